@@ -1,0 +1,124 @@
+// Package notice tells those who wait for a key that waiting has become
+// pointless, such as for an item that has been sold out meanwhile.
+package notice
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Interval is how often a key is looked at while anybody waits for it.
+const Interval = 20 * time.Millisecond
+
+// Board ends the waits of this process for a key as soon as its look function
+// says that they are over. One goroutine a key looks, however many wait, and
+// none when nobody waits. It is safe for concurrent use.
+type Board struct {
+	look func(ctx context.Context, key string) error
+
+	mu      sync.Mutex
+	closed  error // what Close was called with
+	keys    map[string]*crowd
+	looking sync.WaitGroup
+}
+
+// crowd has those who wait for one key.
+type crowd struct {
+	waiting map[*context.CancelCauseFunc]struct{}
+	stop    context.CancelFunc // ends the goroutine that looks
+}
+
+// New returns a Board. Look returns nil while there is a reason to wait for
+// the key, and otherwise the cause with which the waits end.
+func New(look func(ctx context.Context, key string) error) *Board {
+	return &Board{look: look, keys: make(map[string]*crowd)}
+}
+
+// Wait returns a context that ends with the cause from the look function or
+// Tell, with that of Close, or with late after limit. The caller must call
+// done when it no longer waits.
+func (b *Board) Wait(ctx context.Context, key string, limit time.Duration, late error) (wait context.Context, done func()) {
+	wait, cancel := context.WithCancelCause(ctx)
+	wait, stopTimer := context.WithTimeoutCause(wait, limit, late)
+	one := &cancel
+	b.join(key, one)
+	return wait, func() {
+		b.leave(key, one)
+		stopTimer()
+		cancel(nil)
+	}
+}
+
+func (b *Board) join(key string, one *context.CancelCauseFunc) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed != nil {
+		(*one)(b.closed)
+		return
+	}
+	c := b.keys[key]
+	if c == nil {
+		ctx, stop := context.WithCancel(context.Background())
+		c = &crowd{waiting: make(map[*context.CancelCauseFunc]struct{}), stop: stop}
+		b.keys[key] = c
+		b.looking.Go(func() { b.watch(ctx, key) })
+	}
+	c.waiting[one] = struct{}{}
+}
+
+func (b *Board) leave(key string, one *context.CancelCauseFunc) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c := b.keys[key]
+	if c == nil {
+		return
+	}
+	delete(c.waiting, one)
+	if len(c.waiting) == 0 {
+		c.stop()
+		delete(b.keys, key)
+	}
+}
+
+func (b *Board) watch(ctx context.Context, key string) {
+	ticker := time.NewTicker(Interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if cause := b.look(ctx, key); cause != nil {
+			b.Tell(key, cause)
+		}
+	}
+}
+
+// Tell ends the wait of all who wait for the key now.
+func (b *Board) Tell(key string, cause error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if c := b.keys[key]; c != nil {
+		for cancel := range c.waiting {
+			(*cancel)(cause)
+		}
+	}
+}
+
+// Close ends every wait, those that begin later too, with cause, and returns
+// when no goroutine of the board is left.
+func (b *Board) Close(cause error) {
+	b.mu.Lock()
+	b.closed = cause
+	for _, c := range b.keys {
+		c.stop()
+		for cancel := range c.waiting {
+			(*cancel)(cause)
+		}
+	}
+	clear(b.keys)
+	b.mu.Unlock()
+	b.looking.Wait()
+}

@@ -1,0 +1,63 @@
+// Package backend opens what the flags -redis and -db name.
+//
+// It takes two steps, because one process may start a server and others use
+// it: ServeRedis and ServeDatabase turn a flag's value into a URL, starting a
+// server when the value asks for one; DialRedis and DialDatabase connect to
+// such a URL from any process of the machine.
+package backend
+
+import (
+	"errors"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"oversell/internal/backend/local"
+)
+
+var (
+	// ErrSpec is returned, wrapped, when the value of -redis or -db is
+	// itself wrong. The message is one line and says what is allowed.
+	ErrSpec = errors.New("invalid value")
+
+	// ErrMissing is returned, wrapped, when "local" needs a binary that is
+	// not in the PATH. The message names it and how to install it.
+	ErrMissing = local.ErrMissing
+
+	// ErrUnreachable is returned, wrapped with its cause, when nobody
+	// answers at a well-formed address, or refuses the password.
+	ErrUnreachable = errors.New("unreachable")
+)
+
+// The values of -redis and -db that start a server.
+const (
+	embedded    = "embedded"
+	privateOnly = "local"
+)
+
+// dialTimeout bounds DialRedis and DialDatabase.
+const dialTimeout = 3 * time.Second
+
+// moduleVersion returns the version of a module that this program is built
+// with, without the v, or "" when the build does not record it.
+func moduleVersion(path string) string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	for _, m := range info.Deps {
+		if m.Path == path {
+			return strings.TrimPrefix(m.Version, "v")
+		}
+	}
+	return ""
+}
+
+// isWord reports whether s is a short word, which an error may repeat: what
+// is longer or has other signs may hold a password.
+func isWord(s string) bool {
+	if len(s) > 16 {
+		return false
+	}
+	return !strings.ContainsFunc(s, func(r rune) bool { return r < 'a' || r > 'z' })
+}

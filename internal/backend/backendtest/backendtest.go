@@ -1,0 +1,102 @@
+// Package backendtest gives tests the backends that the program runs on:
+// private servers, each test's own, gone when the test is over.
+//
+// Where a test needs a binary that is not installed it is skipped, with a
+// word on how to get it; with CI=true in the environment it fails instead, so
+// that nothing goes untested unnoticed.
+package backendtest
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"gorm.io/gorm"
+
+	"oversell/internal/backend"
+)
+
+// kinds are the values of -redis and -db that need no server of the user's.
+func kinds() []string { return []string{"embedded", "local"} }
+
+// Slack is what a busy machine may add to a time that a test bounds. Such a test
+// tells a wait that ends from one that does not; how fast something is, only a
+// benchmark can say.
+const Slack = 6 * time.Second
+
+// startTimeout bounds the start of one server.
+const startTimeout = time.Minute
+
+// Each runs f as the subtests "embedded", on miniredis and SQLite, and
+// "local", on a real redis-server and a real MariaDB or MySQL.
+func Each(t *testing.T, f func(t *testing.T, rdb redis.UniversalClient, db *gorm.DB)) {
+	t.Helper()
+	for _, kind := range kinds() {
+		t.Run(kind, func(t *testing.T) {
+			f(t, DialRedis(t, Redis(t, kind)), DialDatabase(t, Database(t, kind)))
+		})
+	}
+}
+
+// EachRedis runs f as the subtests "embedded" and "local", each with an empty
+// Redis of its own.
+func EachRedis(t *testing.T, f func(t *testing.T, rdb redis.UniversalClient)) {
+	t.Helper()
+	for _, kind := range kinds() {
+		t.Run(kind, func(t *testing.T) {
+			f(t, DialRedis(t, Redis(t, kind)))
+		})
+	}
+}
+
+// EachDatabase runs f as the subtests "embedded" and "local", each with an
+// empty database of its own.
+func EachDatabase(t *testing.T, f func(t *testing.T, db *gorm.DB)) {
+	t.Helper()
+	for _, kind := range kinds() {
+		t.Run(kind, func(t *testing.T) {
+			f(t, DialDatabase(t, Database(t, kind)))
+		})
+	}
+}
+
+// Need skips the test if one of the binaries is not in the PATH, or fails it
+// with CI=true.
+func Need(t testing.TB, binaries ...string) {
+	t.Helper()
+	for _, binary := range binaries {
+		if _, err := exec.LookPath(binary); err != nil {
+			skip(t, binary+" is not in the PATH: install the package that has it")
+		}
+	}
+}
+
+// must ends the test on an error: it skips it if a binary is missing.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if errors.Is(err, backend.ErrMissing) {
+		skip(t, err.Error())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func skip(t testing.TB, why string) {
+	t.Helper()
+	if os.Getenv("CI") == "true" {
+		t.Fatal(why)
+	}
+	t.Skip(why)
+}
+
+// starting is the context in which a server starts.
+func starting(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+	t.Cleanup(cancel)
+	return ctx
+}

@@ -1,0 +1,60 @@
+package backendtest
+
+import (
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"oversell/internal/backend"
+	"oversell/internal/backend/local"
+)
+
+// Redis serves the spec "embedded" or "local" for the length of the test and
+// returns the URL to dial, which is also a value for -redis.
+func Redis(t testing.TB, spec string) string {
+	t.Helper()
+	s, err := backend.ServeRedis(starting(t), spec)
+	must(t, err)
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s.URL
+}
+
+// DialRedis connects to a URL for the length of the test.
+func DialRedis(t testing.TB, url string) redis.UniversalClient {
+	t.Helper()
+	rdb, err := backend.DialRedis(t.Context(), url, 0)
+	must(t, err)
+	t.Cleanup(func() { _ = rdb.Close() }) // a test may have closed it already
+	return rdb
+}
+
+// LocalRedis is a private redis-server that a test may kill, stop and start
+// again.
+type LocalRedis struct {
+	*local.Server
+
+	// URL is what backend.DialRedis and -redis take.
+	URL string
+}
+
+// RestartableRedis runs a private redis-server for the length of the test.
+// More arguments go to its command line.
+func RestartableRedis(t testing.TB, args ...string) *LocalRedis {
+	t.Helper()
+	s, err := local.StartRedis(starting(t), args...)
+	must(t, err)
+	closeAfter(t, s)
+	return &LocalRedis{Server: s, URL: "redis://" + s.Addr}
+}
+
+func closeAfter(t testing.TB, s *local.Server) {
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}

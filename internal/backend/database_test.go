@@ -1,0 +1,297 @@
+package backend_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"gorm.io/gorm"
+
+	"oversell/internal/backend"
+	"oversell/internal/backend/backendtest"
+	"oversell/internal/backend/local"
+)
+
+// record is a table with the things that databases treat differently.
+type record struct {
+	ID        uint
+	Name      string `gorm:"uniqueIndex;size:64"`
+	Stock     int
+	CreatedAt time.Time
+}
+
+func TestDatabaseRoundTrip(t *testing.T) {
+	backendtest.EachDatabase(t, func(t *testing.T, db *gorm.DB) {
+		if err := db.AutoMigrate(&record{}); err != nil {
+			t.Fatal(err)
+		}
+		if !db.Migrator().HasTable("oversell_records") {
+			t.Error("no table with the project's prefix")
+		}
+		in := record{Name: "größe 時計"}
+		if err := db.Create(&in).Error; err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Create(&record{Name: in.Name}).Error; !errors.Is(err, gorm.ErrDuplicatedKey) {
+			t.Errorf("second of a unique name: %v, want gorm.ErrDuplicatedKey", err)
+		}
+		var out record
+		if err := db.First(&out, "name = ?", in.Name).Error; err != nil {
+			t.Fatal(err)
+		}
+		if !out.CreatedAt.Equal(in.CreatedAt) || out.CreatedAt.Location() != time.UTC {
+			t.Errorf("time %v came back as %v", in.CreatedAt, out.CreatedAt)
+		}
+	})
+}
+
+func TestDatabaseName(t *testing.T) {
+	for spec, want := range map[string]string{"embedded": "SQLite 3.", "local": " at 127.0.0.1:"} {
+		db := backendtest.DialDatabase(t, backendtest.Database(t, spec))
+		name, err := backend.DatabaseName(t.Context(), db)
+		if err != nil || !strings.Contains(name, want) || strings.Contains(name, "oversell") {
+			t.Errorf("%s: name %q, %v; want it to contain %q and no user", spec, name, err, want)
+		}
+	}
+}
+
+// A file that stays is named, so that nobody takes it for the temporary one.
+func TestDatabaseNameOfAFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "sales.db")
+	name, err := backend.DatabaseName(t.Context(), backendtest.DialDatabase(t, "sqlite:"+file))
+	if err != nil || !strings.HasSuffix(name, " in "+file) || strings.Contains(name, "embedded") {
+		t.Errorf("name %q, %v; want it to end in the file", name, err)
+	}
+	temporary := backendtest.DialDatabase(t, backendtest.Database(t, "embedded"))
+	if name, err := backend.DatabaseName(t.Context(), temporary); err != nil || !strings.HasSuffix(name, " (embedded)") {
+		t.Errorf("name %q, %v; want it to end in (embedded)", name, err)
+	}
+}
+
+// TestDatabaseConcurrentWriters has two clients, as two processes would, add
+// up under transactions that read first: none may fail or be lost.
+func TestDatabaseConcurrentWriters(t *testing.T) {
+	for _, spec := range []string{"embedded", "local"} {
+		t.Run(spec, func(t *testing.T) {
+			url := backendtest.Database(t, spec)
+			db := backendtest.DialDatabase(t, url)
+			if err := db.AutoMigrate(&record{}); err != nil {
+				t.Fatal(err)
+			}
+			db.Create(&record{Name: "item"})
+			const clients, writers, each = 2, 8, 20
+			var wg sync.WaitGroup
+			for range clients {
+				db := backendtest.DialDatabase(t, url)
+				for range writers {
+					wg.Go(func() {
+						for range each {
+							if err := addOne(db); err != nil {
+								t.Error(err)
+							}
+						}
+					})
+				}
+			}
+			wg.Wait()
+			var r record
+			if db.First(&r); r.Stock != clients*writers*each {
+				t.Errorf("stock %d, want %d", r.Stock, clients*writers*each)
+			}
+		})
+	}
+}
+
+func addOne(db *gorm.DB) error {
+	return db.Transaction(func(tx *gorm.DB) error {
+		if tx.Name() == "sqlite" { // whose transactions are immediate
+			var r record
+			if err := tx.First(&r).Error; err != nil {
+				return err
+			}
+		}
+		return tx.Model(&record{}).Where("1 = 1").Update("stock", gorm.Expr("stock + 1")).Error
+	})
+}
+
+func TestSQLiteFileStays(t *testing.T) {
+	spec := "sqlite:" + filepath.Join(t.TempDir(), "keep #1 %41.db")
+	for i := range 2 {
+		s, err := backend.ServeDatabase(t.Context(), spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		db, err := backend.DialDatabase(t.Context(), s.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := db.AutoMigrate(&record{}); err != nil {
+			t.Fatal(err)
+		}
+		var n int64
+		if db.Model(&record{}).Count(&n); n != int64(i) {
+			t.Errorf("opening %d finds %d rows", i, n)
+		}
+		db.Create(&record{Name: "kept"})
+		pool, err := db.DB()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(pool.Close(), s.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+	if left, _ := filepath.Glob(strings.TrimPrefix(spec, "sqlite:") + "*"); len(left) != 1 {
+		t.Errorf("files %q, want the one", left)
+	}
+}
+
+// TestSQLiteWritersTakeTurns wants nobody to be left waiting while others
+// write without a pause. What counts is how often the other one writes in
+// between, not how long that takes.
+func TestSQLiteWritersTakeTurns(t *testing.T) {
+	url := backendtest.Database(t, "embedded")
+	setup := backendtest.DialDatabase(t, url)
+	if err := setup.AutoMigrate(&record{}); err != nil {
+		t.Fatal(err)
+	}
+	setup.Create(&record{Name: "item"})
+	const patience = 2000 // turns of the other one until a writer has had its own
+	var turns atomic.Int64
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	hog, waiting := backendtest.DialDatabase(t, url), backendtest.DialDatabase(t, url)
+	wg.Go(func() { writeUntil(ctx, t, hog, &turns) })
+	for range 3 {
+		before := turns.Load()
+		if err := addOne(waiting); err != nil {
+			t.Errorf("after %d turns of the other one: %v", turns.Load()-before, err)
+		}
+		if waited := turns.Load() - before; waited > patience {
+			t.Errorf("waited for %d turns of the other one, want at most %d", waited, patience)
+		}
+	}
+	cancel()
+	wg.Wait()
+}
+
+// writeUntil writes in one transaction after the other, without a pause,
+// until ctx ends, and counts them.
+func writeUntil(ctx context.Context, t *testing.T, db *gorm.DB, turns *atomic.Int64) {
+	for ctx.Err() == nil {
+		err := db.Transaction(func(tx *gorm.DB) error {
+			time.Sleep(3 * time.Millisecond)
+			return addOne(tx)
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		turns.Add(1)
+	}
+}
+
+// TestSQLiteWaitEndsWithContext wants a writer that waits for another's lock
+// to hear its caller.
+func TestSQLiteWaitEndsWithContext(t *testing.T) {
+	db := backendtest.DialDatabase(t, backendtest.Database(t, "embedded"))
+	holder := db.Begin()
+	defer holder.Rollback()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	err := db.WithContext(ctx).Begin().Error
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error %v, want context.DeadlineExceeded", err)
+	}
+	if took := time.Since(start); took > time.Second+backendtest.Slack {
+		t.Errorf("the caller's 50 ms ended the wait after %v: %v", took, err)
+	}
+}
+
+func TestDialDatabaseUnreachable(t *testing.T) {
+	server := backendtest.RestartableDatabase(t)
+	for name, url := range map[string]string{
+		"refused":        "u:secret@tcp(127.0.0.1:1)/db",
+		"wrong password": "u:secret@tcp(" + server.Addr + ")/" + local.DatabaseName,
+		"no database":    local.DatabaseUser + "@tcp(" + server.Addr + ")/none",
+		"no folder":      "sqlite:/no/such/folder/file.db",
+	} {
+		t.Run(name, func(t *testing.T) { checkDatabaseUnreachable(t, url) })
+	}
+	if err := server.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("hung", func(t *testing.T) { checkDatabaseUnreachable(t, server.URL) })
+}
+
+func checkDatabaseUnreachable(t *testing.T, url string) {
+	t.Helper()
+	start := time.Now()
+	_, err := backend.DialDatabase(t.Context(), url)
+	if !errors.Is(err, backend.ErrUnreachable) || strings.Contains(err.Error(), "secret") {
+		t.Errorf("error %v, want ErrUnreachable without the password", err)
+	}
+	if took := time.Since(start); took > 3*time.Second+backendtest.Slack {
+		t.Errorf("it took %v", took)
+	}
+}
+
+func TestDialDatabaseBadURL(t *testing.T) {
+	if _, err := backend.DialDatabase(t.Context(), "nonsense"); !errors.Is(err, backend.ErrSpec) {
+		t.Errorf("error %v, want ErrSpec", err)
+	}
+	if _, err := backend.ServeDatabase(t.Context(), "nonsense"); !errors.Is(err, backend.ErrSpec) {
+		t.Errorf("error %v, want ErrSpec", err)
+	}
+}
+
+func TestDatabaseKilledAndBack(t *testing.T) {
+	server := backendtest.RestartableDatabase(t)
+	db := backendtest.DialDatabase(t, server.URL)
+	if err := db.AutoMigrate(&record{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Create(&record{Name: "kept"}).Error; err != nil {
+		t.Fatal(err)
+	}
+	server.Kill()
+	start := time.Now()
+	for range 5 {
+		if err := db.First(&record{}).Error; err == nil {
+			t.Fatal("a killed server answers")
+		}
+	}
+	if took := time.Since(start); took > 2*time.Second+backendtest.Slack {
+		t.Errorf("5 errors took %v", took)
+	}
+	if err := server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	within(t, 2*time.Second+backendtest.Slack, func() error { return db.First(&record{}).Error })
+}
+
+func TestDatabaseHungEndsWithContext(t *testing.T) {
+	server := backendtest.RestartableDatabase(t)
+	db := backendtest.DialDatabase(t, server.URL)
+	if err := server.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	if err := db.WithContext(ctx).Exec("SELECT 1").Error; err == nil {
+		t.Error("a hung server answers")
+	}
+	if took := time.Since(start); took > time.Second+backendtest.Slack {
+		t.Errorf("the caller's 100 ms ended the statement after %v", took)
+	}
+	if err := server.Cont(); err != nil {
+		t.Fatal(err)
+	}
+	within(t, 2*time.Second+backendtest.Slack, func() error { return db.Exec("SELECT 1").Error })
+}

@@ -1,0 +1,107 @@
+package backend
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// databaseSpecs is the part of every error that says what -db takes.
+const databaseSpecs = "want embedded, local, sqlite:FILE or user:password@tcp(host:3306)/database"
+
+const sqliteScheme = "sqlite:"
+
+// databaseTarget is a parsed URL of a database: one of the two.
+type databaseTarget struct {
+	file  string // SQLite's
+	mysql *mysql.Config
+}
+
+// parseDatabaseURL reads a DSN of go-sql-driver or the name of an SQLite
+// file. The errors wrap ErrSpec and repeat nothing that can be a password.
+func parseDatabaseURL(spec string) (databaseTarget, error) {
+	t, err := parseDatabase(spec)
+	if err != nil {
+		return databaseTarget{}, fmt.Errorf("%w for -db: %w; %s", ErrSpec, err, databaseSpecs)
+	}
+	return t, nil
+}
+
+func parseDatabase(spec string) (databaseTarget, error) {
+	if file, ok := strings.CutPrefix(spec, sqliteScheme); ok {
+		return parseSQLiteFile(file)
+	}
+	if err := checkDSN(spec); err != nil {
+		return databaseTarget{}, err
+	}
+	c, err := mysql.ParseDSN(spec)
+	if err != nil {
+		// The driver's own words may repeat a piece of the password that
+		// it took for something else.
+		return databaseTarget{}, errors.New("it does not parse as a DSN")
+	}
+	if c.Net != "tcp" && c.Net != "unix" {
+		return databaseTarget{}, errors.New("the address is neither in tcp(…) nor in unix(…)")
+	}
+	if c.DBName == "" {
+		return databaseTarget{}, errors.New("it names no database after the last slash")
+	}
+	return databaseTarget{mysql: withOwnSettings(c)}, nil
+}
+
+func parseSQLiteFile(file string) (databaseTarget, error) {
+	switch {
+	case strings.Trim(file, "/") == "":
+		return databaseTarget{}, errors.New("sqlite: names no file")
+	case strings.HasPrefix(file, ":memory:"):
+		return databaseTarget{}, errors.New("several processes cannot share :memory: databases")
+	case strings.ContainsAny(file, "?\x00"):
+		return databaseTarget{}, errors.New("a file name with a question mark or a NUL cannot be told to sqlite")
+	}
+	return databaseTarget{file: file}, nil
+}
+
+// checkDSN finds the mistakes that can be named.
+func checkDSN(spec string) error {
+	switch {
+	case spec == "":
+		return errors.New("it is empty")
+	case isWord(spec):
+		return fmt.Errorf("unknown word %q", spec)
+	case strings.Contains(spec, "://"):
+		return errors.New("it is a URL, not a DSN")
+	case !strings.Contains(spec, "/"):
+		return errors.New("the slash before the database is missing")
+	case !strings.Contains(spec, "("):
+		return errors.New("the address is not in tcp(…)")
+	}
+	return nil
+}
+
+// withOwnSettings adds what the project relies on to a user's DSN. Times that
+// it does not give are filled in.
+func withOwnSettings(c *mysql.Config) *mysql.Config {
+	c.ParseTime = true
+	c.Loc = time.UTC
+	// Rows affected are rows written. With the other count an INSERT that
+	// finds its row there already would look as if it had made it.
+	c.ClientFoundRows = false
+	c.Logger = &mysql.NopLogger{} // every failure is also returned
+	c.Timeout = orElse(c.Timeout, 2*time.Second)
+	// The longest silence of a healthy server is a wait for a row lock, so
+	// that wait gets a shorter limit: it then ends with the server's word
+	// for what happened, rather than with a cut connection and an unknown
+	// outcome. A caller's context ends either sooner.
+	c.ReadTimeout = orElse(c.ReadTimeout, 15*time.Second)
+	c.WriteTimeout = orElse(c.WriteTimeout, 15*time.Second)
+	if c.Params == nil {
+		c.Params = make(map[string]string)
+	}
+	if _, ok := c.Params["innodb_lock_wait_timeout"]; !ok {
+		c.Params["innodb_lock_wait_timeout"] = "10"
+	}
+	return c
+}

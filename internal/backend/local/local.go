@@ -1,0 +1,266 @@
+// Package local runs private servers for the length of one program: a
+// redis-server or a mariadbd from the PATH, on a free loopback port, with all
+// its files in a temporary folder.
+//
+// A server started here never outlives its use. Close stops it and removes
+// the folder; where the operating system can tell a child that its parent is
+// gone (Linux), it also dies with a parent that was killed, although the
+// folder then stays behind.
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"oversell/internal/child"
+)
+
+// ErrMissing is returned, wrapped, when a binary that a server needs is not
+// in the PATH. The message names the binary and a way to install it.
+var ErrMissing = errors.New("not found in PATH")
+
+// host is the only address that servers listen on.
+const host = "127.0.0.1"
+
+// stopGrace is how long a server may take to end after a polite signal
+// before it is killed. Its data is thrown away, so there is no harm in that.
+const stopGrace = 5 * time.Second
+
+// Command says how to run a server and how to see that it is ready.
+type Command struct {
+	// Name stands for the server in errors.
+	Name string
+	// Path is the executable.
+	Path string
+	// Args are the arguments for a server that keeps its files in dir,
+	// serves port on 127.0.0.1 and the socket SocketPath(dir).
+	Args func(dir string, port int) []string
+	// Prepare makes the files that must be there before the first start;
+	// nil when there are none.
+	Prepare func(ctx context.Context, dir string, port int) error
+	// Ready asks the server behind c whether it can be used yet. A nil
+	// error means yes, any other that it has to be asked again.
+	Ready func(c net.Conn) error
+	// Timeout bounds preparing and starting.
+	Timeout time.Duration
+}
+
+// SocketPath is the Unix socket of a server whose files are in dir. It is
+// asked for readiness instead of the port, because the port may meanwhile
+// belong to somebody else: the folder cannot.
+func SocketPath(dir string) string { return filepath.Join(dir, "s") }
+
+// Server is a running server. Its methods may be called concurrently.
+type Server struct {
+	// Addr is the host:port to dial.
+	Addr string
+
+	command Command
+	dir     string
+	port    int
+
+	mu      sync.Mutex
+	process *child.Process
+	closed  bool
+}
+
+// Start runs a server and returns when it is ready. Errors wrap
+// exec's, ctx's, or hold the last lines that the server logged.
+func Start(ctx context.Context, c Command) (*Server, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	// A port that was free a moment ago may be taken when the server comes
+	// to listen on it. Another one is tried then, a few times.
+	for attempt := 1; ; attempt++ {
+		s, err := startOnce(ctx, c)
+		if err == nil {
+			return s, nil
+		}
+		if attempt == 5 || !portTaken(err) {
+			return nil, fmt.Errorf("start a local %s: %w", c.Name, err)
+		}
+	}
+}
+
+func startOnce(ctx context.Context, c Command) (*Server, error) {
+	dir, err := tempDir()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{command: c, dir: dir}
+	if err := s.prepareAndRun(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func (s *Server) prepareAndRun(ctx context.Context) error {
+	var err error
+	if s.port, err = FreePort(); err != nil {
+		return err
+	}
+	s.Addr = net.JoinHostPort(host, strconv.Itoa(s.port))
+	if s.command.Prepare != nil {
+		if err := s.command.Prepare(ctx, s.dir, s.port); err != nil {
+			return err
+		}
+	}
+	return s.run(ctx)
+}
+
+// run starts the process and waits until it is ready.
+func (s *Server) run(ctx context.Context) error {
+	log := filepath.Join(s.dir, "log")
+	cmd := exec.Command(s.command.Path, s.command.Args(s.dir, s.port)...)
+	cmd.Dir = s.dir
+	p, err := startLogged(cmd, log)
+	if err != nil {
+		return err
+	}
+	s.process = p
+	return s.awaitReady(ctx, p, log)
+}
+
+// awaitReady asks the server every few milliseconds whether it is ready,
+// until it is, has died, or ctx is done.
+func (s *Server) awaitReady(ctx context.Context, p *child.Process, log string) error {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-p.Done():
+			return fmt.Errorf("it ended at once (%s)%s", p.State(), lastLines(log))
+		case <-ctx.Done():
+			return fmt.Errorf("it did not become ready: %w%s", context.Cause(ctx), lastLines(log))
+		case <-tick.C:
+			if s.ask() == nil {
+				return nil
+			}
+		}
+	}
+}
+
+func (s *Server) ask() error {
+	c, err := net.DialTimeout("unix", SocketPath(s.dir), time.Second)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(time.Second)); err != nil {
+		return err
+	}
+	return s.command.Ready(c)
+}
+
+// Pid is the id of the server's process, or 0 when none runs.
+func (s *Server) Pid() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.process == nil {
+		return 0
+	}
+	return s.process.Pid()
+}
+
+// Signal sends sig to the server.
+func (s *Server) Signal(sig os.Signal) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.process == nil {
+		return fmt.Errorf("signal %s: %w", s.command.Name, os.ErrProcessDone)
+	}
+	if err := s.process.Signal(sig); err != nil {
+		return fmt.Errorf("signal %s: %w", s.command.Name, err)
+	}
+	return nil
+}
+
+// Kill ends the server without warning and waits until it is gone. Its files
+// stay for Restart.
+func (s *Server) Kill() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.process != nil {
+		s.process.Kill()
+		s.process = nil
+	}
+}
+
+// Restart starts a killed server again on the same port, with the files it
+// left. A server that still runs is killed first.
+func (s *Server) Restart(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return fmt.Errorf("restart %s: %w", s.command.Name, os.ErrClosed)
+	}
+	if s.process != nil {
+		s.process.Kill()
+		s.process = nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.command.Timeout)
+	defer cancel()
+	if err := s.run(ctx); err != nil {
+		return fmt.Errorf("restart %s: %w", s.command.Name, err)
+	}
+	return nil
+}
+
+// Close stops the server, by force when it takes more than 5 seconds, waits
+// until it is gone and removes its files. Calls after the first do nothing.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	if s.process != nil {
+		s.process.Stop(stopGrace)
+		s.process = nil
+	}
+	if err := os.RemoveAll(s.dir); err != nil {
+		return fmt.Errorf("remove the files of %s: %w", s.command.Name, err)
+	}
+	return nil
+}
+
+// tempDir makes the folder of one server. A Unix socket's path may not
+// exceed 104 bytes on some systems, so a long TMPDIR gives way to /tmp.
+func tempDir() (string, error) {
+	parent := os.TempDir()
+	if len(parent) > 70 {
+		parent = "/tmp"
+	}
+	dir, err := os.MkdirTemp(parent, "oversell-")
+	if err != nil {
+		return "", fmt.Errorf("make a temporary folder: %w", err)
+	}
+	return dir, nil
+}
+
+// FreePort finds a TCP port of the loopback interface that nobody listens
+// on. Nothing keeps it free.
+func FreePort() (int, error) {
+	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	if err != nil {
+		return 0, fmt.Errorf("find a free port: %w", err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
+
+// portTaken tells from what a server logged whether it died because
+// somebody else got its port.
+func portTaken(err error) bool {
+	return strings.Contains(strings.ToLower(err.Error()), "already in use")
+}

@@ -1,0 +1,162 @@
+package local_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"oversell/internal/backend/backendtest"
+	"oversell/internal/backend/local"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestStartThatFailsSaysWhy(t *testing.T) {
+	backendtest.Need(t, "redis-server")
+	dir := emptyTempDir(t)
+	_, err := local.StartRedis(t.Context(), "--no-such-directive", "1")
+	if err == nil || !strings.Contains(err.Error(), "no-such-directive") {
+		t.Errorf("error %v, want the server's own words", err)
+	}
+	checkEmpty(t, dir)
+}
+
+func TestStartGivesUpWithContext(t *testing.T) {
+	dir := emptyTempDir(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := local.Start(ctx, silent(t, time.Minute))
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error %v, want context.DeadlineExceeded", err)
+	}
+	checkEmpty(t, dir)
+}
+
+func TestDatabaseStartGivesUpWithContext(t *testing.T) {
+	backendtest.Need(t, "mariadb-install-db")
+	dir := emptyTempDir(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err := local.StartDatabase(ctx)
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error %v, want context.DeadlineExceeded", err)
+	}
+	checkEmpty(t, dir)
+}
+
+func TestStartGivesUpByItself(t *testing.T) {
+	_, err := local.Start(t.Context(), silent(t, 50*time.Millisecond))
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error %v, want context.DeadlineExceeded", err)
+	}
+}
+
+// silent is a server that runs and never gets ready.
+func silent(t *testing.T, timeout time.Duration) local.Command {
+	backendtest.Need(t, "sleep")
+	return local.Command{
+		Name:    "sleep",
+		Path:    "/bin/sleep",
+		Args:    func(string, int) []string { return []string{"60"} },
+		Ready:   func(net.Conn) error { return nil },
+		Timeout: timeout,
+	}
+}
+
+// TestStartTriesAnotherPort occupies the first port that a server is given.
+func TestStartTriesAnotherPort(t *testing.T) {
+	path, err := local.RedisPath()
+	if err != nil {
+		t.Skip(err)
+	}
+	var taken net.Listener
+	s, err := local.Start(t.Context(), local.Command{
+		Name:    "redis-server",
+		Path:    path,
+		Ready:   local.AnswersPing,
+		Timeout: 10 * time.Second,
+		Prepare: func(_ context.Context, _ string, port int) error {
+			if taken != nil {
+				return nil
+			}
+			var err error
+			taken, err = net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
+			return err
+		},
+		Args: func(dir string, port int) []string {
+			return []string{"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--unixsocket", local.SocketPath(dir), "--save", ""}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	defer taken.Close()
+	if s.Addr == taken.Addr().String() {
+		t.Errorf("the server has the port %s of another", s.Addr)
+	}
+}
+
+func TestKillAndRestartKeepThePort(t *testing.T) {
+	s := backendtest.RestartableRedis(t)
+	addr, first := s.Addr, s.Pid()
+	s.Kill()
+	if s.Pid() != 0 {
+		t.Error("a killed server has a pid")
+	}
+	if err := s.Signal(os.Interrupt); !errors.Is(err, os.ErrProcessDone) {
+		t.Errorf("signal to a killed server: %v, want os.ErrProcessDone", err)
+	}
+	if err := s.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if s.Addr != addr || s.Pid() == first {
+		t.Errorf("address %s and pid %d, was %s and %d", s.Addr, s.Pid(), addr, first)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := s.Restart(t.Context()); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("restart after Close: %v, want os.ErrClosed", err)
+	}
+}
+
+func TestCloseEndsAStoppedServer(t *testing.T) {
+	s := backendtest.RestartableRedis(t)
+	if err := s.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(start); took > 2*time.Second+backendtest.Slack {
+		t.Errorf("it took %v", took)
+	}
+}
+
+func emptyTempDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "t") // short: a socket goes below
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	t.Setenv("TMPDIR", dir)
+	return dir
+}
+
+func checkEmpty(t *testing.T, dir string) {
+	t.Helper()
+	if left, _ := filepath.Glob(filepath.Join(dir, "*")); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+}

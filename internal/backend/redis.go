@@ -1,0 +1,98 @@
+package backend
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"oversell/internal/backend/local"
+)
+
+// RedisServer is a Redis to dial: one that ServeRedis started, or the user's.
+type RedisServer struct {
+	// URL is what DialRedis takes, in any process of this machine. It may
+	// hold a password and so never belongs in a log.
+	URL string
+
+	stop func() error
+}
+
+// ServeRedis resolves the value of -redis:
+//
+//   - "embedded" serves miniredis from this process, on a free loopback port,
+//     with its clock ticking;
+//   - "local" starts a private redis-server, see package local;
+//   - a URL of the user's own Redis is checked and kept, see DialRedis.
+//
+// ctx bounds the start, not the life of the server; Close ends that. Errors
+// wrap ErrSpec, ErrMissing, or what kept the server from starting.
+func ServeRedis(ctx context.Context, spec string) (*RedisServer, error) {
+	switch spec {
+	case embedded:
+		return serveMiniredis()
+	case privateOnly:
+		s, err := local.StartRedis(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return &RedisServer{URL: "redis://" + s.Addr, stop: s.Close}, nil
+	}
+	if _, err := parseRedisURL(spec); err != nil {
+		return nil, err
+	}
+	return &RedisServer{URL: spec}, nil
+}
+
+func serveMiniredis() (*RedisServer, error) {
+	m := miniredis.NewMiniRedis()
+	m.ClockTTL(true)
+	if err := m.StartAddr("127.0.0.1:0"); err != nil {
+		return nil, fmt.Errorf("start miniredis: %w", err)
+	}
+	stop := func() error {
+		m.Close()
+		return nil
+	}
+	return &RedisServer{URL: "redis://" + m.Addr(), stop: stop}, nil
+}
+
+// Close stops the server if ServeRedis started it, and leaves the user's own
+// alone. It may be called more than once.
+func (s *RedisServer) Close() error {
+	if s.stop == nil {
+		return nil
+	}
+	return s.stop()
+}
+
+// RedisName describes the server behind rdb for the first lines of a report,
+// as "redis 7.0.15 at 127.0.0.1:6379", without credentials. The url is the
+// one that rdb was dialled with.
+func RedisName(ctx context.Context, rdb redis.UniversalClient, url string) (string, error) {
+	target, err := parseRedisURL(url)
+	if err != nil {
+		return "", err
+	}
+	version, err := redisVersion(ctx, rdb)
+	if err != nil {
+		return "", err
+	}
+	if version == "" {
+		return strings.TrimSpace("miniredis "+moduleVersion("github.com/alicebob/miniredis/v2")) + " (embedded)", nil
+	}
+	name, addrs := "redis "+version, strings.Join(target.addrs, ",")
+	switch {
+	case target.cluster:
+		masters, err := countMasters(ctx, rdb)
+		if err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("%s at %s (cluster, %d masters)", name, addrs, masters), nil
+	case target.master != "":
+		return fmt.Sprintf("%s, master %q of the sentinels at %s", name, target.master, addrs), nil
+	}
+	return name + " at " + addrs, nil
+}

@@ -1,0 +1,330 @@
+package backend_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"oversell/internal/backend"
+	"oversell/internal/backend/backendtest"
+)
+
+func TestRedisRoundTrip(t *testing.T) {
+	for spec, name := range map[string]string{"embedded": "miniredis", "local": "redis "} {
+		t.Run(spec, func(t *testing.T) {
+			url := backendtest.Redis(t, spec)
+			rdb := backendtest.DialRedis(t, url)
+			other := backendtest.DialRedis(t, url)
+			if err := rdb.Set(t.Context(), "k", "v", time.Minute).Err(); err != nil {
+				t.Fatal(err)
+			}
+			if v, err := other.Get(t.Context(), "k").Result(); v != "v" || err != nil {
+				t.Errorf("another client reads %q, %v", v, err)
+			}
+			checkRedisName(t, rdb, url, name)
+			checkCounts(t, rdb)
+		})
+	}
+}
+
+func checkRedisName(t *testing.T, rdb redis.UniversalClient, url, want string) {
+	t.Helper()
+	name, err := backend.RedisName(t.Context(), rdb, url)
+	if err != nil || !strings.Contains(name, want) {
+		t.Errorf("name %q, %v; want it to contain %q", name, err, want)
+	}
+	if strings.Contains(name, "secret") {
+		t.Errorf("name %q has the password", name)
+	}
+}
+
+// checkCounts runs ten commands and wants the counter to see at least those.
+func checkCounts(t *testing.T, rdb redis.UniversalClient) {
+	t.Helper()
+	before, err := backend.RedisCommands(t.Context(), rdb)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 10 {
+		// Different keys live on different masters of a cluster.
+		if err := rdb.Set(t.Context(), string(rune('a'+i)), "v", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	after, err := backend.RedisCommands(t.Context(), rdb)
+	if err != nil || after-before < 10 {
+		t.Errorf("counted %d commands, %v; want at least 10", after-before, err)
+	}
+}
+
+func TestEmbeddedRedisTTLRunsByItself(t *testing.T) {
+	rdb := backendtest.DialRedis(t, backendtest.Redis(t, "embedded"))
+	if err := rdb.Set(t.Context(), "k", "v", 20*time.Millisecond).Err(); err != nil {
+		t.Fatal(err)
+	}
+	within(t, time.Second, func() error {
+		if n := rdb.Exists(t.Context(), "k").Val(); n != 0 {
+			return errors.New("the key is still there")
+		}
+		return nil
+	})
+}
+
+func TestDialRedisUnreachable(t *testing.T) {
+	hung := backendtest.RestartableRedis(t)
+	if err := hung.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	locked := backendtest.RestartableRedis(t, "--requirepass", "right")
+	single := backendtest.RestartableRedis(t)
+	for name, url := range map[string]string{
+		"refused":          "redis://:secret@127.0.0.1:1",
+		"refused cluster":  "redis://:secret@127.0.0.1:1,127.0.0.1:2",
+		"refused sentinel": "redis+sentinel://:secret@127.0.0.1:1/name",
+		"refused tls":      "rediss://:secret@127.0.0.1:1",
+		"hung":             hung.URL,
+		"hung cluster":     hung.URL + "," + hung.Addr,
+		"hung sentinel":    "redis+sentinel://" + hung.Addr + "/name",
+		"no tls":           "rediss://" + single.Addr,
+		"no cluster":       single.URL + "," + single.Addr,
+		"no sentinel":      "redis+sentinel://" + single.Addr + "/name",
+		"wrong password":   "redis://:secret@" + locked.Addr,
+		"no password":      locked.URL,
+	} {
+		t.Run(name, func(t *testing.T) {
+			start := time.Now()
+			_, err := backend.DialRedis(t.Context(), url, 0)
+			if !errors.Is(err, backend.ErrUnreachable) || strings.Contains(err.Error(), "secret") {
+				t.Errorf("error %v, want ErrUnreachable without the password", err)
+			}
+			if took := time.Since(start); took > 3*time.Second+backendtest.Slack {
+				t.Errorf("it took %v", took)
+			}
+		})
+	}
+}
+
+func TestDialRedisBadURL(t *testing.T) {
+	if _, err := backend.DialRedis(t.Context(), "redis://", 0); !errors.Is(err, backend.ErrSpec) {
+		t.Errorf("error %v, want ErrSpec", err)
+	}
+	if _, err := backend.ServeRedis(t.Context(), "nonsense"); !errors.Is(err, backend.ErrSpec) {
+		t.Errorf("error %v, want ErrSpec", err)
+	}
+}
+
+func TestDialRedisHonoursContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := backend.DialRedis(ctx, backendtest.Redis(t, "embedded"), 0)
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want context.Canceled", err)
+	}
+}
+
+func TestServeRedisLeavesTheUsersAlone(t *testing.T) {
+	own := backendtest.RestartableRedis(t, "--requirepass", "secret")
+	url := "redis://:secret@" + own.Addr
+	s, err := backend.ServeRedis(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	rdb := backendtest.DialRedis(t, s.URL)
+	checkRedisName(t, rdb, s.URL, "at "+own.Addr)
+}
+
+func TestRedisKilledAndBack(t *testing.T) {
+	server := backendtest.RestartableRedis(t)
+	rdb := backendtest.DialRedis(t, server.URL)
+	server.Kill()
+	start := time.Now()
+	for range 20 {
+		if err := rdb.Ping(t.Context()).Err(); err == nil {
+			t.Fatal("a killed server answers")
+		}
+	}
+	if took := time.Since(start); took > time.Second+backendtest.Slack {
+		t.Errorf("20 errors took %v", took)
+	}
+	if err := server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	within(t, 2*time.Second+backendtest.Slack, func() error { return rdb.Ping(t.Context()).Err() })
+}
+
+func TestRedisHung(t *testing.T) {
+	server := backendtest.RestartableRedis(t)
+	rdb := backendtest.DialRedis(t, server.URL)
+	if err := server.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	if err := rdb.Ping(t.Context()).Err(); err == nil {
+		t.Error("a hung server answers")
+	}
+	if took := time.Since(start); took > 2*time.Second+backendtest.Slack {
+		t.Errorf("the error took %v", took)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	start = time.Now()
+	if err := rdb.Ping(ctx).Err(); err == nil {
+		t.Error("a hung server answers")
+	}
+	if took := time.Since(start); took > time.Second+backendtest.Slack {
+		t.Errorf("the caller's deadline of 50 ms ended the command after %v", took)
+	}
+	if err := server.Cont(); err != nil {
+		t.Fatal(err)
+	}
+	within(t, 2*time.Second+backendtest.Slack, func() error { return rdb.Ping(t.Context()).Err() })
+}
+
+// Behind a small pool the commands to a hung server would queue up, and each
+// would wait for all before it to be given up, whatever its caller's patience.
+func TestRedisHungQueueIsBounded(t *testing.T) {
+	t.Parallel() // it only waits
+	server := backendtest.RestartableRedis(t)
+	rdb := backendtest.DialRedis(t, server.URL+"?pool_size=1&read_timeout=300ms")
+	if err := server.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	var all sync.WaitGroup
+	for range 60 { // 18 s, one after the other
+		all.Go(func() {
+			if err := rdb.Ping(t.Context()).Err(); err == nil {
+				t.Error("a hung server answers")
+			}
+		})
+	}
+	all.Wait()
+	if took := time.Since(start); took > 9*time.Second+backendtest.Slack {
+		t.Errorf("the last error came after %v", took)
+	}
+	if err := server.Cont(); err != nil {
+		t.Fatal(err)
+	}
+	within(t, 2*time.Second+backendtest.Slack, func() error { return rdb.Ping(t.Context()).Err() })
+}
+
+func TestCluster(t *testing.T) {
+	url := backendtest.Cluster(t)
+	rdb := backendtest.DialRedis(t, url)
+	checkCounts(t, rdb) // writes to every master
+	checkRedisName(t, rdb, url, "(cluster, 3 masters)")
+	var used int
+	for addr := range strings.SplitSeq(strings.TrimPrefix(url, "redis://"), ",") {
+		node := redis.NewClient(&redis.Options{Addr: addr})
+		defer node.Close()
+		if node.DBSize(t.Context()).Val() > 0 {
+			used++
+		}
+	}
+	if used < 2 {
+		t.Errorf("%d masters hold keys, want several", used)
+	}
+}
+
+func TestSentinelFailover(t *testing.T) {
+	set := backendtest.Sentinels(t)
+	rdb := backendtest.DialRedis(t, set.URL)
+	checkCounts(t, rdb)
+	checkRedisName(t, rdb, set.URL, `master "oversell" of the sentinels`)
+	set.Master.Kill()
+	within(t, 20*time.Second, func() error { return rdb.Set(t.Context(), "after", "v", 0).Err() })
+	replica := backendtest.DialRedis(t, set.Replica.URL)
+	if v := replica.Get(t.Context(), "after").Val(); v != "v" {
+		t.Errorf("the replica has %q, want the write after the failover", v)
+	}
+}
+
+func TestLocalWithoutBinaries(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	_, err := backend.ServeRedis(t.Context(), "local")
+	if !errors.Is(err, backend.ErrMissing) || !strings.Contains(err.Error(), "apt-get install redis-server") {
+		t.Errorf("error %v, want ErrMissing and how to install it", err)
+	}
+	_, err = backend.ServeDatabase(t.Context(), "local")
+	if !errors.Is(err, backend.ErrMissing) || !strings.Contains(err.Error(), "apt-get install mariadb-server") {
+		t.Errorf("error %v, want ErrMissing and how to install it", err)
+	}
+}
+
+func TestCloseLeavesNothing(t *testing.T) {
+	backendtest.Need(t, "redis-server", "mariadbd")
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	type server interface{ Close() error }
+	for _, spec := range []string{"embedded", "local"} {
+		r, err := backend.ServeRedis(t.Context(), spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := backend.ServeDatabase(t.Context(), spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range []server{r, d, r, d} { // twice each: that is allowed
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		if c, err := net.Dial("tcp", strings.TrimPrefix(r.URL, "redis://")); err == nil {
+			c.Close()
+			t.Errorf("%s: redis still listens", spec)
+		}
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "*")); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+	if pids := mentioning(dir); len(pids) > 0 {
+		t.Errorf("processes left behind: %q", pids)
+	}
+}
+
+// mentioning finds the processes whose command line has s, where /proc tells.
+func mentioning(s string) (pids []string) {
+	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, file := range files {
+		if line, _ := os.ReadFile(file); strings.Contains(string(line), s) {
+			pids = append(pids, filepath.Dir(file))
+		}
+	}
+	return pids
+}
+
+// within repeats f until it succeeds.
+func within(t *testing.T, limit time.Duration, f func() error) {
+	t.Helper()
+	deadline := time.Now().Add(limit)
+	for {
+		err := f()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("still after %v: %v", limit, err)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(tests{m}) }
+
+// tests runs a package's tests with one shared database server, for goleak.
+type tests struct{ m *testing.M }
+
+func (t tests) Run() int { return backendtest.Main(t.m) }

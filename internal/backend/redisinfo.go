@@ -1,0 +1,93 @@
+package backend
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// RedisCommands returns how many commands the server has executed since its
+// start, summed over the masters of a cluster. The commands of all clients
+// count, and so does this one; after a failover to a replica the count starts
+// from the replica's.
+func RedisCommands(ctx context.Context, rdb redis.UniversalClient) (int64, error) {
+	var sum atomic.Int64 // a cluster's nodes are asked at the same time
+	err := eachMaster(ctx, rdb, func(ctx context.Context, node redis.Cmdable) error {
+		n, err := commandsOf(ctx, node)
+		sum.Add(n)
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("count redis commands: %w", err)
+	}
+	return sum.Load(), nil
+}
+
+func commandsOf(ctx context.Context, node redis.Cmdable) (int64, error) {
+	info, err := node.Info(ctx, "stats").Result()
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.ParseInt(infoField(info, "total_commands_processed"), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("total_commands_processed: %w", err)
+	}
+	return n, nil
+}
+
+// redisVersion returns the server's version, or "" for miniredis, which does
+// not know the section of INFO that has it.
+func redisVersion(ctx context.Context, rdb redis.UniversalClient) (string, error) {
+	info, err := rdb.Info(ctx, "server").Result()
+	if redis.HasErrorPrefix(err, "section (server) is not supported") {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("ask redis for its version: %w", err)
+	}
+	version := infoField(info, "redis_version")
+	if version == "" {
+		return "", fmt.Errorf("ask redis for its version: INFO has no redis_version")
+	}
+	return version, nil
+}
+
+func countMasters(ctx context.Context, rdb redis.UniversalClient) (int64, error) {
+	var masters atomic.Int64
+	err := eachMaster(ctx, rdb, func(context.Context, redis.Cmdable) error {
+		masters.Add(1)
+		return nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("count the cluster's masters: %w", err)
+	}
+	return masters.Load(), nil
+}
+
+// eachMaster calls f for each master of a cluster, concurrently, and once for
+// any other client.
+func eachMaster(ctx context.Context, rdb redis.UniversalClient, f func(context.Context, redis.Cmdable) error) error {
+	cluster, ok := rdb.(*redis.ClusterClient)
+	if !ok {
+		return f(ctx, rdb)
+	}
+	return cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+		return f(ctx, node)
+	})
+}
+
+// infoField finds a "name:value" line in a reply to INFO.
+func infoField(info, name string) string {
+	lines := bufio.NewScanner(strings.NewReader(info))
+	for lines.Scan() {
+		if key, value, ok := strings.Cut(lines.Text(), ":"); ok && key == name {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}

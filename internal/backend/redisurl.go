@@ -1,0 +1,250 @@
+package backend
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// redisSpecs is the part of every error that says what -redis takes.
+const redisSpecs = "want embedded, local, redis://[user:password@]host:port[/db] (rediss:// for TLS, " +
+	"several comma-separated addresses for a cluster) or redis+sentinel://host:port,…/master[/db]"
+
+var errMixed = errors.New("the addresses of one cluster must share scheme, user, password and parameters")
+
+// redisTarget is a parsed URL of the user's Redis.
+type redisTarget struct {
+	addrs   []string       // host:port of the server, the cluster's nodes, or the sentinels
+	cluster bool           // addrs are nodes of a cluster
+	master  string         // the name that the sentinels know it by; "" without sentinels
+	options *redis.Options // all else: credentials, database, TLS, the parameters
+
+	sentinelUser, sentinelPassword string
+}
+
+// parseRedisURL reads the URL of one server, a cluster or a sentinel set. The
+// errors wrap ErrSpec and repeat nothing of the part that can hold a password.
+func parseRedisURL(spec string) (*redisTarget, error) {
+	t, err := parseRedis(spec)
+	if err != nil {
+		return nil, fmt.Errorf("%w for -redis: %w; %s", ErrSpec, err, redisSpecs)
+	}
+	return t, nil
+}
+
+func parseRedis(spec string) (*redisTarget, error) {
+	parts, err := splitRedisURL(spec)
+	if err != nil {
+		return nil, err
+	}
+	t := &redisTarget{addrs: parts.addrs}
+	scheme, sentinel := strings.CutSuffix(parts.scheme, "+sentinel")
+	path := parts.path
+	if sentinel {
+		if t.master, path, err = cutMaster(path); err != nil {
+			return nil, err
+		}
+		t.sentinelUser, t.sentinelPassword = parts.take("sentinel_username"), parts.take("sentinel_password")
+	}
+	t.cluster = !sentinel && len(t.addrs) > 1
+	if t.options, err = redisOptions(scheme, parts, path); err != nil {
+		return nil, err
+	}
+	if t.cluster && t.options.DB != 0 {
+		return nil, errors.New("a cluster has no other database than 0")
+	}
+	return t, nil
+}
+
+// redisOptions has go-redis read what follows the addresses. The credentials
+// are kept from it: its errors repeat what they complain of.
+func redisOptions(scheme string, parts *redisParts, path string) (*redis.Options, error) {
+	o, err := redis.ParseURL((&url.URL{
+		Scheme:   scheme,
+		Host:     parts.addrs[0],
+		Path:     path,
+		RawQuery: parts.query.Encode(),
+	}).String())
+	if err != nil {
+		return nil, errors.New(strings.TrimPrefix(err.Error(), "redis: "))
+	}
+	if o.MaxRetries != 0 {
+		return nil, errors.New("max_retries is not for you to choose: a repeated command may lock or count twice")
+	}
+	if o.TLSConfig != nil {
+		// Empty means the host that is dialled, which with several
+		// addresses is not always the first.
+		o.TLSConfig.ServerName = ""
+	}
+	if parts.user != nil {
+		o.Username = parts.user.Username()
+		o.Password, _ = parts.user.Password()
+	}
+	return o, nil
+}
+
+// cutMaster splits the path "/name/db" of a sentinel URL into "name" and "/db".
+func cutMaster(path string) (master, rest string, err error) {
+	master, rest, found := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	if master == "" {
+		return "", "", errors.New("the name of the sentinels' master is missing after the addresses")
+	}
+	if found {
+		rest = "/" + rest
+	}
+	return master, rest, nil
+}
+
+// redisParts is a URL taken apart, with many addresses where net/url knows one.
+type redisParts struct {
+	scheme string
+	user   *url.Userinfo
+	addrs  []string
+	path   string
+	query  url.Values
+}
+
+// take removes a parameter and returns its value.
+func (p *redisParts) take(name string) string {
+	v := p.query.Get(name)
+	p.query.Del(name)
+	return v
+}
+
+// splitRedisURL takes apart scheme://user:password@host:port,host:port/path?query,
+// where each address after the first may be a whole URL that adds nothing new.
+func splitRedisURL(spec string) (*redisParts, error) {
+	first, others, err := cutURLs(spec)
+	if err != nil {
+		return nil, err
+	}
+	all, err := splitOneURL(first)
+	if err != nil {
+		return nil, err
+	}
+	for _, other := range others {
+		p, err := splitOneURL(other)
+		if err != nil {
+			return nil, err
+		}
+		if !p.agrees(all) {
+			return nil, errMixed
+		}
+		all.addrs = append(all.addrs, p.addrs...)
+	}
+	return all, nil
+}
+
+// agrees reports whether p says nothing that all does not say too.
+func (p *redisParts) agrees(all *redisParts) bool {
+	return p.scheme == all.scheme &&
+		(p.user == nil || all.user != nil && p.user.String() == all.user.String()) &&
+		(strings.Trim(p.path, "/") == "" || p.path == all.path) &&
+		(len(p.query) == 0 || p.query.Encode() == all.query.Encode())
+}
+
+// cutURLs splits a list of URLs before each one's scheme. A comma elsewhere,
+// in a password for one, is none of its business.
+func cutURLs(spec string) (first string, others []string, err error) {
+	scheme, _, found := strings.Cut(spec, "://")
+	if !found {
+		return "", nil, unknownWord(spec)
+	}
+	if !slices.Contains([]string{"redis", "rediss", "redis+sentinel", "rediss+sentinel"}, scheme) {
+		return "", nil, unknownScheme(scheme)
+	}
+	urls := strings.Split(spec, ","+scheme+"://")
+	for _, u := range urls[1:] {
+		others = append(others, scheme+"://"+u)
+	}
+	return urls[0], others, nil
+}
+
+func unknownWord(spec string) error {
+	switch {
+	case spec == "":
+		return errors.New("it is empty")
+	case isWord(spec):
+		return fmt.Errorf("unknown word %q", spec)
+	}
+	return errors.New("it has no scheme")
+}
+
+func unknownScheme(scheme string) error {
+	if isWord(scheme) {
+		return fmt.Errorf("unknown scheme %q", scheme)
+	}
+	return errors.New("unknown scheme")
+}
+
+func splitOneURL(s string) (*redisParts, error) {
+	scheme, rest, _ := strings.Cut(s, "://")
+	if strings.Contains(rest, "://") {
+		return nil, errMixed
+	}
+	p := &redisParts{scheme: scheme}
+	authority := rest
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		authority, rest = rest[:i], rest[i:]
+	} else {
+		rest = ""
+	}
+	if strings.ContainsAny(rest, "@#") {
+		return nil, errors.New("write the characters / ? # @ in a password as %2F %3F %23 %40")
+	}
+	if err := p.splitAuthority(authority); err != nil {
+		return nil, err
+	}
+	return p, p.splitTail(rest)
+}
+
+func (p *redisParts) splitAuthority(authority string) error {
+	hosts := authority
+	if i := strings.LastIndex(authority, "@"); i >= 0 {
+		hosts = authority[i+1:]
+		u, err := url.Parse("redis://" + authority[:i] + "@host")
+		if err != nil {
+			return errors.New("user and password must be percent-encoded")
+		}
+		p.user = u.User
+	}
+	for i, host := range strings.Split(hosts, ",") {
+		addr, err := checkAddr(strings.TrimSpace(host))
+		if err != nil {
+			return fmt.Errorf("address %d %w", i+1, err)
+		}
+		p.addrs = append(p.addrs, addr)
+	}
+	return nil
+}
+
+// checkAddr wants a host and a port, both of them: a default port hides a
+// comma that was meant to be a colon.
+func checkAddr(s string) (string, error) {
+	u, err := url.Parse("redis://" + s)
+	if err != nil || u.User != nil || u.Host != s || u.Hostname() == "" {
+		return "", errors.New("is not host:port")
+	}
+	port, err := strconv.ParseUint(u.Port(), 10, 16)
+	if err != nil || port == 0 {
+		return "", errors.New("needs a port from 1 to 65535")
+	}
+	return s, nil
+}
+
+func (p *redisParts) splitTail(tail string) error {
+	u, err := url.Parse(tail)
+	if err != nil {
+		return errors.New("what follows the addresses is not a URL's path")
+	}
+	p.path = u.Path
+	if p.query, err = url.ParseQuery(u.RawQuery); err != nil {
+		return errors.New("what follows the ? are not parameters")
+	}
+	return nil
+}

@@ -1,0 +1,84 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Servers are a Redis and a database to dial, from any process of this
+// machine, and what they are called in a report's first lines.
+type Servers struct {
+	RedisURL, RedisName string // the URL may hold a password
+	DBURL, DBName       string // the URL may hold a password
+
+	redis *RedisServer
+	db    *DatabaseServer
+}
+
+// Serve resolves the values of -redis and -db, as ServeRedis and ServeDatabase
+// do, and makes sure that both answer. Close must be called in the end.
+func Serve(ctx context.Context, redisSpec, dbSpec string) (*Servers, error) {
+	s := &Servers{}
+	var g errgroup.Group
+	g.Go(func() error { return s.serveRedis(ctx, redisSpec) })
+	g.Go(func() error { return s.serveDB(ctx, dbSpec) })
+	if err := g.Wait(); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func (s *Servers) serveRedis(ctx context.Context, spec string) (err error) {
+	if s.redis, err = ServeRedis(ctx, spec); err != nil {
+		return err
+	}
+	s.RedisURL = s.redis.URL
+	rdb, err := DialRedis(ctx, s.RedisURL, 1)
+	if err != nil {
+		return err
+	}
+	if s.RedisName, err = RedisName(ctx, rdb, s.RedisURL); err != nil {
+		return errors.Join(err, rdb.Close())
+	}
+	if err := rdb.Close(); err != nil {
+		return fmt.Errorf("close the connection to redis: %w", err)
+	}
+	return nil
+}
+
+func (s *Servers) serveDB(ctx context.Context, spec string) (err error) {
+	if s.db, err = ServeDatabase(ctx, spec); err != nil {
+		return err
+	}
+	s.DBURL = s.db.URL
+	db, err := DialDatabase(ctx, s.DBURL)
+	if err != nil {
+		return err
+	}
+	pool, err := db.DB()
+	if err != nil {
+		return fmt.Errorf("close the connection to the database: %w", err)
+	}
+	if s.DBName, err = DatabaseName(ctx, db); err != nil {
+		return errors.Join(err, pool.Close())
+	}
+	if err := pool.Close(); err != nil {
+		return fmt.Errorf("close the connection to the database: %w", err)
+	}
+	return nil
+}
+
+// Close stops the servers that Serve started. It may be called more than once.
+func (s *Servers) Close() error {
+	var err error
+	if s.redis != nil {
+		err = s.redis.Close()
+	}
+	if s.db != nil {
+		err = errors.Join(err, s.db.Close())
+	}
+	return err
+}

@@ -1,0 +1,128 @@
+package backend
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/glebarez/go-sqlite"
+)
+
+// sqliteConnector opens connections to an SQLite file that wait in Go for
+// their turn to write. SQLite's own waiting does not hear the caller's
+// context, and is unfair: it comes to ask only every 100 ms, and may ask in
+// vain for many seconds while others write one after the other.
+//
+// It implements driver.Connector.
+type sqliteConnector struct {
+	driver sqlite.Driver
+	dsn    string
+}
+
+func (c *sqliteConnector) Driver() driver.Driver { return &c.driver }
+
+func (c *sqliteConnector) Connect(context.Context) (driver.Conn, error) {
+	conn, err := c.driver.Open(c.dsn)
+	if err != nil {
+		return nil, err
+	}
+	inner, ok := conn.(sqliteConn)
+	if !ok {
+		return nil, errors.Join(fmt.Errorf("the sqlite driver's %T takes no context", conn), conn.Close())
+	}
+	return waitingConn{inner}, nil
+}
+
+// sqliteConn is what the driver's connections can do.
+type sqliteConn interface {
+	driver.Conn
+	driver.Pinger
+	driver.ConnBeginTx
+	driver.ConnPrepareContext
+	driver.ExecerContext
+	driver.QueryerContext
+}
+
+// sqliteStmt is what the driver's statements can do.
+type sqliteStmt interface {
+	driver.Stmt
+	driver.StmtExecContext
+	driver.StmtQueryContext
+}
+
+// waitingConn repeats what fails because another connection is writing. That
+// is safe: a statement that was turned away as busy has done nothing.
+type waitingConn struct{ sqliteConn }
+
+func (c waitingConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	return whenFree(ctx, func() (driver.Tx, error) { return c.sqliteConn.BeginTx(ctx, opts) })
+}
+
+func (c waitingConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	return whenFree(ctx, func() (driver.Result, error) { return c.sqliteConn.ExecContext(ctx, query, args) })
+}
+
+func (c waitingConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	return whenFree(ctx, func() (driver.Rows, error) { return c.sqliteConn.QueryContext(ctx, query, args) })
+}
+
+func (c waitingConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	stmt, err := c.sqliteConn.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	inner, ok := stmt.(sqliteStmt)
+	if !ok {
+		return nil, errors.Join(fmt.Errorf("the sqlite driver's %T takes no context", stmt), stmt.Close())
+	}
+	return waitingStmt{inner}, nil
+}
+
+// waitingStmt is waitingConn for a prepared statement.
+type waitingStmt struct{ sqliteStmt }
+
+func (s waitingStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
+	return whenFree(ctx, func() (driver.Result, error) { return s.sqliteStmt.ExecContext(ctx, args) })
+}
+
+func (s waitingStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	return whenFree(ctx, func() (driver.Rows, error) { return s.sqliteStmt.QueryContext(ctx, args) })
+}
+
+// busyLimit bounds the wait of a caller whose context does not.
+const busyLimit = 10 * time.Second
+
+// whenFree calls f until it is not turned away as busy. The error after that
+// is f's, or ctx's together with f's.
+func whenFree[T any](ctx context.Context, f func() (T, error)) (T, error) {
+	limit := time.Now().Add(busyLimit)
+	for {
+		v, err := f()
+		if !isBusy(err) || time.Now().After(limit) {
+			return v, err
+		}
+		select {
+		case <-ctx.Done():
+			return v, fmt.Errorf("%w while waiting to write: %w", ctx.Err(), err)
+		case <-time.After(busyPause()):
+		}
+	}
+}
+
+// busyPause is about the length of a short transaction: the gap between two
+// of them is brief, and who asks often enough, and not in step with anybody,
+// soon finds one.
+func busyPause() time.Duration {
+	return 200*time.Microsecond + rand.N(800*time.Microsecond)
+}
+
+// isBusy reports whether waiting helps. It does not when a reader wants to
+// write on top of what has meanwhile changed: that has a code of its own.
+func isBusy(err error) bool {
+	const busy, busyRecovery = 5, 5 | 1<<8 // SQLITE_BUSY, SQLITE_BUSY_RECOVERY
+	var e *sqlite.Error
+	return errors.As(err, &e) && (e.Code() == busy || e.Code() == busyRecovery)
+}

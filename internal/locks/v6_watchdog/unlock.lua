@@ -1,0 +1,13 @@
+-- Gives one hold back, and the lock with the last one.
+-- KEYS[1]: the lock, a hash of one field: the owner -> how many holds
+-- ARGV[1]: the owner
+-- Returns n: the holds the owner has left; at 0 the lock is free
+--        -1: the lock is not the owner's: it has expired, or is another's
+if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
+  return -1
+end
+local n = redis.call('HINCRBY', KEYS[1], ARGV[1], -1)
+if n == 0 then
+  redis.call('DEL', KEYS[1])
+end
+return n

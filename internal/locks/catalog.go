@@ -1,0 +1,181 @@
+package locks
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	v1 "oversell/internal/locks/v1_setnx"
+	v2 "oversell/internal/locks/v2_ttl"
+	v3 "oversell/internal/locks/v3_uuid"
+	v4 "oversell/internal/locks/v4_lua"
+	v5 "oversell/internal/locks/v5_reentrant"
+	v6 "oversell/internal/locks/v6_watchdog"
+)
+
+// Options are what a guard is made with.
+type Options struct {
+	Redis  redis.UniversalClient
+	TTL    time.Duration // lease of a lock, for those that have one
+	Policy Policy        // how to wait for a lock
+}
+
+// Strategy is one way of guarding the stock, and what is claimed about it.
+type Strategy struct {
+	Name   string
+	Adds   string // what it has that the one before has not
+	Breaks string // what still breaks
+	Test   string // the test that shows what breaks
+
+	// Guard makes the guard. It is nil for an optimistic strategy, which
+	// keeps nobody out and checks at the write instead.
+	Guard func(o Options) Guard
+
+	deduct map[Condition]Expectation
+	loads  map[Condition]loads
+}
+
+// Optimistic reports whether the strategy lets everybody in and aborts the
+// losers at the write. It has no meaning for the cache workload.
+func (s Strategy) Optimistic() bool { return s.Guard == nil }
+
+// Catalog is the list of strategies, in the order in which they are taught.
+type Catalog []Strategy
+
+// Find returns the strategy called name. The error wraps ErrName and lists the
+// names that are allowed.
+func (c Catalog) Find(name string) (Strategy, error) {
+	for _, s := range c {
+		if s.Name == name {
+			return s, nil
+		}
+	}
+	return Strategy{}, fmt.Errorf("%w of a strategy: %q (allowed: %v)", ErrName, name, c.Names())
+}
+
+// Names lists the names of the strategies.
+func (c Catalog) Names() []string {
+	names := make([]string, len(c))
+	for i, s := range c {
+		names[i] = s.Name
+	}
+	return names
+}
+
+// Strategies returns the catalog.
+func Strategies() Catalog {
+	return Catalog{
+		{
+			Name:   "none",
+			Adds:   "stock kept in Redis: GET, check, SET, and nothing around it",
+			Breaks: "two buyers read the same stock, and both write it back less one",
+			Test:   "TestNoneLosesUpdates",
+			Guard:  func(Options) Guard { return None{} },
+			deduct: always(breaks),
+			loads:  always(everyMiss),
+		},
+		{
+			Name:   "local",
+			Adds:   "a mutex in the process: one buyer at a time inside one instance",
+			Breaks: "every further instance has a mutex of its own",
+			Test:   "TestLocalIsOneMutexAProcess",
+			Guard:  func(Options) Guard { return new(Local) },
+			deduct: always(breaksAcross),
+			loads:  always(oncePerInstance),
+		},
+		{
+			Name:   "watch",
+			Adds:   "WATCH, MULTI, EXEC: a write is refused when the stock has changed since it was read",
+			Breaks: "retries grow with contention; a process that dies after EXEC leaves stock taken with no order",
+			Test:   "TestWatchRetriesUnderContention",
+			deduct: map[Condition]Expectation{
+				Calm: {Verdicts: ok}, Slow: {Verdicts: ok}, Late: {Verdicts: ok}, Pause: {Verdicts: ok},
+				Crash: {Verdicts: okOrDrift},
+			},
+		},
+		{
+			Name:   "v1_setnx",
+			Adds:   "SETNX, work, DEL: one holder among all processes",
+			Breaks: "a holder that dies before DEL locks everybody out for ever",
+			Test:   "TestOrphanStaysForEver",
+			Guard: func(o Options) Guard {
+				return o.distributed(func(key string) Lock { return v1.New(o.Redis, key) }, v1.ErrNotHeld)
+			},
+			deduct: map[Condition]Expectation{Calm: holds, Slow: holds, Late: holds, Crash: sticks, Pause: holds},
+			loads:  map[Condition]loads{Calm: once, Slow: once, Late: once, Crash: onceAndStuck, Pause: once},
+		},
+		{
+			Name:   "v2_ttl",
+			Adds:   "SET NX PX: a dead holder's lock goes away by itself",
+			Breaks: "work longer than the ttl: the lock expires under its holder, whose DEL then removes the next holder's",
+			Test:   "TestForeignDelete",
+			Guard: func(o Options) Guard {
+				return o.distributed(func(key string) Lock { return v2.New(o.Redis, key, o.TTL) }, v2.ErrNotHeld)
+			},
+			deduct: leased(breaks, breaks),
+			loads:  leasedLoads,
+		},
+		{
+			Name:   "v3_uuid",
+			Adds:   "a unique token: a holder deletes no lock but its own",
+			Breaks: "GET and DEL are two commands, and the lock can change hands in between",
+			Test:   "TestCheckThenDelete",
+			Guard: func(o Options) Guard {
+				return o.undoable(func(key string) Lock { return v3.New(o.Redis, key, o.TTL) }, v3.ErrNotHeld)
+			},
+			deduct: leased(breaks, overlaps),
+			loads:  leasedLoads,
+		},
+		{
+			Name:   "v4_lua",
+			Adds:   "compare and delete in one script: the release is atomic",
+			Breaks: "a holder that locks again waits for itself; work longer than the ttl",
+			Test:   "TestNotReentrant",
+			Guard: func(o Options) Guard {
+				return o.undoable(func(key string) Lock { return v4.New(o.Redis, key, o.TTL) }, v4.ErrNotHeld)
+			},
+			deduct: leased(breaks, overlaps),
+			loads:  leasedLoads,
+		},
+		{
+			Name:   "v5_reentrant",
+			Adds:   "owner and count in a hash: the holder may lock again, a foreign unlock is refused and told apart",
+			Breaks: "work longer than the ttl: a second holder is let in",
+			Test:   "TestExpiresUnderItsHolder",
+			Guard: func(o Options) Guard {
+				d := o.undoable(func(key string) Lock { return v5.New(o.Redis, key, o.TTL) }, v5.ErrNotHeld)
+				d.WithOwner = v5.WithOwner
+				return d
+			},
+			deduct: leased(breaks, overlaps),
+			loads:  leasedLoads,
+		},
+		{
+			Name:   "v6_watchdog",
+			Adds:   "the lease is renewed every ttl/3 while the work lasts, and the holder is told when it is lost",
+			Breaks: "a process that is paused for longer than the ttl goes on as if it held the lock; failover",
+			Test:   "TestPausedHolderWritesTooLate",
+			Guard: func(o Options) Guard {
+				d := o.undoable(func(key string) Lock { return v6.New(o.Redis, key, o.TTL) }, v6.ErrNotHeld)
+				d.WithOwner = v6.WithOwner
+				return d
+			},
+			deduct: leased(holds, holds),
+			loads:  map[Condition]loads{Calm: once, Slow: once, Late: once, Crash: twice, Pause: twice},
+		},
+	}
+}
+
+// distributed makes the guard of a Redis lock.
+func (o Options) distributed(lock func(key string) Lock, notHeld ...error) *Distributed {
+	return &Distributed{New: lock, Policy: o.Policy, NotHeld: notHeld}
+}
+
+// undoable is distributed for a lock whose Unlock removes no lock but its own,
+// or hardly ever another, as that of v3 does.
+func (o Options) undoable(lock func(key string) Lock, notHeld ...error) *Distributed {
+	d := o.distributed(lock, notHeld...)
+	d.Undo = true
+	return d
+}

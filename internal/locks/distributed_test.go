@@ -1,0 +1,168 @@
+package locks
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestStatsTellWhatAHoldTook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lock := oneLock{held: true}
+		time.AfterFunc(25*time.Millisecond, func() { _ = fakeLock{&lock}.Unlock(t.Context()) })
+		in := inside{stay: time.Second}
+		stats, err := lock.guard(Fixed{10 * time.Millisecond}).Do(t.Context(), patient(t), in.section(0))
+		want := Stats{Attempts: 4, Waited: 30 * time.Millisecond, Held: time.Second}
+		if err != nil || stats != want {
+			t.Errorf("got %+v, %v; want %+v", stats, err, want)
+		}
+	})
+}
+
+func TestReleaseThatComesTooLateIsOnRecord(t *testing.T) {
+	lock := oneLock{freeErr: errGone}
+	stats, err := lock.guard(Fixed{time.Millisecond}).Do(t.Context(), patient(t), new(inside).section(0))
+	if err != nil || !stats.Lost || stats.Release != nil {
+		t.Errorf("got %+v, %v; want a lost lease and no error: the work is done", stats, err)
+	}
+}
+
+func TestReleaseThatFailsIsOnRecord(t *testing.T) {
+	away := errors.New("redis is away")
+	lock := oneLock{freeErr: away}
+	stats, err := lock.guard(Fixed{time.Millisecond}).Do(t.Context(), patient(t), new(inside).section(0))
+	if err != nil || stats.Lost || !errors.Is(stats.Release, away) {
+		t.Errorf("got %+v, %v; want the release's error on record and none returned", stats, err)
+	}
+}
+
+func TestFailedSectionReleases(t *testing.T) {
+	var lock oneLock
+	broken := errors.New("no paper for the receipt")
+	_, err := lock.guard(Fixed{time.Millisecond}).Do(t.Context(), patient(t), func(context.Context) error { return broken })
+	if !errors.Is(err, broken) || lock.isHeld() {
+		t.Errorf("got %v, and the lock is held: %v; want %v and a free lock", err, lock.isHeld(), broken)
+	}
+}
+
+// tellingLock tells its holder when the lease is lost, as stage 6 does.
+type tellingLock struct {
+	fakeLock
+	lost context.Context
+}
+
+func (l tellingLock) Context(context.Context) context.Context { return l.lost }
+func (l tellingLock) Renewals() int                           { return 7 }
+
+func TestSectionLearnsOfALostLease(t *testing.T) {
+	lost, lose := context.WithCancelCause(t.Context())
+	g := &Distributed{
+		New:    func(string) Lock { return tellingLock{fakeLock{new(oneLock)}, lost} },
+		Policy: Fixed{time.Millisecond},
+	}
+	stats, err := g.Do(t.Context(), patient(t), func(ctx context.Context) error {
+		lose(errGone)
+		return context.Cause(ctx)
+	})
+	if !errors.Is(err, errGone) || stats.Renewals != 7 {
+		t.Errorf("got %+v, %v; want 7 renewals and %v", stats, err, errGone)
+	}
+}
+
+func TestOwnerReachesTheLock(t *testing.T) {
+	type key struct{}
+	var seen any
+	g := &Distributed{
+		New:    func(string) Lock { return fakeLock{new(oneLock)} },
+		Policy: policyFunc(func(t *Turn) error { seen = t.ctx.Value(key{}); return nil }),
+		WithOwner: func(ctx context.Context, owner string) context.Context {
+			return context.WithValue(ctx, key{}, owner)
+		},
+	}
+	if _, err := g.Do(t.Context(), patient(t), nil); err != nil || seen != "o" {
+		t.Errorf("the lock saw owner %v, want o (%v)", seen, err)
+	}
+}
+
+type policyFunc func(*Turn) error
+
+func (f policyFunc) Run(t *Turn) error { return f(t) }
+func (policyFunc) String() string      { return "test" }
+
+// stuckLock fails each attempt, and its Unlock hangs until it is let go.
+type stuckLock struct {
+	letGo   chan struct{}
+	unlocks *atomic.Int32
+}
+
+func (stuckLock) TryLock(context.Context) (bool, error) { return false, errLate }
+
+func (l stuckLock) Unlock(context.Context) error {
+	l.unlocks.Add(1)
+	<-l.letGo
+	return errGone
+}
+
+func TestUndoIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lock := stuckLock{make(chan struct{}), new(atomic.Int32)}
+		g := &Distributed{New: func(string) Lock { return lock }, Policy: Fixed{time.Millisecond}, Undo: true}
+		fail := func(times int) {
+			for range times {
+				if _, err := g.Do(t.Context(), patient(t), nil); !errors.Is(err, errLate) {
+					t.Errorf("got %v, want %v", err, errLate)
+				}
+			}
+			synctest.Wait()
+		}
+		fail(10 * maxUndoing)
+		if n := lock.unlocks.Load(); n != maxUndoing {
+			t.Errorf("%d calls of Unlock under way, want %d", n, maxUndoing)
+		}
+		close(lock.letGo)
+		synctest.Wait()
+		fail(1)
+		if n := lock.unlocks.Load(); n != maxUndoing+1 {
+			t.Errorf("%d calls of Unlock in all, want %d: there is room again", n, maxUndoing+1)
+		}
+	})
+}
+
+// askedLock does something while it is being asked for.
+type askedLock struct {
+	fakeLock
+	meanwhile func(ctx context.Context)
+}
+
+func (l askedLock) TryLock(ctx context.Context) (bool, error) {
+	l.meanwhile(ctx)
+	return l.fakeLock.TryLock(ctx)
+}
+
+// Neither a caller's deadline nor a caller who leaves cuts off an attempt that
+// is under way. The waiting is another matter.
+func TestAttemptIsNotCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lock := oneLock{held: true}
+		ctx, leave := context.WithTimeout(t.Context(), time.Minute)
+		wait, giveUp := context.WithCancelCause(t.Context())
+		g := lock.guard(Fixed{time.Hour})
+		g.New = func(string) Lock {
+			return askedLock{fakeLock{&lock}, func(ctx context.Context) {
+				leave()
+				if _, limited := ctx.Deadline(); limited || ctx.Err() != nil {
+					t.Errorf("the attempt has a deadline: %v; and has ended: %v", limited, ctx.Err())
+				}
+			}}
+		}
+		start := time.Now()
+		time.AfterFunc(time.Second, func() { giveUp(errLate) })
+		_, err := g.Do(ctx, Entry{Key: "k", Owner: "o", Wait: wait}, nil)
+		if took := time.Since(start); !errors.Is(err, errLate) || took != time.Second || lock.asked != 1 {
+			t.Errorf("asked %d times and returned %v after %v, want once and %v after 1s", lock.asked, err, took, errLate)
+		}
+	})
+}

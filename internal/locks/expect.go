@@ -1,0 +1,144 @@
+package locks
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"oversell/internal/figures"
+)
+
+// Expectation is what must come out of a run, so that a run can be told from
+// one that went differently: a lock that broke, or a flaw that did not show.
+type Expectation struct {
+	Verdicts   []figures.Verdict // any of these
+	MaxHolders int               // at most so many inside at once; 0: any number
+	MinLoads   int64             // cache: at least so many loads
+	MaxLoads   int64             // cache: at most so many loads; 0: any number
+}
+
+// Outcome is what came out of a run, as far as an Expectation speaks of it.
+type Outcome struct {
+	Verdict    figures.Verdict
+	MaxHolders int
+	Loads      int64
+}
+
+// Check returns "" if o is what was expected, and otherwise what differs.
+func (e Expectation) Check(o Outcome) string {
+	var wrong []string
+	if !slices.Contains(e.Verdicts, o.Verdict) {
+		wrong = append(wrong, fmt.Sprintf("verdict %s instead of %s", o.Verdict, e.verdicts()))
+	}
+	if e.MaxHolders > 0 && o.MaxHolders > e.MaxHolders {
+		wrong = append(wrong, fmt.Sprintf("%d holders at once instead of at most %d", o.MaxHolders, e.MaxHolders))
+	}
+	if o.Loads < e.MinLoads {
+		wrong = append(wrong, fmt.Sprintf("%d loads instead of at least %d", o.Loads, e.MinLoads))
+	}
+	if e.MaxLoads > 0 && o.Loads > e.MaxLoads {
+		wrong = append(wrong, fmt.Sprintf("%d loads instead of at most %d", o.Loads, e.MaxLoads))
+	}
+	return strings.Join(wrong, ", ")
+}
+
+func (e Expectation) verdicts() string {
+	names := make([]string, len(e.Verdicts))
+	for i, v := range e.Verdicts {
+		names[i] = string(v)
+	}
+	return strings.Join(names, " or ")
+}
+
+// What a sale must come to.
+var (
+	ok        = []figures.Verdict{figures.OK}
+	okOrDrift = []figures.Verdict{figures.OK, figures.Drift}
+
+	holds    = Expectation{Verdicts: ok, MaxHolders: 1}
+	overlaps = Expectation{Verdicts: ok} // two inside at once, without harm
+	breaks   = Expectation{Verdicts: []figures.Verdict{figures.Oversold, figures.Drift}}
+	sticks   = Expectation{Verdicts: []figures.Verdict{figures.Stuck}, MaxHolders: 1}
+	// breaksAcross breaks as soon as there is a second instance.
+	breaksAcross = Expectation{}
+)
+
+// leased is what comes out of a lock with a lease, of which slow and late
+// holders are what sets one stage apart from another.
+func leased(slow, late Expectation) map[Condition]Expectation {
+	return map[Condition]Expectation{Calm: holds, Slow: slow, Late: late, Crash: holds, Pause: breaks}
+}
+
+// always gives every condition the same value.
+func always[T any](v T) map[Condition]T {
+	all := make(map[Condition]T)
+	for _, c := range Conditions() {
+		all[c] = v
+	}
+	return all
+}
+
+// loads is how often a cold key may be loaded.
+type loads int
+
+const (
+	once            loads = iota + 1 // by one reader among all instances
+	twice                            // by the holder that was killed or lost its lease, and by the next
+	twiceOrMore                      // by every holder that outlives its lease
+	oncePerInstance                  // by one reader of each instance
+	everyMiss                        // by every reader that comes before the first load is stored
+	onceAndStuck                     // by the holder that was killed; nobody comes after it
+)
+
+var leasedLoads = map[Condition]loads{Calm: once, Slow: twiceOrMore, Late: once, Crash: twice, Pause: twice}
+
+// Case is a run whose outcome can be expected.
+type Case struct {
+	Workload   Workload
+	Condition  Condition
+	Instances  int
+	Requests   int
+	SecondLook bool // cache: whether the readers look again under the lock
+}
+
+// Expect returns what must come out of the case, and false where the strategy
+// has nothing to do with the workload.
+func (s Strategy) Expect(c Case) (Expectation, bool) {
+	if c.Workload == Cache {
+		l, known := s.loads[c.Condition]
+		return l.expectation(c), known
+	}
+	e, known := s.deduct[c.Condition]
+	if known && e.Verdicts == nil {
+		if e = breaks; c.Instances == 1 {
+			e = holds
+		}
+	}
+	return e, known
+}
+
+// expectation spells out what l means. Without the second look each reader
+// that waited loads once more when it is let in; a tenth of all readers is far
+// fewer than that, and far more than with it.
+func (l loads) expectation(c Case) Expectation {
+	n, reloaded := int64(c.Instances), []figures.Verdict{figures.Reloaded}
+	if !c.SecondLook && l != everyMiss && l != onceAndStuck {
+		return Expectation{Verdicts: reloaded, MinLoads: max(2, int64(c.Requests/10))}
+	}
+	switch l {
+	case once:
+		return Expectation{Verdicts: ok, MinLoads: 1, MaxLoads: 1}
+	case twice:
+		return Expectation{Verdicts: reloaded, MinLoads: 2, MaxLoads: 2}
+	case twiceOrMore:
+		return Expectation{Verdicts: reloaded, MinLoads: 2}
+	case oncePerInstance:
+		if n > 1 {
+			return Expectation{Verdicts: reloaded, MinLoads: n, MaxLoads: n}
+		}
+		return Expectation{Verdicts: ok, MinLoads: 1, MaxLoads: 1}
+	case everyMiss:
+		return Expectation{Verdicts: reloaded, MinLoads: n + 1}
+	}
+	return Expectation{Verdicts: []figures.Verdict{figures.Stuck}, MinLoads: 1, MaxLoads: 1}
+}

@@ -1,0 +1,287 @@
+package locktest_test
+
+import (
+	"bytes"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// What the stages are held to, as texts: each is read alone, and next to its
+// neighbour.
+const (
+	maxLines = 150 // of a Go file, tests aside
+
+	// maxChanged is for one step in a file that both neighbours have. It is
+	// the larger of the lines added and the lines removed, as diff counts
+	// them. A file that a stage adds is new, not changed: it has maxLines.
+	maxChanged = 70
+)
+
+// stages are the folders of all stages. The first taught of them are steps: each
+// is read beside the one before.
+func stages(t *testing.T) []string {
+	t.Helper()
+	dirs, err := filepath.Glob("../v[0-9]_*")
+	if err != nil || len(dirs) < taught {
+		t.Fatalf("stages: %v, %v; want %d or more", dirs, err, taught)
+	}
+	return dirs
+}
+
+const taught = 6
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func files(t *testing.T, dir, pattern string) []string {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(dir, pattern))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, path := range paths {
+		names = append(names, filepath.Base(path))
+	}
+	return names
+}
+
+func lines(s string) []string { return strings.Split(strings.TrimSuffix(s, "\n"), "\n") }
+
+// changed returns how many lines a shortest diff from a to b adds or removes,
+// whichever is more.
+func changed(a, b []string) int {
+	common := make([][]int, len(a)+1) // longest common subsequence of a[i:], b[j:]
+	for i := range common {
+		common[i] = make([]int, len(b)+1)
+	}
+	for i := len(a) - 1; i >= 0; i-- {
+		for j := len(b) - 1; j >= 0; j-- {
+			if a[i] == b[j] {
+				common[i][j] = common[i+1][j+1] + 1
+			} else {
+				common[i][j] = max(common[i+1][j], common[i][j+1])
+			}
+		}
+	}
+	return max(len(a), len(b)) - common[0][0]
+}
+
+func TestStageSizes(t *testing.T) {
+	var before string
+	for i, dir := range stages(t) {
+		for _, name := range files(t, dir, "*.go") {
+			if strings.HasSuffix(name, "_test.go") {
+				continue
+			}
+			text := lines(read(t, filepath.Join(dir, name)))
+			if len(text) > maxLines {
+				t.Errorf("%s/%s has %d lines; want %d at most", dir, name, len(text), maxLines)
+			}
+			t.Logf("%s/%s: %d lines", dir, name, len(text))
+			if before == "" || i >= taught || !slices.Contains(files(t, before, "*.go"), name) {
+				continue
+			}
+			n := changed(lines(read(t, filepath.Join(before, name))), text)
+			if n > maxChanged {
+				t.Errorf("%s/%s differs from %s in %d lines; want %d at most", dir, name, before, n, maxChanged)
+			}
+			t.Logf("%s/%s: %d lines changed", dir, name, n)
+		}
+		before = dir
+	}
+}
+
+// Stages have the same files, and more as ideas are added; a script or helper
+// that is no lesson of the next stage is carried over to the byte.
+func TestStageFiles(t *testing.T) {
+	var before string
+	for _, dir := range stages(t)[:taught] {
+		for _, name := range []string{"mutex.go", "mutex_test.go"} {
+			if !slices.Contains(files(t, dir, "*"), name) {
+				t.Errorf("%s has no %s", dir, name)
+			}
+		}
+		if before != "" {
+			for _, name := range files(t, before, "*") {
+				if !slices.Contains(files(t, dir, "*"), name) {
+					t.Errorf("%s is in %s but not in %s", name, before, dir)
+				}
+			}
+		}
+		before = dir
+	}
+	for _, name := range []string{"lock.lua", "unlock.lua", "owner.go"} {
+		if read(t, "../v5_reentrant/"+name) != read(t, "../v6_watchdog/"+name) {
+			t.Errorf("%s differs from v5 to v6", name)
+		}
+	}
+}
+
+func TestStagePackages(t *testing.T) {
+	for _, dir := range stages(t) {
+		for _, name := range files(t, dir, "*.go") {
+			path := filepath.Join(dir, name)
+			f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if f.Name.Name != "lock" {
+				t.Errorf("%s is package %s; want lock", path, f.Name.Name)
+			}
+			for _, spec := range f.Imports {
+				imported, err := strconv.Unquote(spec.Path.Value)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if strings.HasPrefix(imported, "oversell/") && !strings.HasSuffix(name, "_test.go") ||
+					regexp.MustCompile(`/locks/v\d_`).MatchString(imported) {
+					t.Errorf("%s imports %s; a stage stands alone", path, imported)
+				}
+			}
+		}
+	}
+}
+
+// The package comment says what is new, holds and breaks, and each test it
+// names is in the folder.
+func TestStageComments(t *testing.T) {
+	for _, dir := range stages(t) {
+		tests := map[string]bool{}
+		for _, name := range files(t, dir, "*_test.go") {
+			f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(dir, name), nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, decl := range f.Decls {
+				if fn, ok := decl.(*ast.FuncDecl); ok {
+					tests[fn.Name.Name] = true
+				}
+			}
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(dir, "mutex.go"), nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		doc := f.Doc.Text()
+		_, rest, isNew := strings.Cut(doc, "\nNew: ")
+		_, rest, holds := strings.Cut(rest, "\nHolds:\n")
+		kept, broken, breaks := strings.Cut(rest, "\nBreaks:\n")
+		if !isNew || !holds || !breaks {
+			t.Errorf("%s: the package comment lacks New, Holds or Breaks", dir)
+			continue
+		}
+		for _, part := range []string{kept, broken} {
+			for item := range strings.SplitSeq("\n"+strings.TrimSpace(part), "\n  - ") {
+				item = strings.TrimPrefix(strings.TrimSpace(item), "- ")
+				names := regexp.MustCompile(`Test\w+`).FindAllString(item, -1)
+				if item != "" && len(names) == 0 {
+					t.Errorf("%s: no test is named for %q", dir, item)
+				}
+				for _, name := range names {
+					if !tests[name] {
+						t.Errorf("%s: the package comment names %s, which is not there", dir, name)
+					}
+				}
+			}
+		}
+	}
+}
+
+var (
+	argument = regexp.MustCompile(`(?:KEYS|ARGV)\[\d+\]`)
+	call     = regexp.MustCompile(`redis\.p?call\('(\w+)'\s*,\s*([^,)]+)`)
+	returned = regexp.MustCompile(`(?m)\breturn +([^\n]+)$`)
+	promised = regexp.MustCompile(`(?m)^--(?: Returns)? +(-?\w+):`)
+)
+
+// A script's header names each of its KEYS and ARGV, with units, and each
+// value it returns; and every key it touches comes in KEYS.
+func TestScripts(t *testing.T) {
+	for _, dir := range stages(t) {
+		for _, name := range files(t, dir, "*.lua") {
+			t.Run(filepath.Base(dir)+"/"+name, func(t *testing.T) {
+				checkScript(t, read(t, filepath.Join(dir, name)))
+			})
+		}
+	}
+}
+
+func checkScript(t *testing.T, script string) {
+	var header, body strings.Builder
+	for line := range strings.Lines(script) {
+		if strings.HasPrefix(line, "--") {
+			header.WriteString(line)
+		} else {
+			body.WriteString(line)
+		}
+	}
+	for _, arg := range argument.FindAllString(body.String(), -1) {
+		if !strings.Contains(header.String(), "\n-- "+arg+": ") {
+			t.Errorf("the header does not name %s", arg)
+		}
+	}
+	for _, arg := range argument.FindAllString(header.String(), -1) {
+		if !strings.Contains(body.String(), arg) {
+			t.Errorf("the header names %s, which is not used", arg)
+		}
+	}
+	for line := range strings.Lines(header.String()) {
+		if strings.Contains(line, "ttl,") && !strings.Contains(line, "milliseconds") {
+			t.Errorf("no unit in %q", line)
+		}
+	}
+	for _, c := range call.FindAllStringSubmatch(body.String(), -1) {
+		if !strings.HasPrefix(c[2], "KEYS[") {
+			t.Errorf("%s touches %s, which is not in KEYS", c[1], c[2])
+		}
+		if strings.Contains(c[2], "..") && !strings.Contains(header.String(), "beside KEYS[1], under its name") {
+			t.Errorf("%s touches %s, and the header does not say so", c[1], c[2])
+		}
+	}
+	_, returns, ok := strings.Cut(header.String(), "-- Returns")
+	if !ok {
+		t.Fatal("the header does not say what is returned")
+	}
+	var says, does []string
+	for _, m := range promised.FindAllStringSubmatch("-- Returns"+returns, -1) {
+		says = append(says, m[1])
+	}
+	for _, m := range returned.FindAllStringSubmatch(body.String(), -1) {
+		does = append(does, m[1])
+	}
+	slices.Sort(says)
+	slices.Sort(does)
+	if !slices.Equal(says, slices.Compact(does)) {
+		t.Errorf("the header says that %q is returned; it is %q", says, does)
+	}
+}
+
+func TestChanged(t *testing.T) {
+	split := func(s string) []string { return strings.Fields(s) }
+	for _, test := range []struct {
+		a, b string
+		want int
+	}{{"a b c", "a b c", 0}, {"a b c", "a x c", 1}, {"a c", "a b c d", 2}, {"a b c", "c", 2}} {
+		if n := changed(split(test.a), split(test.b)); n != test.want {
+			t.Errorf("changed(%q, %q) = %d; want %d", test.a, test.b, n, test.want)
+		}
+	}
+	if bytes.Count([]byte("a\nb\n"), []byte("\n")) != len(lines("a\nb\n")) {
+		t.Error("lines does not count as wc does")
+	}
+}

@@ -1,0 +1,307 @@
+package locktest
+
+import (
+	"context"
+	"crypto/sha1"
+	"encoding/hex"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// ErrCut stands for a connection that broke: the error faults give by default.
+var ErrCut = errors.New("locktest: connection cut")
+
+// A Match tells which commands a fault is meant for.
+type Match func(cmd redis.Cmder) bool
+
+// Command matches commands by name: Command("get", "del").
+func Command(names ...string) Match {
+	return func(cmd redis.Cmder) bool {
+		return slices.ContainsFunc(names, func(name string) bool {
+			return strings.EqualFold(name, cmd.Name())
+		})
+	}
+}
+
+// Script matches the runs of one Lua script: EVAL by its text, EVALSHA by its
+// hash. It takes the script's source, so it also knows those of a library.
+func Script(source string) Match {
+	sum := sha1.Sum([]byte(source))
+	hash := hex.EncodeToString(sum[:])
+	return func(cmd redis.Cmder) bool {
+		if len(cmd.Args()) < 2 {
+			return false
+		}
+		arg, _ := cmd.Args()[1].(string)
+		switch strings.ToLower(cmd.Name()) {
+		case "eval", "eval_ro":
+			return arg == source
+		case "evalsha", "evalsha_ro":
+			return arg == hash
+		}
+		return false
+	}
+}
+
+// Mentioning matches commands that have arg, such as a key, among their
+// arguments.
+func Mentioning(arg string) Match {
+	return func(cmd redis.Cmder) bool {
+		return slices.Contains(cmd.Args()[1:], any(arg))
+	}
+}
+
+// All matches what each of the given matches.
+func All(matches ...Match) Match {
+	return func(cmd redis.Cmder) bool {
+		for _, match := range matches {
+			if !match(cmd) {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+// Any matches every command of the code under test: all but those by which
+// go-redis itself sets up a connection.
+func Any(cmd redis.Cmder) bool { return !setUp(cmd) }
+
+var setUp = Command("hello", "auth", "client", "select", "readonly")
+
+// An Action is what happens to a command. It calls send to have Redis execute
+// it, or does not, and the command never leaves. It returns what the caller is
+// told: what send returned, or an error of its own in place of the reply.
+type Action func(ctx context.Context, send func() error) error
+
+// Pass lets the command through: for a rule that only counts.
+func Pass(_ context.Context, send func() error) error { return send() }
+
+// Fail fails the command with err. Redis never sees it.
+func Fail(err error) Action {
+	return func(context.Context, func() error) error { return err }
+}
+
+// Drop loses the command on its way: Redis never sees it, and the caller waits
+// for an answer until its context ends.
+func Drop(ctx context.Context, _ func() error) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// LoseReply has Redis execute the command, and fails it with err all the same.
+func LoseReply(err error) Action {
+	return func(_ context.Context, send func() error) error {
+		if sent := send(); isNoScript(sent) {
+			return sent // nothing was executed yet: the EVAL that follows is meant
+		}
+		return err
+	}
+}
+
+// A Pause parks a command until it is released.
+type Pause struct {
+	once     sync.Once
+	parked   chan struct{}
+	released chan struct{}
+}
+
+// NewPause returns a Pause that parks nobody yet: give one of its actions,
+// Before or After, to a rule.
+func NewPause() *Pause {
+	return &Pause{parked: make(chan struct{}), released: make(chan struct{})}
+}
+
+// Before parks the command before it is sent. If the caller's context ends
+// meanwhile, it never is.
+func (p *Pause) Before(ctx context.Context, send func() error) error {
+	if err := p.park(ctx); err != nil {
+		return err
+	}
+	return send()
+}
+
+// After parks the command once Redis has executed it: its reply is late. If
+// the caller's context ends meanwhile, the reply is lost.
+func (p *Pause) After(ctx context.Context, send func() error) error {
+	sent := send()
+	if isNoScript(sent) {
+		return sent
+	}
+	if err := p.park(ctx); err != nil {
+		return err
+	}
+	return sent
+}
+
+func (p *Pause) park(ctx context.Context) error {
+	p.once.Do(func() { close(p.parked) })
+	select {
+	case <-p.released:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Parked is closed as soon as a command is parked.
+func (p *Pause) Parked() <-chan struct{} { return p.parked }
+
+// Release lets the parked command go on, and all later ones through. It must
+// be called once.
+func (p *Pause) Release() { close(p.released) }
+
+// A Hook is a redis.Hook with rules for what happens to which commands. The
+// zero Hook lets everything through:
+//
+//	hook := new(locktest.Hook)
+//	rdb.AddHook(hook)
+//	hook.On(locktest.Command("del"), 1, locktest.Fail(locktest.ErrCut))
+//
+// A pipeline is matched as a whole, if one of its commands is. Hooks see a
+// command once, before go-redis' own retries, which they therefore bypass.
+type Hook struct {
+	mu    sync.Mutex
+	rules []*Rule
+}
+
+// A Rule is what On added.
+type Rule struct {
+	hook   *Hook
+	match  Match
+	action Action
+	left   int // how many commands more, negative for no limit
+	hits   int
+}
+
+// On applies action to the next n commands that match, or to every one if n
+// is negative. Where several rules match, the one added first is outermost.
+//
+// A run of a script that Redis does not know yet is EVALSHA, answered by
+// NOSCRIPT, and then EVAL: that counts as one command.
+func (h *Hook) On(match Match, n int, action Action) *Rule {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := &Rule{hook: h, match: match, action: action, left: n}
+	h.rules = append(h.rules, r)
+	return r
+}
+
+// Count returns a rule that does nothing but count.
+func (h *Hook) Count(match Match) *Rule { return h.On(match, -1, Pass) }
+
+// Hits returns to how many commands the rule was applied.
+func (r *Rule) Hits() int {
+	r.hook.mu.Lock()
+	defer r.hook.mu.Unlock()
+	return r.hits
+}
+
+// Off ends the rule. Hits stays.
+func (r *Rule) Off() {
+	r.hook.mu.Lock()
+	defer r.hook.mu.Unlock()
+	r.left = 0
+}
+
+// take uses r up by one, if it is meant for one of cmds.
+func (h *Hook) take(r *Rule, cmds []redis.Cmder) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if r.left == 0 || !slices.ContainsFunc(cmds, r.match) {
+		return false
+	}
+	if r.left > 0 {
+		r.left--
+	}
+	r.hits++
+	return true
+}
+
+// giveBack undoes take.
+func (h *Hook) giveBack(r *Rule) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if r.left >= 0 {
+		r.left++
+	}
+	r.hits--
+}
+
+// apply sends cmds inside the actions of all rules that match.
+func (h *Hook) apply(ctx context.Context, cmds []redis.Cmder, send func() error) error {
+	h.mu.Lock()
+	rules := slices.Clone(h.rules)
+	h.mu.Unlock()
+
+	var reply error
+	run := func() error {
+		reply = send()
+		return reply
+	}
+	for _, r := range slices.Backward(rules) {
+		inner := run
+		run = func() error {
+			if !h.take(r, cmds) {
+				return inner()
+			}
+			err := r.action(ctx, inner)
+			if isNoScript(err) {
+				h.giveBack(r)
+			}
+			return err
+		}
+	}
+	err := run()
+	if err != nil && err != reply {
+		for _, cmd := range cmds {
+			forget(cmd)
+			cmd.SetErr(err)
+		}
+	}
+	return err
+}
+
+// forget removes from cmd the value of a reply that its caller must not see:
+// go-redis returns a value even beside an error.
+func forget(cmd redis.Cmder) {
+	switch cmd := cmd.(type) {
+	case interface{ SetVal(bool) }:
+		cmd.SetVal(false)
+	case interface{ SetVal(int64) }:
+		cmd.SetVal(0)
+	case interface{ SetVal(string) }:
+		cmd.SetVal("")
+	case interface{ SetVal(any) }:
+		cmd.SetVal(nil)
+	case interface{ SetVal([]any) }:
+		cmd.SetVal(nil)
+	case interface{ SetVal([]string) }:
+		cmd.SetVal(nil)
+	case interface{ SetVal(map[string]string) }:
+		cmd.SetVal(nil)
+	}
+}
+
+// DialHook is part of redis.Hook.
+func (h *Hook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook is part of redis.Hook.
+func (h *Hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		return h.apply(ctx, []redis.Cmder{cmd}, func() error { return next(ctx, cmd) })
+	}
+}
+
+// ProcessPipelineHook is part of redis.Hook.
+func (h *Hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		return h.apply(ctx, cmds, func() error { return next(ctx, cmds) })
+	}
+}
+
+func isNoScript(err error) bool { return redis.HasErrorPrefix(err, "NOSCRIPT") }

@@ -1,0 +1,212 @@
+package locktest_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"oversell/internal/locks/locktest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestFail(t *testing.T) {
+	s := locktest.Start(t)
+	rule := s.Hook.On(locktest.Command("SET"), 2, locktest.Fail(locktest.ErrCut))
+	for i := range 3 {
+		err := s.Client.Set(t.Context(), "k", i, 0).Err()
+		if failed := errors.Is(err, locktest.ErrCut); failed != (i < 2) {
+			t.Errorf("SET %d: %v", i, err)
+		}
+		if s.Exists("k") != (i == 2) {
+			t.Errorf("after SET %d, key is there: %v", i, s.Exists("k"))
+		}
+	}
+	if n := rule.Hits(); n != 2 {
+		t.Errorf("%d hits; want 2", n)
+	}
+}
+
+func TestLoseReply(t *testing.T) {
+	s := locktest.Start(t)
+	s.Hook.On(locktest.Any, 1, locktest.LoseReply(locktest.ErrCut))
+	ok, err := s.Client.SetNX(t.Context(), "k", "v", 0).Result()
+	if ok || !errors.Is(err, locktest.ErrCut) {
+		t.Errorf("SETNX = %v, %v; want false, %v", ok, err, locktest.ErrCut)
+	}
+	if !s.Exists("k") {
+		t.Error("the command was not executed")
+	}
+}
+
+func TestDrop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := locktest.StartTicking(t)
+		s.Hook.On(locktest.Any, 1, locktest.Drop)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		start := time.Now()
+		if err := s.Client.Set(ctx, "k", "v", 0).Err(); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("SET: %v; want %v", err, context.DeadlineExceeded)
+		}
+		if d := time.Since(start); d != time.Second {
+			t.Errorf("SET took %v; want 1s", d)
+		}
+		if s.Exists("k") {
+			t.Error("the command was executed")
+		}
+	})
+}
+
+func TestPause(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		where func(*locktest.Pause) locktest.Action
+		there bool // whether the key is, while the command is parked
+	}{
+		{"before", func(p *locktest.Pause) locktest.Action { return p.Before }, false},
+		{"after", func(p *locktest.Pause) locktest.Action { return p.After }, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := locktest.Start(t)
+			pause := locktest.NewPause()
+			s.Hook.On(locktest.Command("set"), 1, test.where(pause))
+			done := make(chan error)
+			go func() { done <- s.Client.Set(t.Context(), "k", "v", 0).Err() }()
+			<-pause.Parked()
+			if s.Exists("k") != test.there {
+				t.Errorf("while parked, key is there: %v", !test.there)
+			}
+			pause.Release()
+			if err := <-done; err != nil || !s.Exists("k") {
+				t.Errorf("SET: %v, key is there: %v", err, s.Exists("k"))
+			}
+		})
+	}
+}
+
+// A paused command is never sent once its caller has given up.
+func TestPauseAndCancel(t *testing.T) {
+	s := locktest.Start(t)
+	pause := locktest.NewPause()
+	s.Hook.On(locktest.Any, 1, pause.Before)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- s.Client.Set(ctx, "k", "v", 0).Err() }()
+	<-pause.Parked()
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("SET: %v; want %v", err, context.Canceled)
+	}
+	pause.Release()
+	if s.Exists("k") {
+		t.Error("the command was executed")
+	}
+}
+
+// A reply that comes after its caller has given up is not seen.
+func TestLateReplyAndCancel(t *testing.T) {
+	s := locktest.Start(t)
+	pause := locktest.NewPause()
+	s.Hook.On(locktest.Any, 1, pause.After)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan *redis.BoolCmd)
+	go func() { done <- s.Client.SetNX(ctx, "k", "v", 0) }()
+	<-pause.Parked()
+	cancel()
+	if ok, err := (<-done).Result(); ok || !errors.Is(err, context.Canceled) {
+		t.Errorf("SETNX = %v, %v; want false, %v", ok, err, context.Canceled)
+	}
+	if !s.Exists("k") {
+		t.Error("the command was not executed")
+	}
+}
+
+// EVALSHA, NOSCRIPT and EVAL are one run of a script: faults meet the one that
+// executes it.
+func TestScriptUnknownToRedis(t *testing.T) {
+	const source = "return redis.call('INCR', KEYS[1])"
+	s := locktest.Start(t)
+	script := redis.NewScript(source)
+	runs := s.Hook.Count(locktest.Script(source))
+	lost := s.Hook.On(locktest.All(locktest.Script(source), locktest.Mentioning("k")), 1, locktest.LoseReply(locktest.ErrCut))
+
+	if err := script.Run(t.Context(), s.Client, []string{"other"}).Err(); err != nil {
+		t.Error(err)
+	}
+	if err := s.Client.ScriptFlush(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := script.Run(t.Context(), s.Client, []string{"k"}).Err(); !errors.Is(err, locktest.ErrCut) {
+		t.Errorf("first run: %v; want %v", err, locktest.ErrCut)
+	}
+	if n, err := script.Run(t.Context(), s.Client, []string{"k"}).Int(); n != 2 || err != nil {
+		t.Errorf("second run = %d, %v; want 2", n, err)
+	}
+	if runs.Hits() != 3 || lost.Hits() != 1 {
+		t.Errorf("%d runs, %d lost; want 3, 1", runs.Hits(), lost.Hits())
+	}
+}
+
+func TestRulesNest(t *testing.T) {
+	s := locktest.Start(t)
+	tried := s.Hook.Count(locktest.Any)
+	rule := s.Hook.On(locktest.Any, -1, locktest.Fail(locktest.ErrCut))
+	sent := s.Hook.Count(locktest.Any)
+
+	for i := range 3 {
+		if i == 2 {
+			rule.Off()
+		}
+		err := s.Client.Set(t.Context(), "k", "v", 0).Err()
+		if (err == nil) != (i == 2) {
+			t.Errorf("SET %d: %v", i, err)
+		}
+	}
+	if tried.Hits() != 3 || rule.Hits() != 2 || sent.Hits() != 1 {
+		t.Errorf("tried %d, failed %d, sent %d; want 3, 2, 1", tried.Hits(), rule.Hits(), sent.Hits())
+	}
+}
+
+func TestPipeline(t *testing.T) {
+	s := locktest.Start(t)
+	for _, test := range []struct {
+		action locktest.Action
+		there  bool
+	}{{locktest.Fail(locktest.ErrCut), false}, {locktest.LoseReply(locktest.ErrCut), true}} {
+		s.Hook.On(locktest.Command("incr"), 1, test.action)
+		var get *redis.StatusCmd
+		_, err := s.Client.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
+			get = p.Set(t.Context(), "k", "v", 0)
+			p.Incr(t.Context(), "n")
+			return nil
+		})
+		if !errors.Is(err, locktest.ErrCut) || !errors.Is(get.Err(), locktest.ErrCut) {
+			t.Errorf("pipeline: %v, its SET: %v; want %v", err, get.Err(), locktest.ErrCut)
+		}
+		if s.Exists("k") != test.there {
+			t.Errorf("key is there: %v; want %v", !test.there, test.there)
+		}
+	}
+}
+
+func TestWitness(t *testing.T) {
+	var w locktest.Witness
+	w.Enter("a")()
+	w.Enter("b")()
+	if w.Most() != 1 || len(w.Overlaps()) != 0 {
+		t.Errorf("one by one: most %d, overlaps %v", w.Most(), w.Overlaps())
+	}
+	a := w.Enter("a")
+	b := w.Enter("b")
+	a()
+	b()
+	if w.Most() != 2 || len(w.Overlaps()) != 1 {
+		t.Errorf("together: most %d, overlaps %v", w.Most(), w.Overlaps())
+	}
+}

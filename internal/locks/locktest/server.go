@@ -1,0 +1,90 @@
+package locktest
+
+import (
+	"context"
+	"net"
+	"testing"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// A Server is a Redis in memory.
+type Server struct {
+	*miniredis.Miniredis
+
+	Client *redis.Client
+	Hook   *Hook // in Client
+}
+
+// NewServer serves a Redis whose keys expire as time passes. Inside a
+// testing/synctest bubble time.Sleep moves the clock of both sides at once,
+// and takes no time. There the server has to be closed before the bubble ends.
+func NewServer() *Server {
+	s := &Server{Miniredis: miniredis.NewMiniRedis()}
+	s.ClockTTL(true)
+	s.Client, s.Hook = s.NewClient()
+	return s
+}
+
+// NewClient returns one more client of the server, such as another process
+// would have, with a hook of its own. It is for the caller to close.
+func (s *Server) NewClient() (*redis.Client, *Hook) {
+	rdb := redis.NewClient(&redis.Options{
+		// In memory, by net.Pipe. The address is for show, but it has to be an
+		// IP: a name would be looked up, outside of the bubble.
+		Addr:   "127.0.0.1:0",
+		Dialer: func(context.Context, string, string) (net.Conn, error) { return s.Dial() },
+
+		// A pool that nobody waits for: its timers are reused across bubbles.
+		PoolSize: 64,
+
+		// What a lock asks of its client: deadlines are kept, and a command
+		// whose reply was lost is not sent a second time behind its back.
+		ContextTimeoutEnabled: true,
+		MaxRetries:            -1,
+
+		DisableIdentity:          true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
+	hook := new(Hook)
+	rdb.AddHook(hook)
+	return rdb, hook
+}
+
+// Close closes the server and the client it came with.
+func (s *Server) Close() error {
+	err := s.Client.Close()
+	s.Miniredis.Close()
+	return err
+}
+
+// Start serves a Redis for the length of the test, whose clock stands still:
+// keys expire by FastForward only. It is for locks with no timers of their own.
+func Start(t testing.TB) *Server {
+	t.Helper()
+	s := StartTicking(t)
+	s.ClockTTL(false)
+	return s
+}
+
+// StartTicking serves a NewServer for the length of the test. In a bubble, t
+// must be the bubble's.
+func StartTicking(t testing.TB) *Server {
+	t.Helper()
+	s := NewServer()
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// Key returns a key that no other test, and no other run, uses. It is inside
+// the project's prefix, for a server that others use too.
+func Key(t testing.TB) string {
+	return "oversell:test:" + t.Name() + ":" + uuid.NewString()
+}

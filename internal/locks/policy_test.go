@@ -1,0 +1,172 @@
+package locks
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// waiting has the policies that are a way to wait.
+func waiting() []Policy {
+	return []Policy{
+		&Line{Delay: 2 * time.Millisecond},
+		Fixed{5 * time.Millisecond},
+		Backoff{time.Millisecond, 64 * time.Millisecond},
+	}
+}
+
+func TestPoliciesServeEverybodyOneAtATime(t *testing.T) {
+	for _, policy := range waiting() {
+		t.Run(policy.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var lock oneLock
+				g, in := lock.guard(policy), inside{stay: time.Millisecond}
+				var all sync.WaitGroup
+				for id := range 100 {
+					all.Go(func() {
+						if _, err := g.Do(t.Context(), patient(t), in.section(id)); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				all.Wait()
+				if in.done != 100 || in.most != 1 || lock.released != 100 {
+					t.Errorf("%d served, %d at once, %d releases; want 100, 1, 100", in.done, in.most, lock.released)
+				}
+			})
+		})
+	}
+}
+
+func TestPoliciesEndTheWaitWithItsCause(t *testing.T) {
+	for _, policy := range append(waiting(), Recursive{5 * time.Millisecond}) {
+		t.Run(policy.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				lock := oneLock{held: true}
+				wait, cancel := context.WithTimeoutCause(t.Context(), time.Second, errLate)
+				defer cancel()
+				start := time.Now()
+				stats, err := lock.guard(policy).Do(t.Context(), Entry{Key: "k", Wait: wait}, nil)
+				if !errors.Is(err, errLate) || time.Since(start) != time.Second {
+					t.Errorf("gave up after %v with %v, want after 1s with %v", time.Since(start), err, errLate)
+				}
+				if stats.Waited != time.Second || stats.Attempts < 2 || stats.Held != 0 {
+					t.Errorf("stats %+v, want 1s waited, some attempts, nothing held", stats)
+				}
+				if lock.released != 0 {
+					t.Error("released a lock that was never had")
+				}
+			})
+		})
+	}
+}
+
+func TestPoliciesDoNotAskOnceTheWaitIsOver(t *testing.T) {
+	over, cancel := context.WithCancelCause(t.Context())
+	cancel(errLate)
+	for _, policy := range append(waiting(), Recursive{time.Millisecond}) {
+		var lock oneLock
+		_, err := lock.guard(policy).Do(t.Context(), Entry{Key: "k", Wait: over}, nil)
+		if !errors.Is(err, errLate) || lock.asked != 0 {
+			t.Errorf("%v: asked %d times and returned %v, want 0 and %v", policy, lock.asked, err, errLate)
+		}
+	}
+}
+
+func TestPoliciesReturnTheErrorOfALockThatCannotBeAsked(t *testing.T) {
+	away := errors.New("redis is away")
+	for _, policy := range append(waiting(), Recursive{time.Millisecond}) {
+		lock := oneLock{tryErr: away}
+		_, err := lock.guard(policy).Do(t.Context(), patient(t), nil)
+		if !errors.Is(err, away) || lock.asked != 1 {
+			t.Errorf("%v: asked %d times and returned %v, want once and %v", policy, lock.asked, err, away)
+		}
+	}
+}
+
+func TestBackoffStaysWithinItsBounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lock := oneLock{held: true}
+		wait, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		stats, _ := lock.guard(Backoff{time.Millisecond, 64 * time.Millisecond}).Do(t.Context(), Entry{Key: "k", Wait: wait}, nil)
+		// A mean of 32 ms makes about 1,900 attempts a minute.
+		if stats.Attempts < 1000 || stats.Attempts > 4000 {
+			t.Errorf("%d attempts in a minute, want about 1900", stats.Attempts)
+		}
+	})
+}
+
+// A buyer who waited n times buys n+1 times.
+func TestRecursiveFallsThrough(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const waits = 3
+		lock := oneLock{held: true}
+		var in inside
+		time.AfterFunc(waits*10*time.Millisecond-time.Millisecond, func() { _ = fakeLock{&lock}.Unlock(t.Context()) })
+		stats, err := lock.guard(Recursive{10 * time.Millisecond}).Do(t.Context(), patient(t), in.section(0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if stats.Attempts != waits+1 || in.done != waits+1 {
+			t.Errorf("asked %d times and did the work %d times, want %d of both", stats.Attempts, in.done, waits+1)
+		}
+	})
+}
+
+func TestParsePolicy(t *testing.T) {
+	for text, want := range map[string]Policy{
+		"line":             &Line{Delay: 2 * time.Millisecond},
+		"line:5ms":         &Line{Delay: 5 * time.Millisecond},
+		"fixed":            Fixed{50 * time.Millisecond},
+		"fixed:1s":         Fixed{time.Second},
+		"backoff":          Backoff{time.Millisecond, 64 * time.Millisecond},
+		"backoff:2ms-2ms":  Backoff{2 * time.Millisecond, 2 * time.Millisecond},
+		"backoff:1ms-1m0s": Backoff{time.Millisecond, time.Minute},
+		"recursive":        Recursive{50 * time.Millisecond},
+		"recursive:20ms":   Recursive{20 * time.Millisecond},
+	} {
+		got, err := ParsePolicy(text)
+		if err != nil {
+			t.Errorf("%q: %v", text, err)
+		} else if got.String() != want.String() {
+			t.Errorf("%q: got %v, want %v", text, got, want)
+		}
+	}
+}
+
+func TestParsePolicySaysWhatIsAllowed(t *testing.T) {
+	for _, text := range []string{
+		"", ":", "line:", "Line", "spin", "line:0s", "line:-1ms", "line:1", "line:1ms-2ms", "line:61s",
+		"backoff:1ms", "backoff:2ms-1ms", "backoff:1ms--2ms", "backoff:0s-1ms", "backoff:1ms-2h", "fixed:9999999h",
+	} {
+		_, err := ParsePolicy(text)
+		if !errors.Is(err, ErrPolicy) || !strings.Contains(err.Error(), "backoff:MIN-MAX") {
+			t.Errorf("%q: error %v, want %v with what is allowed", text, err, ErrPolicy)
+		}
+	}
+}
+
+// A policy that was read prints as text that reads as the same policy.
+func FuzzParsePolicy(f *testing.F) {
+	for _, text := range []string{"line", "fixed:50ms", "backoff:1ms-64ms", "recursive:1h", "line:-1ms", "backoff:1ns-9999h"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		policy, err := ParsePolicy(text)
+		if err != nil {
+			if !errors.Is(err, ErrPolicy) {
+				t.Fatalf("%q: %v", text, err)
+			}
+			return
+		}
+		again, err := ParsePolicy(policy.String())
+		if err != nil || again.String() != policy.String() {
+			t.Fatalf("%q reads as %v, which reads as %v, %v", text, policy, again, err)
+		}
+	})
+}

@@ -1,0 +1,155 @@
+package locks_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"oversell/internal/locks"
+	"oversell/internal/locks/locktest"
+)
+
+// leaseOf is the ttl of these tests, which run by the clock of a bubble.
+const leaseOf = 10 * time.Second
+
+// eachLock runs f in a bubble for each strategy that is a lock in Redis.
+func eachLock(t *testing.T, f func(t *testing.T, name string, s *locktest.Server, guard func(locks.Policy) locks.Guard)) {
+	for _, strategy := range locks.Strategies() {
+		if slices.Contains([]string{"none", "local", "watch"}, strategy.Name) {
+			continue
+		}
+		t.Run(strategy.Name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := locktest.StartTicking(t)
+				f(t, strategy.Name, s, func(p locks.Policy) locks.Guard {
+					return strategy.Guard(locks.Options{Redis: s.Client, TTL: leaseOf, Policy: p})
+				})
+			})
+		})
+	}
+}
+
+// as is the wish of somebody who waits as long as the test takes.
+func as(t *testing.T, owner string) locks.Entry {
+	return locks.Entry{Key: "lock", Owner: owner, Wait: t.Context()}
+}
+
+func noWork(context.Context) error { return nil }
+
+// undone has the locks that know their own: an attempt that failed is undone.
+func undone(name string) bool { return name != "v1_setnx" && name != "v2_ttl" }
+
+func TestLostReplyOfAnAttempt(t *testing.T) {
+	eachLock(t, func(t *testing.T, name string, s *locktest.Server, guard func(locks.Policy) locks.Guard) {
+		g := guard(locks.Fixed{Delay: 100 * time.Millisecond})
+		s.Hook.On(locktest.Any, 1, locktest.LoseReply(locktest.ErrCut))
+		if _, err := g.Do(t.Context(), as(t, "a"), noWork); !errors.Is(err, locktest.ErrCut) {
+			t.Fatalf("got %v, want %v", err, locktest.ErrCut)
+		}
+		start, e := time.Now(), as(t, "b")
+		wait, cancel := context.WithTimeout(t.Context(), 5*leaseOf)
+		defer cancel()
+		e.Wait = wait
+		_, err := g.Do(t.Context(), e, noWork)
+		switch waited := time.Since(start); {
+		case name == "v1_setnx":
+			if err == nil {
+				t.Errorf("the next holder came in after %v, want never", waited)
+			}
+		case err != nil:
+			t.Error(err)
+		case undone(name) && waited > time.Second:
+			t.Errorf("the next holder waited %v, want next to nothing", waited)
+		case !undone(name) && waited < leaseOf/2:
+			t.Errorf("the next holder waited %v, want the ttl", waited)
+		}
+	})
+}
+
+// An attempt that never reached Redis took nothing, and undoing it takes
+// nothing from anybody.
+func TestFailedAttemptHurtsNobody(t *testing.T) {
+	eachLock(t, func(t *testing.T, _ string, s *locktest.Server, guard func(locks.Policy) locks.Guard) {
+		g := guard(locks.Fixed{Delay: time.Millisecond})
+		var all sync.WaitGroup
+		var witness locktest.Witness
+		work := func(who string) func(context.Context) error {
+			return func(context.Context) error {
+				defer witness.Enter(who)()
+				time.Sleep(time.Second)
+				return nil
+			}
+		}
+		hold := func(who string) {
+			all.Go(func() {
+				if _, err := g.Do(t.Context(), as(t, who), work(who)); err != nil {
+					t.Error(err)
+				}
+			})
+			time.Sleep(10 * time.Millisecond)
+		}
+		hold("a")
+		failed := s.Hook.On(locktest.Any, 1, locktest.Fail(locktest.ErrCut))
+		if _, err := g.Do(t.Context(), as(t, "b"), work("b")); !errors.Is(err, locktest.ErrCut) || failed.Hits() != 1 {
+			t.Errorf("got %v, want %v", err, locktest.ErrCut)
+		}
+		hold("c")
+		all.Wait()
+		for _, overlap := range witness.Overlaps() {
+			t.Error(overlap)
+		}
+	})
+}
+
+// Redis executes the attempt and then says nothing more. The caller is told at
+// once; what is still under way ends by itself, or the bubble would complain.
+func TestUndoDelaysNoAnswer(t *testing.T) {
+	eachLock(t, func(t *testing.T, _ string, s *locktest.Server, guard func(locks.Policy) locks.Guard) {
+		s.Hook.On(locktest.Any, 1, locktest.LoseReply(locktest.ErrCut))
+		s.Hook.On(locktest.Any, -1, func(ctx context.Context, send func() error) error {
+			if s.Exists("lock") {
+				return locktest.Drop(ctx, send)
+			}
+			return send()
+		})
+		start := time.Now()
+		_, err := guard(locks.Fixed{Delay: time.Millisecond}).Do(t.Context(), as(t, "a"), noWork)
+		if took := time.Since(start); !errors.Is(err, locktest.ErrCut) || took != 0 {
+			t.Errorf("told %v after %v, want %v at once", err, took, locktest.ErrCut)
+		}
+		time.Sleep(6 * time.Second) // Unlock gives itself 5
+	})
+}
+
+// A buyer who waited n times buys n+1 times, whatever the lock: also under one
+// that ends the context of the work with the hold.
+func TestRecursiveSellsOncePerFrame(t *testing.T) {
+	eachLock(t, func(t *testing.T, _ string, s *locktest.Server, guard func(locks.Policy) locks.Guard) {
+		const waits = 3
+		g := guard(locks.Recursive{Delay: 10 * time.Millisecond})
+		sold := "sold"
+		var first sync.WaitGroup
+		first.Go(func() {
+			_, err := g.Do(t.Context(), as(t, "a"), func(context.Context) error {
+				time.Sleep(waits*10*time.Millisecond - time.Millisecond)
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		stats, err := g.Do(t.Context(), as(t, "b"), increment(s.Client, sold))
+		if err != nil {
+			t.Error(err)
+		}
+		if n, err := s.Client.Get(t.Context(), sold).Int(); err != nil || n != waits+1 || stats.Attempts != waits+1 {
+			t.Errorf("asked %d times and sold %d, %v; want %d of both", stats.Attempts, n, err, waits+1)
+		}
+		first.Wait()
+	})
+}

@@ -1,0 +1,224 @@
+package stock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"oversell/internal/figures"
+	"oversell/internal/locks"
+)
+
+// Deduct sells req.Quantity units. It returns ErrInvalid, ErrUnknownStrategy,
+// ErrUnknownItem, ErrSoldOut, ErrBusy when the guard was not had in time,
+// ErrLost, ErrClosing, or the error of a database or Redis that did not do its
+// part. After such an error units may be taken for which there is no order:
+// what is in doubt is left unsold.
+func (s *Service) Deduct(ctx context.Context, req Request) (Result, error) {
+	guard, ok := s.guards[req.Strategy]
+	if !ok {
+		return Result{}, fmt.Errorf("%w: %q", ErrUnknownStrategy, req.Strategy)
+	}
+	if err := req.check(); err != nil {
+		return Result{}, err
+	}
+	patience, cancel := context.WithTimeoutCause(ctx, s.wait, ErrBusy)
+	defer cancel()
+	b := &buyer{service: s, req: req, guard: guard}
+	if err := b.inTurn(ctx, patience); err != nil {
+		return b.res, fmt.Errorf("deducting %d of %s: %w", req.Quantity, req.SKU, err)
+	}
+	return b.res, nil
+}
+
+// buyer is one request on its way.
+type buyer struct {
+	service *Service
+	req     Request
+	guard   Guard
+	saleID  string
+	res     Result
+}
+
+// inTurn lets requests with the same idempotency key buy one after the other,
+// as far as they come to this instance: the later ones then find the order of
+// the first, also while the last unit is on its way from the stock into it.
+func (b *buyer) inTurn(ctx, patience context.Context) error {
+	if b.req.IdempotencyKey == "" {
+		return b.buy(ctx, patience)
+	}
+	e := locks.Entry{Key: b.req.SKU + " " + b.req.IdempotencyKey, Wait: patience}
+	_, err := b.service.sameKey.Do(ctx, e, func(context.Context) error { return b.buy(ctx, patience) })
+	if errors.Is(err, ErrSoldOut) {
+		// It may have gone to an order with this key, by another instance.
+		if found, lookErr := b.replayLate(ctx); found || lookErr != nil {
+			return lookErr
+		}
+	}
+	return err
+}
+
+// replayLate is replay for a buyer who may have been told that the item is
+// sold out before he had come through the door and learned which sale it is.
+func (b *buyer) replayLate(ctx context.Context) (bool, error) {
+	if b.saleID == "" {
+		now, err := b.service.read(ctx, b.req.SKU)
+		if err != nil {
+			return false, err
+		}
+		b.saleID = now.saleID
+	}
+	return b.replay(ctx)
+}
+
+// buy goes through the door, waits for the guard and runs the section.
+func (b *buyer) buy(ctx, patience context.Context) error {
+	s := b.service
+	wait, done := s.notices.Wait(patience, b.req.SKU, s.wait, ErrBusy)
+	defer done()
+	if err := b.enter(ctx, wait); err != nil || b.res.Replayed {
+		return err
+	}
+	e := locks.Entry{Key: keys{b.req.SKU}.lock(b.req.Strategy), Owner: b.req.Owner, Wait: wait}
+	var err error
+	b.res.Lock, err = b.guard.Do(ctx, keys{b.req.SKU}.stock(b.saleID), e, b.section)
+	return err
+}
+
+// enter does what needs no guard: it finds the sale and an earlier order with
+// the same key, and turns buyers away when the item is sold out.
+func (b *buyer) enter(ctx, wait context.Context) error {
+	s := b.service
+	select {
+	case s.entry <- struct{}{}:
+		defer func() { <-s.entry }()
+	case <-wait.Done():
+		return context.Cause(wait)
+	}
+	now, err := s.read(ctx, b.req.SKU)
+	if err != nil {
+		return err
+	}
+	b.saleID, b.res.Left = now.saleID, now.left
+	if found, err := b.replay(ctx); found || err != nil {
+		return err
+	}
+	if now.left < b.req.Quantity {
+		return fmt.Errorf("%w: %d left", ErrSoldOut, now.left)
+	}
+	return nil
+}
+
+// replay answers with the order that an earlier request with the same key made.
+func (b *buyer) replay(ctx context.Context) (bool, error) {
+	if b.req.IdempotencyKey == "" {
+		return false, nil
+	}
+	order, found, err := b.service.store.byKey(ctx, b.req.SKU, b.saleID, b.req.IdempotencyKey)
+	if found {
+		b.res.Order, b.res.Replayed = order, true
+	}
+	return found, err
+}
+
+// section is what the guard is for: read, check, work, write. The order is
+// written before the guard is released, so that the next holder finds a stock
+// and orders that agree.
+func (b *buyer) section(ctx context.Context, c Counter) error {
+	span := figures.Span{From: time.Now()}
+	defer func() {
+		span.To = time.Now()
+		b.res.Spans = append(b.res.Spans, span)
+	}()
+	if found, err := b.replay(ctx); found || err != nil {
+		return lost(ctx, err)
+	}
+	left, err := b.check(ctx, c)
+	if err != nil {
+		return lost(ctx, err)
+	}
+	after, err := b.service.work(ctx, b.req.SKU)
+	if err != nil {
+		return lost(ctx, fmt.Errorf("working on the order: %w", err))
+	}
+	// From here on what is begun is finished, also by a holder that is told
+	// just now that it has lost the lock: half a sale helps nobody. This is
+	// the write that comes too late in a process that was paused before it.
+	ctx = context.WithoutCancel(ctx)
+	if after != nil {
+		defer after()
+	}
+	if err := c.Set(ctx, left-b.req.Quantity); err != nil {
+		return err
+	}
+	b.res.Left = left - b.req.Quantity
+	return b.writeOrder(ctx)
+}
+
+// check reads the stock and returns ErrSoldOut if it is not enough.
+func (b *buyer) check(ctx context.Context, c Counter) (left int64, err error) {
+	left, err = c.Get(ctx)
+	if err != nil {
+		return 0, err
+	}
+	b.res.Left = left
+	if left <= 0 {
+		b.service.notices.Tell(b.req.SKU, ErrSoldOut)
+	}
+	if left < b.req.Quantity {
+		return left, fmt.Errorf("%w: %d left", ErrSoldOut, left)
+	}
+	return left, nil
+}
+
+// lost tells an error that came of the loss of the lock from others.
+func lost(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() == nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w: %w", ErrLost, context.Cause(ctx), err)
+}
+
+// writeOrder writes the order for units that were taken. If it cannot be
+// written the units go back. If that is in doubt they stay taken: a unit
+// unsold is better than a unit sold twice.
+func (b *buyer) writeOrder(ctx context.Context) error {
+	order := Order{
+		ID: uuid.NewString(), SaleID: b.saleID, SKU: b.req.SKU,
+		Quantity: b.req.Quantity, Strategy: b.req.Strategy, CreatedAt: now(),
+	}
+	if b.req.IdempotencyKey != "" {
+		order.IdempotencyKey = &b.req.IdempotencyKey
+	}
+	s := b.service
+	err := s.store.insert(ctx, &order)
+	if err == nil {
+		b.res.Order = order
+		return nil
+	}
+	if errors.Is(err, errUnsure) {
+		s.log.Error("units may be taken with no order", "sku", b.req.SKU, "quantity", b.req.Quantity, "order", order.ID, "error", err)
+		return err
+	}
+	if backErr := s.stock.putBack(ctx, b.req.SKU, b.saleID, b.req.Quantity); backErr != nil {
+		s.log.Error("units are taken with no order", "sku", b.req.SKU, "quantity", b.req.Quantity, "error", backErr)
+		return errors.Join(err, backErr)
+	}
+	b.res.Left += b.req.Quantity
+	if !errors.Is(err, errDuplicate) {
+		return err
+	}
+	return b.answerFirst(ctx)
+}
+
+// answerFirst answers with the order that won against this one.
+func (b *buyer) answerFirst(ctx context.Context) error {
+	found, err := b.replay(ctx)
+	if err == nil && !found {
+		err = fmt.Errorf("%w, but is not to be found", errDuplicate)
+	}
+	return err
+}

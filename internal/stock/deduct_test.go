@@ -1,0 +1,308 @@
+package stock_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"oversell/internal/locks"
+	"oversell/internal/stock"
+)
+
+func TestGuardsSellExactly(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		a, b := s.instance(t, nil), s.instance(t, nil)
+		for _, strategy := range holding() {
+			t.Run(strategy, func(t *testing.T) {
+				s.sku = newSKU()
+				s.put(t, a, 30)
+				sold, soldOut, _ := rush(t, s, 50, strategy, a, b)
+				if sold != 30 || soldOut != 20 {
+					t.Errorf("%d sold and %d turned away, want 30 and 20", sold, soldOut)
+				}
+				wantStock(t, s.audit(t, b), 30, 0, 30, 30)
+			})
+		}
+	})
+}
+
+// Buyers who all read before anybody writes write the same.
+func TestWithoutAGuardUpdatesAreLost(t *testing.T) {
+	const buyers = 10
+	eachSite(t, func(t *testing.T, s *site) {
+		var here sync.WaitGroup
+		here.Add(buyers)
+		service := s.instance(t, withWork(func(context.Context, string) (func(), error) {
+			here.Done()
+			here.Wait()
+			return nil, nil
+		}))
+		s.put(t, service, buyers)
+		rush(t, s, buyers, "none", service)
+		a := s.audit(t, service)
+		if a.Sold != buyers || a.LostUpdates != buyers-1 || a.Remaining != buyers-1 {
+			t.Errorf("sold %d, lost updates %d, remaining %d; want %d, %d, %[4]d", a.Sold, a.LostUpdates, a.Remaining, buyers, buyers-1)
+		}
+	})
+}
+
+// All buyers are served in the end, at the price of attempts in vain.
+func TestWatchRetriesUnderContention(t *testing.T) {
+	const buyers = 400
+	eachSite(t, func(t *testing.T, s *site) {
+		// The first to have read writes after somebody else has written.
+		overtaken := make(chan struct{})
+		overtake := sync.OnceFunc(func() { close(overtaken) })
+		var readers atomic.Int32
+		meet := func(context.Context, string) (func(), error) {
+			if readers.Add(1) == 1 {
+				<-overtaken
+			}
+			return overtake, nil
+		}
+		a, b := s.instance(t, withWork(meet)), s.instance(t, withWork(meet))
+		s.put(t, a, buyers)
+		sold, _, attempts := rush(t, s, buyers, "watch", a, b)
+		if sold != buyers || attempts <= buyers {
+			t.Errorf("%d of %d sold in %d attempts, want all, and more attempts than buyers", sold, buyers, attempts)
+		}
+		wantStock(t, s.audit(t, a), buyers, 0, buyers, buyers)
+	})
+}
+
+func TestQuantitiesAddUp(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		service := s.instance(t, nil)
+		s.put(t, service, 10)
+		req := s.wish("v4_lua", "")
+		req.Quantity = 4
+		for range 2 {
+			if _, err := service.Deduct(t.Context(), req); err != nil {
+				t.Fatal(err)
+			}
+		}
+		res, err := service.Deduct(t.Context(), req)
+		if !errors.Is(err, stock.ErrSoldOut) || res.Left != 2 {
+			t.Errorf("4 of the last 2: left %d, error %v; want 2 and %v", res.Left, err, stock.ErrSoldOut)
+		}
+		wantStock(t, s.audit(t, service), 10, 2, 8, 2)
+	})
+}
+
+func TestSoldOutTakesNoLock(t *testing.T) {
+	s := embeddedSite(t)
+	service := s.instance(t, withGuard(guardFunc(func(context.Context, locks.Entry, func(context.Context, stock.Counter) error) error {
+		t.Error("the guard was asked for a sold-out item")
+		return nil
+	})))
+	s.put(t, service, 0)
+	if _, err := service.Deduct(t.Context(), s.wish("test", "")); !errors.Is(err, stock.ErrSoldOut) {
+		t.Errorf("got %v, want %v", err, stock.ErrSoldOut)
+	}
+}
+
+// waiting is a guard that is never had.
+var waiting = guardFunc(func(_ context.Context, e locks.Entry, _ func(context.Context, stock.Counter) error) error {
+	<-e.Wait.Done()
+	return context.Cause(e.Wait)
+})
+
+func TestWaitersNoticeThatTheItemIsSoldOut(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		elsewhere := s.instance(t, nil)
+		s.put(t, elsewhere, 1)
+		waits := make(chan struct{})
+		service := s.instance(t, withGuard(guardFunc(func(ctx context.Context, e locks.Entry, section func(context.Context, stock.Counter) error) error {
+			close(waits)
+			return waiting(ctx, e, section)
+		})))
+		told := make(chan error, 1)
+		go func() {
+			_, err := service.Deduct(t.Context(), s.wish("test", ""))
+			told <- err
+		}()
+		<-waits
+		if _, err := elsewhere.Deduct(t.Context(), s.wish("v1_setnx", "")); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-told; !errors.Is(err, stock.ErrSoldOut) {
+			t.Errorf("the waiter was told %v, want %v", err, stock.ErrSoldOut)
+		}
+	})
+}
+
+func TestWaitIsBounded(t *testing.T) {
+	s := embeddedSite(t)
+	service := s.instance(t, func(cfg *stock.Config) {
+		withGuard(waiting)(cfg)
+		cfg.Wait = 20 * time.Millisecond
+	})
+	s.put(t, service, 1)
+	for _, key := range []string{"", "key"} {
+		if _, err := service.Deduct(t.Context(), s.wish("test", key)); !errors.Is(err, stock.ErrBusy) {
+			t.Errorf("key %q: got %v, want %v", key, err, stock.ErrBusy)
+		}
+	}
+}
+
+func TestWaitEndsWithItsCaller(t *testing.T) {
+	s := embeddedSite(t)
+	service := s.instance(t, withGuard(waiting))
+	s.put(t, service, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(20*time.Millisecond, cancel)
+	if _, err := service.Deduct(ctx, s.wish("test", "")); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want %v", err, context.Canceled)
+	}
+}
+
+func TestCloseTurnsWaitersAwayAndLetsTheHolderFinish(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		working, goOn := make(chan struct{}), make(chan struct{})
+		service := s.instance(t, withWork(func(context.Context, string) (func(), error) {
+			close(working)
+			<-goOn
+			return nil, nil
+		}))
+		s.put(t, service, 10)
+		holder, waiter := make(chan error, 1), make(chan error, 1)
+		go func() {
+			_, err := service.Deduct(t.Context(), s.wish("v6_watchdog", ""))
+			holder <- err
+		}()
+		<-working
+		go func() {
+			_, err := service.Deduct(t.Context(), s.wish("v6_watchdog", ""))
+			waiter <- err
+		}()
+		service.Close()
+		if err := <-waiter; !errors.Is(err, stock.ErrClosing) {
+			t.Errorf("the waiter got %v, want %v", err, stock.ErrClosing)
+		}
+		close(goOn)
+		if err := <-holder; err != nil {
+			t.Errorf("the holder got %v", err)
+		}
+		if _, err := service.Deduct(t.Context(), s.wish("v6_watchdog", "")); !errors.Is(err, stock.ErrClosing) {
+			t.Errorf("who comes later got %v, want %v", err, stock.ErrClosing)
+		}
+		wantStock(t, s.audit(t, service), 10, 9, 1, 1)
+	})
+}
+
+func TestFailedWorkSellsNothing(t *testing.T) {
+	declined := errors.New("the card was declined")
+	eachSite(t, func(t *testing.T, s *site) {
+		service := s.instance(t, withWork(func(context.Context, string) (func(), error) { return nil, declined }))
+		s.put(t, service, 10)
+		for _, strategy := range locks.Strategies().Names() {
+			if _, err := service.Deduct(t.Context(), s.wish(strategy, "")); !errors.Is(err, declined) {
+				t.Errorf("%s: got %v, want %v", strategy, err, declined)
+			}
+		}
+		wantStock(t, s.audit(t, service), 10, 10, 0, 0)
+	})
+}
+
+func TestWorkIsDoneBetweenReadAndWriteAndAfterTheOrder(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		var service *stock.Service
+		var during, after stock.Audit
+		service = s.instance(t, withWork(func(context.Context, string) (func(), error) {
+			during = s.audit(t, service)
+			return func() { after = s.audit(t, service) }, nil
+		}))
+		s.put(t, service, 10)
+		if _, err := service.Deduct(t.Context(), s.wish("v1_setnx", "")); err != nil {
+			t.Fatal(err)
+		}
+		wantStock(t, during, 10, 10, 0, 0)
+		wantStock(t, after, 10, 9, 1, 1)
+	})
+}
+
+// Who is told of the loss before the write sells nothing.
+func TestLostLockSellsNothing(t *testing.T) {
+	gone := errors.New("the lease ran out")
+	s := embeddedSite(t)
+	service := s.instance(t, func(cfg *stock.Config) {
+		lost, lose := context.WithCancelCause(t.Context())
+		cfg.Guards = map[string]stock.Guard{"test": guardFunc(func(_ context.Context, _ locks.Entry, section func(context.Context, stock.Counter) error) error {
+			return section(lost, counter{t, s})
+		})}
+		cfg.Work = func(ctx context.Context, _ string) (func(), error) {
+			lose(gone)
+			return nil, context.Cause(ctx)
+		}
+	})
+	s.put(t, service, 10)
+	_, err := service.Deduct(t.Context(), s.wish("test", ""))
+	if !errors.Is(err, stock.ErrLost) || !errors.Is(err, gone) {
+		t.Errorf("got %v, want %v and its reason", err, stock.ErrLost)
+	}
+	wantStock(t, s.audit(t, service), 10, 10, 0, 0)
+}
+
+// counter always has 10, and must not be written.
+type counter struct {
+	t *testing.T
+	s *site
+}
+
+func (c counter) Get(context.Context) (int64, error) { return 10, nil }
+func (c counter) Set(context.Context, int64) error {
+	c.t.Error("the stock was written")
+	return nil
+}
+
+func TestSpansCoverTheSection(t *testing.T) {
+	s := embeddedSite(t)
+	service := s.instance(t, withWork(func(context.Context, string) (func(), error) {
+		time.Sleep(time.Millisecond)
+		return nil, nil
+	}))
+	s.put(t, service, 1)
+	before := time.Now()
+	res, err := service.Deduct(t.Context(), s.wish("v2_ttl", ""))
+	if err != nil || len(res.Spans) != 1 {
+		t.Fatalf("%d spans, %v; want one", len(res.Spans), err)
+	}
+	span := res.Spans[0]
+	if span.From.Before(before) || span.To.After(time.Now()) || span.To.Sub(span.From) < time.Millisecond {
+		t.Errorf("the span %v to %v does not cover the work", span.From, span.To)
+	}
+}
+
+func TestInvalidRequests(t *testing.T) {
+	s := embeddedSite(t)
+	service := s.instance(t, nil)
+	s.put(t, service, 10)
+	for name, tt := range map[string]struct {
+		change func(*stock.Request)
+		want   error
+	}{
+		"nothing wanted":     {func(r *stock.Request) { r.Quantity = 0 }, stock.ErrInvalid},
+		"less than nothing":  {func(r *stock.Request) { r.Quantity = -1 }, stock.ErrInvalid},
+		"too much":           {func(r *stock.Request) { r.Quantity = stock.MaxQuantity + 1 }, stock.ErrInvalid},
+		"no sku":             {func(r *stock.Request) { r.SKU = "" }, stock.ErrInvalid},
+		"sku with a brace":   {func(r *stock.Request) { r.SKU = "a}b" }, stock.ErrInvalid},
+		"sku with a newline": {func(r *stock.Request) { r.SKU = "a\n" }, stock.ErrInvalid},
+		"sku too long":       {func(r *stock.Request) { r.SKU = strings.Repeat("a", 65) }, stock.ErrInvalid},
+		"key with a space":   {func(r *stock.Request) { r.IdempotencyKey = "a b" }, stock.ErrInvalid},
+		"key not ASCII":      {func(r *stock.Request) { r.IdempotencyKey = "é" }, stock.ErrInvalid},
+		"key too long":       {func(r *stock.Request) { r.IdempotencyKey = strings.Repeat("a", 129) }, stock.ErrInvalid},
+		"unknown strategy":   {func(r *stock.Request) { r.Strategy = "v0" }, stock.ErrUnknownStrategy},
+		"unknown item":       {func(r *stock.Request) { r.SKU = "nobody-sells-this" }, stock.ErrUnknownItem},
+	} {
+		req := s.wish("v4_lua", "")
+		tt.change(&req)
+		if _, err := service.Deduct(t.Context(), req); !errors.Is(err, tt.want) {
+			t.Errorf("%s: got %v, want %v", name, err, tt.want)
+		}
+	}
+	wantStock(t, s.audit(t, service), 10, 10, 0, 0)
+}

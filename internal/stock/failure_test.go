@@ -1,0 +1,113 @@
+package stock_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+	"gorm.io/gorm"
+
+	"oversell/internal/backend/backendtest"
+	"oversell/internal/locks"
+)
+
+// errBroken is what a database says that refuses a statement.
+var errBroken = &mysql.MySQLError{Number: 1, Message: "broken"}
+
+// failing makes every insert of an order fail with err: before it is done, or
+// after, when only the answer is lost.
+func failing(t *testing.T, db *gorm.DB, before bool, err error) (repair func()) {
+	t.Helper()
+	create := db.Callback().Create()
+	fail := func(tx *gorm.DB) {
+		if tx.Statement.Table == "oversell_orders" {
+			_ = tx.AddError(err)
+		}
+	}
+	register := create.After("gorm:create").Register
+	if before {
+		register = create.Before("gorm:create").Register
+	}
+	if err := register("test:fail", fail); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := create.Remove("test:fail"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestUnitsGoBackWhenTheOrderCannotBeWritten(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		service := s.instance(t, nil)
+		s.put(t, service, 10)
+		repair := failing(t, s.db, true, errBroken)
+		for _, strategy := range locks.Strategies().Names() {
+			if _, err := service.Deduct(t.Context(), s.wish(strategy, "")); !errors.Is(err, errBroken) {
+				t.Errorf("%s: got %v, want %v", strategy, err, errBroken)
+			}
+		}
+		repair()
+		wantStock(t, s.audit(t, service), 10, 10, 0, 0)
+		if sold, _, _ := rush(t, s, 12, "v4_lua", service); sold != 10 {
+			t.Errorf("%d sold once the database is well again, want 10", sold)
+		}
+	})
+}
+
+func TestOrderWhoseConfirmationWasLostCounts(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		service := s.instance(t, nil)
+		s.put(t, service, 10)
+		failing(t, s.db, false, errBroken)
+		res, err := service.Deduct(t.Context(), s.wish("v4_lua", ""))
+		if err != nil || res.Order.ID == "" || res.Left != 9 {
+			t.Errorf("order %q, %d left, %v; want the order, 9 left", res.Order.ID, res.Left, err)
+		}
+		wantStock(t, s.audit(t, service), 10, 9, 1, 1)
+	})
+}
+
+// A server that was cut off in the middle of a statement may still finish it:
+// a unit unsold is better than a unit sold twice.
+func TestUnitsStayTakenWhileTheOrderMayStillBeWritten(t *testing.T) {
+	for _, cut := range []error{context.DeadlineExceeded, mysql.ErrInvalidConn, io.ErrUnexpectedEOF} {
+		t.Run(cut.Error(), func(t *testing.T) {
+			rdb := backendtest.DialRedis(t, backendtest.Redis(t, "embedded"))
+			s := newSite(t, rdb, backendtest.DialDatabase(t, backendtest.Database(t, "local")))
+			service := s.instance(t, nil)
+			s.put(t, service, 10)
+			failing(t, s.db, true, cut)
+			if _, err := service.Deduct(t.Context(), s.wish("v4_lua", "")); err == nil {
+				t.Error("sold, but there is no order")
+			}
+			wantStock(t, s.audit(t, service), 10, 9, 0, 0)
+		})
+	}
+}
+
+// A crowd that knocks at a dead database must not empty the stock.
+func TestDatabaseThatIsAwayTakesNoStock(t *testing.T) {
+	server := backendtest.RestartableDatabase(t)
+	rdb := backendtest.DialRedis(t, backendtest.Redis(t, "embedded"))
+	s := newSite(t, rdb, backendtest.DialDatabase(t, server.URL))
+	service := s.instance(t, nil)
+	s.put(t, service, 100)
+	rush(t, s, 20, "v6_watchdog", service)
+	server.Kill()
+	for range 50 {
+		if _, err := service.Deduct(t.Context(), s.wish("v6_watchdog", "")); err == nil {
+			t.Fatal("sold without a database")
+		}
+	}
+	if err := server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantStock(t, s.audit(t, service), 100, 80, 20, 20)
+	if sold, _, _ := rush(t, s, 10, "v6_watchdog", service); sold != 10 {
+		t.Errorf("%d of 10 sold once the database is back", sold)
+	}
+}

@@ -1,0 +1,165 @@
+package stock_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"oversell/internal/locks"
+	"oversell/internal/stock"
+)
+
+// sameKey sends n requests with one key at once, in turn to each of the
+// instances, and returns the ids of the orders they were answered with.
+func sameKey(t *testing.T, s *site, n int, strategy, key string, instances ...*stock.Service) []string {
+	t.Helper()
+	ids := make([]string, n)
+	var all sync.WaitGroup
+	for i := range n {
+		req := s.wish(strategy, key)
+		all.Go(func() {
+			res, err := instances[i%len(instances)].Deduct(t.Context(), req)
+			if err != nil {
+				t.Error(err)
+			}
+			ids[i] = res.Order.ID
+		})
+	}
+	all.Wait()
+	return ids
+}
+
+func wantOneOrder(t *testing.T, ids []string) {
+	t.Helper()
+	slices.Sort(ids)
+	if different := slices.Compact(ids); len(different) != 1 || different[0] == "" {
+		t.Errorf("requests with one key were answered with the orders %q, want one", different)
+	}
+}
+
+// Whatever guards the stock, or nothing: the same key never buys twice.
+func TestSameKeyAtOnceBuysOnce(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		a, b := s.instance(t, nil), s.instance(t, nil)
+		for _, strategy := range locks.Strategies().Names() {
+			t.Run(strategy, func(t *testing.T) {
+				s.sku = newSKU()
+				s.put(t, a, 10)
+				wantOneOrder(t, sameKey(t, s, 10, strategy, "click", a, b))
+				found := s.audit(t, a)
+				if found.Orders != 1 || found.Duplicates != 0 {
+					t.Errorf("%d orders, %d duplicates; want 1 and 0", found.Orders, found.Duplicates)
+				}
+				if slices.Contains(holding(), strategy) && found.LostUpdates != 0 {
+					t.Errorf("%d lost updates, want 0", found.LostUpdates)
+				}
+			})
+		}
+	})
+}
+
+// The later ones are not told "sold out" about the unit they have bought.
+func TestSameKeyAtOnceOnTheLastUnit(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		service := s.instance(t, nil)
+		for _, strategy := range locks.Strategies().Names() {
+			t.Run(strategy, func(t *testing.T) {
+				s.sku = newSKU()
+				s.put(t, service, 1)
+				wantOneOrder(t, sameKey(t, s, 10, strategy, "click", service))
+				wantStock(t, s.audit(t, service), 1, 0, 1, 1)
+			})
+		}
+	})
+}
+
+func TestSameKeyOnTheLastUnitAtTwoInstances(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		elsewhere := s.instance(t, nil)
+		s.put(t, elsewhere, 1)
+		var first stock.Result
+		here := s.instance(t, withGuard(guardFunc(func(ctx context.Context, _ locks.Entry, _ func(context.Context, stock.Counter) error) error {
+			var err error
+			if first, err = elsewhere.Deduct(ctx, s.wish("v1_setnx", "click")); err != nil {
+				t.Error(err)
+			}
+			return stock.ErrSoldOut // which is what waiters are told now
+		})))
+		res, err := here.Deduct(t.Context(), s.wish("test", "click"))
+		if err != nil || !res.Replayed || res.Order.ID != first.Order.ID {
+			t.Errorf("answered with %+v, %v; want the order %s", res, err, first.Order.ID)
+		}
+	})
+}
+
+func TestSameKeyLaterIsAnsweredWithTheFirstOrder(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		service := s.instance(t, nil)
+		s.put(t, service, 1)
+		first, err := service.Deduct(t.Context(), s.wish("v6_watchdog", "click"))
+		if err != nil || first.Replayed {
+			t.Fatalf("replayed %v, %v", first.Replayed, err)
+		}
+		// The item is sold out by now, and the strategy another.
+		again, err := service.Deduct(t.Context(), s.wish("watch", "click"))
+		if err != nil || !again.Replayed {
+			t.Fatalf("the second: replayed %v, %v; want a replay", again.Replayed, err)
+		}
+		if !again.Order.CreatedAt.Equal(first.Order.CreatedAt) || again.Order.ID != first.Order.ID || again.Order.Strategy != "v6_watchdog" {
+			t.Errorf("answered with %+v, want the first order %+v", again.Order, first.Order)
+		}
+		if _, err := service.Deduct(t.Context(), s.wish("watch", "another")); !errors.Is(err, stock.ErrSoldOut) {
+			t.Errorf("another key: got %v, want %v", err, stock.ErrSoldOut)
+		}
+	})
+}
+
+func TestKeyIsFreeInTheNextSaleAndForAnotherItem(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		service := s.instance(t, nil)
+		ids := make(map[string]bool)
+		buy := func() {
+			t.Helper()
+			res, err := service.Deduct(t.Context(), s.wish("v4_lua", "click"))
+			if err != nil || res.Replayed {
+				t.Errorf("replayed %v, %v; want an order", res.Replayed, err)
+			}
+			ids[res.Order.ID] = true
+		}
+		s.put(t, service, 10)
+		buy()
+		s.put(t, service, 10)
+		buy()
+		s.sku = newSKU()
+		s.put(t, service, 10)
+		buy()
+		if len(ids) != 3 {
+			t.Errorf("%d orders, want 3", len(ids))
+		}
+	})
+}
+
+// A database that takes "A" for "a" would hand out another buyer's order.
+func TestKeysAndSKUsDifferInCase(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		service := s.instance(t, nil)
+		lower := s.sku
+		s.put(t, service, 10)
+		for _, key := range []string{"click", "CLICK", "Click"} {
+			res, err := service.Deduct(t.Context(), s.wish("v4_lua", key))
+			if err != nil || res.Replayed {
+				t.Errorf("key %s: replayed %v, %v; want an order", key, res.Replayed, err)
+			}
+		}
+		s.sku = strings.ToUpper(lower)
+		if _, err := service.Deduct(t.Context(), s.wish("v4_lua", "")); !errors.Is(err, stock.ErrUnknownItem) {
+			t.Errorf("the SKU in capitals: got %v, want %v", err, stock.ErrUnknownItem)
+		}
+		s.put(t, service, 5)
+		s.sku = lower
+		wantStock(t, s.audit(t, service), 10, 7, 3, 3)
+	})
+}

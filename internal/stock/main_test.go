@@ -1,0 +1,192 @@
+package stock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+	"go.uber.org/goleak"
+	"gorm.io/gorm"
+
+	"oversell/internal/backend/backendtest"
+	"oversell/internal/figures"
+	"oversell/internal/locks"
+	"oversell/internal/stock"
+)
+
+func TestMain(m *testing.M) {
+	logging.Disable() // what go-redis would print it returns as well
+	code := backendtest.Main(m)
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// site is the backends of one test, and its item. Several instances of the
+// shop's domain may run on it.
+type site struct {
+	rdb redis.UniversalClient
+	db  *gorm.DB
+	sku string
+}
+
+// eachSite runs f over embedded and real backends.
+func eachSite(t *testing.T, f func(t *testing.T, s *site)) {
+	t.Helper()
+	backendtest.Each(t, func(t *testing.T, rdb redis.UniversalClient, db *gorm.DB) {
+		f(t, newSite(t, rdb, db))
+	})
+}
+
+func newSite(t *testing.T, rdb redis.UniversalClient, db *gorm.DB) *site {
+	t.Helper()
+	if err := stock.Migrate(t.Context(), db); err != nil {
+		t.Fatal(err)
+	}
+	return &site{rdb: rdb, db: db, sku: newSKU()}
+}
+
+// embeddedSite is for what does not depend on the backends.
+func embeddedSite(t *testing.T) *site {
+	t.Helper()
+	rdb := backendtest.DialRedis(t, backendtest.Redis(t, "embedded"))
+	return newSite(t, rdb, backendtest.DialDatabase(t, backendtest.Database(t, "embedded")))
+}
+
+var skus atomic.Int64
+
+// newSKU returns an SKU that no other test has.
+func newSKU() string { return fmt.Sprintf("item-%d", skus.Add(1)) }
+
+// instance starts one more instance, with the guards of all strategies.
+func (s *site) instance(t *testing.T, adjust func(*stock.Config)) *stock.Service {
+	t.Helper()
+	cfg := stock.Config{
+		DB: s.db, Redis: s.rdb, Guards: s.guards(), Wait: time.Minute,
+		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	}
+	if adjust != nil {
+		adjust(&cfg)
+	}
+	service := stock.New(cfg)
+	t.Cleanup(service.Close)
+	return service
+}
+
+func (s *site) guards() map[string]stock.Guard {
+	o := locks.Options{Redis: s.rdb, TTL: time.Minute, Policy: &locks.Line{Delay: time.Millisecond}}
+	all := make(map[string]stock.Guard)
+	for _, strategy := range locks.Strategies() {
+		if strategy.Optimistic() {
+			all[strategy.Name] = stock.Optimistic(s.rdb)
+		} else {
+			all[strategy.Name] = stock.Exclusive(s.rdb, strategy.Guard(o))
+		}
+	}
+	return all
+}
+
+// put begins a sale of the site's item.
+func (s *site) put(t *testing.T, service *stock.Service, units int64) stock.Item {
+	t.Helper()
+	item, err := service.Put(t.Context(), stock.Item{SKU: s.sku, Initial: units})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return item
+}
+
+var owners atomic.Int64
+
+// wish is a request for one unit.
+func (s *site) wish(strategy, key string) stock.Request {
+	return stock.Request{
+		SKU: s.sku, Quantity: 1, Strategy: strategy, IdempotencyKey: key,
+		Owner: fmt.Sprintf("buyer-%d", owners.Add(1)),
+	}
+}
+
+// audit audits the site's item.
+func (s *site) audit(t *testing.T, service *stock.Service) stock.Audit {
+	t.Helper()
+	a, err := service.Audit(t.Context(), s.sku)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// wantStock compares an audit with the figures that must come out.
+func wantStock(t *testing.T, got stock.Audit, initial, remaining, sold, orders int64) {
+	t.Helper()
+	want := figures.Stock{Initial: initial, Remaining: remaining, Sold: sold, Orders: orders}
+	if got.Stock != want {
+		t.Errorf("the audit finds %+v, want %+v", got.Stock, want)
+	}
+}
+
+// rush lets n buyers go at once, in turn to each of the instances.
+func rush(t *testing.T, s *site, n int, strategy string, instances ...*stock.Service) (sold, soldOut, attempts int) {
+	t.Helper()
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for i := range n {
+		req := s.wish(strategy, "")
+		all.Go(func() {
+			res, err := instances[i%len(instances)].Deduct(t.Context(), req)
+			mu.Lock()
+			defer mu.Unlock()
+			attempts += res.Lock.Attempts
+			switch {
+			case err == nil:
+				sold++
+			case errors.Is(err, stock.ErrSoldOut):
+				soldOut++
+			default:
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	return sold, soldOut, attempts
+}
+
+// holding names the strategies that sell exactly among instances.
+func holding() []string {
+	var names []string
+	for _, name := range locks.Strategies().Names() {
+		if name == "watch" || strings.HasPrefix(name, "v") {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// guardFunc is a guard for a test.
+type guardFunc func(ctx context.Context, e locks.Entry, section func(context.Context, stock.Counter) error) error
+
+func (g guardFunc) Do(ctx context.Context, _ string, e locks.Entry, section func(context.Context, stock.Counter) error) (stock.LockStats, error) {
+	return stock.LockStats{}, g(ctx, e, section)
+}
+
+// withGuard makes g the guard of the strategy "test".
+func withGuard(g stock.Guard) func(*stock.Config) {
+	return func(cfg *stock.Config) { cfg.Guards = map[string]stock.Guard{"test": g} }
+}
+
+// withWork makes work what a holder does.
+func withWork(work stock.Work) func(*stock.Config) {
+	return func(cfg *stock.Config) { cfg.Work = work }
+}

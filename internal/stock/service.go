@@ -1,0 +1,211 @@
+package stock
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"gorm.io/gorm"
+
+	"oversell/internal/locks"
+	"oversell/internal/notice"
+)
+
+// Config is what a Service is made with.
+type Config struct {
+	DB     *gorm.DB
+	Redis  redis.UniversalClient
+	Guards map[string]Guard // by strategy name
+	Wait   time.Duration    // longest wait for a guard; 0 means 10 s
+	Work   Work             // what a holder does between reading and writing the stock; nil: nothing
+	Logger *slog.Logger     // nil: slog.Default
+}
+
+// Work is the step between reading the stock and writing it, where a shop
+// would check the price and ask for payment, and where every condition of the
+// bench takes hold. It is called after the stock was read and found to be
+// enough; its error ends the section before anything was taken.
+//
+// Its context ends when the guard is lost, and Work has the last look at it: it
+// returns the cause then. After a nil the sale is written without another look.
+// That look and the write can never be one step, and a process that is paused
+// between them is what no lease protects from.
+//
+// The function it returns, if any, is called when the section ends, whether or
+// not the sale could be written, while the guard is still held.
+type Work func(ctx context.Context, sku string) (after func(), err error)
+
+// Service sells items. It is safe for concurrent use.
+type Service struct {
+	store   store
+	stock   counters
+	guards  map[string]Guard
+	wait    time.Duration
+	work    Work
+	log     *slog.Logger
+	notices *notice.Board
+	// entry bounds how many buyers look at an item at once before they wait
+	// for its guard, so that a crowd at the door does not slow down those who
+	// hold the guard.
+	entry chan struct{}
+	// sameKey lets requests with the same idempotency key in one by one.
+	sameKey locks.Local
+}
+
+const (
+	defaultWait = 10 * time.Second
+	maxEntering = 32
+)
+
+// New returns a Service. The tables must be there: see Migrate.
+func New(cfg Config) *Service {
+	s := &Service{
+		store:  store{cfg.DB},
+		stock:  counters{cfg.Redis, new(sync.Map)},
+		guards: cfg.Guards,
+		wait:   cfg.Wait,
+		work:   cfg.Work,
+		log:    cfg.Logger,
+		entry:  make(chan struct{}, maxEntering),
+	}
+	if s.wait == 0 {
+		s.wait = defaultWait
+	}
+	if s.work == nil {
+		s.work = func(ctx context.Context, _ string) (func(), error) { return nil, context.Cause(ctx) }
+	}
+	if s.log == nil {
+		s.log = slog.Default()
+	}
+	s.notices = notice.New(s.soldOut)
+	return s
+}
+
+// soldOut is what the waiting buyers are told when nothing is left. A look that
+// fails says nothing: that Redis is away they learn by their own commands.
+func (s *Service) soldOut(ctx context.Context, sku string) error {
+	if now, ok, err := s.stock.look(ctx, sku); err == nil && ok && now.left <= 0 {
+		return ErrSoldOut
+	}
+	return nil
+}
+
+// Close turns away everybody who waits and everybody who comes, with
+// ErrClosing. Sections that have begun run to their end.
+func (s *Service) Close() { s.notices.Close(ErrClosing) }
+
+// Put puts an item on sale with item.Initial units; a new sale begins. It
+// returns ErrInvalid for an item that cannot be.
+func (s *Service) Put(ctx context.Context, item Item) (Item, error) {
+	if err := item.check(); err != nil {
+		return Item{}, err
+	}
+	item, err := s.store.put(ctx, item)
+	if err != nil {
+		return Item{}, err
+	}
+	return item, s.stock.start(ctx, item)
+}
+
+// Offer puts an item on sale unless there is one with its SKU already. Several
+// instances may offer the same item at once: one sale begins.
+func (s *Service) Offer(ctx context.Context, item Item) error {
+	if err := item.check(); err != nil {
+		return err
+	}
+	item, made, err := s.store.putNew(ctx, item)
+	if err != nil || !made {
+		return err
+	}
+	// Another instance may have found the item and sold some of it already.
+	return s.stock.restore(ctx, item, 0)
+}
+
+// Delete removes an item, its orders and its keys. Deleting an item that is
+// not there is no error.
+func (s *Service) Delete(ctx context.Context, sku string) error {
+	if err := CheckSKU(sku); err != nil {
+		return err
+	}
+	if err := s.store.delete(ctx, sku); err != nil {
+		return err
+	}
+	names := make([]string, 0, len(s.guards))
+	for name := range s.guards {
+		names = append(names, name)
+	}
+	return s.stock.delete(ctx, sku, names)
+}
+
+// Item reads an item from the database. It returns ErrUnknownItem.
+func (s *Service) Item(ctx context.Context, sku string) (Item, error) {
+	if err := CheckSKU(sku); err != nil {
+		return Item{}, err
+	}
+	return s.store.item(ctx, sku)
+}
+
+// Left returns the units that Redis says are left, and ErrUnknownItem.
+func (s *Service) Left(ctx context.Context, sku string) (int64, error) {
+	r, err := s.read(ctx, sku)
+	return r.left, err
+}
+
+// Audit compares the orders with the counter. What it says of a sale that is
+// still under way is a look in passing: the two are not read at one moment.
+func (s *Service) Audit(ctx context.Context, sku string) (Audit, error) {
+	item, err := s.Item(ctx, sku)
+	if err != nil {
+		return Audit{}, err
+	}
+	now, err := s.read(ctx, sku)
+	if err != nil {
+		return Audit{}, err
+	}
+	found, err := s.store.count(ctx, sku, item.SaleID)
+	if err != nil {
+		return Audit{}, err
+	}
+	found.Initial, found.Remaining = item.Initial, now.left
+	return Audit{
+		SKU: sku, SaleID: item.SaleID, Stock: found,
+		Oversold: found.Oversold(), LostUpdates: found.LostUpdates(),
+	}, nil
+}
+
+// read looks at an item's keys, and restores them from the database if Redis
+// has lost them.
+func (s *Service) read(ctx context.Context, sku string) (reading, error) {
+	r, ok, err := s.stock.look(ctx, sku)
+	if err != nil || ok {
+		return r, err
+	}
+	item, err := s.store.item(ctx, sku)
+	if err != nil {
+		return reading{}, err
+	}
+	found, err := s.store.count(ctx, sku, item.SaleID)
+	if err != nil {
+		return reading{}, err
+	}
+	if err := s.stock.restore(ctx, item, found.Sold); err != nil {
+		return reading{}, err
+	}
+	r, ok, err = s.stock.look(ctx, sku)
+	if err == nil && !ok {
+		err = fmt.Errorf("reading the stock of %s: the keys are gone again", sku)
+	}
+	return r, err
+}
+
+// maxCategoryItems bounds the items in the category map.
+const maxCategoryItems = 10_000
+
+// Categories reads the category map from the database: the SKUs of each
+// category. It is the costly read that a cache is for.
+func (s *Service) Categories(ctx context.Context) (map[string][]string, error) {
+	return s.store.categories(ctx, maxCategoryItems)
+}

@@ -1,0 +1,294 @@
+package stock_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"gorm.io/gorm"
+
+	"oversell/internal/backend/backendtest"
+	"oversell/internal/stock"
+)
+
+func TestSeveralInstancesMigrateAtOnce(t *testing.T) {
+	for _, kind := range []string{"embedded", "local"} {
+		t.Run(kind, func(t *testing.T) {
+			url := backendtest.Database(t, kind)
+			var all sync.WaitGroup
+			for range 8 {
+				db := backendtest.DialDatabase(t, url)
+				all.Go(func() {
+					if err := stock.Migrate(t.Context(), db); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			all.Wait()
+			if err := stock.Migrate(t.Context(), backendtest.DialDatabase(t, url)); err != nil {
+				t.Errorf("once more, when all is there: %v", err)
+			}
+		})
+	}
+}
+
+func TestPutStartsANewSale(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		service := s.instance(t, nil)
+		first := s.put(t, service, 3)
+		rush(t, s, 5, "v6_watchdog", service)
+		second := s.put(t, service, 7)
+		if first.SaleID == second.SaleID {
+			t.Error("the second sale has the id of the first")
+		}
+		wantStock(t, s.audit(t, service), 7, 7, 0, 0)
+		rush(t, s, 5, "v6_watchdog", service)
+		wantStock(t, s.audit(t, service), 7, 2, 5, 5)
+		item, err := service.Item(t.Context(), s.sku)
+		if err != nil || item != second {
+			t.Errorf("the item reads as %+v, %v; was put as %+v", item, err, second)
+		}
+	})
+}
+
+func TestPutRefusesWhatCannotBe(t *testing.T) {
+	s := embeddedSite(t)
+	service := s.instance(t, nil)
+	for name, item := range map[string]stock.Item{
+		"no sku":          {Initial: 1},
+		"negative stock":  {SKU: "a", Initial: -1},
+		"too much stock":  {SKU: "a", Initial: stock.MaxStock + 1},
+		"a name too long": {SKU: "a", Name: strings.Repeat("n", stock.MaxName+1)},
+		"category":        {SKU: "a", Category: "a b"},
+	} {
+		if _, err := service.Put(t.Context(), item); !errors.Is(err, stock.ErrInvalid) {
+			t.Errorf("%s: put: %v, want %v", name, err, stock.ErrInvalid)
+		}
+		if err := service.Offer(t.Context(), item); !errors.Is(err, stock.ErrInvalid) {
+			t.Errorf("%s: offer: %v, want %v", name, err, stock.ErrInvalid)
+		}
+	}
+}
+
+func TestOfferedAtOnceOneSaleBegins(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		a, b := s.instance(t, nil), s.instance(t, nil)
+		var all sync.WaitGroup
+		for range 5 {
+			for _, service := range []*stock.Service{a, b} {
+				all.Go(func() {
+					if err := service.Offer(t.Context(), stock.Item{SKU: s.sku, Initial: 10}); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		}
+		all.Wait()
+		rush(t, s, 4, "v5_reentrant", a, b)
+		if err := a.Offer(t.Context(), stock.Item{SKU: s.sku, Initial: 99}); err != nil {
+			t.Error(err)
+		}
+		wantStock(t, s.audit(t, b), 10, 6, 4, 4)
+	})
+}
+
+func TestDeleteLeavesNothingBehind(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		service := s.instance(t, nil)
+		s.put(t, service, 3)
+		rush(t, s, 2, "v1_setnx", service)
+		for range 2 { // what is gone may be deleted again
+			if err := service.Delete(t.Context(), s.sku); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if keys := s.rdb.Keys(t.Context(), "*").Val(); len(keys) != 0 {
+			t.Errorf("Redis still has %v", keys)
+		}
+		var orders int64
+		if err := s.db.Model(&stock.Order{}).Count(&orders).Error; err != nil || orders != 0 {
+			t.Errorf("%d orders are left, %v", orders, err)
+		}
+		for what, err := range map[string]error{
+			"item":   second(service.Item(t.Context(), s.sku)),
+			"left":   second(service.Left(t.Context(), s.sku)),
+			"audit":  second(service.Audit(t.Context(), s.sku)),
+			"deduct": second(service.Deduct(t.Context(), s.wish("v1_setnx", ""))),
+		} {
+			if !errors.Is(err, stock.ErrUnknownItem) {
+				t.Errorf("%s: got %v, want %v", what, err, stock.ErrUnknownItem)
+			}
+		}
+	})
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// Only keys with the project's prefix are written, and an item's share a slot.
+func TestKeysAreTheProjectsOwn(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		seen := make(map[string]bool)
+		var mu sync.Mutex
+		service := s.instance(t, withWork(func(ctx context.Context, _ string) (func(), error) {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, key := range s.rdb.Keys(ctx, "*").Val() {
+				seen[key] = true
+			}
+			return nil, nil
+		}))
+		s.put(t, service, 100)
+		for strategy := range s.guards() {
+			rush(t, s, 1, strategy, service)
+		}
+		for key := range seen {
+			if !strings.HasPrefix(key, "oversell:{"+s.sku+"}:") {
+				t.Errorf("key %s has not the prefix of the item", key)
+			}
+		}
+		if len(seen) != 8 {
+			t.Errorf("keys %v, want the stock, the sale and 6 locks", slices.Sorted(maps.Keys(seen)))
+		}
+	})
+}
+
+// stockKey is where the stock of the current sale is.
+func (s *site) stockKey(t *testing.T) string {
+	t.Helper()
+	sale, err := s.rdb.Get(t.Context(), "oversell:{"+s.sku+"}:sale").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "oversell:{" + s.sku + "}:stock:" + sale
+}
+
+// A Redis that was restarted empty, or had to forget something, is told.
+func TestStockIsRestoredFromTheOrders(t *testing.T) {
+	for name, forget := range map[string]func(t *testing.T, s *site) error{
+		"everything": func(t *testing.T, s *site) error { return s.rdb.FlushDB(t.Context()).Err() },
+		"the stock":  func(t *testing.T, s *site) error { return s.rdb.Del(t.Context(), s.stockKey(t)).Err() },
+		"the sale":   func(t *testing.T, s *site) error { return s.rdb.Del(t.Context(), "oversell:{"+s.sku+"}:sale").Err() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachSite(t, func(t *testing.T, s *site) {
+				a, b := s.instance(t, nil), s.instance(t, nil)
+				s.put(t, a, 10)
+				rush(t, s, 4, "v6_watchdog", a, b)
+				if err := forget(t, s); err != nil {
+					t.Fatal(err)
+				}
+				sold, soldOut, _ := rush(t, s, 10, "v6_watchdog", a, b)
+				if sold != 6 || soldOut != 4 {
+					t.Errorf("%d sold and %d turned away afterwards, want 6 and 4", sold, soldOut)
+				}
+				wantStock(t, s.audit(t, a), 10, 0, 10, 10)
+			})
+		})
+	}
+}
+
+func TestCategoriesMapToTheirItems(t *testing.T) {
+	backendtest.Each(t, func(t *testing.T, rdb redis.UniversalClient, db *gorm.DB) {
+		s := newSite(t, rdb, db)
+		service := s.instance(t, nil)
+		for sku, category := range map[string]string{"b": "shoes", "a": "shoes", "c": "hats", "d": ""} {
+			if _, err := service.Put(t.Context(), stock.Item{SKU: sku, Category: category}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := service.Categories(t.Context())
+		want := map[string][]string{"shoes": {"a", "b"}, "hats": {"c"}, "": {"d"}}
+		if err != nil || !maps.EqualFunc(got, want, slices.Equal) {
+			t.Errorf("got %v, %v; want %v", got, err, want)
+		}
+	})
+}
+
+// Whoever is still at work on the last sale must not write into the next.
+func TestPutDuringASaleLeavesTheNewSaleAlone(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		inside, goOn := make(chan struct{}), make(chan struct{})
+		slow := s.instance(t, func(cfg *stock.Config) {
+			cfg.Work = func(context.Context, string) (func(), error) {
+				close(inside)
+				<-goOn
+				return nil, nil
+			}
+		})
+		s.put(t, slow, 1000)
+		sold := make(chan error)
+		go func() {
+			_, err := slow.Deduct(context.Background(), s.wish("v6_watchdog", ""))
+			sold <- err
+		}()
+		<-inside
+		s.put(t, slow, 10)
+		close(goOn)
+		if err := <-sold; err != nil {
+			t.Fatal(err)
+		}
+		wantStock(t, s.audit(t, slow), 10, 10, 0, 0)
+		if n, soldOut, _ := rush(t, s, 20, "v6_watchdog", s.instance(t, nil)); n != 10 || soldOut != 10 {
+			t.Errorf("%d sold and %d turned away, want 10 and 10", n, soldOut)
+		}
+		wantStock(t, s.audit(t, slow), 10, 0, 10, 10)
+	})
+}
+
+// An item that is there, but not yet in Redis, may be sold by another instance
+// before the one that offered it has come to it.
+func TestOfferResetsNoSaleUnderWay(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		a, b := s.instance(t, nil), s.instance(t, nil)
+		meanwhile := func(tx *gorm.DB) {
+			if tx.Statement.Table != "oversell_items" {
+				return
+			}
+			if sold, _, _ := rush(t, s, 5, "v6_watchdog", b); sold != 5 {
+				t.Errorf("%d of 5 sold of the new item", sold)
+			}
+		}
+		if err := s.db.Callback().Create().After("gorm:create").Register("test:meanwhile", meanwhile); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Offer(t.Context(), stock.Item{SKU: s.sku, Initial: 10}); err != nil {
+			t.Fatal(err)
+		}
+		rush(t, s, 20, "v6_watchdog", a, b)
+		wantStock(t, s.audit(t, a), 10, 0, 10, 10)
+	})
+}
+
+// Just after an item is sold out a crowd still stands at the door, and among it
+// somebody who asks again for what he has bought.
+func TestRepeatFromTheDoorIsAnsweredWithTheFirstOrder(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		service := s.instance(t, nil)
+		s.put(t, service, 1)
+		first, err := service.Deduct(t.Context(), s.wish("v4_lua", "click"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := service.Deduct(ended, s.wish("v4_lua", "click")); err == nil {
+			t.Error("a caller who has gone is answered")
+		}
+		var again sync.WaitGroup
+		for range 200 {
+			again.Go(func() {
+				res, err := service.Deduct(t.Context(), s.wish("v4_lua", "click"))
+				if err != nil || res.Order.ID != first.Order.ID {
+					t.Errorf("got order %s, %v; want the first, %s", res.Order.ID, err, first.Order.ID)
+				}
+			})
+			again.Go(func() { _, _ = service.Deduct(t.Context(), s.wish("v4_lua", "")) })
+		}
+		again.Wait()
+	})
+}

@@ -1,0 +1,417 @@
+package cache_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+	"go.uber.org/goleak"
+
+	"oversell/internal/backend/backendtest"
+	"oversell/internal/cache"
+	"oversell/internal/locks"
+)
+
+func TestMain(m *testing.M) {
+	logging.Disable() // what go-redis would print it returns as well
+	goleak.VerifyTestMain(m)
+}
+
+var names atomic.Int64
+
+// newName returns a name that no other test has.
+func newName() string { return fmt.Sprintf("value-%d", names.Add(1)) }
+
+// instance starts a reader with the guards of all strategies.
+func instance(t *testing.T, rdb redis.UniversalClient, name string, adjust func(*cache.Config)) *cache.Reader {
+	t.Helper()
+	o := locks.Options{Redis: rdb, TTL: time.Minute, Policy: &locks.Line{Delay: time.Millisecond}}
+	cfg := cache.Config{Redis: rdb, Instance: name, Wait: time.Minute, Guards: make(map[string]locks.Guard)}
+	for _, s := range locks.Strategies() {
+		if !s.Optimistic() {
+			cfg.Guards[s.Name] = s.Guard(o)
+		}
+	}
+	if adjust != nil {
+		adjust(&cfg)
+	}
+	r := cache.New(cfg)
+	t.Cleanup(r.Close)
+	return r
+}
+
+var owners atomic.Int64
+
+func ask(key, strategy string) cache.Request {
+	return cache.Request{Key: key, Strategy: strategy, Owner: fmt.Sprint("reader-", owners.Add(1))}
+}
+
+// source is where values come from. Before, if there is one, is called in the
+// middle of each load.
+type source struct {
+	value  []byte
+	loads  atomic.Int64
+	before func()
+}
+
+func (s *source) load(context.Context) ([]byte, bool, error) {
+	s.loads.Add(1)
+	if s.before != nil {
+		s.before()
+	}
+	return s.value, s.value != nil, nil
+}
+
+// rush lets n readers of a cold key go at once, in turn to each instance.
+func rush(t *testing.T, n int, req func() cache.Request, src *source, instances ...*cache.Reader) {
+	t.Helper()
+	var all sync.WaitGroup
+	for i := range n {
+		r := req()
+		all.Go(func() {
+			res, err := instances[i%len(instances)].Read(t.Context(), r, src.load)
+			if err != nil || string(res.Value) != string(src.value) || res.Found != (src.value != nil) {
+				t.Errorf("read %q, found %v, %v", res.Value, res.Found, err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+func TestColdKeyIsLoadedOnce(t *testing.T) {
+	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
+		a, b := instance(t, rdb, "a", nil), instance(t, rdb, "b", nil)
+		for _, strategy := range locks.Strategies().Names() {
+			if !strings.HasPrefix(strategy, "v") {
+				continue
+			}
+			t.Run(strategy, func(t *testing.T) {
+				src, key := source{value: []byte("v")}, newName()
+				rush(t, 100, func() cache.Request { return ask(key, strategy) }, &src, a, b)
+				if n := src.loads.Load(); n != 1 {
+					t.Errorf("100 readers of 2 instances loaded %d times, want once", n)
+				}
+			})
+		}
+	})
+}
+
+func TestLocalLoadsOnceAnInstance(t *testing.T) {
+	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
+		a, b := instance(t, rdb, "a", nil), instance(t, rdb, "b", nil)
+		key := newName()
+		var loading sync.WaitGroup
+		loading.Add(2)
+		src := source{value: []byte("v"), before: func() { loading.Done(); loading.Wait() }}
+		rush(t, 100, func() cache.Request { return ask(key, "local") }, &src, a, b)
+		got, err := b.Loads(t.Context(), key)
+		if want := map[string]int64{"a": 1, "b": 1}; err != nil || !maps.Equal(got, want) {
+			t.Errorf("loads %v, %v; want %v", got, err, want)
+		}
+	})
+}
+
+func TestWithoutAGuardEveryMissLoads(t *testing.T) {
+	const readers = 20
+	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
+		key := newName()
+		var missed sync.WaitGroup
+		missed.Add(readers)
+		src := source{value: []byte("v"), before: func() { missed.Done(); missed.Wait() }}
+		rush(t, readers, func() cache.Request { return ask(key, "none") }, &src, instance(t, rdb, "a", nil))
+		if n := src.loads.Load(); n != readers {
+			t.Errorf("%d readers at once loaded %d times, want each", readers, n)
+		}
+	})
+}
+
+// Everybody who waited loads again, although the value is there.
+func TestSecondLookIsWorthIt(t *testing.T) {
+	const readers = 20
+	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
+		for _, strategy := range []string{"local", "v1_setnx", "v6_watchdog"} {
+			for _, leftOut := range []bool{false, true} {
+				key := newName()
+				var missed sync.WaitGroup
+				missed.Add(readers)
+				// The first load ends when all have seen that the cache is empty.
+				src := source{value: []byte("v"), before: sync.OnceFunc(missed.Wait)}
+				counting := instance(t, rdb, "a", func(cfg *cache.Config) {
+					cfg.Guards = map[string]locks.Guard{strategy: &announcing{cfg.Guards[strategy], missed.Done}}
+				})
+				rush(t, readers, func() cache.Request {
+					req := ask(key, strategy)
+					req.NoSecondLook = leftOut
+					return req
+				}, &src, counting)
+				want := int64(1)
+				if leftOut {
+					want = readers
+				}
+				if n := src.loads.Load(); n != want {
+					t.Errorf("%s, second look left out %v: %d loads, want %d", strategy, leftOut, n, want)
+				}
+			}
+		}
+	})
+}
+
+// announcing is a guard that tells when it is asked.
+type announcing struct {
+	locks.Guard
+	asked func()
+}
+
+func (a *announcing) Do(ctx context.Context, e locks.Entry, section func(context.Context) error) (locks.Stats, error) {
+	a.asked()
+	return a.Guard.Do(ctx, e, section)
+}
+
+func TestWarmKeyNeedsNoGuard(t *testing.T) {
+	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
+		r, key := instance(t, rdb, "a", nil), newName()
+		src := source{value: []byte("v")}
+		first, err := r.Read(t.Context(), ask(key, "v4_lua"), src.load)
+		if err != nil || !first.Loaded || len(first.Spans) != 1 {
+			t.Errorf("cold: loaded %v, %d spans, %v; want one load under the guard", first.Loaded, len(first.Spans), err)
+		}
+		again, err := r.Read(t.Context(), ask(key, "v4_lua"), src.load)
+		if err != nil || again.Loaded || len(again.Spans) != 0 || string(again.Value) != "v" {
+			t.Errorf("warm: %q, loaded %v, %d spans, %v; want the value alone", again.Value, again.Loaded, len(again.Spans), err)
+		}
+	})
+}
+
+func TestWhatDoesNotExistIsNotLoadedAgain(t *testing.T) {
+	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
+		r, key := instance(t, rdb, "a", nil), newName()
+		var src source // has nothing
+		for range 3 {
+			rush(t, 10, func() cache.Request { return ask(key, "v5_reentrant") }, &src, r)
+		}
+		if n := src.loads.Load(); n != 1 {
+			t.Errorf("30 readers of nothing loaded %d times, want once", n)
+		}
+		ttl := rdb.PTTL(t.Context(), "oversell:{cache:"+key+"}:value").Val()
+		if ttl <= 0 || ttl > 10*time.Second {
+			t.Errorf("the marker stays for %v, want 10s at most", ttl)
+		}
+	})
+}
+
+func TestForgetAndDelete(t *testing.T) {
+	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
+		r, key := instance(t, rdb, "a", nil), newName()
+		src := source{value: []byte("old")}
+		rush(t, 1, func() cache.Request { return ask(key, "v1_setnx") }, &src, r)
+		if err := r.Forget(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+		src.value = []byte("new")
+		rush(t, 1, func() cache.Request { return ask(key, "v1_setnx") }, &src, r)
+		if got, err := r.Loads(t.Context(), key); err != nil || got["a"] != 2 {
+			t.Errorf("loads %v, %v; want 2", got, err)
+		}
+		if err := r.Delete(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+		if keys := rdb.Keys(t.Context(), "*"+key+"*").Val(); len(keys) != 0 {
+			t.Errorf("Redis still has %v", keys)
+		}
+		if got, err := r.Loads(t.Context(), key); err != nil || len(got) != 0 {
+			t.Errorf("loads %v, %v; want none", got, err)
+		}
+	})
+}
+
+// A load that has seen the source as it was is not stored when the change has
+// been announced meanwhile: its value would stay for the whole ttl.
+func TestChangeDuringALoadIsNotUndone(t *testing.T) {
+	for name, announce := range map[string]func(*cache.Reader, context.Context, string) error{
+		"forget": (*cache.Reader).Forget, "delete": (*cache.Reader).Delete,
+	} {
+		for _, old := range []string{"old", ""} { // "": it did not exist
+			for _, reloaded := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s/old %q/reloaded %v", name, old, reloaded), func(t *testing.T) {
+					backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
+						checkChangeDuringALoad(t, rdb, old, announce, reloaded)
+					})
+				})
+			}
+		}
+	}
+}
+
+func checkChangeDuringALoad(t *testing.T, rdb redis.UniversalClient, old string, announce func(*cache.Reader, context.Context, string) error, reloaded bool) {
+	t.Helper()
+	a, b, key := instance(t, rdb, "a", nil), instance(t, rdb, "b", nil), newName()
+	src := source{value: []byte("new")}
+	rushIn := func() { rush(t, 1, func() cache.Request { return ask(key, "none") }, &src, b) }
+	res, err := a.Read(t.Context(), ask(key, "v6_watchdog"), func(ctx context.Context) ([]byte, bool, error) {
+		// The source has answered. On the way back to the cache time passes.
+		if err := announce(b, ctx, key); err != nil {
+			t.Error(err)
+		}
+		if reloaded {
+			rushIn()
+		}
+		return []byte(old), old != "", nil
+	})
+	if err != nil || string(res.Value) != old {
+		t.Errorf("the slow reader has %q, %v; want what it loaded", res.Value, err)
+	}
+	rushIn()
+	rushIn()
+	if n := src.loads.Load(); n != 1 {
+		t.Errorf("%d loads after the change, want one that is stored", n)
+	}
+}
+
+// A load that begins, and may fail, spoils none that is under way.
+func TestLoadsDoNotSpoilEachOther(t *testing.T) {
+	broken := errors.New("the database is away")
+	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
+		r, key := instance(t, rdb, "a", nil), newName()
+		src := source{value: []byte("v"), before: func() {
+			_, err := r.Read(t.Context(), ask(key, "none"), func(context.Context) ([]byte, bool, error) { return nil, false, broken })
+			if !errors.Is(err, broken) {
+				t.Errorf("got %v, want %v", err, broken)
+			}
+		}}
+		for range 2 {
+			rush(t, 1, func() cache.Request { return ask(key, "none") }, &src, r)
+		}
+		if n := src.loads.Load(); n != 1 {
+			t.Errorf("%d loads, want one that is stored", n)
+		}
+	})
+}
+
+// Visitors who ask for what does not exist leave nothing behind for good.
+func TestEverythingKeptHasAnEnd(t *testing.T) {
+	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
+		r := instance(t, rdb, "a", nil)
+		rush(t, 20, func() cache.Request { return ask(newName(), "v4_lua") }, &source{}, r)
+		for _, key := range rdb.Keys(t.Context(), "*").Val() {
+			if rdb.PTTL(t.Context(), key).Val() <= 0 {
+				t.Errorf("%s stays for ever", key)
+			}
+			if !strings.HasPrefix(key, "oversell:{cache:") {
+				t.Errorf("%s has not the project's prefix", key)
+			}
+		}
+	})
+}
+
+// never is a guard that is not had.
+type never struct{}
+
+func (never) Do(_ context.Context, e locks.Entry, _ func(context.Context) error) (locks.Stats, error) {
+	<-e.Wait.Done()
+	return locks.Stats{}, context.Cause(e.Wait)
+}
+
+func withNever(cfg *cache.Config) { cfg.Guards = map[string]locks.Guard{"never": never{}} }
+
+func TestWaitIsBounded(t *testing.T) {
+	rdb := backendtest.DialRedis(t, backendtest.Redis(t, "embedded"))
+	r := instance(t, rdb, "a", func(cfg *cache.Config) { withNever(cfg); cfg.Wait = 20 * time.Millisecond })
+	for _, leftOut := range []bool{false, true} {
+		req := ask(newName(), "never")
+		req.NoSecondLook = leftOut
+		if _, err := r.Read(t.Context(), req, nil); !errors.Is(err, cache.ErrBusy) {
+			t.Errorf("got %v, want %v", err, cache.ErrBusy)
+		}
+	}
+}
+
+func TestWaitersAreServedOnceTheValueIsThere(t *testing.T) {
+	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
+		key, src := newName(), source{value: []byte("v")}
+		elsewhere := instance(t, rdb, "b", nil)
+		r := instance(t, rdb, "a", func(cfg *cache.Config) {
+			cfg.Guards = map[string]locks.Guard{"never": &announcing{never{}, func() {
+				if _, err := elsewhere.Read(t.Context(), ask(key, "none"), src.load); err != nil {
+					t.Error(err)
+				}
+			}}}
+		})
+		res, err := r.Read(t.Context(), ask(key, "never"), src.load)
+		if err != nil || string(res.Value) != "v" || res.Loaded {
+			t.Errorf("read %q, loaded %v, %v; want what the other instance has stored", res.Value, res.Loaded, err)
+		}
+	})
+}
+
+func TestCloseEndsTheWaits(t *testing.T) {
+	rdb := backendtest.DialRedis(t, backendtest.Redis(t, "embedded"))
+	r := instance(t, rdb, "a", withNever)
+	time.AfterFunc(20*time.Millisecond, r.Close)
+	for range 2 { // the second comes when all is closed
+		if _, err := r.Read(t.Context(), ask(newName(), "never"), nil); !errors.Is(err, cache.ErrClosing) {
+			t.Errorf("got %v, want %v", err, cache.ErrClosing)
+		}
+	}
+}
+
+func TestUnknownStrategy(t *testing.T) {
+	rdb := backendtest.DialRedis(t, backendtest.Redis(t, "embedded"))
+	r := instance(t, rdb, "a", nil)
+	for _, strategy := range []string{"", "watch", "v0"} {
+		if _, err := r.Read(t.Context(), ask(newName(), strategy), nil); !errors.Is(err, cache.ErrUnknownStrategy) {
+			t.Errorf("%q: got %v, want %v", strategy, err, cache.ErrUnknownStrategy)
+		}
+	}
+}
+
+// An error is passed on and not stored, and the guard is free again.
+func TestFailedLoadIsTriedAgain(t *testing.T) {
+	broken := errors.New("the database is away")
+	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
+		r, key := instance(t, rdb, "a", nil), newName()
+		_, err := r.Read(t.Context(), ask(key, "v2_ttl"), func(context.Context) ([]byte, bool, error) { return nil, false, broken })
+		if !errors.Is(err, broken) {
+			t.Errorf("got %v, want %v", err, broken)
+		}
+		rush(t, 1, func() cache.Request { return ask(key, "v2_ttl") }, &source{value: []byte("v")}, r)
+	})
+}
+
+func TestWorkIsDoneAroundTheLoad(t *testing.T) {
+	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
+		key := newName()
+		stored := func() int64 { return rdb.Exists(t.Context(), "oversell:{cache:"+key+"}:value").Val() }
+		var src source
+		r := instance(t, rdb, "a", func(cfg *cache.Config) {
+			cfg.Work = func(context.Context, string) (func(), error) {
+				if src.loads.Load() != 0 {
+					t.Error("the work was done after the load")
+				}
+				return func() {
+					if stored() != 1 {
+						t.Error("what comes after was done before the value was stored")
+					}
+				}, nil
+			}
+		})
+		src.value = []byte("v")
+		rush(t, 1, func() cache.Request { return ask(key, "v6_watchdog") }, &src, r)
+	})
+}
+
+func TestRedisThatIsAwayIsAnError(t *testing.T) {
+	server := backendtest.RestartableRedis(t)
+	r := instance(t, backendtest.DialRedis(t, server.URL), "a", nil)
+	server.Kill()
+	if _, err := r.Read(t.Context(), ask(newName(), "v6_watchdog"), nil); err == nil || errors.Is(err, cache.ErrBusy) {
+		t.Errorf("got %v, want the error of Redis", err)
+	}
+}

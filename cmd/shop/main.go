@@ -1,0 +1,121 @@
+// Command shop is the flash sale: an HTTP API to one hot item, with a switch
+// for how its stock is guarded.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9/logging"
+
+	"oversell/internal/backend"
+	"oversell/internal/locks"
+	"oversell/internal/shop"
+	"oversell/internal/stock"
+)
+
+// The exit codes.
+const (
+	exitOK     = 0
+	exitFailed = 1 // while it ran, or -check found it unwell
+	exitUnable = 2 // it could not run
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	logging.Disable()            // what go-redis would print it returns as well
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run is the program. It returns the exit code.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	o, err := parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		help(stdout)
+		return exitOK
+	case err != nil:
+		return complain(stderr, exitUnable, err)
+	case o.check:
+		if err := check(ctx, o.addr); err != nil {
+			return complain(stderr, exitFailed, err)
+		}
+		return exitOK
+	}
+	ready := false
+	err = serve(ctx, o, o.logger(stderr), func(addr string) {
+		ready = true
+		welcome(stdout, addr)
+	})
+	switch {
+	case err == nil, !ready && ctx.Err() != nil: // told to stop, it may be before it was ready
+		return exitOK
+	case ready:
+		return complain(stderr, exitFailed, err)
+	}
+	return complain(stderr, exitUnable, err)
+}
+
+func complain(stderr io.Writer, code int, err error) int {
+	fmt.Fprintf(stderr, "shop: %v\n", err)
+	return code
+}
+
+// demo is on sale from the start, so that the first request finds something.
+var demo = stock.Item{SKU: "hot", Name: "The hot item", Category: "demo", Initial: 1000}
+
+// serve opens the backends and runs the shop on them until ctx is cancelled.
+func serve(ctx context.Context, o options, log *slog.Logger, ready func(addr string)) (err error) {
+	redis, err := backend.ServeRedis(ctx, o.redis)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, redis.Close()) }()
+	db, err := backend.ServeDatabase(ctx, o.db)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	return shop.Run(ctx, shop.Config{
+		Addr: o.addr, RedisURL: redis.URL, DBURL: db.URL,
+		Strategy: o.strategy, Token: o.token,
+		TTL: o.ttl, Wait: o.wait, Policy: o.retry,
+		Catalog: locks.Strategies(), Item: &demo, Logger: log, Ready: ready,
+	})
+}
+
+func welcome(stdout io.Writer, addr string) {
+	fmt.Fprintf(stdout, `The shop is open at http://%[1]s. Buy one of 1,000:
+  curl -X POST http://%[1]s/api/items/hot/deduct -d '{"quantity":1}'
+  curl http://%[1]s/api/audit/hot
+`, addr)
+}
+
+// check asks the shop that listens on addr whether it is well.
+func check(ctx context.Context, addr string) error {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/healthz", nil)
+	if err != nil {
+		return err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return fmt.Errorf("the shop at %s answers %s", addr, res.Status)
+	}
+	return nil
+}

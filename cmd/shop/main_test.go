@@ -1,0 +1,227 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9/logging"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	logging.Disable()
+	for _, entry := range os.Environ() { // the user's own settings are not the tests'
+		if name, _, _ := strings.Cut(entry, "="); strings.HasPrefix(name, envPrefix+"_") {
+			_ = os.Unsetenv(name)
+		}
+	}
+	if os.Getenv(asProgram) != "" {
+		main()
+	}
+	code := m.Run()
+	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// asProgram in the environment makes the test binary the program itself.
+const asProgram = "SHOP_TEST_AS_PROGRAM"
+
+// output collects what a program writes while it runs.
+type output struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.String()
+}
+
+// wantOneLine checks that a program could not run and said so in one line.
+func wantOneLine(t *testing.T, code int, stdout, stderr *output, want string) {
+	t.Helper()
+	text := stderr.String()
+	if code != exitUnable || stdout.String() != "" {
+		t.Errorf("exit code %d and %q on stdout, want %d and nothing", code, stdout, exitUnable)
+	}
+	if strings.Count(text, "\n") != 1 || !strings.HasPrefix(text, "shop: ") || !strings.Contains(text, want) {
+		t.Errorf("stderr %q, want one line with %q", text, want)
+	}
+	if strings.Contains(text, "secret") {
+		t.Errorf("stderr tells the password: %q", text)
+	}
+}
+
+func TestWhatIsWrongIsSaidInOneLine(t *testing.T) {
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"-nonsense"}, "-nonsense"},
+		{[]string{"hot"}, `"hot" is no flag`},
+		{[]string{"-strategy", "v0"}, "v6_watchdog"},
+		{[]string{"-ttl", "soon"}, "-ttl"},
+		{[]string{"-ttl", "0s"}, "-ttl"},
+		{[]string{"-ttl", "-1s"}, "-ttl"},
+		{[]string{"-ttl", "999us"}, "-ttl"},
+		{[]string{"-wait", "0s"}, "-wait"},
+		{[]string{"-retry", "spin"}, "line:DELAY"},
+		{[]string{"-log", "xml"}, "-log"},
+		{[]string{"-redis", "nowhere"}, "-redis"},
+		{[]string{"-redis", "redis://:secret@127.0.0.1:1"}, "127.0.0.1:1"},
+		{[]string{"-db", "nowhere"}, "-db"},
+		{[]string{"-db", "u:secret@tcp(127.0.0.1:1)/d"}, "127.0.0.1:1"},
+		{[]string{"-addr", "127.0.0.1:99999"}, "99999"},
+	} {
+		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
+			var stdout, stderr output
+			args := append([]string{"-log", "text"}, tt.args...)
+			code := run(t.Context(), args, &stdout, &stderr)
+			dropLog(&stderr)
+			wantOneLine(t, code, &stdout, &stderr, tt.want)
+		})
+	}
+}
+
+// dropLog removes the lines of the log.
+func dropLog(o *output) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var rest strings.Builder
+	for line := range strings.Lines(o.b.String()) {
+		if !strings.HasPrefix(line, "time=") {
+			rest.WriteString(line)
+		}
+	}
+	o.b.Reset()
+	o.b.WriteString(rest.String())
+}
+
+func TestEnvironmentIsTheDefaultOfAFlag(t *testing.T) {
+	t.Setenv("OVERSELL_STRATEGY", "watch")
+	t.Setenv("OVERSELL_REDIS", "redis://a:1")
+	t.Setenv("OVERSELL_DB", "u@tcp(b:2)/d")
+	t.Setenv("OVERSELL_TOKEN", "sesame")
+	t.Setenv("OVERSELL_ADDR", "127.0.0.1:0")
+	t.Setenv("OVERSELL_TTL", "7s")
+	t.Setenv("OVERSELL_RETRY", "fixed:20ms")
+	t.Setenv("OVERSELL_WAIT", "")
+	o, err := parse([]string{"-strategy", "v1_setnx"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := options{
+		addr: "127.0.0.1:0", redis: "redis://a:1", db: "u@tcp(b:2)/d", strategy: "v1_setnx", token: "sesame",
+		ttl: 7 * time.Second, wait: 10 * time.Second, retry: o.retry, log: "text",
+	}
+	if o != want || o.retry.String() != "fixed:20ms" {
+		t.Errorf("got %+v, want %+v", o, want)
+	}
+	t.Setenv("OVERSELL_TTL", "soon")
+	var stdout, stderr output
+	wantOneLine(t, run(t.Context(), nil, &stdout, &stderr), &stdout, &stderr, "OVERSELL_TTL")
+}
+
+func TestHelpShowsExamplesFlagsAndStrategies(t *testing.T) {
+	t.Setenv("OVERSELL_TOKEN", "secret-of-mine")
+	for _, flag := range []string{"-h", "-help", "--help"} {
+		var stdout, stderr output
+		if code := run(t.Context(), []string{flag}, &stdout, &stderr); code != exitOK || stderr.String() != "" {
+			t.Errorf("%s: exit code %d, stderr %q", flag, code, &stderr)
+		}
+		for _, part := range []string{"shop -redis local -db local", "-strategy name", "OVERSELL_ADDR", "v5_reentrant", "v6_watchdog"} {
+			if !strings.Contains(stdout.String(), part) {
+				t.Errorf("%s shows no %q:\n%s", flag, part, &stdout)
+			}
+		}
+		if strings.Contains(stdout.String(), "secret-of-mine") {
+			t.Errorf("%s shows the token", flag)
+		}
+	}
+}
+
+// program is a shop that runs.
+type program struct {
+	addr           string
+	stop           context.CancelFunc
+	code           chan int
+	stdout, stderr output
+}
+
+// start runs the shop with everything embedded, on a free port.
+func start(t *testing.T, args ...string) *program {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	p := &program{stop: cancel, code: make(chan int, 1)}
+	go func() { p.code <- run(ctx, append([]string{"-addr", "127.0.0.1:0"}, args...), &p.stdout, &p.stderr) }()
+	t.Cleanup(cancel)
+	for p.addr == "" {
+		select {
+		case code := <-p.code:
+			t.Fatalf("exit code %d, stderr %s", code, &p.stderr)
+		case <-time.After(5 * time.Millisecond):
+		}
+		if _, rest, found := strings.Cut(p.stdout.String(), "http://"); found {
+			p.addr, _, _ = strings.Cut(rest, ". ")
+		}
+	}
+	return p
+}
+
+func TestShopOpensSellsAndCloses(t *testing.T) {
+	p := start(t, "-token", "sesame", "-log", "json")
+	res, err := http.Post("http://"+p.addr+"/api/items/hot/deduct", "application/json", strings.NewReader(`{"quantity":1}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		t.Errorf("the first request is answered with %s", res.Status)
+	}
+	var stdout, stderr output
+	if code := run(t.Context(), []string{"-check", "-addr", p.addr}, &stdout, &stderr); code != exitOK {
+		t.Errorf("-check: exit code %d, %s", code, &stderr)
+	}
+	p.stop()
+	if code := <-p.code; code != exitOK {
+		t.Errorf("exit code %d, want %d", code, exitOK)
+	}
+	for _, part := range []string{`"redis":"miniredis`, `"database":"SQLite`, p.addr} {
+		if !strings.Contains(p.stderr.String(), part) {
+			t.Errorf("the log has no %s:\n%s", part, &p.stderr)
+		}
+	}
+	if strings.Contains(p.stderr.String(), "sesame") {
+		t.Errorf("the log tells the token:\n%s", &p.stderr)
+	}
+	if code := run(t.Context(), []string{"-check", "-addr", p.addr}, &stdout, &stderr); code != exitFailed {
+		t.Errorf("-check of a closed shop: exit code %d, want %d", code, exitFailed)
+	}
+}
+
+func TestToldToStopBeforeItIsReady(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var stdout, stderr output
+	if code := run(ctx, []string{"-addr", "127.0.0.1:0"}, &stdout, &stderr); code != exitOK {
+		t.Errorf("exit code %d, stderr %s; want %d", code, &stderr, exitOK)
+	}
+}

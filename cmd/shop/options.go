@@ -1,0 +1,118 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/peterbourgon/ff/v3"
+
+	"oversell/internal/locks"
+	"oversell/internal/shop"
+)
+
+// envPrefix and a flag's name in capitals make the environment variable that
+// is the flag's default.
+const envPrefix = "OVERSELL"
+
+// options are what the flags say.
+type options struct {
+	addr, redis, db string
+	strategy, token string
+	ttl, wait       time.Duration
+	retry           locks.Policy
+	log             string
+	check           bool
+}
+
+// parse reads flags and environment. Its errors are one line each. It returns
+// flag.ErrHelp when help is asked for.
+func parse(args []string) (options, error) {
+	var o options
+	var retry string
+	fs := flags(&o, &retry)
+	fs.SetOutput(io.Discard) // the error is returned as well
+	fs.Usage = func() {}
+	if err := ff.Parse(fs, args, ff.WithEnvVarPrefix(envPrefix)); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return o, flag.ErrHelp
+		}
+		return o, fmt.Errorf("%w (shop -h shows the flags)", err)
+	}
+	if fs.NArg() > 0 {
+		return o, fmt.Errorf("%q is no flag (shop -h shows the flags)", fs.Arg(0))
+	}
+	var err error
+	if o.retry, err = locks.ParsePolicy(retry); err != nil {
+		return o, fmt.Errorf("-retry: %w", err)
+	}
+	return o, o.validate()
+}
+
+func (o options) validate() error {
+	if _, err := locks.Strategies().Find(o.strategy); err != nil {
+		return fmt.Errorf("-strategy: %w", err)
+	}
+	switch {
+	case o.ttl < time.Millisecond:
+		return fmt.Errorf("-ttl is %v, and must be at least 1ms", o.ttl)
+	case o.wait <= 0:
+		return fmt.Errorf("-wait is %v, and must be more than 0", o.wait)
+	case o.log != "text" && o.log != "json":
+		return fmt.Errorf("-log is %q, and must be text or json", o.log)
+	}
+	return nil
+}
+
+// flags declares the flags. The retry policy is left as text.
+func flags(o *options, retry *string) *flag.FlagSet {
+	fs := flag.NewFlagSet("shop", flag.ContinueOnError)
+	fs.StringVar(&o.addr, "addr", "127.0.0.1:8080", "`address` to listen on; port 0 takes a free one")
+	fs.StringVar(&o.redis, "redis", "embedded", "`where` the stock and the locks live: embedded, local, or a URL\nas redis://user:password@host:6379/0; see the examples")
+	fs.StringVar(&o.db, "db", "embedded", "`where` items and orders live: embedded, local, sqlite:FILE,\nor a DSN as user:password@tcp(host:3306)/database")
+	fs.StringVar(&o.strategy, "strategy", "v6_watchdog", "`name` of the strategy for requests that name none")
+	fs.StringVar(&o.token, "token", "", "`secret` that changing an item or the strategy asks for;\nempty: nobody is asked")
+	fs.DurationVar(&o.ttl, "ttl", shop.DefaultTTL, "`lease` of a lock, for the strategies that have one")
+	fs.DurationVar(&o.wait, "wait", shop.DefaultWait, "longest `time` that a request waits for a lock")
+	fs.StringVar(retry, "retry", "line:2ms", "`how` to wait for a lock: line:DELAY, fixed:DELAY,\nbackoff:MIN-MAX or recursive:DELAY")
+	fs.StringVar(&o.log, "log", "text", "`form` of the log on stderr: text or json")
+	fs.BoolVar(&o.check, "check", false, "ask the shop at -addr whether it is well, and exit: 0 if it is")
+	return fs
+}
+
+// logger writes to stderr in the form that was asked for.
+func (o options) logger(stderr io.Writer) *slog.Logger {
+	if o.log == "json" {
+		return slog.New(slog.NewJSONHandler(stderr, nil))
+	}
+	return slog.New(slog.NewTextHandler(stderr, nil))
+}
+
+const usage = `shop is a flash sale: one hot item, and a switch for how its stock is guarded.
+
+  shop                                            everything embedded, nothing to install
+  shop -strategy none                             sell too much
+  shop -redis local -db local                     a private Redis and MariaDB from the PATH
+  shop -redis redis://:secret@10.0.0.7:6379/1     your own Redis; rediss:// for TLS
+  shop -redis redis://a:7000,b:7001,c:7002        your own cluster
+  shop -redis redis+sentinel://a:26379/name/0     the primary that sentinels call name
+  shop -db 'user:secret@tcp(10.0.0.8:3306)/sales' your own MySQL
+
+Flags. Each has an environment variable as its default: OVERSELL_ADDR for -addr.
+`
+
+// help explains the program.
+func help(stdout io.Writer) {
+	fmt.Fprint(stdout, usage, "\n")
+	fs := flags(new(options), new(string))
+	fs.SetOutput(stdout)
+	fs.PrintDefaults()
+	fmt.Fprintln(stdout, "\nStrategies:")
+	for _, s := range locks.Strategies() {
+		fmt.Fprintf(stdout, "  %-13s %s\n", s.Name, strings.TrimSpace(s.Adds))
+	}
+}

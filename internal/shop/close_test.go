@@ -1,0 +1,157 @@
+package shop_test
+
+import (
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"gorm.io/gorm"
+
+	"oversell/internal/backend/backendtest"
+	"oversell/internal/stock"
+)
+
+// Every order that a buyer was told of is there, and the stock and the orders
+// agree: nothing is lost or half-written.
+func TestCloseUnderLoad(t *testing.T) {
+	const units = 100_000
+	for _, kind := range []string{"embedded", "local"} {
+		for _, strategy := range []string{"watch", "v1_setnx", "v6_watchdog"} {
+			t.Run(kind+"/"+strategy, func(t *testing.T) {
+				redisURL, dbURL := backendtest.Redis(t, kind), backendtest.Database(t, kind)
+				cfg := config(redisURL, dbURL, units)
+				cfg.Strategy = strategy
+				r := open(t, cfg)
+				c := r.crowd(100)
+				c.awaitSales(50)
+				if took := r.close(t); took > 5*time.Second+backendtest.Slack {
+					t.Errorf("ended after %v, want 5s at most", took)
+				}
+				answers := c.goHome()
+				db := backendtest.DialDatabase(t, dbURL)
+				wantOrders(t, db, answers)
+				wantAgreement(t, backendtest.DialRedis(t, redisURL), db, units)
+			})
+		}
+	}
+}
+
+// wantOrders looks for the order of each buyer who was told of one. The only
+// orders beyond are those whose answer was cut off.
+func wantOrders(t *testing.T, db *gorm.DB, answers []answer) {
+	t.Helper()
+	var ids []string
+	if err := db.Model(&stock.Order{}).Pluck("id", &ids).Error; err != nil {
+		t.Fatal(err)
+	}
+	untold := make(map[string]bool)
+	for _, id := range ids {
+		untold[id] = true
+	}
+	told, cut := 0, 0
+	for _, a := range answers {
+		switch a.status {
+		case http.StatusOK:
+			told++
+			if !untold[a.orderID] {
+				t.Errorf("order %s, of which a buyer was told, is not there", a.orderID)
+			}
+			delete(untold, a.orderID)
+		case 0:
+			cut++
+		case http.StatusServiceUnavailable:
+		default:
+			t.Errorf("a buyer got %d %s", a.status, a.code)
+		}
+	}
+	if len(untold) > cut {
+		t.Errorf("%d orders of which nobody was told, and only %d answers were cut off", len(untold), cut)
+	}
+	t.Logf("%d told of an order, %d answers cut off", told, cut)
+}
+
+// wantAgreement compares the counter with the orders.
+func wantAgreement(t *testing.T, rdb redis.UniversalClient, db *gorm.DB, units int64) {
+	t.Helper()
+	s := stock.New(stock.Config{DB: db, Redis: rdb})
+	defer s.Close()
+	a, err := s.Audit(t.Context(), "hot")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.LostUpdates != 0 || a.Initial != units || a.Duplicates != 0 {
+		t.Errorf("the audit finds %+v", a)
+	}
+}
+
+// A browser opens connections that it never uses.
+func TestCloseDoesNotWaitForSilentConnections(t *testing.T) {
+	r := open(t, config(backendtest.Redis(t, "embedded"), backendtest.Database(t, "embedded"), 1))
+	for range 5 {
+		conn, err := net.Dial("tcp", r.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
+	r.buy() // by now the server knows of the others
+	if took := r.close(t); took > 2*time.Second {
+		t.Errorf("ended after %v", took)
+	}
+}
+
+// Whoever waits for the lock of a dead process is not waited for.
+func TestCloseTurnsWaitersAway(t *testing.T) {
+	redisURL := backendtest.Redis(t, "local")
+	cfg := config(redisURL, backendtest.Database(t, "embedded"), 10)
+	cfg.Strategy, cfg.Wait = "v1_setnx", time.Minute
+	r := open(t, cfg)
+	rdb := backendtest.DialRedis(t, redisURL)
+	if err := rdb.Set(t.Context(), "oversell:{hot}:lock:v1_setnx", "a dead process", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	c := r.crowd(20)
+	for rdb.Exists(t.Context(), "oversell:{hot}:sale").Val() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if took := r.close(t); took > 3*time.Second {
+		t.Errorf("ended after %v", took)
+	}
+	for _, a := range c.goHome() {
+		if a.status != 0 && a.code != "closing" {
+			t.Errorf("a waiter got %+v", a)
+		}
+	}
+}
+
+func TestInstancesShareOneSale(t *testing.T) {
+	for _, kind := range []string{"embedded", "local"} {
+		t.Run(kind, func(t *testing.T) {
+			redisURL, dbURL := backendtest.Redis(t, kind), backendtest.Database(t, kind)
+			var shops []*running
+			for range 3 {
+				shops = append(shops, open(t, config(redisURL, dbURL, 20)))
+			}
+			var crowds []*crowd
+			for _, r := range shops {
+				crowds = append(crowds, r.crowd(10))
+			}
+			sold := 0
+			for shops[0].audit(t).Remaining > 0 {
+				time.Sleep(time.Millisecond)
+			}
+			for _, c := range crowds {
+				for _, a := range c.goHome() {
+					if a.status == http.StatusOK {
+						sold++
+					}
+				}
+			}
+			if a := shops[2].audit(t); sold != 20 || a.Sold != 20 || a.LostUpdates != 0 {
+				t.Errorf("%d buyers were told of an order, the audit finds %+v; want 20", sold, a)
+			}
+		})
+	}
+}

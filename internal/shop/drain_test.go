@@ -1,0 +1,116 @@
+package shop_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"oversell/internal/backend/backendtest"
+	"oversell/internal/shop"
+)
+
+// gap is a hook that keeps the first sale between its write of the stock and
+// its order, where a unit is taken that nobody has bought.
+type gap struct {
+	entered chan struct{}
+	leave   chan struct{}
+	once    sync.Once
+}
+
+func newGap() *gap { return &gap{entered: make(chan struct{}), leave: make(chan struct{})} }
+
+func (g *gap) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (g *gap) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (g *gap) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if cmd.Name() == "set" && strings.HasPrefix(fmt.Sprint(cmd.Args()[1]), "oversell:{hot}:stock") {
+			g.once.Do(func() {
+				close(g.entered)
+				<-g.leave
+			})
+		}
+		return err
+	}
+}
+
+// buy sends a deduct and returns when its sale is in the gap.
+func (g *gap) buy(t *testing.T, r *running) <-chan answer {
+	t.Helper()
+	bought := make(chan answer, 1)
+	go func() { bought <- r.buy() }()
+	select {
+	case <-g.entered:
+	case a := <-bought:
+		t.Fatalf("the sale did not come to the gap: %+v", a)
+	}
+	return bought
+}
+
+// A sale that has taken its unit gets its order, although its buyer is no
+// longer waited for.
+func TestCloseLetsASlowSaleEnd(t *testing.T) {
+	t.Parallel() // it only waits
+	redisURL, dbURL := backendtest.Redis(t, "embedded"), backendtest.Database(t, "embedded")
+	cfg, g := config(redisURL, dbURL, 10), newGap()
+	cfg.Hook = g
+	r := open(t, cfg)
+	bought := g.buy(t, r)
+	time.AfterFunc(4200*time.Millisecond, func() { close(g.leave) })
+	if took := r.close(t); took > 5*time.Second+backendtest.Slack {
+		t.Errorf("ended after %v, want 5s at most", took)
+	}
+	if a := <-bought; a.status != 0 {
+		t.Errorf("the buyer got %+v, and was to be cut off before", a)
+	}
+	wantAgreement(t, backendtest.DialRedis(t, redisURL), backendtest.DialDatabase(t, dbURL), 10)
+}
+
+// A sale that takes for ever keeps no shop open, and the shop says so.
+func TestCloseOwnsUpToWhatItBreaksOff(t *testing.T) {
+	t.Parallel() // it only waits
+	cfg, g := config(backendtest.Redis(t, "embedded"), backendtest.Database(t, "embedded"), 10), newGap()
+	cfg.Hook = g
+	r := open(t, cfg)
+	bought := g.buy(t, r)
+	start := time.Now()
+	r.stop()
+	err := <-r.ended
+	if took := time.Since(start); !errors.Is(err, shop.ErrUnfinished) || took > 5*time.Second+backendtest.Slack {
+		t.Errorf("ended after %v with %v, want %v after 5s at most", took, err, shop.ErrUnfinished)
+	}
+	close(r.ended)
+	close(g.leave)
+	<-bought
+}
+
+// Who does not finish a request hinders nobody, and is no failure of the shop.
+func TestCloseCutsSlowClientsOff(t *testing.T) {
+	t.Parallel() // it only waits
+	r := open(t, config(backendtest.Redis(t, "embedded"), backendtest.Database(t, "embedded"), 10))
+	for _, part := range []string{"POST /api/it", "POST /api/items/hot/deduct HTTP/1.1\r\nHost: x\r\nContent-Length: 14\r\n\r\n{"} {
+		conn, err := net.Dial("tcp", r.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := fmt.Fprint(conn, part); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.buy() // by now the server knows of the others
+	if took := r.close(t); took > 5*time.Second+backendtest.Slack {
+		t.Errorf("ended after %v, want 5s at most", took)
+	}
+}

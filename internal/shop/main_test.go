@@ -1,0 +1,246 @@
+package shop_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9/logging"
+	"go.uber.org/goleak"
+
+	"oversell/internal/backend/backendtest"
+	"oversell/internal/locks"
+	"oversell/internal/shop"
+	"oversell/internal/stock"
+	"oversell/internal/web"
+)
+
+func TestMain(m *testing.M) {
+	logging.Disable() // what go-redis would print it returns as well
+	code := backendtest.Main(m)
+	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// running is a shop that serves.
+type running struct {
+	addr   string
+	stop   context.CancelFunc
+	ended  chan error // has what Run returned
+	client *http.Client
+}
+
+// config is a shop on the given backends with the item "hot".
+func config(redisURL, dbURL string, units int64) shop.Config {
+	return shop.Config{
+		Addr: "127.0.0.1:0", RedisURL: redisURL, DBURL: dbURL, Strategy: "v6_watchdog",
+		Catalog: locks.Strategies(), Item: &stock.Item{SKU: "hot", Initial: units},
+		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	}
+}
+
+// open starts a shop and waits until it serves.
+func open(t *testing.T, cfg shop.Config) *running {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ready := make(chan string, 1)
+	cfg.Ready = func(addr string) { ready <- addr }
+	r := &running{stop: cancel, ended: make(chan error, 1)}
+	r.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1000}, Timeout: 30 * time.Second}
+	go func() { r.ended <- shop.Run(ctx, cfg) }()
+	select {
+	case r.addr = <-ready:
+	case err := <-r.ended:
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		r.client.CloseIdleConnections()
+		r.close(t)
+	})
+	return r
+}
+
+// close stops the shop, if it still runs, and returns how long it took to end.
+func (r *running) close(t *testing.T) time.Duration {
+	t.Helper()
+	start := time.Now()
+	r.stop()
+	if err, open := <-r.ended; open && err != nil {
+		t.Errorf("the shop ended with %v", err)
+	}
+	took := time.Since(start)
+	select {
+	case <-r.ended:
+	default:
+		close(r.ended)
+	}
+	return took
+}
+
+// answer is what became of a request.
+type answer struct {
+	status  int // 0: the connection was cut
+	orderID string
+	code    string
+	took    time.Duration
+}
+
+// buy sends one deduct.
+func (r *running) buy() answer {
+	start := time.Now()
+	res, err := r.client.Post("http://"+r.addr+"/api/items/hot/deduct", "application/json", strings.NewReader(`{"quantity":1}`))
+	if err != nil {
+		return answer{took: time.Since(start)}
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	a := answer{status: res.StatusCode, took: time.Since(start)}
+	var v struct {
+		OrderID string `json:"order_id"`
+		Code    string `json:"code"`
+	}
+	if err != nil || json.Unmarshal(body, &v) != nil {
+		a.status = 0
+		return a
+	}
+	a.orderID, a.code = v.OrderID, v.Code
+	return a
+}
+
+// crowd buys again and again until it is told to go home.
+type crowd struct {
+	home    chan struct{}
+	all     sync.WaitGroup
+	mu      sync.Mutex
+	answers []answer
+	sold    chan struct{} // gets a value for each sale, while somebody listens
+}
+
+func (r *running) crowd(n int) *crowd {
+	c := &crowd{home: make(chan struct{}), sold: make(chan struct{})}
+	for range n {
+		c.all.Go(func() {
+			for {
+				select {
+				case <-c.home:
+					return
+				default:
+					c.note(r.buy())
+				}
+			}
+		})
+	}
+	return c
+}
+
+func (c *crowd) note(a answer) {
+	c.mu.Lock()
+	c.answers = append(c.answers, a)
+	c.mu.Unlock()
+	if a.status == http.StatusOK {
+		select {
+		case c.sold <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// awaitSales returns when n more sales have been seen.
+func (c *crowd) awaitSales(n int) {
+	for range n {
+		<-c.sold
+	}
+}
+
+func (c *crowd) goHome() []answer {
+	close(c.home)
+	c.all.Wait()
+	return c.answers
+}
+
+// audit asks the shop for its audit.
+func (r *running) audit(t *testing.T) web.Audit {
+	t.Helper()
+	res, err := r.client.Get("http://" + r.addr + "/api/audit/hot")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	var a web.Audit
+	if err := json.NewDecoder(res.Body).Decode(&a); err != nil || res.StatusCode != http.StatusOK {
+		t.Fatalf("the audit: %s, %v", res.Status, err)
+	}
+	return a
+}
+
+// eventually returns the first answer that is a sale, with the time until it
+// came, or fails the test.
+func (r *running) eventually(t *testing.T, within time.Duration) answer {
+	t.Helper()
+	start := time.Now()
+	for time.Since(start) < within {
+		if a := r.buy(); a.status == http.StatusOK {
+			a.took = time.Since(start)
+			return a
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("nothing is sold %v after the backend has come back", within)
+	return answer{}
+}
+
+func TestRunSaysWhyItCannot(t *testing.T) {
+	redisURL, dbURL := backendtest.Redis(t, "embedded"), backendtest.Database(t, "embedded")
+	other := open(t, config(redisURL, dbURL, 1))
+	for want, change := range map[string]func(*shop.Config){
+		"unknown name":           func(c *shop.Config) { c.Strategy = "v0" },
+		"invalid value":          func(c *shop.Config) { c.RedisURL = "where" },
+		"unreachable":            func(c *shop.Config) { c.DBURL = "u:secret@tcp(127.0.0.1:1)/d" },
+		"address already in use": func(c *shop.Config) { c.Addr = other.addr },
+		"invalid request":        func(c *shop.Config) { c.Item = &stock.Item{SKU: "a b"} },
+	} {
+		cfg := config(redisURL, dbURL, 1)
+		change(&cfg)
+		err := shop.Run(t.Context(), cfg)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}
+
+func TestLogKeepsSecrets(t *testing.T) {
+	var log bytes.Buffer
+	server := backendtest.RestartableRedis(t, "--requirepass", "open-sesame")
+	cfg := config("redis://:open-sesame@"+server.Addr, backendtest.Database(t, "embedded"), 1)
+	cfg.Logger, cfg.Token = slog.New(slog.NewTextHandler(&log, nil)), "token-of-trust"
+	r := open(t, cfg)
+	r.buy()
+	server.Kill()
+	if a := r.buy(); a.code != "backend" {
+		t.Errorf("without Redis: %+v, want the code backend", a)
+	}
+	r.close(t)
+	for _, secret := range []string{"open-sesame", "token-of-trust"} {
+		if strings.Contains(log.String(), secret) {
+			t.Errorf("the log has %q:\n%s", secret, &log)
+		}
+	}
+	for _, fact := range []string{"redis=", "database=", r.addr, "a backend failed"} {
+		if !strings.Contains(log.String(), fact) {
+			t.Errorf("the log has no %q:\n%s", fact, &log)
+		}
+	}
+}

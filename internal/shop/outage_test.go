@@ -1,0 +1,74 @@
+package shop_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"oversell/internal/backend/backendtest"
+)
+
+// outage lets a crowd buy, takes a backend away, looks at what the crowd is
+// told meanwhile, and brings the backend back.
+func outage(t *testing.T, r *running, away func(), back func() error) []answer {
+	t.Helper()
+	c := r.crowd(50)
+	c.awaitSales(50)
+	away()
+	gone := time.Now()
+	for r.buy().status != http.StatusServiceUnavailable {
+		if time.Since(gone) > 2*time.Second+backendtest.Slack {
+			t.Fatal("no 503 within 2s")
+		}
+	}
+	// Who comes now is told at once.
+	for range 20 {
+		if a := r.buy(); a.status != http.StatusServiceUnavailable || a.code != "backend" || a.took > 2*time.Second+backendtest.Slack {
+			t.Errorf("without the backend: %+v, want a 503 within 2s", a)
+		}
+	}
+	if err := back(); err != nil {
+		t.Fatal(err)
+	}
+	first := r.eventually(t, 20*time.Second)
+	t.Logf("selling again %v after the backend is back", first.took)
+	c.awaitSales(20)
+	answers := append(c.goHome(), first)
+	for _, a := range answers {
+		if a.status != http.StatusOK && a.status != http.StatusServiceUnavailable {
+			t.Errorf("a buyer got %+v", a)
+		}
+		// The wait for a lock that died with its holder's command is the longest.
+		if a.took > 15*time.Second+backendtest.Slack {
+			t.Errorf("a buyer waited %v", a.took)
+		}
+	}
+	return answers
+}
+
+func TestRedisGoesAndComesBack(t *testing.T) {
+	const units = 1_000_000
+	server, dbURL := backendtest.RestartableRedis(t), backendtest.Database(t, "local")
+	r := open(t, config(server.URL, dbURL, units))
+	answers := outage(t, r, server.Kill, func() error { return server.Restart(t.Context()) })
+	db := backendtest.DialDatabase(t, dbURL)
+	wantOrders(t, db, answers)
+	a := r.audit(t)
+	if a.Oversold != 0 || a.LostUpdates < -5 || a.LostUpdates > 5 {
+		t.Errorf("the audit finds %+v", a)
+	}
+}
+
+func TestDatabaseGoesAndComesBack(t *testing.T) {
+	const units = 1_000_000
+	server, redisURL := backendtest.RestartableDatabase(t), backendtest.Redis(t, "local")
+	r := open(t, config(redisURL, server.URL, units))
+	outage(t, r, server.Kill, func() error { return server.Restart(t.Context()) })
+	// The orders under way when the database died may be lost with the stock
+	// taken, and nothing else.
+	a := r.audit(t)
+	if a.Oversold != 0 || a.LostUpdates > 0 || a.LostUpdates < -5 {
+		t.Errorf("the audit finds %+v", a)
+	}
+	t.Logf("units taken with no order: %d", -a.LostUpdates)
+}

@@ -1,0 +1,35 @@
+//go:build unix
+
+package shop_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"oversell/internal/backend/backendtest"
+)
+
+// A server that hangs still accepts connections, and nothing answers.
+func TestRedisHangsAndGoesOn(t *testing.T) {
+	server := backendtest.RestartableRedis(t)
+	cfg := config(server.URL, backendtest.Database(t, "embedded"), 1_000_000)
+	cfg.TTL, cfg.Wait = time.Second, 2*time.Second
+	r := open(t, cfg)
+	c := r.crowd(50)
+	c.awaitSales(50)
+	if err := server.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	c.goHome()
+	if a := r.buy(); a.status != http.StatusServiceUnavailable || a.took > 3*time.Second {
+		t.Errorf("while Redis hangs: %+v, want a 503", a)
+	}
+	if err := server.Cont(); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("selling again %v after Redis goes on", r.eventually(t, 20*time.Second).took)
+	if a := r.audit(t); a.Oversold != 0 || a.LostUpdates > 0 {
+		t.Errorf("the audit finds %+v", a)
+	}
+}

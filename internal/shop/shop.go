@@ -1,0 +1,217 @@
+// Package shop puts the flash sale together from its parts and runs it: the
+// backends, the guards of the catalog, the domain, the cache and the HTTP
+// interface.
+package shop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
+	"gorm.io/gorm"
+
+	"oversell/internal/backend"
+	"oversell/internal/cache"
+	"oversell/internal/locks"
+	"oversell/internal/stock"
+	"oversell/internal/web"
+)
+
+// Config is what a shop is made with. The zero values of TTL, Wait, Policy and
+// Instance stand for the defaults.
+type Config struct {
+	Addr     string // to listen on, such as 127.0.0.1:8080
+	RedisURL string // as backend.DialRedis takes it
+	DBURL    string // as backend.DialDatabase takes it
+	Strategy string // default strategy
+	Token    string // asked for where something is changed; "": nobody is asked
+	Instance string // unique among all instances; default: a new UUID
+
+	TTL    time.Duration // lease of a lock; default 30 s
+	Wait   time.Duration // longest wait for a lock; default 10 s
+	Policy locks.Policy  // how to wait for a lock; default a line
+
+	Catalog locks.Catalog
+	Item    *stock.Item // put on sale unless there is one with its SKU; nil: nothing
+	Work    stock.Work  // what a holder does under the guard; nil: nothing
+	Logger  *slog.Logger
+
+	// Hook, where it is not nil, sees every command that goes to Redis. It is
+	// how a test breaks a lock from outside.
+	Hook redis.Hook
+
+	// Ready is called once, with the address, when requests are served.
+	Ready func(addr string)
+}
+
+// The defaults of a Config.
+const (
+	DefaultTTL  = 30 * time.Second
+	DefaultWait = 10 * time.Second
+	// poolSize is how many connections to Redis an instance may have. Waiters
+	// share them, so that thousands can wait.
+	poolSize = 128
+	// readStrategy guards cached reads while the default strategy cannot.
+	readStrategy = "local"
+	// checkTimeout bounds a look at the health of the backends.
+	checkTimeout = time.Second
+)
+
+func (c Config) withDefaults() Config {
+	if c.TTL == 0 {
+		c.TTL = DefaultTTL
+	}
+	if c.Wait == 0 {
+		c.Wait = DefaultWait
+	}
+	if c.Policy == nil {
+		c.Policy = &locks.Line{Delay: 2 * time.Millisecond}
+	}
+	if c.Instance == "" {
+		c.Instance = uuid.NewString()
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	return c
+}
+
+// Run serves requests until ctx is cancelled, then turns away those who wait,
+// lets the sales under way end, and returns nil. Sales that take longer than
+// 4.5 seconds, such as those whose database hangs, lose their backends where
+// they are, and Run returns ErrUnfinished: a unit may then be taken with no
+// order. Clients that are slow to send or to read are cut off after 4 seconds.
+func Run(ctx context.Context, cfg Config) error {
+	cfg = cfg.withDefaults()
+	if _, err := cfg.Catalog.Find(cfg.Strategy); err != nil {
+		return err
+	}
+	rdb, err := backend.DialRedis(ctx, cfg.RedisURL, poolSize)
+	if err != nil {
+		return err
+	}
+	defer closing(cfg.Logger, "the connections to Redis", rdb.Close)
+	if cfg.Hook != nil {
+		rdb.AddHook(cfg.Hook)
+	}
+	db, err := backend.DialDatabase(ctx, cfg.DBURL)
+	if err != nil {
+		return err
+	}
+	defer closing(cfg.Logger, "the connections to the database", func() error { return closeDB(db) })
+	if err := stock.Migrate(ctx, db); err != nil {
+		return err
+	}
+	p := assemble(cfg, rdb, db)
+	defer p.close()
+	if cfg.Item != nil {
+		if err := p.stock.Offer(ctx, *cfg.Item); err != nil {
+			return err
+		}
+	}
+	introduce(ctx, cfg, rdb, db)
+	return p.serve(ctx)
+}
+
+// introduce logs what the shop runs on. A server that does not tell its
+// version is none the worse for it.
+func introduce(ctx context.Context, cfg Config, rdb redis.UniversalClient, db *gorm.DB) {
+	redisName, redisErr := backend.RedisName(ctx, rdb, cfg.RedisURL)
+	dbName, dbErr := backend.DatabaseName(ctx, db)
+	if err := errors.Join(redisErr, dbErr); err != nil {
+		cfg.Logger.Warn("a backend does not tell its version", "error", err)
+	}
+	cfg.Logger.Info("backends", "redis", redisName, "database", dbName)
+}
+
+func closeDB(db *gorm.DB) error {
+	pool, err := db.DB()
+	if err != nil {
+		return err
+	}
+	return pool.Close()
+}
+
+func closing(log *slog.Logger, what string, close func() error) {
+	if err := close(); err != nil {
+		log.Error("closing "+what, "error", err)
+	}
+}
+
+// parts are what a running shop consists of.
+type parts struct {
+	cfg   Config
+	stock *stock.Service
+	cache *cache.Reader
+	api   *web.API
+}
+
+func assemble(cfg Config, rdb redis.UniversalClient, db *gorm.DB) *parts {
+	sales, reads := guards(cfg, rdb)
+	p := &parts{cfg: cfg}
+	p.stock = stock.New(stock.Config{
+		DB: db, Redis: rdb, Guards: sales, Wait: cfg.Wait, Work: cfg.Work, Logger: cfg.Logger,
+	})
+	cached := cache.Config{Redis: rdb, Guards: reads, Instance: cfg.Instance, Wait: cfg.Wait}
+	if cfg.Work != nil {
+		cached.Work = cfg.Work
+	}
+	p.cache = cache.New(cached)
+	p.api = web.New(web.Config{
+		Stock: p.stock, Cache: p.cache,
+		Strategies: described(cfg.Catalog), Default: cfg.Strategy, ForReads: readStrategy,
+		Instance: cfg.Instance, Token: cfg.Token, Logger: cfg.Logger,
+		Check:    func(ctx context.Context) error { return check(ctx, rdb, db) },
+		Commands: func(ctx context.Context) (int64, error) { return backend.RedisCommands(ctx, rdb) },
+	})
+	return p
+}
+
+// guards makes the guards of all strategies, for sales and for cached reads.
+func guards(cfg Config, rdb redis.UniversalClient) (map[string]stock.Guard, map[string]locks.Guard) {
+	sales, reads := make(map[string]stock.Guard), make(map[string]locks.Guard)
+	o := locks.Options{Redis: rdb, TTL: cfg.TTL, Policy: cfg.Policy}
+	for _, s := range cfg.Catalog {
+		if s.Optimistic() {
+			sales[s.Name] = stock.Optimistic(rdb)
+			continue
+		}
+		sales[s.Name] = stock.Exclusive(rdb, s.Guard(o))
+		reads[s.Name] = s.Guard(o)
+	}
+	return sales, reads
+}
+
+func described(catalog locks.Catalog) []web.Strategy {
+	all := make([]web.Strategy, len(catalog))
+	for i, s := range catalog {
+		all[i] = web.Strategy{Name: s.Name, Adds: s.Adds, Breaks: s.Breaks, Cache: !s.Optimistic()}
+	}
+	return all
+}
+
+// check asks both backends whether they are there.
+func check(ctx context.Context, rdb redis.UniversalClient, db *gorm.DB) error {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	if err := rdb.Ping(ctx).Err(); err != nil {
+		return fmt.Errorf("asking Redis: %w", err)
+	}
+	pool, err := db.DB()
+	if err != nil {
+		return fmt.Errorf("asking the database: %w", err)
+	}
+	if err := pool.PingContext(ctx); err != nil {
+		return fmt.Errorf("asking the database: %w", err)
+	}
+	return nil
+}
+
+func (p *parts) close() {
+	p.stock.Close()
+	p.cache.Close()
+}

@@ -1,0 +1,267 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"oversell/internal/cache"
+	"oversell/internal/figures"
+	"oversell/internal/stock"
+)
+
+// HeldHeader tells when the request was inside the critical section, as
+// FROM-TO in Unix nanoseconds, several separated by commas. It is what the
+// overlap witness of the bench works with.
+const HeldHeader = "Oversell-Held"
+
+// owner returns an id for one request that is unique among all instances.
+func (a *API) owner() string {
+	return a.cfg.Instance + "/" + strconv.FormatUint(a.owners.Add(1), 10)
+}
+
+func (a *API) deduct(c *gin.Context) {
+	name, ok := a.asked(c)
+	if !ok {
+		return
+	}
+	var body struct {
+		Quantity *int64 `json:"quantity"`
+	}
+	if !a.parse(c, &body) {
+		return
+	}
+	if body.Quantity == nil {
+		a.reply(c, problem{Status: http.StatusBadRequest, Detail: `quantity is missing: {"quantity":1}`})
+		return
+	}
+	res, err := a.cfg.Stock.Deduct(c.Request.Context(), stock.Request{
+		SKU: c.Param("sku"), Quantity: *body.Quantity, Strategy: name,
+		IdempotencyKey: c.GetHeader("Idempotency-Key"), Owner: a.owner(),
+	})
+	held(c, res.Spans)
+	outcome := "sold"
+	if err != nil {
+		outcome = a.fail(c, err)
+	} else if res.Replayed {
+		outcome = "replayed"
+	}
+	a.metrics.request(name, outcome)
+	a.metrics.lock(name, res.Lock)
+	if res.Lock.Release != nil {
+		a.cfg.Logger.Warn("a lock was not released", "strategy", name, "sku", c.Param("sku"), "error", res.Lock.Release)
+	}
+	if err == nil {
+		c.JSON(http.StatusOK, sold{Order: res.Order, Remaining: res.Left, Replayed: res.Replayed})
+	}
+}
+
+// sold is the reply to a deduct.
+type sold struct {
+	stock.Order
+	Remaining int64 `json:"remaining"` // as this buyer saw it
+	Replayed  bool  `json:"replayed"`  // an earlier request with the same key made the order
+}
+
+// held writes the spans into the reply's header.
+func held(c *gin.Context, spans []figures.Span) {
+	if len(spans) == 0 {
+		return
+	}
+	texts := make([]string, len(spans))
+	for i, s := range spans {
+		texts[i] = fmt.Sprintf("%d-%d", s.From.UnixNano(), s.To.UnixNano())
+	}
+	c.Header(HeldHeader, strings.Join(texts, ","))
+}
+
+// ParseHeld reads the value of a HeldHeader.
+func ParseHeld(value string) ([]figures.Span, error) {
+	if value == "" {
+		return nil, nil
+	}
+	var spans []figures.Span
+	for text := range strings.SplitSeq(value, ",") {
+		var from, to int64
+		if _, err := fmt.Sscanf(text, "%d-%d", &from, &to); err != nil {
+			return nil, fmt.Errorf("reading %s: %q: %w", HeldHeader, text, err)
+		}
+		spans = append(spans, figures.Span{From: time.Unix(0, from), To: time.Unix(0, to)})
+	}
+	return spans, nil
+}
+
+func (a *API) putItem(c *gin.Context) {
+	var body struct {
+		Name     string `json:"name"`
+		Category string `json:"category"`
+		Stock    *int64 `json:"stock"`
+	}
+	if !a.parse(c, &body) {
+		return
+	}
+	if body.Stock == nil {
+		a.reply(c, problem{Status: http.StatusBadRequest, Detail: `stock is missing: {"stock":1000}`})
+		return
+	}
+	ctx := c.Request.Context()
+	item, err := a.cfg.Stock.Put(ctx, stock.Item{
+		SKU: c.Param("sku"), Name: body.Name, Category: body.Category, Initial: *body.Stock,
+	})
+	if err == nil {
+		err = a.forget(ctx, item.SKU)
+	}
+	if err != nil {
+		a.fail(c, err)
+		return
+	}
+	c.JSON(http.StatusOK, item)
+}
+
+func (a *API) deleteItem(c *gin.Context) {
+	ctx, sku := c.Request.Context(), c.Param("sku")
+	err := a.cfg.Stock.Delete(ctx, sku)
+	if err == nil {
+		err = errors.Join(a.cfg.Cache.Delete(ctx, itemKey(sku)), a.cfg.Cache.Forget(ctx, categoriesKey))
+	}
+	if err != nil {
+		a.fail(c, err)
+		return
+	}
+	c.Status(http.StatusNoContent)
+}
+
+// The names of cached values.
+const categoriesKey = "categories"
+
+func itemKey(sku string) string { return "item:" + sku }
+
+// forget drops what the cache holds of an item that has changed.
+func (a *API) forget(ctx context.Context, sku string) error {
+	return errors.Join(a.cfg.Cache.Forget(ctx, itemKey(sku)), a.cfg.Cache.Forget(ctx, categoriesKey))
+}
+
+// item answers with the item as the cache has it and the units left as Redis
+// has them now.
+func (a *API) item(c *gin.Context) {
+	sku := c.Param("sku")
+	if err := stock.CheckSKU(sku); err != nil {
+		a.fail(c, err)
+		return
+	}
+	value, ok := a.cached(c, itemKey(sku), func(ctx context.Context) ([]byte, bool, error) {
+		item, err := a.cfg.Stock.Item(ctx, sku)
+		if errors.Is(err, stock.ErrUnknownItem) {
+			return nil, false, nil
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		text, err := json.Marshal(item)
+		return text, true, err
+	})
+	if !ok {
+		return
+	}
+	if value == nil {
+		a.fail(c, fmt.Errorf("%w: %s", stock.ErrUnknownItem, sku))
+		return
+	}
+	left, err := a.cfg.Stock.Left(c.Request.Context(), sku)
+	if err != nil {
+		a.fail(c, err)
+		return
+	}
+	var reply struct {
+		stock.Item
+		Remaining int64 `json:"remaining"`
+	}
+	if err := json.Unmarshal(value, &reply.Item); err != nil {
+		a.fail(c, fmt.Errorf("reading the cached item %s: %w", sku, err))
+		return
+	}
+	reply.Remaining = left
+	c.JSON(http.StatusOK, reply)
+}
+
+// categories answers with the category map.
+func (a *API) categories(c *gin.Context) {
+	value, ok := a.cached(c, categoriesKey, func(ctx context.Context) ([]byte, bool, error) {
+		all, err := a.cfg.Stock.Categories(ctx)
+		if err != nil {
+			return nil, false, err
+		}
+		text, err := json.Marshal(all)
+		return text, true, err
+	})
+	if ok {
+		c.Data(http.StatusOK, "application/json; charset=utf-8", value)
+	}
+}
+
+// cached reads a value through the cache; it is nil if it does not exist. It
+// replies and returns false when there is no telling.
+func (a *API) cached(c *gin.Context, key string, load cache.Load) ([]byte, bool) {
+	name, ok := a.asked(c)
+	if !ok {
+		return nil, false
+	}
+	if c.Query("strategy") == "" && !a.guardsReads(name) {
+		name = a.cfg.ForReads
+	}
+	second, err := strconv.ParseBool(c.DefaultQuery("second_look", "true"))
+	if err != nil {
+		a.reply(c, problem{Status: http.StatusBadRequest, Detail: "second_look must be true or false"})
+		return nil, false
+	}
+	res, err := a.cfg.Cache.Read(c.Request.Context(), cache.Request{
+		Key: key, Strategy: name, Owner: a.owner(), NoSecondLook: !second,
+	}, load)
+	held(c, res.Spans)
+	a.metrics.cache(name, res)
+	if err != nil {
+		a.metrics.request(name, a.fail(c, err))
+		return nil, false
+	}
+	if !res.Found {
+		a.metrics.request(name, "read_nothing")
+		return nil, true
+	}
+	a.metrics.request(name, "read")
+	return res.Value, true
+}
+
+// audit answers with what the database and Redis say about the item's sale.
+func (a *API) audit(c *gin.Context) {
+	ctx, sku := c.Request.Context(), c.Param("sku")
+	found, err := a.cfg.Stock.Audit(ctx, sku)
+	if err != nil {
+		a.fail(c, err)
+		return
+	}
+	reply := Audit{Audit: found, Instance: a.cfg.Instance}
+	if reply.CacheLoads, err = a.cfg.Cache.Loads(ctx, itemKey(sku)); err != nil {
+		a.fail(c, err)
+		return
+	}
+	if reply.RedisCommands, err = a.cfg.Commands(ctx); err != nil {
+		a.fail(c, err)
+		return
+	}
+	c.JSON(http.StatusOK, reply)
+}
+
+// Audit is the reply to an audit.
+type Audit struct {
+	stock.Audit
+	Instance      string           `json:"instance"`       // who answered
+	CacheLoads    map[string]int64 `json:"cache_loads"`    // loads of the item's cached value, by instance
+	RedisCommands int64            `json:"redis_commands"` // commands Redis has counted since it started
+}

@@ -1,0 +1,196 @@
+package web_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+	"go.uber.org/goleak"
+	"gorm.io/gorm"
+
+	"oversell/internal/backend"
+	"oversell/internal/backend/backendtest"
+	"oversell/internal/cache"
+	"oversell/internal/locks"
+	"oversell/internal/stock"
+	"oversell/internal/web"
+)
+
+func TestMain(m *testing.M) {
+	logging.Disable() // what go-redis would print it returns as well
+	code := backendtest.Main(m)
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+const token = "open-sesame"
+
+// site is a shop's HTTP interface with all that is behind it.
+type site struct {
+	http.Handler
+	rdb   redis.UniversalClient
+	stock *stock.Service
+	log   *lockedBuffer
+}
+
+// lockedBuffer collects a log.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// eachSite runs f over embedded and real backends.
+func eachSite(t *testing.T, f func(t *testing.T, s *site)) {
+	t.Helper()
+	backendtest.Each(t, func(t *testing.T, rdb redis.UniversalClient, db *gorm.DB) {
+		f(t, newSite(t, rdb, db, nil))
+	})
+}
+
+// embeddedSite is for what does not depend on the backends.
+func embeddedSite(t testing.TB, adjust func(*web.Config, *stock.Config)) *site {
+	t.Helper()
+	rdb := backendtest.DialRedis(t, backendtest.Redis(t, "embedded"))
+	return newSite(t, rdb, backendtest.DialDatabase(t, backendtest.Database(t, "embedded")), adjust)
+}
+
+func newSite(t testing.TB, rdb redis.UniversalClient, db *gorm.DB, adjust func(*web.Config, *stock.Config)) *site {
+	t.Helper()
+	if err := stock.Migrate(t.Context(), db); err != nil {
+		t.Fatal(err)
+	}
+	s := &site{rdb: rdb, log: new(lockedBuffer)}
+	logger := slog.New(slog.NewTextHandler(s.log, nil))
+	o := locks.Options{Redis: rdb, TTL: time.Minute, Policy: &locks.Line{Delay: time.Millisecond}}
+	sales, reads := make(map[string]stock.Guard), make(map[string]locks.Guard)
+	sc := stock.Config{DB: db, Redis: rdb, Guards: sales, Wait: 50 * time.Millisecond, Logger: logger}
+	wc := web.Config{
+		Default: "v6_watchdog", ForReads: "local", Instance: t.Name(), Token: token, Logger: logger,
+		Check:    func(ctx context.Context) error { return rdb.Ping(ctx).Err() },
+		Commands: func(ctx context.Context) (int64, error) { return backend.RedisCommands(ctx, rdb) },
+	}
+	for _, strategy := range locks.Strategies() {
+		wc.Strategies = append(wc.Strategies, web.Strategy{Name: strategy.Name, Cache: !strategy.Optimistic()})
+		if strategy.Optimistic() {
+			sales[strategy.Name] = stock.Optimistic(rdb)
+			continue
+		}
+		sales[strategy.Name] = stock.Exclusive(rdb, strategy.Guard(o))
+		reads[strategy.Name] = strategy.Guard(o)
+	}
+	if adjust != nil {
+		adjust(&wc, &sc)
+	}
+	s.stock = stock.New(sc)
+	t.Cleanup(s.stock.Close)
+	reader := cache.New(cache.Config{Redis: rdb, Guards: reads, Instance: wc.Instance, Wait: 50 * time.Millisecond})
+	t.Cleanup(reader.Close)
+	wc.Stock, wc.Cache = s.stock, reader
+	s.Handler = web.New(wc).Handler()
+	return s
+}
+
+var skus atomic.Int64
+
+// put puts a new item on sale and returns its SKU.
+func (s *site) put(t testing.TB, units int64) string {
+	t.Helper()
+	sku := fmt.Sprintf("item-%d", skus.Add(1))
+	if _, err := s.stock.Put(t.Context(), stock.Item{SKU: sku, Initial: units}); err != nil {
+		t.Fatal(err)
+	}
+	return sku
+}
+
+// ask sends a request and returns the reply. Headers are pairs.
+func (s *site) ask(method, path, body string, headers ...string) *httptest.ResponseRecorder {
+	req := httptest.NewRequest(method, path, strings.NewReader(body))
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, req)
+	return w
+}
+
+// admin sends a request with the token.
+func (s *site) admin(method, path, body string) *httptest.ResponseRecorder {
+	return s.ask(method, path, body, "Authorization", "Bearer "+token)
+}
+
+// read reads a reply that must be 200 into v.
+func read(t testing.TB, w *httptest.ResponseRecorder, v any) {
+	t.Helper()
+	if w.Code != http.StatusOK {
+		t.Fatalf("got %d %s, want 200", w.Code, w.Body)
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), v); err != nil {
+		t.Fatalf("reading %s: %v", w.Body, err)
+	}
+}
+
+// checkProblem says what is wrong with an error reply, if anything.
+func checkProblem(w *httptest.ResponseRecorder) error {
+	var p struct {
+		Type, Title, Detail, Code string
+		Status                    int
+	}
+	if got := w.Header().Get("Content-Type"); got != "application/problem+json" {
+		return fmt.Errorf("an error of content type %q: %s", got, w.Body)
+	}
+	d := json.NewDecoder(w.Body)
+	if err := d.Decode(&p); err != nil {
+		return fmt.Errorf("reading the problem: %w", err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("there is more after the problem")
+	}
+	if p.Status != w.Code || p.Type == "" || p.Title == "" || p.Detail == "" || p.Code == "" {
+		return fmt.Errorf("the problem of a %d lacks something: %+v", w.Code, p)
+	}
+	if (w.Code == http.StatusServiceUnavailable) != (w.Header().Get("Retry-After") != "") {
+		return fmt.Errorf("%d with Retry-After %q", w.Code, w.Header().Get("Retry-After"))
+	}
+	return nil
+}
+
+// wantProblem checks a reply that must be an error with a status and a code.
+func wantProblem(t testing.TB, w *httptest.ResponseRecorder, status int, code string) {
+	t.Helper()
+	body := w.Body.String()
+	if err := checkProblem(w); err != nil {
+		t.Error(err)
+	}
+	if w.Code != status || !strings.Contains(body, `"code":"`+code+`"`) {
+		t.Errorf("got %d %s, want %d with the code %s", w.Code, body, status, code)
+	}
+}

@@ -1,0 +1,83 @@
+package web
+
+import (
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"oversell/internal/cache"
+	"oversell/internal/locks"
+)
+
+// metrics are what /metrics shows, in a registry of their own. Strategies are
+// checked before they become a label, so that there are few.
+type metrics struct {
+	registry *prometheus.Registry
+	requests *prometheus.CounterVec
+	wait     *prometheus.HistogramVec
+	hold     *prometheus.HistogramVec
+	attempts *prometheus.CounterVec
+	renewals *prometheus.CounterVec
+	lost     *prometheus.CounterVec
+	loads    *prometheus.CounterVec
+}
+
+func newMetrics() *metrics {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "oversell", Name: name, Help: help}, labels)
+	}
+	histogram := func(name, help string) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: "oversell", Name: name, Help: help,
+			Buckets: prometheus.ExponentialBuckets(0.0001, 2, 18), // 0.1 ms to 13 s
+		}, []string{"strategy"})
+	}
+	m := &metrics{
+		registry: prometheus.NewRegistry(),
+		requests: counter("requests_total", "Requests by strategy and outcome.", "strategy", "outcome"),
+		wait:     histogram("lock_wait_seconds", "Time from asking for the guard to having it, or giving up."),
+		hold:     histogram("lock_hold_seconds", "Time from having the guard to having released it."),
+		attempts: counter("lock_attempts_total", "Times a guard was asked for.", "strategy"),
+		renewals: counter("lock_renewals_total", "Times a lease was renewed.", "strategy"),
+		lost:     counter("lock_lost_total", "Leases that ran out under their holder.", "strategy"),
+		loads:    counter("cache_loads_total", "Loads of a cached value from the database.", "strategy"),
+	}
+	m.registry.MustRegister(m.requests, m.wait, m.hold, m.attempts, m.renewals, m.lost, m.loads,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+func (m *metrics) handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+}
+
+func (m *metrics) request(strategy, outcome string) {
+	m.requests.WithLabelValues(strategy, outcome).Inc()
+}
+
+// lock adds what one guarded section took. A request that never came to ask
+// for the guard has nothing to add.
+func (m *metrics) lock(strategy string, s locks.Stats) {
+	if s.Attempts == 0 && s.Waited == 0 {
+		return
+	}
+	m.wait.WithLabelValues(strategy).Observe(s.Waited.Seconds())
+	if s.Held > 0 {
+		m.hold.WithLabelValues(strategy).Observe(s.Held.Seconds())
+	}
+	m.attempts.WithLabelValues(strategy).Add(float64(s.Attempts))
+	m.renewals.WithLabelValues(strategy).Add(float64(s.Renewals))
+	if s.Lost {
+		m.lost.WithLabelValues(strategy).Inc()
+	}
+}
+
+// cache adds what one read through the cache took.
+func (m *metrics) cache(strategy string, res cache.Result) {
+	m.lock(strategy, res.Lock)
+	if res.Loaded {
+		m.loads.WithLabelValues(strategy).Inc()
+	}
+}

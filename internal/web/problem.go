@@ -1,0 +1,172 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gin-gonic/gin"
+
+	"oversell/internal/cache"
+	"oversell/internal/stock"
+)
+
+// problem is an error reply, as RFC 9457 has it.
+type problem struct {
+	Type   string `json:"type"`
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail"`
+	Code   string `json:"code"` // names the outcome in one word, the same as in the metrics
+}
+
+// retryAfter is when a client that got a 503 may try again, in seconds.
+const retryAfter = "1"
+
+// outcomes maps the errors to replies. What is not in it means that a backend
+// did not do its part.
+var outcomes = []struct {
+	err    error
+	status int
+	code   string
+
+	// withCause marks an error around which there are words of a backend:
+	// they may name hosts and users, and are for the log.
+	withCause bool
+}{
+	{stock.ErrInvalid, http.StatusBadRequest, "invalid", false},
+	{stock.ErrUnknownItem, http.StatusNotFound, "unknown_item", false},
+	{stock.ErrUnknownStrategy, http.StatusNotFound, "unknown_strategy", false},
+	{cache.ErrUnknownStrategy, http.StatusBadRequest, "unknown_strategy", false},
+	{stock.ErrSoldOut, http.StatusConflict, "sold_out", false},
+	{stock.ErrBusy, http.StatusServiceUnavailable, "busy", false},
+	{cache.ErrBusy, http.StatusServiceUnavailable, "busy", false},
+	{stock.ErrLost, http.StatusServiceUnavailable, "lock_lost", true},
+	{stock.ErrClosing, http.StatusServiceUnavailable, "closing", false},
+	{cache.ErrClosing, http.StatusServiceUnavailable, "closing", false},
+	{context.Canceled, http.StatusServiceUnavailable, "cancelled", true},
+}
+
+const codeBackend = "backend"
+
+// fail replies to a request that ended with err, and returns the code.
+func (a *API) fail(c *gin.Context, err error) string {
+	for _, o := range outcomes {
+		if errors.Is(err, o.err) {
+			a.reply(c, problem{Status: o.status, Detail: a.detail(c, err, o.err), Code: o.code})
+			return o.code
+		}
+	}
+	// What the backends say is for the log: it may name hosts and users.
+	if skipped, ok := a.failures.line(); ok {
+		a.cfg.Logger.Error("a backend failed", "method", c.Request.Method, "path", c.Request.URL.Path, "error", err, "not_logged_before", skipped)
+	}
+	a.reply(c, problem{Status: http.StatusServiceUnavailable, Detail: "Redis or the database is away", Code: codeBackend})
+	return codeBackend
+}
+
+// detail returns what a client is told of err, which is a known one: all of
+// it, or the known one's own words while the log gets the rest.
+func (a *API) detail(c *gin.Context, err, known error) string {
+	if allOurs(err) {
+		return err.Error()
+	}
+	if skipped, ok := a.untold.line(); ok {
+		a.cfg.Logger.Warn("a request was not served", "method", c.Request.Method, "path", c.Request.URL.Path, "error", err, "not_logged_before", skipped)
+	}
+	return known.Error()
+}
+
+// allOurs reports whether every word of err is the shop's own, and none of a
+// backend. It looks for what is at the bottom of err, since a lost lock brings
+// its cause along, and a cancelled request the command that it cut off.
+func allOurs(err error) bool {
+	switch e := err.(type) {
+	case interface{ Unwrap() error }:
+		return allOurs(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		return !slices.ContainsFunc(e.Unwrap(), func(err error) bool { return !allOurs(err) })
+	}
+	for _, o := range outcomes {
+		if err == o.err {
+			return !o.withCause
+		}
+	}
+	return false
+}
+
+// reply sends a problem and ends the handling of the request.
+func (a *API) reply(c *gin.Context, p problem) {
+	p.Type, p.Title = "about:blank", http.StatusText(p.Status)
+	if p.Code == "" {
+		p.Code = "invalid"
+	}
+	if p.Status == http.StatusServiceUnavailable {
+		c.Header("Retry-After", retryAfter)
+	}
+	body, err := json.Marshal(p)
+	if err != nil {
+		a.cfg.Logger.Error("writing a problem", "error", err)
+	}
+	c.Abort()
+	c.Data(p.Status, "application/problem+json", body)
+}
+
+// parse reads a JSON body into v. It replies and returns false when the body
+// is anything but one JSON object of the right form.
+func (a *API) parse(c *gin.Context, v any) bool {
+	err := decode(c.Request.Body, v)
+	if err == nil {
+		return true
+	}
+	p := problem{Status: http.StatusBadRequest}
+	var tooLarge *http.MaxBytesError
+	var wrongType *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &tooLarge):
+		p.Status, p.Code = http.StatusRequestEntityTooLarge, "too_large"
+		p.Detail = "the body may have at most " + strconv.FormatInt(tooLarge.Limit, 10) + " bytes"
+	case errors.Is(err, io.EOF):
+		p.Detail = "the body is missing, and must be a JSON object"
+	case errors.As(err, &wrongType) && wrongType.Field == "":
+		p.Detail = "the body must be a JSON object"
+	case errors.As(err, &wrongType):
+		p.Detail = "the body does not fit: " + wrongType.Field + " cannot be a " + wrongType.Value
+	default:
+		p.Detail = "the body is not the JSON that is wanted: " + strings.TrimPrefix(err.Error(), "json: ")
+	}
+	a.reply(c, p)
+	return false
+}
+
+var errTrailing = errors.New("there is more after the JSON object")
+
+// decode reads one JSON value and sees that nothing follows.
+func decode(body io.Reader, v any) error {
+	d := json.NewDecoder(body)
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return err
+	}
+	switch _, err := d.Token(); {
+	case errors.Is(err, io.EOF):
+		return nil
+	case err != nil:
+		return err
+	}
+	return errTrailing
+}
+
+// quoted returns a client's text in a form that is safe to send back, cut to a
+// length that is pleasant to read.
+func quoted(text string) string {
+	if len(text) > 64 {
+		text = text[:64] + "..."
+	}
+	return strconv.QuoteToASCII(text)
+}

@@ -1,0 +1,176 @@
+// Package web is the shop's HTTP interface: it parses, calls and replies. What
+// a sale is, how stock is guarded and where things are kept it does not know.
+package web
+
+import (
+	"context"
+	"crypto/subtle"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/gin-gonic/gin"
+
+	"oversell/internal/cache"
+	"oversell/internal/stock"
+)
+
+// maxBody bounds a request's body, in bytes.
+const maxBody = 4 << 10
+
+// Strategy is what the API tells about a strategy.
+type Strategy struct {
+	Name   string `json:"name"`
+	Adds   string `json:"adds"`
+	Breaks string `json:"breaks"`
+	Cache  bool   `json:"cache"` // whether it can guard the cache's loads, too
+}
+
+// Config is what an API is made with.
+type Config struct {
+	Stock      *stock.Service
+	Cache      *cache.Reader
+	Strategies []Strategy
+	Default    string // name of the strategy for requests that name none
+	ForReads   string // the same for reads, while the default strategy cannot guard them
+	Instance   string // unique among all instances
+	Token      string // asked for where something is changed; "": nobody is asked
+	Logger     *slog.Logger
+
+	// Check tells whether the backends answer; Commands how many commands
+	// Redis has counted since it started.
+	Check    func(ctx context.Context) error
+	Commands func(ctx context.Context) (int64, error)
+}
+
+// API answers the shop's requests. It is safe for concurrent use.
+type API struct {
+	cfg      Config
+	strategy atomic.Value // string: the default strategy
+	owners   atomic.Uint64
+	metrics  *metrics
+	failures sparing // of the backends, for the log
+	untold   sparing // what clients are not told, for the log
+}
+
+// New returns an API.
+func New(cfg Config) *API {
+	a := &API{cfg: cfg, metrics: newMetrics()}
+	a.strategy.Store(cfg.Default)
+	return a
+}
+
+// Handler returns the routes.
+func (a *API) Handler() http.Handler {
+	gin.SetMode(gin.ReleaseMode) // or it prints every route
+	r := gin.New()
+	r.HandleMethodNotAllowed = true
+	r.RedirectTrailingSlash = false
+	r.Use(gin.CustomRecoveryWithWriter(nil, a.recovered), limitBody)
+	r.NoRoute(func(c *gin.Context) {
+		a.reply(c, problem{Status: http.StatusNotFound, Code: "no_such_path", Detail: "no such path"})
+	})
+	r.NoMethod(func(c *gin.Context) {
+		a.reply(c, problem{Status: http.StatusMethodNotAllowed, Code: "wrong_method", Detail: "allowed here: " + c.Writer.Header().Get("Allow")})
+	})
+
+	r.GET("/healthz", a.health)
+	r.GET("/metrics", gin.WrapH(a.metrics.handler()))
+	api := r.Group("/api")
+	api.POST("/items/:sku/deduct", a.deduct)
+	api.GET("/items/:sku", a.item)
+	api.PUT("/items/:sku", a.guarded, a.putItem)
+	api.DELETE("/items/:sku", a.guarded, a.deleteItem)
+	api.GET("/categories", a.categories)
+	api.GET("/audit/:sku", a.audit)
+	api.GET("/strategies", a.strategies)
+	api.PUT("/strategy", a.guarded, a.putStrategy)
+	return r
+}
+
+func limitBody(c *gin.Context) {
+	c.Request.Body = http.MaxBytesReader(c.Writer, c.Request.Body, maxBody)
+}
+
+func (a *API) recovered(c *gin.Context, reason any) {
+	a.cfg.Logger.Error("a handler panicked", "path", c.Request.URL.Path, "reason", reason)
+	a.reply(c, problem{Status: http.StatusInternalServerError, Code: "internal", Detail: "the shop made a mistake"})
+}
+
+// guarded lets through only who knows the token, if there is one.
+func (a *API) guarded(c *gin.Context) {
+	if a.cfg.Token == "" {
+		return
+	}
+	given, ok := strings.CutPrefix(c.GetHeader("Authorization"), "Bearer ")
+	if ok && subtle.ConstantTimeCompare([]byte(given), []byte(a.cfg.Token)) == 1 {
+		return
+	}
+	c.Header("WWW-Authenticate", `Bearer realm="oversell"`)
+	a.reply(c, problem{Status: http.StatusUnauthorized, Code: "no_token", Detail: "this needs the header Authorization: Bearer TOKEN"})
+}
+
+func (a *API) health(c *gin.Context) {
+	if err := a.cfg.Check(c.Request.Context()); err != nil {
+		a.fail(c, err)
+		return
+	}
+	c.JSON(http.StatusOK, gin.H{"status": "ok", "instance": a.cfg.Instance})
+}
+
+func (a *API) strategies(c *gin.Context) {
+	c.JSON(http.StatusOK, gin.H{"default": a.strategy.Load(), "strategies": a.cfg.Strategies})
+}
+
+func (a *API) putStrategy(c *gin.Context) {
+	var body struct {
+		Name *string `json:"name"`
+	}
+	if !a.parse(c, &body) {
+		return
+	}
+	if body.Name == nil {
+		a.reply(c, problem{Status: http.StatusBadRequest, Detail: `name is missing: {"name":"v4_lua"}`})
+		return
+	}
+	if !a.known(*body.Name) {
+		a.unknownStrategy(c, *body.Name)
+		return
+	}
+	a.strategy.Store(*body.Name)
+	a.cfg.Logger.Info("default strategy switched", "strategy", *body.Name)
+	c.JSON(http.StatusOK, gin.H{"default": *body.Name})
+}
+
+func (a *API) known(name string) bool {
+	return slices.ContainsFunc(a.cfg.Strategies, func(s Strategy) bool { return s.Name == name })
+}
+
+func (a *API) guardsReads(name string) bool {
+	return slices.ContainsFunc(a.cfg.Strategies, func(s Strategy) bool { return s.Name == name && s.Cache })
+}
+
+func (a *API) unknownStrategy(c *gin.Context, name string) {
+	var names []string
+	for _, s := range a.cfg.Strategies {
+		names = append(names, s.Name)
+	}
+	a.reply(c, problem{Status: http.StatusNotFound, Code: "unknown_strategy",
+		Detail: "there is no strategy " + quoted(name) + "; there are " + strings.Join(names, ", ")})
+}
+
+// asked returns the strategy that the request asks for, or the default one. It
+// replies and returns false when there is no such strategy.
+func (a *API) asked(c *gin.Context) (string, bool) {
+	name := c.Query("strategy")
+	if name == "" {
+		name = a.strategy.Load().(string)
+	}
+	if !a.known(name) {
+		a.unknownStrategy(c, name)
+		return "", false
+	}
+	return name, true
+}

@@ -1,0 +1,429 @@
+package web_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"oversell/internal/locks"
+	"oversell/internal/stock"
+	"oversell/internal/web"
+)
+
+// sold is what a deduct answers with.
+type sold struct {
+	OrderID   string `json:"order_id"`
+	SKU       string
+	Quantity  int64
+	Strategy  string
+	Remaining int64
+	Replayed  bool
+}
+
+func TestDeductSells(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		sku := s.put(t, 10)
+		var got sold
+		w := s.ask("POST", "/api/items/"+sku+"/deduct", `{"quantity":3}`)
+		read(t, w, &got)
+		if got.OrderID == "" || got.SKU != sku || got.Quantity != 3 || got.Remaining != 7 || got.Strategy != "v6_watchdog" || got.Replayed {
+			t.Errorf("got %+v", got)
+		}
+		spans, err := web.ParseHeld(w.Header().Get(web.HeldHeader))
+		if err != nil || len(spans) != 1 || !spans[0].To.After(spans[0].From) {
+			t.Errorf("held %v, %v; want one span", spans, err)
+		}
+		read(t, s.ask("POST", "/api/items/"+sku+"/deduct?strategy=watch", `{"quantity":7}`), &got)
+		if got.Strategy != "watch" || got.Remaining != 0 {
+			t.Errorf("got %+v, want the last 7 under watch", got)
+		}
+		wantProblem(t, s.ask("POST", "/api/items/"+sku+"/deduct", `{"quantity":1}`), 409, "sold_out")
+	})
+}
+
+func TestSameKeyIsAnsweredWithTheFirstOrder(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		sku := s.put(t, 1)
+		var first, second sold
+		read(t, s.ask("POST", "/api/items/"+sku+"/deduct", `{"quantity":1}`, "Idempotency-Key", "click"), &first)
+		read(t, s.ask("POST", "/api/items/"+sku+"/deduct", `{"quantity":1}`, "Idempotency-Key", "click"), &second)
+		if first.OrderID != second.OrderID || first.Replayed || !second.Replayed {
+			t.Errorf("got %+v, then %+v", first, second)
+		}
+	})
+}
+
+func TestItemIsPutReadAuditedAndDeleted(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		path := "/api/items/shoe"
+		wantProblem(t, s.ask("GET", path, ""), 404, "unknown_item") // and the cache now knows that there is none
+		var item struct {
+			SKU, Name, Category string
+			Initial, Remaining  int64
+		}
+		read(t, s.admin("PUT", path, `{"stock":5,"name":"Ein Schuh","category":"shoes"}`), &item)
+		read(t, s.ask("GET", path, ""), &item)
+		if item.Name != "Ein Schuh" || item.Category != "shoes" || item.Initial != 5 || item.Remaining != 5 {
+			t.Errorf("got %+v", item)
+		}
+		var categories map[string][]string
+		read(t, s.ask("GET", "/api/categories", ""), &categories)
+		if !slices.Equal(categories["shoes"], []string{"shoe"}) {
+			t.Errorf("categories %v", categories)
+		}
+		read(t, s.ask("POST", path+"/deduct", `{"quantity":2}`), new(sold))
+		var audit web.Audit
+		read(t, s.ask("GET", "/api/audit/shoe", ""), &audit)
+		if audit.Initial != 5 || audit.Remaining != 3 || audit.Sold != 2 || audit.Orders != 1 || audit.LostUpdates != 0 {
+			t.Errorf("audit %+v", audit)
+		}
+		if audit.CacheLoads[t.Name()] != 2 || audit.RedisCommands < 5 {
+			t.Errorf("cache loads %v and %d commands, want 2 by this instance, and some", audit.CacheLoads, audit.RedisCommands)
+		}
+		read(t, s.admin("PUT", path, `{"stock":8}`), &item)
+		if item.Name != "" || item.Initial != 8 {
+			t.Errorf("a new sale: %+v", item)
+		}
+		if w := s.admin("DELETE", path, ""); w.Code != http.StatusNoContent {
+			t.Errorf("delete: %d %s", w.Code, w.Body)
+		}
+		wantProblem(t, s.ask("GET", path, ""), 404, "unknown_item")
+		wantProblem(t, s.ask("GET", "/api/audit/shoe", ""), 404, "unknown_item")
+	})
+}
+
+func TestItemIsReadThroughTheCache(t *testing.T) {
+	s := embeddedSite(t, nil)
+	sku := s.put(t, 5)
+	for range 3 {
+		read(t, s.ask("GET", "/api/items/"+sku+"?strategy=v4_lua", ""), new(struct{}))
+	}
+	var audit web.Audit
+	read(t, s.ask("GET", "/api/audit/"+sku, ""), &audit)
+	if audit.CacheLoads[t.Name()] != 1 {
+		t.Errorf("3 reads loaded %v, want once", audit.CacheLoads)
+	}
+}
+
+func TestDefaultStrategyIsSwitched(t *testing.T) {
+	s := embeddedSite(t, nil)
+	sku := s.put(t, 5)
+	for _, strategy := range locks.Strategies().Names() {
+		read(t, s.admin("PUT", "/api/strategy", fmt.Sprintf(`{"name":%q}`, strategy)), new(struct{}))
+		var all struct {
+			Default    string
+			Strategies []web.Strategy
+		}
+		read(t, s.ask("GET", "/api/strategies", ""), &all)
+		if all.Default != strategy || len(all.Strategies) != len(locks.Strategies()) {
+			t.Errorf("the default of %d is %s, want %s", len(all.Strategies), all.Default, strategy)
+		}
+		// Also while the default is one that cannot guard reads.
+		read(t, s.ask("GET", "/api/items/"+sku, ""), new(struct{}))
+	}
+}
+
+func TestBadInput(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		sku := s.put(t, 10)
+		deduct := "/api/items/" + sku + "/deduct"
+		for name, tt := range map[string]struct {
+			method, path, body string
+			status             int
+			code               string
+		}{
+			"negative":              {"POST", deduct, `{"quantity":-1}`, 400, "invalid"},
+			"zero":                  {"POST", deduct, `{"quantity":0}`, 400, "invalid"},
+			"huge":                  {"POST", deduct, `{"quantity":9223372036854775807}`, 400, "invalid"},
+			"past an integer":       {"POST", deduct, `{"quantity":99999999999999999999}`, 400, "invalid"},
+			"a fraction":            {"POST", deduct, `{"quantity":1.5}`, 400, "invalid"},
+			"a text":                {"POST", deduct, `{"quantity":"1"}`, 400, "invalid"},
+			"null":                  {"POST", deduct, `{"quantity":null}`, 400, "invalid"},
+			"no quantity":           {"POST", deduct, `{}`, 400, "invalid"},
+			"no body":               {"POST", deduct, ``, 400, "invalid"},
+			"no object":             {"POST", deduct, `[1]`, 400, "invalid"},
+			"null for an object":    {"POST", deduct, `null`, 400, "invalid"},
+			"broken JSON":           {"POST", deduct, `{"quantity":`, 400, "invalid"},
+			"no JSON":               {"POST", deduct, "quantity=1", 400, "invalid"},
+			"binary":                {"POST", deduct, "\x00\xff\xfe", 400, "invalid"},
+			"trailing data":         {"POST", deduct, `{"quantity":1} {"quantity":1}`, 400, "invalid"},
+			"trailing rubbish":      {"POST", deduct, `{"quantity":1}}`, 400, "invalid"},
+			"unknown field":         {"POST", deduct, `{"quantity":1,"price":0}`, 400, "invalid"},
+			"oversized":             {"POST", deduct, `{"quantity":1` + strings.Repeat(" ", 5000) + `}`, 413, "too_large"},
+			"oversized tail":        {"POST", deduct, `{"quantity":1}` + strings.Repeat(" ", 5000), 413, "too_large"},
+			"deeply nested":         {"POST", deduct, strings.Repeat("[", 4000), 400, "invalid"},
+			"unknown strategy":      {"POST", deduct + "?strategy=v0", `{"quantity":1}`, 404, "unknown_strategy"},
+			"long strategy":         {"POST", deduct + "?strategy=" + strings.Repeat("%00", 500), `{"quantity":1}`, 404, "unknown_strategy"},
+			"unknown item":          {"POST", "/api/items/nothing/deduct", `{"quantity":1}`, 404, "unknown_item"},
+			"no sku":                {"POST", "/api/items//deduct", `{"quantity":1}`, 400, "invalid"},
+			"strange sku":           {"POST", "/api/items/a%20b/deduct", `{"quantity":1}`, 400, "invalid"},
+			"sku of a brace":        {"GET", "/api/items/%7Ba%7D", ``, 400, "invalid"},
+			"sku with a slash":      {"GET", "/api/items/a%2Fb", ``, 404, "no_such_path"},
+			"sku not UTF-8":         {"GET", "/api/items/%ff", ``, 400, "invalid"},
+			"wrong method":          {"GET", deduct, ``, 405, "wrong_method"},
+			"strange method":        {"BREW", "/api/strategies", ``, 405, "wrong_method"},
+			"no such path":          {"GET", "/api/nothing", ``, 404, "no_such_path"},
+			"trailing slash":        {"GET", "/api/strategies/", ``, 404, "no_such_path"},
+			"unknown read strategy": {"GET", "/api/items/" + sku + "?strategy=v0", ``, 404, "unknown_strategy"},
+			"watch for a read":      {"GET", "/api/items/" + newCold(t, s) + "?strategy=watch", ``, 400, "unknown_strategy"},
+			"strange second look":   {"GET", "/api/items/" + sku + "?second_look=perhaps", ``, 400, "invalid"},
+			"audit of nothing":      {"GET", "/api/audit/nothing", ``, 404, "unknown_item"},
+			"audit of a strange":    {"GET", "/api/audit/a%20b", ``, 400, "invalid"},
+			"no stock":              {"PUT", "/api/items/a", `{}`, 400, "invalid"},
+			"negative stock":        {"PUT", "/api/items/a", `{"stock":-1}`, 400, "invalid"},
+			"huge stock":            {"PUT", "/api/items/a", `{"stock":1000000001}`, 400, "invalid"},
+			"long name":             {"PUT", "/api/items/a", `{"stock":1,"name":"` + strings.Repeat("n", 201) + `"}`, 400, "invalid"},
+			"strange category":      {"PUT", "/api/items/a", `{"stock":1,"category":"a b"}`, 400, "invalid"},
+			"put a strange sku":     {"PUT", "/api/items/a%20b", `{"stock":1}`, 400, "invalid"},
+			"delete a strange sku":  {"DELETE", "/api/items/a%20b", ``, 400, "invalid"},
+			"no name":               {"PUT", "/api/strategy", `{}`, 400, "invalid"},
+			"unknown name":          {"PUT", "/api/strategy", `{"name":"v0"}`, 404, "unknown_strategy"},
+			"name of a number":      {"PUT", "/api/strategy", `{"name":6}`, 400, "invalid"},
+		} {
+			t.Run(name, func(t *testing.T) {
+				wantProblem(t, s.admin(tt.method, tt.path, tt.body), tt.status, tt.code)
+			})
+		}
+		for _, key := range []string{"a b", strings.Repeat("k", 129), "é"} {
+			wantProblem(t, s.ask("POST", deduct, `{"quantity":1}`, "Idempotency-Key", key), 400, "invalid")
+		}
+		var audit web.Audit
+		read(t, s.ask("GET", "/api/audit/"+sku, ""), &audit)
+		if audit.Sold != 0 || audit.Remaining != 10 {
+			t.Errorf("bad input sold something: %+v", audit)
+		}
+	})
+}
+
+// newCold returns an item that no cache knows.
+func newCold(t *testing.T, s *site) string { return s.put(t, 1) }
+
+func TestChangesAskForTheToken(t *testing.T) {
+	s := embeddedSite(t, nil)
+	sku := s.put(t, 1)
+	for _, change := range [][3]string{
+		{"PUT", "/api/items/" + sku, `{"stock":99}`},
+		{"DELETE", "/api/items/" + sku, ``},
+		{"PUT", "/api/strategy", `{"name":"none"}`},
+	} {
+		for _, given := range []string{"", "Bearer", "Bearer ", "Bearer wrong", "Basic " + token, token, "Bearer " + token + "x"} {
+			w := s.ask(change[0], change[1], change[2], "Authorization", given)
+			wantProblem(t, w, 401, "no_token")
+			if w.Header().Get("WWW-Authenticate") == "" {
+				t.Error("the reply does not say how to authenticate")
+			}
+		}
+	}
+	var item struct{ Initial int64 }
+	read(t, s.ask("GET", "/api/items/"+sku, ""), &item)
+	if item.Initial != 1 {
+		t.Errorf("the item was changed: %+v", item)
+	}
+	open := embeddedSite(t, func(wc *web.Config, _ *stock.Config) { wc.Token = "" })
+	read(t, open.ask("PUT", "/api/items/a", `{"stock":1}`), new(struct{}))
+}
+
+// busy holds the lock of stage 1 for ever.
+func busy(t *testing.T, s *site, sku string) {
+	t.Helper()
+	if err := s.rdb.Set(t.Context(), "oversell:{"+sku+"}:lock:v1_setnx", "somebody", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestLockThatIsNotHadInTime(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		sku := s.put(t, 1)
+		busy(t, s, sku)
+		start := time.Now()
+		wantProblem(t, s.ask("POST", "/api/items/"+sku+"/deduct?strategy=v1_setnx", `{"quantity":1}`), 503, "busy")
+		if waited := time.Since(start); waited < 50*time.Millisecond {
+			t.Errorf("gave up after %v, before the bound of 50ms", waited)
+		}
+	})
+}
+
+func TestClosingShopTurnsEverybodyAway(t *testing.T) {
+	s := embeddedSite(t, nil)
+	sku := s.put(t, 1)
+	s.stock.Close()
+	wantProblem(t, s.ask("POST", "/api/items/"+sku+"/deduct", `{"quantity":1}`), 503, "closing")
+}
+
+// What the backends say stays in the log: it may name hosts and users.
+func TestBackendThatIsAway(t *testing.T) {
+	s := embeddedSite(t, nil)
+	sku := s.put(t, 1)
+	read(t, s.ask("GET", "/healthz", ""), new(struct{}))
+	if err := s.rdb.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range []struct{ method, path, body string }{
+		{"POST", "/api/items/" + sku + "/deduct", `{"quantity":1}`},
+		{"GET", "/api/items/" + sku, ""},
+		{"GET", "/api/audit/" + sku, ""},
+		{"GET", "/api/categories", ""},
+		{"GET", "/healthz", ""},
+		{"PUT", "/api/items/" + sku, `{"stock":1}`},
+		{"DELETE", "/api/items/" + sku, ""},
+	} {
+		got := s.admin(w.method, w.path, w.body)
+		if strings.Contains(got.Body.String(), "client is closed") {
+			t.Errorf("%s %s tells what the backend said: %s", w.method, w.path, got.Body)
+		}
+		wantProblem(t, got, 503, "backend")
+	}
+	if !strings.Contains(s.log.String(), "client is closed") {
+		t.Error("the log does not tell what the backend said")
+	}
+}
+
+func TestPanicIsAProblem(t *testing.T) {
+	s := embeddedSite(t, func(wc *web.Config, sc *stock.Config) {
+		sc.Work = func(context.Context, string) (func(), error) { panic("in the work") }
+	})
+	sku := s.put(t, 1)
+	wantProblem(t, s.ask("POST", "/api/items/"+sku+"/deduct", `{"quantity":1}`), 500, "internal")
+	if !strings.Contains(s.log.String(), "in the work") {
+		t.Error("the log does not tell of the panic")
+	}
+	// The guard was released.
+	wantProblem(t, s.ask("POST", "/api/items/"+sku+"/deduct", `{"quantity":1}`), 500, "internal")
+}
+
+func TestLostLockIsAProblem(t *testing.T) {
+	s := embeddedSite(t, func(wc *web.Config, sc *stock.Config) {
+		sc.Work = func(context.Context, string) (func(), error) { return nil, fmt.Errorf("%w", stock.ErrLost) }
+	})
+	wantProblem(t, s.ask("POST", "/api/items/"+s.put(t, 1)+"/deduct", `{"quantity":1}`), 503, "lock_lost")
+}
+
+// What a backend said stays in the log also where it is the cause of an error
+// that has a reply of its own.
+func TestCausesStayInTheLog(t *testing.T) {
+	address := &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("10.9.8.7:6379 refused")}
+	for code, err := range map[string]error{
+		"lock_lost": fmt.Errorf("%w: %w", stock.ErrLost, address),
+		"sold_out":  fmt.Errorf("%w: %w: %w", stock.ErrLost, address, stock.ErrSoldOut),
+		"cancelled": &net.OpError{Op: "dial 10.9.8.7:6379", Err: context.Canceled},
+		"busy":      errors.Join(stock.ErrBusy, address),
+	} {
+		t.Run(code, func(t *testing.T) {
+			s := embeddedSite(t, func(wc *web.Config, sc *stock.Config) {
+				sc.Work = func(context.Context, string) (func(), error) { return nil, err }
+			})
+			w := s.ask("POST", "/api/items/"+s.put(t, 1)+"/deduct", `{"quantity":1}`)
+			if strings.Contains(w.Body.String(), "10.9.8.7") {
+				t.Errorf("the client is told %s", w.Body)
+			}
+			status := http.StatusServiceUnavailable
+			if code == "sold_out" {
+				status = http.StatusConflict
+			}
+			wantProblem(t, w, status, code)
+			if !strings.Contains(s.log.String(), "10.9.8.7") {
+				t.Error("the log does not tell the cause")
+			}
+		})
+	}
+}
+
+// What is the shop's own to say is said in full.
+func TestOwnWordsAreTold(t *testing.T) {
+	s := embeddedSite(t, nil)
+	w := s.ask("POST", "/api/items/"+s.put(t, 1)+"/deduct", `{"quantity":2}`)
+	if !strings.Contains(w.Body.String(), "sold out: 1 left") || s.log.String() != "" {
+		t.Errorf("the client is told %s, and the log %s", w.Body, s.log)
+	}
+}
+
+func TestMetricsTellWhatHappened(t *testing.T) {
+	s := embeddedSite(t, nil)
+	sku := s.put(t, 1)
+	deduct := "/api/items/" + sku + "/deduct"
+	s.ask("POST", deduct, `{"quantity":1}`, "Idempotency-Key", "click")
+	s.ask("POST", deduct, `{"quantity":1}`, "Idempotency-Key", "click")
+	s.ask("POST", deduct, `{"quantity":1}`)
+	s.ask("POST", deduct+"?strategy="+strings.Repeat("x", 9), `{"quantity":1}`)
+	other := s.put(t, 1)
+	busy(t, s, other)
+	s.ask("POST", "/api/items/"+other+"/deduct?strategy=v1_setnx", `{"quantity":1}`)
+	s.ask("GET", "/api/items/"+sku+"?strategy=local", "")
+	s.ask("GET", "/api/items/"+sku+"?strategy=local", "")
+	page := s.ask("GET", "/metrics", "").Body.String()
+	for _, line := range []string{
+		`oversell_requests_total{outcome="sold",strategy="v6_watchdog"} 1`,
+		`oversell_requests_total{outcome="replayed",strategy="v6_watchdog"} 1`,
+		`oversell_requests_total{outcome="sold_out",strategy="v6_watchdog"} 1`,
+		`oversell_requests_total{outcome="busy",strategy="v1_setnx"} 1`,
+		`oversell_requests_total{outcome="read",strategy="local"} 2`,
+		`oversell_lock_attempts_total{strategy="v6_watchdog"} 1`,
+		`oversell_lock_hold_seconds_count{strategy="v6_watchdog"} 1`,
+		`oversell_lock_wait_seconds_count{strategy="v1_setnx"} 1`,
+		`oversell_lock_renewals_total{strategy="v6_watchdog"} 0`,
+		`oversell_cache_loads_total{strategy="local"} 1`,
+		`go_goroutines`,
+	} {
+		if !strings.Contains(page, line) {
+			t.Errorf("the metrics lack %s", line)
+		}
+	}
+	if strings.Contains(page, "xxxxxxxxx") {
+		t.Error("a name that a client made up has become a label")
+	}
+}
+
+func TestLostLeasesAndRenewalsAreCounted(t *testing.T) {
+	for _, tt := range []struct{ strategy, line string }{
+		{"v4_lua", `oversell_lock_lost_total{strategy="v4_lua"} 1`},
+		{"v6_watchdog", `oversell_lock_renewals_total{strategy="v6_watchdog"}`},
+	} {
+		const ttl = 600 * time.Millisecond // a busy machine stalls for part of it
+		s := embeddedSite(t, func(wc *web.Config, sc *stock.Config) {
+			strategy, err := locks.Strategies().Find(tt.strategy)
+			if err != nil {
+				t.Fatal(err)
+			}
+			o := locks.Options{Redis: sc.Redis, TTL: ttl, Policy: &locks.Line{Delay: time.Millisecond}}
+			sc.Guards = map[string]stock.Guard{tt.strategy: stock.Exclusive(sc.Redis, strategy.Guard(o))}
+			sc.Work = func(context.Context, string) (func(), error) { time.Sleep(2 * ttl); return nil, nil }
+		})
+		read(t, s.ask("POST", "/api/items/"+s.put(t, 1)+"/deduct?strategy="+tt.strategy, `{"quantity":1}`), new(sold))
+		page := s.ask("GET", "/metrics", "").Body.String()
+		if !strings.Contains(page, tt.line) || strings.Contains(page, `renewals_total{strategy="v6_watchdog"} 0`) {
+			t.Errorf("%s: the metrics lack %s", tt.strategy, tt.line)
+		}
+	}
+}
+
+func TestParseHeld(t *testing.T) {
+	for value, want := range map[string]int{"": 0, "1-2": 1, "1-2,3-4": 2} {
+		if spans, err := web.ParseHeld(value); err != nil || len(spans) != want {
+			t.Errorf("%q: %v, %v; want %d spans", value, spans, err, want)
+		}
+	}
+	for _, value := range []string{"x", "1", "1-", "1-2,", ",1-2"} {
+		if _, err := web.ParseHeld(value); err == nil {
+			t.Errorf("%q: no error", value)
+		}
+	}
+}
+
+func TestHealthNamesTheInstance(t *testing.T) {
+	s := embeddedSite(t, nil)
+	var got struct{ Status, Instance string }
+	read(t, s.ask("GET", "/healthz", ""), &got)
+	if got.Status != "ok" || got.Instance != t.Name() {
+		t.Errorf("got %+v", got)
+	}
+	ill := embeddedSite(t, func(wc *web.Config, _ *stock.Config) {
+		wc.Check = func(context.Context) error { return errors.New("no answer") }
+	})
+	wantProblem(t, ill.ask("GET", "/healthz", ""), 503, "backend")
+}

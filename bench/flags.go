@@ -1,0 +1,196 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/peterbourgon/ff/v3"
+
+	"oversell/internal/bench"
+	"oversell/internal/locks"
+)
+
+const usage = `Bench starts shops as processes of their own, lets thousands of requests for
+one hot item go at once, and reports what was oversold under each strategy of
+guarding the stock, and under each condition that befalls the holders.
+
+Usage: bench [flags]
+
+Examples:
+  go run ./bench                                     everything, on embedded backends
+  go run ./bench -strategies none,v6_watchdog -conditions calm
+  go run ./bench -requests 5000 -stock 5000 -strategies watch,v6_watchdog -conditions calm
+  go run ./bench -workload cache                     readers of a cold key, with the double check
+  go run ./bench -workload cache -second-look=false -conditions calm
+  go run ./bench -redis local -db local              a private redis-server and mariadbd from the PATH
+  go run ./bench -redis redis://:secret@10.0.0.5:6379 -db 'user:secret@tcp(10.0.0.6:3306)/shop'
+  go run ./bench -target http://127.0.0.1:8080       a shop that runs already
+  go run ./bench -json report.json                   the same figures for a program
+  go run ./bench -json - | jq '.rows[].verdict'
+
+Conditions:
+  calm   nothing happens
+  slow   some holders work longer than the ttl before they write
+  late   some holders let go later than the ttl, after they wrote
+  crash  a process that holds the lock is killed
+  pause  a process that holds the lock is stopped for longer than the ttl, then goes on
+
+Exit code: 0 if every row came out as the catalog says it must, 1 if one did
+not, 2 if the bench could not run.
+
+Flags, each also read from the environment (-redis from OVERSELL_REDIS, and so on):
+`
+
+// envPrefix and a flag's name in capitals make the environment variable that
+// is the flag's default.
+const envPrefix = "OVERSELL"
+
+// texts are the flags that are names and lists.
+type texts struct {
+	workload, strategies, conditions, retry, keys, targets string
+}
+
+// defaultWork is little next to what a sale takes, and enough that two
+// instances never happen to work in turns: local would seem to hold then.
+const defaultWork = 400 * time.Microsecond
+
+// parse reads the flags and the environment. Its errors are one line each. It
+// returns flag.ErrHelp when help is asked for.
+func parse(args []string) (options, error) {
+	var o options
+	var t texts
+	o.Catalog, o.Command = locks.Strategies(), command
+	fs := flags(&o, &t)
+	fs.SetOutput(io.Discard) // an error is reported once, by the caller
+	fs.Usage = func() {}
+	if err := ff.Parse(fs, args, ff.WithEnvVarPrefix(envPrefix)); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return o, flag.ErrHelp
+		}
+		return o, fmt.Errorf("%w (-h shows what is allowed)", err)
+	}
+	if fs.NArg() > 0 {
+		return o, fmt.Errorf("%q is no flag (-h shows them)", fs.Arg(0))
+	}
+	if err := checkGiven(fs, args, t); err != nil {
+		return o, err
+	}
+	return o, o.interpret(t)
+}
+
+// checkGiven refuses lists that are given and name nothing, and beside -target
+// what the shops there decide for themselves. What only the environment says may
+// be meant for a shop, and is let pass.
+func checkGiven(fs *flag.FlagSet, args []string, t texts) error {
+	for name, list := range map[string]string{"strategies": t.strategies, "conditions": t.conditions, "target": t.targets} {
+		if given(fs, name) && len(split(list)) == 0 {
+			return fmt.Errorf("-%s %q names nothing (-h shows what is allowed)", name, list)
+		}
+	}
+	if t.targets == "" {
+		return nil
+	}
+	line := flags(new(options), new(texts))
+	line.SetOutput(io.Discard)
+	if err := line.Parse(args); err != nil {
+		return err
+	}
+	for _, name := range []string{"redis", "db", "instances", "ttl", "work", "wait", "retry"} {
+		if given(line, name) {
+			return fmt.Errorf("-%s goes with shops that the bench starts itself, and those at -target have their own", name)
+		}
+	}
+	return nil
+}
+
+// given reports whether a flag was set.
+func given(fs *flag.FlagSet, name string) (found bool) {
+	fs.Visit(func(f *flag.Flag) { found = found || f.Name == name })
+	return found
+}
+
+// flags declares the flags.
+func flags(o *options, t *texts) *flag.FlagSet {
+	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
+	fs.StringVar(&o.redis, "redis", "embedded", "`WHERE` Redis is: embedded, local, or redis://, rediss://, redis+sentinel:// with one address or, for a cluster, several")
+	fs.StringVar(&o.db, "db", "embedded", "`WHERE` the database is: embedded, local, sqlite:FILE, or user:password@tcp(host:port)/name")
+	fs.IntVar(&o.Requests, "requests", 5000, "concurrent `REQUESTS`")
+	fs.Int64Var(&o.Stock, "stock", 1000, "`UNITS` of the item on sale")
+	fs.IntVar(&o.Instances, "instances", 2, "`NUMBER` of shops, each a process of its own")
+	fs.StringVar(&t.workload, "workload", string(locks.Deduct), "`WORKLOAD`: deduct buys the item, cache reads it through a cold cache that takes 100ms to fill")
+	fs.StringVar(&t.strategies, "strategies", "", "`STRATEGIES`, separated by commas (default all: "+strings.Join(o.Catalog.Names(), ",")+")")
+	fs.StringVar(&t.conditions, "conditions", "", "`CONDITIONS`, separated by commas: calm,slow,late,crash,pause (default all but late, or those of them that can be had)")
+	fs.DurationVar(&o.TTL, "ttl", bench.DefaultTTL, "lease of a lock")
+	fs.DurationVar(&o.Work, "work", defaultWork, "what a holder takes for its work, between reading the stock and writing it")
+	fs.DurationVar(&o.Wait, "wait", 0, "longest wait for a lock; 0 is enough for every holder's turn, and at least 10s")
+	fs.StringVar(&t.retry, "retry", "line", "`POLICY` of waiting for a lock: line[:DELAY], fixed[:DELAY], backoff[:MIN-MAX], recursive[:DELAY]")
+	fs.StringVar(&t.keys, "keys", string(bench.NoKeys), "idempotency `KEYS`: none, unique, or pairs, where every two requests share one")
+	fs.BoolVar(&o.SecondLook, "second-look", true, "readers of a cold key look into the cache again when they have the lock")
+	fs.StringVar(&t.targets, "target", "", "`URLS` of shops that run already, separated by commas; none is started then")
+	fs.StringVar(&o.Token, "token", "", "`TOKEN` of the shops at -target")
+	fs.StringVar(&o.json, "json", "", "`FILE` to write the report to as JSON; - for standard output, and the table on standard error then")
+	return fs
+}
+
+// interpret turns the texts into what they name, and checks the whole.
+func (o *options) interpret(t texts) (err error) {
+	if o.TTL == 0 {
+		return errors.New("-ttl is 0s, and must be at least 10ms")
+	}
+	o.Keys, o.Targets = bench.Keys(t.keys), split(t.targets)
+	if o.Workload, err = locks.ParseWorkload(t.workload); err != nil {
+		return fmt.Errorf("-workload: %w", err)
+	}
+	if o.Policy, err = locks.ParsePolicy(t.retry); err != nil {
+		return fmt.Errorf("-retry: %w", err)
+	}
+	for _, name := range split(t.conditions) {
+		c, err := locks.ParseCondition(name)
+		if err != nil {
+			return fmt.Errorf("-conditions: %w", err)
+		}
+		o.Conditions = append(o.Conditions, c)
+	}
+	if len(o.Conditions) == 0 {
+		o.Conditions = o.defaultConditions()
+	}
+	if o.Strategies = split(t.strategies); len(o.Strategies) == 0 {
+		o.Strategies = bench.DefaultStrategies(o.Catalog, o.Workload)
+	}
+	return o.Config.WithDefaults().Check()
+}
+
+// defaultConditions are those that can be had, but for late: it tells v2 from
+// v3, and is not worth another half a minute to everybody.
+func (o *options) defaultConditions() []locks.Condition {
+	switch {
+	case len(o.Targets) > 0:
+		return []locks.Condition{locks.Calm}
+	case o.Instances == 1:
+		return []locks.Condition{locks.Calm, locks.Slow}
+	}
+	return []locks.Condition{locks.Calm, locks.Slow, locks.Crash, locks.Pause}
+}
+
+// split cuts a list at its commas, and drops white space around its parts.
+func split(list string) []string {
+	var parts []string
+	for part := range strings.SplitSeq(list, ",") {
+		if part = strings.TrimSpace(part); part != "" {
+			parts = append(parts, part)
+		}
+	}
+	return parts
+}
+
+// help explains the program.
+func help(w io.Writer) {
+	fmt.Fprint(w, usage)
+	fs := flags(&options{Config: bench.Config{Catalog: locks.Strategies()}}, new(texts))
+	fs.SetOutput(w)
+	fs.PrintDefaults()
+}

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"oversell/internal/bench"
+	"oversell/internal/locks"
+)
+
+func TestBadFlagsAreSaidInOneLine(t *testing.T) {
+	for _, tt := range []struct {
+		args string
+		want string
+	}{
+		{"-requests 0", "0 requests"},
+		{"-requests -5", "-5 requests"},
+		{"-requests 1e6", `"1e6"`},
+		{"-requests 100001", "allowed: 1 to 100000"},
+		{"-stock 0", "stock of 0"},
+		{"-stock 99999999999999999999", "out of range"},
+		{"-strategies v7", `"v7" (allowed: [none local`},
+		{"-conditions calm,stormy", `"stormy" (allowed: [calm slow`},
+		{"-workload write", `"write" (allowed: [deduct cache`},
+		{"-workload cache -strategies watch", "watch has no lock"},
+		{"-keys some", `keys "some"; allowed: none, unique, pairs`},
+		{"-retry never", `"never" (allowed: line:DELAY`},
+		{"-instances 0", "0 instances"},
+		{"-instances 65", "65 instances"},
+		{"-instances 1 -conditions crash", "at least 2 instances"},
+		{"-strategies ,", `"," names nothing`},
+		{"-conditions ,", `"," names nothing`},
+		{"-ttl 0", "must be at least 10ms"},
+		{"-ttl 1ms", "ttl of 1ms"},
+		{"-ttl soon", `"soon"`},
+		{"-work -1s", "work of -1s"},
+		{"-wait -1s", "wait of -1s"},
+		{"-target ftp://h", `"ftp://h", is neither http://HOST:PORT nor`},
+		{"-target http://u:secret@h:1", "is neither http://HOST:PORT nor"},
+		{"-target http://h:1 -ttl 2s", "-ttl goes with shops that the bench starts itself"},
+		{"-target http://h:1 -redis local", "-redis goes with shops that the bench starts itself"},
+		{"-target http://h:1 -conditions pause", "with -target only calm"},
+		{"-redis nowhere", `unknown word "nowhere"`},
+		{"-redis redis://127.0.0.1:1", "127.0.0.1:1"},
+		{"-db u:secret@tcp(127.0.0.1:1)/shop", "unreachable"},
+		{"-db sqlite:/no/such/folder/shop.db", "no such file or directory"},
+		{"-no-such-flag", "no-such-flag"},
+		{"calm", `"calm" is no flag`},
+	} {
+		t.Run(tt.args, func(t *testing.T) {
+			got := try(t, strings.Fields(tt.args)...)
+			if got.code != exitFailed || got.stdout != "" {
+				t.Errorf("exit code %d, stdout %q; want %d and nothing", got.code, got.stdout, exitFailed)
+			}
+			if !strings.HasPrefix(got.stderr, "bench: ") || !strings.Contains(got.stderr, tt.want) || strings.Count(got.stderr, "\n") != 1 {
+				t.Errorf("stderr %q, want one line with %q", got.stderr, tt.want)
+			}
+			if strings.Contains(got.stderr, "secret") {
+				t.Errorf("stderr repeats the password: %q", got.stderr)
+			}
+		})
+	}
+}
+
+func TestHelpHasExamples(t *testing.T) {
+	for _, arg := range []string{"-h", "-help", "--help"} {
+		got := try(t, arg)
+		if got.code != exitExpected || got.stderr != "" {
+			t.Errorf("%s: exit code %d, stderr %q", arg, got.code, got.stderr)
+		}
+		for _, want := range []string{"Examples:", "go run ./bench -redis local -db local", "Exit code", "-strategies STRATEGIES", "v6_watchdog"} {
+			if !strings.Contains(got.stdout, want) {
+				t.Errorf("%s: %q is not in the help", arg, want)
+			}
+		}
+	}
+}
+
+// Every example is one that the program takes.
+func TestExamplesOfTheHelp(t *testing.T) {
+	n := 0
+	for line := range strings.Lines(usage) {
+		command, found := strings.CutPrefix(strings.TrimSpace(line), "go run ./bench")
+		if !found {
+			continue
+		}
+		n++
+		command, _, _ = strings.Cut(command, "   ") // what it does
+		command, _, _ = strings.Cut(command, " | ")
+		args := strings.Fields(strings.ReplaceAll(command, "'", ""))
+		if _, err := parse(args); err != nil {
+			t.Errorf("%q: %v", args, err)
+		}
+	}
+	if n < 8 {
+		t.Errorf("%d examples found in the help", n)
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	calm, slow, crash, pause := locks.Calm, locks.Slow, locks.Crash, locks.Pause
+	for _, tt := range []struct {
+		args       string
+		conditions []locks.Condition
+		strategies int
+	}{
+		{"", []locks.Condition{calm, slow, crash, pause}, 9},
+		{"-instances 1", []locks.Condition{calm, slow}, 9},
+		{"-target http://h:1", []locks.Condition{calm}, 9},
+		{"-workload cache", []locks.Condition{calm, slow, crash, pause}, 8},
+	} {
+		o, err := parse(strings.Fields(tt.args))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(o.Conditions, tt.conditions) || len(o.Strategies) != tt.strategies {
+			t.Errorf("%q: conditions %v, strategies %v", tt.args, o.Conditions, o.Strategies)
+		}
+		if o.Requests != 5000 || o.Stock != 1000 || o.Keys != bench.NoKeys || !o.SecondLook || o.redis != "embedded" || o.db != "embedded" {
+			t.Errorf("%q: %+v", tt.args, o)
+		}
+	}
+}
+
+func TestEnvironmentIsTheDefault(t *testing.T) {
+	t.Setenv("OVERSELL_REDIS", "redis://h:1")
+	t.Setenv("OVERSELL_DB", "local")
+	t.Setenv("OVERSELL_TTL", "3s")
+	if _, err := parse([]string{"-target", "http://h:1"}); err != nil {
+		t.Errorf("what the environment says of shops hinders -target: %v", err)
+	}
+	o, err := parse([]string{"-db", "embedded", "-strategies", " none, watch ,"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.redis != "redis://h:1" || o.db != "embedded" || o.TTL != 3*time.Second || !slices.Equal(o.Strategies, []string{"none", "watch"}) {
+		t.Errorf("%+v", o)
+	}
+}
+
+// Nobody should wait for a bench whose report then cannot be written.
+func TestReportThatCannotBeWrittenIsSaidAtOnce(t *testing.T) {
+	begun := time.Now()
+	got := try(t, "-json", filepath.Join(t.TempDir(), "no", "such", "folder"))
+	if got.code != exitFailed || !strings.HasPrefix(got.stderr, "bench: -json: ") || time.Since(begun) > 20*time.Second {
+		t.Errorf("exit code %d after %v: %s", got.code, time.Since(begun), got.stderr)
+	}
+}

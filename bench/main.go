@@ -1,0 +1,126 @@
+// Bench fires 5,000 concurrent requests at a flash sale under each strategy of
+// guarding its stock, and reports what was oversold.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+
+	"github.com/redis/go-redis/v9/logging"
+
+	"oversell/internal/backend"
+	"oversell/internal/bench"
+	"oversell/internal/locks"
+)
+
+// The exit codes, which are relied upon.
+const (
+	exitExpected   = 0 // every row came out as the catalog says it must
+	exitUnexpected = 1 // one did not
+	exitFailed     = 2 // it could not run, or was interrupted
+)
+
+func main() {
+	logging.Disable() // errors are returned, and reported once
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second Ctrl-C is not waited for
+	if len(os.Args) == 2 && os.Args[1] == instanceArg {
+		os.Exit(instance(ctx))
+	}
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// instanceArg makes this program one of its own shops, which takes its setup
+// from its standard input.
+const instanceArg = "instance"
+
+func instance(ctx context.Context) int {
+	if err := bench.Serve(ctx, locks.Strategies(), os.Stdin, os.Stdout, os.Stderr, nil); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return exitFailed
+	}
+	return exitExpected
+}
+
+func command() (*exec.Cmd, error) {
+	path, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("finding this program's own file: %w", err)
+	}
+	return exec.Command(path, instanceArg), nil
+}
+
+// options are the flags.
+type options struct {
+	bench.Config
+	redis, db string
+	json      string
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	o, err := parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		help(stdout)
+		return exitExpected
+	}
+	expected := false
+	if err == nil {
+		expected, err = o.run(ctx, stdout, stderr)
+	}
+	switch {
+	case err != nil:
+		fmt.Fprintln(stderr, "bench:", err)
+		return exitFailed
+	case !expected:
+		return exitUnexpected
+	}
+	return exitExpected
+}
+
+// run runs the bench, writes the report of the rows that are finished, also
+// when there is an error, and returns whether all came out as expected.
+func (o options) run(ctx context.Context, stdout, stderr io.Writer) (bool, error) {
+	out, err := o.open(stdout, stderr)
+	if err != nil {
+		return false, err
+	}
+	report, err := measure(ctx, o, stderr)
+	if len(report.Rows) > 0 {
+		err = errors.Join(err, out.write(report))
+	}
+	return report.AsExpected(), errors.Join(err, out.close())
+}
+
+// measure opens the backends and runs the rows.
+func measure(ctx context.Context, o options, stderr io.Writer) (report bench.Report, err error) {
+	redisName, dbName := "of the shops", "of the shops"
+	if len(o.Targets) == 0 {
+		servers, serveErr := backend.Serve(ctx, o.redis, o.db)
+		if serveErr != nil {
+			return report, serveErr
+		}
+		defer func() { err = errors.Join(err, servers.Close()) }()
+		o.RedisURL, o.DBURL = servers.RedisURL, servers.DBURL
+		redisName, dbName = servers.RedisName, servers.DBName
+	}
+	var progress bench.Progress = bench.Silent{}
+	if terminal(stderr) {
+		bar := bench.NewBar(stderr)
+		defer bar.Close()
+		progress = bar
+	}
+	report.Manifest = bench.NewManifest(o.Config, redisName, dbName)
+	report.Rows, err = bench.Run(ctx, o.Config, progress)
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("interrupted after %d finished rows: %w", len(report.Rows), err)
+	}
+	return report, err
+}

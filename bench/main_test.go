@@ -1,0 +1,77 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/redis/go-redis/v9/logging"
+	"go.uber.org/goleak"
+
+	"oversell/internal/bench"
+	"oversell/internal/locks"
+	"oversell/internal/shop"
+)
+
+// What this test binary is to be, besides a run of tests: the program, or an
+// instance in which a lock is broken.
+const (
+	asProgram = "OVERSELL_TEST_AS_PROGRAM"
+	breaking  = "OVERSELL_TEST_BREAK"
+)
+
+func TestMain(m *testing.M) {
+	logging.Disable() // what go-redis would print it returns as well
+	switch {
+	case len(os.Args) == 2 && os.Args[1] == instanceArg:
+		os.Exit(brokenInstance())
+	case os.Getenv(asProgram) != "":
+		main()
+	}
+	for _, name := range []string{"REDIS", "DB", "TOKEN", "REQUESTS", "STRATEGIES", "CONDITIONS"} {
+		_ = os.Unsetenv("OVERSELL_" + name) // the flags' defaults are what is tested
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// brokenInstance is the instance of the program, except for the lock that is
+// asked to be broken in it.
+func brokenInstance() int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	adjust := func(c *shop.Config) {
+		if what := os.Getenv(breaking); what != "" {
+			c.Hook = breakers[what]
+		}
+	}
+	if err := bench.Serve(ctx, locks.Strategies(), os.Stdin, os.Stdout, os.Stderr, adjust); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return exitFailed
+	}
+	return exitExpected
+}
+
+// outcome is what a run of the program came to.
+type outcome struct {
+	code           int
+	stdout, stderr string
+}
+
+// try runs the program, whose instances are processes of this test binary.
+func try(t *testing.T, args ...string) outcome {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	code := run(t.Context(), args, &stdout, &stderr)
+	return outcome{code, stdout.String(), stderr.String()}
+}
+
+// small makes a bench that is over soon. The ttl leaves a watchdog its turn on
+// a machine that is busy. What is given later counts.
+func small(args ...string) []string {
+	return append(strings.Fields("-requests 300 -stock 100 -ttl 800ms -work 1ms"), args...)
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// program is this test binary as the program, in a process of its own.
+func program(t *testing.T, args ...string) (cmd *exec.Cmd, stdout, stderr *bytes.Buffer) {
+	t.Helper()
+	cmd = exec.Command(os.Args[0], args...)
+	cmd.Env = append(os.Environ(), asProgram+"=1", "TMPDIR="+t.TempDir())
+	stdout, stderr = new(bytes.Buffer), new(bytes.Buffer)
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	return cmd, stdout, stderr
+}
+
+// children lists the processes that a process has started and that run.
+func children(pid int) []string {
+	var all []string
+	tasks, _ := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/children")
+	for _, task := range tasks {
+		list, _ := os.ReadFile(task)
+		all = append(all, strings.Fields(string(list))...)
+	}
+	return all
+}
+
+// awaitChildren waits until a process has so many, and returns them.
+func awaitChildren(t *testing.T, pid, n int) []string {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if all := children(pid); len(all) == n {
+			return all
+		}
+	}
+	t.Fatalf("the program has the children %v, want %d", children(pid), n)
+	return nil
+}
+
+// While everybody waits for a dead holder, Ctrl-C ends the bench: it prints
+// what is finished and leaves nothing behind.
+func TestInterruptPrintsWhatIsFinished(t *testing.T) {
+	cmd, stdout, stderr := program(t, small("-strategies", "v1_setnx", "-conditions", "calm,crash", "-wait", "1m")...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	two := awaitChildren(t, cmd.Process.Pid, 2)
+	awaitChildren(t, cmd.Process.Pid, 1) // the other was killed: the last row is under way
+	begun := time.Now()
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // the exit code is checked below
+	if took := time.Since(begun); took > 20*time.Second {
+		t.Errorf("it took %v to end", took)
+	}
+	if code := cmd.ProcessState.ExitCode(); code != exitFailed {
+		t.Errorf("exit code %d, want %d", code, exitFailed)
+	}
+	if !strings.Contains(stdout.String(), "v1_setnx") || strings.Contains(stdout.String(), "crash") {
+		t.Errorf("want the calm row and no other in\n%s", stdout)
+	}
+	if !strings.HasPrefix(stderr.String(), "bench: interrupted after 1 finished rows: ") || strings.Count(stderr.String(), "\n") != 1 {
+		t.Errorf("stderr %q", stderr)
+	}
+	for _, pid := range two {
+		if _, err := os.Stat("/proc/" + pid); err == nil {
+			t.Errorf("process %s is left behind", pid)
+		}
+	}
+	if left := leftIn(cmd.Env); len(left) > 0 {
+		t.Errorf("files are left behind: %v", left)
+	}
+}
+
+func leftIn(env []string) []string {
+	dir := strings.TrimPrefix(env[len(env)-1], "TMPDIR=")
+	left, _ := filepath.Glob(dir + "/*")
+	return left
+}
+
+// An instance reads its orders from a pipe, whose end it cannot miss.
+func TestKilledProgramLeavesNoInstance(t *testing.T) {
+	cmd, _, _ := program(t, small("-strategies", "v1_setnx", "-conditions", "calm,crash", "-wait", "1m")...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	two := awaitChildren(t, cmd.Process.Pid, 2)
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // it was killed
+	for _, pid := range two {
+		for end := time.Now().Add(10 * time.Second); running(pid); time.Sleep(5 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("instance %s outlives its bench", pid)
+			}
+		}
+	}
+}
+
+// running reports whether a process runs. One that ended and was not yet
+// waited for does not.
+func running(pid string) bool {
+	stat, err := os.ReadFile("/proc/" + pid + "/stat")
+	return err == nil && !strings.Contains(string(stat), ") Z ")
+}
+
+func TestLimitOfOpenFilesIsSaid(t *testing.T) {
+	cmd, stdout, stderr := program(t)
+	cmd.Args = append([]string{"sh", "-c", `ulimit -n 300; exec "$0"`}, cmd.Args...)
+	cmd.Path = "/bin/sh"
+	_ = cmd.Run() // the exit code is checked below
+	if code := cmd.ProcessState.ExitCode(); code != exitFailed || stdout.Len() > 0 {
+		t.Errorf("exit code %d, stdout %q", code, stdout)
+	}
+	for _, want := range []string{"5000 requests at once need 5500 open files", "the limit is 300", "ulimit -n 5500"} {
+		if !strings.Contains(stderr.String(), want) {
+			t.Errorf("%q is not in %q", want, stderr)
+		}
+	}
+}

@@ -1,0 +1,86 @@
+package bench_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"oversell/internal/bench"
+	"oversell/internal/locks"
+)
+
+func TestCheckSaysWhatCannotBeRun(t *testing.T) {
+	for want, change := range map[string]func(*bench.Config){
+		"0 requests":                    func(c *bench.Config) { c.Requests = 0 },
+		"-1 requests":                   func(c *bench.Config) { c.Requests = -1 },
+		"100001 requests":               func(c *bench.Config) { c.Requests = bench.MaxRequests + 1 },
+		"stock of 0":                    func(c *bench.Config) { c.Stock = 0 },
+		"stock of 1000001":              func(c *bench.Config) { c.Stock = 1_000_001 },
+		"0 instances":                   func(c *bench.Config) { c.Instances = 0 },
+		"65 instances":                  func(c *bench.Config) { c.Instances = bench.MaxInstances + 1 },
+		"each needs at least one":       func(c *bench.Config) { c.Requests, c.Instances = 3, 4 },
+		`keys "some"`:                   func(c *bench.Config) { c.Keys = "some" },
+		"no strategy":                   func(c *bench.Config) { c.Strategies = nil },
+		"no condition":                  func(c *bench.Config) { c.Conditions = nil },
+		"ttl of 9ms":                    func(c *bench.Config) { c.TTL = 9 * time.Millisecond },
+		"wait of -1s":                   func(c *bench.Config) { c.Wait = -time.Second },
+		"work of -1s":                   func(c *bench.Config) { c.Work = -time.Second },
+		"at least 2 instances":          func(c *bench.Config) { c.Instances, c.Conditions = 1, []locks.Condition{locks.Crash} },
+		"strategy watch has no lock":    func(c *bench.Config) { c.Workload = locks.Cache },
+		"with -target only calm":        func(c *bench.Config) { c.Targets, c.Conditions = []string{"http://h:1"}, []locks.Condition{locks.Slow} },
+		"target 1, \"h:1\", is neither": func(c *bench.Config) { c.Targets = []string{"h:1"} },
+		"target 2, \"http://h:1/path\", is neither": func(c *bench.Config) { c.Targets = []string{"http://h:1", "http://h:1/path"} },
+		"open files, and the limit is ":             func(c *bench.Config) { c.Requests = bench.MaxRequests },
+	} {
+		cfg := against()
+		cfg.Strategies = []string{"watch"}
+		change(&cfg)
+		err := cfg.WithDefaults().Check()
+		if err == nil && strings.HasPrefix(want, "open files") {
+			continue // this machine allows that many
+		}
+		if !errors.Is(err, bench.ErrConfig) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("got %q, want one line with %q", err, want)
+		}
+	}
+}
+
+func TestCheckKnowsTheNamesOfStrategies(t *testing.T) {
+	cfg := against()
+	cfg.Strategies = []string{"v7"}
+	if err := cfg.WithDefaults().Check(); !errors.Is(err, locks.ErrName) {
+		t.Errorf("error %v, want %v", err, locks.ErrName)
+	}
+}
+
+func TestTargetsKeepTheirPassword(t *testing.T) {
+	cfg := against("http://buyer:secret@h:1")
+	if err := cfg.WithDefaults().Check(); !errors.Is(err, bench.ErrConfig) || strings.Contains(err.Error(), "secret") {
+		t.Errorf("error %v, want one that names no password", err)
+	}
+}
+
+func TestDefaultWaitIsEnoughForEverybodysTurn(t *testing.T) {
+	for _, tt := range []struct {
+		want   time.Duration
+		change func(*bench.Config)
+	}{
+		{10 * time.Second, func(*bench.Config) {}},
+		{50 * time.Second, func(c *bench.Config) { c.Requests, c.Stock = 5000, 5000 }},
+		{10 * time.Second, func(c *bench.Config) { c.Requests, c.Stock = 1000, 5000 }},
+		{30 * time.Second, func(c *bench.Config) { c.Requests, c.Stock, c.Work = 1000, 1000, 20*time.Millisecond }},
+		{12_800 * time.Millisecond, func(c *bench.Config) { // two that are slow
+			c.Requests, c.Stock, c.Instances, c.Conditions = 1000, 1000, 2, []locks.Condition{locks.Calm, locks.Slow}
+		}},
+		{10 * time.Second, func(c *bench.Config) { c.Requests, c.Workload = 5000, locks.Cache }},
+		{50 * time.Second, func(c *bench.Config) { c.Requests, c.Workload, c.SecondLook = 5000, locks.Cache, false }},
+	} {
+		cfg := against()
+		tt.change(&cfg)
+		if got := cfg.WithDefaults().Wait; got != tt.want {
+			t.Errorf("%d requests, stock %d, work %v, %s, %v: wait %v, want %v",
+				cfg.Requests, cfg.Stock, cfg.Work, cfg.Workload, cfg.Conditions, got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package bench_test
+
+import (
+	"context"
+	"errors"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"oversell/internal/backend/backendtest"
+	"oversell/internal/bench"
+	"oversell/internal/locks"
+)
+
+// killed counts the processes that were killed, and fails the test for one
+// that ended badly in another way.
+func (p *processes) killed(t *testing.T) int {
+	t.Helper()
+	n := 0
+	for _, cmd := range p.cmds {
+		switch state := cmd.ProcessState; {
+		case state.String() == "signal: killed":
+			n++
+		case !state.Success():
+			t.Errorf("process %d ended with %v", state.Pid(), state)
+		}
+	}
+	return n
+}
+
+func TestCrashKillsAProcessAndTheNextRowHasAnother(t *testing.T) {
+	cfg := config(t, "embedded")
+	var all processes
+	cfg.Command = all.command(healthy)
+	cfg.Strategies, cfg.Conditions = []string{"v6_watchdog"}, []locks.Condition{locks.Crash, locks.Calm}
+	rows := run(t, cfg)
+	checkExpected(t, rows)
+	want := 1 + len(rows["v6_watchdog/crash"].Discarded)
+	if n := all.killed(t); n != want || len(all.cmds) < 2+want {
+		t.Errorf("%d processes, %d of them killed; want %d or more, and %d", len(all.cmds), n, 2+want, want)
+	}
+	if n := rows["v6_watchdog/crash"].Unknown; n == 0 {
+		t.Error("crash: everybody learned the outcome, also from a dead process")
+	}
+	if n := rows["v6_watchdog/calm"].Unknown; n != 0 {
+		t.Errorf("calm: %d outcomes not learned", n)
+	}
+}
+
+// An instance that nobody killed must not end: what it leaves behind is no
+// figure of a strategy.
+func TestInstanceThatEndsByItselfEndsTheBench(t *testing.T) {
+	cfg := config(t, "embedded")
+	var all processes
+	cfg.Command = all.command(dies)
+	cfg.Strategies = []string{"watch", "v6_watchdog"}
+	rows, err := bench.Run(t.Context(), cfg, bench.Silent{})
+	all.checkEnded(t)
+	if len(rows) != 1 || rows[0].Strategy != "watch" || !rows[0].Expected {
+		t.Errorf("the finished rows are %+v, want that of watch", rows)
+	}
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, want := range []string{"v6_watchdog under calm", "ended by itself", "exit status 7", "out of order"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("error %q does not have %q", err, want)
+		}
+	}
+}
+
+func TestInstanceThatCannotStartSaysWhy(t *testing.T) {
+	for want, command := range map[string]func() (*exec.Cmd, error){
+		"ended by itself: exit status 2": new(processes).command(unable),
+		"no such file":                   missing(t),
+		"no program":                     func() (*exec.Cmd, error) { return nil, errors.New("no program") },
+	} {
+		cfg := config(t, "embedded")
+		cfg.Command, cfg.Strategies = command, []string{"none"}
+		rows, err := bench.Run(t.Context(), cfg, bench.Silent{})
+		if err == nil || !strings.Contains(err.Error(), want) || len(rows) != 0 {
+			t.Errorf("got %d rows and %v, want %q", len(rows), err, want)
+		}
+	}
+}
+
+func missing(t *testing.T) func() (*exec.Cmd, error) {
+	path := filepath.Join(t.TempDir(), "gone")
+	return func() (*exec.Cmd, error) { return exec.Command(path), nil }
+}
+
+func TestInstanceMayChatter(t *testing.T) {
+	cfg := config(t, "embedded")
+	cfg.Command = new(processes).command(chatters)
+	cfg.Requests, cfg.Stock, cfg.Strategies = 20, 10, []string{"v6_watchdog"}
+	checkExpected(t, run(t, cfg))
+}
+
+// stopper is a Progress that cancels the bench in the middle of a row.
+type stopper struct {
+	bench.Silent
+	at     string // the row
+	after  time.Duration
+	cancel context.CancelCauseFunc
+	name   string
+}
+
+func (s *stopper) Row(_, _ int, strategy string, c locks.Condition) {
+	s.name = strategy + "/" + string(c)
+}
+
+func (s *stopper) Waiting(func() int64) {
+	if s.name == s.at {
+		time.AfterFunc(s.after, func() { s.cancel(errStop) })
+	}
+}
+
+// A bench that is cancelled stops at once whatever is going on: while holders
+// work, while a process is paused, while everybody waits for a dead holder.
+func TestCancelStopsWhateverGoesOn(t *testing.T) {
+	for _, at := range []string{"v4_lua/slow", "v4_lua/pause", "v1_setnx/crash"} {
+		t.Run(at, func(t *testing.T) {
+			t.Parallel()
+			strategy, condition, _ := strings.Cut(at, "/")
+			cfg := config(t, "embedded")
+			var all processes
+			cfg.Command = all.command(healthy)
+			cfg.TTL, cfg.Wait = 5*time.Second, time.Minute
+			cfg.Strategies = []string{strategy}
+			cfg.Conditions = []locks.Condition{locks.Calm, locks.Condition(condition)}
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			begun := time.Now()
+			rows, err := bench.Run(ctx, cfg, &stopper{at: at, after: 300 * time.Millisecond, cancel: cancel})
+			if !errors.Is(err, errStop) {
+				t.Errorf("error %v, want the cause of the end", err)
+			}
+			if len(rows) != 1 || rows[0].Condition != locks.Calm {
+				t.Errorf("%d finished rows, want the calm one", len(rows))
+			}
+			all.checkEnded(t)
+			if took := time.Since(begun); took > 15*time.Second+backendtest.Slack {
+				t.Errorf("it took %v", took)
+			}
+		})
+	}
+}

@@ -1,0 +1,159 @@
+package bench_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9/logging"
+	"go.uber.org/goleak"
+
+	"oversell/internal/backend/backendtest"
+	"oversell/internal/bench"
+	"oversell/internal/locks"
+	"oversell/internal/shop"
+	"oversell/internal/stock"
+)
+
+// role says which kind of instance this test binary is to be, instead of a
+// run of tests.
+const role = "OVERSELL_TEST_INSTANCE"
+
+// The roles.
+const (
+	healthy  = "healthy"
+	dies     = "dies"     // ends by itself in the second row, at the first sale
+	unable   = "unable"   // cannot serve, and says why
+	chatters = "chatters" // says what is no report, and then serves
+)
+
+func TestMain(m *testing.M) {
+	logging.Disable() // what go-redis would print it returns as well
+	if as := os.Getenv(role); as != "" {
+		os.Exit(instance(as))
+	}
+	code := backendtest.Main(m)
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func instance(as string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	adjust := func(c *shop.Config) {
+		if as == dies {
+			c.Work = dieInSecondRow(c.Work)
+		}
+		if as == unable {
+			c.RedisURL = "redis://127.0.0.1:1"
+		}
+	}
+	if as == chatters {
+		fmt.Println("what a fine day it is")
+	}
+	if err := bench.Serve(ctx, locks.Strategies(), os.Stdin, os.Stdout, os.Stderr, adjust); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 2
+	}
+	return 0
+}
+
+func dieInSecondRow(work stock.Work) stock.Work {
+	return func(ctx context.Context, sku string) (func(), error) {
+		if strings.HasSuffix(sku, "-2") {
+			fmt.Fprintln(os.Stderr, "out of order")
+			os.Exit(7)
+		}
+		return work(ctx, sku)
+	}
+}
+
+// processes are the instances of one bench.
+type processes struct {
+	mu   sync.Mutex
+	cmds []*exec.Cmd
+}
+
+// command returns the Command of a Config: it makes this test binary an
+// instance of the kind.
+func (p *processes) command(as string) func() (*exec.Cmd, error) {
+	return func() (*exec.Cmd, error) {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), role+"="+as)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.cmds = append(p.cmds, cmd)
+		return cmd, nil
+	}
+}
+
+// checkEnded fails the test unless all have ended. It is only to be called
+// when the bench is over.
+func (p *processes) checkEnded(t *testing.T) {
+	t.Helper()
+	for _, cmd := range p.cmds {
+		if cmd.Process != nil && cmd.ProcessState == nil {
+			t.Errorf("process %d still runs", cmd.Process.Pid)
+		}
+	}
+}
+
+// shortTTL makes rows short that last as long as a slow holder. A watchdog
+// must still get its turn within a quarter of it on a machine that is busy.
+const shortTTL = 800 * time.Millisecond
+
+// config is a small bench on backends of the given kind.
+func config(t *testing.T, kind string) bench.Config {
+	t.Helper()
+	return bench.Config{
+		Requests: 300, Stock: 60, Workload: locks.Deduct,
+		Conditions: []locks.Condition{locks.Calm}, Instances: 2,
+		Keys: bench.NoKeys, SecondLook: true,
+		TTL: time.Second, Work: time.Millisecond, Policy: &locks.Line{Delay: 2 * time.Millisecond},
+		Catalog:  locks.Strategies(),
+		Command:  new(processes).command(healthy),
+		RedisURL: backendtest.Redis(t, kind), DBURL: backendtest.Database(t, kind),
+	}
+}
+
+// run runs a bench that must get through, and returns its rows by strategy
+// and condition.
+func run(t *testing.T, cfg bench.Config) map[string]bench.Row {
+	t.Helper()
+	rows, err := bench.Run(t.Context(), cfg, bench.Silent{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := len(cfg.Strategies) * len(cfg.Conditions); len(rows) != want {
+		t.Fatalf("%d rows, want %d", len(rows), want)
+	}
+	byName := make(map[string]bench.Row)
+	for _, row := range rows {
+		byName[row.Strategy+"/"+string(row.Condition)] = row
+		if n := row.Served + row.SoldOut + row.Failed + row.Unknown; n != int64(row.Requests) {
+			t.Errorf("%s under %s: %d outcomes of %d requests", row.Strategy, row.Condition, n, row.Requests)
+		}
+	}
+	return byName
+}
+
+// must ends the test when a bench cannot even be tried.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+var errStop = errors.New("the test has seen enough")

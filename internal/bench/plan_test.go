@@ -1,0 +1,141 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"oversell/internal/locks"
+)
+
+// hold runs one hold of a worker and returns how long its work and its end
+// took.
+func hold(t *testing.T, w *worker) (work, after time.Duration) {
+	t.Helper()
+	begun := time.Now()
+	done, err := w.work(t.Context(), "hot")
+	if err != nil {
+		t.Fatal(err)
+	}
+	work = time.Since(begun)
+	if done != nil {
+		done()
+	}
+	return work, time.Since(begun) - work
+}
+
+func TestSlowHolderIsTheOneThatIsPlanned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var struck []time.Time
+		w := &worker{struck: func(until time.Time) { struck = append(struck, until) }}
+		for range 2 { // two rows
+			w.follow(plan{Condition: locks.Slow, At: 3, Work: time.Millisecond, Long: time.Second})
+			for n := 1; n <= 5; n++ {
+				want := time.Millisecond
+				if n == 3 {
+					want += time.Second
+				}
+				if work, after := hold(t, w); work != want || after != 0 {
+					t.Errorf("hold %d: works %v and then %v, want %v", n, work, after, want)
+				}
+			}
+		}
+		if len(struck) != 2 {
+			t.Errorf("told of %d slow holders, want 1 a row", len(struck))
+		}
+	})
+}
+
+func TestLateHolderHasWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &worker{struck: func(time.Time) {}}
+		w.follow(plan{Condition: locks.Late, At: 2, Long: time.Second})
+		hold(t, w)
+		if _, err := w.work(t.Context(), "hot"); err != nil { // and does not write
+			t.Fatal(err)
+		}
+		if work, after := hold(t, w); work != 0 || after != time.Second {
+			t.Errorf("works %v and lets go after %v, want 0s and 1s", work, after)
+		}
+	})
+}
+
+// Who comes in while another is late is still inside when that one lets go.
+func TestOthersStayUntilTheLateHolderHasLetGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &worker{}
+		w.follow(plan{Condition: locks.Late, At: 10, Work: time.Millisecond})
+		w.stay(time.Now().Add(time.Second))
+		time.Sleep(300 * time.Millisecond)
+		if work, _ := hold(t, w); work != 700*time.Millisecond {
+			t.Errorf("stays %v, want 700ms", work)
+		}
+		if work, _ := hold(t, w); work != time.Millisecond {
+			t.Errorf("the next one works %v, want 1ms", work)
+		}
+	})
+}
+
+func TestCrowdGathersBeforeAColdKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &worker{}
+		w.follow(plan{Condition: locks.Calm, At: 1, Gather: 100 * time.Millisecond})
+		if work, _ := hold(t, w); work != 100*time.Millisecond {
+			t.Errorf("the first works %v, want 100ms", work)
+		}
+		if work, _ := hold(t, w); work != 0 {
+			t.Errorf("the next one works %v, want nothing", work)
+		}
+	})
+}
+
+func TestHolderLearnsThatItsLockIsLost(t *testing.T) {
+	lost := errors.New("lost")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(lost)
+	w := &worker{park: func() {}, struck: func(time.Time) {}}
+	for _, tt := range []struct {
+		condition locks.Condition
+		want      error
+	}{{locks.Calm, lost}, {locks.Slow, lost}, {locks.Late, lost}, {locks.Pause, nil}} {
+		w.follow(plan{Condition: tt.condition, At: 1})
+		if _, err := w.work(ctx, "hot"); !errors.Is(err, tt.want) {
+			t.Errorf("%s: %v, want %v", tt.condition, err, tt.want)
+		}
+	}
+}
+
+// A row in which nobody was struck proves nothing.
+func TestConditionThatDoesNotComeAboutIsSaid(t *testing.T) {
+	f := &fleet{members: []*instance{{parked: make(chan struct{}), struck: make(chan time.Time)}}}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := f.watch(over, nil); !errors.Is(err, errNotStruck) {
+		t.Errorf("slow: %v, want %v", err, errNotStruck)
+	}
+	if err := f.strike(over, locks.Crash, 0); !errors.Is(err, errNotStruck) {
+		t.Errorf("crash: %v, want %v", err, errNotStruck)
+	}
+	r := &run{strategy: locks.Strategies()[0], cond: locks.Slow, cfg: Config{Workload: locks.Deduct}}
+	var row Row
+	if r.expect(&row, outcome{struck: errNotStruck}); row.Expected || row.Differs == "" {
+		t.Errorf("such a row counts as expected: %+v", row)
+	}
+}
+
+func TestTailKeepsTheEnd(t *testing.T) {
+	var log tail
+	if log.String() != "" {
+		t.Errorf("of nothing it keeps %q", &log)
+	}
+	for range 3 * tailSize {
+		_, _ = log.Write([]byte("x")) // it cannot fail
+	}
+	_, _ = log.Write([]byte("the end\n"))
+	got := log.String()
+	if len(got) > tailSize+len("; it logged:\n") || got[len(got)-7:] != "the end" {
+		t.Errorf("it keeps %d bytes: %q", len(got), got)
+	}
+}

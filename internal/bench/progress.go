@@ -1,0 +1,103 @@
+package bench
+
+import (
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+
+	"oversell/internal/locks"
+)
+
+// Silent is a Progress that shows nothing.
+type Silent struct{}
+
+// Row implements Progress.
+func (Silent) Row(int, int, string, locks.Condition) {}
+
+// Waiting implements Progress.
+func (Silent) Waiting(func() int64) {}
+
+// Done implements Progress.
+func (Silent) Done(Row) {}
+
+// Bar is a Progress that draws one line on a terminal: the row under way, and
+// how many outcomes it still waits for. Close must be called in the end.
+type Bar struct {
+	bar  *progressbar.ProgressBar
+	stop chan struct{}
+	wg   sync.WaitGroup
+
+	mu      sync.Mutex
+	label   string
+	waiting func() int64
+}
+
+// redraw is how often the bar is drawn.
+const redraw = 100 * time.Millisecond
+
+// NewBar returns a Bar that draws on w.
+func NewBar(w io.Writer) *Bar {
+	b := &Bar{stop: make(chan struct{}), label: "starting"}
+	b.bar = progressbar.NewOptions(1,
+		progressbar.OptionSetWriter(w),
+		progressbar.OptionSetWidth(20),
+		progressbar.OptionShowCount(),
+		progressbar.OptionClearOnFinish(),
+		progressbar.OptionSetPredictTime(false),
+		progressbar.OptionSetElapsedTime(true),
+	)
+	b.wg.Go(b.draw)
+	return b
+}
+
+func (b *Bar) draw() {
+	ticker := time.NewTicker(redraw)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-b.stop:
+			return
+		case <-ticker.C:
+			b.bar.Describe(b.text())
+		}
+	}
+}
+
+func (b *Bar) text() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.waiting == nil {
+		return b.label
+	}
+	return fmt.Sprintf("%s %5d outcomes awaited", b.label, b.waiting())
+}
+
+// Row implements Progress.
+func (b *Bar) Row(n, all int, strategy string, c locks.Condition) {
+	b.bar.ChangeMax(all)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.label, b.waiting = fmt.Sprintf("%-24s", strategy+" under "+string(c)), nil
+}
+
+// Waiting implements Progress.
+func (b *Bar) Waiting(waiting func() int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.waiting = waiting
+}
+
+// Done implements Progress.
+func (b *Bar) Done(Row) {
+	_ = b.bar.Add(1) // drawing is all that can fail
+}
+
+// Close removes the bar.
+func (b *Bar) Close() {
+	close(b.stop)
+	b.wg.Wait()
+	_ = b.bar.Clear() // drawing is all that can fail
+}

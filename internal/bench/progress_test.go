@@ -1,0 +1,53 @@
+package bench_test
+
+import (
+	"bytes"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"oversell/internal/bench"
+	"oversell/internal/locks"
+)
+
+// screen is what a terminal shows, and more.
+type screen struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (s *screen) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(p)
+}
+
+func (s *screen) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}
+
+func TestBarShowsTheRowAndWhoIsAwaited(t *testing.T) {
+	var s screen
+	bar := bench.NewBar(&s)
+	bar.Row(1, 2, "none", locks.Calm)
+	bar.Waiting(func() int64 { return 4321 })
+	for end := time.Now().Add(5 * time.Second); !strings.Contains(s.String(), "4321 outcomes awaited"); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("the bar shows %q", &s)
+		}
+	}
+	bar.Done(bench.Row{})
+	bar.Row(2, 2, "v6_watchdog", locks.Pause)
+	bar.Done(bench.Row{})
+	bar.Close()
+	if !strings.Contains(s.String(), "none") {
+		t.Errorf("the bar does not name the row: %q", &s)
+	}
+	shown := s.String()
+	if last := shown[strings.LastIndex(shown, "\r")+1:]; strings.TrimSpace(strings.TrimPrefix(last, "\x1b[2K")) != "" {
+		t.Errorf("%q is left on the screen", last)
+	}
+}

@@ -1,0 +1,110 @@
+package bench
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"oversell/internal/figures"
+	"oversell/internal/locks"
+)
+
+// Report is what a bench found. Its JSON form is relied upon.
+type Report struct {
+	Manifest Manifest `json:"manifest"`
+	Rows     []Row    `json:"rows"`
+}
+
+// Manifest says what a report was made with.
+type Manifest struct {
+	Started    time.Time `json:"started"`
+	Redis      string    `json:"redis"` // kind and version
+	DB         string    `json:"db"`
+	Go         string    `json:"go"`
+	OS         string    `json:"os"`
+	CPUs       int       `json:"cpus"`
+	Version    string    `json:"version"` // of the bench
+	Requests   int       `json:"requests"`
+	Stock      int64     `json:"stock"`
+	Workload   string    `json:"workload"`
+	Instances  int       `json:"instances"`
+	Targets    []string  `json:"targets,omitempty"`
+	TTL        string    `json:"ttl,omitempty"` // this and the next three: not of shops at Targets
+	Work       string    `json:"work,omitempty"`
+	Wait       string    `json:"wait,omitempty"`
+	Retry      string    `json:"retry,omitempty"` // waiting policy
+	Keys       Keys      `json:"keys"`
+	SecondLook bool      `json:"second_look"`
+}
+
+// Row is what came out for one strategy under one condition. Figures have one
+// meaning everywhere: see package figures.
+type Row struct {
+	Strategy  string          `json:"strategy"`
+	Condition locks.Condition `json:"condition"`
+	Workload  locks.Workload  `json:"workload"`
+	Requests  int             `json:"requests"`
+	Stock     int64           `json:"stock"`
+
+	Sold             int64 `json:"sold"`     // units in order rows
+	SoldOut          int64 `json:"sold_out"` // buyers told that the item is sold out
+	Failed           int64 `json:"failed"`   // requests refused for another reason
+	Unknown          int64 `json:"unknown"`  // requests whose outcome was not learned
+	Oversold         int64 `json:"oversold"`
+	OversoldPossible int64 `json:"oversold_possible"`
+	LostUpdates      int64 `json:"lost_updates"`
+	Undersold        int64 `json:"undersold"`
+	Duplicates       int64 `json:"duplicates"`
+	MaxHolders       int   `json:"max_holders"`
+	DBLoads          int64 `json:"db_loads"` // cache: loads of the cold key, in all
+
+	P50           float64 `json:"p50_ms"`
+	P95           float64 `json:"p95_ms"`
+	P99           float64 `json:"p99_ms"`
+	Max           float64 `json:"max_ms"`
+	Wall          float64 `json:"wall_ms"`
+	Throughput    float64 `json:"throughput"`     // units sold, or values read, a second
+	RedisCommands float64 `json:"redis_commands"` // commands the server counted, a request
+
+	Verdict  figures.Verdict `json:"verdict"`
+	Expected bool            `json:"expected"`          // it came out as the catalog says it must
+	Differs  string          `json:"differs,omitempty"` // what did not
+
+	TTL       string      `json:"ttl,omitempty"`       // of this row's leases
+	Stalled   float64     `json:"stalled_ms"`          // longest time that a process stood still, if that was too long for the ttl
+	Discarded []Discarded `json:"discarded,omitempty"` // earlier tries at this row
+
+	Served  int64            `json:"served"`            // requests answered with 200
+	Reasons map[string]int64 `json:"reasons,omitempty"` // failed and unknown requests by the word for what ended them
+	Loads   map[string]int64 `json:"loads,omitempty"`   // cache: loads by instance
+}
+
+// Discarded is a try at a row that decides nothing: a process stood still for
+// too long to tell what the lock did.
+type Discarded struct {
+	TTL     string          `json:"ttl"`
+	Verdict figures.Verdict `json:"verdict"`
+	Differs string          `json:"differs,omitempty"` // from what must come out
+	Stalled float64         `json:"stalled_ms"`
+}
+
+// AsExpected reports whether every row came out as the catalog says it must.
+func (r Report) AsExpected() bool {
+	for _, row := range r.Rows {
+		if !row.Expected {
+			return false
+		}
+	}
+	return true
+}
+
+// WriteJSON writes the report in the form that is relied upon.
+func (r Report) WriteJSON(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	if err := e.Encode(r); err != nil {
+		return fmt.Errorf("writing the report as JSON: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,204 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"oversell/internal/backend"
+	"oversell/internal/locks"
+	"oversell/internal/stall"
+)
+
+// Progress is told how far a bench is. Its methods are called from one
+// goroutine at a time.
+type Progress interface {
+	// Row begins row n of all, for a strategy under a condition.
+	Row(n, all int, strategy string, c locks.Condition)
+	// Waiting gives a function that returns how many outcomes of the row are
+	// still awaited. It is safe to be called until the next Row.
+	Waiting(waiting func() int64)
+	// Done gives a row that is finished.
+	Done(row Row)
+}
+
+// Run runs all rows of the config, one after the other. When it fails, or ctx
+// is cancelled, it returns the rows that are finished with the error: one of
+// Check, of a shop or a backend, or the cause of ctx.
+func Run(ctx context.Context, cfg Config, p Progress) (rows []Row, err error) {
+	asked := cfg
+	cfg = cfg.WithDefaults()
+	if err := cfg.Check(); err != nil {
+		return nil, err
+	}
+	b := &runner{asked: asked, cfg: cfg, progress: p, id: uuid.NewString()[:8], token: cfg.Token, targets: cfg.Targets}
+	if len(cfg.Targets) == 0 {
+		b.token = uuid.NewString()
+		if b.fleet, err = b.newFleet(cfg); err != nil {
+			return nil, err
+		}
+		defer func() { b.fleet.stop() }()
+	}
+	b.admin = newShopClient(b.token)
+	defer b.admin.close()
+	b.stalls = stall.Start(tolerable(cfg.TTL), nil)
+	defer b.stalls.Stop()
+	defer func() { err = errors.Join(err, b.tidy()) }()
+	for _, c := range cfg.Conditions {
+		for _, name := range cfg.Strategies {
+			row, err := b.undisturbed(ctx, name, c)
+			if err != nil {
+				return b.rows, fmt.Errorf("running %s under %s: %w", name, c, err)
+			}
+			b.rows = append(b.rows, row)
+			p.Done(row)
+		}
+	}
+	return b.rows, nil
+}
+
+// newFleet returns the instances that cfg asks for. None of them runs yet.
+func (b *runner) newFleet(cfg Config) (*fleet, error) {
+	redisURL, err := backend.WithReadTimeout(cfg.RedisURL, cfg.long()+replyTime)
+	if err != nil {
+		return nil, err
+	}
+	f := &fleet{command: cfg.Command, setup: setup{
+		RedisURL: redisURL, DBURL: cfg.DBURL, Name: b.id, Token: b.token,
+		TTL: cfg.TTL, Wait: cfg.Wait, Policy: cfg.Policy.String(),
+	}}
+	if b.fleet != nil {
+		f.started = b.fleet.started // no name is given twice
+	}
+	return f, nil
+}
+
+// replyTime is how long an instance waits for Redis, over the time that it may
+// be paused: what it was waiting for before is not late when it goes on.
+const replyTime = 2 * time.Second
+
+// runner is a bench under way.
+type runner struct {
+	asked    Config // what cfg was before its defaults
+	cfg      Config
+	progress Progress
+	id       string // unique among benches
+	token    string
+	targets  []string
+	fleet    *fleet // nil with shops that run already
+	admin    *shopClient
+	rows     []Row
+	skus     []string // put on sale so far
+	stalls   *stall.Watch
+}
+
+// maxTries bounds how often a row is run while the machine stands still.
+const maxTries = 4
+
+// tolerable is for how long a process may stand still without harm to what a
+// lease of ttl has to show.
+func tolerable(ttl time.Duration) time.Duration { return ttl / 5 }
+
+// undisturbed runs a row. If it came out otherwise than it must while the machine
+// stood still, only a try in which it did not stand still decides, whatever that
+// comes to: each further one has twice the ttl, and so bears twice the stall.
+// What is discarded stays on record. Of the processes of shops that run already
+// nothing is known: their rows stand.
+func (b *runner) undisturbed(ctx context.Context, name string, c locks.Condition) (Row, error) {
+	cfg, asked := b.cfg, b.asked
+	var discarded []Discarded
+	for {
+		if err := b.refit(cfg); err != nil {
+			return Row{}, err
+		}
+		b.stalls.Reset()
+		row, err := b.row(ctx, cfg, name, c)
+		if err != nil || b.fleet == nil {
+			return row, err
+		}
+		stalled := max(b.stalls.Get(), b.fleet.stalled())
+		row.TTL, row.Stalled, row.Discarded = cfg.TTL.String(), milliseconds(stalled), discarded
+		first := len(discarded) == 0
+		if stalled <= tolerable(cfg.TTL) || first && row.Expected || len(discarded) == maxTries-1 {
+			return row, nil
+		}
+		discarded = append(discarded, Discarded{TTL: row.TTL, Verdict: row.Verdict, Differs: row.Differs, Stalled: row.Stalled})
+		asked.TTL = 2 * cfg.TTL
+		cfg = asked.WithDefaults()
+	}
+}
+
+// refit replaces the instances if cfg asks for others. They stay until then: in
+// the end one is needed to tidy up.
+func (b *runner) refit(cfg Config) error {
+	if b.fleet == nil || b.fleet.setup.TTL == cfg.TTL {
+		return nil
+	}
+	b.fleet.stop()
+	f, err := b.newFleet(cfg)
+	if err != nil {
+		return err
+	}
+	b.fleet = f
+	return nil
+}
+
+// row runs one row on an item of its own, so that nothing that is left of an
+// earlier row can count for it.
+func (b *runner) row(ctx context.Context, cfg Config, name string, c locks.Condition) (Row, error) {
+	strategy, err := b.cfg.Catalog.Find(name)
+	if err != nil {
+		return Row{}, err
+	}
+	if b.fleet != nil {
+		if err := b.fleet.fill(ctx, b.cfg.Instances); err != nil {
+			return Row{}, err
+		}
+		b.targets = b.fleet.urls()
+	}
+	b.progress.Row(len(b.rows)+1, len(b.cfg.Conditions)*len(b.cfg.Strategies), name, c)
+	sku := fmt.Sprintf("bench-%s-%d", b.id, len(b.skus)+1)
+	b.skus = append(b.skus, sku)
+	r := &run{
+		cfg: cfg, strategy: strategy, cond: c, sku: sku,
+		targets: b.targets, admin: b.admin, fleet: b.fleet, waiting: b.progress.Waiting,
+	}
+	row, err := r.do(ctx)
+	if err != nil && ctx.Err() == nil && b.fleet != nil {
+		// That an instance is gone says more than that it does not answer.
+		if fallen := b.fleet.fallen(lastGasp); fallen != nil {
+			return Row{}, fallen
+		}
+	}
+	return row, err
+}
+
+// lastGasp is how long a process may take to end after its connections did.
+const lastGasp = 200 * time.Millisecond
+
+// tidyTimeout bounds the removal of the bench's items.
+const tidyTimeout = 20 * time.Second
+
+// tidy removes the items, orders and keys of the bench, also when it was
+// interrupted.
+func (b *runner) tidy() error {
+	base := ""
+	if b.fleet == nil {
+		base = b.targets[0]
+	} else if i := b.fleet.survivor(); i != nil {
+		base = i.url
+	} else {
+		return nil // no shop ever ran, or none is left to ask
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), tidyTimeout)
+	defer cancel()
+	for _, sku := range b.skus {
+		if err := b.admin.delete(ctx, base, sku); err != nil {
+			return fmt.Errorf("removing the bench's items: %w", err)
+		}
+	}
+	return nil
+}

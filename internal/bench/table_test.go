@@ -1,0 +1,187 @@
+package bench_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"oversell/internal/bench"
+	"oversell/internal/figures"
+	"oversell/internal/locks"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// sale is a report with a row of every kind.
+func sale() bench.Report {
+	row := func(strategy string, c locks.Condition, v figures.Verdict, change func(*bench.Row)) bench.Row {
+		r := bench.Row{
+			Strategy: strategy, Condition: c, Workload: locks.Deduct, Requests: 5000, Stock: 1000,
+			Sold: 1000, SoldOut: 4000, Served: 1000, MaxHolders: 1,
+			P50: 801.4, P95: 1201.5, P99: 1300.04, Max: 1320, Wall: 1321.5, Throughput: 756.7, RedisCommands: 2.345,
+			Verdict: v, Expected: true,
+		}
+		change(&r)
+		return r
+	}
+	return bench.Report{
+		Manifest: bench.Manifest{
+			Started: time.Date(2026, 11, 20, 8, 30, 0, 0, time.UTC),
+			Redis:   "redis 7.0.15 (local)", DB: "MariaDB 10.11.6 (local)", Go: "go1.26.8", OS: "linux/amd64", CPUs: 2,
+			Version: "unknown", Requests: 5000, Stock: 1000, Workload: "deduct", Instances: 2,
+			TTL: "1s", Work: "0s", Wait: "12.8s", Retry: "line:2ms", Keys: bench.NoKeys, SecondLook: true,
+		},
+		Rows: []bench.Row{
+			row("none", locks.Calm, figures.Oversold, func(r *bench.Row) {
+				r.Sold, r.Served, r.SoldOut = 5000, 5000, 0
+				r.Oversold, r.OversoldPossible, r.LostUpdates, r.MaxHolders = 4000, 4000, 4902, 2294
+			}),
+			row("v6_watchdog", locks.Calm, figures.OK, func(*bench.Row) {}),
+			row("v1_setnx", locks.Crash, figures.Stuck, func(r *bench.Row) {
+				r.Sold, r.Served, r.SoldOut, r.Failed, r.Unknown = 142, 142, 0, 2482, 2376
+				r.Undersold, r.Throughput = 858, 14.2
+			}),
+			row("v4_lua", locks.Crash, figures.Unknown, func(r *bench.Row) {
+				r.Sold, r.Served, r.Unknown, r.SoldOut = 1003, 999, 4, 3997
+				r.Oversold, r.OversoldPossible = 3, 7
+				r.Expected, r.Differs = false, "verdict unknown instead of ok"
+				r.Stalled, r.Discarded = 211, []bench.Discarded{
+					{TTL: "1s", Verdict: figures.OK, Differs: "2 holders at once instead of at most 1", Stalled: 812.4},
+					{TTL: "2s", Verdict: figures.OK, Stalled: 611.3},
+				}
+			}),
+			row("watch", locks.Crash, figures.Drift, func(r *bench.Row) {
+				r.Sold, r.LostUpdates, r.Unknown, r.SoldOut = 999, -1, 2500, 1501
+			}),
+		},
+	}
+}
+
+// reading is a report on the cache, by shops that run already.
+func reading() bench.Report {
+	r := sale()
+	r.Manifest.Workload, r.Manifest.SecondLook = "cache", false
+	r.Manifest.Targets = []string{"http://127.0.0.1:8080", "http://127.0.0.1:8081"}
+	r.Rows = []bench.Row{{
+		Strategy: "local", Condition: locks.Calm, Workload: locks.Cache, Requests: 5000, Stock: 1000,
+		Served: 5000, MaxHolders: 2, DBLoads: 5000, P50: 801, P95: 1201, P99: 1300, Max: 1320, Wall: 1321,
+		Throughput: 3785, RedisCommands: 7, Verdict: figures.Reloaded, Expected: true,
+	}}
+	return r
+}
+
+func TestTable(t *testing.T) {
+	text.EnableColors() // whatever NO_COLOR and TERM say
+	for _, tt := range []struct {
+		name   string
+		report bench.Report
+		colour bool
+	}{{"sale", sale(), false}, {"sale-colour", sale(), true}, {"cache", reading(), false}} {
+		t.Run(tt.name, func(t *testing.T) {
+			var got bytes.Buffer
+			must(t, tt.report.WriteTable(&got, tt.colour))
+			checkGolden(t, tt.name+".txt", got.Bytes())
+		})
+	}
+}
+
+func checkGolden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		must(t, os.WriteFile(path, got, 0o644))
+	}
+	want, err := os.ReadFile(path)
+	must(t, err)
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s differs (-update writes it anew); got:\n%s", path, got)
+	}
+}
+
+func TestTableSaysWhatHasToBeSeen(t *testing.T) {
+	var got bytes.Buffer
+	must(t, sale().WriteTable(&got, false))
+	for _, want := range []string{
+		"redis 7.0.15 (local)", "MariaDB 10.11.6 (local)", "2 instances", // what it ran on
+		"3..7",        // what unknown outcomes leave open
+		"unknown (!)", // not what must come out
+		"1 of 5 rows did not come out",
+		"v4_lua under crash: verdict unknown instead of ok",
+	} {
+		if !strings.Contains(got.String(), want) {
+			t.Errorf("the table does not have %q:\n%s", want, &got)
+		}
+	}
+	if first, _, _ := strings.Cut(got.String(), "\n"); !strings.HasPrefix(first, "5000 concurrent buyers, 1000 units") {
+		t.Errorf("the first line is %q", first)
+	}
+	if strings.Contains(got.String(), "\x1b") {
+		t.Error("there are escape sequences in a table without colour")
+	}
+	for line := range strings.Lines(got.String()) {
+		if line = strings.TrimSuffix(line, "\n"); line != strings.TrimRight(line, " ") {
+			t.Errorf("white space ends the line %q", line)
+		}
+	}
+}
+
+// The names that programs rely upon; more may be added, none may go.
+func TestJSONHasTheNamesThatAreReliedUpon(t *testing.T) {
+	var written bytes.Buffer
+	must(t, sale().WriteJSON(&written))
+	var got struct {
+		Manifest map[string]any   `json:"manifest"`
+		Rows     []map[string]any `json:"rows"`
+	}
+	d := json.NewDecoder(&written)
+	d.DisallowUnknownFields()
+	must(t, d.Decode(&got))
+	relied := []string{
+		"strategy", "condition", "workload", "requests", "stock", "sold", "sold_out", "failed", "unknown",
+		"oversold", "oversold_possible", "lost_updates", "undersold", "duplicates", "max_holders", "db_loads",
+		"p50_ms", "p95_ms", "p99_ms", "max_ms", "wall_ms", "throughput", "redis_commands", "verdict",
+	}
+	added := []string{"expected", "differs", "served", "reasons", "loads", "ttl", "stalled_ms", "discarded"}
+	for _, row := range got.Rows {
+		for _, name := range relied {
+			if _, ok := row[name]; !ok {
+				t.Errorf("%s under %s has no %s", row["strategy"], row["condition"], name)
+			}
+		}
+		for name := range row {
+			if !slices.Contains(append(added, relied...), name) {
+				t.Errorf("%s is a name that nobody knows of", name)
+			}
+		}
+	}
+	for _, name := range []string{"started", "redis", "db", "go", "os", "cpus", "version", "requests", "stock", "workload", "instances", "ttl", "work", "wait", "retry", "keys", "second_look"} {
+		if _, ok := got.Manifest[name]; !ok {
+			t.Errorf("the manifest has no %s", name)
+		}
+	}
+}
+
+// full is a disk on which nothing fits.
+type full struct{}
+
+var errFull = errors.New("no space left")
+
+func (full) Write([]byte) (int, error) { return 0, errFull }
+
+func TestReportThatCannotBeWrittenIsAnError(t *testing.T) {
+	if err := sale().WriteTable(full{}, false); !errors.Is(err, errFull) {
+		t.Errorf("the table: %v", err)
+	}
+	if err := sale().WriteJSON(full{}); !errors.Is(err, errFull) {
+		t.Errorf("the JSON: %v", err)
+	}
+}

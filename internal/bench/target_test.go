@@ -1,0 +1,163 @@
+package bench_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"oversell/internal/backend/backendtest"
+	"oversell/internal/bench"
+	"oversell/internal/figures"
+	"oversell/internal/locks"
+	"oversell/internal/shop"
+)
+
+// open runs a shop that the bench did not start, until the end of the test,
+// and returns its address.
+func open(t *testing.T, token string) string {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ready, ended := make(chan string, 1), make(chan error, 1)
+	cfg := shop.Config{
+		Addr: "127.0.0.1:0", Strategy: "v6_watchdog", Token: token, Catalog: locks.Strategies(),
+		RedisURL: backendtest.Redis(t, "embedded"), DBURL: backendtest.Database(t, "embedded"),
+		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Ready:  func(addr string) { ready <- addr },
+	}
+	go func() { ended <- shop.Run(ctx, cfg) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	select {
+	case addr := <-ready:
+		return "http://" + addr
+	case err := <-ended:
+		ended <- nil
+		t.Fatal(err)
+	}
+	return ""
+}
+
+// against is a small bench against shops that run already.
+func against(targets ...string) bench.Config {
+	return bench.Config{
+		Requests: 100, Stock: 20, Workload: locks.Deduct, Conditions: []locks.Condition{locks.Calm},
+		Strategies: []string{"v6_watchdog"}, Instances: 1, Keys: bench.NoKeys, SecondLook: true,
+		Policy: locks.Fixed{Delay: 1}, Catalog: locks.Strategies(), Targets: targets,
+	}
+}
+
+func TestShopThatRunsAlreadyIsBenched(t *testing.T) {
+	base := open(t, "secret")
+	cfg := against(base + "/")
+	cfg.Token, cfg.Strategies = "secret", []string{"watch", "v6_watchdog"}
+	rows := run(t, cfg)
+	checkExpected(t, rows)
+	if sold := rows["v6_watchdog/calm"].Sold; sold != 20 {
+		t.Errorf("sold %d, want 20", sold)
+	}
+	res, err := http.Get(base + "/metrics")
+	must(t, err)
+	defer res.Body.Close()
+	defer http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+	text, err := io.ReadAll(res.Body)
+	must(t, err)
+	if !bytes.Contains(text, []byte(`strategy="v6_watchdog"`)) {
+		t.Error("the shop's metrics know of no request under v6_watchdog")
+	}
+}
+
+func TestWrongTokenIsSaid(t *testing.T) {
+	base := open(t, "secret")
+	for _, token := range []string{"", "wrong"} {
+		cfg := against(base)
+		cfg.Token = token
+		_, err := bench.Run(t.Context(), cfg, bench.Silent{})
+		if err == nil || !strings.Contains(err.Error(), "401") || !strings.Contains(err.Error(), "-token") || strings.Contains(err.Error(), "secret") {
+			t.Errorf("with the token %q: %v, want the 401", token, err)
+		}
+	}
+}
+
+func TestTargetThatIsAwayIsSaid(t *testing.T) {
+	_, err := bench.Run(t.Context(), against("http://127.0.0.1:1"), bench.Silent{})
+	if err == nil || !strings.Contains(err.Error(), "127.0.0.1:1") {
+		t.Errorf("error %v, want one with the address", err)
+	}
+}
+
+// unreliable stands before a shop. Of the deducts it passes on it cuts off the
+// first few when the shop has answered: their units are sold, and nobody knows.
+func unreliable(t *testing.T, base string, cut int64) string {
+	t.Helper()
+	to, err := url.Parse(base)
+	must(t, err)
+	pass := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }, Transport: &http.Transport{}}
+	var deducts atomic.Int64
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost && deducts.Add(1) <= cut {
+			pass.ServeHTTP(httptest.NewRecorder(), r)
+			panic(http.ErrAbortHandler)
+		}
+		pass.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() {
+		s.Close()
+		pass.Transport.(*http.Transport).CloseIdleConnections()
+	})
+	return s.URL
+}
+
+func TestUnlearnedOutcomesMakeAnInterval(t *testing.T) {
+	cfg := against(unreliable(t, open(t, ""), 7))
+	row := run(t, cfg)["v6_watchdog/calm"]
+	if row.Unknown != 7 || row.Reasons["cut_off"] != 7 {
+		t.Errorf("%d outcomes not learned, %v; want 7 cut off", row.Unknown, row.Reasons)
+	}
+	// Their units are in the orders already, but the bench cannot know that:
+	// each of the seven may still be on its way.
+	if row.Sold != 20 || row.Oversold != 0 || row.OversoldPossible != 7 || row.Verdict != figures.Unknown {
+		t.Errorf("sold %d, oversold %d to %d, %s", row.Sold, row.Oversold, row.OversoldPossible, row.Verdict)
+	}
+	if row.Expected || !strings.Contains(row.Differs, "unknown") {
+		t.Errorf("it counts as expected: %+v", row)
+	}
+}
+
+// Nothing but a shop's own reply counts as one.
+func TestRepliesOfSomethingElse(t *testing.T) {
+	base := open(t, "")
+	to, err := url.Parse(base)
+	must(t, err)
+	pass := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }, Transport: &http.Transport{}}
+	defer pass.Transport.(*http.Transport).CloseIdleConnections()
+	var n atomic.Int64
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost {
+			pass.ServeHTTP(w, r)
+			return
+		}
+		switch n.Add(1) % 2 {
+		case 0:
+			http.Error(w, "<h1>Bad Gateway</h1>", http.StatusBadGateway)
+		case 1:
+			w.Header().Set("Oversell-Held", "yesterday")
+		}
+	}))
+	defer s.Close()
+	row := run(t, against(s.URL))["v6_watchdog/calm"]
+	if row.Reasons["other"] != 50 || row.Failed != 50 || row.Reasons["not_a_reply"] != 50 || row.Unknown != 50 {
+		t.Errorf("%d failed, %d unknown, %v", row.Failed, row.Unknown, row.Reasons)
+	}
+}

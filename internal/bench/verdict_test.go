@@ -1,0 +1,184 @@
+package bench_test
+
+import (
+	"testing"
+	"time"
+
+	"oversell/internal/backend/backendtest"
+	"oversell/internal/bench"
+	"oversell/internal/figures"
+	"oversell/internal/locks"
+)
+
+// eachKind runs f for all strategies that have to do with the workload on
+// embedded backends, and for one of each sort on real servers.
+func eachKind(t *testing.T, w locks.Workload, f func(t *testing.T, cfg bench.Config)) {
+	t.Helper()
+	t.Run("embedded", func(t *testing.T) {
+		cfg := config(t, "embedded")
+		cfg.Workload, cfg.Strategies = w, bench.DefaultStrategies(cfg.Catalog, w)
+		f(t, cfg)
+	})
+	t.Run("local", func(t *testing.T) {
+		backendtest.Need(t, "redis-server", "mariadbd")
+		cfg := config(t, "local")
+		cfg.Workload, cfg.Strategies = w, []string{"none", "local", "v4_lua", "v6_watchdog"}
+		if w == locks.Deduct {
+			cfg.Strategies = append(cfg.Strategies, "watch")
+		}
+		f(t, cfg)
+	})
+}
+
+// checkExpected fails the test for rows that differ from the catalog.
+func checkExpected(t *testing.T, rows map[string]bench.Row) {
+	t.Helper()
+	for name, row := range rows {
+		if !row.Expected {
+			t.Errorf("%s: %s; %+v", name, row.Differs, row)
+		}
+	}
+}
+
+func TestCalmIsAsTheCatalogSays(t *testing.T) {
+	eachKind(t, locks.Deduct, func(t *testing.T, cfg bench.Config) {
+		rows := run(t, cfg)
+		checkExpected(t, rows)
+		for name, row := range rows {
+			if row.Failed != 0 || row.Unknown != 0 {
+				t.Errorf("%s: requests failed for a reason of ours: %v", name, row.Reasons)
+			}
+			if row.Verdict == figures.OK && (row.Sold != 60 || row.LostUpdates != 0 || row.SoldOut != 240) {
+				t.Errorf("%s: ok, but sold %d, lost %d, turned away %d", name, row.Sold, row.LostUpdates, row.SoldOut)
+			}
+			if row.P50 <= 0 || row.P50 > row.P95 || row.P95 > row.P99 || row.P99 > row.Max || row.Max > row.Wall {
+				t.Errorf("%s: latencies %v %v %v %v of %v ms", name, row.P50, row.P95, row.P99, row.Max, row.Wall)
+			}
+			if row.RedisCommands <= 0 || row.Throughput <= 0 {
+				t.Errorf("%s: %v commands a request, %v sold a second", name, row.RedisCommands, row.Throughput)
+			}
+		}
+		if n := rows["none/calm"].MaxHolders; n < 3 {
+			t.Errorf("none: %d holders at once", n)
+		}
+		if n := rows["local/calm"].MaxHolders; n != 2 {
+			t.Errorf("local: %d holders at once, want one an instance", n)
+		}
+	})
+}
+
+// One strategy for each way in which a condition can come out. These rows
+// mostly sleep, and so may overlap.
+func TestConditionsAreAsTheCatalogSays(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, "embedded")
+	cfg.TTL = shortTTL
+	cfg.Conditions = []locks.Condition{locks.Slow, locks.Crash, locks.Pause}
+	cfg.Strategies = []string{"none", "v4_lua", "v6_watchdog"}
+	checkExpected(t, run(t, cfg))
+}
+
+// A lock without a ttl outlives its holder, and everybody else's patience.
+func TestCrashLeavesV1Stuck(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, "embedded")
+	cfg.TTL, cfg.Wait = shortTTL, 2*time.Second
+	cfg.Strategies, cfg.Conditions = []string{"v1_setnx"}, []locks.Condition{locks.Crash}
+	rows := run(t, cfg)
+	checkExpected(t, rows)
+	if row := rows["v1_setnx/crash"]; row.Reasons["busy"] == 0 || row.Undersold == 0 {
+		t.Errorf("%d undersold, and buyers were turned away for %v", row.Undersold, row.Reasons)
+	}
+}
+
+func TestConditionsOnRealServersAreAsTheCatalogSays(t *testing.T) {
+	backendtest.Need(t, "redis-server", "mariadbd")
+	t.Parallel()
+	cfg := config(t, "local")
+	cfg.TTL = shortTTL
+	cfg.Conditions = []locks.Condition{locks.Slow, locks.Crash, locks.Pause}
+	cfg.Strategies = []string{"watch", "v5_reentrant", "v6_watchdog"}
+	checkExpected(t, run(t, cfg))
+}
+
+// Who lets go too late deletes a foreign lock with v2 and does not with v3.
+func TestLateIsAsTheCatalogSays(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, "embedded")
+	cfg.TTL = shortTTL
+	cfg.Conditions = []locks.Condition{locks.Late}
+	cfg.Strategies = []string{"watch", "v2_ttl", "v3_uuid", "v6_watchdog"}
+	checkExpected(t, run(t, cfg))
+}
+
+func TestEverythingIsSoldWhenThereIsEnough(t *testing.T) {
+	cfg := config(t, "embedded")
+	cfg.Requests, cfg.Stock = 200, 200
+	cfg.Strategies = []string{"watch", "v6_watchdog"}
+	for name, row := range run(t, cfg) {
+		if row.Sold != 200 || row.Served != 200 || row.Verdict != figures.OK || row.LostUpdates != 0 {
+			t.Errorf("%s: sold %d of 200, lost %d, %s", name, row.Sold, row.LostUpdates, row.Verdict)
+		}
+	}
+}
+
+// A pair of requests with one key makes one order, also where nothing guards
+// the stock.
+func TestPairsOfKeysMakeOneOrder(t *testing.T) {
+	cfg := config(t, "embedded")
+	cfg.Requests, cfg.Stock, cfg.Keys = 200, 1000, bench.PairedKeys
+	cfg.Strategies = []string{"none", "watch", "v6_watchdog"}
+	for name, row := range run(t, cfg) {
+		if row.Sold != 100 || row.Duplicates != 0 || row.Served != 200 {
+			t.Errorf("%s: %d orders, %d duplicates, %d of 200 served", name, row.Sold, row.Duplicates, row.Served)
+		}
+	}
+}
+
+func TestUniqueKeysMakeAnOrderEach(t *testing.T) {
+	cfg := config(t, "embedded")
+	cfg.Requests, cfg.Stock, cfg.Keys = 100, 100, bench.UniqueKeys
+	cfg.Strategies = []string{"v6_watchdog"}
+	if row := run(t, cfg)["v6_watchdog/calm"]; row.Sold != 100 || row.Duplicates != 0 {
+		t.Errorf("%d orders, %d duplicates", row.Sold, row.Duplicates)
+	}
+}
+
+func TestColdKeyIsLoadedAsOftenAsTheCatalogSays(t *testing.T) {
+	eachKind(t, locks.Cache, func(t *testing.T, cfg bench.Config) {
+		rows := run(t, cfg)
+		checkExpected(t, rows)
+		for name, row := range rows {
+			switch name {
+			case "none/calm":
+				if row.DBLoads < 10 {
+					t.Errorf("none: %d loads, want many", row.DBLoads)
+				}
+			case "local/calm":
+				if row.DBLoads != 2 || len(row.Loads) != 2 {
+					t.Errorf("local: loads %v, want one an instance", row.Loads)
+				}
+			default:
+				if row.DBLoads != 1 {
+					t.Errorf("%s: %d loads, want 1", name, row.DBLoads)
+				}
+			}
+			if row.Served != int64(cfg.Requests) {
+				t.Errorf("%s: %d of %d readers served", name, row.Served, cfg.Requests)
+			}
+		}
+	})
+}
+
+func TestWithoutTheSecondLookEverybodyLoads(t *testing.T) {
+	cfg := config(t, "embedded")
+	cfg.Workload, cfg.SecondLook = locks.Cache, false
+	cfg.Strategies = []string{"local", "v6_watchdog"}
+	rows := run(t, cfg)
+	checkExpected(t, rows)
+	for name, row := range rows {
+		if row.DBLoads < 100 {
+			t.Errorf("%s: %d loads by 300 readers, want far more than with it", name, row.DBLoads)
+		}
+	}
+}

@@ -1,0 +1,116 @@
+// Command lab breaks each lock on purpose, the same way every time, and shows
+// how: a table of anomalies against strategies in which every cell is the
+// outcome of a run.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/redis/go-redis/v9/logging"
+	"golang.org/x/term"
+
+	"oversell/internal/backend"
+	"oversell/internal/lab"
+)
+
+// The exit codes, which are relied upon.
+const (
+	exitExpected   = 0 // every cell came out as is on record
+	exitUnexpected = 1 // one did not, or a file checked by -check is stale
+	exitFailed     = 2 // it could not run, or was interrupted
+)
+
+func main() {
+	logging.Disable() // errors are returned, and reported once
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	p := program{columns: lab.Columns(), scenarios: lab.Scenarios(), stdout: os.Stdout, stderr: os.Stderr}
+	os.Exit(p.run(ctx, os.Args[1:]))
+}
+
+// program is what main runs, with what there is to try.
+type program struct {
+	columns        []lab.Column // tried by default
+	scenarios      []lab.Scenario
+	stdout, stderr io.Writer
+}
+
+// run returns the exit code.
+func (p program) run(ctx context.Context, args []string) int {
+	o, err := p.parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return exitExpected
+	case err != nil:
+		return p.complain(err)
+	case o.list:
+		p.list()
+		return exitExpected
+	}
+	if _, err := o.replace(lab.Report{}); err != nil {
+		return p.complain(err) // before the run, not after it
+	}
+	report, err := p.measure(ctx, o)
+	if err != nil {
+		return p.complain(err)
+	}
+	fresh, err := p.present(o, report)
+	if err != nil {
+		return p.complain(err)
+	}
+	if !fresh || len(report.Unexpected()) > 0 {
+		return exitUnexpected
+	}
+	return exitExpected
+}
+
+func (p program) complain(err error) int {
+	fmt.Fprintln(p.stderr, "lab:", err)
+	return exitFailed
+}
+
+// measure opens Redis and runs the cells.
+func (p program) measure(ctx context.Context, o options) (report lab.Report, err error) {
+	cfg := lab.Config{Columns: o.columns, Scenarios: o.scenarios, Redis: lab.Embedded, TTL: o.ttl}
+	server, err := backend.ServeRedis(ctx, o.redis)
+	if err != nil {
+		return report, err
+	}
+	defer func() { err = errors.Join(err, server.Close()) }()
+	if cfg.RedisName, err = nameOf(ctx, server.URL); err != nil {
+		return report, err
+	}
+	if o.redis != lab.Embedded {
+		cfg.Redis = server.URL
+	}
+	bar := newBar(p.stderr, len(o.columns)*len(o.scenarios))
+	defer bar.clear()
+	return lab.Run(ctx, cfg, bar.step)
+}
+
+// nameOf asks a Redis what it is.
+func nameOf(ctx context.Context, url string) (string, error) {
+	rdb, err := backend.DialRedis(ctx, url, 1)
+	if err != nil {
+		return "", err
+	}
+	name, err := backend.RedisName(ctx, rdb, url)
+	return name, errors.Join(err, rdb.Close())
+}
+
+func terminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// coloured reports whether w wants colour; see https://no-color.org.
+func coloured(w io.Writer) bool {
+	return terminal(w) && os.Getenv("NO_COLOR") == ""
+}

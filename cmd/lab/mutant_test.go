@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"oversell/internal/lab"
+	"oversell/internal/locks"
+	v2 "oversell/internal/locks/v2_ttl"
+	v3 "oversell/internal/locks/v3_uuid"
+	v5 "oversell/internal/locks/v5_reentrant"
+	v6 "oversell/internal/locks/v6_watchdog"
+)
+
+// The lab notices when a stage loses what is its own: each is replaced in one
+// point by what was before it, cells turn, and the exit code is 1. A fix is
+// noticed in the same way.
+func TestMutantsAreNoticed(t *testing.T) {
+	for _, m := range mutants() {
+		t.Run(m.what, func(t *testing.T) {
+			name, anomalies := m.column.Name, strings.Join(m.turns, ",")
+			if r := try(t, lab.Columns(), exitExpected, "-strategy", name, "-run", anomalies); len(r.Unexpected()) > 0 {
+				t.Fatalf("broken already: %v", r.Unexpected())
+			}
+			r := try(t, []lab.Column{m.column}, exitUnexpected, "-strategy", name, "-run", anomalies)
+			var turned []string
+			for _, c := range r.Unexpected() {
+				turned = append(turned, c.Anomaly)
+				t.Logf("%s: %s, was %s: %s", c.Anomaly, c.Outcome, c.Expected, c.Note)
+			}
+			if !slices.Equal(turned, m.turns) {
+				t.Errorf("turned %v, want %v", turned, m.turns)
+			}
+		})
+	}
+}
+
+// mutant is a column with one thing changed.
+type mutant struct {
+	what   string
+	column lab.Column
+	turns  []string // the anomalies whose outcome changes, at least
+}
+
+// mutants returns what the lab has to notice.
+func mutants() []mutant {
+	with := func(name string, lock func(p *lab.Process, key string) locks.Lock) lab.Column {
+		c, err := lab.FindColumns(lab.Columns(), []string{name})
+		if err != nil {
+			panic(err)
+		}
+		c[0].Lock = lock
+		return c[0]
+	}
+	return []mutant{
+		{"v2 deletes only its own", with("v2_ttl", func(p *lab.Process, key string) locks.Lock {
+			return v3.New(p.Redis(), key, p.TTL())
+		}), []string{"foreign-delete", "foreign-delete-chain"}},
+		{"v3 without its token check", with("v3_uuid", func(p *lab.Process, key string) locks.Lock {
+			return v2.New(p.Redis(), key, p.TTL())
+		}), []string{"foreign-delete", "foreign-delete-chain", "foreign-unlock"}},
+		{"v4 without its script", with("v4_lua", func(p *lab.Process, key string) locks.Lock {
+			return v3.New(p.Redis(), key, p.TTL())
+		}), []string{"check-then-delete"}},
+		{"v5 without its count", with("v5_reentrant", func(p *lab.Process, key string) locks.Lock {
+			return uncounted{v5.New(p.Redis(), key, p.TTL()), p.Redis(), key}
+		}), []string{"inner-unlock-frees-outer"}},
+		{"v6 without its renewal", with("v6_watchdog", func(p *lab.Process, key string) locks.Lock {
+			return renamed{v5.New(p.Redis(), key, p.TTL()), fmt.Sprintf("%p", p)}
+		}), []string{"expires-while-held", "long-work"}},
+		{"v6 without the end of its renewal", with("v6_watchdog", func(p *lab.Process, key string) locks.Lock {
+			return &endless{Mutex: v6.New(p.Redis(), key, p.TTL()), p: p, key: key}
+		}), []string{"renewal-after-unlock"}},
+		{"v6 without its notice of loss", with("v6_watchdog", func(p *lab.Process, key string) locks.Lock {
+			return deaf{v6.New(p.Redis(), key, p.TTL())}
+		}), []string{"cut-off-holder", "loss-not-told"}},
+	}
+}
+
+// uncounted gives the lock back with the first Unlock, as v4 does.
+type uncounted struct {
+	*v5.Mutex
+	rdb redis.Cmdable
+	key string
+}
+
+func (u uncounted) Unlock(ctx context.Context) error {
+	return errors.Join(u.Mutex.Unlock(ctx), u.rdb.Del(ctx, u.key).Err())
+}
+
+// renamed is a v5 lock for callers whose context has an owner of v6.
+type renamed struct {
+	*v5.Mutex
+	owner string
+}
+
+func (r renamed) TryLock(ctx context.Context) (bool, error) {
+	return r.Mutex.TryLock(v5.WithOwner(ctx, r.owner))
+}
+
+func (r renamed) Unlock(ctx context.Context) error {
+	return r.Mutex.Unlock(v5.WithOwner(ctx, r.owner))
+}
+
+// endless renews on after Unlock, for as long as its process lives.
+type endless struct {
+	*v6.Mutex
+	p    *lab.Process
+	key  string
+	once sync.Once
+}
+
+func (e *endless) Unlock(ctx context.Context) error {
+	err := e.Mutex.Unlock(ctx)
+	e.once.Do(func() { time.AfterFunc(e.p.TTL()/3, e.renew) })
+	return err
+}
+
+func (e *endless) renew() {
+	if e.p.Life().Err() == nil {
+		_ = e.p.Redis().PExpire(e.p.Life(), e.key, e.p.TTL()).Err()
+		time.AfterFunc(e.p.TTL()/3, e.renew)
+	}
+}
+
+// deaf never tells its holder anything.
+type deaf struct{ *v6.Mutex }
+
+func (deaf) Context(parent context.Context) context.Context { return parent }

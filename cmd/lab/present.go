@@ -1,0 +1,90 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"oversell/internal/lab"
+	"oversell/internal/lab/show"
+)
+
+// present shows the report in every way that was asked for. It returns false
+// if a table that was to be checked is stale.
+func (p program) present(o options, r lab.Report) (fresh bool, err error) {
+	if err := p.print(o, r); err != nil {
+		return false, err
+	}
+	if o.json != "" && o.json != "-" {
+		err = writeFile(o.json, r.WriteJSON)
+	}
+	if o.html != "" {
+		err = errors.Join(err, writeFile(o.html, func(w io.Writer) error { return show.HTML(w, r) }))
+	}
+	if err != nil || o.readme == "" {
+		return true, err
+	}
+	return p.table(o, r)
+}
+
+// print writes what goes to standard output.
+func (p program) print(o options, r lab.Report) error {
+	switch {
+	case o.json == "-":
+		return r.WriteJSON(p.stdout)
+	case len(r.Cells) == 1:
+		return show.Timeline(p.stdout, r, r.Cells[0], coloured(p.stdout))
+	case len(o.columns) == 1 && o.columns[0].Name == lab.Yours().Name:
+		return lab.GradeOf(r, o.scenarios, o.columns[0].Name).Write(p.stdout)
+	}
+	return show.Matrix(p.stdout, r, coloured(p.stdout))
+}
+
+// table rewrites the table of strategies in a file, or reports whether it is
+// up to date.
+func (p program) table(o options, r lab.Report) (fresh bool, err error) {
+	c, err := o.replace(r)
+	if err != nil {
+		return true, err
+	}
+	if bytes.Equal(c.old, c.text) {
+		fmt.Fprintf(p.stderr, "lab: the table of strategies in %s is as this run says\n", o.readme)
+		return true, nil
+	}
+	if o.check {
+		fmt.Fprintf(p.stderr, "lab: the table of strategies in %s is stale: go run ./cmd/lab -readme %[1]s\n", o.readme)
+		return false, nil
+	}
+	return true, writeFile(o.readme, func(w io.Writer) error {
+		_, err := w.Write(c.text)
+		return err
+	})
+}
+
+// change is what becomes of a file.
+type change struct{ old, text []byte }
+
+// replace puts the table of a report into the text of the file, which it does
+// not write.
+func (o options) replace(r lab.Report) (c change, err error) {
+	if o.readme == "" {
+		return c, nil
+	}
+	if c.old, err = os.ReadFile(o.readme); err != nil {
+		return c, fmt.Errorf("reading the file with the table: %w", err)
+	}
+	if c.text, err = lab.ReplaceTable(c.old, r); err != nil {
+		return c, fmt.Errorf("%s: %w", o.readme, err)
+	}
+	return c, nil
+}
+
+func writeFile(name string, write func(io.Writer) error) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return fmt.Errorf("writing the report: %w", err)
+	}
+	return errors.Join(write(f), f.Close())
+}

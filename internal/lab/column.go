@@ -1,0 +1,155 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/bsm/redislock"
+
+	"oversell/internal/locks"
+	v1 "oversell/internal/locks/v1_setnx"
+	v2 "oversell/internal/locks/v2_ttl"
+	v3 "oversell/internal/locks/v3_uuid"
+	v4 "oversell/internal/locks/v4_lua"
+	v5 "oversell/internal/locks/v5_reentrant"
+	v6 "oversell/internal/locks/v6_watchdog"
+	yours "oversell/internal/locks/yours"
+	"oversell/internal/stock"
+)
+
+// Column is a strategy, or a library, as the lab tries it.
+type Column struct {
+	Name  string
+	About string // what it is, in one line
+
+	// Lock makes one holder's handle on the lock called key. It is nil for a
+	// column that has no lock. What else the lab makes use of, if the handle
+	// has it: Lock(ctx) error, which waits for the lock in its own way, and
+	// Context(parent), the context of the work under the lock, which ends with
+	// the reason when the lock is lost.
+	Lock func(p *Process, key string) locks.Lock
+
+	// Guard makes an instance's guard; nil: it is made from Lock.
+	Guard func(p *Process) locks.Guard
+
+	// Optimistic columns keep nobody out, and check at the write.
+	Optimistic bool
+
+	// InProcess says that the lock is in the memory of one process.
+	InProcess bool
+
+	// RedisKey is the key that the lock is kept at; nil: as it is called.
+	RedisKey func(key string) string
+
+	// WithOwner puts the owner where the lock looks for it, if it does.
+	WithOwner func(ctx context.Context, owner string) context.Context
+
+	// NotHeld are the errors by which Unlock says that it came too late.
+	NotHeld []error
+
+	// Undo says that Unlock undoes an attempt that failed, and removes nobody
+	// else's lock: see locks.Distributed.
+	Undo bool
+
+	// HolderOnly says that only a holder has something to unlock with.
+	HolderOnly bool
+}
+
+// Columns returns what is tried by default, in the order of the table.
+func Columns() []Column {
+	return []Column{
+		{Name: "none", About: "no lock", Guard: func(*Process) locks.Guard { return locks.None{} }},
+		{Name: "local", About: "a mutex in the process", InProcess: true, Lock: newLocalLock, Guard: func(p *Process) locks.Guard { return p.mutex }},
+		{Name: "watch", About: "WATCH, MULTI, EXEC: the write is refused when the stock has changed", Optimistic: true},
+		{Name: "v1_setnx", About: "SETNX, DEL", NotHeld: []error{v1.ErrNotHeld},
+			Lock: func(p *Process, key string) locks.Lock { return v1.New(p.Redis(), key) }},
+		{Name: "v2_ttl", About: "SET NX PX, DEL", NotHeld: []error{v2.ErrNotHeld},
+			Lock: func(p *Process, key string) locks.Lock { return v2.New(p.Redis(), key, p.TTL()) }},
+		{Name: "v3_uuid", About: "a token, looked at before DEL", Undo: true, NotHeld: []error{v3.ErrNotHeld},
+			Lock: func(p *Process, key string) locks.Lock { return v3.New(p.Redis(), key, p.TTL()) }},
+		{Name: "v4_lua", About: "compare and delete in one script", Undo: true, NotHeld: []error{v4.ErrNotHeld},
+			Lock: func(p *Process, key string) locks.Lock { return v4.New(p.Redis(), key, p.TTL()) }},
+		{Name: "v5_reentrant", About: "owner and count", Undo: true, NotHeld: []error{v5.ErrNotHeld}, WithOwner: v5.WithOwner,
+			Lock: func(p *Process, key string) locks.Lock { return v5.New(p.Redis(), key, p.TTL()) }},
+		{Name: "v6_watchdog", About: "a lease that is renewed, and a holder that is told", Undo: true, NotHeld: []error{v6.ErrNotHeld}, WithOwner: v6.WithOwner,
+			Lock: func(p *Process, key string) locks.Lock { return v6.New(p.Redis(), key, p.TTL()) }},
+		{Name: "redsync", About: "go-redsync/redsync on one server, with its default number of tries and no extension", NotHeld: []error{errRedsyncNotHeld}, Lock: newRedsync},
+		{Name: "redislock", About: "bsm/redislock with a linear backoff and no refresh", NotHeld: []error{redislock.ErrLockNotHeld}, Lock: newRedislock, HolderOnly: true},
+		{Name: "rueidislock", About: "rueidislock on one server, without client-side caching", Lock: newRueidislock, RedisKey: rueidisKey, HolderOnly: true},
+	}
+}
+
+// Yours is the column of the lock that the reader brings.
+func Yours() Column {
+	return Column{Name: "yours", About: "the lock in internal/locks/yours: docs/your-lock.md", NotHeld: []error{yours.ErrNotHeld}, WithOwner: yours.WithOwner,
+		Lock: func(p *Process, key string) locks.Lock { return yours.New(p.Redis(), key, p.TTL()) }}
+}
+
+// FindColumns returns the columns with these names, or an error that says
+// which there are.
+func FindColumns(all []Column, names []string) ([]Column, error) {
+	return find("strategy", all, func(c Column) string { return c.Name }, names)
+}
+
+// find picks what has the given names, in the order of all.
+func find[T any](what string, all []T, name func(T) string, names []string) ([]T, error) {
+	wanted := make(map[string]bool)
+	for _, n := range names {
+		wanted[n] = true
+	}
+	var found []T
+	var allowed []string
+	for _, one := range all {
+		allowed = append(allowed, name(one))
+		if wanted[name(one)] {
+			found = append(found, one)
+			delete(wanted, name(one))
+		}
+	}
+	for _, n := range names {
+		if wanted[n] {
+			return nil, fmt.Errorf("unknown %s %q (allowed: %s)", what, n, strings.Join(allowed, ", "))
+		}
+	}
+	return found, nil
+}
+
+// inRedis reports whether the column keeps a lock in Redis.
+func (c Column) inRedis() bool { return c.Lock != nil && !c.InProcess }
+
+func (c Column) handle(p *Process, key string) locks.Lock {
+	need(c.Lock != nil, "%s has no lock", c.Name)
+	return c.Lock(p, key)
+}
+
+func (c Column) withOwner(ctx context.Context, owner string) context.Context {
+	if c.WithOwner == nil {
+		return ctx
+	}
+	return c.WithOwner(ctx, owner)
+}
+
+// guard makes the guard of an instance. Its losers wait as the policy says,
+// unless the lock has a way of its own.
+func (c Column) guard(p *Process, policy locks.Policy) locks.Guard {
+	if c.Guard != nil {
+		return c.Guard(p)
+	}
+	make := func(key string) locks.Lock { return c.Lock(p, key) }
+	if policy == nil {
+		if _, ok := make(p.w.lockKey).(waiter); ok {
+			return &ownGuard{column: c, new: make}
+		}
+		policy = locks.Fixed{Delay: p.w.Delay}
+	}
+	return &locks.Distributed{New: make, Policy: policy, WithOwner: c.WithOwner, NotHeld: c.NotHeld, Undo: c.Undo}
+}
+
+// stockGuard makes the guard around the stock.
+func (c Column) stockGuard(p *Process, policy locks.Policy) stock.Guard {
+	if c.Optimistic {
+		return stock.Optimistic(p.rdb)
+	}
+	return stock.Exclusive(p.rdb, c.guard(p, policy))
+}

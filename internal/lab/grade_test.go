@@ -1,0 +1,52 @@
+package lab
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+// The stages themselves, graded as if they were yours, keep what they are the
+// first to keep.
+func TestStagesKeepWhatIsTheirs(t *testing.T) {
+	for i, name := range stages() {
+		r, err := Run(t.Context(), Config{Columns: []Column{column(t, name)}, Scenarios: Scenarios(), Redis: Embedded}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := GradeOf(r, Scenarios(), name)
+		cell, first, found := g.first()
+		if !found {
+			t.Errorf("%s breaks nothing", name)
+		}
+		for _, earlier := range stages()[:i+1] {
+			if first == earlier {
+				t.Errorf("%s breaks %s, which %s keeps: %s", name, cell.Anomaly, earlier, cell.Note)
+			}
+		}
+	}
+}
+
+func TestGradeOfALockThatHolds(t *testing.T) {
+	var b strings.Builder
+	if err := (Grade{Name: "yours"}).Write(&b); err != nil || !strings.Contains(b.String(), "Everything holds.") {
+		t.Errorf("%v: %s", err, b.String())
+	}
+}
+
+func TestReplaceTable(t *testing.T) {
+	r := Report{Manifest: Manifest{Strategies: []string{"none"}}}
+	text, err := ReplaceTable([]byte("a\n"+TableBegin+"\nx\n"+TableEnd+"\nb\n"), r)
+	if err != nil || !strings.HasPrefix(string(text), "a\n"+TableBegin+"\n| strategy |") || !strings.HasSuffix(string(text), TableEnd+"\nb\n") {
+		t.Errorf("%v\n%s", err, text)
+	}
+	again, err := ReplaceTable(text, r)
+	if err != nil || string(again) != string(text) {
+		t.Errorf("%v\n%s", err, again)
+	}
+	for _, bad := range []string{"", TableBegin, TableEnd + "\n" + TableBegin + "\n"} {
+		if _, err := ReplaceTable([]byte(bad), r); !errors.Is(err, ErrMarks) {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}

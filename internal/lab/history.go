@@ -1,0 +1,157 @@
+package lab
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// checkTimeout bounds a check, which takes milliseconds. It is real time.
+const checkTimeout = 20 * time.Second
+
+// What a history consists of.
+type step string
+
+const (
+	stepAcquire step = "acquire" // succeeded
+	stepRelease step = "release" // one hold was given back: its holder no longer relies on it
+	stepEnd     step = "end"     // all holds ended: by death, or as the holder was told of the loss
+)
+
+// operation is the input of one step.
+type operation struct {
+	step step
+	who  string
+}
+
+// history records who took the lock and gave it back, and watches for two who
+// hold it at once. It may be used by several goroutines.
+type history struct {
+	mu       sync.Mutex
+	clock    int64 // orders the moments, also those of the same time
+	ops      []porcupine.Operation
+	inside   []string // who holds, once for each hold
+	overlaps []string
+}
+
+// call is the moment at which something is begun.
+func (h *history) call() int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.clock++
+	return h.clock
+}
+
+// acquired records an acquire that was called at that moment and has succeeded
+// now. It returns who else holds the lock, by their own belief.
+func (h *history) acquired(who string, called int64) []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.record(operation{stepAcquire, who}, called)
+	var others []string
+	for _, other := range h.inside {
+		if other != who && !slices.Contains(others, other) {
+			others = append(others, other)
+		}
+	}
+	h.inside = append(h.inside, who)
+	if len(others) > 0 {
+		h.overlaps = append(h.overlaps, fmt.Sprintf("%s took the lock while %s held it", who, list(others)))
+	}
+	return others
+}
+
+// released records that one hold of who is over.
+func (h *history) released(who string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.record(operation{stepRelease, who}, h.clock+1)
+	if i := slices.Index(h.inside, who); i >= 0 {
+		h.inside = slices.Delete(h.inside, i, i+1)
+	}
+}
+
+// ended records that all holds of who are over.
+func (h *history) ended(who string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.record(operation{stepEnd, who}, h.clock+1)
+	h.inside = slices.DeleteFunc(h.inside, func(other string) bool { return other == who })
+}
+
+// record appends an operation that ends now. The caller has locked mu.
+func (h *history) record(in operation, called int64) {
+	h.clock++
+	back := h.clock
+	h.ops = append(h.ops, porcupine.Operation{Input: in, Call: called, Return: back})
+}
+
+// check decides whether a mutex could have behaved as recorded. Porcupine and
+// the watch on overlaps must agree: if they do not, or Porcupine has not come
+// to an end, nothing is decided.
+func (h *history) check() verdict {
+	h.mu.Lock()
+	ops, overlaps := slices.Clone(h.ops), slices.Clone(h.overlaps)
+	h.mu.Unlock()
+
+	switch result := porcupine.CheckOperationsTimeout(mutexModel(), ops, checkTimeout); {
+	case result == porcupine.Unknown:
+		return unknown("the history of %d steps was not checked in time", len(ops))
+	case (result == porcupine.Ok) != (len(overlaps) == 0):
+		return unknown("the checker says %v, the witness saw %v", result, overlaps)
+	case result == porcupine.Illegal:
+		return breaks("%s", overlaps[0])
+	}
+	return holds("%d steps of the history are those of a mutex", len(ops))
+}
+
+// mutexState is who holds the mutex, and how often.
+type mutexState struct {
+	who string
+	n   int
+}
+
+// mutexModel is a mutex that its owner may take again. A lock that is not
+// reentrant never grants that, and so is measured by the same model.
+func mutexModel() porcupine.Model {
+	return porcupine.Model{
+		Init: func() any { return mutexState{} },
+		Step: func(state, input, _ any) (bool, any) {
+			return state.(mutexState).step(input.(operation))
+		},
+	}
+}
+
+func (s mutexState) step(o operation) (bool, any) {
+	mine := s.n > 0 && s.who == o.who
+	switch o.step {
+	case stepAcquire:
+		return s.n == 0 || mine, mutexState{o.who, s.n + 1}
+	case stepRelease:
+		return mine, mutexState{o.who, s.n - 1}
+	}
+	return mine, mutexState{}
+}
+
+// list joins names with commas and a last "and".
+func list(names []string) string {
+	switch n := len(names); n {
+	case 0:
+		return "nobody"
+	case 1:
+		return names[0]
+	default:
+		return fmt.Sprintf("%s and %s", join(names[:n-1]), names[n-1])
+	}
+}
+
+func join(names []string) string {
+	text := names[0]
+	for _, name := range names[1:] {
+		text += ", " + name
+	}
+	return text
+}

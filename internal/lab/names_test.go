@@ -1,0 +1,40 @@
+package lab
+
+import (
+	"crypto/sha1"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"oversell/internal/lab/wire"
+)
+
+func TestNames(t *testing.T) {
+	start := time.Now()
+	n := newNames(start)
+	n.call("oversell:{x}:lock", "lock")
+	const source, bare = "-- Does this.\nreturn 1", `if redis.call("get",KEYS[1]) then return redis.pcall('DEL',KEYS[1]) end`
+	sum := sha1.Sum([]byte(source))
+	token, other := strings.Repeat("f", 32), "a\x00b"
+	later := fmt.Sprint(start.Add(3 * time.Second).UnixMilli())
+	for _, tt := range []struct{ actor, cmd, want string }{
+		{"A", "set|oversell:{x}:lock|" + token + "|px|3000", "SET lock token-A1 px 3000"},
+		{"B", "get|oversell:{x}:lock", "GET lock"},
+		{"B", "set|oversell:{x}:lock|" + other, "SET lock token-B1"},
+		{"B", "eval|" + source + "|1|oversell:{x}:lock|" + token, "EVAL «Does this» lock token-A1"},
+		{"B", "evalsha|" + hex.EncodeToString(sum[:]) + "|1|oversell:{x}:lock|A/1", "EVALSHA «Does this» lock A/1"},
+		{"B", "eval|" + bare + "|0", "EVAL «GET, DEL»"},
+		{"B", "evalsha|0123456789abcdef|0", "EVALSHA 01234567"},
+		{"B", "pexpireat|oversell:{x}:lock|" + later, "PEXPIREAT lock start+3000"},
+	} {
+		cmd := wire.NewCommand(strings.Split(tt.cmd, "|")...)
+		if got := n.text(tt.actor, cmd); got != tt.want {
+			t.Errorf("%q, want %q", got, tt.want)
+		}
+	}
+	if got := n.value("it is " + token); got != "it is token-A1" {
+		t.Errorf("%q", got)
+	}
+}

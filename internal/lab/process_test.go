@@ -1,0 +1,154 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"oversell/internal/lab/wire"
+)
+
+// inWorld runs f in a world of its own, in virtual time.
+func inWorld(t *testing.T, f func(t *testing.T, w *World)) {
+	t.Helper()
+	err := virtually(func() {
+		s := inMemory()
+		defer s.close()
+		w := newWorld(context.Background(), s, column(t, "v2_ttl"), 3*time.Second)
+		defer w.close()
+		f(t, w)
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFaults(t *testing.T) {
+	set := func(p *Process) error { return p.rdb.Set(p.w.ctx, p.w.stockKey(), 1, 0).Err() }
+	arrived := func(w *World) bool { return w.side.Exists(w.ctx, w.stockKey()).Val() == 1 }
+	for name, tt := range map[string]struct {
+		act     action
+		arrives bool
+	}{
+		"the reply is lost":     {loseReply, true},
+		"the command is lost":   {drop, false},
+		"somebody else answers": {answer(wire.ErrorReply("BUSY")), false},
+	} {
+		inWorld(t, func(t *testing.T, w *World) {
+			p := w.Start("A")
+			p.Fault(anyCommand, 1, "", tt.act)
+			if err := set(p); err == nil {
+				t.Errorf("%s: no error", name)
+			}
+			if arrived(w) != tt.arrives {
+				t.Errorf("%s: arrived %v", name, arrived(w))
+			}
+			if err := set(p); err != nil {
+				t.Errorf("%s: the next command too: %v", name, err)
+			}
+		})
+	}
+}
+
+func TestFaultIsForTheEvalAfterNoScript(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *World) {
+		p := w.Start("A")
+		p.Fault(wire.Command.Script, 1, "its reply is lost", loseReply)
+		script := redis.NewScript("return redis.call('SET', KEYS[1], 1)")
+		if err := script.Run(w.ctx, p.rdb, []string{w.stockKey()}).Err(); err == nil {
+			t.Error("no error")
+		}
+		if w.side.Exists(w.ctx, w.stockKey()).Val() != 1 {
+			t.Error("the script was not run")
+		}
+		if events := w.trace.events(); len(events) != 2 {
+			t.Errorf("want one command and one fault, got %v", events)
+		}
+	})
+}
+
+func TestFreeze(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *World) {
+		p := w.Start("A")
+		_ = p.rdb.Get(w.ctx, w.stockKey()).Err()
+		start := time.Now()
+		p.Freeze()
+		w.Go(func() { w.Sleep(2 * time.Second); p.Thaw() })
+		if err := p.rdb.Get(w.ctx, w.stockKey()).Err(); !errors.Is(err, redis.Nil) || time.Since(start) != 2*time.Second {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+	})
+}
+
+func TestCutAndRefuseAndKill(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *World) {
+		p := w.Start("A")
+		ping := func() error {
+			ctx, cancel := context.WithTimeout(w.ctx, time.Second)
+			defer cancel()
+			return p.rdb.Set(ctx, w.stockKey(), 1, 0).Err()
+		}
+		start := time.Now()
+		p.Cut()
+		if err := ping(); err == nil || time.Since(start) != time.Second {
+			t.Errorf("cut off: %v after %v", err, time.Since(start))
+		}
+		p.Restore()
+		if err := ping(); err != nil {
+			t.Errorf("restored: %v", err)
+		}
+		start = time.Now()
+		p.Refuse()
+		if err := ping(); err == nil || time.Since(start) != 0 {
+			t.Errorf("refused: %v after %v", err, time.Since(start))
+		}
+		p.Restore()
+		if err := ping(); err != nil {
+			t.Errorf("restored: %v", err)
+		}
+		p.Kill()
+		if err := ping(); err == nil {
+			t.Error("killed, and goes on")
+		}
+	})
+}
+
+// What the server says about the lock goes into the trace, and passwords do not.
+func TestTraceShowsTheLock(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *World) {
+		h := w.Start("A").Holder()
+		h.MustLock()
+		w.Sleep(time.Second)
+		_ = h.p.rdb.Get(w.ctx, w.stockKey()).Err()
+		_ = h.Unlock()
+		var commands []Event
+		for _, e := range w.trace.events() {
+			if e.Kind == Command {
+				commands = append(commands, e)
+			}
+		}
+		if len(commands) != 3 {
+			t.Fatalf("%v", commands)
+		}
+		if e := commands[1]; e.At != 1000 || e.Lock != "A" || e.TTL == nil || *e.TTL != 2000 || e.Reply != "nil" {
+			t.Errorf("%+v", e)
+		}
+		if e := commands[2]; e.Lock != "free" || e.TTL != nil {
+			t.Errorf("%+v", e)
+		}
+	})
+}
+
+func TestTraceIsBounded(t *testing.T) {
+	tr := trace{start: time.Now()}
+	for range maxTrace + 10 {
+		tr.begin("A", "GET stock")
+	}
+	events := tr.events()
+	if last := events[len(events)-1]; len(events) != maxTrace+1 || last.Text != "10 more commands, not shown" {
+		t.Errorf("%d events, the last is %+v", len(events), last)
+	}
+}

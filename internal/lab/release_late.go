@@ -1,0 +1,125 @@
+package lab
+
+import "context"
+
+func lateUnlock() Scenario {
+	return Scenario{
+		Anomaly: Anomaly{
+			Name:     "late-unlock-not-told",
+			Sentence: "A holder comes too late to unlock: the lock is another one's by now, and it is not told so.",
+			Sequence: "A takes the lock, and its process is stopped. The lease runs out, B takes the lock. A goes on and unlocks; did the lock tell it of the loss, by an error of its own kind or before?",
+			Source:   "spring-projects/spring-integration PR #2661; go-redsync/redsync PR #143 and #107, of the error that says so",
+		},
+		record:    "--- HBHHHH HHH",
+		senseless: needsRedisLock,
+		run: func(w *World) verdict {
+			a, b := w.Start("A"), w.Start("B").Holder()
+			late := a.Holder()
+			late.MustLock()
+			told := late.Told()
+			a.Freeze()
+			w.Sleep(w.TTL + w.TTL/3)
+			if !b.Try() {
+				a.Thaw()
+				return holds("the lock does not run out: nobody is late")
+			}
+			a.Thaw()
+			w.Settle()
+			warned := w.await(told, w.TTL/2)
+			err := late.Unlock()
+			switch {
+			case warned:
+				return holds("A was told of the loss before it unlocked")
+			case late.notHeld(err):
+				return holds("A is told: %s", brief(err))
+			case err != nil:
+				return w.broke("A", "A is told, but not that the lock was lost: %s", brief(err))
+			}
+			return w.broke("A", "unlock succeeds, though the lock was B's")
+		},
+	}
+}
+
+func unlockAfterFailure() Scenario {
+	return Scenario{
+		Anomaly: Anomaly{
+			Name:     "unlock-after-failed-acquire",
+			Sentence: "Who does not know whether it got the lock unlocks to be safe, and so unlocks another one's.",
+			Sequence: "B holds the lock. A asks, and its connection breaks before Redis hears of it. A unlocks, for it may have had the lock. C asks while B works.",
+			Source:   "a clean-up after an error, by a bare DEL, as in many a finally block",
+		},
+		record:    "--- BBHHHH HHH",
+		senseless: needsRedisLock,
+		run: func(w *World) verdict {
+			a, b, c := w.Start("A"), w.Start("B").Holder(), w.Start("C").Holder()
+			b.MustLock()
+			a.Fault(anyCommand, 1, "the connection breaks before Redis sees it", drop)
+			unsure := a.Holder()
+			_, _ = unsure.Ask()
+			_ = unsure.Unlock()
+			_ = c.Try()
+			return w.exclusive()
+		},
+	}
+}
+
+func unlockAfterCancel() Scenario {
+	return Scenario{
+		Anomaly: Anomaly{
+			Name:     "unlock-after-cancel",
+			Sentence: "The caller is cancelled while it holds the lock, and its unlock goes the same way: the lock stays.",
+			Sequence: "A takes the lock. Its context is cancelled. A unlocks with that context. B asks, for half the ttl.",
+			Source:   "blnkfinance/blnk PR #355; kalbasit/ncps PR #913; googleforgames/open-match PR #1578",
+		},
+		record:    "-H- HHHHHH BBH",
+		senseless: needsLock,
+		run: func(w *World) verdict {
+			a := w.Start("A")
+			b := a.Another("B").Holder()
+			h := a.Holder()
+			h.MustLock()
+			cancelled, cancel := context.WithCancel(h.ctx)
+			cancel()
+			_ = h.UnlockIn(cancelled)
+			return w.soonFree(b, "")
+		},
+	}
+}
+
+// soonFree reports whether b gets the lock without waiting for its lease to
+// run out.
+func (w *World) soonFree(b *Holder, why string) verdict {
+	ok := b.Obtain(w.TTL / 2)
+	return w.verdict(ok, b.p.name, b.p.name+" gets the lock soon", why+b.p.name+" does not get the lock within half the ttl: it is still taken, and nobody has it")
+}
+
+func acquireTimesOut() Scenario {
+	return Scenario{
+		Anomaly: Anomaly{
+			Name:     "acquire-times-out",
+			Sentence: "A caller's time is up just as Redis grants it the lock: the lock stays, and nobody has it.",
+			Sequence: "A asks for the lock, in a context with a deadline. Redis grants it; the deadline passes before the answer is there. A unlocks, as far as it has something to unlock with. B asks, for half the ttl.",
+			Source:   "a clean-up in the caller's context, which is over: googleforgames/open-match PR #1578; vitessio/vitess#15756",
+		},
+		record:    "--- HHHHHH BBH",
+		senseless: needsRedisLock,
+		run: func(w *World) verdict {
+			a, b := w.Start("A"), w.Start("B").Holder()
+			h := a.Holder()
+			h.MustLock() // so that the connection is there
+			_ = h.Unlock()
+			late := newPause()
+			a.Fault(anyCommand, 1, "its reply is held up", late.after)
+			ctx, cancel := context.WithTimeout(h.ctx, w.TTL/30)
+			defer cancel()
+			asking := w.Go(func() { _, _ = h.AskIn(ctx) })
+			w.must(late.parked, "the reply")
+			w.await(asking, w.TTL/5)
+			late.release()
+			w.must(asking, "A's answer")
+			_ = h.Unlock()
+			w.Settle()
+			return w.soonFree(b, "")
+		},
+	}
+}

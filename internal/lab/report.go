@@ -1,0 +1,113 @@
+// Package lab breaks each strategy on purpose, the same way every time. A cell
+// is one anomaly tried on one strategy: actors, each its own process as far as
+// Redis can tell, run the real lock code against a Redis whose replies, and
+// whose actors, are delayed, lost, frozen or killed from outside. What comes
+// out is computed from what happened, and compared with what is on record.
+package lab
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+)
+
+// Outcome is what came out of a cell.
+type Outcome string
+
+// The outcomes.
+const (
+	Holds   Outcome = "holds"   // the strategy keeps what it is asked for
+	Breaks  Outcome = "breaks"  // it does not
+	NA      Outcome = "n/a"     // the question makes no sense for it; the note says why
+	Unknown Outcome = "unknown" // what happened does not decide
+)
+
+// Report is what a run of the lab found. Its JSON form is relied upon.
+type Report struct {
+	Manifest  Manifest  `json:"manifest"`
+	Anomalies []Anomaly `json:"anomalies"` // of the cells, in their order
+	Cells     []Cell    `json:"cells"`
+}
+
+// Manifest says what a report was made with.
+type Manifest struct {
+	Started    time.Time     `json:"started"`
+	Redis      string        `json:"redis"` // kind and version
+	Go         string        `json:"go"`
+	OS         string        `json:"os"`
+	CPUs       int           `json:"cpus"`
+	Version    string        `json:"version"` // of the lab
+	TTL        time.Duration `json:"ttl_ns"`  // lease of a lock
+	Virtual    bool          `json:"virtual"` // time was virtual
+	Wall       time.Duration `json:"wall_ns"` // how long the run took
+	Strategies []string      `json:"strategies"`
+}
+
+// Anomaly is what can go wrong, told.
+type Anomaly struct {
+	Name     string `json:"name"`
+	Sentence string `json:"sentence"` // one that a beginner understands
+	Sequence string `json:"sequence"` // what happens in which order
+	Source   string `json:"source"`   // where it happened for real
+}
+
+// Cell is one anomaly tried on one strategy.
+type Cell struct {
+	Anomaly  string  `json:"anomaly"`
+	Strategy string  `json:"strategy"`
+	Outcome  Outcome `json:"outcome"`
+	Expected Outcome `json:"expected"` // "" where nothing is on record, as for a lock of your own
+	Note     string  `json:"note"`     // what decided the outcome, in one sentence
+	Trace    []Event `json:"trace"`
+}
+
+// AsExpected reports whether the cell came out as is on record.
+func (c Cell) AsExpected() bool { return c.Expected == "" || c.Outcome == c.Expected }
+
+// Kind is what an event is about.
+type Kind string
+
+// The kinds of events.
+const (
+	Command Kind = "command" // a command reached Redis, or was kept from it
+	Hold    Kind = "hold"    // from here on the actor believes that it holds the lock
+	Release Kind = "release" // from here on it no longer does, by its own will
+	Lost    Kind = "lost"    // from here on it no longer does: it was told that the lock is lost
+	Fault   Kind = "fault"   // something was done to the actor from outside: frozen, killed, a reply lost
+	Note    Kind = "note"    // what the actor does or learns
+	Break   Kind = "break"   // the moment at which it goes wrong
+)
+
+// Event is one moment of a cell's timeline.
+type Event struct {
+	At    float64  `json:"at_ms"`              // since the cell began
+	Until float64  `json:"until_ms,omitempty"` // command: when its reply came, or 0 if none did
+	Actor string   `json:"actor"`              // "" for what concerns all
+	Kind  Kind     `json:"kind"`
+	Text  string   `json:"text"`             // a command, as one would type it, or what happened
+	Reply string   `json:"reply,omitempty"`  // command: what Redis answered, or what became of it
+	Lock  string   `json:"lock,omitempty"`   // after a command: who holds the lock, as Redis has it; "free"
+	TTL   *float64 `json:"ttl_ms,omitempty"` // after a command: what is left of the lease; absent: no lease
+}
+
+// Unexpected returns the cells that did not come out as is on record.
+func (r Report) Unexpected() []Cell {
+	var out []Cell
+	for _, c := range r.Cells {
+		if !c.AsExpected() {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// WriteJSON writes the report in the form that is relied upon.
+func (r Report) WriteJSON(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	if err := e.Encode(r); err != nil {
+		return fmt.Errorf("writing the report as JSON: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,70 @@
+package lab
+
+import (
+	"context"
+	"sync"
+
+	"oversell/internal/stock"
+)
+
+// ledger stands for a database: what is written is seen once it is committed.
+type ledger struct {
+	mu        sync.Mutex
+	committed int
+}
+
+func (l *ledger) read() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.committed
+}
+
+func (l *ledger) commit() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.committed++
+}
+
+func earlyRelease() Scenario {
+	return Scenario{
+		Anomaly: Anomaly{
+			Name:     "released-before-commit",
+			Sentence: "The lock is given back inside a transaction that commits a moment later: the next holder does not yet see what was written. That is a flaw in the use: no lock helps.",
+			Sequence: "One unit is left. A begins a transaction, takes the lock, finds no order, writes one, gives the lock back, and only then commits. B does the same, and has the lock before A commits.",
+			Source:   "redisson/redisson#2183; hyperledger-labs/fabric-smart-client PR #670, of an advisory lock",
+		},
+		record:    "--- BBBBBB BBB",
+		senseless: needsSharedLock,
+		run: func(w *World) verdict {
+			var db ledger
+			sell := func(p *Process) func() {
+				guard := w.column.stockGuard(p, nil)
+				return func() {
+					var wrote bool
+					_, _ = guard.Do(w.ctx, w.stockKey(), w.entry(p), func(context.Context, stock.Counter) error {
+						wrote = db.read() == 0
+						return nil
+					})
+					w.Sleep(w.TTL / 10)
+					if wrote {
+						db.commit()
+						w.Note(p.name, "commits its order")
+					}
+				}
+			}
+			first := w.Go(sell(w.Start("A")))
+			w.Sleep(w.TTL / 20)
+			second := w.Go(sell(w.Start("B")))
+			w.together(first, second)
+			return w.verdict(db.read() == 1, "B", "one order was written", "one unit was left, and two orders are committed")
+		},
+	}
+}
+
+// needsSharedLock is for questions about a lock that two instances share.
+func needsSharedLock(c Column) string {
+	if c.InProcess {
+		return "two instances share no lock, whenever it is given back: see local-mutex-across-instances"
+	}
+	return needsLock(c)
+}

@@ -1,0 +1,130 @@
+package show
+
+import (
+	"encoding/json"
+	"math"
+
+	"oversell/internal/lab"
+)
+
+// maxStories is how many bytes the timelines may take in the page.
+const maxStories = 4 << 20
+
+// rowLimits are how many rows a timeline may have in the page: the first with
+// which all of them fit.
+var rowLimits = []int{400, 200, 120, 80, 50, 30, 20, 10}
+
+// data is what the page's script draws from. Numbers are in words already, so
+// that the page and the terminal say the same.
+type data struct {
+	Anomalies map[string]dataAnomaly `json:"anomalies"`
+	Cells     []dataCell             `json:"cells"`
+}
+
+type dataAnomaly struct {
+	Sentence string `json:"sentence"`
+	Sequence string `json:"sequence"`
+	Source   string `json:"source"`
+}
+
+// dataCell is a cell and its story.
+type dataCell struct {
+	Anomaly  string    `json:"anomaly"`
+	Strategy string    `json:"strategy"`
+	Class    string    `json:"class"`
+	Verdict  string    `json:"verdict"`
+	Note     string    `json:"note"`
+	Link     string    `json:"link"`
+	Command  string    `json:"command"`
+	Actors   []string  `json:"actors"`
+	Unit     string    `json:"unit"`
+	Lock     bool      `json:"lock"` // Redis was seen to know of a lock
+	Rows     []dataRow `json:"rows"`
+}
+
+// dataRow is a row of a story. Most rows leave most of it out.
+type dataRow struct {
+	At      float64  `json:"at"`
+	Time    string   `json:"time"`
+	Actor   int      `json:"actor"` // or -1
+	Kind    lab.Kind `json:"kind"`
+	Text    string   `json:"text"`
+	Short   string   `json:"short,omitempty"` // of the text, where it is long
+	Reply   string   `json:"reply,omitempty"`
+	Waits   bool     `json:"waits,omitempty"`
+	Answers bool     `json:"answers,omitempty"`
+	Again   string   `json:"again,omitempty"` // how often, and until when
+	Holder  string   `json:"holder,omitempty"`
+	Holding int      `json:"holding"` // an actor, or -1
+	TTL     *float64 `json:"ttl,omitempty"`
+	Left    string   `json:"left,omitempty"` // the ttl in words
+	Believe []int    `json:"believe,omitempty"`
+}
+
+func newData(r lab.Report) data {
+	d := data{Anomalies: make(map[string]dataAnomaly)}
+	for _, a := range newGrid(r).anomalies {
+		d.Anomalies[a.Name] = dataAnomaly{Sentence: a.Sentence, Sequence: a.Sequence, Source: a.Source}
+	}
+	stories := make([]story, len(r.Cells))
+	for i, c := range r.Cells {
+		stories[i] = tell(c)
+	}
+	for _, limit := range rowLimits {
+		d.Cells = make([]dataCell, len(r.Cells))
+		for i, c := range r.Cells {
+			d.Cells[i] = newDataCell(r.Manifest, c, stories[i].shorten(limit))
+		}
+		if size(d.Cells) <= maxStories {
+			break
+		}
+	}
+	return d
+}
+
+func size(cells []dataCell) int {
+	b, err := json.Marshal(cells)
+	if err != nil {
+		return 0 // the template marshals it again, and reports it
+	}
+	return len(b)
+}
+
+func newDataCell(m lab.Manifest, c lab.Cell, s story) dataCell {
+	v := newViewCell(c)
+	d := dataCell{
+		Anomaly: c.Anomaly, Strategy: c.Strategy, Class: v.Class, Verdict: v.Verdict, Note: c.Note, Link: v.Link,
+		Command: command(m, c.Anomaly, c.Strategy),
+		Actors:  s.actors, Unit: s.clock.unit, Lock: s.lock, Rows: []dataRow{},
+	}
+	for _, r := range s.rows {
+		row := newDataRow(r, s.clock)
+		if r.kind == lab.Break {
+			row.Text = s.culprit(r) + r.text
+		}
+		d.Rows = append(d.Rows, row)
+	}
+	return d
+}
+
+func newDataRow(r row, c clock) dataRow {
+	d := dataRow{
+		At: micro(r.at), Time: c.format(r.at), Actor: r.actor, Kind: r.kind, Text: r.text, Reply: r.reply,
+		Waits: r.waits, Answers: r.answers, Again: r.again(c),
+		Holder: r.holder, Holding: r.holding, Believe: r.believe,
+	}
+	if short := abridge(r.text); short != r.text {
+		d.Short = short
+	}
+	switch {
+	case r.ttl != nil:
+		ttl := micro(*r.ttl)
+		d.TTL, d.Left = &ttl, c.format(ttl)
+	case r.held():
+		d.Left = noEnd
+	}
+	return d
+}
+
+// micro rounds milliseconds to what a clock tells, which also is shorter.
+func micro(ms float64) float64 { return math.Round(ms*1000) / 1000 }

@@ -1,0 +1,169 @@
+package show_test
+
+import (
+	"strings"
+	"time"
+
+	"oversell/internal/lab"
+)
+
+// report is a hand-made report with at least one of everything that is drawn
+// in a way of its own.
+func report() lab.Report {
+	return lab.Report{
+		Manifest: lab.Manifest{
+			Started: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC),
+			Redis:   "miniredis 2.40.0 (embedded)", Go: "go1.26.0", OS: "linux/amd64", CPUs: 2, Version: "v0.1.0",
+			TTL: 100 * time.Millisecond, Virtual: true, Wall: 9_876 * time.Millisecond,
+			Strategies: []string{"none", "local", "watch", "v1_setnx", "v2_ttl", "v3_uuid", "v4_lua", "v5_reentrant", "v6_watchdog",
+				"redsync", "redislock", "rueidislock", "yours"},
+		},
+		Anomalies: []lab.Anomaly{
+			{Name: "check-then-delete", Sentence: "The holder looks whether the lock is still its own and deletes it, and in between it became another's.",
+				Sequence: "A takes the lock and works for nearly the whole lease. A reads its own token. The lease ends; B takes the lock. A's DEL arrives and deletes the lock of B, though A had looked.",
+				Source:   "https://github.com/go-redsync/redsync/issues/107"},
+			{Name: "orphan-after-crash", Sentence: "The holder dies, and its lock stays for ever.",
+				Sequence: "A takes the lock and is killed. B asks and asks.", Source: "redis-py#818"},
+			{Name: "retry-storm", Sentence: "Whoever waits asks again and again, and Redis has no time for whoever works.",
+				Sequence: "Twelve actors ask for one lock.", Source: "seen in redislock, https://github.com/bsm/redislock"},
+			{Name: "stock-counted-only-once-everybody-left", Sentence: "A name that is longer than its column."},
+		},
+		Cells: cells(),
+	}
+}
+
+// cells has a cell for each pair but one, which was not run.
+func cells() []lab.Cell {
+	r := []struct {
+		anomaly  string
+		outcomes string // a letter for each strategy: b, h, n, u, and in capitals what is not on record; - not run
+	}{
+		{"check-then-delete", "nnnnnbhhhhhhh"},
+		{"orphan-after-crash", "nnnbhhhhhhhhh"},
+		{"retry-storm", "hhhbbbbbHBbhu"},
+		{"stock-counted-only-once-everybody-left", "bbhnnnnnnnnU-"},
+	}
+	names := []string{"none", "local", "watch", "v1_setnx", "v2_ttl", "v3_uuid", "v4_lua", "v5_reentrant", "v6_watchdog",
+		"redsync", "redislock", "rueidislock", "yours"}
+	letters := map[string]lab.Outcome{"h": lab.Holds, "b": lab.Breaks, "n": lab.NA, "u": lab.Unknown}
+	otherwise := map[lab.Outcome]lab.Outcome{lab.Holds: lab.Breaks, lab.Breaks: lab.Holds, lab.Unknown: lab.Holds}
+	var out []lab.Cell
+	for _, row := range r {
+		for i, letter := range strings.Split(row.outcomes, "") {
+			if letter == "-" {
+				continue
+			}
+			outcome := letters[strings.ToLower(letter)]
+			c := lab.Cell{Anomaly: row.anomaly, Strategy: names[i], Outcome: outcome, Expected: outcome, Note: "two holders at once: A and B"}
+			if letter != strings.ToLower(letter) {
+				c.Expected = otherwise[outcome]
+			}
+			switch {
+			case names[i] == "yours":
+				c.Expected = ""
+			case outcome == lab.NA:
+				c.Note = "it has no lease that could end"
+			}
+			c.Trace = traces()[row.anomaly+"/"+names[i]]
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// traces are the timelines, by cell.
+func traces() map[string][]lab.Event {
+	return map[string][]lab.Event{
+		"check-then-delete/v3_uuid":                   checkThenDelete(),
+		"check-then-delete/v4_lua":                    longCommands(),
+		"check-then-delete/redsync":                   lateReply(),
+		"orphan-after-crash/v1_setnx":                 orphan(),
+		"retry-storm/v5_reentrant":                    storm(),
+		"stock-counted-only-once-everybody-left/none": counting(),
+	}
+}
+
+func ms(v float64) *float64 { return &v }
+
+func checkThenDelete() []lab.Event {
+	return []lab.Event{
+		{At: 0, Until: 0, Actor: "A", Kind: lab.Command, Text: "SET lock 6f1c… PX 100 NX", Reply: "OK", Lock: "A", TTL: ms(100)},
+		{At: 0, Actor: "A", Kind: lab.Hold, Text: "holds the lock"},
+		{At: 10, Actor: "B", Kind: lab.Command, Text: "SET lock 99ab… PX 100 NX", Reply: "nil", Lock: "A", TTL: ms(90)},
+		{At: 30, Actor: "B", Kind: lab.Command, Text: "SET lock 99ab… PX 100 NX", Reply: "nil", Lock: "A", TTL: ms(70)},
+		{At: 50, Actor: "B", Kind: lab.Command, Text: "SET lock 99ab… PX 100 NX", Reply: "nil", Lock: "A", TTL: ms(50)},
+		{At: 90, Actor: "A", Kind: lab.Command, Text: "GET lock", Reply: "6f1c…", Lock: "A", TTL: ms(10)},
+		{At: 90, Actor: "A", Kind: lab.Fault, Text: "its DEL is held back"},
+		{At: 90, Until: 130, Actor: "A", Kind: lab.Command, Text: "DEL lock", Reply: "1", Lock: "free"},
+		{At: 110, Actor: "B", Kind: lab.Command, Text: "SET lock 99ab… PX 100 NX", Reply: "OK", Lock: "B", TTL: ms(100)},
+		{At: 110, Actor: "B", Kind: lab.Hold, Text: "holds the lock"},
+		{At: 130, Kind: lab.Break, Text: "A has deleted the lock of B, which is at work"},
+		{At: 130, Actor: "A", Kind: lab.Release, Text: "Unlock returns nil"},
+		{At: 130, Actor: "C", Kind: lab.Command, Text: "SET lock 0d2e… PX 100 NX", Reply: "OK", Lock: "C", TTL: ms(100)},
+		{At: 130, Actor: "C", Kind: lab.Hold, Text: "holds the lock, and so does B"},
+	}
+}
+
+// lateReply has a reply that is held up: Redis had the command at once.
+func lateReply() []lab.Event {
+	return []lab.Event{
+		{At: 0, Actor: "A", Kind: lab.Fault, Text: "its reply is held up: SET lock 6f1c… PX 100 NX"},
+		{At: 0, Until: 130, Actor: "A", Kind: lab.Command, Text: "SET lock 6f1c… PX 100 NX", Reply: "OK", Lock: "A", TTL: ms(100)},
+		{At: 110, Actor: "B", Kind: lab.Command, Text: "SET lock 99ab… PX 100 NX", Reply: "OK", Lock: "B", TTL: ms(100)},
+		{At: 110, Actor: "B", Kind: lab.Hold, Text: "has the lock"},
+		{At: 130, Actor: "A", Kind: lab.Hold, Text: "has the lock"},
+		{At: 130, Actor: "A", Kind: lab.Break, Text: "A has the lock, and B too"},
+		{At: 140, Actor: "B", Kind: lab.Command, Text: "EVALSHA «Starts the ttl afresh while the lock is still the owner's» lock B 100", Reply: "(executed; the reply is lost)", Lock: "B", TTL: ms(100)},
+	}
+}
+
+func orphan() []lab.Event {
+	return []lab.Event{
+		{At: 0, Actor: "A", Kind: lab.Command, Text: "SETNX lock 1", Reply: "1", Lock: "A"},
+		{At: 0, Actor: "A", Kind: lab.Hold, Text: "holds the lock"},
+		{At: 5, Actor: "A", Kind: lab.Fault, Text: "killed"},
+		{At: 1000, Actor: "B", Kind: lab.Command, Text: "SETNX lock 1", Reply: "0", Lock: "A"},
+		{At: 3600000, Actor: "B", Kind: lab.Command, Text: "SETNX lock 1", Reply: "0", Lock: "A"},
+		{At: 3600000, Kind: lab.Break, Text: "an hour after the crash nobody gets the lock"},
+	}
+}
+
+// longCommands has a script, an error and a command that never gets a reply.
+func longCommands() []lab.Event {
+	script := `EVALSHA e9f69f2beb755be68b5e456ee2ce9aadfbc4ebf4 1 lock 6f1c7a52-3d8e-4c4b-9f0e-8f1f3a6f2b11 30000`
+	return []lab.Event{
+		{At: 0.25, Until: 0.5, Actor: "the first actor", Kind: lab.Command, Text: script, Reply: "1", Lock: "the first actor", TTL: ms(100)},
+		{At: 0.5, Actor: "the first actor", Kind: lab.Hold, Text: "TryLock returns true"},
+		{At: 0.75, Actor: "the second actor", Kind: lab.Command, Text: script,
+			Reply: "ERR Error running script (call to f_e9f69f2beb755be68b5e456ee2ce9aadfbc4ebf4): @user_script:1: WRONGTYPE Operation against a key holding the wrong kind of value"},
+		{At: 1, Actor: "the second actor", Kind: lab.Command, Text: "EVAL " + strings.Repeat("if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end ", 6) + " 1 lock 6f1c"},
+		{At: 30, Actor: "the second actor", Kind: lab.Fault, Text: "the reply to its EVAL is lost, and it is \x1b[31mnever\x1b[0m told"},
+		{At: 60, Actor: "the first actor", Kind: lab.Lost, Text: "its context is cancelled: the lock is lost"},
+		{At: 60, Kind: lab.Note, Text: "both give up"},
+	}
+}
+
+// storm has more actors than there is room for lanes.
+func storm() []lab.Event {
+	out := []lab.Event{
+		{At: 0, Actor: "a01", Kind: lab.Command, Text: "HSET lock a01 1", Reply: "1", Lock: "a01 ×2", TTL: ms(100)},
+		{At: 0, Actor: "a01", Kind: lab.Hold, Text: "holds the lock"},
+	}
+	for i, actor := range strings.Fields("a02 a03 a04 a05 a06 a07 a08 a09 a10 a11 a12") {
+		out = append(out, lab.Event{At: float64(i), Actor: actor, Kind: lab.Command, Text: "HSETNX lock " + actor + " 1", Reply: "0", Lock: "a01 ×2", TTL: ms(100 - float64(i))})
+	}
+	return append(out,
+		lab.Event{At: 20, Actor: "a12", Kind: lab.Hold, Text: "believes that it was let in"},
+		lab.Event{At: 20, Actor: "a12", Kind: lab.Break, Text: "4,212 commands for 12 acquisitions, where 10 each would do"})
+}
+
+// counting is about stock: there is no lock, and at the end nobody acts.
+func counting() []lab.Event {
+	return []lab.Event{
+		{At: 0, Actor: "A", Kind: lab.Command, Text: "GET stock", Reply: "1"},
+		{At: 0, Actor: "B", Kind: lab.Command, Text: "GET stock", Reply: "1"},
+		{At: 1, Actor: "A", Kind: lab.Command, Text: "SET stock 0", Reply: "OK"},
+		{At: 1, Actor: "B", Kind: lab.Command, Text: "SET stock 0", Reply: "OK"},
+		{At: 2, Kind: lab.Break, Text: "two are sold of one"},
+	}
+}

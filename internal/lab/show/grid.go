@@ -1,0 +1,120 @@
+package show
+
+import (
+	"fmt"
+	"slices"
+
+	"oversell/internal/lab"
+)
+
+// grid is a report's cells as a table. What was not run has no cell.
+type grid struct {
+	anomalies  []lab.Anomaly
+	strategies []string
+	cells      map[[2]string]lab.Cell // by anomaly and strategy
+}
+
+// newGrid puts the cells of r in rows and columns: those that the report
+// lists, in that order, then those that only its cells name.
+func newGrid(r lab.Report) grid {
+	g := grid{cells: make(map[[2]string]lab.Cell, len(r.Cells))}
+	ran := make(map[string]bool) // strategies
+	for _, c := range r.Cells {
+		g.cells[[2]string{c.Anomaly, c.Strategy}] = c
+		ran[c.Strategy] = true
+	}
+	for _, s := range r.Manifest.Strategies {
+		if ran[s] {
+			g.strategies = append(g.strategies, s)
+		}
+	}
+	for _, a := range r.Anomalies {
+		if slices.ContainsFunc(r.Cells, func(c lab.Cell) bool { return c.Anomaly == a.Name }) {
+			g.anomalies = append(g.anomalies, a)
+		}
+	}
+	for _, c := range r.Cells {
+		if !slices.Contains(g.strategies, c.Strategy) {
+			g.strategies = append(g.strategies, c.Strategy)
+		}
+		if !slices.ContainsFunc(g.anomalies, func(a lab.Anomaly) bool { return a.Name == c.Anomaly }) {
+			g.anomalies = append(g.anomalies, lab.Anomaly{Name: c.Anomaly})
+		}
+	}
+	return g
+}
+
+// at returns a cell, and false if it was not run.
+func (g grid) at(anomaly, strategy string) (lab.Cell, bool) {
+	c, ok := g.cells[[2]string{anomaly, strategy}]
+	return c, ok
+}
+
+// anomaly returns what is told about an anomaly.
+func (g grid) anomaly(name string) lab.Anomaly {
+	for _, a := range g.anomalies {
+		if a.Name == name {
+			return a
+		}
+	}
+	return lab.Anomaly{Name: name}
+}
+
+// broken counts the anomalies that break the strategy, and those that it was
+// put to.
+func (g grid) broken(strategy string) (breaks, asked int) {
+	for _, a := range g.anomalies {
+		c, ok := g.at(a.Name, strategy)
+		if !ok || c.Outcome == lab.NA {
+			continue
+		}
+		asked++
+		if c.Outcome == lab.Breaks {
+			breaks++
+		}
+	}
+	return breaks, asked
+}
+
+// counts says how many cells came out how.
+func counts(r lab.Report) string {
+	n := make(map[lab.Outcome]int)
+	for _, c := range r.Cells {
+		n[c.Outcome]++
+	}
+	g := newGrid(r)
+	out := fmt.Sprintf("%s, %s, %s: %d break, %d hold, %d n/a",
+		plural(len(g.anomalies), "anomaly", "anomalies"), plural(len(g.strategies), "strategy", "strategies"),
+		plural(len(r.Cells), "cell", "cells"), n[lab.Breaks], n[lab.Holds], n[lab.NA])
+	if n[lab.Unknown] > 0 {
+		out += fmt.Sprintf(", %d unknown", n[lab.Unknown])
+	}
+	return out
+}
+
+// asRecorded says whether all came out as is on record.
+func asRecorded(r lab.Report) string {
+	unexpected, unrecorded := len(r.Unexpected()), 0
+	for _, c := range r.Cells {
+		if c.Expected == "" {
+			unrecorded++
+		}
+	}
+	recorded := len(r.Cells) - unrecorded
+	switch {
+	case unexpected > 0:
+		return fmt.Sprintf("%d of %s did not come out as is on record.", unexpected, plural(recorded, "cell", "cells"))
+	case recorded == 0:
+		return "Nothing is on record for these cells."
+	case unrecorded > 0:
+		return fmt.Sprintf("All came out as is on record, but for %d of which nothing is on record.", unrecorded)
+	}
+	return "All came out as is on record."
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}

@@ -1,0 +1,102 @@
+package show
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"oversell/internal/lab"
+)
+
+// The two bands at the left of an actor's lane, and the space they take.
+const (
+	bandHolds    = "┃" // the actor holds the lock, as Redis has it
+	bandBelieves = "║" // the actor believes that it does
+	noBands      = "   "
+)
+
+// beside is what is right of the standing, in one line or several.
+func (s sheet) beside(r row) []string {
+	switch {
+	case r.kind == lab.Break:
+		return s.banner(r)
+	case s.lane == 0:
+		return s.listed(r)
+	case r.actor == everyone:
+		return r.lines(s.right(), s.clock)
+	}
+	var out []string
+	for _, line := range r.lines(s.lane-len(noBands), s.clock) {
+		out = append(out, s.lanes(r, paint(r.colours(), pad(line, s.lane-len(noBands)), s.colour)))
+	}
+	return out
+}
+
+// banner marks the moment at which it breaks, across all lanes.
+func (s sheet) banner(r row) []string {
+	const mark, noMark = "━━ BREAKS ━━ ", "             "
+	lines := fold(clean(s.culprit(r)+r.text), s.right()-len(noMark))
+	for i := range lines {
+		if i > 0 {
+			lines[i] = noMark + lines[i]
+			continue
+		}
+		lines[i] = mark + lines[i] + " "
+		lines[i] += strings.Repeat("━", max(0, s.right()-text.StringWidth(lines[i])))
+	}
+	for i := range lines {
+		lines[i] = paint(text.Colors{text.FgRed, text.Bold}, lines[i], s.colour)
+	}
+	return lines
+}
+
+// lanes draws all lanes with their bands, and content in that of the row's
+// actor.
+func (s sheet) lanes(r row, content string) string {
+	out := make([]string, len(s.actors))
+	for i := range s.actors {
+		out[i] = s.bands(r, i) + strings.Repeat(" ", s.lane-len(noBands))
+		if i == r.actor {
+			out[i] = s.bands(r, i) + content
+		}
+	}
+	return strings.Join(out, between)
+}
+
+// bands are the two bands of an actor. The one of an actor that believes to
+// hold a lock which Redis has as another's, or as free, is red.
+func (s sheet) bands(r row, actor int) string {
+	holds, believes := " ", " "
+	if r.holding == actor {
+		holds = s.ofActor(actor, bandHolds)
+	}
+	if slices.Contains(r.believe, actor) {
+		believes = s.ofActor(actor, bandBelieves)
+		if s.lock && r.holding != actor {
+			believes = paint(text.Colors{text.FgRed, text.Bold}, bandBelieves, s.colour)
+		}
+	}
+	return holds + believes + " "
+}
+
+// listed is a row without lanes: who believes to hold the lock, who acts, and
+// what it does.
+func (s sheet) listed(r row) []string {
+	var believe []string
+	for _, a := range r.believe {
+		believe = append(believe, s.actors[a])
+	}
+	actor := ""
+	if r.actor != everyone {
+		actor = s.actors[r.actor]
+	}
+	lead := pad(strings.Join(believe, " "), holderWidth) + between + s.ofActor(r.actor, pad(actor, actorWidth)) + between
+	blank := strings.Repeat(" ", holderWidth+actorWidth+2*len(between))
+	var out []string
+	for _, line := range r.lines(s.right()-len(blank), s.clock) {
+		out = append(out, lead+paint(r.colours(), line, s.colour))
+		lead = blank
+	}
+	return out
+}

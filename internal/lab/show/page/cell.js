@@ -1,0 +1,97 @@
+// A cell: the dialog with what it is about, its lanes, and its list of moments.
+
+const dialog = document.getElementById("cell");
+const part = (selector) => dialog.querySelector(selector);
+let redraw = null; // draws the lanes of the open cell again
+
+new ResizeObserver(() => redraw?.()).observe(part(".story"));
+
+/** fillCell shows a cell in the dialog. */
+function fillCell(cell, anomaly) {
+  part("#cell-title").replaceChildren(cell.anomaly, el("span", { class: "on" }, " on "), cell.strategy);
+  part(".verdict .mark").className = `mark ${cell.class}`;
+  part(".verdict .mark").textContent = cell.verdict.split(/[ ,]/, 1)[0];
+  part(".verdict .words").textContent = cell.verdict.replace(/^[^ ,]+,? ?/, "");
+  part(".note").textContent = cell.note;
+  part(".about .sentence").textContent = anomaly.sentence;
+  section(".sequence", anomaly.sequence);
+  section(".source", ...linked(anomaly.source));
+  part(".run code").textContent = cell.command;
+  part(".copy").textContent = "copy";
+  fillStory(cell);
+  part(".body").scrollTop = 0;
+}
+
+/** section fills a section; an empty one is hidden with its heading. */
+function section(selector, ...content) {
+  const node = part(selector);
+  node.replaceChildren(...content);
+  node.hidden = node.previousElementSibling.hidden = node.textContent === "";
+}
+
+/** linked makes links of the words that are addresses, and of nothing else. */
+function linked(text) {
+  return text.split(/(\s+)/).map((word) =>
+    /^https?:\/\/\S+$/.test(word) && URL.canParse(word) ? el("a", { href: word, rel: "noreferrer" }, word) : word);
+}
+
+function fillStory(cell) {
+  const none = cell.rows.length === 0;
+  part(".moment").hidden = part(".list").hidden = part(".key").hidden = none;
+  redraw = null;
+  if (none) {
+    part(".lanes").className = "lanes";
+    part(".lanes").replaceChildren(el("p", { class: "nothing" }, "Nothing was run, so there is no timeline."));
+    return;
+  }
+  part(".list summary").textContent = `All ${cell.rows.length} moments as a list`;
+  part(".list ol").replaceChildren(...cell.rows.map((row) => el("li", {}, sentence(cell, row))));
+  let width = 0;
+  redraw = () => {
+    if (part(".lanes").clientWidth === width || !dialog.open) return;
+    width = part(".lanes").clientWidth;
+    drawLanes(part(".lanes"), cell, (row, event) => showMoment(cell, row, event));
+    const breaks = cell.rows.findIndex((row) => row.kind === "break");
+    showMoment(cell, cell.rows[Math.max(0, breaks)], part(".lanes").querySelectorAll(".event")[Math.max(0, breaks)]);
+  };
+  redraw();
+}
+
+/** showMoment tells all that is known of a moment. */
+function showMoment(cell, row, event) {
+  part(".event.shown")?.classList.remove("shown");
+  event.classList.add("shown");
+  const { text, reply } = words(row);
+  const there = el("button", { type: "button", class: "there" }, "find it");
+  there.addEventListener("click", () => event.scrollIntoView({ block: "center" }));
+  part(".moment").replaceChildren(there,
+    el("strong", {}, `${row.time} ${cell.unit}`), row.actor < 0 ? "" : ` · ${cell.actors[row.actor]}`,
+    el("pre", {}, text + reply),
+    el("span", { class: "small" }, standing(cell, row)));
+}
+
+/** standing is how things stand after a moment. */
+function standing(cell, row) {
+  const believe = (row.believe ?? []).map((actor) => cell.actors[actor]).join(" and ") || "nobody";
+  if (!cell.lock) return row.believe ? `Believes to hold the lock: ${believe}.` : "";
+  if (!row.holder) return `Not asked of Redis yet who holds the lock. Believes to hold it: ${believe}.`;
+  const left = row.ttl == null ? (row.left ? ", with no lease" : "") : `, ${row.left} ${cell.unit} left`;
+  return `Redis: ${row.holder === "free" ? "the lock is free" : `${row.holder} holds the lock`}${left}. Believes to hold it: ${believe}.`;
+}
+
+function sentence(cell, row) {
+  const { text, reply } = words(row);
+  const lead = row.kind === "break" ? "breaks: " : row.actor < 0 ? "" : `${cell.actors[row.actor]}: `;
+  return `${row.time} ${cell.unit} · ${lead}${text}${reply} · ${standing(cell, row)}`.replace(/ · $/, "");
+}
+
+part(".copy").addEventListener("click", async () => {
+  const code = part(".run code");
+  try {
+    await navigator.clipboard.writeText(code.textContent);
+    part(".copy").textContent = "copied";
+  } catch {
+    getSelection().selectAllChildren(code); // at least half of the work
+    part(".copy").textContent = "selected: press Ctrl+C";
+  }
+});

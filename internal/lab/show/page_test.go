@@ -1,0 +1,206 @@
+package show_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"oversell/internal/lab"
+	"oversell/internal/lab/show"
+)
+
+// parts are what lanes consist of, and how it is found.
+var parts = map[string]string{
+	"hold": "rect.holds", "belief": "rect.believes", "belief alone": "rect.alone", "two at once": "rect.two",
+	"lease": "polygon.lease", "command": "circle.tick", "command under way": "line.flight", "break": ".event.break",
+}
+
+// TestPage reads the page as one would: on a desk and on a telephone, by day
+// and by night, from disk, with the network off.
+func TestPage(t *testing.T) {
+	b := newTab(t)
+	file := pageFile(t, report())
+	for _, width := range []int64{1280, 400} {
+		for _, scheme := range []string{"light", "dark"} {
+			name := fmt.Sprintf("%d-%s", width, scheme)
+			b.open(file, "", look{width, 850, scheme})
+			b.readable(name + "-matrix")
+			b.do(chromedp.Click(chromedp.CSS(`a[href="#check-then-delete/v3_uuid"]`)))
+			b.shows("check-then-delete on v3_uuid")
+			b.readable(name + "-timeline")
+			if n := b.count(".lanes .heads .actor"); n != 3 {
+				t.Errorf("%s: %d lanes, want 3", name, n)
+			}
+			for what, selector := range parts {
+				if b.count(".lanes "+selector) == 0 {
+					t.Errorf("%s: no %s is drawn", name, what)
+				}
+			}
+			eval[any](b, `document.querySelector(".lanes").scrollIntoView()`)
+			b.keep(name + "-lanes")
+		}
+	}
+	b.quiet()
+}
+
+// TestPageCells opens each cell by its address.
+func TestPageCells(t *testing.T) {
+	b := newTab(t)
+	r := report()
+	file := pageFile(t, r)
+	for _, l := range []look{{1280, 850, "dark"}, {400, 850, "light"}} {
+		for _, c := range r.Cells {
+			if c.Trace == nil && c.Strategy != "none" && c.Strategy != "yours" {
+				continue // one like the other
+			}
+			b.open(file, "#"+c.Anomaly+"/"+c.Strategy, l)
+			b.shows(c.Anomaly + " on " + c.Strategy)
+			b.readable(fmt.Sprintf("%d-cell-%s-%s", l.width, c.Anomaly, c.Strategy))
+			if got := b.count(".lanes .event") > 0; got != (c.Trace != nil) {
+				t.Errorf("%s on %s: events are drawn: %v", c.Anomaly, c.Strategy, got)
+			}
+		}
+	}
+	b.quiet()
+}
+
+// TestPageKeys goes from cell to cell, and from moment to moment, without a
+// mouse.
+func TestPageKeys(t *testing.T) {
+	b := newTab(t)
+	b.open(pageFile(t, report()), "#check-then-delete/v3_uuid", look{1280, 850, "light"})
+	b.shows("check-then-delete on v3_uuid")
+	for _, step := range []struct{ key, title string }{
+		{kb.ArrowRight, "check-then-delete on v4_lua"},
+		{kb.ArrowLeft, "check-then-delete on v3_uuid"},
+		{"j", "orphan-after-crash on v3_uuid"},
+		{"k", "check-then-delete on v3_uuid"},
+		{"k", "check-then-delete on v3_uuid"}, // there is none above
+	} {
+		b.do(chromedp.KeyEvent(step.key))
+		b.shows(step.title)
+	}
+
+	eval[any](b, `document.querySelector(".lanes .event").focus()`)
+	b.moment("SET lock 6f1c… PX 100 NX → OK")
+	for range 5 {
+		b.do(chromedp.KeyEvent(kb.ArrowDown))
+	}
+	b.moment("DEL lock …")
+
+	b.do(chromedp.KeyEvent(kb.Escape))
+	b.until(`!document.getElementById("cell").open && location.hash === ""`)
+	b.do(chromedp.KeyEvent(kb.ArrowDown))
+	if got, want := eval[string](b, `document.activeElement.getAttribute("href")`), "#orphan-after-crash/v3_uuid"; got != want {
+		t.Errorf("the focus is on %q, want %q", got, want)
+	}
+	b.do(chromedp.KeyEvent(kb.Enter))
+	b.shows("orphan-after-crash on v3_uuid")
+	eval[any](b, `history.back()`)
+	b.until(`!document.getElementById("cell").open`)
+	b.quiet()
+}
+
+// TestPagePointer shows a moment's details on hover, and copies the command.
+func TestPagePointer(t *testing.T) {
+	b := newTab(t)
+	b.open(pageFile(t, report()), "#check-then-delete/v3_uuid", look{1280, 850, "light"})
+	b.shows("check-then-delete on v3_uuid")
+	b.moment("✗ A has deleted the lock of B, which is at work") // the break, before anything is pointed at
+	eval[any](b, `document.querySelectorAll(".lanes .event")[5].scrollIntoView({block: "center"})`)
+	type point struct{ X, Y float64 }
+	p := eval[point](b, `(({x, y}) => ({X: x + 9, Y: y + 9}))(document.querySelectorAll(".lanes .event")[5].getBoundingClientRect())`)
+	b.do(chromedp.MouseEvent(chromedp.MouseMoved, p.X, p.Y))
+	b.moment("DEL lock …")
+	b.do(chromedp.Click(chromedp.CSS(".copy")))
+	b.until(`document.querySelector(".copy").textContent !== "copy"`)
+	if got, want := eval[string](b, `document.querySelector(".run code").textContent`), "go run ./cmd/lab -run check-then-delete -strategy v3_uuid"; got != want {
+		t.Errorf("the command is %q, want %q", got, want)
+	}
+	b.quiet()
+}
+
+// hostile is what a report from elsewhere might bring.
+const hostile = `</script><script>window.pwned = 1</script><img src=x onerror="window.pwned = 1"><!--'"` + "`${window.pwned = 1}`"
+
+// TestPageEscapes draws a report in which every text is hostile.
+func TestPageEscapes(t *testing.T) {
+	r := lab.Report{
+		Manifest:  lab.Manifest{Redis: hostile, Go: hostile, OS: hostile, Version: hostile, Strategies: []string{hostile}},
+		Anomalies: []lab.Anomaly{{Name: hostile, Sentence: hostile, Sequence: hostile, Source: "javascript:window.pwned=1 " + hostile + " https://example.org/" + hostile}},
+		Cells: []lab.Cell{{Anomaly: hostile, Strategy: hostile, Outcome: lab.Breaks, Expected: lab.Holds, Note: hostile, Trace: []lab.Event{
+			{Actor: hostile, Kind: lab.Command, Text: hostile, Reply: hostile, Lock: hostile},
+			{Actor: hostile, Kind: lab.Kind(hostile), Text: hostile},
+			{Kind: lab.Break, Text: hostile},
+		}}},
+	}
+	var page strings.Builder
+	if err := show.HTML(&page, r); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(page.String(), "<script>window") || strings.Contains(page.String(), "<img") {
+		t.Error("a text of the report is markup in the page")
+	}
+
+	b := newTab(t)
+	b.open(pageFile(t, r), "", look{1280, 850, "light"})
+	eval[any](b, `document.querySelector(".matrix a").click()`)
+	b.shows(hostile + " on " + hostile)
+	if eval[bool](b, `"pwned" in window`) {
+		t.Error("a text of the report was run")
+	}
+	if n := b.count(`.source a[href^="javascript"], img, script:not(#data):not([type=module])`); n != 0 {
+		t.Errorf("%d elements that the page has not", n)
+	}
+	b.quiet()
+}
+
+// TestPageSize keeps the page of a large report small enough to be mailed.
+func TestPageSize(t *testing.T) {
+	r := lab.Report{}
+	var trace []lab.Event
+	for i := range 300 {
+		trace = append(trace, lab.Event{At: float64(i), Actor: string(rune('A' + i%2)), Kind: lab.Command,
+			Text: fmt.Sprintf("SET lock token-%d PX 30000 NX", i), Reply: "nil", Lock: "A", TTL: ms(400 - float64(i))})
+	}
+	trace[250].Kind = lab.Break
+	for a := range 30 {
+		for s := range 13 {
+			r.Cells = append(r.Cells, lab.Cell{Anomaly: fmt.Sprint("anomaly-", a), Strategy: fmt.Sprint("strategy-", s), Outcome: lab.Breaks, Trace: trace})
+		}
+	}
+	var page strings.Builder
+	if err := show.HTML(&page, r); err != nil {
+		t.Fatal(err)
+	}
+	if n := page.Len(); n > 6<<20 {
+		t.Errorf("%d bytes, want at most 6 MiB", n)
+	}
+	for _, want := range []string{"events left out", `"kind":"break"`} {
+		if !strings.Contains(page.String(), want) {
+			t.Errorf("no %q in the page", want)
+		}
+	}
+}
+
+// pageFile writes the page to a file.
+func pageFile(t *testing.T, r lab.Report) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "lab.html")
+	f, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := show.HTML(f, r); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}

@@ -1,0 +1,118 @@
+package show
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+)
+
+// Columns of a timeline, and what is between them.
+const (
+	momentWidth = 8
+	holderWidth = 12
+	leaseWidth  = 8
+	actorWidth  = 10
+	minLane     = 24 // with less, lanes are given up
+	between     = "  "
+)
+
+// hues tell the actors from each other; red is kept for what goes wrong.
+var hues = []text.Color{text.FgCyan, text.FgMagenta, text.FgYellow, text.FgBlue, text.FgGreen}
+
+// sheet draws a story for a terminal: a column an actor, or, with too many of
+// them, one column in which each line names its actor.
+type sheet struct {
+	story
+	colour bool
+	lane   int // width of an actor's lane; 0: no lanes
+}
+
+func newSheet(s story, colour bool) sheet {
+	sh := sheet{story: s, colour: colour}
+	if n := len(s.actors); n > 0 {
+		lane := (sh.right() - (n-1)*len(between)) / n
+		if lane >= minLane {
+			sh.lane = lane
+		}
+	}
+	return sh
+}
+
+// right is the width of what is right of the standing.
+func (s sheet) right() int {
+	left := momentWidth
+	if s.lock {
+		left += len(between) + holderWidth + leaseWidth
+	}
+	return width - left - len(between)
+}
+
+func (s sheet) write(b *strings.Builder) {
+	writeLine := func(left, right string) {
+		b.WriteString(strings.TrimRight(left+between+right, " ") + "\n")
+	}
+	left, right := s.heads()
+	writeLine(paint(text.Colors{text.Bold}, left, s.colour), right)
+	b.WriteString(paint(text.Colors{text.Faint}, strings.Repeat("─", width), s.colour) + "\n")
+	blank := strings.Repeat(" ", width-s.right()-len(between))
+	for _, r := range s.rows {
+		left := s.standing(r)
+		for _, line := range s.beside(r) {
+			writeLine(left, line)
+			left = blank
+		}
+	}
+	b.WriteString("\n" + wrap(s.legend(), "", "  ") + "\n")
+}
+
+// heads are the heads of the columns.
+func (s sheet) heads() (left, right string) {
+	left = alignRight(s.clock.unit, momentWidth)
+	if s.lock {
+		left += between + pad("held by", holderWidth) + alignRight("ttl left", leaseWidth)
+	}
+	if s.lane == 0 {
+		return left, pad("believe", holderWidth) + between + pad("who", actorWidth) + between + "does what"
+	}
+	lanes := make([]string, len(s.actors))
+	for i, a := range s.actors {
+		lanes[i] = s.ofActor(i, pad(noBands+a, s.lane))
+	}
+	return left, strings.Join(lanes, between)
+}
+
+// standing is the moment, who holds the lock then as Redis has it, and what is
+// left of the lease.
+func (s sheet) standing(r row) string {
+	out := alignRight(s.clock.format(r.at), momentWidth)
+	if !s.lock {
+		return out
+	}
+	left := ""
+	switch {
+	case r.ttl != nil:
+		left = s.clock.format(*r.ttl)
+	case r.held():
+		left = noEnd
+	}
+	return out + between + s.ofActor(r.holding, pad(r.holder, holderWidth)) + alignRight(left, leaseWidth)
+}
+
+// ofActor paints what is the actor's.
+func (s sheet) ofActor(actor int, what string) string {
+	if actor == everyone {
+		return what
+	}
+	return paint(text.Colors{hues[actor%len(hues)]}, what, s.colour)
+}
+
+func (s sheet) legend() string {
+	out := ""
+	if s.lane > 0 {
+		out = fmt.Sprintf("%s beside a lane: it holds the lock, as Redis has it; %s: it believes that it does; ", bandHolds, bandBelieves)
+	}
+	return out + "▼ holds, ▲ gives back, △ is told of the loss, ‡ done to it from outside, … no reply yet, ↳ the reply"
+}
+
+func alignRight(s string, n int) string { return fmt.Sprintf("%*s", n, s) }

@@ -1,0 +1,43 @@
+package show
+
+import (
+	"fmt"
+	"slices"
+
+	"oversell/internal/lab"
+)
+
+// omission is the kind of the row that stands for rows that were left out.
+const omission lab.Kind = "omission"
+
+// shorten leaves rows out so that at most limit remain: the beginning stays,
+// and what is around the first break, or the end where nothing breaks.
+func (s story) shorten(limit int) story {
+	n := len(s.rows)
+	if n <= limit {
+		return s
+	}
+	head := limit / 2
+	tail := limit - head - 2 // 2: the omissions before it and after it
+	until := n
+	if i := slices.IndexFunc(s.rows, func(r row) bool { return r.kind == lab.Break }); i >= 0 {
+		until = min(n, max(i+1+tail/3, head+tail))
+	}
+	from := until - tail
+	rows := slices.Clone(s.rows[:head])
+	rows = append(rows, omit(s.rows[head:from])...)
+	rows = append(rows, s.rows[from:until]...)
+	s.rows = append(rows, omit(s.rows[until:])...)
+	return s
+}
+
+// omit stands for rows that are left out.
+func omit(rows []row) []row {
+	if len(rows) == 0 {
+		return nil
+	}
+	o := rows[len(rows)-1]
+	o.actor, o.kind, o.text = everyone, omission, fmt.Sprintf("%s left out", plural(len(rows), "event", "events"))
+	o.reply, o.waits, o.answers, o.times = "", false, false, 1
+	return []row{o}
+}

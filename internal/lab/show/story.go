@@ -1,0 +1,203 @@
+package show
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+
+	"oversell/internal/lab"
+)
+
+// expiry is the kind of a row that no event stands behind: the lease that was
+// left after the last command runs out.
+const expiry lab.Kind = "expiry"
+
+// free is who holds a lock that nobody holds.
+const free = "free"
+
+// slowReply is from how many milliseconds on a command that others overtake is
+// shown twice: when it was sent, and when its reply came.
+const slowReply = 2
+
+// everyone is the actor of what concerns all.
+const everyone = -1
+
+// story is a cell's trace, worked out moment by moment.
+type story struct {
+	actors []string // in order of their first appearance
+	rows   []row    // in order of time
+	clock  clock
+	lock   bool // Redis was seen to know of a lock
+}
+
+// row is one moment, and how things stand after it.
+type row struct {
+	at      float64
+	actor   int // in story.actors, or everyone
+	kind    lab.Kind
+	text    string
+	reply   string
+	waits   bool // the reply comes in a later row
+	answers bool // the reply to an earlier row
+
+	times int     // how often the same happened, one right after the other
+	last  float64 // when for the last time
+
+	holder  string   // who holds the lock, as Redis has it; "" where there is none
+	holding int      // the same as an actor, or everyone if it is none of them
+	ttl     *float64 // what is left of the lease; nil: no lease
+	believe []int    // actors that believe to hold the lock
+}
+
+// tell works out the story of a cell.
+func tell(c lab.Cell) story {
+	var s story
+	for _, e := range c.Trace {
+		if e.Actor != "" && !slices.Contains(s.actors, e.Actor) {
+			s.actors = append(s.actors, e.Actor)
+		}
+		s.lock = s.lock || e.Lock != ""
+	}
+	n := narrator{actors: s.actors, holding: everyone}
+	for _, m := range moments(c.Trace) {
+		n.tell(m)
+	}
+	s.rows = merge(n.rows)
+	var at []float64
+	for _, r := range s.rows {
+		at = append(at, r.at)
+	}
+	s.clock = newClock(at)
+	return s
+}
+
+// moment is when something of an event is to be seen.
+type moment struct {
+	lab.Event
+	at    float64
+	waits bool // the command was sent, and its reply is to come
+	reply bool // the reply came
+	quiet bool // nothing that Redis was seen to have belongs here
+}
+
+// moments puts a trace in order of time. A command whose reply was kept back
+// while others went on has two moments, for in between lies what it broke.
+func moments(trace []lab.Event) []moment {
+	var out []moment
+	for _, e := range trace {
+		if overtaken(e, trace) {
+			// Either the command was held up, or its reply: then Redis had it
+			// from the first moment on.
+			replied := replyHeldUp(e, trace)
+			out = append(out,
+				moment{Event: e, at: e.At, waits: true, quiet: !replied},
+				moment{Event: e, at: e.Until, reply: true, quiet: replied})
+			continue
+		}
+		out = append(out, moment{Event: e, at: e.At})
+	}
+	slices.SortStableFunc(out, func(a, b moment) int { return cmp.Compare(a.at, b.at) })
+	return out
+}
+
+func overtaken(e lab.Event, trace []lab.Event) bool {
+	return e.Kind == lab.Command && e.Until-e.At >= slowReply && slices.ContainsFunc(trace, func(o lab.Event) bool {
+		return o.Actor != e.Actor && o.At > e.At && o.At < e.Until
+	})
+}
+
+// replyHeldUp reports whether it was the command's reply that was held up, not
+// the command: the fault that was done to it at that moment says so.
+func replyHeldUp(e lab.Event, trace []lab.Event) bool {
+	return slices.ContainsFunc(trace, func(f lab.Event) bool {
+		return f.Kind == lab.Fault && f.Actor == e.Actor && math.Abs(f.At-e.At) < slowReply && strings.Contains(f.Text, "reply")
+	})
+}
+
+// narrator keeps how things stand while it tells one moment after the other.
+type narrator struct {
+	actors  []string
+	rows    []row
+	holder  string
+	holding int
+	ttl     *float64 // as of since
+	since   float64
+	believe []int // sorted
+}
+
+func (n *narrator) tell(m moment) {
+	n.expire(m.at)
+	actor := slices.Index(n.actors, m.Actor)
+	r := row{at: m.at, actor: actor, kind: m.Kind, text: m.Text, reply: m.Reply, waits: m.waits, answers: m.reply, times: 1, last: m.at}
+	if m.waits {
+		r.reply = ""
+	}
+	n.look(m)
+	n.ask(m.Event, actor)
+	n.add(r)
+}
+
+// expire tells of the lease that has run out by then, if one has.
+func (n *narrator) expire(now float64) {
+	if n.ttl == nil || n.since+*n.ttl > now {
+		return
+	}
+	at, holder := n.since+*n.ttl, n.holding
+	n.holder, n.holding, n.ttl = free, everyone, nil
+	n.add(row{at: at, actor: holder, kind: expiry, text: "the lease ends", times: 1, last: at})
+}
+
+// look takes over what Redis was seen to have after the moment.
+func (n *narrator) look(m moment) {
+	if m.Lock == "" || m.quiet {
+		return
+	}
+	n.holder, n.ttl, n.since = m.Lock, m.TTL, m.at
+	// A holder may come with more than a name, such as how often it holds.
+	name, _, _ := strings.Cut(m.Lock, " ")
+	n.holding = max(slices.Index(n.actors, m.Lock), slices.Index(n.actors, name))
+}
+
+// ask takes over what the actor believes after the event. One that was killed
+// believes nothing; one that is frozen does.
+func (n *narrator) ask(e lab.Event, actor int) {
+	i, found := slices.BinarySearch(n.believe, actor)
+	switch {
+	case actor == everyone:
+	case e.Kind == lab.Hold && !found:
+		n.believe = slices.Insert(n.believe, i, actor)
+	case found && (e.Kind == lab.Release || e.Kind == lab.Lost || e.Kind == lab.Fault && strings.Contains(e.Text, "killed")):
+		n.believe = slices.Delete(n.believe, i, i+1)
+	}
+}
+
+// add adds a row with how things stand after it.
+func (n *narrator) add(r row) {
+	r.holder, r.holding, r.believe = n.holder, n.holding, slices.Clone(n.believe)
+	if n.ttl != nil {
+		left := n.since + *n.ttl - r.at
+		r.ttl = &left
+	}
+	n.rows = append(n.rows, r)
+}
+
+// merge makes one row of what an actor does over and over, as one that waits.
+func merge(rows []row) []row {
+	var out []row
+	for _, r := range rows {
+		if len(out) > 0 && out[len(out)-1].repeats(r) {
+			last := &out[len(out)-1]
+			last.times++
+			last.last = r.at
+			continue
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+func (r row) repeats(o row) bool {
+	return r.kind == lab.Command && o.kind == lab.Command && !r.waits && !o.waits && !r.answers && !o.answers &&
+		r.actor == o.actor && r.text == o.text && r.reply == o.reply && r.holder == o.holder
+}

@@ -1,0 +1,112 @@
+package show_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"oversell/internal/lab"
+	"oversell/internal/lab/show"
+)
+
+func TestMatrix(t *testing.T) {
+	text.EnableColors()
+	expected := report()
+	for i := range expected.Cells {
+		expected.Cells[i].Expected = expected.Cells[i].Outcome
+	}
+	part := report()
+	part.Cells = part.Cells[5:6]
+	wide := report()
+	wide.Manifest.Strategies = append(wide.Manifest.Strategies, "etcd", "zookeeper")
+	wide.Cells = append(wide.Cells,
+		lab.Cell{Anomaly: "retry-storm", Strategy: "etcd", Outcome: lab.Holds, Expected: lab.Holds},
+		lab.Cell{Anomaly: "retry-storm", Strategy: "zookeeper", Outcome: lab.Holds, Expected: lab.Holds})
+	for name, tt := range map[string]struct {
+		report lab.Report
+		colour bool
+	}{
+		"matrix":             {report: report()},
+		"matrix-colour":      {report: report(), colour: true},
+		"matrix-as-recorded": {report: expected},
+		"matrix-one-cell":    {report: part},
+		"matrix-two-blocks":  {report: wide},
+		"matrix-empty":       {report: lab.Report{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			golden(t, name, drawn(t, func(b *strings.Builder) error { return show.Matrix(b, tt.report, tt.colour) }))
+		})
+	}
+}
+
+func TestTimeline(t *testing.T) {
+	text.EnableColors()
+	r := report()
+	for name, tt := range map[string]struct {
+		anomaly, strategy string
+		colour            bool
+	}{
+		"timeline-lanes":  {anomaly: "check-then-delete", strategy: "v3_uuid"},
+		"timeline-colour": {anomaly: "check-then-delete", strategy: "v3_uuid", colour: true},
+		"timeline-long":   {anomaly: "check-then-delete", strategy: "v4_lua"},
+		"timeline-late":   {anomaly: "check-then-delete", strategy: "redsync"},
+		"timeline-hours":  {anomaly: "orphan-after-crash", strategy: "v1_setnx"},
+		"timeline-many":   {anomaly: "retry-storm", strategy: "v5_reentrant"},
+		"timeline-stock":  {anomaly: "stock-counted-only-once-everybody-left", strategy: "none"},
+		"timeline-none":   {anomaly: "check-then-delete", strategy: "none"},
+		"timeline-wrong":  {anomaly: "retry-storm", strategy: "v6_watchdog"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := find(t, r, tt.anomaly, tt.strategy)
+			golden(t, name, drawn(t, func(b *strings.Builder) error { return show.Timeline(b, r, c, tt.colour) }))
+		})
+	}
+}
+
+// TestWriteError hands on the error of a writer that fails.
+func TestWriteError(t *testing.T) {
+	r := report()
+	w := failing{}
+	for name, err := range map[string]error{
+		"matrix":   show.Matrix(w, r, false),
+		"timeline": show.Timeline(w, r, r.Cells[0], false),
+	} {
+		if !errors.Is(err, errFull) {
+			t.Errorf("%s: %v, want %v", name, err, errFull)
+		}
+	}
+}
+
+var errFull = errors.New("the disk is full")
+
+type failing struct{}
+
+func (failing) Write([]byte) (int, error) { return 0, errFull }
+
+// drawn returns what was drawn, all of it within the terminal's width.
+func drawn(t *testing.T, draw func(b *strings.Builder) error) string {
+	t.Helper()
+	var b strings.Builder
+	if err := draw(&b); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(b.String()) {
+		if n := text.StringWidthWithoutEscSequences(strings.TrimSuffix(line, "\n")); n > 120 {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+	return b.String()
+}
+
+func find(t *testing.T, r lab.Report, anomaly, strategy string) lab.Cell {
+	t.Helper()
+	for _, c := range r.Cells {
+		if c.Anomaly == anomaly && c.Strategy == strategy {
+			return c
+		}
+	}
+	t.Fatalf("no cell %s on %s", anomaly, strategy)
+	return lab.Cell{}
+}

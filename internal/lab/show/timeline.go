@@ -1,0 +1,54 @@
+package show
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"oversell/internal/lab"
+)
+
+// Timeline writes how one cell of r came about: what is asked, what came out,
+// and moment by moment who did what, who holds the lock as Redis has it, and
+// who believes to hold it. It ends with the command that shows it again.
+func Timeline(w io.Writer, r lab.Report, c lab.Cell, colour bool) error {
+	var b strings.Builder
+	writeHeading(&b, r, c, colour)
+	s := tell(c)
+	if len(s.rows) == 0 {
+		b.WriteString("Nothing was run, so there is no timeline.\n")
+	} else {
+		newSheet(s, colour).write(&b)
+	}
+	fmt.Fprintf(&b, "\nSee it again: %s\n", clean(command(r.Manifest, c.Anomaly, c.Strategy)))
+	return write(w, "timeline", b.String())
+}
+
+// writeHeading writes what the cell is about and what came out.
+func writeHeading(b *strings.Builder, r lab.Report, c lab.Cell, colour bool) {
+	a := newGrid(r).anomaly(c.Anomaly)
+	fmt.Fprintf(b, "%s\n", paint(text.Colors{text.Bold}, clean(c.Anomaly+" on "+c.Strategy), colour))
+	if a.Sentence != "" {
+		fmt.Fprintf(b, "%s\n", wrap(clean(a.Sentence), "", ""))
+	}
+	b.WriteString("\n")
+	field := func(name, value string, style text.Colors) {
+		if value == "" {
+			return
+		}
+		rest := strings.Repeat(" ", 10)
+		first, others, more := strings.Cut(wrap(clean(value), rest, rest), "\n")
+		fmt.Fprintf(b, "%-10s%s\n", name, paint(style, strings.TrimPrefix(first, rest), colour))
+		if more {
+			b.WriteString(others + "\n")
+		}
+	}
+	field("sequence", a.Sequence, nil)
+	field("for real", a.Source, nil)
+	field("verdict", verdict(c), outcomeColours(c))
+	field("because", c.Note, nil)
+	field("ran on", ranOn(r.Manifest), text.Colors{text.Faint})
+	b.WriteString("\n")
+}

@@ -1,0 +1,87 @@
+package show
+
+import (
+	"net/url"
+
+	"oversell/internal/lab"
+)
+
+// view is the page but for its timelines.
+type view struct {
+	RanOn    string
+	Counts   string
+	Recorded string
+	Columns  []viewColumn
+	Rows     []viewRow
+	Wrong    []viewCell // not as is on record
+}
+
+// viewColumn is a strategy.
+type viewColumn struct {
+	Stage, Rest   string // its name, which may be broken in between
+	Breaks, Asked int
+	NewGroup      bool // the stages begin or end here
+}
+
+// viewRow is an anomaly.
+type viewRow struct {
+	lab.Anomaly
+	Cells []viewCell
+}
+
+// viewCell is a cell of the matrix.
+type viewCell struct {
+	lab.Cell
+	Ran      bool
+	NewGroup bool
+	Class    string
+	Mark     string
+	Link     string // opens its timeline
+	Verdict  string
+}
+
+func newView(r lab.Report) view {
+	g := newGrid(r)
+	v := view{RanOn: ranOn(r.Manifest), Counts: counts(r), Recorded: asRecorded(r)}
+	for i, s := range g.strategies {
+		stage := stageName.FindString(s)
+		c := viewColumn{Stage: stage, Rest: s[len(stage):], NewGroup: newGroup(g.strategies, i)}
+		c.Breaks, c.Asked = g.broken(s)
+		v.Columns = append(v.Columns, c)
+	}
+	for _, a := range g.anomalies {
+		row := viewRow{Anomaly: a}
+		for i, s := range g.strategies {
+			c, ran := g.at(a.Name, s)
+			vc := newViewCell(c)
+			vc.Ran, vc.NewGroup = ran, newGroup(g.strategies, i)
+			row.Cells = append(row.Cells, vc)
+		}
+		v.Rows = append(v.Rows, row)
+	}
+	for _, c := range r.Unexpected() {
+		v.Wrong = append(v.Wrong, newViewCell(c))
+	}
+	return v
+}
+
+func newViewCell(c lab.Cell) viewCell {
+	class, mark := "unknown", "?"
+	switch c.Outcome {
+	case lab.Holds:
+		class, mark = "holds", "ok"
+	case lab.Breaks:
+		class, mark = "breaks", "breaks"
+	case lab.NA:
+		class, mark = "na", "·"
+	}
+	if !c.AsExpected() {
+		class, mark = class+" wrong", mark+" !"
+	}
+	return viewCell{Cell: c, Class: class, Mark: mark, Link: link(c), Verdict: verdict(c)}
+}
+
+// link is the address of a cell's timeline within the page.
+func link(c lab.Cell) string {
+	return "#" + url.PathEscape(c.Anomaly) + "/" + url.PathEscape(c.Strategy)
+}

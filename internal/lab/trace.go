@@ -1,0 +1,104 @@
+package lab
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// maxTrace bounds a cell's trace: a retry storm is seen from its beginning.
+const maxTrace = 400
+
+// trace collects the events of a cell. It may be used by several goroutines.
+type trace struct {
+	start time.Time
+
+	mu      sync.Mutex
+	entries []*Event
+	held    []*Event // two who have the lock: a break, if that is the question
+	left    int      // commands that were not written down any more
+}
+
+// ms is the time since the cell began.
+func (t *trace) ms() float64 {
+	return float64(time.Since(t.start).Microseconds()) / 1000
+}
+
+// add appends an event that happens now.
+func (t *trace) add(actor string, kind Kind, text string) *Event {
+	e := &Event{At: t.ms(), Actor: actor, Kind: kind, Text: text}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.entries = append(t.entries, e)
+	return e
+}
+
+// overlap notes that the actor has the lock while others have it. Whether that
+// is what the cell is about is for judge to say.
+func (t *trace) overlap(actor string, others []string) {
+	text := fmt.Sprintf("%s has the lock, and %s too", actor, list(others))
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.held = append(t.held, &Event{At: t.ms(), Actor: actor, Kind: Break, Text: text})
+}
+
+// judge has the overlaps shown.
+func (t *trace) judge() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.entries = append(t.entries, t.held...)
+	t.held = nil
+}
+
+// begin appends a command, or returns nil when there are too many already.
+func (t *trace) begin(actor, text string) *Event {
+	t.mu.Lock()
+	full := len(t.entries) >= maxTrace
+	if full {
+		t.left++
+	}
+	t.mu.Unlock()
+	if full {
+		return nil
+	}
+	return t.add(actor, Command, text)
+}
+
+// change applies f to an event that others may be reading.
+func (t *trace) change(e *Event, f func(*Event)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f(e)
+}
+
+// now moves an event to this moment: a command counts from when Redis gets it.
+func (t *trace) now(e *Event) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e.At = t.ms()
+	t.entries = append(slices.DeleteFunc(t.entries, func(other *Event) bool { return other == e }), e)
+}
+
+// drop removes an event: it turned out to be none.
+func (t *trace) drop(e *Event) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.entries = slices.DeleteFunc(t.entries, func(other *Event) bool { return other == e })
+}
+
+// events returns what was collected, in the order of time.
+func (t *trace) events() []Event {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := make([]Event, 0, len(t.entries)+1)
+	for _, e := range t.entries {
+		out = append(out, *e)
+	}
+	if t.left > 0 {
+		out = append(out, Event{At: t.ms(), Kind: Note, Text: fmt.Sprintf("%d more commands, not shown", t.left)})
+	}
+	slices.SortStableFunc(out, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
+	return out
+}

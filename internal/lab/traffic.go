@@ -1,0 +1,73 @@
+package lab
+
+import (
+	"context"
+
+	"oversell/internal/lab/wire"
+)
+
+// command has Redis execute a command of p, unless a fault keeps it from that,
+// and puts on record what came of it.
+func (w *World) command(ctx context.Context, p *Process, cmd wire.Command, send func() (wire.Value, error)) (wire.Value, error) {
+	text := w.names.text(p.name, cmd)
+	rule := p.rules.take(cmd)
+	var told *Event
+	if rule != nil && rule.text != "" {
+		told = w.trace.add(p.name, Fault, rule.text+": "+text)
+	}
+	e := w.trace.begin(p.name, text)
+	execute := func() (wire.Value, error) { return w.execute(ctx, p, e, cmd, send) }
+	reply, err := rule.apply(p.life, execute)
+	if isNoScript(reply) {
+		// Nothing was executed: the client says it again, in full.
+		p.rules.giveBack(rule)
+		w.trace.drop(told)
+		w.trace.drop(e)
+	} else if e != nil {
+		w.trace.change(e, func(e *Event) { w.reply(e, reply, err) })
+	}
+	return reply, err
+}
+
+// reply puts into the trace what came of a command.
+func (w *World) reply(e *Event, reply wire.Value, err error) {
+	if err != nil {
+		e.Reply = "(" + err.Error() + ")"
+		return
+	}
+	e.Reply, e.Until = w.names.value(reply.String()), w.trace.ms()
+}
+
+// fault puts into the trace what is done to p.
+func (w *World) fault(p *Process, text string) { w.trace.add(p.name, Fault, text) }
+
+// execute sends the command while nobody else's is under way, and looks at the
+// lock before and after.
+func (w *World) execute(ctx context.Context, p *Process, e *Event, cmd wire.Command, send func() (wire.Value, error)) (wire.Value, error) {
+	select {
+	case w.turn <- struct{}{}:
+	case <-p.life.Done():
+		return nil, errDropped
+	}
+	defer func() { <-w.turn }()
+	if e == nil {
+		return send()
+	}
+	w.trace.now(e)
+	defer w.within(0)()
+	if !w.column.inRedis() {
+		return send()
+	}
+	ours := cmd.Mentions(w.redisKey())
+	var before lockState
+	if ours {
+		before = w.look()
+	}
+	reply, err := send()
+	after := w.look()
+	if ours {
+		w.owners.changed(p.name, before, after)
+	}
+	w.trace.change(e, func(e *Event) { e.Lock, e.TTL = w.owners.show(after) })
+	return reply, err
+}

@@ -1,0 +1,144 @@
+package wire
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"net"
+	"sync"
+)
+
+// A Handler decides what becomes of a command. It calls send to have the
+// server execute it, once or not at all, and returns what the client is to be
+// told. An error breaks the connection instead.
+//
+// Ctx ends when the client has hung up. A command that is under way by then is
+// the Handler's to send or to drop: in a real network it may arrive or not.
+type Handler func(ctx context.Context, cmd Command, send func() (Value, error)) (Value, error)
+
+// Relay passes commands and replies between a client and a server until one of
+// them hangs up, ctx ends, or handle returns an error. It then closes both
+// connections, and returns when none of its goroutines is left.
+func Relay(ctx context.Context, client, server net.Conn, handle Handler) {
+	ctx, hangUp := context.WithCancel(ctx)
+	defer hangUp()
+	l := &link{client: client, server: server, replies: make(chan Value), over: make(chan struct{})}
+	stop := context.AfterFunc(ctx, func() { client.Close() })
+	defer stop()
+
+	var all sync.WaitGroup
+	all.Go(func() { defer hangUp(); l.receive() })
+	read := make(chan Command)
+	all.Go(func() { defer hangUp(); l.read(read) })
+	queue := make(chan Command)
+	all.Go(func() { l.queue(read, queue) })
+	all.Go(func() { defer hangUp(); l.serve(ctx, queue, handle) })
+	all.Wait()
+}
+
+// link is one client's connection.
+type link struct {
+	client, server net.Conn
+	replies        chan Value    // of the server, pushes apart
+	over           chan struct{} // closed when nobody waits for replies any more
+	writing        sync.Mutex    // a push may come while a reply is written
+}
+
+// errGone means that the server has hung up.
+var errGone = errors.New("wire: the server is gone")
+
+// read reads the client's commands until it hangs up.
+func (l *link) read(out chan<- Command) {
+	defer close(out)
+	r := bufio.NewReader(l.client)
+	for {
+		cmd, err := ReadCommand(r)
+		if err != nil {
+			return
+		}
+		out <- cmd
+	}
+}
+
+// queue takes commands as they come, however many, and hands them on one by
+// one: a client that sends several before it reads the first reply must not be
+// kept waiting. When the client has hung up, what still waits may be lost.
+func (l *link) queue(in <-chan Command, out chan<- Command) {
+	defer close(out)
+	var waiting []Command
+	for in != nil {
+		var next chan<- Command
+		var head Command
+		if len(waiting) > 0 {
+			next, head = out, waiting[0]
+		}
+		select {
+		case cmd, ok := <-in:
+			if !ok {
+				in = nil
+				break
+			}
+			waiting = append(waiting, cmd)
+		case next <- head:
+			waiting = waiting[1:]
+		}
+	}
+}
+
+// serve handles one command after the other. The server's side stays open for
+// the one under way though the client is gone: a write that has left its
+// process arrives.
+func (l *link) serve(ctx context.Context, queue <-chan Command, handle Handler) {
+	defer l.server.Close()
+	defer close(l.over)
+	for cmd := range queue {
+		reply, err := handle(ctx, cmd, func() (Value, error) { return l.exchange(cmd) })
+		if err != nil || l.write(reply) != nil {
+			break
+		}
+	}
+	l.client.Close()
+	for range queue { // what comes after the break is lost
+	}
+}
+
+// exchange sends a command and waits for its reply.
+func (l *link) exchange(cmd Command) (Value, error) {
+	if _, err := l.server.Write(cmd.Raw); err != nil {
+		return nil, err
+	}
+	reply, ok := <-l.replies
+	if !ok {
+		return nil, errGone
+	}
+	return reply, nil
+}
+
+// receive takes what the server sends: a reply goes to who waits for it, a
+// push to the client at once.
+func (l *link) receive() {
+	defer close(l.replies)
+	r := bufio.NewReader(l.server)
+	for {
+		v, err := ReadValue(r)
+		if err != nil {
+			return
+		}
+		if v.Push() {
+			_ = l.write(v) // a client that is gone is noticed by its reader
+			continue
+		}
+		select {
+		case l.replies <- v:
+		case <-l.over:
+			return
+		}
+	}
+}
+
+func (l *link) write(v Value) error {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	_, err := l.client.Write(v)
+	return err
+}

@@ -70,7 +70,8 @@ func TestExitCodeTellsABrokenLock(t *testing.T) {
 		what, broken string
 		args         []string
 	}{
-		{"v4 deletes whatever lock is there", "v4", small("-strategies", "v4_lua", "-conditions", "late")},
+		// The next one must come in during three tenths of the ttl.
+		{"v4 deletes whatever lock is there", "v4", small("-strategies", "v4_lua", "-conditions", "late", "-ttl", "2s")},
 		{"v6 renews nothing", "v6", small("-strategies", "v6_watchdog", "-conditions", "slow")},
 	} {
 		t.Run(tt.what, func(t *testing.T) {

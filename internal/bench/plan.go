@@ -43,8 +43,10 @@ func (c Config) plan(condition locks.Condition) plan {
 func (c Config) long() time.Duration { return c.TTL * 13 / 10 }
 
 // linger is for how long those who come in while a holder is late stay, once it
-// has let go: long enough for the next one to come in, if it can.
-func (c Config) linger() time.Duration { return c.TTL / 10 }
+// has let go: long enough for the next one to come in, if it can, and not so long
+// that they overstay their own lease. Their stay begins when the late one's lease
+// ends; it must bear a stall that is tolerable, and so must the gap before it.
+func (c Config) linger() time.Duration { return c.TTL * 3 / 10 }
 
 // delay is for how long the condition keeps an instance from selling.
 func (c Config) delay(condition locks.Condition) time.Duration {

@@ -138,10 +138,10 @@ func (c Column) guard(p *Process, policy locks.Policy) locks.Guard {
 	}
 	make := func(key string) locks.Lock { return c.Lock(p, key) }
 	if policy == nil {
-		if _, ok := make(p.w.lockKey).(waiter); ok {
-			return &ownGuard{column: c, new: make}
-		}
 		policy = locks.Fixed{Delay: p.w.Delay}
+		if _, ok := make(p.w.lockKey).(locks.Waiter); ok {
+			policy = locks.Blocking{}
+		}
 	}
 	return &locks.Distributed{New: make, Policy: policy, WithOwner: c.WithOwner, NotHeld: c.NotHeld, Undo: c.Undo}
 }

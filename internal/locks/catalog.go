@@ -12,6 +12,7 @@ import (
 	v4 "oversell/internal/locks/v4_lua"
 	v5 "oversell/internal/locks/v5_reentrant"
 	v6 "oversell/internal/locks/v6_watchdog"
+	v7 "oversell/internal/locks/v7_queue"
 )
 
 // Options are what a guard is made with.
@@ -162,7 +163,23 @@ func Strategies() Catalog {
 				return d
 			},
 			deduct: leased(holds, holds),
-			loads:  map[Condition]loads{Calm: once, Slow: once, Late: once, Crash: twice, Pause: twice},
+			loads:  renewedLoads,
+		},
+		{
+			Name:   "v7_queue",
+			Adds:   "waiters stand in a queue and are handed the lock, first come, first served, instead of asking for it",
+			Breaks: "a process that is paused for longer than the ttl goes on as if it held the lock; failover",
+			Test:   "TestPausedHolderWritesTooLate",
+			Guard: func(o Options) Guard {
+				// Whatever o's policy: it waits in its queue, and leaves
+				// nothing behind that would have to be undone.
+				o.Policy = Blocking{}
+				d := o.distributed(func(key string) Lock { return v7.New(o.Redis, key, o.TTL) }, v7.ErrNotHeld)
+				d.WithOwner = v7.WithOwner
+				return d
+			},
+			deduct: leased(holds, holds),
+			loads:  renewedLoads,
 		},
 	}
 }

@@ -28,7 +28,7 @@ func TestFindSaysWhatThereIs(t *testing.T) {
 			t.Errorf("Find(%q) = %q, %v", name, s.Name, err)
 		}
 	}
-	for _, name := range []string{"", "V1_setnx", "v7"} {
+	for _, name := range []string{"", "V1_setnx", "v0"} {
 		_, err := all.Find(name)
 		if !errors.Is(err, locks.ErrName) || !strings.Contains(err.Error(), "v6_watchdog") {
 			t.Errorf("Find(%q): %v, want %v and the names", name, err, locks.ErrName)
@@ -121,6 +121,9 @@ func TestCatalogExpects(t *testing.T) {
 		{"v6_watchdog", locks.Slow, 2, figures.OK},
 		{"v6_watchdog", locks.Crash, 2, figures.OK},
 		{"v6_watchdog", locks.Pause, 2, broken},
+		{"v7_queue", locks.Slow, 2, figures.OK},
+		{"v7_queue", locks.Crash, 2, figures.OK},
+		{"v7_queue", locks.Pause, 2, broken},
 	} {
 		s, err := locks.Strategies().Find(tt.strategy)
 		if err != nil {

@@ -3,6 +3,7 @@ package locks
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -97,6 +98,32 @@ func (t *Turn) Try() (bool, error) {
 	}
 	t.held = ok
 	return ok, err
+}
+
+// Block waits for the lock in the lock's own way, until the end of the wait. It
+// returns ErrNoWait for a lock that has none. After an error the turn is over.
+func (t *Turn) Block() error {
+	l, ok := t.lock.(Waiter)
+	if !ok {
+		return fmt.Errorf("%w: %T", ErrNoWait, t.lock)
+	}
+	t.stats.Attempts++
+	err := l.Lock(waitContext{t.wait, context.WithoutCancel(t.ctx)})
+	t.held = err == nil
+	return err
+}
+
+// waitContext ends with the wait, and has the caller's values.
+type waitContext struct {
+	context.Context
+	caller context.Context // without an end of its own
+}
+
+func (c waitContext) Value(key any) any {
+	if v := c.caller.Value(key); v != nil {
+		return v
+	}
+	return c.Context.Value(key)
 }
 
 // Enter runs the section and releases the lock. It does not ask whether the

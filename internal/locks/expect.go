@@ -90,7 +90,11 @@ const (
 	onceAndStuck                     // by the holder that was killed; nobody comes after it
 )
 
-var leasedLoads = map[Condition]loads{Calm: once, Slow: twiceOrMore, Late: once, Crash: twice, Pause: twice}
+// What a cold key must come to under a lease, and under one that is renewed.
+var (
+	leasedLoads  = map[Condition]loads{Calm: once, Slow: twiceOrMore, Late: once, Crash: twice, Pause: twice}
+	renewedLoads = map[Condition]loads{Calm: once, Slow: once, Late: once, Crash: twice, Pause: twice}
+)
 
 // Case is a run whose outcome can be expected.
 type Case struct {

@@ -1,6 +1,6 @@
 // Package locks has the ways of guarding a section that the shop can switch
 // between: nothing, a mutex in the process, and the Redis locks of the stages
-// v1_setnx to v6_watchdog in the folders below. It adds what is the same for
+// v1_setnx to v7_queue in the folders below. It adds what is the same for
 // all of them and so is no part of any lesson: waiting for a lock (Policy),
 // running a section under it (Guard), and the catalog that says of each
 // strategy what it adds, what it still breaks and what must come out.
@@ -18,6 +18,13 @@ type Lock interface {
 	TryLock(ctx context.Context) (bool, error)
 	// Unlock gives the lock back. It works when ctx is already cancelled.
 	Unlock(ctx context.Context) error
+}
+
+// Waiter is a Lock that knows how to wait.
+type Waiter interface {
+	// Lock waits for the lock until ctx ends, and returns its cause then.
+	// After an error there is nothing to give back.
+	Lock(ctx context.Context) error
 }
 
 // Entry is one caller's wish to enter a guarded section.

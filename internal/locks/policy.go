@@ -63,6 +63,22 @@ func poll(t *Turn, delay func(attempt int) time.Duration) error {
 	}
 }
 
+// Blocking leaves the waiting to the lock, which must be a Waiter.
+type Blocking struct{}
+
+// Run implements Policy. The error wraps ErrNoWait for a lock that is none.
+func (Blocking) Run(t *Turn) error {
+	if err := t.Block(); err != nil {
+		return err
+	}
+	return t.Enter()
+}
+
+func (Blocking) String() string { return "blocking" }
+
+// ErrNoWait is what Blocking returns for a lock that cannot wait by itself.
+var ErrNoWait = errors.New("the lock has no way of waiting")
+
 // Recursive is a lesson, not a way to wait: the loser sleeps and calls itself.
 // When the inner call comes back, having done the work, the outer one goes on
 // after its if and does the work again, without the lock, and so without the

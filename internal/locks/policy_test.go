@@ -170,3 +170,50 @@ func FuzzParsePolicy(f *testing.F) {
 		}
 	})
 }
+
+// ownWay is a lock that waits by itself, for as long as it is let.
+type ownWay struct {
+	fakeLock
+	owner any
+}
+
+type ownerKey struct{}
+
+func (l *ownWay) Lock(ctx context.Context) error {
+	l.owner = ctx.Value(ownerKey{})
+	if ok, _ := l.TryLock(ctx); ok {
+		return nil
+	}
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+// The lock sees the caller's values, and the end of the wait with its reason.
+func TestBlockingLeavesTheWaitToTheLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var one oneLock
+		lock := &ownWay{fakeLock: fakeLock{&one}}
+		g := one.guard(Blocking{})
+		g.New = func(string) Lock { return lock }
+		g.WithOwner = func(ctx context.Context, owner string) context.Context {
+			return context.WithValue(ctx, ownerKey{}, owner)
+		}
+		left, leave := context.WithCancel(t.Context())
+		leave() // a caller that went away ends no wait
+		stats, err := g.Do(left, patient(t), new(inside).section(0))
+		if err != nil || lock.owner != "o" || stats.Attempts != 1 || one.released != 1 {
+			t.Errorf("got %+v, %v, with owner %v and %d releases", stats, err, lock.owner, one.released)
+		}
+		one.held = true
+		wait, giveUp := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { giveUp(errLate) })
+		stats, err = g.Do(t.Context(), Entry{Key: "k", Owner: "o", Wait: wait}, nil)
+		if !errors.Is(err, errLate) || stats.Waited != time.Second || one.released != 1 {
+			t.Errorf("got %+v, %v, with %d releases; want %v after a second and none", stats, err, one.released, errLate)
+		}
+	})
+	_, err := (new(oneLock)).guard(Blocking{}).Do(t.Context(), patient(t), nil)
+	if !errors.Is(err, ErrNoWait) {
+		t.Errorf("a lock that cannot wait: %v, want %v", err, ErrNoWait)
+	}
+}

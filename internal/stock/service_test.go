@@ -151,8 +151,8 @@ func TestKeysAreTheProjectsOwn(t *testing.T) {
 				t.Errorf("key %s has not the prefix of the item", key)
 			}
 		}
-		if len(seen) != 8 {
-			t.Errorf("keys %v, want the stock, the sale and 6 locks", slices.Sorted(maps.Keys(seen)))
+		if len(seen) != 9 {
+			t.Errorf("keys %v, want the stock, the sale and 7 locks", slices.Sorted(maps.Keys(seen)))
 		}
 	})
 }

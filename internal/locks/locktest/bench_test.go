@@ -42,23 +42,43 @@ func BenchmarkOverhead(b *testing.B) {
 				continue
 			}
 			b.Run("stage="+stage.Name, func(b *testing.B) {
-				pairs := []func(*testing.B){locked(b, stage, rdb), bare[stage.Name]}
-				took := make([][]time.Duration, len(pairs))
-				for n := 0; b.Loop(); n++ {
-					for k := range pairs {
-						i := (n + k) % len(pairs) // who comes first changes
-						start := time.Now()
-						pairs[i](b)
-						took[i] = append(took[i], time.Since(start))
-					}
-				}
-				m, c := median(took[0]), median(took[1])
+				m, c := sideBySide(b, locked(b, stage, rdb), bare[stage.Name])
 				b.ReportMetric(float64(m.Nanoseconds()), "mutex-ns")
 				b.ReportMetric(float64(c.Nanoseconds()), "bare-ns")
 				b.ReportMetric(float64(m)/float64(c), "mutex/bare")
 			})
 		}
 	})
+}
+
+// BenchmarkStep takes turns between a stage and the one before it, alike.
+func BenchmarkStep(b *testing.B) {
+	eachRedis(b, func(b *testing.B, rdb redis.UniversalClient) {
+		stages := promises.Stages()
+		for i, stage := range stages[1:] {
+			b.Run("stage="+stage.Name, func(b *testing.B) {
+				after, before := sideBySide(b, locked(b, stage, rdb), locked(b, stages[i], rdb))
+				b.ReportMetric(float64(after.Nanoseconds()), "after-ns")
+				b.ReportMetric(float64(before.Nanoseconds()), "before-ns")
+				b.ReportMetric(float64(after)/float64(before), "after/before")
+			})
+		}
+	})
+}
+
+// sideBySide runs one of each in an op, and returns the median of each.
+func sideBySide(b *testing.B, one, other func(*testing.B)) (time.Duration, time.Duration) {
+	pairs := []func(*testing.B){one, other}
+	took := make([][]time.Duration, len(pairs))
+	for n := 0; b.Loop(); n++ {
+		for k := range pairs {
+			i := (n + k) % len(pairs) // who comes first changes
+			start := time.Now()
+			pairs[i](b)
+			took[i] = append(took[i], time.Since(start))
+		}
+	}
+	return median(took[0]), median(took[1])
 }
 
 func eachRedis(b *testing.B, f func(b *testing.B, rdb redis.UniversalClient)) {

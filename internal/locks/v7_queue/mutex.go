@@ -64,7 +64,8 @@ type Mutex struct {
 // names that begin with key: on a cluster, key needs a hash tag.
 //
 // All Mutexes of one client and key are one process to the lock: they share its
-// place in the queue.
+// place in the queue, and while they wait one connection of the client's pool.
+// The pool should have more than there are locks that a process waits for at once.
 func New(rdb redis.UniversalClient, key string, ttl time.Duration) *Mutex {
 	return &Mutex{at: place{rdb, key}, ttl: ttl}
 }

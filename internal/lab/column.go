@@ -14,6 +14,7 @@ import (
 	v4 "oversell/internal/locks/v4_lua"
 	v5 "oversell/internal/locks/v5_reentrant"
 	v6 "oversell/internal/locks/v6_watchdog"
+	v7 "oversell/internal/locks/v7_queue"
 	yours "oversell/internal/locks/yours"
 	"oversell/internal/stock"
 )
@@ -74,6 +75,8 @@ func Columns() []Column {
 			Lock: func(p *Process, key string) locks.Lock { return v5.New(p.Redis(), key, p.TTL()) }},
 		{Name: "v6_watchdog", About: "a lease that is renewed, and a holder that is told", Undo: true, NotHeld: []error{v6.ErrNotHeld}, WithOwner: v6.WithOwner,
 			Lock: func(p *Process, key string) locks.Lock { return v6.New(p.Redis(), key, p.TTL()) }},
+		{Name: "v7_queue", About: "a queue in which a waiter is handed the lock", NotHeld: []error{v7.ErrNotHeld}, WithOwner: v7.WithOwner,
+			Lock: func(p *Process, key string) locks.Lock { return v7.New(p.Redis(), key, p.TTL()) }},
 		{Name: "redsync", About: "go-redsync/redsync on one server, with its default number of tries and no extension", NotHeld: []error{errRedsyncNotHeld}, Lock: newRedsync},
 		{Name: "redislock", About: "bsm/redislock with a linear backoff and no refresh", NotHeld: []error{redislock.ErrLockNotHeld}, Lock: newRedislock, HolderOnly: true},
 		{Name: "rueidislock", About: "rueidislock on one server, without client-side caching", Lock: newRueidislock, RedisKey: rueidisKey, HolderOnly: true},

@@ -18,6 +18,7 @@ import (
 	v3 "oversell/internal/locks/v3_uuid"
 	v5 "oversell/internal/locks/v5_reentrant"
 	v6 "oversell/internal/locks/v6_watchdog"
+	v7 "oversell/internal/locks/v7_queue"
 )
 
 // The lab notices when a stage loses what is its own: each is replaced in one
@@ -82,6 +83,12 @@ func mutants() []mutant {
 		{"v6 without its notice of loss", with("v6_watchdog", func(p *lab.Process, key string) locks.Lock {
 			return deaf{v6.New(p.Redis(), key, p.TTL())}
 		}), []string{"cut-off-holder", "loss-not-told"}},
+		{"v7 without its way of waiting", with("v7_queue", func(p *lab.Process, key string) locks.Lock {
+			return polled{v7.New(p.Redis(), key, p.TTL()), p.Redis(), key}
+		}), []string{"starvation", "retry-storm"}},
+		{"v7 without its handing on", with("v7_queue", func(p *lab.Process, key string) locks.Lock {
+			return freed{v7.New(p.Redis(), key, p.TTL()), p.Redis(), key}
+		}), []string{"missed-wake-up"}},
 	}
 }
 
@@ -135,3 +142,34 @@ func (e *endless) renew() {
 type deaf struct{ *v6.Mutex }
 
 func (deaf) Context(parent context.Context) context.Context { return parent }
+
+// contextual is a lock that tells its holder of a loss.
+type contextual interface {
+	locks.Lock
+	Context(parent context.Context) context.Context
+}
+
+// polled has no Lock: who waits asks Redis again and again.
+type polled struct {
+	contextual
+	rdb redis.Cmdable
+	key string
+}
+
+func (p polled) TryLock(ctx context.Context) (bool, error) {
+	if n, err := p.rdb.Exists(ctx, p.key).Result(); err != nil || n > 0 {
+		return false, err
+	}
+	return p.contextual.TryLock(ctx)
+}
+
+// freed frees the lock with Unlock, and wakes nobody.
+type freed struct {
+	*v7.Mutex
+	rdb redis.Cmdable
+	key string
+}
+
+func (f freed) Unlock(ctx context.Context) error {
+	return errors.Join(f.rdb.Del(ctx, f.key).Err(), f.Mutex.Unlock(ctx))
+}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 // virtually runs f in virtual time: when everything that f started waits, the
@@ -22,9 +23,15 @@ func virtually(f func()) (err error) {
 	synctest.Test(new(testing.T), func(*testing.T) {
 		defer recovered(&err) // f panicked
 		f()
+		// Time stops with this function, and a lock whose process is gone may
+		// sleep before it notices.
+		time.Sleep(lingering)
 	})
 	return err
 }
+
+// lingering is ample for a goroutine to notice that its process is gone.
+const lingering = time.Minute
 
 func recovered(err *error) {
 	if r := recover(); r != nil {

@@ -17,6 +17,17 @@ type coldKey struct {
 	unwary  bool          // leave out the look under the lock
 }
 
+// cold is a value that nobody has read yet, whose load takes that long.
+func (w *World) cold(load time.Duration) coldKey {
+	k := coldKey{w: w, load: load}
+	w.names.call(k.named(""), "cache")
+	w.lockAt(k.named(":lock:" + w.column.Name))
+	return k
+}
+
+// named returns the name of a key that package cache uses.
+func (k coldKey) named(rest string) string { return "oversell:{cache:" + k.w.sku + "}" + rest }
+
 // reader is an instance that reads.
 func (k coldKey) reader(p *Process) *cache.Reader {
 	w := k.w
@@ -62,8 +73,7 @@ func (k coldKey) many(p *Process, n int) []<-chan struct{} {
 // loads is the verdict on how often the database was asked.
 func (k coldKey) loads(most int) verdict {
 	w := k.w
-	key := "oversell:{cache:" + w.sku + "}:loads"
-	counts, err := w.side.HVals(w.ctx, key).Result()
+	counts, err := w.side.HVals(w.ctx, k.named(":loads")).Result()
 	need(err == nil, "the loads could not be read: %v", err)
 	sum := 0
 	for _, text := range counts {

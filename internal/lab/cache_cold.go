@@ -15,7 +15,7 @@ func cacheStampede() Scenario {
 		record:    "BH- HHHHHHH HHH",
 		senseless: needsCacheGuard,
 		run: func(w *World) verdict {
-			k := coldKey{w: w, load: w.TTL / 10}
+			k := w.cold(w.TTL / 10)
 			w.together(k.many(w.Start("A"), 6)...)
 			return k.loads(1)
 		},
@@ -33,7 +33,7 @@ func cacheInstances() Scenario {
 		record:    "BB- HHHHHHH HHH",
 		senseless: needsCacheGuard,
 		run: func(w *World) verdict {
-			k := coldKey{w: w, load: w.TTL / 10}
+			k := w.cold(w.TTL / 10)
 			w.together(append(k.many(w.Start("A"), 3), k.many(w.Start("B"), 3)...)...)
 			return k.loads(1)
 		},
@@ -51,7 +51,7 @@ func cacheSlowLoad() Scenario {
 		record:    "BB- HBBBBHH BBH",
 		senseless: needsCacheGuard,
 		run: func(w *World) verdict {
-			k := coldKey{w: w, load: w.TTL + w.TTL/2}
+			k := w.cold(w.TTL + w.TTL/2)
 			w.together(append(k.many(w.Start("A"), 1), k.many(w.Start("B"), 1)...)...)
 			return k.loads(1)
 		},
@@ -69,7 +69,8 @@ func cacheSecondLook() Scenario {
 		record:    "BB- BBBBBBB BBB",
 		senseless: needsCacheGuard,
 		run: func(w *World) verdict {
-			k := coldKey{w: w, load: w.TTL / 20, unwary: true}
+			k := w.cold(w.TTL / 20)
+			k.unwary = true
 			w.together(k.many(w.Start("A"), 3)...)
 			return k.loads(1)
 		},
@@ -87,7 +88,8 @@ func cacheMissing() Scenario {
 		record:    "HH- HHHHHHH HHH",
 		senseless: needsCacheGuard,
 		run: func(w *World) verdict {
-			k := coldKey{w: w, missing: true}
+			k := w.cold(0)
+			k.missing = true
 			p := w.Start("A")
 			r := k.reader(p)
 			for range 5 {

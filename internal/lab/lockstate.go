@@ -33,8 +33,9 @@ func (w *World) look() lockState {
 	return s
 }
 
-// owners knows which actor a lock's value stands for. Where all holders write
-// the same value, it is the one whose command made the key.
+// owners knows which actor a lock's value stands for: the one who first used
+// it, if it is a token, though another may have handed the lock on to it; or
+// else the one whose command made the key.
 type owners struct {
 	mu sync.Mutex
 	of map[string]string

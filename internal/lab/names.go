@@ -1,10 +1,13 @@
 package lab
 
 import (
+	"cmp"
 	"crypto/sha1"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,11 +24,12 @@ type names struct {
 	mu      sync.Mutex
 	known   map[string]string // key or token -> its name
 	tokens  map[string]int    // actor -> how many tokens it has used
+	users   map[string]string // token -> the actor who first used it
 	scripts map[string]string // hash -> name
 }
 
 func newNames(start time.Time) *names {
-	return &names{start: start, known: make(map[string]string), tokens: make(map[string]int), scripts: make(map[string]string)}
+	return &names{start: start, known: make(map[string]string), tokens: make(map[string]int), users: make(map[string]string), scripts: make(map[string]string)}
 }
 
 // call gives a key or token its name.
@@ -50,14 +54,14 @@ func (n *names) text(actor string, cmd wire.Command) string {
 	return strings.Join(words, " ")
 }
 
-// value shows what is in a reply, where tokens have names too.
+// value shows what is in a reply, where tokens have names too. A key may be
+// part of another's name: the longest come first.
 func (n *names) value(text string) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for arg, name := range n.known {
-		if strings.Contains(text, arg) {
-			text = strings.ReplaceAll(text, arg, name)
-		}
+	longest := func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) }
+	for _, arg := range slices.SortedFunc(maps.Keys(n.known), longest) {
+		text = strings.ReplaceAll(text, arg, n.known[arg])
 	}
 	return text
 }
@@ -68,6 +72,9 @@ func (n *names) name(actor, arg string) string {
 	if name, ok := n.known[arg]; ok {
 		return name
 	}
+	if name, ok := n.beside(actor, arg); ok {
+		return name
+	}
 	if when, ok := n.moment(arg); ok {
 		return when
 	}
@@ -76,8 +83,32 @@ func (n *names) name(actor, arg string) string {
 	}
 	n.tokens[actor]++
 	name := fmt.Sprintf("token-%s%d", actor, n.tokens[actor])
-	n.known[arg] = name
+	n.known[arg], n.users[arg] = name, actor
 	return name
+}
+
+// beside names a key that is called after one with a name, as the queue beside
+// a lock is: "lock:queue". A token in it has its name, too.
+func (n *names) beside(actor, arg string) (string, bool) {
+	i := strings.LastIndexByte(arg, ':')
+	if i < 0 {
+		return "", false
+	}
+	name, ok := n.known[arg[:i]]
+	if !ok {
+		name, ok = n.beside(actor, arg[:i])
+	}
+	if !ok {
+		return "", false
+	}
+	return name + ":" + n.name(actor, arg[i+1:]), true
+}
+
+// user returns the actor who first used a token, or otherwise what is given.
+func (n *names) user(token, otherwise string) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return cmp.Or(n.users[token], otherwise)
 }
 
 // moment shows a Unix time in milliseconds, as PXAT takes it, as the time since
@@ -99,8 +130,8 @@ func looksRandom(arg string) bool {
 	return len(arg) >= 16 && strings.ContainsFunc(arg, unicode.IsLetter)
 }
 
-// script names a script by what its first comment line says it does, or else
-// by the commands in it.
+// script names a script by what the first sentence of its comment says it does,
+// or else by the commands in it.
 func (n *names) script(cmd wire.Command) string {
 	source := cmd.Args[1]
 	if cmd.Is("EVALSHA", "EVALSHA_RO") {
@@ -118,13 +149,30 @@ func (n *names) script(cmd wire.Command) string {
 var redisCall = regexp.MustCompile(`(?i)redis\.p?call\(\s*["'](\w+)["']`)
 
 func describe(source string) string {
-	first, _, _ := strings.Cut(strings.TrimSpace(source), "\n")
-	if comment, ok := strings.CutPrefix(first, "--"); ok {
-		return "«" + strings.TrimSuffix(strings.TrimSpace(comment), ".") + "»"
+	if comment := firstSentence(source); comment != "" {
+		return "«" + comment + "»"
 	}
 	var calls []string
 	for _, m := range redisCall.FindAllStringSubmatch(source, -1) {
 		calls = append(calls, strings.ToUpper(m[1]))
 	}
 	return "«" + strings.Join(calls, ", ") + "»"
+}
+
+// firstSentence returns that of the comment at the top of a script, or its
+// first line if nothing ends it, or "" if there is no comment.
+func firstSentence(source string) string {
+	var text, first string
+	for line := range strings.Lines(strings.TrimSpace(source)) {
+		comment, ok := strings.CutPrefix(line, "--")
+		if !ok {
+			break
+		}
+		text = strings.TrimSpace(text + " " + strings.TrimSpace(comment))
+		first = cmp.Or(first, text)
+		if sentence, _, ended := strings.Cut(text+" ", ". "); ended {
+			return sentence
+		}
+	}
+	return first
 }

@@ -15,8 +15,9 @@ func TestNames(t *testing.T) {
 	start := time.Now()
 	n := newNames(start)
 	n.call("oversell:{x}:lock", "lock")
-	const source, bare = "-- Does this.\nreturn 1", `if redis.call("get",KEYS[1]) then return redis.pcall('DEL',KEYS[1]) end`
+	const source, bare = "-- Does\n-- this. And that.\n-- KEYS[1]: a key.\nreturn 1", `if redis.call("get",KEYS[1]) then return redis.pcall('DEL',KEYS[1]) end`
 	sum := sha1.Sum([]byte(source))
+	ticket := strings.Repeat("e", 32)
 	token, other := strings.Repeat("f", 32), "a\x00b"
 	later := fmt.Sprint(start.Add(3 * time.Second).UnixMilli())
 	for _, tt := range []struct{ actor, cmd, want string }{
@@ -27,6 +28,8 @@ func TestNames(t *testing.T) {
 		{"B", "evalsha|" + hex.EncodeToString(sum[:]) + "|1|oversell:{x}:lock|A/1", "EVALSHA «Does this» lock A/1"},
 		{"B", "eval|" + bare + "|0", "EVAL «GET, DEL»"},
 		{"B", "evalsha|0123456789abcdef|0", "EVALSHA 01234567"},
+		{"C", "blpop|oversell:{x}:lock:wake:" + ticket + "|1", "BLPOP lock:wake:token-C1 1"},
+		{"B", "eval|-- No end\nreturn 1|3|oversell:{x}:lock|oversell:{x}:lock:queue|" + ticket, "EVAL «No end» lock lock:queue token-C1"},
 		{"B", "pexpireat|oversell:{x}:lock|" + later, "PEXPIREAT lock start+3000"},
 	} {
 		cmd := wire.NewCommand(strings.Split(tt.cmd, "|")...)
@@ -36,5 +39,15 @@ func TestNames(t *testing.T) {
 	}
 	if got := n.value("it is " + token); got != "it is token-A1" {
 		t.Errorf("%q", got)
+	}
+	n.call("oversell:{x}", "all")
+	if got := n.value("[oversell:{x}:lock:wake:" + ticket + " held]"); got != "[lock:wake:token-C1 held]" {
+		t.Errorf("%q", got)
+	}
+	if who := n.user(ticket, "A"); who != "C" {
+		t.Errorf("%s is taken for the ticket's user", who)
+	}
+	if who := n.user("1:1", "A"); who != "A" {
+		t.Errorf("%s is taken for the user of what is no token", who)
 	}
 }

@@ -52,7 +52,9 @@ func (w *World) Start(name string) *Process {
 	return w.start(name, new(locks.Local))
 }
 
-// Another starts an actor in the same instance as p: it shares its memory.
+// Another starts an actor in the same instance as p: it shares its mutex. Its
+// client is its own, so that faults are done to it alone: a lock that keeps its
+// waiters in memory, by their client, takes it for another instance.
 func (p *Process) Another(name string) *Process {
 	return p.w.start(name, p.mutex)
 }

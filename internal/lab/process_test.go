@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -140,6 +141,61 @@ func TestTraceShowsTheLock(t *testing.T) {
 			t.Errorf("%+v", e)
 		}
 	})
+}
+
+// Who waits in Redis keeps nobody from going on, and is shown to wait.
+func TestBlockedCommandBlocksNobodyElse(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *World) {
+		a, b := w.Start("A"), w.Start("B")
+		list := w.lockKey + ":wake"
+		var got []string
+		waiting := w.Go(func() { got = a.rdb.BLPop(w.ctx, time.Minute, list).Val() })
+		w.Sleep(time.Second)
+		if err := b.rdb.RPush(w.ctx, list, "held").Err(); err != nil {
+			t.Error(err)
+		}
+		w.must(waiting, "the end of the wait")
+		if len(got) != 2 || got[1] != "held" {
+			t.Errorf("got %q", got)
+		}
+		e := w.trace.events()[0]
+		if e.Text != "BLPOP lock:wake 60" || e.At != 0 || e.Until != 1000 || e.Lock != "" {
+			t.Errorf("%+v", e)
+		}
+	})
+}
+
+// A lock that is handed on is his who is to have it, whoever hands it on.
+func TestLockHandedOnIsItsNextHolders(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *World) {
+		a, b := w.Start("A"), w.Start("B")
+		ticket := strings.Repeat("b", 32)
+		_ = b.rdb.RPush(w.ctx, w.lockKey+":queue", ticket).Err()
+		_ = a.rdb.Set(w.ctx, w.lockKey, ticket, time.Second).Err()
+		if e := w.trace.events()[1]; e.Lock != "B" || e.Text != "SET lock token-B1 ex 1" {
+			t.Errorf("%+v", e)
+		}
+	})
+}
+
+// What a cell leaves in Redis is removed, whatever a lock calls it.
+func TestNothingIsLeftInRedis(t *testing.T) {
+	err := virtually(func() {
+		s := inMemory()
+		defer s.close()
+		rdb := redis.NewClient(s.options(s.dial))
+		defer rdb.Close()
+		r := &run{cfg: Config{Columns: []Column{column(t, "v7_queue"), column(t, "rueidislock")}, Scenarios: Scenarios()}}
+		for i := range 2 * len(r.cfg.Scenarios) {
+			c, _ := r.cell(context.Background(), s, i, 3*time.Second, time.Hour)
+			if keys := rdb.Keys(context.Background(), "*").Val(); len(keys) > 0 {
+				t.Errorf("%s on %s leaves %q", c.Anomaly, c.Strategy, keys)
+			}
+		}
+	})
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 func TestTraceIsBounded(t *testing.T) {

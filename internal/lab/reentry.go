@@ -67,21 +67,27 @@ func failedReentry() Scenario {
 			Sequence: "A takes the lock. Further down its own call it asks again, and the connection breaks before Redis hears of it; the inner call unlocks to be safe. B asks while A works on.",
 			Source:   "a count that Redis keeps and a clean-up that does not know it: the stages v5 and v6 of this project, TestFailedReentryFreesOuter",
 		},
-		record:    "--- BBHHBBB HHH",
+		record:    "--- BBHHBBH HHH",
 		senseless: needsRedisLock,
 		run: func(w *World) verdict {
 			a, b := w.Start("A"), w.Start("B").Holder()
 			outer, inner := a.Holder(), a.Holder()
 			outer.MustLock()
 			a.Fault(anyCommand, 1, "the connection breaks before Redis sees it", drop)
+			before := a.Asked()
 			_, _ = inner.Ask()
+			asked := a.Asked() > before
 			_ = inner.Unlock()
 			freed := b.Try()
 			w.Settle()
 			if v := w.exclusive(); v.outcome != Holds {
 				return v
 			}
-			return w.verdict(!freed, "A", "the outer call keeps its lock", "the outer call works on, and its lock is B's; all that it was told is that its context is over")
+			good := "the outer call keeps its lock"
+			if !asked {
+				good += ": its process knows that it holds the lock, and asks nobody"
+			}
+			return w.verdict(!freed, "A", good, "the outer call works on, and its lock is B's; all that it was told is that its context is over")
 		},
 	}
 }
@@ -117,7 +123,7 @@ func sharedToken() Scenario {
 			Sequence: "A and B both call themselves 1:1. A takes the lock. B asks, and unlocks. C asks while A works. Where a lock makes its own tokens, the names do not matter.",
 			Source:   "locks that use a process, thread or goroutine id as the token: xiaoxuxiansheng/redis_lock",
 		},
-		record:    "--- BBHHBBB HHH",
+		record:    "--- BBHHBBH HHH",
 		senseless: needsRedisLock,
 		run: func(w *World) verdict {
 			a, b, c := w.Start("A").HolderAs("1:1"), w.Start("B").HolderAs("1:1"), w.Start("C").Holder()

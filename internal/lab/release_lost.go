@@ -30,7 +30,7 @@ func lostReplyRetry() Scenario {
 			Sequence: "A asks for the lock. Redis grants it, and the connection breaks before the answer is there. A asks again, for half the ttl, and unlocks when it has the lock. B asks, for half the ttl.",
 			Source:   "mike-marcacci/node-redlock PR #369; redisson/redisson#1966",
 		},
-		record:    "--- BBBBBBB HBB",
+		record:    "--- BBBBBBH HBB",
 		senseless: needsRedisLock,
 		run: func(w *World) verdict {
 			a, b := w.Start("A"), w.Start("B").Holder()

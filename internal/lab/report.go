@@ -87,7 +87,7 @@ type Event struct {
 	Kind  Kind     `json:"kind"`
 	Text  string   `json:"text"`             // a command, as one would type it, or what happened
 	Reply string   `json:"reply,omitempty"`  // command: what Redis answered, or what became of it
-	Lock  string   `json:"lock,omitempty"`   // after a command: who holds the lock, as Redis has it; "free"
+	Lock  string   `json:"lock,omitempty"`   // after a command: who holds the lock, as Redis has it; "free"; absent after one that waited in Redis
 	TTL   *float64 `json:"ttl_ms,omitempty"` // after a command: what is left of the lease; absent: no lease
 }
 

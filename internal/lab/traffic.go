@@ -10,6 +10,7 @@ import (
 // and puts on record what came of it.
 func (w *World) command(ctx context.Context, p *Process, cmd wire.Command, send func() (wire.Value, error)) (wire.Value, error) {
 	text := w.names.text(p.name, cmd)
+	w.touched(cmd)
 	rule := p.rules.take(cmd)
 	var told *Event
 	if rule != nil && rule.text != "" {
@@ -42,18 +43,24 @@ func (w *World) reply(e *Event, reply wire.Value, err error) {
 func (w *World) fault(p *Process, text string) { w.trace.add(p.name, Fault, text) }
 
 // execute sends the command while nobody else's is under way, and looks at the
-// lock before and after.
+// lock before and after. One that waits at Redis keeps nobody from going on.
 func (w *World) execute(ctx context.Context, p *Process, e *Event, cmd wire.Command, send func() (wire.Value, error)) (wire.Value, error) {
 	select {
 	case w.turn <- struct{}{}:
 	case <-p.life.Done():
 		return nil, errDropped
 	}
+	if e != nil {
+		w.trace.now(e)
+	}
+	if cmd.Blocks() {
+		<-w.turn
+		return send()
+	}
 	defer func() { <-w.turn }()
 	if e == nil {
 		return send()
 	}
-	w.trace.now(e)
 	defer w.within(0)()
 	if !w.column.inRedis() {
 		return send()
@@ -66,7 +73,7 @@ func (w *World) execute(ctx context.Context, p *Process, e *Event, cmd wire.Comm
 	reply, err := send()
 	after := w.look()
 	if ours {
-		w.owners.changed(p.name, before, after)
+		w.owners.changed(w.names.user(after.value, p.name), before, after)
 	}
 	w.trace.change(e, func(e *Event) { e.Lock, e.TTL = w.owners.show(after) })
 	return reply, err

@@ -3,13 +3,18 @@ package lab
 import (
 	"context"
 	"fmt"
+	"maps"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
+
+	"oversell/internal/lab/wire"
 )
 
 // World is what one cell happens in: a server, the processes that use it, and
@@ -20,7 +25,7 @@ type World struct {
 
 	column  Column
 	server  *server
-	sku     string
+	sku     string // in the name of every key
 	lockKey string // of the lock, as the strategy is given it
 	ctx     context.Context
 	end     context.CancelFunc
@@ -36,7 +41,8 @@ type World struct {
 
 	mu        sync.Mutex
 	processes []*Process
-	failure   *verdict // of a goroutine that could not go on
+	keys      map[string]bool // that were used, to be removed in the end
+	failure   *verdict        // of a goroutine that could not go on
 	cleanups  []func()
 	all       sync.WaitGroup
 }
@@ -47,17 +53,35 @@ func newWorld(ctx context.Context, s *server, c Column, ttl time.Duration) *Worl
 	start := time.Now()
 	w := &World{
 		TTL: ttl, Delay: ttl / 60,
-		column: c, server: s, sku: sku, lockKey: "oversell:{" + sku + "}:lock",
+		column: c, server: s, sku: sku,
 		turn:  make(chan struct{}, 1),
 		trace: trace{start: start},
 		names: newNames(start),
+		keys:  make(map[string]bool),
 	}
 	w.ctx, w.end = context.WithCancel(ctx)
 	w.side = redis.NewClient(s.options(s.dial))
 	w.names.call(w.stockKey(), "stock")
+	w.lockAt("oversell:{" + sku + "}:lock")
+	return w
+}
+
+// lockAt says where the lock lives, before anybody asks for it.
+func (w *World) lockAt(key string) {
+	w.lockKey = key
 	w.names.call(w.lockKey, "lock")
 	w.names.call(w.redisKey(), "lock")
-	return w
+}
+
+// touched notes the keys of a command, which are to be removed in the end.
+func (w *World) touched(cmd wire.Command) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, arg := range cmd.Args[1:] {
+		if strings.Contains(arg, w.sku) {
+			w.keys[arg] = true
+		}
+	}
 }
 
 // stockKey is where the guards of package stock keep an item's stock.
@@ -88,8 +112,8 @@ func (w *World) close() {
 	// The cell is over, and so may be its caller's patience.
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	cache := "oversell:{cache:" + w.sku + "}:"
-	_ = w.side.Del(ctx, w.stockKey(), w.redisKey(), w.lockKey, cache+"value", cache+"loads", cache+"lock:"+w.column.Name).Err()
+	keys := append(slices.Collect(maps.Keys(w.keys)), w.stockKey())
+	_ = w.side.Del(ctx, keys...).Err()
 	_ = w.side.Close()
 }
 

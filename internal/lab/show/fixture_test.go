@@ -15,7 +15,7 @@ func report() lab.Report {
 			Started: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC),
 			Redis:   "miniredis 2.40.0 (embedded)", Go: "go1.26.0", OS: "linux/amd64", CPUs: 2, Version: "v0.1.0",
 			TTL: 100 * time.Millisecond, Virtual: true, Wall: 9_876 * time.Millisecond,
-			Strategies: []string{"none", "local", "watch", "v1_setnx", "v2_ttl", "v3_uuid", "v4_lua", "v5_reentrant", "v6_watchdog",
+			Strategies: []string{"none", "local", "watch", "v1_setnx", "v2_ttl", "v3_uuid", "v4_lua", "v5_reentrant", "v6_watchdog", "v7_queue",
 				"redsync", "redislock", "rueidislock", "yours"},
 		},
 		Anomalies: []lab.Anomaly{
@@ -38,12 +38,12 @@ func cells() []lab.Cell {
 		anomaly  string
 		outcomes string // a letter for each strategy: b, h, n, u, and in capitals what is not on record; - not run
 	}{
-		{"check-then-delete", "nnnnnbhhhhhhh"},
-		{"orphan-after-crash", "nnnbhhhhhhhhh"},
-		{"retry-storm", "hhhbbbbbHBbhu"},
-		{"stock-counted-only-once-everybody-left", "bbhnnnnnnnnU-"},
+		{"check-then-delete", "nnnnnbhhhhhhhh"},
+		{"orphan-after-crash", "nnnbhhhhhhhhhh"},
+		{"retry-storm", "hhhbbbbbHhBbhu"},
+		{"stock-counted-only-once-everybody-left", "bbhnnnnnnnnnU-"},
 	}
-	names := []string{"none", "local", "watch", "v1_setnx", "v2_ttl", "v3_uuid", "v4_lua", "v5_reentrant", "v6_watchdog",
+	names := []string{"none", "local", "watch", "v1_setnx", "v2_ttl", "v3_uuid", "v4_lua", "v5_reentrant", "v6_watchdog", "v7_queue",
 		"redsync", "redislock", "rueidislock", "yours"}
 	letters := map[string]lab.Outcome{"h": lab.Holds, "b": lab.Breaks, "n": lab.NA, "u": lab.Unknown}
 	otherwise := map[lab.Outcome]lab.Outcome{lab.Holds: lab.Breaks, lab.Breaks: lab.Holds, lab.Unknown: lab.Holds}
@@ -79,6 +79,7 @@ func traces() map[string][]lab.Event {
 		"check-then-delete/redsync":                   lateReply(),
 		"orphan-after-crash/v1_setnx":                 orphan(),
 		"retry-storm/v5_reentrant":                    storm(),
+		"retry-storm/v7_queue":                        handOver(),
 		"stock-counted-only-once-everybody-left/none": counting(),
 	}
 }
@@ -114,6 +115,22 @@ func lateReply() []lab.Event {
 		{At: 130, Actor: "A", Kind: lab.Hold, Text: "has the lock"},
 		{At: 130, Actor: "A", Kind: lab.Break, Text: "A has the lock, and B too"},
 		{At: 140, Actor: "B", Kind: lab.Command, Text: "EVALSHA «Starts the ttl afresh while the lock is still the owner's» lock B 100", Reply: "(executed; the reply is lost)", Lock: "B", TTL: ms(100)},
+	}
+}
+
+// handOver has a command that waits in Redis, and a reply that comes at the
+// very moment of what it waited for.
+func handOver() []lab.Event {
+	return []lab.Event{
+		{At: 0, Until: 0, Actor: "A", Kind: lab.Command, Text: "EVALSHA «Takes the lock» lock lock:queue token-A1 100", Reply: "1", Lock: "A", TTL: ms(100)},
+		{At: 0, Actor: "A", Kind: lab.Hold, Text: "has the lock"},
+		{At: 10, Until: 10, Actor: "B", Kind: lab.Command, Text: "EVALSHA «Takes the lock» lock lock:queue token-B1 100", Reply: "0", Lock: "A", TTL: ms(90)},
+		{At: 10, Until: 40, Actor: "B", Kind: lab.Command, Text: "BLPOP lock:wake:token-B1 1", Reply: "[lock:wake:token-B1 held]"},
+		{At: 40, Actor: "A", Kind: lab.Release, Text: "needs the lock no longer"},
+		{At: 40, Until: 40, Actor: "A", Kind: lab.Command, Text: "EVALSHA «Hands the lock on» lock lock:queue token-A1 100", Reply: "0", Lock: "B", TTL: ms(100)},
+		{At: 40, Actor: "B", Kind: lab.Hold, Text: "has the lock"},
+		{At: 50, Until: 60, Actor: "A", Kind: lab.Command, Text: "BLPOP lock:wake:token-A2 1", Reply: "nil"},
+		{At: 60, Actor: "B", Kind: lab.Release, Text: "needs the lock no longer"},
 	}
 }
 

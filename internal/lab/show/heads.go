@@ -17,7 +17,10 @@ var shortNames = map[string]string{
 // other people's locks.
 var stageName = regexp.MustCompile(`^v\d+_`)
 
-// short is a strategy's name in at most as many letters as a column has.
+// headWidth is how many letters the head of a column has at most.
+const headWidth = 6
+
+// short is a strategy's name as the head of its column.
 func short(strategy string) string {
 	if s, ok := shortNames[strategy]; ok {
 		return s
@@ -25,8 +28,8 @@ func short(strategy string) string {
 	if stage := stageName.FindString(strategy); stage != "" {
 		return strings.TrimSuffix(stage, "_")
 	}
-	if r := []rune(clean(strategy)); len(r) > markWidth {
-		return string(r[:markWidth])
+	if r := []rune(clean(strategy)); len(r) > headWidth {
+		return string(r[:headWidth])
 	}
 	return clean(strategy)
 }

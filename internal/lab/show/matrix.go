@@ -12,7 +12,7 @@ import (
 
 // Columns of the matrix.
 const (
-	markWidth = 6  // the longest mark, BREAK!
+	markWidth = 5  // the longest mark of what is on record, BREAK
 	nameWidth = 26 // of an anomaly's name at least, where names are longer
 )
 
@@ -53,9 +53,10 @@ func blocks(g grid) []block {
 	var out []block
 	room := 0 // for names, beside the columns of the last block
 	for _, s := range g.strategies {
-		if room -= len("  ") + markWidth; room < min(longest, nameWidth) {
+		n := len("  ") + g.width(s)
+		if room -= n; room < min(longest, nameWidth) {
 			out = append(out, block{})
-			room = width - len("  ") - markWidth
+			room = width - n
 		}
 		last := &out[len(out)-1]
 		last.strategies = append(last.strategies, s)
@@ -63,6 +64,18 @@ func blocks(g grid) []block {
 		last.names = min(longest, room)
 	}
 	return out
+}
+
+// width is that of a strategy's column: the same for all, but for those that
+// have more to show, as a mark of what is not on record.
+func (g grid) width(strategy string) int {
+	n := max(markWidth, text.StringWidth(short(strategy)))
+	for _, a := range g.anomalies {
+		if c, ran := g.at(a.Name, strategy); ran {
+			n = max(n, text.StringWidth(mark(c)))
+		}
+	}
+	return n
 }
 
 // gap is what is between a column and the one before it.
@@ -81,7 +94,7 @@ func (bl block) write(b *strings.Builder, g grid, colour bool) {
 			b.WriteString(gap(bl.strategies, i))
 			b.WriteString(paint(style, content, colour))
 			if i < len(bl.strategies)-1 {
-				b.WriteString(strings.Repeat(" ", markWidth-text.StringWidth(content)))
+				b.WriteString(strings.Repeat(" ", g.width(s)-text.StringWidth(content)))
 			}
 		}
 		b.WriteString("\n")

@@ -76,6 +76,7 @@ func tell(c lab.Cell) story {
 type moment struct {
 	lab.Event
 	at    float64
+	order int  // among what happens at the same time
 	waits bool // the command was sent, and its reply is to come
 	reply bool // the reply came
 	quiet bool // nothing that Redis was seen to have belongs here
@@ -85,25 +86,42 @@ type moment struct {
 // while others went on has two moments, for in between lies what it broke.
 func moments(trace []lab.Event) []moment {
 	var out []moment
-	for _, e := range trace {
+	for i, e := range trace {
 		if overtaken(e, trace) {
 			// Either the command was held up, or its reply: then Redis had it
 			// from the first moment on.
 			replied := replyHeldUp(e, trace)
 			out = append(out,
-				moment{Event: e, at: e.At, waits: true, quiet: !replied},
-				moment{Event: e, at: e.Until, reply: true, quiet: replied})
+				moment{Event: e, at: e.At, order: 2 * i, waits: true, quiet: !replied},
+				moment{Event: e, at: e.Until, order: replyOrder(i, trace), reply: true, quiet: replied})
 			continue
 		}
-		out = append(out, moment{Event: e, at: e.At})
+		out = append(out, moment{Event: e, at: e.At, order: 2 * i})
 	}
-	slices.SortStableFunc(out, func(a, b moment) int { return cmp.Compare(a.at, b.at) })
+	slices.SortStableFunc(out, func(a, b moment) int {
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.order, b.order))
+	})
 	return out
+}
+
+// replyOrder is the place of the reply to the i-th event among what happens at
+// the same time. A command that left no sight of the lock has only waited in
+// Redis for what others do, so they go first; then comes what its actor did next.
+func replyOrder(i int, trace []lab.Event) int {
+	e := trace[i]
+	if e.Lock != "" {
+		return 2 * i
+	}
+	next := slices.IndexFunc(trace, func(o lab.Event) bool { return o.Actor == e.Actor && o.At == e.Until })
+	if next < 0 {
+		next = len(trace)
+	}
+	return 2*next - 1
 }
 
 func overtaken(e lab.Event, trace []lab.Event) bool {
 	return e.Kind == lab.Command && e.Until-e.At >= slowReply && slices.ContainsFunc(trace, func(o lab.Event) bool {
-		return o.Actor != e.Actor && o.At > e.At && o.At < e.Until
+		return o.Actor != e.Actor && o.At > e.At && o.At <= e.Until
 	})
 }
 

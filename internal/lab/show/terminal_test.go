@@ -54,6 +54,7 @@ func TestTimeline(t *testing.T) {
 		"timeline-late":   {anomaly: "check-then-delete", strategy: "redsync"},
 		"timeline-hours":  {anomaly: "orphan-after-crash", strategy: "v1_setnx"},
 		"timeline-many":   {anomaly: "retry-storm", strategy: "v5_reentrant"},
+		"timeline-waits":  {anomaly: "retry-storm", strategy: "v7_queue"},
 		"timeline-stock":  {anomaly: "stock-counted-only-once-everybody-left", strategy: "none"},
 		"timeline-none":   {anomaly: "check-then-delete", strategy: "none"},
 		"timeline-wrong":  {anomaly: "retry-storm", strategy: "v6_watchdog"},

@@ -46,6 +46,12 @@ func (c Command) Is(names ...string) bool { return slices.Contains(names, c.Name
 // Script reports whether the command runs a Lua script.
 func (c Command) Script() bool { return c.Is("EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO") }
 
+// Blocks reports whether the command may wait at the server for what others do.
+func (c Command) Blocks() bool {
+	return c.Is("BLPOP", "BRPOP", "BLMOVE", "BRPOPLPUSH", "BLMPOP", "BZPOPMIN", "BZPOPMAX", "BZMPOP") ||
+		c.Is("XREAD", "XREADGROUP") && slices.ContainsFunc(c.Args, func(arg string) bool { return strings.EqualFold(arg, "BLOCK") })
+}
+
 // SetUp reports whether the command prepares a connection, which is the
 // client's business. It may carry a password, and so is not to be shown.
 func (c Command) SetUp() bool {

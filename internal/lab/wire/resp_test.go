@@ -71,6 +71,11 @@ func TestReadCommand(t *testing.T) {
 	if !cmd.Is("GET", "SET") || !cmd.Mentions("k") || cmd.Mentions("set") || cmd.Script() || cmd.SetUp() {
 		t.Errorf("%q is not taken for what it is", cmd.Args)
 	}
+	for text, blocks := range map[string]bool{"blpop k 1": true, "XREAD block 0 STREAMS s $": true, "xread STREAMS s 0": false, "lpop k": false, "set block 1": false} {
+		if got := NewCommand(strings.Fields(text)...).Blocks(); got != blocks {
+			t.Errorf("%s: blocks %v", text, got)
+		}
+	}
 	for _, text := range []string{"PING\r\n", "*0\r\n", "*1\r\n:1\r\n", "*-1\r\n", "*1\r\n$-1\r\n"} {
 		if _, err := ReadCommand(reader(text)); !errors.Is(err, ErrProtocol) {
 			t.Errorf("%q: %v", text, err)

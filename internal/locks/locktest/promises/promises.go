@@ -27,20 +27,20 @@ type Promise struct {
 
 // All returns the rows of the table.
 func All() []Promise {
-	const v1, v2, v3, v4, v5, v6 = "v1_setnx", "v2_ttl", "v3_uuid", "v4_lua", "v5_reentrant", "v6_watchdog"
-	every := []string{v1, v2, v3, v4, v5, v6}
+	const v1, v2, v3, v4, v5, v6, v7 = "v1_setnx", "v2_ttl", "v3_uuid", "v4_lua", "v5_reentrant", "v6_watchdog", "v7_queue"
+	every := []string{v1, v2, v3, v4, v5, v6, v7}
 	return []Promise{
 		{"exclusive", "one holder at a time", every, exclusive},
 		{"frank", "an error of Redis is not taken for a lock that is held", every, frank},
 		{"cancelled", "a cancelled caller still gives the lock back", every, cancelled},
-		{"crash", "a dead holder's lock is free after the ttl", []string{v2, v3, v4, v5, v6}, crash},
-		{"foreign", "a holder that comes late leaves the next one's lock alone", []string{v3, v4, v5, v6}, foreign},
-		{"atomic", "so it does if it is late between two commands", []string{v4, v5, v6}, atomic},
-		{"reentrant", "the holder may take the lock again", []string{v5, v6}, reentrant},
-		{"slow", "work longer than the ttl keeps the lock", []string{v1, v6}, slow},
-		{"told", "a holder that loses the lock is told", []string{v6}, told},
+		{"crash", "a dead holder's lock is free after the ttl", []string{v2, v3, v4, v5, v6, v7}, crash},
+		{"foreign", "a holder that comes late leaves the next one's lock alone", []string{v3, v4, v5, v6, v7}, foreign},
+		{"atomic", "so it does if it is late between two commands", []string{v4, v5, v6, v7}, atomic},
+		{"reentrant", "the holder may take the lock again", []string{v5, v6, v7}, reentrant},
+		{"slow", "work longer than the ttl keeps the lock", []string{v1, v6, v7}, slow},
+		{"told", "a holder that loses the lock is told", []string{v6, v7}, told},
 		{"pause", "a process stopped for longer than the ttl keeps the lock", []string{v1}, pause},
-		{"lost reply", "trying again after a lost reply does no harm", nil, lostReply},
+		{"lost reply", "trying again after a lost reply does no harm", []string{v7}, lostReply},
 	}
 }
 

@@ -142,6 +142,7 @@ func lostReply(w *world) {
 	if _, err := a.mutex.TryLock(a.ctx); err == nil {
 		panic(failure{errors.New("the reply was not lost")})
 	}
+	time.Sleep(w.ttl / 10) // what the attempt took may be given back meanwhile
 	w.expect(a.lock(), "it waits for the lock that it has")
 	w.expect(a.unlock() && b.lock(), "it has the lock twice, and gives it back once")
 }

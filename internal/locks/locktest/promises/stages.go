@@ -12,6 +12,7 @@ import (
 	v4 "oversell/internal/locks/v4_lua"
 	v5 "oversell/internal/locks/v5_reentrant"
 	v6 "oversell/internal/locks/v6_watchdog"
+	v7 "oversell/internal/locks/v7_queue"
 )
 
 // A Mutex is what all stages have in common.
@@ -26,21 +27,22 @@ type Stage struct {
 	NotHeld error  // what its Unlock says when there is nothing to give back
 
 	// New returns the handle of one holder. A stage without expiry ignores ttl.
-	New func(rdb redis.Cmdable, key string, ttl time.Duration) Mutex
+	New func(rdb redis.UniversalClient, key string, ttl time.Duration) Mutex
 
 	// As names the holder in ctx, for a stage that asks for it.
 	As func(ctx context.Context, who string) context.Context
 }
 
-// Stages returns the six teaching stages, in order.
+// Stages returns the teaching stages, in order.
 func Stages() []Stage {
 	anonymous := func(ctx context.Context, _ string) context.Context { return ctx }
 	return []Stage{
-		{"v1_setnx", v1.ErrNotHeld, func(rdb redis.Cmdable, key string, _ time.Duration) Mutex { return v1.New(rdb, key) }, anonymous},
-		{"v2_ttl", v2.ErrNotHeld, func(rdb redis.Cmdable, key string, ttl time.Duration) Mutex { return v2.New(rdb, key, ttl) }, anonymous},
-		{"v3_uuid", v3.ErrNotHeld, func(rdb redis.Cmdable, key string, ttl time.Duration) Mutex { return v3.New(rdb, key, ttl) }, anonymous},
-		{"v4_lua", v4.ErrNotHeld, func(rdb redis.Cmdable, key string, ttl time.Duration) Mutex { return v4.New(rdb, key, ttl) }, anonymous},
-		{"v5_reentrant", v5.ErrNotHeld, func(rdb redis.Cmdable, key string, ttl time.Duration) Mutex { return v5.New(rdb, key, ttl) }, v5.WithOwner},
-		{"v6_watchdog", v6.ErrNotHeld, func(rdb redis.Cmdable, key string, ttl time.Duration) Mutex { return v6.New(rdb, key, ttl) }, v6.WithOwner},
+		{"v1_setnx", v1.ErrNotHeld, func(rdb redis.UniversalClient, key string, _ time.Duration) Mutex { return v1.New(rdb, key) }, anonymous},
+		{"v2_ttl", v2.ErrNotHeld, func(rdb redis.UniversalClient, key string, ttl time.Duration) Mutex { return v2.New(rdb, key, ttl) }, anonymous},
+		{"v3_uuid", v3.ErrNotHeld, func(rdb redis.UniversalClient, key string, ttl time.Duration) Mutex { return v3.New(rdb, key, ttl) }, anonymous},
+		{"v4_lua", v4.ErrNotHeld, func(rdb redis.UniversalClient, key string, ttl time.Duration) Mutex { return v4.New(rdb, key, ttl) }, anonymous},
+		{"v5_reentrant", v5.ErrNotHeld, func(rdb redis.UniversalClient, key string, ttl time.Duration) Mutex { return v5.New(rdb, key, ttl) }, v5.WithOwner},
+		{"v6_watchdog", v6.ErrNotHeld, func(rdb redis.UniversalClient, key string, ttl time.Duration) Mutex { return v6.New(rdb, key, ttl) }, v6.WithOwner},
+		{"v7_queue", v7.ErrNotHeld, func(rdb redis.UniversalClient, key string, ttl time.Duration) Mutex { return v7.New(rdb, key, ttl) }, v7.WithOwner},
 	}
 }

@@ -39,6 +39,18 @@ type Config struct {
 	Work func(ctx context.Context, key string) (after func(), err error)
 }
 
+// Guards makes the guards of a catalog's strategies, of those that have one: to
+// the others a Reader has nothing to leave.
+func Guards(catalog locks.Catalog, o locks.Options) map[string]locks.Guard {
+	all := make(map[string]locks.Guard)
+	for _, s := range catalog {
+		if s.GuardsLoads() {
+			all[s.Name] = s.Guard(o)
+		}
+	}
+	return all
+}
+
 // Reader reads through the cache. It is safe for concurrent use.
 type Reader struct {
 	cfg     Config

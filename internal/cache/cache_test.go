@@ -34,12 +34,7 @@ func newName() string { return fmt.Sprintf("value-%d", names.Add(1)) }
 func instance(t *testing.T, rdb redis.UniversalClient, name string, adjust func(*cache.Config)) *cache.Reader {
 	t.Helper()
 	o := locks.Options{Redis: rdb, TTL: time.Minute, Policy: &locks.Line{Delay: time.Millisecond}}
-	cfg := cache.Config{Redis: rdb, Instance: name, Wait: time.Minute, Guards: make(map[string]locks.Guard)}
-	for _, s := range locks.Strategies() {
-		if !s.Optimistic() {
-			cfg.Guards[s.Name] = s.Guard(o)
-		}
-	}
+	cfg := cache.Config{Redis: rdb, Instance: name, Wait: time.Minute, Guards: cache.Guards(locks.Strategies(), o)}
 	if adjust != nil {
 		adjust(&cfg)
 	}
@@ -365,7 +360,7 @@ func TestCloseEndsTheWaits(t *testing.T) {
 func TestUnknownStrategy(t *testing.T) {
 	rdb := backendtest.DialRedis(t, backendtest.Redis(t, "embedded"))
 	r := instance(t, rdb, "a", nil)
-	for _, strategy := range []string{"", "watch", "v0"} {
+	for _, strategy := range []string{"", "watch", "lua_atomic", "lua_batch", "v0"} {
 		if _, err := r.Read(t.Context(), ask(newName(), strategy), nil); !errors.Is(err, cache.ErrUnknownStrategy) {
 			t.Errorf("%q: got %v, want %v", strategy, err, cache.ErrUnknownStrategy)
 		}

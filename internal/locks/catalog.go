@@ -22,24 +22,37 @@ type Options struct {
 	Policy Policy        // how to wait for a lock
 }
 
-// Strategy is one way of guarding the stock, and what is claimed about it.
+// Kind is by what a strategy keeps the stock right.
+type Kind int
+
+// The kinds.
+const (
+	Guarded    Kind = iota // a guard keeps others out, or claims to: Strategy.Guard makes it
+	Optimistic             // everybody is let in, and the losers are turned back at the write
+	Atomic                 // nothing is guarded: one step checks and takes, and cannot be divided
+	Batched                // as Atomic, in one step for many
+)
+
+// Strategy is one way of keeping the stock right, and what is claimed about it.
 type Strategy struct {
 	Name   string
+	Kind   Kind
 	Adds   string // what it has that the one before has not
 	Breaks string // what still breaks
 	Test   string // the test that shows what breaks
 
-	// Guard makes the guard. It is nil for an optimistic strategy, which
-	// keeps nobody out and checks at the write instead.
+	// Guard makes the guard of a strategy that is Guarded. Of the other kinds,
+	// which keep nobody out, it is nil.
 	Guard func(o Options) Guard
 
 	deduct map[Condition]Expectation
 	loads  map[Condition]loads
 }
 
-// Optimistic reports whether the strategy lets everybody in and aborts the
-// losers at the write. It has no meaning for the cache workload.
-func (s Strategy) Optimistic() bool { return s.Guard == nil }
+// GuardsLoads reports whether the strategy can guard the loading of a cold key,
+// which is to be done by one reader while the others wait: what keeps nobody out
+// has nothing to do with that.
+func (s Strategy) GuardsLoads() bool { return s.Kind == Guarded }
 
 // Catalog is the list of strategies, in the order in which they are taught.
 type Catalog []Strategy
@@ -87,13 +100,11 @@ func Strategies() Catalog {
 		},
 		{
 			Name:   "watch",
+			Kind:   Optimistic,
 			Adds:   "WATCH, MULTI, EXEC: a write is refused when the stock has changed since it was read",
 			Breaks: "retries grow with contention; a process that dies after EXEC leaves stock taken with no order",
 			Test:   "TestWatchRetriesUnderContention",
-			deduct: map[Condition]Expectation{
-				Calm: {Verdicts: ok}, Slow: {Verdicts: ok}, Late: {Verdicts: ok}, Pause: {Verdicts: ok},
-				Crash: {Verdicts: okOrDrift},
-			},
+			deduct: unguarded,
 		},
 		{
 			Name:   "v1_setnx",
@@ -180,6 +191,22 @@ func Strategies() Catalog {
 			},
 			deduct: leased(holds, holds),
 			loads:  renewedLoads,
+		},
+		{
+			Name:   "lua_atomic",
+			Kind:   Atomic,
+			Adds:   "no lock: one script checks that enough is left and takes it, and nobody waits for anybody",
+			Breaks: "a process that dies after the script leaves stock taken with no order",
+			Test:   "TestCrashAfterTheScriptLeavesStockTaken",
+			deduct: unguarded,
+		},
+		{
+			Name:   "lua_batch",
+			Kind:   Batched,
+			Adds:   "the requests that wait in a process share one script and one INSERT, and each has its own answer",
+			Breaks: "a process that dies after the script leaves the stock of a whole batch taken with no order",
+			Test:   "TestCrashAfterTheScriptLeavesStockTaken",
+			deduct: unguarded,
 		},
 	}
 }

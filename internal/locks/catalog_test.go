@@ -48,7 +48,7 @@ func TestGuardsThatHoldLoseNothing(t *testing.T) {
 	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
 		for _, s := range locks.Strategies() {
 			expected, known := s.Expect(locks.Case{Workload: locks.Deduct, Condition: locks.Calm, Instances: 2})
-			if s.Optimistic() || !known || expected.MaxHolders != 1 {
+			if s.Kind != locks.Guarded || !known || expected.MaxHolders != 1 {
 				continue
 			}
 			t.Run(s.Name, func(t *testing.T) {
@@ -124,6 +124,18 @@ func TestCatalogExpects(t *testing.T) {
 		{"v7_queue", locks.Slow, 2, figures.OK},
 		{"v7_queue", locks.Crash, 2, figures.OK},
 		{"v7_queue", locks.Pause, 2, broken},
+		{"lua_atomic", locks.Calm, 2, figures.OK},
+		{"lua_atomic", locks.Slow, 2, figures.OK},
+		{"lua_atomic", locks.Late, 2, figures.OK},
+		{"lua_atomic", locks.Crash, 2, figures.OK},
+		{"lua_atomic", locks.Crash, 2, figures.Drift},
+		{"lua_atomic", locks.Pause, 2, figures.OK},
+		{"lua_batch", locks.Calm, 2, figures.OK},
+		{"lua_batch", locks.Slow, 2, figures.OK},
+		{"lua_batch", locks.Late, 2, figures.OK},
+		{"lua_batch", locks.Crash, 2, figures.OK},
+		{"lua_batch", locks.Crash, 2, figures.Drift},
+		{"lua_batch", locks.Pause, 2, figures.OK},
 	} {
 		s, err := locks.Strategies().Find(tt.strategy)
 		if err != nil {
@@ -173,9 +185,24 @@ func TestCatalogExpectsLoads(t *testing.T) {
 				tt.strategy, tt.condition, tt.secondLook, e.MinLoads, e.MaxLoads, tt.min, tt.max)
 		}
 	}
-	watch, _ := locks.Strategies().Find("watch")
-	if _, known := watch.Expect(locks.Case{Workload: locks.Cache, Condition: locks.Calm, Instances: 2}); known {
-		t.Error("watch has an expectation for the cache, which it cannot guard")
+}
+
+// Only what has a guard can guard the cache's loads, and has something that
+// must come of it.
+func TestKindsFit(t *testing.T) {
+	for _, s := range locks.Strategies() {
+		guarded := s.Kind == locks.Guarded
+		if guarded != (s.Guard != nil) || guarded != s.GuardsLoads() {
+			t.Errorf("%s: kind %d, guard %v, guards loads %v", s.Name, s.Kind, s.Guard != nil, s.GuardsLoads())
+		}
+		for _, condition := range locks.Conditions() {
+			if _, known := s.Expect(locks.Case{Workload: locks.Deduct, Condition: condition, Instances: 2}); !known {
+				t.Errorf("%s under %s: nothing is expected of a sale", s.Name, condition)
+			}
+			if _, known := s.Expect(locks.Case{Workload: locks.Cache, Condition: condition, Instances: 2}); known != guarded {
+				t.Errorf("%s under %s: something is expected of the cache: %v", s.Name, condition, known)
+			}
+		}
 	}
 }
 

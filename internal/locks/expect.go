@@ -69,6 +69,13 @@ func leased(slow, late Expectation) map[Condition]Expectation {
 	return map[Condition]Expectation{Calm: holds, Slow: slow, Late: late, Crash: holds, Pause: breaks}
 }
 
+// unguarded is what comes out where nobody is kept out, and so nobody has
+// anything that could be lost. What a killed process has taken stays taken.
+var unguarded = map[Condition]Expectation{
+	Calm: overlaps, Slow: overlaps, Late: overlaps, Pause: overlaps,
+	Crash: {Verdicts: okOrDrift},
+}
+
 // always gives every condition the same value.
 func always[T any](v T) map[Condition]T {
 	all := make(map[Condition]T)

@@ -151,12 +151,11 @@ type parts struct {
 }
 
 func assemble(cfg Config, rdb redis.UniversalClient, db *gorm.DB) *parts {
-	sales, reads := guards(cfg, rdb)
-	p := &parts{cfg: cfg}
-	p.stock = stock.New(stock.Config{
-		DB: db, Redis: rdb, Guards: sales, Wait: cfg.Wait, Work: cfg.Work, Logger: cfg.Logger,
-	})
-	cached := cache.Config{Redis: rdb, Guards: reads, Instance: cfg.Instance, Wait: cfg.Wait}
+	o := locks.Options{Redis: rdb, TTL: cfg.TTL, Policy: cfg.Policy}
+	sales := stock.Config{DB: db, Redis: rdb, Wait: cfg.Wait, Work: cfg.Work, Logger: cfg.Logger}
+	sales.Use(cfg.Catalog, o)
+	p := &parts{cfg: cfg, stock: stock.New(sales)}
+	cached := cache.Config{Redis: rdb, Guards: cache.Guards(cfg.Catalog, o), Instance: cfg.Instance, Wait: cfg.Wait}
 	if cfg.Work != nil {
 		cached.Work = cfg.Work
 	}
@@ -171,25 +170,10 @@ func assemble(cfg Config, rdb redis.UniversalClient, db *gorm.DB) *parts {
 	return p
 }
 
-// guards makes the guards of all strategies, for sales and for cached reads.
-func guards(cfg Config, rdb redis.UniversalClient) (map[string]stock.Guard, map[string]locks.Guard) {
-	sales, reads := make(map[string]stock.Guard), make(map[string]locks.Guard)
-	o := locks.Options{Redis: rdb, TTL: cfg.TTL, Policy: cfg.Policy}
-	for _, s := range cfg.Catalog {
-		if s.Optimistic() {
-			sales[s.Name] = stock.Optimistic(rdb)
-			continue
-		}
-		sales[s.Name] = stock.Exclusive(rdb, s.Guard(o))
-		reads[s.Name] = s.Guard(o)
-	}
-	return sales, reads
-}
-
 func described(catalog locks.Catalog) []web.Strategy {
 	all := make([]web.Strategy, len(catalog))
 	for i, s := range catalog {
-		all[i] = web.Strategy{Name: s.Name, Adds: s.Adds, Breaks: s.Breaks, Cache: !s.Optimistic()}
+		all[i] = web.Strategy{Name: s.Name, Adds: s.Adds, Breaks: s.Breaks, Cache: s.GuardsLoads()}
 	}
 	return all
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -26,12 +27,42 @@ func (k keys) stock(saleID string) string { return "oversell:{" + k.sku + "}:sto
 // stores under it, another could not read.
 func (k keys) lock(strategy string) string { return "oversell:{" + k.sku + "}:lock:" + strategy }
 
+// claim is there once units were taken without a guard for an idempotency key.
+func (k keys) claim(saleID, key string) string {
+	return "oversell:{" + k.sku + "}:claim:" + saleID + ":" + key
+}
+
 // counters keeps the stock of items in Redis. It is safe for concurrent use.
 type counters struct {
 	rdb redis.UniversalClient
-	// sales remembers the sale that was last seen of each SKU. A guess that is
-	// mostly right, it saves a round trip: sale and stock are read at once.
-	sales *sync.Map
+	// seen has a *glimpse for each SKU.
+	seen *sync.Map
+}
+
+// glimpse is what was last seen of an item: a guess that is mostly right, and
+// saves a round trip. The sale is read together with the stock that it is
+// guessed to have, and who needs no guard need not look before he takes.
+type glimpse struct {
+	saleID string
+	left   atomic.Int64
+}
+
+// remember keeps what was seen of an item.
+func (c counters) remember(sku string, now reading) {
+	if g := c.recall(sku); g != nil && g.saleID == now.saleID {
+		g.left.Store(now.left)
+		return
+	}
+	g := &glimpse{saleID: now.saleID}
+	g.left.Store(now.left)
+	c.seen.Store(sku, g)
+}
+
+// recall returns what was last seen of an item, or nil.
+func (c counters) recall(sku string) *glimpse {
+	found, _ := c.seen.Load(sku)
+	g, _ := found.(*glimpse)
+	return g
 }
 
 // reading is what one look at an item's keys shows.
@@ -42,15 +73,19 @@ type reading struct {
 
 // look returns the units left and the sale, and false if Redis lacks either.
 func (c counters) look(ctx context.Context, sku string) (reading, bool, error) {
-	guess, _ := c.sales.Load(sku)
-	saleID, _ := guess.(string)
+	saleID := ""
+	if g := c.recall(sku); g != nil {
+		saleID = g.saleID
+	}
 	for range 2 {
 		current, r, ok, err := c.lookAt(ctx, sku, saleID)
+		if ok {
+			c.remember(sku, r)
+		}
 		if err != nil || current == saleID || current == "" {
 			return r, ok, err
 		}
 		saleID = current // the guess was wrong, or the sale is new
-		c.sales.Store(sku, saleID)
 	}
 	return reading{}, false, fmt.Errorf("reading the stock of %s: its sale changes all the time", sku)
 }
@@ -95,6 +130,7 @@ func (c counters) start(ctx context.Context, item Item) error {
 	if err != nil {
 		return fmt.Errorf("setting the stock of %s: %w", item.SKU, err)
 	}
+	c.remember(item.SKU, reading{item.Initial, item.SaleID})
 	return nil
 }
 
@@ -124,6 +160,14 @@ func (c counters) putBack(ctx context.Context, sku, saleID string, quantity int6
 	return nil
 }
 
+// unclaim gives up the claim on an idempotency key.
+func (c counters) unclaim(ctx context.Context, sku, saleID, key string) error {
+	if err := c.rdb.Del(ctx, keys{sku}.claim(saleID, key)).Err(); err != nil {
+		return fmt.Errorf("giving up the claim on an idempotency key: %w", err)
+	}
+	return nil
+}
+
 // delete removes the item's keys, the locks of the given strategies included.
 func (c counters) delete(ctx context.Context, sku string, strategies []string) error {
 	k := keys{sku}
@@ -138,7 +182,7 @@ func (c counters) delete(ctx context.Context, sku string, strategies []string) e
 	if err := c.rdb.Del(ctx, all...).Err(); err != nil {
 		return fmt.Errorf("deleting the keys of %s: %w", sku, err)
 	}
-	c.sales.Delete(sku)
+	c.seen.Delete(sku)
 	return nil
 }
 

@@ -18,17 +18,16 @@ import (
 // part. After such an error units may be taken for which there is no order:
 // what is in doubt is left unsold.
 func (s *Service) Deduct(ctx context.Context, req Request) (Result, error) {
-	guard, ok := s.guards[req.Strategy]
-	if !ok {
+	guard, guarded := s.guards[req.Strategy]
+	taker, taken := s.takers[req.Strategy]
+	if !guarded && !taken {
 		return Result{}, fmt.Errorf("%w: %q", ErrUnknownStrategy, req.Strategy)
 	}
 	if err := req.check(); err != nil {
 		return Result{}, err
 	}
-	patience, cancel := context.WithTimeoutCause(ctx, s.wait, ErrBusy)
-	defer cancel()
-	b := &buyer{service: s, req: req, guard: guard}
-	if err := b.inTurn(ctx, patience); err != nil {
+	b := &buyer{service: s, req: req, guard: guard, taker: taker}
+	if err := b.inTurn(ctx); err != nil {
 		return b.res, fmt.Errorf("deducting %d of %s: %w", req.Quantity, req.SKU, err)
 	}
 	return b.res, nil
@@ -39,17 +38,23 @@ type buyer struct {
 	service *Service
 	req     Request
 	guard   Guard
+	taker   *Taker // instead of a guard
 	saleID  string
-	res     Result
+	// impatient buyers, who have waited for long enough for the order of
+	// whoever has claimed their idempotency key, respect no claim.
+	impatient bool
+	res       Result
 }
 
 // inTurn lets requests with the same idempotency key buy one after the other,
 // as far as they come to this instance: the later ones then find the order of
 // the first, also while the last unit is on its way from the stock into it.
-func (b *buyer) inTurn(ctx, patience context.Context) error {
+func (b *buyer) inTurn(ctx context.Context) error {
 	if b.req.IdempotencyKey == "" {
-		return b.buy(ctx, patience)
+		return b.buy(ctx, ctx)
 	}
+	patience, cancel := context.WithTimeoutCause(ctx, b.service.wait, ErrBusy)
+	defer cancel()
 	e := locks.Entry{Key: b.req.SKU + " " + b.req.IdempotencyKey, Wait: patience}
 	_, err := b.service.sameKey.Do(ctx, e, func(context.Context) error { return b.buy(ctx, patience) })
 	if errors.Is(err, ErrSoldOut) {
@@ -74,11 +79,15 @@ func (b *buyer) replayLate(ctx context.Context) (bool, error) {
 	return b.replay(ctx)
 }
 
-// buy goes through the door, waits for the guard and runs the section.
+// buy goes through the door, and either waits for the guard and runs the
+// section, or has the taker take what needs no guard.
 func (b *buyer) buy(ctx, patience context.Context) error {
 	s := b.service
 	wait, done := s.notices.Wait(patience, b.req.SKU, s.wait, ErrBusy)
 	defer done()
+	if b.taker != nil {
+		return b.take(ctx, wait)
+	}
 	if err := b.enter(ctx, wait); err != nil || b.res.Replayed {
 		return err
 	}
@@ -91,14 +100,30 @@ func (b *buyer) buy(ctx, patience context.Context) error {
 // enter does what needs no guard: it finds the sale and an earlier order with
 // the same key, and turns buyers away when the item is sold out.
 func (b *buyer) enter(ctx, wait context.Context) error {
-	s := b.service
-	select {
-	case s.entry <- struct{}{}:
-		defer func() { <-s.entry }()
-	case <-wait.Done():
-		return context.Cause(wait)
+	leave, err := b.door(wait)
+	if err != nil {
+		return err
 	}
-	now, err := s.read(ctx, b.req.SKU)
+	defer leave()
+	return b.look(ctx)
+}
+
+// door waits for a place at the door.
+func (b *buyer) door(wait context.Context) (leave func(), err error) {
+	if wait.Err() != nil {
+		return nil, context.Cause(wait)
+	}
+	entry := b.service.entry
+	select {
+	case entry <- struct{}{}:
+		return func() { <-entry }, nil
+	case <-wait.Done():
+		return nil, context.Cause(wait)
+	}
+}
+
+func (b *buyer) look(ctx context.Context) error {
+	now, err := b.service.read(ctx, b.req.SKU)
 	if err != nil {
 		return err
 	}
@@ -182,19 +207,30 @@ func lost(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w: %w", ErrLost, context.Cause(ctx), err)
 }
 
-// writeOrder writes the order for units that were taken. If it cannot be
-// written the units go back. If that is in doubt they stay taken: a unit
-// unsold is better than a unit sold twice.
-func (b *buyer) writeOrder(ctx context.Context) error {
+// newOrder is the order for b's units. Its id begins with the time: ids in
+// random places would have the database touch a page of its index for each.
+func (b *buyer) newOrder() Order {
 	order := Order{
-		ID: uuid.NewString(), SaleID: b.saleID, SKU: b.req.SKU,
+		ID: uuid.Must(uuid.NewV7()).String(), SaleID: b.saleID, SKU: b.req.SKU,
 		Quantity: b.req.Quantity, Strategy: b.req.Strategy, CreatedAt: now(),
 	}
 	if b.req.IdempotencyKey != "" {
 		order.IdempotencyKey = &b.req.IdempotencyKey
 	}
+	return order
+}
+
+// writeOrder writes the order for units that were taken.
+func (b *buyer) writeOrder(ctx context.Context) error {
+	order := b.newOrder()
+	return b.settle(ctx, order, b.service.store.insert(ctx, &order))
+}
+
+// settle draws the conclusion from err, with which an order was written. If it
+// could not be written the units go back. If that is in doubt they stay taken: a
+// unit unsold is better than a unit sold twice.
+func (b *buyer) settle(ctx context.Context, order Order, err error) error {
 	s := b.service
-	err := s.store.insert(ctx, &order)
 	if err == nil {
 		b.res.Order = order
 		return nil
@@ -208,10 +244,13 @@ func (b *buyer) writeOrder(ctx context.Context) error {
 		return errors.Join(err, backErr)
 	}
 	b.res.Left += b.req.Quantity
-	if !errors.Is(err, errDuplicate) {
-		return err
+	if errors.Is(err, errDuplicate) {
+		return b.answerFirst(ctx)
 	}
-	return b.answerFirst(ctx)
+	if b.taker != nil && b.req.IdempotencyKey != "" {
+		return errors.Join(err, s.stock.unclaim(ctx, b.req.SKU, b.saleID, b.req.IdempotencyKey))
+	}
+	return err
 }
 
 // answerFirst answers with the order that won against this one.

@@ -73,7 +73,7 @@ func (o *optimistic) Do(ctx context.Context, key string, e locks.Entry, section 
 			s.Waited = time.Since(start) - s.Held
 			return s, err
 		}
-		if err := o.sleep(e.Wait); err != nil {
+		if err := pause(e.Wait, conflictDelay); err != nil {
 			s.Waited = time.Since(start)
 			return s, err
 		}
@@ -100,8 +100,9 @@ func (o *optimistic) attempt(ctx context.Context, key string, wait context.Conte
 	return began, err
 }
 
-func (o *optimistic) sleep(wait context.Context) error {
-	timer := time.NewTimer(conflictDelay)
+// pause waits for d or until wait ends, and returns the cause in that case.
+func pause(wait context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -74,28 +73,16 @@ func newSKU() string { return fmt.Sprintf("item-%d", skus.Add(1)) }
 func (s *site) instance(t *testing.T, adjust func(*stock.Config)) *stock.Service {
 	t.Helper()
 	cfg := stock.Config{
-		DB: s.db, Redis: s.rdb, Guards: s.guards(), Wait: time.Minute,
+		DB: s.db, Redis: s.rdb, Wait: time.Minute,
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
+	cfg.Use(locks.Strategies(), locks.Options{Redis: s.rdb, TTL: time.Minute, Policy: &locks.Line{Delay: time.Millisecond}})
 	if adjust != nil {
 		adjust(&cfg)
 	}
 	service := stock.New(cfg)
 	t.Cleanup(service.Close)
 	return service
-}
-
-func (s *site) guards() map[string]stock.Guard {
-	o := locks.Options{Redis: s.rdb, TTL: time.Minute, Policy: &locks.Line{Delay: time.Millisecond}}
-	all := make(map[string]stock.Guard)
-	for _, strategy := range locks.Strategies() {
-		if strategy.Optimistic() {
-			all[strategy.Name] = stock.Optimistic(s.rdb)
-		} else {
-			all[strategy.Name] = stock.Exclusive(s.rdb, strategy.Guard(o))
-		}
-	}
-	return all
 }
 
 // put begins a sale of the site's item.
@@ -167,7 +154,7 @@ func rush(t *testing.T, s *site, n int, strategy string, instances ...*stock.Ser
 func holding() []string {
 	var names []string
 	for _, name := range locks.Strategies().Names() {
-		if name == "watch" || strings.HasPrefix(name, "v") {
+		if name != "none" && name != "local" {
 			names = append(names, name)
 		}
 	}

@@ -18,10 +18,29 @@ import (
 type Config struct {
 	DB     *gorm.DB
 	Redis  redis.UniversalClient
-	Guards map[string]Guard // by strategy name
-	Wait   time.Duration    // longest wait for a guard; 0 means 10 s
-	Work   Work             // what a holder does between reading and writing the stock; nil: nothing
-	Logger *slog.Logger     // nil: slog.Default
+	Guards map[string]Guard  // by strategy name
+	Takers map[string]*Taker // by strategy name: what sells without a guard
+	Wait   time.Duration     // longest wait for a guard; 0 means 10 s
+	Work   Work              // what a holder does between reading and writing the stock; nil: nothing
+	Logger *slog.Logger      // nil: slog.Default
+}
+
+// Use gives the shop the strategies of a catalog, whose guards are made with o.
+// Redis has to be set.
+func (c *Config) Use(catalog locks.Catalog, o locks.Options) {
+	c.Guards, c.Takers = make(map[string]Guard), make(map[string]*Taker)
+	for _, s := range catalog {
+		switch s.Kind {
+		case locks.Guarded:
+			c.Guards[s.Name] = Exclusive(c.Redis, s.Guard(o))
+		case locks.Optimistic:
+			c.Guards[s.Name] = Optimistic(c.Redis)
+		case locks.Atomic:
+			c.Takers[s.Name] = Atomic(c.Redis, 0)
+		case locks.Batched:
+			c.Takers[s.Name] = Batched(c.Redis, 0)
+		}
+	}
 }
 
 // Work is the step between reading the stock and writing it, where a shop
@@ -43,6 +62,7 @@ type Service struct {
 	store   store
 	stock   counters
 	guards  map[string]Guard
+	takers  map[string]*Taker
 	wait    time.Duration
 	work    Work
 	log     *slog.Logger
@@ -66,6 +86,7 @@ func New(cfg Config) *Service {
 		store:  store{cfg.DB},
 		stock:  counters{cfg.Redis, new(sync.Map)},
 		guards: cfg.Guards,
+		takers: cfg.Takers,
 		wait:   cfg.Wait,
 		work:   cfg.Work,
 		log:    cfg.Logger,

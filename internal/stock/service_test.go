@@ -13,6 +13,7 @@ import (
 	"gorm.io/gorm"
 
 	"oversell/internal/backend/backendtest"
+	"oversell/internal/locks"
 	"oversell/internal/stock"
 )
 
@@ -143,7 +144,7 @@ func TestKeysAreTheProjectsOwn(t *testing.T) {
 			return nil, nil
 		}))
 		s.put(t, service, 100)
-		for strategy := range s.guards() {
+		for _, strategy := range locks.Strategies().Names() {
 			rush(t, s, 1, strategy, service)
 		}
 		for key := range seen {

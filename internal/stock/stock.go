@@ -3,7 +3,8 @@
 // caller chooses, and the audit that tells afterwards what was sold.
 //
 // The stock of an item is a plain number that is read, checked, worked upon
-// and written back as four steps, which is what makes a guard necessary.
+// and written back as four steps, which is what makes a guard necessary. A Taker
+// does without: it has Redis check and take in one.
 package stock
 
 import (

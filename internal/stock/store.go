@@ -50,7 +50,7 @@ const migrateAttempts = 6
 
 // put begins a new sale of the item.
 func (s store) put(ctx context.Context, item Item) (Item, error) {
-	item, _, err := s.create(ctx, item, clause.OnConflict{
+	item, _, err := s.createItem(ctx, item, clause.OnConflict{
 		// By name, or GORM would set a time of its own.
 		DoUpdates: clause.AssignmentColumns([]string{"name", "category", "initial", "sale_id", "updated_at"}),
 	})
@@ -60,10 +60,10 @@ func (s store) put(ctx context.Context, item Item) (Item, error) {
 // putNew begins a sale of the item unless it is there already, and reports
 // whether it was made.
 func (s store) putNew(ctx context.Context, item Item) (Item, bool, error) {
-	return s.create(ctx, item, clause.OnConflict{DoNothing: true})
+	return s.createItem(ctx, item, clause.OnConflict{DoNothing: true})
 }
 
-func (s store) create(ctx context.Context, item Item, conflict clause.OnConflict) (Item, bool, error) {
+func (s store) createItem(ctx context.Context, item Item, conflict clause.OnConflict) (Item, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, dbTimeout)
 	defer cancel()
 	item.SaleID = uuid.NewString()
@@ -112,24 +112,26 @@ var errDuplicate = errors.New("an order with this idempotency key exists")
 // errUnsure means that the order may or may not have been written.
 var errUnsure = errors.New("it is not known whether the order was written")
 
-// insert writes an order. It returns errDuplicate, or errUnsure where the
-// database neither confirmed the order nor can be asked for it, or may still
-// come to write it. After any other error the order is not there.
-func (s store) insert(ctx context.Context, order *Order) error {
+// insert writes one order, or several in one statement: all of them or none. It
+// returns errDuplicate, or errUnsure where the database neither confirmed the
+// orders nor can be asked for them, or may still come to write them. After any
+// other error they are not there.
+func (s store) insert(ctx context.Context, orders ...*Order) error {
 	tctx, cancel := context.WithTimeout(ctx, dbTimeout)
 	defer cancel()
-	err := s.db.WithContext(tctx).Create(order).Error
+	first := orders[0]
+	err := s.create(tctx, orders)
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, gorm.ErrDuplicatedKey):
 		return errDuplicate
 	case nobodyThere(err):
-		return fmt.Errorf("writing order %s: %w", order.ID, err)
+		return fmt.Errorf("writing order %s: %w", first.ID, err)
 	}
 	late := tctx.Err() != nil || s.underWay(err)
-	err = fmt.Errorf("writing order %s: %w", order.ID, err)
-	found, lookErr := s.has(ctx, order.ID)
+	err = fmt.Errorf("writing order %s: %w", first.ID, err)
+	found, lookErr := s.has(ctx, first.ID)
 	switch {
 	case found:
 		return nil
@@ -137,6 +139,20 @@ func (s store) insert(ctx context.Context, order *Order) error {
 		return errors.Join(errUnsure, err, lookErr)
 	}
 	return err
+}
+
+// create is the statement of insert. That of one order is prepared once and kept.
+// Those of several differ with their number, and would be too many to be kept
+// by a server.
+func (s store) create(ctx context.Context, orders []*Order) error {
+	tx := s.db.WithContext(ctx)
+	if len(orders) == 1 {
+		return tx.Create(orders[0]).Error
+	}
+	if kept, ok := tx.Statement.ConnPool.(*gorm.PreparedStmtDB); ok {
+		tx.Statement.ConnPool = kept.ConnPool
+	}
+	return tx.Create(orders).Error
 }
 
 // underWay reports whether a statement that failed may still be carried out. A

@@ -91,28 +91,22 @@ func newSite(t testing.TB, rdb redis.UniversalClient, db *gorm.DB, adjust func(*
 	s := &site{rdb: rdb, log: new(lockedBuffer)}
 	logger := slog.New(slog.NewTextHandler(s.log, nil))
 	o := locks.Options{Redis: rdb, TTL: time.Minute, Policy: &locks.Line{Delay: time.Millisecond}}
-	sales, reads := make(map[string]stock.Guard), make(map[string]locks.Guard)
-	sc := stock.Config{DB: db, Redis: rdb, Guards: sales, Wait: 50 * time.Millisecond, Logger: logger}
+	sc := stock.Config{DB: db, Redis: rdb, Wait: 50 * time.Millisecond, Logger: logger}
+	sc.Use(locks.Strategies(), o)
 	wc := web.Config{
 		Default: "v6_watchdog", ForReads: "local", Instance: t.Name(), Token: token, Logger: logger,
 		Check:    func(ctx context.Context) error { return rdb.Ping(ctx).Err() },
 		Commands: func(ctx context.Context) (int64, error) { return backend.RedisCommands(ctx, rdb) },
 	}
 	for _, strategy := range locks.Strategies() {
-		wc.Strategies = append(wc.Strategies, web.Strategy{Name: strategy.Name, Cache: !strategy.Optimistic()})
-		if strategy.Optimistic() {
-			sales[strategy.Name] = stock.Optimistic(rdb)
-			continue
-		}
-		sales[strategy.Name] = stock.Exclusive(rdb, strategy.Guard(o))
-		reads[strategy.Name] = strategy.Guard(o)
+		wc.Strategies = append(wc.Strategies, web.Strategy{Name: strategy.Name, Cache: strategy.GuardsLoads()})
 	}
 	if adjust != nil {
 		adjust(&wc, &sc)
 	}
 	s.stock = stock.New(sc)
 	t.Cleanup(s.stock.Close)
-	reader := cache.New(cache.Config{Redis: rdb, Guards: reads, Instance: wc.Instance, Wait: 50 * time.Millisecond})
+	reader := cache.New(cache.Config{Redis: rdb, Guards: cache.Guards(locks.Strategies(), o), Instance: wc.Instance, Wait: 50 * time.Millisecond})
 	t.Cleanup(reader.Close)
 	wc.Stock, wc.Cache = s.stock, reader
 	s.Handler = web.New(wc).Handler()

@@ -1,0 +1,27 @@
+-- Takes units from the stock of a sale, if enough of them are left.
+-- KEYS[1]: the sale, a string: the id of the one that is on
+-- KEYS[2]: the stock of the buyer's sale, a string: the units left
+-- KEYS[3]: the claim on the buyer's idempotency key, a string; KEYS[2] once more
+--          if he has none
+-- ARGV[1]: the id of the buyer's sale
+-- ARGV[2]: for how long a claim stays, in milliseconds
+-- ARGV[3]: how many units the buyer wants
+-- Returns n: the units are taken, and the key is claimed; n are left
+--         -1: another sale is on, or its stock is not there
+--         -2: somebody else has claimed the key
+--         -3 - n: nothing is taken, for only n units are left
+local left = redis.call('GET', KEYS[2])
+if redis.call('GET', KEYS[1]) ~= ARGV[1] or not left then
+  return -1
+end
+local keyed = KEYS[3] ~= KEYS[2]
+if keyed and redis.call('EXISTS', KEYS[3]) == 1 then
+  return -2
+end
+if tonumber(left) < tonumber(ARGV[3]) then
+  return -3 - math.max(0, tonumber(left))
+end
+if keyed then
+  redis.call('SET', KEYS[3], '', 'PX', ARGV[2])
+end
+return redis.call('DECRBY', KEYS[2], ARGV[3])

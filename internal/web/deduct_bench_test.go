@@ -1,0 +1,134 @@
+package web_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"oversell/internal/backend"
+	"oversell/internal/backend/backendtest"
+	"oversell/internal/stock"
+	"oversell/internal/web"
+)
+
+const (
+	// crowd is how many clients of BenchmarkDeduct have a request under way at any time.
+	crowd = 5000
+	// share is how many requests they send before it is the constant's turn.
+	share = 4 * crowd
+)
+
+// BenchmarkDeduct sells one unit a request over HTTP, on a real Redis and a real
+// database, to thousands of clients that each keep their connection. "constant"
+// is what the same server makes of a request when there is nothing to be sold:
+// the same router and middlewares, and an answer that is always the same. The
+// others take turns with it, so that both see the same machine, and report what
+// part of its rate they come to as "of-constant".
+//
+//	go test -run xxx -bench Deduct -benchtime 100000x ./internal/web
+//
+// Clients, server, Redis and database share the machine.
+func BenchmarkDeduct(b *testing.B) {
+	rdb, err := backend.DialRedis(b.Context(), backendtest.Redis(b, "local"), 128)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = rdb.Close() }) // nothing is kept there
+	db := backendtest.DialDatabase(b, backendtest.Database(b, "local"))
+	s := newSite(b, rdb, db, func(_ *web.Config, sc *stock.Config) { sc.Wait = time.Minute })
+	s.Handler.(*gin.Engine).POST("/constant", func(c *gin.Context) {
+		c.JSON(http.StatusOK, gin.H{"order_id": "7b9d6b1c-3f0e-4b34-9a58-0d6f0c8d3c55", "sku": "hot", "quantity": 1, "remaining": 999})
+	})
+	server := httptest.NewServer(s)
+	b.Cleanup(server.Close)
+	clients := connect(b, server.Listener.Addr().String(), crowd)
+
+	b.Run("constant", func(b *testing.B) {
+		b.ReportMetric(float64(b.N)/clients.send(b, "/constant", b.N).Seconds(), "req/s")
+	})
+	for _, strategy := range []string{"none", "watch", "v6_watchdog", "v7_queue", "lua_atomic", "lua_batch"} {
+		b.Run(strategy, func(b *testing.B) {
+			sku := s.put(b, int64(b.N))
+			var sales, constant time.Duration
+			for left := b.N; left > 0; left -= share {
+				b.StopTimer()
+				constant += clients.send(b, "/constant", min(left, share))
+				b.StartTimer()
+				sales += clients.send(b, "/api/items/"+sku+"/deduct?strategy="+strategy, min(left, share))
+			}
+			b.ReportMetric(float64(b.N)/sales.Seconds(), "req/s")
+			b.ReportMetric(float64(constant)/float64(sales), "of-constant")
+			a, err := s.stock.Audit(b.Context(), sku)
+			if err != nil || a.Sold != int64(b.N) || strategy != "none" && a.Remaining != 0 {
+				b.Errorf("%d requests sold %d and left %d, %v", b.N, a.Sold, a.Remaining, err)
+			}
+		})
+	}
+}
+
+// clients have a connection each.
+type clients []net.Conn
+
+func connect(b *testing.B, addr string, n int) clients {
+	all := make(clients, n)
+	for i := range all {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { _ = c.Close() }) // the server may have closed it
+		all[i] = c
+	}
+	return all
+}
+
+// send has the clients send n requests in all, each the next one when it has its
+// answer, and returns how long that took. All must be answered with 200.
+func (all clients) send(b *testing.B, path string, n int) time.Duration {
+	request := fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: shop\r\nContent-Type: application/json\r\nContent-Length: 14\r\n\r\n{\"quantity\":1}", path)
+	var sent atomic.Int64
+	var failed atomic.Value
+	var done sync.WaitGroup
+	start := time.Now()
+	for _, conn := range all {
+		done.Go(func() {
+			replies := bufio.NewReaderSize(conn, 1<<10)
+			for sent.Add(1) <= int64(n) {
+				if err := exchange(conn, replies, request); err != nil {
+					failed.Store(err)
+					return
+				}
+			}
+		})
+	}
+	done.Wait()
+	if err := failed.Load(); err != nil {
+		b.Fatal(err)
+	}
+	return time.Since(start)
+}
+
+func exchange(conn net.Conn, replies *bufio.Reader, request []byte) error {
+	if _, err := conn.Write(request); err != nil {
+		return err
+	}
+	res, err := http.ReadResponse(replies, nil)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err == nil && res.StatusCode != http.StatusOK {
+		err = fmt.Errorf("got %s: %s", res.Status, body)
+	}
+	return err
+}

@@ -5,6 +5,7 @@
 package bench
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -13,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/google/uuid"
 
 	"oversell/internal/locks"
 )
@@ -30,7 +33,8 @@ const (
 	PairedKeys Keys = "pairs"  // every two requests share one, as a double click does
 )
 
-// Config says what to run. Its zero durations stand for the defaults.
+// Config says what to run. Its zero durations, its zero Repeat and its empty ID
+// stand for the defaults.
 type Config struct {
 	Requests   int
 	Stock      int64
@@ -39,7 +43,16 @@ type Config struct {
 	Conditions []locks.Condition
 	Instances  int
 	Keys       Keys
-	SecondLook bool // cache: readers look again under the lock
+	SecondLook bool   // cache: readers look again under the lock
+	Repeat     int    // runs of each row; default 1
+	ID         string // unique among benches; default a random one
+
+	// Rate makes an open load of it: so many requests a second for Duration, of
+	// which at most InFlight are under way at once. Requests is their number
+	// then, whatever was asked for.
+	Rate     int
+	Duration time.Duration // default 10 s
+	InFlight int           // default 1,000
 
 	TTL    time.Duration // lease of a lock; default 1 s
 	Work   time.Duration // what a holder takes for its work
@@ -58,13 +71,22 @@ type Config struct {
 	Catalog locks.Catalog
 }
 
-// DefaultTTL is the lease of a lock where a Config names none.
-const DefaultTTL = time.Second
+// What a Config that does not say otherwise stands for.
+const (
+	DefaultTTL      = time.Second
+	DefaultDuration = 10 * time.Second // of an open load
+	DefaultInFlight = 1000             // of an open load
+)
 
 // Bounds of what can be asked for.
 const (
 	MaxRequests  = 100_000
+	MaxRate      = 100_000
+	MinDuration  = time.Second
+	MaxDuration  = time.Hour
+	MaxInFlight  = 20_000
 	MaxInstances = 64
+	MaxRepeat    = 100
 	maxStock     = 1_000_000
 	maxDuration  = time.Hour
 )
@@ -80,19 +102,24 @@ const (
 	filesForSelf = 200
 )
 
-// WithDefaults returns the config with its zero durations filled in, and its
-// targets without a slash at the end.
+// WithDefaults returns the config with what is zero filled in, and its targets
+// without a slash at the end.
 func (c Config) WithDefaults() Config {
 	targets := c.Targets
 	c.Targets = nil
 	for _, target := range targets {
 		c.Targets = append(c.Targets, strings.TrimSuffix(target, "/"))
 	}
-	if c.TTL == 0 {
-		c.TTL = DefaultTTL
+	c.Repeat = cmp.Or(c.Repeat, 1)
+	c.TTL = cmp.Or(c.TTL, DefaultTTL)
+	if c.Rate > 0 {
+		c.Duration = cmp.Or(c.Duration, DefaultDuration)
+		c.InFlight = cmp.Or(c.InFlight, DefaultInFlight)
+		c.Requests = int(c.Duration * time.Duration(c.Rate) / time.Second)
 	}
-	if c.Wait == 0 {
-		c.Wait = c.defaultWait()
+	c.Wait = cmp.Or(c.Wait, c.defaultWait())
+	if c.ID == "" {
+		c.ID = uuid.NewString()[:8]
 	}
 	return c
 }
@@ -134,8 +161,11 @@ func (c Config) Check() error {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w: "+format, append([]any{ErrConfig}, args...)...)
 	}
+	if err := c.checkOpen(); err != nil {
+		return err
+	}
 	switch {
-	case c.Requests < 1 || c.Requests > MaxRequests:
+	case c.Rate == 0 && (c.Requests < 1 || c.Requests > MaxRequests):
 		return bad("%d requests; allowed: 1 to %d", c.Requests, MaxRequests)
 	case c.Stock < 1 || c.Stock > maxStock:
 		return bad("a stock of %d; allowed: 1 to %d", c.Stock, maxStock)
@@ -143,6 +173,8 @@ func (c Config) Check() error {
 		return bad("%d instances; allowed: 1 to %d", c.Instances, MaxInstances)
 	case c.shops() > c.Requests:
 		return bad("%d shops for %d requests: each needs at least one", c.shops(), c.Requests)
+	case c.Repeat < 1 || c.Repeat > MaxRepeat:
+		return bad("%d runs of each row; allowed: 1 to %d", c.Repeat, MaxRepeat)
 	case !slices.Contains([]Keys{NoKeys, UniqueKeys, PairedKeys}, c.Keys):
 		return bad("idempotency keys %q; allowed: %s, %s, %s", c.Keys, NoKeys, UniqueKeys, PairedKeys)
 	case len(c.Strategies) == 0:
@@ -167,11 +199,35 @@ func (c Config) Check() error {
 		if err != nil {
 			return err
 		}
-		if c.Workload == locks.Cache && s.Optimistic() {
+		if c.Workload == locks.Cache && !s.GuardsLoads() {
 			return bad("strategy %s has no lock, and so nothing to do with workload %s", name, c.Workload)
 		}
 	}
 	return c.checkFiles()
+}
+
+// checkOpen checks what is asked of an open load.
+func (c Config) checkOpen() error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w: "+format, append([]any{ErrConfig}, args...)...)
+	}
+	switch {
+	case c.Rate < 0 || c.Rate > MaxRate:
+		return bad("a rate of %d a second; allowed: 1 to %d", c.Rate, MaxRate)
+	case c.Rate == 0 && c.Duration != 0:
+		return bad("a duration of %v without a rate", c.Duration)
+	case c.Rate == 0 && c.InFlight != 0:
+		return bad("a limit of %d requests in flight without a rate", c.InFlight)
+	case c.Rate == 0:
+		return nil
+	case c.Workload != locks.Deduct:
+		return bad("a rate with workload %s; it goes with %s", c.Workload, locks.Deduct)
+	case c.Duration < MinDuration || c.Duration > MaxDuration:
+		return bad("a duration of %v; allowed: %v to %v", c.Duration, MinDuration, MaxDuration)
+	case c.InFlight < 1 || c.InFlight > MaxInFlight:
+		return bad("%d requests in flight; allowed: 1 to %d", c.InFlight, MaxInFlight)
+	}
+	return nil
 }
 
 func (c Config) checkTargets() error {
@@ -208,10 +264,14 @@ func (c Config) checkConditions() error {
 // checkFiles tells before the first row whether all requests can have their
 // connection.
 func (c Config) checkFiles() error {
-	need := uint64(c.Requests + c.shops()*filesPerShop + filesForSelf)
+	connections, what, less := c.Requests, "requests at once", "-requests"
+	if c.Rate > 0 {
+		connections, what, less = 2*c.InFlight, "connections", "-in-flight" // of which half may be kept and not in use
+	}
+	need := uint64(connections + c.shops()*filesPerShop + filesForSelf)
 	if limit, ok := openFilesLimit(); ok && limit < need {
-		return fmt.Errorf("%w: %d requests at once need %d open files, and the limit is %d; raise it with `ulimit -n %d`, or ask for fewer -requests",
-			ErrConfig, c.Requests, need, limit, need)
+		return fmt.Errorf("%w: %d %s need %d open files, and the limit is %d; raise it with `ulimit -n %d`, or ask for fewer %s",
+			ErrConfig, connections, what, need, limit, need, less)
 	}
 	return nil
 }
@@ -220,7 +280,7 @@ func (c Config) checkFiles() error {
 func DefaultStrategies(catalog locks.Catalog, w locks.Workload) []string {
 	var names []string
 	for _, s := range catalog {
-		if w != locks.Cache || !s.Optimistic() {
+		if w != locks.Cache || s.GuardsLoads() {
 			names = append(names, s.Name)
 		}
 	}

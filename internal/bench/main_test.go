@@ -141,8 +141,12 @@ func run(t *testing.T, cfg bench.Config) map[string]bench.Row {
 	byName := make(map[string]bench.Row)
 	for _, row := range rows {
 		byName[row.Strategy+"/"+string(row.Condition)] = row
-		if n := row.Served + row.SoldOut + row.Failed + row.Unknown; n != int64(row.Requests) {
-			t.Errorf("%s under %s: %d outcomes of %d requests", row.Strategy, row.Condition, n, row.Requests)
+		sent := int64(row.Requests)
+		if row.Open != nil {
+			sent = row.Open.Sent
+		}
+		if n := row.Served + row.SoldOut + row.Failed + row.Unknown; n != sent {
+			t.Errorf("%s under %s: %d outcomes of %d requests", row.Strategy, row.Condition, n, sent)
 		}
 	}
 	return byName

@@ -7,18 +7,28 @@ import (
 	"oversell/internal/build"
 )
 
+// Where returns a manifest that says on what machine and on which backends, and
+// not yet what is run there.
+func Where(redis, db string) Manifest {
+	return Manifest{
+		Format:  format,
+		Started: time.Now().UTC().Truncate(time.Second),
+		Redis:   redis, DB: db,
+		Go: runtime.Version(), OS: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(),
+		Version: build.Version(),
+	}
+}
+
 // NewManifest says what cfg is run with, on the backends that are described by
 // redis and db.
 func NewManifest(cfg Config, redis, db string) Manifest {
 	cfg = cfg.WithDefaults()
-	m := Manifest{
-		Started: time.Now().UTC().Truncate(time.Second),
-		Redis:   redis, DB: db,
-		Go: runtime.Version(), OS: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(),
-		Version:  build.Version(),
-		Requests: cfg.Requests, Stock: cfg.Stock, Workload: string(cfg.Workload),
-		Instances: cfg.shops(), Targets: cfg.Targets,
-		Keys: cfg.Keys, SecondLook: cfg.SecondLook,
+	m := Where(redis, db)
+	m.ID, m.Requests, m.Stock, m.Workload = cfg.ID, cfg.Requests, cfg.Stock, string(cfg.Workload)
+	m.Instances, m.Targets = cfg.shops(), cfg.Targets
+	m.Keys, m.SecondLook, m.Repeat = cfg.Keys, cfg.SecondLook, cfg.Repeat
+	if cfg.Rate > 0 {
+		m.Rate, m.Duration, m.InFlight = cfg.Rate, cfg.Duration.String(), cfg.InFlight
 	}
 	if len(cfg.Targets) == 0 {
 		m.TTL, m.Work, m.Wait, m.Retry = cfg.TTL.String(), cfg.Work.String(), cfg.Wait.String(), cfg.Policy.String()

@@ -18,14 +18,19 @@ type Report struct {
 
 // Manifest says what a report was made with.
 type Manifest struct {
+	Format     int       `json:"format"` // of the report
+	ID         string    `json:"id"`     // of the bench: its items are called bench-ID-1 and so on
 	Started    time.Time `json:"started"`
 	Redis      string    `json:"redis"` // kind and version
 	DB         string    `json:"db"`
 	Go         string    `json:"go"`
 	OS         string    `json:"os"`
 	CPUs       int       `json:"cpus"`
-	Version    string    `json:"version"` // of the bench
-	Requests   int       `json:"requests"`
+	Version    string    `json:"version"`            // of the bench
+	Requests   int       `json:"requests"`           // of each row; of an open load those that were planned
+	Rate       int       `json:"rate,omitempty"`     // of an open load, in requests a second; 0: all go at once
+	Duration   string    `json:"duration,omitempty"` // of an open load
+	InFlight   int       `json:"in_flight,omitempty"`
 	Stock      int64     `json:"stock"`
 	Workload   string    `json:"workload"`
 	Instances  int       `json:"instances"`
@@ -36,14 +41,21 @@ type Manifest struct {
 	Retry      string    `json:"retry,omitempty"` // waiting policy
 	Keys       Keys      `json:"keys"`
 	SecondLook bool      `json:"second_look"`
+	Repeat     int       `json:"repeat"`          // runs of each row that were asked for
+	Flags      []string  `json:"flags,omitempty"` // that the bench was given, but for secrets
 }
 
-// Row is what came out for one strategy under one condition. Figures have one
-// meaning everywhere: see package figures.
+// format is the one in which reports are written and read. One that programs
+// cannot read by what they know of this one is to have another number.
+const format = 1
+
+// Row is what came out of one run of a strategy under a condition. Figures have
+// one meaning everywhere: see package figures.
 type Row struct {
 	Strategy  string          `json:"strategy"`
 	Condition locks.Condition `json:"condition"`
 	Workload  locks.Workload  `json:"workload"`
+	Repeat    int             `json:"repeat"` // which run of the row it is, from 1
 	Requests  int             `json:"requests"`
 	Stock     int64           `json:"stock"`
 
@@ -75,6 +87,10 @@ type Row struct {
 	Stalled   float64     `json:"stalled_ms"`          // longest time that a process stood still, if that was too long for the ttl
 	Discarded []Discarded `json:"discarded,omitempty"` // earlier tries at this row
 
+	Open        *Open        `json:"open,omitempty"` // of an open load
+	Percentiles *Percentiles `json:"percentiles,omitempty"`
+	Timeline    *Timeline    `json:"timeline,omitempty"`
+
 	Served  int64            `json:"served"`            // requests answered with 200
 	Reasons map[string]int64 `json:"reasons,omitempty"` // failed and unknown requests by the word for what ended them
 	Loads   map[string]int64 `json:"loads,omitempty"`   // cache: loads by instance
@@ -99,11 +115,15 @@ func (r Report) AsExpected() bool {
 	return true
 }
 
-// WriteJSON writes the report in the form that is relied upon.
+// WriteJSON writes the report in the form that is relied upon, and what its runs
+// have in common.
 func (r Report) WriteJSON(w io.Writer) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
-	if err := e.Encode(r); err != nil {
+	if err := e.Encode(struct {
+		Report
+		Summary []Group `json:"summary"`
+	}{r, r.Groups()}); err != nil {
 		return fmt.Errorf("writing the report as JSON: %w", err)
 	}
 	return nil

@@ -3,10 +3,8 @@ package bench
 import (
 	"context"
 	"fmt"
-	"net/http"
+	"slices"
 	"time"
-
-	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"oversell/internal/figures"
 	"oversell/internal/locks"
@@ -25,8 +23,8 @@ type run struct {
 	waiting  func(waiting func() int64)
 }
 
-// do runs the row: it puts the item on sale, opens all connections, lets the
-// requests go, waits for every outcome, and audits.
+// do runs the row: it puts the item on sale, lets the requests go, waits for
+// every outcome, and audits.
 func (r *run) do(ctx context.Context) (Row, error) {
 	if err := r.admin.put(ctx, r.targets[0], r.sku, r.cfg.Stock); err != nil {
 		return Row{}, err
@@ -36,17 +34,17 @@ func (r *run) do(ctx context.Context) (Row, error) {
 			return Row{}, err
 		}
 	}
-	b, err := open(ctx, r.targets, r.cfg.Requests, r.cfg.requests(r.strategy.Name, r.sku))
+	l, err := r.load(ctx)
 	if err != nil {
 		return Row{}, err
 	}
-	defer b.close()
+	defer l.close()
 	before, err := r.admin.audit(ctx, r.targets[0], r.sku)
 	if err != nil {
 		return Row{}, err
 	}
-	r.waiting(b.waiting.Load)
-	o, err := r.burst(ctx, b)
+	r.waiting(l.awaited)
+	o, err := r.observe(ctx, l)
 	if err != nil {
 		return Row{}, err
 	}
@@ -58,29 +56,54 @@ func (r *run) do(ctx context.Context) (Row, error) {
 	return r.row(o), nil
 }
 
+// load is the requests of a row.
+type load interface {
+	// fire lets them go and returns when each has its outcome, of which none
+	// takes longer than the limit, or ctx ends.
+	fire(ctx context.Context, limit time.Duration, t *tally)
+	// awaited is how many outcomes are still awaited.
+	awaited() int64
+	// close closes all connections.
+	close()
+}
+
+// load makes the requests ready.
+func (r *run) load(ctx context.Context) (load, error) {
+	request := r.cfg.requests(r.strategy.Name, r.sku)
+	if r.cfg.Rate == 0 {
+		return open(ctx, r.targets, r.cfg.Requests, request)
+	}
+	return newStream(r.cfg, r.targets, request, func(target int) bool { return !r.killed(target) })
+}
+
 // outcome is what a row was observed to come to.
 type outcome struct {
-	replies  []reply
-	start    time.Time
+	*tally
 	wall     time.Duration
+	sent     int64
+	open     *Open // of an open load
 	struck   error // why the condition did not come about
 	audit    web.Audit
 	commands int64
 }
 
-// burst fires the requests and meanwhile sees to the condition.
-func (r *run) burst(ctx context.Context, b *burst) (outcome, error) {
+// observe fires the requests and meanwhile sees to the condition.
+func (r *run) observe(ctx context.Context, l load) (outcome, error) {
 	striking, stop := context.WithCancel(ctx)
 	defer stop()
 	struck := make(chan error, 1)
 	go func() { struck <- r.befall(striking) }()
-	var o outcome
-	o.replies, o.start = b.fire(ctx, r.limit())
+	o := outcome{tally: newTally(r.limit() + r.cfg.Duration), sent: int64(r.cfg.Requests)}
+	l.fire(ctx, r.limit(), o.tally)
 	o.wall = time.Since(o.start)
 	stop()
 	o.struck = <-struck
 	if ctx.Err() != nil {
 		return o, context.Cause(ctx)
+	}
+	if s, ok := l.(*stream); ok {
+		o.open = s.figures(o.tally)
+		o.sent = o.open.Sent
 	}
 	if r.fleet != nil && r.unresolved(o) > 0 {
 		return o, r.fleet.fallen(lastGasp)
@@ -125,47 +148,25 @@ func (r *run) survivor() string {
 func (r *run) row(o outcome) Row {
 	row := Row{
 		Strategy: r.strategy.Name, Condition: r.cond, Workload: r.cfg.Workload,
-		Requests: r.cfg.Requests, Stock: r.cfg.Stock,
-		Reasons: make(map[string]int64),
+		Requests: r.cfg.Requests, Stock: r.cfg.Stock, Open: o.open,
+		Served: o.served, SoldOut: o.soldOut, Failed: o.failed, Reasons: o.reasons,
+		MaxHolders: o.holders.Max(),
+		P50:        o.latency.ms(50), P95: o.latency.ms(95), P99: o.latency.ms(99), Max: o.latency.ms(100),
+		Percentiles:   o.percentiles(o.open != nil),
+		Timeline:      o.timeline.figures(),
+		Wall:          milliseconds(o.wall),
+		RedisCommands: float64(o.commands) / float64(max(1, o.sent)),
 	}
-	spans, last := r.count(&row, o)
-	row.MaxHolders = figures.MaxHolders(spans)
-	r.latencies(&row, o)
-	row.RedisCommands = float64(o.commands) / float64(row.Requests)
+	for _, n := range o.unknown {
+		row.Unknown += n
+	}
 	if r.cfg.Workload == locks.Cache {
 		r.judgeCache(&row, o)
 	} else {
-		r.judgeSale(&row, o, last)
+		r.judgeSale(&row, o)
 	}
 	r.expect(&row, o)
 	return row
-}
-
-// count sorts the replies by outcome. It returns when holders were inside the
-// section, and when the last of them left it.
-func (r *run) count(row *Row, o outcome) (spans []figures.Span, last time.Time) {
-	last = o.start
-	for _, reply := range o.replies {
-		spans = append(spans, reply.Spans...)
-		for _, s := range reply.Spans {
-			if s.To.After(last) {
-				last = s.To
-			}
-		}
-		switch {
-		case reply.Status == 0:
-			row.Unknown++
-			row.Reasons[reply.Code]++
-		case reply.Status == http.StatusOK:
-			row.Served++
-		case reply.Code == "sold_out":
-			row.SoldOut++
-		default:
-			row.Failed++
-			row.Reasons[reply.Code]++
-		}
-	}
-	return spans, last
 }
 
 // unresolved is the number of requests whose sale the audit cannot have seen
@@ -173,9 +174,9 @@ func (r *run) count(row *Row, o outcome) (spans []figures.Span, last time.Time) 
 // What a killed process has not written it will never write.
 func (r *run) unresolved(o outcome) int64 {
 	var n int64
-	for _, reply := range o.replies {
-		if reply.Status == 0 && !r.killed(reply.Target) {
-			n++
+	for target, unknown := range o.unknown {
+		if !r.killed(target) {
+			n += unknown
 		}
 	}
 	return n
@@ -185,7 +186,7 @@ func (r *run) killed(target int) bool {
 	return r.fleet != nil && r.fleet.members[target].killed.Load()
 }
 
-func (r *run) judgeSale(row *Row, o outcome, last time.Time) {
+func (r *run) judgeSale(row *Row, o outcome) {
 	found := o.audit.Stock
 	row.Sold = found.Sold
 	row.Oversold = found.Oversold()
@@ -196,7 +197,7 @@ func (r *run) judgeSale(row *Row, o outcome, last time.Time) {
 	row.Throughput = float64(row.Sold) / o.wall.Seconds()
 	row.Verdict = figures.Run{
 		Stock: found, SoldOut: row.SoldOut, GaveUp: row.Failed, Unresolved: r.unresolved(o),
-		Idle: o.start.Add(o.wall).Sub(last), StuckAfter: r.cfg.Wait / 2,
+		Idle: o.start.Add(o.wall).Sub(o.left), StuckAfter: r.cfg.Wait / 2,
 	}.Verdict()
 }
 
@@ -207,24 +208,6 @@ func (r *run) judgeCache(row *Row, o outcome) {
 	}
 	row.Throughput = float64(row.Served) / o.wall.Seconds()
 	row.Verdict = figures.CacheRun{Loads: row.DBLoads, Served: row.Served, GaveUp: row.Failed}.Verdict()
-}
-
-// latencies are those of a burst: all begin when the requests are let go, and
-// the last to be served has waited for all others.
-func (r *run) latencies(row *Row, o outcome) {
-	h := hdrhistogram.New(1, max(2, o.wall.Microseconds()), 3)
-	var longest int64
-	for _, reply := range o.replies {
-		if reply.Status != 0 {
-			us := reply.Latency.Microseconds()
-			longest = max(longest, us)
-			_ = h.RecordValue(us) // it fails above the bound, which no reply is
-		}
-	}
-	// The histogram rounds up by a thousandth, the longest is known as it is.
-	ms := func(quantile float64) float64 { return float64(min(h.ValueAtQuantile(quantile), longest)) / 1e3 }
-	row.P50, row.P95, row.P99, row.Max = ms(50), ms(95), ms(99), ms(100)
-	row.Wall = milliseconds(o.wall)
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1e3 }
@@ -241,7 +224,19 @@ func (r *run) expect(row *Row, o outcome) {
 	case !known:
 		row.Differs = "the catalog says nothing of this"
 	default:
+		if r.cfg.Rate > 0 {
+			e = gently(e)
+		}
 		row.Differs = e.Check(locks.Outcome{Verdict: row.Verdict, MaxHolders: row.MaxHolders, Loads: row.DBLoads})
 	}
 	row.Expected = row.Differs == ""
+}
+
+// gently is what an expectation comes to under an open load. What breaks in a
+// burst may hold where buyers seldom meet; what holds must hold.
+func gently(e locks.Expectation) locks.Expectation {
+	if slices.Contains(e.Verdicts, figures.Oversold) {
+		e.Verdicts = append(slices.Clone(e.Verdicts), figures.OK)
+	}
+	return e
 }

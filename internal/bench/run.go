@@ -25,16 +25,18 @@ type Progress interface {
 	Done(row Row)
 }
 
-// Run runs all rows of the config, one after the other. When it fails, or ctx
-// is cancelled, it returns the rows that are finished with the error: one of
-// Check, of a shop or a backend, or the cause of ctx.
+// Run runs all rows of the config, one after the other: all of them once, and
+// then all again, as often as they are to be repeated. What slows the machine
+// down for a while so befalls all rows alike, and not all the runs of one. When
+// it fails, or ctx is cancelled, it returns the rows that are finished with the
+// error: one of Check, of a shop or a backend, or the cause of ctx.
 func Run(ctx context.Context, cfg Config, p Progress) (rows []Row, err error) {
 	asked := cfg
 	cfg = cfg.WithDefaults()
 	if err := cfg.Check(); err != nil {
 		return nil, err
 	}
-	b := &runner{asked: asked, cfg: cfg, progress: p, id: uuid.NewString()[:8], token: cfg.Token, targets: cfg.Targets}
+	b := &runner{asked: asked, cfg: cfg, progress: p, token: cfg.Token, targets: cfg.Targets}
 	if len(cfg.Targets) == 0 {
 		b.token = uuid.NewString()
 		if b.fleet, err = b.newFleet(cfg); err != nil {
@@ -47,17 +49,30 @@ func Run(ctx context.Context, cfg Config, p Progress) (rows []Row, err error) {
 	b.stalls = stall.Start(tolerable(cfg.TTL), nil)
 	defer b.stalls.Stop()
 	defer func() { err = errors.Join(err, b.tidy()) }()
-	for _, c := range cfg.Conditions {
-		for _, name := range cfg.Strategies {
-			row, err := b.undisturbed(ctx, name, c)
-			if err != nil {
-				return b.rows, fmt.Errorf("running %s under %s: %w", name, c, err)
-			}
-			b.rows = append(b.rows, row)
-			p.Done(row)
+	for repeat := 1; repeat <= cfg.Repeat; repeat++ {
+		if err := b.round(ctx, repeat); err != nil {
+			return b.rows, err
 		}
 	}
 	return b.rows, nil
+}
+
+// round runs every row once. Then it removes the items of the round before:
+// what was late to be written for them has been written by now.
+func (b *runner) round(ctx context.Context, repeat int) error {
+	old := len(b.skus)
+	for _, c := range b.cfg.Conditions {
+		for _, name := range b.cfg.Strategies {
+			row, err := b.undisturbed(ctx, name, c)
+			if err != nil {
+				return fmt.Errorf("running %s under %s: %w", name, c, err)
+			}
+			row.Repeat = repeat
+			b.rows = append(b.rows, row)
+			b.progress.Done(row)
+		}
+	}
+	return b.remove(old)
 }
 
 // newFleet returns the instances that cfg asks for. None of them runs yet.
@@ -67,7 +82,7 @@ func (b *runner) newFleet(cfg Config) (*fleet, error) {
 		return nil, err
 	}
 	f := &fleet{command: cfg.Command, setup: setup{
-		RedisURL: redisURL, DBURL: cfg.DBURL, Name: b.id, Token: b.token,
+		RedisURL: redisURL, DBURL: cfg.DBURL, Name: b.cfg.ID, Token: b.token,
 		TTL: cfg.TTL, Wait: cfg.Wait, Policy: cfg.Policy.String(),
 	}}
 	if b.fleet != nil {
@@ -85,13 +100,13 @@ type runner struct {
 	asked    Config // what cfg was before its defaults
 	cfg      Config
 	progress Progress
-	id       string // unique among benches
 	token    string
 	targets  []string
 	fleet    *fleet // nil with shops that run already
 	admin    *shopClient
 	rows     []Row
-	skus     []string // put on sale so far
+	items    int      // put on sale so far
+	skus     []string // of those that are still there
 	stalls   *stall.Watch
 }
 
@@ -159,8 +174,9 @@ func (b *runner) row(ctx context.Context, cfg Config, name string, c locks.Condi
 		}
 		b.targets = b.fleet.urls()
 	}
-	b.progress.Row(len(b.rows)+1, len(b.cfg.Conditions)*len(b.cfg.Strategies), name, c)
-	sku := fmt.Sprintf("bench-%s-%d", b.id, len(b.skus)+1)
+	b.progress.Row(len(b.rows)+1, len(b.cfg.Conditions)*len(b.cfg.Strategies)*b.cfg.Repeat, name, c)
+	b.items++
+	sku := fmt.Sprintf("bench-%s-%d", b.cfg.ID, b.items)
 	b.skus = append(b.skus, sku)
 	r := &run{
 		cfg: cfg, strategy: strategy, cond: c, sku: sku,
@@ -179,12 +195,15 @@ func (b *runner) row(ctx context.Context, cfg Config, name string, c locks.Condi
 // lastGasp is how long a process may take to end after its connections did.
 const lastGasp = 200 * time.Millisecond
 
-// tidyTimeout bounds the removal of the bench's items.
-const tidyTimeout = 20 * time.Second
-
 // tidy removes the items, orders and keys of the bench, also when it was
 // interrupted.
-func (b *runner) tidy() error {
+func (b *runner) tidy() error { return b.remove(len(b.skus)) }
+
+// removeTimeout bounds the removal of one item.
+const removeTimeout = 20 * time.Second
+
+// remove removes the first n items that are still there.
+func (b *runner) remove(n int) error {
 	base := ""
 	if b.fleet == nil {
 		base = b.targets[0]
@@ -193,12 +212,17 @@ func (b *runner) tidy() error {
 	} else {
 		return nil // no shop ever ran, or none is left to ask
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), tidyTimeout)
-	defer cancel()
-	for _, sku := range b.skus {
-		if err := b.admin.delete(ctx, base, sku); err != nil {
+	for range n {
+		if err := b.removeOne(base, b.skus[0]); err != nil {
 			return fmt.Errorf("removing the bench's items: %w", err)
 		}
+		b.skus = b.skus[1:]
 	}
 	return nil
+}
+
+func (b *runner) removeOne(base, sku string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)
+	defer cancel()
+	return b.admin.delete(ctx, base, sku)
 }

@@ -66,6 +66,40 @@ func sale() bench.Report {
 	}
 }
 
+// repeated is a report whose rows were run five times, but for the last, at
+// which the bench was interrupted.
+func repeated() bench.Report {
+	once := sale()
+	r := bench.Report{Manifest: once.Manifest}
+	r.Manifest.Repeat = 5
+	for repeat := 1; repeat <= 5; repeat++ {
+		for i, row := range once.Rows {
+			if repeat == 5 && i == len(once.Rows)-1 {
+				break
+			}
+			row.Repeat = repeat
+			row.P50 += float64(repeat * 10)
+			row.Throughput -= float64(repeat)
+			row.Discarded = nil
+			switch row.Strategy {
+			case "v4_lua":
+				row.Oversold, row.OversoldPossible = 0, 0
+				row.Verdict, row.Expected, row.Differs = figures.OK, true, ""
+				if repeat == 3 {
+					row.Oversold, row.OversoldPossible, row.Sold = 3, 7, 1003
+					row.Verdict, row.Expected, row.Differs = figures.Oversold, false, "verdict oversold instead of ok"
+				}
+			case "watch":
+				if repeat == 2 {
+					row.Verdict, row.LostUpdates = figures.OK, 0
+				}
+			}
+			r.Rows = append(r.Rows, row)
+		}
+	}
+	return r
+}
+
 // reading is a report on the cache, by shops that run already.
 func reading() bench.Report {
 	r := sale()
@@ -85,7 +119,7 @@ func TestTable(t *testing.T) {
 		name   string
 		report bench.Report
 		colour bool
-	}{{"sale", sale(), false}, {"sale-colour", sale(), true}, {"cache", reading(), false}} {
+	}{{"sale", sale(), false}, {"sale-colour", sale(), true}, {"cache", reading(), false}, {"repeated", repeated(), false}, {"open", opened(), false}} {
 		t.Run(tt.name, func(t *testing.T) {
 			var got bytes.Buffer
 			must(t, tt.report.WriteTable(&got, tt.colour))
@@ -141,6 +175,7 @@ func TestJSONHasTheNamesThatAreReliedUpon(t *testing.T) {
 	var got struct {
 		Manifest map[string]any   `json:"manifest"`
 		Rows     []map[string]any `json:"rows"`
+		Summary  []map[string]any `json:"summary"`
 	}
 	d := json.NewDecoder(&written)
 	d.DisallowUnknownFields()
@@ -150,7 +185,7 @@ func TestJSONHasTheNamesThatAreReliedUpon(t *testing.T) {
 		"oversold", "oversold_possible", "lost_updates", "undersold", "duplicates", "max_holders", "db_loads",
 		"p50_ms", "p95_ms", "p99_ms", "max_ms", "wall_ms", "throughput", "redis_commands", "verdict",
 	}
-	added := []string{"expected", "differs", "served", "reasons", "loads", "ttl", "stalled_ms", "discarded"}
+	added := []string{"expected", "differs", "served", "reasons", "loads", "ttl", "stalled_ms", "discarded", "repeat", "open", "percentiles", "timeline"}
 	for _, row := range got.Rows {
 		for _, name := range relied {
 			if _, ok := row[name]; !ok {
@@ -163,9 +198,14 @@ func TestJSONHasTheNamesThatAreReliedUpon(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"started", "redis", "db", "go", "os", "cpus", "version", "requests", "stock", "workload", "instances", "ttl", "work", "wait", "retry", "keys", "second_look"} {
+	for _, name := range []string{"started", "redis", "db", "go", "os", "cpus", "version", "requests", "stock", "workload", "instances", "ttl", "work", "wait", "retry", "keys", "second_look", "format", "id", "repeat"} {
 		if _, ok := got.Manifest[name]; !ok {
 			t.Errorf("the manifest has no %s", name)
+		}
+	}
+	for _, name := range []string{"strategy", "condition", "workload", "runs", "expected", "verdicts", "confidence", "figures"} {
+		if _, ok := got.Summary[0][name]; !ok {
+			t.Errorf("the summary has no %s", name)
 		}
 	}
 }

@@ -1,6 +1,8 @@
 package figures
 
 import (
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 )
@@ -97,6 +99,33 @@ func TestMaxHolders(t *testing.T) {
 	for _, tt := range tests {
 		if got := MaxHolders(tt.spans); got != tt.want {
 			t.Errorf("%s: MaxHolders = %d, want %d", tt.name, got, tt.want)
+		}
+	}
+}
+
+// What is settled early comes to the same as what is settled in the end.
+func TestOverlapOfSpansThatBecomeKnown(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for range 200 {
+		var all []Span
+		for range 100 {
+			from := r.IntN(1000)
+			all = append(all, Span{time.Unix(0, int64(from)), time.Unix(0, int64(from+r.IntN(50)))})
+		}
+		slices.SortFunc(all, func(a, b Span) int { return a.To.Compare(b.To) }) // as replies come in
+		var o Overlap
+		for i, s := range all {
+			o.Add(s)
+			if i%10 == 9 && i < len(all)-1 {
+				earliest := slices.MinFunc(all[i+1:], func(a, b Span) int { return a.From.Compare(b.From) })
+				o.Settle(earliest.From)
+			}
+		}
+		if left := o.Unsettled(); left > 150 {
+			t.Errorf("%d edges are kept of 100 spans", left)
+		}
+		if got, want := o.Max(), MaxHolders(all); got != want {
+			t.Errorf("Max = %d, want %d", got, want)
 		}
 	}
 }

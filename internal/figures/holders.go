@@ -2,6 +2,7 @@ package figures
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 )
@@ -12,21 +13,56 @@ type Span struct{ From, To time.Time }
 // MaxHolders is the most spans that overlap at any moment: the witness that is
 // not the lock. Spans that only touch do not overlap.
 func MaxHolders(spans []Span) int {
-	type edge struct {
-		at   int64
-		step int
-	}
-	edges := make([]edge, 0, 2*len(spans))
+	var o Overlap
 	for _, s := range spans {
-		edges = append(edges, edge{s.From.UnixNano(), +1}, edge{s.To.UnixNano(), -1})
+		o.Add(s)
 	}
-	slices.SortFunc(edges, func(a, b edge) int {
-		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.step, b.step))
-	})
-	inside, most := 0, 0
-	for _, e := range edges {
-		inside += e.step
-		most = max(most, inside)
+	return o.Max()
+}
+
+// Overlap finds the most spans that overlap at any moment, of spans that become
+// known one after the other, in any order.
+type Overlap struct {
+	edges  []edge // not yet settled
+	inside int    // at the end of what is settled
+	most   int
+}
+
+// edge is where a span begins or ends.
+type edge struct {
+	at   int64 // in Unix nanoseconds
+	step int
+}
+
+// Add adds a span.
+func (o *Overlap) Add(s Span) {
+	o.edges = append(o.edges, edge{s.From.UnixNano(), +1}, edge{s.To.UnixNano(), -1})
+}
+
+// Unsettled is how much is kept of the spans: twice their number, or less.
+func (o *Overlap) Unsettled() int { return len(o.edges) }
+
+// Settle says that no span will be added that begins before a time. What
+// happened before it need not be kept then.
+func (o *Overlap) Settle(before time.Time) { o.settle(before.UnixNano()) }
+
+// Max returns the most spans that overlap.
+func (o *Overlap) Max() int {
+	o.settle(math.MaxInt64)
+	return o.most
+}
+
+func (o *Overlap) settle(before int64) {
+	slices.SortFunc(o.edges, edge.compare)
+	n := 0
+	for ; n < len(o.edges) && o.edges[n].at < before; n++ {
+		o.inside += o.edges[n].step
+		o.most = max(o.most, o.inside)
 	}
-	return most
+	o.edges = slices.Delete(o.edges, 0, n)
+}
+
+// compare puts an end before a beginning at the same time.
+func (e edge) compare(f edge) int {
+	return cmp.Or(cmp.Compare(e.at, f.at), cmp.Compare(e.step, f.step))
 }

@@ -1,0 +1,212 @@
+// Package pagetest looks at the bench's page as one would: in a browser, from
+// disk, with the network off.
+package pagetest
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+)
+
+// timeout bounds one test in the browser.
+const timeout = 2 * time.Minute
+
+// browsers are the names that Chromium goes by.
+var browsers = []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"}
+
+// Tab is a tab of a headless Chromium that cannot reach the network, and what
+// it complained of.
+type Tab struct {
+	Context context.Context // for chromedp
+	t       *testing.T
+	opened  int // pages
+
+	mu         sync.Mutex
+	complaints []string
+	requests   []string
+}
+
+// New starts a browser of the test's own. Where there is none the test is
+// skipped, or fails with CI=true.
+func New(t *testing.T) *Tab {
+	t.Helper()
+	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
+		chromedp.ExecPath(browser(t)),
+		chromedp.NoSandbox, // it is root in a container, and opens only a file of ours
+		chromedp.Flag("disable-component-update", true),
+		chromedp.Flag("disable-domain-reliability", true),
+		chromedp.Flag("proxy-server", "127.0.0.1:9"), // nobody listens there
+		chromedp.UserDataDir(t.TempDir()),
+	)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewContext(ctx)
+	t.Cleanup(cancel)
+	b := &Tab{t: t, Context: ctx}
+	if err := chromedp.Listen(ctx, b.listen); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func browser(t *testing.T) string {
+	t.Helper()
+	for _, name := range browsers {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	const why = "no Chromium in the PATH (Debian, Ubuntu: apt-get install chromium)"
+	if os.Getenv("CI") == "true" {
+		t.Fatal(why)
+	}
+	t.Skip(why)
+	return ""
+}
+
+// listen keeps what must not happen: errors, and requests to anywhere else.
+func (b *Tab) listen(event any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch e := event.(type) {
+	case *log.EventEntryAdded:
+		b.complaints = append(b.complaints, string(e.Entry.Level)+": "+e.Entry.Text)
+	case *runtime.EventExceptionThrown:
+		b.complaints = append(b.complaints, e.ExceptionDetails.Text)
+	case *runtime.EventConsoleAPICalled:
+		b.complaints = append(b.complaints, "console."+string(e.Type))
+	case *network.EventRequestWillBeSent:
+		if u := e.Request.URL; !strings.HasPrefix(u, "file:") && !strings.HasPrefix(u, "data:") && !strings.HasPrefix(u, "blob:") {
+			b.requests = append(b.requests, u)
+		}
+	}
+}
+
+// Quiet fails the test if the page complained, or asked for anything.
+func (b *Tab) Quiet() {
+	b.t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.complaints) > 0 {
+		b.t.Errorf("the console says: %q", b.complaints)
+	}
+	if len(b.requests) > 0 {
+		b.t.Errorf("requests: %q", b.requests)
+	}
+}
+
+// Do does something in the tab.
+func (b *Tab) Do(actions ...chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
+	if err := chromedp.Do(b.Context, actions...); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// Call sends a command to a tab.
+func Call[P, R any](b *Tab, command cdp.Command[P, R], params P) {
+	b.t.Helper()
+	if _, err := chromedp.Call(b.Context, command, params); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// Look is how a page is looked at.
+type Look struct {
+	Width, Height int64
+	Scheme        string // of colours: light or dark
+}
+
+// Open opens a file with the network off.
+func (b *Tab) Open(file string, l Look) {
+	b.t.Helper()
+	Call(b, network.EmulateNetworkConditionsByRule, network.EmulateNetworkConditionsByRuleParams{
+		MatchedNetworkConditions: []*network.Conditions{{Offline: true}},
+	})
+	Call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: l.Scheme}},
+	})
+	b.opened++ // else it would not load the page again
+	u := url.URL{Scheme: "file", Path: filepath.ToSlash(file), RawQuery: fmt.Sprint(b.opened)}
+	b.Do(chromedp.EmulateViewport(l.Width, l.Height), chromedp.Navigate(u.String()))
+}
+
+// Eval returns what an expression in the page comes to.
+func Eval[T any](b *Tab, expression string) T {
+	b.t.Helper()
+	out, err := chromedp.Run(b.Context, chromedp.Evaluate[T](expression))
+	if err != nil {
+		b.t.Fatalf("%s: %v", expression, err)
+	}
+	return out
+}
+
+// Until waits until an expression in the page comes true.
+func (b *Tab) Until(expression string) {
+	b.t.Helper()
+	if _, err := chromedp.Run(b.Context, chromedp.Poll[chromedp.Void](expression, chromedp.WithPollingTimeout(10*time.Second))); err != nil {
+		b.t.Fatalf("%s: %v", expression, err)
+	}
+}
+
+// Keep takes a screenshot of the whole page, into the directory that
+// SCREENSHOTS names, if any.
+func (b *Tab) Keep(name string) {
+	b.t.Helper()
+	dir := os.Getenv("SCREENSHOTS")
+	if dir == "" {
+		return
+	}
+	png, err := chromedp.Run(b.Context, chromedp.FullScreenshot(100))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, name+".png"), png, 0o644); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// inked tells of each plot whether something is drawn in it: inside its axes
+// there are colours besides those of the grid.
+const inked = `[...document.querySelectorAll("figure .chart")].map((host) => {
+  const canvas = host.querySelector("canvas");
+  if (!canvas) return false;
+  const { width, height } = canvas;
+  const { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
+  const seen = new Map();
+  for (let i = 0; i < data.length; i += 4) {
+    if (data[i + 3] < 200) continue;
+    const key = data[i] << 16 | data[i + 1] << 8 | data[i + 2];
+    seen.set(key, (seen.get(key) ?? 0) + 1);
+  }
+  const style = getComputedStyle(document.documentElement);
+  const hue = (name) => parseInt(style.getPropertyValue(name).trim().slice(1), 16);
+  const names = ["--alarm", "--warn", ...Array.from({ length: 8 }, (_, i) => "--hue" + i)];
+  return names.some((name) => (seen.get(hue(name)) ?? 0) > 20);
+})`
+
+// Plots returns of each plot whether something is drawn in it.
+func (b *Tab) Plots() []bool {
+	b.t.Helper()
+	b.Until(`document.querySelectorAll("figure .chart canvas").length === document.querySelectorAll("figure .chart").length`)
+	// The charts draw when the browser has time to.
+	b.Until(`new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))`)
+	return Eval[[]bool](b, inked)
+}

@@ -1,0 +1,100 @@
+package page
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"oversell/internal/bench"
+	"oversell/internal/figures"
+)
+
+// view is the page but for its plots.
+type view struct {
+	Load       string
+	Header     []string
+	Wrong      bool
+	Conclusion []string
+	Titles     []string
+	Lines      []viewLine
+	Settings   []setting
+	Conditions []string
+	File       string // what the report is called when it is downloaded
+}
+
+// viewLine is a line of the table.
+type viewLine struct {
+	Condition string // of all lines up to the next one; else ""
+	Name      string // of a row; "" for the intervals below it
+	Cells     []string
+	Verdict   string
+	Class     string // of the verdict
+}
+
+type setting struct{ Name, Value string }
+
+func newView(r bench.Report) view {
+	header := strings.Split(strings.TrimSpace(r.Header()), "\n")
+	sheet := r.Sheet()
+	v := view{
+		Load: header[0], Header: header[1:], Wrong: !r.AsExpected(),
+		Conclusion: strings.Split(strings.TrimSpace(r.Conclusion()), "\n"),
+		Titles:     sheet.Titles[1 : len(sheet.Titles)-1], Settings: settings(r.Manifest),
+		File: "oversell-" + r.Manifest.ID + ".json",
+	}
+	for _, l := range sheet.Lines {
+		if len(l.Cells) == 1 {
+			v.Lines = append(v.Lines, viewLine{Condition: l.Cells[0]})
+			continue
+		}
+		last := len(l.Cells) - 1
+		v.Lines = append(v.Lines, viewLine{
+			Name: strings.TrimSpace(l.Cells[0]), Cells: l.Cells[1:last], Verdict: l.Cells[last], Class: class(l),
+		})
+	}
+	for _, p := range newPlots(r).Conditions {
+		v.Conditions = append(v.Conditions, p.Name)
+	}
+	return v
+}
+
+// class is how a verdict looks: the worst one where runs differ.
+func class(l bench.Line) string {
+	class := "good"
+	for _, v := range l.Verdicts {
+		switch {
+		case v == figures.Oversold || v == figures.Stuck:
+			class = "bad"
+		case v != figures.OK && class == "good":
+			class = "fair"
+		}
+	}
+	if l.Wrong {
+		class += " wrong"
+	}
+	return class
+}
+
+// settings are all that the report was made with.
+func settings(m bench.Manifest) []setting {
+	all := []setting{
+		{"bench", m.ID}, {"started", m.Started.UTC().Format(time.RFC3339)}, {"oversell", m.Version},
+		{"redis", m.Redis}, {"database", m.DB}, {"Go", m.Go}, {"machine", fmt.Sprintf("%s, %d CPUs", m.OS, m.CPUs)},
+		{"flags", strings.Join(m.Flags, " ")}, {"workload", m.Workload}, {"requests", fmt.Sprint(m.Requests)},
+	}
+	if m.Rate > 0 {
+		all = append(all, setting{"rate", fmt.Sprintf("%d a second for %s, %d in flight at most", m.Rate, m.Duration, m.InFlight)})
+	}
+	all = append(all, []setting{
+		{"stock", fmt.Sprint(m.Stock)}, {"shops", fmt.Sprint(m.Instances)}, {"targets", strings.Join(m.Targets, " ")},
+		{"ttl", m.TTL}, {"work", m.Work}, {"wait", m.Wait}, {"retry", m.Retry}, {"keys", string(m.Keys)},
+		{"second look", fmt.Sprint(m.SecondLook)}, {"runs of each row", fmt.Sprint(m.Repeat)},
+	}...)
+	var given []setting
+	for _, s := range all {
+		if s.Value != "" {
+			given = append(given, s)
+		}
+	}
+	return given
+}

@@ -1,0 +1,284 @@
+package bench
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"oversell/internal/figures"
+	"oversell/internal/web"
+)
+
+// shopLike is a server for streams, and what came in.
+type shopLike struct {
+	*httptest.Server
+	mu    sync.Mutex
+	came  []time.Time
+	conns atomic.Int64 // that were opened
+}
+
+func newShopLike(t *testing.T, handle http.HandlerFunc) *shopLike {
+	t.Helper()
+	s := &shopLike{}
+	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.mu.Lock()
+		s.came = append(s.came, time.Now())
+		s.mu.Unlock()
+		handle(w, r)
+	}))
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			s.conns.Add(1)
+		}
+	}
+	s.Start()
+	t.Cleanup(s.Close)
+	return s
+}
+
+func fine(http.ResponseWriter, *http.Request) {}
+
+// streamTo makes a stream of so many requests in a second.
+func streamTo(t *testing.T, rate, inFlight int, alive func(int) bool, targets ...string) *stream {
+	t.Helper()
+	cfg := Config{Rate: rate, Requests: rate, Duration: time.Second, InFlight: inFlight}
+	s, err := newStream(cfg, targets, func(_ int, target string) (*http.Request, error) {
+		return http.NewRequest(http.MethodPost, target, nil)
+	}, alive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.close)
+	return s
+}
+
+func always(int) bool { return true }
+
+// flow fires a stream and checks that every request has its outcome.
+func flow(ctx context.Context, t *testing.T, s *stream, limit time.Duration) (*tally, *Open) {
+	t.Helper()
+	counts := newTally(limit + s.duration)
+	s.fire(ctx, limit, counts)
+	o := s.figures(counts)
+	if n := counts.served + counts.soldOut + counts.failed + counts.unknown[0] + counts.unknown[1]; n != o.Sent {
+		t.Errorf("%d outcomes of %d requests that were sent", n, o.Sent)
+	}
+	if ctx.Err() == nil && (o.Sent+o.Dropped != o.Planned || s.awaited() != 0) {
+		t.Errorf("%d sent and %d dropped of %d, %d awaited", o.Sent, o.Dropped, o.Planned, s.awaited())
+	}
+	return counts, o
+}
+
+func TestStreamKeepsItsRate(t *testing.T) {
+	shop := newShopLike(t, fine)
+	counts, o := flow(t.Context(), t, streamTo(t, 200, 50, always, shop.URL), time.Minute)
+	if counts.served != 200 || o.Dropped != 0 {
+		t.Errorf("%d served, %d dropped of 200", counts.served, o.Dropped)
+	}
+	slices.SortFunc(shop.came, time.Time.Compare)
+	if took := shop.came[199].Sub(shop.came[0]); took < 900*time.Millisecond {
+		t.Errorf("all were sent within %v, want a second", took)
+	}
+	if o.AchievedRate < 100 || o.AchievedRate > 200 {
+		t.Errorf("%v sent a second, want 200", o.AchievedRate)
+	}
+	if n := shop.conns.Load(); n > 50 {
+		t.Errorf("%d connections for 200 requests, of which 50 at most are under way", n)
+	}
+}
+
+// Requests are sent whether or not earlier ones were answered, and the time for
+// which a slow shop keeps the later ones from being sent is not left out.
+func TestLatencyCountsFromThePlannedTime(t *testing.T) {
+	const stall = 400 * time.Millisecond
+	var n atomic.Int64
+	var mu sync.RWMutex
+	shop := newShopLike(t, func(http.ResponseWriter, *http.Request) {
+		if n.Add(1) == 20 {
+			mu.Lock()
+			time.Sleep(stall)
+			mu.Unlock()
+		}
+		mu.RLock() // nobody gets on meanwhile
+		defer mu.RUnlock()
+	})
+	counts, o := flow(t.Context(), t, streamTo(t, 100, 100, always, shop.URL), time.Minute)
+	// Of a hundred in a second some forty come during the stall. A client that
+	// waits for each reply would have seen one that is slow.
+	if o.Dropped != 0 || counts.latency.ms(75) < 100 || counts.latency.ms(100) < 390 {
+		t.Errorf("%d dropped; three of four took at most %v ms, all at most %v ms", o.Dropped, counts.latency.ms(75), counts.latency.ms(100))
+	}
+	for _, p := range []float64{50, 99, 100} {
+		if counts.latency.ms(p) < counts.service.ms(p) {
+			t.Errorf("p%v: response %v ms, service %v ms", p, counts.latency.ms(p), counts.service.ms(p))
+		}
+	}
+}
+
+func TestStreamDropsWhatCannotBeSentInTime(t *testing.T) {
+	var under, most atomic.Int64
+	shop := newShopLike(t, func(http.ResponseWriter, *http.Request) {
+		if n := under.Add(1); n > most.Load() {
+			most.Store(n)
+		}
+		defer under.Add(-1)
+		time.Sleep(300 * time.Millisecond)
+	})
+	counts, o := flow(t.Context(), t, streamTo(t, 200, 5, always, shop.URL), time.Minute)
+	if o.Dropped < 150 || counts.served < 5 || most.Load() > 5 {
+		t.Errorf("%d dropped, %d served, %d at once; want 5 at once, every 300 ms", o.Dropped, counts.served, most.Load())
+	}
+	if o.AchievedRate > 50 {
+		t.Errorf("%v sent a second, want some 17", o.AchievedRate)
+	}
+}
+
+// To a shop that was killed nothing is sent, and what was never sent is known to
+// have failed.
+func TestStreamGoesOnWithTheShopsThatAreThere(t *testing.T) {
+	shop := newShopLike(t, fine)
+	counts, _ := flow(t.Context(), t, streamTo(t, 50, 10, func(target int) bool { return target == 0 }, shop.URL, "http://127.0.0.1:1"), time.Minute)
+	if counts.served != 50 || counts.failed != 0 {
+		t.Errorf("one was killed: %d served, %v", counts.served, counts.reasons)
+	}
+	counts, _ = flow(t.Context(), t, streamTo(t, 50, 10, always, shop.URL, "http://127.0.0.1:1"), time.Minute)
+	if counts.served != 25 || counts.reasons[codeNoConn] != 25 || counts.failed != 25 {
+		t.Errorf("one takes no connection: %d served, %d failed, %v", counts.served, counts.failed, counts.reasons)
+	}
+	counts, _ = flow(t.Context(), t, streamTo(t, 20, 10, func(int) bool { return false }, shop.URL), time.Minute)
+	if counts.failed != 20 {
+		t.Errorf("all were killed: %d failed, %v", counts.failed, counts.reasons)
+	}
+}
+
+func TestStreamLearnsWhatRepliesAre(t *testing.T) {
+	var n atomic.Int64
+	shop := newShopLike(t, func(w http.ResponseWriter, _ *http.Request) {
+		switch n.Add(1) % 5 {
+		case 0:
+			w.Header().Set(web.HeldHeader, "1000-2000")
+		case 1:
+			w.WriteHeader(http.StatusConflict)
+			_, _ = w.Write([]byte(`{"code":"sold_out"}`))
+		case 2:
+			w.Header().Set("Connection", "close")
+			w.WriteHeader(http.StatusServiceUnavailable)
+		case 3:
+			panic(http.ErrAbortHandler)
+		case 4:
+			time.Sleep(time.Second)
+		}
+	})
+	counts, _ := flow(t.Context(), t, streamTo(t, 50, 50, always, shop.URL), 300*time.Millisecond)
+	if counts.served != 10 || counts.soldOut != 10 || counts.failed != 10 ||
+		counts.reasons[codeOther] != 10 || counts.reasons[codeCutOff] != 10 || counts.reasons[codeTimedOut] != 10 {
+		t.Errorf("%d served, %d sold out, %d failed, %v; want 10 of each", counts.served, counts.soldOut, counts.failed, counts.reasons)
+	}
+	if got := counts.holders.Max(); got != 10 {
+		t.Errorf("%d holders at once, want 10", got)
+	}
+}
+
+func TestStreamEndsWithItsContext(t *testing.T) {
+	held := make(chan struct{})
+	shop := newShopLike(t, func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-held:
+		case <-r.Context().Done():
+		}
+	})
+	defer close(held)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	begun := time.Now()
+	flow(ctx, t, streamTo(t, 50, 50, always, shop.URL), time.Minute)
+	if took := time.Since(begun); took > 5*time.Second {
+		t.Errorf("it took %v to end", took)
+	}
+}
+
+// What is kept of a long stream does not grow with it.
+func TestTallyDoesNotGrow(t *testing.T) {
+	counts := newTally(time.Minute)
+	now := time.Now()
+	counts.earliest = func() time.Time { return now }
+	counts.begin(now)
+	for range 10 * manySpans {
+		from := now
+		now = now.Add(time.Microsecond)
+		counts.add(reply{Status: http.StatusOK, Latency: time.Millisecond, Spans: []figures.Span{{From: from, To: now.Add(time.Microsecond)}}})
+	}
+	if n := counts.holders.Unsettled(); n > manySpans {
+		t.Errorf("%d edges of spans are kept", n)
+	}
+	if n := counts.holders.Max(); n != 2 {
+		t.Errorf("%d holders at once, want 2", n)
+	}
+}
+
+func TestPlacesKnowTheEarliest(t *testing.T) {
+	p := newPlaces(2)
+	a, _ := p.take()
+	first := p.earliest()
+	time.Sleep(time.Millisecond)
+	b, ok := p.take()
+	if _, more := p.take(); !ok || more {
+		t.Errorf("the second of two places: %v; a third: %v", ok, more)
+	}
+	if p.earliest() != first {
+		t.Error("the earliest is not the first that is there")
+	}
+	p.leave(a)
+	if !p.earliest().After(first) {
+		t.Error("who left is still the earliest")
+	}
+	p.leave(b)
+	if before := time.Now(); p.earliest().Before(before) {
+		t.Error("nobody is there, and the earliest is in the past")
+	}
+}
+
+// What was not used for long is not used again: a shop may have closed it.
+func TestPoolKeepsNothingStale(t *testing.T) {
+	shop := newShopLike(t, fine)
+	p := newPool(1)
+	defer p.close()
+	req, err := http.NewRequest(http.MethodGet, shop.URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	get := func() *conn {
+		t.Helper()
+		c, err := p.get(t.Context(), 0, req, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	first := get()
+	p.put(first, true)
+	if again := get(); again != first {
+		t.Error("a fresh connection is not used again")
+	}
+	other := get()
+	p.put(first, true)
+	p.put(other, true) // one too many to keep
+	if p.idle != 1 {
+		t.Errorf("%d connections are kept, want 1", p.idle)
+	}
+	p.waiting[0][0].since = time.Now().Add(-2 * stale)
+	third := get()
+	if third == first || p.idle != 0 {
+		t.Error("a stale connection is used again, or kept")
+	}
+	p.put(third, false)
+	if p.idle != 0 || len(p.busy) != 0 {
+		t.Errorf("%d connections are kept that cannot be used, %d are in use", p.idle, len(p.busy))
+	}
+}

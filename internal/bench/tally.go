@@ -1,0 +1,97 @@
+package bench
+
+import (
+	"net/http"
+	"sync"
+	"time"
+
+	"oversell/internal/figures"
+)
+
+// tally counts the outcomes of a row as they become known. What it keeps does
+// not grow with their number. It is safe for concurrent use.
+type tally struct {
+	// earliest is before what any request that is under way will tell of; nil:
+	// not known before the end.
+	earliest func() time.Time
+
+	mu       sync.Mutex
+	start    time.Time
+	served   int64
+	soldOut  int64
+	failed   int64
+	unknown  map[int]int64 // by target
+	reasons  map[string]int64
+	holders  figures.Overlap
+	full     int       // settle what is known of the holders from so much on
+	left     time.Time // when the last holder left
+	latency  latencies
+	service  latencies
+	wait     latencies     // of those that came into the section, until they did
+	timeline timeline      // of those that were served
+	untimely time.Duration // longest time by which a request was sent too late
+}
+
+// manySpans is so much of them that it is time to settle what can be settled.
+const manySpans = 1 << 16
+
+// newTally returns a tally for requests of which none takes longer than the
+// limit.
+func newTally(limit time.Duration) *tally {
+	return &tally{
+		unknown: make(map[int]int64), reasons: make(map[string]int64), full: manySpans,
+		latency: newLatencies(limit), service: newLatencies(limit), wait: newLatencies(limit),
+		timeline: timeline{bin: firstBin},
+	}
+}
+
+// begin says when the load begins.
+func (t *tally) begin(start time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.start, t.left = start, start
+}
+
+// add counts one outcome.
+func (t *tally) add(r reply) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case !r.learned():
+		t.unknown[r.Target]++
+		t.reasons[r.Code]++
+	case r.Status == http.StatusOK:
+		t.served++
+		t.timeline.add(r.At)
+	case r.Code == "sold_out":
+		t.soldOut++
+	default:
+		t.failed++
+		t.reasons[r.Code]++
+	}
+	if r.Status != 0 {
+		t.latency.add(r.Latency)
+		t.service.add(r.Service)
+	}
+	if r.Code != codeNoConn {
+		t.untimely = max(t.untimely, r.Latency-r.Service)
+	}
+	for i, s := range r.Spans {
+		if i == 0 {
+			t.wait.add(s.From.Sub(t.start.Add(r.At - r.Latency)))
+		}
+		t.hold(s)
+	}
+}
+
+// hold takes note of a hold. The caller has locked mu.
+func (t *tally) hold(s figures.Span) {
+	t.holders.Add(s)
+	if s.To.After(t.left) {
+		t.left = s.To
+	}
+	if t.earliest != nil && t.holders.Unsettled() >= t.full {
+		t.holders.Settle(t.earliest())
+		t.full = max(manySpans, 2*t.holders.Unsettled())
+	}
+}

@@ -1,0 +1,121 @@
+package figures
+
+import (
+	"math"
+	"slices"
+)
+
+// confidence is what an interval for a median is to have, where there are
+// enough runs for it: six.
+const confidence = 0.95
+
+// Estimate is what several runs say about a figure: the median of what was
+// seen, and an interval that holds the figure's true median with at least the
+// given confidence.
+type Estimate struct {
+	Median float64 `json:"median"`
+	Low    float64 `json:"low"`
+	High   float64 `json:"high"`
+	Runs   int     `json:"-"`
+}
+
+// MedianOf estimates a figure from its values in several runs, of which there
+// must be at least one. The interval reaches from the k-th smallest value to
+// the k-th largest, with k from rank. Nothing is assumed of how the values are
+// spread, but that runs do not depend on each other.
+func MedianOf(values []float64) Estimate {
+	sorted := slices.Sorted(slices.Values(values))
+	n := len(sorted)
+	k := rank(n)
+	middle := sorted[n/2]
+	if n%2 == 0 {
+		middle = sorted[n/2-1]/2 + sorted[n/2]/2 // the sum of both may be too large
+	}
+	return Estimate{Median: middle, Low: sorted[k-1], High: sorted[n-k], Runs: n}
+}
+
+// Confidence is how likely the interval of n runs holds the true median.
+//
+// Each run is above the true median or below it, as a coin falls. The interval
+// from the k-th smallest to the k-th largest value misses the median when fewer
+// than k runs are on one side of it, and so holds it with the probability
+//
+//	1 − 2·Σ C(n,i)/2ⁿ, i from 0 to k−1
+//
+// See H. A. David, H. N. Nagaraja, Order Statistics, 3rd ed., 2003, section 7.1.
+func Confidence(n int) float64 { return 1 - 2*fewerThan(rank(n), n) }
+
+// rank is the largest k with which the interval of n runs still has the
+// confidence that is asked for. With fewer than six runs there is none, and the
+// interval is from the smallest to the largest: k is 1.
+func rank(n int) int {
+	k, outside := 1, heads(0, n)
+	for k < (n+1)/2 {
+		if outside += heads(k, n); 2*outside > 1-confidence {
+			break
+		}
+		k++
+	}
+	return k
+}
+
+// fewerThan is the probability of fewer than k heads in n throws of a coin.
+func fewerThan(k, n int) float64 {
+	sum := 0.0
+	for i := range k {
+		sum += heads(i, n)
+	}
+	return sum
+}
+
+// heads is the probability of k heads in n throws of a coin.
+func heads(k, n int) float64 { return math.Exp(choose(n, k) - float64(n)*math.Ln2) }
+
+// choose is the logarithm of the number of ways to choose k of n.
+func choose(n, k int) float64 {
+	log := func(n int) float64 {
+		v, _ := math.Lgamma(float64(n) + 1) // never negative: there is no sign
+		return v
+	}
+	return log(n) - log(k) - log(n-k)
+}
+
+// Difference is what two estimates say of each other.
+type Difference int
+
+// The differences.
+const (
+	None    Difference = iota // the intervals overlap
+	Unclear                   // they do not, and with so few runs that happens by chance
+	Clear                     // they do not
+)
+
+// Differs compares two estimates of one figure.
+func (e Estimate) Differs(f Estimate) Difference {
+	switch {
+	case e.Low <= f.High && f.Low <= e.High:
+		return None
+	case apart(e.Runs, f.Runs) > 1-confidence:
+		return Unclear
+	}
+	return Clear
+}
+
+// apart is how likely the intervals of n and of m runs do not overlap although
+// all the runs are of one kind. Any order of such n+m values is as likely as
+// any other, so it is a matter of counting the orders in which at least u of the
+// m, all up to the upper end of their interval, come before the l-th of the n,
+// which is the lower end of theirs; and of as many the other way round:
+//
+//	2·Σ C(l−1+j,j)·C(n−l+m−j,m−j)/C(n+m,m), j from u to m
+//
+// With l = 1 and u = m it is the two-sided p of the Mann-Whitney U test for two
+// samples that do not mix, 2/C(n+m,m).
+func apart(n, m int) float64 {
+	l, u := rank(n), m+1-rank(m)
+	sum := 0.0
+	for j := u; j <= m; j++ {
+		sum += math.Exp(choose(l-1+j, j) + choose(n-l+m-j, m-j) - choose(n+m, m))
+	}
+	return min(1, 2*sum)
+}

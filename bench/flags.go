@@ -19,18 +19,26 @@ one hot item go at once, and reports what was oversold under each strategy of
 guarding the stock, and under each condition that befalls the holders.
 
 Usage: bench [flags]
+       bench compare OLD.json [NEW.json]
 
 Examples:
   go run ./bench                                     everything, on embedded backends
   go run ./bench -strategies none,v6_watchdog -conditions calm
   go run ./bench -requests 5000 -stock 5000 -strategies watch,v6_watchdog -conditions calm
+  go run ./bench -rate 500 -duration 10s -stock 2000 -conditions calm
+                                                     500 buyers a second, whether or not earlier ones were answered
   go run ./bench -workload cache                     readers of a cold key, with the double check
   go run ./bench -workload cache -second-look=false -conditions calm
+  go run ./bench -workload lock -redis local         our locks and those of others, 5,000 contenders in one process
+  go run ./bench -workload lock -redis local -instances 4 -repeat 5 -strategies v7_queue,redsync,rueidislock
   go run ./bench -redis local -db local              a private redis-server and mariadbd from the PATH
   go run ./bench -redis redis://:secret@10.0.0.5:6379 -db 'user:secret@tcp(10.0.0.6:3306)/shop'
   go run ./bench -target http://127.0.0.1:8080       a shop that runs already
   go run ./bench -json report.json                   the same figures for a program
   go run ./bench -json - | jq '.rows[].verdict'
+  go run ./bench -html report.html                   the table, plots and all figures in one file
+  go run ./bench -repeat 6 -json new.json            every row six times, with medians and intervals
+  go run ./bench compare old.json new.json           what changed, and what is only noise (compare -h)
 
 Conditions:
   calm   nothing happens
@@ -79,7 +87,8 @@ func parse(args []string) (options, error) {
 	if err := checkGiven(fs, args, t); err != nil {
 		return o, err
 	}
-	return o, o.interpret(t)
+	o.given = shown(fs)
+	return o, o.interpret(fs, t)
 }
 
 // checkGiven refuses lists that are given and name nothing, and beside -target
@@ -91,17 +100,37 @@ func checkGiven(fs *flag.FlagSet, args []string, t texts) error {
 			return fmt.Errorf("-%s %q names nothing (-h shows what is allowed)", name, list)
 		}
 	}
-	if t.targets == "" {
-		return nil
-	}
 	line := flags(new(options), new(texts))
 	line.SetOutput(io.Discard)
 	if err := line.Parse(args); err != nil {
 		return err
 	}
+	if t.workload == workloadLock {
+		return checkLine(line)
+	}
+	if given(line, "rate") && given(line, "requests") {
+		return errors.New("-rate and -requests exclude each other: at a rate, -duration says how many there are")
+	}
+	if t.targets == "" {
+		return nil
+	}
 	for _, name := range []string{"redis", "db", "instances", "ttl", "work", "wait", "retry"} {
 		if given(line, name) {
 			return fmt.Errorf("-%s goes with shops that the bench starts itself, and those at -target have their own", name)
+		}
+	}
+	return nil
+}
+
+// checkRate refuses a zero that is given, which otherwise stands for a default,
+// and what has no meaning without a rate.
+func checkRate(fs *flag.FlagSet, o options) error {
+	for name, zero := range map[string]bool{"rate": o.Rate == 0, "duration": o.Duration == 0, "in-flight": o.InFlight == 0} {
+		if given(fs, name) && zero {
+			return fmt.Errorf("-%s is 0 (-h shows what is allowed)", name)
+		}
+		if given(fs, name) && o.Rate == 0 {
+			return fmt.Errorf("-%s goes with -rate", name)
 		}
 	}
 	return nil
@@ -113,15 +142,37 @@ func given(fs *flag.FlagSet, name string) (found bool) {
 	return found
 }
 
+// shown lists the flags that were set, for the report. What may hold a password
+// is left out.
+func shown(fs *flag.FlagSet) []string {
+	var list []string
+	fs.Visit(func(f *flag.Flag) {
+		value := f.Value.String()
+		switch f.Name {
+		case "token", "target":
+			value = "…"
+		case "redis", "db":
+			if value != "embedded" && value != "local" {
+				value = "…"
+			}
+		}
+		list = append(list, "-"+f.Name+"="+value)
+	})
+	return list
+}
+
 // flags declares the flags.
 func flags(o *options, t *texts) *flag.FlagSet {
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	fs.StringVar(&o.redis, "redis", "embedded", "`WHERE` Redis is: embedded, local, or redis://, rediss://, redis+sentinel:// with one address or, for a cluster, several")
 	fs.StringVar(&o.db, "db", "embedded", "`WHERE` the database is: embedded, local, sqlite:FILE, or user:password@tcp(host:port)/name")
 	fs.IntVar(&o.Requests, "requests", 5000, "concurrent `REQUESTS`")
+	fs.IntVar(&o.Rate, "rate", 0, "`REQUESTS` a second, sent at that rate whether or not earlier ones were answered, instead of all at once")
+	fs.DurationVar(&o.Duration, "duration", 0, "how long requests are sent at a -rate (default 10s)")
+	fs.IntVar(&o.InFlight, "in-flight", 0, "`REQUESTS` of a -rate that may be under way at once; one whose time comes while there are as many is dropped (default 1000)")
 	fs.Int64Var(&o.Stock, "stock", 1000, "`UNITS` of the item on sale")
 	fs.IntVar(&o.Instances, "instances", 2, "`NUMBER` of shops, each a process of its own")
-	fs.StringVar(&t.workload, "workload", string(locks.Deduct), "`WORKLOAD`: deduct buys the item, cache reads it through a cold cache that takes 100ms to fill")
+	fs.StringVar(&t.workload, "workload", string(locks.Deduct), "`WORKLOAD`: deduct buys the item, cache reads it through a cold cache that takes 100ms to fill, lock has no shop: a crowd contends for one lock")
 	fs.StringVar(&t.strategies, "strategies", "", "`STRATEGIES`, separated by commas (default all: "+strings.Join(o.Catalog.Names(), ",")+")")
 	fs.StringVar(&t.conditions, "conditions", "", "`CONDITIONS`, separated by commas: calm,slow,late,crash,pause (default all but late, or those of them that can be had)")
 	fs.DurationVar(&o.TTL, "ttl", bench.DefaultTTL, "lease of a lock")
@@ -130,16 +181,30 @@ func flags(o *options, t *texts) *flag.FlagSet {
 	fs.StringVar(&t.retry, "retry", "line", "`POLICY` of waiting for a lock: line[:DELAY], fixed[:DELAY], backoff[:MIN-MAX], recursive[:DELAY]")
 	fs.StringVar(&t.keys, "keys", string(bench.NoKeys), "idempotency `KEYS`: none, unique, or pairs, where every two requests share one")
 	fs.BoolVar(&o.SecondLook, "second-look", true, "readers of a cold key look into the cache again when they have the lock")
+	fs.IntVar(&o.Repeat, "repeat", 1, "`RUNS` of each row: all rows once, then all again; the table then has medians and intervals")
 	fs.StringVar(&t.targets, "target", "", "`URLS` of shops that run already, separated by commas; none is started then")
 	fs.StringVar(&o.Token, "token", "", "`TOKEN` of the shops at -target")
 	fs.StringVar(&o.json, "json", "", "`FILE` to write the report to as JSON; - for standard output, and the table on standard error then")
+	fs.StringVar(&o.html, "html", "", "`FILE` to write the report to with plots, to be opened in a browser")
 	return fs
 }
 
 // interpret turns the texts into what they name, and checks the whole.
-func (o *options) interpret(t texts) (err error) {
+func (o *options) interpret(fs *flag.FlagSet, t texts) (err error) {
+	if t.workload == workloadLock {
+		return o.interpretLock(fs, t)
+	}
 	if o.TTL == 0 {
 		return errors.New("-ttl is 0s, and must be at least 10ms")
+	}
+	if o.html == "-" {
+		return errors.New("-html is -, and must be a file: standard output is for the table")
+	}
+	if o.Repeat == 0 {
+		return fmt.Errorf("-repeat is 0, and must be 1 to %d", bench.MaxRepeat)
+	}
+	if err := checkRate(fs, *o); err != nil {
+		return err
 	}
 	o.Keys, o.Targets = bench.Keys(t.keys), split(t.targets)
 	if o.Workload, err = locks.ParseWorkload(t.workload); err != nil {

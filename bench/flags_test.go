@@ -26,6 +26,20 @@ func TestBadFlagsAreSaidInOneLine(t *testing.T) {
 		{"-conditions calm,stormy", `"stormy" (allowed: [calm slow`},
 		{"-workload write", `"write" (allowed: [deduct cache`},
 		{"-workload cache -strategies watch", "watch has no lock"},
+		{"-repeat 0", "-repeat is 0, and must be 1 to 100"},
+		{"-repeat 101", "101 runs of each row; allowed: 1 to 100"},
+		{"-repeat -1", "-1 runs of each row"},
+		{"-rate 10 -requests 5", "-rate and -requests exclude each other"},
+		{"-rate 0", "-rate is 0"},
+		{"-rate 10 -duration 0", "-duration is 0"},
+		{"-rate 10 -in-flight 0", "-in-flight is 0"},
+		{"-rate 100001", "a rate of 100001 a second; allowed: 1 to 100000"},
+		{"-rate 10 -duration 999ms", "a duration of 999ms; allowed: 1s to 1h0m0s"},
+		{"-rate 10 -in-flight 20001", "20001 requests in flight; allowed: 1 to 20000"},
+		{"-rate 10 -workload cache", "a rate with workload cache"},
+		{"-duration 5s", "-duration goes with -rate"},
+		{"-in-flight 5", "-in-flight goes with -rate"},
+		{"-html -", "-html is -, and must be a file"},
 		{"-keys some", `keys "some"; allowed: none, unique, pairs`},
 		{"-retry never", `"never" (allowed: line:DELAY`},
 		{"-instances 0", "0 instances"},
@@ -91,6 +105,12 @@ func TestExamplesOfTheHelp(t *testing.T) {
 		command, _, _ = strings.Cut(command, "   ") // what it does
 		command, _, _ = strings.Cut(command, " | ")
 		args := strings.Fields(strings.ReplaceAll(command, "'", ""))
+		if len(args) == 0 {
+			continue // everything is the default
+		}
+		if args[0] == compareArg {
+			continue // no flags, but files
+		}
 		if _, err := parse(args); err != nil {
 			t.Errorf("%q: %v", args, err)
 		}
@@ -105,18 +125,18 @@ func TestDefaults(t *testing.T) {
 	for _, tt := range []struct {
 		args       string
 		conditions []locks.Condition
-		strategies int
+		workload   locks.Workload
 	}{
-		{"", []locks.Condition{calm, slow, crash, pause}, 9},
-		{"-instances 1", []locks.Condition{calm, slow}, 9},
-		{"-target http://h:1", []locks.Condition{calm}, 9},
-		{"-workload cache", []locks.Condition{calm, slow, crash, pause}, 8},
+		{"", []locks.Condition{calm, slow, crash, pause}, locks.Deduct},
+		{"-instances 1", []locks.Condition{calm, slow}, locks.Deduct},
+		{"-target http://h:1", []locks.Condition{calm}, locks.Deduct},
+		{"-workload cache", []locks.Condition{calm, slow, crash, pause}, locks.Cache},
 	} {
 		o, err := parse(strings.Fields(tt.args))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !slices.Equal(o.Conditions, tt.conditions) || len(o.Strategies) != tt.strategies {
+		if !slices.Equal(o.Conditions, tt.conditions) || !slices.Equal(o.Strategies, bench.DefaultStrategies(locks.Strategies(), tt.workload)) {
 			t.Errorf("%q: conditions %v, strategies %v", tt.args, o.Conditions, o.Strategies)
 		}
 		if o.Requests != 5000 || o.Stock != 1000 || o.Keys != bench.NoKeys || !o.SecondLook || o.redis != "embedded" || o.db != "embedded" {
@@ -131,6 +151,10 @@ func TestEnvironmentIsTheDefault(t *testing.T) {
 	t.Setenv("OVERSELL_TTL", "3s")
 	if _, err := parse([]string{"-target", "http://h:1"}); err != nil {
 		t.Errorf("what the environment says of shops hinders -target: %v", err)
+	}
+	t.Setenv("OVERSELL_REQUESTS", "70")
+	if _, err := parse([]string{"-rate", "100"}); err != nil {
+		t.Errorf("what the environment says of requests hinders -rate: %v", err)
 	}
 	o, err := parse([]string{"-db", "embedded", "-strategies", " none, watch ,"})
 	if err != nil {

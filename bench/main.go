@@ -35,6 +35,12 @@ func main() {
 	if len(os.Args) == 2 && os.Args[1] == instanceArg {
 		os.Exit(instance(ctx))
 	}
+	if len(os.Args) == 2 && os.Args[1] == contenderArg {
+		os.Exit(contender(ctx, os.Stdin, os.Stdout, os.Stderr))
+	}
+	if len(os.Args) > 1 && os.Args[1] == compareArg {
+		os.Exit(compareReports(os.Args[2:], os.Stdout, os.Stderr))
+	}
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -50,19 +56,24 @@ func instance(ctx context.Context) int {
 	return exitExpected
 }
 
-func command() (*exec.Cmd, error) {
+func command() (*exec.Cmd, error) { return self(instanceArg) }
+
+// self makes the command that runs this program as one of its own processes.
+func self(arg string) (*exec.Cmd, error) {
 	path, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("finding this program's own file: %w", err)
 	}
-	return exec.Command(path, instanceArg), nil
+	return exec.Command(path, arg), nil
 }
 
 // options are the flags.
 type options struct {
 	bench.Config
-	redis, db string
-	json      string
+	redis, db  string
+	json, html string
+	given      []string // flags that were set, but for secrets
+	crowd      *crowd   // of workload lock; nil: the others'
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
@@ -73,7 +84,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	expected := false
 	if err == nil {
-		expected, err = o.run(ctx, stdout, stderr)
+		measure := o.run
+		if o.crowd != nil {
+			measure = o.runLock
+		}
+		expected, err = measure(ctx, stdout, stderr)
 	}
 	switch {
 	case err != nil:
@@ -118,6 +133,7 @@ func measure(ctx context.Context, o options, stderr io.Writer) (report bench.Rep
 		progress = bar
 	}
 	report.Manifest = bench.NewManifest(o.Config, redisName, dbName)
+	report.Manifest.Flags = o.given
 	report.Rows, err = bench.Run(ctx, o.Config, progress)
 	if err != nil && ctx.Err() != nil {
 		err = fmt.Errorf("interrupted after %d finished rows: %w", len(report.Rows), err)

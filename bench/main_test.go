@@ -30,6 +30,8 @@ func TestMain(m *testing.M) {
 	switch {
 	case len(os.Args) == 2 && os.Args[1] == instanceArg:
 		os.Exit(brokenInstance())
+	case len(os.Args) == 2 && os.Args[1] == contenderArg:
+		os.Exit(contender(context.Background(), os.Stdin, os.Stdout, os.Stderr))
 	case os.Getenv(asProgram) != "":
 		main()
 	}

@@ -9,30 +9,47 @@ import (
 	"golang.org/x/term"
 
 	"oversell/internal/bench"
+	"oversell/internal/bench/page"
 )
 
 // output is where the report goes.
 type output struct {
 	table io.Writer
 	json  io.Writer // nil: nowhere
-	file  *os.File  // nil: none was opened
+	html  io.Writer // nil: nowhere
+	files []*os.File
 }
 
-// open opens the file for the JSON, if one is asked for: before the bench, so
-// that nobody waits for a report that cannot be written. When standard output
-// is asked for, it is for the JSON alone.
-func (o options) open(stdout, stderr io.Writer) (output, error) {
+// open opens the files that are asked for: before the bench, so that nobody
+// waits for a report that cannot be written. When standard output is asked for
+// as JSON, it is for the JSON alone.
+func (o options) open(stdout, stderr io.Writer) (out output, err error) {
+	out.table = stdout
 	switch o.json {
 	case "":
-		return output{table: stdout}, nil
 	case "-":
-		return output{table: stderr, json: stdout}, nil
+		out.table, out.json = stderr, stdout
+	default:
+		if out.json, err = out.create("json", o.json); err != nil {
+			return out, err
+		}
 	}
-	f, err := os.Create(o.json)
+	if o.html != "" {
+		if out.html, err = out.create("html", o.html); err != nil {
+			return out, errors.Join(err, out.close())
+		}
+	}
+	return out, nil
+}
+
+// create opens the file that a flag names.
+func (w *output) create(name, file string) (io.Writer, error) {
+	f, err := os.Create(file)
 	if err != nil {
-		return output{}, fmt.Errorf("-json: %w", err)
+		return nil, fmt.Errorf("-%s: %w", name, err)
 	}
-	return output{table: stdout, json: f, file: f}, nil
+	w.files = append(w.files, f)
+	return f, nil
 }
 
 func (w output) write(report bench.Report) error {
@@ -40,14 +57,18 @@ func (w output) write(report bench.Report) error {
 	if w.json != nil {
 		err = errors.Join(err, report.WriteJSON(w.json))
 	}
+	if w.html != nil {
+		err = errors.Join(err, page.HTML(w.html, report))
+	}
 	return err
 }
 
 func (w output) close() error {
-	if w.file == nil {
-		return nil
+	var err error
+	for _, f := range w.files {
+		err = errors.Join(err, f.Close())
 	}
-	return w.file.Close()
+	return err
 }
 
 func terminal(w io.Writer) bool {

@@ -94,6 +94,9 @@ func clean(text string) string {
 
 // check tells what no report of this bench has.
 func (r Report) check() error {
+	if w := r.Manifest.Workload; w == "lock" {
+		return fmt.Errorf("it is of workload %s, whose rows are others: its own table and summary compare them", w)
+	}
 	switch {
 	case len(r.Rows) == 0:
 		return errors.New("it has no rows")

@@ -109,3 +109,11 @@ func FuzzReadReport(f *testing.F) {
 		}
 	})
 }
+
+// The rows of workload lock have other figures.
+func TestReportOfLocksIsRefusedByName(t *testing.T) {
+	_, err := bench.ReadReport(strings.NewReader(`{"manifest":{"format":1,"workload":"lock"},"rows":[{"strategy":"v7_queue"}]}`))
+	if !errors.Is(err, bench.ErrReport) || !strings.Contains(err.Error(), "workload lock") {
+		t.Errorf("got %v, want %v and the workload", err, bench.ErrReport)
+	}
+}

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"oversell/internal/backend"
+	"oversell/internal/bench"
+	"oversell/internal/contend"
+)
+
+// workloadLock is the workload that has no shop: see package contend.
+const workloadLock = "lock"
+
+// contenderArg makes this program one of the processes of a crowd, which takes
+// its orders from its standard input.
+const contenderArg = "contender"
+
+func contender(ctx context.Context, in io.Reader, stdout, stderr io.Writer) int {
+	if err := contend.Serve(ctx, contend.Contenders(), in, stdout); err != nil {
+		fmt.Fprintln(stderr, err)
+		return exitFailed
+	}
+	return exitExpected
+}
+
+// stopped is for how long a process is stopped under pause.
+const stopped = 3 * time.Second
+
+// disturbances are the conditions of the workload.
+func disturbances() map[string]contend.Disturb {
+	return map[string]contend.Disturb{
+		"calm":        {},
+		"crash":       {Kill: true},
+		"pause":       {Stop: stopped},
+		"crash+pause": {Kill: true, Stop: stopped},
+	}
+}
+
+// crowd is what the flags ask for with the workload.
+type crowd struct {
+	contend.Config
+	conditions []string
+	repeat     int
+}
+
+// forLock are the flags that the workload makes use of.
+var forLock = []string{"redis", "requests", "instances", "workload", "strategies", "conditions", "ttl", "wait", "repeat", "json"}
+
+// checkLine refuses what is given for a shop.
+func checkLine(line *flag.FlagSet) (err error) {
+	line.Visit(func(f *flag.Flag) {
+		if !slices.Contains(forLock, f.Name) {
+			err = fmt.Errorf("-%s has no meaning with -workload %s, in which there is no shop (allowed: -%s)", f.Name, workloadLock, strings.Join(forLock, ", -"))
+		}
+	})
+	return err
+}
+
+// interpretLock reads the flags as the workload has them.
+func (o *options) interpretLock(fs *flag.FlagSet, t texts) error {
+	c := &crowd{conditions: split(t.conditions), repeat: o.Repeat, Config: contend.Config{
+		RedisURL: o.redis, Contenders: o.Requests, Processes: 1, Wait: o.Wait,
+		Names: split(t.strategies), Command: func() (*exec.Cmd, error) { return self(contenderArg) },
+	}}
+	if given(fs, "ttl") {
+		c.TTL = o.TTL
+	}
+	if given(fs, "instances") {
+		c.Processes = o.Instances
+	}
+	if len(c.conditions) == 0 {
+		c.conditions = []string{"calm"}
+	}
+	if len(c.Names) == 0 {
+		c.Names = contend.Usual()
+	}
+	if c.repeat < 1 || c.repeat > bench.MaxRepeat {
+		return fmt.Errorf("-repeat is %d, and must be 1 to %d", c.repeat, bench.MaxRepeat)
+	}
+	for _, condition := range c.conditions {
+		d, known := disturbances()[condition]
+		if !known {
+			return fmt.Errorf("-conditions: unknown name of a condition: %q (allowed with -workload %s: calm, crash, pause, crash+pause)", condition, workloadLock)
+		}
+		c.Disturb = d
+		if err := c.WithDefaults().Check(); err != nil {
+			return err
+		}
+	}
+	c.Config = c.WithDefaults()
+	o.crowd = c
+	return nil
+}
+
+// lockReport is what a bench of locks found.
+type lockReport struct {
+	Manifest bench.Manifest `json:"manifest"`
+	Rows     []lockRow      `json:"rows"`
+	Summary  []lockGroup    `json:"summary"`
+}
+
+// lockRow is one run of one contender under one condition.
+type lockRow struct {
+	Strategy  string `json:"strategy"`
+	Condition string `json:"condition"`
+	Workload  string `json:"workload"`
+	Repeat    int    `json:"repeat"` // which run of the row it is, from 1
+	contend.Row
+}
+
+// runLock runs the rows, all once and then all again, and reports those that
+// are finished, also when there is an error. It returns whether no lock broke
+// that was not disturbed.
+func (o options) runLock(ctx context.Context, stdout, stderr io.Writer) (bool, error) {
+	out, err := o.open(stdout, stderr)
+	if err != nil {
+		return false, err
+	}
+	report, err := o.measureLock(ctx, stderr)
+	if len(report.Rows) > 0 {
+		err = errors.Join(err, report.write(out, *o.crowd))
+	}
+	return report.sound(), errors.Join(err, out.close())
+}
+
+func (o options) measureLock(ctx context.Context, stderr io.Writer) (report lockReport, err error) {
+	server, err := backend.ServeRedis(ctx, o.redis)
+	if err != nil {
+		return report, err
+	}
+	defer func() { err = errors.Join(err, server.Close()) }()
+	var show contend.Progress = contend.Silent{}
+	if terminal(stderr) {
+		bar := bench.NewBar(stderr)
+		defer bar.Close()
+		show = crowdBar{bar}
+	}
+	c := *o.crowd
+	c.RedisURL = server.URL
+	rdb, err := backend.DialRedis(ctx, server.URL, 1)
+	if err != nil {
+		return report, err
+	}
+	defer func() { err = errors.Join(err, rdb.Close()) }()
+	name, err := backend.RedisName(ctx, rdb, server.URL)
+	if err != nil {
+		return report, err
+	}
+	report.Manifest = c.manifest(name, o.given)
+	for round := range c.repeat {
+		for _, condition := range c.conditions {
+			c.Disturb = disturbances()[condition]
+			rows, err := contend.Run(ctx, c.Config, show)
+			for _, row := range rows {
+				report.Rows = append(report.Rows, lockRow{row.Contender, condition, workloadLock, round + 1, row})
+			}
+			if err != nil && ctx.Err() != nil {
+				err = fmt.Errorf("interrupted after %d finished rows: %w", len(report.Rows), err)
+			}
+			if err != nil {
+				return report, err
+			}
+		}
+	}
+	return report, nil
+}
+
+// manifest says what the crowd was run with.
+func (c crowd) manifest(redis string, given []string) bench.Manifest {
+	m := bench.Where(redis, "none")
+	m.Requests, m.Instances, m.Workload = c.Contenders, c.Processes, workloadLock
+	m.TTL, m.Wait, m.Repeat, m.Flags = c.TTL.String(), c.Wait.String(), c.repeat, given
+	return m
+}
+
+// sound reports whether no two held a lock at once, and nothing was lost, but by
+// a process that was stopped.
+func (r lockReport) sound() bool {
+	return !slices.ContainsFunc(r.Rows, func(row lockRow) bool { return row.Verdict == contend.Broken && row.Contender != contend.Bare })
+}
+
+// crowdBar shows a crowd on the bench's bar.
+type crowdBar struct{ *bench.Bar }
+
+func (b crowdBar) Row(n, all int, name string) { b.Bar.Row(n, all, name, workloadLock) }
+
+func (b crowdBar) Done(contend.Row) {}
+
+// write writes the report to where it is wanted.
+func (r lockReport) write(out output, c crowd) error {
+	r.Summary = r.groups()
+	err := r.writeTable(out.table, c)
+	if out.json != nil {
+		e := json.NewEncoder(out.json)
+		e.SetIndent("", "  ")
+		err = errors.Join(err, e.Encode(r))
+	}
+	return err
+}

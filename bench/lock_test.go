@@ -1,0 +1,73 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"oversell/internal/contend"
+)
+
+// locksOnly makes a bench of locks that is over soon.
+func locksOnly(args ...string) []string {
+	return append(strings.Fields("-workload lock -requests 40 -instances 2"), args...)
+}
+
+func TestLockWorkload(t *testing.T) {
+	got := try(t, locksOnly("-strategies", "v7_queue,v4_lua+line:2ms", "-repeat", "2", "-json", "-")...)
+	if got.code != exitExpected {
+		t.Fatalf("exit code %d\n%s", got.code, got.stderr)
+	}
+	var report lockReport
+	if err := json.Unmarshal([]byte(got.stdout), &report); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, row := range report.Rows {
+		names = append(names, row.Strategy)
+		if row.Served != 40 || row.MaxHolders != 1 || row.Processes != 2 || row.Verdict != contend.AllServed {
+			t.Errorf("run %d of %s: %+v", row.Repeat, row.Strategy, row.Row)
+		}
+	}
+	// Run by run, and not one contender after the other.
+	if want := "v7_queue v4_lua+line:2ms v7_queue v4_lua+line:2ms"; strings.Join(names, " ") != want {
+		t.Errorf("ran %v, want %s", names, want)
+	}
+	if len(report.Summary) != 2 || report.Summary[0].Throughput.Median <= 0 || report.Manifest.Workload != workloadLock {
+		t.Errorf("summary %+v, workload %q", report.Summary, report.Manifest.Workload)
+	}
+	for _, part := range []string{"40 contenders for one lock, in 2 processes", "calm, run 2 of 2", "medians of 2 runs"} {
+		if !strings.Contains(got.stderr, part) {
+			t.Errorf("%q is not in\n%s", part, got.stderr)
+		}
+	}
+}
+
+// In two processes a mutex is no lock. The one without any is there to show what
+// a deduct costs, and does not make the exit code a failure.
+func TestLockWorkloadShowsWhatIsLost(t *testing.T) {
+	got := try(t, "-workload", "lock", "-requests", "400", "-instances", "2", "-strategies", contend.Bare)
+	if got.code != exitExpected || !strings.Contains(got.stdout, string(contend.Broken)) {
+		t.Errorf("exit code %d\n%s%s", got.code, got.stdout, got.stderr)
+	}
+}
+
+func TestLockWorkloadRefusesWhatIsOfAShop(t *testing.T) {
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{locksOnly("-stock", "5"), "-stock has no meaning"},
+		{locksOnly("-db", "local"), "-db has no meaning"},
+		{locksOnly("-strategies", "v4_lua"), "v4_lua+line:2ms"},
+		{locksOnly("-conditions", "slow"), "crash+pause"},
+		{locksOnly("-repeat", "0"), "must be 1 to"},
+		{[]string{"-workload", "lock", "-requests", "1", "-instances", "2"}, "one for each process"},
+		{[]string{"-workload", "lock", "-conditions", "crash"}, "at least 2"},
+	} {
+		got := try(t, tt.args...)
+		if got.code != exitFailed || !strings.Contains(got.stderr, tt.want) || strings.Count(got.stderr, "\n") != 1 {
+			t.Errorf("%v: exit code %d, %q; want %d and a line with %q", tt.args, got.code, got.stderr, exitFailed, tt.want)
+		}
+	}
+}

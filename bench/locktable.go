@@ -1,0 +1,123 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"oversell/internal/contend"
+	"oversell/internal/figures"
+)
+
+// lockGroup has the runs of one contender under one condition.
+type lockGroup struct {
+	Strategy   string           `json:"strategy"`
+	Condition  string           `json:"condition"`
+	Throughput figures.Estimate `json:"deducts_per_s"`
+	Commands   figures.Estimate `json:"commands_per_deduct"`
+	Spread     figures.Estimate `json:"wait_max_to_p50"`
+	Jain       figures.Estimate `json:"jain"`
+
+	runs []contend.Row
+}
+
+// groups gathers the runs of each row, in the order in which they first ran.
+// What was skipped has none.
+func (r lockReport) groups() []lockGroup {
+	var all []lockGroup
+	at := make(map[string]int)
+	for _, row := range r.Rows {
+		if row.Skipped != "" {
+			continue
+		}
+		key := row.Condition + " " + row.Strategy
+		i, found := at[key]
+		if !found {
+			i = len(all)
+			at[key] = i
+			all = append(all, lockGroup{Strategy: row.Strategy, Condition: row.Condition})
+		}
+		all[i].runs = append(all[i].runs, row.Row)
+	}
+	for i := range all {
+		all[i].estimate()
+	}
+	return all
+}
+
+func (g *lockGroup) estimate() {
+	of := func(value func(contend.Row) float64) figures.Estimate {
+		var values []float64
+		for _, run := range g.runs {
+			values = append(values, value(run))
+		}
+		return figures.MedianOf(values)
+	}
+	g.Throughput = of(func(r contend.Row) float64 { return r.Throughput })
+	g.Commands = of(func(r contend.Row) float64 { return r.Commands })
+	g.Spread = of(func(r contend.Row) float64 { return r.Spread })
+	g.Jain = of(func(r contend.Row) float64 { return r.Jain })
+}
+
+// writeTable writes a table for each condition: of each run, and of several
+// runs also what they have in common.
+func (r lockReport) writeTable(w io.Writer, c crowd) error {
+	_, err := fmt.Fprintf(w, "%d contenders for one lock, in %d processes; ttl %s, wait %s\nredis: %s; %s on %s, %d CPUs\nwaits in ms, from the common start\n",
+		r.Manifest.Requests, r.Manifest.Instances, r.Manifest.TTL, r.Manifest.Wait,
+		r.Manifest.Redis, r.Manifest.Go, r.Manifest.OS, r.Manifest.CPUs)
+	for _, condition := range c.conditions {
+		for round := range c.repeat {
+			var rows []contend.Row
+			for _, row := range r.Rows {
+				if row.Condition == condition && row.Repeat == round+1 {
+					rows = append(rows, row.Row)
+				}
+			}
+			if len(rows) == 0 || err != nil {
+				continue
+			}
+			if _, err = fmt.Fprintf(w, "\n%s, run %d of %d\n", condition, round+1, c.repeat); err == nil {
+				err = contend.WriteTable(w, rows)
+			}
+		}
+	}
+	if err == nil && c.repeat > 1 {
+		_, err = io.WriteString(w, r.medians())
+	}
+	return err
+}
+
+// medians compares all contenders with the first one under the same condition.
+func (r lockReport) medians() string {
+	var b strings.Builder
+	width := 0
+	for _, g := range r.Summary {
+		width = max(width, len(g.Strategy))
+	}
+	condition, first := "", figures.Estimate{}
+	for _, g := range r.Summary {
+		if g.Condition != condition {
+			condition, first = g.Condition, g.Throughput
+			fmt.Fprintf(&b, "\n%s, medians of %d runs: deducts/s, with an interval of %.0f %%, and commands a deduct\n",
+				condition, g.Throughput.Runs, 100*figures.Confidence(g.Throughput.Runs))
+		}
+		fmt.Fprintf(&b, "  %-*s  %8.0f  %6.0f to %6.0f  %6.1f  %s\n", width, g.Strategy,
+			g.Throughput.Median, g.Throughput.Low, g.Throughput.High, g.Commands.Median, g.against(first))
+	}
+	return b.String()
+}
+
+// against says how the group's pace compares with another's.
+func (g lockGroup) against(first figures.Estimate) string {
+	if g.Throughput == first || first.Median == 0 {
+		return ""
+	}
+	ratio := fmt.Sprintf("%.2f times the first", g.Throughput.Median/first.Median)
+	switch g.Throughput.Differs(first) {
+	case figures.None:
+		return "no difference from the first"
+	case figures.Unclear:
+		return ratio + ", maybe by chance"
+	}
+	return ratio
+}

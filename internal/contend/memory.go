@@ -1,0 +1,115 @@
+package contend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+)
+
+// Memory is what waiting takes in one process, in bytes for each waiter, by the
+// difference to as many goroutines that wait on a channel.
+type Memory struct {
+	Contender string `json:"contender"`
+	Waiters   int    `json:"waiters"`
+	Heap      int    `json:"heap_bytes"`  // in use, after a collection
+	Stack     int    `json:"stack_bytes"` // above the stack of a goroutine that waits on a channel
+	Bare      int    `json:"bare_stack_bytes"`
+}
+
+// Memory measures what a number of waiters for the contender called name take,
+// in a process of their own, while somebody holds the lock.
+func (r *Runner) Memory(ctx context.Context, name string, waiters int) (Memory, error) {
+	if _, err := r.cfg.Catalog.Find(name); err != nil {
+		return Memory{}, err
+	}
+	r.rows++
+	cmd, err := r.cfg.Command()
+	if err != nil {
+		return Memory{}, err
+	}
+	m, err := enlist(cmd, setup{
+		RedisURL: r.url, Contender: name, Name: fmt.Sprintf("%s-%d", r.id, r.rows), Memory: true,
+		Key: fmt.Sprintf("%s:%d:lock", r.prefix(), r.rows), Crowd: waiters, Pool: r.cfg.Pool, TTL: r.cfg.TTL,
+	})
+	if err != nil {
+		return Memory{}, err
+	}
+	defer m.dismiss()
+	n, err := m.hear(ctx, standTimeout+settleTimeout)
+	if err != nil {
+		return Memory{}, err
+	}
+	if n.Memory == nil {
+		return Memory{}, m.failed(errors.New("did not measure its memory"))
+	}
+	return *n.Memory, nil
+}
+
+// settleTimeout bounds the time until all waiters wait.
+const settleTimeout = 30 * time.Second
+
+// memory is what a process does for Runner.Memory. Waiters of its own crowd are
+// let go in the end, none of them with the lock.
+func (c *crowd) memory(ctx context.Context) (Memory, error) {
+	c.wait, c.end = context.WithCancelCause(ctx)
+	held, letGo := make(chan struct{}), make(chan struct{})
+	c.over.Go(func() { c.hold(held, letGo) })
+	<-held
+	c.ready.Add(c.setup.Crowd)
+	for i := range c.setup.Crowd {
+		c.over.Go(func() { c.waitAtGate(i) })
+	}
+	c.ready.Wait()
+	bare := use(ctx)
+	none := float64(c.setup.Crowd)
+	close(c.gate)
+	waiting := use(ctx)
+	c.end(errWaitOver)
+	close(letGo)
+	c.over.Wait()
+	return Memory{
+		Contender: c.setup.Contender, Waiters: c.setup.Crowd,
+		Heap:  int((float64(waiting.HeapAlloc) - float64(bare.HeapAlloc)) / none),
+		Stack: int((float64(waiting.StackInuse) - float64(bare.StackInuse)) / none),
+		Bare:  int(float64(bare.StackInuse) / none),
+	}, context.Cause(ctx)
+}
+
+// hold holds the lock meanwhile.
+func (c *crowd) hold(held chan<- struct{}, letGo <-chan struct{}) {
+	_, err := c.guard.Do(context.Background(), c.entry(-1, c.wait), func(context.Context) error {
+		close(held)
+		<-letGo
+		return nil
+	})
+	if err != nil {
+		panic(err) // nobody else wanted it
+	}
+}
+
+func (c *crowd) waitAtGate(i int) {
+	e := c.entry(i, c.wait)
+	c.ready.Done()
+	<-c.gate
+	_, _ = c.guard.Do(context.Background(), e, func(context.Context) error { return nil })
+}
+
+// use returns the memory in use once it no longer grows.
+func use(ctx context.Context) runtime.MemStats {
+	var last, now runtime.MemStats
+	for end := time.Now().Add(settleTimeout); ctx.Err() == nil && time.Now().Before(end); last = now {
+		time.Sleep(200 * time.Millisecond)
+		runtime.GC()
+		runtime.ReadMemStats(&now)
+		if diff := int64(now.HeapAlloc+now.StackInuse) - int64(last.HeapAlloc+last.StackInuse); -diff < settled && diff < settled {
+			break
+		}
+	}
+	return now
+}
+
+// settled is how little may still change, in bytes: a connection that comes and
+// goes.
+const settled = 64 << 10

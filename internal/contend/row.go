@@ -1,0 +1,308 @@
+package contend
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"oversell/internal/figures"
+)
+
+// Row is what came out for one contender. Times are in milliseconds.
+type Row struct {
+	Contender string `json:"contender"`
+	Waits     string `json:"waits"` // how a waiter comes by the lock
+	About     string `json:"about"`
+
+	// Skipped says why the row could not be run; all figures are zero then.
+	Skipped string `json:"skipped,omitempty"`
+
+	Contenders  int `json:"contenders"`
+	Processes   int `json:"processes"`
+	Served      int `json:"served"`       // deducted and let go
+	Told        int `json:"told"`         // were told why not: by an error of the lock, or of Redis
+	NeverServed int `json:"never_served"` // were told nothing until the end of the wait
+	Killed      int `json:"killed"`       // went down with their process, without an outcome
+
+	// Throughput is how many were served, divided by the time from the start to
+	// the last release.
+	Throughput float64 `json:"deducts_per_s"`
+
+	// Commands is how many commands the server counted from the start to the
+	// last outcome, those inside of scripts included, for each one served.
+	Commands float64 `json:"commands_per_deduct"`
+
+	// The waits of those who were let in, from the start to the entry.
+	P50 float64 `json:"wait_p50_ms"`
+	P99 float64 `json:"wait_p99_ms"`
+	Max float64 `json:"wait_max_ms"`
+
+	// Spread is the longest wait divided by the median. All begin to wait at
+	// once, so that it is 2 when they are served at an even pace.
+	Spread float64 `json:"wait_max_to_p50"`
+
+	// Jain is how evenly the deducts were spread over the processes while all
+	// of them contended; 1 is even. See Jain. It is 0 where it says nothing:
+	// with one process, or when nobody was served in that time.
+	Jain    float64 `json:"jain"`
+	Deducts []int   `json:"deducts"` // of each process in that time
+
+	// MaxHolders is the most holders inside at one moment. In MaxHoldersRunning
+	// a holder that was stopped counts only until then: what it does when it
+	// goes on no lock can hinder, but its ttl may have run out.
+	MaxHolders        int `json:"max_holders"`
+	MaxHoldersRunning int `json:"max_holders_running"`
+
+	// LostUpdates is how many deducts the counter does not show. Unsure are
+	// those that may have come about or not, and are not among the served:
+	// without a loss, LostUpdates is between -Unsure and 0.
+	LostUpdates int `json:"lost_updates"`
+	Unsure      int `json:"unsure"`
+
+	Lost      int            `json:"lost_leases"`               // that had run out at their release, as the lock says
+	Reasons   map[string]int `json:"reasons,omitempty"`         // what those were told who were told why not
+	Releases  map[string]int `json:"failed_releases,omitempty"` // releases that failed, by their error
+	Idle      float64        `json:"idle_ms"`                   // from the last release to the end of the row, if somebody was still waiting
+	Stalled   float64        `json:"stalled_ms"`                // longest time that a process stood still, by no order
+	Disturbed *Disturbed     `json:"disturbed,omitempty"`
+	Verdict   Verdict        `json:"verdict"`
+}
+
+// Disturbed is what was done to the processes, which count from 1.
+type Disturbed struct {
+	Killed    int     `json:"killed_process,omitempty"`
+	KilledAt  float64 `json:"killed_at_ms,omitempty"`
+	Stopped   int     `json:"stopped_process,omitempty"`
+	StoppedAt float64 `json:"stopped_at_ms,omitempty"`
+	Resumed   float64 `json:"resumed_at_ms,omitempty"`
+	Missed    string  `json:"missed,omitempty"` // why not all of it came about
+}
+
+// Verdict is a row in a word.
+type Verdict string
+
+// The verdicts, the worst first.
+const (
+	Skipped   Verdict = "skipped"
+	Broken    Verdict = "broken"  // two held it at once, or updates were lost
+	Late      Verdict = "late"    // the same, but only by one who was stopped and went on
+	Starved   Verdict = "starved" // some waited in vain, and were told nothing
+	GaveUp    Verdict = "gave up" // some were told that they cannot have it
+	AllServed Verdict = "ok"
+)
+
+// ended is a row when it is over.
+type ended struct {
+	contender Contender
+	members   []*member
+	hits      []hit
+	missed    error
+	start     time.Time // the common start
+	end       time.Time // when the last outcome was known, or nobody waited any more
+	commands  int64     // from the start to the end
+	initial   int       // what the counter was set to
+	counter   int       // what it was in the end
+}
+
+// row computes the figures.
+func (e ended) row() Row {
+	r := Row{
+		Contender: e.contender.Name, Waits: e.contender.Waits, About: e.contender.About,
+		Processes: len(e.members),
+	}
+	var all tally
+	for _, m := range e.members {
+		r.Contenders += m.setup.Crowd
+		all.add(m.tally)
+		if !m.stopped.Load() {
+			r.Stalled = max(r.Stalled, ms(time.Duration(m.board.get(boardStalled))))
+		}
+	}
+	r.Reasons, r.Releases, r.Lost = all.Told, all.Release, all.Lost
+	e.outcomes(&r)
+	e.fairness(&r)
+	e.holders(&r)
+	r.LostUpdates = r.Served - (e.initial - e.counter)
+	r.Disturbed = e.disturbed()
+	r.Verdict = r.verdict()
+	return r
+}
+
+// each calls f for all contenders.
+func (e ended) each(f func(m *member, s slip)) {
+	for _, m := range e.members {
+		for i := range m.setup.Crowd {
+			f(m, m.board.slip(i))
+		}
+	}
+}
+
+// outcomes counts them, and says how fast they came.
+func (e ended) outcomes(r *Row) {
+	var waits []time.Duration
+	last := e.start // release
+	e.each(func(m *member, s slip) {
+		if !s.from.IsZero() {
+			waits = append(waits, s.from.Sub(e.start))
+		}
+		switch {
+		case s.state == stateServed || s.state == stateWritten && m.killed.Load(): // it died on the way out
+			r.Served++
+			if s.end.After(last) {
+				last = s.end
+			}
+		case s.state == stateTold:
+			r.Told++
+		case s.state == stateUnsure:
+			r.Told++
+			r.Unsure++
+		case m.killed.Load() && s.state == stateInside:
+			r.Killed++
+			r.Unsure++
+		case m.killed.Load():
+			r.Killed++
+		default:
+			r.NeverServed++
+		}
+	})
+	if took := last.Sub(e.start).Seconds(); took > 0 {
+		r.Throughput = float64(r.Served) / took
+	}
+	if r.Served > 0 {
+		r.Commands = float64(e.commands) / float64(r.Served)
+	}
+	if r.NeverServed > 0 {
+		r.Idle = ms(e.end.Sub(last))
+	}
+	slices.Sort(waits)
+	r.P50, r.P99, r.Max = ms(quantile(waits, 0.50)), ms(quantile(waits, 0.99)), ms(quantile(waits, 1))
+	if r.P50 > 0 {
+		r.Spread = r.Max / r.P50
+	}
+}
+
+// quantile returns the smallest of the sorted values that is no smaller than a
+// share q of them, or 0 if there are none.
+func quantile(sorted []time.Duration, q float64) time.Duration {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[max(0, int(math.Ceil(q*float64(len(sorted))))-1)]
+}
+
+func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1e3 }
+
+// fairness counts each process' deducts up to the moment when the first process
+// has no waiter left. Later on the others have the lock for themselves; and in
+// the end everybody has had it once, so that an index of the whole row is 1
+// whatever the order. A disturbance, too, ends what can be compared.
+func (e ended) fairness(r *Row) {
+	contended := e.end
+	for _, h := range e.hits {
+		contended = earlier(contended, h.from)
+	}
+	for _, m := range e.members {
+		var last time.Time // moment at which one of m's contenders still waited
+		for i := range m.setup.Crowd {
+			s := m.board.slip(i)
+			switch {
+			case !s.from.IsZero():
+				last = later(last, s.from)
+			case !s.end.IsZero():
+				last = later(last, s.end)
+			default:
+				last = e.end
+			}
+		}
+		contended = earlier(contended, last)
+	}
+	for _, m := range e.members {
+		n := 0
+		for i := range m.setup.Crowd {
+			s := m.board.slip(i)
+			if !s.from.IsZero() && !s.from.After(contended) {
+				n++
+			}
+		}
+		r.Deducts = append(r.Deducts, n)
+	}
+	if len(e.members) > 1 {
+		r.Jain = Jain(r.Deducts)
+	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// holders counts how many were inside at once.
+func (e ended) holders(r *Row) {
+	var all, running []figures.Span
+	e.each(func(m *member, s slip) {
+		if s.from.IsZero() {
+			return
+		}
+		span := figures.Span{From: s.from, To: s.to}
+		if s.to.IsZero() {
+			span.To = e.end // it never came out; or died inside
+		}
+		cut := span
+		for _, h := range e.hits {
+			switch {
+			case h.member != m:
+			case h.killed() && s.to.IsZero():
+				span.To = later(span.From, h.from)
+				cut = span
+			case !h.killed() && !span.From.After(h.still) && span.To.After(h.still):
+				cut.To = later(span.From, h.from)
+			}
+		}
+		all, running = append(all, span), append(running, cut)
+	})
+	r.MaxHolders, r.MaxHoldersRunning = figures.MaxHolders(all), figures.MaxHolders(running)
+}
+
+// disturbed says what was done. It is nil for a row that was left alone.
+func (e ended) disturbed() *Disturbed {
+	if len(e.hits) == 0 && e.missed == nil {
+		return nil
+	}
+	var d Disturbed
+	for _, h := range e.hits {
+		number := slices.Index(e.members, h.member) + 1
+		if h.killed() {
+			d.Killed, d.KilledAt = number, ms(h.from.Sub(e.start))
+		} else {
+			d.Stopped, d.StoppedAt, d.Resumed = number, ms(h.from.Sub(e.start)), ms(h.to.Sub(e.start))
+		}
+	}
+	if e.missed != nil {
+		d.Missed = e.missed.Error()
+	}
+	return &d
+}
+
+func (r Row) verdict() Verdict {
+	lossless := -r.Unsure <= r.LostUpdates && r.LostUpdates <= 0
+	switch {
+	case r.MaxHoldersRunning > 1 || !lossless && r.MaxHolders < 2:
+		return Broken
+	case r.MaxHolders > 1:
+		return Late
+	case r.NeverServed > 0:
+		return Starved
+	case r.Told > 0:
+		return GaveUp
+	}
+	return AllServed
+}

@@ -1,0 +1,311 @@
+package contend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"oversell/internal/backend"
+)
+
+// Run runs a row for each of cfg.Names, one after the other. When it fails, or
+// ctx is cancelled, it returns the rows that are finished with the error: one of
+// Check, of a process or of Redis, or the cause of ctx.
+func Run(ctx context.Context, cfg Config, p Progress) (rows []Row, err error) {
+	r, err := NewRunner(ctx, cfg, p)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	names := r.cfg.Names
+	for i, name := range names {
+		p.Row(i+1, len(names), name)
+		row, err := r.Row(ctx, name)
+		if err != nil {
+			return rows, err
+		}
+		rows = append(rows, row)
+		p.Done(row)
+	}
+	return rows, nil
+}
+
+// Runner runs rows one at a time, in whatever order its caller wants: several
+// of one contender, or those of several in turns. Its methods are not safe for
+// concurrent use. Close must be called in the end.
+type Runner struct {
+	cfg      Config
+	progress Progress
+	id       string // unique among all runners
+	rdb      redis.UniversalClient
+	url      string // for the processes
+	dir      string // for the boards
+	rows     int
+}
+
+// NewRunner connects to Redis. The errors are those of Config.Check and of
+// backend.DialRedis. Of p only Waiting is called.
+func NewRunner(ctx context.Context, cfg Config, p Progress) (*Runner, error) {
+	cfg = cfg.WithDefaults()
+	if err := cfg.Check(); err != nil {
+		return nil, err
+	}
+	r := &Runner{cfg: cfg, progress: p, id: uuid.NewString()[:8], url: cfg.RedisURL}
+	var err error
+	if cfg.Disturb.Stop > 0 { // what a process waits for when it is stopped is not late when it goes on
+		if r.url, err = backend.WithReadTimeout(r.url, cfg.Disturb.Stop+replyTime); err != nil {
+			return nil, err
+		}
+	}
+	if r.rdb, err = backend.DialRedis(ctx, cfg.RedisURL, 4); err != nil {
+		return nil, err
+	}
+	if r.dir, err = os.MkdirTemp("", "oversell-contend-"); err != nil {
+		_ = r.rdb.Close()
+		return nil, fmt.Errorf("making a folder for the boards: %w", err)
+	}
+	return r, nil
+}
+
+// replyTime is how long a process waits for Redis, over the time that it may be
+// stopped.
+const replyTime = 2 * time.Second
+
+// prefix is what all keys of the runner begin with. Those of one row are on one
+// node of a cluster.
+func (r *Runner) prefix() string { return "oversell:{contend-" + r.id + "}" }
+
+// tidyTimeout bounds the removal of the keys.
+const tidyTimeout = 20 * time.Second
+
+// Close removes the runner's keys, and nothing else, and closes its connections.
+func (r *Runner) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), tidyTimeout)
+	defer cancel()
+	err := r.tidy(ctx)
+	if err != nil {
+		err = fmt.Errorf("removing the keys of the run: %w", err)
+	}
+	return errors.Join(err, r.rdb.Close(), os.RemoveAll(r.dir))
+}
+
+func (r *Runner) tidy(ctx context.Context) error {
+	remove := func(ctx context.Context, node redis.Cmdable) error {
+		keys := node.Scan(ctx, 0, r.prefix()+"*", 1000).Iterator()
+		for keys.Next(ctx) {
+			if err := r.rdb.Del(ctx, keys.Val()).Err(); err != nil {
+				return err
+			}
+		}
+		return keys.Err()
+	}
+	if cluster, ok := r.rdb.(*redis.ClusterClient); ok {
+		return cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return remove(ctx, node) })
+	}
+	return remove(ctx, r.rdb)
+}
+
+// Row runs one row, for the contender called name. The errors are those of
+// Catalog.Find, of a process that ended by itself or could not begin, of Redis,
+// and the cause of ctx. That a lock does not do its part is no error.
+func (r *Runner) Row(ctx context.Context, name string) (Row, error) {
+	one, err := r.cfg.Catalog.Find(name)
+	if err != nil {
+		return Row{}, err
+	}
+	skip, err := r.skip(ctx, one)
+	if err != nil {
+		return Row{}, err
+	}
+	if skip != "" {
+		return Row{Contender: one.Name, Waits: one.Waits, About: one.About, Skipped: skip, Verdict: Skipped}, nil
+	}
+	row, err := r.row(ctx, one)
+	if err != nil {
+		return Row{}, fmt.Errorf("running %s: %w", name, err)
+	}
+	return row, nil
+}
+
+// needsTracking is why a contender cannot be run on the embedded Redis.
+const needsTracking = "needs a real Redis: this one has no CLIENT TRACKING"
+
+// skip says why the contender cannot be run on this server, or nothing.
+func (r *Runner) skip(ctx context.Context, c Contender) (string, error) {
+	if !c.Tracking {
+		return "", nil
+	}
+	err := r.rdb.Do(ctx, "client", "getredir").Err() // it came with CLIENT TRACKING
+	var refused redis.Error
+	if errors.As(err, &refused) {
+		return needsTracking, nil
+	}
+	return "", err
+}
+
+func (r *Runner) row(ctx context.Context, one Contender) (_ Row, err error) {
+	r.rows++
+	key := fmt.Sprintf("%s:%d", r.prefix(), r.rows)
+	e := ended{contender: one, initial: r.cfg.Contenders}
+	if err := r.rdb.Set(ctx, key+":counter", e.initial, 0).Err(); err != nil {
+		return Row{}, err
+	}
+	defer func() { dismiss(e.members) }()
+	if e.members, err = r.enlist(ctx, one.Name, key, r.cfg.crowds()); err != nil {
+		return Row{}, err
+	}
+	before, own, err := r.countedBefore(ctx)
+	if err != nil {
+		return Row{}, err
+	}
+	if err := r.contend(ctx, &e); err != nil {
+		return Row{}, err
+	}
+	after, err := backend.RedisCommands(ctx, r.rdb)
+	if err != nil {
+		return Row{}, err
+	}
+	e.commands = after - before - own
+	if e.counter, err = r.rdb.Get(ctx, key+":counter").Int(); err != nil {
+		return Row{}, fmt.Errorf("reading the counter: %w", err)
+	}
+	return e.row(), nil
+}
+
+// countedBefore returns the server's count of commands, and by how much
+// counting raises it.
+func (r *Runner) countedBefore(ctx context.Context) (n, own int64, err error) {
+	first, err := backend.RedisCommands(ctx, r.rdb)
+	if err != nil {
+		return 0, 0, err
+	}
+	n, err = backend.RedisCommands(ctx, r.rdb)
+	return n, n - first, err
+}
+
+// standTimeout is how long a process may take until its crowd stands ready.
+const standTimeout = time.Minute
+
+// enlist starts a process for each crowd. Those that did start are returned also
+// when one did not.
+func (r *Runner) enlist(ctx context.Context, contender, key string, crowds []int) ([]*member, error) {
+	members := make([]*member, len(crowds))
+	g, ctx := errgroup.WithContext(ctx)
+	for i, n := range crowds {
+		s := setup{
+			RedisURL: r.url, Contender: contender, Name: fmt.Sprintf("%s-%d-%d", r.id, r.rows, i+1),
+			Key: key + ":lock", Counter: key + ":counter", Crowd: n,
+			Pool: r.cfg.Pool, TTL: r.cfg.TTL, Wait: r.cfg.Wait,
+		}
+		s.Board = filepath.Join(r.dir, s.Name)
+		g.Go(func() error {
+			cmd, err := r.cfg.Command()
+			if err != nil {
+				return err
+			}
+			if members[i], err = enlist(cmd, s); err != nil {
+				return err
+			}
+			_, err = members[i].hear(ctx, standTimeout)
+			return err
+		})
+	}
+	return members, g.Wait()
+}
+
+// dismiss ends the processes.
+func dismiss(members []*member) {
+	var wg sync.WaitGroup
+	for _, m := range members {
+		if m != nil {
+			wg.Go(m.dismiss)
+		}
+	}
+	wg.Wait()
+}
+
+// lead is how long before the common start the processes are told of it.
+const lead = 20 * time.Millisecond
+
+// contend lets the crowds go, disturbs them if that is wanted, and waits for
+// the outcomes.
+func (r *Runner) contend(ctx context.Context, e *ended) error {
+	e.start = time.Now().Add(lead)
+	for _, m := range e.members {
+		if err := m.tell(order{Start: &e.start}); err != nil {
+			return m.failed(err)
+		}
+	}
+	running, over := context.WithCancel(ctx)
+	var aside sync.WaitGroup
+	defer aside.Wait() // before the boards are closed
+	defer over()
+	aside.Go(func() { r.report(running, e.members) })
+	var hitting sync.WaitGroup
+	if d := r.cfg.Disturb; d.any() {
+		hitting.Go(func() { e.hits, e.missed = d.befall(running, e.members, r.cfg.Contenders) })
+	}
+	err := r.outcomes(ctx, e)
+	e.end = time.Now()
+	over()
+	hitting.Wait()
+	return err
+}
+
+// outcomes waits until all processes say that they are over, but those that were
+// killed. One that says nothing in time is killed: its contenders never came back
+// from their lock.
+func (r *Runner) outcomes(ctx context.Context, e *ended) error {
+	limit := time.Until(e.start) + r.cfg.Wait + r.cfg.Disturb.Stop + 2*grace
+	g, ctx := errgroup.WithContext(ctx) // one that failed is not made up for by the others
+	for _, m := range e.members {
+		g.Go(func() error {
+			n, err := m.hear(ctx, limit)
+			switch {
+			case err == nil && n.Over != nil:
+				m.tally = *n.Over
+				return m.board.fetch(m.setup.Board)
+			case m.killed.Load() && ctx.Err() == nil:
+				return nil
+			case errors.Is(err, errLate):
+				m.proc.Kill()
+				return nil
+			}
+			return err
+		})
+	}
+	return g.Wait()
+}
+
+// report keeps the progress informed until ctx ends.
+func (r *Runner) report(ctx context.Context, members []*member) {
+	var awaited atomic.Int64
+	awaited.Store(int64(r.cfg.Contenders))
+	r.progress.Waiting(awaited.Load)
+	ticker := time.NewTicker(redraw)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			n := int64(r.cfg.Contenders)
+			for _, m := range members {
+				n -= m.board.over()
+			}
+			awaited.Store(n)
+		}
+	}
+}
+
+// redraw is how often the progress is brought up to date.
+const redraw = 50 * time.Millisecond

@@ -1,0 +1,159 @@
+package contend
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+)
+
+// column is one column of the table.
+type column struct {
+	title string
+	value func(r Row) string
+	left  bool // aligned left
+}
+
+func columns() []column {
+	return []column{
+		{title: "", value: func(r Row) string { return r.Contender }, left: true},
+		{title: "served", value: func(r Row) string { return fmt.Sprint(r.Served) }},
+		{title: "told", value: func(r Row) string { return zeroIsDot(r.Told) }},
+		{title: "never", value: func(r Row) string { return zeroIsDot(r.NeverServed) }},
+		{title: "killed", value: func(r Row) string { return zeroIsDot(r.Killed) }},
+		{title: "deducts/s", value: func(r Row) string { return whole(r.Throughput) }},
+		{title: "cmds/deduct", value: func(r Row) string { return fmt.Sprintf("%.1f", r.Commands) }},
+		{title: "p50", value: func(r Row) string { return whole(r.P50) }},
+		{title: "p99", value: func(r Row) string { return whole(r.P99) }},
+		{title: "max", value: func(r Row) string { return whole(r.Max) }},
+		{title: "max/p50", value: func(r Row) string { return hundredths(r.Spread) }},
+		{title: "jain", value: func(r Row) string { return hundredths(r.Jain) }},
+		{title: "holders", value: holders},
+		{title: "lost", value: func(r Row) string { return zeroIsDot(r.LostUpdates) }},
+		{title: "verdict", value: func(r Row) string { return string(r.Verdict) }, left: true},
+	}
+}
+
+// zeroIsDot keeps what did not happen from drawing the eye.
+func zeroIsDot(n int) string {
+	if n == 0 {
+		return "."
+	}
+	return fmt.Sprint(n)
+}
+
+func whole(v float64) string { return fmt.Sprintf("%.0f", v) }
+
+func hundredths(v float64) string {
+	if v == 0 {
+		return "."
+	}
+	return fmt.Sprintf("%.2f", v)
+}
+
+// holders has in brackets what it comes to without the one that was stopped.
+func holders(r Row) string {
+	if r.MaxHoldersRunning != r.MaxHolders {
+		return fmt.Sprintf("%d (%d)", r.MaxHolders, r.MaxHoldersRunning)
+	}
+	return fmt.Sprint(r.MaxHolders)
+}
+
+// WriteTable writes the rows for a person: a line for each, what was done to its
+// processes under it, and why some could not be run in the end. Waits are in
+// milliseconds; a dot is a zero, or a figure that says nothing.
+func WriteTable(w io.Writer, rows []Row) error {
+	if _, err := io.WriteString(w, drawTable(rows)+notes(rows)); err != nil {
+		return fmt.Errorf("writing the table: %w", err)
+	}
+	return nil
+}
+
+func drawTable(rows []Row) string {
+	t := table.NewWriter()
+	style := table.StyleLight
+	style.Options = table.Options{SeparateHeader: true}
+	style.Format.Header = text.FormatDefault
+	style.Box.PaddingLeft, style.Box.PaddingRight = "", "  "
+	t.SetStyle(style)
+	t.SuppressTrailingSpaces()
+	var header table.Row
+	var configs []table.ColumnConfig
+	for i, c := range columns() {
+		header = append(header, c.title)
+		align := text.AlignRight
+		if c.left {
+			align = text.AlignLeft
+		}
+		configs = append(configs, table.ColumnConfig{Number: i + 1, Align: align, AlignHeader: align})
+	}
+	t.AppendHeader(header)
+	t.SetColumnConfigs(configs)
+	for _, r := range rows {
+		if r.Skipped == "" {
+			t.AppendRow(cells(r))
+		}
+	}
+	return t.Render() + "\n"
+}
+
+func cells(r Row) table.Row {
+	var row table.Row
+	for _, c := range columns() {
+		row = append(row, c.value(r))
+	}
+	return row
+}
+
+// notes are what does not fit into a column.
+func notes(rows []Row) string {
+	var b strings.Builder
+	for _, r := range rows {
+		for _, note := range r.notes() {
+			fmt.Fprintf(&b, "  %s: %s\n", r.Contender, note)
+		}
+	}
+	return b.String()
+}
+
+func (r Row) notes() []string {
+	var notes []string
+	if r.Skipped != "" {
+		return []string{r.Skipped}
+	}
+	if d := r.Disturbed; d != nil {
+		notes = append(notes, d.note())
+	}
+	for _, text := range slices.Sorted(maps.Keys(r.Reasons)) {
+		notes = append(notes, fmt.Sprintf("%d were told: %s", r.Reasons[text], text))
+	}
+	for _, text := range slices.Sorted(maps.Keys(r.Releases)) {
+		notes = append(notes, fmt.Sprintf("%d releases failed: %s", r.Releases[text], text))
+	}
+	if r.Lost > 0 {
+		notes = append(notes, fmt.Sprintf("%d leases had run out at their release", r.Lost))
+	}
+	if r.NeverServed > 0 {
+		notes = append(notes, fmt.Sprintf("%d waited in vain; the last release was %.0f ms before the end", r.NeverServed, r.Idle))
+	}
+	return notes
+}
+
+func (d Disturbed) note() string {
+	var did []string
+	if d.Killed > 0 {
+		did = append(did, fmt.Sprintf("process %d was killed at %.0f ms", d.Killed, d.KilledAt))
+	}
+	if d.Stopped > 0 {
+		did = append(did, fmt.Sprintf("process %d was stopped from %.0f to %.0f ms", d.Stopped, d.StoppedAt, d.Resumed))
+	}
+	if d.Missed != "" {
+		did = append(did, d.Missed)
+	}
+	return cmp.Or(strings.Join(did, ", "), "nothing was done to it")
+}

@@ -73,7 +73,7 @@ func (p *processes) checkEnded(t testing.TB) {
 // catalog is what the tests know besides the contenders of the project: locks
 // that do not do their part.
 func catalog() contend.Catalog {
-	return append(append(contend.Contenders(), contend.Variants()...),
+	return append(contend.Contenders(),
 		contend.Contender{Name: "open", Make: func(contend.Process) (locks.Guard, error) {
 			return locks.None{}, nil
 		}},

@@ -68,7 +68,15 @@ func (b *buyer) inTurn(ctx context.Context) error {
 
 // replayLate is replay for a buyer who may have been told that the item is
 // sold out before he had come through the door and learned which sale it is.
+// Everybody else who waited is told at that moment, too, and so he goes through
+// the door now: the last orders would otherwise wait behind a crowd that asks
+// for its own.
 func (b *buyer) replayLate(ctx context.Context) (bool, error) {
+	leave, err := b.door(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer leave()
 	if b.saleID == "" {
 		now, err := b.service.read(ctx, b.req.SKU)
 		if err != nil {

@@ -63,11 +63,21 @@ func (b *buyer) takeOnce(ctx, wait context.Context) error {
 		if err := pause(wait, claimDelay); err != nil {
 			return err
 		}
-		if found, err := b.replay(ctx); found || err != nil {
+		if found, err := b.replayInTurn(ctx, wait); found || err != nil {
 			return err
 		}
 		b.impatient = time.Since(start) > claimPatience
 	}
+}
+
+// replayInTurn is replay for a buyer who waits at the door for his turn.
+func (b *buyer) replayInTurn(ctx, wait context.Context) (bool, error) {
+	leave, err := b.door(wait)
+	if err != nil {
+		return false, err
+	}
+	defer leave()
+	return b.replay(ctx)
 }
 
 // arrive is enter for a buyer who may do without a look at the stock: if somebody

@@ -27,10 +27,8 @@ func (k keys) stock(saleID string) string { return "oversell:{" + k.sku + "}:sto
 // stores under it, another could not read.
 func (k keys) lock(strategy string) string { return "oversell:{" + k.sku + "}:lock:" + strategy }
 
-// claim is there once units were taken without a guard for an idempotency key.
-func (k keys) claim(saleID, key string) string {
-	return "oversell:{" + k.sku + "}:claim:" + saleID + ":" + key
-}
+// claims has the idempotency keys for which units were taken without a guard.
+func (k keys) claims(saleID string) string { return "oversell:{" + k.sku + "}:claims:" + saleID }
 
 // counters keeps the stock of items in Redis. It is safe for concurrent use.
 type counters struct {
@@ -162,7 +160,7 @@ func (c counters) putBack(ctx context.Context, sku, saleID string, quantity int6
 
 // unclaim gives up the claim on an idempotency key.
 func (c counters) unclaim(ctx context.Context, sku, saleID, key string) error {
-	if err := c.rdb.Del(ctx, keys{sku}.claim(saleID, key)).Err(); err != nil {
+	if err := c.rdb.HDel(ctx, keys{sku}.claims(saleID), key).Err(); err != nil {
 		return fmt.Errorf("giving up the claim on an idempotency key: %w", err)
 	}
 	return nil
@@ -175,7 +173,7 @@ func (c counters) delete(ctx context.Context, sku string, strategies []string) e
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return fmt.Errorf("reading the sale of %s: %w", sku, err)
 	}
-	all := []string{k.stock(saleID), k.sale()}
+	all := []string{k.stock(saleID), k.claims(saleID), k.sale()}
 	for _, name := range strategies {
 		all = append(all, k.lock(name))
 	}

@@ -4,28 +4,34 @@ import (
 	"context"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"oversell/internal/backend/backendtest"
 )
 
-// The keys of these tests, and how a buyer's key is told that there is none.
+// The keys of these tests.
 const (
-	saleAt  = "{s}:sale"
-	stockAt = "{s}:stock"
-	noKey   = stockAt
+	saleAt   = "{s}:sale"
+	stockAt  = "{s}:stock"
+	claimsAt = "{s}:claims"
 )
 
-// setStock begins the sale "now" with the units given, and nothing claimed but
-// "{s}:claimed".
+var scriptKeys = []string{saleAt, stockAt, claimsAt}
+
+// setStock begins the sale "now" with the units given, and the key "claimed"
+// claimed.
 func setStock(t *testing.T, rdb redis.UniversalClient, units string) {
 	t.Helper()
 	ctx := t.Context()
 	if err := rdb.FlushDB(ctx).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if err := rdb.MSet(ctx, saleAt, "now", stockAt, units, "{s}:claimed", "").Err(); err != nil {
+	if err := rdb.MSet(ctx, saleAt, "now", stockAt, units).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := rdb.HSet(ctx, claimsAt, "claimed", "").Err(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -34,29 +40,28 @@ func setStock(t *testing.T, rdb redis.UniversalClient, units string) {
 func TestScriptsAnswer(t *testing.T) {
 	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
 		for _, tt := range []struct {
-			units, sale, claim string
-			wanted             int64
-			answer             int64
-			left               string
+			units, key string
+			wanted     int64
+			answer     int64
+			left       string
 		}{
-			{"5", "now", noKey, 1, 4, "4"},
-			{"5", "now", noKey, 5, 0, "0"},
-			{"5", "now", noKey, 6, -8, "5"},
-			{"0", "now", noKey, 1, -3, "0"},
-			{"-2", "now", noKey, 1, -3, "-2"},
-			{"5", "now", "{s}:free", 2, 3, "3"},
-			{"5", "now", "{s}:claimed", 2, answerClaimed, "5"},
-			{"0", "now", "{s}:claimed", 2, answerClaimed, "0"},
-			{"1000000000", "now", noKey, 1, 999999999, "999999999"},
+			{"5", "", 1, 4, "4"},
+			{"5", "", 5, 0, "0"},
+			{"5", "", 6, -8, "5"},
+			{"0", "", 1, -3, "0"},
+			{"-2", "", 1, -3, "-2"},
+			{"5", "free", 2, 3, "3"},
+			{"5", "claimed", 2, answerClaimed, "5"},
+			{"0", "claimed", 2, answerClaimed, "0"},
+			{"1000000000", "", 1, 999999999, "999999999"},
 		} {
-			keys := []string{saleAt, stockAt, tt.claim}
 			setStock(t, rdb, tt.units)
-			one, err := takeScript.Run(t.Context(), rdb, keys, tt.sale, 60_000, tt.wanted).Int64()
+			one, err := takeScript.Run(t.Context(), rdb, scriptKeys, "now", 60_000, tt.wanted, tt.key).Int64()
 			if left := rdb.Get(t.Context(), stockAt).Val(); err != nil || one != tt.answer || left != tt.left {
 				t.Errorf("%+v: answer %d, left %s, %v", tt, one, left, err)
 			}
 			setStock(t, rdb, tt.units)
-			all, err := takeAllScript.Run(t.Context(), rdb, keys, tt.sale, 60_000, tt.wanted).Int64Slice()
+			all, err := takeAllScript.Run(t.Context(), rdb, scriptKeys, "now", 60_000, tt.wanted, tt.key).Int64Slice()
 			if left := rdb.Get(t.Context(), stockAt).Val(); err != nil || !slices.Equal(all, []int64{tt.answer}) || left != tt.left {
 				t.Errorf("%+v, for all: answers %d, left %s, %v", tt, all, left, err)
 			}
@@ -75,12 +80,11 @@ func TestScriptsKnowTheirSale(t *testing.T) {
 			if err := change(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			keys := []string{saleAt, stockAt, noKey}
-			one, err := takeScript.Run(t.Context(), rdb, keys, "now", 60_000, 1).Int64()
+			one, err := takeScript.Run(t.Context(), rdb, scriptKeys, "now", 60_000, 1, "").Int64()
 			if err != nil || one != answerOtherSale {
 				t.Errorf("%s: answer %d, %v", name, one, err)
 			}
-			all, err := takeAllScript.Run(t.Context(), rdb, keys, "now", 60_000, 1).Int64Slice()
+			all, err := takeAllScript.Run(t.Context(), rdb, scriptKeys, "now", 60_000, 1, "").Int64Slice()
 			if err != nil || len(all) != 0 {
 				t.Errorf("%s, for all: answers %d, %v", name, all, err)
 			}
@@ -93,8 +97,8 @@ func TestScriptsKnowTheirSale(t *testing.T) {
 func TestScriptServesAllInTheirOrder(t *testing.T) {
 	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
 		setStock(t, rdb, "7")
-		keys := []string{saleAt, stockAt, noKey, "{s}:a", noKey, "{s}:a", "{s}:claimed", noKey, noKey}
-		got, err := takeAllScript.Run(t.Context(), rdb, keys, "now", 60_000, 4, 1, 3, 1, 1, 2, 1).Int64Slice()
+		got, err := takeAllScript.Run(t.Context(), rdb, scriptKeys, "now", 60_000,
+			4, "", 1, "a", 3, "", 1, "a", 1, "claimed", 2, "", 1, "").Int64Slice()
 		want := []int64{3, 2, answerTooFew - 2, answerClaimed, answerClaimed, 0, answerTooFew}
 		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("answers %d, %v; want %d", got, err, want)
@@ -102,8 +106,8 @@ func TestScriptServesAllInTheirOrder(t *testing.T) {
 		if left := rdb.Get(t.Context(), stockAt).Val(); left != "0" {
 			t.Errorf("%s left, want none", left)
 		}
-		if ttl := rdb.PTTL(t.Context(), "{s}:a").Val(); ttl <= 0 {
-			t.Errorf("the claim stays for %v, want a minute", ttl)
+		if ttl := rdb.PTTL(t.Context(), claimsAt).Val(); ttl <= 0 || ttl > time.Minute {
+			t.Errorf("the claims stay for %v, want a minute", ttl)
 		}
 	})
 }

@@ -1,11 +1,11 @@
 -- Takes units from the stock of a sale, if enough of them are left.
 -- KEYS[1]: the sale, a string: the id of the one that is on
 -- KEYS[2]: the stock of the buyer's sale, a string: the units left
--- KEYS[3]: the claim on the buyer's idempotency key, a string; KEYS[2] once more
---          if he has none
+-- KEYS[3]: the claims on idempotency keys, a hash with a field for each
 -- ARGV[1]: the id of the buyer's sale
--- ARGV[2]: for how long a claim stays, in milliseconds
+-- ARGV[2]: for how long claims stay after the last one, in milliseconds
 -- ARGV[3]: how many units the buyer wants
+-- ARGV[4]: the buyer's idempotency key, '' if he has none
 -- Returns n: the units are taken, and the key is claimed; n are left
 --         -1: another sale is on, or its stock is not there
 --         -2: somebody else has claimed the key
@@ -14,14 +14,15 @@ local left = redis.call('GET', KEYS[2])
 if redis.call('GET', KEYS[1]) ~= ARGV[1] or not left then
   return -1
 end
-local keyed = KEYS[3] ~= KEYS[2]
-if keyed and redis.call('EXISTS', KEYS[3]) == 1 then
+local keyed = ARGV[4] ~= ''
+if keyed and redis.call('HEXISTS', KEYS[3], ARGV[4]) == 1 then
   return -2
 end
 if tonumber(left) < tonumber(ARGV[3]) then
   return -3 - math.max(0, tonumber(left))
 end
 if keyed then
-  redis.call('SET', KEYS[3], '', 'PX', ARGV[2])
+  redis.call('HSET', KEYS[3], ARGV[4], '')
+  redis.call('PEXPIRE', KEYS[3], ARGV[2])
 end
 return redis.call('DECRBY', KEYS[2], ARGV[3])

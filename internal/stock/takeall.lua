@@ -3,11 +3,11 @@
 -- for one, a later one who wants less may still be served.
 -- KEYS[1]: the sale, a string: the id of the one that is on
 -- KEYS[2]: the stock of the buyers' sale, a string: the units left
--- KEYS[3], KEYS[4], ...: for each buyer the claim on his idempotency key, a
---          string; KEYS[2] once more if he has none
+-- KEYS[3]: the claims on idempotency keys, a hash with a field for each
 -- ARGV[1]: the id of the buyers' sale
--- ARGV[2]: for how long a claim stays, in milliseconds
--- ARGV[3], ARGV[4], ...: how many units each buyer wants
+-- ARGV[2]: for how long claims stay after the last one, in milliseconds
+-- ARGV[3], ARGV[5], ...: how many units each buyer wants
+-- ARGV[4], ARGV[6], ...: each buyer's idempotency key, '' if he has none
 -- Returns a list with an answer for each buyer, in their order:
 --           n: the units are taken, and the key is claimed; n are left
 --           -2: somebody else has claimed the key
@@ -18,22 +18,26 @@ if redis.call('GET', KEYS[1]) ~= ARGV[1] or not left then
   return {}
 end
 left = tonumber(left)
-local answers, taken = {}, 0
-for i = 3, #ARGV do
-  local wanted, keyed = tonumber(ARGV[i]), KEYS[i] ~= KEYS[2]
+local answers, taken, claimed = {}, 0, false
+for i = 3, #ARGV, 2 do
+  local wanted, key = tonumber(ARGV[i]), ARGV[i + 1]
   local answer
-  if keyed and redis.call('EXISTS', KEYS[i]) == 1 then
+  if key ~= '' and redis.call('HEXISTS', KEYS[3], key) == 1 then
     answer = -2
   elseif left < wanted then
     answer = -3 - math.max(0, left)
   else
-    if keyed then
-      redis.call('SET', KEYS[i], '', 'PX', ARGV[2])
+    if key ~= '' then
+      redis.call('HSET', KEYS[3], key, '')
+      claimed = true
     end
     left, taken = left - wanted, taken + wanted
     answer = left
   end
   answers[#answers + 1] = answer
+end
+if claimed then
+  redis.call('PEXPIRE', KEYS[3], ARGV[2])
 end
 if taken > 0 then
   redis.call('DECRBY', KEYS[2], taken)

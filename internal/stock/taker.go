@@ -100,8 +100,9 @@ var (
 	errClaimed = errors.New("the idempotency key is claimed")
 )
 
-// claimTTL is for how long a claim on an idempotency key stays: longer than
-// anybody waits who may have looked for an order with it before there was one.
+// claimTTL is for how long the claims on idempotency keys stay after the last
+// one: longer than anybody waits who may have looked for an order with his key
+// before there was one.
 const claimTTL = time.Minute
 
 // take sells to b in the sale that b knows of. It returns ErrSoldOut, the cause
@@ -162,13 +163,13 @@ func (t *Taker) takeEach(ctx context.Context, all []*taking) {
 	// Its error is that of the first call that failed. Each call has its own.
 	_, _ = t.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i, one := range all {
-			calls[i] = takeScript.EvalSha(ctx, p, one.keys(), one.saleID, claimTTL.Milliseconds(), one.req.Quantity)
+			calls[i] = takeScript.EvalSha(ctx, p, one.keys(), one.args()...)
 		}
 		return nil
 	})
 	for i, one := range all {
 		if redis.HasErrorPrefix(calls[i].Err(), "NOSCRIPT") {
-			calls[i] = takeScript.Eval(ctx, t.rdb, one.keys(), one.saleID, claimTTL.Milliseconds(), one.req.Quantity)
+			calls[i] = takeScript.Eval(ctx, t.rdb, one.keys(), one.args()...)
 		}
 		answer, err := calls[i].Int64()
 		if err != nil {
@@ -180,11 +181,11 @@ func (t *Taker) takeEach(ctx context.Context, all []*taking) {
 
 // takeAll calls the script that takes the units of all.
 func (t *Taker) takeAll(ctx context.Context, all []*taking) {
-	keys, args := all[0].keys()[:2], []any{all[0].saleID, claimTTL.Milliseconds()}
-	for _, one := range all {
-		keys, args = append(keys, one.claimKey()), append(args, one.req.Quantity)
+	args := all[0].args()
+	for _, one := range all[1:] {
+		args = append(args, one.wish()...)
 	}
-	answers, err := takeAllScript.Run(ctx, t.rdb, keys, args...).Int64Slice()
+	answers, err := takeAllScript.Run(ctx, t.rdb, all[0].keys(), args...).Int64Slice()
 	switch {
 	case err != nil:
 		err = fmt.Errorf("taking the units: %w", err)
@@ -200,18 +201,21 @@ func (t *Taker) takeAll(ctx context.Context, all []*taking) {
 	}
 }
 
-// keys are those of take.lua.
+// keys are the KEYS of the scripts.
 func (b *buyer) keys() []string {
 	k := keys{b.req.SKU}
-	return []string{k.sale(), k.stock(b.saleID), b.claimKey()}
+	return []string{k.sale(), k.stock(b.saleID), k.claims(b.saleID)}
 }
 
-// claimKey is where b's idempotency key is claimed, or, if there is nothing to
-// be claimed, the key of the stock.
-func (b *buyer) claimKey() string {
-	k := keys{b.req.SKU}
-	if b.req.IdempotencyKey == "" || b.impatient {
-		return k.stock(b.saleID)
+// args are the ARGV of the scripts, with b as the only buyer.
+func (b *buyer) args() []any {
+	return append([]any{b.saleID, claimTTL.Milliseconds()}, b.wish()...)
+}
+
+// wish is b's part of the ARGV.
+func (b *buyer) wish() []any {
+	if b.impatient {
+		return []any{b.req.Quantity, ""}
 	}
-	return k.claim(b.saleID, b.req.IdempotencyKey)
+	return []any{b.req.Quantity, b.req.IdempotencyKey}
 }

@@ -304,8 +304,7 @@ func TestClaimOfTheDeadIsOverridden(t *testing.T) {
 			s := embeddedSite(t)
 			service := s.instance(t, nil)
 			item := s.put(t, service, 10)
-			claim := "oversell:{" + s.sku + "}:claim:" + item.SaleID + ":click"
-			if err := s.rdb.Set(t.Context(), claim, "", time.Minute).Err(); err != nil {
+			if err := s.rdb.HSet(t.Context(), "oversell:{"+s.sku+"}:claims:"+item.SaleID, "click", "").Err(); err != nil {
 				t.Fatal(err)
 			}
 			start := time.Now()
@@ -433,6 +432,11 @@ func TestTakersSellInTheSaleThatIsOn(t *testing.T) {
 		wantStock(t, s.audit(t, a), 5, 3, 2, 2)
 		if err := a.Delete(t.Context(), s.sku); err != nil {
 			t.Fatal(err)
+		}
+		if keys := s.rdb.Keys(t.Context(), "oversell:{"+s.sku+"}:*").Val(); slices.ContainsFunc(keys, func(key string) bool {
+			return s.rdb.TTL(t.Context(), key).Val() < 0
+		}) {
+			t.Errorf("of the item that is gone, Redis keeps %v", keys)
 		}
 		if _, err := b.Deduct(t.Context(), s.wish(strategy, "")); !errors.Is(err, stock.ErrUnknownItem) {
 			t.Errorf("an item that is gone: got %v, want %v", err, stock.ErrUnknownItem)

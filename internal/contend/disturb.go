@@ -80,17 +80,21 @@ func (d Disturb) befall(ctx context.Context, members []*member, all int) ([]hit,
 	if !until(ctx, due) {
 		return nil, errNotHit
 	}
-	order := rand.Perm(len(members))
 	var hits []hit
 	if d.Kill {
-		h, err := d.kill(ctx, members[order[0]])
+		m, err := d.victim(ctx, members)
 		if err != nil {
 			return hits, err
 		}
-		hits = append(hits, h)
+		m.kill()
+		hits = append(hits, hit{member: m, from: time.Now()})
 	}
 	if d.Stop != 0 {
-		h, err := d.stop(ctx, members[order[1]])
+		m, err := d.victim(ctx, members)
+		if err != nil {
+			return hits, err
+		}
+		h, err := d.stop(ctx, m)
 		if err != nil {
 			return hits, err
 		}
@@ -99,33 +103,32 @@ func (d Disturb) befall(ctx context.Context, members []*member, all int) ([]hit,
 	return hits, nil
 }
 
-// await waits until the process holds the lock, if that is wanted. After a kill
-// inside, that may take until the lease of the killed one has run out.
-func (d Disturb) await(ctx context.Context, m *member) error {
-	if !d.Inside {
-		return nil
-	}
-	m.board.park()
-	if !until(ctx, m.board.parked) {
+// victim picks a process of which somebody still waits. If that is wanted it
+// waits until the process holds the lock; after a kill inside, that may take
+// until the lease of the killed one has run out.
+func (d Disturb) victim(ctx context.Context, members []*member) (*member, error) {
+	for _, i := range rand.Perm(len(members)) {
+		m := members[i]
+		if m.killed.Load() || m.over() {
+			continue
+		}
+		if !d.Inside {
+			return m, nil
+		}
+		m.board.park()
+		if until(ctx, func() bool { return m.board.parked() || m.over() }) && m.board.parked() {
+			return m, nil
+		}
 		m.board.unpark()
-		return errNotHit
 	}
-	return nil
+	return nil, errNotHit
 }
 
-func (d Disturb) kill(ctx context.Context, m *member) (hit, error) {
-	if err := d.await(ctx, m); err != nil {
-		return hit{}, err
-	}
-	m.kill()
-	return hit{member: m, from: time.Now()}, nil
-}
+// over reports whether all outcomes of the process are known.
+func (m *member) over() bool { return m.board.over() == int64(m.setup.Crowd) }
 
 // stop halts the process and lets it go on when its time has come, or ctx ends.
 func (d Disturb) stop(ctx context.Context, m *member) (hit, error) {
-	if err := d.await(ctx, m); err != nil {
-		return hit{}, err
-	}
 	m.stopped.Store(true)
 	h := hit{member: m, from: time.Now()}
 	if err := m.proc.Pause(); err != nil {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"sync"
 	"sync/atomic"
@@ -63,10 +64,11 @@ func enlist(cmd *exec.Cmd, s setup) (_ *member, err error) {
 	return m, nil
 }
 
-// unmap lets go of the board. Nobody may use it any more.
+// unmap removes the board. Nobody may use it any more.
 func (m *member) unmap() {
 	if m.board != nil {
 		_ = m.board.close() // at worst some memory stays
+		_ = os.Remove(m.setup.Board)
 	}
 }
 

@@ -9,7 +9,8 @@ import (
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
-	"github.com/jedib0t/go-pretty/v6/text"
+
+	"oversell/internal/bench/sheet"
 )
 
 // column is one column of the table.
@@ -75,25 +76,11 @@ func WriteTable(w io.Writer, rows []Row) error {
 }
 
 func drawTable(rows []Row) string {
-	t := table.NewWriter()
-	style := table.StyleLight
-	style.Options = table.Options{SeparateHeader: true}
-	style.Format.Header = text.FormatDefault
-	style.Box.PaddingLeft, style.Box.PaddingRight = "", "  "
-	t.SetStyle(style)
-	t.SuppressTrailingSpaces()
-	var header table.Row
-	var configs []table.ColumnConfig
-	for i, c := range columns() {
-		header = append(header, c.title)
-		align := text.AlignRight
-		if c.left {
-			align = text.AlignLeft
-		}
-		configs = append(configs, table.ColumnConfig{Number: i + 1, Align: align, AlignHeader: align})
+	var heads []sheet.Column
+	for _, c := range columns() {
+		heads = append(heads, sheet.Column{Title: c.title, Left: c.left})
 	}
-	t.AppendHeader(header)
-	t.SetColumnConfigs(configs)
+	t := sheet.New(heads)
 	for _, r := range rows {
 		if r.Skipped == "" {
 			t.AppendRow(cells(r))

@@ -40,12 +40,14 @@ func New(look func(ctx context.Context, key string) error) *Board {
 // done when it no longer waits.
 func (b *Board) Wait(ctx context.Context, key string, limit time.Duration, late error) (wait context.Context, done func()) {
 	wait, cancel := context.WithCancelCause(ctx)
-	wait, stopTimer := context.WithTimeoutCause(wait, limit, late)
+	// Not a context with a deadline around the other: thousands wait at a time,
+	// and a second context costs each more than a timer does.
+	timer := time.AfterFunc(limit, func() { cancel(late) })
 	one := &cancel
 	b.join(key, one)
 	return wait, func() {
 		b.leave(key, one)
-		stopTimer()
+		timer.Stop()
 		cancel(nil)
 	}
 }

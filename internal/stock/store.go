@@ -141,13 +141,16 @@ func (s store) insert(ctx context.Context, orders ...*Order) error {
 	return err
 }
 
-// create is the statement of insert. That of one order is prepared once and kept.
-// Those of several differ with their number, and would be too many to be kept
-// by a server.
+// create is the statement of insert. That of one order is prepared once and kept,
+// and that of as many as go together at most, which is what a crowd sees. Others
+// differ with their number, and would be too many to be kept by a server.
 func (s store) create(ctx context.Context, orders []*Order) error {
 	tx := s.db.WithContext(ctx)
-	if len(orders) == 1 {
+	switch len(orders) {
+	case 1:
 		return tx.Create(orders[0]).Error
+	case MaxBatch:
+		return tx.Create(orders).Error
 	}
 	if kept, ok := tx.Statement.ConnPool.(*gorm.PreparedStmtDB); ok {
 		tx.Statement.ConnPool = kept.ConnPool

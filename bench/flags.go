@@ -27,6 +27,8 @@ Examples:
   go run ./bench -requests 5000 -stock 5000 -strategies watch,v6_watchdog -conditions calm
   go run ./bench -rate 500 -duration 10s -stock 2000 -conditions calm
                                                      500 buyers a second, whether or not earlier ones were answered
+  go run ./bench -strategies v8_fenced -conditions pause -unfenced
+                                                     what fencing tokens are worth where nobody checks them
   go run ./bench -workload cache                     readers of a cold key, with the double check
   go run ./bench -workload cache -second-look=false -conditions calm
   go run ./bench -workload lock -redis local         our locks and those of others, 5,000 contenders in one process
@@ -114,7 +116,7 @@ func checkGiven(fs *flag.FlagSet, args []string, t texts) error {
 	if t.targets == "" {
 		return nil
 	}
-	for _, name := range []string{"redis", "db", "instances", "ttl", "work", "wait", "retry"} {
+	for _, name := range []string{"redis", "db", "instances", "ttl", "work", "wait", "retry", "unfenced"} {
 		if given(line, name) {
 			return fmt.Errorf("-%s goes with shops that the bench starts itself, and those at -target have their own", name)
 		}
@@ -181,6 +183,7 @@ func flags(o *options, t *texts) *flag.FlagSet {
 	fs.StringVar(&t.retry, "retry", "line", "`POLICY` of waiting for a lock: line[:DELAY], fixed[:DELAY], backoff[:MIN-MAX], recursive[:DELAY]")
 	fs.StringVar(&t.keys, "keys", string(bench.NoKeys), "idempotency `KEYS`: none, unique, or pairs, where every two requests share one")
 	fs.BoolVar(&o.SecondLook, "second-look", true, "readers of a cold key look into the cache again when they have the lock")
+	fs.BoolVar(&o.Unfenced, "unfenced", false, "the stock does not look at the fencing tokens of v8_fenced")
 	fs.IntVar(&o.Repeat, "repeat", 1, "`RUNS` of each row: all rows once, then all again; the table then has medians and intervals")
 	fs.StringVar(&t.targets, "target", "", "`URLS` of shops that run already, separated by commas; none is started then")
 	fs.StringVar(&o.Token, "token", "", "`TOKEN` of the shops at -target")

@@ -89,7 +89,7 @@ func serve(ctx context.Context, o options, log *slog.Logger, ready func(addr str
 	return shop.Run(ctx, shop.Config{
 		Addr: o.addr, RedisURL: redis.URL, DBURL: db.URL,
 		Strategy: o.strategy, Token: o.token,
-		TTL: o.ttl, Wait: o.wait, Policy: o.retry,
+		TTL: o.ttl, Wait: o.wait, Policy: o.retry, Unfenced: o.unfenced,
 		Catalog: locks.Strategies(), Item: &demo, Logger: log, Ready: ready,
 	})
 }

@@ -44,6 +44,7 @@ type Config struct {
 	Instances  int
 	Keys       Keys
 	SecondLook bool   // cache: readers look again under the lock
+	Unfenced   bool   // the stock does not look at fencing tokens
 	Repeat     int    // runs of each row; default 1
 	ID         string // unique among benches; default a random one
 

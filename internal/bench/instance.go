@@ -27,6 +27,7 @@ type setup struct {
 	TTL      time.Duration `json:"ttl"`
 	Wait     time.Duration `json:"wait"`
 	Policy   string        `json:"policy"`
+	Unfenced bool          `json:"unfenced"`
 }
 
 // order is what the bench tells an instance, one JSON object a line. The first

@@ -41,8 +41,9 @@ type Manifest struct {
 	Retry      string    `json:"retry,omitempty"` // waiting policy
 	Keys       Keys      `json:"keys"`
 	SecondLook bool      `json:"second_look"`
-	Repeat     int       `json:"repeat"`          // runs of each row that were asked for
-	Flags      []string  `json:"flags,omitempty"` // that the bench was given, but for secrets
+	Unfenced   bool      `json:"unfenced,omitempty"` // the stock does not look at fencing tokens
+	Repeat     int       `json:"repeat"`             // runs of each row that were asked for
+	Flags      []string  `json:"flags,omitempty"`    // that the bench was given, but for secrets
 }
 
 // format is the one in which reports are written and read. One that programs

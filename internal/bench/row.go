@@ -216,7 +216,7 @@ func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 
 func (r *run) expect(row *Row, o outcome) {
 	e, known := r.strategy.Expect(locks.Case{
 		Workload: r.cfg.Workload, Condition: r.cond, Instances: r.cfg.shops(),
-		Requests: r.cfg.Requests, SecondLook: r.cfg.SecondLook,
+		Requests: r.cfg.Requests, SecondLook: r.cfg.SecondLook, Unfenced: r.cfg.Unfenced,
 	})
 	switch {
 	case o.struck != nil:

@@ -71,6 +71,9 @@ func (m Manifest) Load() string {
 	default:
 		fmt.Fprintf(&b, "%d concurrent buyers, %d units, %s", m.Requests, m.Stock, shops)
 	}
+	if m.Unfenced {
+		b.WriteString(", fencing tokens not checked")
+	}
 	if len(m.Targets) == 0 {
 		fmt.Fprintf(&b, "; ttl %s, work %s, wait %s, retry %s", m.TTL, m.Work, m.Wait, m.Retry)
 	}

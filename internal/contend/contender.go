@@ -62,7 +62,7 @@ func Usual() []string {
 	var names []string
 	for _, one := range Contenders() {
 		polled := strings.Contains(one.Name, "+line:") || strings.HasPrefix(one.Name, "v6_")
-		if polled || !strings.HasPrefix(one.Name, "v") || one.Name == "v7_queue" {
+		if polled || !strings.HasPrefix(one.Name, "v") || one.Waits == ownQueue {
 			names = append(names, one.Name)
 		}
 	}

@@ -7,15 +7,17 @@ func policies() []string {
 	return []string{"line:2ms", "fixed:50ms", "fixed:5ms", "backoff:1ms-64ms"}
 }
 
-// stages are the locks of package locks: v1 to v6 with each policy, and v7.
+const ownQueue = "its own queue"
+
+// stages are the locks of package locks: v1 to v6 with each policy, and v7 and v8.
 func stages() Catalog {
 	var all Catalog
 	for _, s := range locks.Strategies() {
 		switch {
 		case s.Kind != locks.Guarded || s.Name == "none" || s.Name == "local": // no lock in Redis
-		case s.Name == "v7_queue":
+		case s.OwnWait:
 			all = append(all, Contender{
-				Name: s.Name, Waits: "its own queue", About: s.Adds,
+				Name: s.Name, Waits: ownQueue, About: s.Adds,
 				Make: stage(s, func() (locks.Policy, error) { return locks.Blocking{}, nil }),
 			})
 		default:

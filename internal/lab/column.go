@@ -15,6 +15,7 @@ import (
 	v5 "oversell/internal/locks/v5_reentrant"
 	v6 "oversell/internal/locks/v6_watchdog"
 	v7 "oversell/internal/locks/v7_queue"
+	v8 "oversell/internal/locks/v8_fenced"
 	yours "oversell/internal/locks/yours"
 	"oversell/internal/stock"
 )
@@ -77,6 +78,8 @@ func Columns() []Column {
 			Lock: func(p *Process, key string) locks.Lock { return v6.New(p.Redis(), key, p.TTL()) }},
 		{Name: "v7_queue", About: "a queue in which a waiter is handed the lock", NotHeld: []error{v7.ErrNotHeld}, WithOwner: v7.WithOwner,
 			Lock: func(p *Process, key string) locks.Lock { return v7.New(p.Redis(), key, p.TTL()) }},
+		{Name: "v8_fenced", About: "a fencing token, which the stock checks", NotHeld: []error{v8.ErrNotHeld}, WithOwner: v8.WithOwner,
+			Lock: func(p *Process, key string) locks.Lock { return v8.New(p.Redis(), key, p.TTL()) }},
 		{Name: "redsync", About: "go-redsync/redsync on one server, with its default number of tries and no extension", NotHeld: []error{errRedsyncNotHeld}, Lock: newRedsync},
 		{Name: "redislock", About: "bsm/redislock with a linear backoff and no refresh", NotHeld: []error{redislock.ErrLockNotHeld}, Lock: newRedislock, HolderOnly: true},
 		{Name: "rueidislock", About: "rueidislock on one server, without client-side caching", Lock: newRueidislock, RedisKey: rueidisKey, HolderOnly: true},
@@ -154,5 +157,5 @@ func (c Column) stockGuard(p *Process, policy locks.Policy) stock.Guard {
 	if c.Optimistic {
 		return stock.Optimistic(p.rdb)
 	}
-	return stock.Exclusive(p.rdb, c.guard(p, policy))
+	return stock.Exclusive(p.rdb, c.guard(p, policy), false)
 }

@@ -8,7 +8,7 @@ func cutOff() Scenario {
 			Sequence: "A takes the lock; soon its connection loses all that is sent. B asks again and again, and gets the lock when A's lease is over. A works on for three times the ttl.",
 			Source:   "redisson/redisson#5698: no renewal for longer than the lease, and a second pod has the lock",
 		},
-		record:    "--- HBBBBHH BBB",
+		record:    "--- HBBBBHHH BBB",
 		senseless: needsRedisLock,
 		run: func(w *World) verdict {
 			a, b := w.Start("A"), w.Start("B").Holder()
@@ -38,7 +38,7 @@ func failover() Scenario {
 			Sequence: "A takes the lock. The lock's key is gone, as it is on a replica that never got it. B asks at once.",
 			Source:   "redis.io, Distributed Locks with Redis: why failover-based implementations are not enough",
 		},
-		record:    "--- BBBBBBB BBB",
+		record:    "--- BBBBBBBB BBB",
 		senseless: needsRedisLock,
 		run: func(w *World) verdict {
 			a, b := w.Start("A").Holder(), w.Start("B").Holder()

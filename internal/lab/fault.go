@@ -27,6 +27,14 @@ func on(key string, names ...string) Match {
 	return func(cmd wire.Command) bool { return cmd.Is(names...) && cmd.Mentions(key) }
 }
 
+// fencedWrite matches the script that writes the stock at key with a fencing
+// token: unlike the one that reads it, it brings a value as well.
+func fencedWrite(key string) Match {
+	return func(cmd wire.Command) bool {
+		return cmd.Script() && cmd.Mentions(key) && len(cmd.Args) == 7 // EVALSHA sha 2 stock fence token left
+	}
+}
+
 // either matches what one of the given matches.
 func either(matches ...Match) Match {
 	return func(cmd wire.Command) bool {

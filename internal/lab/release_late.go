@@ -10,7 +10,7 @@ func lateUnlock() Scenario {
 			Sequence: "A takes the lock, and its process is stopped. The lease runs out, B takes the lock. A goes on and unlocks; did the lock tell it of the loss, by an error of its own kind or before?",
 			Source:   "spring-projects/spring-integration PR #2661; go-redsync/redsync PR #143 and #107, of the error that says so",
 		},
-		record:    "--- HBHHHHH HHH",
+		record:    "--- HBHHHHHH HHH",
 		senseless: needsRedisLock,
 		run: func(w *World) verdict {
 			a, b := w.Start("A"), w.Start("B").Holder()
@@ -48,7 +48,7 @@ func unlockAfterFailure() Scenario {
 			Sequence: "B holds the lock. A asks, and its connection breaks before Redis hears of it. A unlocks, for it may have had the lock. C asks while B works.",
 			Source:   "a clean-up after an error, by a bare DEL, as in many a finally block",
 		},
-		record:    "--- BBHHHHH HHH",
+		record:    "--- BBHHHHHH HHH",
 		senseless: needsRedisLock,
 		run: func(w *World) verdict {
 			a, b, c := w.Start("A"), w.Start("B").Holder(), w.Start("C").Holder()
@@ -71,7 +71,7 @@ func unlockAfterCancel() Scenario {
 			Sequence: "A takes the lock. Its context is cancelled. A unlocks with that context. B asks, for half the ttl.",
 			Source:   "blnkfinance/blnk PR #355; kalbasit/ncps PR #913; googleforgames/open-match PR #1578",
 		},
-		record:    "-H- HHHHHHH BBH",
+		record:    "-H- HHHHHHHH BBH",
 		senseless: needsLock,
 		run: func(w *World) verdict {
 			a := w.Start("A")
@@ -101,7 +101,7 @@ func acquireTimesOut() Scenario {
 			Sequence: "A asks for the lock, in a context with a deadline. Redis grants it; the deadline passes before the answer is there. A unlocks, as far as it has something to unlock with. B asks, for half the ttl.",
 			Source:   "a clean-up in the caller's context, which is over: googleforgames/open-match PR #1578; vitessio/vitess#15756",
 		},
-		record:    "--- HHHHHHH BBH",
+		record:    "--- HHHHHHHH BBH",
 		senseless: needsRedisLock,
 		run: func(w *World) verdict {
 			a, b := w.Start("A"), w.Start("B").Holder()

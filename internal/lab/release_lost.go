@@ -8,7 +8,7 @@ func lostReplyUnlock() Scenario {
 			Sequence: "A asks for the lock. Redis grants it, and the connection breaks before the answer is there. A unlocks, as far as it has something to unlock with, and goes away. B asks, for half the ttl.",
 			Source:   "redisson/redisson#1966",
 		},
-		record:    "--- HHHHHHH HBB",
+		record:    "--- HHHHHHHH HBB",
 		senseless: needsRedisLock,
 		run: func(w *World) verdict {
 			a, b := w.Start("A"), w.Start("B").Holder()
@@ -30,7 +30,7 @@ func lostReplyRetry() Scenario {
 			Sequence: "A asks for the lock. Redis grants it, and the connection breaks before the answer is there. A asks again, for half the ttl, and unlocks when it has the lock. B asks, for half the ttl.",
 			Source:   "mike-marcacci/node-redlock PR #369; redisson/redisson#1966",
 		},
-		record:    "--- BBBBBBH HBB",
+		record:    "--- BBBBBBHH HBB",
 		senseless: needsRedisLock,
 		run: func(w *World) verdict {
 			a, b := w.Start("A"), w.Start("B").Holder()
@@ -54,7 +54,7 @@ func repeatedUnlock() Scenario {
 			Sequence: "A unlocks. Redis does so, and the connection breaks before the answer is there. B takes the lock. A unlocks once more. C asks while B works.",
 			Source:   "clients that repeat a command by themselves after a network error, as go-redis does unless MaxRetries is -1",
 		},
-		record:    "--- BBHHHHH HHH",
+		record:    "--- BBHHHHHH HHH",
 		senseless: needsRedisLock,
 		run: func(w *World) verdict {
 			a, b, c := w.Start("A"), w.Start("B").Holder(), w.Start("C").Holder()

@@ -25,7 +25,7 @@ func renewalAfterUnlock() Scenario {
 			Sequence: "A takes the lock and lets it be renewed. A unlocks while a renewal is on its way. B takes the lock and gives it back. For three times the ttl A must send nothing, and the lock must be free.",
 			Source:   "redisson/redisson#7272: the renewal can outlive the unlock",
 		},
-		record:    "--- -----HH --H",
+		record:    "--- -----HHH --H",
 		senseless: needsRedisLock,
 		run: func(w *World) verdict {
 			a, b := w.Start("A"), w.Start("B").Holder()
@@ -64,7 +64,7 @@ func secondRenewer() Scenario {
 			Sequence: "A takes the lock four times over and works for four times the ttl. Its renewals are counted. A unlocks four times, and must send nothing more.",
 			Source:   "redisson/redisson PR #7251: a renewal was noted for each re-entry, and one of them removed by the unlock; jefferyjob/go-redislock",
 		},
-		record:    "--- -----HH ---",
+		record:    "--- -----HHH ---",
 		senseless: needsRedisLock,
 		run: func(w *World) verdict {
 			a := w.Start("A")
@@ -103,7 +103,7 @@ func renewalError() Scenario {
 			Sequence: "A takes the lock and works for four times the ttl. One renewal in between is answered BUSY. Does A keep the lock to the end?",
 			Source:   "redisson/redisson#3194: the watchdog does not go on after a failed connection",
 		},
-		record:    "--- -----HH --B",
+		record:    "--- -----HHH --B",
 		senseless: needsRedisLock,
 		run: func(w *World) verdict {
 			a := w.Start("A")
@@ -136,7 +136,7 @@ func lossNotTold() Scenario {
 			Sequence: "A takes the lock and works. An operator deletes the key. Within the ttl A must be told, before it unlocks.",
 			Source:   "mike-marcacci/node-redlock#313: how to know that the lock has expired; go-redsync/redsync PR #149: nodes in memory that restart",
 		},
-		record:    "--- BBBBBHH BBH",
+		record:    "--- BBBBBHHH BBH",
 		senseless: needsRedisLock,
 		run: func(w *World) verdict {
 			h := w.Start("A").Holder()

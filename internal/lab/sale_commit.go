@@ -33,7 +33,7 @@ func earlyRelease() Scenario {
 			Sequence: "One unit is left. A begins a transaction, takes the lock, finds no order, writes one, gives the lock back, and only then commits. B does the same, and has the lock before A commits.",
 			Source:   "redisson/redisson#2183; hyperledger-labs/fabric-smart-client PR #670, of an advisory lock",
 		},
-		record:    "--- BBBBBBB BBB",
+		record:    "--- BBBBBBBB BBB",
 		senseless: needsSharedLock,
 		run: func(w *World) verdict {
 			var db ledger

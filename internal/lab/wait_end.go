@@ -73,7 +73,7 @@ func waitCancelled() Scenario {
 			Sequence: "A keeps the lock. B waits for it, and is cancelled. B's wait must end within a fifth of the ttl.",
 			Source:   "go-redsync/redsync PR #68: the wait slept on though its context was over",
 		},
-		record:    "-H- HHHHHHH HHH",
+		record:    "-H- HHHHHHHH HHH",
 		senseless: needsLock,
 		run: func(w *World) verdict {
 			took, err := w.cancelledWait()
@@ -107,7 +107,7 @@ func cancelNotTold() Scenario {
 			Sequence: "A keeps the lock. B waits for it, and is cancelled. B's error must be that of its context: the cause, or context.Canceled.",
 			Source:   "go-redsync/redsync#164",
 		},
-		record:    "-H- HHHHHHH BHH",
+		record:    "-H- HHHHHHHH BHH",
 		senseless: needsLock,
 		run: func(w *World) verdict {
 			_, err := w.cancelledWait()
@@ -126,7 +126,7 @@ func waitLimit() Scenario {
 			Sequence: "A keeps the lock. B waits for it for at most two fifths of the ttl. Its wait must end then, not much sooner and not much later.",
 			Source:   "a limit of n seconds that became n nanoseconds; a waiter that sleeps a whole ttl: python-redis-lock",
 		},
-		record:    "-H- HHHHHHH HHH",
+		record:    "-H- HHHHHHHH HHH",
 		senseless: needsLock,
 		run: func(w *World) verdict {
 			a := w.Start("A")
@@ -151,7 +151,7 @@ func waitCutsLease() Scenario {
 			Sequence: "The lock is free. A waits for it for at most a quarter of the ttl, has it at once, and works for half the ttl. Is the lock still A's?",
 			Source:   "a wait time that overwrites the ttl, as in the material this project grew out of",
 		},
-		record:    "--- HHHHHHH HHB",
+		record:    "--- HHHHHHHH HHB",
 		senseless: needsRedisLock,
 		run: func(w *World) verdict {
 			a := w.Start("A")

@@ -14,7 +14,7 @@ func missedWakeUp() Scenario {
 			Sequence: "A holds the lock. B waits for it. A unlocks. B must have the lock within a tenth of the ttl.",
 			Source:   "redisson/redisson#5761; python-redis-lock: a waiter that sleeps a whole ttl",
 		},
-		record:    "-H- HHHHHHH HHH",
+		record:    "-H- HHHHHHHH HHH",
 		senseless: needsLock,
 		run: func(w *World) verdict {
 			a := w.Start("A")
@@ -41,7 +41,7 @@ func overtaken() Scenario {
 			Sequence: "A holds the lock, and B waits for it. Each time that B's question is on its way, A unlocks and C takes the lock before it arrives, or the other way round.",
 			Source:   "polling locks under load: of 5,000 callers of a library with a short fixed delay most were never served",
 		},
-		record:    "-H- BBBBBBH BBB",
+		record:    "-H- BBBBBBHH BBB",
 		senseless: needsLock,
 		run: func(w *World) verdict {
 			a := w.Start("A")
@@ -106,7 +106,7 @@ func retryStorm() Scenario {
 			Sequence: "Thirty callers on three instances want the lock at the same time, each for a moment. The commands that Redis gets are counted against the locks that it grants.",
 			Source:   "5,000 callers on one lock: 120 commands a lock with a fixed delay of 50 ms, more than 10,000 with 5 ms",
 		},
-		record:    "-H- BBBBBBH BBB",
+		record:    "-H- BBBBBBHH BBB",
 		senseless: needsLock,
 		run: func(w *World) verdict {
 			const callers = 30

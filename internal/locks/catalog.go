@@ -13,6 +13,7 @@ import (
 	v5 "oversell/internal/locks/v5_reentrant"
 	v6 "oversell/internal/locks/v6_watchdog"
 	v7 "oversell/internal/locks/v7_queue"
+	v8 "oversell/internal/locks/v8_fenced"
 )
 
 // Options are what a guard is made with.
@@ -41,12 +42,16 @@ type Strategy struct {
 	Breaks string // what still breaks
 	Test   string // the test that shows what breaks
 
+	// OwnWait says that callers wait in the lock's own way, whatever the Policy.
+	OwnWait bool
+
 	// Guard makes the guard of a strategy that is Guarded. Of the other kinds,
 	// which keep nobody out, it is nil.
 	Guard func(o Options) Guard
 
-	deduct map[Condition]Expectation
-	loads  map[Condition]loads
+	deduct   map[Condition]Expectation
+	unfenced map[Condition]Expectation // where the stock does not look at fencing tokens; nil: as deduct
+	loads    map[Condition]loads
 }
 
 // GuardsLoads reports whether the strategy can guard the loading of a cold key,
@@ -177,13 +182,13 @@ func Strategies() Catalog {
 			loads:  renewedLoads,
 		},
 		{
-			Name:   "v7_queue",
-			Adds:   "waiters stand in a queue and are handed the lock, first come, first served, instead of asking for it",
-			Breaks: "a process that is paused for longer than the ttl goes on as if it held the lock; failover",
-			Test:   "TestPausedHolderWritesTooLate",
+			Name:    "v7_queue",
+			Adds:    "waiters stand in a queue and are handed the lock, first come, first served, instead of asking for it",
+			Breaks:  "a process that is paused for longer than the ttl goes on as if it held the lock; failover",
+			Test:    "TestPausedHolderWritesTooLate",
+			OwnWait: true,
 			Guard: func(o Options) Guard {
-				// Whatever o's policy: it waits in its queue, and leaves
-				// nothing behind that would have to be undone.
+				// It leaves nothing behind that would have to be undone.
 				o.Policy = Blocking{}
 				d := o.distributed(func(key string) Lock { return v7.New(o.Redis, key, o.TTL) }, v7.ErrNotHeld)
 				d.WithOwner = v7.WithOwner
@@ -191,6 +196,22 @@ func Strategies() Catalog {
 			},
 			deduct: leased(holds, holds),
 			loads:  renewedLoads,
+		},
+		{
+			Name:    "v8_fenced",
+			Adds:    "a fencing token for each hold, and a stock that refuses what comes with an older one",
+			Breaks:  "a resource that does not check the token; what nobody unlocks",
+			Test:    "TestPausedHolderIsFenced",
+			OwnWait: true,
+			Guard: func(o Options) Guard {
+				o.Policy = Blocking{}
+				d := o.distributed(func(key string) Lock { return v8.New(o.Redis, key, o.TTL) }, v8.ErrNotHeld)
+				d.WithOwner = v8.WithOwner
+				return d
+			},
+			deduct:   fenced,
+			unfenced: leased(holds, holds),
+			loads:    renewedLoads,
 		},
 		{
 			Name:   "lua_atomic",

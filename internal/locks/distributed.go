@@ -139,8 +139,9 @@ func (t *Turn) Enter() error {
 	return err
 }
 
-// guarded runs the section in the context by which the lock tells of a loss. To
-// whoever enters without the lock it has nothing to tell.
+// guarded runs the section in the context by which the lock tells of a loss, and
+// which carries its fencing token. To whoever enters without the lock it has
+// nothing to tell.
 func (t *Turn) guarded() error {
 	defer t.release()
 	ctx := context.WithoutCancel(t.ctx)
@@ -148,6 +149,9 @@ func (t *Turn) guarded() error {
 		Context(context.Context) context.Context
 	}); ok && t.held {
 		ctx = l.Context(ctx)
+	}
+	if l, ok := t.lock.(interface{ Token() int64 }); ok && t.held {
+		ctx = withToken(ctx, l.Token())
 	}
 	return t.section(ctx)
 }

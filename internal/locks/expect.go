@@ -69,6 +69,10 @@ func leased(slow, late Expectation) map[Condition]Expectation {
 	return map[Condition]Expectation{Calm: holds, Slow: slow, Late: late, Crash: holds, Pause: breaks}
 }
 
+// fenced is what comes out of a lease where the stock refuses a holder that has
+// lost it: two may be at work at once, and only one of them writes.
+var fenced = map[Condition]Expectation{Calm: holds, Slow: holds, Late: holds, Crash: holds, Pause: overlaps}
+
 // unguarded is what comes out where nobody is kept out, and so nobody has
 // anything that could be lost. What a killed process has taken stays taken.
 var unguarded = map[Condition]Expectation{
@@ -110,6 +114,7 @@ type Case struct {
 	Instances  int
 	Requests   int
 	SecondLook bool // cache: whether the readers look again under the lock
+	Unfenced   bool // whether the stock leaves fencing tokens alone
 }
 
 // Expect returns what must come out of the case, and false where the strategy
@@ -119,7 +124,11 @@ func (s Strategy) Expect(c Case) (Expectation, bool) {
 		l, known := s.loads[c.Condition]
 		return l.expectation(c), known
 	}
-	e, known := s.deduct[c.Condition]
+	sale := s.deduct
+	if c.Unfenced && s.unfenced != nil {
+		sale = s.unfenced
+	}
+	e, known := sale[c.Condition]
 	if known && e.Verdicts == nil {
 		if e = breaks; c.Instances == 1 {
 			e = holds

@@ -35,6 +35,10 @@ type Config struct {
 	Wait   time.Duration // longest wait for a lock; default 10 s
 	Policy locks.Policy  // how to wait for a lock; default a line
 
+	// Unfenced has the stock leave fencing tokens alone, to show what that is
+	// like. A lock that gives out none does not notice.
+	Unfenced bool
+
 	Catalog locks.Catalog
 	Item    *stock.Item // put on sale unless there is one with its SKU; nil: nothing
 	Work    stock.Work  // what a holder does under the guard; nil: nothing
@@ -152,7 +156,7 @@ type parts struct {
 
 func assemble(cfg Config, rdb redis.UniversalClient, db *gorm.DB) *parts {
 	o := locks.Options{Redis: rdb, TTL: cfg.TTL, Policy: cfg.Policy}
-	sales := stock.Config{DB: db, Redis: rdb, Wait: cfg.Wait, Work: cfg.Work, Logger: cfg.Logger}
+	sales := stock.Config{DB: db, Redis: rdb, Wait: cfg.Wait, Work: cfg.Work, Unfenced: cfg.Unfenced, Logger: cfg.Logger}
 	sales.Use(cfg.Catalog, o)
 	p := &parts{cfg: cfg, stock: stock.New(sales)}
 	cached := cache.Config{Redis: rdb, Guards: cache.Guards(cfg.Catalog, o), Instance: cfg.Instance, Wait: cfg.Wait}

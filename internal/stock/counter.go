@@ -123,6 +123,7 @@ func (c counters) start(ctx context.Context, item Item) error {
 		p.Set(ctx, k.stock(item.SaleID), item.Initial, 0)
 		p.Set(ctx, k.sale(), item.SaleID, 0)
 		p.Expire(ctx, k.stock(last), lastSale)
+		p.Expire(ctx, fenceKey(k.stock(last)), lastSale)
 		return nil
 	})
 	if err != nil {
@@ -173,7 +174,7 @@ func (c counters) delete(ctx context.Context, sku string, strategies []string) e
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return fmt.Errorf("reading the sale of %s: %w", sku, err)
 	}
-	all := []string{k.stock(saleID), k.claims(saleID), k.sale()}
+	all := []string{k.stock(saleID), fenceKey(k.stock(saleID)), k.claims(saleID), k.sale()}
 	for _, name := range strategies {
 		all = append(all, k.lock(name))
 	}

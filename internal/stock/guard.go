@@ -20,18 +20,23 @@ type Guard interface {
 	Do(ctx context.Context, key string, e locks.Entry, section func(context.Context, Counter) error) (LockStats, error)
 }
 
-// Exclusive makes a Guard of one that keeps other callers out.
-func Exclusive(rdb redis.UniversalClient, guard locks.Guard) Guard {
-	return exclusive{rdb, guard}
+// Exclusive makes a Guard of one that keeps other callers out. Where its lock
+// gives out fencing tokens the stock checks them, unless unfenced is set.
+func Exclusive(rdb redis.UniversalClient, guard locks.Guard, unfenced bool) Guard {
+	return exclusive{rdb, guard, unfenced}
 }
 
 type exclusive struct {
-	rdb   redis.UniversalClient
-	guard locks.Guard
+	rdb      redis.UniversalClient
+	guard    locks.Guard
+	unfenced bool
 }
 
 func (g exclusive) Do(ctx context.Context, key string, e locks.Entry, section func(context.Context, Counter) error) (LockStats, error) {
 	return g.guard.Do(ctx, e, func(ctx context.Context) error {
+		if token, ok := locks.Token(ctx); ok && !g.unfenced {
+			return section(ctx, fencedCounter{g.rdb, key, token})
+		}
 		return section(ctx, plainCounter{g.rdb, key})
 	})
 }

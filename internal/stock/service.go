@@ -16,23 +16,24 @@ import (
 
 // Config is what a Service is made with.
 type Config struct {
-	DB     *gorm.DB
-	Redis  redis.UniversalClient
-	Guards map[string]Guard  // by strategy name
-	Takers map[string]*Taker // by strategy name: what sells without a guard
-	Wait   time.Duration     // longest wait for a guard; 0 means 10 s
-	Work   Work              // what a holder does between reading and writing the stock; nil: nothing
-	Logger *slog.Logger      // nil: slog.Default
+	DB       *gorm.DB
+	Redis    redis.UniversalClient
+	Guards   map[string]Guard  // by strategy name
+	Takers   map[string]*Taker // by strategy name: what sells without a guard
+	Wait     time.Duration     // longest wait for a guard; 0 means 10 s
+	Unfenced bool              // the stock does not look at fencing tokens
+	Work     Work              // what a holder does between reading and writing the stock; nil: nothing
+	Logger   *slog.Logger      // nil: slog.Default
 }
 
 // Use gives the shop the strategies of a catalog, whose guards are made with o.
-// Redis has to be set.
+// Redis and Unfenced have to be set before.
 func (c *Config) Use(catalog locks.Catalog, o locks.Options) {
 	c.Guards, c.Takers = make(map[string]Guard), make(map[string]*Taker)
 	for _, s := range catalog {
 		switch s.Kind {
 		case locks.Guarded:
-			c.Guards[s.Name] = Exclusive(c.Redis, s.Guard(o))
+			c.Guards[s.Name] = Exclusive(c.Redis, s.Guard(o), c.Unfenced)
 		case locks.Optimistic:
 			c.Guards[s.Name] = Optimistic(c.Redis)
 		case locks.Atomic:

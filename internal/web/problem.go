@@ -47,6 +47,7 @@ var outcomes = []struct {
 	{stock.ErrBusy, http.StatusServiceUnavailable, "busy", false},
 	{cache.ErrBusy, http.StatusServiceUnavailable, "busy", false},
 	{stock.ErrLost, http.StatusServiceUnavailable, "lock_lost", true},
+	{stock.ErrFenced, http.StatusServiceUnavailable, "fenced", true},
 	{stock.ErrClosing, http.StatusServiceUnavailable, "closing", false},
 	{cache.ErrClosing, http.StatusServiceUnavailable, "closing", false},
 	{context.Canceled, http.StatusServiceUnavailable, "cancelled", true},

@@ -391,7 +391,7 @@ func TestLostLeasesAndRenewalsAreCounted(t *testing.T) {
 				t.Fatal(err)
 			}
 			o := locks.Options{Redis: sc.Redis, TTL: ttl, Policy: &locks.Line{Delay: time.Millisecond}}
-			sc.Guards = map[string]stock.Guard{tt.strategy: stock.Exclusive(sc.Redis, strategy.Guard(o))}
+			sc.Guards = map[string]stock.Guard{tt.strategy: stock.Exclusive(sc.Redis, strategy.Guard(o), false)}
 			sc.Work = func(context.Context, string) (func(), error) { time.Sleep(2 * ttl); return nil, nil }
 		})
 		read(t, s.ask("POST", "/api/items/"+s.put(t, 1)+"/deduct?strategy="+tt.strategy, `{"quantity":1}`), new(sold))

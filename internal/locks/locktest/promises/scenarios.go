@@ -136,6 +136,18 @@ func pause(w *world) {
 	w.expect(!b.lock(), "a second holder came in, and the first is about to go on")
 }
 
+// The resource is one that keeps the largest token it was shown, where it is shown
+// any, and takes nothing that comes with a smaller one.
+func fenced(w *world) {
+	a, b := w.start("a"), w.start("b")
+	a.mustLock()
+	a.stop()
+	w.outlast()
+	late := b.lock()
+	a.goOn()
+	w.expect(!late || a.token() < b.token(), "it writes over what the second holder wrote")
+}
+
 func lostReply(w *world) {
 	a, b := w.start("a"), w.start("b")
 	a.hook.On(locktest.Any, 1, locktest.LoseReply(locktest.ErrCut))

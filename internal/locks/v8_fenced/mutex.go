@@ -1,0 +1,162 @@
+// Package lock is stage 8: each hold has a number, and the resource refuses what
+// comes with an older one.
+//
+// New: a fencing token, which grows with each change of holder. The script that
+// grants the lock mints it, for the holders of a process in a row as many as may
+// pass the lock on among themselves; it belongs to the hold from then on, and
+// is never looked up again. A holder sends it along with all that it reads and
+// writes (Token). A resource that keeps the largest token it has seen, and turns
+// away what is smaller, is safe from a holder that has lost the lock and does not
+// know; one that does not look at tokens is as safe as with stage 7.
+//
+// The resource has to see the token at the read already: one that the next
+// holder shows only with its write leaves the time before that unguarded.
+//
+// Tokens are the server's clock, in microseconds, unless a larger one was given
+// out already. So the last one need not be kept for ever: it goes with the lock,
+// twice the ttl after the last holder.
+//
+// Fencing tokens are Martin Kleppmann's answer to leases that outlive their
+// holder's patience ("How to do distributed locking", 2016); the number itself is
+// what Chubby calls a sequencer (M. Burrows, OSDI 2006).
+//
+// Holds:
+//   - all that stage 7 holds: TestExclusive, TestFIFO, TestCancelLeavesNothing,
+//     TestDeadHolderExpires, TestLostWakeUp, TestLossIsTold
+//   - a later holder has a larger token, in whatever process, also after the lock
+//     was idle: TestTokenGrows, TestTokenGrowsAfterIdleTime, TestTokenSurvivesFailover
+//   - a holder that enters again has the same: TestReentryKeepsToken
+//   - a stopped holder that goes on is refused by a resource that checks:
+//     TestPausedHolderIsFenced
+//
+// Breaks:
+//   - what nobody unlocks, its process renews for ever: TestForgottenUnlock
+//   - where the resource does not check, a stopped holder writes too late, as in
+//     stage 7: TestPausedHolderIsFenced
+//   - a server whose clock goes back further than the last token is remembered
+//     grants holds that the resource refuses, until the clock has caught up:
+//     TestClockThatGoesBackIsRefused
+package lock
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// ErrNotHeld is what Unlock returns when there was nothing to give back: the
+// lock has expired, and may be another's by now.
+var ErrNotHeld = errors.New("lock: not held")
+
+// ErrLost is the cause, to be matched by errors.Is, of a lost hold's context.
+var ErrLost = errors.New("lock: lost while held")
+
+// unlockTimeout limits Unlock, which does not listen to its caller's context.
+// On the wire go-redis keeps it only with Options.ContextTimeoutEnabled.
+const unlockTimeout = 5 * time.Second
+
+// A Mutex is one holder's handle on the lock: every holder makes its own.
+// It must not be used by several goroutines at once.
+type Mutex struct {
+	at  place
+	ttl time.Duration
+
+	hold  *hold // that was had last
+	token int64 // of it
+}
+
+// New returns a handle on the lock that lives at key. It does not take it.
+// Once taken, the lock expires ttl after its holder stops renewing it. A quarter
+// of ttl must be ample time for Redis to answer. The queue lives beside it, at
+// names that begin with key: on a cluster, key needs a hash tag.
+//
+// All Mutexes of one client and key are one process to the lock: they share its
+// place in the queue, and while they wait one connection of the client's pool.
+// The pool should have more than there are locks that a process waits for at once.
+func New(rdb redis.UniversalClient, key string, ttl time.Duration) *Mutex {
+	return &Mutex{at: place{rdb, key}, ttl: ttl}
+}
+
+// Lock waits for the lock, first come, first served, and takes it for the owner
+// in ctx; an owner that has it enters once more at once, or gets ErrLost. Lock
+// returns the cause of ctx if that ends first, and the error of a Redis that does
+// not answer. After an error there is nothing to give back.
+func (m *Mutex) Lock(ctx context.Context) error {
+	owner, err := ownerFrom(ctx)
+	if err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	mu.Lock()
+	c := m.cohort()
+	if is, err := c.reenter(m, owner); is {
+		mu.Unlock()
+		return err
+	}
+	w := c.join(m, owner)
+	c.step()
+	mu.Unlock()
+	select {
+	case err := <-w.served:
+		return err
+	case <-ctx.Done():
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if c.quit(w) {
+		return context.Cause(ctx)
+	}
+	return <-w.served // just now
+}
+
+// TryLock takes the lock for the owner in ctx, if it is free and nobody waits
+// for it, or that owner's already. False means that it is neither. After an
+// error the lock is not held: should it have been taken, it is given back.
+func (m *Mutex) TryLock(ctx context.Context) (bool, error) {
+	owner, err := ownerFrom(ctx)
+	if err != nil {
+		return false, err
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	c := m.cohort()
+	if is, err := c.reenter(m, owner); is {
+		return err == nil, err
+	}
+	return c.try(ctx, m, owner)
+}
+
+// Token returns the fencing token of the hold that was had last, and 0 before
+// the first. It never changes while the lock is held.
+func (m *Mutex) Token() int64 {
+	mu.Lock()
+	defer mu.Unlock()
+	return m.token
+}
+
+// Unlock gives the lock back, even when ctx is cancelled already: a caller
+// that gives up must not keep the others waiting. The next one has the lock once
+// there were as many calls of Unlock as of Lock and TryLock that succeeded.
+func (m *Mutex) Unlock(ctx context.Context) error {
+	owner, err := ownerFrom(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unlockTimeout)
+	defer cancel()
+
+	mu.Lock()
+	defer mu.Unlock()
+	c := cohorts[m.at]
+	if c == nil || c.owner != owner {
+		return ErrNotHeld
+	}
+	if c.depth--; c.depth > 0 {
+		return nil
+	}
+	return c.leave(ctx)
+}

@@ -1,0 +1,11 @@
+-- Starts the ttl afresh while the lock is still the ticket's.
+-- KEYS[1]: the lock, a string: the ticket of its holder
+-- ARGV[1]: the ticket
+-- ARGV[2]: ttl, in milliseconds
+-- Returns 1: renewed
+--         0: the lock is not the ticket's: it has expired, or is another's
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then
+  return 0
+end
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+return 1

@@ -1,0 +1,146 @@
+package lock
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+var (
+	//go:embed renew.lua
+	renewSource string
+	renewScript = redis.NewScript(renewSource)
+)
+
+// A hold is the lock in the hands of this process, from the moment when it got
+// it from Redis until it gives it back there, through all who hold it in turn.
+// It is renewed meanwhile: by two timers while it waits, and no goroutine.
+type hold struct {
+	place
+	ticket   string
+	ttl      time.Duration
+	since    time.Time
+	first    int64       // token, of the first holder
+	passes   int         // to the next one of this process
+	next     *time.Timer // sends the next renewal
+	lease    *time.Timer // gives the lock up for lost
+	expires  time.Time   // when it does, by this machine's clock
+	renewed  int         // how often Redis said yes
+	failed   error       // why the last renewal got no answer, nil if it did
+	cause    error       // why it ended, nil until then
+	onEnd    []context.CancelCauseFunc
+	inFlight sync.WaitGroup // the renewal on its way, if any
+}
+
+// newHold begins a hold that Redis granted after the given time. The caller
+// has locked mu.
+func newHold(p place, ticket string, token int64, ttl time.Duration, sent time.Time) *hold {
+	h := &hold{place: p, ticket: ticket, first: token, ttl: ttl, since: time.Now(), expires: sent.Add(ttl)}
+	h.next = time.AfterFunc(time.Until(sent.Add(ttl/3)), h.renew)
+	h.lease = time.AfterFunc(time.Until(h.expires), h.expire)
+	return h
+}
+
+// token is that of the present holder. The caller has locked mu.
+func (h *hold) token() int64 { return h.first + int64(h.passes) }
+
+// tell ends the contexts of the present holder. The caller has locked mu.
+func (h *hold) tell(cause error) {
+	for _, cancel := range h.onEnd {
+		cancel(cause)
+	}
+	h.onEnd = nil
+}
+
+// end tells the holder why; the first cause counts. The caller has locked mu.
+func (h *hold) end(cause error) {
+	if h.cause != nil {
+		return
+	}
+	h.cause = cause
+	h.next.Stop()
+	h.lease.Stop()
+	h.tell(cause)
+}
+
+// renew asks Redis for another ttl. An error is not yet a loss: the lease has
+// time left, and the next try may get through.
+func (h *hold) renew() {
+	mu.Lock()
+	if h.over() { // ended as the timer fired
+		mu.Unlock()
+		return
+	}
+	h.inFlight.Add(1)
+	mu.Unlock()
+	defer h.inFlight.Done()
+
+	sent := time.Now()
+	ctx, cancel := context.WithDeadline(context.Background(), sent.Add(h.ttl/4))
+	defer cancel()
+	n, err := renewScript.Run(ctx, h.rdb, []string{h.key}, h.ticket, h.ttl.Milliseconds()).Int()
+
+	mu.Lock()
+	defer mu.Unlock()
+	h.failed = err
+	switch {
+	case h.cause != nil: // ended meanwhile
+		return
+	case err == nil && n == 0:
+		h.end(ErrLost)
+		return
+	case err == nil:
+		h.renewed++
+		h.expires = sent.Add(h.ttl)
+		h.lease.Reset(time.Until(h.expires))
+	}
+	h.next.Reset(time.Until(sent.Add(h.ttl / 3)))
+}
+
+func (h *hold) expire() {
+	mu.Lock()
+	defer mu.Unlock()
+	h.over()
+}
+
+// over reports whether h has ended, and ends it if the last ttl that Redis
+// granted has run out. It reads the clock, for timers may be late, and counts
+// from before the request, so as not to outlast Redis. The caller has locked mu.
+func (h *hold) over() bool {
+	if !time.Now().Before(h.expires) {
+		h.end(errors.Join(ErrLost, h.failed))
+	}
+	return h.cause != nil
+}
+
+// Context returns a copy of parent for the work under the lock. It ends when
+// the lock is lost, with ErrLost as its cause, or when it is given back.
+func (m *Mutex) Context(parent context.Context) context.Context {
+	ctx, cancel := context.WithCancelCause(parent)
+	mu.Lock()
+	defer mu.Unlock()
+	switch h := m.hold; {
+	case h == nil:
+		cancel(ErrNotHeld)
+	case h.over():
+		cancel(h.cause)
+	default:
+		h.onEnd = append(h.onEnd, cancel)
+	}
+	return ctx
+}
+
+// Renewals returns how often the process's hold has been renewed, of which this
+// Mutex's was a part, or the last one was.
+func (m *Mutex) Renewals() int {
+	mu.Lock()
+	defer mu.Unlock()
+	if m.hold == nil {
+		return 0
+	}
+	return m.hold.renewed
+}

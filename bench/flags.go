@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 	"oversell/internal/bench"
 	"oversell/internal/locks"
+	"oversell/internal/stock"
 )
 
 const usage = `Bench starts shops as processes of their own, lets thousands of requests for
@@ -29,6 +31,10 @@ Examples:
                                                      500 buyers a second, whether or not earlier ones were answered
   go run ./bench -strategies v8_fenced -conditions pause -unfenced
                                                      what fencing tokens are worth where nobody checks them
+  go run ./bench -db local -strategies sql_conditional,sql_version,sql_for_update,sql_get_lock
+                                                     the database's own ways, on a private MariaDB or MySQL
+  go run ./bench -keeper database -strategies v6_watchdog,v8_fenced
+                                                     the locks, with the stock in the database
   go run ./bench -workload cache                     readers of a cold key, with the double check
   go run ./bench -workload cache -second-look=false -conditions calm
   go run ./bench -workload lock -redis local         our locks and those of others, 5,000 contenders in one process
@@ -61,7 +67,17 @@ const envPrefix = "OVERSELL"
 
 // texts are the flags that are names and lists.
 type texts struct {
-	workload, strategies, conditions, retry, keys, targets string
+	workload, strategies, conditions, retry, keys, keeper, targets string
+}
+
+// allStrategies stands for all strategies that can be had.
+const allStrategies = "all"
+
+func strategiesUsage(catalog locks.Catalog) string {
+	usual := bench.DefaultStrategies(catalog, locks.Deduct)
+	extra := slices.DeleteFunc(catalog.Names(), func(name string) bool { return slices.Contains(usual, name) })
+	return "`STRATEGIES`, separated by commas; all of " + strings.Join(usual, ",") + " by default, and of " +
+		strings.Join(extra, ",") + " as well with -strategies " + allStrategies
 }
 
 // defaultWork is little next to what a sale takes, and enough that two
@@ -175,7 +191,7 @@ func flags(o *options, t *texts) *flag.FlagSet {
 	fs.Int64Var(&o.Stock, "stock", 1000, "`UNITS` of the item on sale")
 	fs.IntVar(&o.Instances, "instances", 2, "`NUMBER` of shops, each a process of its own")
 	fs.StringVar(&t.workload, "workload", string(locks.Deduct), "`WORKLOAD`: deduct buys the item, cache reads it through a cold cache that takes 100ms to fill, lock has no shop: a crowd contends for one lock")
-	fs.StringVar(&t.strategies, "strategies", "", "`STRATEGIES`, separated by commas (default all: "+strings.Join(o.Catalog.Names(), ",")+")")
+	fs.StringVar(&t.strategies, "strategies", "", strategiesUsage(o.Catalog))
 	fs.StringVar(&t.conditions, "conditions", "", "`CONDITIONS`, separated by commas: calm,slow,late,crash,pause (default all but late, or those of them that can be had)")
 	fs.DurationVar(&o.TTL, "ttl", bench.DefaultTTL, "lease of a lock")
 	fs.DurationVar(&o.Work, "work", defaultWork, "what a holder takes for its work, between reading the stock and writing it")
@@ -183,6 +199,7 @@ func flags(o *options, t *texts) *flag.FlagSet {
 	fs.StringVar(&t.retry, "retry", "line", "`POLICY` of waiting for a lock: line[:DELAY], fixed[:DELAY], backoff[:MIN-MAX], recursive[:DELAY]")
 	fs.StringVar(&t.keys, "keys", string(bench.NoKeys), "idempotency `KEYS`: none, unique, or pairs, where every two requests share one")
 	fs.BoolVar(&o.SecondLook, "second-look", true, "readers of a cold key look into the cache again when they have the lock")
+	fs.StringVar(&t.keeper, "keeper", "", "`WHO` keeps the stock: redis, or database (default redis, but for the strategies that are SQL)")
 	fs.BoolVar(&o.Unfenced, "unfenced", false, "the stock does not look at the fencing tokens of v8_fenced")
 	fs.IntVar(&o.Repeat, "repeat", 1, "`RUNS` of each row: all rows once, then all again; the table then has medians and intervals")
 	fs.StringVar(&t.targets, "target", "", "`URLS` of shops that run already, separated by commas; none is started then")
@@ -226,10 +243,20 @@ func (o *options) interpret(fs *flag.FlagSet, t texts) (err error) {
 	if len(o.Conditions) == 0 {
 		o.Conditions = o.defaultConditions()
 	}
-	if o.Strategies = split(t.strategies); len(o.Strategies) == 0 {
+	o.Keeper = stock.Keeper(t.keeper)
+	cfg := o.Config
+	if o.db == "embedded" || strings.HasPrefix(o.db, "sqlite:") {
+		cfg.DBURL = "sqlite:" // what is not known before it is served is of no matter here
+	}
+	o.Strategies = split(t.strategies)
+	switch {
+	case slices.Equal(o.Strategies, []string{allStrategies}):
+		o.Strategies = cfg.AllStrategies()
+	case len(o.Strategies) == 0:
 		o.Strategies = bench.DefaultStrategies(o.Catalog, o.Workload)
 	}
-	return o.Config.WithDefaults().Check()
+	cfg.Strategies = o.Strategies
+	return cfg.WithDefaults().Check()
 }
 
 // defaultConditions are those that can be had, but for late: it tells v2 from

@@ -18,6 +18,7 @@ import (
 	"github.com/google/uuid"
 
 	"oversell/internal/locks"
+	"oversell/internal/stock"
 )
 
 // ErrConfig is what the errors for a Config that cannot be run wrap.
@@ -43,10 +44,11 @@ type Config struct {
 	Conditions []locks.Condition
 	Instances  int
 	Keys       Keys
-	SecondLook bool   // cache: readers look again under the lock
-	Unfenced   bool   // the stock does not look at fencing tokens
-	Repeat     int    // runs of each row; default 1
-	ID         string // unique among benches; default a random one
+	SecondLook bool         // cache: readers look again under the lock
+	Keeper     stock.Keeper // of the stock; "": Redis, or the database where a strategy needs it there
+	Unfenced   bool         // the stock does not look at fencing tokens
+	Repeat     int          // runs of each row; default 1
+	ID         string       // unique among benches; default a random one
 
 	// Rate makes an open load of it: so many requests a second for Duration, of
 	// which at most InFlight are under way at once. Requests is their number
@@ -178,6 +180,8 @@ func (c Config) Check() error {
 		return bad("%d runs of each row; allowed: 1 to %d", c.Repeat, MaxRepeat)
 	case !slices.Contains([]Keys{NoKeys, UniqueKeys, PairedKeys}, c.Keys):
 		return bad("idempotency keys %q; allowed: %s, %s, %s", c.Keys, NoKeys, UniqueKeys, PairedKeys)
+	case c.Keeper != "" && c.Keeper != stock.InRedis && c.Keeper != stock.InDatabase:
+		return bad("stock kept in %q; allowed: %s, %s", c.Keeper, stock.InRedis, stock.InDatabase)
 	case len(c.Strategies) == 0:
 		return bad("no strategy")
 	case len(c.Conditions) == 0:
@@ -200,11 +204,38 @@ func (c Config) Check() error {
 		if err != nil {
 			return err
 		}
-		if c.Workload == locks.Cache && !s.GuardsLoads() {
-			return bad("strategy %s has no lock, and so nothing to do with workload %s", name, c.Workload)
+		if err := c.checkStrategy(s); err != nil {
+			return err
 		}
 	}
 	return c.checkFiles()
+}
+
+// checkStrategy tells what the strategy cannot do of what it would have to. Of
+// the database that it would be done with only the URL is known.
+func (c Config) checkStrategy(s locks.Strategy) error {
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w: strategy %s "+format, append([]any{ErrConfig, s.Name}, args...)...)
+	}
+	switch {
+	case c.Workload == locks.Cache && !s.GuardsLoads():
+		return bad("has no lock, and so nothing to do with workload %s", c.Workload)
+	case c.Keeper == stock.InDatabase && s.InRedis():
+		return bad("takes from Redis, and -keeper is %s", c.Keeper)
+	case c.Keeper == stock.InRedis && s.InDatabase():
+		return bad("takes from the database, and -keeper is %s", c.Keeper)
+	case s.NeedsMySQL() && strings.HasPrefix(c.DBURL, "sqlite:"):
+		return bad("takes MySQL or MariaDB: -db local, or one of yours")
+	}
+	return nil
+}
+
+// keeper is who keeps the stock while the strategy sells it.
+func (c Config) keeper(s locks.Strategy) stock.Keeper {
+	if s.InDatabase() {
+		return stock.InDatabase
+	}
+	return cmp.Or(c.Keeper, stock.InRedis)
 }
 
 // checkOpen checks what is asked of an open load.
@@ -277,11 +308,23 @@ func (c Config) checkFiles() error {
 	return nil
 }
 
-// DefaultStrategies returns all that have to do with the workload.
+// DefaultStrategies returns those that have to do with the workload, without the
+// extra ones.
 func DefaultStrategies(catalog locks.Catalog, w locks.Workload) []string {
 	var names []string
 	for _, s := range catalog {
-		if w != locks.Cache || s.GuardsLoads() {
+		if !s.Extra && (w != locks.Cache || s.GuardsLoads()) {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}
+
+// AllStrategies returns all that c could be run with.
+func (c Config) AllStrategies() []string {
+	var names []string
+	for _, s := range c.Catalog {
+		if c.checkStrategy(s) == nil {
 			names = append(names, s.Name)
 		}
 	}

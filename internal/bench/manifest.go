@@ -26,7 +26,8 @@ func NewManifest(cfg Config, redis, db string) Manifest {
 	m := Where(redis, db)
 	m.ID, m.Requests, m.Stock, m.Workload = cfg.ID, cfg.Requests, cfg.Stock, string(cfg.Workload)
 	m.Instances, m.Targets = cfg.shops(), cfg.Targets
-	m.Keys, m.SecondLook, m.Unfenced, m.Repeat = cfg.Keys, cfg.SecondLook, cfg.Unfenced, cfg.Repeat
+	m.Keys, m.SecondLook, m.Repeat = cfg.Keys, cfg.SecondLook, cfg.Repeat
+	m.Keeper, m.Unfenced = cfg.Keeper, cfg.Unfenced
 	if cfg.Rate > 0 {
 		m.Rate, m.Duration, m.InFlight = cfg.Rate, cfg.Duration.String(), cfg.InFlight
 	}

@@ -8,6 +8,7 @@ import (
 
 	"oversell/internal/figures"
 	"oversell/internal/locks"
+	"oversell/internal/stock"
 )
 
 // Report is what a bench found. Its JSON form is relied upon.
@@ -18,32 +19,33 @@ type Report struct {
 
 // Manifest says what a report was made with.
 type Manifest struct {
-	Format     int       `json:"format"` // of the report
-	ID         string    `json:"id"`     // of the bench: its items are called bench-ID-1 and so on
-	Started    time.Time `json:"started"`
-	Redis      string    `json:"redis"` // kind and version
-	DB         string    `json:"db"`
-	Go         string    `json:"go"`
-	OS         string    `json:"os"`
-	CPUs       int       `json:"cpus"`
-	Version    string    `json:"version"`            // of the bench
-	Requests   int       `json:"requests"`           // of each row; of an open load those that were planned
-	Rate       int       `json:"rate,omitempty"`     // of an open load, in requests a second; 0: all go at once
-	Duration   string    `json:"duration,omitempty"` // of an open load
-	InFlight   int       `json:"in_flight,omitempty"`
-	Stock      int64     `json:"stock"`
-	Workload   string    `json:"workload"`
-	Instances  int       `json:"instances"`
-	Targets    []string  `json:"targets,omitempty"`
-	TTL        string    `json:"ttl,omitempty"` // this and the next three: not of shops at Targets
-	Work       string    `json:"work,omitempty"`
-	Wait       string    `json:"wait,omitempty"`
-	Retry      string    `json:"retry,omitempty"` // waiting policy
-	Keys       Keys      `json:"keys"`
-	SecondLook bool      `json:"second_look"`
-	Unfenced   bool      `json:"unfenced,omitempty"` // the stock does not look at fencing tokens
-	Repeat     int       `json:"repeat"`             // runs of each row that were asked for
-	Flags      []string  `json:"flags,omitempty"`    // that the bench was given, but for secrets
+	Format     int          `json:"format"` // of the report
+	ID         string       `json:"id"`     // of the bench: its items are called bench-ID-1 and so on
+	Started    time.Time    `json:"started"`
+	Redis      string       `json:"redis"` // kind and version
+	DB         string       `json:"db"`
+	Go         string       `json:"go"`
+	OS         string       `json:"os"`
+	CPUs       int          `json:"cpus"`
+	Version    string       `json:"version"`            // of the bench
+	Requests   int          `json:"requests"`           // of each row; of an open load those that were planned
+	Rate       int          `json:"rate,omitempty"`     // of an open load, in requests a second; 0: all go at once
+	Duration   string       `json:"duration,omitempty"` // of an open load
+	InFlight   int          `json:"in_flight,omitempty"`
+	Stock      int64        `json:"stock"`
+	Workload   string       `json:"workload"`
+	Instances  int          `json:"instances"`
+	Targets    []string     `json:"targets,omitempty"`
+	TTL        string       `json:"ttl,omitempty"` // this and the next three: not of shops at Targets
+	Work       string       `json:"work,omitempty"`
+	Wait       string       `json:"wait,omitempty"`
+	Retry      string       `json:"retry,omitempty"` // waiting policy
+	Keys       Keys         `json:"keys"`
+	SecondLook bool         `json:"second_look"`
+	Keeper     stock.Keeper `json:"keeper,omitempty"`   // of the stock, where it was asked for
+	Unfenced   bool         `json:"unfenced,omitempty"` // the stock does not look at fencing tokens
+	Repeat     int          `json:"repeat"`             // runs of each row that were asked for
+	Flags      []string     `json:"flags,omitempty"`    // that the bench was given, but for secrets
 }
 
 // format is the one in which reports are written and read. One that programs
@@ -56,7 +58,8 @@ type Row struct {
 	Strategy  string          `json:"strategy"`
 	Condition locks.Condition `json:"condition"`
 	Workload  locks.Workload  `json:"workload"`
-	Repeat    int             `json:"repeat"` // which run of the row it is, from 1
+	Keeper    stock.Keeper    `json:"keeper,omitempty"` // of the stock; not in reports from before it was asked
+	Repeat    int             `json:"repeat"`           // which run of the row it is, from 1
 	Requests  int             `json:"requests"`
 	Stock     int64           `json:"stock"`
 

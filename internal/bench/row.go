@@ -26,7 +26,7 @@ type run struct {
 // do runs the row: it puts the item on sale, lets the requests go, waits for
 // every outcome, and audits.
 func (r *run) do(ctx context.Context) (Row, error) {
-	if err := r.admin.put(ctx, r.targets[0], r.sku, r.cfg.Stock); err != nil {
+	if err := r.admin.put(ctx, r.targets[0], r.sku, r.cfg.Stock, r.cfg.keeper(r.strategy)); err != nil {
 		return Row{}, err
 	}
 	if r.fleet != nil {
@@ -147,7 +147,7 @@ func (r *run) survivor() string {
 // row computes the figures from what was observed.
 func (r *run) row(o outcome) Row {
 	row := Row{
-		Strategy: r.strategy.Name, Condition: r.cond, Workload: r.cfg.Workload,
+		Strategy: r.strategy.Name, Condition: r.cond, Workload: r.cfg.Workload, Keeper: r.cfg.keeper(r.strategy),
 		Requests: r.cfg.Requests, Stock: r.cfg.Stock, Open: o.open,
 		Served: o.served, SoldOut: o.soldOut, Failed: o.failed, Reasons: o.reasons,
 		MaxHolders: o.holders.Max(),

@@ -71,6 +71,9 @@ func (m Manifest) Load() string {
 	default:
 		fmt.Fprintf(&b, "%d concurrent buyers, %d units, %s", m.Requests, m.Stock, shops)
 	}
+	if m.Keeper != "" {
+		fmt.Fprintf(&b, ", stock in %s", m.Keeper)
+	}
 	if m.Unfenced {
 		b.WriteString(", fencing tokens not checked")
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"oversell/internal/locks"
+	"oversell/internal/stock"
 	"oversell/internal/web"
 )
 
@@ -32,8 +33,8 @@ func newShopClient(token string) *shopClient {
 
 func (c *shopClient) close() { c.http.CloseIdleConnections() }
 
-func (c *shopClient) put(ctx context.Context, base, sku string, stock int64) error {
-	return c.call(ctx, http.MethodPut, base+"/api/items/"+sku, map[string]any{"stock": stock, "name": "the bench's item"}, nil)
+func (c *shopClient) put(ctx context.Context, base, sku string, units int64, keeper stock.Keeper) error {
+	return c.call(ctx, http.MethodPut, base+"/api/items/"+sku, map[string]any{"stock": units, "name": "the bench's item", "keeper": keeper}, nil)
 }
 
 func (c *shopClient) delete(ctx context.Context, base, sku string) error {

@@ -157,5 +157,5 @@ func (c Column) stockGuard(p *Process, policy locks.Policy) stock.Guard {
 	if c.Optimistic {
 		return stock.Optimistic(p.rdb)
 	}
-	return stock.Exclusive(p.rdb, c.guard(p, policy), false)
+	return stock.Exclusive(stock.Keepers{Redis: p.rdb}, c.guard(p, policy))
 }

@@ -41,7 +41,7 @@ func earlyRelease() Scenario {
 				guard := w.column.stockGuard(p, nil)
 				return func() {
 					var wrote bool
-					_, _ = guard.Do(w.ctx, w.stockKey(), w.entry(p), func(context.Context, stock.Counter) error {
+					_, _ = guard.Do(w.ctx, w.stock(), w.entry(p), func(context.Context, stock.Counter) error {
 						wrote = db.read() == 0
 						return nil
 					})

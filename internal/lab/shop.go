@@ -35,6 +35,9 @@ func (w *World) open(initial int64) *shop {
 	return &shop{w: w, initial: initial}
 }
 
+// stock is where the item's stock is kept.
+func (w *World) stock() stock.Place { return stock.Place{Key: w.stockKey()} }
+
 // buyer buys on behalf of a process.
 type buyer struct {
 	s     *shop
@@ -69,7 +72,7 @@ func (b *buyer) buy() error { return b.buyWithin(b.s.w.ctx) }
 func (b *buyer) buyWithin(wait context.Context) error {
 	w := b.s.w
 	e := locks.Entry{Key: w.lockKey, Owner: b.owner, Wait: wait}
-	_, err := b.guard.Do(w.ctx, w.stockKey(), e, b.section)
+	_, err := b.guard.Do(w.ctx, w.stock(), e, b.section)
 	if err != nil {
 		w.Note(b.p.name, "buys nothing: %s", brief(err))
 	}

@@ -28,10 +28,14 @@ type Kind int
 
 // The kinds.
 const (
-	Guarded    Kind = iota // a guard keeps others out, or claims to: Strategy.Guard makes it
-	Optimistic             // everybody is let in, and the losers are turned back at the write
-	Atomic                 // nothing is guarded: one step checks and takes, and cannot be divided
-	Batched                // as Atomic, in one step for many
+	Guarded     Kind = iota // a guard keeps others out, or claims to: Strategy.Guard makes it
+	Optimistic              // everybody is let in, and the losers are turned back at the write
+	Atomic                  // nothing is guarded: one step checks and takes, and cannot be divided
+	Batched                 // as Atomic, in one step for many
+	Conditional             // the database checks and takes in one statement
+	Versioned               // Optimistic, in the database
+	RowLocked               // the database keeps others out of the row, for a transaction
+	NameLocked              // the database has a lock with a name
 )
 
 // Strategy is one way of keeping the stock right, and what is claimed about it.
@@ -41,6 +45,10 @@ type Strategy struct {
 	Adds   string // what it has that the one before has not
 	Breaks string // what still breaks
 	Test   string // the test that shows what breaks
+
+	// Extra strategies are run by the bench where they are asked for, and not by
+	// default: what it takes is long enough.
+	Extra bool
 
 	// OwnWait says that callers wait in the lock's own way, whatever the Policy.
 	OwnWait bool
@@ -58,6 +66,19 @@ type Strategy struct {
 // which is to be done by one reader while the others wait: what keeps nobody out
 // has nothing to do with that.
 func (s Strategy) GuardsLoads() bool { return s.Kind == Guarded }
+
+// InDatabase reports whether the strategy works in the database alone, where the
+// stock has to be kept then.
+func (s Strategy) InDatabase() bool { return s.Kind >= Conditional }
+
+// InRedis reports whether the strategy can only take a stock that is in Redis.
+// What guards by a lock can do with either.
+func (s Strategy) InRedis() bool {
+	return s.Kind == Optimistic || s.Kind == Atomic || s.Kind == Batched
+}
+
+// NeedsMySQL reports whether the strategy takes what only MySQL and MariaDB have.
+func (s Strategy) NeedsMySQL() bool { return s.Kind == RowLocked || s.Kind == NameLocked }
 
 // Catalog is the list of strategies, in the order in which they are taught.
 type Catalog []Strategy
@@ -228,6 +249,42 @@ func Strategies() Catalog {
 			Breaks: "a process that dies after the script leaves the stock of a whole batch taken with no order",
 			Test:   "TestCrashAfterTheScriptLeavesStockTaken",
 			deduct: unguarded,
+		},
+		{
+			Name:   "sql_conditional",
+			Kind:   Conditional,
+			Extra:  true,
+			Adds:   "the database decides: UPDATE … SET remaining = remaining - n WHERE remaining >= n, and the order in the same transaction",
+			Breaks: "nothing of the stock; work that was done for units that are gone",
+			Test:   "TestDatabaseSellsExactly",
+			deduct: always(overlaps),
+		},
+		{
+			Name:   "sql_version",
+			Kind:   Versioned,
+			Extra:  true,
+			Adds:   "the row has a version, and is written only if it is still the one that was read",
+			Breaks: "retries grow with contention",
+			Test:   "TestVersionIsRefusedAfterAnotherWrite",
+			deduct: always(overlaps),
+		},
+		{
+			Name:   "sql_for_update",
+			Kind:   RowLocked,
+			Extra:  true,
+			Adds:   "SELECT … FOR UPDATE: the row is locked until the transaction ends, with which everything is written or nothing",
+			Breaks: "a transaction and a connection are held while the work lasts; who is stopped keeps everybody out",
+			Test:   "TestRowLockIsKeptByAStoppedHolder",
+			deduct: always(holds),
+		},
+		{
+			Name:   "sql_get_lock",
+			Kind:   NameLocked,
+			Extra:  true,
+			Adds:   "GET_LOCK: a lock with a name, which belongs to a connection and is free when that ends",
+			Breaks: "one connection for each who waits; no help in a cluster of databases",
+			Test:   "TestNamedLockEndsWithItsConnection",
+			deduct: always(holds),
 		},
 	}
 }

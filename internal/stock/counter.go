@@ -65,8 +65,18 @@ func (c counters) recall(sku string) *glimpse {
 
 // reading is what one look at an item's keys shows.
 type reading struct {
-	left   int64
+	left   int64 // 0 while only the keys were read, and the stock is not kept there
 	saleID string
+	keeper Keeper // of the stock
+}
+
+// place is where the stock that was read is kept.
+func (r reading) place(sku string) Place {
+	at := Place{SKU: sku, SaleID: r.saleID}
+	if r.keeper != InDatabase {
+		at.Key = keys{sku}.stock(r.saleID)
+	}
+	return at
 }
 
 // look returns the units left and the sale, and false if Redis lacks either.
@@ -101,16 +111,28 @@ func (c counters) lookAt(ctx context.Context, sku, saleID string) (current strin
 	if !ok || current != saleID {
 		return current, reading{}, false, nil
 	}
+	if text == string(InDatabase) {
+		return current, reading{0, saleID, InDatabase}, true, nil
+	}
 	left, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
 		return current, reading{}, false, fmt.Errorf("the stock of %s is no number: %w", sku, err)
 	}
-	return current, reading{left, saleID}, true, nil
+	return current, reading{left, saleID, InRedis}, true, nil
 }
 
 // lastSale is how long the stock of a sale is kept after the next one began,
 // for those who are still at work on it.
 const lastSale = 10 * time.Minute
+
+// counter is what the stock's key has while left units are left: their number, or
+// who keeps it.
+func (i Item) counter(left int64) any {
+	if i.keeper() == InDatabase {
+		return string(InDatabase)
+	}
+	return left
+}
 
 // start sets the keys for a new sale.
 func (c counters) start(ctx context.Context, item Item) error {
@@ -120,7 +142,7 @@ func (c counters) start(ctx context.Context, item Item) error {
 		return fmt.Errorf("reading the sale of %s: %w", item.SKU, err)
 	}
 	_, err = c.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
-		p.Set(ctx, k.stock(item.SaleID), item.Initial, 0)
+		p.Set(ctx, k.stock(item.SaleID), item.counter(item.Initial), 0)
 		p.Set(ctx, k.sale(), item.SaleID, 0)
 		p.Expire(ctx, k.stock(last), lastSale)
 		p.Expire(ctx, fenceKey(k.stock(last)), lastSale)
@@ -129,7 +151,9 @@ func (c counters) start(ctx context.Context, item Item) error {
 	if err != nil {
 		return fmt.Errorf("setting the stock of %s: %w", item.SKU, err)
 	}
-	c.remember(item.SKU, reading{item.Initial, item.SaleID})
+	if item.keeper() == InRedis {
+		c.remember(item.SKU, reading{item.Initial, item.SaleID, InRedis})
+	}
 	return nil
 }
 
@@ -140,7 +164,7 @@ func (c counters) restore(ctx context.Context, item Item, sold int64) error {
 	k := keys{item.SKU}
 	left := max(0, item.Initial-sold)
 	_, err := c.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
-		p.SetNX(ctx, k.stock(item.SaleID), left, 0)
+		p.SetNX(ctx, k.stock(item.SaleID), item.counter(left), 0)
 		p.SetNX(ctx, k.sale(), item.SaleID, 0)
 		return nil
 	})

@@ -40,6 +40,7 @@ type buyer struct {
 	guard   Guard
 	taker   *Taker // instead of a guard
 	saleID  string
+	place   Place // where the stock is kept
 	// impatient buyers, who have waited for long enough for the order of
 	// whoever has claimed their idempotency key, respect no claim.
 	impatient bool
@@ -78,7 +79,7 @@ func (b *buyer) replayLate(ctx context.Context) (bool, error) {
 	}
 	defer leave()
 	if b.saleID == "" {
-		now, err := b.service.read(ctx, b.req.SKU)
+		now, err := b.read(ctx)
 		if err != nil {
 			return false, err
 		}
@@ -101,7 +102,7 @@ func (b *buyer) buy(ctx, patience context.Context) error {
 	}
 	e := locks.Entry{Key: keys{b.req.SKU}.lock(b.req.Strategy), Owner: b.req.Owner, Wait: wait}
 	var err error
-	b.res.Lock, err = b.guard.Do(ctx, keys{b.req.SKU}.stock(b.saleID), e, b.section)
+	b.res.Lock, err = b.guard.Do(ctx, b.place, e, b.section)
 	return err
 }
 
@@ -131,11 +132,14 @@ func (b *buyer) door(wait context.Context) (leave func(), err error) {
 }
 
 func (b *buyer) look(ctx context.Context) error {
-	now, err := b.service.read(ctx, b.req.SKU)
+	now, err := b.read(ctx)
 	if err != nil {
 		return err
 	}
-	b.saleID, b.res.Left = now.saleID, now.left
+	b.saleID, b.place, b.res.Left = now.saleID, now.place(b.req.SKU), now.left
+	if err := b.checkPlace(); err != nil {
+		return err
+	}
 	if found, err := b.replay(ctx); found || err != nil {
 		return err
 	}
@@ -143,6 +147,27 @@ func (b *buyer) look(ctx context.Context) error {
 		return fmt.Errorf("%w: %d left", ErrSoldOut, now.left)
 	}
 	return nil
+}
+
+// checkPlace returns ErrPlace before anything else is said of a stock that is not
+// where the buyer's strategy looks for it.
+func (b *buyer) checkPlace() error {
+	switch {
+	case b.taker != nil:
+		return inRedis(b.place)
+	case b.service.inDatabase[b.req.Strategy]:
+		return inDatabase(b.place)
+	}
+	return nil
+}
+
+// read looks at the stock where the buyer's strategy will. A strategy that needs
+// no Redis does not fail with it.
+func (b *buyer) read(ctx context.Context) (reading, error) {
+	if b.service.inDatabase[b.req.Strategy] {
+		return b.service.readItem(ctx, b.req.SKU)
+	}
+	return b.service.read(ctx, b.req.SKU)
 }
 
 // replay answers with the order that an earlier request with the same key made.
@@ -184,11 +209,36 @@ func (b *buyer) section(ctx context.Context, c Counter) error {
 	if after != nil {
 		defer after()
 	}
+	if together, ok := c.(seller); ok {
+		return b.sellTogether(ctx, together, left-b.req.Quantity)
+	}
 	if err := c.Set(ctx, left-b.req.Quantity); err != nil {
 		return err
 	}
 	b.res.Left = left - b.req.Quantity
 	return b.writeOrder(ctx)
+}
+
+// sellTogether writes stock and order in one step, after which nothing has to be
+// put back. Others may have read a larger stock and not know yet that the last
+// unit has gone.
+func (b *buyer) sellTogether(ctx context.Context, c seller, left int64) error {
+	order := b.newOrder()
+	err := c.sell(ctx, left, &order)
+	switch {
+	case errors.Is(err, errDuplicate):
+		return b.answerFirst(ctx)
+	case errors.Is(err, ErrSoldOut):
+		b.service.notices.Tell(b.req.SKU, ErrSoldOut)
+		return err
+	case errors.Is(err, errUnsure):
+		b.service.log.Error("an order may have been written", "sku", b.req.SKU, "quantity", b.req.Quantity, "order", order.ID, "error", err)
+		return err
+	case err != nil:
+		return err
+	}
+	b.res.Order, b.res.Left = order, left
+	return nil
 }
 
 // check reads the stock and returns ErrSoldOut if it is not enough.

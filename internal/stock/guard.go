@@ -14,30 +14,41 @@ import (
 // LockStats is what a guard tells of one deduct.
 type LockStats = locks.Stats
 
-// Guard runs the section of a deduct on the counter at a key in Redis, so that
-// no other section's write is lost, or so it claims. It is safe for concurrent use.
+// Guard runs the section of a deduct on the stock of a sale, so that no other
+// section's write is lost, or so it claims. It returns ErrPlace for a stock that is
+// kept where the guard cannot work. It is safe for concurrent use.
 type Guard interface {
-	Do(ctx context.Context, key string, e locks.Entry, section func(context.Context, Counter) error) (LockStats, error)
+	Do(ctx context.Context, at Place, e locks.Entry, section Section) (LockStats, error)
 }
 
-// Exclusive makes a Guard of one that keeps other callers out. Where its lock
-// gives out fencing tokens the stock checks them, unless unfenced is set.
-func Exclusive(rdb redis.UniversalClient, guard locks.Guard, unfenced bool) Guard {
-	return exclusive{rdb, guard, unfenced}
+// Section is what a Guard runs: it reads the stock, works, and writes.
+type Section func(ctx context.Context, c Counter) error
+
+// Exclusive makes a Guard of one that keeps other callers out, for a stock in
+// either place. Where its lock gives out fencing tokens the stock checks them,
+// unless k.Unfenced is set.
+func Exclusive(k Keepers, guard locks.Guard) Guard {
+	return exclusive{k, guard}
 }
 
 type exclusive struct {
-	rdb      redis.UniversalClient
-	guard    locks.Guard
-	unfenced bool
+	Keepers
+	guard locks.Guard
 }
 
-func (g exclusive) Do(ctx context.Context, key string, e locks.Entry, section func(context.Context, Counter) error) (LockStats, error) {
+func (g exclusive) Do(ctx context.Context, at Place, e locks.Entry, section Section) (LockStats, error) {
 	return g.guard.Do(ctx, e, func(ctx context.Context) error {
-		if token, ok := locks.Token(ctx); ok && !g.unfenced {
-			return section(ctx, fencedCounter{g.rdb, key, token})
+		token, fenced := locks.Token(ctx)
+		fenced = fenced && !g.Unfenced
+		switch {
+		case at.Key == "" && fenced:
+			return section(ctx, fencedLedger{ledger{store: store{g.DB}, at: at}, token})
+		case at.Key == "":
+			return section(ctx, ledger{store: store{g.DB}, at: at})
+		case fenced:
+			return section(ctx, fencedCounter{g.Redis, at.Key, token})
 		}
-		return section(ctx, plainCounter{g.rdb, key})
+		return section(ctx, plainCounter{g.Redis, at.Key})
 	})
 }
 
@@ -48,7 +59,11 @@ var errConflict = errors.New("the stock has changed")
 // Redis refuses the write if the stock has changed since it was read. The
 // loser sleeps and does everything again.
 func Optimistic(rdb redis.UniversalClient) Guard {
-	return &optimistic{rdb, make(chan struct{}, maxAttempts)}
+	return newRepeated(maxAttempts, inRedis, func(ctx context.Context, at Place, _ locks.Entry, section Section) error {
+		return rdb.Watch(context.WithoutCancel(ctx), func(tx *redis.Tx) error {
+			return section(context.WithoutCancel(ctx), watchedCounter{tx, at.Key})
+		}, at.Key)
+	})
 }
 
 const (
@@ -59,17 +74,28 @@ const (
 	maxAttempts = 4
 )
 
-type optimistic struct {
-	rdb      redis.UniversalClient
-	attempts chan struct{}
+// repeated is a Guard that does everything again after a conflict.
+type repeated struct {
+	attempts chan struct{} // has a value for each that is under way in this process
+	place    func(Place) error
+	once     func(ctx context.Context, at Place, e locks.Entry, section Section) error
+}
+
+// newRepeated makes a Guard of once, which runs the section once, or returns
+// errConflict. At most so many attempts are under way at a time.
+func newRepeated(attempts int, place func(Place) error, once func(context.Context, Place, locks.Entry, Section) error) *repeated {
+	return &repeated{make(chan struct{}, attempts), place, once}
 }
 
 // Do repeats the section until its write goes through or the wait ends.
-func (o *optimistic) Do(ctx context.Context, key string, e locks.Entry, section func(context.Context, Counter) error) (LockStats, error) {
+func (r *repeated) Do(ctx context.Context, at Place, e locks.Entry, section Section) (LockStats, error) {
 	start := time.Now()
 	var s LockStats
+	if err := r.place(at); err != nil {
+		return s, err
+	}
 	for {
-		began, err := o.attempt(ctx, key, e.Wait, section)
+		began, err := r.attempt(ctx, at, e, section)
 		if !began.IsZero() {
 			s.Attempts++
 			s.Held = time.Since(began)
@@ -87,22 +113,18 @@ func (o *optimistic) Do(ctx context.Context, key string, e locks.Entry, section 
 
 // attempt waits for a place and runs the section once. It returns when the
 // section began, if it did.
-func (o *optimistic) attempt(ctx context.Context, key string, wait context.Context, section func(context.Context, Counter) error) (time.Time, error) {
-	if wait.Err() != nil {
-		return time.Time{}, context.Cause(wait)
+func (r *repeated) attempt(ctx context.Context, at Place, e locks.Entry, section Section) (time.Time, error) {
+	if e.Wait.Err() != nil {
+		return time.Time{}, context.Cause(e.Wait)
 	}
 	select {
-	case o.attempts <- struct{}{}:
-		defer func() { <-o.attempts }()
-	case <-wait.Done():
-		return time.Time{}, context.Cause(wait)
+	case r.attempts <- struct{}{}:
+		defer func() { <-r.attempts }()
+	case <-e.Wait.Done():
+		return time.Time{}, context.Cause(e.Wait)
 	}
 	began := time.Now()
-	ctx = context.WithoutCancel(ctx)
-	err := o.rdb.Watch(ctx, func(tx *redis.Tx) error {
-		return section(ctx, watchedCounter{tx, key})
-	}, key)
-	return began, err
+	return began, r.once(ctx, at, e, section)
 }
 
 // pause waits for d or until wait ends, and returns the cause in that case.

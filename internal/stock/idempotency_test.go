@@ -44,20 +44,17 @@ func wantOneOrder(t *testing.T, ids []string) {
 func TestSameKeyAtOnceBuysOnce(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		a, b := s.instance(t, nil), s.instance(t, nil)
-		for _, strategy := range locks.Strategies().Names() {
-			t.Run(strategy, func(t *testing.T) {
-				s.sku = newSKU()
-				s.put(t, a, 10)
-				wantOneOrder(t, sameKey(t, s, 10, strategy, "click", a, b))
-				found := s.audit(t, a)
-				if found.Orders != 1 || found.Duplicates != 0 {
-					t.Errorf("%d orders, %d duplicates; want 1 and 0", found.Orders, found.Duplicates)
-				}
-				if slices.Contains(holding(), strategy) && found.LostUpdates != 0 {
-					t.Errorf("%d lost updates, want 0", found.LostUpdates)
-				}
-			})
-		}
+		s.eachWay(t, func(t *testing.T, w way) {
+			s.put(t, a, 10)
+			wantOneOrder(t, sameKey(t, s, 10, w.strategy, "click", a, b))
+			found := s.audit(t, a)
+			if found.Orders != 1 || found.Duplicates != 0 {
+				t.Errorf("%d orders, %d duplicates; want 1 and 0", found.Orders, found.Duplicates)
+			}
+			if w.holds() && found.LostUpdates != 0 {
+				t.Errorf("%d lost updates, want 0", found.LostUpdates)
+			}
+		})
 	})
 }
 
@@ -65,14 +62,11 @@ func TestSameKeyAtOnceBuysOnce(t *testing.T) {
 func TestSameKeyAtOnceOnTheLastUnit(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.instance(t, nil)
-		for _, strategy := range locks.Strategies().Names() {
-			t.Run(strategy, func(t *testing.T) {
-				s.sku = newSKU()
-				s.put(t, service, 1)
-				wantOneOrder(t, sameKey(t, s, 10, strategy, "click", service))
-				wantStock(t, s.audit(t, service), 1, 0, 1, 1)
-			})
-		}
+		s.eachWay(t, func(t *testing.T, w way) {
+			s.put(t, service, 1)
+			wantOneOrder(t, sameKey(t, s, 10, w.strategy, "click", service))
+			wantStock(t, s.audit(t, service), 1, 0, 1, 1)
+		})
 	})
 }
 

@@ -39,6 +39,8 @@ type site struct {
 	rdb redis.UniversalClient
 	db  *gorm.DB
 	sku string
+
+	keeper stock.Keeper // of the stock of the items that are put
 }
 
 // eachSite runs f over embedded and real backends.
@@ -88,7 +90,7 @@ func (s *site) instance(t *testing.T, adjust func(*stock.Config)) *stock.Service
 // put begins a sale of the site's item.
 func (s *site) put(t *testing.T, service *stock.Service, units int64) stock.Item {
 	t.Helper()
-	item, err := service.Put(t.Context(), stock.Item{SKU: s.sku, Initial: units})
+	item, err := service.Put(t.Context(), stock.Item{SKU: s.sku, Initial: units, Keeper: s.keeper})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,21 +152,36 @@ func rush(t *testing.T, s *site, n int, strategy string, instances ...*stock.Ser
 	return sold, soldOut, attempts
 }
 
-// holding names the strategies that sell exactly among instances.
-func holding() []string {
-	var names []string
-	for _, name := range locks.Strategies().Names() {
-		if name != "none" && name != "local" {
-			names = append(names, name)
+// way is a strategy, and where it finds the stock.
+type way struct {
+	strategy string
+	keeper   stock.Keeper
+}
+
+// holds reports whether it sells exactly among instances.
+func (w way) holds() bool { return w.strategy != "none" && w.strategy != "local" }
+
+// eachWay runs f for every strategy that can be had here, on a new item's SKU,
+// with the stock in Redis and in the database where it can work with both.
+func (s *site) eachWay(t *testing.T, f func(t *testing.T, w way)) {
+	t.Helper()
+	for _, strategy := range locks.Strategies() {
+		for keeper, not := range map[stock.Keeper]bool{stock.InRedis: strategy.InDatabase(), stock.InDatabase: strategy.InRedis()} {
+			if not || strategy.NeedsMySQL() && s.db.Name() != "mysql" {
+				continue
+			}
+			t.Run(strategy.Name+"/"+string(keeper), func(t *testing.T) {
+				s.sku, s.keeper = newSKU(), keeper
+				f(t, way{strategy.Name, keeper})
+			})
 		}
 	}
-	return names
 }
 
 // guardFunc is a guard for a test.
 type guardFunc func(ctx context.Context, e locks.Entry, section func(context.Context, stock.Counter) error) error
 
-func (g guardFunc) Do(ctx context.Context, _ string, e locks.Entry, section func(context.Context, stock.Counter) error) (stock.LockStats, error) {
+func (g guardFunc) Do(ctx context.Context, _ stock.Place, e locks.Entry, section stock.Section) (stock.LockStats, error) {
 	return stock.LockStats{}, g(ctx, e, section)
 }
 

@@ -20,6 +20,7 @@ type Config struct {
 	Redis    redis.UniversalClient
 	Guards   map[string]Guard  // by strategy name
 	Takers   map[string]*Taker // by strategy name: what sells without a guard
+	InDB     map[string]bool   // by strategy name: the guard works in the database alone
 	Wait     time.Duration     // longest wait for a guard; 0 means 10 s
 	Unfenced bool              // the stock does not look at fencing tokens
 	Work     Work              // what a holder does between reading and writing the stock; nil: nothing
@@ -27,19 +28,29 @@ type Config struct {
 }
 
 // Use gives the shop the strategies of a catalog, whose guards are made with o.
-// Redis and Unfenced have to be set before.
+// Redis, DB and Unfenced have to be set before.
 func (c *Config) Use(catalog locks.Catalog, o locks.Options) {
-	c.Guards, c.Takers = make(map[string]Guard), make(map[string]*Taker)
+	c.Guards, c.Takers, c.InDB = make(map[string]Guard), make(map[string]*Taker), make(map[string]bool)
+	keepers := Keepers{Redis: c.Redis, DB: c.DB, Unfenced: c.Unfenced}
 	for _, s := range catalog {
+		c.InDB[s.Name] = s.InDatabase()
 		switch s.Kind {
 		case locks.Guarded:
-			c.Guards[s.Name] = Exclusive(c.Redis, s.Guard(o), c.Unfenced)
+			c.Guards[s.Name] = Exclusive(keepers, s.Guard(o))
 		case locks.Optimistic:
 			c.Guards[s.Name] = Optimistic(c.Redis)
 		case locks.Atomic:
 			c.Takers[s.Name] = Atomic(c.Redis, 0)
 		case locks.Batched:
 			c.Takers[s.Name] = Batched(c.Redis, 0)
+		case locks.Conditional:
+			c.Guards[s.Name] = Conditional(c.DB)
+		case locks.Versioned:
+			c.Guards[s.Name] = Versioned(c.DB)
+		case locks.RowLocked:
+			c.Guards[s.Name] = RowLocked(c.DB)
+		case locks.NameLocked:
+			c.Guards[s.Name] = NameLocked(c.DB)
 		}
 	}
 }
@@ -60,14 +71,15 @@ type Work func(ctx context.Context, sku string) (after func(), err error)
 
 // Service sells items. It is safe for concurrent use.
 type Service struct {
-	store   store
-	stock   counters
-	guards  map[string]Guard
-	takers  map[string]*Taker
-	wait    time.Duration
-	work    Work
-	log     *slog.Logger
-	notices *notice.Board
+	store      store
+	stock      counters
+	guards     map[string]Guard
+	takers     map[string]*Taker
+	inDatabase map[string]bool
+	wait       time.Duration
+	work       Work
+	log        *slog.Logger
+	notices    *notice.Board
 	// entry bounds how many buyers look at an item at once before they wait
 	// for its guard, so that a crowd at the door does not slow down those who
 	// hold the guard.
@@ -84,14 +96,15 @@ const (
 // New returns a Service. The tables must be there: see Migrate.
 func New(cfg Config) *Service {
 	s := &Service{
-		store:  store{cfg.DB},
-		stock:  counters{cfg.Redis, new(sync.Map)},
-		guards: cfg.Guards,
-		takers: cfg.Takers,
-		wait:   cfg.Wait,
-		work:   cfg.Work,
-		log:    cfg.Logger,
-		entry:  make(chan struct{}, maxEntering),
+		store:      store{cfg.DB},
+		stock:      counters{cfg.Redis, new(sync.Map)},
+		guards:     cfg.Guards,
+		takers:     cfg.Takers,
+		inDatabase: cfg.InDB,
+		wait:       cfg.Wait,
+		work:       cfg.Work,
+		log:        cfg.Logger,
+		entry:      make(chan struct{}, maxEntering),
 	}
 	if s.wait == 0 {
 		s.wait = defaultWait
@@ -109,7 +122,11 @@ func New(cfg Config) *Service {
 // soldOut is what the waiting buyers are told when nothing is left. A look that
 // fails says nothing: that Redis is away they learn by their own commands.
 func (s *Service) soldOut(ctx context.Context, sku string) error {
-	if now, ok, err := s.stock.look(ctx, sku); err == nil && ok && now.left <= 0 {
+	now, ok, err := s.stock.look(ctx, sku)
+	if err == nil && ok && now.keeper == InDatabase {
+		now, err = s.readItem(ctx, sku)
+	}
+	if err == nil && ok && now.left <= 0 {
 		return ErrSoldOut
 	}
 	return nil
@@ -198,9 +215,24 @@ func (s *Service) Audit(ctx context.Context, sku string) (Audit, error) {
 	}, nil
 }
 
-// read looks at an item's keys, and restores them from the database if Redis
-// has lost them.
+// readItem looks at the item's row. What it says is left is right if the stock is
+// kept there.
+func (s *Service) readItem(ctx context.Context, sku string) (reading, error) {
+	item, err := s.store.item(ctx, sku)
+	return reading{item.Remaining, item.SaleID, item.keeper()}, err
+}
+
+// read looks at an item's keys, which are restored from the database if Redis has
+// lost them. They tell when the stock is kept in the database.
 func (s *Service) read(ctx context.Context, sku string) (reading, error) {
+	r, err := s.readKeys(ctx, sku)
+	if err == nil && r.keeper == InDatabase {
+		return s.readItem(ctx, sku)
+	}
+	return r, err
+}
+
+func (s *Service) readKeys(ctx context.Context, sku string) (reading, error) {
 	r, ok, err := s.stock.look(ctx, sku)
 	if err != nil || ok {
 		return r, err

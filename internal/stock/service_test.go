@@ -144,8 +144,10 @@ func TestKeysAreTheProjectsOwn(t *testing.T) {
 			return nil, nil
 		}))
 		s.put(t, service, 100)
-		for _, strategy := range locks.Strategies().Names() {
-			rush(t, s, 1, strategy, service)
+		for _, strategy := range locks.Strategies() {
+			if !strategy.InDatabase() {
+				rush(t, s, 1, strategy.Name, service)
+			}
 		}
 		for key := range seen {
 			if !strings.HasPrefix(key, "oversell:{"+s.sku+"}:") {

@@ -8,6 +8,7 @@
 package stock
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -62,7 +63,17 @@ type Item struct {
 	Initial   int64     `json:"initial" gorm:"not null"` // units the sale began with
 	SaleID    string    `json:"sale_id" gorm:"size:36;not null"`
 	UpdatedAt time.Time `json:"updated_at"`
+
+	// Keeper is who keeps the stock; "" stands for InRedis. The rest is for a
+	// stock that is kept here, in the database, and not part of what Put is given.
+	Keeper    Keeper `json:"keeper" gorm:"size:16;not null;default:redis"`
+	Remaining int64  `json:"-" gorm:"not null;default:0"` // units left
+	Version   int64  `json:"-" gorm:"not null;default:0"` // how often Remaining was written
+	Fence     int64  `json:"-" gorm:"not null;default:0"` // the largest fencing token that was seen
 }
+
+// keeper is the item's Keeper by name.
+func (i Item) keeper() Keeper { return cmp.Or(i.Keeper, InRedis) }
 
 func (i Item) check() error {
 	if err := CheckSKU(i.SKU); err != nil {
@@ -73,6 +84,9 @@ func (i Item) check() error {
 	}
 	if len(i.Name) > MaxName {
 		return fmt.Errorf("%w: name has %d bytes, and may have %d", ErrInvalid, len(i.Name), MaxName)
+	}
+	if i.Keeper != "" && i.Keeper.check() != nil {
+		return i.Keeper.check()
 	}
 	if i.Category != "" && CheckSKU(i.Category) != nil {
 		return fmt.Errorf("%w: category must have the form of an sku", ErrInvalid)

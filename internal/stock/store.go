@@ -52,7 +52,7 @@ const migrateAttempts = 6
 func (s store) put(ctx context.Context, item Item) (Item, error) {
 	item, _, err := s.createItem(ctx, item, clause.OnConflict{
 		// By name, or GORM would set a time of its own.
-		DoUpdates: clause.AssignmentColumns([]string{"name", "category", "initial", "sale_id", "updated_at"}),
+		DoUpdates: clause.AssignmentColumns([]string{"name", "category", "initial", "keeper", "remaining", "version", "fence", "sale_id", "updated_at"}),
 	})
 	return item, err
 }
@@ -68,6 +68,10 @@ func (s store) createItem(ctx context.Context, item Item, conflict clause.OnConf
 	defer cancel()
 	item.SaleID = uuid.NewString()
 	item.UpdatedAt = now()
+	item.Remaining, item.Version, item.Fence = 0, 0, 0
+	if item.Keeper == InDatabase {
+		item.Remaining = item.Initial
+	}
 	done := s.db.WithContext(ctx).Clauses(conflict).Create(&item)
 	if done.Error != nil {
 		return Item{}, false, fmt.Errorf("writing item %s: %w", item.SKU, done.Error)
@@ -119,19 +123,30 @@ var errUnsure = errors.New("it is not known whether the order was written")
 func (s store) insert(ctx context.Context, orders ...*Order) error {
 	tctx, cancel := context.WithTimeout(ctx, dbTimeout)
 	defer cancel()
-	first := orders[0]
-	err := s.create(tctx, orders)
+	return s.outcome(ctx, tctx, orders[0], s.create(tctx, orders))
+}
+
+// outcome finds out what became of a statement or a transaction that was to
+// write order, perhaps among others, and ended with err. Tctx is its context, and
+// ctx that of the caller. A nil order means that nothing can be asked for.
+func (s store) outcome(ctx, tctx context.Context, order *Order, err error) error {
 	switch {
 	case err == nil:
 		return nil
+	case refused(err):
+		return err
 	case errors.Is(err, gorm.ErrDuplicatedKey):
 		return errDuplicate
+	case crossed(err):
+		return fmt.Errorf("%w: %w", errConflict, err)
+	case order == nil:
+		return fmt.Errorf("writing the stock: %w", err)
 	case nobodyThere(err):
-		return fmt.Errorf("writing order %s: %w", first.ID, err)
+		return fmt.Errorf("writing order %s: %w", order.ID, err)
 	}
 	late := tctx.Err() != nil || s.underWay(err)
-	err = fmt.Errorf("writing order %s: %w", first.ID, err)
-	found, lookErr := s.has(ctx, first.ID)
+	err = fmt.Errorf("writing order %s: %w", order.ID, err)
+	found, lookErr := s.has(ctx, order.ID)
 	switch {
 	case found:
 		return nil
@@ -156,6 +171,22 @@ func (s store) create(ctx context.Context, orders []*Order) error {
 		tx.Statement.ConnPool = kept.ConnPool
 	}
 	return tx.Create(orders).Error
+}
+
+// What MySQL and MariaDB say when transactions were in each other's way, and this
+// one was undone: it may be tried again.
+const (
+	erLockWaitTimeout = 1205
+	erLockDeadlock    = 1213
+	erCheckread       = 1020 // MariaDB: the row has changed since the transaction began
+)
+
+func crossed(err error) bool {
+	var said *mysql.MySQLError
+	if !errors.As(err, &said) {
+		return false
+	}
+	return said.Number == erLockWaitTimeout || said.Number == erLockDeadlock || said.Number == erCheckread
 }
 
 // underWay reports whether a statement that failed may still be carried out. A

@@ -128,7 +128,7 @@ func (b *buyer) answered(answer int64) error {
 		left = answerTooFew - answer
 	}
 	b.res.Left = left
-	b.service.stock.remember(b.req.SKU, reading{left, b.saleID})
+	b.service.stock.remember(b.req.SKU, reading{left, b.saleID, InRedis})
 	if taken {
 		return nil
 	}

@@ -100,9 +100,10 @@ func ParseHeld(value string) ([]figures.Span, error) {
 
 func (a *API) putItem(c *gin.Context) {
 	var body struct {
-		Name     string `json:"name"`
-		Category string `json:"category"`
-		Stock    *int64 `json:"stock"`
+		Name     string       `json:"name"`
+		Category string       `json:"category"`
+		Stock    *int64       `json:"stock"`
+		Keeper   stock.Keeper `json:"keeper"`
 	}
 	if !a.parse(c, &body) {
 		return
@@ -113,7 +114,7 @@ func (a *API) putItem(c *gin.Context) {
 	}
 	ctx := c.Request.Context()
 	item, err := a.cfg.Stock.Put(ctx, stock.Item{
-		SKU: c.Param("sku"), Name: body.Name, Category: body.Category, Initial: *body.Stock,
+		SKU: c.Param("sku"), Name: body.Name, Category: body.Category, Initial: *body.Stock, Keeper: body.Keeper,
 	})
 	if err == nil {
 		err = a.forget(ctx, item.SKU)

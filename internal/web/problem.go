@@ -43,6 +43,7 @@ var outcomes = []struct {
 	{stock.ErrUnknownItem, http.StatusNotFound, "unknown_item", false},
 	{stock.ErrUnknownStrategy, http.StatusNotFound, "unknown_strategy", false},
 	{cache.ErrUnknownStrategy, http.StatusBadRequest, "unknown_strategy", false},
+	{stock.ErrPlace, http.StatusBadRequest, "wrong_keeper", false},
 	{stock.ErrSoldOut, http.StatusConflict, "sold_out", false},
 	{stock.ErrBusy, http.StatusServiceUnavailable, "busy", false},
 	{cache.ErrBusy, http.StatusServiceUnavailable, "busy", false},

@@ -111,6 +111,29 @@ func TestItemIsReadThroughTheCache(t *testing.T) {
 	}
 }
 
+func TestStockIsKeptInTheDatabaseIfAskedFor(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		path := "/api/items/in-the-database"
+		var item stock.Item
+		read(t, s.admin("PUT", path, `{"stock":2,"keeper":"database"}`), &item)
+		if item.Keeper != stock.InDatabase {
+			t.Errorf("kept in %q", item.Keeper)
+		}
+		for _, strategy := range []string{"sql_conditional", "v4_lua"} {
+			read(t, s.ask("POST", path+"/deduct?strategy="+strategy, `{"quantity":1}`), new(struct{}))
+		}
+		wantProblem(t, s.ask("POST", path+"/deduct?strategy=lua_atomic", `{"quantity":1}`), 400, "wrong_keeper")
+		wantProblem(t, s.ask("POST", path+"/deduct?strategy=sql_version", `{"quantity":1}`), 409, "sold_out")
+		var audit web.Audit
+		read(t, s.ask("GET", "/api/audit/in-the-database", ""), &audit)
+		var shown struct{ Remaining int64 }
+		read(t, s.ask("GET", path, ""), &shown)
+		if audit.Sold != 2 || audit.Remaining != 0 || audit.LostUpdates != 0 || shown.Remaining != 0 {
+			t.Errorf("the audit finds %+v, and %d are shown", audit.Stock, shown.Remaining)
+		}
+	})
+}
+
 func TestDefaultStrategyIsSwitched(t *testing.T) {
 	s := embeddedSite(t, nil)
 	sku := s.put(t, 5)
@@ -138,53 +161,55 @@ func TestBadInput(t *testing.T) {
 			status             int
 			code               string
 		}{
-			"negative":              {"POST", deduct, `{"quantity":-1}`, 400, "invalid"},
-			"zero":                  {"POST", deduct, `{"quantity":0}`, 400, "invalid"},
-			"huge":                  {"POST", deduct, `{"quantity":9223372036854775807}`, 400, "invalid"},
-			"past an integer":       {"POST", deduct, `{"quantity":99999999999999999999}`, 400, "invalid"},
-			"a fraction":            {"POST", deduct, `{"quantity":1.5}`, 400, "invalid"},
-			"a text":                {"POST", deduct, `{"quantity":"1"}`, 400, "invalid"},
-			"null":                  {"POST", deduct, `{"quantity":null}`, 400, "invalid"},
-			"no quantity":           {"POST", deduct, `{}`, 400, "invalid"},
-			"no body":               {"POST", deduct, ``, 400, "invalid"},
-			"no object":             {"POST", deduct, `[1]`, 400, "invalid"},
-			"null for an object":    {"POST", deduct, `null`, 400, "invalid"},
-			"broken JSON":           {"POST", deduct, `{"quantity":`, 400, "invalid"},
-			"no JSON":               {"POST", deduct, "quantity=1", 400, "invalid"},
-			"binary":                {"POST", deduct, "\x00\xff\xfe", 400, "invalid"},
-			"trailing data":         {"POST", deduct, `{"quantity":1} {"quantity":1}`, 400, "invalid"},
-			"trailing rubbish":      {"POST", deduct, `{"quantity":1}}`, 400, "invalid"},
-			"unknown field":         {"POST", deduct, `{"quantity":1,"price":0}`, 400, "invalid"},
-			"oversized":             {"POST", deduct, `{"quantity":1` + strings.Repeat(" ", 5000) + `}`, 413, "too_large"},
-			"oversized tail":        {"POST", deduct, `{"quantity":1}` + strings.Repeat(" ", 5000), 413, "too_large"},
-			"deeply nested":         {"POST", deduct, strings.Repeat("[", 4000), 400, "invalid"},
-			"unknown strategy":      {"POST", deduct + "?strategy=v0", `{"quantity":1}`, 404, "unknown_strategy"},
-			"long strategy":         {"POST", deduct + "?strategy=" + strings.Repeat("%00", 500), `{"quantity":1}`, 404, "unknown_strategy"},
-			"unknown item":          {"POST", "/api/items/nothing/deduct", `{"quantity":1}`, 404, "unknown_item"},
-			"no sku":                {"POST", "/api/items//deduct", `{"quantity":1}`, 400, "invalid"},
-			"strange sku":           {"POST", "/api/items/a%20b/deduct", `{"quantity":1}`, 400, "invalid"},
-			"sku of a brace":        {"GET", "/api/items/%7Ba%7D", ``, 400, "invalid"},
-			"sku with a slash":      {"GET", "/api/items/a%2Fb", ``, 404, "no_such_path"},
-			"sku not UTF-8":         {"GET", "/api/items/%ff", ``, 400, "invalid"},
-			"wrong method":          {"GET", deduct, ``, 405, "wrong_method"},
-			"strange method":        {"BREW", "/api/strategies", ``, 405, "wrong_method"},
-			"no such path":          {"GET", "/api/nothing", ``, 404, "no_such_path"},
-			"trailing slash":        {"GET", "/api/strategies/", ``, 404, "no_such_path"},
-			"unknown read strategy": {"GET", "/api/items/" + sku + "?strategy=v0", ``, 404, "unknown_strategy"},
-			"watch for a read":      {"GET", "/api/items/" + newCold(t, s) + "?strategy=watch", ``, 400, "unknown_strategy"},
-			"strange second look":   {"GET", "/api/items/" + sku + "?second_look=perhaps", ``, 400, "invalid"},
-			"audit of nothing":      {"GET", "/api/audit/nothing", ``, 404, "unknown_item"},
-			"audit of a strange":    {"GET", "/api/audit/a%20b", ``, 400, "invalid"},
-			"no stock":              {"PUT", "/api/items/a", `{}`, 400, "invalid"},
-			"negative stock":        {"PUT", "/api/items/a", `{"stock":-1}`, 400, "invalid"},
-			"huge stock":            {"PUT", "/api/items/a", `{"stock":1000000001}`, 400, "invalid"},
-			"long name":             {"PUT", "/api/items/a", `{"stock":1,"name":"` + strings.Repeat("n", 201) + `"}`, 400, "invalid"},
-			"strange category":      {"PUT", "/api/items/a", `{"stock":1,"category":"a b"}`, 400, "invalid"},
-			"put a strange sku":     {"PUT", "/api/items/a%20b", `{"stock":1}`, 400, "invalid"},
-			"delete a strange sku":  {"DELETE", "/api/items/a%20b", ``, 400, "invalid"},
-			"no name":               {"PUT", "/api/strategy", `{}`, 400, "invalid"},
-			"unknown name":          {"PUT", "/api/strategy", `{"name":"v0"}`, 404, "unknown_strategy"},
-			"name of a number":      {"PUT", "/api/strategy", `{"name":6}`, 400, "invalid"},
+			"a stock that is not in the database": {"POST", deduct + "?strategy=sql_version", `{"quantity":1}`, 400, "wrong_keeper"},
+			"a keeper that there is not":          {"PUT", "/api/items/" + sku, `{"stock":1,"keeper":"drawer"}`, 400, "invalid"},
+			"negative":                            {"POST", deduct, `{"quantity":-1}`, 400, "invalid"},
+			"zero":                                {"POST", deduct, `{"quantity":0}`, 400, "invalid"},
+			"huge":                                {"POST", deduct, `{"quantity":9223372036854775807}`, 400, "invalid"},
+			"past an integer":                     {"POST", deduct, `{"quantity":99999999999999999999}`, 400, "invalid"},
+			"a fraction":                          {"POST", deduct, `{"quantity":1.5}`, 400, "invalid"},
+			"a text":                              {"POST", deduct, `{"quantity":"1"}`, 400, "invalid"},
+			"null":                                {"POST", deduct, `{"quantity":null}`, 400, "invalid"},
+			"no quantity":                         {"POST", deduct, `{}`, 400, "invalid"},
+			"no body":                             {"POST", deduct, ``, 400, "invalid"},
+			"no object":                           {"POST", deduct, `[1]`, 400, "invalid"},
+			"null for an object":                  {"POST", deduct, `null`, 400, "invalid"},
+			"broken JSON":                         {"POST", deduct, `{"quantity":`, 400, "invalid"},
+			"no JSON":                             {"POST", deduct, "quantity=1", 400, "invalid"},
+			"binary":                              {"POST", deduct, "\x00\xff\xfe", 400, "invalid"},
+			"trailing data":                       {"POST", deduct, `{"quantity":1} {"quantity":1}`, 400, "invalid"},
+			"trailing rubbish":                    {"POST", deduct, `{"quantity":1}}`, 400, "invalid"},
+			"unknown field":                       {"POST", deduct, `{"quantity":1,"price":0}`, 400, "invalid"},
+			"oversized":                           {"POST", deduct, `{"quantity":1` + strings.Repeat(" ", 5000) + `}`, 413, "too_large"},
+			"oversized tail":                      {"POST", deduct, `{"quantity":1}` + strings.Repeat(" ", 5000), 413, "too_large"},
+			"deeply nested":                       {"POST", deduct, strings.Repeat("[", 4000), 400, "invalid"},
+			"unknown strategy":                    {"POST", deduct + "?strategy=v0", `{"quantity":1}`, 404, "unknown_strategy"},
+			"long strategy":                       {"POST", deduct + "?strategy=" + strings.Repeat("%00", 500), `{"quantity":1}`, 404, "unknown_strategy"},
+			"unknown item":                        {"POST", "/api/items/nothing/deduct", `{"quantity":1}`, 404, "unknown_item"},
+			"no sku":                              {"POST", "/api/items//deduct", `{"quantity":1}`, 400, "invalid"},
+			"strange sku":                         {"POST", "/api/items/a%20b/deduct", `{"quantity":1}`, 400, "invalid"},
+			"sku of a brace":                      {"GET", "/api/items/%7Ba%7D", ``, 400, "invalid"},
+			"sku with a slash":                    {"GET", "/api/items/a%2Fb", ``, 404, "no_such_path"},
+			"sku not UTF-8":                       {"GET", "/api/items/%ff", ``, 400, "invalid"},
+			"wrong method":                        {"GET", deduct, ``, 405, "wrong_method"},
+			"strange method":                      {"BREW", "/api/strategies", ``, 405, "wrong_method"},
+			"no such path":                        {"GET", "/api/nothing", ``, 404, "no_such_path"},
+			"trailing slash":                      {"GET", "/api/strategies/", ``, 404, "no_such_path"},
+			"unknown read strategy":               {"GET", "/api/items/" + sku + "?strategy=v0", ``, 404, "unknown_strategy"},
+			"watch for a read":                    {"GET", "/api/items/" + newCold(t, s) + "?strategy=watch", ``, 400, "unknown_strategy"},
+			"strange second look":                 {"GET", "/api/items/" + sku + "?second_look=perhaps", ``, 400, "invalid"},
+			"audit of nothing":                    {"GET", "/api/audit/nothing", ``, 404, "unknown_item"},
+			"audit of a strange":                  {"GET", "/api/audit/a%20b", ``, 400, "invalid"},
+			"no stock":                            {"PUT", "/api/items/a", `{}`, 400, "invalid"},
+			"negative stock":                      {"PUT", "/api/items/a", `{"stock":-1}`, 400, "invalid"},
+			"huge stock":                          {"PUT", "/api/items/a", `{"stock":1000000001}`, 400, "invalid"},
+			"long name":                           {"PUT", "/api/items/a", `{"stock":1,"name":"` + strings.Repeat("n", 201) + `"}`, 400, "invalid"},
+			"strange category":                    {"PUT", "/api/items/a", `{"stock":1,"category":"a b"}`, 400, "invalid"},
+			"put a strange sku":                   {"PUT", "/api/items/a%20b", `{"stock":1}`, 400, "invalid"},
+			"delete a strange sku":                {"DELETE", "/api/items/a%20b", ``, 400, "invalid"},
+			"no name":                             {"PUT", "/api/strategy", `{}`, 400, "invalid"},
+			"unknown name":                        {"PUT", "/api/strategy", `{"name":"v0"}`, 404, "unknown_strategy"},
+			"name of a number":                    {"PUT", "/api/strategy", `{"name":6}`, 400, "invalid"},
 		} {
 			t.Run(name, func(t *testing.T) {
 				wantProblem(t, s.admin(tt.method, tt.path, tt.body), tt.status, tt.code)
@@ -391,7 +416,7 @@ func TestLostLeasesAndRenewalsAreCounted(t *testing.T) {
 				t.Fatal(err)
 			}
 			o := locks.Options{Redis: sc.Redis, TTL: ttl, Policy: &locks.Line{Delay: time.Millisecond}}
-			sc.Guards = map[string]stock.Guard{tt.strategy: stock.Exclusive(sc.Redis, strategy.Guard(o), false)}
+			sc.Guards = map[string]stock.Guard{tt.strategy: stock.Exclusive(stock.Keepers{Redis: sc.Redis}, strategy.Guard(o))}
 			sc.Work = func(context.Context, string) (func(), error) { time.Sleep(2 * ttl); return nil, nil }
 		})
 		read(t, s.ask("POST", "/api/items/"+s.put(t, 1)+"/deduct?strategy="+tt.strategy, `{"quantity":1}`), new(sold))

@@ -50,6 +50,7 @@ func needed() []setting {
 		{"wait", func(m bench.Manifest) any { return m.Wait }},
 		{"keys", func(m bench.Manifest) any { return m.Keys }},
 		{"second look", func(m bench.Manifest) any { return m.SecondLook }},
+		{"keeper", func(m bench.Manifest) any { return m.Keeper }},
 		{"unfenced", func(m bench.Manifest) any { return m.Unfenced }},
 	}
 }

@@ -1,0 +1,494 @@
+package libs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"oversell/internal/backend/backendtest"
+	"oversell/internal/locks/locktest"
+)
+
+func TestMain(m *testing.M) {
+	// After each look at a cluster rueidis keeps what it no longer needs for
+	// five seconds, also when it is closed meanwhile.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*clusterClient)._refresh.func2"))
+}
+
+const ttl = 30 * time.Second
+
+// mutex is what the guards of the catalog want of a lock that waits by itself.
+type mutex interface {
+	TryLock(ctx context.Context) (bool, error)
+	Lock(ctx context.Context) error
+	Unlock(ctx context.Context) error
+}
+
+// library is one of the three, in a process of its own.
+type library struct {
+	name     string
+	open     func(t testing.TB, rdb redis.UniversalClient, ttl time.Duration) func(key string) mutex
+	redisKey func(key string) string
+	extends  bool // the lease lasts as long as the hold
+}
+
+func itself(key string) string { return key }
+
+func all() []library {
+	return []library{
+		{"redsync", openRedsync, itself, false},
+		{"redislock", openRedislock, itself, false},
+		{"rueidislock", openRueidislock, RueidislockKey, true},
+	}
+}
+
+func openRedsync(_ testing.TB, rdb redis.UniversalClient, ttl time.Duration) func(string) mutex {
+	lib := NewRedsync(rdb, ttl)
+	return func(key string) mutex { return lib.New(key) }
+}
+
+func openRedislock(_ testing.TB, rdb redis.UniversalClient, ttl time.Duration) func(string) mutex {
+	lib := NewRedislock(rdb, ttl)
+	return func(key string) mutex { return lib.New(key) }
+}
+
+func openRueidislock(t testing.TB, rdb redis.UniversalClient, ttl time.Duration) func(string) mutex {
+	lib := newRueidislock(t, rdb, ttl)
+	return func(key string) mutex { return lib.New(key) }
+}
+
+// newRueidislock returns a Rueidislock that is closed after the test.
+func newRueidislock(t testing.TB, rdb redis.UniversalClient, ttl time.Duration) *Rueidislock {
+	t.Helper()
+	lib := NewRueidislock(rdb, ttl)
+	t.Cleanup(func() {
+		if err := lib.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return lib
+}
+
+// stage is one library on one Redis, and a key of the test's own.
+type stage struct {
+	library
+	rdb redis.UniversalClient
+	key string
+	new func(key string) mutex
+}
+
+// each runs f for each library on each kind of Redis.
+func each(t *testing.T, ttl time.Duration, f func(t *testing.T, s stage)) {
+	t.Helper()
+	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
+		for _, lib := range all() {
+			t.Run(lib.name, func(t *testing.T) {
+				f(t, stage{lib, rdb, locktest.Key(t), lib.open(t, rdb, ttl)})
+			})
+		}
+	})
+}
+
+// mutex returns one more holder's handle on the stage's lock.
+func (s stage) mutex() mutex { return s.new(s.key) }
+
+// inRedis returns what Redis has under the lock's key, "" for nothing.
+func (s stage) inRedis(t testing.TB) string {
+	t.Helper()
+	v, err := s.rdb.Get(context.Background(), s.redisKey(s.key)).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// try asks once. A Locker's try that took more than 20 ms, as it can where other
+// tests run too, has said nothing: it is repeated.
+func try(t testing.TB, m mutex) bool {
+	t.Helper()
+	start := time.Now()
+	for {
+		ok, err := m.TryLock(context.Background())
+		if err == nil {
+			return ok
+		}
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > backendtest.Slack {
+			t.Error(err)
+			return false
+		}
+	}
+}
+
+func mustLock(t testing.TB, m mutex) {
+	t.Helper()
+	if !try(t, m) {
+		t.Fatal("the lock is not to be had")
+	}
+}
+
+// eventually has what is given back by others.
+func eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	for start := time.Now(); !holds(); time.Sleep(time.Millisecond) {
+		if time.Since(start) > backendtest.Slack {
+			t.Fatal("in vain waited until " + what)
+		}
+	}
+}
+
+func unlock(t testing.TB, m mutex) {
+	t.Helper()
+	if err := m.Unlock(context.Background()); err != nil {
+		t.Error("Unlock:", err)
+	}
+}
+
+func mustNotBeHeld(t testing.TB, m mutex) {
+	t.Helper()
+	if err := m.Unlock(context.Background()); !errors.Is(err, ErrNotHeld) {
+		t.Errorf("Unlock = %v; want %v", err, ErrNotHeld)
+	}
+}
+
+// waiting has m wait, and says what came of it.
+func waiting(ctx context.Context, m mutex) <-chan error {
+	out := make(chan error, 1)
+	go func() { out <- m.Lock(ctx) }()
+	return out
+}
+
+// still fails the test if a wait ends within d.
+func still(t testing.TB, out <-chan error, d time.Duration) {
+	t.Helper()
+	select {
+	case err := <-out:
+		t.Fatal("the wait has ended with ", err)
+	case <-time.After(d):
+	}
+}
+
+// ended returns what a wait ended with.
+func ended(t testing.TB, out <-chan error) error {
+	t.Helper()
+	select {
+	case err := <-out:
+		return err
+	case <-time.After(backendtest.Slack):
+		t.Fatal("the wait does not end")
+		return nil
+	}
+}
+
+func TestExclusive(t *testing.T) {
+	each(t, ttl, func(t *testing.T, s stage) {
+		var witness locktest.Witness
+		var wg sync.WaitGroup
+		for i := range 6 {
+			wg.Go(func() {
+				who := fmt.Sprint("holder ", i)
+				for range 8 {
+					m := s.mutex()
+					for !try(t, m) {
+						if t.Failed() {
+							return
+						}
+						time.Sleep(time.Millisecond)
+					}
+					leave := witness.Enter(who)
+					time.Sleep(200 * time.Microsecond)
+					leave()
+					unlock(t, m)
+				}
+			})
+		}
+		wg.Wait()
+		for _, overlap := range witness.Overlaps() {
+			t.Error(overlap)
+		}
+	})
+}
+
+// Other keys are other locks.
+func TestKeysAreIndependent(t *testing.T) {
+	each(t, ttl, func(t *testing.T, s stage) {
+		a, other, same := s.mutex(), s.new(s.key+":other"), s.mutex()
+		mustLock(t, a)
+		mustLock(t, other)
+		if try(t, same) {
+			t.Error("one key was had twice")
+		}
+		unlock(t, other)
+		unlock(t, a)
+	})
+}
+
+// Of a Locker a waiter is now and then never woken, as the comment on Rueidislock
+// says: it gets a second chance, and a third.
+func TestWaitsAndIsServed(t *testing.T) {
+	each(t, ttl, func(t *testing.T, s stage) {
+		chances := 1
+		if s.extends {
+			chances = 3
+		}
+		var err error
+		for range chances {
+			if err = s.serveTwo(t); err == nil {
+				return
+			}
+		}
+		t.Error(err)
+	})
+}
+
+// serveTwo has two wait until a third gives back the lock, and says if they were
+// not both served.
+func (s stage) serveTwo(t *testing.T) error {
+	t.Helper()
+	var witness locktest.Witness
+	a := s.mutex()
+	mustLock(t, a)
+	leave := witness.Enter("a")
+	wait, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	served := make(chan error, 2)
+	for _, who := range []string{"b", "c"} {
+		go func() {
+			m := s.mutex()
+			err := m.Lock(wait)
+			if err == nil {
+				leave := witness.Enter(who)
+				time.Sleep(10 * time.Millisecond)
+				leave()
+				err = m.Unlock(wait)
+			}
+			served <- err
+		}()
+	}
+	still(t, served, 50*time.Millisecond)
+	leave()
+	unlock(t, a)
+	limit := time.AfterFunc(backendtest.Slack, cancel)
+	defer limit.Stop()
+	err := errors.Join(<-served, <-served)
+	for _, overlap := range witness.Overlaps() {
+		t.Error(overlap)
+	}
+	return err
+}
+
+func TestWaitEndsWithItsCause(t *testing.T) {
+	soldOut := errors.New("sold out")
+	each(t, ttl, func(t *testing.T, s stage) {
+		a, b, c := s.mutex(), s.mutex(), s.mutex()
+		mustLock(t, a)
+		wait, end := context.WithCancelCause(t.Context())
+		out := waiting(wait, b)
+		still(t, out, 30*time.Millisecond)
+		end(soldOut)
+		if err := ended(t, out); err != soldOut {
+			t.Errorf("the wait ended with %v; want %v", err, soldOut)
+		}
+		// Who comes too late is told so as well.
+		if err := ended(t, waiting(wait, b)); err != soldOut {
+			t.Errorf("a wait that was over ended with %v; want %v", err, soldOut)
+		}
+		late, cancel := context.WithTimeoutCause(t.Context(), 30*time.Millisecond, soldOut)
+		defer cancel()
+		if err := ended(t, waiting(late, b)); err != soldOut {
+			t.Errorf("the wait with a deadline ended with %v; want %v", err, soldOut)
+		}
+		if try(t, c) {
+			t.Error("the holder's lock is gone")
+		}
+		unlock(t, a)
+		eventually(t, "those who went have left nothing behind", func() bool { return try(t, c) })
+		unlock(t, c)
+	})
+}
+
+// The end of a wait, and of the context of a try, is not the end of the hold.
+func TestHoldOutlivesTheWait(t *testing.T) {
+	each(t, ttl, func(t *testing.T, s stage) {
+		for name, lock := range map[string]func(context.Context, mutex) error{
+			"Lock": func(ctx context.Context, m mutex) error { return m.Lock(ctx) },
+			"TryLock": func(ctx context.Context, m mutex) error {
+				if ok, err := m.TryLock(ctx); err != nil || !ok {
+					return fmt.Errorf("TryLock = %v, %w", ok, err)
+				}
+				return nil
+			},
+		} {
+			a, b := s.mutex(), s.mutex()
+			ctx, cancel := context.WithTimeout(t.Context(), ttl)
+			if err := lock(ctx, a); err != nil {
+				t.Fatal(name, err)
+			}
+			if left := s.rdb.PTTL(t.Context(), s.redisKey(s.key)).Val(); left < ttl/2 || left > ttl+time.Second {
+				t.Errorf("%s: the lease is %v; want %v", name, left, ttl)
+			}
+			cancel()
+			time.Sleep(30 * time.Millisecond)
+			if try(t, b) {
+				t.Errorf("%s: the hold is over", name)
+			}
+			if err := a.Unlock(ctx); err != nil { // whose context has ended
+				t.Errorf("%s: Unlock: %v", name, err)
+			}
+			if v := s.inRedis(t); v != "" {
+				t.Errorf("%s: after Unlock there is %q", name, v)
+			}
+		}
+	})
+}
+
+func TestUnlockOfNothing(t *testing.T) {
+	each(t, ttl, func(t *testing.T, s stage) {
+		m := s.mutex()
+		mustNotBeHeld(t, m)
+		mustLock(t, m)
+		unlock(t, m)
+		mustNotBeHeld(t, m)
+	})
+}
+
+// Of redsync and redislock the lease runs out under a holder that works on: that
+// is their flaw here. A Locker extends it.
+func TestLongWork(t *testing.T) {
+	const ttl = 2 * time.Second
+	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
+		for _, lib := range all() {
+			t.Run(lib.name, func(t *testing.T) {
+				t.Parallel()
+				s := stage{lib, rdb, locktest.Key(t), lib.open(t, rdb, ttl)}
+				a, b := s.mutex(), s.mutex()
+				start := time.Now()
+				mustLock(t, a)
+				var had time.Duration
+				for time.Since(start) < 2*ttl && had == 0 {
+					if try(t, b) {
+						had = time.Since(start)
+					}
+					time.Sleep(ttl / 100)
+				}
+				switch {
+				case lib.extends && had > 0:
+					t.Errorf("another had the lock after %v", had)
+				case lib.extends:
+					unlock(t, a)
+				case had == 0:
+					t.Error("the lock does not expire")
+				case had < ttl*9/10:
+					t.Errorf("the lock expired after %v; ttl is %v", had, ttl)
+				default:
+					next := s.inRedis(t)
+					mustNotBeHeld(t, a)
+					if v := s.inRedis(t); v != next {
+						t.Errorf("the late Unlock left %q of the next holder's %q", v, next)
+					}
+					unlock(t, b)
+				}
+			})
+		}
+	})
+}
+
+// A lock that has expired, and one that is another's, are told by Unlock, which
+// leaves another's alone.
+func TestUnlockOfWhatIsGone(t *testing.T) {
+	const ttl = 4 * time.Second // a Locker without notices looks after half of it
+	for name, gone := range map[string]func(rdb redis.UniversalClient, key string) error{
+		"expired": func(rdb redis.UniversalClient, key string) error {
+			return rdb.Del(context.Background(), key).Err()
+		},
+		"another's": func(rdb redis.UniversalClient, key string) error {
+			return rdb.Set(context.Background(), key, "another's", 0).Err()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, ttl, func(t *testing.T, s stage) {
+				m := s.mutex()
+				mustLock(t, m)
+				if err := gone(s.rdb, s.redisKey(s.key)); err != nil {
+					t.Fatal(err)
+				}
+				before := s.inRedis(t)
+				if m, ok := m.(*RueidislockMutex); ok {
+					<-m.Context(t.Context()).Done()
+				}
+				mustNotBeHeld(t, m)
+				if v := s.inRedis(t); v != before {
+					t.Errorf("Unlock left %q; want %q", v, before)
+				}
+			})
+		})
+	}
+}
+
+// Redis that fails is no lock that is held.
+func TestErrorIsNotFalse(t *testing.T) {
+	backendtest.Need(t, "redis-server")
+	for _, lib := range all() {
+		t.Run(lib.name, func(t *testing.T) {
+			t.Parallel()
+			server := backendtest.RestartableRedis(t)
+			s := stage{lib, backendtest.DialRedis(t, server.URL), locktest.Key(t), nil}
+			s.new = lib.open(t, s.rdb, ttl)
+			m := s.mutex()
+			server.Kill()
+			if ok, err := m.TryLock(t.Context()); ok || err == nil {
+				t.Errorf("without Redis TryLock = %v, %v", ok, err)
+			}
+			if err := server.Restart(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "it is had from the new Redis", func() bool {
+				ok, err := m.TryLock(t.Context())
+				return ok && err == nil
+			})
+			server.Kill()
+			if err := m.Unlock(t.Context()); err == nil || errors.Is(err, ErrNotHeld) {
+				t.Errorf("without Redis Unlock = %v", err)
+			}
+		})
+	}
+}
+
+// A silent Redis keeps neither a wait nor Unlock for longer than they last.
+func TestSilentRedis(t *testing.T) {
+	backendtest.Need(t, "redis-server")
+	for _, lib := range all() {
+		t.Run(lib.name, func(t *testing.T) {
+			t.Parallel()
+			server := backendtest.RestartableRedis(t)
+			s := stage{lib, backendtest.DialRedis(t, server.URL), locktest.Key(t), nil}
+			s.new = lib.open(t, s.rdb, 10*time.Minute)
+			a, b := s.mutex(), s.new(s.key+":other")
+			mustLock(t, a)
+			if err := server.Stop(); err != nil {
+				t.Fatal(err)
+			}
+			late := errors.New("too late")
+			wait, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, late)
+			defer cancel()
+			start := time.Now()
+			if err := ended(t, waiting(wait, b)); err != late {
+				t.Errorf("the wait ended with %v; want %v", err, late)
+			}
+			if err := a.Unlock(t.Context()); err == nil || errors.Is(err, ErrNotHeld) {
+				t.Errorf("Unlock = %v; want an error of a silent Redis", err)
+			}
+			if took := time.Since(start); took > unlockTimeout+backendtest.Slack {
+				t.Errorf("it took %v", took)
+			}
+			if err := server.Cont(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}

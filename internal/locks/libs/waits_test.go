@@ -1,0 +1,122 @@
+package libs
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"oversell/internal/locks/locktest"
+)
+
+// redsync gives up by itself, after as many tries as its documentation says.
+func TestRedsyncGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := locktest.StartTicking(t)
+		key := locktest.Key(t)
+		lib := NewRedsync(s.Client, ttl)
+		a, b := lib.New(key), lib.New(key)
+		mustLock(t, a)
+		tries := s.Hook.Count(locktest.All(locktest.Command("set", "setnx"), locktest.Mentioning(key)))
+		start := time.Now()
+		if err := b.Lock(t.Context()); !errors.Is(err, ErrGaveUp) {
+			t.Errorf("Lock = %v; want %v", err, ErrGaveUp)
+		}
+		if n := tries.Hits(); n != 32 {
+			t.Errorf("%d tries; want 32", n)
+		}
+		if took := time.Since(start); took < 31*50*time.Millisecond || took > 31*250*time.Millisecond {
+			t.Errorf("it took %v; want 31 times 50 to 250 ms", took)
+		}
+		mustNotBeHeld(t, b)
+		unlock(t, a)
+	})
+}
+
+// An error of Redis is one more try in vain, and told if it was the last one.
+func TestRedsyncTellsTheLastError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := locktest.StartTicking(t)
+		m := NewRedsync(s.Client, ttl).New(locktest.Key(t))
+		s.Hook.On(locktest.Any, -1, locktest.Fail(locktest.ErrCut))
+		if err := m.Lock(t.Context()); !errors.Is(err, locktest.ErrCut) || errors.Is(err, ErrGaveUp) {
+			t.Errorf("Lock = %v; want %v", err, locktest.ErrCut)
+		}
+	})
+}
+
+// redislock waits on when the ttl is over, every half second, until the wait ends.
+func TestRedislockWaitsBeyondTheTTL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := locktest.StartTicking(t)
+		key := locktest.Key(t)
+		m := NewRedislock(s.Client, ttl).New(key)
+		if err := s.Set(key, "another's"); err != nil {
+			t.Fatal(err)
+		}
+		late := errors.New("too late")
+		wait, end := context.WithCancelCause(t.Context())
+		time.AfterFunc(10*ttl+redislockBackoff/2, func() { end(late) })
+		tries := s.Hook.Count(locktest.Mentioning(key))
+		start := time.Now()
+		if err := m.Lock(wait); err != late {
+			t.Errorf("Lock = %v; want %v", err, late)
+		}
+		if took := time.Since(start); took != 10*ttl+redislockBackoff/2 {
+			t.Errorf("it took %v", took)
+		}
+		if n := tries.Hits(); n != int(10*ttl/redislockBackoff)+1 {
+			t.Errorf("%d tries; want one every %v", n, redislockBackoff)
+		}
+	})
+}
+
+func TestRedislockTellsTheFirstError(t *testing.T) {
+	s := locktest.Start(t)
+	m := NewRedislock(s.Client, ttl).New(locktest.Key(t))
+	rule := s.Hook.On(locktest.Any, -1, locktest.Fail(locktest.ErrCut))
+	if err := m.Lock(t.Context()); !errors.Is(err, locktest.ErrCut) {
+		t.Errorf("Lock = %v; want %v", err, locktest.ErrCut)
+	}
+	if n := rule.Hits(); n != 1 {
+		t.Errorf("%d tries; want 1", n)
+	}
+}
+
+// A flaw of both: a wait that ends while the request is under way leaves a lock
+// that nobody holds, until the ttl is over.
+func TestCutOffWaitLeavesALock(t *testing.T) {
+	for name, open := range map[string]func(s *locktest.Server) func(key string) mutex{
+		"redsync":   func(s *locktest.Server) func(string) mutex { return openRedsync(t, s.Client, ttl) },
+		"redislock": func(s *locktest.Server) func(string) mutex { return openRedislock(t, s.Client, ttl) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := locktest.StartTicking(t)
+				key := locktest.Key(t)
+				lib := open(s)
+				a, b := lib(key), lib(key)
+				pause := locktest.NewPause()
+				s.Hook.On(locktest.Mentioning(key), 1, pause.After)
+				late := errors.New("too late")
+				wait, end := context.WithCancelCause(t.Context())
+				out := waiting(wait, a)
+				<-pause.Parked()
+				start := time.Now()
+				end(late)
+				if err := <-out; err != late {
+					t.Errorf("Lock = %v; want %v", err, late)
+				}
+				mustNotBeHeld(t, lib(key))
+				for !try(t, b) {
+					time.Sleep(time.Second)
+				}
+				if left := time.Since(start); left != ttl {
+					t.Errorf("the lock was to be had after %v; want %v", left, ttl)
+				}
+				unlock(t, b)
+			})
+		})
+	}
+}

@@ -1,0 +1,133 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"oversell/internal/locks/locktest"
+)
+
+// enter lets b in beside a, who has not been told of anything.
+func enter(t *testing.T, a, b *Mutex, ctx context.Context) {
+	t.Helper()
+	var witness locktest.Witness
+	defer witness.Enter("a")()
+	mustLock(t, b)
+	if ctx.Err() == nil && a.Validity() > 0 {
+		defer witness.Enter("b")()
+	}
+	if n := witness.Most(); n != 2 {
+		t.Errorf("%d holders; want 2: the flaw is gone", n)
+	}
+}
+
+// A flaw: on three of five nodes the clock jumps ahead by the ttl.
+func TestClockJumpLetsSecondIn(t *testing.T) {
+	inBubble(t, func(t *testing.T, ns nodes) {
+		key := locktest.Key(t)
+		a, b := ns.mutex(key), ns.mutex(key)
+		mustLock(t, a)
+		synctest.Wait()
+		ctx := a.Context(t.Context())
+		for _, n := range ns[:2] {
+			n.FastForward(ttl)
+		}
+		mustNotLock(t, b) // a minority's clocks do no harm
+		time.Sleep(limit)
+		ns[2].FastForward(ttl)
+		enter(t, a, b, ctx)
+		<-ctx.Done() // at its next renewal, which is too late
+		if err := context.Cause(ctx); !errors.Is(err, ErrLost) {
+			t.Errorf("the context's cause is %v; want %v", err, ErrLost)
+		}
+		mustNotBeHeld(t, a)
+		unlock(t, b)
+	})
+}
+
+// heldByThree has a take the lock while two nodes are away, and the two come
+// back. Then the third node crashes and forgets all.
+func heldByThree(t *testing.T, ns nodes, a *Mutex) context.Context {
+	t.Helper()
+	off := ns.hooks()[3:].on(locktest.Any, locktest.Fail(locktest.ErrCut))
+	mustLock(t, a)
+	synctest.Wait()
+	off()
+	ns[2].FlushAll()
+	return a.Context(t.Context())
+}
+
+// A flaw: it is back at once, and with the two that know nothing of a it is a
+// majority.
+func TestEmptyRestartLetsSecondIn(t *testing.T) {
+	inBubble(t, func(t *testing.T, ns nodes) {
+		key := locktest.Key(t)
+		a, b := ns.mutex(key), ns.mutex(key)
+		ctx := heldByThree(t, ns, a)
+		enter(t, a, b, ctx)
+		unlock(t, b)
+		die(a)
+	})
+}
+
+// It stays away for longer than the ttl: by then a has learned that it can renew
+// no more.
+func TestDelayedRestart(t *testing.T) {
+	inBubble(t, func(t *testing.T, ns nodes) {
+		key := locktest.Key(t)
+		a, b := ns.mutex(key), ns.mutex(key)
+		ctx := heldByThree(t, ns, a)
+		off := ns.hooks()[2:3].on(locktest.Any, locktest.Fail(locktest.ErrCut))
+		time.AfterFunc(ttl+tick, off)
+
+		start := time.Now()
+		for ok := false; !ok && time.Since(start) < 2*ttl; {
+			ok, _ = b.TryLock(t.Context())
+			if ok && ctx.Err() == nil {
+				t.Fatalf("b is let in after %v, and a not told", time.Since(start))
+			}
+			time.Sleep(ttl / 50)
+		}
+		if err := context.Cause(ctx); !errors.Is(err, ErrLost) {
+			t.Errorf("the context's cause is %v; want %v", err, ErrLost)
+		}
+		mustNotLock(t, ns.mutex(key)) // b has it
+		unlock(t, b)
+	})
+}
+
+// A flaw: for a stopped process time passes elsewhere. When it goes on, the lock
+// is another's, and it does not know yet. No node numbers the holders, so that
+// the counter cannot tell that a comes too late.
+func TestPausedHolderWritesTooLate(t *testing.T) {
+	inBubble(t, func(t *testing.T, ns nodes) {
+		key := locktest.Key(t)
+		a, b := ns.mutex(key), ns.mutex(key)
+		sold := locktest.NewCounter(t, locktest.StartTicking(t).Client)
+		mustLock(t, a)
+		synctest.Wait()
+		ctx := a.Context(t.Context())
+		seen := sold.Get()
+		for _, n := range ns {
+			n.FastForward(ttl) // a stands still
+		}
+		mustLock(t, b)
+		sold.Set(sold.Get() + 1)
+		if ctx.Err() != nil {
+			t.Error("the context has ended:", context.Cause(ctx))
+		}
+		sold.Set(seen + 1)
+		if n := sold.Get(); n != 1 {
+			t.Errorf("two holders sold one each, and %d are on record; want 1: a wrote over b", n)
+		}
+		<-ctx.Done() // at its next renewal, which is too late
+		if err := context.Cause(ctx); !errors.Is(err, ErrLost) {
+			t.Errorf("the context's cause is %v; want %v", err, ErrLost)
+		}
+		mustNotBeHeld(t, a)
+		unlock(t, b)
+	})
+}

@@ -1,0 +1,462 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"oversell/internal/locks/locktest"
+)
+
+func TestExclusive(t *testing.T) {
+	eachKind(t, func(t *testing.T, clients []redis.UniversalClient) {
+		const holders, turns = 4, 8
+		key := locktest.Key(t)
+		var witness locktest.Witness
+		var wg sync.WaitGroup
+		for i := range holders {
+			wg.Go(func() {
+				who := fmt.Sprint("holder ", i)
+				m := New(clients, key, ttl)
+				for range turns {
+					wait(t, m)
+					leave := witness.Enter(who)
+					time.Sleep(100 * time.Microsecond)
+					leave()
+					giveBack(t, m)
+				}
+			})
+		}
+		wg.Wait()
+		for _, overlap := range witness.Overlaps() {
+			t.Error(overlap)
+		}
+	})
+}
+
+// wait takes the lock, with random delays. A busy machine may take longer to
+// answer than a node has time.
+func wait(t *testing.T, m *Mutex) {
+	t.Helper()
+	for start := time.Now(); ; time.Sleep(rand.N(5 * time.Millisecond)) {
+		ok, err := m.TryLock(t.Context())
+		if ok {
+			return
+		}
+		if err != nil && !errors.Is(err, ErrNoQuorum) || time.Since(start) > ttl {
+			t.Error("TryLock:", err)
+			return
+		}
+	}
+}
+
+// giveBack unlocks, with patience as wait has it.
+func giveBack(t *testing.T, m *Mutex) {
+	t.Helper()
+	for start := time.Now(); ; {
+		err := m.Unlock(t.Context())
+		if err == nil || errors.Is(err, ErrNotHeld) && time.Since(start) > limit {
+			return // at a second call the first may have done it
+		}
+		if !errors.Is(err, ErrNoQuorum) || time.Since(start) > ttl {
+			t.Error("Unlock:", err)
+			return
+		}
+	}
+}
+
+func TestMinorityFails(t *testing.T) {
+	for name, fault := range faults {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, ns nodes) {
+				key := locktest.Key(t)
+				a, b := ns.mutex(key), ns.mutex(key)
+				off := ns.hooks()[1:3].on(locktest.Any, fault.action)
+
+				// Three answer at once, and nobody waits for the others.
+				within(t, 0, func() {
+					mustLock(t, a)
+					mustNotLock(t, b)
+					unlock(t, a)
+					mustLock(t, b)
+					unlock(t, b)
+				})
+				off()
+				ns.mustBeFree(t, key)
+			})
+		})
+	}
+}
+
+func TestNoQuorum(t *testing.T) {
+	for name, fault := range faults {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, ns nodes) {
+				key := locktest.Key(t)
+				a, b := ns.mutex(key), ns.mutex(key)
+				off := ns.hooks()[:3].on(locktest.Any, fault.action)
+
+				within(t, limit, func() {
+					ok, err := a.TryLock(t.Context())
+					if ok || !errors.Is(err, ErrNoQuorum) || !errors.Is(err, fault.err) {
+						t.Errorf("TryLock = %v, %v; want false, %v, %v", ok, err, ErrNoQuorum, fault.err)
+					}
+				})
+				if d := a.Validity(); d != 0 {
+					t.Errorf("valid for %v", d)
+				}
+				off()
+				ns.mustBeFree(t, key)
+				mustLock(t, b)
+				unlock(t, b)
+			})
+		})
+	}
+}
+
+func TestNoNodes(t *testing.T) {
+	m := New(nil, locktest.Key(t), ttl)
+	if ok, err := m.TryLock(t.Context()); ok || !errors.Is(err, ErrNoQuorum) {
+		t.Errorf("TryLock = %v, %v; want false, %v", ok, err, ErrNoQuorum)
+	}
+}
+
+// Of four nodes three are a majority, of two both.
+func TestEvenNumber(t *testing.T) {
+	for n, may := range map[int]int{1: 0, 2: 0, 3: 1, 4: 1, 5: 2} {
+		inBubble(t, func(t *testing.T, ns nodes) {
+			ns = ns[:n]
+			m := ns.mutex(locktest.Key(t))
+			defer ns.hooks()[:may].on(locktest.Any, locktest.Fail(locktest.ErrCut))()
+			mustLock(t, m)
+			unlock(t, m)
+			defer ns.hooks()[may:may+1].on(locktest.Any, locktest.Fail(locktest.ErrCut))()
+			if ok, err := m.TryLock(t.Context()); ok || !errors.Is(err, ErrNoQuorum) {
+				t.Errorf("%d of %d down: TryLock = %v, %v; want false, %v", may+1, n, ok, err, ErrNoQuorum)
+			}
+		})
+	}
+}
+
+// A majority that refuses is an answer. Who gets it leaves no trace, nor takes
+// anything from the holder.
+func TestRefused(t *testing.T) {
+	inBubble(t, func(t *testing.T, ns nodes) {
+		key := locktest.Key(t)
+		a, b := ns.mutex(key), ns.mutex(key)
+		off := ns.hooks()[3:].on(locktest.Any, locktest.Fail(locktest.ErrCut))
+		mustLock(t, a) // on three nodes
+		off()
+
+		mustNotLock(t, b) // it had two for a moment
+		time.Sleep(limit)
+		held := a.claim.token
+		if got, want := fmt.Sprint(ns.tokens(key)), fmt.Sprint([]string{held, held, held, "", ""}); got != want {
+			t.Errorf("the nodes have %s; want %s", got, want)
+		}
+		unlock(t, a)
+	})
+}
+
+func TestLostReplyIsUndone(t *testing.T) {
+	for n := 1; n <= 5; n++ {
+		inBubble(t, func(t *testing.T, ns nodes) {
+			key := locktest.Key(t)
+			a := ns.mutex(key)
+			off := ns.hooks()[:n].on(locktest.Command("set"), locktest.LoseReply(locktest.ErrCut))
+			ok, err := a.TryLock(t.Context())
+			off()
+			if held := n <= 2; ok != held || errors.Is(err, ErrNoQuorum) == held {
+				t.Errorf("%d replies lost: TryLock = %v, %v; want %v", n, ok, err, held)
+			}
+			if ok {
+				unlock(t, a)
+			}
+			ns.mustBeFree(t, key)
+			mustNotBeHeld(t, a)
+		})
+	}
+}
+
+// A release does not overtake the SET that it undoes.
+func TestReleaseAwaitsSet(t *testing.T) {
+	inBubble(t, func(t *testing.T, ns nodes) {
+		key := locktest.Key(t)
+		a := ns.mutex(key)
+		pause := locktest.NewPause()
+		ns[4].Hook.On(locktest.Command("set"), 1, pause.Before)
+
+		mustLock(t, a) // by the other four
+		unlock(t, a)
+		synctest.Wait()
+		pause.Release()
+		ns.mustBeFree(t, key)
+	})
+}
+
+// Nor does a release that is late do anything to the next attempt.
+func TestLateReleaseSparesNextAttempt(t *testing.T) {
+	inBubble(t, func(t *testing.T, ns nodes) {
+		key := locktest.Key(t)
+		a := ns.mutex(key)
+		off := ns.hooks()[:3].on(locktest.Command("set"), locktest.Drop)
+		late := ns.hooks()[:3].on(locktest.Script(unlockSource), func(_ context.Context, send func() error) error {
+			time.Sleep(limit - tick)
+			return send()
+		})
+		if ok, err := a.TryLock(t.Context()); ok || !errors.Is(err, ErrNoQuorum) {
+			t.Errorf("TryLock = %v, %v; want false, %v", ok, err, ErrNoQuorum)
+		}
+		off()
+		mustLock(t, a)
+		time.Sleep(2 * limit)
+		late()
+		for i, token := range ns.tokens(key) {
+			if token != a.claim.token {
+				t.Errorf("node %d has %q; want %q", i, token, a.claim.token)
+			}
+		}
+		unlock(t, a)
+	})
+}
+
+// A flaw of no great harm: a SET that is carried out after its release stays,
+// but never for longer than the ttl.
+func TestLateSetStaysUntilTTL(t *testing.T) {
+	inBubble(t, func(t *testing.T, ns nodes) {
+		key := locktest.Key(t)
+		a, hs := ns.own(t, key)
+		b := ns.mutex(key)
+		const late = time.Second
+		off := hs[:3].on(locktest.Any, func(ctx context.Context, _ func() error) error {
+			<-ctx.Done() // somewhere on its way, and it will arrive
+			return ctx.Err()
+		})
+		if ok, err := a.TryLock(t.Context()); ok || !errors.Is(err, ErrNoQuorum) {
+			t.Errorf("TryLock = %v, %v; want false, %v", ok, err, ErrNoQuorum)
+		}
+		off()
+		time.Sleep(late)
+		for _, n := range ns[:3] {
+			if ok, err := a.claim.set(t.Context(), n.Client); !ok {
+				t.Fatal("the late SET:", err)
+			}
+		}
+		mustNotLock(t, b)
+		time.Sleep(ttl - tick)
+		mustNotLock(t, b)
+		time.Sleep(tick)
+		mustLock(t, b)
+		unlock(t, b)
+	})
+}
+
+func TestFalseIsCertain(t *testing.T) {
+	inBubble(t, func(t *testing.T, ns nodes) {
+		key := locktest.Key(t)
+		a, b := ns.mutex(key), ns.mutex(key)
+		mustLock(t, a)
+		synctest.Wait() // for the other two
+		defer ns.hooks()[:2].on(locktest.Any, locktest.Drop)()
+		within(t, 0, func() { mustNotLock(t, b) }) // three refuse
+		unlock(t, a)
+	})
+}
+
+func TestValidity(t *testing.T) {
+	inBubble(t, func(t *testing.T, ns nodes) {
+		key := locktest.Key(t)
+		a := ns.mutex(key)
+		const took = 20 * time.Millisecond
+		off := ns.hooks()[:3].on(locktest.Command("set"), slow(took))
+		if d := a.Validity(); d != 0 {
+			t.Errorf("valid for %v before TryLock", d)
+		}
+		mustLock(t, a)
+		off()
+		if d, want := a.Validity(), ttl-took-ttl/100-2*time.Millisecond; d != want {
+			t.Errorf("valid for %v; want %v", d, want)
+		}
+		die(a)
+		if d := a.Validity(); d != 0 {
+			t.Errorf("valid for %v after the end", d)
+		}
+	})
+}
+
+// A majority whose answers come when the validity is over gives no lock.
+func TestTooLateIsNotHeld(t *testing.T) {
+	inBubble(t, func(t *testing.T, ns nodes) {
+		key := locktest.Key(t)
+		a := ns.mutex(key)
+		a.ttl = 6 * time.Millisecond
+		defer ns.hooks().on(locktest.Command("set"), slow(4500*time.Microsecond))()
+		if ok, err := a.TryLock(t.Context()); ok || !errors.Is(err, ErrNoQuorum) {
+			t.Errorf("TryLock = %v, %v; want false, %v", ok, err, ErrNoQuorum)
+		}
+		synctest.Wait() // no time passes: the keys do not expire
+		for i, token := range ns.tokens(key) {
+			if token != "" {
+				t.Errorf("node %d has the key still", i)
+			}
+		}
+	})
+}
+
+func TestNodeLimit(t *testing.T) {
+	for ttl, want := range map[time.Duration]time.Duration{
+		time.Millisecond:       5 * time.Millisecond,
+		200 * time.Millisecond: 20 * time.Millisecond,
+		ttl:                    limit,
+	} {
+		if d := NodeLimit(ttl); d != want {
+			t.Errorf("NodeLimit(%v) = %v; want %v", ttl, d, want)
+		}
+	}
+}
+
+func TestNoReentry(t *testing.T) {
+	inBubble(t, func(t *testing.T, ns nodes) {
+		a := ns.mutex(locktest.Key(t))
+		mustLock(t, a)
+		mustNotLock(t, a)
+		unlock(t, a) // the hold is the first one's still
+		mustLock(t, a)
+		unlock(t, a)
+	})
+}
+
+// A flaw, and why the delay between attempts has to be random: three who try at
+// the same moment share out the nodes. Nobody has the lock, and nothing is left.
+func TestSplitVote(t *testing.T) {
+	inBubble(t, func(t *testing.T, ns nodes) {
+		key := locktest.Key(t)
+		near := [][]int{{0, 1}, {2, 3}, {4}} // which nodes hear whom first
+		var wg sync.WaitGroup
+		for _, own := range near {
+			m, hs := ns.own(t, key)
+			hs.on(locktest.Script(unlockSource), func(_ context.Context, send func() error) error {
+				time.Sleep(tick) // after everybody's SET
+				return send()
+			})
+			for i, h := range hs {
+				if len(own) > 0 && own[0] == i {
+					own = own[1:]
+					continue
+				}
+				h.On(locktest.Command("set"), 1, func(_ context.Context, send func() error) error {
+					time.Sleep(limit / 2)
+					return send()
+				})
+			}
+			wg.Go(func() { mustNotLock(t, m) })
+		}
+		wg.Wait()
+		ns.mustBeFree(t, key)
+		m := ns.mutex(key)
+		mustLock(t, m)
+		unlock(t, m)
+	})
+}
+
+func TestCancelledTryLock(t *testing.T) {
+	inBubble(t, func(t *testing.T, ns nodes) {
+		key := locktest.Key(t)
+		a := ns.mutex(key)
+		why := errors.New("enough")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		defer ns.hooks()[2:].on(locktest.Command("set"), slow(limit/2))()
+
+		time.AfterFunc(limit/4, func() { cancel(why) })
+		within(t, limit/4, func() {
+			if ok, err := a.TryLock(ctx); ok || err != why {
+				t.Errorf("TryLock = %v, %v; want false, %v", ok, err, why)
+			}
+		})
+		ns.mustBeFree(t, key)
+
+		sent := ns[0].Hook.Count(locktest.Any)
+		if ok, err := a.TryLock(ctx); ok || err != why {
+			t.Errorf("TryLock = %v, %v; want false, %v", ok, err, why)
+		}
+		if n := sent.Hits(); n != 0 {
+			t.Errorf("%d commands sent; want none", n)
+		}
+	})
+}
+
+func TestUnlockAfterCancel(t *testing.T) {
+	inBubble(t, func(t *testing.T, ns nodes) {
+		key := locktest.Key(t)
+		a := ns.mutex(key)
+		ctx, cancel := context.WithCancel(t.Context())
+		if ok, err := a.TryLock(ctx); !ok {
+			t.Fatal("TryLock:", err)
+		}
+		cancel()
+		if err := a.Unlock(ctx); err != nil {
+			t.Error("Unlock:", err)
+		}
+		ns.mustBeFree(t, key)
+	})
+}
+
+func TestUnlockNotHeld(t *testing.T) {
+	inBubble(t, func(t *testing.T, ns nodes) {
+		a := ns.mutex(locktest.Key(t))
+		mustNotBeHeld(t, a)
+		mustLock(t, a)
+		unlock(t, a)
+		mustNotBeHeld(t, a)
+	})
+}
+
+func TestLateUnlockSparesForeignLock(t *testing.T) {
+	inBubble(t, func(t *testing.T, ns nodes) {
+		key := locktest.Key(t)
+		a, b, c := ns.mutex(key), ns.mutex(key), ns.mutex(key)
+		mustLock(t, a)
+		die(a)
+		time.Sleep(ttl)
+		mustLock(t, b)
+		mustNotBeHeld(t, a)
+		time.Sleep(limit)
+		mustNotLock(t, c)
+		unlock(t, b)
+	})
+}
+
+// An unlock that does not get through does not keep the caller for long, and the
+// lock no longer than the ttl.
+func TestUnlockWithoutQuorum(t *testing.T) {
+	for name, fault := range faults {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, ns nodes) {
+				key := locktest.Key(t)
+				a, b := ns.mutex(key), ns.mutex(key)
+				mustLock(t, a)
+				ctx := a.Context(t.Context())
+				off := ns.hooks()[:3].on(locktest.Any, fault.action)
+				within(t, 2*limit, func() {
+					if err := a.Unlock(t.Context()); !errors.Is(err, ErrNoQuorum) || errors.Is(err, ErrNotHeld) {
+						t.Errorf("Unlock = %v; want %v", err, ErrNoQuorum)
+					}
+				})
+				if err := context.Cause(ctx); err != context.Canceled {
+					t.Errorf("the context's cause is %v; want %v", err, context.Canceled)
+				}
+				off()
+				time.Sleep(ttl)
+				mustLock(t, b)
+				unlock(t, b)
+			})
+		})
+	}
+}

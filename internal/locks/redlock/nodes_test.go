@@ -1,0 +1,208 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+	"go.uber.org/goleak"
+
+	"oversell/internal/backend/backendtest"
+	"oversell/internal/locks/locktest"
+)
+
+const (
+	ttl   = 30 * time.Second
+	limit = 50 * time.Millisecond // NodeLimit(ttl)
+
+	// This is added to a sleep so that it ends after a timer of the same
+	// length, not beside it.
+	tick = time.Millisecond
+)
+
+func TestMain(m *testing.M) {
+	logging.Disable() // what go-redis would print it returns as well
+	// A client whose server was gone looks for it once a second, and sees only
+	// then that it has been closed.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
+}
+
+// nodes are independent Redis servers in memory.
+type nodes []*locktest.Server
+
+// inBubble runs f on five nodes whose clocks and those of the timers here are one,
+// which time.Sleep moves. It fails if something goes on for ever.
+func inBubble(t *testing.T, f func(t *testing.T, ns nodes)) {
+	synctest.Test(t, func(t *testing.T) {
+		ns := make(nodes, 5)
+		for i := range ns {
+			ns[i] = locktest.StartTicking(t)
+		}
+		// What is slow goes on in the background, and ends in time.
+		t.Cleanup(func() { time.Sleep(10 * limit) })
+		f(t, ns)
+	})
+}
+
+// mutex returns a handle over the clients the nodes came with.
+func (ns nodes) mutex(key string) *Mutex {
+	var clients []redis.UniversalClient
+	for _, n := range ns {
+		clients = append(clients, n.Client)
+	}
+	return New(clients, key, ttl)
+}
+
+// own returns a handle over clients of its own, as another process has, and
+// their hooks.
+func (ns nodes) own(t *testing.T, key string) (*Mutex, hooks) {
+	var clients []redis.UniversalClient
+	var hs hooks
+	for _, n := range ns {
+		rdb, hook := n.NewClient()
+		t.Cleanup(func() { _ = rdb.Close() })
+		clients, hs = append(clients, rdb), append(hs, hook)
+	}
+	return New(clients, key, ttl), hs
+}
+
+func (ns nodes) hooks() hooks {
+	var hs hooks
+	for _, n := range ns {
+		hs = append(hs, n.Hook)
+	}
+	return hs
+}
+
+// tokens returns what the nodes have at key, "" for nothing.
+func (ns nodes) tokens(key string) []string {
+	var tokens []string
+	for _, n := range ns {
+		token, _ := n.Get(key)
+		tokens = append(tokens, token)
+	}
+	return tokens
+}
+
+// mustBeFree waits for what goes on in the background, and no longer: no node
+// may have the key then.
+func (ns nodes) mustBeFree(t *testing.T, key string) {
+	t.Helper()
+	time.Sleep(3 * limit)
+	for i, token := range ns.tokens(key) {
+		if token != "" {
+			t.Errorf("node %d still has the key, of %s", i, token)
+		}
+	}
+}
+
+type hooks []*locktest.Hook
+
+// on applies action to every command that matches, on each of the nodes.
+func (hs hooks) on(match locktest.Match, action locktest.Action) (off func()) {
+	var rules []*locktest.Rule
+	for _, h := range hs {
+		rules = append(rules, h.On(match, -1, action))
+	}
+	return func() {
+		for _, r := range rules {
+			r.Off()
+		}
+	}
+}
+
+// faults are the ways in which a node gives no answer, and what is told then.
+var faults = map[string]struct {
+	action locktest.Action
+	err    error
+}{
+	"down":       {locktest.Fail(locktest.ErrCut), locktest.ErrCut},
+	"silent":     {locktest.Drop, context.DeadlineExceeded},
+	"lost reply": {locktest.LoseReply(locktest.ErrCut), locktest.ErrCut},
+	"too slow":   {slow(limit + tick), context.DeadlineExceeded},
+	"client keeps to no deadline": {func(context.Context, func() error) error {
+		time.Sleep(2 * limit)
+		return locktest.ErrCut
+	}, context.DeadlineExceeded},
+}
+
+// slow has the node execute a command, and its reply come after d.
+func slow(d time.Duration) locktest.Action {
+	return func(ctx context.Context, send func() error) error {
+		err := send()
+		select {
+		case <-time.After(d):
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// eachKind runs f on five servers in memory, and on five real ones, by the clock
+// on the wall.
+func eachKind(t *testing.T, f func(t *testing.T, clients []redis.UniversalClient)) {
+	for _, kind := range []string{"embedded", "local"} {
+		t.Run(kind, func(t *testing.T) {
+			var clients []redis.UniversalClient
+			for range 5 {
+				clients = append(clients, backendtest.DialRedis(t, backendtest.Redis(t, kind)))
+			}
+			f(t, clients)
+		})
+	}
+}
+
+func tryLock(t *testing.T, m *Mutex) bool {
+	t.Helper()
+	ok, err := m.TryLock(t.Context())
+	if err != nil {
+		t.Error("TryLock:", err)
+	}
+	return ok
+}
+
+func mustLock(t *testing.T, m *Mutex) {
+	t.Helper()
+	if !tryLock(t, m) {
+		t.Fatal("the lock is held, want it free")
+	}
+}
+
+func mustNotLock(t *testing.T, m *Mutex) {
+	t.Helper()
+	if tryLock(t, m) {
+		t.Fatal("the lock is free, want it held")
+	}
+}
+
+func unlock(t *testing.T, m *Mutex) {
+	t.Helper()
+	if err := m.Unlock(t.Context()); err != nil {
+		t.Error("Unlock:", err)
+	}
+}
+
+func mustNotBeHeld(t *testing.T, m *Mutex) {
+	t.Helper()
+	if err := m.Unlock(t.Context()); !errors.Is(err, ErrNotHeld) {
+		t.Errorf("Unlock = %v; want %v", err, ErrNotHeld)
+	}
+}
+
+// die ends the renewal, as the death of the process does, and leaves the lock.
+func die(m *Mutex) { m.renewal.stop() }
+
+// within fails the test if f takes longer than d.
+func within(t *testing.T, d time.Duration, f func()) {
+	t.Helper()
+	start := time.Now()
+	f()
+	if took := time.Since(start); took > d {
+		t.Errorf("took %v; want %v at most", took, d)
+	}
+}

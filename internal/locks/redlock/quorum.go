@@ -1,0 +1,126 @@
+package redlock
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
+)
+
+// NodeLimit is the time one node has to answer, of a lock with that ttl: a
+// tenth of it, between 5 and 50 ms. It is far below the ttl, so that a node that
+// is away costs little of the validity and the next one is asked in good time.
+func NodeLimit(ttl time.Duration) time.Duration {
+	return min(max(ttl/10, 5*time.Millisecond), 50*time.Millisecond)
+}
+
+var (
+	//go:embed unlock.lua
+	unlockSource string
+	unlockScript = redis.NewScript(unlockSource)
+
+	//go:embed renew.lua
+	renewSource string
+	renewScript = redis.NewScript(renewSource)
+)
+
+// A claim is one attempt at the lock, and the hold that may come of it. Each has
+// a token of its own: what is late of one attempt can do nothing to the next.
+type claim struct {
+	nodes []redis.UniversalClient
+	key   string
+	token string
+	ttl   time.Duration
+
+	mu   sync.Mutex
+	last []chan struct{} // by node: closed when the latest request to it has ended
+}
+
+func newClaim(nodes []redis.UniversalClient, key string, ttl time.Duration) *claim {
+	c := &claim{nodes: nodes, key: key, token: uuid.NewString(), ttl: ttl}
+	c.last = make([]chan struct{}, len(nodes))
+	for i := range c.last {
+		c.last[i] = make(chan struct{})
+		close(c.last[i])
+	}
+	return c
+}
+
+// A request asks one node. Yes is: set, renewed, or deleted.
+type request func(ctx context.Context, node redis.UniversalClient) (yes bool, err error)
+
+func (c *claim) set(ctx context.Context, node redis.UniversalClient) (bool, error) {
+	err := node.SetArgs(ctx, c.key, c.token, redis.SetArgs{Mode: "NX", TTL: c.ttl}).Err()
+	if errors.Is(err, redis.Nil) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func (c *claim) renew(ctx context.Context, node redis.UniversalClient) (bool, error) {
+	return renewScript.Run(ctx, node, []string{c.key}, c.token, c.ttl.Milliseconds()).Bool()
+}
+
+func (c *claim) unlock(ctx context.Context, node redis.UniversalClient) (bool, error) {
+	return unlockScript.Run(ctx, node, []string{c.key}, c.token).Bool()
+}
+
+// release deletes the claim on every node, also where it was refused or nothing
+// was heard: the node may have it all the same. It does not listen to ctx, only
+// its waiting does. Twice the limit is for the request before and its own.
+func (c *claim) release(ctx context.Context, enough func(votes) bool) votes {
+	return c.ask(ctx, 2*NodeLimit(c.ttl), c.unlock, enough)
+}
+
+// ask puts a request to all nodes at once and counts the answers, until there
+// are enough, or the time is up, or ctx ends. The nodes that have not answered
+// yet are left to go on by themselves, and the time ends them, too.
+//
+// The requests of one claim reach a node one after another: a release must not
+// overtake what it is to undo.
+func (c *claim) ask(ctx context.Context, within time.Duration, do request, enough func(votes) bool) votes {
+	deadline := time.Now().Add(within)
+	answers := make(chan answer, len(c.nodes)) // room for all: nobody waits for us
+	c.mu.Lock()
+	for i, node := range c.nodes {
+		before, done := c.last[i], make(chan struct{})
+		c.last[i] = done
+		go func() {
+			defer close(done)
+			ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
+			defer cancel()
+			select {
+			case <-before:
+				yes, err := do(ctx, node)
+				answers <- answer{i, yes, err}
+			case <-ctx.Done():
+				answers <- answer{i, false, ctx.Err()}
+			}
+		}()
+	}
+	c.mu.Unlock()
+
+	// A client may not keep to its deadline: this one does not depend on it.
+	wait, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	v := votes{heard: make([]bool, len(c.nodes))}
+	for v.open() > 0 && !enough(v) {
+		select {
+		case a := <-answers:
+			v.count(a)
+		case <-wait.Done():
+			v.close(context.Cause(wait))
+		}
+	}
+	return v
+}
+
+type answer struct {
+	node int
+	yes  bool
+	err  error
+}

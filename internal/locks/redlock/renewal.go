@@ -1,0 +1,134 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// A renewal keeps one hold alive, from its TryLock to its Unlock. While it waits
+// it is two timers, no goroutine.
+//
+// It only lengthens what is there. A node that no longer has the key is not
+// given it anew: between then and now the key may have been somebody else's, and
+// to set it would cover up just that. Nodes that forget are thus used up during
+// a long hold, and once a majority has forgotten, the hold is lost.
+type renewal struct {
+	claim *claim
+
+	mu      sync.Mutex
+	next    *time.Timer // sends the next renewal
+	lease   *time.Timer // gives the lock up for lost
+	expires time.Time   // when it does, by this machine's clock
+	renewed int         // how often a majority said yes
+	failed  error       // why the last renewal had no majority, nil if it had
+	cause   error       // why it ended, nil until then
+	onEnd   []context.CancelCauseFunc
+}
+
+// drift is how much faster the nodes' clocks may run than this machine's during
+// one ttl: 1 %, and 2 ms more for the precision at which keys expire.
+func drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
+
+// validUntil is the end of the validity that a majority granted upon a request
+// of that time. It counts from before the request, so as not to outlast a node.
+func validUntil(sent time.Time, ttl time.Duration) time.Time {
+	return sent.Add(ttl - drift(ttl))
+}
+
+// keep starts the renewal of a claim that a majority granted upon a request of
+// that time. It returns nil if the validity was over by the time of the answer.
+func keep(c *claim, sent time.Time) *renewal {
+	r := &renewal{claim: c, expires: validUntil(sent, c.ttl)}
+	valid := time.Until(r.expires)
+	if valid <= 0 {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.next = time.AfterFunc(time.Until(sent.Add(c.ttl/3)), r.renew)
+	r.lease = time.AfterFunc(valid, r.expire)
+	return r
+}
+
+// stop ends the renewal because the lock is given back.
+func (r *renewal) stop() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.over() {
+		r.end(context.Canceled)
+	}
+}
+
+// end tells the holder why; the first cause counts. The caller has locked mu.
+func (r *renewal) end(cause error) {
+	if r.cause != nil {
+		return
+	}
+	r.cause = cause
+	r.next.Stop()
+	r.lease.Stop()
+	for _, cancel := range r.onEnd {
+		cancel(cause)
+	}
+}
+
+// renew asks the nodes for another ttl. A majority must say yes. Too few answers
+// are not yet a loss: the validity has time left, and the next try may have them.
+func (r *renewal) renew() {
+	r.mu.Lock()
+	over := r.over() // ended as the timer fired
+	r.mu.Unlock()
+	if over {
+		return
+	}
+
+	sent := time.Now()
+	c := r.claim
+	v := c.ask(context.Background(), NodeLimit(c.ttl), c.renew, votes.settled)
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.cause != nil: // ended meanwhile
+		return
+	case v.won():
+		r.renewed++
+		r.failed = nil
+		r.expires = validUntil(sent, c.ttl)
+		r.lease.Reset(time.Until(r.expires))
+	case v.gone():
+		r.end(ErrLost)
+		return
+	default:
+		r.failed = v.noQuorum()
+	}
+	r.next.Reset(time.Until(sent.Add(c.ttl / 3)))
+}
+
+func (r *renewal) expire() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.over()
+}
+
+// over reports whether r has ended, and ends it if the validity that a majority
+// granted last has run out. It reads the clock, for timers may be late. The
+// caller has locked mu.
+func (r *renewal) over() bool {
+	if !time.Now().Before(r.expires) {
+		r.end(errors.Join(ErrLost, r.failed))
+	}
+	return r.cause != nil
+}
+
+// valid returns what remains of the validity, 0 after the end.
+func (r *renewal) valid() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over() {
+		return 0
+	}
+	return time.Until(r.expires)
+}

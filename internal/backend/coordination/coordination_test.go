@@ -1,0 +1,240 @@
+package coordination
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// emptyTempDir gives the test a folder for temporary files, which must be empty
+// in the end.
+func emptyTempDir(t *testing.T) {
+	t.Helper()
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	t.Cleanup(func() {
+		left, err := filepath.Glob(filepath.Join(dir, "oversell-*"))
+		if err != nil || len(left) > 0 {
+			t.Errorf("left behind: %v, %v", left, err)
+		}
+	})
+}
+
+func TestEmbeddedEtcd(t *testing.T) {
+	emptyTempDir(t)
+	endpoints, stop, err := ServeEtcd(t.Context(), "embedded")
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := DialEtcd(t.Context(), endpoints)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Put(t.Context(), "a", "b"); err != nil {
+		t.Error(err)
+	}
+	if lease, err := client.Grant(t.Context(), 1); err != nil || lease.TTL != 1 {
+		t.Errorf("a lease of 1 s: %v, %v", lease, err)
+	}
+	if err := client.Close(); err != nil {
+		t.Error(err)
+	}
+	for range 2 {
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	}
+	if c, err := net.Dial("tcp", strings.TrimPrefix(endpoints[0], "http://")); err == nil {
+		_ = c.Close()
+		t.Error("it listens after stop")
+	}
+}
+
+// Two at once must not be in each other's way.
+func TestTwoEmbeddedEtcds(t *testing.T) {
+	emptyTempDir(t)
+	var addresses []string
+	for range 2 {
+		endpoints, stop, err := ServeEtcd(t.Context(), "embedded")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+		}()
+		addresses = append(addresses, endpoints...)
+	}
+	first, err := DialEtcd(t.Context(), addresses[:1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	second, err := DialEtcd(t.Context(), addresses[1:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close()
+	if _, err := first.Put(t.Context(), "a", "b"); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := second.Get(t.Context(), "a"); err != nil || r.Count != 0 {
+		t.Errorf("the other one has %v, %v", r, err)
+	}
+}
+
+func TestLocalZooKeeper(t *testing.T) {
+	emptyTempDir(t)
+	servers, stop, err := ServeZooKeeper(t.Context(), "local")
+	if errors.Is(err, ErrMissing) {
+		if os.Getenv("CI") == "true" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ ask, want time.Duration }{
+		{5 * time.Second, 5 * time.Second},
+		{time.Millisecond, time.Second}, // the server's least
+		{time.Hour, time.Minute},        // and its most
+	} {
+		conn, err := DialZooKeeper(t.Context(), servers, c.ask)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if conn.Timeout != c.want {
+			t.Errorf("asked for %v, got %v; want %v", c.ask, conn.Timeout, c.want)
+		}
+		if _, _, err := conn.Children("/"); err != nil {
+			t.Error(err)
+		}
+		conn.Close()
+	}
+	for range 2 {
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	}
+	if c, err := net.Dial("tcp", servers[0]); err == nil {
+		_ = c.Close()
+		t.Error("it listens after stop")
+	}
+}
+
+func TestMissingZooKeeper(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	_, _, err := ServeZooKeeper(t.Context(), "local")
+	if !errors.Is(err, ErrMissing) || !strings.Contains(err.Error(), "apt-get install") {
+		t.Errorf("%v; want %v and how to install it", err, ErrMissing)
+	}
+}
+
+func TestStartIsGivenUp(t *testing.T) {
+	emptyTempDir(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, _, err := ServeEtcd(ctx, "embedded"); !errors.Is(err, context.Canceled) {
+		t.Errorf("etcd: %v; want %v", err, context.Canceled)
+	}
+	if _, _, err := ServeZooKeeper(ctx, "local"); !errors.Is(err, context.Canceled) && !errors.Is(err, ErrMissing) {
+		t.Errorf("zookeeper: %v; want %v", err, context.Canceled)
+	}
+}
+
+func TestSpecs(t *testing.T) {
+	good := func(got []string, stop func() error, err error) func(want ...string) {
+		return func(want ...string) {
+			t.Helper()
+			if err != nil || strings.Join(got, " ") != strings.Join(want, " ") {
+				t.Errorf("%v, %v; want %v", got, err, want)
+				return
+			}
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	ctx := t.Context()
+	good(ServeEtcd(ctx, "http://a:2379/,http://[::1]:1"))("http://a:2379", "http://[::1]:1")
+	good(ServeZooKeeper(ctx, "a:2181,[::1]:1"))("a:2181", "[::1]:1")
+
+	bad := func(spec string, err error) {
+		t.Helper()
+		switch {
+		case !errors.Is(err, ErrSpec):
+			t.Errorf("%q: %v; want %v", spec, err, ErrSpec)
+		case strings.Contains(err.Error(), "\n"), strings.Contains(err.Error(), "secret"), !strings.Contains(err.Error(), "allowed"):
+			t.Errorf("%q: %v", spec, err)
+		}
+	}
+	for _, spec := range []string{"", "local", "a:2379", "http://a", "http://a:0", "http://a:99999", "http://u:secret@a:1", "http://a:1,", "http://a:1/path", "redis://a:1"} {
+		_, _, err := ServeEtcd(ctx, spec)
+		bad(spec, err)
+	}
+	for _, spec := range []string{"", "embedded", "a", "a:", ":2181", "a:0", "a:1,", "a:2181/chroot", "zk://a:2181", "u:secret@a:1"} {
+		_, _, err := ServeZooKeeper(ctx, spec)
+		bad(spec, err)
+	}
+}
+
+// A server that takes calls and says nothing is the worst kind of away.
+func TestUnreachableIsToldInTime(t *testing.T) {
+	deaf, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = deaf.Close() })
+	gone, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = gone.Close()
+
+	for name, l := range map[string]net.Listener{"deaf": deaf, "gone": gone} {
+		addr := l.Addr().String()
+		t.Run(name+" etcd", func(t *testing.T) {
+			t.Parallel()
+			inTime(t, func() error {
+				client, err := DialEtcd(t.Context(), []string{"http://" + addr})
+				if err == nil {
+					_ = client.Close()
+				}
+				return err
+			})
+		})
+		t.Run(name+" zookeeper", func(t *testing.T) {
+			t.Parallel()
+			inTime(t, func() error {
+				conn, err := DialZooKeeper(t.Context(), []string{addr}, time.Second)
+				if err == nil {
+					conn.Close()
+				}
+				return err
+			})
+		})
+	}
+}
+
+func inTime(t *testing.T, dial func() error) {
+	t.Helper()
+	start := time.Now()
+	err := dial()
+	if !errors.Is(err, ErrUnreachable) {
+		t.Errorf("%v; want %v", err, ErrUnreachable)
+	}
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("told after %v", took)
+	}
+}

@@ -1,0 +1,93 @@
+// Package coordtest gives tests an etcd, a ZooKeeper, and a bad network between
+// them and their clients.
+package coordtest
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"oversell/internal/backend/coordination"
+)
+
+// Etcd serves an embedded etcd for the length of the test, and returns its address.
+func Etcd(t testing.TB) string {
+	t.Helper()
+	endpoints, stop, err := coordination.ServeEtcd(t.Context(), "embedded")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return endpoints[0]
+}
+
+// DialEtcd connects for the length of the test.
+func DialEtcd(t testing.TB, endpoint string) *clientv3.Client {
+	t.Helper()
+	client, err := coordination.DialEtcd(t.Context(), []string{endpoint})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() }) // a test may have closed it already
+	return client
+}
+
+// zooKeeper is shared by the tests of a package, as it takes a second to start.
+var zooKeeper struct {
+	sync.Mutex
+	servers []string
+	stop    func() error
+}
+
+// ZooKeeper returns the address of a private server, which StopZooKeeper stops. The
+// test is skipped if none is installed, or fails with CI=true.
+func ZooKeeper(t testing.TB) string {
+	t.Helper()
+	zooKeeper.Lock()
+	defer zooKeeper.Unlock()
+	if zooKeeper.stop == nil {
+		servers, stop, err := coordination.ServeZooKeeper(context.WithoutCancel(t.Context()), "local")
+		if errors.Is(err, coordination.ErrMissing) {
+			if os.Getenv("CI") == "true" {
+				t.Fatal(err)
+			}
+			t.Skip(err)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		zooKeeper.servers, zooKeeper.stop = servers, stop
+	}
+	return zooKeeper.servers[0]
+}
+
+// StopZooKeeper stops what ZooKeeper has started, if anything. It is for the end of
+// TestMain.
+func StopZooKeeper() error {
+	zooKeeper.Lock()
+	defer zooKeeper.Unlock()
+	if zooKeeper.stop == nil {
+		return nil
+	}
+	return zooKeeper.stop()
+}
+
+// DialZooKeeper connects for the length of the test.
+func DialZooKeeper(t testing.TB, server string, timeout time.Duration) *coordination.ZooKeeper {
+	t.Helper()
+	conn, err := coordination.DialZooKeeper(t.Context(), []string{server}, timeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	return conn
+}

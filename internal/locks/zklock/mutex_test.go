@@ -1,0 +1,715 @@
+package zklock
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"go.uber.org/goleak"
+
+	"oversell/internal/backend/coordination/coordtest"
+	"oversell/internal/locks/locktest"
+)
+
+// timeout is the least that the private server allows.
+const timeout = time.Second
+
+// calm is more than any test of an untroubled server takes.
+const calm = 20 * time.Second
+
+// slack is what a busy machine may add to a wait that has to end.
+const slack = 6 * time.Second
+
+var errEnough = errors.New("waited long enough")
+
+// The tests wait more than they work, and so more of them run at once.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	_ = flag.Set("test.parallel", "6") // there is such a flag
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if err := coordtest.StopZooKeeper(); err != nil {
+			fmt.Println(err)
+			code = 1
+		}
+		os.Exit(code)
+	}), goleak.IgnoreTopFunction("oversell/internal/child.(*Process).run"),
+		goleak.IgnoreAnyFunction("os/exec.(*Cmd).Wait")) // of the server, which is stopped after
+}
+
+// start gives the test as many processes as it wants, as far as a lock can tell, and
+// a key of its own.
+func start(t *testing.T, processes int, timeout time.Duration) (key string, sources []*Source) {
+	t.Helper()
+	t.Parallel()
+	server := coordtest.ZooKeeper(t)
+	for range processes {
+		sources = append(sources, newSource(t, server, timeout))
+	}
+	return "oversell:{" + t.Name() + "}:lock", sources
+}
+
+func newSource(t *testing.T, server string, timeout time.Duration) *Source {
+	t.Helper()
+	conn := coordtest.DialZooKeeper(t, server, timeout)
+	s := NewSource(conn.Conn, conn.Timeout)
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error("Close:", err)
+		}
+	})
+	return s
+}
+
+// apart gives the test a process behind a network that may fail, and another.
+func apart(t *testing.T, timeout time.Duration) (key string, relay *coordtest.Relay, here, there *Source) {
+	t.Helper()
+	t.Parallel()
+	server := coordtest.ZooKeeper(t)
+	relay = coordtest.NewRelay(t, server)
+	return "oversell:{" + t.Name() + "}:lock", relay, newSource(t, relay.Addr, timeout), newSource(t, server, timeout)
+}
+
+func TestNames(t *testing.T) {
+	names := map[string]string{}
+	for _, key := range []string{"", "%", "a", "a/b", "a%2Fb", ".", "..", "a\x00", "é", "oversell:{sku-1}:lock:zookeeper", "oversell_{sku-1}:lock"} {
+		name := nameOf(key)
+		if other, taken := names[name]; taken {
+			t.Errorf("%q and %q are both %s", key, other, name)
+		}
+		names[name] = key
+		if rest := strings.TrimPrefix(name, root+"/"); rest == "" || strings.ContainsAny(rest, "/.\x00") {
+			t.Errorf("%q is %s", key, name)
+		}
+	}
+	if got, want := nameOf("oversell:{a.b}:lock"), "/oversell/oversell:{a%2Eb}:lock"; got != want {
+		t.Errorf("the name is %s; want %s", got, want)
+	}
+}
+
+func TestKeysAreApart(t *testing.T) {
+	key, sources := start(t, 1, calm)
+	for _, end := range []string{"a", "a/b", "a/", "", "/", ".", ".."} {
+		m := New(sources[0], key+end)
+		if !tryLock(t, m) {
+			t.Errorf("%q is not free", end)
+			continue
+		}
+		defer unlock(t, m)
+	}
+}
+
+func TestExclusive(t *testing.T) {
+	key, sources := start(t, 2, calm)
+	var witness locktest.Witness
+	var wg sync.WaitGroup
+	for p, s := range sources {
+		for i := range 4 {
+			wg.Go(func() {
+				who := fmt.Sprint("process ", p, " holder ", i)
+				m := New(s, key)
+				for n := range 15 {
+					if n%3 == 0 {
+						for !tryLock(t, m) {
+							if t.Failed() {
+								return
+							}
+							time.Sleep(time.Millisecond)
+						}
+					} else if !lock(t, m) {
+						return
+					}
+					leave := witness.Enter(who)
+					time.Sleep(100 * time.Microsecond)
+					leave()
+					unlock(t, m)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	for _, overlap := range witness.Overlaps() {
+		t.Error(overlap)
+	}
+}
+
+func TestFIFO(t *testing.T) {
+	key, sources := start(t, 4, calm)
+	mutexes := make([]*Mutex, len(sources))
+	for i, s := range sources {
+		mutexes[i] = New(s, key)
+	}
+	inOrder(t, mutexes, func(n int) {
+		eventually(t, "nodes", func() bool { return len(nodes(t, sources[0], key)) == n+1 })
+	})
+}
+
+// ZooKeeper says who watches what: each one the node before its own.
+func TestOnlyTheNextIsWoken(t *testing.T) {
+	key, sources := start(t, 4, calm)
+	first := New(sources[0], key)
+	mustLock(t, first)
+	var wg sync.WaitGroup
+	for i, s := range sources[1:] {
+		wg.Go(func() {
+			m := New(s, key)
+			if lock(t, m) {
+				unlock(t, m)
+			}
+		})
+		eventually(t, "the watch", func() bool { return len(watches(t, key)) == i+1 })
+	}
+	w := watches(t, key)
+	for path, watchers := range w {
+		if watchers != 1 || path == nameOf(key) {
+			t.Errorf("%d watch %s; want 1", watchers, path)
+		}
+	}
+	if len(w) != 3 {
+		t.Errorf("%d nodes are watched; want 3", len(w))
+	}
+	unlock(t, first)
+	wg.Wait()
+}
+
+// watches asks the server how many sessions watch each path of a key's.
+func watches(t *testing.T, key string) map[string]int {
+	t.Helper()
+	c, err := net.Dial("tcp", coordtest.ZooKeeper(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := io.WriteString(c, "wchp"); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := io.ReadAll(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, path := map[string]int{}, ""
+	for line := range strings.Lines(string(answer)) {
+		switch line = strings.TrimSpace(line); {
+		case strings.HasPrefix(line, "/"):
+			path = line
+		case strings.HasPrefix(line, "0x") && strings.HasPrefix(path, nameOf(key)):
+			found[path]++
+		}
+	}
+	return found
+}
+
+func TestCancelLeavesNothing(t *testing.T) {
+	key, sources := start(t, 2, calm)
+	a, b := New(sources[0], key), New(sources[1], key)
+	mustLock(t, a)
+	for range 3 {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		failed := make(chan error, 1)
+		go func() { failed <- b.Lock(ctx) }()
+		eventually(t, "b's node", func() bool { return len(nodes(t, sources[0], key)) == 2 })
+		cancel(errEnough)
+		if err := <-failed; !errors.Is(err, errEnough) {
+			t.Errorf("Lock = %v; want %v", err, errEnough)
+		}
+		eventually(t, "b's node gone", func() bool { return len(nodes(t, sources[0], key)) == 1 })
+		mustNotBeHeld(t, b)
+	}
+	unlock(t, a)
+	mustLock(t, b)
+	unlock(t, b)
+	if left := nodes(t, sources[0], key); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+	eventually(t, "lines forgotten", func() bool {
+		for _, s := range sources {
+			s.mu.Lock()
+			n := len(s.lines)
+			s.mu.Unlock()
+			if n > 0 {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// A cancelled attempt may be cut off at any moment of it.
+func TestCancelAtAnyMoment(t *testing.T) {
+	key, sources := start(t, 2, calm)
+	for i := range 60 {
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Duration(i)*100*time.Microsecond, errEnough)
+		m := New(sources[0], key)
+		switch err := m.Lock(ctx); {
+		case err == nil:
+			unlock(t, m)
+		case !errors.Is(err, errEnough):
+			t.Errorf("Lock = %v; want %v", err, errEnough)
+		}
+		cancel()
+	}
+	b := New(sources[1], key)
+	inTime(t, slack, func() { mustLock(t, b) }) // long before the timeout
+	unlock(t, b)
+	eventually(t, "no nodes", func() bool { return len(nodes(t, sources[1], key)) == 0 })
+}
+
+// The connection breaks after ZooKeeper made the node, and before it said so.
+func TestLostReply(t *testing.T) {
+	key, relay, here, there := apart(t, 20*time.Second) // few questions that could lose theirs instead
+	a, b := New(here, key), New(there, key)
+	mustLock(t, b) // makes the name, which stays while there is something in it
+	if _, err := there.conn.Create(nameOf(key)+"/stays", nil, zk.FlagEphemeral, anyone); err != nil {
+		t.Fatal(err)
+	}
+	unlock(t, b)
+	mustLock(t, New(here, key+" other")) // begins the session
+
+	relay.LoseReply()
+	mustLock(t, a)
+	if !relay.ReplyLost() {
+		t.Fatal("no reply was lost")
+	}
+	if n := nodes(t, there, key); len(n) != 2 {
+		t.Errorf("the nodes are %q; want one, and the one that stays", n)
+	}
+	if tryLock(t, b) {
+		t.Error("the lock is free, want it held")
+	}
+	unlock(t, a)
+
+	// And once more for one who has gone when the connection is back.
+	relay.LoseReply()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	failed := make(chan error, 1)
+	go func() { failed <- a.Lock(ctx) }()
+	eventually(t, "a lost reply", relay.ReplyLost)
+	cancel(errEnough)
+	if err := <-failed; err == nil {
+		unlock(t, a) // it was quicker
+	}
+	eventually(t, "no nodes of a's", func() bool { return len(nodes(t, there, key)) == 1 })
+}
+
+func TestUnlockNotHeld(t *testing.T) {
+	key, sources := start(t, 1, calm)
+	m := New(sources[0], key)
+	mustNotBeHeld(t, m)
+	if err := context.Cause(m.Context(t.Context())); !errors.Is(err, ErrNotHeld) {
+		t.Errorf("Context: %v; want %v", err, ErrNotHeld)
+	}
+	mustLock(t, m)
+	ctx := m.Context(t.Context())
+	if ctx.Err() != nil || m.Token() == 0 {
+		t.Errorf("held, with %v and token %d", ctx.Err(), m.Token())
+	}
+	unlock(t, m)
+	<-ctx.Done()
+	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("after Unlock: %v; want %v", err, context.Canceled)
+	}
+	mustNotBeHeld(t, m)
+}
+
+func TestTryLockHeld(t *testing.T) {
+	key, sources := start(t, 2, calm)
+	a, b, c := New(sources[0], key), New(sources[0], key), New(sources[1], key)
+	mustLock(t, a)
+	if tryLock(t, b) || tryLock(t, c) {
+		t.Error("the lock is free, want it held")
+	}
+	if n := nodes(t, sources[0], key); len(n) != 1 {
+		t.Errorf("the nodes are %q; want the holder's", n)
+	}
+	unlock(t, a)
+	if !tryLock(t, c) {
+		t.Error("the lock is held, want it free")
+	}
+	unlock(t, c)
+}
+
+func TestDeadHolderExpires(t *testing.T) {
+	key, relay, here, there := apart(t, timeout)
+	a, b := New(here, key), New(there, key)
+	mustLock(t, a)
+	relay.Cut() // as the death of the process does
+	died := time.Now()
+	mustLock(t, b)
+	waited := time.Since(died)
+	t.Logf("the next one was let in %v after the death; the timeout is %v", waited.Round(time.Millisecond), timeout)
+	if waited < timeout/2 || waited > 3*timeout+slack {
+		t.Errorf("the next one was let in after %v; the timeout is %v", waited, timeout)
+	}
+	unlock(t, b)
+	relay.Restore()
+}
+
+func TestLongWorkKeepsLock(t *testing.T) {
+	key, sources := start(t, 2, timeout)
+	a, b := New(sources[0], key), New(sources[1], key)
+	mustLock(t, a)
+	work := a.Context(t.Context())
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 3*timeout, errEnough)
+	defer cancel()
+	if err := b.Lock(ctx); !errors.Is(err, errEnough) {
+		t.Errorf("Lock = %v; want %v", err, errEnough)
+	}
+	if work.Err() != nil {
+		t.Errorf("the work was ended: %v", context.Cause(work))
+	}
+	unlock(t, a)
+}
+
+func TestLateUnlockSparesForeignLock(t *testing.T) {
+	key, relay, here, there := apart(t, timeout)
+	a, b, c := New(here, key), New(there, key), New(there, key)
+	mustLock(t, a)
+	relay.Cut()
+	mustLock(t, b)
+	relay.Restore()
+	mustNotBeHeld(t, a)
+	time.Sleep(timeout / 4) // for what a's Unlock may still do
+	if len(nodes(t, there, key)) != 1 || tryLock(t, c) {
+		t.Error("the lock is free, want it b's")
+	}
+	unlock(t, b)
+}
+
+// The holder is behind a network that fails, silently or not; the one who waits is
+// not. The holder must know before the other is in.
+func TestLossIsToldFirst(t *testing.T) {
+	t.Parallel()
+	for name, fail := range failures {
+		t.Run(name, func(t *testing.T) {
+			key, relay, here, there := apart(t, timeout)
+			a, b := New(here, key), New(there, key)
+			mustLock(t, a)
+			told := make(chan time.Time, 1)
+			ctx := a.Context(t.Context())
+			context.AfterFunc(ctx, func() { told <- time.Now() })
+			time.Sleep(timeout / 2) // long enough for an answer
+			fail(relay)
+			failed := time.Now()
+			mustLock(t, b)
+			in := time.Now()
+			select {
+			case at := <-told:
+				t.Logf("told %v after the failure, %v before the next one was in", at.Sub(failed).Round(time.Millisecond), in.Sub(at).Round(time.Millisecond))
+			default:
+				t.Error("the next one is in, and the holder does not know")
+			}
+			if err := context.Cause(ctx); !errors.Is(err, ErrLost) {
+				t.Errorf("the cause is %v; want %v", err, ErrLost)
+			}
+			inTime(t, answerTimeout, func() { mustNotBeHeld(t, a) })
+			relay.Restore()
+			unlock(t, b)
+			mustLock(t, a) // in a new session
+			unlock(t, a)
+		})
+	}
+}
+
+func TestShortOutageDoesNoHarm(t *testing.T) {
+	t.Parallel()
+	for name, fail := range failures {
+		t.Run(name, func(t *testing.T) {
+			const timeout = 4 * time.Second
+			key, relay, here, there := apart(t, timeout)
+			a, b := New(here, key), New(there, key)
+			mustLock(t, a)
+			ctx := a.Context(t.Context())
+			fail(relay)
+			time.Sleep(timeout / 8)
+			relay.Restore()
+			time.Sleep(timeout)
+			if ctx.Err() != nil {
+				t.Errorf("lost: %v", context.Cause(ctx))
+			}
+			if tryLock(t, b) {
+				t.Error("the lock is free, want it held")
+			}
+			unlock(t, a)
+		})
+	}
+}
+
+// Somebody deletes a node by hand.
+func TestForeignDeleteIsNotTold(t *testing.T) {
+	key, sources := start(t, 2, calm)
+	a, b := New(sources[0], key), New(sources[1], key)
+	mustLock(t, a)
+	ctx := a.Context(t.Context())
+	if err := sources[1].conn.Delete(nameOf(key)+"/"+nodes(t, sources[1], key)[0], -1); err != nil {
+		t.Fatal(err)
+	}
+	mustLock(t, b)
+	if ctx.Err() != nil {
+		t.Errorf("a was told: %v", context.Cause(ctx))
+	}
+	mustNotBeHeld(t, a)
+	unlock(t, b)
+}
+
+func TestTokenGrows(t *testing.T) {
+	key, sources := start(t, 3, calm)
+	var mu sync.Mutex // for the race detector, which does not see through ZooKeeper
+	var last int64
+	grows := func(m *Mutex) {
+		mu.Lock()
+		defer mu.Unlock()
+		if token := m.Token(); token <= last {
+			t.Errorf("token %d after %d", token, last)
+		} else {
+			last = token
+		}
+	}
+	var wg sync.WaitGroup
+	for i := range 24 {
+		wg.Go(func() {
+			m := New(sources[i%len(sources)], key)
+			if lock(t, m) {
+				grows(m)
+				unlock(t, m)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestTokenOutlivesTheName(t *testing.T) {
+	key, sources := start(t, 1, calm)
+	m := New(sources[0], key)
+	mustLock(t, m)
+	before, name := m.Token(), m.hold.path
+	unlock(t, m)
+	eventually(t, "the name removed", func() bool {
+		there, _, err := sources[0].conn.Exists(nameOf(key))
+		return err == nil && !there
+	})
+	mustLock(t, m)
+	if m.Token() <= before {
+		t.Errorf("token %d after %d", m.Token(), before)
+	}
+	if number(m.hold.path) != number(name) {
+		t.Errorf("the number goes on, from %s to %s: it might be the token", name, m.hold.path)
+	}
+	unlock(t, m)
+}
+
+// ZooKeeper goes while somebody waits who has no deadline.
+func TestServerAway(t *testing.T) {
+	t.Parallel()
+	for name, fail := range failures {
+		t.Run(name, func(t *testing.T) {
+			key, relay, here, there := apart(t, timeout)
+			waiter, holder := New(here, key), New(there, key)
+			mustLock(t, holder)
+			failed := make(chan error, 1)
+			go func() { failed <- waiter.Lock(t.Context()) }()
+			eventually(t, "the waiter's node", func() bool { return len(nodes(t, there, key)) == 2 })
+			fail(relay)
+			inTime(t, timeout+slack, func() {
+				if err := <-failed; !errors.Is(err, ErrLost) {
+					t.Errorf("Lock = %v; want %v", err, ErrLost)
+				}
+			})
+			inTime(t, answerTimeout+slack, func() {
+				if ok, err := New(here, key+"b").TryLock(t.Context()); ok || err == nil {
+					t.Errorf("TryLock = %v, %v; want an error", ok, err)
+				}
+			})
+			relay.Restore()
+			unlock(t, holder)
+			mustLock(t, waiter)
+			unlock(t, waiter)
+		})
+	}
+}
+
+// The lock was had, and ZooKeeper goes before it is given back.
+func TestUnlockWhileAway(t *testing.T) {
+	key, relay, here, there := apart(t, timeout)
+	a, b := New(here, key), New(there, key)
+	mustLock(t, a)
+	relay.Hole()
+	inTime(t, answerTimeout+slack, func() {
+		if err := a.Unlock(t.Context()); err == nil {
+			t.Error("Unlock said that it had been heard")
+		}
+	})
+	mustLock(t, b)
+	relay.Restore()
+	unlock(t, b)
+}
+
+func TestClose(t *testing.T) {
+	key, sources := start(t, 2, calm)
+	a, b := New(sources[0], key), New(sources[1], key)
+	mustLock(t, a)
+	ctx := a.Context(t.Context())
+	if err := sources[0].Close(); err != nil {
+		t.Error(err)
+	}
+	<-ctx.Done()
+	if err := context.Cause(ctx); !errors.Is(err, ErrLost) {
+		t.Errorf("the cause is %v; want %v", err, ErrLost)
+	}
+	sources[0].conn.Close()
+	inTime(t, slack, func() { mustLock(t, b) }) // the session was ended
+	unlock(t, b)
+	mustNotBeHeld(t, a)
+	if ok, err := New(sources[0], key).TryLock(t.Context()); ok || !errors.Is(err, errClosed) {
+		t.Errorf("TryLock = %v, %v; want %v", ok, err, errClosed)
+	}
+}
+
+// nodes are those in a lock's queue.
+func nodes(t *testing.T, s *Source, key string) []string {
+	t.Helper()
+	names, _, err := s.conn.Children(nameOf(key))
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		t.Fatal(err)
+	}
+	return names
+}
+
+func TestFIFOInAProcess(t *testing.T) {
+	key, sources := start(t, 1, calm)
+	mutexes := make([]*Mutex, 5)
+	for i := range mutexes {
+		mutexes[i] = New(sources[0], key)
+	}
+	inOrder(t, mutexes, func(n int) {
+		eventually(t, "in line", func() bool {
+			s := sources[0]
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return s.lines[key].users == n+1
+		})
+		time.Sleep(10 * time.Millisecond) // from joining the line to standing in it
+	})
+}
+
+// inOrder has the first one hold the lock, and the others come one by one;
+// arrived waits until n stand behind the first. They must go in as they came.
+func inOrder(t *testing.T, mutexes []*Mutex, arrived func(n int)) {
+	t.Helper()
+	if !lock(t, mutexes[0]) {
+		t.FailNow()
+	}
+	served := make(chan int, len(mutexes))
+	var wg sync.WaitGroup
+	for n, m := range mutexes[1:] {
+		wg.Go(func() {
+			if lock(t, m) {
+				served <- n
+				unlock(t, m)
+			}
+		})
+		arrived(n + 1)
+	}
+	unlock(t, mutexes[0])
+	wg.Wait()
+	close(served)
+	want := 0
+	for n := range served {
+		if n != want {
+			t.Errorf("waiter %d goes in as number %d", n, want)
+		}
+		want++
+	}
+	if want != len(mutexes)-1 {
+		t.Errorf("%d went in; want %d", want, len(mutexes)-1)
+	}
+}
+
+func TestUnlockAfterCancel(t *testing.T) {
+	key, sources := start(t, 2, calm)
+	a, b := New(sources[0], key), New(sources[1], key)
+	ctx, cancel := context.WithCancel(t.Context())
+	if err := a.Lock(ctx); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if err := a.Unlock(ctx); err != nil {
+		t.Error("Unlock:", err)
+	}
+	if !tryLock(t, b) {
+		t.Error("the lock is held, want it free")
+	}
+	unlock(t, b)
+}
+
+var failures = map[string]func(*coordtest.Relay){
+	"hole": (*coordtest.Relay).Hole,
+	"cut":  (*coordtest.Relay).Cut,
+}
+
+func lock(t *testing.T, m *Mutex) bool {
+	t.Helper()
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 20*time.Second, errEnough)
+	defer cancel()
+	if err := m.Lock(ctx); err != nil {
+		t.Error("Lock:", err)
+		return false
+	}
+	return true
+}
+
+func mustLock(t *testing.T, m *Mutex) {
+	t.Helper()
+	if !lock(t, m) {
+		t.FailNow()
+	}
+}
+
+func tryLock(t *testing.T, m *Mutex) bool {
+	t.Helper()
+	ok, err := m.TryLock(t.Context())
+	if err != nil {
+		t.Error("TryLock:", err)
+	}
+	return ok
+}
+
+func unlock(t *testing.T, m *Mutex) {
+	t.Helper()
+	if err := m.Unlock(t.Context()); err != nil {
+		t.Error("Unlock:", err)
+	}
+}
+
+func mustNotBeHeld(t *testing.T, m *Mutex) {
+	t.Helper()
+	if err := m.Unlock(t.Context()); !errors.Is(err, ErrNotHeld) {
+		t.Errorf("Unlock = %v; want %v", err, ErrNotHeld)
+	}
+}
+
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(slack); !is(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("not in time: ", what)
+		}
+	}
+}
+
+// inTime tells a call that ends from one that hangs.
+func inTime(t *testing.T, limit time.Duration, call func()) {
+	t.Helper()
+	start := time.Now()
+	call()
+	if took := time.Since(start); took > limit {
+		t.Errorf("it took %v", took)
+	}
+}

@@ -1,0 +1,262 @@
+package zklock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/google/uuid"
+)
+
+// root is where all locks are. It stays when there are none.
+const root = "/oversell"
+
+var anyone = zk.WorldACL(zk.PermAll)
+
+// nameOf returns the path of a key's queue: a name under root, different for each
+// key, and legal.
+func nameOf(key string) string {
+	var b strings.Builder
+	b.WriteString(root + "/")
+	for _, c := range []byte(key) {
+		if 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte(":{}_-", c) >= 0 {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "%%%02X", c)
+		}
+	}
+	if key == "" {
+		b.WriteByte('%')
+	}
+	return b.String()
+}
+
+// A node is one attempt's place in a lock's queue.
+//
+// Its name begins with an id of its own. If the connection breaks after ZooKeeper
+// made the node and before it said so, this is how it is found again. The client
+// library has a call that does so, too; but when that fails in the end, it keeps the
+// id to itself, and the node stays in everybody's way for as long as the session
+// lives.
+type node struct {
+	source *Source
+	dir    string
+	id     string
+	begun  bool   // it may be there
+	path   string // known when it is known to be there
+}
+
+func newNode(s *Source, key string) *node {
+	return &node{source: s, dir: nameOf(key), id: uuid.NewString() + "-"}
+}
+
+// queue puts the node into the queue, waits until it is the first if it is to wait,
+// and returns its czxid.
+func (n *node) queue(ctx context.Context, session int64, wait bool) (int64, error) {
+	if err := n.create(ctx); err != nil {
+		return 0, err
+	}
+	var stat *zk.Stat
+	err := n.again(ctx, func() (err error) {
+		_, stat, err = n.source.conn.Get(n.path)
+		return err
+	})
+	switch {
+	case errors.Is(err, zk.ErrNoNode), err == nil && stat.EphemeralOwner != session:
+		return 0, fmt.Errorf("zklock: the session ended as its node was made: %w", ErrLost)
+	case err != nil:
+		return 0, err
+	}
+	return stat.Czxid, n.advance(ctx, wait)
+}
+
+// again asks until there is an answer, of which one is that there is no such node;
+// or until ctx ends.
+func (n *node) again(ctx context.Context, ask func() error) error {
+	for ctx.Err() == nil {
+		err := ask()
+		if err == nil || errors.Is(err, zk.ErrNoNode) {
+			return err
+		}
+		if final(err) {
+			return fmt.Errorf("zklock: %w", err)
+		}
+		if err := pause(ctx, n.source.rest()); err != nil {
+			return err
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// final reports whether it is of no use to ask again.
+func final(err error) bool {
+	for _, e := range []error{zk.ErrNoAuth, zk.ErrAuthFailed, zk.ErrInvalidACL, zk.ErrClosing, zk.ErrInvalidPath, zk.ErrBadArguments} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// create makes the node, exactly one.
+func (n *node) create(ctx context.Context) error {
+	return n.again(ctx, func() error {
+		if n.begun { // and nothing was heard of it
+			mine, err := n.find()
+			if err != nil && !errors.Is(err, zk.ErrNoNode) {
+				return err
+			}
+			if len(mine) > 0 {
+				n.path = mine[0]
+				return nil
+			}
+		}
+		n.begun = true
+		made, err := n.source.conn.Create(n.dir+"/"+n.id, nil, zk.FlagEphemeralSequential, anyone)
+		switch {
+		case err == nil:
+			n.path = made
+			return nil
+		case errors.Is(err, zk.ErrNoNode):
+			n.begun = false
+			if err := n.makeDir(); err != nil {
+				return err
+			}
+			return errAgain
+		}
+		return err
+	})
+}
+
+var errAgain = errors.New("zklock: once more")
+
+// makeDir makes the lock's name. It is a container: ZooKeeper removes it when it is
+// empty and has not always been, a minute later as a rule. That takes ZooKeeper 3.5.3
+// or later.
+func (n *node) makeDir() error {
+	c := n.source.conn
+	_, err := c.CreateContainer(n.dir, nil, zk.FlagContainer, anyone)
+	if errors.Is(err, zk.ErrNoNode) {
+		if _, err := c.Create(root, nil, zk.FlagPersistent, anyone); err != nil && !errors.Is(err, zk.ErrNodeExists) {
+			return err
+		}
+		_, err = c.CreateContainer(n.dir, nil, zk.FlagContainer, anyone)
+	}
+	if errors.Is(err, zk.ErrNodeExists) {
+		return nil
+	}
+	return err
+}
+
+// find returns the paths of all nodes that have this one's id. It asks the server to
+// catch up first: after a broken connection it may be another server, which has not
+// heard yet of what the first one did.
+func (n *node) find() (mine []string, err error) {
+	if _, err := n.source.conn.Sync(n.dir); err != nil {
+		return nil, err
+	}
+	names, _, err := n.source.conn.Children(n.dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		if strings.HasPrefix(name, n.id) {
+			mine = append(mine, n.dir+"/"+name)
+		}
+	}
+	return mine, nil
+}
+
+// advance waits until no node is before this one.
+func (n *node) advance(ctx context.Context, wait bool) error {
+	for {
+		var names []string
+		if err := n.again(ctx, func() (err error) {
+			names, _, err = n.source.conn.Children(n.dir)
+			return err
+		}); err != nil {
+			return fmt.Errorf("zklock: wait: %w", err)
+		}
+		before, err := predecessor(names, path.Base(n.path))
+		switch {
+		case err != nil:
+			return err
+		case before == "":
+			return nil
+		case !wait:
+			return errLocked
+		}
+		if err := n.await(ctx, n.dir+"/"+before); err != nil {
+			return err
+		}
+	}
+}
+
+// await waits until the node at p changes or goes, or nothing is known of it.
+func (n *node) await(ctx context.Context, p string) error {
+	var changed <-chan zk.Event
+	err := n.again(ctx, func() (err error) {
+		_, _, changed, err = n.source.conn.GetW(p)
+		return err
+	})
+	switch {
+	case errors.Is(err, zk.ErrNoNode):
+		return nil
+	case err != nil:
+		return err
+	}
+	select {
+	case <-changed:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// predecessor returns the name just before own by number, "" for the first.
+func predecessor(names []string, own string) (before string, err error) {
+	found := false
+	for _, name := range names {
+		switch {
+		case name == own:
+			found = true
+		case number(name) < number(own) && (before == "" || number(name) > number(before)):
+			before = name
+		}
+	}
+	if !found {
+		return "", fmt.Errorf("zklock: the place in the queue is gone: %w", ErrLost)
+	}
+	return before, nil
+}
+
+// number is what ZooKeeper has put at the end of a name: ten digits, which are in
+// order as they are.
+func number(name string) string { return name[max(0, len(name)-10):] }
+
+// remove deletes what there may be of the node. It goes on until that is done or
+// the source is closed.
+func (n *node) remove() {
+	if !n.begun {
+		return
+	}
+	if n.path != "" {
+		_ = n.source.delete(n.path) // or gone already
+		return
+	}
+	_ = n.source.insist(func() error {
+		mine, err := n.find()
+		if errors.Is(err, zk.ErrNoNode) {
+			return nil
+		}
+		for _, p := range mine {
+			if err := n.source.conn.Delete(p, -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
+				return err
+			}
+		}
+		return err
+	})
+}

@@ -35,6 +35,7 @@ Examples:
                                                      the database's own ways, on a private MariaDB or MySQL
   go run ./bench -keeper database -strategies v6_watchdog,v8_fenced
                                                      the locks, with the stock in the database
+  go run ./bench -strategies redlock,etcd,zookeeper  five Redis nodes, an embedded etcd, a private ZooKeeper
   go run ./bench -workload cache                     readers of a cold key, with the double check
   go run ./bench -workload cache -second-look=false -conditions calm
   go run ./bench -workload lock -redis local         our locks and those of others, 5,000 contenders in one process
@@ -132,7 +133,7 @@ func checkGiven(fs *flag.FlagSet, args []string, t texts) error {
 	if t.targets == "" {
 		return nil
 	}
-	for _, name := range []string{"redis", "db", "instances", "ttl", "work", "wait", "retry", "unfenced"} {
+	for _, name := range []string{"redis", "db", "redlock", "etcd", "zookeeper", "instances", "ttl", "work", "wait", "retry", "unfenced"} {
 		if given(line, name) {
 			return fmt.Errorf("-%s goes with shops that the bench starts itself, and those at -target have their own", name)
 		}
@@ -169,7 +170,7 @@ func shown(fs *flag.FlagSet) []string {
 		switch f.Name {
 		case "token", "target":
 			value = "…"
-		case "redis", "db":
+		case "redis", "db", "redlock", "etcd", "zookeeper":
 			if value != "embedded" && value != "local" {
 				value = "…"
 			}
@@ -184,6 +185,9 @@ func flags(o *options, t *texts) *flag.FlagSet {
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	fs.StringVar(&o.redis, "redis", "embedded", "`WHERE` Redis is: embedded, local, or redis://, rediss://, redis+sentinel:// with one address or, for a cluster, several")
 	fs.StringVar(&o.db, "db", "embedded", "`WHERE` the database is: embedded, local, sqlite:FILE, or user:password@tcp(host:port)/name")
+	fs.StringVar(&o.servers.Redlock, "redlock", "", "`NODES` of redlock: embedded or local, which start five, or the addresses of yours, separated by commas (default as -redis, or embedded)")
+	fs.StringVar(&o.servers.Etcd, "etcd", "embedded", "`WHERE` etcd is: embedded, or http://host:port")
+	fs.StringVar(&o.servers.ZooKeeper, "zookeeper", "local", "`WHERE` ZooKeeper is: local, or host:port")
 	fs.IntVar(&o.Requests, "requests", 5000, "concurrent `REQUESTS`")
 	fs.IntVar(&o.Rate, "rate", 0, "`REQUESTS` a second, sent at that rate whether or not earlier ones were answered, instead of all at once")
 	fs.DurationVar(&o.Duration, "duration", 0, "how long requests are sent at a -rate (default 10s)")
@@ -242,6 +246,12 @@ func (o *options) interpret(fs *flag.FlagSet, t texts) (err error) {
 	}
 	if len(o.Conditions) == 0 {
 		o.Conditions = o.defaultConditions()
+	}
+	if o.servers.Redlock == "" {
+		o.servers.Redlock = "embedded"
+		if o.redis == "local" {
+			o.servers.Redlock = o.redis
+		}
 	}
 	o.Keeper = stock.Keeper(t.keeper)
 	cfg := o.Config

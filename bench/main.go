@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"oversell/internal/backend"
+	"oversell/internal/backend/lockservers"
 	"oversell/internal/bench"
 	"oversell/internal/locks"
 )
@@ -70,10 +71,12 @@ func self(arg string) (*exec.Cmd, error) {
 // options are the flags.
 type options struct {
 	bench.Config
-	redis, db  string
-	json, html string
-	given      []string // flags that were set, but for secrets
-	crowd      *crowd   // of workload lock; nil: the others'
+	redis, db   string
+	servers     lockservers.Specs
+	serverNames []string
+	json, html  string
+	given       []string // flags that were set, but for secrets
+	crowd       *crowd   // of workload lock; nil: the others'
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
@@ -125,6 +128,12 @@ func measure(ctx context.Context, o options, stderr io.Writer) (report bench.Rep
 		defer func() { err = errors.Join(err, servers.Close()) }()
 		o.RedisURL, o.DBURL = servers.RedisURL, servers.DBURL
 		redisName, dbName = servers.RedisName, servers.DBName
+		others, serveErr := lockservers.Serve(ctx, o.servers, o.Catalog.Needs(o.Strategies)...)
+		if serveErr != nil {
+			return report, serveErr
+		}
+		defer func() { err = errors.Join(err, others.Close()) }()
+		o.Servers, o.serverNames = others.Addresses, others.Names
 	}
 	var progress bench.Progress = bench.Silent{}
 	if terminal(stderr) {
@@ -133,6 +142,7 @@ func measure(ctx context.Context, o options, stderr io.Writer) (report bench.Rep
 		progress = bar
 	}
 	report.Manifest = bench.NewManifest(o.Config, redisName, dbName)
+	report.Manifest.Servers = o.serverNames
 	report.Manifest.Flags = o.given
 	report.Rows, err = bench.Run(ctx, o.Config, progress)
 	if err != nil && ctx.Err() != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"oversell/internal/backend"
+	"oversell/internal/backend/lockservers"
 	"oversell/internal/locks"
 	"oversell/internal/shop"
 	"oversell/internal/stock"
@@ -86,8 +87,13 @@ func serve(ctx context.Context, o options, log *slog.Logger, ready func(addr str
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
+	servers, err := lockservers.Serve(ctx, o.servers, o.needs()...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, servers.Close()) }()
 	return shop.Run(ctx, shop.Config{
-		Addr: o.addr, RedisURL: redis.URL, DBURL: db.URL,
+		Addr: o.addr, RedisURL: redis.URL, DBURL: db.URL, Servers: servers.Addresses,
 		Strategy: o.strategy, Token: o.token,
 		TTL: o.ttl, Wait: o.wait, Policy: o.retry, Unfenced: o.unfenced,
 		Catalog: locks.Strategies(), Item: &demo, Logger: log, Ready: ready,

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/peterbourgon/ff/v3"
 
+	"oversell/internal/backend/lockservers"
 	"oversell/internal/locks"
 	"oversell/internal/shop"
 )
@@ -28,6 +30,7 @@ type options struct {
 	log             string
 	check           bool
 	unfenced        bool
+	servers         lockservers.Specs
 }
 
 // parse reads flags and environment. Its errors are one line each. It returns
@@ -51,14 +54,51 @@ func parse(args []string) (options, error) {
 	if o.retry, err = locks.ParsePolicy(retry); err != nil {
 		return o, fmt.Errorf("-retry: %w", err)
 	}
+	o = o.withServers()
 	return o, o.validate()
 }
 
+// none turns off what would be started otherwise.
+const none = "none"
+
+// withServers starts what is cheap to start for a shop that is alone: one whose
+// Redis is its own. Several shops on one Redis need nodes that they share.
+func (o options) withServers() options {
+	alone := o.redis == "embedded" || o.redis == "local"
+	for _, spec := range []*string{&o.servers.Redlock, &o.servers.Etcd} {
+		if *spec == "" && alone {
+			*spec = "embedded"
+		}
+	}
+	for _, spec := range []*string{&o.servers.Redlock, &o.servers.Etcd, &o.servers.ZooKeeper} {
+		if *spec == none {
+			*spec = ""
+		}
+	}
+	return o
+}
+
+// needs are what the servers are there for.
+func (o options) needs() []locks.Need {
+	var needs []locks.Need
+	for need, spec := range map[locks.Need]string{
+		locks.NeedsNodes: o.servers.Redlock, locks.NeedsEtcd: o.servers.Etcd, locks.NeedsZooKeeper: o.servers.ZooKeeper,
+	} {
+		if spec != "" {
+			needs = append(needs, need)
+		}
+	}
+	return needs
+}
+
 func (o options) validate() error {
-	if _, err := locks.Strategies().Find(o.strategy); err != nil {
+	s, err := locks.Strategies().Find(o.strategy)
+	if err != nil {
 		return fmt.Errorf("-strategy: %w", err)
 	}
-	switch {
+	switch needs := s.Needs; {
+	case needs != locks.NeedsNothing && needs != locks.NeedsRueidis && !slices.Contains(o.needs(), needs):
+		return fmt.Errorf("-strategy %s needs -%s (shop -h shows what it can be)", s.Name, needs)
 	case o.ttl < time.Millisecond:
 		return fmt.Errorf("-ttl is %v, and must be at least 1ms", o.ttl)
 	case o.wait <= 0:
@@ -75,6 +115,9 @@ func flags(o *options, retry *string) *flag.FlagSet {
 	fs.StringVar(&o.addr, "addr", "127.0.0.1:8080", "`address` to listen on; port 0 takes a free one")
 	fs.StringVar(&o.redis, "redis", "embedded", "`where` the stock and the locks live: embedded, local, or a URL\nas redis://user:password@host:6379/0; see the examples")
 	fs.StringVar(&o.db, "db", "embedded", "`where` items and orders live: embedded, local, sqlite:FILE,\nor a DSN as user:password@tcp(host:3306)/database")
+	fs.StringVar(&o.servers.Redlock, "redlock", "", "`nodes` of redlock: embedded or local, which start five, your own\nas a:6379,b:6379,c:6379, or none; embedded by default where\n-redis is embedded or local, otherwise none")
+	fs.StringVar(&o.servers.Etcd, "etcd", "", "`where` etcd is: embedded, http://host:port, or none;\nthe same default")
+	fs.StringVar(&o.servers.ZooKeeper, "zookeeper", none, "`where` ZooKeeper is: local, host:port, or none")
 	fs.StringVar(&o.strategy, "strategy", "v6_watchdog", "`name` of the strategy for requests that name none")
 	fs.StringVar(&o.token, "token", "", "`secret` that changing an item or the strategy asks for;\nempty: nobody is asked")
 	fs.DurationVar(&o.ttl, "ttl", shop.DefaultTTL, "`lease` of a lock, for the strategies that have one")
@@ -102,6 +145,8 @@ const usage = `shop is a flash sale: one hot item, and a switch for how its stoc
   shop -redis redis://:secret@10.0.0.7:6379/1     your own Redis; rediss:// for TLS
   shop -redis redis://a:7000,b:7001,c:7002        your own cluster
   shop -redis redis+sentinel://a:26379/name/0     the primary that sentinels call name
+  shop -redlock a:6379,b:6379,c:6379 -etcd http://d:2379 -zookeeper e:2181
+                                                  what redlock, etcd and zookeeper need
   shop -db 'user:secret@tcp(10.0.0.8:3306)/sales' your own MySQL
 
 Flags. Each has an environment variable as its default: OVERSELL_ADDR for -addr.

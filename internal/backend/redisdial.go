@@ -43,6 +43,16 @@ func DialRedis(ctx context.Context, url string, poolSize int) (redis.UniversalCl
 	return rdb, nil
 }
 
+// NewRedis is DialRedis for a server that need not answer yet. The error wraps
+// ErrSpec.
+func NewRedis(url string, poolSize int) (redis.UniversalClient, error) {
+	target, err := parseRedisURL(url)
+	if err != nil {
+		return nil, err
+	}
+	return target.client(poolSize), nil
+}
+
 // client makes the client for t. Nothing is dialled yet.
 func (t *redisTarget) client(poolSize int) redis.UniversalClient {
 	o := t.universal()

@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"oversell/internal/backend/lockservers"
 	"oversell/internal/locks"
 	"oversell/internal/stock"
 )
@@ -70,6 +71,7 @@ type Config struct {
 	Command  func() (*exec.Cmd, error)
 	RedisURL string
 	DBURL    string
+	Servers  lockservers.Addresses // that some strategies need
 
 	Catalog locks.Catalog
 }

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"oversell/internal/backend/lockservers"
 	"oversell/internal/child"
 	"oversell/internal/stall"
 )
@@ -28,6 +29,8 @@ type setup struct {
 	Wait     time.Duration `json:"wait"`
 	Policy   string        `json:"policy"`
 	Unfenced bool          `json:"unfenced"`
+
+	Servers lockservers.Addresses `json:"servers"`
 }
 
 // order is what the bench tells an instance, one JSON object a line. The first

@@ -24,6 +24,7 @@ type Manifest struct {
 	Started    time.Time    `json:"started"`
 	Redis      string       `json:"redis"` // kind and version
 	DB         string       `json:"db"`
+	Servers    []string     `json:"servers,omitempty"` // others, that some of the strategies need
 	Go         string       `json:"go"`
 	OS         string       `json:"os"`
 	CPUs       int          `json:"cpus"`

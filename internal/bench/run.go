@@ -83,7 +83,7 @@ func (b *runner) newFleet(cfg Config) (*fleet, error) {
 	}
 	f := &fleet{command: cfg.Command, setup: setup{
 		RedisURL: redisURL, DBURL: cfg.DBURL, Name: b.cfg.ID, Token: b.token,
-		TTL: cfg.TTL, Wait: cfg.Wait, Policy: cfg.Policy.String(), Unfenced: cfg.Unfenced,
+		TTL: cfg.TTL, Wait: cfg.Wait, Policy: cfg.Policy.String(), Unfenced: cfg.Unfenced, Servers: cfg.Servers,
 	}}
 	if b.fleet != nil {
 		f.started = b.fleet.started // no name is given twice

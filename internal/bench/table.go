@@ -36,7 +36,8 @@ func (r Report) Header() string {
 	m := r.Manifest
 	var b strings.Builder
 	b.WriteString(m.Load())
-	fmt.Fprintf(&b, "redis: %s; db: %s; %s on %s, %d CPUs\n", m.Redis, m.DB, m.Go, m.OS, m.CPUs)
+	servers := append([]string{"redis: " + m.Redis, "db: " + m.DB}, m.Servers...)
+	fmt.Fprintf(&b, "%s; %s on %s, %d CPUs\n", strings.Join(servers, "; "), m.Go, m.OS, m.CPUs)
 	b.WriteString(m.latencies())
 	if r.repeats() {
 		b.WriteString(r.medians())

@@ -43,7 +43,7 @@ type Config struct {
 // the others a Reader has nothing to leave.
 func Guards(catalog locks.Catalog, o locks.Options) map[string]locks.Guard {
 	all := make(map[string]locks.Guard)
-	for _, s := range catalog {
+	for _, s := range catalog.With(o) {
 		if s.GuardsLoads() {
 			all[s.Name] = s.Guard(o)
 		}

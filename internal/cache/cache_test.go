@@ -34,7 +34,7 @@ func newName() string { return fmt.Sprintf("value-%d", names.Add(1)) }
 func instance(t *testing.T, rdb redis.UniversalClient, name string, adjust func(*cache.Config)) *cache.Reader {
 	t.Helper()
 	o := locks.Options{Redis: rdb, TTL: time.Minute, Policy: &locks.Line{Delay: time.Millisecond}}
-	cfg := cache.Config{Redis: rdb, Instance: name, Wait: time.Minute, Guards: cache.Guards(locks.Strategies(), o)}
+	cfg := cache.Config{Redis: rdb, Instance: name, Wait: time.Minute, Guards: cache.Guards(strategies(), o)}
 	if adjust != nil {
 		adjust(&cfg)
 	}
@@ -84,7 +84,7 @@ func rush(t *testing.T, n int, req func() cache.Request, src *source, instances 
 func TestColdKeyIsLoadedOnce(t *testing.T) {
 	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
 		a, b := instance(t, rdb, "a", nil), instance(t, rdb, "b", nil)
-		for _, strategy := range locks.Strategies().Names() {
+		for _, strategy := range strategies().Names() {
 			if !strings.HasPrefix(strategy, "v") {
 				continue
 			}
@@ -410,3 +410,6 @@ func TestRedisThatIsAwayIsAnError(t *testing.T) {
 		t.Errorf("got %v, want the error of Redis", err)
 	}
 }
+
+// strategies are those that need no more than a Redis and a database.
+func strategies() locks.Catalog { return locks.Strategies().With(locks.Options{}) }

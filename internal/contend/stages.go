@@ -14,7 +14,7 @@ func stages() Catalog {
 	var all Catalog
 	for _, s := range locks.Strategies() {
 		switch {
-		case s.Kind != locks.Guarded || s.Name == "none" || s.Name == "local": // no lock in Redis
+		case s.Kind != locks.Guarded || s.Extra || s.Name == "none" || s.Name == "local": // no lock in Redis
 		case s.OwnWait:
 			all = append(all, Contender{
 				Name: s.Name, Waits: ownQueue, About: s.Adds,

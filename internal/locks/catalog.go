@@ -6,6 +6,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"oversell/internal/locks/etcdlock"
+	"oversell/internal/locks/libs"
+	"oversell/internal/locks/redlock"
 	v1 "oversell/internal/locks/v1_setnx"
 	v2 "oversell/internal/locks/v2_ttl"
 	v3 "oversell/internal/locks/v3_uuid"
@@ -14,6 +17,7 @@ import (
 	v6 "oversell/internal/locks/v6_watchdog"
 	v7 "oversell/internal/locks/v7_queue"
 	v8 "oversell/internal/locks/v8_fenced"
+	"oversell/internal/locks/zklock"
 )
 
 // Options are what a guard is made with.
@@ -21,6 +25,12 @@ type Options struct {
 	Redis  redis.UniversalClient
 	TTL    time.Duration // lease of a lock, for those that have one
 	Policy Policy        // how to wait for a lock
+
+	// What only some strategies need: see Catalog.With.
+	Nodes       []redis.UniversalClient // independent of each other, and of Redis
+	Etcd        *etcdlock.Source
+	ZooKeeper   *zklock.Source
+	Rueidislock *libs.Rueidislock
 }
 
 // Kind is by what a strategy keeps the stock right.
@@ -45,6 +55,9 @@ type Strategy struct {
 	Adds   string // what it has that the one before has not
 	Breaks string // what still breaks
 	Test   string // the test that shows what breaks
+
+	// Needs is what it takes besides a Redis and a database.
+	Needs Need
 
 	// Extra strategies are run by the bench where they are asked for, and not by
 	// default: what it takes is long enough.
@@ -285,6 +298,96 @@ func Strategies() Catalog {
 			Breaks: "one connection for each who waits; no help in a cluster of databases",
 			Test:   "TestNamedLockEndsWithItsConnection",
 			deduct: always(holds),
+		},
+		{
+			Name:   "redlock",
+			Extra:  true,
+			Needs:  NeedsNodes,
+			Adds:   "the same lock on a majority of independent Redis servers: a minority of them may fail",
+			Breaks: "a paused process; a majority whose clocks jump, or that restarts empty within the ttl",
+			Test:   "TestClockJumpLetsSecondIn",
+			Guard: func(o Options) Guard {
+				return o.distributed(func(key string) Lock { return quorumLock{redlock.New(o.Nodes, key, o.TTL)} }, redlock.ErrNotHeld)
+			},
+			deduct: leased(holds, holds),
+			loads:  renewedLoads,
+		},
+		{
+			Name:    "etcd",
+			Extra:   true,
+			Needs:   NeedsEtcd,
+			OwnWait: true,
+			Adds:    "a key with a lease at servers that agree on everything; its revision is the fencing token",
+			Breaks:  "a paused process, where nobody checks the token",
+			Test:    "TestLossIsToldFirst",
+			Guard: func(o Options) Guard {
+				o.Policy = Blocking{}
+				return o.distributed(func(key string) Lock { return etcdlock.New(o.Etcd, key) }, etcdlock.ErrNotHeld)
+			},
+			deduct:   fenced,
+			unfenced: leased(holds, holds),
+			loads:    renewedLoads,
+		},
+		{
+			Name:    "zookeeper",
+			Extra:   true,
+			Needs:   NeedsZooKeeper,
+			OwnWait: true,
+			Adds:    "a node that goes with its session, in a queue in which each watches the one before; its zxid is the fencing token",
+			Breaks:  "a paused process, where nobody checks the token",
+			Test:    "TestLossIsToldFirst",
+			Guard: func(o Options) Guard {
+				o.Policy = Blocking{}
+				return o.distributed(func(key string) Lock { return zklock.New(o.ZooKeeper, key) }, zklock.ErrNotHeld)
+			},
+			deduct:   fenced,
+			unfenced: leased(holds, holds),
+			loads:    renewedLoads,
+		},
+		{
+			Name:    "redsync",
+			Extra:   true,
+			OwnWait: true,
+			Adds:    "go-redsync/redsync on one server, with its defaults: 32 tries, 50 to 250 ms apart, and no extension",
+			Breaks:  "work longer than the ttl; most of a crowd is never served",
+			Test:    "TestRedsyncGivesUp",
+			Guard: func(o Options) Guard {
+				o.Policy = Blocking{}
+				lib := libs.NewRedsync(o.Redis, o.TTL)
+				return o.distributed(func(key string) Lock { return lib.New(key) }, libs.ErrNotHeld)
+			},
+			deduct: always(leftOpen),
+			loads:  always(anyLoads),
+		},
+		{
+			Name:    "redislock",
+			Extra:   true,
+			OwnWait: true,
+			Adds:    "bsm/redislock with a linear backoff of 500 ms, and no refresh",
+			Breaks:  "work longer than the ttl; most of a crowd is never served",
+			Test:    "TestRedislockWaitsBeyondTheTTL",
+			Guard: func(o Options) Guard {
+				o.Policy = Blocking{}
+				lib := libs.NewRedislock(o.Redis, o.TTL)
+				return o.distributed(func(key string) Lock { return lib.New(key) }, libs.ErrNotHeld)
+			},
+			deduct: always(leftOpen),
+			loads:  always(anyLoads),
+		},
+		{
+			Name:    "rueidislock",
+			Extra:   true,
+			Needs:   NeedsRueidis,
+			OwnWait: true,
+			Adds:    "rueidislock on one server: waiters are woken by client-side caching, and the lease is extended",
+			Breaks:  "a paused process; now and then nobody is served for a while",
+			Test:    "TestUnlockBeforeTheLossIsTold",
+			Guard: func(o Options) Guard {
+				o.Policy = Blocking{}
+				return o.distributed(func(key string) Lock { return o.Rueidislock.New(key) }, libs.ErrNotHeld)
+			},
+			deduct: always(leftOpen),
+			loads:  always(anyLoads),
 		},
 	}
 }

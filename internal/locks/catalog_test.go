@@ -17,8 +17,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"oversell/internal/backend/backendtest"
+	"oversell/internal/backend/lockservers"
 	"oversell/internal/figures"
 	"oversell/internal/locks"
+	"oversell/internal/locks/libs"
 )
 
 func TestFindSaysWhatThereIs(t *testing.T) {
@@ -46,18 +48,18 @@ func TestFindSaysWhatThereIs(t *testing.T) {
 // guards of 20 callers each. What is said not to break does not.
 func TestGuardsThatHoldLoseNothing(t *testing.T) {
 	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
-		for _, s := range locks.Strategies() {
+		at := servers(t)
+		processes := []locks.Options{process(t, rdb, at), process(t, rdb, at)}
+		for _, s := range locks.Strategies().With(processes[0]) {
 			expected, known := s.Expect(locks.Case{Workload: locks.Deduct, Condition: locks.Calm, Instances: 2})
 			if s.Kind != locks.Guarded || !known || expected.MaxHolders != 1 {
 				continue
 			}
 			t.Run(s.Name, func(t *testing.T) {
 				const callers = 20
-				o := locks.Options{Redis: rdb, TTL: time.Minute}
 				key := "{" + s.Name + "}"
 				var all sync.WaitGroup
-				for process := range 2 {
-					o.Policy = &locks.Line{Delay: time.Millisecond}
+				for process, o := range processes {
 					g := s.Guard(o)
 					for caller := range callers {
 						e := locks.Entry{Key: key + ":lock", Owner: strconv.Itoa(process) + "/" + strconv.Itoa(caller), Wait: t.Context()}
@@ -78,6 +80,38 @@ func TestGuardsThatHoldLoseNothing(t *testing.T) {
 			})
 		}
 	})
+}
+
+// process returns what the guards of one process are made with.
+func process(t *testing.T, rdb redis.UniversalClient, at lockservers.Addresses) locks.Options {
+	t.Helper()
+	c, err := lockservers.Dial(t.Context(), at, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := c.Add(locks.Options{Redis: rdb, TTL: time.Minute, Policy: &locks.Line{Delay: time.Millisecond}, Rueidislock: libs.NewRueidislock(rdb, time.Minute)})
+	t.Cleanup(func() {
+		if err := errors.Join(o.Rueidislock.Close(), c.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return o
+}
+
+// servers are the ones that only some strategies need, as far as they can be had
+// with nothing but Go. They serve as long as the test does.
+func servers(t *testing.T) lockservers.Addresses {
+	t.Helper()
+	s, err := lockservers.Serve(t.Context(), lockservers.Specs{Redlock: "embedded", Etcd: "embedded"}, locks.NeedsNodes, locks.NeedsEtcd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s.Addresses
 }
 
 func increment(rdb redis.UniversalClient, key string) func(context.Context) error {
@@ -124,6 +158,11 @@ func TestCatalogExpects(t *testing.T) {
 		{"v7_queue", locks.Slow, 2, figures.OK},
 		{"v7_queue", locks.Crash, 2, figures.OK},
 		{"v7_queue", locks.Pause, 2, broken},
+		{"v8_fenced", locks.Pause, 2, figures.OK},
+		{"redlock", locks.Pause, 2, broken},
+		{"etcd", locks.Pause, 2, figures.OK},
+		{"sql_for_update", locks.Pause, 2, figures.OK},
+		{"sql_conditional", locks.Crash, 2, figures.OK},
 		{"lua_atomic", locks.Calm, 2, figures.OK},
 		{"lua_atomic", locks.Slow, 2, figures.OK},
 		{"lua_atomic", locks.Late, 2, figures.OK},

@@ -19,7 +19,7 @@ const leaseOf = 10 * time.Second
 // eachLock runs f in a bubble for each strategy that is a lock in Redis.
 func eachLock(t *testing.T, f func(t *testing.T, name string, s *locktest.Server, guard func(locks.Policy) locks.Guard)) {
 	for _, strategy := range locks.Strategies() {
-		if strategy.Kind != locks.Guarded || slices.Contains([]string{"none", "local"}, strategy.Name) {
+		if strategy.Kind != locks.Guarded || strategy.Extra || slices.Contains([]string{"none", "local"}, strategy.Name) {
 			continue
 		}
 		t.Run(strategy.Name, func(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"oversell/internal/backend/backendtest"
+	"oversell/internal/backend/coordination/coordtest"
 	"oversell/internal/locks"
 	"oversell/internal/shop"
 	"oversell/internal/stock"
@@ -27,6 +28,10 @@ import (
 func TestMain(m *testing.M) {
 	logging.Disable() // what go-redis would print it returns as well
 	code := backendtest.Main(m)
+	if err := coordtest.StopZooKeeper(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
 	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
 	if err := goleak.Find(); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)

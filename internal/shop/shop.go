@@ -15,8 +15,10 @@ import (
 	"gorm.io/gorm"
 
 	"oversell/internal/backend"
+	"oversell/internal/backend/lockservers"
 	"oversell/internal/cache"
 	"oversell/internal/locks"
+	"oversell/internal/locks/libs"
 	"oversell/internal/stock"
 	"oversell/internal/web"
 )
@@ -24,12 +26,13 @@ import (
 // Config is what a shop is made with. The zero values of TTL, Wait, Policy and
 // Instance stand for the defaults.
 type Config struct {
-	Addr     string // to listen on, such as 127.0.0.1:8080
-	RedisURL string // as backend.DialRedis takes it
-	DBURL    string // as backend.DialDatabase takes it
-	Strategy string // default strategy
-	Token    string // asked for where something is changed; "": nobody is asked
-	Instance string // unique among all instances; default: a new UUID
+	Addr     string                // to listen on, such as 127.0.0.1:8080
+	RedisURL string                // as backend.DialRedis takes it
+	DBURL    string                // as backend.DialDatabase takes it
+	Servers  lockservers.Addresses // that some strategies need, which are not there without them
+	Strategy string                // default strategy
+	Token    string                // asked for where something is changed; "": nobody is asked
+	Instance string                // unique among all instances; default: a new UUID
 
 	TTL    time.Duration // lease of a lock; default 30 s
 	Wait   time.Duration // longest wait for a lock; default 10 s
@@ -110,7 +113,18 @@ func Run(ctx context.Context, cfg Config) error {
 	if err := stock.Migrate(ctx, db); err != nil {
 		return err
 	}
-	p := assemble(cfg, rdb, db)
+	servers, err := lockservers.Dial(ctx, cfg.Servers, cfg.TTL)
+	if err != nil {
+		return err
+	}
+	defer closing(cfg.Logger, "the connections to the servers of locks", servers.Close)
+	o := servers.Add(locks.Options{Redis: rdb, TTL: cfg.TTL, Policy: cfg.Policy, Rueidislock: libs.NewRueidislock(rdb, cfg.TTL)})
+	defer closing(cfg.Logger, "the connections of rueidislock", o.Rueidislock.Close)
+	cfg.Catalog = cfg.Catalog.With(o)
+	if _, err := cfg.Catalog.Find(cfg.Strategy); err != nil {
+		return err
+	}
+	p := assemble(cfg, o, db)
 	defer p.close()
 	if cfg.Item != nil {
 		if err := p.stock.Offer(ctx, *cfg.Item); err != nil {
@@ -154,8 +168,8 @@ type parts struct {
 	api   *web.API
 }
 
-func assemble(cfg Config, rdb redis.UniversalClient, db *gorm.DB) *parts {
-	o := locks.Options{Redis: rdb, TTL: cfg.TTL, Policy: cfg.Policy}
+func assemble(cfg Config, o locks.Options, db *gorm.DB) *parts {
+	rdb := o.Redis
 	sales := stock.Config{DB: db, Redis: rdb, Wait: cfg.Wait, Work: cfg.Work, Unfenced: cfg.Unfenced, Logger: cfg.Logger}
 	sales.Use(cfg.Catalog, o)
 	p := &parts{cfg: cfg, stock: stock.New(sales)}

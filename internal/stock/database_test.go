@@ -19,7 +19,7 @@ import (
 // site's can.
 func (s *site) inDatabase() []string {
 	var names []string
-	for _, strategy := range locks.Strategies() {
+	for _, strategy := range strategies() {
 		if strategy.InDatabase() && (!strategy.NeedsMySQL() || s.db.Name() == "mysql") {
 			names = append(names, strategy.Name)
 		}
@@ -61,7 +61,7 @@ func TestDatabaseSellsExactly(t *testing.T) {
 func TestStrategiesSayWhereTheyNeedTheStock(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.instance(t, nil)
-		for _, strategy := range locks.Strategies() {
+		for _, strategy := range strategies() {
 			for keeper, wrong := range map[stock.Keeper]bool{
 				stock.InRedis:    strategy.InDatabase(),
 				stock.InDatabase: strategy.InRedis() || strategy.NeedsMySQL() && s.db.Name() != "mysql",

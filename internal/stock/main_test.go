@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -78,7 +79,7 @@ func (s *site) instance(t *testing.T, adjust func(*stock.Config)) *stock.Service
 		DB: s.db, Redis: s.rdb, Wait: time.Minute,
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
-	cfg.Use(locks.Strategies(), locks.Options{Redis: s.rdb, TTL: time.Minute, Policy: &locks.Line{Delay: time.Millisecond}})
+	cfg.Use(strategies(), locks.Options{Redis: s.rdb, TTL: time.Minute, Policy: &locks.Line{Delay: time.Millisecond}})
 	if adjust != nil {
 		adjust(&cfg)
 	}
@@ -165,7 +166,7 @@ func (w way) holds() bool { return w.strategy != "none" && w.strategy != "local"
 // with the stock in Redis and in the database where it can work with both.
 func (s *site) eachWay(t *testing.T, f func(t *testing.T, w way)) {
 	t.Helper()
-	for _, strategy := range locks.Strategies() {
+	for _, strategy := range strategies() {
 		for keeper, not := range map[stock.Keeper]bool{stock.InRedis: strategy.InDatabase(), stock.InDatabase: strategy.InRedis()} {
 			if not || strategy.NeedsMySQL() && s.db.Name() != "mysql" {
 				continue
@@ -193,4 +194,12 @@ func withGuard(g stock.Guard) func(*stock.Config) {
 // withWork makes work what a holder does.
 func withWork(work stock.Work) func(*stock.Config) {
 	return func(cfg *stock.Config) { cfg.Work = work }
+}
+
+// strategies are those that need no more than a Redis and a database, without the
+// locks of others: each of those lets a crowd wait for seconds.
+func strategies() locks.Catalog {
+	return slices.DeleteFunc(locks.Strategies().With(locks.Options{}), func(s locks.Strategy) bool {
+		return s.Extra && s.Kind == locks.Guarded
+	})
 }

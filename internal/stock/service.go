@@ -27,12 +27,13 @@ type Config struct {
 	Logger   *slog.Logger      // nil: slog.Default
 }
 
-// Use gives the shop the strategies of a catalog, whose guards are made with o.
+// Use gives the shop those strategies of a catalog that can be had with o, with
+// which their guards are made.
 // Redis, DB and Unfenced have to be set before.
 func (c *Config) Use(catalog locks.Catalog, o locks.Options) {
 	c.Guards, c.Takers, c.InDB = make(map[string]Guard), make(map[string]*Taker), make(map[string]bool)
 	keepers := Keepers{Redis: c.Redis, DB: c.DB, Unfenced: c.Unfenced}
-	for _, s := range catalog {
+	for _, s := range catalog.With(o) {
 		c.InDB[s.Name] = s.InDatabase()
 		switch s.Kind {
 		case locks.Guarded:

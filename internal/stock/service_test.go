@@ -13,7 +13,6 @@ import (
 	"gorm.io/gorm"
 
 	"oversell/internal/backend/backendtest"
-	"oversell/internal/locks"
 	"oversell/internal/stock"
 )
 
@@ -144,7 +143,7 @@ func TestKeysAreTheProjectsOwn(t *testing.T) {
 			return nil, nil
 		}))
 		s.put(t, service, 100)
-		for _, strategy := range locks.Strategies() {
+		for _, strategy := range strategies() {
 			if !strategy.InDatabase() {
 				rush(t, s, 1, strategy.Name, service)
 			}

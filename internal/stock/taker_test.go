@@ -23,7 +23,7 @@ import (
 // takers names the strategies that guard nothing.
 func takers() []string {
 	var names []string
-	for _, s := range locks.Strategies() {
+	for _, s := range strategies() {
 		if s.Kind == locks.Atomic || s.Kind == locks.Batched {
 			names = append(names, s.Name)
 		}

@@ -92,13 +92,13 @@ func newSite(t testing.TB, rdb redis.UniversalClient, db *gorm.DB, adjust func(*
 	logger := slog.New(slog.NewTextHandler(s.log, nil))
 	o := locks.Options{Redis: rdb, TTL: time.Minute, Policy: &locks.Line{Delay: time.Millisecond}}
 	sc := stock.Config{DB: db, Redis: rdb, Wait: 50 * time.Millisecond, Logger: logger}
-	sc.Use(locks.Strategies(), o)
+	sc.Use(strategies(), o)
 	wc := web.Config{
 		Default: "v6_watchdog", ForReads: "local", Instance: t.Name(), Token: token, Logger: logger,
 		Check:    func(ctx context.Context) error { return rdb.Ping(ctx).Err() },
 		Commands: func(ctx context.Context) (int64, error) { return backend.RedisCommands(ctx, rdb) },
 	}
-	for _, strategy := range locks.Strategies() {
+	for _, strategy := range strategies() {
 		wc.Strategies = append(wc.Strategies, web.Strategy{Name: strategy.Name, Cache: strategy.GuardsLoads()})
 	}
 	if adjust != nil {
@@ -106,7 +106,7 @@ func newSite(t testing.TB, rdb redis.UniversalClient, db *gorm.DB, adjust func(*
 	}
 	s.stock = stock.New(sc)
 	t.Cleanup(s.stock.Close)
-	reader := cache.New(cache.Config{Redis: rdb, Guards: cache.Guards(locks.Strategies(), o), Instance: wc.Instance, Wait: 50 * time.Millisecond})
+	reader := cache.New(cache.Config{Redis: rdb, Guards: cache.Guards(strategies(), o), Instance: wc.Instance, Wait: 50 * time.Millisecond})
 	t.Cleanup(reader.Close)
 	wc.Stock, wc.Cache = s.stock, reader
 	s.Handler = web.New(wc).Handler()
@@ -188,3 +188,6 @@ func wantProblem(t testing.TB, w *httptest.ResponseRecorder, status int, code st
 		t.Errorf("got %d %s, want %d with the code %s", w.Code, body, status, code)
 	}
 }
+
+// strategies are those that need no more than a Redis and a database.
+func strategies() locks.Catalog { return locks.Strategies().With(locks.Options{}) }

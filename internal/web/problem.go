@@ -13,6 +13,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"oversell/internal/cache"
+	"oversell/internal/locks/libs"
 	"oversell/internal/stock"
 )
 
@@ -46,6 +47,7 @@ var outcomes = []struct {
 	{stock.ErrPlace, http.StatusBadRequest, "wrong_keeper", false},
 	{stock.ErrSoldOut, http.StatusConflict, "sold_out", false},
 	{stock.ErrBusy, http.StatusServiceUnavailable, "busy", false},
+	{libs.ErrGaveUp, http.StatusServiceUnavailable, "busy", true},
 	{cache.ErrBusy, http.StatusServiceUnavailable, "busy", false},
 	{stock.ErrLost, http.StatusServiceUnavailable, "lock_lost", true},
 	{stock.ErrFenced, http.StatusServiceUnavailable, "fenced", true},

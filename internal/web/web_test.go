@@ -137,14 +137,14 @@ func TestStockIsKeptInTheDatabaseIfAskedFor(t *testing.T) {
 func TestDefaultStrategyIsSwitched(t *testing.T) {
 	s := embeddedSite(t, nil)
 	sku := s.put(t, 5)
-	for _, strategy := range locks.Strategies().Names() {
+	for _, strategy := range strategies().Names() {
 		read(t, s.admin("PUT", "/api/strategy", fmt.Sprintf(`{"name":%q}`, strategy)), new(struct{}))
 		var all struct {
 			Default    string
 			Strategies []web.Strategy
 		}
 		read(t, s.ask("GET", "/api/strategies", ""), &all)
-		if all.Default != strategy || len(all.Strategies) != len(locks.Strategies()) {
+		if all.Default != strategy || len(all.Strategies) != len(strategies()) {
 			t.Errorf("the default of %d is %s, want %s", len(all.Strategies), all.Default, strategy)
 		}
 		// Also while the default is one that cannot guard reads.
@@ -411,7 +411,7 @@ func TestLostLeasesAndRenewalsAreCounted(t *testing.T) {
 	} {
 		const ttl = 600 * time.Millisecond // a busy machine stalls for part of it
 		s := embeddedSite(t, func(wc *web.Config, sc *stock.Config) {
-			strategy, err := locks.Strategies().Find(tt.strategy)
+			strategy, err := strategies().Find(tt.strategy)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -36,6 +36,7 @@ func needed() []setting {
 	return []setting{
 		{"redis", func(m bench.Manifest) any { return m.Redis }},
 		{"db", func(m bench.Manifest) any { return m.DB }},
+		{"servers", func(m bench.Manifest) any { return strings.Join(m.Servers, "; ") }},
 		{"go", func(m bench.Manifest) any { return m.Go }},
 		{"format", func(m bench.Manifest) any { return m.Format }},
 		{"workload", func(m bench.Manifest) any { return m.Workload }},

@@ -1,0 +1,235 @@
+// Package lockservers opens the servers that only some locks need: the nodes of
+// Redlock, etcd and ZooKeeper. It takes two steps, as package backend does: Serve
+// turns the values of flags into addresses, and Dial connects to them from any
+// process of the machine.
+package lockservers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"oversell/internal/backend"
+	"oversell/internal/backend/coordination"
+	"oversell/internal/locks"
+	"oversell/internal/locks/etcdlock"
+	"oversell/internal/locks/zklock"
+)
+
+// Specs are the values of -redlock, -etcd and -zookeeper. What is not needed may
+// be empty.
+type Specs struct {
+	Redlock   string // embedded or local, which start DefaultNodes nodes, or the addresses of the user's own
+	Etcd      string // embedded, or the user's own
+	ZooKeeper string // local, or the user's own
+}
+
+const (
+	// DefaultNodes is how many nodes "embedded" and "local" start for Redlock: as
+	// many as its author does his examples with.
+	DefaultNodes = 5
+
+	// MinNodes is the least number whose majority bears the loss of one.
+	MinNodes = 3
+
+	embedded = "embedded"
+	own      = "local"
+)
+
+// Addresses are what Dial takes. They may hold passwords. What is empty is not
+// there.
+type Addresses struct {
+	Redlock   []string `json:"redlock,omitempty"`
+	Etcd      []string `json:"etcd,omitempty"`
+	ZooKeeper []string `json:"zookeeper,omitempty"`
+}
+
+// Servers are those that Serve started, and the user's.
+type Servers struct {
+	Addresses
+	Names []string // for a report's first lines
+
+	stops []func() error
+}
+
+// Serve opens what is needed. Close must be called in the end. Errors wrap
+// backend.ErrSpec, coordination.ErrSpec, or what kept a server from starting.
+func Serve(ctx context.Context, specs Specs, needs ...locks.Need) (s *Servers, err error) {
+	s = &Servers{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+			s = nil
+		}
+	}()
+	for _, need := range needs {
+		switch need {
+		case locks.NeedsNodes:
+			err = s.serveNodes(ctx, specs.Redlock)
+		case locks.NeedsEtcd:
+			err = s.serveEtcd(ctx, specs.Etcd)
+		case locks.NeedsZooKeeper:
+			err = s.serveZooKeeper(ctx, specs.ZooKeeper)
+		}
+		if err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+// serveNodes starts nodes that know nothing of each other.
+func (s *Servers) serveNodes(ctx context.Context, spec string) error {
+	specs, name := nodes(spec)
+	if len(specs) < MinNodes {
+		return fmt.Errorf("%w of -redlock: it names %d nodes, and must name %d at least, separated by commas; allowed as well: %s, %s", backend.ErrSpec, len(specs), MinNodes, embedded, own)
+	}
+	started := make([]*backend.RedisServer, len(specs))
+	var g errgroup.Group
+	for i, one := range specs {
+		g.Go(func() (err error) {
+			started[i], err = backend.ServeRedis(ctx, one)
+			return err
+		})
+	}
+	err := g.Wait()
+	for _, node := range started {
+		if node != nil {
+			s.stops = append(s.stops, node.Close)
+			s.Redlock = append(s.Redlock, node.URL)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("opening the nodes of -redlock: %w", err)
+	}
+	s.Names = append(s.Names, fmt.Sprintf("redlock: %d nodes%s", len(specs), name))
+	return nil
+}
+
+// nodes returns the value of -redis that each node would have, and how they are
+// called together.
+func nodes(spec string) (specs []string, name string) {
+	if spec == embedded || spec == own {
+		for range DefaultNodes {
+			specs = append(specs, spec)
+		}
+		return specs, " (" + spec + ")"
+	}
+	for node := range strings.SplitSeq(spec, ",") {
+		if node = strings.TrimSpace(node); node == "" {
+			continue
+		}
+		if !strings.Contains(node, "://") {
+			node = "redis://" + node
+		}
+		specs = append(specs, node)
+	}
+	return specs, ""
+}
+
+func (s *Servers) serveEtcd(ctx context.Context, spec string) error {
+	endpoints, stop, err := coordination.ServeEtcd(ctx, spec)
+	if err != nil {
+		return err
+	}
+	s.stops, s.Etcd = append(s.stops, stop), endpoints
+	s.Names = append(s.Names, named("etcd", spec, embedded, endpoints))
+	return nil
+}
+
+func (s *Servers) serveZooKeeper(ctx context.Context, spec string) error {
+	servers, stop, err := coordination.ServeZooKeeper(ctx, spec)
+	if err != nil {
+		return err
+	}
+	s.stops, s.ZooKeeper = append(s.stops, stop), servers
+	s.Names = append(s.Names, named("zookeeper", spec, own, servers))
+	return nil
+}
+
+func named(what, spec, started string, addresses []string) string {
+	if spec == started {
+		return what + ": " + started
+	}
+	return what + ": " + strings.Join(addresses, ", ")
+}
+
+// Close stops the servers that Serve started. It may be called more than once.
+func (s *Servers) Close() error {
+	var errs []error
+	for _, stop := range s.stops {
+		errs = append(errs, stop())
+	}
+	s.stops = nil
+	return errors.Join(errs...)
+}
+
+// Clients are the connections of one process.
+type Clients struct {
+	nodes     []redis.UniversalClient
+	etcd      *etcdlock.Source
+	zooKeeper *zklock.Source
+
+	closers []func() error
+}
+
+// nodePool is how many connections a process has to each of Redlock's nodes.
+const nodePool = 16
+
+// Dial connects to what there is an address of, for locks with the given lease.
+// Close must be called in the end, when no lock is held any more.
+func Dial(ctx context.Context, a Addresses, ttl time.Duration) (c *Clients, err error) {
+	c = &Clients{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.Close())
+			c = nil
+		}
+	}()
+	for _, url := range a.Redlock {
+		// A node that is away is what Redlock is for.
+		rdb, err := backend.NewRedis(url, nodePool)
+		if err != nil {
+			return c, err
+		}
+		c.nodes, c.closers = append(c.nodes, rdb), append(c.closers, rdb.Close)
+	}
+	if len(a.Etcd) > 0 {
+		client, err := coordination.DialEtcd(ctx, a.Etcd)
+		if err != nil {
+			return c, err
+		}
+		c.etcd = etcdlock.NewSource(client, ttl)
+		c.closers = append(c.closers, client.Close, c.etcd.Close)
+	}
+	if len(a.ZooKeeper) > 0 {
+		conn, err := coordination.DialZooKeeper(ctx, a.ZooKeeper, ttl)
+		if err != nil {
+			return c, err
+		}
+		c.zooKeeper = zklock.NewSource(conn.Conn, conn.Timeout)
+		c.closers = append(c.closers, func() error { conn.Close(); return nil }, c.zooKeeper.Close)
+	}
+	return c, nil
+}
+
+// Add adds what there is to the options of a guard.
+func (c *Clients) Add(o locks.Options) locks.Options {
+	o.Nodes, o.Etcd, o.ZooKeeper = c.nodes, c.etcd, c.zooKeeper
+	return o
+}
+
+// Close ends the connections. It may be called more than once.
+func (c *Clients) Close() error {
+	var errs []error
+	for i := len(c.closers) - 1; i >= 0; i-- {
+		errs = append(errs, c.closers[i]())
+	}
+	c.closers = nil
+	return errors.Join(errs...)
+}

@@ -1,0 +1,122 @@
+package lockservers
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"oversell/internal/backend"
+	"oversell/internal/backend/coordination"
+	"oversell/internal/locks"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// What is embedded can be locked by two processes, which keep each other out.
+func TestEmbeddedServersAreShared(t *testing.T) {
+	s, err := Serve(t.Context(), Specs{Redlock: "embedded", Etcd: "embedded"}, locks.NeedsNodes, locks.NeedsEtcd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Redlock) != DefaultNodes || len(s.Etcd) != 1 || len(s.ZooKeeper) != 0 || len(s.Names) != 2 {
+		t.Errorf("serves %v, called %v", s.Addresses, s.Names)
+	}
+	a, b := dial(t, s.Addresses), dial(t, s.Addresses)
+	for _, name := range []string{"redlock", "etcd"} {
+		here, there := lock(t, name, a), lock(t, name, b)
+		if ok, err := here.TryLock(t.Context()); !ok || err != nil {
+			t.Fatal(name, ok, err)
+		}
+		if ok, err := there.TryLock(t.Context()); ok || err != nil {
+			t.Errorf("%s: a second process got %v, %v", name, ok, err)
+		}
+		if err := here.Unlock(t.Context()); err != nil {
+			t.Error(name, err)
+		}
+		if ok, err := there.TryLock(t.Context()); !ok || err != nil {
+			t.Errorf("%s: the second process got %v, %v of a free lock", name, ok, err)
+		}
+		if err := there.Unlock(t.Context()); err != nil {
+			t.Error(name, err)
+		}
+	}
+	for range 2 { // twice does no harm
+		if err := errors.Join(a.Close(), b.Close(), s.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func dial(t *testing.T, a Addresses) *Clients {
+	t.Helper()
+	c, err := Dial(t.Context(), a, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// lock is a process's handle on the lock "one" of the strategy.
+func lock(t *testing.T, strategy string, c *Clients) locks.Lock {
+	t.Helper()
+	s, err := locks.Strategies().Find(strategy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	guard := s.Guard(c.Add(locks.Options{TTL: time.Minute, Policy: locks.Fixed{Delay: time.Millisecond}}))
+	return guard.(*locks.Distributed).New("one")
+}
+
+func TestWrongSpecs(t *testing.T) {
+	for _, tt := range []struct {
+		specs Specs
+		need  locks.Need
+		is    error
+		says  string
+	}{
+		{Specs{Redlock: "127.0.0.1:1"}, locks.NeedsNodes, backend.ErrSpec, "names 1 nodes, and must name 3 at least"},
+		{Specs{Redlock: ",,"}, locks.NeedsNodes, backend.ErrSpec, "names 0 nodes"},
+		{Specs{Redlock: "a:1,b:2,http://c:3"}, locks.NeedsNodes, backend.ErrSpec, ""},
+		{Specs{Redlock: "rediss://u:secret@a:1,b:2,redis://c:port"}, locks.NeedsNodes, backend.ErrSpec, ""},
+		{Specs{Etcd: "nowhere"}, locks.NeedsEtcd, coordination.ErrSpec, "-etcd"},
+		{Specs{ZooKeeper: "nowhere"}, locks.NeedsZooKeeper, coordination.ErrSpec, "-zookeeper"},
+	} {
+		s, err := Serve(t.Context(), tt.specs, tt.need)
+		if !errors.Is(err, tt.is) || !strings.Contains(err.Error(), tt.says) || strings.Contains(err.Error(), "secret") || s != nil {
+			t.Errorf("%+v: got %v, want %v", tt.specs, err, tt.is)
+		}
+	}
+}
+
+// What is not needed is not looked at, and not started.
+func TestOnlyWhatIsNeededIsServed(t *testing.T) {
+	s, err := Serve(t.Context(), Specs{Redlock: "nonsense", Etcd: "nonsense", ZooKeeper: "local"})
+	if err != nil || len(s.Names) != 0 {
+		t.Errorf("serves %v, %v", s, err)
+	}
+}
+
+// A node that is away when a process starts is what a majority is for.
+func TestNodesMayBeAway(t *testing.T) {
+	s, err := Serve(t.Context(), Specs{Redlock: "embedded"}, locks.NeedsNodes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := Addresses{Redlock: slices.Clone(s.Redlock)}
+	at.Redlock[0], at.Redlock[4] = "redis://127.0.0.1:1", "redis://127.0.0.1:2"
+	c := dial(t, at)
+	l := lock(t, "redlock", c)
+	if ok, err := l.TryLock(t.Context()); !ok || err != nil {
+		t.Errorf("with 3 of 5 nodes: %v, %v", ok, err)
+	}
+	if err := l.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := errors.Join(c.Close(), s.Close()); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,65 @@
+package bench_test
+
+import (
+	"testing"
+
+	"oversell/internal/backend/backendtest"
+	"oversell/internal/backend/lockservers"
+	"oversell/internal/figures"
+	"oversell/internal/locks"
+	"oversell/internal/stock"
+)
+
+// What the database guards itself no holder breaks that is slow, killed or stopped.
+func TestDatabaseHoldsUnderEveryCondition(t *testing.T) {
+	t.Parallel()
+	backendtest.Need(t, "redis-server", "mariadbd")
+	cfg := config(t, "local")
+	cfg.TTL = shortTTL
+	cfg.Conditions = locks.Conditions()
+	cfg.Strategies = []string{"sql_conditional", "sql_version", "sql_for_update", "sql_get_lock"}
+	rows := run(t, cfg)
+	checkExpected(t, rows)
+	for name, row := range rows {
+		if row.Oversold != 0 || row.LostUpdates != 0 || row.Keeper != stock.InDatabase {
+			t.Errorf("%s: oversold %d, lost %d, stock in %s", name, row.Oversold, row.LostUpdates, row.Keeper)
+		}
+	}
+}
+
+// A process that is stopped for longer than its lease writes too late, unless the
+// stock looks at its token: in Redis and in the database.
+func TestFenceHoldsWhatALeaseLoses(t *testing.T) {
+	t.Parallel()
+	for _, keeper := range []stock.Keeper{stock.InRedis, stock.InDatabase} {
+		for _, unfenced := range []bool{false, true} {
+			cfg := config(t, "embedded")
+			cfg.TTL, cfg.Keeper, cfg.Unfenced = shortTTL, keeper, unfenced
+			cfg.Conditions = []locks.Condition{locks.Pause}
+			cfg.Strategies = []string{"v7_queue", "v8_fenced"}
+			rows := run(t, cfg)
+			checkExpected(t, rows)
+			if broken := rows["v8_fenced/pause"].Verdict != figures.OK; broken != unfenced {
+				t.Errorf("stock in %s, unfenced %v: v8_fenced came out as %+v", keeper, unfenced, rows["v8_fenced/pause"])
+			}
+		}
+	}
+}
+
+func TestLocksOnOtherServers(t *testing.T) {
+	t.Parallel()
+	servers, err := lockservers.Serve(t.Context(), lockservers.Specs{Redlock: "embedded", Etcd: "embedded"}, locks.NeedsNodes, locks.NeedsEtcd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := servers.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	cfg := config(t, "embedded")
+	cfg.Servers = servers.Addresses
+	cfg.Conditions = []locks.Condition{locks.Calm, locks.Crash, locks.Pause}
+	cfg.Strategies = []string{"redlock", "etcd"}
+	checkExpected(t, run(t, cfg))
+}

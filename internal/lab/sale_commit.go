@@ -35,30 +35,56 @@ func earlyRelease() Scenario {
 		},
 		record:    "--- BBBBBBBB BBB",
 		senseless: needsSharedLock,
-		run: func(w *World) verdict {
-			var db ledger
-			sell := func(p *Process) func() {
-				guard := w.column.stockGuard(p, nil)
-				return func() {
-					var wrote bool
-					_, _ = guard.Do(w.ctx, w.stock(), w.entry(p), func(context.Context, stock.Counter) error {
-						wrote = db.read() == 0
-						return nil
-					})
-					w.Sleep(w.TTL / 10)
-					if wrote {
-						db.commit()
-						w.Note(p.name, "commits its order")
-					}
+		run:       func(w *World) verdict { return w.lastUnit(false) },
+	}
+}
+
+func lateRelease() Scenario {
+	return Scenario{
+		Anomaly: Anomaly{
+			Name:     "committed-before-release",
+			Sentence: "What was written is committed before the lock is given back, and the next holder sees it: the remedy for released-before-commit.",
+			Sequence: "One unit is left. A takes the lock, begins a transaction, finds no order, writes one, commits, and only then gives the lock back. B does the same.",
+			Source:   "the answer in redisson/redisson#2183",
+		},
+		record:    "--- HHHHHHHH HHH",
+		senseless: needsSharedLock,
+		run:       func(w *World) verdict { return w.lastUnit(true) },
+	}
+}
+
+// lastUnit has two buy the last unit, whose orders are committed a while after
+// they are written: within the lock, or after it was given back.
+func (w *World) lastUnit(within bool) verdict {
+	var db ledger
+	sell := func(p *Process) func() {
+		guard := w.column.stockGuard(p, nil)
+		return func() {
+			var wrote bool
+			commit := func() {
+				w.Sleep(w.TTL / 10)
+				if wrote {
+					db.commit()
+					w.Note(p.name, "commits its order")
 				}
 			}
-			first := w.Go(sell(w.Start("A")))
-			w.Sleep(w.TTL / 20)
-			second := w.Go(sell(w.Start("B")))
-			w.together(first, second)
-			return w.verdict(db.read() == 1, "B", "one order was written", "one unit was left, and two orders are committed")
-		},
+			_, _ = guard.Do(w.ctx, w.stock(), w.entry(p), func(context.Context, stock.Counter) error {
+				wrote = db.read() == 0
+				if within {
+					commit()
+				}
+				return nil
+			})
+			if !within {
+				commit()
+			}
+		}
 	}
+	first := w.Go(sell(w.Start("A")))
+	w.Sleep(w.TTL / 20)
+	second := w.Go(sell(w.Start("B")))
+	w.together(first, second)
+	return w.verdict(db.read() == 1, "B", "one order was written", "one unit was left, and two orders are committed")
 }
 
 // needsSharedLock is for questions about a lock that two instances share.

@@ -7,7 +7,7 @@ import (
 )
 
 func saleScenarios() []Scenario {
-	return []Scenario{lostUpdate(), localMutex(), pausedWriter(), halfSale(), earlyRelease(), recursiveRetry(), optimisticAborts()}
+	return []Scenario{lostUpdate(), localMutex(), pausedWriter(), halfSale(), earlyRelease(), lateRelease(), recursiveRetry(), optimisticAborts()}
 }
 
 func lostUpdate() Scenario {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -48,7 +49,7 @@ func start(t *testing.T, processes int, ttl time.Duration) (*clientv3.Client, []
 	return coordtest.DialEtcd(t, endpoint), sources
 }
 
-func newSource(t *testing.T, endpoint string, ttl time.Duration) *Source {
+func newSource(t testing.TB, endpoint string, ttl time.Duration) *Source {
 	t.Helper()
 	s := NewSource(coordtest.DialEtcd(t, endpoint), ttl)
 	t.Cleanup(func() {
@@ -95,12 +96,21 @@ func TestExclusive(t *testing.T) {
 
 func TestKeysAreApart(t *testing.T) {
 	_, sources := start(t, 1, calm)
-	for _, key := range []string{"a", "a/b", "a/", "", "/"} {
-		m := New(sources[0], key)
-		if !tryLock(t, m) {
-			t.Errorf("%q is not free", key)
+	names := []string{"a", "a/b", "a%2Fb", "a/", "", "/"}
+	for range 2 {
+		var held []*Mutex
+		for _, key := range names {
+			m := New(sources[0], key)
+			if !tryLock(t, m) {
+				t.Errorf("%q is not free", key)
+				continue
+			}
+			held = append(held, m)
 		}
-		defer unlock(t, m)
+		for _, m := range held {
+			unlock(t, m)
+		}
+		slices.Reverse(names)
 	}
 }
 
@@ -415,7 +425,7 @@ func TestForeignDeleteIsNotTold(t *testing.T) {
 
 	mustLock(t, a)
 	ctx = a.Context(t.Context())
-	if _, err := client.Revoke(t.Context(), sources[0].session.identity.Lease()); err != nil {
+	if _, err := client.Revoke(t.Context(), sources[0].session.lease); err != nil {
 		t.Fatal(err)
 	}
 	select {

@@ -4,94 +4,34 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.etcd.io/etcd/client/v3/concurrency"
 	"google.golang.org/grpc"
 )
 
 // A session is a lease that is kept alive, and known to be by this machine's clock.
 //
-// It is the client's session by name only. That one keeps its lease alive, too, but
-// tells neither when a renewal was sent nor, until up to a second later, that none
-// was answered for the whole ttl.
+// The client's own session keeps its lease alive, too, but tells neither when a
+// renewal was sent nor, until up to a second later, that none was answered for the
+// whole ttl.
 type session struct {
-	source   *Source
-	identity *concurrency.Session
-	ttl      time.Duration // what etcd granted
-	ctx      context.Context
-	end      context.CancelCauseFunc
+	source *Source
+	lease  clientv3.LeaseID
+	ttl    time.Duration // what etcd granted
+	ctx    context.Context
+	end    context.CancelCauseFunc
+	places atomic.Int64 // that there have been
 
 	mu      sync.Mutex
 	expires time.Time   // by this machine's clock
-	lease   *time.Timer // gives the lease up for lost
+	alarm   *time.Timer // gives the lease up for lost
 	failed  error       // why the last renewal got no answer, nil if it did
 	users   int         // attempts and holds
 	retired bool        // to be revoked when there are none
-}
-
-// use returns the session that holds hang on, and opens one if there is none.
-// Whoever uses it has to leave it.
-func (s *Source) use(ctx context.Context) (*session, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
-	if err := s.opening.Acquire(ctx, 1); err != nil {
-		return nil, fmt.Errorf("etcdlock: ask for a lease: %w", err)
-	}
-	defer s.opening.Release(1)
-
-	s.mu.Lock()
-	current := s.session
-	s.mu.Unlock()
-	if current != nil && current.enter() {
-		return current, nil
-	}
-	// A request that is cut off may leave behind a lease that nobody knows of; and
-	// the next one will want it, if this caller does not wait.
-	ctx, cancel = context.WithTimeout(s.ctx, answerTimeout)
-	defer cancel()
-	fresh, err := s.open(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("etcdlock: ask for a lease: %w", err)
-	}
-	s.mu.Lock()
-	closed := s.closed
-	if !closed {
-		s.session = fresh
-	}
-	s.mu.Unlock()
-	if closed {
-		fresh.revoke()
-		return nil, errClosed
-	}
-	return fresh, nil
-}
-
-// open asks for a lease, and keeps it alive from then on.
-func (s *Source) open(ctx context.Context) (*session, error) {
-	sent := time.Now()
-	granted, err := s.client.Grant(ctx, int64(math.Ceil(s.ttl.Seconds())))
-	if err != nil {
-		return nil, err // a lease that was granted all the same runs out
-	}
-	identity, err := concurrency.NewSession(s.client, concurrency.WithLease(granted.ID))
-	if err != nil {
-		return nil, err
-	}
-	identity.Orphan() // it need not renew
-	n := &session{source: s, identity: identity, ttl: seconds(granted.TTL), users: 1}
-	n.ctx, n.end = context.WithCancelCause(s.ctx)
-	n.expires = sent.Add(n.sure())
-	n.lease = time.AfterFunc(time.Until(n.expires), func() { n.over() })
-	if !s.start(func() { n.keep(sent) }) {
-		n.revoke()
-		return nil, errClosed
-	}
-	return n, nil
 }
 
 // sure is for how long the lease is relied upon. The rest is for what it takes to
@@ -101,14 +41,19 @@ func (n *session) sure() time.Duration { return n.ttl - n.ttl/10 }
 func seconds(n int64) time.Duration { return time.Duration(n) * time.Second }
 
 // keep renews the lease until the session ends. An error is not yet a loss: the
-// lease has time left, and the next try may get through.
+// lease has time left, and the next try may get through. A lease that was given up
+// by this process is revoked; one that was lost is left to run out, for who held a
+// lock by it may have been told just now.
 func (n *session) keep(sent time.Time) {
-	defer n.lease.Stop()
+	defer n.alarm.Stop()
 	next := time.NewTimer(time.Until(sent.Add(n.ttl / 3)))
 	defer next.Stop()
 	for {
 		select {
 		case <-n.ctx.Done():
+			if cause := context.Cause(n.ctx); errors.Is(cause, errUnused) || errors.Is(cause, errClosed) {
+				n.revoke()
+			}
 			return
 		case <-next.C:
 		}
@@ -136,7 +81,7 @@ func (n *session) renew() (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(n.identity.Lease())}); err != nil {
+	if err := stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(n.lease)}); err != nil {
 		return 0, err
 	}
 	answer, err := stream.Recv()
@@ -160,7 +105,7 @@ func (n *session) extend(expires time.Time) {
 		return
 	}
 	n.expires = expires
-	n.lease.Reset(time.Until(expires))
+	n.alarm.Reset(time.Until(expires))
 }
 
 // over reports whether the session has ended, and ends it if the lease has run
@@ -198,42 +143,28 @@ func (n *session) enter() bool {
 // leave ends a use.
 func (n *session) leave() {
 	n.mu.Lock()
+	defer n.mu.Unlock()
 	n.users--
-	last := n.retired && n.users == 0
-	n.mu.Unlock()
-	if last {
-		n.revoke()
-	}
+	n.endUnused()
 }
 
-// retire lets nobody new in.
+// retire lets nobody new in. The lease is given up once nobody uses it any more.
 func (n *session) retire() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.retired = true
+	n.endUnused()
 }
 
-// revoke ends the session, and the lease as far as etcd can be reached.
+func (n *session) endUnused() {
+	if n.retired && n.users == 0 {
+		n.end(fmt.Errorf("%w: %w", ErrLost, errUnused))
+	}
+}
+
+// revoke gives the lease up as far as etcd can be reached.
 func (n *session) revoke() {
-	n.end(fmt.Errorf("%w: it was given up", ErrLost))
 	ctx, cancel := context.WithTimeout(context.Background(), n.ttl)
 	defer cancel()
-	_, _ = n.source.client.Revoke(ctx, n.identity.Lease()) // it runs out anyway
-}
-
-// insist asks until there is an answer, or ctx has ended.
-func (n *session) insist(ctx context.Context, ask func(context.Context) error) error {
-	for {
-		once, cancel := context.WithTimeout(ctx, n.ttl)
-		err := ask(once)
-		cancel()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(min(n.ttl/20, 100*time.Millisecond)):
-		}
-	}
+	_, _ = n.source.client.Revoke(ctx, n.lease) // it runs out anyway
 }

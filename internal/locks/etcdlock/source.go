@@ -7,13 +7,14 @@ import (
 	"sync"
 	"time"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.etcd.io/etcd/client/v3/concurrency"
 	"golang.org/x/sync/semaphore"
 )
 
-var errClosed = errors.New("etcdlock: the source is closed")
+var (
+	errClosed = errors.New("etcdlock: the source is closed")
+	errUnused = errors.New("nobody uses the lease")
+)
 
 // A Source is what all holders of a process share: a client, a lease, and for each
 // lock the line of those who want it. It is safe for concurrent use.
@@ -48,13 +49,8 @@ func NewSource(client *clientv3.Client, ttl time.Duration) *Source {
 func (s *Source) Close() error {
 	s.mu.Lock()
 	s.closed = true
-	current := s.session
-	s.session = nil
 	s.mu.Unlock()
 	s.end(fmt.Errorf("%w: %w", ErrLost, errClosed))
-	if current != nil {
-		current.revoke()
-	}
 	ended := make(chan struct{})
 	go func() {
 		s.running.Wait()
@@ -77,6 +73,77 @@ func (s *Source) start(f func()) bool {
 	}
 	s.running.Go(f)
 	return true
+}
+
+// use returns the session that holds hang on, and opens one if there is none.
+// Whoever uses it has to leave it.
+func (s *Source) use(ctx context.Context) (*session, error) {
+	if n := s.current(); n != nil {
+		return n, nil
+	}
+	limited, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	type outcome struct {
+		session *session
+		err     error
+	}
+	opened := make(chan outcome)
+	if !s.start(func() {
+		n, err := s.open(limited)
+		select {
+		case opened <- outcome{n, err}:
+		case <-limited.Done():
+			if err == nil {
+				n.leave()
+			}
+		}
+	}) {
+		return nil, errClosed
+	}
+	var o outcome
+	select {
+	case o = <-opened:
+	case <-limited.Done():
+		o.err = limited.Err()
+	}
+	switch {
+	case o.err == nil:
+		return o.session, nil
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	}
+	return nil, fmt.Errorf("etcdlock: ask for a lease: %w", o.err)
+}
+
+// open does it for use. A request that is cut off may leave behind a lease that
+// nobody knows of, and the next one will want it: so it goes on when ctx has ended.
+func (s *Source) open(ctx context.Context) (*session, error) {
+	if err := s.opening.Acquire(ctx, 1); err != nil {
+		return nil, err
+	}
+	defer s.opening.Release(1)
+	if n := s.current(); n != nil {
+		return n, nil
+	}
+	n, err := s.newSession()
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	s.session = n
+	s.mu.Unlock()
+	return n, nil
+}
+
+// current returns the session that there is, used, or nil.
+func (s *Source) current() *session {
+	s.mu.Lock()
+	n := s.session
+	s.mu.Unlock()
+	if n == nil || !n.enter() {
+		return nil
+	}
+	return n
 }
 
 // A line is those of this process who hold one lock or want it, first come first.
@@ -111,131 +178,4 @@ func (s *Source) quit(l *line) {
 func (l *line) pass() {
 	l.turn.Release(1)
 	l.source.quit(l)
-}
-
-// takeFunc is one of the two ways in that the client's mutex has.
-type takeFunc func(*concurrency.Mutex, context.Context) error
-
-// An attempt is one try to take a lock in etcd.
-type attempt struct {
-	line    *line
-	session *session // nil: it came to nothing before it began
-	mutex   *concurrency.Mutex
-}
-
-// attempt tries to take the lock until ctx ends. It cancels ctx when the session
-// ends: the client's mutex would sleep through that.
-func (s *Source) attempt(ctx context.Context, cancel context.CancelCauseFunc, l *line, take takeFunc) (attempt, error) {
-	a := attempt{line: l}
-	var err error
-	if a.session, err = s.use(ctx); err != nil {
-		return a, err
-	}
-	defer context.AfterFunc(a.session.ctx, func() { cancel(a.session.lost()) })()
-
-	a.mutex = concurrency.NewMutex(a.session.identity, l.key)
-	err = take(a.mutex, ctx)
-	switch {
-	case a.session.over():
-		return a, a.session.lost()
-	case err != nil && !errors.Is(err, concurrency.ErrLocked):
-		return a, fmt.Errorf("etcdlock: %w", err)
-	}
-	return a, err
-}
-
-// settle removes what an attempt that failed may have left behind, and ends the turn.
-//
-// The client's mutex removes its key itself, but gives up at the first error; and
-// a request that was cut off may be carried out later, when the key has been
-// looked for already. Such an attempt costs the session: the lease is given up
-// once nobody uses it any more, and nothing can be created with it afterwards.
-func (a attempt) settle() {
-	defer a.line.pass()
-	if a.session == nil {
-		return
-	}
-	defer a.session.leave()
-	if !a.isClean() {
-		a.session.retire()
-		key := a.mutex.Key()
-		_ = a.session.insist(a.session.ctx, func(ctx context.Context) error {
-			_, err := a.session.source.client.Delete(ctx, key)
-			return err
-		})
-	}
-}
-
-// isClean reports whether a failed attempt is known to have left nothing behind:
-// a mutex that has removed its key calls it by the byte 0 from then on.
-func (a attempt) isClean() bool { return a.session == nil || a.mutex.Key() == "\x00" }
-
-// A hold is a lock that is had.
-type hold struct {
-	attempt
-	token int64
-	ctx   context.Context // ends with the hold
-	end   context.CancelCauseFunc
-}
-
-func (a attempt) hold() *hold {
-	h := &hold{attempt: a}
-	owner := a.mutex.IsOwner()
-	if rev, ok := owner.GetCompare().GetTargetUnion().(*pb.Compare_CreateRevision); ok {
-		h.token = rev.CreateRevision
-	}
-	h.ctx, h.end = context.WithCancelCause(a.session.ctx)
-	return h
-}
-
-// giveBack ends the hold in etcd and then in this process.
-func (h *hold) giveBack(ctx context.Context) error {
-	h.end(context.Canceled)
-	if h.session.over() {
-		h.session.leave()
-		h.line.pass()
-		return ErrNotHeld // its key goes with the lease
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
-	defer cancel()
-	removed := make(chan error, 1)
-	if !h.session.source.start(func() {
-		removed <- h.remove()
-		h.session.leave()
-		h.line.pass()
-	}) {
-		h.session.leave()
-		h.line.pass()
-		return ErrNotHeld // the source was closed just now
-	}
-	select {
-	case err := <-removed:
-		return err
-	case <-ctx.Done():
-		return fmt.Errorf("etcdlock: unlock: %w", ctx.Err())
-	}
-}
-
-// remove deletes the hold's key, and no other that came to have its name.
-func (h *hold) remove() error {
-	tries := 0
-	found := false
-	err := h.session.insist(h.session.ctx, func(ctx context.Context) error {
-		tries++
-		r, err := h.session.source.client.Txn(ctx).
-			If(h.mutex.IsOwner()).
-			Then(clientv3.OpDelete(h.mutex.Key())).
-			Commit()
-		if err == nil {
-			found = r.Succeeded
-		}
-		return err
-	})
-	switch {
-	case err != nil: // the lease has run out meanwhile
-		return errors.Join(ErrNotHeld, err)
-	case !found && tries == 1: // later it may have been an earlier try
-		return ErrNotHeld
-	}
-	return nil
 }

@@ -1,0 +1,193 @@
+package etcdlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// errGone is that of a waiter whose key was deleted by somebody else.
+var errGone = fmt.Errorf("the key in the queue is gone: %w", ErrLost)
+
+// A place is one's place in etcd's queue for a lock: a key that nobody else ever
+// uses, whether one comes to hold the lock or not.
+type place struct {
+	line    *line
+	session *session
+	prefix  string // of all keys of the lock
+	key     string
+	rev     int64 // at which the key was created, if it was
+}
+
+func newPlace(n *session, l *line) *place {
+	prefix := url.PathEscape(l.key) + "/" // so that no lock's prefix is part of another's
+	key := fmt.Sprintf("%s%x-%d", prefix, int64(n.lease), n.places.Add(1))
+	return &place{line: l, session: n, prefix: prefix, key: key}
+}
+
+// leave ends the turn. The key has to be gone, or to go with the lease.
+func (p *place) leave() {
+	p.session.leave()
+	p.line.pass()
+}
+
+// try puts the key if there is no other. Otherwise it leaves nothing behind.
+func (p *place) try(ctx context.Context) (bool, error) {
+	none := clientv3.Compare(clientv3.CreateRevision(p.prefix).WithPrefix(), "=", 0)
+	_, err := p.put(ctx, none)
+	if errors.Is(err, errGone) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// queue puts the key, and waits until it is the oldest.
+func (p *place) queue(ctx context.Context) (bool, error) {
+	absent := clientv3.Compare(clientv3.CreateRevision(p.key), "=", 0)
+	var before string
+	err := p.session.insist(ctx, func(ctx context.Context) (err error) {
+		before, err = p.put(ctx, absent)
+		return err
+	})
+	for err == nil && before != "" {
+		before, err = p.outlast(ctx, before)
+	}
+	return err == nil, err
+}
+
+// put puts the key on one condition, and returns the key before it. When an earlier
+// try has put it, and only its answer was lost, that is as good. errGone means that
+// the key is not there.
+//
+// A request that got no answer may be carried out later, when the key has been
+// deleted already. It costs the session: its holds stay, but the lease is given up
+// once the last is given back, and nothing can be created with it afterwards.
+func (p *place) put(ctx context.Context, on clientv3.Cmp) (before string, err error) {
+	if ctx.Err() != nil {
+		return "", context.Cause(ctx)
+	}
+	r, err := p.session.source.client.Txn(ctx).If(on).
+		Then(clientv3.OpPut(p.key, "", clientv3.WithLease(p.session.lease)), clientv3.OpGet(p.prefix, lastTwo()...)).
+		Else(clientv3.OpGet(p.key)).
+		Commit()
+	switch {
+	case errors.Is(err, rpctypes.ErrLeaseNotFound):
+		p.session.end(fmt.Errorf("%w: etcd does not know the lease", ErrLost))
+		return "", err
+	case err != nil:
+		p.session.retire()
+		return "", err
+	case r.Succeeded:
+		p.rev = r.Header.Revision
+		return p.before(r.Responses[1].GetResponseRange().Kvs)
+	}
+	found := r.Responses[0].GetResponseRange().Kvs
+	if len(found) == 0 {
+		return "", errGone
+	}
+	p.rev = found[0].CreateRevision
+	return p.look(ctx)
+}
+
+// lastTwo are the two keys that were created last.
+func lastTwo() []clientv3.OpOption {
+	return append(clientv3.WithLastCreate(), clientv3.WithLimit(2), clientv3.WithKeysOnly())
+}
+
+// look returns the key before one's own, or "" if that is the oldest.
+func (p *place) look(ctx context.Context) (before string, err error) {
+	var r *clientv3.GetResponse
+	err = p.session.insist(ctx, func(ctx context.Context) (err error) {
+		r, err = p.session.source.client.Get(ctx, p.prefix, append(lastTwo(), clientv3.WithMaxCreateRev(p.rev))...)
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	return p.before(r.Kvs)
+}
+
+// before is what look returns, by the last two keys up to one's own.
+func (p *place) before(kvs []*mvccpb.KeyValue) (string, error) {
+	switch {
+	case len(kvs) == 0 || string(kvs[0].Key) != p.key:
+		return "", errGone
+	case len(kvs) == 1:
+		return "", nil
+	}
+	return string(kvs[1].Key), nil
+}
+
+// outlast waits until before is deleted, and returns the key that is before one's
+// own then.
+//
+// The watch has no revision to start from: one that is past, as the answer that told
+// of before has it, puts the watch among those that the server looks after only every
+// 100 ms (23 hand-overs a second instead of more than 1000). So it tells of nothing
+// that was earlier, and before is looked for again once the watch stands. That is
+// done once in a ttl anyway, for a watch on a server that is away says nothing.
+func (p *place) outlast(ctx context.Context, before string) (string, error) {
+	round, cancel := context.WithTimeout(ctx, p.session.ttl)
+	defer cancel()
+	watch := p.session.source.client.Watch(round, before, clientv3.WithCreatedNotify(), clientv3.WithFilterPut())
+	told := next(round, watch)
+	if told.Created && told.Err() == nil {
+		if now, err := p.look(ctx); err != nil || now != before {
+			return now, err
+		}
+		told = next(round, watch)
+	}
+	if len(told.Events) == 0 { // the watch broke, or has said nothing for long enough
+		p.session.pause(ctx)
+	}
+	return p.look(ctx)
+}
+
+// next returns what the watch tells next, and nothing when it ends.
+func next(ctx context.Context, watch clientv3.WatchChan) clientv3.WatchResponse {
+	select {
+	case told := <-watch:
+		return told
+	case <-ctx.Done():
+		return clientv3.WatchResponse{}
+	}
+}
+
+// abandon removes, in its own time, what a failure may have left behind, and then
+// ends the turn.
+func (p *place) abandon() {
+	if !p.session.source.start(func() {
+		_ = p.remove()
+		p.leave()
+	}) {
+		p.leave() // the source was closed: the key goes with the lease
+	}
+}
+
+// remove deletes the key. It returns ErrNotHeld when that was gone before.
+func (p *place) remove() error {
+	tries, deleted := 0, int64(0)
+	err := p.session.insist(p.session.ctx, func(ctx context.Context) error {
+		tries++
+		r, err := p.session.source.client.Delete(ctx, p.key)
+		if err == nil {
+			deleted = r.Deleted
+		}
+		return err
+	})
+	switch {
+	case err != nil && p.session.over(): // it goes with the lease
+		return errors.Join(ErrNotHeld, err)
+	case err != nil: // it will
+		p.session.retire()
+		return fmt.Errorf("etcdlock: unlock: %w", err)
+	case deleted == 0 && tries == 1: // later it may have been an earlier try
+		return ErrNotHeld
+	}
+	return nil
+}

@@ -1,0 +1,277 @@
+package etcdlock
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+
+	"oversell/internal/backend/coordination/coordtest"
+)
+
+const (
+	methodTxn   = "/etcdserverpb.KV/Txn"
+	methodRange = "/etcdserverpb.KV/Range"
+	methodWatch = "/etcdserverpb.Watch/Watch"
+)
+
+// A tap sits between a client and its connection.
+type tap struct {
+	before, after func(method string) // nil: nothing; a watch counts by its creation
+	invoke        func(ctx context.Context, method string, send func(context.Context) error) error
+}
+
+// tapped is a source whose client has the tap. That must be as it is to be before
+// the client's first request, and lock what it writes.
+func tapped(t *testing.T, endpoint string, ttl time.Duration, p *tap) *Source {
+	t.Helper()
+	call := func(f func(string), method string) {
+		if f != nil {
+			f(method)
+		}
+	}
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, Logger: zap.NewNop(), DialOptions: []grpc.DialOption{
+		grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			call(p.before, method)
+			defer call(p.after, method)
+			send := func(ctx context.Context) error { return invoke(ctx, method, req, reply, conn, opts...) }
+			if p.invoke != nil {
+				return p.invoke(ctx, method, send)
+			}
+			return send(ctx)
+		}),
+		grpc.WithChainStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+			call(p.before, method)
+			return open(ctx, desc, conn, method, opts...)
+		}),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	s := NewSource(client, ttl)
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error("Close:", err)
+		}
+	})
+	return s
+}
+
+// once returns what calls f the first time that it is given the method.
+func once(method string, f func()) func(string) {
+	var one sync.Once
+	return func(got string) {
+		if got == method {
+			one.Do(f)
+		}
+	}
+}
+
+// The one before goes just as the waiter gets ready to wait. It must not wait for
+// a word that was said already.
+func TestDepartureIsNotMissed(t *testing.T) {
+	t.Parallel()
+	for name, arrange := range map[string]func(p *tap, leave func()){
+		"after the key was put":      func(p *tap, leave func()) { p.after = once(methodTxn, leave) },
+		"before the watch stands":    func(p *tap, leave func()) { p.before = once(methodWatch, leave) },
+		"after the watch stands":     func(p *tap, leave func()) { p.before = once(methodRange, leave) },
+		"after the last look":        func(p *tap, leave func()) { p.after = once(methodRange, leave) },
+		"long after, when it sleeps": func(p *tap, leave func()) { p.after = once(methodRange, func() { time.AfterFunc(time.Second, leave) }) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			endpoint := coordtest.Etcd(t)
+			holder := New(newSource(t, endpoint, calm), "a")
+			mustLock(t, holder)
+			left := make(chan struct{})
+			var p tap
+			arrange(&p, func() {
+				defer close(left)
+				unlock(t, holder)
+			})
+			waiter := New(tapped(t, endpoint, calm, &p), "a")
+			inTime(t, slack, func() { mustLock(t, waiter) })
+			<-left
+			unlock(t, waiter)
+		})
+	}
+}
+
+// The waiter's watch breaks, and before it is there again the lock is given back;
+// by then etcd may have forgotten that it ever was another's.
+func TestBrokenWatch(t *testing.T) {
+	t.Parallel()
+	for name, fail := range failures {
+		for _, compact := range []bool{false, true} {
+			if compact {
+				name += ", compacted"
+			}
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				endpoint := coordtest.Etcd(t)
+				relay := coordtest.NewRelay(t, strings.TrimPrefix(endpoint, "http://"))
+				here, there := newSource(t, "http://"+relay.Addr, calm), newSource(t, endpoint, calm)
+				waiter, holder := New(here, "a"), New(there, "a")
+				mustLock(t, holder)
+				done := make(chan bool)
+				go func() { done <- lock(t, waiter) }()
+				eventually(t, "the waiter's key", func() bool { return len(keys(t, there.client)) == 2 })
+				time.Sleep(100 * time.Millisecond) // from there to its sleep
+				fail(relay)
+				unlock(t, holder)
+				if compact {
+					r, err := there.client.Put(t.Context(), "b", "")
+					if err != nil {
+						t.Fatal(err)
+					}
+					if _, err := there.client.Compact(t.Context(), r.Header.Revision); err != nil {
+						t.Fatal(err)
+					}
+				}
+				relay.Restore()
+				inTime(t, slack, func() {
+					if <-done {
+						unlock(t, waiter)
+					}
+				})
+			})
+		}
+	}
+}
+
+// etcd carries out what it was asked for, but its answer is lost.
+func TestLostReply(t *testing.T) {
+	t.Parallel()
+	endpoint := coordtest.Etcd(t)
+	relay := coordtest.NewRelay(t, strings.TrimPrefix(endpoint, "http://"))
+	here, there := newSource(t, "http://"+relay.Addr, calm), newSource(t, endpoint, calm)
+	a, b := New(here, "a"), New(there, "a")
+	mustLock(t, a)
+	unlock(t, a)
+	for _, held := range []bool{false, true} {
+		if held {
+			mustLock(t, b)
+		}
+		relay.LoseReply()
+		done := make(chan bool)
+		go func() { done <- lock(t, a) }()
+		if held {
+			eventually(t, "loss", relay.ReplyLost)
+			eventually(t, "a's key", func() bool { return len(keys(t, there.client)) == 2 })
+			unlock(t, b)
+		}
+		if !<-done {
+			return
+		}
+		if n := len(keys(t, there.client)); n != 1 || !relay.ReplyLost() {
+			t.Errorf("%d keys, and the reply lost: %v; want 1 and true", n, relay.ReplyLost())
+		}
+		unlock(t, a)
+		mustLock(t, a)
+		relay.LoseReply()
+		unlock(t, a) // its key is gone already when it is asked for once more
+	}
+	relay.LoseReply()
+	if ok, err := a.TryLock(t.Context()); err == nil {
+		t.Errorf("TryLock = %v, %v; want an error", ok, err)
+	}
+	eventually(t, "no keys", func() bool { return len(keys(t, there.client)) == 0 })
+	eventually(t, "the leases given up", func() bool { return leases(t, there.client) == 1 }) // there's
+}
+
+// The answer to the request for a lease comes when the lease is over.
+func TestLateLease(t *testing.T) {
+	t.Parallel()
+	endpoint := coordtest.Etcd(t)
+	relay := coordtest.NewRelay(t, strings.TrimPrefix(endpoint, "http://"))
+	m := New(newSource(t, "http://"+relay.Addr, ttl), "a")
+	relay.Hole()
+	time.AfterFunc(ttl*3/2, relay.Restore)
+	mustLock(t, m)
+	unlock(t, m)
+}
+
+// A waiter gives up while etcd has not answered yet, and etcd carries the request out
+// after all else. A lease that is given up by then keeps it from creating a key.
+func TestLatePut(t *testing.T) {
+	t.Parallel()
+	endpoint := coordtest.Etcd(t)
+	client := coordtest.DialEtcd(t, endpoint)
+	asked, late, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	var one sync.Once
+	p := tap{invoke: func(ctx context.Context, method string, send func(context.Context) error) error {
+		cutOff := false
+		if method == methodTxn {
+			one.Do(func() { cutOff = true })
+		}
+		if !cutOff {
+			return send(ctx)
+		}
+		go func() {
+			<-late
+			done <- send(context.WithoutCancel(ctx))
+		}()
+		close(asked)
+		<-ctx.Done()
+		return ctx.Err()
+	}}
+	s := tapped(t, endpoint, calm, &p)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	failed := make(chan error, 1)
+	go func() { failed <- New(s, "a").Lock(ctx) }()
+	<-asked
+	cancel(errEnough)
+	if err := <-failed; !errors.Is(err, errEnough) {
+		t.Errorf("Lock = %v; want %v", err, errEnough)
+	}
+	eventually(t, "the lease given up", func() bool { return leases(t, client) == 0 })
+	close(late)
+	if err := <-done; err == nil {
+		t.Error("the late request was carried out")
+	}
+	if left := keys(t, client); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+	m := New(s, "a")
+	inTime(t, slack, func() { mustLock(t, m) })
+	unlock(t, m)
+}
+
+// Somebody deletes a waiter's key, or its lease, by hand.
+func TestForeignDeleteOfPlace(t *testing.T) {
+	client, sources := start(t, 2, calm)
+	holder, waiter := New(sources[0], "a"), New(sources[1], "a")
+	for range 2 {
+		mustLock(t, holder)
+		failed := make(chan error, 1)
+		go func() { failed <- waiter.Lock(t.Context()) }()
+		eventually(t, "the waiter's key", func() bool { return len(keys(t, client)) == 2 })
+		for _, key := range keys(t, client) {
+			if key != holder.hold.place.key {
+				if _, err := client.Delete(t.Context(), key); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		unlock(t, holder)
+		if err := <-failed; !errors.Is(err, ErrLost) {
+			t.Errorf("Lock = %v; want %v", err, ErrLost)
+		}
+		mustNotBeHeld(t, waiter)
+	}
+	if _, err := client.Revoke(t.Context(), sources[1].session.lease); err != nil {
+		t.Fatal(err)
+	}
+	if err := waiter.Lock(t.Context()); !errors.Is(err, ErrLost) { // long before the next renewal
+		t.Errorf("Lock = %v; want %v", err, ErrLost)
+	}
+	mustLock(t, waiter)
+	unlock(t, waiter)
+}

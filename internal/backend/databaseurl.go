@@ -101,7 +101,7 @@ func withOwnSettings(c *mysql.Config) *mysql.Config {
 		c.Params = make(map[string]string)
 	}
 	if _, ok := c.Params["innodb_lock_wait_timeout"]; !ok {
-		c.Params["innodb_lock_wait_timeout"] = "10"
+		c.Params["innodb_lock_wait_timeout"] = "2"
 	}
 	return c
 }

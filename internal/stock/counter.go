@@ -228,7 +228,7 @@ func (c plainCounter) Get(ctx context.Context) (int64, error) {
 }
 
 func (c plainCounter) Set(ctx context.Context, left int64) error {
-	if err := c.rdb.Set(ctx, c.key, left, 0).Err(); err != nil {
+	if err := c.rdb.Set(ctx, c.key, left, redis.KeepTTL).Err(); err != nil {
 		return fmt.Errorf("writing the stock: %w", err)
 	}
 	return nil

@@ -3,6 +3,7 @@ package stock_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -261,10 +262,22 @@ func (tokenLock) Unlock(context.Context) error          { return nil }
 func (l tokenLock) Token() int64                        { return int64(l) }
 
 // holder returns the counter that a section with the token works with.
-func (s *site) holder(t *testing.T, item stock.Item, token int64, unfenced bool) (c stock.Counter) {
+func (s *site) holder(t *testing.T, item stock.Item, token int64, unfenced bool) stock.Counter {
 	t.Helper()
-	guard := stock.Exclusive(stock.Keepers{Redis: s.rdb, DB: s.db, Unfenced: unfenced}, &locks.Distributed{
-		New:    func(string) locks.Lock { return tokenLock(token) },
+	return s.holderBy(t, item, fencedBy{"test", token}, unfenced)
+}
+
+// fencedBy is a token of a strategy's lock.
+type fencedBy struct {
+	strategy string
+	token    int64
+}
+
+func (s *site) holderBy(t *testing.T, item stock.Item, by fencedBy, unfenced bool) (c stock.Counter) {
+	t.Helper()
+	k := stock.Keepers{Redis: s.rdb, DB: s.db, Unfenced: unfenced, Strategy: by.strategy}
+	guard := stock.Exclusive(k, &locks.Distributed{
+		New:    func(string) locks.Lock { return tokenLock(by.token) },
 		Policy: locks.Fixed{Delay: time.Millisecond},
 	})
 	at := stock.Place{SKU: item.SKU, SaleID: item.SaleID}
@@ -327,4 +340,137 @@ func TestRowLockOutlivesTheServersPatience(t *testing.T) {
 		t.Errorf("%d attempts, %v; want a second one, and the unit", res.Lock.Attempts, err)
 	}
 	wantStock(t, s.audit(t, service), 10, 8, 2, 2)
+}
+
+// Who wanted more than was left does not speak for those who want less.
+func TestTooFewForOneIsNotTooFewForAll(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		s.keeper = stock.InDatabase
+		other := s.instance(t, nil)
+		inside, gate := make(chan struct{}), make(chan struct{})
+		service := s.instance(t, withWork(func(context.Context, string) (func(), error) {
+			close(inside)
+			<-gate
+			return nil, nil
+		}))
+		s.put(t, service, 6)
+		outcome := make(chan error, 1)
+		go func() {
+			greedy := s.wish("sql_conditional", "")
+			greedy.Quantity = 5
+			_, err := service.Deduct(context.WithoutCancel(t.Context()), greedy)
+			outcome <- err
+		}()
+		<-inside
+		if sold, _, _ := rush(t, s, 3, "sql_conditional", other); sold != 3 {
+			t.Errorf("%d sold, want 3", sold)
+		}
+		close(gate)
+		if err := <-outcome; !errors.Is(err, stock.ErrSoldOut) || !strings.Contains(err.Error(), "3 left") {
+			t.Errorf("who wanted 5 of 3 got %v", err)
+		}
+		if sold, _, _ := rush(t, s, 3, "sql_conditional", other); sold != 3 {
+			t.Errorf("%d sold of the last 3", sold)
+		}
+		wantStock(t, s.audit(t, other), 6, 0, 6, 6)
+	})
+}
+
+// A sale that begins while a buyer of the last one is at work is what he buys in.
+func TestBuyerGoesOnInTheNextSale(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		s.eachWay(t, func(t *testing.T, w way) {
+			if w.keeper != stock.InDatabase || !w.holds() || w.strategy == "sql_for_update" { // which keeps the row, and the sale with it
+				return
+			}
+			var service *stock.Service
+			began := false
+			service = s.instance(t, withWork(func(context.Context, string) (func(), error) {
+				if !began {
+					began = true
+					s.put(t, service, 20)
+				}
+				return nil, nil
+			}))
+			s.put(t, service, 10)
+			if _, err := service.Deduct(t.Context(), s.wish(w.strategy, "")); err != nil {
+				t.Errorf("got %v", err)
+			}
+			wantStock(t, s.audit(t, service), 20, 19, 1, 1)
+		})
+	})
+}
+
+// Tokens of different locks cannot be compared, and an item may be sold by one lock
+// after the other.
+func TestTokensOfDifferentLocksAreNotCompared(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		for _, keeper := range []stock.Keeper{stock.InRedis, stock.InDatabase} {
+			s.sku, s.keeper = newSKU(), keeper
+			service := s.instance(t, nil)
+			item := s.put(t, service, 10)
+			for i, by := range []fencedBy{{"large", 1e15}, {"small", 1}, {"large", 1e15}, {"small", 2}} {
+				c := s.holderBy(t, item, by, false)
+				left, err := c.Get(t.Context())
+				if err != nil || left != int64(10-i) {
+					t.Fatalf("%s, %v: %d left, %v; want %d", keeper, by, left, err, 10-i)
+				}
+				if err := c.Set(t.Context(), left-1); err != nil {
+					t.Errorf("%s, %v: %v", keeper, by, err)
+				}
+			}
+			late := s.holderBy(t, item, fencedBy{"small", 1}, false)
+			if _, err := late.Get(t.Context()); !errors.Is(err, stock.ErrFenced) {
+				t.Errorf("%s: a late one got %v", keeper, err)
+			}
+		}
+	})
+}
+
+// What is left of a sale that is over goes, also when it is written once more.
+func TestLateWriteKeepsTheExpiry(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		for _, strategy := range []string{"v4_lua", "v8_fenced", "watch"} {
+			s.sku, s.keeper = newSKU(), stock.InRedis
+			var service *stock.Service
+			began := false
+			service = s.instance(t, withWork(func(context.Context, string) (func(), error) {
+				if !began {
+					began = true
+					s.put(t, service, 20)
+				}
+				return nil, nil
+			}))
+			last := s.put(t, service, 10)
+			if _, err := service.Deduct(t.Context(), s.wish(strategy, "")); err != nil {
+				t.Errorf("%s: %v", strategy, err)
+			}
+			for _, key := range s.rdb.Keys(t.Context(), "oversell:{"+s.sku+"}:stock:"+last.SaleID+"*").Val() {
+				if ttl := s.rdb.PTTL(t.Context(), key).Val(); ttl <= 0 {
+					t.Errorf("%s: %s stays for ever", strategy, key)
+				}
+			}
+		}
+	})
+}
+
+// Waiting for the row, or for the name, is not holding it.
+func TestWaitingForTheDatabaseIsNoHold(t *testing.T) {
+	for _, strategy := range []string{"sql_for_update", "sql_get_lock"} {
+		s := newDatabaseSite(t)
+		service := s.instance(t, nil)
+		s.put(t, service, 10)
+		inside, goOn := stopped(t, s, strategy)
+		<-inside
+		const wait = 300 * time.Millisecond
+		time.AfterFunc(wait, func() {
+			if err := goOn(); err != nil {
+				t.Error(err)
+			}
+		})
+		res, err := service.Deduct(t.Context(), s.wish(strategy, ""))
+		if err != nil || res.Lock.Waited < wait/2 || res.Lock.Held > res.Lock.Waited {
+			t.Errorf("%s: waited %v, held %v, %v", strategy, res.Lock.Waited, res.Lock.Held, err)
+		}
+	}
 }

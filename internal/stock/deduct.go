@@ -97,12 +97,20 @@ func (b *buyer) buy(ctx, patience context.Context) error {
 	if b.taker != nil {
 		return b.take(ctx, wait)
 	}
-	if err := b.enter(ctx, wait); err != nil || b.res.Replayed {
-		return err
-	}
-	e := locks.Entry{Key: keys{b.req.SKU}.lock(b.req.Strategy), Owner: b.req.Owner, Wait: wait}
 	var err error
-	b.res.Lock, err = b.guard.Do(ctx, b.place, e, b.section)
+	for range maxSales {
+		if err := b.enter(ctx, wait); err != nil || b.res.Replayed {
+			return err
+		}
+		e := locks.Entry{Key: keys{b.req.SKU}.lock(b.req.Strategy), Owner: b.req.Owner, Wait: wait}
+		b.res.Lock, err = b.guard.Do(ctx, b.place, e, b.section)
+		if !errors.Is(err, errOtherSale) {
+			break
+		}
+	}
+	if b.place.Key == "" && errors.Is(err, errUnsure) {
+		s.log.Error("an order may have been written", "sku", b.req.SKU, "quantity", b.req.Quantity, "error", err)
+	}
 	return err
 }
 
@@ -224,15 +232,15 @@ func (b *buyer) section(ctx context.Context, c Counter) error {
 // unit has gone.
 func (b *buyer) sellTogether(ctx context.Context, c seller, left int64) error {
 	order := b.newOrder()
+	var few tooFewError
 	err := c.sell(ctx, left, &order)
 	switch {
 	case errors.Is(err, errDuplicate):
 		return b.answerFirst(ctx)
-	case errors.Is(err, ErrSoldOut):
-		b.service.notices.Tell(b.req.SKU, ErrSoldOut)
-		return err
-	case errors.Is(err, errUnsure):
-		b.service.log.Error("an order may have been written", "sku", b.req.SKU, "quantity", b.req.Quantity, "order", order.ID, "error", err)
+	case errors.As(err, &few):
+		if b.res.Left = few.left; few.left <= 0 {
+			b.service.notices.Tell(b.req.SKU, ErrSoldOut)
+		}
 		return err
 	case err != nil:
 		return err

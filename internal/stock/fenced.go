@@ -27,21 +27,29 @@ var ErrFenced = errors.New("a later holder was at the stock")
 // fenceKey is where the largest token is kept that the stock at key has seen.
 func fenceKey(key string) string { return key + ":fence" }
 
+// fence is a fencing token, and of which lock it is. Tokens of different locks
+// cannot be compared. While two locks are in use at once, which keep nobody of the
+// other's out, the one that read last is let write.
+type fence struct {
+	of    string
+	token int64
+}
+
 // fencedCounter reads and writes with the fencing token of a lock's holder, and
 // each is one step with the look at the token.
 //
 // The read needs it as much as the write. If only writes showed their token, a
 // late holder could still write between the next one's read and its write.
 type fencedCounter struct {
-	rdb   redis.UniversalClient
-	key   string
-	token int64
+	rdb redis.UniversalClient
+	key string
+	fence
 }
 
 func (c fencedCounter) keys() []string { return []string{c.key, fenceKey(c.key)} }
 
 func (c fencedCounter) Get(ctx context.Context) (int64, error) {
-	reply := fencedGetScript.Run(ctx, c.rdb, c.keys(), c.token)
+	reply := fencedGetScript.Run(ctx, c.rdb, c.keys(), c.of, c.token)
 	if text, _ := reply.Text(); text == "fenced" {
 		return 0, fmt.Errorf("reading the stock with token %d: %w", c.token, ErrFenced)
 	}
@@ -56,9 +64,12 @@ func (c fencedCounter) Get(ctx context.Context) (int64, error) {
 }
 
 func (c fencedCounter) Set(ctx context.Context, left int64) error {
-	written, err := fencedSetScript.Run(ctx, c.rdb, c.keys(), c.token, left).Int()
+	written, err := fencedSetScript.Run(ctx, c.rdb, c.keys(), c.of, c.token, left).Int()
 	if err != nil {
 		return fmt.Errorf("writing the stock: %w", err)
+	}
+	if written < 0 {
+		return errors.New("writing the stock: the key is gone")
 	}
 	if written == 0 {
 		return fmt.Errorf("writing the stock with token %d: %w", c.token, ErrFenced)

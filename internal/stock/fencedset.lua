@@ -1,14 +1,19 @@
 -- Writes the stock for the holder of a lock, and turns away a holder after whom
 -- another one was here.
 -- KEYS[1]: the stock, a string: the units left
--- KEYS[2]: the fence, a string: the largest token that was seen
--- ARGV[1]: the holder's fencing token
--- ARGV[2]: the units left from now on
+-- KEYS[2]: the fence, a hash: of, which lock was here last; token, its largest
+-- ARGV[1]: the name of the holder's lock
+-- ARGV[2]: the holder's fencing token
+-- ARGV[3]: the units left from now on
 -- Returns 1: written
---         0: a larger token was seen
-if tonumber(redis.call('GET', KEYS[2]) or 0) > tonumber(ARGV[1]) then
+--         0: a larger token was seen, or another lock's
+--        -1: the stock is not there
+local fence = redis.call('HMGET', KEYS[2], 'of', 'token')
+if fence[1] ~= ARGV[1] or tonumber(fence[2]) > tonumber(ARGV[2]) then
   return 0
 end
-redis.call('SET', KEYS[2], ARGV[1])
-redis.call('SET', KEYS[1], ARGV[2])
+if redis.call('EXISTS', KEYS[1]) == 0 then
+  return -1
+end
+redis.call('SET', KEYS[1], ARGV[3], 'KEEPTTL')
 return 1

@@ -42,11 +42,11 @@ func (g exclusive) Do(ctx context.Context, at Place, e locks.Entry, section Sect
 		fenced = fenced && !g.Unfenced
 		switch {
 		case at.Key == "" && fenced:
-			return section(ctx, fencedLedger{ledger{store: store{g.DB}, at: at}, token})
+			return section(ctx, fencedLedger{ledger{store: store{g.DB}, at: at}, fence{g.Strategy, token}})
 		case at.Key == "":
 			return section(ctx, ledger{store: store{g.DB}, at: at})
 		case fenced:
-			return section(ctx, fencedCounter{g.Redis, at.Key, token})
+			return section(ctx, fencedCounter{g.Redis, at.Key, fence{g.Strategy, token}})
 		}
 		return section(ctx, plainCounter{g.Redis, at.Key})
 	})
@@ -59,7 +59,7 @@ var errConflict = errors.New("the stock has changed")
 // Redis refuses the write if the stock has changed since it was read. The
 // loser sleeps and does everything again.
 func Optimistic(rdb redis.UniversalClient) Guard {
-	return newRepeated(maxAttempts, inRedis, func(ctx context.Context, at Place, _ locks.Entry, section Section) error {
+	return newRepeated(make(attempts, maxAttempts), inRedis, func(ctx context.Context, at Place, _ locks.Entry, section Section) error {
 		return rdb.Watch(context.WithoutCancel(ctx), func(tx *redis.Tx) error {
 			return section(context.WithoutCancel(ctx), watchedCounter{tx, at.Key})
 		}, at.Key)
@@ -76,15 +76,19 @@ const (
 
 // repeated is a Guard that does everything again after a conflict.
 type repeated struct {
-	attempts chan struct{} // has a value for each that is under way in this process
+	attempts attempts
 	place    func(Place) error
 	once     func(ctx context.Context, at Place, e locks.Entry, section Section) error
 }
 
+// attempts has a value for each attempt that is under way in this process. Its
+// capacity bounds them. Several guards may share it.
+type attempts chan struct{}
+
 // newRepeated makes a Guard of once, which runs the section once, or returns
-// errConflict. At most so many attempts are under way at a time.
-func newRepeated(attempts int, place func(Place) error, once func(context.Context, Place, locks.Entry, Section) error) *repeated {
-	return &repeated{make(chan struct{}, attempts), place, once}
+// errConflict.
+func newRepeated(a attempts, place func(Place) error, once func(context.Context, Place, locks.Entry, Section) error) *repeated {
+	return &repeated{a, place, once}
 }
 
 // Do repeats the section until its write goes through or the wait ends.
@@ -95,9 +99,15 @@ func (r *repeated) Do(ctx context.Context, at Place, e locks.Entry, section Sect
 		return s, err
 	}
 	for {
-		began, err := r.attempt(ctx, at, e, section)
-		if !began.IsZero() {
+		var began time.Time
+		tried, err := r.attempt(ctx, at, e, func(ctx context.Context, c Counter) error {
+			began = time.Now()
+			return section(ctx, c)
+		})
+		if tried {
 			s.Attempts++
+		}
+		if s.Held = 0; !began.IsZero() {
 			s.Held = time.Since(began)
 		}
 		if !errors.Is(err, errConflict) {
@@ -111,20 +121,18 @@ func (r *repeated) Do(ctx context.Context, at Place, e locks.Entry, section Sect
 	}
 }
 
-// attempt waits for a place and runs the section once. It returns when the
-// section began, if it did.
-func (r *repeated) attempt(ctx context.Context, at Place, e locks.Entry, section Section) (time.Time, error) {
+// attempt waits for its turn and tries once, and reports whether it did.
+func (r *repeated) attempt(ctx context.Context, at Place, e locks.Entry, section Section) (bool, error) {
 	if e.Wait.Err() != nil {
-		return time.Time{}, context.Cause(e.Wait)
+		return false, context.Cause(e.Wait)
 	}
 	select {
 	case r.attempts <- struct{}{}:
 		defer func() { <-r.attempts }()
 	case <-e.Wait.Done():
-		return time.Time{}, context.Cause(e.Wait)
+		return false, context.Cause(e.Wait)
 	}
-	began := time.Now()
-	return began, r.once(ctx, at, e, section)
+	return true, r.once(ctx, at, e, section)
 }
 
 // pause waits for d or until wait ends, and returns the cause in that case.
@@ -151,7 +159,7 @@ func (c watchedCounter) Get(ctx context.Context) (int64, error) {
 
 func (c watchedCounter) Set(ctx context.Context, left int64) error {
 	_, err := c.tx.TxPipelined(ctx, func(p redis.Pipeliner) error {
-		return p.Set(ctx, c.key, left, 0).Err()
+		return p.Set(ctx, c.key, left, redis.KeepTTL).Err()
 	})
 	if errors.Is(err, redis.TxFailedErr) {
 		return errConflict

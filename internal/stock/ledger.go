@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
 )
 
 // seller is a Counter that writes the stock and the order together: both are
@@ -50,7 +51,7 @@ func (l ledger) Set(ctx context.Context, left int64) error { return l.sell(ctx, 
 
 func (l ledger) sell(ctx context.Context, left int64, order *Order) error {
 	return l.commit(ctx, order, func(tx *gorm.DB) error {
-		return l.update(tx, map[string]any{"remaining": left}, errOtherSale)
+		return l.update(tx, map[string]any{"remaining": left}, nil)
 	})
 }
 
@@ -59,26 +60,47 @@ func (l ledger) row(tx *gorm.DB) *gorm.DB {
 	return tx.Model(&Item{}).Where("sku = ? AND sale_id = ?", l.at.SKU, l.at.SaleID)
 }
 
-// update writes columns of the item's row, or of the row that scope selects, and
-// returns none if there is no such row. Every write counts the version on, also
-// for the sake of MySQL, for which a row that is written as it was is none.
-func (l ledger) update(tx *gorm.DB, columns map[string]any, none error, scope ...func(*gorm.DB) *gorm.DB) error {
+// update writes columns of the item's row. It returns errOtherSale if the sale is
+// over. If it is not, but the row is not one that only selects, it returns what
+// refused makes of the row as it is. Every write counts the version on, also for
+// the sake of MySQL, for which a row that is written as it was is none.
+func (l ledger) update(tx *gorm.DB, columns map[string]any, refused func(Item) error, only ...func(*gorm.DB) *gorm.DB) error {
 	columns["version"] = gorm.Expr("version + 1")
-	done := l.row(tx).Scopes(scope...).UpdateColumns(columns)
+	done := l.row(tx).Scopes(only...).UpdateColumns(columns)
 	if done.Error != nil {
 		return fmt.Errorf("writing the stock: %w", done.Error)
 	}
-	if done.RowsAffected == 0 {
-		return fmt.Errorf("writing the stock: %w", none)
+	if done.RowsAffected > 0 {
+		return nil
 	}
-	return nil
+	var now Item
+	// Locked, for otherwise a transaction may see what was before it began.
+	err := l.row(tx).Clauses(lockRow(tx)...).Take(&now).Error
+	switch {
+	case errors.Is(err, gorm.ErrRecordNotFound):
+		err = errOtherSale
+	case err == nil && refused != nil:
+		err = refused(now)
+	case err == nil:
+		err = errConflict
+	}
+	return fmt.Errorf("writing the stock: %w", err)
+}
+
+// lockRow has a SELECT lock its row, where the database knows such a thing. SQLite
+// has one writer at a time, and does not need it.
+func lockRow(db *gorm.DB) []clause.Expression {
+	if db.Name() != "mysql" {
+		return nil
+	}
+	return []clause.Expression{clause.Locking{Strength: clause.LockingStrengthUpdate}}
 }
 
 // fencedLedger is a ledger that turns away a holder after whom another one was
 // here. It checks the token where the row is written: in the WHERE.
 type fencedLedger struct {
 	ledger
-	token int64
+	fence
 }
 
 // Get shows the token before it reads; see fencedCounter for why.
@@ -87,17 +109,19 @@ func (l fencedLedger) Get(ctx context.Context) (int64, error) {
 		return 0, err
 	}
 	item, err := l.current(ctx)
-	if err == nil && item.Fence > l.token {
+	if err == nil && (item.FenceOf != l.of || item.Fence > l.token) {
 		err = fmt.Errorf("reading the stock with token %d: %w", l.token, ErrFenced)
 	}
 	return item.Remaining, err
 }
 
-// raise makes the token the largest that was seen, unless a larger one was.
+// raise makes the token the largest that was seen, unless a larger one was of the
+// same lock.
 func (l fencedLedger) raise(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, dbTimeout)
+	ctx, cancel := limited(ctx)
 	defer cancel()
-	err := l.row(l.on().db.WithContext(ctx)).Where("fence < ?", l.token).UpdateColumns(map[string]any{"fence": l.token}).Error
+	err := l.row(l.on().db.WithContext(ctx)).Where("fence_of <> ? OR fence < ?", l.of, l.token).
+		UpdateColumns(map[string]any{"fence_of": l.of, "fence": l.token}).Error
 	if err != nil {
 		return fmt.Errorf("raising the fence: %w", err)
 	}
@@ -108,8 +132,9 @@ func (l fencedLedger) Set(ctx context.Context, left int64) error { return l.sell
 
 func (l fencedLedger) sell(ctx context.Context, left int64, order *Order) error {
 	return l.commit(ctx, order, func(tx *gorm.DB) error {
-		notLater := func(tx *gorm.DB) *gorm.DB { return tx.Where("fence <= ?", l.token) }
-		return l.update(tx, map[string]any{"remaining": left, "fence": l.token}, ErrFenced, notLater)
+		notLater := func(tx *gorm.DB) *gorm.DB { return tx.Where("fence_of = ? AND fence <= ?", l.of, l.token) }
+		late := func(Item) error { return ErrFenced }
+		return l.update(tx, map[string]any{"remaining": left}, late, notLater)
 	})
 }
 
@@ -120,7 +145,7 @@ const maxCrossed = 5
 // transaction. Take's errors come back as they are. A transaction that the
 // database undid because it was in another's way is repeated at once.
 func (l ledger) commit(ctx context.Context, order *Order, take func(tx *gorm.DB) error) error {
-	tctx, cancel := context.WithTimeout(ctx, dbTimeout)
+	tctx, cancel := limited(ctx)
 	defer cancel()
 	var err error
 	for range maxCrossed {

@@ -19,9 +19,11 @@ import (
 // and who has lost the lock with it, cannot write.
 //
 // The servers of a cluster, such as Galera, each have locks of their own.
-func NameLocked(db *gorm.DB) Guard {
+//
+// In this process the buyers of a sale stand in line for it; see RowLocked.
+func NameLocked(db *gorm.DB, a attempts) Guard {
 	place := func(at Place) error { return errors.Join(inDatabase(at), needsMySQL(db, "GET_LOCK")) }
-	return newRepeated(maxTransactions, place, func(ctx context.Context, at Place, e locks.Entry, section Section) error {
+	return inLine(newRepeated(a, place, func(ctx context.Context, at Place, e locks.Entry, section Section) error {
 		ctx = context.WithoutCancel(ctx)
 		return db.WithContext(ctx).Connection(func(conn *gorm.DB) error {
 			name := lockName(at)
@@ -31,7 +33,7 @@ func NameLocked(db *gorm.DB) Guard {
 			err := section(ctx, ledger{store: store{db}, at: at, conn: conn})
 			return errors.Join(err, releaseLock(ctx, conn, name))
 		})
-	})
+	}))
 }
 
 // lockName is as unique as what it is made of. Servers allow 64 characters.
@@ -41,8 +43,8 @@ func lockName(at Place) string {
 }
 
 // lockPatience is for how many seconds the server waits for a lock before it is
-// asked again. A connection that is silent for longer may be taken for dead.
-const lockPatience = 5
+// asked again, and at most waits in vain for a caller who has gone.
+const lockPatience = 2
 
 // getLock waits for the lock until wait ends. A statement that is cut off takes
 // its connection along, and the lock, should it have been had.

@@ -36,6 +36,9 @@ type Keepers struct {
 	Redis    redis.UniversalClient
 	DB       *gorm.DB
 	Unfenced bool // the stock does not look at fencing tokens
+
+	// Strategy is whose tokens are compared with each other.
+	Strategy string
 }
 
 // ErrPlace means that a strategy cannot work with the stock where it is kept.

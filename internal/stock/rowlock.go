@@ -19,9 +19,13 @@ import (
 //
 // What the server undoes, for a deadlock or a wait for the row that was too long
 // for it, is tried again.
-func RowLocked(db *gorm.DB) Guard {
+//
+// In this process the buyers of a sale stand in line for the row. A statement whose
+// caller has gone goes on waiting at the server, and so a crowd that comes and goes
+// would take connection after connection.
+func RowLocked(db *gorm.DB, a attempts) Guard {
 	place := func(at Place) error { return errors.Join(inDatabase(at), needsMySQL(db, "SELECT … FOR UPDATE")) }
-	return newRepeated(maxTransactions, place, func(ctx context.Context, at Place, e locks.Entry, section Section) error {
+	return inLine(newRepeated(a, place, func(ctx context.Context, at Place, e locks.Entry, section Section) error {
 		ctx = context.WithoutCancel(ctx)
 		r := &rowLocked{ledger: ledger{store: store{db}, at: at}}
 		err := db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
@@ -35,7 +39,7 @@ func RowLocked(db *gorm.DB) Guard {
 			return err // nothing was written
 		}
 		return r.outcome(ctx, ctx, r.order, err)
-	})
+	}))
 }
 
 // rowLocked is a ledger within a transaction that began before the section and
@@ -79,5 +83,5 @@ func (r *rowLocked) sell(ctx context.Context, left int64, order *Order) error {
 		return fmt.Errorf("writing order %s: %w", order.ID, err)
 	}
 	r.order = order
-	return r.update(tx, map[string]any{"remaining": left}, errOtherSale)
+	return r.update(tx, map[string]any{"remaining": left}, nil)
 }

@@ -33,7 +33,9 @@ type Config struct {
 func (c *Config) Use(catalog locks.Catalog, o locks.Options) {
 	c.Guards, c.Takers, c.InDB = make(map[string]Guard), make(map[string]*Taker), make(map[string]bool)
 	keepers := Keepers{Redis: c.Redis, DB: c.DB, Unfenced: c.Unfenced}
+	pins := pinned(c.DB)
 	for _, s := range catalog.With(o) {
+		keepers.Strategy = s.Name
 		c.InDB[s.Name] = s.InDatabase()
 		switch s.Kind {
 		case locks.Guarded:
@@ -49,9 +51,9 @@ func (c *Config) Use(catalog locks.Catalog, o locks.Options) {
 		case locks.Versioned:
 			c.Guards[s.Name] = Versioned(c.DB)
 		case locks.RowLocked:
-			c.Guards[s.Name] = RowLocked(c.DB)
+			c.Guards[s.Name] = RowLocked(c.DB, pins)
 		case locks.NameLocked:
-			c.Guards[s.Name] = NameLocked(c.DB)
+			c.Guards[s.Name] = NameLocked(c.DB, pins)
 		}
 	}
 }

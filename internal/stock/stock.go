@@ -67,9 +67,10 @@ type Item struct {
 	// Keeper is who keeps the stock; "" stands for InRedis. The rest is for a
 	// stock that is kept here, in the database, and not part of what Put is given.
 	Keeper    Keeper `json:"keeper" gorm:"size:16;not null;default:redis"`
-	Remaining int64  `json:"-" gorm:"not null;default:0"` // units left
-	Version   int64  `json:"-" gorm:"not null;default:0"` // how often Remaining was written
-	Fence     int64  `json:"-" gorm:"not null;default:0"` // the largest fencing token that was seen
+	Remaining int64  `json:"-" gorm:"not null;default:0"`          // units left
+	Version   int64  `json:"-" gorm:"not null;default:0"`          // how often Remaining was written
+	Fence     int64  `json:"-" gorm:"not null;default:0"`          // the largest fencing token that was seen
+	FenceOf   string `json:"-" gorm:"size:32;not null;default:''"` // the strategy whose token it is
 }
 
 // keeper is the item's Keeper by name.

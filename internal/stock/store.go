@@ -22,6 +22,13 @@ const dbTimeout = 5 * time.Second
 // deleteTimeout is longer: an item may have a great many orders.
 const deleteTimeout = time.Minute
 
+// limited returns the context of one statement, which outlives its caller: GORM
+// shares prepared statements, and who cancels while one is being prepared fails
+// all who wait for it; and a statement that is cut off costs its connection.
+func limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), dbTimeout)
+}
+
 // store keeps items and orders in the database.
 type store struct{ db *gorm.DB }
 
@@ -52,7 +59,7 @@ const migrateAttempts = 6
 func (s store) put(ctx context.Context, item Item) (Item, error) {
 	item, _, err := s.createItem(ctx, item, clause.OnConflict{
 		// By name, or GORM would set a time of its own.
-		DoUpdates: clause.AssignmentColumns([]string{"name", "category", "initial", "keeper", "remaining", "version", "fence", "sale_id", "updated_at"}),
+		DoUpdates: clause.AssignmentColumns([]string{"name", "category", "initial", "keeper", "remaining", "version", "fence", "fence_of", "sale_id", "updated_at"}),
 	})
 	return item, err
 }
@@ -64,11 +71,11 @@ func (s store) putNew(ctx context.Context, item Item) (Item, bool, error) {
 }
 
 func (s store) createItem(ctx context.Context, item Item, conflict clause.OnConflict) (Item, bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, dbTimeout)
+	ctx, cancel := limited(ctx)
 	defer cancel()
 	item.SaleID = uuid.NewString()
 	item.UpdatedAt = now()
-	item.Remaining, item.Version, item.Fence = 0, 0, 0
+	item.Remaining, item.Version, item.Fence, item.FenceOf = 0, 0, 0, ""
 	if item.Keeper == InDatabase {
 		item.Remaining = item.Initial
 	}
@@ -81,7 +88,7 @@ func (s store) createItem(ctx context.Context, item Item, conflict clause.OnConf
 
 // item returns ErrUnknownItem for an item that is not there.
 func (s store) item(ctx context.Context, sku string) (Item, error) {
-	ctx, cancel := context.WithTimeout(ctx, dbTimeout)
+	ctx, cancel := limited(ctx)
 	defer cancel()
 	var item Item
 	err := s.db.WithContext(ctx).Where("sku = ?", sku).Take(&item).Error
@@ -206,7 +213,7 @@ func nobodyThere(err error) bool {
 }
 
 func (s store) has(ctx context.Context, orderID string) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, dbTimeout)
+	ctx, cancel := limited(ctx)
 	defer cancel()
 	var n int64
 	if err := s.db.WithContext(ctx).Model(&Order{}).Where("id = ?", orderID).Count(&n).Error; err != nil {
@@ -217,7 +224,7 @@ func (s store) has(ctx context.Context, orderID string) (bool, error) {
 
 // byKey returns the sale's order with an idempotency key, and whether there is one.
 func (s store) byKey(ctx context.Context, sku, saleID, key string) (Order, bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, dbTimeout)
+	ctx, cancel := limited(ctx)
 	defer cancel()
 	var order Order
 	err := s.db.WithContext(ctx).Where("sku = ? AND sale_id = ? AND idempotency_key = ?", sku, saleID, key).Take(&order).Error
@@ -232,7 +239,7 @@ func (s store) byKey(ctx context.Context, sku, saleID, key string) (Order, bool,
 
 // count adds up the orders of a sale.
 func (s store) count(ctx context.Context, sku, saleID string) (figures.Stock, error) {
-	ctx, cancel := context.WithTimeout(ctx, dbTimeout)
+	ctx, cancel := limited(ctx)
 	defer cancel()
 	var n struct{ Orders, Sold, Keyed, Keys int64 }
 	err := s.db.WithContext(ctx).Model(&Order{}).
@@ -247,7 +254,7 @@ func (s store) count(ctx context.Context, sku, saleID string) (figures.Stock, er
 
 // categories maps each category to its SKUs, of at most limit items.
 func (s store) categories(ctx context.Context, limit int) (map[string][]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, dbTimeout)
+	ctx, cancel := limited(ctx)
 	defer cancel()
 	var items []Item
 	err := s.db.WithContext(ctx).Select("sku", "category").Order("category, sku").Limit(limit).Find(&items).Error

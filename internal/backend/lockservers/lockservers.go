@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -86,6 +87,9 @@ func Serve(ctx context.Context, specs Specs, needs ...locks.Need) (s *Servers, e
 // serveNodes starts nodes that know nothing of each other.
 func (s *Servers) serveNodes(ctx context.Context, spec string) error {
 	specs, name := nodes(spec)
+	if one := twice(specs); spec != embedded && spec != own && one > 0 {
+		return fmt.Errorf("%w of -redlock: node %d is named before; each must be a server of its own", backend.ErrSpec, one)
+	}
 	if len(specs) < MinNodes {
 		return fmt.Errorf("%w of -redlock: it names %d nodes, and must name %d at least, separated by commas; allowed as well: %s, %s", backend.ErrSpec, len(specs), MinNodes, embedded, own)
 	}
@@ -130,6 +134,16 @@ func nodes(spec string) (specs []string, name string) {
 		specs = append(specs, node)
 	}
 	return specs, ""
+}
+
+// twice returns which of the specs, counted from 1, is there before, or 0.
+func twice(specs []string) int {
+	for i, one := range specs {
+		if slices.Contains(specs[:i], one) {
+			return i + 1
+		}
+	}
+	return 0
 }
 
 func (s *Servers) serveEtcd(ctx context.Context, spec string) error {

@@ -79,6 +79,7 @@ func TestWrongSpecs(t *testing.T) {
 		says  string
 	}{
 		{Specs{Redlock: "127.0.0.1:1"}, locks.NeedsNodes, backend.ErrSpec, "names 1 nodes, and must name 3 at least"},
+		{Specs{Redlock: "a:1,redis://b:2,redis://a:1"}, locks.NeedsNodes, backend.ErrSpec, "node 3 is named before"},
 		{Specs{Redlock: ",,"}, locks.NeedsNodes, backend.ErrSpec, "names 0 nodes"},
 		{Specs{Redlock: "a:1,b:2,http://c:3"}, locks.NeedsNodes, backend.ErrSpec, ""},
 		{Specs{Redlock: "rediss://u:secret@a:1,b:2,redis://c:port"}, locks.NeedsNodes, backend.ErrSpec, ""},

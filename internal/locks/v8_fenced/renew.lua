@@ -1,5 +1,6 @@
 -- Starts the ttl afresh while the lock is still the ticket's.
 -- KEYS[1]: the lock, a string: the ticket of its holder
+-- KEYS[2]: the last token, a string
 -- ARGV[1]: the ticket
 -- ARGV[2]: ttl, in milliseconds
 -- Returns 1: renewed
@@ -8,4 +9,5 @@ if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return 0
 end
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
+redis.call('PEXPIRE', KEYS[2], 2 * ARGV[2])
 return 1

@@ -82,7 +82,7 @@ func (h *hold) renew() {
 	sent := time.Now()
 	ctx, cancel := context.WithDeadline(context.Background(), sent.Add(h.ttl/4))
 	defer cancel()
-	n, err := renewScript.Run(ctx, h.rdb, []string{h.key}, h.ticket, h.ttl.Milliseconds()).Int()
+	n, err := renewScript.Run(ctx, h.rdb, []string{h.key, h.keys()[3]}, h.ticket, h.ttl.Milliseconds()).Int()
 
 	mu.Lock()
 	defer mu.Unlock()

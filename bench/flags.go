@@ -35,6 +35,8 @@ Examples:
                                                      the database's own ways, on a private MariaDB or MySQL
   go run ./bench -keeper database -strategies v6_watchdog,v8_fenced
                                                      the locks, with the stock in the database
+  go run ./bench -redis local -conditions failover -strategies v6_watchdog,v8_fenced,redlock
+                                                     a real sentinel set, whose primary is killed
   go run ./bench -strategies redlock,etcd,zookeeper  five Redis nodes, an embedded etcd, a private ZooKeeper
   go run ./bench -workload cache                     readers of a cold key, with the double check
   go run ./bench -workload cache -second-look=false -conditions calm
@@ -55,6 +57,8 @@ Conditions:
   late   some holders let go later than the ttl, after they wrote
   crash  a process that holds the lock is killed
   pause  a process that holds the lock is stopped for longer than the ttl, then goes on
+  failover  with -redis local: the Redis that has the lock is killed, and a replica
+         that has not heard of it takes over; buyers come over ten seconds
 
 Exit code: 0 if every row came out as the catalog says it must, 1 if one did
 not, 2 if the bench could not run.
@@ -78,7 +82,7 @@ func strategiesUsage(catalog locks.Catalog) string {
 	usual := bench.DefaultStrategies(catalog, locks.Deduct)
 	extra := slices.DeleteFunc(catalog.Names(), func(name string) bool { return slices.Contains(usual, name) })
 	return "`STRATEGIES`, separated by commas; all of " + strings.Join(usual, ",") + " by default, and of " +
-		strings.Join(extra, ",") + " as well with -strategies " + allStrategies
+		strings.Join(extra, ",") + " as well with -strategies " + allStrategies + ", zookeeper only where -zookeeper is given"
 }
 
 // defaultWork is little next to what a sale takes, and enough that two
@@ -196,7 +200,7 @@ func flags(o *options, t *texts) *flag.FlagSet {
 	fs.IntVar(&o.Instances, "instances", 2, "`NUMBER` of shops, each a process of its own")
 	fs.StringVar(&t.workload, "workload", string(locks.Deduct), "`WORKLOAD`: deduct buys the item, cache reads it through a cold cache that takes 100ms to fill, lock has no shop: a crowd contends for one lock")
 	fs.StringVar(&t.strategies, "strategies", "", strategiesUsage(o.Catalog))
-	fs.StringVar(&t.conditions, "conditions", "", "`CONDITIONS`, separated by commas: calm,slow,late,crash,pause (default all but late, or those of them that can be had)")
+	fs.StringVar(&t.conditions, "conditions", "", "`CONDITIONS`, separated by commas: calm,slow,late,crash,pause,failover (default all but late and failover, or those of them that can be had)")
 	fs.DurationVar(&o.TTL, "ttl", bench.DefaultTTL, "lease of a lock")
 	fs.DurationVar(&o.Work, "work", defaultWork, "what a holder takes for its work, between reading the stock and writing it")
 	fs.DurationVar(&o.Wait, "wait", 0, "longest wait for a lock; 0 is enough for every holder's turn, and at least 10s")
@@ -204,7 +208,7 @@ func flags(o *options, t *texts) *flag.FlagSet {
 	fs.StringVar(&t.keys, "keys", string(bench.NoKeys), "idempotency `KEYS`: none, unique, or pairs, where every two requests share one")
 	fs.BoolVar(&o.SecondLook, "second-look", true, "readers of a cold key look into the cache again when they have the lock")
 	fs.StringVar(&t.keeper, "keeper", "", "`WHO` keeps the stock: redis, or database (default redis, but for the strategies that are SQL)")
-	fs.BoolVar(&o.Unfenced, "unfenced", false, "the stock does not look at the fencing tokens of v8_fenced")
+	fs.BoolVar(&o.Unfenced, "unfenced", false, "the stock does not look at the fencing tokens of v8_fenced, etcd and zookeeper")
 	fs.IntVar(&o.Repeat, "repeat", 1, "`RUNS` of each row: all rows once, then all again; the table then has medians and intervals")
 	fs.StringVar(&t.targets, "target", "", "`URLS` of shops that run already, separated by commas; none is started then")
 	fs.StringVar(&o.Token, "token", "", "`TOKEN` of the shops at -target")
@@ -255,13 +259,19 @@ func (o *options) interpret(fs *flag.FlagSet, t texts) (err error) {
 	}
 	o.Keeper = stock.Keeper(t.keeper)
 	cfg := o.Config
-	if o.db == "embedded" || strings.HasPrefix(o.db, "sqlite:") {
+	if len(o.Targets) == 0 && (o.db == "embedded" || strings.HasPrefix(o.db, "sqlite:")) {
 		cfg.DBURL = "sqlite:" // what is not known before it is served is of no matter here
+	}
+	if o.redis == "local" {
+		cfg.Failovers = struct{ bench.Failovers }{} // there will be, where they are needed
 	}
 	o.Strategies = split(t.strategies)
 	switch {
 	case slices.Equal(o.Strategies, []string{allStrategies}):
 		o.Strategies = cfg.AllStrategies()
+		if !given(fs, "zookeeper") { // which not everybody has
+			o.Strategies = slices.DeleteFunc(o.Strategies, func(name string) bool { return name == string(locks.NeedsZooKeeper) })
+		}
 	case len(o.Strategies) == 0:
 		o.Strategies = bench.DefaultStrategies(o.Catalog, o.Workload)
 	}

@@ -11,11 +11,13 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"github.com/redis/go-redis/v9/logging"
 
 	"oversell/internal/backend"
+	"oversell/internal/backend/local"
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/bench"
 	"oversell/internal/locks"
@@ -121,7 +123,16 @@ func (o options) run(ctx context.Context, stdout, stderr io.Writer) (bool, error
 func measure(ctx context.Context, o options, stderr io.Writer) (report bench.Report, err error) {
 	redisName, dbName := "of the shops", "of the shops"
 	if len(o.Targets) == 0 {
-		servers, serveErr := backend.Serve(ctx, o.redis, o.db)
+		redis := o.redis
+		if slices.Contains(o.Conditions, locks.Failover) {
+			set, startErr := local.StartSentinels(ctx)
+			if startErr != nil {
+				return report, startErr
+			}
+			defer func() { err = errors.Join(err, set.Close()) }()
+			o.Failovers, redis = set, set.URL()
+		}
+		servers, serveErr := backend.Serve(ctx, redis, o.db)
 		if serveErr != nil {
 			return report, serveErr
 		}

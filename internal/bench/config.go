@@ -73,6 +73,9 @@ type Config struct {
 	DBURL    string
 	Servers  lockservers.Addresses // that some strategies need
 
+	// Failovers is the Redis at RedisURL, if it can be made to fail over.
+	Failovers Failovers
+
 	Catalog locks.Catalog
 }
 
@@ -232,9 +235,11 @@ func (c Config) checkStrategy(s locks.Strategy) error {
 	return nil
 }
 
-// keeper is who keeps the stock while the strategy sells it.
-func (c Config) keeper(s locks.Strategy) stock.Keeper {
-	if s.InDatabase() {
+// keeper is who keeps the stock while the strategy sells it. What is to show what
+// a failover does to a lock must not lose the stock by it.
+func (c Config) keeper(s locks.Strategy, condition locks.Condition) stock.Keeper {
+	switch {
+	case s.InDatabase(), c.Keeper == "" && condition == locks.Failover && !s.InRedis():
 		return stock.InDatabase
 	}
 	return cmp.Or(c.Keeper, stock.InRedis)
@@ -287,6 +292,12 @@ func (c Config) checkConditions() error {
 	for _, condition := range c.Conditions {
 		if len(c.Targets) > 0 && condition != locks.Calm {
 			return fmt.Errorf("%w: condition %s needs shops that the bench starts itself; with -target only %s is allowed", ErrConfig, condition, locks.Calm)
+		}
+		if condition == locks.Failover && c.Failovers == nil {
+			return fmt.Errorf("%w: condition %s needs a Redis with a replica that the bench starts itself: -redis local", ErrConfig, condition)
+		}
+		if condition == locks.Failover && c.Workload != locks.Deduct {
+			return fmt.Errorf("%w: condition %s goes with workload %s", ErrConfig, condition, locks.Deduct)
 		}
 		if condition.NeedsProcess() && c.Instances < 2 {
 			return fmt.Errorf("%w: condition %s is done to a whole process, and needs another that goes on: at least 2 instances", ErrConfig, condition)

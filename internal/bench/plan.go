@@ -50,8 +50,11 @@ func (c Config) linger() time.Duration { return c.TTL * 3 / 10 }
 
 // delay is for how long the condition keeps an instance from selling.
 func (c Config) delay(condition locks.Condition) time.Duration {
-	if condition == locks.Calm || condition == locks.Crash {
+	switch condition {
+	case locks.Calm, locks.Crash:
 		return 0
+	case locks.Failover:
+		return failoverTime
 	}
 	return c.long() + c.linger()
 }
@@ -134,7 +137,7 @@ func (w *worker) work(ctx context.Context, _ string) (after func(), err error) {
 	switch p.Condition {
 	case locks.Slow:
 		w.takeLong(p)
-	case locks.Crash, locks.Pause:
+	case locks.Crash, locks.Pause, locks.Failover:
 		w.park()
 		return nil, nil // it goes on as if nothing had happened
 	}

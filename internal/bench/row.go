@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -25,8 +26,8 @@ type run struct {
 
 // do runs the row: it puts the item on sale, lets the requests go, waits for
 // every outcome, and audits.
-func (r *run) do(ctx context.Context) (Row, error) {
-	if err := r.admin.put(ctx, r.targets[0], r.sku, r.cfg.Stock, r.cfg.keeper(r.strategy)); err != nil {
+func (r *run) do(ctx context.Context) (row Row, err error) {
+	if err := r.admin.put(ctx, r.targets[0], r.sku, r.cfg.Stock, r.cfg.keeper(r.strategy, r.cond)); err != nil {
 		return Row{}, err
 	}
 	if r.fleet != nil {
@@ -34,6 +35,11 @@ func (r *run) do(ctx context.Context) (Row, error) {
 			return Row{}, err
 		}
 	}
+	after, err := r.beforeFailover(ctx)
+	if err != nil {
+		return Row{}, err
+	}
+	defer func() { err = errors.Join(err, after()) }()
 	l, err := r.load(ctx)
 	if err != nil {
 		return Row{}, err
@@ -52,7 +58,10 @@ func (r *run) do(ctx context.Context) (Row, error) {
 	if err != nil {
 		return Row{}, err
 	}
-	o.commands = o.audit.RedisCommands - before.RedisCommands
+	// Another server than before has counted from its own beginning.
+	if r.cond != locks.Failover {
+		o.commands = o.audit.RedisCommands - before.RedisCommands
+	}
 	return r.row(o), nil
 }
 
@@ -117,6 +126,8 @@ func (r *run) befall(ctx context.Context) error {
 	switch {
 	case r.fleet == nil || r.cond == locks.Calm:
 		return nil
+	case r.cond == locks.Failover:
+		return r.failover(ctx)
 	case r.cond.NeedsProcess():
 		return r.fleet.strike(ctx, r.cond, r.cfg.long())
 	}
@@ -147,7 +158,7 @@ func (r *run) survivor() string {
 // row computes the figures from what was observed.
 func (r *run) row(o outcome) Row {
 	row := Row{
-		Strategy: r.strategy.Name, Condition: r.cond, Workload: r.cfg.Workload, Keeper: r.cfg.keeper(r.strategy),
+		Strategy: r.strategy.Name, Condition: r.cond, Workload: r.cfg.Workload, Keeper: r.cfg.keeper(r.strategy, r.cond),
 		Requests: r.cfg.Requests, Stock: r.cfg.Stock, Open: o.open,
 		Served: o.served, SoldOut: o.soldOut, Failed: o.failed, Reasons: o.reasons,
 		MaxHolders: o.holders.Max(),
@@ -225,7 +236,7 @@ func (r *run) expect(row *Row, o outcome) {
 	case !known:
 		row.Differs = "the catalog says nothing of this"
 	default:
-		if r.cfg.Rate > 0 {
+		if r.cfg.Rate > 0 && r.cond != locks.Failover {
 			e = gently(e)
 		}
 		row.Differs = e.Check(locks.Outcome{Verdict: row.Verdict, MaxHolders: row.MaxHolders, Loads: row.DBLoads})

@@ -123,7 +123,9 @@ func tolerable(ttl time.Duration) time.Duration { return ttl / 5 }
 // What is discarded stays on record. Of the processes of shops that run already
 // nothing is known: their rows stand.
 func (b *runner) undisturbed(ctx context.Context, name string, c locks.Condition) (Row, error) {
-	cfg, asked := b.cfg, b.asked
+	asked := b.asked
+	cfg := asked.forCondition(c).WithDefaults()
+	cfg.ID = b.cfg.ID // which is drawn anew otherwise
 	var discarded []Discarded
 	for {
 		if err := b.refit(cfg); err != nil {
@@ -142,7 +144,7 @@ func (b *runner) undisturbed(ctx context.Context, name string, c locks.Condition
 		}
 		discarded = append(discarded, Discarded{TTL: row.TTL, Verdict: row.Verdict, Differs: row.Differs, Stalled: row.Stalled})
 		asked.TTL = 2 * cfg.TTL
-		cfg = asked.WithDefaults()
+		cfg = asked.forCondition(c).WithDefaults()
 	}
 }
 

@@ -153,7 +153,7 @@ func Strategies() Catalog {
 			Guard: func(o Options) Guard {
 				return o.distributed(func(key string) Lock { return v1.New(o.Redis, key) }, v1.ErrNotHeld)
 			},
-			deduct: map[Condition]Expectation{Calm: holds, Slow: holds, Late: holds, Crash: sticks, Pause: holds},
+			deduct: map[Condition]Expectation{Calm: holds, Slow: holds, Late: holds, Crash: sticks, Pause: holds, Failover: breaks},
 			loads:  map[Condition]loads{Calm: once, Slow: once, Late: once, Crash: onceAndStuck, Pause: once},
 		},
 		{
@@ -309,7 +309,7 @@ func Strategies() Catalog {
 			Guard: func(o Options) Guard {
 				return o.distributed(func(key string) Lock { return quorumLock{redlock.New(o.Nodes, key, o.TTL)} }, redlock.ErrNotHeld)
 			},
-			deduct: leased(holds, holds),
+			deduct: elsewhere(leased(holds, holds)),
 			loads:  renewedLoads,
 		},
 		{
@@ -324,8 +324,8 @@ func Strategies() Catalog {
 				o.Policy = Blocking{}
 				return o.distributed(func(key string) Lock { return etcdlock.New(o.Etcd, key) }, etcdlock.ErrNotHeld)
 			},
-			deduct:   fenced,
-			unfenced: leased(holds, holds),
+			deduct:   elsewhere(fenced),
+			unfenced: elsewhere(leased(holds, holds)),
 			loads:    renewedLoads,
 		},
 		{
@@ -340,8 +340,8 @@ func Strategies() Catalog {
 				o.Policy = Blocking{}
 				return o.distributed(func(key string) Lock { return zklock.New(o.ZooKeeper, key) }, zklock.ErrNotHeld)
 			},
-			deduct:   fenced,
-			unfenced: leased(holds, holds),
+			deduct:   elsewhere(fenced),
+			unfenced: elsewhere(leased(holds, holds)),
 			loads:    renewedLoads,
 		},
 		{

@@ -160,6 +160,11 @@ func TestCatalogExpects(t *testing.T) {
 		{"v7_queue", locks.Pause, 2, broken},
 		{"v8_fenced", locks.Pause, 2, figures.OK},
 		{"redlock", locks.Pause, 2, broken},
+		{"v6_watchdog", locks.Failover, 2, broken},
+		{"v8_fenced", locks.Failover, 2, figures.OK},
+		{"redlock", locks.Failover, 2, figures.OK},
+		{"lua_atomic", locks.Failover, 2, broken},
+		{"sql_version", locks.Failover, 2, figures.OK},
 		{"etcd", locks.Pause, 2, figures.OK},
 		{"sql_for_update", locks.Pause, 2, figures.OK},
 		{"sql_conditional", locks.Crash, 2, figures.OK},
@@ -237,6 +242,9 @@ func TestKindsFit(t *testing.T) {
 		for _, condition := range locks.Conditions() {
 			if _, known := s.Expect(locks.Case{Workload: locks.Deduct, Condition: condition, Instances: 2}); !known {
 				t.Errorf("%s under %s: nothing is expected of a sale", s.Name, condition)
+			}
+			if condition == locks.Failover {
+				continue // it has to do with a sale
 			}
 			if _, known := s.Expect(locks.Case{Workload: locks.Cache, Condition: condition, Instances: 2}); known != guarded {
 				t.Errorf("%s under %s: something is expected of the cache: %v", s.Name, condition, known)

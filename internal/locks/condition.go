@@ -15,10 +15,14 @@ const (
 	Late  Condition = "late"  // some holders let go later than the ttl, long after they wrote
 	Crash Condition = "crash" // a process that holds the lock is killed
 	Pause Condition = "pause" // a process that holds the lock is stopped for longer than the ttl, then goes on
+
+	// Failover kills the Redis in which the lock is before its replica has heard
+	// of it, and the replica takes over. The stock is in the database.
+	Failover Condition = "failover"
 )
 
 // Conditions lists all conditions.
-func Conditions() []Condition { return []Condition{Calm, Slow, Late, Crash, Pause} }
+func Conditions() []Condition { return []Condition{Calm, Slow, Late, Crash, Pause, Failover} }
 
 // NeedsProcess reports whether the condition is done to a whole process, of
 // which there must be another that goes on.

@@ -2,6 +2,7 @@ package locks
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -75,18 +76,26 @@ var (
 // leased is what comes out of a lock with a lease, of which slow and late
 // holders are what sets one stage apart from another.
 func leased(slow, late Expectation) map[Condition]Expectation {
-	return map[Condition]Expectation{Calm: holds, Slow: slow, Late: late, Crash: holds, Pause: breaks}
+	return map[Condition]Expectation{Calm: holds, Slow: slow, Late: late, Crash: holds, Pause: breaks, Failover: breaks}
 }
 
 // fenced is what comes out of a lease where the stock refuses a holder that has
 // lost it: two may be at work at once, and only one of them writes.
-var fenced = map[Condition]Expectation{Calm: holds, Slow: holds, Late: holds, Crash: holds, Pause: overlaps}
+var fenced = map[Condition]Expectation{Calm: holds, Slow: holds, Late: holds, Crash: holds, Pause: overlaps, Failover: overlaps}
+
+// elsewhere is what comes out of a lease that is not in the Redis that fails over.
+func elsewhere(e map[Condition]Expectation) map[Condition]Expectation {
+	e = maps.Clone(e)
+	e[Failover] = holds
+	return e
+}
 
 // unguarded is what comes out where nobody is kept out, and so nobody has
-// anything that could be lost. What a killed process has taken stays taken.
+// anything that could be lost. What a killed process has taken stays taken, and a
+// replica that takes over has the stock as it was when it last heard of it.
 var unguarded = map[Condition]Expectation{
 	Calm: overlaps, Slow: overlaps, Late: overlaps, Pause: overlaps,
-	Crash: {Verdicts: okOrDrift},
+	Crash: {Verdicts: okOrDrift}, Failover: breaks,
 }
 
 // always gives every condition the same value.

@@ -1,0 +1,669 @@
+package local
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+const (
+	// masterName is what the sentinels call their primary.
+	masterName = "oversell"
+
+	// quorum is how many of the sentinels must find the primary down.
+	quorum    = 2
+	sentinels = 3
+
+	// downAfter is after what silence a sentinel takes a primary for down
+	// that Failover kills, and patience after what silence any other: without
+	// being dead, one on a busy machine may well be silent for the former.
+	downAfter = 300 * time.Millisecond
+	patience  = 5 * time.Second
+
+	// failoverTimeout bounds a failover. Where no sentinel gets the votes of
+	// the others, they wait for twice as long and vote again.
+	failoverTimeout = 1500 * time.Millisecond
+)
+
+// How long the methods may take; undoLimit is for what is put right after one
+// that failed.
+const (
+	sentinelsStartLimit = 30 * time.Second
+	cutLimit            = 5 * time.Second
+	failoverLimit       = 15 * time.Second
+	healLimit           = 30 * time.Second
+	undoLimit           = 2 * time.Second
+)
+
+// Sentinels is a primary redis-server, a replica of it, and three sentinels
+// that promote the replica when the primary is gone. Its methods may be called
+// concurrently; those that change the set wait for each other.
+type Sentinels struct {
+	nodes    [2]*node
+	watchers []*watcher
+	primary  atomic.Pointer[node] // one of nodes: the last known
+
+	turn  chan struct{} // held by the one that changes the set
+	cut   *cut          // the one that is on; by turn
+	life  context.Context
+	end   context.CancelFunc
+	close func() error
+}
+
+// node is one of the two servers with data.
+type node struct {
+	*Server
+	client  *redis.Client
+	follows string // host:port of its primary at its next start, or empty
+}
+
+// watcher is one sentinel.
+type watcher struct {
+	*Server
+	client *redis.SentinelClient
+}
+
+// cut is a replica that is kept from its primary.
+type cut struct {
+	replica *node
+	since   time.Time
+}
+
+// StartSentinels runs a private set and returns when the replica is in sync
+// and all sentinels know it and each other, which takes half a second to two.
+//
+// The error wraps ErrMissing when there is no redis-server.
+func StartSentinels(ctx context.Context) (*Sentinels, error) {
+	path, err := RedisPath()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, sentinelsStartLimit)
+	defer cancel()
+	s := &Sentinels{turn: make(chan struct{}, 1)}
+	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
+	s.close = sync.OnceValue(s.stop)
+	if err := s.start(ctx, path); err != nil {
+		return nil, errors.Join(failed(ctx, "start local sentinels", err), s.Close())
+	}
+	return s, nil
+}
+
+func (s *Sentinels) start(ctx context.Context, path string) error {
+	follows := ""
+	for i := range s.nodes {
+		n, err := startNode(ctx, path, follows)
+		if err != nil {
+			return err
+		}
+		s.nodes[i], follows = n, n.Addr
+	}
+	primary, replica := s.nodes[0], s.nodes[1]
+	s.primary.Store(primary)
+	// The sentinels ask for replicas at once, and then only now and then.
+	if err := s.awaitSync(ctx, replica); err != nil {
+		return err
+	}
+	for range sentinels {
+		w, err := startWatcher(ctx, path, primary.Addr)
+		if err != nil {
+			return err
+		}
+		s.watchers = append(s.watchers, w)
+	}
+	return s.awaitAgreement(ctx)
+}
+
+func startNode(ctx context.Context, path, follows string) (*node, error) {
+	n := &node{follows: follows}
+	var err error
+	n.Server, err = Start(ctx, Command{
+		Name:    "redis-server",
+		Path:    path,
+		Args:    n.args,
+		Ready:   AnswersPing,
+		Timeout: 10 * time.Second,
+	})
+	if err != nil {
+		return nil, err
+	}
+	n.client = redis.NewClient(clientOptions(n.Addr))
+	return n, nil
+}
+
+func (n *node) args(dir string, port int) []string {
+	args := append(redisArgs(dir, port),
+		"--repl-diskless-sync", "yes",
+		"--repl-diskless-sync-delay", "0",
+	)
+	if host, port, err := net.SplitHostPort(n.follows); err == nil {
+		args = append(args, "--replicaof", host+" "+port)
+	}
+	return args
+}
+
+// answers returns nil when the server does, and does not dial a killed one.
+func (n *node) answers(ctx context.Context) error {
+	if n.Pid() == 0 {
+		return os.ErrProcessDone
+	}
+	return n.client.Ping(ctx).Err()
+}
+
+func startWatcher(ctx context.Context, path, primary string) (*watcher, error) {
+	server, err := Start(ctx, Command{
+		Name: "sentinel",
+		Path: path,
+		Prepare: func(_ context.Context, dir string, port int) error {
+			return os.WriteFile(sentinelConf(dir), []byte(sentinelConfig(dir, port, primary)), 0o600)
+		},
+		Args: func(dir string, _ int) []string {
+			return []string{sentinelConf(dir), "--sentinel"}
+		},
+		Ready:   AnswersPing,
+		Timeout: 10 * time.Second,
+	})
+	if err != nil {
+		return nil, err
+	}
+	w := &watcher{server, redis.NewSentinelClient(clientOptions(server.Addr))}
+	w.hurry(ctx)
+	return w, nil
+}
+
+func sentinelConf(dir string) string { return filepath.Join(dir, "sentinel.conf") }
+
+func sentinelConfig(dir string, port int, primary string) string {
+	primaryHost, primaryPort, _ := net.SplitHostPort(primary)
+	return strings.Join([]string{
+		"bind " + host,
+		fmt.Sprintf("port %d", port),
+		"unixsocket " + SocketPath(dir),
+		"dir " + dir,
+		fmt.Sprintf("sentinel monitor %s %s %s %d", masterName, primaryHost, primaryPort, quorum),
+		fmt.Sprintf("sentinel down-after-milliseconds %s %d", masterName, patience.Milliseconds()),
+		fmt.Sprintf("sentinel failover-timeout %s %d", masterName, failoverTimeout.Milliseconds()),
+		"",
+	}, "\n")
+}
+
+// hurry has a sentinel look around more often than every ten seconds and tell
+// the others so more often than every two. Before Redis 7 it cannot: all then
+// takes that much longer.
+func (w *watcher) hurry(ctx context.Context) {
+	_ = w.client.Process(ctx, redis.NewStatusCmd(ctx, "SENTINEL", "DEBUG",
+		"INFO-PERIOD", 500, "PUBLISH-PERIOD", 200, "ASK-PERIOD", 200))
+}
+
+// clientOptions is for one who asks a private server again rather than wait.
+func clientOptions(addr string) *redis.Options {
+	return &redis.Options{
+		Addr:                     addr,
+		PoolSize:                 1,
+		MaxRetries:               -1,
+		DialerRetries:            1,
+		DialTimeout:              time.Second,
+		ReadTimeout:              time.Second,
+		ContextTimeoutEnabled:    true,
+		DisableIdentity:          true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
+}
+
+// URL is what backend.DialRedis and -redis take.
+func (s *Sentinels) URL() string {
+	var addrs []string
+	for _, w := range s.watchers {
+		addrs = append(addrs, w.Addr)
+	}
+	return "redis+sentinel://" + strings.Join(addrs, ",") + "/" + masterName + "/0"
+}
+
+// PrimaryAddr is the host:port of the server that was primary when a method
+// last looked: after Failover, the promoted one.
+func (s *Sentinels) PrimaryAddr() string { return s.primary.Load().Addr }
+
+// other returns the node that n is not.
+func (s *Sentinels) other(n *node) *node {
+	if n == s.nodes[0] {
+		return s.nodes[1]
+	}
+	return s.nodes[0]
+}
+
+// Cut keeps from the replica what the primary is told after Cut returns: a
+// Failover loses it. What the primary was told before Cut was called is on the
+// replica then. The primary goes on serving, and no sentinel minds.
+//
+// restore lets the replica catch up, which takes it about a second; Heal waits
+// for that. restore itself waits for a Failover that is under way, and does
+// nothing after one, or a second time.
+func (s *Sentinels) Cut(ctx context.Context) (restore func(), err error) {
+	ctx, done, err := s.begin(ctx, cutLimit)
+	if err != nil {
+		return nil, fmt.Errorf("cut off the replica: %w", err)
+	}
+	defer done()
+	if s.cut != nil {
+		return nil, errors.New("cut off the replica: it is cut off already")
+	}
+	primary := s.primary.Load()
+	c := &cut{replica: s.other(primary)}
+	if err := c.apply(ctx, primary); err != nil {
+		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
+		defer cancel()
+		return nil, errors.Join(failed(ctx, "cut off the replica", err), c.replica.mayFollow(undo, true))
+	}
+	s.cut = c
+	return func() { s.restore(c) }, nil
+}
+
+func (c *cut) apply(ctx context.Context, primary *node) error {
+	if err := c.replica.awaitOffset(ctx, primary); err != nil {
+		return err
+	}
+	c.since = time.Now()
+	// To kill the connection is not enough: the replica comes back at once and
+	// is sent what it missed. So it gets a password first that its primary,
+	// which has none, refuses before it sends anything.
+	if err := c.replica.mayFollow(ctx, false); err != nil {
+		return err
+	}
+	return await(ctx, "the replica's connection is killed", func() error {
+		killed, err := c.replica.client.ClientKillByFilter(ctx, "TYPE", "master").Result()
+		if err == nil && killed == 0 {
+			return errors.New("it has none")
+		}
+		return err
+	})
+}
+
+// mayFollow says whether a replica can log in to its primary.
+func (n *node) mayFollow(ctx context.Context, may bool) error {
+	password := ""
+	if !may {
+		password = "cut"
+	}
+	if err := n.client.ConfigSet(ctx, "masterauth", password).Err(); err != nil {
+		return fmt.Errorf("change the replica's password: %w", err)
+	}
+	return nil
+}
+
+func (s *Sentinels) restore(c *cut) {
+	// Nobody hears of an error: the replica is gone then, with its password.
+	ctx, done, err := s.begin(context.Background(), cutLimit)
+	if err != nil {
+		return
+	}
+	defer done()
+	if s.cut == c {
+		_ = s.uncut(ctx)
+	}
+}
+
+// uncut ends the Cut that is on, if one is.
+func (s *Sentinels) uncut(ctx context.Context) error {
+	if s.cut == nil {
+		return nil
+	}
+	err := await(ctx, "the replica may follow again", func() error {
+		return s.cut.replica.mayFollow(ctx, true)
+	})
+	s.cut = nil
+	return err
+}
+
+// Failover kills the primary and returns when the replica is primary in its
+// place, takes writes, and all sentinels say so. That takes one second to two,
+// and once in a while three. It takes longer after a Cut of some seconds, by a
+// fifth of its length: sentinels promote no replica that was without a primary
+// for too long. It fails after 15 seconds.
+//
+// There is no replica then, until Heal.
+func (s *Sentinels) Failover(ctx context.Context) error {
+	ctx, done, err := s.begin(ctx, failoverLimit)
+	if err != nil {
+		return fmt.Errorf("fail over: %w", err)
+	}
+	defer done()
+	if err := s.failover(ctx); err != nil {
+		return failed(ctx, "fail over", err)
+	}
+	return nil
+}
+
+func (s *Sentinels) failover(ctx context.Context) error {
+	primary := s.primary.Load()
+	heir := s.other(primary)
+	if err := heir.answers(ctx); err != nil {
+		return fmt.Errorf("there is no replica, it needs Heal: %w", err)
+	}
+	wait := downAfter
+	if s.cut != nil {
+		// Sentinels promote no replica that was cut off for ten times this.
+		wait = max(wait, time.Since(s.cut.since)/5)
+	}
+	defer s.beHasty(context.WithoutCancel(ctx), patience)
+	if err := s.beHasty(ctx, wait); err != nil {
+		return err
+	}
+	primary.Kill()
+	if err := await(ctx, "the replica is promoted", func() error { return s.promoted(ctx, heir) }); err != nil {
+		return err
+	}
+	s.primary.Store(heir)
+	return s.uncut(ctx)
+}
+
+// beHasty tells the sentinels after what silence the primary is down.
+func (s *Sentinels) beHasty(ctx context.Context, after time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, undoLimit)
+	defer cancel()
+	var last error
+	for _, w := range s.watchers {
+		err := w.client.Set(ctx, masterName, "down-after-milliseconds", strconv.FormatInt(after.Milliseconds(), 10)).Err()
+		if err != nil {
+			last = fmt.Errorf("tell the sentinel at %s how long to wait: %w", w.Addr, err)
+		}
+	}
+	return last
+}
+
+// promoted returns nil when n is primary, to itself and to all sentinels.
+func (s *Sentinels) promoted(ctx context.Context, n *node) error {
+	for _, w := range s.watchers {
+		addr, err := w.primary(ctx)
+		if err != nil {
+			return err
+		}
+		if addr != n.Addr {
+			return fmt.Errorf("the sentinel at %s names %s", w.Addr, addr)
+		}
+	}
+	info, err := n.replication(ctx)
+	if err != nil {
+		return err
+	}
+	if info["role"] != "master" {
+		return fmt.Errorf("%s is a %s", n.Addr, info["role"])
+	}
+	// A write that changes nothing.
+	return n.client.Del(ctx, "oversell:nothing").Err()
+}
+
+// Heal starts a server in place of the one that Failover killed, empty and on
+// its port, as a replica of the present primary, and ends a Cut. It returns
+// when the replica is in sync and the sentinels agree on the set, so that the
+// next Failover works. That takes one second to two; after a Failover that was
+// given up, as long as the sentinels need to promote the replica without it,
+// which is about seven. It fails after 30 seconds.
+func (s *Sentinels) Heal(ctx context.Context) error {
+	ctx, done, err := s.begin(ctx, healLimit)
+	if err != nil {
+		return fmt.Errorf("heal the sentinels' set: %w", err)
+	}
+	defer done()
+	if err := s.heal(ctx); err != nil {
+		return failed(ctx, "heal the sentinels' set", err)
+	}
+	return nil
+}
+
+func (s *Sentinels) heal(ctx context.Context) error {
+	err := await(ctx, "there is a primary", func() error {
+		s.find(ctx)
+		return s.primary.Load().answers(ctx)
+	})
+	if err != nil {
+		return err
+	}
+	primary := s.primary.Load()
+	replica := s.other(primary)
+	if err := replica.answers(ctx); err != nil {
+		replica.follows = primary.Addr
+		if err := await(ctx, "the replica runs", func() error { return replica.Restart(ctx) }); err != nil {
+			return err
+		}
+	}
+	if err := s.uncut(ctx); err != nil {
+		return err
+	}
+	if err := s.awaitSync(ctx, replica); err != nil {
+		return err
+	}
+	return s.awaitAgreement(ctx)
+}
+
+// awaitSync waits until a replica has its primary's data and is told what
+// changes, which begins up to a second later.
+func (s *Sentinels) awaitSync(ctx context.Context, replica *node) error {
+	primary := s.other(replica)
+	if err := replica.awaitOffset(ctx, primary); err != nil {
+		return err
+	}
+	// Something for it to be told, that changes nothing.
+	if err := primary.client.Publish(ctx, "oversell:nothing", "").Err(); err != nil {
+		return fmt.Errorf("tell the replica something: %w", err)
+	}
+	return replica.awaitOffset(ctx, primary)
+}
+
+// awaitOffset waits until a replica has what its primary has now.
+func (n *node) awaitOffset(ctx context.Context, primary *node) error {
+	info, err := primary.replication(ctx)
+	if err != nil {
+		return fmt.Errorf("ask the primary how far it is: %w", err)
+	}
+	offset := info["master_repl_offset"]
+	return await(ctx, "the replica is in sync", func() error {
+		info, err := n.replication(ctx)
+		if err != nil {
+			return err
+		}
+		if info["master_link_status"] != "up" || number(info["slave_repl_offset"]) < number(offset) {
+			return fmt.Errorf("its link is %s, at %s of %s", info["master_link_status"], info["slave_repl_offset"], offset)
+		}
+		return nil
+	})
+}
+
+// awaitAgreement waits until a failover would work.
+func (s *Sentinels) awaitAgreement(ctx context.Context) error {
+	return await(ctx, "the sentinels agree", func() error {
+		epochs := map[string]bool{}
+		for _, w := range s.watchers {
+			epoch, err := w.agrees(ctx, s.primary.Load(), s.other(s.primary.Load()))
+			if err != nil {
+				return fmt.Errorf("the sentinel at %s: %w", w.Addr, err)
+			}
+			epochs[epoch] = true
+		}
+		if len(epochs) > 1 {
+			return errors.New("their epochs differ")
+		}
+		return nil
+	})
+}
+
+// agrees returns the epoch of what a sentinel knows, or an error that says
+// where it differs from a primary, a usable replica, and two more sentinels.
+func (w *watcher) agrees(ctx context.Context, primary, replica *node) (epoch string, err error) {
+	master, err := w.client.Master(ctx, masterName).Result()
+	if err != nil {
+		return "", err
+	}
+	if net.JoinHostPort(master["ip"], master["port"]) != primary.Addr || master["flags"] != "master" {
+		return "", fmt.Errorf("its primary is %s:%s, %s", master["ip"], master["port"], master["flags"])
+	}
+	replicas, err := w.client.Replicas(ctx, masterName).Result()
+	if err != nil {
+		return "", err
+	}
+	if len(replicas) != 1 || !usable(replicas[0], primary, replica) {
+		return "", fmt.Errorf("its replicas are %v", replicas)
+	}
+	others, err := w.client.Sentinels(ctx, masterName).Result()
+	if err != nil {
+		return "", err
+	}
+	down := func(other map[string]string) bool { return other["flags"] != "sentinel" }
+	if len(others) != sentinels-1 || slices.ContainsFunc(others, down) {
+		return "", fmt.Errorf("the other sentinels are %v", others)
+	}
+	return master["config-epoch"], nil
+}
+
+// usable reports whether a sentinel takes what it knows as replica for one
+// that follows primary.
+func usable(known map[string]string, primary, replica *node) bool {
+	return net.JoinHostPort(known["ip"], known["port"]) == replica.Addr &&
+		net.JoinHostPort(known["master-host"], known["master-port"]) == primary.Addr &&
+		known["flags"] == "slave" &&
+		known["role-reported"] == "slave" &&
+		known["master-link-status"] == "ok"
+}
+
+// primary asks a sentinel for the address of the primary.
+func (w *watcher) primary(ctx context.Context) (string, error) {
+	addr, err := w.client.GetMasterAddrByName(ctx, masterName).Result()
+	if err != nil {
+		return "", fmt.Errorf("ask the sentinel at %s for the primary: %w", w.Addr, err)
+	}
+	return net.JoinHostPort(addr[0], addr[1]), nil
+}
+
+// replication asks a server for its side of the replication.
+func (n *node) replication(ctx context.Context) (map[string]string, error) {
+	text, err := n.client.Info(ctx, "replication").Result()
+	if err != nil {
+		return nil, err
+	}
+	info := map[string]string{}
+	for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
+		if name, value, found := strings.Cut(lines.Text(), ":"); found {
+			info[name] = value
+		}
+	}
+	return info, nil
+}
+
+// number reads an offset; none is before all others.
+func number(s string) int64 {
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+// begin takes the turn to change the set. The context ends with ctx, after
+// limit, and with Close; done gives the turn back.
+func (s *Sentinels) begin(ctx context.Context, limit time.Duration) (_ context.Context, done func(), err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	unhook := context.AfterFunc(s.life, func() { cancel(os.ErrClosed) })
+	release := func() {
+		unhook()
+		cancel(nil)
+	}
+	select {
+	case s.turn <- struct{}{}:
+	case <-ctx.Done():
+		release()
+		return nil, nil, context.Cause(ctx)
+	}
+	ctx, expire := context.WithTimeout(ctx, limit)
+	s.find(ctx)
+	return ctx, func() {
+		expire()
+		release()
+		<-s.turn
+	}, nil
+}
+
+// find learns from a sentinel which node is primary: they may have promoted
+// the other one without being asked.
+func (s *Sentinels) find(ctx context.Context) {
+	for _, w := range s.watchers {
+		addr, err := w.primary(ctx)
+		if err != nil {
+			continue
+		}
+		for _, n := range s.nodes {
+			if n.Addr == addr {
+				s.primary.Store(n)
+			}
+		}
+		return
+	}
+}
+
+// Close stops all servers and removes their folders. Methods that are under
+// way return os.ErrClosed, wrapped, as do those called later.
+func (s *Sentinels) Close() error { return s.close() }
+
+func (s *Sentinels) stop() error {
+	s.end()
+	s.turn <- struct{}{} // never given back
+	var servers []*Server
+	for _, w := range s.watchers {
+		_ = w.client.Close()
+		servers = append(servers, w.Server)
+	}
+	for _, n := range s.nodes {
+		if n != nil {
+			_ = n.client.Close()
+			servers = append(servers, n.Server)
+		}
+	}
+	errs := make([]error, len(servers))
+	var stopping sync.WaitGroup
+	for i, server := range servers {
+		stopping.Go(func() { errs[i] = server.Close() })
+	}
+	stopping.Wait()
+	return errors.Join(errs...)
+}
+
+// failed wraps what went wrong. A command that ctx cut off may say only that
+// it timed out.
+func failed(ctx context.Context, doing string, err error) error {
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
+		return fmt.Errorf("%s: %w: %w", doing, cause, err)
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}
+
+// await asks every few milliseconds until holds returns nil.
+func await(ctx context.Context, what string, holds func() error) error {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	var last error
+	for {
+		err := holds()
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() == nil || last == nil {
+			last = err // better than that ctx has ended
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait until %s: %w; at last: %w", what, context.Cause(ctx), last)
+		case <-tick.C:
+		}
+	}
+}

@@ -37,7 +37,8 @@ Examples:
                                                      the locks, with the stock in the database
   go run ./bench -redis local -conditions failover -strategies v6_watchdog,v8_fenced,redlock
                                                      a real sentinel set, whose primary is killed
-  go run ./bench -strategies redlock,etcd,zookeeper  five Redis nodes, an embedded etcd, a private ZooKeeper
+  go run ./bench -strategies redlock,etcd,zookeeper -conditions calm,pause
+                                                     five Redis nodes, an embedded etcd, a private ZooKeeper
   go run ./bench -workload cache                     readers of a cold key, with the double check
   go run ./bench -workload cache -second-look=false -conditions calm
   go run ./bench -workload lock -redis local         our locks and those of others, 5,000 contenders in one process
@@ -135,6 +136,9 @@ func checkGiven(fs *flag.FlagSet, args []string, t texts) error {
 		return errors.New("-rate and -requests exclude each other: at a rate, -duration says how many there are")
 	}
 	if t.targets == "" {
+		if given(line, "token") {
+			return errors.New("-token goes with -target: shops that the bench starts itself have one of their own")
+		}
 		return nil
 	}
 	for _, name := range []string{"redis", "db", "redlock", "etcd", "zookeeper", "instances", "ttl", "work", "wait", "retry", "unfenced"} {
@@ -236,7 +240,7 @@ func (o *options) interpret(fs *flag.FlagSet, t texts) (err error) {
 	}
 	o.Keys, o.Targets = bench.Keys(t.keys), split(t.targets)
 	if o.Workload, err = locks.ParseWorkload(t.workload); err != nil {
-		return fmt.Errorf("-workload: %w", err)
+		return fmt.Errorf("-workload: %w of a workload: %q (allowed: %v)", locks.ErrName, t.workload, append(locks.Workloads(), workloadLock))
 	}
 	if o.Policy, err = locks.ParsePolicy(t.retry); err != nil {
 		return fmt.Errorf("-retry: %w", err)
@@ -272,6 +276,8 @@ func (o *options) interpret(fs *flag.FlagSet, t texts) (err error) {
 		if !given(fs, "zookeeper") { // which not everybody has
 			o.Strategies = slices.DeleteFunc(o.Strategies, func(name string) bool { return name == string(locks.NeedsZooKeeper) })
 		}
+	case slices.Contains(o.Strategies, allStrategies):
+		return fmt.Errorf("-strategies: %s stands alone", allStrategies)
 	case len(o.Strategies) == 0:
 		o.Strategies = bench.DefaultStrategies(o.Catalog, o.Workload)
 	}

@@ -9,7 +9,21 @@ import (
 
 // Conclusion says whether all came out as it must, what did not, and which rows
 // were run again.
-func (r Report) Conclusion() string { return r.comparison() + r.repeated() }
+func (r Report) Conclusion() string { return r.comparison() + r.undecided() + r.repeated() }
+
+// undecided names the strategies of which nothing is expected.
+func (r Report) undecided() string {
+	var names []string
+	for _, row := range r.Rows {
+		if row.Undecided && !slices.Contains(names, row.Strategy) {
+			names = append(names, row.Strategy)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("Of %s nothing is expected: whom the locks of others serve of a crowd is left to chance.\n", strings.Join(names, ", "))
+}
 
 // repeated tells of the rows that were run again, so that nothing is discarded
 // in silence.

@@ -59,8 +59,9 @@ type Row struct {
 	Strategy  string          `json:"strategy"`
 	Condition locks.Condition `json:"condition"`
 	Workload  locks.Workload  `json:"workload"`
-	Keeper    stock.Keeper    `json:"keeper,omitempty"` // of the stock; not in reports from before it was asked
-	Repeat    int             `json:"repeat"`           // which run of the row it is, from 1
+	Undecided bool            `json:"undecided,omitempty"` // the catalog expects nothing of it
+	Keeper    stock.Keeper    `json:"keeper,omitempty"`    // of the stock; not in reports from before it was asked
+	Repeat    int             `json:"repeat"`              // which run of the row it is, from 1
 	Requests  int             `json:"requests"`
 	Stock     int64           `json:"stock"`
 

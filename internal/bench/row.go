@@ -231,6 +231,7 @@ func (r *run) expect(row *Row, o outcome) {
 	})
 	switch {
 	case known && e.Undecided:
+		row.Undecided = true
 	case o.struck != nil:
 		row.Differs = fmt.Sprintf("the condition did not come about: %v", o.struck)
 	case !known:

@@ -38,7 +38,8 @@ func Table(r Report) string {
 	catalog := locks.Strategies()
 	for _, name := range r.Manifest.Strategies {
 		adds, test := "", "the lab"
-		if s, err := catalog.Find(name); err == nil {
+		// Of the locks of others the lab has its own settings, and texts.
+		if s, err := catalog.Find(name); err == nil && !s.Extra {
 			adds, test = s.Adds, "`"+s.Test+"`"
 		} else if found, err := FindColumns(Columns(), []string{name}); err == nil {
 			adds = found[0].About

@@ -190,7 +190,7 @@ func (s *Service) Item(ctx context.Context, sku string) (Item, error) {
 	return s.store.item(ctx, sku)
 }
 
-// Left returns the units that Redis says are left, and ErrUnknownItem.
+// Left returns the units that are left, by who keeps them, and ErrUnknownItem.
 func (s *Service) Left(ctx context.Context, sku string) (int64, error) {
 	r, err := s.read(ctx, sku)
 	return r.left, err

@@ -1,6 +1,6 @@
 // Package stock is the flash sale without its transport: items and orders in
-// the database, an item's stock in Redis, the deduct under a guard that the
-// caller chooses, and the audit that tells afterwards what was sold.
+// the database, an item's stock in Redis or in the database too, the deduct under a
+// guard that the caller chooses, and the audit that tells afterwards what was sold.
 //
 // The stock of an item is a plain number that is read, checked, worked upon
 // and written back as four steps, which is what makes a guard necessary. A Taker

@@ -108,11 +108,36 @@ func (s *Servers) serveNodes(ctx context.Context, spec string) error {
 			s.Redlock = append(s.Redlock, node.URL)
 		}
 	}
+	if err == nil {
+		err = reachable(ctx, s.Redlock)
+	}
 	if err != nil {
 		return fmt.Errorf("opening the nodes of -redlock: %w", err)
 	}
 	s.Names = append(s.Names, fmt.Sprintf("redlock: %d nodes%s", len(specs), name))
 	return nil
+}
+
+// reachable returns why there is no majority of nodes that answer.
+func reachable(ctx context.Context, nodes []string) error {
+	errs := make([]error, len(nodes))
+	var g errgroup.Group
+	for i, url := range nodes {
+		g.Go(func() error {
+			rdb, err := backend.DialRedis(ctx, url, 1)
+			if err == nil {
+				err = rdb.Close()
+			}
+			errs[i] = err
+			return nil
+		})
+	}
+	_ = g.Wait() // returns nil: each has an error of its own
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	if len(errs) <= (len(nodes)-1)/2 {
+		return nil
+	}
+	return fmt.Errorf("%d of %d do not answer, and a majority must: %w", len(errs), len(nodes), errs[0])
 }
 
 // nodes returns the value of -redis that each node would have, and how they are

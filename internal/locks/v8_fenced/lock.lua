@@ -9,24 +9,25 @@
 -- ARGV[2]: ttl, in milliseconds: of the lock, and of a waiter that is not heard of
 -- ARGV[3]: 1 to wait in the queue, 0 not to
 -- ARGV[4]: how many tokens a hold may use, one for each of its holders
--- Returns the first token: held
+-- Returns token: held, and this is the first token
 --         0: not held, and queued if that was wanted
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
 -- Tokens grow by the server's clock, in microseconds. Where it stands still, or
 -- goes back, they grow by count, for as long as the last one is remembered.
+local token
 local function mint()
   local last = tonumber(redis.call('GET', KEYS[4]) or 0)
-  local token = math.max(last + ARGV[4], time[1] * 1000000 + time[2])
+  token = math.max(last + ARGV[4], time[1] * 1000000 + time[2])
   redis.call('SET', KEYS[4], string.format('%.0f', token), 'PX', 2 * ARGV[2])
-  return token
 end
 
 local holder = redis.call('GET', KEYS[1])
 if holder == ARGV[1] then -- it was handed on, or the reply was lost
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
-  return mint()
+  mint()
+  return token
 end
 local first = redis.call('LINDEX', KEYS[2], 0)
 while first and tonumber(redis.call('HGET', KEYS[3], first) or 0) <= now do -- it is gone
@@ -38,7 +39,8 @@ if not holder and (not first or first == ARGV[1]) then
   redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
   redis.call('LPOP', KEYS[2]) -- itself, if anybody
   redis.call('HDEL', KEYS[3], ARGV[1])
-  return mint()
+  mint()
+  return token
 end
 if ARGV[3] == '1' then
   if redis.call('HEXISTS', KEYS[3], ARGV[1]) == 0 then

@@ -5,20 +5,9 @@
 // grants the lock mints it, for the holders of a process in a row as many as may
 // pass the lock on among themselves; it belongs to the hold from then on, and
 // is never looked up again. A holder sends it along with all that it reads and
-// writes (Token). A resource that keeps the largest token it has seen, and turns
+// writes (token.go). A resource that keeps the largest token it has seen, and turns
 // away what is smaller, is safe from a holder that has lost the lock and does not
 // know; one that does not look at tokens is as safe as with stage 7.
-//
-// The resource has to see the token at the read already: one that the next
-// holder shows only with its write leaves the time before that unguarded.
-//
-// Tokens are the server's clock, in microseconds, unless a larger one was given
-// out already. So the last one need not be kept for ever: it goes with the lock,
-// twice the ttl after the last holder.
-//
-// Fencing tokens are Martin Kleppmann's answer to leases that outlive their
-// holder's patience ("How to do distributed locking", 2016); the number itself is
-// what Chubby calls a sequencer (M. Burrows, OSDI 2006).
 //
 // Holds:
 //   - all that stage 7 holds: TestExclusive, TestFIFO, TestCancelLeavesNothing,
@@ -128,14 +117,6 @@ func (m *Mutex) TryLock(ctx context.Context) (bool, error) {
 		return err == nil, err
 	}
 	return c.try(ctx, m, owner)
-}
-
-// Token returns the fencing token of the hold that was had last, and 0 before
-// the first. It never changes while the lock is held.
-func (m *Mutex) Token() int64 {
-	mu.Lock()
-	defer mu.Unlock()
-	return m.token
 }
 
 // Unlock gives the lock back, even when ctx is cancelled already: a caller

@@ -45,9 +45,6 @@ func newHold(p place, ticket string, token int64, ttl time.Duration, sent time.T
 	return h
 }
 
-// token is that of the present holder. The caller has locked mu.
-func (h *hold) token() int64 { return h.first + int64(h.passes) }
-
 // tell ends the contexts of the present holder. The caller has locked mu.
 func (h *hold) tell(cause error) {
 	for _, cancel := range h.onEnd {

@@ -10,8 +10,8 @@
 -- ARGV[2]: ttl, in milliseconds: of the lock, and of a waiter that is not heard of
 -- ARGV[3]: the ticket by which the caller's process waits again, or nothing
 -- ARGV[4]: how many tokens a hold may use, one for each of its holders
--- Returns the first token of a new hold: nobody else waits, and the lock is
---            still the caller's
+-- Returns token: nobody else waits, the lock is still the caller's, and this is
+--                the first token from now on
 --         0: given back
 --        -1: the lock is not the caller's: it has expired, or is another's
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
@@ -20,11 +20,11 @@ end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
+local token
 local function mint() -- as in lock.lua
   local last = tonumber(redis.call('GET', KEYS[4]) or 0)
-  local token = math.max(last + ARGV[4], time[1] * 1000000 + time[2])
+  token = math.max(last + ARGV[4], time[1] * 1000000 + time[2])
   redis.call('SET', KEYS[4], string.format('%.0f', token), 'PX', 2 * ARGV[2])
-  return token
 end
 
 local first, alive
@@ -36,13 +36,15 @@ until alive or not first
 if not first then
   if ARGV[3] ~= '' then
     redis.call('PEXPIRE', KEYS[1], ARGV[2])
-    return mint()
+    mint()
+    return token
   end
   redis.call('DEL', KEYS[1])
   return 0
 end
+mint()
 redis.call('SET', KEYS[1], first, 'PX', ARGV[2])
-redis.call('RPUSH', KEYS[1] .. ':wake:' .. first, string.format('held:%.0f', mint()))
+redis.call('RPUSH', KEYS[1] .. ':wake:' .. first, string.format('held:%.0f', token))
 redis.call('PEXPIRE', KEYS[1] .. ':wake:' .. first, ARGV[2])
 if ARGV[3] ~= '' then
   redis.call('RPUSH', KEYS[2], ARGV[3])

@@ -50,6 +50,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"oversell/internal/locks/turns"
 )
 
 // ErrNotHeld is what Unlock returns when there was nothing to give back: the
@@ -81,12 +83,11 @@ func New(source *Source, key string) *Mutex {
 // if that ends first, and an error when etcd was away for so long that the place
 // in the queue was lost. After an error there is nothing to give back.
 func (m *Mutex) Lock(ctx context.Context) error {
-	l := m.source.join(m.key)
-	if err := l.turn.Acquire(ctx, 1); err != nil {
-		m.source.quit(l)
-		return context.Cause(ctx)
+	t, err := m.source.lines.Wait(ctx, m.key)
+	if err != nil {
+		return err
 	}
-	_, err := m.enter(ctx, l, (*place).queue)
+	_, err = m.enter(ctx, t, (*place).queue)
 	return err
 }
 
@@ -94,30 +95,29 @@ func (m *Mutex) Lock(ctx context.Context) error {
 // False means that it is not. After an error the lock is not held: should it have
 // been taken, it is given back.
 func (m *Mutex) TryLock(ctx context.Context) (bool, error) {
-	l := m.source.join(m.key)
-	if !l.turn.TryAcquire(1) {
-		m.source.quit(l)
+	t := m.source.lines.Try(m.key)
+	if t == nil {
 		return false, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	return m.enter(ctx, l, (*place).try)
+	return m.enter(ctx, t, (*place).try)
 }
 
 // enter takes the lock in etcd for one whose turn it is in this process. If that
 // fails, the turn stays where it is until all is put in order, but the caller does
 // not wait for that.
-func (m *Mutex) enter(ctx context.Context, l *line, take func(*place, context.Context) (bool, error)) (bool, error) {
+func (m *Mutex) enter(ctx context.Context, t *turns.Turn, take func(*place, context.Context) (bool, error)) (bool, error) {
 	n, err := m.source.use(ctx)
 	if err != nil {
-		l.pass()
+		t.Pass()
 		return false, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(n.ctx, func() { cancel(n.lost()) })()
 
-	p := newPlace(n, l)
+	p := newPlace(n, t)
 	had, err := take(p, ctx)
 	switch {
 	case n.over():

@@ -125,7 +125,7 @@ func TestFIFOInAProcess(t *testing.T) {
 			s := sources[0]
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			return s.lines["a"].users == n+1
+			return s.lines.Users("a") == n+1
 		})
 		time.Sleep(10 * time.Millisecond) // from joining the line to standing in it
 	})
@@ -200,7 +200,7 @@ func TestCancelLeavesNothing(t *testing.T) {
 	eventually(t, "lines forgotten", func() bool {
 		for _, s := range sources {
 			s.mu.Lock()
-			n := len(s.lines)
+			n := s.lines.Keys()
 			s.mu.Unlock()
 			if n > 0 {
 				return false
@@ -495,7 +495,7 @@ func TestOneLeaseForAll(t *testing.T) {
 	eventually(t, "all in line", func() bool {
 		sources[0].mu.Lock()
 		defer sources[0].mu.Unlock()
-		return sources[0].lines["a"].users == 2001
+		return sources[0].lines.Users("a") == 2001
 	})
 	if k, l := len(keys(t, client)), leases(t, client); k != 1 || l != 1 {
 		t.Errorf("%d keys and %d leases; want 1 and 1", k, l)

@@ -9,6 +9,8 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"oversell/internal/locks/turns"
 )
 
 // errGone is that of a waiter whose key was deleted by somebody else.
@@ -17,23 +19,23 @@ var errGone = fmt.Errorf("the key in the queue is gone: %w", ErrLost)
 // A place is one's place in etcd's queue for a lock: a key that nobody else ever
 // uses, whether one comes to hold the lock or not.
 type place struct {
-	line    *line
+	turn    *turns.Turn
 	session *session
 	prefix  string // of all keys of the lock
 	key     string
 	rev     int64 // at which the key was created, if it was
 }
 
-func newPlace(n *session, l *line) *place {
-	prefix := url.PathEscape(l.key) + "/" // so that no lock's prefix is part of another's
+func newPlace(n *session, t *turns.Turn) *place {
+	prefix := url.PathEscape(t.Key()) + "/" // so that no lock's prefix is part of another's
 	key := fmt.Sprintf("%s%x-%d", prefix, int64(n.lease), n.places.Add(1))
-	return &place{line: l, session: n, prefix: prefix, key: key}
+	return &place{turn: t, session: n, prefix: prefix, key: key}
 }
 
 // leave ends the turn. The key has to be gone, or to go with the lease.
 func (p *place) leave() {
 	p.session.leave()
-	p.line.pass()
+	p.turn.Pass()
 }
 
 // try puts the key if there is no other. Otherwise it leaves nothing behind.

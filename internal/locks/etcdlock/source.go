@@ -9,6 +9,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sync/semaphore"
+
+	"oversell/internal/locks/turns"
 )
 
 var (
@@ -23,11 +25,11 @@ type Source struct {
 	ttl     time.Duration
 	ctx     context.Context // ends with Close
 	end     context.CancelCauseFunc
+	lines   turns.Lines
 	opening *semaphore.Weighted // one asks for a lease at a time
 
 	mu      sync.Mutex // guards what follows
 	session *session   // new holds hang on it; nil before the first
-	lines   map[string]*line
 	closed  bool
 	running sync.WaitGroup
 }
@@ -40,7 +42,6 @@ func NewSource(client *clientv3.Client, ttl time.Duration) *Source {
 	return &Source{
 		client: client, ttl: ttl, ctx: ctx, end: end,
 		opening: semaphore.NewWeighted(1),
-		lines:   map[string]*line{},
 	}
 }
 
@@ -144,38 +145,4 @@ func (s *Source) current() *session {
 		return nil
 	}
 	return n
-}
-
-// A line is those of this process who hold one lock or want it, first come first.
-type line struct {
-	source *Source
-	key    string
-	turn   *semaphore.Weighted
-	users  int // forgotten when it is 0
-}
-
-func (s *Source) join(key string) *line {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l := s.lines[key]
-	if l == nil {
-		l = &line{source: s, key: key, turn: semaphore.NewWeighted(1)}
-		s.lines[key] = l
-	}
-	l.users++
-	return l
-}
-
-func (s *Source) quit(l *line) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if l.users--; l.users == 0 {
-		delete(s.lines, l.key)
-	}
-}
-
-// pass ends a turn.
-func (l *line) pass() {
-	l.turn.Release(1)
-	l.source.quit(l)
 }

@@ -47,6 +47,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"oversell/internal/locks/turns"
 )
 
 // ErrNotHeld is what Unlock returns when there was nothing to give back: the
@@ -82,26 +84,24 @@ func New(source *Source, key string) *Mutex {
 // if that ends first, and an error when ZooKeeper was away for so long that the
 // place in the queue was lost. After an error there is nothing to give back.
 func (m *Mutex) Lock(ctx context.Context) error {
-	l := m.source.join(m.key)
-	if err := l.turn.Acquire(ctx, 1); err != nil {
-		m.source.quit(l)
-		return context.Cause(ctx)
+	t, err := m.source.lines.Wait(ctx, m.key)
+	if err != nil {
+		return err
 	}
-	return m.enter(ctx, l, true)
+	return m.enter(ctx, t, true)
 }
 
 // TryLock takes the lock if it is free and nobody of this process waits for it.
 // False means that it is not. After an error the lock is not held: should it have
 // been taken, it is given back.
 func (m *Mutex) TryLock(ctx context.Context) (bool, error) {
-	l := m.source.join(m.key)
-	if !l.turn.TryAcquire(1) {
-		m.source.quit(l)
+	t := m.source.lines.Try(m.key)
+	if t == nil {
 		return false, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	err := m.enter(ctx, l, false)
+	err := m.enter(ctx, t, false)
 	if errors.Is(err, errLocked) {
 		return false, nil
 	}
@@ -112,7 +112,7 @@ func (m *Mutex) TryLock(ctx context.Context) (bool, error) {
 // client library's calls cannot be cancelled, and take as long as ZooKeeper is away;
 // enter does not wait for them when ctx or the session has ended, but the turn stays
 // where it is until all is put in order.
-func (m *Mutex) enter(ctx context.Context, l *line, wait bool) error {
+func (m *Mutex) enter(ctx context.Context, t *turns.Turn, wait bool) error {
 	type outcome struct {
 		hold *hold
 		err  error
@@ -121,7 +121,7 @@ func (m *Mutex) enter(ctx context.Context, l *line, wait bool) error {
 	defer cancel(nil)
 	taken, gone := make(chan outcome), make(chan struct{})
 	started := m.source.start(func() {
-		h, err := m.source.attempt(ctx, cancel, l, wait)
+		h, err := m.source.attempt(ctx, cancel, t, wait)
 		select {
 		case taken <- outcome{h, err}:
 		case <-gone:
@@ -131,7 +131,7 @@ func (m *Mutex) enter(ctx context.Context, l *line, wait bool) error {
 		}
 	})
 	if !started {
-		l.pass()
+		t.Pass()
 		return errClosed
 	}
 	select {

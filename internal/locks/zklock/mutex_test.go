@@ -232,7 +232,7 @@ func TestCancelLeavesNothing(t *testing.T) {
 	eventually(t, "lines forgotten", func() bool {
 		for _, s := range sources {
 			s.mu.Lock()
-			n := len(s.lines)
+			n := s.lines.Keys()
 			s.mu.Unlock()
 			if n > 0 {
 				return false
@@ -593,7 +593,7 @@ func TestFIFOInAProcess(t *testing.T) {
 			s := sources[0]
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			return s.lines[key].users == n+1
+			return s.lines.Users(key) == n+1
 		})
 		time.Sleep(10 * time.Millisecond) // from joining the line to standing in it
 	})

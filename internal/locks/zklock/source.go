@@ -9,6 +9,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"golang.org/x/sync/semaphore"
+
+	"oversell/internal/locks/turns"
 )
 
 var errClosed = errors.New("zklock: the source is closed")
@@ -20,11 +22,11 @@ type Source struct {
 	timeout time.Duration
 	ctx     context.Context // ends with Close
 	end     context.CancelCauseFunc
+	lines   turns.Lines
 	opening *semaphore.Weighted // one asks for a session at a time
 
 	mu      sync.Mutex // guards what follows
 	session *session   // new holds hang on it; nil before the first
-	lines   map[string]*line
 	closed  bool
 	running sync.WaitGroup
 }
@@ -38,7 +40,6 @@ func NewSource(conn *zk.Conn, timeout time.Duration) *Source {
 	return &Source{
 		conn: conn, timeout: timeout, ctx: ctx, end: end,
 		opening: semaphore.NewWeighted(1),
-		lines:   map[string]*line{},
 	}
 }
 
@@ -74,43 +75,9 @@ func (s *Source) start(f func()) bool {
 	return true
 }
 
-// A line is those of this process who hold one lock or want it, first come first.
-type line struct {
-	source *Source
-	key    string
-	turn   *semaphore.Weighted
-	users  int // forgotten when it is 0
-}
-
-func (s *Source) join(key string) *line {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l := s.lines[key]
-	if l == nil {
-		l = &line{source: s, key: key, turn: semaphore.NewWeighted(1)}
-		s.lines[key] = l
-	}
-	l.users++
-	return l
-}
-
-func (s *Source) quit(l *line) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if l.users--; l.users == 0 {
-		delete(s.lines, l.key)
-	}
-}
-
-// pass ends a turn.
-func (l *line) pass() {
-	l.turn.Release(1)
-	l.source.quit(l)
-}
-
 // A hold is a lock that is had.
 type hold struct {
-	line    *line
+	turn    *turns.Turn
 	session *session
 	path    string // of its node
 	token   int64
@@ -120,39 +87,39 @@ type hold struct {
 
 // attempt tries to take the lock until ctx ends. It cancels ctx when the session
 // ends. After an error nothing is left of it, and the turn has been passed on.
-func (s *Source) attempt(ctx context.Context, cancel context.CancelCauseFunc, l *line, wait bool) (*hold, error) {
+func (s *Source) attempt(ctx context.Context, cancel context.CancelCauseFunc, t *turns.Turn, wait bool) (*hold, error) {
 	session, err := s.use(ctx)
 	if err != nil {
-		l.pass()
+		t.Pass()
 		return nil, err
 	}
 	defer context.AfterFunc(session.ctx, func() { cancel(session.lost()) })()
 
-	n := newNode(s, l.key)
+	n := newNode(s, t.Key())
 	token, err := n.queue(ctx, session.id, wait)
 	switch {
 	case err == nil && !session.over():
-		h := &hold{line: l, session: session, path: n.path, token: token}
+		h := &hold{turn: t, session: session, path: n.path, token: token}
 		h.ctx, h.end = context.WithCancelCause(session.ctx)
 		return h, nil
 	case session.over():
 		err = session.lost()
 	}
 	n.remove()
-	l.pass()
+	t.Pass()
 	return nil, err
 }
 
 // giveBack ends the hold in ZooKeeper and then in this process.
 func (h *hold) giveBack(ctx context.Context) error {
 	h.end(context.Canceled)
-	s := h.line.source
+	s := h.session.source
 	removed := make(chan error, 1)
 	if !s.start(func() {
 		removed <- s.delete(h.path)
-		h.line.pass()
+		h.turn.Pass()
 	}) {
-		h.line.pass()
+		h.turn.Pass()
 		return ErrNotHeld // it goes with the connection
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"oversell/internal/backend/backendtest"
-	"oversell/internal/backend/lockservers"
+	"oversell/internal/backend/lockservers/lockserverstest"
 	"oversell/internal/figures"
 	"oversell/internal/locks"
 	"oversell/internal/stock"
@@ -48,17 +48,8 @@ func TestFenceHoldsWhatALeaseLoses(t *testing.T) {
 
 func TestLocksOnOtherServers(t *testing.T) {
 	t.Parallel()
-	servers, err := lockservers.Serve(t.Context(), lockservers.Specs{Redlock: "embedded", Etcd: "embedded"}, locks.NeedsNodes, locks.NeedsEtcd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := servers.Close(); err != nil {
-			t.Error(err)
-		}
-	})
 	cfg := config(t, "embedded")
-	cfg.Servers = servers.Addresses
+	cfg.Servers = lockserverstest.Embedded(t)
 	cfg.Conditions = []locks.Condition{locks.Calm, locks.Crash, locks.Pause}
 	cfg.Strategies = []string{"redlock", "etcd"}
 	checkExpected(t, run(t, cfg))

@@ -2,11 +2,8 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"oversell/internal/locks"
 )
@@ -53,43 +50,17 @@ func (c Config) forCondition(condition locks.Condition) Config {
 	return c
 }
 
-// failover has the first holder that parks wait while the primary is killed, the
-// replica takes over and somebody else buys, and then go on. It returns when ctx
-// ends, which is when the row is over.
-func (r *run) failover(ctx context.Context) error {
-	first := make(chan struct{}, 1)
-	var g errgroup.Group
-	for _, i := range r.fleet.members {
-		g.Go(func() error {
-			select {
-			case <-i.parked:
-			case <-ctx.Done():
-				return nil
-			}
-			var err error
-			select {
-			case first <- struct{}{}:
-				err = r.overtake(ctx)
-			default:
-			}
-			return errors.Join(err, i.tell(order{GoOn: true}))
-		})
-	}
-	err := g.Wait()
-	if len(first) == 0 {
-		err = errors.Join(err, errNotStruck)
-	}
-	return err
-}
-
-// overtake fails over, and waits until somebody has bought after that.
+// overtake kills the primary while a holder waits, has the replica take over, and
+// waits until somebody has bought after that.
 func (r *run) overtake(ctx context.Context) error {
 	if err := r.cfg.Failovers.Failover(ctx); err != nil {
 		return err
 	}
 	sold := int64(-1)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	for end := time.Now().Add(failoverPatience); time.Now().Before(end); {
-		if err := sleep(ctx, failoverPatience/40); err != nil {
+		if !until(ctx, timer, time.Now().Add(failoverPatience/40)) {
 			return nil // the row is over
 		}
 		found, err := r.admin.audit(ctx, r.survivor(), r.sku)
@@ -102,17 +73,6 @@ func (r *run) overtake(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // beforeFailover keeps what the row writes from the replica, and returns what is

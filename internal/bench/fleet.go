@@ -132,11 +132,10 @@ func (f *fleet) stop() {
 // errNotStruck means that a row's condition did not come about.
 var errNotStruck = errors.New("no holder came as far as to be struck")
 
-// strike strikes the process of the first holder that parks: with Crash it is
-// killed, with Pause it is stopped for the given time and goes on. A holder
-// that parks in another process meanwhile is let go on. It returns when ctx
-// ends, which is when the row is over.
-func (f *fleet) strike(ctx context.Context, c locks.Condition, pause time.Duration) error {
+// strike has the first holder that parks struck, by hit with its instance. A
+// holder that parks in another process meanwhile is let go on. It returns when
+// ctx ends, which is when the row is over.
+func (f *fleet) strike(ctx context.Context, hit func(i *instance) error) error {
 	first := make(chan struct{}, 1)
 	var g errgroup.Group
 	for _, i := range f.members {
@@ -148,7 +147,7 @@ func (f *fleet) strike(ctx context.Context, c locks.Condition, pause time.Durati
 			}
 			select {
 			case first <- struct{}{}:
-				return i.hit(ctx, c, pause)
+				return hit(i)
 			default:
 				return i.tell(order{GoOn: true})
 			}
@@ -198,7 +197,8 @@ func (f *fleet) stay(until time.Time) error {
 	return nil
 }
 
-// hit strikes one process. Its parked holder finds the order to go on when the
+// hit strikes one process: with Crash it is killed, with Pause it is stopped for
+// the given time and goes on. Its parked holder finds the order to go on when the
 // process does, so that it writes before anything else in the process has had
 // time to look around.
 func (i *instance) hit(ctx context.Context, c locks.Condition, pause time.Duration) error {

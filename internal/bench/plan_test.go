@@ -115,7 +115,7 @@ func TestConditionThatDoesNotComeAboutIsSaid(t *testing.T) {
 	if err := f.watch(over, nil); !errors.Is(err, errNotStruck) {
 		t.Errorf("slow: %v, want %v", err, errNotStruck)
 	}
-	if err := f.strike(over, locks.Crash, 0); !errors.Is(err, errNotStruck) {
+	if err := f.strike(over, func(*instance) error { return nil }); !errors.Is(err, errNotStruck) {
 		t.Errorf("crash: %v, want %v", err, errNotStruck)
 	}
 	r := &run{strategy: locks.Strategies()[0], cond: locks.Slow, cfg: Config{Workload: locks.Deduct}}

@@ -127,9 +127,11 @@ func (r *run) befall(ctx context.Context) error {
 	case r.fleet == nil || r.cond == locks.Calm:
 		return nil
 	case r.cond == locks.Failover:
-		return r.failover(ctx)
+		return r.fleet.strike(ctx, func(i *instance) error {
+			return errors.Join(r.overtake(ctx), i.tell(order{GoOn: true}))
+		})
 	case r.cond.NeedsProcess():
-		return r.fleet.strike(ctx, r.cond, r.cfg.long())
+		return r.fleet.strike(ctx, func(i *instance) error { return i.hit(ctx, r.cond, r.cfg.long()) })
 	}
 	return r.fleet.watch(ctx, func(until time.Time) error {
 		if r.cond == locks.Late {

@@ -18,6 +18,7 @@ import (
 
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/backend/lockservers"
+	"oversell/internal/backend/lockservers/lockserverstest"
 	"oversell/internal/figures"
 	"oversell/internal/locks"
 	"oversell/internal/locks/libs"
@@ -48,7 +49,7 @@ func TestFindSaysWhatThereIs(t *testing.T) {
 // guards of 20 callers each. What is said not to break does not.
 func TestGuardsThatHoldLoseNothing(t *testing.T) {
 	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
-		at := servers(t)
+		at := lockserverstest.Embedded(t)
 		processes := []locks.Options{process(t, rdb, at), process(t, rdb, at)}
 		for _, s := range locks.Strategies().With(processes[0]) {
 			expected, known := s.Expect(locks.Case{Workload: locks.Deduct, Condition: locks.Calm, Instances: 2})
@@ -96,22 +97,6 @@ func process(t *testing.T, rdb redis.UniversalClient, at lockservers.Addresses) 
 		}
 	})
 	return o
-}
-
-// servers are the ones that only some strategies need, as far as they can be had
-// with nothing but Go. They serve as long as the test does.
-func servers(t *testing.T) lockservers.Addresses {
-	t.Helper()
-	s, err := lockservers.Serve(t.Context(), lockservers.Specs{Redlock: "embedded", Etcd: "embedded"}, locks.NeedsNodes, locks.NeedsEtcd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s.Addresses
 }
 
 func increment(rdb redis.UniversalClient, key string) func(context.Context) error {

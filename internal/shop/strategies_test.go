@@ -9,24 +9,10 @@ import (
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/backend/coordination/coordtest"
 	"oversell/internal/backend/lockservers"
+	"oversell/internal/backend/lockservers/lockserverstest"
 	"oversell/internal/locks"
 	"oversell/internal/stock"
 )
-
-// lockServers are the ones that only some strategies need.
-func lockServers(t *testing.T) lockservers.Addresses {
-	t.Helper()
-	s, err := lockservers.Serve(t.Context(), lockservers.Specs{Redlock: "embedded", Etcd: "embedded"}, locks.NeedsNodes, locks.NeedsEtcd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s.Addresses
-}
 
 // Two shops sell one item, in turns, by every strategy that the servers allow.
 func sellByAll(t *testing.T, at lockservers.Addresses, catalog locks.Catalog) {
@@ -81,7 +67,7 @@ func TestEveryStrategySells(t *testing.T) {
 			catalog = append(catalog, s)
 		}
 	}
-	sellByAll(t, lockServers(t), catalog)
+	sellByAll(t, lockserverstest.Embedded(t), catalog)
 }
 
 func TestZooKeeperSells(t *testing.T) {

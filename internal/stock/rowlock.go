@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"gorm.io/gorm"
-	"gorm.io/gorm/clause"
 
 	"oversell/internal/locks"
 )
@@ -53,8 +52,7 @@ type rowLocked struct {
 
 // lock waits for the row until wait ends.
 func (r *rowLocked) lock(wait context.Context) error {
-	forUpdate := clause.Locking{Strength: clause.LockingStrengthUpdate}
-	err := r.row(r.tx.WithContext(wait)).Clauses(forUpdate).Take(&r.item).Error
+	err := r.row(r.tx.WithContext(wait)).Clauses(lockRow(r.tx)...).Take(&r.item).Error
 	switch {
 	case err == nil:
 		return nil

@@ -1,0 +1,135 @@
+// Package wholefile writes files as a whole or not at all.
+package wholefile
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/google/uuid"
+)
+
+// File is a file that is written as a whole or not at all: what was there before
+// stays until Commit. Close must be called in the end. It must not be used by several
+// goroutines at once.
+type File struct {
+	path   string   // what is replaced
+	beside *os.File // has the new contents until then
+
+	// Where nothing can be put beside, or is to be replaced, they are kept, and
+	// written to what is there in the end.
+	there *os.File
+	kept  bytes.Buffer
+}
+
+// Create makes sure that there can be a file at the path, and changes nothing there.
+// A link stays one. The errors name the path.
+func Create(path string) (*File, error) {
+	if to, err := filepath.EvalSymlinks(path); err == nil {
+		path = to
+	}
+	there, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return newBeside(path, 0o666) // less what the user takes off
+	}
+	if err != nil {
+		return nil, err
+	}
+	info, err := there.Stat()
+	if err != nil {
+		return nil, errors.Join(err, there.Close())
+	}
+	if !info.Mode().IsRegular() {
+		return &File{path: path, there: there}, nil // a device or a pipe
+	}
+	f, err := newBeside(path, info.Mode().Perm())
+	if err != nil {
+		return &File{path: path, there: there}, nil // it may be written, and its folder may not
+	}
+	if err := errors.Join(f.beside.Chmod(info.Mode().Perm()), there.Close()); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// newBeside returns the file that will be at the path. Its errors name the path.
+func newBeside(path string, mode fs.FileMode) (*File, error) {
+	beside, err := os.OpenFile(path+"."+uuid.NewString()[:8], os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	var at *fs.PathError
+	if errors.As(err, &at) {
+		return nil, &fs.PathError{Op: at.Op, Path: path, Err: at.Err}
+	}
+	return &File{path: path, beside: beside}, err
+}
+
+// Write implements io.Writer.
+func (f *File) Write(p []byte) (int, error) {
+	if f.there != nil {
+		return f.kept.Write(p)
+	}
+	return f.beside.Write(p)
+}
+
+// Commit puts what was written in the place of what was there.
+func (f *File) Commit() error {
+	if err := f.put(); err != nil {
+		return fmt.Errorf("writing %s: %w", f.path, err)
+	}
+	return nil
+}
+
+func (f *File) put() error {
+	if f.there != nil {
+		if info, err := f.there.Stat(); err == nil && info.Mode().IsRegular() {
+			if err := f.there.Truncate(0); err != nil {
+				return err
+			}
+		}
+		_, err := f.kept.WriteTo(f.there)
+		return err
+	}
+	if err := f.beside.Close(); err != nil {
+		return err
+	}
+	if err := os.Rename(f.beside.Name(), f.path); err != nil {
+		return err
+	}
+	f.beside = nil
+	return nil
+}
+
+// Close removes what was written unless Commit has put it in its place.
+func (f *File) Close() error {
+	if f.there != nil {
+		return f.there.Close()
+	}
+	if f.beside == nil {
+		return nil
+	}
+	_ = f.beside.Close() // it may be closed already, and is removed
+	if err := os.Remove(f.beside.Name()); err != nil {
+		return fmt.Errorf("removing an unfinished file: %w", err)
+	}
+	return nil
+}
+
+// Write writes the file called path anew, with what draw writes.
+func Write(path string, draw func(io.Writer) error) error {
+	f, err := Create(path)
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	return errors.Join(f.Fill(draw), f.Close())
+}
+
+// Fill writes what draw does, and puts it in its place.
+func (f *File) Fill(draw func(io.Writer) error) error {
+	if err := draw(f); err != nil {
+		return err
+	}
+	return f.Commit()
+}

@@ -1,0 +1,80 @@
+package wholefile
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// checkAlone checks that nothing was left in the folder but so many files.
+func checkAlone(t *testing.T, dir string, n int) {
+	t.Helper()
+	if all, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(all) != n {
+		t.Errorf("files: %v, %v; want %d", all, err, n)
+	}
+}
+
+// What a link leads to is replaced, and a device is written to.
+func TestFileGoesWhereThePathLeads(t *testing.T) {
+	dir := t.TempDir()
+	file, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
+	if err := os.WriteFile(file, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(file, link); err != nil {
+		t.Skip(err)
+	}
+	for _, path := range []string{link, os.DevNull} {
+		f, err := Create(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Write([]byte("new")); err != nil {
+			t.Error(err)
+		}
+		if err := errors.Join(f.Commit(), f.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+	if text, err := os.ReadFile(file); err != nil || string(text) != "new" {
+		t.Errorf("behind the link there is %q, %v", text, err)
+	}
+	if info, err := os.Stat(os.DevNull); err != nil || info.Mode().IsRegular() {
+		t.Errorf("%s is a file now: %v", os.DevNull, err)
+	}
+	checkAlone(t, dir, 2)
+}
+
+// Whatever goes wrong while it is written, what was there stays.
+func TestOldFileStaysUntilTheNewOneIsWhole(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "file")
+	if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("broken")
+	err := Write(path, func(w io.Writer) error {
+		_, err := io.WriteString(w, "ne")
+		return errors.Join(err, broken)
+	})
+	if !errors.Is(err, broken) {
+		t.Errorf("Write: %v, want %v", err, broken)
+	}
+	if text, err := os.ReadFile(path); err != nil || string(text) != "old" {
+		t.Errorf("there is %q, %v", text, err)
+	}
+	if err := Write(path, func(w io.Writer) error { _, err := io.WriteString(w, "new"); return err }); err != nil {
+		t.Error(err)
+	}
+	text, err := os.ReadFile(path)
+	info, statErr := os.Stat(path)
+	if err := errors.Join(err, statErr); err != nil || string(text) != "new" || info.Mode().Perm() != 0o600 {
+		t.Errorf("there is %q, %v, %v", text, info.Mode(), err)
+	}
+	checkAlone(t, dir, 1)
+	if err := Write(filepath.Join(dir, "none", "x"), func(io.Writer) error { return nil }); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("Write into no folder: %v", err)
+	}
+}

@@ -47,18 +47,38 @@ const (
 	zkForms   = "allowed: local, HOST:PORT[,HOST:PORT…]"
 )
 
-// etcdEndpoints checks a list of the user's own etcd addresses. It does not
-// repeat one that is wrong: it may hold a password.
+// etcdEndpoints checks a list of the user's own etcd addresses.
 func etcdEndpoints(spec string) ([]string, error) {
 	endpoints := strings.Split(spec, ",")
 	for i, endpoint := range endpoints {
 		u, err := url.Parse(endpoint)
 		if err != nil || u.Scheme != "http" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || !isHostPort(u.Host) {
-			return nil, fmt.Errorf("%w of -etcd, address %d (%s)", ErrSpec, i+1, etcdForms)
+			return nil, fmt.Errorf("%w of -etcd, address %d%s: %s (%s)", ErrSpec, i+1, shown(endpoint), etcdFault(endpoint), etcdForms)
 		}
 		endpoints[i] = "http://" + u.Host
 	}
 	return endpoints, nil
+}
+
+// etcdFault says what is wrong with an address of etcd.
+func etcdFault(endpoint string) string {
+	switch {
+	case endpoint == "":
+		return "it is empty"
+	case endpoint == "local":
+		return "there is no local etcd, the bench has one of its own"
+	case endpoint == "embedded":
+		return "it stands alone"
+	case strings.HasPrefix(endpoint, "https:"):
+		return "TLS is not supported for etcd"
+	case strings.Contains(endpoint, "@"):
+		return "a user and a password are not supported for etcd"
+	case isHostPort(endpoint):
+		return "http:// is missing before it"
+	case !strings.HasPrefix(endpoint, "http://"):
+		return "it does not begin with http://"
+	}
+	return "it is not http://, a host and a port, and nothing else"
 }
 
 // zkServers checks a list of the user's own ZooKeeper addresses.
@@ -66,10 +86,33 @@ func zkServers(spec string) ([]string, error) {
 	servers := strings.Split(spec, ",")
 	for i, server := range servers {
 		if !isHostPort(server) {
-			return nil, fmt.Errorf("%w of -zookeeper, address %d (%s)", ErrSpec, i+1, zkForms)
+			return nil, fmt.Errorf("%w of -zookeeper, address %d%s: %s (%s)", ErrSpec, i+1, shown(server), zkFault(server), zkForms)
 		}
 	}
 	return servers, nil
+}
+
+// zkFault says what is wrong with an address of ZooKeeper.
+func zkFault(server string) string {
+	switch {
+	case server == "":
+		return "it is empty"
+	case server == "embedded":
+		return "there is no embedded ZooKeeper, for it runs on Java"
+	case server == "local":
+		return "it stands alone"
+	case strings.Contains(server, "://"):
+		return "it has no scheme before the host"
+	}
+	return "it is not a host and a port, and nothing else"
+}
+
+// shown is an address as a part of an error: nothing where it may hold a password.
+func shown(address string) string {
+	if address == "" || strings.ContainsAny(address, "@?") {
+		return ""
+	}
+	return " " + strconv.Quote(address)
 }
 
 // isHostPort reports whether s names a host and a port, and nothing else.

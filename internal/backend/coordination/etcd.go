@@ -117,3 +117,23 @@ func DialEtcd(ctx context.Context, endpoints []string) (*clientv3.Client, error)
 	}
 	return client, nil
 }
+
+// LeastLease returns the shortest lease that the etcd at the endpoints gives, which
+// depends on how it is set up. The error is one of DialEtcd, or of the question.
+func LeastLease(ctx context.Context, endpoints []string) (least time.Duration, err error) {
+	client, err := DialEtcd(ctx, endpoints)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, client.Close()) }()
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	granted, err := client.Grant(ctx, 1)
+	if err != nil {
+		return 0, fmt.Errorf("ask etcd at %s for a lease: %w", strings.Join(endpoints, ","), err)
+	}
+	if _, err := client.Revoke(ctx, granted.ID); err != nil {
+		return 0, fmt.Errorf("give a lease back to etcd at %s: %w", strings.Join(endpoints, ","), err)
+	}
+	return time.Duration(granted.TTL) * time.Second, nil
+}

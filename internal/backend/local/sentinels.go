@@ -48,13 +48,16 @@ const (
 	undoLimit           = 2 * time.Second
 )
 
-// Sentinels is a primary redis-server, a replica of it, and three sentinels
-// that promote the replica when the primary is gone. Its methods may be called
-// concurrently; those that change the set wait for each other.
+// Sentinels is a primary redis-server, two replicas of it, and three sentinels
+// that promote one of them when the primary is gone: always the heir. The other
+// is a bystander, whose priority says that it is never to be promoted, whatever
+// it has heard. Its methods may be called concurrently; those that change the set
+// wait for each other.
 type Sentinels struct {
-	nodes    [2]*node
-	watchers []*watcher
-	primary  atomic.Pointer[node] // one of nodes: the last known
+	heirs     [2]*node // one is primary, the other its heir
+	bystander *node
+	watchers  []*watcher
+	primary   atomic.Pointer[node] // one of heirs: the last known
 
 	turn  chan struct{} // held by the one that changes the set
 	cut   *cut          // the one that is on; by turn
@@ -63,12 +66,19 @@ type Sentinels struct {
 	close func() error
 }
 
-// node is one of the two servers with data.
+// node is one of the three servers with data.
 type node struct {
 	*Server
-	client  *redis.Client
-	follows string // host:port of its primary at its next start, or empty
+	client   *redis.Client
+	follows  string // host:port of its primary at its next start, or empty
+	priority int    // inherits, or never
 }
+
+// Replica priorities. That of a bystander has a meaning of its own to sentinels.
+const (
+	inherits = 100
+	never    = 0
+)
 
 // watcher is one sentinel.
 type watcher struct {
@@ -82,8 +92,8 @@ type cut struct {
 	since   time.Time
 }
 
-// StartSentinels runs a private set and returns when the replica is in sync
-// and all sentinels know it and each other, which takes half a second to two.
+// StartSentinels runs a private set and returns when the replicas are in sync
+// and all sentinels know them and each other, which takes half a second to two.
 //
 // The error wraps ErrMissing when there is no redis-server.
 func StartSentinels(ctx context.Context) (*Sentinels, error) {
@@ -103,18 +113,20 @@ func StartSentinels(ctx context.Context) (*Sentinels, error) {
 }
 
 func (s *Sentinels) start(ctx context.Context, path string) error {
-	follows := ""
-	for i := range s.nodes {
-		n, err := startNode(ctx, path, follows)
-		if err != nil {
-			return err
-		}
-		s.nodes[i], follows = n, n.Addr
+	primary, err := startNode(ctx, path, node{priority: inherits})
+	if err != nil {
+		return err
 	}
-	primary, replica := s.nodes[0], s.nodes[1]
+	s.heirs[0] = primary
 	s.primary.Store(primary)
+	if s.heirs[1], err = startNode(ctx, path, node{priority: inherits, follows: primary.Addr}); err != nil {
+		return err
+	}
+	if s.bystander, err = startNode(ctx, path, node{priority: never, follows: primary.Addr}); err != nil {
+		return err
+	}
 	// The sentinels ask for replicas at once, and then only now and then.
-	if err := s.awaitSync(ctx, replica); err != nil {
+	if err := s.awaitSync(ctx); err != nil {
 		return err
 	}
 	for range sentinels {
@@ -127,9 +139,8 @@ func (s *Sentinels) start(ctx context.Context, path string) error {
 	return s.awaitAgreement(ctx)
 }
 
-func startNode(ctx context.Context, path, follows string) (*node, error) {
-	n := &node{follows: follows}
-	var err error
+func startNode(ctx context.Context, path string, as node) (_ *node, err error) {
+	n := &as
 	n.Server, err = Start(ctx, Command{
 		Name:    "redis-server",
 		Path:    path,
@@ -148,6 +159,7 @@ func (n *node) args(dir string, port int) []string {
 	args := append(redisArgs(dir, port),
 		"--repl-diskless-sync", "yes",
 		"--repl-diskless-sync-delay", "0",
+		"--replica-priority", strconv.Itoa(n.priority),
 	)
 	if host, port, err := net.SplitHostPort(n.follows); err == nil {
 		args = append(args, "--replicaof", host+" "+port)
@@ -236,36 +248,40 @@ func (s *Sentinels) URL() string {
 // last looked: after Failover, the promoted one.
 func (s *Sentinels) PrimaryAddr() string { return s.primary.Load().Addr }
 
-// other returns the node that n is not.
-func (s *Sentinels) other(n *node) *node {
-	if n == s.nodes[0] {
-		return s.nodes[1]
+// heir returns the node that the next Failover promotes.
+func (s *Sentinels) heir() *node {
+	if s.primary.Load() == s.heirs[0] {
+		return s.heirs[1]
 	}
-	return s.nodes[0]
+	return s.heirs[0]
 }
 
-// Cut keeps from the replica what the primary is told after Cut returns: a
-// Failover loses it. What the primary was told before Cut was called is on the
-// replica then. The primary goes on serving, and no sentinel minds.
+// replicas returns the nodes that are not primary.
+func (s *Sentinels) replicas() []*node { return []*node{s.heir(), s.bystander} }
+
+// Cut keeps from the heir what the primary is told after Cut returns: a Failover
+// loses it. What the primary was told before Cut was called is on the heir then.
+// The primary goes on serving, the bystander goes on acknowledging what it is
+// told, and no sentinel minds.
 //
-// restore lets the replica catch up, which takes it about a second; Heal waits
+// restore lets the heir catch up, which takes it about a second; Heal waits
 // for that. restore itself waits for a Failover that is under way, and does
 // nothing after one, or a second time.
 func (s *Sentinels) Cut(ctx context.Context) (restore func(), err error) {
 	ctx, done, err := s.begin(ctx, cutLimit)
 	if err != nil {
-		return nil, fmt.Errorf("cut off the replica: %w", err)
+		return nil, fmt.Errorf("cut off the heir: %w", err)
 	}
 	defer done()
 	if s.cut != nil {
-		return nil, errors.New("cut off the replica: it is cut off already")
+		return nil, errors.New("cut off the heir: it is cut off already")
 	}
 	primary := s.primary.Load()
-	c := &cut{replica: s.other(primary)}
+	c := &cut{replica: s.heir()}
 	if err := c.apply(ctx, primary); err != nil {
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
 		defer cancel()
-		return nil, errors.Join(failed(ctx, "cut off the replica", err), c.replica.mayFollow(undo, true))
+		return nil, errors.Join(failed(ctx, "cut off the heir", err), c.replica.mayFollow(undo, true))
 	}
 	s.cut = c
 	return func() { s.restore(c) }, nil
@@ -327,13 +343,14 @@ func (s *Sentinels) uncut(ctx context.Context) error {
 	return err
 }
 
-// Failover kills the primary and returns when the replica is primary in its
-// place, takes writes, and all sentinels say so. That takes one second to two,
+// Failover kills the primary and returns when the heir is primary in its place,
+// takes writes, and all sentinels say so. That takes one second to two,
 // and once in a while three. It takes longer after a Cut of some seconds, by a
 // fifth of its length: sentinels promote no replica that was without a primary
 // for too long. It fails after 15 seconds.
 //
-// There is no replica then, until Heal.
+// There is no heir then, until Heal. The bystander follows the new primary, and
+// loses what that has not heard of, at once or soon after.
 func (s *Sentinels) Failover(ctx context.Context) error {
 	ctx, done, err := s.begin(ctx, failoverLimit)
 	if err != nil {
@@ -348,9 +365,9 @@ func (s *Sentinels) Failover(ctx context.Context) error {
 
 func (s *Sentinels) failover(ctx context.Context) error {
 	primary := s.primary.Load()
-	heir := s.other(primary)
+	heir := s.heir()
 	if err := heir.answers(ctx); err != nil {
-		return fmt.Errorf("there is no replica, it needs Heal: %w", err)
+		return fmt.Errorf("there is no heir, it needs Heal: %w", err)
 	}
 	wait := downAfter
 	if s.cut != nil {
@@ -362,7 +379,7 @@ func (s *Sentinels) failover(ctx context.Context) error {
 		return err
 	}
 	primary.Kill()
-	if err := await(ctx, "the replica is promoted", func() error { return s.promoted(ctx, heir) }); err != nil {
+	if err := await(ctx, "the heir is promoted", func() error { return s.promoted(ctx, heir) }); err != nil {
 		return err
 	}
 	s.primary.Store(heir)
@@ -406,9 +423,9 @@ func (s *Sentinels) promoted(ctx context.Context, n *node) error {
 }
 
 // Heal starts a server in place of the one that Failover killed, empty and on
-// its port, as a replica of the present primary, and ends a Cut. It returns
-// when the replica is in sync and the sentinels agree on the set, so that the
-// next Failover works. That takes one second to two; after a Failover that was
+// its port, as the heir of the present primary, and ends a Cut. It returns when
+// both replicas are in sync and the sentinels agree on the set, so that the next
+// Failover works. That takes one second to two; after a Failover that was
 // given up, as long as the sentinels need to promote the replica without it,
 // which is about seven. It fails after 30 seconds.
 func (s *Sentinels) Heal(ctx context.Context) error {
@@ -432,34 +449,41 @@ func (s *Sentinels) heal(ctx context.Context) error {
 		return err
 	}
 	primary := s.primary.Load()
-	replica := s.other(primary)
-	if err := replica.answers(ctx); err != nil {
-		replica.follows = primary.Addr
-		if err := await(ctx, "the replica runs", func() error { return replica.Restart(ctx) }); err != nil {
+	heir := s.heir()
+	if err := heir.answers(ctx); err != nil {
+		heir.follows = primary.Addr
+		if err := await(ctx, "the heir runs", func() error { return heir.Restart(ctx) }); err != nil {
 			return err
 		}
 	}
 	if err := s.uncut(ctx); err != nil {
 		return err
 	}
-	if err := s.awaitSync(ctx, replica); err != nil {
+	if err := s.awaitSync(ctx); err != nil {
 		return err
 	}
 	return s.awaitAgreement(ctx)
 }
 
-// awaitSync waits until a replica has its primary's data and is told what
+// awaitSync waits until the replicas have their primary's data and are told what
 // changes, which begins up to a second later.
-func (s *Sentinels) awaitSync(ctx context.Context, replica *node) error {
-	primary := s.other(replica)
-	if err := replica.awaitOffset(ctx, primary); err != nil {
-		return err
+func (s *Sentinels) awaitSync(ctx context.Context) error {
+	primary := s.primary.Load()
+	for _, replica := range s.replicas() {
+		if err := replica.awaitOffset(ctx, primary); err != nil {
+			return err
+		}
 	}
-	// Something for it to be told, that changes nothing.
+	// Something for them to be told, that changes nothing.
 	if err := primary.client.Publish(ctx, "oversell:nothing", "").Err(); err != nil {
-		return fmt.Errorf("tell the replica something: %w", err)
+		return fmt.Errorf("tell the replicas something: %w", err)
 	}
-	return replica.awaitOffset(ctx, primary)
+	for _, replica := range s.replicas() {
+		if err := replica.awaitOffset(ctx, primary); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // awaitOffset waits until a replica has what its primary has now.
@@ -486,7 +510,7 @@ func (s *Sentinels) awaitAgreement(ctx context.Context) error {
 	return await(ctx, "the sentinels agree", func() error {
 		epochs := map[string]bool{}
 		for _, w := range s.watchers {
-			epoch, err := w.agrees(ctx, s.primary.Load(), s.other(s.primary.Load()))
+			epoch, err := w.agrees(ctx, s.primary.Load(), s.replicas())
 			if err != nil {
 				return fmt.Errorf("the sentinel at %s: %w", w.Addr, err)
 			}
@@ -500,8 +524,8 @@ func (s *Sentinels) awaitAgreement(ctx context.Context) error {
 }
 
 // agrees returns the epoch of what a sentinel knows, or an error that says
-// where it differs from a primary, a usable replica, and two more sentinels.
-func (w *watcher) agrees(ctx context.Context, primary, replica *node) (epoch string, err error) {
+// where it differs from a primary, usable replicas, and two more sentinels.
+func (w *watcher) agrees(ctx context.Context, primary *node, replicas []*node) (epoch string, err error) {
 	master, err := w.client.Master(ctx, masterName).Result()
 	if err != nil {
 		return "", err
@@ -509,12 +533,15 @@ func (w *watcher) agrees(ctx context.Context, primary, replica *node) (epoch str
 	if net.JoinHostPort(master["ip"], master["port"]) != primary.Addr || master["flags"] != "master" {
 		return "", fmt.Errorf("its primary is %s:%s, %s", master["ip"], master["port"], master["flags"])
 	}
-	replicas, err := w.client.Replicas(ctx, masterName).Result()
+	known, err := w.client.Replicas(ctx, masterName).Result()
 	if err != nil {
 		return "", err
 	}
-	if len(replicas) != 1 || !usable(replicas[0], primary, replica) {
-		return "", fmt.Errorf("its replicas are %v", replicas)
+	missing := func(replica *node) bool {
+		return !slices.ContainsFunc(known, func(k map[string]string) bool { return usable(k, primary, replica) })
+	}
+	if len(known) != len(replicas) || slices.ContainsFunc(replicas, missing) {
+		return "", fmt.Errorf("its replicas are %v", known)
 	}
 	others, err := w.client.Sentinels(ctx, masterName).Result()
 	if err != nil {
@@ -528,13 +555,14 @@ func (w *watcher) agrees(ctx context.Context, primary, replica *node) (epoch str
 }
 
 // usable reports whether a sentinel takes what it knows as replica for one
-// that follows primary.
+// that follows primary, and knows whether it may be promoted.
 func usable(known map[string]string, primary, replica *node) bool {
 	return net.JoinHostPort(known["ip"], known["port"]) == replica.Addr &&
 		net.JoinHostPort(known["master-host"], known["master-port"]) == primary.Addr &&
 		known["flags"] == "slave" &&
 		known["role-reported"] == "slave" &&
-		known["master-link-status"] == "ok"
+		known["master-link-status"] == "ok" &&
+		known["slave-priority"] == strconv.Itoa(replica.priority)
 }
 
 // primary asks a sentinel for the address of the primary.
@@ -602,7 +630,7 @@ func (s *Sentinels) find(ctx context.Context) {
 		if err != nil {
 			continue
 		}
-		for _, n := range s.nodes {
+		for _, n := range s.heirs {
 			if n.Addr == addr {
 				s.primary.Store(n)
 			}
@@ -623,7 +651,7 @@ func (s *Sentinels) stop() error {
 		_ = w.client.Close()
 		servers = append(servers, w.Server)
 	}
-	for _, n := range s.nodes {
+	for _, n := range append(s.heirs[:], s.bystander) {
 		if n != nil {
 			_ = n.client.Close()
 			servers = append(servers, n.Server)

@@ -121,7 +121,7 @@ func TestCutIsSharp(t *testing.T) {
 	t.Parallel()
 	s := startSentinels(t)
 	primary := dial(t, s.PrimaryAddr())
-	replica := dial(t, replicaAddr(t, primary))
+	heir, _ := replicas(t, primary)
 	for range rounds(t, 2) {
 		stop := count(t, primary)
 		time.Sleep(5 * time.Millisecond)
@@ -132,8 +132,8 @@ func TestCutIsSharp(t *testing.T) {
 		}
 		after := number(t, primary)
 		time.Sleep(1200 * time.Millisecond) // the replica tries to connect once a second
-		if n := number(t, replica); n < before || n > after {
-			t.Errorf("the replica is at %d, want it between %d and %d", n, before, after)
+		if n := number(t, heir); n < before || n > after {
+			t.Errorf("the heir is at %d, want it between %d and %d", n, before, after)
 		}
 		last := stop()
 		restore()
@@ -141,8 +141,8 @@ func TestCutIsSharp(t *testing.T) {
 		if err := s.Heal(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if n := number(t, replica); n != last {
-			t.Errorf("after Heal the replica is at %d, want %d", n, last)
+		if n := number(t, heir); n != last {
+			t.Errorf("after Heal the heir is at %d, want %d", n, last)
 		}
 	}
 }
@@ -179,22 +179,97 @@ func number(t *testing.T, rdb *redis.Client) int64 {
 }
 
 func dial(t *testing.T, addr string) *redis.Client {
-	rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
+	rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true, ReadTimeout: 15 * time.Second})
 	t.Cleanup(func() { _ = rdb.Close() })
 	return rdb
 }
 
-// replicaAddr asks a primary for its one replica.
-func replicaAddr(t *testing.T, primary *redis.Client) string {
+// replicas asks a primary for its replicas, and them which is never promoted.
+func replicas(t *testing.T, primary *redis.Client) (heir, bystander *redis.Client) {
 	t.Helper()
-	info := primary.Info(t.Context(), "replication").Val()
-	_, line, _ := strings.Cut(info, "slave0:ip=")
-	ip, line, _ := strings.Cut(line, ",port=")
-	port, _, found := strings.Cut(line, ",")
-	if !found {
-		t.Fatalf("no replica in %q", info)
+	for line := range strings.Lines(primary.Info(t.Context(), "replication").Val()) {
+		var n, port int
+		if _, err := fmt.Sscanf(line, "slave%d:ip=127.0.0.1,port=%d,", &n, &port); err != nil {
+			continue
+		}
+		replica := dial(t, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if strings.Contains(replica.Info(t.Context(), "replication").Val(), "slave_priority:0\r\n") {
+			bystander = replica
+		} else {
+			heir = replica
+		}
 	}
-	return net.JoinHostPort(ip, port)
+	if heir == nil || bystander == nil {
+		t.Fatalf("the heir is %v, the bystander %v", heir, bystander)
+	}
+	return heir, bystander
+}
+
+// TestHeirIsPromotedAlthoughStale has the bystander acknowledge what the heir has
+// not heard: that is lost all the same, on the bystander as well.
+func TestHeirIsPromotedAlthoughStale(t *testing.T) {
+	t.Parallel()
+	s := startSentinels(t)
+	for i := range rounds(t, 2) {
+		primary := dial(t, s.PrimaryAddr())
+		heir, bystander := replicas(t, primary)
+		if _, err := s.Cut(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		key := fmt.Sprint("acknowledged-", i)
+		if n := acknowledged(t, primary, key, 2); n != 1 {
+			t.Fatalf("%d replicas have the write, want the bystander alone", n)
+		}
+		if bystander.Exists(t.Context(), key).Val() != 1 || heir.Exists(t.Context(), key).Val() != 0 {
+			t.Fatal("the write is on the heir, or not on the bystander")
+		}
+		if err := s.Failover(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if heir.Options().Addr != s.PrimaryAddr() {
+			t.Errorf("the primary is %s, want the heir %s", s.PrimaryAddr(), heir.Options().Addr)
+		}
+		start := time.Now()
+		if n := acknowledged(t, heir, "alive", 1); n != 1 {
+			t.Errorf("%d replicas follow the new primary, want the bystander", n)
+		}
+		t.Logf("the bystander follows after %v", time.Since(start))
+		for name, node := range map[string]*redis.Client{"heir": heir, "bystander": bystander} {
+			if node.Exists(t.Context(), key).Val() != 0 {
+				t.Errorf("the %s has what the heir had not heard of", name)
+			}
+		}
+		if err := s.Heal(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n := acknowledged(t, heir, "alive", 2); n != 2 {
+			t.Errorf("after Heal %d replicas follow, want two", n)
+		}
+	}
+}
+
+// acknowledged writes and returns how many replicas had it in time, of which it
+// waits for n.
+func acknowledged(t *testing.T, rdb *redis.Client, key string, n int) int64 {
+	t.Helper()
+	limit := time.Second
+	if n == 1 {
+		limit = 10 * time.Second // it is to come about
+	}
+	var waited *redis.Cmd
+	_, err := rdb.Pipelined(t.Context(), func(p redis.Pipeliner) error {
+		p.Set(t.Context(), key, "v", 0)
+		waited = p.Do(t.Context(), "WAIT", n, limit.Milliseconds())
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	had, err := waited.Int64()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return had
 }
 
 // TestFailoverAfterLongCut is about the sentinels' mistrust: they promote no
@@ -217,7 +292,7 @@ func TestFailoverAfterLongCut(t *testing.T) {
 	t.Logf("failover %v", time.Since(start))
 	restore()
 	if err := s.Failover(t.Context()); err == nil || !strings.Contains(err.Error(), "Heal") {
-		t.Errorf("failover without a replica: %v, want a word on Heal", err)
+		t.Errorf("failover without an heir: %v, want a word on Heal", err)
 	}
 	if err := s.Heal(t.Context()); err != nil {
 		t.Fatal(err)
@@ -270,9 +345,10 @@ func TestSentinelsLeaveNothing(t *testing.T) {
 	dir := emptyTempDir(t)
 	s := startSentinels(t)
 	sentinels, _, _ := strings.Cut(strings.TrimPrefix(s.URL(), "redis+sentinel://"), "/")
-	addrs := append(strings.Split(sentinels, ","), s.PrimaryAddr(), replicaAddr(t, dial(t, s.PrimaryAddr())))
-	if len(addrs) != 5 {
-		t.Errorf("addresses %q, want five", addrs)
+	heir, bystander := replicas(t, dial(t, s.PrimaryAddr()))
+	addrs := append(strings.Split(sentinels, ","), s.PrimaryAddr(), heir.Options().Addr, bystander.Options().Addr)
+	if len(addrs) != 6 {
+		t.Errorf("addresses %q, want six", addrs)
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)

@@ -1,0 +1,432 @@
+package relay
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// limit is for what happens at once, or not at all.
+const limit = 10 * time.Second
+
+// aWhile is for what must not happen, and would at once.
+const aWhile = 20 * time.Millisecond
+
+// An echo serves lines back.
+type echo struct {
+	addr  string
+	heard chan string
+	conns chan struct{} // one for each connection that was made
+	done  chan struct{}
+}
+
+func newEcho(t *testing.T) *echo {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &echo{addr: l.Addr().String(), heard: make(chan string, 16), conns: make(chan struct{}, 16), done: make(chan struct{})}
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			e.conns <- struct{}{}
+			running.Go(func() { e.serve(c) })
+		}
+	})
+	t.Cleanup(func() {
+		close(e.done)
+		_ = l.Close()
+		running.Wait()
+	})
+	return e
+}
+
+func (e *echo) serve(c net.Conn) {
+	defer c.Close()
+	for in := bufio.NewScanner(c); in.Scan(); {
+		select {
+		case e.heard <- in.Text():
+		case <-e.done:
+			return
+		}
+		if _, err := fmt.Fprintln(c, in.Text()); err != nil {
+			return
+		}
+	}
+}
+
+// next returns what the server hears next.
+func (e *echo) next(t *testing.T) string {
+	t.Helper()
+	select {
+	case line := <-e.heard:
+		return line
+	case <-time.After(limit):
+		t.Fatal("the server hears nothing")
+		return ""
+	}
+}
+
+func (e *echo) hearsNothing(t *testing.T) {
+	t.Helper()
+	select {
+	case line := <-e.heard:
+		t.Fatalf("the server heard %q", line)
+	case <-time.After(aWhile):
+	}
+}
+
+// newRelay leads to an echo.
+func newRelay(t *testing.T, clients int) (*Relay, *echo) {
+	t.Helper()
+	e := newEcho(t)
+	r, err := startFor(e.addr, clients)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { mustClose(t, r) })
+	return r, e
+}
+
+func mustClose(t *testing.T, r *Relay) {
+	t.Helper()
+	inTime(t, "Close", func() {
+		if err := r.Close(); err != nil && !errors.Is(err, net.ErrClosed) { // the second time
+			t.Error(err)
+		}
+	})
+}
+
+func inTime(t *testing.T, what string, do func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		do()
+	}()
+	select {
+	case <-done:
+	case <-time.After(limit):
+		t.Fatal(what, "does not return")
+	}
+}
+
+func dial(t *testing.T, r *Relay) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", r.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	_ = c.SetDeadline(time.Now().Add(limit))
+	return c
+}
+
+func say(t *testing.T, c net.Conn, line string) {
+	t.Helper()
+	if _, err := fmt.Fprintln(c, line); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func hears(t *testing.T, c net.Conn, want string) {
+	t.Helper()
+	got := make([]byte, len(want)+1)
+	if _, err := io.ReadFull(c, got); err != nil || string(got) != want+"\n" {
+		t.Fatalf("heard %q, %v; want %q", got, err, want)
+	}
+}
+
+// ends checks that nothing is heard but the end of the connection.
+func ends(t *testing.T, c net.Conn) {
+	t.Helper()
+	n, err := c.Read(make([]byte, 1))
+	if n > 0 || err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("read %d bytes, %v; want the end of the connection", n, err)
+	}
+}
+
+// talks checks that a client is served.
+func talks(t *testing.T, c net.Conn, e *echo, line string) {
+	t.Helper()
+	say(t, c, line)
+	if got := e.next(t); got != line {
+		t.Fatalf("the server heard %q, want %q", got, line)
+	}
+	hears(t, c, line)
+}
+
+func TestWhatIsInAHoleArrivesAfterItsSenderHasGone(t *testing.T) {
+	r, e := newRelay(t, maxClients)
+	c := dial(t, r)
+	talks(t, c, e, "before")
+
+	r.Hole()
+	say(t, c, "late")
+	_ = c.Close()
+	e.hearsNothing(t)
+	r.Restore()
+	if line := e.next(t); line != "late" {
+		t.Errorf("the server heard %q, want what was sent", line)
+	}
+}
+
+// whole is a connection that says when all of it has been read.
+type whole struct {
+	net.Conn
+	read chan struct{}
+}
+
+func (w whole) Read(p []byte) (int, error) {
+	n, err := w.Conn.Read(p)
+	if err != nil {
+		close(w.read)
+	}
+	return n, err
+}
+
+// The server answers what nobody listens to.
+func TestAllThatIsInAHoleArrives(t *testing.T) {
+	r, e := newRelay(t, maxClients)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c := dial(t, &Relay{Addr: l.Addr().String()})
+	accepted, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := whole{accepted, make(chan struct{})}
+	r.running.Go(func() { r.serve(t.Context(), client) })
+	talks(t, c, e, "before")
+
+	r.Hole()
+	const lines = 3000
+	padding := strings.Repeat(".", 80)
+	for i := range lines {
+		say(t, c, fmt.Sprint(i, padding))
+	}
+	_ = c.Close()
+	inTime(t, "reading in a hole", func() { <-client.read })
+	e.hearsNothing(t)
+	r.Restore()
+	for i := range lines {
+		if line := e.next(t); line != fmt.Sprint(i, padding) {
+			t.Fatalf("line %d of %d is %q", i, lines, line)
+		}
+	}
+}
+
+func TestEndOfAConnectionIsNotToldThroughAHole(t *testing.T) {
+	client, server := net.Pipe()
+	defer client.Close()
+	_ = client.SetDeadline(time.Now().Add(limit))
+	q := newQueue()
+	r := &Relay{gate: make(chan struct{})}
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		r.tell(server, q)
+	}()
+	q.end()
+	select {
+	case <-told:
+		t.Fatal("the end is told through a hole")
+	case <-time.After(aWhile):
+	}
+	r.Restore()
+	inTime(t, "tell", func() { <-told })
+}
+
+func TestClientThatHasLeftIsToldToTheServer(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	r, err := Start(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mustClose(t, r)
+	c := dial(t, r)
+	server, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	_ = server.SetDeadline(time.Now().Add(limit))
+	_ = c.(*net.TCPConn).CloseWrite()
+	ends(t, server)
+	say(t, server, "farewell")
+	hears(t, c, "farewell")
+	_ = server.Close()
+	ends(t, c)
+}
+
+func TestNobodyNewGetsThroughAHole(t *testing.T) {
+	r, e := newRelay(t, maxClients)
+	talks(t, dial(t, r), e, "before")
+	<-e.conns
+	r.Hole()
+	const clients = 5
+	var conns []net.Conn
+	for i := range clients {
+		c := dial(t, r)
+		say(t, c, fmt.Sprint(i))
+		conns = append(conns, c)
+	}
+	select {
+	case <-e.conns:
+		t.Error("the server sees a connection through a hole")
+	case <-time.After(aWhile):
+	}
+	r.mu.Lock()
+	accepted := len(r.conns)
+	r.mu.Unlock()
+	if accepted -= 2; accepted > 1 { // without the one before, and its server
+		t.Errorf("%d connections were accepted in a hole, want at most the one that was waited for", accepted)
+	}
+	r.Restore()
+	for range clients {
+		e.next(t)
+	}
+	for i, c := range conns {
+		hears(t, c, fmt.Sprint(i))
+	}
+}
+
+func TestMoreClientsThanPlacesWait(t *testing.T) {
+	r, e := newRelay(t, 2)
+	first, second := dial(t, r), dial(t, r)
+	talks(t, first, e, "first")
+	talks(t, second, e, "second")
+	third := dial(t, r)
+	say(t, third, "third")
+	e.hearsNothing(t)
+	_ = first.Close()
+	if line := e.next(t); line != "third" {
+		t.Errorf("the server heard %q, want who has waited", line)
+	}
+	hears(t, third, "third")
+	talks(t, second, e, "second again")
+}
+
+func TestCutBreaksConnectionsUntilRestore(t *testing.T) {
+	r, e := newRelay(t, maxClients)
+	c := dial(t, r)
+	talks(t, c, e, "one")
+
+	r.Hole()
+	say(t, c, "lost")
+	r.Cut()
+	ends(t, c)
+	ends(t, dial(t, r))
+	r.Restore()
+	talks(t, dial(t, r), e, "two") // and not what was in the hole when it was cut
+}
+
+func TestLostReplyWasExecuted(t *testing.T) {
+	r, e := newRelay(t, maxClients)
+	c := dial(t, r)
+	talks(t, c, e, "before")
+	if r.ReplyLost() {
+		t.Error("ReplyLost before LoseReply")
+	}
+	for range 2 {
+		c := dial(t, r)
+		r.LoseReply()
+		if r.ReplyLost() {
+			t.Error("ReplyLost before there was a reply")
+		}
+		say(t, c, "done")
+		if line := e.next(t); line != "done" {
+			t.Errorf("the server heard %q", line)
+		}
+		ends(t, c)
+		if !r.ReplyLost() {
+			t.Error("ReplyLost does not say so")
+		}
+	}
+	talks(t, c, e, "after")
+}
+
+func TestCloseEndsWhatIsInAHole(t *testing.T) {
+	r, _ := newRelay(t, maxClients)
+	c := dial(t, r)
+	r.Hole()
+	say(t, c, "x")
+	mustClose(t, r)
+}
+
+func TestNothingOpensAgainAfterClose(t *testing.T) {
+	r, e := newRelay(t, maxClients)
+	mustClose(t, r)
+	r.Restore()
+	r.Hole()
+	inTime(t, "pass after Close", r.pass)
+	c, err := net.Dial("tcp", e.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if r.register(c) {
+		t.Error("a connection is registered after Close, and nobody will close it")
+	}
+}
+
+func TestCloseEndsWhateverElseIsGoingOn(t *testing.T) {
+	e := newEcho(t)
+	go func() {
+		for {
+			select {
+			case <-e.conns:
+			case <-e.heard:
+			case <-e.done:
+				return
+			}
+		}
+	}()
+	for range 100 {
+		r, err := Start(e.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var others sync.WaitGroup
+		others.Go(func() {
+			if c, err := net.Dial("tcp", r.Addr); err == nil {
+				defer c.Close()
+				_ = c.SetDeadline(time.Now().Add(limit))
+				fmt.Fprintln(c, "x")
+				_, _ = io.Copy(io.Discard, c) // until the relay closes it
+			}
+		})
+		others.Go(func() {
+			for range 20 {
+				r.Hole()
+				r.Restore()
+			}
+		})
+		others.Go(r.Hole)
+		mustClose(t, r)
+		inTime(t, "what else there was", others.Wait)
+	}
+}

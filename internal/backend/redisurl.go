@@ -188,19 +188,22 @@ func splitOneURL(s string) (*redisParts, error) {
 		return nil, errMixed
 	}
 	p := &redisParts{scheme: scheme}
-	authority := rest
-	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
-		authority, rest = rest[:i], rest[i:]
-	} else {
-		rest = ""
-	}
-	if strings.ContainsAny(rest, "@#") {
+	authority, tail := cutAuthority(rest)
+	if strings.ContainsAny(tail, "@#") {
 		return nil, errors.New("write the characters / ? # @ in a password as %2F %3F %23 %40")
 	}
 	if err := p.splitAuthority(authority); err != nil {
 		return nil, err
 	}
-	return p, p.splitTail(rest)
+	return p, p.splitTail(tail)
+}
+
+// cutAuthority cuts what is behind a URL's scheme before its path.
+func cutAuthority(rest string) (authority, tail string) {
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		return rest[:i], rest[i:]
+	}
+	return rest, ""
 }
 
 func (p *redisParts) splitAuthority(authority string) error {

@@ -129,6 +129,9 @@ func FuzzParseRedisURL(f *testing.F) {
 		if target.cluster && target.master != "" {
 			t.Error("both a cluster and a sentinel set")
 		}
+		if _, err := SingleAddr(spec); err == nil {
+			checkLedTo(t, spec, "127.0.0.1:1")
+		}
 		// Whatever was understood, a client can be made of it.
 		if err := target.client(1).Close(); err != nil {
 			t.Error(err)

@@ -87,11 +87,14 @@ func Serve(ctx context.Context, specs Specs, needs ...locks.Need) (s *Servers, e
 // serveNodes starts nodes that know nothing of each other.
 func (s *Servers) serveNodes(ctx context.Context, spec string) error {
 	specs, name := nodes(spec)
+	if err := checkNodes(spec, specs); err != nil {
+		return err
+	}
 	if one := twice(specs); spec != embedded && spec != own && one > 0 {
 		return fmt.Errorf("%w of -redlock: node %d is named before; each must be a server of its own", backend.ErrSpec, one)
 	}
 	if len(specs) < MinNodes {
-		return fmt.Errorf("%w of -redlock: it names %d nodes, and must name %d at least, separated by commas; allowed as well: %s, %s", backend.ErrSpec, len(specs), MinNodes, embedded, own)
+		return fmt.Errorf("%w of -redlock: it names %s, and must name %d at least, separated by commas; allowed as well: %s, %s", backend.ErrSpec, counted(len(specs)), MinNodes, embedded, own)
 	}
 	started := make([]*backend.RedisServer, len(specs))
 	var g errgroup.Group
@@ -159,6 +162,30 @@ func nodes(spec string) (specs []string, name string) {
 		specs = append(specs, node)
 	}
 	return specs, ""
+}
+
+func counted(nodes int) string {
+	if nodes == 1 {
+		return "1 node"
+	}
+	return fmt.Sprintf("%d nodes", nodes)
+}
+
+// checkNodes returns an error for the first node that is none. What is served for
+// -redis is not told of here: the flag is another one.
+func checkNodes(spec string, specs []string) error {
+	if spec == embedded || spec == own {
+		return nil
+	}
+	for i, one := range specs {
+		if word := strings.TrimPrefix(one, "redis://"); word == embedded || word == own {
+			return fmt.Errorf("%w of -redlock: node %d is %s, which stands alone", backend.ErrSpec, i+1, word)
+		}
+		if _, err := backend.SingleAddr(one); errors.Is(err, backend.ErrSpec) {
+			return fmt.Errorf("%w of -redlock: node %d is no address of a Redis; allowed: HOST:PORT, redis://…, rediss://…, and alone: %s, %s", backend.ErrSpec, i+1, embedded, own)
+		}
+	}
+	return nil
 }
 
 // twice returns which of the specs, counted from 1, is there before, or 0.

@@ -78,8 +78,10 @@ func TestWrongSpecs(t *testing.T) {
 		is    error
 		says  string
 	}{
-		{Specs{Redlock: "127.0.0.1:1"}, locks.NeedsNodes, backend.ErrSpec, "names 1 nodes, and must name 3 at least"},
+		{Specs{Redlock: "127.0.0.1:1"}, locks.NeedsNodes, backend.ErrSpec, "names 1 node, and must name 3 at least"},
 		{Specs{Redlock: "a:1,redis://b:2,redis://a:1"}, locks.NeedsNodes, backend.ErrSpec, "node 3 is named before"},
+		{Specs{Redlock: "embedded,a:1,b:2"}, locks.NeedsNodes, backend.ErrSpec, "of -redlock: node 1 is embedded, which stands alone"},
+		{Specs{Redlock: "a:1,b:2,c"}, locks.NeedsNodes, backend.ErrSpec, "of -redlock: node 3 is no address"},
 		{Specs{Redlock: ",,"}, locks.NeedsNodes, backend.ErrSpec, "names 0 nodes"},
 		{Specs{Redlock: "a:1,b:2,http://c:3"}, locks.NeedsNodes, backend.ErrSpec, ""},
 		{Specs{Redlock: "rediss://u:secret@a:1,b:2,redis://c:port"}, locks.NeedsNodes, backend.ErrSpec, ""},
@@ -87,7 +89,7 @@ func TestWrongSpecs(t *testing.T) {
 		{Specs{ZooKeeper: "nowhere"}, locks.NeedsZooKeeper, coordination.ErrSpec, "-zookeeper"},
 	} {
 		s, err := Serve(t.Context(), tt.specs, tt.need)
-		if !errors.Is(err, tt.is) || !strings.Contains(err.Error(), tt.says) || strings.Contains(err.Error(), "secret") || s != nil {
+		if !errors.Is(err, tt.is) || !strings.Contains(err.Error(), tt.says) || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "-redis") || s != nil {
 			t.Errorf("%+v: got %v, want %v", tt.specs, err, tt.is)
 		}
 	}

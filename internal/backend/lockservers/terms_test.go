@@ -1,0 +1,61 @@
+package lockservers
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"oversell/internal/backend/coordination"
+	"oversell/internal/backend/coordination/coordtest"
+	"oversell/internal/locks"
+)
+
+func TestLeaseIsWhatTheServerGives(t *testing.T) {
+	etcd := Terms{Least: 2 * time.Second, Unit: time.Second}
+	for _, tt := range []struct {
+		terms     Terms
+		ttl, want time.Duration
+	}{
+		{Terms{}, 300 * time.Millisecond, 300 * time.Millisecond},
+		{etcd, 300 * time.Millisecond, 2 * time.Second},
+		{etcd, 2 * time.Second, 2 * time.Second},
+		{etcd, 2001 * time.Millisecond, 3 * time.Second},
+		{Terms{Least: time.Second}, 300 * time.Millisecond, time.Second},
+		{Terms{Least: time.Second}, 1500 * time.Millisecond, 1500 * time.Millisecond},
+	} {
+		if got := tt.terms.Lease(tt.ttl); got != tt.want {
+			t.Errorf("%+v, ttl %v: a lease of %v, want %v", tt.terms, tt.ttl, got, tt.want)
+		}
+	}
+}
+
+// The terms are those of the server that is there.
+func TestServersAreAskedForTheirTerms(t *testing.T) {
+	terms, err := Ask(t.Context(), Addresses{Etcd: []string{coordtest.Etcd(t)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := terms[locks.NeedsEtcd]; got.Least != time.Second || got.Unit != time.Second || got.Slack < time.Second {
+		t.Errorf("etcd: %+v", got)
+	}
+	t.Cleanup(func() {
+		if err := coordtest.StopZooKeeper(); err != nil {
+			t.Error(err)
+		}
+	})
+	terms, err = Ask(t.Context(), Addresses{ZooKeeper: []string{coordtest.ZooKeeper(t)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := terms[locks.NeedsZooKeeper]; got.Least != time.Second || got.Lease(1500*time.Millisecond) != 1500*time.Millisecond {
+		t.Errorf("zookeeper: %+v", got)
+	}
+}
+
+func TestServersThatAreAwayAreTold(t *testing.T) {
+	for _, a := range []Addresses{{Etcd: []string{"http://127.0.0.1:1"}}, {ZooKeeper: []string{"127.0.0.1:1"}}} {
+		if _, err := Ask(t.Context(), a); !errors.Is(err, coordination.ErrUnreachable) {
+			t.Errorf("%+v: %v, want %v", a, err, coordination.ErrUnreachable)
+		}
+	}
+}

@@ -1,0 +1,11 @@
+-- Starts the ttl afresh while the lock is still the owner's: a write, for WAIT to wait for.
+-- KEYS[1]: the lock, a hash of one field: the owner -> how many holds
+-- ARGV[1]: the owner
+-- ARGV[2]: ttl, in milliseconds
+-- Returns 1: written
+--         0: the lock is not the owner's: it has expired, or is another's
+if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
+  return 0
+end
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+return 1

@@ -3,6 +3,9 @@ package etcdlock
 import (
 	"context"
 	"fmt"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 // A hold is a lock that is had.
@@ -15,7 +18,33 @@ type hold struct {
 func newHold(p *place) *hold {
 	h := &hold{place: p}
 	h.ctx, h.end = context.WithCancelCause(p.session.ctx)
+	_ = p.session.source.start(h.attend) // or the source is closed, and the hold over
 	return h
+}
+
+// errDeleted is the cause of a hold's end whose key somebody has deleted.
+var errDeleted = fmt.Errorf("%w: the key was deleted", ErrLost)
+
+// attend looks, as often as the lease is renewed, whether the key is still there:
+// without it etcd lets the next one in, and the lease lives on.
+func (h *hold) attend() {
+	n := h.place.session
+	tick := time.NewTicker(n.ttl / 3)
+	defer tick.Stop()
+	for {
+		select {
+		case <-h.ctx.Done():
+			return
+		case <-tick.C:
+		}
+		ctx, cancel := context.WithTimeout(h.ctx, n.ttl/3)
+		r, err := n.source.client.Get(ctx, h.place.key, clientv3.WithCountOnly())
+		cancel()
+		if err == nil && r.Count == 0 { // an error is for the lease to judge
+			h.end(errDeleted)
+			return
+		}
+	}
 }
 
 // giveBack ends the hold in etcd and then in this process.

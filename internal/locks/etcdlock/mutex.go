@@ -38,8 +38,8 @@
 // Breaks:
 //   - what nobody unlocks, its process renews for ever
 //   - a key or a lease that somebody else deletes is gone at once, and its holder
-//     learns it only at the next renewal, or never: TestForeignDeleteIsNotTold; a
-//     waiter learns it before it could go in: TestForeignDeleteOfPlace
+//     learns it up to a third of the ttl later: TestForeignDeleteIsToldLate; a waiter
+//     learns it before it could go in: TestForeignDeleteOfPlace
 //   - a process that is stopped for longer than ttl learns of its loss only as it
 //     goes on, maybe one write too late: only a resource that checks the token
 //     can refuse it
@@ -151,7 +151,9 @@ func (m *Mutex) Unlock(ctx context.Context) error {
 }
 
 // Context returns a copy of parent for the work under the lock. It ends when the
-// lease is lost, with ErrLost as its cause, or when the lock is given back.
+// lease is lost, with ErrLost as its cause, or when the lock is given back. It also
+// ends so when somebody else has deleted the key, but up to a third of the ttl later:
+// the next holder may be in by then.
 //
 // It ends before etcd lets the next holder in: the lease is counted from before its
 // last renewal was sent, and etcd counts from when it got it; and of the lease a tenth

@@ -178,9 +178,17 @@ func TestLostReply(t *testing.T) {
 		relay.LoseReply()
 		unlock(t, a) // its key is gone already when it is asked for once more
 	}
-	relay.LoseReply()
-	if ok, err := a.TryLock(t.Context()); err == nil {
-		t.Errorf("TryLock = %v, %v; want an error", ok, err)
+	// What gets lost may be something else that the server says by itself.
+	for tries := 0; ; tries++ {
+		relay.LoseReply()
+		ok, err := a.TryLock(t.Context())
+		if err != nil {
+			break
+		}
+		if !ok || tries == 10 {
+			t.Fatalf("TryLock = %v, %v; want an error", ok, err)
+		}
+		unlock(t, a)
 	}
 	eventually(t, "no keys", func() bool { return len(keys(t, there.client)) == 0 })
 	eventually(t, "the leases given up", func() bool { return leases(t, there.client) == 1 }) // there's

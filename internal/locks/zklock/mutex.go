@@ -33,8 +33,8 @@
 //
 // Breaks:
 //   - what nobody unlocks, its process keeps for ever
-//   - a node that somebody else deletes is gone at once, and its holder is not told:
-//     TestForeignDeleteIsNotTold
+//   - a node that somebody else deletes is gone at once, and its holder learns it up
+//     to a third of the timeout later: TestForeignDeleteIsToldLate
 //   - in an ensemble, a server that has answered tells the leader so only at the
 //     next tick, half a tick later at most: should it die in between, the leader
 //     counts from the answer before, and may end the session that much earlier
@@ -161,7 +161,9 @@ func (m *Mutex) Unlock(ctx context.Context) error {
 }
 
 // Context returns a copy of parent for the work under the lock. It ends when the
-// session is lost, with ErrLost as its cause, or when the lock is given back.
+// session is lost, with ErrLost as its cause, or when the lock is given back. It also
+// ends so when somebody else has deleted the node, but up to a third of the timeout
+// later: the next holder may be in by then.
 //
 // It ends before ZooKeeper lets the next holder in: the session's timeout is counted
 // from before the last question was sent that ZooKeeper answered, and ZooKeeper

@@ -18,6 +18,7 @@ import (
 
 	"oversell/internal/backend/coordination/coordtest"
 	"oversell/internal/locks/locktest"
+	"oversell/internal/relay"
 )
 
 // timeout is the least that the private server allows.
@@ -70,12 +71,12 @@ func newSource(t *testing.T, server string, timeout time.Duration) *Source {
 }
 
 // apart gives the test a process behind a network that may fail, and another.
-func apart(t *testing.T, timeout time.Duration) (key string, relay *coordtest.Relay, here, there *Source) {
+func apart(t *testing.T, timeout time.Duration) (key string, link *relay.Relay, here, there *Source) {
 	t.Helper()
 	t.Parallel()
 	server := coordtest.ZooKeeper(t)
-	relay = coordtest.NewRelay(t, server)
-	return "oversell:{" + t.Name() + "}:lock", relay, newSource(t, relay.Addr, timeout), newSource(t, server, timeout)
+	link = coordtest.NewRelay(t, server)
+	return "oversell:{" + t.Name() + "}:lock", link, newSource(t, link.Addr, timeout), newSource(t, server, timeout)
 }
 
 func TestNames(t *testing.T) {
@@ -443,17 +444,22 @@ func TestShortOutageDoesNoHarm(t *testing.T) {
 }
 
 // Somebody deletes a node by hand.
-func TestForeignDeleteIsNotTold(t *testing.T) {
-	key, sources := start(t, 2, calm)
+func TestForeignDeleteIsToldLate(t *testing.T) {
+	key, sources := start(t, 2, timeout)
 	a, b := New(sources[0], key), New(sources[1], key)
 	mustLock(t, a)
 	ctx := a.Context(t.Context())
 	if err := sources[1].conn.Delete(nameOf(key)+"/"+nodes(t, sources[1], key)[0], -1); err != nil {
 		t.Fatal(err)
 	}
-	mustLock(t, b)
-	if ctx.Err() != nil {
-		t.Errorf("a was told: %v", context.Cause(ctx))
+	mustLock(t, b) // whatever a knows
+	select {
+	case <-ctx.Done():
+		if err := context.Cause(ctx); !errors.Is(err, ErrLost) {
+			t.Errorf("the cause is %v; want %v", err, ErrLost)
+		}
+	case <-time.After(timeout + slack):
+		t.Error("a is not told that its node is gone")
 	}
 	mustNotBeHeld(t, a)
 	unlock(t, b)
@@ -649,9 +655,9 @@ func TestUnlockAfterCancel(t *testing.T) {
 	unlock(t, b)
 }
 
-var failures = map[string]func(*coordtest.Relay){
-	"hole": (*coordtest.Relay).Hole,
-	"cut":  (*coordtest.Relay).Cut,
+var failures = map[string]func(*relay.Relay){
+	"hole": (*relay.Relay).Hole,
+	"cut":  (*relay.Relay).Cut,
 }
 
 func lock(t *testing.T, m *Mutex) bool {
@@ -693,6 +699,22 @@ func mustNotBeHeld(t *testing.T, m *Mutex) {
 	if err := m.Unlock(t.Context()); !errors.Is(err, ErrNotHeld) {
 		t.Errorf("Unlock = %v; want %v", err, ErrNotHeld)
 	}
+}
+
+// Who may not delete his own node is told so, and does not ask for ever.
+func TestUnlockThatIsNotAllowed(t *testing.T) {
+	t.Parallel()
+	here := newSource(t, coordtest.ZooKeeper(t), timeout)
+	m := New(here, "oversell:{"+t.Name()+"}:lock")
+	mustLock(t, m)
+	if _, err := here.conn.SetACL(nameOf("oversell:{"+t.Name()+"}:lock"), zk.WorldACL(zk.PermRead|zk.PermAdmin), -1); err != nil {
+		t.Fatal(err)
+	}
+	inTime(t, slack, func() {
+		if err := m.Unlock(t.Context()); !errors.Is(err, zk.ErrNoAuth) {
+			t.Errorf("Unlock = %v; want %v", err, zk.ErrNoAuth)
+		}
+	})
 }
 
 func eventually(t *testing.T, what string, is func() bool) {

@@ -101,6 +101,7 @@ func (s *Source) attempt(ctx context.Context, cancel context.CancelCauseFunc, t 
 	case err == nil && !session.over():
 		h := &hold{turn: t, session: session, path: n.path, token: token}
 		h.ctx, h.end = context.WithCancelCause(session.ctx)
+		_ = s.start(h.attend) // or the source is closed, and the hold over
 		return h, nil
 	case session.over():
 		err = session.lost()
@@ -108,6 +109,21 @@ func (s *Source) attempt(ctx context.Context, cancel context.CancelCauseFunc, t 
 	n.remove()
 	t.Pass()
 	return nil, err
+}
+
+// errDeleted is the cause of a hold's end whose node somebody has deleted.
+var errDeleted = fmt.Errorf("%w: the node was deleted", ErrLost)
+
+// attend looks three times in a timeout whether the node is still there: without it
+// the next one comes in, and the session lives on.
+func (h *hold) attend() {
+	s := h.session.source
+	for pause(h.ctx, s.timeout/3) == nil {
+		if there, _, err := s.conn.Exists(h.path); err == nil && !there { // an error is for the session to judge
+			h.end(errDeleted)
+			return
+		}
+	}
 }
 
 // giveBack ends the hold in ZooKeeper and then in this process.
@@ -157,7 +173,8 @@ func (s *Source) delete(path string) error {
 // errStop ends insist with the error in it.
 type errStop struct{ error }
 
-// insist asks until there is an answer, or the source is closed.
+// insist asks until there is an answer, it is of no use to ask again, or the source
+// is closed.
 func (s *Source) insist(ask func() error) error {
 	for {
 		err := ask()
@@ -166,6 +183,9 @@ func (s *Source) insist(ask func() error) error {
 		}
 		if stop, ok := errors.AsType[errStop](err); ok {
 			return stop.error
+		}
+		if final(err) {
+			return err
 		}
 		if err := pause(s.ctx, s.rest()); err != nil {
 			return err

@@ -17,6 +17,7 @@ import (
 	v6 "oversell/internal/locks/v6_watchdog"
 	v7 "oversell/internal/locks/v7_queue"
 	v8 "oversell/internal/locks/v8_fenced"
+	"oversell/internal/locks/waitlock"
 	"oversell/internal/locks/zklock"
 )
 
@@ -79,6 +80,9 @@ type Strategy struct {
 // which is to be done by one reader while the others wait: what keeps nobody out
 // has nothing to do with that.
 func (s Strategy) GuardsLoads() bool { return s.Kind == Guarded }
+
+// HasToken reports whether a hold has a fencing token, at which the stock looks.
+func (s Strategy) HasToken() bool { return s.unfenced != nil }
 
 // InDatabase reports whether the strategy works in the database alone, where the
 // stock has to be kept then.
@@ -153,7 +157,7 @@ func Strategies() Catalog {
 			Guard: func(o Options) Guard {
 				return o.distributed(func(key string) Lock { return v1.New(o.Redis, key) }, v1.ErrNotHeld)
 			},
-			deduct: map[Condition]Expectation{Calm: holds, Slow: holds, Late: holds, Crash: sticks, Pause: holds, Failover: breaks},
+			deduct: map[Condition]Expectation{Calm: holds, Slow: holds, Late: holds, Crash: sticks, Pause: holds, Partition: holds, Failover: breaks},
 			loads:  map[Condition]loads{Calm: once, Slow: once, Late: once, Crash: onceAndStuck, Pause: once},
 		},
 		{
@@ -300,6 +304,28 @@ func Strategies() Catalog {
 			deduct: always(holds),
 		},
 		{
+			Name:   "v6_wait_one",
+			Extra:  true,
+			Needs:  NeedsReplicas,
+			Adds:   "v6, and WAIT 1: nobody has the lock before a replica has it too",
+			Breaks: "a failover that promotes another replica; a paused process",
+			Test:   "TestAcknowledgedByTheWrongReplica",
+			Guard:  func(o Options) Guard { return o.waiting(1) },
+			deduct: leased(holds, holds),
+			loads:  renewedLoads,
+		},
+		{
+			Name:   "v6_wait_all",
+			Extra:  true,
+			Needs:  NeedsReplicas,
+			Adds:   "v6, and WAIT 2, for a Redis of two replicas: nobody has the lock before all of them have it too",
+			Breaks: "nobody is let in while one of the replicas is away; a paused process",
+			Test:   "TestTooFewIsAnError",
+			Guard:  func(o Options) Guard { return o.waiting(2) },
+			deduct: shutting(leased(holds, holds)),
+			loads:  renewedLoads,
+		},
+		{
 			Name:   "redlock",
 			Extra:  true,
 			Needs:  NeedsNodes,
@@ -349,7 +375,7 @@ func Strategies() Catalog {
 			Extra:   true,
 			OwnWait: true,
 			Adds:    "go-redsync/redsync on one server, with its defaults: 32 tries, 50 to 250 ms apart, and no extension",
-			Breaks:  "work longer than the ttl; most of a crowd is never served",
+			Breaks:  "work longer than the ttl; whether a crowd is served is left to chance",
 			Test:    "TestRedsyncGivesUp",
 			Guard: func(o Options) Guard {
 				o.Policy = Blocking{}
@@ -364,7 +390,7 @@ func Strategies() Catalog {
 			Extra:   true,
 			OwnWait: true,
 			Adds:    "bsm/redislock with a linear backoff of 500 ms, and no refresh",
-			Breaks:  "work longer than the ttl; most of a crowd is never served",
+			Breaks:  "work longer than the ttl; whether a crowd is served is left to chance",
 			Test:    "TestRedislockWaitsBeyondTheTTL",
 			Guard: func(o Options) Guard {
 				o.Policy = Blocking{}
@@ -395,6 +421,13 @@ func Strategies() Catalog {
 // distributed makes the guard of a Redis lock.
 func (o Options) distributed(lock func(key string) Lock, notHeld ...error) *Distributed {
 	return &Distributed{New: lock, Policy: o.Policy, NotHeld: notHeld}
+}
+
+// waiting makes the guard of stage 6's lock that so many replicas must have.
+func (o Options) waiting(replicas int) *Distributed {
+	d := o.undoable(func(key string) Lock { return waitlock.New(o.Redis, key, o.TTL, replicas) }, waitlock.ErrNotHeld)
+	d.WithOwner = waitlock.WithOwner
+	return d
 }
 
 // undoable is distributed for a lock whose Unlock removes no lock but its own,

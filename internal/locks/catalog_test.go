@@ -53,7 +53,7 @@ func TestGuardsThatHoldLoseNothing(t *testing.T) {
 		processes := []locks.Options{process(t, rdb, at), process(t, rdb, at)}
 		for _, s := range locks.Strategies().With(processes[0]) {
 			expected, known := s.Expect(locks.Case{Workload: locks.Deduct, Condition: locks.Calm, Instances: 2})
-			if s.Kind != locks.Guarded || !known || expected.MaxHolders != 1 {
+			if s.Kind != locks.Guarded || !known || expected.MaxHolders != 1 || s.Needs == locks.NeedsReplicas {
 				continue
 			}
 			t.Run(s.Name, func(t *testing.T) {
@@ -148,6 +148,8 @@ func TestCatalogExpects(t *testing.T) {
 		{"v6_watchdog", locks.Failover, 2, broken},
 		{"v8_fenced", locks.Failover, 2, figures.OK},
 		{"redlock", locks.Failover, 2, figures.OK},
+		{"v6_wait_one", locks.Failover, 2, broken},
+		{"v6_wait_all", locks.Calm, 2, figures.OK},
 		{"lua_atomic", locks.Failover, 2, broken},
 		{"sql_version", locks.Failover, 2, figures.OK},
 		{"etcd", locks.Pause, 2, figures.OK},
@@ -183,6 +185,25 @@ func TestCatalogExpects(t *testing.T) {
 		}
 		if tt.want != figures.Drift && e.Check(locks.Outcome{Verdict: other, MaxHolders: 1}) == "" {
 			t.Errorf("%s under %s with %d: %s is let pass", tt.strategy, tt.condition, tt.instances, other)
+		}
+	}
+}
+
+// A lock that nobody gets sells nothing, and it is no good that it breaks nothing.
+func TestNobodyIsLetInWhileAReplicaIsAway(t *testing.T) {
+	s, err := locks.Strategies().Find("v6_wait_all")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, _ := s.Expect(locks.Case{Workload: locks.Deduct, Condition: locks.Failover, Instances: 2})
+	if wrong := e.Check(locks.Outcome{Verdict: figures.Stuck}); wrong != "" {
+		t.Errorf("stuck comes out as %s", wrong)
+	}
+	for _, o := range []locks.Outcome{
+		{Verdict: figures.OK}, {Verdict: figures.Oversold}, {Verdict: figures.Stuck, MaxHolders: 1},
+	} {
+		if e.Check(o) == "" {
+			t.Errorf("%s with %d holders is let pass", o.Verdict, o.MaxHolders)
 		}
 	}
 }
@@ -228,8 +249,8 @@ func TestKindsFit(t *testing.T) {
 			if _, known := s.Expect(locks.Case{Workload: locks.Deduct, Condition: condition, Instances: 2}); !known {
 				t.Errorf("%s under %s: nothing is expected of a sale", s.Name, condition)
 			}
-			if condition == locks.Failover {
-				continue // it has to do with a sale
+			if condition == locks.Partition || condition == locks.Failover {
+				continue // these have to do with a sale
 			}
 			if _, known := s.Expect(locks.Case{Workload: locks.Cache, Condition: condition, Instances: 2}); known != guarded {
 				t.Errorf("%s under %s: something is expected of the cache: %v", s.Name, condition, known)

@@ -19,14 +19,21 @@ const (
 	// Failover kills the Redis in which the lock is before its replica has heard
 	// of it, and the replica takes over. The stock is in the database.
 	Failover Condition = "failover"
+
+	// Partition cuts the process that holds the lock off from Redis as it writes,
+	// for longer than the ttl. What it has sent arrives when the network is whole
+	// again.
+	Partition Condition = "partition"
 )
 
 // Conditions lists all conditions.
-func Conditions() []Condition { return []Condition{Calm, Slow, Late, Crash, Pause, Failover} }
+func Conditions() []Condition {
+	return []Condition{Calm, Slow, Late, Crash, Pause, Partition, Failover}
+}
 
 // NeedsProcess reports whether the condition is done to a whole process, of
 // which there must be another that goes on.
-func (c Condition) NeedsProcess() bool { return c == Crash || c == Pause }
+func (c Condition) NeedsProcess() bool { return c == Crash || c == Pause || c == Partition }
 
 // Workload is what the requests of a run ask for.
 type Workload string

@@ -14,6 +14,7 @@ import (
 type Expectation struct {
 	Verdicts   []figures.Verdict // any of these
 	MaxHolders int               // at most so many inside at once; 0: any number
+	NobodyIn   bool              // nobody is let in at all
 	MinLoads   int64             // cache: at least so many loads
 	MaxLoads   int64             // cache: at most so many loads; 0: any number
 
@@ -41,6 +42,9 @@ func (e Expectation) Check(o Outcome) string {
 	if e.MaxHolders > 0 && o.MaxHolders > e.MaxHolders {
 		wrong = append(wrong, fmt.Sprintf("%d holders at once instead of at most %d", o.MaxHolders, e.MaxHolders))
 	}
+	if e.NobodyIn && o.MaxHolders > 0 {
+		wrong = append(wrong, fmt.Sprintf("%d holders at once instead of none", o.MaxHolders))
+	}
 	if o.Loads < e.MinLoads {
 		wrong = append(wrong, fmt.Sprintf("%d loads instead of at least %d", o.Loads, e.MinLoads))
 	}
@@ -67,6 +71,9 @@ var (
 	overlaps = Expectation{Verdicts: ok} // two inside at once, without harm
 	breaks   = Expectation{Verdicts: []figures.Verdict{figures.Oversold, figures.Drift}}
 	sticks   = Expectation{Verdicts: []figures.Verdict{figures.Stuck}, MaxHolders: 1}
+	// shuts lets nobody in. A row that is over before that has lasted for long is
+	// undersold, and not yet stuck.
+	shuts = Expectation{Verdicts: []figures.Verdict{figures.Stuck, figures.Undersold}, NobodyIn: true}
 	// leftOpen is for the locks of others, of which most starve a crowd.
 	leftOpen = Expectation{Undecided: true}
 	// breaksAcross breaks as soon as there is a second instance.
@@ -76,17 +83,25 @@ var (
 // leased is what comes out of a lock with a lease, of which slow and late
 // holders are what sets one stage apart from another.
 func leased(slow, late Expectation) map[Condition]Expectation {
-	return map[Condition]Expectation{Calm: holds, Slow: slow, Late: late, Crash: holds, Pause: breaks, Failover: breaks}
+	return map[Condition]Expectation{Calm: holds, Slow: slow, Late: late, Crash: holds, Pause: breaks, Partition: breaks, Failover: breaks}
 }
 
 // fenced is what comes out of a lease where the stock refuses a holder that has
 // lost it: two may be at work at once, and only one of them writes.
-var fenced = map[Condition]Expectation{Calm: holds, Slow: holds, Late: holds, Crash: holds, Pause: overlaps, Failover: overlaps}
+var fenced = map[Condition]Expectation{Calm: holds, Slow: holds, Late: holds, Crash: holds, Pause: overlaps, Partition: overlaps, Failover: overlaps}
 
-// elsewhere is what comes out of a lease that is not in the Redis that fails over.
+// elsewhere is what comes out of a lease that is not in the Redis that fails over,
+// or cannot be reached.
 func elsewhere(e map[Condition]Expectation) map[Condition]Expectation {
 	e = maps.Clone(e)
-	e[Failover] = holds
+	e[Partition], e[Failover] = holds, holds
+	return e
+}
+
+// shutting is what comes out of a lease that is had only while all replicas hear.
+func shutting(e map[Condition]Expectation) map[Condition]Expectation {
+	e = maps.Clone(e)
+	e[Failover] = shuts
 	return e
 }
 
@@ -94,7 +109,7 @@ func elsewhere(e map[Condition]Expectation) map[Condition]Expectation {
 // anything that could be lost. What a killed process has taken stays taken, and a
 // replica that takes over has the stock as it was when it last heard of it.
 var unguarded = map[Condition]Expectation{
-	Calm: overlaps, Slow: overlaps, Late: overlaps, Pause: overlaps,
+	Calm: overlaps, Slow: overlaps, Late: overlaps, Pause: overlaps, Partition: overlaps,
 	Crash: {Verdicts: okOrDrift}, Failover: breaks,
 }
 
@@ -134,6 +149,7 @@ type Case struct {
 	Requests   int
 	SecondLook bool // cache: whether the readers look again under the lock
 	Unfenced   bool // whether the stock leaves fencing tokens alone
+	InDatabase bool // whether the stock is in the database, and not in Redis
 }
 
 // Expect returns what must come out of the case, and false where the strategy
@@ -146,6 +162,9 @@ func (s Strategy) Expect(c Case) (Expectation, bool) {
 	sale := s.deduct
 	if c.Unfenced && s.unfenced != nil {
 		sale = s.unfenced
+	}
+	if c.Condition == Partition && c.InDatabase {
+		c.Condition = Late // the holder writes at once, and only its unlock is late
 	}
 	e, known := sale[c.Condition]
 	if known && e.Verdicts == nil && !e.Undecided {

@@ -12,6 +12,9 @@ const (
 	NeedsEtcd      Need = "etcd"        // Options.Etcd
 	NeedsZooKeeper Need = "zookeeper"   // Options.ZooKeeper
 	NeedsRueidis   Need = "rueidislock" // Options.Rueidislock
+
+	// NeedsReplicas is met by the Redis of the Options, or not: the lock finds out.
+	NeedsReplicas Need = "replicas"
 )
 
 // has reports whether the options meet a need.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"time"
 
 	"github.com/google/uuid"
@@ -46,6 +47,10 @@ type Config struct {
 	Item    *stock.Item // put on sale unless there is one with its SKU; nil: nothing
 	Work    stock.Work  // what a holder does under the guard; nil: nothing
 	Logger  *slog.Logger
+
+	// Page serves all paths that are not the API's; nil: there are none. A request
+	// of its that does not end by itself has to end when Run's ctx does.
+	Page http.Handler
 
 	// Hook, where it is not nil, sees every command that goes to Redis. It is
 	// how a test breaks a lock from outside.
@@ -113,18 +118,19 @@ func Run(ctx context.Context, cfg Config) error {
 	if err := stock.Migrate(ctx, db); err != nil {
 		return err
 	}
-	servers, err := lockservers.Dial(ctx, cfg.Servers, cfg.TTL)
+	at, err := lockservers.Dial(ctx, cfg.Servers, cfg.TTL)
 	if err != nil {
 		return err
 	}
-	defer closing(cfg.Logger, "the connections to the servers of locks", servers.Close)
-	o := servers.Add(locks.Options{Redis: rdb, TTL: cfg.TTL, Policy: cfg.Policy, Rueidislock: libs.NewRueidislock(rdb, cfg.TTL)})
+	defer closing(cfg.Logger, "the connections to the servers of locks", at.Close)
+	o := at.Add(locks.Options{Redis: rdb, TTL: cfg.TTL, Policy: cfg.Policy, Rueidislock: libs.NewRueidislock(rdb, cfg.TTL)})
 	defer closing(cfg.Logger, "the connections of rueidislock", o.Rueidislock.Close)
-	cfg.Catalog = cfg.Catalog.With(o)
-	if _, err := cfg.Catalog.Find(cfg.Strategy); err != nil {
-		return err
+	catalog, absent := offered(ctx, cfg.Catalog, o, db)
+	if why := absent[cfg.Strategy]; why != "" {
+		return fmt.Errorf("the strategy %s cannot be had: %s", cfg.Strategy, why)
 	}
-	p := assemble(cfg, o, db)
+	cfg.Catalog = catalog
+	p := assemble(cfg, o, db, absent)
 	defer p.close()
 	if cfg.Item != nil {
 		if err := p.stock.Offer(ctx, *cfg.Item); err != nil {
@@ -168,7 +174,7 @@ type parts struct {
 	api   *web.API
 }
 
-func assemble(cfg Config, o locks.Options, db *gorm.DB) *parts {
+func assemble(cfg Config, o locks.Options, db *gorm.DB, absent map[string]string) *parts {
 	rdb := o.Redis
 	sales := stock.Config{DB: db, Redis: rdb, Wait: cfg.Wait, Work: cfg.Work, Unfenced: cfg.Unfenced, Logger: cfg.Logger}
 	sales.Use(cfg.Catalog, o)
@@ -180,8 +186,8 @@ func assemble(cfg Config, o locks.Options, db *gorm.DB) *parts {
 	p.cache = cache.New(cached)
 	p.api = web.New(web.Config{
 		Stock: p.stock, Cache: p.cache,
-		Strategies: described(cfg.Catalog), Default: cfg.Strategy, ForReads: readStrategy,
-		Instance: cfg.Instance, Token: cfg.Token, Logger: cfg.Logger,
+		Strategies: described(cfg.Catalog), Absent: absent, Default: cfg.Strategy, ForReads: readStrategy,
+		Instance: cfg.Instance, Token: cfg.Token, Logger: cfg.Logger, Page: cfg.Page, Addr: cfg.Addr,
 		Check:    func(ctx context.Context) error { return check(ctx, rdb, db) },
 		Commands: func(ctx context.Context) (int64, error) { return backend.RedisCommands(ctx, rdb) },
 	})
@@ -191,7 +197,7 @@ func assemble(cfg Config, o locks.Options, db *gorm.DB) *parts {
 func described(catalog locks.Catalog) []web.Strategy {
 	all := make([]web.Strategy, len(catalog))
 	for i, s := range catalog {
-		all[i] = web.Strategy{Name: s.Name, Adds: s.Adds, Breaks: s.Breaks, Cache: s.GuardsLoads()}
+		all[i] = web.Strategy{Name: s.Name, Adds: s.Adds, Breaks: s.Breaks, Cache: s.GuardsLoads(), Servers: servers(s)}
 	}
 	return all
 }

@@ -14,6 +14,7 @@ import (
 
 	"oversell/internal/cache"
 	"oversell/internal/locks/libs"
+	"oversell/internal/locks/waitlock"
 	"oversell/internal/stock"
 )
 
@@ -48,6 +49,7 @@ var outcomes = []struct {
 	{stock.ErrSoldOut, http.StatusConflict, "sold_out", false},
 	{stock.ErrBusy, http.StatusServiceUnavailable, "busy", false},
 	{libs.ErrGaveUp, http.StatusServiceUnavailable, "busy", true},
+	{waitlock.ErrNotReplicated, http.StatusServiceUnavailable, "not_replicated", false},
 	{cache.ErrBusy, http.StatusServiceUnavailable, "busy", false},
 	{stock.ErrLost, http.StatusServiceUnavailable, "lock_lost", true},
 	{stock.ErrFenced, http.StatusServiceUnavailable, "fenced", true},
@@ -70,8 +72,18 @@ func (a *API) fail(c *gin.Context, err error) string {
 	if skipped, ok := a.failures.line(); ok {
 		a.cfg.Logger.Error("a backend failed", "method", c.Request.Method, "path", c.Request.URL.Path, "error", err, "not_logged_before", skipped)
 	}
-	a.reply(c, problem{Status: http.StatusServiceUnavailable, Detail: "Redis or the database is away", Code: codeBackend})
+	a.reply(c, problem{Status: http.StatusServiceUnavailable, Detail: a.away(c), Code: codeBackend})
 	return codeBackend
+}
+
+// away says what may be away, by kind and not by address.
+func (a *API) away(c *gin.Context) string {
+	name := c.GetString(askedKey)
+	i := slices.IndexFunc(a.cfg.Strategies, func(s Strategy) bool { return s.Name == name && s.Servers != "" })
+	if i < 0 {
+		return "Redis or the database is away"
+	}
+	return "Redis, the database or " + a.cfg.Strategies[i].Servers + " is away"
 }
 
 // detail returns what a client is told of err, which is a known one: all of

@@ -26,6 +26,9 @@ type Strategy struct {
 	Adds   string `json:"adds"`
 	Breaks string `json:"breaks"`
 	Cache  bool   `json:"cache"` // whether it can guard the cache's loads, too
+
+	// Servers is what its lock lives on beside Redis and the database; "": nothing.
+	Servers string `json:"-"`
 }
 
 // Config is what an API is made with.
@@ -33,11 +36,18 @@ type Config struct {
 	Stock      *stock.Service
 	Cache      *cache.Reader
 	Strategies []Strategy
-	Default    string // name of the strategy for requests that name none
-	ForReads   string // the same for reads, while the default strategy cannot guard them
-	Instance   string // unique among all instances
-	Token      string // asked for where something is changed; "": nobody is asked
+	Absent     map[string]string // by name: why the shop has a strategy not that others have
+	Default    string            // name of the strategy for requests that name none
+	ForReads   string            // the same for reads, while the default strategy cannot guard them
+	Instance   string            // unique among all instances
+	Token      string            // asked for where something is changed; "": nobody is asked
 	Logger     *slog.Logger
+
+	// Page serves all paths that are not the API's; nil: there are none. With a
+	// page browsers come, and other sites with them: what these send is turned
+	// away. Addr is what the shop listens on, as host:port.
+	Page http.Handler
+	Addr string
 
 	// Check tells whether the backends answer; Commands how many commands
 	// Redis has counted since it started.
@@ -87,7 +97,30 @@ func (a *API) Handler() http.Handler {
 	api.GET("/audit/:sku", a.audit)
 	api.GET("/strategies", a.strategies)
 	api.PUT("/strategy", a.guarded, a.putStrategy)
-	return r
+	if a.cfg.Page == nil {
+		return r
+	}
+	return a.sheltered(beside(r, a.cfg.Page))
+}
+
+// beside has the API serve the paths of its routes, and the page all others.
+func beside(api *gin.Engine, page http.Handler) http.Handler {
+	var fixed, prefixes []string
+	for _, route := range api.Routes() {
+		if prefix, _, parameters := strings.Cut(route.Path, ":"); parameters {
+			prefixes = append(prefixes, prefix)
+		} else {
+			fixed = append(fixed, route.Path)
+		}
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		below := func(prefix string) bool { return strings.HasPrefix(r.URL.Path, prefix) }
+		if slices.Contains(fixed, r.URL.Path) || slices.ContainsFunc(prefixes, below) {
+			api.ServeHTTP(w, r)
+			return
+		}
+		page.ServeHTTP(w, r)
+	})
 }
 
 func limitBody(c *gin.Context) {
@@ -99,16 +132,25 @@ func (a *API) recovered(c *gin.Context, reason any) {
 	a.reply(c, problem{Status: http.StatusInternalServerError, Code: "internal", Detail: "the shop made a mistake"})
 }
 
+// Challenge is the WWW-Authenticate of a reply to who does not show the token.
+const Challenge = `Bearer realm="oversell"`
+
+// Authorized reports whether a request shows the token, or there is none to be
+// shown.
+func Authorized(r *http.Request, token string) bool {
+	if token == "" {
+		return true
+	}
+	given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	return ok && subtle.ConstantTimeCompare([]byte(given), []byte(token)) == 1
+}
+
 // guarded lets through only who knows the token, if there is one.
 func (a *API) guarded(c *gin.Context) {
-	if a.cfg.Token == "" {
+	if Authorized(c.Request, a.cfg.Token) {
 		return
 	}
-	given, ok := strings.CutPrefix(c.GetHeader("Authorization"), "Bearer ")
-	if ok && subtle.ConstantTimeCompare([]byte(given), []byte(a.cfg.Token)) == 1 {
-		return
-	}
-	c.Header("WWW-Authenticate", `Bearer realm="oversell"`)
+	c.Header("WWW-Authenticate", Challenge)
 	a.reply(c, problem{Status: http.StatusUnauthorized, Code: "no_token", Detail: "this needs the header Authorization: Bearer TOKEN"})
 }
 
@@ -157,9 +199,16 @@ func (a *API) unknownStrategy(c *gin.Context, name string) {
 	for _, s := range a.cfg.Strategies {
 		names = append(names, s.Name)
 	}
+	detail := "there is no strategy " + quoted(name)
+	if why := a.cfg.Absent[name]; why != "" {
+		detail += " here: " + why
+	}
 	a.reply(c, problem{Status: http.StatusNotFound, Code: "unknown_strategy",
-		Detail: "there is no strategy " + quoted(name) + "; there are " + strings.Join(names, ", ")})
+		Detail: detail + "; the shop has: " + strings.Join(names, ", ")})
 }
+
+// askedKey is where a request's context keeps the strategy that asked returned.
+const askedKey = "strategy"
 
 // asked returns the strategy that the request asks for, or the default one. It
 // replies and returns false when there is no such strategy.
@@ -172,5 +221,6 @@ func (a *API) asked(c *gin.Context) (string, bool) {
 		a.unknownStrategy(c, name)
 		return "", false
 	}
+	c.Set(askedKey, name)
 	return name, true
 }

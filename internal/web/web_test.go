@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -274,6 +275,14 @@ func TestLockThatIsNotHadInTime(t *testing.T) {
 	})
 }
 
+// A lock is not taken where no replica can have it.
+func TestLockThatNoReplicaHas(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		sku := s.put(t, 1)
+		wantProblem(t, s.ask("POST", "/api/items/"+sku+"/deduct?strategy=v6_wait_one", `{"quantity":1}`), 503, "not_replicated")
+	})
+}
+
 func TestClosingShopTurnsEverybodyAway(t *testing.T) {
 	s := embeddedSite(t, nil)
 	sku := s.put(t, 1)
@@ -306,6 +315,50 @@ func TestBackendThatIsAway(t *testing.T) {
 	}
 	if !strings.Contains(s.log.String(), "client is closed") {
 		t.Error("the log does not tell what the backend said")
+	}
+}
+
+// Who asks for a lock on other servers is told that it may be those.
+func TestServersOfALockMayBeAway(t *testing.T) {
+	s := embeddedSite(t, func(wc *web.Config, sc *stock.Config) {
+		wc.Strategies = append(wc.Strategies, web.Strategy{Name: "etcd", Servers: "etcd"})
+		sc.Guards["etcd"] = sc.Guards["v6_watchdog"]
+	})
+	sku := s.put(t, 1)
+	if err := s.rdb.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for strategy, want := range map[string]string{
+		"etcd":        `"Redis, the database or etcd is away"`,
+		"v6_watchdog": `"Redis or the database is away"`,
+	} {
+		got := s.ask("POST", "/api/items/"+sku+"/deduct?strategy="+strategy, `{"quantity":1}`)
+		if !strings.Contains(got.Body.String(), want) {
+			t.Errorf("%s: %s does not say %s", strategy, got.Body, want)
+		}
+		wantProblem(t, got, 503, "backend")
+	}
+}
+
+// What other shops have, this one says why it has not.
+func TestAbsentStrategyIsExplained(t *testing.T) {
+	s := embeddedSite(t, func(wc *web.Config, _ *stock.Config) {
+		wc.Absent = map[string]string{"zookeeper": "it takes -zookeeper"}
+	})
+	sku := s.put(t, 1)
+	for strategy, want := range map[string]string{
+		"zookeeper": `there is no strategy \"zookeeper\" here: it takes -zookeeper; the shop has: none, `,
+		"v0":        `there is no strategy \"v0\"; the shop has: none, `,
+	} {
+		for _, got := range []*httptest.ResponseRecorder{
+			s.ask("POST", "/api/items/"+sku+"/deduct?strategy="+strategy, `{"quantity":1}`),
+			s.admin("PUT", "/api/strategy", fmt.Sprintf(`{"name":%q}`, strategy)),
+		} {
+			if !strings.Contains(got.Body.String(), want) {
+				t.Errorf("%s does not say %s", got.Body, want)
+			}
+			wantProblem(t, got, 404, "unknown_strategy")
+		}
 	}
 }
 

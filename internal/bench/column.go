@@ -107,7 +107,11 @@ func (c column) row(r Row) string {
 	case c.title == titleOversold && r.OversoldPossible != r.Oversold:
 		return fmt.Sprintf("%d..%d", r.Oversold, r.OversoldPossible)
 	}
-	return c.show(r.figures()[c.figure])
+	v, known := r.figures()[c.figure]
+	if !known {
+		return ""
+	}
+	return c.show(v)
 }
 
 // median is a group's text for the column.
@@ -118,7 +122,11 @@ func (c column) median(g Group) string {
 	case titleVerdict:
 		return g.Verdict()
 	}
-	return c.show(g.Figures[c.figure].Median)
+	e, known := g.Figures[c.figure]
+	if !known {
+		return ""
+	}
+	return c.show(e.Median)
 }
 
 // interval is a group's text for the column below its median: "" where the

@@ -5,11 +5,28 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"oversell/internal/locks"
 )
 
-// Conclusion says whether all came out as it must, what did not, and which rows
-// were run again.
-func (r Report) Conclusion() string { return r.comparison() + r.undecided() + r.repeated() }
+// Conclusion says whether all came out as it must, what did not, which rows were
+// run again, and whether any are missing.
+func (r Report) Conclusion() string {
+	return Unfinished(len(r.Rows), r.Manifest) + r.comparison() + r.undecided() + r.leases() + r.repeated()
+}
+
+// Unfinished tells a report that was cut short from one that is whole, also where
+// nobody sees the error. It returns "" for a whole one, and a line otherwise.
+func Unfinished(rows int, m Manifest) string {
+	if rows >= m.Planned {
+		return ""
+	}
+	what := "row"
+	if m.Repeat > 1 {
+		what = "run"
+	}
+	return fmt.Sprintf("Not finished: %d of %s done.\n", rows, plural(m.Planned, what))
+}
 
 // undecided names the strategies of which nothing is expected.
 func (r Report) undecided() string {
@@ -23,6 +40,21 @@ func (r Report) undecided() string {
 		return ""
 	}
 	return fmt.Sprintf("Of %s nothing is expected: whom the locks of others serve of a crowd is left to chance.\n", strings.Join(names, ", "))
+}
+
+// leases tells of the strategies whose servers do not give the lease that was asked for.
+func (r Report) leases() string {
+	var all []string
+	for _, row := range r.Rows {
+		asked := row.Condition == locks.Failover || len(row.Discarded) > 0 || r.Manifest.TTL == "" || row.TTL == "" || row.TTL == r.Manifest.TTL
+		if text := row.Strategy + " " + row.TTL; !asked && !slices.Contains(all, text) {
+			all = append(all, text)
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("Leases that the servers do not give with a ttl of %s, and what they give instead: %s.\n", r.Manifest.TTL, strings.Join(all, ", "))
 }
 
 // repeated tells of the rows that were run again, so that nothing is discarded
@@ -64,13 +96,22 @@ func (r Report) comparison() string {
 			fmt.Fprintf(&wrong, "  %s: %s\n", r.name(row), row.Differs)
 		}
 	}
-	what := fmt.Sprintf("%d rows", len(r.Rows))
+	decided := slices.DeleteFunc(slices.Clone(r.Rows), func(row Row) bool { return row.Undecided })
+	what, some := plural(len(decided), "row"), len(decided) < len(r.Rows)
 	if r.repeats() {
-		what = fmt.Sprintf("%d runs of %s", len(r.Rows), plural(len(r.Groups()), "row"))
+		of := Report{Rows: decided}
+		what = fmt.Sprintf("%s of %s", plural(len(decided), "run"), plural(len(of.Groups()), "row"))
+	}
+	if some {
+		what += " of which something is expected"
 	}
 	switch {
+	case n == 0 && len(decided) == 0:
+		return ""
 	case n == 0 && len(r.Rows) == 1:
 		return "The row came out as the catalog says it must.\n"
+	case n == 0 && len(decided) == 1:
+		return "The one row of which something is expected came out as the catalog says it must.\n"
 	case n == 0:
 		return fmt.Sprintf("All %s came out as the catalog says they must.\n", what)
 	case len(r.Rows) == 1:

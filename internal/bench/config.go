@@ -77,6 +77,8 @@ type Config struct {
 	Failovers Failovers
 
 	Catalog locks.Catalog
+
+	slack time.Duration // by how much later than its end a row's lease may be ended
 }
 
 // What a Config that does not say otherwise stands for.
@@ -174,13 +176,13 @@ func (c Config) Check() error {
 	}
 	switch {
 	case c.Rate == 0 && (c.Requests < 1 || c.Requests > MaxRequests):
-		return bad("%d requests; allowed: 1 to %d", c.Requests, MaxRequests)
+		return bad("%s; allowed: 1 to %d", plural(c.Requests, "request"), MaxRequests)
 	case c.Stock < 1 || c.Stock > maxStock:
 		return bad("a stock of %d; allowed: 1 to %d", c.Stock, maxStock)
 	case c.Instances < 1 || c.Instances > MaxInstances:
-		return bad("%d instances; allowed: 1 to %d", c.Instances, MaxInstances)
+		return bad("%s; allowed: 1 to %d", plural(c.Instances, "instance"), MaxInstances)
 	case c.shops() > c.Requests:
-		return bad("%d shops for %d requests: each needs at least one", c.shops(), c.Requests)
+		return bad("%s for %s: each needs at least one", plural(c.shops(), "shop"), plural(c.Requests, "request"))
 	case c.Repeat < 1 || c.Repeat > MaxRepeat:
 		return bad("%d runs of each row; allowed: 1 to %d", c.Repeat, MaxRepeat)
 	case !slices.Contains([]Keys{NoKeys, UniqueKeys, PairedKeys}, c.Keys):
@@ -197,6 +199,12 @@ func (c Config) Check() error {
 		return bad("a wait of %v; allowed: 1ms to %v", c.Wait, maxDuration)
 	case c.Work < 0 || c.Work > time.Minute:
 		return bad("work of %v; allowed: 0 to 1m", c.Work)
+	}
+	if name, twice := repeated(c.Strategies); twice {
+		return bad("strategy %s is named twice", name)
+	}
+	if condition, twice := repeated(c.Conditions); twice {
+		return bad("condition %s is named twice", condition)
 	}
 	if err := c.checkTargets(); err != nil {
 		return err
@@ -216,6 +224,16 @@ func (c Config) Check() error {
 	return c.checkFiles()
 }
 
+// repeated returns the first that is in the list before.
+func repeated[T comparable](list []T) (again T, found bool) {
+	for i, one := range list {
+		if slices.Contains(list[:i], one) {
+			return one, true
+		}
+	}
+	return again, false
+}
+
 // checkStrategy tells what the strategy cannot do of what it would have to. Of
 // the database that it would be done with only the URL is known.
 func (c Config) checkStrategy(s locks.Strategy) error {
@@ -229,6 +247,8 @@ func (c Config) checkStrategy(s locks.Strategy) error {
 		return bad("takes from Redis, and -keeper is %s", c.Keeper)
 	case c.Keeper == stock.InRedis && s.InDatabase():
 		return bad("takes from the database, and -keeper is %s", c.Keeper)
+	case s.Needs == locks.NeedsReplicas && len(c.Targets) == 0 && (c.Failovers == nil || !slices.Contains(c.Conditions, locks.Failover)):
+		return bad("takes a Redis with two replicas, which the bench starts for one condition alone: -redis local -conditions %s", locks.Failover)
 	case s.NeedsMySQL() && strings.HasPrefix(c.DBURL, "sqlite:"):
 		return bad("takes MySQL or MariaDB: -db local, or one of yours")
 	}
@@ -296,8 +316,16 @@ func (c Config) checkConditions() error {
 		if condition == locks.Failover && c.Failovers == nil {
 			return fmt.Errorf("%w: condition %s needs a Redis with a replica that the bench starts itself: -redis local", ErrConfig, condition)
 		}
+		if of := c.forCondition(condition).WithDefaults(); condition == locks.Failover && of.Duration < leastFailover {
+			return fmt.Errorf("%w: a duration of %v; condition %s takes at least %v in which buyers come", ErrConfig, of.Duration, condition, leastFailover)
+		}
 		if condition == locks.Failover && c.Workload != locks.Deduct {
 			return fmt.Errorf("%w: condition %s goes with workload %s", ErrConfig, condition, locks.Deduct)
+		}
+		if condition == locks.Partition {
+			if err := c.checkPartition(); err != nil {
+				return err
+			}
 		}
 		if condition.NeedsProcess() && c.Instances < 2 {
 			return fmt.Errorf("%w: condition %s is done to a whole process, and needs another that goes on: at least 2 instances", ErrConfig, condition)
@@ -313,7 +341,11 @@ func (c Config) checkFiles() error {
 	if c.Rate > 0 {
 		connections, what, less = 2*c.InFlight, "connections", "-in-flight" // of which half may be kept and not in use
 	}
-	need := uint64(connections + c.shops()*filesPerShop + filesForSelf)
+	perShop := filesPerShop
+	if slices.Contains(c.Conditions, locks.Partition) {
+		perShop *= 3 // each connection goes through a relay, which has two ends
+	}
+	need := uint64(connections + c.shops()*perShop + filesForSelf)
 	if limit, ok := openFilesLimit(); ok && limit < need {
 		return fmt.Errorf("%w: %d %s need %d open files, and the limit is %d; raise it with `ulimit -n %d`, or ask for fewer %s",
 			ErrConfig, connections, what, need, limit, need, less)
@@ -337,7 +369,8 @@ func DefaultStrategies(catalog locks.Catalog, w locks.Workload) []string {
 func (c Config) AllStrategies() []string {
 	var names []string
 	for _, s := range c.Catalog {
-		if c.checkStrategy(s) == nil {
+		unsure := s.Needs == locks.NeedsReplicas && len(c.Targets) > 0 // only the shops know
+		if c.checkStrategy(s) == nil && !unsure {
 			names = append(names, s.Name)
 		}
 	}

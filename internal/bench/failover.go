@@ -2,19 +2,20 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"oversell/internal/locks"
 )
 
-// Failovers is a Redis with a replica, of which the one can be made to fail and
-// the other to take over, again and again.
+// Failovers is a Redis with replicas, which can be made to fail and one of them,
+// the heir, to take over, again and again.
 type Failovers interface {
-	// Cut keeps all that is written from its return on from the replica, until
-	// restore is called.
+	// Cut keeps all that is written from its return on from the heir, until restore
+	// is called. Another replica goes on hearing of it.
 	Cut(ctx context.Context) (restore func(), err error)
-	// Failover kills the primary, and returns when the replica is in its place.
+	// Failover kills the primary, and returns when the heir is in its place.
 	Failover(ctx context.Context) error
 	// Heal puts a new replica in the place of what was killed, if anything was.
 	Heal(ctx context.Context) error
@@ -30,6 +31,10 @@ const (
 	// who come while there is no Redis are turned away, and there must be others
 	// after them.
 	failoverTime = 10 * time.Second
+
+	// leastFailover is for how long there have to be buyers, so that the failover
+	// takes place while there are.
+	leastFailover = 4 * time.Second
 
 	// failoverPatience is how long the holder that was overtaken is kept from
 	// going on, for somebody else to buy from the new primary. With a lock that
@@ -50,7 +55,36 @@ func (c Config) forCondition(condition locks.Condition) Config {
 	return c
 }
 
-// overtake kills the primary while a holder waits, has the replica take over, and
+// failOver has the first holder that parks overtaken. Where nobody is to be let in
+// there is none, and the failover takes place all the same: so that it can be seen
+// whether that lets anybody in.
+func (r *run) failOver(ctx context.Context) error {
+	if e, _ := r.strategy.Expect(r.expectation(r.cfg.keeper(r.strategy, r.cond))); e.NobodyIn {
+		return r.failOverWithout(ctx)
+	}
+	return r.fleet.strike(ctx, func(i *instance) error {
+		return errors.Join(r.overtake(ctx), i.tell(order{GoOn: true}))
+	})
+}
+
+// failOverWithout kills the primary when a quarter of the time in which buyers come
+// is over. A holder, should there be one, goes on as if nothing had happened.
+func (r *run) failOverWithout(ctx context.Context) error {
+	let := make(chan error, 1)
+	go func() { let <- r.fleet.strike(ctx, func(i *instance) error { return i.tell(order{GoOn: true}) }) }()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	err := errNotStruck
+	if until(ctx, timer, time.Now().Add(max(time.Second, r.cfg.Duration/4))) {
+		err = r.cfg.Failovers.Failover(ctx)
+	}
+	if failed := <-let; !errors.Is(failed, errNotStruck) {
+		err = errors.Join(err, failed)
+	}
+	return err
+}
+
+// overtake kills the primary while a holder waits, has the heir take over, and
 // waits until somebody has bought after that.
 func (r *run) overtake(ctx context.Context) error {
 	if err := r.cfg.Failovers.Failover(ctx); err != nil {
@@ -75,7 +109,7 @@ func (r *run) overtake(ctx context.Context) error {
 	return nil
 }
 
-// beforeFailover keeps what the row writes from the replica, and returns what is
+// beforeFailover keeps what the row writes from the heir, and returns what is
 // to be done after the row.
 func (r *run) beforeFailover(ctx context.Context) (after func() error, err error) {
 	if r.cond != locks.Failover {
@@ -83,7 +117,7 @@ func (r *run) beforeFailover(ctx context.Context) (after func() error, err error
 	}
 	restore, err := r.cfg.Failovers.Cut(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("cutting off the replica: %w", err)
+		return nil, fmt.Errorf("cutting off the heir: %w", err)
 	}
 	return func() error {
 		restore()

@@ -1,6 +1,9 @@
 package bench_test
 
 import (
+	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,11 +14,9 @@ import (
 	"oversell/internal/stock"
 )
 
-// A replica that takes over has not heard of the lock, nor of what was taken from
-// the stock: a lease lets a second holder in, a stock in Redis comes back, and only
-// what is checked where it is written holds.
-func TestFailover(t *testing.T) {
-	t.Parallel()
+// failingOver returns the config of an open load on a set that can fail over.
+func failingOver(t *testing.T) bench.Config {
+	t.Helper()
 	backendtest.Need(t, "redis-server")
 	set, err := local.StartSentinels(t.Context())
 	if err != nil {
@@ -30,10 +31,27 @@ func TestFailover(t *testing.T) {
 	cfg.RedisURL, cfg.Failovers = set.URL(), set
 	cfg.Rate, cfg.Duration, cfg.Stock = 100, 6*time.Second, 150
 	cfg.Conditions = []locks.Condition{locks.Failover}
-	cfg.Strategies = []string{"v6_watchdog", "v8_fenced", "lua_atomic", "sql_conditional"}
+	return cfg
+}
+
+// A replica that takes over has not heard of the lock, nor of what was taken from
+// the stock: a lease lets a second holder in, also one that another replica had
+// acknowledged, a stock in Redis comes back, and only what is checked where it is
+// written holds.
+func TestFailover(t *testing.T) {
+	t.Parallel()
+	cfg := failingOver(t)
+	cfg.Strategies = []string{"v6_watchdog", "v6_wait_one", "v8_fenced", "lua_atomic", "sql_conditional"}
 	rows := run(t, cfg)
 	checkExpected(t, rows)
-	for name, keeper := range map[string]stock.Keeper{"v6_watchdog": stock.InDatabase, "lua_atomic": stock.InRedis} {
+	for name, row := range rows {
+		if row.RedisCommands != nil || row.Rate != 100 || row.Duration != "6s" || row.TTL == "" {
+			t.Errorf("%s: commands %v, rate %d for %q, ttl %q", name, row.RedisCommands, row.Rate, row.Duration, row.TTL)
+		}
+	}
+	for name, keeper := range map[string]stock.Keeper{
+		"v6_watchdog": stock.InDatabase, "v6_wait_one": stock.InDatabase, "lua_atomic": stock.InRedis,
+	} {
 		if row := rows[name+"/failover"]; row.Keeper != keeper || row.Oversold == 0 && row.LostUpdates == 0 {
 			t.Errorf("%s: the stock in %s, oversold %d, lost %d", name, row.Keeper, row.Oversold, row.LostUpdates)
 		}
@@ -42,6 +60,73 @@ func TestFailover(t *testing.T) {
 		if row := rows[name+"/failover"]; row.Oversold != 0 || row.LostUpdates != 0 {
 			t.Errorf("%s: oversold %d, lost %d", name, row.Oversold, row.LostUpdates)
 		}
+	}
+}
+
+// A lock that all replicas must have is nobody's before the failover, while one of
+// them does not hear, nor after it, while one of them is gone.
+func TestFailoverOfALockThatNobodyGets(t *testing.T) {
+	t.Parallel()
+	cfg := failingOver(t)
+	cfg.Strategies, cfg.Wait = []string{"v6_wait_all"}, 3*time.Second
+	rows := run(t, cfg)
+	checkExpected(t, rows)
+	row := rows["v6_wait_all/failover"]
+	if row.MaxHolders != 0 || row.Sold != 0 || row.Served != 0 {
+		t.Errorf("%d holders at once, sold %d, served %d; want nobody and nothing", row.MaxHolders, row.Sold, row.Served)
+	}
+	if row.Reasons["not_replicated"] == 0 || row.Reasons["backend"] == 0 {
+		t.Errorf("turned away: %v; want some for want of a replica, and some for want of a primary", row.Reasons)
+	}
+}
+
+// Buyers who are all gone before it takes place cannot show what a failover does, how
+// long they may have waited.
+func TestFailoverTakesTime(t *testing.T) {
+	cfg := config(t, "embedded")
+	cfg.Strategies, cfg.Conditions = []string{"none"}, []locks.Condition{locks.Failover}
+	cfg.Failovers, cfg.Rate = struct{ bench.Failovers }{}, 100
+	for duration, allowed := range map[time.Duration]bool{time.Second: false, 3999 * time.Millisecond: false, 4 * time.Second: true} {
+		cfg.Duration = duration
+		if err := cfg.WithDefaults().Check(); (err == nil) != allowed {
+			t.Errorf("buyers for %v: %v", duration, err)
+		}
+	}
+}
+
+// Under a failover buyers come one after the other, and leases are long: a manifest of
+// nothing else says so.
+func TestManifestOfFailoversSaysWhatIsRun(t *testing.T) {
+	cfg := config(t, "embedded")
+	cfg.Strategies, cfg.Conditions = []string{"v6_watchdog"}, []locks.Condition{locks.Failover}
+	m := bench.NewManifest(cfg, "redis", "db")
+	if m.Rate != 30 || m.Duration != "10s" || m.Requests != 300 || m.TTL != "10s" || m.InFlight == 0 {
+		t.Errorf("%+v", m)
+	}
+	cfg.Conditions = append(cfg.Conditions, locks.Calm)
+	if m := bench.NewManifest(cfg, "redis", "db"); m.Rate != 0 || m.TTL != "1s" {
+		t.Errorf("with another condition: %+v", m)
+	}
+}
+
+// Where there are no replicas there is nothing to wait for.
+func TestWaitForReplicasNeedsThem(t *testing.T) {
+	cfg := config(t, "embedded")
+	cfg.Strategies, cfg.Failovers = []string{"v6_wait_one"}, struct{ bench.Failovers }{}
+	cfg.Conditions = []locks.Condition{locks.Calm}
+	err := cfg.WithDefaults().Check()
+	if !errors.Is(err, bench.ErrConfig) || !strings.Contains(err.Error(), "-redis local -conditions failover") {
+		t.Errorf("got %v, want %v and what it takes", err, bench.ErrConfig)
+	}
+	if slices.Contains(cfg.AllStrategies(), "v6_wait_one") {
+		t.Error("all strategies are with those that cannot be had")
+	}
+	cfg.Conditions = []locks.Condition{locks.Calm, locks.Failover}
+	if err := cfg.WithDefaults().Check(); err != nil {
+		t.Error(err)
+	}
+	if !slices.Contains(cfg.AllStrategies(), "v6_wait_one") {
+		t.Error("all strategies are without those that can be had")
 	}
 }
 

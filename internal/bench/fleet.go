@@ -20,6 +20,9 @@ type fleet struct {
 	command func() (*exec.Cmd, error) // makes the command that runs an instance
 	setup   setup
 	members []*instance
+
+	severable bool // the network between an instance and Redis can be cut
+
 	started int // instances ever, for their names
 }
 
@@ -52,7 +55,7 @@ func (f *fleet) add(ctx context.Context, n int) error {
 			if err != nil {
 				return err
 			}
-			i, err := start(ctx, cmd, s)
+			i, err := start(ctx, cmd, s, f.severable)
 			if err != nil {
 				return err
 			}
@@ -127,6 +130,7 @@ func (f *fleet) stop() {
 		wg.Go(i.stop)
 	}
 	wg.Wait()
+	f.members = nil
 }
 
 // errNotStruck means that a row's condition did not come about.

@@ -77,7 +77,7 @@ func newGroup(k Key, runs []Row) Group {
 }
 
 // figures are the row's figures by their names in JSON, those of an open load
-// as well.
+// as well. What was not counted is not among them.
 func (r Row) figures() map[string]float64 {
 	all := map[string]float64{
 		"sold": float64(r.Sold), "sold_out": float64(r.SoldOut), "served": float64(r.Served),
@@ -86,7 +86,10 @@ func (r Row) figures() map[string]float64 {
 		"lost_updates": float64(r.LostUpdates), "undersold": float64(r.Undersold),
 		"duplicates": float64(r.Duplicates), "max_holders": float64(r.MaxHolders), "db_loads": float64(r.DBLoads),
 		"p50_ms": r.P50, "p95_ms": r.P95, "p99_ms": r.P99, "max_ms": r.Max, "wall_ms": r.Wall,
-		"throughput": r.Throughput, "redis_commands": r.RedisCommands,
+		"throughput": r.Throughput,
+	}
+	if r.RedisCommands != nil {
+		all["redis_commands"] = *r.RedisCommands
 	}
 	if o := r.Open; o != nil {
 		maps.Copy(all, map[string]float64{

@@ -15,6 +15,7 @@ import (
 
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/child"
+	"oversell/internal/relay"
 	"oversell/internal/stall"
 )
 
@@ -66,6 +67,7 @@ type instance struct {
 	proc   *child.Process
 	orders io.WriteCloser
 	log    *tail
+	link   *relay.Relay // between it and Redis; nil: there is none
 
 	ready   chan string    // the address, once
 	planned chan struct{}  // after each plan
@@ -73,17 +75,28 @@ type instance struct {
 	struck  chan time.Time // when a holder is slow or late: until when
 	killed  atomic.Bool    // on purpose
 	paused  atomic.Bool    // on purpose, in this row
+	cut     atomic.Bool    // off from Redis, on purpose, in this row
 	stalls  stall.Longest  // by its own account
 }
 
-// start runs an instance and waits until it serves requests.
-func start(ctx context.Context, cmd *exec.Cmd, s setup) (*instance, error) {
+// start runs an instance and waits until it serves requests. If the network
+// between it and Redis is to be cut, its connections go through a relay.
+func start(ctx context.Context, cmd *exec.Cmd, s setup, severable bool) (_ *instance, err error) {
 	i := &instance{
 		name: s.Name, log: &tail{},
 		ready: make(chan string, 1), planned: make(chan struct{}, 1),
 		parked: make(chan struct{}, 1), struck: make(chan time.Time, 1),
 	}
-	var err error
+	if severable {
+		if s.RedisURL, i.link, err = relayed(s.RedisURL); err != nil {
+			return nil, fmt.Errorf("starting instance %s: %w", s.Name, err)
+		}
+		defer func() {
+			if err != nil {
+				i.unlink()
+			}
+		}()
+	}
 	if i.orders, err = cmd.StdinPipe(); err != nil {
 		return nil, fmt.Errorf("starting instance %s: %w", s.Name, err)
 	}
@@ -179,6 +192,7 @@ func (i *instance) follow(ctx context.Context, p plan) error {
 	default:
 	}
 	i.paused.Store(false)
+	i.cut.Store(false)
 	i.stalls.Reset()
 	if err := i.tell(order{Plan: &p}); err != nil {
 		return i.orDied(err)
@@ -201,6 +215,7 @@ func (i *instance) follow(ctx context.Context, p plan) error {
 func (i *instance) kill() {
 	i.killed.Store(true)
 	i.proc.Kill()
+	i.unlink()
 }
 
 // alive reports whether the process runs, or is paused.
@@ -216,6 +231,7 @@ func (i *instance) alive() bool {
 // stop ends the instance: it lets the sales under way end, and is killed if
 // that takes too long.
 func (i *instance) stop() {
+	defer i.unlink()
 	_ = i.orders.Close() // the end of its input is the order to end
 	timer := time.NewTimer(stopTimeout)
 	defer timer.Stop()
@@ -223,6 +239,13 @@ func (i *instance) stop() {
 	case <-i.proc.Done():
 	case <-timer.C:
 		i.proc.Kill()
+	}
+}
+
+// unlink ends the relay of an instance that has ended, if it had one.
+func (i *instance) unlink() {
+	if i.link != nil {
+		_ = i.link.Close() // its process is gone, and with it whoever could mind
 	}
 }
 

@@ -1,11 +1,13 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"runtime"
 	"sync"
 	"time"
 
+	"oversell/internal/backend/lockservers"
 	"oversell/internal/locks"
 )
 
@@ -39,8 +41,14 @@ func (c Config) plan(condition locks.Condition) plan {
 }
 
 // long is over the ttl by enough for others to come in meanwhile, and by not so
-// much that they buy all there is.
-func (c Config) long() time.Duration { return c.TTL * 13 / 10 }
+// much that they buy all there is. Who gives the leases may be late to end them.
+func (c Config) long() time.Duration { return c.TTL*13/10 + c.slack }
+
+// on is the config of a row whose leases are given on the terms.
+func (c Config) on(t lockservers.Terms) Config {
+	c.TTL, c.slack = t.Lease(cmp.Or(c.TTL, DefaultTTL)), t.Slack
+	return c
+}
 
 // linger is for how long those who come in while a holder is late stay, once it
 // has let go: long enough for the next one to come in, if it can, and not so long
@@ -137,7 +145,7 @@ func (w *worker) work(ctx context.Context, _ string) (after func(), err error) {
 	switch p.Condition {
 	case locks.Slow:
 		w.takeLong(p)
-	case locks.Crash, locks.Pause, locks.Failover:
+	case locks.Crash, locks.Pause, locks.Partition, locks.Failover:
 		w.park()
 		return nil, nil // it goes on as if nothing had happened
 	}

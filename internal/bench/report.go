@@ -46,6 +46,7 @@ type Manifest struct {
 	Keeper     stock.Keeper `json:"keeper,omitempty"`   // of the stock, where it was asked for
 	Unfenced   bool         `json:"unfenced,omitempty"` // the stock does not look at fencing tokens
 	Repeat     int          `json:"repeat"`             // runs of each row that were asked for
+	Planned    int          `json:"planned,omitempty"`  // rows that were to be run, each as often as it was to be repeated
 	Flags      []string     `json:"flags,omitempty"`    // that the bench was given, but for secrets
 }
 
@@ -77,17 +78,20 @@ type Row struct {
 	MaxHolders       int   `json:"max_holders"`
 	DBLoads          int64 `json:"db_loads"` // cache: loads of the cold key, in all
 
-	P50           float64 `json:"p50_ms"`
-	P95           float64 `json:"p95_ms"`
-	P99           float64 `json:"p99_ms"`
-	Max           float64 `json:"max_ms"`
-	Wall          float64 `json:"wall_ms"`
-	Throughput    float64 `json:"throughput"`     // units sold, or values read, a second
-	RedisCommands float64 `json:"redis_commands"` // commands the server counted, a request
+	P50           float64  `json:"p50_ms"`
+	P95           float64  `json:"p95_ms"`
+	P99           float64  `json:"p99_ms"`
+	Max           float64  `json:"max_ms"`
+	Wall          float64  `json:"wall_ms"`
+	Throughput    float64  `json:"throughput"`     // units sold, or values read, a second
+	RedisCommands *float64 `json:"redis_commands"` // commands the server counted, a request; nil: they were not counted
 
 	Verdict  figures.Verdict `json:"verdict"`
 	Expected bool            `json:"expected"`          // it came out as the catalog says it must
 	Differs  string          `json:"differs,omitempty"` // what did not
+
+	Rate     int    `json:"rate,omitempty"`     // of an open load, in requests a second
+	Duration string `json:"duration,omitempty"` // of an open load
 
 	TTL       string      `json:"ttl,omitempty"`       // of this row's leases
 	Stalled   float64     `json:"stalled_ms"`          // longest time that a process stood still, if that was too long for the ttl

@@ -9,6 +9,7 @@ import (
 
 	"oversell/internal/figures"
 	"oversell/internal/locks"
+	"oversell/internal/stock"
 	"oversell/internal/web"
 )
 
@@ -22,6 +23,7 @@ type run struct {
 	admin    *shopClient
 	fleet    *fleet // nil with shops that run already
 	waiting  func(waiting func() int64)
+	watcher  Watcher // nil: nobody looks
 }
 
 // do runs the row: it puts the item on sale, lets the requests go, waits for
@@ -50,20 +52,40 @@ func (r *run) do(ctx context.Context) (row Row, err error) {
 		return Row{}, err
 	}
 	r.waiting(l.awaited)
-	o, err := r.observe(ctx, l)
+	w, err := r.watched(ctx, l, &before)
 	if err != nil {
 		return Row{}, err
 	}
-	o.audit, err = r.admin.audit(ctx, r.survivor(), r.sku)
+	o, err := r.observe(ctx, l, w)
 	if err != nil {
+		return Row{}, err
+	}
+	if o.audit, err = r.settled(ctx); err != nil {
 		return Row{}, err
 	}
 	// Another server than before has counted from its own beginning.
 	if r.cond != locks.Failover {
-		o.commands = o.audit.RedisCommands - before.RedisCommands
+		o.commands = new(o.audit.RedisCommands - before.RedisCommands - w.cost())
 	}
 	return r.row(o), nil
 }
+
+// settled audits the row. Where Redis was away for a while, the clients of a shop
+// may need a moment to find it again.
+func (r *run) settled(ctx context.Context) (found web.Audit, err error) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for end := time.Now().Add(settleTime); ; {
+		found, err = r.admin.audit(ctx, r.survivor(), r.sku)
+		away := r.cond == locks.Partition || r.cond == locks.Failover
+		if err == nil || !away || time.Now().After(end) || !until(ctx, timer, time.Now().Add(settleTime/50)) {
+			return found, err
+		}
+	}
+}
+
+// settleTime bounds that moment.
+const settleTime = 10 * time.Second
 
 // load is the requests of a row.
 type load interface {
@@ -93,18 +115,21 @@ type outcome struct {
 	open     *Open // of an open load
 	struck   error // why the condition did not come about
 	audit    web.Audit
-	commands int64
+	commands *int64 // nil: not counted
 }
 
-// observe fires the requests and meanwhile sees to the condition.
-func (r *run) observe(ctx context.Context, l load) (outcome, error) {
+// observe fires the requests and meanwhile sees to the condition, and to who
+// looks on.
+func (r *run) observe(ctx context.Context, l load, w *watch) (outcome, error) {
 	striking, stop := context.WithCancel(ctx)
 	defer stop()
 	struck := make(chan error, 1)
 	go func() { struck <- r.befall(striking) }()
 	o := outcome{tally: newTally(r.limit() + r.cfg.Duration), sent: int64(r.cfg.Requests)}
+	w.start(ctx, o.tally)
 	l.fire(ctx, r.limit(), o.tally)
 	o.wall = time.Since(o.start)
+	w.stop()
 	stop()
 	o.struck = <-struck
 	if ctx.Err() != nil {
@@ -127,9 +152,9 @@ func (r *run) befall(ctx context.Context) error {
 	case r.fleet == nil || r.cond == locks.Calm:
 		return nil
 	case r.cond == locks.Failover:
-		return r.fleet.strike(ctx, func(i *instance) error {
-			return errors.Join(r.overtake(ctx), i.tell(order{GoOn: true}))
-		})
+		return r.failOver(ctx)
+	case r.cond == locks.Partition:
+		return r.fleet.strike(ctx, func(i *instance) error { return r.partition(ctx, i) })
 	case r.cond.NeedsProcess():
 		return r.fleet.strike(ctx, func(i *instance) error { return i.hit(ctx, r.cond, r.cfg.long()) })
 	}
@@ -165,10 +190,15 @@ func (r *run) row(o outcome) Row {
 		Served: o.served, SoldOut: o.soldOut, Failed: o.failed, Reasons: o.reasons,
 		MaxHolders: o.holders.Max(),
 		P50:        o.latency.ms(50), P95: o.latency.ms(95), P99: o.latency.ms(99), Max: o.latency.ms(100),
-		Percentiles:   o.percentiles(o.open != nil),
-		Timeline:      o.timeline.figures(),
-		Wall:          milliseconds(o.wall),
-		RedisCommands: float64(o.commands) / float64(max(1, o.sent)),
+		Percentiles: o.percentiles(o.open != nil),
+		Timeline:    o.timeline.figures(),
+		Wall:        milliseconds(o.wall),
+	}
+	if o.commands != nil {
+		row.RedisCommands = new(float64(*o.commands) / float64(max(1, o.sent)))
+	}
+	if r.cfg.Rate > 0 {
+		row.Rate, row.Duration = r.cfg.Rate, r.cfg.Duration.String()
 	}
 	for _, n := range o.unknown {
 		row.Unknown += n
@@ -225,12 +255,18 @@ func (r *run) judgeCache(row *Row, o outcome) {
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1e3 }
 
-// expect compares the row with what the catalog says must come out.
-func (r *run) expect(row *Row, o outcome) {
-	e, known := r.strategy.Expect(locks.Case{
+// expectation is the case that the row is.
+func (r *run) expectation(keeper stock.Keeper) locks.Case {
+	return locks.Case{
 		Workload: r.cfg.Workload, Condition: r.cond, Instances: r.cfg.shops(),
 		Requests: r.cfg.Requests, SecondLook: r.cfg.SecondLook, Unfenced: r.cfg.Unfenced,
-	})
+		InDatabase: keeper == stock.InDatabase,
+	}
+}
+
+// expect compares the row with what the catalog says must come out.
+func (r *run) expect(row *Row, o outcome) {
+	e, known := r.strategy.Expect(r.expectation(row.Keeper))
 	switch {
 	case known && e.Undecided:
 		row.Undecided = true

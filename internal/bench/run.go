@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"oversell/internal/backend"
+	"oversell/internal/backend/lockservers"
 	"oversell/internal/locks"
 	"oversell/internal/stall"
 )
@@ -39,6 +40,9 @@ func Run(ctx context.Context, cfg Config, p Progress) (rows []Row, err error) {
 	b := &runner{asked: asked, cfg: cfg, progress: p, token: cfg.Token, targets: cfg.Targets}
 	if len(cfg.Targets) == 0 {
 		b.token = uuid.NewString()
+		if b.terms, err = lockservers.Ask(ctx, cfg.Servers); err != nil {
+			return nil, err
+		}
 		if b.fleet, err = b.newFleet(cfg); err != nil {
 			return nil, err
 		}
@@ -46,9 +50,12 @@ func Run(ctx context.Context, cfg Config, p Progress) (rows []Row, err error) {
 	}
 	b.admin = newShopClient(b.token)
 	defer b.admin.close()
+	if err := b.askTargets(ctx); err != nil {
+		return nil, err
+	}
 	b.stalls = stall.Start(tolerable(cfg.TTL), nil)
 	defer b.stalls.Stop()
-	defer func() { err = errors.Join(err, b.tidy()) }()
+	defer func() { err = errors.Join(err, b.tidy(ctx.Err() != nil)) }()
 	for repeat := 1; repeat <= cfg.Repeat; repeat++ {
 		if err := b.round(ctx, repeat); err != nil {
 			return b.rows, err
@@ -77,6 +84,7 @@ func (b *runner) round(ctx context.Context, repeat int) error {
 
 // newFleet returns the instances that cfg asks for. None of them runs yet.
 func (b *runner) newFleet(cfg Config) (*fleet, error) {
+	cfg.slack = b.latest()
 	redisURL, err := backend.WithReadTimeout(cfg.RedisURL, cfg.long()+replyTime)
 	if err != nil {
 		return nil, err
@@ -91,6 +99,15 @@ func (b *runner) newFleet(cfg Config) (*fleet, error) {
 	return f, nil
 }
 
+// latest is by how much later than its end the lease of any strategy may be ended: the
+// rows of all share the instances.
+func (b *runner) latest() (slack time.Duration) {
+	for _, t := range b.terms {
+		slack = max(slack, t.Slack)
+	}
+	return slack
+}
+
 // replyTime is how long an instance waits for Redis, over the time that it may
 // be paused: what it was waiting for before is not late when it goes on.
 const replyTime = 2 * time.Second
@@ -103,6 +120,7 @@ type runner struct {
 	token    string
 	targets  []string
 	fleet    *fleet // nil with shops that run already
+	terms    map[locks.Need]lockservers.Terms
 	admin    *shopClient
 	rows     []Row
 	items    int      // put on sale so far
@@ -123,16 +141,23 @@ func tolerable(ttl time.Duration) time.Duration { return ttl / 5 }
 // What is discarded stays on record. Of the processes of shops that run already
 // nothing is known: their rows stand.
 func (b *runner) undisturbed(ctx context.Context, name string, c locks.Condition) (Row, error) {
+	strategy, err := b.cfg.Catalog.Find(name)
+	if err != nil {
+		return Row{}, err
+	}
 	asked := b.asked
-	cfg := asked.forCondition(c).WithDefaults()
-	cfg.ID = b.cfg.ID // which is drawn anew otherwise
+	asked.ID = b.cfg.ID // which is drawn anew otherwise
+	cfg := asked.forCondition(c).on(b.terms[strategy.Needs]).WithDefaults()
 	var discarded []Discarded
 	for {
-		if err := b.refit(cfg); err != nil {
+		if err := b.refit(cfg, c); err != nil {
 			return Row{}, err
 		}
 		b.stalls.Reset()
-		row, err := b.row(ctx, cfg, name, c)
+		row, err := b.row(ctx, cfg, strategy, c)
+		if err == nil && b.fleet == nil {
+			err = b.refused(ctx, cfg, row)
+		}
 		if err != nil || b.fleet == nil {
 			return row, err
 		}
@@ -144,14 +169,15 @@ func (b *runner) undisturbed(ctx context.Context, name string, c locks.Condition
 		}
 		discarded = append(discarded, Discarded{TTL: row.TTL, Verdict: row.Verdict, Differs: row.Differs, Stalled: row.Stalled})
 		asked.TTL = 2 * cfg.TTL
-		cfg = asked.forCondition(c).WithDefaults()
+		cfg = asked.forCondition(c).on(b.terms[strategy.Needs]).WithDefaults()
 	}
 }
 
-// refit replaces the instances if cfg asks for others. They stay until then: in
-// the end one is needed to tidy up.
-func (b *runner) refit(cfg Config) error {
-	if b.fleet == nil || b.fleet.setup.TTL == cfg.TTL {
+// refit replaces the instances if cfg or the condition asks for others. They stay
+// until then: in the end one is needed to tidy up.
+func (b *runner) refit(cfg Config, c locks.Condition) error {
+	severable := c == locks.Partition
+	if b.fleet == nil || b.fleet.setup.TTL == cfg.TTL && b.fleet.severable == severable {
 		return nil
 	}
 	b.fleet.stop()
@@ -159,24 +185,21 @@ func (b *runner) refit(cfg Config) error {
 	if err != nil {
 		return err
 	}
+	f.severable = severable
 	b.fleet = f
 	return nil
 }
 
 // row runs one row on an item of its own, so that nothing that is left of an
 // earlier row can count for it.
-func (b *runner) row(ctx context.Context, cfg Config, name string, c locks.Condition) (Row, error) {
-	strategy, err := b.cfg.Catalog.Find(name)
-	if err != nil {
-		return Row{}, err
-	}
+func (b *runner) row(ctx context.Context, cfg Config, strategy locks.Strategy, c locks.Condition) (Row, error) {
 	if b.fleet != nil {
 		if err := b.fleet.fill(ctx, b.cfg.Instances); err != nil {
 			return Row{}, err
 		}
 		b.targets = b.fleet.urls()
 	}
-	b.progress.Row(len(b.rows)+1, len(b.cfg.Conditions)*len(b.cfg.Strategies)*b.cfg.Repeat, name, c)
+	b.progress.Row(len(b.rows)+1, len(b.cfg.Conditions)*len(b.cfg.Strategies)*b.cfg.Repeat, strategy.Name, c)
 	b.items++
 	sku := fmt.Sprintf("bench-%s-%d", b.cfg.ID, b.items)
 	b.skus = append(b.skus, sku)
@@ -184,6 +207,7 @@ func (b *runner) row(ctx context.Context, cfg Config, name string, c locks.Condi
 		cfg: cfg, strategy: strategy, cond: c, sku: sku,
 		targets: b.targets, admin: b.admin, fleet: b.fleet, waiting: b.progress.Waiting,
 	}
+	r.watcher, _ = b.progress.(Watcher)
 	row, err := r.do(ctx)
 	if err != nil && ctx.Err() == nil && b.fleet != nil {
 		// That an instance is gone says more than that it does not answer.
@@ -197,9 +221,22 @@ func (b *runner) row(ctx context.Context, cfg Config, name string, c locks.Condi
 // lastGasp is how long a process may take to end after its connections did.
 const lastGasp = 200 * time.Millisecond
 
-// tidy removes the items, orders and keys of the bench, also when it was
-// interrupted.
-func (b *runner) tidy() error { return b.remove(len(b.skus)) }
+// tidy removes the items, orders and keys of the bench. When it was interrupted the
+// instances may still be selling, and write what was just removed: they end first,
+// and a new one does it.
+func (b *runner) tidy(interrupted bool) error {
+	if !interrupted || b.fleet == nil || len(b.skus) == 0 {
+		return b.remove(len(b.skus))
+	}
+	b.fleet.stop()
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	b.fleet.severable = false
+	if err := b.fleet.add(ctx, 1); err != nil {
+		return fmt.Errorf("removing the bench's items: %w", err)
+	}
+	return b.remove(len(b.skus))
+}
 
 // removeTimeout bounds the removal of one item.
 const removeTimeout = 20 * time.Second

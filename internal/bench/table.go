@@ -14,6 +14,7 @@ import (
 	"oversell/internal/bench/sheet"
 	"oversell/internal/figures"
 	"oversell/internal/locks"
+	"oversell/internal/stock"
 )
 
 // WriteTable writes the report for a person: what it ran on, a line for each
@@ -56,21 +57,21 @@ func (m Manifest) latencies() string {
 
 // Load says in one line what the shops had to do.
 func (m Manifest) Load() string {
-	shops := fmt.Sprintf("%d instances", m.Instances)
+	shops := plural(m.Instances, "instance")
 	if len(m.Targets) > 0 {
 		shops = "shops at " + strings.Join(m.Targets, ", ")
 	}
 	var b strings.Builder
 	switch m.kind() {
 	case reads:
-		fmt.Fprintf(&b, "%d concurrent readers of a cold key, %s", m.Requests, shops)
+		fmt.Fprintf(&b, "%s of a cold key, %s", plural(m.Requests, "concurrent reader"), shops)
 		if !m.SecondLook {
 			b.WriteString(", without the second look")
 		}
 	case opens:
-		fmt.Fprintf(&b, "%d buyers a second for %s, %d in all, %d units, %s", m.Rate, m.Duration, m.Requests, m.Stock, shops)
+		fmt.Fprintf(&b, "%s a second for %s, %d in all, %s, %s", plural(m.Rate, "buyer"), m.Duration, m.Requests, plural(int(m.Stock), "unit"), shops)
 	default:
-		fmt.Fprintf(&b, "%d concurrent buyers, %d units, %s", m.Requests, m.Stock, shops)
+		fmt.Fprintf(&b, "%s, %s, %s", plural(m.Requests, "concurrent buyer"), plural(int(m.Stock), "unit"), shops)
 	}
 	if m.Keeper != "" {
 		fmt.Fprintf(&b, ", stock in %s", m.Keeper)
@@ -130,7 +131,7 @@ func (r Report) lines(shown []column) []Line {
 	var last locks.Condition
 	begin := func(c locks.Condition) {
 		if c != last {
-			out = append(out, Line{Cells: []string{string(c)}})
+			out = append(out, Line{Cells: []string{r.heading(c)}})
 		}
 		last = c
 	}
@@ -146,6 +147,26 @@ func (r Report) lines(shown []column) []Line {
 		out = append(out, newLines(shown, g)...)
 	}
 	return out
+}
+
+// heading names a condition, and says where its rows were not run as the header has it:
+// under a failover buyers come one after the other, and leases are long.
+func (r Report) heading(c locks.Condition) string {
+	rows := slices.DeleteFunc(slices.Clone(r.Rows), func(row Row) bool { return row.Condition != c })
+	if c != locks.Failover || len(rows) == 0 || rows[0].Rate == 0 {
+		return string(c)
+	}
+	text := fmt.Sprintf("%s: %s a second for %s", c, plural(rows[0].Rate, "buyer"), rows[0].Duration)
+	if rows[0].TTL != "" {
+		text += "; ttl " + rows[0].TTL
+	}
+	if r.Manifest.Keeper == "" && slices.ContainsFunc(rows, func(row Row) bool { return row.Keeper == stock.InDatabase }) {
+		text += "; stock in the database where the strategy allows it"
+	}
+	if r.Manifest.Rate == 0 {
+		text += "; latencies from the moment each request was planned for"
+	}
+	return text
 }
 
 func newLine(shown []column, row Row) Line {
@@ -183,7 +204,13 @@ func drawTable(r Report, colour bool) string {
 		heads[i] = sheet.Column{Title: c.title, Left: c.left}
 	}
 	t := sheet.New(heads)
+	headings := make(map[string]string)
 	for _, l := range r.lines(shown) {
+		if len(l.Cells) == 1 {
+			// Its full text would make the first column as wide.
+			name, _, _ := strings.Cut(l.Cells[0], ":")
+			headings[name], l.Cells = l.Cells[0], []string{name}
+		}
 		if colour {
 			l = l.coloured(shown)
 		}
@@ -193,7 +220,13 @@ func drawTable(r Report, colour bool) string {
 		}
 		t.AppendRow(cells)
 	}
-	return t.Render() + "\n"
+	lines := strings.Split(t.Render(), "\n")
+	for i, text := range lines {
+		if heading, found := headings[text]; found {
+			lines[i] = heading
+		}
+	}
+	return strings.Join(lines, "\n") + "\n"
 }
 
 // coloured colours the verdicts, and what was oversold.

@@ -11,12 +11,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/jedib0t/go-pretty/v6/text"
 
 	"oversell/internal/bench"
 	"oversell/internal/figures"
 	"oversell/internal/locks"
+	"oversell/internal/stock"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -27,7 +29,7 @@ func sale() bench.Report {
 		r := bench.Row{
 			Strategy: strategy, Condition: c, Workload: locks.Deduct, Requests: 5000, Stock: 1000,
 			Sold: 1000, SoldOut: 4000, Served: 1000, MaxHolders: 1,
-			P50: 801.4, P95: 1201.5, P99: 1300.04, Max: 1320, Wall: 1321.5, Throughput: 756.7, RedisCommands: 2.345,
+			P50: 801.4, P95: 1201.5, P99: 1300.04, Max: 1320, Wall: 1321.5, Throughput: 756.7, RedisCommands: new(2.345),
 			Verdict: v, Expected: true,
 		}
 		change(&r)
@@ -108,7 +110,7 @@ func reading() bench.Report {
 	r.Rows = []bench.Row{{
 		Strategy: "local", Condition: locks.Calm, Workload: locks.Cache, Requests: 5000, Stock: 1000,
 		Served: 5000, MaxHolders: 2, DBLoads: 5000, P50: 801, P95: 1201, P99: 1300, Max: 1320, Wall: 1321,
-		Throughput: 3785, RedisCommands: 7, Verdict: figures.Reloaded, Expected: true,
+		Throughput: 3785, RedisCommands: new(7.0), Verdict: figures.Reloaded, Expected: true,
 	}}
 	return r
 }
@@ -168,6 +170,108 @@ func TestTableSaysWhatHasToBeSeen(t *testing.T) {
 	}
 }
 
+// Also where its end is all that anybody reads of it.
+func TestReportThatWasCutShortSaysSo(t *testing.T) {
+	r := bench.Report{Manifest: bench.Manifest{Planned: 3}, Rows: []bench.Row{{Expected: true}}}
+	if got := r.Conclusion(); !strings.Contains(got, "Not finished: 1 of 3 rows done.") {
+		t.Errorf("it says %q", got)
+	}
+	r.Manifest.Repeat = 3
+	if got := r.Conclusion(); !strings.Contains(got, "Not finished: 1 of 3 runs done.") {
+		t.Errorf("of repeated rows it says %q", got)
+	}
+	r.Manifest.Planned = 1
+	if got := r.Conclusion(); strings.Contains(got, "Not finished") {
+		t.Errorf("of a whole one it says %q", got)
+	}
+}
+
+// afterFailover is a report in which one row had other buyers than the rest, and its
+// commands were not counted.
+func afterFailover() bench.Report {
+	r := sale()
+	row := r.Rows[1]
+	row.Condition, row.Keeper, row.RedisCommands = locks.Failover, stock.InDatabase, nil
+	row.Rate, row.Duration, row.TTL, row.Open = 500, "10s", "10s", &bench.Open{Planned: 5000, Sent: 5000}
+	r.Rows = append(r.Rows[:2], row)
+	return r
+}
+
+func TestConditionSaysHowItsRowsWereRun(t *testing.T) {
+	for repeat := 1; repeat <= 2; repeat++ {
+		r := afterFailover()
+		r.Rows[2].Repeat = repeat
+		var table bytes.Buffer
+		must(t, r.WriteTable(&table, false))
+		want := "\nfailover: 500 buyers a second for 10s; ttl 10s; stock in the database where the strategy allows it; latencies from the moment each request was planned for\n"
+		if !strings.Contains(table.String(), want) || !strings.Contains(table.String(), "\ncalm\n") {
+			t.Errorf("%q is not in\n%s", want, table.String())
+		}
+		if widest := slices.Max(lengths(table.String(), "──")); widest > 150 {
+			t.Errorf("the heading makes the table %d wide:\n%s", widest, table.String())
+		}
+	}
+}
+
+// lengths are those of the lines that begin with the prefix.
+func lengths(of, prefix string) []int {
+	var all []int
+	for line := range strings.Lines(of) {
+		if strings.HasPrefix(line, prefix) {
+			all = append(all, utf8.RuneCountInString(line))
+		}
+	}
+	return all
+}
+
+// A zero would say that Redis had nothing to do.
+func TestWhatWasNotCountedIsBlank(t *testing.T) {
+	r := afterFailover()
+	s := r.Sheet()
+	at := slices.Index(s.Titles, "cmds/req")
+	for _, l := range s.Lines {
+		if len(l.Cells) > at && strings.Contains(l.Cells[0], "watchdog") && (l.Cells[at] == "") == (l.Cells[at] == "2.3") {
+			t.Errorf("%v", l.Cells)
+		}
+	}
+	if last := s.Lines[len(s.Lines)-1].Cells[at]; last != "" {
+		t.Errorf("under a failover there are %q commands a request", last)
+	}
+	var text bytes.Buffer
+	must(t, r.WriteJSON(&text))
+	if n := strings.Count(text.String(), `"redis_commands": null`); n != 1 {
+		t.Errorf("%d rows without commands in\n%s", n, text.String())
+	}
+	read, err := bench.ReadReport(&text)
+	must(t, err)
+	if len(read.Rows) != 3 || read.Rows[2].RedisCommands != nil || *read.Rows[1].RedisCommands != 2.345 {
+		t.Errorf("read %+v", read.Rows)
+	}
+}
+
+// Of what is left to chance it is not said that it came out as it must.
+func TestConclusionCountsWhatIsExpected(t *testing.T) {
+	r := sale()
+	r.Rows = append(r.Rows[:3], r.Rows[1])
+	r.Rows[3].Strategy, r.Rows[3].Undecided = "redislock", true
+	if got := r.Conclusion(); !strings.Contains(got, "All 3 rows of which something is expected came out as the catalog says they must.") {
+		t.Errorf("it says %q", got)
+	}
+	r.Rows = r.Rows[3:]
+	if got := r.Conclusion(); strings.Contains(got, "must") {
+		t.Errorf("of one of which nothing is expected it says %q", got)
+	}
+}
+
+func TestConclusionNamesLeasesThatWereNotAskedFor(t *testing.T) {
+	r := sale()
+	r.Rows = r.Rows[:2]
+	r.Rows[0].TTL, r.Rows[1].TTL, r.Rows[1].Strategy = "1s", "2s", "etcd"
+	if got := r.Conclusion(); !strings.Contains(got, "with a ttl of 1s, and what they give instead: etcd 2s.") {
+		t.Errorf("it says %q", got)
+	}
+}
+
 // The names that programs rely upon; more may be added, none may go.
 func TestJSONHasTheNamesThatAreReliedUpon(t *testing.T) {
 	var written bytes.Buffer
@@ -185,7 +289,7 @@ func TestJSONHasTheNamesThatAreReliedUpon(t *testing.T) {
 		"oversold", "oversold_possible", "lost_updates", "undersold", "duplicates", "max_holders", "db_loads",
 		"p50_ms", "p95_ms", "p99_ms", "max_ms", "wall_ms", "throughput", "redis_commands", "verdict",
 	}
-	added := []string{"expected", "differs", "served", "reasons", "loads", "ttl", "stalled_ms", "discarded", "repeat", "open", "percentiles", "timeline"}
+	added := []string{"expected", "differs", "served", "reasons", "loads", "ttl", "stalled_ms", "discarded", "repeat", "open", "percentiles", "timeline", "rate", "duration"}
 	for _, row := range got.Rows {
 		for _, name := range relied {
 			if _, ok := row[name]; !ok {

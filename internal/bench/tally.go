@@ -95,3 +95,32 @@ func (t *tally) hold(s figures.Span) {
 		t.full = max(manySpans, 2*t.holders.Unsettled())
 	}
 }
+
+// elapsed is how long ago the load began; 0: it did not yet.
+func (t *tally) elapsed() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.start.IsZero() {
+		return 0
+	}
+	return time.Since(t.start)
+}
+
+// mostHolders is the most holders at once, of those that are known by now.
+func (t *tally) mostHolders() int {
+	t.mu.Lock()
+	holders := t.holders.Clone()
+	t.mu.Unlock()
+	return holders.Max()
+}
+
+// tell fills in what is known of the outcomes.
+func (t *tally) tell(now *Live) {
+	now.Elapsed = t.elapsed()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now.Served, now.SoldOut, now.Failed = t.served, t.soldOut, t.failed
+	for _, n := range t.unknown {
+		now.Unknown += n
+	}
+}

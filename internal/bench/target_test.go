@@ -3,12 +3,14 @@ package bench_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -159,5 +161,56 @@ func TestRepliesOfSomethingElse(t *testing.T) {
 	row := run(t, against(s.URL))["v6_watchdog/calm"]
 	if row.Reasons["other"] != 50 || row.Failed != 50 || row.Reasons["not_a_reply"] != 50 || row.Unknown != 50 {
 		t.Errorf("%d failed, %d unknown, %v", row.Failed, row.Unknown, row.Reasons)
+	}
+}
+
+// What a shop cannot do breaks no promise.
+func TestWhatAShopCannotRunIsSaid(t *testing.T) {
+	base := open(t, "")
+	for strategy, want := range map[string]string{
+		"etcd":           "its strategies are none, local",
+		"sql_for_update": "its strategies are none, local",
+		"v6_wait_one":    "",
+	} {
+		cfg := against(base)
+		cfg.Strategies = []string{strategy}
+		rows, err := bench.Run(t.Context(), cfg, bench.Silent{})
+		if !errors.Is(err, bench.ErrConfig) || !strings.Contains(err.Error(), "the shop at "+base+" says: "+want) || len(rows) > 0 {
+			t.Errorf("%s: %v, %d rows; want what the shop says", strategy, err, len(rows))
+		}
+	}
+}
+
+// A shop that keeps its stock elsewhere says so only when it is asked to sell.
+func TestStockInTheWrongPlaceIsSaid(t *testing.T) {
+	to, err := url.Parse(open(t, ""))
+	must(t, err)
+	pass := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }, Transport: &http.Transport{}}
+	defer pass.Transport.(*http.Transport).CloseIdleConnections()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost {
+			pass.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = io.WriteString(w, `{"code":"wrong_keeper","detail":"it is in the drawer"}`) // the reader sees what is missing
+	}))
+	defer s.Close()
+	rows, err := bench.Run(t.Context(), against(s.URL), bench.Silent{})
+	if !errors.Is(err, bench.ErrConfig) || !strings.Contains(err.Error(), "the shop at "+s.URL+" says: it is in the drawer") || len(rows) > 0 {
+		t.Errorf("%v, %d rows; want what the shop says", err, len(rows))
+	}
+}
+
+// Whether the shops at the targets have replicas only they know.
+func TestReplicasOfTargetsAreNotAskedFor(t *testing.T) {
+	cfg := against("http://h:1")
+	cfg.Strategies = []string{"v6_wait_one"}
+	if err := cfg.WithDefaults().Check(); err != nil {
+		t.Error(err)
+	}
+	if slices.Contains(cfg.AllStrategies(), "v6_wait_one") {
+		t.Error("all strategies are with one that the shops may not have")
 	}
 }

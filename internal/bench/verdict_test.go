@@ -54,8 +54,8 @@ func TestCalmIsAsTheCatalogSays(t *testing.T) {
 			if row.P50 <= 0 || row.P50 > row.P95 || row.P95 > row.P99 || row.P99 > row.Max || row.Max > row.Wall {
 				t.Errorf("%s: latencies %v %v %v %v of %v ms", name, row.P50, row.P95, row.P99, row.Max, row.Wall)
 			}
-			if row.RedisCommands <= 0 || row.Throughput <= 0 {
-				t.Errorf("%s: %v commands a request, %v sold a second", name, row.RedisCommands, row.Throughput)
+			if row.RedisCommands == nil || *row.RedisCommands <= 0 || row.Throughput <= 0 {
+				t.Errorf("%s: no commands a request, or %v sold a second", name, row.Throughput)
 			}
 		}
 		if n := rows["none/calm"].MaxHolders; n < 3 {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -412,4 +413,8 @@ func TestRedisThatIsAwayIsAnError(t *testing.T) {
 }
 
 // strategies are those that need no more than a Redis and a database.
-func strategies() locks.Catalog { return locks.Strategies().With(locks.Options{}) }
+func strategies() locks.Catalog {
+	return slices.DeleteFunc(locks.Strategies().With(locks.Options{}), func(s locks.Strategy) bool {
+		return s.Needs == locks.NeedsReplicas
+	})
+}

@@ -129,3 +129,17 @@ func TestOverlapOfSpansThatBecomeKnown(t *testing.T) {
 		}
 	}
 }
+
+// What is asked of a copy is not settled for who goes on adding.
+func TestCopyOfAnOverlapLeavesItOpen(t *testing.T) {
+	at := func(n int64) time.Time { return time.Unix(0, n) }
+	var o Overlap
+	o.Add(Span{From: at(10), To: at(30)})
+	if most := o.Clone().Max(); most != 1 {
+		t.Errorf("the copy finds %d at once, want 1", most)
+	}
+	o.Add(Span{From: at(20), To: at(40)})
+	if before, most := o.Clone().Max(), o.Max(); before != 2 || most != 2 {
+		t.Errorf("the copy finds %d at once and the overlap itself %d, want 2", before, most)
+	}
+}

@@ -46,6 +46,11 @@ func (o *Overlap) Unsettled() int { return len(o.edges) }
 // happened before it need not be kept then.
 func (o *Overlap) Settle(before time.Time) { o.settle(before.UnixNano()) }
 
+// Clone returns a copy, whose Max is what it is of the spans that are known by now.
+func (o *Overlap) Clone() *Overlap {
+	return &Overlap{edges: slices.Clone(o.edges), inside: o.inside, most: o.most}
+}
+
 // Max returns the most spans that overlap.
 func (o *Overlap) Max() int {
 	o.settle(math.MaxInt64)

@@ -127,9 +127,13 @@ func (c Comparison) rows(t table.Writer, cells func(p Pair) ([]any, bool)) bool 
 	return marked
 }
 
-// estimate is the median and, where the runs differ, its interval.
+// estimate is the median and, where the runs differ, its interval. Of what was not
+// counted there is neither.
 func (f figure) estimate(g bench.Group) (median, interval string) {
-	e := g.Figures[f.name]
+	e, known := g.Figures[f.name]
+	if !known {
+		return "", ""
+	}
 	show := func(v float64) string { return fmt.Sprintf(f.format, v) }
 	median = show(e.Median)
 	if e.Low != e.High {
@@ -162,6 +166,10 @@ func (p Pair) ratio(f figure) (text string, doubtful bool) {
 }
 
 func (p Pair) difference(f figure, say func() string) (text string, doubtful bool) {
+	_, before := p.Old.Figures[f.name]
+	if _, now := p.New.Figures[f.name]; !before || !now {
+		return "", false // one of them was not counted
+	}
 	switch p.differs(f) {
 	case figures.None:
 		return "no difference", false
@@ -193,14 +201,18 @@ func (p Pair) sameVerdicts() bool {
 	return same && len(p.Old.Verdicts) == len(p.New.Verdicts)
 }
 
-// leases tells which runs had another ttl than the rest, since the machine stood
-// still in an earlier try.
+// leases tells which runs had another ttl than the rest: since the machine stood still
+// in an earlier try, or for a reason that lies in the row.
 func (f File) leases() string {
 	var b strings.Builder
 	for _, row := range f.Rows {
 		if row.TTL != "" && row.TTL != f.Manifest.TTL {
-			fmt.Fprintf(&b, "%s: run %d of %s under %s had a ttl of %s, since the machine stood still.\n",
-				f.Name, row.Repeat, row.Strategy, row.Condition, row.TTL)
+			why := ""
+			if len(row.Discarded) > 0 {
+				why = ", since the machine stood still"
+			}
+			fmt.Fprintf(&b, "%s: run %d of %s under %s had a ttl of %s%s.\n",
+				f.Name, row.Repeat, row.Strategy, row.Condition, row.TTL, why)
 		}
 	}
 	return b.String()

@@ -41,7 +41,7 @@ func row(strategy string, c locks.Condition, i, run int) bench.Row {
 	r := bench.Row{
 		Strategy: strategy, Condition: c, Workload: locks.Deduct, Repeat: run, Requests: 5000, Stock: 1000,
 		Sold: 1000, SoldOut: 4000, Served: 1000, MaxHolders: 1, Verdict: figures.OK, Expected: true,
-		P50: 100 * speed, P95: 200 * speed, P99: 250 * speed, Max: 300 * speed, Wall: 300 * speed, Throughput: 5000 / speed, RedisCommands: 2,
+		P50: 100 * speed, P95: 200 * speed, P99: 250 * speed, Max: 300 * speed, Wall: 300 * speed, Throughput: 5000 / speed, RedisCommands: new(2.0),
 		Percentiles: &bench.Percentiles{P: []float64{0, 25, 50, 75, 90, 95, 99, 100}},
 		Timeline:    &bench.Timeline{Bin: 10},
 	}

@@ -37,6 +37,7 @@ type Tab struct {
 	opened  int // pages
 
 	mu         sync.Mutex
+	site       string // may be asked; "": none
 	complaints []string
 	requests   []string
 }
@@ -93,7 +94,7 @@ func (b *Tab) listen(event any) {
 	case *runtime.EventConsoleAPICalled:
 		b.complaints = append(b.complaints, "console."+string(e.Type))
 	case *network.EventRequestWillBeSent:
-		if u := e.Request.URL; !strings.HasPrefix(u, "file:") && !strings.HasPrefix(u, "data:") && !strings.HasPrefix(u, "blob:") {
+		if u := e.Request.URL; !(b.site != "" && strings.HasPrefix(u, b.site)) && !strings.HasPrefix(u, "file:") && !strings.HasPrefix(u, "data:") && !strings.HasPrefix(u, "blob:") {
 			b.requests = append(b.requests, u)
 		}
 	}

@@ -1,0 +1,100 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// askTargets returns an error that wraps ErrConfig if a shop that runs already has
+// not all strategies of the config.
+func (b *runner) askTargets(ctx context.Context) error {
+	if b.fleet != nil {
+		return nil
+	}
+	for _, target := range b.targets {
+		names, err := b.admin.strategies(ctx, target)
+		if err != nil {
+			return err
+		}
+		for _, name := range b.cfg.Strategies {
+			if !slices.Contains(names, name) {
+				return fmt.Errorf("%w: the shop at %s says: its strategies are %s; %s is none of them", ErrConfig, target, strings.Join(names, ", "), name)
+			}
+		}
+	}
+	return nil
+}
+
+// strategies are the names of those that the shop has.
+func (c *shopClient) strategies(ctx context.Context, base string) ([]string, error) {
+	var found struct {
+		Strategies []struct {
+			Name string `json:"name"`
+		} `json:"strategies"`
+	}
+	if err := c.call(ctx, http.MethodGet, base+"/api/strategies", nil, &found); err != nil {
+		return nil, err
+	}
+	names := make([]string, len(found.Strategies))
+	for i, s := range found.Strategies {
+		names[i] = s.Name
+	}
+	return names, nil
+}
+
+// refused returns an error that wraps ErrConfig for a row of shops that run already in
+// which a shop could not do what it was asked for: that says nothing of a promise. For
+// want of a replica a shop may turn away some; that it turned away all is for want of
+// any.
+func (b *runner) refused(ctx context.Context, cfg Config, row Row) error {
+	for code, n := range row.Reasons {
+		cannot := code == "unknown_strategy" || code == "wrong_keeper" ||
+			code == "not_replicated" && n == row.Failed && row.Served+row.SoldOut+row.Unknown == 0
+		if !cannot {
+			continue
+		}
+		for _, target := range b.targets {
+			said, err := b.admin.refusal(ctx, cfg.requests(row.Strategy, b.skus[len(b.skus)-1]), target)
+			if err != nil {
+				return err
+			}
+			if said.Code == code {
+				return fmt.Errorf("%w: the shop at %s says: %s", ErrConfig, target, clean(said.Detail))
+			}
+		}
+		return fmt.Errorf("%w: the shops at %s say: %s", ErrConfig, strings.Join(b.targets, ", "), code)
+	}
+	return nil
+}
+
+// problem is a shop's reply to what it does not do.
+type problem struct {
+	Code   string `json:"code"`
+	Detail string `json:"detail"`
+}
+
+// refusal makes a request of a row once more, and returns what the shop says to it:
+// nothing, if it is served.
+func (c *shopClient) refusal(ctx context.Context, request func(i int, target string) (*http.Request, error), target string) (said problem, err error) {
+	req, err := request(0, target)
+	if err != nil {
+		return said, err
+	}
+	res, err := c.http.Do(req.WithContext(ctx))
+	if err != nil {
+		return said, err
+	}
+	defer res.Body.Close()
+	if res.StatusCode/100 == 2 {
+		return said, nil
+	}
+	if err := json.NewDecoder(io.LimitReader(res.Body, maxReply)).Decode(&said); err != nil {
+		return said, fmt.Errorf("%s %s: reading the reply: %w", req.Method, req.URL, err)
+	}
+	return said, nil
+}

@@ -1,0 +1,46 @@
+// Package benchtest has the tests of what starts benches be the instances as well.
+package benchtest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/redis/go-redis/v9/logging"
+	"go.uber.org/goleak"
+
+	"oversell/internal/backend/backendtest"
+	"oversell/internal/bench"
+	"oversell/internal/locks"
+)
+
+// asInstance in the environment makes a test binary an instance of the bench.
+const asInstance = "OVERSELL_TEST_INSTANCE"
+
+// Main is all that a TestMain does: it runs the tests, takes a goroutine that they
+// leave for a failure, and exits. In a process of Command it is an instance instead.
+func Main(m *testing.M) {
+	logging.Disable() // what go-redis would print it returns as well
+	if os.Getenv(asInstance) != "" {
+		if err := bench.Serve(context.Background(), locks.Strategies(), os.Stdin, os.Stdout, os.Stderr, nil); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(2)
+		}
+		os.Exit(0)
+	}
+	code := backendtest.Main(m)
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// Command makes the command that runs this test binary as an instance.
+func Command() *exec.Cmd {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), asInstance+"=1")
+	return cmd
+}

@@ -1,0 +1,108 @@
+package bench_test
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"oversell/internal/bench"
+	"oversell/internal/locks"
+)
+
+// onlooker is a Watcher that looks all the time.
+type onlooker struct {
+	bench.Silent
+	stop chan struct{}
+	wg   sync.WaitGroup
+	look func() bench.Live
+
+	seen   []bench.Live  // of the last row, while it was under way
+	audits map[int64]int // by when they were
+	last   bench.Live    // when the row was over
+}
+
+func (o *onlooker) Watch(look func() bench.Live) {
+	o.stop, o.look, o.seen, o.audits = make(chan struct{}), look, nil, make(map[int64]int)
+	o.wg.Go(func() {
+		ticker := time.NewTicker(5 * time.Millisecond)
+		defer ticker.Stop()
+		for {
+			l := look()
+			o.seen = append(o.seen, l)
+			if l.Audited > 0 {
+				o.audits[int64(l.Audited)]++
+			}
+			select {
+			case <-ticker.C:
+			case <-o.stop:
+				return
+			}
+		}
+	})
+}
+
+func (o *onlooker) Done(bench.Row) {
+	close(o.stop)
+	o.wg.Wait()
+	o.last = o.look()
+}
+
+// watched runs one row and looks on.
+func watched(t *testing.T, cfg bench.Config) (bench.Row, *onlooker) {
+	t.Helper()
+	o := new(onlooker)
+	rows, err := bench.Run(t.Context(), cfg, o)
+	if err != nil || len(rows) != 1 {
+		t.Fatalf("%d rows, %v", len(rows), err)
+	}
+	return rows[0], o
+}
+
+// What is seen of a row on the way is never more than it comes to, and in the end
+// it is just that.
+func TestRowIsSeenOnItsWay(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, "embedded")
+	cfg.Strategies, cfg.Work = []string{"none"}, 300*time.Millisecond
+	row, o := watched(t, cfg)
+	var before bench.Live
+	for _, l := range o.seen {
+		if l.Served+l.SoldOut+l.Failed+l.Unknown > int64(row.Requests) || l.Stock.Sold > row.Sold || l.MaxHolders > row.MaxHolders {
+			t.Fatalf("seen on the way: %+v; the row came to %+v", l, row)
+		}
+		if l.Served < before.Served || l.Stock.Sold < before.Stock.Sold || l.MaxHolders < before.MaxHolders || l.Audited < before.Audited {
+			t.Fatalf("went back from %+v to %+v", before, l)
+		}
+		before = l
+	}
+	if len(o.audits) < 2 {
+		t.Errorf("%d audits were seen, want some", len(o.audits))
+	}
+	if o.last.Waiting != 0 || o.last.Served != row.Served || o.last.SoldOut != row.SoldOut || o.last.Failed != row.Failed {
+		t.Errorf("in the end %+v was seen, and the row has %+v", o.last, row)
+	}
+}
+
+// The commands of who looks on do not count for the row.
+func TestLookingOnCostsTheRowNothing(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, "embedded")
+	cfg.Strategies, cfg.Requests, cfg.Stock, cfg.Work = []string{"sql_conditional"}, 20, 20, 2*time.Second
+	alone := run(t, cfg)["sql_conditional/calm"]
+	row, o := watched(t, cfg)
+	more := (*row.RedisCommands - *alone.RedisCommands) * float64(row.Requests)
+	if len(o.audits) < 12 || more >= float64(2*len(o.audits)) {
+		t.Errorf("%.0f more commands than when nobody looks, with %d audits of three commands or more; want next to none", more, len(o.audits))
+	}
+}
+
+// A process that is stopped cannot be asked, and the other one can.
+func TestStoppedProcessKeepsNobodyFromLooking(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, "embedded")
+	cfg.Strategies, cfg.Conditions, cfg.TTL = []string{"v8_fenced"}, []locks.Condition{locks.Pause}, 2*time.Second
+	_, o := watched(t, cfg)
+	if len(o.audits) < 8 {
+		t.Errorf("%d audits in the two seconds of a pause and more", len(o.audits))
+	}
+}

@@ -12,7 +12,7 @@ func cacheStampede() Scenario {
 			Sequence: "One instance. Six readers want a value that is not in the cache. Its load takes a tenth of the ttl.",
 			Source:   "the thundering herd: Nishtala et al., Scaling Memcache at Facebook (2013), leases",
 		},
-		record:    "BH- HHHHHHHH HHH",
+		record:    "BH- HHHHHHHH HHH HHH",
 		senseless: needsCacheGuard,
 		run: func(w *World) verdict {
 			k := w.cold(w.TTL / 10)
@@ -30,7 +30,7 @@ func cacheInstances() Scenario {
 			Sequence: "Two instances. Three readers on each want a value that is not in the cache. Its load takes a tenth of the ttl.",
 			Source:   "a singleflight or mutex in the process, scaled out",
 		},
-		record:    "BB- HHHHHHHH HHH",
+		record:    "BB- HHHHHHHH HHH HHH",
 		senseless: needsCacheGuard,
 		run: func(w *World) verdict {
 			k := w.cold(w.TTL / 10)
@@ -48,7 +48,7 @@ func cacheSlowLoad() Scenario {
 			Sequence: "Two instances with a reader each. The load takes one and a half times the ttl.",
 			Source:   "a lease shorter than the work, met where it hurts most: a database under load answers late",
 		},
-		record:    "BB- HBBBBHHH BBH",
+		record:    "BB- HBBBBHHH BBH HHH",
 		senseless: needsCacheGuard,
 		run: func(w *World) verdict {
 			k := w.cold(w.TTL + w.TTL/2)
@@ -66,7 +66,7 @@ func cacheSecondLook() Scenario {
 			Sequence: "One instance. Three readers want a value that is not in the cache. Who has the lock does not look again.",
 			Source:   "the second check left out of double-checked locking",
 		},
-		record:    "BB- BBBBBBBB BBB",
+		record:    "BB- BBBBBBBB BBB BBB",
 		senseless: needsCacheGuard,
 		run: func(w *World) verdict {
 			k := w.cold(w.TTL / 20)
@@ -85,7 +85,7 @@ func cacheMissing() Scenario {
 			Sequence: "Five readers, one after the other, want a value that does not exist. The cache of this project keeps a marker for it.",
 			Source:   "cache penetration: requests for ids that do not exist, as from a scan",
 		},
-		record:    "HH- HHHHHHHH HHH",
+		record:    "HH- HHHHHHHH HHH HHH",
 		senseless: needsCacheGuard,
 		run: func(w *World) verdict {
 			k := w.cold(0)

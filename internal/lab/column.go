@@ -3,11 +3,14 @@ package lab
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/bsm/redislock"
 
 	"oversell/internal/locks"
+	"oversell/internal/locks/etcdlock"
+	"oversell/internal/locks/redlock"
 	v1 "oversell/internal/locks/v1_setnx"
 	v2 "oversell/internal/locks/v2_ttl"
 	v3 "oversell/internal/locks/v3_uuid"
@@ -17,6 +20,7 @@ import (
 	v7 "oversell/internal/locks/v7_queue"
 	v8 "oversell/internal/locks/v8_fenced"
 	yours "oversell/internal/locks/yours"
+	"oversell/internal/locks/zklock"
 	"oversell/internal/stock"
 )
 
@@ -40,6 +44,13 @@ type Column struct {
 
 	// InProcess says that the lock is in the memory of one process.
 	InProcess bool
+
+	// Needs says what the lock lives on, if that is not the one Redis. Of these
+	// NeedsNodes, NeedsEtcd and NeedsZooKeeper are known here.
+	Needs locks.Need
+
+	// Tokens says that a handle has Token() int64, the fencing token of its hold.
+	Tokens bool
 
 	// RedisKey is the key that the lock is kept at; nil: as it is called.
 	RedisKey func(key string) string
@@ -78,13 +89,26 @@ func Columns() []Column {
 			Lock: func(p *Process, key string) locks.Lock { return v6.New(p.Redis(), key, p.TTL()) }},
 		{Name: "v7_queue", About: "a queue in which a waiter is handed the lock", NotHeld: []error{v7.ErrNotHeld}, WithOwner: v7.WithOwner,
 			Lock: func(p *Process, key string) locks.Lock { return v7.New(p.Redis(), key, p.TTL()) }},
-		{Name: "v8_fenced", About: "a fencing token, which the stock checks", NotHeld: []error{v8.ErrNotHeld}, WithOwner: v8.WithOwner,
+		{Name: "v8_fenced", About: "a fencing token, which the stock checks", Tokens: true, NotHeld: []error{v8.ErrNotHeld}, WithOwner: v8.WithOwner,
 			Lock: func(p *Process, key string) locks.Lock { return v8.New(p.Redis(), key, p.TTL()) }},
 		{Name: "redsync", About: "go-redsync/redsync on one server, with its default number of tries and no extension", NotHeld: []error{errRedsyncNotHeld}, Lock: newRedsync},
 		{Name: "redislock", About: "bsm/redislock with a linear backoff and no refresh", NotHeld: []error{redislock.ErrLockNotHeld}, Lock: newRedislock, HolderOnly: true},
 		{Name: "rueidislock", About: "rueidislock on one server, without client-side caching", Lock: newRueidislock, RedisKey: rueidisKey, HolderOnly: true},
+		{Name: "redlock", About: "the lock on a majority of five independent Redis servers", Needs: locks.NeedsNodes, NotHeld: []error{redlock.ErrNotHeld}, Lock: newRedlock},
 	}
 }
+
+// Coordinated returns the columns of locks whose servers are no Redis. They know
+// of no virtual time, so they are tried where they are asked for.
+func Coordinated() []Column {
+	return []Column{
+		{Name: "etcd", About: "a key with a lease; its revision is the fencing token, which the stock checks", Needs: locks.NeedsEtcd, Tokens: true, NotHeld: []error{etcdlock.ErrNotHeld}, Lock: newServiceLock},
+		{Name: "zookeeper", About: "a node that goes with its session, in a queue; its zxid is the fencing token", Needs: locks.NeedsZooKeeper, Tokens: true, NotHeld: []error{zklock.ErrNotHeld}, Lock: newServiceLock},
+	}
+}
+
+// recorded are the columns that have a record, in the order of its letters.
+func recorded() []Column { return append(Columns(), Coordinated()...) }
 
 // Yours is the column of the lock that the reader brings.
 func Yours() Column {
@@ -93,9 +117,26 @@ func Yours() Column {
 }
 
 // FindColumns returns the columns with these names, or an error that says
-// which there are.
+// which there are, and why a strategy of the shop is none of them.
 func FindColumns(all []Column, names []string) ([]Column, error) {
+	for _, name := range names {
+		s, err := locks.Strategies().Find(name)
+		if err == nil && !slices.ContainsFunc(all, func(c Column) bool { return c.Name == name }) {
+			return nil, fmt.Errorf("strategy %q has no column: %s; shop and bench have it", name, whyNoColumn(s))
+		}
+	}
 	return find("strategy", all, func(c Column) string { return c.Name }, names)
+}
+
+// whyNoColumn says why a strategy of the shop is not tried here.
+func whyNoColumn(s locks.Strategy) string {
+	switch {
+	case s.Needs == locks.NeedsReplicas:
+		return "it needs a Redis with replicas, and the lab has single servers"
+	case s.InDatabase():
+		return "it works in the database, and the lab breaks what is outside of one"
+	}
+	return "it has no lock that could be broken"
 }
 
 // find picks what has the given names, in the order of all.
@@ -121,8 +162,14 @@ func find[T any](what string, all []T, name func(T) string, names []string) ([]T
 	return found, nil
 }
 
-// inRedis reports whether the column keeps a lock in Redis.
-func (c Column) inRedis() bool { return c.Lock != nil && !c.InProcess }
+// inRedis reports whether the column keeps a lock in Redis, on one server or on
+// several.
+func (c Column) inRedis() bool { return c.Lock != nil && !c.InProcess && !c.inService() }
+
+// inService reports whether the column keeps a lock on servers that are no Redis.
+func (c Column) inService() bool {
+	return c.Needs == locks.NeedsEtcd || c.Needs == locks.NeedsZooKeeper
+}
 
 func (c Column) handle(p *Process, key string) locks.Lock {
 	need(c.Lock != nil, "%s has no lock", c.Name)

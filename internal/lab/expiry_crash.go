@@ -2,7 +2,8 @@ package lab
 
 func expiryScenarios() []Scenario {
 	return []Scenario{
-		orphan(), setnxThenExpire(), expiresWhileHeld(), longWork(), lateReply(), cutOff(), failover(), forgottenUnlock(),
+		orphan(), setnxThenExpire(), expiresWhileHeld(), longWork(), lateReply(), cutOff(), stoppedHolder(),
+		failover(), restartForgets(), forgottenUnlock(),
 	}
 }
 
@@ -14,7 +15,7 @@ func orphan() Scenario {
 			Sequence: "A takes the lock and is killed. B asks again and again, for three times the ttl.",
 			Source:   "redisson/redisson#100: the locks of a client that was shut down abnormally remain for ever",
 		},
-		record:    "-H- BHHHHHHH HHH",
+		record:    "-H- BHHHHHHH HHH HHH",
 		senseless: needsLock,
 		run: func(w *World) verdict {
 			a, b := w.Start("A"), w.Start("B")
@@ -39,7 +40,7 @@ func setnxThenExpire() Scenario {
 			Sequence: "A is killed as soon as Redis has executed the first command by which it takes the lock. B asks again and again, for three times the ttl.",
 			Source:   "redis/redis-py#818; laravel/framework PR #29076",
 		},
-		record:    "--- BHHHHHHH HHH",
+		record:    "--- BHHHHHHH HHH H--",
 		senseless: needsRedisLock,
 		run: func(w *World) verdict {
 			a, b := w.Start("A"), w.Start("B")
@@ -62,7 +63,7 @@ func forgottenUnlock() Scenario {
 			Sequence: "A takes the lock and does not unlock it. Its process lives on. B asks again and again, for three times the ttl.",
 			Source:   "redisson/redisson#1626: a watchdog that was never cancelled renewed its lock until the instance was restarted",
 		},
-		record:    "-B- BHHHHBBB HHB",
+		record:    "-B- BHHHHBBB HHB BBB",
 		senseless: needsLock,
 		run: func(w *World) verdict {
 			a := w.Start("A")

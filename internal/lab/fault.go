@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"oversell/internal/lab/wire"
+	"oversell/internal/relay"
 )
 
 // A Match tells which commands a fault is meant for.
@@ -31,7 +32,7 @@ func on(key string, names ...string) Match {
 // token: unlike the one that reads it, it brings a value as well.
 func fencedWrite(key string) Match {
 	return func(cmd wire.Command) bool {
-		return cmd.Script() && cmd.Mentions(key) && len(cmd.Args) == 7 // EVALSHA sha 2 stock fence token left
+		return cmd.Script() && cmd.Mentions(key) && len(cmd.Args) == 8 // EVALSHA sha 2 stock fence of token left
 	}
 }
 
@@ -71,6 +72,45 @@ func drop(context.Context, func() (wire.Value, error)) (wire.Value, error) { ret
 // answer answers in the place of Redis, which never sees the command.
 func answer(reply wire.Value) action {
 	return func(context.Context, func() (wire.Value, error)) (wire.Value, error) { return reply, nil }
+}
+
+// loseReply breaks the connection before the reply to the next command that matches
+// is there; where the lock is no matter of commands, before the next reply.
+func (p *Process) loseReply(match Match) {
+	if p.member == nil {
+		p.Fault(match, 1, "the connection breaks before the reply is there", loseReply)
+		return
+	}
+	p.w.fault(p, "the connection is to break before the next reply is there")
+	p.member.each((*relay.Relay).LoseReply)
+}
+
+// loseQuestion breaks the connection before the next question has arrived, until the
+// connection is mended.
+func (p *Process) loseQuestion() (mend func()) {
+	if p.member == nil {
+		p.Fault(anyCommand, 1, "the connection breaks before Redis sees it", drop)
+		return func() {}
+	}
+	p.w.fault(p, "the connection breaks before the next question has arrived")
+	p.member.each((*relay.Relay).Cut)
+	return func() { p.member.each((*relay.Relay).Restore) }
+}
+
+// delay holds up the answer to the next question; where the lock is no matter of
+// commands, the question too, which arrives when it is let go. Under is closed when
+// something is held up.
+func (p *Process) delay() (under <-chan struct{}, letGo func()) {
+	if p.member == nil {
+		late := newPause()
+		p.Fault(anyCommand, 1, "its reply is held up", late.after)
+		return late.parked, late.release
+	}
+	p.w.fault(p, "what it sends and is sent is held up")
+	p.member.each((*relay.Relay).Hole)
+	now := make(chan struct{})
+	close(now)
+	return now, func() { p.member.each((*relay.Relay).Restore) }
 }
 
 // A pause parks a command until it is released.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -69,6 +70,22 @@ func (h *Holder) Try() bool {
 	return ok
 }
 
+// askFor asks for the lock once, and waits no longer than limit for an answer.
+func (h *Holder) askFor(limit time.Duration) {
+	ctx, cancel := context.WithTimeout(h.ctx, limit)
+	defer cancel()
+	_, _ = h.AskIn(ctx)
+}
+
+// comesIn asks for a lock whose lease has run out. A service looks after such only
+// from time to time, and is asked for a while.
+func (h *Holder) comesIn() bool {
+	if h.p.member == nil {
+		return h.Try()
+	}
+	return h.Obtain(h.p.w.TTL)
+}
+
 // MustLock takes the lock, which is free.
 func (h *Holder) MustLock() {
 	need(h.Try(), "%s did not get a lock that is free", h.p.name)
@@ -120,8 +137,12 @@ func (h *Holder) acquired(called int64) bool {
 	return true
 }
 
-// lost is called when the holder is told that the lock is lost.
+// lost is called when the holder is told that the lock is lost. One that is
+// stopped hears of it when it goes on.
 func (h *Holder) lost(told chan struct{}, cause error) {
+	if !h.p.running() {
+		return
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.depth == 0 || h.told != told || h.p.w.ctx.Err() != nil {
@@ -205,12 +226,7 @@ func brief(err error) string {
 	if err == nil {
 		return "nothing"
 	}
-	text := []rune(err.Error())
-	for i, r := range text {
-		if r == '\n' {
-			text[i] = ';'
-		}
-	}
+	text := []rune(strings.ReplaceAll(err.Error(), "\n", "; "))
 	const most = 160
 	if len(text) > most {
 		return string(text[:most]) + "…"

@@ -1,9 +1,15 @@
 package lab
 
 import (
+	"cmp"
+	"context"
 	"fmt"
+	"math"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // lockState is the lock as Redis has it.
@@ -14,14 +20,76 @@ type lockState struct {
 	left  time.Duration // of the lease; negative for none
 }
 
-// look reads the lock past all faults. It does not ask of which type the key
-// is: one of the two answers is an error.
+// look reads the lock past all faults.
 func (w *World) look() lockState {
-	pipe := w.side.Pipeline()
-	text := pipe.Get(w.ctx, w.redisKey())
-	hash := pipe.HGetAll(w.ctx, w.redisKey())
-	left := pipe.PTTL(w.ctx, w.redisKey())
-	_, _ = pipe.Exec(w.ctx)
+	if s := w.server.service; s != nil {
+		// What is left of the lease is not asked: a service tells it in seconds.
+		place, err := s.first(w.ctx, w.lockKey)
+		return lockState{held: err == nil && place != "", value: place, left: w.TTL}
+	}
+	seen := make([]lockState, len(w.sides))
+	var all sync.WaitGroup
+	for i, side := range w.sides[1:] {
+		all.Go(func() { seen[i+1] = lookAt(w.ctx, side, w.redisKey()) })
+	}
+	seen[0] = lookAt(w.ctx, w.sides[0], w.redisKey())
+	all.Wait()
+	w.seen.know(seen)
+	return byMajority(seen)
+}
+
+// lookAfter reads the lock after a command of a link, past all faults. Of several
+// nodes only the one that was asked can have changed: the others' leases went on.
+func (w *World) lookAfter(l *link) lockState {
+	if l.node == 0 {
+		return w.look()
+	}
+	i := l.node - 1
+	return byMajority(w.seen.changed(i, lookAt(w.ctx, w.sides[i], w.redisKey())))
+}
+
+// sights are what the nodes had when they were last looked at.
+type sights struct {
+	mu   sync.Mutex
+	last []lockState // by node
+	when []time.Time
+}
+
+// know takes over what all nodes have.
+func (s *sights) know(seen []lockState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last, s.when = slices.Clone(seen), make([]time.Time, len(seen))
+	for i := range s.when {
+		s.when[i] = time.Now()
+	}
+}
+
+// changed takes over what one node has, and returns what all have by now.
+func (s *sights) changed(node int, seen lockState) []lockState {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last[node], s.when[node] = seen, time.Now()
+	now := slices.Clone(s.last)
+	for i := range now {
+		if now[i].left < 0 {
+			continue // it has no end
+		}
+		if now[i].left -= time.Since(s.when[i]); now[i].left <= 0 {
+			now[i] = lockState{}
+		}
+	}
+	return now
+}
+
+// lookAt reads what one server has at key. It does not ask of which type the key
+// is: one of the two answers is an error.
+func lookAt(ctx context.Context, side *redis.Client, key string) lockState {
+	pipe := side.Pipeline()
+	text := pipe.Get(ctx, key)
+	hash := pipe.HGetAll(ctx, key)
+	left := pipe.PTTL(ctx, key)
+	_, _ = pipe.Exec(ctx)
 
 	s := lockState{left: left.Val()}
 	if text.Err() == nil {
@@ -33,12 +101,56 @@ func (w *World) look() lockState {
 	return s
 }
 
+// byMajority is the lock as more than half of its servers have it. Its lease is
+// over when it is over on so many that the others are no majority.
+func byMajority(seen []lockState) lockState {
+	by := make(map[string][]lockState)
+	for _, s := range seen {
+		if s.held {
+			by[s.value] = append(by[s.value], s)
+		}
+	}
+	most := len(seen) / 2
+	for _, same := range by {
+		if len(same) > most {
+			slices.SortFunc(same, func(a, b lockState) int { return cmp.Compare(lasting(b), lasting(a)) })
+			return same[most]
+		}
+	}
+	return lockState{}
+}
+
+// lasting is what is left of a lease, as a number that can be compared.
+func lasting(s lockState) time.Duration {
+	if s.left < 0 {
+		return math.MaxInt64
+	}
+	return s.left
+}
+
 // owners knows which actor a lock's value stands for: the one who first used
 // it, if it is a token, though another may have handed the lock on to it; or
 // else the one whose command made the key.
 type owners struct {
 	mu sync.Mutex
 	of map[string]string
+}
+
+// has notes whose a value is.
+func (o *owners) has(actor, value string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.of == nil {
+		o.of = make(map[string]string)
+	}
+	o.of[value] = actor
+}
+
+// who returns which actor a value stands for, or "?".
+func (o *owners) who(value string) string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return cmp.Or(o.of[value], "?")
 }
 
 func (o *owners) changed(actor string, before, after lockState) {

@@ -1,15 +1,26 @@
 package lab
 
 import (
+	"fmt"
+	"os"
 	"testing"
 
 	"github.com/redis/go-redis/v9/logging"
 	"go.uber.org/goleak"
+
+	"oversell/internal/backend/coordination/coordtest"
 )
 
 func TestMain(m *testing.M) {
 	logging.Disable() // what go-redis would print it returns as well
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if err := coordtest.StopZooKeeper(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = max(code, 1)
+		}
+		os.Exit(code)
+	}), goleak.IgnoreTopFunction("oversell/internal/child.(*Process).run"),
+		goleak.IgnoreAnyFunction("os/exec.(*Cmd).Wait")) // of ZooKeeper, which is stopped after
 }
 
 // column returns one of the columns.

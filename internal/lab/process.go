@@ -14,6 +14,7 @@ import (
 
 	"oversell/internal/lab/wire"
 	"oversell/internal/locks"
+	"oversell/internal/relay"
 )
 
 // Process is an actor. As far as Redis can tell it is a process of its own: it
@@ -24,22 +25,42 @@ type Process struct {
 	life context.Context // ends when it is killed
 	kill context.CancelFunc
 
-	rdb   *redis.Client
-	mutex *locks.Local // in memory: what all of one instance share
-	rules rules
-	asked atomic.Int64 // commands that Redis was sent, or was to be sent
+	rdb    *redis.Client
+	mutex  *locks.Local // in memory: what all of one instance share
+	links  []*link      // to the one Redis, and after it to each of redlock's nodes
+	member *member      // of the service that keeps the lock, if one does
 
 	mu      sync.Mutex
 	frozen  chan struct{} // closed when it thaws; nil while it runs
 	cut     bool          // what it sends gets lost
 	refused bool          // Redis refuses its connections
+	killed  bool
 	conns   map[net.Conn]struct{}
 	locker  rueidislock.Locker
 	holders []*Holder
 }
 
+// link is a process' way to one server.
+type link struct {
+	p      *Process
+	node   int // from 1 on; 0 is the one Redis
+	server *server
+	rdb    *redis.Client
+	rules  rules
+	asked  atomic.Int64 // commands that the server was sent, or was to be sent
+}
+
 // Redis is the process' client.
 func (p *Process) Redis() redis.UniversalClient { return p.rdb }
+
+// Nodes are the process' clients of redlock's nodes.
+func (p *Process) Nodes() []redis.UniversalClient {
+	var nodes []redis.UniversalClient
+	for _, l := range p.links[1:] {
+		nodes = append(nodes, l.rdb)
+	}
+	return nodes
+}
 
 // TTL is the lease that its locks are to take.
 func (p *Process) TTL() time.Duration { return p.w.TTL }
@@ -62,25 +83,42 @@ func (p *Process) Another(name string) *Process {
 func (w *World) start(name string, mutex *locks.Local) *Process {
 	p := &Process{w: w, name: name, mutex: mutex, conns: make(map[net.Conn]struct{})}
 	p.life, p.kill = context.WithCancel(w.ctx)
-	o := w.server.options(p.dial)
-	o.ReadTimeout, o.WriteTimeout = 4*w.TTL, 4*w.TTL
-	o.DialTimeout = w.TTL
-	p.rdb = redis.NewClient(o)
+	for node, server := range append([]*server{w.server}, w.server.nodes...) {
+		p.links = append(p.links, p.link(node, server))
+	}
+	p.rdb = p.links[0].rdb
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	w.processes = append(w.processes, p)
+	w.mu.Unlock()
+	if w.server.service != nil {
+		p.join()
+	}
 	return p
 }
 
-// dial connects a client of this process to Redis, through the relay.
-func (p *Process) dial(ctx context.Context) (net.Conn, error) {
+// link makes a client of a server.
+func (p *Process) link(node int, server *server) *link {
+	l := &link{p: p, node: node, server: server}
+	o := server.options(l.dial)
+	o.ReadTimeout, o.WriteTimeout = 4*p.w.TTL, 4*p.w.TTL
+	o.DialTimeout = p.w.TTL
+	l.rdb = redis.NewClient(o)
+	return l
+}
+
+// dial connects a client of this process to the one Redis.
+func (p *Process) dial(ctx context.Context) (net.Conn, error) { return p.links[0].dial(ctx) }
+
+// dial connects a client to its server, through the relay.
+func (l *link) dial(ctx context.Context) (net.Conn, error) {
+	p := l.p
 	p.mu.Lock()
 	refused := p.refused
 	p.mu.Unlock()
 	if refused || p.life.Err() != nil {
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	}
-	redisSide, err := p.w.server.dial(ctx)
+	redisSide, err := l.server.dial(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +127,7 @@ func (p *Process) dial(ctx context.Context) (net.Conn, error) {
 	p.conns[theirs] = struct{}{}
 	p.mu.Unlock()
 	p.w.all.Go(func() {
-		wire.Relay(p.life, theirs, redisSide, p.handle)
+		wire.Relay(p.life, theirs, redisSide, l.handle)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		delete(p.conns, theirs)
@@ -98,15 +136,16 @@ func (p *Process) dial(ctx context.Context) (net.Conn, error) {
 }
 
 // handle is what becomes of a command of this process.
-func (p *Process) handle(ctx context.Context, cmd wire.Command, send func() (wire.Value, error)) (wire.Value, error) {
+func (l *link) handle(ctx context.Context, cmd wire.Command, send func() (wire.Value, error)) (wire.Value, error) {
+	p := l.p
 	if err := p.passage(ctx); err != nil {
 		return nil, err
 	}
 	if cmd.SetUp() {
 		return send()
 	}
-	p.asked.Add(1)
-	reply, err := p.w.command(ctx, p, cmd, send)
+	l.asked.Add(1)
+	reply, err := p.w.command(ctx, l, cmd, send)
 	if err != nil {
 		return nil, err
 	}
@@ -138,13 +177,14 @@ func (p *Process) passage(ctx context.Context) error {
 	}
 }
 
-// Freeze stops the process: nothing leaves it, nothing reaches it. What was on
-// its way already goes on. Its timers in this program run on, so it may learn
-// of a loss earlier than a stopped process would; never later.
+// Freeze stops the process: nothing leaves it, nothing reaches it, and what it is
+// told of its lock it hears only when it goes on. What was on its way already goes
+// on. Other timers of it run on in this program.
 func (p *Process) Freeze() {
 	p.mu.Lock()
 	p.frozen = make(chan struct{})
 	p.mu.Unlock()
+	p.member.each((*relay.Relay).Hole)
 	p.w.fault(p, "stopped")
 }
 
@@ -158,41 +198,64 @@ func (p *Process) Thaw() {
 	p.w.fault(p, "goes on")
 	close(p.frozen)
 	p.frozen = nil
+	p.member.each((*relay.Relay).Restore)
+}
+
+// running waits while the process stands still. It returns false if the process
+// is killed meanwhile.
+func (p *Process) running() bool {
+	p.mu.Lock()
+	frozen := p.frozen
+	p.mu.Unlock()
+	if frozen == nil {
+		return true
+	}
+	select {
+	case <-frozen:
+		return true
+	case <-p.life.Done():
+		return false
+	}
 }
 
 // Cut loses all that the process sends from now on, without a word.
 func (p *Process) Cut() {
-	p.w.fault(p, "cut off from Redis: nothing arrives, nothing comes back")
+	p.w.fault(p, "cut off from "+p.w.where()+": nothing arrives, nothing comes back")
 	p.mu.Lock()
 	p.cut = true
 	p.mu.Unlock()
+	p.member.each((*relay.Relay).Hole)
 }
 
 // Restore ends Cut and Refuse for what is sent from now on.
 func (p *Process) Restore() {
-	p.w.fault(p, "reaches Redis again")
+	p.w.fault(p, "reaches "+p.w.where()+" again")
 	p.mu.Lock()
 	p.cut, p.refused = false, false
 	p.mu.Unlock()
+	p.member.each((*relay.Relay).Restore)
 }
 
 // Refuse breaks the connections of the process, and refuses new ones: to it
-// Redis is gone.
+// Redis, and what else keeps the lock, is gone.
 func (p *Process) Refuse() {
-	p.w.fault(p, "Redis is away: connections are refused")
+	p.w.fault(p, p.w.where()+" is away: connections are refused")
 	p.mu.Lock()
 	p.refused = true
 	for conn := range p.conns {
 		conn.Close()
 	}
 	p.mu.Unlock()
+	p.member.each((*relay.Relay).Cut)
 }
 
-// Kill kills the process on the spot.
+// Kill kills the process on the spot: it says goodbye to nobody.
 func (p *Process) Kill() {
 	p.w.fault(p, "killed")
 	p.kill()
+	p.member.each((*relay.Relay).Cut)
 	p.mu.Lock()
+	p.killed = true
 	holders := p.holders
 	p.mu.Unlock()
 	for _, h := range holders {
@@ -200,9 +263,12 @@ func (p *Process) Kill() {
 	}
 }
 
-// Fault does something to the next n commands that match.
+// Fault does something to the next n commands that match; where the process has
+// a lock on several servers, to n at each.
 func (p *Process) Fault(match Match, n int, text string, act action) {
-	p.rules.add(match, n, text, act)
+	for _, l := range p.links {
+		l.rules.add(match, n, text, act)
+	}
 }
 
 // park parks the next command that matches, before Redis sees it.
@@ -212,9 +278,15 @@ func (p *Process) park(match Match) *pause {
 	return stop
 }
 
-// Asked returns how many commands the process has sent. Those that set up a
-// connection do not count.
-func (p *Process) Asked() int { return int(p.asked.Load()) }
+// Asked returns how many commands the process has sent to one server, to that
+// which got most. Those that set up a connection do not count.
+func (p *Process) Asked() int {
+	var most int64
+	for _, l := range p.links {
+		most = max(most, l.asked.Load())
+	}
+	return int(most)
+}
 
 // close ends the process and its clients.
 func (p *Process) close() {
@@ -228,5 +300,18 @@ func (p *Process) close() {
 	if locker != nil {
 		locker.Close()
 	}
-	_ = p.rdb.Close()
+	for _, l := range p.links {
+		_ = l.rdb.Close()
+	}
+}
+
+// leave ends the process' part in a service, when no goroutine uses it any more.
+func (p *Process) leave() {
+	p.mu.Lock()
+	lost := p.killed || p.cut || p.refused
+	p.mu.Unlock()
+	if lost {
+		p.member.each((*relay.Relay).Cut) // no goodbye gets through, and nobody is to wait for that
+	}
+	p.member.leave()
 }

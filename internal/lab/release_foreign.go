@@ -17,8 +17,8 @@ func foreignDelete() Scenario {
 			Sequence: "A's work is done, and its process is stopped before it unlocks. The lease runs out, B takes the lock. A goes on and unlocks. C asks while B works.",
 			Source:   "every lock that is given back by a bare DEL: redis.io, SET, Patterns",
 		},
-		record:    "--- HBHHHHHH HHH",
-		senseless: needsRedisLock,
+		record:    "--- HBHHHHHH HHH HHH",
+		senseless: needsRemoteLock,
 		run: func(w *World) verdict {
 			a, b, c := w.Start("A"), w.Start("B").Holder(), w.Start("C").Holder()
 			late := a.Holder()
@@ -27,7 +27,7 @@ func foreignDelete() Scenario {
 			late.Done()
 			a.Freeze()
 			w.Sleep(w.TTL + w.TTL/3)
-			second := b.Try()
+			second := b.comesIn()
 			a.Thaw()
 			_ = late.Unlock()
 			w.Settle()
@@ -49,8 +49,8 @@ func foreignChain() Scenario {
 			Sequence: "A, B, C and D each take the lock as soon as they can, are done with their work, and unlock only after the next one has come in.",
 			Source:   "the same bare DEL, under load for as long as the work is slower than the ttl",
 		},
-		record:    "--- HBHHHHHH HHH",
-		senseless: needsRedisLock,
+		record:    "--- HBHHHHHH HHH HHH",
+		senseless: needsRemoteLock,
 		run: func(w *World) verdict {
 			var processes []*Process
 			var holders []*Holder
@@ -63,7 +63,7 @@ func foreignChain() Scenario {
 			processes[0].Freeze()
 			w.Sleep(w.TTL + w.TTL/3)
 			foreign := 0
-			second := holders[1].Try()
+			second := holders[1].comesIn()
 			for i := 1; second && i < len(holders)-1; i++ {
 				processes[i-1].Thaw()
 				_ = holders[i-1].Unlock()
@@ -97,7 +97,7 @@ func checkThenDelete() Scenario {
 			Sequence: "A unlocks. Its last command, the one that deletes, is held up on its way for longer than the ttl. B takes the lock. The command arrives. C asks while B works.",
 			Source:   "GET and DEL as two commands: the reason for the script in redis.io, SET, Patterns",
 		},
-		record:    "--- HBBHHHHH HHH",
+		record:    "--- HBBHHHHH HHH H--",
 		senseless: needsRedisLock,
 		run: func(w *World) verdict {
 			a, b, c := w.Start("A"), w.Start("B").Holder(), w.Start("C").Holder()
@@ -127,7 +127,7 @@ func foreignUnlock() Scenario {
 			Sequence: "A takes the lock. B, who never had it, unlocks. C asks while A works.",
 			Source:   "a deferred unlock, or one in a finally block, that runs even where the lock was not had: redisson/redisson#581",
 		},
-		record:    "--- BBHHHHHH H--",
+		record:    "--- BBHHHHHH H-- HHH",
 		senseless: needsUnlock,
 		run: func(w *World) verdict {
 			a, b, c := w.Start("A").Holder(), w.Start("B").Holder(), w.Start("C").Holder()

@@ -10,8 +10,8 @@ func lateUnlock() Scenario {
 			Sequence: "A takes the lock, and its process is stopped. The lease runs out, B takes the lock. A goes on and unlocks; did the lock tell it of the loss, by an error of its own kind or before?",
 			Source:   "spring-projects/spring-integration PR #2661; go-redsync/redsync PR #143 and #107, of the error that says so",
 		},
-		record:    "--- HBHHHHHH HHH",
-		senseless: needsRedisLock,
+		record:    "--- HBHHHHHH HHH HHH",
+		senseless: needsRemoteLock,
 		run: func(w *World) verdict {
 			a, b := w.Start("A"), w.Start("B").Holder()
 			late := a.Holder()
@@ -19,7 +19,7 @@ func lateUnlock() Scenario {
 			told := late.Told()
 			a.Freeze()
 			w.Sleep(w.TTL + w.TTL/3)
-			if !b.Try() {
+			if !b.comesIn() {
 				a.Thaw()
 				return holds("the lock does not run out: nobody is late")
 			}
@@ -48,14 +48,15 @@ func unlockAfterFailure() Scenario {
 			Sequence: "B holds the lock. A asks, and its connection breaks before Redis hears of it. A unlocks, for it may have had the lock. C asks while B works.",
 			Source:   "a clean-up after an error, by a bare DEL, as in many a finally block",
 		},
-		record:    "--- BBHHHHHH HHH",
-		senseless: needsRedisLock,
+		record:    "--- BBHHHHHH HHH HHH",
+		senseless: needsRemoteLock,
 		run: func(w *World) verdict {
 			a, b, c := w.Start("A"), w.Start("B").Holder(), w.Start("C").Holder()
 			b.MustLock()
-			a.Fault(anyCommand, 1, "the connection breaks before Redis sees it", drop)
 			unsure := a.Holder()
-			_, _ = unsure.Ask()
+			mend := a.loseQuestion()
+			unsure.askFor(w.TTL / 2)
+			mend()
 			_ = unsure.Unlock()
 			_ = c.Try()
 			return w.exclusive()
@@ -71,7 +72,7 @@ func unlockAfterCancel() Scenario {
 			Sequence: "A takes the lock. Its context is cancelled. A unlocks with that context. B asks, for half the ttl.",
 			Source:   "blnkfinance/blnk PR #355; kalbasit/ncps PR #913; googleforgames/open-match PR #1578",
 		},
-		record:    "-H- HHHHHHHH BBH",
+		record:    "-H- HHHHHHHH BBH HHH",
 		senseless: needsLock,
 		run: func(w *World) verdict {
 			a := w.Start("A")
@@ -101,21 +102,20 @@ func acquireTimesOut() Scenario {
 			Sequence: "A asks for the lock, in a context with a deadline. Redis grants it; the deadline passes before the answer is there. A unlocks, as far as it has something to unlock with. B asks, for half the ttl.",
 			Source:   "a clean-up in the caller's context, which is over: googleforgames/open-match PR #1578; vitessio/vitess#15756",
 		},
-		record:    "--- HHHHHHHH BBH",
-		senseless: needsRedisLock,
+		record:    "--- HHHHHHHH BBH HHH",
+		senseless: needsRemoteLock,
 		run: func(w *World) verdict {
 			a, b := w.Start("A"), w.Start("B").Holder()
 			h := a.Holder()
 			h.MustLock() // so that the connection is there
 			_ = h.Unlock()
-			late := newPause()
-			a.Fault(anyCommand, 1, "its reply is held up", late.after)
+			under, letGo := a.delay()
 			ctx, cancel := context.WithTimeout(h.ctx, w.TTL/30)
 			defer cancel()
 			asking := w.Go(func() { _, _ = h.AskIn(ctx) })
-			w.must(late.parked, "the reply")
+			w.must(under, "the reply")
 			w.await(asking, w.TTL/5)
-			late.release()
+			letGo()
 			w.must(asking, "A's answer")
 			_ = h.Unlock()
 			w.Settle()

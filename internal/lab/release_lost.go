@@ -8,11 +8,11 @@ func lostReplyUnlock() Scenario {
 			Sequence: "A asks for the lock. Redis grants it, and the connection breaks before the answer is there. A unlocks, as far as it has something to unlock with, and goes away. B asks, for half the ttl.",
 			Source:   "redisson/redisson#1966",
 		},
-		record:    "--- HHHHHHHH HBB",
-		senseless: needsRedisLock,
+		record:    "--- HHHHHHHH HBB HHH",
+		senseless: needsRemoteLock,
 		run: func(w *World) verdict {
 			a, b := w.Start("A"), w.Start("B").Holder()
-			a.Fault(anyCommand, 1, "the connection breaks before the reply is there", loseReply)
+			a.loseReply(anyCommand)
 			h := a.Holder()
 			_, _ = h.Ask()
 			_ = h.Unlock()
@@ -30,11 +30,11 @@ func lostReplyRetry() Scenario {
 			Sequence: "A asks for the lock. Redis grants it, and the connection breaks before the answer is there. A asks again, for half the ttl, and unlocks when it has the lock. B asks, for half the ttl.",
 			Source:   "mike-marcacci/node-redlock PR #369; redisson/redisson#1966",
 		},
-		record:    "--- BBBBBBHH HBB",
-		senseless: needsRedisLock,
+		record:    "--- BBBBBBHH HBB HHH",
+		senseless: needsRemoteLock,
 		run: func(w *World) verdict {
 			a, b := w.Start("A"), w.Start("B").Holder()
-			a.Fault(anyCommand, 1, "the connection breaks before the reply is there", loseReply)
+			a.loseReply(anyCommand)
 			h := a.Holder()
 			if ok, _ := h.Ask(); !ok && !h.Obtain(w.TTL/2) {
 				return w.broke("A", "A waits for the lock that it has itself")
@@ -54,13 +54,13 @@ func repeatedUnlock() Scenario {
 			Sequence: "A unlocks. Redis does so, and the connection breaks before the answer is there. B takes the lock. A unlocks once more. C asks while B works.",
 			Source:   "clients that repeat a command by themselves after a network error, as go-redis does unless MaxRetries is -1",
 		},
-		record:    "--- BBHHHHHH HHH",
-		senseless: needsRedisLock,
+		record:    "--- BBHHHHHH HHH HHH",
+		senseless: needsRemoteLock,
 		run: func(w *World) verdict {
 			a, b, c := w.Start("A"), w.Start("B").Holder(), w.Start("C").Holder()
 			h := a.Holder()
 			h.MustLock()
-			a.Fault(release, 1, "the connection breaks before the reply is there", loseReply)
+			a.loseReply(release)
 			_ = h.Unlock()
 			w.Settle()
 			need(b.Obtain(w.TTL/2), "B did not get the lock")

@@ -25,7 +25,7 @@ func renewalAfterUnlock() Scenario {
 			Sequence: "A takes the lock and lets it be renewed. A unlocks while a renewal is on its way. B takes the lock and gives it back. For three times the ttl A must send nothing, and the lock must be free.",
 			Source:   "redisson/redisson#7272: the renewal can outlive the unlock",
 		},
-		record:    "--- -----HHH --H",
+		record:    "--- -----HHH --H H--",
 		senseless: needsRedisLock,
 		run: func(w *World) verdict {
 			a, b := w.Start("A"), w.Start("B").Holder()
@@ -64,7 +64,7 @@ func secondRenewer() Scenario {
 			Sequence: "A takes the lock four times over and works for four times the ttl. Its renewals are counted. A unlocks four times, and must send nothing more.",
 			Source:   "redisson/redisson PR #7251: a renewal was noted for each re-entry, and one of them removed by the unlock; jefferyjob/go-redislock",
 		},
-		record:    "--- -----HHH ---",
+		record:    "--- -----HHH --- ---",
 		senseless: needsRedisLock,
 		run: func(w *World) verdict {
 			a := w.Start("A")
@@ -100,11 +100,11 @@ func renewalError() Scenario {
 		Anomaly: Anomaly{
 			Name:     "renewal-ends-with-an-error",
 			Sentence: "One renewal fails though most of the lease is left, and the holder loses a lock that the next renewal would have saved.",
-			Sequence: "A takes the lock and works for four times the ttl. One renewal in between is answered BUSY. Does A keep the lock to the end?",
+			Sequence: "A takes the lock and works for four times the ttl. One renewal in between is answered BUSY, or on other servers than Redis not at all: its connection breaks. Does A keep the lock to the end?",
 			Source:   "redisson/redisson#3194: the watchdog does not go on after a failed connection",
 		},
-		record:    "--- -----HHH --B",
-		senseless: needsRedisLock,
+		record:    "--- -----HHH --B HHH",
+		senseless: needsRemoteLock,
 		run: func(w *World) verdict {
 			a := w.Start("A")
 			h := a.Holder()
@@ -113,8 +113,11 @@ func renewalError() Scenario {
 			if !w.renewed() {
 				return na(notRenewed)
 			}
-			busy := wire.ErrorReply("BUSY Redis is busy running a script.")
-			a.Fault(wire.Command.Script, 1, "answered with an error", answer(busy))
+			if busy := wire.ErrorReply("BUSY Redis is busy running a script."); a.member == nil {
+				a.Fault(wire.Command.Script, 1, "answered with an error", answer(busy))
+			} else {
+				a.loseReply(nil)
+			}
 			lost := w.await(told, 2*w.TTL+w.TTL/2)
 			held := w.look().held
 			switch {
@@ -136,14 +139,14 @@ func lossNotTold() Scenario {
 			Sequence: "A takes the lock and works. An operator deletes the key. Within the ttl A must be told, before it unlocks.",
 			Source:   "mike-marcacci/node-redlock#313: how to know that the lock has expired; go-redsync/redsync PR #149: nodes in memory that restart",
 		},
-		record:    "--- BBBBBHHH BBH",
-		senseless: needsRedisLock,
+		record:    "--- BBBBBHHH BBH HHH",
+		senseless: needsRemoteLock,
 		run: func(w *World) verdict {
 			h := w.Start("A").Holder()
 			h.MustLock()
 			told := h.Told()
 			w.Sleep(w.TTL / 10)
-			w.loseKey("an operator deletes the lock")
+			w.loseKey(len(w.sides), "an operator deletes the lock")
 			ok := w.await(told, w.TTL)
 			return w.verdict(ok, "A", "A is told within the ttl", "after a whole ttl A has not been told, and works on")
 		},

@@ -37,11 +37,13 @@ type Manifest struct {
 	Go         string        `json:"go"`
 	OS         string        `json:"os"`
 	CPUs       int           `json:"cpus"`
-	Version    string        `json:"version"` // of the lab
-	TTL        time.Duration `json:"ttl_ns"`  // lease of a lock
-	Virtual    bool          `json:"virtual"` // time was virtual
-	Wall       time.Duration `json:"wall_ns"` // how long the run took
+	Version    string        `json:"version"`                // of the lab
+	TTL        time.Duration `json:"ttl_ns"`                 // lease of a lock
+	AskedTTL   time.Duration `json:"asked_ttl_ns,omitempty"` // lease that was asked for; 0: the default
+	Virtual    bool          `json:"virtual"`                // time was virtual
+	Wall       time.Duration `json:"wall_ns"`                // how long the run took
 	Strategies []string      `json:"strategies"`
+	Servers    []string      `json:"servers,omitempty"` // beside Redis: what the locks of some strategies live on
 }
 
 // Anomaly is what can go wrong, told.
@@ -70,7 +72,7 @@ type Kind string
 
 // The kinds of events.
 const (
-	Command Kind = "command" // a command reached Redis, or was kept from it
+	Command Kind = "command" // a command reached Redis, or was kept from it; of a lock that is not in Redis: it was called
 	Hold    Kind = "hold"    // from here on the actor believes that it holds the lock
 	Release Kind = "release" // from here on it no longer does, by its own will
 	Lost    Kind = "lost"    // from here on it no longer does: it was told that the lock is lost

@@ -5,19 +5,28 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"oversell/internal/locks"
 )
 
-// server is the Redis that the cells run on.
+// server is the Redis that the cells run on, with what else the lock of their
+// column lives on.
 type server struct {
 	dial               func(ctx context.Context) (net.Conn, error)
 	username, password string
 	db                 int
 	close              func()
+
+	jump    func(time.Duration) // sets the clock ahead; nil: it cannot be set
+	nodes   []*server           // of redlock; nil: the lock lives elsewhere
+	service service             // that is no Redis; nil: the lock lives in Redis
 }
 
 // inMemory is a Redis that lives in this process and keeps its time. No
@@ -28,7 +37,51 @@ func inMemory() *server {
 	return &server{
 		dial:  func(context.Context) (net.Conn, error) { return m.Dial() },
 		close: m.Close,
+		jump:  m.FastForward,
 	}
+}
+
+// inMemoryFor is inMemory with the nodes that the column's lock lives on.
+func inMemoryFor(c Column) *server {
+	s := inMemory()
+	if c.Needs != locks.NeedsNodes {
+		return s
+	}
+	closers := []func(){s.close}
+	for range nodesInMemory {
+		node := inMemory()
+		s.nodes, closers = append(s.nodes, node), append(closers, node.close)
+	}
+	s.close = func() {
+		for _, f := range closers {
+			f()
+		}
+	}
+	return s
+}
+
+// nodesInMemory is how many nodes redlock has in virtual time: as many as its
+// author does his examples with.
+const nodesInMemory = 5
+
+// with returns the same Redis, with what else a lock lives on.
+func (s *server) with(nodes []*server, other service) *server {
+	more := *s
+	more.nodes, more.service = nodes, other
+	return &more
+}
+
+// keepers are the servers that keep a lock, of which more than half decide.
+func (s *server) keepers() []*server {
+	if len(s.nodes) > 0 {
+		return s.nodes
+	}
+	return []*server{s}
+}
+
+// hasClocks reports whether the clocks of those who keep the lock can be set.
+func (s *server) hasClocks() bool {
+	return s.service == nil && !slices.ContainsFunc(s.keepers(), func(k *server) bool { return k.jump == nil })
 }
 
 // errOneServer says what Redis the lab can run on.

@@ -52,6 +52,18 @@ func (t *trace) judge() {
 	t.held = nil
 }
 
+// first returns when an actor first had an event of that kind.
+func (t *trace) first(actor string, kind Kind) (at time.Duration, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, e := range t.entries {
+		if e.Actor == actor && e.Kind == kind {
+			return time.Duration(e.At * float64(time.Millisecond)), true
+		}
+	}
+	return 0, false
+}
+
 // begin appends a command, or returns nil when there are too many already.
 func (t *trace) begin(actor, text string) *Event {
 	t.mu.Lock()

@@ -2,26 +2,37 @@ package lab
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	"oversell/internal/lab/wire"
+	"oversell/internal/locks/redlock"
 )
 
-// command has Redis execute a command of p, unless a fault keeps it from that,
-// and puts on record what came of it.
-func (w *World) command(ctx context.Context, p *Process, cmd wire.Command, send func() (wire.Value, error)) (wire.Value, error) {
+// command has a server execute a command of a process, unless a fault keeps it from
+// that, and puts on record what came of it.
+func (w *World) command(ctx context.Context, l *link, cmd wire.Command, send func() (wire.Value, error)) (wire.Value, error) {
+	p := l.p
 	text := w.names.text(p.name, cmd)
+	if l.node > 0 {
+		text = fmt.Sprintf("node %d: %s", l.node-1, text) // as redlock counts them in its errors
+	}
 	w.touched(cmd)
-	rule := p.rules.take(cmd)
+	rule := l.rules.take(cmd)
 	var told *Event
 	if rule != nil && rule.text != "" {
 		told = w.trace.add(p.name, Fault, rule.text+": "+text)
 	}
 	e := w.trace.begin(p.name, text)
-	execute := func() (wire.Value, error) { return w.execute(ctx, p, e, cmd, send) }
+	execute := func() (wire.Value, error) { return w.execute(ctx, l, e, cmd, send) }
+	start := time.Now()
 	reply, err := rule.apply(p.life, execute)
+	if l.node > 0 && rule == nil && time.Since(start) > redlock.NodeLimit(w.TTL)/2 {
+		w.late.Store(true) // with no fault: to redlock the node is away, and it is this machine that is slow
+	}
 	if isNoScript(reply) {
 		// Nothing was executed: the client says it again, in full.
-		p.rules.giveBack(rule)
+		l.rules.giveBack(rule)
 		w.trace.drop(told)
 		w.trace.drop(e)
 	} else if e != nil {
@@ -44,7 +55,8 @@ func (w *World) fault(p *Process, text string) { w.trace.add(p.name, Fault, text
 
 // execute sends the command while nobody else's is under way, and looks at the
 // lock before and after. One that waits at Redis keeps nobody from going on.
-func (w *World) execute(ctx context.Context, p *Process, e *Event, cmd wire.Command, send func() (wire.Value, error)) (wire.Value, error) {
+func (w *World) execute(ctx context.Context, l *link, e *Event, cmd wire.Command, send func() (wire.Value, error)) (wire.Value, error) {
+	p := l.p
 	select {
 	case w.turn <- struct{}{}:
 	case <-p.life.Done():
@@ -67,11 +79,11 @@ func (w *World) execute(ctx context.Context, p *Process, e *Event, cmd wire.Comm
 	}
 	ours := cmd.Mentions(w.redisKey())
 	var before lockState
-	if ours {
+	if ours && len(w.server.nodes) == 0 { // redlock's tokens say by themselves whose they are
 		before = w.look()
 	}
 	reply, err := send()
-	after := w.look()
+	after := w.lookAfter(l)
 	if ours {
 		w.owners.changed(w.names.user(after.value, p.name), before, after)
 	}

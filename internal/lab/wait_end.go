@@ -60,7 +60,10 @@ func (w *World) kept(by *Process) {
 	h := by.Holder()
 	h.MustLock()
 	if w.column.inRedis() {
-		_ = w.side.Persist(w.ctx, w.redisKey()).Err()
+		for _, side := range w.sides {
+			_ = side.Persist(w.ctx, w.redisKey()).Err()
+		}
+		w.look() // so that it is known of all nodes
 		w.Note("", "the lock is kept, whatever its ttl")
 	}
 }
@@ -73,7 +76,7 @@ func waitCancelled() Scenario {
 			Sequence: "A keeps the lock. B waits for it, and is cancelled. B's wait must end within a fifth of the ttl.",
 			Source:   "go-redsync/redsync PR #68: the wait slept on though its context was over",
 		},
-		record:    "-H- HHHHHHHH HHH",
+		record:    "-H- HHHHHHHH HHH HHH",
 		senseless: needsLock,
 		run: func(w *World) verdict {
 			took, err := w.cancelledWait()
@@ -107,7 +110,7 @@ func cancelNotTold() Scenario {
 			Sequence: "A keeps the lock. B waits for it, and is cancelled. B's error must be that of its context: the cause, or context.Canceled.",
 			Source:   "go-redsync/redsync#164",
 		},
-		record:    "-H- HHHHHHHH BHH",
+		record:    "-H- HHHHHHHH BHH HHH",
 		senseless: needsLock,
 		run: func(w *World) verdict {
 			_, err := w.cancelledWait()
@@ -126,7 +129,7 @@ func waitLimit() Scenario {
 			Sequence: "A keeps the lock. B waits for it for at most two fifths of the ttl. Its wait must end then, not much sooner and not much later.",
 			Source:   "a limit of n seconds that became n nanoseconds; a waiter that sleeps a whole ttl: python-redis-lock",
 		},
-		record:    "-H- HHHHHHHH HHH",
+		record:    "-H- HHHHHHHH HHH HHH",
 		senseless: needsLock,
 		run: func(w *World) verdict {
 			a := w.Start("A")
@@ -151,8 +154,8 @@ func waitCutsLease() Scenario {
 			Sequence: "The lock is free. A waits for it for at most a quarter of the ttl, has it at once, and works for half the ttl. Is the lock still A's?",
 			Source:   "a wait time that overwrites the ttl, as in the material this project grew out of",
 		},
-		record:    "--- HHHHHHHH HHB",
-		senseless: needsRedisLock,
+		record:    "--- HHHHHHHH HHB HHH",
+		senseless: needsRemoteLock,
 		run: func(w *World) verdict {
 			a := w.Start("A")
 			var there bool

@@ -14,7 +14,7 @@ func missedWakeUp() Scenario {
 			Sequence: "A holds the lock. B waits for it. A unlocks. B must have the lock within a tenth of the ttl.",
 			Source:   "redisson/redisson#5761; python-redis-lock: a waiter that sleeps a whole ttl",
 		},
-		record:    "-H- HHHHHHHH HHH",
+		record:    "-H- HHHHHHHH HHH HHH",
 		senseless: needsLock,
 		run: func(w *World) verdict {
 			a := w.Start("A")
@@ -41,7 +41,7 @@ func overtaken() Scenario {
 			Sequence: "A holds the lock, and B waits for it. Each time that B's question is on its way, A unlocks and C takes the lock before it arrives, or the other way round.",
 			Source:   "polling locks under load: of 5,000 callers of a library with a short fixed delay most were never served",
 		},
-		record:    "-H- BBBBBBHH BBB",
+		record:    "-H- BBBBBBHH BBB BHH",
 		senseless: needsLock,
 		run: func(w *World) verdict {
 			a := w.Start("A")
@@ -75,7 +75,8 @@ func overtaken() Scenario {
 }
 
 // asks returns a function that waits until p's next question is on its way to
-// Redis, and returns what lets it arrive. One who asks nobody waits in a line.
+// Redis, and returns what lets it arrive. One who asks nobody waits in a line, in
+// memory or at a service.
 func (w *World) asks(p *Process) func() (arrive func()) {
 	if !w.column.inRedis() {
 		return func() func() {
@@ -83,15 +84,27 @@ func (w *World) asks(p *Process) func() (arrive func()) {
 			return func() {}
 		}
 	}
+	question := anyCommand
+	if len(w.server.nodes) > 0 {
+		question = named("SET") // of several nodes: what was granted is undone by other commands
+	}
 	stop := newPause()
-	p.Fault(anyCommand, 1, "", stop.before)
+	p.Fault(question, 1, "", stop.before)
 	return func() func() {
 		w.must(stop.parked, "the next question")
 		this := stop
 		stop = newPause()
-		p.Fault(anyCommand, 1, "", stop.before)
+		p.Fault(question, 1, "", stop.before)
 		return this.release
 	}
+}
+
+// needsCommands is for questions about how many commands it takes.
+func needsCommands(c Column) string {
+	if c.inService() {
+		return needsRedisLock(c)
+	}
+	return needsLock(c)
 }
 
 // commandsPerHold is far above what a line costs, about five, and far below
@@ -106,8 +119,8 @@ func retryStorm() Scenario {
 			Sequence: "Thirty callers on three instances want the lock at the same time, each for a moment. The commands that Redis gets are counted against the locks that it grants.",
 			Source:   "5,000 callers on one lock: 120 commands a lock with a fixed delay of 50 ms, more than 10,000 with 5 ms",
 		},
-		record:    "-H- BBBBBBHH BBB",
-		senseless: needsLock,
+		record:    "-H- BBBBBBHH BBB B--",
+		senseless: needsCommands,
 		run: func(w *World) verdict {
 			const callers = 30
 			served := make(chan time.Duration, callers)

@@ -29,12 +29,14 @@ type World struct {
 	lockKey string // of the lock, as the strategy is given it
 	ctx     context.Context
 	end     context.CancelFunc
-	side    *redis.Client // looks on, past all faults
-	turn    chan struct{} // one command at a time, so that what it did is seen
+	side    *redis.Client   // looks on, past all faults
+	sides   []*redis.Client // the same at each server that keeps the lock
+	turn    chan struct{}   // one command at a time, so that what it did is seen
 
 	late atomic.Bool // something took longer than it may
 
 	trace   trace
+	seen    sights // of the lock, at redlock's nodes
 	names   *names
 	history history
 	owners  owners
@@ -61,6 +63,14 @@ func newWorld(ctx context.Context, s *server, c Column, ttl time.Duration) *Worl
 	}
 	w.ctx, w.end = context.WithCancel(ctx)
 	w.side = redis.NewClient(s.options(s.dial))
+	w.sides = []*redis.Client{w.side}
+	if len(s.nodes) > 0 {
+		w.sides = nil
+		for _, node := range s.nodes {
+			w.sides = append(w.sides, redis.NewClient(node.options(node.dial)))
+		}
+		w.seen.know(make([]lockState, len(w.sides)))
+	}
 	w.names.call(w.stockKey(), "stock")
 	w.lockAt("oversell:{" + sku + "}:lock")
 	return w
@@ -71,6 +81,7 @@ func (w *World) lockAt(key string) {
 	w.lockKey = key
 	w.names.call(w.lockKey, "lock")
 	w.names.call(w.redisKey(), "lock")
+	w.watch()
 }
 
 // touched notes the keys of a command, which are to be removed in the end.
@@ -109,12 +120,32 @@ func (w *World) close() {
 	}
 	w.end()
 	w.all.Wait()
+	w.leave()
 	// The cell is over, and so may be its caller's patience.
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	keys := append(slices.Collect(maps.Keys(w.keys)), w.stockKey())
-	_ = w.side.Del(ctx, keys...).Err()
-	_ = w.side.Close()
+	sides := w.sides
+	if !slices.Contains(sides, w.side) {
+		sides = append(sides, w.side)
+	}
+	for _, side := range sides {
+		_ = side.Del(ctx, keys...).Err()
+		_ = side.Close()
+	}
+}
+
+// leave ends the processes' part in a service, all at once: those that are cut off
+// take their time.
+func (w *World) leave() {
+	if w.server.service == nil {
+		return
+	}
+	var all sync.WaitGroup
+	for _, p := range w.processes { // nobody starts another one any more
+		all.Go(p.leave)
+	}
+	all.Wait()
 }
 
 // cleanup has f called when the cell is over.

@@ -11,6 +11,8 @@ var shortNames = map[string]string{
 	"redsync":     "rsync",
 	"redislock":   "rlock",
 	"rueidislock": "rueid",
+	"redlock":     "redl",
+	"zookeeper":   "zk",
 }
 
 // stageName matches the stages, v1_setnx and so on. What follows them are

@@ -109,8 +109,12 @@ func (s sheet) ofActor(actor int, what string) string {
 
 func (s sheet) legend() string {
 	out := ""
-	if s.lane > 0 {
+	switch {
+	case s.lane == 0:
+	case s.lock:
 		out = fmt.Sprintf("%s beside a lane: it holds the lock, as Redis has it; %s: it believes that it does; ", bandHolds, bandBelieves)
+	default: // as of a lock that is not in Redis
+		out = fmt.Sprintf("%s beside a lane: it believes that it holds the lock; ", bandBelieves)
 	}
 	return out + "▼ holds, ▲ gives back, △ is told of the loss, ‡ done to it from outside, … no reply yet, ↳ the reply"
 }

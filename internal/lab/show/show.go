@@ -34,7 +34,7 @@ func ranOn(m lab.Manifest) string {
 	if m.Virtual {
 		clock = "virtual time"
 	}
-	parts := []string{"redis: " + m.Redis, fmt.Sprintf("leases of %s in %s", m.TTL, clock)}
+	parts := append([]string{"redis: " + m.Redis, fmt.Sprintf("leases of %s in %s", m.TTL, clock)}, m.Servers...)
 	if m.Go != "" {
 		parts = append(parts, fmt.Sprintf("%s on %s, %d CPUs", m.Go, m.OS, m.CPUs))
 	}
@@ -73,6 +73,9 @@ func command(m lab.Manifest, anomaly, strategy string) string {
 	out := "go run ./cmd/lab -run " + quote(anomaly) + " -strategy " + quote(strategy)
 	if strings.HasPrefix(m.Redis, "redis ") {
 		out += " -redis local"
+	}
+	if m.AskedTTL > 0 {
+		out += " -ttl " + m.AskedTTL.String()
 	}
 	return out
 }

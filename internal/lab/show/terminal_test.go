@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jedib0t/go-pretty/v6/text"
 
@@ -63,6 +64,42 @@ func TestTimeline(t *testing.T) {
 			c := find(t, r, tt.anomaly, tt.strategy)
 			golden(t, name, drawn(t, func(b *strings.Builder) error { return show.Timeline(b, r, c, tt.colour) }))
 		})
+	}
+}
+
+// A lock that is not in Redis has no bar that shows it there.
+func TestLegendSpeaksOfRedisOnlyWhereItIsSeen(t *testing.T) {
+	r := report()
+	elsewhere := r.Cells[0]
+	elsewhere.Strategy = "etcd"
+	elsewhere.Trace = []lab.Event{
+		{At: 0, Actor: "A", Kind: lab.Command, Text: "TryLock", Reply: "true"},
+		{At: 1, Actor: "A", Kind: lab.Hold, Text: "has the lock"},
+	}
+	for _, tt := range []struct {
+		cell lab.Cell
+		want bool
+	}{{elsewhere, false}, {find(t, r, "check-then-delete", "v3_uuid"), true}} {
+		got := drawn(t, func(b *strings.Builder) error { return show.Timeline(b, r, tt.cell, false) })
+		if strings.Contains(got, "as Redis has it") != tt.want || !strings.Contains(got, "it believes that it") {
+			t.Errorf("%s: the legend speaks of Redis, want %v:\n%s", tt.cell.Strategy, tt.want, got)
+		}
+	}
+}
+
+// The command that shows a cell again has the lease that was asked for.
+func TestSeeItAgainKeepsTheLease(t *testing.T) {
+	r := report()
+	c := find(t, r, "check-then-delete", "v3_uuid")
+	for asked, want := range map[time.Duration]string{
+		0:                      "-strategy v3_uuid\n",
+		500 * time.Millisecond: "-strategy v3_uuid -ttl 500ms\n",
+	} {
+		r.Manifest.AskedTTL = asked
+		got := drawn(t, func(b *strings.Builder) error { return show.Timeline(b, r, c, false) })
+		if !strings.HasSuffix(got, want) {
+			t.Errorf("-ttl %v: no %q at the end of\n%s", asked, want, got)
+		}
 	}
 }
 

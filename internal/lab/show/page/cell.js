@@ -44,6 +44,7 @@ function fillStory(cell) {
     part(".lanes").replaceChildren(el("p", { class: "nothing" }, "Nothing was run, so there is no timeline."));
     return;
   }
+  for (const item of dialog.querySelectorAll(".key .in-redis")) item.hidden = !cell.lock;
   part(".list summary").textContent = `All ${cell.rows.length} moments as a list`;
   part(".list ol").replaceChildren(...cell.rows.map((row) => el("li", {}, sentence(cell, row))));
   let width = 0;

@@ -9,14 +9,14 @@ const TEXT = 150; // the texts beside them need as much
 const GAP = 6; // between columns
 
 /** el makes an element; strings among its children become text, never markup. */
-function el(tag, attributes, ...children) {
+export function el(tag, attributes, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes ?? {})) node.setAttribute(name, value);
   node.append(...children.filter((child) => child != null));
   return node;
 }
 
-function svg(tag, attributes) {
+export function svg(tag, attributes) {
   const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
   for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
   return node;
@@ -25,7 +25,7 @@ function svg(tag, attributes) {
 const hue = (actor) => (actor < 0 ? "nobody" : `a${actor % 6}`);
 
 /** words is what a row says: its text, or a shorter one, and the reply. */
-function words(row, text = row.text) {
+export function words(row, text = row.text) {
   const sign = { hold: "▼ ", release: "▲ ", lost: "△ ", fault: "‡ ", break: "✗ " }[row.kind] ?? "";
   let reply = row.reply ? ` → ${row.reply}` : "";
   if (row.waits) reply = " …";
@@ -34,7 +34,7 @@ function words(row, text = row.text) {
 }
 
 /** drawLanes fills box with the cell's story; show is called with a row. */
-function drawLanes(box, cell, show) {
+export function drawLanes(box, cell, show) {
   const narrow = box.clientWidth < 600;
   const time = narrow ? 44 : 52;
   const redis = cell.lock ? (narrow ? 74 : 86) : 0;

@@ -1,0 +1,192 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Schedule is who does what in which order while a few buyers, each a process
+// of its own, buy the last units of an item. Whoever writes it is the scheduler:
+// nothing happens that is not in it.
+type Schedule struct {
+	Strategy string // one of Levels
+	Buyers   int    // 2 or 3; there is one unit less than that
+	Moves    []Move
+}
+
+// Action is what a Move does.
+type Action byte
+
+// The actions.
+const (
+	Step   Action = 's' // Redis gets a command that a buyer is about to send, and answers
+	Pass   Action = 'p' // time passes
+	Freeze Action = 'f' // a buyer's process stops
+	Thaw   Action = 't' // it goes on
+	Kill   Action = 'k' // it dies
+)
+
+// Move is one entry of a Schedule.
+type Move struct {
+	Action Action
+	Buyer  int           // whose: 0 is A; unused by Pass
+	Nth    int           // Step: which of the buyer's commands, from 1; 0 means the first
+	For    time.Duration // Pass: how long, in whole milliseconds
+}
+
+// Bounds of a schedule.
+const (
+	MaxMoves    = 200
+	MaxPass     = time.Minute     // of one move
+	MaxSchedule = 5 * time.Minute // of all moves together
+	maxNth      = 9
+)
+
+// ErrSchedule is what the errors wrap of a schedule that cannot be played. What
+// they say is for whoever wrote it.
+var ErrSchedule = errors.New("no schedule")
+
+const moveForms = "allowed, with dots between them: A, B, C for a buyer's next command, A2 for the second one it is about to send, " +
+	"p500 to let 500 ms pass (1 to 60000), fA to freeze a process, tA to thaw it, kA to kill it"
+
+// Levels returns the strategies that can be scheduled, from no lock at all to the
+// fenced one. What is left out talks to several servers, or by other clients.
+func Levels() []string {
+	return []string{
+		"none", "local", "v1_setnx", "v2_ttl", "v3_uuid", "v4_lua", "v5_reentrant",
+		"v6_watchdog", "v7_queue", "v8_fenced", "watch", "yours",
+	}
+}
+
+// ParseMoves reads moves as MovesText writes them. The error wraps ErrSchedule.
+func ParseMoves(text string) ([]Move, error) {
+	if text == "" {
+		return nil, nil
+	}
+	words := strings.SplitN(text, ".", MaxMoves+1)
+	if len(words) > MaxMoves {
+		return nil, fmt.Errorf("%w: at most %d moves are allowed", ErrSchedule, MaxMoves)
+	}
+	moves := make([]Move, len(words))
+	for i, word := range words {
+		m, ok := parseMove(word)
+		if !ok {
+			return nil, fmt.Errorf("%w: move %d is %s (%s)", ErrSchedule, i+1, shorten(word), moveForms)
+		}
+		moves[i] = m
+	}
+	return moves, nil
+}
+
+func parseMove(word string) (Move, bool) {
+	if word == "" {
+		return Move{}, false
+	}
+	switch action, rest := Action(word[0]), word[1:]; action {
+	case Pass:
+		ms, ok := parseNumber(rest, int(MaxPass/time.Millisecond))
+		return Move{Action: Pass, For: time.Duration(ms) * time.Millisecond}, ok
+	case Freeze, Thaw, Kill:
+		buyer, ok := parseBuyer(rest)
+		return Move{Action: action, Buyer: buyer}, ok
+	}
+	buyer, ok := parseBuyer(word[:1])
+	m := Move{Action: Step, Buyer: buyer}
+	if len(word) > 1 {
+		nth, good := parseNumber(word[1:], maxNth)
+		m.Nth, ok = nth, ok && good
+	}
+	if m.Nth == 1 {
+		m.Nth = 0
+	}
+	return m, ok
+}
+
+// parseNumber reads a number of at least 1, in no form but its shortest.
+func parseNumber(text string, most int) (int, bool) {
+	n, err := strconv.Atoi(text)
+	return n, err == nil && n >= 1 && n <= most && strconv.Itoa(n) == text
+}
+
+func parseBuyer(text string) (int, bool) {
+	i := strings.Index("ABC", text)
+	return i, len(text) == 1 && i >= 0
+}
+
+// shorten quotes a text of somebody else's, cut to a length that can be read.
+func shorten(text string) string {
+	const most = 20
+	if len(text) > most {
+		text = text[:most] + "…"
+	}
+	return strconv.QuoteToASCII(text)
+}
+
+// MovesText writes moves in a form that fits into a link, such as "A.B.p500.fB".
+func MovesText(moves []Move) string {
+	words := make([]string, len(moves))
+	for i, m := range moves {
+		words[i] = m.String()
+	}
+	return strings.Join(words, ".")
+}
+
+// String returns the move as ParseMoves reads it.
+func (m Move) String() string {
+	switch {
+	case m.Action == Pass:
+		return "p" + strconv.FormatInt(m.For.Milliseconds(), 10)
+	case m.Action != Step:
+		return string(rune(m.Action)) + buyerName(m.Buyer)
+	case m.Nth > 1:
+		return buyerName(m.Buyer) + strconv.Itoa(m.Nth)
+	}
+	return buyerName(m.Buyer)
+}
+
+// buyerName is what the i-th buyer is called.
+func buyerName(i int) string { return string(rune('A' + i)) }
+
+// Units returns how many units there are for that many buyers: one too few. Of
+// three buyers two can be served, so that what a late one does to a lock, having
+// bought in time itself, can harm the other two.
+func Units(buyers int) int { return buyers - 1 }
+
+// check returns an error that wraps ErrSchedule for what is out of bounds.
+func (s Schedule) check() error {
+	if s.Buyers < 2 || s.Buyers > 3 {
+		return fmt.Errorf("%w: there can be 2 or 3 buyers, not %d", ErrSchedule, s.Buyers)
+	}
+	if len(s.Moves) > MaxMoves {
+		return fmt.Errorf("%w: at most %d moves are allowed", ErrSchedule, MaxMoves)
+	}
+	var passed time.Duration
+	for i, m := range s.Moves {
+		passed += m.For
+		if m.Action != Pass && (m.Buyer < 0 || m.Buyer >= s.Buyers) {
+			return fmt.Errorf("%w: move %d, %v, is of a buyer who is not there: there are %d", ErrSchedule, i+1, m, s.Buyers)
+		}
+		if m.For < 0 || m.For > MaxPass || passed > MaxSchedule {
+			return fmt.Errorf("%w: move %d, %v, lets too much time pass: at most %v at once, and %v in all", ErrSchedule, i+1, m, MaxPass, MaxSchedule)
+		}
+	}
+	return nil
+}
+
+// column returns the column of the schedule's strategy.
+func (s Schedule) column() (Column, error) {
+	for _, name := range Levels() {
+		if name != s.Strategy {
+			continue
+		}
+		found, err := FindColumns(append(Columns(), Yours()), []string{name})
+		if err != nil {
+			return Column{}, fmt.Errorf("%w: %w", ErrSchedule, err)
+		}
+		return found[0], nil
+	}
+	return Column{}, fmt.Errorf("%w: unknown strategy %s (allowed: %s)", ErrSchedule, shorten(s.Strategy), strings.Join(Levels(), ", "))
+}

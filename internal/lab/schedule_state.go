@@ -1,0 +1,510 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing/synctest"
+	"time"
+
+	"oversell/internal/lab/wire"
+	"oversell/internal/stock"
+)
+
+// State is what a schedule has led to. Its JSON form is relied upon.
+type State struct {
+	Strategy string    `json:"strategy"`
+	Buyers   int       `json:"buyers"`
+	Moves    string    `json:"moves"` // as ParseMoves reads them
+	TTL      float64   `json:"ttl_ms"`
+	Now      float64   `json:"now_ms"`  // since the sale began
+	Left     float64   `json:"left_ms"` // how much time may still pass
+	Verdict  Verdict   `json:"verdict"`
+	Sale     Sale      `json:"sale"`
+	Lock     Holding   `json:"lock"`
+	Players  []Player  `json:"players"`
+	Findings []Finding `json:"findings"`
+	Keys     []Key     `json:"keys"`
+	Can      []string  `json:"can"` // the moves that are possible now; time may pass in other portions, too
+	Trace    []Event   `json:"trace"`
+}
+
+// Verdict says how it stands.
+type Verdict struct {
+	Outcome  Standing `json:"outcome"`
+	Sentence string   `json:"sentence"`
+}
+
+// Standing is how it stands.
+type Standing string
+
+// The standings.
+const (
+	Open Standing = "open" // it may still come to it
+	Won  Standing = "won"  // more was sold than there was
+	Over Standing = "over" // nobody can do anything any more, and no more was sold than there was
+)
+
+// Sale is what the books say.
+type Sale struct {
+	Initial int64 `json:"initial"`      // units there were
+	Stock   int64 `json:"stock"`        // units left, as Redis has it
+	Sold    int64 `json:"sold"`         // orders written, of one unit each
+	Over    int64 `json:"oversold"`     // orders for which there was no unit
+	Lost    int64 `json:"lost_updates"` // orders that the stock does not show
+	Missing int64 `json:"unsold"`       // units gone from the stock for which there is no order
+}
+
+// Holding is who has the lock.
+type Holding struct {
+	Redis  string   `json:"redis"`            // as Redis has it; "free", or "" where the strategy keeps no lock there
+	TTL    *float64 `json:"ttl_ms,omitempty"` // of the lease
+	Inside []string `json:"inside"`           // who is at work in the section, and so relies on having it
+}
+
+// Status is what a buyer is at.
+type Status string
+
+// The statuses.
+const (
+	Outside Status = "outside" // has not come yet: it does with its first step
+	Ready   Status = "ready"   // about to send a command
+	Asleep  Status = "asleep"  // between two tries
+	Waiting Status = "waiting" // in Redis, which answers when there is something to tell
+	Frozen  Status = "frozen"
+	Dead    Status = "dead"
+	Done    Status = "done"
+)
+
+// Result is with what a buyer is done.
+type Result string
+
+// The results.
+const (
+	Bought  Result = "bought"
+	SoldOut Result = "sold_out"
+	Fenced  Result = "fenced"    // the stock refused it: one with a later token was there
+	Told    Result = "lock_lost" // it learned in time that its lock was lost
+	Failed  Result = "failed"
+)
+
+// Player is one buyer.
+type Player struct {
+	Name   string    `json:"name"`
+	Status Status    `json:"status"`
+	Says   string    `json:"says"`               // the status, as a sentence
+	Until  *float64  `json:"until_ms,omitempty"` // asleep, waiting: when it goes on if nothing else happens
+	Inside bool      `json:"inside"`             // it is in the section
+	Read   *int64    `json:"read,omitempty"`     // the stock, as it read it last
+	Wrote  *int64    `json:"wrote,omitempty"`    // the stock, as it wrote it
+	Result Result    `json:"result,omitempty"`   // done: with what
+	Error  string    `json:"error,omitempty"`    // done: why it has not bought
+	Next   []Pending `json:"pending"`
+}
+
+// Pending is a command that has left its process, and that Redis has not seen.
+type Pending struct {
+	Move    string  `json:"move"`               // that lets it go
+	Text    string  `json:"text"`               // as one would type it
+	Since   float64 `json:"since_ms"`           // when it left its process: leases count from then on
+	From    string  `json:"from"`               // "buyer", or "watchdog": what keeps the lock meanwhile
+	Script  string  `json:"script,omitempty"`   // its source
+	GivenUp bool    `json:"given_up,omitempty"` // nobody waits for its reply any more
+}
+
+// FindingKind is what a Finding is about.
+type FindingKind string
+
+// The kinds of findings.
+const (
+	Oversold      FindingKind = "oversold"       // an order was written for which there was no unit
+	ForeignDelete FindingKind = "foreign_delete" // a lock was deleted by somebody whose it was not
+	Overlap       FindingKind = "overlap"        // the lock was granted while another relied on it
+)
+
+// Finding is something that went wrong.
+type Finding struct {
+	At    float64     `json:"at_ms"`
+	Kind  FindingKind `json:"kind"`
+	Actor string      `json:"actor"`
+	Text  string      `json:"text"`
+}
+
+// Key is a key in Redis.
+type Key struct {
+	Name  string   `json:"name"`
+	Type  string   `json:"type"`
+	Value string   `json:"value"`
+	TTL   *float64 `json:"ttl_ms,omitempty"` // absent: it stays
+}
+
+// status is what the player is at.
+func (pl *player) status() Status {
+	pl.gate.mu.Lock()
+	pending, waiting := len(pl.held) > 0, pl.waiting != nil
+	pl.gate.mu.Unlock()
+	pl.mu.Lock()
+	done := pl.done
+	pl.mu.Unlock()
+	switch {
+	case pl.come != nil:
+		return Outside
+	case pl.dead:
+		return Dead
+	case done:
+		return Done
+	case pl.frozen:
+		return Frozen
+	case pending:
+		return Ready
+	case waiting:
+		return Waiting
+	}
+	return Asleep
+}
+
+func (pl *player) isInside() bool {
+	pl.gate.mu.Lock()
+	defer pl.gate.mu.Unlock()
+	return pl.inside && !pl.dead
+}
+
+// state looks at everything. In the end it has those come who have not, to see what
+// they will send, and lets time pass, to see when those go on who wait: nothing can
+// be played after it.
+func (s *staging) state() State {
+	st := State{
+		Strategy: s.sc.Strategy, Buyers: s.sc.Buyers, Moves: MovesText(s.sc.Moves),
+		TTL: inMS(s.w.TTL), Now: s.w.trace.ms(), Left: inMS(MaxSchedule - s.passed()),
+		Sale: s.sale(), Lock: s.holding(), Findings: append([]Finding{}, s.findings...),
+		Keys: s.keys(), Trace: s.events(),
+	}
+	for _, pl := range s.players {
+		st.Players = append(st.Players, pl.player())
+	}
+	st.Can = s.can()
+	st.Verdict = s.verdict(st)
+	s.peek(st.Players)
+	for i, until := range s.wakeUps() {
+		st.Players[i].Until = until
+	}
+	return st
+}
+
+func inMS(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+func (s *staging) passed() (d time.Duration) {
+	for _, m := range s.sc.Moves {
+		d += m.For
+	}
+	return d
+}
+
+// sale compares the books.
+func (s *staging) sale() Sale {
+	left, _ := s.w.side.Get(s.w.ctx, s.w.stockKey()).Int64() // a stock that is gone is none
+	s.shop.mu.Lock()
+	defer s.shop.mu.Unlock()
+	missing := s.shop.initial - left
+	return Sale{
+		Initial: s.shop.initial, Stock: left, Sold: s.shop.orders,
+		Over:    max(0, s.shop.orders-s.shop.initial),
+		Lost:    max(0, s.shop.orders-missing),
+		Missing: max(0, missing-s.shop.orders),
+	}
+}
+
+func (s *staging) holding() Holding {
+	h := Holding{Inside: []string{}}
+	for _, pl := range s.players {
+		if pl.isInside() {
+			h.Inside = append(h.Inside, pl.name)
+		}
+	}
+	if s.w.column.inRedis() {
+		h.Redis, h.TTL = s.w.owners.show(s.w.look())
+	}
+	return h
+}
+
+// player describes a player.
+func (pl *player) player() Player {
+	out := Player{Name: pl.name, Status: pl.status(), Inside: pl.isInside(), Next: pl.pending()}
+	pl.mu.Lock()
+	defer pl.mu.Unlock()
+	out.Read, out.Wrote = pl.read, pl.wrote
+	if out.Status == Done {
+		out.Result = resultOf(pl.err)
+	}
+	if out.Status == Done && pl.err != nil {
+		out.Error = pl.s.readable(pl.s.w.names.value(brief(pl.err)))
+	}
+	out.Says = pl.says(out)
+	return out
+}
+
+// pending lists what is held at the player's gate.
+func (pl *player) pending() []Pending {
+	out := []Pending{}
+	for i, h := range pl.commands() {
+		p := Pending{
+			Move: Move{Action: Step, Buyer: pl.index, Nth: i + 1}.String(), Since: h.since,
+			Text: pl.s.readable(h.text), From: "buyer", Script: h.script, GivenUp: h.givenUp.Load(),
+		}
+		if h.watchdog {
+			p.From = "watchdog"
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// peek has those come who have not.
+func (s *staging) peek(players []Player) {
+	for i, pl := range s.players {
+		if pl.come != nil {
+			pl.come()
+			players[i].Next = pl.pending()
+		}
+	}
+}
+
+// resultOf is with what a buyer is done whom the guard returned err.
+func resultOf(err error) Result {
+	switch {
+	case err == nil:
+		return Bought
+	case errors.Is(err, errSoldOut):
+		return SoldOut
+	case errors.Is(err, stock.ErrFenced):
+		return Fenced
+	case errors.Is(err, errLost), errors.Is(err, context.Canceled): // nothing else cancels the section
+		return Told
+	}
+	return Failed
+}
+
+// says tells the status in a sentence.
+func (pl *player) says(p Player) string {
+	switch {
+	case p.Status == Outside:
+		return p.Name + " has not come yet"
+	case p.Status == Waiting:
+		pl.gate.mu.Lock()
+		defer pl.gate.mu.Unlock()
+		return fmt.Sprintf("%s waits in Redis for the reply to %s", p.Name, pl.s.readable(pl.waiting.text))
+	case p.Status == Asleep:
+		return p.Name + " sleeps before it tries again"
+	case p.Status == Ready:
+		return fmt.Sprintf("%s is about to send %s", p.Name, p.Next[0].Text)
+	case p.Status == Frozen && len(p.Next) > 0:
+		return fmt.Sprintf("%s is frozen, and was about to send %s", p.Name, p.Next[0].Text)
+	case p.Status != Done:
+		return fmt.Sprintf("%s is %s", p.Name, p.Status)
+	case p.Result == Bought:
+		return p.Name + " has bought a unit"
+	}
+	return fmt.Sprintf("%s has bought nothing: %s", p.Name, p.Error)
+}
+
+// can lists the moves that are possible now.
+func (s *staging) can() []string {
+	moves := []string{}
+	for i, pl := range s.players {
+		if pl.able(Step) == nil {
+			for n := range max(len(pl.commands()), pl.first()) {
+				moves = append(moves, Move{Action: Step, Buyer: i, Nth: n + 1}.String())
+			}
+		}
+		for _, a := range []Action{Freeze, Thaw, Kill} {
+			if pl.able(a) == nil {
+				moves = append(moves, Move{Action: a, Buyer: i}.String())
+			}
+		}
+	}
+	if most := min(MaxPass, MaxSchedule-s.passed()); most > 0 && s.alive() {
+		moves = append(moves, Move{Action: Pass, For: min(most, s.w.TTL)}.String())
+	}
+	if len(s.sc.Moves) >= MaxMoves {
+		moves = []string{}
+	}
+	return moves
+}
+
+// first is 1 for who has not come yet, and will then have a command to send.
+func (pl *player) first() int {
+	if pl.come != nil {
+		return 1
+	}
+	return 0
+}
+
+// alive reports whether somebody may still do something.
+func (s *staging) alive() bool {
+	return slices.ContainsFunc(s.players, func(pl *player) bool {
+		status := pl.status()
+		return status != Done && status != Dead || status == Done && len(pl.commands()) > 0
+	})
+}
+
+// verdict says how it stands, and why.
+func (s *staging) verdict(st State) Verdict {
+	sentence := fmt.Sprintf("%d of %d units are sold", st.Sale.Sold, st.Sale.Initial)
+	if st.Sale.Over > 0 {
+		sentence += s.why(st)
+	}
+	for _, f := range st.Findings {
+		if f.Kind == ForeignDelete {
+			sentence += "; " + f.Text
+		}
+	}
+	if st.Sale.Missing > 0 && !s.alive() {
+		sentence += fmt.Sprintf("; the stock is down by %d more, for which there is no order", st.Sale.Missing)
+	}
+	switch {
+	case st.Sale.Over > 0:
+		return Verdict{Won, sentence}
+	case s.alive():
+		return Verdict{Open, sentence}
+	}
+	return Verdict{Over, sentence}
+}
+
+// why tells who among those who have bought wrote the same: they read the same
+// units.
+func (s *staging) why(st State) string {
+	wrote := make(map[int64][]string)
+	for _, p := range st.Players {
+		if p.Wrote != nil {
+			wrote[*p.Wrote] = append(wrote[*p.Wrote], p.Name)
+		}
+	}
+	text := ""
+	for _, left := range slices.Backward(slices.Sorted(maps.Keys(wrote))) {
+		if names := wrote[left]; len(names) > 1 {
+			text += fmt.Sprintf("; %s each read %d, and wrote %d", list(names), left+1, left)
+		}
+	}
+	return text
+}
+
+// keys reads what is in Redis now.
+func (s *staging) keys() []Key {
+	names := s.w.side.Keys(s.w.ctx, "*").Val()
+	keys := make([]Key, 0, len(names))
+	for _, name := range names {
+		k := Key{Name: s.readable(strings.TrimSpace(s.w.names.text("", wire.NewCommand("GET", name))[3:]))}
+		k.Type = s.w.side.Type(s.w.ctx, name).Val()
+		k.Value = s.value(k.Type, name)
+		if left := s.w.side.PTTL(s.w.ctx, name).Val(); left >= 0 {
+			ms := inMS(left)
+			k.TTL = &ms
+		}
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, func(a, b Key) int { return strings.Compare(a.Name, b.Name) })
+	return keys
+}
+
+// value shows what a key has.
+func (s *staging) value(kind, key string) string {
+	ctx, side := s.w.ctx, s.w.side
+	var words []string
+	switch kind {
+	case "string":
+		words = []string{side.Get(ctx, key).Val()}
+	case "list":
+		words = side.LRange(ctx, key, 0, -1).Val()
+	case "hash":
+		for field, value := range side.HGetAll(ctx, key).Val() {
+			words = append(words, field+"="+value)
+		}
+	default:
+		return "?"
+	}
+	for i, word := range words {
+		words[i] = s.readable(s.w.names.value(word))
+	}
+	if kind == "hash" { // whose order is nobody's
+		slices.Sort(words)
+	}
+	return strings.Join(words, " ")
+}
+
+// events are those of the trace. What a dead process' program makes of its end is
+// no event.
+func (s *staging) events() []Event {
+	killed := make(map[string]bool)
+	out := []Event{}
+	for _, e := range s.w.trace.events() {
+		if killed[e.Actor] && e.Kind != Command && e.Kind != Break {
+			continue
+		}
+		e.Text, e.Reply = s.readable(e.Text), s.readable(e.Reply)
+		out = append(out, e)
+		killed[e.Actor] = killed[e.Actor] || e.Kind == Fault && e.Text == "killed"
+	}
+	return out
+}
+
+// mostProbed is how long state lets time pass to see who goes on.
+const mostProbed = 10 * time.Second
+
+// wakeUps lets time pass, and returns when those who sleep or wait go on, unless
+// something else happens before: nil for the others.
+func (s *staging) wakeUps() []*float64 {
+	out := make([]*float64, len(s.players))
+	left := make(map[int]*player)
+	for i, pl := range s.players {
+		if status := pl.status(); status == Asleep || status == Waiting {
+			left[i] = pl
+		}
+	}
+	timer := time.NewTimer(mostProbed)
+	defer timer.Stop()
+	for over := false; len(left) > 0 && !over; {
+		select {
+		case <-timer.C:
+			over = true
+		case <-s.arrivals:
+		}
+		synctest.Wait()
+		s.letWatchdogs()
+		maps.DeleteFunc(left, func(i int, pl *player) bool {
+			if pl.status() != Ready {
+				return false
+			}
+			ms := s.w.trace.ms()
+			out[i] = &ms
+			return true
+		})
+	}
+	return out
+}
+
+// clock finds what may be a time: that of the Redis clock, in milliseconds or, as
+// in a fencing token, in microseconds.
+var clock = regexp.MustCompile(`\b\d{12,16}\b`)
+
+// readable shows times as those since the sale began.
+func (s *staging) readable(text string) string {
+	return clock.ReplaceAllStringFunc(text, func(word string) string {
+		n, err := strconv.ParseInt(word, 10, 64)
+		if err != nil {
+			return word
+		}
+		start := s.w.trace.start
+		if since := n - start.UnixMicro(); since >= 0 && since < time.Hour.Microseconds() {
+			return fmt.Sprintf("start+%dµs", since)
+		}
+		if since := n - start.UnixMilli(); since >= 0 && since < time.Hour.Milliseconds() {
+			return fmt.Sprintf("start+%d", since)
+		}
+		return word
+	})
+}

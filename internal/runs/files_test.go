@@ -1,0 +1,49 @@
+//go:build unix
+
+package runs_test
+
+import (
+	"errors"
+	"syscall"
+	"testing"
+
+	"oversell/internal/runs"
+)
+
+// What is offered can be run, however few files may be open.
+func TestNoMoreIsOfferedThanFilesAllow(t *testing.T) {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	few := limit
+	few.Cur = 4000
+	if limit.Cur < few.Cur {
+		t.Skipf("only %d files may be open", limit.Cur)
+	}
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &few); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+			t.Error(err)
+		}
+	}()
+	m, _ := open(t, nil)
+	offered := m.Options()
+	most := offered.Limits.Requests.Max
+	if most < offered.Limits.Requests.Min || most >= int64(few.Cur) || int64(offered.Defaults.Requests) > most {
+		t.Fatalf("with %d files, up to %d requests are offered, and %d by default", few.Cur, most, offered.Defaults.Requests)
+	}
+	s := long(m)
+	s.Instances, s.Conditions = int(offered.Limits.Instances.Max), nil
+	for _, c := range offered.Conditions {
+		s.Conditions = append(s.Conditions, c.Name)
+	}
+	s.Requests = int(most) + 1
+	if _, err := m.Start(s); !errors.Is(err, runs.ErrSettings) {
+		t.Errorf("one more than what is offered: %v", err)
+	}
+	s.Requests--
+	start(t, m, s) // Close stops it
+}

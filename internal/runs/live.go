@@ -1,0 +1,123 @@
+package runs
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"oversell/internal/bench"
+	"oversell/internal/locks"
+)
+
+// Phase is how far a row is.
+type Phase string
+
+// The phases.
+const (
+	Setup  Phase = "setup"  // shops start, connections are opened
+	Load   Phase = "load"   // the requests are out
+	Audit  Phase = "audit"  // every outcome is known; the last audit is to come
+	Judged Phase = "judged" // the row is finished
+)
+
+// Live is how the row under way is doing.
+type Live struct {
+	Row       int             `json:"row"` // counted from 1
+	Of        int             `json:"of"`
+	Strategy  string          `json:"strategy"`
+	Condition locks.Condition `json:"condition"`
+	Requests  int             `json:"requests"`
+	Stock     int64           `json:"stock"`
+	Phase     Phase           `json:"phase"`
+	Point     *Point          `json:"point"` // nil in Setup
+	Broken    []Broken        `json:"broken"`
+
+	exclusive bool
+}
+
+// Point is what was known of a row at one moment: see bench.Live.
+type Point struct {
+	T          float64 `json:"t_ms"` // since the requests were let go
+	Waiting    int64   `json:"waiting"`
+	Served     int64   `json:"served"`
+	SoldOut    int64   `json:"sold_out"`
+	Failed     int64   `json:"failed"`
+	Unknown    int64   `json:"unknown"`
+	MaxHolders int     `json:"max_holders"`
+	Audited    float64 `json:"audit_ms"` // when the next two were found; -1: not yet
+	Remaining  int64   `json:"remaining"`
+	Sold       int64   `json:"sold"`
+}
+
+// Invariant is what must hold at any moment of a row.
+type Invariant string
+
+// The invariants. What is only decided in the end is the row's verdict.
+const (
+	StockHolds Invariant = "stock"   // no more is sold than there was
+	OneHolder  Invariant = "holders" // at most one holder is inside, where the strategy says so
+)
+
+// Broken is an invariant that does not hold, and when that was first seen.
+type Broken struct {
+	Invariant Invariant `json:"invariant"`
+	At        float64   `json:"t_ms"`
+	Text      string    `json:"text"`
+}
+
+func (l *Live) clone() *Live {
+	if l == nil {
+		return nil
+	}
+	c := *l
+	c.Broken = append([]Broken{}, l.Broken...)
+	if l.Point != nil {
+		p := *l.Point
+		c.Point = &p
+	}
+	return &c
+}
+
+// see takes note of a point.
+func (l *Live) see(p Point) {
+	l.Point = &p
+	if p.Sold > l.Stock {
+		l.broke(StockHolds, p.Audited, fmt.Sprintf("%d units sold of %d", p.Sold, l.Stock))
+	}
+	if l.exclusive && p.MaxHolders > 1 {
+		l.broke(OneHolder, p.Audited, fmt.Sprintf("%d holders inside at once", p.MaxHolders))
+	}
+}
+
+// broke takes note of a broken invariant, once.
+func (l *Live) broke(what Invariant, at float64, text string) {
+	known := func(b Broken) bool { return b.Invariant == what }
+	if !slices.ContainsFunc(l.Broken, known) {
+		l.Broken = append(l.Broken, Broken{what, at, text})
+	}
+}
+
+// pointOf is what the bench tells of a row under way.
+func pointOf(l bench.Live) Point {
+	p := Point{
+		T: milliseconds(l.Elapsed), Waiting: l.Waiting,
+		Served: l.Served, SoldOut: l.SoldOut, Failed: l.Failed, Unknown: l.Unknown,
+		MaxHolders: l.MaxHolders, Audited: -1,
+	}
+	if l.Audited > 0 {
+		p.Audited, p.Remaining, p.Sold = milliseconds(l.Audited), l.Stock.Remaining, l.Stock.Sold
+	}
+	return p
+}
+
+// lastPoint is what a finished row came to. By what the lost updates are, the
+// stock that is left follows from them.
+func lastPoint(row bench.Row) Point {
+	return Point{
+		T: row.Wall, Served: row.Served, SoldOut: row.SoldOut, Failed: row.Failed, Unknown: row.Unknown,
+		MaxHolders: row.MaxHolders, Audited: row.Wall,
+		Remaining: row.Stock - row.Sold + row.LostUpdates, Sold: row.Sold,
+	}
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1e3 }

@@ -1,0 +1,118 @@
+package runs_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os/exec"
+	"sync"
+	"testing"
+	"time"
+
+	"oversell/internal/bench/benchtest"
+	"oversell/internal/locks"
+	"oversell/internal/runs"
+)
+
+func TestMain(m *testing.M) { benchtest.Main(m) }
+
+// processes are the instances that a manager has started.
+type processes struct {
+	mu   sync.Mutex
+	cmds []*exec.Cmd
+}
+
+func (p *processes) command() (*exec.Cmd, error) {
+	cmd := benchtest.Command()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cmds = append(p.cmds, cmd)
+	return cmd, nil
+}
+
+// checkEnded fails the test unless there were some, and all have ended.
+func (p *processes) checkEnded(t *testing.T) {
+	t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.cmds) == 0 {
+		t.Error("no process was ever started")
+	}
+	for _, cmd := range p.cmds {
+		if cmd.Process != nil && cmd.ProcessState == nil {
+			t.Errorf("process %d still runs", cmd.Process.Pid)
+		}
+	}
+}
+
+// open returns a manager for the length of the test.
+func open(t *testing.T, change func(*runs.Config)) (*runs.Manager, *processes) {
+	t.Helper()
+	p := new(processes)
+	cfg := runs.Config{Catalog: locks.Strategies(), Command: p.command, Logger: slog.New(slog.DiscardHandler)}
+	if change != nil {
+		change(&cfg)
+	}
+	m := runs.New(t.Context(), cfg)
+	t.Cleanup(m.Close)
+	return m, p
+}
+
+// small is a run of one short row.
+func small(m *runs.Manager) runs.Settings {
+	s := m.Defaults()
+	s.Strategies, s.Requests, s.Stock, s.Instances = []string{"v6_watchdog"}, 20, 5, 1
+	return s
+}
+
+// long is a run that lasts until it is stopped: each holder works for a while.
+func long(m *runs.Manager) runs.Settings {
+	s := m.Defaults()
+	s.Strategies, s.Requests, s.Stock, s.Work = []string{"v6_watchdog"}, 1000, 1000, 100_000
+	return s
+}
+
+func start(t *testing.T, m *runs.Manager, s runs.Settings) string {
+	t.Helper()
+	id, err := m.Start(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// until reads events until one is what is wanted, and returns it with the rows of
+// all that were read.
+func until(t *testing.T, s *runs.Subscription, wanted func(runs.Event) bool) (runs.Event, []runs.NumberedRow) {
+	t.Helper()
+	e, rows, err := await(t.Context(), s, wanted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e, rows
+}
+
+// await is until for any goroutine of a test.
+func await(ctx context.Context, s *runs.Subscription, wanted func(runs.Event) bool) (e runs.Event, rows []runs.NumberedRow, err error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for {
+		if e, err = s.Next(ctx); err != nil {
+			return e, rows, fmt.Errorf("waiting for an event: %w", err)
+		}
+		rows = append(rows, e.Rows...)
+		if wanted(e) {
+			return e, rows, nil
+		}
+	}
+}
+
+// ended says that a run has ended.
+func ended(id string) func(runs.Event) bool {
+	return func(e runs.Event) bool { return e.Run != nil && e.Run.ID == id && e.Run.Ended != nil }
+}
+
+// loaded says that the requests of a row are out, and that the audit has looked.
+func loaded(e runs.Event) bool {
+	return e.Run != nil && e.Run.Now != nil && e.Run.Now.Point != nil && e.Run.Now.Point.Audited >= 0
+}

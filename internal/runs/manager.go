@@ -1,0 +1,223 @@
+// Package runs starts benches for a page to show, and shows them while they are
+// under way to whoever looks. Every figure is the bench's: nothing is computed here
+// but which points of a row are kept.
+//
+// What it does is bounded: one run at a time, of a bounded size and time, and the
+// last few are kept, each with a bounded number of points.
+package runs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os/exec"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"oversell/internal/backend/lockservers"
+	"oversell/internal/bench"
+	"oversell/internal/bench/page"
+	"oversell/internal/locks"
+)
+
+// The errors that a Manager returns, wrapped.
+var (
+	ErrBusy       = errors.New("a run is under way")
+	ErrOccupied   = errors.New("no run can start beside what is under way")
+	ErrUnknownRun = errors.New("unknown run")
+	ErrNotRunning = errors.New("the run has ended")
+	ErrNoReport   = errors.New("no row of the run is finished")
+	ErrClosed     = errors.New("the shop is closing")
+)
+
+// The reasons for which a run ends before its end.
+var (
+	errStopped   = errors.New("stopped")
+	errTimeLimit = errors.New("took longer than a run may")
+)
+
+// Config is what a Manager is made with.
+type Config struct {
+	Catalog locks.Catalog
+	Command func() (*exec.Cmd, error) // makes an instance of the bench: see bench.Config
+	Shop    *Backends                 // nil: there is no backend Shop
+	Limits  Limits                    // the zero value stands for DefaultLimits
+	Logger  *slog.Logger              // nil: slog.Default
+}
+
+// Backends are the servers that a shop runs on. They may hold passwords.
+type Backends struct {
+	RedisURL, DBURL string
+	Servers         lockservers.Addresses
+	ServerNames     []string // for a report's first lines
+}
+
+// Manager starts runs and keeps them. It is safe for concurrent use. Close must be
+// called in the end.
+type Manager struct {
+	cfg   Config
+	ctx   context.Context // of all runs
+	close context.CancelCauseFunc
+	wg    sync.WaitGroup
+
+	mu      sync.Mutex
+	runs    []*run        // the oldest first
+	others  []string      // what occupies the machine, so that no run can start
+	version uint64        // of all that can be seen
+	listed  uint64        // the version in which a run last began or ended
+	changed chan struct{} // closed when version changes
+}
+
+// New returns a Manager, whose run is stopped when ctx ends.
+func New(ctx context.Context, cfg Config) *Manager {
+	if cfg.Limits == (Limits{}) {
+		cfg.Limits = DefaultLimits()
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	m := &Manager{cfg: cfg, changed: make(chan struct{})}
+	m.ctx, m.close = context.WithCancelCause(ctx)
+	m.cfg.Limits.Requests.Max = m.mostRequests()
+	return m
+}
+
+// Close stops the run that is under way, waits for its end, and ends all
+// subscriptions. It may be called more than once.
+func (m *Manager) Close() {
+	m.mu.Lock()
+	m.close(ErrClosed)
+	m.mu.Unlock()
+	m.wg.Wait()
+}
+
+// Start starts a run and returns its id. The errors wrap ErrSettings, ErrBusy,
+// ErrOccupied or ErrClosed.
+func (m *Manager) Start(s Settings) (id string, err error) {
+	cfg, err := m.check(s)
+	if err != nil {
+		return "", err
+	}
+	cfg.ID = uuid.NewString()[:8]
+	r := &run{id: cfg.ID, state: Running, started: now(), settings: s.clone(), cfg: cfg}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.underWay(); err != nil {
+		return "", err
+	}
+	if len(m.others) > 0 {
+		return "", fmt.Errorf("%w: %s", ErrOccupied, m.others[0])
+	}
+	limited, release := context.WithTimeoutCause(m.ctx, m.cfg.Limits.Time, errTimeLimit)
+	ctx, stop := context.WithCancelCause(limited)
+	r.stop = stop
+	m.runs = append(m.runs, r)
+	if extra := len(m.runs) - m.cfg.Limits.Kept; extra > 0 {
+		m.runs = slices.Delete(m.runs, 0, extra)
+	}
+	m.touch()
+	m.listed = m.version
+	m.wg.Go(func() {
+		defer release()
+		defer stop(nil)
+		m.run(ctx, r)
+	})
+	return r.id, nil
+}
+
+// Stop stops a run; what it has finished stays. It returns at once, with
+// ErrUnknownRun, or ErrNotRunning if it has ended.
+func (m *Manager) Stop(id string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r, err := m.find(id)
+	if err != nil {
+		return err
+	}
+	if !r.ended.IsZero() {
+		return fmt.Errorf("%w: %s", ErrNotRunning, id)
+	}
+	r.state = Stopping
+	r.stop(errStopped)
+	m.touch()
+	return nil
+}
+
+// List returns the runs that are kept, the newest first.
+func (m *Manager) List() []Summary {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.list()
+}
+
+// list is List for a caller who has locked mu.
+func (m *Manager) list() []Summary {
+	all := make([]Summary, 0, len(m.runs))
+	for _, r := range slices.Backward(m.runs) {
+		all = append(all, r.summary())
+	}
+	return all
+}
+
+// Get returns all that is known of a run, or ErrUnknownRun.
+func (m *Manager) Get(id string) (Run, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r, err := m.find(id)
+	if err != nil {
+		return Run{}, err
+	}
+	return r.whole(), nil
+}
+
+// Report writes the bench's offline report of the rows of a run that are finished.
+// It returns ErrUnknownRun, or ErrNoReport if there are none.
+func (m *Manager) Report(id string, w io.Writer) error {
+	m.mu.Lock()
+	r, err := m.find(id)
+	var report bench.Report
+	if err == nil {
+		report = bench.Report{Manifest: r.manifest, Rows: slices.Clone(r.rows)}
+	}
+	m.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if len(report.Rows) == 0 {
+		return fmt.Errorf("%w: %s", ErrNoReport, id)
+	}
+	return page.HTML(w, report)
+}
+
+// find returns a run. The caller has locked mu.
+func (m *Manager) find(id string) (*run, error) {
+	for _, r := range m.runs {
+		if r.id == id {
+			return r, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: %s", ErrUnknownRun, short(id))
+}
+
+// update changes what can be seen.
+func (m *Manager) update(change func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	change()
+	m.touch()
+}
+
+// touch wakes whoever waits for a change. The caller has locked mu.
+func (m *Manager) touch() {
+	m.version++
+	close(m.changed)
+	m.changed = make(chan struct{})
+}
+
+// now is the time as it is shown.
+func now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }

@@ -1,0 +1,411 @@
+package runs_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"oversell/internal/backend/backendtest"
+	"oversell/internal/figures"
+	"oversell/internal/locks"
+	"oversell/internal/runs"
+	"oversell/internal/stock"
+)
+
+// What was shown last of a row is what the row came to, and what broke was shown
+// as broken.
+func TestRunIsShownAsItIs(t *testing.T) {
+	m, p := open(t, nil)
+	s := m.Defaults()
+	s.Requests, s.Stock = 300, 20
+	id := start(t, m, s)
+	_, told := until(t, m.Subscribe(), ended(id))
+	run, err := m.Get(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if run.State != runs.Done || run.Error != "" || len(run.Rows) != 2 || len(run.Samples) != 2 || run.RowsDone != run.RowsAll || run.Now != nil {
+		t.Fatalf("the run came to %+v", run)
+	}
+	for i, row := range run.Rows {
+		if told[i].ID != id || told[i].N != i+1 || !reflect.DeepEqual(told[i].Row, row) {
+			t.Errorf("told of row %d was %+v; want %+v", i+1, told[i], row)
+		}
+		points := run.Samples[i].Points
+		last := points[len(points)-1]
+		if last.Sold != row.Sold || last.Remaining != row.Stock-row.Sold+row.LostUpdates || last.MaxHolders != row.MaxHolders ||
+			last.Served != row.Served || last.SoldOut != row.SoldOut || last.Waiting != 0 {
+			t.Errorf("the last point of %s is %+v; the row %+v", row.Strategy, last, row)
+		}
+	}
+	none, held := run.Rows[0], run.Rows[1]
+	if none.Verdict != figures.Oversold || held.Verdict != figures.OK || held.Sold != 20 {
+		t.Errorf("none: %s; v6_watchdog: %s, sold %d of 20", none.Verdict, held.Verdict, held.Sold)
+	}
+	if run.Oversold != none.Oversold || !run.AsExpected {
+		t.Errorf("the summary is %+v", run.Summary)
+	}
+	p.checkEnded(t)
+}
+
+func TestBrokenInvariantIsShownWhileTheRowGoesOn(t *testing.T) {
+	m, _ := open(t, nil)
+	s := m.Defaults()
+	s.Strategies, s.Requests, s.Stock, s.Work = []string{"none"}, 2000, 50, 5000
+	s.Conditions = []locks.Condition{locks.Slow} // for whom the row waits when all is sold
+	id := start(t, m, s)
+	e, _ := until(t, m.Subscribe(), func(e runs.Event) bool {
+		return ended(id)(e) || e.Run.Now != nil && len(e.Run.Now.Broken) == 2
+	})
+	now := e.Run.Now
+	if now == nil {
+		t.Fatal("the run has ended, and nothing was shown as broken")
+	}
+	if now.Point.Sold <= 50 || now.Point.MaxHolders <= 1 || now.Broken[0].Invariant == now.Broken[1].Invariant {
+		t.Errorf("shown as broken: %+v with %+v", now.Broken, now.Point)
+	}
+	for _, b := range now.Broken {
+		if b.At > now.Point.T || b.Text == "" {
+			t.Errorf("%+v at %v ms", b, now.Point.T)
+		}
+	}
+}
+
+// The stock of a run on the shop's own backends is there with the shop's, and is
+// gone with the run. The orders in the database are what the rows say.
+func TestRunOnTheBackendsOfTheShop(t *testing.T) {
+	on := runs.Backends{RedisURL: backendtest.Redis(t, "embedded"), DBURL: backendtest.Database(t, "embedded")}
+	m, p := open(t, func(c *runs.Config) { c.Shop = &on })
+	s := m.Defaults()
+	s.Backend, s.Requests, s.Stock = runs.Shop, 200, 20
+	s.Conditions, s.TTL = []locks.Condition{locks.Calm, locks.Slow}, 5000 // slow holders leave time to count
+	id := start(t, m, s)
+	sub := m.Subscribe()
+	_, rows := until(t, sub, func(e runs.Event) bool { return e.Run != nil && e.Run.RowsDone >= 2 })
+	db := backendtest.DialDatabase(t, on.DBURL)
+	for _, r := range rows[:2] {
+		var sold int64
+		err := db.Model(&stock.Order{}).Where("sku = ?", fmt.Sprintf("bench-%s-%d", id, r.N)).
+			Select("COALESCE(SUM(quantity), 0)").Scan(&sold).Error
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Row.Sold != sold || sold < 20 {
+			t.Errorf("%s: the row says %d, the database %d", r.Row.Strategy, r.Row.Sold, sold)
+		}
+	}
+	if err := m.Stop(id); err != nil {
+		t.Error(err)
+	}
+	until(t, sub, ended(id))
+	var left int64
+	if err := db.Model(&stock.Item{}).Count(&left).Error; err != nil || left != 0 {
+		t.Errorf("%d items are left: %v", left, err)
+	}
+	p.checkEnded(t)
+}
+
+func TestStopKeepsWhatIsFinished(t *testing.T) {
+	m, p := open(t, nil)
+	s := long(m)
+	s.Strategies = []string{"none", "v6_watchdog"}
+	id := start(t, m, s)
+	sub := m.Subscribe()
+	until(t, sub, func(e runs.Event) bool { return loaded(e) && e.Run.Now.Row == 2 })
+	if err := m.Stop(id); err != nil {
+		t.Fatal(err)
+	}
+	e, rows := until(t, sub, ended(id))
+	if e.Run.State != runs.Stopped || e.Run.RowsDone != 1 || e.Run.RowsAll != 2 || e.Run.Now != nil || e.Run.Error != "" {
+		t.Errorf("stopped, it is %+v; told of %d rows more", e.Run, len(rows))
+	}
+	p.checkEnded(t)
+	if err := m.Stop(id); !errors.Is(err, runs.ErrNotRunning) {
+		t.Errorf("stopped once more: %v", err)
+	}
+	if err := m.Stop("nobody"); !errors.Is(err, runs.ErrUnknownRun) {
+		t.Errorf("another one stopped: %v", err)
+	}
+	var report bytes.Buffer
+	if err := m.Report(id, &report); err != nil || !strings.Contains(report.String(), "Not finished: 1 of 2 rows") {
+		t.Errorf("the report of what is finished: %v, %d bytes", err, report.Len())
+	}
+}
+
+func TestOneRunAtATime(t *testing.T) {
+	m, _ := open(t, nil)
+	id := start(t, m, long(m))
+	if _, err := m.Start(small(m)); !errors.Is(err, runs.ErrBusy) || !strings.Contains(err.Error(), id) {
+		t.Errorf("got %v, want %v and which", err, runs.ErrBusy)
+	}
+	if err := m.Report(id, new(bytes.Buffer)); !errors.Is(err, runs.ErrNoReport) {
+		t.Errorf("a report of nothing: %v", err)
+	}
+	if err := m.Stop(id); err != nil {
+		t.Error(err)
+	}
+	until(t, m.Subscribe(), ended(id))
+	next := start(t, m, small(m))
+	if e, _ := until(t, m.Subscribe(), ended(next)); e.Run.State != runs.Done {
+		t.Errorf("the next one came to %+v", e.Run)
+	}
+}
+
+// Whoever closes the shop in the middle of a run waits for its processes.
+func TestCloseInTheMiddleLeavesNothing(t *testing.T) {
+	m, p := open(t, nil)
+	id := start(t, m, long(m))
+	sub := m.Subscribe()
+	until(t, sub, loaded)
+	m.Close()
+	p.checkEnded(t)
+	if run, err := m.Get(id); err != nil || run.State != runs.Stopped {
+		t.Errorf("closed, the run is %s, %v", run.State, err)
+	}
+	if _, err := sub.Next(t.Context()); !errors.Is(err, runs.ErrClosed) {
+		t.Errorf("a subscriber is told %v", err)
+	}
+	if _, err := m.Start(small(m)); !errors.Is(err, runs.ErrClosed) {
+		t.Errorf("a start after that: %v", err)
+	}
+	m.Close() // once more does no harm
+}
+
+func TestRunEndsWithItsTime(t *testing.T) {
+	m, p := open(t, func(c *runs.Config) {
+		c.Limits = runs.DefaultLimits()
+		c.Limits.Time = 2 * time.Second
+	})
+	id := start(t, m, long(m))
+	e, _ := until(t, m.Subscribe(), ended(id))
+	if e.Run.State != runs.Failed || !strings.Contains(e.Run.Error, "2s") {
+		t.Errorf("it came to %s, %q", e.Run.State, e.Run.Error)
+	}
+	p.checkEnded(t)
+}
+
+// A backend of the shop's that is away is told of without its address.
+func TestShopsBackendIsNotTold(t *testing.T) {
+	m, _ := open(t, func(c *runs.Config) {
+		c.Shop = &runs.Backends{RedisURL: "redis://:sesame@127.0.0.1:1", DBURL: backendtest.Database(t, "embedded")}
+	})
+	s := small(m)
+	s.Backend = runs.Shop
+	id := start(t, m, s)
+	e, _ := until(t, m.Subscribe(), ended(id))
+	if e.Run.State != runs.Failed || e.Run.Error == "" || strings.Contains(e.Run.Error, "127.0.0.1") {
+		t.Errorf("it came to %s, %q", e.Run.State, e.Run.Error)
+	}
+}
+
+func TestWhatCannotBeRunIsRefused(t *testing.T) {
+	m, _ := open(t, nil)
+	requests := fmt.Sprintf("1 to %d", m.Options().Limits.Requests.Max) // by how many files may be open here
+	for _, tt := range []struct {
+		change func(*runs.Settings)
+		want   string
+	}{
+		{func(s *runs.Settings) { s.Requests = 20_001 }, requests},
+		{func(s *runs.Settings) { s.Requests = 0 }, requests},
+		{func(s *runs.Settings) { s.Stock = 10_001 }, "1 to 10000"},
+		{func(s *runs.Settings) { s.Instances = 5 }, "1 to 4"},
+		{func(s *runs.Settings) { s.TTL = 99 }, "100 to 10000"},
+		{func(s *runs.Settings) { s.Work = 100_001 }, "0 to 100000"},
+		{func(s *runs.Settings) { s.Strategies = nil }, "1 to 40"},
+		{func(s *runs.Settings) { s.Strategies = []string{"v9"} }, `"v9"; allowed: none, local`},
+		{func(s *runs.Settings) { s.Strategies = []string{strings.Repeat("x", 900)} }, "xxx..."},
+		{func(s *runs.Settings) { s.Strategies = []string{"none", "none"} }, "none is named twice"},
+		{func(s *runs.Settings) { s.Strategies = []string{"zookeeper"} }, "allowed: none"},
+		{func(s *runs.Settings) { s.Strategies = []string{"sql_get_lock"} }, "allowed: none"},
+		{func(s *runs.Settings) { s.Strategies = []string{"v6_wait_one"} }, "allowed: none"},
+		{func(s *runs.Settings) { s.Conditions = []locks.Condition{locks.Failover} }, "allowed: calm, slow, late"},
+		{func(s *runs.Settings) { s.Conditions, s.Instances = []locks.Condition{locks.Crash}, 1 }, "at least 2 instances"},
+		{func(s *runs.Settings) { s.Backend = runs.Shop }, "allowed: embedded"},
+		{func(s *runs.Settings) { s.Keeper = "me" }, "allowed: redis, database"},
+		{func(s *runs.Settings) { s.Strategies, s.Keeper = []string{"lua_atomic"}, stock.InDatabase }, "it goes with redis"},
+		{func(s *runs.Settings) {
+			s.Strategies = []string{"none", "local", "watch", "v1_setnx", "v2_ttl", "v3_uuid", "v4_lua"}
+			s.Conditions = []locks.Condition{locks.Calm, locks.Slow, locks.Late, locks.Crash, locks.Pause, locks.Partition}
+		}, "is 42; allowed: 1 to 40"},
+	} {
+		s := m.Defaults()
+		tt.change(&s)
+		if _, err := m.Start(s); !errors.Is(err, runs.ErrSettings) || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("got %v, want %v and %q", err, runs.ErrSettings, tt.want)
+		}
+	}
+	if len(m.List()) != 0 {
+		t.Error("something was started")
+	}
+}
+
+// All that can be chosen can be started, one by one.
+func TestOptionsAreWhatCanBeStarted(t *testing.T) {
+	on := runs.Backends{RedisURL: "redis://127.0.0.1:1", DBURL: "u@tcp(127.0.0.1:1)/d"}
+	m, _ := open(t, func(c *runs.Config) { c.Shop = &on })
+	o := m.Options()
+	if len(o.Strategies) < 15 || len(o.Conditions) != 6 || len(o.Backends) != 2 {
+		t.Fatalf("%d strategies, %d conditions, %d backends", len(o.Strategies), len(o.Conditions), len(o.Backends))
+	}
+	for _, strategy := range o.Strategies {
+		for _, backend := range strategy.Backends {
+			for _, keeper := range strategy.Keepers {
+				s := m.Defaults()
+				s.Strategies, s.Backend, s.Keeper = []string{strategy.Name}, backend, keeper
+				id, err := m.Start(s)
+				if err != nil {
+					t.Errorf("%s on %s with the stock in %s: %v", strategy.Name, backend, keeper, err)
+					continue
+				}
+				if err := m.Stop(id); err != nil {
+					t.Error(err)
+				}
+				until(t, m.Subscribe(), ended(id))
+			}
+		}
+	}
+}
+
+// Ten runs keep no more than the limits say.
+func TestOldRunsAreLetGo(t *testing.T) {
+	m, p := open(t, func(c *runs.Config) {
+		c.Limits = runs.DefaultLimits()
+		c.Limits.Kept = 3
+	})
+	var ids []string
+	for range 10 {
+		id := start(t, m, small(m))
+		ids = append(ids, id)
+		until(t, m.Subscribe(), ended(id))
+	}
+	kept := m.List()
+	if len(kept) != 3 || kept[0].ID != ids[9] || kept[2].ID != ids[7] {
+		t.Errorf("%d are kept, the newest %s; want the last three of %v", len(kept), kept[0].ID, ids)
+	}
+	if _, err := m.Get(ids[6]); !errors.Is(err, runs.ErrUnknownRun) {
+		t.Errorf("the one before them: %v", err)
+	}
+	p.checkEnded(t)
+}
+
+func TestTwoSubscribersSeeTheSame(t *testing.T) {
+	m, _ := open(t, nil)
+	a, b := m.Subscribe(), m.Subscribe()
+	type seen struct {
+		last runs.Event
+		rows []runs.NumberedRow
+		err  error
+	}
+	both := make(chan seen, 2)
+	id := start(t, m, m.Defaults())
+	for _, s := range []*runs.Subscription{a, b} {
+		go func() {
+			last, rows, err := await(t.Context(), s, ended(id))
+			both <- seen{last, rows, err}
+		}()
+	}
+	one, other := <-both, <-both
+	if err := errors.Join(one.err, other.err); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(one.rows, other.rows) || len(one.rows) != 2 || !reflect.DeepEqual(one.last.Run, other.last.Run) {
+		t.Errorf("the one saw %+v, the other %+v", one, other)
+	}
+}
+
+// Who goes away ends nothing, and who does not listen holds nothing up: it is told
+// how things are when it does.
+func TestSubscriberIsOnlyLookingOn(t *testing.T) {
+	m, _ := open(t, nil)
+	gone, slow := m.Subscribe(), m.Subscribe()
+	if e, err := slow.Next(t.Context()); err != nil || e.Run != nil || e.List == nil || len(e.List) != 0 {
+		t.Fatalf("before anything has run, %+v, %v is told", e, err)
+	}
+	id := start(t, m, m.Defaults())
+	until(t, gone, loaded)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errGone)
+	if _, err := gone.Next(ctx); !errors.Is(err, errGone) {
+		t.Errorf("who has gone is told %v", err)
+	}
+	until(t, m.Subscribe(), ended(id))
+	e, err := slow.Next(t.Context())
+	if err != nil || len(e.Rows) != 2 || e.Run == nil || e.Run.State != runs.Done || len(e.List) != 1 {
+		t.Errorf("who was busy is told %+v, %v", e, err)
+	}
+}
+
+var errGone = errors.New("gone")
+
+func TestEventsComeInBatches(t *testing.T) {
+	m, _ := open(t, nil)
+	s := m.Defaults()
+	s.Strategies, s.Work = []string{"v6_watchdog"}, 5000
+	id := start(t, m, s)
+	sub := m.Subscribe()
+	began, n := m.List()[0].Started, 0
+	e, _ := until(t, sub, func(e runs.Event) bool { n++; return ended(id)(e) })
+	if took := e.Run.Ended.Sub(began); float64(n) > took.Seconds()*10+2 {
+		t.Errorf("%d events in %v; want 10 a second at most", n, took)
+	}
+}
+
+func TestReportIsTheBenchs(t *testing.T) {
+	m, _ := open(t, nil)
+	id := start(t, m, small(m))
+	_, rows := until(t, m.Subscribe(), ended(id))
+	var text bytes.Buffer
+	if err := m.Report(id, &text); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(text.String(), id) || !strings.Contains(text.String(), string(rows[0].Row.Verdict)) {
+		t.Error("the report has no id or no verdict")
+	}
+	if err := m.Report("nobody", new(bytes.Buffer)); !errors.Is(err, runs.ErrUnknownRun) {
+		t.Errorf("of a run that is not: %v", err)
+	}
+}
+
+// Who has gone is told so, also when there would be something new.
+func TestSubscriberWhoHasGoneIsToldNothing(t *testing.T) {
+	m, _ := open(t, nil)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errGone)
+	for range 50 { // of two things that are ready, a select takes either
+		if e, err := m.Subscribe().Next(ctx); !errors.Is(err, errGone) {
+			t.Fatalf("who has gone is told %+v, %v", e, err)
+		}
+	}
+}
+
+// What takes the processor and a run keep out of each other's way.
+func TestNothingBesideARun(t *testing.T) {
+	m, _ := open(t, nil)
+	leave, err := m.Occupy("a search")
+	if err != nil {
+		t.Fatal(err)
+	}
+	also, err := m.Occupy("the lab")
+	if err != nil {
+		t.Fatal(err)
+	}
+	leave()
+	leave() // is no other's
+	if _, err := m.Start(small(m)); !errors.Is(err, runs.ErrOccupied) || !strings.Contains(err.Error(), "the lab") {
+		t.Errorf("beside the lab a run starts with %v", err)
+	}
+	also()
+	id := start(t, m, long(m))
+	if _, err := m.Occupy("a search"); !errors.Is(err, runs.ErrBusy) || !strings.Contains(err.Error(), id) {
+		t.Errorf("beside a run a search starts with %v", err)
+	}
+	m.Close()
+	if _, err := m.Occupy("a search"); !errors.Is(err, runs.ErrClosed) {
+		t.Errorf("when all is closed a search starts with %v", err)
+	}
+}

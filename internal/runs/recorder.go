@@ -1,0 +1,95 @@
+package runs
+
+import (
+	"sync"
+	"time"
+
+	"oversell/internal/bench"
+	"oversell/internal/locks"
+)
+
+// recorder writes down how a run goes. It is the Progress of the bench, which calls
+// it from one goroutine at a time.
+type recorder struct {
+	manager *Manager
+	run     *run
+
+	halt chan struct{} // closed to end the sampling; nil: nothing is sampled
+	wg   sync.WaitGroup
+}
+
+// Row implements bench.Progress. A row that is begun once more begins anew.
+func (c *recorder) Row(n, all int, strategy string, condition locks.Condition) {
+	c.stop()
+	s, err := c.manager.cfg.Catalog.Find(strategy)
+	live := &Live{
+		Row: n, Of: all, Strategy: strategy, Condition: condition,
+		Requests: c.run.settings.Requests, Stock: c.run.settings.Stock,
+		Phase: Setup, exclusive: err == nil && exclusive(s),
+	}
+	points := &series{Series: Series{Row: n, Strategy: strategy, Condition: condition}}
+	c.manager.update(func() {
+		c.run.now = live
+		c.run.series = append(c.run.series[:n-1], points)
+	})
+}
+
+// Waiting implements bench.Progress.
+func (c *recorder) Waiting(func() int64) {}
+
+// Watch implements bench.Watcher.
+func (c *recorder) Watch(look func() bench.Live) {
+	c.halt = make(chan struct{})
+	halt := c.halt
+	c.wg.Go(func() { c.sample(look, halt) })
+}
+
+// sample looks at the row until it is told to halt.
+func (c *recorder) sample(look func() bench.Live, halt <-chan struct{}) {
+	ticker := time.NewTicker(pointPause)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-halt:
+			return
+		}
+		if l := look(); l.Elapsed > 0 {
+			c.manager.update(func() { c.see(pointOf(l), l.Waiting == 0) })
+		}
+	}
+}
+
+// see takes note of a point of the row under way. The caller has locked the
+// manager's mu.
+func (c *recorder) see(p Point, allKnown bool) {
+	live := c.run.now
+	live.Phase = Load
+	if allKnown {
+		live.Phase = Audit
+	}
+	live.see(p)
+	c.run.series[len(c.run.series)-1].add(p, false)
+}
+
+// Done implements bench.Progress.
+func (c *recorder) Done(row bench.Row) {
+	c.stop()
+	c.manager.update(func() {
+		p := lastPoint(row)
+		c.run.rows = append(c.run.rows, row)
+		c.run.now.see(p)
+		c.run.now.Phase = Judged
+		c.run.series[len(c.run.series)-1].add(p, true)
+	})
+}
+
+// stop ends the sampling, if there is any, and lets go of the row.
+func (c *recorder) stop() {
+	if c.halt == nil {
+		return
+	}
+	close(c.halt)
+	c.wg.Wait()
+	c.halt = nil
+}

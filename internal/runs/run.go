@@ -1,0 +1,175 @@
+package runs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"oversell/internal/backend"
+	"oversell/internal/backend/lockservers"
+	"oversell/internal/bench"
+)
+
+// State is how far a run is.
+type State string
+
+// The states.
+const (
+	Running  State = "running"
+	Stopping State = "stopping" // it was told to stop, and has not ended yet
+	Done     State = "done"
+	Stopped  State = "stopped" // before its end
+	Failed   State = "failed"
+)
+
+// Summary is a run without its rows.
+type Summary struct {
+	ID       string     `json:"id"`
+	State    State      `json:"state"`
+	Started  time.Time  `json:"started"`
+	Ended    *time.Time `json:"ended"` // nil: not yet
+	Settings Settings   `json:"settings"`
+	RowsAll  int        `json:"rows_all"`  // that there are to be
+	RowsDone int        `json:"rows_done"` // that are finished
+	Redis    string     `json:"redis"`     // kind and version; "": not open yet
+	DB       string     `json:"db"`
+	Error    string     `json:"error"` // why it failed
+
+	// Of the finished rows: the most units that one has oversold, and whether all
+	// came out as the catalog says they must.
+	Oversold   int64 `json:"oversold"`
+	AsExpected bool  `json:"as_expected"`
+}
+
+// Run is all that is known of a run.
+type Run struct {
+	Summary
+	Rows    []bench.Row `json:"rows"`
+	Now     *Live       `json:"now"`     // of the row under way; nil: there is none
+	Samples []Series    `json:"samples"` // of the rows that have begun
+}
+
+// run is a run. All that changes is protected by the Manager's mu.
+type run struct {
+	id       string
+	started  time.Time
+	settings Settings
+	cfg      bench.Config
+	stop     context.CancelCauseFunc
+
+	state    State
+	ended    time.Time
+	manifest bench.Manifest
+	rows     []bench.Row
+	series   []*series // of each row that has begun
+	now      *Live
+	err      string
+}
+
+func (r *run) summary() Summary {
+	s := Summary{
+		ID: r.id, State: r.state, Started: r.started, Settings: r.settings.clone(),
+		RowsAll: r.settings.rows(), RowsDone: len(r.rows), Redis: r.manifest.Redis, DB: r.manifest.DB, Error: r.err,
+		AsExpected: bench.Report{Rows: r.rows}.AsExpected(),
+	}
+	if !r.ended.IsZero() {
+		ended := r.ended
+		s.Ended = &ended
+	}
+	for _, row := range r.rows {
+		s.Oversold = max(s.Oversold, row.Oversold)
+	}
+	return s
+}
+
+func (r *run) whole() Run {
+	whole := Run{Summary: r.summary(), Rows: append([]bench.Row{}, r.rows...), Now: r.now.clone(), Samples: []Series{}}
+	for _, s := range r.series {
+		whole.Samples = append(whole.Samples, s.clone())
+	}
+	return whole
+}
+
+// run runs r until it is over or ctx ends.
+func (m *Manager) run(ctx context.Context, r *run) {
+	err := m.measure(ctx, r)
+	state, text := Done, ""
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, errTimeLimit):
+		state, text = Failed, fmt.Sprintf("it %v: %v", errTimeLimit, m.cfg.Limits.Time)
+	case cause != nil:
+		state = Stopped
+	case err != nil:
+		state, text = Failed, m.told(r, err)
+	}
+	if err != nil && state == Failed {
+		m.cfg.Logger.Error("a run of the bench failed", "run", r.id, "error", err)
+	}
+	m.update(func() {
+		r.state, r.err, r.ended, r.now = state, text, now(), nil
+		m.listed = m.version + 1
+	})
+}
+
+// told is what whoever looks is told of an error. What the shop's own backends say
+// is for the log: it may name hosts and users.
+func (m *Manager) told(r *run, err error) string {
+	if r.settings.Backend == Shop {
+		return "the shop's Redis or database, or a process of the run, did not do its part; the shop's log says more"
+	}
+	return err.Error()
+}
+
+// measure opens the backends and runs the rows.
+func (m *Manager) measure(ctx context.Context, r *run) (err error) {
+	cfg := r.cfg
+	servers, err := m.open(ctx, r.settings)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, servers.close()) }()
+	cfg.RedisURL, cfg.DBURL, cfg.Servers = servers.RedisURL, servers.DBURL, servers.addresses
+	manifest := bench.NewManifest(cfg, servers.RedisName, servers.DBName)
+	manifest.Servers = servers.names
+	m.update(func() { r.manifest = manifest })
+	progress := &recorder{manager: m, run: r}
+	defer progress.stop()
+	_, err = bench.Run(ctx, cfg, progress)
+	return err
+}
+
+// opened are the servers of one run.
+type opened struct {
+	*backend.Servers
+	others    *lockservers.Servers // nil: none were started
+	addresses lockservers.Addresses
+	names     []string
+}
+
+// open opens the backends of a run. The caller closes them.
+func (m *Manager) open(ctx context.Context, s Settings) (o opened, err error) {
+	if s.Backend == Shop {
+		o.addresses, o.names = m.cfg.Shop.Servers, slices.Clone(m.cfg.Shop.ServerNames)
+		o.Servers, err = backend.Serve(ctx, m.cfg.Shop.RedisURL, m.cfg.Shop.DBURL)
+		return o, err
+	}
+	if o.Servers, err = backend.Serve(ctx, string(Embedded), string(Embedded)); err != nil {
+		return o, err
+	}
+	specs := lockservers.Specs{Redlock: string(Embedded), Etcd: string(Embedded)}
+	if o.others, err = lockservers.Serve(ctx, specs, m.cfg.Catalog.Needs(s.Strategies)...); err != nil {
+		return o, errors.Join(err, o.Servers.Close())
+	}
+	o.addresses, o.names = o.others.Addresses, o.others.Names
+	return o, nil
+}
+
+func (o opened) close() error {
+	var err error
+	if o.others != nil {
+		err = o.others.Close()
+	}
+	return errors.Join(err, o.Servers.Close())
+}

@@ -1,0 +1,209 @@
+package runs
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+
+	"oversell/internal/bench"
+	"oversell/internal/locks"
+	"oversell/internal/stock"
+)
+
+// ErrSettings is what the errors for Settings that cannot be run wrap. They say
+// what is allowed.
+var ErrSettings = errors.New("invalid settings")
+
+// Backend is a name for where the shops of a run keep their things.
+type Backend string
+
+// The backends.
+const (
+	Embedded Backend = "embedded" // started for the run alone
+	Shop     Backend = "shop"     // those of the shop that shows the run
+)
+
+// Settings say what to run: each strategy under each condition.
+type Settings struct {
+	Strategies []string          `json:"strategies"`
+	Conditions []locks.Condition `json:"conditions"`
+	Requests   int               `json:"requests"`
+	Stock      int64             `json:"stock"`
+	Instances  int               `json:"instances"`
+	Keeper     stock.Keeper      `json:"keeper"` // of the stock; "": see bench.Config
+	Unfenced   bool              `json:"unfenced"`
+	TTL        int64             `json:"ttl_ms"`  // lease of a lock, in milliseconds
+	Work       int64             `json:"work_us"` // what a holder takes for its work, in microseconds
+	Backend    Backend           `json:"backend"`
+}
+
+// clone returns settings that share nothing with s.
+func (s Settings) clone() Settings {
+	s.Strategies, s.Conditions = slices.Clone(s.Strategies), slices.Clone(s.Conditions)
+	return s
+}
+
+// rows is how many rows the settings come to.
+func (s Settings) rows() int { return len(s.Strategies) * len(s.Conditions) }
+
+// Range is what is allowed of a number.
+type Range struct {
+	Min int64 `json:"min"`
+	Max int64 `json:"max"`
+}
+
+func (r Range) check(what string, n int64) error {
+	if n < r.Min || n > r.Max {
+		return fmt.Errorf("%w: %s is %d; allowed: %d to %d", ErrSettings, what, n, r.Min, r.Max)
+	}
+	return nil
+}
+
+// Limits bound what can be started, and what is kept.
+type Limits struct {
+	Requests  Range         `json:"requests"`
+	Stock     Range         `json:"stock"`
+	Instances Range         `json:"instances"`
+	TTL       Range         `json:"ttl_ms"`
+	Work      Range         `json:"work_us"`
+	Rows      Range         `json:"rows"` // of one run
+	Time      time.Duration `json:"-"`    // of one run, after which it is stopped
+	Kept      int           `json:"kept"` // runs that are kept, the one under way included
+}
+
+// DefaultLimits returns the limits for a page that anybody may open.
+func DefaultLimits() Limits {
+	return Limits{
+		Requests: Range{1, 20_000}, Stock: Range{1, 10_000}, Instances: Range{1, 4},
+		TTL: Range{100, 10_000}, Work: Range{0, 100_000}, Rows: Range{1, 40}, Time: 10 * time.Minute, Kept: 20,
+	}
+}
+
+// defaultWork is what a holder takes for its work, as in the bench by default.
+const defaultWork = 400 * time.Microsecond
+
+// policyDelay is the delay of the line in which waiters stand, as in the bench by
+// default.
+const policyDelay = 2 * time.Millisecond
+
+// conditions lists those that can be asked for: a failover takes a Redis with
+// replicas, and open load.
+func conditions() []locks.Condition {
+	return slices.DeleteFunc(locks.Conditions(), func(c locks.Condition) bool { return c == locks.Failover })
+}
+
+// Defaults returns the settings that a Start without any wishes has.
+func (m *Manager) Defaults() Settings {
+	return Settings{
+		Strategies: []string{"none", "v6_watchdog"}, Conditions: []locks.Condition{locks.Calm},
+		Requests: int(min(2000, m.cfg.Limits.Requests.Max)), Stock: 100, Instances: 2, TTL: bench.DefaultTTL.Milliseconds(), Work: defaultWork.Microseconds(), Backend: Embedded,
+	}
+}
+
+// mostRequests is how many requests at once the bench can be asked for on this
+// machine, within the limits: each takes an open file, and so do the shops. It is
+// what any choice of conditions and instances leaves room for.
+func (m *Manager) mostRequests() int64 {
+	s, l := m.Defaults(), m.cfg.Limits
+	s.Conditions, s.Instances = conditions(), int(l.Instances.Max)
+	least := max(l.Requests.Min, l.Instances.Max)
+	fits := func(requests int64) bool {
+		s.Requests = int(requests)
+		return !errors.Is(m.config(s).WithDefaults().Check(), bench.ErrConfig)
+	}
+	if l.Requests.Max < least || !fits(least) { // not for want of files
+		return l.Requests.Max
+	}
+	return least - 1 + int64(sort.Search(int(l.Requests.Max-least+1), func(more int) bool { return !fits(least + int64(more)) }))
+}
+
+// check returns the bench's config for the settings, on backends that are still to
+// be opened, or an error that wraps ErrSettings.
+func (m *Manager) check(s Settings) (bench.Config, error) {
+	l := m.cfg.Limits
+	for _, err := range []error{
+		l.Requests.check("requests", int64(s.Requests)), l.Stock.check("stock", s.Stock),
+		l.Instances.check("instances", int64(s.Instances)), l.TTL.check("ttl_ms", s.TTL), l.Work.check("work_us", s.Work),
+		l.Rows.check("the number of rows, a strategy under a condition each,", int64(s.rows())),
+		m.checkNames(s),
+	} {
+		if err != nil {
+			return bench.Config{}, err
+		}
+	}
+	cfg := m.config(s)
+	if err := cfg.WithDefaults().Check(); err != nil {
+		return cfg, fmt.Errorf("%w: %w", ErrSettings, err)
+	}
+	return cfg, nil
+}
+
+// config returns the bench's config for the settings.
+func (m *Manager) config(s Settings) bench.Config {
+	cfg := bench.Config{
+		Requests: s.Requests, Stock: s.Stock, Workload: locks.Deduct,
+		Strategies: s.Strategies, Conditions: s.Conditions, Instances: s.Instances,
+		Keys: bench.NoKeys, SecondLook: true, Keeper: s.Keeper, Unfenced: s.Unfenced,
+		TTL: time.Duration(s.TTL) * time.Millisecond, Work: time.Duration(s.Work) * time.Microsecond, Policy: &locks.Line{Delay: policyDelay},
+		Catalog: m.cfg.Catalog, Command: m.cfg.Command,
+	}
+	if s.Backend == Shop {
+		cfg.RedisURL, cfg.DBURL = m.cfg.Shop.RedisURL, m.cfg.Shop.DBURL
+	}
+	return cfg
+}
+
+// checkNames checks what is chosen from lists.
+func (m *Manager) checkNames(s Settings) error {
+	if !slices.Contains(m.backends(), s.Backend) {
+		return fmt.Errorf("%w: backend %q; allowed: %s", ErrSettings, s.Backend, list(m.backends()))
+	}
+	if !slices.Contains(append(keepers(), ""), s.Keeper) {
+		return fmt.Errorf("%w: keeper %q; allowed: %s", ErrSettings, s.Keeper, list(keepers()))
+	}
+	if err := eachOnce("condition", s.Conditions, conditions()); err != nil {
+		return err
+	}
+	offered := m.catalog(s.Backend)
+	if err := eachOnce("strategy", s.Strategies, offered.Names()); err != nil {
+		return err
+	}
+	for _, strategy := range offered {
+		if slices.Contains(s.Strategies, strategy.Name) && s.Keeper != "" && !slices.Contains(keepersOf(strategy), s.Keeper) {
+			return fmt.Errorf("%w: strategy %s with keeper %s; it goes with %s", ErrSettings, strategy.Name, s.Keeper, list(keepersOf(strategy)))
+		}
+	}
+	return nil
+}
+
+// eachOnce returns an error unless the names are allowed and differ.
+func eachOnce[T ~string](what string, names, allowed []T) error {
+	for i, name := range names {
+		if !slices.Contains(allowed, name) {
+			return fmt.Errorf("%w: %s %s; allowed: %s", ErrSettings, what, short(string(name)), list(allowed))
+		}
+		if slices.Contains(names[:i], name) {
+			return fmt.Errorf("%w: %s %s is named twice", ErrSettings, what, name)
+		}
+	}
+	return nil
+}
+
+// short quotes a text of a client's, cut to a length that is pleasant to read.
+func short(text string) string {
+	if len(text) > 64 {
+		text = text[:64] + "..."
+	}
+	return fmt.Sprintf("%+q", text)
+}
+
+func list[T ~string](names []T) string {
+	texts := make([]string, len(names))
+	for i, name := range names {
+		texts[i] = string(name)
+	}
+	return strings.Join(texts, ", ")
+}

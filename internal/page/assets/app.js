@@ -1,0 +1,133 @@
+// The page: its parts, each of which has an address after the #, and is loaded
+// when it is opened.
+
+import { el } from "./dom.js";
+import { choose, language, languages, preferred, remember, t } from "./text.js";
+
+const parts = ["run", "break", "play", "read", "shop"];
+const view = document.getElementById("view");
+let open = null; // the part that is shown: { name, update }
+let stay = new AbortController(); // aborted when the part is left, also while it is still loading
+let turn = 0; // counts the addresses, so that a part that loads slowly does not come over the next
+
+/** address takes apart what is after the #: #/part/of/it?name=value. */
+function address() {
+  const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
+  const [name, ...of] = path.split("/").map(decoded);
+  return { name: parts.includes(name) ? name : "", of, query: new URLSearchParams(query) };
+}
+
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text; // typed by hand, and wrong
+  }
+}
+
+/** leave ends the part that is shown, or is about to be. */
+function leave() {
+  stay.abort();
+  open = null;
+}
+
+/** go shows what the address says. */
+async function go() {
+  const at = address();
+  const mine = ++turn;
+  for (const link of document.querySelectorAll(".parts a")) {
+    if (link.hash === `#/${at.name}`) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  title(at.name ? t(`nav.${at.name}`) : "");
+  try {
+    if (open?.name === at.name && open.update) return await open.update(at);
+    leave();
+    stay = new AbortController();
+    const page = pageOf(stay.signal);
+    view.replaceChildren();
+    view.className = `part-${at.name || "home"}`;
+    scrollTo(0, 0);
+    const part = at.name ? await import(`./${at.name}.js`) : { show: home };
+    if (mine !== turn) return;
+    const box = el("div", { class: "part" });
+    view.replaceChildren(box);
+    const shown = await part.show(box, at, page);
+    if (mine === turn) open = { name: at.name, ...shown };
+  } catch (error) {
+    if (mine !== turn) return;
+    leave();
+    view.replaceChildren(el("div", { class: "trouble", role: "alert" }, el("p", {}, t("page.failed")), el("p", { class: "small" }, error.message),
+      el("button", { type: "button", onclick: go }, t("page.again"))));
+  }
+}
+
+/** pageOf is what a part has of the page until the signal tells it that it was left: then its title and address are another's. */
+function pageOf(signal) {
+  return {
+    signal,
+    title: (text) => { if (!signal.aborted) title(text); },
+    replace: (hash) => { if (!signal.aborted) history.replaceState(history.state, "", hash); },
+  };
+}
+
+/** title names the window after what it shows. */
+function title(text) {
+  document.title = text ? `${text} · oversell` : "oversell";
+}
+
+/** home says what there is. */
+function home(box) {
+  box.append(
+    el("h1", {}, t("home.title")),
+    el("p", { class: "lead" }, t("home.lead")),
+    el("ul", { class: "cards" }, parts.map((name) => el("li", {}, el("a", { class: "card", href: `#/${name}` },
+      el("span", { class: `sketch ${name}`, "aria-hidden": "true" }, Array.from({ length: 5 }, () => el("i"))),
+      el("strong", {}, t(`nav.${name}`)), el("span", {}, t(`home.${name}`)))))),
+    el("p", { class: "small" }, t("home.real")));
+}
+
+/** label puts the texts into the page's frame. */
+function label() {
+  for (const node of document.querySelectorAll("[data-text]")) node.textContent = t(node.dataset.text);
+  for (const node of document.querySelectorAll("[data-label]")) node.setAttribute("aria-label", t(node.dataset.label));
+  const next = language === "en" ? "zh" : "en";
+  const button = document.getElementById("language");
+  button.textContent = languages[next];
+  button.lang = next === "zh" ? "zh-CN" : next;
+}
+
+/** speak changes the language of all that is shown. */
+async function speak(name) {
+  await choose(name);
+  label();
+  leave();
+  await go();
+}
+
+document.getElementById("language").addEventListener("click", () => {
+  const next = language === "en" ? "zh" : "en";
+  remember("language", next);
+  speak(next);
+});
+
+document.getElementById("theme").addEventListener("click", () => {
+  const root = document.documentElement;
+  const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  root.dataset.theme = dark ? "light" : "dark";
+  remember("theme", root.dataset.theme);
+  dispatchEvent(new Event("themechange"));
+});
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => dispatchEvent(new Event("themechange")));
+
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault(); // the # is for addresses
+  view.focus();
+});
+addEventListener("hashchange", async () => {
+  const before = open?.name;
+  await go();
+  if (open && open.name !== before) view.focus({ preventScroll: true }); // Tab goes on in what is new
+});
+
+await speak(preferred());

@@ -1,0 +1,87 @@
+// Results: the table of a run, and several runs laid over each other.
+
+import { el } from "./dom.js";
+import { named, number, t } from "./text.js";
+
+const verdicts = { ok: "holds", oversold: "breaks", drift: "breaks", stuck: "breaks", undersold: "unknown", unknown: "unknown" };
+
+/** verdict is what a row came to, as a mark. */
+export const verdict = (row) => el("span", { class: `mark ${verdicts[row.verdict] ?? "unknown"}` }, `${row.verdict === "ok" ? "✓" : "✗"} ${named(`verdict.${row.verdict}`, row.verdict)}`);
+
+/** bar is a number with a bar beside it, of as much as there is at most. */
+function bar(value, most, kind) {
+  const fill = el("i", { class: kind });
+  fill.style.width = `${most > 0 ? (100 * Math.max(0, value)) / most : 0}%`;
+  return el("span", { class: "bar" }, el("span", { class: "number" }, number(value)), el("span", { class: "track", "aria-hidden": "true" }, fill));
+}
+
+/** waited is a percentile of the wait for the lock, if it was measured. */
+function waited(row, percentile) {
+  const i = row.percentiles?.p?.indexOf(percentile) ?? -1;
+  return i < 0 ? null : row.percentiles.wait_ms?.[i] ?? null;
+}
+
+const ms = (value) => (value == null ? "–" : number(value));
+const perRequest = (row) => (row.redis_commands > 0 ? number(row.redis_commands) : "–");
+
+const columns = [
+  ["sold", (row) => `${number(row.sold)} / ${number(row.stock)}`],
+  ["oversold", (row, most) => bar(row.oversold, most, "alarmbar")],
+  ["lost_updates", (row) => number(row.lost_updates)],
+  ["undersold", (row) => number(row.undersold)],
+  ["failed", (row) => number(row.failed)],
+  ["unknown", (row) => number(row.unknown)],
+  ["max_holders", (row) => number(row.max_holders)],
+  ["p50_ms", (row) => ms(row.p50_ms)], ["p99_ms", (row) => ms(row.p99_ms)],
+  ["wait_p50", (row) => ms(waited(row, 50))], ["wait_p99", (row) => ms(waited(row, 99))],
+  ["throughput", (row) => number(row.throughput)],
+  ["redis_commands", perRequest],
+];
+
+/** results is the table of a run. */
+export function results(run) {
+  const rows = run.rows.filter(Boolean);
+  const shown = columns.filter(([name]) => name !== "unknown" || rows.some((row) => row.unknown > 0));
+  const most = Math.max(...rows.map((row) => row.oversold));
+  return [
+    el("h2", {}, t("run.results")),
+    el("p", { class: "small" }, t("results.of", { requests: run.settings.requests, stock: run.settings.stock, instances: run.settings.instances, redis: run.redis ?? "", db: run.db ?? "" })),
+    el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": t("run.results") }, el("table", { class: "rows figures" },
+      el("thead", {}, el("tr", {}, el("th", { scope: "col" }, t("results.strategy")), el("th", { scope: "col" }, t("results.condition")), el("th", { scope: "col" }, t("results.verdict")),
+        shown.map(([name]) => el("th", { scope: "col", class: "number" }, t(`results.${name}`))))),
+      el("tbody", {}, rows.map((row) => el("tr", { "data-strategy": row.strategy, "data-condition": row.condition },
+        el("th", { scope: "row" }, row.strategy), el("td", {}, named(`condition.${row.condition}`, row.condition)),
+        el("td", {}, verdict(row), row.expected === false ? el("span", { class: "small", title: row.differs ?? "" }, ` ${t("results.unexpected")}`) : null),
+        shown.map(([name, show]) => el("td", { class: "number", "data-figure": name }, show(row, most)))))))),
+    el("p", { class: "small legend" }, [...new Set(rows.map((row) => row.condition))].map((name) => el("span", {}, meaning(name)))),
+    run.id && rows.length > 0 ? el("p", {}, el("a", { href: `/api/runs/${run.id}/report.html`, download: "" }, t("results.download"))) : null,
+  ];
+}
+
+const meaning = (name) => t("results.condition.about", { name: named(`condition.${name}`, name), about: t(`condition.${name}.about`) });
+
+const overlaid = [["oversold", "oversold"], ["p99_ms", "p99_ms"], ["throughput", "throughput"]];
+
+/** compared lays the rows of several runs over each other: those of one strategy under one condition are beside each other. */
+export function compared(runs) {
+  const keys = new Map();
+  runs.forEach((run, i) => run.rows.filter(Boolean).forEach((row) => {
+    const key = `${row.strategy} · ${named(`condition.${row.condition}`, row.condition)}`;
+    if (!keys.has(key)) keys.set(key, []);
+    keys.get(key)[i] = row;
+  }));
+  const at = (run) => new Date(run.started).toLocaleTimeString(document.documentElement.lang);
+  const most = Object.fromEntries(overlaid.map(([name]) => [name, Math.max(0, ...runs.flatMap((run) => run.rows.filter(Boolean).map((row) => row[name])))]));
+  return [
+    el("h2", {}, t("results.overlay")),
+    el("p", { class: "legend small" }, runs.map((run, i) => el("span", { class: `a${i}` }, el("i", { class: "swatch run" }), ` ${t("results.run", { n: i + 1 })} ${at(run)} · ${t("run.load", { requests: run.settings.requests, stock: run.settings.stock })}`))),
+    el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": t("results.overlay") }, el("table", { class: "rows figures overlay" },
+      el("thead", {}, el("tr", {}, el("th", { scope: "col" }, t("results.strategy")), el("th", { scope: "col" }, t("results.run.column")), el("th", { scope: "col" }, t("results.verdict")),
+        overlaid.map(([name]) => el("th", { scope: "col" }, t(`results.${name}`))))),
+      [...keys].map(([key, rows]) => el("tbody", {}, runs.map((run, i) => el("tr", { class: `a${i}` },
+        i === 0 ? el("th", { scope: "rowgroup", rowspan: runs.length }, key) : null,
+        el("td", {}, el("i", { class: "swatch run" }), ` ${t("results.run", { n: i + 1 })}`),
+        el("td", {}, rows[i] ? verdict(rows[i]) : "–"),
+        overlaid.map(([name]) => el("td", {}, rows[i] ? bar(rows[i][name], most[name], "runbar") : "–")))))))),
+  ];
+}

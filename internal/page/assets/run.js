@@ -1,0 +1,309 @@
+// Run: a sale with thousands of buyers, live, and what earlier runs came to.
+
+import { call, token, wantsToken } from "./api.js";
+import { el, put, say } from "./dom.js";
+import { newLive } from "./live.js";
+import { compared, results } from "./results.js";
+import { named, t } from "./text.js";
+
+const mostCompared = 4;
+const reopen = 2000; // milliseconds until a stream that was refused is asked for again, and up to half as many more
+
+let chosenLast = null; // what the form had when the part was left, as by a change of the language
+
+/** show shows the form, the run that is under way, and the results of the address. */
+export async function show(box, at, page) {
+  const { signal } = page;
+  const [options, { runs: before }] = await Promise.all([call("/api/runs/options", { signal }), call("/api/runs", { signal })]);
+  const runs = new Map(); // by id: what there is to know of each, with its rows once they were asked for
+  let list = before; // summaries, newest first
+  let latest = null; // the run that the stream tells of
+  let address = at;
+  let drawing = 0; // counts, so that what was asked for last is what is shown
+
+  const form = newForm(options, start);
+  const live = newLive(options, stop, form.refused);
+  const result = el("section", { class: "results", "aria-label": t("run.results") });
+  const earlier = el("section", { class: "panel earlier", "aria-label": t("run.earlier") });
+  box.append(el("h1", {}, t("run.title")), el("p", { class: "lead" }, t("run.lead")),
+    el("div", { class: "runner" }, form.node, live.node), result, earlier);
+
+  /** chosen are the runs of the address, or the latest one. */
+  function chosen() {
+    const ids = address.of[0]?.split(",").filter(Boolean) ?? [];
+    return ids.length > 0 ? ids.slice(0, mostCompared) : latest ? [latest.id] : [];
+  }
+
+  async function draw() {
+    const mine = ++drawing;
+    drawList();
+    const ids = chosen();
+    let all;
+    try {
+      all = await Promise.all(ids.map(fetched));
+    } catch (error) {
+      if (mine === drawing) put(result, el("p", { class: "alarm", role: "alert" }, error.message));
+      return;
+    }
+    if (mine !== drawing) return;
+    put(result, ...(all.length > 1 ? compared(all) : all.length === 1 && all[0].rows.length > 0 ? results(all[0]) : []));
+  }
+
+  /** fetched is a run with its rows. Those of the latest one come by the stream. */
+  async function fetched(id) {
+    if (latest?.id === id) return latest;
+    const known = runs.get(id);
+    if (known) return known;
+    const run = await call(`/api/runs/${encodeURIComponent(id)}`, { signal });
+    if (run.ended) {
+      if (runs.size >= options.limits.kept) runs.clear(); // they can be asked for again
+      runs.set(id, run);
+    }
+    return run;
+  }
+
+  function drawList() {
+    const ids = address.of[0]?.split(",").filter(Boolean) ?? [];
+    put(earlier, el("h2", {}, t("run.earlier")),
+      list.length === 0 ? el("p", { class: "nothing" }, t("run.noruns")) : el("p", { class: "small" }, t("run.overlay", { n: mostCompared })),
+      el("div", { class: "scroll", hidden: list.length === 0 }, el("table", { class: "rows" },
+        el("thead", {}, el("tr", {}, ["choose", "started", "state", "strategies", "conditions", "load", "oversold", "on"].map((name) =>
+          el("th", { scope: "col", class: name === "oversold" ? "number" : "" }, t(`run.list.${name}`))))),
+        el("tbody", {}, list.map((run) => el("tr", { class: ids.includes(run.id) ? "chosen" : "" },
+          el("td", {}, el("input", { type: "checkbox", checked: ids.includes(run.id), "aria-label": t("run.lay", { id: run.id }), "data-run": run.id, onchange: choose })),
+          el("th", { scope: "row" }, el("a", { href: `#/run/${run.id}` }, new Date(run.started).toLocaleTimeString(document.documentElement.lang))),
+          el("td", {}, t(`run.state.${run.state}`), run.error ? el("span", { class: "alarm" }, ` ${run.error}`) : ""),
+          el("td", {}, run.settings.strategies.join(", ")),
+          el("td", {}, run.settings.conditions.map((name) => named(`condition.${name}`, name)).join(", ")),
+          el("td", {}, t("run.load", { requests: run.settings.requests, stock: run.settings.stock })),
+          el("td", { class: run.oversold > 0 ? "number alarm" : "number" }, run.oversold),
+          el("td", { class: "small" }, run.redis)))))));
+  }
+
+  function choose() {
+    const ids = [...earlier.querySelectorAll("input:checked")].map((input) => input.dataset.run).slice(0, mostCompared);
+    location.hash = ids.length > 0 ? `#/run/${ids.join(",")}` : "#/run";
+  }
+
+  async function start(settings) {
+    const { id } = await call("/api/runs", { method: "POST", body: settings });
+    say(t("run.started"));
+    live.node.scrollIntoView({ block: "nearest" });
+    if (address.of[0]) location.hash = "#/run";
+    return id;
+  }
+
+  async function stop() {
+    if (latest) await call(`/api/runs/${latest.id}/stop`, { method: "POST" });
+  }
+
+  let stream = null; // while the page is seen: a browser has few connections to a host
+  let joined = false; // the stream has told of a run
+  let again = 0; // a timer
+
+  function watch() {
+    clearTimeout(again);
+    stream?.close();
+    stream = null;
+    if (document.hidden) return;
+    joined = false;
+    stream = new EventSource("/api/runs/events");
+    const on = (name, f) => stream.addEventListener(name, (event) => f(JSON.parse(event.data)));
+    on("list", listed);
+    on("run", ran);
+    on("row", finished);
+    on("closing", closing);
+    const lost = ({ target }) => {
+      if (target !== stream) return;
+      live.lost(target.readyState !== EventSource.OPEN);
+      // The browser opens one again that broke off, but not one that was refused.
+      if (target.readyState === EventSource.CLOSED) again = setTimeout(watch, reopen * (1 + Math.random() / 2));
+    };
+    stream.addEventListener("error", lost);
+    stream.addEventListener("open", lost);
+  }
+
+  function listed({ runs: all }) {
+    list = all;
+    draw();
+  }
+
+  function ran({ run }) {
+    if (!run) return none();
+    const anew = latest?.id !== run.id;
+    const ended = latest && !latest.ended && run.ended;
+    latest = { ...run, rows: anew ? [] : latest.rows };
+    form.busy(!run.ended);
+    live.update(latest);
+    if (!joined) resume(run.id);
+    if (anew || ended || !joined) draw();
+    joined = true;
+    if (ended) say(t("run.ended", { state: t(`run.state.${run.state}`) }));
+  }
+
+  /** none shows that there is no run, as after the shop was started anew. */
+  function none() {
+    latest = null;
+    joined = true;
+    form.busy(false);
+    live.idle();
+    draw();
+  }
+
+  /** closing shows that the shop ends: a run ends with it, and its stream too. */
+  function closing() {
+    form.busy(false);
+    live.closing();
+  }
+
+  function finished({ id, n, row }) {
+    if (latest?.id !== id) latest = { id, rows: [], settings: {} }; // what else there is to know comes right after it
+    latest.rows[n - 1] = row;
+    live.rows(latest);
+    draw();
+  }
+
+  /** resume asks for what a run was before the stream began. */
+  async function resume(id) {
+    try {
+      const run = await call(`/api/runs/${id}`, { signal });
+      if (latest?.id === id) live.begin(run.samples.at(-1), run.settings.stock);
+    } catch {
+      // It is seen from here on.
+    }
+  }
+
+  signal.addEventListener("abort", () => {
+    chosenLast = form.settings();
+    drawing++;
+    document.removeEventListener("visibilitychange", watch);
+    clearTimeout(again);
+    stream?.close();
+    live.close();
+  });
+  await draw();
+  signal.throwIfAborted();
+  document.addEventListener("visibilitychange", watch);
+  watch();
+  return {
+    update: (next) => {
+      address = next;
+      draw();
+    },
+  };
+}
+
+const presets = [
+  { name: "first", strategies: ["none", "v6_watchdog"], conditions: ["calm"], requests: 2000, stock: 100, work_us: 20000 }, // work enough to be watched
+  { name: "big", strategies: ["none", "v6_watchdog", "lua_atomic"], conditions: ["calm"], requests: 5000, stock: 1000 },
+  { name: "slow", strategies: ["v2_ttl", "v3_uuid", "v4_lua", "v5_reentrant", "v6_watchdog"], conditions: ["slow"], requests: 500, stock: 50 },
+  { name: "crash", strategies: ["v1_setnx", "v2_ttl", "v6_watchdog"], conditions: ["crash"], requests: 500, stock: 50 },
+  { name: "pause", strategies: ["v6_watchdog", "v8_fenced"], conditions: ["pause"], requests: 500, stock: 50 },
+];
+
+/** newForm makes the form by which a run is begun. */
+function newForm(options, start) {
+  const { limits, defaults } = options;
+  const field = (name, min, max, value) => {
+    const input = el("input", { id: `run-${name}`, type: "number", min, max, value, required: true });
+    return { input, node: el("div", { class: "field" }, el("label", { for: `run-${name}` }, t(`run.${name}`)), input) };
+  };
+  const requests = field("requests", limits.requests.min, limits.requests.max, defaults.requests);
+  const stock = field("stock", limits.stock.min, limits.stock.max, defaults.stock);
+  const instances = field("instances", limits.instances.min, limits.instances.max, defaults.instances);
+  const ttl = field("ttl_ms", limits.ttl_ms.min, limits.ttl_ms.max, defaults.ttl_ms);
+  const work = field("work_us", limits.work_us.min, limits.work_us.max, defaults.work_us);
+  const select = (name, values, value) => {
+    const input = el("select", { id: `run-${name}` }, values.map((v) => el("option", { value: v, selected: v === value }, t(`run.${name}.${v || "any"}`))));
+    return { input, node: el("div", { class: "field" }, el("label", { for: `run-${name}` }, t(`run.${name}`)), input) };
+  };
+  const backend = select("backend", options.backends.map(({ name }) => name), defaults.backend);
+  const keeper = select("keeper", ["", ...options.keepers], defaults.keeper ?? "");
+  const check = (group, value, text, about, on) => el("label", { class: "check" },
+    el("input", { type: "checkbox", name: group, value, checked: on }), el("span", {}, el("strong", {}, text), about ? el("span", { class: "small" }, ` ${about}`) : null));
+  const strategies = el("div", { class: "checks" }, options.strategies.map(({ name, adds }) =>
+    check("strategy", name, name, named(`strategy.${name}.adds`, adds), defaults.strategies.includes(name))));
+  const conditions = el("div", { class: "checks across" }, options.conditions.map(({ name }) =>
+    check("condition", name, named(`condition.${name}`, name), t(`condition.${name}.about`), defaults.conditions.includes(name))));
+  const secret = el("input", { id: "run-token", type: "password", autocomplete: "off", value: token(), oninput: () => token(secret.value), onchange: () => token(secret.value) });
+  const told = el("p", { class: "told", role: "alert" });
+  const button = el("button", { type: "submit", class: "primary" }, t("run.start"));
+  const values = (group) => [...node.querySelectorAll(`input[name="${group}"]:checked:not(:disabled)`)].map(({ value }) => value);
+  const offered = presets.filter((preset) => preset.strategies.every((name) => options.strategies.some((s) => s.name === name)) && preset.conditions.every((name) => options.conditions.some((c) => c.name === name)));
+  let running = false;
+
+  const node = el("form", { class: "panel runform", "aria-label": t("run.form"), onsubmit: submit, oninput: fit },
+    el("div", { class: "pair formhead" }, el("h2", {}, t("run.form")), el("span", { class: "small rowcount" }), button), told,
+    el("div", { class: "pair presets", role: "group", "aria-label": t("run.presets") }, el("span", { class: "small" }, t("run.presets")), offered
+      .map((preset) => el("button", { type: "button", onclick: () => fill(preset) }, t(`run.preset.${preset.name}`)))),
+    el("div", { class: "fields" }, requests.node, stock.node, instances.node, ttl.node, work.node, backend.node, keeper.node),
+    el("fieldset", {}, el("legend", {}, t("run.strategies")), strategies),
+    el("fieldset", {}, el("legend", {}, t("run.conditions")), conditions),
+    options.token_needed ? el("div", { class: "pair" }, el("label", { for: "run-token" }, t("page.token")), secret) : null);
+
+  const settings = () => ({
+    strategies: values("strategy"), conditions: values("condition"), requests: Number(requests.input.value), stock: Number(stock.input.value),
+    instances: Number(instances.input.value), ttl_ms: Number(ttl.input.value), work_us: Number(work.input.value), backend: backend.input.value, keeper: keeper.input.value,
+  });
+
+  /** fill fills in settings. What a preset leaves open stays as it is, but for the work. */
+  function fill(preset) {
+    requests.input.value = preset.requests;
+    stock.input.value = preset.stock;
+    work.input.value = preset.work_us ?? defaults.work_us;
+    instances.input.value = preset.instances ?? Math.max(2, Number(instances.input.value));
+    ttl.input.value = preset.ttl_ms ?? ttl.input.value;
+    backend.input.value = preset.backend ?? backend.input.value;
+    keeper.input.value = preset.keeper ?? keeper.input.value;
+    for (const input of node.querySelectorAll("input[type=checkbox]")) {
+      input.checked = (input.name === "strategy" ? preset.strategies : preset.conditions).includes(input.value);
+    }
+    fit();
+  }
+
+  /** fit takes out what cannot be had with the rest. */
+  function fit() {
+    for (const { name, backends, keepers } of options.strategies) {
+      const input = node.querySelector(`input[name="strategy"][value="${name}"]`);
+      input.disabled = !backends.includes(backend.input.value) || (keeper.input.value !== "" && !keepers.includes(keeper.input.value));
+    }
+    for (const { name, min_instances: least } of options.conditions) {
+      node.querySelector(`input[name="condition"][value="${name}"]`).disabled = Number(instances.input.value) < least;
+    }
+    const rows = values("strategy").length * values("condition").length;
+    node.querySelector(".rowcount").textContent = rows > limits.rows.max ? t("run.toomany", { rows, max: limits.rows.max }) : t("run.rows", { rows });
+    button.disabled = running || rows < 1 || rows > limits.rows.max;
+    button.textContent = running ? t("run.running") : t("run.start");
+  }
+
+  async function submit(event) {
+    event.preventDefault();
+    if (options.token_needed) token(secret.value); // whatever put it there
+    told.textContent = "";
+    button.disabled = true;
+    try {
+      await start({ ...settings(), unfenced: false });
+    } catch (error) {
+      told.textContent = error.message;
+      refused(error);
+    }
+    fit();
+  }
+
+  /** refused leads to the token, where that is what is missing. */
+  function refused(error) {
+    if (options.token_needed && wantsToken(error)) secret.focus();
+  }
+
+  fit();
+  const first = chosenLast ?? offered[0];
+  if (first) fill(first);
+  return {
+    node, refused, settings,
+    busy(on) {
+      if (on === running) return;
+      running = on;
+      fit();
+    },
+  };
+}

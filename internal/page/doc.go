@@ -1,0 +1,3 @@
+// Package page provides the web page of the shop, and what the page asks for
+// besides the shop's API.
+package page

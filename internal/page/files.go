@@ -1,0 +1,161 @@
+package page
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"embed"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+)
+
+//go:embed assets
+var assets embed.FS
+
+// types are the media types of the files. What the operating system has on
+// record may be another.
+var types = map[string]string{
+	".html":  "text/html; charset=utf-8",
+	".css":   "text/css; charset=utf-8",
+	".js":    "text/javascript; charset=utf-8",
+	".json":  "application/json; charset=utf-8",
+	".svg":   "image/svg+xml",
+	".png":   "image/png",
+	".ico":   "image/x-icon",
+	".woff2": "font/woff2",
+	".txt":   "text/plain; charset=utf-8",
+	".md":    "text/plain; charset=utf-8",
+	"":       "text/plain; charset=utf-8",
+}
+
+// file is what does not change while the program runs: a file of the page, or JSON.
+type file struct {
+	kind   string
+	tag    string // without what tells the two apart
+	plain  []byte
+	packed []byte // with gzip; nil: that makes it no smaller
+}
+
+// files are the files of the page, by their paths.
+type files map[string]file
+
+// newFiles reads and compresses the assets: index.html is at /, everything else
+// below /page/.
+func newFiles() (files, error) {
+	all := make(files)
+	err := fs.WalkDir(assets, "assets", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		plain, err := assets.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		f, err := newFile(name, plain)
+		if err != nil {
+			return err
+		}
+		at := "/page/" + strings.TrimPrefix(name, "assets/")
+		if name == "assets/index.html" {
+			at = "/"
+		}
+		all[at] = f
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading the page's files: %w", err)
+	}
+	others, err := shared()
+	if err != nil {
+		return nil, fmt.Errorf("reading the files of the reports: %w", err)
+	}
+	for name, plain := range others {
+		if all["/page/"+name], err = newFile(name, plain); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+func newFile(name string, plain []byte) (file, error) {
+	kind, ok := types[path.Ext(name)]
+	if !ok {
+		return file{}, fmt.Errorf("%s: no media type is known for it", name)
+	}
+	return pack(kind, plain)
+}
+
+// pack makes a file that is served compressed to who takes it so.
+func pack(kind string, plain []byte) (file, error) {
+	f := file{kind: kind, tag: fmt.Sprintf("%x", sha256.Sum256(plain)), plain: plain}
+	var packed bytes.Buffer
+	w, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
+	if err != nil {
+		return file{}, err
+	}
+	if _, err := w.Write(plain); err != nil {
+		return file{}, err
+	}
+	if err := w.Close(); err != nil {
+		return file{}, err
+	}
+	if packed.Len() < len(plain) {
+		f.packed = packed.Bytes()
+	}
+	return f, nil
+}
+
+// packJSON makes a file of v as JSON.
+func packJSON(v any) (file, error) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return file{}, err
+	}
+	return pack(types[".json"], text)
+}
+
+// ServeHTTP serves a file, or a problem for what is none.
+func (all files) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f, ok := all[r.URL.Path]
+	switch {
+	case !ok:
+		fail(w, http.StatusNotFound, "no_such_path", "no such path")
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		readOnly(w, r)
+	default:
+		f.ServeHTTP(w, r)
+	}
+}
+
+// ServeHTTP serves the file to a GET or a HEAD.
+func (f file) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, tag := f.plain, f.tag
+	if f.packed != nil {
+		w.Header().Set("Vary", "Accept-Encoding")
+		if takesGzip(r) {
+			w.Header().Set("Content-Encoding", "gzip")
+			body, tag = f.packed, f.tag+"-gzip"
+		}
+	}
+	w.Header().Set("Content-Type", f.kind)
+	w.Header().Set("ETag", `"`+tag+`"`)
+	w.Header().Set("Cache-Control", "no-cache") // to be kept, and asked about: the next release may have another
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
+}
+
+// takesGzip reports whether a client says that it takes gzip. One that says how
+// much it likes it is taken at its word unless that is nothing.
+func takesGzip(r *http.Request) bool {
+	for part := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
+		name, weight, _ := strings.Cut(part, ";")
+		if strings.TrimSpace(name) == "gzip" {
+			return strings.Trim(strings.TrimPrefix(strings.TrimSpace(weight), "q="), "0.") != "" || weight == ""
+		}
+	}
+	return false
+}

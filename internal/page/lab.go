@@ -1,0 +1,191 @@
+package page
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+
+	"oversell/internal/lab"
+	"oversell/internal/lab/show"
+)
+
+// Measure runs the lab, and tells how many cells are done, of how many there are.
+type Measure func(ctx context.Context, progress func(done, of int)) (lab.Report, error)
+
+// Anomalies is the handler of the part Break: see Lab.
+type Anomalies struct {
+	http.Handler
+	ctx     context.Context // of the run
+	stop    context.CancelFunc
+	measure Measure
+	occupy  Occupy
+	logger  *slog.Logger
+	wg      sync.WaitGroup
+
+	mu       sync.Mutex
+	measured bool // a run is under way, or has come to an end that nobody was told of
+	done, of int
+	failed   error
+	matrix   *matrix // nil: not yet
+}
+
+// matrix is what a run of the lab has come to, as it is sent.
+type matrix struct {
+	index file
+	cells map[string]file // by anomaly and strategy
+}
+
+// Lab returns the handler of the part Break, which shows the lab's anomalies:
+//
+//	GET /api/lab                       the matrix, without what happened in its cells
+//	GET /api/lab/{anomaly}/{strategy}  one cell, with all that happened
+//
+// The lab is run when somebody first asks while no run of the bench is under way,
+// once for all. Until it is done the reply is 202, with how far it is. A run that failed is told once, and made anew
+// for whoever asks next. The run ends with ctx. Close must be called in the end.
+func Lab(ctx context.Context, measure Measure, occupy Occupy, logger *slog.Logger) *Anomalies {
+	a := &Anomalies{measure: measure, occupy: occupy, logger: logger, of: len(lab.Columns()) * len(lab.Scenarios())}
+	a.ctx, a.stop = context.WithCancel(ctx)
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /api/lab", a.serve(func(m *matrix, w http.ResponseWriter, r *http.Request) {
+		m.index.ServeHTTP(w, r)
+	}))
+	mux.HandleFunc("GET /api/lab/{anomaly}/{strategy}", a.serve((*matrix).cell))
+	mux.HandleFunc("/api/lab", readOnly)
+	mux.HandleFunc("/api/lab/{anomaly}/{strategy}", readOnly)
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		fail(w, http.StatusNotFound, "no_such_path", "no such path")
+	})
+	a.Handler = mux
+	return a
+}
+
+// Close ends the run that is under way, and waits for its end.
+func (a *Anomalies) Close() {
+	a.mu.Lock()
+	a.stop()
+	a.mu.Unlock()
+	a.wg.Wait()
+}
+
+// serve replies by what the lab has found, once it has.
+func (a *Anomalies) serve(reply func(*matrix, http.ResponseWriter, *http.Request)) http.HandlerFunc {
+	return ownSite(func(w http.ResponseWriter, r *http.Request) {
+		m, progress, err := a.look()
+		switch {
+		case err != nil:
+			fail(w, http.StatusInternalServerError, "internal", "the lab could not be run; the shop's log says why")
+		case m == nil:
+			w.Header().Set("Retry-After", "1")
+			replyJSON(w, a.logger, http.StatusAccepted, progress)
+		default:
+			reply(m, w, r)
+		}
+	})
+}
+
+// labProgress is how far the lab is.
+type labProgress struct {
+	Done int `json:"done"`
+	Of   int `json:"of"`
+}
+
+// look returns what was found, or how far the run is, which it begins if there is
+// none and it can.
+func (a *Anomalies) look() (*matrix, labProgress, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := a.failed; err != nil {
+		a.failed, a.measured = nil, false
+		return nil, labProgress{}, err
+	}
+	if !a.measured && a.ctx.Err() == nil {
+		a.begin()
+	}
+	return a.matrix, labProgress{a.done, a.of}, nil
+}
+
+// begin begins a run, unless a bench is under way: then whoever asks next does. The
+// caller has locked mu.
+func (a *Anomalies) begin() {
+	leave, err := a.occupy("the lab, for the matrix")
+	if err != nil {
+		return
+	}
+	a.measured, a.done = true, 0
+	a.wg.Go(func() {
+		m, err := a.run()
+		leave() // before anybody is told that it is over, and starts a bench
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.matrix, a.failed = m, err
+	})
+}
+
+// run runs the lab.
+func (a *Anomalies) run() (*matrix, error) {
+	report, err := a.measure(a.ctx, func(done, of int) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.done, a.of = done, of
+	})
+	var m *matrix
+	if err == nil {
+		m, err = newMatrix(report)
+	}
+	if err != nil && a.ctx.Err() == nil {
+		a.logger.Error("running the lab", "error", err)
+	}
+	return m, err
+}
+
+// story is a cell, and its trace worked out for the lanes.
+type story struct {
+	lab.Cell
+	Story any `json:"story"`
+}
+
+// cellOf names a cell.
+func cellOf(anomaly, strategy string) string { return anomaly + "/" + strategy }
+
+func newMatrix(report lab.Report) (*matrix, error) {
+	type brief struct {
+		Anomaly  string      `json:"anomaly"`
+		Strategy string      `json:"strategy"`
+		Outcome  lab.Outcome `json:"outcome"`
+		Expected lab.Outcome `json:"expected"`
+		Note     string      `json:"note"`
+		Events   int         `json:"events"`
+	}
+	index := struct {
+		Manifest  lab.Manifest  `json:"manifest"`
+		Anomalies []lab.Anomaly `json:"anomalies"`
+		Cells     []brief       `json:"cells"`
+	}{Manifest: report.Manifest, Anomalies: report.Anomalies}
+	m := &matrix{cells: make(map[string]file)}
+	for _, c := range report.Cells {
+		index.Cells = append(index.Cells, brief{c.Anomaly, c.Strategy, c.Outcome, c.Expected, c.Note, len(c.Trace)})
+		text, err := packJSON(story{c, show.Story(report.Manifest, c)})
+		if err != nil {
+			return nil, fmt.Errorf("writing the cell %s: %w", cellOf(c.Anomaly, c.Strategy), err)
+		}
+		m.cells[cellOf(c.Anomaly, c.Strategy)] = text
+	}
+	var err error
+	if m.index, err = packJSON(index); err != nil {
+		return nil, fmt.Errorf("writing the matrix: %w", err)
+	}
+	return m, nil
+}
+
+func (m *matrix) cell(w http.ResponseWriter, r *http.Request) {
+	anomaly, strategy := r.PathValue("anomaly"), r.PathValue("strategy")
+	text, ok := m.cells[cellOf(anomaly, strategy)]
+	if !ok {
+		fail(w, http.StatusNotFound, "unknown_cell", "there is no anomaly "+quoted(anomaly)+" with strategy "+quoted(strategy))
+		return
+	}
+	text.ServeHTTP(w, r)
+}

@@ -1,0 +1,243 @@
+package page_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"oversell/internal/lab"
+	"oversell/internal/locks"
+	"oversell/internal/page"
+	"oversell/internal/runs"
+)
+
+// newPage returns a page for the length of the test.
+func newPage(t *testing.T, measure page.Measure) *page.Page {
+	t.Helper()
+	logger := slog.New(slog.DiscardHandler)
+	m := runs.New(t.Context(), runs.Config{Catalog: locks.Strategies(), Logger: logger})
+	t.Cleanup(m.Close)
+	p, err := page.New(t.Context(), page.Config{Runs: m, Anomalies: measure, Budget: lab.Budget{Plays: 100}, Logger: logger})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
+// askPage sends a request and returns the reply. Headers are pairs.
+func askPage(h http.Handler, method, path string, headers ...string) *httptest.ResponseRecorder {
+	req := httptest.NewRequest(method, path, strings.NewReader("{}"))
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, req)
+	return w
+}
+
+func TestPageHasItsParts(t *testing.T) {
+	p := newPage(t, nil)
+	for path, kind := range map[string]string{
+		"/": "text/html; charset=utf-8", "/page/app.js": "text/javascript; charset=utf-8", "/page/style.css": "text/css; charset=utf-8",
+		"/api/runs": "application/json; charset=utf-8", "/api/runs/options": "application/json; charset=utf-8",
+		"/api/stages": "application/json; charset=utf-8", "/api/schedule/levels": "application/json; charset=utf-8",
+	} {
+		w := askPage(p, "GET", path)
+		if w.Code != http.StatusOK || w.Header().Get("Content-Type") != kind || w.Body.Len() == 0 {
+			t.Errorf("%s: %d, %s, %d bytes", path, w.Code, w.Header().Get("Content-Type"), w.Body.Len())
+		}
+		if policy := w.Header().Get("Content-Security-Policy"); !strings.HasPrefix(policy, "default-src 'self';") || strings.Contains(policy, "unsafe") ||
+			w.Header().Get("X-Content-Type-Options") != "nosniff" || w.Header().Get("Referrer-Policy") != "no-referrer" {
+			t.Errorf("%s: %v", path, w.Header())
+		}
+	}
+	for _, path := range []string{"/page", "/page/", "/page/index.html", "/page/no.js", "/index.html", "/api", "/api/more"} {
+		if w := askPage(p, "GET", path); w.Code != http.StatusNotFound || w.Header().Get("Content-Type") != "application/problem+json" {
+			t.Errorf("%s: %d, %s", path, w.Code, w.Header().Get("Content-Type"))
+		}
+	}
+	if w := askPage(p, "POST", "/"); w.Code != http.StatusMethodNotAllowed {
+		t.Errorf("POST /: %d", w.Code)
+	}
+}
+
+func TestFilesAreSentOnceAndSmall(t *testing.T) {
+	p := newPage(t, nil)
+	plain := askPage(p, "GET", "/page/app.js")
+	packed := askPage(p, "GET", "/page/app.js", "Accept-Encoding", "br, gzip;q=0.8")
+	r, err := gzip.NewReader(bytes.NewReader(packed.Body.Bytes()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	unpacked, err := io.ReadAll(r)
+	if err != nil || !bytes.Equal(unpacked, plain.Body.Bytes()) || packed.Body.Len() >= plain.Body.Len() || packed.Header().Get("Content-Encoding") != "gzip" {
+		t.Errorf("packed: %v, %d bytes of %d, %v", err, packed.Body.Len(), plain.Body.Len(), packed.Header())
+	}
+	if plain.Header().Get("Vary") != "Accept-Encoding" || plain.Header().Get("ETag") == packed.Header().Get("ETag") {
+		t.Errorf("plain %v, packed %v", plain.Header(), packed.Header())
+	}
+	if w := askPage(p, "GET", "/page/app.js", "Accept-Encoding", "gzip;q=0"); w.Header().Get("Content-Encoding") != "" {
+		t.Error("who does not take gzip gets it")
+	}
+	w := askPage(p, "GET", "/page/app.js", "Accept-Encoding", "gzip", "If-None-Match", packed.Header().Get("ETag"))
+	if w.Code != http.StatusNotModified || w.Body.Len() != 0 {
+		t.Errorf("who has it gets %d and %d bytes", w.Code, w.Body.Len())
+	}
+}
+
+// Another site has a visitor's browser ask for nothing that costs much, though it
+// could not read the reply.
+func TestOtherSitesAskForNothingThatCosts(t *testing.T) {
+	p := newPage(t, func(context.Context, func(done, of int)) (lab.Report, error) {
+		t.Error("the lab was run")
+		return lab.Report{}, nil
+	})
+	for _, path := range []string{"/api/lab", "/api/lab/lost-update/none", "/api/runs/events", "/api/schedule/search?strategy=none"} {
+		w := askPage(p, "GET", path, "Sec-Fetch-Site", "cross-site")
+		if w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), `"code":"cross_origin"`) {
+			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+		}
+	}
+	for _, path := range []string{"/", "/api/runs"} {
+		if w := askPage(p, "GET", path, "Sec-Fetch-Site", "cross-site"); w.Code != http.StatusOK {
+			t.Errorf("%s: %d", path, w.Code)
+		}
+	}
+}
+
+// A run has the machine for itself: nothing else begins, and the lab does when it
+// is asked for after the run.
+func TestNothingBeginsBesideARun(t *testing.T) {
+	var busy atomic.Bool
+	busy.Store(true)
+	p := page.Lab(t.Context(), measureSome, func(string) (func(), error) {
+		if busy.Load() {
+			return nil, runs.ErrBusy
+		}
+		return func() {}, nil
+	}, slog.New(slog.DiscardHandler))
+	t.Cleanup(p.Close)
+	all := len(lab.Columns()) * len(lab.Scenarios())
+	for range 3 {
+		if w := askPage(p, "GET", "/api/lab"); w.Code != http.StatusAccepted || w.Body.String() != fmt.Sprintf(`{"done":0,"of":%d}`, all) {
+			t.Errorf("beside a run: %d %s", w.Code, w.Body)
+		}
+	}
+	busy.Store(false)
+	if w := awaitMatrix(t, p); w.Code != http.StatusOK {
+		t.Errorf("after the run: %d %s", w.Code, w.Body)
+	}
+}
+
+// measureSome runs a small part of the lab.
+func measureSome(ctx context.Context, progress func(done, of int)) (lab.Report, error) {
+	cfg := lab.Config{Columns: lab.Columns()[:2], Scenarios: lab.Scenarios()[:2], Redis: lab.Embedded}
+	done := 0
+	return lab.Run(ctx, cfg, func(lab.Cell) {
+		done++
+		progress(done, 4)
+	})
+}
+
+// awaitMatrix asks until the lab is ready.
+func awaitMatrix(t *testing.T, p http.Handler) *httptest.ResponseRecorder {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if w := askPage(p, "GET", "/api/lab"); w.Code != http.StatusAccepted {
+			return w
+		}
+	}
+	t.Fatal("the lab is not ready after a minute")
+	return nil
+}
+
+func TestLabIsRunOnceForAll(t *testing.T) {
+	var ran atomic.Int64
+	goOn := make(chan struct{})
+	p := newPage(t, func(ctx context.Context, progress func(done, of int)) (lab.Report, error) {
+		ran.Add(1)
+		progress(1, 4)
+		<-goOn
+		return measureSome(ctx, progress)
+	})
+	askPage(p, "GET", "/api/lab")
+	for far := ""; far != `{"done":1,"of":4}`; time.Sleep(time.Millisecond) {
+		w := askPage(p, "GET", "/api/lab/lost-update/none")
+		far = w.Body.String()
+		if w.Code != http.StatusAccepted || w.Header().Get("Retry-After") == "" {
+			t.Fatalf("while the lab runs: %d %s", w.Code, far)
+		}
+	}
+	close(goOn)
+	w := awaitMatrix(t, p)
+	var matrix struct {
+		Manifest  lab.Manifest
+		Anomalies []lab.Anomaly
+		Cells     []struct {
+			lab.Cell
+			Events int
+		}
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &matrix); err != nil || w.Code != http.StatusOK {
+		t.Fatalf("%d, %v: %.200s", w.Code, err, w.Body)
+	}
+	if len(matrix.Anomalies) != 2 || len(matrix.Cells) != 4 || len(matrix.Manifest.Strategies) != 2 || !matrix.Manifest.Virtual {
+		t.Errorf("the matrix is %+v", matrix)
+	}
+	for _, brief := range matrix.Cells {
+		var cell lab.Cell
+		w := askPage(p, "GET", "/api/lab/"+brief.Anomaly+"/"+brief.Strategy)
+		if err := json.Unmarshal(w.Body.Bytes(), &cell); err != nil || cell.Outcome != brief.Outcome || cell.Note != brief.Note || len(cell.Trace) != brief.Events {
+			t.Errorf("%v: the cell is %+v, in the matrix %+v", err, cell, brief)
+		}
+		if brief.Trace != nil || w.Header().Get("ETag") == "" {
+			t.Errorf("the matrix has the trace of %s, or the cell no ETag", brief.Anomaly)
+		}
+	}
+	for _, path := range []string{"/api/lab/lost-update/v9", "/api/lab/v9/none", "/api/lab/lost-update%2Fnone/none"} {
+		if w := askPage(p, "GET", path); w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "unknown_cell") {
+			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+		}
+	}
+	if n := ran.Load(); n != 1 {
+		t.Errorf("the lab was run %d times", n)
+	}
+}
+
+func TestLabThatFailedIsRunAgain(t *testing.T) {
+	var ran atomic.Int64
+	p := newPage(t, func(ctx context.Context, progress func(done, of int)) (lab.Report, error) {
+		if ran.Add(1) == 1 {
+			return lab.Report{}, errors.New("no luck at 10.0.0.7")
+		}
+		return measureSome(ctx, progress)
+	})
+	if w := awaitMatrix(t, p); w.Code != http.StatusInternalServerError || strings.Contains(w.Body.String(), "luck") {
+		t.Errorf("it failed: %d %s", w.Code, w.Body)
+	}
+	if w := awaitMatrix(t, p); w.Code != http.StatusOK {
+		t.Errorf("the next time: %d %s", w.Code, w.Body)
+	}
+}
+
+// The shop does not wait for the lab.
+func TestLabEndsWithThePage(t *testing.T) {
+	p := newPage(t, func(ctx context.Context, _ func(done, of int)) (lab.Report, error) {
+		<-ctx.Done()
+		return lab.Report{}, ctx.Err()
+	})
+	askPage(p, "GET", "/api/lab")
+	p.Close() // or the test would hang
+}

@@ -1,0 +1,70 @@
+package page
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"oversell/internal/stages"
+)
+
+// Read returns the handler of the part Read, which shows the stages beside each
+// other:
+//
+//	GET /api/stages         what each stage is, without its texts
+//	GET /api/stages/{name}  all of one stage
+//
+// The replies are made once, and have their ETag: a client that comes again is
+// told that it has them already. The handler is safe for concurrent use.
+func Read(all []stages.Stage) (http.Handler, error) {
+	var list struct {
+		Stages []stages.About `json:"stages"`
+	}
+	var names []string
+	texts := make(map[string]file)
+	for _, s := range all {
+		list.Stages = append(list.Stages, s.About)
+		names = append(names, s.Name)
+		text, err := packJSON(s)
+		if err != nil {
+			return nil, fmt.Errorf("writing the stage %s: %w", s.Name, err)
+		}
+		texts[s.Name] = text
+	}
+	index, err := packJSON(list)
+	if err != nil {
+		return nil, fmt.Errorf("writing the list of stages: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /api/stages", index)
+	mux.HandleFunc("GET /api/stages/{name}", func(w http.ResponseWriter, r *http.Request) {
+		name := r.PathValue("name")
+		text, ok := texts[name]
+		if !ok {
+			fail(w, http.StatusNotFound, "unknown_stage", "there is no stage "+quoted(name)+"; there are "+strings.Join(names, ", "))
+			return
+		}
+		text.ServeHTTP(w, r)
+	})
+	mux.HandleFunc("/api/stages", readOnly)
+	mux.HandleFunc("/api/stages/{name}", readOnly)
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		fail(w, http.StatusNotFound, "no_such_path", "no such path")
+	})
+	return mux, nil
+}
+
+func readOnly(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Allow", "GET, HEAD")
+	fail(w, http.StatusMethodNotAllowed, "wrong_method", "allowed here: GET, HEAD")
+}
+
+// quoted returns a client's text in a form that is safe to send back, cut to a
+// length that is pleasant to read.
+func quoted(text string) string {
+	if len(text) > 64 {
+		text = text[:64] + "..."
+	}
+	return strconv.QuoteToASCII(text)
+}

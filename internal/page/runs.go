@@ -1,0 +1,216 @@
+package page
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+
+	"oversell/internal/runs"
+	"oversell/internal/web"
+)
+
+// maxSettings bounds the body with a run's settings, in bytes.
+const maxSettings = 4 << 10
+
+// Runs returns the handler of the part Run, which starts benches and shows them:
+//
+//	GET  /api/runs/options          what can be chosen, and whether a token is asked for
+//	POST /api/runs                  starts a run, one at a time
+//	GET  /api/runs                  the runs that are kept
+//	GET  /api/runs/{id}             one of them, with its rows
+//	POST /api/runs/{id}/stop        stops it
+//	GET  /api/runs/{id}/report.html the bench's report, which needs no network
+//	GET  /api/runs/events           what happens, as it happens
+//
+// A run belongs to nobody: it goes on when the one who has started it goes away,
+// and everybody sees the same. The handler is safe for concurrent use. Its streams
+// end when the Manager is closed.
+func Runs(m *runs.Manager, token string, logger *slog.Logger) http.Handler {
+	h := &runsHandler{manager: m, token: token, logger: logger, streams: make(chan struct{}, maxStreams)}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /api/runs/options", h.options)
+	mux.HandleFunc("GET /api/runs/events", ownSite(h.events))
+	mux.HandleFunc("GET /api/runs", h.list)
+	mux.HandleFunc("POST /api/runs", h.guarded(h.start))
+	mux.HandleFunc("GET /api/runs/{id}", h.get)
+	mux.HandleFunc("POST /api/runs/{id}/stop", h.guarded(h.stop))
+	mux.HandleFunc("GET /api/runs/{id}/report.html", h.report)
+	mux.HandleFunc("HEAD /api/runs/events", only(http.MethodGet)) // it would not end
+	mux.HandleFunc("/api/runs", only("GET, HEAD, POST"))
+	mux.HandleFunc("/api/runs/{id}", readOnly)
+	mux.HandleFunc("/api/runs/{id}/stop", only(http.MethodPost))
+	mux.HandleFunc("/api/runs/{id}/report.html", readOnly)
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		fail(w, http.StatusNotFound, "no_such_path", "no such path")
+	})
+	return mux
+}
+
+type runsHandler struct {
+	manager *runs.Manager
+	token   string
+	logger  *slog.Logger
+	streams chan struct{} // has a value for each stream of events
+}
+
+// guarded lets through only who knows the token, if there is one.
+func (h *runsHandler) guarded(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !web.Authorized(r, h.token) {
+			w.Header().Set("WWW-Authenticate", web.Challenge)
+			fail(w, http.StatusUnauthorized, "no_token", "this needs the header Authorization: Bearer TOKEN")
+			return
+		}
+		next(w, r)
+	}
+}
+
+func (h *runsHandler) options(w http.ResponseWriter, _ *http.Request) {
+	replyJSON(w, h.logger, http.StatusOK, struct {
+		TokenNeeded bool `json:"token_needed"`
+		runs.Options
+	}{h.token != "", h.manager.Options()})
+}
+
+func (h *runsHandler) list(w http.ResponseWriter, _ *http.Request) {
+	replyJSON(w, h.logger, http.StatusOK, map[string]any{"runs": h.manager.List()})
+}
+
+func (h *runsHandler) get(w http.ResponseWriter, r *http.Request) {
+	run, err := h.manager.Get(r.PathValue("id"))
+	if err != nil {
+		h.failed(w, r, err)
+		return
+	}
+	replyJSON(w, h.logger, http.StatusOK, run)
+}
+
+func (h *runsHandler) start(w http.ResponseWriter, r *http.Request) {
+	settings := h.manager.Defaults()
+	if err := readObject(http.MaxBytesReader(w, r.Body, maxSettings), &settings); err != nil {
+		h.failed(w, r, err)
+		return
+	}
+	id, err := h.manager.Start(settings)
+	if err != nil {
+		h.failed(w, r, err)
+		return
+	}
+	h.logger.Info("a run of the bench was started", "run", id, "rows", len(settings.Strategies)*len(settings.Conditions), "requests", settings.Requests)
+	w.Header().Set("Location", "/api/runs/"+id)
+	replyJSON(w, h.logger, http.StatusCreated, map[string]string{"id": id})
+}
+
+// readObject reads the one JSON object that a body has.
+func readObject(body io.Reader, v any) error {
+	d := json.NewDecoder(body)
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return fmt.Errorf("%w: %w", errBody, err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("%w: there is more after the JSON object", errBody)
+	}
+	return nil
+}
+
+func (h *runsHandler) stop(w http.ResponseWriter, r *http.Request) {
+	id := r.PathValue("id")
+	if err := h.manager.Stop(id); err != nil {
+		h.failed(w, r, err)
+		return
+	}
+	replyJSON(w, h.logger, http.StatusAccepted, map[string]any{"id": id, "state": runs.Stopping})
+}
+
+func (h *runsHandler) report(w http.ResponseWriter, r *http.Request) {
+	id := r.PathValue("id")
+	var text bytes.Buffer
+	if err := h.manager.Report(id, &text); err != nil {
+		h.failed(w, r, err)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Disposition", `attachment; filename="oversell-`+id+`.html"`) // an id that there is
+	w.Header().Set("Cache-Control", "no-store")
+	_, _ = w.Write(text.Bytes()) // there is nobody to be told that the client has gone
+}
+
+// failed replies to a request that ended with err.
+func (h *runsHandler) failed(w http.ResponseWriter, r *http.Request, err error) {
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		fail(w, http.StatusRequestEntityTooLarge, "too_large", fmt.Sprintf("the body may have at most %d bytes", tooLarge.Limit))
+		return
+	}
+	for _, known := range []struct {
+		err    error
+		status int
+		code   string
+	}{
+		{errBody, http.StatusBadRequest, "invalid"},
+		{runs.ErrSettings, http.StatusBadRequest, "invalid"},
+		{runs.ErrUnknownRun, http.StatusNotFound, "unknown_run"},
+		{runs.ErrBusy, http.StatusConflict, "busy"},
+		{runs.ErrOccupied, http.StatusConflict, "occupied"},
+		{runs.ErrNotRunning, http.StatusConflict, "not_running"},
+		{runs.ErrNoReport, http.StatusConflict, "no_report"},
+		{runs.ErrClosed, http.StatusServiceUnavailable, "closing"},
+	} {
+		if errors.Is(err, known.err) {
+			fail(w, known.status, known.code, strings.ReplaceAll(err.Error(), "json: ", ""))
+			return
+		}
+	}
+	h.logger.Error("a run could not be shown", "path", r.URL.Path, "error", err)
+	fail(w, http.StatusInternalServerError, "internal", "the shop made a mistake")
+}
+
+// events sends what happens as server-sent events, until the client goes away or
+// the Manager is closed.
+func (h *runsHandler) events(w http.ResponseWriter, r *http.Request) {
+	select {
+	case h.streams <- struct{}{}:
+		defer func() { <-h.streams }()
+	default:
+		fail(w, http.StatusServiceUnavailable, "too_many", fmt.Sprintf("%d others are looking, and no more can", maxStreams))
+		return
+	}
+	s, err := newStream(w)
+	if err != nil {
+		return // the client has gone
+	}
+	for subscription := h.manager.Subscribe(); err == nil; {
+		err = h.next(r.Context(), subscription, s)
+	}
+}
+
+// next waits for one event, and sends it. The error says that there are no more,
+// or that nobody is there to be told.
+func (h *runsHandler) next(ctx context.Context, subscription *runs.Subscription, s *stream) error {
+	quiet, cancel := context.WithTimeoutCause(ctx, heartbeat, errQuiet)
+	defer cancel()
+	e, err := subscription.Next(quiet)
+	switch {
+	case errors.Is(err, errQuiet):
+		return s.still()
+	case errors.Is(err, runs.ErrClosed):
+		return errors.Join(err, s.send(0, message{"closing", struct{}{}}))
+	case err != nil:
+		return err
+	}
+	var messages []message
+	if e.List != nil {
+		messages = append(messages, message{"list", map[string]any{"runs": e.List}})
+	}
+	for _, row := range e.Rows {
+		messages = append(messages, message{"row", row})
+	}
+	return s.send(e.Version, append(messages, message{"run", map[string]any{"run": e.Run}})...)
+}

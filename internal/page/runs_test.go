@@ -1,0 +1,355 @@
+package page_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"oversell/internal/bench"
+	"oversell/internal/bench/benchtest"
+	"oversell/internal/figures"
+	"oversell/internal/locks"
+	"oversell/internal/page"
+	"oversell/internal/runs"
+)
+
+// site is the part Run on a server.
+type site struct {
+	*httptest.Server
+	manager *runs.Manager
+}
+
+// openRuns serves the part Run for the length of the test.
+func openRuns(t *testing.T, token string) *site {
+	t.Helper()
+	command := func() (*exec.Cmd, error) {
+		return benchtest.Command(), nil
+	}
+	logger := slog.New(slog.DiscardHandler)
+	m := runs.New(t.Context(), runs.Config{Catalog: locks.Strategies(), Command: command, Logger: logger})
+	s := &site{httptest.NewUnstartedServer(page.Runs(m, token, logger)), m}
+	s.Config.ReadTimeout = 300 * time.Millisecond // no stream is to end by it
+	s.Start()
+	t.Cleanup(func() {
+		m.Close() // which ends the streams, that the server waits for
+		s.Close()
+	})
+	return s
+}
+
+// ask sends a request and reads the reply into v, unless v is nil. Headers are
+// pairs.
+func (s *site) ask(t *testing.T, method, path, body string, v any, headers ...string) *http.Response {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, s.URL+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	res, err := s.Client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body = io.NopCloser(bytes.NewReader(text))
+	if v != nil {
+		if err := json.Unmarshal(text, v); err != nil {
+			t.Fatalf("%s %s: %s: %.200s", method, path, res.Status, text)
+		}
+	}
+	return res
+}
+
+// begin starts a run and returns its id.
+func (s *site) begin(t *testing.T, settings string, headers ...string) string {
+	t.Helper()
+	var begun struct{ ID string }
+	res := s.ask(t, "POST", "/api/runs", settings, &begun, headers...)
+	if res.StatusCode != http.StatusCreated || begun.ID == "" || res.Header.Get("Location") != "/api/runs/"+begun.ID {
+		t.Fatalf("starting a run: %s, %q", res.Status, begun.ID)
+	}
+	return begun.ID
+}
+
+// listener reads a stream of events.
+type listener struct {
+	t     *testing.T
+	lines *bufio.Scanner
+	close context.CancelFunc
+	rows  []runs.NumberedRow
+	run   *runs.Current
+	lists int
+}
+
+func (s *site) listen(t *testing.T) *listener {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	req, err := http.NewRequestWithContext(ctx, "GET", s.URL+"/api/runs/events", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := s.Client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cancel()
+		_ = res.Body.Close() // it was cut off
+	})
+	if res.StatusCode != http.StatusOK || res.Header.Get("Content-Type") != "text/event-stream" || res.Header.Get("Cache-Control") != "no-store" {
+		t.Fatalf("the stream begins with %s, %v", res.Status, res.Header)
+	}
+	l := &listener{t: t, lines: bufio.NewScanner(res.Body), close: cancel}
+	l.lines.Buffer(nil, 1<<20)
+	return l
+}
+
+// next reads one event, and returns its name; "" at the end of the stream.
+func (l *listener) next() (name string) {
+	l.t.Helper()
+	for l.lines.Scan() {
+		field, value, _ := strings.Cut(l.lines.Text(), ": ")
+		switch field {
+		case "event":
+			name = value
+		case "data":
+			l.take(name, value)
+		case "":
+			if name != "" {
+				return name
+			}
+		}
+	}
+	return ""
+}
+
+func (l *listener) take(name, data string) {
+	l.t.Helper()
+	var err error
+	switch name {
+	case "row":
+		var row runs.NumberedRow
+		err = json.Unmarshal([]byte(data), &row)
+		l.rows = append(l.rows, row)
+	case "run":
+		var told struct{ Run *runs.Current }
+		err = json.Unmarshal([]byte(data), &told)
+		l.run = told.Run
+	case "list":
+		l.lists++
+	}
+	if err != nil {
+		l.t.Errorf("the event %s: %v", name, err)
+	}
+}
+
+// until reads events until what they tell is what is wanted.
+func (l *listener) until(wanted func(*runs.Current) bool) {
+	l.t.Helper()
+	for l.run == nil || !wanted(l.run) {
+		if l.next() == "" {
+			l.t.Fatalf("the stream ended: %v", l.lines.Err())
+		}
+	}
+}
+
+func over(r *runs.Current) bool { return r.Ended != nil }
+
+func underWay(r *runs.Current) bool { return r.Now != nil && r.Now.Phase == runs.Load }
+
+const brief = `{"strategies":["none","v6_watchdog"],"requests":300,"stock":20}`
+
+// lasting is a run that lasts until it is stopped.
+const lasting = `{"strategies":["v6_watchdog"],"requests":1000,"stock":1000,"work_us":100000}`
+
+// Two browsers see the same, also when one comes later, and what they see is what
+// the report has.
+func TestEverybodySeesTheSameRun(t *testing.T) {
+	s := openRuns(t, "")
+	a := s.listen(t)
+	id := s.begin(t, brief)
+	b := s.listen(t)
+	a.until(over)
+	b.until(over)
+	late := s.listen(t)
+	late.until(over)
+	if len(a.rows) != 2 || !reflect.DeepEqual(a.rows, b.rows) || !reflect.DeepEqual(a.rows, late.rows) ||
+		!reflect.DeepEqual(a.run, b.run) || !reflect.DeepEqual(a.run, late.run) || a.lists < 2 || late.lists != 1 {
+		t.Fatalf("one saw %+v, the other %+v, and who came late %+v", a.rows, b.rows, late.rows)
+	}
+	var run runs.Run
+	s.ask(t, "GET", "/api/runs/"+id, "", &run)
+	var list struct{ Runs []runs.Summary }
+	s.ask(t, "GET", "/api/runs", "", &list)
+	if !reflect.DeepEqual(run.Rows, []bench.Row{a.rows[0].Row, a.rows[1].Row}) || !reflect.DeepEqual(list.Runs, []runs.Summary{run.Summary}) ||
+		!reflect.DeepEqual(run.Summary, a.run.Summary) {
+		t.Errorf("the run is %+v, and the list %+v", run, list)
+	}
+	none, held := run.Rows[0], run.Rows[1]
+	if none.Verdict != figures.Oversold || none.Sold-20 != none.Oversold || held.Verdict != figures.OK || held.Sold != 20 {
+		t.Errorf("none: %s, sold %d of 20, %d too many; v6_watchdog: %s, sold %d", none.Verdict, none.Sold, none.Oversold, held.Verdict, held.Sold)
+	}
+	for i, samples := range run.Samples {
+		if last := samples.Points[len(samples.Points)-1]; last.Sold != run.Rows[i].Sold || samples.Strategy != run.Rows[i].Strategy {
+			t.Errorf("the last point of %s is %+v", samples.Strategy, last)
+		}
+	}
+	res := s.ask(t, "GET", "/api/runs/"+id+"/report.html", "", nil)
+	text, err := io.ReadAll(res.Body)
+	if err != nil || res.Header.Get("Content-Disposition") != `attachment; filename="oversell-`+id+`.html"` || !strings.Contains(string(text), id) {
+		t.Errorf("the report: %v, %v, %d bytes", err, res.Header, len(text))
+	}
+}
+
+// A run is nobody's: it goes on when the page is closed, and longer than a request
+// may take to be read.
+func TestRunGoesOnWithoutThePage(t *testing.T) {
+	s := openRuns(t, "")
+	a, b := s.listen(t), s.listen(t)
+	id := s.begin(t, lasting)
+	a.until(underWay)
+	a.close()
+	for b.until(underWay); b.run.Now.Point.T < 1000; {
+		if b.next() == "" {
+			t.Fatalf("the stream ended: %v", b.lines.Err())
+		}
+	}
+	var told map[string]string
+	if res := s.ask(t, "POST", "/api/runs/"+id+"/stop", "", &told); res.StatusCode != http.StatusAccepted || told["state"] != "stopping" {
+		t.Errorf("stop: %s, %v", res.Status, told)
+	}
+	b.until(over)
+	if b.run.State != runs.Stopped {
+		t.Errorf("it came to %s", b.run.State)
+	}
+}
+
+// The shop closes at once, whoever looks.
+func TestStreamsEndWithTheShop(t *testing.T) {
+	s := openRuns(t, "")
+	l := s.listen(t)
+	s.begin(t, lasting)
+	l.until(underWay)
+	go s.manager.Close()
+	last := ""
+	for name := l.next(); name != ""; name = l.next() {
+		last = name
+	}
+	if err := l.lines.Err(); err != nil || last != "closing" {
+		t.Errorf("the stream ended with %q, %v", last, err)
+	}
+}
+
+func TestStartAndStopAskForTheToken(t *testing.T) {
+	s := openRuns(t, "sesame")
+	var options struct {
+		TokenNeeded bool `json:"token_needed"`
+	}
+	if s.ask(t, "GET", "/api/runs/options", "", &options); !options.TokenNeeded {
+		t.Error("the options do not say that a token is asked for")
+	}
+	for _, path := range []string{"/api/runs", "/api/runs/1/stop"} {
+		for _, headers := range [][]string{nil, {"Authorization", "Bearer open"}, {"Authorization", "sesame"}} {
+			var told struct{ Code string }
+			res := s.ask(t, "POST", path, brief, &told, headers...)
+			if res.StatusCode != http.StatusUnauthorized || told.Code != "no_token" || res.Header.Get("WWW-Authenticate") == "" {
+				t.Errorf("%s with %v: %s, %q", path, headers, res.Status, told.Code)
+			}
+		}
+	}
+	if len(s.manager.List()) != 0 {
+		t.Error("a run was started")
+	}
+	id := s.begin(t, lasting, "Authorization", "Bearer sesame")
+	if res := s.ask(t, "POST", "/api/runs/"+id+"/stop", "", nil, "Authorization", "Bearer sesame"); res.StatusCode != http.StatusAccepted {
+		t.Errorf("stop with the token: %s", res.Status)
+	}
+}
+
+func TestWhatIsNoRunIsAProblem(t *testing.T) {
+	s := openRuns(t, "")
+	id := s.begin(t, lasting)
+	for _, tt := range []struct {
+		method, path, body string
+		status             int
+		code, detail       string
+	}{
+		{"POST", "/api/runs", "{}", 409, "busy", id},
+		{"POST", "/api/runs", `{"requests":20001}`, 400, "invalid", "allowed: 1 to "},
+		{"POST", "/api/runs", `{"strategies":["v9"]}`, 400, "invalid", "v6_watchdog"},
+		{"POST", "/api/runs", `{"speed":1}`, 400, "invalid", "speed"},
+		{"POST", "/api/runs", `{} {}`, 400, "invalid", "there is more"},
+		{"POST", "/api/runs", ``, 400, "invalid", "EOF"},
+		{"POST", "/api/runs", `{"keeper":"` + strings.Repeat("x", 5000) + `"}`, 413, "too_large", "4096 bytes"},
+		{"PUT", "/api/runs", ``, 405, "wrong_method", "POST"},
+		{"GET", "/api/runs/nobody", ``, 404, "unknown_run", "nobody"},
+		{"POST", "/api/runs/nobody/stop", ``, 404, "unknown_run", "nobody"},
+		{"GET", "/api/runs/nobody/stop", ``, 405, "wrong_method", "POST"},
+		{"GET", "/api/runs/nobody/report.html", ``, 404, "unknown_run", "nobody"},
+		{"GET", "/api/runs/" + id + "/report.html", ``, 409, "no_report", id},
+		{"DELETE", "/api/runs/" + id, ``, 405, "wrong_method", "GET"},
+		{"GET", "/api/runs/" + id + "/more", ``, 404, "no_such_path", "no such path"},
+	} {
+		var told struct{ Code, Detail string }
+		res := s.ask(t, tt.method, tt.path, tt.body, &told)
+		if res.StatusCode != tt.status || told.Code != tt.code || !strings.Contains(told.Detail, tt.detail) || res.Header.Get("Content-Type") != "application/problem+json" {
+			t.Errorf("%s %s %.60s: %s %+v", tt.method, tt.path, tt.body, res.Status, told)
+		}
+	}
+	if res := s.ask(t, "HEAD", "/api/runs/events", "", nil); res.StatusCode != http.StatusMethodNotAllowed {
+		t.Errorf("HEAD of the stream: %s", res.Status)
+	}
+}
+
+func TestStreamsAreBounded(t *testing.T) {
+	s := openRuns(t, "")
+	var first *listener
+	for i := range 64 {
+		if l := s.listen(t); i == 0 {
+			first = l
+		}
+	}
+	var told struct{ Code string }
+	if res := s.ask(t, "GET", "/api/runs/events", "", &told); res.StatusCode != http.StatusServiceUnavailable || told.Code != "too_many" {
+		t.Errorf("one more: %s, %q", res.Status, told.Code)
+	}
+	first.close()
+	for end := time.Now().Add(time.Minute); s.listenOnce(t) != http.StatusOK; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("a place that was left is not given away")
+		}
+	}
+}
+
+// listenOnce opens a stream and closes it.
+func (s *site) listenOnce(t *testing.T) int {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, "GET", s.URL+"/api/runs/events", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := s.Client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close() // it is cut off
+	return res.StatusCode
+}

@@ -1,0 +1,244 @@
+package page
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+
+	"oversell/internal/lab"
+	"oversell/internal/runs"
+)
+
+const (
+	// maxSchedule bounds the body with a schedule, in bytes: more than the longest
+	// takes that is allowed.
+	maxSchedule = 4 << 10
+
+	// maxPlaying bounds the schedules that are played at once.
+	maxPlaying = 2
+
+	// maxWaiting bounds who waits for a search of somebody else's to end.
+	maxWaiting = 4
+)
+
+// Schedules returns the handler of the part in which the reader is the scheduler:
+//
+//	GET  /api/schedule/levels  the strategies that can be scheduled
+//	POST /api/schedule         {"strategy", "buyers", "moves"}: what the moves lead to
+//	GET  /api/schedule/search?strategy=…&buyers=…&goal=…
+//	                           whether any moves lead to the goal
+//
+// No reply depends on an earlier one: a schedule is played from its start each
+// time. A search ends with its budget, with the request and with ctx; it is made
+// once, one at a time and not beside a run of the bench, and its result is kept
+// unless the clock has cut it short. The handler is safe for concurrent use.
+func Schedules(ctx context.Context, budget lab.Budget, occupy Occupy, logger *slog.Logger) http.Handler {
+	s := &schedules{
+		ctx: ctx, budget: budget, occupy: occupy, logger: logger,
+		playing: make(chan struct{}, maxPlaying), asking: make(chan struct{}, 1+maxWaiting), searching: make(chan struct{}, 1),
+		found: make(map[question]lab.SearchResult),
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /api/schedule/levels", s.levels)
+	mux.HandleFunc("POST /api/schedule", s.play)
+	mux.HandleFunc("GET /api/schedule/search", ownSite(s.search))
+	mux.HandleFunc("/api/schedule/levels", readOnly)
+	mux.HandleFunc("/api/schedule", only(http.MethodPost))
+	mux.HandleFunc("/api/schedule/search", readOnly)
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		fail(w, http.StatusNotFound, "no_such_path", "no such path")
+	})
+	return mux
+}
+
+// only replies to all methods but the one that is meant.
+func only(method string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Allow", method)
+		fail(w, http.StatusMethodNotAllowed, "wrong_method", "allowed here: "+method)
+	}
+}
+
+type schedules struct {
+	ctx       context.Context // of all searches
+	budget    lab.Budget
+	occupy    Occupy
+	logger    *slog.Logger
+	playing   chan struct{} // has a value for each schedule that is being played
+	asking    chan struct{} // the same for who searches or waits to
+	searching chan struct{} // the same for searches
+
+	mu    sync.Mutex
+	found map[question]lab.SearchResult
+}
+
+// question is what a search is to answer.
+type question struct {
+	strategy string
+	buyers   int
+	goal     lab.Goal
+}
+
+func (s *schedules) levels(w http.ResponseWriter, _ *http.Request) {
+	replyJSON(w, s.logger, http.StatusOK, map[string][]string{"levels": lab.Levels()})
+}
+
+func (s *schedules) play(w http.ResponseWriter, r *http.Request) {
+	sc, err := readSchedule(http.MaxBytesReader(w, r.Body, maxSchedule))
+	if err != nil {
+		s.failed(w, r, err)
+		return
+	}
+	leave, err := enter(r.Context(), s.playing)
+	if err != nil {
+		s.failed(w, r, err)
+		return
+	}
+	defer leave()
+	state, err := lab.Play(sc)
+	if err != nil {
+		s.failed(w, r, err)
+		return
+	}
+	replyJSON(w, s.logger, http.StatusOK, state)
+}
+
+var (
+	errBody = errors.New("the body is not what is wanted")
+	errFull = fmt.Errorf("%d others wait for a search already", maxWaiting)
+)
+
+// readSchedule reads a schedule as a body has it.
+func readSchedule(body io.Reader) (lab.Schedule, error) {
+	var asked struct {
+		Strategy string `json:"strategy"`
+		Buyers   int    `json:"buyers"`
+		Moves    string `json:"moves"`
+	}
+	if err := readObject(body, &asked); err != nil {
+		return lab.Schedule{}, err
+	}
+	moves, err := lab.ParseMoves(asked.Moves)
+	return lab.Schedule{Strategy: asked.Strategy, Buyers: asked.Buyers, Moves: moves}, err
+}
+
+func (s *schedules) search(w http.ResponseWriter, r *http.Request) {
+	q, err := readQuestion(r)
+	if err != nil {
+		s.failed(w, r, err)
+		return
+	}
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	stop := context.AfterFunc(s.ctx, func() { cancel(runs.ErrClosed) })
+	defer stop()
+	result, err := s.answer(ctx, q)
+	if err != nil {
+		s.failed(w, r, err)
+		return
+	}
+	replyJSON(w, s.logger, http.StatusOK, result)
+}
+
+func readQuestion(r *http.Request) (question, error) {
+	q := question{r.FormValue("strategy"), 2, lab.ToOversell}
+	if text := r.FormValue("goal"); text != "" {
+		q.goal = lab.Goal(text)
+	}
+	var err error
+	if text := r.FormValue("buyers"); text != "" {
+		if q.buyers, err = strconv.Atoi(text); err != nil {
+			return q, fmt.Errorf("%w: buyers is a number, 2 or 3", lab.ErrSchedule)
+		}
+	}
+	return q, lab.CheckSearch(q.strategy, q.buyers, q.goal)
+}
+
+// answer searches unless the answer is known. Whoever asks meanwhile waits. A
+// search ends with the one who has asked for it, and the next one begins anew.
+func (s *schedules) answer(ctx context.Context, q question) (lab.SearchResult, error) {
+	if result, ok := s.known(q); ok {
+		return result, nil
+	}
+	select {
+	case s.asking <- struct{}{}:
+		defer func() { <-s.asking }()
+	default:
+		return lab.SearchResult{}, errFull
+	}
+	leave, err := enter(ctx, s.searching)
+	if err != nil {
+		return lab.SearchResult{}, err
+	}
+	defer leave()
+	if result, ok := s.known(q); ok {
+		return result, nil
+	}
+	release, err := s.occupy("a search for a schedule of " + q.strategy)
+	if err != nil {
+		return lab.SearchResult{}, err
+	}
+	defer release()
+	result, err := lab.Search(ctx, q.strategy, q.buyers, q.goal, s.budget)
+	if err == nil {
+		s.keep(q, result)
+	}
+	return result, err
+}
+
+// keep keeps a result that does not depend on how fast the machine was. The
+// questions are not many: each is of a strategy, a number and a goal that there are.
+func (s *schedules) keep(q question, result lab.SearchResult) {
+	tried := s.budget.Plays > 0 && result.Plays == s.budget.Plays
+	if !result.Found && !result.All && !tried {
+		return // the clock has cut it short
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.found[q] = result
+}
+
+func (s *schedules) known(q question) (lab.SearchResult, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	result, ok := s.found[q]
+	return result, ok
+}
+
+// enter waits for a place.
+func enter(ctx context.Context, places chan struct{}) (leave func(), err error) {
+	select {
+	case places <- struct{}{}:
+		return func() { <-places }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// failed replies to a request that ended with err.
+func (s *schedules) failed(w http.ResponseWriter, r *http.Request, err error) {
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		fail(w, http.StatusRequestEntityTooLarge, "too_large", fmt.Sprintf("the body may have at most %d bytes", tooLarge.Limit))
+	case errors.Is(err, lab.ErrSchedule), errors.Is(err, errBody):
+		fail(w, http.StatusBadRequest, "invalid", strings.ReplaceAll(err.Error(), "json: ", ""))
+	case errors.Is(err, runs.ErrBusy):
+		fail(w, http.StatusConflict, "busy", err.Error())
+	case errors.Is(err, runs.ErrClosed):
+		fail(w, http.StatusServiceUnavailable, "closing", err.Error())
+	case errors.Is(err, errFull):
+		fail(w, http.StatusServiceUnavailable, "too_many_searches", err.Error())
+	case r.Context().Err() != nil:
+		fail(w, http.StatusServiceUnavailable, "cancelled", "the request was given up")
+	default:
+		s.logger.Error("a schedule could not be played", "path", r.URL.Path, "error", err)
+		fail(w, http.StatusInternalServerError, "internal", "the schedule could not be played")
+	}
+}

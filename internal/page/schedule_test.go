@@ -1,0 +1,220 @@
+package page_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"oversell/internal/lab"
+	"oversell/internal/page"
+	"oversell/internal/runs"
+)
+
+func newSchedules() http.Handler {
+	return page.Schedules(context.Background(), lab.Budget{Plays: 300}, alone, slog.New(slog.DiscardHandler))
+}
+
+// alone says that no run is under way.
+func alone(string) (leave func(), err error) { return func() {}, nil }
+
+// askSchedules sends a request and returns the reply.
+func askSchedules(h http.Handler, method, path, body string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(method, path, strings.NewReader(body)))
+	return w
+}
+
+func TestScheduleIsPlayed(t *testing.T) {
+	w := askSchedules(newSchedules(), "POST", "/api/schedule", `{"strategy":"v2_ttl","buyers":2,"moves":"A.A.fA.p3000.B.tA"}`)
+	var got lab.State
+	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != http.StatusOK {
+		t.Fatalf("got %d, %v: %s", w.Code, err, w.Body)
+	}
+	moves, err := lab.ParseMoves("A.A.fA.p3000.B.tA")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := lab.Play(lab.Schedule{Strategy: "v2_ttl", Buyers: 2, Moves: moves})
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("the reply has %+v, %v; want %+v", got, err, want)
+	}
+}
+
+func TestLevelsCanBeScheduled(t *testing.T) {
+	h := newSchedules()
+	var got struct{ Levels []string }
+	if err := json.Unmarshal(askSchedules(h, "GET", "/api/schedule/levels", "").Body.Bytes(), &got); err != nil || len(got.Levels) < 2 {
+		t.Fatal(got, err)
+	}
+	for _, level := range got.Levels {
+		if w := askSchedules(h, "POST", "/api/schedule", `{"strategy":"`+level+`","buyers":2,"moves":""}`); w.Code != http.StatusOK {
+			t.Errorf("%s: %d %s", level, w.Code, w.Body)
+		}
+	}
+}
+
+// However many ask at once, it is searched once, and all are told the same.
+func TestSearchIsMadeOnce(t *testing.T) {
+	h := newSchedules()
+	replies := make([]string, 4)
+	var all sync.WaitGroup
+	for i := range replies {
+		all.Go(func() {
+			replies[i] = askSchedules(h, "GET", "/api/schedule/search?strategy=v2_ttl&buyers=2", "").Body.String()
+		})
+	}
+	all.Wait()
+	for _, reply := range replies {
+		// The wall time in it is that of the one search.
+		if reply != replies[0] || !strings.Contains(reply, `"found":true`) {
+			t.Errorf("got %s and %s", reply, replies[0])
+		}
+	}
+	if w := askSchedules(h, "GET", "/api/schedule/search?strategy=v2_ttl&goal=foreign_delete", ""); !strings.Contains(w.Body.String(), `"goal":"foreign_delete","found":true`) {
+		t.Errorf("with another goal: %s", w.Body)
+	}
+}
+
+// A search that was given up answers nobody, and is made anew.
+func TestSearchThatWasGivenUp(t *testing.T) {
+	h := newSchedules()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, "GET", "/api/schedule/search?strategy=none", nil))
+	if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), `"code":"cancelled"`) {
+		t.Errorf("who had given up got %d %s", w.Code, w.Body)
+	}
+	if w := askSchedules(h, "GET", "/api/schedule/search?strategy=none", ""); !strings.Contains(w.Body.String(), `"found":true`) {
+		t.Errorf("the next one got %d %s", w.Code, w.Body)
+	}
+}
+
+func TestWhatCannotBePlayedIsAProblem(t *testing.T) {
+	h := newSchedules()
+	for _, tt := range []struct {
+		method, path, body string
+		status             int
+		code, detail       string
+	}{
+		{"POST", "/api/schedule", `{"strategy":"v9","buyers":2}`, 400, "invalid", `unknown strategy \"v9\" (allowed: none, `},
+		{"POST", "/api/schedule", `{"strategy":"none","buyers":4}`, 400, "invalid", "2 or 3 buyers"},
+		{"POST", "/api/schedule", `{"strategy":"none","buyers":2,"moves":"A.D"}`, 400, "invalid", `move 2 is \"D\" (allowed`},
+		{"POST", "/api/schedule", `{"strategy":"none","buyers":2,"moves":"A.A.A"}`, 400, "invalid", "move 3, A: A has nothing to send"},
+		{"POST", "/api/schedule", `{"strategy":"none","buyers":2,"stock":7}`, 400, "invalid", "stock"},
+		{"POST", "/api/schedule", `{"strategy":"none","buyers":2} {}`, 400, "invalid", "there is more"},
+		{"POST", "/api/schedule", ``, 400, "invalid", "EOF"},
+		{"POST", "/api/schedule", `{"moves":"` + strings.Repeat("A.", 4000) + `"}`, 413, "too_large", "4096 bytes"},
+		{"GET", "/api/schedule", ``, 405, "wrong_method", "POST"},
+		{"POST", "/api/schedule/search", ``, 405, "wrong_method", "GET, HEAD"},
+		{"GET", "/api/schedule/search?strategy=v9", ``, 400, "invalid", "v9"},
+		{"GET", "/api/schedule/search?strategy=none&buyers=many", ``, 400, "invalid", "2 or 3"},
+		{"GET", "/api/schedule/search?strategy=none&buyers=1", ``, 400, "invalid", "2 or 3"},
+		{"GET", "/api/schedule/search?strategy=none&goal=gold", ``, 400, "invalid", "foreign_delete"},
+		{"GET", "/api/schedule/more", ``, 404, "no_such_path", "no such path"},
+	} {
+		w := askSchedules(h, tt.method, tt.path, tt.body)
+		if w.Code != tt.status || w.Header().Get("Content-Type") != "application/problem+json" ||
+			!strings.Contains(w.Body.String(), `"code":"`+tt.code+`"`) || !strings.Contains(w.Body.String(), tt.detail) {
+			t.Errorf("%s %s %.60s: got %d %s", tt.method, tt.path, tt.body, w.Code, w.Body)
+		}
+	}
+}
+
+// endless is a search that goes on for longer than a test.
+const endless = "/api/schedule/search?strategy=v8_fenced&buyers=3"
+
+// The shop closes at once, whatever is searched for.
+func TestSearchEndsWithTheShop(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	h := page.Schedules(ctx, lab.Budget{}, func(string) (func(), error) {
+		cancel() // the shop is told to stop when the search begins
+		return func() {}, nil
+	}, slog.New(slog.DiscardHandler))
+	if w := askSchedules(h, "GET", endless, ""); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), `"code":"closing"`) {
+		t.Errorf("got %d %s", w.Code, w.Body)
+	}
+}
+
+func TestNoSearchBesideARun(t *testing.T) {
+	var err error
+	left := 0 // how often leave was called
+	h := page.Schedules(t.Context(), lab.Budget{}, func(string) (func(), error) {
+		return func() { left++ }, err
+	}, slog.New(slog.DiscardHandler))
+	err = fmt.Errorf("%w: 1234", runs.ErrBusy)
+	w := askSchedules(h, "GET", "/api/schedule/search?strategy=none", "")
+	if w.Code != http.StatusConflict || !strings.Contains(w.Body.String(), `"code":"busy"`) || !strings.Contains(w.Body.String(), "a run is under way: 1234") {
+		t.Errorf("beside a run: %d %s", w.Code, w.Body)
+	}
+	err = nil
+	if w := askSchedules(h, "GET", "/api/schedule/search?strategy=none", ""); w.Code != http.StatusOK || left != 1 {
+		t.Errorf("after it: %d %s; left %d times", w.Code, w.Body, left)
+	}
+	err = runs.ErrBusy
+	if w := askSchedules(h, "GET", "/api/schedule/search?strategy=none", ""); w.Code != http.StatusOK {
+		t.Errorf("what is known: %d %s", w.Code, w.Body)
+	}
+}
+
+// Few wait for a search, and who asks for what there is not is told so at once.
+func TestFewWaitForASearch(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	begun := make(chan struct{})
+	h := page.Schedules(ctx, lab.Budget{}, func(string) (func(), error) {
+		close(begun)
+		return func() {}, nil
+	}, slog.New(slog.DiscardHandler))
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer cancel()
+	all.Go(func() { askSchedules(h, "GET", endless, "") })
+	<-begun
+	full := make(chan string, 5)
+	for range cap(full) { // four wait, and one is told that it cannot
+		all.Go(func() {
+			if w := askSchedules(h, "GET", endless, ""); w.Code != http.StatusServiceUnavailable {
+				t.Errorf("got %d %s", w.Code, w.Body)
+			} else if !strings.Contains(w.Body.String(), `"code":"closing"`) {
+				full <- w.Body.String()
+			}
+		})
+	}
+	if got := <-full; !strings.Contains(got, `"code":"too_many_searches"`) {
+		t.Errorf("got %s", got)
+	}
+	if w := askSchedules(h, "GET", "/api/schedule/search?strategy=v9", ""); w.Code != http.StatusBadRequest {
+		t.Errorf("a wrong question: %d %s", w.Code, w.Body)
+	}
+}
+
+// What the clock has cut short says how fast the machine was, and is tried again.
+func TestSearchThatWasCutShortIsNotKept(t *testing.T) {
+	for _, tt := range []struct {
+		budget   lab.Budget
+		searches int
+	}{{lab.Budget{Time: time.Nanosecond}, 2}, {lab.Budget{Plays: 3}, 1}} {
+		searches := 0
+		h := page.Schedules(t.Context(), tt.budget, func(string) (func(), error) {
+			searches++
+			return func() {}, nil
+		}, slog.New(slog.DiscardHandler))
+		for range 2 {
+			if w := askSchedules(h, "GET", endless, ""); w.Code != http.StatusOK {
+				t.Errorf("%+v: %d %s", tt.budget, w.Code, w.Body)
+			}
+		}
+		if searches != tt.searches {
+			t.Errorf("%+v: searched %d times, want %d", tt.budget, searches, tt.searches)
+		}
+	}
+}

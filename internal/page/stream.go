@@ -1,0 +1,75 @@
+package page
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+const (
+	// maxStreams bounds the streams of events that are open at once.
+	maxStreams = 64
+
+	// heartbeat is after how long a stream on which nothing happens says that it
+	// is still there, so that nobody in between takes it for dead.
+	heartbeat = 15 * time.Second
+
+	// sendTimeout is how long a client may take to read what it is sent.
+	sendTimeout = 10 * time.Second
+
+	// retryAfter is after how many milliseconds a client is to come again.
+	retryAfter = 2000
+)
+
+// errQuiet means that nothing has happened for as long as a heartbeat.
+var errQuiet = errors.New("nothing has happened")
+
+// message is one event of a stream.
+type message struct {
+	name string
+	data any // as JSON
+}
+
+// stream sends server-sent events.
+type stream struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+}
+
+// newStream begins a stream. The error says that the client has gone.
+func newStream(w http.ResponseWriter) (*stream, error) {
+	s := &stream{w, http.NewResponseController(w)}
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Accel-Buffering", "no") // of proxies that would wait for more
+	return s, s.write(fmt.Appendf(nil, "retry: %d\n\n", retryAfter))
+}
+
+// send sends messages in one piece.
+func (s *stream) send(id uint64, messages ...message) error {
+	var b bytes.Buffer
+	for _, m := range messages {
+		text, err := json.Marshal(m.data)
+		if err != nil {
+			return fmt.Errorf("writing the event %s: %w", m.name, err)
+		}
+		fmt.Fprintf(&b, "id: %d\nevent: %s\ndata: %s\n\n", id, m.name, text)
+	}
+	return s.write(b.Bytes())
+}
+
+// still says that the stream is still there.
+func (s *stream) still() error { return s.write([]byte(": still here\n\n")) }
+
+func (s *stream) write(text []byte) error {
+	if err := s.control.SetWriteDeadline(time.Now().Add(sendTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	if _, err := s.w.Write(text); err != nil {
+		return err
+	}
+	return s.control.Flush()
+}

@@ -1,0 +1,238 @@
+package page_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"io/fs"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"oversell/internal/figures"
+	"oversell/internal/lab"
+	"oversell/internal/locks"
+	"oversell/internal/runs"
+)
+
+// assets are the page's files, as they are embedded.
+var assets = os.DirFS("assets")
+
+// languages are those that the page speaks; what the shop tells is in the first.
+var languages = []string{"en", "zh"}
+
+// byName begins the texts that stand for what the shop tells in English: only the
+// other languages have them.
+var byName = []string{"anomaly.", "strategy.", "event."}
+
+func isByName(key string) bool {
+	return key != "strategy.adds" && key != "strategy.breaks" && slices.ContainsFunc(byName, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
+}
+
+func readAsset(t *testing.T, name string) string {
+	t.Helper()
+	text, err := fs.ReadFile(assets, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func readTexts(t *testing.T, language string) map[string]string {
+	t.Helper()
+	var texts map[string]string
+	if err := json.Unmarshal([]byte(readAsset(t, "texts/"+language+".json")), &texts); err != nil {
+		t.Fatalf("%s: %v", language, err)
+	}
+	return texts
+}
+
+// Where the page names a text: in its markup, or in a module, whole or by its
+// beginning.
+var (
+	inMarkup  = regexp.MustCompile(`data-(?:text|label)="([^"]+)"`)
+	inModule  = regexp.MustCompile(`["'` + "`" + `]([a-z]+(?:\.[a-z0-9_]+)+)["'` + "`" + `]`)
+	beginning = regexp.MustCompile("`([a-z]+(?:\\.[a-z]+)*\\.)\\$\\{")
+	braces    = regexp.MustCompile(`\{\w+\}`)
+)
+
+// uses lists the texts that the page names, and the beginnings of others.
+func uses(t *testing.T) (keys, beginnings []string) {
+	t.Helper()
+	for _, m := range inMarkup.FindAllStringSubmatch(readAsset(t, "index.html"), -1) {
+		keys = append(keys, m[1])
+	}
+	modules, err := fs.Glob(assets, "*.js")
+	if err != nil || len(modules) == 0 {
+		t.Fatal(modules, err)
+	}
+	for _, module := range modules {
+		text := readAsset(t, module)
+		for _, m := range inModule.FindAllStringSubmatch(text, -1) {
+			keys = append(keys, m[1])
+		}
+		for _, m := range beginning.FindAllStringSubmatch(text, -1) {
+			beginnings = append(beginnings, m[1])
+		}
+	}
+	return keys, beginnings
+}
+
+// Every language has every text, with the same values in it, every text that the
+// page names is there, and none is there that it does not name.
+func TestTextsAreComplete(t *testing.T) {
+	english := readTexts(t, languages[0])
+	for _, language := range languages[1:] {
+		texts := readTexts(t, language)
+		for key, text := range english {
+			there, ok := texts[key]
+			if !ok || there == "" {
+				t.Errorf("%s has no text %s", language, key)
+			}
+			if want, got := inBraces(text), inBraces(there); !slices.Equal(want, got) {
+				t.Errorf("%s: %s has the values %v, want %v", language, key, got, want)
+			}
+		}
+		for key := range texts {
+			if _, ok := english[key]; !ok && !isByName(key) {
+				t.Errorf("%s has %s, and %s has not", language, key, languages[0])
+			}
+		}
+	}
+	keys, beginnings := uses(t)
+	for _, key := range keys {
+		if _, ok := english[key]; !ok && isText(english, key) {
+			t.Errorf("the page names the text %s, which is not there", key)
+		}
+	}
+	for _, b := range beginnings {
+		if !isByName(b) && !slices.ContainsFunc(keysOf(english), func(key string) bool { return strings.HasPrefix(key, b) }) {
+			t.Errorf("the page names texts that begin with %s, and there are none", b)
+		}
+	}
+	for key := range english {
+		if !slices.Contains(keys, key) && !slices.ContainsFunc(beginnings, func(b string) bool { return strings.HasPrefix(key, b) }) {
+			t.Errorf("the text %s is named nowhere", key)
+		}
+	}
+}
+
+// isText reports whether a word with dots can be a text's: its first part is one
+// that texts begin with. Others are names of files.
+func isText(texts map[string]string, word string) bool {
+	first, _, _ := strings.Cut(word, ".")
+	return slices.ContainsFunc(keysOf(texts), func(key string) bool { return strings.HasPrefix(key, first+".") })
+}
+
+func keysOf(texts map[string]string) []string {
+	var keys []string
+	for key := range texts {
+		keys = append(keys, key)
+	}
+	return keys
+}
+
+func inBraces(text string) []string {
+	found := braces.FindAllString(text, -1)
+	slices.Sort(found)
+	return slices.Compact(found)
+}
+
+// What the lab and the catalog tell in English is there in every other language.
+func TestNamesAreTranslated(t *testing.T) {
+	for _, language := range languages[1:] {
+		texts := readTexts(t, language)
+		want := make(map[string]bool)
+		for _, s := range lab.Scenarios() {
+			want["anomaly."+s.Name+".sentence"] = true
+			want["anomaly."+s.Name+".sequence"] = true
+		}
+		for _, s := range locks.Strategies() {
+			want["strategy."+s.Name+".adds"] = true
+			want["strategy."+s.Name+".breaks"] = true
+		}
+		for key := range want {
+			if texts[key] == "" {
+				t.Errorf("%s has no %s", language, key)
+			}
+		}
+		for key := range texts {
+			if isByName(key) && !strings.HasPrefix(key, "event.") && !want[key] {
+				t.Errorf("%s has %s, which is nobody's", language, key)
+			}
+		}
+	}
+	for _, language := range languages {
+		texts := readTexts(t, language)
+		for _, c := range locks.Conditions() {
+			if texts["condition."+string(c)] == "" || texts["condition."+string(c)+".about"] == "" {
+				t.Errorf("%s does not tell of the condition %s", language, c)
+			}
+		}
+		for _, p := range []runs.Phase{runs.Setup, runs.Load, runs.Audit, runs.Judged} {
+			if texts["live.phase."+string(p)] == "" {
+				t.Errorf("%s does not tell of the phase %s", language, p)
+			}
+		}
+		for _, s := range []runs.State{runs.Running, runs.Stopping, runs.Done, runs.Stopped, runs.Failed} {
+			if texts["run.state."+string(s)] == "" {
+				t.Errorf("%s does not tell of the state %s", language, s)
+			}
+		}
+		for _, v := range []figures.Verdict{figures.OK, figures.Oversold, figures.Drift, figures.Undersold, figures.Stuck, figures.Unknown} {
+			if texts["verdict."+string(v)] == "" {
+				t.Errorf("%s does not tell of the verdict %s", language, v)
+			}
+		}
+	}
+}
+
+// maxFirstPaint bounds, in bytes, what is loaded before anything is seen.
+const maxFirstPaint = 100_000
+
+var imports = regexp.MustCompile(`(?m)^import [^;]* from "\./([^"]+)";`)
+
+// What the first paint loads is small, and a part's module comes with the part.
+func TestFirstPaintIsSmall(t *testing.T) {
+	for _, language := range languages {
+		files := []string{"index.html", "style.css", "theme.js", "icon.svg", "texts/" + language + ".json", "app.js"}
+		for i := 0; i < len(files); i++ {
+			if path.Ext(files[i]) != ".js" {
+				continue
+			}
+			for _, m := range imports.FindAllStringSubmatch(readAsset(t, files[i]), -1) {
+				if !slices.Contains(files, m[1]) {
+					files = append(files, m[1])
+				}
+			}
+		}
+		size := 0
+		for _, name := range files {
+			size += compressed(t, readAsset(t, name))
+		}
+		if size > maxFirstPaint {
+			t.Errorf("%s: the first paint loads %d bytes, at most %d are allowed: %v", language, size, maxFirstPaint, files)
+		}
+		for _, part := range []string{"run.js", "break.js", "play.js", "read.js", "shop.js", "plot.js"} {
+			if slices.Contains(files, part) {
+				t.Errorf("%s is loaded at once, and not when its part is opened", part)
+			}
+		}
+	}
+}
+
+func compressed(t *testing.T, text string) int {
+	t.Helper()
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	if _, err := w.Write([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Len()
+}

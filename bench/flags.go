@@ -58,6 +58,8 @@ Conditions:
   late   some holders let go later than the ttl, after they wrote
   crash  a process that holds the lock is killed
   pause  a process that holds the lock is stopped for longer than the ttl, then goes on
+  partition  a process that holds the lock is cut off from Redis as it writes, for
+         longer than the ttl; what it has sent arrives afterwards
   failover  with -redis local: the Redis that has the lock is killed, and a replica
          that has not heard of it takes over; buyers come over ten seconds
 
@@ -83,7 +85,7 @@ func strategiesUsage(catalog locks.Catalog) string {
 	usual := bench.DefaultStrategies(catalog, locks.Deduct)
 	extra := slices.DeleteFunc(catalog.Names(), func(name string) bool { return slices.Contains(usual, name) })
 	return "`STRATEGIES`, separated by commas; all of " + strings.Join(usual, ",") + " by default, and of " +
-		strings.Join(extra, ",") + " as well with -strategies " + allStrategies + ", zookeeper only where -zookeeper is given"
+		strings.Join(extra, ",") + " as well with -strategies " + allStrategies + ", zookeeper only where -zookeeper is given, and v6_wait_… where -conditions failover is"
 }
 
 // defaultWork is little next to what a sale takes, and enough that two
@@ -108,26 +110,29 @@ func parse(args []string) (options, error) {
 	if fs.NArg() > 0 {
 		return o, fmt.Errorf("%q is no flag (-h shows them)", fs.Arg(0))
 	}
-	if err := checkGiven(fs, args, t); err != nil {
+	line := flags(new(options), new(texts)) // what was given there, and not by the environment
+	line.SetOutput(io.Discard)
+	if err := line.Parse(args); err != nil {
+		return o, err
+	}
+	if err := checkGiven(fs, line, t); err != nil {
 		return o, err
 	}
 	o.given = shown(fs)
-	return o, o.interpret(fs, t)
+	if err := o.interpret(fs, t); err != nil {
+		return o, err
+	}
+	return o, o.checkMeaning(line)
 }
 
 // checkGiven refuses lists that are given and name nothing, and beside -target
 // what the shops there decide for themselves. What only the environment says may
 // be meant for a shop, and is let pass.
-func checkGiven(fs *flag.FlagSet, args []string, t texts) error {
+func checkGiven(fs, line *flag.FlagSet, t texts) error {
 	for name, list := range map[string]string{"strategies": t.strategies, "conditions": t.conditions, "target": t.targets} {
 		if given(fs, name) && len(split(list)) == 0 {
 			return fmt.Errorf("-%s %q names nothing (-h shows what is allowed)", name, list)
 		}
-	}
-	line := flags(new(options), new(texts))
-	line.SetOutput(io.Discard)
-	if err := line.Parse(args); err != nil {
-		return err
 	}
 	if t.workload == workloadLock {
 		return checkLine(line)
@@ -204,7 +209,7 @@ func flags(o *options, t *texts) *flag.FlagSet {
 	fs.IntVar(&o.Instances, "instances", 2, "`NUMBER` of shops, each a process of its own")
 	fs.StringVar(&t.workload, "workload", string(locks.Deduct), "`WORKLOAD`: deduct buys the item, cache reads it through a cold cache that takes 100ms to fill, lock has no shop: a crowd contends for one lock")
 	fs.StringVar(&t.strategies, "strategies", "", strategiesUsage(o.Catalog))
-	fs.StringVar(&t.conditions, "conditions", "", "`CONDITIONS`, separated by commas: calm,slow,late,crash,pause,failover (default all but late and failover, or those of them that can be had)")
+	fs.StringVar(&t.conditions, "conditions", "", "`CONDITIONS`, separated by commas: calm,slow,late,crash,pause,partition,failover (default all but late, partition and failover, or those of them that can be had)")
 	fs.DurationVar(&o.TTL, "ttl", bench.DefaultTTL, "lease of a lock")
 	fs.DurationVar(&o.Work, "work", defaultWork, "what a holder takes for its work, between reading the stock and writing it")
 	fs.DurationVar(&o.Wait, "wait", 0, "longest wait for a lock; 0 is enough for every holder's turn, and at least 10s")
@@ -266,6 +271,9 @@ func (o *options) interpret(fs *flag.FlagSet, t texts) (err error) {
 	if len(o.Targets) == 0 && (o.db == "embedded" || strings.HasPrefix(o.db, "sqlite:")) {
 		cfg.DBURL = "sqlite:" // what is not known before it is served is of no matter here
 	}
+	if o.redis != "embedded" && o.redis != "local" {
+		cfg.RedisURL = o.redis
+	}
 	if o.redis == "local" {
 		cfg.Failovers = struct{ bench.Failovers }{} // there will be, where they are needed
 	}
@@ -285,8 +293,9 @@ func (o *options) interpret(fs *flag.FlagSet, t texts) (err error) {
 	return cfg.WithDefaults().Check()
 }
 
-// defaultConditions are those that can be had, but for late: it tells v2 from
-// v3, and is not worth another half a minute to everybody.
+// defaultConditions are those that can be had, but for late and partition, each of
+// which is worth half a minute only to those who ask for it, and failover, which
+// takes minutes.
 func (o *options) defaultConditions() []locks.Condition {
 	switch {
 	case len(o.Targets) > 0:

@@ -86,7 +86,10 @@ func (o *options) interpretLock(fs *flag.FlagSet, t texts) error {
 	if c.repeat < 1 || c.repeat > bench.MaxRepeat {
 		return fmt.Errorf("-repeat is %d, and must be 1 to %d", c.repeat, bench.MaxRepeat)
 	}
-	for _, condition := range c.conditions {
+	for i, condition := range c.conditions {
+		if slices.Contains(c.conditions[:i], condition) {
+			return fmt.Errorf("-conditions: %s is named twice", condition)
+		}
 		d, known := disturbances()[condition]
 		if !known {
 			return fmt.Errorf("-conditions: unknown name of a condition: %q (allowed with -workload %s: calm, crash, pause, crash+pause)", condition, workloadLock)
@@ -94,6 +97,11 @@ func (o *options) interpretLock(fs *flag.FlagSet, t texts) error {
 		c.Disturb = d
 		if err := c.WithDefaults().Check(); err != nil {
 			return err
+		}
+	}
+	for i, name := range c.Names {
+		if slices.Contains(c.Names[:i], name) {
+			return fmt.Errorf("-strategies: %s is named twice", name)
 		}
 	}
 	c.Config = c.WithDefaults()
@@ -126,10 +134,8 @@ func (o options) runLock(ctx context.Context, stdout, stderr io.Writer) (bool, e
 		return false, err
 	}
 	report, err := o.measureLock(ctx, stderr)
-	if len(report.Rows) > 0 {
-		err = errors.Join(err, report.write(out, *o.crowd))
-	}
-	return report.sound(), errors.Join(err, out.close())
+	written := out.report(len(report.Rows), func() error { return report.write(out, *o.crowd) })
+	return report.sound(), errors.Join(err, written)
 }
 
 func (o options) measureLock(ctx context.Context, stderr io.Writer) (report lockReport, err error) {
@@ -179,6 +185,7 @@ func (c crowd) manifest(redis string, given []string) bench.Manifest {
 	m := bench.Where(redis, "none")
 	m.Requests, m.Instances, m.Workload = c.Contenders, c.Processes, workloadLock
 	m.TTL, m.Wait, m.Repeat, m.Flags = c.TTL.String(), c.Wait.String(), c.repeat, given
+	m.Planned = c.repeat * len(c.conditions) * len(c.Names)
 	return m
 }
 

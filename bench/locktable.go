@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 
+	"oversell/internal/bench"
 	"oversell/internal/contend"
 	"oversell/internal/figures"
 )
@@ -62,8 +63,8 @@ func (g *lockGroup) estimate() {
 // writeTable writes a table for each condition: of each run, and of several
 // runs also what they have in common.
 func (r lockReport) writeTable(w io.Writer, c crowd) error {
-	_, err := fmt.Fprintf(w, "%d contenders for one lock, in %d processes; ttl %s, wait %s\nredis: %s; %s on %s, %d CPUs\nwaits in ms, from the common start\n",
-		r.Manifest.Requests, r.Manifest.Instances, r.Manifest.TTL, r.Manifest.Wait,
+	_, err := fmt.Fprintf(w, "%s for one lock, in %s; ttl %s, wait %s\nredis: %s; %s on %s, %d CPUs\nwaits in ms, from the common start\n",
+		counted(r.Manifest.Requests, "contender", "s"), counted(r.Manifest.Instances, "process", "es"), r.Manifest.TTL, r.Manifest.Wait,
 		r.Manifest.Redis, r.Manifest.Go, r.Manifest.OS, r.Manifest.CPUs)
 	for _, condition := range c.conditions {
 		for round := range c.repeat {
@@ -84,7 +85,18 @@ func (r lockReport) writeTable(w io.Writer, c crowd) error {
 	if err == nil && c.repeat > 1 {
 		_, err = io.WriteString(w, r.medians())
 	}
+	if text := bench.Unfinished(len(r.Rows), r.Manifest); err == nil && text != "" {
+		_, err = io.WriteString(w, "\n"+text)
+	}
 	return err
+}
+
+// counted is a number of things, of which more than one end in the plural.
+func counted(n int, thing, plural string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %s%s", n, thing, plural)
 }
 
 // medians compares all contenders with the first one under the same condition.

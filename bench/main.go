@@ -113,10 +113,8 @@ func (o options) run(ctx context.Context, stdout, stderr io.Writer) (bool, error
 		return false, err
 	}
 	report, err := measure(ctx, o, stderr)
-	if len(report.Rows) > 0 {
-		err = errors.Join(err, out.write(report))
-	}
-	return report.AsExpected(), errors.Join(err, out.close())
+	written := out.report(len(report.Rows), func() error { return out.write(report) })
+	return report.AsExpected(), errors.Join(err, written)
 }
 
 // measure opens the backends and runs the rows.

@@ -10,14 +10,15 @@ import (
 
 	"oversell/internal/bench"
 	"oversell/internal/bench/page"
+	"oversell/internal/wholefile"
 )
 
-// output is where the report goes.
+// output is where the report goes. Either report or close must be called in the end.
 type output struct {
 	table io.Writer
 	json  io.Writer // nil: nowhere
 	html  io.Writer // nil: nowhere
-	files []*os.File
+	files []*wholefile.File
 }
 
 // open opens the files that are asked for: before the bench, so that nobody
@@ -43,8 +44,8 @@ func (o options) open(stdout, stderr io.Writer) (out output, err error) {
 }
 
 // create opens the file that a flag names.
-func (w *output) create(name, file string) (io.Writer, error) {
-	f, err := os.Create(file)
+func (w *output) create(name, path string) (io.Writer, error) {
+	f, err := wholefile.Create(path)
 	if err != nil {
 		return nil, fmt.Errorf("-%s: %w", name, err)
 	}
@@ -63,6 +64,24 @@ func (w output) write(report bench.Report) error {
 	return err
 }
 
+// report has write write a report of so many rows, and puts its files in their place if
+// that succeeds. Of a report without rows nothing is written, and the files stay as
+// they were.
+func (w output) report(rows int, write func() error) error {
+	if rows == 0 {
+		return w.close()
+	}
+	if err := write(); err != nil {
+		return errors.Join(err, w.close())
+	}
+	var err error
+	for _, f := range w.files {
+		err = errors.Join(err, f.Commit())
+	}
+	return errors.Join(err, w.close())
+}
+
+// close removes what was not put in its place.
 func (w output) close() error {
 	var err error
 	for _, f := range w.files {

@@ -49,3 +49,49 @@ func checkJSON(t *testing.T, text []byte) {
 		t.Errorf("the report is %+v", r)
 	}
 }
+
+// A report that was there is worth more than none.
+func TestReportStaysUntilThereIsAnother(t *testing.T) {
+	dir := t.TempDir()
+	json, html := filepath.Join(dir, "report.json"), filepath.Join(dir, "report.html")
+	for _, file := range []string{json, html} {
+		if err := os.WriteFile(file, []byte("of yesterday"), 0o640); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files := []string{"-json", json, "-html", html}
+	for _, args := range [][]string{
+		append(small("-strategies", "none", "-conditions", "calm", "-redis", "redis://127.0.0.1:1"), files...),
+		append([]string{"-workload", "lock", "-requests", "10", "-redis", "redis://127.0.0.1:1"}, files[:2]...),
+	} {
+		if got := try(t, args...); got.code != exitFailed {
+			t.Fatalf("%v: exit code %d, want %d", args, got.code, exitFailed)
+		}
+		for _, file := range []string{json, html} {
+			if text, err := os.ReadFile(file); err != nil || string(text) != "of yesterday" {
+				t.Errorf("%s: after a run without rows it is %q, %v", file, text, err)
+			}
+		}
+		checkAlone(t, dir, 2)
+	}
+	if got := try(t, append(small("-strategies", "none,v6_watchdog", "-conditions", "calm"), files...)...); got.code != exitExpected {
+		t.Fatalf("exit code %d: %s", got.code, got.stderr)
+	}
+	text, err := os.ReadFile(json)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkJSON(t, text)
+	if info, err := os.Stat(json); err != nil || info.Mode().Perm() != 0o640 {
+		t.Errorf("it may be read and written as %v, %v; want what was allowed before", info.Mode().Perm(), err)
+	}
+	checkAlone(t, dir, 2)
+}
+
+// checkAlone fails the test unless the folder has so many files.
+func checkAlone(t *testing.T, dir string, n int) {
+	t.Helper()
+	if all, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(all) != n {
+		t.Errorf("files: %v, %v; want %d", all, err, n)
+	}
+}

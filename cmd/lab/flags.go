@@ -7,10 +7,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
+	"oversell/internal/backend/lockservers"
 	"oversell/internal/lab"
+	"oversell/internal/locks"
 )
 
 const usage = `Lab breaks each lock on purpose, the same way every time, and shows how: a
@@ -26,7 +29,8 @@ Examples:
   go run ./cmd/lab -strategy redsync,v4_lua                some columns
   go run ./cmd/lab -strategy yours                         grades your own lock: docs/your-lock.md
   go run ./cmd/lab -html lab.html                          one file with every timeline
-  go run ./cmd/lab -redis local                            on a private redis-server from the PATH, in real time
+  go run ./cmd/lab -redis local                            on private redis-servers from the PATH, in real time
+  go run ./cmd/lab -strategies etcd,zookeeper              locks on other servers, in real time
 
 Exit code: 0 if every cell came out as is on record, 1 if one did not, 2 if
 the lab could not run.
@@ -38,6 +42,7 @@ Flags; OVERSELL_REDIS and OVERSELL_DB in the environment are the defaults of
 // options are the flags.
 type options struct {
 	redis      string
+	servers    lockservers.Specs
 	columns    []lab.Column
 	scenarios  []lab.Scenario
 	json, html string
@@ -47,24 +52,39 @@ type options struct {
 	ttl        time.Duration
 }
 
-// parse reads the flags. It writes the help to stderr when asked for it, and
-// returns flag.ErrHelp then.
-func (p program) parse(args []string) (options, error) {
-	var o options
-	var anomalies, strategies, db string
+// texts are the flags that name something, and have to be interpreted.
+type texts struct {
+	anomalies, strategies, same, db string
+}
+
+// flags declares the flags.
+func flags(o *options, t *texts) *flag.FlagSet {
 	fs := flag.NewFlagSet("lab", flag.ContinueOnError)
 	fs.SetOutput(io.Discard) // an error is reported once, by the caller
-	fs.StringVar(&anomalies, "run", "", "`ANOMALIES` to try, separated by commas (default all; see -list)")
-	fs.StringVar(&strategies, "strategy", "", "`STRATEGIES` to try them on, separated by commas (default all but yours; see -list)")
+	fs.Usage = func() {}
+	fs.StringVar(&t.anomalies, "run", "", "`ANOMALIES` to try, separated by commas (default all; see -list)")
+	fs.StringVar(&t.strategies, "strategy", "", "`STRATEGIES` to try them on, separated by commas (default all but yours; see -list)")
+	fs.StringVar(&t.same, "strategies", "", "`STRATEGIES`, the same as -strategy")
+	fs.StringVar(&o.servers.Redlock, "redlock", "", "`NODES` of redlock: embedded or local, which start five, or the addresses of yours, separated by commas (default as -redis, if that is embedded or local)")
+	fs.StringVar(&o.servers.Etcd, "etcd", "embedded", "`WHERE` etcd is, for the strategy of that name: embedded, or the addresses of yours, as http://host:port")
+	fs.StringVar(&o.servers.ZooKeeper, "zookeeper", "local", "`WHERE` ZooKeeper is, for the strategy of that name: local, or the addresses of yours, as host:port")
 	fs.StringVar(&o.redis, "redis", fromEnv("OVERSELL_REDIS"), "`WHERE` Redis is: embedded, local, or redis:// or rediss:// with one address")
-	fs.StringVar(&db, "db", fromEnv("OVERSELL_DB"), "`WHERE` the database is: taken as by shop and bench, and not used, for the lab keeps its orders in memory")
+	fs.StringVar(&t.db, "db", fromEnv("OVERSELL_DB"), "`WHERE` the database is: taken as by shop and bench, and not used, for the lab keeps its orders in memory")
 	fs.StringVar(&o.json, "json", "", "`FILE` to write the report to as JSON; - for standard output, and nothing else there")
 	fs.StringVar(&o.html, "html", "", "`FILE` to write the table and all timelines to, to be opened in a browser")
 	fs.StringVar(&o.readme, "readme", "", "`FILE` whose table of strategies, between its two marks, is to be rewritten from this run")
 	fs.BoolVar(&o.check, "check", false, "with -readme: change nothing, and exit with 1 if the table is stale")
 	fs.BoolVar(&o.list, "list", false, "list anomalies and strategies")
 	fs.DurationVar(&o.ttl, "ttl", 0, "lease of a lock (default 3s in virtual time, 1s in real time)")
-	fs.Usage = func() {}
+	return fs
+}
+
+// parse reads the flags. It writes the help to stderr when asked for it, and
+// returns flag.ErrHelp then.
+func (p program) parse(args []string) (options, error) {
+	var o options
+	var t texts
+	fs := flags(&o, &t)
 	if err := fs.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			fmt.Fprint(p.stderr, usage)
@@ -80,21 +100,33 @@ func (p program) parse(args []string) (options, error) {
 	if err := checkGiven(fs); err != nil {
 		return o, err
 	}
-	return o, p.interpret(&o, split(anomalies), split(strategies))
+	if err := p.interpret(&o, split(t.anomalies), split(cmp.Or(t.strategies, t.same))); err != nil {
+		return o, err
+	}
+	return o, o.checkMeaning(fs)
 }
 
 // fromEnv is the default of -redis and -db. The other flags are not read from
 // the environment: what is set there for a shop, as its ttl, is not for the lab.
 func fromEnv(name string) string { return cmp.Or(os.Getenv(name), lab.Embedded) }
 
-// checkGiven refuses what is given and says nothing.
+// given reports whether a flag was set.
+func given(fs *flag.FlagSet, name string) (found bool) {
+	fs.Visit(func(f *flag.Flag) { found = found || f.Name == name })
+	return found
+}
+
+// checkGiven refuses what is given and says nothing, or says it twice.
 func checkGiven(fs *flag.FlagSet) (err error) {
+	if given(fs, "strategy") && given(fs, "strategies") {
+		return errors.New("-strategy and -strategies are the same: all strategies have to be in one of them")
+	}
 	fs.Visit(func(f *flag.Flag) {
 		value := f.Value.String()
 		switch f.Name {
-		case "run", "strategy":
+		case "run", "strategy", "strategies", "redlock", "etcd", "zookeeper":
 			if len(split(value)) == 0 {
-				err = fmt.Errorf("-%s %q names nothing (-list shows what there is)", f.Name, value)
+				err = fmt.Errorf("-%s %q names nothing (-list shows what there is to try)", f.Name, value)
 			}
 		case "ttl":
 			if value == "0s" {
@@ -109,7 +141,7 @@ func checkGiven(fs *flag.FlagSet) (err error) {
 func (p program) interpret(o *options, anomalies, strategies []string) (err error) {
 	o.columns, o.scenarios = p.columns, p.scenarios
 	if len(strategies) > 0 {
-		if o.columns, err = lab.FindColumns(append(p.columns, lab.Yours()), strategies); err != nil {
+		if o.columns, err = lab.FindColumns(p.all(), strategies); err != nil {
 			return err
 		}
 	}
@@ -121,7 +153,12 @@ func (p program) interpret(o *options, anomalies, strategies []string) (err erro
 	if err := lab.CheckRedis(o.redis); err != nil {
 		return fmt.Errorf("-redis: %w", err)
 	}
+	if err := o.giveNodes(len(strategies) > 0); err != nil {
+		return err
+	}
 	switch {
+	case o.html == "-":
+		return errors.New("-html is -, and must be a file: standard output is for the table")
 	case o.ttl < 0 || o.ttl > 0 && o.ttl < minTTL:
 		return fmt.Errorf("-ttl is %v, and must be at least %v", o.ttl, minTTL)
 	case o.check && o.readme == "":
@@ -130,6 +167,45 @@ func (p program) interpret(o *options, anomalies, strategies []string) (err erro
 		return errors.New("-readme needs the whole table: it goes with neither -run nor -strategy")
 	}
 	return nil
+}
+
+// giveNodes has redlock's nodes be of the kind that the Redis is. A Redis of the
+// user's own says nothing of nodes: redlock is left out then, unless it is named.
+func (o *options) giveNodes(named bool) error {
+	if o.servers.Redlock != "" {
+		return nil
+	}
+	if o.redis == lab.Embedded || o.redis == local {
+		o.servers.Redlock = o.redis
+		return nil
+	}
+	onNodes := func(c lab.Column) bool { return c.Needs == locks.NeedsNodes }
+	if (named || o.readme != "") && slices.ContainsFunc(o.columns, onNodes) {
+		return errors.New("redlock lives on nodes of its own: with a -redis of yours -redlock has to say which")
+	}
+	o.columns = slices.DeleteFunc(slices.Clone(o.columns), onNodes)
+	return nil
+}
+
+// local is the value of -redis and -redlock for private servers.
+const local = "local"
+
+// needs are what the columns' locks live on. Redlock's nodes in memory are made by
+// the lab, where all is in virtual time.
+func (o options) needs() []locks.Need {
+	var needs []locks.Need
+	for _, c := range o.columns {
+		inMemory := c.Needs == locks.NeedsNodes && o.redis == lab.Embedded && o.servers.Redlock == lab.Embedded
+		if c.Needs != locks.NeedsNothing && !inMemory {
+			needs = append(needs, c.Needs)
+		}
+	}
+	return needs
+}
+
+// all are the strategies that can be named.
+func (p program) all() []lab.Column {
+	return slices.Concat(p.columns, []lab.Column{lab.Yours()}, lab.Coordinated())
 }
 
 // minTTL is what a machine can keep in real time.
@@ -153,7 +229,7 @@ func (p program) list() {
 		fmt.Fprintf(p.stdout, "  %-30s %s\n", s.Name, s.Sentence)
 	}
 	fmt.Fprintln(p.stdout, "Strategies:")
-	for _, c := range append(p.columns, lab.Yours()) {
+	for _, c := range p.all() {
 		fmt.Fprintf(p.stdout, "  %-30s %s\n", c.Name, c.About)
 	}
 }

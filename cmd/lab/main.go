@@ -17,6 +17,7 @@ import (
 	"golang.org/x/term"
 
 	"oversell/internal/backend"
+	"oversell/internal/backend/lockservers"
 	"oversell/internal/lab"
 )
 
@@ -57,18 +58,30 @@ func (p program) run(ctx context.Context, args []string) int {
 	if _, err := o.replace(lab.Report{}); err != nil {
 		return p.complain(err) // before the run, not after it
 	}
-	report, err := p.measure(ctx, o)
-	if err != nil {
+	asExpected, err := p.report(ctx, o)
+	switch {
+	case err != nil:
 		return p.complain(err)
-	}
-	fresh, err := p.present(o, report)
-	if err != nil {
-		return p.complain(err)
-	}
-	if !fresh || len(report.Unexpected()) > 0 {
+	case !asExpected:
 		return exitUnexpected
 	}
 	return exitExpected
+}
+
+// report runs what is asked for and shows it. It returns false if a cell did not
+// come out as is on record, or a table that was to be checked is stale.
+func (p program) report(ctx context.Context, o options) (asExpected bool, err error) {
+	to, err := o.open()
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, to.discard()) }()
+	report, err := p.measure(ctx, o)
+	if err != nil {
+		return false, err
+	}
+	fresh, err := p.present(o, to, report)
+	return fresh && len(report.Unexpected()) == 0, err
 }
 
 func (p program) complain(err error) int {
@@ -90,6 +103,12 @@ func (p program) measure(ctx context.Context, o options) (report lab.Report, err
 	if o.redis != lab.Embedded {
 		cfg.Redis = server.URL
 	}
+	others, err := lockservers.Serve(ctx, o.servers, o.needs()...)
+	if err != nil {
+		return report, err
+	}
+	defer func() { err = errors.Join(err, others.Close()) }()
+	cfg.Nodes, cfg.Etcd, cfg.ZooKeeper, cfg.Servers = others.Redlock, others.Etcd, others.ZooKeeper, others.Names
 	bar := newBar(p.stderr, len(o.columns)*len(o.scenarios))
 	defer bar.clear()
 	return lab.Run(ctx, cfg, bar.step)

@@ -6,13 +6,16 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9/logging"
 	"go.uber.org/goleak"
 
 	"oversell/internal/lab"
+	"oversell/internal/locks"
 )
 
 func TestMain(m *testing.M) {
@@ -76,6 +79,57 @@ func TestYourLockIsGraded(t *testing.T) {
 	}
 }
 
+// Locks on other servers are tried where they are asked for, in real time, beside
+// what is in virtual time.
+func TestLocksOnOtherServers(t *testing.T) {
+	r := try(t, lab.Columns(), exitExpected, "-strategies", "redlock,etcd", "-run", "foreign-unlock,clock-jump-majority")
+	for _, c := range r.Cells {
+		want := lab.Holds
+		switch {
+		case c.Anomaly != "clock-jump-majority":
+		case c.Strategy == "redlock":
+			want = lab.Breaks
+		default:
+			want = lab.NA
+		}
+		if c.Outcome != want {
+			t.Errorf("%s on %s: %s, want %s: %s", c.Anomaly, c.Strategy, c.Outcome, want, c.Note)
+		}
+	}
+	alone := try(t, lab.Columns(), exitExpected, "-strategies", "etcd", "-run", "foreign-unlock").Manifest
+	if said := strings.Join(alone.Servers, "; "); alone.Virtual || alone.TTL != 2*time.Second || strings.Contains(said, "leases of") {
+		t.Errorf("of etcd alone it says twice which lease it has: %v, %v", alone.TTL, alone.Servers)
+	}
+	if m := r.Manifest; !m.Virtual || !strings.Contains(strings.Join(m.Servers, "; "), "etcd in real time, with leases of 2s") {
+		t.Errorf("virtual %v, %v", m.Virtual, m.Servers)
+	}
+}
+
+// A Redis of one's own says nothing of nodes, so redlock has no column there.
+func TestNodesAreAskedFor(t *testing.T) {
+	p := program{columns: lab.Columns(), scenarios: lab.Scenarios(), stdout: new(bytes.Buffer), stderr: new(bytes.Buffer)}
+	for args, want := range map[string]string{
+		"":                               "embedded",
+		"-redis local":                   "local",
+		"-redis local -redlock embedded": "embedded",
+		"-redis redis://a:1":             "",
+		"-redis redis://a:1 -redlock a:2,a:3,a:4":    "a:2,a:3,a:4",
+		"-redis redis://a:1 -strategy etcd":          "",
+		"-redis redis://a:1 -strategies v6_watchdog": "",
+	} {
+		o, err := p.parse(strings.Fields(args))
+		if err != nil {
+			t.Errorf("%s: %v", args, err)
+			continue
+		}
+		has := slices.ContainsFunc(o.columns, func(c lab.Column) bool { return c.Name == "redlock" })
+		named := strings.Contains(args, "strateg")
+		if o.servers.Redlock != want || has != (want != "" && !named) {
+			t.Errorf("%s: nodes %q, want %q; redlock has a column: %v", args, o.servers.Redlock, want, has)
+		}
+	}
+}
+
 func TestFiles(t *testing.T) {
 	dir := t.TempDir()
 	page, report := filepath.Join(dir, "lab.html"), filepath.Join(dir, "lab.json")
@@ -87,6 +141,84 @@ func TestFiles(t *testing.T) {
 	}
 	if text, err = os.ReadFile(page); err != nil || !bytes.Contains(text, []byte("lost-update")) {
 		t.Errorf("%v: %d bytes", err, len(text))
+	}
+}
+
+// A report that cannot be written is said before the run, not after it.
+func TestFilesAreMadeBeforeTheRun(t *testing.T) {
+	nowhere := filepath.Join(t.TempDir(), "no", "such")
+	for _, flag := range []string{"-html", "-json"} {
+		ran := false
+		p := watched(&ran)
+		if code := p.run(t.Context(), []string{"-run", "lost-update", "-strategy", "none", flag, nowhere}); code != exitFailed || ran {
+			t.Errorf("%s: exit code %d, and it ran: %v", flag, code, ran)
+		}
+		if errs := p.stderr.(*bytes.Buffer).String(); !strings.Contains(errs, flag) {
+			t.Errorf("it says %q", errs)
+		}
+	}
+}
+
+// watched is a program that says whether a cell of none was run.
+func watched(ran *bool) program {
+	columns := lab.Columns()
+	for i := range columns {
+		if make := columns[i].Guard; make != nil {
+			columns[i].Guard = func(p *lab.Process) locks.Guard {
+				*ran = true
+				return make(p)
+			}
+		}
+	}
+	return program{columns: columns, scenarios: lab.Scenarios(), stdout: new(bytes.Buffer), stderr: new(bytes.Buffer)}
+}
+
+// What an interrupted run would have replaced is as it was, and nothing lies beside.
+func TestInterruptedRunLeavesTheOldReport(t *testing.T) {
+	dir := t.TempDir()
+	page := filepath.Join(dir, "lab.html")
+	if err := os.WriteFile(page, []byte("old"), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	p := watched(new(bool))
+	if code := p.run(ctx, []string{"-html", page, "-json", filepath.Join(dir, "lab.json")}); code != exitFailed {
+		t.Errorf("exit code %d", code)
+	}
+	text, err := os.ReadFile(page)
+	if err != nil || string(text) != "old" {
+		t.Errorf("%v: %q", err, text)
+	}
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) != 1 {
+		t.Errorf("%v: there are %v", err, left)
+	}
+}
+
+// A file that is there is replaced with the rights that it has, and a link to it stays
+// one.
+func TestFilesAreReplacedWhereTheyAre(t *testing.T) {
+	dir := t.TempDir()
+	page, link := filepath.Join(dir, "lab.html"), filepath.Join(dir, "link")
+	if err := os.WriteFile(page, []byte("old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(page, link); err != nil {
+		t.Skip("no symbolic links here: ", err)
+	}
+	runs(t, lab.Columns(), exitExpected, "-run", "lost-update", "-strategy", "none", "-html", link)
+	text, err := os.ReadFile(page)
+	if err != nil || !bytes.Contains(text, []byte("lost-update")) {
+		t.Errorf("%v: %q", err, text)
+	}
+	is, err := os.Stat(page)
+	if err != nil || is.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", is.Mode(), err)
+	}
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) != 2 {
+		t.Errorf("%v: there are %v", err, left)
 	}
 }
 
@@ -138,6 +270,21 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		{[]string{"-readme", "x", "-run", "lost-update"}, "whole table"},
 		{[]string{"-readme", filepath.Join("no", "such", "file")}, "no such file"},
 		{[]string{"-redis", "memcached"}, "memcached"},
+		{[]string{"-redis", "redis://127.0.0.1:1", "-strategy", "redlock"}, "-redlock"},
+		{[]string{"-redis", "redis://127.0.0.1:1", "-readme", "x"}, "-redlock"},
+		{[]string{"-strategy", "redlock", "-redlock", "127.0.0.1:1,127.0.0.1:2"}, "must name 3"},
+		{[]string{"-strategy", "redlock", "-redlock", "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"}, "unreachable"},
+		{[]string{"-strategies", "etcd", "-etcd", "memcached"}, "-etcd"},
+		{[]string{"-strategies", "zookeeper", "-zookeeper", "memcached"}, "-zookeeper"},
+		{[]string{"-strategies", "etcd", "-etcd", ""}, "names nothing"},
+		{[]string{"-strategy", "v6_watchdog", "-etcd", "http://127.0.0.1:1"}, "-etcd is given and means nothing here"},
+		{[]string{"-zookeeper", "127.0.0.1:1"}, "it goes with -strategy zookeeper"},
+		{[]string{"-strategy", "v6_watchdog", "-redlock", "embedded"}, "it goes with -strategy redlock"},
+		{[]string{"-strategy", "none", "-strategies", "local"}, "are the same"},
+		{[]string{"-json", "-", "-html", "-"}, "-html is -"},
+		{[]string{"-strategies", "v6_wait_one"}, "has no column: it needs a Redis with replicas"},
+		{[]string{"-strategies", "none,lua_batch"}, `"lua_batch" has no column: it has no lock`},
+		{[]string{"-strategies", "sql_version"}, "has no column: it works in the database"},
 		{[]string{"-redis", "redis://127.0.0.1:1"}, "unreachable"},
 	} {
 		if _, errs := runs(t, lab.Columns(), exitFailed, tt.args...); !strings.Contains(errs, tt.want) {
@@ -156,6 +303,8 @@ func TestEnvironment(t *testing.T) {
 func TestHelpAndList(t *testing.T) {
 	if _, errs := runs(t, lab.Columns(), exitExpected, "-h"); !strings.Contains(errs, "Exit code") {
 		t.Error(errs)
+	} else if strings.Contains(errs, " string\n") {
+		t.Errorf("a flag does not say what it takes:\n%s", errs)
 	}
 	if out, _ := runs(t, lab.Columns(), exitExpected, "-list"); !strings.Contains(out, "retry-storm") || !strings.Contains(out, "yours") {
 		t.Error(out)

@@ -14,11 +14,13 @@ import (
 
 	"oversell/internal/lab"
 	"oversell/internal/locks"
+	"oversell/internal/locks/redlock"
 	v2 "oversell/internal/locks/v2_ttl"
 	v3 "oversell/internal/locks/v3_uuid"
 	v5 "oversell/internal/locks/v5_reentrant"
 	v6 "oversell/internal/locks/v6_watchdog"
 	v7 "oversell/internal/locks/v7_queue"
+	v8 "oversell/internal/locks/v8_fenced"
 )
 
 // The lab notices when a stage loses what is its own: each is replaced in one
@@ -86,6 +88,15 @@ func mutants() []mutant {
 		{"v7 without its way of waiting", with("v7_queue", func(p *lab.Process, key string) locks.Lock {
 			return polled{v7.New(p.Redis(), key, p.TTL()), p.Redis(), key}
 		}), []string{"starvation", "retry-storm"}},
+		{"v8 with a token that is read when it is asked for", with("v8_fenced", func(p *lab.Process, key string) locks.Lock {
+			return counted{v8.New(p.Redis(), key, p.TTL()), p.Redis(), key}
+		}), []string{"successors-token"}},
+		{"v8 with a token for each entry", with("v8_fenced", func(p *lab.Process, key string) locks.Lock {
+			return &renumbered{Mutex: v8.New(p.Redis(), key, p.TTL())}
+		}), []string{"token-grows-on-re-entry"}},
+		{"redlock on one node of five", with("redlock", func(p *lab.Process, key string) locks.Lock {
+			return redlock.New(p.Nodes()[:1], key, p.TTL())
+		}), []string{"failover", "clock-jump-minority"}},
 		{"v7 without its handing on", with("v7_queue", func(p *lab.Process, key string) locks.Lock {
 			return freed{v7.New(p.Redis(), key, p.TTL()), p.Redis(), key}
 		}), []string{"missed-wake-up"}},
@@ -162,6 +173,45 @@ func (p polled) TryLock(ctx context.Context) (bool, error) {
 	}
 	return p.contextual.TryLock(ctx)
 }
+
+// counted takes its token from a counter beside the lock, when it is asked for: by
+// then it may be that of the next holder.
+type counted struct {
+	*v8.Mutex
+	rdb redis.Cmdable
+	key string
+}
+
+func (c counted) counter() string { return c.key + ":counter" }
+
+func (c counted) TryLock(ctx context.Context) (bool, error) {
+	ok, err := c.Mutex.TryLock(ctx)
+	if ok && err == nil {
+		err = c.rdb.Incr(ctx, c.counter()).Err()
+	}
+	return ok, err
+}
+
+func (c counted) Token() int64 {
+	n, _ := c.rdb.Get(context.Background(), c.counter()).Int64()
+	return n
+}
+
+// renumbered has a larger token with each entry.
+type renumbered struct {
+	*v8.Mutex
+	entries int64
+}
+
+func (r *renumbered) TryLock(ctx context.Context) (bool, error) {
+	ok, err := r.Mutex.TryLock(ctx)
+	if ok {
+		r.entries++
+	}
+	return ok, err
+}
+
+func (r *renumbered) Token() int64 { return r.Mutex.Token() + r.entries }
 
 // freed frees the lock with Unlock, and wakes nobody.
 type freed struct {

@@ -9,19 +9,20 @@ import (
 
 	"oversell/internal/lab"
 	"oversell/internal/lab/show"
+	"oversell/internal/wholefile"
 )
 
 // present shows the report in every way that was asked for. It returns false
 // if a table that was to be checked is stale.
-func (p program) present(o options, r lab.Report) (fresh bool, err error) {
+func (p program) present(o options, to files, r lab.Report) (fresh bool, err error) {
 	if err := p.print(o, r); err != nil {
 		return false, err
 	}
-	if o.json != "" && o.json != "-" {
-		err = writeFile(o.json, r.WriteJSON)
+	if to.json != nil {
+		err = to.json.Fill(r.WriteJSON)
 	}
-	if o.html != "" {
-		err = errors.Join(err, writeFile(o.html, func(w io.Writer) error { return show.HTML(w, r) }))
+	if to.html != nil {
+		err = errors.Join(err, to.html.Fill(func(w io.Writer) error { return show.HTML(w, r) }))
 	}
 	if err != nil || o.readme == "" {
 		return true, err
@@ -57,7 +58,7 @@ func (p program) table(o options, r lab.Report) (fresh bool, err error) {
 		fmt.Fprintf(p.stderr, "lab: the table of strategies in %s is stale: go run ./cmd/lab -readme %[1]s\n", o.readme)
 		return false, nil
 	}
-	return true, writeFile(o.readme, func(w io.Writer) error {
+	return true, wholefile.Write(o.readme, func(w io.Writer) error {
 		_, err := w.Write(c.text)
 		return err
 	})
@@ -79,12 +80,4 @@ func (o options) replace(r lab.Report) (c change, err error) {
 		return c, fmt.Errorf("%s: %w", o.readme, err)
 	}
 	return c, nil
-}
-
-func writeFile(name string, write func(io.Writer) error) error {
-	f, err := os.Create(name)
-	if err != nil {
-		return fmt.Errorf("writing the report: %w", err)
-	}
-	return errors.Join(write(f), f.Close())
 }

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"oversell/internal/wholefile"
+)
+
+// files are where a report goes, beside standard output.
+type files struct {
+	json, html *wholefile.File // nil: nowhere
+}
+
+// open makes the files that are asked for: before the run, so that nobody waits
+// for a report that cannot be written.
+func (o options) open() (out files, err error) {
+	if o.json != "" && o.json != "-" {
+		if out.json, err = wholefile.Create(o.json); err != nil {
+			return out, fmt.Errorf("-json: %w", err)
+		}
+	}
+	if o.html != "" {
+		if out.html, err = wholefile.Create(o.html); err != nil {
+			return out, errors.Join(fmt.Errorf("-html: %w", err), out.discard())
+		}
+	}
+	return out, nil
+}
+
+// discard gives up what was not written.
+func (f files) discard() error {
+	var err error
+	for _, one := range []*wholefile.File{f.json, f.html} {
+		if one != nil {
+			err = errors.Join(err, one.Close())
+		}
+	}
+	return err
+}

@@ -1,5 +1,5 @@
 // Command shop is the flash sale: an HTTP API to one hot item, with a switch
-// for how its stock is guarded.
+// for how its stock is guarded, and a page that shows how it breaks.
 package main
 
 import (
@@ -20,6 +20,7 @@ import (
 	"oversell/internal/backend"
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/locks"
+	"oversell/internal/runs"
 	"oversell/internal/shop"
 	"oversell/internal/stock"
 )
@@ -35,6 +36,12 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	logging.Disable()            // what go-redis would print it returns as well
+	if len(os.Args) == 2 && os.Args[1] == instanceArg {
+		os.Exit(instance(ctx, os.Stdin, os.Stdout, os.Stderr))
+	}
+	if len(os.Args) == 2 && os.Args[1] == matrixArg {
+		os.Exit(matrix(ctx, os.Stdout, os.Stderr))
+	}
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -72,11 +79,22 @@ func complain(stderr io.Writer, code int, err error) int {
 	return code
 }
 
-// demo is on sale from the start, so that the first request finds something.
-var demo = stock.Item{SKU: "hot", Name: "The hot item", Category: "demo", Initial: 1000}
+// demo is on sale from the start, so that the first request finds something. Its
+// stock is kept where the default strategy takes it from.
+func demo(strategy locks.Strategy) *stock.Item {
+	item := &stock.Item{SKU: "hot", Name: "The hot item", Category: "demo", Initial: 1000}
+	if strategy.InDatabase() {
+		item.Keeper = stock.InDatabase
+	}
+	return item
+}
 
 // serve opens the backends and runs the shop on them until ctx is cancelled.
 func serve(ctx context.Context, o options, log *slog.Logger, ready func(addr string)) (err error) {
+	strategy, err := locks.Strategies().Find(o.strategy)
+	if err != nil {
+		return err
+	}
 	redis, err := backend.ServeRedis(ctx, o.redis)
 	if err != nil {
 		return err
@@ -92,16 +110,23 @@ func serve(ctx context.Context, o options, log *slog.Logger, ready func(addr str
 		return err
 	}
 	defer func() { err = errors.Join(err, servers.Close()) }()
+	p, closePage, err := newPage(ctx, o, runs.Backends{
+		RedisURL: redis.URL, DBURL: db.URL, Servers: servers.Addresses, ServerNames: servers.Names,
+	}, log)
+	if err != nil {
+		return err
+	}
+	defer closePage()
 	return shop.Run(ctx, shop.Config{
 		Addr: o.addr, RedisURL: redis.URL, DBURL: db.URL, Servers: servers.Addresses,
 		Strategy: o.strategy, Token: o.token,
 		TTL: o.ttl, Wait: o.wait, Policy: o.retry, Unfenced: o.unfenced,
-		Catalog: locks.Strategies(), Item: &demo, Logger: log, Ready: ready,
+		Catalog: o.catalog(), Item: demo(strategy), Page: p, Logger: log, Ready: ready,
 	})
 }
 
 func welcome(stdout io.Writer, addr string) {
-	fmt.Fprintf(stdout, `The shop is open at http://%[1]s. Buy one of 1,000:
+	fmt.Fprintf(stdout, `The shop is open at http://%[1]s. See there how it breaks, or buy one of 1,000:
   curl -X POST http://%[1]s/api/items/hot/deduct -d '{"quantity":1}'
   curl http://%[1]s/api/audit/hot
 `, addr)

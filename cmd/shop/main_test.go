@@ -78,6 +78,9 @@ func TestWhatIsWrongIsSaidInOneLine(t *testing.T) {
 		{[]string{"-nonsense"}, "-nonsense"},
 		{[]string{"hot"}, `"hot" is no flag`},
 		{[]string{"-strategy", "v0"}, "v6_watchdog"},
+		{[]string{"-strategy", "v6_wait_one"}, "needs a Redis with replicas"},
+		{[]string{"-strategy", "sql_for_update"}, "needs MySQL or MariaDB"},
+		{[]string{"-strategy", "sql_get_lock", "-db", "sqlite:x"}, "needs MySQL or MariaDB"},
 		{[]string{"-ttl", "soon"}, "-ttl"},
 		{[]string{"-ttl", "0s"}, "-ttl"},
 		{[]string{"-ttl", "-1s"}, "-ttl"},
@@ -214,6 +217,27 @@ func TestShopOpensSellsAndCloses(t *testing.T) {
 	}
 	if code := run(t.Context(), []string{"-check", "-addr", p.addr}, &stdout, &stderr); code != exitFailed {
 		t.Errorf("-check of a closed shop: exit code %d, want %d", code, exitFailed)
+	}
+}
+
+// The request that the shop prints sells, whatever the default strategy is.
+func TestFirstRequestSellsByEveryDefault(t *testing.T) {
+	for _, strategy := range []string{"sql_conditional", "lua_atomic", "etcd"} {
+		t.Run(strategy, func(t *testing.T) {
+			p := start(t, "-strategy", strategy)
+			res, err := http.Post("http://"+p.addr+"/api/items/hot/deduct", "application/json", strings.NewReader(`{"quantity":1}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			res.Body.Close()
+			if res.StatusCode != http.StatusOK {
+				t.Errorf("the first request is answered with %s", res.Status)
+			}
+			p.stop()
+			if code := <-p.code; code != exitOK {
+				t.Errorf("exit code %d", code)
+			}
+		})
 	}
 }
 

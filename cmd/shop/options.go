@@ -58,15 +58,30 @@ func parse(args []string) (options, error) {
 	return o, o.validate()
 }
 
+// alone reports whether the shop's Redis is started for it. Such a Redis has no
+// replicas.
+func (o options) alone() bool { return o.redis == "embedded" || o.redis == "local" }
+
+// onSQLite reports whether the database is one of SQLite.
+func (o options) onSQLite() bool { return o.db == "embedded" || strings.HasPrefix(o.db, "sqlite:") }
+
+// catalog is what the shop may offer. What takes servers that are not there, or
+// another database, the shop leaves out itself; whether there are replicas not
+// every Redis tells.
+func (o options) catalog() locks.Catalog {
+	return slices.DeleteFunc(locks.Strategies(), func(s locks.Strategy) bool {
+		return s.Needs == locks.NeedsReplicas && o.alone()
+	})
+}
+
 // none turns off what would be started otherwise.
 const none = "none"
 
 // withServers starts what is cheap to start for a shop that is alone: one whose
 // Redis is its own. Several shops on one Redis need nodes that they share.
 func (o options) withServers() options {
-	alone := o.redis == "embedded" || o.redis == "local"
 	for _, spec := range []*string{&o.servers.Redlock, &o.servers.Etcd} {
-		if *spec == "" && alone {
+		if *spec == "" && o.alone() {
 			*spec = "embedded"
 		}
 	}
@@ -97,7 +112,11 @@ func (o options) validate() error {
 		return fmt.Errorf("-strategy: %w", err)
 	}
 	switch needs := s.Needs; {
-	case needs != locks.NeedsNothing && needs != locks.NeedsRueidis && !slices.Contains(o.needs(), needs):
+	case needs == locks.NeedsReplicas && o.alone():
+		return fmt.Errorf("-strategy %s needs a Redis with replicas, and -redis %s has none", s.Name, o.redis)
+	case s.NeedsMySQL() && o.onSQLite():
+		return fmt.Errorf("-strategy %s needs MySQL or MariaDB, and -db %s is SQLite", s.Name, o.db)
+	case needs != locks.NeedsNothing && needs != locks.NeedsRueidis && needs != locks.NeedsReplicas && !slices.Contains(o.needs(), needs):
 		return fmt.Errorf("-strategy %s needs -%s (shop -h shows what it can be)", s.Name, needs)
 	case o.ttl < time.Millisecond:
 		return fmt.Errorf("-ttl is %v, and must be at least 1ms", o.ttl)

@@ -1,0 +1,565 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/heapprofiler"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"oversell/internal/bench/page/pagetest"
+	"oversell/internal/figures"
+	"oversell/internal/lab"
+)
+
+// desk is how a page is looked at, unless it matters.
+var desk = pagetest.Look{Width: 1280, Height: 900, Scheme: "light"}
+
+// openPage runs a shop with everything embedded, and a browser that can reach
+// nothing else.
+func openPage(t *testing.T, args ...string) (b *pagetest.Tab, site string) {
+	t.Helper()
+	b = pagetest.New(t)
+	t.Setenv(asProgram, "1") // for the processes that it starts of itself
+	p := start(t, args...)
+	t.Cleanup(func() {
+		p.stop()
+		<-p.code
+	})
+	return b, "http://" + p.addr + "/"
+}
+
+// get reads a reply of the shop's.
+func get[T any](t *testing.T, site, path string) (out T) {
+	t.Helper()
+	res, err := http.Get(site + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if err := json.NewDecoder(res.Body).Decode(&out); err != nil || res.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %s, %v", path, res.Status, err)
+	}
+	return out
+}
+
+// waitForLab waits until the lab has tried everything.
+func waitForLab(t *testing.T, site string) {
+	t.Helper()
+	for {
+		res, err := http.Get(site + "api/lab")
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		switch res.StatusCode {
+		case http.StatusOK:
+			return
+		case http.StatusAccepted:
+			time.Sleep(50 * time.Millisecond) // it is asked again until it is ready, or the test's time is up
+		default:
+			t.Fatal(res.Status)
+		}
+	}
+}
+
+// text is what an element shows, as an expression.
+func text(selector string) string {
+	return fmt.Sprintf(`(document.querySelector(%q)?.innerText ?? "")`, selector)
+}
+
+// click clicks what a selector finds, once it is there and can be clicked.
+func click(b *pagetest.Tab, selector string) {
+	b.Until(fmt.Sprintf(`document.querySelector(%q)?.disabled === false || document.querySelector(%[1]q)?.matches("a")`, selector))
+	pagetest.Eval[bool](b, fmt.Sprintf(`document.querySelector(%q).click() ?? true`, selector))
+}
+
+// Stepping through a cell comes to the moment at which it breaks, the address
+// keeps the step, and the next stage's cell has no such moment.
+func TestPageStepsToTheBreak(t *testing.T) {
+	b, site := openPage(t)
+	waitForLab(t, site)
+	cell := get[lab.Cell](t, site, "api/lab/check-then-delete/v3_uuid")
+	if cell.Outcome != lab.Breaks {
+		t.Fatalf("the cell %s", cell.Outcome)
+	}
+	b.Visit(site, "#/break", desk)
+	click(b, `a.mark[href="#/break/check-then-delete/v3_uuid"]`)
+	b.Until(`document.querySelector(".lanes .row.current") !== null`)
+	shown := `[...document.querySelectorAll(".lanes .row")].filter((row) => row.checkVisibility({ visibilityProperty: true })).length`
+	if n := pagetest.Eval[int](b, shown); n != 1 {
+		t.Errorf("at the first step %d moments are shown", n)
+	}
+	for steps := 0; !pagetest.Eval[bool](b, `document.querySelector(".moment.break") !== null`); steps++ {
+		if steps > len(cell.Trace)*2 {
+			t.Fatal("no step is the break")
+		}
+		b.Do(chromedp.KeyEvent(kb.ArrowRight))
+	}
+	told := pagetest.Eval[string](b, text(".moment .wrong"))
+	var breaks string
+	for _, e := range cell.Trace {
+		if e.Kind == lab.Break {
+			breaks = e.Text
+		}
+	}
+	if breaks == "" || !strings.Contains(told, breaks) {
+		t.Errorf("the page tells %q, want %q in it", told, breaks)
+	}
+	moment := pagetest.Eval[string](b, text(".moment"))
+	b.Do(chromedp.Reload())
+	b.Until(`document.querySelector(".moment.break") !== null`)
+	if again := pagetest.Eval[string](b, text(".moment")); again != moment {
+		t.Errorf("loaded again it shows %q, before %q", again, moment)
+	}
+	b.Do(chromedp.KeyEvent(kb.ArrowLeft))
+	b.Until(`document.querySelector(".moment.break") === null`)
+
+	b.Visit(site, "#/break/check-then-delete/v4_lua", desk)
+	b.Until(`document.querySelector("h1").innerText.includes("v4_lua") && document.querySelector(".lanes .row") !== null`)
+	if n := pagetest.Eval[int](b, `document.querySelectorAll(".lanes .row.break").length`); n > 0 {
+		t.Errorf("the cell of v4_lua has %d breaks", n)
+	}
+	b.Quiet()
+}
+
+// foreignDelete lets A buy, and its lock run out before it unlocks.
+var foreignDelete = []string{"A", "A", "A", "p3000", "B", "A"}
+
+// As the scheduler one makes stage 2 delete a lock that is another's, and is told;
+// the same moves do nothing of the kind to stage 4; a link brings back all.
+func TestPageLetsOneBeTheScheduler(t *testing.T) {
+	b, site := openPage(t)
+	b.Visit(site, "#/play/v2_ttl", desk)
+	for i, move := range foreignDelete {
+		if strings.HasPrefix(move, "p") {
+			click(b, `.time button:nth-of-type(3)`) // by a ttl
+		} else {
+			click(b, fmt.Sprintf(`[data-focus=%q]`, move))
+		}
+		b.Until(fmt.Sprintf(`location.hash.endsWith(%q) && %s.includes("moves: %d")`, "/"+strings.Join(foreignDelete[:i+1], "."), text(".standingline"), i+1))
+	}
+	b.Until(`document.querySelector(".findings .alarm") !== null`)
+	verdict := pagetest.Eval[string](b, text(".standingline"))
+	state := play(t, site, "v2_ttl", foreignDelete)
+	var finding string
+	for _, f := range state.Findings {
+		if f.Kind == lab.ForeignDelete {
+			finding = f.Text
+		}
+	}
+	if finding == "" || !strings.Contains(verdict, finding) {
+		t.Errorf("the page says %q, want the engine's %q in it", verdict, finding)
+	}
+
+	link := pagetest.Eval[string](b, `location.hash`)
+	shown := pagetest.Eval[string](b, text("main"))
+	b.Visit(site, "#/", desk)
+	b.Until(`document.querySelector(".cards") !== null`)
+	b.Visit(site, link, desk)
+	b.Until(`document.querySelector(".findings .alarm") !== null`)
+	if again := pagetest.Eval[string](b, text("main")); again != shown {
+		t.Errorf("the link shows\n%s\nbefore it was\n%s", again, shown)
+	}
+
+	b.Visit(site, "#/play/v4_lua/"+strings.Join(foreignDelete, "."), desk)
+	b.Until(text(".levels [aria-pressed=true]") + `.includes("v4_lua") && ` + text(".standingline") + `.includes("moves: 6")`)
+	if n := pagetest.Eval[int](b, `document.querySelectorAll(".findings .alarm, .standingline.won").length`); n > 0 {
+		t.Errorf("by the same moves v4_lua is broken: %s", pagetest.Eval[string](b, text("main")))
+	}
+
+	b.Visit(site, "#/play/none/A.B", desk)
+	b.Until(`document.querySelector('[data-focus="A"]') !== null`)
+	pagetest.Eval[bool](b, `document.querySelector('[data-focus="A"]').focus() ?? true`)
+	b.Do(chromedp.KeyEvent(kb.Enter)) // A buys, and the keyboard goes on with B
+	b.Until(`document.activeElement?.dataset.focus === "B"`)
+	b.Do(chromedp.KeyEvent(kb.Enter))
+	b.Until(`document.querySelector(".standingline.won") !== null`)
+	pagetest.Eval[bool](b, `[...document.querySelectorAll(".tools button")][0].click() ?? true`) // take it back
+	b.Until(`document.querySelector(".standingline.open") !== null && location.hash === "#/play/none/A.B.A"`)
+	click(b, `.finding button`)
+	b.Until(`document.querySelector(".answer .mark.breaks") !== null`)
+	click(b, `.answer button`)
+	b.Until(`document.querySelector(".standingline.won") !== null`)
+	b.Quiet()
+}
+
+// hold has the page wait for the reply to what it asks for under a path, until
+// release is called there. Then the reply comes even if it is no longer wanted.
+func hold(b *pagetest.Tab, path string) {
+	pagetest.Eval[bool](b, fmt.Sprintf(`(() => {
+	  const ask = window.fetch;
+	  window.fetch = async (path, init) => {
+	    if (path.split("?")[0] !== %q) return ask(path, init);
+	    const reply = await ask(path);
+	    const text = await reply.text();
+	    await new Promise((release) => Object.assign(window, { release, wanted: () => !init.signal?.aborted }));
+	    return new Response(text, reply);
+	  };
+	  return true;
+	})()`, path))
+}
+
+// held is true once the reply is there that the page waits for.
+const held = `window.release !== undefined`
+
+// released lets the reply through, and is true when all has been drawn that comes
+// of it.
+const released = `new Promise((done) => {
+  release();
+  setTimeout(() => requestAnimationFrame(() => requestAnimationFrame(() => done(true))), 100);
+})`
+
+// What a part has asked for does nothing to the part that one has gone to
+// meanwhile, nor to its title and its address.
+func TestPageLeavesAPartThatIsStillLoading(t *testing.T) {
+	b, site := openPage(t)
+	waitForLab(t, site)
+	for _, part := range []struct{ address, waitsFor string }{
+		{"#/break/check-then-delete/v3_uuid", "/api/lab"},
+		{"#/break/check-then-delete/v3_uuid", "/api/lab/check-then-delete/v3_uuid"},
+		{"#/play/v2_ttl", "/api/schedule/levels"},
+		{"#/read/v4_lua", "/api/stages"},
+	} {
+		b.Visit(site, "?"+url.QueryEscape(part.waitsFor)+"#/", desk) // a page that has loaded nothing
+		b.Until(`document.querySelector(".cards") !== null`)
+		hold(b, part.waitsFor)
+		pagetest.Eval[string](b, fmt.Sprintf(`location.hash = %q`, part.address))
+		b.Until(held)
+		pagetest.Eval[string](b, `location.hash = "#/run"`)
+		b.Until(`document.querySelector(".runform") !== null`)
+		const seen = `[document.title, location.hash, document.querySelector("h1").innerText].join("; ")`
+		before := pagetest.Eval[string](b, seen)
+		if pagetest.Eval[bool](b, `wanted()`) {
+			t.Errorf("%s still asks for %s when it was left", part.address, part.waitsFor)
+		}
+		b.Until(released)
+		if after := pagetest.Eval[string](b, seen); after != before {
+			t.Errorf("%s: with the reply of %s, which was left, the page shows %q, before %q", part.address, part.waitsFor, after, before)
+		}
+	}
+	b.Quiet()
+}
+
+// Of two cells that are chosen one after the other the second is shown, however
+// late the first one comes, and the arrow keys step through that one alone.
+func TestPageShowsTheCellThatWasChosenLast(t *testing.T) {
+	b, site := openPage(t)
+	waitForLab(t, site)
+	b.Visit(site, "#/break", desk)
+	b.Until(`document.querySelector(".matrix") !== null`)
+	hold(b, "/api/lab/check-then-delete/v3_uuid")
+	pagetest.Eval[string](b, `location.hash = "#/break/check-then-delete/v3_uuid"`)
+	b.Until(held)
+	pagetest.Eval[string](b, `location.hash = "#/break/check-then-delete/v2_ttl"`)
+	b.Until(`location.hash === "#/break/check-then-delete/v2_ttl?step=1"`)
+	b.Until(released)
+	b.Do(chromedp.KeyEvent(kb.ArrowRight))
+	b.Until(`location.hash === "#/break/check-then-delete/v2_ttl?step=2"`)
+	if h1 := pagetest.Eval[string](b, text("h1")); !strings.Contains(h1, "v2_ttl") {
+		t.Errorf("the page shows %q", h1)
+	}
+	b.Quiet()
+}
+
+// What the engine has found of one level is not shown on another.
+func TestPageEndsASearchWithItsLevel(t *testing.T) {
+	b, site := openPage(t)
+	for _, next := range []string{"#/play/v4_lua", "#/play/none?buyers=3"} {
+		b.Visit(site, "?"+url.QueryEscape(next)+"#/play/none", desk)
+		b.Until(`document.querySelector(".standingline.open") !== null`)
+		hold(b, "/api/schedule/search")
+		click(b, `.finding button`)
+		b.Until(held + ` && document.querySelector(".answer progress") !== null`)
+		pagetest.Eval[string](b, fmt.Sprintf(`location.hash = %q`, next))
+		b.Until(`document.querySelector(".answer").children.length === 0 && document.querySelector(".standingline.open") !== null`)
+		if pagetest.Eval[bool](b, `wanted()`) {
+			t.Errorf("%s: the search goes on", next)
+		}
+		b.Until(released)
+		if answer := pagetest.Eval[string](b, text(".answer")); answer != "" {
+			t.Errorf("%s shows what was asked of #/play/none: %s", next, answer)
+		}
+	}
+	b.Quiet()
+}
+
+// While the lab has to wait for something else the page says so, and asks again.
+func TestPageWaitsForALabThatIsBusy(t *testing.T) {
+	b, site := openPage(t)
+	waitForLab(t, site)
+	b.Visit(site, "#/", desk)
+	b.Until(`document.querySelector(".cards") !== null`)
+	pagetest.Eval[bool](b, `(() => {
+	  const ask = window.fetch;
+	  window.fetch = async (path, init) => {
+	    if (path !== "/api/lab") return ask(path, init);
+	    window.fetch = ask;
+	    return Response.json({ status: 409, code: "busy", detail: "run 7 is under way" }, { status: 409 });
+	  };
+	  return true;
+	})()`)
+	pagetest.Eval[string](b, `location.hash = "#/break"`)
+	b.Until(text("main") + `.includes("run 7 is under way")`)
+	b.Until(`document.querySelector(".matrix") !== null`)
+	b.Quiet()
+}
+
+// Who comes when too many watch already sees the earlier runs all the same, and
+// watches as soon as there is room.
+func TestPageWatchesOnceThereIsRoom(t *testing.T) {
+	b, site := openPage(t)
+	var watching []io.Closer
+	leave := func() {
+		for _, body := range watching {
+			body.Close()
+		}
+	}
+	defer leave()
+	for {
+		res, err := http.Get(site + "api/runs/events")
+		if err != nil {
+			t.Fatal(err)
+		}
+		watching = append(watching, res.Body)
+		if res.StatusCode != http.StatusOK {
+			break
+		}
+	}
+	res, err := http.Post(site+"api/runs", "application/json", strings.NewReader(`{"strategies":["none"],"conditions":["calm"],"requests":100,"stock":10}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	b.Visit(site, "#/run", desk)
+	b.Until(text(".live") + `.includes("was lost") && document.querySelectorAll(".earlier tbody tr").length === 1`)
+	leave()
+	b.Until(text(".live") + `.includes("was lost") === false && document.querySelectorAll(".figures tbody tr").length === 1`)
+}
+
+// play asks the engine what moves lead to.
+func play(t *testing.T, site, strategy string, moves []string) (state lab.State) {
+	t.Helper()
+	body := fmt.Sprintf(`{"strategy":%q,"buyers":2,"moves":%q}`, strategy, strings.Join(moves, "."))
+	res, err := http.Post(site+"api/schedule", "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if err := json.NewDecoder(res.Body).Decode(&state); err != nil || res.StatusCode != http.StatusOK {
+		t.Fatal(res.Status, err)
+	}
+	return state
+}
+
+// A run shows what the audit found, in each of its rows.
+func TestPageShowsARunAsTheAuditFoundIt(t *testing.T) {
+	b, site := openPage(t)
+	b.Visit(site, "#/run", desk)
+	b.Until(`document.querySelector(".runform") !== null`)
+	pagetest.Eval[bool](b, `(() => {
+	  const set = (id, value) => { document.getElementById(id).value = value; };
+	  set("run-requests", 600);
+	  set("run-stock", 60);
+	  return true;
+	})()`)
+	click(b, `.runform button[type=submit]`)
+	b.Until(`document.querySelectorAll(".figures tbody tr").length === 2 && document.querySelector(".runform button[type=submit]").disabled === false`)
+	id := get[struct{ Runs []struct{ ID string } }](t, site, "api/runs").Runs[0].ID
+	type row struct {
+		Strategy string
+		Sold     int64
+		Stock    int64
+		Oversold int64
+		Verdict  figures.Verdict
+	}
+	run := get[struct{ Rows []row }](t, site, "api/runs/"+id)
+	if len(run.Rows) != 2 {
+		t.Fatalf("%d rows", len(run.Rows))
+	}
+	for _, r := range run.Rows {
+		cell := func(figure string) string {
+			return pagetest.Eval[string](b, text(fmt.Sprintf(`tr[data-strategy=%q] [data-figure=%q]`, r.Strategy, figure)))
+		}
+		if got, want := cell("sold"), fmt.Sprintf("%d / %d", r.Sold, r.Stock); got != want {
+			t.Errorf("%s: the page shows %q sold, the audit %q", r.Strategy, got, want)
+		}
+		if got, want := cell("oversold"), fmt.Sprint(r.Oversold); got != want {
+			t.Errorf("%s: the page shows %q oversold, the audit %q", r.Strategy, got, want)
+		}
+		if got := pagetest.Eval[string](b, text(fmt.Sprintf(`tr[data-strategy=%q] .mark`, r.Strategy))); !strings.Contains(got, string(r.Verdict)) {
+			t.Errorf("%s: the page shows the verdict %q, want %s", r.Strategy, got, r.Verdict)
+		}
+	}
+	if run.Rows[0].Verdict == figures.OK || run.Rows[1].Verdict != figures.OK {
+		t.Errorf("the verdicts are %s of none and %s of v6", run.Rows[0].Verdict, run.Rows[1].Verdict)
+	}
+	b.Do(chromedp.Reload())
+	b.Until(`document.querySelectorAll(".figures tbody tr").length === 2`)
+	b.Quiet()
+}
+
+// Whoever looks sees the run that is under way, and it goes on when the page that
+// began it is left.
+func TestPageShowsTheSameRunToAll(t *testing.T) {
+	b, site := openPage(t)
+	other := pagetest.New(t)
+	b.Visit(site, "#/run", desk)
+	other.Visit(site, "#/run", desk)
+	other.Until(text(".live") + `.includes("Nothing runs")`)
+	click(b, `.runform button[type=submit]`)
+	b.Until(`document.querySelector(".runform button[type=submit]").disabled`)
+	b.Visit(site, "#/", desk)
+	other.Until(`document.querySelectorAll(".figures tbody tr").length === 2 && document.querySelector(".runform button[type=submit]").disabled === false`)
+	b.Visit(site, "#/run", desk)
+	b.Until(`document.querySelectorAll(".figures tbody tr").length === 2`)
+	if mine, theirs := pagetest.Eval[string](b, text(".results")), pagetest.Eval[string](other, text(".results")); mine != theirs {
+		t.Errorf("one sees\n%s\nand the other\n%s", mine, theirs)
+	}
+	b.Quiet()
+	other.Quiet()
+}
+
+// Where the shop has a token, a run is begun only by who gives it.
+func TestPageAsksForTheToken(t *testing.T) {
+	b, site := openPage(t, "-token", "sesame")
+	b.Visit(site, "#/run", desk)
+	b.Until(`document.querySelector("#run-token") !== null`)
+	pagetest.Eval[bool](b, `(() => { for (const input of document.querySelectorAll("input[name=strategy]")) input.checked = input.value === "none"; return true; })()`)
+	click(b, `.runform button[type=submit]`)
+	b.Until(text(".told") + `.includes("token")`)
+	pagetest.Eval[bool](b, `(document.querySelector("#run-token").value = "sesame") === "sesame"`)
+	click(b, `.runform button[type=submit]`)
+	b.Until(`document.querySelectorAll(".figures tbody tr").length === 1`)
+	if kept := pagetest.Eval[bool](b, `Object.values(localStorage).includes("sesame") || location.href.includes("sesame")`); kept {
+		t.Error("the token outlives the tab")
+	}
+}
+
+// Ten runs leave no more behind than what there is to show of them.
+func TestPageStaysSmallOverTenRuns(t *testing.T) {
+	b, site := openPage(t)
+	b.Visit(site, "#/run", desk)
+	b.Until(`document.querySelector(".runform") !== null`)
+	pagetest.Eval[bool](b, `(() => {
+	  for (const input of document.querySelectorAll("input[name=strategy]")) input.checked = input.value === "v6_watchdog";
+	  document.getElementById("run-requests").value = 200;
+	  document.getElementById("run-stock").value = 20;
+	  return true;
+	})()`)
+	const runs = 10
+	var nodes, heap [runs]float64
+	for i := range runs {
+		click(b, `.runform button[type=submit]`)
+		b.Until(fmt.Sprintf(`document.querySelectorAll(".earlier tbody tr").length === %d && document.querySelector(".runform button[type=submit]").disabled === false`, i+1))
+		b.Until(`document.querySelectorAll(".figures tbody tr").length === 1`)
+		pagetest.Call(b, heapprofiler.CollectGarbage, cdp.Empty{})
+		nodes[i] = pagetest.Eval[float64](b, `document.querySelectorAll("*").length`)
+		heap[i] = pagetest.Eval[float64](b, `performance.memory.usedJSHeapSize`)
+	}
+	const row = 20 // elements that a line of the list of runs takes at most
+	if more := nodes[runs-1] - nodes[1]; more > (runs-2)*row {
+		t.Errorf("the page has %v elements more than after the second run: %v", more, nodes)
+	}
+	if more := heap[runs-1] - heap[1]; more > 1<<20 {
+		t.Errorf("the page keeps %v bytes more than after the second run: %v", more, heap)
+	}
+	b.Quiet()
+}
+
+// A stage's page leads from the line that fixes an anomaly to where that breaks.
+func TestPageReadsAStageBesideTheOneBefore(t *testing.T) {
+	b, site := openPage(t)
+	for _, width := range []int64{1280, 400} {
+		b.Visit(site, "#/read/v4_lua", pagetest.Look{Width: width, Height: 900, Scheme: "light"})
+		b.Until(`document.querySelectorAll(".diff .fixing .flag").length > 0`)
+		if link := pagetest.Eval[string](b, `document.querySelector(".diff .fixing .flag").getAttribute("href")`); link != "#/break/check-then-delete/v3_uuid" {
+			t.Errorf("the line leads to %s", link)
+		}
+		sides := pagetest.Eval[int](b, `[...document.querySelector(".diff tr.same").querySelectorAll(".side")].filter((side) => side.checkVisibility()).length`)
+		if want := map[int64]int{1280: 2, 400: 1}[width]; sides != want {
+			t.Errorf("at %d pixels %d sides are shown, want %d", width, sides, want)
+		}
+	}
+	b.Quiet()
+}
+
+// Who buys sees the order, and the count goes down for who only looks.
+func TestPageSells(t *testing.T) {
+	b, site := openPage(t)
+	b.Visit(site, "#/shop", desk)
+	b.Until(text("#left") + ` === "1,000"`)
+	click(b, `.buying button[type=submit]`)
+	b.Until(text("#left") + ` === "999" && document.querySelectorAll(".part-shop tbody code").length === 1`)
+	res, err := http.Post(site+"api/items/hot/deduct", "application/json", strings.NewReader(`{"quantity":9}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	b.Until(text("#left") + ` === "990"`)
+	b.Quiet()
+}
+
+// The language is switched for all that is shown, and remembered; an address can
+// ask for one.
+func TestPageSpeaksChinese(t *testing.T) {
+	b, site := openPage(t)
+	var chinese map[string]string
+	raw, err := os.ReadFile("../../internal/page/assets/texts/zh.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(raw, &chinese); err != nil {
+		t.Fatal(err)
+	}
+	b.Visit(site, "?lang=en#/shop", desk)
+	b.Until(text("h1") + ` === "The flash sale"`)
+	b.Visit(site, "#/shop", desk)
+	click(b, "#language")
+	b.Until(fmt.Sprintf(`%s === %q && document.documentElement.lang === "zh-CN"`, text("h1"), chinese["shop.title"]))
+	b.Do(chromedp.Reload())
+	b.Until(fmt.Sprintf(`%s === %q`, text("h1"), chinese["shop.title"]))
+	b.Visit(site, "#/play/v2_ttl/"+strings.Join(foreignDelete, "."), desk)
+	b.Until(fmt.Sprintf(`%s.includes(%q)`, text(".standingline"), strings.ReplaceAll(chinese["play.finding.foreign_delete"], "{actor}", "A")))
+	b.Visit(site, "?lang=en#/read", desk)
+	b.Until(text("h1") + ` === "Read the stages"`)
+	b.Quiet()
+}
+
+// Every part can be read at any width, in the light and in the dark.
+func TestPageIsReadable(t *testing.T) {
+	b, site := openPage(t)
+	waitForLab(t, site)
+	parts := map[string]struct{ path, ready string }{
+		"home":  {"#/", `document.querySelector(".cards") !== null`},
+		"break": {"#/break", `document.querySelector(".matrix") !== null`},
+		"cell":  {"#/break/check-then-delete/v3_uuid?step=12", `document.querySelector(".moment.break") !== null`},
+		"play":  {"#/play/v2_ttl/A.A.A.p3000.B.A", `document.querySelector(".findings") !== null && document.querySelector(".lanes .row") !== null`},
+		"run":   {"#/run", `document.querySelector(".runform") !== null && document.querySelector(".earlier h2") !== null`},
+		"read":  {"#/read/v4_lua", `document.querySelector(".diff") !== null`},
+		"shop":  {"#/shop", `document.querySelector(".books dd") !== null`},
+	}
+	visits := 0
+	for name, part := range parts {
+		for _, width := range []int64{400, 1280, 1920} {
+			for _, scheme := range []string{"light", "dark"} {
+				visits++ // so that each is loaded anew
+				b.Visit(site, fmt.Sprintf("?%d%s", visits, part.path), pagetest.Look{Width: width, Height: 900, Scheme: scheme})
+				b.Until(part.ready)
+				at := fmt.Sprintf("%s-%d-%s", name, width, scheme)
+				b.Readable(at)
+				b.Keep(at)
+			}
+		}
+	}
+	b.Quiet()
+}

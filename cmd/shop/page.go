@@ -1,0 +1,33 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"oversell/internal/lab"
+	"oversell/internal/locks"
+	"oversell/internal/page"
+	"oversell/internal/runs"
+)
+
+// budget bounds a search for a schedule that breaks a strategy.
+var budget = lab.Budget{Plays: 20_000, Time: 2 * time.Minute}
+
+// newPage returns the page of a shop on these backends. What it has under way ends
+// with ctx; close waits for it, and comes before the backends end.
+func newPage(ctx context.Context, o options, on runs.Backends, log *slog.Logger) (h http.Handler, close func(), err error) {
+	manager := runs.New(ctx, runs.Config{Catalog: locks.Strategies(), Command: self(instanceArg), Shop: &on, Logger: log})
+	p, err := page.New(ctx, page.Config{
+		Runs: manager, Token: o.token, Anomalies: measureMatrix, Budget: budget, Logger: log,
+	})
+	if err != nil {
+		manager.Close()
+		return nil, nil, err
+	}
+	return p, func() {
+		manager.Close()
+		p.Close()
+	}, nil
+}

@@ -1,0 +1,286 @@
+// Package oversell_test keeps the README in its two languages together. What
+// can be compared without knowing either language is: headings, code, tables,
+// links, names in backquotes, and figures.
+package oversell_test
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"oversell/internal/lab"
+)
+
+const (
+	english = "README.md"
+	chinese = "README.zh-CN.md"
+)
+
+func TestReadmesSayTheSame(t *testing.T) {
+	for _, d := range differences(readPage(t, english), readPage(t, chinese)) {
+		t.Error(d)
+	}
+}
+
+// The table of strategies is generated, and in English in both files: what each
+// strategy adds is said in Chinese below it.
+func TestStrategiesAreExplainedInChinese(t *testing.T) {
+	text, err := os.ReadFile(chinese)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), lab.TableBegin)
+	table, rest, _ := strings.Cut(rest, lab.TableEnd)
+	rows := regexp.MustCompile("(?m)^\\| (`.+?`) \\| (.+?) \\|").FindAllStringSubmatch(table, -1)
+	if len(rows) == 0 {
+		t.Fatalf("%s has no table of strategies", chinese)
+	}
+	for _, row := range rows {
+		if !strings.Contains(rest, "\n- "+row[1]+"：") {
+			t.Errorf("%s: add to the list below the table of strategies a line \"- %s：…\" that says %q in Chinese", chinese, row[1], row[2])
+		}
+	}
+}
+
+// page is a README, cut at its headings.
+type page struct {
+	name     string
+	sections []section
+}
+
+type section struct {
+	heading string
+	line    int
+	facts   []fact
+}
+
+// fact is something that both languages have to have.
+type fact struct {
+	kind, key string
+	line      int
+}
+
+const (
+	code      = "the line of code"
+	row       = "a table row with"
+	generated = "the generated line"
+	word      = "to its text"
+)
+
+func readPage(t *testing.T, name string) page {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parse(name, string(text))
+}
+
+// parse finds the facts of a README, which begins with a heading.
+func parse(name, text string) page {
+	r := reader{page: page{name: name}}
+	for i, line := range strings.Split(text, "\n") {
+		r.read(i+1, line)
+	}
+	r.endSection()
+	return r.page
+}
+
+// reader reads a README line by line.
+type reader struct {
+	page
+	prose   []string // of the section, with an empty line for what is none
+	fence   string   // the line that opened the block of code, if one is open
+	inTable bool     // of strategies
+}
+
+func (r *reader) read(n int, line string) {
+	switch {
+	case strings.HasPrefix(line, "```"):
+		r.add(fact{code, line, n})
+		if r.fence != "" {
+			line = ""
+		}
+		r.fence = line
+	case r.fence != "":
+		r.add(fact{code, withoutComment(strings.TrimPrefix(r.fence, "```"), line), n})
+	case line == lab.TableBegin, line == lab.TableEnd, r.inTable:
+		r.inTable = line != lab.TableEnd
+		r.add(fact{generated, line, n})
+		r.prose[len(r.prose)-1] = line // for one language may explain it
+	case strings.HasPrefix(line, "#"):
+		r.endSection()
+		r.sections = append(r.sections, section{heading: line, line: n})
+		r.prose = []string{""}
+	case strings.HasPrefix(line, "|"):
+		r.add(fact{row, rowKey(line), n})
+	default:
+		r.prose = append(r.prose, line)
+	}
+}
+
+func (r *reader) add(f fact) {
+	r.prose = append(r.prose, "")
+	if n := len(r.sections); n > 0 && f.key != "" {
+		r.sections[n-1].facts = append(r.sections[n-1].facts, f)
+	}
+}
+
+func (r *reader) endSection() {
+	if n := len(r.sections); n > 0 {
+		s := &r.sections[n-1]
+		s.facts = append(s.facts, once(words(strings.Join(r.prose, "\n"), s.line))...)
+	}
+}
+
+// once leaves out what is said again, as one language may and the other not.
+func once(facts []fact) []fact {
+	seen := make(map[string]bool)
+	return slices.DeleteFunc(facts, func(f fact) bool {
+		again := seen[f.key]
+		seen[f.key] = true
+		return again
+	})
+}
+
+// withoutComment cuts off what is translated: comments, and in a block of no
+// language what stands apart on the right.
+func withoutComment(language, line string) string {
+	comment := map[string]string{"": `\s{3,}.*`, "sh": `(^|\s+)#.*`, "go": `\s*//.*`}[language]
+	if comment != "" {
+		line = regexp.MustCompile(comment+"$").ReplaceAllString(line, "")
+	}
+	return strings.TrimRight(line, " ")
+}
+
+// rowKey is what a row of a table has in any language, whatever the order.
+func rowKey(line string) string {
+	var keys []string
+	for _, f := range words(line, 0) {
+		keys = append(keys, f.key)
+	}
+	slices.Sort(keys)
+	return fmt.Sprintf("%d cells and %s", strings.Count(line, "|")-1, cmp.Or(strings.Join(keys, ", "), "words alone"))
+}
+
+// words finds names in backquotes, links, and figures. The links from one page
+// to the other are left out.
+func words(text string, first int) []fact {
+	var facts []fact
+	for _, m := range regexp.MustCompile("`[^`]+`|\\]\\([^)\\s]+\\)|[0-9]+(?:[.,][0-9]+)*").FindAllStringIndex(text, -1) {
+		key := strings.Join(strings.Fields(text[m[0]:m[1]]), " ")
+		if target, ok := strings.CutPrefix(key, "]("); ok {
+			key = "a link to " + strings.TrimSuffix(target, ")")
+		}
+		if key != "a link to "+english && key != "a link to "+chinese {
+			facts = append(facts, fact{word, key, first + strings.Count(text[:m[0]], "\n")})
+		}
+	}
+	return facts
+}
+
+// differences says what to add where, so that both pages say the same.
+func differences(a, b page) []string {
+	if !slices.EqualFunc(a.sections, b.sections, func(s, t section) bool { return s.level() == t.level() }) {
+		return []string{fmt.Sprintf("the headings of %s and %s differ in number or level: translate the section that one of them lacks\n%s",
+			a.name, b.name, beside(a, b))}
+	}
+	var told []string
+	for i, s := range a.sections {
+		t := b.sections[i]
+		n := len(told)
+		told = append(told, lacks(b.name, t, a.name, s)...)
+		told = append(told, lacks(a.name, s, b.name, t)...)
+		if n == len(told) {
+			told = append(told, misplaced(a.name, s, b.name, t)...)
+		}
+	}
+	return told
+}
+
+func (s section) level() int {
+	return len(s.heading) - len(strings.TrimLeft(s.heading, "#"))
+}
+
+// beside lists the headings of two pages, for a reader to see which is alone.
+func beside(a, b page) string {
+	var out strings.Builder
+	for i := range max(len(a.sections), len(b.sections)) {
+		for _, p := range []page{a, b} {
+			heading := "nothing"
+			if i < len(p.sections) {
+				heading = fmt.Sprintf("%s (line %d)", p.sections[i].heading, p.sections[i].line)
+			}
+			fmt.Fprintf(&out, "%-50s", heading)
+		}
+		out.WriteString("\n")
+	}
+	return out.String()
+}
+
+// lacks says what a section has not that its counterpart has.
+func lacks(name string, s section, otherName string, other section) []string {
+	left := make(map[string]int)
+	for _, f := range s.facts {
+		left[f.kind+f.key]++
+	}
+	var told []string
+	for _, f := range other.facts {
+		if left[f.kind+f.key]--; left[f.kind+f.key] >= 0 {
+			continue
+		}
+		what := fmt.Sprintf("add %s %s", f.kind, f.key)
+		if f.kind == generated {
+			what = fmt.Sprintf("run go run ./cmd/lab -readme on both files, for one lacks %.60s…", f.key)
+		}
+		told = append(told, fmt.Sprintf("%s, under %q (line %d): %s, as in line %d of %s, or change it there",
+			name, s.heading, s.line, what, f.line, otherName))
+	}
+	return told
+}
+
+// misplaced says where sections of the same facts have them in another order.
+// Within prose the order is the language's.
+func misplaced(name string, s section, otherName string, other section) []string {
+	inProse := func(f fact) bool { return f.kind == word }
+	a, b := slices.DeleteFunc(slices.Clone(s.facts), inProse), slices.DeleteFunc(slices.Clone(other.facts), inProse)
+	for i := range min(len(a), len(b)) {
+		if a[i].key != b[i].key {
+			return []string{fmt.Sprintf("%s, line %d: %s %s stands where %s, line %d, has %s %s: have them in the same order",
+				otherName, b[i].line, b[i].kind, b[i].key, name, a[i].line, a[i].kind, a[i].key)}
+		}
+	}
+	return nil
+}
+
+func TestDifferencesAreTold(t *testing.T) {
+	const page = "# T\n\n[x](d.md) has `a` and `b c`, 5 times.\n\n## A\n\n```sh\n# why\ngo run ./a   # this\ngo run ./b\n```\n\n" +
+		"| what | figure | command |\n|---|---|---|\n| one | 1.5 s | `go a` |\n| two | 2 s | `go b` |\n"
+	for name, tt := range map[string]struct{ old, new, want string }{
+		"nothing":                 {"", "", ""},
+		"a comment":               {"# this", "# 这个", ""},
+		"order in prose":          {"`a` and `b c`", "`b\nc` 和 `a`", ""},
+		"the link to the other":   {"# T\n", "# T\n\n[English](README.md)\n", ""},
+		"words in a table":        {"| one | 1.5 s", "| 一 | 1.5 秒", ""},
+		"no section":              {"## A\n", "", "nothing"},
+		"another level":           {"## A", "### A", "differ in number or level"},
+		"no command":              {"go run ./b\n", "", "zh, under \"## A\" (line 5): add the line of code go run ./b, as in line 10 of en"},
+		"one command more":        {"go run ./b\n", "go run ./b\ngo run ./c\n", "en, under \"## A\" (line 5): add the line of code go run ./c, as in line 11 of zh"},
+		"commands in other order": {"go run ./a   # this\ngo run ./b\n", "go run ./b\ngo run ./a\n", "zh, line 9: the line of code go run ./b stands where en, line 9, has"},
+		"another figure":          {"1.5 s", "1.6 s", "zh, under \"## A\" (line 5): add a table row with 3 cells and 1.5, `go a`, as in line 15 of en"},
+		"no row":                  {"| two | 2 s | `go b` |\n", "", "add a table row with 3 cells and 2, `go b`"},
+		"no link":                 {"[x](d.md)", "x", "add to its text a link to d.md"},
+		"a name said again":       {"5 times", "5 次 `a`", ""},
+		"no name":                 {"`b c`", "b", "add to its text `b c`, as in line 3 of en"},
+		"no figure":               {"5 times", "often", "add to its text 5"},
+	} {
+		got := differences(parse("en", page), parse("zh", strings.Replace(page, tt.old, tt.new, 1)))
+		if text := strings.Join(got, "\n"); (text == "") != (tt.want == "") || !strings.Contains(text, tt.want) {
+			t.Errorf("%s: told %q, want %q", name, text, tt.want)
+		}
+	}
+}

@@ -47,3 +47,13 @@ const unlockTimeout = 5 * time.Second
 func unlocking(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), unlockTimeout)
 }
+
+// over returns the cause of ctx when that has ended, and nil before. A deadline
+// that is past is an end: a connection that keeps it hears of it from a timer of
+// its own, at times before ctx does.
+func over(ctx context.Context) error {
+	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
+		<-ctx.Done() // in an instant
+	}
+	return context.Cause(ctx)
+}

@@ -75,8 +75,10 @@ func (m *RedislockMutex) Lock(ctx context.Context) error {
 	patient, cancel := context.WithTimeout(ctx, forever)
 	defer cancel()
 	err := m.obtain(patient, &redislock.Options{RetryStrategy: redislock.LinearBackoff(redislockBackoff)})
-	if err != nil && ctx.Err() != nil {
-		return context.Cause(ctx)
+	if err != nil {
+		if cause := over(ctx); cause != nil {
+			return cause
+		}
 	}
 	return err
 }

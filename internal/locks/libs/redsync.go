@@ -67,12 +67,13 @@ func (m *RedsyncMutex) TryLock(ctx context.Context) (bool, error) {
 // over, taken by nobody: what would take it back has the context that has ended.
 func (m *RedsyncMutex) Lock(ctx context.Context) error {
 	err := m.mutex.LockContext(ctx)
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case ctx.Err() != nil:
-		return context.Cause(ctx) // redsync says the same as when it gives up
-	case isTaken(err), errors.Is(err, redsync.ErrFailed):
+	}
+	if cause := over(ctx); cause != nil {
+		return cause // redsync says the same as when it gives up
+	}
+	if isTaken(err) || errors.Is(err, redsync.ErrFailed) {
 		return fmt.Errorf("%w: %w", ErrGaveUp, err)
 	}
 	return err

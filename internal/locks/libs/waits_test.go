@@ -3,9 +3,12 @@ package libs
 import (
 	"context"
 	"errors"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"oversell/internal/locks/locktest"
 )
@@ -116,6 +119,37 @@ func TestCutOffWaitLeavesALock(t *testing.T) {
 					t.Errorf("the lock was to be had after %v; want %v", left, ttl)
 				}
 				unlock(t, b)
+			})
+		})
+	}
+}
+
+// slow is a context whose timer is late.
+type slow struct {
+	context.Context
+	deadline time.Time
+}
+
+func (s slow) Deadline() (time.Time, bool) { return s.deadline, true }
+
+// The deadline of a wait may be met by a connection before the wait itself hears
+// of it: what ended the wait is told all the same, not what the connection says.
+func TestWaitThatHearsLateOfItsEnd(t *testing.T) {
+	for name, open := range map[string]func(rdb redis.UniversalClient, key string) mutex{
+		"redsync":   func(rdb redis.UniversalClient, key string) mutex { return NewRedsync(rdb, ttl).New(key) },
+		"redislock": func(rdb redis.UniversalClient, key string) mutex { return NewRedislock(rdb, ttl).New(key) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := locktest.StartTicking(t)
+				s.Hook.On(locktest.Any, -1, locktest.Fail(os.ErrDeadlineExceeded))
+				late := errors.New("too late")
+				ctx, end := context.WithCancelCause(t.Context())
+				time.AfterFunc(time.Minute, func() { end(late) })
+				wait := slow{ctx, time.Now()}
+				if err := open(s.Client, locktest.Key(t)).Lock(wait); err != late {
+					t.Errorf("Lock = %v; want %v", err, late)
+				}
 			})
 		})
 	}

@@ -2,19 +2,16 @@ package contend
 
 import (
 	"fmt"
-	"os"
-	"sync/atomic"
 	"time"
+
+	"oversell/internal/sharedmem"
 )
 
 // board is where a process writes down what becomes of its contenders, in
 // memory that it shares with the one that runs the row: so nothing is lost of a
 // process that is killed, and nobody has to be told. Both sides may use it at
 // once.
-type board struct {
-	words []int64
-	close func() error
-}
+type board struct{ *sharedmem.Words }
 
 // The words of a board: first those of the process, then those of each of its
 // contenders. Times are in nanoseconds of Unix time; 0: not yet.
@@ -50,36 +47,28 @@ const (
 	parkNow  // it does
 )
 
-func boardBytes(n int) int { return 8 * (boardHeader + slotSize*n) }
+func boardWords(n int) int { return boardHeader + slotSize*n }
 
 // newBoard makes the file of a board for n contenders.
 func newBoard(path string, n int) (*board, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	words, err := sharedmem.Create(path, boardWords(n))
 	if err != nil {
 		return nil, fmt.Errorf("making a board: %w", err)
 	}
-	defer f.Close() // what is mapped stays so
-	if err := f.Truncate(int64(boardBytes(n))); err != nil {
-		return nil, fmt.Errorf("making a board: %w", err)
-	}
-	return mapBoard(f, boardBytes(n))
+	return &board{words}, nil
 }
 
 // openBoard opens the board that newBoard made, in another process.
 func openBoard(path string, n int) (*board, error) {
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	words, err := sharedmem.Open(path, boardWords(n))
 	if err != nil {
 		return nil, fmt.Errorf("opening the board: %w", err)
 	}
-	defer f.Close()
-	return mapBoard(f, boardBytes(n))
+	return &board{words}, nil
 }
 
-func (b *board) get(word int) int64    { return atomic.LoadInt64(&b.words[word]) }
-func (b *board) set(word int, v int64) { atomic.StoreInt64(&b.words[word], v) }
-
-func (b *board) served() int64 { return b.get(boardServed) }
-func (b *board) over() int64   { return b.get(boardOver) }
+func (b *board) served() int64 { return b.Load(boardServed) }
+func (b *board) over() int64   { return b.Load(boardOver) }
 
 // slot is the part of a board that is one contender's.
 type slot struct {
@@ -89,8 +78,8 @@ type slot struct {
 
 func (b *board) slot(i int) slot { return slot{b, boardHeader + slotSize*i} }
 
-func (s slot) note(what int, at time.Time) { s.set(s.at+what, at.UnixNano()) }
-func (s slot) state(now int64)             { s.set(s.at+slotState, now) }
+func (s slot) note(what int, at time.Time) { s.Store(s.at+what, at.UnixNano()) }
+func (s slot) state(now int64)             { s.Store(s.at+slotState, now) }
 
 func (s slot) entered() {
 	s.note(slotFrom, time.Now())
@@ -110,19 +99,19 @@ func (s slot) ended(state int64) {
 	s.note(slotEnd, time.Now())
 	s.state(state)
 	if state == stateServed {
-		atomic.AddInt64(&s.words[boardServed], 1)
+		s.Add(boardServed, 1)
 	}
-	atomic.AddInt64(&s.words[boardOver], 1)
+	s.Add(boardOver, 1)
 }
 
 // park has the next contender of the process that is let in wait there.
-func (b *board) park()        { b.set(boardPark, parkNext) }
-func (b *board) unpark()      { b.set(boardPark, parkNot) }
-func (b *board) parked() bool { return b.get(boardPark) == parkNow }
+func (b *board) park()        { b.Store(boardPark, parkNext) }
+func (b *board) unpark()      { b.Store(boardPark, parkNot) }
+func (b *board) parked() bool { return b.Load(boardPark) == parkNow }
 
 // linger waits inside, if that is wanted, until it no longer is.
 func (b *board) linger() {
-	if !atomic.CompareAndSwapInt64(&b.words[boardPark], parkNext, parkNow) {
+	if !b.CompareAndSwap(boardPark, parkNext, parkNow) {
 		return
 	}
 	for b.parked() {
@@ -139,11 +128,11 @@ type slip struct {
 
 func (b *board) slip(i int) slip {
 	s := b.slot(i)
-	return slip{s.time(slotFrom), s.time(slotTo), s.time(slotEnd), s.get(s.at + slotState)}
+	return slip{s.time(slotFrom), s.time(slotTo), s.time(slotEnd), s.Load(s.at + slotState)}
 }
 
 func (s slot) time(what int) time.Time {
-	if n := s.get(s.at + what); n != 0 {
+	if n := s.Load(s.at + what); n != 0 {
 		return time.Unix(0, n)
 	}
 	return time.Time{}

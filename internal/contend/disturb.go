@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"oversell/internal/child"
+	"oversell/internal/sharedmem"
 )
 
 // Disturb is what is done to processes in the middle of a row. Which ones is
@@ -38,7 +39,7 @@ func (d Disturb) check(processes int) error {
 	switch {
 	case !d.any():
 		return nil
-	case !shared:
+	case !sharedmem.Live:
 		return fmt.Errorf("%w: %w", ErrConfig, child.ErrUnsupported)
 	case d.Stop != 0 && (d.Stop < 2*settle || d.Stop > maxDuration):
 		return fmt.Errorf("%w: a stop of %v; allowed: %v to %v", ErrConfig, d.Stop, 2*settle, maxDuration)

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"sync"
 	"sync/atomic"
@@ -67,8 +66,7 @@ func enlist(cmd *exec.Cmd, s setup) (_ *member, err error) {
 // unmap removes the board. Nobody may use it any more.
 func (m *member) unmap() {
 	if m.board != nil {
-		_ = m.board.close() // at worst some memory stays
-		_ = os.Remove(m.setup.Board)
+		_ = m.board.Remove() // at worst some memory stays
 	}
 }
 

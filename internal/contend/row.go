@@ -115,7 +115,7 @@ func (e ended) row() Row {
 		r.Contenders += m.setup.Crowd
 		all.add(m.tally)
 		if !m.stopped.Load() {
-			r.Stalled = max(r.Stalled, ms(time.Duration(m.board.get(boardStalled))))
+			r.Stalled = max(r.Stalled, ms(time.Duration(m.board.Load(boardStalled))))
 		}
 	}
 	r.Reasons, r.Releases, r.Lost = all.Told, all.Release, all.Lost

@@ -25,7 +25,7 @@ func process(t *testing.T, slips ...slip) *member {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = b.close() })
+	t.Cleanup(func() { _ = b.Close() })
 	for i, s := range slips {
 		slot := b.slot(i)
 		slot.state(s.state)

@@ -273,7 +273,7 @@ func (r *Runner) outcomes(ctx context.Context, e *ended) error {
 			switch {
 			case err == nil && n.Over != nil:
 				m.tally = *n.Over
-				return m.board.fetch(m.setup.Board)
+				return m.board.Fetch()
 			case m.killed.Load() && ctx.Err() == nil:
 				return nil
 			case errors.Is(err, errLate):

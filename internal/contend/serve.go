@@ -126,7 +126,7 @@ func obey(ctx context.Context, catalog Catalog, orders <-chan order, out *json.E
 		return errors.New("reading the start: the second order has none")
 	}
 	over := c.run(*start)
-	if err := c.board.flush(s.Board); err != nil {
+	if err := c.board.Flush(); err != nil {
 		return err
 	}
 	tell(news{Over: &over})

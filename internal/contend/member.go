@@ -66,7 +66,8 @@ func enlist(cmd *exec.Cmd, s setup) (_ *member, err error) {
 // unmap removes the board. Nobody may use it any more.
 func (m *member) unmap() {
 	if m.board != nil {
-		_ = m.board.Remove() // at worst some memory stays
+		_ = m.board.Close() // at worst some memory stays
+		_ = m.board.Remove()
 	}
 }
 

@@ -10,6 +10,23 @@ import (
 // Span is the time one holder spent inside a critical section.
 type Span struct{ From, To time.Time }
 
+// Inside hears of one who comes into the critical section of a key, +1, and of one
+// who goes, -1. Both are within the span that is told of it in the end.
+type Inside func(key string, step int)
+
+// Enter begins a span, and returns what ends it. A nil Inside hears of nothing.
+func (i Inside) Enter(key string) (leave func() Span) {
+	from := time.Now()
+	if i == nil {
+		return func() Span { return Span{from, time.Now()} }
+	}
+	i(key, +1)
+	return func() Span {
+		i(key, -1)
+		return Span{from, time.Now()}
+	}
+}
+
 // MaxHolders is the most spans that overlap at any moment: the witness that is
 // not the lock. Spans that only touch do not overlap.
 func MaxHolders(spans []Span) int {

@@ -75,15 +75,17 @@ func (w *Words) CompareAndSwap(i int, from, to int64) bool {
 
 // Close gives the memory back in this process, which must not use it any more.
 // The file stays.
-func (w *Words) Close() error { return w.release() }
-
-// Remove closes the words and removes their file.
-func (w *Words) Remove() error {
-	err := w.Close()
-	if removed := os.Remove(w.path); err == nil {
-		err = removed
+func (w *Words) Close() error {
+	if err := w.release(); err != nil {
+		return fmt.Errorf("closing shared memory: %w", err)
 	}
-	if err != nil {
+	return nil
+}
+
+// Remove removes the file. Where the memory is Live, those who have opened it
+// keep it.
+func (w *Words) Remove() error {
+	if err := os.Remove(w.path); err != nil {
 		return fmt.Errorf("removing shared memory: %w", err)
 	}
 	return nil

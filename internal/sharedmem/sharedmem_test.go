@@ -54,7 +54,7 @@ func TestOnlyWhatWasMadeIsOpened(t *testing.T) {
 	if _, err := sharedmem.Open(path, 2); err == nil {
 		t.Error("more words than there are were opened")
 	}
-	if err := words.Remove(); err != nil {
+	if err := errors.Join(words.Remove(), words.Close()); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {

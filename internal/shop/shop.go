@@ -18,6 +18,7 @@ import (
 	"oversell/internal/backend"
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/cache"
+	"oversell/internal/figures"
 	"oversell/internal/locks"
 	"oversell/internal/locks/libs"
 	"oversell/internal/stock"
@@ -47,6 +48,9 @@ type Config struct {
 	Item    *stock.Item // put on sale unless there is one with its SKU; nil: nothing
 	Work    stock.Work  // what a holder does under the guard; nil: nothing
 	Logger  *slog.Logger
+
+	// Inside, unless it is nil, hears of those who sell under the guard, by SKU.
+	Inside figures.Inside
 
 	// Page serves all paths that are not the API's; nil: there are none. A request
 	// of its that does not end by itself has to end when Run's ctx does.
@@ -176,7 +180,7 @@ type parts struct {
 
 func assemble(cfg Config, o locks.Options, db *gorm.DB, absent map[string]string) *parts {
 	rdb := o.Redis
-	sales := stock.Config{DB: db, Redis: rdb, Wait: cfg.Wait, Work: cfg.Work, Unfenced: cfg.Unfenced, Logger: cfg.Logger}
+	sales := stock.Config{DB: db, Redis: rdb, Wait: cfg.Wait, Work: cfg.Work, Inside: cfg.Inside, Unfenced: cfg.Unfenced, Logger: cfg.Logger}
 	sales.Use(cfg.Catalog, o)
 	p := &parts{cfg: cfg, stock: stock.New(sales)}
 	cached := cache.Config{Redis: rdb, Guards: cache.Guards(cfg.Catalog, o), Instance: cfg.Instance, Wait: cfg.Wait}

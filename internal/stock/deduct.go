@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/google/uuid"
 
-	"oversell/internal/figures"
 	"oversell/internal/locks"
 )
 
@@ -194,11 +192,8 @@ func (b *buyer) replay(ctx context.Context) (bool, error) {
 // written before the guard is released, so that the next holder finds a stock
 // and orders that agree.
 func (b *buyer) section(ctx context.Context, c Counter) error {
-	span := figures.Span{From: time.Now()}
-	defer func() {
-		span.To = time.Now()
-		b.res.Spans = append(b.res.Spans, span)
-	}()
+	leave := b.service.inside.Enter(b.req.SKU)
+	defer func() { b.res.Spans = append(b.res.Spans, leave()) }()
 	if found, err := b.replay(ctx); found || err != nil {
 		return lost(ctx, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"gorm.io/gorm"
 
+	"oversell/internal/figures"
 	"oversell/internal/locks"
 	"oversell/internal/notice"
 )
@@ -24,6 +25,7 @@ type Config struct {
 	Wait     time.Duration     // longest wait for a guard; 0 means 10 s
 	Unfenced bool              // the stock does not look at fencing tokens
 	Work     Work              // what a holder does between reading and writing the stock; nil: nothing
+	Inside   figures.Inside    // hears of the holders, by SKU; nil: nobody does
 	Logger   *slog.Logger      // nil: slog.Default
 }
 
@@ -81,6 +83,7 @@ type Service struct {
 	inDatabase map[string]bool
 	wait       time.Duration
 	work       Work
+	inside     figures.Inside
 	log        *slog.Logger
 	notices    *notice.Board
 	// entry bounds how many buyers look at an item at once before they wait
@@ -106,6 +109,7 @@ func New(cfg Config) *Service {
 		inDatabase: cfg.InDB,
 		wait:       cfg.Wait,
 		work:       cfg.Work,
+		inside:     cfg.Inside,
 		log:        cfg.Logger,
 		entry:      make(chan struct{}, maxEntering),
 	}

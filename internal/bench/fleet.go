@@ -21,7 +21,7 @@ type fleet struct {
 	setup   setup
 	members []*instance
 
-	severable bool // the network between an instance and Redis can be cut
+	means
 
 	started int // instances ever, for their names
 }
@@ -32,7 +32,7 @@ func (f *fleet) fill(ctx context.Context, n int) error {
 	if err := f.fallen(0); err != nil {
 		return err
 	}
-	f.members = slices.DeleteFunc(f.members, func(i *instance) bool { return !i.alive() })
+	f.members = slices.DeleteFunc(f.members, (*instance).buried)
 	if f.started == 0 {
 		if err := f.add(ctx, 1); err != nil {
 			return err
@@ -55,7 +55,7 @@ func (f *fleet) add(ctx context.Context, n int) error {
 			if err != nil {
 				return err
 			}
-			i, err := start(ctx, cmd, s, f.severable)
+			i, err := start(ctx, cmd, s, f.means)
 			if err != nil {
 				return err
 			}
@@ -101,6 +101,21 @@ func (f *fleet) survivor() *instance {
 		}
 	}
 	return nil
+}
+
+// gauges are those of the instances that have not been killed; nil: there are not
+// gauges of all.
+func (f *fleet) gauges() (all []*gauge) {
+	for _, i := range f.members {
+		switch {
+		case i.killed.Load() || !i.alive(): // who was inside is not any more
+		case i.gauge == nil:
+			return nil
+		default:
+			all = append(all, i.gauge)
+		}
+	}
+	return all
 }
 
 // stalled is for how long one of the instances stood still in this row, but for

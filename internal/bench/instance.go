@@ -16,6 +16,7 @@ import (
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/child"
 	"oversell/internal/relay"
+	"oversell/internal/sharedmem"
 	"oversell/internal/stall"
 )
 
@@ -30,6 +31,7 @@ type setup struct {
 	Wait     time.Duration `json:"wait"`
 	Policy   string        `json:"policy"`
 	Unfenced bool          `json:"unfenced"`
+	Gauge    string        `json:"gauge,omitempty"` // the path of one; "": nobody looks
 
 	Servers lockservers.Addresses `json:"servers"`
 }
@@ -68,6 +70,7 @@ type instance struct {
 	orders io.WriteCloser
 	log    *tail
 	link   *relay.Relay // between it and Redis; nil: there is none
+	gauge  *gauge       // of those inside; nil: nobody looks
 
 	ready   chan string    // the address, once
 	planned chan struct{}  // after each plan
@@ -79,15 +82,31 @@ type instance struct {
 	stalls  stall.Longest  // by its own account
 }
 
-// start runs an instance and waits until it serves requests. If the network
-// between it and Redis is to be cut, its connections go through a relay.
-func start(ctx context.Context, cmd *exec.Cmd, s setup, severable bool) (_ *instance, err error) {
+// means is what an instance is to be had by, for what is done to it and seen of it.
+type means struct {
+	severable bool // the network between it and Redis can be cut: its connections go through a relay
+	gauged    bool // it has a gauge of those inside, where that can be read
+}
+
+// start runs an instance and waits until it serves requests.
+func start(ctx context.Context, cmd *exec.Cmd, s setup, by means) (_ *instance, err error) {
 	i := &instance{
 		name: s.Name, log: &tail{},
 		ready: make(chan string, 1), planned: make(chan struct{}, 1),
 		parked: make(chan struct{}, 1), struck: make(chan time.Time, 1),
 	}
-	if severable {
+	if by.gauged && sharedmem.Live {
+		if i.gauge, s.Gauge, err = newGauge(); err != nil {
+			return nil, fmt.Errorf("starting instance %s: %w", s.Name, err)
+		}
+		defer i.gauge.opened()
+		defer func() {
+			if err != nil {
+				i.gauge.close()
+			}
+		}()
+	}
+	if by.severable {
 		if s.RedisURL, i.link, err = relayed(s.RedisURL); err != nil {
 			return nil, fmt.Errorf("starting instance %s: %w", s.Name, err)
 		}
@@ -228,9 +247,20 @@ func (i *instance) alive() bool {
 	}
 }
 
+// buried reports whether the process has ended, and then gives back what is left
+// of it.
+func (i *instance) buried() bool {
+	if i.alive() {
+		return false
+	}
+	i.gauge.close()
+	return true
+}
+
 // stop ends the instance: it lets the sales under way end, and is killed if
 // that takes too long.
 func (i *instance) stop() {
+	defer i.gauge.close()
 	defer i.unlink()
 	_ = i.orders.Close() // the end of its input is the order to end
 	timer := time.NewTimer(stopTimeout)

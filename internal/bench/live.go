@@ -28,6 +28,11 @@ type Live struct {
 
 	Served, SoldOut, Failed, Unknown int64 // outcomes
 
+	// Holders is how many are inside at this moment, also in a process that is
+	// stopped, but not in one that was killed; -1: that is not known, as of a row
+	// that is over and of shops that run already.
+	Holders int64
+
 	// MaxHolders is the most holders that were inside at once, of those whose
 	// requests had been answered at the last audit.
 	MaxHolders int
@@ -54,10 +59,11 @@ type watch struct {
 	stopped chan struct{}
 	ended   sync.WaitGroup
 
-	mu    sync.Mutex
-	tally *tally // nil: the requests were not let go yet
-	last  Live
-	looks int64 // audits that got through
+	mu     sync.Mutex
+	tally  *tally // nil: the requests were not let go yet
+	last   Live
+	looks  int64 // audits that got through
+	gauged bool  // the fleet has gauges that may be read
 }
 
 // watched returns the watch of a row, or nil if nobody looks. What an audit costs
@@ -83,7 +89,7 @@ func (w *watch) start(ctx context.Context, t *tally) {
 		return
 	}
 	w.mu.Lock()
-	w.tally = t
+	w.tally, w.gauged = t, w.run.fleet != nil
 	w.mu.Unlock()
 	w.ended.Go(func() { w.audit(ctx) })
 }
@@ -127,6 +133,9 @@ func (w *watch) stop() {
 	}
 	close(w.stopped)
 	w.ended.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.gauged = false // the fleet may change
 }
 
 // cost is how many of the commands that Redis has counted were the watch's.
@@ -142,12 +151,25 @@ func (w *watch) cost() int64 {
 func (w *watch) live() Live {
 	w.mu.Lock()
 	now, t := w.last, w.tally
+	now.Holders = w.holders()
 	w.mu.Unlock()
 	now.Waiting = w.load.awaited()
 	if t != nil {
 		t.tell(&now)
 	}
 	return now
+}
+
+// holders reads the gauges. The caller has locked mu.
+func (w *watch) holders() int64 {
+	if !w.gauged {
+		return -1
+	}
+	all := w.run.fleet.gauges()
+	if n, ok := inside(all); ok && all != nil {
+		return n
+	}
+	return -1
 }
 
 // bystander is the address of a shop that nothing has been done to in this row.

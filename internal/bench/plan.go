@@ -14,6 +14,7 @@ import (
 // plan is what the holders in an instance do during one row. It takes hold in
 // the work step of the domain and nowhere else: lock code knows nothing of it.
 type plan struct {
+	Item      string          `json:"item"` // that is sold
 	Condition locks.Condition `json:"condition"`
 	At        int             `json:"at"`   // which hold of the instance the condition befalls, from 1
 	Work      time.Duration   `json:"work"` // how long every holder works
@@ -27,11 +28,11 @@ type plan struct {
 // coldLoad is what loading a cold key takes.
 const coldLoad = 100 * time.Millisecond
 
-// plan returns what the holders do in a row under the condition. It befalls a
-// hold early in the sale, but when all instances take part in it.
-func (c Config) plan(condition locks.Condition) plan {
+// plan returns what the holders do in a row on an item under the condition. It
+// befalls a hold early in the sale, but when all instances take part in it.
+func (c Config) plan(item string, condition locks.Condition) plan {
 	p := plan{
-		Condition: condition, Work: c.Work, Long: c.long(),
+		Item: item, Condition: condition, Work: c.Work, Long: c.long(),
 		At: int(max(1, c.turns()/int64(4*c.shops()))),
 	}
 	if c.Workload == locks.Cache {

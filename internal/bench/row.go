@@ -33,7 +33,7 @@ func (r *run) do(ctx context.Context) (row Row, err error) {
 		return Row{}, err
 	}
 	if r.fleet != nil {
-		if err := r.fleet.follow(ctx, r.cfg.plan(r.cond)); err != nil {
+		if err := r.fleet.follow(ctx, r.cfg.plan(r.sku, r.cond)); err != nil {
 			return Row{}, err
 		}
 	}

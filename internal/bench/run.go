@@ -93,6 +93,7 @@ func (b *runner) newFleet(cfg Config) (*fleet, error) {
 		RedisURL: redisURL, DBURL: cfg.DBURL, Name: b.cfg.ID, Token: b.token,
 		TTL: cfg.TTL, Wait: cfg.Wait, Policy: cfg.Policy.String(), Unfenced: cfg.Unfenced, Servers: cfg.Servers,
 	}}
+	_, f.gauged = b.progress.(Watcher)
 	if b.fleet != nil {
 		f.started = b.fleet.started // no name is given twice
 	}

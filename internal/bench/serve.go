@@ -36,6 +36,10 @@ func Serve(ctx context.Context, catalog locks.Catalog, in io.Reader, out, log io
 	cfg.Catalog = catalog
 	cfg.Strategy = catalog[0].Name // every request names its own
 	cfg.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	if s.counter.gauge != nil {
+		defer s.counter.gauge.close()
+		cfg.Inside = s.counter.count
+	}
 	if adjust != nil {
 		adjust(&cfg)
 	}
@@ -50,9 +54,10 @@ func Serve(ctx context.Context, catalog locks.Catalog, in io.Reader, out, log io
 
 // server is the instance's side of the talk with the bench.
 type server struct {
-	worker worker
-	stalls *stall.Watch // from the setup on
-	goOn   chan struct{}
+	worker  worker
+	counter counter
+	stalls  *stall.Watch // from the setup on
+	goOn    chan struct{}
 
 	mu  sync.Mutex
 	out *json.Encoder
@@ -72,6 +77,11 @@ func (s *server) setup(lines *bufio.Scanner) (shop.Config, error) {
 	policy, err := locks.ParsePolicy(o.Setup.Policy)
 	if err != nil {
 		return shop.Config{}, err
+	}
+	if o.Setup.Gauge != "" {
+		if s.counter.gauge, err = openGauge(o.Setup.Gauge); err != nil {
+			return shop.Config{}, err
+		}
 	}
 	return shop.Config{
 		Addr: "127.0.0.1:0", RedisURL: o.Setup.RedisURL, DBURL: o.Setup.DBURL,
@@ -95,6 +105,7 @@ func (s *server) obey(lines *bufio.Scanner, log *slog.Logger) {
 		switch {
 		case o.Plan != nil:
 			s.worker.follow(*o.Plan)
+			s.counter.follow(o.Plan.Item)
 			s.stalls.Reset()
 			s.tell(news{Planned: true})
 		case o.Until != nil:

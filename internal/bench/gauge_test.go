@@ -1,0 +1,79 @@
+package bench
+
+import (
+	"os"
+	"sync"
+	"testing"
+	"time"
+)
+
+// gauged returns two counters and the gauges by which another process sees them.
+func gauged(t *testing.T) (counters []*counter, seen []*gauge) {
+	t.Helper()
+	for range 2 {
+		read, path, err := newGauge()
+		if err != nil {
+			t.Fatal(err)
+		}
+		written, err := openGauge(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		read.opened()
+		if _, err := os.Stat(path); !os.IsNotExist(err) {
+			t.Errorf("the file of an open gauge is still there: %v", err)
+		}
+		t.Cleanup(read.close)
+		t.Cleanup(written.close)
+		c := &counter{gauge: written}
+		c.follow("item")
+		counters, seen = append(counters, c), append(seen, read)
+	}
+	return counters, seen
+}
+
+// Two who never are inside at once are never seen so, however fast they take turns.
+func TestWhoTakesTurnsIsNeverSeenTogether(t *testing.T) {
+	counters, seen := gauged(t)
+	var lock sync.Mutex
+	var wg sync.WaitGroup
+	over := time.Now().Add(100 * time.Millisecond)
+	for _, c := range counters {
+		wg.Go(func() {
+			for time.Now().Before(over) {
+				lock.Lock()
+				c.count("item", +1)
+				c.count("item", -1)
+				lock.Unlock()
+			}
+		})
+	}
+	looks := make(map[int64]int)
+	for time.Now().Before(over) {
+		if n, ok := inside(seen); ok {
+			looks[n]++
+		}
+	}
+	wg.Wait()
+	for n := range looks {
+		if n != 0 && n != 1 {
+			t.Errorf("%d were seen inside at once: %v", n, looks)
+		}
+	}
+	if n, ok := inside(seen); n != 0 || !ok {
+		t.Errorf("in the end %d are inside, %v", n, ok)
+	}
+}
+
+// Who is still inside with an earlier item is none of this row's.
+func TestWhoIsLeftOfAnEarlierRowIsNotCounted(t *testing.T) {
+	counters, seen := gauged(t)
+	first := counters[0]
+	first.count("item", +1)
+	first.follow("next")
+	first.count("next", +1)
+	first.count("item", -1)
+	if n, ok := inside(seen); n != 1 || !ok {
+		t.Errorf("%d are inside, %v; want 1", n, ok)
+	}
+}

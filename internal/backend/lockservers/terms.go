@@ -33,6 +33,11 @@ const (
 	// zooKeeperSlack covers what the end of a session takes, besides the tick to
 	// which the server rounds it up.
 	zooKeeperSlack = 500 * time.Millisecond
+
+	// zooKeeperAsked is less than the shortest session that a server gives, unless
+	// its ticks are very short. The client waits for the server's answer for a few
+	// times what is asked for: a busy server needs more than moments.
+	zooKeeperAsked = 200 * time.Millisecond
 )
 
 // Ask asks etcd and ZooKeeper, where there is an address of them, on what terms they
@@ -47,7 +52,7 @@ func Ask(ctx context.Context, a Addresses) (map[locks.Need]Terms, error) {
 		terms[locks.NeedsEtcd] = Terms{Least: least, Unit: time.Second, Slack: etcdSlack}
 	}
 	if len(a.ZooKeeper) > 0 {
-		conn, err := coordination.DialZooKeeper(ctx, a.ZooKeeper, time.Millisecond)
+		conn, err := coordination.DialZooKeeper(ctx, a.ZooKeeper, zooKeeperAsked)
 		if err != nil {
 			return nil, err
 		}

@@ -78,7 +78,9 @@ func StopZooKeeper() error {
 	if zooKeeper.stop == nil {
 		return nil
 	}
-	return zooKeeper.stop()
+	stop := zooKeeper.stop
+	zooKeeper.stop = nil // who asks again gets another one
+	return stop()
 }
 
 // DialZooKeeper connects for the length of the test.

@@ -43,6 +43,7 @@ type Point struct {
 	SoldOut    int64   `json:"sold_out"`
 	Failed     int64   `json:"failed"`
 	Unknown    int64   `json:"unknown"`
+	Holders    int64   `json:"holders"` // inside at T; -1: not known
 	MaxHolders int     `json:"max_holders"`
 	Audited    float64 `json:"audit_ms"` // when the next two were found; -1: not yet
 	Remaining  int64   `json:"remaining"`
@@ -84,7 +85,13 @@ func (l *Live) see(p Point) {
 	if p.Sold > l.Stock {
 		l.broke(StockHolds, p.Audited, fmt.Sprintf("%d units sold of %d", p.Sold, l.Stock))
 	}
-	if l.exclusive && p.MaxHolders > 1 {
+	if !l.exclusive {
+		return
+	}
+	if p.Holders > 1 {
+		l.broke(OneHolder, p.T, fmt.Sprintf("%d holders inside at once", p.Holders))
+	}
+	if p.MaxHolders > 1 {
 		l.broke(OneHolder, p.Audited, fmt.Sprintf("%d holders inside at once", p.MaxHolders))
 	}
 }
@@ -102,7 +109,7 @@ func pointOf(l bench.Live) Point {
 	p := Point{
 		T: milliseconds(l.Elapsed), Waiting: l.Waiting,
 		Served: l.Served, SoldOut: l.SoldOut, Failed: l.Failed, Unknown: l.Unknown,
-		MaxHolders: l.MaxHolders, Audited: -1,
+		Holders: l.Holders, MaxHolders: l.MaxHolders, Audited: -1,
 	}
 	if l.Audited > 0 {
 		p.Audited, p.Remaining, p.Sold = milliseconds(l.Audited), l.Stock.Remaining, l.Stock.Sold
@@ -115,7 +122,7 @@ func pointOf(l bench.Live) Point {
 func lastPoint(row bench.Row) Point {
 	return Point{
 		T: row.Wall, Served: row.Served, SoldOut: row.SoldOut, Failed: row.Failed, Unknown: row.Unknown,
-		MaxHolders: row.MaxHolders, Audited: row.Wall,
+		Holders: -1, MaxHolders: row.MaxHolders, Audited: row.Wall,
 		Remaining: row.Stock - row.Sold + row.LostUpdates, Sold: row.Sold,
 	}
 }

@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"slices"
 	"testing"
 
 	"oversell/internal/bench"
@@ -36,7 +37,7 @@ func TestFinishedRowIsShownAsItWasJudged(t *testing.T) {
 	}
 	c.Done(bench.Row{Stock: 100, Sold: 112, LostUpdates: 15, MaxHolders: 2, Wall: 7})
 	r := shown(t, m)
-	want := Point{T: 7, MaxHolders: 2, Audited: 7, Remaining: 3, Sold: 112}
+	want := Point{T: 7, Holders: -1, MaxHolders: 2, Audited: 7, Remaining: 3, Sold: 112}
 	if r.Now.Phase != Judged || *r.Now.Point != want || len(r.Now.Broken) != 2 || len(r.Rows) != 1 || len(r.Samples[0].Points) != 1 {
 		t.Errorf("in the end: %+v with %+v", r.Now, r.Now.Point)
 	}
@@ -65,5 +66,18 @@ func TestRowThatIsTriedAgainBeginsAnew(t *testing.T) {
 	r := shown(t, m)
 	if len(r.Samples) != 2 || len(r.Samples[0].Points) != 1 || len(r.Samples[1].Points) != 0 || r.Now.Phase != Setup || len(r.Rows) != 1 {
 		t.Errorf("it is shown as %+v, and now %+v", r.Samples, r.Now)
+	}
+}
+
+// Two who are inside at this moment are told of before their requests are answered.
+func TestTwoHoldersAreToldOfWhileTheyAreInside(t *testing.T) {
+	_, c := recording(t)
+	c.Row(1, 1, "v6_watchdog", locks.Pause)
+	for _, p := range []Point{{T: 50, Holders: 1}, {T: 100, Holders: -1}, {T: 150, Holders: 2}, {T: 200, Holders: 1}} {
+		c.manager.update(func() { c.see(p, false) })
+	}
+	want := []Broken{{OneHolder, 150, "2 holders inside at once"}}
+	if got := shown(t, c.manager).Now.Broken; !slices.Equal(got, want) {
+		t.Errorf("broken: %+v; want %+v", got, want)
 	}
 }

@@ -4,7 +4,7 @@
 import { el, put } from "./dom.js";
 import { newPlot } from "./plot.js";
 import { verdict } from "./results.js";
-import { named, number, t } from "./text.js";
+import { named, number, t, told } from "./text.js";
 
 const mostSamples = 600;
 
@@ -20,10 +20,10 @@ export function newLive(options, stop, refused) {
   const head = el("h2", {}, t("live.title"));
   const phase = el("p", { class: "small phase", role: "status", "aria-live": "polite" });
   const stopping = el("button", { type: "button", class: "danger", onclick: halt }, t("run.stop"));
-  const told = el("span", { class: "alarm", role: "alert" });
+  const refusal = el("span", { class: "alarm", role: "alert" });
   const judged = el("ul", { class: "judged", "aria-label": t("live.judged") });
   const bar = el("div", { class: "soldbar", role: "img" }, el("i", { class: "within" }), el("i", { class: "beyond" }), el("b", { class: "edge" }), el("span", { class: "edgename" }));
-  const facts = ["waiting", "remaining", "sold", "sold_out", "failed", "unknown", "max_holders"].map((name) => {
+  const facts = ["waiting", "remaining", "sold", "sold_out", "failed", "unknown", "holders", "max_holders"].map((name) => {
     const value = el("dd", {}, "–");
     return { name, value, node: el("div", { class: `fact ${name}` }, el("dt", {}, t(`live.${name}`)), value) };
   });
@@ -37,17 +37,17 @@ export function newLive(options, stop, refused) {
     el("figure", { class: "liveplot" }, el("figcaption", { class: "small" }, t("live.plot")), host));
   const idle = el("p", { class: "nothing" }, t("live.idle"));
   const node = el("section", { class: "panel live", "aria-label": t("live.title") },
-    el("div", { class: "pair livehead" }, head, stopping, told), phase, lost, idle, judged, body);
+    el("div", { class: "pair livehead" }, head, stopping, refusal), phase, lost, idle, judged, body);
   const plot = newPlot(host);
   stopping.hidden = true;
 
   async function halt() {
     stopping.disabled = true;
-    told.textContent = "";
+    refusal.textContent = "";
     try {
       await stop();
     } catch (error) {
-      told.textContent = error.message;
+      refusal.textContent = error.message;
       stopping.disabled = false;
       refused?.(error);
     }
@@ -73,11 +73,11 @@ export function newLive(options, stop, refused) {
     stopping.disabled = run.state === "stopping";
     head.textContent = run.now ? t("live.row", { row: run.now.row, of: run.now.of }) : t("live.ended", { state: t(`run.state.${run.state}`) });
     const name = about ? `${about.strategy} · ${named(`condition.${about.condition}`, about.condition)} · ` : "";
-    phase.textContent = name + (run.now ? t(`live.phase.${run.now.phase}`) : run.error || t("live.done", { n: run.rows_done, of: run.rows_all }));
+    phase.textContent = name + (run.now ? t(`live.phase.${run.now.phase}`) : told(run.error) || t("live.done", { n: run.rows_done, of: run.rows_all }));
     if (!about) return;
     const done = run.rows?.[about.row - 1]; // what it came to, which is the last word on it
     const point = done ? pointOf(done) : about.point ?? samples.at(-1);
-    for (const { name, value } of facts) value.textContent = point ? number(point[name]) : "–";
+    for (const { name, value } of facts) value.textContent = point?.[name] >= 0 ? number(point[name]) : "–";
     facts.find(({ name }) => name === "unknown").node.hidden = !point?.unknown;
     drawBar(point?.sold ?? 0, about.stock);
     const state = (name, broke) => {
@@ -86,8 +86,11 @@ export function newLive(options, stop, refused) {
       return broke || done ? { broken: broke } : { unjudged: Boolean(run.ended) };
     };
     stockLine.set(state("stock", (done?.oversold ?? (point?.sold ?? 0) - about.stock) > 0), t("live.invariant.stock", { sold: point?.sold ?? 0, stock: about.stock }));
-    holdersLine.node.hidden = !exclusive.has(about.strategy);
-    holdersLine.set(state("holders", point?.max_holders > 1), t("live.invariant.holders", { n: point?.max_holders ?? 0 }));
+    const alone = exclusive.has(about.strategy);
+    const most = Math.max(point?.max_holders ?? 0, ...(done ? [] : samples.map(({ holders }) => holders)));
+    facts.find(({ name }) => name === "holders").node.classList.toggle("alarm", alone && point?.holders > 1);
+    holdersLine.node.hidden = !alone;
+    holdersLine.set(state("holders", most > 1), t("live.invariant.holders", { n: most }));
     plot.draw(done && !(samples.at(-1)?.t_ms >= point.t_ms) ? [...samples, point] : samples, about.stock);
   }
 
@@ -122,7 +125,7 @@ export function newLive(options, stop, refused) {
         samples = [];
         row = next.now?.row ?? 0;
         past = null;
-        told.textContent = "";
+        refusal.textContent = "";
       }
       run = next;
       past = next.now ?? past;
@@ -145,7 +148,7 @@ export function newLive(options, stop, refused) {
       run = past = null;
       samples = [];
       head.textContent = t("live.title");
-      phase.textContent = told.textContent = "";
+      phase.textContent = refusal.textContent = "";
       idle.hidden = false;
       body.hidden = stopping.hidden = judged.hidden = true;
     },
@@ -167,7 +170,7 @@ export function newLive(options, stop, refused) {
 /** pointOf is what a finished row came to, as the last of its points. */
 function pointOf(row) {
   const { wall_ms, sold, sold_out, failed, unknown, max_holders } = row;
-  return { t_ms: wall_ms, audit_ms: wall_ms, waiting: 0, remaining: row.stock - sold + row.lost_updates, sold, sold_out, failed, unknown, max_holders };
+  return { t_ms: wall_ms, audit_ms: wall_ms, waiting: 0, holders: -1, remaining: row.stock - sold + row.lost_updates, sold, sold_out, failed, unknown, max_holders };
 }
 
 /** aboutRow is the last finished row of a run, for whom nothing else is known. */

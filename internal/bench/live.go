@@ -33,8 +33,8 @@ type Live struct {
 	// that is over and of shops that run already.
 	Holders int64
 
-	// MaxHolders is the most holders that were inside at once, of those whose
-	// requests had been answered at the last audit.
+	// MaxHolders is the most holders that were inside at once: of those whose
+	// requests had been answered at the last audit, or as they were seen inside.
 	MaxHolders int
 
 	// Stock is what the last audit found, in passing: the stock and the orders are
@@ -45,6 +45,7 @@ type Live struct {
 
 const (
 	lookPause   = 100 * time.Millisecond // between two audits of a row under way
+	glancePause = time.Millisecond       // between two looks at who is inside
 	lookTimeout = time.Second
 )
 
@@ -91,14 +92,16 @@ func (w *watch) start(ctx context.Context, t *tally) {
 	w.mu.Lock()
 	w.tally, w.gauged = t, w.run.fleet != nil
 	w.mu.Unlock()
-	w.ended.Go(func() { w.audit(ctx) })
+	w.ended.Go(func() { w.every(ctx, lookPause, w.look) })
+	w.ended.Go(func() { w.every(ctx, glancePause, w.glance) })
 }
 
-func (w *watch) audit(ctx context.Context) {
-	ticker := time.NewTicker(lookPause)
+// every looks again and again, until the watch is stopped.
+func (w *watch) every(ctx context.Context, pause time.Duration, look func(context.Context)) {
+	ticker := time.NewTicker(pause)
 	defer ticker.Stop()
 	for {
-		w.look(ctx)
+		look(ctx)
 		select {
 		case <-ticker.C:
 		case <-w.stopped:
@@ -122,7 +125,15 @@ func (w *watch) look(ctx context.Context) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.looks++
-	w.last.MaxHolders, w.last.Stock, w.last.Audited = holders, found.Stock, max(at, 1)
+	w.last.MaxHolders, w.last.Stock, w.last.Audited = max(w.last.MaxHolders, holders), found.Stock, max(at, 1)
+}
+
+// glance sees who is inside. What that costs is next to nothing, and two may be
+// inside together for moments only.
+func (w *watch) glance(context.Context) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.last.MaxHolders = max(w.last.MaxHolders, int(w.holders()))
 }
 
 // stop ends the audits, and waits for one that is under way: what it costs is to

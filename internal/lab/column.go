@@ -55,6 +55,10 @@ type Column struct {
 	// RedisKey is the key that the lock is kept at; nil: as it is called.
 	RedisKey func(key string) string
 
+	// Beside is a key that its scripts make beside the lock at key, for a ticket
+	// that they are given, and that is not among their KEYS; nil: there is none.
+	Beside func(key, ticket string) string
+
 	// WithOwner puts the owner where the lock looks for it, if it does.
 	WithOwner func(ctx context.Context, owner string) context.Context
 
@@ -87,9 +91,9 @@ func Columns() []Column {
 			Lock: func(p *Process, key string) locks.Lock { return v5.New(p.Redis(), key, p.TTL()) }},
 		{Name: "v6_watchdog", About: "a lease that is renewed, and a holder that is told", Undo: true, NotHeld: []error{v6.ErrNotHeld}, WithOwner: v6.WithOwner,
 			Lock: func(p *Process, key string) locks.Lock { return v6.New(p.Redis(), key, p.TTL()) }},
-		{Name: "v7_queue", About: "a queue in which a waiter is handed the lock", NotHeld: []error{v7.ErrNotHeld}, WithOwner: v7.WithOwner,
+		{Name: "v7_queue", About: "a queue in which a waiter is handed the lock", NotHeld: []error{v7.ErrNotHeld}, WithOwner: v7.WithOwner, Beside: wakeUp,
 			Lock: func(p *Process, key string) locks.Lock { return v7.New(p.Redis(), key, p.TTL()) }},
-		{Name: "v8_fenced", About: "a fencing token, which the stock checks", Tokens: true, NotHeld: []error{v8.ErrNotHeld}, WithOwner: v8.WithOwner,
+		{Name: "v8_fenced", About: "a fencing token, which the stock checks", Tokens: true, NotHeld: []error{v8.ErrNotHeld}, WithOwner: v8.WithOwner, Beside: wakeUp,
 			Lock: func(p *Process, key string) locks.Lock { return v8.New(p.Redis(), key, p.TTL()) }},
 		{Name: "redsync", About: "go-redsync/redsync on one server, with its default number of tries and no extension", NotHeld: []error{errRedsyncNotHeld}, Lock: newRedsync},
 		{Name: "redislock", About: "bsm/redislock with a linear backoff and no refresh", NotHeld: []error{redislock.ErrLockNotHeld}, Lock: newRedislock, HolderOnly: true},
@@ -106,6 +110,9 @@ func Coordinated() []Column {
 		{Name: "zookeeper", About: "a node that goes with its session, in a queue; its zxid is the fencing token", Needs: locks.NeedsZooKeeper, Tokens: true, NotHeld: []error{zklock.ErrNotHeld}, Lock: newServiceLock},
 	}
 }
+
+// wakeUp is the list on which a ticket of a queue is woken.
+func wakeUp(key, ticket string) string { return key + ":wake:" + ticket }
 
 // recorded are the columns that have a record, in the order of its letters.
 func recorded() []Column { return append(Columns(), Coordinated()...) }

@@ -121,23 +121,19 @@ func (w *World) servers(n int) string {
 
 // loseKey removes the lock from n of the servers that keep it, past its holder.
 func (w *World) loseKey(n int, why string) {
-	e := w.trace.add("", Fault, why)
-	if s := w.server.service; s != nil {
-		place, err := s.first(w.ctx, w.lockKey)
-		need(err == nil && place != "", "the holder's place was not found: %v", err)
-		err = s.lose(w.ctx, place)
-		need(err == nil, "the holder's place could not be removed: %v", err)
-		return
-	}
-	for _, side := range w.sides[:n] {
-		err := side.Del(w.ctx, w.redisKey()).Err()
-		need(err == nil, "the key could not be removed: %v", err)
-	}
-	w.show(e)
-}
-
-// show adds to an event who holds the lock after it.
-func (w *World) show(e *Event) {
-	after := w.look()
-	w.trace.change(e, func(e *Event) { e.Lock, e.TTL = w.owners.show(after) })
+	w.alone(func() {
+		e := w.trace.add("", Fault, why)
+		if s := w.server.service; s != nil {
+			place, err := s.first(w.ctx, w.lockKey)
+			need(err == nil && place != "", "the holder's place was not found: %v", err)
+			err = s.lose(w.ctx, place)
+			need(err == nil, "the holder's place could not be removed: %v", err)
+			return
+		}
+		for _, side := range w.sides[:n] {
+			err := side.Del(w.ctx, w.redisKey()).Err()
+			need(err == nil, "the key could not be removed: %v", err)
+		}
+		w.show(e)
+	})
 }

@@ -52,10 +52,12 @@ func (w *World) jump(n int) verdict {
 	a, b := w.Start("A").Holder(), w.Start("B").Holder()
 	a.MustLock()
 	w.Sleep(w.TTL / 20)
-	e := w.trace.add("", Fault, "the clock of "+w.servers(n)+" jumps ahead by "+about(w.TTL))
-	for _, keeper := range w.server.keepers()[:n] {
-		keeper.jump(w.TTL)
-	}
-	w.show(e)
+	w.alone(func() {
+		e := w.trace.add("", Fault, "the clock of "+w.servers(n)+" jumps ahead by "+about(w.TTL))
+		for _, keeper := range w.server.keepers()[:n] {
+			keeper.jump(w.TTL)
+		}
+		w.show(e)
+	})
 	return w.overlap(a, b)
 }

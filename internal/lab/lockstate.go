@@ -2,14 +2,11 @@ package lab
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"math"
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // lockState is the lock as Redis has it.
@@ -29,23 +26,12 @@ func (w *World) look() lockState {
 	}
 	seen := make([]lockState, len(w.sides))
 	var all sync.WaitGroup
-	for i, side := range w.sides[1:] {
-		all.Go(func() { seen[i+1] = lookAt(w.ctx, side, w.redisKey()) })
+	for i, space := range w.keepers() {
+		all.Go(func() { seen[i] = space.read(w.ctx, []string{w.redisKey()})[w.redisKey()].lock() })
 	}
-	seen[0] = lookAt(w.ctx, w.sides[0], w.redisKey())
 	all.Wait()
 	w.seen.know(seen)
 	return byMajority(seen)
-}
-
-// lookAfter reads the lock after a command of a link, past all faults. Of several
-// nodes only the one that was asked can have changed: the others' leases went on.
-func (w *World) lookAfter(l *link) lockState {
-	if l.node == 0 {
-		return w.look()
-	}
-	i := l.node - 1
-	return byMajority(w.seen.changed(i, lookAt(w.ctx, w.sides[i], w.redisKey())))
 }
 
 // sights are what the nodes had when they were last looked at.
@@ -65,11 +51,19 @@ func (s *sights) know(seen []lockState) {
 	}
 }
 
-// changed takes over what one node has, and returns what all have by now.
+// changed takes over what one node has, and returns what all have by now. Of several
+// nodes only the one that was asked can have changed: the others' leases went on.
 func (s *sights) changed(node int, seen lockState) []lockState {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.last[node], s.when[node] = seen, time.Now()
+	s.mu.Unlock()
+	return s.now()
+}
+
+// now is what all nodes have by now.
+func (s *sights) now() []lockState {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	now := slices.Clone(s.last)
 	for i := range now {
 		if now[i].left < 0 {
@@ -80,25 +74,6 @@ func (s *sights) changed(node int, seen lockState) []lockState {
 		}
 	}
 	return now
-}
-
-// lookAt reads what one server has at key. It does not ask of which type the key
-// is: one of the two answers is an error.
-func lookAt(ctx context.Context, side *redis.Client, key string) lockState {
-	pipe := side.Pipeline()
-	text := pipe.Get(ctx, key)
-	hash := pipe.HGetAll(ctx, key)
-	left := pipe.PTTL(ctx, key)
-	_, _ = pipe.Exec(ctx)
-
-	s := lockState{left: left.Val()}
-	if text.Err() == nil {
-		s.held, s.value = true, text.Val()
-	}
-	for owner, count := range hash.Val() {
-		s.held, s.value, s.count = true, owner, count
-	}
-	return s
 }
 
 // byMajority is the lock as more than half of its servers have it. Its lease is

@@ -91,7 +91,7 @@ func TestOneNodeIsLookedAt(t *testing.T) {
 		w.look()
 		for range 8 {
 			w.Sleep(300 * time.Millisecond)
-			one := w.lookAfter(link)
+			one, _ := w.survey(0, link.node)
 			if all := w.look(); one != all {
 				t.Errorf("one node shows %v, all show %v", one, all)
 			}

@@ -91,6 +91,7 @@ type Event struct {
 	Reply string   `json:"reply,omitempty"`  // command: what Redis answered, or what became of it
 	Lock  string   `json:"lock,omitempty"`   // after a command: who holds the lock, as Redis has it; "free"; absent after one that waited in Redis
 	TTL   *float64 `json:"ttl_ms,omitempty"` // after a command: what is left of the lease; absent: no lease
+	Keys  []Key    `json:"keys,omitempty"`   // after a command or a fault: the keys that are not, in Redis, as the events before it have left them; what is left of a ttl goes on to shrink
 }
 
 // Unexpected returns the cells that did not come out as is on record.

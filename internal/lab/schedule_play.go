@@ -99,6 +99,7 @@ type player struct {
 // sends ages from then on.
 func stage(server *server, c Column, sc Schedule) *staging {
 	w := newWorld(context.Background(), server, c, virtualTTL)
+	w.keyless = true // state reads them all in the end
 	s := &staging{
 		sc: sc, w: w, shop: w.open(int64(Units(sc.Buyers))),
 		scripts:  sources{of: make(map[string]string)},

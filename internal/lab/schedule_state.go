@@ -12,7 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"oversell/internal/lab/wire"
 	"oversell/internal/stock"
 )
 
@@ -133,14 +132,6 @@ type Finding struct {
 	Kind  FindingKind `json:"kind"`
 	Actor string      `json:"actor"`
 	Text  string      `json:"text"`
-}
-
-// Key is a key in Redis.
-type Key struct {
-	Name  string   `json:"name"`
-	Type  string   `json:"type"`
-	Value string   `json:"value"`
-	TTL   *float64 `json:"ttl_ms,omitempty"` // absent: it stays
 }
 
 // status is what the player is at.
@@ -395,45 +386,18 @@ func (s *staging) why(st State) string {
 
 // keys reads what is in Redis now.
 func (s *staging) keys() []Key {
-	names := s.w.side.Keys(s.w.ctx, "*").Val()
-	keys := make([]Key, 0, len(names))
-	for _, name := range names {
-		k := Key{Name: s.readable(strings.TrimSpace(s.w.names.text("", wire.NewCommand("GET", name))[3:]))}
-		k.Type = s.w.side.Type(s.w.ctx, name).Val()
-		k.Value = s.value(k.Type, name)
-		if left := s.w.side.PTTL(s.w.ctx, name).Val(); left >= 0 {
-			ms := inMS(left)
-			k.TTL = &ms
+	states := s.w.spaces[0].read(s.w.ctx, s.w.side.Keys(s.w.ctx, "*").Val())
+	keys := make([]Key, 0, len(states))
+	for name, state := range states {
+		if !state.there() {
+			continue
 		}
+		k := s.w.key(name, state)
+		k.Name, k.Value = s.readable(k.Name), s.readable(k.Value)
 		keys = append(keys, k)
 	}
 	slices.SortFunc(keys, func(a, b Key) int { return strings.Compare(a.Name, b.Name) })
 	return keys
-}
-
-// value shows what a key has.
-func (s *staging) value(kind, key string) string {
-	ctx, side := s.w.ctx, s.w.side
-	var words []string
-	switch kind {
-	case "string":
-		words = []string{side.Get(ctx, key).Val()}
-	case "list":
-		words = side.LRange(ctx, key, 0, -1).Val()
-	case "hash":
-		for field, value := range side.HGetAll(ctx, key).Val() {
-			words = append(words, field+"="+value)
-		}
-	default:
-		return "?"
-	}
-	for i, word := range words {
-		words[i] = s.readable(s.w.names.value(word))
-	}
-	if kind == "hash" { // whose order is nobody's
-		slices.Sort(words)
-	}
-	return strings.Join(words, " ")
 }
 
 // events are those of the trace. What a dead process' program makes of its end is

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -32,6 +33,7 @@ var (
 func (w *World) open(initial int64) *shop {
 	err := w.side.Set(w.ctx, w.stockKey(), initial, 0).Err()
 	need(err == nil, "the stock could not be set: %v", err)
+	w.begins(w.stockKey(), keyState{kind: "string", words: []string{strconv.FormatInt(initial, 10)}, left: -1})
 	return &shop{w: w, initial: initial}
 }
 

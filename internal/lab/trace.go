@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -19,6 +20,7 @@ type trace struct {
 	entries []*Event
 	held    []*Event // two who have the lock: a break, if that is the question
 	left    int      // commands that were not written down any more
+	there   []Key    // before anything has happened
 }
 
 // ms is the time since the cell began.
@@ -85,12 +87,14 @@ func (t *trace) change(e *Event, f func(*Event)) {
 	f(e)
 }
 
-// now moves an event to this moment: a command counts from when Redis gets it.
-func (t *trace) now(e *Event) {
+// now moves an event to this moment, which it returns: a command counts from when
+// Redis gets it.
+func (t *trace) now(e *Event) float64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e.At = t.ms()
 	t.entries = append(slices.DeleteFunc(t.entries, func(other *Event) bool { return other == e }), e)
+	return e.At
 }
 
 // drop removes an event: it turned out to be none.
@@ -109,8 +113,27 @@ func (t *trace) events() []Event {
 		out = append(out, *e)
 	}
 	if t.left > 0 {
-		out = append(out, Event{At: t.ms(), Kind: Note, Text: fmt.Sprintf("%d more commands, not shown", t.left)})
+		out = append(out, Event{At: t.ms(), Kind: Note, Text: fmt.Sprintf("%d", t.left) + notShown})
 	}
 	slices.SortStableFunc(out, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
+	if len(out) > 0 && len(t.there) > 0 {
+		out[0].Keys = append(slices.Clone(t.there), out[0].Keys...)
+	}
 	return out
+}
+
+// notShown ends the note on commands that were not written down any more.
+const notShown = " more commands, not shown"
+
+// LeftOut reports whether the event stands for commands that were not written down
+// any more. What is in Redis is not known then from the last command before it on.
+func (e Event) LeftOut() bool {
+	return e.Kind == Note && e.Actor == "" && strings.HasSuffix(e.Text, notShown)
+}
+
+// full reports whether commands were left out.
+func (t *trace) full() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.left > 0
 }

@@ -2,7 +2,6 @@ package lab
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"oversell/internal/lab/wire"
@@ -15,9 +14,9 @@ func (w *World) command(ctx context.Context, l *link, cmd wire.Command, send fun
 	p := l.p
 	text := w.names.text(p.name, cmd)
 	if l.node > 0 {
-		text = fmt.Sprintf("node %d: %s", l.node-1, text) // as redlock counts them in its errors
+		text = nodeName(l.node-1) + text
 	}
-	w.touched(cmd)
+	w.touched(l, cmd)
 	rule := l.rules.take(cmd)
 	var told *Event
 	if rule != nil && rule.text != "" {
@@ -53,8 +52,8 @@ func (w *World) reply(e *Event, reply wire.Value, err error) {
 // fault puts into the trace what is done to p.
 func (w *World) fault(p *Process, text string) { w.trace.add(p.name, Fault, text) }
 
-// execute sends the command while nobody else's is under way, and looks at the
-// lock before and after. One that waits at Redis keeps nobody from going on.
+// execute sends the command while nobody else's is under way, and looks at what is
+// there before and after. One that waits at Redis keeps nobody from going on.
 func (w *World) execute(ctx context.Context, l *link, e *Event, cmd wire.Command, send func() (wire.Value, error)) (wire.Value, error) {
 	p := l.p
 	select {
@@ -62,11 +61,14 @@ func (w *World) execute(ctx context.Context, l *link, e *Event, cmd wire.Command
 	case <-p.life.Done():
 		return nil, errDropped
 	}
+	at := 0.0
 	if e != nil {
-		w.trace.now(e)
+		at = w.trace.now(e)
 	}
 	if cmd.Blocks() {
+		over := w.takes(l, e, at, cmd)
 		<-w.turn
+		defer over()
 		return send()
 	}
 	defer func() { <-w.turn }()
@@ -74,19 +76,42 @@ func (w *World) execute(ctx context.Context, l *link, e *Event, cmd wire.Command
 		return send()
 	}
 	defer w.within(0)()
-	if !w.column.inRedis() {
-		return send()
-	}
-	ours := cmd.Mentions(w.redisKey())
+	ours := w.column.inRedis() && cmd.Mentions(w.redisKey())
 	var before lockState
 	if ours && len(w.server.nodes) == 0 { // redlock's tokens say by themselves whose they are
 		before = w.look()
 	}
 	reply, err := send()
-	after := w.lookAfter(l)
+	if isNoScript(reply) {
+		return reply, err // nothing was executed
+	}
+	after, keys := w.survey(at, l.node)
 	if ours {
 		w.owners.changed(w.names.user(after.value, p.name), before, after)
 	}
-	w.trace.change(e, func(e *Event) { e.Lock, e.TTL = w.owners.show(after) })
+	w.trace.change(e, func(e *Event) {
+		if w.column.inRedis() {
+			e.Lock, e.TTL = w.owners.show(after)
+		}
+		e.Keys = keys
+	})
 	return reply, err
+}
+
+// takes notes that a command is about to take something from the first of its keys
+// that has anything, as soon as one has. What is there by then goes with it.
+func (w *World) takes(l *link, e *Event, at float64, cmd wire.Command) (over func()) {
+	space := w.spaces[l.node]
+	keys := cmd.Takes()
+	over = space.await(keys)
+	if e == nil || w.keyless {
+		return over
+	}
+	states := make(map[string]keyState)
+	for _, key := range keys {
+		states[key] = keyState{kind: gone}
+	}
+	changed := w.changes(l.node, at, states)
+	w.trace.change(e, func(e *Event) { e.Keys = changed })
+	return over
 }

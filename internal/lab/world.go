@@ -3,18 +3,13 @@ package lab
 import (
 	"context"
 	"fmt"
-	"maps"
 	"runtime/debug"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
-
-	"oversell/internal/lab/wire"
 )
 
 // World is what one cell happens in: a server, the processes that use it, and
@@ -36,15 +31,16 @@ type World struct {
 	late atomic.Bool // something took longer than it may
 
 	trace   trace
-	seen    sights // of the lock, at redlock's nodes
+	seen    sights      // of the lock, at redlock's nodes
+	spaces  []*keyspace // the one Redis, and after it each of redlock's nodes
+	keyless bool        // only the lock is looked at
 	names   *names
 	history history
 	owners  owners
 
 	mu        sync.Mutex
 	processes []*Process
-	keys      map[string]bool // that were used, to be removed in the end
-	failure   *verdict        // of a goroutine that could not go on
+	failure   *verdict // of a goroutine that could not go on
 	cleanups  []func()
 	all       sync.WaitGroup
 }
@@ -59,7 +55,6 @@ func newWorld(ctx context.Context, s *server, c Column, ttl time.Duration) *Worl
 		turn:  make(chan struct{}, 1),
 		trace: trace{start: start},
 		names: newNames(start),
-		keys:  make(map[string]bool),
 	}
 	w.ctx, w.end = context.WithCancel(ctx)
 	w.side = redis.NewClient(s.options(s.dial))
@@ -70,6 +65,10 @@ func newWorld(ctx context.Context, s *server, c Column, ttl time.Duration) *Worl
 			w.sides = append(w.sides, redis.NewClient(node.options(node.dial)))
 		}
 		w.seen.know(make([]lockState, len(w.sides)))
+	}
+	w.spaces = []*keyspace{newKeyspace(w.side, "")}
+	for i := range s.nodes {
+		w.spaces = append(w.spaces, newKeyspace(w.sides[i], nodeName(i)))
 	}
 	w.names.call(w.stockKey(), "stock")
 	w.lockAt("oversell:{" + sku + "}:lock")
@@ -82,17 +81,6 @@ func (w *World) lockAt(key string) {
 	w.names.call(w.lockKey, "lock")
 	w.names.call(w.redisKey(), "lock")
 	w.watch()
-}
-
-// touched notes the keys of a command, which are to be removed in the end.
-func (w *World) touched(cmd wire.Command) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, arg := range cmd.Args[1:] {
-		if strings.Contains(arg, w.sku) {
-			w.keys[arg] = true
-		}
-	}
 }
 
 // stockKey is where the guards of package stock keep an item's stock.
@@ -124,14 +112,11 @@ func (w *World) close() {
 	// The cell is over, and so may be its caller's patience.
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	keys := append(slices.Collect(maps.Keys(w.keys)), w.stockKey())
-	sides := w.sides
-	if !slices.Contains(sides, w.side) {
-		sides = append(sides, w.side)
-	}
-	for _, side := range sides {
-		_ = side.Del(ctx, keys...).Err()
-		_ = side.Close()
+	for _, space := range w.spaces {
+		if keys := space.known(); len(keys) > 0 {
+			_ = space.side.Del(ctx, keys...).Err()
+		}
+		_ = space.side.Close()
 	}
 }
 
@@ -265,7 +250,11 @@ func (w *World) Note(actor, format string, args ...any) {
 // broke marks the moment at which it goes wrong, and is the verdict on it.
 func (w *World) broke(actor, format string, args ...any) verdict {
 	v := breaks(format, args...)
-	w.trace.add(actor, Break, v.note)
+	if !w.trace.full() {
+		w.trace.add(actor, Break, v.note)
+		return v
+	}
+	w.alone(func() { w.show(w.trace.add(actor, Break, v.note)) }) // the commands that led to it are not shown
 	return v
 }
 

@@ -8,7 +8,7 @@ import (
 )
 
 // maxStories is how many bytes the timelines may take in the page.
-const maxStories = 4 << 20
+const maxStories = 6 << 20
 
 // rowLimits are how many rows a timeline may have in the page: the first with
 // which all of them fit.
@@ -59,6 +59,9 @@ type dataRow struct {
 	TTL     *float64 `json:"ttl,omitempty"`
 	Left    string   `json:"left,omitempty"` // the ttl in words
 	Believe []int    `json:"believe,omitempty"`
+
+	Keys  []lab.Key `json:"keys,omitempty"`  // in Redis, otherwise than after the rows before
+	Blind bool      `json:"blind,omitempty"` // what Redis has was not looked at any more
 }
 
 func newData(r lab.Report) data {
@@ -111,7 +114,14 @@ func newDataRow(r row, c clock) dataRow {
 	d := dataRow{
 		At: micro(r.at), Time: c.format(r.at), Actor: r.actor, Kind: r.kind, Text: r.text, Reply: r.reply,
 		Waits: r.waits, Answers: r.answers, Again: r.again(c),
-		Holder: r.holder, Holding: r.holding, Believe: r.believe,
+		Holder: r.holder, Holding: r.holding, Believe: r.believe, Blind: r.blind,
+	}
+	for _, k := range r.keys {
+		if k.TTL != nil {
+			ttl := micro(*k.TTL)
+			k.TTL = &ttl
+		}
+		d.Keys = append(d.Keys, k)
 	}
 	if short := abridge(r.text); short != r.text {
 		d.Short = short

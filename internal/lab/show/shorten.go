@@ -37,6 +37,11 @@ func omit(rows []row) []row {
 		return nil
 	}
 	o := rows[len(rows)-1]
+	var changes keyChanges
+	for _, r := range rows {
+		changes = changes.then(r)
+	}
+	o.keys = changes.keys
 	o.actor, o.kind, o.text = everyone, omission, fmt.Sprintf("%s left out", plural(len(rows), "event", "events"))
 	o.reply, o.waits, o.answers, o.times = "", false, false, 1
 	return []row{o}

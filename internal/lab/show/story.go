@@ -48,6 +48,9 @@ type row struct {
 	holding int      // the same as an actor, or everyone if it is none of them
 	ttl     *float64 // what is left of the lease; nil: no lease
 	believe []int    // actors that believe to hold the lock
+
+	keys  []lab.Key // that Redis has otherwise than after the rows before
+	blind bool      // what Redis has was not looked at any more
 }
 
 // tell works out the story of a cell.
@@ -59,7 +62,7 @@ func tell(c lab.Cell) story {
 		}
 		s.lock = s.lock || e.Lock != ""
 	}
-	n := narrator{actors: s.actors, holding: everyone}
+	n := narrator{actors: s.actors, holding: everyone, seen: lastSeen(c.Trace)}
 	for _, m := range moments(c.Trace) {
 		n.tell(m)
 	}
@@ -142,6 +145,8 @@ type narrator struct {
 	ttl     *float64 // as of since
 	since   float64
 	believe []int // sorted
+	seen    int   // the order of the last moment at which what Redis has is known, as long as nobody looks again
+	blind   bool
 }
 
 func (n *narrator) tell(m moment) {
@@ -152,6 +157,10 @@ func (n *narrator) tell(m moment) {
 		r.reply = ""
 	}
 	n.look(m)
+	if !m.reply {
+		r.keys = m.Keys
+		n.blind = m.order > n.seen && m.Kind != lab.Command && m.Keys == nil && m.Lock == ""
+	}
 	n.ask(m.Event, actor)
 	n.add(r)
 }
@@ -192,7 +201,7 @@ func (n *narrator) ask(e lab.Event, actor int) {
 
 // add adds a row with how things stand after it.
 func (n *narrator) add(r row) {
-	r.holder, r.holding, r.believe = n.holder, n.holding, slices.Clone(n.believe)
+	r.holder, r.holding, r.believe, r.blind = n.holder, n.holding, slices.Clone(n.believe), n.blind
 	if n.ttl != nil {
 		left := n.since + *n.ttl - r.at
 		r.ttl = &left
@@ -200,16 +209,22 @@ func (n *narrator) add(r row) {
 	n.rows = append(n.rows, r)
 }
 
-// merge makes one row of what an actor does over and over, as one that waits.
+// merge makes one row of what an actor does over and over, as one that waits. It
+// shows the keys after the first time; the row after it, what has become of them.
 func merge(rows []row) []row {
 	var out []row
+	var left keyChanges
 	for _, r := range rows {
 		if len(out) > 0 && out[len(out)-1].repeats(r) {
 			last := &out[len(out)-1]
 			last.times++
 			last.last = r.at
+			left = left.then(r)
 			continue
 		}
+		left = left.then(r)
+		r.keys = left.keys
+		left = keyChanges{}
 		out = append(out, r)
 	}
 	return out

@@ -52,6 +52,19 @@ func (c Command) Blocks() bool {
 		c.Is("XREAD", "XREADGROUP") && slices.ContainsFunc(c.Args, func(arg string) bool { return strings.EqualFold(arg, "BLOCK") })
 }
 
+// Takes returns the keys from which a command that waits at the server takes what
+// it waits for.
+func (c Command) Takes() []string {
+	last := len(c.Args) - 1 // how long it waits
+	if c.Is("BLPOP", "BRPOP", "BZPOPMIN", "BZPOPMAX") && last > 1 {
+		return c.Args[1:last]
+	}
+	if c.Is("BLMOVE", "BRPOPLPUSH") && last > 1 {
+		return c.Args[1:2]
+	}
+	return nil
+}
+
 // SetUp reports whether the command prepares a connection, which is the
 // client's business. It may carry a password, and so is not to be shown.
 func (c Command) SetUp() bool {

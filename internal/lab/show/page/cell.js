@@ -37,7 +37,7 @@ function linked(text) {
 
 function fillStory(cell) {
   const none = cell.rows.length === 0;
-  part(".moment").hidden = part(".list").hidden = part(".key").hidden = none;
+  part(".moment").hidden = part(".inredis").hidden = part(".list").hidden = part(".key").hidden = none;
   redraw = null;
   if (none) {
     part(".lanes").className = "lanes";
@@ -69,6 +69,16 @@ function showMoment(cell, row, event) {
     el("strong", {}, `${row.time} ${cell.unit}`), row.actor < 0 ? "" : ` · ${cell.actors[row.actor]}`,
     el("pre", {}, text + reply),
     el("span", { class: "small" }, standing(cell, row)));
+  showKeys(cell, row);
+}
+
+const ofKeys = { key: "key in Redis", value: "value", ttl: "ttl", gone: "not there" };
+
+/** showKeys shows the keys as Redis has them after a moment. */
+function showKeys(cell, row) {
+  const keys = keysAt(cell, row);
+  part(".inredis").hidden = !cell.rows.some((each) => each.keys);
+  part(".inredis").replaceChildren(row.blind ? el("p", { class: "small" }, "What Redis has is not known here: the commands before are not shown.") : keyTable(keys, (name) => ofKeys[name]));
 }
 
 /** standing is how things stand after a moment. */

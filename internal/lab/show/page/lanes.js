@@ -76,7 +76,8 @@ function drawRow(cell, row, before, { wide, redis, column, show }) {
 
   const line = el("div", { class: `row ${row.kind}` }, el("span", { class: "time" }, row.time));
   if (redis) {
-    const holder = row.holder !== before?.holder ? row.holder ?? "" : "";
+    const name = row.holder === "free" ? cell.free ?? "free" : row.holder ?? "";
+    const holder = row.holder !== before?.holder ? name : "";
     line.append(el("span", { class: "redis" }, el("span", { class: "holder" }, holder), el("span", { class: "left" }, row.left ?? "")));
   }
   line.append(event);
@@ -143,4 +144,33 @@ function drawTick(picture, cell, row, i, tops, left, laneEnd) {
     if (end > 0) picture.append(svg("line", { class: `flight ${hue(row.actor)}`, x1: x, x2: x, y1: tops[i], y2: tops[end] }));
   }
   if (row.kind === "command") picture.append(svg("circle", { class: `tick ${hue(row.actor)}`, cx: x, cy: tops[i], r: 3 }));
+}
+
+const FEW = 8; // keys that are shown also while they are not there, so that the others keep their places
+
+/** keysAt returns the keys of a cell as Redis has them after a row, and which of them are not as before it. */
+export function keysAt(cell, row) {
+  const keys = new Map(cell.rows.flatMap((each) => each.keys ?? []).map(({ name }) => [name, { name, ends: -Infinity }]));
+  const n = cell.rows.indexOf(row);
+  for (const { at, keys: changed } of cell.rows.slice(0, n + 1)) {
+    for (const key of changed ?? []) keys.set(key.name, { ...key, ends: key.type === "none" ? -Infinity : at + (key.ttl_ms ?? Infinity) });
+  }
+  const there = (key, { at }) => key.ends - at >= 1; // Redis tells a ttl in whole milliseconds
+  const changed = (key) => row.keys?.some(({ name }) => name === key.name) || (n > 0 && !there(key, row) && there(key, cell.rows[n - 1]));
+  const left = ({ ends }) => (cell.unit === "s" ? ((ends - row.at) / 1000).toFixed(3) : Math.floor(ends - row.at));
+  return [...keys.values()]
+    .map((key) => ({ ...key, gone: !there(key, row), changed: changed(key), ttl: key.ends === Infinity ? "–" : `${left(key)} ${cell.unit}` }))
+    .filter((key) => keys.size <= FEW || !key.gone || key.changed)
+    .sort((a, b) => (a.name < b.name ? -1 : 1));
+}
+
+/** keyTable shows keys. What the table says besides, say tells by its name. */
+export function keyTable(keys, say) {
+  const rows = keys.map(({ name, type, value, ttl, gone, changed }) => el("tr", { class: `${gone ? "gone" : ""} ${changed ? "changed" : ""}` },
+    el("th", { scope: "row" }, el("code", {}, name), " ", type && !gone ? el("span", { class: "small kind" }, type) : null),
+    el("td", {}, gone ? say("gone") : el("code", {}, value)),
+    el("td", { class: "number" }, gone ? "" : ttl)));
+  return el("table", { class: "rows keys" },
+    el("thead", {}, el("tr", {}, ...["key", "value", "ttl"].map((name) => el("th", { scope: "col", class: name === "ttl" ? "number" : "" }, say(name))))),
+    el("tbody", {}, ...rows));
 }

@@ -1,0 +1,213 @@
+package lab
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"oversell/internal/lab/wire"
+)
+
+// Key is a key in Redis.
+type Key struct {
+	Name  string   `json:"name"`             // of one at a node of redlock: "node 0: lock"
+	Type  string   `json:"type"`             // as TYPE says; "none": there is no such key any more
+	Value string   `json:"value"`            // a collection's members one after the other, the first of many
+	TTL   *float64 `json:"ttl_ms,omitempty"` // absent: it stays
+}
+
+// mostWords is how many words of a value are shown, and mostRunes how long it may be.
+const (
+	mostWords = 24
+	mostRunes = 400
+)
+
+// key shows a key with the names that the trace uses.
+func (w *World) key(name string, state keyState) Key {
+	k := Key{Name: w.names.key(name), Type: state.kind}
+	if !state.there() {
+		return k
+	}
+	k.Value = w.names.words(state)
+	if state.left >= 0 {
+		ms := inMS(state.left)
+		k.TTL = &ms
+	}
+	return k
+}
+
+// key names a key.
+func (n *names) key(name string) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.name("", name)
+}
+
+// words shows a value, or the beginning of a long one.
+func (n *names) words(state keyState) string {
+	words := make([]string, len(state.words))
+	for i, word := range state.words {
+		if when, ok := n.moment(word); ok {
+			words[i] = when
+		} else {
+			words[i] = n.value(word)
+		}
+	}
+	if state.pairs() {
+		words = joinPairs(words, state.kind == "hash")
+	}
+	more := ""
+	if left := len(words) - mostWords; left > 0 {
+		words, more = words[:mostWords], fmt.Sprintf(" … %d more", left)
+	}
+	text := []rune(strings.Join(words, " "))
+	if len(text) > mostRunes {
+		text = append(text[:mostRunes], '…')
+	}
+	return string(text) + more
+}
+
+// joinPairs writes "field=value"; of a hash, whose order is nobody's, in that of the
+// fields' names.
+func joinPairs(words []string, sorted bool) []string {
+	var pairs []string
+	for i := 0; i+1 < len(words); i += 2 {
+		pairs = append(pairs, words[i]+"="+words[i+1])
+	}
+	if sorted {
+		slices.Sort(pairs)
+	}
+	return pairs
+}
+
+// touched notes the keys of a command, and those that its script makes beside them.
+func (w *World) touched(l *link, cmd wire.Command) {
+	var names []string
+	for _, arg := range cmd.Args[1:] {
+		switch beside := w.column.Beside; {
+		case strings.Contains(arg, w.sku):
+			names = append(names, arg)
+		case beside != nil && cmd.Script() && arg != cmd.Args[1] && looksRandom(arg):
+			names = append(names, beside(w.redisKey(), arg))
+		}
+	}
+	w.spaces[l.node].know(names...)
+}
+
+// survey looks at servers, of which 0 is the one Redis and others are redlock's
+// nodes, past all faults: at the lock, and at how the keys have changed by that
+// moment since the trace has last shown them.
+func (w *World) survey(at float64, servers ...int) (lockState, []Key) {
+	states := make([]map[string]keyState, len(servers))
+	var all sync.WaitGroup
+	for i, server := range servers[1:] {
+		all.Go(func() { states[i+1] = w.readServer(server) })
+	}
+	states[0] = w.readServer(servers[0])
+	all.Wait()
+
+	var lock lockState
+	var keys []Key
+	for i, server := range servers {
+		if w.keeps(server) {
+			lock = w.lockAfter(server, states[i][w.redisKey()].lock())
+		}
+		if !w.keyless {
+			keys = append(keys, w.changes(server, at, states[i])...)
+		}
+	}
+	if !slices.ContainsFunc(servers, w.keeps) && len(w.server.nodes) > 0 {
+		lock = byMajority(w.seen.now())
+	}
+	return lock, keys
+}
+
+// changes shows what has changed on a server by what was read there.
+func (w *World) changes(server int, at float64, states map[string]keyState) []Key {
+	space := w.spaces[server]
+	var keys []Key
+	for _, name := range space.changes(at, states) {
+		key := w.key(name, states[name])
+		key.Name = space.node + key.Name
+		keys = append(keys, key)
+	}
+	slices.SortFunc(keys, func(a, b Key) int { return strings.Compare(a.Name, b.Name) })
+	return keys
+}
+
+// begins notes a key that is there before anything happens.
+func (w *World) begins(name string, state keyState) {
+	w.spaces[0].know(name)
+	if w.keyless {
+		return
+	}
+	w.trace.there = append(w.trace.there, w.changes(0, 0, map[string]keyState{name: state})...)
+}
+
+// nodeName begins what is told of a node of redlock, as redlock counts them in its
+// errors.
+func nodeName(i int) string { return fmt.Sprintf("node %d: ", i) }
+
+// keepers are the servers that keep the lock.
+func (w *World) keepers() []*keyspace {
+	if len(w.server.nodes) > 0 {
+		return w.spaces[1:]
+	}
+	return w.spaces
+}
+
+// readServer reads what a server has.
+func (w *World) readServer(server int) map[string]keyState {
+	space := w.spaces[server]
+	var names []string
+	if !w.keyless {
+		names = space.known()
+	}
+	if key := w.redisKey(); w.keeps(server) && !slices.Contains(names, key) {
+		names = append(names, key)
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return space.read(w.ctx, names)
+}
+
+// keeps reports whether a server keeps the column's lock, or a part of it.
+func (w *World) keeps(server int) bool {
+	return w.column.inRedis() && (server > 0) == (len(w.server.nodes) > 0)
+}
+
+// lockAfter is the lock once a server was seen to have it so.
+func (w *World) lockAfter(server int, seen lockState) lockState {
+	if server == 0 {
+		return seen
+	}
+	return byMajority(w.seen.changed(server-1, seen))
+}
+
+// show adds to an event what is there after it. No command must be under way.
+func (w *World) show(e *Event) {
+	servers := make([]int, len(w.spaces))
+	for i := range servers {
+		servers[i] = i
+	}
+	after, keys := w.survey(e.At, servers...)
+	w.trace.change(e, func(e *Event) {
+		if w.column.inRedis() {
+			e.Lock, e.TTL = w.owners.show(after)
+		}
+		e.Keys = keys
+	})
+}
+
+// alone does something while no command is under way.
+func (w *World) alone(do func()) {
+	select {
+	case w.turn <- struct{}{}:
+	case <-w.ctx.Done():
+		panic(stuck{"interrupted"})
+	}
+	defer func() { <-w.turn }()
+	do()
+}

@@ -1,0 +1,307 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"oversell/internal/backend/backendtest"
+	"oversell/internal/lab/wire"
+)
+
+// keysAfter adds up what the first events of a trace say of the keys: what is there
+// at a moment, by name.
+func keysAfter(events []Event, at float64) map[string]Key {
+	type known struct {
+		Key
+		at float64
+	}
+	all := make(map[string]known)
+	for _, e := range events {
+		for _, k := range e.Keys {
+			all[k.Name] = known{k, e.At}
+		}
+	}
+	there := make(map[string]Key)
+	for name, k := range all {
+		if k.TTL != nil {
+			left := *k.TTL - (at - k.at)
+			if k.TTL = &left; left < 1 {
+				k.Type = gone
+			}
+		}
+		if k.Type != gone {
+			there[name] = k.Key
+		}
+	}
+	return there
+}
+
+// briefKeys writes keys down, with what is left of their ttls if wanted.
+func briefKeys(keys map[string]Key, ttls bool) string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(keys)) {
+		k := keys[name]
+		text := fmt.Sprintf("%s %s %s", k.Name, k.Type, k.Value)
+		if ttls && k.TTL != nil {
+			text += fmt.Sprintf(" %.0f", *k.TTL)
+		}
+		out = append(out, text)
+	}
+	return strings.Join(out, ", ")
+}
+
+// cellOf runs one cell in virtual time.
+func cellOf(t *testing.T, anomaly, strategy string) Cell {
+	t.Helper()
+	scenarios, err := FindScenarios(Scenarios(), []string{anomaly})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Run(t.Context(), Config{Columns: []Column{column(t, strategy)}, Scenarios: scenarios, Redis: Embedded}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Cells[0]
+}
+
+// after returns the keys after the n-th event, from 1 on, of an actor whose text
+// begins so; the times of the clock in them are replaced.
+func after(t *testing.T, c Cell, actor, text string, n int) string {
+	t.Helper()
+	for i, e := range c.Trace {
+		if e.Actor != actor || !strings.HasPrefix(e.Text, text) {
+			continue
+		}
+		if n--; n == 0 {
+			return bigNumber.ReplaceAllString(briefKeys(keysAfter(c.Trace[:i+1], e.At), true), "TOKEN")
+		}
+	}
+	t.Fatalf("%s does not %q", actor, text)
+	return ""
+}
+
+var bigNumber = regexp.MustCompile(`\b\d{15,16}\b`)
+
+// After each command the trace has what is in Redis, with what is left of each ttl.
+func TestTraceHasTheKeys(t *testing.T) {
+	for _, tt := range []struct {
+		anomaly, strategy, actor, event string
+		n                               int
+		want                            string
+	}{
+		// The queue of v8, its token, and the list on which the next one is woken.
+		{"missed-wake-up", "v8_fenced", "A", "EVAL ", 1,
+			"lock string token-A1 3000, lock:token string TOKEN 6000"},
+		{"missed-wake-up", "v8_fenced", "B", "EVALSHA ", 1,
+			"lock string token-A1 3000, lock:queue list token-B1 6000, lock:token string TOKEN 6000, lock:waiters hash token-B1=start+3000 6000"},
+		{"missed-wake-up", "v8_fenced", "A", "EVAL ", 2,
+			"lock string token-B1 3000, lock:token string TOKEN 6000"},
+		{"missed-wake-up", "v8_fenced", "B", "EVALSHA ", 2,
+			"lock:token string TOKEN 6000"},
+		{"starvation", "v8_fenced", "C", "EVALSHA «Hands the lock", 1,
+			"lock string token-B1 3000, lock:token string TOKEN 6000, lock:wake:token-B1 list held:TOKEN 3000"},
+		{"starvation", "v8_fenced", "B", "BLPOP ", 1,
+			"lock string token-B1 3000, lock:token string TOKEN 6000"},
+		// The fence of the stock, and the stock at the command that writes it.
+		{"paused-writer", "v8_fenced", "A", "EVAL «Reads the stock", 1,
+			"lock string token-A1 3000, lock:token string TOKEN 6000, stock string 10, stock:fence hash of= token=TOKEN"},
+		{"paused-writer", "v8_fenced", "B", "EVAL «Writes the stock", 1,
+			"lock string token-B1 3000, lock:token string TOKEN 6000, stock string 9, stock:fence hash of= token=TOKEN"},
+		// A lease that has run out: the lock is gone by then, though nobody deleted it.
+		{"paused-writer", "v3_uuid", "A", "stopped", 1,
+			"lock string token-A1 3000, stock string 10"},
+		{"paused-writer", "v3_uuid", "A", "goes on", 1,
+			"stock string 9"},
+		{"check-then-delete", "v3_uuid", "A", "DEL ", 1, ""},
+		{"check-then-delete", "v5_reentrant", "A", "EVAL ", 1, "lock hash A/1=1 3000"},
+		// What was done to the server: it has forgotten the lock.
+		{"failover", "v4_lua", "", "a replica takes over", 1, ""},
+		{"clock-jump-minority", "redlock", "", "the clock of", 1,
+			"node 2: lock string token-A1 2850, node 3: lock string token-A1 2850, node 4: lock string token-A1 2850"},
+		{"clock-jump-majority", "redlock", "", "the clock of", 1,
+			"node 3: lock string token-A1 2850, node 4: lock string token-A1 2850"},
+	} {
+		got := after(t, cellOf(t, tt.anomaly, tt.strategy), tt.actor, tt.event, tt.n)
+		if got != tt.want {
+			t.Errorf("%s on %s, after %s %s:\n%s\nwant\n%s", tt.anomaly, tt.strategy, tt.actor, tt.event, got, tt.want)
+		}
+	}
+}
+
+// What a trace says of the keys comes, in the end, to what Redis has: no key that a
+// script makes by itself is missed, whatever happens in a cell.
+func TestTraceAddsUpToWhatRedisHas(t *testing.T) {
+	compared := 0
+	err := virtually(func() {
+		for _, c := range Columns() {
+			for _, sc := range Scenarios() {
+				if sc.senseless == nil || sc.senseless(c) == "" {
+					compared += addsUp(t, c, sc)
+				}
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if compared < 500 {
+		t.Errorf("only %d keys were compared", compared)
+	}
+}
+
+// addsUp plays a scenario, and compares what a last look adds to the trace with what
+// there is. It returns how many keys there are.
+func addsUp(t *testing.T, c Column, sc Scenario) int {
+	s := inMemoryFor(c)
+	defer s.close()
+	w := newWorld(context.Background(), s, c, virtualTTL)
+	defer w.close()
+	w.play(sc.run, virtualLimit)
+	w.Settle()
+	w.alone(func() { w.show(w.trace.add("", Note, "over")) })
+	at, events := w.trace.ms(), w.trace.events()
+	has := make(map[string]Key)
+	for _, space := range w.spaces {
+		for name, state := range space.read(w.ctx, space.side.Keys(w.ctx, "*").Val()) {
+			if k := w.key(name, state); state.there() && state.left != 0 {
+				k.Name = space.node + k.Name
+				has[k.Name] = k
+			}
+		}
+	}
+	if got, want := briefKeys(keysAfter(events, at), false), briefKeys(has, false); got != want {
+		t.Errorf("%s on %s: the trace adds up to\n%s\nRedis has\n%s", sc.Name, c.Name, got, want)
+	}
+	return len(has)
+}
+
+// In real time, on a real server, a cell shows the same keys.
+func TestRealRedisShowsTheSameKeys(t *testing.T) {
+	cfg := Config{
+		Columns:   []Column{column(t, "v3_uuid"), column(t, "v5_reentrant"), column(t, "v8_fenced")},
+		Scenarios: []Scenario{pausedWriter(), failover(), missedWakeUp()},
+	}
+	cfg.Redis = Embedded
+	virtual, err := Run(t.Context(), cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Redis = backendtest.Redis(t, "local")
+	real, err := Run(t.Context(), cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	compared := 0
+	for i, c := range real.Cells {
+		if isUndecided(c) {
+			continue
+		}
+		compared++
+		got, want := timeless(c), timeless(virtual.Cells[i])
+		if len(want) < 2 || !slices.Equal(got, want) {
+			t.Errorf("%s on %s: the keys are, one look after the other,\n%s\nin memory\n%s", c.Anomaly, c.Strategy, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	}
+	if compared == 0 {
+		t.Skip(tooBusy + "nothing was compared")
+	}
+}
+
+// timeless are the keys after each command and each fault, without what depends on
+// the time. What looks the same as before is left out.
+func timeless(c Cell) []string {
+	var all []string
+	for i, e := range c.Trace {
+		if e.Kind != Command && e.Kind != Fault {
+			continue
+		}
+		keys := briefKeys(keysAfter(c.Trace[:i+1], e.At), false)
+		all = append(all, attempt.ReplaceAllString(bigNumber.ReplaceAllString(keys, "TOKEN"), "$1"))
+	}
+	return slices.Compact(all)
+}
+
+// attempt is what tells tries, and moments, apart.
+var attempt = regexp.MustCompile(`(token-[A-Z]|start\+)\d+`)
+
+// Every kind of value is shown, and a key that becomes another kind.
+func TestKeysOfEveryKind(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *World) {
+		rdb := w.Start("A").rdb
+		key := w.stockKey()
+		long := make([]any, 30)
+		for i := range long {
+			long[i] = i
+		}
+		many := "0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 … 6 more"
+		for _, tt := range []struct {
+			do   func() redis.Cmder
+			want string
+		}{
+			{func() redis.Cmder { return rdb.Set(w.ctx, key, "7", time.Second) }, "stock string 7 1000"},
+			{func() redis.Cmder { return rdb.Persist(w.ctx, key) }, "stock string 7"},
+			{func() redis.Cmder { return rdb.Set(w.ctx, key, strings.Repeat("7 ", 300), 0) }, "stock string " + strings.Repeat("7 ", 200) + "…"},
+			{func() redis.Cmder { return rdb.Del(w.ctx, key) }, ""},
+			{func() redis.Cmder { return rdb.RPush(w.ctx, key, long...) }, "stock list " + many},
+			{func() redis.Cmder { return rdb.Del(w.ctx, key) }, ""},
+			{func() redis.Cmder { return rdb.HSet(w.ctx, key, "b", 2, "a", 1) }, "stock hash a=1 b=2"},
+			{func() redis.Cmder { return rdb.Del(w.ctx, key) }, ""},
+			{func() redis.Cmder { return rdb.SAdd(w.ctx, key, "y", "x") }, "stock set x y"},
+			{func() redis.Cmder { return rdb.Del(w.ctx, key) }, ""},
+			{func() redis.Cmder {
+				return rdb.ZAdd(w.ctx, key, redis.Z{Score: 2, Member: "a"}, redis.Z{Score: 1, Member: "b"})
+			}, "stock zset b=1 a=2"},
+			{func() redis.Cmder { return rdb.Del(w.ctx, key) }, ""},
+			{func() redis.Cmder {
+				return rdb.XAdd(w.ctx, &redis.XAddArgs{Stream: key, ID: "5-1", Values: []string{"a", "b"}})
+			}, "stock stream 5-1"},
+		} {
+			if err := tt.do().Err(); err != nil {
+				t.Fatal(err)
+			}
+			if got := briefKeys(keysAfter(w.trace.events(), w.trace.ms()), true); got != tt.want {
+				t.Errorf("%q, want %q", got, tt.want)
+			}
+		}
+	})
+}
+
+// Of a key that nobody has touched only a change is put into the trace, and a ttl
+// that goes on is none.
+func TestOnlyChangesAreInTheTrace(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *World) {
+		rdb := w.Start("A").rdb
+		for range 3 {
+			_ = rdb.SetNX(w.ctx, w.lockKey, "held", w.TTL).Err()
+			w.Sleep(w.TTL / 130) // not whole milliseconds
+		}
+		_ = rdb.PExpire(w.ctx, w.lockKey, w.TTL).Err()
+		w.Sleep(w.TTL)
+		_ = rdb.Get(w.ctx, w.lockKey).Err()
+		var counts []int
+		for _, e := range w.trace.events() {
+			counts = append(counts, len(e.Keys))
+		}
+		if !slices.Equal(counts, []int{1, 0, 0, 1, 0}) {
+			t.Errorf("keys in the events: %v", counts)
+		}
+	})
+}
+
+func TestTakes(t *testing.T) {
+	for text, want := range map[string]string{
+		"BLPOP a b 1": "a b", "BRPOPLPUSH a b 1": "a", "BLMOVE a b LEFT RIGHT 1": "a", "LPOP a": "", "BLPOP": "",
+	} {
+		if got := strings.Join(wire.NewCommand(strings.Fields(text)...).Takes(), " "); got != want {
+			t.Errorf("%s takes from %q, want %q", text, got, want)
+		}
+	}
+}

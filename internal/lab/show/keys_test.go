@@ -1,0 +1,119 @@
+package show_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"oversell/internal/lab"
+	"oversell/internal/lab/show"
+)
+
+// keyed is a trace with keys: a lease that runs out, and a loser who asks again.
+func keyed() []lab.Event {
+	lock := func(token string, left float64) lab.Key {
+		return lab.Key{Name: "lock", Type: "string", Value: token, TTL: &left}
+	}
+	stock := func(n string) lab.Key { return lab.Key{Name: "stock", Type: "string", Value: n} }
+	ask := func(at float64, keys ...lab.Key) lab.Event {
+		return lab.Event{At: at, Actor: "B", Kind: lab.Command, Text: "SET lock b nx", Reply: "nil", Lock: "A", TTL: ms(100 - at), Keys: keys}
+	}
+	return []lab.Event{
+		{At: 0, Actor: "A", Kind: lab.Command, Text: "SET lock a nx", Reply: "OK", Lock: "A", TTL: ms(100), Keys: []lab.Key{stock("10"), lock("a", 100)}},
+		ask(10), ask(20, stock("9")), ask(30, lab.Key{Name: "hint", Type: "string", Value: "x", TTL: ms(25)}), ask(40, stock("8")),
+		{At: 50, Actor: "A", Kind: lab.Note, Text: "works"},
+		{At: 60, Actor: "A", Kind: lab.Note, Text: "works on"},
+		{At: 130, Actor: "B", Kind: lab.Command, Text: "SET lock b nx", Reply: "OK", Lock: "B", TTL: ms(100), Keys: []lab.Key{lock("b", 100)}},
+	}
+}
+
+// storyRow is a row as the page is given it.
+type storyRow struct {
+	At    float64
+	Text  string
+	Keys  []lab.Key
+	Blind bool
+}
+
+func rowsOf(t *testing.T, trace []lab.Event) []storyRow {
+	t.Helper()
+	b, err := json.Marshal(show.Story(lab.Manifest{}, lab.Cell{Trace: trace}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var story struct{ Rows []storyRow }
+	if err := json.Unmarshal(b, &story); err != nil {
+		t.Fatal(err)
+	}
+	return story.Rows
+}
+
+// Rows that are merged leave their changes to the next one, as they are by then.
+func TestStoryHasTheKeys(t *testing.T) {
+	var got []string
+	for _, r := range rowsOf(t, keyed()) {
+		text := fmt.Sprint(r.At, ":")
+		for _, k := range r.Keys {
+			text += " " + k.Name + "=" + k.Value
+			if k.TTL != nil {
+				text += fmt.Sprint("/", *k.TTL)
+			}
+		}
+		got = append(got, text)
+	}
+	want := "0: stock=10 lock=a/100|10:|50: stock=8 hint=x/5|60:|100:|130: lock=b/100"
+	if strings.Join(got, "|") != want {
+		t.Errorf("%q, want %q", strings.Join(got, "|"), want)
+	}
+}
+
+// Where commands were left out of a trace, it does not tell what Redis has.
+func TestStoryKnowsWhatItDoesNotShow(t *testing.T) {
+	trace := append(keyed(),
+		lab.Event{At: 140, Actor: "A", Kind: lab.Note, Text: "works"},
+		lab.Event{At: 150, Kind: lab.Break, Text: "it breaks", Lock: "free", Keys: []lab.Key{{Name: "lock", Type: "none"}}},
+		lab.Event{At: 160, Kind: lab.Note, Text: "7 more commands, not shown"})
+	var blind []float64
+	for _, r := range rowsOf(t, trace) {
+		if r.Blind {
+			blind = append(blind, r.At)
+		}
+	}
+	if fmt.Sprint(blind) != "[140 160]" {
+		t.Errorf("blind at %v", blind)
+	}
+	for _, r := range rowsOf(t, trace[:len(trace)-1]) {
+		if r.Blind {
+			t.Errorf("blind at %v, though nothing was left out", r.At)
+		}
+	}
+}
+
+// At each moment the page has a table of the keys: what is left of their ttls, what
+// has changed, and that one is gone when its ttl has run out.
+func TestPageShowsTheKeys(t *testing.T) {
+	r := report()
+	r.Cells[0].Trace, r.Cells[0].Anomaly, r.Cells[0].Strategy = keyed(), "check-then-delete", "none"
+	b := newTab(t)
+	b.open(pageFile(t, r), "#check-then-delete/none", look{1280, 850, "dark"})
+	b.shows("check-then-delete on none")
+	for i, want := range []string{
+		"hint | not there | ; *lock string | a | 100 ms; *stock string | 10 | –",
+		"hint | not there | ; lock string | a | 90 ms; stock string | 10 | –",
+		"*hint string | x | 5 ms; lock string | a | 50 ms; *stock string | 8 | –",
+		"*hint | not there | ; lock string | a | 40 ms; stock string | 8 | –",
+		"hint | not there | ; *lock | not there | ; stock string | 8 | –",
+		"hint | not there | ; *lock string | b | 100 ms; stock string | 8 | –",
+	} {
+		got := eval[string](b, fmt.Sprintf(`(() => {
+		  document.querySelectorAll(".lanes .event")[%d].click();
+		  return [...document.querySelectorAll(".keys tbody tr")].map((row) => (row.classList.contains("changed") ? "*" : "") + [...row.cells].map((cell) => cell.textContent.trim()).join(" | ")).join("; ");
+		})()`, i))
+		if got != want {
+			t.Errorf("at moment %d: %q, want %q", i, got, want)
+		}
+	}
+	b.readable("keys")
+	b.quiet()
+}

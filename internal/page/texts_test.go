@@ -21,12 +21,13 @@ import (
 // assets are the page's files, as they are embedded.
 var assets = os.DirFS("assets")
 
-// languages are those that the page speaks; what the shop tells is in the first.
+// languages are those that the page speaks; what the shop tells is in the first, and
+// each other one has its forms besides: see TestFormsHaveTheirValues.
 var languages = []string{"en", "zh"}
 
 // byName begins the texts that stand for what the shop tells in English: only the
 // other languages have them.
-var byName = []string{"anomaly.", "strategy.", "event."}
+var byName = []string{"anomaly.", "strategy."}
 
 func isByName(key string) bool {
 	return key != "strategy.adds" && key != "strategy.breaks" && slices.ContainsFunc(byName, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
@@ -141,6 +142,22 @@ func inBraces(text string) []string {
 	return slices.Compact(found)
 }
 
+// A form of what the shop tells in English, and its translation, have the same values
+// in them. Whether all that is told has a form is seen where it is told: in the
+// shop's TestPageTellsEverythingInChinese.
+func TestFormsHaveTheirValues(t *testing.T) {
+	for _, language := range languages[1:] {
+		for english, text := range readTexts(t, language+".told") {
+			if want, got := inBraces(english), inBraces(text); !slices.Equal(want, got) {
+				t.Errorf("%s: %q has the values %v, want %v", language, english, got, want)
+			}
+			if text == "" || text == english {
+				t.Errorf("%s: %q has no translation", language, english)
+			}
+		}
+	}
+}
+
 // What the lab and the catalog tell in English is there in every other language.
 func TestNamesAreTranslated(t *testing.T) {
 	for _, language := range languages[1:] {
@@ -160,7 +177,7 @@ func TestNamesAreTranslated(t *testing.T) {
 			}
 		}
 		for key := range texts {
-			if isByName(key) && !strings.HasPrefix(key, "event.") && !want[key] {
+			if isByName(key) && !want[key] {
 				t.Errorf("%s has %s, which is nobody's", language, key)
 			}
 		}

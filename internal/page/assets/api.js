@@ -1,14 +1,15 @@
 // The shop's API: JSON there and back, and errors that are told in words.
 
-import { t, knows } from "./text.js";
+import { t, knows, told } from "./text.js";
 
 /** Problem is an error reply of the shop. */
 export class Problem extends Error {
   constructor({ status, code, detail }) {
-    super([`problem.${code}.${status}`, `problem.${code}`].filter(knows).map((key) => t(key, { detail }))[0] ?? detail);
+    const said = told(detail);
+    super([`problem.${code}.${status}`, `problem.${code}`].filter(knows).map((key) => t(key, { detail: said }))[0] ?? said);
     this.status = status;
     this.code = code;
-    this.detail = detail;
+    this.detail = said;
   }
 }
 
@@ -42,9 +43,9 @@ export async function call(path, { method = "GET", body, headers = {}, signal } 
   const json = await reply.json().catch(() => null);
   signal?.throwIfAborted();
   if (!reply.ok) {
-    const told = json ?? { status: reply.status, code: "", detail: `${reply.status} ${reply.statusText}` };
-    if (told.code === "no_token" && given) told.code = printable ? "wrong_token" : "bad_token";
-    throw new Problem(told);
+    const problem = json ?? { status: reply.status, code: "", detail: `${reply.status} ${reply.statusText}` };
+    if (problem.code === "no_token" && given) problem.code = printable ? "wrong_token" : "bad_token";
+    throw new Problem(problem);
   }
   return json;
 }

@@ -2,7 +2,7 @@
 // when it is opened.
 
 import { el } from "./dom.js";
-import { choose, language, languages, preferred, remember, t } from "./text.js";
+import { choose, language, languages, learn, preferred, remember, t } from "./text.js";
 
 const parts = ["run", "break", "play", "read", "shop"];
 const view = document.getElementById("view");
@@ -48,7 +48,7 @@ async function go() {
     view.replaceChildren();
     view.className = `part-${at.name || "home"}`;
     scrollTo(0, 0);
-    const part = at.name ? await import(`./${at.name}.js`) : { show: home };
+    const [part] = at.name ? await Promise.all([import(`./${at.name}.js`), learn()]) : [{ show: home }];
     if (mine !== turn) return;
     const box = el("div", { class: "part" });
     view.replaceChildren(box);

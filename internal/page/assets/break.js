@@ -2,7 +2,7 @@
 
 import { call } from "./api.js";
 import { el, every, put } from "./dom.js";
-import { t, named } from "./text.js";
+import { t, named, told } from "./text.js";
 import { fetchStory, showCell } from "./cell.js";
 
 const busyPause = 1500; // milliseconds more until the lab is asked again, when it has to wait for a run
@@ -14,7 +14,7 @@ let lab = null; // what the lab found; it does not change while the shop runs
 export function outcome(cell, attributes = {}) {
   const kind = classes[cell.outcome] ?? "unknown";
   return el("a", {
-    class: `mark ${kind}`, href: `#/break/${cell.anomaly}/${cell.strategy}`, title: cell.note,
+    class: `mark ${kind}`, href: `#/break/${cell.anomaly}/${cell.strategy}`, title: told(cell.note),
     "aria-label": t("break.on", { anomaly: cell.anomaly, strategy: cell.strategy }) + ": " + t(`outcome.${kind}`), ...attributes,
   }, t(`outcome.short.${kind}`));
 }
@@ -108,7 +108,7 @@ function matrix(last) {
     el("p", { class: "lead" }, t("break.lead")),
     el("p", { class: "small" }, t("break.counts", {
       cells: lab.cells.length, holds: count("holds"), breaks: count("breaks"), na: count("n/a"), unknown: count("unknown"),
-      redis: lab.manifest.redis, ttl: lab.manifest.ttl_ns / 1e9,
+      redis: told(lab.manifest.redis), ttl: lab.manifest.ttl_ns / 1e9,
     })),
     el("p", { class: "legend small" }, Object.values(classes).map((kind) =>
       el("span", {}, el("span", { class: `mark ${kind}` }, t(`outcome.short.${kind}`)), " ", t(`outcome.${kind}`)))),

@@ -2,7 +2,7 @@
 
 import { call } from "./api.js";
 import { copy, el, linked, put } from "./dom.js";
-import { drawLanes, words } from "./lanes.js";
+import { drawLanes, keysAt, keyTable, words } from "./lanes.js";
 import { knows, named, t, told } from "./text.js";
 
 const pace = 1100; // milliseconds a step, while it is played
@@ -10,8 +10,12 @@ const pace = 1100; // milliseconds a step, while it is played
 /** fetchStory asks for all that happened in a cell. */
 export async function fetchStory(cell, signal) {
   const { story } = await call(`/api/lab/${cell.anomaly}/${cell.strategy}`, { signal });
-  for (const row of story.rows) if (row.kind !== "command") row.text = told(row.text);
-  return story;
+  for (const row of story.rows) {
+    const ours = row.kind === "command" ? ["again", "left"] : ["text", "short", "left"]; // commands and replies are told as they are
+    for (const name of ours) if (row[name]) row[name] = told(row[name]);
+    if (row.reply?.startsWith("(")) row.reply = told(row.reply); // there was none, and this is why
+  }
+  return { ...story, free: told("free") };
 }
 
 /** showCell fills box with a cell. outcome makes the mark of one. */
@@ -33,7 +37,7 @@ export function showCell(box, lab, cell, story, query, outcome, page) {
       el("section", { class: "about", "aria-label": t("break.about") },
         el("p", { class: "sentence" }, named(`anomaly.${anomaly.name}.sentence`, anomaly.sentence)),
         part(t("break.sequence"), named(`anomaly.${anomaly.name}.sequence`, anomaly.sequence)),
-        part(t("break.real"), ...linked(anomaly.source)),
+        part(t("break.real"), ...linked(told(anomaly.source))),
         el("p", { class: "pair" }, /^v\d/.test(cell.strategy) ? el("a", { href: `#/read/${cell.strategy}` }, t("break.read", { name: cell.strategy })) : null,
           /^(none|local|watch|v\d_\w+)$/.test(cell.strategy) ? el("a", { href: `#/play/${cell.strategy}` }, t("break.play", { name: cell.strategy })) : null),
         part(t("break.run"), el("code", { class: "shell" }, command), copying),
@@ -63,6 +67,7 @@ function newPlayer(cell, story, page) {
   const lanes = el("div", { class: "lanes" });
   const stage = el("div", { class: "stage", tabindex: 0, role: "region", "aria-label": t("lanes.title") }, lanes);
   const moment = el("div", { class: "moment", "aria-live": "polite" });
+  const keysThere = el("div", { class: "inredis", role: "region", tabindex: 0, "aria-label": t("moment.keys") });
   const slider = el("input", { type: "range", min: 1, max: last, value: 1, "aria-label": t("player.step"), oninput: () => to(Number(slider.value)) });
   const place = el("output", { class: "place" });
   const button = (name, sign, act) => el("button", { type: "button", class: name, title: t(`player.${name}`), "aria-label": t(`player.${name}`), onclick: act }, sign);
@@ -72,7 +77,7 @@ function newPlayer(cell, story, page) {
     button("next", "→", () => to(step + 1)), button("last", "⇥", () => to(last)),
     slider, place,
     breaks ? el("button", { type: "button", class: "breaks", onclick: () => to(breaks) }, "✗ ", t("player.break")) : null);
-  const node = el("section", { class: "story", "aria-label": t("lanes.title") }, controls, moment, stage);
+  const node = el("section", { class: "story", "aria-label": t("lanes.title") }, controls, el("div", { class: "still" }, moment, keysThere), stage);
 
   /** to goes to a step, and keeps it in the address. */
   function to(next, { keep = false } = {}) {
@@ -82,6 +87,7 @@ function newPlayer(cell, story, page) {
     slider.setAttribute("aria-valuetext", t("player.place", { step, last }));
     place.textContent = t("player.place", { step, last });
     tell(moment, cell, story, story.rows[step - 1]);
+    showKeys(keysThere, story, story.rows[step - 1]);
     curtain();
     page.replace(`#/break/${cell.anomaly}/${cell.strategy}?step=${step}`);
   }
@@ -165,6 +171,12 @@ function tell(box, cell, story, row) {
     broke ? el("p", { class: "wrong" }, el("strong", {}, `✗ ${t("moment.wrong")} `), row.text) : el("pre", {}, text, el("span", { class: "reply" }, reply)),
     broke && told(cell.note) !== row.text ? el("p", { class: "note" }, told(cell.note)) : null,
     standing(story, row));
+}
+
+/** showKeys shows the keys as Redis has them after a moment. */
+function showKeys(box, story, row) {
+  box.hidden = !story.rows.some(({ keys }) => keys);
+  put(box, row.blind ? el("p", { class: "small" }, t("moment.unknown")) : keyTable(keysAt(story, row), (name) => t(`play.key.${name}`)));
 }
 
 const kindOf = (row) => (knows(`kind.${row.kind}`) ? t(`kind.${row.kind}`) : row.kind);

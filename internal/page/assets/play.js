@@ -3,9 +3,9 @@
 
 import { call } from "./api.js";
 import { copy, el, put, say } from "./dom.js";
-import { drawLanes } from "./lanes.js";
+import { drawLanes, keyTable } from "./lanes.js";
 import { rowsOf } from "./trace.js";
-import { knows, language, named, remember, remembered, t, told } from "./text.js";
+import { named, remember, remembered, t, told } from "./text.js";
 
 const pace = 800; // milliseconds a move, while it is replayed
 const wonLevels = "won"; // levels that were made to oversell, in this browser
@@ -206,7 +206,7 @@ function newFrame(levels, act) {
       const focus = document.activeElement?.dataset?.focus;
       undo.disabled = restart.disabled = replay.disabled = whole === 0;
       verdict.className = `standingline ${state.verdict.outcome}`;
-      put(verdict, el("strong", {}, t(`play.outcome.${state.verdict.outcome}`)), " ", judged(state),
+      put(verdict, el("strong", {}, t(`play.outcome.${state.verdict.outcome}`)), " ", told(state.verdict.sentence),
         el("span", { class: "small" }, ` · ${t("play.moves", { n: count })}`));
       put(columns, ...state.players.map((player, i) => column(player, i, state, act.move)));
       put(time, ...clock(state, act.move));
@@ -251,40 +251,10 @@ function newFrame(levels, act) {
   }
 }
 
-/** judged is what the engine says of how it stands. */
-function judged(state) {
-  if (language === "en") return state.verdict.sentence;
-  const { sale, findings } = state;
-  const parts = [t("play.sold", { sold: sale.sold, initial: sale.initial })];
-  const wrote = Map.groupBy(state.players.filter((player) => player.wrote != null), (player) => player.wrote);
-  if (sale.oversold > 0) {
-    for (const [left, same] of wrote) {
-      if (same.length > 1) parts.push(t("play.same", { names: same.map(({ name }) => name).join(t("page.and")), read: left + 1, wrote: left }));
-    }
-  }
-  for (const { kind, actor, text } of findings) if (kind === "foreign_delete") parts.push(found(kind, actor, text));
-  if (sale.unsold > 0 && state.verdict.outcome === "over") parts.push(t("play.missing", { n: sale.unsold }));
-  return parts.join(t("play.semicolon"));
-}
-
-/** found is what the engine has found, in words. */
-function found(kind, actor, text) {
-  const known = told(text);
-  return language === "en" || known !== text ? known : t(`play.finding.${kind}`, { actor });
-}
-
 /** searched is what came of a search. A freeze and the pass after it count as one there, and are two moves. */
 function searched(result) {
   const key = result.found ? "play.search.found" : result.all ? "play.search.never" : "play.search.none";
   return t(key, { steps: result.steps, plays: result.plays, states: result.states });
-}
-
-/** saying is what a buyer is at, in a sentence. */
-function saying(player) {
-  if (language === "en") return player.says;
-  const command = player.pending[0]?.text ?? player.says.replace(/^.*reply to /, "");
-  const key = player.status === "done" ? `play.says.${player.result === "bought" ? "bought" : "nothing"}` : `play.says.${player.status}`;
-  return t(key, { name: player.name, command, result: knows(`play.result.${player.result}`) ? t(`play.result.${player.result}`) : player.error });
 }
 
 /** column is a buyer: what it is at, and what can be done with it. */
@@ -295,7 +265,7 @@ function column(player, index, state, move) {
     el("h2", {}, el("span", { class: "who" }, player.name), " ",
       player.inside ? el("span", { class: "mark inside" }, t("play.inside")) : null,
       el("span", { class: `mark status ${player.result ?? player.status}` }, player.result ? t(`play.result.${player.result}`) : t(`play.status.${player.status}`))),
-    el("p", { class: "small says" }, saying(player), player.until_ms != null ? t("play.until", { ms: player.until_ms }) : ""),
+    el("p", { class: "small says" }, told(player.says), player.until_ms != null ? t("play.until", { ms: player.until_ms }) : ""),
     el("p", { class: "small memory" }, player.read != null ? t("play.read", { n: player.read }) : "", player.wrote != null ? ` ${t("play.wrote", { n: player.wrote })}` : ""),
     el("ol", { class: "pending", "aria-label": t("play.pending", { name: player.name }) }, player.pending.map((pending) => el("li", {},
       el("button", { type: "button", class: "step", "data-focus": pending.move, disabled: !can(pending.move), onclick: () => move(pending.move) },
@@ -332,16 +302,13 @@ function keys(state) {
   const fact = (name, value, alarm) => el("div", { class: alarm ? "alarm" : "" }, el("dt", {}, t(name)), el("dd", {}, value));
   return [
     el("h2", {}, t("play.redis")),
-    el("div", { class: "scroll" }, el("table", { class: "rows keys" },
-      el("thead", {}, el("tr", {}, ["key", "value", "ttl"].map((name) => el("th", { scope: "col", class: name === "ttl" ? "number" : "" }, t(`play.key.${name}`))))),
-      el("tbody", {}, state.keys.map((key) => el("tr", {}, el("th", { scope: "row" }, el("code", {}, key.name)), el("td", {}, el("code", {}, key.value)),
-        el("td", { class: "number" }, key.ttl_ms == null ? "–" : t("play.ms", { ms: key.ttl_ms }))))))),
+    el("div", { class: "scroll" }, keyTable(state.keys.map((key) => ({ ...key, ttl: key.ttl_ms == null ? "–" : t("play.ms", { ms: key.ttl_ms }) })), (name) => t(`play.key.${name}`))),
     el("dl", { class: "books" },
       lock.redis ? fact("moment.lock", lock.redis === "free" ? t("moment.free") : lock.redis) : null,
       fact("play.relies", lock.inside.join(t("page.and")) || t("moment.nobody"), two),
       fact("books.initial", sale.initial), fact("books.remaining", sale.stock), fact("books.sold", sale.sold, sale.oversold > 0),
       fact("books.oversold", sale.oversold, sale.oversold > 0), fact("books.lost", sale.lost_updates, sale.lost_updates > 0)),
-    state.findings.length > 0 ? el("ul", { class: "findings" }, state.findings.map(({ at_ms: ms, kind, actor, text }) =>
-      el("li", { class: kind === "overlap" ? "" : "alarm" }, t("play.ms", { ms }), " · ", found(kind, actor, text)))) : null,
+    state.findings.length > 0 ? el("ul", { class: "findings" }, state.findings.map(({ at_ms: ms, kind, text }) =>
+      el("li", { class: kind === "overlap" ? "" : "alarm" }, t("play.ms", { ms }), " · ", told(text)))) : null,
   ];
 }

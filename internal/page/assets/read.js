@@ -2,7 +2,7 @@
 
 import { call } from "./api.js";
 import { el, put } from "./dom.js";
-import { named, t } from "./text.js";
+import { named, t, told } from "./text.js";
 
 const around = 3; // lines that are kept around a difference
 
@@ -34,6 +34,14 @@ export async function show(box, at, page) {
 
 const sentence = ({ name, sentence: english }) => named(`anomaly.${name}.sentence`, english);
 
+/** commented is a package comment, paragraph by paragraph and item by item. */
+const commented = (comment) => comment.trim().split(/\n(?=\n|  - )/).map((part) => {
+  const [, before, text] = /^(\s*(?:- )?)([^]*)$/.exec(part);
+  const whole = text.replace(/\s+/g, " ");
+  const sentence = told(whole);
+  return before + (sentence === whole ? text : sentence);
+}).join("\n");
+
 /** about is what the stage is, what it fixes and what it opens again. */
 function about(stage, draw, whole, set) {
   const toggle = el("input", { type: "checkbox", checked: whole, onchange: () => { set(toggle.checked); draw(); } });
@@ -42,7 +50,7 @@ function about(stage, draw, whole, set) {
       el("section", { class: "panel" }, el("h2", {}, stage.name, el("span", { class: "on small" }, ` ${t("read.before", { name: stage.before })}`)),
         el("p", {}, el("strong", {}, t("strategy.adds")), " ", named(`strategy.${stage.name}.adds`, stage.adds)),
         el("p", {}, el("strong", {}, t("strategy.breaks")), " ", named(`strategy.${stage.name}.breaks`, stage.breaks)),
-        el("h3", {}, t("read.comment")), el("pre", { class: "comment", lang: "en" }, stage.comment.trim())),
+        el("h3", {}, t("read.comment")), el("pre", { class: "comment" }, commented(stage.comment))),
       el("section", { class: "panel" },
         el("h2", {}, t("read.fixes", { n: stage.fixes.length })),
         el("ul", { class: "fixes" }, stage.fixes.map((fix) => el("li", {}, el("a", { href: `#/break/${fix.name}/${stage.before}` }, fix.name),

@@ -1,18 +1,33 @@
-// Texts: those of one language at a time. What the shop tells in English, such
-// as what a strategy adds, has its translation here by its name.
+// Texts: those of one language at a time. What the shop tells in English has its
+// translation here: by its name, such as what a strategy adds, or by its form, such
+// as what happens in a timeline.
 
 export const languages = { en: "English", zh: "中文" };
 
 let texts = {};
+let forms = null; // of what the shop tells, those first that say the most of it themselves; null: not loaded
 export let language = "en";
 
 /** choose loads the texts of a language. */
 export async function choose(name) {
-  const reply = await fetch(`/page/texts/${name}.json`);
-  if (!reply.ok) throw new Error(`the texts of ${name}: ${reply.status}`);
-  texts = await reply.json();
+  texts = await load(name);
+  forms = name === "en" ? [] : null;
   language = name;
   document.documentElement.lang = name === "zh" ? "zh-CN" : name;
+}
+
+/** learn loads the forms of what the shop tells. They are not of the first paint: a part wants them, before it asks the shop for anything. */
+export async function learn() {
+  if (forms) return;
+  const name = language;
+  const told = await load(`${name}.told`);
+  if (name === language) forms = Object.entries(told).map(form).sort((a, b) => a.quotes - b.quotes || b.letters - a.letters);
+}
+
+async function load(name) {
+  const reply = await fetch(`/page/texts/${name}.json`);
+  if (!reply.ok) throw new Error(`the texts of ${name}: ${reply.status}`);
+  return reply.json();
 }
 
 /** preferred is the language that was asked for, chosen before, or is the browser's. */
@@ -22,22 +37,59 @@ export function preferred() {
 }
 
 /** t is a text, with values for what is in braces. */
-export function t(key, values = {}) {
-  const text = texts[key] ?? key;
-  return text.replace(/\{(\w+)\}/g, (all, name) => (Object.hasOwn(values, name) ? shown(values[name]) : all));
-}
+export const t = (key, values = {}) => filled(texts[key] ?? key, values);
+
+const filled = (text, values) => text.replace(/\{(\w+)\}/g, (all, name) => (Object.hasOwn(values, name) ? shown(values[name]) : all));
 
 /** named is the translation of what the shop tells in English, or that. */
 export const named = (key, english) => texts[key] ?? english;
 
-/** told is the translation of what happened, as the lab tells it, where there is one: actors and numbers are put into it. */
-export function told(english) {
-  const values = [];
-  const key = english.replace(/\b(?:[A-Z]|\d+(?:\.\d+)?)\b/g, (word) => {
-    if (!values.includes(word)) values.push(word);
-    return `{${values.indexOf(word)}}`;
+/** told is the translation of a sentence that the shop tells in English, or that where there is none for all of it. */
+export const told = (english) => translation(english) ?? english;
+
+/** translation finds the form of a sentence and fills in its translation, or returns null. */
+function translation(english) {
+  for (const { pattern, names, text } of forms ?? []) {
+    const found = pattern.exec(english);
+    const values = found && valuesOf(names, found.slice(1));
+    if (values) return filled(text, values);
+  }
+  return null;
+}
+
+// What is in a form's braces: a number stands for a value, text and more for a
+// sentence of its own, and any other name for what is quoted as it is, such as a
+// command, an error or a name.
+const isValue = (name) => /^\d+$/.test(name);
+const isSentence = (name) => name === "text" || name === "more";
+
+// A value is an actor, a number or a time, or several of them.
+const one = String.raw`(?:[A-Z]|nobody|\d+(?:\.\d+)?(?:µs|ms|s|m\d+s)?)`;
+const value = `${one}(?:, ${one})*(?: and ${one})?`;
+
+/** valuesOf translates what was found in a form's braces, or returns null if a sentence there has no translation. */
+function valuesOf(names, found) {
+  const values = {};
+  for (const [i, name] of names.entries()) {
+    values[name] = isValue(name) ? told(found[i]) : isSentence(name) ? translation(found[i]) : found[i];
+    if (values[name] === null) return null;
+  }
+  return values;
+}
+
+/** form makes a form of a sentence with braces, and its translation. */
+function form([english, text]) {
+  const names = [];
+  const parts = english.split(/\{(\w+)\}/);
+  const pattern = parts.map((part, i) => {
+    if (i % 2 === 0) return part.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+    if (names.includes(part)) return `\\${names.indexOf(part) + 1}`;
+    names.push(part);
+    return isValue(part) ? `(${value})` : "([^]+?)";
   });
-  return knows(`event.${key}`) ? t(`event.${key}`, values) : english;
+  const letters = parts.filter((_, i) => i % 2 === 0).join("").length;
+  const quotes = names.filter((name) => !isValue(name) && !isSentence(name)).length;
+  return { pattern: new RegExp(`^${pattern.join("")}$`), names, text, letters, quotes };
 }
 
 /** knows tells whether there is a text. */

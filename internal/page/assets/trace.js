@@ -32,11 +32,11 @@ export function rowsOf(trace, actors, now) {
     if (event.lock) lock = { holder: event.lock, holding: actors.indexOf(event.lock.split(" ")[0]), ttl: event.ttl_ms ?? null, since: event.at_ms };
     if (event.kind === "hold") believe.add(actor);
     if (event.kind === "release" || event.kind === "lost" || (event.kind === "fault" && event.text.includes("killed"))) believe.delete(actor);
-    add(event.at_ms, { actor, kind: event.kind, text: event.kind === "command" ? event.text : told(event.text), reply: event.reply });
+    add(event.at_ms, { actor, kind: event.kind, text: event.kind === "command" ? event.text : told(event.text), reply: event.reply?.startsWith("(") ? told(event.reply) : event.reply });
   }
   expire(now);
   if (now > (rows.at(-1)?.at ?? 0)) add(now, { actor: -1, kind: "note", text: t("play.nowrow") });
-  return { actors, unit: "ms", lock: trace.some(({ lock: seen }) => seen), rows };
+  return { actors, unit: "ms", lock: trace.some(({ lock: seen }) => seen), free: told("free"), rows };
 }
 
 const time = (ms) => String(Math.round(ms * 10) / 10);

@@ -6,7 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -115,14 +115,35 @@ func TestPageStepsToTheBreak(t *testing.T) {
 	if breaks == "" || !strings.Contains(told, breaks) {
 		t.Errorf("the page tells %q, want %q in it", told, breaks)
 	}
-	moment := pagetest.Eval[string](b, text(".moment"))
+	if got, want := pagetest.Eval[string](b, keysShown), "lock string | token-C1 | 3000 ms"; got != want {
+		t.Errorf("at the break the keys are %q, want %q", got, want)
+	}
+	still := pagetest.Eval[string](b, text(".still"))
 	b.Do(chromedp.Reload())
 	b.Until(`document.querySelector(".moment.break") !== null`)
-	if again := pagetest.Eval[string](b, text(".moment")); again != moment {
-		t.Errorf("loaded again it shows %q, before %q", again, moment)
+	if again := pagetest.Eval[string](b, text(".still")); again != still {
+		t.Errorf("loaded again it shows %q, before %q", again, still)
 	}
 	b.Do(chromedp.KeyEvent(kb.ArrowLeft))
 	b.Until(`document.querySelector(".moment.break") === null`)
+	for _, at := range []struct{ step, keys string }{
+		{"A · command SET lock", "*lock string | token-A1 | 3000 ms"},
+		{"the lease ends", "*lock | not there | "},
+		{"B · command SET lock", "*lock string | token-B1 | 3000 ms"},
+		{"A · command DEL lock", "*lock | not there | "}, // which was B's by then
+	} {
+		b.Do(chromedp.KeyEvent(kb.Home))
+		found := false
+		for range len(cell.Trace) * 2 {
+			if found = strings.Contains(strings.Join(strings.Fields(pagetest.Eval[string](b, text(".moment"))), " "), at.step); found {
+				break
+			}
+			b.Do(chromedp.KeyEvent(kb.ArrowRight))
+		}
+		if got := pagetest.Eval[string](b, keysShown); !found || got != at.keys {
+			t.Errorf("after %q the keys are %q, want %q", at.step, got, at.keys)
+		}
+	}
 
 	b.Visit(site, "#/break/check-then-delete/v4_lua", desk)
 	b.Until(`document.querySelector("h1").innerText.includes("v4_lua") && document.querySelector(".lanes .row") !== null`)
@@ -131,6 +152,11 @@ func TestPageStepsToTheBreak(t *testing.T) {
 	}
 	b.Quiet()
 }
+
+// keysShown are the keys beside the moment of a cell; one that has just changed has
+// a star before it.
+const keysShown = `[...document.querySelectorAll(".inredis tbody tr")].map((row) =>
+  (row.classList.contains("changed") ? "*" : "") + [...row.cells].map((cell) => cell.textContent.trim()).join(" | ")).join("; ")`
 
 // foreignDelete lets A buy, and its lock run out before it unlocks.
 var foreignDelete = []string{"A", "A", "A", "p3000", "B", "A"}
@@ -408,6 +434,46 @@ func TestPageShowsARunAsTheAuditFoundIt(t *testing.T) {
 	b.Quiet()
 }
 
+// Two runs are laid over each other: one whose stock checks the fencing tokens, and
+// one whose does not. While its process is paused the holder is seen inside.
+func TestPageLaysRunsOverEachOther(t *testing.T) {
+	b, site := openPage(t)
+	b.Visit(site, "#/run", desk)
+	b.Until(`document.querySelector(".runform") !== null`)
+	preset := func(name string) {
+		pagetest.Eval[bool](b, fmt.Sprintf(`[...document.querySelectorAll(".presets button")].find((b) => b.textContent === %q).click() ?? true`, name))
+	}
+	preset("tokens that nobody checks")
+	for i, fencing := range []string{"ignored", "checked"} {
+		pagetest.Eval[bool](b, fmt.Sprintf(`(document.getElementById("run-fencing").value = %q) !== ""`, fencing))
+		click(b, `.runform button[type=submit]`)
+		b.Until(text(".fact.holders dd") + ` === "1"`)
+		b.Until(fmt.Sprintf(`document.querySelectorAll(".earlier tbody tr").length === %d && document.querySelector(".runform button[type=submit]").disabled === false`, i+1))
+	}
+	list := get[struct{ Runs []struct{ ID string } }](t, site, "api/runs").Runs
+	var ids, oversold []string
+	for _, listed := range list {
+		run := get[struct {
+			Settings struct{ Unfenced bool }
+			Rows     []struct{ Oversold int64 }
+		}](t, site, "api/runs/"+listed.ID)
+		if broke := run.Rows[0].Oversold > 0; broke != run.Settings.Unfenced {
+			t.Errorf("unfenced is %v, and %d are oversold", run.Settings.Unfenced, run.Rows[0].Oversold)
+		}
+		ids, oversold = append(ids, listed.ID), append(oversold, fmt.Sprint(run.Rows[0].Oversold))
+	}
+	for _, id := range ids {
+		click(b, fmt.Sprintf(`.earlier input[data-run=%q]`, id))
+		b.Until(fmt.Sprintf(`location.hash.includes(%q)`, id))
+	}
+	b.Until(`document.querySelectorAll(".overlay tbody tr").length === 2 && document.querySelectorAll(".results .u-legend .u-series").length === 3`)
+	shown := pagetest.Eval[[]string](b, `[...document.querySelectorAll(".overlay tbody tr td:nth-last-child(3) .number")].map(({ textContent }) => textContent)`)
+	if !slices.Equal(shown, oversold) {
+		t.Errorf("the page shows %v oversold, the audits %v", shown, oversold)
+	}
+	b.Quiet()
+}
+
 // Whoever looks sees the run that is under way, and it goes on when the page that
 // began it is left.
 func TestPageShowsTheSameRunToAll(t *testing.T) {
@@ -513,14 +579,7 @@ func TestPageSells(t *testing.T) {
 // ask for one.
 func TestPageSpeaksChinese(t *testing.T) {
 	b, site := openPage(t)
-	var chinese map[string]string
-	raw, err := os.ReadFile("../../internal/page/assets/texts/zh.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(raw, &chinese); err != nil {
-		t.Fatal(err)
-	}
+	chinese, told := get[map[string]string](t, site, "page/texts/zh.json"), get[map[string]string](t, site, "page/texts/zh.told.json")
 	b.Visit(site, "?lang=en#/shop", desk)
 	b.Until(text("h1") + ` === "The flash sale"`)
 	b.Visit(site, "#/shop", desk)
@@ -529,7 +588,7 @@ func TestPageSpeaksChinese(t *testing.T) {
 	b.Do(chromedp.Reload())
 	b.Until(fmt.Sprintf(`%s === %q`, text("h1"), chinese["shop.title"]))
 	b.Visit(site, "#/play/v2_ttl/"+strings.Join(foreignDelete, "."), desk)
-	b.Until(fmt.Sprintf(`%s.includes(%q)`, text(".standingline"), strings.ReplaceAll(chinese["play.finding.foreign_delete"], "{actor}", "A")))
+	b.Until(fmt.Sprintf(`%s.includes(%q)`, text(".standingline"), strings.NewReplacer("{0}", "A", "{1}", "B").Replace(told["{0} deleted the lock of {1}"])))
 	b.Visit(site, "?lang=en#/read", desk)
 	b.Until(text("h1") + ` === "Read the stages"`)
 	b.Quiet()

@@ -1,4 +1,4 @@
-// The live plot: uPlot, which is loaded when there is something to draw.
+// Plots: uPlot, which is loaded when there is something to draw.
 
 import { colour, el } from "./dom.js";
 import { number, t } from "./text.js";
@@ -16,63 +16,95 @@ function library() {
   return loaded;
 }
 
-/** newPlot makes a plot of samples in host. */
-export function newPlot(host) {
+const axis = (more) => ({ stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line"), width: 1 }, font: "12px system-ui, sans-serif", ...more });
+const time = () => axis({ values: (u, at) => at.map((ms) => `${number(ms)} ms`) });
+const amount = (more) => axis({ size: 52, values: (u, at) => at.map(number), ...more });
+const line = (label, hue, more) => ({ label, stroke: colour(hue), width: 2, points: { show: false }, ...more });
+
+/** newChart keeps a plot in host, as wide as that and in the colours of the theme: style tells how it looks, columns what it shows, by uPlot. */
+function newChart(host, style, columns) {
   let chart = null;
   let making = false;
   let ended = false;
-  let latest = null;
 
-  const series = [
-    ["remaining", "--hue0"], ["sold", "--hue3"], ["waiting", "--hue5"],
-  ];
-
-  async function make() {
+  async function draw() {
+    if (chart) return void chart.setData(columns(globalThis.uPlot));
     if (making) return;
     making = true;
     const UPlot = await library().catch(() => null);
     making = false;
     if (!UPlot || ended || host.clientWidth === 0) return;
-    const axis = (more) => ({ stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line"), width: 1 }, font: "12px system-ui, sans-serif", ...more });
-    chart = new UPlot({
-      width: host.clientWidth, height,
-      cursor: { drag: { x: false, y: false } },
-      legend: { live: false },
-      scales: { x: { time: false }, y: { range: fromZero }, requests: { range: fromZero } },
-      axes: [axis({ values: (u, at) => at.map((ms) => `${number(ms)} ms`) }), axis({ size: 52, values: (u, at) => at.map(number) }),
-        axis({ scale: "requests", side: 1, size: 52, grid: { show: false }, values: (u, at) => at.map(number) })],
-      series: [{}, ...series.map(([name, hue]) => ({ label: t(`live.${name}`), stroke: colour(hue), width: 2, points: { show: false }, ...(name === "waiting" && { scale: "requests", dash: [4, 4] }) })),
-        { label: t("live.stockline"), stroke: colour("--alarm"), width: 1, dash: [2, 3], points: { show: false } }],
-    }, columns(), host);
+    chart = new UPlot({ width: host.clientWidth, height, cursor: { drag: { x: false, y: false } }, legend: { live: false }, ...style() }, columns(UPlot), host);
   }
 
-  const columns = () => {
-    const { samples, stock } = latest;
-    return [samples.map((p) => p.t_ms), ...series.map(([name]) => samples.map((p) => (name !== "waiting" && p.audit_ms < 0 ? null : p[name]))), samples.map(() => stock)];
-  };
-
-  const restyle = () => {
+  const remove = () => {
     chart?.destroy();
     chart = null;
-    if (latest) make();
+  };
+  const restyle = () => {
+    if (!chart) return;
+    remove();
+    draw();
   };
   addEventListener("themechange", restyle);
   const resized = new ResizeObserver(() => chart && host.clientWidth > 0 && host.clientWidth !== chart.width && chart.setSize({ width: host.clientWidth, height }));
   resized.observe(host);
-
   return {
-    draw(samples, stock) {
-      latest = { samples, stock };
-      if (samples.length < 2) return;
-      if (!chart) return void make();
-      chart.setData(columns());
-    },
+    draw,
+    remove,
     close() {
       ended = true;
       resized.disconnect();
       removeEventListener("themechange", restyle);
-      chart?.destroy();
-      chart = null;
+      remove();
     },
+  };
+}
+
+/** newPlot makes the plot of a row under way in host. */
+export function newPlot(host) {
+  let latest = null;
+  const series = [["remaining", "--hue0"], ["sold", "--hue3"], ["waiting", "--hue5"]];
+  const chart = newChart(host, () => ({
+    scales: { x: { time: false }, y: { range: fromZero }, requests: { range: fromZero } },
+    axes: [time(), amount(), amount({ scale: "requests", side: 1, grid: { show: false } })],
+    series: [{}, ...series.map(([name, hue]) => line(t(`live.${name}`), hue, name === "waiting" && { scale: "requests", dash: [4, 4] })),
+      line(t("live.stockline"), "--alarm", { width: 1, dash: [2, 3] })],
+  }), () => {
+    const { samples, stock } = latest;
+    return [samples.map((p) => p.t_ms), ...series.map(([name]) => samples.map((p) => (name !== "waiting" && p.audit_ms < 0 ? null : p[name]))), samples.map(() => stock)];
+  });
+  return {
+    draw(samples, stock) {
+      latest = { samples, stock };
+      if (samples.length >= 2) chart.draw();
+    },
+    close: chart.close,
+  };
+}
+
+/** newCurves makes a plot of what several rows sold over their time, one over the other: of each its name, points and stock, or nothing. */
+export function newCurves(host) {
+  let rows = [];
+  const stock = () => {
+    const [one, ...others] = new Set(rows.filter(Boolean).map((row) => row.stock));
+    return others.length === 0 ? one : null; // there is no line for several
+  };
+  const known = (points) => points.filter((p) => p.audit_ms >= 0);
+  const chart = newChart(host, () => ({
+    scales: { x: { time: false }, y: { range: fromZero } },
+    axes: [time(), amount()],
+    series: [{}, ...rows.flatMap((row, i) => (row ? [line(row.name, `--hue${i}`, { spanGaps: true })] : [])), line(t("live.stockline"), "--alarm", { width: 1, dash: [2, 3] })],
+  }), (UPlot) => {
+    const columns = UPlot.join(rows.filter(Boolean).map(({ points }) => [known(points).map((p) => p.audit_ms), known(points).map((p) => p.sold)]));
+    return [...columns, columns[0].map(stock)];
+  });
+  return {
+    draw(next) {
+      chart.remove(); // there may be more or fewer lines
+      rows = next;
+      if (rows.some(Boolean)) chart.draw();
+    },
+    close: chart.close,
   };
 }

@@ -1,7 +1,8 @@
 // Results: the table of a run, and several runs laid over each other.
 
 import { el } from "./dom.js";
-import { named, number, t } from "./text.js";
+import { newCurves } from "./plot.js";
+import { named, number, t, told } from "./text.js";
 
 const verdicts = { ok: "holds", oversold: "breaks", drift: "breaks", stuck: "breaks", undersold: "unknown", unknown: "unknown" };
 
@@ -45,7 +46,8 @@ export function results(run) {
   const most = Math.max(...rows.map((row) => row.oversold));
   return [
     el("h2", {}, t("run.results")),
-    el("p", { class: "small" }, t("results.of", { requests: run.settings.requests, stock: run.settings.stock, instances: run.settings.instances, redis: run.redis ?? "", db: run.db ?? "" })),
+    el("p", { class: "small" }, t("results.of", { requests: run.settings.requests, stock: run.settings.stock, instances: run.settings.instances, redis: told(run.redis ?? ""), db: told(run.db ?? "") }),
+      run.settings.unfenced ? el("strong", {}, ` · ${t("results.unfenced")}`) : ""),
     el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": t("run.results") }, el("table", { class: "rows figures" },
       el("thead", {}, el("tr", {}, el("th", { scope: "col" }, t("results.strategy")), el("th", { scope: "col" }, t("results.condition")), el("th", { scope: "col" }, t("results.verdict")),
         shown.map(([name]) => el("th", { scope: "col", class: "number" }, t(`results.${name}`))))),
@@ -62,8 +64,14 @@ const meaning = (name) => t("results.condition.about", { name: named(`condition.
 
 const overlaid = [["oversold", "oversold"], ["p99_ms", "p99_ms"], ["throughput", "throughput"]];
 
-/** compared lays the rows of several runs over each other: those of one strategy under one condition are beside each other. */
+/** compared lays the rows of several runs over each other: those of one strategy under one condition are beside each other. Close ends what is plotted. */
 export function compared(runs) {
+  const curves = overTime(runs);
+  return { nodes: [...beside(runs), curves.node], close: curves.close };
+}
+
+/** beside has the rows in a table. */
+function beside(runs) {
   const keys = new Map();
   runs.forEach((run, i) => run.rows.filter(Boolean).forEach((row) => {
     const key = `${row.strategy} · ${named(`condition.${row.condition}`, row.condition)}`;
@@ -74,7 +82,7 @@ export function compared(runs) {
   const most = Object.fromEntries(overlaid.map(([name]) => [name, Math.max(0, ...runs.flatMap((run) => run.rows.filter(Boolean).map((row) => row[name])))]));
   return [
     el("h2", {}, t("results.overlay")),
-    el("p", { class: "legend small" }, runs.map((run, i) => el("span", { class: `a${i}` }, el("i", { class: "swatch run" }), ` ${t("results.run", { n: i + 1 })} ${at(run)} · ${t("run.load", { requests: run.settings.requests, stock: run.settings.stock })}`))),
+    el("p", { class: "legend small" }, runs.map((run, i) => el("span", { class: `a${i}` }, el("i", { class: "swatch run" }), ` ${t("results.run", { n: i + 1 })} ${at(run)} · ${t("run.load", { requests: run.settings.requests, stock: run.settings.stock })}${run.settings.unfenced ? ` · ${t("results.unfenced")}` : ""}`))),
     el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": t("results.overlay") }, el("table", { class: "rows figures overlay" },
       el("thead", {}, el("tr", {}, el("th", { scope: "col" }, t("results.strategy")), el("th", { scope: "col" }, t("results.run.column")), el("th", { scope: "col" }, t("results.verdict")),
         overlaid.map(([name]) => el("th", { scope: "col" }, t(`results.${name}`))))),
@@ -84,4 +92,27 @@ export function compared(runs) {
         el("td", {}, rows[i] ? verdict(rows[i]) : "–"),
         overlaid.map(([name]) => el("td", {}, rows[i] ? bar(rows[i][name], most[name], "runbar") : "–")))))))),
   ];
+}
+
+/** overTime plots what the runs had sold by when, in the row that is chosen. */
+function overTime(runs) {
+  const label = ({ strategy, condition }) => `${strategy} · ${named(`condition.${condition}`, condition)}`;
+  const names = [...new Set(runs.flatMap((run) => (run.samples ?? []).map(label)))];
+  const host = el("div", { class: "chart" });
+  const plot = newCurves(host);
+  const select = el("select", { id: "overlay-row", onchange: draw }, names.map((name) => el("option", { value: name }, name)));
+
+  function draw() {
+    plot.draw(runs.map((run, i) => {
+      const row = run.samples?.find((series) => label(series) === select.value);
+      return row && { name: t("results.run", { n: i + 1 }), points: row.points, stock: run.settings.stock };
+    }));
+  }
+
+  requestAnimationFrame(draw); // once it is in its place
+  return {
+    node: el("figure", { class: "liveplot", hidden: names.length === 0 },
+      el("figcaption", { class: "pair small" }, t("results.curves"), el("label", { for: "overlay-row" }, t("results.row")), select), host),
+    close: plot.close,
+  };
 }

@@ -4,7 +4,7 @@ import { call, token, wantsToken } from "./api.js";
 import { el, put, say } from "./dom.js";
 import { newLive } from "./live.js";
 import { compared, results } from "./results.js";
-import { named, t } from "./text.js";
+import { named, t, told } from "./text.js";
 
 const mostCompared = 4;
 const reopen = 2000; // milliseconds until a stream that was refused is asked for again, and up to half as many more
@@ -20,6 +20,7 @@ export async function show(box, at, page) {
   let latest = null; // the run that the stream tells of
   let address = at;
   let drawing = 0; // counts, so that what was asked for last is what is shown
+  let overlay = null; // runs laid over each other, if they are shown
 
   const form = newForm(options, start);
   const live = newLive(options, stop, form.refused);
@@ -46,12 +47,14 @@ export async function show(box, at, page) {
       return;
     }
     if (mine !== drawing) return;
-    put(result, ...(all.length > 1 ? compared(all) : all.length === 1 && all[0].rows.length > 0 ? results(all[0]) : []));
+    overlay?.close();
+    overlay = all.length > 1 ? compared(all) : null;
+    put(result, ...(overlay?.nodes ?? (all.length === 1 && all[0].rows.length > 0 ? results(all[0]) : [])));
   }
 
-  /** fetched is a run with its rows. Those of the latest one come by the stream. */
+  /** fetched is a run with its rows. Those of one that is under way come by the stream. */
   async function fetched(id) {
-    if (latest?.id === id) return latest;
+    if (latest?.id === id && !latest.ended) return latest;
     const known = runs.get(id);
     if (known) return known;
     const run = await call(`/api/runs/${encodeURIComponent(id)}`, { signal });
@@ -72,16 +75,23 @@ export async function show(box, at, page) {
         el("tbody", {}, list.map((run) => el("tr", { class: ids.includes(run.id) ? "chosen" : "" },
           el("td", {}, el("input", { type: "checkbox", checked: ids.includes(run.id), "aria-label": t("run.lay", { id: run.id }), "data-run": run.id, onchange: choose })),
           el("th", { scope: "row" }, el("a", { href: `#/run/${run.id}` }, new Date(run.started).toLocaleTimeString(document.documentElement.lang))),
-          el("td", {}, t(`run.state.${run.state}`), run.error ? el("span", { class: "alarm" }, ` ${run.error}`) : ""),
-          el("td", {}, run.settings.strategies.join(", ")),
+          el("td", {}, t(`run.state.${run.state}`), run.error ? el("span", { class: "alarm" }, ` ${told(run.error)}`) : ""),
+          el("td", {}, run.settings.strategies.join(", "), run.settings.unfenced ? el("span", { class: "small" }, ` · ${t("results.unfenced")}`) : ""),
           el("td", {}, run.settings.conditions.map((name) => named(`condition.${name}`, name)).join(", ")),
           el("td", {}, t("run.load", { requests: run.settings.requests, stock: run.settings.stock })),
           el("td", { class: run.oversold > 0 ? "number alarm" : "number" }, run.oversold),
-          el("td", { class: "small" }, run.redis)))))));
+          el("td", { class: "small" }, told(run.redis))))))));
   }
 
-  function choose() {
-    const ids = [...earlier.querySelectorAll("input:checked")].map((input) => input.dataset.run).slice(0, mostCompared);
+  /** choose lays the ticked runs over each other. One too many is not ticked. */
+  function choose({ target }) {
+    const ticked = [...earlier.querySelectorAll("input:checked")];
+    if (ticked.length > mostCompared) {
+      target.checked = false;
+      say(t("run.overlay", { n: mostCompared }));
+      return;
+    }
+    const ids = ticked.map((input) => input.dataset.run);
     location.hash = ids.length > 0 ? `#/run/${ids.join(",")}` : "#/run";
   }
 
@@ -180,6 +190,7 @@ export async function show(box, at, page) {
     clearTimeout(again);
     stream?.close();
     live.close();
+    overlay?.close();
   });
   await draw();
   signal.throwIfAborted();
@@ -199,6 +210,7 @@ const presets = [
   { name: "slow", strategies: ["v2_ttl", "v3_uuid", "v4_lua", "v5_reentrant", "v6_watchdog"], conditions: ["slow"], requests: 500, stock: 50 },
   { name: "crash", strategies: ["v1_setnx", "v2_ttl", "v6_watchdog"], conditions: ["crash"], requests: 500, stock: 50 },
   { name: "pause", strategies: ["v6_watchdog", "v8_fenced"], conditions: ["pause"], requests: 500, stock: 50 },
+  { name: "unfenced", strategies: ["v8_fenced"], conditions: ["pause"], requests: 500, stock: 50, fencing: "ignored" },
 ];
 
 /** newForm makes the form by which a run is begun. */
@@ -219,6 +231,7 @@ function newForm(options, start) {
   };
   const backend = select("backend", options.backends.map(({ name }) => name), defaults.backend);
   const keeper = select("keeper", ["", ...options.keepers], defaults.keeper ?? "");
+  const fencing = select("fencing", ["checked", "ignored"], defaults.unfenced ? "ignored" : "checked");
   const check = (group, value, text, about, on) => el("label", { class: "check" },
     el("input", { type: "checkbox", name: group, value, checked: on }), el("span", {}, el("strong", {}, text), about ? el("span", { class: "small" }, ` ${about}`) : null));
   const strategies = el("div", { class: "checks" }, options.strategies.map(({ name, adds }) =>
@@ -226,17 +239,17 @@ function newForm(options, start) {
   const conditions = el("div", { class: "checks across" }, options.conditions.map(({ name }) =>
     check("condition", name, named(`condition.${name}`, name), t(`condition.${name}.about`), defaults.conditions.includes(name))));
   const secret = el("input", { id: "run-token", type: "password", autocomplete: "off", value: token(), oninput: () => token(secret.value), onchange: () => token(secret.value) });
-  const told = el("p", { class: "told", role: "alert" });
+  const refusal = el("p", { class: "told", role: "alert" });
   const button = el("button", { type: "submit", class: "primary" }, t("run.start"));
   const values = (group) => [...node.querySelectorAll(`input[name="${group}"]:checked:not(:disabled)`)].map(({ value }) => value);
   const offered = presets.filter((preset) => preset.strategies.every((name) => options.strategies.some((s) => s.name === name)) && preset.conditions.every((name) => options.conditions.some((c) => c.name === name)));
   let running = false;
 
   const node = el("form", { class: "panel runform", "aria-label": t("run.form"), onsubmit: submit, oninput: fit },
-    el("div", { class: "pair formhead" }, el("h2", {}, t("run.form")), el("span", { class: "small rowcount" }), button), told,
+    el("div", { class: "pair formhead" }, el("h2", {}, t("run.form")), el("span", { class: "small rowcount" }), button), refusal,
     el("div", { class: "pair presets", role: "group", "aria-label": t("run.presets") }, el("span", { class: "small" }, t("run.presets")), offered
       .map((preset) => el("button", { type: "button", onclick: () => fill(preset) }, t(`run.preset.${preset.name}`)))),
-    el("div", { class: "fields" }, requests.node, stock.node, instances.node, ttl.node, work.node, backend.node, keeper.node),
+    el("div", { class: "fields" }, requests.node, stock.node, instances.node, ttl.node, work.node, backend.node, keeper.node, fencing.node),
     el("fieldset", {}, el("legend", {}, t("run.strategies")), strategies),
     el("fieldset", {}, el("legend", {}, t("run.conditions")), conditions),
     options.token_needed ? el("div", { class: "pair" }, el("label", { for: "run-token" }, t("page.token")), secret) : null);
@@ -244,9 +257,10 @@ function newForm(options, start) {
   const settings = () => ({
     strategies: values("strategy"), conditions: values("condition"), requests: Number(requests.input.value), stock: Number(stock.input.value),
     instances: Number(instances.input.value), ttl_ms: Number(ttl.input.value), work_us: Number(work.input.value), backend: backend.input.value, keeper: keeper.input.value,
+    unfenced: fencing.input.value === "ignored",
   });
 
-  /** fill fills in settings. What a preset leaves open stays as it is, but for the work. */
+  /** fill fills in settings. What a preset leaves open stays as it is, but for the work and the fencing. */
   function fill(preset) {
     requests.input.value = preset.requests;
     stock.input.value = preset.stock;
@@ -255,6 +269,7 @@ function newForm(options, start) {
     ttl.input.value = preset.ttl_ms ?? ttl.input.value;
     backend.input.value = preset.backend ?? backend.input.value;
     keeper.input.value = preset.keeper ?? keeper.input.value;
+    fencing.input.value = preset.fencing ?? (preset.unfenced ? "ignored" : "checked");
     for (const input of node.querySelectorAll("input[type=checkbox]")) {
       input.checked = (input.name === "strategy" ? preset.strategies : preset.conditions).includes(input.value);
     }
@@ -279,12 +294,12 @@ function newForm(options, start) {
   async function submit(event) {
     event.preventDefault();
     if (options.token_needed) token(secret.value); // whatever put it there
-    told.textContent = "";
+    refusal.textContent = "";
     button.disabled = true;
     try {
-      await start({ ...settings(), unfenced: false });
+      await start(settings());
     } catch (error) {
-      told.textContent = error.message;
+      refusal.textContent = error.message;
       refused(error);
     }
     fit();

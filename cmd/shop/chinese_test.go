@@ -149,7 +149,7 @@ func stagesInChinese(t *testing.T, b *pagetest.Tab, site string) {
 // first that may be told.
 var tellers = map[string]int{
 	"holds": 0, "breaks": 0, "na": 0, "unknown": 0, "need": 1, "broke": 1, "Note": 1, "fault": 1, "loseKey": 1, "verdict": 2, "add": 2, // of the lab
-	"fail": 3, // of the page
+	"Reply": 3, // of the page
 }
 
 // samples stand in a sentence for what is put together of several: by the names of

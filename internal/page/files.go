@@ -12,6 +12,8 @@ import (
 	"path"
 	"strings"
 	"time"
+
+	"oversell/internal/problem"
 )
 
 //go:embed assets
@@ -124,7 +126,7 @@ func (all files) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f, ok := all[r.URL.Path]
 	switch {
 	case !ok:
-		fail(w, http.StatusNotFound, "no_such_path", "no such path")
+		problem.Reply(w, http.StatusNotFound, "no_such_path", "no such path")
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		readOnly(w, r)
 	default:

@@ -9,6 +9,7 @@ import (
 
 	"oversell/internal/lab"
 	"oversell/internal/lab/show"
+	"oversell/internal/problem"
 )
 
 // Measure runs the lab, and tells how many cells are done, of how many there are.
@@ -56,7 +57,7 @@ func Lab(ctx context.Context, measure Measure, occupy Occupy, logger *slog.Logge
 	mux.HandleFunc("/api/lab", readOnly)
 	mux.HandleFunc("/api/lab/{anomaly}/{strategy}", readOnly)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		fail(w, http.StatusNotFound, "no_such_path", "no such path")
+		problem.Reply(w, http.StatusNotFound, "no_such_path", "no such path")
 	})
 	a.Handler = mux
 	return a
@@ -76,7 +77,7 @@ func (a *Anomalies) serve(reply func(*matrix, http.ResponseWriter, *http.Request
 		m, progress, err := a.look()
 		switch {
 		case err != nil:
-			fail(w, http.StatusInternalServerError, "internal", "the lab could not be run; the shop's log says why")
+			problem.Reply(w, http.StatusInternalServerError, "internal", "the lab could not be run; the shop's log says why")
 		case m == nil:
 			w.Header().Set("Retry-After", "1")
 			replyJSON(w, a.logger, http.StatusAccepted, progress)
@@ -184,7 +185,7 @@ func (m *matrix) cell(w http.ResponseWriter, r *http.Request) {
 	anomaly, strategy := r.PathValue("anomaly"), r.PathValue("strategy")
 	text, ok := m.cells[cellOf(anomaly, strategy)]
 	if !ok {
-		fail(w, http.StatusNotFound, "unknown_cell", "there is no anomaly "+quoted(anomaly)+" with strategy "+quoted(strategy))
+		problem.Reply(w, http.StatusNotFound, "unknown_cell", "there is no anomaly "+quoted(anomaly)+" with strategy "+quoted(strategy))
 		return
 	}
 	text.ServeHTTP(w, r)

@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"oversell/internal/lab"
+	"oversell/internal/problem"
 	"oversell/internal/runs"
 	"oversell/internal/stages"
 )
@@ -90,7 +91,7 @@ func protected(h http.Handler) http.Handler {
 func ownSite(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Sec-Fetch-Site") == "cross-site" {
-			fail(w, http.StatusForbidden, "cross_origin", "another site may not ask for this")
+			problem.Reply(w, http.StatusForbidden, "cross_origin", "another site may not ask for this")
 			return
 		}
 		next(w, r)

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"oversell/internal/problem"
 	"oversell/internal/stages"
 )
 
@@ -42,7 +43,7 @@ func Read(all []stages.Stage) (http.Handler, error) {
 		name := r.PathValue("name")
 		text, ok := texts[name]
 		if !ok {
-			fail(w, http.StatusNotFound, "unknown_stage", "there is no stage "+quoted(name)+"; there are "+strings.Join(names, ", "))
+			problem.Reply(w, http.StatusNotFound, "unknown_stage", "there is no stage "+quoted(name)+"; there are "+strings.Join(names, ", "))
 			return
 		}
 		text.ServeHTTP(w, r)
@@ -50,14 +51,14 @@ func Read(all []stages.Stage) (http.Handler, error) {
 	mux.HandleFunc("/api/stages", readOnly)
 	mux.HandleFunc("/api/stages/{name}", readOnly)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		fail(w, http.StatusNotFound, "no_such_path", "no such path")
+		problem.Reply(w, http.StatusNotFound, "no_such_path", "no such path")
 	})
 	return mux, nil
 }
 
 func readOnly(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Allow", "GET, HEAD")
-	fail(w, http.StatusMethodNotAllowed, "wrong_method", "allowed here: GET, HEAD")
+	problem.Reply(w, http.StatusMethodNotAllowed, "wrong_method", "allowed here: GET, HEAD")
 }
 
 // quoted returns a client's text in a form that is safe to send back, cut to a

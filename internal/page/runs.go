@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strings"
 
+	"oversell/internal/problem"
 	"oversell/internal/runs"
 	"oversell/internal/web"
 )
@@ -47,7 +48,7 @@ func Runs(m *runs.Manager, token string, logger *slog.Logger) http.Handler {
 	mux.HandleFunc("/api/runs/{id}/stop", only(http.MethodPost))
 	mux.HandleFunc("/api/runs/{id}/report.html", readOnly)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		fail(w, http.StatusNotFound, "no_such_path", "no such path")
+		problem.Reply(w, http.StatusNotFound, "no_such_path", "no such path")
 	})
 	return mux
 }
@@ -64,7 +65,7 @@ func (h *runsHandler) guarded(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !web.Authorized(r, h.token) {
 			w.Header().Set("WWW-Authenticate", web.Challenge)
-			fail(w, http.StatusUnauthorized, "no_token", "this needs the header Authorization: Bearer TOKEN")
+			problem.Reply(w, http.StatusUnauthorized, "no_token", "this needs the header Authorization: Bearer TOKEN")
 			return
 		}
 		next(w, r)
@@ -146,7 +147,7 @@ func (h *runsHandler) report(w http.ResponseWriter, r *http.Request) {
 func (h *runsHandler) failed(w http.ResponseWriter, r *http.Request, err error) {
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
-		fail(w, http.StatusRequestEntityTooLarge, "too_large", fmt.Sprintf("the body may have at most %d bytes", tooLarge.Limit))
+		problem.Reply(w, http.StatusRequestEntityTooLarge, "too_large", fmt.Sprintf("the body may have at most %d bytes", tooLarge.Limit))
 		return
 	}
 	for _, known := range []struct {
@@ -164,12 +165,12 @@ func (h *runsHandler) failed(w http.ResponseWriter, r *http.Request, err error) 
 		{runs.ErrClosed, http.StatusServiceUnavailable, "closing"},
 	} {
 		if errors.Is(err, known.err) {
-			fail(w, known.status, known.code, strings.ReplaceAll(err.Error(), "json: ", ""))
+			problem.Reply(w, known.status, known.code, strings.ReplaceAll(err.Error(), "json: ", ""))
 			return
 		}
 	}
 	h.logger.Error("a run could not be shown", "path", r.URL.Path, "error", err)
-	fail(w, http.StatusInternalServerError, "internal", "the shop made a mistake")
+	problem.Reply(w, http.StatusInternalServerError, "internal", "the shop made a mistake")
 }
 
 // events sends what happens as server-sent events, until the client goes away or
@@ -179,7 +180,7 @@ func (h *runsHandler) events(w http.ResponseWriter, r *http.Request) {
 	case h.streams <- struct{}{}:
 		defer func() { <-h.streams }()
 	default:
-		fail(w, http.StatusServiceUnavailable, "too_many", fmt.Sprintf("%d others are looking, and no more can", maxStreams))
+		problem.Reply(w, http.StatusServiceUnavailable, "too_many", fmt.Sprintf("%d others are looking, and no more can", maxStreams))
 		return
 	}
 	s, err := newStream(w)

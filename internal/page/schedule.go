@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"oversell/internal/lab"
+	"oversell/internal/problem"
 	"oversell/internal/runs"
 )
 
@@ -52,7 +53,7 @@ func Schedules(ctx context.Context, budget lab.Budget, occupy Occupy, logger *sl
 	mux.HandleFunc("/api/schedule", only(http.MethodPost))
 	mux.HandleFunc("/api/schedule/search", readOnly)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		fail(w, http.StatusNotFound, "no_such_path", "no such path")
+		problem.Reply(w, http.StatusNotFound, "no_such_path", "no such path")
 	})
 	return mux
 }
@@ -61,7 +62,7 @@ func Schedules(ctx context.Context, budget lab.Budget, occupy Occupy, logger *sl
 func only(method string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Allow", method)
-		fail(w, http.StatusMethodNotAllowed, "wrong_method", "allowed here: "+method)
+		problem.Reply(w, http.StatusMethodNotAllowed, "wrong_method", "allowed here: "+method)
 	}
 }
 
@@ -226,19 +227,19 @@ func (s *schedules) failed(w http.ResponseWriter, r *http.Request, err error) {
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		fail(w, http.StatusRequestEntityTooLarge, "too_large", fmt.Sprintf("the body may have at most %d bytes", tooLarge.Limit))
+		problem.Reply(w, http.StatusRequestEntityTooLarge, "too_large", fmt.Sprintf("the body may have at most %d bytes", tooLarge.Limit))
 	case errors.Is(err, lab.ErrSchedule), errors.Is(err, errBody):
-		fail(w, http.StatusBadRequest, "invalid", strings.ReplaceAll(err.Error(), "json: ", ""))
+		problem.Reply(w, http.StatusBadRequest, "invalid", strings.ReplaceAll(err.Error(), "json: ", ""))
 	case errors.Is(err, runs.ErrBusy):
-		fail(w, http.StatusConflict, "busy", err.Error())
+		problem.Reply(w, http.StatusConflict, "busy", err.Error())
 	case errors.Is(err, runs.ErrClosed):
-		fail(w, http.StatusServiceUnavailable, "closing", err.Error())
+		problem.Reply(w, http.StatusServiceUnavailable, "closing", err.Error())
 	case errors.Is(err, errFull):
-		fail(w, http.StatusServiceUnavailable, "too_many_searches", err.Error())
+		problem.Reply(w, http.StatusServiceUnavailable, "too_many_searches", err.Error())
 	case r.Context().Err() != nil:
-		fail(w, http.StatusServiceUnavailable, "cancelled", "the request was given up")
+		problem.Reply(w, http.StatusServiceUnavailable, "cancelled", "the request was given up")
 	default:
 		s.logger.Error("a schedule could not be played", "path", r.URL.Path, "error", err)
-		fail(w, http.StatusInternalServerError, "internal", "the schedule could not be played")
+		problem.Reply(w, http.StatusInternalServerError, "internal", "the schedule could not be played")
 	}
 }

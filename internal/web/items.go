@@ -39,7 +39,7 @@ func (a *API) deduct(c *gin.Context) {
 		return
 	}
 	if body.Quantity == nil {
-		a.reply(c, problem{Status: http.StatusBadRequest, Detail: `quantity is missing: {"quantity":1}`})
+		invalid(c, `quantity is missing: {"quantity":1}`)
 		return
 	}
 	res, err := a.cfg.Stock.Deduct(c.Request.Context(), stock.Request{
@@ -109,7 +109,7 @@ func (a *API) putItem(c *gin.Context) {
 		return
 	}
 	if body.Stock == nil {
-		a.reply(c, problem{Status: http.StatusBadRequest, Detail: `stock is missing: {"stock":1000}`})
+		invalid(c, `stock is missing: {"stock":1000}`)
 		return
 	}
 	ctx := c.Request.Context()
@@ -219,7 +219,7 @@ func (a *API) cached(c *gin.Context, key string, load cache.Load) ([]byte, bool)
 	}
 	second, err := strconv.ParseBool(c.DefaultQuery("second_look", "true"))
 	if err != nil {
-		a.reply(c, problem{Status: http.StatusBadRequest, Detail: "second_look must be true or false"})
+		invalid(c, "second_look must be true or false")
 		return nil, false
 	}
 	res, err := a.cfg.Cache.Read(c.Request.Context(), cache.Request{

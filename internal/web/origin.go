@@ -1,11 +1,12 @@
 package web
 
 import (
-	"encoding/json"
 	"net"
 	"net/http"
 	"net/netip"
 	"strings"
+
+	"oversell/internal/problem"
 )
 
 // sheltered turns away what other sites have a visitor's browser do. A browser
@@ -18,7 +19,7 @@ import (
 func (a *API) sheltered(h http.Handler) http.Handler {
 	origin := http.NewCrossOriginProtection()
 	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		forbid(w, "cross_origin", "another site may not send this")
+		problem.Reply(w, http.StatusForbidden, "cross_origin", "another site may not send this")
 	}))
 	h = origin.Handler(h)
 	if a.cfg.Token != "" || !local(a.cfg.Addr) {
@@ -26,7 +27,7 @@ func (a *API) sheltered(h http.Handler) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !local(r.Host) {
-			forbid(w, "wrong_host", "this shop is for its own machine: it goes by localhost, 127.0.0.1 and [::1]")
+			problem.Reply(w, http.StatusForbidden, "wrong_host", "this shop is for its own machine: it goes by localhost, 127.0.0.1 and [::1]")
 			return
 		}
 		h.ServeHTTP(w, r)
@@ -42,13 +43,4 @@ func local(addr string) bool {
 	}
 	ip, err := netip.ParseAddr(host)
 	return strings.EqualFold(host, "localhost") || err == nil && ip.IsLoopback()
-}
-
-// forbid replies with a problem where there is no route yet.
-func forbid(w http.ResponseWriter, code, detail string) {
-	p := problem{Type: "about:blank", Title: http.StatusText(http.StatusForbidden), Status: http.StatusForbidden, Detail: detail, Code: code}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(p.Status)
-	_ = json.NewEncoder(w).Encode(p) // there is nobody to be told that the client has gone
 }

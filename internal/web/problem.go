@@ -15,20 +15,9 @@ import (
 	"oversell/internal/cache"
 	"oversell/internal/locks/libs"
 	"oversell/internal/locks/waitlock"
+	"oversell/internal/problem"
 	"oversell/internal/stock"
 )
-
-// problem is an error reply, as RFC 9457 has it.
-type problem struct {
-	Type   string `json:"type"`
-	Title  string `json:"title"`
-	Status int    `json:"status"`
-	Detail string `json:"detail"`
-	Code   string `json:"code"` // names the outcome in one word, the same as in the metrics
-}
-
-// retryAfter is when a client that got a 503 may try again, in seconds.
-const retryAfter = "1"
 
 // outcomes maps the errors to replies. What is not in it means that a backend
 // did not do its part.
@@ -64,7 +53,7 @@ const codeBackend = "backend"
 func (a *API) fail(c *gin.Context, err error) string {
 	for _, o := range outcomes {
 		if errors.Is(err, o.err) {
-			a.reply(c, problem{Status: o.status, Detail: a.detail(c, err, o.err), Code: o.code})
+			reply(c, o.status, o.code, a.detail(c, err, o.err))
 			return o.code
 		}
 	}
@@ -72,7 +61,7 @@ func (a *API) fail(c *gin.Context, err error) string {
 	if skipped, ok := a.failures.line(); ok {
 		a.cfg.Logger.Error("a backend failed", "method", c.Request.Method, "path", c.Request.URL.Path, "error", err, "not_logged_before", skipped)
 	}
-	a.reply(c, problem{Status: http.StatusServiceUnavailable, Detail: a.away(c), Code: codeBackend})
+	reply(c, http.StatusServiceUnavailable, codeBackend, a.away(c))
 	return codeBackend
 }
 
@@ -116,21 +105,17 @@ func allOurs(err error) bool {
 	return false
 }
 
-// reply sends a problem and ends the handling of the request.
-func (a *API) reply(c *gin.Context, p problem) {
-	p.Type, p.Title = "about:blank", http.StatusText(p.Status)
-	if p.Code == "" {
-		p.Code = "invalid"
-	}
-	if p.Status == http.StatusServiceUnavailable {
-		c.Header("Retry-After", retryAfter)
-	}
-	body, err := json.Marshal(p)
-	if err != nil {
-		a.cfg.Logger.Error("writing a problem", "error", err)
-	}
+// codeInvalid is the code of what was asked for in a wrong way.
+const codeInvalid = "invalid"
+
+// invalid replies that the request is wrong, and how.
+func invalid(c *gin.Context, detail string) { reply(c, http.StatusBadRequest, codeInvalid, detail) }
+
+// reply sends a problem and ends the handling of the request. The code is the same
+// as in the metrics.
+func reply(c *gin.Context, status int, code, detail string) {
 	c.Abort()
-	c.Data(p.Status, "application/problem+json", body)
+	problem.Reply(c.Writer, status, code, detail)
 }
 
 // parse reads a JSON body into v. It replies and returns false when the body
@@ -140,23 +125,20 @@ func (a *API) parse(c *gin.Context, v any) bool {
 	if err == nil {
 		return true
 	}
-	p := problem{Status: http.StatusBadRequest}
 	var tooLarge *http.MaxBytesError
 	var wrongType *json.UnmarshalTypeError
 	switch {
 	case errors.As(err, &tooLarge):
-		p.Status, p.Code = http.StatusRequestEntityTooLarge, "too_large"
-		p.Detail = "the body may have at most " + strconv.FormatInt(tooLarge.Limit, 10) + " bytes"
+		reply(c, http.StatusRequestEntityTooLarge, "too_large", "the body may have at most "+strconv.FormatInt(tooLarge.Limit, 10)+" bytes")
 	case errors.Is(err, io.EOF):
-		p.Detail = "the body is missing, and must be a JSON object"
+		invalid(c, "the body is missing, and must be a JSON object")
 	case errors.As(err, &wrongType) && wrongType.Field == "":
-		p.Detail = "the body must be a JSON object"
+		invalid(c, "the body must be a JSON object")
 	case errors.As(err, &wrongType):
-		p.Detail = "the body does not fit: " + wrongType.Field + " cannot be a " + wrongType.Value
+		invalid(c, "the body does not fit: "+wrongType.Field+" cannot be a "+wrongType.Value)
 	default:
-		p.Detail = "the body is not the JSON that is wanted: " + strings.TrimPrefix(err.Error(), "json: ")
+		invalid(c, "the body is not the JSON that is wanted: "+strings.TrimPrefix(err.Error(), "json: "))
 	}
-	a.reply(c, p)
 	return false
 }
 

@@ -80,10 +80,10 @@ func (a *API) Handler() http.Handler {
 	r.RedirectTrailingSlash = false
 	r.Use(gin.CustomRecoveryWithWriter(nil, a.recovered), limitBody)
 	r.NoRoute(func(c *gin.Context) {
-		a.reply(c, problem{Status: http.StatusNotFound, Code: "no_such_path", Detail: "no such path"})
+		reply(c, http.StatusNotFound, "no_such_path", "no such path")
 	})
 	r.NoMethod(func(c *gin.Context) {
-		a.reply(c, problem{Status: http.StatusMethodNotAllowed, Code: "wrong_method", Detail: "allowed here: " + c.Writer.Header().Get("Allow")})
+		reply(c, http.StatusMethodNotAllowed, "wrong_method", "allowed here: "+c.Writer.Header().Get("Allow"))
 	})
 
 	r.GET("/healthz", a.health)
@@ -129,7 +129,7 @@ func limitBody(c *gin.Context) {
 
 func (a *API) recovered(c *gin.Context, reason any) {
 	a.cfg.Logger.Error("a handler panicked", "path", c.Request.URL.Path, "reason", reason)
-	a.reply(c, problem{Status: http.StatusInternalServerError, Code: "internal", Detail: "the shop made a mistake"})
+	reply(c, http.StatusInternalServerError, "internal", "the shop made a mistake")
 }
 
 // Challenge is the WWW-Authenticate of a reply to who does not show the token.
@@ -151,7 +151,7 @@ func (a *API) guarded(c *gin.Context) {
 		return
 	}
 	c.Header("WWW-Authenticate", Challenge)
-	a.reply(c, problem{Status: http.StatusUnauthorized, Code: "no_token", Detail: "this needs the header Authorization: Bearer TOKEN"})
+	reply(c, http.StatusUnauthorized, "no_token", "this needs the header Authorization: Bearer TOKEN")
 }
 
 func (a *API) health(c *gin.Context) {
@@ -174,7 +174,7 @@ func (a *API) putStrategy(c *gin.Context) {
 		return
 	}
 	if body.Name == nil {
-		a.reply(c, problem{Status: http.StatusBadRequest, Detail: `name is missing: {"name":"v4_lua"}`})
+		invalid(c, `name is missing: {"name":"v4_lua"}`)
 		return
 	}
 	if !a.known(*body.Name) {
@@ -203,8 +203,7 @@ func (a *API) unknownStrategy(c *gin.Context, name string) {
 	if why := a.cfg.Absent[name]; why != "" {
 		detail += " here: " + why
 	}
-	a.reply(c, problem{Status: http.StatusNotFound, Code: "unknown_strategy",
-		Detail: detail + "; the shop has: " + strings.Join(names, ", ")})
+	reply(c, http.StatusNotFound, "unknown_strategy", detail+"; the shop has: "+strings.Join(names, ", "))
 }
 
 // askedKey is where a request's context keeps the strategy that asked returned.

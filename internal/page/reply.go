@@ -1,0 +1,23 @@
+package page
+
+import (
+	"encoding/json"
+	"log/slog"
+	"net/http"
+
+	"oversell/internal/problem"
+)
+
+// replyJSON replies with what is not to be kept.
+func replyJSON(w http.ResponseWriter, logger *slog.Logger, status int, v any) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		logger.Error("writing a reply", "error", err)
+		problem.Reply(w, http.StatusInternalServerError, "internal", "the reply could not be written")
+		return
+	}
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = w.Write(text) // there is nobody to be told that the client has gone
+}

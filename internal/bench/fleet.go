@@ -32,13 +32,24 @@ func (f *fleet) fill(ctx context.Context, n int) error {
 	if err := f.fallen(0); err != nil {
 		return err
 	}
-	f.members = slices.DeleteFunc(f.members, (*instance).buried)
+	f.bury()
 	if f.started == 0 {
 		if err := f.add(ctx, 1); err != nil {
 			return err
 		}
 	}
 	return f.add(ctx, n-len(f.members))
+}
+
+// bury removes the instances that have ended.
+func (f *fleet) bury() {
+	f.members = slices.DeleteFunc(f.members, func(i *instance) bool {
+		ended := !i.alive()
+		if ended {
+			i.gauge.close()
+		}
+		return ended
+	})
 }
 
 // add starts n instances. Those that did start are members also when one did
@@ -103,19 +114,19 @@ func (f *fleet) survivor() *instance {
 	return nil
 }
 
-// gauges are those of the instances that have not been killed; nil: there are not
-// gauges of all.
-func (f *fleet) gauges() (all []*gauge) {
+// inside is how many are inside at one moment in all instances, but for those that
+// were killed; false: there was no such moment. The gauges must be legible.
+func (f *fleet) inside() (n int64, ok bool) {
+	var read []*instance
+	var gauges []*gauge
 	for _, i := range f.members {
-		switch {
-		case i.killed.Load() || !i.alive(): // who was inside is not any more
-		case i.gauge == nil:
-			return nil
-		default:
-			all = append(all, i.gauge)
+		if i.running() {
+			read, gauges = append(read, i), append(gauges, i.gauge)
 		}
 	}
-	return all
+	n, ok = inside(gauges)
+	// Of one that was killed meanwhile the gauge still has who was inside.
+	return n, ok && !slices.ContainsFunc(read, func(i *instance) bool { return !i.running() })
 }
 
 // stalled is for how long one of the instances stood still in this row, but for

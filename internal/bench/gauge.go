@@ -97,12 +97,11 @@ type counter struct {
 func (c *counter) follow(item string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.gauge == nil {
-		return
-	}
 	c.item = item
-	c.gauge.words.Store(gaugeCame, 0)
-	c.gauge.words.Store(gaugeWent, 0)
+	if c.gauge != nil {
+		c.gauge.words.Store(gaugeCame, 0)
+		c.gauge.words.Store(gaugeWent, 0)
+	}
 }
 
 // count implements figures.Inside.
@@ -110,7 +109,7 @@ func (c *counter) count(item string, step int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case item != c.item:
+	case c.gauge == nil, item != c.item:
 	case step > 0:
 		c.gauge.words.Add(gaugeCame, 1)
 	default:

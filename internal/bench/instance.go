@@ -88,6 +88,9 @@ type means struct {
 	gauged    bool // it has a gauge of those inside, where that can be read
 }
 
+// legible reports whether an instance has a gauge that can be read.
+func (m means) legible() bool { return m.gauged && sharedmem.Live }
+
 // start runs an instance and waits until it serves requests.
 func start(ctx context.Context, cmd *exec.Cmd, s setup, by means) (_ *instance, err error) {
 	i := &instance{
@@ -95,7 +98,7 @@ func start(ctx context.Context, cmd *exec.Cmd, s setup, by means) (_ *instance, 
 		ready: make(chan string, 1), planned: make(chan struct{}, 1),
 		parked: make(chan struct{}, 1), struck: make(chan time.Time, 1),
 	}
-	if by.gauged && sharedmem.Live {
+	if by.legible() {
 		if i.gauge, s.Gauge, err = newGauge(); err != nil {
 			return nil, fmt.Errorf("starting instance %s: %w", s.Name, err)
 		}
@@ -247,15 +250,9 @@ func (i *instance) alive() bool {
 	}
 }
 
-// buried reports whether the process has ended, and then gives back what is left
-// of it.
-func (i *instance) buried() bool {
-	if i.alive() {
-		return false
-	}
-	i.gauge.close()
-	return true
-}
+// running reports whether the process runs, or is paused, and nobody is about to
+// kill it.
+func (i *instance) running() bool { return !i.killed.Load() && i.alive() }
 
 // stop ends the instance: it lets the sales under way end, and is killed if
 // that takes too long.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"oversell/internal/figures"
+	"oversell/internal/locks"
 	"oversell/internal/web"
 )
 
@@ -30,11 +31,12 @@ type Live struct {
 
 	// Holders is how many are inside at this moment, also in a process that is
 	// stopped, but not in one that was killed; -1: that is not known, as of a row
-	// that is over and of shops that run already.
+	// that is over, of the cache, and of shops that run already.
 	Holders int64
 
 	// MaxHolders is the most holders that were inside at once: of those whose
-	// requests had been answered at the last audit, or as they were seen inside.
+	// requests had been answered at the last audit, or as they were seen inside,
+	// which they are every millisecond.
 	MaxHolders int
 
 	// Stock is what the last audit found, in passing: the stock and the orders are
@@ -90,10 +92,13 @@ func (w *watch) start(ctx context.Context, t *tally) {
 		return
 	}
 	w.mu.Lock()
-	w.tally, w.gauged = t, w.run.fleet != nil
+	w.tally, w.gauged = t, w.run.fleet != nil && w.run.fleet.legible() && w.run.cfg.Workload == locks.Deduct
+	gauged := w.gauged
 	w.mu.Unlock()
 	w.ended.Go(func() { w.every(ctx, lookPause, w.look) })
-	w.ended.Go(func() { w.every(ctx, glancePause, w.glance) })
+	if gauged {
+		w.ended.Go(func() { w.every(ctx, glancePause, w.glance) })
+	}
 }
 
 // every looks again and again, until the watch is stopped.
@@ -133,7 +138,7 @@ func (w *watch) look(ctx context.Context) {
 func (w *watch) glance(context.Context) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.last.MaxHolders = max(w.last.MaxHolders, int(w.holders()))
+	w.holders()
 }
 
 // stop ends the audits, and waits for one that is under way: what it costs is to
@@ -161,9 +166,10 @@ func (w *watch) cost() int64 {
 
 func (w *watch) live() Live {
 	w.mu.Lock()
+	holders := w.holders()
 	now, t := w.last, w.tally
-	now.Holders = w.holders()
 	w.mu.Unlock()
+	now.Holders = holders
 	now.Waiting = w.load.awaited()
 	if t != nil {
 		t.tell(&now)
@@ -171,16 +177,17 @@ func (w *watch) live() Live {
 	return now
 }
 
-// holders reads the gauges. The caller has locked mu.
+// holders is how many are inside at this moment, or -1. The caller has locked mu.
 func (w *watch) holders() int64 {
 	if !w.gauged {
 		return -1
 	}
-	all := w.run.fleet.gauges()
-	if n, ok := inside(all); ok && all != nil {
-		return n
+	n, ok := w.run.fleet.inside()
+	if !ok {
+		return -1
 	}
-	return -1
+	w.last.MaxHolders = max(w.last.MaxHolders, int(n))
+	return n
 }
 
 // bystander is the address of a shop that nothing has been done to in this row.

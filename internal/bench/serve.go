@@ -37,7 +37,8 @@ func Serve(ctx context.Context, catalog locks.Catalog, in io.Reader, out, log io
 	cfg.Strategy = catalog[0].Name // every request names its own
 	cfg.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	if s.counter.gauge != nil {
-		defer s.counter.gauge.close()
+		// It stays open to the end of the process: a sale that the shop has given
+		// up waiting for may still count.
 		cfg.Inside = s.counter.count
 	}
 	if adjust != nil {

@@ -85,8 +85,8 @@ func (l *Live) see(p Point) {
 	if p.Sold > l.Stock {
 		l.broke(StockHolds, p.Audited, fmt.Sprintf("%d units sold of %d", p.Sold, l.Stock))
 	}
-	if most := max(int(p.Holders), p.MaxHolders); l.exclusive && most > 1 {
-		l.broke(OneHolder, p.T, fmt.Sprintf("%d holders inside at once", most))
+	if l.exclusive && p.MaxHolders > 1 {
+		l.broke(OneHolder, p.T, fmt.Sprintf("%d holders inside at once", p.MaxHolders))
 	}
 }
 

@@ -66,7 +66,7 @@ func TestBrokenInvariantIsShownWhileTheRowGoesOn(t *testing.T) {
 	if now == nil {
 		t.Fatal("the run has ended, and nothing was shown as broken")
 	}
-	if now.Point.Sold <= 50 || max(int(now.Point.Holders), now.Point.MaxHolders) <= 1 || now.Broken[0].Invariant == now.Broken[1].Invariant {
+	if now.Point.Sold <= 50 || now.Point.MaxHolders <= 1 || now.Broken[0].Invariant == now.Broken[1].Invariant {
 		t.Errorf("shown as broken: %+v with %+v", now.Broken, now.Point)
 	}
 	for _, b := range now.Broken {

@@ -73,7 +73,7 @@ func TestRowThatIsTriedAgainBeginsAnew(t *testing.T) {
 func TestTwoHoldersAreToldOfWhileTheyAreInside(t *testing.T) {
 	_, c := recording(t)
 	c.Row(1, 1, "v6_watchdog", locks.Pause)
-	for _, p := range []Point{{T: 50, Holders: 1}, {T: 100, Holders: -1}, {T: 150, Holders: 2}, {T: 200, Holders: 1}} {
+	for _, p := range []Point{{T: 50, Holders: 1, MaxHolders: 1}, {T: 100, Holders: -1, MaxHolders: 1}, {T: 150, Holders: 1, MaxHolders: 2}, {T: 200, MaxHolders: 2}} {
 		c.manager.update(func() { c.see(p, false) })
 	}
 	want := []Broken{{OneHolder, 150, "2 holders inside at once"}}

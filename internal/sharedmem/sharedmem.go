@@ -21,13 +21,20 @@ type Words struct {
 const wordSize = 8
 
 // Create makes the file at path, which must not exist, with n words.
-func Create(path string, n int) (*Words, error) {
+func Create(path string, n int) (w *Words, err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("making shared memory: %w", err)
 	}
-	defer f.Close() // what is mapped stays so
-	if err := f.Truncate(int64(n) * wordSize); err != nil {
+	defer func() {
+		_ = f.Close() // what is mapped stays so
+		if err != nil {
+			_ = os.Remove(path)
+		}
+	}()
+	// A file that is merely said to be so long takes its room on the disk when it
+	// is used, and that there is none is a crash then.
+	if _, err := f.Write(make([]byte, n*wordSize)); err != nil {
 		return nil, fmt.Errorf("making shared memory: %w", err)
 	}
 	return newWords(f, n)

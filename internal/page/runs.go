@@ -3,13 +3,10 @@ package page
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
-	"strings"
 
 	"oversell/internal/problem"
 	"oversell/internal/runs"
@@ -94,8 +91,7 @@ func (h *runsHandler) get(w http.ResponseWriter, r *http.Request) {
 
 func (h *runsHandler) start(w http.ResponseWriter, r *http.Request) {
 	settings := h.manager.Defaults()
-	if err := readObject(http.MaxBytesReader(w, r.Body, maxSettings), &settings); err != nil {
-		h.failed(w, r, err)
+	if !problem.ReadBody(w, http.MaxBytesReader(w, r.Body, maxSettings), &settings) {
 		return
 	}
 	id, err := h.manager.Start(settings)
@@ -106,19 +102,6 @@ func (h *runsHandler) start(w http.ResponseWriter, r *http.Request) {
 	h.logger.Info("a run of the bench was started", "run", id, "rows", len(settings.Strategies)*len(settings.Conditions), "requests", settings.Requests)
 	w.Header().Set("Location", "/api/runs/"+id)
 	replyJSON(w, h.logger, http.StatusCreated, map[string]string{"id": id})
-}
-
-// readObject reads the one JSON object that a body has.
-func readObject(body io.Reader, v any) error {
-	d := json.NewDecoder(body)
-	d.DisallowUnknownFields()
-	if err := d.Decode(v); err != nil {
-		return fmt.Errorf("%w: %w", errBody, err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("%w: there is more after the JSON object", errBody)
-	}
-	return nil
 }
 
 func (h *runsHandler) stop(w http.ResponseWriter, r *http.Request) {
@@ -145,18 +128,12 @@ func (h *runsHandler) report(w http.ResponseWriter, r *http.Request) {
 
 // failed replies to a request that ended with err.
 func (h *runsHandler) failed(w http.ResponseWriter, r *http.Request, err error) {
-	var tooLarge *http.MaxBytesError
-	if errors.As(err, &tooLarge) {
-		problem.Reply(w, http.StatusRequestEntityTooLarge, "too_large", fmt.Sprintf("the body may have at most %d bytes", tooLarge.Limit))
-		return
-	}
 	for _, known := range []struct {
 		err    error
 		status int
 		code   string
 	}{
-		{errBody, http.StatusBadRequest, "invalid"},
-		{runs.ErrSettings, http.StatusBadRequest, "invalid"},
+		{runs.ErrSettings, http.StatusBadRequest, problem.CodeInvalid},
 		{runs.ErrUnknownRun, http.StatusNotFound, "unknown_run"},
 		{runs.ErrBusy, http.StatusConflict, "busy"},
 		{runs.ErrOccupied, http.StatusConflict, "occupied"},
@@ -165,7 +142,7 @@ func (h *runsHandler) failed(w http.ResponseWriter, r *http.Request, err error) 
 		{runs.ErrClosed, http.StatusServiceUnavailable, "closing"},
 	} {
 		if errors.Is(err, known.err) {
-			problem.Reply(w, known.status, known.code, strings.ReplaceAll(err.Error(), "json: ", ""))
+			problem.Reply(w, known.status, known.code, err.Error())
 			return
 		}
 	}

@@ -295,7 +295,7 @@ func TestWhatIsNoRunIsAProblem(t *testing.T) {
 		{"POST", "/api/runs", `{"strategies":["v9"]}`, 400, "invalid", "v6_watchdog"},
 		{"POST", "/api/runs", `{"speed":1}`, 400, "invalid", "speed"},
 		{"POST", "/api/runs", `{} {}`, 400, "invalid", "there is more"},
-		{"POST", "/api/runs", ``, 400, "invalid", "EOF"},
+		{"POST", "/api/runs", ``, 400, "invalid", "is missing"},
 		{"POST", "/api/runs", `{"keeper":"` + strings.Repeat("x", 5000) + `"}`, 413, "too_large", "4096 bytes"},
 		{"PUT", "/api/runs", ``, 405, "wrong_method", "POST"},
 		{"GET", "/api/runs/nobody", ``, 404, "unknown_run", "nobody"},

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -91,7 +90,15 @@ func (s *schedules) levels(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (s *schedules) play(w http.ResponseWriter, r *http.Request) {
-	sc, err := readSchedule(http.MaxBytesReader(w, r.Body, maxSchedule))
+	var asked struct {
+		Strategy string `json:"strategy"`
+		Buyers   int    `json:"buyers"`
+		Moves    string `json:"moves"`
+	}
+	if !problem.ReadBody(w, http.MaxBytesReader(w, r.Body, maxSchedule), &asked) {
+		return
+	}
+	moves, err := lab.ParseMoves(asked.Moves)
 	if err != nil {
 		s.failed(w, r, err)
 		return
@@ -102,7 +109,7 @@ func (s *schedules) play(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer leave()
-	state, err := lab.Play(sc)
+	state, err := lab.Play(lab.Schedule{Strategy: asked.Strategy, Buyers: asked.Buyers, Moves: moves})
 	if err != nil {
 		s.failed(w, r, err)
 		return
@@ -110,24 +117,7 @@ func (s *schedules) play(w http.ResponseWriter, r *http.Request) {
 	replyJSON(w, s.logger, http.StatusOK, state)
 }
 
-var (
-	errBody = errors.New("the body is not what is wanted")
-	errFull = fmt.Errorf("%d others wait for a search already", maxWaiting)
-)
-
-// readSchedule reads a schedule as a body has it.
-func readSchedule(body io.Reader) (lab.Schedule, error) {
-	var asked struct {
-		Strategy string `json:"strategy"`
-		Buyers   int    `json:"buyers"`
-		Moves    string `json:"moves"`
-	}
-	if err := readObject(body, &asked); err != nil {
-		return lab.Schedule{}, err
-	}
-	moves, err := lab.ParseMoves(asked.Moves)
-	return lab.Schedule{Strategy: asked.Strategy, Buyers: asked.Buyers, Moves: moves}, err
-}
+var errFull = fmt.Errorf("%d others wait for a search already", maxWaiting)
 
 func (s *schedules) search(w http.ResponseWriter, r *http.Request) {
 	q, err := readQuestion(r)
@@ -224,12 +214,10 @@ func enter(ctx context.Context, places chan struct{}) (leave func(), err error) 
 
 // failed replies to a request that ended with err.
 func (s *schedules) failed(w http.ResponseWriter, r *http.Request, err error) {
-	var tooLarge *http.MaxBytesError
 	switch {
-	case errors.As(err, &tooLarge):
-		problem.Reply(w, http.StatusRequestEntityTooLarge, "too_large", fmt.Sprintf("the body may have at most %d bytes", tooLarge.Limit))
-	case errors.Is(err, lab.ErrSchedule), errors.Is(err, errBody):
-		problem.Reply(w, http.StatusBadRequest, "invalid", strings.ReplaceAll(err.Error(), "json: ", ""))
+	case errors.Is(err, lab.ErrSchedule):
+		// The page, and a 400, say already that it is none.
+		problem.Reply(w, http.StatusBadRequest, problem.CodeInvalid, strings.TrimPrefix(err.Error(), lab.ErrSchedule.Error()+": "))
 	case errors.Is(err, runs.ErrBusy):
 		problem.Reply(w, http.StatusConflict, "busy", err.Error())
 	case errors.Is(err, runs.ErrClosed):

@@ -111,7 +111,7 @@ func TestWhatCannotBePlayedIsAProblem(t *testing.T) {
 		{"POST", "/api/schedule", `{"strategy":"none","buyers":2,"moves":"A.A.A"}`, 400, "invalid", "move 3, A: A has nothing to send"},
 		{"POST", "/api/schedule", `{"strategy":"none","buyers":2,"stock":7}`, 400, "invalid", "stock"},
 		{"POST", "/api/schedule", `{"strategy":"none","buyers":2} {}`, 400, "invalid", "there is more"},
-		{"POST", "/api/schedule", ``, 400, "invalid", "EOF"},
+		{"POST", "/api/schedule", ``, 400, "invalid", "is missing"},
 		{"POST", "/api/schedule", `{"moves":"` + strings.Repeat("A.", 4000) + `"}`, 413, "too_large", "4096 bytes"},
 		{"GET", "/api/schedule", ``, 405, "wrong_method", "POST"},
 		{"POST", "/api/schedule/search", ``, 405, "wrong_method", "GET, HEAD"},

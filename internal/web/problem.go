@@ -2,13 +2,10 @@ package web
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/gin-gonic/gin"
 
@@ -105,11 +102,10 @@ func allOurs(err error) bool {
 	return false
 }
 
-// codeInvalid is the code of what was asked for in a wrong way.
-const codeInvalid = "invalid"
-
 // invalid replies that the request is wrong, and how.
-func invalid(c *gin.Context, detail string) { reply(c, http.StatusBadRequest, codeInvalid, detail) }
+func invalid(c *gin.Context, detail string) {
+	reply(c, http.StatusBadRequest, problem.CodeInvalid, detail)
+}
 
 // reply sends a problem and ends the handling of the request. The code is the same
 // as in the metrics.
@@ -121,43 +117,11 @@ func reply(c *gin.Context, status int, code, detail string) {
 // parse reads a JSON body into v. It replies and returns false when the body
 // is anything but one JSON object of the right form.
 func (a *API) parse(c *gin.Context, v any) bool {
-	err := decode(c.Request.Body, v)
-	if err == nil {
-		return true
+	ok := problem.ReadBody(c.Writer, c.Request.Body, v)
+	if !ok {
+		c.Abort()
 	}
-	var tooLarge *http.MaxBytesError
-	var wrongType *json.UnmarshalTypeError
-	switch {
-	case errors.As(err, &tooLarge):
-		reply(c, http.StatusRequestEntityTooLarge, "too_large", "the body may have at most "+strconv.FormatInt(tooLarge.Limit, 10)+" bytes")
-	case errors.Is(err, io.EOF):
-		invalid(c, "the body is missing, and must be a JSON object")
-	case errors.As(err, &wrongType) && wrongType.Field == "":
-		invalid(c, "the body must be a JSON object")
-	case errors.As(err, &wrongType):
-		invalid(c, "the body does not fit: "+wrongType.Field+" cannot be a "+wrongType.Value)
-	default:
-		invalid(c, "the body is not the JSON that is wanted: "+strings.TrimPrefix(err.Error(), "json: "))
-	}
-	return false
-}
-
-var errTrailing = errors.New("there is more after the JSON object")
-
-// decode reads one JSON value and sees that nothing follows.
-func decode(body io.Reader, v any) error {
-	d := json.NewDecoder(body)
-	d.DisallowUnknownFields()
-	if err := d.Decode(v); err != nil {
-		return err
-	}
-	switch _, err := d.Token(); {
-	case errors.Is(err, io.EOF):
-		return nil
-	case err != nil:
-		return err
-	}
-	return errTrailing
+	return ok
 }
 
 // quoted returns a client's text in a form that is safe to send back, cut to a

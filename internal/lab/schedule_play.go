@@ -294,10 +294,10 @@ func (s *staging) ordered(pl *player) {
 }
 
 // find puts a finding on record. That a lock was granted twice is only a note: it
-// need not do any harm.
+// need not do any harm. That somebody was turned back does none.
 func (s *staging) find(kind FindingKind, actor, text string) {
 	mark := Break
-	if kind == Overlap {
+	if kind == Overlap || kind == Refused {
 		mark = Note
 	}
 	s.w.trace.add(actor, mark, text)
@@ -359,7 +359,11 @@ func (s *staging) entered(pl *player) {
 			others = append(others, other.name)
 		}
 	}
-	if len(others) > 0 {
+	switch {
+	case len(others) == 0:
+	case !s.w.column.inRedis():
+		s.find(Overlap, pl.name, fmt.Sprintf("%s has the lock of its own process, and %s another one", pl.name, list(others)))
+	default:
 		s.find(Overlap, pl.name, fmt.Sprintf("%s has the lock, and %s still relies on it", pl.name, list(others)))
 	}
 }
@@ -372,6 +376,7 @@ type watchedStock struct {
 
 func (c watchedStock) Get(ctx context.Context) (int64, error) {
 	left, err := c.Counter.Get(ctx)
+	c.refused(err)
 	if err == nil {
 		c.pl.mu.Lock()
 		defer c.pl.mu.Unlock()
@@ -382,12 +387,20 @@ func (c watchedStock) Get(ctx context.Context) (int64, error) {
 
 func (c watchedStock) Set(ctx context.Context, left int64) error {
 	err := c.Counter.Set(ctx, left)
+	c.refused(err)
 	if err == nil {
 		c.pl.mu.Lock()
 		defer c.pl.mu.Unlock()
 		c.pl.wrote = &left
 	}
 	return err
+}
+
+// refused notes that the stock has turned back who came too late.
+func (c watchedStock) refused(err error) {
+	if errors.Is(err, stock.ErrFenced) {
+		c.pl.s.find(Refused, c.pl.name, fmt.Sprintf("the stock refuses %s: a later holder with a greater fencing token was there", c.pl.name))
+	}
 }
 
 // len is how many events there are.

@@ -82,6 +82,14 @@ func TestLateHolderDeletesTheNextOnesLock(t *testing.T) {
 	}
 }
 
+// Each process has a lock of its own: nobody relies on that of another.
+func TestLocksOfTwoProcessesAreTwo(t *testing.T) {
+	s := played(t, "local", 2, "A.B")
+	if got := found(s, Overlap); len(got) != 1 || got[0] != "B has the lock of its own process, and A another one" {
+		t.Errorf("found %q", got)
+	}
+}
+
 // A has bought in time, and is late only with its DEL: the harm is to the others.
 func TestForeignDeleteLetsAThirdOneIn(t *testing.T) {
 	const late = "A.A.A.p3000.B.B.A.C"
@@ -107,7 +115,11 @@ func TestWatchdogKeepsTheLockUnlessItIsStopped(t *testing.T) {
 			t.Errorf("%s, stopped: %+v", strategy, s.Verdict)
 		}
 	}
-	s := played(t, "v8_fenced", 2, stopped+".A.B")
+	s := played(t, "v8_fenced", 2, stopped)
+	if got := found(s, Refused); len(got) != 1 || !strings.HasPrefix(got[0], "the stock refuses A: ") {
+		t.Errorf("v8_fenced, stopped: found %q", got)
+	}
+	s = played(t, "v8_fenced", 2, stopped+".A.B")
 	if s.Verdict.Outcome != Over || s.Sale.Sold != 1 || s.Players[0].Result != Fenced || s.Players[1].Result != Bought {
 		t.Errorf("fenced: %+v, %+v", s.Verdict, s.Players)
 	}

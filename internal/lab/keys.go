@@ -1,10 +1,13 @@
 package lab
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"oversell/internal/lab/wire"
 )
@@ -12,7 +15,7 @@ import (
 // Key is a key in Redis.
 type Key struct {
 	Name  string   `json:"name"`             // of one at a node of redlock: "node 0: lock"
-	Type  string   `json:"type"`             // as TYPE says; "none": there is no such key any more
+	Type  string   `json:"type"`             // as TYPE says; Gone: there is no such key any more
 	Value string   `json:"value"`            // a collection's members one after the other, the first of many
 	TTL   *float64 `json:"ttl_ms,omitempty"` // absent: it stays
 }
@@ -23,15 +26,29 @@ const (
 	mostRunes = 400
 )
 
-// key shows a key with the names that the trace uses.
-func (w *World) key(name string, state keyState) Key {
+// After is the key once so many milliseconds have passed and nothing else has
+// happened: its ttl goes on, and when nothing is left of it, the key is gone.
+func (k Key) After(passed float64) Key {
+	if k.TTL == nil {
+		return k
+	}
+	left := *k.TTL - passed
+	if ranOut(time.Duration(math.Round(left*1000)) * time.Microsecond) {
+		return Key{Name: k.Name, Type: Gone}
+	}
+	k.TTL = &left
+	return k
+}
+
+// key shows a key with the names that the trace uses, as of that moment.
+func (w *World) key(name string, state keyState, at time.Time) Key {
 	k := Key{Name: w.names.key(name), Type: state.kind}
 	if !state.there() {
 		return k
 	}
 	k.Value = w.names.words(state)
 	if state.left >= 0 {
-		ms := inMS(state.left)
+		ms := inMS(asOf(at, state.left, state.from))
 		k.TTL = &ms
 	}
 	return k
@@ -44,22 +61,21 @@ func (n *names) key(name string) string {
 	return n.name("", name)
 }
 
-// words shows a value, or the beginning of a long one.
+// words shows a value, or the beginning of a long one; of pairs "field=value".
 func (n *names) words(state keyState) string {
-	words := make([]string, len(state.words))
-	for i, word := range state.words {
-		if when, ok := n.moment(word); ok {
-			words[i] = when
-		} else {
-			words[i] = n.value(word)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	longest, more := n.longest(), ""
+	members, named := n.members(state, longest)
+	if left := len(members) - mostWords; left > 0 {
+		members, more = members[:mostWords], fmt.Sprintf(" … %d more", left)
+	}
+	words := make([]string, len(members))
+	for i, m := range members {
+		for j := named; j < len(m); j++ {
+			m[j] = n.word(m[j], longest)
 		}
-	}
-	if state.pairs() {
-		words = joinPairs(words, state.kind == "hash")
-	}
-	more := ""
-	if left := len(words) - mostWords; left > 0 {
-		words, more = words[:mostWords], fmt.Sprintf(" … %d more", left)
+		words[i] = strings.Join(m, "=")
 	}
 	text := []rune(strings.Join(words, " "))
 	if len(text) > mostRunes {
@@ -68,17 +84,31 @@ func (n *names) words(state keyState) string {
 	return string(text) + more
 }
 
-// joinPairs writes "field=value"; of a hash, whose order is nobody's, in that of the
-// fields' names.
-func joinPairs(words []string, sorted bool) []string {
-	var pairs []string
-	for i := 0; i+1 < len(words); i += 2 {
-		pairs = append(pairs, words[i]+"="+words[i+1])
+// members are the words of a value, pairs together, in the order in which they are
+// shown. So many words of each have their names already: those of a hash are in the
+// order of the fields' names, for its own is nobody's.
+func (n *names) members(state keyState, longest []string) (members [][]string, named int) {
+	size := 1
+	if state.pairs() {
+		size = 2
 	}
-	if sorted {
-		slices.Sort(pairs)
+	members = slices.Collect(slices.Chunk(slices.Clone(state.words), size))
+	if state.kind != "hash" {
+		return members, 0
 	}
-	return pairs
+	for _, m := range members {
+		m[0] = n.word(m[0], longest)
+	}
+	slices.SortFunc(members, func(a, b []string) int { return strings.Compare(a[0], b[0]) })
+	return members, 1
+}
+
+// word shows a word of a value, with the known names in the order of longest.
+func (n *names) word(word string, longest []string) string {
+	if when, ok := n.moment(word); ok {
+		return when
+	}
+	return n.replaced(word, longest)
 }
 
 // touched notes the keys of a command, and those that its script makes beside them.
@@ -97,15 +127,20 @@ func (w *World) touched(l *link, cmd wire.Command) {
 
 // survey looks at servers, of which 0 is the one Redis and others are redlock's
 // nodes, past all faults: at the lock, and at how the keys have changed by that
-// moment since the trace has last shown them.
-func (w *World) survey(at float64, servers ...int) (lockState, []Key) {
-	states := make([]map[string]keyState, len(servers))
+// moment since the trace has last shown them. What is left of a ttl is told as of that
+// moment. If a server could not be looked at it is not ok, and nothing is known.
+func (w *World) survey(at float64, servers ...int) (_ lockState, _ []Key, ok bool) {
+	states, errs := make([]map[string]keyState, len(servers)), make([]error, len(servers))
 	var all sync.WaitGroup
 	for i, server := range servers[1:] {
-		all.Go(func() { states[i+1] = w.readServer(server) })
+		all.Go(func() { states[i+1], errs[i+1] = w.readServer(server) })
 	}
-	states[0] = w.readServer(servers[0])
+	states[0], errs[0] = w.readServer(servers[0])
 	all.Wait()
+	if err := errors.Join(errs...); err != nil {
+		w.unread(err)
+		return lockState{}, nil, false
+	}
 
 	var lock lockState
 	var keys []Key
@@ -120,15 +155,15 @@ func (w *World) survey(at float64, servers ...int) (lockState, []Key) {
 	if !slices.ContainsFunc(servers, w.keeps) && len(w.server.nodes) > 0 {
 		lock = byMajority(w.seen.now())
 	}
-	return lock, keys
+	return lock.asOf(w.trace.moment(at)), keys, true
 }
 
 // changes shows what has changed on a server by what was read there.
 func (w *World) changes(server int, at float64, states map[string]keyState) []Key {
 	space := w.spaces[server]
 	var keys []Key
-	for _, name := range space.changes(at, states) {
-		key := w.key(name, states[name])
+	for _, name := range space.changes(states) {
+		key := w.key(name, states[name], w.trace.moment(at))
 		key.Name = space.node + key.Name
 		keys = append(keys, key)
 	}
@@ -158,7 +193,7 @@ func (w *World) keepers() []*keyspace {
 }
 
 // readServer reads what a server has.
-func (w *World) readServer(server int) map[string]keyState {
+func (w *World) readServer(server int) (map[string]keyState, error) {
 	space := w.spaces[server]
 	var names []string
 	if !w.keyless {
@@ -168,7 +203,7 @@ func (w *World) readServer(server int) map[string]keyState {
 		names = append(names, key)
 	}
 	if len(names) == 0 {
-		return nil
+		return nil, nil
 	}
 	return space.read(w.ctx, names)
 }
@@ -192,10 +227,16 @@ func (w *World) show(e *Event) {
 	for i := range servers {
 		servers[i] = i
 	}
-	after, keys := w.survey(e.At, servers...)
+	if after, keys, ok := w.survey(e.At, servers...); ok {
+		w.stands(e, after, keys)
+	}
+}
+
+// stands puts into an event what is there after it.
+func (w *World) stands(e *Event, lock lockState, keys []Key) {
 	w.trace.change(e, func(e *Event) {
 		if w.column.inRedis() {
-			e.Lock, e.TTL = w.owners.show(after)
+			e.Lock, e.TTL = w.owners.show(lock)
 		}
 		e.Keys = keys
 	})

@@ -11,52 +11,70 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// gone is the type of a key that is not there.
-const gone = "none"
+// Gone is the type of a key that is not there.
+const Gone = "none"
 
 // keyState is a key as Redis has it.
 type keyState struct {
 	kind  string        // as TYPE says
 	words []string      // its value; of a hash or a sorted set in pairs
-	left  time.Duration // of its ttl; negative for none
+	left  time.Duration // of its ttl, as of from; negative for none
+
+	from, to time.Time // between which it was read
 }
 
-func (k keyState) there() bool { return k.kind != gone }
+func (k keyState) there() bool { return k.kind != Gone }
 
 // pairs reports whether the words belong together two by two.
 func (k keyState) pairs() bool { return k.kind == "hash" || k.kind == "zset" }
 
-// after is the key once time has passed and nothing else has happened.
-func (k keyState) after(passed time.Duration) keyState {
-	if !k.there() || k.left < 0 {
-		return k
+// ends is when the key's ttl runs out, at the earliest and at the latest: Redis has
+// counted what is left of it at some moment between from and to.
+func (k keyState) ends() (earliest, latest time.Time) { return k.from.Add(k.left), k.to.Add(k.left) }
+
+// pttlUnit is how exact PTTL is.
+const pttlUnit = time.Millisecond
+
+// follows reports whether the key may be as an earlier look has shown it, with nothing
+// done to it since but that its ttl has gone on, or has run out.
+func (k keyState) follows(o keyState) bool {
+	earlier, later := o.ends()
+	switch {
+	case !k.there():
+		return !o.there() || o.left >= 0 && ranOut(earlier.Sub(k.to))
+	case k.kind != o.kind || !slices.Equal(k.words, o.words):
+		return false
+	case k.left < 0 || o.left < 0:
+		return k.left < 0 && o.left < 0
 	}
-	if k.left -= passed; k.left <= 0 {
-		return keyState{kind: gone}
-	}
-	return k
+	earliest, latest := k.ends()
+	return earliest.Sub(later) < pttlUnit && earlier.Sub(latest) < pttlUnit
 }
 
-// same reports whether two looks show the same. Redis tells what is left of a ttl
-// in whole milliseconds.
-func (k keyState) same(o keyState) bool {
-	if k.kind != o.kind || !slices.Equal(k.words, o.words) {
-		return false
+// ranOut reports whether a ttl of which that is left has run out.
+func ranOut(left time.Duration) bool { return left <= 0 }
+
+// asOf is what is left, as of at, of a ttl of which that was left at seen. The clock
+// of the trace counts whole microseconds.
+func asOf(at time.Time, left time.Duration, seen time.Time) time.Duration {
+	if left < 0 {
+		return left
 	}
-	return !k.there() || (k.left < 0) == (o.left < 0) && (k.left-o.left).Abs() < time.Millisecond
+	return left + seen.Sub(at).Truncate(time.Microsecond)
 }
 
 // lock is the key's state as that of a lock: a string has the token, and a hash the
 // owner with the number of holds.
 func (k keyState) lock() lockState {
+	l := lockState{left: k.left, seen: k.from}
 	switch {
 	case k.kind == "string":
-		return lockState{held: true, value: k.words[0], left: k.left}
+		l.held, l.value = true, k.words[0]
 	case k.kind == "hash" && len(k.words) > 0:
 		n := len(k.words)
-		return lockState{held: true, value: k.words[n-2], count: k.words[n-1], left: k.left}
+		l.held, l.value, l.count = true, k.words[n-2], k.words[n-1]
 	}
-	return lockState{left: k.left}
+	return l
 }
 
 // keyspace is what a server has under the names that a cell uses.
@@ -67,18 +85,12 @@ type keyspace struct {
 	mu     sync.Mutex
 	names  []string            // that commands have brought, or lead to
 	kinds  map[string]string   // what a name stood for when it was last there
-	shown  map[string]shownKey // as the trace has it
+	shown  map[string]keyState // as the trace has it
 	awaits map[string]int      // by how many commands that wait at the server for something to take
 }
 
-// shownKey is a key as it was last shown.
-type shownKey struct {
-	keyState
-	at float64 // milliseconds since the cell began
-}
-
 func newKeyspace(side *redis.Client, node string) *keyspace {
-	return &keyspace{side: side, node: node, kinds: make(map[string]string), shown: make(map[string]shownKey), awaits: make(map[string]int)}
+	return &keyspace{side: side, node: node, kinds: make(map[string]string), shown: make(map[string]keyState), awaits: make(map[string]int)}
 }
 
 // know adds names to those that the cell uses.
@@ -114,23 +126,28 @@ func (s *keyspace) await(keys []string) (over func()) {
 	return func() { add(-1) }
 }
 
-// read reads keys, and what is left of their ttls. It takes one round trip, and
-// another one for keys that are not what they were when they were last there.
-func (s *keyspace) read(ctx context.Context, names []string) map[string]keyState {
+// read reads keys, and what is left of their ttls. It takes one round trip, unless they
+// are many, and another one for keys that are not what they were when they were last
+// there. With an error it is not known what is there.
+func (s *keyspace) read(ctx context.Context, names []string) (map[string]keyState, error) {
 	states := make(map[string]keyState, len(names))
+	now := time.Now()
 	s.mu.Lock()
 	var ask []asked
 	for _, name := range names {
-		states[name] = keyState{kind: gone}
+		states[name] = keyState{kind: Gone, from: now, to: now}
 		if s.awaits[name] == 0 {
 			ask = append(ask, asked{name: name, kind: s.kinds[name]})
 		}
 	}
 	s.mu.Unlock()
 	for len(ask) > 0 {
-		ask = s.ask(ctx, ask, states)
+		var err error
+		if ask, err = s.ask(ctx, ask, states); err != nil {
+			return nil, err
+		}
 	}
-	return states
+	return states, nil
 }
 
 // asked is a key that is being read.
@@ -142,8 +159,45 @@ type asked struct {
 	left  *redis.DurationCmd
 }
 
-// ask reads keys into states, and returns those that are of another kind.
-func (s *keyspace) ask(ctx context.Context, keys []asked, states map[string]keyState) (again []asked) {
+// mostAsked is how many bytes, at most, may be sent before the first reply is read: no
+// more than miniredis takes from a connection at a time. Its connections are pipes, and
+// while it waits for its reply to be read, it reads nothing.
+const mostAsked = 4096
+
+// size is how many bytes, at most, the questions about the key take.
+func (k asked) size() int {
+	const words = 40 // with their lengths: of a question, without the name
+	if k.kind == "" {
+		return words + len(k.name)
+	}
+	return 3 * (words + len(k.name))
+}
+
+// batch returns how many of the keys, one at least, can be asked about at once.
+func batch(keys []asked) int {
+	room := mostAsked
+	for i, k := range keys {
+		if room -= k.size(); room < 0 {
+			return max(1, i)
+		}
+	}
+	return len(keys)
+}
+
+// err is why it is not known what the key is; nil: it is. An error that Redis answers
+// the question for the value with is that of a key of another kind.
+func (k asked) err() error {
+	if err := k.found.Err(); err != nil || k.left == nil {
+		return err
+	}
+	return k.left.Err()
+}
+
+// ask reads keys into states, as many as it can at once. It returns the others, and
+// those that are of another kind.
+func (s *keyspace) ask(ctx context.Context, keys []asked, states map[string]keyState) (again []asked, err error) {
+	n := batch(keys)
+	keys, again = keys[:n], slices.Clone(keys[n:])
 	pipe := s.side.Pipeline()
 	for i := range keys {
 		k := &keys[i]
@@ -152,21 +206,27 @@ func (s *keyspace) ask(ctx context.Context, keys []asked, states map[string]keyS
 			k.value, k.left = valueOf(ctx, pipe, k.kind, k.name), pipe.PTTL(ctx, k.name)
 		}
 	}
-	_, _ = pipe.Exec(ctx) // what could not be read is not there
+	from := time.Now()
+	_, _ = pipe.Exec(ctx) // each command has its error
+	to := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, k := range keys {
-		found := k.found.Val()
-		switch {
-		case found == "" || found == gone:
+		if err := k.err(); err != nil {
+			return nil, err
+		}
+		state := keyState{kind: Gone, from: from, to: to}
+		switch found := k.found.Val(); {
+		case found == Gone:
 		case found != k.kind:
 			s.kinds[k.name] = found
 			again = append(again, asked{name: k.name, kind: found})
 		case k.left.Val() != noSuchKey: // or else it has run out between two of the questions
-			states[k.name] = keyState{kind: found, words: k.value(), left: k.left.Val()}
+			state.kind, state.words, state.left = found, k.value(), k.left.Val()
 		}
+		states[k.name] = state
 	}
-	return again
+	return again, nil
 }
 
 // noSuchKey is what PTTL says of a key that is not there.
@@ -221,17 +281,17 @@ func flat(hash map[string]string) []string {
 
 // changes takes over what was read, and returns the names of what is not as it was
 // to be expected after what the trace has shown so far.
-func (s *keyspace) changes(at float64, states map[string]keyState) []string {
+func (s *keyspace) changes(states map[string]keyState) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var changed []string
 	for name, now := range states {
 		last, ok := s.shown[name]
 		if !ok {
-			last.kind = gone
+			last.kind = Gone
 		}
-		if passed := time.Duration((at - last.at) * float64(time.Millisecond)); !now.same(last.after(passed)) {
-			s.shown[name] = shownKey{now, at}
+		if !now.follows(last) {
+			s.shown[name] = now
 			changed = append(changed, name)
 		}
 	}

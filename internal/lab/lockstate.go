@@ -2,6 +2,7 @@ package lab
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -14,48 +15,78 @@ type lockState struct {
 	held  bool
 	value string        // the token, or the owner
 	count string        // of the owner's holds, where the lock counts
-	left  time.Duration // of the lease; negative for none
+	left  time.Duration // of the lease, as of seen; negative for none
+	seen  time.Time
 }
 
-// look reads the lock past all faults.
+// asOf is the lock with what is left of its lease as of that moment.
+func (s lockState) asOf(at time.Time) lockState {
+	if s.held {
+		s.left, s.seen = asOf(at, s.left, s.seen), at
+	}
+	return s
+}
+
+// look reads the lock past all faults. When that fails the cell decides nothing.
 func (w *World) look() lockState {
+	lock, err := w.tryLook()
+	w.unread(err)
+	return lock
+}
+
+func (w *World) tryLook() (lockState, error) {
 	if s := w.server.service; s != nil {
 		// What is left of the lease is not asked: a service tells it in seconds.
 		place, err := s.first(w.ctx, w.lockKey)
-		return lockState{held: err == nil && place != "", value: place, left: w.TTL}
+		return lockState{held: err == nil && place != "", value: place, left: w.TTL}, err
 	}
-	seen := make([]lockState, len(w.sides))
+	seen, errs := make([]lockState, len(w.sides)), make([]error, len(w.sides))
 	var all sync.WaitGroup
 	for i, space := range w.keepers() {
-		all.Go(func() { seen[i] = space.read(w.ctx, []string{w.redisKey()})[w.redisKey()].lock() })
+		all.Go(func() {
+			var states map[string]keyState
+			states, errs[i] = space.read(w.ctx, []string{w.redisKey()})
+			seen[i] = states[w.redisKey()].lock()
+		})
 	}
 	all.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return lockState{}, err
+	}
 	w.seen.know(seen)
-	return byMajority(seen)
+	return byMajority(seen), nil
+}
+
+// unread notes that what keeps the lock could not be looked at, if that is so: what it
+// has is not known, so nothing is decided. At the end of a cell it is no matter.
+func (w *World) unread(err error) {
+	if err == nil || w.ctx.Err() != nil {
+		return
+	}
+	v := unknown("what is there could not be read: %v", err)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.failure = &v
 }
 
 // sights are what the nodes had when they were last looked at.
 type sights struct {
 	mu   sync.Mutex
 	last []lockState // by node
-	when []time.Time
 }
 
 // know takes over what all nodes have.
 func (s *sights) know(seen []lockState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.last, s.when = slices.Clone(seen), make([]time.Time, len(seen))
-	for i := range s.when {
-		s.when[i] = time.Now()
-	}
+	s.last = slices.Clone(seen)
 }
 
 // changed takes over what one node has, and returns what all have by now. Of several
 // nodes only the one that was asked can have changed: the others' leases went on.
 func (s *sights) changed(node int, seen lockState) []lockState {
 	s.mu.Lock()
-	s.last[node], s.when[node] = seen, time.Now()
+	s.last[node] = seen
 	s.mu.Unlock()
 	return s.now()
 }
@@ -64,14 +95,15 @@ func (s *sights) changed(node int, seen lockState) []lockState {
 func (s *sights) now() []lockState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := slices.Clone(s.last)
+	now, at := slices.Clone(s.last), time.Now()
 	for i := range now {
 		if now[i].left < 0 {
 			continue // it has no end
 		}
-		if now[i].left -= time.Since(s.when[i]); now[i].left <= 0 {
+		if now[i].left -= at.Sub(now[i].seen); ranOut(now[i].left) {
 			now[i] = lockState{}
 		}
+		now[i].seen = at
 	}
 	return now
 }

@@ -59,8 +59,19 @@ func (n *names) text(actor string, cmd wire.Command) string {
 func (n *names) value(text string) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	longest := func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) }
-	for _, arg := range slices.SortedFunc(maps.Keys(n.known), longest) {
+	return n.replaced(text, n.longest())
+}
+
+// longest are the keys and tokens with names, the longest first.
+func (n *names) longest() []string {
+	return slices.SortedFunc(maps.Keys(n.known), func(a, b string) int {
+		return cmp.Or(len(b)-len(a), strings.Compare(a, b))
+	})
+}
+
+// replaced is a text with names for known, in that order.
+func (n *names) replaced(text string, known []string) string {
+	for _, arg := range known {
 		text = strings.ReplaceAll(text, arg, n.known[arg])
 	}
 	return text

@@ -91,8 +91,8 @@ func TestOneNodeIsLookedAt(t *testing.T) {
 		w.look()
 		for range 8 {
 			w.Sleep(300 * time.Millisecond)
-			one, _ := w.survey(0, link.node)
-			if all := w.look(); one != all {
+			one, _, ok := w.survey(w.trace.ms(), link.node)
+			if all := w.look(); !ok || one.held != all.held || one.value != all.value || one.left != all.left {
 				t.Errorf("one node shows %v, all show %v", one, all)
 			}
 			seen[one.held] = true

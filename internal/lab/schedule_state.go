@@ -124,9 +124,10 @@ const (
 	Oversold      FindingKind = "oversold"       // an order was written for which there was no unit
 	ForeignDelete FindingKind = "foreign_delete" // a lock was deleted by somebody whose it was not
 	Overlap       FindingKind = "overlap"        // the lock was granted while another relied on it
+	Refused       FindingKind = "refused"        // the stock turned back who came with an older fencing token
 )
 
-// Finding is something that went wrong.
+// Finding is something that went wrong, or was kept from it.
 type Finding struct {
 	At    float64     `json:"at_ms"`
 	Kind  FindingKind `json:"kind"`
@@ -386,13 +387,14 @@ func (s *staging) why(st State) string {
 
 // keys reads what is in Redis now.
 func (s *staging) keys() []Key {
-	states := s.w.spaces[0].read(s.w.ctx, s.w.side.Keys(s.w.ctx, "*").Val())
+	states, err := s.w.spaces[0].read(s.w.ctx, s.w.side.Keys(s.w.ctx, "*").Val())
+	s.w.unread(err)
 	keys := make([]Key, 0, len(states))
 	for name, state := range states {
 		if !state.there() {
 			continue
 		}
-		k := s.w.key(name, state)
+		k := s.w.key(name, state, time.Now())
 		k.Name, k.Value = s.readable(k.Name), s.readable(k.Value)
 		keys = append(keys, k)
 	}

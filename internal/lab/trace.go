@@ -3,6 +3,7 @@ package lab
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -26,6 +27,11 @@ type trace struct {
 // ms is the time since the cell began.
 func (t *trace) ms() float64 {
 	return float64(time.Since(t.start).Microseconds()) / 1000
+}
+
+// moment is the time that is at in the trace.
+func (t *trace) moment(at float64) time.Time {
+	return t.start.Add(time.Duration(math.Round(at*1000)) * time.Microsecond)
 }
 
 // add appends an event that happens now.

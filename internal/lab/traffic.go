@@ -65,8 +65,8 @@ func (w *World) execute(ctx context.Context, l *link, e *Event, cmd wire.Command
 	if e != nil {
 		at = w.trace.now(e)
 	}
-	if cmd.Blocks() {
-		over := w.takes(l, e, at, cmd)
+	if cmd.Blocks() && !w.takes(l, e, at, cmd) {
+		over := w.spaces[l.node].await(cmd.Takes())
 		<-w.turn
 		defer over()
 		return send()
@@ -78,40 +78,44 @@ func (w *World) execute(ctx context.Context, l *link, e *Event, cmd wire.Command
 	defer w.within(0)()
 	ours := w.column.inRedis() && cmd.Mentions(w.redisKey())
 	var before lockState
+	var unread error
 	if ours && len(w.server.nodes) == 0 { // redlock's tokens say by themselves whose they are
-		before = w.look()
+		before, unread = w.tryLook()
+		w.unread(unread)
 	}
 	reply, err := send()
 	if isNoScript(reply) {
 		return reply, err // nothing was executed
 	}
-	after, keys := w.survey(at, l.node)
-	if ours {
+	after, keys, ok := w.survey(at, l.node)
+	if !ok {
+		return reply, err
+	}
+	if ours && unread == nil {
 		w.owners.changed(w.names.user(after.value, p.name), before, after)
 	}
-	w.trace.change(e, func(e *Event) {
-		if w.column.inRedis() {
-			e.Lock, e.TTL = w.owners.show(after)
-		}
-		e.Keys = keys
-	})
+	w.stands(e, after, keys)
 	return reply, err
 }
 
-// takes notes that a command is about to take something from the first of its keys
-// that has anything, as soon as one has. What is there by then goes with it.
-func (w *World) takes(l *link, e *Event, at float64, cmd wire.Command) (over func()) {
-	space := w.spaces[l.node]
-	keys := cmd.Takes()
-	over = space.await(keys)
+// takes reports whether one of the keys from which a command takes has something for
+// it, so that it has its reply at once, as any other; should that run out on the way, the
+// cell is late. If none has, the command is about to wait.
+func (w *World) takes(l *link, e *Event, at float64, cmd wire.Command) bool {
 	if e == nil || w.keyless {
-		return over
+		return false
 	}
-	states := make(map[string]keyState)
-	for _, key := range keys {
-		states[key] = keyState{kind: gone}
+	states, err := w.spaces[l.node].read(w.ctx, cmd.Takes())
+	if err != nil {
+		w.unread(err)
+		return false
+	}
+	for _, state := range states {
+		if state.there() {
+			return true
+		}
 	}
 	changed := w.changes(l.node, at, states)
 	w.trace.change(e, func(e *Event) { e.Keys = changed })
-	return over
+	return false
 }

@@ -40,7 +40,7 @@ type World struct {
 
 	mu        sync.Mutex
 	processes []*Process
-	failure   *verdict // of a goroutine that could not go on
+	failure   *verdict // of a goroutine that could not go on, or of a look that failed
 	cleanups  []func()
 	all       sync.WaitGroup
 }

@@ -60,8 +60,14 @@ type dataRow struct {
 	Left    string   `json:"left,omitempty"` // the ttl in words
 	Believe []int    `json:"believe,omitempty"`
 
-	Keys  []lab.Key `json:"keys,omitempty"`  // in Redis, otherwise than after the rows before
+	Keys  []dataKey `json:"keys,omitempty"`  // in Redis, otherwise than after the rows before
 	Blind bool      `json:"blind,omitempty"` // what Redis has was not looked at any more
+}
+
+// dataKey is a key as of its row.
+type dataKey struct {
+	lab.Key
+	Gone bool `json:"gone,omitempty"` // there is no such key any more
 }
 
 func newData(r lab.Report) data {
@@ -121,7 +127,7 @@ func newDataRow(r row, c clock) dataRow {
 			ttl := micro(*k.TTL)
 			k.TTL = &ttl
 		}
-		d.Keys = append(d.Keys, k)
+		d.Keys = append(d.Keys, dataKey{k, k.Type == lab.Gone})
 	}
 	if short := abridge(r.text); short != r.text {
 		d.Short = short

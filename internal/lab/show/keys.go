@@ -7,37 +7,35 @@ import (
 	"oversell/internal/lab"
 )
 
-// noKey is the type of a key that is not there any more.
-const noKey = "none"
-
 // keyChanges are keys that have changed, as they are at a moment.
 type keyChanges struct {
 	at   float64
 	keys []lab.Key
 }
 
-// then adds the changes of a later row.
+// then puts the changes of a later row before them.
 func (c keyChanges) then(r row) keyChanges {
 	all := slices.Clone(r.keys)
 	for _, k := range c.keys {
 		if !slices.ContainsFunc(all, func(later lab.Key) bool { return later.Name == k.Name }) {
-			all = append(all, aged(k, r.at-c.at))
+			all = append(all, k.After(r.at-c.at))
 		}
 	}
 	return keyChanges{r.at, all}
 }
 
-// aged is a key after some time in which only its ttl went on.
-func aged(k lab.Key, passed float64) lab.Key {
-	if k.TTL == nil {
-		return k
+// tellRunOut adds to each row the keys whose ttls have run out since the row before it.
+func tellRunOut(rows []row) {
+	var known keyChanges
+	for i, r := range rows {
+		known = known.then(r)
+		for _, k := range known.keys[len(r.keys):] {
+			if k.Type == lab.Gone {
+				rows[i].keys = append(rows[i].keys, k)
+			}
+		}
+		known.keys = slices.DeleteFunc(known.keys, func(k lab.Key) bool { return k.Type == lab.Gone })
 	}
-	left := *k.TTL - passed
-	if left <= 0 {
-		return lab.Key{Name: k.Name, Type: noKey}
-	}
-	k.TTL = &left
-	return k
 }
 
 // lastSeen is the order of the last moment of a trace at which what Redis has is

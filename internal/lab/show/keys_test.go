@@ -28,10 +28,25 @@ func keyed() []lab.Event {
 	}
 }
 
+// A trace that ends with rows that are merged tells what has changed at the last.
+func TestStoryEndsWithItsKeys(t *testing.T) {
+	if got, want := storyOf(t, keyed()[:5]), "0: stock=10 lock=a/100|10 ×3:|40: stock=8 hint=x/15"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got, want := storyOf(t, keyed()[:3]), "0: stock=10 lock=a/100|10:|20: stock=9"; got != want {
+		t.Errorf("with two rows: %q, want %q", got, want)
+	}
+	quiet := append(keyed()[:2], lab.Event{At: 20, Actor: "B", Kind: lab.Command, Text: "SET lock b nx", Reply: "nil", Lock: "A", TTL: ms(80)})
+	if got, want := storyOf(t, quiet), "0: stock=10 lock=a/100|10 ×2:"; got != want {
+		t.Errorf("with no change: %q, want %q", got, want)
+	}
+}
+
 // storyRow is a row as the page is given it.
 type storyRow struct {
 	At    float64
 	Text  string
+	Again string
 	Keys  []lab.Key
 	Blind bool
 }
@@ -49,11 +64,16 @@ func rowsOf(t *testing.T, trace []lab.Event) []storyRow {
 	return story.Rows
 }
 
-// Rows that are merged leave their changes to the next one, as they are by then.
-func TestStoryHasTheKeys(t *testing.T) {
+// storyOf writes the rows of a trace down, with their keys.
+func storyOf(t *testing.T, trace []lab.Event) string {
+	t.Helper()
 	var got []string
-	for _, r := range rowsOf(t, keyed()) {
-		text := fmt.Sprint(r.At, ":")
+	for _, r := range rowsOf(t, trace) {
+		text := fmt.Sprint(r.At)
+		if again, _, _ := strings.Cut(r.Again, " "); again != "" {
+			text += " " + again
+		}
+		text += ":"
 		for _, k := range r.Keys {
 			text += " " + k.Name + "=" + k.Value
 			if k.TTL != nil {
@@ -62,9 +82,15 @@ func TestStoryHasTheKeys(t *testing.T) {
 		}
 		got = append(got, text)
 	}
-	want := "0: stock=10 lock=a/100|10:|50: stock=8 hint=x/5|60:|100:|130: lock=b/100"
-	if strings.Join(got, "|") != want {
-		t.Errorf("%q, want %q", strings.Join(got, "|"), want)
+	return strings.Join(got, "|")
+}
+
+// Rows that are merged leave their changes to the next one, as they are by then. A key
+// whose ttl has run out is told of like one that was deleted.
+func TestStoryHasTheKeys(t *testing.T) {
+	want := "0: stock=10 lock=a/100|10 ×4:|50: stock=8 hint=x/5|60: hint=|100: lock=|130: lock=b/100"
+	if got := storyOf(t, keyed()); got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 
@@ -72,7 +98,7 @@ func TestStoryHasTheKeys(t *testing.T) {
 func TestStoryKnowsWhatItDoesNotShow(t *testing.T) {
 	trace := append(keyed(),
 		lab.Event{At: 140, Actor: "A", Kind: lab.Note, Text: "works"},
-		lab.Event{At: 150, Kind: lab.Break, Text: "it breaks", Lock: "free", Keys: []lab.Key{{Name: "lock", Type: "none"}}},
+		lab.Event{At: 150, Kind: lab.Break, Text: "it breaks", Lock: "free", Keys: []lab.Key{{Name: "lock", Type: lab.Gone}}},
 		lab.Event{At: 160, Kind: lab.Note, Text: "7 more commands, not shown"})
 	var blind []float64
 	for _, r := range rowsOf(t, trace) {

@@ -67,6 +67,7 @@ func tell(c lab.Cell) story {
 		n.tell(m)
 	}
 	s.rows = merge(n.rows)
+	tellRunOut(s.rows)
 	var at []float64
 	for _, r := range s.rows {
 		at = append(at, r.at)
@@ -210,7 +211,8 @@ func (n *narrator) add(r row) {
 }
 
 // merge makes one row of what an actor does over and over, as one that waits. It
-// shows the keys after the first time; the row after it, what has become of them.
+// shows the keys after the first time; the row after it, what has become of them. Where
+// none comes after it and they have changed, the last time has a row of its own.
 func merge(rows []row) []row {
 	var out []row
 	var left keyChanges
@@ -226,6 +228,13 @@ func merge(rows []row) []row {
 		r.keys = left.keys
 		left = keyChanges{}
 		out = append(out, r)
+	}
+	if len(left.keys) > 0 {
+		last, end := &out[len(out)-1], rows[len(rows)-1]
+		last.times--
+		last.last = rows[len(rows)-2].at
+		end.keys = left.keys
+		out = append(out, end)
 	}
 	return out
 }

@@ -5,7 +5,7 @@
 const BAND = 6; // width of a band; a lane begins with two of them
 const WIDE = 128; // narrower lanes have their texts beside them
 const THIN = 20;
-const TEXT = 150; // the texts beside them need as much
+const TEXT = 110; // the texts beside them need as much
 const GAP = 6; // between columns
 
 /** el makes an element; strings among its children become text, never markup. */
@@ -93,7 +93,8 @@ function drawBands(cell, heads, rows, redis, box) {
   const picture = svg("svg", { width: box.scrollWidth, height: bottom, "aria-hidden": "true" });
   const tops = [...rows.map((row) => row.offsetTop + 11), bottom];
   const left = [...heads.querySelectorAll(".actor")].map((head) => head.offsetLeft);
-  const laneEnd = rows[0].offsetLeft + rows[0].offsetWidth - 1;
+  const last = heads.querySelector(".actor:last-child"); // which may be out of sight, right of the rows
+  const laneEnd = Math.max(rows[0].offsetLeft + rows[0].offsetWidth, last ? last.offsetLeft + last.offsetWidth : 0) - 1;
 
   const bar = (cls, x, from, to, width) =>
     picture.append(svg("rect", { class: cls, x, width, y: tops[from], height: Math.max(2, tops[to] - tops[from]) }));
@@ -150,16 +151,15 @@ const FEW = 8; // keys that are shown also while they are not there, so that the
 
 /** keysAt returns the keys of a cell as Redis has them after a row, and which of them are not as before it. */
 export function keysAt(cell, row) {
-  const keys = new Map(cell.rows.flatMap((each) => each.keys ?? []).map(({ name }) => [name, { name, ends: -Infinity }]));
-  const n = cell.rows.indexOf(row);
-  for (const { at, keys: changed } of cell.rows.slice(0, n + 1)) {
-    for (const key of changed ?? []) keys.set(key.name, { ...key, ends: key.type === "none" ? -Infinity : at + (key.ttl_ms ?? Infinity) });
+  const keys = new Map(cell.rows.flatMap((each) => each.keys ?? []).map(({ name }) => [name, { name, gone: true }]));
+  for (const { at, keys: changed } of cell.rows.slice(0, cell.rows.indexOf(row) + 1)) {
+    for (const key of changed ?? []) keys.set(key.name, { ...key, at });
   }
-  const there = (key, { at }) => key.ends - at >= 1; // Redis tells a ttl in whole milliseconds
-  const changed = (key) => row.keys?.some(({ name }) => name === key.name) || (n > 0 && !there(key, row) && there(key, cell.rows[n - 1]));
-  const left = ({ ends }) => (cell.unit === "s" ? ((ends - row.at) / 1000).toFixed(3) : Math.floor(ends - row.at));
+  const changed = new Set(row.keys?.map(({ name }) => name));
+  const left = (key) => Math.round((key.ttl_ms - (row.at - key.at)) * 1000) / 1000;
+  const ttl = (key) => (cell.unit === "s" ? (left(key) / 1000).toFixed(3) : Math.floor(left(key)));
   return [...keys.values()]
-    .map((key) => ({ ...key, gone: !there(key, row), changed: changed(key), ttl: key.ends === Infinity ? "–" : `${left(key)} ${cell.unit}` }))
+    .map((key) => ({ ...key, changed: changed.has(key.name), ttl: key.ttl_ms == null ? "–" : `${ttl(key)} ${cell.unit}` }))
     .filter((key) => keys.size <= FEW || !key.gone || key.changed)
     .sort((a, b) => (a.name < b.name ? -1 : 1));
 }

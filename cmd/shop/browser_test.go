@@ -474,6 +474,98 @@ func TestPageLaysRunsOverEachOther(t *testing.T) {
 	b.Quiet()
 }
 
+// begin starts a run of the bench and returns its id.
+func begin(t *testing.T, site, settings string) string {
+	t.Helper()
+	res, err := http.Post(site+"api/runs", "application/json", strings.NewReader(settings))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	var run struct{ ID string }
+	if err := json.NewDecoder(res.Body).Decode(&run); err != nil || res.StatusCode != http.StatusCreated {
+		t.Fatal(res.Status, err)
+	}
+	return run.ID
+}
+
+// Runs that are laid over each other stay as they are while another one is under way,
+// and what was chosen of them stays so. A run that is under way comes in row by row.
+func TestPageKeepsWhatIsLaidOverEachOther(t *testing.T) {
+	b, site := openPage(t)
+	b.Visit(site, "#/run", desk)
+	b.Until(`document.querySelector(".runform") !== null`)
+	const small = `{"strategies":["none","v6_watchdog"],"conditions":["calm"],"requests":200,"stock":20}`
+	var ids []string
+	run := func(settings string) {
+		ids = append(ids, begin(t, site, settings))
+		b.Until(fmt.Sprintf(`document.querySelectorAll(".earlier tbody tr").length === %d && document.querySelector(".runform button[type=submit]").disabled === false`, len(ids)))
+	}
+	run(small)
+	run(small)
+	pagetest.Eval[string](b, fmt.Sprintf(`location.hash = "#/run/%s,%s"`, ids[0], ids[1]))
+	b.Until(`document.querySelector("#overlay-row")?.options.length === 2`)
+	pagetest.Eval[bool](b, `(() => {
+	  window.select = document.querySelector("#overlay-row");
+	  select.value = "v6_watchdog · calm";
+	  select.dispatchEvent(new Event("change"));
+	  select.focus();
+	  return true;
+	})()`)
+	b.Until(`(window.canvas = document.querySelector(".results canvas")) !== null`)
+	run(small)
+	if kept := pagetest.Eval[[]bool](b, `[canvas.isConnected, select.isConnected, document.activeElement === select, select.value === "v6_watchdog · calm"]`); slices.Contains(kept, false) {
+		t.Errorf("after another run the plot, the choice, its focus and its value are as before: %v", kept)
+	}
+
+	slow := begin(t, site, `{"strategies":["none","v6_watchdog"],"conditions":["calm"],"requests":1000,"stock":1000,"work_us":100000}`)
+	pagetest.Eval[string](b, fmt.Sprintf(`location.hash = "#/run/%s,%s"`, ids[0], slow))
+	b.Until(text(".results .underway") + `.startsWith("run 2 is under way")`)
+	const curves = `document.querySelectorAll(".results .u-legend .u-series").length - 1` // one is the stock's
+	b.Until(`document.querySelectorAll(".overlay tbody:first-of-type .mark").length === 2 && ` + curves + ` === 1`)
+	if value := pagetest.Eval[string](b, `document.activeElement === select ? select.value : ""`); value != "v6_watchdog · calm" {
+		t.Errorf("with another run the choice is %q", value)
+	}
+	pagetest.Eval[bool](b, `(() => {
+	  select.value = "none · calm";
+	  select.dispatchEvent(new Event("change"));
+	  return true;
+	})()`)
+	b.Until(curves + ` === 2`)
+	res, err := http.Post(site+"api/runs/"+slow+"/stop", "application/json", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	b.Until(text(".results .underway") + ` === "" && ` + curves + ` === 2`)
+	b.Quiet()
+}
+
+// The row under way is shown with the figures that it has, also where they are below 0;
+// only holders that are not known are no figure.
+func TestPageShowsStockBelowZero(t *testing.T) {
+	b, site := openPage(t)
+	b.Visit(site, "#/shop", desk)
+	b.Until(`document.querySelector(".books dd") !== null`)
+	pagetest.Eval[bool](b, `(() => {
+	  (async () => {
+	    const { newLive } = await import("/page/live.js");
+	    const live = newLive({ strategies: [] }, () => {});
+	    document.body.append(live.node);
+	    const point = { t_ms: 50, audit_ms: 50, waiting: 7, remaining: -3, sold: 13, sold_out: 0, failed: 0, unknown: 0, holders: -1, max_holders: 2 };
+	    live.update({ id: "1", state: "running", rows: [], now: { row: 1, of: 1, strategy: "none", condition: "calm", phase: "load", stock: 10, point, broken: [] } });
+	  })();
+	  return true;
+	})()`)
+	b.Until(text(".fact.sold dd") + ` === "13"`)
+	for name, want := range map[string]string{"remaining": "-3", "holders": "–", "max_holders": "2"} {
+		if got := pagetest.Eval[string](b, text(".fact."+name+" dd")); got != want {
+			t.Errorf("%s is shown as %q, want %q", name, got, want)
+		}
+	}
+	b.Quiet()
+}
+
 // Whoever looks sees the run that is under way, and it goes on when the page that
 // began it is left.
 func TestPageShowsTheSameRunToAll(t *testing.T) {
@@ -591,6 +683,35 @@ func TestPageSpeaksChinese(t *testing.T) {
 	b.Until(fmt.Sprintf(`%s.includes(%q)`, text(".standingline"), strings.NewReplacer("{0}", "A", "{1}", "B").Replace(told["{0} deleted the lock of {1}"])))
 	b.Visit(site, "?lang=en#/read", desk)
 	b.Until(text("h1") + ` === "Read the stages"`)
+	b.Quiet()
+}
+
+// Without the forms of what the shop tells a part is shown all the same, and tells that
+// in English; the next part has them.
+func TestPageTellsInEnglishWhatItCannotTranslate(t *testing.T) {
+	b, site := openPage(t)
+	chinese, forms := get[map[string]string](t, site, "page/texts/zh.json"), get[map[string]string](t, site, "page/texts/zh.told.json")
+	b.Visit(site, "?lang=zh#/", desk)
+	b.Until(`document.querySelector(".cards") !== null`)
+	pagetest.Eval[bool](b, `(() => {
+	  const ask = window.fetch;
+	  window.fetch = async (path, init) => {
+	    if (path !== "/page/texts/zh.told.json") return ask(path, init);
+	    window.fetch = ask;
+	    throw new TypeError("Failed to fetch");
+	  };
+	  return true;
+	})()`)
+	hash := "#/play/v2_ttl/" + strings.Join(foreignDelete, ".")
+	pagetest.Eval[string](b, fmt.Sprintf(`location.hash = %q`, hash))
+	b.Until(text(".standingline") + `.includes("A deleted the lock of B")`)
+	if h1 := pagetest.Eval[string](b, text("h1")); h1 != chinese["play.title"] {
+		t.Errorf("the part is titled %q, want %q", h1, chinese["play.title"])
+	}
+	pagetest.Eval[string](b, `location.hash = "#/shop"`)
+	b.Until(fmt.Sprintf(`%s === %q`, text("h1"), chinese["shop.title"]))
+	pagetest.Eval[string](b, fmt.Sprintf(`location.hash = %q`, hash))
+	b.Until(fmt.Sprintf(`%s.includes(%q)`, text(".standingline"), strings.NewReplacer("{0}", "A", "{1}", "B").Replace(forms["{0} deleted the lock of {1}"])))
 	b.Quiet()
 }
 

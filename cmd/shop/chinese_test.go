@@ -6,6 +6,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -17,27 +18,59 @@ import (
 	"oversell/internal/lab"
 )
 
-// untold evaluates an expression in the page, which may use what helpers declare, and
-// reports each text that it comes to, for they are not told in Chinese.
-func untold(t *testing.T, b *pagetest.Tab, expression string) {
+// resolved returns what an expression in the page resolves to, which may use what
+// helpers declare.
+func resolved[T any](t *testing.T, b *pagetest.Tab, expression string) T {
 	t.Helper()
 	const helpers = `
 	  const { told } = await import("/page/text.js");
 	  const { call } = await import("/page/api.js");
 	  const { fetchStory } = await import("/page/cell.js");
 	  const chinese = (text) => /\p{Script=Han}/u.test(text);
-	  const shown = (selector) => [...document.querySelectorAll(selector)].map((node) => node.innerText);`
+	  const refusals = async (path, bodies) => (await Promise.all(bodies.map((body) =>
+	    call(path, { method: "POST", body }).then(() => "not refused: " + JSON.stringify(body), (error) => error.message))));
+	  const pieces = (selector) => [...document.querySelectorAll(selector)].flatMap((node) => {
+	    const texts = [];
+	    const walker = document.createTreeWalker(node, NodeFilter.SHOW_TEXT);
+	    while (walker.nextNode()) texts.push(walker.currentNode.data);
+	    return texts;
+	  });`
 	pagetest.Eval[bool](b, `(() => {
-	  window.untold = undefined;
+	  window.resolved = undefined;
 	  (async () => {`+helpers+`
-	    return [...new Set((`+expression+`).filter((text) => !chinese(text)))];
-	  })().catch((error) => [String(error.stack)]).then((texts) => { window.untold = texts; });
+	    return `+expression+`;
+	  })().then((value) => ({ value }), (error) => ({ error: String(error.stack) })).then((resolved) => Object.assign(window, { resolved }));
 	  return true;
 	})()`)
-	b.Until(`window.untold !== undefined`)
-	for _, text := range pagetest.Eval[[]string](b, `window.untold`) {
-		t.Errorf("not told in Chinese: %s", text)
+	b.Until(`window.resolved !== undefined`)
+	if failed := pagetest.Eval[string](b, `window.resolved.error ?? ""`); failed != "" {
+		t.Fatal(failed)
 	}
+	return pagetest.Eval[T](b, `window.resolved.value`)
+}
+
+// wantTold reports each of the texts that an expression in the page resolves to that is
+// not told in Chinese, and there are to be some.
+func wantTold(t *testing.T, b *pagetest.Tab, what, expression string) {
+	t.Helper()
+	looked := resolved[struct {
+		Texts  int
+		Untold []string
+	}](t, b, `((texts) => ({ texts: texts.length, untold: [...new Set(texts.filter((text) => !chinese(text)))] }))(`+expression+`)`)
+	if looked.Texts == 0 {
+		t.Errorf("%s: there is nothing to be told", what)
+	}
+	for _, text := range looked.Untold {
+		t.Errorf("%s: not told in Chinese: %s", what, text)
+	}
+}
+
+// wantSeen reports each text with a word of English in what a selector finds that is not
+// told in Chinese. Each piece is looked at by itself: in an element what the shop tells
+// stands beside what the page says of its own, which is Chinese in any case.
+func wantSeen(t *testing.T, b *pagetest.Tab, selector string) {
+	t.Helper()
+	wantTold(t, b, selector, fmt.Sprintf(`pieces(%q).filter((text) => chinese(text) || /[a-z]{2,}/.test(text))`, selector))
 }
 
 // In Chinese the page shows nothing in English but what is not prose: commands, their
@@ -50,10 +83,12 @@ func TestPageTellsEverythingInChinese(t *testing.T) {
 
 	// Each cell of the matrix as the page has it: why it came out as it did, where it
 	// happened for real unless that is a mere reference, and its timeline.
-	untold(t, b, `await (async () => {
-	  const { cells, anomalies, manifest } = await call("/api/lab");
-	  const texts = [...shown(".matrix .sentence"), ...[...document.querySelectorAll("a.mark")].map((mark) => mark.title), told(manifest.redis)];
-	  texts.push(...anomalies.map(({ source }) => source).filter((source) => told(source) === source && / [a-z]+ /.test(source)));
+	wantSeen(t, b, ".matrix .sentence")
+	wantTold(t, b, "the notes of the matrix", `[...document.querySelectorAll("a.mark")].map((mark) => mark.title)`)
+	wantTold(t, b, "the sources", `(await call("/api/lab")).anomalies.map(({ source }) => told(source)).filter((source) => chinese(source) || / [a-z]+ /.test(source))`)
+	wantTold(t, b, "the timelines", `await (async () => {
+	  const { cells, manifest } = await call("/api/lab");
+	  const texts = [told(manifest.redis)];
 	  const rows = (await Promise.all(cells.map((cell) => fetchStory(cell)))).flatMap((story) => story.rows);
 	  for (const { kind, text, short, reply, again, left } of rows) {
 	    if (kind !== "command") texts.push(text, short ?? text);
@@ -76,14 +111,14 @@ func TestPageTellsEverythingInChinese(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	untold(t, b, string(texts)+`.map((text) => chinese(told(text)) ? told(text) : text)`)
+	wantTold(t, b, "the sources of the shop", string(texts)+`.map(told)`)
 
 	b.Quiet() // a refusal is told on the console, too
-	untold(t, b, `(await Promise.all([
+	wantTold(t, b, "refused runs", `await refusals("/api/runs", [
 	  { strategies: ["nobody's"] }, { strategies: ["none", "none"] }, { conditions: ["storm"] }, { conditions: ["calm", "calm"] },
 	  { backend: "moon" }, { keeper: "moon" }, { keeper: "database", strategies: ["lua_atomic"] }, { requests: 0 }, { strategies: [] }, { instances: 4, requests: 3 },
 	  { conditions: ["crash"], instances: 1 }, { moon: 1 }, { stock: "many" },
-	].map((body) => call("/api/runs", { method: "POST", body }).then(() => "it was started", (error) => error.message))))`)
+	])`)
 
 	t.Run("schedules", func(t *testing.T) { schedulesInChinese(t, b, site) })
 	t.Run("stages", func(t *testing.T) { stagesInChinese(t, b, site) })
@@ -107,7 +142,7 @@ const walk = `async (strategy, buyers, seed) => {
     if (state.can.length === 0) break;
     moves.push(state.can[at % state.can.length]);
   }
-  return texts.map((text) => (chinese(told(text)) ? told(text) : text));
+  return texts.map(told);
 }`
 
 // schedulesInChinese plays schedules of each level, looks at what the page says of
@@ -117,23 +152,40 @@ func schedulesInChinese(t *testing.T, b *pagetest.Tab, site string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	untold(t, b, `(await Promise.all(`+string(levels)+`.flatMap((level) => [2, 2, 3].map((buyers, i) => (`+walk+`)(level, buyers, 7 + i))))).flat()`)
-	for _, address := range []string{"none/A.B.A.B", "v2_ttl/" + strings.Join(foreignDelete, "."), "v8_fenced/A.A.fA.p3000.B"} {
-		hash := "#/play/" + address
+	wantTold(t, b, "played schedules", `(await Promise.all(`+string(levels)+`.flatMap((level) => [2, 2, 3].map((buyers, i) => (`+walk+`)(level, buyers, 7 + i))))).flat()`)
+	for _, schedule := range []struct {
+		strategy string
+		moves    []string
+	}{{"none", strings.Split("A.B.A.B", ".")}, {"v2_ttl", foreignDelete}, {"v8_fenced", strings.Split("A.A.fA.p3000.B", ".")}} {
+		hash := "#/play/" + schedule.strategy + "/" + strings.Join(schedule.moves, ".")
 		b.Visit(site, "?lang=zh"+hash, desk)
 		b.Until(fmt.Sprintf(`location.hash === %q && document.querySelector(".playstory .event") !== null && document.querySelector("[aria-busy=true]") === null`, hash))
-		untold(t, b, `shown(".standingline, .says, .findings li, .playstory .event:not(.command)")`)
+		state := play(t, site, schedule.strategy, schedule.moves)
+		want := map[string]int{".standingline": 1, ".says": len(state.Players), ".findings li": len(state.Findings), ".playstory .event:not(.command)": 0}
+		for _, e := range state.Trace {
+			if e.Kind != lab.Command {
+				want[".playstory .event:not(.command)"]++
+			}
+		}
+		for selector, n := range want {
+			if got := pagetest.Eval[int](b, fmt.Sprintf(`document.querySelectorAll(%q).length`, selector)); got < n {
+				t.Errorf("%s: %d of %s, want %d", hash, got, selector, n)
+			}
+			if n > 0 {
+				wantSeen(t, b, selector)
+			}
+		}
 	}
 	moves, err := json.Marshal(badSchedules)
 	if err != nil {
 		t.Fatal(err)
 	}
-	untold(t, b, `(await Promise.all([
+	wantTold(t, b, "refused schedules", `await refusals("/api/schedule", [
 	  ...`+string(moves)+`.map((moves) => ({ strategy: "none", buyers: 2, moves })), { strategy: "nobody's", buyers: 2 }, { strategy: "none", buyers: 7 },
-	].map((body) => call("/api/schedule", { method: "POST", body }).then(() => "it was played: " + body.moves, (error) => error.message))))`)
+	])`)
 	b.Visit(site, "?lang=zh#/play/none/A.tA", desk)
 	b.Until(`document.querySelector(".standingline.failed") !== null`)
-	untold(t, b, `shown(".standingline").map((text) => text.replace(/^[^：]*：/, ""))`)
+	wantSeen(t, b, ".standingline")
 }
 
 // stagesInChinese looks at each paragraph and each item of the package comments.
@@ -141,7 +193,7 @@ func stagesInChinese(t *testing.T, b *pagetest.Tab, site string) {
 	for _, stage := range get[struct{ Stages []struct{ Name string } }](t, site, "api/stages").Stages {
 		b.Visit(site, "?lang=zh#/read/"+stage.Name, desk)
 		b.Until(fmt.Sprintf(`document.querySelector(".stageabout h2")?.innerText.startsWith(%q) && document.querySelector(".comment") !== null`, stage.Name))
-		untold(t, b, `shown(".comment").flatMap((comment) => comment.split(/\n(?=\n|  - )/))`)
+		wantTold(t, b, "the comment of "+stage.Name, `pieces(".comment").flatMap((comment) => comment.split(/\n(?=\n|  - )/))`)
 	}
 }
 
@@ -207,8 +259,8 @@ func sentences(t *testing.T, dir string) []string {
 
 // sample puts a value for each verb of a format.
 func sample(format string) string {
-	return verb.ReplaceAllStringFunc(format, func(verb string) string {
-		switch verb {
+	return verb.ReplaceAllStringFunc(format, func(v string) string {
+		switch v {
 		case "%d":
 			return "3"
 		case "%w":
@@ -248,4 +300,58 @@ func formatOf(e ast.Expr) (format string, constant bool) {
 		return text, false
 	}
 	return "A", false
+}
+
+// formSamples are what the braces of a form may have in them, by their names: numbers
+// stand for values, of which there are several kinds, and text and more for sentences.
+// Others are quoted.
+var formSamples = []map[string]string{
+	{"0": "A", "1": "B", "2": "C", "3": "D", "text": "sold out", "more": "nobody bought", "error": "dial tcp 127.0.0.1:1: connect: connection refused"},
+	{"0": "3", "1": "4", "2": "5", "3": "6", "text": "the buyer has left", "more": "is dead", "error": "EOF", "command": "SET lock token-A1 NX PX 3000", "names": "none, local", "offered": "none, local"},
+	{"0": "30ms", "1": "4s", "2": "1m0s", "3": "5", "text": "it has no lock", "more": "sold out", "error": "json: unknown field \"moon\"", "names": "A, B and C"},
+	{"0": "A and B", "1": "C, D and E", "2": "F", "3": "G", "text": "the reply", "more": "a renewal", "error": "context canceled; it was asked for"},
+}
+
+// filled puts into a form's braces what values has for them, translated by told if
+// that is what is told there.
+func filled(form string, values, told map[string]string) string {
+	return inBraces.ReplaceAllStringFunc(form, func(name string) string {
+		name = strings.Trim(name, "{}")
+		value, ok := values[name]
+		if !ok {
+			value = "x" + name + "-7.4" // of which nothing is told
+		}
+		if translated, ok := told[value]; ok {
+			return translated
+		}
+		return value
+	})
+}
+
+var inBraces = regexp.MustCompile(`\{\w+\}`)
+
+// A sentence is told by its own form, whatever else it could be taken for.
+func TestPageTellsEachFormByItself(t *testing.T) {
+	b, site := openPage(t)
+	b.Visit(site, "?lang=zh#/shop", desk)
+	b.Until(`document.querySelector(".books dd") !== null`)
+	forms := get[map[string]string](t, site, "page/texts/zh.told.json")
+	translations := maps.Clone(forms) // and of the values, which have forms themselves
+	maps.Copy(translations, map[string]string{"30ms": "30 毫秒", "4s": "4 秒", "1m0s": "1 分钟", "A and B": "A 和 B", "C, D and E": "C、D 和 E"})
+	for i, values := range formSamples {
+		sentences, want := []string{}, []string{}
+		for english, chinese := range forms {
+			sentences = append(sentences, filled(english, values, nil))
+			want = append(want, filled(chinese, values, translations))
+		}
+		asked, err := json.Marshal(sentences)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for j, got := range resolved[[]string](t, b, string(asked)+`.map(told)`) {
+			if got != want[j] {
+				t.Errorf("samples %d: %q is told as %q, want %q", i, sentences[j], got, want[j])
+			}
+		}
+	}
 }

@@ -14,7 +14,7 @@ let turn = 0; // counts the addresses, so that a part that loads slowly does not
 function address() {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
   const [name, ...of] = path.split("/").map(decoded);
-  return { name: parts.includes(name) ? name : "", of, query: new URLSearchParams(query) };
+  return { name: parts.includes(name) ? name : "", unknown: name !== "" && !parts.includes(name), of, query: new URLSearchParams(query) };
 }
 
 function decoded(text) {
@@ -48,7 +48,7 @@ async function go() {
     view.replaceChildren();
     view.className = `part-${at.name || "home"}`;
     scrollTo(0, 0);
-    const [part] = at.name ? await Promise.all([import(`./${at.name}.js`), learn()]) : [{ show: home }];
+    const [part] = at.name ? await Promise.all([loaded(at.name), learn()]) : [{ show: home }];
     if (mine !== turn) return;
     const box = el("div", { class: "part" });
     view.replaceChildren(box);
@@ -59,6 +59,15 @@ async function go() {
     leave();
     view.replaceChildren(el("div", { class: "trouble", role: "alert" }, el("p", {}, t("page.failed")), el("p", { class: "small" }, error.message),
       el("button", { type: "button", onclick: go }, t("page.again"))));
+  }
+}
+
+/** loaded is the module of a part. That it cannot be had a browser says in words of its own. */
+async function loaded(name) {
+  try {
+    return await import(`./${name}.js`);
+  } catch (error) {
+    throw error instanceof TypeError ? new Error(t("problem.unreachable"), { cause: error }) : error;
   }
 }
 
@@ -77,8 +86,9 @@ function title(text) {
 }
 
 /** home says what there is. */
-function home(box) {
+function home(box, at) {
   box.append(
+    at.unknown ? el("p", { class: "alarm", role: "alert" }, t("page.unknown", { address: location.hash })) : "",
     el("h1", {}, t("home.title")),
     el("p", { class: "lead" }, t("home.lead")),
     el("ul", { class: "cards" }, parts.map((name) => el("li", {}, el("a", { class: "card", href: `#/${name}` },

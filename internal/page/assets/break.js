@@ -34,7 +34,7 @@ export async function show(box, at, page) {
     page.title(cell ? t("break.on", { anomaly, strategy }) : t("nav.break"));
     if (cell && shown?.is(cell)) return shown.update(query);
     close();
-    if (!cell) return put(box, ...matrix(box.dataset.last));
+    if (!cell) return put(box, ...(anomaly ? [el("p", { class: "alarm", role: "alert" }, t("page.unknown", { address: location.hash }))] : []), ...matrix(box.dataset.last));
     box.dataset.last = `${anomaly}/${strategy}`;
     const story = await fetchStory(cell, signal);
     if (mine === asked) shown = showCell(box, lab, cell, story, query, outcome, page);

@@ -77,7 +77,7 @@ export function newLive(options, stop, refused) {
     if (!about) return;
     const done = run.rows?.[about.row - 1]; // what it came to, which is the last word on it
     const point = done ? pointOf(done) : about.point ?? samples.at(-1);
-    for (const { name, value } of facts) value.textContent = point?.[name] >= 0 ? number(point[name]) : "–";
+    for (const { name, value } of facts) value.textContent = figure(name, point?.[name]);
     facts.find(({ name }) => name === "unknown").node.hidden = !point?.unknown;
     drawBar(point?.sold ?? 0, about.stock);
     const state = (name, broke) => {
@@ -87,7 +87,7 @@ export function newLive(options, stop, refused) {
     };
     stockLine.set(state("stock", (done?.oversold ?? (point?.sold ?? 0) - about.stock) > 0), t("live.invariant.stock", { sold: point?.sold ?? 0, stock: about.stock }));
     const alone = exclusive.has(about.strategy);
-    const most = Math.max(point?.max_holders ?? 0, ...(done ? [] : samples.map(({ holders }) => holders)));
+    const most = point?.max_holders ?? 0;
     facts.find(({ name }) => name === "holders").node.classList.toggle("alarm", alone && point?.holders > 1);
     holdersLine.node.hidden = !alone;
     holdersLine.set(state("holders", most > 1), t("live.invariant.holders", { n: most }));
@@ -166,6 +166,9 @@ export function newLive(options, stop, refused) {
     },
   };
 }
+
+/** figure is a number of a point as it is shown. Of the holders -1 says that they are not known; other numbers below 0 are what they are. */
+const figure = (name, value) => (value == null || (name === "holders" && value < 0) ? "–" : number(value));
 
 /** pointOf is what a finished row came to, as the last of its points. */
 function pointOf(row) {

@@ -23,6 +23,7 @@ export async function show(box, at, page) {
   let asked = 0; // counts what was asked for, so that an old reply does not come over a newer one
   let timer = 0;
   let search = null; // under way: an AbortController
+  let own = false; // the last move was the reader's, and not a link's or the engine's
 
   const frame = newFrame(levels, {
     level: (name) => { location.hash = here(name, buyers, []); },
@@ -46,6 +47,7 @@ export async function show(box, at, page) {
 
   function move(text) {
     if (timer) return;
+    own = true;
     go([...moves, text]);
   }
 
@@ -71,7 +73,7 @@ export async function show(box, at, page) {
     try {
       const state = await call("/api/schedule", { method: "POST", body: { strategy, buyers, moves: played.join(".") } });
       if (mine !== asked) return;
-      if (state.verdict.outcome === "won" && winLevel(strategy)) frame.level(strategy, buyers, about.get(strategy));
+      if (own && state.verdict.outcome === "won" && winLevel(strategy)) frame.level(strategy, buyers, about.get(strategy));
       frame.state(state, { replaying: timer !== 0, whole: moves.length });
     } catch (error) {
       if (mine === asked) frame.failed(error);
@@ -109,18 +111,20 @@ export async function show(box, at, page) {
     search?.abort();
     search = new AbortController();
     const { signal } = search;
-    frame.answer({ searching: true });
+    frame.answer({ searching: true, stop: () => search.abort() });
     try {
       const result = await call(`/api/schedule/search?strategy=${encodeURIComponent(strategy)}&buyers=${buyers}&goal=${goal}`, { signal });
       frame.answer({ result, play: () => playFound(result) });
     } catch (error) {
       if (error.name !== "AbortError") frame.answer({ error });
+      else if (search.signal === signal) frame.answer({});
     }
   }
 
   /** playFound replays what was found, on the level that it was found on. */
   function playFound(result) {
     const found = result.moves.split(".");
+    own = false;
     const next = here(result.strategy, result.buyers, found);
     if (location.hash === next) return replay();
     history.pushState(null, "", next);
@@ -194,8 +198,8 @@ function newFrame(levels, act) {
     nodes,
     level(name, buyers, strategy) {
       const done = won();
-      put(level, ...levels.map((l, i) => el("button", { type: "button", "aria-pressed": String(l === name), onclick: () => act.level(l) },
-        el("span", { class: "small no" }, i), " ", l, done.includes(l) ? el("span", { class: "won", title: t("play.won") }, " ★") : null)));
+      put(level, ...levels.map((l) => el("button", { type: "button", "aria-pressed": String(l === name), onclick: () => act.level(l) },
+        l, done.includes(l) ? el("span", { class: "won", title: t("play.won") }, " ★") : null)));
       adds.textContent = strategy ? `${t("strategy.adds")} ${named(`strategy.${name}.adds`, strategy.adds)}` : name === "yours" ? t("play.yours") : "";
       crowd.value = buyers;
       goal.textContent = t("play.goal", { buyers, units: buyers - 1 });
@@ -234,9 +238,10 @@ function newFrame(levels, act) {
       for (const node of [columns, time, redis, lanes]) node.replaceChildren();
     },
     answer(a) {
-      if (!a) return answer.replaceChildren();
-      if (a.searching) return put(answer, el("p", {}, t("play.searching")), el("progress", { "aria-label": t("play.searching") }));
+      if (a.searching) return put(answer, el("p", {}, t("play.searching")),
+        el("p", { class: "pair" }, el("progress", { "aria-label": t("play.searching") }), el("button", { type: "button", onclick: a.stop }, t("play.search.stop"))));
       if (a.error) return put(answer, el("p", { class: "alarm" }, a.error.message));
+      if (!a.result) return answer.replaceChildren();
       const { result } = a;
       put(answer, 
         el("p", {}, el("span", { class: `mark ${result.found ? "breaks" : result.all ? "holds" : "unknown"}` }, t(result.found ? "play.found" : result.all ? "play.never" : "play.notfound")), " ", el("strong", {}, searched(result))),
@@ -251,7 +256,7 @@ function newFrame(levels, act) {
   }
 }
 
-/** searched is what came of a search. A freeze and the pass after it count as one there, and are two moves. */
+/** searched is what came of a search. */
 function searched(result) {
   const key = result.found ? "play.search.found" : result.all ? "play.search.never" : "play.search.none";
   return t(key, { steps: result.steps, plays: result.plays, states: result.states });
@@ -305,7 +310,7 @@ function keys(state) {
     el("div", { class: "scroll" }, keyTable(state.keys.map((key) => ({ ...key, ttl: key.ttl_ms == null ? "–" : t("play.ms", { ms: key.ttl_ms }) })), (name) => t(`play.key.${name}`))),
     el("dl", { class: "books" },
       lock.redis ? fact("moment.lock", lock.redis === "free" ? t("moment.free") : lock.redis) : null,
-      fact("play.relies", lock.inside.join(t("page.and")) || t("moment.nobody"), two),
+      fact("play.inside.now", lock.inside.join(t("page.and")) || t("moment.nobody"), two),
       fact("books.initial", sale.initial), fact("books.remaining", sale.stock), fact("books.sold", sale.sold, sale.oversold > 0),
       fact("books.oversold", sale.oversold, sale.oversold > 0), fact("books.lost", sale.lost_updates, sale.lost_updates > 0)),
     state.findings.length > 0 ? el("ul", { class: "findings" }, state.findings.map(({ at_ms: ms, kind, text }) =>

@@ -1,6 +1,6 @@
 // Results: the table of a run, and several runs laid over each other.
 
-import { el } from "./dom.js";
+import { el, put } from "./dom.js";
 import { newCurves } from "./plot.js";
 import { named, number, t, told } from "./text.js";
 
@@ -62,57 +62,98 @@ export function results(run) {
 
 const meaning = (name) => t("results.condition.about", { name: named(`condition.${name}`, name), about: t(`condition.${name}.about`) });
 
-const overlaid = [["oversold", "oversold"], ["p99_ms", "p99_ms"], ["throughput", "throughput"]];
+const overlaid = ["oversold", "p99_ms", "throughput"];
+const rowName = ({ strategy, condition }) => `${strategy} · ${named(`condition.${condition}`, condition)}`;
+const runName = (i) => t("results.run", { n: i + 1 });
 
-/** compared lays the rows of several runs over each other: those of one strategy under one condition are beside each other. Close ends what is plotted. */
-export function compared(runs) {
-  const curves = overTime(runs);
-  return { nodes: [...beside(runs), curves.node], close: curves.close };
+/** stateOf is another when there is more to show of a run. */
+const stateOf = ({ id, ended, rows }) => `${id} ${ended ?? rows.filter(Boolean).length}`;
+
+/** newOverlay lays the rows of several runs over each other: those of one strategy under one condition are beside each other. Once its nodes are in their place update shows runs in them; close ends what is plotted. */
+export function newOverlay() {
+  const legend = el("p", { class: "legend small" });
+  const table = el("table", { class: "rows figures overlay" });
+  const curves = overTime();
+  let shown = "";
+  return {
+    nodes: [
+      el("h2", {}, t("results.overlay")), legend,
+      el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": t("results.overlay") }, table),
+      curves.node,
+    ],
+    /** update leaves alone what it shows already. */
+    update(runs) {
+      const next = runs.map(stateOf).join();
+      if (next === shown) return;
+      shown = next;
+      put(legend, runs.map(about));
+      put(table, ...beside(runs));
+      curves.update(runs);
+    },
+    close: curves.close,
+  };
+}
+
+/** about is a run in the legend. */
+function about({ started, settings: { requests, stock, unfenced } }, i) {
+  const at = new Date(started).toLocaleTimeString(document.documentElement.lang);
+  return el("span", { class: `a${i}` }, el("i", { class: "swatch run" }), ` ${runName(i)} ${at} · ${t("run.load", { requests, stock })}${unfenced ? ` · ${t("results.unfenced")}` : ""}`);
 }
 
 /** beside has the rows in a table. */
 function beside(runs) {
-  const keys = new Map();
+  const names = new Map();
   runs.forEach((run, i) => run.rows.filter(Boolean).forEach((row) => {
-    const key = `${row.strategy} · ${named(`condition.${row.condition}`, row.condition)}`;
-    if (!keys.has(key)) keys.set(key, []);
-    keys.get(key)[i] = row;
+    const name = rowName(row);
+    if (!names.has(name)) names.set(name, []);
+    names.get(name)[i] = row;
   }));
-  const at = (run) => new Date(run.started).toLocaleTimeString(document.documentElement.lang);
-  const most = Object.fromEntries(overlaid.map(([name]) => [name, Math.max(0, ...runs.flatMap((run) => run.rows.filter(Boolean).map((row) => row[name])))]));
+  const most = Object.fromEntries(overlaid.map((name) => [name, Math.max(0, ...runs.flatMap((run) => run.rows.filter(Boolean).map((row) => row[name])))]));
   return [
-    el("h2", {}, t("results.overlay")),
-    el("p", { class: "legend small" }, runs.map((run, i) => el("span", { class: `a${i}` }, el("i", { class: "swatch run" }), ` ${t("results.run", { n: i + 1 })} ${at(run)} · ${t("run.load", { requests: run.settings.requests, stock: run.settings.stock })}${run.settings.unfenced ? ` · ${t("results.unfenced")}` : ""}`))),
-    el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": t("results.overlay") }, el("table", { class: "rows figures overlay" },
-      el("thead", {}, el("tr", {}, el("th", { scope: "col" }, t("results.strategy")), el("th", { scope: "col" }, t("results.run.column")), el("th", { scope: "col" }, t("results.verdict")),
-        overlaid.map(([name]) => el("th", { scope: "col" }, t(`results.${name}`))))),
-      [...keys].map(([key, rows]) => el("tbody", {}, runs.map((run, i) => el("tr", { class: `a${i}` },
-        i === 0 ? el("th", { scope: "rowgroup", rowspan: runs.length }, key) : null,
-        el("td", {}, el("i", { class: "swatch run" }), ` ${t("results.run", { n: i + 1 })}`),
-        el("td", {}, rows[i] ? verdict(rows[i]) : "–"),
-        overlaid.map(([name]) => el("td", {}, rows[i] ? bar(rows[i][name], most[name], "runbar") : "–")))))))),
+    el("thead", {}, el("tr", {}, el("th", { scope: "col" }, t("results.strategy")), el("th", { scope: "col" }, t("results.run.column")), el("th", { scope: "col" }, t("results.verdict")),
+      overlaid.map((name) => el("th", { scope: "col" }, t(`results.${name}`))))),
+    ...[...names].map(([name, rows]) => el("tbody", {}, runs.map((run, i) => el("tr", { class: `a${i}` },
+      i === 0 ? el("th", { scope: "rowgroup", rowspan: runs.length }, name) : null,
+      el("td", {}, el("i", { class: "swatch run" }), ` ${runName(i)}`),
+      el("td", {}, rows[i] ? verdict(rows[i]) : "–"),
+      overlaid.map((figure) => el("td", {}, rows[i] ? bar(rows[i][figure], most[figure], "runbar") : "–")))))),
   ];
 }
 
+/** plotted are the samples of a run that can be laid over others: of one that is under way those of finished rows. */
+const plotted = ({ samples = [], ended, rows }) => samples.filter(({ n }) => ended || rows[n - 1]);
+
 /** overTime plots what the runs had sold by when, in the row that is chosen. */
-function overTime(runs) {
-  const label = ({ strategy, condition }) => `${strategy} · ${named(`condition.${condition}`, condition)}`;
-  const names = [...new Set(runs.flatMap((run) => (run.samples ?? []).map(label)))];
+function overTime() {
+  let runs = [];
+  const select = el("select", { id: "overlay-row", onchange: draw });
+  const choice = el("span", {}, el("label", { for: "overlay-row" }, t("results.row")), " ", select);
+  const missing = el("p", { class: "small underway" });
   const host = el("div", { class: "chart" });
   const plot = newCurves(host);
-  const select = el("select", { id: "overlay-row", onchange: draw }, names.map((name) => el("option", { value: name }, name)));
+  const node = el("figure", { class: "liveplot" }, el("figcaption", { class: "pair small" }, t("results.curves"), choice), missing, host);
 
   function draw() {
     plot.draw(runs.map((run, i) => {
-      const row = run.samples?.find((series) => label(series) === select.value);
-      return row && { name: t("results.run", { n: i + 1 }), points: row.points, stock: run.settings.stock };
+      const row = plotted(run).find((series) => rowName(series) === select.value);
+      return row && { name: runName(i), points: row.points, stock: run.settings.stock };
     }));
   }
 
-  requestAnimationFrame(draw); // once it is in its place
   return {
-    node: el("figure", { class: "liveplot", hidden: names.length === 0 },
-      el("figcaption", { class: "pair small" }, t("results.curves"), el("label", { for: "overlay-row" }, t("results.row")), select), host),
+    node,
+    update(next) {
+      runs = next;
+      const names = [...new Set(runs.flatMap((run) => plotted(run).map(rowName)))];
+      const chosen = select.value;
+      put(select, names.map((name) => el("option", { value: name, selected: name === chosen }, name)));
+      const underWay = runs.flatMap((run, i) => (run.ended ? [] : [t("results.underway", { run: runName(i) })]));
+      missing.textContent = underWay.join(" ");
+      missing.hidden = underWay.length === 0;
+      choice.hidden = host.hidden = names.length === 0;
+      node.hidden = choice.hidden && missing.hidden;
+      draw();
+    },
     close: plot.close,
   };
 }

@@ -3,7 +3,7 @@
 import { call, token, wantsToken } from "./api.js";
 import { el, put, say } from "./dom.js";
 import { newLive } from "./live.js";
-import { compared, results } from "./results.js";
+import { newOverlay, results } from "./results.js";
 import { named, t, told } from "./text.js";
 
 const mostCompared = 4;
@@ -17,7 +17,7 @@ export async function show(box, at, page) {
   const [options, { runs: before }] = await Promise.all([call("/api/runs/options", { signal }), call("/api/runs", { signal })]);
   const runs = new Map(); // by id: what there is to know of each, with its rows once they were asked for
   let list = before; // summaries, newest first
-  let latest = null; // the run that the stream tells of
+  let latest = null; // the run that the stream tells of; of one whose rows alone have come yet there are no settings
   let address = at;
   let drawing = 0; // counts, so that what was asked for last is what is shown
   let overlay = null; // runs laid over each other, if they are shown
@@ -32,7 +32,7 @@ export async function show(box, at, page) {
   /** chosen are the runs of the address, or the latest one. */
   function chosen() {
     const ids = address.of[0]?.split(",").filter(Boolean) ?? [];
-    return ids.length > 0 ? ids.slice(0, mostCompared) : latest ? [latest.id] : [];
+    return ids.length > 0 ? ids.slice(0, mostCompared) : latest?.settings ? [latest.id] : [];
   }
 
   async function draw() {
@@ -41,20 +41,34 @@ export async function show(box, at, page) {
     const ids = chosen();
     let all;
     try {
-      all = await Promise.all(ids.map(fetched));
+      all = await Promise.all(ids.map((id) => fetched(id, ids.length > 1)));
     } catch (error) {
-      if (mine === drawing) put(result, el("p", { class: "alarm", role: "alert" }, error.message));
+      if (mine === drawing) showOne(el("p", { class: "alarm", role: "alert" }, error.message));
       return;
     }
     if (mine !== drawing) return;
-    overlay?.close();
-    overlay = all.length > 1 ? compared(all) : null;
-    put(result, ...(overlay?.nodes ?? (all.length === 1 && all[0].rows.length > 0 ? results(all[0]) : [])));
+    if (all.length > 1) showOverlay(all);
+    else showOne(...(all.length === 1 && all[0].rows.length > 0 ? results(all[0]) : []));
   }
 
-  /** fetched is a run with its rows. Those of one that is under way come by the stream. */
-  async function fetched(id) {
-    if (latest?.id === id && !latest.ended) return latest;
+  function showOne(...nodes) {
+    overlay?.close();
+    overlay = null;
+    put(result, ...nodes);
+  }
+
+  /** showOverlay keeps the overlay that there is: what was chosen there stays so. */
+  function showOverlay(all) {
+    if (!overlay) {
+      overlay = newOverlay();
+      put(result, ...overlay.nodes);
+    }
+    overlay.update(all);
+  }
+
+  /** fetched is a run with its rows. Those of one that is under way come by the stream, but not its samples. */
+  async function fetched(id, sampled) {
+    if (!sampled && latest?.id === id && latest.settings && !latest.ended) return latest;
     const known = runs.get(id);
     if (known) return known;
     const run = await call(`/api/runs/${encodeURIComponent(id)}`, { signal });
@@ -141,12 +155,13 @@ export async function show(box, at, page) {
   function ran({ run }) {
     if (!run) return none();
     const anew = latest?.id !== run.id;
+    const known = !anew && latest.settings;
     const ended = latest && !latest.ended && run.ended;
     latest = { ...run, rows: anew ? [] : latest.rows };
     form.busy(!run.ended);
     live.update(latest);
     if (!joined) resume(run.id);
-    if (anew || ended || !joined) draw();
+    if (!known || ended || !joined) draw();
     joined = true;
     if (ended) say(t("run.ended", { state: t(`run.state.${run.state}`) }));
   }
@@ -167,7 +182,7 @@ export async function show(box, at, page) {
   }
 
   function finished({ id, n, row }) {
-    if (latest?.id !== id) latest = { id, rows: [], settings: {} }; // what else there is to know comes right after it
+    if (latest?.id !== id) latest = { id, rows: [] }; // what else there is to know comes right after it
     latest.rows[n - 1] = row;
     live.rows(latest);
     draw();

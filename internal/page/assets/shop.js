@@ -2,7 +2,7 @@
 
 import { call, token, wantsToken } from "./api.js";
 import { el, every, put, say } from "./dom.js";
-import { language, named, t } from "./text.js";
+import { language, named, t, told } from "./text.js";
 
 const sku = "hot";
 const mostOrders = 50;
@@ -30,9 +30,9 @@ export async function show(box, at, { signal }) {
   const stock = el("input", { id: "stock", type: "number", min: 0, max: 1000000, value: Math.min(item.initial, 1000000), required: true });
   const secret = el("input", { id: "secret", type: "password", autocomplete: "off", value: token(), oninput: () => token(secret.value) });
   const secretField = el("div", { class: "pair", hidden: true }, el("label", { for: "secret" }, t("page.token")), secret);
-  const told = el("p", { class: "small", role: "status" });
+  const offered = el("p", { class: "small", role: "status" });
   const anew = el("form", { class: "anew", onsubmit: (event) => { event.preventDefault(); offer(); } },
-    el("div", { class: "pair" }, el("label", { for: "stock" }, t("shop.stock")), stock, el("button", { type: "submit" }, t("shop.offer"))), secretField, told);
+    el("div", { class: "pair" }, el("label", { for: "stock" }, t("shop.stock")), stock, el("button", { type: "submit" }, t("shop.offer"))), secretField, offered);
 
   box.append(
     el("h1", {}, t("shop.title")),
@@ -40,7 +40,7 @@ export async function show(box, at, { signal }) {
     el("div", { class: "counter" },
       el("section", { class: "item panel", "aria-label": t("shop.item") },
         el("div", { class: "goods", "aria-hidden": "true" }, el("span", {}, sku)),
-        el("div", {}, el("h2", {}, item.name || sku), el("p", { class: "count" }, left, " ", t("shop.left")), meter,
+        el("div", {}, el("h2", {}, told(item.name) || sku), el("p", { class: "count" }, left, " ", t("shop.left")), meter,
           el("p", { class: "small" }, t("shop.live")))),
       el("section", { class: "panel", "aria-label": t("shop.buy") }, form)),
     el("div", { class: "counter" },
@@ -104,10 +104,10 @@ export async function show(box, at, { signal }) {
   async function offer() {
     try {
       await call(`/api/items/${sku}`, { method: "PUT", body: { stock: Number(stock.value), name: state.item.name, category: state.item.category, keeper: state.item.keeper } });
-      told.textContent = t("shop.offered");
-      say(told.textContent);
+      offered.textContent = t("shop.offered");
+      say(offered.textContent);
     } catch (error) {
-      told.textContent = error.message;
+      offered.textContent = error.message;
       if (wantsToken(error)) {
         secretField.hidden = false;
         secret.focus();

@@ -6,22 +6,30 @@ export const languages = { en: "English", zh: "中文" };
 
 let texts = {};
 let forms = null; // of what the shop tells, those first that say the most of it themselves; null: not loaded
+const translated = new Map(); // what was told already, as much as fits: the same is told again and again
+const mostTranslated = 2000;
 export let language = "en";
 
 /** choose loads the texts of a language. */
 export async function choose(name) {
   texts = await load(name);
-  forms = name === "en" ? [] : null;
+  speakBy(name === "en" ? [] : null);
   language = name;
   document.documentElement.lang = name === "zh" ? "zh-CN" : name;
 }
 
-/** learn loads the forms of what the shop tells. They are not of the first paint: a part wants them, before it asks the shop for anything. */
+/** learn loads the forms of what the shop tells. They are not of the first paint: a part wants them, before it asks the shop for anything. A part without them tells that in English, and the next one asks for them again. */
 export async function learn() {
   if (forms) return;
   const name = language;
-  const told = await load(`${name}.told`);
-  if (name === language) forms = Object.entries(told).map(form).sort((a, b) => a.quotes - b.quotes || b.letters - a.letters);
+  const known = await load(`${name}.told`).catch(() => null);
+  if (known && name === language) speakBy(Object.entries(known).map(form).sort((a, b) => b.letters - a.letters));
+}
+
+/** speakBy has what the shop tells translated by these forms. */
+function speakBy(next) {
+  forms = next;
+  translated.clear();
 }
 
 async function load(name) {
@@ -45,16 +53,29 @@ const filled = (text, values) => text.replace(/\{(\w+)\}/g, (all, name) => (Obje
 export const named = (key, english) => texts[key] ?? english;
 
 /** told is the translation of a sentence that the shop tells in English, or that where there is none for all of it. */
-export const told = (english) => translation(english) ?? english;
+export const told = (english) => translation(english)?.text ?? english;
 
-/** translation finds the form of a sentence and fills in its translation, or returns null. */
+/** translation is the text of a sentence in the language, and how much of it is quoted, or null. */
 function translation(english) {
+  const before = translated.get(english);
+  if (before !== undefined) return before;
+  const found = formed(english);
+  if (translated.size >= mostTranslated) translated.clear();
+  translated.set(english, found);
+  return found;
+}
+
+/** formed finds the form by which the least of a sentence is quoted, for what is quoted stays in English, and fills in its translation. */
+function formed(english) {
+  let best = null;
   for (const { pattern, names, text } of forms ?? []) {
     const found = pattern.exec(english);
-    const values = found && valuesOf(names, found.slice(1));
-    if (values) return filled(text, values);
+    const inside = found && insideOf(names, found.slice(1));
+    if (!inside || inside.quoted >= best?.quoted) continue;
+    best = { text: filled(text, inside.values), quoted: inside.quoted };
+    if (best.quoted === 0) break;
   }
-  return null;
+  return best;
 }
 
 // What is in a form's braces: a number stands for a value, text and more for a
@@ -67,14 +88,18 @@ const isSentence = (name) => name === "text" || name === "more";
 const one = String.raw`(?:[A-Z]|nobody|\d+(?:\.\d+)?(?:µs|ms|s|m\d+s)?)`;
 const value = `${one}(?:, ${one})*(?: and ${one})?`;
 
-/** valuesOf translates what was found in a form's braces, or returns null if a sentence there has no translation. */
-function valuesOf(names, found) {
+/** insideOf translates what was found in a form's braces, or returns null if a sentence there has no translation. */
+function insideOf(names, found) {
   const values = {};
+  let quoted = 0;
   for (const [i, name] of names.entries()) {
-    values[name] = isValue(name) ? told(found[i]) : isSentence(name) ? translation(found[i]) : found[i];
-    if (values[name] === null) return null;
+    const english = found[i];
+    const inside = isValue(name) ? { text: told(english), quoted: 0 } : isSentence(name) ? translation(english) : { text: english, quoted: english.length };
+    if (!inside) return null;
+    values[name] = inside.text;
+    quoted += inside.quoted;
   }
-  return values;
+  return { values, quoted };
 }
 
 /** form makes a form of a sentence with braces, and its translation. */
@@ -88,8 +113,7 @@ function form([english, text]) {
     return isValue(part) ? `(${value})` : "([^]+?)";
   });
   const letters = parts.filter((_, i) => i % 2 === 0).join("").length;
-  const quotes = names.filter((name) => !isValue(name) && !isSentence(name)).length;
-  return { pattern: new RegExp(`^${pattern.join("")}$`), names, text, letters, quotes };
+  return { pattern: new RegExp(`^${pattern.join("")}$`), names, text, letters };
 }
 
 /** knows tells whether there is a text. */

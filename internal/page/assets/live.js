@@ -90,7 +90,7 @@ export function newLive(options, stop, refused) {
     const most = point?.max_holders ?? 0;
     facts.find(({ name }) => name === "holders").node.classList.toggle("alarm", alone && point?.holders > 1);
     holdersLine.node.hidden = !alone;
-    holdersLine.set(state("holders", most > 1), t("live.invariant.holders", { n: most }));
+    holdersLine.set(state("holders", most > 1), t("live.invariant.holders", { n: most }) + (most > 1 && done?.verdict === "ok" ? t("live.harmless") : ""));
     plot.draw(done && !(samples.at(-1)?.t_ms >= point.t_ms) ? [...samples, point] : samples, about.stock);
   }
 
@@ -128,6 +128,7 @@ export function newLive(options, stop, refused) {
         refusal.textContent = "";
       }
       run = next;
+      invariants.hidden = false;
       past = next.now ?? past;
       take(next.now?.point);
       later();
@@ -157,7 +158,8 @@ export function newLive(options, stop, refused) {
     closing() {
       cancelAnimationFrame(frame);
       frame = 0;
-      phase.textContent = t("problem.closing");
+      phase.textContent = t("live.closing");
+      invariants.hidden = true; // nobody sees to them any more
       stopping.hidden = true;
     },
     close() {

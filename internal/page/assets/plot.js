@@ -17,7 +17,7 @@ function library() {
 }
 
 const axis = (more) => ({ stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line"), width: 1 }, font: "12px system-ui, sans-serif", ...more });
-const time = () => axis({ values: (u, at) => at.map((ms) => `${number(ms)} ms`) });
+const time = () => axis({ space: 90, values: (u, at) => at.map((ms) => `${number(ms)} ms`) });
 const amount = (more) => axis({ size: 52, values: (u, at) => at.map(number), ...more });
 const line = (label, hue, more) => ({ label, stroke: colour(hue), width: 2, points: { show: false }, ...more });
 
@@ -67,7 +67,7 @@ export function newPlot(host) {
   const series = [["remaining", "--hue0"], ["sold", "--hue3"], ["waiting", "--hue5"]];
   const chart = newChart(host, () => ({
     scales: { x: { time: false }, y: { range: fromZero }, requests: { range: fromZero } },
-    axes: [time(), amount(), amount({ scale: "requests", side: 1, grid: { show: false } })],
+    axes: [time(), amount(), amount({ scale: "requests", side: 1, grid: { show: false }, label: t("live.waiting"), labelFont: "12px system-ui, sans-serif", labelSize: 18 })],
     series: [{}, ...series.map(([name, hue]) => line(t(`live.${name}`), hue, name === "waiting" && { scale: "requests", dash: [4, 4] })),
       line(t("live.stockline"), "--alarm", { width: 1, dash: [2, 3] })],
   }), () => {

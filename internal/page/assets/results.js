@@ -46,7 +46,7 @@ export function results(run) {
   const most = Math.max(...rows.map((row) => row.oversold));
   return [
     el("h2", {}, t("run.results")),
-    el("p", { class: "small" }, t("results.of", { requests: run.settings.requests, stock: run.settings.stock, instances: run.settings.instances, redis: told(run.redis ?? ""), db: told(run.db ?? "") }),
+    el("p", { class: "small" }, t("results.of", { requests: run.settings.requests, stock: run.settings.stock, instances: run.settings.instances, made: made(run.settings), redis: told(run.redis ?? ""), db: told(run.db ?? "") }),
       run.settings.unfenced ? el("strong", {}, ` · ${t("results.unfenced")}`) : ""),
     el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": t("run.results") }, el("table", { class: "rows figures" },
       el("thead", {}, el("tr", {}, el("th", { scope: "col" }, t("results.strategy")), el("th", { scope: "col" }, t("results.condition")), el("th", { scope: "col" }, t("results.verdict")),
@@ -94,10 +94,14 @@ export function newOverlay() {
   };
 }
 
+/** made is what a run was made with, besides its load. */
+export const made = (settings) => t("results.made", { ttl: settings.ttl_ms, work: settings.work_us, keeper: t(`run.keeper.${settings.keeper || "any"}`) });
+
 /** about is a run in the legend. */
-function about({ started, settings: { requests, stock, unfenced } }, i) {
+function about({ started, settings }, i) {
+  const { requests, stock, unfenced } = settings;
   const at = new Date(started).toLocaleTimeString(document.documentElement.lang);
-  return el("span", { class: `a${i}` }, el("i", { class: "swatch run" }), ` ${runName(i)} ${at} · ${t("run.load", { requests, stock })}${unfenced ? ` · ${t("results.unfenced")}` : ""}`);
+  return el("span", { class: `a${i}` }, el("i", { class: "swatch run" }), ` ${runName(i)} ${at} · ${t("run.load", { requests, stock })} · ${made(settings)}${unfenced ? ` · ${t("results.unfenced")}` : ""}`);
 }
 
 /** beside has the rows in a table. */
@@ -144,7 +148,8 @@ function overTime() {
     node,
     update(next) {
       runs = next;
-      const names = [...new Set(runs.flatMap((run) => plotted(run).map(rowName)))];
+      const all = runs.flatMap((run) => plotted(run).map(rowName));
+      const names = [...new Set(all)].sort((a, b) => all.filter((name) => name === b).length - all.filter((name) => name === a).length); // those first that most runs have
       const chosen = select.value;
       put(select, names.map((name) => el("option", { value: name, selected: name === chosen }, name)));
       const underWay = runs.flatMap((run, i) => (run.ended ? [] : [t("results.underway", { run: runName(i) })]));

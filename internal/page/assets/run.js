@@ -3,7 +3,7 @@
 import { call, token, wantsToken } from "./api.js";
 import { el, put, say } from "./dom.js";
 import { newLive } from "./live.js";
-import { newOverlay, results } from "./results.js";
+import { made, newOverlay, results } from "./results.js";
 import { named, t, told } from "./text.js";
 
 const mostCompared = 4;
@@ -21,11 +21,13 @@ export async function show(box, at, page) {
   let address = at;
   let drawing = 0; // counts, so that what was asked for last is what is shown
   let overlay = null; // runs laid over each other, if they are shown
+  let jump = Boolean(at.of[0]); // the results are to be brought into sight, once they are there
 
   const form = newForm(options, start);
   const live = newLive(options, stop, form.refused);
   const result = el("section", { class: "results", "aria-label": t("run.results") });
   const earlier = el("section", { class: "panel earlier", "aria-label": t("run.earlier") });
+  const full = el("p", { class: "told", role: "alert" }); // why a run was not ticked
   box.append(el("h1", {}, t("run.title")), el("p", { class: "lead" }, t("run.lead")),
     el("div", { class: "runner" }, form.node, live.node), result, earlier);
 
@@ -49,6 +51,8 @@ export async function show(box, at, page) {
     if (mine !== drawing) return;
     if (all.length > 1) showOverlay(all);
     else showOne(...(all.length === 1 && all[0].rows.length > 0 ? results(all[0]) : []));
+    if (jump) result.scrollIntoView();
+    jump = false;
   }
 
   function showOne(...nodes) {
@@ -82,17 +86,17 @@ export async function show(box, at, page) {
   function drawList() {
     const ids = address.of[0]?.split(",").filter(Boolean) ?? [];
     put(earlier, el("h2", {}, t("run.earlier")),
-      list.length === 0 ? el("p", { class: "nothing" }, t("run.noruns")) : el("p", { class: "small" }, t("run.overlay", { n: mostCompared })),
+      list.length === 0 ? el("p", { class: "nothing" }, t("run.noruns")) : el("p", { class: "small" }, t("run.overlay", { n: mostCompared })), full,
       el("div", { class: "scroll", hidden: list.length === 0 }, el("table", { class: "rows" },
         el("thead", {}, el("tr", {}, ["choose", "started", "state", "strategies", "conditions", "load", "oversold", "on"].map((name) =>
           el("th", { scope: "col", class: name === "oversold" ? "number" : "" }, t(`run.list.${name}`))))),
         el("tbody", {}, list.map((run) => el("tr", { class: ids.includes(run.id) ? "chosen" : "" },
           el("td", {}, el("input", { type: "checkbox", checked: ids.includes(run.id), "aria-label": t("run.lay", { id: run.id }), "data-run": run.id, onchange: choose })),
-          el("th", { scope: "row" }, el("a", { href: `#/run/${run.id}` }, new Date(run.started).toLocaleTimeString(document.documentElement.lang))),
+          el("th", { scope: "row" }, el("a", { href: `#/run/${run.id}`, onclick: () => { jump = true; } }, new Date(run.started).toLocaleTimeString(document.documentElement.lang))),
           el("td", {}, t(`run.state.${run.state}`), run.error ? el("span", { class: "alarm" }, ` ${told(run.error)}`) : ""),
           el("td", {}, run.settings.strategies.join(", "), run.settings.unfenced ? el("span", { class: "small" }, ` · ${t("results.unfenced")}`) : ""),
           el("td", {}, run.settings.conditions.map((name) => named(`condition.${name}`, name)).join(", ")),
-          el("td", {}, t("run.load", { requests: run.settings.requests, stock: run.settings.stock })),
+          el("td", {}, t("run.load", { requests: run.settings.requests, stock: run.settings.stock }), el("span", { class: "small made" }, made(run.settings))),
           el("td", { class: run.oversold > 0 ? "number alarm" : "number" }, run.oversold),
           el("td", { class: "small" }, told(run.redis))))))));
   }
@@ -100,9 +104,9 @@ export async function show(box, at, page) {
   /** choose lays the ticked runs over each other. One too many is not ticked. */
   function choose({ target }) {
     const ticked = [...earlier.querySelectorAll("input:checked")];
-    if (ticked.length > mostCompared) {
+    full.textContent = ticked.length > mostCompared ? t("run.full", { n: mostCompared }) : "";
+    if (full.textContent) {
       target.checked = false;
-      say(t("run.overlay", { n: mostCompared }));
       return;
     }
     const ids = ticked.map((input) => input.dataset.run);
@@ -275,19 +279,21 @@ function newForm(options, start) {
     unfenced: fencing.input.value === "ignored",
   });
 
-  /** fill fills in settings. What a preset leaves open stays as it is, but for the work and the fencing. */
+  /** fill fills in settings. What a preset leaves open is as it was at first. */
   function fill(preset) {
     requests.input.value = preset.requests;
     stock.input.value = preset.stock;
     work.input.value = preset.work_us ?? defaults.work_us;
-    instances.input.value = preset.instances ?? Math.max(2, Number(instances.input.value));
-    ttl.input.value = preset.ttl_ms ?? ttl.input.value;
-    backend.input.value = preset.backend ?? backend.input.value;
-    keeper.input.value = preset.keeper ?? keeper.input.value;
+    instances.input.value = preset.instances ?? Math.max(2, defaults.instances);
+    ttl.input.value = preset.ttl_ms ?? defaults.ttl_ms;
+    backend.input.value = preset.backend ?? defaults.backend;
+    keeper.input.value = preset.keeper ?? defaults.keeper ?? "";
     fencing.input.value = preset.fencing ?? (preset.unfenced ? "ignored" : "checked");
     for (const input of node.querySelectorAll("input[type=checkbox]")) {
       input.checked = (input.name === "strategy" ? preset.strategies : preset.conditions).includes(input.value);
     }
+    const chosen = strategies.querySelector("input:checked")?.closest("label"); // is to be seen
+    if (chosen) strategies.scrollTop = chosen.offsetTop - strategies.offsetTop;
     fit();
   }
 

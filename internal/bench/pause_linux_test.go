@@ -3,6 +3,8 @@ package bench_test
 import (
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -93,7 +95,19 @@ func (s *standstill) Waiting(func() int64) {
 	s.tries++
 	process := s.all.cmds[len(s.all.cmds)-1].Process
 	must(s.t, process.Signal(syscall.SIGSTOP))
+	for !stopped(process.Pid) { // until each of its threads has heard of it, it serves requests
+		time.Sleep(time.Millisecond)
+	}
 	time.AfterFunc(500*time.Millisecond, func() { _ = process.Signal(syscall.SIGCONT) })
+}
+
+// stopped reports whether no thread of a process runs, or there is none any more.
+func stopped(pid int) bool {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	return !slices.ContainsFunc(threads, func(thread string) bool {
+		stat, err := os.ReadFile(thread)
+		return err == nil && !strings.Contains(string(stat), ") T ")
+	})
 }
 
 // One request alone comes out right even where nothing guards the stock. The

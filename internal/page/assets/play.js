@@ -314,6 +314,6 @@ function keys(state) {
       fact("books.initial", sale.initial), fact("books.remaining", sale.stock), fact("books.sold", sale.sold, sale.oversold > 0),
       fact("books.oversold", sale.oversold, sale.oversold > 0), fact("books.lost", sale.lost_updates, sale.lost_updates > 0)),
     state.findings.length > 0 ? el("ul", { class: "findings" }, state.findings.map(({ at_ms: ms, kind, text }) =>
-      el("li", { class: kind === "overlap" ? "" : "alarm" }, t("play.ms", { ms }), " · ", told(text)))) : null,
+      el("li", { class: kind === "overlap" || kind === "refused" ? "" : "alarm" }, t("play.ms", { ms }), " · ", told(text)))) : null,
   ];
 }

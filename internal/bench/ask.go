@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"oversell/internal/problem"
 )
 
 // askTargets returns an error that wraps ErrConfig if a shop that runs already has
@@ -72,15 +74,9 @@ func (b *runner) refused(ctx context.Context, cfg Config, row Row) error {
 	return nil
 }
 
-// problem is a shop's reply to what it does not do.
-type problem struct {
-	Code   string `json:"code"`
-	Detail string `json:"detail"`
-}
-
 // refusal makes a request of a row once more, and returns what the shop says to it:
 // nothing, if it is served.
-func (c *shopClient) refusal(ctx context.Context, request func(i int, target string) (*http.Request, error), target string) (said problem, err error) {
+func (c *shopClient) refusal(ctx context.Context, request func(i int, target string) (*http.Request, error), target string) (said problem.Problem, err error) {
 	req, err := request(0, target)
 	if err != nil {
 		return said, err

@@ -61,8 +61,7 @@ type runsHandler struct {
 func (h *runsHandler) guarded(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !web.Authorized(r, h.token) {
-			w.Header().Set("WWW-Authenticate", web.Challenge)
-			problem.Reply(w, http.StatusUnauthorized, "no_token", "this needs the header Authorization: Bearer TOKEN")
+			web.Challenge(w)
 			return
 		}
 		next(w, r)

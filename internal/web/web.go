@@ -14,6 +14,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"oversell/internal/cache"
+	"oversell/internal/problem"
 	"oversell/internal/stock"
 )
 
@@ -132,8 +133,11 @@ func (a *API) recovered(c *gin.Context, reason any) {
 	reply(c, http.StatusInternalServerError, "internal", "the shop made a mistake")
 }
 
-// Challenge is the WWW-Authenticate of a reply to who does not show the token.
-const Challenge = `Bearer realm="oversell"`
+// Challenge replies to who does not show the token.
+func Challenge(w http.ResponseWriter) {
+	w.Header().Set("WWW-Authenticate", `Bearer realm="oversell"`)
+	problem.Reply(w, http.StatusUnauthorized, "no_token", "this needs the header Authorization: Bearer TOKEN")
+}
 
 // Authorized reports whether a request shows the token, or there is none to be
 // shown.
@@ -150,8 +154,8 @@ func (a *API) guarded(c *gin.Context) {
 	if Authorized(c.Request, a.cfg.Token) {
 		return
 	}
-	c.Header("WWW-Authenticate", Challenge)
-	reply(c, http.StatusUnauthorized, "no_token", "this needs the header Authorization: Bearer TOKEN")
+	c.Abort()
+	Challenge(c.Writer)
 }
 
 func (a *API) health(c *gin.Context) {

@@ -90,14 +90,17 @@ export function newCurves(host) {
     const [one, ...others] = new Set(rows.filter(Boolean).map((row) => row.stock));
     return others.length === 0 ? one : null; // there is no line for several
   };
-  const known = (points) => points.filter((p) => p.audit_ms >= 0);
   const chart = newChart(host, () => ({
     scales: { x: { time: false }, y: { range: fromZero } },
     axes: [time(), amount()],
     series: [{}, ...rows.flatMap((row, i) => (row ? [line(row.name, `--hue${i}`, { spanGaps: true })] : [])), line(t("live.stockline"), "--alarm", { width: 1, dash: [2, 3] })],
   }), (UPlot) => {
-    const columns = UPlot.join(rows.filter(Boolean).map(({ points }) => [known(points).map((p) => p.audit_ms), known(points).map((p) => p.sold)]));
-    return [...columns, columns[0].map(stock)];
+    const columns = UPlot.join(rows.filter(Boolean).map(({ points }) => {
+      const known = points.filter((p) => p.audit_ms >= 0);
+      return [known.map((p) => p.audit_ms), known.map((p) => p.sold)];
+    }));
+    const first = stock();
+    return [...columns, columns[0].map(() => first)];
   });
   return {
     draw(next) {

@@ -43,8 +43,7 @@ func ServeDatabase(ctx context.Context, spec string) (*DatabaseServer, error) {
 		if err != nil {
 			return nil, err
 		}
-		url := fmt.Sprintf("%s@tcp(%s)/%s", local.DatabaseUser, s.Addr, local.DatabaseName)
-		return &DatabaseServer{URL: url, stop: s.Close}, nil
+		return &DatabaseServer{URL: s.DSN(), stop: s.Close}, nil
 	}
 	if _, err := parseDatabaseURL(spec); err != nil {
 		return nil, err

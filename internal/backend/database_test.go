@@ -218,7 +218,7 @@ func TestDialDatabaseUnreachable(t *testing.T) {
 	for name, url := range map[string]string{
 		"refused":        "u:secret@tcp(127.0.0.1:1)/db",
 		"wrong password": "u:secret@tcp(" + server.Addr + ")/" + local.DatabaseName,
-		"no database":    local.DatabaseUser + "@tcp(" + server.Addr + ")/none",
+		"no database":    strings.Replace(server.URL, "/"+local.DatabaseName, "/none", 1),
 		"no folder":      "sqlite:/no/such/folder/file.db",
 	} {
 		t.Run(name, func(t *testing.T) { checkDatabaseUnreachable(t, url) })

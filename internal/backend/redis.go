@@ -2,6 +2,7 @@ package backend
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"strings"
 
@@ -23,7 +24,7 @@ type RedisServer struct {
 // ServeRedis resolves the value of -redis:
 //
 //   - "embedded" serves miniredis from this process, on a free loopback port,
-//     with its clock ticking;
+//     with its clock ticking and a random password;
 //   - "local" starts a private redis-server, see package local;
 //   - a URL of the user's own Redis is checked and kept, see DialRedis.
 //
@@ -38,7 +39,7 @@ func ServeRedis(ctx context.Context, spec string) (*RedisServer, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &RedisServer{URL: "redis://" + s.Addr, stop: s.Close}, nil
+		return &RedisServer{URL: s.URL(), stop: s.Close}, nil
 	}
 	if _, err := parseRedisURL(spec); err != nil {
 		return nil, err
@@ -49,6 +50,8 @@ func ServeRedis(ctx context.Context, spec string) (*RedisServer, error) {
 func serveMiniredis() (*RedisServer, error) {
 	m := miniredis.NewMiniRedis()
 	m.ClockTTL(true)
+	password := rand.Text()
+	m.RequireAuth(password)
 	if err := m.StartAddr("127.0.0.1:0"); err != nil {
 		return nil, fmt.Errorf("start miniredis: %w", err)
 	}
@@ -56,7 +59,7 @@ func serveMiniredis() (*RedisServer, error) {
 		m.Close()
 		return nil
 	}
-	return &RedisServer{URL: "redis://" + m.Addr(), stop: stop}, nil
+	return &RedisServer{URL: "redis://:" + password + "@" + m.Addr(), stop: stop}, nil
 }
 
 // Close stops the server if ServeRedis started it, and leaves the user's own

@@ -98,7 +98,7 @@ func TestDialRedisUnreachable(t *testing.T) {
 		"no cluster":       single.URL + "," + single.Addr,
 		"no sentinel":      "redis+sentinel://" + single.Addr + "/name",
 		"wrong password":   "redis://:secret@" + locked.Addr,
-		"no password":      locked.URL,
+		"no password":      "redis://" + locked.Addr,
 	} {
 		t.Run(name, func(t *testing.T) {
 			start := time.Now()
@@ -226,9 +226,9 @@ func TestCluster(t *testing.T) {
 	checkCounts(t, rdb) // writes to every master
 	checkRedisName(t, rdb, url, "(cluster, 3 masters)")
 	var used int
-	for addr := range strings.SplitSeq(strings.TrimPrefix(url, "redis://"), ",") {
-		node := redis.NewClient(&redis.Options{Addr: addr})
-		defer node.Close()
+	user, nodes, _ := strings.Cut(url, "@")
+	for addr := range strings.SplitSeq(nodes, ",") {
+		node := backendtest.DialRedis(t, user+"@"+addr)
 		if node.DBSize(t.Context()).Val() > 0 {
 			used++
 		}
@@ -277,12 +277,18 @@ func TestCloseLeavesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		_, addr, _ := strings.Cut(r.URL, "@")
+		if c, err := net.Dial("tcp", addr); err != nil {
+			t.Errorf("%s: redis does not listen: %v", spec, err)
+		} else {
+			c.Close()
+		}
 		for _, s := range []server{r, d, r, d} { // twice each: that is allowed
 			if err := s.Close(); err != nil {
 				t.Error(err)
 			}
 		}
-		if c, err := net.Dial("tcp", strings.TrimPrefix(r.URL, "redis://")); err == nil {
+		if c, err := net.Dial("tcp", addr); err == nil {
 			c.Close()
 			t.Errorf("%s: redis still listens", spec)
 		}

@@ -15,6 +15,10 @@ import (
 	"oversell/internal/backend/local"
 )
 
+// groupPassword is that of servers which have to know each other's. It is for tests
+// alone, and so no secret.
+const groupPassword = "test"
+
 // slots is the number of hash slots of a Redis cluster.
 const slots = 16384
 
@@ -28,8 +32,7 @@ func Cluster(t testing.TB) string {
 	var nodes []*redis.Client
 	for i := range masters {
 		bus := clusterNode(t)
-		node := redis.NewClient(&redis.Options{Addr: bus.node.Addr})
-		t.Cleanup(func() { _ = node.Close() })
+		node := single(t, bus.node.URL)
 		must(t, node.ClusterAddSlotsRange(ctx, slots*i/masters, slots*(i+1)/masters-1).Err())
 		if i > 0 {
 			must(t, meet(ctx, nodes[0], bus))
@@ -39,7 +42,7 @@ func Cluster(t testing.TB) string {
 	for _, node := range nodes {
 		eventually(t, ctx, "the cluster is complete", func() bool { return complete(ctx, node, masters) })
 	}
-	return "redis://" + strings.Join(addrs, ",")
+	return "redis://:" + groupPassword + "@" + strings.Join(addrs, ",")
 }
 
 // clusterMember is a node and the port it talks to the others on.
@@ -53,6 +56,7 @@ func clusterNode(t testing.TB) clusterMember {
 	bus, err := local.FreePort()
 	must(t, err)
 	node := RestartableRedis(t,
+		"--requirepass", groupPassword,
 		"--cluster-enabled", "yes",
 		"--cluster-config-file", "nodes.conf",
 		"--cluster-port", strconv.Itoa(bus),

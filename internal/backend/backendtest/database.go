@@ -65,15 +65,10 @@ func sharedDatabase(t testing.TB) string {
 	must(t, err)
 	t.Cleanup(shared.release)
 
-	admin := DialDatabase(t, dsn(s, local.DatabaseName))
-	name := fmt.Sprintf("test_%d", databases.Add(1))
-	must(t, admin.Exec("CREATE DATABASE "+name).Error)
-	t.Cleanup(func() { admin.Exec("DROP DATABASE " + name) })
-	return dsn(s, name)
-}
-
-func dsn(s *local.Server, database string) string {
-	return fmt.Sprintf("%s@tcp(%s)/%s", local.DatabaseUser, s.Addr, database)
+	dsn, drop, err := s.Offer(starting(t), fmt.Sprintf("test_%d", databases.Add(1)))
+	must(t, err)
+	t.Cleanup(func() { _ = drop(context.WithoutCancel(t.Context())) }) // the server may be gone
+	return dsn
 }
 
 // shared and databases are the state of one test binary: TestMain and the
@@ -88,11 +83,11 @@ type sharedServer struct {
 	mu     sync.Mutex
 	users  int
 	kept   bool
-	server *local.Server
+	server *local.Database
 }
 
 // acquire starts the server for its first user.
-func (s *sharedServer) acquire(ctx context.Context) (*local.Server, error) {
+func (s *sharedServer) acquire(ctx context.Context) (*local.Database, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.server == nil {
@@ -134,8 +129,9 @@ func (s *sharedServer) stopUnused() {
 type LocalDatabase struct {
 	*local.Server
 
-	// URL is what backend.DialDatabase and -db take.
-	URL string
+	// URL is what backend.DialDatabase and -db take; AdminURL is that of a user
+	// who may do more, see local.Database.
+	URL, AdminURL string
 }
 
 // RestartableDatabase runs a private database server for the length of the
@@ -144,9 +140,6 @@ func RestartableDatabase(t testing.TB) *LocalDatabase {
 	t.Helper()
 	s, err := local.StartDatabase(starting(t))
 	must(t, err)
-	closeAfter(t, s)
-	return &LocalDatabase{
-		Server: s,
-		URL:    dsn(s, local.DatabaseName),
-	}
+	closeAfter(t, s.Server)
+	return &LocalDatabase{Server: s.Server, URL: s.DSN(), AdminURL: s.AdminDSN()}
 }

@@ -42,13 +42,13 @@ type LocalRedis struct {
 }
 
 // RestartableRedis runs a private redis-server for the length of the test.
-// More arguments go to its command line.
+// More arguments go to its command line, see local.StartRedis.
 func RestartableRedis(t testing.TB, args ...string) *LocalRedis {
 	t.Helper()
 	s, err := local.StartRedis(starting(t), args...)
 	must(t, err)
-	closeAfter(t, s)
-	return &LocalRedis{Server: s, URL: "redis://" + s.Addr}
+	closeAfter(t, s.Server)
+	return &LocalRedis{Server: s.Server, URL: s.URL()}
 }
 
 func closeAfter(t testing.TB, s *local.Server) {
@@ -57,4 +57,14 @@ func closeAfter(t testing.TB, s *local.Server) {
 			t.Error(err)
 		}
 	})
+}
+
+// single is the client of one private server alone, until the test ends.
+func single(t testing.TB, url string) *redis.Client {
+	t.Helper()
+	o, err := redis.ParseURL(url)
+	must(t, err)
+	rdb := redis.NewClient(o)
+	t.Cleanup(func() { _ = rdb.Close() })
+	return rdb
 }

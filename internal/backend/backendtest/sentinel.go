@@ -38,10 +38,10 @@ func Sentinel(t testing.TB) string {
 func Sentinels(t testing.TB) *SentinelSet {
 	t.Helper()
 	ctx := starting(t)
-	master := RestartableRedis(t, "--repl-diskless-sync-delay", "0")
+	master := RestartableRedis(t, "--requirepass", groupPassword, "--repl-diskless-sync-delay", "0")
 	host, port, err := net.SplitHostPort(master.Addr)
 	must(t, err)
-	replica := RestartableRedis(t, "--replicaof", host+" "+port)
+	replica := RestartableRedis(t, "--requirepass", groupPassword, "--replicaof", host+" "+port)
 
 	path, err := local.RedisPath()
 	must(t, err)
@@ -49,14 +49,14 @@ func Sentinels(t testing.TB) *SentinelSet {
 	must(t, err)
 	closeAfter(t, sentinel)
 
-	s := redis.NewSentinelClient(&redis.Options{Addr: sentinel.Addr})
+	s := redis.NewSentinelClient(&redis.Options{Addr: sentinel.Addr, Password: groupPassword})
 	t.Cleanup(func() { _ = s.Close() })
 	eventually(t, ctx, "the sentinel knows the replica", func() bool {
 		replicas, err := s.Replicas(ctx, masterName).Result()
 		return err == nil && len(replicas) == 1 && replicas[0]["master-link-status"] == "ok"
 	})
 	return &SentinelSet{
-		URL:     "redis+sentinel://" + sentinel.Addr + "/" + masterName,
+		URL:     "redis+sentinel://:" + groupPassword + "@" + sentinel.Addr + "/" + masterName + "?sentinel_password=" + groupPassword,
 		Master:  master,
 		Replica: replica,
 	}
@@ -73,7 +73,9 @@ func sentinelCommand(path, host, port string) local.Command {
 				fmt.Sprintf("port %d", own),
 				"unixsocket " + local.SocketPath(dir),
 				"dir " + dir,
+				"requirepass " + groupPassword,
 				fmt.Sprintf("sentinel monitor %s %s %s 1", masterName, host, port),
+				fmt.Sprintf("sentinel auth-pass %s %s", masterName, groupPassword),
 				fmt.Sprintf("sentinel down-after-milliseconds %s 500", masterName),
 				fmt.Sprintf("sentinel failover-timeout %s 5000", masterName),
 				"",

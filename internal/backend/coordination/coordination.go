@@ -30,6 +30,10 @@ var (
 	// ErrUnreachable is returned, wrapped with its cause, when nobody answers
 	// at a well-formed address.
 	ErrUnreachable = errors.New("unreachable")
+
+	// ErrFailed is returned, wrapped with its cause, when an embedded server
+	// cannot go on.
+	ErrFailed = errors.New("the embedded server has failed")
 )
 
 const (

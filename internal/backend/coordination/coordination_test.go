@@ -31,10 +31,11 @@ func emptyTempDir(t *testing.T) {
 
 func TestEmbeddedEtcd(t *testing.T) {
 	emptyTempDir(t)
-	endpoints, stop, err := ServeEtcd(t.Context(), "embedded")
+	etcd, err := ServeEtcd(t.Context(), "embedded")
 	if err != nil {
 		t.Fatal(err)
 	}
+	endpoints := etcd.Endpoints
 	client, err := DialEtcd(t.Context(), endpoints)
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +50,7 @@ func TestEmbeddedEtcd(t *testing.T) {
 		t.Error(err)
 	}
 	for range 2 {
-		if err := stop(); err != nil {
+		if err := etcd.Close(); err != nil {
 			t.Error(err)
 		}
 	}
@@ -64,16 +65,16 @@ func TestTwoEmbeddedEtcds(t *testing.T) {
 	emptyTempDir(t)
 	var addresses []string
 	for range 2 {
-		endpoints, stop, err := ServeEtcd(t.Context(), "embedded")
+		etcd, err := ServeEtcd(t.Context(), "embedded")
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer func() {
-			if err := stop(); err != nil {
+			if err := etcd.Close(); err != nil {
 				t.Error(err)
 			}
 		}()
-		addresses = append(addresses, endpoints...)
+		addresses = append(addresses, etcd.Endpoints...)
 	}
 	first, err := DialEtcd(t.Context(), addresses[:1])
 	if err != nil {
@@ -145,7 +146,7 @@ func TestStartIsGivenUp(t *testing.T) {
 	emptyTempDir(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, _, err := ServeEtcd(ctx, "embedded"); !errors.Is(err, context.Canceled) {
+	if _, err := ServeEtcd(ctx, "embedded"); !errors.Is(err, context.Canceled) {
 		t.Errorf("etcd: %v; want %v", err, context.Canceled)
 	}
 	if _, _, err := ServeZooKeeper(ctx, "local"); !errors.Is(err, context.Canceled) && !errors.Is(err, ErrMissing) {
@@ -167,7 +168,11 @@ func TestSpecs(t *testing.T) {
 		}
 	}
 	ctx := t.Context()
-	good(ServeEtcd(ctx, "http://a:2379/,http://[::1]:1"))("http://a:2379", "http://[::1]:1")
+	own, err := ServeEtcd(ctx, "http://a:2379/,http://[::1]:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	good(own.Endpoints, own.Close, err)("http://a:2379", "http://[::1]:1")
 	good(ServeZooKeeper(ctx, "a:2181,[::1]:1"))("a:2181", "[::1]:1")
 
 	bad := func(spec string, err error) {
@@ -180,7 +185,7 @@ func TestSpecs(t *testing.T) {
 		}
 	}
 	for _, spec := range []string{"", "local", "a:2379", "http://a", "http://a:0", "http://a:99999", "http://u:secret@a:1", "http://a:1,", "http://a:1/path", "redis://a:1"} {
-		_, _, err := ServeEtcd(ctx, spec)
+		_, err := ServeEtcd(ctx, spec)
 		bad(spec, err)
 	}
 	for _, spec := range []string{"", "embedded", "a", "a:", ":2181", "a:0", "a:1,", "a:2181/chroot", "zk://a:2181", "u:secret@a:1"} {

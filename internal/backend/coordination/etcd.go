@@ -17,6 +17,14 @@ import (
 	"google.golang.org/grpc/backoff"
 )
 
+// Etcd is an etcd to dial: one that ServeEtcd started, or the user's.
+type Etcd struct {
+	Endpoints []string // what DialEtcd takes, in any process of this machine
+
+	member *member // nil: it is the user's
+	stop   func() error
+}
+
 // ServeEtcd resolves the value of -etcd:
 //
 //   - "embedded" serves etcd from this process, on free loopback ports, with
@@ -24,65 +32,74 @@ import (
 //   - addresses of the user's own etcd, as http://HOST:PORT, with commas
 //     between them, are checked and kept.
 //
-// ctx bounds the start, not the life of the server; stop ends that, and leaves
-// the user's own alone. It may be called more than once. Errors wrap ErrSpec, or
-// what kept the server from starting.
-func ServeEtcd(ctx context.Context, spec string) (endpoints []string, stop func() error, err error) {
+// ctx bounds the start, not the life of the server; Close ends that. Errors wrap
+// ErrSpec, or what kept the server from starting.
+func ServeEtcd(ctx context.Context, spec string) (*Etcd, error) {
 	if spec == "embedded" {
 		return serveEmbedded(ctx)
 	}
-	if endpoints, err = etcdEndpoints(spec); err != nil {
-		return nil, nil, err
+	endpoints, err := etcdEndpoints(spec)
+	if err != nil {
+		return nil, err
 	}
-	return endpoints, func() error { return nil }, nil
+	return &Etcd{Endpoints: endpoints}, nil
 }
 
-func serveEmbedded(ctx context.Context) ([]string, func() error, error) {
+func serveEmbedded(ctx context.Context) (*Etcd, error) {
 	if ctx.Err() != nil {
-		return nil, nil, fmt.Errorf("start an embedded etcd: %w", context.Cause(ctx))
+		return nil, fmt.Errorf("start an embedded etcd: %w", context.Cause(ctx))
 	}
 	dir, err := os.MkdirTemp("", "oversell-etcd-")
 	if err != nil {
-		return nil, nil, fmt.Errorf("make a temporary folder: %w", err)
+		return nil, fmt.Errorf("make a temporary folder: %w", err)
 	}
-	e, err := embed.StartEtcd(embeddedConfig(dir))
-	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("start an embedded etcd: %w", err), os.RemoveAll(dir))
-	}
-	stop := sync.OnceValue(func() error {
-		e.Close()
-		if err := os.RemoveAll(dir); err != nil {
-			return fmt.Errorf("remove the files of etcd: %w", err)
-		}
-		return nil
-	})
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	select {
-	case <-e.Server.ReadyNotify():
-		return []string{"http://" + e.Clients[0].Addr().String()}, stop, nil
-	case err = <-e.Err():
-	case <-ctx.Done():
-		err = context.Cause(ctx)
+	m, err := startMember(ctx, dir)
+	if err != nil {
+		return nil, fmt.Errorf("start an embedded etcd: %w", err)
 	}
-	return nil, nil, errors.Join(fmt.Errorf("start an embedded etcd: %w", err), stop())
+	return &Etcd{
+		Endpoints: []string{"http://" + m.etcd.Clients[0].Addr().String()},
+		member:    m,
+		stop:      sync.OnceValue(m.stop),
+	}, nil
 }
 
-// embeddedConfig is an etcd of one member that says nothing. Durability gives
+// Err returns why an embedded etcd has failed, wrapping ErrFailed, or nil. An etcd
+// that has failed stays so, and refuses its clients. How a user's etcd is, nobody
+// knows here.
+func (e *Etcd) Err() error {
+	if e.member == nil {
+		return nil
+	}
+	return e.member.err()
+}
+
+// Close stops the etcd if ServeEtcd started it, and leaves the user's alone. It may
+// be called more than once.
+func (e *Etcd) Close() error {
+	if e.stop == nil {
+		return nil
+	}
+	return e.stop()
+}
+
+// config is of an etcd of one member that says nothing. Durability gives
 // way to speed, as what it holds is thrown away with it. A member that is alone
 // need not be patient with others: by short ticks it starts at once, and allows
 // leases of one second, where by default two are the least.
-func embeddedConfig(dir string) *embed.Config {
+func (m *member) config() *embed.Config {
 	anyPort := []url.URL{{Scheme: "http", Host: host + ":0"}}
 	c := embed.NewConfig()
-	c.Dir = dir
+	c.Dir = m.dir
 	c.ListenClientUrls, c.AdvertiseClientUrls = anyPort, anyPort
 	c.ListenPeerUrls, c.AdvertisePeerUrls = anyPort, anyPort
 	c.InitialCluster = c.InitialClusterFromName(c.Name)
 	c.TickMs, c.ElectionMs = 10, 100
 	c.UnsafeNoFsync = true
 	c.EnableGRPCGateway = false
-	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
+	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(m.logger())
 	return c
 }
 

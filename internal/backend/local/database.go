@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"io"
@@ -12,33 +13,104 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/go-sql-driver/mysql"
 )
 
-// DatabaseUser and DatabaseName are what a private database server knows.
-// The user needs no password from this machine and may do everything.
+// DatabaseName is the database that a private server has for the shop, and
+// DatabaseUser the user to whom it belongs. adminUser is the one for what only an
+// administrator may do.
 const (
-	DatabaseUser = "oversell"
 	DatabaseName = "oversell"
+	DatabaseUser = "oversell"
+	adminUser    = "oversell_admin"
 )
 
-// createDatabase is run by the server at every start, before the first
-// connection. Each statement stays on one line: init files are read so.
-const createDatabase = `CREATE DATABASE IF NOT EXISTS ` + DatabaseName + `;
-CREATE USER IF NOT EXISTS '` + DatabaseUser + `'@'` + host + `';
-GRANT ALL ON *.* TO '` + DatabaseUser + `'@'` + host + `';
-`
+// Database is a private MariaDB or MySQL. It knows two users, each with a random
+// password, who are let in from this machine alone.
+type Database struct {
+	*Server
+
+	password, adminPassword string
+}
+
+// DSN is what backend.DialDatabase and -db take. Its user may do anything with the
+// database DatabaseName, and nothing else: no file can be read or written by SQL. It
+// holds the password.
+func (d *Database) DSN() string { return d.as(DatabaseUser, d.password, DatabaseName).FormatDSN() }
+
+// AdminDSN is for what disturbs or prepares the server: making a database, killing
+// the connections of others, setting what is global. It holds a password.
+func (d *Database) AdminDSN() string {
+	return d.as(adminUser, d.adminPassword, DatabaseName).FormatDSN()
+}
+
+func (d *Database) as(user, password, database string) *mysql.Config {
+	c := mysql.NewConfig()
+	c.User, c.Passwd, c.Net, c.Addr, c.DBName = user, password, "tcp", d.Addr, database
+	return c
+}
+
+// Offer makes a database of another name, which then belongs to the user of DSN as
+// well, and returns the DSN for it. Drop removes it.
+func (d *Database) Offer(ctx context.Context, name string) (dsn string, drop func(context.Context) error, err error) {
+	err = d.administer(ctx, "CREATE DATABASE "+name, "GRANT ALL ON "+name+".* TO '"+DatabaseUser+"'@'"+host+"'")
+	if err != nil {
+		return "", nil, err
+	}
+	dsn = d.as(DatabaseUser, d.password, name).FormatDSN()
+	return dsn, func(ctx context.Context) error { return d.administer(ctx, "DROP DATABASE "+name) }, nil
+}
+
+// administer runs statements that only an administrator may.
+func (d *Database) administer(ctx context.Context, statements ...string) error {
+	c := d.as(adminUser, d.adminPassword, DatabaseName)
+	c.Logger = &mysql.NopLogger{} // every failure is also returned
+	connector, err := mysql.NewConnector(c)
+	if err != nil {
+		return fmt.Errorf("connect to %s: %w", d.command.Name, err)
+	}
+	db := sql.OpenDB(connector)
+	defer db.Close()
+	for _, statement := range statements {
+		if _, err := db.ExecContext(ctx, statement); err != nil {
+			return fmt.Errorf("administer %s: %w", d.command.Name, err)
+		}
+	}
+	return nil
+}
+
+// initSQL is run by the server at every start, before the first connection. Each
+// statement stays on one line: init files are read so.
+func initSQL(password, adminPassword string) string {
+	user, admin := "'"+DatabaseUser+"'@'"+host+"'", "'"+adminUser+"'@'"+host+"'"
+	return strings.Join([]string{
+		"CREATE DATABASE IF NOT EXISTS " + DatabaseName + ";",
+		"CREATE USER IF NOT EXISTS " + user + " IDENTIFIED BY '" + password + "';",
+		"GRANT ALL ON " + DatabaseName + ".* TO " + user + ";",
+		"CREATE USER IF NOT EXISTS " + admin + " IDENTIFIED BY '" + adminPassword + "';",
+		"GRANT ALL ON *.* TO " + admin + " WITH GRANT OPTION;",
+		"REVOKE FILE ON *.* FROM " + admin + ";",
+		// MariaDB makes more than one root, all without a password. Nobody is told
+		// the password of the one that stays.
+		"DROP USER IF EXISTS 'root'@'" + host + "', 'root'@'::1';",
+		"ALTER USER 'root'@'localhost' IDENTIFIED BY '" + newSecret() + "';",
+		"",
+	}, "\n")
+}
 
 // StartDatabase runs a private MariaDB or MySQL server with an empty database
 // DatabaseName. It gives up durability for speed: what it holds is thrown
 // away with it.
 //
 // The error wraps ErrMissing when no server, or not all of one, is installed.
-func StartDatabase(ctx context.Context) (*Server, error) {
+func StartDatabase(ctx context.Context) (*Database, error) {
 	d, err := findDatabase(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return Start(ctx, Command{
+	d.password, d.adminPassword = newSecret(), newSecret()
+	server, err := Start(ctx, Command{
 		Name:    d.name,
 		Path:    d.server,
 		Args:    d.args,
@@ -46,6 +118,10 @@ func StartDatabase(ctx context.Context) (*Server, error) {
 		Ready:   greets,
 		Timeout: time.Minute,
 	})
+	if err != nil {
+		return nil, err
+	}
+	return &Database{server, d.password, d.adminPassword}, nil
 }
 
 // database is an installed server: MariaDB, whose data folder is made by a
@@ -54,6 +130,8 @@ type database struct {
 	name    string
 	server  string
 	install string // MariaDB's script; empty for MySQL
+
+	password, adminPassword string
 }
 
 // findDatabase looks for MariaDB first, because it starts in half a second
@@ -97,10 +175,14 @@ func isMariaDB(ctx context.Context, server string) (bool, error) {
 	return strings.Contains(string(out), "MariaDB"), nil
 }
 
-// prepare makes the data folder and the file of createDatabase.
+// prepare makes the data folder, the only folder that SQL may read and write files
+// in, and the file of initSQL.
 func (d database) prepare(ctx context.Context, dir string, _ int) error {
-	if err := os.WriteFile(initFile(dir), []byte(createDatabase), 0o600); err != nil {
-		return fmt.Errorf("write the init file: %w", err)
+	if err := writeSecret(dir, initFile, initSQL(d.password, d.adminPassword)); err != nil {
+		return err
+	}
+	if err := os.Mkdir(filepath.Join(dir, sqlFiles), 0o700); err != nil {
+		return fmt.Errorf("make a folder for files of SQL: %w", err)
 	}
 	log := filepath.Join(dir, "install-log")
 	cmd := exec.Command(d.installer(), append([]string{"--no-defaults"}, d.installArgs(dir)...)...)
@@ -158,7 +240,10 @@ func (d database) args(dir string, port int) []string {
 		"--port="+strconv.Itoa(port),
 		"--socket="+SocketPath(dir),
 		"--pid-file="+filepath.Join(dir, "pid"),
-		"--init-file="+initFile(dir),
+		"--init-file="+filepath.Join(dir, initFile),
+		"--secure-file-priv="+filepath.Join(dir, sqlFiles),
+		"--local-infile=OFF",
+		"--loose-skip-symbolic-links", // MySQL 9 knows them no more
 		"--skip-name-resolve",
 		"--skip-log-bin",
 		"--character-set-server=utf8mb4", // MariaDB alone means latin1
@@ -174,7 +259,12 @@ func (d database) args(dir string, port int) []string {
 	return append(args, "--innodb-log-file-size="+logSize)
 }
 
-func initFile(dir string) string { return filepath.Join(dir, "init.sql") }
+// Of a server's folder, the file that makes its users and the empty folder to which
+// SQL is confined.
+const (
+	initFile = "init.sql"
+	sqlFiles = "files"
+)
 
 // greets reports whether a MySQL server says hello: it speaks first, a packet
 // header of four bytes and then its protocol version, or 0xff to refuse.

@@ -173,16 +173,27 @@ func (s *Server) Pid() int {
 
 // Signal sends sig to the server.
 func (s *Server) Signal(sig os.Signal) error {
+	return s.withProcess(func(p *child.Process) error { return p.Signal(sig) })
+}
+
+func (s *Server) withProcess(do func(*child.Process) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.process == nil {
 		return fmt.Errorf("signal %s: %w", s.command.Name, os.ErrProcessDone)
 	}
-	if err := s.process.Signal(sig); err != nil {
+	if err := do(s.process); err != nil {
 		return fmt.Errorf("signal %s: %w", s.command.Name, err)
 	}
 	return nil
 }
+
+// Pause stops the server's process, which keeps its connections, until Continue.
+// They fail where an operating system knows no such thing.
+func (s *Server) Pause() error { return s.withProcess((*child.Process).Pause) }
+
+// Continue lets a server that was paused go on.
+func (s *Server) Continue() error { return s.withProcess((*child.Process).Continue) }
 
 // Kill ends the server without warning and waits until it is gone. Its files
 // stay for Restart.
@@ -211,6 +222,23 @@ func (s *Server) Restart(ctx context.Context) error {
 	defer cancel()
 	if err := s.run(ctx); err != nil {
 		return fmt.Errorf("restart %s: %w", s.command.Name, err)
+	}
+	return nil
+}
+
+// Forget removes a file or folder of a killed server, so that it starts without
+// what was in there. Name is relative to the server's folder.
+func (s *Server) Forget(name string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.process != nil {
+		return fmt.Errorf("remove %s of %s: it still runs", name, s.command.Name)
+	}
+	if !filepath.IsLocal(name) || filepath.Clean(name) == "." {
+		return fmt.Errorf("remove %s of %s: not the name of one of its files", name, s.command.Name)
+	}
+	if err := os.RemoveAll(filepath.Join(s.dir, name)); err != nil {
+		return fmt.Errorf("remove %s of %s: %w", name, s.command.Name, err)
 	}
 	return nil
 }

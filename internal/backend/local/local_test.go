@@ -161,3 +161,38 @@ func checkEmpty(t *testing.T, dir string) {
 		t.Errorf("left behind: %q", left)
 	}
 }
+
+// A Redis that keeps a log of what is written has it all after a kill, and nothing
+// once the log is forgotten.
+func TestForgetRemovesWhatAKilledServerHasWritten(t *testing.T) {
+	s := backendtest.RestartableRedis(t, "--appendonly", "yes", "--appendfsync", "no")
+	rdb := backendtest.DialRedis(t, s.URL)
+	if err := rdb.Set(t.Context(), "k", "v", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Forget("appendonlydir"); err == nil {
+		t.Error("the files of a server that runs are removed")
+	}
+	for _, tt := range []struct {
+		forget string
+		want   string
+	}{{"no-such-file", "v"}, {"appendonlydir", ""}} {
+		s.Kill()
+		if err := s.Forget(tt.forget); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		again := backendtest.DialRedis(t, s.URL)
+		if got := again.Get(t.Context(), "k").Val(); got != tt.want {
+			t.Errorf("after a kill without %s the value is %q, want %q", tt.forget, got, tt.want)
+		}
+	}
+	s.Kill()
+	for _, name := range []string{"", ".", "..", "../other", "/etc"} {
+		if err := s.Forget(name); err == nil {
+			t.Errorf("Forget(%q) is let pass", name)
+		}
+	}
+}

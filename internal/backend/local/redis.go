@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/url"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -16,24 +19,57 @@ import (
 // allows.
 const maxClients = 20_000
 
-// StartRedis runs a private redis-server that keeps nothing on disk. More
-// arguments go to its command line, after the project's own.
+// Redis is a private redis-server, which asks for a password.
+type Redis struct {
+	*Server
+
+	// Password is the server's. It never belongs in a log.
+	Password string
+}
+
+// StartRedis runs a private redis-server that keeps nothing on disk and has a random
+// password. More arguments go to its command line, after the project's own; the
+// password of a --requirepass among them takes the place of the random one.
 //
 // The error wraps ErrMissing when there is no redis-server.
-func StartRedis(ctx context.Context, args ...string) (*Server, error) {
+func StartRedis(ctx context.Context, args ...string) (*Redis, error) {
 	path, err := RedisPath()
 	if err != nil {
 		return nil, err
 	}
-	return Start(ctx, Command{
-		Name: "redis-server",
-		Path: path,
+	password := newSecret()
+	if i := slices.Index(args, "--requirepass"); i >= 0 && i+1 < len(args) {
+		password, args = args[i+1], slices.Delete(slices.Clone(args), i, i+2)
+	}
+	server, err := Start(ctx, Command{
+		Name:    "redis-server",
+		Path:    path,
+		Prepare: func(_ context.Context, dir string, _ int) error { return writeRedisConf(dir, password) },
 		Args: func(dir string, port int) []string {
 			return append(redisArgs(dir, port), args...)
 		},
-		Ready:   AnswersPing,
+		Ready:   func(c net.Conn) error { return answersTo(c, password) },
 		Timeout: 10 * time.Second,
 	})
+	if err != nil {
+		return nil, err
+	}
+	return &Redis{server, password}, nil
+}
+
+// URL is what backend.DialRedis and -redis take. It holds the password.
+func (r *Redis) URL() string {
+	return (&url.URL{Scheme: "redis", User: url.UserPassword("", r.Password), Host: r.Addr}).String()
+}
+
+// redisConf is the file of a server's folder that has its password.
+const redisConf = "redis.conf"
+
+// writeRedisConf has a server ask for the password, and show it to its primary if it
+// is a replica.
+func writeRedisConf(dir, password string) error {
+	quoted := strconv.Quote(password)
+	return writeSecret(dir, redisConf, "requirepass "+quoted+"\nmasterauth "+quoted+"\n")
 }
 
 // RedisPath finds redis-server. The error wraps ErrMissing.
@@ -45,17 +81,38 @@ func RedisPath() (string, error) {
 	return path, nil
 }
 
+// redisArgs are for a server whose folder has been through writeRedisConf.
 func redisArgs(dir string, port int) []string {
 	return []string{
+		// Included: in a file of the server's own, sentinels would have it write
+		// down what a Cut has changed.
+		"--include", filepath.Join(dir, redisConf),
 		"--bind", host,
 		"--port", strconv.Itoa(port),
 		"--unixsocket", SocketPath(dir),
+		"--unixsocketperm", "700",
 		"--dir", dir,
 		"--save", "",
 		"--appendonly", "no",
 		"--daemonize", "no",
 		"--maxclients", strconv.Itoa(maxClients),
 	}
+}
+
+// answersTo is the Ready of a server with a password. Without the password it would
+// refuse a PING also while it still loads what it had written before.
+func answersTo(c net.Conn, password string) error {
+	if _, err := fmt.Fprintf(c, "*2\r\n$4\r\nAUTH\r\n$%d\r\n%s\r\n", len(password), password); err != nil {
+		return err
+	}
+	reply := make([]byte, len("+OK\r\n"))
+	if _, err := io.ReadFull(c, reply); err != nil {
+		return err
+	}
+	if string(reply) != "+OK\r\n" {
+		return errors.New("the password is refused, or the server is loading")
+	}
+	return AnswersPing(c)
 }
 
 // AnswersPing is the Ready of servers that speak the Redis protocol. A server

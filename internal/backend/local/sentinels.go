@@ -58,6 +58,7 @@ type Sentinels struct {
 	bystander *node
 	watchers  []*watcher
 	primary   atomic.Pointer[node] // one of heirs: the last known
+	password  string               // of all six servers
 
 	turn  chan struct{} // held by the one that changes the set
 	cut   *cut          // the one that is on; by turn
@@ -70,6 +71,7 @@ type Sentinels struct {
 type node struct {
 	*Server
 	client   *redis.Client
+	password string // its own, and that of its primary
 	follows  string // host:port of its primary at its next start, or empty
 	priority int    // inherits, or never
 }
@@ -103,7 +105,7 @@ func StartSentinels(ctx context.Context) (*Sentinels, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, sentinelsStartLimit)
 	defer cancel()
-	s := &Sentinels{turn: make(chan struct{}, 1)}
+	s := &Sentinels{turn: make(chan struct{}, 1), password: newSecret()}
 	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
 	s.close = sync.OnceValue(s.stop)
 	if err := s.start(ctx, path); err != nil {
@@ -113,16 +115,16 @@ func StartSentinels(ctx context.Context) (*Sentinels, error) {
 }
 
 func (s *Sentinels) start(ctx context.Context, path string) error {
-	primary, err := startNode(ctx, path, node{priority: inherits})
+	primary, err := startNode(ctx, path, node{password: s.password, priority: inherits})
 	if err != nil {
 		return err
 	}
 	s.heirs[0] = primary
 	s.primary.Store(primary)
-	if s.heirs[1], err = startNode(ctx, path, node{priority: inherits, follows: primary.Addr}); err != nil {
+	if s.heirs[1], err = startNode(ctx, path, node{password: s.password, priority: inherits, follows: primary.Addr}); err != nil {
 		return err
 	}
-	if s.bystander, err = startNode(ctx, path, node{priority: never, follows: primary.Addr}); err != nil {
+	if s.bystander, err = startNode(ctx, path, node{password: s.password, priority: never, follows: primary.Addr}); err != nil {
 		return err
 	}
 	// The sentinels ask for replicas at once, and then only now and then.
@@ -130,7 +132,7 @@ func (s *Sentinels) start(ctx context.Context, path string) error {
 		return err
 	}
 	for range sentinels {
-		w, err := startWatcher(ctx, path, primary.Addr)
+		w, err := startWatcher(ctx, path, primary.Addr, s.password)
 		if err != nil {
 			return err
 		}
@@ -144,6 +146,7 @@ func startNode(ctx context.Context, path string, as node) (_ *node, err error) {
 	n.Server, err = Start(ctx, Command{
 		Name:    "redis-server",
 		Path:    path,
+		Prepare: func(_ context.Context, dir string, _ int) error { return writeRedisConf(dir, n.password) },
 		Args:    n.args,
 		Ready:   AnswersPing,
 		Timeout: 10 * time.Second,
@@ -151,7 +154,7 @@ func startNode(ctx context.Context, path string, as node) (_ *node, err error) {
 	if err != nil {
 		return nil, err
 	}
-	n.client = redis.NewClient(clientOptions(n.Addr))
+	n.client = redis.NewClient(clientOptions(n.Addr, n.password))
 	return n, nil
 }
 
@@ -175,15 +178,15 @@ func (n *node) answers(ctx context.Context) error {
 	return n.client.Ping(ctx).Err()
 }
 
-func startWatcher(ctx context.Context, path, primary string) (*watcher, error) {
+func startWatcher(ctx context.Context, path, primary, password string) (*watcher, error) {
 	server, err := Start(ctx, Command{
 		Name: "sentinel",
 		Path: path,
 		Prepare: func(_ context.Context, dir string, port int) error {
-			return os.WriteFile(sentinelConf(dir), []byte(sentinelConfig(dir, port, primary)), 0o600)
+			return writeSecret(dir, sentinelConf, sentinelConfig(dir, port, primary, password))
 		},
 		Args: func(dir string, _ int) []string {
-			return []string{sentinelConf(dir), "--sentinel"}
+			return []string{filepath.Join(dir, sentinelConf), "--sentinel"}
 		},
 		Ready:   AnswersPing,
 		Timeout: 10 * time.Second,
@@ -191,21 +194,27 @@ func startWatcher(ctx context.Context, path, primary string) (*watcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &watcher{server, redis.NewSentinelClient(clientOptions(server.Addr))}
+	w := &watcher{server, redis.NewSentinelClient(clientOptions(server.Addr, password))}
 	w.hurry(ctx)
 	return w, nil
 }
 
-func sentinelConf(dir string) string { return filepath.Join(dir, "sentinel.conf") }
+// sentinelConf is the file of a sentinel's folder that it keeps its state in.
+const sentinelConf = "sentinel.conf"
 
-func sentinelConfig(dir string, port int, primary string) string {
+// sentinelConfig has a sentinel ask for the password, as the servers do that it
+// watches. It shows the same one to the other sentinels.
+func sentinelConfig(dir string, port int, primary, password string) string {
 	primaryHost, primaryPort, _ := net.SplitHostPort(primary)
 	return strings.Join([]string{
 		"bind " + host,
 		fmt.Sprintf("port %d", port),
 		"unixsocket " + SocketPath(dir),
+		"unixsocketperm 700",
 		"dir " + dir,
+		"requirepass " + password,
 		fmt.Sprintf("sentinel monitor %s %s %s %d", masterName, primaryHost, primaryPort, quorum),
+		fmt.Sprintf("sentinel auth-pass %s %s", masterName, password),
 		fmt.Sprintf("sentinel down-after-milliseconds %s %d", masterName, patience.Milliseconds()),
 		fmt.Sprintf("sentinel failover-timeout %s %d", masterName, failoverTimeout.Milliseconds()),
 		"",
@@ -221,9 +230,10 @@ func (w *watcher) hurry(ctx context.Context) {
 }
 
 // clientOptions is for one who asks a private server again rather than wait.
-func clientOptions(addr string) *redis.Options {
+func clientOptions(addr, password string) *redis.Options {
 	return &redis.Options{
 		Addr:                     addr,
+		Password:                 password,
 		PoolSize:                 1,
 		MaxRetries:               -1,
 		DialerRetries:            1,
@@ -235,14 +245,18 @@ func clientOptions(addr string) *redis.Options {
 	}
 }
 
-// URL is what backend.DialRedis and -redis take.
+// URL is what backend.DialRedis and -redis take. It holds the password.
 func (s *Sentinels) URL() string {
 	var addrs []string
 	for _, w := range s.watchers {
 		addrs = append(addrs, w.Addr)
 	}
-	return "redis+sentinel://" + strings.Join(addrs, ",") + "/" + masterName + "/0"
+	return "redis+sentinel://:" + s.password + "@" + strings.Join(addrs, ",") + "/" + masterName + "/0?sentinel_password=" + s.password
 }
+
+// PrimaryURL is that of the server with PrimaryAddr alone. It holds the password,
+// which is that of the other servers, too.
+func (s *Sentinels) PrimaryURL() string { return "redis://:" + s.password + "@" + s.PrimaryAddr() }
 
 // PrimaryAddr is the host:port of the server that was primary when a method
 // last looked: after Failover, the promoted one.
@@ -293,8 +307,8 @@ func (c *cut) apply(ctx context.Context, primary *node) error {
 	}
 	c.since = time.Now()
 	// To kill the connection is not enough: the replica comes back at once and
-	// is sent what it missed. So it gets a password first that its primary,
-	// which has none, refuses before it sends anything.
+	// is sent what it missed. So it gets a password first that its primary
+	// refuses before it sends anything.
 	if err := c.replica.mayFollow(ctx, false); err != nil {
 		return err
 	}
@@ -309,7 +323,7 @@ func (c *cut) apply(ctx context.Context, primary *node) error {
 
 // mayFollow says whether a replica can log in to its primary.
 func (n *node) mayFollow(ctx context.Context, may bool) error {
-	password := ""
+	password := n.password
 	if !may {
 		password = "cut"
 	}

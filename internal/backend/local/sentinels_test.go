@@ -120,7 +120,7 @@ func answersWithin(t *testing.T, rdb redis.UniversalClient, limit time.Duration)
 func TestCutIsSharp(t *testing.T) {
 	t.Parallel()
 	s := startSentinels(t)
-	primary := dial(t, s.PrimaryAddr())
+	primary := dial(t, s.PrimaryURL())
 	heir, _ := replicas(t, primary)
 	for range rounds(t, 2) {
 		stop := count(t, primary)
@@ -178,8 +178,14 @@ func number(t *testing.T, rdb *redis.Client) int64 {
 	return n
 }
 
-func dial(t *testing.T, addr string) *redis.Client {
-	rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true, ReadTimeout: 15 * time.Second})
+func dial(t *testing.T, url string) *redis.Client {
+	t.Helper()
+	o, err := redis.ParseURL(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.DisableIdentity, o.ReadTimeout = true, 15*time.Second
+	rdb := redis.NewClient(o)
 	t.Cleanup(func() { _ = rdb.Close() })
 	return rdb
 }
@@ -192,7 +198,7 @@ func replicas(t *testing.T, primary *redis.Client) (heir, bystander *redis.Clien
 		if _, err := fmt.Sscanf(line, "slave%d:ip=127.0.0.1,port=%d,", &n, &port); err != nil {
 			continue
 		}
-		replica := dial(t, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		replica := dial(t, fmt.Sprintf("redis://:%s@127.0.0.1:%d", primary.Options().Password, port))
 		if strings.Contains(replica.Info(t.Context(), "replication").Val(), "slave_priority:0\r\n") {
 			bystander = replica
 		} else {
@@ -211,7 +217,7 @@ func TestHeirIsPromotedAlthoughStale(t *testing.T) {
 	t.Parallel()
 	s := startSentinels(t)
 	for i := range rounds(t, 2) {
-		primary := dial(t, s.PrimaryAddr())
+		primary := dial(t, s.PrimaryURL())
 		heir, bystander := replicas(t, primary)
 		if _, err := s.Cut(t.Context()); err != nil {
 			t.Fatal(err)
@@ -344,8 +350,9 @@ func TestCloseEndsAFailover(t *testing.T) {
 func TestSentinelsLeaveNothing(t *testing.T) {
 	dir := emptyTempDir(t)
 	s := startSentinels(t)
-	sentinels, _, _ := strings.Cut(strings.TrimPrefix(s.URL(), "redis+sentinel://"), "/")
-	heir, bystander := replicas(t, dial(t, s.PrimaryAddr()))
+	_, sentinels, _ := strings.Cut(s.URL(), "@")
+	sentinels, _, _ = strings.Cut(sentinels, "/")
+	heir, bystander := replicas(t, dial(t, s.PrimaryURL()))
 	addrs := append(strings.Split(sentinels, ","), s.PrimaryAddr(), heir.Options().Addr, bystander.Options().Addr)
 	if len(addrs) != 6 {
 		t.Errorf("addresses %q, want six", addrs)

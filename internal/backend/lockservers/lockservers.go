@@ -55,7 +55,16 @@ type Servers struct {
 	Addresses
 	Names []string // for a report's first lines
 
+	etcd  *coordination.Etcd // nil: it is not needed
 	stops []func() error
+}
+
+// Err returns why a server that runs in this process has failed, or nil.
+func (s *Servers) Err() error {
+	if s.etcd == nil {
+		return nil
+	}
+	return s.etcd.Err()
 }
 
 // Serve opens what is needed. Close must be called in the end. Errors wrap
@@ -199,12 +208,13 @@ func twice(specs []string) int {
 }
 
 func (s *Servers) serveEtcd(ctx context.Context, spec string) error {
-	endpoints, stop, err := coordination.ServeEtcd(ctx, spec)
+	etcd, err := coordination.ServeEtcd(ctx, spec)
 	if err != nil {
 		return err
 	}
-	s.stops, s.Etcd = append(s.stops, stop), endpoints
-	s.Names = append(s.Names, named("etcd", spec, embedded, endpoints))
+	s.etcd = etcd
+	s.stops, s.Etcd = append(s.stops, etcd.Close), etcd.Endpoints
+	s.Names = append(s.Names, named("etcd", spec, embedded, etcd.Endpoints))
 	return nil
 }
 

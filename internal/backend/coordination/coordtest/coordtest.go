@@ -18,16 +18,16 @@ import (
 // Etcd serves an embedded etcd for the length of the test, and returns its address.
 func Etcd(t testing.TB) string {
 	t.Helper()
-	endpoints, stop, err := coordination.ServeEtcd(t.Context(), "embedded")
+	etcd, err := coordination.ServeEtcd(t.Context(), "embedded")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := stop(); err != nil {
+		if err := etcd.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	return endpoints[0]
+	return etcd.Endpoints[0]
 }
 
 // DialEtcd connects for the length of the test.

@@ -1,0 +1,21 @@
+package local
+
+import (
+	"crypto/rand"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// newSecret returns a password that nobody can guess. It needs no escape in a URL, in
+// SQL or in a configuration file.
+func newSecret() string { return rand.Text() }
+
+// writeSecret writes a file of the folder dir that no other user can read. Passwords
+// reach a server by such a file: what stands on a command line is for all to see.
+func writeSecret(dir, name, text string) error {
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+		return fmt.Errorf("write the file %s: %w", name, err)
+	}
+	return nil
+}

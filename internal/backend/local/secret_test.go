@@ -1,0 +1,249 @@
+package local_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/redis/go-redis/v9"
+
+	"oversell/internal/backend/backendtest"
+	"oversell/internal/backend/local"
+)
+
+// Any program of any user of this machine can dial a private server.
+func TestPrivateRedisLetsNobodyInWithoutItsPassword(t *testing.T) {
+	t.Parallel()
+	server := backendtest.RestartableRedis(t)
+	set := startSentinels(t)
+	_, sentinels, _ := strings.Cut(set.URL(), "@")
+	sentinels, _, _ = strings.Cut(sentinels, "/")
+	heir, bystander := replicas(t, dial(t, set.PrimaryURL()))
+	addrs := append(strings.Split(sentinels, ","), server.Addr, set.PrimaryAddr(), heir.Options().Addr, bystander.Options().Addr)
+	if len(addrs) != 7 {
+		t.Fatalf("addresses %q, want seven", addrs)
+	}
+	for _, addr := range addrs {
+		for _, password := range []string{"", "wrong"} {
+			rdb := redis.NewClient(&redis.Options{Addr: addr, Password: password, DisableIdentity: true})
+			err := rdb.Ping(t.Context()).Err()
+			_ = rdb.Close()
+			if err == nil || !strings.Contains(err.Error(), "NOAUTH") && !strings.Contains(err.Error(), "WRONGPASS") {
+				t.Errorf("%s lets in a client with the password %q: %v", addr, password, err)
+			}
+		}
+	}
+	if err := server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := dial(t, server.URL).Ping(t.Context()).Err(); err != nil {
+		t.Errorf("after a restart, with the password: %v", err)
+	}
+}
+
+// open connects to a private database, for the length of the test.
+func open(t *testing.T, dsn string) *sql.DB {
+	t.Helper()
+	c, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Logger = &mysql.NopLogger{}
+	connector, err := mysql.NewConnector(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := sql.OpenDB(connector)
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// To start a server takes longer than all that is asked of it here.
+func TestPrivateDatabase(t *testing.T) {
+	server := backendtest.RestartableDatabase(t)
+	for _, part := range []struct {
+		name string
+		test func(t *testing.T, server *backendtest.LocalDatabase)
+	}{
+		{"lets nobody in without its password", letsNobodyIn},
+		{"touches no files", touchesNoFiles},
+		{"gives its user one database alone", givesOneDatabase},
+		{"shows no password in the list of processes", showsNoPassword},
+		{"has what it acknowledged after it was killed", hasWhatItAcknowledged},
+	} {
+		t.Run(part.name, func(t *testing.T) { part.test(t, server) })
+	}
+}
+
+func letsNobodyIn(t *testing.T, server *backendtest.LocalDatabase) {
+	right, err := mysql.ParseDSN(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if right.Passwd == "" {
+		t.Error("the user has no password")
+	}
+	socket := local.SocketPath(serverFolder(t, server))
+	for _, user := range []string{right.User, "oversell_admin", "root", "", "mysql"} {
+		for _, password := range []string{"", "wrong", user} {
+			for network, addr := range map[string]string{"tcp": server.Addr, "unix": socket} {
+				c := right.Clone()
+				c.User, c.Passwd, c.Net, c.Addr, c.DBName = user, password, network, addr, ""
+				if err := open(t, c.FormatDSN()).PingContext(t.Context()); err == nil {
+					t.Errorf("%q with the password %q is let in by %s", user, password, network)
+				}
+			}
+		}
+	}
+	for name, dsn := range map[string]string{"the user": server.URL, "the administrator": server.AdminURL} {
+		if err := open(t, dsn).PingContext(t.Context()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// serverFolder is where a database server keeps its files.
+func serverFolder(t *testing.T, server *backendtest.LocalDatabase) string {
+	t.Helper()
+	var dir string
+	if err := open(t, server.URL).QueryRowContext(t.Context(), "SELECT @@datadir").Scan(&dir); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Dir(filepath.Clean(dir))
+}
+
+func touchesNoFiles(t *testing.T, server *backendtest.LocalDatabase) {
+	dir := serverFolder(t, server)
+	victim, secret := filepath.Join(t.TempDir(), "written"), filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("secret"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for name, dsn := range map[string]string{"the user": server.URL, "the administrator": server.AdminURL} {
+		db := open(t, dsn)
+		for _, path := range []string{victim, filepath.Join(dir, "files", "written")} {
+			if _, err := db.ExecContext(t.Context(), fmt.Sprintf("SELECT 'x' INTO OUTFILE '%s'", path)); err == nil {
+				t.Errorf("%s writes %s", name, path)
+			}
+			if _, err := db.ExecContext(t.Context(), fmt.Sprintf("SELECT 'x' INTO DUMPFILE '%s'", path)); err == nil {
+				t.Errorf("%s dumps %s", name, path)
+			}
+		}
+		var read sql.NullString
+		if err := db.QueryRowContext(t.Context(), fmt.Sprintf("SELECT LOAD_FILE('%s')", secret)).Scan(&read); err == nil && read.Valid {
+			t.Errorf("%s reads a file: %q", name, read.String)
+		}
+		if _, err := db.ExecContext(t.Context(), "CREATE TABLE IF NOT EXISTS texts (content TEXT)"); err != nil {
+			t.Fatal(err)
+		}
+		for _, from := range []string{"", "LOCAL "} {
+			if _, err := db.ExecContext(t.Context(), fmt.Sprintf("LOAD DATA %sINFILE '%s' INTO TABLE texts", from, secret)); err == nil {
+				t.Errorf("%s loads a file %s", name, from)
+			}
+		}
+		if _, err := db.ExecContext(t.Context(), "CREATE TABLE elsewhere (a INT) ENGINE=MyISAM DATA DIRECTORY='"+filepath.Dir(victim)+"'"); err == nil {
+			if left, _ := filepath.Glob(filepath.Join(filepath.Dir(victim), "*")); len(left) > 0 {
+				t.Errorf("%s makes a table outside of the server's folder: %q", name, left)
+			}
+			_, _ = db.ExecContext(t.Context(), "DROP TABLE elsewhere")
+		}
+	}
+	if _, err := os.Stat(victim); err == nil {
+		t.Error("the file was written")
+	}
+}
+
+// What only an administrator may, the shop's user may not.
+func givesOneDatabase(t *testing.T, server *backendtest.LocalDatabase) {
+	user, admin := open(t, server.URL), open(t, server.AdminURL)
+	var id int64
+	if err := admin.QueryRowContext(t.Context(), "SELECT CONNECTION_ID()").Scan(&id); err != nil {
+		t.Fatal(err)
+	}
+	for _, statement := range []string{
+		"CREATE DATABASE other", "SELECT * FROM mysql.user", "SET GLOBAL read_only = 1", fmt.Sprint("KILL ", id),
+		"CREATE USER 'x'@'%'", "GRANT ALL ON *.* TO CURRENT_USER()", "SHUTDOWN",
+	} {
+		if _, err := user.ExecContext(t.Context(), statement); err == nil {
+			t.Errorf("the user may %s", statement)
+		}
+	}
+	if err := user.QueryRowContext(t.Context(), "SELECT CONNECTION_ID()").Scan(&id); err != nil {
+		t.Fatal(err)
+	}
+	for _, statement := range []string{
+		"CREATE DATABASE other", "DROP DATABASE other", "SET GLOBAL read_only = 1", "SET GLOBAL read_only = 0", fmt.Sprint("KILL ", id),
+	} {
+		if _, err := admin.ExecContext(t.Context(), statement); err != nil {
+			t.Errorf("the administrator may not %s: %v", statement, err)
+		}
+	}
+}
+
+// The list of processes can be read by every user of the machine.
+func showsNoPassword(t *testing.T, server *backendtest.LocalDatabase) {
+	commandLine := func(pid int) string { return fmt.Sprintf("/proc/%d/cmdline", pid) }
+	redisServer := backendtest.RestartableRedis(t)
+	if _, err := os.Stat(commandLine(redisServer.Pid())); err != nil {
+		t.Skip("there is no /proc here")
+	}
+	user, err := mysql.ParseDSN(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin, err := mysql.ParseDSN(server.AdminURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for pid, secrets := range map[int][]string{
+		redisServer.Pid(): {dial(t, redisServer.URL).Options().Password},
+		server.Pid():      {user.Passwd, admin.Passwd},
+	} {
+		line, err := os.ReadFile(commandLine(pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, secret := range secrets {
+			if strings.Contains(string(line), secret) {
+				t.Errorf("the password is in %q", line)
+			}
+		}
+	}
+}
+
+// A commit that was acknowledged is there after a server was killed: an order that a
+// buyer was told of must not vanish with it.
+func hasWhatItAcknowledged(t *testing.T, server *backendtest.LocalDatabase) {
+	db := open(t, server.URL)
+	if _, err := db.ExecContext(t.Context(), "CREATE TABLE rows_of (id INT PRIMARY KEY)"); err != nil {
+		t.Fatal(err)
+	}
+	acknowledged := make(chan int)
+	go func() {
+		n := 0
+		for ; ; n++ {
+			if _, err := db.ExecContext(context.WithoutCancel(t.Context()), "INSERT INTO rows_of VALUES (?)", n); err != nil {
+				break
+			}
+			if n == 200 {
+				go server.Kill()
+			}
+		}
+		acknowledged <- n
+	}()
+	n := <-acknowledged
+	if err := server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var there int
+	if err := open(t, server.URL).QueryRowContext(t.Context(), "SELECT COUNT(*) FROM rows_of WHERE id < ?", n).Scan(&there); err != nil {
+		t.Fatal(err)
+	}
+	if there != n {
+		t.Errorf("%d rows of %d that were acknowledged", there, n)
+	}
+}

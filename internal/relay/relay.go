@@ -25,9 +25,10 @@ type Relay struct {
 	mu     sync.Mutex
 	gate   chan struct{} // closed while things get through
 	down   bool
-	closed bool // no Restore any more
-	lose   bool // the next reply
-	lost   bool // the last one that was to be
+	closed bool          // no Restore any more
+	late   time.Duration // by how much replies are
+	lose   bool          // the next reply
+	lost   bool          // the last one that was to be
 	conns  map[net.Conn]bool
 }
 
@@ -106,6 +107,16 @@ func (r *Relay) Hole() {
 	}
 }
 
+// Late has everything that the server says arrive later by d, until Restore. It is
+// for protocols in which a client waits for the reply before it says more: of
+// replies that follow each other on one connection each is late after the one
+// before.
+func (r *Relay) Late(d time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.late = d
+}
+
 // LoseReply has the connection break as the server next says something, which
 // gets lost.
 func (r *Relay) LoseReply() {
@@ -145,14 +156,14 @@ func (r *Relay) Cut() {
 	r.open()
 }
 
-// Restore ends a Hole or a Cut.
+// Restore ends a Hole, a Cut, or what is Late.
 func (r *Relay) Restore() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
 		return
 	}
-	r.down = false
+	r.down, r.late = false, 0
 	r.open()
 }
 
@@ -224,10 +235,26 @@ func (r *Relay) serve(ctx context.Context, client net.Conn) {
 	others.Go(func() { listen(client, requests, func() bool { return false }) })
 	others.Go(func() { listen(server, replies, r.loses) })
 	others.Go(func() {
-		r.tell(server, requests)
+		r.tell(server, requests, func() {})
 		_ = server.(*net.TCPConn).CloseWrite() // the client has left
 	})
-	r.tell(client, replies)
+	r.tell(client, replies, func() { r.delay(ctx) })
+}
+
+// delay returns when a reply that has come may go on, or ctx ends.
+func (r *Relay) delay(ctx context.Context) {
+	r.mu.Lock()
+	late := r.late
+	r.mu.Unlock()
+	if late <= 0 {
+		return
+	}
+	timer := time.NewTimer(late)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }
 
 // listen puts into the queue what is said, until the end of that, or until
@@ -250,12 +277,13 @@ func listen(from net.Conn, q *queue, lose func() bool) {
 	}
 }
 
-// tell says what is in the queue, when things get through, and returns when that is
-// all. Where nobody listens any more it drops the rest: a server whose answers were
+// tell says what is in the queue, each part after delay, when things get through, and
+// returns when that is all. Where nobody listens any more it drops the rest: a server whose answers were
 // not taken would not get to the questions behind.
-func (r *Relay) tell(to net.Conn, q *queue) {
+func (r *Relay) tell(to net.Conn, q *queue, delay func()) {
 	gone := false
 	for said, more := q.take(nil); more; said, more = q.take(said) {
+		delay()
 		r.pass()
 		if !gone {
 			_, err := to.Write(said)

@@ -244,7 +244,7 @@ func TestEndOfAConnectionIsNotToldThroughAHole(t *testing.T) {
 	told := make(chan struct{})
 	go func() {
 		defer close(told)
-		r.tell(server, q)
+		r.tell(server, q, func() {})
 	}()
 	q.end()
 	select {
@@ -429,4 +429,33 @@ func TestCloseEndsWhateverElseIsGoingOn(t *testing.T) {
 		mustClose(t, r)
 		inTime(t, "what else there was", others.Wait)
 	}
+}
+
+// A reply that is late arrives in the end, and the request was there at once. Close
+// does not wait for it.
+func TestLateRepliesArrive(t *testing.T) {
+	const late = 50 * time.Millisecond
+	r, e := newRelay(t, maxClients)
+	c := dial(t, r)
+	talks(t, c, e, "before")
+	r.Late(late)
+	sent := time.Now()
+	talks(t, c, e, "meanwhile")
+	if took := time.Since(sent); took < late {
+		t.Errorf("a reply that is late by %v took %v", late, took)
+	}
+	r.Late(time.Hour)
+	say(t, c, "never answered")
+	if got := e.next(t); got != "never answered" {
+		t.Errorf("the server heard %q", got)
+	}
+	mustClose(t, r)
+}
+
+func TestRestoreEndsLateReplies(t *testing.T) {
+	r, e := newRelay(t, maxClients)
+	c := dial(t, r)
+	r.Late(time.Hour)
+	r.Restore()
+	talks(t, c, e, "after")
 }

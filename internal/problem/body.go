@@ -1,22 +1,36 @@
 package problem
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"reflect"
+	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // CodeInvalid is the code of a request that is wrong in itself.
 const CodeInvalid = "invalid"
 
-var errTrailing = errors.New("there is more after the JSON object")
+// maxQuoted bounds a client's text in a reply, in bytes.
+const maxQuoted = 64
 
-// ReadBody reads the one JSON object that a body has into v, which must have all of
-// its fields. Of a body that is anything else, or longer than an
-// http.MaxBytesReader lets through, it replies what is wrong, and returns false.
+var (
+	errTrailing = errors.New("there is more after the JSON object")
+	errNoObject = errors.New("the body must be a JSON object")
+	errEncoding = errors.New("it is not UTF-8")
+	errCutOff   = errors.New("the body ended before it was complete")
+)
+
+// ReadBody reads the one JSON object that a body has into v, a pointer to a struct of
+// which no field holds an object. The object must have fields of the struct only, by
+// their exact names, and each at most once. To a body that is anything else, or longer
+// than an http.MaxBytesReader lets through, it replies what is wrong, and returns false.
 func ReadBody(w http.ResponseWriter, body io.Reader, v any) bool {
 	err := decode(body, v)
 	if err == nil {
@@ -27,30 +41,92 @@ func ReadBody(w http.ResponseWriter, body io.Reader, v any) bool {
 	switch {
 	case errors.As(err, &tooLarge):
 		Reply(w, http.StatusRequestEntityTooLarge, "too_large", "the body may have at most "+strconv.FormatInt(tooLarge.Limit, 10)+" bytes")
+	case errors.Is(err, errCutOff):
+		Reply(w, http.StatusBadRequest, CodeInvalid, errCutOff.Error()) // the cause names addresses
 	case errors.Is(err, io.EOF):
 		Reply(w, http.StatusBadRequest, CodeInvalid, "the body is missing, and must be a JSON object")
-	case errors.As(err, &wrongType) && wrongType.Field == "":
-		Reply(w, http.StatusBadRequest, CodeInvalid, "the body must be a JSON object")
+	case errors.Is(err, errNoObject), errors.As(err, &wrongType) && wrongType.Field == "":
+		Reply(w, http.StatusBadRequest, CodeInvalid, errNoObject.Error())
 	case errors.As(err, &wrongType):
-		Reply(w, http.StatusBadRequest, CodeInvalid, "the body does not fit: "+wrongType.Field+" cannot be a "+wrongType.Value)
+		Reply(w, http.StatusBadRequest, CodeInvalid, "the body does not fit: "+wrongType.Field+" cannot be a "+cut(wrongType.Value))
 	default:
 		Reply(w, http.StatusBadRequest, CodeInvalid, "the body is not the JSON that is wanted: "+strings.TrimPrefix(err.Error(), "json: "))
 	}
 	return false
 }
 
-// decode reads one JSON value and sees that nothing follows.
+// decode reads one JSON object and sees that nothing follows.
 func decode(body io.Reader, v any) error {
-	d := json.NewDecoder(body)
+	text, err := io.ReadAll(body)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errCutOff, err)
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(v); err != nil {
 		return err
 	}
 	switch _, err := d.Token(); {
-	case errors.Is(err, io.EOF):
-		return nil
-	case err != nil:
+	case err == nil:
+		return errTrailing
+	case !errors.Is(err, io.EOF):
 		return err
 	}
-	return errTrailing
+	if !utf8.Valid(text) {
+		return errEncoding
+	}
+	return eachFieldOnce(text, fieldNames(v))
+}
+
+// eachFieldOnce checks what encoding/json lets pass: a field that is there twice, of
+// which it takes the last, and a name in other letters, as Quantity for quantity. The
+// text is a JSON value.
+func eachFieldOnce(text []byte, allowed []string) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	if first, err := d.Token(); err != nil || first != json.Delim('{') {
+		return errNoObject // it is null
+	}
+	var seen []string
+	for d.More() {
+		token, err := d.Token()
+		if err != nil {
+			return err
+		}
+		name, _ := token.(string)
+		if !slices.Contains(allowed, name) {
+			return fmt.Errorf("unknown field %s", Quoted(name))
+		}
+		if slices.Contains(seen, name) {
+			return fmt.Errorf("the field %q is given twice", name)
+		}
+		seen = append(seen, name)
+		if err := d.Decode(new(json.RawMessage)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fieldNames are the names in JSON of the fields of the struct that v points to.
+func fieldNames(v any) []string {
+	var names []string
+	for _, f := range reflect.VisibleFields(reflect.TypeOf(v).Elem()) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name == "" {
+			name = f.Name
+		}
+		names = append(names, name)
+	}
+	return names
+}
+
+// Quoted returns a client's text in a form that is safe to send back, cut to a length
+// that is pleasant to read.
+func Quoted(text string) string { return strconv.QuoteToASCII(cut(text)) }
+
+func cut(text string) string {
+	if len(text) > maxQuoted {
+		return text[:maxQuoted] + "..."
+	}
+	return text
 }

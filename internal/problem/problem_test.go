@@ -2,10 +2,12 @@ package problem_test
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"oversell/internal/problem"
 )
@@ -43,21 +45,25 @@ func TestReply(t *testing.T) {
 // What is wrong with a body is said in words of the client's, not of the program's.
 func TestReadBody(t *testing.T) {
 	for body, want := range map[string]problem.Problem{
-		``:            {Status: 400, Code: "invalid", Detail: "the body is missing, and must be a JSON object"},
-		`7`:           {Status: 400, Code: "invalid", Detail: "the body must be a JSON object"},
-		`{"n":"x"}`:   {Status: 400, Code: "invalid", Detail: "the body does not fit: n cannot be a string"},
-		`{"n":1e9}`:   {Status: 400, Code: "invalid", Detail: "the body does not fit: n cannot be a number 1e9"},
-		`{"m":1}`:     {Status: 400, Code: "invalid", Detail: `the body is not the JSON that is wanted: unknown field "m"`},
-		`{"n":1} {}`:  {Status: 400, Code: "invalid", Detail: "the body is not the JSON that is wanted: there is more after the JSON object"},
-		`{"n":100000`: {Status: 413, Code: "too_large", Detail: "the body may have at most 10 bytes"},
-		`{"n":1}`:     {},
+		``:                {Status: 400, Code: "invalid", Detail: "the body is missing, and must be a JSON object"},
+		`7`:               {Status: 400, Code: "invalid", Detail: "the body must be a JSON object"},
+		`{"n":"x"}`:       {Status: 400, Code: "invalid", Detail: "the body does not fit: n cannot be a string"},
+		`{"n":1e9}`:       {Status: 400, Code: "invalid", Detail: "the body does not fit: n cannot be a number 1e9"},
+		`{"m":1}`:         {Status: 400, Code: "invalid", Detail: `the body is not the JSON that is wanted: unknown field "m"`},
+		`{"n":1} {}`:      {Status: 400, Code: "invalid", Detail: "the body is not the JSON that is wanted: there is more after the JSON object"},
+		`{"n":1,"n":2}`:   {Status: 400, Code: "invalid", Detail: `the body is not the JSON that is wanted: the field "n" is given twice`},
+		`{"N":1}`:         {Status: 400, Code: "invalid", Detail: `the body is not the JSON that is wanted: unknown field "N"`},
+		`null`:            {Status: 400, Code: "invalid", Detail: "the body must be a JSON object"},
+		"{\"n\":1}\xff":   {Status: 400, Code: "invalid", Detail: "the body is not the JSON that is wanted: invalid character 'ÿ' looking for beginning of value"},
+		`{"n":1000000000`: {Status: 413, Code: "too_large", Detail: "the body may have at most 14 bytes"},
+		`{"n":1}`:         {},
 	} {
 		var v struct {
 			N int `json:"n"`
 		}
 		w := httptest.NewRecorder()
 		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body))
-		if problem.ReadBody(w, http.MaxBytesReader(w, r.Body, 10), &v) {
+		if problem.ReadBody(w, http.MaxBytesReader(w, r.Body, 14), &v) {
 			if want.Status != 0 || v.N != 1 {
 				t.Errorf("%q was read as %+v", body, v)
 			}
@@ -66,6 +72,40 @@ func TestReadBody(t *testing.T) {
 		got := reply(t, w)
 		if got.Status != want.Status || got.Code != want.Code || got.Detail != want.Detail {
 			t.Errorf("%q: %+v; want %+v", body, got, want)
+		}
+	}
+}
+
+// The client is told of a body that was cut off, and not what the network said of it.
+func TestBodyThatIsCutOff(t *testing.T) {
+	w := httptest.NewRecorder()
+	if problem.ReadBody(w, iotest.ErrReader(errors.New("read tcp 10.9.8.7:6379: i/o timeout")), new(struct{})) {
+		t.Error("it was read")
+	}
+	if got := reply(t, w); got.Status != 400 || got.Code != "invalid" || got.Detail != "the body ended before it was complete" {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestReadQuery(t *testing.T) {
+	for query, want := range map[string]string{
+		"a=1;b=2":   "the query of the URL cannot be read: invalid semicolon separator in query",
+		"%zz":       `the query of the URL cannot be read: invalid URL escape "%zz"`,
+		"c=1":       `unknown parameter "c"; allowed here: a, b`,
+		"a=1&a=2":   "the parameter a is given more than once",
+		"b=2&a":     "the parameter a is empty",
+		"a=1&b=%32": "",
+	} {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest(http.MethodGet, "/?"+query, nil)
+		got, ok := problem.ReadQuery(w, r, "a", "b")
+		if ok != (want == "") || ok && (got["a"] != "1" || got["b"] != "2") {
+			t.Errorf("%q was read as %v, %v", query, got, ok)
+		}
+		if !ok {
+			if p := reply(t, w); p.Status != http.StatusBadRequest || p.Code != "invalid" || p.Detail != want {
+				t.Errorf("%q: %+v; want %q", query, p, want)
+			}
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/singleflight"
 
 	"oversell/internal/figures"
 	"oversell/internal/locks"
@@ -32,6 +33,11 @@ type Config struct {
 	Wait     time.Duration          // longest wait for a guard; 0 means 10 s
 	TTL      time.Duration          // of a stored value; 0 means 5 min
 	EmptyTTL time.Duration          // of the marker for a value that does not exist; 0 means 10 s
+
+	// MaxEmpty bounds the keys of values that do not exist for which anything is left in
+	// Redis within EmptyTTL; 0 means 1,000. More of them are looked up at their source each
+	// time, and leave nothing.
+	MaxEmpty int
 
 	// Work is called before each load, to make loading as costly as the
 	// lesson needs; the function it returns, if any, is called when the value
@@ -55,6 +61,8 @@ func Guards(catalog locks.Catalog, o locks.Options) map[string]locks.Guard {
 type Reader struct {
 	cfg     Config
 	notices *notice.Board
+	misses  *misses
+	looks   singleflight.Group // at the source, whether a value exists
 }
 
 // New returns a Reader. Close must be called in the end.
@@ -68,10 +76,13 @@ func New(cfg Config) *Reader {
 	if cfg.EmptyTTL == 0 {
 		cfg.EmptyTTL = 10 * time.Second
 	}
+	if cfg.MaxEmpty == 0 {
+		cfg.MaxEmpty = 1000
+	}
 	if cfg.Work == nil {
 		cfg.Work = func(context.Context, string) (func(), error) { return nil, nil }
 	}
-	r := &Reader{cfg: cfg}
+	r := &Reader{cfg: cfg, misses: newMisses(cfg.MaxEmpty, cfg.EmptyTTL)}
 	r.notices = notice.New(r.filled)
 	return r
 }
@@ -111,7 +122,7 @@ func (k keys) loads() string               { return "oversell:{cache:" + k.key +
 func (k keys) lock(strategy string) string { return "oversell:{cache:" + k.key + "}:lock:" + strategy }
 
 // empty is stored for a value that does not exist, so that it is not loaded
-// again and again. No value is empty.
+// again and again. No value is empty. It is all that such a value leaves in Redis.
 const empty = ""
 
 // errFilled ends the wait of readers whose value has been stored meanwhile.
@@ -126,6 +137,11 @@ func (r *Reader) Read(ctx context.Context, req Request, load Load) (Result, erro
 	res, hit, err := r.get(ctx, req.Key)
 	if err != nil || hit {
 		return res, err
+	}
+	if r.misses.enter(req.Key) {
+		defer func() { r.misses.leave(req.Key, res.Found) }()
+	} else if exists, err := r.exists(ctx, req.Key, load); err != nil || !exists {
+		return Result{}, err
 	}
 	wait, done := r.wait(ctx, req)
 	defer done()
@@ -145,9 +161,23 @@ func (r *Reader) Read(ctx context.Context, req Request, load Load) (Result, erro
 	}
 	res.Lock, res.Spans = stats, spans
 	if err != nil {
+		res.Found = false
 		return res, fmt.Errorf("reading %s through the cache: %w", req.Key, err)
 	}
 	return res, nil
+}
+
+// exists asks the source whether there is a value, without a trace in Redis. All that ask
+// for a key at the same time ask the source once.
+func (r *Reader) exists(ctx context.Context, key string, load Load) (bool, error) {
+	found, err, _ := r.looks.Do(key, func() (any, error) {
+		_, found, err := load(context.WithoutCancel(ctx)) // others wait for it
+		return found, err
+	})
+	if err != nil {
+		return false, fmt.Errorf("looking whether %s exists: %w", key, err)
+	}
+	return found.(bool), nil
 }
 
 // wait begins a reader's wait for the guard. It is over when somebody has
@@ -197,14 +227,15 @@ func (r *Reader) fill(ctx context.Context, req Request, load Load) (Result, erro
 		defer after()
 	}
 	value, found, err := load(ctx)
+	switch {
+	case err != nil:
+		return Result{Loaded: true}, errors.Join(fmt.Errorf("loading: %w", err), r.failed(ctx, req.Key))
+	case found:
+		err = r.store(ctx, req.Key, ticket, value)
+	default:
+		err = r.mark(ctx, req.Key, ticket)
+	}
 	if err != nil {
-		return Result{Loaded: true}, fmt.Errorf("loading: %w", err)
-	}
-	stored, ttl := value, r.cfg.TTL
-	if !found {
-		stored, ttl = []byte(empty), r.cfg.EmptyTTL
-	}
-	if err := r.store(ctx, req.Key, ticket, stored, ttl); err != nil {
 		return Result{Loaded: true}, err
 	}
 	return Result{Value: value, Found: found, Loaded: true}, nil

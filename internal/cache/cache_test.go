@@ -307,6 +307,100 @@ func TestEverythingKeptHasAnEnd(t *testing.T) {
 	})
 }
 
+// leftovers are the keys in Redis of values whose names begin with a prefix.
+func leftovers(t *testing.T, rdb redis.UniversalClient, prefix string) []string {
+	t.Helper()
+	keys, err := rdb.Keys(t.Context(), "*"+prefix+"*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys
+}
+
+// Anybody can make up names. However many they are, at most 1,000 at a time leave
+// anything, and each of these no more than a small marker for ten seconds.
+func TestWhatDoesNotExistFillsNothing(t *testing.T) {
+	const names, most = 10_000, 1000
+	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
+		r, prefix, src := instance(t, rdb, "a", nil), newName()+"-flood", source{}
+		var all sync.WaitGroup
+		for worker := range 16 {
+			all.Go(func() {
+				for i := worker; i < names; i += 16 {
+					res, err := r.Read(t.Context(), ask(fmt.Sprint(prefix, i), "v6_watchdog"), src.load)
+					if err != nil || res.Found {
+						t.Errorf("reading %d: found %v, %v", i, res.Found, err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		keys := leftovers(t, rdb, prefix)
+		if len(keys) == 0 || len(keys) > most {
+			t.Errorf("%d unknown names left %d keys, want %d at most", names, len(keys), most)
+		}
+		for _, key := range keys {
+			if ttl := rdb.PTTL(t.Context(), key).Val(); !strings.HasSuffix(key, ":value") || ttl > 10*time.Second || ttl == -1 {
+				t.Errorf("%s stays for %v", key, ttl)
+				break
+			}
+		}
+		if n := src.loads.Load(); n != names {
+			t.Errorf("%d names were looked for %d times, want each once", names, n)
+		}
+	})
+}
+
+// While somebody makes up names, what exists is still loaded once, and what does not
+// exist is still told so.
+func TestCrowdIsServedDuringAFlood(t *testing.T) {
+	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
+		r := instance(t, rdb, "a", func(cfg *cache.Config) { cfg.MaxEmpty = 1 })
+		rush(t, 1, func() cache.Request { return ask(newName(), "v8_fenced") }, &source{}, r)
+		key, missing := newName(), newName()
+		rush(t, 50, func() cache.Request { return ask(key, "v8_fenced") }, &source{value: []byte("v")}, r)
+		rush(t, 50, func() cache.Request { return ask(missing, "v8_fenced") }, &source{}, r)
+		if got, err := r.Loads(t.Context(), key); err != nil || got["a"] != 1 {
+			t.Errorf("loads %v, %v; want 1", got, err)
+		}
+		if keys := leftovers(t, rdb, missing); len(keys) > 0 {
+			t.Errorf("Redis has %v", keys)
+		}
+		if r.Close(); len(leftovers(t, rdb, key)) == 0 {
+			t.Error("what exists was not stored")
+		}
+		broken := errors.New("the database is away")
+		if _, err := r.Read(t.Context(), ask(missing, "v8_fenced"), func(context.Context) ([]byte, bool, error) { return nil, false, broken }); !errors.Is(err, broken) {
+			t.Errorf("got %v, want %v", err, broken)
+		}
+	})
+}
+
+// Whether a value exists is not known while its source is away. What its load leaves is
+// bounded too, and does not stay for long.
+func TestFailedLoadsFillNothing(t *testing.T) {
+	const most = 20
+	broken := errors.New("the database is away")
+	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
+		r, prefix := instance(t, rdb, "a", func(cfg *cache.Config) { cfg.MaxEmpty = most }), newName()+"-broken"
+		for i := range 10 * most {
+			_, err := r.Read(t.Context(), ask(fmt.Sprint(prefix, i), "v6_watchdog"), func(context.Context) ([]byte, bool, error) { return nil, false, broken })
+			if !errors.Is(err, broken) {
+				t.Fatalf("got %v, want %v", err, broken)
+			}
+		}
+		keys := leftovers(t, rdb, prefix)
+		if len(keys) > 2*most {
+			t.Errorf("%d keys are left, want a ticket and a count for %d names", len(keys), most)
+		}
+		for _, key := range keys {
+			if ttl := rdb.PTTL(t.Context(), key).Val(); ttl > 10*time.Second || ttl == -1 {
+				t.Errorf("%s stays for %v", key, ttl)
+			}
+		}
+	})
+}
+
 // never is a guard that is not had.
 type never struct{}
 

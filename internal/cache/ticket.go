@@ -21,11 +21,16 @@ import (
 //go:embed store.lua
 var storeSource string
 
-var storeScript = redis.NewScript(storeSource)
+//go:embed mark.lua
+var markSource string
+
+var (
+	storeScript = redis.NewScript(storeSource)
+	markScript  = redis.NewScript(markSource)
+)
 
 // countTTL is how long the loads of a value are remembered after the last one,
-// and a ticket after it was drawn. It bounds what visitors can leave behind by
-// asking for what does not exist. A load that takes longer is not stored.
+// and a ticket after it was drawn. A load that takes longer is not stored.
 const countTTL = time.Hour
 
 // begin counts a load of this instance and draws its ticket. Tickets are
@@ -48,11 +53,37 @@ func (r *Reader) begin(ctx context.Context, key string) (ticket string, err erro
 
 // store keeps a value, unless it was forgotten since the ticket was drawn: what
 // was loaded is then as good as the answer to who asked, and to nobody later.
-func (r *Reader) store(ctx context.Context, key, ticket string, value []byte, ttl time.Duration) error {
+func (r *Reader) store(ctx context.Context, key, ticket string, value []byte) error {
 	k := keys{key}
-	err := storeScript.Run(ctx, r.cfg.Redis, []string{k.value(), k.ticket()}, ticket, value, ttl.Milliseconds()).Err()
+	err := storeScript.Run(ctx, r.cfg.Redis, []string{k.value(), k.ticket()}, ticket, value, r.cfg.TTL.Milliseconds()).Err()
 	if err != nil {
 		return fmt.Errorf("storing the value: %w", err)
+	}
+	return nil
+}
+
+// mark keeps a marker for a value that does not exist, on the same condition. Tickets and
+// loads are kept for values that exist, of which there are few.
+func (r *Reader) mark(ctx context.Context, key, ticket string) error {
+	k := keys{key}
+	err := markScript.Run(ctx, r.cfg.Redis, []string{k.value(), k.ticket(), k.loads()}, ticket, empty, r.cfg.EmptyTTL.Milliseconds()).Err()
+	if err != nil {
+		return fmt.Errorf("marking the value as missing: %w", err)
+	}
+	return nil
+}
+
+// failed shortens how long a load is remembered that has failed: it is not known whether
+// the value exists. Loads that are under way can still be stored for as long.
+func (r *Reader) failed(ctx context.Context, key string) error {
+	k := keys{key}
+	_, err := r.cfg.Redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+		p.PExpire(ctx, k.ticket(), r.cfg.EmptyTTL)
+		p.PExpire(ctx, k.loads(), r.cfg.EmptyTTL)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("after the load failed: %w", err)
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ type Board struct {
 
 // crowd has those who wait for one key.
 type crowd struct {
-	waiting map[*context.CancelCauseFunc]struct{}
+	waiting map[*Waiter]struct{}
 	stop    context.CancelFunc // ends the goroutine that looks
 }
 
@@ -39,47 +39,84 @@ func New(look func(ctx context.Context, key string) error) *Board {
 // Tell, with that of Close, or with late after limit. The caller must call
 // done when it no longer waits.
 func (b *Board) Wait(ctx context.Context, key string, limit time.Duration, late error) (wait context.Context, done func()) {
+	w := b.Begin(ctx, limit, late)
+	w.Attend(key)
+	return w.Context(), w.Done
+}
+
+// Waiter is one wait. It is for one goroutine.
+type Waiter struct {
+	board  *Board
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	timer  *time.Timer
+	key    string
+}
+
+// Begin is Wait for a caller that does not know yet for which key it waits. Until
+// it calls Attend its wait ends with Close, or with late after limit. The caller
+// must call Done when it no longer waits.
+func (b *Board) Begin(ctx context.Context, limit time.Duration, late error) *Waiter {
 	wait, cancel := context.WithCancelCause(ctx)
 	// Not a context with a deadline around the other: thousands wait at a time,
 	// and a second context costs each more than a timer does.
-	timer := time.AfterFunc(limit, func() { cancel(late) })
-	one := &cancel
-	b.join(key, one)
-	return wait, func() {
-		b.leave(key, one)
-		timer.Stop()
-		cancel(nil)
-	}
+	w := &Waiter{board: b, ctx: wait, cancel: cancel}
+	w.timer = time.AfterFunc(limit, func() { cancel(late) })
+	b.join(w, undecided)
+	return w
 }
 
-func (b *Board) join(key string, one *context.CancelCauseFunc) {
+// undecided is the key of those who do not know theirs yet. Nobody looks at it.
+const undecided = ""
+
+// Context ends when the wait does.
+func (w *Waiter) Context() context.Context { return w.ctx }
+
+// Attend says for which key the caller waits, from now on.
+func (w *Waiter) Attend(key string) {
+	w.board.leave(w)
+	w.board.join(w, key)
+}
+
+// Done ends the wait.
+func (w *Waiter) Done() {
+	w.board.leave(w)
+	w.timer.Stop()
+	w.cancel(nil)
+}
+
+func (b *Board) join(w *Waiter, key string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed != nil {
-		(*one)(b.closed)
+		w.cancel(b.closed)
 		return
 	}
+	w.key = key
 	c := b.keys[key]
 	if c == nil {
-		ctx, stop := context.WithCancel(context.Background())
-		c = &crowd{waiting: make(map[*context.CancelCauseFunc]struct{}), stop: stop}
+		c = &crowd{waiting: make(map[*Waiter]struct{}), stop: func() {}}
+		if key != undecided {
+			var ctx context.Context
+			ctx, c.stop = context.WithCancel(context.Background())
+			b.looking.Go(func() { b.watch(ctx, key) })
+		}
 		b.keys[key] = c
-		b.looking.Go(func() { b.watch(ctx, key) })
 	}
-	c.waiting[one] = struct{}{}
+	c.waiting[w] = struct{}{}
 }
 
-func (b *Board) leave(key string, one *context.CancelCauseFunc) {
+func (b *Board) leave(w *Waiter) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	c := b.keys[key]
+	c := b.keys[w.key]
 	if c == nil {
 		return
 	}
-	delete(c.waiting, one)
+	delete(c.waiting, w)
 	if len(c.waiting) == 0 {
 		c.stop()
-		delete(b.keys, key)
+		delete(b.keys, w.key)
 	}
 }
 
@@ -103,8 +140,8 @@ func (b *Board) Tell(key string, cause error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if c := b.keys[key]; c != nil {
-		for cancel := range c.waiting {
-			(*cancel)(cause)
+		for w := range c.waiting {
+			w.cancel(cause)
 		}
 	}
 }
@@ -116,8 +153,8 @@ func (b *Board) Close(cause error) {
 	b.closed = cause
 	for _, c := range b.keys {
 		c.stop()
-		for cancel := range c.waiting {
-			(*cancel)(cause)
+		for w := range c.waiting {
+			w.cancel(cause)
 		}
 	}
 	clear(b.keys)

@@ -12,7 +12,7 @@ import (
 // gather is how many come while a call lasts. It is safe for concurrent use,
 // and has a goroutine for each key with a call under way, and no other.
 type combiner[T any] struct {
-	size int             // most items in one call
+	size func() int      // most items in the next call
 	call func(items []T) // is one at a time for each key
 
 	mu   sync.Mutex
@@ -32,7 +32,7 @@ type place[T any] struct {
 	done chan struct{} // closed when the call is over
 }
 
-func newCombiner[T any](size int, call func(items []T)) *combiner[T] {
+func newCombiner[T any](size func() int, call func(items []T)) *combiner[T] {
 	return &combiner[T]{size: size, call: call, keys: make(map[string]*gathering[T])}
 }
 
@@ -104,8 +104,8 @@ func (c *combiner[T]) next(key string, g *gathering[T]) []*place[T] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var batch []*place[T]
-	n := 0
-	for ; n < len(g.waiting) && len(batch) < c.size; n++ {
+	n, most := 0, c.size()
+	for ; n < len(g.waiting) && len(batch) < most; n++ {
 		if p := g.waiting[n]; !p.gone {
 			p.sent, p.from = true, now
 			batch = append(batch, p)

@@ -52,7 +52,7 @@ func come(t *testing.T, all *sync.WaitGroup, c *combiner[int], wait context.Cont
 func combining(t *testing.T, size int, f func(t *testing.T, c *combiner[int], made *calls)) {
 	synctest.Test(t, func(t *testing.T) {
 		made := new(calls)
-		f(t, newCombiner(size, made.call), made)
+		f(t, newCombiner(func() int { return size }, made.call), made)
 	})
 }
 

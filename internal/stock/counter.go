@@ -2,6 +2,7 @@ package stock
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"strconv"
@@ -12,23 +13,38 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+var (
+	//go:embed putback.lua
+	putBackSource string
+	putBackScript = redis.NewScript(putBackSource)
+
+	//go:embed forget.lua
+	forgetSource string
+	forgetScript = redis.NewScript(forgetSource)
+)
+
 // keys are an item's keys in Redis. They share a hash tag, so that a cluster
 // keeps them together.
 type keys struct{ sku string }
 
-// sale has the id of the current sale.
+// sale has the current generation, as generation.String writes it.
 func (k keys) sale() string { return "oversell:{" + k.sku + "}:sale" }
 
-// stock has the units left in one sale, a plain number. Each sale has its own:
-// whoever is still at work on the last one must not write into the next.
-func (k keys) stock(saleID string) string { return "oversell:{" + k.sku + "}:stock:" + saleID }
+// stock has the units left, a plain number. Each generation has its own: whoever
+// is still at work on the last one must not write into the next.
+func (k keys) stock(g generation) string {
+	return "oversell:{" + k.sku + "}:stock:" + g.saleID + ":" + g.id
+}
 
 // lock is the key of a strategy's lock. Each strategy has its own: what one
 // stores under it, another could not read.
 func (k keys) lock(strategy string) string { return "oversell:{" + k.sku + "}:lock:" + strategy }
 
-// claims has the idempotency keys for which units were taken without a guard.
-func (k keys) claims(saleID string) string { return "oversell:{" + k.sku + "}:claims:" + saleID }
+// claims has the idempotency keys for which units were taken without a guard
+// during one period, see claimPeriod.
+func (k keys) claims(saleID string, period int64) string {
+	return "oversell:{" + k.sku + "}:claims:" + saleID + ":" + strconv.FormatInt(period, 10)
+}
 
 // counters keeps the stock of items in Redis. It is safe for concurrent use.
 type counters struct {
@@ -39,19 +55,19 @@ type counters struct {
 
 // glimpse is what was last seen of an item: a guess that is mostly right, and
 // saves a round trip. The sale is read together with the stock that it is
-// guessed to have, and who needs no guard need not look before he takes.
+// guessed to have, and a buyer that needs no guard need not look first.
 type glimpse struct {
-	saleID string
-	left   atomic.Int64
+	gen  generation
+	left atomic.Int64
 }
 
 // remember keeps what was seen of an item.
 func (c counters) remember(sku string, now reading) {
-	if g := c.recall(sku); g != nil && g.saleID == now.saleID {
+	if g := c.recall(sku); g != nil && g.gen == now.gen {
 		g.left.Store(now.left)
 		return
 	}
-	g := &glimpse{saleID: now.saleID}
+	g := &glimpse{gen: now.gen}
 	g.left.Store(now.left)
 	c.seen.Store(sku, g)
 }
@@ -63,67 +79,68 @@ func (c counters) recall(sku string) *glimpse {
 	return g
 }
 
-// reading is what one look at an item's keys shows.
+// reading is what one look at an item shows.
 type reading struct {
 	left   int64 // 0 while only the keys were read, and the stock is not kept there
-	saleID string
+	gen    generation
 	keeper Keeper // of the stock
 }
 
 // place is where the stock that was read is kept.
 func (r reading) place(sku string) Place {
-	at := Place{SKU: sku, SaleID: r.saleID}
+	at := Place{SKU: sku, SaleID: r.gen.saleID, Generation: r.gen.id}
 	if r.keeper != InDatabase {
-		at.Key = keys{sku}.stock(r.saleID)
+		at.Key = keys{sku}.stock(r.gen)
 	}
 	return at
 }
 
-// look returns the units left and the sale, and false if Redis lacks either.
+// look returns the units left and the generation, and false if Redis lacks
+// either, or where the sale changes all the time. The generation is then what the
+// sale's key has, if there is one.
 func (c counters) look(ctx context.Context, sku string) (reading, bool, error) {
-	saleID := ""
+	var guess generation
 	if g := c.recall(sku); g != nil {
-		saleID = g.saleID
+		guess = g.gen
 	}
-	for range 2 {
-		current, r, ok, err := c.lookAt(ctx, sku, saleID)
+	for range 3 {
+		r, ok, err := c.lookAt(ctx, sku, guess)
 		if ok {
 			c.remember(sku, r)
 		}
-		if err != nil || current == saleID || current == "" {
+		if err != nil || r.gen.sameStock(guess) {
 			return r, ok, err
 		}
-		saleID = current // the guess was wrong, or the sale is new
+		guess = r.gen // the guess was wrong, or the sale is new
 	}
-	return reading{}, false, fmt.Errorf("reading the stock of %s: its sale changes all the time", sku)
+	return reading{gen: guess}, false, nil
 }
 
-// lookAt reads the id of the current sale, "" if there is none, and the stock
-// of the one that is asked for.
-func (c counters) lookAt(ctx context.Context, sku, saleID string) (current string, r reading, ok bool, err error) {
+// lookAt reads the current generation and the stock of the one that is asked for.
+// It reports whether they belong together.
+func (c counters) lookAt(ctx context.Context, sku string, guess generation) (r reading, ok bool, err error) {
 	k := keys{sku}
-	values, err := c.rdb.MGet(ctx, k.sale(), k.stock(saleID)).Result()
+	values, err := c.rdb.MGet(ctx, k.sale(), k.stock(guess)).Result()
 	if err != nil {
-		return "", reading{}, false, fmt.Errorf("reading the stock of %s: %w", sku, err)
+		return reading{}, false, fmt.Errorf("reading the stock of %s: %w", sku, err)
 	}
-	current, _ = values[0].(string)
+	sale, _ := values[0].(string)
+	r.gen = parseGeneration(sale)
 	text, ok := values[1].(string)
-	if !ok || current != saleID {
-		return current, reading{}, false, nil
+	if !ok || !r.gen.sameStock(guess) {
+		return r, false, nil
 	}
 	if text == string(InDatabase) {
-		return current, reading{0, saleID, InDatabase}, true, nil
+		r.keeper = InDatabase
+		return r, true, nil
 	}
 	left, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return current, reading{}, false, fmt.Errorf("the stock of %s is no number: %w", sku, err)
+		return r, false, fmt.Errorf("the stock of %s is not a number: %w", sku, err)
 	}
-	return current, reading{left, saleID, InRedis}, true, nil
+	r.left, r.keeper = left, InRedis
+	return r, true, nil
 }
-
-// lastSale is how long the stock of a sale is kept after the next one began,
-// for those who are still at work on it.
-const lastSale = 10 * time.Minute
 
 // counter is what the stock's key has while left units are left: their number, or
 // who keeps it.
@@ -134,50 +151,42 @@ func (i Item) counter(left int64) any {
 	return left
 }
 
-// start sets the keys for a new sale.
-func (c counters) start(ctx context.Context, item Item) error {
+// startTimeout bounds start, which keeps others from the item's row.
+const startTimeout = 2 * time.Second
+
+// start sets the keys for the item's generation with left units, and removes
+// those of the generation that Redis has, and of last. The caller has locked the
+// item's row: two that start cannot cross.
+func (c counters) start(ctx context.Context, item Item, left int64, last generation) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
 	k := keys{item.SKU}
-	last, err := c.rdb.Get(ctx, k.sale()).Result()
+	text, err := c.rdb.Get(ctx, k.sale()).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return fmt.Errorf("reading the sale of %s: %w", item.SKU, err)
 	}
+	gen := item.generation()
 	_, err = c.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
-		p.Set(ctx, k.stock(item.SaleID), item.counter(item.Initial), 0)
-		p.Set(ctx, k.sale(), item.SaleID, 0)
-		p.Expire(ctx, k.stock(last), lastSale)
-		p.Expire(ctx, fenceKey(k.stock(last)), lastSale)
+		for _, old := range []generation{parseGeneration(text), last} {
+			p.Del(ctx, k.stock(old), fenceKey(k.stock(old)))
+		}
+		p.Set(ctx, k.stock(gen), item.counter(left), 0)
+		p.Set(ctx, k.sale(), gen.String(), 0)
 		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("setting the stock of %s: %w", item.SKU, err)
 	}
-	if item.keeper() == InRedis {
-		c.remember(item.SKU, reading{item.Initial, item.SaleID, InRedis})
-	}
+	c.seen.Delete(item.SKU)
 	return nil
 }
 
-// restore sets the keys that are missing from what the database knows. A Redis
-// that was restarted empty, or that had to forget a key, needs it. Somebody
-// else who restores at the same time does no harm: who is late sets nothing.
-func (c counters) restore(ctx context.Context, item Item, sold int64) error {
-	k := keys{item.SKU}
-	left := max(0, item.Initial-sold)
-	_, err := c.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
-		p.SetNX(ctx, k.stock(item.SaleID), item.counter(left), 0)
-		p.SetNX(ctx, k.sale(), item.SaleID, 0)
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("restoring the stock of %s: %w", item.SKU, err)
-	}
-	return nil
-}
-
-// putBack returns units that were taken and not sold. It adds, where the sale
-// itself reads and writes, so that it undoes nobody else's write.
-func (c counters) putBack(ctx context.Context, sku, saleID string, quantity int64) error {
-	if err := c.rdb.IncrBy(ctx, keys{sku}.stock(saleID), quantity).Err(); err != nil {
+// putBack returns units that were taken and not sold to the stock that they were
+// taken from. Where that is gone it does nothing: the stock that took its place
+// was counted from the orders, and never lacked these units. It adds, where the
+// sale itself reads and writes, so that it undoes no other buyer's write.
+func (c counters) putBack(ctx context.Context, sku string, g generation, quantity int64) error {
+	if err := putBackScript.Run(ctx, c.rdb, []string{keys{sku}.stock(g)}, quantity).Err(); err != nil {
 		return fmt.Errorf("putting back %d units of %s: %w", quantity, sku, err)
 	}
 	return nil
@@ -185,20 +194,42 @@ func (c counters) putBack(ctx context.Context, sku, saleID string, quantity int6
 
 // unclaim gives up the claim on an idempotency key.
 func (c counters) unclaim(ctx context.Context, sku, saleID, key string) error {
-	if err := c.rdb.HDel(ctx, keys{sku}.claims(saleID), key).Err(); err != nil {
+	_, err := c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, at := range (keys{sku}).claimed(saleID, time.Now()) {
+			p.HDel(ctx, at, key)
+		}
+		return nil
+	})
+	if err != nil {
 		return fmt.Errorf("giving up the claim on an idempotency key: %w", err)
 	}
 	return nil
 }
 
-// delete removes the item's keys, the locks of the given strategies included.
-func (c counters) delete(ctx context.Context, sku string, strategies []string) error {
+// forget removes the keys of a generation that the database does not know, unless
+// another has taken its place.
+func (c counters) forget(ctx context.Context, sku string, g generation) error {
 	k := keys{sku}
-	saleID, err := c.rdb.Get(ctx, k.sale()).Result()
+	at := []string{k.sale(), k.stock(g), fenceKey(k.stock(g))}
+	if err := forgetScript.Run(ctx, c.rdb, at, g.String()).Err(); err != nil {
+		return fmt.Errorf("removing the keys of %s: %w", sku, err)
+	}
+	c.seen.Delete(sku)
+	return nil
+}
+
+// delete removes the item's keys, the locks of the given strategies included.
+func (c counters) delete(ctx context.Context, sku string, last generation, strategies []string) error {
+	k := keys{sku}
+	text, err := c.rdb.Get(ctx, k.sale()).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return fmt.Errorf("reading the sale of %s: %w", sku, err)
 	}
-	all := []string{k.stock(saleID), fenceKey(k.stock(saleID)), k.claims(saleID), k.sale()}
+	all := []string{k.sale()}
+	for _, g := range []generation{parseGeneration(text), last} {
+		all = append(all, k.stock(g), fenceKey(k.stock(g)))
+		all = append(all, k.claimed(g.saleID, time.Now())...)
+	}
 	for _, name := range strategies {
 		all = append(all, k.lock(name))
 	}
@@ -227,8 +258,14 @@ func (c plainCounter) Get(ctx context.Context) (int64, error) {
 	return getStock(ctx, c.rdb, c.key)
 }
 
+// Set writes only to a stock that is there: a generation that has ended must not
+// come back.
 func (c plainCounter) Set(ctx context.Context, left int64) error {
-	if err := c.rdb.Set(ctx, c.key, left, redis.KeepTTL).Err(); err != nil {
+	err := c.rdb.SetArgs(ctx, c.key, left, redis.SetArgs{Mode: "XX", KeepTTL: true}).Err()
+	if errors.Is(err, redis.Nil) {
+		return fmt.Errorf("writing the stock: the key is gone: %w", errOtherSale)
+	}
+	if err != nil {
 		return fmt.Errorf("writing the stock: %w", err)
 	}
 	return nil
@@ -237,7 +274,7 @@ func (c plainCounter) Set(ctx context.Context, left int64) error {
 func getStock(ctx context.Context, rdb redis.Cmdable, key string) (int64, error) {
 	left, err := rdb.Get(ctx, key).Int64()
 	if errors.Is(err, redis.Nil) {
-		return 0, fmt.Errorf("reading the stock: the key is gone: %w", err)
+		return 0, fmt.Errorf("reading the stock: the key is gone: %w", errOtherSale)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("reading the stock: %w", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -37,8 +38,11 @@ type buyer struct {
 	req     Request
 	guard   Guard
 	taker   *Taker // instead of a guard
-	saleID  string
+	gen     generation
 	place   Place // where the stock is kept
+	stale   bool  // what Redis says of the sale was refused by the database
+	worked  bool  // what needs no guard was done, before the units were taken
+	after   func()
 	// impatient buyers, who have waited for long enough for the order of
 	// whoever has claimed their idempotency key, respect no claim.
 	impatient bool
@@ -76,51 +80,95 @@ func (b *buyer) replayLate(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	defer leave()
-	if b.saleID == "" {
+	if b.gen == (generation{}) {
 		now, err := b.read(ctx)
 		if err != nil {
 			return false, err
 		}
-		b.saleID = now.saleID
+		b.gen = now.gen
 	}
 	return b.replay(ctx)
 }
 
-// buy goes through the door, and either waits for the guard and runs the
-// section, or has the taker take what needs no guard.
+// maxSales bounds how often a buyer who finds that another sale is on, or that the
+// stock was rebuilt, tries to buy in that.
+const maxSales = 8
+
+// buy buys in the sale that is on. A sale that ends meanwhile has sold nothing to
+// b, who goes on in the next.
 func (b *buyer) buy(ctx, patience context.Context) error {
+	defer func() {
+		if b.after != nil {
+			b.after()
+		}
+	}()
+	deadline := time.Now().Add(b.service.wait)
+	for range maxSales {
+		err := b.buyOnce(ctx, patience, time.Until(deadline))
+		if !errors.Is(err, errOtherSale) {
+			return err
+		}
+		b.stale = true
+	}
+	return fmt.Errorf("%w: the sale has changed %d times meanwhile", ErrBusy, maxSales)
+}
+
+// buyOnce goes through the door, and either waits for the guard and runs the
+// section, or has the taker take what needs no guard. It returns errOtherSale when
+// the generation that it found has ended.
+func (b *buyer) buyOnce(ctx, patience context.Context, limit time.Duration) error {
 	s := b.service
-	wait, done := s.notices.Wait(patience, b.req.SKU, s.wait, ErrBusy)
-	defer done()
+	w := s.notices.Begin(patience, limit, ErrBusy)
+	defer w.Done()
+	wait := w.Context()
+	if err := b.arrive(ctx, wait); err != nil || b.res.Replayed {
+		return err
+	}
+	w.Attend(noticeKey(b.req.SKU, b.gen)) // others may be at work, and sell out
+	leave, err := b.join(ctx, wait)
+	if err != nil || b.res.Replayed {
+		return err
+	}
+	defer leave()
+	w.Attend(noticeKey(b.req.SKU, b.gen))
 	if b.taker != nil {
 		return b.take(ctx, wait)
 	}
-	var err error
-	for range maxSales {
-		if err := b.enter(ctx, wait); err != nil || b.res.Replayed {
-			return err
-		}
-		e := locks.Entry{Key: keys{b.req.SKU}.lock(b.req.Strategy), Owner: b.req.Owner, Wait: wait}
-		b.res.Lock, err = b.guard.Do(ctx, b.place, e, b.section)
-		if !errors.Is(err, errOtherSale) {
-			break
-		}
-	}
+	e := locks.Entry{Key: keys{b.req.SKU}.lock(b.req.Strategy), Owner: b.req.Owner, Wait: wait}
+	b.res.Lock, err = b.guard.Do(ctx, b.place, e, b.section)
 	if b.place.Key == "" && errors.Is(err, errUnsure) {
 		s.log.Error("an order may have been written", "sku", b.req.SKU, "quantity", b.req.Quantity, "error", err)
 	}
 	return err
 }
 
+// tell ends the waits of those who want to buy in the same sale as b.
+func (b *buyer) tell(cause error) { b.service.notices.Tell(noticeKey(b.req.SKU, b.gen), cause) }
+
 // enter does what needs no guard: it finds the sale and an earlier order with
 // the same key, and turns buyers away when the item is sold out.
 func (b *buyer) enter(ctx, wait context.Context) error {
+	if err := b.agree(ctx, wait); err != nil {
+		return err
+	}
 	leave, err := b.door(wait)
 	if err != nil {
 		return err
 	}
 	defer leave()
 	return b.look(ctx)
+}
+
+// agree makes Redis agree with the database where that is due, before b takes a
+// place at the door, which others need.
+func (b *buyer) agree(ctx, wait context.Context) error {
+	s := b.service
+	if s.inDatabase[b.req.Strategy] || !b.stale && !s.agreement.due(b.req.SKU) {
+		return nil
+	}
+	b.stale = false
+	_, err := s.agreeWithin(ctx, wait, b.req.SKU)
+	return err
 }
 
 // door waits for a place at the door.
@@ -142,7 +190,7 @@ func (b *buyer) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.saleID, b.place, b.res.Left = now.saleID, now.place(b.req.SKU), now.left
+	b.gen, b.place, b.res.Left = now.gen, now.place(b.req.SKU), now.left
 	if err := b.checkPlace(); err != nil {
 		return err
 	}
@@ -181,7 +229,7 @@ func (b *buyer) replay(ctx context.Context) (bool, error) {
 	if b.req.IdempotencyKey == "" {
 		return false, nil
 	}
-	order, found, err := b.service.store.byKey(ctx, b.req.SKU, b.saleID, b.req.IdempotencyKey)
+	order, found, err := b.service.store.byKey(ctx, b.req.SKU, b.gen.saleID, b.req.IdempotencyKey)
 	if found {
 		b.res.Order, b.res.Replayed = order, true
 	}
@@ -216,6 +264,9 @@ func (b *buyer) section(ctx context.Context, c Counter) error {
 		return b.sellTogether(ctx, together, left-b.req.Quantity)
 	}
 	if err := c.Set(ctx, left-b.req.Quantity); err != nil {
+		if !refused(err) {
+			b.doubt() // the write may have been done, with only the reply lost
+		}
 		return err
 	}
 	b.res.Left = left - b.req.Quantity
@@ -234,7 +285,7 @@ func (b *buyer) sellTogether(ctx context.Context, c seller, left int64) error {
 		return b.answerFirst(ctx)
 	case errors.As(err, &few):
 		if b.res.Left = few.left; few.left <= 0 {
-			b.service.notices.Tell(b.req.SKU, ErrSoldOut)
+			b.tell(ErrSoldOut)
 		}
 		return err
 	case err != nil:
@@ -252,7 +303,7 @@ func (b *buyer) check(ctx context.Context, c Counter) (left int64, err error) {
 	}
 	b.res.Left = left
 	if left <= 0 {
-		b.service.notices.Tell(b.req.SKU, ErrSoldOut)
+		b.tell(ErrSoldOut)
 	}
 	if left < b.req.Quantity {
 		return left, fmt.Errorf("%w: %d left", ErrSoldOut, left)
@@ -272,7 +323,7 @@ func lost(ctx context.Context, err error) error {
 // random places would have the database touch a page of its index for each.
 func (b *buyer) newOrder() Order {
 	order := Order{
-		ID: uuid.Must(uuid.NewV7()).String(), SaleID: b.saleID, SKU: b.req.SKU,
+		ID: uuid.Must(uuid.NewV7()).String(), SaleID: b.gen.saleID, SKU: b.req.SKU,
 		Quantity: b.req.Quantity, Strategy: b.req.Strategy, CreatedAt: now(),
 	}
 	if b.req.IdempotencyKey != "" {
@@ -281,35 +332,78 @@ func (b *buyer) newOrder() Order {
 	return order
 }
 
+// doubt notes that units may be taken with no order: the stock is counted anew.
+func (b *buyer) doubt() { b.service.agreement.doubt(b.req.SKU, b.gen) }
+
 // writeOrder writes the order for units that were taken.
 func (b *buyer) writeOrder(ctx context.Context) error {
 	order := b.newOrder()
-	return b.settle(ctx, order, b.service.store.insert(ctx, &order))
+	return b.settle(ctx, order, b.service.write(ctx, b.gen, []*Order{&order})[0])
+}
+
+// errRecounted means that an order was not written, and that its units are part of
+// the stock again: it was counted anew.
+var errRecounted = errors.New("the order was not written")
+
+// write writes orders of one generation of one item, all or none, and returns an
+// error for each. Where the database does not tell what became of them it ends the
+// generation, and looks. Only if that fails too is the error errUnsure: the units
+// stay taken until the stock can be counted.
+func (s *Service) write(ctx context.Context, g generation, orders []*Order) []error {
+	errs := make([]error, len(orders))
+	err := s.store.insert(ctx, g, orders...)
+	if err == nil {
+		return errs
+	}
+	var written map[string]bool
+	if errors.Is(err, errUnsure) {
+		ids := make([]string, len(orders))
+		for i, o := range orders {
+			ids[i] = o.ID
+		}
+		var lookErr error
+		if written, lookErr = s.decide(ctx, orders[0].SKU, g, ids); lookErr == nil {
+			err = fmt.Errorf("%w: %v", errRecounted, err)
+		} else {
+			err = errors.Join(err, lookErr)
+		}
+	}
+	for i, o := range orders {
+		if !written[o.ID] {
+			errs[i] = err
+		}
+	}
+	return errs
 }
 
 // settle draws the conclusion from err, with which an order was written. If it
 // could not be written the units go back. If that is in doubt they stay taken: a
-// unit unsold is better than a unit sold twice.
+// unit unsold is better than a unit sold twice. A stock that has ended has nothing
+// to go back to, and the one after it was counted without them.
 func (b *buyer) settle(ctx context.Context, order Order, err error) error {
 	s := b.service
-	if err == nil {
+	switch {
+	case err == nil:
 		b.res.Order = order
 		return nil
-	}
-	if errors.Is(err, errUnsure) {
+	case errors.Is(err, errUnsure):
+		b.doubt()
 		s.log.Error("units may be taken with no order", "sku", b.req.SKU, "quantity", b.req.Quantity, "order", order.ID, "error", err)
 		return err
+	case errors.Is(err, errOtherSale), errors.Is(err, errRecounted):
+	default:
+		if backErr := s.stock.putBack(ctx, b.req.SKU, b.gen, b.req.Quantity); backErr != nil {
+			b.doubt()
+			s.log.Error("units are taken with no order", "sku", b.req.SKU, "quantity", b.req.Quantity, "error", backErr)
+			return errors.Join(err, backErr)
+		}
+		b.res.Left += b.req.Quantity
 	}
-	if backErr := s.stock.putBack(ctx, b.req.SKU, b.saleID, b.req.Quantity); backErr != nil {
-		s.log.Error("units are taken with no order", "sku", b.req.SKU, "quantity", b.req.Quantity, "error", backErr)
-		return errors.Join(err, backErr)
-	}
-	b.res.Left += b.req.Quantity
 	if errors.Is(err, errDuplicate) {
 		return b.answerFirst(ctx)
 	}
 	if b.taker != nil && b.req.IdempotencyKey != "" {
-		return errors.Join(err, s.stock.unclaim(ctx, b.req.SKU, b.saleID, b.req.IdempotencyKey))
+		return errors.Join(err, s.stock.unclaim(ctx, b.req.SKU, b.gen.saleID, b.req.IdempotencyKey))
 	}
 	return err
 }

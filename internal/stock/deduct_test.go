@@ -113,7 +113,7 @@ var waiting = guardFunc(func(_ context.Context, e locks.Entry, _ func(context.Co
 
 func TestWaitersNoticeThatTheItemIsSoldOut(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
-		elsewhere := s.instance(t, nil)
+		elsewhere := s.instance(t, withMixed)
 		s.put(t, elsewhere, 1)
 		waits := make(chan struct{})
 		service := s.instance(t, withGuard(guardFunc(func(ctx context.Context, e locks.Entry, section func(context.Context, stock.Counter) error) error {

@@ -19,24 +19,7 @@ var errBroken = &mysql.MySQLError{Number: 1, Message: "broken"}
 // after, when only the answer is lost.
 func failing(t *testing.T, db *gorm.DB, before bool, err error) (repair func()) {
 	t.Helper()
-	create := db.Callback().Create()
-	fail := func(tx *gorm.DB) {
-		if tx.Statement.Table == "oversell_orders" {
-			_ = tx.AddError(err)
-		}
-	}
-	register := create.After("gorm:create").Register
-	if before {
-		register = create.Before("gorm:create").Register
-	}
-	if err := register("test:fail", fail); err != nil {
-		t.Fatal(err)
-	}
-	return func() {
-		if err := create.Remove("test:fail"); err != nil {
-			t.Fatal(err)
-		}
-	}
+	return onOrders(t, db, "test:fail", before, func(tx *gorm.DB) { _ = tx.AddError(err) })
 }
 
 func TestUnitsGoBackWhenTheOrderCannotBeWritten(t *testing.T) {
@@ -71,9 +54,9 @@ func TestOrderWhoseConfirmationWasLostCounts(t *testing.T) {
 	})
 }
 
-// A server that was cut off in the middle of a statement may still finish it:
-// a unit unsold is better than a unit sold twice.
-func TestUnitsStayTakenWhileTheOrderMayStillBeWritten(t *testing.T) {
+// A server that was cut off in the middle of a statement may still finish it. Once
+// it can no longer do so the units are for sale again.
+func TestUnitsComeBackOnceTheOrderCannotBeWritten(t *testing.T) {
 	for _, cut := range []error{context.DeadlineExceeded, mysql.ErrInvalidConn, io.ErrUnexpectedEOF} {
 		t.Run(cut.Error(), func(t *testing.T) {
 			rdb := backendtest.DialRedis(t, backendtest.Redis(t, "embedded"))
@@ -84,7 +67,7 @@ func TestUnitsStayTakenWhileTheOrderMayStillBeWritten(t *testing.T) {
 			if _, err := service.Deduct(t.Context(), s.wish("v4_lua", "")); err == nil {
 				t.Error("sold, but there is no order")
 			}
-			wantStock(t, s.audit(t, service), 10, 9, 0, 0)
+			wantStock(t, s.audit(t, service), 10, 10, 0, 0)
 		})
 	}
 }

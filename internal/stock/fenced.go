@@ -55,7 +55,7 @@ func (c fencedCounter) Get(ctx context.Context) (int64, error) {
 	}
 	left, err := reply.Int64()
 	if errors.Is(err, redis.Nil) {
-		return 0, fmt.Errorf("reading the stock: the key is gone: %w", err)
+		return 0, fmt.Errorf("reading the stock: the key is gone: %w", errOtherSale)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("reading the stock: %w", err)
@@ -69,7 +69,7 @@ func (c fencedCounter) Set(ctx context.Context, left int64) error {
 		return fmt.Errorf("writing the stock: %w", err)
 	}
 	if written < 0 {
-		return errors.New("writing the stock: the key is gone")
+		return fmt.Errorf("writing the stock: the key is gone: %w", errOtherSale)
 	}
 	if written == 0 {
 		return fmt.Errorf("writing the stock with token %d: %w", c.token, ErrFenced)

@@ -8,12 +8,12 @@
 -- Returns 1: written
 --         0: a larger token was seen, or another lock's
 --        -1: the stock is not there
+if redis.call('EXISTS', KEYS[1]) == 0 then
+  return -1
+end
 local fence = redis.call('HMGET', KEYS[2], 'of', 'token')
 if fence[1] ~= ARGV[1] or tonumber(fence[2]) > tonumber(ARGV[2]) then
   return 0
-end
-if redis.call('EXISTS', KEYS[1]) == 0 then
-  return -1
 end
 redis.call('SET', KEYS[1], ARGV[3], 'KEEPTTL')
 return 1

@@ -72,7 +72,7 @@ func TestSameKeyAtOnceOnTheLastUnit(t *testing.T) {
 
 func TestSameKeyOnTheLastUnitAtTwoInstances(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
-		elsewhere := s.instance(t, nil)
+		elsewhere := s.instance(t, withMixed)
 		s.put(t, elsewhere, 1)
 		var first stock.Result
 		here := s.instance(t, withGuard(guardFunc(func(ctx context.Context, _ locks.Entry, _ func(context.Context, stock.Counter) error) error {

@@ -41,7 +41,7 @@ func (l ledger) Get(ctx context.Context) (int64, error) {
 // current reads the item, of which the sale must still be on.
 func (l ledger) current(ctx context.Context) (Item, error) {
 	item, err := l.on().item(ctx, l.at.SKU)
-	if err == nil && item.SaleID != l.at.SaleID {
+	if err == nil && (item.SaleID != l.at.SaleID || item.Generation != l.at.Generation) {
 		err = fmt.Errorf("reading the stock: %w", errOtherSale)
 	}
 	return item, err
@@ -57,7 +57,7 @@ func (l ledger) sell(ctx context.Context, left int64, order *Order) error {
 
 // row selects the item's row, as long as the sale is on.
 func (l ledger) row(tx *gorm.DB) *gorm.DB {
-	return tx.Model(&Item{}).Where("sku = ? AND sale_id = ?", l.at.SKU, l.at.SaleID)
+	return tx.Model(&Item{}).Where("sku = ? AND sale_id = ? AND generation = ?", l.at.SKU, l.at.SaleID, l.at.Generation)
 }
 
 // update writes columns of the item's row. It returns errOtherSale if the sale is

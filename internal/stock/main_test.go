@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -191,6 +192,9 @@ func withGuard(g stock.Guard) func(*stock.Config) {
 	return func(cfg *stock.Config) { cfg.Guards = map[string]stock.Guard{"test": g} }
 }
 
+// withMixed lets all strategies work on an item at the same time.
+func withMixed(cfg *stock.Config) { cfg.Mixed = true }
+
 // withWork makes work what a holder does.
 func withWork(work stock.Work) func(*stock.Config) {
 	return func(cfg *stock.Config) { cfg.Work = work }
@@ -202,4 +206,47 @@ func strategies() locks.Catalog {
 	return slices.DeleteFunc(locks.Strategies().With(locks.Options{}), func(s locks.Strategy) bool {
 		return s.Extra && s.Kind == locks.Guarded
 	})
+}
+
+// onOrders calls f around every statement that writes orders: before it, or after.
+func onOrders(t *testing.T, db *gorm.DB, name string, before bool, f func(tx *gorm.DB)) (remove func()) {
+	t.Helper()
+	create, raw := db.Callback().Create(), db.Callback().Raw()
+	many := func(tx *gorm.DB) {
+		if tx.Statement.Table == "oversell_orders" {
+			f(tx)
+		}
+	}
+	one := func(tx *gorm.DB) {
+		if strings.HasPrefix(tx.Statement.SQL.String(), "INSERT INTO `oversell_orders`") {
+			f(tx)
+		}
+	}
+	atCreate, atRaw := create.After("gorm:create"), raw.After("gorm:raw")
+	if before {
+		atCreate, atRaw = create.Before("gorm:create"), raw.Before("gorm:raw")
+	}
+	if err := errors.Join(atCreate.Register(name, many), atRaw.Register(name, one)); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := errors.Join(create.Remove(name), raw.Remove(name)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// ordersIn returns the quantities of the orders that a statement writes.
+func ordersIn(tx *gorm.DB) (quantities []int64) {
+	switch dest := tx.Statement.Dest.(type) {
+	case *stock.Order:
+		return []int64{dest.Quantity}
+	case []*stock.Order:
+		for _, o := range dest {
+			quantities = append(quantities, o.Quantity)
+		}
+		return quantities
+	}
+	const quantity = 3 // its place among the values
+	return []int64{tx.Statement.Vars[quantity].(int64)}
 }

@@ -28,6 +28,7 @@ func (k Keeper) check() error {
 type Place struct {
 	Key         string // in Redis; "": in the database, where the item is
 	SKU, SaleID string
+	Generation  string // of the stock
 }
 
 // Keepers are the backends of a Guard that can work with either. The zero value

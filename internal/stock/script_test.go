@@ -15,13 +15,14 @@ import (
 const (
 	saleAt   = "{s}:sale"
 	stockAt  = "{s}:stock"
-	claimsAt = "{s}:claims"
+	claimsAt = "{s}:claims:2"
+	lastAt   = "{s}:claims:1"
 )
 
-var scriptKeys = []string{saleAt, stockAt, claimsAt}
+var scriptKeys = []string{saleAt, stockAt, claimsAt, lastAt}
 
-// setStock begins the sale "now" with the units given, and the key "claimed"
-// claimed.
+// setStock begins the sale "now" with the units given, and the keys
+// "claimed" and "claimed before" claimed, in this period and the last.
 func setStock(t *testing.T, rdb redis.UniversalClient, units string) {
 	t.Helper()
 	ctx := t.Context()
@@ -32,6 +33,9 @@ func setStock(t *testing.T, rdb redis.UniversalClient, units string) {
 		t.Fatal(err)
 	}
 	if err := rdb.HSet(ctx, claimsAt, "claimed", "").Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := rdb.HSet(ctx, lastAt, "claimed before", "").Err(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -53,6 +57,7 @@ func TestScriptsAnswer(t *testing.T) {
 			{"5", "free", 2, 3, "3"},
 			{"5", "claimed", 2, answerClaimed, "5"},
 			{"0", "claimed", 2, answerClaimed, "0"},
+			{"5", "claimed before", 2, answerClaimed, "5"},
 			{"1000000000", "", 1, 999999999, "999999999"},
 		} {
 			setStock(t, rdb, tt.units)

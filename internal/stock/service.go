@@ -2,8 +2,8 @@ package stock
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -22,6 +22,8 @@ type Config struct {
 	Guards   map[string]Guard  // by strategy name
 	Takers   map[string]*Taker // by strategy name: what sells without a guard
 	InDB     map[string]bool   // by strategy name: the guard works in the database alone
+	Families map[string]string // by strategy name: which strategies keep each other out; default: each for itself
+	Mixed    bool              // families may be at work on one item at the same time, which oversells
 	Wait     time.Duration     // longest wait for a guard; 0 means 10 s
 	Unfenced bool              // the stock does not look at fencing tokens
 	Work     Work              // what a holder does between reading and writing the stock; nil: nothing
@@ -34,11 +36,13 @@ type Config struct {
 // Redis, DB and Unfenced have to be set before.
 func (c *Config) Use(catalog locks.Catalog, o locks.Options) {
 	c.Guards, c.Takers, c.InDB = make(map[string]Guard), make(map[string]*Taker), make(map[string]bool)
+	c.Families = make(map[string]string)
 	keepers := Keepers{Redis: c.Redis, DB: c.DB, Unfenced: c.Unfenced}
 	pins := pinned(c.DB)
 	for _, s := range catalog.With(o) {
 		keepers.Strategy = s.Name
 		c.InDB[s.Name] = s.InDatabase()
+		c.Families[s.Name] = familyOf(s)
 		switch s.Kind {
 		case locks.Guarded:
 			c.Guards[s.Name] = Exclusive(keepers, s.Guard(o))
@@ -81,6 +85,7 @@ type Service struct {
 	guards     map[string]Guard
 	takers     map[string]*Taker
 	inDatabase map[string]bool
+	families   *families
 	wait       time.Duration
 	work       Work
 	inside     figures.Inside
@@ -92,6 +97,8 @@ type Service struct {
 	entry chan struct{}
 	// sameKey lets requests with the same idempotency key in one by one.
 	sameKey locks.Local
+
+	agreement agreement
 }
 
 const (
@@ -107,6 +114,7 @@ func New(cfg Config) *Service {
 		guards:     cfg.Guards,
 		takers:     cfg.Takers,
 		inDatabase: cfg.InDB,
+		families:   newFamilies(cfg),
 		wait:       cfg.Wait,
 		work:       cfg.Work,
 		inside:     cfg.Inside,
@@ -126,14 +134,30 @@ func New(cfg Config) *Service {
 	return s
 }
 
-// soldOut is what the waiting buyers are told when nothing is left. A look that
-// fails says nothing: that Redis is away they learn by their own commands.
-func (s *Service) soldOut(ctx context.Context, sku string) error {
+// noticeKey is what those who wait to buy in one generation of an item wait for.
+func noticeKey(sku string, g generation) string { return sku + " " + g.String() }
+
+// soldOut is what those who wait for a sale's stock are told when nothing of it is
+// left, or when it is no longer the current one. A look that fails says nothing:
+// that Redis is away they learn by their own commands.
+func (s *Service) soldOut(ctx context.Context, key string) error {
+	sku, waited, _ := strings.Cut(key, " ")
 	now, ok, err := s.stock.look(ctx, sku)
 	if err == nil && ok && now.keeper == InDatabase {
 		now, err = s.readItem(ctx, sku)
 	}
-	if err == nil && ok && now.left <= 0 {
+	if err != nil || !ok {
+		return nil
+	}
+	if now.gen.String() != waited || now.left <= 0 && !s.agreement.fresh(sku) {
+		if now, err = s.agreeOn(ctx, sku); err != nil {
+			return nil
+		}
+	}
+	switch {
+	case now.gen.String() != waited:
+		return errOtherSale
+	case now.left <= 0:
 		return ErrSoldOut
 	}
 	return nil
@@ -141,49 +165,9 @@ func (s *Service) soldOut(ctx context.Context, sku string) error {
 
 // Close turns away everybody who waits and everybody who comes, with
 // ErrClosing. Sections that have begun run to their end.
-func (s *Service) Close() { s.notices.Close(ErrClosing) }
-
-// Put puts an item on sale with item.Initial units; a new sale begins. It
-// returns ErrInvalid for an item that cannot be.
-func (s *Service) Put(ctx context.Context, item Item) (Item, error) {
-	if err := item.check(); err != nil {
-		return Item{}, err
-	}
-	item, err := s.store.put(ctx, item)
-	if err != nil {
-		return Item{}, err
-	}
-	return item, s.stock.start(ctx, item)
-}
-
-// Offer puts an item on sale unless there is one with its SKU already. Several
-// instances may offer the same item at once: one sale begins.
-func (s *Service) Offer(ctx context.Context, item Item) error {
-	if err := item.check(); err != nil {
-		return err
-	}
-	item, made, err := s.store.putNew(ctx, item)
-	if err != nil || !made {
-		return err
-	}
-	// Another instance may have found the item and sold some of it already.
-	return s.stock.restore(ctx, item, 0)
-}
-
-// Delete removes an item, its orders and its keys. Deleting an item that is
-// not there is no error.
-func (s *Service) Delete(ctx context.Context, sku string) error {
-	if err := CheckSKU(sku); err != nil {
-		return err
-	}
-	if err := s.store.delete(ctx, sku); err != nil {
-		return err
-	}
-	names := make([]string, 0, len(s.guards))
-	for name := range s.guards {
-		names = append(names, name)
-	}
-	return s.stock.delete(ctx, sku, names)
+func (s *Service) Close() {
+	s.notices.Close(ErrClosing)
+	s.families.close()
 }
 
 // Item reads an item from the database. It returns ErrUnknownItem.
@@ -194,24 +178,32 @@ func (s *Service) Item(ctx context.Context, sku string) (Item, error) {
 	return s.store.item(ctx, sku)
 }
 
-// Left returns the units that are left, by who keeps them, and ErrUnknownItem.
-func (s *Service) Left(ctx context.Context, sku string) (int64, error) {
+// Left returns the units that are left, by who keeps them, and the id of the sale
+// that is on, or ErrUnknownItem.
+func (s *Service) Left(ctx context.Context, sku string) (left int64, saleID string, err error) {
 	r, err := s.read(ctx, sku)
-	return r.left, err
+	return r.left, r.gen.saleID, err
 }
 
 // Audit compares the orders with the counter. What it says of a sale that is
 // still under way is a look in passing: the two are not read at one moment.
 func (s *Service) Audit(ctx context.Context, sku string) (Audit, error) {
-	item, err := s.Item(ctx, sku)
+	if err := CheckSKU(sku); err != nil {
+		return Audit{}, err
+	}
+	now, err := s.agreeOn(ctx, sku)
 	if err != nil {
 		return Audit{}, err
 	}
-	now, err := s.read(ctx, sku)
+	item, err := s.store.item(ctx, sku)
 	if err != nil {
 		return Audit{}, err
 	}
 	found, err := s.store.count(ctx, sku, item.SaleID)
+	if err != nil {
+		return Audit{}, err
+	}
+	foreign, err := s.store.foreign(ctx, sku)
 	if err != nil {
 		return Audit{}, err
 	}
@@ -219,47 +211,8 @@ func (s *Service) Audit(ctx context.Context, sku string) (Audit, error) {
 	return Audit{
 		SKU: sku, SaleID: item.SaleID, Stock: found,
 		Oversold: found.Oversold(), LostUpdates: found.LostUpdates(),
+		Stranded: max(0, -found.LostUpdates()), Foreign: foreign,
 	}, nil
-}
-
-// readItem looks at the item's row. What it says is left is right if the stock is
-// kept there.
-func (s *Service) readItem(ctx context.Context, sku string) (reading, error) {
-	item, err := s.store.item(ctx, sku)
-	return reading{item.Remaining, item.SaleID, item.keeper()}, err
-}
-
-// read looks at an item's keys, which are restored from the database if Redis has
-// lost them. They tell when the stock is kept in the database.
-func (s *Service) read(ctx context.Context, sku string) (reading, error) {
-	r, err := s.readKeys(ctx, sku)
-	if err == nil && r.keeper == InDatabase {
-		return s.readItem(ctx, sku)
-	}
-	return r, err
-}
-
-func (s *Service) readKeys(ctx context.Context, sku string) (reading, error) {
-	r, ok, err := s.stock.look(ctx, sku)
-	if err != nil || ok {
-		return r, err
-	}
-	item, err := s.store.item(ctx, sku)
-	if err != nil {
-		return reading{}, err
-	}
-	found, err := s.store.count(ctx, sku, item.SaleID)
-	if err != nil {
-		return reading{}, err
-	}
-	if err := s.stock.restore(ctx, item, found.Sold); err != nil {
-		return reading{}, err
-	}
-	r, ok, err = s.stock.look(ctx, sku)
-	if err == nil && !ok {
-		err = fmt.Errorf("reading the stock of %s: the keys are gone again", sku)
-	}
-	return r, err
 }
 
 // maxCategoryItems bounds the items in the category map.

@@ -27,6 +27,10 @@ var (
 	ErrBusy            = errors.New("the lock was not had in time")
 	ErrLost            = errors.New("the lock was lost before anything was sold")
 	ErrClosing         = errors.New("the shop is closing")
+
+	// ErrOtherStrategy means that strategies which do not keep those of the
+	// request's family out were at work on the item until the wait ended.
+	ErrOtherStrategy = errors.New("another strategy is at work on this item")
 )
 
 // Bounds of what a request may ask for.
@@ -71,6 +75,12 @@ type Item struct {
 	Version   int64  `json:"-" gorm:"not null;default:0"`          // how often Remaining was written
 	Fence     int64  `json:"-" gorm:"not null;default:0"`          // the largest fencing token that was seen
 	FenceOf   string `json:"-" gorm:"size:32;not null;default:''"` // the strategy whose token it is
+
+	// Generation is the stock whose orders may be written, see generation.
+	Generation string `json:"-" gorm:"size:36;not null;default:''"`
+	// Family is that of the strategies at work. Put may be given that of those
+	// that are expected first, which spares the first buyer a step.
+	Family string `json:"-" gorm:"size:32;not null;default:''"`
 }
 
 // keeper is the item's Keeper by name.
@@ -93,6 +103,15 @@ func (i Item) check() error {
 		return fmt.Errorf("%w: category must have the form of an sku", ErrInvalid)
 	}
 	return nil
+}
+
+// Sale is a sale that there was. An order of a sale that is not among them is
+// foreign: another database said that the sale was on.
+type Sale struct {
+	ID      string    `gorm:"primaryKey;size:36"`
+	SKU     string    `gorm:"size:64;not null;index"`
+	Initial int64     `gorm:"not null"` // units it began with
+	BegunAt time.Time `gorm:"not null"`
 }
 
 // Order is one sale's order. It is written once and never changed.
@@ -147,4 +166,9 @@ type Audit struct {
 	figures.Stock
 	Oversold    int64 `json:"oversold"`
 	LostUpdates int64 `json:"lost_updates"`
+	// Stranded are units that were taken and not sold. While buyers are on
+	// their way to their orders, their units are among them.
+	Stranded int64 `json:"stranded"`
+	// Foreign are units in orders of sales that the database does not know.
+	Foreign int64 `json:"foreign"`
 }

@@ -19,8 +19,12 @@ import (
 // dbTimeout bounds one statement, so that a database that hangs gives an error.
 const dbTimeout = 5 * time.Second
 
-// deleteTimeout is longer: an item may have a great many orders.
-const deleteTimeout = time.Minute
+// deleteTimeout is longer, and so is countTimeout: an item may have a great many
+// orders.
+const (
+	deleteTimeout = time.Minute
+	countTimeout  = 30 * time.Second
+)
 
 // limited returns the context of one statement, which outlives its caller: GORM
 // shares prepared statements, and who cancels while one is being prepared fails
@@ -28,6 +32,12 @@ const deleteTimeout = time.Minute
 func limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), dbTimeout)
 }
+
+// The tables, by the names that backend.DialDatabase has GORM give them.
+const (
+	itemTable  = "oversell_items"
+	orderTable = "oversell_orders"
+)
 
 // store keeps items and orders in the database.
 type store struct{ db *gorm.DB }
@@ -43,7 +53,7 @@ func Migrate(ctx context.Context, db *gorm.DB) error {
 	}
 	var err error
 	for range migrateAttempts {
-		if err = db.AutoMigrate(&Item{}, &Order{}); err == nil {
+		if err = migrate(db); err == nil {
 			return nil
 		}
 		// Another instance may have been faster with a table or an index. The
@@ -52,38 +62,123 @@ func Migrate(ctx context.Context, db *gorm.DB) error {
 	return fmt.Errorf("migrating the tables of items and orders: %w", err)
 }
 
+func migrate(db *gorm.DB) error {
+	known := db.Migrator().HasTable(&Sale{})
+	if err := db.AutoMigrate(&Item{}, &Order{}, &Sale{}, &presence{}); err != nil || known {
+		return err
+	}
+	return recordSales(db)
+}
+
+// recordSales has the table of sales know those of a database that is older than
+// the table.
+func recordSales(db *gorm.DB) error {
+	var sales []Sale
+	err := db.Model(&Order{}).Select("sale_id AS id, sku, 0 AS initial, MIN(created_at) AS begun_at").
+		Group("sale_id, sku").Find(&sales).Error
+	if err != nil || len(sales) == 0 {
+		return err
+	}
+	const some = 500
+	return db.Clauses(clause.OnConflict{DoNothing: true}).CreateInBatches(sales, some).Error
+}
+
 // migrateAttempts is more than there are tables and indexes to be late for.
 const migrateAttempts = 6
 
-// put begins a new sale of the item.
-func (s store) put(ctx context.Context, item Item) (Item, error) {
-	item, _, err := s.createItem(ctx, item, clause.OnConflict{
+// put begins a new sale of the item. Settle is called within the transaction,
+// with the item as it was, when nobody else can change it, and its error undoes
+// all.
+func (s store) put(ctx context.Context, item Item, settle func(item, last Item) error) (Item, error) {
+	err := s.change(ctx, func(tx store) error {
+		last, err := tx.locked(item.SKU)
+		if err != nil && !errors.Is(err, ErrUnknownItem) {
+			return err
+		}
 		// By name, or GORM would set a time of its own.
-		DoUpdates: clause.AssignmentColumns([]string{"name", "category", "initial", "keeper", "remaining", "version", "fence", "fence_of", "sale_id", "updated_at"}),
+		written := clause.AssignmentColumns([]string{"name", "category", "initial", "keeper", "remaining", "version", "fence", "fence_of", "sale_id", "generation", "family", "updated_at"})
+		if item, _, err = tx.begin(item, clause.OnConflict{DoUpdates: written}); err != nil {
+			return err
+		}
+		return settle(item, last)
 	})
 	return item, err
 }
 
-// putNew begins a sale of the item unless it is there already, and reports
-// whether it was made.
-func (s store) putNew(ctx context.Context, item Item) (Item, bool, error) {
-	return s.createItem(ctx, item, clause.OnConflict{DoNothing: true})
+// putNew begins a sale of the item unless it is there already.
+func (s store) putNew(ctx context.Context, item Item, settle func(Item) error) error {
+	return s.change(ctx, func(tx store) error {
+		item, made, err := tx.begin(item, clause.OnConflict{DoNothing: true})
+		if err != nil || !made {
+			return err
+		}
+		return settle(item)
+	})
 }
 
-func (s store) createItem(ctx context.Context, item Item, conflict clause.OnConflict) (Item, bool, error) {
-	ctx, cancel := limited(ctx)
-	defer cancel()
-	item.SaleID = uuid.NewString()
+// begin writes the row of an item with a new sale, and reports whether it did.
+func (s store) begin(item Item, conflict clause.OnConflict) (Item, bool, error) {
+	item.SaleID, item.Generation = uuid.NewString(), uuid.NewString()
 	item.UpdatedAt = now()
 	item.Remaining, item.Version, item.Fence, item.FenceOf = 0, 0, 0, ""
 	if item.Keeper == InDatabase {
 		item.Remaining = item.Initial
 	}
-	done := s.db.WithContext(ctx).Clauses(conflict).Create(&item)
+	done := s.db.Clauses(conflict).Create(&item)
 	if done.Error != nil {
 		return Item{}, false, fmt.Errorf("writing item %s: %w", item.SKU, done.Error)
 	}
-	return item, done.RowsAffected > 0, nil
+	if done.RowsAffected == 0 {
+		return item, false, nil
+	}
+	sale := Sale{ID: item.SaleID, SKU: item.SKU, Initial: item.Initial, BegunAt: item.UpdatedAt}
+	if err := s.db.Create(&sale).Error; err != nil {
+		return Item{}, false, fmt.Errorf("writing sale %s: %w", sale.ID, err)
+	}
+	return item, true, nil
+}
+
+// change runs f in a transaction, again where the database undid it because it was
+// in another's way. A caller that goes away does not cut it short.
+func (s store) change(ctx context.Context, f func(tx store) error) error {
+	ctx, cancel := limited(ctx)
+	defer cancel()
+	return s.changeWithin(ctx, f)
+}
+
+func (s store) changeWithin(ctx context.Context, f func(tx store) error) (err error) {
+	for range maxCrossed {
+		err = s.db.WithContext(ctx).Transaction(func(tx *gorm.DB) error { return f(store{tx}) })
+		if !crossed(err) {
+			break
+		}
+	}
+	return err
+}
+
+// locked reads an item and locks its row until the transaction ends. Nobody can
+// write an order of the item meanwhile. It returns ErrUnknownItem.
+func (s store) locked(sku string) (Item, error) {
+	var item Item
+	err := s.db.Clauses(lockRow(s.db)...).Where("sku = ?", sku).Take(&item).Error
+	if errors.Is(err, gorm.ErrRecordNotFound) {
+		return Item{}, fmt.Errorf("%w: %s", ErrUnknownItem, sku)
+	}
+	if err != nil {
+		return Item{}, fmt.Errorf("locking item %s: %w", sku, err)
+	}
+	return item, nil
+}
+
+// setGeneration makes the item's generation and family what they are in item. The
+// caller has locked the row.
+func (s store) setGeneration(item Item) error {
+	err := s.db.Model(&Item{}).Where("sku = ?", item.SKU).
+		UpdateColumns(map[string]any{"generation": item.Generation, "family": item.Family}).Error
+	if err != nil {
+		return fmt.Errorf("writing the generation of %s: %w", item.SKU, err)
+	}
+	return nil
 }
 
 // item returns ErrUnknownItem for an item that is not there.
@@ -101,15 +196,22 @@ func (s store) item(ctx context.Context, sku string) (Item, error) {
 	return item, nil
 }
 
-// delete removes the item and the orders of all its sales.
-func (s store) delete(ctx context.Context, sku string) error {
-	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
+// delete removes the item, its sales and all their orders. Settle is called as in
+// put.
+func (s store) delete(ctx context.Context, sku string, settle func(last Item) error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteTimeout)
 	defer cancel()
-	err := s.db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
-		if err := tx.Where("sku = ?", sku).Delete(&Order{}).Error; err != nil {
+	err := s.changeWithin(ctx, func(tx store) error {
+		last, err := tx.locked(sku)
+		if err != nil && !errors.Is(err, ErrUnknownItem) {
 			return err
 		}
-		return tx.Where("sku = ?", sku).Delete(&Item{}).Error
+		for _, rows := range []any{&Order{}, &Item{}, &Sale{}, &presence{}} {
+			if err := tx.db.Where("sku = ?", sku).Delete(rows).Error; err != nil {
+				return err
+			}
+		}
+		return settle(last)
 	})
 	if err != nil {
 		return fmt.Errorf("deleting item %s and its orders: %w", sku, err)
@@ -123,14 +225,20 @@ var errDuplicate = errors.New("an order with this idempotency key exists")
 // errUnsure means that the order may or may not have been written.
 var errUnsure = errors.New("it is not known whether the order was written")
 
-// insert writes one order, or several in one statement: all of them or none. It
-// returns errDuplicate, or errUnsure where the database neither confirmed the
-// orders nor can be asked for them, or may still come to write them. After any
-// other error they are not there.
-func (s store) insert(ctx context.Context, orders ...*Order) error {
+// insert writes one order, or several of one sale: all of them or none. It returns
+// errOtherSale if the generation is no longer the current one, errDuplicate, or
+// errUnsure where the database neither confirmed the orders nor can be asked for
+// them, or may still come to write them. After any other error they are not there.
+func (s store) insert(ctx context.Context, g generation, orders ...*Order) error {
 	tctx, cancel := context.WithTimeout(ctx, dbTimeout)
 	defer cancel()
-	return s.outcome(ctx, tctx, orders[0], s.create(tctx, orders))
+	var err error
+	for range maxCrossed { // somebody who counts has the row, for a moment
+		if err = s.create(tctx, g, orders); !crossed(err) {
+			break
+		}
+	}
+	return s.outcome(ctx, tctx, orders[0], err)
 }
 
 // outcome finds out what became of a statement or a transaction that was to
@@ -163,21 +271,53 @@ func (s store) outcome(ctx, tctx context.Context, order *Order, err error) error
 	return err
 }
 
-// create is the statement of insert. That of one order is prepared once and kept,
-// and that of as many as go together at most, which is what a crowd sees. Others
-// differ with their number, and would be too many to be kept by a server.
-func (s store) create(ctx context.Context, orders []*Order) error {
-	tx := s.db.WithContext(ctx)
-	switch len(orders) {
-	case 1:
-		return tx.Create(orders[0]).Error
-	case MaxBatch:
+// create is what insert does. Whether the generation is current is checked where
+// the order is written: in the same statement, or in its transaction. Both lock
+// the item's row against a change of sale, not against each other.
+func (s store) create(ctx context.Context, g generation, orders []*Order) error {
+	if len(orders) == 1 {
+		return s.createOne(ctx, g, orders[0])
+	}
+	return s.db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
+		current := tx.Model(&Item{}).Select("1").Where("sku = ? AND generation = ?", orders[0].SKU, g.id)
+		var one int
+		if err := current.Clauses(shareRow(tx)...).Take(&one).Error; err != nil {
+			if errors.Is(err, gorm.ErrRecordNotFound) {
+				return errOtherSale
+			}
+			return fmt.Errorf("looking at the sale: %w", err)
+		}
+		// The statement of as many as go together at most, which is what a crowd
+		// sees, is prepared once and kept. Others differ with their number, and
+		// would be too many for a server to keep.
+		if kept, ok := tx.Statement.ConnPool.(*gorm.PreparedStmtTX); ok && len(orders) != MaxBatch {
+			tx.Statement.ConnPool = kept.Tx
+		}
 		return tx.Create(orders).Error
+	})
+}
+
+// createOne writes an order by one statement.
+func (s store) createOne(ctx context.Context, g generation, o *Order) error {
+	statement := "INSERT INTO `" + orderTable + "` (id, sku, sale_id, quantity, idempotency_key, strategy, created_at) " +
+		"SELECT ?, ?, ?, ?, ?, ?, ? FROM `" + itemTable + "` WHERE sku = ? AND generation = ?"
+	if s.db.Name() == "mysql" {
+		statement += " LOCK IN SHARE MODE"
 	}
-	if kept, ok := tx.Statement.ConnPool.(*gorm.PreparedStmtDB); ok {
-		tx.Statement.ConnPool = kept.ConnPool
+	done := s.db.WithContext(ctx).Exec(statement, o.ID, o.SKU, o.SaleID, o.Quantity, o.IdempotencyKey, o.Strategy, o.CreatedAt, o.SKU, g.id)
+	if done.Error == nil && done.RowsAffected == 0 {
+		return errOtherSale
 	}
-	return tx.Create(orders).Error
+	return done.Error
+}
+
+// shareRow has a SELECT keep others from changing its row, where the database
+// knows such a thing. See lockRow.
+func shareRow(db *gorm.DB) []clause.Expression {
+	if db.Name() != "mysql" {
+		return nil
+	}
+	return []clause.Expression{clause.Locking{Strength: clause.LockingStrengthShare}}
 }
 
 // What MySQL and MariaDB say when transactions were in each other's way, and this
@@ -222,6 +362,34 @@ func (s store) has(ctx context.Context, orderID string) (bool, error) {
 	return n > 0, nil
 }
 
+// written returns which of the orders with these ids are there.
+func (s store) written(ctx context.Context, ids []string) (map[string]bool, error) {
+	ctx, cancel := limited(ctx)
+	defer cancel()
+	var found []string
+	if err := s.db.WithContext(ctx).Model(&Order{}).Where("id IN ?", ids).Pluck("id", &found).Error; err != nil {
+		return nil, fmt.Errorf("looking for %d orders: %w", len(ids), err)
+	}
+	there := make(map[string]bool, len(found))
+	for _, id := range found {
+		there[id] = true
+	}
+	return there, nil
+}
+
+// foreign adds up the units in an item's orders of sales that there never were.
+func (s store) foreign(ctx context.Context, sku string) (units int64, err error) {
+	ctx, cancel := limited(ctx)
+	defer cancel()
+	known := s.db.Model(&Sale{}).Select("id").Where("sku = ?", sku)
+	err = s.db.WithContext(ctx).Model(&Order{}).Select("COALESCE(SUM(quantity), 0)").
+		Where("sku = ? AND sale_id NOT IN (?)", sku, known).Scan(&units).Error
+	if err != nil {
+		return 0, fmt.Errorf("looking for foreign orders of %s: %w", sku, err)
+	}
+	return units, nil
+}
+
 // byKey returns the sale's order with an idempotency key, and whether there is one.
 func (s store) byKey(ctx context.Context, sku, saleID, key string) (Order, bool, error) {
 	ctx, cancel := limited(ctx)
@@ -235,6 +403,15 @@ func (s store) byKey(ctx context.Context, sku, saleID, key string) (Order, bool,
 		return Order{}, false, fmt.Errorf("looking for the order of an idempotency key: %w", err)
 	}
 	return order, true, nil
+}
+
+// sold adds up the units in the orders of a sale, within a transaction.
+func (s store) sold(sku, saleID string) (units int64, err error) {
+	err = s.db.Model(&Order{}).Select("COALESCE(SUM(quantity), 0)").Where("sku = ? AND sale_id = ?", sku, saleID).Scan(&units).Error
+	if err != nil {
+		return 0, fmt.Errorf("adding up the orders of sale %s: %w", saleID, err)
+	}
+	return units, nil
 }
 
 // count adds up the orders of a sale.

@@ -7,35 +7,19 @@ import (
 	"time"
 )
 
-// maxSales bounds how often a buyer who finds that another sale is on tries his
-// luck in that.
-const maxSales = 3
-
 // take sells without a guard. Nobody is kept out while the work is done, nor has
 // anything been taken yet: the script that takes the units decides by itself
-// whether they are there, however old the last look at the stock is.
-func (b *buyer) take(ctx, wait context.Context) error {
-	if err := b.arrive(ctx, wait); err != nil || b.res.Replayed {
-		return err
-	}
+// whether they are there, however old the last look at the stock is. The work is
+// done once, also for a buyer who goes on in the next sale.
+func (b *buyer) take(ctx, wait context.Context) (err error) {
 	ctx = context.WithoutCancel(ctx)
-	after, err := b.service.work(ctx, b.req.SKU)
-	if err != nil {
-		return fmt.Errorf("working on the order: %w", err)
-	}
-	if after != nil {
-		defer after()
-	}
-	for range maxSales {
-		err = b.takeOnce(ctx, wait)
-		if !errors.Is(err, errOtherSale) {
-			return err
+	if !b.worked {
+		if b.after, err = b.service.work(ctx, b.req.SKU); err != nil {
+			return fmt.Errorf("working on the order: %w", err)
 		}
-		if err := b.enter(ctx, wait); err != nil || b.res.Replayed {
-			return err
-		}
+		b.worked = true
 	}
-	return err
+	return b.takeOnce(ctx, wait)
 }
 
 const (
@@ -80,14 +64,20 @@ func (b *buyer) replayInTurn(ctx, wait context.Context) (bool, error) {
 	return b.replay(ctx)
 }
 
-// arrive is enter for a buyer who may do without a look at the stock: if somebody
-// had one before him, the sale is known, and there seemed to be enough.
+// arrive is enter for a buyer who may do without a look at the stock: one without
+// a guard, if somebody has looked before, and there seemed to be enough.
 func (b *buyer) arrive(ctx, wait context.Context) error {
+	if b.taker == nil {
+		return b.enter(ctx, wait)
+	}
 	if wait.Err() != nil {
 		return context.Cause(wait)
 	}
 	if b.knows() {
 		return nil
+	}
+	if err := b.agree(ctx, wait); err != nil {
+		return err
 	}
 	leave, err := b.door(wait)
 	if err != nil {
@@ -104,14 +94,14 @@ func (b *buyer) arrive(ctx, wait context.Context) error {
 // with it must be looked for in the sale that is the current one for sure.
 func (b *buyer) knows() bool {
 	g := b.service.stock.recall(b.req.SKU)
-	if g == nil || b.req.IdempotencyKey != "" {
+	if g == nil || b.stale || b.req.IdempotencyKey != "" || !b.service.agreement.fresh(b.req.SKU) {
 		return false
 	}
 	left := g.left.Load()
 	if left < b.req.Quantity {
 		return false
 	}
-	b.saleID, b.res.Left = g.saleID, left
+	b.gen, b.res.Left = g.gen, left
 	return true
 }
 
@@ -128,12 +118,12 @@ func (b *buyer) answered(answer int64) error {
 		left = answerTooFew - answer
 	}
 	b.res.Left = left
-	b.service.stock.remember(b.req.SKU, reading{left, b.saleID, InRedis})
+	b.service.stock.remember(b.req.SKU, reading{left, b.gen, InRedis})
 	if taken {
 		return nil
 	}
 	if left == 0 {
-		b.service.notices.Tell(b.req.SKU, ErrSoldOut)
+		b.tell(ErrSoldOut)
 	}
 	return fmt.Errorf("%w: %d left", ErrSoldOut, left)
 }

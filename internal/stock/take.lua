@@ -1,13 +1,14 @@
 -- Takes units from the stock of a sale, if enough of them are left.
--- KEYS[1]: the sale, a string: the id of the one that is on
--- KEYS[2]: the stock of the buyer's sale, a string: the units left
--- KEYS[3]: the claims on idempotency keys, a hash with a field for each
--- ARGV[1]: the id of the buyer's sale
+-- KEYS[1]: the sale, a string: the generation that is current
+-- KEYS[2]: the stock of the buyer's generation, a string: the units left
+-- KEYS[3]: the claims on idempotency keys of this period, a hash with a field for each
+-- KEYS[4]: the same of the last period
+-- ARGV[1]: the generation in which the buyer wants to buy
 -- ARGV[2]: for how long claims stay after the last one, in milliseconds
 -- ARGV[3]: how many units the buyer wants
 -- ARGV[4]: the buyer's idempotency key, '' if he has none
 -- Returns n: the units are taken, and the key is claimed; n are left
---         -1: another sale is on, or its stock is not there
+--         -1: another generation is current, or its stock is not there
 --         -2: somebody else has claimed the key
 --         -3 - n: nothing is taken, for only n units are left
 local left = redis.call('GET', KEYS[2])
@@ -15,7 +16,7 @@ if redis.call('GET', KEYS[1]) ~= ARGV[1] or not left then
   return -1
 end
 local keyed = ARGV[4] ~= ''
-if keyed and redis.call('HEXISTS', KEYS[3], ARGV[4]) == 1 then
+if keyed and (redis.call('HEXISTS', KEYS[3], ARGV[4]) == 1 or redis.call('HEXISTS', KEYS[4], ARGV[4]) == 1) then
   return -2
 end
 if tonumber(left) < tonumber(ARGV[3]) then

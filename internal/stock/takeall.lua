@@ -1,10 +1,11 @@
 -- Takes units from the stock of a sale for several buyers, one after the other:
 -- for each if enough are left when his turn has come. Where there were too few
 -- for one, a later one who wants less may still be served.
--- KEYS[1]: the sale, a string: the id of the one that is on
--- KEYS[2]: the stock of the buyers' sale, a string: the units left
--- KEYS[3]: the claims on idempotency keys, a hash with a field for each
--- ARGV[1]: the id of the buyers' sale
+-- KEYS[1]: the sale, a string: the generation that is current
+-- KEYS[2]: the stock of the buyers' generation, a string: the units left
+-- KEYS[3]: the claims on idempotency keys of this period, a hash with a field for each
+-- KEYS[4]: the same of the last period
+-- ARGV[1]: the generation in which the buyers want to buy
 -- ARGV[2]: for how long claims stay after the last one, in milliseconds
 -- ARGV[3], ARGV[5], ...: how many units each buyer wants
 -- ARGV[4], ARGV[6], ...: each buyer's idempotency key, '' if he has none
@@ -12,7 +13,7 @@
 --           n: the units are taken, and the key is claimed; n are left
 --           -2: somebody else has claimed the key
 --           -3 - n: nothing is taken, for only n units are left
---         an empty list: another sale is on, or its stock is not there
+--         an empty list: another generation is current, or its stock is not there
 local left = redis.call('GET', KEYS[2])
 if redis.call('GET', KEYS[1]) ~= ARGV[1] or not left then
   return {}
@@ -22,7 +23,7 @@ local answers, taken, claimed = {}, 0, false
 for i = 3, #ARGV, 2 do
   local wanted, key = tonumber(ARGV[i]), ARGV[i + 1]
   local answer
-  if key ~= '' and redis.call('HEXISTS', KEYS[3], key) == 1 then
+  if key ~= '' and (redis.call('HEXISTS', KEYS[3], key) == 1 or redis.call('HEXISTS', KEYS[4], key) == 1) then
     answer = -2
   elseif left < wanted then
     answer = -3 - math.max(0, left)

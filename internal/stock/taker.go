@@ -42,6 +42,7 @@ type Taker struct {
 	rdb     redis.UniversalClient
 	step    func(ctx context.Context, all []*taking) // takes the units of all
 	combine *combiner[*taking]
+	pace    *pace
 }
 
 // Atomic returns the Taker that calls a script for each buyer. The calls for
@@ -64,8 +65,8 @@ func Batched(rdb redis.UniversalClient, size int) *Taker {
 }
 
 func newTaker(rdb redis.UniversalClient, size int) *Taker {
-	t := &Taker{rdb: rdb}
-	t.combine = newCombiner(size, t.sell)
+	t := &Taker{rdb: rdb, pace: newPace(size)}
+	t.combine = newCombiner(t.pace.size, t.sell)
 	return t
 }
 
@@ -96,10 +97,12 @@ var (
 	errClaimed = errors.New("the idempotency key is claimed")
 )
 
-// claimTTL is for how long the claims on idempotency keys stay after the last
-// one: longer than anybody waits who may have looked for an order with his key
-// before there was one.
-const claimTTL = time.Minute
+// claimPeriod is for how long a claim on an idempotency key is respected at least,
+// and twice that at most: longer than most wait who may have looked for an order
+// with their key before there was one. For those who wait longer the index
+// decides. Claims of one period share a hash, so that what is kept is bounded by
+// what is sold in two periods, however long the sale.
+const claimPeriod = 10 * time.Second
 
 // take sells to b in the sale that b knows of. It returns ErrSoldOut, the cause
 // of wait if that ended before anything was begun, errOtherSale, errClaimed, or
@@ -108,7 +111,7 @@ const claimTTL = time.Minute
 func (t *Taker) take(ctx, wait context.Context, b *buyer) error {
 	start := time.Now()
 	one := &taking{buyer: b}
-	began, err := t.combine.do(wait, keys{b.req.SKU}.stock(b.saleID), one)
+	began, err := t.combine.do(wait, keys{b.req.SKU}.stock(b.gen), one)
 	if err != nil {
 		b.res.Lock.Waited += time.Since(start)
 		return err
@@ -116,6 +119,9 @@ func (t *Taker) take(ctx, wait context.Context, b *buyer) error {
 	b.res.Lock.Waited += began.Sub(start)
 	b.res.Lock.Attempts++
 	if one.err != nil {
+		if !errors.Is(one.err, errOtherSale) {
+			b.doubt() // the units may be taken, with only the reply lost
+		}
 		return one.err
 	}
 	if err := b.answered(one.answer); err != nil {
@@ -144,13 +150,26 @@ func (t *Taker) sell(all []*taking) {
 	if len(sold) == 0 {
 		return
 	}
-	err := all[0].service.store.insert(ctx, orders...)
-	for _, one := range sold {
-		one.orderErr = err
-		// All are refused for the fault of one, such as a key that was used
+	start := time.Now()
+	errs := all[0].service.write(ctx, all[0].gen, orders)
+	t.pace.wrote(len(orders), time.Since(start))
+	for i, one := range sold {
+		one.orderErr = errs[i]
+		// All may be refused for the fault of one, such as a key that was used
 		// before. Alone each gets what it deserves.
-		one.refused = err != nil && !errors.Is(err, errUnsure)
+		one.refused = len(orders) > 1 && errs[i] != nil && !decided(errs[i])
 	}
+}
+
+// decided reports whether an order that was not written with others would fail
+// alone as well, or may have been written.
+func decided(err error) bool {
+	for _, known := range []error{errUnsure, errOtherSale, errRecounted, errConflict} {
+		if errors.Is(err, known) {
+			return true
+		}
+	}
+	return false
 }
 
 // takeEach calls the script for each buyer, with one round trip for all calls.
@@ -200,12 +219,18 @@ func (t *Taker) takeAll(ctx context.Context, all []*taking) {
 // keys are the KEYS of the scripts.
 func (b *buyer) keys() []string {
 	k := keys{b.req.SKU}
-	return []string{k.sale(), k.stock(b.saleID), k.claims(b.saleID)}
+	return append([]string{k.sale(), k.stock(b.gen)}, k.claimed(b.gen.saleID, time.Now())...)
+}
+
+// claimed are the keys of the claims of this period and the last.
+func (k keys) claimed(saleID string, now time.Time) []string {
+	period := now.UnixMilli() / claimPeriod.Milliseconds()
+	return []string{k.claims(saleID, period), k.claims(saleID, period-1)}
 }
 
 // args are the ARGV of the scripts, with b as the only buyer.
 func (b *buyer) args() []any {
-	return append([]any{b.saleID, claimTTL.Milliseconds()}, b.wish()...)
+	return append([]any{b.gen.String(), (2 * claimPeriod).Milliseconds()}, b.wish()...)
 }
 
 // wish is b's part of the ARGV.

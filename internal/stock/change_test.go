@@ -1,0 +1,356 @@
+package stock_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"gorm.io/gorm"
+
+	"oversell/internal/backend/backendtest"
+	"oversell/internal/locks/locktest"
+	"oversell/internal/stock"
+)
+
+// saleInRedis is the id of the sale that Redis says is on.
+func (s *site) saleInRedis(t *testing.T) string {
+	t.Helper()
+	id, _, _ := strings.Cut(s.rdb.Get(t.Context(), "oversell:{"+s.sku+"}:sale").Val(), ":")
+	return id
+}
+
+// wantOneSale checks that Redis and the database are in the same sale, and that
+// every unit sold from now on counts in it.
+func (s *site) wantOneSale(t *testing.T, service *stock.Service, units int) {
+	t.Helper()
+	sold, _, _ := rush(t, s, units, "v6_watchdog", service)
+	item, err := service.Item(t.Context(), s.sku)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := s.saleInRedis(t); got != item.SaleID {
+		t.Errorf("Redis is in sale %s, the database in %s", got, item.SaleID)
+	}
+	a := s.audit(t, service)
+	if a.Sold != int64(sold) || a.LostUpdates != 0 || a.Foreign != 0 || a.Oversold != 0 {
+		t.Errorf("%d buyers were served, and the audit finds %+v", sold, a)
+	}
+}
+
+func TestPutWhoseClientGoesAwayIsWhole(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		service := s.instance(t, nil)
+		s.put(t, service, 5)
+		for range 15 {
+			ctx, goAway := context.WithCancel(t.Context())
+			time.AfterFunc(rand.N(4*time.Millisecond), goAway)
+			_, _ = service.Put(ctx, stock.Item{SKU: s.sku, Initial: 5})
+			goAway()
+			s.wantOneSale(t, service, 3)
+		}
+	})
+}
+
+func TestPutsAtOnceHaveOneOrder(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		a, b := s.instance(t, nil), s.instance(t, nil)
+		for range 10 {
+			var all sync.WaitGroup
+			for _, service := range []*stock.Service{a, b, a, b} {
+				all.Go(func() { s.put(t, service, 5) })
+			}
+			all.Wait()
+			s.wantOneSale(t, a, 3)
+		}
+	})
+}
+
+// A change whose part in Redis fails, or may have failed, is undone. What Redis has
+// is put right by whoever looks next.
+func TestChangeThatRedisFailsIsUndone(t *testing.T) {
+	for name, action := range map[string]locktest.Action{
+		"nothing was done":   locktest.Fail(locktest.ErrCut),
+		"the reply was lost": locktest.LoseReply(locktest.ErrCut),
+	} {
+		for what, change := range map[string]func(ctx context.Context, service *stock.Service, sku string) error{
+			"put": func(ctx context.Context, service *stock.Service, sku string) error {
+				return second(service.Put(ctx, stock.Item{SKU: sku, Initial: 99}))
+			},
+			"delete": func(ctx context.Context, service *stock.Service, sku string) error { return service.Delete(ctx, sku) },
+		} {
+			t.Run(what+", "+name, func(t *testing.T) {
+				eachSite(t, func(t *testing.T, s *site) {
+					service := s.instance(t, nil)
+					s.put(t, service, 5)
+					rush(t, s, 2, "v6_watchdog", service)
+					hook := &writeHook{action: action}
+					s.rdb.AddHook(hook)
+					hook.armed.Store(true)
+					if err := change(t.Context(), service, s.sku); !errors.Is(err, locktest.ErrCut) {
+						t.Fatalf("got %v, want %v", err, locktest.ErrCut)
+					}
+					if sold, soldOut, _ := rush(t, s, 5, "v6_watchdog", service); sold != 3 || soldOut != 2 {
+						t.Errorf("%d sold and %d turned away, want the last 3 and 2", sold, soldOut)
+					}
+					wantStock(t, s.audit(t, service), 5, 0, 5, 5)
+				})
+			})
+		}
+	}
+}
+
+// A Redis may have been used with another database. This one decides.
+func TestFreshDatabaseDecidesWhichSaleIsOn(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		old := s.instance(t, nil)
+		s.put(t, old, 1000)
+		rush(t, s, 3, "v6_watchdog", old)
+		other := *s
+		other.sku = newSKU()
+		other.put(t, old, 1000)
+
+		fresh := newSite(t, s.rdb, backendtest.DialDatabase(t, backendtest.Database(t, "embedded")))
+		fresh.sku = s.sku
+		service := fresh.instance(t, nil)
+		if err := service.Offer(t.Context(), stock.Item{SKU: s.sku, Initial: 5}); err != nil {
+			t.Fatal(err)
+		}
+		if sold, soldOut, _ := rush(t, fresh, 8, "v6_watchdog", service); sold != 5 || soldOut != 3 {
+			t.Errorf("%d sold and %d turned away, want 5 and 3", sold, soldOut)
+		}
+		wantStock(t, fresh.audit(t, service), 5, 0, 5, 5)
+
+		fresh.sku = other.sku
+		for _, strategy := range []string{"v6_watchdog", "lua_batch", "watch"} {
+			if _, err := service.Deduct(t.Context(), fresh.wish(strategy, "")); !errors.Is(err, stock.ErrUnknownItem) {
+				t.Errorf("%s: an item that the database does not know: got %v, want %v", strategy, err, stock.ErrUnknownItem)
+			}
+		}
+		if keys := s.rdb.Keys(t.Context(), "oversell:{"+other.sku+"}:stock*").Val(); len(keys) > 0 {
+			t.Errorf("of the item that there is not, Redis keeps %v", keys)
+		}
+	})
+}
+
+// Orders of a sale that the database does not know are not passed over.
+func TestAuditCountsForeignOrders(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		service := s.instance(t, nil)
+		s.put(t, service, 5)
+		rush(t, s, 2, "v4_lua", service)
+		s.put(t, service, 5) // orders of the last sale are not foreign
+		foreign := stock.Order{ID: "foreign", SKU: s.sku, SaleID: "of another database", Quantity: 7, Strategy: "v4_lua", CreatedAt: time.Now()}
+		if err := s.db.Create(&foreign).Error; err != nil {
+			t.Fatal(err)
+		}
+		if a := s.audit(t, service); a.Foreign != 7 || a.Sold != 0 {
+			t.Errorf("the audit finds %d foreign units and %d sold, want 7 and 0", a.Foreign, a.Sold)
+		}
+	})
+}
+
+// losses are ways in which a Redis loses an item.
+var losses = map[string]func(t *testing.T, s *site) error{
+	"everything": func(t *testing.T, s *site) error { return s.rdb.FlushDB(t.Context()).Err() },
+	"the stock":  func(t *testing.T, s *site) error { return s.rdb.Del(t.Context(), s.stockKey(t)).Err() },
+	"the sale":   func(t *testing.T, s *site) error { return s.rdb.Del(t.Context(), "oversell:{"+s.sku+"}:sale").Err() },
+}
+
+// An order that is on its way when the stock is lost was not counted as sold, and
+// must not be written after the count.
+func TestRestoreOversellsNothingThatIsOnItsWay(t *testing.T) {
+	for name, lose := range losses {
+		t.Run(name, func(t *testing.T) {
+			eachSite(t, func(t *testing.T, s *site) {
+				for _, strategy := range []string{"v4_lua", "v6_watchdog", "watch", "lua_atomic", "lua_batch"} {
+					s.sku = newSKU()
+					slow, other := s.instance(t, nil), s.instance(t, nil)
+					s.put(t, other, 10)
+					parked, goOn := s.holdUp(t)
+					late := order(t.Context(), slow, s.wish(strategy, ""))
+					<-parked
+					if err := lose(t, s); err != nil {
+						t.Fatal(err)
+					}
+					if name != "everything" && strategy[0] == 'v' { // the lock is still held
+						goOn()
+					}
+					sold, soldOut, _ := rush(t, s, 12, strategy, other)
+					goOn()
+					o := <-late
+					if o.err == nil {
+						sold++
+					} else if errors.Is(o.err, stock.ErrSoldOut) {
+						soldOut++
+					}
+					if sold != 10 || soldOut != 3 {
+						t.Errorf("%s: %d sold and %d turned away, want 10 and 3; the late one got %v", strategy, sold, soldOut, o.err)
+					}
+					wantStock(t, s.audit(t, other), 10, 0, 10, 10)
+				}
+			})
+		})
+	}
+}
+
+// The same for a batch, which is either counted whole or refused whole.
+func TestRestoreOversellsNoBatchOnItsWay(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		slow, other := s.instance(t, nil), s.instance(t, nil)
+		s.put(t, other, 100)
+		parked, goOn := s.holdUp(t)
+		all := []<-chan outcome{order(t.Context(), slow, s.wish("lua_batch", ""))}
+		<-parked
+		for range 30 {
+			all = append(all, order(t.Context(), slow, s.wish("lua_batch", "")))
+		}
+		soon()
+		if err := s.rdb.FlushDB(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(20*time.Millisecond, goOn)
+		sold, _, _ := rush(t, s, 100, "lua_batch", other)
+		for _, done := range all {
+			if o := <-done; o.err == nil {
+				sold++
+			}
+		}
+		a := s.audit(t, other)
+		if sold != 100 || a.Sold != 100 || a.Remaining != 0 || a.Stranded != 0 {
+			t.Errorf("%d were told that they bought, the audit finds %+v; want all 100", sold, a)
+		}
+	})
+}
+
+// Units go back to the stock that they were taken from, and to no other.
+func TestUnitsGoBackOnlyWhereTheyWereTaken(t *testing.T) {
+	for name, meanwhile := range map[string]func(t *testing.T, s *site, service *stock.Service){
+		"before the stock is restored": func(t *testing.T, s *site, _ *stock.Service) { _ = s.rdb.FlushDB(t.Context()) },
+		"after the stock was restored": func(t *testing.T, s *site, service *stock.Service) {
+			_ = s.rdb.FlushDB(t.Context())
+			s.audit(t, service)
+		},
+		"in the next sale": func(t *testing.T, s *site, service *stock.Service) { s.put(t, service, 10) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachSite(t, func(t *testing.T, s *site) {
+				for _, strategy := range []string{"v6_watchdog", "watch", "lua_atomic", "lua_batch"} {
+					s.sku = newSKU()
+					service, other := s.instance(t, nil), s.instance(t, nil)
+					s.put(t, other, 10)
+					parked, goOn := s.holdUp(t)
+					remove := failing(t, s.db, true, errBroken)
+					late := order(t.Context(), service, s.wish(strategy, ""))
+					<-parked
+					meanwhile(t, s, other)
+					goOn()
+					if o := <-late; !errors.Is(o.err, errBroken) {
+						t.Errorf("%s: got %v, want %v", strategy, o.err, errBroken)
+					}
+					remove()
+					if sold, soldOut, _ := rush(t, s, 20, strategy, other); sold != 10 || soldOut != 10 {
+						t.Errorf("%s: %d sold and %d turned away, want 10 and 10", strategy, sold, soldOut)
+					}
+					wantStock(t, s.audit(t, other), 10, 0, 10, 10)
+				}
+			})
+		})
+	}
+}
+
+// A holder whose item is deleted sells nothing, and brings no key back.
+func TestDeleteDuringASaleLeavesNothing(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		for _, strategy := range []string{"v6_watchdog", "v8_fenced", "watch", "lua_atomic", "lua_batch"} {
+			s.sku = newSKU()
+			other := s.instance(t, nil)
+			s.put(t, other, 10)
+			inside, goOn := stopped(t, s, strategy)
+			<-inside
+			if err := other.Delete(t.Context(), s.sku); err != nil {
+				t.Fatal(err)
+			}
+			if err := goOn(); !errors.Is(err, stock.ErrUnknownItem) {
+				t.Errorf("%s: the holder got %v, want %v", strategy, err, stock.ErrUnknownItem)
+			}
+			var orders int64
+			if err := s.db.Model(&stock.Order{}).Where("sku = ?", s.sku).Count(&orders).Error; err != nil || orders != 0 {
+				t.Errorf("%s: %d orders of an item that is gone, %v", strategy, orders, err)
+			}
+			for _, key := range s.rdb.Keys(t.Context(), "oversell:{"+s.sku+"}:*").Val() {
+				if s.rdb.PTTL(t.Context(), key).Val() < 0 {
+					t.Errorf("%s: %s stays for ever", strategy, key)
+				}
+			}
+		}
+	})
+}
+
+// "Sold out" of the last sale is nothing to those who wait in the next.
+func TestSoldOutBelongsToASale(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		service, other := s.instance(t, nil), s.instance(t, nil)
+		s.put(t, other, 1)
+		parked, goOn := s.holdUp(t) // who takes the last unit, and holds the lock
+		last := order(t.Context(), service, s.wish("v6_watchdog", ""))
+		<-parked
+		s.put(t, other, 1000)
+		var next []<-chan outcome
+		for range 20 {
+			next = append(next, order(t.Context(), service, s.wish("v6_watchdog", "")))
+		}
+		soon()
+		goOn()
+		for _, done := range append(next, last) {
+			if o := <-done; o.err != nil {
+				t.Errorf("got %v in a sale of 1,000 units", o.err)
+			}
+		}
+		wantStock(t, s.audit(t, other), 1000, 979, 21, 21)
+	})
+}
+
+// Redis is emptied again and again while orders fail: no unit is lost, none is
+// there twice.
+func TestOrdersFailWhileRedisIsEmptied(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		for _, strategy := range []string{"v6_watchdog", "watch", "lua_atomic", "lua_batch"} {
+			s.sku = newSKU()
+			service := s.instance(t, nil)
+			s.put(t, service, 150)
+			var n atomic.Int64
+			remove := onOrders(t, s.db, "test:fail", true, func(tx *gorm.DB) {
+				if n.Add(1)%2 == 0 {
+					_ = tx.AddError(errBroken)
+				}
+			})
+			var sold atomic.Int64
+			var all sync.WaitGroup
+			for range 10 {
+				for range 20 {
+					all.Go(func() {
+						if _, err := service.Deduct(t.Context(), s.wish(strategy, "")); err == nil {
+							sold.Add(1)
+						}
+					})
+				}
+				time.Sleep(2 * time.Millisecond)
+				if err := s.rdb.FlushDB(t.Context()).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			all.Wait()
+			remove()
+			rest, _, _ := rush(t, s, 200, strategy, service)
+			if total := sold.Load() + int64(rest); total != 150 {
+				t.Errorf("%s: %d sold, want 150", strategy, total)
+			}
+			wantStock(t, s.audit(t, service), 150, 0, 150, 150)
+		}
+	})
+}

@@ -1,0 +1,92 @@
+package stock_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"oversell/internal/stock"
+)
+
+// The pages of a sale's orders have every order of it once, by their ids, and none of
+// another item or of the sale before.
+func TestOrdersAreListedPageByPage(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		shop := s.instance(t, nil)
+		s.put(t, shop, 100)
+		buy := func(sku, key string, quantity int64) stock.Order {
+			t.Helper()
+			res, err := shop.Deduct(t.Context(), stock.Request{SKU: sku, Quantity: quantity, Strategy: "lua_atomic", IdempotencyKey: key, Owner: "me"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return res.Order
+		}
+		buy(s.sku, "", 1) // in the sale before
+		item, err := shop.Put(t.Context(), stock.Item{SKU: s.sku, Initial: 100})
+		if err != nil {
+			t.Fatal(err)
+		}
+		other := newSKU()
+		if _, err := shop.Put(t.Context(), stock.Item{SKU: other, Initial: 100}); err != nil {
+			t.Fatal(err)
+		}
+		var want []stock.ListedOrder
+		for i := range 7 {
+			key := ""
+			if i%2 == 0 {
+				key = fmt.Sprint("key-", i)
+			}
+			o := buy(s.sku, key, int64(i+1))
+			want = append(want, stock.ListedOrder{ID: o.ID, Quantity: o.Quantity, Strategy: "lua_atomic", CreatedAt: o.CreatedAt, KeyHash: stock.KeyHash(key)})
+			buy(other, key, 1)
+		}
+		slices.SortFunc(want, func(a, b stock.ListedOrder) int { return strings.Compare(a.ID, b.ID) })
+		for _, limit := range []int{1, 3, 7, 8, stock.MaxOrders} {
+			var got []stock.ListedOrder
+			for after, pages := "", 0; ; pages++ {
+				page, err := shop.Orders(t.Context(), s.sku, after, limit)
+				if err != nil || pages > 7 {
+					t.Fatalf("limit %d: page %d: %v", limit, pages, err)
+				}
+				if page.SKU != s.sku || page.SaleID != item.SaleID || len(page.Orders) > limit {
+					t.Errorf("limit %d: %d orders of sale %s of %s", limit, len(page.Orders), page.SaleID, page.SKU)
+				}
+				got = append(got, page.Orders...)
+				if after = page.Next; after == "" {
+					break
+				}
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("limit %d: %+v, want %+v", limit, got, want)
+			}
+		}
+	})
+}
+
+// What is asked of the list is bounded.
+func TestOrdersThatCannotBeListed(t *testing.T) {
+	s := embeddedSite(t)
+	shop := s.instance(t, nil)
+	s.put(t, shop, 1)
+	for _, tt := range []struct {
+		sku, after string
+		limit      int
+		want       error
+	}{
+		{s.sku, "", 0, stock.ErrInvalid},
+		{s.sku, "", -1, stock.ErrInvalid},
+		{s.sku, "", stock.MaxOrders + 1, stock.ErrInvalid},
+		{s.sku, "an id with spaces", 1, stock.ErrInvalid},
+		{s.sku, "0123456789012345678901234567890123456", 1, stock.ErrInvalid},
+		{"no/sku", "", 1, stock.ErrInvalid},
+		{"unheard-of", "", 1, stock.ErrUnknownItem},
+		{s.sku, "", 1, nil},
+	} {
+		if _, err := shop.Orders(t.Context(), tt.sku, tt.after, tt.limit); !errors.Is(err, tt.want) {
+			t.Errorf("%q after %q, limit %d: %v, want %v", tt.sku, tt.after, tt.limit, err, tt.want)
+		}
+	}
+}

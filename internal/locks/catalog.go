@@ -1,6 +1,7 @@
 package locks
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -155,7 +156,9 @@ func Strategies() Catalog {
 			Breaks: "a holder that dies before DEL locks everybody out for ever",
 			Test:   "TestOrphanStaysForEver",
 			Guard: func(o Options) Guard {
-				return o.distributed(func(key string) Lock { return v1.New(o.Redis, key) }, v1.ErrNotHeld)
+				d := o.distributed(func(key string) Lock { return v1.New(o.Redis, key) }, v1.ErrNotHeld)
+				d.Retry, d.RetryFor = refused, time.Minute // its lock never expires
+				return d
 			},
 			deduct: map[Condition]Expectation{Calm: holds, Slow: holds, Late: holds, Crash: sticks, Pause: holds, Partition: holds, Failover: breaks},
 			loads:  map[Condition]loads{Calm: once, Slow: once, Late: once, Crash: onceAndStuck, Pause: once},
@@ -431,9 +434,20 @@ func (o Options) waiting(replicas int) *Distributed {
 }
 
 // undoable is distributed for a lock whose Unlock removes no lock but its own,
-// or hardly ever another, as that of v3 does.
+// or hardly ever another, as that of v3 does. It may be called again and again.
 func (o Options) undoable(lock func(key string) Lock, notHeld ...error) *Distributed {
 	d := o.distributed(lock, notHeld...)
 	d.Undo = true
+	d.Retry, d.RetryFor = func(error) bool { return true }, o.TTL
 	return d
+}
+
+// refused reports whether Redis itself answered with err, so that nothing was
+// done. A lock without an expiry is still there then, and so nobody else's: the
+// Unlock of v1 may be called again. After a reply that was lost it may not, for
+// the next holder's lock would go. That of v2 never may: its lock may expire
+// before the second DEL, and does so anyway.
+func refused(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply)
 }

@@ -24,11 +24,15 @@ const (
 	// for longer than the ttl. What it has sent arrives when the network is whole
 	// again.
 	Partition Condition = "partition"
+
+	// Chaos has faults that are drawn strike the shops, Redis, the database and the
+	// network, one after the other, while buyers come and try again; see Strategy.UnderChaos.
+	Chaos Condition = "chaos"
 )
 
 // Conditions lists all conditions.
 func Conditions() []Condition {
-	return []Condition{Calm, Slow, Late, Crash, Pause, Partition, Failover}
+	return []Condition{Calm, Slow, Late, Crash, Pause, Partition, Failover, Chaos}
 }
 
 // NeedsProcess reports whether the condition is done to a whole process, of

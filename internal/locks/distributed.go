@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // Distributed guards sections by a Lock that all processes share. It is safe
@@ -31,11 +33,29 @@ type Distributed struct {
 	// It is: the owner is new with each Do, and a failed attempt ends it.
 	Undo bool
 
-	undoing atomic.Int32 // calls of undo that have not ended yet
+	// Retry says whether Unlock may be called again after it failed with err. Do
+	// then calls it again in the background, for as long as RetryFor. Nil: never.
+	//
+	// A lock that knows its own can always be given back again: at worst there is
+	// nothing to give back any more. One that removes whatever lock is there must
+	// not be, unless it is known that nobody else can have it meanwhile.
+	Retry    func(err error) bool
+	RetryFor time.Duration // after that the lock has expired by itself
+
+	undoing   atomic.Int32 // calls of undo that have not ended yet
+	releasing atomic.Int32 // failed releases that are tried again
 }
 
-// maxUndoing bounds the calls of undo at once.
-const maxUndoing = 64
+const (
+	// maxUndoing bounds the calls of undo at once.
+	maxUndoing = 64
+	// maxReleasing bounds the releases that are tried again at once. There is one
+	// for each key at most, as nobody else has the lock of that key meanwhile.
+	maxReleasing = 1024
+	// An Unlock is tried again after firstPause, and twice as long each time, up
+	// to maxPause.
+	firstPause, maxPause = 10 * time.Millisecond, 200 * time.Millisecond
+)
 
 // Do takes the lock as the policy says, runs section and gives the lock back.
 func (d *Distributed) Do(ctx context.Context, e Entry, section func(context.Context) error) (Stats, error) {
@@ -51,9 +71,9 @@ func (d *Distributed) Do(ctx context.Context, e Entry, section func(context.Cont
 }
 
 // undo gives lock back after an attempt that failed. Nobody waits for it: if
-// Redis hangs, the caller is to be told now. It ends within the time that
-// Unlock gives itself; and where so many are under way that Redis is surely
-// away, the lock is left to its ttl.
+// Redis hangs, the caller is to be told now. Where so many are under way that
+// Redis is surely away, the lock is left to its ttl. The first ones go on: what
+// came later did not reach Redis.
 func (d *Distributed) undo(ctx context.Context, lock Lock) {
 	if d.undoing.Add(1) > maxUndoing {
 		d.undoing.Add(-1)
@@ -61,8 +81,40 @@ func (d *Distributed) undo(ctx context.Context, lock Lock) {
 	}
 	go func() {
 		defer d.undoing.Add(-1)
-		_ = lock.Unlock(ctx) // "not held", most of the time
+		d.again(ctx, lock, lock.Unlock(ctx)) // "not held", most of the time
 	}()
+}
+
+// insist gives lock back in the background, after an Unlock that failed with err.
+func (d *Distributed) insist(ctx context.Context, lock Lock, err error) {
+	if d.releasing.Add(1) > maxReleasing {
+		d.releasing.Add(-1)
+		return
+	}
+	go func() {
+		defer d.releasing.Add(-1)
+		d.again(ctx, lock, err)
+	}()
+}
+
+// again calls Unlock after it failed with err, until it does not fail any more or
+// must not be called again. It ends when the client of Redis is closed.
+func (d *Distributed) again(ctx context.Context, lock Lock, err error) {
+	end := time.Now().Add(d.RetryFor)
+	for pause := firstPause; d.retries(err) && time.Now().Before(end); pause = min(2*pause, maxPause) {
+		time.Sleep(pause)
+		err = lock.Unlock(ctx)
+	}
+}
+
+// retries reports whether Unlock is to be called again after it returned err.
+func (d *Distributed) retries(err error) bool {
+	return err != nil && !d.tooLate(err) && !errors.Is(err, redis.ErrClosed) && d.Retry != nil && d.Retry(err)
+}
+
+// tooLate reports whether err says that the lease had run out.
+func (d *Distributed) tooLate(err error) bool {
+	return slices.ContainsFunc(d.NotHeld, func(lost error) bool { return errors.Is(err, lost) })
 }
 
 // Turn is one caller's turn at a lock: what a Policy works with. It is for one
@@ -157,7 +209,8 @@ func (t *Turn) guarded() error {
 }
 
 // release gives the lock back. That the lease had run out is no failure of the
-// section, whose work is done, but it is put on record.
+// section, whose work is done, but it is put on record. So is a release that
+// failed: it is tried again, and nobody waits for that.
 func (t *Turn) release() {
 	err := t.lock.Unlock(t.ctx)
 	if l, ok := t.lock.(interface{ Renewals() int }); ok && t.held {
@@ -166,9 +219,12 @@ func (t *Turn) release() {
 	t.held = false
 	switch {
 	case err == nil:
-	case slices.ContainsFunc(t.guard.NotHeld, func(lost error) bool { return errors.Is(err, lost) }):
+	case t.guard.tooLate(err):
 		t.stats.Lost = true
 	default:
 		t.stats.Release = err
+		if t.guard.retries(err) {
+			t.guard.insist(t.ctx, t.lock, err)
+		}
 	}
 }

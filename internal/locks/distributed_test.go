@@ -3,10 +3,13 @@ package locks
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 func TestStatsTellWhatAHoldTook(t *testing.T) {
@@ -129,6 +132,59 @@ func TestUndoIsBounded(t *testing.T) {
 			t.Errorf("%d calls of Unlock in all, want %d: there is room again", n, maxUndoing+1)
 		}
 	})
+}
+
+// brokenLock fails each Unlock, until it is well again.
+type brokenLock struct {
+	fakeLock
+	unlocks *atomic.Int32
+	err     error
+}
+
+func (l brokenLock) Unlock(context.Context) error {
+	l.unlocks.Add(1)
+	return l.err
+}
+
+// A release is not tried for ever, nor by a client that is closed, nor against the
+// word of the lock, nor in a crowd.
+func TestTryingAgainEnds(t *testing.T) {
+	broken := errors.New("broken")
+	always := func(error) bool { return true }
+	for name, test := range map[string]struct {
+		err   error
+		retry func(error) bool
+		some  bool
+	}{
+		"broken for good":      {broken, always, true},
+		"the client is closed": {fmt.Errorf("unlock: %w", redis.ErrClosed), always, false},
+		"the lease is over":    {errGone, always, false},
+		"not to be repeated":   {broken, func(error) bool { return false }, false},
+		"never to be repeated": {broken, nil, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			unlocks := new(atomic.Int32)
+			g := &Distributed{
+				New:    func(string) Lock { return brokenLock{fakeLock{new(oneLock)}, unlocks, test.err} },
+				Policy: Fixed{time.Millisecond}, NotHeld: []error{errGone}, Retry: test.retry, RetryFor: time.Second,
+			}
+			if _, err := g.Do(t.Context(), patient(t), new(inside).section(0)); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			time.Sleep(2 * time.Second)
+			if n := unlocks.Load(); test.some != (n > 1) || n > 20 {
+				t.Errorf("%s: %d calls of Unlock, want more than one: %v", name, n, test.some)
+			}
+			for range 2 * maxReleasing {
+				_, _ = g.Do(t.Context(), patient(t), new(inside).section(0))
+			}
+			synctest.Wait()
+			if n := g.releasing.Load(); n > maxReleasing {
+				t.Errorf("%s: %d are tried again at once, want %d at most", name, n, maxReleasing)
+			}
+			time.Sleep(2 * time.Second) // or the bubble would complain
+		})
+	}
 }
 
 // askedLock does something while it is being asked for.

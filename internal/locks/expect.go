@@ -67,6 +67,8 @@ var (
 	ok        = []figures.Verdict{figures.OK}
 	okOrDrift = []figures.Verdict{figures.OK, figures.Drift}
 
+	okOversoldOrDrift = []figures.Verdict{figures.OK, figures.Oversold, figures.Drift}
+
 	holds    = Expectation{Verdicts: ok, MaxHolders: 1}
 	overlaps = Expectation{Verdicts: ok} // two inside at once, without harm
 	breaks   = Expectation{Verdicts: []figures.Verdict{figures.Oversold, figures.Drift}}
@@ -106,11 +108,12 @@ func shutting(e map[Condition]Expectation) map[Condition]Expectation {
 }
 
 // unguarded is what comes out where nobody is kept out, and so nobody has
-// anything that could be lost. What a killed process has taken stays taken, and a
-// replica that takes over has the stock as it was when it last heard of it.
+// anything that could be lost. What a killed process has taken stays taken. A
+// replica that takes over has the stock as it was when it last heard of it, and that
+// may be sold until a shop whose command broke off has counted it anew.
 var unguarded = map[Condition]Expectation{
 	Calm: overlaps, Slow: overlaps, Late: overlaps, Pause: overlaps, Partition: overlaps,
-	Crash: {Verdicts: okOrDrift}, Failover: breaks,
+	Crash: {Verdicts: okOrDrift}, Failover: {Verdicts: okOversoldOrDrift},
 }
 
 // always gives every condition the same value.
@@ -159,6 +162,9 @@ func (s Strategy) Expect(c Case) (Expectation, bool) {
 		l, known := s.loads[c.Condition]
 		return l.expectation(c), known
 	}
+	if c.Condition == Chaos {
+		return s.UnderChaos(c).expectation(), true
+	}
 	sale := s.deduct
 	if c.Unfenced && s.unfenced != nil {
 		sale = s.unfenced
@@ -173,6 +179,63 @@ func (s Strategy) Expect(c Case) (Expectation, bool) {
 		}
 	}
 	return e, known
+}
+
+// Leeway says what may come of a sale through which shops, Redis, the database and the
+// network fail. Whatever the strategy, no order that a buyer was told of may be missing,
+// and no idempotency key may buy twice.
+type Leeway struct {
+	Oversells string // "": nothing ever does; otherwise what makes it oversell
+	Strands   string // "": no unit ever is; otherwise which units may be stranded
+	Sticks    bool   // a holder that is killed may end the sale for good
+	Always    bool   // it oversells without any fault
+	LosesLock bool   // two are let in, and nothing helps, where Redis loses its keys
+	Undecided bool   // the project promises nothing
+}
+
+// UnderChaos returns what may come of the case, which follows from what the catalog says of
+// the other conditions: a fault is one of them, at another moment.
+func (s Strategy) UnderChaos(c Case) Leeway {
+	under := func(condition Condition) Expectation {
+		c.Condition = condition
+		e, _ := s.Expect(c)
+		return e
+	}
+	oversells := func(condition Condition) bool {
+		return slices.Contains(under(condition).Verdicts, figures.Oversold)
+	}
+	var may Leeway
+	switch {
+	case under(Calm).Undecided:
+		may.Undecided = true
+	case oversells(Calm):
+		may.Always, may.Oversells = true, "buyers who are at work at once"
+	case oversells(Slow):
+		may.Oversells = "a holder that works for longer than the ttl"
+	case oversells(Pause) || oversells(Partition):
+		may.Oversells = "a holder whose write is held up for longer than the ttl"
+	}
+	may.LosesLock = c.InDatabase && oversells(Failover)
+	may.Sticks = slices.Contains(under(Crash).Verdicts, figures.Stuck)
+	if !c.InDatabase {
+		may.Strands = "units of sales that were under way"
+	}
+	return may
+}
+
+// expectation is may as far as verdicts tell.
+func (may Leeway) expectation() Expectation {
+	e := Expectation{Verdicts: slices.Clone(ok), Undecided: may.Undecided}
+	if may.Strands != "" {
+		e.Verdicts = append(e.Verdicts, figures.Drift)
+	}
+	if may.Oversells != "" || may.LosesLock {
+		e.Verdicts = append(e.Verdicts, figures.Oversold)
+	}
+	if may.Sticks {
+		e.Verdicts = append(e.Verdicts, figures.Stuck)
+	}
+	return e
 }
 
 // expectation spells out what l means. Without the second look each reader

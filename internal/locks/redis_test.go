@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"oversell/internal/locks"
 	"oversell/internal/locks/locktest"
 )
@@ -83,6 +85,77 @@ func TestLostReplyOfAnAttempt(t *testing.T) {
 	})
 }
 
+// readOnly is the reply of a server that has just become a replica.
+type readOnly struct{}
+
+func (readOnly) Error() string { return "READONLY You can't write against a read only replica." }
+func (readOnly) RedisError()   {}
+
+// An Unlock that fails is tried again: the next holder comes in when Redis is well
+// again, and not a ttl later. The holder does not wait for that.
+func TestFailedReleaseIsTriedAgain(t *testing.T) {
+	const outage = time.Second
+	for _, fault := range []error{readOnly{}, locktest.ErrCut} {
+		eachLock(t, func(t *testing.T, name string, s *locktest.Server, guard func(locks.Policy) locks.Guard) {
+			g := guard(locks.Fixed{Delay: 100 * time.Millisecond})
+			start := time.Now()
+			stats, err := g.Do(t.Context(), as(t, "a"), func(context.Context) error {
+				rule := s.Hook.On(locktest.Any, -1, locktest.Fail(fault))
+				time.AfterFunc(outage, rule.Off)
+				return nil
+			})
+			if err != nil || !errors.Is(stats.Release, fault) || time.Since(start) != 0 {
+				t.Errorf("got %v, and %v from the release, after %v; want no error, and %v, at once", err, stats.Release, time.Since(start), fault)
+			}
+			time.Sleep(outage + time.Millisecond)
+			e := as(t, "b")
+			wait, cancel := context.WithTimeout(t.Context(), 5*leaseOf)
+			defer cancel()
+			e.Wait = wait
+			_, err = g.Do(t.Context(), e, noWork)
+			waited := time.Since(start)
+			switch {
+			case name == "v1_setnx" && fault == locktest.ErrCut:
+				if err == nil {
+					t.Errorf("the next holder came in after %v, want never: the lock may have been another's", waited)
+				}
+			case err != nil:
+				t.Error(err)
+			case name == "v2_ttl":
+				if waited < leaseOf {
+					t.Errorf("the next holder came in after %v, want the ttl: the lock may have been another's", waited)
+				}
+			case waited > outage+outage/2:
+				t.Errorf("the next holder came in %v after an outage of %v", waited, outage)
+			}
+			time.Sleep(leaseOf) // for the tickets that were given up
+		})
+	}
+}
+
+// An attempt that failed is undone when Redis is well again, too.
+func TestFailedUndoIsTriedAgain(t *testing.T) {
+	const outage = time.Second
+	eachLock(t, func(t *testing.T, name string, s *locktest.Server, guard func(locks.Policy) locks.Guard) {
+		if !undone(name) {
+			t.Skip("it cannot be undone")
+		}
+		g := guard(locks.Fixed{Delay: 100 * time.Millisecond})
+		s.Hook.On(locktest.Any, 1, locktest.LoseReply(locktest.ErrCut))
+		rule := s.Hook.On(func(cmd redis.Cmder) bool { return s.Exists("lock") }, -1, locktest.Fail(locktest.ErrCut))
+		time.AfterFunc(outage, rule.Off)
+		start := time.Now()
+		if _, err := g.Do(t.Context(), as(t, "a"), noWork); !errors.Is(err, locktest.ErrCut) {
+			t.Fatalf("got %v, want %v", err, locktest.ErrCut)
+		}
+		time.Sleep(outage + time.Millisecond)
+		if _, err := g.Do(t.Context(), as(t, "b"), noWork); err != nil || time.Since(start) > outage+outage/2 {
+			t.Errorf("the next holder came in after %v, %v; the outage was of %v", time.Since(start), err, outage)
+		}
+		time.Sleep(leaseOf)
+	})
+}
+
 // An attempt that never reached Redis took nothing, and undoing it takes
 // nothing from anybody.
 func TestFailedAttemptHurtsNobody(t *testing.T) {
@@ -134,7 +207,7 @@ func TestUndoDelaysNoAnswer(t *testing.T) {
 		if took := time.Since(start); !errors.Is(err, locktest.ErrCut) || took != 0 {
 			t.Errorf("told %v after %v, want %v at once", err, took, locktest.ErrCut)
 		}
-		time.Sleep(6 * time.Second) // Unlock gives itself 5
+		time.Sleep(leaseOf + 6*time.Second) // it is tried again for a lease, and each try has 5 s
 	})
 }
 

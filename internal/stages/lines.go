@@ -18,12 +18,14 @@ func fixingLines() []fixingLine {
 
 		{"v2_ttl", "orphan-after-crash", `m.rdb.SetNX(ctx, m.key, "held", m.ttl)`},
 		{"v2_ttl", "crash-before-expire", `m.rdb.SetNX(ctx, m.key, "held", m.ttl)`},
+		{"v2_ttl", "handed-on-holder-dies", `m.rdb.SetNX(ctx, m.key, "held", m.ttl)`},
 		{"v2_ttl", "forgotten-unlock", `m.rdb.SetNX(ctx, m.key, "held", m.ttl)`},
 
 		{"v3_uuid", "foreign-delete", `err == nil && token != m.token`},
 		{"v3_uuid", "foreign-delete-chain", `err == nil && token != m.token`},
 		{"v3_uuid", "foreign-unlock", `err == nil && token != m.token`},
 		{"v3_uuid", "late-unlock-not-told", `err == nil && token != m.token`},
+		{"v3_uuid", "lost-hold-handed-on", `err == nil && token != m.token`},
 		{"v3_uuid", "unlock-after-failed-acquire", `err == nil && token != m.token`},
 		{"v3_uuid", "repeated-unlock", `err == nil && token != m.token`},
 		{"v3_uuid", "failed-re-entry-frees-outer", `token := uuid.NewString()`},
@@ -51,19 +53,19 @@ func fixingLines() []fixingLine {
 		{"v6_watchdog", "loss-not-told", `case err == nil && n == 0:`},
 		{"v6_watchdog", "loss-not-told", `r.onEnd = append(r.onEnd, cancel)`},
 
-		{"v7_queue", "lost-reply-asks-again", `go c.giveUp(ticket) // it may have been taken`},
-		{"v7_queue", "failed-re-entry-frees-outer", `c.depth++`},
-		{"v7_queue", "failed-re-entry-frees-outer", `if c.depth--; c.depth > 0 {`},
+		{"v7_queue", "lost-reply-asks-again", `go c.giveUp(ticket, m.ttl) // it may have been taken`},
+		{"v7_queue", "failed-re-entry-frees-outer", `t.depth++`},
+		{"v7_queue", "failed-re-entry-frees-outer", `if t.depth--; t.depth > 0 {`},
 		{"v7_queue", "token-not-unique", `func newTicket() string`},
 		{"v7_queue", "starvation", `w.place = c.waiting.PushBack(w)`},
 		{"v7_queue", "starvation", `h.passes < maxPasses`},
 		{"v7_queue", "starvation", `redis.call('RPUSH', KEYS[2], ARGV[1])`},
-		{"v7_queue", "starvation", `redis.call('SET', KEYS[1], first, 'PX', ARGV[2])`},
+		{"v7_queue", "starvation", `redis.call('SET', KEYS[1], first, 'PX', left)`},
 		{"v7_queue", "retry-storm", `w.served <- nil`},
 		{"v7_queue", "retry-storm", `"blpop", c.wake(ticket)`},
 
 		{"v8_fenced", "paused-writer", `return lockScript.Run(`},
-		{"v8_fenced", "paused-writer", `m.token = owner, 1, c.hold, c.hold.token()`},
+		{"v8_fenced", "paused-writer", `token: c.hold.token(), depth: 1}`},
 		{"v8_fenced", "paused-writer", `func (m *Mutex) Token() int64 {`},
 	}
 }

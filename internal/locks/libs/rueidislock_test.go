@@ -268,8 +268,7 @@ func TestFollowsSentinels(t *testing.T) {
 			t.Fatal("the new master is not found:", err)
 		}
 	}
-	there := redis.NewClient(&redis.Options{Addr: set.Replica.Addr})
-	defer there.Close()
+	there := backendtest.DialRedis(t, set.Replica.URL)
 	if n, err := there.Exists(t.Context(), RueidislockKey(key)).Result(); n != 1 || err != nil {
 		t.Errorf("on the new master: %d, %v", n, err)
 	}

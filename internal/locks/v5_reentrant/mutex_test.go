@@ -133,6 +133,9 @@ func TestLateUnlockSparesForeignLock(t *testing.T) {
 	mustLock(t, as(t, "b"), b)
 	mustNotBeHeld(t, as(t, "a"), a)
 	mustNotLock(t, as(t, "c"), c)
+	// Nor is the late holder counted in that lock.
+	mustNotLock(t, as(t, "a"), a)
+	mustNotLock(t, as(t, "a"), a)
 	unlock(t, as(t, "b"), b)
 }
 
@@ -234,6 +237,11 @@ func TestInnerTTLShortensNothing(t *testing.T) {
 	unlock(t, as(t, "a"), inner)
 	s.FastForward(ttl / 2)
 	mustNotLock(t, as(t, "b"), other)
+	mustLock(t, as(t, "a"), New(s.Client, key, 2*ttl))
+	if left := s.TTL(key); left != 2*ttl {
+		t.Errorf("after a re-entry with a longer ttl %v are left, want %v", left, 2*ttl)
+	}
+	unlock(t, as(t, "a"), inner)
 	unlock(t, as(t, "a"), outer)
 }
 

@@ -1,9 +1,8 @@
 // Package lock is stage 6: a watchdog renews the lock for as long as the work takes.
 //
-// New: from the outermost TryLock to the last Unlock a timer renews the ttl
-// (renewal.go), so ttl no longer limits the work: it is the time after which
-// a dead holder is given up. Context tells the holder should the lock be lost.
-// The idea, and the third of ttl, are those of Redisson's watchdog.
+// New: a timer renews the ttl from the outermost TryLock to the last Unlock
+// (renewal.go). So ttl limits no work: it is when a dead holder is given up.
+// Context tells of a lost lock. The idea, and the third of ttl, are Redisson's.
 //
 // Holds:
 //   - one owner at a time, with no limit: TestExclusive, TestLongWorkKeepsLock
@@ -122,8 +121,9 @@ func (m *Mutex) Unlock(ctx context.Context) error {
 	return nil
 }
 
-// Context returns a copy of parent for the work under the lock. It ends when
-// the lock is lost, with ErrLost as its cause, or when it is given back.
+// Context returns a copy of parent for the work under the lock. It ends when the
+// lock is lost, with ErrLost as its cause, or given back. While the machine is
+// suspended its clock stands still: then the next renewal tells of the loss.
 func (m *Mutex) Context(parent context.Context) context.Context {
 	ctx, cancel := context.WithCancelCause(parent)
 	mu.Lock()

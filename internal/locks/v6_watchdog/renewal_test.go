@@ -320,6 +320,30 @@ func TestLateReplyIsLoss(t *testing.T) {
 	}
 }
 
+// An answer that was long on its way makes the lease no longer: it begins before the
+// request was sent.
+func TestLeaseCountsFromTheRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := locktest.StartTicking(t)
+		const late = ttl / 5
+		s.Hook.On(locktest.Script(renewSource), 1, func(_ context.Context, send func() error) error {
+			defer time.Sleep(late)
+			return send()
+		})
+		a := New(s.Client, locktest.Key(t), ttl)
+		start := time.Now()
+		mustLock(t, as(t, "a"), a)
+		ctx := a.Context(t.Context())
+		time.Sleep(ttl/3 + late + tick)
+		s.Hook.On(locktest.Script(renewSource), -1, locktest.Fail(locktest.ErrCut))
+		<-ctx.Done()
+		if took, want := time.Since(start), ttl/3+ttl; took != want {
+			t.Errorf("told of the loss after %v, want %v", took, want)
+		}
+		_ = a.Unlock(as(t, "a"))
+	})
+}
+
 // A hold that is entered again after Redis has lost it is a new one: the outer
 // is told, the inner is renewed.
 func TestReentryAfterLoss(t *testing.T) {

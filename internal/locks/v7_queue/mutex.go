@@ -20,6 +20,9 @@
 //   - a waiter that gives up, or dies, holds nobody up for longer than twice the
 //     ttl: TestCancelLeavesNothing, TestDeadWaiterIsSkipped
 //   - a message that is lost costs a third of the ttl: TestLostWakeUp
+//   - a failed Unlock is tried again until the ttl is over: TestFailedUnlockIsTriedAgain
+//   - a holder that lost the lock and hangs shuts nobody out: TestLostHoldLetsItsProcessGoOn
+//   - no holder relies on a longer lease than Redis keeps: TestNobodyReliesOnMoreThanRedisKeeps
 //   - a lost reply counts nothing twice, and a failed re-entry frees nothing:
 //     a ticket is served once, and re-entry is a matter of the process:
 //     TestLostReplyCountsOnce
@@ -55,7 +58,7 @@ type Mutex struct {
 	at  place
 	ttl time.Duration
 
-	hold *hold // that was had last
+	turn *turn // the last one
 }
 
 // New returns a handle on the lock that lives at key. It does not take it.
@@ -135,11 +138,12 @@ func (m *Mutex) Unlock(ctx context.Context) error {
 	mu.Lock()
 	defer mu.Unlock()
 	c := cohorts[m.at]
-	if c == nil || c.owner != owner {
+	if c == nil || c.turns[owner] == nil {
 		return ErrNotHeld
 	}
-	if c.depth--; c.depth > 0 {
+	t := c.turns[owner]
+	if t.depth--; t.depth > 0 {
 		return nil
 	}
-	return c.leave(ctx)
+	return c.leave(ctx, t)
 }

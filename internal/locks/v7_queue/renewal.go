@@ -21,38 +21,31 @@ var (
 // It is renewed meanwhile: by two timers while it waits, and no goroutine.
 type hold struct {
 	place
+	cohort   *cohort
 	ticket   string
-	ttl      time.Duration
+	ttl      time.Duration // as Redis was told
 	since    time.Time
-	passes   int         // to the next one of this process
-	next     *time.Timer // sends the next renewal
-	lease    *time.Timer // gives the lock up for lost
-	expires  time.Time   // when it does, by this machine's clock
-	renewed  int         // how often Redis said yes
-	failed   error       // why the last renewal got no answer, nil if it did
-	cause    error       // why it ended, nil until then
-	onEnd    []context.CancelCauseFunc
+	passes   int            // to the next one of this process
+	next     *time.Timer    // sends the next renewal
+	lease    *time.Timer    // gives the lock up for lost
+	expires  time.Time      // when it does, by this machine's clock
+	failed   error          // why the last renewal got no answer, nil if it did
+	cause    error          // why it ended, nil until then
 	inFlight sync.WaitGroup // the renewal on its way, if any
 }
 
 // newHold begins a hold that Redis granted after the given time. The caller
 // has locked mu.
-func newHold(p place, ticket string, ttl time.Duration, sent time.Time) *hold {
-	h := &hold{place: p, ticket: ticket, ttl: ttl, since: time.Now(), expires: sent.Add(ttl)}
+func newHold(c *cohort, ticket string, ttl time.Duration, sent time.Time) *hold {
+	h := &hold{place: c.place, cohort: c, ticket: ticket, ttl: ttl, since: time.Now(), expires: sent.Add(ttl)}
 	h.next = time.AfterFunc(time.Until(sent.Add(ttl/3)), h.renew)
 	h.lease = time.AfterFunc(time.Until(h.expires), h.expire)
 	return h
 }
 
-// tell ends the contexts of the present holder. The caller has locked mu.
-func (h *hold) tell(cause error) {
-	for _, cancel := range h.onEnd {
-		cancel(cause)
-	}
-	h.onEnd = nil
-}
-
-// end tells the holder why; the first cause counts. The caller has locked mu.
+// end ends the renewal. If the cohort still has the hold, it is lost: its holder
+// is told why, and the others go on without it, also if it hangs. The caller has
+// locked mu.
 func (h *hold) end(cause error) {
 	if h.cause != nil {
 		return
@@ -60,7 +53,13 @@ func (h *hold) end(cause error) {
 	h.cause = cause
 	h.next.Stop()
 	h.lease.Stop()
-	h.tell(cause)
+	if c := h.cohort; c.hold == h {
+		if c.holder != nil {
+			c.holder.end(cause)
+		}
+		c.hold, c.holder = nil, nil
+		c.step()
+	}
 }
 
 // renew asks Redis for another ttl. An error is not yet a loss: the lease has
@@ -90,7 +89,7 @@ func (h *hold) renew() {
 		h.end(ErrLost)
 		return
 	case err == nil:
-		h.renewed++
+		h.cohort.holder.renewed++
 		h.expires = sent.Add(h.ttl)
 		h.lease.Reset(time.Until(h.expires))
 	}
@@ -111,32 +110,4 @@ func (h *hold) over() bool {
 		h.end(errors.Join(ErrLost, h.failed))
 	}
 	return h.cause != nil
-}
-
-// Context returns a copy of parent for the work under the lock. It ends when
-// the lock is lost, with ErrLost as its cause, or when it is given back.
-func (m *Mutex) Context(parent context.Context) context.Context {
-	ctx, cancel := context.WithCancelCause(parent)
-	mu.Lock()
-	defer mu.Unlock()
-	switch h := m.hold; {
-	case h == nil:
-		cancel(ErrNotHeld)
-	case h.over():
-		cancel(h.cause)
-	default:
-		h.onEnd = append(h.onEnd, cancel)
-	}
-	return ctx
-}
-
-// Renewals returns how often the process's hold has been renewed, of which this
-// Mutex's was a part, or the last one was.
-func (m *Mutex) Renewals() int {
-	mu.Lock()
-	defer mu.Unlock()
-	if m.hold == nil {
-		return 0
-	}
-	return m.hold.renewed
 }

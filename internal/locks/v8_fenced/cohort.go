@@ -26,12 +26,12 @@ type place struct {
 type cohort struct {
 	place
 	ttl     time.Duration
-	owner   string    // of the holder; "" when there is none
-	depth   int       // calls of Lock and TryLock without their Unlock yet
-	waiting list.List // of *waiter, first come first
-	hold    *hold     // nil: the lock is not this process's
-	asking  bool      // somebody talks to Redis about getting or giving back the lock
-	ticket  string    // stands in Redis's queue for those who wait; "" when none does
+	turns   map[string]*turn // by owner: of the holder, and of those who lost the lock and have not left
+	holder  *turn            // nil: there is none
+	waiting list.List        // of *waiter, first come first
+	hold    *hold            // nil: the lock is not this process's
+	asking  bool             // somebody talks to Redis about getting or giving back the lock
+	ticket  string           // stands in Redis's queue for those who wait; "" when none does
 }
 
 // A waiter is one call of Lock.
@@ -44,36 +44,18 @@ type waiter struct {
 
 var (
 	mu      sync.Mutex            // guards cohorts, every cohort and every hold
-	cohorts = map[place]*cohort{} // those with a holder or a waiter
+	cohorts = map[place]*cohort{} // those with a turn or a waiter
 )
 
 // cohort returns m's. The caller has locked mu, here and below.
 func (m *Mutex) cohort() *cohort {
 	c := cohorts[m.at]
 	if c == nil {
-		c = &cohort{place: m.at}
+		c = &cohort{place: m.at, turns: map[string]*turn{}}
 		cohorts[m.at] = c
 	}
 	c.ttl = m.ttl
 	return c
-}
-
-// enter makes owner the holder.
-func (c *cohort) enter(m *Mutex, owner string) {
-	c.owner, c.depth, m.hold, m.token = owner, 1, c.hold, c.hold.token()
-}
-
-// reenter lets the holder in once more, but not into a lock that is lost.
-func (c *cohort) reenter(m *Mutex, owner string) (bool, error) {
-	switch {
-	case c.owner != owner:
-		return false, nil
-	case c.hold.over():
-		return true, c.hold.cause
-	}
-	c.depth++
-	m.hold, m.token = c.hold, c.hold.token()
-	return true, nil
 }
 
 // join queues up.
@@ -91,7 +73,7 @@ func (c *cohort) quit(w *waiter) bool {
 	}
 	c.waiting.Remove(w.place)
 	if c.waiting.Len() == 0 && c.ticket != "" {
-		go c.giveUp(c.ticket)
+		go c.giveUp(c.ticket, c.ttl)
 		c.ticket = ""
 	}
 	c.step()
@@ -109,9 +91,12 @@ func (c *cohort) next() *waiter {
 // that the lock is asked for, or forgets the cohort.
 func (c *cohort) step() {
 	switch {
-	case c.owner != "" || c.asking:
+	case c.holder != nil || c.asking:
+	case c.hold != nil && c.hold.over(): // its end has done the step
 	case c.waiting.Len() == 0:
-		delete(cohorts, c.place)
+		if len(c.turns) == 0 {
+			delete(cohorts, c.place)
+		}
 	case c.hold != nil:
 		w := c.next()
 		c.enter(w.mutex, w.owner)
@@ -129,14 +114,21 @@ func (c *cohort) fail(err error) {
 	}
 }
 
-// leave ends the holder's turn. The lock is handed on in this process, or given
-// back in Redis.
-func (c *cohort) leave(ctx context.Context) error {
-	c.owner = ""
-	h := c.hold
-	if c.waiting.Len() > 0 && h.passes < maxPasses && time.Since(h.since) < c.ttl && !h.over() {
+// leave ends a turn. The lock is handed on in this process, or given back in
+// Redis. One that is lost is neither: the cohort has gone on without it.
+func (c *cohort) leave(ctx context.Context, t *turn) error {
+	h := t.hold
+	lost := h.over()
+	delete(c.turns, t.owner)
+	t.end(context.Canceled)
+	if lost {
+		go c.giveUp(h.ticket, h.ttl) // Redis may keep it for longer than was known here
+		c.step()
+		return ErrNotHeld
+	}
+	c.holder = nil
+	if c.waiting.Len() > 0 && h.passes < maxPasses && time.Since(h.since) < c.ttl {
 		h.passes++
-		h.tell(context.Canceled)
 		c.step()
 		return nil
 	}

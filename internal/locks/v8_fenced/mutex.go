@@ -11,7 +11,8 @@
 //
 // Holds:
 //   - all that stage 7 holds: TestExclusive, TestFIFO, TestCancelLeavesNothing,
-//     TestDeadHolderExpires, TestLostWakeUp, TestLossIsTold
+//     TestDeadHolderExpires, TestLostWakeUp, TestLossIsTold, TestFailedUnlockIsTriedAgain,
+//     TestLostHoldLetsItsProcessGoOn, TestNobodyReliesOnMoreThanRedisKeeps
 //   - a later holder has a larger token, in whatever process, also after the lock
 //     was idle: TestTokenGrows, TestTokenGrowsAfterIdleTime, TestTokenSurvivesFailover
 //   - a holder that enters again has the same: TestReentryKeepsToken
@@ -52,8 +53,7 @@ type Mutex struct {
 	at  place
 	ttl time.Duration
 
-	hold  *hold // that was had last
-	token int64 // of it
+	turn *turn // the last one
 }
 
 // New returns a handle on the lock that lives at key. It does not take it.
@@ -133,11 +133,12 @@ func (m *Mutex) Unlock(ctx context.Context) error {
 	mu.Lock()
 	defer mu.Unlock()
 	c := cohorts[m.at]
-	if c == nil || c.owner != owner {
+	if c == nil || c.turns[owner] == nil {
 		return ErrNotHeld
 	}
-	if c.depth--; c.depth > 0 {
+	t := c.turns[owner]
+	if t.depth--; t.depth > 0 {
 		return nil
 	}
-	return c.leave(ctx)
+	return c.leave(ctx, t)
 }

@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"time"
 
@@ -23,6 +24,9 @@ var (
 	leaveSource string
 	leaveScript = redis.NewScript(leaveSource)
 )
+
+// insisting bounds the tickets that are given up again and again at once.
+var insisting = make(chan struct{}, 64)
 
 // newTicket names one wish to have the lock. It is used for no other, so that a
 // wake-up that comes late wakes nobody.
@@ -73,22 +77,23 @@ func (c *cohort) ask(ticket string) {
 		}
 		mu.Lock()
 		gone := c.ticket != ticket // with the last who waited
+		next, done := ticket, gone || err != nil || token > 0
 		switch {
 		case gone && c.waiting.Len() > 0:
 			c.ticket = newTicket()
+			next, done = c.ticket, false
 		case gone || err != nil:
 			c.fail(err)
 			c.asking, c.ticket = false, ""
 			c.step()
 		case token > 0:
-			c.hold = newHold(c.place, ticket, token, ttl, sent)
+			c.hold = newHold(c, ticket, token, ttl, sent)
 			c.asking, c.ticket = false, ""
 			c.step()
 		}
-		next, done := c.ticket, !c.asking
 		mu.Unlock()
 		if gone || err != nil {
-			c.giveUp(ticket) // again, now that no request for it is on its way
+			go c.giveUp(ticket, ttl) // again, now that no request for it is on its way
 		}
 		if done {
 			return
@@ -98,16 +103,35 @@ func (c *cohort) ask(ticket string) {
 }
 
 // giveUp takes a ticket out of Redis's queue, and gives the lock back should it
-// have been handed to it. Where Redis does not answer, the ticket's time runs
-// out there.
-func (c *cohort) giveUp(ticket string) {
-	ctx, cancel := context.WithTimeout(context.Background(), unlockTimeout)
+// have it. Where Redis fails to do so it is tried again, until the ticket's time
+// has run out there: a ttl, as far as is known here.
+func (c *cohort) giveUp(ticket string, ttl time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), ttl)
 	defer cancel()
-	mu.Lock()
-	ttl := c.ttl.Milliseconds()
-	mu.Unlock()
-	n, err := leaveScript.Run(ctx, c.rdb, append(c.keys()[:3], c.wake(ticket)), ticket, ttl).Int()
-	if err == nil && n == 1 {
-		_ = unlockScript.Run(ctx, c.rdb, c.keys(), ticket, ttl, "", maxPasses+1).Err()
+	if c.drop(ctx, ticket, ttl) {
+		return
 	}
+	select {
+	case insisting <- struct{}{}:
+		defer func() { <-insisting }()
+	default:
+		return // so many fail that Redis is away
+	}
+	for pause := ttl / 1000; ctx.Err() == nil; pause = min(2*pause, ttl/10) {
+		time.Sleep(pause)
+		if c.drop(ctx, ticket, ttl) {
+			return
+		}
+	}
+}
+
+// drop reports whether giveUp is done: Redis has answered, or nobody asks it any more.
+func (c *cohort) drop(ctx context.Context, ticket string, ttl time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, unlockTimeout)
+	defer cancel()
+	n, err := leaveScript.Run(ctx, c.rdb, append(c.keys()[:3], c.wake(ticket)), ticket, ttl.Milliseconds()).Int()
+	if err == nil && n == 1 {
+		err = unlockScript.Run(ctx, c.rdb, c.keys(), ticket, ttl.Milliseconds(), "", maxPasses+1).Err()
+	}
+	return err == nil || errors.Is(err, redis.ErrClosed)
 }

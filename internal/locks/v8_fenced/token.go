@@ -1,6 +1,6 @@
 package lock
 
-// Token returns the fencing token of the hold that was had last, and 0 before
+// Token returns the fencing token of the last turn, and 0 before
 // the first. It never changes while the lock is held.
 //
 // The resource has to see it at the read already: one that the next holder shows
@@ -16,7 +16,10 @@ package lock
 func (m *Mutex) Token() int64 {
 	mu.Lock()
 	defer mu.Unlock()
-	return m.token
+	if m.turn == nil {
+		return 0
+	}
+	return m.turn.token
 }
 
 // token is that of the present holder: those who hand the lock on among themselves

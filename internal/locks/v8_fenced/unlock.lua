@@ -1,5 +1,5 @@
--- Hands the lock on to the first waiter, or frees it, or leaves it with the
--- caller's process if that has somebody waiting and nobody else has.
+-- Hands the lock on to the first waiter, or frees it, or gives it to the caller's
+-- process anew if that has somebody waiting and nobody else has.
 -- KEYS[1]: the lock, a string: the ticket of its holder
 -- KEYS[2]: the queue, a list of tickets, first come first
 -- KEYS[3]: the waiters, a hash: ticket -> until when it counts as alive, in
@@ -7,11 +7,11 @@
 -- KEYS[4]: the last token, a string
 -- and beside KEYS[1], under its name: the list on which a ticket is woken
 -- ARGV[1]: the ticket
--- ARGV[2]: ttl, in milliseconds: of the lock, and of a waiter that is not heard of
+-- ARGV[2]: ttl, in milliseconds, of the ticket by which the caller's process waits
 -- ARGV[3]: the ticket by which the caller's process waits again, or nothing
 -- ARGV[4]: how many tokens a hold may use, one for each of its holders
--- Returns token: nobody else waits, the lock is still the caller's, and this is
---                the first token from now on
+-- Returns token: nobody else waits, the lock is that ticket's, and this is the
+--                first token from now on
 --         0: given back
 --        -1: the lock is not the caller's: it has expired, or is another's
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
@@ -27,15 +27,15 @@ local function mint() -- as in lock.lua
   redis.call('SET', KEYS[4], string.format('%.0f', token), 'PX', 2 * ARGV[2])
 end
 
-local first, alive
+local first, left
 repeat
   first = redis.call('LPOP', KEYS[2])
-  alive = first and tonumber(redis.call('HGET', KEYS[3], first) or 0) > now
+  left = first and tonumber(redis.call('HGET', KEYS[3], first) or 0) - now
   if first then redis.call('HDEL', KEYS[3], first) end
-until alive or not first
+until not first or left > 0
 if not first then
   if ARGV[3] ~= '' then
-    redis.call('PEXPIRE', KEYS[1], ARGV[2])
+    redis.call('SET', KEYS[1], ARGV[3], 'PX', ARGV[2])
     mint()
     return token
   end
@@ -43,9 +43,9 @@ if not first then
   return 0
 end
 mint()
-redis.call('SET', KEYS[1], first, 'PX', ARGV[2])
+redis.call('SET', KEYS[1], first, 'PX', left) -- of its own ttl, on which it relies
 redis.call('RPUSH', KEYS[1] .. ':wake:' .. first, string.format('held:%.0f', token))
-redis.call('PEXPIRE', KEYS[1] .. ':wake:' .. first, ARGV[2])
+redis.call('PEXPIRE', KEYS[1] .. ':wake:' .. first, left)
 if ARGV[3] ~= '' then
   redis.call('RPUSH', KEYS[2], ARGV[3])
   redis.call('HSET', KEYS[3], ARGV[3], now + ARGV[2])

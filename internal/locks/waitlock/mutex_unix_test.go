@@ -24,7 +24,7 @@ func TestReplicaThatStandsStillHasNothing(t *testing.T) {
 	mustLock(t, "a", m)
 	unlock(t, "a", m)
 
-	pid := replicaPid(t, s.PrimaryAddr())
+	pid := replicaPid(t, s.PrimaryURL())
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,8 @@ func replicaPid(t *testing.T, primary string) int {
 	if _, err := fmt.Sscanf(replication["slave0"], "ip=127.0.0.1,port=%d,", &port); err != nil {
 		t.Fatalf("no replica in %v: %v", replication, err)
 	}
-	pid, err := strconv.Atoi(info(t, fmt.Sprint("127.0.0.1:", port), "server")["process_id"])
+	server, _, _ := strings.Cut(primary, "@")
+	pid, err := strconv.Atoi(info(t, fmt.Sprintf("%s@127.0.0.1:%d", server, port), "server")["process_id"])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,9 +58,14 @@ func replicaPid(t *testing.T, primary string) int {
 }
 
 // info asks a server for a section of what it knows of itself.
-func info(t *testing.T, addr, section string) map[string]string {
+func info(t *testing.T, url, section string) map[string]string {
 	t.Helper()
-	rdb := redis.NewClient(&redis.Options{Addr: addr, DisableIdentity: true})
+	o, err := redis.ParseURL(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.DisableIdentity = true
+	rdb := redis.NewClient(o)
 	defer rdb.Close()
 	text, err := rdb.Info(t.Context(), section).Result()
 	if err != nil {

@@ -50,7 +50,8 @@ func (p Promise) Keeps(stage Stage) bool { return slices.Contains(p.KeptBy, stag
 
 // Check plays the promise's scenario with the stage. Broken says how the stage
 // breaks the promise, and is empty if it keeps it; err says that the scenario
-// could not be played. It takes a few ttl, which is no time at all in a
+// could not be played. A stage that lets everybody in, or that cannot be given
+// back, breaks every promise: what a promise is about never happens there. It takes a few ttl, which is no time at all in a
 // testing/synctest bubble.
 func (p Promise) Check(ctx context.Context, stage Stage, ttl time.Duration) (broken string, err error) {
 	w := &world{ctx: ctx, stage: stage, ttl: ttl, server: locktest.NewServer()}
@@ -66,6 +67,7 @@ func (p Promise) Check(ctx context.Context, stage Stage, ttl time.Duration) (bro
 		}
 		err = errors.Join(err, w.close())
 	}()
+	w.isLock()
 	p.scenario(w)
 	return
 }
@@ -115,6 +117,17 @@ func (w *world) expect(kept bool, otherwise string) {
 	}
 }
 
+// isLock ends the scenario unless a lock keeps a second holder out until it is
+// given back. It uses a key of its own.
+func (w *world) isLock() {
+	a, b := w.startAt("another lock", "a"), w.startAt("another lock", "b")
+	a.mustLock()
+	w.expect(!b.lock(), "it lets everybody in")
+	w.expect(a.unlock(), "it cannot be given back")
+	w.expect(b.lock(), "it is not given back")
+	w.expect(b.unlock() && a.lock() && a.unlock(), "it cannot be given back twice")
+}
+
 // outlast waits until what was set to expire has done so.
 func (w *world) outlast() { time.Sleep(w.ttl + w.ttl/10) }
 
@@ -127,6 +140,9 @@ func (w *world) close() error {
 		}
 		errs = append(errs, p.rdb.Close())
 	}
+	// What a lock tries again in the background ends when its client is closed: it
+	// notices after its next pause.
+	time.Sleep(w.ttl / 5)
 	return errors.Join(append(errs, w.server.Close())...)
 }
 
@@ -140,10 +156,13 @@ type process struct {
 	stopped *locktest.Rule
 }
 
-func (w *world) start(name string) *process {
+func (w *world) start(name string) *process { return w.startAt("lock", name) }
+
+// startAt starts a process that uses the lock at key.
+func (w *world) startAt(key, name string) *process {
 	p := &process{world: w, ctx: w.stage.As(w.ctx, name)}
 	p.rdb, p.hook = w.server.NewClient()
-	p.mutex = w.stage.New(p.rdb, "lock", w.ttl)
+	p.mutex = w.stage.New(p.rdb, key, w.ttl)
 	w.processes = append(w.processes, p)
 	return p
 }

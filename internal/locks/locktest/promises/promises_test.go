@@ -1,11 +1,14 @@
 package promises_test
 
 import (
+	"context"
+	"errors"
 	"os"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
 	"oversell/internal/locks/locktest/promises"
@@ -27,6 +30,70 @@ func TestTable(t *testing.T) {
 						t.Errorf("%s: kept is %v, the table says %v %s", p.Says, kept, p.Keeps(stage), broken)
 					}
 				})
+			})
+		}
+	}
+}
+
+// fake is a Mutex that says the same each time. It talks to Redis, so that a reply
+// can be lost.
+type fake struct {
+	rdb redis.UniversalClient
+	err error
+}
+
+var errFake = errors.New("no lock today")
+
+func (f fake) TryLock(ctx context.Context) (bool, error) {
+	if err := errors.Join(f.err, f.rdb.Ping(ctx).Err()); err != nil {
+		return false, err
+	}
+	return true, nil
+}
+
+func (f fake) Unlock(ctx context.Context) error {
+	return errors.Join(f.err, f.rdb.Ping(context.WithoutCancel(ctx)).Err())
+}
+
+// kept is a lock that is never given back.
+type kept struct {
+	promises.Mutex
+	rdb redis.UniversalClient
+}
+
+func (k kept) Unlock(ctx context.Context) error {
+	return k.rdb.Del(context.WithoutCancel(ctx), "nothing").Err()
+}
+
+// What is no lock keeps no promise.
+func TestNoLockKeepsNoPromise(t *testing.T) {
+	stages := []promises.Stage{
+		{Name: "always grants", New: func(rdb redis.UniversalClient, _ string, _ time.Duration) promises.Mutex { return fake{rdb: rdb} }},
+		{Name: "always fails", New: func(rdb redis.UniversalClient, _ string, _ time.Duration) promises.Mutex {
+			return fake{rdb: rdb, err: errFake}
+		}},
+	}
+	for _, stage := range promises.Stages()[:4] { // those that leave nothing running
+		never := stage
+		never.Name = "never given back, as " + stage.Name
+		never.New = func(rdb redis.UniversalClient, key string, ttl time.Duration) promises.Mutex {
+			return kept{stage.New(rdb, key, ttl), rdb}
+		}
+		stages = append(stages, never)
+	}
+	for _, stage := range stages {
+		if stage.NotHeld == nil {
+			stage.NotHeld = errFake
+		}
+		if stage.As == nil {
+			stage.As = func(ctx context.Context, _ string) context.Context { return ctx }
+		}
+		for _, p := range promises.All() {
+			synctest.Test(t, func(t *testing.T) {
+				broken, err := p.Check(t.Context(), stage, 3*time.Second)
+				if broken == "" && err == nil {
+					t.Errorf("a lock that is %s keeps the promise %q", stage.Name, p.Says)
+				}
 			})
 		}
 	}

@@ -27,6 +27,7 @@ func frank(w *world) {
 func cancelled(w *world) {
 	a, b := w.start("a"), w.start("b")
 	a.mustLock()
+	w.expect(!b.lock(), "a second holder came in, and nothing is given back")
 	ctx, cancel := context.WithCancel(a.ctx)
 	cancel()
 	w.expect(a.mutex.Unlock(ctx) == nil, "Unlock failed")
@@ -36,6 +37,7 @@ func cancelled(w *world) {
 func crash(w *world) {
 	a, b := w.start("a"), w.start("b")
 	a.mustLock()
+	w.expect(!b.lock(), "a second holder came in before the first one died")
 	a.stop()
 	w.outlast()
 	w.expect(b.lock(), "the lock stays")

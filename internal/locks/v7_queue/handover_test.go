@@ -1,0 +1,229 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"oversell/internal/locks/locktest"
+)
+
+// However the lock came to a holder, and whatever the ttl of the one before: as
+// long as nobody has told the holder of a loss, nobody else is let in. And if the
+// holder dies, the lock is free after the larger ttl.
+func TestNobodyReliesOnMoreThanRedisKeeps(t *testing.T) {
+	const short, long = 300 * time.Millisecond, 6 * time.Second
+	for _, ttls := range [][2]time.Duration{{short, long}, {long, short}} {
+		for _, way := range []struct {
+			name    string
+			process int  // of the next holder
+			late    bool // the process has had its time: the lock goes through Redis
+			between bool // another process waits, and is first
+			unheard bool // the message that wakes the next holder is lost
+		}{
+			{name: "to another process", process: 1},
+			{name: "to another process that asks again", process: 1, unheard: true},
+			{name: "in the process", process: 0},
+			{name: "kept by the process", process: 0, late: true},
+			{name: "back to the process", process: 0, late: true, between: true},
+		} {
+			t.Run(fmt.Sprint(way.name, " ", ttls), func(t *testing.T) {
+				bubble(t, 3, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, hooks []*locktest.Hook) {
+					key := locktest.Key(t)
+					a, b := New(rdb[0], key, ttls[0]), New(rdb[way.process], key, ttls[1])
+					between, other := New(rdb[1], key, ttls[0]), New(rdb[2], key, long)
+					mustLock(t, as(t, "a"), a)
+					var first <-chan error
+					if way.between {
+						first = waitFor(t, between, "between")
+					}
+					if way.unheard {
+						hooks[1].On(locktest.Command("blpop"), 1, locktest.LoseReply(locktest.ErrCut))
+					}
+					served := waitFor(t, b, "b")
+					time.Sleep(short / 4)
+					if way.late {
+						time.Sleep(2 * long)
+					}
+					unlock(t, as(t, "a"), a)
+					if way.between {
+						mustBeServed(t, first, "between")
+						unlock(t, as(t, "between"), between)
+					}
+					if way.unheard {
+						time.Sleep(short)
+					}
+					mustBeServed(t, served, "b")
+					for _, hook := range hooks[:2] {
+						hook.On(locktest.Script(renewSource), -1, locktest.Fail(locktest.ErrCut))
+					}
+					start, ctx := time.Now(), b.Context(t.Context())
+					for ctx.Err() == nil {
+						if tryLock(t, as(t, "other"), other) {
+							t.Errorf("a second holder came in after %v, and the first was not told", time.Since(start))
+							unlock(t, as(t, "other"), other)
+							break
+						}
+						time.Sleep(short / 10)
+						synctest.Wait()
+					}
+					time.Sleep(long)
+					mustLock(t, as(t, "other"), other)
+					unlock(t, as(t, "other"), other)
+					_ = b.Unlock(as(t, "b"))
+				})
+			})
+		}
+	}
+}
+
+// The lease of a holder begins before the request was sent that Redis granted it
+// by: an answer that was long on its way makes it no longer.
+func TestLeaseCountsFromTheRequest(t *testing.T) {
+	const late = ttl / 5
+	for _, delayed := range []struct {
+		name, script string
+		lease        time.Duration // from the call on
+	}{
+		{"lock", lockSource, ttl},
+		{"renew", renewSource, ttl/3 + ttl},
+	} {
+		bubble(t, 1, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, hooks []*locktest.Hook) {
+			key := locktest.Key(t)
+			a := New(rdb[0], key, ttl)
+			hooks[0].On(locktest.Script(delayed.script), 1, func(ctx context.Context, send func() error) error {
+				defer time.Sleep(late)
+				return send()
+			})
+			if delayed.name == "lock" {
+				hooks[0].On(locktest.Script(renewSource), -1, locktest.Fail(locktest.ErrCut))
+			}
+			start := time.Now()
+			mustLock(t, as(t, "a"), a)
+			ctx := a.Context(t.Context())
+			time.Sleep(time.Until(start.Add(ttl/3 + late + time.Millisecond)))
+			hooks[0].On(locktest.Script(renewSource), -1, locktest.Fail(locktest.ErrCut))
+			<-ctx.Done()
+			if took := time.Since(start); took != delayed.lease {
+				t.Errorf("%s: told of the loss after %v, want %v", delayed.name, took, delayed.lease)
+			}
+			_ = a.Unlock(as(t, "a"))
+		})
+	}
+}
+
+// errReadOnly is what a server says that has just become a replica.
+var errReadOnly = errors.New("READONLY You can't write against a read only replica")
+
+// Where Redis fails for a while just as the lock is given back, the next one has
+// it as soon as Redis is well again, and not when the ttl is over.
+func TestFailedUnlockIsTriedAgain(t *testing.T) {
+	const ttl, outage = 30 * time.Second, time.Second
+	for _, own := range []bool{false, true} { // whether somebody of the process waits
+		for name, fault := range map[string]locktest.Action{
+			"refused":        locktest.Fail(errReadOnly),
+			"reply is lost":  locktest.LoseReply(locktest.ErrCut),
+			"without answer": func(ctx context.Context, _ func() error) error { time.Sleep(outage / 2); return locktest.ErrCut },
+		} {
+			bubble(t, 2, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, hooks []*locktest.Hook) {
+				key := locktest.Key(t)
+				a, b, c := New(rdb[0], key, ttl), New(rdb[0], key, ttl), New(rdb[1], key, ttl)
+				mustLock(t, as(t, "a"), a)
+				if own {
+					go func() {
+						for b.Lock(as(t, "b")) != nil { // as buyers do who come again
+							time.Sleep(outage / 10)
+						}
+						unlock(t, as(t, "b"), b)
+					}()
+					time.Sleep(2 * ttl) // long enough not to be handed the lock in the process
+				}
+				rule := hooks[0].On(locktest.Any, -1, fault)
+				time.AfterFunc(outage, rule.Off)
+				start := time.Now()
+				if err := a.Unlock(as(t, "a")); err == nil {
+					t.Errorf("%s: Unlock succeeded", name)
+				}
+				if took := time.Since(start); took > outage/2 {
+					t.Errorf("%s: the holder was kept for %v", name, took)
+				}
+				if waited := served(t, c, "c"); time.Since(start) > 2*outage {
+					t.Errorf("%s, with a waiter of its own: %v: the next process waited %v, want %v at most", name, own, waited, 2*outage)
+				}
+				unlock(t, as(t, "c"), c)
+				time.Sleep(2 * ttl) // until the messages to those who have left expire
+			})
+		}
+	}
+}
+
+// So it is with a ticket that is given up, whether it waits or has been served.
+func TestFailedGivingUpIsTriedAgain(t *testing.T) {
+	const ttl, outage = 30 * time.Second, time.Second
+	bubble(t, 3, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, hooks []*locktest.Hook) {
+		key := locktest.Key(t)
+		a, b, c := New(rdb[0], key, ttl), New(rdb[1], key, ttl), New(rdb[2], key, ttl)
+		// The reply to a is lost, and what gives the lock back does not get through.
+		rule := hooks[0].On(locktest.Any, -1, locktest.LoseReply(locktest.ErrCut))
+		hooks[0].On(locktest.Script(leaveSource), 3, locktest.Fail(errReadOnly))
+		time.AfterFunc(outage, rule.Off)
+		if ok, err := a.TryLock(as(t, "a")); ok || !errors.Is(err, locktest.ErrCut) {
+			t.Fatalf("TryLock = %v, %v; want false, %v", ok, err, locktest.ErrCut)
+		}
+		if waited := served(t, c, "c"); waited > 2*outage {
+			t.Errorf("c waited %v, want %v at most", waited, 2*outage)
+		}
+		// b waits and leaves, and cannot say so.
+		ctx, leave := context.WithCancel(as(t, "b"))
+		gone := make(chan error, 1)
+		go func() { gone <- b.Lock(ctx) }()
+		synctest.Wait()
+		rule = hooks[1].On(locktest.Script(leaveSource), -1, locktest.Fail(errReadOnly))
+		time.AfterFunc(outage, rule.Off)
+		leave()
+		<-gone
+		time.Sleep(3 * outage)
+		if queue, _ := s.List(key + ":queue"); len(queue) > 0 {
+			t.Errorf("%v after it was given up the queue has %v", 3*outage, queue)
+		}
+		unlock(t, as(t, "c"), c)
+		time.Sleep(2 * ttl) // until the messages to those who have left expire
+	})
+}
+
+// Where Redis stays away, nothing is tried for longer than the ttl, and not more
+// than so many tickets at once.
+func TestTryingAgainEnds(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, hooks []*locktest.Hook) {
+		a := New(rdb[0], locktest.Key(t), ttl)
+		mustLock(t, as(t, "a"), a)
+		sent := hooks[0].On(locktest.Any, -1, locktest.Fail(locktest.ErrCut))
+		start := time.Now()
+		if err := a.Unlock(as(t, "a")); !errors.Is(err, locktest.ErrCut) {
+			t.Errorf("Unlock = %v; want %v", err, locktest.ErrCut)
+		}
+		time.Sleep(time.Until(start.Add(ttl)) + ttl/5)
+		n := sent.Hits()
+		time.Sleep(10 * ttl)
+		if more := sent.Hits() - n; n < 5 || more > 0 {
+			t.Errorf("%d commands within the ttl, %d after it; want some and none", n, more)
+		}
+
+		const tickets = 1000
+		n = sent.Hits()
+		for range tickets {
+			if _, err := a.TryLock(as(t, "a")); !errors.Is(err, locktest.ErrCut) {
+				t.Errorf("TryLock = %v; want %v", err, locktest.ErrCut)
+			}
+		}
+		time.Sleep(2 * ttl)
+		if tries, most := sent.Hits()-n, 2*tickets+40*64; tries > most {
+			t.Errorf("%d commands for %d tickets while Redis is away, want %d at most", tries, tickets, most)
+		}
+	})
+}

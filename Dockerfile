@@ -12,7 +12,8 @@ RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache
 # is not root, and no shell.
 FROM gcr.io/distroless/static-debian12:nonroot
 COPY --from=build /shop /shop
-# Inside its container the shop is asked from outside of it.
+# Inside its container the shop is asked from outside of it. It answers to localhost
+# and to the names in OVERSELL_HOSTS.
 ENV OVERSELL_ADDR=0.0.0.0:8080
 EXPOSE 8080
 HEALTHCHECK --interval=5s --timeout=4s --start-period=10s CMD ["/shop", "-check"]

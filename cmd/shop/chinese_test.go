@@ -200,13 +200,13 @@ func stagesInChinese(t *testing.T, b *pagetest.Tab, site string) {
 // tellers are the functions that tell something, and which of their arguments is the
 // first that may be told.
 var tellers = map[string]int{
-	"holds": 0, "breaks": 0, "na": 0, "unknown": 0, "need": 1, "broke": 1, "Note": 1, "fault": 1, "loseKey": 1, "verdict": 2, "add": 2, // of the lab
+	"holds": 0, "breaks": 0, "na": 0, "unknown": 0, "need": 1, "broke": 1, "Note": 1, "fault": 1, "loseKey": 1, "verdict": 2, "add": 2, "of": 1, "times": 2, "undecided": 0, // of the lab
 	"Reply": 3, // of the page
 }
 
 // samples stand in a sentence for what is put together of several: by the names of
 // functions and variables. Others are an actor.
-var samples = map[string]string{"servers": "the server", "where": "Redis", "why": ""}
+var samples = map[string]string{"servers": "the server", "where": "Redis", "why": "", "missing": "A never had the lock", "text": "its reply is held up"}
 
 // refusals are told with a word or more of their own, and asked for above.
 var refusals = []string{"move 3 is A (A)", "A A is named twice", "A A; allowed: A"}

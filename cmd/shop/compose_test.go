@@ -11,6 +11,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"oversell/internal/backend"
+	"oversell/internal/web"
 )
 
 // compose is what the tests look at in docker-compose.yml.
@@ -63,6 +64,10 @@ func TestComposeSetsWhatTheProgramReads(t *testing.T) {
 	}
 	if !strings.HasPrefix(o.addr, "0.0.0.0:") {
 		t.Errorf("the shop listens on %s, where nobody outside of its container reaches it", o.addr)
+	}
+	hosts, err := web.ParseHosts(o.hosts)
+	if want := []string{"localhost", "127.0.0.1"}; err != nil || !slices.Equal(hosts, want) {
+		t.Errorf("the shop is served under %q, %v; its port is published under %q", hosts, err, want)
 	}
 	redis, err := backend.ServeRedis(t.Context(), o.redis)
 	if err != nil || redis.URL != o.redis {

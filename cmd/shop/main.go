@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/signal"
 	"syscall"
@@ -23,6 +25,7 @@ import (
 	"oversell/internal/runs"
 	"oversell/internal/shop"
 	"oversell/internal/stock"
+	"oversell/internal/web"
 )
 
 // The exit codes.
@@ -117,26 +120,47 @@ func serve(ctx context.Context, o options, log *slog.Logger, ready func(addr str
 		return err
 	}
 	defer closePage()
+	hosts, err := web.ParseHosts(o.hosts)
+	if err != nil {
+		return fmt.Errorf("-hosts: %w", err)
+	}
 	return shop.Run(ctx, shop.Config{
-		Addr: o.addr, RedisURL: redis.URL, DBURL: db.URL, Servers: servers.Addresses,
+		Addr: o.addr, Hosts: hosts, RedisURL: redis.URL, DBURL: db.URL, Servers: servers.Addresses,
 		Strategy: o.strategy, Token: o.token,
-		TTL: o.ttl, Wait: o.wait, Policy: o.retry, Unfenced: o.unfenced,
-		Catalog: o.catalog(), Item: demo(strategy), Page: p, Logger: log, Ready: ready,
+		TTL: o.ttl, Wait: o.wait, Policy: o.retry, Unfenced: o.unfenced, Mixed: o.mixed,
+		OtherFiles: otherFiles, Catalog: o.catalog(), Item: demo(strategy), Page: p, Logger: log, Ready: ready,
 	})
 }
+
+// otherFiles are the open files that this process needs beside the shop's own: for
+// the embedded servers, and for the runs of the page.
+const otherFiles = 512
 
 func welcome(stdout io.Writer, addr string) {
 	fmt.Fprintf(stdout, `The shop is open at http://%[1]s. See there how it breaks, or buy one of 1,000:
   curl -X POST http://%[1]s/api/items/hot/deduct -d '{"quantity":1}'
   curl http://%[1]s/api/audit/hot
-`, addr)
+`, asked(addr))
+}
+
+// asked returns the address that somebody on this machine asks for a shop that listens
+// on addr: one that listens on all addresses is not served under the name 0.0.0.0.
+func asked(addr string) string {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return addr
+	}
+	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
+		return net.JoinHostPort("localhost", port)
+	}
+	return addr
 }
 
 // check asks the shop that listens on addr whether it is well.
 func check(ctx context.Context, addr string) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/healthz", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+asked(addr)+"/healthz", nil)
 	if err != nil {
 		return err
 	}

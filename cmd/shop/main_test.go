@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -88,6 +89,7 @@ func TestWhatIsWrongIsSaidInOneLine(t *testing.T) {
 		{[]string{"-wait", "0s"}, "-wait"},
 		{[]string{"-retry", "spin"}, "line:DELAY"},
 		{[]string{"-log", "xml"}, "-log"},
+		{[]string{"-hosts", "*.example"}, "-hosts"},
 		{[]string{"-redis", "nowhere"}, "-redis"},
 		{[]string{"-redis", "redis://:secret@127.0.0.1:1"}, "127.0.0.1:1"},
 		{[]string{"-db", "nowhere"}, "-db"},
@@ -124,6 +126,7 @@ func TestEnvironmentIsTheDefaultOfAFlag(t *testing.T) {
 	t.Setenv("OVERSELL_DB", "u@tcp(b:2)/d")
 	t.Setenv("OVERSELL_TOKEN", "sesame")
 	t.Setenv("OVERSELL_ADDR", "127.0.0.1:0")
+	t.Setenv("OVERSELL_HOSTS", "shop.example")
 	t.Setenv("OVERSELL_TTL", "7s")
 	t.Setenv("OVERSELL_RETRY", "fixed:20ms")
 	t.Setenv("OVERSELL_WAIT", "")
@@ -132,7 +135,7 @@ func TestEnvironmentIsTheDefaultOfAFlag(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := options{
-		addr: "127.0.0.1:0", redis: "redis://a:1", db: "u@tcp(b:2)/d", strategy: "v1_setnx", token: "sesame",
+		addr: "127.0.0.1:0", hosts: "shop.example", redis: "redis://a:1", db: "u@tcp(b:2)/d", strategy: "v1_setnx", token: "sesame",
 		ttl: 7 * time.Second, wait: 10 * time.Second, retry: o.retry, log: "text",
 	}
 	if o != want || o.retry.String() != "fixed:20ms" {
@@ -217,6 +220,49 @@ func TestShopOpensSellsAndCloses(t *testing.T) {
 	}
 	if code := run(t.Context(), []string{"-check", "-addr", p.addr}, &stdout, &stderr); code != exitFailed {
 		t.Errorf("-check of a closed shop: exit code %d, want %d", code, exitFailed)
+	}
+}
+
+// A shop in a container listens on all addresses. It is well, and answers to the names
+// that it was given and to no others.
+func TestShopOnAllAddressesGoesByItsNames(t *testing.T) {
+	for _, addr := range []string{"0.0.0.0:0", ":0"} {
+		p := start(t, "-addr", addr, "-hosts", "shop.example")
+		_, port, err := net.SplitHostPort(p.addr)
+		if err != nil || p.addr != "localhost:"+port {
+			t.Fatalf("-addr %s: the address that is printed is %s, %v", addr, p.addr, err)
+		}
+		for host, want := range map[string]int{
+			"localhost:" + port: http.StatusOK, "127.0.0.1:" + port: http.StatusOK, "shop.example": http.StatusOK,
+			"evil.example:" + port: http.StatusForbidden, "10.0.0.7:" + port: http.StatusForbidden,
+		} {
+			for _, method := range []string{http.MethodPut, http.MethodGet, http.MethodDelete} {
+				req, err := http.NewRequest(method, "http://127.0.0.1:"+port+"/api/items/"+strings.Split(host, ":")[0], strings.NewReader(`{"stock":1}`))
+				if err != nil {
+					t.Fatal(err)
+				}
+				req.Host = host
+				req.Header.Set("Origin", "http://"+host)
+				res, err := http.DefaultClient.Do(req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				res.Body.Close()
+				if got := res.StatusCode; got != want && (want != http.StatusOK || got != http.StatusNoContent) {
+					t.Errorf("-addr %s: %s as %s: %s, want %d", addr, method, host, res.Status, want)
+				}
+			}
+		}
+		for _, at := range []string{p.addr, strings.TrimSuffix(addr, "0") + port} {
+			var stdout, stderr output
+			if code := run(t.Context(), []string{"-check", "-addr", at}, &stdout, &stderr); code != exitOK {
+				t.Errorf("-check -addr %s: exit code %d, %s", at, code, &stderr)
+			}
+		}
+		p.stop()
+		if code := <-p.code; code != exitOK {
+			t.Errorf("exit code %d, stderr %s", code, &p.stderr)
+		}
 	}
 }
 

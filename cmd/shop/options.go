@@ -15,6 +15,7 @@ import (
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/locks"
 	"oversell/internal/shop"
+	"oversell/internal/web"
 )
 
 // envPrefix and a flag's name in capitals make the environment variable that
@@ -24,12 +25,13 @@ const envPrefix = "OVERSELL"
 // options are what the flags say.
 type options struct {
 	addr, redis, db string
+	hosts           string
 	strategy, token string
 	ttl, wait       time.Duration
 	retry           locks.Policy
 	log             string
 	check           bool
-	unfenced        bool
+	unfenced, mixed bool
 	servers         lockservers.Specs
 }
 
@@ -111,6 +113,7 @@ func (o options) validate() error {
 	if err != nil {
 		return fmt.Errorf("-strategy: %w", err)
 	}
+	_, badHosts := web.ParseHosts(o.hosts)
 	switch needs := s.Needs; {
 	case needs == locks.NeedsReplicas && o.alone():
 		return fmt.Errorf("-strategy %s needs a Redis with replicas, and -redis %s has none", s.Name, o.redis)
@@ -122,6 +125,8 @@ func (o options) validate() error {
 		return fmt.Errorf("-ttl is %v, and must be at least 1ms", o.ttl)
 	case o.wait <= 0:
 		return fmt.Errorf("-wait is %v, and must be more than 0", o.wait)
+	case badHosts != nil:
+		return fmt.Errorf("-hosts: %w", badHosts)
 	case o.log != "text" && o.log != "json":
 		return fmt.Errorf("-log is %q, and must be text or json", o.log)
 	}
@@ -132,6 +137,7 @@ func (o options) validate() error {
 func flags(o *options, retry *string) *flag.FlagSet {
 	fs := flag.NewFlagSet("shop", flag.ContinueOnError)
 	fs.StringVar(&o.addr, "addr", "127.0.0.1:8080", "`address` to listen on; port 0 takes a free one")
+	fs.StringVar(&o.hosts, "hosts", "", "`names` that the shop is served under, separated by commas,\nas shop.example,10.0.0.7; localhost, 127.0.0.1, [::1] and the\nhost of -addr always are, and any name with the token")
 	fs.StringVar(&o.redis, "redis", "embedded", "`where` the stock and the locks live: embedded, local, or a URL\nas redis://user:password@host:6379/0; see the examples")
 	fs.StringVar(&o.db, "db", "embedded", "`where` items and orders live: embedded, local, sqlite:FILE,\nor a DSN as user:password@tcp(host:3306)/database")
 	fs.StringVar(&o.servers.Redlock, "redlock", "", "`nodes` of redlock: embedded or local, which start five, your own\nas a:6379,b:6379,c:6379, or none; embedded by default where\n-redis is embedded or local, otherwise none")
@@ -139,10 +145,11 @@ func flags(o *options, retry *string) *flag.FlagSet {
 	fs.StringVar(&o.servers.ZooKeeper, "zookeeper", none, "`where` ZooKeeper is: local, host:port, or none")
 	fs.StringVar(&o.strategy, "strategy", "v6_watchdog", "`name` of the strategy for requests that name none")
 	fs.StringVar(&o.token, "token", "", "`secret` that changing an item or the strategy asks for;\nempty: nobody is asked")
-	fs.DurationVar(&o.ttl, "ttl", shop.DefaultTTL, "`lease` of a lock, for the strategies that have one")
+	fs.DurationVar(&o.ttl, "ttl", shop.DefaultTTL, "`lease` of a lock, for the strategies that have one: nobody sells\nfor that long after a holder was killed, and a holder may stand\nstill for two thirds of it (v2 to v5: work for all of it)")
 	fs.DurationVar(&o.wait, "wait", shop.DefaultWait, "longest `time` that a request waits for a lock")
 	fs.StringVar(retry, "retry", "line:2ms", "`how` to wait for a lock: line:DELAY, fixed:DELAY,\nbackoff:MIN-MAX or recursive:DELAY")
 	fs.BoolVar(&o.unfenced, "unfenced", false, "the stock does not look at the fencing tokens of v8_fenced,\netcd and zookeeper")
+	fs.BoolVar(&o.mixed, "mixed", false, "strategies that do not keep each other out may sell one item at\nthe same time, and oversell it")
 	fs.StringVar(&o.log, "log", "text", "`form` of the log on stderr: text or json")
 	fs.BoolVar(&o.check, "check", false, "ask the shop at -addr whether it is well, and exit: 0 if it is")
 	return fs
@@ -167,6 +174,8 @@ const usage = `shop is a flash sale: one hot item, and a switch for how its stoc
   shop -redlock a:6379,b:6379,c:6379 -etcd http://d:2379 -zookeeper e:2181
                                                   what redlock, etcd and zookeeper need
   shop -db 'user:secret@tcp(10.0.0.8:3306)/sales' your own MySQL
+
+  shop -addr 0.0.0.0:8080 -hosts shop.example     for others, who ask for it by this name
 
 Flags. Each has an environment variable as its default: OVERSELL_ADDR for -addr.
 `

@@ -73,7 +73,7 @@ func (a *Anomalies) Close() {
 
 // serve replies by what the lab has found, once it has.
 func (a *Anomalies) serve(reply func(*matrix, http.ResponseWriter, *http.Request)) http.HandlerFunc {
-	return ownSite(func(w http.ResponseWriter, r *http.Request) {
+	return ownSite(plain(func(w http.ResponseWriter, r *http.Request) {
 		m, progress, err := a.look()
 		switch {
 		case err != nil:
@@ -84,7 +84,7 @@ func (a *Anomalies) serve(reply func(*matrix, http.ResponseWriter, *http.Request
 		default:
 			reply(m, w, r)
 		}
-	})
+	}))
 }
 
 // labProgress is how far the lab is.
@@ -185,7 +185,7 @@ func (m *matrix) cell(w http.ResponseWriter, r *http.Request) {
 	anomaly, strategy := r.PathValue("anomaly"), r.PathValue("strategy")
 	text, ok := m.cells[cellOf(anomaly, strategy)]
 	if !ok {
-		problem.Reply(w, http.StatusNotFound, "unknown_cell", "there is no anomaly "+quoted(anomaly)+" with strategy "+quoted(strategy))
+		problem.Reply(w, http.StatusNotFound, "unknown_cell", "there is no anomaly "+problem.Quoted(anomaly)+" with strategy "+problem.Quoted(strategy))
 		return
 	}
 	text.ServeHTTP(w, r)

@@ -10,12 +10,13 @@ import (
 	"oversell/internal/problem"
 	"oversell/internal/runs"
 	"oversell/internal/stages"
+	"oversell/internal/web"
 )
 
 // Config is what a Page is made with.
 type Config struct {
 	Runs      *runs.Manager // of the part Run
-	Token     string        // asked for where a run is started or stopped; "": nobody is asked
+	Token     string        // asked for where a run is started or stopped, and to search; "": nobody is asked
 	Anomalies Measure       // of the part Break
 	Budget    lab.Budget    // of a search of the part Schedule
 	Logger    *slog.Logger  // nil: slog.Default
@@ -56,7 +57,7 @@ func New(ctx context.Context, cfg Config) (*Page, error) {
 	for path, h := range map[string]http.Handler{
 		"/api/runs":     Runs(cfg.Runs, cfg.Token, cfg.Logger),
 		"/api/lab":      p.anomalies,
-		"/api/schedule": Schedules(ctx, cfg.Budget, cfg.Runs.Occupy, cfg.Logger),
+		"/api/schedule": Schedules(ctx, cfg.Token, cfg.Budget, cfg.Runs.Occupy, cfg.Logger),
 		"/api/stages":   read,
 	} {
 		mux.Handle(path, h)
@@ -83,6 +84,38 @@ func protected(h http.Handler) http.Handler {
 		w.Header().Set("Referrer-Policy", "no-referrer")
 		h.ServeHTTP(w, r)
 	})
+}
+
+// plain refuses requests with parameters in the query: the handler takes none.
+func plain(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if _, ok := problem.ReadQuery(w, r); ok {
+			next(w, r)
+		}
+	}
+}
+
+// guarded lets through only requests that show the token, if there is one.
+func guarded(token string, next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !web.Authorized(r, token) {
+			web.Challenge(w)
+			return
+		}
+		next(w, r)
+	}
+}
+
+// bodiless refuses requests with a body. It is for those that last: only when a body has
+// been read does the server see that the client has gone.
+func bodiless(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 0 {
+			problem.Reply(w, http.StatusBadRequest, problem.CodeInvalid, "no body is allowed here")
+			return
+		}
+		next(w, r)
+	}
 }
 
 // ownSite turns away what a browser asks for on behalf of another site. That site

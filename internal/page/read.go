@@ -3,7 +3,6 @@ package page
 import (
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 
 	"oversell/internal/problem"
@@ -38,16 +37,16 @@ func Read(all []stages.Stage) (http.Handler, error) {
 		return nil, fmt.Errorf("writing the list of stages: %w", err)
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /api/stages", index)
-	mux.HandleFunc("GET /api/stages/{name}", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("GET /api/stages", plain(index.ServeHTTP))
+	mux.HandleFunc("GET /api/stages/{name}", plain(func(w http.ResponseWriter, r *http.Request) {
 		name := r.PathValue("name")
 		text, ok := texts[name]
 		if !ok {
-			problem.Reply(w, http.StatusNotFound, "unknown_stage", "there is no stage "+quoted(name)+"; there are "+strings.Join(names, ", "))
+			problem.Reply(w, http.StatusNotFound, "unknown_stage", "there is no stage "+problem.Quoted(name)+"; there are "+strings.Join(names, ", "))
 			return
 		}
 		text.ServeHTTP(w, r)
-	})
+	}))
 	mux.HandleFunc("/api/stages", readOnly)
 	mux.HandleFunc("/api/stages/{name}", readOnly)
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
@@ -59,13 +58,4 @@ func Read(all []stages.Stage) (http.Handler, error) {
 func readOnly(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Allow", "GET, HEAD")
 	problem.Reply(w, http.StatusMethodNotAllowed, "wrong_method", "allowed here: GET, HEAD")
-}
-
-// quoted returns a client's text in a form that is safe to send back, cut to a
-// length that is pleasant to read.
-func quoted(text string) string {
-	if len(text) > 64 {
-		text = text[:64] + "..."
-	}
-	return strconv.QuoteToASCII(text)
 }

@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
+	"time"
 
 	"oversell/internal/problem"
 	"oversell/internal/runs"
@@ -30,16 +30,16 @@ const maxSettings = 4 << 10
 // and everybody sees the same. The handler is safe for concurrent use. Its streams
 // end when the Manager is closed.
 func Runs(m *runs.Manager, token string, logger *slog.Logger) http.Handler {
-	h := &runsHandler{manager: m, token: token, logger: logger, streams: make(chan struct{}, maxStreams)}
+	h := &runsHandler{manager: m, token: token, logger: logger}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /api/runs/options", h.options)
-	mux.HandleFunc("GET /api/runs/events", ownSite(h.events))
-	mux.HandleFunc("GET /api/runs", h.list)
-	mux.HandleFunc("POST /api/runs", h.guarded(h.start))
-	mux.HandleFunc("GET /api/runs/{id}", h.get)
-	mux.HandleFunc("POST /api/runs/{id}/stop", h.guarded(h.stop))
-	mux.HandleFunc("GET /api/runs/{id}/report.html", h.report)
-	mux.HandleFunc("HEAD /api/runs/events", only(http.MethodGet)) // it would not end
+	mux.HandleFunc("GET /api/runs/options", plain(h.options))
+	mux.HandleFunc("GET /api/runs/events", ownSite(plain(bodiless(h.events))))
+	mux.HandleFunc("GET /api/runs", plain(h.list))
+	mux.HandleFunc("POST /api/runs", guarded(token, plain(h.start)))
+	mux.HandleFunc("GET /api/runs/{id}", plain(h.get))
+	mux.HandleFunc("POST /api/runs/{id}/stop", guarded(token, plain(h.stop)))
+	mux.HandleFunc("GET /api/runs/{id}/report.html", plain(h.report))
+	mux.HandleFunc("HEAD /api/runs/events", ownSite(plain(streamHeader)))
 	mux.HandleFunc("/api/runs", only("GET, HEAD, POST"))
 	mux.HandleFunc("/api/runs/{id}", readOnly)
 	mux.HandleFunc("/api/runs/{id}/stop", only(http.MethodPost))
@@ -54,18 +54,7 @@ type runsHandler struct {
 	manager *runs.Manager
 	token   string
 	logger  *slog.Logger
-	streams chan struct{} // has a value for each stream of events
-}
-
-// guarded lets through only who knows the token, if there is one.
-func (h *runsHandler) guarded(next http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if !web.Authorized(r, h.token) {
-			web.Challenge(w)
-			return
-		}
-		next(w, r)
-	}
+	streams places
 }
 
 func (h *runsHandler) options(w http.ResponseWriter, _ *http.Request) {
@@ -149,21 +138,24 @@ func (h *runsHandler) failed(w http.ResponseWriter, r *http.Request, err error) 
 	problem.Reply(w, http.StatusInternalServerError, "internal", "the shop made a mistake")
 }
 
-// events sends what happens as server-sent events, until the client goes away or
-// the Manager is closed.
+// streamHeader replies to HEAD, without the events that would follow.
+func streamHeader(w http.ResponseWriter, _ *http.Request) { beginStream(w.Header()) }
+
+// events sends what happens as server-sent events, until the client goes away, the
+// Manager is closed or the stream has lasted for long enough.
 func (h *runsHandler) events(w http.ResponseWriter, r *http.Request) {
-	select {
-	case h.streams <- struct{}{}:
-		defer func() { <-h.streams }()
-	default:
-		problem.Reply(w, http.StatusServiceUnavailable, "too_many", fmt.Sprintf("%d others are looking, and no more can", maxStreams))
+	leave, err := h.streams.take(r, h.token != "" && web.Authorized(r, h.token))
+	if err != nil {
+		problem.Reply(w, http.StatusServiceUnavailable, "too_many", err.Error())
 		return
 	}
+	defer leave()
 	s, err := newStream(w)
 	if err != nil {
 		return // the client has gone
 	}
-	for subscription := h.manager.Subscribe(); err == nil; {
+	end := time.Now().Add(streamLife)
+	for subscription := h.manager.Subscribe(); err == nil && time.Now().Before(end); {
 		err = h.next(r.Context(), subscription, s)
 	}
 }

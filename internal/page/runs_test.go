@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"os/exec"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -304,6 +306,11 @@ func TestWhatIsNoRunIsAProblem(t *testing.T) {
 		{"GET", "/api/runs/nobody/report.html", ``, 404, "unknown_run", "nobody"},
 		{"GET", "/api/runs/" + id + "/report.html", ``, 409, "no_report", id},
 		{"DELETE", "/api/runs/" + id, ``, 405, "wrong_method", "GET"},
+		{"GET", "/api/runs?page=2", ``, 400, "invalid", "no parameter"},
+		{"POST", "/api/runs?stock=7", `{}`, 400, "invalid", "no parameter"},
+		{"POST", "/api/runs", `{"requests":1,"requests":2}`, 400, "invalid", "twice"},
+		{"GET", "/api/runs/events?%zz", ``, 400, "invalid", "%zz"},
+		{"GET", "/api/runs/events", `{}`, 400, "invalid", "no body"},
 		{"GET", "/api/runs/" + id + "/more", ``, 404, "no_such_path", "no such path"},
 	} {
 		var told struct{ Code, Detail string }
@@ -312,15 +319,93 @@ func TestWhatIsNoRunIsAProblem(t *testing.T) {
 			t.Errorf("%s %s %.60s: %s %+v", tt.method, tt.path, tt.body, res.Status, told)
 		}
 	}
-	if res := s.ask(t, "HEAD", "/api/runs/events", "", nil); res.StatusCode != http.StatusMethodNotAllowed {
-		t.Errorf("HEAD of the stream: %s", res.Status)
+	if res := s.ask(t, "HEAD", "/api/runs/events", "", nil); res.StatusCode != http.StatusOK || res.Header.Get("Content-Type") != "text/event-stream" {
+		t.Errorf("HEAD of the stream: %s, %v", res.Status, res.Header)
 	}
 }
 
+// One address cannot take all places, and all addresses together cannot take those of who
+// shows the token.
 func TestStreamsAreBounded(t *testing.T) {
+	s := openRuns(t, "sesame")
+	open := func(from string, headers ...string) (status int, code string, leave func()) {
+		t.Helper()
+		ctx, cancel := context.WithCancel(t.Context())
+		t.Cleanup(cancel)
+		req := httptest.NewRequestWithContext(ctx, "GET", "/api/runs/events", nil)
+		req.RemoteAddr = from
+		for i := 0; i < len(headers); i += 2 {
+			req.Header.Set(headers[i], headers[i+1])
+		}
+		w := &streamed{ResponseRecorder: httptest.NewRecorder(), begun: make(chan struct{})}
+		done := make(chan struct{})
+		go func() { defer close(done); s.Config.Handler.ServeHTTP(w, req) }()
+		select {
+		case <-w.begun:
+			return http.StatusOK, "", func() { cancel(); <-done }
+		case <-done:
+		}
+		var told struct{ Code string }
+		if err := json.Unmarshal(w.Body.Bytes(), &told); err != nil {
+			t.Fatalf("%d %s: %v", w.Code, w.Body, err)
+		}
+		if w.Header().Get("Retry-After") == "" {
+			t.Errorf("%d without Retry-After", w.Code)
+		}
+		return w.Code, told.Code, func() {}
+	}
+	want := func(status int, from string, headers ...string) (leave func()) {
+		t.Helper()
+		got, code, leave := open(from, headers...)
+		if got != status || status == http.StatusServiceUnavailable && code != "too_many" {
+			t.Errorf("from %s with %v: %d %s, want %d", from, headers, got, code, status)
+		}
+		return leave
+	}
+	var first func()
+	for i := range 16 {
+		if leave := want(200, fmt.Sprintf("10.0.0.1:%d", 1000+i)); i == 0 {
+			first = leave
+		}
+	}
+	want(503, "10.0.0.1:2000")
+	want(503, "[::ffff:10.0.0.1]:2000")
+	want(503, "10.0.0.1:2000", "Authorization", "Bearer open")
+	want(503, "10.0.0.1:2000", "X-Forwarded-For", "10.9.9.9")
+	for i := range 16 {
+		want(200, fmt.Sprintf("[2001:db8::%x]:1000", i+1))
+	}
+	want(503, "[2001:db8::ff:1]:1000") // of the same network
+	for i := range 32 {
+		want(200, fmt.Sprintf("10.0.1.%d:1000", i))
+	}
+	want(503, "10.0.2.1:1000")
+	var last func()
+	for i := range 16 {
+		last = want(200, fmt.Sprintf("10.0.0.1:%d", 3000+i), "Authorization", "Bearer sesame")
+	}
+	want(503, "10.0.0.2:1000", "Authorization", "Bearer sesame")
+	last()
+	want(200, "10.0.0.2:1000", "Authorization", "Bearer sesame")
+	want(503, "10.0.2.1:1000")
+	first()
+	want(200, "10.0.2.1:1000")
+}
+
+// streamed tells when a stream has begun.
+type streamed struct {
+	*httptest.ResponseRecorder
+	once  sync.Once
+	begun chan struct{}
+}
+
+func (s *streamed) Flush() { s.once.Do(func() { close(s.begun) }) }
+
+// A place that a client leaves is given away, also over a real connection.
+func TestStreamThatIsLeftIsGivenAway(t *testing.T) {
 	s := openRuns(t, "")
 	var first *listener
-	for i := range 64 {
+	for i := range 16 {
 		if l := s.listen(t); i == 0 {
 			first = l
 		}

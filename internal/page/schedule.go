@@ -20,8 +20,10 @@ const (
 	// takes that is allowed.
 	maxSchedule = 4 << 10
 
-	// maxPlaying bounds the schedules that are played at once.
+	// maxPlaying bounds the schedules that are played at once, and maxPlays those and the
+	// ones that wait for it.
 	maxPlaying = 2
+	maxPlays   = 32
 
 	// maxWaiting bounds who waits for a search of somebody else's to end.
 	maxWaiting = 4
@@ -32,22 +34,23 @@ const (
 //	GET  /api/schedule/levels  the strategies that can be scheduled
 //	POST /api/schedule         {"strategy", "buyers", "moves"}: what the moves lead to
 //	GET  /api/schedule/search?strategy=…&buyers=…&goal=…
-//	                           whether any moves lead to the goal
+//	                           whether any moves lead to the goal; asks for the token, if
+//	                           there is one, as it takes a processor for long
 //
 // No reply depends on an earlier one: a schedule is played from its start each
 // time. A search ends with its budget, with the request and with ctx; it is made
 // once, one at a time and not beside a run of the bench, and its result is kept
 // unless the clock has cut it short. The handler is safe for concurrent use.
-func Schedules(ctx context.Context, budget lab.Budget, occupy Occupy, logger *slog.Logger) http.Handler {
+func Schedules(ctx context.Context, token string, budget lab.Budget, occupy Occupy, logger *slog.Logger) http.Handler {
 	s := &schedules{
 		ctx: ctx, budget: budget, occupy: occupy, logger: logger,
-		playing: make(chan struct{}, maxPlaying), asking: make(chan struct{}, 1+maxWaiting), searching: make(chan struct{}, 1),
+		plays: make(chan struct{}, maxPlays), playing: make(chan struct{}, maxPlaying), asking: make(chan struct{}, 1+maxWaiting), searching: make(chan struct{}, 1),
 		found: make(map[question]lab.SearchResult),
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /api/schedule/levels", s.levels)
-	mux.HandleFunc("POST /api/schedule", s.play)
-	mux.HandleFunc("GET /api/schedule/search", ownSite(s.search))
+	mux.HandleFunc("GET /api/schedule/levels", plain(s.levels))
+	mux.HandleFunc("POST /api/schedule", plain(s.play))
+	mux.HandleFunc("GET /api/schedule/search", ownSite(guarded(token, bodiless(s.search))))
 	mux.HandleFunc("/api/schedule/levels", readOnly)
 	mux.HandleFunc("/api/schedule", only(http.MethodPost))
 	mux.HandleFunc("/api/schedule/search", readOnly)
@@ -70,6 +73,7 @@ type schedules struct {
 	budget    lab.Budget
 	occupy    Occupy
 	logger    *slog.Logger
+	plays     chan struct{} // has a value for each schedule that is to be played
 	playing   chan struct{} // has a value for each schedule that is being played
 	asking    chan struct{} // the same for who searches or waits to
 	searching chan struct{} // the same for searches
@@ -103,6 +107,13 @@ func (s *schedules) play(w http.ResponseWriter, r *http.Request) {
 		s.failed(w, r, err)
 		return
 	}
+	select {
+	case s.plays <- struct{}{}:
+		defer func() { <-s.plays }()
+	default:
+		s.failed(w, r, errPlays)
+		return
+	}
 	leave, err := enter(r.Context(), s.playing)
 	if err != nil {
 		s.failed(w, r, err)
@@ -117,10 +128,16 @@ func (s *schedules) play(w http.ResponseWriter, r *http.Request) {
 	replyJSON(w, s.logger, http.StatusOK, state)
 }
 
+var errPlays = fmt.Errorf("%d schedules are to be played already", maxPlays)
+
 var errFull = fmt.Errorf("%d others wait for a search already", maxWaiting)
 
 func (s *schedules) search(w http.ResponseWriter, r *http.Request) {
-	q, err := readQuestion(r)
+	asked, ok := problem.ReadQuery(w, r, "strategy", "buyers", "goal")
+	if !ok {
+		return
+	}
+	q, err := readQuestion(asked)
 	if err != nil {
 		s.failed(w, r, err)
 		return
@@ -137,13 +154,13 @@ func (s *schedules) search(w http.ResponseWriter, r *http.Request) {
 	replyJSON(w, s.logger, http.StatusOK, result)
 }
 
-func readQuestion(r *http.Request) (question, error) {
-	q := question{r.FormValue("strategy"), 2, lab.ToOversell}
-	if text := r.FormValue("goal"); text != "" {
+func readQuestion(asked map[string]string) (question, error) {
+	q := question{asked["strategy"], 2, lab.ToOversell}
+	if text := asked["goal"]; text != "" {
 		q.goal = lab.Goal(text)
 	}
 	var err error
-	if text := r.FormValue("buyers"); text != "" {
+	if text := asked["buyers"]; text != "" {
 		if q.buyers, err = strconv.Atoi(text); err != nil {
 			return q, fmt.Errorf("%w: buyers is a number, 2 or 3", lab.ErrSchedule)
 		}
@@ -224,6 +241,8 @@ func (s *schedules) failed(w http.ResponseWriter, r *http.Request, err error) {
 		problem.Reply(w, http.StatusServiceUnavailable, "closing", err.Error())
 	case errors.Is(err, errFull):
 		problem.Reply(w, http.StatusServiceUnavailable, "too_many_searches", err.Error())
+	case errors.Is(err, errPlays):
+		problem.Reply(w, http.StatusServiceUnavailable, "too_many_plays", err.Error())
 	case r.Context().Err() != nil:
 		problem.Reply(w, http.StatusServiceUnavailable, "cancelled", "the request was given up")
 	default:

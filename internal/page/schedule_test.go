@@ -3,6 +3,7 @@ package page_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -19,7 +20,7 @@ import (
 )
 
 func newSchedules() http.Handler {
-	return page.Schedules(context.Background(), lab.Budget{Plays: 300}, alone, slog.New(slog.DiscardHandler))
+	return page.Schedules(context.Background(), "", lab.Budget{Plays: 300}, alone, slog.New(slog.DiscardHandler))
 }
 
 // alone says that no run is under way.
@@ -119,6 +120,12 @@ func TestWhatCannotBePlayedIsAProblem(t *testing.T) {
 		{"GET", "/api/schedule/search?strategy=none&buyers=many", ``, 400, "invalid", "2 or 3"},
 		{"GET", "/api/schedule/search?strategy=none&buyers=1", ``, 400, "invalid", "2 or 3"},
 		{"GET", "/api/schedule/search?strategy=none&goal=gold", ``, 400, "invalid", "foreign_delete"},
+		{"GET", "/api/schedule/search?strategy=none&strategy=local", ``, 400, "invalid", "more than once"},
+		{"GET", "/api/schedule/search?strategy=none&depth=3", ``, 400, "invalid", "allowed here: strategy, buyers, goal"},
+		{"GET", "/api/schedule/search?strategy=none;x", ``, 400, "invalid", "semicolon"},
+		{"GET", "/api/schedule/search?strategy=none", `{}`, 400, "invalid", "no body"},
+		{"POST", "/api/schedule?moves=A", `{"strategy":"none","buyers":2}`, 400, "invalid", "no parameter"},
+		{"POST", "/api/schedule", `{"strategy":"none","buyers":2,"moves":"A","moves":"B"}`, 400, "invalid", "twice"},
 		{"GET", "/api/schedule/more", ``, 404, "no_such_path", "no such path"},
 	} {
 		w := askSchedules(h, tt.method, tt.path, tt.body)
@@ -135,7 +142,7 @@ const endless = "/api/schedule/search?strategy=v8_fenced&buyers=3"
 // The shop closes at once, whatever is searched for.
 func TestSearchEndsWithTheShop(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	h := page.Schedules(ctx, lab.Budget{}, func(string) (func(), error) {
+	h := page.Schedules(ctx, "", lab.Budget{}, func(string) (func(), error) {
 		cancel() // the shop is told to stop when the search begins
 		return func() {}, nil
 	}, slog.New(slog.DiscardHandler))
@@ -144,10 +151,70 @@ func TestSearchEndsWithTheShop(t *testing.T) {
 	}
 }
 
+// A search takes a processor for long, and whoever has no token does not get one.
+func TestSearchAsksForTheToken(t *testing.T) {
+	h := page.Schedules(t.Context(), "sesame", lab.Budget{Plays: 300}, alone, slog.New(slog.DiscardHandler))
+	ask := func(headers ...string) *httptest.ResponseRecorder {
+		return askPage(bodyless(h), "GET", "/api/schedule/search?strategy=none", headers...)
+	}
+	for _, headers := range [][]string{nil, {"Authorization", "Bearer open"}} {
+		if w := ask(headers...); w.Code != http.StatusUnauthorized || !strings.Contains(w.Body.String(), `"code":"no_token"`) {
+			t.Errorf("with %v: %d %s", headers, w.Code, w.Body)
+		}
+	}
+	if w := ask("Authorization", "Bearer sesame"); w.Code != http.StatusOK {
+		t.Errorf("with the token: %d %s", w.Code, w.Body)
+	}
+	if w := ask(); w.Code != http.StatusUnauthorized {
+		t.Errorf("when the answer is known: %d %s", w.Code, w.Body)
+	}
+	if w := askSchedules(h, "POST", "/api/schedule", `{"strategy":"none","buyers":2,"moves":""}`); w.Code != http.StatusOK {
+		t.Errorf("to play: %d %s", w.Code, w.Body)
+	}
+}
+
+// bodyless drops the body that askPage sends.
+func bodyless(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Body, r.ContentLength = http.NoBody, 0
+		h.ServeHTTP(w, r)
+	})
+}
+
+// A search ends with the client who wants it: a closed connection is enough.
+func TestSearchEndsWithItsClient(t *testing.T) {
+	begun, left := make(chan struct{}), make(chan struct{})
+	server := httptest.NewServer(page.Schedules(t.Context(), "", lab.Budget{}, func(string) (func(), error) {
+		close(begun)
+		return func() { close(left) }, nil
+	}, slog.New(slog.DiscardHandler)))
+	defer server.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, "GET", server.URL+endless, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := make(chan error, 1)
+	go func() {
+		res, err := server.Client().Do(req)
+		if err == nil {
+			res.Body.Close()
+		}
+		gone <- err
+	}()
+	<-begun
+	cancel()
+	if err := <-gone; !errors.Is(err, context.Canceled) {
+		t.Errorf("the client was answered: %v", err)
+	}
+	<-left
+}
+
 func TestNoSearchBesideARun(t *testing.T) {
 	var err error
 	left := 0 // how often leave was called
-	h := page.Schedules(t.Context(), lab.Budget{}, func(string) (func(), error) {
+	h := page.Schedules(t.Context(), "", lab.Budget{}, func(string) (func(), error) {
 		return func() { left++ }, err
 	}, slog.New(slog.DiscardHandler))
 	err = fmt.Errorf("%w: 1234", runs.ErrBusy)
@@ -170,7 +237,7 @@ func TestFewWaitForASearch(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	begun := make(chan struct{})
-	h := page.Schedules(ctx, lab.Budget{}, func(string) (func(), error) {
+	h := page.Schedules(ctx, "", lab.Budget{}, func(string) (func(), error) {
 		close(begun)
 		return func() {}, nil
 	}, slog.New(slog.DiscardHandler))
@@ -204,7 +271,7 @@ func TestSearchThatWasCutShortIsNotKept(t *testing.T) {
 		searches int
 	}{{lab.Budget{Time: time.Nanosecond}, 2}, {lab.Budget{Plays: 3}, 1}} {
 		searches := 0
-		h := page.Schedules(t.Context(), tt.budget, func(string) (func(), error) {
+		h := page.Schedules(t.Context(), "", tt.budget, func(string) (func(), error) {
 			searches++
 			return func() {}, nil
 		}, slog.New(slog.DiscardHandler))

@@ -10,15 +10,16 @@ import (
 )
 
 const (
-	// maxStreams bounds the streams of events that are open at once.
-	maxStreams = 64
-
 	// heartbeat is after how long a stream on which nothing happens says that it
 	// is still there, so that nobody in between takes it for dead.
 	heartbeat = 15 * time.Second
 
 	// sendTimeout is how long a client may take to read what it is sent.
 	sendTimeout = 10 * time.Second
+
+	// streamLife is after how long a stream ends, and its client is to ask for another. A
+	// client that does not read is not noticed for as long as there is room between.
+	streamLife = 10 * time.Minute
 
 	// retryAfter is after how many milliseconds a client is to come again.
 	retryAfter = 2000
@@ -42,10 +43,15 @@ type stream struct {
 // newStream begins a stream. The error says that the client has gone.
 func newStream(w http.ResponseWriter) (*stream, error) {
 	s := &stream{w, http.NewResponseController(w)}
-	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("X-Accel-Buffering", "no") // of proxies that would wait for more
+	beginStream(w.Header())
 	return s, s.write(fmt.Appendf(nil, "retry: %d\n\n", retryAfter))
+}
+
+// beginStream sets the header of a stream.
+func beginStream(h http.Header) {
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no") // of proxies that would wait for more
 }
 
 // send sends messages in one piece.

@@ -179,11 +179,11 @@ func TestCloseInTheMiddleLeavesNothing(t *testing.T) {
 func TestRunEndsWithItsTime(t *testing.T) {
 	m, p := open(t, func(c *runs.Config) {
 		c.Limits = runs.DefaultLimits()
-		c.Limits.Time = 2 * time.Second
+		c.Limits.Time = 6 * time.Second
 	})
 	id := start(t, m, long(m))
 	e, _ := until(t, m.Subscribe(), ended(id))
-	if e.Run.State != runs.Failed || !strings.Contains(e.Run.Error, "2s") {
+	if e.Run.State != runs.Failed || !strings.Contains(e.Run.Error, "6s") {
 		t.Errorf("it came to %s, %q", e.Run.State, e.Run.Error)
 	}
 	p.checkEnded(t)

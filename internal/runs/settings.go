@@ -90,9 +90,9 @@ const defaultWork = 400 * time.Microsecond
 const policyDelay = 2 * time.Millisecond
 
 // conditions lists those that can be asked for: a failover takes a Redis with
-// replicas, and open load.
+// replicas, chaos takes servers of its own, and both take open load.
 func conditions() []locks.Condition {
-	return slices.DeleteFunc(locks.Conditions(), func(c locks.Condition) bool { return c == locks.Failover })
+	return slices.DeleteFunc(locks.Conditions(), func(c locks.Condition) bool { return c == locks.Failover || c == locks.Chaos })
 }
 
 // Defaults returns the settings that a Start without any wishes has.

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -68,41 +66,4 @@ func (c *counted) wait(limit time.Duration) int64 {
 		time.Sleep(5 * time.Millisecond)
 	}
 	return c.n.Load()
-}
-
-// silent has the connections on which no request has begun. Shutdown would
-// wait seconds for each to become one, although a browser opens some that it
-// never uses.
-type silent struct {
-	mu     sync.Mutex
-	conns  map[net.Conn]struct{}
-	closed bool
-}
-
-func newSilent() *silent { return &silent{conns: make(map[net.Conn]struct{})} }
-
-// track is the server's ConnState.
-func (s *silent) track(c net.Conn, state http.ConnState) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.conns, c)
-	if state != http.StateNew {
-		return
-	}
-	if s.closed {
-		_ = c.Close() // there is nobody to tell
-		return
-	}
-	s.conns[c] = struct{}{}
-}
-
-// close closes them all, those that come later too.
-func (s *silent) close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.closed = true
-	for c := range s.conns {
-		_ = c.Close() // there is nobody to tell
-	}
-	clear(s.conns)
 }

@@ -12,24 +12,38 @@ import (
 // The time limits of the HTTP server. Handlers may take as long as a wait for
 // a lock and the work under it.
 const (
-	requestTimeout = 30 * time.Second
+	headerTimeout  = 5 * time.Second
+	requestTimeout = 15 * time.Second
 	idleTimeout    = 2 * time.Minute
 )
 
+// ownFiles are the open files that a shop leaves for itself: connections to Redis,
+// to the database and to the servers of locks, an SQLite database, and some to spare.
+const ownFiles = poolSize + 128
+
+// places returns how many connections a shop accepts at once: those that the limit
+// on open files leaves when the shop and the rest of the process have theirs, or
+// half of the limit where it is low.
+func places(files, reserved int) int {
+	return max(files-ownFiles-reserved, files/2)
+}
+
 // serve runs the HTTP server until ctx is cancelled or the server fails.
 func (p *parts) serve(ctx context.Context) error {
-	l, err := net.Listen("tcp", p.cfg.Addr)
+	inner, err := net.Listen("tcp", p.cfg.Addr)
 	if err != nil {
 		return fmt.Errorf("listening on %s: %w", p.cfg.Addr, err)
 	}
-	silent := newSilent()
-	requests := &counted{Handler: p.api.Handler()}
+	l := newConnections(inner, p.cfg.Connections, p.cfg.WriteTimeout, p.cfg.Logger)
+	requests := &counted{Handler: l.oneEach(p.api.Handler())}
 	server := &http.Server{
-		Handler:     requests,
-		ReadTimeout: requestTimeout,
-		IdleTimeout: idleTimeout,
-		ConnState:   silent.track,
-		ErrorLog:    slog.NewLogLogger(p.cfg.Logger.Handler(), slog.LevelWarn),
+		Handler:           requests,
+		MaxHeaderBytes:    16 << 10, // net/http adds 4 KiB
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       requestTimeout,
+		IdleTimeout:       idleTimeout,
+		ConnState:         l.track,
+		ErrorLog:          slog.NewLogLogger(p.cfg.Logger.Handler(), slog.LevelWarn),
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(l) }()
@@ -44,6 +58,6 @@ func (p *parts) serve(ctx context.Context) error {
 	}
 	p.cfg.Logger.Info("closing")
 	p.close()
-	silent.close()
+	l.closeSilent()
 	return p.drain(context.WithoutCancel(ctx), server, requests, failed)
 }

@@ -29,6 +29,7 @@ import (
 // Instance stand for the defaults.
 type Config struct {
 	Addr     string                // to listen on, such as 127.0.0.1:8080
+	Hosts    []string              // names that it is served under, besides this machine's own: see web.ParseHosts
 	RedisURL string                // as backend.DialRedis takes it
 	DBURL    string                // as backend.DialDatabase takes it
 	Servers  lockservers.Addresses // that some strategies need, which are not there without them
@@ -36,13 +37,27 @@ type Config struct {
 	Token    string                // asked for where something is changed; "": nobody is asked
 	Instance string                // unique among all instances; default: a new UUID
 
-	TTL    time.Duration // lease of a lock; default 30 s
+	TTL    time.Duration // lease of a lock; default 6 s
 	Wait   time.Duration // longest wait for a lock; default 10 s
 	Policy locks.Policy  // how to wait for a lock; default a line
+
+	// Connections is how many connections to clients are open at once; default
+	// what the limit on open files leaves. Files are kept for the shop itself,
+	// and OtherFiles for the rest of the process.
+	Connections int
+	OtherFiles  int
+
+	// WriteTimeout is how long a client may take to read a piece of a reply
+	// before it is cut off; default 10 s.
+	WriteTimeout time.Duration
 
 	// Unfenced has the stock leave fencing tokens alone, to show what that is
 	// like. A lock that gives out none does not notice.
 	Unfenced bool
+
+	// Mixed lets strategies that do not keep each other out work on one item at
+	// the same time, to show what that is like.
+	Mixed bool
 
 	Catalog locks.Catalog
 	Item    *stock.Item // put on sale unless there is one with its SKU; nil: nothing
@@ -66,8 +81,15 @@ type Config struct {
 
 // The defaults of a Config.
 const (
-	DefaultTTL  = 30 * time.Second
+	// DefaultTTL is how long nobody sells after a holder was killed. So it is shorter
+	// than DefaultWait, and those who wait are still served. A lock that is renewed
+	// every third of it outlives stalls and failed renewals of up to 4 s; one that is
+	// not must last for the work, in which a statement has 5 s.
+	DefaultTTL  = 6 * time.Second
 	DefaultWait = 10 * time.Second
+	// defaultWriteTimeout is for a reply of any size that the buffers of the
+	// operating system do not take, or a piece of it.
+	defaultWriteTimeout = 10 * time.Second
 	// poolSize is how many connections to Redis an instance may have. Waiters
 	// share them, so that thousands can wait.
 	poolSize = 128
@@ -89,6 +111,12 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Instance == "" {
 		c.Instance = uuid.NewString()
+	}
+	if c.Connections == 0 {
+		c.Connections = places(openFiles(), c.OtherFiles)
+	}
+	if c.WriteTimeout == 0 {
+		c.WriteTimeout = defaultWriteTimeout
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
@@ -137,7 +165,9 @@ func Run(ctx context.Context, cfg Config) error {
 	p := assemble(cfg, o, db, absent)
 	defer p.close()
 	if cfg.Item != nil {
-		if err := p.stock.Offer(ctx, *cfg.Item); err != nil {
+		item := *cfg.Item
+		item.Family = p.stock.Family(cfg.Strategy)
+		if err := p.stock.Offer(ctx, item); err != nil {
 			return err
 		}
 	}
@@ -180,7 +210,7 @@ type parts struct {
 
 func assemble(cfg Config, o locks.Options, db *gorm.DB, absent map[string]string) *parts {
 	rdb := o.Redis
-	sales := stock.Config{DB: db, Redis: rdb, Wait: cfg.Wait, Work: cfg.Work, Inside: cfg.Inside, Unfenced: cfg.Unfenced, Logger: cfg.Logger}
+	sales := stock.Config{DB: db, Redis: rdb, Wait: cfg.Wait, Work: cfg.Work, Inside: cfg.Inside, Unfenced: cfg.Unfenced, Mixed: cfg.Mixed, Logger: cfg.Logger}
 	sales.Use(cfg.Catalog, o)
 	p := &parts{cfg: cfg, stock: stock.New(sales)}
 	cached := cache.Config{Redis: rdb, Guards: cache.Guards(cfg.Catalog, o), Instance: cfg.Instance, Wait: cfg.Wait}
@@ -191,7 +221,7 @@ func assemble(cfg Config, o locks.Options, db *gorm.DB, absent map[string]string
 	p.api = web.New(web.Config{
 		Stock: p.stock, Cache: p.cache,
 		Strategies: described(cfg.Catalog), Absent: absent, Default: cfg.Strategy, ForReads: readStrategy,
-		Instance: cfg.Instance, Token: cfg.Token, Logger: cfg.Logger, Page: cfg.Page, Addr: cfg.Addr,
+		Instance: cfg.Instance, Token: cfg.Token, Logger: cfg.Logger, Page: cfg.Page, Addr: cfg.Addr, Hosts: cfg.Hosts,
 		Check:    func(ctx context.Context) error { return check(ctx, rdb, db) },
 		Commands: func(ctx context.Context) (int64, error) { return backend.RedisCommands(ctx, rdb) },
 	})

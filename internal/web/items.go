@@ -42,9 +42,13 @@ func (a *API) deduct(c *gin.Context) {
 		invalid(c, `quantity is missing: {"quantity":1}`)
 		return
 	}
+	key, ok := idempotencyKey(c)
+	if !ok {
+		return
+	}
 	res, err := a.cfg.Stock.Deduct(c.Request.Context(), stock.Request{
 		SKU: c.Param("sku"), Quantity: *body.Quantity, Strategy: name,
-		IdempotencyKey: c.GetHeader("Idempotency-Key"), Owner: a.owner(),
+		IdempotencyKey: key, Owner: a.owner(),
 	})
 	held(c, res.Spans)
 	outcome := "sold"
@@ -61,6 +65,24 @@ func (a *API) deduct(c *gin.Context) {
 	if err == nil {
 		c.JSON(http.StatusOK, sold{Order: res.Order, Remaining: res.Left, Replayed: res.Replayed})
 	}
+}
+
+// idempotencyKey returns the key of a request, "" if it has none. It replies and returns
+// false when the header is empty or there twice: the client counts on a key, and it is not
+// known which.
+func idempotencyKey(c *gin.Context) (string, bool) {
+	keys := c.Request.Header.Values("Idempotency-Key")
+	switch {
+	case len(keys) == 0:
+		return "", true
+	case len(keys) > 1:
+		invalid(c, "the header Idempotency-Key is given more than once")
+	case keys[0] == "":
+		invalid(c, "the header Idempotency-Key is empty: leave it out, or give each purchase a key of its own")
+	default:
+		return keys[0], true
+	}
+	return "", false
 }
 
 // sold is the reply to a deduct.
@@ -104,6 +126,7 @@ func (a *API) putItem(c *gin.Context) {
 		Category string       `json:"category"`
 		Stock    *int64       `json:"stock"`
 		Keeper   stock.Keeper `json:"keeper"`
+		Strategy string       `json:"strategy"`
 	}
 	if !a.parse(c, &body) {
 		return
@@ -112,9 +135,18 @@ func (a *API) putItem(c *gin.Context) {
 		invalid(c, `stock is missing: {"stock":1000}`)
 		return
 	}
-	ctx := c.Request.Context()
+	if body.Strategy == "" {
+		body.Strategy = a.strategy.Load().(string)
+	}
+	if !a.known(body.Strategy) {
+		a.unknownStrategy(c, body.Strategy)
+		return
+	}
+	// A client that goes away leaves no half of a change behind.
+	ctx := context.WithoutCancel(c.Request.Context())
 	item, err := a.cfg.Stock.Put(ctx, stock.Item{
 		SKU: c.Param("sku"), Name: body.Name, Category: body.Category, Initial: *body.Stock, Keeper: body.Keeper,
+		Family: a.cfg.Stock.Family(body.Strategy),
 	})
 	if err == nil {
 		err = a.forget(ctx, item.SKU)
@@ -127,7 +159,7 @@ func (a *API) putItem(c *gin.Context) {
 }
 
 func (a *API) deleteItem(c *gin.Context) {
-	ctx, sku := c.Request.Context(), c.Param("sku")
+	ctx, sku := context.WithoutCancel(c.Request.Context()), c.Param("sku")
 	err := a.cfg.Stock.Delete(ctx, sku)
 	if err == nil {
 		err = errors.Join(a.cfg.Cache.Delete(ctx, itemKey(sku)), a.cfg.Cache.Forget(ctx, categoriesKey))
@@ -175,7 +207,7 @@ func (a *API) item(c *gin.Context) {
 		a.fail(c, fmt.Errorf("%w: %s", stock.ErrUnknownItem, sku))
 		return
 	}
-	left, err := a.cfg.Stock.Left(c.Request.Context(), sku)
+	left, saleID, err := a.cfg.Stock.Left(c.Request.Context(), sku)
 	if err != nil {
 		a.fail(c, err)
 		return
@@ -187,6 +219,16 @@ func (a *API) item(c *gin.Context) {
 	if err := json.Unmarshal(value, &reply.Item); err != nil {
 		a.fail(c, fmt.Errorf("reading the cached item %s: %w", sku, err))
 		return
+	}
+	if reply.SaleID != saleID {
+		// Whoever began this sale died before the cache was told.
+		if reply.Item, err = a.cfg.Stock.Item(c.Request.Context(), sku); err == nil {
+			err = a.forget(c.Request.Context(), sku)
+		}
+		if err != nil {
+			a.fail(c, err)
+			return
+		}
 	}
 	reply.Remaining = left
 	c.JSON(http.StatusOK, reply)

@@ -95,6 +95,7 @@ func newSite(t testing.TB, rdb redis.UniversalClient, db *gorm.DB, adjust func(*
 	sc.Use(strategies(), o)
 	wc := web.Config{
 		Default: "v6_watchdog", ForReads: "local", Instance: t.Name(), Token: token, Logger: logger,
+		Hosts:    []string{"example.com"}, // which a request of httptest asks for
 		Check:    func(ctx context.Context) error { return rdb.Ping(ctx).Err() },
 		Commands: func(ctx context.Context) (int64, error) { return backend.RedisCommands(ctx, rdb) },
 	}

@@ -1,46 +1,106 @@
 package web
 
 import (
+	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"oversell/internal/problem"
 )
 
-// sheltered turns away what other sites have a visitor's browser do. A browser
-// says from which site a request comes that changes something; who is no browser
-// does not, and is let through.
+// sheltered refuses what other sites make a visitor's browser send.
 //
-// A site can also give its own name this machine's address, and is then, to a
-// browser, where the page comes from. A shop that listens on this machine alone, and
-// asks for no token, is therefore known by the machine's own names only.
+// A browser says from which site a request comes. Requests that change something and
+// come from another site are refused; clients that are no browsers do not say it, and
+// are let through.
+//
+// A site can also give its own name the address of the shop (DNS rebinding). For the
+// browser both are then the same site. So the shop is served under the names that it
+// knows, and under any other name only to requests that show the token, which such a
+// site does not have.
 func (a *API) sheltered(h http.Handler) http.Handler {
 	origin := http.NewCrossOriginProtection()
 	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		problem.Reply(w, http.StatusForbidden, "cross_origin", "another site may not send this")
 	}))
 	h = origin.Handler(h)
-	if a.cfg.Token != "" || !local(a.cfg.Addr) {
-		return h
-	}
+	names := knownNames(a.cfg.Addr, a.cfg.Hosts)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !local(r.Host) {
-			problem.Reply(w, http.StatusForbidden, "wrong_host", "this shop is for its own machine: it goes by localhost, 127.0.0.1 and [::1]")
+		shown := a.cfg.Token != "" && Authorized(r, a.cfg.Token)
+		if !shown && !loopback(r.Host) && !slices.Contains(names, hostOf(r.Host)) {
+			problem.Reply(w, http.StatusForbidden, "wrong_host", "the shop does not know the host name of this request: start it with -hosts NAME")
 			return
 		}
 		h.ServeHTTP(w, r)
 	})
 }
 
-// local reports whether an address, with a port or without, is of this machine
-// alone.
-func local(addr string) bool {
+// knownNames are the names that were configured, and the one to listen on.
+func knownNames(addr string, hosts []string) []string {
+	var names []string
+	for _, host := range hosts {
+		names = append(names, hostOf(host))
+	}
+	host := hostOf(addr)
+	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
+		return names // it listens on all addresses, which names none
+	}
+	return append(names, host)
+}
+
+// ParseHosts reads the names of a Config's Hosts, separated by commas.
+func ParseHosts(text string) ([]string, error) {
+	if strings.TrimSpace(text) == "" {
+		return nil, nil
+	}
+	var hosts []string
+	for name := range strings.SplitSeq(text, ",") {
+		name = strings.TrimSpace(name)
+		if err := checkHost(name); err != nil {
+			return nil, fmt.Errorf("%q is not a host name: %w", name, err)
+		}
+		hosts = append(hosts, name)
+	}
+	return hosts, nil
+}
+
+func checkHost(name string) error {
+	if _, err := netip.ParseAddr(strings.Trim(name, "[]")); err == nil {
+		return nil
+	}
+	switch {
+	case name == "":
+		return errors.New("it is empty")
+	case strings.Contains(name, "*"):
+		return errors.New("every name has to be given in full, without *")
+	case strings.ContainsAny(name, ":/"):
+		return errors.New("it must be the name alone, without scheme, port or path")
+	case strings.ContainsAny(name, " \t\r\n?#@[]"):
+		return errors.New("it has characters that a host name cannot have")
+	}
+	return nil
+}
+
+// loopback reports whether a host, with a port or without, is this machine itself.
+func loopback(addr string) bool {
+	host := hostOf(addr)
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
+}
+
+// hostOf returns the host of an address, with a port or without, in the form in which
+// hosts are compared.
+func hostOf(addr string) string {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
 		host = strings.TrimSuffix(strings.TrimPrefix(addr, "["), "]")
 	}
-	ip, err := netip.ParseAddr(host)
-	return strings.EqualFold(host, "localhost") || err == nil && ip.IsLoopback()
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return ip.String()
+	}
+	return strings.ToLower(strings.TrimSuffix(host, "."))
 }

@@ -17,7 +17,7 @@ func TestPageIsBesideTheAPI(t *testing.T) {
 	page := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, "the page's "+r.URL.Path)
 	})
-	cfg := web.Config{Token: "sesame", Logger: slog.New(slog.DiscardHandler)}
+	cfg := web.Config{Token: "sesame", Hosts: []string{"example.com"}, Logger: slog.New(slog.DiscardHandler)}
 	alone := web.New(cfg).Handler()
 	cfg.Page = page
 	both := web.New(cfg).Handler()
@@ -78,38 +78,120 @@ func TestOtherSitesAreTurnedAway(t *testing.T) {
 	}
 }
 
-// A name that a site has given this machine's address is none of the shop's.
-func TestShopOfOneMachineGoesByItsNames(t *testing.T) {
+// A site can give its own name the shop's address. Only names that the shop knows are
+// served, wherever it listens, with a page or without; with the token every name is.
+func TestOnlyKnownNamesAreServed(t *testing.T) {
+	const page, noPage = true, false
 	for _, tt := range []struct {
-		addr, token, host string
-		served            bool
+		addr, hosts, token, host string
+		page, served             bool
 	}{
-		{"127.0.0.1:8080", "", "elsewhere.example:8080", false},
-		{"[::1]:8080", "", "elsewhere.example", false},
-		{"localhost:8080", "", "127.0.0.1.elsewhere.example:8080", false},
-		{"127.0.0.1:8080", "", "", false},
-		{"127.0.0.1:8080", "", "127.0.0.1:9090", true},
-		{"127.0.0.1:8080", "", "LocalHost", true},
-		{"127.0.0.1:8080", "", "[::1]:8080", true},
-		{"127.0.0.1:8080", "", "[::1]", true},
-		{"127.0.0.1:8080", "sesame", "shop.example", true},
-		{"0.0.0.0:8080", "", "shop.example", true},
-		{":8080", "", "shop.example", true},
+		{"127.0.0.1:8080", "", "", "elsewhere.example:8080", page, false},
+		{"[::1]:8080", "", "", "elsewhere.example", page, false},
+		{"localhost:8080", "", "", "127.0.0.1.elsewhere.example:8080", page, false},
+		{"127.0.0.1:8080", "", "", "", page, false},
+		{"127.0.0.1:8080", "", "", "127.0.0.1:9090", page, true},
+		{"127.0.0.1:8080", "", "", "LocalHost", page, true},
+		{"127.0.0.1:8080", "", "", "localhost.:8080", page, true},
+		{"127.0.0.1:8080", "", "", "[::1]:8080", page, true},
+		{"127.0.0.1:8080", "", "", "[::1]", noPage, true},
+		{"127.0.0.1:8080", "", "", "elsewhere.example", noPage, false},
+		{"0.0.0.0:8080", "", "", "elsewhere.example", page, false},
+		{"0.0.0.0:8080", "", "", "elsewhere.example", noPage, false},
+		{"0.0.0.0:8080", "", "", "0.0.0.0:8080", noPage, false},
+		{"0.0.0.0:8080", "", "", "10.0.0.7:8080", page, false},
+		{"[::]:8080", "", "", "elsewhere.example", page, false},
+		{":8080", "", "", "elsewhere.example", page, false},
+		{":8080", "", "", "", page, false},
+		{"0.0.0.0:8080", "", "", "localhost:8081", page, true},
+		{":8080", "", "", "127.0.0.1:8080", page, true},
+		{"0.0.0.0:8080", "shop.example, 10.0.0.7", "", "Shop.Example:80", page, true},
+		{"0.0.0.0:8080", "shop.example,10.0.0.7", "", "10.0.0.7", noPage, true},
+		{"0.0.0.0:8080", "shop.example,[2001:db8::7]", "", "[2001:DB8:0::7]:8080", page, true},
+		{"0.0.0.0:8080", "shop.example", "", "www.shop.example", page, false},
+		{"10.0.0.7:8080", "", "", "10.0.0.7:8080", page, true},
+		{"shop.example:8080", "", "", "shop.example", page, true},
+		{"10.0.0.7:8080", "", "", "elsewhere.example:8080", page, false},
+		{"127.0.0.1:8080", "", "sesame", "elsewhere.example", page, false},
+		{"0.0.0.0:8080", "", "sesame", "elsewhere.example", noPage, false},
+		{"0.0.0.0:8080", "shop.example", "sesame", "shop.example", page, true},
 	} {
-		h := web.New(web.Config{
-			Addr: tt.addr, Token: tt.token, Logger: slog.New(slog.DiscardHandler),
-			Page: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}),
-		}).Handler()
-		for _, path := range []string{"/", "/api/strategies"} {
-			r := httptest.NewRequest("GET", path, nil)
-			r.Host = tt.host
-			w := httptest.NewRecorder()
-			h.ServeHTTP(w, r)
-			if !tt.served {
+		hosts, err := web.ParseHosts(tt.hosts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := web.Config{Addr: tt.addr, Hosts: hosts, Token: tt.token, Logger: slog.New(slog.DiscardHandler)}
+		if tt.page {
+			cfg.Page = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+		}
+		h := web.New(cfg).Handler()
+		for _, path := range []string{"/", "/api/strategies", "/api/nothing"} {
+			ask := func(headers ...string) *httptest.ResponseRecorder {
+				r := httptest.NewRequest("GET", path, nil)
+				r.Host = tt.host
+				for i := 0; i < len(headers); i += 2 {
+					r.Header.Set(headers[i], headers[i+1])
+				}
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, r)
+				return w
+			}
+			if w := ask("Authorization", "Bearer no"+tt.token); !tt.served {
 				wantProblem(t, w, http.StatusForbidden, "wrong_host")
-			} else if w.Code != http.StatusOK {
+			} else if w.Code == http.StatusForbidden {
 				t.Errorf("at %s, %q is asked for: %d %s", tt.addr, tt.host, w.Code, w.Body)
 			}
+			if w := ask("Authorization", "Bearer "+tt.token); tt.token != "" && w.Code == http.StatusForbidden {
+				t.Errorf("at %s, %q is asked for with the token: %d %s", tt.addr, tt.host, w.Code, w.Body)
+			}
+		}
+	}
+}
+
+// What a site could do whose name leads to the shop: nothing, also not where no token is
+// asked for.
+func TestRebindingSiteDoesNothing(t *testing.T) {
+	started := 0
+	s := embeddedSite(t, func(wc *web.Config, _ *stock.Config) {
+		wc.Token, wc.Addr = "", "0.0.0.0:8080"
+		wc.Page = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { started++ })
+	})
+	sku := s.put(t, 10)
+	for _, r := range [][3]string{
+		{"PUT", "/api/items/" + sku, `{"stock":99}`},
+		{"DELETE", "/api/items/" + sku, ``},
+		{"POST", "/api/items/" + sku + "/deduct", `{"quantity":1}`},
+		{"PUT", "/api/strategy", `{"name":"none"}`},
+		{"GET", "/api/items/" + sku, ``},
+		{"GET", "/api/audit/" + sku, ``},
+		{"POST", "/api/runs", `{}`},
+		{"GET", "/api/lab", ``},
+		{"GET", "/", ``},
+	} {
+		req := httptest.NewRequest(r[0], r[1], strings.NewReader(r[2]))
+		req.Host = "evil.example:8080"
+		req.Header.Set("Origin", "http://evil.example:8080")
+		req.Header.Set("Sec-Fetch-Site", "same-origin")
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, req)
+		wantProblem(t, w, http.StatusForbidden, "wrong_host")
+	}
+	var audit web.Audit
+	read(t, s.ask("GET", "/api/audit/"+sku, ""), &audit)
+	if audit.Initial != 10 || audit.Sold != 0 || started != 0 {
+		t.Errorf("the sale is %+v, and the page was asked %d times", audit.Stock, started)
+	}
+}
+
+func TestHostsAreNames(t *testing.T) {
+	for _, text := range []string{",", "a,,b", "*", "*.example", "http://a", "a:80", "[::1]:80", "a/b", "a b", "a@b"} {
+		if hosts, err := web.ParseHosts(text); err == nil {
+			t.Errorf("%q: %q, and no error", text, hosts)
+		}
+	}
+	for text, want := range map[string]int{"": 0, " ": 0, "a": 1, "a, b.example": 2, "::1,[::1],10.0.0.7": 3} {
+		if hosts, err := web.ParseHosts(text); err != nil || len(hosts) != want {
+			t.Errorf("%q: %q, %v; want %d names", text, hosts, err, want)
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"strconv"
 
 	"github.com/gin-gonic/gin"
 
@@ -33,6 +32,7 @@ var outcomes = []struct {
 	{cache.ErrUnknownStrategy, http.StatusBadRequest, "unknown_strategy", false},
 	{stock.ErrPlace, http.StatusBadRequest, "wrong_keeper", false},
 	{stock.ErrSoldOut, http.StatusConflict, "sold_out", false},
+	{stock.ErrOtherStrategy, http.StatusConflict, "other_strategy", false},
 	{stock.ErrBusy, http.StatusServiceUnavailable, "busy", false},
 	{libs.ErrGaveUp, http.StatusServiceUnavailable, "busy", true},
 	{waitlock.ErrNotReplicated, http.StatusServiceUnavailable, "not_replicated", false},
@@ -122,13 +122,4 @@ func (a *API) parse(c *gin.Context, v any) bool {
 		c.Abort()
 	}
 	return ok
-}
-
-// quoted returns a client's text in a form that is safe to send back, cut to a
-// length that is pleasant to read.
-func quoted(text string) string {
-	if len(text) > 64 {
-		text = text[:64] + "..."
-	}
-	return strconv.QuoteToASCII(text)
 }

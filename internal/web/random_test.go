@@ -19,11 +19,19 @@ func knock(s *site, method, path, query, body, key string) error {
 	}
 	req.URL = &url.URL{Scheme: "http", Host: "shop.test", Path: path, RawQuery: query}
 	req.RequestURI = req.URL.RequestURI()
-	req.Header.Set("Idempotency-Key", key)
+	if key != "" {
+		req.Header.Set("Idempotency-Key", key)
+	}
 	req.Header.Set("Authorization", "Bearer "+token)
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, req)
 	switch {
+	case w.Header().Get("X-Content-Type-Options") != "nosniff":
+		return fmt.Errorf("%d without nosniff", w.Code)
+	case method == http.MethodHead && w.Body.Len() > 0:
+		return fmt.Errorf("%d with a body: %s", w.Code, w.Body)
+	case method == http.MethodHead && w.Code < 500:
+		return nil
 	case w.Code >= 500:
 		return fmt.Errorf("%d %s", w.Code, w.Body)
 	case w.Code >= 400:

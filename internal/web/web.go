@@ -44,11 +44,13 @@ type Config struct {
 	Token      string            // asked for where something is changed; "": nobody is asked
 	Logger     *slog.Logger
 
-	// Page serves all paths that are not the API's; nil: there are none. With a
-	// page browsers come, and other sites with them: what these send is turned
-	// away. Addr is what the shop listens on, as host:port.
+	// Page serves all paths that are not the API's; nil: there are none.
 	Page http.Handler
-	Addr string
+
+	// Addr is what the shop listens on, as host:port, and Hosts are names that it is
+	// served under: see ParseHosts. This machine's own names need not be given.
+	Addr  string
+	Hosts []string
 
 	// Check tells whether the backends answer; Commands how many commands
 	// Redis has counted since it started.
@@ -87,21 +89,39 @@ func (a *API) Handler() http.Handler {
 		reply(c, http.StatusMethodNotAllowed, "wrong_method", "allowed here: "+c.Writer.Header().Get("Allow"))
 	})
 
-	r.GET("/healthz", a.health)
-	r.GET("/metrics", gin.WrapH(a.metrics.handler()))
+	get(r, "/healthz", a.health)
+	get(r, "/metrics", gin.WrapH(a.metrics.handler()))
+	none, reads := parameters(), parameters("strategy", "second_look")
 	api := r.Group("/api")
-	api.POST("/items/:sku/deduct", a.deduct)
-	api.GET("/items/:sku", a.item)
-	api.PUT("/items/:sku", a.guarded, a.putItem)
-	api.DELETE("/items/:sku", a.guarded, a.deleteItem)
-	api.GET("/categories", a.categories)
-	api.GET("/audit/:sku", a.audit)
-	api.GET("/strategies", a.strategies)
-	api.PUT("/strategy", a.guarded, a.putStrategy)
-	if a.cfg.Page == nil {
-		return r
+	api.POST("/items/:sku/deduct", parameters("strategy"), a.deduct)
+	get(api, "/items/:sku", reads, a.item)
+	api.PUT("/items/:sku", a.guarded, none, a.putItem)
+	api.DELETE("/items/:sku", a.guarded, none, a.deleteItem)
+	get(api, "/categories", reads, a.categories)
+	get(api, "/audit/:sku", none, a.audit)
+	get(api, "/audit/:sku/orders", a.guarded, parameters("after", "limit"), a.orders)
+	get(api, "/strategies", none, a.strategies)
+	api.PUT("/strategy", a.guarded, none, a.putStrategy)
+	var all http.Handler = r
+	if a.cfg.Page != nil {
+		all = beside(r, a.cfg.Page)
 	}
-	return a.sheltered(beside(r, a.cfg.Page))
+	return withHead(notSniffed(a.sheltered(all)))
+}
+
+// get adds a route that answers HEAD as well, as every GET does.
+func get(r gin.IRoutes, path string, handlers ...gin.HandlerFunc) {
+	r.GET(path, handlers...)
+	r.HEAD(path, handlers...)
+}
+
+// parameters refuses requests with other parameters in the query than these.
+func parameters(allowed ...string) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		if _, ok := problem.ReadQuery(c.Writer, c.Request, allowed...); !ok {
+			c.Abort()
+		}
+	}
 }
 
 // beside has the API serve the paths of its routes, and the page all others.
@@ -203,7 +223,7 @@ func (a *API) unknownStrategy(c *gin.Context, name string) {
 	for _, s := range a.cfg.Strategies {
 		names = append(names, s.Name)
 	}
-	detail := "there is no strategy " + quoted(name)
+	detail := "there is no strategy " + problem.Quoted(name)
 	if why := a.cfg.Absent[name]; why != "" {
 		detail += " here: " + why
 	}

@@ -28,11 +28,18 @@ export function token(value) {
 /** wantsToken tells whether an error is that the token is not given, or is another. */
 export const wantsToken = ({ code }) => ["no_token", "wrong_token", "bad_token"].includes(code);
 
+const printable = (given) => /^[\x21-\x7e]*$/.test(given); // others a header cannot carry
+
+/** authorization is the header that shows the token, if one was given. */
+export function authorization() {
+  const given = token();
+  return given && printable(given) ? { Authorization: `Bearer ${given}` } : {};
+}
+
 /** call sends a request and returns the JSON of the reply. It throws a Problem, and the signal's reason once that is aborted, so that nothing comes of a reply that is too late. */
 export async function call(path, { method = "GET", body, headers = {}, signal } = {}) {
-  const given = method === "GET" ? "" : token();
-  const printable = /^[\x21-\x7e]*$/.test(given); // others a header cannot carry
-  if (given && printable) headers = { ...headers, Authorization: `Bearer ${given}` };
+  const given = token();
+  headers = { ...headers, ...authorization() };
   let reply;
   try {
     reply = await fetch(path, { method, headers, signal, body: body === undefined ? undefined : JSON.stringify(body) });
@@ -44,7 +51,7 @@ export async function call(path, { method = "GET", body, headers = {}, signal } 
   signal?.throwIfAborted();
   if (!reply.ok) {
     const problem = json ?? { status: reply.status, code: "", detail: `${reply.status} ${reply.statusText}` };
-    if (problem.code === "no_token" && given) problem.code = printable ? "wrong_token" : "bad_token";
+    if (problem.code === "no_token" && given) problem.code = printable(given) ? "wrong_token" : "bad_token";
     throw new Problem(problem);
   }
   return json;

@@ -2,7 +2,7 @@
 
 import { call } from "./api.js";
 import { copy, el, linked, put } from "./dom.js";
-import { drawLanes, keysAt, keyTable, words } from "./lanes.js";
+import { drawLanes, holdsWith, keysAt, keyTable, words } from "./lanes.js";
 import { knows, named, t, told } from "./text.js";
 
 const pace = 1100; // milliseconds a step, while it is played
@@ -195,7 +195,7 @@ function standing(story, row) {
     } else if (row.left) say("moment.ttl", t("moment.endless"));
   }
   if (story.lock || row.believe) {
-    const alone = story.lock && believe.length === 1 && row.holding !== row.believe[0] && row.holder;
+    const alone = story.lock && believe.length === 1 && !holdsWith(story.actors, row.holding, row.believe[0]) && row.holder;
     say("moment.believe", el("span", { class: believe.length > 1 || alone ? "alarm" : "" },
       believe.join(t("page.and")) || t("moment.nobody"), believe.length > 1 ? ` · ${t("moment.two")}` : alone ? ` · ${t("moment.alone")}` : ""));
   }

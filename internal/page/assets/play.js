@@ -1,7 +1,7 @@
 // Be the scheduler: the reader chooses who takes the next step. The address has
 // the whole schedule; what it leads to only the engine knows.
 
-import { call } from "./api.js";
+import { call, token, wantsToken } from "./api.js";
 import { copy, el, put, say } from "./dom.js";
 import { drawLanes, keyTable } from "./lanes.js";
 import { rowsOf } from "./trace.js";
@@ -116,7 +116,7 @@ export async function show(box, at, page) {
       const result = await call(`/api/schedule/search?strategy=${encodeURIComponent(strategy)}&buyers=${buyers}&goal=${goal}`, { signal });
       frame.answer({ result, play: () => playFound(result) });
     } catch (error) {
-      if (error.name !== "AbortError") frame.answer({ error });
+      if (error.name !== "AbortError") frame.answer({ error, again: () => find(goal) });
       else if (search.signal === signal) frame.answer({});
     }
   }
@@ -240,7 +240,7 @@ function newFrame(levels, act) {
     answer(a) {
       if (a.searching) return put(answer, el("p", {}, t("play.searching")),
         el("p", { class: "pair" }, el("progress", { "aria-label": t("play.searching") }), el("button", { type: "button", onclick: a.stop }, t("play.search.stop"))));
-      if (a.error) return put(answer, el("p", { class: "alarm" }, a.error.message));
+      if (a.error) return put(answer, el("p", { class: "alarm" }, a.error.message), wantsToken(a.error) ? askToken(a.again) : null);
       if (!a.result) return answer.replaceChildren();
       const { result } = a;
       put(answer, 
@@ -254,6 +254,13 @@ function newFrame(levels, act) {
   function box(name) {
     return document.querySelector(`[data-focus="${CSS.escape(name)}"]:not(:disabled)`);
   }
+}
+
+/** askToken is a form for the token that a search asks for. */
+function askToken(again) {
+  const secret = el("input", { id: "search-token", type: "password", autocomplete: "off", value: token(), oninput: () => token(secret.value) });
+  return el("form", { class: "pair", onsubmit: (event) => { event.preventDefault(); again(); } },
+    el("label", { for: "search-token" }, t("page.token")), secret, el("button", { type: "submit" }, t("play.search.again")));
 }
 
 /** searched is what came of a search. */

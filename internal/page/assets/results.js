@@ -30,6 +30,9 @@ const columns = [
   ["oversold", (row, most) => bar(row.oversold, most, "alarmbar")],
   ["lost_updates", (row) => number(row.lost_updates)],
   ["undersold", (row) => number(row.undersold)],
+  ["acknowledged_missing", (row) => number(row.acknowledged_missing)],
+  ["unreported", (row) => number(row.unreported)],
+  ["duplicates", (row) => number(row.duplicates)],
   ["failed", (row) => number(row.failed)],
   ["unknown", (row) => number(row.unknown)],
   ["max_holders", (row) => number(row.max_holders)],
@@ -39,10 +42,13 @@ const columns = [
   ["redis_commands", perRequest],
 ];
 
+/** seldom are the columns that are shown where a row has other than 0. */
+const seldom = ["acknowledged_missing", "unreported", "duplicates", "unknown"];
+
 /** results is the table of a run. */
 export function results(run) {
   const rows = run.rows.filter(Boolean);
-  const shown = columns.filter(([name]) => name !== "unknown" || rows.some((row) => row.unknown > 0));
+  const shown = columns.filter(([name]) => !seldom.includes(name) || rows.some((row) => row[name] > 0));
   const most = Math.max(...rows.map((row) => row.oversold));
   return [
     el("h2", {}, t("run.results")),

@@ -2,12 +2,13 @@
 
 import { call, token, wantsToken } from "./api.js";
 import { el, put, say } from "./dom.js";
+import { listen } from "./events.js";
 import { newLive } from "./live.js";
 import { made, newOverlay, results } from "./results.js";
 import { named, t, told } from "./text.js";
 
 const mostCompared = 4;
-const reopen = 2000; // milliseconds until a stream that was refused is asked for again, and up to half as many more
+const reopen = 2000; // milliseconds until a stream that was lost or refused is asked for again, and up to half as many more
 
 let chosenLast = null; // what the form had when the part was left, as by a change of the language
 
@@ -135,20 +136,15 @@ export async function show(box, at, page) {
     stream = null;
     if (document.hidden) return;
     joined = false;
-    stream = new EventSource("/api/runs/events");
-    const on = (name, f) => stream.addEventListener(name, (event) => f(JSON.parse(event.data)));
-    on("list", listed);
-    on("run", ran);
-    on("row", finished);
-    on("closing", closing);
-    const lost = ({ target }) => {
-      if (target !== stream) return;
-      live.lost(target.readyState !== EventSource.OPEN);
-      // The browser opens one again that broke off, but not one that was refused.
-      if (target.readyState === EventSource.CLOSED) again = setTimeout(watch, reopen * (1 + Math.random() / 2));
-    };
-    stream.addEventListener("error", lost);
-    stream.addEventListener("open", lost);
+    let over = false; // the shop closes
+    stream = listen("/api/runs/events", { list: listed, run: ran, row: finished, closing: () => { over = true; closing(); } }, {
+      opened: () => live.lost(false),
+      ended: (whole) => { // a whole one has lasted for as long as one may
+        const lost = over || !whole;
+        live.lost(lost);
+        again = setTimeout(watch, lost ? reopen * (1 + Math.random() / 2) : 0);
+      },
+    });
   }
 
   function listed({ runs: all }) {

@@ -84,8 +84,8 @@ function formed(english) {
 const isValue = (name) => /^\d+$/.test(name);
 const isSentence = (name) => name === "text" || name === "more";
 
-// A value is an actor, a number or a time, or several of them.
-const one = String.raw`(?:[A-Z]|nobody|\d+(?:\.\d+)?(?:µs|ms|s|m\d+s)?)`;
+// A value is an actor, as A, or A/1 for a caller of process A, a number or a time, or several of them.
+const one = String.raw`(?:[A-Z](?:/\d+)?|nobody|\d+(?:\.\d+)?(?:µs|ms|s|m\d+s)?)`;
 const value = `${one}(?:, ${one})*(?: and ${one})?`;
 
 /** insideOf translates what was found in a form's braces, or returns null if a sentence there has no translation. */

@@ -1,0 +1,375 @@
+package shop
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// pipes is a listener in memory, whose time is that of the test.
+type pipes struct {
+	conns chan net.Conn
+	errs  chan error
+	ended chan struct{}
+	once  sync.Once
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case err := <-p.errs:
+		return nil, err
+	default:
+	}
+	select {
+	case err := <-p.errs:
+		return nil, err
+	case c := <-p.conns:
+		return c, nil
+	case <-p.ended:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error {
+	p.once.Do(func() { close(p.ended) })
+	return nil
+}
+
+func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes", Net: "unix"} }
+
+// served is a server of h behind connections.
+type served struct {
+	pipes  *pipes
+	limits *connections
+	log    *strings.Builder
+	handle http.HandlerFunc // default ok
+}
+
+// serving runs f against a server with so many places, in a time of its own.
+func serving(t *testing.T, most int, f func(t *testing.T, s *served)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s := &served{pipes: &pipes{conns: make(chan net.Conn), errs: make(chan error, 10), ended: make(chan struct{})}, log: new(strings.Builder), handle: ok}
+		s.limits = newConnections(s.pipes, most, 10*time.Second, slog.New(slog.NewTextHandler(s.log, nil)))
+		h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.handle(w, r) })
+		server := &http.Server{Handler: s.limits.oneEach(h), ReadHeaderTimeout: headerTimeout, ConnState: s.limits.track}
+		ended := make(chan error, 1)
+		go func() { ended <- server.Serve(s.limits) }()
+		f(t, s)
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+			t.Errorf("the server ended with %v", err)
+		}
+		synctest.Wait()
+		s.limits.mu.Lock()
+		defer s.limits.mu.Unlock()
+		if open, listed := len(s.limits.open), s.limits.silent.Len()+s.limits.idle.Len(); open > 0 || listed > 0 {
+			t.Errorf("%d connections are still open, %d are listed", open, listed)
+		}
+	})
+}
+
+// client is one connection to the server.
+type client struct {
+	net.Conn
+	replies *bufio.Reader
+}
+
+// connect returns when the listener has taken the connection, which may still wait
+// for a place.
+func (s *served) connect() *client {
+	here, there := net.Pipe()
+	s.pipes.conns <- there
+	return &client{here, bufio.NewReader(here)}
+}
+
+// ask sends a request and returns the reply, or an error.
+func (c *client) ask(path string) (*http.Response, error) {
+	if _, err := fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: shop\r\n\r\n", path); err != nil {
+		return nil, err
+	}
+	res, err := http.ReadResponse(c.replies, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	_, err = io.Copy(io.Discard, res.Body)
+	return res, err
+}
+
+// gone reports whether the server has closed the connection.
+func (c *client) gone() bool {
+	_ = c.SetReadDeadline(time.Now().Add(time.Millisecond))
+	_, err := c.replies.ReadByte()
+	return err != nil && !errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+func ok(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }
+
+func TestIdleConnectionGivesItsPlaceToANewOne(t *testing.T) {
+	serving(t, 2, func(t *testing.T, s *served) {
+		first, second := s.connect(), s.connect()
+		for _, c := range []*client{first, second} {
+			if _, err := c.ask("/"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		began := time.Now()
+		third := s.connect()
+		if res, err := third.ask("/"); err != nil || res.StatusCode != http.StatusOK {
+			t.Fatalf("%v, %v", res, err)
+		}
+		if waited := time.Since(began); waited > time.Millisecond {
+			t.Errorf("the third connection waited for %v", waited)
+		}
+		if !first.gone() || second.gone() {
+			t.Error("the place that was given up is not that of the connection that was idle longest")
+		}
+	})
+}
+
+func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
+	const most = 4
+	serving(t, most, func(t *testing.T, s *served) {
+		for range most {
+			s.connect()
+		}
+		began := time.Now()
+		buyer := s.connect()
+		if res, err := buyer.ask("/"); err != nil || res.StatusCode != http.StatusOK {
+			t.Fatalf("%v, %v", res, err)
+		}
+		if waited := time.Since(began); waited > 2*silence {
+			t.Errorf("the buyer waited for %v behind connections that say nothing", waited)
+		}
+		if log := s.log.String(); !strings.Contains(log, "all places for connections are taken") {
+			t.Errorf("the log says %q", log)
+		}
+	})
+}
+
+// Without a limit on the time for a header such a client keeps its place for as long
+// as that for a whole request.
+func TestHeaderThatNeverEndsIsCut(t *testing.T) {
+	serving(t, 4, func(t *testing.T, s *served) {
+		c := s.connect()
+		if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: sh"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(headerTimeout + time.Second)
+		if !c.gone() {
+			t.Error("the connection is still open")
+		}
+	})
+}
+
+func TestRequestsUnderWayKeepTheirPlaces(t *testing.T) {
+	serving(t, 1, func(t *testing.T, s *served) {
+		leave := make(chan struct{})
+		s.handle = func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/slow" {
+				<-leave
+			}
+			ok(w, r)
+		}
+		holder := s.connect()
+		var res *http.Response
+		var err error
+		held := make(chan struct{})
+		go func() {
+			defer close(held)
+			res, err = holder.ask("/slow")
+		}()
+		synctest.Wait()
+		next := s.connect()
+		asked := make(chan error, 1)
+		go func() {
+			_, err := next.ask("/")
+			asked <- err
+		}()
+		time.Sleep(20 * time.Second)
+		select {
+		case err := <-asked:
+			t.Fatalf("the second was served beside the first: %v", err)
+		default:
+		}
+		leave <- struct{}{}
+		<-held
+		if err != nil || res.StatusCode != http.StatusOK {
+			t.Fatalf("the first, after a wait that is longer than the limit for writing: %v, %v", res, err)
+		}
+		if err := <-asked; err != nil {
+			t.Errorf("the second: %v", err)
+		}
+	})
+}
+
+// A client that is told so sends no request on a connection that is being closed, of
+// which it could not know what became of it.
+func TestReplyOfAFullShopSaysThatTheConnectionEnds(t *testing.T) {
+	serving(t, 1, func(t *testing.T, s *served) {
+		leave := make(chan struct{})
+		s.handle = func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/slow" {
+				<-leave
+			}
+			ok(w, r)
+		}
+		go func() { _, _ = s.connect().ask("/slow") }()
+		synctest.Wait()
+		next := s.connect() // waits for the place of the first
+		go s.connect()      // and a third waits for that of the second
+		close(leave)
+		synctest.Wait()
+		if res, err := next.ask("/"); err != nil || !res.Close {
+			t.Errorf("%v, %v; want Connection: close", res, err)
+		}
+	})
+}
+
+func TestFailedAcceptDoesNotEndTheServer(t *testing.T) {
+	serving(t, 2, func(t *testing.T, s *served) {
+		idle := s.connect()
+		if _, err := idle.ask("/"); err != nil {
+			t.Fatal(err)
+		}
+		for _, err := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, errors.New("whatever else")} {
+			s.pipes.errs <- &net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", err)}
+		}
+		synctest.Wait()
+		// The listener waits for a connection now, and hears of the errors after it.
+		if _, err := s.connect().ask("/"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if _, err := s.connect().ask("/"); err != nil {
+			t.Fatalf("after the errors: %v", err)
+		}
+		if !idle.gone() {
+			t.Error("an idle connection keeps its file while there is none left")
+		}
+	})
+}
+
+func TestClientThatNeverReadsIsCut(t *testing.T) {
+	serving(t, 2, func(t *testing.T, s *served) {
+		errs := make(chan error, 1)
+		s.handle = func(w http.ResponseWriter, r *http.Request) {
+			time.Sleep(time.Minute) // as if for a lock
+			_, err := w.Write(make([]byte, 10*writePiece))
+			errs <- err
+		}
+		c := s.connect()
+		if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: shop\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if err := <-errs; !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("the reply ended with %v", err)
+		}
+		if took := time.Since(began); took != time.Minute+10*time.Second {
+			t.Errorf("the client was cut after %v, want the minute of the handler and the limit", took)
+		}
+		synctest.Wait()
+		s.limits.mu.Lock()
+		defer s.limits.mu.Unlock()
+		if n := len(s.limits.open); n != 0 {
+			t.Errorf("%d connections keep their places", n)
+		}
+	})
+}
+
+// A slow client that reads gets all of a reply that takes longer than one limit.
+func TestSlowReaderGetsAll(t *testing.T) {
+	const pieces = 8
+	large := make([]byte, pieces*writePiece)
+	serving(t, 2, func(t *testing.T, s *served) {
+		s.handle = func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write(large) }
+		c := s.connect()
+		if _, err := io.WriteString(c, "GET / HTTP/1.0\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		got, piece := 0, make([]byte, writePiece)
+		for {
+			n, err := io.ReadFull(c.replies, piece)
+			got += n
+			if err != nil {
+				break
+			}
+			time.Sleep(5 * time.Second)
+		}
+		if got < len(large) {
+			t.Errorf("%d bytes of %d", got, len(large))
+		}
+	})
+}
+
+// An event stream has a limit of its own for each event, and lives on between them.
+func TestEventStreamKeepsItsOwnDeadlines(t *testing.T) {
+	serving(t, 2, func(t *testing.T, s *served) {
+		errs := make(chan error, 1)
+		s.handle = func(w http.ResponseWriter, r *http.Request) {
+			control := http.NewResponseController(w)
+			for {
+				err := control.SetWriteDeadline(time.Now().Add(time.Second))
+				if err == nil {
+					_, err = io.WriteString(w, "data: 1\n\n")
+				}
+				if err = errors.Join(err, control.Flush()); err != nil {
+					errs <- err
+					return
+				}
+				time.Sleep(time.Minute)
+			}
+		}
+		c := s.connect()
+		if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: shop\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		res, err := http.ReadResponse(c.replies, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		event := make([]byte, len("data: 1\n\n"))
+		for range 5 {
+			if _, err := io.ReadFull(res.Body, event); err != nil {
+				t.Fatal(err)
+			}
+		}
+		began := time.Now()
+		if err := <-errs; !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("the stream ended with %v", err)
+		}
+		if took := time.Since(began); took != time.Minute+time.Second {
+			t.Errorf("a client that reads no more was cut after %v, want the handler's limit", took)
+		}
+	})
+}
+
+func TestPlaces(t *testing.T) {
+	for _, c := range []struct{ files, reserved, want int }{
+		{1024, 512, 512},      // half of a low limit
+		{20_000, 512, 19_232}, // all that the shop does not need itself
+		{20_000, 0, 19_744},   // more where the process is nothing else
+		{256, 512, 128},       // never none
+		{1 << 31, 512, 1<<31 - 768},
+	} {
+		if got := places(c.files, c.reserved); got != c.want {
+			t.Errorf("%d files, %d reserved: %d places, want %d", c.files, c.reserved, got, c.want)
+		}
+	}
+}

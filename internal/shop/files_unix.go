@@ -1,0 +1,18 @@
+//go:build unix
+
+package shop
+
+import (
+	"math"
+	"syscall"
+)
+
+// openFiles returns how many files this process may have open. Go raises the soft
+// limit to the hard one when a program starts.
+func openFiles() int {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return math.MaxInt32
+	}
+	return int(min(uint64(limit.Cur), math.MaxInt32))
+}

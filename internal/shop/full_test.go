@@ -1,0 +1,60 @@
+package shop_test
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"oversell/internal/backend/backendtest"
+)
+
+func TestShopFullOfSilentConnectionsGoesOnSelling(t *testing.T) {
+	cfg := config(backendtest.Redis(t, "embedded"), backendtest.Database(t, "embedded"), 1000)
+	cfg.Connections = 8
+	r := open(t, cfg)
+	for range 4 * cfg.Connections {
+		c, err := net.Dial("tcp", r.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	for range 3 {
+		if a := r.buy(); a.status != http.StatusOK || a.took > 5*time.Second+backendtest.Slack {
+			t.Errorf("beside silent connections: %+v", a)
+		}
+		r.client.CloseIdleConnections() // each buyer has to find a place
+	}
+}
+
+// A client that sends requests and never reads a reply fills all buffers between it
+// and the shop. From then on the shop cannot write.
+func TestClientThatSendsAndNeverReadsIsCutOff(t *testing.T) {
+	cfg := config(backendtest.Redis(t, "embedded"), backendtest.Database(t, "embedded"), 1000)
+	cfg.WriteTimeout = 200 * time.Millisecond
+	r := open(t, cfg)
+	c, err := net.Dial("tcp", r.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.(*net.TCPConn).SetReadBuffer(4 << 10); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.SetWriteDeadline(time.Now().Add(3 * backendtest.Slack)); err != nil {
+		t.Fatal(err)
+	}
+	requests := strings.Repeat("GET /api/strategies HTTP/1.1\r\nHost: "+r.addr+"\r\n\r\n", 100)
+	for err == nil {
+		_, err = io.WriteString(c, requests)
+	}
+	if e, ok := err.(net.Error); ok && e.Timeout() {
+		t.Error("the shop keeps a client that reads nothing")
+	}
+	if a := r.buy(); a.status != http.StatusOK {
+		t.Errorf("another client is told %+v", a)
+	}
+}

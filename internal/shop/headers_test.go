@@ -1,0 +1,32 @@
+package shop_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"oversell/internal/backend/backendtest"
+)
+
+// A client has no reason to send more of a header than a few hundred bytes, and a crowd
+// of clients that do would fill the shop's memory.
+func TestHeadersAreBounded(t *testing.T) {
+	r := open(t, config(backendtest.Redis(t, "embedded"), backendtest.Database(t, "embedded"), 10))
+	for bytes, want := range map[int]int{8 << 10: http.StatusOK, 32 << 10: http.StatusRequestHeaderFieldsTooLarge, 200_000: http.StatusRequestHeaderFieldsTooLarge} {
+		for _, value := range []string{strings.Repeat("x", bytes), strings.Repeat("x ", bytes/2)} {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+r.addr+"/api/strategies", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("X-Long", value)
+			res, err := r.client.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			res.Body.Close()
+			if res.StatusCode != want {
+				t.Errorf("%d bytes: %s, want %d", bytes, res.Status, want)
+			}
+		}
+	}
+}

@@ -1,0 +1,58 @@
+package web
+
+import (
+	"net/http"
+	"strconv"
+)
+
+// notSniffed tells browsers to take every reply for what its Content-Type says.
+func notSniffed(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		h.ServeHTTP(w, r)
+	})
+}
+
+// withHead answers HEAD with the header of the reply to a GET, its Content-Length too.
+// The handlers write their reply as they would to a GET.
+func withHead(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodHead {
+			h.ServeHTTP(w, r)
+			return
+		}
+		counter := &bodyCounter{ResponseWriter: w, status: http.StatusOK}
+		h.ServeHTTP(counter, r)
+		counter.finish()
+	})
+}
+
+// bodyCounter counts the body instead of sending it, and sends the header in the end.
+type bodyCounter struct {
+	http.ResponseWriter
+	status int
+	begun  bool // the status is decided
+	n      int64
+}
+
+func (b *bodyCounter) WriteHeader(status int) {
+	if !b.begun {
+		b.status, b.begun = status, true
+	}
+}
+
+func (b *bodyCounter) Write(p []byte) (int, error) {
+	b.begun = true
+	b.n += int64(len(p))
+	return len(p), nil
+}
+
+func (b *bodyCounter) finish() {
+	if b.n > 0 {
+		b.Header().Set("Content-Length", strconv.FormatInt(b.n, 10))
+	}
+	b.ResponseWriter.WriteHeader(b.status)
+}
+
+// Unwrap is for http.ResponseController.
+func (b *bodyCounter) Unwrap() http.ResponseWriter { return b.ResponseWriter }

@@ -1,0 +1,27 @@
+package web
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/gin-gonic/gin"
+)
+
+// defaultOrders is how many orders a page has where the request does not say.
+const defaultOrders = "1000"
+
+// orders answers with a page of the orders of the item's sale. It is guarded: a page
+// costs the database more than an audit does.
+func (a *API) orders(c *gin.Context) {
+	limit, err := strconv.Atoi(c.DefaultQuery("limit", defaultOrders))
+	if err != nil {
+		invalid(c, "limit must be a number")
+		return
+	}
+	page, err := a.cfg.Stock.Orders(c.Request.Context(), c.Param("sku"), c.Query("after"), limit)
+	if err != nil {
+		a.fail(c, err)
+		return
+	}
+	c.JSON(http.StatusOK, page)
+}

@@ -1,0 +1,190 @@
+package web_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"oversell/internal/stock"
+	"oversell/internal/web"
+)
+
+// A parameter that cannot be read, that is not known or that is there twice sells
+// nothing: it may have named the strategy.
+func TestQueriesThatAreNotUnderstoodAreRefused(t *testing.T) {
+	s := embeddedSite(t, nil)
+	sku := s.put(t, 10)
+	deduct, item := "/api/items/"+sku+"/deduct", "/api/items/"+sku
+	for _, tt := range []struct{ method, path, query, detail string }{
+		{"POST", deduct, "strategy=nope;x", "semicolon"},
+		{"POST", deduct, "strategy=nope;strategy=watch", "semicolon"},
+		{"POST", deduct, "%zz", "%zz"},
+		{"POST", deduct, "strategy=%zz", "%zz"},
+		{"POST", deduct, "strategy=watch&%zz", "%zz"},
+		{"POST", deduct, "strategy=watch&strategy=none", "strategy is given more than once"},
+		{"POST", deduct, "strategy=watch&strategy=watch", "strategy is given more than once"},
+		{"POST", deduct, "strategy=", "strategy is empty"},
+		{"POST", deduct, "strategy", "strategy is empty"},
+		{"POST", deduct, "Strategy=watch", "allowed here: strategy"},
+		{"POST", deduct, "strategy=watch&quantity=1", "allowed here: strategy"},
+		{"POST", deduct, "stratgy=watch", "allowed here: strategy"},
+		{"GET", item, "second_look=true&second_look=false", "second_look is given more than once"},
+		{"GET", item, "fresh=1", "allowed here: strategy, second_look"},
+		{"GET", "/api/categories", "strategy=nope;x", "semicolon"},
+		{"GET", "/api/audit/" + sku, "strategy=none", "no parameter is allowed here"},
+		{"GET", "/api/strategies", "x", "no parameter is allowed here"},
+		{"PUT", item, "stock=5", "no parameter is allowed here"},
+		{"DELETE", item, "sure=yes", "no parameter is allowed here"},
+		{"PUT", "/api/strategy", "name=none", "no parameter is allowed here"},
+	} {
+		r := httptest.NewRequest(tt.method, "/", strings.NewReader(`{"quantity":1}`))
+		r.URL.Path, r.URL.RawQuery = tt.path, tt.query
+		r.Header.Set("Authorization", "Bearer "+token)
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		if !strings.Contains(w.Body.String(), tt.detail) {
+			t.Errorf("%s %s?%s: %s does not say %q", tt.method, tt.path, tt.query, w.Body, tt.detail)
+		}
+		wantProblem(t, w, http.StatusBadRequest, "invalid")
+	}
+	for _, query := range []string{"", "?", "?strategy=watch", "?strategy=w%61tch"} {
+		read(t, s.ask("POST", deduct+query, `{"quantity":1}`), new(sold))
+	}
+	var audit web.Audit
+	read(t, s.ask("GET", "/api/audit/"+sku, ""), &audit)
+	if audit.Sold != 4 || audit.Initial != 10 {
+		t.Errorf("the sale is %+v, want 4 sold of 10", audit.Stock)
+	}
+}
+
+// A client that sends a key counts on it.
+func TestKeysThatAreNotOneAreRefused(t *testing.T) {
+	s := embeddedSite(t, nil)
+	sku := s.put(t, 10)
+	for name, keys := range map[string][]string{"empty": {""}, "two": {"a", "b"}, "the same twice": {"a", "a"}, "one empty": {"", "a"}} {
+		r := httptest.NewRequest("POST", "/api/items/"+sku+"/deduct", strings.NewReader(`{"quantity":1}`))
+		r.Header["Idempotency-Key"] = keys
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		t.Run(name, func(t *testing.T) { wantProblem(t, w, http.StatusBadRequest, "invalid") })
+	}
+	var audit web.Audit
+	read(t, s.ask("GET", "/api/audit/"+sku, ""), &audit)
+	if audit.Sold != 0 {
+		t.Errorf("sold %d", audit.Sold)
+	}
+}
+
+// Of two fields of one name, and of a name in other letters, the client may have meant
+// another than the shop takes.
+func TestFieldsAreThereOnceByTheirNames(t *testing.T) {
+	s := embeddedSite(t, nil)
+	sku := s.put(t, 10)
+	deduct := "/api/items/" + sku + "/deduct"
+	for _, tt := range [][3]string{
+		{"POST", deduct, `{"quantity":1,"quantity":5}`},
+		{"POST", deduct, `{"quantity":1,"quantity":1}`},
+		{"POST", deduct, `{"quantity":1,"\u0071uantity":5}`},
+		{"POST", deduct, `{"Quantity":1}`},
+		{"POST", deduct, `{"quantity":1,"QUANTITY":5}`},
+		{"PUT", "/api/items/" + sku, `{"stock":1,"stock":5}`},
+		{"PUT", "/api/items/" + sku, `{"Stock":1}`},
+		{"PUT", "/api/items/" + sku, "{\"stock\":1,\"name\":\"\xff\"}"},
+		{"PUT", "/api/strategy", `{"name":"none","name":"watch"}`},
+	} {
+		wantProblem(t, s.admin(tt[0], tt[1], tt[2]), http.StatusBadRequest, "invalid")
+	}
+	var audit web.Audit
+	read(t, s.ask("GET", "/api/audit/"+sku, ""), &audit)
+	if audit.Sold != 0 || audit.Initial != 10 {
+		t.Errorf("the sale is %+v", audit.Stock)
+	}
+}
+
+// No reply is to be taken for what it is not, whatever it is.
+func TestNoReplyIsSniffed(t *testing.T) {
+	s := embeddedSite(t, func(wc *web.Config, _ *stock.Config) {
+		wc.Page = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<p>") })
+	})
+	sku := s.put(t, 10)
+	for _, r := range [][3]string{
+		{"GET", "/healthz"}, {"GET", "/metrics"}, {"GET", "/"}, {"GET", "/api/items/" + sku}, {"GET", "/api/categories"},
+		{"GET", "/api/strategies"}, {"GET", "/api/audit/" + sku}, {"POST", "/api/items/" + sku + "/deduct", `{"quantity":1}`},
+		{"PUT", "/api/items/" + sku, `{"stock":1}`}, {"GET", "/api/items/nothing"}, {"DELETE", "/api/strategy"}, {"DELETE", "/api/items/" + sku},
+	} {
+		if w := s.admin(r[0], r[1], r[2]); w.Header().Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%s %s: %d with %v", r[0], r[1], w.Code, w.Header())
+		}
+	}
+}
+
+// HEAD gives the header of the reply to a GET, and no body, in every place where there
+// is a GET.
+func TestHeadIsGetWithoutABody(t *testing.T) {
+	s := embeddedSite(t, func(wc *web.Config, _ *stock.Config) {
+		wc.Page = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/html")
+			_, _ = io.WriteString(w, strings.Repeat("long ", 5000)) // more than a server keeps back
+		})
+	})
+	sku := s.put(t, 10)
+	server := httptest.NewServer(s.Handler)
+	defer server.Close()
+	for path, status := range map[string]int{
+		"/healthz": 200, "/metrics": 200, "/": 200, "/api/items/" + sku: 200, "/api/categories": 200, "/api/strategies": 200,
+		"/api/audit/" + sku: 200, "/api/items/nothing": 404, "/api/audit/nothing": 404, "/api/nothing": 200, // the page's
+		"/api/items/" + sku + "?x": 400, "/api/items/" + sku + "/deduct": 405,
+	} {
+		ask := func(method string) (*http.Response, int64) {
+			res := raw(t, server.Listener.Addr().String(), method, path)
+			text, err := io.ReadAll(res.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return res, int64(len(text))
+		}
+		get, length := ask("GET")
+		head, none := ask("HEAD")
+		if head.StatusCode != status || get.StatusCode != status || none != 0 || head.Header.Get("Content-Type") != get.Header.Get("Content-Type") {
+			t.Errorf("HEAD %s: %s, %q, %d bytes; GET: %s", path, head.Status, head.Header.Get("Content-Type"), none, get.Status)
+		}
+		// What /metrics and the audit count goes on while they are asked.
+		if head.ContentLength <= 0 || path != "/metrics" && !strings.HasPrefix(path, "/api/audit") && head.ContentLength != length {
+			t.Errorf("HEAD %s says %d bytes, and GET sends %d", path, head.ContentLength, length)
+		}
+	}
+	if w := s.ask("POST", "/healthz", ""); w.Header().Get("Allow") != "GET, HEAD" {
+		t.Errorf("allowed at /healthz: %q", w.Header().Get("Allow"))
+	}
+}
+
+// raw sends a request on a connection of its own, and checks that nothing follows the
+// reply.
+func raw(t *testing.T, addr, method, path string) *http.Response {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", method, path)
+	r := bufio.NewReader(conn)
+	res, err := http.ReadResponse(r, &http.Request{Method: method})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body = io.NopCloser(strings.NewReader(string(text)))
+	if rest, err := io.ReadAll(r); err != nil || len(rest) > 0 {
+		t.Errorf("%s %s: %q follows the reply, %v", method, path, rest, err)
+	}
+	return res
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/peterbourgon/ff/v3"
 
 	"oversell/internal/bench"
+	"oversell/internal/bench/chaos"
 	"oversell/internal/locks"
 	"oversell/internal/stock"
 )
@@ -37,6 +38,8 @@ Examples:
                                                      the locks, with the stock in the database
   go run ./bench -redis local -conditions failover -strategies v6_watchdog,v8_fenced,redlock
                                                      a real sentinel set, whose primary is killed
+  go run ./bench -redis local -db local -conditions chaos -seed 7 -strategies v6_watchdog,lua_batch
+                                                     shops, Redis, database and network fail, one after the other
   go run ./bench -strategies redlock,etcd,zookeeper -conditions calm,pause
                                                      five Redis nodes, an embedded etcd, a private ZooKeeper
   go run ./bench -workload cache                     readers of a cold key, with the double check
@@ -62,6 +65,9 @@ Conditions:
          longer than the ttl; what it has sent arrives afterwards
   failover  with -redis local: the Redis that has the lock is killed, and a replica
          that has not heard of it takes over; buyers come over ten seconds
+  chaos  alone, and with servers that the bench starts itself: faults that -seed draws
+         strike shops, Redis, the database and the network while 200 buyers a second
+         come for a minute and try again; -redis local -db local for all faults
 
 Exit code: 0 if every row came out as the catalog says it must, 1 if one did
 not, 2 if the bench could not run.
@@ -75,7 +81,7 @@ const envPrefix = "OVERSELL"
 
 // texts are the flags that are names and lists.
 type texts struct {
-	workload, strategies, conditions, retry, keys, keeper, targets string
+	workload, strategies, conditions, retry, keys, keeper, targets, faults string
 }
 
 // allStrategies stands for all strategies that can be had.
@@ -209,7 +215,9 @@ func flags(o *options, t *texts) *flag.FlagSet {
 	fs.IntVar(&o.Instances, "instances", 2, "`NUMBER` of shops, each a process of its own")
 	fs.StringVar(&t.workload, "workload", string(locks.Deduct), "`WORKLOAD`: deduct buys the item, cache reads it through a cold cache that takes 100ms to fill, lock has no shop: a crowd contends for one lock")
 	fs.StringVar(&t.strategies, "strategies", "", strategiesUsage(o.Catalog))
-	fs.StringVar(&t.conditions, "conditions", "", "`CONDITIONS`, separated by commas: calm,slow,late,crash,pause,partition,failover (default all but late, partition and failover, or those of them that can be had)")
+	fs.StringVar(&t.conditions, "conditions", "", "`CONDITIONS`, separated by commas: calm,slow,late,crash,pause,partition,failover,chaos (default calm,slow,crash,pause, or those of them that can be had)")
+	fs.Uint64Var(&o.Seed, "seed", 1, "`NUMBER` by which the faults of condition chaos are drawn; with -repeat each run has the next one")
+	fs.StringVar(&t.faults, "faults", "", "`KINDS` of faults to draw from under condition chaos, separated by commas (default all that can be done)")
 	fs.DurationVar(&o.TTL, "ttl", bench.DefaultTTL, "lease of a lock")
 	fs.DurationVar(&o.Work, "work", defaultWork, "what a holder takes for its work, between reading the stock and writing it")
 	fs.DurationVar(&o.Wait, "wait", 0, "longest wait for a lock; 0 is enough for every holder's turn, and at least 10s")
@@ -239,6 +247,11 @@ func (o *options) interpret(fs *flag.FlagSet, t texts) (err error) {
 	}
 	if o.Repeat == 0 {
 		return fmt.Errorf("-repeat is 0, and must be 1 to %d", bench.MaxRepeat)
+	}
+	if slices.Contains(split(t.conditions), string(locks.Chaos)) {
+		if err := o.chaos(fs, t); err != nil {
+			return err
+		}
 	}
 	if err := checkRate(fs, *o); err != nil {
 		return err
@@ -277,6 +290,9 @@ func (o *options) interpret(fs *flag.FlagSet, t texts) (err error) {
 	if o.redis == "local" {
 		cfg.Failovers = struct{ bench.Failovers }{} // there will be, where they are needed
 	}
+	if chaos.CheckSpecs(o.redis, o.db) == nil {
+		cfg.Chaos = new(chaos.Servers) // there will be, where they are needed
+	}
 	o.Strategies = split(t.strategies)
 	switch {
 	case slices.Equal(o.Strategies, []string{allStrategies}):
@@ -291,6 +307,29 @@ func (o *options) interpret(fs *flag.FlagSet, t texts) (err error) {
 	}
 	cfg.Strategies = o.Strategies
 	return cfg.WithDefaults().Check()
+}
+
+// chaos fills in what a row under chaos is run with where the flags do not say.
+func (o *options) chaos(fs *flag.FlagSet, t texts) (err error) {
+	if given(fs, "seed") && o.Seed == 0 {
+		return errors.New("-seed is 0, and must be 1 or more")
+	}
+	if !given(fs, "rate") {
+		o.Rate = bench.ChaosRate
+	}
+	if !given(fs, "duration") {
+		o.Duration = bench.ChaosDuration
+	}
+	if !given(fs, "ttl") {
+		o.TTL = bench.ChaosTTL
+	}
+	if !given(fs, "stock") && o.Rate > 0 {
+		o.Stock = bench.ChaosStock(o.Rate, o.Duration)
+	}
+	if o.Faults, err = chaos.ParseKinds(split(t.faults)); err != nil {
+		return fmt.Errorf("-faults: %w", err)
+	}
+	return nil
 }
 
 // defaultConditions are those that can be had, but for late and partition, each of

@@ -20,6 +20,7 @@ import (
 	"oversell/internal/backend/local"
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/bench"
+	"oversell/internal/bench/chaos"
 	"oversell/internal/locks"
 )
 
@@ -121,7 +122,7 @@ func (o options) run(ctx context.Context, stdout, stderr io.Writer) (bool, error
 func measure(ctx context.Context, o options, stderr io.Writer) (report bench.Report, err error) {
 	redisName, dbName := "of the shops", "of the shops"
 	if len(o.Targets) == 0 {
-		redis := o.redis
+		redis, db := o.redis, o.db
 		if slices.Contains(o.Conditions, locks.Failover) {
 			set, startErr := local.StartSentinels(ctx)
 			if startErr != nil {
@@ -130,7 +131,15 @@ func measure(ctx context.Context, o options, stderr io.Writer) (report bench.Rep
 			defer func() { err = errors.Join(err, set.Close()) }()
 			o.Failovers, redis = set, set.URL()
 		}
-		servers, serveErr := backend.Serve(ctx, redis, o.db)
+		if slices.Contains(o.Conditions, locks.Chaos) {
+			harmed, startErr := chaos.Serve(ctx, o.redis, o.db)
+			if startErr != nil {
+				return report, startErr
+			}
+			defer func() { err = errors.Join(err, harmed.Close()) }()
+			o.Chaos, redis, db = harmed, harmed.RedisURL, harmed.DBURL
+		}
+		servers, serveErr := backend.Serve(ctx, redis, db)
 		if serveErr != nil {
 			return report, serveErr
 		}

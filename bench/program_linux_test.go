@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"oversell/internal/backend/backendtest"
 )
 
 // program is this test binary as the program, in a process of its own.
@@ -77,6 +79,43 @@ func TestInterruptPrintsWhatIsFinished(t *testing.T) {
 	}
 	if left := leftIn(cmd.Env); len(left) > 0 {
 		t.Errorf("files are left behind: %v", left)
+	}
+}
+
+// Ctrl-C ends a sale in chaos also while a shop or a server is stopped, and leaves no
+// process and no file behind.
+func TestInterruptEndsChaos(t *testing.T) {
+	for _, faults := range []string{"shop-stop", "redis-stop", "db-kill"} {
+		t.Run(faults, func(t *testing.T) {
+			backendtest.Need(t, "redis-server", "mariadb-install-db")
+			cmd, _, stderr := program(t, "-redis", "local", "-db", "local", "-conditions", "chaos", "-faults", faults,
+				"-strategies", "v6_watchdog", "-rate", "20", "-ttl", "20s")
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			four := awaitChildren(t, cmd.Process.Pid, 4)
+			time.Sleep(2 * time.Second) // the first fault is on, or about to be
+			four = append(four, children(cmd.Process.Pid)...)
+			begun := time.Now()
+			if err := cmd.Process.Signal(os.Interrupt); err != nil {
+				t.Fatal(err)
+			}
+			_ = cmd.Wait() // the exit code is checked below
+			if took := time.Since(begun); took > 5*time.Second+backendtest.Slack {
+				t.Errorf("it took %v to end", took)
+			}
+			if code := cmd.ProcessState.ExitCode(); code != exitFailed || !strings.HasPrefix(stderr.String(), "bench: interrupted after 0 finished rows: ") {
+				t.Errorf("exit code %d: %s", code, stderr)
+			}
+			for _, pid := range four {
+				if running(pid) {
+					t.Errorf("process %s is left behind", pid)
+				}
+			}
+			if left := leftIn(cmd.Env); len(left) > 0 {
+				t.Errorf("files are left behind: %v", left)
+			}
+		})
 	}
 }
 

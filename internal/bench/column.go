@@ -2,6 +2,7 @@ package bench
 
 import (
 	"fmt"
+	"slices"
 
 	"oversell/internal/locks"
 )
@@ -13,6 +14,7 @@ type column struct {
 	show   func(v float64) string // shows the figure
 	of     kind                   // which tables have it
 	left   bool                   // aligned left
+	bad    string                 // what it means, of a column that is shown only where a row has other than 0
 }
 
 // kind is a set of kinds of tables.
@@ -43,7 +45,7 @@ const (
 )
 
 // columns are those of the report's rows.
-func (m Manifest) columns() []column {
+func (r Report) columns() []column {
 	var shown []column
 	for _, c := range []column{
 		{title: titleRow, of: all, left: true},
@@ -57,6 +59,12 @@ func (m Manifest) columns() []column {
 		{title: "loads", figure: "db_loads", show: whole, of: reads},
 		{title: "served", figure: "served", show: whole, of: reads | opens},
 		{title: "holders", figure: "max_holders", show: whole, of: all},
+		{title: "missing", figure: "acknowledged_missing", show: zeroIsDot, of: sales | opens,
+			bad: "replies that named an order that is not in the database as it was told"},
+		{title: "unreported", figure: "unreported", show: zeroIsDot, of: sales | opens,
+			bad: "orders that nobody was told of, other than those of buyers who were cut off"},
+		{title: "duplicates", figure: "duplicates", show: zeroIsDot, of: sales | opens,
+			bad: "orders beyond the first for one idempotency key"},
 		{title: "sold out", figure: "sold_out", show: zeroIsDot, of: sales | opens},
 		{title: "failed", figure: "failed", show: zeroIsDot, of: all},
 		{title: "unknown", figure: "unknown", show: zeroIsDot, of: all},
@@ -76,11 +84,16 @@ func (m Manifest) columns() []column {
 		{title: "reads/s", figure: "throughput", show: whole, of: reads},
 		{title: titleVerdict, of: all, left: true},
 	} {
-		if c.of&m.kind() != 0 {
+		if c.of&r.Manifest.kind() != 0 && (c.bad == "" || r.any(c.figure)) {
 			shown = append(shown, c)
 		}
 	}
 	return shown
+}
+
+// any reports whether a row has other than 0 for the figure.
+func (r Report) any(figure string) bool {
+	return slices.ContainsFunc(r.Rows, func(row Row) bool { return row.figures()[figure] != 0 })
 }
 
 func whole(v float64) string { return fmt.Sprintf("%.0f", v) }

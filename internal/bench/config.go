@@ -18,6 +18,7 @@ import (
 	"github.com/google/uuid"
 
 	"oversell/internal/backend/lockservers"
+	"oversell/internal/bench/chaos"
 	"oversell/internal/locks"
 	"oversell/internal/stock"
 )
@@ -73,7 +74,16 @@ type Config struct {
 	DBURL    string
 	Servers  lockservers.Addresses // that some strategies need
 
-	// Failovers is the Redis at RedisURL, if it can be made to fail over.
+	// Chaos is the Redis at RedisURL and the database at DBURL, if faults can be done to
+	// them. Seed is what the faults of the first run of each row are drawn by, and the
+	// next run has the next one; Faults are those to draw from, where these are not all.
+	Chaos  *chaos.Servers
+	Seed   uint64
+	Faults []chaos.Kind
+
+	// Failovers is the Redis at RedisURL, if it can be made to fail over. It is to be
+	// thrown away after a bench that was interrupted: it may have no primary then, and
+	// it keeps what was written to it.
 	Failovers Failovers
 
 	Catalog locks.Catalog
@@ -120,6 +130,9 @@ func (c Config) WithDefaults() Config {
 	for _, target := range targets {
 		c.Targets = append(c.Targets, strings.TrimSuffix(target, "/"))
 	}
+	if c.chaotic() {
+		c = c.defaultsForChaos()
+	}
 	c.Repeat = cmp.Or(c.Repeat, 1)
 	c.TTL = cmp.Or(c.TTL, DefaultTTL)
 	if c.Rate > 0 {
@@ -137,6 +150,9 @@ func (c Config) WithDefaults() Config {
 // defaultWait is long enough for every holder that has work to do to have its
 // turn, one after the other, under each of the conditions.
 func (c Config) defaultWait() time.Duration {
+	if c.chaotic() {
+		return minimumWait // as in a shop: buyers try again
+	}
 	turns := c.turns()
 	if c.Workload == locks.Cache && !c.SecondLook {
 		turns = int64(c.Requests)
@@ -322,6 +338,11 @@ func (c Config) checkConditions() error {
 		if condition == locks.Failover && c.Workload != locks.Deduct {
 			return fmt.Errorf("%w: condition %s goes with workload %s", ErrConfig, condition, locks.Deduct)
 		}
+		if condition == locks.Chaos {
+			if err := c.checkChaos(); err != nil {
+				return err
+			}
+		}
 		if condition == locks.Partition {
 			if err := c.checkPartition(); err != nil {
 				return err
@@ -342,7 +363,7 @@ func (c Config) checkFiles() error {
 		connections, what, less = 2*c.InFlight, "connections", "-in-flight" // of which half may be kept and not in use
 	}
 	perShop := filesPerShop
-	if slices.Contains(c.Conditions, locks.Partition) {
+	if slices.Contains(c.Conditions, locks.Partition) || c.chaotic() {
 		perShop *= 3 // each connection goes through a relay, which has two ends
 	}
 	need := uint64(connections + c.shops()*perShop + filesForSelf)

@@ -120,11 +120,14 @@ func (r *run) beforeFailover(ctx context.Context) (after func() error, err error
 		return nil, fmt.Errorf("cutting off the heir: %w", err)
 	}
 	return func() error {
+		// The set is of no use to an interrupted bench: nobody waits for it to heal.
+		if ctx.Err() != nil {
+			return nil
+		}
 		restore()
-		// Also when the row was interrupted: the bench tidies up by that Redis.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), healTime)
+		limited, cancel := context.WithTimeout(ctx, healTime)
 		defer cancel()
-		if err := r.cfg.Failovers.Heal(ctx); err != nil {
+		if err := r.cfg.Failovers.Heal(limited); err != nil && ctx.Err() == nil {
 			return fmt.Errorf("putting a replica in the place of the primary that was killed: %w", err)
 		}
 		return nil

@@ -149,11 +149,11 @@ func (f *fleet) urls() []string {
 	return urls
 }
 
-// stop ends all instances.
-func (f *fleet) stop() {
+// stop ends all instances, those by force that take longer than the grace.
+func (f *fleet) stop(grace time.Duration) {
 	var wg sync.WaitGroup
 	for _, i := range f.members {
-		wg.Go(i.stop)
+		wg.Go(func() { i.stop(grace) })
 	}
 	wg.Wait()
 	f.members = nil

@@ -255,12 +255,12 @@ func (i *instance) alive() bool {
 func (i *instance) running() bool { return !i.killed.Load() && i.alive() }
 
 // stop ends the instance: it lets the sales under way end, and is killed if
-// that takes too long.
-func (i *instance) stop() {
+// that takes longer than the grace.
+func (i *instance) stop(grace time.Duration) {
 	defer i.gauge.close()
 	defer i.unlink()
 	_ = i.orders.Close() // the end of its input is the order to end
-	timer := time.NewTimer(stopTimeout)
+	timer := time.NewTimer(grace)
 	defer timer.Stop()
 	select {
 	case <-i.proc.Done():

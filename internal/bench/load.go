@@ -71,11 +71,12 @@ func (b *burst) fire(ctx context.Context, limit time.Duration, t *tally) {
 	var start time.Time
 	var ready, done sync.WaitGroup
 	ready.Add(len(b.buyers))
-	for _, buyer := range b.buyers {
+	for i, buyer := range b.buyers {
 		done.Go(func() {
 			ready.Done()
 			<-gate
 			r, _ := buyer.exchange(buyer.req)
+			r.Request = i
 			r.At = time.Since(start)
 			r.Latency, r.Service = r.At, r.At
 			t.add(r)

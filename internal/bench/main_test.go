@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 	"go.uber.org/goleak"
 
+	"oversell/internal/backend"
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/bench"
 	"oversell/internal/locks"
@@ -33,6 +35,7 @@ const (
 	dies     = "dies"     // ends by itself in the second row, at the first sale
 	unable   = "unable"   // cannot serve, and says why
 	chatters = "chatters" // says what is no report, and then serves
+	forgets  = "forgets"  // loses an order now and then, of which the buyer was told
 )
 
 func TestMain(m *testing.M) {
@@ -59,6 +62,9 @@ func instance(as string) int {
 			c.RedisURL = "redis://127.0.0.1:1"
 		}
 	}
+	if as == forgets {
+		adjust = forgetOrders
+	}
 	if as == chatters {
 		fmt.Println("what a fine day it is")
 	}
@@ -74,6 +80,23 @@ func dieInSecondRow(work stock.Work) stock.Work {
 		if strings.HasSuffix(sku, "-2") {
 			fmt.Fprintln(os.Stderr, "out of order")
 			os.Exit(7)
+		}
+		return work(ctx, sku)
+	}
+}
+
+// forgetOrders has the shop lose the oldest order with every tenth that it takes.
+func forgetOrders(c *shop.Config) {
+	db, err := backend.DialDatabase(context.Background(), c.DBURL)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
+	work := c.Work
+	var taken atomic.Int64
+	c.Work = func(ctx context.Context, sku string) (func(), error) {
+		if taken.Add(1)%10 == 0 {
+			db.Exec("DELETE FROM " + backend.TablePrefix + "orders WHERE id = (SELECT id FROM (SELECT MIN(id) AS id FROM " + backend.TablePrefix + "orders) AS oldest)")
 		}
 		return work(ctx, sku)
 	}

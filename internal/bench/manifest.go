@@ -34,6 +34,9 @@ func NewManifest(cfg Config, redis, db string) Manifest {
 	m.Keys, m.SecondLook, m.Repeat = cfg.Keys, cfg.SecondLook, cfg.Repeat
 	m.Keeper, m.Unfenced = cfg.Keeper, cfg.Unfenced
 	m.Planned = len(cfg.Strategies) * len(cfg.Conditions) * cfg.Repeat
+	if cfg.chaotic() {
+		m.Seed, m.Keys = cfg.Seed, UniqueKeys
+	}
 	if cfg.Rate > 0 {
 		m.Rate, m.Duration, m.InFlight = cfg.Rate, cfg.Duration.String(), cfg.InFlight
 	}

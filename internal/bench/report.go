@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"oversell/internal/bench/chaos"
 	"oversell/internal/figures"
 	"oversell/internal/locks"
 	"oversell/internal/stock"
@@ -47,6 +48,7 @@ type Manifest struct {
 	Unfenced   bool         `json:"unfenced,omitempty"` // the stock does not look at fencing tokens
 	Repeat     int          `json:"repeat"`             // runs of each row that were asked for
 	Planned    int          `json:"planned,omitempty"`  // rows that were to be run, each as often as it was to be repeated
+	Seed       uint64       `json:"seed,omitempty"`     // by which the faults of condition chaos were drawn in the first run
 	Flags      []string     `json:"flags,omitempty"`    // that the bench was given, but for secrets
 }
 
@@ -75,8 +77,16 @@ type Row struct {
 	LostUpdates      int64 `json:"lost_updates"`
 	Undersold        int64 `json:"undersold"`
 	Duplicates       int64 `json:"duplicates"`
-	MaxHolders       int   `json:"max_holders"`
-	DBLoads          int64 `json:"db_loads"` // cache: loads of the cold key, in all
+
+	// What buyers were told, compared with the orders by id. All are 0 in reports
+	// from before it was compared.
+	AcknowledgedMissing int64 `json:"acknowledged_missing"` // replies that named an order that is not in the database as it was told
+	Unreported          int64 `json:"unreported"`           // orders that nobody was told of, other than those of buyers who were cut off
+	Uncompared          int64 `json:"uncompared,omitempty"` // replies that were too many to be kept
+	Stranded            int64 `json:"stranded"`             // units that are neither sold nor left
+
+	MaxHolders int   `json:"max_holders"`
+	DBLoads    int64 `json:"db_loads"` // cache: loads of the cold key, in all
 
 	P50           float64  `json:"p50_ms"`
 	P95           float64  `json:"p95_ms"`
@@ -96,6 +106,8 @@ type Row struct {
 	TTL       string      `json:"ttl,omitempty"`       // of this row's leases
 	Stalled   float64     `json:"stalled_ms"`          // longest time that a process stood still, if that was too long for the ttl
 	Discarded []Discarded `json:"discarded,omitempty"` // earlier tries at this row
+
+	Chaos *chaos.Result `json:"chaos,omitempty"` // of a row under chaos: its seed and faults, and what came of them
 
 	Open        *Open        `json:"open,omitempty"` // of an open load
 	Percentiles *Percentiles `json:"percentiles,omitempty"`

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"oversell/internal/figures"
@@ -29,7 +30,7 @@ type run struct {
 // do runs the row: it puts the item on sale, lets the requests go, waits for
 // every outcome, and audits.
 func (r *run) do(ctx context.Context) (row Row, err error) {
-	if err := r.admin.put(ctx, r.targets[0], r.sku, r.cfg.Stock, r.cfg.keeper(r.strategy, r.cond)); err != nil {
+	if err := r.admin.put(ctx, r.targets[0], r.sku, r.strategy.Name, r.cfg.Stock, r.cfg.keeper(r.strategy, r.cond)); err != nil {
 		return Row{}, err
 	}
 	if r.fleet != nil {
@@ -61,6 +62,9 @@ func (r *run) do(ctx context.Context) (row Row, err error) {
 		return Row{}, err
 	}
 	if o.audit, err = r.settled(ctx); err != nil {
+		return Row{}, err
+	}
+	if o.told, err = r.told(ctx, o); err != nil {
 		return Row{}, err
 	}
 	// Another server than before has counted from its own beginning.
@@ -115,7 +119,8 @@ type outcome struct {
 	open     *Open // of an open load
 	struck   error // why the condition did not come about
 	audit    web.Audit
-	commands *int64 // nil: not counted
+	told     figures.Told // of a sale
+	commands *int64       // nil: not counted
 }
 
 // observe fires the requests and meanwhile sees to the condition, and to who
@@ -126,6 +131,7 @@ func (r *run) observe(ctx context.Context, l load, w *watch) (outcome, error) {
 	struck := make(chan error, 1)
 	go func() { struck <- r.befall(striking) }()
 	o := outcome{tally: newTally(r.limit() + r.cfg.Duration), sent: int64(r.cfg.Requests)}
+	o.sale = r.cfg.Workload == locks.Deduct
 	w.start(ctx, o.tally)
 	l.fire(ctx, r.limit(), o.tally)
 	o.wall = time.Since(o.start)
@@ -236,10 +242,12 @@ func (r *run) judgeSale(row *Row, o outcome) {
 	row.OversoldPossible = found.OversoldPossible(r.unresolved(o))
 	row.LostUpdates = found.LostUpdates()
 	row.Undersold = found.Undersold(row.SoldOut + row.Failed)
-	row.Duplicates = found.Duplicates
+	row.Stranded = found.Stranded()
+	row.AcknowledgedMissing, row.Unreported, row.Uncompared = o.told.AcknowledgedMissing, o.told.Unreported, o.unkept
+	row.Duplicates = max(found.Duplicates, o.told.Duplicates)
 	row.Throughput = float64(row.Sold) / o.wall.Seconds()
 	row.Verdict = figures.Run{
-		Stock: found, SoldOut: row.SoldOut, GaveUp: row.Failed, Unresolved: r.unresolved(o),
+		Stock: found, Told: o.told, SoldOut: row.SoldOut, GaveUp: row.Failed, Unresolved: r.unresolved(o),
 		Idle: o.start.Add(o.wall).Sub(o.left), StuckAfter: r.cfg.Wait / 2,
 	}.Verdict()
 }
@@ -279,6 +287,12 @@ func (r *run) expect(row *Row, o outcome) {
 			e = gently(e)
 		}
 		row.Differs = e.Check(locks.Outcome{Verdict: row.Verdict, MaxHolders: row.MaxHolders, Loads: row.DBLoads})
+	}
+	// No strategy may tell buyers what is not so, not even one of which nothing else
+	// is expected.
+	if untrue := row.untrue(); untrue != "" {
+		row.Undecided = false
+		row.Differs = strings.Join(slices.DeleteFunc([]string{row.Differs, untrue}, func(s string) bool { return s == "" }), "; ")
 	}
 	row.Expected = row.Differs == ""
 }

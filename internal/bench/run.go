@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -37,6 +38,9 @@ func Run(ctx context.Context, cfg Config, p Progress) (rows []Row, err error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err
 	}
+	if cfg.chaotic() {
+		return runChaos(ctx, cfg, p)
+	}
 	b := &runner{asked: asked, cfg: cfg, progress: p, token: cfg.Token, targets: cfg.Targets}
 	if len(cfg.Targets) == 0 {
 		b.token = uuid.NewString()
@@ -46,7 +50,7 @@ func Run(ctx context.Context, cfg Config, p Progress) (rows []Row, err error) {
 		if b.fleet, err = b.newFleet(cfg); err != nil {
 			return nil, err
 		}
-		defer func() { b.fleet.stop() }()
+		defer func() { b.fleet.stop(stopTimeout) }()
 	}
 	b.admin = newShopClient(b.token)
 	defer b.admin.close()
@@ -79,7 +83,7 @@ func (b *runner) round(ctx context.Context, repeat int) error {
 			b.progress.Done(row)
 		}
 	}
-	return b.remove(old)
+	return b.remove(ctx, old)
 }
 
 // newFleet returns the instances that cfg asks for. None of them runs yet.
@@ -165,7 +169,7 @@ func (b *runner) undisturbed(ctx context.Context, name string, c locks.Condition
 		stalled := max(b.stalls.Get(), b.fleet.stalled())
 		row.TTL, row.Stalled, row.Discarded = cfg.TTL.String(), milliseconds(stalled), discarded
 		first := len(discarded) == 0
-		if stalled <= tolerable(cfg.TTL) || first && row.Expected || len(discarded) == maxTries-1 {
+		if stalled <= tolerable(cfg.TTL) || first && row.Expected || row.untrue() != "" || len(discarded) == maxTries-1 {
 			return row, nil
 		}
 		discarded = append(discarded, Discarded{TTL: row.TTL, Verdict: row.Verdict, Differs: row.Differs, Stalled: row.Stalled})
@@ -181,7 +185,7 @@ func (b *runner) refit(cfg Config, c locks.Condition) error {
 	if b.fleet == nil || b.fleet.setup.TTL == cfg.TTL && b.fleet.severable == severable {
 		return nil
 	}
-	b.fleet.stop()
+	b.fleet.stop(stopTimeout)
 	f, err := b.newFleet(cfg)
 	if err != nil {
 		return err
@@ -224,26 +228,52 @@ const lastGasp = 200 * time.Millisecond
 
 // tidy removes the items, orders and keys of the bench. When it was interrupted the
 // instances may still be selling, and write what was just removed: they end first,
-// and a new one does it.
+// and a new one does it. Somebody waits for that, and so it takes some seconds at most.
 func (b *runner) tidy(interrupted bool) error {
 	if !interrupted || b.fleet == nil || len(b.skus) == 0 {
-		return b.remove(len(b.skus))
+		return b.remove(context.Background(), len(b.skus))
 	}
-	b.fleet.stop()
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	b.fleet.stop(interruptGrace)
+	ctx, cancel := context.WithTimeout(context.Background(), interruptTimeout)
 	defer cancel()
+	if err := b.removeAnew(ctx); err != nil {
+		return fmt.Errorf("%w; left are perhaps %s", err, strings.Join(b.skus, ", "))
+	}
+	return nil
+}
+
+// The time that an interrupted bench takes.
+const (
+	interruptGrace   = 2 * time.Second  // for the sales under way, until their instances are killed
+	interruptTimeout = 10 * time.Second // for the removal of the items
+)
+
+// removeAnew removes the items that are still there by an instance that is started
+// for it.
+func (b *runner) removeAnew(ctx context.Context) error {
 	b.fleet.severable = false
+	if b.cfg.Failovers != nil {
+		// Sentinels may be about to promote a replica, or have none to promote. What
+		// is in their set is thrown away with it; the database may be the user's own.
+		redis, err := backend.ServeRedis(ctx, "embedded")
+		if err != nil {
+			return fmt.Errorf("removing the bench's items: %w", err)
+		}
+		defer func() { _ = redis.Close() }() // there was nothing in it
+		defer b.fleet.stop(interruptGrace)
+		b.fleet.setup.RedisURL = redis.URL
+	}
 	if err := b.fleet.add(ctx, 1); err != nil {
 		return fmt.Errorf("removing the bench's items: %w", err)
 	}
-	return b.remove(len(b.skus))
+	return b.remove(ctx, len(b.skus))
 }
 
 // removeTimeout bounds the removal of one item.
 const removeTimeout = 20 * time.Second
 
 // remove removes the first n items that are still there.
-func (b *runner) remove(n int) error {
+func (b *runner) remove(ctx context.Context, n int) error {
 	base := ""
 	if b.fleet == nil {
 		base = b.targets[0]
@@ -253,7 +283,7 @@ func (b *runner) remove(n int) error {
 		return nil // no shop ever ran, or none is left to ask
 	}
 	for range n {
-		if err := b.removeOne(base, b.skus[0]); err != nil {
+		if err := b.removeOne(ctx, base, b.skus[0]); err != nil {
 			return fmt.Errorf("removing the bench's items: %w", err)
 		}
 		b.skus = b.skus[1:]
@@ -261,8 +291,8 @@ func (b *runner) remove(n int) error {
 	return nil
 }
 
-func (b *runner) removeOne(base, sku string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)
+func (b *runner) removeOne(ctx context.Context, base, sku string) error {
+	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
 	defer cancel()
 	return b.admin.delete(ctx, base, sku)
 }

@@ -73,7 +73,7 @@ func (s *stream) fire(ctx context.Context, limit time.Duration, t *tally) {
 		all.Go(func() {
 			defer s.places.leave(place)
 			r := s.exchange(ctx, i, start.Add(due), limit)
-			r.At = time.Since(start)
+			r.Request, r.At = i, time.Since(start)
 			t.add(r)
 			s.done.Add(1)
 		})

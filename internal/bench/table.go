@@ -24,6 +24,7 @@ func (r Report) WriteTable(w io.Writer, colour bool) error {
 	out.WriteString(r.Header())
 	out.WriteString("\n")
 	out.WriteString(drawTable(r, colour))
+	out.WriteString(r.faults())
 	out.WriteString("\n")
 	out.WriteString(r.Conclusion())
 	if _, err := io.WriteString(w, out.String()); err != nil {
@@ -40,6 +41,11 @@ func (r Report) Header() string {
 	servers := append([]string{"redis: " + m.Redis, "db: " + m.DB}, m.Servers...)
 	fmt.Fprintf(&b, "%s; %s on %s, %d CPUs\n", strings.Join(servers, "; "), m.Go, m.OS, m.CPUs)
 	b.WriteString(m.latencies())
+	for _, c := range r.columns() {
+		if c.bad != "" {
+			fmt.Fprintf(&b, "%s: %s\n", c.title, c.bad)
+		}
+	}
 	if r.repeats() {
 		b.WriteString(r.medians())
 	}
@@ -75,6 +81,9 @@ func (m Manifest) Load() string {
 	}
 	if m.Keeper != "" {
 		fmt.Fprintf(&b, ", stock in %s", m.Keeper)
+	}
+	if m.Seed != 0 {
+		fmt.Fprintf(&b, ", seed %d", m.Seed)
 	}
 	if m.Unfenced {
 		b.WriteString(", fencing tokens not checked")
@@ -115,7 +124,7 @@ type Sheet struct {
 // Sheet returns the table of the rows.
 func (r Report) Sheet() Sheet {
 	var s Sheet
-	shown := r.Manifest.columns()
+	shown := r.columns()
 	for _, c := range shown {
 		s.Titles = append(s.Titles, c.title)
 	}
@@ -198,7 +207,7 @@ func newLines(shown []column, g Group) []Line {
 
 // drawTable draws the lines.
 func drawTable(r Report, colour bool) string {
-	shown := r.Manifest.columns()
+	shown := r.columns()
 	heads := make([]sheet.Column, len(shown))
 	for i, c := range shown {
 		heads[i] = sheet.Column{Title: c.title, Left: c.left}

@@ -286,7 +286,7 @@ func TestJSONHasTheNamesThatAreReliedUpon(t *testing.T) {
 	must(t, d.Decode(&got))
 	relied := []string{
 		"strategy", "condition", "workload", "requests", "stock", "sold", "sold_out", "failed", "unknown",
-		"oversold", "oversold_possible", "lost_updates", "undersold", "duplicates", "max_holders", "db_loads",
+		"oversold", "oversold_possible", "lost_updates", "undersold", "duplicates", "acknowledged_missing", "unreported", "stranded", "max_holders", "db_loads",
 		"p50_ms", "p95_ms", "p99_ms", "max_ms", "wall_ms", "throughput", "redis_commands", "verdict",
 	}
 	added := []string{"expected", "differs", "served", "reasons", "loads", "ttl", "stalled_ms", "discarded", "repeat", "open", "percentiles", "timeline", "rate", "duration"}

@@ -9,8 +9,12 @@ import (
 )
 
 // tally counts the outcomes of a row as they become known. What it keeps does
-// not grow with their number. It is safe for concurrent use.
+// not grow with their number, other than what buyers were told of their orders. It
+// is safe for concurrent use.
 type tally struct {
+	// sale says that the requests were to buy: what their buyers were told is kept.
+	sale bool
+
 	// earliest is before what any request that is under way will tell of; nil:
 	// not known before the end.
 	earliest func() time.Time
@@ -30,7 +34,22 @@ type tally struct {
 	wait     latencies     // of those that came into the section, until they did
 	timeline timeline      // of those that were served
 	untimely time.Duration // longest time by which a request was sent too late
+	answers  []answer      // of a sale
+	cutOff   []int         // of a sale: requests whose outcome was not learned
+	unkept   int64         // answers, and requests cut off, that were too many to be kept
 }
+
+// answer is what a buyer was told of an order.
+type answer struct {
+	request  int
+	order    string
+	quantity int64
+}
+
+// maxKept bounds the answers that are kept, and the requests that were cut off. It is
+// more than a sale has orders that sells what there is, with every second answer a
+// replay.
+const maxKept = 2*maxStock + 2*MaxRequests
 
 // manySpans is so much of them that it is time to settle what can be settled.
 const manySpans = 1 << 16
@@ -60,9 +79,11 @@ func (t *tally) add(r reply) {
 	case !r.learned():
 		t.unknown[r.Target]++
 		t.reasons[r.Code]++
+		t.keepCutOff(r)
 	case r.Status == http.StatusOK:
 		t.served++
 		t.timeline.add(r.At)
+		t.keepAnswer(r)
 	case r.Code == "sold_out":
 		t.soldOut++
 	default:
@@ -81,6 +102,28 @@ func (t *tally) add(r reply) {
 			t.wait.add(s.From.Sub(t.start.Add(r.At - r.Latency)))
 		}
 		t.hold(s)
+	}
+}
+
+// keepAnswer keeps what a buyer was told. The caller has locked mu.
+func (t *tally) keepAnswer(r reply) {
+	switch {
+	case !t.sale:
+	case len(t.answers) == maxKept:
+		t.unkept++
+	default:
+		t.answers = append(t.answers, answer{r.Request, r.Order, r.Quantity})
+	}
+}
+
+// keepCutOff keeps that a buyer was told nothing. The caller has locked mu.
+func (t *tally) keepCutOff(r reply) {
+	switch {
+	case !t.sale:
+	case len(t.cutOff) == maxKept:
+		t.unkept++
+	default:
+		t.cutOff = append(t.cutOff, r.Request)
 	}
 }
 

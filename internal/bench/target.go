@@ -33,8 +33,9 @@ func newShopClient(token string) *shopClient {
 
 func (c *shopClient) close() { c.http.CloseIdleConnections() }
 
-func (c *shopClient) put(ctx context.Context, base, sku string, units int64, keeper stock.Keeper) error {
-	return c.call(ctx, http.MethodPut, base+"/api/items/"+sku, map[string]any{"stock": units, "name": "the bench's item", "keeper": keeper}, nil)
+func (c *shopClient) put(ctx context.Context, base, sku, strategy string, units int64, keeper stock.Keeper) error {
+	item := map[string]any{"stock": units, "name": "the bench's item", "keeper": keeper, "strategy": strategy}
+	return c.call(ctx, http.MethodPut, base+"/api/items/"+sku, item, nil)
 }
 
 func (c *shopClient) delete(ctx context.Context, base, sku string) error {
@@ -47,8 +48,27 @@ func (c *shopClient) audit(ctx context.Context, base, sku string) (web.Audit, er
 	return found, err
 }
 
+// orders reads a page of the orders of an item's sale, from after the given id on.
+func (c *shopClient) orders(ctx context.Context, base, sku, after string) (stock.Orders, error) {
+	var page stock.Orders
+	query := url.Values{"limit": {strconv.Itoa(stock.MaxOrders)}}
+	if after != "" {
+		query.Set("after", after)
+	}
+	err := c.callLong(ctx, http.MethodGet, base+"/api/audit/"+sku+"/orders?"+query.Encode(), nil, &page, maxOrdersReply)
+	return page, err
+}
+
+// maxOrdersReply bounds a page of orders, in bytes. One order takes less than 400.
+const maxOrdersReply = 400*stock.MaxOrders + maxReply
+
 // call sends a request and reads the reply into v, unless v is nil.
 func (c *shopClient) call(ctx context.Context, method, address string, body, v any) error {
+	return c.callLong(ctx, method, address, body, v, maxReply)
+}
+
+// callLong is call for a reply that may have so many bytes.
+func (c *shopClient) callLong(ctx context.Context, method, address string, body, v any, limit int64) error {
 	var text []byte
 	if body != nil {
 		var err error
@@ -68,7 +88,7 @@ func (c *shopClient) call(ctx context.Context, method, address string, body, v a
 		return err // names the method and the address itself
 	}
 	defer res.Body.Close()
-	reply, err := io.ReadAll(io.LimitReader(res.Body, maxReply))
+	reply, err := io.ReadAll(io.LimitReader(res.Body, limit))
 	if err != nil {
 		return fmt.Errorf("%s %s: reading the reply: %w", method, address, err)
 	}
@@ -96,19 +116,30 @@ func (c Config) requests(strategy, sku string) func(i int, target string) (*http
 			return http.NewRequest(http.MethodGet, target+"/api/items/"+sku+"?"+query.Encode(), nil)
 		}
 	}
+	body := fmt.Sprintf(`{"quantity":%d}`, askedFor)
 	return func(i int, target string) (*http.Request, error) {
-		req, err := http.NewRequest(http.MethodPost, target+"/api/items/"+sku+"/deduct?"+query.Encode(), strings.NewReader(`{"quantity":1}`))
+		req, err := http.NewRequest(http.MethodPost, target+"/api/items/"+sku+"/deduct?"+query.Encode(), strings.NewReader(body))
 		if err != nil {
 			return nil, err
 		}
 		req.Header.Set("Content-Type", "application/json")
-		switch c.Keys {
-		case UniqueKeys:
-			req.Header.Set("Idempotency-Key", strconv.Itoa(i))
-		case PairedKeys:
-			// The two of a pair go to different shops where there are two.
-			req.Header.Set("Idempotency-Key", strconv.Itoa(i/2))
+		if key := c.key(i); key != "" {
+			req.Header.Set("Idempotency-Key", key)
 		}
 		return req, nil
 	}
+}
+
+// askedFor is how many units every buyer asks for.
+const askedFor = 1
+
+// key is the idempotency key of the i-th request of a row; "": it has none.
+func (c Config) key(i int) string {
+	switch c.Keys {
+	case UniqueKeys:
+		return strconv.Itoa(i)
+	case PairedKeys:
+		return strconv.Itoa(i / 2) // the two of a pair go to different shops where there are two
+	}
+	return ""
 }

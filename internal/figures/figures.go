@@ -27,6 +27,10 @@ func (s Stock) OversoldPossible(unknown int64) int64 {
 // negative when stock was taken and no order was written for it.
 func (s Stock) LostUpdates() int64 { return s.Sold - (s.Initial - s.Remaining) }
 
+// Stranded is the number of units that no buyer can have: they are in no order, and
+// the counter does not have them either.
+func (s Stock) Stranded() int64 { return max(0, s.Initial-s.Sold-s.Remaining) }
+
 // Undersold is the number of units left although turnedAway buyers were told
 // that the item is sold out, or gave up waiting. A unit counts as left only if
 // it is neither in an order nor missing from the counter.

@@ -10,7 +10,7 @@ type Verdict string
 const (
 	OK        Verdict = "ok"        // sold what was there, and the counter agrees
 	Oversold  Verdict = "oversold"  // more units sold than there were
-	Drift     Verdict = "drift"     // counter and orders disagree, nothing oversold
+	Drift     Verdict = "drift"     // counter, orders and what buyers were told disagree, nothing oversold
 	Undersold Verdict = "undersold" // buyers turned away although units were left
 	Stuck     Verdict = "stuck"     // as Undersold, and at the end nobody was let in any more
 	Unknown   Verdict = "unknown"   // the outcomes that were not learned decide whether it oversold
@@ -20,6 +20,7 @@ const (
 // Run is all that a verdict on a sale needs.
 type Run struct {
 	Stock
+	Told       Told          // what buyers were told, compared with the orders
 	SoldOut    int64         // buyers told that the item is sold out
 	GaveUp     int64         // buyers who gave up waiting, or were refused for another reason
 	Unresolved int64         // units whose sale can neither be shown nor ruled out
@@ -38,7 +39,7 @@ func (r Run) Verdict() Verdict {
 		return Stuck
 	case r.OversoldPossible(r.Unresolved) > 0:
 		return Unknown
-	case r.LostUpdates() != 0:
+	case r.LostUpdates() != 0 || r.Told.Any() || r.Duplicates > 0:
 		return Drift
 	case left > 0:
 		return Undersold

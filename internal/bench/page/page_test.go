@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"oversell/internal/bench"
+	"oversell/internal/bench/chaos"
 	"oversell/internal/bench/page"
 	"oversell/internal/bench/page/pagetest"
 	"oversell/internal/figures"
@@ -117,7 +118,7 @@ func TestPageKinds(t *testing.T) {
 		open.Rows[i].Open = &bench.Open{Planned: 5000, Sent: 5000, AchievedRate: 500}
 		reads.Rows[i].Workload, reads.Rows[i].DBLoads = locks.Cache, int64(i+1)
 	}
-	for name, r := range map[string]bench.Report{"once": report(1), "open": open, "reads": reads} {
+	for name, r := range map[string]bench.Report{"once": report(1), "open": open, "reads": reads, "chaos": chaotic()} {
 		b.Open(file(t, r), pagetest.Look{Width: 1280, Height: 900, Scheme: "light"})
 		for i, ok := range b.Plots() {
 			if !ok {
@@ -128,6 +129,31 @@ func TestPageKinds(t *testing.T) {
 		b.Keep(name)
 	}
 	b.Quiet()
+}
+
+// chaotic is a report of a row under chaos.
+func chaotic() bench.Report {
+	r := report(1)
+	r.Rows = r.Rows[:1]
+	again := 0.31
+	r.Manifest.Seed, r.Rows[0].Condition = 7, locks.Chaos
+	r.Rows[0].Chaos = &chaos.Result{Seed: 7, Acknowledged: 900, Faults: []chaos.Done{
+		{Kind: chaos.RedisBlackHole, Victim: "all shops", At: 1.25, For: 2.5, Lasted: 2.51, Again: &again, Limit: 2, From: "end"},
+		{Kind: chaos.ShopKill, Victim: "shop 2", At: 5, For: 1, Lasted: 1.1, SoldIn: 20, Limit: 5, From: "fault"},
+	}}
+	return r
+}
+
+func TestPageHasTheFaults(t *testing.T) {
+	var b strings.Builder
+	if err := page.HTML(&b, chaotic()); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"none, seed 7: acknowledged 900", "<td>redis-black-hole</td>", "<td>shop 2</td>", "<td>never (!)</td>", "<td>0.31</td>"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q", want)
+		}
+	}
 }
 
 // What a row has no figures for is said to be missing, and the rest is there.

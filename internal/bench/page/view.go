@@ -17,6 +17,7 @@ type view struct {
 	Conclusion []string
 	Titles     []string
 	Lines      []viewLine
+	Chaos      []chaosView // of each row under chaos
 	Settings   []setting
 	Conditions []string
 	File       string // what the report is called when it is downloaded
@@ -29,6 +30,14 @@ type viewLine struct {
 	Cells     []string
 	Verdict   string
 	Class     string // of the verdict
+}
+
+// chaosView is the faults of a row.
+type chaosView struct {
+	Name, Line string
+	Wrong      bool
+	Titles     []string
+	Lines      [][]string
 }
 
 type setting struct{ Name, Value string }
@@ -51,6 +60,14 @@ func newView(r bench.Report) view {
 		v.Lines = append(v.Lines, viewLine{
 			Name: strings.TrimSpace(l.Cells[0]), Cells: l.Cells[1:last], Verdict: l.Cells[last], Class: class(l),
 		})
+	}
+	for _, row := range r.Rows {
+		if row.Chaos != nil {
+			v.Chaos = append(v.Chaos, chaosView{
+				Name: fmt.Sprintf("%s, seed %d", row.Strategy, row.Chaos.Seed), Line: row.ChaosLine(), Wrong: !row.Expected,
+				Titles: bench.FaultTitles(), Lines: row.Faults(),
+			})
+		}
 	}
 	for _, p := range newPlots(r).Conditions {
 		v.Conditions = append(v.Conditions, p.Name)
@@ -84,6 +101,9 @@ func settings(m bench.Manifest) []setting {
 	}
 	if m.Rate > 0 {
 		all = append(all, setting{"rate", fmt.Sprintf("%d a second for %s, %d in flight at most", m.Rate, m.Duration, m.InFlight)})
+	}
+	if m.Seed > 0 {
+		all = append(all, setting{"seed", fmt.Sprint(m.Seed)})
 	}
 	all = append(all, []setting{
 		{"stock", fmt.Sprint(m.Stock)}, {"shops", fmt.Sprint(m.Instances)}, {"targets", strings.Join(m.Targets, " ")},

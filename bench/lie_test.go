@@ -1,0 +1,49 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"oversell/internal/bench/benchtest"
+)
+
+// What a shop tells its buyers is compared with its orders, and the exit code tells.
+func TestExitCodeTellsALie(t *testing.T) {
+	for name, tt := range map[string]struct {
+		lie   benchtest.Lie
+		keys  string
+		wants []string
+	}{
+		"the truth":                    {benchtest.None, "none", nil},
+		"the truth, twice":             {benchtest.None, "pairs", nil},
+		"no order":                     {benchtest.NoOrder, "none", []string{"missing", "told of an order that is not in the database as told: 2"}},
+		"no id":                        {benchtest.NoID, "none", []string{"missing", "unreported", "told of an order that is not in the database as told: 2", "orders that no buyer was told of: 2"}},
+		"an order and an error":        {benchtest.NoReply, "none", []string{"unreported", "orders that no buyer was told of: 2"}},
+		"the order of another":         {benchtest.OrderOfOther, "none", []string{"missing"}},
+		"another quantity":             {benchtest.OtherQuantity, "none", []string{"missing"}},
+		"two orders of a double click": {benchtest.KeyTwice, "pairs", []string{"duplicates", "orders beyond the first for one idempotency key: 2"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			shop := &benchtest.Shop{Lie: func(n int) benchtest.Lie {
+				if n%10 == 0 {
+					return tt.lie
+				}
+				return benchtest.None
+			}}
+			got := try(t, "-target", shop.Start(t), "-requests", "100", "-stock", "25", "-keys", tt.keys, "-strategies", "v6_watchdog", "-conditions", "calm")
+			want := exitExpected
+			if tt.lie != benchtest.None {
+				want = exitUnexpected
+				tt.wants = append(tt.wants, "drift (!)", "did not come out")
+			}
+			if got.code != want || got.stderr != "" {
+				t.Errorf("exit code %d, want %d\n%s%s", got.code, want, got.stdout, got.stderr)
+			}
+			for _, text := range tt.wants {
+				if !strings.Contains(got.stdout, text) {
+					t.Errorf("%q is not in\n%s", text, got.stdout)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,187 @@
+package benchtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"oversell/internal/locks"
+	"oversell/internal/stock"
+	"oversell/internal/web"
+)
+
+// Shop is a shop without backends, for what the bench makes of replies and orders.
+// It sells what there is, tells the truth, and does as Lie says.
+type Shop struct {
+	// Lie is asked about each order before it is written, numbered from 1; nil:
+	// the shop never lies.
+	Lie func(n int) Lie
+
+	mu     sync.Mutex
+	item   stock.Item
+	left   int64
+	orders []stock.ListedOrder
+	last   stock.ListedOrder
+	sold   int
+}
+
+// Lie is what a Shop does with an order.
+type Lie int
+
+// The lies.
+const (
+	None          Lie = iota
+	NoOrder           // it says that it has sold, and writes no order
+	NoID              // it writes an order, and does not say which
+	NoReply           // it writes an order, and says that it is busy
+	OrderOfOther      // it answers with the order of the buyer before, and writes none
+	OtherQuantity     // it writes an order of two units, and says that it is one
+	MoreThanAsked     // it writes an order of two units, and says so
+	OtherKey          // it writes the order with another idempotency key
+	KeyTwice          // it writes one more order with the key, and answers with the first
+)
+
+// Start runs the shop until the end of the test, and returns its address.
+func (s *Shop) Start(t *testing.T) string {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /api/strategies", s.strategies)
+	mux.HandleFunc("PUT /api/items/{sku}", s.put)
+	mux.HandleFunc("DELETE /api/items/{sku}", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("POST /api/items/{sku}/deduct", s.deduct)
+	mux.HandleFunc("GET /api/audit/{sku}", s.audit)
+	mux.HandleFunc("GET /api/audit/{sku}/orders", s.list)
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func (s *Shop) strategies(w http.ResponseWriter, _ *http.Request) {
+	type named struct {
+		Name string `json:"name"`
+	}
+	var all []named
+	for _, strategy := range locks.Strategies() {
+		all = append(all, named{strategy.Name})
+	}
+	reply(w, http.StatusOK, map[string]any{"strategies": all})
+}
+
+func (s *Shop) put(w http.ResponseWriter, r *http.Request) {
+	var body struct {
+		Stock int64 `json:"stock"`
+	}
+	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.item = stock.Item{SKU: r.PathValue("sku"), Initial: body.Stock, SaleID: uuid.NewString()}
+	s.left, s.orders, s.last, s.sold = body.Stock, nil, stock.ListedOrder{}, 0
+	reply(w, http.StatusOK, s.item)
+}
+
+func (s *Shop) deduct(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := stock.KeyHash(r.Header.Get("Idempotency-Key"))
+	if i := slices.IndexFunc(s.orders, func(o stock.ListedOrder) bool { return key != "" && o.KeyHash == key }); i >= 0 {
+		reply(w, http.StatusOK, s.orders[i])
+		return
+	}
+	if s.left == 0 {
+		s.refuse(w, http.StatusConflict, "sold_out")
+		return
+	}
+	s.sold++
+	lie := None
+	if s.Lie != nil {
+		lie = s.Lie(s.sold)
+	}
+	order := stock.ListedOrder{ID: uuid.NewString(), Quantity: 1, Strategy: r.URL.Query().Get("strategy"), KeyHash: key}
+	told := order
+	switch lie {
+	case NoOrder:
+		reply(w, http.StatusOK, told)
+		return
+	case OrderOfOther:
+		reply(w, http.StatusOK, s.last)
+		return
+	case OtherQuantity:
+		order.Quantity = 2
+	case MoreThanAsked:
+		order.Quantity, told.Quantity = 2, 2
+	case OtherKey:
+		order.KeyHash = stock.KeyHash("somebody else's")
+	case KeyTwice:
+		again := order
+		again.ID = uuid.NewString()
+		s.write(again)
+	}
+	s.write(order)
+	s.last = order
+	switch lie {
+	case NoReply:
+		s.refuse(w, http.StatusServiceUnavailable, "busy")
+	case NoID:
+		reply(w, http.StatusOK, map[string]any{"quantity": 1})
+	default:
+		reply(w, http.StatusOK, told)
+	}
+}
+
+// write writes an order and takes its units. The caller has locked mu.
+func (s *Shop) write(order stock.ListedOrder) {
+	s.orders = append(s.orders, order)
+	s.left -= order.Quantity
+}
+
+func (s *Shop) audit(w http.ResponseWriter, _ *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := web.Audit{Audit: stock.Audit{SKU: s.item.SKU, SaleID: s.item.SaleID}}
+	found.Initial, found.Remaining, found.Orders = s.item.Initial, s.left, int64(len(s.orders))
+	for _, o := range s.orders {
+		found.Sold += o.Quantity
+	}
+	reply(w, http.StatusOK, found)
+}
+
+// list lists at most seven orders on a page, so that there are several.
+func (s *Shop) list(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	from := 0
+	if after := r.URL.Query().Get("after"); after != "" {
+		from = 1 + slices.IndexFunc(s.orders, func(o stock.ListedOrder) bool { return o.ID == after })
+	}
+	limit, err := strconv.Atoi(r.URL.Query().Get("limit"))
+	if err != nil || limit < 1 {
+		http.Error(w, fmt.Sprintf("limit: %v", err), http.StatusBadRequest)
+		return
+	}
+	page := stock.Orders{SKU: s.item.SKU, SaleID: s.item.SaleID, Orders: s.orders[from:]}
+	if limit = min(limit, 7); len(page.Orders) > limit {
+		page.Orders = page.Orders[:limit]
+		page.Next = page.Orders[limit-1].ID
+	}
+	reply(w, http.StatusOK, page)
+}
+
+func (s *Shop) refuse(w http.ResponseWriter, status int, code string) {
+	reply(w, status, map[string]any{"code": code, "detail": strings.ReplaceAll(code, "_", " ")})
+}
+
+func reply(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // the test sees what is missing
+}

@@ -1,0 +1,102 @@
+package chaos
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+)
+
+// What buyers were told and what is in the database are compared by the ids of orders.
+func TestCompare(t *testing.T) {
+	type told map[string]string // order by key; "": the reply was cut off, "-": refused
+	row := func(id, key string) Order { return Order{ID: id, SaleID: "s", IdempotencyKey: key, Quantity: 1} }
+	for name, tt := range map[string]struct {
+		told      told
+		rows      []Order
+		units     int64
+		remaining int64
+		want      Result
+	}{
+		"all is well":               {told{"a": "1", "b": "2"}, []Order{row("1", "a"), row("2", "b")}, 2, 0, Result{Acknowledged: 2, Sold: 2}},
+		"an order is missing":       {told{"a": "1", "b": "2"}, []Order{row("1", "a")}, 2, 0, Result{Acknowledged: 2, Sold: 1, Missing: 1, Stranded: 1}},
+		"an order of another buyer": {told{"a": "1", "b": "1"}, []Order{row("1", "a")}, 1, 0, Result{Acknowledged: 2, Sold: 1, Missing: 1}},
+		"a key bought twice":        {told{"a": "1"}, []Order{row("1", "a"), row("2", "a")}, 2, 0, Result{Acknowledged: 1, Sold: 2, Duplicates: 1, Unreported: 1}},
+		"a buyer was told nothing":  {told{"a": ""}, []Order{row("1", "a")}, 1, 0, Result{Sold: 1}},
+		"a buyer was turned away":   {told{"a": "-"}, []Order{row("1", "a")}, 1, 0, Result{Sold: 1, Unreported: 1}},
+		"an order of no buyer":      {told{}, []Order{row("1", "x")}, 1, 0, Result{Sold: 1, Unreported: 1}},
+		"more than there was":       {told{"a": "1", "b": "2"}, []Order{row("1", "a"), row("2", "b")}, 1, 0, Result{Acknowledged: 2, Sold: 2, Oversold: 1}},
+		"units are stranded":        {told{"a": "1"}, []Order{row("1", "a")}, 5, 1, Result{Acknowledged: 1, Sold: 1, Remaining: 1, Stranded: 3}},
+		"an order of another sale":  {told{}, []Order{{ID: "1", SaleID: "old", Quantity: 2}}, 1, 1, Result{Foreign: 2, Remaining: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSales()
+			for key, order := range tt.told {
+				s.ask(key)
+				switch order {
+				case "":
+					s.cutOff(key)
+				case "-":
+				default:
+					s.acknowledge(key, order, time.Now())
+				}
+			}
+			got := Result{Remaining: tt.remaining}
+			compare(tt.rows, "s", tt.units, s, &got)
+			got.MissingIDs, got.DuplicateIDs = nil, nil
+			if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", tt.want) {
+				t.Errorf("got  %+v\nwant %+v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestFewOrdersAreNamed(t *testing.T) {
+	s, r := newSales(), Result{}
+	for i := range 100 {
+		s.acknowledge(fmt.Sprint(i), fmt.Sprintf("order-%d", i), time.Now())
+	}
+	compare(nil, "s", 100, s, &r)
+	if r.Missing != 100 || len(r.MissingIDs) != sample || slices.Contains(r.MissingIDs, "") {
+		t.Errorf("%d are missing, of which are named: %q", r.Missing, r.MissingIDs)
+	}
+}
+
+// Only an order that was made after the fault says that the item is sold again.
+func TestNextIsAnOrderThatWasMadeLater(t *testing.T) {
+	s := newSales()
+	from := time.Now()
+	again := s.next(from)
+	s.acknowledge("a", "1", from.Add(-time.Second))
+	select {
+	case <-again:
+		t.Fatal("an order of before counts")
+	default:
+	}
+	s.acknowledge("b", "2", from.Add(time.Millisecond))
+	s.acknowledge("c", "3", from.Add(time.Second)) // nobody waits any more
+	select {
+	case <-again:
+	default:
+		t.Fatal("an order of after does not count")
+	}
+}
+
+func TestLate(t *testing.T) {
+	after := func(s float64) *float64 { return &s }
+	for _, tt := range []struct {
+		done Done
+		late bool
+	}{
+		{Done{Limit: 2, Again: after(1.9)}, false},
+		{Done{Limit: 2, Again: after(2.1)}, true},
+		{Done{Limit: 2, Again: after(2.1), Stalled: 0.2}, false},
+		{Done{Limit: 2, Again: after(9), Stalled: 0.2}, true},
+		{Done{Limit: 2, Stalled: 9}, true}, // it was never sold again
+		{Done{Limit: 2, Skipped: true}, false},
+	} {
+		if got := tt.done.Late(); got != tt.late {
+			t.Errorf("%+v: late %v, want %v", tt.done, got, tt.late)
+		}
+	}
+}

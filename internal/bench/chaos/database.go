@@ -1,0 +1,107 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	driver "github.com/go-sql-driver/mysql"
+
+	"oversell/internal/backend/local"
+)
+
+// shopUser is what the shops are to the database: somebody for whom read_only holds.
+const shopUser = local.DatabaseUser
+
+// startDB starts a private database server with a user for the shops.
+func (s *Servers) startDB(ctx context.Context) (err error) {
+	if s.db, err = local.StartDatabase(ctx); err != nil {
+		return err
+	}
+	s.shutdown = append(s.shutdown, s.db.Close)
+	s.DBURL = s.db.DSN()
+	s.root, err = s.dialDB(ctx, s.db.AdminDSN()+"?lock_wait_timeout=3")
+	return err
+}
+
+// dbFault begins a fault of the database itself, and returns what ends it.
+func (s *Servers) dbFault(ctx context.Context, f Fault) (end func(context.Context) error, err error) {
+	ctx, cancel := context.WithTimeout(ctx, f.For+adminTimeout)
+	defer cancel()
+	switch f.Kind {
+	case DBKill:
+		s.db.Kill()
+		return s.db.Restart, nil
+	case DBStop:
+		return func(context.Context) error { return s.db.Continue() }, s.db.Pause()
+	case DBClientKill:
+		return func(context.Context) error { return nil }, s.killConnections(ctx)
+	case DBReadOnly:
+		return s.rootDo("SET GLOBAL read_only = 0"), s.rootDo("SET GLOBAL read_only = 1")(ctx)
+	case DBSlowInserts:
+		return s.trigger(ctx, fmt.Sprintf("DO SLEEP(%.3f)", f.Amount.Seconds()))
+	case DBTableFull:
+		return s.trigger(ctx, fmt.Sprintf("SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1114, MESSAGE_TEXT = 'The table ''%s'' is full'", ordersTable))
+	}
+	return nil, fmt.Errorf("%s is no fault of a database", f.Kind)
+}
+
+// rootDo returns a function that runs a statement. One that is in the way of others,
+// or whose connection has ended meanwhile, is tried again.
+func (s *Servers) rootDo(statement string) func(context.Context) error {
+	return func(ctx context.Context) (err error) {
+		ctx, cancel := context.WithTimeout(ctx, 2*adminTimeout)
+		defer cancel()
+		for {
+			if err = s.root.WithContext(ctx).Exec(statement).Error; err == nil {
+				return nil
+			}
+			timer := time.NewTimer(often)
+			select {
+			case <-timer.C:
+			case <-ctx.Done():
+				timer.Stop()
+				return fmt.Errorf("%s: %w", statement, err)
+			}
+		}
+	}
+}
+
+// trigger has something done for each row that is inserted into the orders.
+func (s *Servers) trigger(ctx context.Context, do string) (end func(context.Context) error, err error) {
+	const name = "oversell_chaos"
+	return s.rootDo("DROP TRIGGER IF EXISTS " + name), s.rootDo(fmt.Sprintf("CREATE TRIGGER %s BEFORE INSERT ON %s FOR EACH ROW %s", name, ordersTable, do))(ctx)
+}
+
+// killConnections ends all connections of the shops.
+func (s *Servers) killConnections(ctx context.Context) error {
+	var ids []int64
+	err := s.root.WithContext(ctx).Raw("SELECT id FROM information_schema.processlist WHERE user = ?", shopUser).Scan(&ids).Error
+	if err != nil {
+		return fmt.Errorf("listing the connections: %w", err)
+	}
+	for _, id := range ids {
+		if err := s.root.WithContext(ctx).Exec(fmt.Sprintf("KILL CONNECTION %d", id)).Error; err != nil && !gone(err) {
+			return fmt.Errorf("killing a connection: %w", err)
+		}
+	}
+	return nil
+}
+
+// gone reports whether a connection that was to be killed has ended by itself.
+func gone(err error) bool {
+	const erNoSuchThread = 1094
+	var said *driver.MySQLError
+	return errors.As(err, &said) && said.Number == erNoSuchThread
+}
+
+// withDBAddr returns the DSN with another host:port in it.
+func withDBAddr(dsn, addr string) (string, error) {
+	c, err := driver.ParseDSN(dsn)
+	if err != nil {
+		return "", errors.New("the DSN of the database does not parse") // it may hold a password
+	}
+	c.Addr = addr
+	return c.FormatDSN(), nil
+}

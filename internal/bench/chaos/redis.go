@@ -1,0 +1,119 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// often is how often a fault that does the same again and again does it.
+const often = 100 * time.Millisecond
+
+// redisFault begins a fault of Redis itself, and returns what ends it.
+func (s *Servers) redisFault(ctx context.Context, f Fault, sku string) (end func(context.Context) error, err error) {
+	ctx, cancel := context.WithTimeout(ctx, f.For+adminTimeout)
+	defer cancel()
+	nothing := func(context.Context) error { return nil }
+	switch f.Kind {
+	case RedisFlush:
+		return nothing, s.admin.FlushAll(ctx).Err()
+	case RedisFlushOften:
+		return s.again(ctx, func(ctx context.Context) error { return s.admin.FlushAll(ctx).Err() })
+	case RedisKeysLost:
+		return nothing, s.loseKeys(ctx, sku, "")
+	case RedisStockLost:
+		return nothing, s.loseKeys(ctx, sku, ":stock")
+	case RedisKill:
+		s.redis.Kill()
+		return s.redis.Restart, nil
+	case RedisKillEmpty:
+		s.redis.Kill()
+		return s.redis.Restart, s.redis.Forget(redisLog)
+	case RedisStop:
+		return func(context.Context) error { return s.redis.Continue() }, s.redis.Pause()
+	case RedisReadOnly:
+		return s.redisDo("REPLICAOF", "NO", "ONE"), s.redisDo("REPLICAOF", "127.0.0.1", "1")(ctx)
+	case RedisOOM:
+		return s.redisDo("CONFIG", "SET", "maxmemory", "0"), s.redisDo("CONFIG", "SET", "maxmemory", "1")(ctx)
+	case RedisClientKill:
+		return nothing, s.redisDo("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")(ctx)
+	case RedisClientPause:
+		return nothing, s.redisDo("CLIENT", "PAUSE", f.For.Milliseconds(), "ALL")(ctx)
+	}
+	return nil, fmt.Errorf("%s is no fault of Redis", f.Kind)
+}
+
+// redisDo returns a function that sends a command.
+func (s *Servers) redisDo(command ...any) func(context.Context) error {
+	return func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, adminTimeout)
+		defer cancel()
+		if err := s.admin.Do(ctx, command...).Err(); err != nil {
+			return fmt.Errorf("%v: %w", command[0], err)
+		}
+		return nil
+	}
+}
+
+// loseKeys deletes the keys of an item that go on with what: all of them, with "".
+func (s *Servers) loseKeys(ctx context.Context, sku, what string) error {
+	prefix := "oversell:{" + sku + "}" + what
+	var keys []string
+	for cursor := uint64(0); ; {
+		found, next, err := s.admin.Scan(ctx, cursor, prefix+"*", 1000).Result()
+		if err != nil {
+			return fmt.Errorf("looking for the keys of %s: %w", sku, err)
+		}
+		for _, key := range found {
+			if strings.HasPrefix(key, prefix) {
+				keys = append(keys, key)
+			}
+		}
+		if cursor = next; cursor == 0 {
+			break
+		}
+	}
+	if len(keys) == 0 {
+		return nil // they are lost already, or the stock is in the database
+	}
+	if err := s.admin.Del(ctx, keys...).Err(); err != nil {
+		return fmt.Errorf("deleting the keys of %s: %w", sku, err)
+	}
+	return nil
+}
+
+// again does something at once and again and again, until its end is called.
+func (s *Servers) again(ctx context.Context, do func(ctx context.Context) error) (end func(context.Context) error, err error) {
+	if err := do(ctx); err != nil {
+		return nil, err
+	}
+	return repeat(ctx, often, do), nil
+}
+
+// repeat does something every so often, and not at once, until the function that it
+// returns is called, which returns its first error.
+func repeat(ctx context.Context, every time.Duration, do func(ctx context.Context) error) (end func(context.Context) error) {
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan error, 1)
+	go func() {
+		ticker := time.NewTicker(every)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				done <- nil
+				return
+			case <-ticker.C:
+			}
+			if err := do(ctx); err != nil && ctx.Err() == nil {
+				done <- err
+				return
+			}
+		}
+	}()
+	return func(context.Context) error {
+		stop()
+		return <-done
+	}
+}

@@ -1,0 +1,187 @@
+// Package chaos sells an item while faults strike the shops, Redis, the database and
+// the network between them, and compares afterwards what the buyers were told with
+// the orders that were written.
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"gorm.io/gorm"
+
+	"oversell/internal/backend"
+	"oversell/internal/backend/local"
+)
+
+// ErrSpec is what the errors wrap for a Redis or a database that chaos does no harm to.
+var ErrSpec = errors.New("chaos does harm to what it runs on, and so only to servers that the bench starts itself: embedded or local")
+
+// The values of -redis and -db that start a server.
+const (
+	embedded    = "embedded"
+	privateOnly = "local"
+)
+
+// Servers are a Redis and a database that the bench has started, and may do harm to.
+type Servers struct {
+	RedisURL, RedisName string
+	DBURL, DBName       string
+
+	redis    *local.Redis    // nil: it is embedded
+	db       *local.Database // nil: it is embedded
+	admin    redis.UniversalClient
+	orders   *gorm.DB // what the shops are given
+	root     *gorm.DB // may do everything; nil: the database is embedded
+	shutdown []func() error
+}
+
+// The files of a private Redis that has its data after a kill. What it has answered it
+// has handed to the operating system before, so that a process that is killed loses
+// nothing; only a machine would.
+const redisLog = "appendonlydir"
+
+func redisArgs() []string { return []string{"--appendonly", "yes", "--appendfsync", "no"} }
+
+// Serve starts the servers for the values of -redis and -db. Close must be called in the
+// end. Its errors wrap ErrSpec for the address of somebody's server.
+func Serve(ctx context.Context, redisSpec, dbSpec string) (_ *Servers, err error) {
+	if err := CheckSpecs(redisSpec, dbSpec); err != nil {
+		return nil, err
+	}
+	s := &Servers{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	if err := s.serveRedis(ctx, redisSpec); err != nil {
+		return nil, err
+	}
+	if err := s.serveDB(ctx, dbSpec); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// CheckSpecs returns an error that wraps ErrSpec unless Serve starts servers for the
+// values of -redis and -db.
+func CheckSpecs(redisSpec, dbSpec string) error {
+	for _, of := range [][2]string{{"-redis", redisSpec}, {"-db", dbSpec}} {
+		if of[1] != embedded && of[1] != privateOnly {
+			return fmt.Errorf("%w (%s)", ErrSpec, of[0])
+		}
+	}
+	return nil
+}
+
+func (s *Servers) serveRedis(ctx context.Context, spec string) (err error) {
+	if spec == privateOnly {
+		if s.redis, err = local.StartRedis(ctx, redisArgs()...); err != nil {
+			return err
+		}
+		s.shutdown = append(s.shutdown, s.redis.Close)
+		s.RedisURL = s.redis.URL()
+	} else {
+		started, err := backend.ServeRedis(ctx, spec)
+		if err != nil {
+			return err
+		}
+		s.shutdown = append(s.shutdown, started.Close)
+		s.RedisURL = started.URL
+	}
+	if s.admin, err = backend.DialRedis(ctx, s.RedisURL, 2); err != nil {
+		return err
+	}
+	s.shutdown = append(s.shutdown, broken(s.admin.Close))
+	s.RedisName, err = backend.RedisName(ctx, s.admin, s.RedisURL)
+	return err
+}
+
+func (s *Servers) serveDB(ctx context.Context, spec string) (err error) {
+	if spec == privateOnly {
+		if err := s.startDB(ctx); err != nil {
+			return err
+		}
+	} else {
+		started, err := backend.ServeDatabase(ctx, spec)
+		if err != nil {
+			return err
+		}
+		s.shutdown = append(s.shutdown, started.Close)
+		s.DBURL = started.URL
+	}
+	if s.orders, err = s.dialDB(ctx, s.DBURL); err != nil {
+		return err
+	}
+	s.DBName, err = backend.DatabaseName(ctx, s.orders)
+	return err
+}
+
+func (s *Servers) dialDB(ctx context.Context, url string) (*gorm.DB, error) {
+	db, err := backend.DialDatabase(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	pool, err := db.DB()
+	if err != nil {
+		return nil, fmt.Errorf("connect to the database: %w", err)
+	}
+	s.shutdown = append(s.shutdown, broken(pool.Close))
+	return db, nil
+}
+
+// broken closes connections of which the faults may have broken some.
+func broken(close func() error) func() error {
+	return func() error {
+		_ = close()
+		return nil
+	}
+}
+
+// Kinds lists what can be done to the servers, and what cannot.
+func (s *Servers) Kinds() (can, cannot []Kind) { return Kinds(s.redis == nil, s.db == nil) }
+
+// Close stops the servers, whatever has been done to them.
+func (s *Servers) Close() error {
+	var errs []error
+	for i := len(s.shutdown) - 1; i >= 0; i-- {
+		errs = append(errs, s.shutdown[i]())
+	}
+	s.shutdown = nil
+	return errors.Join(errs...)
+}
+
+// adminTimeout bounds what is asked of a server to do a fault or to end one.
+const adminTimeout = 5 * time.Second
+
+// Order is an order that was found in the database.
+type Order struct {
+	ID             string
+	SaleID         string
+	IdempotencyKey string
+	Quantity       int64
+}
+
+// Orders reads all orders of an item, without asking a shop.
+func (s *Servers) Orders(ctx context.Context, sku string) ([]Order, error) {
+	const page = 5000
+	var all []Order
+	for last := ""; ; {
+		var found []Order
+		err := s.orders.WithContext(ctx).Raw("SELECT id, sale_id, COALESCE(idempotency_key, '') AS idempotency_key, quantity FROM "+
+			ordersTable+" WHERE sku = ? AND id > ? ORDER BY id LIMIT ?", sku, last, page).Scan(&found).Error
+		if err != nil {
+			return nil, fmt.Errorf("reading the orders of %s: %w", sku, err)
+		}
+		all = append(all, found...)
+		if len(found) < page {
+			return all, nil
+		}
+		last = found[len(found)-1].ID
+	}
+}
+
+const ordersTable = backend.TablePrefix + "orders"

@@ -1,0 +1,314 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"gorm.io/gorm"
+
+	"oversell/internal/backend/backendtest"
+	"oversell/internal/stock"
+)
+
+// site is private servers, and clients of theirs on a shop's network.
+type site struct {
+	*world
+	rdb redis.UniversalClient
+	db  *gorm.DB
+	n   int
+}
+
+func newSite(t *testing.T, redisSpec, dbSpec string) *site {
+	t.Helper()
+	if redisSpec == privateOnly {
+		backendtest.Need(t, "redis-server")
+	}
+	if dbSpec == privateOnly {
+		backendtest.Need(t, "mariadb-install-db")
+	}
+	servers, err := Serve(t.Context(), redisSpec, dbSpec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { no(t, servers.Close()) })
+	link, err := servers.Link()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { no(t, link.Close()) })
+	s := &site{world: &world{servers: servers, links: []*Link{link}, sku: "hot"}}
+	s.rdb = backendtest.DialRedis(t, link.RedisURL)
+	s.db = backendtest.DialDatabase(t, link.DBURL)
+	no(t, stock.Migrate(t.Context(), s.db))
+	return s
+}
+
+func no(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// brief bounds what gets no answer.
+const brief = 150 * time.Millisecond
+
+// set writes a key, and gives up after a while.
+func (s *site) set(t *testing.T, key string, patience time.Duration) error {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	return s.rdb.Set(ctx, key, "v", 0).Err()
+}
+
+// order inserts an order, and gives up after a while.
+func (s *site) order(t *testing.T, patience time.Duration) error {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	s.n++
+	key := fmt.Sprint(s.n)
+	order := stock.Order{ID: fmt.Sprintf("order-%03d", s.n), SaleID: "s", SKU: "hot", Quantity: 1, IdempotencyKey: &key}
+	return s.db.WithContext(ctx).Create(&order).Error
+}
+
+// recovers waits until both can be written to again.
+func (s *site) recovers(t *testing.T) {
+	t.Helper()
+	var redisErr, dbErr error
+	for end := time.Now().Add(backendtest.Slack); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		redisErr, dbErr = s.set(t, "after", time.Second), s.order(t, time.Second)
+		if redisErr == nil && dbErr == nil {
+			return
+		}
+	}
+	t.Fatalf("redis: %v; database: %v", redisErr, dbErr)
+}
+
+// has reports whether a key is there.
+func (s *site) has(t *testing.T, key string) bool {
+	t.Helper()
+	n, err := s.servers.admin.Exists(t.Context(), key).Result()
+	no(t, err)
+	return n == 1
+}
+
+// first is the first error of something that is tried again for a moment: a server that
+// gets a signal does not stop that very instant.
+func first(try func() error) (err error) {
+	for end := time.Now().Add(4 * brief); err == nil && time.Now().Before(end); {
+		err = try()
+	}
+	return err
+}
+
+func says(word string) func(*testing.T, *site, error) {
+	return func(t *testing.T, _ *site, err error) {
+		t.Helper()
+		if err == nil || !strings.Contains(err.Error(), word) {
+			t.Errorf("error %v, want one with %q", err, word)
+		}
+	}
+}
+
+func fails(t *testing.T, _ *site, err error) {
+	t.Helper()
+	if err == nil {
+		t.Error("it succeeds")
+	}
+}
+
+// either is for what goes on as ever, as fast as the machine is.
+func either(*testing.T, *site, error) {}
+
+// Each fault does what it says to servers that are real, and all is well when it ends.
+func TestFaultsOfRedis(t *testing.T) {
+	s := newSite(t, privateOnly, embedded)
+	for _, tt := range []struct {
+		fault  Fault
+		during func(*testing.T, *site, error) // of a write
+		lost   bool                           // what was there before
+	}{
+		{Fault{Kind: RedisFlush}, either, true},
+		{Fault{Kind: RedisFlushOften}, either, true},
+		{Fault{Kind: RedisKill}, fails, false},
+		{Fault{Kind: RedisKillEmpty}, fails, true},
+		{Fault{Kind: RedisStop}, fails, false},
+		{Fault{Kind: RedisReadOnly}, says("READONLY"), false},
+		{Fault{Kind: RedisOOM}, says("OOM"), false},
+		{Fault{Kind: RedisClientPause, For: 8 * brief}, fails, false},
+		{Fault{Kind: RedisBlackHole, Victim: all}, fails, false},
+		{Fault{Kind: RedisDisconnected, Victim: all}, fails, false},
+		{Fault{Kind: RedisRepliesLost, Victim: all}, fails, false},
+		{Fault{Kind: RedisRepliesLate, Victim: all, Amount: 4 * brief}, fails, false},
+	} {
+		t.Run(string(tt.fault.Kind), func(t *testing.T) {
+			s.recovers(t)
+			no(t, s.servers.admin.Set(t.Context(), "before", "v", 0).Err())
+			end, err := s.begin(t.Context(), tt.fault)
+			no(t, err)
+			tt.during(t, s, first(func() error { return s.set(t, "meanwhile", 2*brief) }))
+			no(t, end(t.Context()))
+			s.recovers(t)
+			if s.has(t, "before") == tt.lost {
+				t.Errorf("what was there before is lost: %v, want %v", !tt.lost, tt.lost)
+			}
+		})
+	}
+	t.Run("what is in a black hole arrives", func(t *testing.T) {
+		end, err := s.begin(t.Context(), Fault{Kind: RedisBlackHole, Victim: 0})
+		no(t, err)
+		fails(t, s, s.set(t, "held up", brief))
+		no(t, end(t.Context()))
+		s.recovers(t)
+		if !s.has(t, "held up") {
+			t.Error("it does not")
+		}
+	})
+	t.Run(string(RedisClientKill), func(t *testing.T) {
+		before := s.rdb.ClientID(t.Context()).Val()
+		_, err := s.begin(t.Context(), Fault{Kind: RedisClientKill})
+		no(t, err)
+		s.recovers(t)
+		if after := s.rdb.ClientID(t.Context()).Val(); after == before {
+			t.Errorf("the connection is still %d", after)
+		}
+	})
+}
+
+func TestLostKeys(t *testing.T) {
+	for _, tt := range []struct {
+		kind              Kind
+		sale, lock, other bool
+	}{
+		{RedisKeysLost, false, false, true},
+		{RedisStockLost, true, true, true},
+	} {
+		s := newSite(t, embedded, embedded)
+		for _, key := range []string{"oversell:{hot}:stock", "oversell:{hot}:sale", "oversell:{hot}:lock:v6_watchdog", "oversell:{hotter}:stock"} {
+			no(t, s.set(t, key, time.Second))
+		}
+		_, err := s.begin(t.Context(), Fault{Kind: tt.kind})
+		no(t, err)
+		for key, want := range map[string]bool{
+			"oversell:{hot}:stock": false, "oversell:{hot}:sale": tt.sale,
+			"oversell:{hot}:lock:v6_watchdog": tt.lock, "oversell:{hotter}:stock": tt.other,
+		} {
+			if got := s.has(t, key); got != want {
+				t.Errorf("%s: %s is there: %v, want %v", tt.kind, key, got, want)
+			}
+		}
+		no(t, s.set(t, "again", time.Second))
+	}
+}
+
+func TestFaultsOfTheDatabase(t *testing.T) {
+	s := newSite(t, embedded, privateOnly)
+	for _, tt := range []struct {
+		fault  Fault
+		during func(*testing.T, *site, error) // of an insert
+	}{
+		{Fault{Kind: DBKill}, fails},
+		{Fault{Kind: DBStop}, fails},
+		{Fault{Kind: DBReadOnly}, says("read-only")},
+		{Fault{Kind: DBTableFull}, says("is full")},
+		{Fault{Kind: DBSlowInserts, Amount: 3 * brief}, fails},
+		{Fault{Kind: DBBlackHole, Victim: all}, fails},
+		{Fault{Kind: DBDisconnected, Victim: all}, fails},
+		{Fault{Kind: DBRepliesLost, Victim: all}, fails},
+		{Fault{Kind: DBRepliesLate, Victim: 0, Amount: 3 * brief}, fails},
+	} {
+		t.Run(string(tt.fault.Kind), func(t *testing.T) {
+			s.recovers(t)
+			before, err := s.servers.Orders(t.Context(), "hot")
+			no(t, err)
+			end, err := s.begin(t.Context(), tt.fault)
+			no(t, err)
+			tt.during(t, s, first(func() error { return s.order(t, 2*brief) }))
+			no(t, end(t.Context()))
+			s.recovers(t)
+			after, err := s.servers.Orders(t.Context(), "hot")
+			no(t, err)
+			if len(after) <= len(before) {
+				t.Errorf("%d orders, and before the fault %d", len(after), len(before))
+			}
+		})
+	}
+	t.Run(string(DBClientKill), func(t *testing.T) {
+		id := func() (id int64) {
+			no(t, s.db.WithContext(t.Context()).Raw("SELECT CONNECTION_ID()").Scan(&id).Error)
+			return id
+		}
+		before := id()
+		_, err := s.begin(t.Context(), Fault{Kind: DBClientKill})
+		no(t, err)
+		s.recovers(t)
+		if after := id(); after == before {
+			t.Errorf("the connection is still %d", after)
+		}
+	})
+}
+
+// A shop is struck as a process: what that does to it is the bench's to say.
+func TestFaultsOfShops(t *testing.T) {
+	for kind, want := range map[Kind]string{
+		ShopKill: "killed started", ShopStop: "paused continued", ShopRestart: "ended started",
+	} {
+		victim := &recorder{}
+		w := &world{shops: []Shop{&recorder{}, victim}}
+		end, err := w.begin(t.Context(), Fault{Kind: kind, Victim: 1})
+		no(t, err)
+		no(t, end(t.Context()))
+		if got := strings.Join(victim.did, " "); got != want {
+			t.Errorf("%s: %s, want %s", kind, got, want)
+		}
+		if other := w.shops[0].(*recorder); len(other.did) > 0 {
+			t.Errorf("%s: the other shop is %s", kind, other.did)
+		}
+	}
+}
+
+// A shop that does not come up at once is started again.
+func TestShopIsStartedAgain(t *testing.T) {
+	victim := &recorder{down: 2}
+	w := &world{shops: []Shop{victim}}
+	end, err := w.begin(t.Context(), Fault{Kind: ShopKill})
+	no(t, err)
+	no(t, end(t.Context()))
+	if got := strings.Join(victim.did, " "); got != "killed started started started" {
+		t.Error(got)
+	}
+}
+
+// recorder is a Shop that notes what is done to it.
+type recorder struct {
+	desk
+	did  []string
+	down int // how often it does not come up
+}
+
+func (r *recorder) note(what string) { r.did = append(r.did, what) }
+
+func (r *recorder) Start(context.Context) error {
+	r.note("started")
+	if r.down--; r.down >= 0 {
+		return errors.New("the port is taken")
+	}
+	return nil
+}
+func (r *recorder) Kill()           { r.note("killed") }
+func (r *recorder) End()            { r.note("ended") }
+func (r *recorder) Pause() error    { r.note("paused"); return nil }
+func (r *recorder) Continue() error { r.note("continued"); return nil }
+
+// Nothing is done to servers that are somebody's.
+func TestOnlyOwnServersAreHarmed(t *testing.T) {
+	for _, specs := range [][2]string{{"redis://127.0.0.1:6379", embedded}, {embedded, "u@tcp(127.0.0.1:3306)/shop"}, {embedded, "sqlite:/tmp/x.db"}} {
+		if s, err := Serve(t.Context(), specs[0], specs[1]); !errors.Is(err, ErrSpec) {
+			t.Errorf("%v: %+v, %v", specs, s, err)
+		}
+	}
+}

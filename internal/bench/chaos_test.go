@@ -1,0 +1,138 @@
+package bench_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"oversell/internal/backend/backendtest"
+	"oversell/internal/bench"
+	"oversell/internal/bench/chaos"
+	"oversell/internal/locks"
+)
+
+// chaotic is a short sale through faults of the kinds on backends of a kind.
+func chaotic(t *testing.T, kind string, p *processes, faults ...chaos.Kind) bench.Config {
+	t.Helper()
+	if kind == "local" {
+		backendtest.Need(t, "redis-server", "mariadb-install-db")
+	}
+	servers, err := chaos.Serve(t.Context(), kind, kind)
+	must(t, err)
+	t.Cleanup(func() {
+		must(t, servers.Close())
+		p.checkEnded(t)
+	})
+	return bench.Config{
+		Conditions: []locks.Condition{locks.Chaos}, Workload: locks.Deduct, Instances: 2, Keys: bench.NoKeys,
+		Rate: 40, Duration: 4 * time.Second, Stock: 200, TTL: time.Second, Seed: 11, Faults: faults,
+		Policy: &locks.Line{Delay: 2 * time.Millisecond}, Catalog: locks.Strategies(),
+		Chaos: servers, RedisURL: servers.RedisURL, DBURL: servers.DBURL, Command: p.command(healthy),
+	}
+}
+
+// A short sale through faults comes to what the catalog says, on either kind of backends.
+// How long it takes to go on is a matter of the machine here, and not looked at.
+func TestSaleInChaos(t *testing.T) {
+	for kind, faults := range map[string][]chaos.Kind{
+		"embedded": {chaos.ShopKill, chaos.RedisDisconnected},
+		"local":    {chaos.ShopKill, chaos.RedisKill, chaos.DBClientKill},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			p := new(processes)
+			cfg := chaotic(t, kind, p, faults...)
+			cfg.Strategies = []string{"v8_fenced"}
+			rows, err := bench.Run(t.Context(), cfg, bench.Silent{})
+			must(t, err)
+			row := rows[0]
+			found := row.Chaos
+			if found == nil || found.Seed != 11 || len(found.Faults) == 0 || row.Condition != locks.Chaos || row.Open == nil {
+				t.Fatalf("%+v", row)
+			}
+			if found.Missing != 0 || found.Duplicates != 0 || found.Oversold != 0 || found.Foreign != 0 || !found.SoldOut {
+				t.Errorf("%+v", found)
+			}
+			if found.Sold+found.Stranded != cfg.Stock || found.Acknowledged < found.Sold-found.Unreported-row.Unknown || row.Sold != found.Sold {
+				t.Errorf("%d units, sold %d: %+v", cfg.Stock, row.Sold, found)
+			}
+			for _, d := range found.Faults {
+				if !slices.Contains(faults, d.Kind) || d.Error != "" || !d.Skipped && d.Again == nil {
+					t.Errorf("%+v", d)
+				}
+			}
+		})
+	}
+}
+
+// The faults and their seed are in the report for a person.
+func TestFaultsAreTold(t *testing.T) {
+	again := 0.25
+	r := sale()
+	r.Rows = r.Rows[:1]
+	r.Rows[0].Condition = locks.Chaos
+	r.Rows[0].Chaos = &chaos.Result{Seed: 77, Acknowledged: 123, Missing: 4, Faults: []chaos.Done{
+		{Kind: chaos.RedisOOM, Victim: "redis", At: 1.5, For: 0.4, Lasted: 0.41, Again: &again, Limit: 2, From: "end"},
+		{Kind: chaos.ShopKill, Victim: "shop 2", Planned: 9, Skipped: true},
+		{Kind: chaos.DBKill, Victim: "database", At: 5, Limit: 2, From: "end"},
+	}}
+	var b strings.Builder
+	must(t, r.WriteTable(&b, false))
+	for _, want := range []string{"seed 77", "acknowledged_missing 4", "redis-oom", "0.25", "shop 2", "not done", "never (!)"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in\n%s", want, b.String())
+		}
+	}
+}
+
+// A shop that loses orders of which buyers were told is found out.
+func TestLostOrdersAreFoundInChaos(t *testing.T) {
+	p := new(processes)
+	cfg := chaotic(t, "embedded", p, chaos.RedisRepliesLate)
+	cfg.Command, cfg.Strategies = p.command(forgets), []string{"v6_watchdog"}
+	cfg.Duration, cfg.Stock = 2*time.Second, 80
+	rows, err := bench.Run(t.Context(), cfg, bench.Silent{})
+	must(t, err)
+	found := rows[0].Chaos
+	if found.Missing == 0 || len(found.MissingIDs) == 0 || rows[0].Expected || !strings.Contains(rows[0].Differs, "acknowledged_missing") {
+		t.Errorf("expected: %v, %s; %+v", rows[0].Expected, rows[0].Differs, found)
+	}
+}
+
+// A sale that is interrupted in the middle of a fault ends at once, and so do the shops.
+func TestChaosIsInterrupted(t *testing.T) {
+	p := new(processes)
+	cfg := chaotic(t, "embedded", p, chaos.ShopStop)
+	cfg.Strategies, cfg.Duration, cfg.TTL = []string{"v6_watchdog"}, time.Minute, 10*time.Second
+	ctx, cancel := context.WithCancelCause(t.Context())
+	stop := time.AfterFunc(3*time.Second, func() { cancel(errStop) })
+	defer stop.Stop()
+	begun := time.Now()
+	rows, err := bench.Run(ctx, cfg, bench.Silent{})
+	if !errors.Is(err, errStop) || len(rows) > 0 {
+		t.Errorf("%d rows, %v", len(rows), err)
+	}
+	if took := time.Since(begun); took > 3*time.Second+2*backendtest.Slack {
+		t.Errorf("it took %v", took)
+	}
+}
+
+func TestChaosSaysWhatItNeeds(t *testing.T) {
+	for want, change := range map[string]func(*bench.Config){
+		"stands alone":         func(c *bench.Config) { c.Conditions = append(c.Conditions, locks.Calm) },
+		"embedded or local":    func(c *bench.Config) { c.Chaos = nil },
+		"it goes with deduct":  func(c *bench.Config) { c.Workload, c.SecondLook = locks.Cache, true },
+		"at least 2 instances": func(c *bench.Config) { c.Instances = 1 },
+		"cannot be pairs":      func(c *bench.Config) { c.Keys = bench.PairedKeys },
+	} {
+		cfg := against()
+		cfg.Targets, cfg.Strategies, cfg.Conditions, cfg.Chaos = nil, []string{"v6_watchdog"}, []locks.Condition{locks.Chaos}, new(chaos.Servers)
+		cfg.Instances = 2
+		change(&cfg)
+		if err := cfg.WithDefaults().Check(); !errors.Is(err, bench.ErrConfig) || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}

@@ -1,0 +1,120 @@
+package bench_test
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"testing"
+
+	"oversell/internal/bench"
+	"oversell/internal/bench/benchtest"
+	"oversell/internal/figures"
+)
+
+// every is a lie about every third order.
+func every(lie benchtest.Lie) func(n int) benchtest.Lie {
+	return func(n int) benchtest.Lie {
+		if n%3 == 0 {
+			return lie
+		}
+		return benchtest.None
+	}
+}
+
+// A shop that does not tell its buyers the truth is found out, whatever the strategy.
+func TestShopThatLies(t *testing.T) {
+	for _, tt := range []struct {
+		name                            string
+		lie                             benchtest.Lie
+		keys                            bench.Keys
+		missing, unreported, duplicates int64
+	}{
+		{"a reply and no order", benchtest.NoOrder, bench.NoKeys, 9, 0, 0},
+		{"a reply without the order's id", benchtest.NoID, bench.NoKeys, 6, 6, 0},
+		{"an order and an error", benchtest.NoReply, bench.NoKeys, 0, 6, 0},
+		{"an order of two buyers", benchtest.OrderOfOther, bench.NoKeys, 9, 0, 0},
+		{"an order of two keys", benchtest.OrderOfOther, bench.UniqueKeys, 9, 0, 0},
+		{"another quantity than is told", benchtest.OtherQuantity, bench.NoKeys, 5, 0, 0},
+		{"another quantity than was asked for", benchtest.MoreThanAsked, bench.NoKeys, 5, 0, 0},
+		{"another key than the buyer's", benchtest.OtherKey, bench.UniqueKeys, 6, 0, 5},
+		{"two orders with one key", benchtest.KeyTwice, bench.UniqueKeys, 0, 5, 5},
+	} {
+		for _, strategy := range []string{"v6_watchdog", "none", "redsync"} {
+			t.Run(tt.name+"/"+strategy, func(t *testing.T) {
+				cfg := against((&benchtest.Shop{Lie: every(tt.lie)}).Start(t))
+				cfg.Keys, cfg.Strategies = tt.keys, []string{strategy}
+				rows, err := bench.Run(t.Context(), cfg, bench.Silent{})
+				must(t, err)
+				row := rows[0]
+				if row.AcknowledgedMissing != tt.missing || row.Unreported != tt.unreported || row.Duplicates != tt.duplicates {
+					t.Errorf("%d missing, %d unreported, %d duplicates; want %d, %d, %d",
+						row.AcknowledgedMissing, row.Unreported, row.Duplicates, tt.missing, tt.unreported, tt.duplicates)
+				}
+				if row.Verdict != figures.Drift || row.Expected || row.Undecided || row.Differs == "" {
+					t.Errorf("verdict %s, expected %v, undecided %v: %q", row.Verdict, row.Expected, row.Undecided, row.Differs)
+				}
+			})
+		}
+	}
+}
+
+// A shop that tells the truth is not accused, with keys or without.
+func TestShopThatTellsTheTruth(t *testing.T) {
+	for _, keys := range []bench.Keys{bench.NoKeys, bench.UniqueKeys, bench.PairedKeys} {
+		cfg := against((&benchtest.Shop{}).Start(t))
+		cfg.Keys = keys
+		row := run(t, cfg)["v6_watchdog/calm"]
+		if row.Verdict != figures.OK || !row.Expected || row.AcknowledgedMissing+row.Unreported+row.Duplicates+row.Stranded != 0 {
+			t.Errorf("keys %s: %+v", keys, row)
+		}
+	}
+}
+
+// Orders of buyers who were cut off are theirs: nobody can tell them.
+func TestOrdersOfThoseWhoWereCutOff(t *testing.T) {
+	for _, keys := range []bench.Keys{bench.NoKeys, bench.UniqueKeys, bench.PairedKeys} {
+		cfg := against(unreliable(t, open(t, ""), 7))
+		cfg.Keys = keys
+		row := run(t, cfg)["v6_watchdog/calm"]
+		if row.Unknown != 7 || row.Verdict != figures.Unknown || row.AcknowledgedMissing+row.Unreported+row.Duplicates != 0 {
+			t.Errorf("keys %s: %+v", keys, row)
+		}
+	}
+}
+
+// A list of orders that cannot be compared is said, and judged to be nothing.
+func TestOrdersThatCannotBeCompared(t *testing.T) {
+	for want, list := range map[string]string{
+		"404":                                "",
+		"another sale of the item has begun": `{"sale_id":"another","orders":[]}`,
+		"without orders":                     `{"sale_id":"SALE","orders":[],"next":"x"}`,
+		"and its audit counts":               `{"sale_id":"SALE","orders":[` + strings.Repeat(`{"order_id":"x"},`, 500) + `{}],"next":"x"}`,
+	} {
+		to, err := url.Parse((&benchtest.Shop{}).Start(t))
+		must(t, err)
+		pass := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }, Transport: &http.Transport{}}
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case !strings.HasSuffix(r.URL.Path, "/orders"):
+				pass.ServeHTTP(w, r)
+			case list == "":
+				http.NotFound(w, r)
+			default:
+				audit := httptest.NewRecorder()
+				pass.ServeHTTP(audit, httptest.NewRequest(http.MethodGet, strings.TrimSuffix(r.URL.Path, "/orders"), nil))
+				_, sale, _ := strings.Cut(audit.Body.String(), `"sale_id":"`)
+				sale, _, _ = strings.Cut(sale, `"`)
+				_, _ = w.Write([]byte(strings.ReplaceAll(list, "SALE", sale))) // the bench sees what is missing
+			}
+		}))
+		rows, err := bench.Run(t.Context(), against(s.URL), bench.Silent{})
+		if err == nil || errors.Is(err, bench.ErrConfig) || !strings.Contains(err.Error(), want) || len(rows) > 0 {
+			t.Errorf("%d rows, %v; want an error with %q", len(rows), err, want)
+		}
+		s.Close()
+		pass.Transport.(*http.Transport).CloseIdleConnections()
+	}
+}

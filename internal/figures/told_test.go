@@ -1,0 +1,94 @@
+package figures
+
+import (
+	"testing"
+	"time"
+)
+
+func TestRepliesAreComparedWithOrders(t *testing.T) {
+	answer := func(order, key string) Answer { return Answer{Order: order, Quantity: 1, Asked: 1, Key: key} }
+	order := func(id, key string) Written { return Written{Order: id, Quantity: 1, Key: key} }
+	for _, tt := range []struct {
+		name    string
+		answers []Answer
+		cut     []string
+		orders  []Written
+		want    Told
+	}{
+		{"nobody bought", nil, nil, nil, Told{}},
+		{"the truth", []Answer{answer("a", ""), answer("b", "")}, nil, []Written{order("b", ""), order("a", "")}, Told{}},
+		{"the truth about two with one key", []Answer{answer("a", "k"), answer("a", "k")}, nil, []Written{order("a", "k")}, Told{}},
+		{"a reply and no order", []Answer{answer("a", ""), answer("b", "")}, nil, []Written{order("a", "")}, Told{AcknowledgedMissing: 1}},
+		{"two replies of one key and no order", []Answer{answer("a", "k"), answer("a", "k")}, nil, nil, Told{AcknowledgedMissing: 2}},
+		{"a reply that names no order", []Answer{answer("", "")}, nil, []Written{order("a", "")}, Told{AcknowledgedMissing: 1, Unreported: 1}},
+		{"an order and no reply", []Answer{answer("a", "")}, nil, []Written{order("a", ""), order("b", "")}, Told{Unreported: 1}},
+		{"an order of a buyer who was cut off", nil, []string{""}, []Written{order("a", "")}, Told{}},
+		{"two orders, and one buyer was cut off", nil, []string{""}, []Written{order("a", ""), order("b", "")}, Told{Unreported: 1}},
+		{"a buyer who was cut off bought nothing", nil, []string{"", "k"}, nil, Told{}},
+		{"an order with the key of one who was cut off", nil, []string{"k"}, []Written{order("a", "k")}, Told{}},
+		{"an order with the key of another than the one who was cut off", nil, []string{"k"}, []Written{order("a", "l")}, Told{Unreported: 1}},
+		{"one order for two buyers without a key", []Answer{answer("a", ""), answer("a", "")}, nil, []Written{order("a", "")}, Told{AcknowledgedMissing: 1}},
+		{"one order for two keys", []Answer{answer("a", "k"), answer("a", "l")}, nil, []Written{order("a", "k")}, Told{AcknowledgedMissing: 1}},
+		{"an order with another key than the buyer's", []Answer{answer("a", "k")}, nil, []Written{order("a", "l")}, Told{AcknowledgedMissing: 1}},
+		{"two orders with one key", []Answer{answer("a", "k"), answer("b", "k")}, nil, []Written{order("a", "k"), order("b", "k")}, Told{Duplicates: 1}},
+		{"another quantity than was asked for", []Answer{{Order: "a", Quantity: 2, Asked: 1}}, nil, []Written{{Order: "a", Quantity: 2}}, Told{AcknowledgedMissing: 1}},
+		{"another quantity than was told", []Answer{answer("a", "")}, nil, []Written{{Order: "a", Quantity: 2}}, Told{AcknowledgedMissing: 1}},
+		{"another quantity in every place", []Answer{{Order: "a", Quantity: 2, Asked: 1}}, nil, []Written{{Order: "a", Quantity: 3}}, Told{AcknowledgedMissing: 1}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var c Comparison
+			for _, a := range tt.answers {
+				c.Answer(a)
+			}
+			for _, key := range tt.cut {
+				c.CutOff(key)
+			}
+			for _, o := range tt.orders {
+				c.Order(o)
+			}
+			if got := c.Told(); got != tt.want {
+				t.Errorf("got %+v, want %+v", got, tt.want)
+			}
+		})
+	}
+}
+
+// What buyers were told counts, whatever the stock says; and it does not hide what is
+// worse.
+func TestVerdictOnWhatBuyersWereTold(t *testing.T) {
+	sold := Stock{Initial: 10, Sold: 10, Orders: 10}
+	twice, stuck := sold, sold
+	twice.Sold, stuck.Sold, stuck.Remaining = 11, 3, 7
+	missing := Told{AcknowledgedMissing: 1}
+	for _, tt := range []struct {
+		want Verdict
+		run  Run
+	}{
+		{OK, Run{Stock: sold, SoldOut: 5}},
+		{Drift, Run{Stock: sold, SoldOut: 5, Told: missing}},
+		{Drift, Run{Stock: sold, Told: Told{Unreported: 1}}},
+		{Drift, Run{Stock: sold, Told: Told{Duplicates: 1}}},
+		{Drift, Run{Stock: Stock{Initial: 10, Sold: 10, Orders: 10, Duplicates: 1}}},
+		{Oversold, Run{Stock: twice, Told: missing}},
+		{Unknown, Run{Stock: sold, Unresolved: 1, Told: missing}},
+		{Stuck, Run{Stock: stuck, GaveUp: 3, Idle: time.Minute, StuckAfter: time.Second, Told: missing}},
+	} {
+		if got := tt.run.Verdict(); got != tt.want {
+			t.Errorf("%+v: %s, want %s", tt.run, got, tt.want)
+		}
+	}
+}
+
+func TestStranded(t *testing.T) {
+	for want, s := range map[int64]Stock{
+		0: {Initial: 10, Sold: 4, Remaining: 6},
+		3: {Initial: 10, Sold: 4, Remaining: 3},
+	} {
+		if got := s.Stranded(); got != want {
+			t.Errorf("%+v: %d stranded, want %d", s, got, want)
+		}
+	}
+	if got := (Stock{Initial: 10, Sold: 12}).Stranded(); got != 0 {
+		t.Errorf("%d stranded of a sale that oversold", got)
+	}
+}

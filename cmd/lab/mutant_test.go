@@ -15,8 +15,10 @@ import (
 	"oversell/internal/lab"
 	"oversell/internal/locks"
 	"oversell/internal/locks/redlock"
+	v1 "oversell/internal/locks/v1_setnx"
 	v2 "oversell/internal/locks/v2_ttl"
 	v3 "oversell/internal/locks/v3_uuid"
+	v4 "oversell/internal/locks/v4_lua"
 	v5 "oversell/internal/locks/v5_reentrant"
 	v6 "oversell/internal/locks/v6_watchdog"
 	v7 "oversell/internal/locks/v7_queue"
@@ -53,16 +55,19 @@ type mutant struct {
 	turns  []string // the anomalies whose outcome changes, at least
 }
 
+// columnOf is the column of a strategy, with another lock.
+func columnOf(name string, lock func(p *lab.Process, key string) locks.Lock) lab.Column {
+	c, err := lab.FindColumns(lab.Columns(), []string{name})
+	if err != nil {
+		panic(err)
+	}
+	c[0].Lock = lock
+	return c[0]
+}
+
 // mutants returns what the lab has to notice.
 func mutants() []mutant {
-	with := func(name string, lock func(p *lab.Process, key string) locks.Lock) lab.Column {
-		c, err := lab.FindColumns(lab.Columns(), []string{name})
-		if err != nil {
-			panic(err)
-		}
-		c[0].Lock = lock
-		return c[0]
-	}
+	with := columnOf
 	return []mutant{
 		{"v2 deletes only its own", with("v2_ttl", func(p *lab.Process, key string) locks.Lock {
 			return v3.New(p.Redis(), key, p.TTL())
@@ -97,11 +102,98 @@ func mutants() []mutant {
 		{"redlock on one node of five", with("redlock", func(p *lab.Process, key string) locks.Lock {
 			return redlock.New(p.Nodes()[:1], key, p.TTL())
 		}), []string{"failover", "clock-jump-minority"}},
+		{"v7 whose handing on has no expiry", with("v7_queue", func(p *lab.Process, key string) locks.Lock {
+			return lasting{v7.New(p.Redis(), key, p.TTL()), p.Redis(), key}
+		}), []string{"handed-on-holder-dies"}},
+		{"v7 that hands on in its process what is lost", with("v7_queue", inherited()), []string{"lost-hold-handed-on"}},
 		{"v7 without its handing on", with("v7_queue", func(p *lab.Process, key string) locks.Lock {
 			return freed{v7.New(p.Redis(), key, p.TTL()), p.Redis(), key}
 		}), []string{"missed-wake-up"}},
 	}
 }
+
+// A lock that is none keeps no promise: where nobody came in, nobody was kept out or
+// nothing was given back, the cell is unknown. What it keeps all the same is not
+// about that, and no anomaly that is about it turns out as on record.
+func TestBrokenLocksKeepNothing(t *testing.T) {
+	for _, m := range []struct {
+		what, stage string
+		lock        func(p *lab.Process, key string) locks.Lock
+		keeps       []string // what it is not too broken for
+	}{
+		{"it only returns errors", "v8_fenced", func(*lab.Process, string) locks.Lock { return failing{} }, nil},
+		{"it grants nothing", "v8_fenced", func(*lab.Process, string) locks.Lock { return refusing{} }, nil},
+		{"it is granted to everybody", "v8_fenced", func(*lab.Process, string) locks.Lock { return granting{} },
+			[]string{"optimistic-aborts", "cache-missing-key"}},
+		{"it is never given back", "v1_setnx", func(p *lab.Process, key string) locks.Lock {
+			return kept{v1.New(p.Redis(), key)}
+		}, []string{
+			"expires-while-held", "long-work", "late-reply", "cut-off-holder", "stopped-holder", "clock-jump-majority",
+			"wait-not-cancelled", "cancel-not-told-apart", "wait-limit-wrong", "wait-limit-ends-the-hold", "redis-away-while-waiting",
+			"cache-stampede", "cache-load-per-instance", "cache-load-outlives-lease", "cache-missing-key",
+		}},
+		{"it is given back by its ttl alone", "v4_lua", func(p *lab.Process, key string) locks.Lock {
+			return kept{v4.New(p.Redis(), key, p.TTL())}
+		}, []string{
+			"lost-update", "local-mutex-across-instances", "committed-before-release", "optimistic-aborts",
+			"orphan-after-crash", "crash-before-expire", "forgotten-unlock",
+			"wait-not-cancelled", "cancel-not-told-apart", "wait-limit-wrong", "wait-limit-ends-the-hold", "redis-away-while-waiting",
+			"cache-stampede", "cache-load-per-instance", "cache-missing-key",
+		}},
+	} {
+		t.Run(m.what, func(t *testing.T) {
+			t.Parallel()
+			c := columnOf(m.stage, m.lock)
+			r := try(t, []lab.Column{c}, exitUnexpected, "-strategy", m.stage)
+			var keeps []string
+			for _, c := range r.Cells {
+				if c.Outcome == lab.Holds {
+					keeps = append(keeps, c.Anomaly)
+				}
+				if c.Outcome == lab.Unknown && c.Expected != lab.Unknown && c.AsExpected() {
+					t.Errorf("%s is unknown, and passes for as expected", c.Anomaly)
+				}
+			}
+			if !slices.Equal(keeps, m.keeps) {
+				t.Errorf("it keeps %q, want %q", keeps, m.keeps)
+			}
+		})
+	}
+}
+
+// failing answers everything with an error.
+type failing struct{}
+
+var errBroken = errors.New("broken")
+
+func (failing) TryLock(context.Context) (bool, error)          { return false, errBroken }
+func (failing) Lock(context.Context) error                     { return errBroken }
+func (failing) Unlock(context.Context) error                   { return errBroken }
+func (failing) Context(parent context.Context) context.Context { return parent }
+func (failing) Token() int64                                   { return 0 }
+
+// refusing grants nothing.
+type refusing struct{ failing }
+
+func (refusing) TryLock(context.Context) (bool, error) { return false, nil }
+func (refusing) Unlock(context.Context) error          { return nil }
+
+func (refusing) Lock(ctx context.Context) error {
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+// granting grants everything.
+type granting struct{ refusing }
+
+func (granting) TryLock(context.Context) (bool, error) { return true, nil }
+func (granting) Lock(context.Context) error            { return nil }
+func (granting) Token() int64                          { return 1 }
+
+// kept is never given back.
+type kept struct{ locks.Lock }
+
+func (kept) Unlock(context.Context) error { return nil }
 
 // uncounted gives the lock back with the first Unlock, as v4 does.
 type uncounted struct {
@@ -222,4 +314,87 @@ type freed struct {
 
 func (f freed) Unlock(ctx context.Context) error {
 	return errors.Join(f.rdb.Del(ctx, f.key).Err(), f.Mutex.Unlock(ctx))
+}
+
+// lasting takes the expiry from what it hands on.
+type lasting struct {
+	*v7.Mutex
+	rdb redis.Cmdable
+	key string
+}
+
+func (l lasting) Unlock(ctx context.Context) error {
+	return errors.Join(l.Mutex.Unlock(ctx), l.rdb.Persist(ctx, l.key).Err())
+}
+
+// inherited makes locks whose callers of one process hand the lock on among
+// themselves, whether it is lost or not.
+func inherited() func(p *lab.Process, key string) locks.Lock {
+	var mu sync.Mutex
+	lines := make(map[*lab.Process]*line)
+	return func(p *lab.Process, key string) locks.Lock {
+		mu.Lock()
+		defer mu.Unlock()
+		if lines[p] == nil {
+			lines[p] = new(line)
+		}
+		return &heir{Mutex: v7.New(p.Redis(), key, p.TTL()), line: lines[p], mine: make(chan struct{})}
+	}
+}
+
+// line is who waits in one process.
+type line struct {
+	mu      sync.Mutex
+	held    bool
+	waiting []*heir
+}
+
+type heir struct {
+	*v7.Mutex                 // that it took, or inherited
+	owner     context.Context // who took it
+	line      *line
+	mine      chan struct{} // closed when it has inherited
+}
+
+func (h *heir) TryLock(ctx context.Context) (bool, error) {
+	h.line.mu.Lock()
+	defer h.line.mu.Unlock()
+	if h.line.held {
+		return false, nil
+	}
+	ok, err := h.Mutex.TryLock(ctx)
+	h.line.held, h.owner = ok, ctx
+	return ok, err
+}
+
+func (h *heir) Lock(ctx context.Context) error {
+	h.line.mu.Lock()
+	held := h.line.held
+	if held {
+		h.line.waiting = append(h.line.waiting, h)
+	}
+	h.line.mu.Unlock()
+	if !held {
+		return h.Mutex.Lock(ctx)
+	}
+	select {
+	case <-h.mine:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (h *heir) Unlock(context.Context) error {
+	h.line.mu.Lock()
+	defer h.line.mu.Unlock()
+	if len(h.line.waiting) > 0 {
+		next := h.line.waiting[0]
+		h.line.waiting = h.line.waiting[1:]
+		next.Mutex, next.owner = h.Mutex, h.owner
+		close(next.mine)
+		return nil
+	}
+	h.line.held = false
+	return h.Mutex.Unlock(h.owner)
 }

@@ -13,6 +13,7 @@ func cacheStampede() Scenario {
 			Source:   "the thundering herd: Nishtala et al., Scaling Memcache at Facebook (2013), leases",
 		},
 		record:    "BH- HHHHHHHH HHH HHH",
+		requires:  []claim{read(6)},
 		senseless: needsCacheGuard,
 		run: func(w *World) verdict {
 			k := w.cold(w.TTL / 10)
@@ -31,6 +32,7 @@ func cacheInstances() Scenario {
 			Source:   "a singleflight or mutex in the process, scaled out",
 		},
 		record:    "BB- HHHHHHHH HHH HHH",
+		requires:  []claim{read(6)},
 		senseless: needsCacheGuard,
 		run: func(w *World) verdict {
 			k := w.cold(w.TTL / 10)
@@ -49,6 +51,7 @@ func cacheSlowLoad() Scenario {
 			Source:   "a lease shorter than the work, met where it hurts most: a database under load answers late",
 		},
 		record:    "BB- HBBBBHHH BBH HHH",
+		requires:  []claim{read(2)},
 		senseless: needsCacheGuard,
 		run: func(w *World) verdict {
 			k := w.cold(w.TTL + w.TTL/2)
@@ -67,6 +70,7 @@ func cacheSecondLook() Scenario {
 			Source:   "the second check left out of double-checked locking",
 		},
 		record:    "BB- BBBBBBBB BBB BBB",
+		requires:  []claim{read(3), loaded(3)},
 		senseless: needsCacheGuard,
 		run: func(w *World) verdict {
 			k := w.cold(w.TTL / 20)
@@ -86,6 +90,7 @@ func cacheMissing() Scenario {
 			Source:   "cache penetration: requests for ids that do not exist, as from a scan",
 		},
 		record:    "HH- HHHHHHHH HHH HHH",
+		requires:  []claim{read(5)},
 		senseless: needsCacheGuard,
 		run: func(w *World) verdict {
 			k := w.cold(0)

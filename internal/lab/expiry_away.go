@@ -14,6 +14,7 @@ func cutOff() Scenario {
 			Source:   "redisson/redisson#5698: no renewal for longer than the lease, and a second pod has the lock",
 		},
 		record:    "--- HBBBBHHH BBB HHH",
+		requires:  []claim{had("A"), struck("A"), refused("B")},
 		senseless: needsRemoteLock,
 		run: func(w *World) verdict {
 			a, b := w.Start("A"), w.Start("B").Holder()
@@ -63,6 +64,7 @@ func failover() Scenario {
 			Source:   "redis.io, Distributed Locks with Redis: why failover-based implementations are not enough",
 		},
 		record:    "--- BBBBBBBB BBB H--",
+		requires:  []claim{had("A"), answered("B")},
 		senseless: needsForgetful,
 		run: func(w *World) verdict {
 			a, b := w.Start("A").Holder(), w.Start("B").Holder()
@@ -83,6 +85,7 @@ func restartForgets() Scenario {
 			Source:   "redis.io, Distributed Locks with Redis: performance, crash recovery and fsync",
 		},
 		record:    "--- BBBBBBBB BBB B--",
+		requires:  []claim{had("A"), answered("B")},
 		senseless: needsForgetful,
 		run: func(w *World) verdict {
 			a, b := w.Start("A").Holder(), w.Start("B").Holder()
@@ -130,10 +133,13 @@ func (w *World) loseKey(n int, why string) {
 			need(err == nil, "the holder's place could not be removed: %v", err)
 			return
 		}
+		var gone int64
 		for _, side := range w.sides[:n] {
-			err := side.Del(w.ctx, w.redisKey()).Err()
+			removed, err := side.Del(w.ctx, w.redisKey()).Result()
 			need(err == nil, "the key could not be removed: %v", err)
+			gone += removed
 		}
+		need(gone > 0, "Redis has no key of the lock that could be lost")
 		w.show(e)
 	})
 }

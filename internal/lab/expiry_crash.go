@@ -1,8 +1,10 @@
 package lab
 
+import "sync/atomic"
+
 func expiryScenarios() []Scenario {
 	return []Scenario{
-		orphan(), setnxThenExpire(), expiresWhileHeld(), longWork(), lateReply(), cutOff(), stoppedHolder(),
+		orphan(), setnxThenExpire(), handedOnHolderDies(), expiresWhileHeld(), longWork(), lateReply(), cutOff(), stoppedHolder(),
 		failover(), restartForgets(), forgottenUnlock(),
 	}
 }
@@ -16,6 +18,7 @@ func orphan() Scenario {
 			Source:   "redisson/redisson#100: the locks of a client that was shut down abnormally remain for ever",
 		},
 		record:    "-H- BHHHHHHH HHH HHH",
+		requires:  []claim{had("A", "B"), struck("A"), unlessInMemory(refused("B"))},
 		senseless: needsLock,
 		run: func(w *World) verdict {
 			a, b := w.Start("A"), w.Start("B")
@@ -41,6 +44,7 @@ func setnxThenExpire() Scenario {
 			Source:   "redis/redis-py#818; laravel/framework PR #29076",
 		},
 		record:    "--- BHHHHHHH HHH H--",
+		requires:  []claim{struck("A"), had("B")},
 		senseless: needsRedisLock,
 		run: func(w *World) verdict {
 			a, b := w.Start("A"), w.Start("B")
@@ -55,6 +59,45 @@ func setnxThenExpire() Scenario {
 	}
 }
 
+func handedOnHolderDies() Scenario {
+	return Scenario{
+		Anomaly: Anomaly{
+			Name:     "handed-on-holder-dies",
+			Sentence: "A waiter is handed the lock and dies at once. If the lock was handed on without an expiry, nobody ever gets it again.",
+			Sequence: "A has the lock. Two callers of one process, B/1 and B/2, wait for it. A unlocks; one of the two gets the lock and gives it back, and the other one gets it. Their process is killed at that moment. C asks again and again, for three times the ttl.",
+			Source:   "redisson/redisson#6150: the application died with a fair lock, and all who came later waited without end",
+		},
+		record:    "--- BHHHHHHH HHH HHH",
+		requires:  []claim{had("A", "B/1", "B/2", "C"), struck("B"), refused("C"), isLock},
+		senseless: needsRemoteLock,
+		run: func(w *World) verdict {
+			a, b, c := w.Start("A").Holder(), w.Start("B"), w.Start("C")
+			a.MustLock()
+			var served atomic.Int32
+			turn := func(h *Holder) func() {
+				return func() {
+					if !h.Wait(4 * w.TTL) {
+						return
+					}
+					if served.Add(1) == 1 {
+						_ = h.Unlock()
+						return
+					}
+					b.Kill()
+				}
+			}
+			first := w.Go(turn(b.Caller(1)))
+			w.Sleep(w.TTL / 20)
+			second := w.Go(turn(b.Caller(2)))
+			w.Sleep(w.TTL / 20)
+			_ = a.Unlock()
+			w.together(first, second)
+			need(served.Load() == 2, "B/1 and B/2 did not both get the lock")
+			return w.freeAgain(c)
+		},
+	}
+}
+
 func forgottenUnlock() Scenario {
 	return Scenario{
 		Anomaly: Anomaly{
@@ -64,6 +107,7 @@ func forgottenUnlock() Scenario {
 			Source:   "redisson/redisson#1626: a watchdog that was never cancelled renewed its lock until the instance was restarted",
 		},
 		record:    "-B- BHHHHBBB HHB BBB",
+		requires:  []claim{had("A", "B"), refused("B")},
 		senseless: needsLock,
 		run: func(w *World) verdict {
 			a := w.Start("A")

@@ -9,6 +9,7 @@ func stoppedHolder() Scenario {
 			Source:   "Martin Kleppmann, How to do distributed locking (2016): a process that is paused; no lease can tell it, and paused-writer shows what a fencing token does for it",
 		},
 		record:    "--- HBBBBBBB BBB BBB",
+		requires:  []claim{had("A"), struck("A"), answered("B")},
 		senseless: needsRemoteLock,
 		run: func(w *World) verdict {
 			a, b := w.Start("A"), w.Start("B").Holder()

@@ -9,6 +9,7 @@ func expiresWhileHeld() Scenario {
 			Source:   "go-co-op/gocron-redis-lock#54: a job that takes longer than the expiry is run twice",
 		},
 		record:    "--- HBBBBHHH BBH HHH",
+		requires:  []claim{had("A"), refused("B")},
 		senseless: needsRemoteLock,
 		run: func(w *World) verdict {
 			a, b := w.Start("A").Holder(), w.Start("B").Holder()
@@ -37,6 +38,7 @@ func longWork() Scenario {
 			Source:   "leandromoreira/redlock-rb#68: what the ttl means for work that takes longer; the reason for the watchdog of Redisson",
 		},
 		record:    "--- HBBBBHHH BBH HHH",
+		requires:  []claim{had("A")},
 		senseless: needsRemoteLock,
 		run: func(w *World) verdict {
 			a := w.Start("A").Holder()
@@ -58,6 +60,7 @@ func lateReply() Scenario {
 			Source:   "redis.io, Distributed Locks with Redis: the validity is the ttl less the time that it took to acquire; go-redsync/redsync#72",
 		},
 		record:    "--- HBBBBHHH HHH H--",
+		requires:  []claim{answered("B")},
 		senseless: needsRedisLock,
 		run: func(w *World) verdict {
 			a, b := w.Start("A"), w.Start("B").Holder()

@@ -86,10 +86,10 @@ func (p *Process) loseReply(match Match) {
 }
 
 // loseQuestion breaks the connection before the next question has arrived, until the
-// connection is mended.
-func (p *Process) loseQuestion() (mend func()) {
+// connection is mended. It is a spare fault where the process may have no question.
+func (p *Process) loseQuestion(spare bool) (mend func()) {
 	if p.member == nil {
-		p.Fault(anyCommand, 1, "the connection breaks before Redis sees it", drop)
+		p.Fault(anyCommand, 1, "the connection breaks before Redis sees it", drop).spare = spare
 		return func() {}
 	}
 	p.w.fault(p, "the connection breaks before the next question has arrived")
@@ -168,14 +168,15 @@ type rule struct {
 	match Match
 	act   action
 	left  int
-	text  string // what the trace says
+	text  string   // what the trace says
+	of    *planned // the fault that it is a part of: each server has a rule
 }
 
 // add puts up a fault for the next n commands that match.
-func (r *rules) add(match Match, n int, text string, act action) {
+func (r *rules) add(of *planned, match Match, n int, text string, act action) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.all = append(r.all, &rule{match: match, act: act, left: n, text: text})
+	r.all = append(r.all, &rule{match: match, act: act, left: n, text: text, of: of})
 }
 
 // take returns the first rule that is meant for cmd, used up by one, or nil.
@@ -185,6 +186,7 @@ func (r *rules) take(cmd wire.Command) *rule {
 	for _, rule := range r.all {
 		if rule.left > 0 && rule.match(cmd) {
 			rule.left--
+			rule.of.struck.Store(true)
 			return rule
 		}
 	}

@@ -113,7 +113,11 @@ func (g Grade) writeFirst(b *strings.Builder) {
 		b.WriteString("\nEverything holds.\n")
 		return
 	}
-	fmt.Fprintf(b, "\nThe first promise that it breaks is %s", c.Anomaly)
+	does := "breaks"
+	if c.Outcome == Unknown {
+		does = "is not seen to keep"
+	}
+	fmt.Fprintf(b, "\nThe first promise that it %s is %s", does, c.Anomaly)
 	if stage != "" {
 		fmt.Fprintf(b, ", which %s is the first to keep", stage)
 	}

@@ -34,6 +34,15 @@ func TestGradeOfALockThatHolds(t *testing.T) {
 	}
 }
 
+// What is not known is not told as broken.
+func TestGradeOfALockThatDoesNothing(t *testing.T) {
+	g := Grade{Name: "yours", Stages: []StageGrade{{"v1_setnx", []Cell{{Anomaly: "lost-update", Outcome: Unknown, Note: "A bought nothing"}}}}}
+	var b strings.Builder
+	if err := g.Write(&b); err != nil || !strings.Contains(b.String(), "The first promise that it is not seen to keep is lost-update") {
+		t.Errorf("%v: %s", err, b.String())
+	}
+}
+
 func TestReplaceTable(t *testing.T) {
 	r := Report{Manifest: Manifest{Strategies: []string{"none"}}}
 	text, err := ReplaceTable([]byte("a\n"+TableBegin+"\nx\n"+TableEnd+"\nb\n"), r)

@@ -64,6 +64,26 @@ func (h *history) acquired(who string, called int64) []string {
 	return others
 }
 
+// takers are those who have acquired the lock, each once.
+func (h *history) takers() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var who []string
+	for _, op := range h.ops {
+		if in := op.Input.(operation); in.step == stepAcquire && !slices.Contains(who, in.who) {
+			who = append(who, in.who)
+		}
+	}
+	return who
+}
+
+// seen are the overlaps that the witness saw, each in a sentence.
+func (h *history) seen() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.overlaps)
+}
+
 // released records that one hold of who is over.
 func (h *history) released(who string) {
 	h.mu.Lock()

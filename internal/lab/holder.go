@@ -15,12 +15,15 @@ import (
 // it does is put on record.
 type Holder struct {
 	p     *Process
+	name  string // by which it is told of
 	owner string
 	lock  locks.Lock
 	ctx   context.Context // with the owner
 
 	mu      sync.Mutex
 	depth   int           // holds that it believes to have
+	void    bool          // it was granted a lock that was lost already
+	owed    int           // locks that it was granted and has not given back
 	told    chan struct{} // closed when it is told that the lock is lost
 	unwatch func() bool
 }
@@ -30,9 +33,19 @@ func (p *Process) Holder() *Holder { return p.HolderAs(p.name + "/1") }
 
 // HolderAs makes a handle for a given owner, by which reentrant locks tell who
 // is who.
-func (p *Process) HolderAs(owner string) *Holder {
+func (p *Process) HolderAs(owner string) *Holder { return p.holder(p.name, owner) }
+
+// Caller makes a handle for one of several callers in the process, which share its
+// client and all that it has in memory. They are told of as A/1, A/2 and so on; what
+// the process sends is told of the process.
+func (p *Process) Caller(number int) *Holder {
+	name := fmt.Sprintf("%s/%d", p.name, number)
+	return p.holder(name, name)
+}
+
+func (p *Process) holder(name, owner string) *Holder {
 	w := p.w
-	h := &Holder{p: p, owner: owner, lock: w.column.handle(p, w.lockKey), told: make(chan struct{})}
+	h := &Holder{p: p, name: name, owner: owner, lock: w.column.handle(p, w.lockKey), told: make(chan struct{})}
 	h.ctx = w.column.withOwner(w.ctx, owner)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -54,9 +67,10 @@ func (h *Holder) AskIn(ctx context.Context) (bool, error) {
 	ok, err := h.lock.TryLock(ctx)
 	switch {
 	case err != nil:
-		h.p.w.Note(h.p.name, "is told: %s", brief(err))
+		h.p.w.Note(h.name, "is told: %s", brief(err))
 	case !ok:
-		h.p.w.Note(h.p.name, "is told that the lock is held")
+		h.p.w.deeds.add(wasRefused, h.name)
+		h.p.w.Note(h.name, "is told that the lock is held")
 	default:
 		return h.acquired(called), nil
 	}
@@ -66,7 +80,7 @@ func (h *Holder) AskIn(ctx context.Context) (bool, error) {
 // Try asks for the lock once, where nothing can go wrong with Redis.
 func (h *Holder) Try() bool {
 	ok, err := h.Ask()
-	need(err == nil, "%s could not ask for the lock: %v", h.p.name, err)
+	need(err == nil, "%s could not ask for the lock: %v", h.name, err)
 	return ok
 }
 
@@ -88,7 +102,7 @@ func (h *Holder) comesIn() bool {
 
 // MustLock takes the lock, which is free.
 func (h *Holder) MustLock() {
-	need(h.Try(), "%s did not get a lock that is free", h.p.name)
+	need(h.Try(), "%s did not get a lock that is free", h.name)
 }
 
 // Obtain asks again and again, for as long as it takes or until the patience
@@ -97,12 +111,43 @@ func (h *Holder) MustLock() {
 func (h *Holder) Obtain(patience time.Duration) bool {
 	w := h.p.w
 	for start := time.Now(); time.Since(start) < patience; w.Sleep(w.TTL / 12) {
+		if h.p.life.Err() != nil {
+			return false
+		}
 		called := w.history.call()
-		if ok, err := h.lock.TryLock(h.ctx); ok && err == nil {
+		ok, err := h.lock.TryLock(h.ctx)
+		if ok && err == nil {
+			return h.acquired(called)
+		}
+		if err == nil {
+			w.deeds.add(wasRefused, h.name)
+		}
+	}
+	w.Note(h.name, "gives up after %s", about(patience))
+	return false
+}
+
+// Wait waits for the lock in the way that the lock has, or else asks again and
+// again, for as long as it takes or until the patience is at its end. It ends with
+// its process. An error is taken for "not yet".
+func (h *Holder) Wait(patience time.Duration) bool {
+	waiter, ok := h.lock.(locks.Waiter)
+	if !ok {
+		return h.Obtain(patience)
+	}
+	w := h.p.w
+	ctx, cancel := context.WithTimeout(h.ctx, patience)
+	defer cancel()
+	defer context.AfterFunc(h.p.life, cancel)()
+	for ; ctx.Err() == nil; w.Sleep(w.Delay) {
+		called := w.history.call()
+		if err := waiter.Lock(ctx); err == nil {
 			return h.acquired(called)
 		}
 	}
-	w.Note(h.p.name, "gives up after %s", about(patience))
+	if h.p.life.Err() == nil {
+		w.Note(h.name, "gives up after %s", about(patience))
+	}
 	return false
 }
 
@@ -112,22 +157,24 @@ func (h *Holder) acquired(called int64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	w := h.p.w
+	h.owed++
 	var work context.Context
 	if l, ok := h.lock.(contextual); ok && h.depth == 0 {
 		if work = l.Context(w.ctx); work.Err() != nil {
-			w.trace.add(h.p.name, Lost, "is told at once that the lock is lost: "+brief(context.Cause(work)))
+			h.void = true
+			w.trace.add(h.name, Lost, "is told at once that the lock is lost: "+brief(context.Cause(work)))
 			return false
 		}
 	}
-	others := w.history.acquired(h.p.name, called)
+	others := w.history.acquired(h.name, called)
 	h.depth++
 	text := "has the lock"
 	if h.depth > 1 {
 		text = fmt.Sprintf("has the lock %d times", h.depth)
 	}
-	w.trace.add(h.p.name, Hold, text)
+	w.trace.add(h.name, Hold, text)
 	if len(others) > 0 {
-		w.trace.overlap(h.p.name, others)
+		w.trace.overlap(h.name, others)
 	}
 	if work != nil {
 		told := make(chan struct{})
@@ -149,8 +196,8 @@ func (h *Holder) lost(told chan struct{}, cause error) {
 		return // it had given the lock back, or the cell is over
 	}
 	h.depth = 0
-	h.p.w.history.ended(h.p.name)
-	h.p.w.trace.add(h.p.name, Lost, "is told that the lock is lost: "+brief(cause))
+	h.p.w.history.ended(h.name)
+	h.p.w.trace.add(h.name, Lost, "is told that the lock is lost: "+brief(cause))
 	close(told)
 }
 
@@ -170,9 +217,9 @@ func (h *Holder) Done() {
 		return
 	}
 	h.depth--
-	h.p.w.history.released(h.p.name)
+	h.p.w.history.released(h.name)
 	if h.depth == 0 {
-		h.p.w.trace.add(h.p.name, Release, "needs the lock no longer")
+		h.p.w.trace.add(h.name, Release, "needs the lock no longer")
 	}
 }
 
@@ -184,8 +231,8 @@ func (h *Holder) end() {
 		return
 	}
 	h.depth = 0
-	h.p.w.history.ended(h.p.name)
-	h.p.w.trace.add(h.p.name, Release, "is dead")
+	h.p.w.history.ended(h.name)
+	h.p.w.trace.add(h.name, Release, "is dead")
 }
 
 // Unlock gives the lock back.
@@ -194,11 +241,28 @@ func (h *Holder) Unlock() error { return h.UnlockIn(h.ctx) }
 // UnlockIn gives the lock back in a context made from h.ctx.
 func (h *Holder) UnlockIn(ctx context.Context) error {
 	h.Done()
+	h.mu.Lock()
+	h.owed = max(h.owed-1, 0)
+	h.mu.Unlock()
 	err := h.lock.Unlock(ctx)
 	if err != nil {
-		h.p.w.Note(h.p.name, "unlock says: %s", brief(err))
+		h.p.w.Note(h.name, "unlock says: %s", brief(err))
 	}
 	return err
+}
+
+// owes reports whether it was granted a lock that it has not given back.
+func (h *Holder) owes() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.owed > 0
+}
+
+// misled reports whether it was ever granted a lock that was lost already.
+func (h *Holder) misled() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.void
 }
 
 // notHeld reports whether an error of Unlock says that the lock was not held.

@@ -97,19 +97,20 @@ func TestTraceHasTheKeys(t *testing.T) {
 		n                               int
 		want                            string
 	}{
-		// The queue of v8, its token, and the list on which the next one is woken.
+		// The queue of v8, its token, and the list on which the next one is woken. B has
+		// the lock for what is left of the ttl by which it waits.
 		{"missed-wake-up", "v8_fenced", "A", "EVAL ", 1,
 			"lock string token-A1 3000, lock:token string TOKEN 6000"},
 		{"missed-wake-up", "v8_fenced", "B", "EVALSHA ", 1,
 			"lock string token-A1 3000, lock:queue list token-B1 6000, lock:token string TOKEN 6000, lock:waiters hash token-B1=start+3000 6000"},
 		{"missed-wake-up", "v8_fenced", "A", "EVAL ", 2,
-			"lock string token-B1 3000, lock:token string TOKEN 6000"},
+			"lock string token-B1 2377, lock:token string TOKEN 6000"},
 		{"missed-wake-up", "v8_fenced", "B", "EVALSHA ", 2,
 			"lock:token string TOKEN 6000"},
 		{"starvation", "v8_fenced", "C", "EVALSHA «Hands the lock", 1,
-			"lock string token-B1 3000, lock:token string TOKEN 6000, lock:wake:token-B1 list held:TOKEN 3000"},
+			"lock string token-B1 2940, lock:token string TOKEN 6000, lock:wake:token-B1 list held:TOKEN 2940"},
 		{"starvation", "v8_fenced", "B", "BLPOP ", 1,
-			"lock string token-B1 3000, lock:token string TOKEN 6000"},
+			"lock string token-B1 2940, lock:token string TOKEN 6000"},
 		// The fence of the stock, and the stock at the command that writes it.
 		{"paused-writer", "v8_fenced", "A", "EVAL «Reads the stock", 1,
 			"lock string token-A1 3000, lock:token string TOKEN 6000, stock string 10, stock:fence hash of= token=TOKEN"},

@@ -264,11 +264,14 @@ func (p *Process) Kill() {
 }
 
 // Fault does something to the next n commands that match; where the process has
-// a lock on several servers, to n at each.
-func (p *Process) Fault(match Match, n int, text string, act action) {
+// a lock on several servers, to n at each. In a cell in which no command matched
+// nothing is decided, unless the fault is made a spare one.
+func (p *Process) Fault(match Match, n int, text string, act action) *planned {
+	of := p.w.deeds.plan(text)
 	for _, l := range p.links {
-		l.rules.add(match, n, text, act)
+		l.rules.add(of, match, n, text, act)
 	}
+	return of
 }
 
 // park parks the next command that matches, before Redis sees it.

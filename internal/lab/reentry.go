@@ -18,6 +18,7 @@ func nestedAcquire() Scenario {
 			Source:   "code that calls other code under the same lock; the reason for the R in Redisson's RLock",
 		},
 		record:    "-B- BBBBHHHH BBB BBB",
+		requires:  []claim{had("A"), isLock},
 		senseless: needsLock,
 		run: func(w *World) verdict {
 			a := w.Start("A")
@@ -39,6 +40,7 @@ func innerUnlock() Scenario {
 			Source:   "zeromicro/go-zero#1338",
 		},
 		record:    "--- ----HHHH --- ---",
+		requires:  []claim{had("A"), refused("B"), isLock},
 		senseless: needsRemoteLock,
 		run: func(w *World) verdict {
 			a, b := w.Start("A"), w.Start("B").Holder()
@@ -68,12 +70,13 @@ func failedReentry() Scenario {
 			Source:   "a count that Redis keeps and a clean-up that does not know it: the stages v5 and v6 of this project, TestFailedReentryFreesOuter",
 		},
 		record:    "--- BBHHBBHH HHH HHH",
+		requires:  []claim{had("A"), refused("B"), isLock},
 		senseless: needsRemoteLock,
 		run: func(w *World) verdict {
 			a, b := w.Start("A"), w.Start("B").Holder()
 			outer, inner := a.Holder(), a.Holder()
 			outer.MustLock()
-			mend := a.loseQuestion()
+			mend := a.loseQuestion(true)
 			before := a.Asked()
 			inner.askFor(w.TTL / 2)
 			asked := a.Asked() > before
@@ -102,6 +105,7 @@ func reentryShortens() Scenario {
 			Source:   "an expiry that is set at the outermost acquire alone; compare Redisson's tryLock script, which sets it each time",
 		},
 		record:    "--- ----HHHH --- ---",
+		requires:  []claim{had("A"), isLock},
 		senseless: needsRemoteLock,
 		run: func(w *World) verdict {
 			h := w.Start("A").Holder()
@@ -125,6 +129,7 @@ func sharedToken() Scenario {
 			Source:   "locks that use a process, thread or goroutine id as the token: xiaoxuxiansheng/redis_lock",
 		},
 		record:    "--- BBHHBBHH HHH HHH",
+		requires:  []claim{had("A"), refused("C"), isLock},
 		senseless: needsRemoteLock,
 		run: func(w *World) verdict {
 			a, b, c := w.Start("A").HolderAs("1:1"), w.Start("B").HolderAs("1:1"), w.Start("C").Holder()

@@ -4,7 +4,7 @@ import "fmt"
 
 func releaseScenarios() []Scenario {
 	return []Scenario{
-		foreignDelete(), foreignChain(), checkThenDelete(), foreignUnlock(), lateUnlock(), unlockAfterFailure(),
+		foreignDelete(), foreignChain(), checkThenDelete(), foreignUnlock(), lateUnlock(), lostHoldHandedOn(), unlockAfterFailure(),
 		unlockAfterCancel(), acquireTimesOut(), lostReplyUnlock(), lostReplyRetry(), repeatedUnlock(),
 	}
 }
@@ -18,6 +18,7 @@ func foreignDelete() Scenario {
 			Source:   "every lock that is given back by a bare DEL: redis.io, SET, Patterns",
 		},
 		record:    "--- HBHHHHHH HHH HHH",
+		requires:  []claim{had("A"), struck("A"), answered("B", "C"), isLock},
 		senseless: needsRemoteLock,
 		run: func(w *World) verdict {
 			a, b, c := w.Start("A"), w.Start("B").Holder(), w.Start("C").Holder()
@@ -50,6 +51,7 @@ func foreignChain() Scenario {
 			Source:   "the same bare DEL, under load for as long as the work is slower than the ttl",
 		},
 		record:    "--- HBHHHHHH HHH HHH",
+		requires:  []claim{had("A"), struck("A"), answered("B"), isLock},
 		senseless: needsRemoteLock,
 		run: func(w *World) verdict {
 			var processes []*Process
@@ -98,6 +100,7 @@ func checkThenDelete() Scenario {
 			Source:   "GET and DEL as two commands: the reason for the script in redis.io, SET, Patterns",
 		},
 		record:    "--- HBBHHHHH HHH H--",
+		requires:  []claim{had("A"), answered("B"), isLock},
 		senseless: needsRedisLock,
 		run: func(w *World) verdict {
 			a, b, c := w.Start("A"), w.Start("B").Holder(), w.Start("C").Holder()
@@ -128,6 +131,7 @@ func foreignUnlock() Scenario {
 			Source:   "a deferred unlock, or one in a finally block, that runs even where the lock was not had: redisson/redisson#581",
 		},
 		record:    "--- BBHHHHHH H-- HHH",
+		requires:  []claim{had("A"), refused("C"), isLock},
 		senseless: needsUnlock,
 		run: func(w *World) verdict {
 			a, b, c := w.Start("A").Holder(), w.Start("B").Holder(), w.Start("C").Holder()

@@ -11,6 +11,7 @@ func lateUnlock() Scenario {
 			Source:   "spring-projects/spring-integration PR #2661; go-redsync/redsync PR #143 and #107, of the error that says so",
 		},
 		record:    "--- HBHHHHHH HHH HHH",
+		requires:  []claim{had("A"), struck("A"), answered("B"), isLock},
 		senseless: needsRemoteLock,
 		run: func(w *World) verdict {
 			a, b := w.Start("A"), w.Start("B").Holder()
@@ -40,6 +41,50 @@ func lateUnlock() Scenario {
 	}
 }
 
+func lostHoldHandedOn() Scenario {
+	return Scenario{
+		Anomaly: Anomaly{
+			Name:     "lost-hold-handed-on",
+			Sentence: "A holder has lost the lock and gives it back; by that a waiter of its own process is let in, though another process has the lock by now.",
+			Sequence: "A/1 and A/2 are callers of one process. A/1 has the lock, A/2 waits for it. A/1's work is done; before it unlocks an operator deletes the key, and B takes the lock. Half a ttl later A/1 unlocks, and after that B does. A/2 must wait until then, and get a lock that is not lost.",
+			Source:   "a hold that the callers of one process hand on among themselves, as in lock cohorting (Dice, Marathe and Shavit, PPoPP 2012), and that can end in between",
+		},
+		record:    "--- BBHHHHHH HHH HHH",
+		requires:  []claim{had("A/1", "B", "A/2"), isLock},
+		senseless: needsRemoteLock,
+		run: func(w *World) verdict {
+			a, b := w.Start("A"), w.Start("B").Holder()
+			late, next := a.Caller(1), a.Caller(2)
+			late.MustLock()
+			var served bool
+			waiting := w.Go(func() {
+				if served = next.Wait(3 * w.TTL); served {
+					w.Sleep(w.TTL / 10)
+					_ = next.Unlock()
+				}
+			})
+			w.Sleep(w.TTL / 10)
+			late.Done()
+			w.loseKey(len(w.sides), "an operator deletes the lock")
+			need(b.Obtain(w.TTL/5), "B did not get the lock")
+			w.Sleep(w.TTL / 2)
+			_ = late.Unlock()
+			w.Sleep(w.TTL / 5)
+			_ = b.Unlock()
+			w.must(waiting, "the end of A/2")
+			switch v := w.exclusive(); {
+			case v.outcome != Holds:
+				return v
+			case next.misled():
+				return w.broke("A/2", "A/2 is let in on a hold that is lost already")
+			case !served:
+				return w.broke("A/2", "A/2 waits on, and never gets the lock")
+			}
+			return holds("A/2 has the lock after B has given it back")
+		},
+	}
+}
+
 func unlockAfterFailure() Scenario {
 	return Scenario{
 		Anomaly: Anomaly{
@@ -49,12 +94,13 @@ func unlockAfterFailure() Scenario {
 			Source:   "a clean-up after an error, by a bare DEL, as in many a finally block",
 		},
 		record:    "--- BBHHHHHH HHH HHH",
+		requires:  []claim{had("B"), refused("C"), isLock},
 		senseless: needsRemoteLock,
 		run: func(w *World) verdict {
 			a, b, c := w.Start("A"), w.Start("B").Holder(), w.Start("C").Holder()
 			b.MustLock()
 			unsure := a.Holder()
-			mend := a.loseQuestion()
+			mend := a.loseQuestion(false)
 			unsure.askFor(w.TTL / 2)
 			mend()
 			_ = unsure.Unlock()
@@ -73,6 +119,7 @@ func unlockAfterCancel() Scenario {
 			Source:   "blnkfinance/blnk PR #355; kalbasit/ncps PR #913; googleforgames/open-match PR #1578",
 		},
 		record:    "-H- HHHHHHHH BBH HHH",
+		requires:  []claim{had("A", "B"), isLock},
 		senseless: needsLock,
 		run: func(w *World) verdict {
 			a := w.Start("A")
@@ -103,6 +150,7 @@ func acquireTimesOut() Scenario {
 			Source:   "a clean-up in the caller's context, which is over: googleforgames/open-match PR #1578; vitessio/vitess#15756",
 		},
 		record:    "--- HHHHHHHH BBH HHH",
+		requires:  []claim{had("B"), isLock},
 		senseless: needsRemoteLock,
 		run: func(w *World) verdict {
 			a, b := w.Start("A"), w.Start("B").Holder()

@@ -9,6 +9,7 @@ func lostReplyUnlock() Scenario {
 			Source:   "redisson/redisson#1966",
 		},
 		record:    "--- HHHHHHHH HBB HHH",
+		requires:  []claim{had("B"), isLock},
 		senseless: needsRemoteLock,
 		run: func(w *World) verdict {
 			a, b := w.Start("A"), w.Start("B").Holder()
@@ -31,6 +32,7 @@ func lostReplyRetry() Scenario {
 			Source:   "mike-marcacci/node-redlock PR #369; redisson/redisson#1966",
 		},
 		record:    "--- BBBBBBHH HBB HHH",
+		requires:  []claim{had("A", "B"), isLock},
 		senseless: needsRemoteLock,
 		run: func(w *World) verdict {
 			a, b := w.Start("A"), w.Start("B").Holder()
@@ -55,6 +57,7 @@ func repeatedUnlock() Scenario {
 			Source:   "clients that repeat a command by themselves after a network error, as go-redis does unless MaxRetries is -1",
 		},
 		record:    "--- BBHHHHHH HHH HHH",
+		requires:  []claim{had("A", "B"), refused("C"), isLock},
 		senseless: needsRemoteLock,
 		run: func(w *World) verdict {
 			a, b, c := w.Start("A"), w.Start("B").Holder(), w.Start("C").Holder()

@@ -26,6 +26,7 @@ func renewalAfterUnlock() Scenario {
 			Source:   "redisson/redisson#7272: the renewal can outlive the unlock",
 		},
 		record:    "--- -----HHH --H H--",
+		requires:  []claim{had("A", "B")},
 		senseless: needsRedisLock,
 		run: func(w *World) verdict {
 			a, b := w.Start("A"), w.Start("B").Holder()
@@ -65,6 +66,7 @@ func secondRenewer() Scenario {
 			Source:   "redisson/redisson PR #7251: a renewal was noted for each re-entry, and one of them removed by the unlock; jefferyjob/go-redislock",
 		},
 		record:    "--- -----HHH --- ---",
+		requires:  []claim{had("A"), isLock},
 		senseless: needsRedisLock,
 		run: func(w *World) verdict {
 			a := w.Start("A")
@@ -87,6 +89,7 @@ func secondRenewer() Scenario {
 			}
 			before = a.Asked()
 			w.Sleep(2 * w.TTL)
+			need(renewals > 0, "A sent no renewal")
 			if renewals > length*renewalsPerTTL || a.Asked() > before {
 				return w.broke("A", "%d renewals in %d times the ttl, and %d after the last unlock", renewals, length, a.Asked()-before)
 			}
@@ -104,6 +107,7 @@ func renewalError() Scenario {
 			Source:   "redisson/redisson#3194: the watchdog does not go on after a failed connection",
 		},
 		record:    "--- -----HHH --B HHH",
+		requires:  []claim{had("A")},
 		senseless: needsRemoteLock,
 		run: func(w *World) verdict {
 			a := w.Start("A")
@@ -140,6 +144,7 @@ func lossNotTold() Scenario {
 			Source:   "mike-marcacci/node-redlock#313: how to know that the lock has expired; go-redsync/redsync PR #149: nodes in memory that restart",
 		},
 		record:    "--- BBBBBHHH BBH HHH",
+		requires:  []claim{had("A")},
 		senseless: needsRemoteLock,
 		run: func(w *World) verdict {
 			h := w.Start("A").Holder()

@@ -20,7 +20,7 @@ const (
 	Holds   Outcome = "holds"   // the strategy keeps what it is asked for
 	Breaks  Outcome = "breaks"  // it does not
 	NA      Outcome = "n/a"     // the question makes no sense for it; the note says why
-	Unknown Outcome = "unknown" // what happened does not decide
+	Unknown Outcome = "unknown" // what happened does not decide; the note says what did not happen
 )
 
 // Report is what a run of the lab found. Its JSON form is relied upon.

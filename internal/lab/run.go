@@ -231,7 +231,7 @@ func (r *run) cell(ctx context.Context, s *server, i int, ttl, limit time.Durati
 		return c, false
 	}
 	w := newWorld(ctx, s, column, ttl)
-	v := w.play(scenario.run, limit)
+	v := w.play(func(w *World) verdict { return w.examined(scenario, scenario.run(w)) }, limit)
 	c.Outcome, c.Note, c.Trace = v.outcome, v.note, w.trace.events()
 	w.close()
 	return c, w.late.Load()

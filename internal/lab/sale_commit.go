@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"oversell/internal/stock"
 )
@@ -34,6 +35,7 @@ func earlyRelease() Scenario {
 			Source:   "redisson/redisson#2183; hyperledger-labs/fabric-smart-client PR #670, of an advisory lock",
 		},
 		record:    "--- BBBBBBBB BBB BBB",
+		requires:  []claim{had("A", "B")},
 		senseless: needsSharedLock,
 		run:       func(w *World) verdict { return w.lastUnit(false) },
 	}
@@ -48,6 +50,7 @@ func lateRelease() Scenario {
 			Source:   "the answer in redisson/redisson#2183",
 		},
 		record:    "--- HHHHHHHH HHH HHH",
+		requires:  []claim{had("A", "B")},
 		senseless: needsSharedLock,
 		run:       func(w *World) verdict { return w.lastUnit(true) },
 	}
@@ -57,18 +60,24 @@ func lateRelease() Scenario {
 // they are written: within the lock, or after it was given back.
 func (w *World) lastUnit(within bool) verdict {
 	var db ledger
+	var commits, late atomic.Int64 // late: entries after a commit
 	sell := func(p *Process) func() {
 		guard := w.column.stockGuard(p, nil)
 		return func() {
 			var wrote bool
 			commit := func() {
 				w.Sleep(w.TTL / 10)
+				commits.Add(1)
 				if wrote {
 					db.commit()
 					w.Note(p.name, "commits its order")
 				}
 			}
+			called := w.history.call()
 			_, _ = guard.Do(w.ctx, w.stock(), w.entry(p), func(context.Context, stock.Counter) error {
+				w.history.acquired(p.name, called)
+				defer w.history.released(p.name)
+				late.Add(min(commits.Load(), 1))
 				wrote = db.read() == 0
 				if within {
 					commit()
@@ -85,6 +94,7 @@ func (w *World) lastUnit(within bool) verdict {
 	second := w.Go(sell(w.Start("B")))
 	w.together(first, second)
 	need(db.read() > 0, "nobody bought")
+	need(within || late.Load() == 0, "B had the lock only after A had committed")
 	return w.verdict(db.read() == 1, "B", "one order was written", "one unit was left, and two orders are committed")
 }
 

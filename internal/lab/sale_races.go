@@ -7,7 +7,7 @@ import (
 )
 
 func saleScenarios() []Scenario {
-	return []Scenario{lostUpdate(), localMutex(), pausedWriter(), halfSale(), earlyRelease(), lateRelease(), recursiveRetry(), optimisticAborts()}
+	return []Scenario{lostUpdate(), localMutex(), pausedWriter(), halfSale(), earlyRelease(), lateRelease(), recursiveRetry(), doubleAsk(), optimisticAborts()}
 }
 
 func lostUpdate() Scenario {
@@ -18,7 +18,8 @@ func lostUpdate() Scenario {
 			Sequence: "One instance. A reads the stock and works on its order. B comes in the middle of it. Both buy.",
 			Source:   "the check-then-act race of every shop that reads, checks and writes: qiurunze123/miaosha#145",
 		},
-		record: "BHH HHHHHHHH HHH HHH",
+		record:   "BHH HHHHHHHH HHH HHH",
+		requires: []claim{sold("A", "B")},
 		run: func(w *World) verdict {
 			a := w.Start("A")
 			return w.race(a, a.Another("B"))
@@ -34,8 +35,9 @@ func localMutex() Scenario {
 			Sequence: "Two instances. A reads the stock and works on its order. B comes to the other instance in the middle of it. Both buy.",
 			Source:   "a mutex or synchronized block that stayed in place as the service was scaled out to several pods",
 		},
-		record: "BBH HHHHHHHH HHH HHH",
-		run:    func(w *World) verdict { return w.race(w.Start("A"), w.Start("B")) },
+		record:   "BBH HHHHHHHH HHH HHH",
+		requires: []claim{sold("A", "B")},
+		run:      func(w *World) verdict { return w.race(w.Start("A"), w.Start("B")) },
 	}
 }
 
@@ -58,7 +60,8 @@ func pausedWriter() Scenario {
 			Sequence: "A, with the lock, is about to write the stock: the write has left its program. Its process is stopped for longer than the ttl. B buys. A goes on, and its write arrives.",
 			Source:   "Martin Kleppmann, How to do distributed locking (2016): a long pause of the garbage collector; HBase had this bug",
 		},
-		record: "BBH HBBBBBBH BBB BHH",
+		record:   "BBH HBBBBBBH BBB BHH",
+		requires: []claim{struck("A"), sold("B")},
 		run: func(w *World) verdict {
 			s := w.open(10)
 			a, b := w.Start("A"), w.Start("B")
@@ -87,7 +90,8 @@ func halfSale() Scenario {
 			Sequence: "A takes a unit from the stock and is killed before it writes the order. The books are compared.",
 			Source:   "two systems and no transaction over both; no lock makes one of them (dual writes: Debezium, Reliable Microservices Data Exchange With the Outbox Pattern, 2019)",
 		},
-		record: "BBB BBBBBBBB BBB BBB",
+		record:   "BBB BBBBBBBB BBB BBB",
+		requires: []claim{struck("A")},
 		run: func(w *World) verdict {
 			s := w.open(10)
 			a := w.Start("A")
@@ -111,6 +115,7 @@ func recursiveRetry() Scenario {
 			Source:   "a retry by recursion as it is found in lock tutorials, locks.Recursive here",
 		},
 		record:    "--- BBBBBBBB BBB BBB",
+		requires:  []claim{sold("A"), refused("B")},
 		senseless: needsLoser,
 		run: func(w *World) verdict {
 			s := w.open(10)
@@ -126,6 +131,32 @@ func recursiveRetry() Scenario {
 				return w.broke("B", "B wanted one unit and bought %d", s.orders-1)
 			}
 			return holds("B wanted one unit and bought %d", s.orders-1)
+		},
+	}
+}
+
+func doubleAsk() Scenario {
+	return Scenario{
+		Anomaly: Anomaly{
+			Name:     "double-setnx",
+			Sentence: "The lock is taken once before the loop, and asked for again in the loop's condition: the caller waits for the lock that it has itself, or has it twice and gives it back once. That is a flaw in the use: no lock helps.",
+			Sequence: "The lock is free. A takes it and does not look at the answer; then it asks for it in the condition of a loop, for half the ttl, and unlocks when it has it. B asks, for half the ttl.",
+			Source:   "a slip of the pen in the material this project grew out of: SETNX on the line before the loop, and again in its condition",
+		},
+		record:    "-B- BBBBBBBB BBB BBB",
+		requires:  []claim{had("A", "B"), isLock},
+		senseless: needsLock,
+		run: func(w *World) verdict {
+			a := w.Start("A")
+			b := a.Another("B").Holder() // in one instance, or a local lock were none
+			h := a.Holder()
+			h.MustLock()
+			w.Note("A", "asks again, in the condition of its loop")
+			if !h.Obtain(w.TTL / 2) {
+				return w.broke("A", "A waits for the lock that it has itself")
+			}
+			_ = h.Unlock()
+			return w.soonFree(b, "A has the lock twice and gives it back once: ")
 		},
 	}
 }

@@ -21,6 +21,9 @@ type Scenario struct {
 	senseless func(c Column) string
 
 	run func(w *World) verdict
+
+	// requires is what must have happened for its outcome to be holds.
+	requires []claim
 }
 
 // Scenarios returns all anomalies, in the order of the table.

@@ -74,7 +74,10 @@ func (b *buyer) buy() error { return b.buyWithin(b.s.w.ctx) }
 func (b *buyer) buyWithin(wait context.Context) error {
 	w := b.s.w
 	e := locks.Entry{Key: w.lockKey, Owner: b.owner, Wait: wait}
-	_, err := b.guard.Do(w.ctx, w.stock(), e, b.section)
+	done, err := b.guard.Do(w.ctx, w.stock(), e, b.section)
+	if done.Attempts > 1 {
+		w.deeds.add(wasRefused, b.p.name)
+	}
 	if err != nil {
 		w.Note(b.p.name, "buys nothing: %s", brief(err))
 	}
@@ -118,6 +121,7 @@ func (b *buyer) section(ctx context.Context, c stock.Counter) error {
 		}
 	}
 	b.s.sold()
+	w.deeds.add(hasSold, b.p.name)
 	w.Note(b.p.name, "has sold a unit")
 	return nil
 }

@@ -26,6 +26,7 @@ func tokenOnReentry() Scenario {
 			Source:   "Hazelcast, FencedLock: its fence grows each time that the lock goes from free to held, and so not with a re-entry",
 		},
 		record:    "--- -------H --- ---",
+		requires:  []claim{had("A"), isLock},
 		senseless: needsToken,
 		run: func(w *World) verdict {
 			a := w.Start("A")
@@ -58,6 +59,7 @@ func successorsToken() Scenario {
 			Source:   "a token that is read from a counter beside the lock, instead of coming with the grant; Martin Kleppmann, How to do distributed locking (2016): the lock service returns the token each time that a client acquires the lock",
 		},
 		record:    "--- -------H --- -HH",
+		requires:  []claim{had("A", "B"), struck("A")},
 		senseless: needsToken,
 		run: func(w *World) verdict {
 			w.open(10)

@@ -60,6 +60,26 @@ func (t *trace) judge() {
 	t.held = nil
 }
 
+// acquit takes the breaks out again: nothing was decided.
+func (t *trace) acquit() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.entries = slices.DeleteFunc(t.entries, func(e *Event) bool { return e.Kind == Break })
+}
+
+// mark returns what takes out of the trace what is added from now on.
+func (t *trace) mark() (cut func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	there, left := slices.Clone(t.entries), t.left
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.entries = slices.DeleteFunc(t.entries, func(e *Event) bool { return !slices.Contains(there, e) })
+		t.left = left
+	}
+}
+
 // first returns when an actor first had an event of that kind.
 func (t *trace) first(actor string, kind Kind) (at time.Duration, ok bool) {
 	t.mu.Lock()

@@ -16,6 +16,7 @@ func errorTakenForHeld() Scenario {
 			Source:   "mike-marcacci/node-redlock#19, #284: one error for a lock that is held and for a server that is away",
 		},
 		record:    "--- HHHHHHHH HHH H--",
+		requires:  []claim{isLock},
 		senseless: needsRedisLock,
 		run: func(w *World) verdict {
 			a := w.Start("A")
@@ -37,6 +38,7 @@ func redisAway() Scenario {
 			Source:   "redisson/redisson#2801, redisson/redisson#4025: Redis is stopped, and tryLock does not return",
 		},
 		record:    "--- HHHHHHHH HHB HHH",
+		requires:  []claim{had("A")},
 		senseless: needsRemoteLock,
 		run: func(w *World) verdict {
 			a, b := w.Start("A"), w.Start("B")
@@ -45,6 +47,7 @@ func redisAway() Scenario {
 			defer cancel()
 			out := w.waiting(b, ctx)
 			w.Sleep(w.TTL / 5)
+			stillWaits("B", out)
 			b.Refuse()
 			took, err := w.ended(out, 3*w.TTL)
 			if errors.Is(err, errStillWaiting) || err == nil {

@@ -54,6 +54,11 @@ func (w *World) ended(out <-chan error, limit time.Duration) (took time.Duration
 	}
 }
 
+// stillWaits ends the scenario unless the wait is not over yet.
+func stillWaits(who string, out <-chan error) {
+	need(len(out) == 0, "%s does not wait for a lock that another has", who)
+}
+
 // kept has the lock held, for as long as the cell lasts, by somebody who is
 // not of the column: so that no expiry gets in the way.
 func (w *World) kept(by *Process) {
@@ -77,6 +82,7 @@ func waitCancelled() Scenario {
 			Source:   "go-redsync/redsync PR #68: the wait slept on though its context was over",
 		},
 		record:    "-H- HHHHHHHH HHH HHH",
+		requires:  []claim{had("A")},
 		senseless: needsLock,
 		run: func(w *World) verdict {
 			took, err := w.cancelledWait()
@@ -97,6 +103,7 @@ func (w *World) cancelledWait() (took time.Duration, err error) {
 	defer cancel()
 	out := w.waiting(b, ctx)
 	w.Sleep(w.TTL / 5)
+	stillWaits("B", out)
 	w.Note("B", "is cancelled")
 	cancel()
 	return w.ended(out, w.TTL/5)
@@ -111,6 +118,7 @@ func cancelNotTold() Scenario {
 			Source:   "go-redsync/redsync#164",
 		},
 		record:    "-H- HHHHHHHH BHH HHH",
+		requires:  []claim{had("A")},
 		senseless: needsLock,
 		run: func(w *World) verdict {
 			_, err := w.cancelledWait()
@@ -130,6 +138,7 @@ func waitLimit() Scenario {
 			Source:   "a limit of n seconds that became n nanoseconds; a waiter that sleeps a whole ttl: python-redis-lock",
 		},
 		record:    "-H- HHHHHHHH HHH HHH",
+		requires:  []claim{had("A")},
 		senseless: needsLock,
 		run: func(w *World) verdict {
 			a := w.Start("A")
@@ -138,7 +147,8 @@ func waitLimit() Scenario {
 			limit := w.TTL * 2 / 5
 			ctx, cancel := context.WithTimeout(w.ctx, limit)
 			defer cancel()
-			took, _ := w.ended(w.waiting(b, ctx), 2*w.TTL)
+			took, err := w.ended(w.waiting(b, ctx), 2*w.TTL)
+			need(err != nil, "B was granted a lock that A has")
 			ok := took > limit/2 && took < 2*limit
 			said := "a wait of at most " + about(limit) + " took about that"
 			return w.verdict(ok, "B", said, "a wait of at most "+about(limit)+" took "+about(took))
@@ -155,6 +165,7 @@ func waitCutsLease() Scenario {
 			Source:   "a wait time that overwrites the ttl, as in the material this project grew out of",
 		},
 		record:    "--- HHHHHHHH HHB HHH",
+		requires:  []claim{had("A")},
 		senseless: needsRemoteLock,
 		run: func(w *World) verdict {
 			a := w.Start("A")
@@ -162,10 +173,13 @@ func waitCutsLease() Scenario {
 			ctx, cancel := context.WithTimeout(w.ctx, w.TTL/4)
 			defer cancel()
 			guard := w.column.guard(a, nil)
+			called := w.history.call()
 			_, err := guard.Do(w.ctx, locks.Entry{Key: w.lockKey, Owner: "A/1", Wait: ctx}, func(context.Context) error {
+				w.history.acquired("A", called)
 				w.trace.add("A", Hold, "has the lock")
 				w.Sleep(w.TTL / 2)
 				there = w.look().held
+				w.history.released("A")
 				w.trace.add("A", Release, "gives it back")
 				return nil
 			})

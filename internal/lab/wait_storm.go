@@ -12,10 +12,14 @@ import (
 
 // oneOfMany takes the lock for a moment, and tells how long it waited.
 func (w *World) oneOfMany(p *Process, guard locks.Guard, i int, served chan<- time.Duration) {
-	e := locks.Entry{Key: w.lockKey, Owner: fmt.Sprintf("%s/%d", p.name, i), Wait: w.ctx}
+	who := fmt.Sprintf("%s/%d", p.name, i)
+	e := locks.Entry{Key: w.lockKey, Owner: who, Wait: w.ctx}
 	start := time.Now()
 	for tries := 0; tries < 50; tries++ {
+		called := w.history.call()
 		_, err := guard.Do(w.ctx, e, func(context.Context) error {
+			w.history.acquired(who, called)
+			defer w.history.released(who)
 			served <- time.Since(start)
 			w.Sleep(4 * w.Delay)
 			return nil
@@ -27,8 +31,8 @@ func (w *World) oneOfMany(p *Process, guard locks.Guard, i int, served chan<- ti
 }
 
 // storm is the verdict on commands sent for those who were served.
-func (w *World) storm(commands int, waits []time.Duration) verdict {
-	need(len(waits) > 0, "nobody was served")
+func (w *World) storm(commands, callers int, waits []time.Duration) verdict {
+	need(len(waits) == callers, "%d of %d callers had the lock", len(waits), callers)
 	slices.Sort(waits)
 	note := fmt.Sprintf("%d commands for %d locks; the median wait is %s, the longest %s",
 		commands, len(waits), about(waits[len(waits)/2]), about(waits[len(waits)-1]))

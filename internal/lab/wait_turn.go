@@ -15,6 +15,7 @@ func missedWakeUp() Scenario {
 			Source:   "redisson/redisson#5761; python-redis-lock: a waiter that sleeps a whole ttl",
 		},
 		record:    "-H- HHHHHHHH HHH HHH",
+		requires:  []claim{had("A", "B")},
 		senseless: needsLock,
 		run: func(w *World) verdict {
 			a := w.Start("A")
@@ -23,6 +24,7 @@ func missedWakeUp() Scenario {
 			h.MustLock()
 			out := w.waiting(b, w.ctx)
 			w.Sleep(w.TTL/5 + w.TTL/130)
+			stillWaits("B", out)
 			_ = h.Unlock()
 			took, err := w.ended(out, w.TTL/10)
 			return w.verdict(err == nil, "B", "B has the lock soon", "B sleeps on, "+about(took)+" after the lock became free")
@@ -42,6 +44,7 @@ func overtaken() Scenario {
 			Source:   "polling locks under load: of 5,000 callers of a library with a short fixed delay most were never served",
 		},
 		record:    "-H- BBBBBBHH BBB BHH",
+		requires:  []claim{had("A", "B")},
 		senseless: needsLock,
 		run: func(w *World) verdict {
 			a := w.Start("A")
@@ -56,6 +59,7 @@ func overtaken() Scenario {
 			n := 0
 			for ; n < overtakings && len(out) == 0; n++ {
 				arrive := next()
+				stillWaits("B", out)
 				_ = pair[n%2].Unlock()
 				ok, _ := pair[(n+1)%2].Ask()
 				arrive()
@@ -94,7 +98,7 @@ func (w *World) asks(p *Process) func() (arrive func()) {
 		w.must(stop.parked, "the next question")
 		this := stop
 		stop = newPause()
-		p.Fault(question, 1, "", stop.before)
+		p.Fault(question, 1, "", stop.before).spare = true
 		return this.release
 	}
 }
@@ -120,6 +124,7 @@ func retryStorm() Scenario {
 			Source:   "5,000 callers on one lock: 120 commands a lock with a fixed delay of 50 ms, more than 10,000 with 5 ms",
 		},
 		record:    "-H- BBBBBBHH BBB B--",
+		requires:  []claim{unlessInMemory(oneAtATime)},
 		senseless: needsCommands,
 		run: func(w *World) verdict {
 			const callers = 30
@@ -140,7 +145,7 @@ func retryStorm() Scenario {
 				commands += p.Asked()
 			}
 			close(served)
-			return w.storm(commands, slices.Collect(values(served)))
+			return w.storm(commands, callers, slices.Collect(values(served)))
 		},
 	}
 }

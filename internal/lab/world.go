@@ -36,6 +36,7 @@ type World struct {
 	keyless bool        // only the lock is looked at
 	names   *names
 	history history
+	deeds   deeds
 	owners  owners
 
 	mu        sync.Mutex

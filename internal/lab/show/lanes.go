@@ -73,7 +73,7 @@ func (s sheet) bands(r row, actor int) string {
 	}
 	if slices.Contains(r.believe, actor) {
 		believes = s.ofActor(actor, bandBelieves)
-		if s.lock && r.holding != actor {
+		if s.lock && !s.isWith(r.holding, actor) {
 			believes = paint(text.Colors{text.FgRed, text.Bold}, bandBelieves, s.colour)
 		}
 	}

@@ -76,6 +76,12 @@ func tell(c lab.Cell) story {
 	return s
 }
 
+// isWith reports whether the hold that Redis has as the holding actor's is the
+// other's too: A/1 is a caller of process A.
+func (s story) isWith(holding, actor int) bool {
+	return holding == actor || holding != everyone && strings.HasPrefix(s.actors[actor], s.actors[holding]+"/")
+}
+
 // moment is when something of an event is to be seen.
 type moment struct {
 	lab.Event

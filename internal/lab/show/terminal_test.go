@@ -148,3 +148,22 @@ func find(t *testing.T, r lab.Report, anomaly, strategy string) lab.Cell {
 	t.Fatalf("no cell %s on %s", anomaly, strategy)
 	return lab.Cell{}
 }
+
+// A caller has the lock that Redis has as its process's: no alarm. Another process's
+// caller, that believes the same, is one.
+func TestCallersHoldWithTheirProcess(t *testing.T) {
+	text.EnableColors()
+	events := []lab.Event{
+		{At: 0, Actor: "A", Kind: lab.Command, Text: "SET lock token-A1", Reply: "OK", Lock: "A"},
+		{At: 1, Actor: "A/1", Kind: lab.Hold, Text: "has the lock"},
+	}
+	alarm := text.Colors{text.FgRed, text.Bold}.Sprint("║")
+	for caller, want := range map[string]bool{"A/1": false, "B/1": true, "AB": true} {
+		events[1].Actor = caller
+		c := lab.Cell{Anomaly: "x", Strategy: "y", Outcome: lab.Holds, Expected: lab.Holds, Trace: events}
+		out := drawn(t, func(b *strings.Builder) error { return show.Timeline(b, lab.Report{}, c, true) })
+		if got := strings.Contains(out, alarm); got != want {
+			t.Errorf("%s with a lock of A: an alarm: %v, want %v\n%s", caller, got, want, out)
+		}
+	}
+}

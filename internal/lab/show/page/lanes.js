@@ -87,6 +87,9 @@ function drawRow(cell, row, before, { wide, redis, column, show }) {
   return line;
 }
 
+/** holdsWith tells whether the hold that Redis has as one actor's is another's too: A/1 is a caller of process A. */
+export const holdsWith = (actors, holding, actor) => holding === actor || (actors[actor] ?? "").startsWith(`${actors[holding]}/`);
+
 /** drawBands draws, behind the rows, who holds and who believes to. */
 function drawBands(cell, heads, rows, redis, box) {
   const bottom = rows.at(-1).offsetTop + rows.at(-1).offsetHeight;
@@ -103,7 +106,7 @@ function drawBands(cell, heads, rows, redis, box) {
   left.forEach((x, actor) => {
     picture.append(svg("line", { class: "lane", x1: x - 3, x2: x - 3, y1: 0, y2: bottom }));
     runs(cell.rows, (row) => row.holding === actor, (from, to) => bar(`holds ${hue(actor)}`, x, from, to, BAND));
-    const believes = (row) => row.believe?.includes(actor) && (cell.lock && row.holding !== actor ? "alone" : "believes");
+    const believes = (row) => row.believe?.includes(actor) && (cell.lock && !holdsWith(cell.actors, row.holding, actor) ? "alone" : "believes");
     runs(cell.rows, believes, (from, to, how) => bar(`believes ${how} ${hue(actor)}`, x + BAND + 3, from, to, BAND - 1));
   });
   if (redis) drawLease(picture, cell, tops, heads.children[1].offsetLeft, redis - 4);

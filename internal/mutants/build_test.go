@@ -1,0 +1,140 @@
+//go:build mutants
+
+package mutants
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// only picks mutants: go test -tags mutants ./internal/mutants -args -only v7_queue
+var only = flag.String("only", "", "`regexp` of the mutants to build, by file and by what they break")
+
+// labToo turns off what takes longest: -args -lab=false
+var labToo = flag.Bool("lab", true, "build the lab with each mutant, too")
+
+// Each mutant is built with its fault in place of the file, in an overlay, so that
+// the tree stays as it is. Without a fault everything passes.
+func TestMutantsAreNoticed(t *testing.T) {
+	pick, err := regexp.Compile(*only)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	none := overlay(t, dir, nil)
+	var table strings.Builder
+	fmt.Fprintf(&table, "%-8s %-4s %s\n", "package", "lab", "fault")
+	sound := map[string]bool{}
+	for _, m := range All() {
+		if !pick.MatchString(m.Path() + " " + m.Breaks) {
+			continue
+		}
+		if !sound[m.Stage] {
+			sound[m.Stage] = true
+			if noticed(t, none, m) || seen(t, dir, none, m) {
+				t.Fatalf("%s fails without a fault", m.Stage)
+			}
+		}
+		with := overlay(t, dir, &m)
+		byPackage, byLab := noticed(t, with, m), seen(t, dir, with, m)
+		fmt.Fprintf(&table, "%-8s %-4s %s: %s\n", mark(byPackage), mark(byLab), m.Path(), m.Breaks)
+		if !byPackage {
+			t.Errorf("the tests of %s do not notice that %s: %q instead of %q in %s", m.Stage, m.Breaks, m.New, m.Old, m.File)
+		}
+		if m.Lab && *labToo && !byLab {
+			t.Errorf("the lab does not notice that %s: %q instead of %q in %s", m.Breaks, m.New, m.Old, m.Path())
+		}
+	}
+	t.Log("\n" + table.String())
+}
+
+func mark(noticed bool) string {
+	if noticed {
+		return "yes"
+	}
+	return "no"
+}
+
+// overlay writes the file that tells go to build with the mutant's text, and
+// returns its path.
+func overlay(t *testing.T, dir string, m *Mutant) string {
+	t.Helper()
+	replace := map[string]string{}
+	if m != nil {
+		path, err := filepath.Abs(filepath.Join(root, m.Path()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := filepath.Join(dir, "mutated"+filepath.Ext(m.File))
+		if err := os.WriteFile(text, []byte(mutated(t, *m)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		replace[path] = text
+	}
+	b, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(dir, "overlay.json")
+	if m == nil {
+		name = filepath.Join(dir, "none.json")
+	}
+	if err := os.WriteFile(name, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// noticed reports whether the tests of the mutant's stage fail.
+func noticed(t *testing.T, overlay string, m Mutant) bool {
+	t.Helper()
+	out, code := run(t, "go", "test", "-overlay", overlay, "-count=1", "-vet=off", "-failfast", "-timeout=90s", m.Package())
+	if strings.Contains(out, "[build failed]") || strings.Contains(out, "[setup failed]") {
+		t.Errorf("%s does not build with %q:\n%s", m.Path(), m.New, out)
+	}
+	return code != 0
+}
+
+// seen reports whether a cell of the stage in the lab comes out otherwise than it
+// must.
+func seen(t *testing.T, dir, overlay string, m Mutant) bool {
+	t.Helper()
+	if !*labToo {
+		return false
+	}
+	lab := filepath.Join(dir, "lab")
+	if out, code := run(t, "go", "build", "-overlay", overlay, "-o", lab, "./cmd/lab"); code != 0 {
+		t.Errorf("the lab does not build with %q:\n%s", m.New, out)
+		return false
+	}
+	out, code := run(t, lab, "-strategy", m.Stage)
+	if code > 2 || code < 0 {
+		t.Logf("the lab ended with %d: %s", code, out)
+	}
+	return code != 0
+}
+
+// run runs a command at the root of the module.
+func run(t *testing.T, name string, args ...string) (out string, code int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = root
+	b, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatalf("run %s: %v", name, err)
+	}
+	return string(b), cmd.ProcessState.ExitCode()
+}

@@ -58,24 +58,26 @@ func (c Config) forCondition(condition locks.Condition) Config {
 // failOver has the first holder that parks overtaken. Where nobody is to be let in
 // there is none, and the failover takes place all the same: so that it can be seen
 // whether that lets anybody in.
-func (r *run) failOver(ctx context.Context) error {
+// A failover that has begun goes on when the buyers are gone: the row is audited on
+// the new primary.
+func (r *run) failOver(ctx, buyers context.Context) error {
 	if e, _ := r.strategy.Expect(r.expectation(r.cfg.keeper(r.strategy, r.cond))); e.NobodyIn {
-		return r.failOverWithout(ctx)
+		return r.failOverWithout(ctx, buyers)
 	}
-	return r.fleet.strike(ctx, func(i *instance) error {
-		return errors.Join(r.overtake(ctx), i.tell(order{GoOn: true}))
+	return r.fleet.strike(buyers, func(i *instance) error {
+		return errors.Join(r.overtake(ctx, buyers), i.tell(order{GoOn: true}))
 	})
 }
 
 // failOverWithout kills the primary when a quarter of the time in which buyers come
 // is over. A holder, should there be one, goes on as if nothing had happened.
-func (r *run) failOverWithout(ctx context.Context) error {
+func (r *run) failOverWithout(ctx, buyers context.Context) error {
 	let := make(chan error, 1)
-	go func() { let <- r.fleet.strike(ctx, func(i *instance) error { return i.tell(order{GoOn: true}) }) }()
+	go func() { let <- r.fleet.strike(buyers, func(i *instance) error { return i.tell(order{GoOn: true}) }) }()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	err := errNotStruck
-	if until(ctx, timer, time.Now().Add(max(time.Second, r.cfg.Duration/4))) {
+	if until(buyers, timer, time.Now().Add(max(time.Second, r.cfg.Duration/4))) {
 		err = r.cfg.Failovers.Failover(ctx)
 	}
 	if failed := <-let; !errors.Is(failed, errNotStruck) {
@@ -86,7 +88,7 @@ func (r *run) failOverWithout(ctx context.Context) error {
 
 // overtake kills the primary while a holder waits, has the heir take over, and
 // waits until somebody has bought after that.
-func (r *run) overtake(ctx context.Context) error {
+func (r *run) overtake(ctx, buyers context.Context) error {
 	if err := r.cfg.Failovers.Failover(ctx); err != nil {
 		return err
 	}
@@ -94,10 +96,10 @@ func (r *run) overtake(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for end := time.Now().Add(failoverPatience); time.Now().Before(end); {
-		if !until(ctx, timer, time.Now().Add(failoverPatience/40)) {
+		if !until(buyers, timer, time.Now().Add(failoverPatience/40)) {
 			return nil // the row is over
 		}
-		found, err := r.admin.audit(ctx, r.survivor(), r.sku)
+		found, err := r.admin.audit(buyers, r.survivor(), r.sku)
 		switch {
 		case err != nil: // the shop has not found the new primary yet
 		case sold < 0:

@@ -129,7 +129,7 @@ func (r *run) observe(ctx context.Context, l load, w *watch) (outcome, error) {
 	striking, stop := context.WithCancel(ctx)
 	defer stop()
 	struck := make(chan error, 1)
-	go func() { struck <- r.befall(striking) }()
+	go func() { struck <- r.befall(ctx, striking) }()
 	o := outcome{tally: newTally(r.limit() + r.cfg.Duration), sent: int64(r.cfg.Requests)}
 	o.sale = r.cfg.Workload == locks.Deduct
 	w.start(ctx, o.tally)
@@ -151,20 +151,20 @@ func (r *run) observe(ctx context.Context, l load, w *watch) (outcome, error) {
 	return o, nil
 }
 
-// befall sees to the condition until ctx ends, which is when the row is over.
-// It returns why the condition did not come about.
-func (r *run) befall(ctx context.Context) error {
+// befall sees to the condition until striking ends, which is when all requests have
+// their outcomes. It returns why the condition did not come about.
+func (r *run) befall(ctx, striking context.Context) error {
 	switch {
 	case r.fleet == nil || r.cond == locks.Calm:
 		return nil
 	case r.cond == locks.Failover:
-		return r.failOver(ctx)
+		return r.failOver(ctx, striking)
 	case r.cond == locks.Partition:
-		return r.fleet.strike(ctx, func(i *instance) error { return r.partition(ctx, i) })
+		return r.fleet.strike(striking, func(i *instance) error { return r.partition(striking, i) })
 	case r.cond.NeedsProcess():
-		return r.fleet.strike(ctx, func(i *instance) error { return i.hit(ctx, r.cond, r.cfg.long()) })
+		return r.fleet.strike(striking, func(i *instance) error { return i.hit(striking, r.cond, r.cfg.long()) })
 	}
-	return r.fleet.watch(ctx, func(until time.Time) error {
+	return r.fleet.watch(striking, func(until time.Time) error {
 		if r.cond == locks.Late {
 			return r.fleet.stay(until.Add(r.cfg.linger()))
 		}

@@ -43,9 +43,9 @@ const (
 const (
 	sentinelsStartLimit = 30 * time.Second
 	cutLimit            = 5 * time.Second
-	failoverLimit       = 15 * time.Second
+	failoverLimit       = 30 * time.Second
 	healLimit           = 30 * time.Second
-	undoLimit           = 2 * time.Second
+	undoLimit           = 5 * time.Second
 )
 
 // Sentinels is a primary redis-server, two replicas of it, and three sentinels
@@ -222,11 +222,12 @@ func sentinelConfig(dir string, port int, primary, password string) string {
 }
 
 // hurry has a sentinel look around more often than every ten seconds and tell
-// the others so more often than every two. Before Redis 7 it cannot: all then
-// takes that much longer.
+// the others so more often than every two. After the machine stood still it does
+// nothing for two seconds, not for thirty. Before Redis 7 it cannot do that: all
+// then takes that much longer.
 func (w *watcher) hurry(ctx context.Context) {
 	_ = w.client.Process(ctx, redis.NewStatusCmd(ctx, "SENTINEL", "DEBUG",
-		"INFO-PERIOD", 500, "PUBLISH-PERIOD", 200, "ASK-PERIOD", 200))
+		"INFO-PERIOD", 500, "PUBLISH-PERIOD", 200, "ASK-PERIOD", 200, "TILT-PERIOD", 2000))
 }
 
 // clientOptions is for one who asks a private server again rather than wait.
@@ -361,7 +362,7 @@ func (s *Sentinels) uncut(ctx context.Context) error {
 // takes writes, and all sentinels say so. That takes one second to two,
 // and once in a while three. It takes longer after a Cut of some seconds, by a
 // fifth of its length: sentinels promote no replica that was without a primary
-// for too long. It fails after 15 seconds.
+// for too long. It fails after 30 seconds.
 //
 // There is no heir then, until Heal. The bystander follows the new primary, and
 // loses what that has not heard of, at once or soon after.
@@ -404,14 +405,13 @@ func (s *Sentinels) failover(ctx context.Context) error {
 func (s *Sentinels) beHasty(ctx context.Context, after time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, undoLimit)
 	defer cancel()
-	var last error
+	var errs []error
 	for _, w := range s.watchers {
-		err := w.client.Set(ctx, masterName, "down-after-milliseconds", strconv.FormatInt(after.Milliseconds(), 10)).Err()
-		if err != nil {
-			last = fmt.Errorf("tell the sentinel at %s how long to wait: %w", w.Addr, err)
-		}
+		errs = append(errs, await(ctx, "the sentinel at "+w.Addr+" knows how long to wait", func() error {
+			return w.client.Set(ctx, masterName, "down-after-milliseconds", strconv.FormatInt(after.Milliseconds(), 10)).Err()
+		}))
 	}
-	return last
+	return errors.Join(errs...)
 }
 
 // promoted returns nil when n is primary, to itself and to all sentinels.

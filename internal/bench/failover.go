@@ -37,8 +37,8 @@ const (
 	leastFailover = 4 * time.Second
 
 	// failoverPatience is how long the holder that was overtaken is kept from
-	// going on, for somebody else to buy from the new primary. With a lock that
-	// holds nobody does.
+	// going on once the shop has found the new primary, for somebody else to buy
+	// from it. With a lock that holds nobody does.
 	failoverPatience = 2 * time.Second
 )
 
@@ -57,9 +57,8 @@ func (c Config) forCondition(condition locks.Condition) Config {
 
 // failOver has the first holder that parks overtaken. Where nobody is to be let in
 // there is none, and the failover takes place all the same: so that it can be seen
-// whether that lets anybody in.
-// A failover that has begun goes on when the buyers are gone: the row is audited on
-// the new primary.
+// whether that lets anybody in. A failover that has begun goes on when the buyers
+// are gone: the row is audited on the new primary.
 func (r *run) failOver(ctx, buyers context.Context) error {
 	if e, _ := r.strategy.Expect(r.expectation(r.cfg.keeper(r.strategy, r.cond))); e.NobodyIn {
 		return r.failOverWithout(ctx, buyers)
@@ -76,9 +75,10 @@ func (r *run) failOverWithout(ctx, buyers context.Context) error {
 	go func() { let <- r.fleet.strike(buyers, func(i *instance) error { return i.tell(order{GoOn: true}) }) }()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	wait := max(time.Second, r.cfg.Duration/4)
 	err := errNotStruck
-	if until(buyers, timer, time.Now().Add(max(time.Second, r.cfg.Duration/4))) {
-		err = r.cfg.Failovers.Failover(ctx)
+	if until(buyers, timer, time.Now().Add(wait)) {
+		err = r.replacePrimary(ctx, r.cfg.Duration-wait)
 	}
 	if failed := <-let; !errors.Is(failed, errNotStruck) {
 		err = errors.Join(err, failed)
@@ -86,16 +86,30 @@ func (r *run) failOverWithout(ctx, buyers context.Context) error {
 	return err
 }
 
+// replacePrimary kills the primary and waits for the heir to take over. That fails if
+// fewer than a second is left of the time in which buyers come: a row without buyers
+// after the failover shows nothing.
+func (r *run) replacePrimary(ctx context.Context, buyersComeFor time.Duration) error {
+	began := time.Now()
+	if err := r.cfg.Failovers.Failover(ctx); err != nil {
+		return err
+	}
+	if took := time.Since(began); took > buyersComeFor-time.Second {
+		return fmt.Errorf("the failover took %v, for about as long as buyers came: -duration must be longer", took.Round(time.Millisecond))
+	}
+	return nil
+}
+
 // overtake kills the primary while a holder waits, has the heir take over, and
 // waits until somebody has bought after that.
 func (r *run) overtake(ctx, buyers context.Context) error {
-	if err := r.cfg.Failovers.Failover(ctx); err != nil {
+	if err := r.replacePrimary(ctx, r.cfg.Duration); err != nil {
 		return err
 	}
 	sold := int64(-1)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for end := time.Now().Add(failoverPatience); time.Now().Before(end); {
+	for end := time.Now().Add(settleTime); time.Now().Before(end); {
 		if !until(buyers, timer, time.Now().Add(failoverPatience/40)) {
 			return nil // the row is over
 		}
@@ -104,6 +118,7 @@ func (r *run) overtake(ctx, buyers context.Context) error {
 		case err != nil: // the shop has not found the new primary yet
 		case sold < 0:
 			sold = found.Sold
+			end = time.Now().Add(failoverPatience)
 		case found.Sold > sold:
 			return nil
 		}

@@ -3,6 +3,7 @@ package bench_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -36,6 +37,28 @@ func failingOver(t *testing.T) bench.Config {
 	return cfg
 }
 
+// runFailovers is run. On a busy machine sentinels may need longer than buyers come:
+// such rows are run again with buyers for longer.
+func runFailovers(t *testing.T, cfg bench.Config) map[string]bench.Row {
+	t.Helper()
+	rows := make(map[string]bench.Row)
+	for tries := 1; ; tries++ {
+		maps.Copy(rows, run(t, cfg))
+		var slow []string
+		for _, row := range rows {
+			if strings.Contains(row.Differs, "the failover took") {
+				slow = append(slow, row.Strategy)
+			}
+		}
+		if len(slow) == 0 || tries == 3 {
+			return rows
+		}
+		t.Logf("again, for %v: %v", 2*cfg.Duration, slow)
+		cfg.Strategies = slow
+		cfg.Duration *= 2
+	}
+}
+
 // A replica that takes over has not heard of the lock, nor of what was taken from
 // the stock: a lease lets a second holder in, also one that another replica had
 // acknowledged, and only what is checked where it is written holds. A stock in Redis
@@ -44,10 +67,10 @@ func TestFailover(t *testing.T) {
 	t.Parallel()
 	cfg := failingOver(t)
 	cfg.Strategies = []string{"v6_watchdog", "v6_wait_one", "v8_fenced", "lua_atomic", "sql_conditional"}
-	rows := run(t, cfg)
+	rows := runFailovers(t, cfg)
 	checkExpected(t, rows)
 	for name, row := range rows {
-		if row.RedisCommands != nil || row.Rate != 100 || row.Duration != "6s" || row.TTL == "" {
+		if row.RedisCommands != nil || row.Rate != 100 || !slices.Contains([]string{"6s", "12s", "24s"}, row.Duration) || row.TTL == "" {
 			t.Errorf("%s: commands %v, rate %d for %q, ttl %q", name, row.RedisCommands, row.Rate, row.Duration, row.TTL)
 		}
 	}
@@ -74,7 +97,7 @@ func TestFailoverOfALockThatNobodyGets(t *testing.T) {
 	t.Parallel()
 	cfg := failingOver(t)
 	cfg.Strategies, cfg.Wait = []string{"v6_wait_all"}, 3*time.Second
-	rows := run(t, cfg)
+	rows := runFailovers(t, cfg)
 	checkExpected(t, rows)
 	row := rows["v6_wait_all/failover"]
 	if row.MaxHolders != 0 || row.Sold != 0 || row.Served != 0 {

@@ -52,6 +52,10 @@ type Command struct {
 	Ready func(c net.Conn) error
 	// Timeout bounds preparing and starting.
 	Timeout time.Duration
+	// InMemory says that the files are small and that the server waits for the disk
+	// when it writes them: they go where they are kept in memory, if the system has
+	// such a folder and TMPDIR names no other.
+	InMemory bool
 }
 
 // SocketPath is the Unix socket of a server whose files are in dir. It is
@@ -92,7 +96,7 @@ func Start(ctx context.Context, c Command) (*Server, error) {
 }
 
 func startOnce(ctx context.Context, c Command) (*Server, error) {
-	dir, err := tempDir()
+	dir, err := tempDir(c.InMemory)
 	if err != nil {
 		return nil, err
 	}
@@ -264,7 +268,12 @@ func (s *Server) Close() error {
 
 // tempDir makes the folder of one server. A Unix socket's path may not
 // exceed 104 bytes on some systems, so a long TMPDIR gives way to /tmp.
-func tempDir() (string, error) {
+func tempDir(inMemory bool) (string, error) {
+	if inMemory && os.Getenv("TMPDIR") == "" {
+		if dir, err := os.MkdirTemp("/dev/shm", "oversell-"); err == nil {
+			return dir, nil
+		}
+	}
 	parent := os.TempDir()
 	if len(parent) > 70 {
 		parent = "/tmp"

@@ -190,6 +190,9 @@ func startWatcher(ctx context.Context, path, primary, password string) (*watcher
 		},
 		Ready:   AnswersPing,
 		Timeout: 10 * time.Second,
+		// A sentinel syncs its config to the disk at every change, and answers
+		// nobody meanwhile: on a busy disk for seconds.
+		InMemory: true,
 	})
 	if err != nil {
 		return nil, err

@@ -181,8 +181,10 @@ func (d database) prepare(ctx context.Context, dir string, _ int) error {
 	if err := writeSecret(dir, initFile, initSQL(d.password, d.adminPassword)); err != nil {
 		return err
 	}
-	if err := os.Mkdir(filepath.Join(dir, sqlFiles), 0o700); err != nil {
-		return fmt.Errorf("make a folder for files of SQL: %w", err)
+	for _, name := range []string{sqlFiles, temporaryFiles} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+			return fmt.Errorf("make a folder of the server: %w", err)
+		}
 	}
 	log := filepath.Join(dir, "install-log")
 	cmd := exec.Command(d.installer(), append([]string{"--no-defaults"}, d.installArgs(dir)...)...)
@@ -225,8 +227,11 @@ func (d database) installArgs(dir string) []string {
 // folder's size.
 const logSize = "16M"
 
+// storageArgs are for the server and for what makes its data folder. Each server has
+// its own folder for temporary tables: one that starts removes those it finds there,
+// also of another server that is at work.
 func storageArgs(dir string) []string {
-	args := []string{"--datadir=" + filepath.Join(dir, "data")}
+	args := []string{"--datadir=" + filepath.Join(dir, "data"), "--tmpdir=" + filepath.Join(dir, temporaryFiles)}
 	if os.Geteuid() == 0 {
 		args = append(args, "--user=root") // servers refuse root unless it is asked for
 	}
@@ -259,11 +264,12 @@ func (d database) args(dir string, port int) []string {
 	return append(args, "--innodb-log-file-size="+logSize)
 }
 
-// Of a server's folder, the file that makes its users and the empty folder to which
-// SQL is confined.
+// Of a server's folder, the file that makes its users, the empty folder to which SQL
+// is confined, and the one for temporary tables.
 const (
-	initFile = "init.sql"
-	sqlFiles = "files"
+	initFile       = "init.sql"
+	sqlFiles       = "files"
+	temporaryFiles = "tmp"
 )
 
 // greets reports whether a MySQL server says hello: it speaks first, a packet

@@ -72,6 +72,7 @@ func TestPrivateDatabase(t *testing.T) {
 	}{
 		{"lets nobody in without its password", letsNobodyIn},
 		{"touches no files", touchesNoFiles},
+		{"shares no temporary tables with other servers", sharesNoTemporaryTables},
 		{"gives its user one database alone", givesOneDatabase},
 		{"shows no password in the list of processes", showsNoPassword},
 		{"has what it acknowledged after it was killed", hasWhatItAcknowledged},
@@ -115,6 +116,16 @@ func serverFolder(t *testing.T, server *backendtest.LocalDatabase) string {
 		t.Fatal(err)
 	}
 	return filepath.Dir(filepath.Clean(dir))
+}
+
+func sharesNoTemporaryTables(t *testing.T, server *backendtest.LocalDatabase) {
+	var dir string
+	if err := open(t, server.URL).QueryRowContext(t.Context(), "SELECT @@tmpdir").Scan(&dir); err != nil {
+		t.Fatal(err)
+	}
+	if want := serverFolder(t, server); filepath.Dir(filepath.Clean(dir)) != want {
+		t.Errorf("temporary tables are in %s, want a folder in %s", dir, want)
+	}
 }
 
 func touchesNoFiles(t *testing.T, server *backendtest.LocalDatabase) {

@@ -29,11 +29,16 @@ import (
 // ErrSpec for a wrong URL, ErrUnreachable when there is no answer within three
 // seconds or the password is refused; none contains the password.
 func DialRedis(ctx context.Context, url string, poolSize int) (redis.UniversalClient, error) {
+	return dialRedis(ctx, url, poolSize, nil)
+}
+
+// dialRedis is DialRedis for a client that w watches, if it is not nil.
+func dialRedis(ctx context.Context, url string, poolSize int, w *RedisWatch) (redis.UniversalClient, error) {
 	target, err := parseRedisURL(url)
 	if err != nil {
 		return nil, err
 	}
-	rdb := target.client(poolSize)
+	rdb := target.client(poolSize, w)
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	if err := rdb.Ping(ctx).Err(); err != nil {
@@ -50,18 +55,25 @@ func NewRedis(url string, poolSize int) (redis.UniversalClient, error) {
 	if err != nil {
 		return nil, err
 	}
-	return target.client(poolSize), nil
+	return target.client(poolSize, nil), nil
 }
 
 // client makes the client for t. Nothing is dialled yet.
-func (t *redisTarget) client(poolSize int) redis.UniversalClient {
+func (t *redisTarget) client(poolSize int, w *RedisWatch) redis.UniversalClient {
 	o := t.universal()
 	if o.PoolSize == 0 {
 		o.PoolSize = poolSize
 	}
+	if w != nil {
+		w.watched(o)
+	}
 	switch {
 	case t.cluster:
-		return redis.NewClusterClient(o.Cluster())
+		cluster := o.Cluster()
+		if w != nil {
+			w.watchedCluster(cluster)
+		}
+		return redis.NewClusterClient(cluster)
 	case t.master != "":
 		return redis.NewFailoverClient(o.Failover())
 	}

@@ -133,7 +133,7 @@ func FuzzParseRedisURL(f *testing.F) {
 			checkLedTo(t, spec, "127.0.0.1:1")
 		}
 		// Whatever was understood, a client can be made of it.
-		if err := target.client(1).Close(); err != nil {
+		if err := target.client(1, nil).Close(); err != nil {
 			t.Error(err)
 		}
 	})

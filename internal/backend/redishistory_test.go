@@ -1,0 +1,157 @@
+package backend_test
+
+import (
+	"context"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"oversell/internal/backend"
+	"oversell/internal/backend/backendtest"
+)
+
+// watched is a client with a watch, until the test ends.
+func watched(t *testing.T, url string) (redis.UniversalClient, *backend.RedisWatch) {
+	t.Helper()
+	w := new(backend.RedisWatch)
+	rdb, err := w.Dial(t.Context(), url, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = rdb.Close() })
+	return rdb, w
+}
+
+func history(t *testing.T, rdb redis.UniversalClient, key string) string {
+	t.Helper()
+	id, err := backend.RedisHistory(t.Context(), rdb, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// manyConnections has the client's pool make more connections.
+func manyConnections(t *testing.T, rdb redis.UniversalClient) {
+	t.Helper()
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			if err := rdb.BLPop(t.Context(), 50*time.Millisecond, "nothing").Err(); err != redis.Nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+func TestWatchNoticesARestart(t *testing.T) {
+	server := backendtest.RestartableRedis(t)
+	rdb, w := watched(t, server.URL)
+	first, changes := history(t, rdb, "k"), w.Changes()
+	if first == "" {
+		t.Fatal("a real Redis has no history")
+	}
+	manyConnections(t, rdb)
+	if n := w.Changes(); n != changes {
+		t.Errorf("more connections to the same server count as %d changes", n-changes)
+	}
+	if err := rdb.Save(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	server.Kill()
+	if err := server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	// The pool looks at its connections before it uses them: no command fails.
+	if err := rdb.Ping(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if w.Changes() == changes {
+		t.Error("nobody noticed that the server was started again")
+	}
+	if now := history(t, rdb, "k"); now == first {
+		t.Error("the server that was started again is in the same history")
+	}
+}
+
+func TestWatchNoticesAFailover(t *testing.T) {
+	set := backendtest.Sentinels(t)
+	rdb, w := watched(t, set.URL)
+	first, changes := history(t, rdb, "k"), w.Changes()
+	manyConnections(t, rdb)
+	if n := w.Changes(); n != changes {
+		t.Errorf("more connections to the same master count as %d changes", n-changes)
+	}
+	set.Master.Kill()
+	within(t, 20*time.Second, func() error { return rdb.Set(t.Context(), "after", "v", 0).Err() })
+	if w.Changes() == changes {
+		t.Error("nobody noticed that another server is the master")
+	}
+	if now := history(t, rdb, "k"); now == first || now == "" {
+		t.Errorf("the history after the failover is %q, and was %q", now, first)
+	}
+}
+
+func TestWatchOfACluster(t *testing.T) {
+	rdb, w := watched(t, backendtest.Cluster(t))
+	histories := make(map[string]bool)
+	for _, key := range strings.Fields("a b c d e f g h i j") {
+		if err := rdb.Set(t.Context(), key, "v", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		histories[history(t, rdb, key)] = true
+	}
+	if len(histories) < 2 {
+		t.Errorf("the masters have %d histories, want one each", len(histories))
+	}
+	changes := w.Changes()
+	manyConnections(t, rdb)
+	if n := w.Changes(); n != changes {
+		t.Errorf("more connections to the same masters count as %d changes", n-changes)
+	}
+}
+
+// A server that does not tell its history is none the worse for it.
+func TestWatchOfASilentServer(t *testing.T) {
+	rdb, w := watched(t, backendtest.Redis(t, "embedded"))
+	if id := history(t, rdb, "k"); id != "" || w.Changes() != 0 {
+		t.Errorf("history %q and %d changes, want none", id, w.Changes())
+	}
+	server := backendtest.RestartableRedis(t)
+	admin := backendtest.DialRedis(t, server.URL)
+	if err := admin.Do(t.Context(), "ACL", "SETUSER", "shop", "on", ">secret", "~*", "+@all", "-info").Err(); err != nil {
+		t.Fatal(err)
+	}
+	rdb, _ = watched(t, "redis://shop:secret@"+server.Addr)
+	if id := history(t, rdb, "k"); id != "" {
+		t.Errorf("history %q of a server that may not tell", id)
+	}
+}
+
+// A connection that breaks while the history is asked for is a broken connection.
+func TestWatchOfAServerThatHangsUp(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			conn.Close()
+		}
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if _, err := new(backend.RedisWatch).Dial(ctx, "redis://"+listener.Addr().String(), 0); err == nil {
+		t.Error("dialled a server that hangs up")
+	}
+}

@@ -134,7 +134,8 @@ func Run(ctx context.Context, cfg Config) error {
 	if _, err := cfg.Catalog.Find(cfg.Strategy); err != nil {
 		return err
 	}
-	rdb, err := backend.DialRedis(ctx, cfg.RedisURL, poolSize)
+	watch := new(backend.RedisWatch)
+	rdb, err := watch.Dial(ctx, cfg.RedisURL, poolSize)
 	if err != nil {
 		return err
 	}
@@ -162,7 +163,7 @@ func Run(ctx context.Context, cfg Config) error {
 		return fmt.Errorf("the strategy %s cannot be had: %s", cfg.Strategy, why)
 	}
 	cfg.Catalog = catalog
-	p := assemble(cfg, o, db, absent)
+	p := assemble(cfg, o, db, watch, absent)
 	defer p.close()
 	if cfg.Item != nil {
 		item := *cfg.Item
@@ -208,9 +209,9 @@ type parts struct {
 	api   *web.API
 }
 
-func assemble(cfg Config, o locks.Options, db *gorm.DB, absent map[string]string) *parts {
+func assemble(cfg Config, o locks.Options, db *gorm.DB, watch *backend.RedisWatch, absent map[string]string) *parts {
 	rdb := o.Redis
-	sales := stock.Config{DB: db, Redis: rdb, Wait: cfg.Wait, Work: cfg.Work, Inside: cfg.Inside, Unfenced: cfg.Unfenced, Mixed: cfg.Mixed, Logger: cfg.Logger}
+	sales := stock.Config{DB: db, Redis: rdb, Changes: watch.Changes, Wait: cfg.Wait, Work: cfg.Work, Inside: cfg.Inside, Unfenced: cfg.Unfenced, Mixed: cfg.Mixed, Logger: cfg.Logger}
 	sales.Use(cfg.Catalog, o)
 	p := &parts{cfg: cfg, stock: stock.New(sales)}
 	cached := cache.Config{Redis: rdb, Guards: cache.Guards(cfg.Catalog, o), Instance: cfg.Instance, Wait: cfg.Wait}

@@ -24,6 +24,10 @@ func (s *Service) Put(ctx context.Context, item Item) (Item, error) {
 		return Item{}, err
 	}
 	ctx = context.WithoutCancel(ctx)
+	var err error
+	if item.History, err = s.history(ctx, item); err != nil {
+		return Item{}, err
+	}
 	return s.store.put(ctx, item, func(item, last Item) error {
 		return s.stock.start(ctx, item, item.Initial, last.generation())
 	})
@@ -36,7 +40,11 @@ func (s *Service) Offer(ctx context.Context, item Item) error {
 		return err
 	}
 	ctx = context.WithoutCancel(ctx)
-	err := s.store.putNew(ctx, item, func(item Item) error {
+	var err error
+	if item.History, err = s.history(ctx, item); err != nil {
+		return err
+	}
+	err = s.store.putNew(ctx, item, func(item Item) error {
 		return s.stock.start(ctx, item, item.Initial, generation{})
 	})
 	if err != nil {
@@ -65,27 +73,37 @@ func (s *Service) Delete(ctx context.Context, sku string) error {
 // agreement is what a Service knows of how far Redis agrees with the database,
 // which decides which sale is on.
 type agreement struct {
-	calls singleflight.Group
+	calls   singleflight.Group
+	changes func() uint64 // how often Redis was found to be another one
 
 	mu     sync.Mutex
-	seen   map[string]time.Time       // by SKU: when both were last compared
+	seen   map[string]comparison      // by SKU: how both were last compared
 	doubts map[string]map[string]bool // by SKU: ids of generations whose units may be taken with no order
+}
+
+// comparison is one that found that Redis agrees.
+type comparison struct {
+	at      time.Time
+	changes uint64 // those that Redis had seen when it began
 }
 
 // compareEvery is how often the item's row is looked at while buyers come. What is
 // in Redis may belong to another database, or be as old as a replica's.
 const compareEvery = time.Second
 
-// due reports whether somebody has to compare now, and takes it that the caller
-// does. Where there is a doubt everybody has to: a Redis that broke off may be
-// another one now, with an older stock.
+// due reports whether the caller has to compare now. Where only time has passed it
+// takes it that the caller does, and others need not. Where there is a doubt
+// everybody has to, and where Redis may be another one now, with an older stock.
 func (a *agreement) due(sku string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.isFresh(sku) {
 		return false
 	}
-	a.compared(sku)
+	if last, ok := a.seen[sku]; ok {
+		last.at = time.Now()
+		a.seen[sku] = last
+	}
 	return true
 }
 
@@ -97,17 +115,33 @@ func (a *agreement) fresh(sku string) bool {
 }
 
 func (a *agreement) isFresh(sku string) bool {
-	return len(a.doubts[sku]) == 0 && time.Since(a.seen[sku]) < compareEvery
+	return len(a.doubts[sku]) == 0 && a.isOf(sku, a.changes()) && time.Since(a.seen[sku].at) < compareEvery
+}
+
+// of reports whether the item was compared after Redis had seen so many changes,
+// and before the next.
+func (a *agreement) of(sku string, changes uint64) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.isOf(sku, changes)
+}
+
+func (a *agreement) isOf(sku string, changes uint64) bool {
+	last, ok := a.seen[sku]
+	return ok && last.changes == changes
 }
 
 // maxSeen bounds the items of which is known when they were last compared.
 const maxSeen = 10_000
 
-func (a *agreement) compared(sku string) {
+// compared notes that both were found to agree, by who began after so many changes.
+func (a *agreement) compared(sku string, changes uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if a.seen == nil || len(a.seen) >= maxSeen {
-		a.seen = make(map[string]time.Time)
+		a.seen = make(map[string]comparison)
 	}
-	a.seen[sku] = time.Now()
+	a.seen[sku] = comparison{time.Now(), changes}
 }
 
 // doubt notes that units may be taken from a generation with no order, in a way
@@ -208,13 +242,7 @@ func (s *Service) agree(ctx context.Context, sku string) (reading, error) {
 func (s *Service) agreeWithin(ctx, wait context.Context, sku string) (reading, error) {
 	ctx = context.WithoutCancel(ctx)
 	outcome := s.agreement.calls.DoChan(sku, func() (any, error) {
-		r, err := s.compare(ctx, sku)
-		if err == nil {
-			s.agreement.mu.Lock()
-			s.agreement.compared(sku)
-			s.agreement.mu.Unlock()
-		}
-		return r, err
+		return s.compare(ctx, sku)
 	})
 	select {
 	case found := <-outcome:
@@ -225,51 +253,55 @@ func (s *Service) agreeWithin(ctx, wait context.Context, sku string) (reading, e
 	}
 }
 
+// maxCompare is how often Redis and the row are compared, if they change all the
+// time.
+const maxCompare = 4
+
 func (s *Service) compare(ctx context.Context, sku string) (reading, error) {
-	doubts := s.agreement.doubted(sku) // before the row is read
-	item, err := s.store.item(ctx, sku)
-	if errors.Is(err, ErrUnknownItem) {
-		s.agreement.settle(sku, doubts, "")
-		return reading{}, errors.Join(err, s.forget(ctx, sku))
-	}
-	if err != nil {
-		return reading{}, err
-	}
-	if last := item.Generation; doubts[last] && item.keeper() == InRedis {
-		// Redis has to answer before the row is locked for its sake.
-		if _, _, err := s.stock.look(ctx, sku); err != nil {
-			return reading{}, err
-		}
-		if err := s.rebuild(ctx, sku, func(now Item) bool { return now.Generation == last }); err != nil {
-			return reading{}, err
-		}
-	}
-	for range 3 {
-		r, ok, err := s.stock.look(ctx, sku)
-		if err != nil {
-			return reading{}, err
-		}
+	for range maxCompare {
+		changes, doubts := s.agreement.changes(), s.agreement.doubted(sku) // before anything is read
+		r, ok, lookErr := s.stock.look(ctx, sku)
 		item, err := s.store.item(ctx, sku)
+		if errors.Is(err, ErrUnknownItem) {
+			s.agreement.settle(sku, doubts, "")
+			return reading{}, errors.Join(err, s.forget(ctx, sku))
+		}
+		if err := errors.Join(err, lookErr); err != nil {
+			return reading{}, err
+		}
+		history, err := s.history(ctx, item)
 		if err != nil {
 			return reading{}, err
 		}
-		inDoubt := item.Generation
+		sound, current := !doubts[item.Generation] && item.History == history, item.Generation
 		if item.keeper() == InDatabase {
-			inDoubt = "" // its row is right, whatever Redis says
+			sound, current = true, "" // its row is right, whatever Redis says
 		}
-		s.agreement.settle(sku, doubts, inDoubt)
-		if ok && r.gen == item.generation() && r.keeper == item.keeper() {
+		s.agreement.settle(sku, doubts, current)
+		if sound && ok && r.gen == item.generation() && r.keeper == item.keeper() {
+			s.agreement.compared(sku, changes)
 			return r, nil
 		}
-		disagrees := func(now Item) bool {
+		needed := func(now Item) bool {
+			if !sound && now.Generation == item.Generation {
+				return true
+			}
 			r, ok, err := s.stock.look(ctx, sku)
 			return err != nil || !ok || r.gen != now.generation() || r.keeper != now.keeper()
 		}
-		if err := s.rebuild(ctx, sku, disagrees); err != nil {
+		if err := s.rebuild(ctx, sku, needed); err != nil {
 			return reading{}, err
 		}
 	}
 	return reading{}, fmt.Errorf("reading the stock of %s: it is lost again and again", sku)
+}
+
+// history is that of the Redis that keeps an item's stock, "" if the database does.
+func (s *Service) history(ctx context.Context, item Item) (string, error) {
+	if item.keeper() == InDatabase {
+		return "", nil
+	}
+	return s.stock.history(ctx, item.SKU)
 }
 
 // forget removes the keys of an item that the database does not know.
@@ -315,6 +347,10 @@ func (s *Service) renew(ctx context.Context, tx store, item Item, family string)
 	}
 	next := newGeneration(item.SaleID, family)
 	item.Generation, item.Family = next.id, next.family
+	var err error
+	if item.History, err = s.history(ctx, item); err != nil {
+		return err
+	}
 	if err := tx.setGeneration(item); err != nil || inDatabase {
 		return err
 	}

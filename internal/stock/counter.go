@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"oversell/internal/backend"
 )
 
 var (
@@ -151,8 +153,19 @@ func (i Item) counter(left int64) any {
 	return left
 }
 
-// startTimeout bounds start, which keeps others from the item's row.
+// startTimeout bounds start and history, which keep others from the item's row.
 const startTimeout = 2 * time.Second
+
+// history is that of the Redis which has the item's keys, see backend.RedisHistory.
+func (c counters) history(ctx context.Context, sku string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	id, err := backend.RedisHistory(ctx, c.rdb, keys{sku}.sale())
+	if err != nil {
+		return "", fmt.Errorf("looking which Redis has %s: %w", sku, err)
+	}
+	return id, nil
+}
 
 // start sets the keys for the item's generation with left units, and removes
 // those of the generation that Redis has, and of last. The caller has locked the

@@ -39,9 +39,10 @@ type buyer struct {
 	guard   Guard
 	taker   *Taker // instead of a guard
 	gen     generation
-	place   Place // where the stock is kept
-	stale   bool  // what Redis says of the sale was refused by the database
-	worked  bool  // what needs no guard was done, before the units were taken
+	changes uint64 // those that Redis had seen when the buyer came to find gen
+	place   Place  // where the stock is kept
+	stale   bool   // what Redis says of the sale was refused by the database
+	worked  bool   // what needs no guard was done, before the units were taken
 	after   func()
 	// impatient buyers, who have waited for long enough for the order of
 	// whoever has claimed their idempotency key, respect no claim.
@@ -118,6 +119,7 @@ func (b *buyer) buy(ctx, patience context.Context) error {
 // the generation that it found has ended.
 func (b *buyer) buyOnce(ctx, patience context.Context, limit time.Duration) error {
 	s := b.service
+	b.changes = s.agreement.changes()
 	w := s.notices.Begin(patience, limit, ErrBusy)
 	defer w.Done()
 	wait := w.Context()
@@ -130,6 +132,9 @@ func (b *buyer) buyOnce(ctx, patience context.Context, limit time.Duration) erro
 		return err
 	}
 	defer leave()
+	if b.fromRedis() && !s.agreement.of(b.req.SKU, b.changes) {
+		return fmt.Errorf("looking which Redis has the stock: it changes: %w", errOtherSale)
+	}
 	w.Attend(noticeKey(b.req.SKU, b.gen))
 	if b.taker != nil {
 		return b.take(ctx, wait)
@@ -214,6 +219,9 @@ func (b *buyer) checkPlace() error {
 	}
 	return nil
 }
+
+// fromRedis reports whether the stock that the buyer found is kept in Redis.
+func (b *buyer) fromRedis() bool { return b.taker != nil || b.place.Key != "" }
 
 // read looks at the stock where the buyer's strategy will. A strategy that needs
 // no Redis does not fail with it.
@@ -338,7 +346,7 @@ func (b *buyer) doubt() { b.service.agreement.doubt(b.req.SKU, b.gen) }
 // writeOrder writes the order for units that were taken.
 func (b *buyer) writeOrder(ctx context.Context) error {
 	order := b.newOrder()
-	return b.settle(ctx, order, b.service.write(ctx, b.gen, []*Order{&order})[0])
+	return b.settle(ctx, order, b.service.write(ctx, b.gen, b.changes, []*Order{&order})[0])
 }
 
 // errRecounted means that an order was not written, and that its units are part of
@@ -349,9 +357,19 @@ var errRecounted = errors.New("the order was not written")
 // error for each. Where the database does not tell what became of them it ends the
 // generation, and looks. Only if that fails too is the error errUnsure: the units
 // stay taken until the stock can be counted.
-func (s *Service) write(ctx context.Context, g generation, orders []*Order) []error {
+//
+// Changes are those that Redis had seen when the generation was known to be right.
+// If there were more since, the units may come of an older stock of the same
+// generation, and the orders are not written.
+func (s *Service) write(ctx context.Context, g generation, changes uint64, orders []*Order) []error {
 	errs := make([]error, len(orders))
-	err := s.store.insert(ctx, g, orders...)
+	var err error
+	if s.agreement.changes() == changes {
+		err = s.store.insert(ctx, g, orders...)
+	} else {
+		s.agreement.doubt(orders[0].SKU, g)
+		err = fmt.Errorf("writing an order: Redis is another one: %w", errOtherSale)
+	}
 	if err == nil {
 		return errs
 	}

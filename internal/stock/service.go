@@ -19,6 +19,7 @@ import (
 type Config struct {
 	DB       *gorm.DB
 	Redis    redis.UniversalClient
+	Changes  func() uint64     // how often Redis was found to be another one, as backend.RedisWatch tells; nil: nobody looks
 	Guards   map[string]Guard  // by strategy name
 	Takers   map[string]*Taker // by strategy name: what sells without a guard
 	InDB     map[string]bool   // by strategy name: the guard works in the database alone
@@ -129,6 +130,10 @@ func New(cfg Config) *Service {
 	}
 	if s.log == nil {
 		s.log = slog.Default()
+	}
+	s.agreement.changes = cfg.Changes
+	if s.agreement.changes == nil {
+		s.agreement.changes = func() uint64 { return 0 }
 	}
 	s.notices = notice.New(s.soldOut)
 	return s

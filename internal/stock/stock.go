@@ -78,6 +78,9 @@ type Item struct {
 
 	// Generation is the stock whose orders may be written, see generation.
 	Generation string `json:"-" gorm:"size:36;not null;default:''"`
+	// History is that of the Redis in which the generation's stock was counted, see
+	// backend.RedisHistory. In any other the stock may be an older one.
+	History string `json:"-" gorm:"size:64;not null;default:''"`
 	// Family is that of the strategies at work. Put may be given that of those
 	// that are expected first, which spares the first buyer a step.
 	Family string `json:"-" gorm:"size:32;not null;default:''"`

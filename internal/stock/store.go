@@ -96,7 +96,7 @@ func (s store) put(ctx context.Context, item Item, settle func(item, last Item) 
 			return err
 		}
 		// By name, or GORM would set a time of its own.
-		written := clause.AssignmentColumns([]string{"name", "category", "initial", "keeper", "remaining", "version", "fence", "fence_of", "sale_id", "generation", "family", "updated_at"})
+		written := clause.AssignmentColumns([]string{"name", "category", "initial", "keeper", "remaining", "version", "fence", "fence_of", "sale_id", "generation", "history", "family", "updated_at"})
 		if item, _, err = tx.begin(item, clause.OnConflict{DoUpdates: written}); err != nil {
 			return err
 		}
@@ -170,11 +170,11 @@ func (s store) locked(sku string) (Item, error) {
 	return item, nil
 }
 
-// setGeneration makes the item's generation and family what they are in item. The
-// caller has locked the row.
+// setGeneration makes the item's generation, history and family what they are in
+// item. The caller has locked the row.
 func (s store) setGeneration(item Item) error {
 	err := s.db.Model(&Item{}).Where("sku = ?", item.SKU).
-		UpdateColumns(map[string]any{"generation": item.Generation, "family": item.Family}).Error
+		UpdateColumns(map[string]any{"generation": item.Generation, "history": item.History, "family": item.Family}).Error
 	if err != nil {
 		return fmt.Errorf("writing the generation of %s: %w", item.SKU, err)
 	}

@@ -141,9 +141,11 @@ func (t *Taker) sell(all []*taking) {
 	t.step(ctx, all)
 	var sold []*taking
 	var orders []*Order
+	changes := all[0].changes
 	for _, one := range all {
 		if one.err == nil && one.answer >= 0 {
 			one.order = one.newOrder()
+			changes = min(changes, one.changes) // it only grows
 			sold, orders = append(sold, one), append(orders, &one.order)
 		}
 	}
@@ -151,7 +153,7 @@ func (t *Taker) sell(all []*taking) {
 		return
 	}
 	start := time.Now()
-	errs := all[0].service.write(ctx, all[0].gen, orders)
+	errs := all[0].service.write(ctx, all[0].gen, changes, orders)
 	t.pace.wrote(len(orders), time.Since(start))
 	for i, one := range sold {
 		one.orderErr = errs[i]

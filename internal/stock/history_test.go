@@ -1,0 +1,165 @@
+package stock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"gorm.io/gorm"
+
+	"oversell/internal/backend"
+	"oversell/internal/backend/backendtest"
+	"oversell/internal/stock"
+)
+
+// restartable is a site whose Redis can be started again with what it saved.
+type restartable struct {
+	*site
+	server *backendtest.LocalRedis
+}
+
+// eachRestartable runs f over embedded and real databases.
+func eachRestartable(t *testing.T, f func(t *testing.T, s restartable)) {
+	t.Helper()
+	backendtest.EachDatabase(t, func(t *testing.T, db *gorm.DB) {
+		server := backendtest.RestartableRedis(t)
+		f(t, restartable{newSite(t, backendtest.DialRedis(t, server.URL), db), server})
+	})
+}
+
+// process starts an instance with connections of its own.
+func (s restartable) process(t *testing.T, adjust func(*stock.Config)) *stock.Service {
+	t.Helper()
+	watch := new(backend.RedisWatch)
+	rdb, err := watch.Dial(t.Context(), s.server.URL, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = rdb.Close() })
+	own := *s.site
+	own.rdb = rdb
+	return own.instance(t, func(cfg *stock.Config) {
+		cfg.Changes = watch.Changes
+		if adjust != nil {
+			adjust(cfg)
+		}
+	})
+}
+
+// save has Redis write down what it has now.
+func (s restartable) save(t *testing.T) {
+	t.Helper()
+	if err := s.rdb.Save(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// comeBack has Redis be killed, and come back with what it saved last.
+func (s restartable) comeBack(t *testing.T) {
+	t.Helper()
+	s.server.Kill()
+	if err := s.server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A process that was idle, and whose pool reconnects without a word, and one that
+// was not there before, do not sell what was sold.
+func TestOlderStockIsNoticedByEveryProcess(t *testing.T) {
+	for name, idle := range map[string]bool{"idle": true, "new": false} {
+		t.Run(name, func(t *testing.T) {
+			eachRestartable(t, func(t *testing.T, s restartable) {
+				for _, strategy := range []string{"lua_atomic", "lua_batch", "watch", "v4_lua", "v8_fenced"} {
+					s.sku = newSKU()
+					busy := s.process(t, nil)
+					s.put(t, busy, 10)
+					rush(t, s.site, 3, strategy, busy)
+					s.save(t)
+					rush(t, s.site, 3, strategy, busy)
+					var other *stock.Service
+					if idle {
+						other = s.process(t, nil)
+						rush(t, s.site, 1, strategy, other) // it has just found that all is well
+					} else {
+						rush(t, s.site, 1, strategy, busy)
+					}
+					s.comeBack(t)
+					if !idle {
+						other = s.process(t, nil)
+					}
+					if sold, soldOut, _ := rush(t, s.site, 10, strategy, other); sold != 3 || soldOut != 7 {
+						t.Errorf("%s: %d sold and %d turned away, want the last 3 and 7", strategy, sold, soldOut)
+					}
+					wantStock(t, s.audit(t, other), 10, 0, 10, 10)
+				}
+			})
+		})
+	}
+}
+
+// Units that were taken from an older stock, by a buyer who had looked at the right
+// one, are not sold.
+func TestUnitsOfAnOlderStockAreNotSold(t *testing.T) {
+	eachRestartable(t, func(t *testing.T, s restartable) {
+		for _, strategy := range []string{"lua_atomic", "lua_batch", "v4_lua", "none"} {
+			s.sku = newSKU()
+			inside, gate := make(chan struct{}), make(chan struct{})
+			late := s.process(t, func(cfg *stock.Config) {
+				withMixed(cfg)
+				withWork(park(inside, gate))(cfg)
+			})
+			other := s.process(t, withMixed)
+			s.put(t, other, 3)
+			s.save(t)
+			rush(t, s.site, 2, "lua_atomic", other)
+			sold := order(t.Context(), late, s.wish(strategy, ""))
+			<-inside
+			rush(t, s.site, 1, "lua_atomic", other)
+			s.comeBack(t)
+			close(gate)
+			if o := <-sold; !errors.Is(o.err, stock.ErrSoldOut) {
+				t.Errorf("%s: the late one got %v, want %v", strategy, o.err, stock.ErrSoldOut)
+			}
+			wantStock(t, s.audit(t, other), 3, 0, 3, 3)
+		}
+	})
+}
+
+// A replica that was cut off is promoted with an older stock, while nobody comes.
+func TestOlderStockOfAReplicaIsNoticed(t *testing.T) {
+	set := backendtest.Sentinels(t)
+	s := restartable{
+		newSite(t, backendtest.DialRedis(t, set.Master.URL), backendtest.DialDatabase(t, backendtest.Database(t, "embedded"))),
+		&backendtest.LocalRedis{URL: set.URL},
+	}
+	busy, idle := s.process(t, nil), s.process(t, nil)
+	s.put(t, busy, 10)
+	rush(t, s.site, 4, "lua_atomic", busy, idle)
+	if err := s.rdb.Do(t.Context(), "WAIT", 1, 5_000).Err(); err != nil {
+		t.Fatal(err)
+	}
+	replica := backendtest.DialRedis(t, set.Replica.URL)
+	key := s.stockKey(t)
+	rush(t, s.site, 2, "lua_atomic", busy, idle)
+	set.Master.Kill()
+	deadline, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	// What the replica would have if it had not heard of the last two.
+	for replica.SetArgs(deadline, key, 6, redis.SetArgs{Mode: "XX"}).Err() != nil {
+		soon()
+		if deadline.Err() != nil {
+			t.Fatal("the replica is not promoted")
+		}
+	}
+	for _, service := range []*stock.Service{idle, busy} { // until the sentinel has told them
+		for _, _, err := service.Left(deadline, s.sku); err != nil && deadline.Err() == nil; _, _, err = service.Left(deadline, s.sku) {
+			soon()
+		}
+	}
+	if sold, soldOut, _ := rush(t, s.site, 8, "lua_atomic", idle); sold != 4 || soldOut != 4 {
+		t.Errorf("%d sold and %d turned away, want the last 4 and 4", sold, soldOut)
+	}
+	wantStock(t, s.audit(t, busy), 10, 0, 10, 10)
+}

@@ -51,7 +51,7 @@ func Guards(catalog locks.Catalog, o locks.Options) map[string]locks.Guard {
 	all := make(map[string]locks.Guard)
 	for _, s := range catalog.With(o) {
 		if s.GuardsLoads() {
-			all[s.Name] = s.Guard(o)
+			all[s.Name] = s.NewGuard(o)
 		}
 	}
 	return all

@@ -33,6 +33,10 @@ type Options struct {
 	Etcd        *etcdlock.Source
 	ZooKeeper   *zklock.Source
 	Rueidislock *libs.Rueidislock
+
+	// Later has how to get what is missing above, for the needs that are met when a
+	// guard is first used: see Strategy.NewGuard.
+	Later map[Need]Later
 }
 
 // Kind is by what a strategy keeps the stock right.
@@ -68,8 +72,8 @@ type Strategy struct {
 	// OwnWait says that callers wait in the lock's own way, whatever the Policy.
 	OwnWait bool
 
-	// Guard makes the guard of a strategy that is Guarded. Of the other kinds,
-	// which keep nobody out, it is nil.
+	// Guard makes the guard of a strategy that is Guarded, with options that meet its
+	// need. Of the other kinds, which keep nobody out, it is nil.
 	Guard func(o Options) Guard
 
 	deduct   map[Condition]Expectation

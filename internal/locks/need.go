@@ -17,8 +17,11 @@ const (
 	NeedsReplicas Need = "replicas"
 )
 
-// has reports whether the options meet a need.
+// has reports whether the options meet a need, now or later.
 func (o Options) has(n Need) bool {
+	if o.Later[n] != nil {
+		return true
+	}
 	switch n {
 	case NeedsNodes:
 		return len(o.Nodes) > 0

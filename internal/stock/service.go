@@ -46,7 +46,7 @@ func (c *Config) Use(catalog locks.Catalog, o locks.Options) {
 		c.Families[s.Name] = familyOf(s)
 		switch s.Kind {
 		case locks.Guarded:
-			c.Guards[s.Name] = Exclusive(keepers, s.Guard(o))
+			c.Guards[s.Name] = Exclusive(keepers, s.NewGuard(o))
 		case locks.Optimistic:
 			c.Guards[s.Name] = Optimistic(c.Redis)
 		case locks.Atomic:

@@ -68,6 +68,12 @@ const (
 	debianLogger = "/usr/share/java/slf4j-simple.jar"
 )
 
+// FindZooKeeper reports whether "local" can start a ZooKeeper. The error wraps ErrMissing.
+func FindZooKeeper() error {
+	_, _, err := findZooKeeper()
+	return err
+}
+
 // findZooKeeper looks for Java and for ZooKeeper: the one that ZOOKEEPER_HOME
 // names, unpacked from the project's own archive, or Debian's.
 func findZooKeeper() (java, classPath string, err error) {

@@ -1,7 +1,7 @@
 // Package lockservers opens the servers that only some locks need: the nodes of
 // Redlock, etcd and ZooKeeper. It takes two steps, as package backend does: Serve
 // turns the values of flags into addresses, and Dial connects to them from any
-// process of the machine.
+// process of the machine. Lazy takes both when a server is first needed.
 package lockservers
 
 import (
@@ -55,16 +55,16 @@ type Servers struct {
 	Addresses
 	Names []string // for a report's first lines
 
-	etcd  *coordination.Etcd // nil: it is not needed
-	stops []func() error
+	failed func() error // of a server in this process; nil: there is none that could
+	stops  []func() error
 }
 
 // Err returns why a server that runs in this process has failed, or nil.
 func (s *Servers) Err() error {
-	if s.etcd == nil {
+	if s.failed == nil {
 		return nil
 	}
-	return s.etcd.Err()
+	return s.failed()
 }
 
 // Serve opens what is needed. Close must be called in the end. Errors wrap
@@ -212,7 +212,7 @@ func (s *Servers) serveEtcd(ctx context.Context, spec string) error {
 	if err != nil {
 		return err
 	}
-	s.etcd = etcd
+	s.failed = etcd.Err
 	s.stops, s.Etcd = append(s.stops, etcd.Close), etcd.Endpoints
 	s.Names = append(s.Names, named("etcd", spec, embedded, etcd.Endpoints))
 	return nil
@@ -250,6 +250,7 @@ type Clients struct {
 	nodes     []redis.UniversalClient
 	etcd      *etcdlock.Source
 	zooKeeper *zklock.Source
+	later     map[locks.Need]locks.Later // what is connected to when it is first used
 
 	closers []func() error
 }
@@ -296,7 +297,7 @@ func Dial(ctx context.Context, a Addresses, ttl time.Duration) (c *Clients, err 
 
 // Add adds what there is to the options of a guard.
 func (c *Clients) Add(o locks.Options) locks.Options {
-	o.Nodes, o.Etcd, o.ZooKeeper = c.nodes, c.etcd, c.zooKeeper
+	o.Nodes, o.Etcd, o.ZooKeeper, o.Later = c.nodes, c.etcd, c.zooKeeper, c.later
 	return o
 }
 

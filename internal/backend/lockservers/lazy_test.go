@@ -1,0 +1,218 @@
+package lockservers
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"oversell/internal/backend"
+	"oversell/internal/backend/coordination"
+	"oversell/internal/locks"
+)
+
+// lazily returns servers that are closed with the test, and the folder in which an etcd
+// would have its files.
+func lazily(t *testing.T, specs Specs, needs ...locks.Need) (l *Lazy, dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	l, err := NewLazy(t.Context(), specs, needs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+			t.Errorf("left behind: %v, %v", left, err)
+		}
+	})
+	return l, dir
+}
+
+// clients returns the connections of a process, which are closed with the test.
+func clients(t *testing.T, l *Lazy) *Clients {
+	t.Helper()
+	c, err := l.Dial(t.Context(), time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// sells reports what comes of a section under the lock of a strategy.
+func sells(t *testing.T, c *Clients, name string) error {
+	t.Helper()
+	o := c.Add(locks.Options{TTL: time.Minute, Policy: locks.Fixed{Delay: time.Millisecond}})
+	catalog := locks.Strategies().With(o)
+	s, err := catalog.Find(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wait, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, err = s.NewGuard(o).Do(t.Context(), locks.Entry{Key: "one", Owner: t.Name(), Wait: wait}, func(context.Context) error { return nil })
+	return err
+}
+
+// Each server starts with the first who uses it, and no sooner.
+func TestServersStartWhenTheyAreFirstUsed(t *testing.T) {
+	l, dir := lazily(t, Specs{Redlock: "embedded", Etcd: "embedded"}, locks.NeedsNodes, locks.NeedsEtcd)
+	if !l.Has(locks.NeedsNodes) || !l.Has(locks.NeedsEtcd) || l.Has(locks.NeedsZooKeeper) {
+		t.Error("not the servers that were asked for")
+	}
+	c := clients(t, l)
+	if err := sells(t, c, "redlock"); err != nil {
+		t.Error(err)
+	}
+	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
+		t.Errorf("etcd has files before it is used: %v, %v", files, err)
+	}
+	if err := sells(t, c, "etcd"); err != nil {
+		t.Error(err)
+	}
+	a, names, err := l.Open(t.Context(), locks.NeedsEtcd, locks.NeedsRueidis)
+	if err != nil || len(a.Etcd) != 1 || len(a.Redlock) != 0 || len(names) != 1 {
+		t.Errorf("for etcd alone: %v, %v, %v", a, names, err)
+	}
+	a, names, err = l.Open(t.Context(), locks.NeedsNodes, locks.NeedsEtcd)
+	if err != nil || len(a.Redlock) != DefaultNodes || len(names) != 2 {
+		t.Errorf("for both: %v, %v, %v", a, names, err)
+	}
+}
+
+// A start that fails is the error of whoever asked, and does not stay.
+func TestFailedStartIsToldAndTriedAgain(t *testing.T) {
+	l, dir := lazily(t, Specs{Etcd: "embedded"}, locks.NeedsEtcd)
+	c := clients(t, l)
+	t.Setenv("TMPDIR", filepath.Join(dir, "missing"))
+	for range 2 {
+		if err := sells(t, c, "etcd"); err == nil || !strings.Contains(err.Error(), "temporary folder") {
+			t.Errorf("got %v; want why etcd did not start", err)
+		}
+	}
+	t.Setenv("TMPDIR", dir)
+	for end := time.Now().Add(time.Minute); ; time.Sleep(retryAfter / 4) {
+		err := sells(t, c, "etcd")
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("still %v", err)
+		}
+	}
+}
+
+// An etcd that has failed does so for good. Its strategy says so at once.
+func TestServerThatFailedSinceIsTold(t *testing.T) {
+	broken := make(chan struct{})
+	cause := errors.New("no more files")
+	l := &Lazy{starts: map[locks.Need]*onDemand[*Servers]{
+		locks.NeedsEtcd: newOnDemand(func(ctx context.Context) (*Servers, error) {
+			s, err := Serve(ctx, Specs{Etcd: "embedded"}, locks.NeedsEtcd)
+			if err != nil {
+				return nil, err
+			}
+			s.failed = func() error {
+				select {
+				case <-broken:
+					return cause
+				default:
+					return nil
+				}
+			}
+			return s, nil
+		}),
+	}}
+	defer func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	c := clients(t, l)
+	defer c.Close()
+	if err := sells(t, c, "etcd"); err != nil {
+		t.Fatal(err)
+	}
+	close(broken)
+	if err := sells(t, c, "etcd"); !errors.Is(err, cause) {
+		t.Errorf("got %v; want %v", err, cause)
+	}
+	if _, _, err := l.Open(t.Context(), locks.NeedsEtcd); !errors.Is(err, cause) {
+		t.Errorf("Open: got %v; want %v", err, cause)
+	}
+}
+
+// Close does not wait for all of a start, and leaves nothing of it: see lazily.
+func TestCloseDuringTheStartOfAServer(t *testing.T) {
+	l, dir := lazily(t, Specs{Etcd: "embedded"}, locks.NeedsEtcd)
+	c := clients(t, l)
+	told := make(chan error)
+	go func() { told <- sells(t, c, "etcd") }()
+	for files := 0; files == 0; time.Sleep(time.Millisecond) {
+		got, err := filepath.Glob(filepath.Join(dir, "oversell-etcd-*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = len(got)
+	}
+	if err := errors.Join(l.Close(), l.Close()); err != nil {
+		t.Error(err)
+	}
+	<-told // an error, unless it was too quick
+	if _, _, err := l.Open(t.Context(), locks.NeedsEtcd); !errors.Is(err, errClosed) {
+		t.Errorf("after Close: %v; want %v", err, errClosed)
+	}
+}
+
+// The user's own servers are looked at at once, and what is to be started has to be
+// installed.
+func TestWhatCannotBeHadIsToldAtOnce(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	t.Setenv("ZOOKEEPER_HOME", "")
+	for _, tt := range []struct {
+		specs Specs
+		need  locks.Need
+		is    error
+	}{
+		{Specs{Redlock: "a:1"}, locks.NeedsNodes, backend.ErrSpec},
+		{Specs{Redlock: "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"}, locks.NeedsNodes, backend.ErrUnreachable},
+		{Specs{Redlock: "local"}, locks.NeedsNodes, backend.ErrMissing},
+		{Specs{Etcd: "nowhere"}, locks.NeedsEtcd, coordination.ErrSpec},
+		{Specs{ZooKeeper: "nowhere"}, locks.NeedsZooKeeper, coordination.ErrSpec},
+		{Specs{ZooKeeper: "local"}, locks.NeedsZooKeeper, coordination.ErrMissing},
+	} {
+		if _, err := NewLazy(t.Context(), tt.specs, tt.need); !errors.Is(err, tt.is) {
+			t.Errorf("%+v: got %v, want %v", tt.specs, err, tt.is)
+		}
+	}
+}
+
+// A user's own etcd that is away is an error at once, and not one of the first request.
+func TestServersThatRunAreDialledAtOnce(t *testing.T) {
+	nobody, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := nobody.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l, err := NewLazy(t.Context(), Specs{Etcd: "http://" + nobody.Addr().String()}, locks.NeedsEtcd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Dial(t.Context(), time.Minute); !errors.Is(err, coordination.ErrUnreachable) {
+		t.Errorf("got %v; want %v", err, coordination.ErrUnreachable)
+	}
+}

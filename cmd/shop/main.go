@@ -108,13 +108,13 @@ func serve(ctx context.Context, o options, log *slog.Logger, ready func(addr str
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	servers, err := lockservers.Serve(ctx, o.servers, o.needs()...)
+	servers, err := lockservers.NewLazy(ctx, o.servers, o.needs()...)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, servers.Close()) }()
 	p, closePage, err := newPage(ctx, o, runs.Backends{
-		RedisURL: redis.URL, DBURL: db.URL, Servers: servers.Addresses, ServerNames: servers.Names,
+		RedisURL: redis.URL, DBURL: db.URL, Servers: servers,
 	}, log)
 	if err != nil {
 		return err
@@ -125,7 +125,7 @@ func serve(ctx context.Context, o options, log *slog.Logger, ready func(addr str
 		return fmt.Errorf("-hosts: %w", err)
 	}
 	return shop.Run(ctx, shop.Config{
-		Addr: o.addr, Hosts: hosts, RedisURL: redis.URL, DBURL: db.URL, Servers: servers.Addresses,
+		Addr: o.addr, Hosts: hosts, RedisURL: redis.URL, DBURL: db.URL, Servers: servers,
 		Strategy: o.strategy, Token: o.token,
 		TTL: o.ttl, Wait: o.wait, Policy: o.retry, Unfenced: o.unfenced, Mixed: o.mixed,
 		OtherFiles: otherFiles, Catalog: o.catalog(), Item: demo(strategy), Page: p, Logger: log, Ready: ready,

@@ -79,8 +79,8 @@ func (o options) catalog() locks.Catalog {
 // none turns off what would be started otherwise.
 const none = "none"
 
-// withServers starts what is cheap to start for a shop that is alone: one whose
-// Redis is its own. Several shops on one Redis need nodes that they share.
+// withServers lets a shop that is alone, one whose Redis is its own, start what it can
+// with nothing installed. Several shops on one Redis need nodes that they share.
 func (o options) withServers() options {
 	for _, spec := range []*string{&o.servers.Redlock, &o.servers.Etcd} {
 		if *spec == "" && o.alone() {
@@ -140,9 +140,9 @@ func flags(o *options, retry *string) *flag.FlagSet {
 	fs.StringVar(&o.hosts, "hosts", "", "`names` that the shop is served under, separated by commas,\nas shop.example,10.0.0.7; localhost, 127.0.0.1, [::1] and the\nhost of -addr always are, and any name with the token")
 	fs.StringVar(&o.redis, "redis", "embedded", "`where` the stock and the locks live: embedded, local, or a URL\nas redis://user:password@host:6379/0; see the examples")
 	fs.StringVar(&o.db, "db", "embedded", "`where` items and orders live: embedded, local, sqlite:FILE,\nor a DSN as user:password@tcp(host:3306)/database")
-	fs.StringVar(&o.servers.Redlock, "redlock", "", "`nodes` of redlock: embedded or local, which start five, your own\nas a:6379,b:6379,c:6379, or none; embedded by default where\n-redis is embedded or local, otherwise none")
-	fs.StringVar(&o.servers.Etcd, "etcd", "", "`where` etcd is: embedded, http://host:port, or none;\nthe same default")
-	fs.StringVar(&o.servers.ZooKeeper, "zookeeper", none, "`where` ZooKeeper is: local, host:port, or none")
+	fs.StringVar(&o.servers.Redlock, "redlock", "", "`nodes` of redlock: embedded or local, which start five when they\nare first used, your own as a:6379,b:6379,c:6379, or none;\nembedded by default where -redis is embedded or local,\notherwise none")
+	fs.StringVar(&o.servers.Etcd, "etcd", "", "`where` etcd is: embedded, which starts when it is first used,\nhttp://host:port, or none; the same default")
+	fs.StringVar(&o.servers.ZooKeeper, "zookeeper", none, "`where` ZooKeeper is: local, which starts when it is first\nused, host:port, or none")
 	fs.StringVar(&o.strategy, "strategy", "v6_watchdog", "`name` of the strategy for requests that name none")
 	fs.StringVar(&o.token, "token", "", "`secret` that changing an item or the strategy asks for;\nempty: nobody is asked")
 	fs.DurationVar(&o.ttl, "ttl", shop.DefaultTTL, "`lease` of a lock, for the strategies that have one: nobody sells\nfor that long after a holder was killed, and a holder may stand\nstill for two thirds of it (v2 to v5: work for all of it)")

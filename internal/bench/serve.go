@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"oversell/internal/backend/lockservers"
 	"oversell/internal/locks"
 	"oversell/internal/shop"
 	"oversell/internal/stall"
@@ -88,7 +89,7 @@ func (s *server) setup(lines *bufio.Scanner) (shop.Config, error) {
 		Addr: "127.0.0.1:0", RedisURL: o.Setup.RedisURL, DBURL: o.Setup.DBURL,
 		Instance: o.Setup.Name, Token: o.Setup.Token,
 		TTL: o.Setup.TTL, Wait: o.Setup.Wait, Policy: policy, Work: s.worker.work,
-		Unfenced: o.Setup.Unfenced, Servers: o.Setup.Servers,
+		Unfenced: o.Setup.Unfenced, Servers: lockservers.Running(o.Setup.Servers),
 		Ready: func(addr string) { s.tell(news{Addr: addr}) },
 	}, nil
 }

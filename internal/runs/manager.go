@@ -53,8 +53,7 @@ type Config struct {
 // Backends are the servers that a shop runs on. They may hold passwords.
 type Backends struct {
 	RedisURL, DBURL string
-	Servers         lockservers.Addresses
-	ServerNames     []string // for a report's first lines
+	Servers         *lockservers.Lazy // nil: none
 }
 
 // Manager starts runs and keeps them. It is safe for concurrent use. Close must be

@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"oversell/internal/backend/backendtest"
+	"oversell/internal/backend/lockservers"
 	"oversell/internal/figures"
 	"oversell/internal/locks"
 	"oversell/internal/runs"
@@ -106,6 +108,39 @@ func TestRunOnTheBackendsOfTheShop(t *testing.T) {
 	var left int64
 	if err := db.Model(&stock.Item{}).Count(&left).Error; err != nil || left != 0 {
 		t.Errorf("%d items are left: %v", left, err)
+	}
+	p.checkEnded(t)
+}
+
+// On the shop's own servers a run starts those that its strategies need, and no others.
+func TestRunStartsTheServersOfTheShopThatItNeeds(t *testing.T) {
+	dir := t.TempDir()
+	servers, err := lockservers.NewLazy(t.Context(), lockservers.Specs{Redlock: "embedded", Etcd: "embedded"}, locks.NeedsNodes, locks.NeedsEtcd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := servers.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	on := runs.Backends{RedisURL: backendtest.Redis(t, "embedded"), DBURL: backendtest.Database(t, "embedded"), Servers: servers}
+	m, p := open(t, func(c *runs.Config) { c.Shop = &on })
+	t.Setenv("TMPDIR", dir)
+	for _, tt := range []struct {
+		strategy string
+		etcds    int // that have started by then
+	}{{"v6_watchdog", 0}, {"redlock", 0}, {"etcd", 1}} {
+		s := small(m)
+		s.Backend, s.Strategies, s.Conditions = runs.Shop, []string{tt.strategy}, []locks.Condition{locks.Calm}
+		id := start(t, m, s)
+		e, _ := until(t, m.Subscribe(), ended(id))
+		if e.Run.State != runs.Done || !e.Run.AsExpected {
+			t.Errorf("%s came to %s, %q", tt.strategy, e.Run.State, e.Run.Error)
+		}
+		if started, err := filepath.Glob(filepath.Join(dir, "oversell-etcd-*")); err != nil || len(started) != tt.etcds {
+			t.Errorf("after %s: %v, %v; want %d", tt.strategy, started, err, tt.etcds)
+		}
 	}
 	p.checkEnded(t)
 }

@@ -135,12 +135,6 @@ func (m *Manager) has(b Backend, s locks.Strategy) bool {
 	switch s.Needs {
 	case locks.NeedsNothing, locks.NeedsRueidis:
 		return true
-	case locks.NeedsNodes:
-		return len(m.cfg.Shop.Servers.Redlock) > 0
-	case locks.NeedsEtcd:
-		return len(m.cfg.Shop.Servers.Etcd) > 0
-	case locks.NeedsZooKeeper:
-		return len(m.cfg.Shop.Servers.ZooKeeper) > 0
 	}
-	return false
+	return m.cfg.Shop.Servers.Has(s.Needs)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"oversell/internal/backend"
@@ -148,10 +147,14 @@ type opened struct {
 	names     []string
 }
 
-// open opens the backends of a run. The caller closes them.
+// open opens the backends of a run, of the servers of locks those that its strategies
+// need. The caller closes them.
 func (m *Manager) open(ctx context.Context, s Settings) (o opened, err error) {
+	needs := m.cfg.Catalog.Needs(s.Strategies)
 	if s.Backend == Shop {
-		o.addresses, o.names = m.cfg.Shop.Servers, slices.Clone(m.cfg.Shop.ServerNames)
+		if o.addresses, o.names, err = m.cfg.Shop.Servers.Open(ctx, needs...); err != nil {
+			return o, err
+		}
 		o.Servers, err = backend.Serve(ctx, m.cfg.Shop.RedisURL, m.cfg.Shop.DBURL)
 		return o, err
 	}
@@ -159,7 +162,7 @@ func (m *Manager) open(ctx context.Context, s Settings) (o opened, err error) {
 		return o, err
 	}
 	specs := lockservers.Specs{Redlock: string(Embedded), Etcd: string(Embedded)}
-	if o.others, err = lockservers.Serve(ctx, specs, m.cfg.Catalog.Needs(s.Strategies)...); err != nil {
+	if o.others, err = lockservers.Serve(ctx, specs, needs...); err != nil {
 		return o, errors.Join(err, o.Servers.Close())
 	}
 	o.addresses, o.names = o.others.Addresses, o.others.Names

@@ -44,6 +44,19 @@ func takes(s locks.Strategy) string {
 	return "the shop was started without it"
 }
 
+// meet has the need of the default strategy met: it will be used, and a shop that cannot
+// have what it takes is not to open.
+func meet(ctx context.Context, catalog locks.Catalog, name string, o locks.Options) error {
+	s, err := catalog.Find(name)
+	if err != nil {
+		return err
+	}
+	if later := o.Later[s.Needs]; later != nil {
+		_, err = later(ctx, o)
+	}
+	return err
+}
+
 // servers names what a strategy's lock lives on, if that is neither Redis nor the
 // database.
 func servers(s locks.Strategy) string {

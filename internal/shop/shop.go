@@ -28,14 +28,14 @@ import (
 // Config is what a shop is made with. The zero values of TTL, Wait, Policy and
 // Instance stand for the defaults.
 type Config struct {
-	Addr     string                // to listen on, such as 127.0.0.1:8080
-	Hosts    []string              // names that it is served under, besides this machine's own: see web.ParseHosts
-	RedisURL string                // as backend.DialRedis takes it
-	DBURL    string                // as backend.DialDatabase takes it
-	Servers  lockservers.Addresses // that some strategies need, which are not there without them
-	Strategy string                // default strategy
-	Token    string                // asked for where something is changed; "": nobody is asked
-	Instance string                // unique among all instances; default: a new UUID
+	Addr     string            // to listen on, such as 127.0.0.1:8080
+	Hosts    []string          // names that it is served under, besides this machine's own: see web.ParseHosts
+	RedisURL string            // as backend.DialRedis takes it
+	DBURL    string            // as backend.DialDatabase takes it
+	Servers  *lockservers.Lazy // that some strategies need, which are not there without them; nil: none
+	Strategy string            // default strategy
+	Token    string            // asked for where something is changed; "": nobody is asked
+	Instance string            // unique among all instances; default: a new UUID
 
 	TTL    time.Duration // lease of a lock; default 6 s
 	Wait   time.Duration // longest wait for a lock; default 10 s
@@ -151,7 +151,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if err := stock.Migrate(ctx, db); err != nil {
 		return err
 	}
-	at, err := lockservers.Dial(ctx, cfg.Servers, cfg.TTL)
+	at, err := cfg.Servers.Dial(ctx, cfg.TTL)
 	if err != nil {
 		return err
 	}
@@ -161,6 +161,9 @@ func Run(ctx context.Context, cfg Config) error {
 	catalog, absent := offered(ctx, cfg.Catalog, o, db)
 	if why := absent[cfg.Strategy]; why != "" {
 		return fmt.Errorf("the strategy %s cannot be had: %s", cfg.Strategy, why)
+	}
+	if err := meet(ctx, catalog, cfg.Strategy, o); err != nil {
+		return err
 	}
 	cfg.Catalog = catalog
 	p := assemble(cfg, o, db, watch, absent)

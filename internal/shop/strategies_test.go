@@ -24,7 +24,7 @@ import (
 func sellByAll(t *testing.T, redisURL string, at lockservers.Addresses, catalog locks.Catalog) {
 	t.Helper()
 	cfg := config(redisURL, backendtest.Database(t, "local"), 1)
-	cfg.Servers, cfg.Catalog, cfg.Strategy = at, catalog, catalog[0].Name
+	cfg.Servers, cfg.Catalog, cfg.Strategy = lockservers.Running(at), catalog, catalog[0].Name
 	a, b := open(t, cfg), open(t, cfg)
 	for _, s := range catalog {
 		keeper := stock.InRedis

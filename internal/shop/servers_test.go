@@ -1,0 +1,110 @@
+package shop_test
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"oversell/internal/backend/backendtest"
+	"oversell/internal/backend/lockservers"
+	"oversell/internal/locks"
+	"oversell/internal/shop"
+)
+
+// onDemand is config with an etcd that starts when it is first used, with its files in the
+// folder for temporary ones.
+func onDemand(t *testing.T) shop.Config {
+	t.Helper()
+	cfg := config(backendtest.Redis(t, "embedded"), backendtest.Database(t, "embedded"), 1)
+	servers, err := lockservers.NewLazy(t.Context(), lockservers.Specs{Etcd: "embedded"}, locks.NeedsEtcd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := servers.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	cfg.Servers = servers
+	return cfg
+}
+
+const buyByEtcd = "/api/items/crowd/deduct?strategy=etcd"
+
+// A crowd that comes to a server that does not run yet starts it once, and is served.
+func TestCrowdStartsAServerOnce(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	r := open(t, onDemand(t))
+	if got := r.send(t, http.MethodPut, "/api/items/crowd", `{"stock":30}`); got != http.StatusOK {
+		t.Fatalf("putting the item: %d", got)
+	}
+	var wg sync.WaitGroup
+	for range 30 {
+		wg.Go(func() {
+			res, err := r.client.Post("http://"+r.addr+buyByEtcd, "application/json", strings.NewReader(`{"quantity":1}`))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			res.Body.Close()
+			if res.StatusCode != http.StatusOK {
+				t.Errorf("a buyer is told %s", res.Status)
+			}
+		})
+	}
+	wg.Wait()
+	if started, err := filepath.Glob(filepath.Join(dir, "oversell-etcd-*")); err != nil || len(started) != 1 {
+		t.Errorf("started: %v, %v", started, err)
+	}
+}
+
+// A server that does not start is away for those who ask for its lock, and for nobody
+// else. It is there when it can be.
+func TestServerThatDoesNotStartIsAway(t *testing.T) {
+	cfg := onDemand(t)
+	r := open(t, cfg)
+	if got := r.send(t, http.MethodPut, "/api/items/crowd", `{"stock":1}`); got != http.StatusOK {
+		t.Fatalf("putting the item: %d", got)
+	}
+	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "missing"))
+	for range 3 {
+		status, reply := r.exchange(t, http.MethodPost, buyByEtcd, `{"quantity":1}`)
+		if status != http.StatusServiceUnavailable || !strings.Contains(string(reply), `"code":"backend"`) || !strings.Contains(string(reply), "or etcd is away") {
+			t.Errorf("got %d %s, want %d", status, reply, http.StatusServiceUnavailable)
+		}
+	}
+	if a := r.buy(); a.status != http.StatusOK {
+		t.Errorf("by another lock: %+v", a)
+	}
+	if err := os.Unsetenv("TMPDIR"); err != nil { // t.Setenv puts back what was there
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+		status, reply := r.exchange(t, http.MethodPost, buyByEtcd, `{"quantity":1}`)
+		if status == http.StatusOK {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("still %d %s", status, reply)
+		}
+	}
+}
+
+// What the default strategy takes has to be there, or the shop does not open.
+func TestDefaultStrategyStartsItsServer(t *testing.T) {
+	cfg := onDemand(t)
+	cfg.Strategy = "etcd"
+	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "missing"))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	cfg.Ready = func(string) { cancel() }
+	if err := shop.Run(ctx, cfg); err == nil || !strings.Contains(err.Error(), "temporary folder") {
+		t.Errorf("got %v, want why etcd did not start", err)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -79,6 +80,52 @@ type agreement struct {
 	mu     sync.Mutex
 	seen   map[string]comparison      // by SKU: how both were last compared
 	doubts map[string]map[string]bool // by SKU: ids of generations whose units may be taken with no order
+	failed map[string]failure         // by SKU: the last count, if it failed
+
+	settle   func() // settles the doubts while there are any
+	settling bool   // settle is running
+	closed   bool
+	settlers sync.WaitGroup
+}
+
+// failure is a count that failed, and until when nobody tries another one.
+type failure struct {
+	err   error
+	until time.Time
+}
+
+// Bounds of how long nobody counts after a count that failed. In between it is as
+// long as that took: a database that is slow is left alone for half of the time.
+const (
+	minCountPause = 100 * time.Millisecond
+	maxCountPause = 5 * time.Second
+)
+
+// count calls f, which locks the item's row and counts, unless that has just failed:
+// those who come within a short time share the error.
+func (a *agreement) count(sku string, f func() error) error {
+	a.mu.Lock()
+	last := a.failed[sku]
+	a.mu.Unlock()
+	if time.Now().Before(last.until) {
+		return last.err
+	}
+	begun := time.Now()
+	err := f()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, told := range []error{nil, ErrUnknownItem, ErrOtherStrategy, context.Canceled} {
+		if errors.Is(err, told) {
+			delete(a.failed, sku)
+			return err
+		}
+	}
+	if a.failed == nil || len(a.failed) >= maxSeen {
+		a.failed = make(map[string]failure)
+	}
+	rest := min(max(time.Since(begun), minCountPause), maxCountPause)
+	a.failed[sku] = failure{err, time.Now().Add(rest)}
+	return err
 }
 
 // comparison is one that found that Redis agrees.
@@ -157,6 +204,27 @@ func (a *agreement) doubt(sku string, g generation) {
 		a.doubts[sku] = make(map[string]bool)
 	}
 	a.doubts[sku][g.id] = true
+	if !a.settling && !a.closed {
+		a.settling = true
+		a.settlers.Go(a.settle)
+	}
+}
+
+// inDoubt returns the items that are in doubt. If there are none the settler, who
+// asks, has to end.
+func (a *agreement) inDoubt() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.settling = len(a.doubts) > 0
+	return slices.Collect(maps.Keys(a.doubts))
+}
+
+// close has nobody settle doubts any more. The settler is told by its context.
+func (a *agreement) close() {
+	a.mu.Lock()
+	a.closed = true
+	a.mu.Unlock()
+	a.settlers.Wait()
 }
 
 // doubted returns the ids of the generations that are in doubt.
@@ -166,9 +234,9 @@ func (a *agreement) doubted(sku string) map[string]bool {
 	return maps.Clone(a.doubts[sku])
 }
 
-// settle forgets those of the doubts that are about other generations than the
+// resolve forgets those of the doubts that are about other generations than the
 // current one. Doubts that are newer than the look at the row stay.
-func (a *agreement) settle(sku string, doubts map[string]bool, current string) {
+func (a *agreement) resolve(sku string, doubts map[string]bool, current string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for id := range doubts {
@@ -253,6 +321,36 @@ func (s *Service) agreeWithin(ctx, wait context.Context, sku string) (reading, e
 	}
 }
 
+// The settler waits for a while first, for most doubts are settled by the next
+// buyer, and for longer after each time that it failed.
+const (
+	minSettleDelay = 100 * time.Millisecond
+	maxSettleDelay = 10 * time.Second
+)
+
+// settleDoubts has the items in doubt counted, until none is left or ctx ends. After
+// the last buyer nobody else would come and put unsold units back on sale.
+func (s *Service) settleDoubts(ctx context.Context) {
+	for delay := minSettleDelay; pause(ctx, delay) == nil; {
+		doubted := s.agreement.inDoubt()
+		if len(doubted) == 0 {
+			return
+		}
+		delay = min(2*delay, maxSettleDelay)
+		for _, sku := range doubted {
+			if ctx.Err() != nil {
+				return
+			}
+			_, err := s.compare(ctx, sku)
+			if err == nil || errors.Is(err, ErrUnknownItem) {
+				delay = minSettleDelay
+				continue
+			}
+			s.log.Warn("units may be taken with no order, and cannot be counted yet", "sku", sku, "again in", delay, "error", err)
+		}
+	}
+}
+
 // maxCompare is how often Redis and the row are compared, if they change all the
 // time.
 const maxCompare = 4
@@ -263,7 +361,7 @@ func (s *Service) compare(ctx context.Context, sku string) (reading, error) {
 		r, ok, lookErr := s.stock.look(ctx, sku)
 		item, err := s.store.item(ctx, sku)
 		if errors.Is(err, ErrUnknownItem) {
-			s.agreement.settle(sku, doubts, "")
+			s.agreement.resolve(sku, doubts, "")
 			return reading{}, errors.Join(err, s.forget(ctx, sku))
 		}
 		if err := errors.Join(err, lookErr); err != nil {
@@ -277,7 +375,7 @@ func (s *Service) compare(ctx context.Context, sku string) (reading, error) {
 		if item.keeper() == InDatabase {
 			sound, current = true, "" // its row is right, whatever Redis says
 		}
-		s.agreement.settle(sku, doubts, current)
+		s.agreement.resolve(sku, doubts, current)
 		if sound && ok && r.gen == item.generation() && r.keeper == item.keeper() {
 			s.agreement.compared(sku, changes)
 			return r, nil
@@ -319,12 +417,14 @@ func (s *Service) forget(ctx context.Context, sku string) error {
 func (s *Service) rebuild(ctx context.Context, sku string, needed func(Item) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
-	err := s.store.changeWithin(ctx, func(tx store) error {
-		item, err := tx.locked(sku)
-		if err != nil || !needed(item) {
-			return err
-		}
-		return s.renew(ctx, tx, item, item.Family)
+	err := s.agreement.count(sku, func() error {
+		return s.store.changeWithin(ctx, func(tx store) error {
+			item, err := tx.locked(sku)
+			if err != nil || !needed(item) {
+				return err
+			}
+			return s.renew(ctx, tx, item, item.Family)
+		})
 	})
 	if err != nil {
 		return fmt.Errorf("rebuilding the stock of %s: %w", sku, err)

@@ -251,15 +251,17 @@ func (s *Service) claimOnce(ctx context.Context, sku, family string) error {
 	if other, err := s.families.others(ctx, s.store, sku, family); err != nil || other != "" {
 		return errors.Join(err, atWork(other))
 	}
-	return s.store.change(ctx, func(tx store) error {
-		item, err := tx.locked(sku)
-		if err != nil || item.Family == family {
-			return err
-		}
-		if other, err := s.families.others(ctx, tx, sku, family); err != nil || other != "" {
-			return errors.Join(err, atWork(other))
-		}
-		return s.renew(ctx, tx, item, family)
+	return s.agreement.count(sku, func() error {
+		return s.store.change(ctx, func(tx store) error {
+			item, err := tx.locked(sku)
+			if err != nil || item.Family == family {
+				return err
+			}
+			if other, err := s.families.others(ctx, tx, sku, family); err != nil || other != "" {
+				return errors.Join(err, atWork(other))
+			}
+			return s.renew(ctx, tx, item, family)
+		})
 	})
 }
 

@@ -100,6 +100,7 @@ type Service struct {
 	sameKey locks.Local
 
 	agreement agreement
+	cancel    context.CancelFunc // of the settler's context
 }
 
 const (
@@ -131,6 +132,8 @@ func New(cfg Config) *Service {
 	if s.log == nil {
 		s.log = slog.Default()
 	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s.cancel, s.agreement.settle = cancel, func() { s.settleDoubts(ctx) }
 	s.agreement.changes = cfg.Changes
 	if s.agreement.changes == nil {
 		s.agreement.changes = func() uint64 { return 0 }
@@ -169,10 +172,13 @@ func (s *Service) soldOut(ctx context.Context, key string) error {
 }
 
 // Close turns away everybody who waits and everybody who comes, with
-// ErrClosing. Sections that have begun run to their end.
+// ErrClosing. Sections that have begun run to their end. Units that are in doubt
+// then stay taken until another process counts.
 func (s *Service) Close() {
+	s.cancel()
 	s.notices.Close(ErrClosing)
 	s.families.close()
+	s.agreement.close()
 }
 
 // Item reads an item from the database. It returns ErrUnknownItem.

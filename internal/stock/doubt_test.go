@@ -1,0 +1,188 @@
+package stock_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"gorm.io/gorm"
+
+	"oversell/internal/backend/backendtest"
+	"oversell/internal/locks/locktest"
+	"oversell/internal/stock"
+)
+
+// onReads calls f before every SELECT.
+func onReads(t *testing.T, db *gorm.DB, f func(tx *gorm.DB)) (remove func()) {
+	t.Helper()
+	const name = "test:reads"
+	query, row := db.Callback().Query(), db.Callback().Row()
+	if err := errors.Join(query.Before("gorm:query").Register(name, f), row.Before("gorm:row").Register(name, f)); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := errors.Join(query.Remove(name), row.Remove(name)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// counts reports whether a statement adds up the orders of a sale.
+func counts(tx *gorm.DB) bool {
+	return tx.Statement.Table == "oversell_orders" && strings.Contains(strings.Join(tx.Statement.Selects, ","), "SUM(quantity)")
+}
+
+// wantLeft waits until Redis has so many units, without a look by the shop.
+func (s *site) wantLeft(t *testing.T, want string) {
+	t.Helper()
+	deadline, cancel := context.WithTimeout(t.Context(), backendtest.Slack)
+	defer cancel()
+	for {
+		got := s.rdb.Get(t.Context(), s.stockKey(t)).Val()
+		if got == want {
+			return
+		}
+		soon()
+		if deadline.Err() != nil {
+			t.Fatalf("Redis has %q units, want %q", got, want)
+		}
+	}
+}
+
+// Units that are in doubt come back also if nobody comes any more.
+func TestDoubtIsSettledAfterTheLastBuyer(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		for _, strategy := range []string{"lua_atomic", "lua_batch", "v4_lua"} {
+			s.sku = newSKU()
+			service := s.instance(t, nil)
+			s.put(t, service, 10)
+			rush(t, s, 1, strategy, service)
+			hook := new(locktest.Hook)
+			s.rdb.AddHook(hook)
+			mention := locktest.Mentioning(s.stockKey(t))
+			lost := hook.On(locktest.All(mention, locktest.Command("evalsha", "eval", "set")), 1, locktest.LoseReply(locktest.ErrCut))
+			if _, err := service.Deduct(t.Context(), s.wish(strategy, "")); !errors.Is(err, locktest.ErrCut) {
+				t.Fatalf("%s: got %v, want %v", strategy, err, locktest.ErrCut)
+			}
+			if lost.Hits() != 1 {
+				t.Fatalf("%s: %d replies were lost, want 1", strategy, lost.Hits())
+			}
+			s.wantLeft(t, "9")
+		}
+	})
+}
+
+// The settler tries again when the count failed, and ends with the service.
+func TestSettlerTriesAgainUntilClose(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		service := s.instance(t, nil)
+		s.put(t, service, 10)
+		rush(t, s, 1, "lua_atomic", service)
+		var tried atomic.Int64
+		remove := onReads(t, s.db, func(tx *gorm.DB) {
+			if counts(tx) {
+				tried.Add(1)
+				_ = tx.AddError(errBroken)
+			}
+		})
+		hook := new(locktest.Hook)
+		s.rdb.AddHook(hook)
+		loseOne := func() {
+			hook.On(locktest.Command("evalsha", "eval"), 1, locktest.LoseReply(locktest.ErrCut))
+			_, _ = service.Deduct(t.Context(), s.wish("lua_atomic", ""))
+		}
+		loseOne()
+		for deadline := time.Now().Add(backendtest.Slack); tried.Load() < 2 && time.Now().Before(deadline); {
+			soon()
+		}
+		remove()
+		s.wantLeft(t, "9")
+		remove = onReads(t, s.db, func(tx *gorm.DB) {
+			if counts(tx) {
+				_ = tx.AddError(errBroken)
+			}
+		})
+		defer remove()
+		loseOne()
+		service.Close() // that no goroutine is left is checked after all tests
+	})
+}
+
+// Those who come just after a count that failed share its error.
+func TestFailedCountIsNotRepeatedAtOnce(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		service := s.instance(t, nil)
+		s.put(t, service, 10)
+		rush(t, s, 1, "v4_lua", service)
+		var tried atomic.Int64
+		remove := onReads(t, s.db, func(tx *gorm.DB) {
+			if counts(tx) {
+				tried.Add(1)
+				_ = tx.AddError(errBroken)
+			}
+		})
+		if err := s.rdb.FlushDB(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		begun := time.Now()
+		for range 50 {
+			if _, err := service.Deduct(t.Context(), s.wish("v4_lua", "")); !errors.Is(err, errBroken) {
+				t.Errorf("got %v, want %v", err, errBroken)
+			}
+		}
+		// It is left alone for 100 ms at least.
+		if n, most := tried.Load(), 1+time.Since(begun)/(100*time.Millisecond); n > int64(most) {
+			t.Errorf("counted %d times in %v, want %d at most", n, time.Since(begun), most)
+		}
+		remove()
+		for deadline := time.Now().Add(backendtest.Slack); ; soon() {
+			if _, err := service.Deduct(t.Context(), s.wish("v4_lua", "")); err == nil {
+				break
+			} else if time.Now().After(deadline) {
+				t.Fatal(err)
+			}
+		}
+		wantStock(t, s.audit(t, service), 10, 8, 2, 2)
+	})
+}
+
+// A stock in the database is right whatever becomes of Redis: a doubt about it ends
+// with the next comparison, and does not have everybody compare from then on.
+func TestStockInTheDatabaseStaysInNoDoubt(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		s.keeper = stock.InDatabase
+		service := s.instance(t, nil)
+		s.put(t, service, 10)
+		rush(t, s, 1, "v4_lua", service)
+		hook := new(locktest.Hook)
+		s.rdb.AddHook(hook)
+		look := hook.On(locktest.Command("mget"), 1, locktest.Fail(locktest.ErrCut))
+		for look.Hits() == 0 {
+			_, _, _ = service.Left(t.Context(), s.sku)
+		}
+		if _, _, err := service.Left(t.Context(), s.sku); err != nil {
+			t.Fatal(err)
+		}
+		const looks = 50
+		var reads atomic.Int64
+		remove := onReads(t, s.db, func(tx *gorm.DB) {
+			if tx.Statement.Table == "oversell_items" || tx.Statement.Model != nil {
+				reads.Add(1)
+			}
+		})
+		defer remove()
+		begun := time.Now()
+		for range looks {
+			if left, _, err := service.Left(t.Context(), s.sku); left != 9 || err != nil {
+				t.Fatalf("%d left, %v; want 9", left, err)
+			}
+		}
+		// One read each, and one a second to compare.
+		if n, most := reads.Load(), looks+2+int64(time.Since(begun)/time.Second); n > most {
+			t.Errorf("the row was read %d times by %d looks, want %d at most", n, looks, most)
+		}
+	})
+}

@@ -362,7 +362,7 @@ func (s *Service) compare(ctx context.Context, sku string) (reading, error) {
 		item, err := s.store.item(ctx, sku)
 		if errors.Is(err, ErrUnknownItem) {
 			s.agreement.resolve(sku, doubts, "")
-			return reading{}, errors.Join(err, s.forget(ctx, sku))
+			return reading{}, errors.Join(err, s.stock.forget(ctx, sku))
 		}
 		if err := errors.Join(err, lookErr); err != nil {
 			return reading{}, err
@@ -400,16 +400,6 @@ func (s *Service) history(ctx context.Context, item Item) (string, error) {
 		return "", nil
 	}
 	return s.stock.history(ctx, item.SKU)
-}
-
-// forget removes the keys of an item that the database does not know.
-func (s *Service) forget(ctx context.Context, sku string) error {
-	r, _, err := s.stock.look(ctx, sku)
-	s.stock.seen.Delete(sku)
-	if err != nil || r.gen == (generation{}) {
-		return err
-	}
-	return s.stock.forget(ctx, sku, r.gen)
 }
 
 // rebuild has the item's stock in Redis begin a new generation, if needed says so

@@ -48,6 +48,25 @@ func (k keys) claims(saleID string, period int64) string {
 	return "oversell:{" + k.sku + "}:claims:" + saleID + ":" + strconv.FormatInt(period, 10)
 }
 
+// of are the keys of a generation's stock, and those that versions of the shop
+// without generations made for its sale. One of those may have run before.
+func (k keys) of(g generation) []string {
+	old := "oversell:{" + k.sku + "}:stock:" + g.saleID
+	return []string{
+		k.stock(g), fenceKey(k.stock(g)),
+		old, fenceKey(old), "oversell:{" + k.sku + "}:claims:" + g.saleID,
+	}
+}
+
+// inSale is the generation that the sale's key names, or only its sale, where the
+// key was written by a version without generations.
+func inSale(text string) generation {
+	if g := parseGeneration(text); g != (generation{}) {
+		return g
+	}
+	return generation{saleID: text}
+}
+
 // counters keeps the stock of items in Redis. It is safe for concurrent use.
 type counters struct {
 	rdb redis.UniversalClient
@@ -180,8 +199,8 @@ func (c counters) start(ctx context.Context, item Item, left int64, last generat
 	}
 	gen := item.generation()
 	_, err = c.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
-		for _, old := range []generation{parseGeneration(text), last} {
-			p.Del(ctx, k.stock(old), fenceKey(k.stock(old)))
+		for _, old := range []generation{inSale(text), last} {
+			p.Del(ctx, k.of(old)...)
 		}
 		p.Set(ctx, k.stock(gen), item.counter(left), 0)
 		p.Set(ctx, k.sale(), gen.String(), 0)
@@ -219,12 +238,20 @@ func (c counters) unclaim(ctx context.Context, sku, saleID, key string) error {
 	return nil
 }
 
-// forget removes the keys of a generation that the database does not know, unless
-// another has taken its place.
-func (c counters) forget(ctx context.Context, sku string, g generation) error {
+// forget removes the keys of a sale that the database does not know, unless another
+// has taken its place.
+func (c counters) forget(ctx context.Context, sku string) error {
 	k := keys{sku}
-	at := []string{k.sale(), k.stock(g), fenceKey(k.stock(g))}
-	if err := forgetScript.Run(ctx, c.rdb, at, g.String()).Err(); err != nil {
+	text, err := c.rdb.Get(ctx, k.sale()).Result()
+	if errors.Is(err, redis.Nil) {
+		c.seen.Delete(sku)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading the sale of %s: %w", sku, err)
+	}
+	at := append([]string{k.sale()}, k.of(inSale(text))...)
+	if err := forgetScript.Run(ctx, c.rdb, at, text).Err(); err != nil {
 		return fmt.Errorf("removing the keys of %s: %w", sku, err)
 	}
 	c.seen.Delete(sku)
@@ -239,8 +266,8 @@ func (c counters) delete(ctx context.Context, sku string, last generation, strat
 		return fmt.Errorf("reading the sale of %s: %w", sku, err)
 	}
 	all := []string{k.sale()}
-	for _, g := range []generation{parseGeneration(text), last} {
-		all = append(all, k.stock(g), fenceKey(k.stock(g)))
+	for _, g := range []generation{inSale(text), last} {
+		all = append(all, k.of(g)...)
 		all = append(all, k.claimed(g.saleID, time.Now())...)
 	}
 	for _, name := range strategies {

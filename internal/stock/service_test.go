@@ -281,3 +281,52 @@ func TestRepeatFromTheDoorIsAnsweredWithTheFirstOrder(t *testing.T) {
 		again.Wait()
 	})
 }
+
+// What a version of the shop without generations has left in Redis goes when the
+// sale is rebuilt, begins anew or is deleted.
+func TestKeysOfEarlierVersionsAreRemoved(t *testing.T) {
+	for name, change := range map[string]func(t *testing.T, s *site, service *stock.Service){
+		"put":     func(t *testing.T, s *site, service *stock.Service) { s.put(t, service, 10) },
+		"rebuild": func(t *testing.T, s *site, service *stock.Service) { rush(t, s, 1, "v4_lua", service) },
+		"delete": func(t *testing.T, s *site, service *stock.Service) {
+			if err := service.Delete(t.Context(), s.sku); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"unknown to the database": func(t *testing.T, s *site, service *stock.Service) {
+			if err := s.db.Delete(&stock.Item{SKU: s.sku}).Error; err != nil {
+				t.Fatal(err)
+			}
+			if _, err := service.Audit(t.Context(), s.sku); !errors.Is(err, stock.ErrUnknownItem) {
+				t.Errorf("got %v, want %v", err, stock.ErrUnknownItem)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachSite(t, func(t *testing.T, s *site) {
+				service := s.instance(t, nil)
+				sale := s.put(t, service, 10).SaleID
+				if err := s.rdb.FlushDB(t.Context()).Err(); err != nil {
+					t.Fatal(err)
+				}
+				prefix := "oversell:{" + s.sku + "}:"
+				old := []string{prefix + "stock:" + sale, prefix + "stock:" + sale + ":fence", prefix + "claims:" + sale}
+				err := errors.Join(
+					s.rdb.MSet(t.Context(), prefix+"sale", sale, old[0], 10).Err(),
+					s.rdb.HSet(t.Context(), old[1], "of", "v8_fenced", "token", 7).Err(),
+					s.rdb.HSet(t.Context(), old[2], "click", "").Err(),
+					s.db.Model(&stock.Item{}).Where("sku = ?", s.sku).UpdateColumn("generation", "").Error,
+				)
+				if err != nil {
+					t.Fatal(err)
+				}
+				change(t, s, service)
+				for _, key := range old {
+					if s.rdb.Exists(t.Context(), key).Val() != 0 {
+						t.Errorf("%s is still there", key)
+					}
+				}
+			})
+		})
+	}
+}

@@ -469,7 +469,7 @@ func (s *Service) decide(ctx context.Context, sku string, g generation, ids []st
 			return nil, err
 		}
 		if item.Generation != g.id {
-			return s.store.written(ctx, ids)
+			return s.store.written(ctx, ids...)
 		}
 	}
 	return nil, fmt.Errorf("ending a generation of %s: it is still the current one", sku)

@@ -202,13 +202,23 @@ func (s *Service) Audit(ctx context.Context, sku string) (Audit, error) {
 	if err := CheckSKU(sku); err != nil {
 		return Audit{}, err
 	}
-	now, err := s.agreeOn(ctx, sku)
+	now, err := s.agree(ctx, sku)
 	if err != nil {
 		return Audit{}, err
+	}
+	if now.keeper == InRedis { // what was agreed on may be as old as the call that was shared
+		if r, ok, err := s.stock.look(ctx, sku); err != nil {
+			return Audit{}, err
+		} else if ok {
+			now = r
+		}
 	}
 	item, err := s.store.item(ctx, sku)
 	if err != nil {
 		return Audit{}, err
+	}
+	if item.keeper() == InDatabase {
+		now.left = item.Remaining
 	}
 	found, err := s.store.count(ctx, sku, item.SaleID)
 	if err != nil {

@@ -261,9 +261,9 @@ func (s store) outcome(ctx, tctx context.Context, order *Order, err error) error
 	}
 	late := tctx.Err() != nil || s.underWay(err)
 	err = fmt.Errorf("writing order %s: %w", order.ID, err)
-	found, lookErr := s.has(ctx, order.ID)
+	written, lookErr := s.written(ctx, order.ID)
 	switch {
-	case found:
+	case written[order.ID]:
 		return nil
 	case late || lookErr != nil:
 		return errors.Join(errUnsure, err, lookErr)
@@ -352,18 +352,8 @@ func nobodyThere(err error) bool {
 	return errors.Is(err, driver.ErrBadConn) || errors.As(err, &op) && op.Op == "dial"
 }
 
-func (s store) has(ctx context.Context, orderID string) (bool, error) {
-	ctx, cancel := limited(ctx)
-	defer cancel()
-	var n int64
-	if err := s.db.WithContext(ctx).Model(&Order{}).Where("id = ?", orderID).Count(&n).Error; err != nil {
-		return false, fmt.Errorf("looking for order %s: %w", orderID, err)
-	}
-	return n > 0, nil
-}
-
 // written returns which of the orders with these ids are there.
-func (s store) written(ctx context.Context, ids []string) (map[string]bool, error) {
+func (s store) written(ctx context.Context, ids ...string) (map[string]bool, error) {
 	ctx, cancel := limited(ctx)
 	defer cancel()
 	var found []string

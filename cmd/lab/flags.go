@@ -69,7 +69,7 @@ func flags(o *options, t *texts) *flag.FlagSet {
 	fs.StringVar(&o.servers.Etcd, "etcd", "embedded", "`WHERE` etcd is, for the strategy of that name: embedded, or the addresses of yours, as http://host:port")
 	fs.StringVar(&o.servers.ZooKeeper, "zookeeper", "local", "`WHERE` ZooKeeper is, for the strategy of that name: local, or the addresses of yours, as host:port")
 	fs.StringVar(&o.redis, "redis", fromEnv("OVERSELL_REDIS"), "`WHERE` Redis is: embedded, local, or redis:// or rediss:// with one address")
-	fs.StringVar(&t.db, "db", fromEnv("OVERSELL_DB"), "`WHERE` the database is: taken as by shop and bench, and not used, for the lab keeps its orders in memory")
+	fs.StringVar(&t.db, "db", fromEnv("OVERSELL_DB"), "`WHERE` the database is: taken as by shop and bench, and not used, for the lab keeps its orders in memory, or in SQLite files of its own")
 	fs.StringVar(&o.json, "json", "", "`FILE` to write the report to as JSON; - for standard output, and nothing else there")
 	fs.StringVar(&o.html, "html", "", "`FILE` to write the table and all timelines to, to be opened in a browser")
 	fs.StringVar(&o.readme, "readme", "", "`FILE` whose table of strategies, between its two marks, is to be rewritten from this run")

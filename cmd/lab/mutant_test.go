@@ -65,10 +65,21 @@ func columnOf(name string, lock func(p *lab.Process, key string) locks.Lock) lab
 	return c[0]
 }
 
+// unguarded is the column of a strategy, with nothing around the sale. At the shop
+// it still is of that strategy's family.
+func unguarded(name string) lab.Column {
+	c := columnOf(name, nil)
+	c.Optimistic, c.Guard = false, func(*lab.Process) locks.Guard { return locks.None{} }
+	return c
+}
+
 // mutants returns what the lab has to notice.
 func mutants() []mutant {
 	with := columnOf
 	return []mutant{
+		{"watch without its look at the write", unguarded("watch"), []string{
+			"lost-update", "local-mutex-across-instances", "paused-writer", "mixed-strategies", "strategies-take-turns",
+		}},
 		{"v2 deletes only its own", with("v2_ttl", func(p *lab.Process, key string) locks.Lock {
 			return v3.New(p.Redis(), key, p.TTL())
 		}), []string{"foreign-delete", "foreign-delete-chain"}},
@@ -124,10 +135,11 @@ func TestBrokenLocksKeepNothing(t *testing.T) {
 		{"it only returns errors", "v8_fenced", func(*lab.Process, string) locks.Lock { return failing{} }, nil},
 		{"it grants nothing", "v8_fenced", func(*lab.Process, string) locks.Lock { return refusing{} }, nil},
 		{"it is granted to everybody", "v8_fenced", func(*lab.Process, string) locks.Lock { return granting{} },
-			[]string{"optimistic-aborts", "cache-missing-key"}},
+			[]string{"strategies-take-turns", "optimistic-aborts", "cache-missing-key"}},
 		{"it is never given back", "v1_setnx", func(p *lab.Process, key string) locks.Lock {
 			return kept{v1.New(p.Redis(), key)}
 		}, []string{
+			"strategies-take-turns",
 			"expires-while-held", "long-work", "late-reply", "cut-off-holder", "stopped-holder", "clock-jump-majority",
 			"wait-not-cancelled", "cancel-not-told-apart", "wait-limit-wrong", "wait-limit-ends-the-hold", "redis-away-while-waiting",
 			"cache-stampede", "cache-load-per-instance", "cache-load-outlives-lease", "cache-missing-key",
@@ -135,7 +147,7 @@ func TestBrokenLocksKeepNothing(t *testing.T) {
 		{"it is given back by its ttl alone", "v4_lua", func(p *lab.Process, key string) locks.Lock {
 			return kept{v4.New(p.Redis(), key, p.TTL())}
 		}, []string{
-			"lost-update", "local-mutex-across-instances", "committed-before-release", "optimistic-aborts",
+			"lost-update", "local-mutex-across-instances", "committed-before-release", "strategies-take-turns", "optimistic-aborts",
 			"orphan-after-crash", "crash-before-expire", "forgotten-unlock",
 			"wait-not-cancelled", "cancel-not-told-apart", "wait-limit-wrong", "wait-limit-ends-the-hold", "redis-away-while-waiting",
 			"cache-stampede", "cache-load-per-instance", "cache-missing-key",

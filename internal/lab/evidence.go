@@ -34,6 +34,7 @@ const (
 	hasSold    = "sold"    // a unit
 	hasRead    = "read"    // a value, through a cache
 	hasLoaded  = "loaded"  // a value, from the database
+	isOfFamily = "family"  // its strategy need not be kept apart from the column's
 )
 
 // planned is a fault that waits for its command. In a cell whose fault never found

@@ -7,7 +7,7 @@ import (
 )
 
 func saleScenarios() []Scenario {
-	return []Scenario{lostUpdate(), localMutex(), pausedWriter(), halfSale(), earlyRelease(), lateRelease(), recursiveRetry(), doubleAsk(), optimisticAborts()}
+	return []Scenario{lostUpdate(), localMutex(), pausedWriter(), halfSale(), earlyRelease(), lateRelease(), mixedStrategies(), strategiesTakeTurns(), recursiveRetry(), doubleAsk(), optimisticAborts()}
 }
 
 func lostUpdate() Scenario {

@@ -15,7 +15,7 @@ import (
 
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/child"
-	"oversell/internal/relay"
+	"oversell/internal/netfault"
 	"oversell/internal/sharedmem"
 	"oversell/internal/stall"
 )
@@ -69,8 +69,8 @@ type instance struct {
 	proc   *child.Process
 	orders io.WriteCloser
 	log    *tail
-	link   *relay.Relay // between it and Redis; nil: there is none
-	gauge  *gauge       // of those inside; nil: nobody looks
+	link   *netfault.Relay // between it and Redis; nil: there is none
+	gauge  *gauge          // of those inside; nil: nobody looks
 
 	ready   chan string    // the address, once
 	planned chan struct{}  // after each plan

@@ -9,7 +9,7 @@ import (
 
 	"oversell/internal/backend"
 	"oversell/internal/locks"
-	"oversell/internal/relay"
+	"oversell/internal/netfault"
 	"oversell/internal/stock"
 )
 
@@ -48,12 +48,12 @@ func single(redisURL string) (string, error) {
 }
 
 // relayed leads to the Redis at the URL through a relay. The caller closes it.
-func relayed(redisURL string) (through string, link *relay.Relay, err error) {
+func relayed(redisURL string) (through string, link *netfault.Relay, err error) {
 	addr, err := single(redisURL)
 	if err != nil {
 		return "", nil, err
 	}
-	if link, err = relay.Start(addr); err != nil {
+	if link, err = netfault.Start(addr); err != nil {
 		return "", nil, fmt.Errorf("leading an instance's connections to Redis through a relay: %w", err)
 	}
 	if through, err = backend.WithAddr(redisURL, link.Addr); err != nil {

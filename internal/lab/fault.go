@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"oversell/internal/lab/wire"
-	"oversell/internal/relay"
+	"oversell/internal/netfault"
 )
 
 // A Match tells which commands a fault is meant for.
@@ -82,7 +82,7 @@ func (p *Process) loseReply(match Match) {
 		return
 	}
 	p.w.fault(p, "the connection is to break before the next reply is there")
-	p.member.each((*relay.Relay).LoseReply)
+	p.member.each((*netfault.Relay).LoseReply)
 }
 
 // loseQuestion breaks the connection before the next question has arrived, until the
@@ -93,8 +93,8 @@ func (p *Process) loseQuestion(spare bool) (mend func()) {
 		return func() {}
 	}
 	p.w.fault(p, "the connection breaks before the next question has arrived")
-	p.member.each((*relay.Relay).Cut)
-	return func() { p.member.each((*relay.Relay).Restore) }
+	p.member.each((*netfault.Relay).Cut)
+	return func() { p.member.each((*netfault.Relay).Restore) }
 }
 
 // delay holds up the answer to the next question; where the lock is no matter of
@@ -107,10 +107,10 @@ func (p *Process) delay() (under <-chan struct{}, letGo func()) {
 		return late.parked, late.release
 	}
 	p.w.fault(p, "what it sends and is sent is held up")
-	p.member.each((*relay.Relay).Hole)
+	p.member.each((*netfault.Relay).Hole)
 	now := make(chan struct{})
 	close(now)
-	return now, func() { p.member.each((*relay.Relay).Restore) }
+	return now, func() { p.member.each((*netfault.Relay).Restore) }
 }
 
 // A pause parks a command until it is released.

@@ -14,7 +14,7 @@ import (
 
 	"oversell/internal/lab/wire"
 	"oversell/internal/locks"
-	"oversell/internal/relay"
+	"oversell/internal/netfault"
 )
 
 // Process is an actor. As far as Redis can tell it is a process of its own: it
@@ -184,7 +184,7 @@ func (p *Process) Freeze() {
 	p.mu.Lock()
 	p.frozen = make(chan struct{})
 	p.mu.Unlock()
-	p.member.each((*relay.Relay).Hole)
+	p.member.each((*netfault.Relay).Hole)
 	p.w.fault(p, "stopped")
 }
 
@@ -198,7 +198,7 @@ func (p *Process) Thaw() {
 	p.w.fault(p, "goes on")
 	close(p.frozen)
 	p.frozen = nil
-	p.member.each((*relay.Relay).Restore)
+	p.member.each((*netfault.Relay).Restore)
 }
 
 // running waits while the process stands still. It returns false if the process
@@ -224,7 +224,7 @@ func (p *Process) Cut() {
 	p.mu.Lock()
 	p.cut = true
 	p.mu.Unlock()
-	p.member.each((*relay.Relay).Hole)
+	p.member.each((*netfault.Relay).Hole)
 }
 
 // Restore ends Cut and Refuse for what is sent from now on.
@@ -233,7 +233,7 @@ func (p *Process) Restore() {
 	p.mu.Lock()
 	p.cut, p.refused = false, false
 	p.mu.Unlock()
-	p.member.each((*relay.Relay).Restore)
+	p.member.each((*netfault.Relay).Restore)
 }
 
 // Refuse breaks the connections of the process, and refuses new ones: to it
@@ -246,14 +246,14 @@ func (p *Process) Refuse() {
 		conn.Close()
 	}
 	p.mu.Unlock()
-	p.member.each((*relay.Relay).Cut)
+	p.member.each((*netfault.Relay).Cut)
 }
 
 // Kill kills the process on the spot: it says goodbye to nobody.
 func (p *Process) Kill() {
 	p.w.fault(p, "killed")
 	p.kill()
-	p.member.each((*relay.Relay).Cut)
+	p.member.each((*netfault.Relay).Cut)
 	p.mu.Lock()
 	p.killed = true
 	holders := p.holders
@@ -314,7 +314,7 @@ func (p *Process) leave() {
 	lost := p.killed || p.cut || p.refused
 	p.mu.Unlock()
 	if lost {
-		p.member.each((*relay.Relay).Cut) // no goodbye gets through, and nobody is to wait for that
+		p.member.each((*netfault.Relay).Cut) // no goodbye gets through, and nobody is to wait for that
 	}
 	p.member.leave()
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"oversell/internal/locks"
-	"oversell/internal/relay"
+	"oversell/internal/netfault"
 )
 
 // A service is what keeps locks and is no Redis. Its methods may be called
@@ -39,7 +39,7 @@ type service interface {
 // member is a process as a service knows it. A nil one is a process that has to do
 // with none.
 type member struct {
-	relays []*relay.Relay
+	relays []*netfault.Relay
 	lock   func(key string) serviceLock
 	close  []func() error
 }
@@ -57,7 +57,7 @@ func newMember(addresses []string, dial func(m *member, relayed []string) error)
 	m := &member{}
 	var relayed []string
 	for _, target := range addresses {
-		r, err := relay.Start(target)
+		r, err := netfault.Start(target)
 		if err != nil {
 			m.leave()
 			return nil, err
@@ -72,7 +72,7 @@ func newMember(addresses []string, dial func(m *member, relayed []string) error)
 }
 
 // each does something to all relays of the process.
-func (m *member) each(fault func(*relay.Relay)) {
+func (m *member) each(fault func(*netfault.Relay)) {
 	if m == nil {
 		return
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"oversell/internal/backend"
-	"oversell/internal/relay"
+	"oversell/internal/netfault"
 )
 
 // Shop is a shop in a process of its own. Start and the methods that strike it are
@@ -32,7 +32,7 @@ type Shop interface {
 type Link struct {
 	RedisURL, DBURL string // what the shop dials
 
-	redis, db *relay.Relay // db is nil where the database is a file
+	redis, db *netfault.Relay // db is nil where the database is a file
 }
 
 // Link makes the network for one shop. It must be closed in the end.
@@ -47,7 +47,7 @@ func (s *Servers) Link() (_ *Link, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if l.redis, err = relay.Start(addr); err != nil {
+	if l.redis, err = netfault.Start(addr); err != nil {
 		return nil, err
 	}
 	if l.RedisURL, err = backend.WithAddr(s.RedisURL, l.redis.Addr); err != nil {
@@ -56,7 +56,7 @@ func (s *Servers) Link() (_ *Link, err error) {
 	if s.db == nil {
 		return l, nil
 	}
-	if l.db, err = relay.Start(s.db.Addr); err != nil {
+	if l.db, err = netfault.Start(s.db.Addr); err != nil {
 		return nil, err
 	}
 	l.DBURL, err = withDBAddr(s.DBURL, l.db.Addr)
@@ -66,7 +66,7 @@ func (s *Servers) Link() (_ *Link, err error) {
 // Close ends the network.
 func (l *Link) Close() error {
 	var errs []error
-	for _, r := range []*relay.Relay{l.redis, l.db} {
+	for _, r := range []*netfault.Relay{l.redis, l.db} {
 		if r != nil {
 			errs = append(errs, r.Close())
 		}
@@ -137,7 +137,7 @@ func (w *world) linkFault(ctx context.Context, f Fault, p part) (end func(contex
 	if f.Victim != all {
 		links = links[f.Victim : f.Victim+1]
 	}
-	var struck []*relay.Relay
+	var struck []*netfault.Relay
 	for _, l := range links {
 		r := l.redis
 		if p == dbLink {
@@ -145,26 +145,26 @@ func (w *world) linkFault(ctx context.Context, f Fault, p part) (end func(contex
 		}
 		struck = append(struck, r)
 	}
-	each := func(do func(*relay.Relay)) {
+	each := func(do func(*netfault.Relay)) {
 		for _, r := range struck {
 			do(r)
 		}
 	}
 	restore := func(context.Context) error {
-		each((*relay.Relay).Restore)
+		each((*netfault.Relay).Restore)
 		return nil
 	}
 	switch f.Kind {
 	case RedisBlackHole, DBBlackHole:
-		each((*relay.Relay).Hole)
+		each((*netfault.Relay).Hole)
 	case RedisDisconnected, DBDisconnected:
-		each((*relay.Relay).Cut)
+		each((*netfault.Relay).Cut)
 	case RedisRepliesLate, DBRepliesLate:
-		each(func(r *relay.Relay) { r.Late(f.Amount) })
+		each(func(r *netfault.Relay) { r.Late(f.Amount) })
 	case RedisRepliesLost, DBRepliesLost:
-		each((*relay.Relay).LoseReply)
+		each((*netfault.Relay).LoseReply)
 		return repeat(ctx, lossEvery, func(context.Context) error {
-			each((*relay.Relay).LoseReply)
+			each((*netfault.Relay).LoseReply)
 			return nil
 		}), nil
 	default:

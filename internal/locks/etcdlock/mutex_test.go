@@ -16,7 +16,7 @@ import (
 
 	"oversell/internal/backend/coordination/coordtest"
 	"oversell/internal/locks/locktest"
-	"oversell/internal/relay"
+	"oversell/internal/netfault"
 )
 
 // ttl is etcd's least, as far as an embedded one goes.
@@ -376,9 +376,9 @@ func TestLossIsToldFirst(t *testing.T) {
 	}
 }
 
-var failures = map[string]func(*relay.Relay){
-	"hole": (*relay.Relay).Hole,
-	"cut":  (*relay.Relay).Cut,
+var failures = map[string]func(*netfault.Relay){
+	"hole": (*netfault.Relay).Hole,
+	"cut":  (*netfault.Relay).Cut,
 }
 
 func TestShortOutageDoesNoHarm(t *testing.T) {

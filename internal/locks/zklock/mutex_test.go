@@ -18,7 +18,7 @@ import (
 
 	"oversell/internal/backend/coordination/coordtest"
 	"oversell/internal/locks/locktest"
-	"oversell/internal/relay"
+	"oversell/internal/netfault"
 )
 
 // timeout is the least that the private server allows.
@@ -71,7 +71,7 @@ func newSource(t *testing.T, server string, timeout time.Duration) *Source {
 }
 
 // apart gives the test a process behind a network that may fail, and another.
-func apart(t *testing.T, timeout time.Duration) (key string, link *relay.Relay, here, there *Source) {
+func apart(t *testing.T, timeout time.Duration) (key string, link *netfault.Relay, here, there *Source) {
 	t.Helper()
 	t.Parallel()
 	server := coordtest.ZooKeeper(t)
@@ -655,9 +655,9 @@ func TestUnlockAfterCancel(t *testing.T) {
 	unlock(t, b)
 }
 
-var failures = map[string]func(*relay.Relay){
-	"hole": (*relay.Relay).Hole,
-	"cut":  (*relay.Relay).Cut,
+var failures = map[string]func(*netfault.Relay){
+	"hole": (*netfault.Relay).Hole,
+	"cut":  (*netfault.Relay).Cut,
 }
 
 func lock(t *testing.T, m *Mutex) bool {

@@ -3,13 +3,13 @@ package coordtest
 import (
 	"testing"
 
-	"oversell/internal/relay"
+	"oversell/internal/netfault"
 )
 
 // NewRelay puts a bad network before target for the length of the test.
-func NewRelay(t testing.TB, target string) *relay.Relay {
+func NewRelay(t testing.TB, target string) *netfault.Relay {
 	t.Helper()
-	r, err := relay.Start(target)
+	r, err := netfault.Start(target)
 	if err != nil {
 		t.Fatal(err)
 	}

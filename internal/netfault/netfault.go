@@ -1,6 +1,6 @@
-// Package relay provides a piece of network that can fail: it stands between a
+// Package netfault provides a piece of network that can fail: it stands between a
 // client and a server, and forwards what they say until it is told not to.
-package relay
+package netfault
 
 import (
 	"context"

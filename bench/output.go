@@ -8,9 +8,9 @@ import (
 
 	"golang.org/x/term"
 
+	"oversell/internal/atomicfile"
 	"oversell/internal/bench"
 	"oversell/internal/bench/page"
-	"oversell/internal/wholefile"
 )
 
 // output is where the report goes. Either report or close must be called in the end.
@@ -18,7 +18,7 @@ type output struct {
 	table io.Writer
 	json  io.Writer // nil: nowhere
 	html  io.Writer // nil: nowhere
-	files []*wholefile.File
+	files []*atomicfile.File
 }
 
 // open opens the files that are asked for: before the bench, so that nobody
@@ -45,7 +45,7 @@ func (o options) open(stdout, stderr io.Writer) (out output, err error) {
 
 // create opens the file that a flag names.
 func (w *output) create(name, path string) (io.Writer, error) {
-	f, err := wholefile.Create(path)
+	f, err := atomicfile.Create(path)
 	if err != nil {
 		return nil, fmt.Errorf("-%s: %w", name, err)
 	}

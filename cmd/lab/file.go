@@ -4,24 +4,24 @@ import (
 	"errors"
 	"fmt"
 
-	"oversell/internal/wholefile"
+	"oversell/internal/atomicfile"
 )
 
 // files are where a report goes, beside standard output.
 type files struct {
-	json, html *wholefile.File // nil: nowhere
+	json, html *atomicfile.File // nil: nowhere
 }
 
 // open makes the files that are asked for: before the run, so that nobody waits
 // for a report that cannot be written.
 func (o options) open() (out files, err error) {
 	if o.json != "" && o.json != "-" {
-		if out.json, err = wholefile.Create(o.json); err != nil {
+		if out.json, err = atomicfile.Create(o.json); err != nil {
 			return out, fmt.Errorf("-json: %w", err)
 		}
 	}
 	if o.html != "" {
-		if out.html, err = wholefile.Create(o.html); err != nil {
+		if out.html, err = atomicfile.Create(o.html); err != nil {
 			return out, errors.Join(fmt.Errorf("-html: %w", err), out.discard())
 		}
 	}
@@ -31,7 +31,7 @@ func (o options) open() (out files, err error) {
 // discard gives up what was not written.
 func (f files) discard() error {
 	var err error
-	for _, one := range []*wholefile.File{f.json, f.html} {
+	for _, one := range []*atomicfile.File{f.json, f.html} {
 		if one != nil {
 			err = errors.Join(err, one.Close())
 		}

@@ -7,9 +7,9 @@ import (
 	"io"
 	"os"
 
+	"oversell/internal/atomicfile"
 	"oversell/internal/lab"
 	"oversell/internal/lab/show"
-	"oversell/internal/wholefile"
 )
 
 // present shows the report in every way that was asked for. It returns false
@@ -58,7 +58,7 @@ func (p program) table(o options, r lab.Report) (fresh bool, err error) {
 		fmt.Fprintf(p.stderr, "lab: the table of strategies in %s is stale: go run ./cmd/lab -readme %[1]s\n", o.readme)
 		return false, nil
 	}
-	return true, wholefile.Write(o.readme, func(w io.Writer) error {
+	return true, atomicfile.Write(o.readme, func(w io.Writer) error {
 		_, err := w.Write(c.text)
 		return err
 	})

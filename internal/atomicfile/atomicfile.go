@@ -1,5 +1,5 @@
-// Package wholefile writes files as a whole or not at all.
-package wholefile
+// Package atomicfile writes files as a whole or not at all.
+package atomicfile
 
 import (
 	"bytes"

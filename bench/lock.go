@@ -14,10 +14,10 @@ import (
 
 	"oversell/internal/backend"
 	"oversell/internal/bench"
-	"oversell/internal/contend"
+	"oversell/internal/lockbench"
 )
 
-// workloadLock is the workload that has no shop: see package contend.
+// workloadLock is the workload that has no shop: see package lockbench.
 const workloadLock = "lock"
 
 // contenderArg makes this program one of the processes of a crowd, which takes
@@ -25,7 +25,7 @@ const workloadLock = "lock"
 const contenderArg = "contender"
 
 func contender(ctx context.Context, in io.Reader, stdout, stderr io.Writer) int {
-	if err := contend.Serve(ctx, contend.Contenders(), in, stdout); err != nil {
+	if err := lockbench.Serve(ctx, lockbench.Contenders(), in, stdout); err != nil {
 		fmt.Fprintln(stderr, err)
 		return exitFailed
 	}
@@ -36,8 +36,8 @@ func contender(ctx context.Context, in io.Reader, stdout, stderr io.Writer) int 
 const stopped = 3 * time.Second
 
 // disturbances are the conditions of the workload.
-func disturbances() map[string]contend.Disturb {
-	return map[string]contend.Disturb{
+func disturbances() map[string]lockbench.Disturb {
+	return map[string]lockbench.Disturb{
 		"calm":        {},
 		"crash":       {Kill: true},
 		"pause":       {Stop: stopped},
@@ -47,7 +47,7 @@ func disturbances() map[string]contend.Disturb {
 
 // crowd is what the flags ask for with the workload.
 type crowd struct {
-	contend.Config
+	lockbench.Config
 	conditions []string
 	repeat     int
 }
@@ -67,7 +67,7 @@ func checkLine(line *flag.FlagSet) (err error) {
 
 // interpretLock reads the flags as the workload has them.
 func (o *options) interpretLock(fs *flag.FlagSet, t texts) error {
-	c := &crowd{conditions: split(t.conditions), repeat: o.Repeat, Config: contend.Config{
+	c := &crowd{conditions: split(t.conditions), repeat: o.Repeat, Config: lockbench.Config{
 		RedisURL: o.redis, Contenders: o.Requests, Processes: 1, Wait: o.Wait,
 		Names: split(t.strategies), Command: func() (*exec.Cmd, error) { return self(contenderArg) },
 	}}
@@ -81,7 +81,7 @@ func (o *options) interpretLock(fs *flag.FlagSet, t texts) error {
 		c.conditions = []string{"calm"}
 	}
 	if len(c.Names) == 0 {
-		c.Names = contend.Usual()
+		c.Names = lockbench.Usual()
 	}
 	if c.repeat < 1 || c.repeat > bench.MaxRepeat {
 		return fmt.Errorf("-repeat is %d, and must be 1 to %d", c.repeat, bench.MaxRepeat)
@@ -122,7 +122,7 @@ type lockRow struct {
 	Condition string `json:"condition"`
 	Workload  string `json:"workload"`
 	Repeat    int    `json:"repeat"` // which run of the row it is, from 1
-	contend.Row
+	lockbench.Row
 }
 
 // runLock runs the rows, all once and then all again, and reports those that
@@ -144,7 +144,7 @@ func (o options) measureLock(ctx context.Context, stderr io.Writer) (report lock
 		return report, err
 	}
 	defer func() { err = errors.Join(err, server.Close()) }()
-	var show contend.Progress = contend.Silent{}
+	var show lockbench.Progress = lockbench.Silent{}
 	if terminal(stderr) {
 		bar := bench.NewBar(stderr)
 		defer bar.Close()
@@ -165,7 +165,7 @@ func (o options) measureLock(ctx context.Context, stderr io.Writer) (report lock
 	for round := range c.repeat {
 		for _, condition := range c.conditions {
 			c.Disturb = disturbances()[condition]
-			rows, err := contend.Run(ctx, c.Config, show)
+			rows, err := lockbench.Run(ctx, c.Config, show)
 			for _, row := range rows {
 				report.Rows = append(report.Rows, lockRow{row.Contender, condition, workloadLock, round + 1, row})
 			}
@@ -192,7 +192,7 @@ func (c crowd) manifest(redis string, given []string) bench.Manifest {
 // sound reports whether no two held a lock at once, and nothing was lost, but by
 // a process that was stopped.
 func (r lockReport) sound() bool {
-	return !slices.ContainsFunc(r.Rows, func(row lockRow) bool { return row.Verdict == contend.Broken && row.Contender != contend.Bare })
+	return !slices.ContainsFunc(r.Rows, func(row lockRow) bool { return row.Verdict == lockbench.Broken && row.Contender != lockbench.Bare })
 }
 
 // crowdBar shows a crowd on the bench's bar.
@@ -200,7 +200,7 @@ type crowdBar struct{ *bench.Bar }
 
 func (b crowdBar) Row(n, all int, name string) { b.Bar.Row(n, all, name, workloadLock) }
 
-func (b crowdBar) Done(contend.Row) {}
+func (b crowdBar) Done(lockbench.Row) {}
 
 // write writes the report to where it is wanted.
 func (r lockReport) write(out output, c crowd) error {

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"oversell/internal/contend"
+	"oversell/internal/lockbench"
 )
 
 // locksOnly makes a bench of locks that is over soon.
@@ -25,7 +25,7 @@ func TestLockWorkload(t *testing.T) {
 	var names []string
 	for _, row := range report.Rows {
 		names = append(names, row.Strategy)
-		if row.Served != 40 || row.MaxHolders != 1 || row.Processes != 2 || row.Verdict != contend.AllServed {
+		if row.Served != 40 || row.MaxHolders != 1 || row.Processes != 2 || row.Verdict != lockbench.AllServed {
 			t.Errorf("run %d of %s: %+v", row.Repeat, row.Strategy, row.Row)
 		}
 	}
@@ -46,8 +46,8 @@ func TestLockWorkload(t *testing.T) {
 // In two processes a mutex is no lock. The one without any is there to show what
 // a deduct costs, and does not make the exit code a failure.
 func TestLockWorkloadShowsWhatIsLost(t *testing.T) {
-	got := try(t, "-workload", "lock", "-requests", "400", "-instances", "2", "-strategies", contend.Bare)
-	if got.code != exitExpected || !strings.Contains(got.stdout, string(contend.Broken)) {
+	got := try(t, "-workload", "lock", "-requests", "400", "-instances", "2", "-strategies", lockbench.Bare)
+	if got.code != exitExpected || !strings.Contains(got.stdout, string(lockbench.Broken)) {
 		t.Errorf("exit code %d\n%s%s", got.code, got.stdout, got.stderr)
 	}
 }

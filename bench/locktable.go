@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"oversell/internal/bench"
-	"oversell/internal/contend"
 	"oversell/internal/figures"
+	"oversell/internal/lockbench"
 )
 
 // lockGroup has the runs of one contender under one condition.
@@ -19,7 +19,7 @@ type lockGroup struct {
 	Spread     figures.Estimate `json:"wait_max_to_p50"`
 	Jain       figures.Estimate `json:"jain"`
 
-	runs []contend.Row
+	runs []lockbench.Row
 }
 
 // groups gathers the runs of each row, in the order in which they first ran.
@@ -47,17 +47,17 @@ func (r lockReport) groups() []lockGroup {
 }
 
 func (g *lockGroup) estimate() {
-	of := func(value func(contend.Row) float64) figures.Estimate {
+	of := func(value func(lockbench.Row) float64) figures.Estimate {
 		var values []float64
 		for _, run := range g.runs {
 			values = append(values, value(run))
 		}
 		return figures.MedianOf(values)
 	}
-	g.Throughput = of(func(r contend.Row) float64 { return r.Throughput })
-	g.Commands = of(func(r contend.Row) float64 { return r.Commands })
-	g.Spread = of(func(r contend.Row) float64 { return r.Spread })
-	g.Jain = of(func(r contend.Row) float64 { return r.Jain })
+	g.Throughput = of(func(r lockbench.Row) float64 { return r.Throughput })
+	g.Commands = of(func(r lockbench.Row) float64 { return r.Commands })
+	g.Spread = of(func(r lockbench.Row) float64 { return r.Spread })
+	g.Jain = of(func(r lockbench.Row) float64 { return r.Jain })
 }
 
 // writeTable writes a table for each condition: of each run, and of several
@@ -68,7 +68,7 @@ func (r lockReport) writeTable(w io.Writer, c crowd) error {
 		r.Manifest.Redis, r.Manifest.Go, r.Manifest.OS, r.Manifest.CPUs)
 	for _, condition := range c.conditions {
 		for round := range c.repeat {
-			var rows []contend.Row
+			var rows []lockbench.Row
 			for _, row := range r.Rows {
 				if row.Condition == condition && row.Repeat == round+1 {
 					rows = append(rows, row.Row)
@@ -78,7 +78,7 @@ func (r lockReport) writeTable(w io.Writer, c crowd) error {
 				continue
 			}
 			if _, err = fmt.Fprintf(w, "\n%s, run %d of %d\n", condition, round+1, c.repeat); err == nil {
-				err = contend.WriteTable(w, rows)
+				err = lockbench.WriteTable(w, rows)
 			}
 		}
 	}

@@ -1,4 +1,4 @@
-package contend
+package lockbench
 
 // Progress is told how far a run is. Its methods are called from one goroutine
 // at a time.

@@ -1,4 +1,4 @@
-package contend_test
+package lockbench_test
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"oversell/internal/backend/backendtest"
-	"oversell/internal/contend"
+	"oversell/internal/lockbench"
 	"oversell/internal/locks"
 )
 
@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 func process() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	if err := contend.Serve(ctx, catalog(), os.Stdin, os.Stdout); err != nil {
+	if err := lockbench.Serve(ctx, catalog(), os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 2
 	}
@@ -72,35 +72,35 @@ func (p *processes) checkEnded(t testing.TB) {
 
 // catalog is what the tests know besides the contenders of the project: locks
 // that do not do their part.
-func catalog() contend.Catalog {
-	return append(contend.Contenders(),
-		contend.Contender{Name: "open", Make: func(contend.Process) (locks.Guard, error) {
+func catalog() lockbench.Catalog {
+	return append(lockbench.Contenders(),
+		lockbench.Contender{Name: "open", Make: func(lockbench.Process) (locks.Guard, error) {
 			return locks.None{}, nil
 		}},
-		contend.Contender{Name: "deaf", Make: func(contend.Process) (locks.Guard, error) {
+		lockbench.Contender{Name: "deaf", Make: func(lockbench.Process) (locks.Guard, error) {
 			return deaf{}, nil
 		}},
-		contend.Contender{Name: "liar", Make: func(contend.Process) (locks.Guard, error) {
+		lockbench.Contender{Name: "liar", Make: func(lockbench.Process) (locks.Guard, error) {
 			return liar{}, nil
 		}},
-		contend.Contender{Name: "rude", Make: func(contend.Process) (locks.Guard, error) {
+		lockbench.Contender{Name: "rude", Make: func(lockbench.Process) (locks.Guard, error) {
 			return rude{}, nil
 		}},
-		contend.Contender{Name: "dies", Make: func(contend.Process) (locks.Guard, error) {
+		lockbench.Contender{Name: "dies", Make: func(lockbench.Process) (locks.Guard, error) {
 			return dies{}, nil
 		}},
-		contend.Contender{Name: "unable", Make: func(contend.Process) (locks.Guard, error) {
+		lockbench.Contender{Name: "unable", Make: func(lockbench.Process) (locks.Guard, error) {
 			return nil, errUnable
 		}},
 	)
 }
 
 // config is a small run on a Redis of the given kind.
-func config(t testing.TB, kind string) (contend.Config, *processes) {
+func config(t testing.TB, kind string) (lockbench.Config, *processes) {
 	t.Helper()
 	p := new(processes)
 	t.Cleanup(func() { p.checkEnded(t) })
-	return contend.Config{
+	return lockbench.Config{
 		RedisURL: backendtest.Redis(t, kind), Command: p.command, Catalog: catalog(),
 		Contenders: 60, Processes: 2, Pool: 16, TTL: 2 * time.Second, Wait: 30 * time.Second,
 	}, p

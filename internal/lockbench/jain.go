@@ -1,4 +1,4 @@
-package contend
+package lockbench
 
 // Jain returns how evenly something was given out to n: the square of the sum,
 // divided by n times the sum of the squares. It is 1 when all have got the same,

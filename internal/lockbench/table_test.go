@@ -1,28 +1,28 @@
-package contend_test
+package lockbench_test
 
 import (
 	"errors"
 	"strings"
 	"testing"
 
-	"oversell/internal/contend"
+	"oversell/internal/lockbench"
 )
 
 func TestWriteTable(t *testing.T) {
-	rows := []contend.Row{
+	rows := []lockbench.Row{
 		{
 			Contender: "v7_queue", Contenders: 100, Processes: 4, Served: 75, Killed: 25, Throughput: 4821.4, Commands: 2.44,
-			P50: 10.4, P99: 20, Max: 22, Spread: 2.11, Jain: 0.998, MaxHolders: 2, MaxHoldersRunning: 1, Verdict: contend.Late,
-			Disturbed: &contend.Disturbed{Killed: 2, KilledAt: 7, Stopped: 1, StoppedAt: 8, Resumed: 3008},
+			P50: 10.4, P99: 20, Max: 22, Spread: 2.11, Jain: 0.998, MaxHolders: 2, MaxHoldersRunning: 1, Verdict: lockbench.Late,
+			Disturbed: &lockbench.Disturbed{Killed: 2, KilledAt: 7, Stopped: 1, StoppedAt: 8, Resumed: 3008},
 		},
 		{
 			Contender: "liar", Contenders: 100, Processes: 1, Told: 99, NeverServed: 1, Idle: 1000, LostUpdates: -3,
-			Reasons: map[string]int{"no room": 99}, Verdict: contend.Broken,
+			Reasons: map[string]int{"no room": 99}, Verdict: lockbench.Broken,
 		},
-		{Contender: "rueidislock", Skipped: "needs a real Redis", Verdict: contend.Skipped},
+		{Contender: "rueidislock", Skipped: "needs a real Redis", Verdict: lockbench.Skipped},
 	}
 	var out strings.Builder
-	if err := contend.WriteTable(&out, rows); err != nil {
+	if err := lockbench.WriteTable(&out, rows); err != nil {
 		t.Fatal(err)
 	}
 	const want = `          served  told  never  killed  deducts/s  cmds/deduct  p50  p99  max  max/p50  jain  holders  lost  verdict
@@ -46,7 +46,7 @@ var errFull = errors.New("no space")
 func (full) Write([]byte) (int, error) { return 0, errFull }
 
 func TestWriteTableSaysWhatFailed(t *testing.T) {
-	if err := contend.WriteTable(full{}, nil); !errors.Is(err, errFull) {
+	if err := lockbench.WriteTable(full{}, nil); !errors.Is(err, errFull) {
 		t.Errorf("got %v", err)
 	}
 }

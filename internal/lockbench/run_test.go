@@ -1,4 +1,4 @@
-package contend_test
+package lockbench_test
 
 import (
 	"context"
@@ -9,14 +9,14 @@ import (
 	"time"
 
 	"oversell/internal/backend/backendtest"
-	"oversell/internal/contend"
+	"oversell/internal/lockbench"
 )
 
 // row runs one row that must get through.
-func row(t *testing.T, cfg contend.Config, name string) contend.Row {
+func row(t *testing.T, cfg lockbench.Config, name string) lockbench.Row {
 	t.Helper()
 	cfg.Names = []string{name}
-	rows, err := contend.Run(t.Context(), cfg, contend.Silent{})
+	rows, err := lockbench.Run(t.Context(), cfg, lockbench.Silent{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,13 +40,13 @@ func TestContendersServeAll(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			cfg, _ := config(t, kind)
 			cfg.Names = names
-			rows, err := contend.Run(t.Context(), cfg, contend.Silent{})
+			rows, err := lockbench.Run(t.Context(), cfg, lockbench.Silent{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, r := range rows {
 				if kind == "embedded" && strings.HasPrefix(r.Contender, "rueidislock") {
-					if !strings.Contains(r.Skipped, "needs a real Redis") || r.Verdict != contend.Skipped {
+					if !strings.Contains(r.Skipped, "needs a real Redis") || r.Verdict != lockbench.Skipped {
 						t.Errorf("%s on an embedded Redis: %q", r.Contender, r.Skipped)
 					}
 					continue
@@ -57,11 +57,11 @@ func TestContendersServeAll(t *testing.T) {
 	}
 }
 
-func checkAllServed(t *testing.T, r contend.Row) {
+func checkAllServed(t *testing.T, r lockbench.Row) {
 	t.Helper()
 	// rueidislock now and then wakes nobody: that is what its row is for.
-	lazy := strings.HasPrefix(r.Contender, "rueidislock") && r.Verdict == contend.Starved
-	if r.Verdict != contend.AllServed && !lazy || r.MaxHolders != 1 || r.LostUpdates != 0 {
+	lazy := strings.HasPrefix(r.Contender, "rueidislock") && r.Verdict == lockbench.Starved
+	if r.Verdict != lockbench.AllServed && !lazy || r.MaxHolders != 1 || r.LostUpdates != 0 {
 		t.Errorf("%s: %+v", r.Contender, r)
 	}
 	if r.Throughput <= 0 || r.Commands < 2 || r.P50 <= 0 || r.Max < r.P99 || r.P99 < r.P50 || r.Jain <= 0 || r.Jain > 1 {
@@ -75,7 +75,7 @@ func TestBrokenLockIsSeen(t *testing.T) {
 			cfg, _ := config(t, kind)
 			cfg.Contenders = 300
 			r := row(t, cfg, "open")
-			if r.Verdict != contend.Broken || r.LostUpdates <= 0 || r.MaxHolders < 2 || r.Served != 300 {
+			if r.Verdict != lockbench.Broken || r.LostUpdates <= 0 || r.MaxHolders < 2 || r.Served != 300 {
 				t.Errorf("%s: %d served, %d lost, %d holders", r.Verdict, r.Served, r.LostUpdates, r.MaxHolders)
 			}
 		})
@@ -105,7 +105,7 @@ func TestWhoIsNeverLetIn(t *testing.T) {
 			cfg, _ := config(t, "embedded")
 			cfg.Wait = 100 * time.Millisecond
 			r := row(t, cfg, name)
-			if r.NeverServed != cfg.Contenders || r.Verdict != contend.Starved || r.Idle < 90 || r.Throughput != 0 {
+			if r.NeverServed != cfg.Contenders || r.Verdict != lockbench.Starved || r.Idle < 90 || r.Throughput != 0 {
 				t.Errorf("%d never served: %s, idle %v", r.NeverServed, r.Verdict, r.Idle)
 			}
 		})
@@ -115,7 +115,7 @@ func TestWhoIsNeverLetIn(t *testing.T) {
 func TestWhoIsTold(t *testing.T) {
 	cfg, _ := config(t, "embedded")
 	r := row(t, cfg, "liar")
-	if r.Told != cfg.Contenders || r.Reasons["no room"] != cfg.Contenders || r.Verdict != contend.GaveUp {
+	if r.Told != cfg.Contenders || r.Reasons["no room"] != cfg.Contenders || r.Verdict != lockbench.GaveUp {
 		t.Errorf("%d told: %v, %s", r.Told, r.Reasons, r.Verdict)
 	}
 }
@@ -128,7 +128,7 @@ func TestProcessThatEndsIsAnError(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cfg, _ := config(t, "embedded")
 			cfg.Names = []string{"mutex+setnx", name}
-			rows, err := contend.Run(t.Context(), cfg, contend.Silent{})
+			rows, err := lockbench.Run(t.Context(), cfg, lockbench.Silent{})
 			if err == nil || !strings.Contains(err.Error(), want) || len(rows) != 1 {
 				t.Errorf("%d rows, %v; want 1, and %q", len(rows), err, want)
 			}
@@ -138,7 +138,7 @@ func TestProcessThatEndsIsAnError(t *testing.T) {
 
 // stopIt cancels a run in the middle of its first row.
 type stopIt struct {
-	contend.Silent
+	lockbench.Silent
 	cancel context.CancelCauseFunc
 }
 
@@ -152,7 +152,7 @@ func TestCancelEndsTheRow(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	start := time.Now()
-	rows, err := contend.Run(ctx, cfg, stopIt{cancel: cancel})
+	rows, err := lockbench.Run(ctx, cfg, stopIt{cancel: cancel})
 	if !errors.Is(err, errSeenEnough) || len(rows) != 0 {
 		t.Errorf("%d rows, %v; want none, %v", len(rows), err, errSeenEnough)
 	}
@@ -166,13 +166,13 @@ func TestKeysAreRemovedAndNoOthers(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			cfg, _ := config(t, kind)
 			rdb := backendtest.DialRedis(t, cfg.RedisURL)
-			others := []string{"oversell:{contend-00000000}:1:lock", "theirs"}
+			others := []string{"oversell:{lockbench-00000000}:1:lock", "theirs"}
 			for _, key := range others {
 				if err := rdb.Set(t.Context(), key, "x", 0).Err(); err != nil {
 					t.Fatal(err)
 				}
 			}
-			cfg.Disturb = contend.Disturb{Kill: true, Inside: true} // its lock stays
+			cfg.Disturb = lockbench.Disturb{Kill: true, Inside: true} // its lock stays
 			cfg.Wait = 500 * time.Millisecond
 			row(t, cfg, "v1_setnx+line:2ms")
 			row(t, cfg, "v7_queue")
@@ -188,19 +188,19 @@ func TestKeysAreRemovedAndNoOthers(t *testing.T) {
 // recorder notes what a Progress is told.
 type recorder struct {
 	rows []string
-	done []contend.Row
+	done []lockbench.Row
 	last func() int64
 }
 
 func (r *recorder) Row(_, _ int, contender string) { r.rows = append(r.rows, contender) }
 func (r *recorder) Waiting(waiting func() int64)   { r.last = waiting }
-func (r *recorder) Done(row contend.Row)           { r.done = append(r.done, row) }
+func (r *recorder) Done(row lockbench.Row)         { r.done = append(r.done, row) }
 
 func TestProgress(t *testing.T) {
 	cfg, _ := config(t, "embedded")
 	cfg.Names = []string{"mutex+setnx", "v7_queue"}
 	var p recorder
-	if _, err := contend.Run(t.Context(), cfg, &p); err != nil {
+	if _, err := lockbench.Run(t.Context(), cfg, &p); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Equal(p.rows, cfg.Names) || len(p.done) != 2 {
@@ -213,7 +213,7 @@ func TestProgress(t *testing.T) {
 
 func TestMemoryOfWaiters(t *testing.T) {
 	cfg, _ := config(t, "local")
-	r, err := contend.NewRunner(t.Context(), cfg, contend.Silent{})
+	r, err := lockbench.NewRunner(t.Context(), cfg, lockbench.Silent{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package contend_test
+package lockbench_test
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"oversell/internal/backend"
-	"oversell/internal/contend"
+	"oversell/internal/lockbench"
 	"oversell/internal/locks"
 )
 
@@ -35,7 +35,7 @@ func TestServeRefusesWhatItCannotDo(t *testing.T) {
 					_ = orders.Close()
 				}
 			}()
-			err := contend.Serve(t.Context(), contend.Contenders(), in, io.Discard)
+			err := lockbench.Serve(t.Context(), lockbench.Contenders(), in, io.Discard)
 			_ = in.Close()
 			switch {
 			case test.is != nil && !errors.Is(err, test.is):
@@ -54,7 +54,7 @@ func TestServeEndsWithItsContext(t *testing.T) {
 	defer orders.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := contend.Serve(ctx, contend.Contenders(), in, io.Discard); err != nil {
+	if err := lockbench.Serve(ctx, lockbench.Contenders(), in, io.Discard); err != nil {
 		t.Error(err)
 	}
 }

@@ -1,4 +1,4 @@
-// Package contend has a crowd contend for one hot lock, and measures the lock.
+// Package lockbench has a crowd contend for one hot lock, and measures the lock.
 // There is no shop: each of a row's contenders takes the lock once, reads a
 // counter by GET, writes it back less one by SET, and lets go. Such a turn is
 // called a deduct.
@@ -12,7 +12,7 @@
 // lock does its part is not asked of the lock: the counter must have gone down
 // by as many as were served, and the times at which each was inside, by the
 // clock that all processes of a machine share, must not overlap.
-package contend
+package lockbench
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package contend
+package lockbench
 
 import (
 	"fmt"

@@ -1,6 +1,6 @@
 //go:build unix
 
-package contend_test
+package lockbench_test
 
 import (
 	"fmt"
@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"oversell/internal/contend"
+	"oversell/internal/lockbench"
 )
 
 // disturbed is a config in which something is done to the processes.
-func disturbed(t *testing.T, kind string, d contend.Disturb) contend.Config {
+func disturbed(t *testing.T, kind string, d lockbench.Disturb) lockbench.Config {
 	t.Helper()
 	cfg, _ := config(t, kind)
 	cfg.Contenders, cfg.Processes, cfg.Disturb = 400, 4, d
@@ -26,9 +26,9 @@ func TestKilledProcess(t *testing.T) {
 		for _, inside := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s/inside=%v", kind, inside), func(t *testing.T) {
 				t.Parallel()
-				cfg := disturbed(t, kind, contend.Disturb{Kill: true, Inside: inside})
+				cfg := disturbed(t, kind, lockbench.Disturb{Kill: true, Inside: inside})
 				r := row(t, cfg, "v7_queue")
-				if r.Verdict != contend.AllServed || r.Killed == 0 || r.Disturbed == nil || r.Disturbed.Killed == 0 || r.MaxHolders != 1 {
+				if r.Verdict != lockbench.AllServed || r.Killed == 0 || r.Disturbed == nil || r.Disturbed.Killed == 0 || r.MaxHolders != 1 {
 					t.Errorf("%+v, %+v", r, r.Disturbed)
 				}
 			})
@@ -38,20 +38,20 @@ func TestKilledProcess(t *testing.T) {
 
 func TestKilledHolderOfALockWithoutALease(t *testing.T) {
 	t.Parallel()
-	cfg := disturbed(t, "embedded", contend.Disturb{Kill: true, Inside: true})
+	cfg := disturbed(t, "embedded", lockbench.Disturb{Kill: true, Inside: true})
 	cfg.Contenders = 4000 // so many that most still wait when a busy machine comes to the kill
 	cfg.Wait = 2 * time.Second
 	r := row(t, cfg, "v1_setnx+line:2ms")
-	if r.Verdict != contend.Starved || r.NeverServed == 0 || r.Unsure != 1 {
+	if r.Verdict != lockbench.Starved || r.NeverServed == 0 || r.Unsure != 1 {
 		t.Errorf("%s: %d never served, %d unsure", r.Verdict, r.NeverServed, r.Unsure)
 	}
 }
 
 // What is stopped for less than the lease has it when it goes on.
 func TestStoppedProcess(t *testing.T) {
-	cfg := disturbed(t, "local", contend.Disturb{Stop: 300 * time.Millisecond, Inside: true})
+	cfg := disturbed(t, "local", lockbench.Disturb{Stop: 300 * time.Millisecond, Inside: true})
 	r := row(t, cfg, "v7_queue")
-	if r.Verdict != contend.AllServed || r.MaxHolders != 1 || r.Served != 400 {
+	if r.Verdict != lockbench.AllServed || r.MaxHolders != 1 || r.Served != 400 {
 		t.Errorf("%+v", r)
 	}
 	if d := r.Disturbed; d == nil || d.Stopped == 0 || d.Resumed-d.StoppedAt < 290 {
@@ -62,7 +62,7 @@ func TestStoppedProcess(t *testing.T) {
 // What is stopped for longer is a second holder when it goes on; and of what it
 // did until then it is not accused.
 func TestStoppedForLongerThanTheLease(t *testing.T) {
-	cfg := disturbed(t, "local", contend.Disturb{Stop: 1500 * time.Millisecond, Inside: true})
+	cfg := disturbed(t, "local", lockbench.Disturb{Stop: 1500 * time.Millisecond, Inside: true})
 	cfg.TTL = 500 * time.Millisecond
 	for _, name := range []string{"v5_reentrant+line:2ms", "v7_queue"} {
 		r := row(t, cfg, name)
@@ -77,18 +77,18 @@ func TestStoppedForLongerThanTheLease(t *testing.T) {
 
 func TestKillAndStop(t *testing.T) {
 	t.Parallel()
-	cfg := disturbed(t, "local", contend.Disturb{Kill: true, Stop: 300 * time.Millisecond})
+	cfg := disturbed(t, "local", lockbench.Disturb{Kill: true, Stop: 300 * time.Millisecond})
 	r := row(t, cfg, "v7_queue")
 	if d := r.Disturbed; d == nil || d.Killed == 0 || d.Stopped == 0 || d.Killed == d.Stopped || d.Missed != "" {
 		t.Errorf("disturbed: %+v", d)
 	}
-	if r.Verdict != contend.AllServed {
+	if r.Verdict != lockbench.AllServed {
 		t.Errorf("%+v", r)
 	}
 }
 
 func TestDisturbanceThatDoesNotComeAbout(t *testing.T) {
-	cfg := disturbed(t, "embedded", contend.Disturb{Kill: true})
+	cfg := disturbed(t, "embedded", lockbench.Disturb{Kill: true})
 	r := row(t, cfg, "liar")
 	if r.Disturbed == nil || !strings.Contains(r.Disturbed.Missed, "over before") {
 		t.Errorf("disturbed: %+v", r.Disturbed)

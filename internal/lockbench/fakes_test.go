@@ -1,4 +1,4 @@
-package contend_test
+package lockbench_test
 
 import (
 	"context"

@@ -1,19 +1,19 @@
-package contend_test
+package lockbench_test
 
 import (
 	"fmt"
 	"testing"
 
-	"oversell/internal/contend"
+	"oversell/internal/lockbench"
 )
 
 // runner is a Runner on a private redis-server.
-func runner(b *testing.B, change func(*contend.Config)) *contend.Runner {
+func runner(b *testing.B, change func(*lockbench.Config)) *lockbench.Runner {
 	b.Helper()
 	cfg, _ := config(b, "local")
 	cfg.Contenders, cfg.Processes, cfg.Pool, cfg.TTL, cfg.Wait = 0, 0, 0, 0, 0 // the defaults
 	change(&cfg)
-	r, err := contend.NewRunner(b.Context(), cfg, contend.Silent{})
+	r, err := lockbench.NewRunner(b.Context(), cfg, lockbench.Silent{})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -28,7 +28,7 @@ func runner(b *testing.B, change func(*contend.Config)) *contend.Runner {
 // BenchmarkRow runs whole rows: -benchtime 5x has five of each.
 func BenchmarkRow(b *testing.B) {
 	for _, processes := range []int{1, 4} {
-		r := runner(b, func(c *contend.Config) { c.Processes = processes })
+		r := runner(b, func(c *lockbench.Config) { c.Processes = processes })
 		for _, name := range []string{"v7_queue", "v6_watchdog+line:2ms", "mutex+setnx", "rueidislock:best"} {
 			b.Run(fmt.Sprintf("contender=%s/processes=%d", name, processes), func(b *testing.B) {
 				rows(b, r, name)
@@ -41,13 +41,13 @@ func BenchmarkRow(b *testing.B) {
 func BenchmarkCrowd(b *testing.B) {
 	for _, n := range []int{1000, 10_000, 100_000} {
 		b.Run(fmt.Sprintf("waiters=%d", n), func(b *testing.B) {
-			rows(b, runner(b, func(c *contend.Config) { c.Contenders = n }), "v7_queue")
+			rows(b, runner(b, func(c *lockbench.Config) { c.Contenders = n }), "v7_queue")
 		})
 	}
 }
 
 // rows runs a row for each iteration, and reports the means of its figures.
-func rows(b *testing.B, r *contend.Runner, name string) {
+func rows(b *testing.B, r *lockbench.Runner, name string) {
 	var rate, commands, spread float64
 	n := 0
 	for b.Loop() {
@@ -70,7 +70,7 @@ func rows(b *testing.B, r *contend.Runner, name string) {
 func BenchmarkMemory(b *testing.B) {
 	for _, name := range []string{"v7_queue", "v6_watchdog+line:2ms", "mutex+bare"} {
 		b.Run("contender="+name, func(b *testing.B) {
-			r := runner(b, func(*contend.Config) {})
+			r := runner(b, func(*lockbench.Config) {})
 			for b.Loop() {
 				m, err := r.Memory(b.Context(), name, 100_000)
 				if err != nil {

@@ -1,4 +1,4 @@
-package contend
+package lockbench
 
 import (
 	"context"
@@ -69,7 +69,7 @@ func NewRunner(ctx context.Context, cfg Config, p Progress) (*Runner, error) {
 	if r.rdb, err = backend.DialRedis(ctx, cfg.RedisURL, 4); err != nil {
 		return nil, err
 	}
-	if r.dir, err = os.MkdirTemp("", "oversell-contend-"); err != nil {
+	if r.dir, err = os.MkdirTemp("", "oversell-lockbench-"); err != nil {
 		_ = r.rdb.Close()
 		return nil, fmt.Errorf("making a folder for the boards: %w", err)
 	}
@@ -82,7 +82,7 @@ const replyTime = 2 * time.Second
 
 // prefix is what all keys of the runner begin with. Those of one row are on one
 // node of a cluster.
-func (r *Runner) prefix() string { return "oversell:{contend-" + r.id + "}" }
+func (r *Runner) prefix() string { return "oversell:{lockbench-" + r.id + "}" }
 
 // tidyTimeout bounds the removal of the keys.
 const tidyTimeout = 20 * time.Second

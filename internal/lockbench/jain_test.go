@@ -1,10 +1,10 @@
-package contend_test
+package lockbench_test
 
 import (
 	"math"
 	"testing"
 
-	"oversell/internal/contend"
+	"oversell/internal/lockbench"
 )
 
 func TestJain(t *testing.T) {
@@ -21,7 +21,7 @@ func TestJain(t *testing.T) {
 		"nobody to give it to": {nil, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := contend.Jain(test.given); math.Abs(got-test.want) > 1e-12 {
+			if got := lockbench.Jain(test.given); math.Abs(got-test.want) > 1e-12 {
 				t.Errorf("Jain(%v) = %v, want %v", test.given, got, test.want)
 			}
 		})

@@ -22,7 +22,7 @@ import (
 	"oversell/internal/backend"
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/locks"
-	"oversell/internal/runs"
+	"oversell/internal/page/runs"
 	"oversell/internal/shop"
 	"oversell/internal/stock"
 	"oversell/internal/web"

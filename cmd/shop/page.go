@@ -9,7 +9,7 @@ import (
 	"oversell/internal/lab"
 	"oversell/internal/locks"
 	"oversell/internal/page"
-	"oversell/internal/runs"
+	"oversell/internal/page/runs"
 )
 
 // budget bounds a search for a schedule that breaks a strategy.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"oversell/internal/lab"
-	"oversell/internal/runs"
+	"oversell/internal/page/runs"
 )
 
 // read gets what is at a path of the shop and returns the status.

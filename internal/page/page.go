@@ -7,8 +7,8 @@ import (
 	"net/http"
 
 	"oversell/internal/lab"
+	"oversell/internal/page/runs"
 	"oversell/internal/problem"
-	"oversell/internal/runs"
 	"oversell/internal/stages"
 	"oversell/internal/web"
 )

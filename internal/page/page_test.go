@@ -19,7 +19,7 @@ import (
 	"oversell/internal/lab"
 	"oversell/internal/locks"
 	"oversell/internal/page"
-	"oversell/internal/runs"
+	"oversell/internal/page/runs"
 )
 
 // newPage returns a page for the length of the test.

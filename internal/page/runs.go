@@ -8,8 +8,8 @@ import (
 	"net/http"
 	"time"
 
+	"oversell/internal/page/runs"
 	"oversell/internal/problem"
-	"oversell/internal/runs"
 	"oversell/internal/web"
 )
 

@@ -22,7 +22,7 @@ import (
 	"oversell/internal/figures"
 	"oversell/internal/locks"
 	"oversell/internal/page"
-	"oversell/internal/runs"
+	"oversell/internal/page/runs"
 )
 
 // site is the part Run on a server.

@@ -11,8 +11,8 @@ import (
 	"sync"
 
 	"oversell/internal/lab"
+	"oversell/internal/page/runs"
 	"oversell/internal/problem"
-	"oversell/internal/runs"
 )
 
 const (

@@ -16,7 +16,7 @@ import (
 
 	"oversell/internal/lab"
 	"oversell/internal/page"
-	"oversell/internal/runs"
+	"oversell/internal/page/runs"
 )
 
 func newSchedules() http.Handler {

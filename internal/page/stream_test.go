@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"oversell/internal/locks"
-	"oversell/internal/runs"
+	"oversell/internal/page/runs"
 )
 
 // slowClient is a client to whom a write takes as long as it may, once there is no room

@@ -15,7 +15,7 @@ import (
 	"oversell/internal/figures"
 	"oversell/internal/lab"
 	"oversell/internal/locks"
-	"oversell/internal/runs"
+	"oversell/internal/page/runs"
 )
 
 // assets are the page's files, as they are embedded.

@@ -11,7 +11,7 @@ import (
 
 	"oversell/internal/bench/benchtest"
 	"oversell/internal/locks"
-	"oversell/internal/runs"
+	"oversell/internal/page/runs"
 )
 
 func TestMain(m *testing.M) { benchtest.Main(m) }

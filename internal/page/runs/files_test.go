@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"testing"
 
-	"oversell/internal/runs"
+	"oversell/internal/page/runs"
 )
 
 // What is offered can be run, however few files may be open.

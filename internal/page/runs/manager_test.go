@@ -15,7 +15,7 @@ import (
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/figures"
 	"oversell/internal/locks"
-	"oversell/internal/runs"
+	"oversell/internal/page/runs"
 	"oversell/internal/stock"
 )
 

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"oversell/internal/problem"
+	"oversell/internal/web/problem"
 )
 
 // askTargets returns an error that wraps ErrConfig if a shop that runs already has

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"oversell/internal/problem"
+	"oversell/internal/web/problem"
 )
 
 //go:embed assets

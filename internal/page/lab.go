@@ -9,7 +9,7 @@ import (
 
 	"oversell/internal/lab"
 	"oversell/internal/lab/show"
-	"oversell/internal/problem"
+	"oversell/internal/web/problem"
 )
 
 // Measure runs the lab, and tells how many cells are done, of how many there are.

@@ -8,9 +8,9 @@ import (
 
 	"oversell/internal/lab"
 	"oversell/internal/page/runs"
-	"oversell/internal/problem"
 	"oversell/internal/stages"
 	"oversell/internal/web"
+	"oversell/internal/web/problem"
 )
 
 // Config is what a Page is made with.

@@ -5,8 +5,8 @@ import (
 	"net/http"
 	"strings"
 
-	"oversell/internal/problem"
 	"oversell/internal/stages"
+	"oversell/internal/web/problem"
 )
 
 // Read returns the handler of the part Read, which shows the stages beside each

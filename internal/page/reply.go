@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 
-	"oversell/internal/problem"
+	"oversell/internal/web/problem"
 )
 
 // replyJSON replies with what is not to be kept.

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"oversell/internal/page/runs"
-	"oversell/internal/problem"
 	"oversell/internal/web"
+	"oversell/internal/web/problem"
 )
 
 // maxSettings bounds the body with a run's settings, in bytes.

@@ -12,7 +12,7 @@ import (
 
 	"oversell/internal/lab"
 	"oversell/internal/page/runs"
-	"oversell/internal/problem"
+	"oversell/internal/web/problem"
 )
 
 const (

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"oversell/internal/problem"
+	"oversell/internal/web/problem"
 )
 
 // sheltered refuses what other sites make a visitor's browser send.

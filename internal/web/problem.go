@@ -11,8 +11,8 @@ import (
 	"oversell/internal/cache"
 	"oversell/internal/locks/libs"
 	"oversell/internal/locks/waitlock"
-	"oversell/internal/problem"
 	"oversell/internal/stock"
+	"oversell/internal/web/problem"
 )
 
 // outcomes maps the errors to replies. What is not in it means that a backend

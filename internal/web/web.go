@@ -14,8 +14,8 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"oversell/internal/cache"
-	"oversell/internal/problem"
 	"oversell/internal/stock"
+	"oversell/internal/web/problem"
 )
 
 // maxBody bounds a request's body, in bytes.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"oversell/internal/problem"
+	"oversell/internal/web/problem"
 )
 
 // refused checks that a request was told what is wrong with it.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"oversell/internal/problem"
+	"oversell/internal/web/problem"
 )
 
 // reply reads a problem that was replied.

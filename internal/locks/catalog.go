@@ -8,8 +8,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"oversell/internal/locks/etcdlock"
-	"oversell/internal/locks/libs"
 	"oversell/internal/locks/redlock"
+	"oversell/internal/locks/thirdparty"
 	v1 "oversell/internal/locks/v1_setnx"
 	v2 "oversell/internal/locks/v2_ttl"
 	v3 "oversell/internal/locks/v3_uuid"
@@ -32,7 +32,7 @@ type Options struct {
 	Nodes       []redis.UniversalClient // independent of each other, and of Redis
 	Etcd        *etcdlock.Source
 	ZooKeeper   *zklock.Source
-	Rueidislock *libs.Rueidislock
+	Rueidislock *thirdparty.Rueidislock
 
 	// Later has how to get what is missing above, for the needs that are met when a
 	// guard is first used: see Strategy.NewGuard.
@@ -386,8 +386,8 @@ func Strategies() Catalog {
 			Test:    "TestRedsyncGivesUp",
 			Guard: func(o Options) Guard {
 				o.Policy = Blocking{}
-				lib := libs.NewRedsync(o.Redis, o.TTL)
-				return o.distributed(func(key string) Lock { return lib.New(key) }, libs.ErrNotHeld)
+				lib := thirdparty.NewRedsync(o.Redis, o.TTL)
+				return o.distributed(func(key string) Lock { return lib.New(key) }, thirdparty.ErrNotHeld)
 			},
 			deduct: always(leftOpen),
 			loads:  always(anyLoads),
@@ -401,8 +401,8 @@ func Strategies() Catalog {
 			Test:    "TestRedislockWaitsBeyondTheTTL",
 			Guard: func(o Options) Guard {
 				o.Policy = Blocking{}
-				lib := libs.NewRedislock(o.Redis, o.TTL)
-				return o.distributed(func(key string) Lock { return lib.New(key) }, libs.ErrNotHeld)
+				lib := thirdparty.NewRedislock(o.Redis, o.TTL)
+				return o.distributed(func(key string) Lock { return lib.New(key) }, thirdparty.ErrNotHeld)
 			},
 			deduct: always(leftOpen),
 			loads:  always(anyLoads),
@@ -417,7 +417,7 @@ func Strategies() Catalog {
 			Test:    "TestUnlockBeforeTheLossIsTold",
 			Guard: func(o Options) Guard {
 				o.Policy = Blocking{}
-				return o.distributed(func(key string) Lock { return o.Rueidislock.New(key) }, libs.ErrNotHeld)
+				return o.distributed(func(key string) Lock { return o.Rueidislock.New(key) }, thirdparty.ErrNotHeld)
 			},
 			deduct: always(leftOpen),
 			loads:  always(anyLoads),

@@ -22,7 +22,7 @@ import (
 	"oversell/internal/backend/lockservers/lockserverstest"
 	"oversell/internal/figures"
 	"oversell/internal/locks"
-	"oversell/internal/locks/libs"
+	"oversell/internal/locks/thirdparty"
 )
 
 func TestFindSaysWhatThereIs(t *testing.T) {
@@ -91,7 +91,7 @@ func process(t *testing.T, rdb redis.UniversalClient, at lockservers.Addresses) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := c.Add(locks.Options{Redis: rdb, TTL: time.Minute, Policy: &locks.Line{Delay: time.Millisecond}, Rueidislock: libs.NewRueidislock(rdb, time.Minute)})
+	o := c.Add(locks.Options{Redis: rdb, TTL: time.Minute, Policy: &locks.Line{Delay: time.Millisecond}, Rueidislock: thirdparty.NewRueidislock(rdb, time.Minute)})
 	t.Cleanup(func() {
 		if err := errors.Join(o.Rueidislock.Close(), c.Close()); err != nil {
 			t.Error(err)

@@ -20,7 +20,7 @@ import (
 	"oversell/internal/cache"
 	"oversell/internal/figures"
 	"oversell/internal/locks"
-	"oversell/internal/locks/libs"
+	"oversell/internal/locks/thirdparty"
 	"oversell/internal/stock"
 	"oversell/internal/web"
 )
@@ -156,7 +156,7 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	defer closing(cfg.Logger, "the connections to the servers of locks", at.Close)
-	o := at.Add(locks.Options{Redis: rdb, TTL: cfg.TTL, Policy: cfg.Policy, Rueidislock: libs.NewRueidislock(rdb, cfg.TTL)})
+	o := at.Add(locks.Options{Redis: rdb, TTL: cfg.TTL, Policy: cfg.Policy, Rueidislock: thirdparty.NewRueidislock(rdb, cfg.TTL)})
 	defer closing(cfg.Logger, "the connections of rueidislock", o.Rueidislock.Close)
 	catalog, absent := offered(ctx, cfg.Catalog, o, db)
 	if why := absent[cfg.Strategy]; why != "" {

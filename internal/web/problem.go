@@ -9,7 +9,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"oversell/internal/cache"
-	"oversell/internal/locks/libs"
+	"oversell/internal/locks/thirdparty"
 	"oversell/internal/locks/waitlock"
 	"oversell/internal/stock"
 	"oversell/internal/web/problem"
@@ -34,7 +34,7 @@ var outcomes = []struct {
 	{stock.ErrSoldOut, http.StatusConflict, "sold_out", false},
 	{stock.ErrOtherStrategy, http.StatusConflict, "other_strategy", false},
 	{stock.ErrBusy, http.StatusServiceUnavailable, "busy", false},
-	{libs.ErrGaveUp, http.StatusServiceUnavailable, "busy", true},
+	{thirdparty.ErrGaveUp, http.StatusServiceUnavailable, "busy", true},
 	{waitlock.ErrNotReplicated, http.StatusServiceUnavailable, "not_replicated", false},
 	{cache.ErrBusy, http.StatusServiceUnavailable, "busy", false},
 	{stock.ErrLost, http.StatusServiceUnavailable, "lock_lost", true},

@@ -1,4 +1,4 @@
-// Package libs makes strategies of three lock libraries that others wrote:
+// Package thirdparty makes strategies of three lock libraries that others wrote:
 // redsync, bsm/redislock and rueidislock. Each is used as its own
 // documentation uses it, on one Redis, with its defaults and the shop's ttl, and
 // its mutexes have the shape that the stages have: New, TryLock, Lock, Unlock.
@@ -21,7 +21,7 @@
 //
 // A Redlock of five servers is not what this is: each library can only be as
 // good here as the one Redis that keeps the lock.
-package libs
+package thirdparty
 
 import (
 	"context"

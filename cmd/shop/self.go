@@ -11,7 +11,7 @@ import (
 
 	"oversell/internal/backend"
 	"oversell/internal/bench"
-	"oversell/internal/child"
+	"oversell/internal/proc"
 	"oversell/internal/lab"
 	"oversell/internal/locks"
 )
@@ -103,7 +103,7 @@ func measureMatrix(ctx context.Context, progress func(done, of int)) (report lab
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
 	cmd.Stdout, cmd.Stderr = to, os.Stderr
-	process, err := child.Start(cmd)
+	process, err := proc.Start(cmd)
 	if err := errors.Join(err, to.Close()); err != nil {
 		return report, fmt.Errorf("running the lab: %w", err)
 	}

@@ -8,12 +8,12 @@ import (
 
 	"github.com/google/uuid"
 
-	"oversell/internal/sharedmem"
+	"oversell/internal/proc"
 )
 
 // gauge is how many are inside in an instance, where the bench can see it at any
 // moment: also of a process that is stopped, which cannot be asked.
-type gauge struct{ words *sharedmem.Words }
+type gauge struct{ words *proc.Words }
 
 // The words of a gauge. Both only grow during a row: that they are what they were
 // says that nobody came or went meanwhile.
@@ -26,7 +26,7 @@ const (
 // newGauge makes a gauge, and returns the path at which another process opens it.
 func newGauge() (*gauge, string, error) {
 	path := filepath.Join(os.TempDir(), "oversell-gauge-"+uuid.NewString())
-	words, err := sharedmem.Create(path, gaugeWords)
+	words, err := proc.CreateWords(path, gaugeWords)
 	if err != nil {
 		return nil, "", fmt.Errorf("making a gauge: %w", err)
 	}
@@ -34,7 +34,7 @@ func newGauge() (*gauge, string, error) {
 }
 
 func openGauge(path string) (*gauge, error) {
-	words, err := sharedmem.Open(path, gaugeWords)
+	words, err := proc.OpenWords(path, gaugeWords)
 	if err != nil {
 		return nil, fmt.Errorf("opening the gauge: %w", err)
 	}

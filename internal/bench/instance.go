@@ -14,10 +14,8 @@ import (
 	"time"
 
 	"oversell/internal/backend/lockservers"
-	"oversell/internal/child"
 	"oversell/internal/netfault"
-	"oversell/internal/sharedmem"
-	"oversell/internal/stall"
+	"oversell/internal/proc"
 )
 
 // setup is what an instance is told before it starts. It goes through a pipe
@@ -66,20 +64,20 @@ const (
 type instance struct {
 	name   string
 	url    string
-	proc   *child.Process
+	proc   *proc.Process
 	orders io.WriteCloser
 	log    *tail
 	link   *netfault.Relay // between it and Redis; nil: there is none
 	gauge  *gauge          // of those inside; nil: nobody looks
 
-	ready   chan string    // the address, once
-	planned chan struct{}  // after each plan
-	parked  chan struct{}  // when a holder is parked
-	struck  chan time.Time // when a holder is slow or late: until when
-	killed  atomic.Bool    // on purpose
-	paused  atomic.Bool    // on purpose, in this row
-	cut     atomic.Bool    // off from Redis, on purpose, in this row
-	stalls  stall.Longest  // by its own account
+	ready   chan string       // the address, once
+	planned chan struct{}     // after each plan
+	parked  chan struct{}     // when a holder is parked
+	struck  chan time.Time    // when a holder is slow or late: until when
+	killed  atomic.Bool       // on purpose
+	paused  atomic.Bool       // on purpose, in this row
+	cut     atomic.Bool       // off from Redis, on purpose, in this row
+	stalls  proc.LongestStall // by its own account
 }
 
 // means is what an instance is to be had by, for what is done to it and seen of it.
@@ -89,7 +87,7 @@ type means struct {
 }
 
 // legible reports whether an instance has a gauge that can be read.
-func (m means) legible() bool { return m.gauged && sharedmem.Live }
+func (m means) legible() bool { return m.gauged && proc.LiveWords }
 
 // start runs an instance and waits until it serves requests.
 func start(ctx context.Context, cmd *exec.Cmd, s setup, by means) (_ *instance, err error) {
@@ -127,7 +125,7 @@ func start(ctx context.Context, cmd *exec.Cmd, s setup, by means) (_ *instance, 
 		return nil, fmt.Errorf("starting instance %s: %w", s.Name, err)
 	}
 	cmd.Stderr = i.log
-	if i.proc, err = child.Start(cmd); err != nil {
+	if i.proc, err = proc.Start(cmd); err != nil {
 		return nil, fmt.Errorf("starting instance %s: %w", s.Name, err)
 	}
 	go i.listen(out)

@@ -12,7 +12,7 @@ import (
 	"oversell/internal/backend"
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/locks"
-	"oversell/internal/stall"
+	"oversell/internal/proc"
 )
 
 // Progress is told how far a bench is. Its methods are called from one
@@ -57,7 +57,7 @@ func Run(ctx context.Context, cfg Config, p Progress) (rows []Row, err error) {
 	if err := b.askTargets(ctx); err != nil {
 		return nil, err
 	}
-	b.stalls = stall.Start(tolerable(cfg.TTL), nil)
+	b.stalls = proc.WatchStalls(tolerable(cfg.TTL), nil)
 	defer b.stalls.Stop()
 	defer func() { err = errors.Join(err, b.tidy(ctx.Err() != nil)) }()
 	for repeat := 1; repeat <= cfg.Repeat; repeat++ {
@@ -130,7 +130,7 @@ type runner struct {
 	rows     []Row
 	items    int      // put on sale so far
 	skus     []string // of those that are still there
-	stalls   *stall.Watch
+	stalls   *proc.StallWatch
 }
 
 // maxTries bounds how often a row is run while the machine stands still.

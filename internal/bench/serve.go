@@ -14,8 +14,8 @@ import (
 
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/locks"
+	"oversell/internal/proc"
 	"oversell/internal/shop"
-	"oversell/internal/stall"
 )
 
 // Serve is what an instance's process runs: a shop that takes its setup and
@@ -45,7 +45,7 @@ func Serve(ctx context.Context, catalog locks.Catalog, in io.Reader, out, log io
 	if adjust != nil {
 		adjust(&cfg)
 	}
-	s.stalls = stall.Start(tolerable(cfg.TTL), func(d time.Duration) { s.tell(news{Stalled: d}) })
+	s.stalls = proc.WatchStalls(tolerable(cfg.TTL), func(d time.Duration) { s.tell(news{Stalled: d}) })
 	defer s.stalls.Stop()
 	go func() {
 		defer cancel()
@@ -58,7 +58,7 @@ func Serve(ctx context.Context, catalog locks.Catalog, in io.Reader, out, log io
 type server struct {
 	worker  worker
 	counter counter
-	stalls  *stall.Watch // from the setup on
+	stalls  *proc.StallWatch // from the setup on
 	goOn    chan struct{}
 
 	mu  sync.Mutex

@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 			code = max(code, 1)
 		}
 		os.Exit(code)
-	}), goleak.IgnoreTopFunction("oversell/internal/child.(*Process).run"),
+	}), goleak.IgnoreTopFunction("oversell/internal/proc.(*Process).run"),
 		goleak.IgnoreAnyFunction("os/exec.(*Cmd).Wait")) // of ZooKeeper, which is stopped after
 }
 

@@ -13,7 +13,7 @@ import (
 
 	"oversell/internal/build"
 	"oversell/internal/locks"
-	"oversell/internal/stall"
+	"oversell/internal/proc"
 )
 
 // Embedded is the value of Config.Redis for a Redis in this process, in
@@ -202,7 +202,7 @@ func weightOf(c Column) int64 {
 // timed runs a cell and reports whether its times were kept. If not, whatever
 // came out decides nothing.
 func (r *run) timed(ctx context.Context, s *server, i int, ttl time.Duration) (c Cell, kept bool) {
-	watch := stall.Start(ttl/tolerance, nil)
+	watch := proc.WatchStalls(ttl/tolerance, nil)
 	c, late := r.cell(ctx, s, i, ttl, ttl*realLimit)
 	if stalled := watch.Stop(); stalled == 0 && !late {
 		return c, true

@@ -4,14 +4,14 @@ import (
 	"fmt"
 	"time"
 
-	"oversell/internal/sharedmem"
+	"oversell/internal/proc"
 )
 
 // board is where a process writes down what becomes of its contenders, in
 // memory that it shares with the one that runs the row: so nothing is lost of a
 // process that is killed, and nobody has to be told. Both sides may use it at
 // once.
-type board struct{ *sharedmem.Words }
+type board struct{ *proc.Words }
 
 // The words of a board: first those of the process, then those of each of its
 // contenders. Times are in nanoseconds of Unix time; 0: not yet.
@@ -51,7 +51,7 @@ func boardWords(n int) int { return boardHeader + slotSize*n }
 
 // newBoard makes the file of a board for n contenders.
 func newBoard(path string, n int) (*board, error) {
-	words, err := sharedmem.Create(path, boardWords(n))
+	words, err := proc.CreateWords(path, boardWords(n))
 	if err != nil {
 		return nil, fmt.Errorf("making a board: %w", err)
 	}
@@ -60,7 +60,7 @@ func newBoard(path string, n int) (*board, error) {
 
 // openBoard opens the board that newBoard made, in another process.
 func openBoard(path string, n int) (*board, error) {
-	words, err := sharedmem.Open(path, boardWords(n))
+	words, err := proc.OpenWords(path, boardWords(n))
 	if err != nil {
 		return nil, fmt.Errorf("opening the board: %w", err)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"oversell/internal/locks"
-	"oversell/internal/stall"
+	"oversell/internal/proc"
 )
 
 // crowd is the contenders of one process.
@@ -74,7 +74,7 @@ const tolerable = 20 * time.Millisecond
 // run opens the gate at the given time and returns when all outcomes are known,
 // or will not be.
 func (c *crowd) run(start time.Time) tally {
-	stalls := stall.Start(tolerable, func(d time.Duration) { c.board.Store(boardStalled, int64(d)) })
+	stalls := proc.WatchStalls(tolerable, func(d time.Duration) { c.board.Store(boardStalled, int64(d)) })
 	defer stalls.Stop()
 	wait, cancel := context.WithDeadlineCause(c.wait, start.Add(c.setup.Wait), errWaitOver)
 	defer cancel()

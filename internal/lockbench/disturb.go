@@ -7,8 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"oversell/internal/child"
-	"oversell/internal/sharedmem"
+	"oversell/internal/proc"
 )
 
 // Disturb is what is done to processes in the middle of a row. Which ones is
@@ -39,8 +38,8 @@ func (d Disturb) check(processes int) error {
 	switch {
 	case !d.any():
 		return nil
-	case !sharedmem.Live:
-		return fmt.Errorf("%w: %w", ErrConfig, child.ErrUnsupported)
+	case !proc.LiveWords:
+		return fmt.Errorf("%w: %w", ErrConfig, proc.ErrUnsupported)
 	case d.Stop != 0 && (d.Stop < 2*settle || d.Stop > maxDuration):
 		return fmt.Errorf("%w: a stop of %v; allowed: %v to %v", ErrConfig, d.Stop, 2*settle, maxDuration)
 	case d.After <= 0 || d.After >= 1:

@@ -13,14 +13,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"oversell/internal/child"
+	"oversell/internal/proc"
 )
 
 // member is one process of a row, seen from the one that runs the row.
 type member struct {
 	setup  setup
 	board  *board
-	proc   *child.Process
+	proc   *proc.Process
 	orders io.WriteCloser
 	log    tail
 
@@ -52,7 +52,7 @@ func enlist(cmd *exec.Cmd, s setup) (_ *member, err error) {
 		return nil, err
 	}
 	cmd.Stderr = &m.log
-	if m.proc, err = child.Start(cmd); err != nil {
+	if m.proc, err = proc.Start(cmd); err != nil {
 		return nil, err
 	}
 	go m.listen(out)

@@ -21,7 +21,7 @@ import (
 	"sync"
 	"time"
 
-	"oversell/internal/child"
+	"oversell/internal/proc"
 )
 
 // ErrMissing is returned, wrapped, when a binary that a server needs is not
@@ -73,7 +73,7 @@ type Server struct {
 	port    int
 
 	mu      sync.Mutex
-	process *child.Process
+	process *proc.Process
 	closed  bool
 }
 
@@ -136,7 +136,7 @@ func (s *Server) run(ctx context.Context) error {
 
 // awaitReady asks the server every few milliseconds whether it is ready,
 // until it is, has died, or ctx is done.
-func (s *Server) awaitReady(ctx context.Context, p *child.Process, log string) error {
+func (s *Server) awaitReady(ctx context.Context, p *proc.Process, log string) error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -177,10 +177,10 @@ func (s *Server) Pid() int {
 
 // Signal sends sig to the server.
 func (s *Server) Signal(sig os.Signal) error {
-	return s.withProcess(func(p *child.Process) error { return p.Signal(sig) })
+	return s.withProcess(func(p *proc.Process) error { return p.Signal(sig) })
 }
 
-func (s *Server) withProcess(do func(*child.Process) error) error {
+func (s *Server) withProcess(do func(*proc.Process) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.process == nil {
@@ -194,10 +194,10 @@ func (s *Server) withProcess(do func(*child.Process) error) error {
 
 // Pause stops the server's process, which keeps its connections, until Continue.
 // They fail where an operating system knows no such thing.
-func (s *Server) Pause() error { return s.withProcess((*child.Process).Pause) }
+func (s *Server) Pause() error { return s.withProcess((*proc.Process).Pause) }
 
 // Continue lets a server that was paused go on.
-func (s *Server) Continue() error { return s.withProcess((*child.Process).Continue) }
+func (s *Server) Continue() error { return s.withProcess((*proc.Process).Continue) }
 
 // Kill ends the server without warning and waits until it is gone. Its files
 // stay for Restart.

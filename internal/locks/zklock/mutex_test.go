@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 			code = 1
 		}
 		os.Exit(code)
-	}), goleak.IgnoreTopFunction("oversell/internal/child.(*Process).run"),
+	}), goleak.IgnoreTopFunction("oversell/internal/proc.(*Process).run"),
 		goleak.IgnoreAnyFunction("os/exec.(*Cmd).Wait")) // of the server, which is stopped after
 }
 

@@ -1,4 +1,4 @@
-package sharedmem_test
+package proc_test
 
 import (
 	"errors"
@@ -7,18 +7,18 @@ import (
 	"path/filepath"
 	"testing"
 
-	"oversell/internal/sharedmem"
+	"oversell/internal/proc"
 )
 
 // What one has written the other reads, once it is flushed and fetched.
 func TestTwoSeeTheSameWords(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "words")
-	mine, err := sharedmem.Create(path, 3)
+	mine, err := proc.CreateWords(path, 3)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer mine.Close()
-	theirs, err := sharedmem.Open(path, 3)
+	theirs, err := proc.OpenWords(path, 3)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,17 +41,17 @@ func TestTwoSeeTheSameWords(t *testing.T) {
 
 func TestOnlyWhatWasMadeIsOpened(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "words")
-	if _, err := sharedmem.Open(path, 1); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := proc.OpenWords(path, 1); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("before it is made: %v", err)
 	}
-	words, err := sharedmem.Create(path, 1)
+	words, err := proc.CreateWords(path, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := sharedmem.Create(path, 1); !errors.Is(err, fs.ErrExist) {
+	if _, err := proc.CreateWords(path, 1); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("made twice: %v", err)
 	}
-	if _, err := sharedmem.Open(path, 2); err == nil {
+	if _, err := proc.OpenWords(path, 2); err == nil {
 		t.Error("more words than there are were opened")
 	}
 	if err := errors.Join(words.Remove(), words.Close()); err != nil {

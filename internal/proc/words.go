@@ -1,7 +1,4 @@
-// Package sharedmem provides memory that processes on one machine share by way
-// of a file. What a process has written there is not lost when it is killed, and
-// can be read while it is stopped.
-package sharedmem
+package proc
 
 import (
 	"fmt"
@@ -9,8 +6,10 @@ import (
 	"sync/atomic"
 )
 
-// Words are 64-bit words, all zero at first, each of which is read and written
-// as a whole. They are safe for concurrent use, by goroutines and by processes.
+// Words are memory that processes on one machine share through a file: 64-bit words,
+// all zero at first, each of which is read and written as a whole. What a process has
+// written is not lost when it is killed, and can be read while it is stopped. Words
+// are safe for concurrent use, by goroutines and by processes.
 type Words struct {
 	path    string
 	words   []int64
@@ -20,8 +19,8 @@ type Words struct {
 // wordSize is in bytes.
 const wordSize = 8
 
-// Create makes the file at path, which must not exist, with n words.
-func Create(path string, n int) (w *Words, err error) {
+// CreateWords makes the file at path, which must not exist, with n words.
+func CreateWords(path string, n int) (w *Words, err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("making shared memory: %w", err)
@@ -40,8 +39,8 @@ func Create(path string, n int) (w *Words, err error) {
 	return newWords(f, n)
 }
 
-// Open opens the n words that Create made, in another process.
-func Open(path string, n int) (*Words, error) {
+// OpenWords opens the n words that CreateWords made, in another process.
+func OpenWords(path string, n int) (*Words, error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return nil, fmt.Errorf("opening shared memory: %w", err)
@@ -89,7 +88,7 @@ func (w *Words) Close() error {
 	return nil
 }
 
-// Remove removes the file. Where the memory is Live, those who have opened it
+// Remove removes the file. Where the memory is LiveWords, those who have opened it
 // keep it.
 func (w *Words) Remove() error {
 	if err := os.Remove(w.path); err != nil {

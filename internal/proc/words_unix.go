@@ -1,6 +1,6 @@
 //go:build unix
 
-package sharedmem
+package proc
 
 import (
 	"os"
@@ -8,8 +8,8 @@ import (
 	"unsafe"
 )
 
-// Live says that what one process writes the others read at once.
-const Live = true
+// LiveWords says that what one process writes the others read at once.
+const LiveWords = true
 
 func mapWords(f *os.File, n int) ([]int64, func() error, error) {
 	memory, err := syscall.Mmap(int(f.Fd()), 0, n*wordSize, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)

@@ -1,4 +1,4 @@
-package child_test
+package proc_test
 
 import (
 	"errors"
@@ -7,11 +7,11 @@ import (
 	"path/filepath"
 	"testing"
 
-	"oversell/internal/child"
+	"oversell/internal/proc"
 )
 
 func TestStartSaysWhatCannotBeRun(t *testing.T) {
-	_, err := child.Start(exec.Command(filepath.Join(t.TempDir(), "no-such-program")))
+	_, err := proc.Start(exec.Command(filepath.Join(t.TempDir(), "no-such-program")))
 	if !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("error %v, want %v", err, os.ErrNotExist)
 	}

@@ -1,4 +1,4 @@
-package stall
+package proc
 
 import (
 	"slices"
@@ -12,7 +12,7 @@ const ms = time.Millisecond
 func TestWatchTellsOfEachNewLongestStall(t *testing.T) {
 	start := time.Now()
 	var told []time.Duration
-	w := &Watch{limit: 10 * ms, tell: func(d time.Duration) { told = append(told, d) }, last: start}
+	w := &StallWatch{limit: 10 * ms, tell: func(d time.Duration) { told = append(told, d) }, last: start}
 	for _, at := range []time.Duration{5, 20, 25, 125, 175, 180, 400} {
 		w.look(start.Add(at * ms))
 	}
@@ -28,7 +28,7 @@ func TestWatchTellsOfEachNewLongestStall(t *testing.T) {
 
 func TestWatchIsSilentWhileTheProcessRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := Start(ms, func(d time.Duration) { t.Errorf("told of a stall of %v", d) })
+		w := WatchStalls(ms, func(d time.Duration) { t.Errorf("told of a stall of %v", d) })
 		time.Sleep(time.Minute)
 		if got := w.Stop(); got != 0 {
 			t.Errorf("the longest stall is %v, want none", got)
@@ -37,7 +37,7 @@ func TestWatchIsSilentWhileTheProcessRuns(t *testing.T) {
 }
 
 func TestLongestKeepsTheLongest(t *testing.T) {
-	var l Longest
+	var l LongestStall
 	for i, tt := range []struct {
 		add  time.Duration
 		new  bool

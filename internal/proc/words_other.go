@@ -1,6 +1,6 @@
 //go:build !unix
 
-package sharedmem
+package proc
 
 import (
 	"bytes"
@@ -9,10 +9,10 @@ import (
 	"os"
 )
 
-// Live says that what one process writes the others read at once. Here it goes
+// LiveWords says that what one process writes the others read at once. Here it goes
 // through the file when it is flushed, and what a process that was killed had
 // written is lost.
-const Live = false
+const LiveWords = false
 
 func mapWords(_ *os.File, n int) ([]int64, func() error, error) {
 	return make([]int64, n), func() error { return nil }, nil

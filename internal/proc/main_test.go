@@ -1,4 +1,4 @@
-package child_test
+package proc_test
 
 import (
 	"bufio"
@@ -15,7 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"oversell/internal/child"
+	"oversell/internal/proc"
 )
 
 // role says what this test binary is to be instead of a run of tests: a child
@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 		fmt.Println("ready")
 		time.Sleep(time.Minute)
 	case "parent": // has a child of its own, of which it tells the process id
-		p, err := child.Start(command("stubborn"))
+		p, err := proc.Start(command("stubborn"))
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
@@ -68,7 +68,7 @@ type talk struct {
 }
 
 // start runs a child until the end of the test, and waits until it is ready.
-func start(t *testing.T, as string) (*child.Process, talk) {
+func start(t *testing.T, as string) (*proc.Process, talk) {
 	t.Helper()
 	cmd := command(as)
 	in, err := cmd.StdinPipe()
@@ -80,7 +80,7 @@ func start(t *testing.T, as string) (*child.Process, talk) {
 		t.Fatal(err)
 	}
 	cmd.Stdout, cmd.Stderr = theirs, os.Stderr
-	p, err := child.Start(cmd)
+	p, err := proc.Start(cmd)
 	_ = theirs.Close() // the child has its own handle
 	if err != nil {
 		t.Fatal(err)

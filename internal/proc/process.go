@@ -1,6 +1,7 @@
-// Package child runs processes that must not outlive this one, nor hear the
-// Ctrl-C that is meant for it.
-package child
+// Package proc is about processes: children that must not outlive this process nor
+// hear the Ctrl-C that is meant for it, memory that they share with it, and how long
+// a process stood still.
+package proc
 
 import (
 	"errors"

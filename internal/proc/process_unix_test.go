@@ -1,6 +1,6 @@
 //go:build unix
 
-package child_test
+package proc_test
 
 import (
 	"fmt"

@@ -1,13 +1,10 @@
-//go:build unix && !linux
-
-package child
+package proc
 
 import "syscall"
 
 // attributes puts a child into a process group of its own, so that Ctrl-C in a
 // terminal reaches the program but not its children, which it still needs to
-// finish. There is no parent-death signal here: a child outlives a program
-// that is killed with SIGKILL.
+// finish; and has the kernel kill the child when the program is gone.
 func attributes() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true}
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -49,7 +49,7 @@ func BenchmarkDeduct(b *testing.B) {
 	b.Cleanup(func() { _ = rdb.Close() }) // nothing is kept there
 	db := backendtest.DialDatabase(b, backendtest.Database(b, "local"))
 	s := newSite(b, rdb, db, func(_ *web.Config, sc *stock.Config) { sc.Wait = time.Minute })
-	serveConstants(s.Handler.(*gin.Engine))
+	s.Handler = s.api.HandlerWith(serveConstants)
 	server := httptest.NewServer(s)
 	b.Cleanup(server.Close)
 	clients := connect(b, server.Listener.Addr().String(), crowd)
@@ -123,7 +123,7 @@ func connect(b *testing.B, addr string, n int) clients {
 // send has the clients send n requests in all, each the next one when it has its
 // answer, and returns how long that took. All must be answered with 200.
 func (all clients) send(b *testing.B, path string, n int) time.Duration {
-	request := fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: shop\r\nContent-Type: application/json\r\nContent-Length: 14\r\n\r\n{\"quantity\":1}", path)
+	request := fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: example.com\r\nContent-Type: application/json\r\nContent-Length: 14\r\n\r\n{\"quantity\":1}", path)
 	var sent atomic.Int64
 	var failed atomic.Value
 	var done sync.WaitGroup

@@ -42,9 +42,14 @@ func TestMain(m *testing.M) {
 
 const token = "open-sesame"
 
+// wait is how long a buyer waits: ample time to buy on a busy machine, and no long time
+// for a test in which nobody does.
+const wait = 500 * time.Millisecond
+
 // site is a shop's HTTP interface with all that is behind it.
 type site struct {
 	http.Handler
+	api   *web.API
 	rdb   redis.UniversalClient
 	stock *stock.Service
 	log   *lockedBuffer
@@ -91,7 +96,7 @@ func newSite(t testing.TB, rdb redis.UniversalClient, db *gorm.DB, adjust func(*
 	s := &site{rdb: rdb, log: new(lockedBuffer)}
 	logger := slog.New(slog.NewTextHandler(s.log, nil))
 	o := locks.Options{Redis: rdb, TTL: time.Minute, Policy: &locks.Line{Delay: time.Millisecond}}
-	sc := stock.Config{DB: db, Redis: rdb, Wait: 50 * time.Millisecond, Logger: logger}
+	sc := stock.Config{DB: db, Redis: rdb, Wait: wait, Logger: logger}
 	sc.Use(strategies(), o)
 	wc := web.Config{
 		Default: "v6_watchdog", ForReads: "local", Instance: t.Name(), Token: token, Logger: logger,
@@ -110,7 +115,8 @@ func newSite(t testing.TB, rdb redis.UniversalClient, db *gorm.DB, adjust func(*
 	reader := cache.New(cache.Config{Redis: rdb, Guards: cache.Guards(strategies(), o), Instance: wc.Instance, Wait: 50 * time.Millisecond})
 	t.Cleanup(reader.Close)
 	wc.Stock, wc.Cache = s.stock, reader
-	s.Handler = web.New(wc).Handler()
+	s.api = web.New(wc)
+	s.Handler = s.api.Handler()
 	return s
 }
 

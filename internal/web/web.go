@@ -75,8 +75,10 @@ func New(cfg Config) *API {
 	return a
 }
 
-// Handler returns the routes.
-func (a *API) Handler() http.Handler {
+// Handler returns the routes, and what every request goes through.
+func (a *API) Handler() http.Handler { return a.around(a.routes()) }
+
+func (a *API) routes() *gin.Engine {
 	gin.SetMode(gin.ReleaseMode) // or it prints every route
 	r := gin.New()
 	r.HandleMethodNotAllowed = true
@@ -102,6 +104,11 @@ func (a *API) Handler() http.Handler {
 	get(api, "/audit/:sku/orders", a.guarded, parameters("after", "limit"), a.orders)
 	get(api, "/strategies", none, a.strategies)
 	api.PUT("/strategy", a.guarded, none, a.putStrategy)
+	return r
+}
+
+// around is what a request goes through before its route.
+func (a *API) around(r *gin.Engine) http.Handler {
 	var all http.Handler = r
 	if a.cfg.Page != nil {
 		all = beside(r, a.cfg.Page)

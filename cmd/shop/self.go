@@ -11,9 +11,9 @@ import (
 
 	"oversell/internal/backend"
 	"oversell/internal/bench"
-	"oversell/internal/proc"
 	"oversell/internal/lab"
 	"oversell/internal/locks"
+	"oversell/internal/proc"
 )
 
 // What this program is, as a process of its own, instead of the shop.

@@ -525,6 +525,34 @@ func TestTokenGrowsAfterIdleTime(t *testing.T) {
 	})
 }
 
+// A process may pass the lock on among its own without a word to Redis. While the
+// server's clock stands still the next process has a larger token all the same.
+func TestTokenGrowsWhileTheClockStandsStill(t *testing.T) {
+	bubble(t, 2, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, _ []*locktest.Hook) {
+		key := locktest.Key(t)
+		s.SetTime(time.Now())
+		first, second := New(rdb[0], key, ttl), New(rdb[0], key, ttl)
+		mustLock(t, as(t, "first"), first)
+		passed := make(chan error)
+		go func() { passed <- second.Lock(as(t, "second")) }()
+		synctest.Wait()
+		unlock(t, as(t, "first"), first)
+		if err := <-passed; err != nil {
+			t.Fatal(err)
+		}
+		last := second.Token()
+		unlock(t, as(t, "second"), second)
+		if last <= first.Token() {
+			t.Errorf("in a process: token %d after %d", last, first.Token())
+		}
+		next := take(t, rdb[1], key)
+		s.SetTime(time.Time{}) // the clock goes on
+		if next <= last {
+			t.Errorf("in the next process: token %d after %d", next, last)
+		}
+	})
+}
+
 // The last token is remembered for as long as the lock is held, and twice the ttl more.
 func TestTokenIsRememberedWhileHeld(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, _ []*locktest.Hook) {

@@ -1,0 +1,94 @@
+package web_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"oversell/internal/web"
+)
+
+// changes is how many changes of a sale are cut off.
+const changes = 400
+
+// A PUT or DELETE that is cut off at any byte, or whose client leaves at any moment
+// before the reply, happens or does not. Whoever buys next is in the sale that the
+// database knows, and every order is counted in it.
+func TestChangeThatIsCutOffHappensOrDoesNot(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		sku := s.put(t, changes)
+		server := httptest.NewServer(s)
+		defer server.Close()
+		sold := make(map[string]int64) // by sale
+		for i := range changes {
+			method, body := http.MethodPut, fmt.Sprintf(`{"stock":%d}`, changes)
+			if i%4 == 3 {
+				method, body = http.MethodDelete, ""
+			}
+			cutOff(t, server.Listener.Addr().String(), method, sku, body, i)
+			if s.ask(http.MethodPost, "/api/items/"+sku+"/deduct", `{"quantity":1}`).Code == http.StatusOK {
+				sold[s.saleOf(t, sku)]++
+			}
+		}
+		found, ok := s.auditOf(t, sku)
+		if !ok {
+			return // the last change deleted it
+		}
+		// A change may come between an order and the look at its sale.
+		if found.Foreign != 0 || found.LostUpdates != 0 || found.Oversold != 0 || found.Sold > sold[found.SaleID]+1 || found.Sold < sold[found.SaleID]-1 {
+			t.Errorf("the audit has %+v, and buyers %d units", found, sold[found.SaleID])
+		}
+		if len(sold) < 10 {
+			t.Errorf("buyers were in %d sales; nearly nothing was changed", len(sold))
+		}
+	})
+}
+
+// cutOff sends a request of which every other one ends at a byte that moves on, and of
+// the rest the client leaves after a time that moves on.
+func cutOff(t *testing.T, addr, method, sku, body string, i int) {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	request := fmt.Sprintf("%s /api/items/%s HTTP/1.1\r\nHost: example.com\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+		method, sku, token, len(body), body)
+	if i%2 == 0 {
+		request = request[:i%len(request)]
+	}
+	if _, err := io.WriteString(conn, request); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Duration(i%20) * 200 * time.Microsecond)
+}
+
+// auditOf returns what the audit says of an item, and false if there is no such item.
+// It fails the test unless the audit answers within a second.
+func (s *site) auditOf(t *testing.T, sku string) (found web.Audit, ok bool) {
+	t.Helper()
+	var reply *httptest.ResponseRecorder
+	for end := time.Now().Add(time.Second); ; time.Sleep(10 * time.Millisecond) {
+		reply = s.ask(http.MethodGet, "/api/audit/"+sku, "")
+		if reply.Code == http.StatusNotFound {
+			return found, false
+		}
+		if reply.Code == http.StatusOK || time.Now().After(end) {
+			break
+		}
+	}
+	read(t, reply, &found)
+	return found, true
+}
+
+// saleOf returns the sale that is on, by the audit.
+func (s *site) saleOf(t *testing.T, sku string) string {
+	t.Helper()
+	found, _ := s.auditOf(t, sku)
+	return found.SaleID
+}

@@ -69,7 +69,7 @@ func TestTimeline(t *testing.T) {
 func TestYourLockIsGraded(t *testing.T) {
 	out, _ := runs(t, lab.Columns(), exitExpected, "-strategy", "yours")
 	for _, want := range []string{
-		"v1_setnx      keeps 17 of 17",
+		"v1_setnx      keeps 18 of 18",
 		"The first promise that it breaks is orphan-after-crash, which v2_ttl is the first to keep",
 		"go run ./cmd/lab -run orphan-after-crash -strategy yours",
 	} {

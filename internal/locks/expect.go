@@ -67,8 +67,6 @@ var (
 	ok        = []figures.Verdict{figures.OK}
 	okOrDrift = []figures.Verdict{figures.OK, figures.Drift}
 
-	okOversoldOrDrift = []figures.Verdict{figures.OK, figures.Oversold, figures.Drift}
-
 	holds    = Expectation{Verdicts: ok, MaxHolders: 1}
 	overlaps = Expectation{Verdicts: ok} // two inside at once, without harm
 	breaks   = Expectation{Verdicts: []figures.Verdict{figures.Oversold, figures.Drift}}
@@ -109,11 +107,11 @@ func shutting(e map[Condition]Expectation) map[Condition]Expectation {
 
 // unguarded is what comes out where nobody is kept out, and so nobody has
 // anything that could be lost. What a killed process has taken stays taken. A
-// replica that takes over has the stock as it was when it last heard of it, and that
-// may be sold until a shop whose command broke off has counted it anew.
+// replica that takes over has the stock as it was when it last heard of it: a shop
+// sells nothing of that, and counts the stock anew.
 var unguarded = map[Condition]Expectation{
 	Calm: overlaps, Slow: overlaps, Late: overlaps, Pause: overlaps, Partition: overlaps,
-	Crash: {Verdicts: okOrDrift}, Failover: {Verdicts: okOversoldOrDrift},
+	Crash: {Verdicts: okOrDrift}, Failover: {Verdicts: okOrDrift},
 }
 
 // always gives every condition the same value.

@@ -22,7 +22,7 @@ import (
 	v5 "oversell/internal/locks/v5_reentrant"
 	v6 "oversell/internal/locks/v6_watchdog"
 	v7 "oversell/internal/locks/v7_queue"
-	v8 "oversell/internal/locks/v8_fenced"
+	v9 "oversell/internal/locks/v9_cohort"
 )
 
 // The lab notices when a stage loses what is its own: each is replaced in one
@@ -104,11 +104,11 @@ func mutants() []mutant {
 		{"v7 without its way of waiting", with("v7_queue", func(p *lab.Process, key string) locks.Lock {
 			return polled{v7.New(p.Redis(), key, p.TTL()), p.Redis(), key}
 		}), []string{"starvation", "retry-storm"}},
-		{"v8 with a token that is read when it is asked for", with("v8_fenced", func(p *lab.Process, key string) locks.Lock {
-			return counted{v8.New(p.Redis(), key, p.TTL()), p.Redis(), key}
+		{"v9 with a token that is read when it is asked for", with("v9_cohort", func(p *lab.Process, key string) locks.Lock {
+			return counted{v9.New(p.Redis(), key, p.TTL()), p.Redis(), key}
 		}), []string{"successors-token"}},
-		{"v8 with a token for each entry", with("v8_fenced", func(p *lab.Process, key string) locks.Lock {
-			return &renumbered{Mutex: v8.New(p.Redis(), key, p.TTL())}
+		{"v9 with a token for each entry", with("v9_cohort", func(p *lab.Process, key string) locks.Lock {
+			return &renumbered{Mutex: v9.New(p.Redis(), key, p.TTL())}
 		}), []string{"token-grows-on-re-entry"}},
 		{"redlock on one node of five", with("redlock", func(p *lab.Process, key string) locks.Lock {
 			return redlock.New(p.Nodes()[:1], key, p.TTL())
@@ -132,9 +132,9 @@ func TestBrokenLocksKeepNothing(t *testing.T) {
 		lock        func(p *lab.Process, key string) locks.Lock
 		keeps       []string // what it is not too broken for
 	}{
-		{"it only returns errors", "v8_fenced", func(*lab.Process, string) locks.Lock { return failing{} }, nil},
-		{"it grants nothing", "v8_fenced", func(*lab.Process, string) locks.Lock { return refusing{} }, nil},
-		{"it is granted to everybody", "v8_fenced", func(*lab.Process, string) locks.Lock { return granting{} },
+		{"it only returns errors", "v9_cohort", func(*lab.Process, string) locks.Lock { return failing{} }, nil},
+		{"it grants nothing", "v9_cohort", func(*lab.Process, string) locks.Lock { return refusing{} }, nil},
+		{"it is granted to everybody", "v9_cohort", func(*lab.Process, string) locks.Lock { return granting{} },
 			[]string{"strategies-take-turns", "optimistic-aborts", "cache-missing-key"}},
 		{"it is never given back", "v1_setnx", func(p *lab.Process, key string) locks.Lock {
 			return kept{v1.New(p.Redis(), key)}
@@ -281,7 +281,7 @@ func (p polled) TryLock(ctx context.Context) (bool, error) {
 // counted takes its token from a counter beside the lock, when it is asked for: by
 // then it may be that of the next holder.
 type counted struct {
-	*v8.Mutex
+	*v9.Mutex
 	rdb redis.Cmdable
 	key string
 }
@@ -303,7 +303,7 @@ func (c counted) Token() int64 {
 
 // renumbered has a larger token with each entry.
 type renumbered struct {
-	*v8.Mutex
+	*v9.Mutex
 	entries int64
 }
 

@@ -156,7 +156,7 @@ func schedulesInChinese(t *testing.T, b *pagetest.Tab, site string) {
 	for _, schedule := range []struct {
 		strategy string
 		moves    []string
-	}{{"none", strings.Split("A.B.A.B", ".")}, {"v2_ttl", foreignDelete}, {"v8_fenced", strings.Split("A.A.fA.p3000.B", ".")}} {
+	}{{"none", strings.Split("A.B.A.B", ".")}, {"v2_ttl", foreignDelete}, {"v9_cohort", strings.Split("A.A.fA.p3000.B", ".")}} {
 		hash := "#/play/" + schedule.strategy + "/" + strings.Join(schedule.moves, ".")
 		b.Visit(site, "?lang=zh"+hash, desk)
 		b.Until(fmt.Sprintf(`location.hash === %q && document.querySelector(".playstory .event") !== null && document.querySelector("[aria-busy=true]") === null`, hash))

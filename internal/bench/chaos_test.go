@@ -44,7 +44,7 @@ func TestSaleInChaos(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			p := new(processes)
 			cfg := chaotic(t, kind, p, faults...)
-			cfg.Strategies = []string{"v8_fenced"}
+			cfg.Strategies = []string{"v9_cohort"}
 			rows, err := bench.Run(t.Context(), cfg, bench.Silent{})
 			must(t, err)
 			row := rows[0]

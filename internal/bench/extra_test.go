@@ -37,11 +37,11 @@ func TestFenceHoldsWhatALeaseLoses(t *testing.T) {
 			cfg := config(t, "embedded")
 			cfg.TTL, cfg.Keeper, cfg.Unfenced = shortTTL, keeper, unfenced
 			cfg.Conditions = []locks.Condition{locks.Pause}
-			cfg.Strategies = []string{"v7_queue", "v8_fenced"}
+			cfg.Strategies = []string{"v7_queue", "v9_cohort"}
 			rows := run(t, cfg)
 			checkExpected(t, rows)
-			if broken := rows["v8_fenced/pause"].Verdict != figures.OK; broken != unfenced {
-				t.Errorf("stock in %s, unfenced %v: v8_fenced came out as %+v", keeper, unfenced, rows["v8_fenced/pause"])
+			if broken := rows["v9_cohort/pause"].Verdict != figures.OK; broken != unfenced {
+				t.Errorf("stock in %s, unfenced %v: v9_cohort came out as %+v", keeper, unfenced, rows["v9_cohort/pause"])
 			}
 		}
 	}

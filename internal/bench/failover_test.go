@@ -66,7 +66,7 @@ func runFailovers(t *testing.T, cfg bench.Config) map[string]bench.Row {
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	cfg := failingOver(t)
-	cfg.Strategies = []string{"v6_watchdog", "v6_wait_one", "v8_fenced", "lua_atomic", "sql_conditional"}
+	cfg.Strategies = []string{"v6_watchdog", "v6_wait_one", "v9_cohort", "lua_atomic", "sql_conditional"}
 	rows := runFailovers(t, cfg)
 	checkExpected(t, rows)
 	for name, row := range rows {
@@ -84,7 +84,7 @@ func TestFailover(t *testing.T) {
 	if row := rows["lua_atomic/failover"]; row.Keeper != stock.InRedis || row.Sold > 150 {
 		t.Errorf("lua_atomic: the stock in %s, %d sold of 150", row.Keeper, row.Sold)
 	}
-	for _, name := range []string{"v8_fenced", "sql_conditional"} {
+	for _, name := range []string{"v9_cohort", "sql_conditional"} {
 		if row := rows[name+"/failover"]; row.Oversold != 0 || row.LostUpdates != 0 {
 			t.Errorf("%s: oversold %d, lost %d", name, row.Oversold, row.LostUpdates)
 		}

@@ -100,7 +100,7 @@ func TestLookingOnCostsTheRowNothing(t *testing.T) {
 func TestStoppedProcessKeepsNobodyFromLooking(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, "embedded")
-	cfg.Strategies, cfg.Conditions, cfg.TTL = []string{"v8_fenced"}, []locks.Condition{locks.Pause}, 2*time.Second
+	cfg.Strategies, cfg.Conditions, cfg.TTL = []string{"v9_cohort"}, []locks.Condition{locks.Pause}, 2*time.Second
 	_, o := watched(t, cfg)
 	if len(o.audits) < 8 {
 		t.Errorf("%d audits in the two seconds of a pause and more", len(o.audits))

@@ -20,13 +20,13 @@ func TestPartitionDeliversAWriteTooLate(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, "embedded")
 	cfg.Conditions = []locks.Condition{locks.Calm, locks.Partition}
-	cfg.Strategies = []string{"v1_setnx", "v6_watchdog", "v8_fenced", "watch"}
+	cfg.Strategies = []string{"v1_setnx", "v6_watchdog", "v9_cohort", "watch"}
 	rows := run(t, cfg)
 	checkExpected(t, rows)
 	if row := rows["v6_watchdog/partition"]; row.Oversold == 0 && row.LostUpdates == 0 {
 		t.Errorf("v6_watchdog: %+v", row)
 	}
-	for _, name := range []string{"v1_setnx", "v8_fenced", "watch"} {
+	for _, name := range []string{"v1_setnx", "v9_cohort", "watch"} {
 		if row := rows[name+"/partition"]; row.Oversold != 0 || row.LostUpdates != 0 {
 			t.Errorf("%s: oversold %d, lost %d", name, row.Oversold, row.LostUpdates)
 		}
@@ -41,7 +41,7 @@ func TestPartitionDelaysAnUnlockWhereTheStockIsElsewhere(t *testing.T) {
 	cfg := config(t, "embedded")
 	cfg.Keeper = stock.InDatabase
 	cfg.Conditions = []locks.Condition{locks.Partition}
-	cfg.Strategies = []string{"v1_setnx", "v2_ttl", "v3_uuid", "v6_watchdog", "v7_queue", "v8_fenced"}
+	cfg.Strategies = []string{"v1_setnx", "v2_ttl", "v3_uuid", "v6_watchdog", "v7_queue", "v9_cohort"}
 	rows := run(t, cfg)
 	checkExpected(t, rows)
 	if row := rows["v2_ttl/partition"]; row.Oversold == 0 && row.LostUpdates == 0 {

@@ -356,10 +356,10 @@ func TestWhatDoesNotExistFillsNothing(t *testing.T) {
 func TestCrowdIsServedDuringAFlood(t *testing.T) {
 	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
 		r := instance(t, rdb, "a", func(cfg *cache.Config) { cfg.MaxEmpty = 1 })
-		rush(t, 1, func() cache.Request { return ask(newName(), "v8_fenced") }, &source{}, r)
+		rush(t, 1, func() cache.Request { return ask(newName(), "v9_cohort") }, &source{}, r)
 		key, missing := newName(), newName()
-		rush(t, 50, func() cache.Request { return ask(key, "v8_fenced") }, &source{value: []byte("v")}, r)
-		rush(t, 50, func() cache.Request { return ask(missing, "v8_fenced") }, &source{}, r)
+		rush(t, 50, func() cache.Request { return ask(key, "v9_cohort") }, &source{value: []byte("v")}, r)
+		rush(t, 50, func() cache.Request { return ask(missing, "v9_cohort") }, &source{}, r)
 		if got, err := r.Loads(t.Context(), key); err != nil || got["a"] != 1 {
 			t.Errorf("loads %v, %v; want 1", got, err)
 		}
@@ -370,7 +370,7 @@ func TestCrowdIsServedDuringAFlood(t *testing.T) {
 			t.Error("what exists was not stored")
 		}
 		broken := errors.New("the database is away")
-		if _, err := r.Read(t.Context(), ask(missing, "v8_fenced"), func(context.Context) ([]byte, bool, error) { return nil, false, broken }); !errors.Is(err, broken) {
+		if _, err := r.Read(t.Context(), ask(missing, "v9_cohort"), func(context.Context) ([]byte, bool, error) { return nil, false, broken }); !errors.Is(err, broken) {
 			t.Errorf("got %v, want %v", err, broken)
 		}
 	})

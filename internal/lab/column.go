@@ -18,7 +18,7 @@ import (
 	v5 "oversell/internal/locks/v5_reentrant"
 	v6 "oversell/internal/locks/v6_watchdog"
 	v7 "oversell/internal/locks/v7_queue"
-	v8 "oversell/internal/locks/v8_fenced"
+	v9 "oversell/internal/locks/v9_cohort"
 	yours "oversell/internal/locks/yours"
 	"oversell/internal/locks/zklock"
 	"oversell/internal/stock"
@@ -93,8 +93,8 @@ func Columns() []Column {
 			Lock: func(p *Process, key string) locks.Lock { return v6.New(p.Redis(), key, p.TTL()) }},
 		{Name: "v7_queue", About: "a queue in which a waiter is handed the lock", NotHeld: []error{v7.ErrNotHeld}, WithOwner: v7.WithOwner, Beside: wakeUp,
 			Lock: func(p *Process, key string) locks.Lock { return v7.New(p.Redis(), key, p.TTL()) }},
-		{Name: "v8_fenced", About: "a fencing token, which the stock checks", Tokens: true, NotHeld: []error{v8.ErrNotHeld}, WithOwner: v8.WithOwner, Beside: wakeUp,
-			Lock: func(p *Process, key string) locks.Lock { return v8.New(p.Redis(), key, p.TTL()) }},
+		{Name: "v9_cohort", About: "a fencing token, which the stock checks", Tokens: true, NotHeld: []error{v9.ErrNotHeld}, WithOwner: v9.WithOwner, Beside: wakeUp,
+			Lock: func(p *Process, key string) locks.Lock { return v9.New(p.Redis(), key, p.TTL()) }},
 		{Name: "redsync", About: "go-redsync/redsync on one server, with its default number of tries and no extension", NotHeld: []error{errRedsyncNotHeld}, Lock: newRedsync},
 		{Name: "redislock", About: "bsm/redislock with a linear backoff and no refresh", NotHeld: []error{redislock.ErrLockNotHeld}, Lock: newRedislock, HolderOnly: true},
 		{Name: "rueidislock", About: "rueidislock on one server, without client-side caching", Lock: newRueidislock, RedisKey: rueidisKey, HolderOnly: true},

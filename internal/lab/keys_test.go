@@ -97,24 +97,24 @@ func TestTraceHasTheKeys(t *testing.T) {
 		n                               int
 		want                            string
 	}{
-		// The queue of v8, its token, and the list on which the next one is woken. B has
+		// The queue of v9, its token, and the list on which the next one is woken. B has
 		// the lock for what is left of the ttl by which it waits.
-		{"missed-wake-up", "v8_fenced", "A", "EVAL ", 1,
+		{"missed-wake-up", "v9_cohort", "A", "EVAL ", 1,
 			"lock string token-A1 3000, lock:token string TOKEN 6000"},
-		{"missed-wake-up", "v8_fenced", "B", "EVALSHA ", 1,
+		{"missed-wake-up", "v9_cohort", "B", "EVALSHA ", 1,
 			"lock string token-A1 3000, lock:queue list token-B1 6000, lock:token string TOKEN 6000, lock:waiters hash token-B1=start+3000 6000"},
-		{"missed-wake-up", "v8_fenced", "A", "EVAL ", 2,
+		{"missed-wake-up", "v9_cohort", "A", "EVAL ", 2,
 			"lock string token-B1 2377, lock:token string TOKEN 6000"},
-		{"missed-wake-up", "v8_fenced", "B", "EVALSHA ", 2,
+		{"missed-wake-up", "v9_cohort", "B", "EVALSHA ", 2,
 			"lock:token string TOKEN 6000"},
-		{"starvation", "v8_fenced", "C", "EVALSHA «Hands the lock", 1,
+		{"starvation", "v9_cohort", "C", "EVALSHA «Hands the lock", 1,
 			"lock string token-B1 2940, lock:token string TOKEN 6000, lock:wake:token-B1 list held:TOKEN 2940"},
-		{"starvation", "v8_fenced", "B", "BLPOP ", 1,
+		{"starvation", "v9_cohort", "B", "BLPOP ", 1,
 			"lock string token-B1 2940, lock:token string TOKEN 6000"},
 		// The fence of the stock, and the stock at the command that writes it.
-		{"paused-writer", "v8_fenced", "A", "EVAL «Reads the stock", 1,
+		{"paused-writer", "v9_cohort", "A", "EVAL «Reads the stock", 1,
 			"lock string token-A1 3000, lock:token string TOKEN 6000, stock string 10, stock:fence hash of= token=TOKEN"},
-		{"paused-writer", "v8_fenced", "B", "EVAL «Writes the stock", 1,
+		{"paused-writer", "v9_cohort", "B", "EVAL «Writes the stock", 1,
 			"lock string token-B1 3000, lock:token string TOKEN 6000, stock string 9, stock:fence hash of= token=TOKEN"},
 		// A lease that has run out: the lock is gone by then, though nobody deleted it.
 		{"paused-writer", "v3_uuid", "A", "stopped", 1,
@@ -191,7 +191,7 @@ func addsUp(t *testing.T, c Column, sc Scenario) int {
 // In real time, on a real server, a cell shows the same keys.
 func TestRealRedisShowsTheSameKeys(t *testing.T) {
 	cfg := Config{
-		Columns:   []Column{column(t, "v3_uuid"), column(t, "v5_reentrant"), column(t, "v8_fenced")},
+		Columns:   []Column{column(t, "v3_uuid"), column(t, "v5_reentrant"), column(t, "v9_cohort")},
 		Scenarios: []Scenario{pausedWriter(), failover(), missedWakeUp()},
 	}
 	cfg.Redis = Embedded

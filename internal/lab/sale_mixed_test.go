@@ -17,7 +17,7 @@ func (c Cell) told(actor, text string) bool {
 // Where strategies are mixed one unit too many is sold, under the lock whose writes
 // are fenced too: the script has no token that could be compared.
 func TestMixedStrategiesOversell(t *testing.T) {
-	for _, strategy := range []string{"none", "v6_watchdog", "v8_fenced"} {
+	for _, strategy := range []string{"none", "v6_watchdog", "v9_cohort"} {
 		c := cellOf(t, "mixed-strategies", strategy)
 		if c.Outcome != Breaks || c.Note != "3 of 2 units were sold" {
 			t.Errorf("%s: %s: %s", strategy, c.Outcome, c.Note)
@@ -31,7 +31,7 @@ func TestMixedStrategiesOversell(t *testing.T) {
 // Without -mixed the shop itself keeps them apart: B is told which strategy is at
 // work before A has sold, and buys after that.
 func TestStrategiesTakeTurns(t *testing.T) {
-	for _, strategy := range []string{"none", "v6_watchdog", "v8_fenced"} {
+	for _, strategy := range []string{"none", "v6_watchdog", "v9_cohort"} {
 		c := cellOf(t, "strategies-take-turns", strategy)
 		if c.Outcome != Holds || !c.told("B", stock.ErrOtherStrategy.Error()+": "+strategy) {
 			t.Errorf("%s: %s: %s", strategy, c.Outcome, c.Note)

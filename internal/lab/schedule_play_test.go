@@ -115,11 +115,11 @@ func TestWatchdogKeepsTheLockUnlessItIsStopped(t *testing.T) {
 			t.Errorf("%s, stopped: %+v", strategy, s.Verdict)
 		}
 	}
-	s := played(t, "v8_fenced", 2, stopped)
+	s := played(t, "v9_cohort", 2, stopped)
 	if got := found(s, Refused); len(got) != 1 || !strings.HasPrefix(got[0], "the stock refuses A: ") {
-		t.Errorf("v8_fenced, stopped: found %q", got)
+		t.Errorf("v9_cohort, stopped: found %q", got)
 	}
-	s = played(t, "v8_fenced", 2, stopped+".A.B")
+	s = played(t, "v9_cohort", 2, stopped+".A.B")
 	if s.Verdict.Outcome != Over || s.Sale.Sold != 1 || s.Players[0].Result != Fenced || s.Players[1].Result != Bought {
 		t.Errorf("fenced: %+v, %+v", s.Verdict, s.Players)
 	}

@@ -180,12 +180,12 @@ func TestSameScheduleSameState(t *testing.T) {
 
 func TestSchedulesArePlayedSideBySide(t *testing.T) {
 	const moves = "A.A.fA.p3000.B.B.tA.A.B.A.B"
-	want := asJSON(t, played(t, "v8_fenced", 2, moves))
+	want := asJSON(t, played(t, "v9_cohort", 2, moves))
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
 			parsed, _ := ParseMoves(moves)
-			state, err := Play(Schedule{"v8_fenced", 2, parsed})
+			state, err := Play(Schedule{"v9_cohort", 2, parsed})
 			if got := asJSON(t, state); err != nil || got != want {
 				t.Errorf("got %v, %s", err, got)
 			}

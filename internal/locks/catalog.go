@@ -17,7 +17,7 @@ import (
 	v5 "oversell/internal/locks/v5_reentrant"
 	v6 "oversell/internal/locks/v6_watchdog"
 	v7 "oversell/internal/locks/v7_queue"
-	v8 "oversell/internal/locks/v8_fenced"
+	v9 "oversell/internal/locks/v9_cohort"
 	"oversell/internal/locks/waitlock"
 	"oversell/internal/locks/zklock"
 )
@@ -243,15 +243,15 @@ func Strategies() Catalog {
 			loads:  renewedLoads,
 		},
 		{
-			Name:    "v8_fenced",
+			Name:    "v9_cohort",
 			Adds:    "a fencing token for each hold, and a stock that refuses what comes with an older one",
 			Breaks:  "a resource that does not check the token; what nobody unlocks",
 			Test:    "TestPausedHolderIsFenced",
 			OwnWait: true,
 			Guard: func(o Options) Guard {
 				o.Policy = Blocking{}
-				d := o.distributed(func(key string) Lock { return v8.New(o.Redis, key, o.TTL) }, v8.ErrNotHeld)
-				d.WithOwner = v8.WithOwner
+				d := o.distributed(func(key string) Lock { return v9.New(o.Redis, key, o.TTL) }, v9.ErrNotHeld)
+				d.WithOwner = v9.WithOwner
 				return d
 			},
 			deduct:   fenced,

@@ -1,6 +1,6 @@
 // Package locks has the ways of guarding a section that the shop can switch
 // between: nothing, a mutex in the process, and the Redis locks of the stages
-// v1_setnx to v8_fenced in the folders below. It adds what is the same for
+// v1_setnx to v9_cohort in the folders below. It adds what is the same for
 // all of them and so is no part of any lesson: waiting for a lock (Policy),
 // running a section under it (Guard), and the catalog that says of each
 // strategy what it adds, what it still breaks and what must come out.

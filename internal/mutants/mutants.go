@@ -56,22 +56,22 @@ func All() []Mutant {
 		Mutant{"v6_watchdog", "renewal.go", `if r != nil && n == 1 {`, `if false {`, "a re-entry into a lost hold counts as one", false},
 		Mutant{"v6_watchdog", "mutex.go", `		defer r.inFlight.Wait()`, `		_ = r`, "a renewal is on its way after the Unlock", false},
 	)
-	for _, stage := range []string{"v7_queue", "v8_fenced"} {
+	for _, stage := range []string{"v7_queue", "v9_cohort"} {
 		all = append(all, renewing(stage, "h", "hold", "turn.go", "t")...)
 		all = append(all, queueing(stage)...)
 	}
 	return append(all,
 		Mutant{"v7_queue", "unlock.lua", `first, 'PX', left)`, `first)`, "a waiter that is dead keeps the lock", false},
 		Mutant{"v7_queue", "unlock.lua", `ARGV[3], 'PX', ARGV[2])`, `ARGV[3])`, "a lock that a process keeps has no expiry", false},
-		Mutant{"v8_fenced", "unlock.lua", `first, 'PX', left)`, `first)`, "a waiter that is dead keeps the lock", false},
-		Mutant{"v8_fenced", "unlock.lua", `ARGV[3], 'PX', ARGV[2])`, `ARGV[3])`, "a lock that a process keeps has no expiry", false},
-		Mutant{"v8_fenced", "lock.lua", `math.max(last + ARGV[4], time[1] * 1000000 + time[2])`, `time[1] * 1000000 + time[2]`, "tokens repeat while the clock stands still", false},
-		Mutant{"v8_fenced", "lock.lua", `math.max(last + ARGV[4], time[1] * 1000000 + time[2])`, `last + ARGV[4]`, "tokens begin anew when the last one is forgotten", false},
-		Mutant{"v8_fenced", "unlock.lua", `math.max(last + ARGV[4], time[1] * 1000000 + time[2])`, `last`, "the next process gets the token of the one before", false},
-		Mutant{"v8_fenced", "lock.lua", `string.format('%.0f', token), 'PX', 2 * ARGV[2])`, `string.format('%.0f', token))`, "the token stays for ever", false},
-		Mutant{"v8_fenced", "token.go", `h.first + int64(h.passes)`, `h.first`, "holders of a process have the same token", false},
-		Mutant{"v8_fenced", "queue.go", `wait, maxPasses+1).Int64()`, `wait, 1).Int64()`, "tokens of two processes overlap", false},
-		Mutant{"v8_fenced", "renew.lua", `redis.call('PEXPIRE', KEYS[2], 2 * ARGV[2])`, ``, "the last token is forgotten while the lock is held", false},
+		Mutant{"v9_cohort", "unlock.lua", `first, 'PX', left)`, `first)`, "a waiter that is dead keeps the lock", false},
+		Mutant{"v9_cohort", "unlock.lua", `ARGV[3], 'PX', ARGV[2])`, `ARGV[3])`, "a lock that a process keeps has no expiry", false},
+		Mutant{"v9_cohort", "lock.lua", `math.max(last + ARGV[4], time[1] * 1000000 + time[2])`, `time[1] * 1000000 + time[2]`, "tokens repeat while the clock stands still", false},
+		Mutant{"v9_cohort", "lock.lua", `math.max(last + ARGV[4], time[1] * 1000000 + time[2])`, `last + ARGV[4]`, "tokens begin anew when the last one is forgotten", false},
+		Mutant{"v9_cohort", "unlock.lua", `math.max(last + ARGV[4], time[1] * 1000000 + time[2])`, `last`, "the next process gets the token of the one before", false},
+		Mutant{"v9_cohort", "lock.lua", `string.format('%.0f', token), 'PX', 2 * ARGV[2])`, `string.format('%.0f', token))`, "the token stays for ever", false},
+		Mutant{"v9_cohort", "token.go", `h.first + int64(h.passes)`, `h.first`, "holders of a process have the same token", false},
+		Mutant{"v9_cohort", "queue.go", `wait, maxPasses+1).Int64()`, `wait, 1).Int64()`, "tokens of two processes overlap", false},
+		Mutant{"v9_cohort", "renew.lua", `redis.call('PEXPIRE', KEYS[2], 2 * ARGV[2])`, ``, "the last token is forgotten while the lock is held", false},
 	)
 }
 
@@ -91,10 +91,10 @@ func renewing(stage, r, kind, context, turn string) []Mutant {
 	}
 }
 
-// queueing are the faults that v7 and v8 share.
+// queueing are the faults that v7 and v9 share.
 func queueing(stage string) []Mutant {
-	token := map[string]string{"v7_queue": "", "v8_fenced": "token, "}[stage]
-	held := map[string]string{"v7_queue": "held", "v8_fenced": "token > 0"}[stage]
+	token := map[string]string{"v7_queue": "", "v9_cohort": "token, "}[stage]
+	held := map[string]string{"v7_queue": "held", "v9_cohort": "token > 0"}[stage]
 	return []Mutant{
 		{stage, "renewal.go", `expires: sent.Add(ttl)}`, `expires: time.Now().Add(ttl)}`, "the lease is counted from the answer", false},
 		{stage, "renew.lua", `if redis.call('GET', KEYS[1]) ~= ARGV[1] then`, `if redis.call('EXISTS', KEYS[1]) == 0 then`, "it renews another holder's lock", false},
@@ -116,7 +116,7 @@ func queueing(stage string) []Mutant {
 		{stage, "handover.go", `	h.end(context.Canceled) //`, `	//`, "the renewal goes on after the Unlock", false},
 		{stage, "handover.go", `	h.inFlight.Wait()`, ``, "a renewal is on its way after the Unlock", false},
 		{stage, "handover.go", `newHold(c, ticket, ` + token + `m.ttl, sent)`, `newHold(c, ticket, ` + token + `m.ttl, time.Now().Add(0*time.Until(sent)))`, "the lease is counted from the answer to TryLock", false},
-		{stage, "handover.go", map[string]string{"v7_queue": `newHold(c, again, ttl, sent)`, "v8_fenced": `newHold(c, again, n, ttl, sent)`}[stage], map[string]string{"v7_queue": `newHold(c, h.ticket, ttl, sent)`, "v8_fenced": `newHold(c, h.ticket, n, ttl, sent)`}[stage], "a process works on by a ticket that is given back", false},
+		{stage, "handover.go", map[string]string{"v7_queue": `newHold(c, again, ttl, sent)`, "v9_cohort": `newHold(c, again, n, ttl, sent)`}[stage], map[string]string{"v7_queue": `newHold(c, h.ticket, ttl, sent)`, "v9_cohort": `newHold(c, h.ticket, n, ttl, sent)`}[stage], "a process works on by a ticket that is given back", false},
 		{stage, "queue.go", `newHold(c, ticket, ` + token + `ttl, sent)`, `newHold(c, ticket, ` + token + `ttl, time.Now().Add(0*time.Until(sent)))`, "the lease of a waiter is counted from when it was woken", false},
 		{stage, "queue.go", `min(ttl/3, time.Second)`, `time.Second`, "a waiter gives no sign of life within a short ttl", false},
 		{stage, "queue.go", `			go c.giveUp(ticket, ttl) //`, `			//`, "the ticket of one who left is queued after it was given up", false},

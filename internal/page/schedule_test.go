@@ -137,7 +137,7 @@ func TestWhatCannotBePlayedIsAProblem(t *testing.T) {
 }
 
 // endless is a search that goes on for longer than a test.
-const endless = "/api/schedule/search?strategy=v8_fenced&buyers=3"
+const endless = "/api/schedule/search?strategy=v9_cohort&buyers=3"
 
 // The shop closes at once, whatever is searched for.
 func TestSearchEndsWithTheShop(t *testing.T) {

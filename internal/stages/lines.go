@@ -64,8 +64,8 @@ func fixingLines() []fixingLine {
 		{"v7_queue", "retry-storm", `w.served <- nil`},
 		{"v7_queue", "retry-storm", `"blpop", c.wake(ticket)`},
 
-		{"v8_fenced", "paused-writer", `return lockScript.Run(`},
-		{"v8_fenced", "paused-writer", `token: c.hold.token(), depth: 1}`},
-		{"v8_fenced", "paused-writer", `func (m *Mutex) Token() int64 {`},
+		{"v9_cohort", "paused-writer", `return lockScript.Run(`},
+		{"v9_cohort", "paused-writer", `token: c.hold.token(), depth: 1}`},
+		{"v9_cohort", "paused-writer", `func (m *Mutex) Token() int64 {`},
 	}
 }

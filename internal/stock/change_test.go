@@ -266,7 +266,7 @@ func TestUnitsGoBackOnlyWhereTheyWereTaken(t *testing.T) {
 // A holder whose item is deleted sells nothing, and brings no key back.
 func TestDeleteDuringASaleLeavesNothing(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
-		for _, strategy := range []string{"v6_watchdog", "v8_fenced", "watch", "lua_atomic", "lua_batch"} {
+		for _, strategy := range []string{"v6_watchdog", "v9_cohort", "watch", "lua_atomic", "lua_batch"} {
 			s.sku = newSKU()
 			other := s.instance(t, nil)
 			s.put(t, other, 10)

@@ -438,7 +438,7 @@ func TestTokensOfDifferentLocksAreNotCompared(t *testing.T) {
 // it once more.
 func TestLateWriteBringsNothingBack(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
-		for _, strategy := range []string{"v4_lua", "v8_fenced", "watch", "lua_atomic"} {
+		for _, strategy := range []string{"v4_lua", "v9_cohort", "watch", "lua_atomic"} {
 			s.sku, s.keeper = newSKU(), stock.InRedis
 			var service *stock.Service
 			began := false

@@ -17,11 +17,11 @@ var pairs = []struct {
 	first, second string
 	keeper        stock.Keeper
 }{
-	{"v8_fenced", "v6_watchdog", stock.InRedis},
+	{"v9_cohort", "v6_watchdog", stock.InRedis},
 	{"v6_watchdog", "lua_atomic", stock.InRedis},
 	{"v6_watchdog", "watch", stock.InRedis},
 	{"v6_watchdog", "none", stock.InRedis},
-	{"v8_fenced", "v6_watchdog", stock.InDatabase},
+	{"v9_cohort", "v6_watchdog", stock.InDatabase},
 	{"v6_watchdog", "sql_conditional", stock.InDatabase},
 }
 
@@ -159,7 +159,7 @@ func TestSoldOutIsToldToThoseWhoWaitForATurn(t *testing.T) {
 		s.put(t, service, 1)
 		inside, goOn := stopped(t, s, "v6_watchdog")
 		<-inside
-		waiting := order(t.Context(), service, s.wish("v8_fenced", ""))
+		waiting := order(t.Context(), service, s.wish("v9_cohort", ""))
 		soon()
 		if err := goOn(); err != nil {
 			t.Fatal(err)

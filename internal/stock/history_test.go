@@ -70,7 +70,7 @@ func TestOlderStockIsNoticedByEveryProcess(t *testing.T) {
 	for name, idle := range map[string]bool{"idle": true, "new": false} {
 		t.Run(name, func(t *testing.T) {
 			eachRestartable(t, func(t *testing.T, s restartable) {
-				for _, strategy := range []string{"lua_atomic", "lua_batch", "watch", "v4_lua", "v8_fenced"} {
+				for _, strategy := range []string{"lua_atomic", "lua_batch", "watch", "v4_lua", "v9_cohort"} {
 					s.sku = newSKU()
 					busy := s.process(t, nil)
 					s.put(t, busy, 10)

@@ -160,9 +160,9 @@ func TestKeysAreTheProjectsOwn(t *testing.T) {
 				t.Errorf("key %s has not the prefix of the item", key)
 			}
 		}
-		// Of v8 there are two more: the last token, and the largest that the stock saw.
+		// Of v9 there are two more: the last token, and the largest that the stock saw.
 		if len(seen) != 12 {
-			t.Errorf("keys %v, want the stock, the sale, 8 locks and what v8 needs", slices.Sorted(maps.Keys(seen)))
+			t.Errorf("keys %v, want the stock, the sale, 8 locks and what v9 needs", slices.Sorted(maps.Keys(seen)))
 		}
 	})
 }
@@ -313,7 +313,7 @@ func TestKeysOfEarlierVersionsAreRemoved(t *testing.T) {
 				old := []string{prefix + "stock:" + sale, prefix + "stock:" + sale + ":fence", prefix + "claims:" + sale}
 				err := errors.Join(
 					s.rdb.MSet(t.Context(), prefix+"sale", sale, old[0], 10).Err(),
-					s.rdb.HSet(t.Context(), old[1], "of", "v8_fenced", "token", 7).Err(),
+					s.rdb.HSet(t.Context(), old[1], "of", "v9_cohort", "token", 7).Err(),
 					s.rdb.HSet(t.Context(), old[2], "click", "").Err(),
 					s.db.Model(&stock.Item{}).Where("sku = ?", s.sku).UpdateColumn("generation", "").Error,
 				)

@@ -123,7 +123,7 @@ func TestUnknownItemsFillNothing(t *testing.T) {
 		}
 		wantProblem(t, w, 404, "unknown_item")
 		s.ask("GET", fmt.Sprintf("/api/audit/made-up-%d", i), "")
-		s.ask("POST", fmt.Sprintf("/api/items/made-up-%d/deduct?strategy=v8_fenced", i), `{"quantity":1}`, "Idempotency-Key", "k")
+		s.ask("POST", fmt.Sprintf("/api/items/made-up-%d/deduct?strategy=v9_cohort", i), `{"quantity":1}`, "Idempotency-Key", "k")
 	}
 	if left := s.rdb.DBSize(t.Context()).Val() - before; left > 1000 {
 		t.Errorf("1,100 unknown items left %d keys, want 1,000 at most", left)

@@ -102,7 +102,7 @@ func TestNoLockKeepsNoPromise(t *testing.T) {
 func ExampleWriteTable() {
 	_ = promises.WriteTable(os.Stdout)
 	// Output:
-	// | | v1_setnx | v2_ttl | v3_uuid | v4_lua | v5_reentrant | v6_watchdog | v7_queue | v8_fenced |
+	// | | v1_setnx | v2_ttl | v3_uuid | v4_lua | v5_reentrant | v6_watchdog | v7_queue | v9_cohort |
 	// |---|---|---|---|---|---|---|---|---|
 	// | one holder at a time | holds | holds | holds | holds | holds | holds | holds | holds |
 	// | an error of Redis is not taken for a lock that is held | holds | holds | holds | holds | holds | holds | holds | holds |

@@ -1,4 +1,4 @@
-// Package lock is stage 8: each hold has a number, and the resource refuses what
+// Package lock is stage 9: each hold has a number, and the resource refuses what
 // comes with an older one.
 //
 // New: a fencing token, which grows with each change of holder. The script that

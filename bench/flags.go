@@ -30,7 +30,7 @@ Examples:
   go run ./bench -requests 5000 -stock 5000 -strategies watch,v6_watchdog -conditions calm
   go run ./bench -rate 500 -duration 10s -stock 2000 -conditions calm
                                                      500 buyers a second, whether or not earlier ones were answered
-  go run ./bench -strategies v9_cohort -conditions pause -unfenced
+  go run ./bench -strategies v8_fenced -conditions pause -unfenced
                                                      what fencing tokens are worth where nobody checks them
   go run ./bench -db local -strategies sql_conditional,sql_version,sql_for_update,sql_get_lock
                                                      the database's own ways, on a private MariaDB or MySQL
@@ -225,7 +225,7 @@ func flags(o *options, t *texts) *flag.FlagSet {
 	fs.StringVar(&t.keys, "keys", string(bench.NoKeys), "idempotency `KEYS`: none, unique, or pairs, where every two requests share one")
 	fs.BoolVar(&o.SecondLook, "second-look", true, "readers of a cold key look into the cache again when they have the lock")
 	fs.StringVar(&t.keeper, "keeper", "", "`WHO` keeps the stock: redis, or database (default redis, but for the strategies that are SQL)")
-	fs.BoolVar(&o.Unfenced, "unfenced", false, "the stock does not look at the fencing tokens of v9_cohort, etcd and zookeeper")
+	fs.BoolVar(&o.Unfenced, "unfenced", false, "the stock does not look at the fencing tokens of v8_fenced, v9_cohort,\netcd and zookeeper")
 	fs.IntVar(&o.Repeat, "repeat", 1, "`RUNS` of each row: all rows once, then all again; the table then has medians and intervals")
 	fs.StringVar(&t.targets, "target", "", "`URLS` of shops that run already, separated by commas; none is started then")
 	fs.StringVar(&o.Token, "token", "", "`TOKEN` of the shops at -target")

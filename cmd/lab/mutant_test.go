@@ -22,6 +22,7 @@ import (
 	v5 "oversell/internal/locks/v5_reentrant"
 	v6 "oversell/internal/locks/v6_watchdog"
 	v7 "oversell/internal/locks/v7_queue"
+	v8 "oversell/internal/locks/v8_fenced"
 	v9 "oversell/internal/locks/v9_cohort"
 )
 
@@ -104,11 +105,11 @@ func mutants() []mutant {
 		{"v7 without its way of waiting", with("v7_queue", func(p *lab.Process, key string) locks.Lock {
 			return polled{v7.New(p.Redis(), key, p.TTL()), p.Redis(), key}
 		}), []string{"starvation", "retry-storm"}},
-		{"v9 with a token that is read when it is asked for", with("v9_cohort", func(p *lab.Process, key string) locks.Lock {
-			return counted{v9.New(p.Redis(), key, p.TTL()), p.Redis(), key}
+		{"v8 with a token that is read when it is asked for", with("v8_fenced", func(p *lab.Process, key string) locks.Lock {
+			return counted{v8.New(p.Redis(), key, p.TTL()), p.Redis(), key}
 		}), []string{"successors-token"}},
-		{"v9 with a token for each entry", with("v9_cohort", func(p *lab.Process, key string) locks.Lock {
-			return &renumbered{Mutex: v9.New(p.Redis(), key, p.TTL())}
+		{"v8 with a token for each entry", with("v8_fenced", func(p *lab.Process, key string) locks.Lock {
+			return &renumbered{Mutex: v8.New(p.Redis(), key, p.TTL())}
 		}), []string{"token-grows-on-re-entry"}},
 		{"redlock on one node of five", with("redlock", func(p *lab.Process, key string) locks.Lock {
 			return redlock.New(p.Nodes()[:1], key, p.TTL())
@@ -116,7 +117,7 @@ func mutants() []mutant {
 		{"v7 whose handing on has no expiry", with("v7_queue", func(p *lab.Process, key string) locks.Lock {
 			return lasting{v7.New(p.Redis(), key, p.TTL()), p.Redis(), key}
 		}), []string{"handed-on-holder-dies"}},
-		{"v7 that hands on in its process what is lost", with("v7_queue", inherited()), []string{"lost-hold-handed-on"}},
+		{"v9 that hands on in its process what is lost", with("v9_cohort", inherited()), []string{"lost-hold-handed-on"}},
 		{"v7 without its handing on", with("v7_queue", func(p *lab.Process, key string) locks.Lock {
 			return freed{v7.New(p.Redis(), key, p.TTL()), p.Redis(), key}
 		}), []string{"missed-wake-up"}},
@@ -281,7 +282,7 @@ func (p polled) TryLock(ctx context.Context) (bool, error) {
 // counted takes its token from a counter beside the lock, when it is asked for: by
 // then it may be that of the next holder.
 type counted struct {
-	*v9.Mutex
+	*v8.Mutex
 	rdb redis.Cmdable
 	key string
 }
@@ -303,7 +304,7 @@ func (c counted) Token() int64 {
 
 // renumbered has a larger token with each entry.
 type renumbered struct {
-	*v9.Mutex
+	*v8.Mutex
 	entries int64
 }
 
@@ -350,7 +351,7 @@ func inherited() func(p *lab.Process, key string) locks.Lock {
 		if lines[p] == nil {
 			lines[p] = new(line)
 		}
-		return &heir{Mutex: v7.New(p.Redis(), key, p.TTL()), line: lines[p], mine: make(chan struct{})}
+		return &heir{Mutex: v9.New(p.Redis(), key, p.TTL()), line: lines[p], mine: make(chan struct{})}
 	}
 }
 
@@ -362,7 +363,7 @@ type line struct {
 }
 
 type heir struct {
-	*v7.Mutex                 // that it took, or inherited
+	*v9.Mutex                 // that it took, or inherited
 	owner     context.Context // who took it
 	line      *line
 	mine      chan struct{} // closed when it has inherited

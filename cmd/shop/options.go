@@ -148,7 +148,7 @@ func flags(o *options, retry *string) *flag.FlagSet {
 	fs.DurationVar(&o.ttl, "ttl", shop.DefaultTTL, "`lease` of a lock, for the strategies that have one: nobody sells\nfor that long after a holder was killed, and a holder may stand\nstill for two thirds of it (v2 to v5: work for all of it)")
 	fs.DurationVar(&o.wait, "wait", shop.DefaultWait, "longest `time` that a request waits for a lock")
 	fs.StringVar(retry, "retry", "line:2ms", "`how` to wait for a lock: line:DELAY, fixed:DELAY,\nbackoff:MIN-MAX or recursive:DELAY")
-	fs.BoolVar(&o.unfenced, "unfenced", false, "the stock does not look at the fencing tokens of v9_cohort,\netcd and zookeeper")
+	fs.BoolVar(&o.unfenced, "unfenced", false, "the stock does not look at the fencing tokens of v8_fenced, v9_cohort,\netcd and zookeeper")
 	fs.BoolVar(&o.mixed, "mixed", false, "strategies that do not keep each other out may sell one item at\nthe same time, and oversell it")
 	fs.StringVar(&o.log, "log", "text", "`form` of the log on stderr: text or json")
 	fs.BoolVar(&o.check, "check", false, "ask the shop at -addr whether it is well, and exit: 0 if it is")

@@ -37,11 +37,13 @@ func TestFenceHoldsWhatALeaseLoses(t *testing.T) {
 			cfg := config(t, "embedded")
 			cfg.TTL, cfg.Keeper, cfg.Unfenced = shortTTL, keeper, unfenced
 			cfg.Conditions = []locks.Condition{locks.Pause}
-			cfg.Strategies = []string{"v7_queue", "v9_cohort"}
+			cfg.Strategies = []string{"v7_queue", "v8_fenced", "v9_cohort"}
 			rows := run(t, cfg)
 			checkExpected(t, rows)
-			if broken := rows["v9_cohort/pause"].Verdict != figures.OK; broken != unfenced {
-				t.Errorf("stock in %s, unfenced %v: v9_cohort came out as %+v", keeper, unfenced, rows["v9_cohort/pause"])
+			for _, row := range []string{"v8_fenced/pause", "v9_cohort/pause"} {
+				if broken := rows[row].Verdict != figures.OK; broken != unfenced {
+					t.Errorf("stock in %s, unfenced %v: %s came out as %+v", keeper, unfenced, row, rows[row])
+				}
 			}
 		}
 	}

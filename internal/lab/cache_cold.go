@@ -12,7 +12,7 @@ func cacheStampede() Scenario {
 			Sequence: "One instance. Six readers want a value that is not in the cache. Its load takes a tenth of the ttl.",
 			Source:   "the thundering herd: Nishtala et al., Scaling Memcache at Facebook (2013), leases",
 		},
-		record:    "BH- HHHHHHHH HHH HHH",
+		record:    "BH- HHHHHHHHH HHH HHH",
 		requires:  []claim{read(6)},
 		senseless: needsCacheGuard,
 		run: func(w *World) verdict {
@@ -31,7 +31,7 @@ func cacheInstances() Scenario {
 			Sequence: "Two instances. Three readers on each want a value that is not in the cache. Its load takes a tenth of the ttl.",
 			Source:   "a singleflight or mutex in the process, scaled out",
 		},
-		record:    "BB- HHHHHHHH HHH HHH",
+		record:    "BB- HHHHHHHHH HHH HHH",
 		requires:  []claim{read(6)},
 		senseless: needsCacheGuard,
 		run: func(w *World) verdict {
@@ -50,7 +50,7 @@ func cacheSlowLoad() Scenario {
 			Sequence: "Two instances with a reader each. The load takes one and a half times the ttl.",
 			Source:   "a lease shorter than the work, met where it hurts most: a database under load answers late",
 		},
-		record:    "BB- HBBBBHHH BBH HHH",
+		record:    "BB- HBBBBHHHH BBH HHH",
 		requires:  []claim{read(2)},
 		senseless: needsCacheGuard,
 		run: func(w *World) verdict {
@@ -69,7 +69,7 @@ func cacheSecondLook() Scenario {
 			Sequence: "One instance. Three readers want a value that is not in the cache. Who has the lock does not look again.",
 			Source:   "the second check left out of double-checked locking",
 		},
-		record:    "BB- BBBBBBBB BBB BBB",
+		record:    "BB- BBBBBBBBB BBB BBB",
 		requires:  []claim{read(3), loaded(3)},
 		senseless: needsCacheGuard,
 		run: func(w *World) verdict {
@@ -89,7 +89,7 @@ func cacheMissing() Scenario {
 			Sequence: "Five readers, one after the other, want a value that does not exist. The cache of this project keeps a marker for it.",
 			Source:   "cache penetration: requests for ids that do not exist, as from a scan",
 		},
-		record:    "HH- HHHHHHHH HHH HHH",
+		record:    "HH- HHHHHHHHH HHH HHH",
 		requires:  []claim{read(5)},
 		senseless: needsCacheGuard,
 		run: func(w *World) verdict {

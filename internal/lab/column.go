@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/bsm/redislock"
@@ -18,6 +19,7 @@ import (
 	v5 "oversell/internal/locks/v5_reentrant"
 	v6 "oversell/internal/locks/v6_watchdog"
 	v7 "oversell/internal/locks/v7_queue"
+	v8 "oversell/internal/locks/v8_fenced"
 	v9 "oversell/internal/locks/v9_cohort"
 	yours "oversell/internal/locks/yours"
 	"oversell/internal/locks/zklock"
@@ -55,9 +57,10 @@ type Column struct {
 	// RedisKey is the key that the lock is kept at; nil: as it is called.
 	RedisKey func(key string) string
 
-	// Beside is a key that its scripts make beside the lock at key, for a ticket
-	// that they are given, and that is not among their KEYS; nil: there is none.
-	Beside func(key, ticket string) string
+	// Beside returns the keys that its scripts make beside the lock at key, for an
+	// argument that they are given, and that are not among their KEYS; nil: there are
+	// none.
+	Beside func(key, arg string) []string
 
 	// WithOwner puts the owner where the lock looks for it, if it does.
 	WithOwner func(ctx context.Context, owner string) context.Context
@@ -68,6 +71,10 @@ type Column struct {
 	// Undo says that Unlock undoes an attempt that failed, and removes nobody
 	// else's lock: see locks.Distributed.
 	Undo bool
+
+	// InTurn says that of an instance one caller at a time waits in the lock's own way:
+	// see locks.InTurn.
+	InTurn bool
 
 	// HolderOnly says that only a holder has something to unlock with.
 	HolderOnly bool
@@ -91,9 +98,11 @@ func Columns() []Column {
 			Lock: func(p *Process, key string) locks.Lock { return v5.New(p.Redis(), key, p.TTL()) }},
 		{Name: "v6_watchdog", About: "a lease that is renewed, and a holder that is told", Undo: true, NotHeld: []error{v6.ErrNotHeld}, WithOwner: v6.WithOwner,
 			Lock: func(p *Process, key string) locks.Lock { return v6.New(p.Redis(), key, p.TTL()) }},
-		{Name: "v7_queue", About: "a queue in which a waiter is handed the lock", NotHeld: []error{v7.ErrNotHeld}, WithOwner: v7.WithOwner, Beside: wakeUp,
+		{Name: "v7_queue", About: "a queue in which a waiter is handed the lock", Undo: true, NotHeld: []error{v7.ErrNotHeld}, WithOwner: v7.WithOwner, Beside: ofOwner, InTurn: true,
 			Lock: func(p *Process, key string) locks.Lock { return v7.New(p.Redis(), key, p.TTL()) }},
-		{Name: "v9_cohort", About: "a fencing token, which the stock checks", Tokens: true, NotHeld: []error{v9.ErrNotHeld}, WithOwner: v9.WithOwner, Beside: wakeUp,
+		{Name: "v8_fenced", About: "a fencing token, which the stock checks", Undo: true, Tokens: true, NotHeld: []error{v8.ErrNotHeld}, WithOwner: v8.WithOwner, Beside: ofOwner, InTurn: true,
+			Lock: func(p *Process, key string) locks.Lock { return v8.New(p.Redis(), key, p.TTL()) }},
+		{Name: "v9_cohort", About: "a process hands the lock on among its own waiters", Tokens: true, NotHeld: []error{v9.ErrNotHeld}, WithOwner: v9.WithOwner, Beside: ofTicket,
 			Lock: func(p *Process, key string) locks.Lock { return v9.New(p.Redis(), key, p.TTL()) }},
 		{Name: "redsync", About: "go-redsync/redsync on one server, with its default number of tries and no extension", NotHeld: []error{errRedsyncNotHeld}, Lock: newRedsync},
 		{Name: "redislock", About: "bsm/redislock with a linear backoff and no refresh", NotHeld: []error{redislock.ErrLockNotHeld}, Lock: newRedislock, HolderOnly: true},
@@ -111,8 +120,21 @@ func Coordinated() []Column {
 	}
 }
 
-// wakeUp is the list on which a ticket of a queue is woken.
-func wakeUp(key, ticket string) string { return key + ":wake:" + ticket }
+// ofTicket is the list on which a ticket of a queue is woken.
+func ofTicket(key, arg string) []string {
+	if !looksRandom(arg) {
+		return nil
+	}
+	return []string{key + ":wake:" + arg}
+}
+
+// ofOwner are the list on which an owner is woken, and the last token.
+func ofOwner(key, arg string) []string {
+	if _, err := strconv.Atoi(arg); err == nil {
+		return nil
+	}
+	return []string{key + ":wake:" + arg, key + ":token"}
+}
 
 // recorded are the columns that have a record, in the order of its letters.
 func recorded() []Column { return append(Columns(), Coordinated()...) }
@@ -201,6 +223,9 @@ func (c Column) guard(p *Process, policy locks.Policy) locks.Guard {
 		policy = locks.Fixed{Delay: p.w.Delay}
 		if _, ok := make(p.w.lockKey).(locks.Waiter); ok {
 			policy = locks.Blocking{}
+			if c.InTurn {
+				policy = new(locks.InTurn)
+			}
 		}
 	}
 	return &locks.Distributed{New: make, Policy: policy, WithOwner: c.WithOwner, NotHeld: c.NotHeld, Undo: c.Undo}

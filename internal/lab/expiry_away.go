@@ -3,6 +3,7 @@ package lab
 import (
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 func cutOff() Scenario {
@@ -13,7 +14,7 @@ func cutOff() Scenario {
 			Sequence: "A takes the lock; soon its connection loses all that is sent. B asks again and again, and gets the lock when A's lease is over. A works on for three times the ttl.",
 			Source:   "redisson/redisson#5698: no renewal for longer than the lease, and a second pod has the lock",
 		},
-		record:    "--- HBBBBHHH BBB HHH",
+		record:    "--- HBBBBHHHH BBB HHH",
 		requires:  []claim{had("A"), struck("A"), refused("B")},
 		senseless: needsRemoteLock,
 		run: func(w *World) verdict {
@@ -63,7 +64,7 @@ func failover() Scenario {
 			Sequence: "A takes the lock. The lock's key is gone, as it is on a replica that never got it. B asks at once.",
 			Source:   "redis.io, Distributed Locks with Redis: why failover-based implementations are not enough",
 		},
-		record:    "--- BBBBBBBB BBB H--",
+		record:    "--- BBBBBBBBB BBB H--",
 		requires:  []claim{had("A"), answered("B")},
 		senseless: needsForgetful,
 		run: func(w *World) verdict {
@@ -84,7 +85,7 @@ func restartForgets() Scenario {
 			Sequence: "A takes the lock. Of the servers that keep it more than half are empty at once: one of one, three of five. B asks at once.",
 			Source:   "redis.io, Distributed Locks with Redis: performance, crash recovery and fsync",
 		},
-		record:    "--- BBBBBBBB BBB B--",
+		record:    "--- BBBBBBBBB BBB B--",
 		requires:  []claim{had("A"), answered("B")},
 		senseless: needsForgetful,
 		run: func(w *World) verdict {
@@ -122,7 +123,8 @@ func (w *World) servers(n int) string {
 	return "nodes " + list(names)
 }
 
-// loseKey removes the lock from n of the servers that keep it, past its holder.
+// loseKey removes the lock from n of the servers that keep it, past its holder, with
+// what its scripts keep beside it.
 func (w *World) loseKey(n int, why string) {
 	w.alone(func() {
 		e := w.trace.add("", Fault, why)
@@ -138,6 +140,12 @@ func (w *World) loseKey(n int, why string) {
 			removed, err := side.Del(w.ctx, w.redisKey()).Result()
 			need(err == nil, "the key could not be removed: %v", err)
 			gone += removed
+			for _, name := range w.spaces[0].known() {
+				if strings.HasPrefix(name, w.redisKey()+":") {
+					err := side.Del(w.ctx, name).Err()
+					need(err == nil, "the key could not be removed: %v", err)
+				}
+			}
 		}
 		need(gone > 0, "Redis has no key of the lock that could be lost")
 		w.show(e)

@@ -17,7 +17,7 @@ func orphan() Scenario {
 			Sequence: "A takes the lock and is killed. B asks again and again, for three times the ttl.",
 			Source:   "redisson/redisson#100: the locks of a client that was shut down abnormally remain for ever",
 		},
-		record:    "-H- BHHHHHHH HHH HHH",
+		record:    "-H- BHHHHHHHH HHH HHH",
 		requires:  []claim{had("A", "B"), struck("A"), unlessInMemory(refused("B"))},
 		senseless: needsLock,
 		run: func(w *World) verdict {
@@ -43,7 +43,7 @@ func setnxThenExpire() Scenario {
 			Sequence: "A is killed as soon as Redis has executed the first command by which it takes the lock. B asks again and again, for three times the ttl.",
 			Source:   "redis/redis-py#818; laravel/framework PR #29076",
 		},
-		record:    "--- BHHHHHHH HHH H--",
+		record:    "--- BHHHHHHHH HHH H--",
 		requires:  []claim{struck("A"), had("B")},
 		senseless: needsRedisLock,
 		run: func(w *World) verdict {
@@ -67,7 +67,7 @@ func handedOnHolderDies() Scenario {
 			Sequence: "A has the lock. Two callers of one process, B/1 and B/2, wait for it. A unlocks; one of the two gets the lock and gives it back, and the other one gets it. Their process is killed at that moment. C asks again and again, for three times the ttl.",
 			Source:   "redisson/redisson#6150: the application died with a fair lock, and all who came later waited without end",
 		},
-		record:    "--- BHHHHHHH HHH HHH",
+		record:    "--- BHHHHHHHH HHH HHH",
 		requires:  []claim{had("A", "B/1", "B/2", "C"), struck("B"), refused("C"), isLock},
 		senseless: needsRemoteLock,
 		run: func(w *World) verdict {
@@ -106,7 +106,7 @@ func forgottenUnlock() Scenario {
 			Sequence: "A takes the lock and does not unlock it. Its process lives on. B asks again and again, for three times the ttl.",
 			Source:   "redisson/redisson#1626: a watchdog that was never cancelled renewed its lock until the instance was restarted",
 		},
-		record:    "-B- BHHHHBBB HHB BBB",
+		record:    "-B- BHHHHBBBB HHB BBB",
 		requires:  []claim{had("A", "B"), refused("B")},
 		senseless: needsLock,
 		run: func(w *World) verdict {

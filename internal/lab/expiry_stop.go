@@ -8,7 +8,7 @@ func stoppedHolder() Scenario {
 			Sequence: "A takes the lock, and its process is stopped for longer than the ttl. B asks, and has the lock as soon as it can. A goes on. How long did both have the lock, as far as they knew?",
 			Source:   "Martin Kleppmann, How to do distributed locking (2016): a process that is paused; no lease can tell it, and paused-writer shows what a fencing token does for it",
 		},
-		record:    "--- HBBBBBBB BBB BBB",
+		record:    "--- HBBBBBBBB BBB BBB",
 		requires:  []claim{had("A"), struck("A"), answered("B")},
 		senseless: needsRemoteLock,
 		run: func(w *World) verdict {

@@ -8,7 +8,7 @@ func expiresWhileHeld() Scenario {
 			Sequence: "A takes the lock and works for two and a half times the ttl. B asks for the lock all the while.",
 			Source:   "go-co-op/gocron-redis-lock#54: a job that takes longer than the expiry is run twice",
 		},
-		record:    "--- HBBBBHHH BBH HHH",
+		record:    "--- HBBBBHHHH BBH HHH",
 		requires:  []claim{had("A"), refused("B")},
 		senseless: needsRemoteLock,
 		run: func(w *World) verdict {
@@ -37,7 +37,7 @@ func longWork() Scenario {
 			Sequence: "A takes the lock, works for five times the ttl, and gives the lock back. Nobody else wants it.",
 			Source:   "leandromoreira/redlock-rb#68: what the ttl means for work that takes longer; the reason for the watchdog of Redisson",
 		},
-		record:    "--- HBBBBHHH BBH HHH",
+		record:    "--- HBBBBHHHH BBH HHH",
 		requires:  []claim{had("A")},
 		senseless: needsRemoteLock,
 		run: func(w *World) verdict {
@@ -59,7 +59,7 @@ func lateReply() Scenario {
 			Sequence: "A asks for the lock. Redis grants it, and the answer is held up for one and a half times the ttl. Meanwhile B takes the lock. A gets its answer.",
 			Source:   "redis.io, Distributed Locks with Redis: the validity is the ttl less the time that it took to acquire; go-redsync/redsync#72",
 		},
-		record:    "--- HBBBBHHH HHH H--",
+		record:    "--- HBBBBHHHH HHH H--",
 		requires:  []claim{answered("B")},
 		senseless: needsRedisLock,
 		run: func(w *World) verdict {

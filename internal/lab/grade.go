@@ -22,7 +22,7 @@ type StageGrade struct {
 
 // stages are the columns that build on each other.
 func stages() []string {
-	return []string{"v1_setnx", "v2_ttl", "v3_uuid", "v4_lua", "v5_reentrant", "v6_watchdog", "v7_queue", "v9_cohort"}
+	return []string{"v1_setnx", "v2_ttl", "v3_uuid", "v4_lua", "v5_reentrant", "v6_watchdog", "v7_queue", "v8_fenced", "v9_cohort"}
 }
 
 // GradeOf sorts the cells of a strategy by the stage from which on what they

@@ -118,8 +118,11 @@ func (w *World) touched(l *link, cmd wire.Command) {
 		switch beside := w.column.Beside; {
 		case strings.Contains(arg, w.sku):
 			names = append(names, arg)
-		case beside != nil && cmd.Script() && arg != cmd.Args[1] && looksRandom(arg):
-			names = append(names, beside(w.redisKey(), arg))
+		case beside != nil && cmd.Script() && arg != cmd.Args[1]:
+			if made := beside(w.redisKey(), arg); len(made) > 0 {
+				w.names.used(l.p.name, arg)
+				names = append(names, made...)
+			}
 		}
 	}
 	w.spaces[l.node].know(names...)

@@ -97,6 +97,12 @@ func TestTraceHasTheKeys(t *testing.T) {
 		n                               int
 		want                            string
 	}{
+		// In v7 the lock is handed to B with no hold counted, until B takes it; of v8 there
+		// is a token besides.
+		{"missed-wake-up", "v7_queue", "B", "EVALSHA ", 1,
+			"lock hash A/1=1 3000, lock:queue list B/1 6000, lock:waiters hash B/1=start+3000 6000"},
+		{"missed-wake-up", "v7_queue", "A", "EVAL ", 2, "lock hash B/1=0 2377"},
+		{"missed-wake-up", "v8_fenced", "B", "EVALSHA ", 2, "lock hash B/1=1 3000, lock:token string TOKEN 6000"},
 		// The queue of v9, its token, and the list on which the next one is woken. B has
 		// the lock for what is left of the ttl by which it waits.
 		{"missed-wake-up", "v9_cohort", "A", "EVAL ", 1,

@@ -183,7 +183,7 @@ func (o *owners) show(s lockState) (string, *float64) {
 	if who == "" {
 		who = "?"
 	}
-	if s.count != "" && s.count != "1" {
+	if s.count != "" && s.count != "0" && s.count != "1" { // 0: it was handed on, and not taken yet
 		who = fmt.Sprintf("%s ×%s", who, s.count)
 	}
 	if s.left < 0 {

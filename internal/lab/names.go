@@ -24,7 +24,7 @@ type names struct {
 	mu      sync.Mutex
 	known   map[string]string // key or token -> its name
 	tokens  map[string]int    // actor -> how many tokens it has used
-	users   map[string]string // token -> the actor who first used it
+	users   map[string]string // token or owner -> the actor who first used it
 	scripts map[string]string // hash -> name
 }
 
@@ -120,6 +120,15 @@ func (n *names) user(token, otherwise string) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return cmp.Or(n.users[token], otherwise)
+}
+
+// used notes an actor who uses an owner's name, if none has before.
+func (n *names) used(actor, owner string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.users[owner] == "" {
+		n.users[owner] = actor
+	}
 }
 
 // moment shows a Unix time in milliseconds, as PXAT takes it, as the time since

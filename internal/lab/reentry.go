@@ -17,7 +17,7 @@ func nestedAcquire() Scenario {
 			Sequence: "A takes the lock, and further down its own call asks for it again, with a handle of its own and the same owner, for half the ttl.",
 			Source:   "code that calls other code under the same lock; the reason for the R in Redisson's RLock",
 		},
-		record:    "-B- BBBBHHHH BBB BBB",
+		record:    "-B- BBBBHHHHH BBB BBB",
 		requires:  []claim{had("A"), isLock},
 		senseless: needsLock,
 		run: func(w *World) verdict {
@@ -39,7 +39,7 @@ func innerUnlock() Scenario {
 			Sequence: "A takes the lock twice and gives it back once. B asks while A works on.",
 			Source:   "zeromicro/go-zero#1338",
 		},
-		record:    "--- ----HHHH --- ---",
+		record:    "--- ----HHHHH --- ---",
 		requires:  []claim{had("A"), refused("B"), isLock},
 		senseless: needsRemoteLock,
 		run: func(w *World) verdict {
@@ -69,7 +69,7 @@ func failedReentry() Scenario {
 			Sequence: "A takes the lock. Further down its own call it asks again, and the connection breaks before Redis hears of it; the inner call unlocks to be safe. B asks while A works on.",
 			Source:   "a count that Redis keeps and a clean-up that does not know it: the stages v5 and v6 of this project, TestFailedReentryFreesOuter",
 		},
-		record:    "--- BBHHBBHH HHH HHH",
+		record:    "--- BBHHBBBBH HHH HHH",
 		requires:  []claim{had("A"), refused("B"), isLock},
 		senseless: needsRemoteLock,
 		run: func(w *World) verdict {
@@ -104,7 +104,7 @@ func reentryShortens() Scenario {
 			Sequence: "A takes the lock. With a fifth of its lease left, it takes the lock again and works for half a ttl. Is the lock still there?",
 			Source:   "an expiry that is set at the outermost acquire alone; compare Redisson's tryLock script, which sets it each time",
 		},
-		record:    "--- ----HHHH --- ---",
+		record:    "--- ----HHHHH --- ---",
 		requires:  []claim{had("A"), isLock},
 		senseless: needsRemoteLock,
 		run: func(w *World) verdict {
@@ -128,7 +128,7 @@ func sharedToken() Scenario {
 			Sequence: "A and B both call themselves 1:1. A takes the lock. B asks, and unlocks. C asks while A works. Where a lock makes its own tokens, the names do not matter.",
 			Source:   "locks that use a process, thread or goroutine id as the token: xiaoxuxiansheng/redis_lock",
 		},
-		record:    "--- BBHHBBHH HHH HHH",
+		record:    "--- BBHHBBBBH HHH HHH",
 		requires:  []claim{had("A"), refused("C"), isLock},
 		senseless: needsRemoteLock,
 		run: func(w *World) verdict {

@@ -17,7 +17,7 @@ func foreignDelete() Scenario {
 			Sequence: "A's work is done, and its process is stopped before it unlocks. The lease runs out, B takes the lock. A goes on and unlocks. C asks while B works.",
 			Source:   "every lock that is given back by a bare DEL: redis.io, SET, Patterns",
 		},
-		record:    "--- HBHHHHHH HHH HHH",
+		record:    "--- HBHHHHHHH HHH HHH",
 		requires:  []claim{had("A"), struck("A"), answered("B", "C"), isLock},
 		senseless: needsRemoteLock,
 		run: func(w *World) verdict {
@@ -50,7 +50,7 @@ func foreignChain() Scenario {
 			Sequence: "A, B, C and D each take the lock as soon as they can, are done with their work, and unlock only after the next one has come in.",
 			Source:   "the same bare DEL, under load for as long as the work is slower than the ttl",
 		},
-		record:    "--- HBHHHHHH HHH HHH",
+		record:    "--- HBHHHHHHH HHH HHH",
 		requires:  []claim{had("A"), struck("A"), answered("B"), isLock},
 		senseless: needsRemoteLock,
 		run: func(w *World) verdict {
@@ -99,7 +99,7 @@ func checkThenDelete() Scenario {
 			Sequence: "A unlocks. Its last command, the one that deletes, is held up on its way for longer than the ttl. B takes the lock. The command arrives. C asks while B works.",
 			Source:   "GET and DEL as two commands: the reason for the script in redis.io, SET, Patterns",
 		},
-		record:    "--- HBBHHHHH HHH H--",
+		record:    "--- HBBHHHHHH HHH H--",
 		requires:  []claim{had("A"), answered("B"), isLock},
 		senseless: needsRedisLock,
 		run: func(w *World) verdict {
@@ -130,7 +130,7 @@ func foreignUnlock() Scenario {
 			Sequence: "A takes the lock. B, who never had it, unlocks. C asks while A works.",
 			Source:   "a deferred unlock, or one in a finally block, that runs even where the lock was not had: redisson/redisson#581",
 		},
-		record:    "--- BBHHHHHH H-- HHH",
+		record:    "--- BBHHHHHHH H-- HHH",
 		requires:  []claim{had("A"), refused("C"), isLock},
 		senseless: needsUnlock,
 		run: func(w *World) verdict {

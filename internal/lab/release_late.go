@@ -10,7 +10,7 @@ func lateUnlock() Scenario {
 			Sequence: "A takes the lock, and its process is stopped. The lease runs out, B takes the lock. A goes on and unlocks; did the lock tell it of the loss, by an error of its own kind or before?",
 			Source:   "spring-projects/spring-integration PR #2661; go-redsync/redsync PR #143 and #107, of the error that says so",
 		},
-		record:    "--- HBHHHHHH HHH HHH",
+		record:    "--- HBHHHHHHH HHH HHH",
 		requires:  []claim{had("A"), struck("A"), answered("B"), isLock},
 		senseless: needsRemoteLock,
 		run: func(w *World) verdict {
@@ -49,7 +49,7 @@ func lostHoldHandedOn() Scenario {
 			Sequence: "A/1 and A/2 are callers of one process. A/1 has the lock, A/2 waits for it. A/1's work is done; before it unlocks an operator deletes the key, and B takes the lock. Half a ttl later A/1 unlocks, and after that B does. A/2 must wait until then, and get a lock that is not lost.",
 			Source:   "a hold that the callers of one process hand on among themselves, as in lock cohorting (Dice, Marathe and Shavit, PPoPP 2012), and that can end in between",
 		},
-		record:    "--- BBHHHHHH HHH HHH",
+		record:    "--- BBHHHHHHH HHH HHH",
 		requires:  []claim{had("A/1", "B", "A/2"), isLock},
 		senseless: needsRemoteLock,
 		run: func(w *World) verdict {
@@ -93,7 +93,7 @@ func unlockAfterFailure() Scenario {
 			Sequence: "B holds the lock. A asks, and its connection breaks before Redis hears of it. A unlocks, for it may have had the lock. C asks while B works.",
 			Source:   "a clean-up after an error, by a bare DEL, as in many a finally block",
 		},
-		record:    "--- BBHHHHHH HHH HHH",
+		record:    "--- BBHHHHHHH HHH HHH",
 		requires:  []claim{had("B"), refused("C"), isLock},
 		senseless: needsRemoteLock,
 		run: func(w *World) verdict {
@@ -118,7 +118,7 @@ func unlockAfterCancel() Scenario {
 			Sequence: "A takes the lock. Its context is cancelled. A unlocks with that context. B asks, for half the ttl.",
 			Source:   "blnkfinance/blnk PR #355; kalbasit/ncps PR #913; googleforgames/open-match PR #1578",
 		},
-		record:    "-H- HHHHHHHH BBH HHH",
+		record:    "-H- HHHHHHHHH BBH HHH",
 		requires:  []claim{had("A", "B"), isLock},
 		senseless: needsLock,
 		run: func(w *World) verdict {
@@ -149,7 +149,7 @@ func acquireTimesOut() Scenario {
 			Sequence: "A asks for the lock, in a context with a deadline. Redis grants it; the deadline passes before the answer is there. A unlocks, as far as it has something to unlock with. B asks, for half the ttl.",
 			Source:   "a clean-up in the caller's context, which is over: googleforgames/open-match PR #1578; vitessio/vitess#15756",
 		},
-		record:    "--- HHHHHHHH BBH HHH",
+		record:    "--- HHHHHHHHH BBH HHH",
 		requires:  []claim{had("B"), isLock},
 		senseless: needsRemoteLock,
 		run: func(w *World) verdict {

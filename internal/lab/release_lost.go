@@ -8,7 +8,7 @@ func lostReplyUnlock() Scenario {
 			Sequence: "A asks for the lock. Redis grants it, and the connection breaks before the answer is there. A unlocks, as far as it has something to unlock with, and goes away. B asks, for half the ttl.",
 			Source:   "redisson/redisson#1966",
 		},
-		record:    "--- HHHHHHHH HBB HHH",
+		record:    "--- HHHHHHHHH HBB HHH",
 		requires:  []claim{had("B"), isLock},
 		senseless: needsRemoteLock,
 		run: func(w *World) verdict {
@@ -31,7 +31,7 @@ func lostReplyRetry() Scenario {
 			Sequence: "A asks for the lock. Redis grants it, and the connection breaks before the answer is there. A asks again, for half the ttl, and unlocks when it has the lock. B asks, for half the ttl.",
 			Source:   "mike-marcacci/node-redlock PR #369; redisson/redisson#1966",
 		},
-		record:    "--- BBBBBBHH HBB HHH",
+		record:    "--- BBBBBBBBH HBB HHH",
 		requires:  []claim{had("A", "B"), isLock},
 		senseless: needsRemoteLock,
 		run: func(w *World) verdict {
@@ -56,7 +56,7 @@ func repeatedUnlock() Scenario {
 			Sequence: "A unlocks. Redis does so, and the connection breaks before the answer is there. B takes the lock. A unlocks once more. C asks while B works.",
 			Source:   "clients that repeat a command by themselves after a network error, as go-redis does unless MaxRetries is -1",
 		},
-		record:    "--- BBHHHHHH HHH HHH",
+		record:    "--- BBHHHHHHH HHH HHH",
 		requires:  []claim{had("A", "B"), refused("C"), isLock},
 		senseless: needsRemoteLock,
 		run: func(w *World) verdict {

@@ -25,7 +25,7 @@ func renewalAfterUnlock() Scenario {
 			Sequence: "A takes the lock and lets it be renewed. A unlocks while a renewal is on its way. B takes the lock and gives it back. For three times the ttl A must send nothing, and the lock must be free.",
 			Source:   "redisson/redisson#7272: the renewal can outlive the unlock",
 		},
-		record:    "--- -----HHH --H H--",
+		record:    "--- -----HHHH --H H--",
 		requires:  []claim{had("A", "B")},
 		senseless: needsRedisLock,
 		run: func(w *World) verdict {
@@ -65,7 +65,7 @@ func secondRenewer() Scenario {
 			Sequence: "A takes the lock four times over and works for four times the ttl. Its renewals are counted. A unlocks four times, and must send nothing more.",
 			Source:   "redisson/redisson PR #7251: a renewal was noted for each re-entry, and one of them removed by the unlock; jefferyjob/go-redislock",
 		},
-		record:    "--- -----HHH --- ---",
+		record:    "--- -----HHHH --- ---",
 		requires:  []claim{had("A"), isLock},
 		senseless: needsRedisLock,
 		run: func(w *World) verdict {
@@ -106,7 +106,7 @@ func renewalError() Scenario {
 			Sequence: "A takes the lock and works for four times the ttl. One renewal in between is answered BUSY, or on other servers than Redis not at all: its connection breaks. Does A keep the lock to the end?",
 			Source:   "redisson/redisson#3194: the watchdog does not go on after a failed connection",
 		},
-		record:    "--- -----HHH --B HHH",
+		record:    "--- -----HHHH --B HHH",
 		requires:  []claim{had("A")},
 		senseless: needsRemoteLock,
 		run: func(w *World) verdict {
@@ -143,7 +143,7 @@ func lossNotTold() Scenario {
 			Sequence: "A takes the lock and works. An operator deletes the key. Within the ttl A must be told, before it unlocks.",
 			Source:   "mike-marcacci/node-redlock#313: how to know that the lock has expired; go-redsync/redsync PR #149: nodes in memory that restart",
 		},
-		record:    "--- BBBBBHHH BBH HHH",
+		record:    "--- BBBBBHHHH BBH HHH",
 		requires:  []claim{had("A")},
 		senseless: needsRemoteLock,
 		run: func(w *World) verdict {

@@ -12,7 +12,7 @@ func optimisticAborts() Scenario {
 			Sequence: "Twelve buyers on three instances buy at once; each works a moment between reading and writing. Attempts are counted against sales.",
 			Source:   "the retries of WATCH under contention: redis.io, Transactions, Optimistic locking using check-and-set",
 		},
-		record:   "HHB HHHHHHHH HHH HHH",
+		record:   "HHB HHHHHHHHH HHH HHH",
 		requires: []claim{sold("A", "B", "C")},
 		run: func(w *World) verdict {
 			s := w.open(100)

@@ -20,7 +20,7 @@ func mixedStrategies() Scenario {
 			Sequence: "Two units are left. A is in its section: it has read the stock and works on its order. B buys with lua_atomic, a script that asks for no lock. A writes the stock and its order. B buys until it is told that nothing is left.",
 			Source:   "flock(2) of Linux: a process is free to ignore an advisory lock, and every lock in Redis is one; a rollout in which the old version of a shop and the new one guard the same stock in different ways",
 		},
-		record:   "BBH BBBBBBBB BBB BBB",
+		record:   "BBH BBBBBBBBB BBB BBB",
 		requires: []claim{sold("A", "B")},
 		run:      func(w *World) verdict { return w.sellBeside(true) },
 	}
@@ -34,7 +34,7 @@ func strategiesTakeTurns() Scenario {
 			Sequence: "As in mixed-strategies, at a shop without -mixed. B is refused while A is at work, and asks again until it is told that nothing is left.",
 			Source:   "docs/design.md, Strategies take turns",
 		},
-		record:   "HHH HHHHHHHH HHH HHH",
+		record:   "HHH HHHHHHHHH HHH HHH",
 		requires: []claim{sold("A", "B"), keptApart("B")},
 		run:      func(w *World) verdict { return w.sellBeside(false) },
 	}

@@ -18,7 +18,7 @@ func lostUpdate() Scenario {
 			Sequence: "One instance. A reads the stock and works on its order. B comes in the middle of it. Both buy.",
 			Source:   "the check-then-act race of every shop that reads, checks and writes: qiurunze123/miaosha#145",
 		},
-		record:   "BHH HHHHHHHH HHH HHH",
+		record:   "BHH HHHHHHHHH HHH HHH",
 		requires: []claim{sold("A", "B")},
 		run: func(w *World) verdict {
 			a := w.Start("A")
@@ -35,7 +35,7 @@ func localMutex() Scenario {
 			Sequence: "Two instances. A reads the stock and works on its order. B comes to the other instance in the middle of it. Both buy.",
 			Source:   "a mutex or synchronized block that stayed in place as the service was scaled out to several pods",
 		},
-		record:   "BBH HHHHHHHH HHH HHH",
+		record:   "BBH HHHHHHHHH HHH HHH",
 		requires: []claim{sold("A", "B")},
 		run:      func(w *World) verdict { return w.race(w.Start("A"), w.Start("B")) },
 	}
@@ -60,7 +60,7 @@ func pausedWriter() Scenario {
 			Sequence: "A, with the lock, is about to write the stock: the write has left its program. Its process is stopped for longer than the ttl. B buys. A goes on, and its write arrives.",
 			Source:   "Martin Kleppmann, How to do distributed locking (2016): a long pause of the garbage collector; HBase had this bug",
 		},
-		record:   "BBH HBBBBBBH BBB BHH",
+		record:   "BBH HBBBBBBHH BBB BHH",
 		requires: []claim{struck("A"), sold("B")},
 		run: func(w *World) verdict {
 			s := w.open(10)
@@ -90,7 +90,7 @@ func halfSale() Scenario {
 			Sequence: "A takes a unit from the stock and is killed before it writes the order. The books are compared.",
 			Source:   "two systems and no transaction over both; no lock makes one of them (dual writes: Debezium, Reliable Microservices Data Exchange With the Outbox Pattern, 2019)",
 		},
-		record:   "BBB BBBBBBBB BBB BBB",
+		record:   "BBB BBBBBBBBB BBB BBB",
 		requires: []claim{struck("A")},
 		run: func(w *World) verdict {
 			s := w.open(10)
@@ -114,7 +114,7 @@ func recursiveRetry() Scenario {
 			Sequence: "A holds the lock. B is refused twice, each time sleeps and calls itself; no return and no else keep the outer calls from the work. B wants one unit.",
 			Source:   "a retry by recursion as it is found in lock tutorials, locks.Recursive here",
 		},
-		record:    "--- BBBBBBBB BBB BBB",
+		record:    "--- BBBBBBBBB BBB BBB",
 		requires:  []claim{sold("A"), refused("B")},
 		senseless: needsLoser,
 		run: func(w *World) verdict {
@@ -143,7 +143,7 @@ func doubleAsk() Scenario {
 			Sequence: "The lock is free. A takes it and does not look at the answer; then it asks for it in the condition of a loop, for half the ttl, and unlocks when it has it. B asks, for half the ttl.",
 			Source:   "a slip of the pen in the material this project grew out of: SETNX on the line before the loop, and again in its condition",
 		},
-		record:    "-B- BBBBBBBB BBB BBB",
+		record:    "-B- BBBBBBBBB BBB BBB",
 		requires:  []claim{had("A", "B"), isLock},
 		senseless: needsLock,
 		run: func(w *World) verdict {

@@ -57,7 +57,7 @@ const moveForms = "allowed, with dots between them: A, B, C for a buyer's next c
 func Levels() []string {
 	return []string{
 		"none", "local", "v1_setnx", "v2_ttl", "v3_uuid", "v4_lua", "v5_reentrant",
-		"v6_watchdog", "v7_queue", "v9_cohort", "watch", "yours",
+		"v6_watchdog", "v7_queue", "v8_fenced", "v9_cohort", "watch", "yours",
 	}
 }
 

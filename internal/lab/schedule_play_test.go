@@ -115,13 +115,15 @@ func TestWatchdogKeepsTheLockUnlessItIsStopped(t *testing.T) {
 			t.Errorf("%s, stopped: %+v", strategy, s.Verdict)
 		}
 	}
-	s := played(t, "v9_cohort", 2, stopped)
-	if got := found(s, Refused); len(got) != 1 || !strings.HasPrefix(got[0], "the stock refuses A: ") {
-		t.Errorf("v9_cohort, stopped: found %q", got)
-	}
-	s = played(t, "v9_cohort", 2, stopped+".A.B")
-	if s.Verdict.Outcome != Over || s.Sale.Sold != 1 || s.Players[0].Result != Fenced || s.Players[1].Result != Bought {
-		t.Errorf("fenced: %+v, %+v", s.Verdict, s.Players)
+	for _, strategy := range []string{"v8_fenced", "v9_cohort"} {
+		s := played(t, strategy, 2, stopped)
+		if got := found(s, Refused); len(got) != 1 || !strings.HasPrefix(got[0], "the stock refuses A: ") {
+			t.Errorf("%s, stopped: found %q", strategy, got)
+		}
+		s = played(t, strategy, 2, stopped+".A.B")
+		if s.Verdict.Outcome != Over || s.Sale.Sold != 1 || s.Players[0].Result != Fenced || s.Players[1].Result != Bought {
+			t.Errorf("%s: %+v, %+v", strategy, s.Verdict, s.Players)
+		}
 	}
 }
 
@@ -166,16 +168,23 @@ func TestKilledBuyerDoesNothing(t *testing.T) {
 	}
 }
 
-// The waiter is handed the lock while it waits in Redis.
+// The waiter is handed the lock while it waits in Redis. In v7 it asks once more, and
+// takes it.
 func TestWaiterIsHandedTheLock(t *testing.T) {
-	s := played(t, "v7_queue", 2, "A.B.B")
-	if b := s.Players[1]; b.Status != Waiting || *b.Until != 1000 || !strings.Contains(b.Says, "BLPOP lock:wake:token-B1") {
-		t.Errorf("%+v", b)
+	for strategy, waiter := range map[string]string{"v7_queue": "B/2", "v9_cohort": "token-B1"} {
+		s := played(t, strategy, 2, "A.B.B")
+		if b := s.Players[1]; b.Status != Waiting || *b.Until != 1000 || !strings.Contains(b.Says, "BLPOP lock:wake:"+waiter) {
+			t.Errorf("%s: %+v", strategy, b)
+		}
+		if !slices.ContainsFunc(s.Keys, func(k Key) bool { return k.Name == "lock:queue" && k.Type == "list" && k.Value == waiter }) {
+			t.Errorf("%s: keys %+v", strategy, s.Keys)
+		}
+		s = played(t, strategy, 2, "A.B.B.A.A.A")
+		if b := s.Players[1]; s.Lock.Redis != "B" || b.Status != Ready {
+			t.Errorf("%s: %+v, %+v", strategy, s.Lock, b)
+		}
 	}
-	if !slices.ContainsFunc(s.Keys, func(k Key) bool { return k.Name == "lock:queue" && k.Type == "list" && k.Value == "token-B1" }) {
-		t.Errorf("keys %+v", s.Keys)
-	}
-	s = played(t, "v7_queue", 2, "A.B.B.A.A.A")
+	s := played(t, "v7_queue", 2, "A.B.B.A.A.A.B")
 	if b := s.Players[1]; s.Lock.Redis != "B" || b.Status != Ready || b.Next[0].Text != "GET stock" {
 		t.Errorf("%+v, %+v", s.Lock, b)
 	}

@@ -22,7 +22,7 @@ func searched(t *testing.T, strategy string, buyers int, goal Goal, plays int) S
 func TestSearchFindsWhatBreaks(t *testing.T) {
 	for strategy, steps := range map[string]int{ // of the shortest; 0: there is none
 		"none": 4, "local": 4, "v2_ttl": 7, "v3_uuid": 7, "v4_lua": 7, "v5_reentrant": 7, "v6_watchdog": 7, "v7_queue": 7,
-		"v1_setnx": 0, "v9_cohort": 0, "watch": 0,
+		"v1_setnx": 0, "v8_fenced": 0, "v9_cohort": 0, "watch": 0,
 	} {
 		plays := 600
 		if steps == 0 {

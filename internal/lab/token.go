@@ -25,7 +25,7 @@ func tokenOnReentry() Scenario {
 			Sequence: "A takes the lock and asks for its token. Further down its own call it takes the lock again, with the same handle and with one of its own. All three tokens must be the same, also after the inner calls have given back what they took.",
 			Source:   "Hazelcast, FencedLock: its fence grows each time that the lock goes from free to held, and so not with a re-entry",
 		},
-		record:    "--- -------H --- ---",
+		record:    "--- -------HH --- ---",
 		requires:  []claim{had("A"), isLock},
 		senseless: needsToken,
 		run: func(w *World) verdict {
@@ -58,7 +58,7 @@ func successorsToken() Scenario {
 			Sequence: "A takes the lock, and its process is stopped for longer than the ttl. B takes the lock, and reads the stock with its token. A goes on, asks for its token only now, and writes with what it is told. The write must be refused, and B's, which comes after it, must not.",
 			Source:   "a token that is read from a counter beside the lock, instead of coming with the grant; Martin Kleppmann, How to do distributed locking (2016): the lock service returns the token each time that a client acquires the lock",
 		},
-		record:    "--- -------H --- -HH",
+		record:    "--- -------HH --- -HH",
 		requires:  []claim{had("A", "B"), struck("A")},
 		senseless: needsToken,
 		run: func(w *World) verdict {

@@ -15,7 +15,7 @@ func errorTakenForHeld() Scenario {
 			Sequence: "The lock is free. A asks for it, and Redis answers with an error. A must get an error that is not the one for a lock that is held.",
 			Source:   "mike-marcacci/node-redlock#19, #284: one error for a lock that is held and for a server that is away",
 		},
-		record:    "--- HHHHHHHH HHH H--",
+		record:    "--- HHHHHHHHH HHH H--",
 		requires:  []claim{isLock},
 		senseless: needsRedisLock,
 		run: func(w *World) verdict {
@@ -37,7 +37,7 @@ func redisAway() Scenario {
 			Sequence: "A keeps the lock. B waits for it. Redis refuses all connections of B from then on. B must get an error within three times the ttl, and not that of its own patience.",
 			Source:   "redisson/redisson#2801, redisson/redisson#4025: Redis is stopped, and tryLock does not return",
 		},
-		record:    "--- HHHHHHHH HHB HHH",
+		record:    "--- HHHHHHHHH HHB HHH",
 		requires:  []claim{had("A")},
 		senseless: needsRemoteLock,
 		run: func(w *World) verdict {

@@ -81,7 +81,7 @@ func waitCancelled() Scenario {
 			Sequence: "A keeps the lock. B waits for it, and is cancelled. B's wait must end within a fifth of the ttl.",
 			Source:   "go-redsync/redsync PR #68: the wait slept on though its context was over",
 		},
-		record:    "-H- HHHHHHHH HHH HHH",
+		record:    "-H- HHHHHHHHH HHH HHH",
 		requires:  []claim{had("A")},
 		senseless: needsLock,
 		run: func(w *World) verdict {
@@ -117,7 +117,7 @@ func cancelNotTold() Scenario {
 			Sequence: "A keeps the lock. B waits for it, and is cancelled. B's error must be that of its context: the cause, or context.Canceled.",
 			Source:   "go-redsync/redsync#164",
 		},
-		record:    "-H- HHHHHHHH BHH HHH",
+		record:    "-H- HHHHHHHHH BHH HHH",
 		requires:  []claim{had("A")},
 		senseless: needsLock,
 		run: func(w *World) verdict {
@@ -137,7 +137,7 @@ func waitLimit() Scenario {
 			Sequence: "A keeps the lock. B waits for it for at most two fifths of the ttl. Its wait must end then, not much sooner and not much later.",
 			Source:   "a limit of n seconds that became n nanoseconds; a waiter that sleeps a whole ttl: python-redis-lock",
 		},
-		record:    "-H- HHHHHHHH HHH HHH",
+		record:    "-H- HHHHHHHHH HHH HHH",
 		requires:  []claim{had("A")},
 		senseless: needsLock,
 		run: func(w *World) verdict {
@@ -164,7 +164,7 @@ func waitCutsLease() Scenario {
 			Sequence: "The lock is free. A waits for it for at most a quarter of the ttl, has it at once, and works for half the ttl. Is the lock still A's?",
 			Source:   "a wait time that overwrites the ttl, as in the material this project grew out of",
 		},
-		record:    "--- HHHHHHHH HHB HHH",
+		record:    "--- HHHHHHHHH HHB HHH",
 		requires:  []claim{had("A")},
 		senseless: needsRemoteLock,
 		run: func(w *World) verdict {

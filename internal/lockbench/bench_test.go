@@ -29,7 +29,7 @@ func runner(b *testing.B, change func(*lockbench.Config)) *lockbench.Runner {
 func BenchmarkRow(b *testing.B) {
 	for _, processes := range []int{1, 4} {
 		r := runner(b, func(c *lockbench.Config) { c.Processes = processes })
-		for _, name := range []string{"v7_queue", "v6_watchdog+line:2ms", "mutex+setnx", "rueidislock:best"} {
+		for _, name := range []string{"v7_queue", "v9_cohort", "v6_watchdog+line:2ms", "mutex+setnx", "rueidislock:best"} {
 			b.Run(fmt.Sprintf("contender=%s/processes=%d", name, processes), func(b *testing.B) {
 				rows(b, r, name)
 			})

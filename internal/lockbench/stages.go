@@ -9,7 +9,7 @@ func policies() []string {
 
 const ownQueue = "its own queue"
 
-// stages are the locks of package locks: v1 to v6 with each policy, and v7 and v9.
+// stages are the locks of package locks: v1 to v6 with each policy, and v7 to v9.
 func stages() Catalog {
 	var all Catalog
 	for _, s := range locks.Strategies() {

@@ -17,6 +17,7 @@ import (
 	v5 "oversell/internal/locks/v5_reentrant"
 	v6 "oversell/internal/locks/v6_watchdog"
 	v7 "oversell/internal/locks/v7_queue"
+	v8 "oversell/internal/locks/v8_fenced"
 	v9 "oversell/internal/locks/v9_cohort"
 	"oversell/internal/locks/waitlock"
 	"oversell/internal/locks/zklock"
@@ -233,9 +234,8 @@ func Strategies() Catalog {
 			Test:    "TestPausedHolderWritesTooLate",
 			OwnWait: true,
 			Guard: func(o Options) Guard {
-				// It leaves nothing behind that would have to be undone.
-				o.Policy = Blocking{}
-				d := o.distributed(func(key string) Lock { return v7.New(o.Redis, key, o.TTL) }, v7.ErrNotHeld)
+				o.Policy = new(InTurn)
+				d := o.undoable(func(key string) Lock { return v7.New(o.Redis, key, o.TTL) }, v7.ErrNotHeld)
 				d.WithOwner = v7.WithOwner
 				return d
 			},
@@ -243,12 +243,29 @@ func Strategies() Catalog {
 			loads:  renewedLoads,
 		},
 		{
-			Name:    "v9_cohort",
+			Name:    "v8_fenced",
 			Adds:    "a fencing token for each hold, and a stock that refuses what comes with an older one",
 			Breaks:  "a resource that does not check the token; what nobody unlocks",
 			Test:    "TestPausedHolderIsFenced",
 			OwnWait: true,
 			Guard: func(o Options) Guard {
+				o.Policy = new(InTurn)
+				d := o.undoable(func(key string) Lock { return v8.New(o.Redis, key, o.TTL) }, v8.ErrNotHeld)
+				d.WithOwner = v8.WithOwner
+				return d
+			},
+			deduct:   fenced,
+			unfenced: leased(holds, holds),
+			loads:    renewedLoads,
+		},
+		{
+			Name:    "v9_cohort",
+			Adds:    "a process hands the lock on among its own waiters, without a word to Redis, before another process has its turn",
+			Breaks:  "a resource that does not check the token; what nobody unlocks",
+			Test:    "TestPausedHolderIsFenced",
+			OwnWait: true,
+			Guard: func(o Options) Guard {
+				// It leaves nothing behind that would have to be undone.
 				o.Policy = Blocking{}
 				d := o.distributed(func(key string) Lock { return v9.New(o.Redis, key, o.TTL) }, v9.ErrNotHeld)
 				d.WithOwner = v9.WithOwner

@@ -161,6 +161,9 @@ func (t *Turn) Block() error {
 	}
 	t.stats.Attempts++
 	err := l.Lock(waitContext{t.wait, context.WithoutCancel(t.ctx)})
+	if err != nil && t.guard.Undo && !errors.Is(err, context.Cause(t.wait)) {
+		t.guard.undo(t.ctx, t.lock)
+	}
 	t.held = err == nil
 	return err
 }

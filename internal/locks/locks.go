@@ -22,8 +22,9 @@ type Lock interface {
 
 // Waiter is a Lock that knows how to wait.
 type Waiter interface {
-	// Lock waits for the lock until ctx ends, and returns its cause then.
-	// After an error there is nothing to give back.
+	// Lock waits for the lock until ctx ends, and returns its cause then. There is
+	// nothing to give back then. After another error it is not known whether the
+	// lock was taken, unless the lock says that it was not.
 	Lock(ctx context.Context) error
 }
 

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"time"
+
+	"oversell/internal/locks/turns"
 )
 
 // Policy is how a caller waits for a lock. It is safe for concurrent use.
@@ -75,6 +77,28 @@ func (Blocking) Run(t *Turn) error {
 }
 
 func (Blocking) String() string { return "blocking" }
+
+// InTurn leaves the waiting to the lock, as Blocking does, for one caller of this
+// process and each key at a time. The others wait for their turn in memory: it is for a
+// lock of which every waiter takes a connection. The turn ends with the wait, so that
+// the next caller is in the lock's queue while this one has the lock.
+type InTurn struct{ lines turns.Lines }
+
+// Run implements Policy. The error wraps ErrNoWait for a lock that has no way of waiting.
+func (p *InTurn) Run(t *Turn) error {
+	turn, err := p.lines.Wait(t.Wait(), t.Key)
+	if err != nil {
+		return err
+	}
+	err = t.Block()
+	turn.Pass()
+	if err != nil {
+		return err
+	}
+	return t.Enter()
+}
+
+func (*InTurn) String() string { return "in turn" }
 
 // ErrNoWait is what Blocking returns for a lock that cannot wait by itself.
 var ErrNoWait = errors.New("the lock has no way of waiting")

@@ -3,8 +3,10 @@ package locks
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -216,4 +218,90 @@ func TestBlockingLeavesTheWaitToTheLock(t *testing.T) {
 	if !errors.Is(err, ErrNoWait) {
 		t.Errorf("a lock that cannot wait: %v, want %v", err, ErrNoWait)
 	}
+}
+
+// roomy is a lock with a queue of its own. It counts those who are in it.
+type roomy struct {
+	place chan struct{} // has a value while the lock is held
+	queue *atomic.Int32
+	err   error // of Lock
+}
+
+func (l roomy) TryLock(context.Context) (bool, error) { return false, nil }
+
+func (l roomy) Unlock(context.Context) error {
+	<-l.place
+	return nil
+}
+
+func (l roomy) Lock(ctx context.Context) error {
+	l.queue.Add(1)
+	defer l.queue.Add(-1)
+	select {
+	case l.place <- struct{}{}:
+		return l.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// One caller of a process is in the lock's own queue while another holds the lock; the
+// others wait in memory, first come, first served, until the end of their wait.
+func TestInTurnLetsOneCallerIntoTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lock := roomy{place: make(chan struct{}, 1), queue: new(atomic.Int32)}
+		g := &Distributed{New: func(string) Lock { return lock }, Policy: new(InTurn)}
+		in := inside{stay: time.Millisecond}
+		lock.place <- struct{}{} // held by another process
+		all := queue(t, g, &in, 100)
+		if n := lock.queue.Load(); n != 1 {
+			t.Errorf("%d of 100 callers are in the lock's queue, want 1", n)
+		}
+		wait, cancel := context.WithTimeoutCause(t.Context(), time.Second, errLate)
+		defer cancel()
+		if _, err := g.Do(t.Context(), Entry{Key: "k", Wait: wait}, nil); !errors.Is(err, errLate) {
+			t.Errorf("a caller whose wait ends in memory: %v, want %v", err, errLate)
+		}
+		_ = lock.Unlock(t.Context())
+		synctest.Wait()
+		in.mu.Lock()
+		if in.now != 1 || lock.queue.Load() != 1 {
+			t.Errorf("%d holders and %d in the queue, want one of each", in.now, lock.queue.Load())
+		}
+		in.mu.Unlock()
+		all.Wait()
+		if !slices.IsSorted(in.entries) || len(in.entries) != 100 || in.most != 1 {
+			t.Errorf("served in the order %v, %d at once", in.entries, in.most)
+		}
+	})
+	_, err := (new(oneLock)).guard(new(InTurn)).Do(t.Context(), patient(t), nil)
+	if !errors.Is(err, ErrNoWait) {
+		t.Errorf("a lock that cannot wait: %v, want %v", err, ErrNoWait)
+	}
+}
+
+// A lock that may have been taken in a wait that failed is given back, and one whose
+// wait just ended is not.
+func TestFailedWaitIsUndone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lock := roomy{place: make(chan struct{}, 1), queue: new(atomic.Int32), err: errGone}
+		g := &Distributed{New: func(string) Lock { return lock }, Policy: new(InTurn), Undo: true}
+		if _, err := g.Do(t.Context(), patient(t), nil); !errors.Is(err, errGone) {
+			t.Errorf("got %v, want %v", err, errGone)
+		}
+		synctest.Wait()
+		if len(lock.place) != 0 {
+			t.Error("what the lock took is not given back")
+		}
+		lock.place <- struct{}{} // held by another process
+		wait, cancel := context.WithTimeoutCause(t.Context(), time.Second, errLate)
+		defer cancel()
+		if _, err := g.Do(t.Context(), Entry{Key: "k", Wait: wait}, nil); !errors.Is(err, errLate) {
+			t.Errorf("got %v, want %v", err, errLate)
+		}
+		synctest.Wait()
+		if len(lock.place) != 1 {
+			t.Error("a lock was given back that was never taken")
+		}
+	})
 }

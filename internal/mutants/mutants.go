@@ -48,31 +48,28 @@ func All() []Mutant {
 		{"v5_reentrant", "unlock.lua", `if n == 0 then`, `if n >= 0 then`, "an inner Unlock frees the outer hold", true},
 		{"v5_reentrant", "unlock.lua", `redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0`, `redis.call('EXISTS', KEYS[1]) == 0`, "a late holder is counted in the next one's lock", false},
 	}
-	all = append(all, renewing("v6_watchdog", "r", "renewal", "mutex.go", "r")...)
-	all = append(all,
-		Mutant{"v6_watchdog", "renewal.go", `expires: sent.Add(ttl)}`, `expires: time.Now().Add(ttl)}`, "the lease is counted from the answer", false},
-		Mutant{"v6_watchdog", "renew.lua", `if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then`, `if redis.call('EXISTS', KEYS[1]) == 0 then`, "it renews another holder's lock", false},
-		Mutant{"v6_watchdog", "renewal.go", "	delete(holds, h)\n	r.end(context.Canceled)\n", "	delete(holds, h)\n", "the renewal goes on after the Unlock", false},
-		Mutant{"v6_watchdog", "renewal.go", `if r != nil && n == 1 {`, `if false {`, "a re-entry into a lost hold counts as one", false},
-		Mutant{"v6_watchdog", "mutex.go", `		defer r.inFlight.Wait()`, `		_ = r`, "a renewal is on its way after the Unlock", false},
-	)
-	for _, stage := range []string{"v7_queue", "v9_cohort"} {
-		all = append(all, renewing(stage, "h", "hold", "turn.go", "t")...)
+	for _, stage := range []string{"v6_watchdog", "v7_queue", "v8_fenced"} {
+		all = append(all, renewing(stage, "r", "renewal", "mutex.go", "r")...)
+		all = append(all,
+			Mutant{stage, "renewal.go", `expires: sent.Add(ttl)}`, `expires: time.Now().Add(ttl)}`, "the lease is counted from the answer", false},
+			Mutant{stage, "renew.lua", `if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then`, `if redis.call('EXISTS', KEYS[1]) == 0 then`, "it renews another holder's lock", false},
+			Mutant{stage, "renewal.go", "	delete(holds, h)\n	r.end(context.Canceled)\n", "	delete(holds, h)\n", "the renewal goes on after the Unlock", false},
+			Mutant{stage, "renewal.go", `if r != nil && n == 1 {`, `if false {`, "a re-entry into a lost hold counts as one", false},
+			Mutant{stage, "mutex.go", `		defer r.inFlight.Wait()`, `		_ = r`, "a renewal is on its way after the Unlock", false},
+		)
+	}
+	for _, stage := range []string{"v7_queue", "v8_fenced"} {
 		all = append(all, queueing(stage)...)
 	}
-	return append(all,
-		Mutant{"v7_queue", "unlock.lua", `first, 'PX', left)`, `first)`, "a waiter that is dead keeps the lock", false},
-		Mutant{"v7_queue", "unlock.lua", `ARGV[3], 'PX', ARGV[2])`, `ARGV[3])`, "a lock that a process keeps has no expiry", false},
-		Mutant{"v9_cohort", "unlock.lua", `first, 'PX', left)`, `first)`, "a waiter that is dead keeps the lock", false},
-		Mutant{"v9_cohort", "unlock.lua", `ARGV[3], 'PX', ARGV[2])`, `ARGV[3])`, "a lock that a process keeps has no expiry", false},
-		Mutant{"v9_cohort", "lock.lua", `math.max(last + ARGV[4], time[1] * 1000000 + time[2])`, `time[1] * 1000000 + time[2]`, "tokens repeat while the clock stands still", false},
-		Mutant{"v9_cohort", "lock.lua", `math.max(last + ARGV[4], time[1] * 1000000 + time[2])`, `last + ARGV[4]`, "tokens begin anew when the last one is forgotten", false},
-		Mutant{"v9_cohort", "unlock.lua", `math.max(last + ARGV[4], time[1] * 1000000 + time[2])`, `last`, "the next process gets the token of the one before", false},
-		Mutant{"v9_cohort", "lock.lua", `string.format('%.0f', token), 'PX', 2 * ARGV[2])`, `string.format('%.0f', token))`, "the token stays for ever", false},
-		Mutant{"v9_cohort", "token.go", `h.first + int64(h.passes)`, `h.first`, "holders of a process have the same token", false},
-		Mutant{"v9_cohort", "queue.go", `wait, maxPasses+1).Int64()`, `wait, 1).Int64()`, "tokens of two processes overlap", false},
-		Mutant{"v9_cohort", "renew.lua", `redis.call('PEXPIRE', KEYS[2], 2 * ARGV[2])`, ``, "the last token is forgotten while the lock is held", false},
+	all = append(all,
+		Mutant{"v8_fenced", "lock.lua", `math.max(token + 1, time[1] * 1000000 + time[2])`, `time[1] * 1000000 + time[2]`, "tokens repeat while the clock stands still", false},
+		Mutant{"v8_fenced", "lock.lua", `math.max(token + 1, time[1] * 1000000 + time[2])`, `token + 1`, "tokens begin anew when the last one is forgotten", false},
+		Mutant{"v8_fenced", "lock.lua", `if n == 1 then`, `if n > 0 then`, "a re-entry has another token", true},
+		Mutant{"v8_fenced", "lock.lua", `string.format('%.0f', token), 'PX', 2 * ARGV[2])`, `string.format('%.0f', token))`, "the token stays for ever", false},
+		Mutant{"v8_fenced", "renew.lua", `redis.call('PEXPIRE', KEYS[1] .. ':token', 2 * ARGV[2])`, ``, "the last token is forgotten while the lock is held", false},
 	)
+	all = append(all, renewing("v9_cohort", "h", "hold", "turn.go", "t")...)
+	return append(all, cohort("v9_cohort")...)
 }
 
 // renewing are the faults of a stage that renews. It calls its renewal r, of the type
@@ -91,10 +88,36 @@ func renewing(stage, r, kind, context, turn string) []Mutant {
 	}
 }
 
-// queueing are the faults that v7 and v9 share.
+// queueing are the faults of the queue, which v7 and v8 share.
 func queueing(stage string) []Mutant {
-	token := map[string]string{"v7_queue": "", "v9_cohort": "token, "}[stage]
-	held := map[string]string{"v7_queue": "held", "v9_cohort": "token > 0"}[stage]
+	return []Mutant{
+		{stage, "lock.lua", `(first and first ~= ARGV[1])`, `false`, "a newcomer overtakes those in the queue", true},
+		{stage, "lock.lua", `or 0) <= now do`, `or 0) < 0 do`, "dead waiters stay in the queue", false},
+		{stage, "lock.lua", `redis.call('HSET', KEYS[3], ARGV[1], now + ARGV[2]) == 1 then`, `redis.call('HSET', KEYS[3], ARGV[1], now + ARGV[2]) >= 0 then`, "an owner is in the queue many times", false},
+		{stage, "lock.lua", `      redis.call('PEXPIRE', KEYS[2], 2 * ARGV[2])`, ``, "the queue stays for ever", false},
+		{stage, "lock.lua", `  redis.call('LPOP', KEYS[2]) --`, `  --`, "an owner that has the lock is in the queue still", false},
+		{stage, "lock.lua", `redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2])`, `false`, "the lock of a dead holder stays", false},
+		{stage, "unlock.lua", `redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0`, `redis.call('EXISTS', KEYS[1]) == 0`, "a late holder gives away the next one's lock", false},
+		{stage, "unlock.lua", `until not first or left > 0`, `until true`, "the lock is handed to the dead", false},
+		{stage, "unlock.lua", `redis.call('HSET', KEYS[1], first, 0)`, `redis.call('HSET', KEYS[1], first, 1)`, "the waiter that is handed the lock counts twice", true},
+		{stage, "unlock.lua", `    redis.call('PEXPIRE', KEYS[1], left) --`, `    --`, "a waiter that is dead keeps the lock", false},
+		{stage, "unlock.lua", `    redis.call('RPUSH', KEYS[1] .. ':wake:' .. first, 'held')`, ``, "nobody is woken", false},
+		{stage, "leave.lua", `redis.call('LREM', KEYS[2], 1, ARGV[1])`, ``, "one who has left stays in the queue", false},
+		{stage, "leave.lua", `redis.call('HGET', KEYS[1], ARGV[1]) ~= '0'`, `true`, "a lock that was handed to one who has left stays for a ttl", false},
+		{stage, "leave.lua", `redis.call('HGET', KEYS[1], ARGV[1]) ~= '0'`, `redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0`, "an owner that has left and come back loses its lock", false},
+		{stage, "leave.lua", `until not first or left > 0`, `until true`, "one who leaves hands the lock to nobody", false},
+		{stage, "queue.go", `m.ask(context.WithoutCancel(ctx), owner, 1)`, `m.ask(ctx, owner, 1)`, "a question that was cut off is granted the lock, and nobody knows", false},
+		{stage, "queue.go", `			go m.quit(owner) //`, `			//`, "one who left with its question on the way stays in the queue", false},
+		{stage, "queue.go", `context.AfterFunc(ctx, func() { m.quit(owner) })()`, `func() {}()`, "one who is cancelled waits on", true},
+		{stage, "queue.go", `min(m.ttl/3, time.Second, left)`, `min(time.Second, left)`, "a waiter gives no sign of life within a short ttl", false},
+		{stage, "queue.go", `min(m.ttl/3, time.Second, left)`, `min(m.ttl/3, time.Second)`, "a lock that has expired waits for a look of the first in the queue", false},
+		{stage, "queue.go", `		return // so many fail`, `		// so many fail`, "all who leave try again at once while Redis is away", false},
+		{stage, "queue.go", `err == nil || errors.Is(err, redis.ErrClosed)`, `err == nil || !errors.Is(err, redis.ErrClosed)`, "a waiter that could not leave does not try again", false},
+	}
+}
+
+// cohort are the faults of v9.
+func cohort(stage string) []Mutant {
 	return []Mutant{
 		{stage, "renewal.go", `expires: sent.Add(ttl)}`, `expires: time.Now().Add(ttl)}`, "the lease is counted from the answer", false},
 		{stage, "renew.lua", `if redis.call('GET', KEYS[1]) ~= ARGV[1] then`, `if redis.call('EXISTS', KEYS[1]) == 0 then`, "it renews another holder's lock", false},
@@ -115,14 +138,14 @@ func queueing(stage string) []Mutant {
 		{stage, "handover.go", `		go c.giveUp(again, ttl) //`, `		//`, "the lock comes back to a process in which nobody waits any more", false},
 		{stage, "handover.go", `	h.end(context.Canceled) //`, `	//`, "the renewal goes on after the Unlock", false},
 		{stage, "handover.go", `	h.inFlight.Wait()`, ``, "a renewal is on its way after the Unlock", false},
-		{stage, "handover.go", `newHold(c, ticket, ` + token + `m.ttl, sent)`, `newHold(c, ticket, ` + token + `m.ttl, time.Now().Add(0*time.Until(sent)))`, "the lease is counted from the answer to TryLock", false},
-		{stage, "handover.go", map[string]string{"v7_queue": `newHold(c, again, ttl, sent)`, "v9_cohort": `newHold(c, again, n, ttl, sent)`}[stage], map[string]string{"v7_queue": `newHold(c, h.ticket, ttl, sent)`, "v9_cohort": `newHold(c, h.ticket, n, ttl, sent)`}[stage], "a process works on by a ticket that is given back", false},
-		{stage, "queue.go", `newHold(c, ticket, ` + token + `ttl, sent)`, `newHold(c, ticket, ` + token + `ttl, time.Now().Add(0*time.Until(sent)))`, "the lease of a waiter is counted from when it was woken", false},
+		{stage, "handover.go", `newHold(c, ticket, token, m.ttl, sent)`, `newHold(c, ticket, token, m.ttl, time.Now().Add(0*time.Until(sent)))`, "the lease is counted from the answer to TryLock", false},
+		{stage, "handover.go", `newHold(c, again, n, ttl, sent)`, `newHold(c, h.ticket, n, ttl, sent)`, "a process works on by a ticket that is given back", false},
+		{stage, "queue.go", `newHold(c, ticket, token, ttl, sent)`, `newHold(c, ticket, token, ttl, time.Now().Add(0*time.Until(sent)))`, "the lease of a waiter is counted from when it was woken", false},
 		{stage, "queue.go", `min(ttl/3, time.Second)`, `time.Second`, "a waiter gives no sign of life within a short ttl", false},
 		{stage, "queue.go", `			go c.giveUp(ticket, ttl) //`, `			//`, "the ticket of one who left is queued after it was given up", false},
 		{stage, "queue.go", `		return // so many fail`, `		// so many fail`, "all tickets are tried again at once while Redis is away", false},
 		{stage, "queue.go", `err == nil || errors.Is(err, redis.ErrClosed)`, `err == nil || !errors.Is(err, redis.ErrClosed)`, "a ticket that could not be given up is not tried again", false},
-		{stage, "queue.go", `done := ticket, gone || err != nil || ` + held, `done := ticket, gone || err != nil`, "two ask for one process", false},
+		{stage, "queue.go", `done := ticket, gone || err != nil || token > 0`, `done := ticket, gone || err != nil`, "two ask for one process", false},
 		{stage, "lock.lua", `(not first or first == ARGV[1])`, `true`, "a newcomer overtakes those in the queue", false},
 		{stage, "lock.lua", `ARGV[1], 'PX', ARGV[2])`, `ARGV[1])`, "the lock of a dead holder stays", false},
 		{stage, "lock.lua", `  redis.call('PEXPIRE', KEYS[1], ARGV[2])`, ``, "the lease of a ticket that asks twice is counted from the second time, and Redis counts from the first", false},
@@ -135,5 +158,14 @@ func queueing(stage string) []Mutant {
 		{stage, "unlock.lua", `  redis.call('RPUSH', KEYS[2], ARGV[3])`, ``, "those who wait in the process lose their place", false},
 		{stage, "leave.lua", `redis.call('LREM', KEYS[2], 1, ARGV[1])`, ``, "one who has left stays in the queue", false},
 		{stage, "leave.lua", `if redis.call('GET', KEYS[1]) == ARGV[1] then`, `if false then`, "a lock that was handed to one who has left stays for a ttl", false},
+		{stage, "unlock.lua", `first, 'PX', left)`, `first)`, "a waiter that is dead keeps the lock", false},
+		{stage, "unlock.lua", `ARGV[3], 'PX', ARGV[2])`, `ARGV[3])`, "a lock that a process keeps has no expiry", false},
+		{stage, "lock.lua", `math.max(last + ARGV[4], time[1] * 1000000 + time[2])`, `time[1] * 1000000 + time[2]`, "tokens repeat while the clock stands still", false},
+		{stage, "lock.lua", `math.max(last + ARGV[4], time[1] * 1000000 + time[2])`, `last + ARGV[4]`, "tokens begin anew when the last one is forgotten", false},
+		{stage, "unlock.lua", `math.max(last + ARGV[4], time[1] * 1000000 + time[2])`, `last`, "the next process gets the token of the one before", false},
+		{stage, "lock.lua", `string.format('%.0f', token), 'PX', 2 * ARGV[2])`, `string.format('%.0f', token))`, "the token stays for ever", false},
+		{stage, "token.go", `h.first + int64(h.passes)`, `h.first`, "holders of a process have the same token", false},
+		{stage, "queue.go", `wait, maxPasses+1).Int64()`, `wait, 1).Int64()`, "tokens of two processes overlap", false},
+		{stage, "renew.lua", `redis.call('PEXPIRE', KEYS[2], 2 * ARGV[2])`, ``, "the last token is forgotten while the lock is held", false},
 	}
 }

@@ -53,19 +53,19 @@ func fixingLines() []fixingLine {
 		{"v6_watchdog", "loss-not-told", `case err == nil && n == 0:`},
 		{"v6_watchdog", "loss-not-told", `r.onEnd = append(r.onEnd, cancel)`},
 
-		{"v7_queue", "lost-reply-asks-again", `go c.giveUp(ticket, m.ttl) // it may have been taken`},
-		{"v7_queue", "failed-re-entry-frees-outer", `t.depth++`},
-		{"v7_queue", "failed-re-entry-frees-outer", `if t.depth--; t.depth > 0 {`},
-		{"v7_queue", "token-not-unique", `func newTicket() string`},
-		{"v7_queue", "starvation", `w.place = c.waiting.PushBack(w)`},
-		{"v7_queue", "starvation", `h.passes < maxPasses`},
+		{"v7_queue", "starvation", `(first and first ~= ARGV[1])`},
 		{"v7_queue", "starvation", `redis.call('RPUSH', KEYS[2], ARGV[1])`},
-		{"v7_queue", "starvation", `redis.call('SET', KEYS[1], first, 'PX', left)`},
-		{"v7_queue", "retry-storm", `w.served <- nil`},
-		{"v7_queue", "retry-storm", `"blpop", c.wake(ticket)`},
+		{"v7_queue", "starvation", `    redis.call('HSET', KEYS[1], first, 0)`},
+		{"v7_queue", "retry-storm", `"blpop", m.key+":wake:"+owner`},
+		{"v7_queue", "retry-storm", `    redis.call('RPUSH', KEYS[1] .. ':wake:' .. first, 'held')`},
 
-		{"v9_cohort", "paused-writer", `return lockScript.Run(`},
-		{"v9_cohort", "paused-writer", `token: c.hold.token(), depth: 1}`},
-		{"v9_cohort", "paused-writer", `func (m *Mutex) Token() int64 {`},
+		{"v8_fenced", "paused-writer", `token = math.max(token + 1,`},
+		{"v8_fenced", "paused-writer", `m.token = grant[1]`},
+		{"v8_fenced", "paused-writer", `func (m *Mutex) Token() int64 {`},
+
+		{"v9_cohort", "lost-reply-asks-again", `go c.giveUp(ticket, m.ttl) // it may have been taken`},
+		{"v9_cohort", "failed-re-entry-frees-outer", `t.depth++`},
+		{"v9_cohort", "failed-re-entry-frees-outer", `if t.depth--; t.depth > 0 {`},
+		{"v9_cohort", "token-not-unique", `func newTicket() string`},
 	}
 }

@@ -2,6 +2,7 @@ package locktest_test
 
 import (
 	"bytes"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -36,7 +37,7 @@ func stages(t *testing.T) []string {
 	return dirs
 }
 
-const taught = 6
+const taught = 8
 
 func read(t *testing.T, path string) string {
 	t.Helper()
@@ -125,11 +126,59 @@ func TestStageFiles(t *testing.T) {
 		}
 		before = dir
 	}
-	for _, name := range []string{"lock.lua", "unlock.lua", "owner.go"} {
-		if read(t, "../v5_reentrant/"+name) != read(t, "../v6_watchdog/"+name) {
-			t.Errorf("%s differs from v5 to v6", name)
+	for _, same := range []struct {
+		before, after string
+		names         []string
+	}{
+		{"v5_reentrant", "v6_watchdog", []string{"lock.lua", "unlock.lua", "owner.go"}},
+		{"v6_watchdog", "v7_queue", []string{"renewal.go", "renew.lua", "owner.go", "mutex_test.go", "renewal_test.go"}},
+		{"v7_queue", "v8_fenced", []string{
+			"renewal.go", "owner.go", "unlock.lua", "leave.lua", "mutex_test.go", "renewal_test.go", "queue_test.go",
+		}},
+	} {
+		for _, name := range same.names {
+			if read(t, "../"+same.before+"/"+name) != read(t, "../"+same.after+"/"+name) {
+				t.Errorf("%s differs from %s to %s", name, same.before, same.after)
+			}
 		}
 	}
+}
+
+// How much each step changes is in docs/design.md, as it is here.
+func TestStepSizesAreInTheDesign(t *testing.T) {
+	var table strings.Builder
+	table.WriteString("| step | Go | Lua |\n|---|---|---|\n")
+	for _, step := range [][2]string{{"v6_watchdog", "v7_queue"}, {"v7_queue", "v8_fenced"}, {"v8_fenced", "v9_cohort"}} {
+		fmt.Fprintf(&table, "| %s to %s | %s | %s |\n", step[0], step[1], stepSize(t, step, "*.go"), stepSize(t, step, "*.lua"))
+	}
+	if !strings.Contains(read(t, "../../../docs/design.md"), table.String()) {
+		t.Errorf("docs/design.md lacks, or has otherwise:\n%s", table.String())
+	}
+}
+
+// stepSize is what a shortest diff from one stage to the other adds and removes, tests
+// aside.
+func stepSize(t *testing.T, step [2]string, pattern string) string {
+	var names []string
+	for _, stage := range step {
+		names = append(names, files(t, "../"+stage, pattern)...)
+	}
+	slices.Sort(names)
+	added, removed := 0, 0
+	for _, name := range slices.Compact(names) {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		var sides [2][]string
+		for i, stage := range step {
+			if slices.Contains(files(t, "../"+stage, pattern), name) {
+				sides[i] = lines(read(t, "../"+stage+"/"+name))
+			}
+		}
+		common := max(len(sides[0]), len(sides[1])) - changed(sides[0], sides[1])
+		added, removed = added+len(sides[1])-common, removed+len(sides[0])-common
+	}
+	return fmt.Sprintf("+%d −%d", added, removed)
 }
 
 func TestStagePackages(t *testing.T) {
@@ -206,7 +255,7 @@ var (
 	argument = regexp.MustCompile(`(?:KEYS|ARGV)\[\d+\]`)
 	call     = regexp.MustCompile(`redis\.p?call\('(\w+)'\s*,\s*([^,)]+)`)
 	returned = regexp.MustCompile(`(?m)\breturn +([^\n]+)$`)
-	promised = regexp.MustCompile(`(?m)^--(?: Returns)? +(-?\w+):`)
+	promised = regexp.MustCompile(`(?m)^--(?: Returns)? +(-?\w+|\{.*\}):`)
 )
 
 // A script's header names each of its KEYS and ARGV, with units, and each

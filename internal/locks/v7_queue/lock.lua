@@ -1,40 +1,45 @@
--- Takes the lock if it is free and nobody stands before the caller, or puts the
--- caller into the queue. May be repeated: a ticket is served once.
--- KEYS[1]: the lock, a string: the ticket of its holder
--- KEYS[2]: the queue, a list of tickets, first come first
--- KEYS[3]: the waiters, a hash: ticket -> until when it counts as alive, in
+-- Takes the lock, or takes it once more for the owner who has it, or puts the owner
+-- into the queue.
+-- KEYS[1]: the lock, a hash of one field: the owner -> how many holds; 0 for an
+--          owner that was handed the lock and has not taken it yet
+-- KEYS[2]: the queue, a list of owners, first come first
+-- KEYS[3]: the waiters, a hash: owner -> until when it counts as alive, in
 --          milliseconds of the server's clock
--- ARGV[1]: the ticket
--- ARGV[2]: ttl, in milliseconds: of the lock, and of a waiter that is not heard of
+-- ARGV[1]: the owner
+-- ARGV[2]: ttl, in milliseconds; it lengthens what is left, never shortens it
 -- ARGV[3]: 1 to wait in the queue, 0 not to
--- Returns 1: held
---         0: not held, and queued if that was wanted
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-
-local holder = redis.call('GET', KEYS[1])
-if holder == ARGV[1] then -- it was handed on, or the reply was lost
-  redis.call('PEXPIRE', KEYS[1], ARGV[2])
-  return 1
-end
-local first = redis.call('LINDEX', KEYS[2], 0)
-while first and tonumber(redis.call('HGET', KEYS[3], first) or 0) <= now do -- it is gone
-  redis.call('LPOP', KEYS[2])
-  redis.call('HDEL', KEYS[3], first)
-  first = redis.call('LINDEX', KEYS[2], 0)
-end
-if not holder and (not first or first == ARGV[1]) then
-  redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-  redis.call('LPOP', KEYS[2]) -- itself, if anybody
-  redis.call('HDEL', KEYS[3], ARGV[1])
-  return 1
-end
-if ARGV[3] == '1' then
-  if redis.call('HEXISTS', KEYS[3], ARGV[1]) == 0 then
-    redis.call('RPUSH', KEYS[2], ARGV[1])
+-- Returns n: the owner's holds, this one counted; 1 is the outermost
+--         -left: another owner has the lock, or comes before this one; in so many
+--                milliseconds that may be over
+if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
+  local time = redis.call('TIME')
+  local now = time[1] * 1000 + math.floor(time[2] / 1000)
+  local first = redis.call('LINDEX', KEYS[2], 0)
+  while first and tonumber(redis.call('HGET', KEYS[3], first) or 0) <= now do -- it is dead
+    redis.call('LPOP', KEYS[2])
+    redis.call('HDEL', KEYS[3], first)
+    first = redis.call('LINDEX', KEYS[2], 0)
   end
-  redis.call('HSET', KEYS[3], ARGV[1], now + ARGV[2])
-  redis.call('PEXPIRE', KEYS[2], 2 * ARGV[2])
-  redis.call('PEXPIRE', KEYS[3], 2 * ARGV[2])
+  if redis.call('EXISTS', KEYS[1]) == 1 or (first and first ~= ARGV[1]) then
+    if ARGV[3] == '1' then
+      if redis.call('HSET', KEYS[3], ARGV[1], now + ARGV[2]) == 1 then -- it is new there
+        redis.call('RPUSH', KEYS[2], ARGV[1])
+      end
+      redis.call('PEXPIRE', KEYS[2], 2 * ARGV[2])
+      redis.call('PEXPIRE', KEYS[3], 2 * ARGV[2])
+    end
+    local left = redis.call('PTTL', KEYS[1])
+    if first and first ~= ARGV[1] then
+      left = math.max(left, redis.call('HGET', KEYS[3], first) - now)
+    end
+    if left < 0 then left = tonumber(ARGV[2]) end -- the lock has no expiry
+    return -left
+  end
+  redis.call('LPOP', KEYS[2]) -- the owner itself, if anybody
+  redis.call('HDEL', KEYS[3], ARGV[1])
 end
-return 0
+local n = redis.call('HINCRBY', KEYS[1], ARGV[1], 1)
+if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then
+  redis.call('PEXPIRE', KEYS[1], ARGV[2])
+end
+return n

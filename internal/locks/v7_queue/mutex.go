@@ -1,33 +1,28 @@
-// Package lock is stage 7: who waits stands in a queue, and is handed the lock.
+// Package lock is stage 7: an owner that waits stands in a queue, and is handed the lock.
 //
-// New: waiters do not ask again and again. Those of one process queue up in its
-// memory, and one of them stands in a queue in Redis for all (queue.go). Unlock
-// hands the lock on: to the next one in the process, for up to maxPasses times,
-// then by one script to the first process in the queue, which sleeps in BLPOP
-// until it is woken by one message. Inside a process the lock is passed on
-// without a word to Redis (cohort.go).
-//
-// The ideas are those of queue locks, where a waiter watches a place of its own
-// (Mellor-Crummey and Scott, ACM TOCS 9(1), 1991), and of lock cohorting, where
-// the lock stays on one side for a bounded number of turns (Dice, Marathe and
-// Shavit, PPoPP 2012).
+// New: Lock waits (queue.go). The owner stands in a queue in Redis and sleeps until a
+// list of its own has a message (BLPOP). The last Unlock hands the lock to the first
+// in the queue and wakes that one only. That each waiter watches a place of its own is
+// the idea of queue locks (Mellor-Crummey and Scott, ACM TOCS 9(1), 1991). A waiter
+// blocks one connection of the client's pool: of each process one goroutine should
+// wait for a lock at a time, with the others in memory behind it.
 //
 // Holds:
-//   - all that stage 6 holds: TestExclusive, TestReentrant, TestUnlockAfterCancel,
-//     TestDeadHolderExpires, TestLongWorkKeepsLock, TestLossIsTold
-//   - first come, first served, in a process and among processes: TestFIFO,
-//     TestFIFOInAProcess, TestProcessesTakeTurns
-//   - a waiter that gives up, or dies, holds nobody up for longer than twice the
-//     ttl: TestCancelLeavesNothing, TestDeadWaiterIsSkipped
-//   - a message that is lost costs a third of the ttl: TestLostWakeUp
-//   - a failed Unlock is tried again until the ttl is over: TestFailedUnlockIsTriedAgain
-//   - a holder that lost the lock and hangs shuts nobody out: TestLostHoldLetsItsProcessGoOn
-//   - no holder relies on a longer lease than Redis keeps: TestNobodyReliesOnMoreThanRedisKeeps
-//   - a lost reply counts nothing twice, and a failed re-entry frees nothing:
-//     a ticket is served once, and re-entry is a matter of the process:
-//     TestLostReplyCountsOnce
+//   - all that stage 6 holds: TestExclusive, TestLongWorkKeepsLock, TestErrorIsNotFalse,
+//     TestUnlockAfterCancel, TestDeadHolderExpires, TestLateUnlockSparesForeignLock,
+//     TestUnlockAfterLostReply, TestNoHoleInUnlock, TestReentrant, TestOneRenewer,
+//     TestUnlockEndsRenewal, TestRenewalOutlivesErrors, TestLossIsTold
+//   - first come, first served: TestFIFO, TestNewcomerDoesNotOvertake
+//   - waiters do not ask again and again: TestWaitingTakesFewCommands
+//   - a dead waiter is skipped: TestDeadWaiterIsSkipped, TestDeadHeirLosesTheLock
+//   - a waiter that gives up leaves nothing: TestCancelLeavesNothing
+//   - a lost wake-up costs a third of ttl: TestLostWakeUp
 //
 // Breaks:
+//   - whoever tries again after a lost reply, without Unlock in between, is
+//     counted twice, and the lock stays until ttl: TestLostReplyCountsTwice
+//   - Unlock after a re-entry that Redis never saw gives back the outer hold:
+//     TestFailedReentryFreesOuter
 //   - what nobody unlocks, its process renews for ever: TestForgottenUnlock
 //   - a process that is stopped for longer than ttl learns of its loss only
 //     as it goes on, maybe one write too late: TestPausedHolderWritesTooLate
@@ -35,6 +30,7 @@ package lock
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"time"
 
@@ -52,76 +48,47 @@ var ErrLost = errors.New("lock: lost while held")
 // On the wire go-redis keeps it only with Options.ContextTimeoutEnabled.
 const unlockTimeout = 5 * time.Second
 
+var (
+	//go:embed lock.lua
+	lockSource string
+	lockScript = redis.NewScript(lockSource)
+
+	//go:embed unlock.lua
+	unlockSource string
+	unlockScript = redis.NewScript(unlockSource)
+)
+
 // A Mutex is one holder's handle on the lock: every holder makes its own.
 // It must not be used by several goroutines at once.
 type Mutex struct {
-	at  place
+	rdb redis.UniversalClient
+	key string
 	ttl time.Duration
 
-	turn *turn // the last one
+	renewal *renewal // of the hold, or of the last one
 }
 
 // New returns a handle on the lock that lives at key. It does not take it.
 // Once taken, the lock expires ttl after its holder stops renewing it. A quarter
-// of ttl must be ample time for Redis to answer. The queue lives beside it, at
+// of ttl must be ample time for Redis to answer. The queue lives beside the lock, at
 // names that begin with key: on a cluster, key needs a hash tag.
-//
-// All Mutexes of one client and key are one process to the lock: they share its
-// place in the queue, and while they wait one connection of the client's pool.
-// The pool should have more than there are locks that a process waits for at once.
 func New(rdb redis.UniversalClient, key string, ttl time.Duration) *Mutex {
-	return &Mutex{at: place{rdb, key}, ttl: ttl}
+	return &Mutex{rdb: rdb, key: key, ttl: ttl}
 }
 
-// Lock waits for the lock, first come, first served, and takes it for the owner
-// in ctx; an owner that has it enters once more at once, or gets ErrLost. Lock
-// returns the cause of ctx if that ends first, and the error of a Redis that does
-// not answer. After an error there is nothing to give back.
-func (m *Mutex) Lock(ctx context.Context) error {
-	owner, err := ownerFrom(ctx)
-	if err != nil {
-		return err
-	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	mu.Lock()
-	c := m.cohort()
-	if is, err := c.reenter(m, owner); is {
-		mu.Unlock()
-		return err
-	}
-	w := c.join(m, owner)
-	c.step()
-	mu.Unlock()
-	select {
-	case err := <-w.served:
-		return err
-	case <-ctx.Done():
-	}
-	mu.Lock()
-	defer mu.Unlock()
-	if c.quit(w) {
-		return context.Cause(ctx)
-	}
-	return <-w.served // just now
-}
-
-// TryLock takes the lock for the owner in ctx, if it is free and nobody waits
-// for it, or that owner's already. False means that it is neither. After an
-// error the lock is not held: should it have been taken, it is given back.
+// TryLock takes the lock for the owner in ctx, if it is free or that owner's
+// already. False means that it is held, or that others wait for it.
+//
+// After an error nothing is known: Redis did not answer, and the lock may or
+// may not have been taken. Unlock gives it back if it was; if it was not, and
+// this was a re-entry, Unlock gives back the outer hold.
 func (m *Mutex) TryLock(ctx context.Context) (bool, error) {
 	owner, err := ownerFrom(ctx)
 	if err != nil {
 		return false, err
 	}
-	mu.Lock()
-	defer mu.Unlock()
-	c := m.cohort()
-	if is, err := c.reenter(m, owner); is {
-		return err == nil, err
-	}
-	return c.try(ctx, m, owner)
+	n, err := m.ask(ctx, owner, 0)
+	return n > 0, err
 }
 
 // Unlock gives the lock back, even when ctx is cancelled already: a caller
@@ -135,15 +102,44 @@ func (m *Mutex) Unlock(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unlockTimeout)
 	defer cancel()
 
-	mu.Lock()
-	defer mu.Unlock()
-	c := cohorts[m.at]
-	if c == nil || c.turns[owner] == nil {
+	// End the renewal first: whatever Redis answers, it must not go on.
+	if r := leave(hold{m.rdb, m.key, owner}); r != nil {
+		defer r.inFlight.Wait()
+	}
+	n, err := unlockScript.Run(ctx, m.rdb, m.keys(), owner).Int()
+	if err != nil {
+		return err
+	}
+	if n < 0 {
 		return ErrNotHeld
 	}
-	t := c.turns[owner]
-	if t.depth--; t.depth > 0 {
-		return nil
+	return nil
+}
+
+// Context returns a copy of parent for the work under the lock. It ends when the
+// lock is lost, with ErrLost as its cause, or given back. While the machine is
+// suspended its clock stands still: then the next renewal tells of the loss.
+func (m *Mutex) Context(parent context.Context) context.Context {
+	ctx, cancel := context.WithCancelCause(parent)
+	mu.Lock()
+	defer mu.Unlock()
+	switch r := m.renewal; {
+	case r == nil:
+		cancel(ErrNotHeld)
+	case r.over():
+		cancel(r.cause)
+	default:
+		r.onEnd = append(r.onEnd, cancel)
 	}
-	return c.leave(ctx, t)
+	return ctx
+}
+
+// Renewals returns how often the hold has been renewed, or the last one was.
+func (m *Mutex) Renewals() int {
+	mu.Lock()
+	defer mu.Unlock()
+	if m.renewal == nil {
+		return 0
+	}
+	return m.renewal.renewed
 }

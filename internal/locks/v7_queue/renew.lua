@@ -1,10 +1,10 @@
--- Starts the ttl afresh while the lock is still the ticket's.
--- KEYS[1]: the lock, a string: the ticket of its holder
--- ARGV[1]: the ticket
+-- Starts the ttl afresh while the lock is still the owner's.
+-- KEYS[1]: the lock, a hash of one field: the owner -> how many holds
+-- ARGV[1]: the owner
 -- ARGV[2]: ttl, in milliseconds
 -- Returns 1: renewed
---         0: the lock is not the ticket's: it has expired, or is another's
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then
+--         0: the lock is not the owner's: it has expired, or is another's
+if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
   return 0
 end
 redis.call('PEXPIRE', KEYS[1], ARGV[2])

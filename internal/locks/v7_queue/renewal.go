@@ -16,98 +16,135 @@ var (
 	renewScript = redis.NewScript(renewSource)
 )
 
-// A hold is the lock in the hands of this process, from the moment when it got
-// it from Redis until it gives it back there, through all who hold it in turn.
-// It is renewed meanwhile: by two timers while it waits, and no goroutine.
+// A hold is what gets renewed: one owner's lock at one key, through however
+// many Mutexes it was entered. The owner is noted here, at TryLock: the timer
+// that renews has no context to find it in.
 type hold struct {
-	place
-	cohort   *cohort
-	ticket   string
-	ttl      time.Duration // as Redis was told
-	since    time.Time
-	passes   int            // to the next one of this process
-	next     *time.Timer    // sends the next renewal
-	lease    *time.Timer    // gives the lock up for lost
-	expires  time.Time      // when it does, by this machine's clock
-	failed   error          // why the last renewal got no answer, nil if it did
-	cause    error          // why it ended, nil until then
+	rdb   redis.Cmdable
+	key   string
+	owner string
+}
+
+// A renewal keeps one hold alive, from its outermost TryLock to its last Unlock.
+// While it waits it is two timers, no goroutine: short work pays next to nothing.
+type renewal struct {
+	hold
+	ttl      time.Duration
+	depth    int         // calls of TryLock without their Unlock yet
+	next     *time.Timer // sends the next renewal
+	lease    *time.Timer // gives the lock up for lost
+	expires  time.Time   // when it does, by this machine's clock
+	renewed  int         // how often Redis said yes
+	failed   error       // why the last renewal got no answer, nil if it did
+	cause    error       // why it ended, nil until then
+	onEnd    []context.CancelCauseFunc
 	inFlight sync.WaitGroup // the renewal on its way, if any
 }
 
-// newHold begins a hold that Redis granted after the given time. The caller
-// has locked mu.
-func newHold(c *cohort, ticket string, ttl time.Duration, sent time.Time) *hold {
-	h := &hold{place: c.place, cohort: c, ticket: ticket, ttl: ttl, since: time.Now(), expires: sent.Add(ttl)}
-	h.next = time.AfterFunc(time.Until(sent.Add(ttl/3)), h.renew)
-	h.lease = time.AfterFunc(time.Until(h.expires), h.expire)
-	return h
+var (
+	mu    sync.Mutex            // guards holds and every renewal
+	holds = map[hold]*renewal{} // until the last Unlock, even of a lost one
+)
+
+// enter counts a TryLock, sent at that time, which gave the owner its nth hold.
+// The outermost starts a renewal.
+//
+// Depth is counted here because Redis may count higher: a call repeated after
+// a lost reply counts twice there. Were that the measure, a hold given back as
+// often as it was taken would be renewed for ever.
+func enter(h hold, ttl time.Duration, sent time.Time, n int) *renewal {
+	mu.Lock()
+	defer mu.Unlock()
+	r := holds[h]
+	if r != nil && n == 1 {
+		r.end(ErrLost) // Redis knows of no outer hold any more
+	}
+	if r == nil || r.over() {
+		r = &renewal{hold: h, ttl: ttl, expires: sent.Add(ttl)}
+		r.next = time.AfterFunc(ttl/3, r.renew)
+		r.lease = time.AfterFunc(time.Until(r.expires), r.expire)
+		holds[h] = r
+	}
+	r.depth++
+	return r
 }
 
-// end ends the renewal. If the cohort still has the hold, it is lost: its holder
-// is told why, and the others go on without it, also if it hangs. The caller has
-// locked mu.
-func (h *hold) end(cause error) {
-	if h.cause != nil {
+// leave counts an Unlock. The last one ends the renewal and gets it, to wait
+// for what may be in flight; the others get nil.
+func leave(h hold) *renewal {
+	mu.Lock()
+	defer mu.Unlock()
+	r := holds[h]
+	if r == nil {
+		return nil
+	}
+	if r.depth--; r.depth > 0 {
+		return nil
+	}
+	delete(holds, h)
+	r.end(context.Canceled)
+	return r
+}
+
+// end tells the holder why; the first cause counts. The caller has locked mu.
+func (r *renewal) end(cause error) {
+	if r.cause != nil {
 		return
 	}
-	h.cause = cause
-	h.next.Stop()
-	h.lease.Stop()
-	if c := h.cohort; c.hold == h {
-		if c.holder != nil {
-			c.holder.end(cause)
-		}
-		c.hold, c.holder = nil, nil
-		c.step()
+	r.cause = cause
+	r.next.Stop()
+	r.lease.Stop()
+	for _, cancel := range r.onEnd {
+		cancel(cause)
 	}
 }
 
 // renew asks Redis for another ttl. An error is not yet a loss: the lease has
 // time left, and the next try may get through.
-func (h *hold) renew() {
+func (r *renewal) renew() {
 	mu.Lock()
-	if h.over() { // ended as the timer fired
+	if r.over() { // ended as the timer fired
 		mu.Unlock()
 		return
 	}
-	h.inFlight.Add(1)
+	r.inFlight.Add(1)
 	mu.Unlock()
-	defer h.inFlight.Done()
+	defer r.inFlight.Done()
 
 	sent := time.Now()
-	ctx, cancel := context.WithDeadline(context.Background(), sent.Add(h.ttl/4))
+	ctx, cancel := context.WithDeadline(context.Background(), sent.Add(r.ttl/4))
 	defer cancel()
-	n, err := renewScript.Run(ctx, h.rdb, []string{h.key}, h.ticket, h.ttl.Milliseconds()).Int()
+	n, err := renewScript.Run(ctx, r.rdb, []string{r.key}, r.owner, r.ttl.Milliseconds()).Int()
 
 	mu.Lock()
 	defer mu.Unlock()
-	h.failed = err
+	r.failed = err
 	switch {
-	case h.cause != nil: // ended meanwhile
+	case r.cause != nil: // ended meanwhile
 		return
 	case err == nil && n == 0:
-		h.end(ErrLost)
+		r.end(ErrLost)
 		return
 	case err == nil:
-		h.cohort.holder.renewed++
-		h.expires = sent.Add(h.ttl)
-		h.lease.Reset(time.Until(h.expires))
+		r.renewed++
+		r.expires = sent.Add(r.ttl)
+		r.lease.Reset(time.Until(r.expires))
 	}
-	h.next.Reset(time.Until(sent.Add(h.ttl / 3)))
+	r.next.Reset(time.Until(sent.Add(r.ttl / 3)))
 }
 
-func (h *hold) expire() {
+func (r *renewal) expire() {
 	mu.Lock()
 	defer mu.Unlock()
-	h.over()
+	r.over()
 }
 
-// over reports whether h has ended, and ends it if the last ttl that Redis
+// over reports whether r has ended, and ends it if the last ttl that Redis
 // granted has run out. It reads the clock, for timers may be late, and counts
 // from before the request, so as not to outlast Redis. The caller has locked mu.
-func (h *hold) over() bool {
-	if !time.Now().Before(h.expires) {
-		h.end(errors.Join(ErrLost, h.failed))
+func (r *renewal) over() bool {
+	if !time.Now().Before(r.expires) {
+		r.end(errors.Join(ErrLost, r.failed))
 	}
-	return h.cause != nil
+	return r.cause != nil
 }

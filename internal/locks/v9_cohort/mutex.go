@@ -1,23 +1,25 @@
-// Package lock is stage 9: each hold has a number, and the resource refuses what
-// comes with an older one.
+// Package lock is stage 9: a process hands the lock on among its own waiters before it
+// lets another process have it.
 //
-// New: a fencing token, which grows with each change of holder. The script that
-// grants the lock mints it, for the holders of a process in a row as many as may
-// pass the lock on among themselves; it belongs to the hold from then on, and
-// is never looked up again. A holder sends it along with all that it reads and
-// writes (token.go). A resource that keeps the largest token it has seen, and turns
-// away what is smaller, is safe from a holder that has lost the lock and does not
-// know; one that does not look at tokens is as safe as with stage 7.
+// New: a cohort. The waiters of a process queue up in its memory, and one goroutine
+// stands in the queue in Redis for all of them (queue.go). Unlock hands the lock to the
+// next one in the process, for up to maxPasses times and no longer than the ttl, and
+// without a word to Redis (cohort.go); then to the first process in the queue. Lock
+// cohorting is by Dice, Marathe and Shavit (PPoPP 2012). What stands in the queue is a
+// ticket, not an owner: it is served once, and the process counts re-entries, so that a
+// lost reply counts nothing twice. Each holder of a cohort has a token of its own.
 //
 // Holds:
-//   - all that stage 7 holds: TestExclusive, TestFIFO, TestCancelLeavesNothing,
-//     TestDeadHolderExpires, TestLostWakeUp, TestLossIsTold, TestFailedUnlockIsTriedAgain,
-//     TestLostHoldLetsItsProcessGoOn, TestNobodyReliesOnMoreThanRedisKeeps
-//   - a later holder has a larger token, in whatever process, also after the lock
-//     was idle: TestTokenGrows, TestTokenGrowsAfterIdleTime, TestTokenSurvivesFailover
-//   - a holder that enters again has the same: TestReentryKeepsToken
-//   - a stopped holder that goes on is refused by a resource that checks:
-//     TestPausedHolderIsFenced
+//   - all that stage 8 holds: TestExclusive, TestFIFO, TestCancelLeavesNothing,
+//     TestDeadHolderExpires, TestDeadWaiterIsSkipped, TestLostWakeUp, TestLossIsTold,
+//     TestTokenGrows, TestTokenSurvivesFailover, TestReentryKeepsToken, TestPausedHolderIsFenced
+//   - turns within a process take no command: TestFIFOInAProcess
+//   - processes take turns, however many wait in one: TestProcessesTakeTurns
+//   - a lost reply counts nothing twice, and a failed re-entry frees nothing:
+//     TestLostReplyCountsOnce
+//   - a failed Unlock is tried again until the ttl is over: TestFailedUnlockIsTriedAgain
+//   - a holder that lost the lock and hangs shuts nobody out: TestLostHoldLetsItsProcessGoOn
+//   - no holder relies on a longer lease than Redis keeps: TestNobodyReliesOnMoreThanRedisKeeps
 //
 // Breaks:
 //   - what nobody unlocks, its process renews for ever: TestForgottenUnlock

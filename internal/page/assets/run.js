@@ -224,8 +224,8 @@ const presets = [
   { name: "big", strategies: ["none", "v6_watchdog", "lua_atomic"], conditions: ["calm"], requests: 5000, stock: 1000 },
   { name: "slow", strategies: ["v2_ttl", "v3_uuid", "v4_lua", "v5_reentrant", "v6_watchdog"], conditions: ["slow"], requests: 500, stock: 50 },
   { name: "crash", strategies: ["v1_setnx", "v2_ttl", "v6_watchdog"], conditions: ["crash"], requests: 500, stock: 50 },
-  { name: "pause", strategies: ["v6_watchdog", "v9_cohort"], conditions: ["pause"], requests: 500, stock: 50 },
-  { name: "unfenced", strategies: ["v9_cohort"], conditions: ["pause"], requests: 500, stock: 50, fencing: "ignored" },
+  { name: "pause", strategies: ["v6_watchdog", "v8_fenced"], conditions: ["pause"], requests: 500, stock: 50 },
+  { name: "unfenced", strategies: ["v8_fenced"], conditions: ["pause"], requests: 500, stock: 50, fencing: "ignored" },
 ];
 
 /** newForm makes the form by which a run is begun. */

@@ -13,6 +13,7 @@ import (
 	v5 "oversell/internal/locks/v5_reentrant"
 	v6 "oversell/internal/locks/v6_watchdog"
 	v7 "oversell/internal/locks/v7_queue"
+	v8 "oversell/internal/locks/v8_fenced"
 	v9 "oversell/internal/locks/v9_cohort"
 )
 
@@ -45,6 +46,7 @@ func Stages() []Stage {
 		{"v5_reentrant", v5.ErrNotHeld, func(rdb redis.UniversalClient, key string, ttl time.Duration) Mutex { return v5.New(rdb, key, ttl) }, v5.WithOwner},
 		{"v6_watchdog", v6.ErrNotHeld, func(rdb redis.UniversalClient, key string, ttl time.Duration) Mutex { return v6.New(rdb, key, ttl) }, v6.WithOwner},
 		{"v7_queue", v7.ErrNotHeld, func(rdb redis.UniversalClient, key string, ttl time.Duration) Mutex { return v7.New(rdb, key, ttl) }, v7.WithOwner},
+		{"v8_fenced", v8.ErrNotHeld, func(rdb redis.UniversalClient, key string, ttl time.Duration) Mutex { return v8.New(rdb, key, ttl) }, v8.WithOwner},
 		{"v9_cohort", v9.ErrNotHeld, func(rdb redis.UniversalClient, key string, ttl time.Duration) Mutex { return v9.New(rdb, key, ttl) }, v9.WithOwner},
 	}
 }

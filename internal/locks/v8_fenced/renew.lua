@@ -1,0 +1,13 @@
+-- Starts the ttl afresh while the lock is still the owner's.
+-- KEYS[1]: the lock, a hash of one field: the owner -> how many holds
+-- and beside KEYS[1], under its name: the last token, a string
+-- ARGV[1]: the owner
+-- ARGV[2]: ttl, in milliseconds
+-- Returns 1: renewed
+--         0: the lock is not the owner's: it has expired, or is another's
+if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
+  return 0
+end
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+redis.call('PEXPIRE', KEYS[1] .. ':token', 2 * ARGV[2])
+return 1

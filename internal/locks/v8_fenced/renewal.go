@@ -1,0 +1,150 @@
+package lock
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+var (
+	//go:embed renew.lua
+	renewSource string
+	renewScript = redis.NewScript(renewSource)
+)
+
+// A hold is what gets renewed: one owner's lock at one key, through however
+// many Mutexes it was entered. The owner is noted here, at TryLock: the timer
+// that renews has no context to find it in.
+type hold struct {
+	rdb   redis.Cmdable
+	key   string
+	owner string
+}
+
+// A renewal keeps one hold alive, from its outermost TryLock to its last Unlock.
+// While it waits it is two timers, no goroutine: short work pays next to nothing.
+type renewal struct {
+	hold
+	ttl      time.Duration
+	depth    int         // calls of TryLock without their Unlock yet
+	next     *time.Timer // sends the next renewal
+	lease    *time.Timer // gives the lock up for lost
+	expires  time.Time   // when it does, by this machine's clock
+	renewed  int         // how often Redis said yes
+	failed   error       // why the last renewal got no answer, nil if it did
+	cause    error       // why it ended, nil until then
+	onEnd    []context.CancelCauseFunc
+	inFlight sync.WaitGroup // the renewal on its way, if any
+}
+
+var (
+	mu    sync.Mutex            // guards holds and every renewal
+	holds = map[hold]*renewal{} // until the last Unlock, even of a lost one
+)
+
+// enter counts a TryLock, sent at that time, which gave the owner its nth hold.
+// The outermost starts a renewal.
+//
+// Depth is counted here because Redis may count higher: a call repeated after
+// a lost reply counts twice there. Were that the measure, a hold given back as
+// often as it was taken would be renewed for ever.
+func enter(h hold, ttl time.Duration, sent time.Time, n int) *renewal {
+	mu.Lock()
+	defer mu.Unlock()
+	r := holds[h]
+	if r != nil && n == 1 {
+		r.end(ErrLost) // Redis knows of no outer hold any more
+	}
+	if r == nil || r.over() {
+		r = &renewal{hold: h, ttl: ttl, expires: sent.Add(ttl)}
+		r.next = time.AfterFunc(ttl/3, r.renew)
+		r.lease = time.AfterFunc(time.Until(r.expires), r.expire)
+		holds[h] = r
+	}
+	r.depth++
+	return r
+}
+
+// leave counts an Unlock. The last one ends the renewal and gets it, to wait
+// for what may be in flight; the others get nil.
+func leave(h hold) *renewal {
+	mu.Lock()
+	defer mu.Unlock()
+	r := holds[h]
+	if r == nil {
+		return nil
+	}
+	if r.depth--; r.depth > 0 {
+		return nil
+	}
+	delete(holds, h)
+	r.end(context.Canceled)
+	return r
+}
+
+// end tells the holder why; the first cause counts. The caller has locked mu.
+func (r *renewal) end(cause error) {
+	if r.cause != nil {
+		return
+	}
+	r.cause = cause
+	r.next.Stop()
+	r.lease.Stop()
+	for _, cancel := range r.onEnd {
+		cancel(cause)
+	}
+}
+
+// renew asks Redis for another ttl. An error is not yet a loss: the lease has
+// time left, and the next try may get through.
+func (r *renewal) renew() {
+	mu.Lock()
+	if r.over() { // ended as the timer fired
+		mu.Unlock()
+		return
+	}
+	r.inFlight.Add(1)
+	mu.Unlock()
+	defer r.inFlight.Done()
+
+	sent := time.Now()
+	ctx, cancel := context.WithDeadline(context.Background(), sent.Add(r.ttl/4))
+	defer cancel()
+	n, err := renewScript.Run(ctx, r.rdb, []string{r.key}, r.owner, r.ttl.Milliseconds()).Int()
+
+	mu.Lock()
+	defer mu.Unlock()
+	r.failed = err
+	switch {
+	case r.cause != nil: // ended meanwhile
+		return
+	case err == nil && n == 0:
+		r.end(ErrLost)
+		return
+	case err == nil:
+		r.renewed++
+		r.expires = sent.Add(r.ttl)
+		r.lease.Reset(time.Until(r.expires))
+	}
+	r.next.Reset(time.Until(sent.Add(r.ttl / 3)))
+}
+
+func (r *renewal) expire() {
+	mu.Lock()
+	defer mu.Unlock()
+	r.over()
+}
+
+// over reports whether r has ended, and ends it if the last ttl that Redis
+// granted has run out. It reads the clock, for timers may be late, and counts
+// from before the request, so as not to outlast Redis. The caller has locked mu.
+func (r *renewal) over() bool {
+	if !time.Now().Before(r.expires) {
+		r.end(errors.Join(ErrLost, r.failed))
+	}
+	return r.cause != nil
+}

@@ -1,0 +1,32 @@
+-- Gives one hold back. With the last one the lock is handed to the first waiter, if
+-- anybody waits, or is free.
+-- KEYS[1]: the lock, a hash of one field: the owner -> how many holds
+-- KEYS[2]: the queue, a list of owners, first come first
+-- KEYS[3]: the waiters, a hash: owner -> until when it counts as alive, in
+--          milliseconds of the server's clock
+-- and beside KEYS[1], under its name: the list on which an owner is woken
+-- ARGV[1]: the owner
+-- Returns n: the holds the owner has left; at 0 the lock is the next one's, or free
+--        -1: the lock is not the owner's: it has expired, or is another's
+if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
+  return -1
+end
+local n = math.max(redis.call('HINCRBY', KEYS[1], ARGV[1], -1), 0)
+if n == 0 then
+  redis.call('DEL', KEYS[1])
+  local time = redis.call('TIME')
+  local now = time[1] * 1000 + math.floor(time[2] / 1000)
+  local first, left
+  repeat
+    first = redis.call('LPOP', KEYS[2])
+    left = first and tonumber(redis.call('HGET', KEYS[3], first) or 0) - now
+    if first then redis.call('HDEL', KEYS[3], first) end
+  until not first or left > 0
+  if first then
+    redis.call('HSET', KEYS[1], first, 0)
+    redis.call('PEXPIRE', KEYS[1], left) -- if it has died, the lock goes on without it
+    redis.call('RPUSH', KEYS[1] .. ':wake:' .. first, 'held')
+    redis.call('PEXPIRE', KEYS[1] .. ':wake:' .. first, left)
+  end
+end
+return n

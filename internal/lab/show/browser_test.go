@@ -19,6 +19,8 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+
+	"oversell/internal/bench/page/pagetest"
 )
 
 // browserTimeout bounds one test in the browser.
@@ -159,7 +161,7 @@ func eval[T any](b *tab, expression string) T {
 // until waits until an expression in the page comes true.
 func (b *tab) until(expression string) {
 	b.t.Helper()
-	if _, err := chromedp.Run(b.ctx, chromedp.Poll[chromedp.Void](expression, chromedp.WithPollingTimeout(10*time.Second))); err != nil {
+	if err := pagetest.Wait(b.ctx, expression); err != nil {
 		b.t.Fatalf("%s: %v", expression, err)
 	}
 }

@@ -4,6 +4,7 @@ package pagetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto"
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
@@ -162,8 +164,22 @@ func Eval[T any](b *Tab, expression string) T {
 // Until waits until an expression in the page comes true.
 func (b *Tab) Until(expression string) {
 	b.t.Helper()
-	if _, err := chromedp.Run(b.Context, chromedp.Poll[chromedp.Void](expression, chromedp.WithPollingTimeout(10*time.Second))); err != nil {
+	if err := Wait(b.Context, expression); err != nil {
 		b.t.Fatalf("%s: %v", expression, err)
+	}
+}
+
+// Wait returns when an expression in the page of a tab comes true, or the error of one
+// that does not within 10 seconds. A page that has just been opened may take the place
+// of the last one meanwhile: the expression is tried again then.
+func Wait(tab context.Context, expression string) error {
+	const limit = 10 * time.Second
+	for end := time.Now().Add(limit); ; {
+		_, err := chromedp.Run(tab, chromedp.Poll[chromedp.Void](expression, chromedp.WithPollingTimeout(limit)))
+		var refused *cdproto.Error
+		if !errors.As(err, &refused) || !strings.Contains(refused.Message, "Cannot find context") || time.Now().After(end) {
+			return err
+		}
 	}
 }
 

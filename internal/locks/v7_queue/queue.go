@@ -63,8 +63,8 @@ func (m *Mutex) Lock(ctx context.Context) error {
 // sleep waits until the owner is woken, a third of ttl at most: then it is time for a
 // sign of life, and for a look whether a message was lost. Where what keeps the owner
 // waiting may be over before that, it is time then: nobody wakes it when a holder or a
-// waiter has died. What wakes it grants
-// nothing: the owner asks again, and the lease counts from that.
+// waiter has died. What wakes it grants nothing: the owner asks again, and the lease
+// counts from that.
 //
 // A subscription would wake it no sooner (BenchmarkWakeUp in v9_cohort). A list keeps
 // the message for a waiter whose connection broke.

@@ -131,8 +131,8 @@ func TestNewcomerDoesNotOvertake(t *testing.T) {
 		die(t, as(t, "a"), a)
 		time.Sleep(look / 2)
 		var o order
-		o.wait(t, rdb[1], key, "b", 0)
-		time.Sleep(ttl - look/2 + tick)
+		o.wait(t, rdb[1], key, "b", look)
+		time.Sleep(ttl - look/2 + tick/2)
 		mustNotLock(t, as(t, "c"), c)
 		o.wait(t, rdb[2], key, "d", 0)
 		o.all.Wait()

@@ -309,15 +309,20 @@ func (s *Service) agree(ctx context.Context, sku string) (reading, error) {
 // then. What was begun goes on.
 func (s *Service) agreeWithin(ctx, wait context.Context, sku string) (reading, error) {
 	ctx = context.WithoutCancel(ctx)
-	outcome := s.agreement.calls.DoChan(sku, func() (any, error) {
-		return s.compare(ctx, sku)
-	})
-	select {
-	case found := <-outcome:
-		r, _ := found.Val.(reading)
-		return r, found.Err
-	case <-wait.Done():
-		return reading{}, context.Cause(wait)
+	for tries := 1; ; tries++ {
+		outcome := s.agreement.calls.DoChan(sku, func() (any, error) {
+			return s.compare(ctx, sku)
+		})
+		select {
+		case found := <-outcome:
+			r, _ := found.Val.(reading)
+			// A call that was shared may have begun before somebody had a doubt.
+			if found.Err != nil || tries == maxCompare || !s.agreement.doubted(sku)[r.gen.id] {
+				return r, found.Err
+			}
+		case <-wait.Done():
+			return reading{}, context.Cause(wait)
+		}
 	}
 }
 

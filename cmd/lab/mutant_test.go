@@ -124,7 +124,7 @@ func mutants() []mutant {
 	}
 }
 
-// A lock that is none keeps no promise: where nobody came in, nobody was kept out or
+// What only looks like a lock keeps no promise: where nobody came in, nobody was kept out or
 // nothing was given back, the cell is unknown. What it keeps all the same is not
 // about that, and no anomaly that is about it turns out as on record.
 func TestBrokenLocksKeepNothing(t *testing.T) {

@@ -92,7 +92,8 @@ func TestServersStartWhenTheyAreFirstUsed(t *testing.T) {
 	}
 }
 
-// A start that fails is the error of whoever asked, and does not stay.
+// Those who asked get the error of a start that failed. A later caller starts the
+// server again.
 func TestFailedStartIsToldAndTriedAgain(t *testing.T) {
 	l, dir := lazily(t, Specs{Etcd: "embedded"}, locks.NeedsEtcd)
 	c := clients(t, l)

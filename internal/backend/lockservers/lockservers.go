@@ -55,7 +55,7 @@ type Servers struct {
 	Addresses
 	Names []string // for a report's first lines
 
-	failed func() error // of a server in this process; nil: there is none that could
+	failed func() error // why a server in this process ended; nil: no server runs in it
 	stops  []func() error
 }
 

@@ -1,12 +1,13 @@
-// Package oversell_test keeps the README in its two languages together. What
-// can be compared without knowing either language is: headings, code, tables,
-// links, names in backquotes, and figures.
+// Package oversell_test checks the README and the documents that have a Chinese
+// version. It compares what does not depend on the language: headings, code,
+// tables, links, names in backquotes, and figures.
 package oversell_test
 
 import (
 	"cmp"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,37 +17,200 @@ import (
 )
 
 const (
-	english = "README.md"
-	chinese = "README.zh-CN.md"
+	readme     = "README.md"
+	results    = "docs/results.md"
+	strategies = "docs/strategies.md"
 )
 
-func TestReadmesSayTheSame(t *testing.T) {
-	for _, d := range differences(readPage(t, english), readPage(t, chinese)) {
-		t.Error(d)
-	}
-}
+// chinese is the name of a document in Chinese.
+func chinese(name string) string { return strings.TrimSuffix(name, ".md") + ".zh-CN.md" }
 
-// The table of strategies is generated, and in English in both files: what each
-// strategy adds is said in Chinese below it.
-func TestStrategiesAreExplainedInChinese(t *testing.T) {
-	text, err := os.ReadFile(chinese)
+func read(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(text), lab.TableBegin)
-	table, rest, _ := strings.Cut(rest, lab.TableEnd)
-	rows := regexp.MustCompile("(?m)^\\| (`.+?`) \\| (.+?) \\|").FindAllStringSubmatch(table, -1)
-	if len(rows) == 0 {
-		t.Fatalf("%s has no table of strategies", chinese)
-	}
-	for _, row := range rows {
-		if !strings.Contains(rest, "\n- "+row[1]+"：") {
-			t.Errorf("%s: add to the list below the table of strategies a line \"- %s：…\" that says %q in Chinese", chinese, row[1], row[2])
+	return string(text)
+}
+
+func TestLanguagesSayTheSame(t *testing.T) {
+	for _, name := range []string{readme, results, strategies} {
+		for _, d := range differences(readPage(t, name), readPage(t, chinese(name))) {
+			t.Error(d)
 		}
 	}
 }
 
-// page is a README, cut at its headings.
+// The README is a front door: it has to be read in one go.
+func TestReadmeIsShort(t *testing.T) {
+	for _, name := range []string{readme, chinese(readme)} {
+		if n := strings.Count(read(t, name), "\n"); n > 160 {
+			t.Errorf("%s has %d lines; want 160 at most: move details to docs/", name, n)
+		}
+	}
+}
+
+// The verdicts in the README are those of the run in docs/results.md.
+func TestReadmeShowsTheRun(t *testing.T) {
+	cells := make(map[string][]string) // of each strategy
+	rate := make(map[string]string)
+	_, run, _ := strings.Cut(read(t, results), "\ncalm\n")
+	run, _, _ = strings.Cut(run, "\n\n")
+	for row := range strings.Lines(run) {
+		f := strings.Fields(row)
+		if len(f) != 16 {
+			continue // the name of a condition
+		}
+		name, cell := f[0], f[15]
+		switch cell {
+		case "oversold":
+			cell = "**oversold** " + f[2]
+		case "stuck":
+			cell = "**stuck**, " + f[4] + " unsold"
+		}
+		cells[name], rate[name] = append(cells[name], cell), cmp.Or(rate[name], f[14])
+	}
+	text := read(t, readme)
+	for _, name := range []string{"none", "v1_setnx", "v9_cohort"} {
+		if len(cells[name]) != 4 {
+			t.Fatalf("%s has %d rows of %s; want 4", results, len(cells[name]), name)
+		}
+	}
+	for _, row := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\| .*\\| [0-9]+ \\|$").FindAllStringSubmatch(text, -1) {
+		want := fmt.Sprintf("| `%s` | %s | %s |", row[1], strings.Join(cells[row[1]], " | "), rate[row[1]])
+		if row[0] != want {
+			t.Errorf("%s has\n%s\nand the run in %s has\n%s", readme, row[0], results, want)
+		}
+	}
+}
+
+// Each stage in the README names a test and a file that are in its folder.
+func TestReadmeNamesWhatIsInTheStages(t *testing.T) {
+	stages, err := filepath.Glob("internal/locks/v[0-9]_*")
+	if err != nil || len(stages) == 0 {
+		t.Fatalf("%v, %v", stages, err)
+	}
+	text := read(t, readme)
+	for _, dir := range stages {
+		row := regexp.MustCompile("(?m)^\\| `" + filepath.Base(dir) + "` \\| .* \\| `(Test\\w+)` \\| `(\\w+\\.\\w+)` \\|$").FindStringSubmatch(text)
+		if row == nil {
+			t.Errorf("%s has no row of %s with a test and a file", readme, filepath.Base(dir))
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(dir, row[2])); err != nil {
+			t.Error(err)
+		}
+		tests, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+		if err != nil || !slices.ContainsFunc(tests, func(file string) bool {
+			return strings.Contains(read(t, file), "func "+row[1]+"(")
+		}) {
+			t.Errorf("%s names %s, which is not in %s (%v)", readme, row[1], dir, err)
+		}
+	}
+}
+
+// The layout in the README has every package folder, and no other.
+func TestReadmeShowsTheLayout(t *testing.T) {
+	entries, err := os.ReadDir("internal")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var dirs []string
+	for _, e := range entries {
+		dirs = append(dirs, "internal/"+e.Name()+"/")
+	}
+	for _, name := range []string{readme, chinese(readme)} {
+		_, layout, _ := strings.Cut(read(t, name), "```\nbench/")
+		layout, _, _ = strings.Cut(layout, "```")
+		named := regexp.MustCompile(`internal/\w+/`).FindAllString(layout, -1)
+		for _, dir := range dirs {
+			if !slices.Contains(named, dir) {
+				t.Errorf("the layout in %s lacks %s", name, dir)
+			}
+		}
+		for _, dir := range named {
+			if !slices.Contains(dirs, dir) {
+				t.Errorf("the layout in %s has %s, which is not there", name, dir)
+			}
+		}
+	}
+}
+
+// Links from one document to another lead to a file, and to a heading in it.
+func TestLinksLeadSomewhere(t *testing.T) {
+	inRoot, err := filepath.Glob("*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	inDocs, err := filepath.Glob("docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range append(inRoot, inDocs...) {
+		for _, link := range regexp.MustCompile(`\]\(([^)\s]+)\)`).FindAllStringSubmatch(read(t, name), -1) {
+			file, heading, _ := strings.Cut(link[1], "#")
+			if strings.Contains(file, "://") {
+				continue
+			}
+			target := filepath.Join(filepath.Dir(name), file)
+			if file == "" {
+				target = name
+			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s links to %s: %v", name, link[1], err)
+			} else if heading != "" && !slices.Contains(anchors(read(t, target)), heading) {
+				t.Errorf("%s links to %s, and %s has no such heading", name, link[1], target)
+			}
+		}
+	}
+}
+
+// anchors are the names by which links reach the headings of a text.
+func anchors(text string) []string {
+	var all []string
+	for _, heading := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(text, -1) {
+		all = append(all, strings.ReplaceAll(regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(strings.ToLower(heading[1]), ""), " ", "-"))
+	}
+	return all
+}
+
+// docs/strategies.md quotes the examples of the stages as they are.
+func TestExamplesAreQuoted(t *testing.T) {
+	files, err := filepath.Glob("internal/locks/v[0-9]_*/example_test.go")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	for _, file := range files {
+		for _, body := range regexp.MustCompile(`(?ms)^func Example\w*\(\) {\n(.*?)^}`).FindAllStringSubmatch(read(t, file), -1) {
+			code := "```go\n" + regexp.MustCompile(`(?m)^\t`).ReplaceAllString(body[1], "") + "```\n"
+			for _, name := range []string{strategies, chinese(strategies)} {
+				if !strings.Contains(read(t, name), code) {
+					t.Errorf("%s does not quote an example of %s as it is:\n%s", name, file, code)
+				}
+			}
+		}
+	}
+}
+
+// The table of strategies is generated, and in English in both languages: what
+// each strategy adds is said in Chinese below it.
+func TestStrategiesAreExplainedInChinese(t *testing.T) {
+	name := chinese(strategies)
+	_, rest, _ := strings.Cut(read(t, name), lab.TableBegin)
+	table, rest, _ := strings.Cut(rest, lab.TableEnd)
+	rows := regexp.MustCompile("(?m)^\\| (`.+?`) \\| (.+?) \\|").FindAllStringSubmatch(table, -1)
+	if len(rows) == 0 {
+		t.Fatalf("%s has no table of strategies", name)
+	}
+	for _, row := range rows {
+		if !strings.Contains(rest, "\n- "+row[1]+"：") {
+			t.Errorf("%s: add to the list below the table of strategies a line \"- %s：…\" that says %q in Chinese", name, row[1], row[2])
+		}
+	}
+}
+
+// page is a document, cut at its headings.
 type page struct {
 	name     string
 	sections []section
@@ -58,7 +222,7 @@ type section struct {
 	facts   []fact
 }
 
-// fact is something that both languages have to have.
+// fact is something that must be in both languages.
 type fact struct {
 	kind, key string
 	line      int
@@ -73,14 +237,10 @@ const (
 
 func readPage(t *testing.T, name string) page {
 	t.Helper()
-	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return parse(name, string(text))
+	return parse(name, read(t, name))
 }
 
-// parse finds the facts of a README, which begins with a heading.
+// parse finds the facts of a document, which begins with a heading.
 func parse(name, text string) page {
 	r := reader{page: page{name: name}}
 	for i, line := range strings.Split(text, "\n") {
@@ -90,10 +250,10 @@ func parse(name, text string) page {
 	return r.page
 }
 
-// reader reads a README line by line.
+// reader reads a document line by line.
 type reader struct {
 	page
-	prose   []string // of the section, with an empty line for what is none
+	prose   []string // of the section, with an empty line for everything else
 	fence   string   // the line that opened the block of code, if one is open
 	inTable bool     // of strategies
 }
@@ -167,18 +327,16 @@ func rowKey(line string) string {
 	return fmt.Sprintf("%d cells and %s", strings.Count(line, "|")-1, cmp.Or(strings.Join(keys, ", "), "words alone"))
 }
 
-// words finds names in backquotes, links, and figures. The links from one page
-// to the other are left out.
+// words finds names in backquotes, links, and figures. A link to a document in
+// Chinese counts as one to that document.
 func words(text string, first int) []fact {
 	var facts []fact
 	for _, m := range regexp.MustCompile("`[^`]+`|\\]\\([^)\\s]+\\)|[0-9]+(?:[.,][0-9]+)*").FindAllStringIndex(text, -1) {
 		key := strings.Join(strings.Fields(text[m[0]:m[1]]), " ")
 		if target, ok := strings.CutPrefix(key, "]("); ok {
-			key = "a link to " + strings.TrimSuffix(target, ")")
+			key = "a link to " + strings.TrimSuffix(strings.ReplaceAll(target, ".zh-CN.md", ".md"), ")")
 		}
-		if key != "a link to "+english && key != "a link to "+chinese {
-			facts = append(facts, fact{word, key, first + strings.Count(text[:m[0]], "\n")})
-		}
+		facts = append(facts, fact{word, key, first + strings.Count(text[:m[0]], "\n")})
 	}
 	return facts
 }
@@ -264,7 +422,7 @@ func TestDifferencesAreTold(t *testing.T) {
 		"nothing":                 {"", "", ""},
 		"a comment":               {"# this", "# 这个", ""},
 		"order in prose":          {"`a` and `b c`", "`b\nc` 和 `a`", ""},
-		"the link to the other":   {"# T\n", "# T\n\n[English](README.md)\n", ""},
+		"a link to Chinese":       {"(d.md)", "(d.zh-CN.md)", ""},
 		"words in a table":        {"| one | 1.5 s", "| 一 | 1.5 秒", ""},
 		"no section":              {"## A\n", "", "nothing"},
 		"another level":           {"## A", "### A", "differ in number or level"},

@@ -83,7 +83,7 @@ func TestExitCodeTellsABrokenLock(t *testing.T) {
 			if got.code != exitUnexpected || got.stderr != "" {
 				t.Errorf("broken: exit code %d, want %d\n%s%s", got.code, exitUnexpected, got.stdout, got.stderr)
 			}
-			for _, want := range []string{"oversold (!)", "The row did not come out", "verdict oversold instead of ok"} {
+			for _, want := range []string{"oversold (!)", "The row did not match", "verdict oversold instead of ok"} {
 				if !strings.Contains(got.stdout, want) {
 					t.Errorf("broken: %q is not in\n%s", want, got.stdout)
 				}

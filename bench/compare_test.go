@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"oversell/internal/bench"
+	"oversell/internal/bench/report"
 )
 
 // tryCompare runs the program's comparison.
@@ -30,17 +30,17 @@ func TestRepeatAndCompare(t *testing.T) {
 		if got.code != exitExpected || got.stderr != "" || strings.ContainsAny(got.stdout, "\x1b\r") {
 			t.Fatalf("exit code %d, stderr %q, stdout\n%s", got.code, got.stderr, got.stdout)
 		}
-		if !strings.Contains(got.stdout, "runs of 2 rows came out as the catalog says they must") || !strings.Contains(got.stdout, "each figure is the median of") {
+		if !strings.Contains(got.stdout, "runs of 2 rows matched the catalog's expectations") || !strings.Contains(got.stdout, "each figure is the median of") {
 			t.Errorf("stdout\n%s", got.stdout)
 		}
 	}
 
 	got := tryCompare(a, b)
-	if got.code != exitExpected || got.stderr != "" || !strings.Contains(got.stdout, "units sold a second") || !strings.Contains(got.stdout, "The verdicts are the same.") {
+	if got.code != exitExpected || got.stderr != "" || !strings.Contains(got.stdout, "units sold per second") || !strings.Contains(got.stdout, "The verdicts are the same.") {
 		t.Errorf("two files: exit code %d, %q\n%s", got.code, got.stderr, got.stdout)
 	}
 	got = tryCompare(a)
-	if got.code != exitExpected || got.stderr != "" || !strings.Contains(got.stdout, "to the first") {
+	if got.code != exitExpected || got.stderr != "" || !strings.Contains(got.stdout, "vs first") {
 		t.Errorf("one file: exit code %d, %q\n%s", got.code, got.stderr, got.stdout)
 	}
 	got = tryCompare(a, c)
@@ -66,9 +66,9 @@ func TestBadComparisonsAreSaidInOneLine(t *testing.T) {
 		{"3 files given", []string{"a", "b", "c"}},
 		{"no such file", []string{filepath.Join(dir, "none.json")}},
 		{"is a directory", []string{dir}},
-		{"empty.json: " + bench.ErrReport.Error() + ": it is empty", []string{write("empty.json", "")}},
-		{"cut.json: " + bench.ErrReport.Error() + ": the file ends in the middle", []string{write("cut.json", `{"manifest":{"redis":`)}},
-		{"old.json: " + bench.ErrReport.Error() + ": it has format 9", []string{write("old.json", `{"manifest":{"format":9},"rows":[]}`)}},
+		{"empty.json: " + report.ErrFormat.Error() + ": it is empty", []string{write("empty.json", "")}},
+		{"cut.json: " + report.ErrFormat.Error() + ": the file ends in the middle", []string{write("cut.json", `{"manifest":{"redis":`)}},
+		{"old.json: " + report.ErrFormat.Error() + ": it has format 9", []string{write("old.json", `{"manifest":{"format":9},"rows":[]}`)}},
 	} {
 		got := tryCompare(tt.args...)
 		if got.code != exitFailed || got.stdout != "" || !strings.HasPrefix(got.stderr, "bench: compare: ") ||

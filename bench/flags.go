@@ -13,13 +13,14 @@ import (
 
 	"oversell/internal/bench"
 	"oversell/internal/bench/chaos"
-	"oversell/internal/locks"
+	"oversell/internal/catalog"
+	"oversell/internal/guard"
 	"oversell/internal/stock"
 )
 
-const usage = `Bench starts shops as processes of their own, lets thousands of requests for
-one hot item go at once, and reports what was oversold under each strategy of
-guarding the stock, and under each condition that befalls the holders.
+const usage = `Bench starts shops in separate processes, sends thousands of concurrent requests
+for one hot item, and reports what each strategy for guarding the stock oversold
+under each condition: calm, slow holders, crashes, and so on.
 
 Usage: bench [flags]
        bench compare OLD.json [NEW.json]
@@ -29,81 +30,80 @@ Examples:
   go run ./bench -strategies none,v6_watchdog -conditions calm
   go run ./bench -requests 5000 -stock 5000 -strategies watch,v6_watchdog -conditions calm
   go run ./bench -rate 500 -duration 10s -stock 2000 -conditions calm
-                                                     500 buyers a second, whether or not earlier ones were answered
+                                                     500 buyers a second, without waiting for earlier replies
   go run ./bench -strategies v8_fenced -conditions pause -unfenced
-                                                     what fencing tokens are worth where nobody checks them
+                                                     fencing tokens that the stock does not check
   go run ./bench -db local -strategies sql_conditional,sql_version,sql_for_update,sql_get_lock
-                                                     the database's own ways, on a private MariaDB or MySQL
+                                                     conditional updates and row locks, on a private MariaDB or MySQL
   go run ./bench -keeper database -strategies v6_watchdog,v9_cohort
-                                                     the locks, with the stock in the database
+                                                     locks, with the stock in the database
   go run ./bench -redis local -conditions failover -strategies v6_watchdog,v9_cohort,redlock
-                                                     a real sentinel set, whose primary is killed
+                                                     a sentinel set whose primary is killed
   go run ./bench -redis local -db local -conditions chaos -seed 7 -strategies v6_watchdog,lua_batch
-                                                     shops, Redis, database and network fail, one after the other
+                                                     faults in shops, Redis, the database and the network
   go run ./bench -strategies redlock,etcd,zookeeper -conditions calm,pause
                                                      five Redis nodes, an embedded etcd, a private ZooKeeper
-  go run ./bench -workload cache                     readers of a cold key, with the double check
+  go run ./bench -workload cache                     readers of a cold key
   go run ./bench -workload cache -second-look=false -conditions calm
-  go run ./bench -workload lock -redis local         our locks and those of others, 5,000 contenders in one process
+  go run ./bench -workload lock -redis local         all locks without a shop, 5,000 contenders in one process
   go run ./bench -workload lock -redis local -instances 4 -repeat 5 -strategies v7_queue,redsync,rueidislock
   go run ./bench -redis local -db local              a private redis-server and mariadbd from the PATH
   go run ./bench -redis redis://:secret@10.0.0.5:6379 -db 'user:secret@tcp(10.0.0.6:3306)/shop'
-  go run ./bench -target http://127.0.0.1:8080       a shop that runs already
-  go run ./bench -json report.json                   the same figures for a program
+  go run ./bench -target http://127.0.0.1:8080       a shop that is already running
+  go run ./bench -json report.json                   the report as JSON
   go run ./bench -json - | jq '.rows[].verdict'
-  go run ./bench -html report.html                   the table, plots and all figures in one file
-  go run ./bench -repeat 6 -json new.json            every row six times, with medians and intervals
-  go run ./bench compare old.json new.json           what changed, and what is only noise (compare -h)
+  go run ./bench -html report.html                   the report with plots, for a browser
+  go run ./bench -repeat 6 -json new.json            six runs of each row, with medians and intervals
+  go run ./bench compare old.json new.json           what changed, and what is noise (compare -h)
 
 Conditions:
-  calm   nothing happens
-  slow   some holders work longer than the ttl before they write
-  late   some holders let go later than the ttl, after they wrote
-  crash  a process that holds the lock is killed
-  pause  a process that holds the lock is stopped for longer than the ttl, then goes on
-  partition  a process that holds the lock is cut off from Redis as it writes, for
-         longer than the ttl; what it has sent arrives afterwards
-  failover  with -redis local: the Redis that has the lock is killed, and a replica
-         that has not heard of it takes over; buyers come over ten seconds
-  chaos  alone, and with servers that the bench starts itself: faults that -seed draws
-         strike shops, Redis, the database and the network while 200 buyers a second
-         come for a minute and try again; -redis local -db local for all faults
+  calm       no fault
+  slow       some holders work for longer than the ttl before they write
+  late       some holders write in time and unlock after the ttl
+  crash      a process that holds the lock is killed
+  pause      a process that holds the lock is stopped for longer than the ttl
+  partition  a process that holds the lock loses its connection to Redis as it writes,
+             for longer than the ttl; what it has sent arrives afterwards
+  failover   the Redis primary with the lock is killed, and a replica that does not have
+             it is promoted; needs -redis local; buyers arrive over ten seconds
+  chaos      faults drawn by -seed in shops, Redis, the database and the network, while
+             200 buyers a second arrive for a minute and retry; only by itself, and on
+             servers that the bench starts (-redis local -db local for all faults)
 
-Exit code: 0 if every row came out as the catalog says it must, 1 if one did
-not, 2 if the bench could not run.
+Exit code: 0 if every row matched the catalog's expectation, 1 if one did not, 2 if
+the bench could not run.
 
-Flags, each also read from the environment (-redis from OVERSELL_REDIS, and so on):
+Flags (each has an environment variable: OVERSELL_REDIS for -redis, and so on):
 `
 
-// envPrefix and a flag's name in capitals make the environment variable that
-// is the flag's default.
+// envPrefix is the prefix of the environment variables with the defaults of flags.
 const envPrefix = "OVERSELL"
 
-// texts are the flags that are names and lists.
+// texts are the flags that are parsed later: names and lists.
 type texts struct {
 	workload, strategies, conditions, retry, keys, keeper, targets, faults string
 }
 
-// allStrategies stands for all strategies that can be had.
+// allStrategies stands for every strategy that can be run.
 const allStrategies = "all"
 
-func strategiesUsage(catalog locks.Catalog) string {
-	usual := bench.DefaultStrategies(catalog, locks.Deduct)
-	extra := slices.DeleteFunc(catalog.Names(), func(name string) bool { return slices.Contains(usual, name) })
-	return "`STRATEGIES`, separated by commas; all of " + strings.Join(usual, ",") + " by default, and of " +
-		strings.Join(extra, ",") + " as well with -strategies " + allStrategies + ", zookeeper only where -zookeeper is given, and v6_wait_… where -conditions failover is"
+func strategiesUsage(list catalog.List) string {
+	usual := bench.DefaultStrategies(list, catalog.Deduct)
+	extra := slices.DeleteFunc(list.Names(), func(name string) bool { return slices.Contains(usual, name) })
+	return "`STRATEGIES`, separated by commas (default " + strings.Join(usual, ",") + "); -strategies " + allStrategies + " adds " +
+		strings.Join(extra, ",") + " (zookeeper only with -zookeeper, v6_wait_… only with -conditions failover)"
 }
 
-// defaultWork is little next to what a sale takes, and enough that two
-// instances never happen to work in turns: local would seem to hold then.
+// defaultWork is short compared with a sale, and long enough that two instances do not
+// take turns by chance, in which case local would seem to hold.
 const defaultWork = 400 * time.Microsecond
 
-// parse reads the flags and the environment. Its errors are one line each. It
-// returns flag.ErrHelp when help is asked for.
+// parse reads the flags and the environment. Its errors are one line each; flag.ErrHelp
+// means that help was asked for.
 func parse(args []string) (options, error) {
 	var o options
 	var t texts
-	o.Catalog, o.Command = locks.Strategies(), command
+	o.Catalog, o.Command = catalog.Strategies(), command
 	fs := flags(&o, &t)
 	fs.SetOutput(io.Discard) // an error is reported once, by the caller
 	fs.Usage = func() {}
@@ -114,9 +114,9 @@ func parse(args []string) (options, error) {
 		return o, fmt.Errorf("%w (-h shows what is allowed)", err)
 	}
 	if fs.NArg() > 0 {
-		return o, fmt.Errorf("%q is no flag (-h shows them)", fs.Arg(0))
+		return o, fmt.Errorf("%q is not a flag (-h lists them)", fs.Arg(0))
 	}
-	line := flags(new(options), new(texts)) // what was given there, and not by the environment
+	line := flags(new(options), new(texts)) // given as arguments, not by the environment
 	line.SetOutput(io.Discard)
 	if err := line.Parse(args); err != nil {
 		return o, err
@@ -131,44 +131,43 @@ func parse(args []string) (options, error) {
 	return o, o.checkMeaning(line)
 }
 
-// checkGiven refuses lists that are given and name nothing, and beside -target
-// what the shops there decide for themselves. What only the environment says may
-// be meant for a shop, and is let pass.
+// checkGiven refuses empty lists, and with -target the settings of the shops. A setting
+// from the environment alone is ignored: it may be meant for another program.
 func checkGiven(fs, line *flag.FlagSet, t texts) error {
 	for name, list := range map[string]string{"strategies": t.strategies, "conditions": t.conditions, "target": t.targets} {
 		if given(fs, name) && len(split(list)) == 0 {
-			return fmt.Errorf("-%s %q names nothing (-h shows what is allowed)", name, list)
+			return fmt.Errorf("-%s %q is empty (-h shows what is allowed)", name, list)
 		}
 	}
 	if t.workload == workloadLock {
 		return checkLine(line)
 	}
 	if given(line, "rate") && given(line, "requests") {
-		return errors.New("-rate and -requests exclude each other: at a rate, -duration says how many there are")
+		return errors.New("-rate and -requests exclude each other: -rate takes a -duration")
 	}
 	if t.targets == "" {
 		if given(line, "token") {
-			return errors.New("-token goes with -target: shops that the bench starts itself have one of their own")
+			return errors.New("-token needs -target: shops that the bench starts get their own")
 		}
 		return nil
 	}
 	for _, name := range []string{"redis", "db", "redlock", "etcd", "zookeeper", "instances", "ttl", "work", "wait", "retry", "unfenced"} {
 		if given(line, name) {
-			return fmt.Errorf("-%s goes with shops that the bench starts itself, and those at -target have their own", name)
+			return fmt.Errorf("-%s is for shops that the bench starts; those at -target have their own setting", name)
 		}
 	}
 	return nil
 }
 
-// checkRate refuses a zero that is given, which otherwise stands for a default,
-// and what has no meaning without a rate.
+// checkRate refuses a zero, which would stand for the default, and the flags that need
+// a rate without one.
 func checkRate(fs *flag.FlagSet, o options) error {
 	for name, zero := range map[string]bool{"rate": o.Rate == 0, "duration": o.Duration == 0, "in-flight": o.InFlight == 0} {
 		if given(fs, name) && zero {
 			return fmt.Errorf("-%s is 0 (-h shows what is allowed)", name)
 		}
 		if given(fs, name) && o.Rate == 0 {
-			return fmt.Errorf("-%s goes with -rate", name)
+			return fmt.Errorf("-%s needs -rate", name)
 		}
 	}
 	return nil
@@ -180,8 +179,7 @@ func given(fs *flag.FlagSet, name string) (found bool) {
 	return found
 }
 
-// shown lists the flags that were set, for the report. What may hold a password
-// is left out.
+// shown lists the flags that were set, for the report, without passwords.
 func shown(fs *flag.FlagSet) []string {
 	var list []string
 	fs.Visit(func(f *flag.Flag) {
@@ -202,39 +200,39 @@ func shown(fs *flag.FlagSet) []string {
 // flags declares the flags.
 func flags(o *options, t *texts) *flag.FlagSet {
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
-	fs.StringVar(&o.redis, "redis", "embedded", "`WHERE` Redis is: embedded, local, or redis://, rediss://, redis+sentinel:// with one address or, for a cluster, several")
-	fs.StringVar(&o.db, "db", "embedded", "`WHERE` the database is: embedded, local, sqlite:FILE, or user:password@tcp(host:port)/name")
-	fs.StringVar(&o.servers.Redlock, "redlock", "", "`NODES` of redlock: embedded or local, which start five, or the addresses of yours, separated by commas (default as -redis, or embedded)")
-	fs.StringVar(&o.servers.Etcd, "etcd", "embedded", "`WHERE` etcd is: embedded, or http://host:port")
-	fs.StringVar(&o.servers.ZooKeeper, "zookeeper", "local", "`WHERE` ZooKeeper is: local, or host:port")
-	fs.IntVar(&o.Requests, "requests", 5000, "concurrent `REQUESTS`")
-	fs.IntVar(&o.Rate, "rate", 0, "`REQUESTS` a second, sent at that rate whether or not earlier ones were answered, instead of all at once")
-	fs.DurationVar(&o.Duration, "duration", 0, "how long requests are sent at a -rate (default 10s)")
-	fs.IntVar(&o.InFlight, "in-flight", 0, "`REQUESTS` of a -rate that may be under way at once; one whose time comes while there are as many is dropped (default 1000)")
+	fs.StringVar(&o.redis, "redis", "embedded", "Redis `SERVER`: embedded, local, or redis://, rediss://, redis+sentinel:// with one address, or several for a cluster")
+	fs.StringVar(&o.db, "db", "embedded", "`DATABASE`: embedded, local, sqlite:FILE, or user:password@tcp(host:port)/name")
+	fs.StringVar(&o.servers.Redlock, "redlock", "", "`NODES` of redlock: embedded or local, which start five, or addresses separated by commas (default local with -redis local, else embedded)")
+	fs.StringVar(&o.servers.Etcd, "etcd", "embedded", "etcd `SERVER`: embedded, or http://host:port")
+	fs.StringVar(&o.servers.ZooKeeper, "zookeeper", "local", "ZooKeeper `SERVER`: local, or host:port")
+	fs.IntVar(&o.Requests, "requests", 5000, "number of concurrent `REQUESTS`")
+	fs.IntVar(&o.Rate, "rate", 0, "`REQUESTS` per second, sent at this rate without waiting for earlier replies, instead of all at once")
+	fs.DurationVar(&o.Duration, "duration", 0, "`TIME` for which requests are sent at the -rate (default 10s)")
+	fs.IntVar(&o.InFlight, "in-flight", 0, "most `REQUESTS` in flight at a -rate; further ones are dropped (default 1000)")
 	fs.Int64Var(&o.Stock, "stock", 1000, "`UNITS` of the item on sale")
-	fs.IntVar(&o.Instances, "instances", 2, "`NUMBER` of shops, each a process of its own")
-	fs.StringVar(&t.workload, "workload", string(locks.Deduct), "`WORKLOAD`: deduct buys the item, cache reads it through a cold cache that takes 100ms to fill, lock has no shop: a crowd contends for one lock")
+	fs.IntVar(&o.Instances, "instances", 2, "`NUMBER` of shops, each in its own process")
+	fs.StringVar(&t.workload, "workload", string(catalog.Deduct), "`WORKLOAD`: deduct buys the item, cache reads it through a cold cache that takes 100ms to fill, lock has no shop: many contenders take one lock")
 	fs.StringVar(&t.strategies, "strategies", "", strategiesUsage(o.Catalog))
-	fs.StringVar(&t.conditions, "conditions", "", "`CONDITIONS`, separated by commas: calm,slow,late,crash,pause,partition,failover,chaos (default calm,slow,crash,pause, or those of them that can be had)")
-	fs.Uint64Var(&o.Seed, "seed", 1, "`NUMBER` by which the faults of condition chaos are drawn; with -repeat each run has the next one")
-	fs.StringVar(&t.faults, "faults", "", "`KINDS` of faults to draw from under condition chaos, separated by commas (default all that can be done)")
+	fs.StringVar(&t.conditions, "conditions", "", "`CONDITIONS`, separated by commas: calm,slow,late,crash,pause,partition,failover,chaos (default calm,slow,crash,pause, as far as possible)")
+	fs.Uint64Var(&o.Seed, "seed", 1, "`SEED` for the faults of condition chaos; each run of -repeat takes the next one")
+	fs.StringVar(&t.faults, "faults", "", "`KINDS` of faults for condition chaos, separated by commas (default all that the servers allow)")
 	fs.DurationVar(&o.TTL, "ttl", bench.DefaultTTL, "lease of a lock")
-	fs.DurationVar(&o.Work, "work", defaultWork, "what a holder takes for its work, between reading the stock and writing it")
-	fs.DurationVar(&o.Wait, "wait", 0, "longest wait for a lock; 0 is enough for every holder's turn, and at least 10s")
-	fs.StringVar(&t.retry, "retry", "line", "`POLICY` of waiting for a lock: line[:DELAY], fixed[:DELAY], backoff[:MIN-MAX], recursive[:DELAY]")
+	fs.DurationVar(&o.Work, "work", defaultWork, "`TIME` that a holder works between reading the stock and writing it")
+	fs.DurationVar(&o.Wait, "wait", 0, "longest `TIME` to wait for a lock; 0: long enough for every holder's turn, at least 10s")
+	fs.StringVar(&t.retry, "retry", "line", "waiting `POLICY`: line[:DELAY], fixed[:DELAY], backoff[:MIN-MAX], recursive[:DELAY]")
 	fs.StringVar(&t.keys, "keys", string(bench.NoKeys), "idempotency `KEYS`: none, unique, or pairs, where every two requests share one")
-	fs.BoolVar(&o.SecondLook, "second-look", true, "readers of a cold key look into the cache again when they have the lock")
-	fs.StringVar(&t.keeper, "keeper", "", "`WHO` keeps the stock: redis, or database (default redis, but for the strategies that are SQL)")
-	fs.BoolVar(&o.Unfenced, "unfenced", false, "the stock does not look at the fencing tokens of v8_fenced, v9_cohort,\netcd and zookeeper")
+	fs.BoolVar(&o.SecondLook, "second-look", true, "readers of a cold key check the cache again under the lock")
+	fs.StringVar(&t.keeper, "keeper", "", "`BACKEND` of the stock: redis or database (default redis, and database for the SQL strategies)")
+	fs.BoolVar(&o.Unfenced, "unfenced", false, "do not check the fencing tokens of v8_fenced, v9_cohort, etcd and zookeeper")
 	fs.IntVar(&o.Repeat, "repeat", 1, "`RUNS` of each row: all rows once, then all again; the table then has medians and intervals")
-	fs.StringVar(&t.targets, "target", "", "`URLS` of shops that run already, separated by commas; none is started then")
+	fs.StringVar(&t.targets, "target", "", "`URLS` of running shops, separated by commas; the bench starts none")
 	fs.StringVar(&o.Token, "token", "", "`TOKEN` of the shops at -target")
-	fs.StringVar(&o.json, "json", "", "`FILE` to write the report to as JSON; - for standard output, and the table on standard error then")
-	fs.StringVar(&o.html, "html", "", "`FILE` to write the report to with plots, to be opened in a browser")
+	fs.StringVar(&o.json, "json", "", "`FILE` for the report as JSON; - for standard output, with the table on standard error")
+	fs.StringVar(&o.html, "html", "", "`FILE` for the report with plots, to open in a browser")
 	return fs
 }
 
-// interpret turns the texts into what they name, and checks the whole.
+// interpret parses the texts and checks the configuration.
 func (o *options) interpret(fs *flag.FlagSet, t texts) (err error) {
 	if t.workload == workloadLock {
 		return o.interpretLock(fs, t)
@@ -248,7 +246,7 @@ func (o *options) interpret(fs *flag.FlagSet, t texts) (err error) {
 	if o.Repeat == 0 {
 		return fmt.Errorf("-repeat is 0, and must be 1 to %d", bench.MaxRepeat)
 	}
-	if slices.Contains(split(t.conditions), string(locks.Chaos)) {
+	if slices.Contains(split(t.conditions), string(catalog.Chaos)) {
 		if err := o.chaos(fs, t); err != nil {
 			return err
 		}
@@ -257,14 +255,14 @@ func (o *options) interpret(fs *flag.FlagSet, t texts) (err error) {
 		return err
 	}
 	o.Keys, o.Targets = bench.Keys(t.keys), split(t.targets)
-	if o.Workload, err = locks.ParseWorkload(t.workload); err != nil {
-		return fmt.Errorf("-workload: %w of a workload: %q (allowed: %v)", locks.ErrName, t.workload, append(locks.Workloads(), workloadLock))
+	if o.Workload, err = catalog.ParseWorkload(t.workload); err != nil {
+		return fmt.Errorf("-workload: %w of a workload: %q (allowed: %v)", catalog.ErrName, t.workload, append(catalog.Workloads(), workloadLock))
 	}
-	if o.Policy, err = locks.ParsePolicy(t.retry); err != nil {
+	if o.Policy, err = guard.ParsePolicy(t.retry); err != nil {
 		return fmt.Errorf("-retry: %w", err)
 	}
 	for _, name := range split(t.conditions) {
-		c, err := locks.ParseCondition(name)
+		c, err := catalog.ParseCondition(name)
 		if err != nil {
 			return fmt.Errorf("-conditions: %w", err)
 		}
@@ -279,29 +277,29 @@ func (o *options) interpret(fs *flag.FlagSet, t texts) (err error) {
 			o.servers.Redlock = o.redis
 		}
 	}
-	o.Keeper = stock.Keeper(t.keeper)
+	o.Keeper = stock.Backend(t.keeper)
 	cfg := o.Config
 	if len(o.Targets) == 0 && (o.db == "embedded" || strings.HasPrefix(o.db, "sqlite:")) {
-		cfg.DBURL = "sqlite:" // what is not known before it is served is of no matter here
+		cfg.DBURL = "sqlite:" // the rest is not known yet and does not matter here
 	}
 	if o.redis != "embedded" && o.redis != "local" {
 		cfg.RedisURL = o.redis
 	}
 	if o.redis == "local" {
-		cfg.Failovers = struct{ bench.Failovers }{} // there will be, where they are needed
+		cfg.Failovers = struct{ bench.Failovers }{} // a placeholder: it is started if it is needed
 	}
 	if chaos.CheckSpecs(o.redis, o.db) == nil {
-		cfg.Chaos = new(chaos.Servers) // there will be, where they are needed
+		cfg.Chaos = new(chaos.Servers) // likewise
 	}
 	o.Strategies = split(t.strategies)
 	switch {
 	case slices.Equal(o.Strategies, []string{allStrategies}):
 		o.Strategies = cfg.AllStrategies()
-		if !given(fs, "zookeeper") { // which not everybody has
-			o.Strategies = slices.DeleteFunc(o.Strategies, func(name string) bool { return name == string(locks.NeedsZooKeeper) })
+		if !given(fs, "zookeeper") { // not everybody has it
+			o.Strategies = slices.DeleteFunc(o.Strategies, func(name string) bool { return name == string(catalog.NeedsZooKeeper) })
 		}
 	case slices.Contains(o.Strategies, allStrategies):
-		return fmt.Errorf("-strategies: %s stands alone", allStrategies)
+		return fmt.Errorf("-strategies: %s excludes other names", allStrategies)
 	case len(o.Strategies) == 0:
 		o.Strategies = bench.DefaultStrategies(o.Catalog, o.Workload)
 	}
@@ -309,7 +307,7 @@ func (o *options) interpret(fs *flag.FlagSet, t texts) (err error) {
 	return cfg.WithDefaults().Check()
 }
 
-// chaos fills in what a row under chaos is run with where the flags do not say.
+// chaos fills in the defaults of condition chaos.
 func (o *options) chaos(fs *flag.FlagSet, t texts) (err error) {
 	if given(fs, "seed") && o.Seed == 0 {
 		return errors.New("-seed is 0, and must be 1 or more")
@@ -332,20 +330,19 @@ func (o *options) chaos(fs *flag.FlagSet, t texts) (err error) {
 	return nil
 }
 
-// defaultConditions are those that can be had, but for late and partition, each of
-// which is worth half a minute only to those who ask for it, and failover, which
-// takes minutes.
-func (o *options) defaultConditions() []locks.Condition {
+// defaultConditions are the possible ones, except those that take half a minute and more:
+// late, partition, failover and chaos.
+func (o *options) defaultConditions() []catalog.Condition {
 	switch {
 	case len(o.Targets) > 0:
-		return []locks.Condition{locks.Calm}
+		return []catalog.Condition{catalog.Calm}
 	case o.Instances == 1:
-		return []locks.Condition{locks.Calm, locks.Slow}
+		return []catalog.Condition{catalog.Calm, catalog.Slow}
 	}
-	return []locks.Condition{locks.Calm, locks.Slow, locks.Crash, locks.Pause}
+	return []catalog.Condition{catalog.Calm, catalog.Slow, catalog.Crash, catalog.Pause}
 }
 
-// split cuts a list at its commas, and drops white space around its parts.
+// split splits a list at commas, and trims its parts.
 func split(list string) []string {
 	var parts []string
 	for part := range strings.SplitSeq(list, ",") {
@@ -359,7 +356,7 @@ func split(list string) []string {
 // help explains the program.
 func help(w io.Writer) {
 	fmt.Fprint(w, usage)
-	fs := flags(&options{Config: bench.Config{Catalog: locks.Strategies()}}, new(texts))
+	fs := flags(&options{Config: bench.Config{Catalog: catalog.Strategies()}}, new(texts))
 	fs.SetOutput(w)
 	fs.PrintDefaults()
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"oversell/internal/bench"
-	"oversell/internal/locks"
+	"oversell/internal/catalog"
 )
 
 func TestBadFlagsAreSaidInOneLine(t *testing.T) {
@@ -44,23 +44,23 @@ func TestBadFlagsAreSaidInOneLine(t *testing.T) {
 		{"-faults shop-kill -conditions calm", "-conditions chaos"},
 		{"-conditions chaos -seed 0", "-seed is 0"},
 		{"-conditions chaos -seed -1", `"-1"`},
-		{"-conditions chaos -faults flood", `"flood" is no fault (allowed: shop-kill`},
+		{"-conditions chaos -faults flood", `"flood" is not a fault (allowed: shop-kill`},
 		{"-conditions chaos -faults db-kill -strategies watch", "the fault db-kill needs a real server: -redis local -db local"},
-		{"-conditions chaos -requests 100", "-requests is given and means nothing here"},
-		{"-conditions chaos,calm", "chaos stands alone"},
-		{"-conditions chaos -redis redis://127.0.0.1:1", "needs some that the bench starts itself: embedded or local"},
+		{"-conditions chaos -requests 100", "-requests has no effect here"},
+		{"-conditions chaos,calm", "chaos cannot be combined"},
+		{"-conditions chaos -redis redis://127.0.0.1:1", "it needs servers that the bench starts, embedded or local"},
 		{"-conditions chaos -instances 1", "at least 2 instances"},
 		{"-conditions chaos -duration 500ms", "a duration of 500ms"},
-		{"-token x", "-token goes with -target"},
-		{"-strategies all,none", "all stands alone"},
-		{"-conditions failover", "needs a Redis with a replica that the bench starts itself: -redis local"},
+		{"-token x", "-token needs -target"},
+		{"-strategies all,none", "all excludes other names"},
+		{"-conditions failover", "needs a Redis with replicas that the bench starts: -redis local"},
 		{"-redis local -strategies v6_wait_one", "-redis local -conditions failover"},
 		{"-redlock a:1,b:2 -strategies redlock", "names 2 nodes, and must name 3 at least"},
 		{"-redlock 127.0.0.1:1,127.0.0.1:2,127.0.0.1:3 -strategies redlock", "unreachable"},
 		{"-workload cache -strategies watch", "watch has no lock"},
-		{"-strategies sql_for_update", "sql_for_update takes MySQL or MariaDB: -db local"},
-		{"-keeper database -strategies watch", "watch takes from Redis, and -keeper is database"},
-		{"-keeper redis -strategies sql_version", "sql_version takes from the database, and -keeper is redis"},
+		{"-strategies sql_for_update", "sql_for_update needs MySQL or MariaDB: -db local"},
+		{"-keeper database -strategies watch", "watch needs its stock in Redis, and -keeper is database"},
+		{"-keeper redis -strategies sql_version", "sql_version needs its stock in the database, and -keeper is redis"},
 		{"-unfenced -strategies v7_queue", "v8_fenced, v9_cohort, etcd, zookeeper"},
 		{"-second-look=false", "-workload cache"},
 		{"-keeper redis -workload cache", "-workload deduct"},
@@ -81,16 +81,16 @@ func TestBadFlagsAreSaidInOneLine(t *testing.T) {
 		{"-rate 10 -duration 999ms", "a duration of 999ms; allowed: 1s to 1h0m0s"},
 		{"-rate 10 -in-flight 20001", "20001 requests in flight; allowed: 1 to 20000"},
 		{"-rate 10 -workload cache", "a rate with workload cache"},
-		{"-duration 5s", "-duration goes with -rate"},
-		{"-in-flight 5", "-in-flight goes with -rate"},
+		{"-duration 5s", "-duration needs -rate"},
+		{"-in-flight 5", "-in-flight needs -rate"},
 		{"-html -", "-html is -, and must be a file"},
 		{"-keys some", `keys "some"; allowed: none, unique, pairs`},
 		{"-retry never", `"never" (allowed: line:DELAY`},
 		{"-instances 0", "0 instances"},
 		{"-instances 65", "65 instances"},
 		{"-instances 1 -conditions crash", "at least 2 instances"},
-		{"-strategies ,", `"," names nothing`},
-		{"-conditions ,", `"," names nothing`},
+		{"-strategies ,", `"," is empty`},
+		{"-conditions ,", `"," is empty`},
 		{"-ttl 0", "must be at least 10ms"},
 		{"-ttl 1ms", "ttl of 1ms"},
 		{"-ttl soon", `"soon"`},
@@ -98,15 +98,15 @@ func TestBadFlagsAreSaidInOneLine(t *testing.T) {
 		{"-wait -1s", "wait of -1s"},
 		{"-target ftp://h", `"ftp://h", is neither http://HOST:PORT nor`},
 		{"-target http://u:secret@h:1", "is neither http://HOST:PORT nor"},
-		{"-target http://h:1 -ttl 2s", "-ttl goes with shops that the bench starts itself"},
-		{"-target http://h:1 -redis local", "-redis goes with shops that the bench starts itself"},
+		{"-target http://h:1 -ttl 2s", "-ttl is for shops that the bench starts"},
+		{"-target http://h:1 -redis local", "-redis is for shops that the bench starts"},
 		{"-target http://h:1 -conditions pause", "with -target only calm"},
 		{"-redis nowhere", `unknown word "nowhere"`},
 		{"-redis redis://127.0.0.1:1", "127.0.0.1:1"},
 		{"-db u:secret@tcp(127.0.0.1:1)/shop", "unreachable"},
 		{"-db sqlite:/no/such/folder/shop.db", "no such file or directory"},
 		{"-no-such-flag", "no-such-flag"},
-		{"calm", `"calm" is no flag`},
+		{"calm", `"calm" is not a flag`},
 	} {
 		t.Run(tt.args, func(t *testing.T) {
 			got := try(t, strings.Fields(tt.args)...)
@@ -165,22 +165,22 @@ func TestExamplesOfTheHelp(t *testing.T) {
 }
 
 func TestDefaults(t *testing.T) {
-	calm, slow, crash, pause := locks.Calm, locks.Slow, locks.Crash, locks.Pause
+	calm, slow, crash, pause := catalog.Calm, catalog.Slow, catalog.Crash, catalog.Pause
 	for _, tt := range []struct {
 		args       string
-		conditions []locks.Condition
-		workload   locks.Workload
+		conditions []catalog.Condition
+		workload   catalog.Workload
 	}{
-		{"", []locks.Condition{calm, slow, crash, pause}, locks.Deduct},
-		{"-instances 1", []locks.Condition{calm, slow}, locks.Deduct},
-		{"-target http://h:1", []locks.Condition{calm}, locks.Deduct},
-		{"-workload cache", []locks.Condition{calm, slow, crash, pause}, locks.Cache},
+		{"", []catalog.Condition{calm, slow, crash, pause}, catalog.Deduct},
+		{"-instances 1", []catalog.Condition{calm, slow}, catalog.Deduct},
+		{"-target http://h:1", []catalog.Condition{calm}, catalog.Deduct},
+		{"-workload cache", []catalog.Condition{calm, slow, crash, pause}, catalog.Cache},
 	} {
 		o, err := parse(strings.Fields(tt.args))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !slices.Equal(o.Conditions, tt.conditions) || !slices.Equal(o.Strategies, bench.DefaultStrategies(locks.Strategies(), tt.workload)) {
+		if !slices.Equal(o.Conditions, tt.conditions) || !slices.Equal(o.Strategies, bench.DefaultStrategies(catalog.Strategies(), tt.workload)) {
 			t.Errorf("%q: conditions %v, strategies %v", tt.args, o.Conditions, o.Strategies)
 		}
 		if o.Requests != 5000 || o.Stock != 1000 || o.Keys != bench.NoKeys || !o.SecondLook || o.redis != "embedded" || o.db != "embedded" {
@@ -194,11 +194,11 @@ func TestEnvironmentIsTheDefault(t *testing.T) {
 	t.Setenv("OVERSELL_DB", "local")
 	t.Setenv("OVERSELL_TTL", "3s")
 	if _, err := parse([]string{"-target", "http://h:1"}); err != nil {
-		t.Errorf("what the environment says of shops hinders -target: %v", err)
+		t.Errorf("a setting of shops in the environment conflicts with -target: %v", err)
 	}
 	t.Setenv("OVERSELL_REQUESTS", "70")
 	if _, err := parse([]string{"-rate", "100"}); err != nil {
-		t.Errorf("what the environment says of requests hinders -rate: %v", err)
+		t.Errorf("-requests in the environment conflicts with -rate: %v", err)
 	}
 	o, err := parse([]string{"-db", "embedded", "-strategies", " none, watch ,"})
 	if err != nil {

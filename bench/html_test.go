@@ -9,8 +9,8 @@ import (
 
 	"github.com/chromedp/cdproto/browser"
 
-	"oversell/internal/bench"
-	"oversell/internal/bench/page/pagetest"
+	"oversell/internal/bench/report"
+	"oversell/internal/bench/report/page/pagetest"
 )
 
 // The page of a real bench draws every plot, asks for nothing, and gives its
@@ -80,7 +80,7 @@ func TestPageWithoutABrowser(t *testing.T) {
 	if got.code != exitExpected {
 		t.Fatalf("exit code %d, stderr %q", got.code, got.stderr)
 	}
-	if _, err := bench.ReadReport(strings.NewReader(got.stdout)); err != nil {
+	if _, err := report.Read(strings.NewReader(got.stdout)); err != nil {
 		t.Errorf("standard output is not the JSON alone: %v", err)
 	}
 	text, err := os.ReadFile(file)

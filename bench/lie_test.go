@@ -16,8 +16,8 @@ func TestExitCodeTellsALie(t *testing.T) {
 	}{
 		"the truth":                    {benchtest.None, "none", nil},
 		"the truth, twice":             {benchtest.None, "pairs", nil},
-		"no order":                     {benchtest.NoOrder, "none", []string{"missing", "told of an order that is not in the database as told: 2"}},
-		"no id":                        {benchtest.NoID, "none", []string{"missing", "unreported", "told of an order that is not in the database as told: 2", "orders that no buyer was told of: 2"}},
+		"no order":                     {benchtest.NoOrder, "none", []string{"missing", "replies that do not match an order in the database: 2"}},
+		"no id":                        {benchtest.NoID, "none", []string{"missing", "unreported", "replies that do not match an order in the database: 2", "orders that no buyer was told of: 2"}},
 		"an order and an error":        {benchtest.NoReply, "none", []string{"unreported", "orders that no buyer was told of: 2"}},
 		"the order of another":         {benchtest.OrderOfOther, "none", []string{"missing"}},
 		"another quantity":             {benchtest.OtherQuantity, "none", []string{"missing"}},
@@ -34,7 +34,7 @@ func TestExitCodeTellsALie(t *testing.T) {
 			want := exitExpected
 			if tt.lie != benchtest.None {
 				want = exitUnexpected
-				tt.wants = append(tt.wants, "drift (!)", "did not come out")
+				tt.wants = append(tt.wants, "drift (!)", "did not match")
 			}
 			if got.code != want || got.stderr != "" {
 				t.Errorf("exit code %d, want %d\n%s%s", got.code, want, got.stdout, got.stderr)

@@ -14,14 +14,14 @@ import (
 
 	"oversell/internal/backend"
 	"oversell/internal/bench"
+	"oversell/internal/bench/report"
 	"oversell/internal/lockbench"
 )
 
 // workloadLock is the workload that has no shop: see package lockbench.
 const workloadLock = "lock"
 
-// contenderArg makes this program one of the processes of a crowd, which takes
-// its orders from its standard input.
+// contenderArg makes this program one of the processes with contenders.
 const contenderArg = "contender"
 
 func contender(ctx context.Context, in io.Reader, stdout, stderr io.Writer) int {
@@ -32,12 +32,12 @@ func contender(ctx context.Context, in io.Reader, stdout, stderr io.Writer) int 
 	return exitExpected
 }
 
-// stopped is for how long a process is stopped under pause.
+// stopped is how long a process is stopped under pause.
 const stopped = 3 * time.Second
 
-// disturbances are the conditions of the workload.
-func disturbances() map[string]lockbench.Disturb {
-	return map[string]lockbench.Disturb{
+// faults are the faults of the workload's conditions.
+func faults() map[string]lockbench.Fault {
+	return map[string]lockbench.Fault{
 		"calm":        {},
 		"crash":       {Kill: true},
 		"pause":       {Stop: stopped},
@@ -45,27 +45,27 @@ func disturbances() map[string]lockbench.Disturb {
 	}
 }
 
-// crowd is what the flags ask for with the workload.
+// crowd is the configuration of the workload.
 type crowd struct {
 	lockbench.Config
 	conditions []string
 	repeat     int
 }
 
-// forLock are the flags that the workload makes use of.
+// forLock are the flags that the workload uses.
 var forLock = []string{"redis", "requests", "instances", "workload", "strategies", "conditions", "ttl", "wait", "repeat", "json"}
 
-// checkLine refuses what is given for a shop.
+// checkLine refuses flags that are for shops.
 func checkLine(line *flag.FlagSet) (err error) {
 	line.Visit(func(f *flag.Flag) {
 		if !slices.Contains(forLock, f.Name) {
-			err = fmt.Errorf("-%s has no meaning with -workload %s, in which there is no shop (allowed: -%s)", f.Name, workloadLock, strings.Join(forLock, ", -"))
+			err = fmt.Errorf("-%s has no effect with -workload %s, which has no shop (allowed: -%s)", f.Name, workloadLock, strings.Join(forLock, ", -"))
 		}
 	})
 	return err
 }
 
-// interpretLock reads the flags as the workload has them.
+// interpretLock parses the flags for the workload.
 func (o *options) interpretLock(fs *flag.FlagSet, t texts) error {
 	c := &crowd{conditions: split(t.conditions), repeat: o.Repeat, Config: lockbench.Config{
 		RedisURL: o.redis, Contenders: o.Requests, Processes: 1, Wait: o.Wait,
@@ -90,11 +90,11 @@ func (o *options) interpretLock(fs *flag.FlagSet, t texts) error {
 		if slices.Contains(c.conditions[:i], condition) {
 			return fmt.Errorf("-conditions: %s is named twice", condition)
 		}
-		d, known := disturbances()[condition]
+		d, known := faults()[condition]
 		if !known {
 			return fmt.Errorf("-conditions: unknown name of a condition: %q (allowed with -workload %s: calm, crash, pause, crash+pause)", condition, workloadLock)
 		}
-		c.Disturb = d
+		c.Fault = d
 		if err := c.WithDefaults().Check(); err != nil {
 			return err
 		}
@@ -109,11 +109,11 @@ func (o *options) interpretLock(fs *flag.FlagSet, t texts) error {
 	return nil
 }
 
-// lockReport is what a bench of locks found.
+// lockReport is the report of workload lock.
 type lockReport struct {
-	Manifest bench.Manifest `json:"manifest"`
-	Rows     []lockRow      `json:"rows"`
-	Summary  []lockGroup    `json:"summary"`
+	Manifest report.Manifest `json:"manifest"`
+	Rows     []lockRow       `json:"rows"`
+	Summary  []lockGroup     `json:"summary"`
 }
 
 // lockRow is one run of one contender under one condition.
@@ -121,13 +121,12 @@ type lockRow struct {
 	Strategy  string `json:"strategy"`
 	Condition string `json:"condition"`
 	Workload  string `json:"workload"`
-	Repeat    int    `json:"repeat"` // which run of the row it is, from 1
+	Repeat    int    `json:"repeat"` // number of this run of the row, from 1
 	lockbench.Row
 }
 
-// runLock runs the rows, all once and then all again, and reports those that
-// are finished, also when there is an error. It returns whether no lock broke
-// that was not disturbed.
+// runLock runs all rows once, then again, writes the report of the finished rows even
+// after an error, and returns whether every lock held.
 func (o options) runLock(ctx context.Context, stdout, stderr io.Writer) (bool, error) {
 	out, err := o.open(stdout, stderr)
 	if err != nil {
@@ -164,7 +163,7 @@ func (o options) measureLock(ctx context.Context, stderr io.Writer) (report lock
 	report.Manifest = c.manifest(name, o.given)
 	for round := range c.repeat {
 		for _, condition := range c.conditions {
-			c.Disturb = disturbances()[condition]
+			c.Fault = faults()[condition]
 			rows, err := lockbench.Run(ctx, c.Config, show)
 			for _, row := range rows {
 				report.Rows = append(report.Rows, lockRow{row.Contender, condition, workloadLock, round + 1, row})
@@ -180,29 +179,29 @@ func (o options) measureLock(ctx context.Context, stderr io.Writer) (report lock
 	return report, nil
 }
 
-// manifest says what the crowd was run with.
-func (c crowd) manifest(redis string, given []string) bench.Manifest {
-	m := bench.Where(redis, "none")
+// manifest says what the rows were run with.
+func (c crowd) manifest(redis string, given []string) report.Manifest {
+	m := report.NewManifest(redis, "none")
 	m.Requests, m.Instances, m.Workload = c.Contenders, c.Processes, workloadLock
 	m.TTL, m.Wait, m.Repeat, m.Flags = c.TTL.String(), c.Wait.String(), c.repeat, given
 	m.Planned = c.repeat * len(c.conditions) * len(c.Names)
 	return m
 }
 
-// sound reports whether no two held a lock at once, and nothing was lost, but by
-// a process that was stopped.
+// sound reports whether no lock had two holders at once and no updates were lost, other
+// than by a process that had been stopped.
 func (r lockReport) sound() bool {
 	return !slices.ContainsFunc(r.Rows, func(row lockRow) bool { return row.Verdict == lockbench.Broken && row.Contender != lockbench.Bare })
 }
 
-// crowdBar shows a crowd on the bench's bar.
+// crowdBar adapts the bench's bar to the progress of locks.
 type crowdBar struct{ *bench.Bar }
 
 func (b crowdBar) Row(n, all int, name string) { b.Bar.Row(n, all, name, workloadLock) }
 
 func (b crowdBar) Done(lockbench.Row) {}
 
-// write writes the report to where it is wanted.
+// write writes the report as a table and as JSON.
 func (r lockReport) write(out output, c crowd) error {
 	r.Summary = r.groups()
 	err := r.writeTable(out.table, c)

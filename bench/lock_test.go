@@ -57,8 +57,8 @@ func TestLockWorkloadRefusesWhatIsOfAShop(t *testing.T) {
 		args []string
 		want string
 	}{
-		{locksOnly("-stock", "5"), "-stock has no meaning"},
-		{locksOnly("-db", "local"), "-db has no meaning"},
+		{locksOnly("-stock", "5"), "-stock has no effect"},
+		{locksOnly("-db", "local"), "-db has no effect"},
 		{locksOnly("-strategies", "v4_lua"), "v4_lua+line:2ms"},
 		{locksOnly("-conditions", "slow"), "crash+pause"},
 		{locksOnly("-repeat", "0"), "must be 1 to"},

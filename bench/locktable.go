@@ -5,7 +5,7 @@ import (
 	"io"
 	"strings"
 
-	"oversell/internal/bench"
+	"oversell/internal/bench/report"
 	"oversell/internal/figures"
 	"oversell/internal/lockbench"
 )
@@ -22,8 +22,7 @@ type lockGroup struct {
 	runs []lockbench.Row
 }
 
-// groups gathers the runs of each row, in the order in which they first ran.
-// What was skipped has none.
+// groups groups the runs by row, in the order of their first runs. Skipped rows are left out.
 func (r lockReport) groups() []lockGroup {
 	var all []lockGroup
 	at := make(map[string]int)
@@ -60,11 +59,10 @@ func (g *lockGroup) estimate() {
 	g.Jain = of(func(r lockbench.Row) float64 { return r.Jain })
 }
 
-// writeTable writes a table for each condition: of each run, and of several
-// runs also what they have in common.
+// writeTable writes a table for each condition and run, and the medians of several runs.
 func (r lockReport) writeTable(w io.Writer, c crowd) error {
 	_, err := fmt.Fprintf(w, "%s for one lock, in %s; ttl %s, wait %s\nredis: %s; %s on %s, %d CPUs\nwaits in ms, from the common start\n",
-		counted(r.Manifest.Requests, "contender", "s"), counted(r.Manifest.Instances, "process", "es"), r.Manifest.TTL, r.Manifest.Wait,
+		report.Plural(r.Manifest.Requests, "contender"), report.Plural(r.Manifest.Instances, "process"), r.Manifest.TTL, r.Manifest.Wait,
 		r.Manifest.Redis, r.Manifest.Go, r.Manifest.OS, r.Manifest.CPUs)
 	for _, condition := range c.conditions {
 		for round := range c.repeat {
@@ -85,18 +83,10 @@ func (r lockReport) writeTable(w io.Writer, c crowd) error {
 	if err == nil && c.repeat > 1 {
 		_, err = io.WriteString(w, r.medians())
 	}
-	if text := bench.Unfinished(len(r.Rows), r.Manifest); err == nil && text != "" {
+	if text := report.Unfinished(len(r.Rows), r.Manifest); err == nil && text != "" {
 		_, err = io.WriteString(w, "\n"+text)
 	}
 	return err
-}
-
-// counted is a number of things, of which more than one end in the plural.
-func counted(n int, thing, plural string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %s%s", n, thing, plural)
 }
 
 // medians compares all contenders with the first one under the same condition.
@@ -110,7 +100,7 @@ func (r lockReport) medians() string {
 	for _, g := range r.Summary {
 		if g.Condition != condition {
 			condition, first = g.Condition, g.Throughput
-			fmt.Fprintf(&b, "\n%s, medians of %d runs: deducts/s, with an interval of %.0f %%, and commands a deduct\n",
+			fmt.Fprintf(&b, "\n%s, medians of %d runs: deducts/s, with an interval of %.0f %%, and commands per deduct\n",
 				condition, g.Throughput.Runs, 100*figures.Confidence(g.Throughput.Runs))
 		}
 		fmt.Fprintf(&b, "  %-*s  %8.0f  %6.0f to %6.0f  %6.1f  %s\n", width, g.Strategy,
@@ -119,7 +109,7 @@ func (r lockReport) medians() string {
 	return b.String()
 }
 
-// against says how the group's pace compares with another's.
+// against compares the group's throughput with another's.
 func (g lockGroup) against(first figures.Estimate) string {
 	if g.Throughput == first || first.Median == 0 {
 		return ""
@@ -129,7 +119,7 @@ func (g lockGroup) against(first figures.Estimate) string {
 	case figures.None:
 		return "no difference from the first"
 	case figures.Unclear:
-		return ratio + ", maybe by chance"
+		return ratio + ", possibly by chance"
 	}
 	return ratio
 }

@@ -1,4 +1,4 @@
-// Bench fires 5,000 concurrent requests at a flash sale under each strategy of
+// Bench sends 5,000 concurrent requests to a flash sale under each strategy of
 // guarding its stock, and reports what was oversold.
 package main
 
@@ -21,13 +21,14 @@ import (
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/bench"
 	"oversell/internal/bench/chaos"
-	"oversell/internal/locks"
+	"oversell/internal/bench/report"
+	"oversell/internal/catalog"
 )
 
-// The exit codes, which are relied upon.
+// The exit codes. Programs rely on them.
 const (
-	exitExpected   = 0 // every row came out as the catalog says it must
-	exitUnexpected = 1 // one did not
+	exitExpected   = 0 // every row matched the catalog's expectation
+	exitUnexpected = 1 // at least one did not
 	exitFailed     = 2 // it could not run, or was interrupted
 )
 
@@ -48,12 +49,11 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// instanceArg makes this program one of its own shops, which takes its setup
-// from its standard input.
+// instanceArg makes this program one of its own shops.
 const instanceArg = "instance"
 
 func instance(ctx context.Context) int {
-	if err := bench.Serve(ctx, locks.Strategies(), os.Stdin, os.Stdout, os.Stderr, nil); err != nil {
+	if err := bench.Serve(ctx, catalog.Strategies(), os.Stdin, os.Stdout, os.Stderr, nil); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return exitFailed
 	}
@@ -62,11 +62,11 @@ func instance(ctx context.Context) int {
 
 func command() (*exec.Cmd, error) { return self(instanceArg) }
 
-// self makes the command that runs this program as one of its own processes.
+// self returns the command that runs this program as one of its own processes.
 func self(arg string) (*exec.Cmd, error) {
 	path, err := os.Executable()
 	if err != nil {
-		return nil, fmt.Errorf("finding this program's own file: %w", err)
+		return nil, fmt.Errorf("finding this program's file: %w", err)
 	}
 	return exec.Command(path, arg), nil
 }
@@ -78,8 +78,8 @@ type options struct {
 	servers     lockservers.Specs
 	serverNames []string
 	json, html  string
-	given       []string // flags that were set, but for secrets
-	crowd       *crowd   // of workload lock; nil: the others'
+	given       []string // flags that were set, without secrets
+	crowd       *crowd   // of workload lock, or nil
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
@@ -106,8 +106,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return exitExpected
 }
 
-// run runs the bench, writes the report of the rows that are finished, also
-// when there is an error, and returns whether all came out as expected.
+// run runs the bench, writes the report of the finished rows even after an error, and
+// returns whether all rows were as expected.
 func (o options) run(ctx context.Context, stdout, stderr io.Writer) (bool, error) {
 	out, err := o.open(stdout, stderr)
 	if err != nil {
@@ -119,11 +119,11 @@ func (o options) run(ctx context.Context, stdout, stderr io.Writer) (bool, error
 }
 
 // measure opens the backends and runs the rows.
-func measure(ctx context.Context, o options, stderr io.Writer) (report bench.Report, err error) {
+func measure(ctx context.Context, o options, stderr io.Writer) (report report.Report, err error) {
 	redisName, dbName := "of the shops", "of the shops"
 	if len(o.Targets) == 0 {
 		redis, db := o.redis, o.db
-		if slices.Contains(o.Conditions, locks.Failover) {
+		if slices.Contains(o.Conditions, catalog.Failover) {
 			set, startErr := local.StartSentinels(ctx)
 			if startErr != nil {
 				return report, startErr
@@ -131,7 +131,7 @@ func measure(ctx context.Context, o options, stderr io.Writer) (report bench.Rep
 			defer func() { err = errors.Join(err, set.Close()) }()
 			o.Failovers, redis = set, set.URL()
 		}
-		if slices.Contains(o.Conditions, locks.Chaos) {
+		if slices.Contains(o.Conditions, catalog.Chaos) {
 			harmed, startErr := chaos.Serve(ctx, o.redis, o.db)
 			if startErr != nil {
 				return report, startErr
@@ -159,7 +159,7 @@ func measure(ctx context.Context, o options, stderr io.Writer) (report bench.Rep
 		defer bar.Close()
 		progress = bar
 	}
-	report.Manifest = bench.NewManifest(o.Config, redisName, dbName)
+	report.Manifest = o.Config.Manifest(redisName, dbName)
 	report.Manifest.Servers = o.serverNames
 	report.Manifest.Flags = o.given
 	report.Rows, err = bench.Run(ctx, o.Config, progress)

@@ -14,7 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"oversell/internal/bench"
-	"oversell/internal/locks"
+	"oversell/internal/catalog"
 	"oversell/internal/shop"
 )
 
@@ -51,7 +51,7 @@ func brokenInstance() int {
 			c.Hook = breakers[what]
 		}
 	}
-	if err := bench.Serve(ctx, locks.Strategies(), os.Stdin, os.Stdout, os.Stderr, adjust); err != nil {
+	if err := bench.Serve(ctx, catalog.Strategies(), os.Stdin, os.Stdout, os.Stderr, adjust); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return exitFailed
 	}

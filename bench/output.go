@@ -9,11 +9,11 @@ import (
 	"golang.org/x/term"
 
 	"oversell/internal/atomicfile"
-	"oversell/internal/bench"
-	"oversell/internal/bench/page"
+	"oversell/internal/bench/report"
+	"oversell/internal/bench/report/page"
 )
 
-// output is where the report goes. Either report or close must be called in the end.
+// output is where the report goes. Call report or close at the end.
 type output struct {
 	table io.Writer
 	json  io.Writer // nil: nowhere
@@ -21,9 +21,8 @@ type output struct {
 	files []*atomicfile.File
 }
 
-// open opens the files that are asked for: before the bench, so that nobody
-// waits for a report that cannot be written. When standard output is asked for
-// as JSON, it is for the JSON alone.
+// open opens the files before the bench runs, so that nobody waits for a report that
+// cannot be written. With JSON on standard output, the table goes to standard error.
 func (o options) open(stdout, stderr io.Writer) (out output, err error) {
 	out.table = stdout
 	switch o.json {
@@ -53,7 +52,7 @@ func (w *output) create(name, path string) (io.Writer, error) {
 	return f, nil
 }
 
-func (w output) write(report bench.Report) error {
+func (w output) write(report report.Report) error {
 	err := report.WriteTable(w.table, coloured(w.table))
 	if w.json != nil {
 		err = errors.Join(err, report.WriteJSON(w.json))
@@ -64,9 +63,8 @@ func (w output) write(report bench.Report) error {
 	return err
 }
 
-// report has write write a report of so many rows, and puts its files in their place if
-// that succeeds. Of a report without rows nothing is written, and the files stay as
-// they were.
+// report writes a report with the function write, and commits its files if that
+// succeeds. Without rows nothing is written, and existing files stay as they were.
 func (w output) report(rows int, write func() error) error {
 	if rows == 0 {
 		return w.close()
@@ -81,7 +79,7 @@ func (w output) report(rows int, write func() error) error {
 	return errors.Join(err, w.close())
 }
 
-// close removes what was not put in its place.
+// close discards the files that were not committed.
 func (w output) close() error {
 	var err error
 	for _, f := range w.files {
@@ -95,7 +93,7 @@ func terminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// coloured reports whether w wants colour; see https://no-color.org.
+// coloured reports whether to colour the output to w: see https://no-color.org.
 func coloured(w io.Writer) bool {
 	return terminal(w) && os.Getenv("NO_COLOR") == ""
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"oversell/internal/bench"
+	"oversell/internal/bench/report"
 )
 
 func TestTableOnStandardOutputIsPlain(t *testing.T) {
@@ -16,7 +16,7 @@ func TestTableOnStandardOutputIsPlain(t *testing.T) {
 	if got.code != exitExpected || got.stderr != "" {
 		t.Errorf("exit code %d, stderr %q", got.code, got.stderr)
 	}
-	for _, want := range []string{"300 concurrent buyers, 100 units", "miniredis", "SQLite", "All 2 rows came out"} {
+	for _, want := range []string{"300 concurrent buyers, 100 units", "miniredis", "SQLite", "All 2 rows matched"} {
 		if !strings.Contains(got.stdout, want) {
 			t.Errorf("%q is not in\n%s", want, got.stdout)
 		}
@@ -33,7 +33,7 @@ func TestTableOnStandardOutputIsPlain(t *testing.T) {
 
 func TestJSONOnStandardOutputIsAlone(t *testing.T) {
 	got := try(t, small("-strategies", "none,v6_watchdog", "-conditions", "calm", "-json", "-")...)
-	if got.code != exitExpected || !strings.Contains(got.stderr, "All 2 rows came out") {
+	if got.code != exitExpected || !strings.Contains(got.stderr, "All 2 rows matched") {
 		t.Errorf("exit code %d, stderr %q", got.code, got.stderr)
 	}
 	checkJSON(t, []byte(got.stdout))
@@ -41,7 +41,7 @@ func TestJSONOnStandardOutputIsAlone(t *testing.T) {
 
 func checkJSON(t *testing.T, text []byte) {
 	t.Helper()
-	var r bench.Report
+	var r report.Report
 	if err := json.Unmarshal(text, &r); err != nil {
 		t.Fatal(err)
 	}

@@ -7,13 +7,13 @@ import (
 	"oversell/internal/atomicfile"
 )
 
-// files are where a report goes, beside standard output.
+// files are the files that a report is written to.
 type files struct {
 	json, html *atomicfile.File // nil: nowhere
 }
 
-// open makes the files that are asked for: before the run, so that nobody waits
-// for a report that cannot be written.
+// open creates the files before the run, so that nobody waits for a report that
+// cannot be written.
 func (o options) open() (out files, err error) {
 	if o.json != "" && o.json != "-" {
 		if out.json, err = atomicfile.Create(o.json); err != nil {
@@ -28,7 +28,7 @@ func (o options) open() (out files, err error) {
 	return out, nil
 }
 
-// discard gives up what was not written.
+// discard removes what was not written.
 func (f files) discard() error {
 	var err error
 	for _, one := range []*atomicfile.File{f.json, f.html} {

@@ -12,11 +12,11 @@ import (
 	"time"
 
 	"oversell/internal/backend/lockservers"
+	"oversell/internal/catalog"
 	"oversell/internal/lab"
-	"oversell/internal/locks"
 )
 
-const usage = `Lab breaks each lock on purpose, the same way every time, and shows how: a
+const usage = `Lab breaks each lock on purpose, in the same way every time, and shows how: a
 table of anomalies against strategies in which every cell is the outcome of a
 run of the real code.
 
@@ -29,11 +29,11 @@ Examples:
   go run ./cmd/lab -strategy redsync,v4_lua                some columns
   go run ./cmd/lab -strategy yours                         grades your own lock: docs/your-lock.md
   go run ./cmd/lab -html lab.html                          one file with every timeline
-  go run ./cmd/lab -redis local                            on private redis-servers from the PATH, in real time
+  go run ./cmd/lab -redis local                            on private servers, started from the PATH, in real time
   go run ./cmd/lab -strategies etcd,zookeeper              locks on other servers, in real time
 
-Exit code: 0 if every cell came out as is on record, 1 if one did not, 2 if
-the lab could not run.
+Exit code: 0 if every cell came out as on record, 1 if one did not, 2 if the
+lab could not run.
 
 Flags; OVERSELL_REDIS and OVERSELL_DB in the environment are the defaults of
 -redis and -db:
@@ -43,7 +43,7 @@ Flags; OVERSELL_REDIS and OVERSELL_DB in the environment are the defaults of
 type options struct {
 	redis      string
 	servers    lockservers.Specs
-	columns    []lab.Column
+	subjects   []lab.Subject
 	scenarios  []lab.Scenario
 	json, html string
 	readme     string
@@ -52,7 +52,7 @@ type options struct {
 	ttl        time.Duration
 }
 
-// texts are the flags that name something, and have to be interpreted.
+// texts are the flags that hold names, which are looked up later.
 type texts struct {
 	anomalies, strategies, same, db string
 }
@@ -69,10 +69,10 @@ func flags(o *options, t *texts) *flag.FlagSet {
 	fs.StringVar(&o.servers.Etcd, "etcd", "embedded", "`WHERE` etcd is, for the strategy of that name: embedded, or the addresses of yours, as http://host:port")
 	fs.StringVar(&o.servers.ZooKeeper, "zookeeper", "local", "`WHERE` ZooKeeper is, for the strategy of that name: local, or the addresses of yours, as host:port")
 	fs.StringVar(&o.redis, "redis", fromEnv("OVERSELL_REDIS"), "`WHERE` Redis is: embedded, local, or redis:// or rediss:// with one address")
-	fs.StringVar(&t.db, "db", fromEnv("OVERSELL_DB"), "`WHERE` the database is: taken as by shop and bench, and not used, for the lab keeps its orders in memory, or in SQLite files of its own")
-	fs.StringVar(&o.json, "json", "", "`FILE` to write the report to as JSON; - for standard output, and nothing else there")
-	fs.StringVar(&o.html, "html", "", "`FILE` to write the table and all timelines to, to be opened in a browser")
-	fs.StringVar(&o.readme, "readme", "", "`FILE` whose table of strategies, between its two marks, is to be rewritten from this run")
+	fs.StringVar(&t.db, "db", fromEnv("OVERSELL_DB"), "`WHERE` the database is: accepted as in shop and bench, but not used; the lab keeps its orders in memory or in its own SQLite files")
+	fs.StringVar(&o.json, "json", "", "`FILE` to write the report to as JSON; - for standard output, with nothing else there")
+	fs.StringVar(&o.html, "html", "", "`FILE` to write the table and all timelines to, for a browser")
+	fs.StringVar(&o.readme, "readme", "", "`FILE` in which to rewrite the table of strategies, between its two marks, from this run")
 	fs.BoolVar(&o.check, "check", false, "with -readme: change nothing, and exit with 1 if the table is stale")
 	fs.BoolVar(&o.list, "list", false, "list anomalies and strategies")
 	fs.DurationVar(&o.ttl, "ttl", 0, "lease of a lock (default 3s in virtual time, 1s in real time)")
@@ -92,10 +92,10 @@ func (p program) parse(args []string) (options, error) {
 			fs.PrintDefaults()
 			return o, flag.ErrHelp
 		}
-		return o, fmt.Errorf("%w (-h shows what is allowed)", err)
+		return o, fmt.Errorf("%w (-h shows the flags)", err)
 	}
 	if fs.NArg() > 0 {
-		return o, fmt.Errorf("there is nothing to do with %q: all is said by flags (-h shows them)", fs.Args())
+		return o, fmt.Errorf("unexpected arguments %q: lab takes only flags (-h shows them)", fs.Args())
 	}
 	if err := checkGiven(fs); err != nil {
 		return o, err
@@ -106,8 +106,8 @@ func (p program) parse(args []string) (options, error) {
 	return o, o.checkMeaning(fs)
 }
 
-// fromEnv is the default of -redis and -db. The other flags are not read from
-// the environment: what is set there for a shop, as its ttl, is not for the lab.
+// fromEnv is the default of -redis and -db. The other flags have no variable: a
+// ttl that is set for a shop, for example, is not meant for the lab.
 func fromEnv(name string) string { return cmp.Or(os.Getenv(name), lab.Embedded) }
 
 // given reports whether a flag was set.
@@ -116,17 +116,17 @@ func given(fs *flag.FlagSet, name string) (found bool) {
 	return found
 }
 
-// checkGiven refuses what is given and says nothing, or says it twice.
+// checkGiven refuses flags that are empty or given twice.
 func checkGiven(fs *flag.FlagSet) (err error) {
 	if given(fs, "strategy") && given(fs, "strategies") {
-		return errors.New("-strategy and -strategies are the same: all strategies have to be in one of them")
+		return errors.New("-strategy and -strategies are the same flag: give one of them, with all strategies")
 	}
 	fs.Visit(func(f *flag.Flag) {
 		value := f.Value.String()
 		switch f.Name {
 		case "run", "strategy", "strategies", "redlock", "etcd", "zookeeper":
 			if len(split(value)) == 0 {
-				err = fmt.Errorf("-%s %q names nothing (-list shows what there is to try)", f.Name, value)
+				err = fmt.Errorf("-%s %q names nothing (-list shows what can be tried)", f.Name, value)
 			}
 		case "ttl":
 			if value == "0s" {
@@ -139,9 +139,9 @@ func checkGiven(fs *flag.FlagSet) (err error) {
 
 // interpret finds what is named, and checks the whole.
 func (p program) interpret(o *options, anomalies, strategies []string) (err error) {
-	o.columns, o.scenarios = p.columns, p.scenarios
+	o.subjects, o.scenarios = p.subjects, p.scenarios
 	if len(strategies) > 0 {
-		if o.columns, err = lab.FindColumns(p.all(), strategies); err != nil {
+		if o.subjects, err = lab.FindSubjects(p.all(), strategies); err != nil {
 			return err
 		}
 	}
@@ -158,19 +158,19 @@ func (p program) interpret(o *options, anomalies, strategies []string) (err erro
 	}
 	switch {
 	case o.html == "-":
-		return errors.New("-html is -, and must be a file: standard output is for the table")
+		return errors.New("-html must be a file, not -: standard output is for the table")
 	case o.ttl < 0 || o.ttl > 0 && o.ttl < minTTL:
 		return fmt.Errorf("-ttl is %v, and must be at least %v", o.ttl, minTTL)
 	case o.check && o.readme == "":
-		return errors.New("-check is for -readme, which is not given")
+		return errors.New("-check needs -readme")
 	case o.readme != "" && (len(anomalies) > 0 || len(strategies) > 0):
-		return errors.New("-readme needs the whole table: it goes with neither -run nor -strategy")
+		return errors.New("-readme needs the whole table: leave out -run and -strategy")
 	}
 	return nil
 }
 
-// giveNodes has redlock's nodes be of the kind that the Redis is. A Redis of the
-// user's own says nothing of nodes: redlock is left out then, unless it is named.
+// giveNodes chooses redlock's nodes to match -redis. With the user's own Redis
+// redlock is left out, unless it is named.
 func (o *options) giveNodes(named bool) error {
 	if o.servers.Redlock != "" {
 		return nil
@@ -179,36 +179,36 @@ func (o *options) giveNodes(named bool) error {
 		o.servers.Redlock = o.redis
 		return nil
 	}
-	onNodes := func(c lab.Column) bool { return c.Needs == locks.NeedsNodes }
-	if (named || o.readme != "") && slices.ContainsFunc(o.columns, onNodes) {
-		return errors.New("redlock lives on nodes of its own: with a -redis of yours -redlock has to say which")
+	onNodes := func(c lab.Subject) bool { return c.Needs == catalog.NeedsNodes }
+	if (named || o.readme != "") && slices.ContainsFunc(o.subjects, onNodes) {
+		return errors.New("redlock needs nodes of its own: with your own -redis, name them with -redlock")
 	}
-	o.columns = slices.DeleteFunc(slices.Clone(o.columns), onNodes)
+	o.subjects = slices.DeleteFunc(slices.Clone(o.subjects), onNodes)
 	return nil
 }
 
-// local is the value of -redis and -redlock for private servers.
+// local is the value of -redis and -redlock that starts private servers.
 const local = "local"
 
-// needs are what the columns' locks live on. Redlock's nodes in memory are made by
-// the lab, where all is in virtual time.
-func (o options) needs() []locks.Need {
-	var needs []locks.Need
-	for _, c := range o.columns {
-		inMemory := c.Needs == locks.NeedsNodes && o.redis == lab.Embedded && o.servers.Redlock == lab.Embedded
-		if c.Needs != locks.NeedsNothing && !inMemory {
+// needs returns the servers that the subjects' locks need. The lab itself makes
+// redlock's nodes in memory, in virtual time.
+func (o options) needs() []catalog.Need {
+	var needs []catalog.Need
+	for _, c := range o.subjects {
+		inMemory := c.Needs == catalog.NeedsNodes && o.redis == lab.Embedded && o.servers.Redlock == lab.Embedded
+		if c.Needs != catalog.NeedsNothing && !inMemory {
 			needs = append(needs, c.Needs)
 		}
 	}
 	return needs
 }
 
-// all are the strategies that can be named.
-func (p program) all() []lab.Column {
-	return slices.Concat(p.columns, []lab.Column{lab.Yours()}, lab.Coordinated())
+// all returns the strategies that can be named.
+func (p program) all() []lab.Subject {
+	return slices.Concat(p.subjects, []lab.Subject{lab.Yours()}, lab.Coordinated())
 }
 
-// minTTL is what a machine can keep in real time.
+// minTTL is the shortest lease that a machine can keep in real time.
 const minTTL = 300 * time.Millisecond
 
 // split cuts a list at its commas, and drops white space around its parts.
@@ -222,7 +222,7 @@ func split(list string) []string {
 	return parts
 }
 
-// list says what there is to try.
+// list prints what can be tried.
 func (p program) list() {
 	fmt.Fprintln(p.stdout, "Anomalies:")
 	for _, s := range p.scenarios {

@@ -1,4 +1,4 @@
-// Command lab breaks each lock on purpose, the same way every time, and shows
+// Command lab breaks each lock on purpose, in the same way every time, and shows
 // how: a table of anomalies against strategies in which every cell is the
 // outcome of a run.
 package main
@@ -19,11 +19,12 @@ import (
 	"oversell/internal/backend"
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/lab"
+	"oversell/internal/lab/anomalies"
 )
 
-// The exit codes, which are relied upon.
+// The exit codes. Scripts rely on them.
 const (
-	exitExpected   = 0 // every cell came out as is on record
+	exitExpected   = 0 // every cell came out as on record
 	exitUnexpected = 1 // one did not, or a file checked by -check is stale
 	exitFailed     = 2 // it could not run, or was interrupted
 )
@@ -32,13 +33,13 @@ func main() {
 	logging.Disable() // errors are returned, and reported once
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
-	p := program{columns: lab.Columns(), scenarios: lab.Scenarios(), stdout: os.Stdout, stderr: os.Stderr}
+	p := program{subjects: lab.Subjects(), scenarios: anomalies.All(), stdout: os.Stdout, stderr: os.Stderr}
 	os.Exit(p.run(ctx, os.Args[1:]))
 }
 
-// program is what main runs, with what there is to try.
+// program is the command, with what it can try.
 type program struct {
-	columns        []lab.Column // tried by default
+	subjects       []lab.Subject // tried by default
 	scenarios      []lab.Scenario
 	stdout, stderr io.Writer
 }
@@ -69,7 +70,7 @@ func (p program) run(ctx context.Context, args []string) int {
 }
 
 // report runs what is asked for and shows it. It returns false if a cell did not
-// come out as is on record, or a table that was to be checked is stale.
+// come out as on record, or if a table that -check checks is stale.
 func (p program) report(ctx context.Context, o options) (asExpected bool, err error) {
 	to, err := o.open()
 	if err != nil {
@@ -91,7 +92,7 @@ func (p program) complain(err error) int {
 
 // measure opens Redis and runs the cells.
 func (p program) measure(ctx context.Context, o options) (report lab.Report, err error) {
-	cfg := lab.Config{Columns: o.columns, Scenarios: o.scenarios, Redis: lab.Embedded, TTL: o.ttl}
+	cfg := lab.Config{Subjects: o.subjects, Scenarios: o.scenarios, Redis: lab.Embedded, TTL: o.ttl}
 	server, err := backend.ServeRedis(ctx, o.redis)
 	if err != nil {
 		return report, err
@@ -109,7 +110,7 @@ func (p program) measure(ctx context.Context, o options) (report lab.Report, err
 	}
 	defer func() { err = errors.Join(err, others.Close()) }()
 	cfg.Nodes, cfg.Etcd, cfg.ZooKeeper, cfg.Servers = others.Redlock, others.Etcd, others.ZooKeeper, others.Names
-	bar := newBar(p.stderr, len(o.columns)*len(o.scenarios))
+	bar := newBar(p.stderr, len(o.subjects)*len(o.scenarios))
 	defer bar.clear()
 	return lab.Run(ctx, cfg, bar.step)
 }

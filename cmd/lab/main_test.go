@@ -14,8 +14,9 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 	"go.uber.org/goleak"
 
+	"oversell/internal/guard"
 	"oversell/internal/lab"
-	"oversell/internal/locks"
+	"oversell/internal/lab/anomalies"
 )
 
 func TestMain(m *testing.M) {
@@ -26,10 +27,10 @@ func TestMain(m *testing.M) {
 }
 
 // runs runs the program and returns what it printed.
-func runs(t *testing.T, columns []lab.Column, want int, args ...string) (stdout, stderr string) {
+func runs(t *testing.T, subjects []lab.Subject, want int, args ...string) (stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	p := program{columns: columns, scenarios: lab.Scenarios(), stdout: &out, stderr: &errs}
+	p := program{subjects: subjects, scenarios: anomalies.All(), stdout: &out, stderr: &errs}
 	if code := p.run(t.Context(), args); code != want {
 		t.Errorf("%v: exit code %d, want %d\n%s%s", args, code, want, &out, &errs)
 	}
@@ -37,9 +38,9 @@ func runs(t *testing.T, columns []lab.Column, want int, args ...string) (stdout,
 }
 
 // try runs the program for its report.
-func try(t *testing.T, columns []lab.Column, want int, args ...string) lab.Report {
+func try(t *testing.T, subjects []lab.Subject, want int, args ...string) lab.Report {
 	t.Helper()
-	out, _ := runs(t, columns, want, append(args, "-json", "-")...)
+	out, _ := runs(t, subjects, want, append(args, "-json", "-")...)
 	var r lab.Report
 	if err := json.Unmarshal([]byte(out), &r); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -48,7 +49,7 @@ func try(t *testing.T, columns []lab.Column, want int, args ...string) lab.Repor
 }
 
 func TestMatrix(t *testing.T) {
-	out, _ := runs(t, lab.Columns(), exitExpected, "-run", "check-then-delete,foreign-delete", "-strategy", "v3_uuid,v4_lua")
+	out, _ := runs(t, lab.Subjects(), exitExpected, "-run", "check-then-delete,foreign-delete", "-strategy", "v3_uuid,v4_lua")
 	for _, want := range []string{"check-then-delete", "foreign-delete", "miniredis"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
@@ -58,7 +59,7 @@ func TestMatrix(t *testing.T) {
 
 // From the README to v3's race as a timeline is one command.
 func TestTimeline(t *testing.T) {
-	out, _ := runs(t, lab.Columns(), exitExpected, "-run", "check-then-delete", "-strategy", "v3_uuid")
+	out, _ := runs(t, lab.Subjects(), exitExpected, "-run", "check-then-delete", "-strategy", "v3_uuid")
 	for _, want := range []string{"GET lock", "DEL lock", "BREAKS"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
@@ -67,7 +68,7 @@ func TestTimeline(t *testing.T) {
 }
 
 func TestYourLockIsGraded(t *testing.T) {
-	out, _ := runs(t, lab.Columns(), exitExpected, "-strategy", "yours")
+	out, _ := runs(t, lab.Subjects(), exitExpected, "-strategy", "yours")
 	for _, want := range []string{
 		"v1_setnx      keeps 18 of 18",
 		"The first promise that it breaks is orphan-after-crash, which v2_ttl is the first to keep",
@@ -82,7 +83,7 @@ func TestYourLockIsGraded(t *testing.T) {
 // Locks on other servers are tried where they are asked for, in real time, beside
 // what is in virtual time.
 func TestLocksOnOtherServers(t *testing.T) {
-	r := try(t, lab.Columns(), exitExpected, "-strategies", "redlock,etcd", "-run", "foreign-unlock,clock-jump-majority")
+	r := try(t, lab.Subjects(), exitExpected, "-strategies", "redlock,etcd", "-run", "foreign-unlock,clock-jump-majority")
 	for _, c := range r.Cells {
 		want := lab.Holds
 		switch {
@@ -96,7 +97,7 @@ func TestLocksOnOtherServers(t *testing.T) {
 			t.Errorf("%s on %s: %s, want %s: %s", c.Anomaly, c.Strategy, c.Outcome, want, c.Note)
 		}
 	}
-	alone := try(t, lab.Columns(), exitExpected, "-strategies", "etcd", "-run", "foreign-unlock").Manifest
+	alone := try(t, lab.Subjects(), exitExpected, "-strategies", "etcd", "-run", "foreign-unlock").Manifest
 	if said := strings.Join(alone.Servers, "; "); alone.Virtual || alone.TTL != 2*time.Second || strings.Contains(said, "leases of") {
 		t.Errorf("of etcd alone it says twice which lease it has: %v, %v", alone.TTL, alone.Servers)
 	}
@@ -105,9 +106,9 @@ func TestLocksOnOtherServers(t *testing.T) {
 	}
 }
 
-// A Redis of one's own says nothing of nodes, so redlock has no column there.
+// A Redis of one's own says nothing of nodes, so redlock is not tried there.
 func TestNodesAreAskedFor(t *testing.T) {
-	p := program{columns: lab.Columns(), scenarios: lab.Scenarios(), stdout: new(bytes.Buffer), stderr: new(bytes.Buffer)}
+	p := program{subjects: lab.Subjects(), scenarios: anomalies.All(), stdout: new(bytes.Buffer), stderr: new(bytes.Buffer)}
 	for args, want := range map[string]string{
 		"":                               "embedded",
 		"-redis local":                   "local",
@@ -122,10 +123,10 @@ func TestNodesAreAskedFor(t *testing.T) {
 			t.Errorf("%s: %v", args, err)
 			continue
 		}
-		has := slices.ContainsFunc(o.columns, func(c lab.Column) bool { return c.Name == "redlock" })
+		has := slices.ContainsFunc(o.subjects, func(c lab.Subject) bool { return c.Name == "redlock" })
 		named := strings.Contains(args, "strateg")
 		if o.servers.Redlock != want || has != (want != "" && !named) {
-			t.Errorf("%s: nodes %q, want %q; redlock has a column: %v", args, o.servers.Redlock, want, has)
+			t.Errorf("%s: nodes %q, want %q; redlock has a subject: %v", args, o.servers.Redlock, want, has)
 		}
 	}
 }
@@ -133,7 +134,7 @@ func TestNodesAreAskedFor(t *testing.T) {
 func TestFiles(t *testing.T) {
 	dir := t.TempDir()
 	page, report := filepath.Join(dir, "lab.html"), filepath.Join(dir, "lab.json")
-	runs(t, lab.Columns(), exitExpected, "-run", "lost-update", "-strategy", "none", "-html", page, "-json", report)
+	runs(t, lab.Subjects(), exitExpected, "-run", "lost-update", "-strategy", "none", "-html", page, "-json", report)
 	var r lab.Report
 	text, err := os.ReadFile(report)
 	if err != nil || json.Unmarshal(text, &r) != nil || len(r.Cells) != 1 {
@@ -161,16 +162,16 @@ func TestFilesAreMadeBeforeTheRun(t *testing.T) {
 
 // watched is a program that says whether a cell of none was run.
 func watched(ran *bool) program {
-	columns := lab.Columns()
-	for i := range columns {
-		if make := columns[i].Guard; make != nil {
-			columns[i].Guard = func(p *lab.Process) locks.Guard {
+	subjects := lab.Subjects()
+	for i := range subjects {
+		if make := subjects[i].Guard; make != nil {
+			subjects[i].Guard = func(p *lab.Process) guard.Guard {
 				*ran = true
 				return make(p)
 			}
 		}
 	}
-	return program{columns: columns, scenarios: lab.Scenarios(), stdout: new(bytes.Buffer), stderr: new(bytes.Buffer)}
+	return program{subjects: subjects, scenarios: anomalies.All(), stdout: new(bytes.Buffer), stderr: new(bytes.Buffer)}
 }
 
 // What an interrupted run would have replaced is as it was, and nothing lies beside.
@@ -207,7 +208,7 @@ func TestFilesAreReplacedWhereTheyAre(t *testing.T) {
 	if err := os.Symlink(page, link); err != nil {
 		t.Skip("no symbolic links here: ", err)
 	}
-	runs(t, lab.Columns(), exitExpected, "-run", "lost-update", "-strategy", "none", "-html", link)
+	runs(t, lab.Subjects(), exitExpected, "-run", "lost-update", "-strategy", "none", "-html", link)
 	text, err := os.ReadFile(page)
 	if err != nil || !bytes.Contains(text, []byte("lost-update")) {
 		t.Errorf("%v: %q", err, text)
@@ -230,15 +231,15 @@ func TestTableInAFile(t *testing.T) {
 		}
 	}
 	write("no marks")
-	runs(t, lab.Columns(), exitFailed, "-readme", file)
+	runs(t, lab.Subjects(), exitFailed, "-readme", file)
 	const before, after = "# Title\n", "\n## More\n"
 	write(before + lab.TableBegin + "\nold\n" + lab.TableEnd + after)
-	_, errs := runs(t, lab.Columns(), exitUnexpected, "-readme", file, "-check")
+	_, errs := runs(t, lab.Subjects(), exitUnexpected, "-readme", file, "-check")
 	if !strings.Contains(errs, "stale") {
 		t.Errorf("it says %q", errs)
 	}
-	runs(t, lab.Columns(), exitExpected, "-readme", file)
-	runs(t, lab.Columns(), exitExpected, "-readme", file, "-check")
+	runs(t, lab.Subjects(), exitExpected, "-readme", file)
+	runs(t, lab.Subjects(), exitExpected, "-readme", file, "-check")
 	text, err := os.ReadFile(file)
 	if err != nil || !strings.HasPrefix(string(text), before) || !strings.HasSuffix(string(text), after) {
 		t.Errorf("%v\n%s", err, text)
@@ -277,17 +278,17 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		{[]string{"-strategies", "etcd", "-etcd", "memcached"}, "-etcd"},
 		{[]string{"-strategies", "zookeeper", "-zookeeper", "memcached"}, "-zookeeper"},
 		{[]string{"-strategies", "etcd", "-etcd", ""}, "names nothing"},
-		{[]string{"-strategy", "v6_watchdog", "-etcd", "http://127.0.0.1:1"}, "-etcd is given and means nothing here"},
-		{[]string{"-zookeeper", "127.0.0.1:1"}, "it goes with -strategy zookeeper"},
-		{[]string{"-strategy", "v6_watchdog", "-redlock", "embedded"}, "it goes with -strategy redlock"},
-		{[]string{"-strategy", "none", "-strategies", "local"}, "are the same"},
-		{[]string{"-json", "-", "-html", "-"}, "-html is -"},
-		{[]string{"-strategies", "v6_wait_one"}, "has no column: it needs a Redis with replicas"},
-		{[]string{"-strategies", "none,lua_batch"}, `"lua_batch" has no column: it has no lock`},
-		{[]string{"-strategies", "sql_version"}, "has no column: it works in the database"},
+		{[]string{"-strategy", "v6_watchdog", "-etcd", "http://127.0.0.1:1"}, "-etcd has no effect"},
+		{[]string{"-zookeeper", "127.0.0.1:1"}, "without -strategy zookeeper"},
+		{[]string{"-strategy", "v6_watchdog", "-redlock", "embedded"}, "without -strategy redlock"},
+		{[]string{"-strategy", "none", "-strategies", "local"}, "are the same flag"},
+		{[]string{"-json", "-", "-html", "-"}, "-html must be a file"},
+		{[]string{"-strategies", "v6_wait_one"}, "does not try strategy \"v6_wait_one\": it needs a Redis with replicas"},
+		{[]string{"-strategies", "none,lua_batch"}, `does not try strategy "lua_batch": it has no lock`},
+		{[]string{"-strategies", "sql_version"}, "does not try strategy \"sql_version\": it works in the database"},
 		{[]string{"-redis", "redis://127.0.0.1:1"}, "unreachable"},
 	} {
-		if _, errs := runs(t, lab.Columns(), exitFailed, tt.args...); !strings.Contains(errs, tt.want) {
+		if _, errs := runs(t, lab.Subjects(), exitFailed, tt.args...); !strings.Contains(errs, tt.want) {
 			t.Errorf("%v: %q does not say %q", tt.args, errs, tt.want)
 		}
 	}
@@ -296,17 +297,17 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 func TestEnvironment(t *testing.T) {
 	t.Setenv("OVERSELL_REDIS", "redis://127.0.0.1:1")
 	t.Setenv("OVERSELL_TTL", "1ms") // a shop's
-	runs(t, lab.Columns(), exitFailed, "-run", "lost-update")
-	runs(t, lab.Columns(), exitExpected, "-run", "lost-update", "-redis", "embedded")
+	runs(t, lab.Subjects(), exitFailed, "-run", "lost-update")
+	runs(t, lab.Subjects(), exitExpected, "-run", "lost-update", "-redis", "embedded")
 }
 
 func TestHelpAndList(t *testing.T) {
-	if _, errs := runs(t, lab.Columns(), exitExpected, "-h"); !strings.Contains(errs, "Exit code") {
+	if _, errs := runs(t, lab.Subjects(), exitExpected, "-h"); !strings.Contains(errs, "Exit code") {
 		t.Error(errs)
 	} else if strings.Contains(errs, " string\n") {
 		t.Errorf("a flag does not say what it takes:\n%s", errs)
 	}
-	if out, _ := runs(t, lab.Columns(), exitExpected, "-list"); !strings.Contains(out, "retry-storm") || !strings.Contains(out, "yours") {
+	if out, _ := runs(t, lab.Subjects(), exitExpected, "-list"); !strings.Contains(out, "retry-storm") || !strings.Contains(out, "yours") {
 		t.Error(out)
 	}
 }
@@ -314,7 +315,7 @@ func TestHelpAndList(t *testing.T) {
 func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	p := program{columns: lab.Columns(), scenarios: lab.Scenarios(), stdout: new(bytes.Buffer), stderr: new(bytes.Buffer)}
+	p := program{subjects: lab.Subjects(), scenarios: anomalies.All(), stdout: new(bytes.Buffer), stderr: new(bytes.Buffer)}
 	if code := p.run(ctx, nil); code != exitFailed {
 		t.Errorf("exit code %d", code)
 	}

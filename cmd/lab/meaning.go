@@ -5,18 +5,18 @@ import (
 	"fmt"
 	"slices"
 
+	"oversell/internal/catalog"
 	"oversell/internal/lab"
-	"oversell/internal/locks"
 )
 
-// checkMeaning refuses flags that are given and change nothing in what is run: who
-// gives one expects a difference. Only -db is let pass: its text says so.
+// checkMeaning refuses flags that would have no effect, because a user who gives one
+// expects an effect. Only -db is accepted: its help says so.
 func (o options) checkMeaning(fs *flag.FlagSet) error {
-	for _, need := range []locks.Need{locks.NeedsNodes, locks.NeedsEtcd, locks.NeedsZooKeeper} {
+	for _, need := range []catalog.Need{catalog.NeedsNodes, catalog.NeedsEtcd, catalog.NeedsZooKeeper} {
 		name := string(need)
-		needed := slices.ContainsFunc(o.columns, func(c lab.Column) bool { return c.Needs == need })
+		needed := slices.ContainsFunc(o.subjects, func(c lab.Subject) bool { return c.Needs == need })
 		if given(fs, name) && !needed {
-			return fmt.Errorf("-%[1]s is given and means nothing here: it goes with -strategy %[1]s", name)
+			return fmt.Errorf("-%[1]s has no effect without -strategy %[1]s", name)
 		}
 	}
 	return nil

@@ -12,8 +12,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"oversell/internal/guard"
 	"oversell/internal/lab"
-	"oversell/internal/locks"
 	"oversell/internal/locks/redlock"
 	v1 "oversell/internal/locks/v1_setnx"
 	v2 "oversell/internal/locks/v2_ttl"
@@ -32,11 +32,11 @@ import (
 func TestMutantsAreNoticed(t *testing.T) {
 	for _, m := range mutants() {
 		t.Run(m.what, func(t *testing.T) {
-			name, anomalies := m.column.Name, strings.Join(m.turns, ",")
-			if r := try(t, lab.Columns(), exitExpected, "-strategy", name, "-run", anomalies); len(r.Unexpected()) > 0 {
+			name, anomalies := m.subject.Name, strings.Join(m.turns, ",")
+			if r := try(t, lab.Subjects(), exitExpected, "-strategy", name, "-run", anomalies); len(r.Unexpected()) > 0 {
 				t.Fatalf("broken already: %v", r.Unexpected())
 			}
-			r := try(t, []lab.Column{m.column}, exitUnexpected, "-strategy", name, "-run", anomalies)
+			r := try(t, []lab.Subject{m.subject}, exitUnexpected, "-strategy", name, "-run", anomalies)
 			var turned []string
 			for _, c := range r.Unexpected() {
 				turned = append(turned, c.Anomaly)
@@ -49,16 +49,16 @@ func TestMutantsAreNoticed(t *testing.T) {
 	}
 }
 
-// mutant is a column with one thing changed.
+// mutant is a subject with one thing changed.
 type mutant struct {
-	what   string
-	column lab.Column
-	turns  []string // the anomalies whose outcome changes, at least
+	what    string
+	subject lab.Subject
+	turns   []string // the anomalies whose outcome changes, at least
 }
 
-// columnOf is the column of a strategy, with another lock.
-func columnOf(name string, lock func(p *lab.Process, key string) locks.Lock) lab.Column {
-	c, err := lab.FindColumns(lab.Columns(), []string{name})
+// subjectOf is the subject of a strategy, with another lock.
+func subjectOf(name string, lock func(p *lab.Process, key string) guard.Lock) lab.Subject {
+	c, err := lab.FindSubjects(lab.Subjects(), []string{name})
 	if err != nil {
 		panic(err)
 	}
@@ -66,59 +66,59 @@ func columnOf(name string, lock func(p *lab.Process, key string) locks.Lock) lab
 	return c[0]
 }
 
-// unguarded is the column of a strategy, with nothing around the sale. At the shop
+// unguarded is the subject of a strategy, with nothing around the sale. At the shop
 // it still is of that strategy's family.
-func unguarded(name string) lab.Column {
-	c := columnOf(name, nil)
-	c.Optimistic, c.Guard = false, func(*lab.Process) locks.Guard { return locks.None{} }
+func unguarded(name string) lab.Subject {
+	c := subjectOf(name, nil)
+	c.Optimistic, c.Guard = false, func(*lab.Process) guard.Guard { return guard.None{} }
 	return c
 }
 
 // mutants returns what the lab has to notice.
 func mutants() []mutant {
-	with := columnOf
+	with := subjectOf
 	return []mutant{
 		{"watch without its look at the write", unguarded("watch"), []string{
 			"lost-update", "local-mutex-across-instances", "paused-writer", "mixed-strategies", "strategies-take-turns",
 		}},
-		{"v2 deletes only its own", with("v2_ttl", func(p *lab.Process, key string) locks.Lock {
+		{"v2 deletes only its own", with("v2_ttl", func(p *lab.Process, key string) guard.Lock {
 			return v3.New(p.Redis(), key, p.TTL())
 		}), []string{"foreign-delete", "foreign-delete-chain"}},
-		{"v3 without its token check", with("v3_uuid", func(p *lab.Process, key string) locks.Lock {
+		{"v3 without its token check", with("v3_uuid", func(p *lab.Process, key string) guard.Lock {
 			return v2.New(p.Redis(), key, p.TTL())
 		}), []string{"foreign-delete", "foreign-delete-chain", "foreign-unlock"}},
-		{"v4 without its script", with("v4_lua", func(p *lab.Process, key string) locks.Lock {
+		{"v4 without its script", with("v4_lua", func(p *lab.Process, key string) guard.Lock {
 			return v3.New(p.Redis(), key, p.TTL())
 		}), []string{"check-then-delete"}},
-		{"v5 without its count", with("v5_reentrant", func(p *lab.Process, key string) locks.Lock {
+		{"v5 without its count", with("v5_reentrant", func(p *lab.Process, key string) guard.Lock {
 			return uncounted{v5.New(p.Redis(), key, p.TTL()), p.Redis(), key}
 		}), []string{"inner-unlock-frees-outer"}},
-		{"v6 without its renewal", with("v6_watchdog", func(p *lab.Process, key string) locks.Lock {
+		{"v6 without its renewal", with("v6_watchdog", func(p *lab.Process, key string) guard.Lock {
 			return renamed{v5.New(p.Redis(), key, p.TTL()), fmt.Sprintf("%p", p)}
 		}), []string{"expires-while-held", "long-work"}},
-		{"v6 without the end of its renewal", with("v6_watchdog", func(p *lab.Process, key string) locks.Lock {
+		{"v6 without the end of its renewal", with("v6_watchdog", func(p *lab.Process, key string) guard.Lock {
 			return &endless{Mutex: v6.New(p.Redis(), key, p.TTL()), p: p, key: key}
 		}), []string{"renewal-after-unlock"}},
-		{"v6 without its notice of loss", with("v6_watchdog", func(p *lab.Process, key string) locks.Lock {
+		{"v6 without its notice of loss", with("v6_watchdog", func(p *lab.Process, key string) guard.Lock {
 			return deaf{v6.New(p.Redis(), key, p.TTL())}
 		}), []string{"cut-off-holder", "loss-not-told"}},
-		{"v7 without its way of waiting", with("v7_queue", func(p *lab.Process, key string) locks.Lock {
+		{"v7 without its way of waiting", with("v7_queue", func(p *lab.Process, key string) guard.Lock {
 			return polled{v7.New(p.Redis(), key, p.TTL()), p.Redis(), key}
 		}), []string{"starvation", "retry-storm"}},
-		{"v8 with a token that is read when it is asked for", with("v8_fenced", func(p *lab.Process, key string) locks.Lock {
+		{"v8 with a token that is read when it is asked for", with("v8_fenced", func(p *lab.Process, key string) guard.Lock {
 			return counted{v8.New(p.Redis(), key, p.TTL()), p.Redis(), key}
 		}), []string{"successors-token"}},
-		{"v8 with a token for each entry", with("v8_fenced", func(p *lab.Process, key string) locks.Lock {
+		{"v8 with a token for each entry", with("v8_fenced", func(p *lab.Process, key string) guard.Lock {
 			return &renumbered{Mutex: v8.New(p.Redis(), key, p.TTL())}
 		}), []string{"token-grows-on-re-entry"}},
-		{"redlock on one node of five", with("redlock", func(p *lab.Process, key string) locks.Lock {
+		{"redlock on one node of five", with("redlock", func(p *lab.Process, key string) guard.Lock {
 			return redlock.New(p.Nodes()[:1], key, p.TTL())
 		}), []string{"failover", "clock-jump-minority"}},
-		{"v7 whose handing on has no expiry", with("v7_queue", func(p *lab.Process, key string) locks.Lock {
+		{"v7 whose handing on has no expiry", with("v7_queue", func(p *lab.Process, key string) guard.Lock {
 			return lasting{v7.New(p.Redis(), key, p.TTL()), p.Redis(), key}
 		}), []string{"handed-on-holder-dies"}},
 		{"v9 that hands on in its process what is lost", with("v9_cohort", inherited()), []string{"lost-hold-handed-on"}},
-		{"v7 without its handing on", with("v7_queue", func(p *lab.Process, key string) locks.Lock {
+		{"v7 without its handing on", with("v7_queue", func(p *lab.Process, key string) guard.Lock {
 			return freed{v7.New(p.Redis(), key, p.TTL()), p.Redis(), key}
 		}), []string{"missed-wake-up"}},
 	}
@@ -130,14 +130,14 @@ func mutants() []mutant {
 func TestBrokenLocksKeepNothing(t *testing.T) {
 	for _, m := range []struct {
 		what, stage string
-		lock        func(p *lab.Process, key string) locks.Lock
+		lock        func(p *lab.Process, key string) guard.Lock
 		keeps       []string // what it is not too broken for
 	}{
-		{"it only returns errors", "v9_cohort", func(*lab.Process, string) locks.Lock { return failing{} }, nil},
-		{"it grants nothing", "v9_cohort", func(*lab.Process, string) locks.Lock { return refusing{} }, nil},
-		{"it is granted to everybody", "v9_cohort", func(*lab.Process, string) locks.Lock { return granting{} },
+		{"it only returns errors", "v9_cohort", func(*lab.Process, string) guard.Lock { return failing{} }, nil},
+		{"it grants nothing", "v9_cohort", func(*lab.Process, string) guard.Lock { return refusing{} }, nil},
+		{"it is granted to everybody", "v9_cohort", func(*lab.Process, string) guard.Lock { return granting{} },
 			[]string{"strategies-take-turns", "optimistic-aborts", "cache-missing-key"}},
-		{"it is never given back", "v1_setnx", func(p *lab.Process, key string) locks.Lock {
+		{"it is never given back", "v1_setnx", func(p *lab.Process, key string) guard.Lock {
 			return kept{v1.New(p.Redis(), key)}
 		}, []string{
 			"strategies-take-turns",
@@ -145,7 +145,7 @@ func TestBrokenLocksKeepNothing(t *testing.T) {
 			"wait-not-cancelled", "cancel-not-told-apart", "wait-limit-wrong", "wait-limit-ends-the-hold", "redis-away-while-waiting",
 			"cache-stampede", "cache-load-per-instance", "cache-load-outlives-lease", "cache-missing-key",
 		}},
-		{"it is given back by its ttl alone", "v4_lua", func(p *lab.Process, key string) locks.Lock {
+		{"it is given back by its ttl alone", "v4_lua", func(p *lab.Process, key string) guard.Lock {
 			return kept{v4.New(p.Redis(), key, p.TTL())}
 		}, []string{
 			"lost-update", "local-mutex-across-instances", "committed-before-release", "strategies-take-turns", "optimistic-aborts",
@@ -156,8 +156,8 @@ func TestBrokenLocksKeepNothing(t *testing.T) {
 	} {
 		t.Run(m.what, func(t *testing.T) {
 			t.Parallel()
-			c := columnOf(m.stage, m.lock)
-			r := try(t, []lab.Column{c}, exitUnexpected, "-strategy", m.stage)
+			c := subjectOf(m.stage, m.lock)
+			r := try(t, []lab.Subject{c}, exitUnexpected, "-strategy", m.stage)
 			var keeps []string
 			for _, c := range r.Cells {
 				if c.Outcome == lab.Holds {
@@ -204,7 +204,7 @@ func (granting) Lock(context.Context) error            { return nil }
 func (granting) Token() int64                          { return 1 }
 
 // kept is never given back.
-type kept struct{ locks.Lock }
+type kept struct{ guard.Lock }
 
 func (kept) Unlock(context.Context) error { return nil }
 
@@ -261,7 +261,7 @@ func (deaf) Context(parent context.Context) context.Context { return parent }
 
 // contextual is a lock that tells its holder of a loss.
 type contextual interface {
-	locks.Lock
+	guard.Lock
 	Context(parent context.Context) context.Context
 }
 
@@ -342,10 +342,10 @@ func (l lasting) Unlock(ctx context.Context) error {
 
 // inherited makes locks whose callers of one process hand the lock on among
 // themselves, whether it is lost or not.
-func inherited() func(p *lab.Process, key string) locks.Lock {
+func inherited() func(p *lab.Process, key string) guard.Lock {
 	var mu sync.Mutex
 	lines := make(map[*lab.Process]*line)
-	return func(p *lab.Process, key string) locks.Lock {
+	return func(p *lab.Process, key string) guard.Lock {
 		mu.Lock()
 		defer mu.Unlock()
 		if lines[p] == nil {

@@ -13,7 +13,7 @@ import (
 )
 
 // present shows the report in every way that was asked for. It returns false
-// if a table that was to be checked is stale.
+// if a table that -check checks is stale.
 func (p program) present(o options, to files, r lab.Report) (fresh bool, err error) {
 	if err := p.print(o, r); err != nil {
 		return false, err
@@ -37,8 +37,8 @@ func (p program) print(o options, r lab.Report) error {
 		return r.WriteJSON(p.stdout)
 	case len(r.Cells) == 1:
 		return show.Timeline(p.stdout, r, r.Cells[0], coloured(p.stdout))
-	case len(o.columns) == 1 && o.columns[0].Name == lab.Yours().Name:
-		return lab.GradeOf(r, o.scenarios, o.columns[0].Name).Write(p.stdout)
+	case len(o.subjects) == 1 && o.subjects[0].Name == lab.Yours().Name:
+		return lab.GradeOf(r, o.scenarios, o.subjects[0].Name).Write(p.stdout)
 	}
 	return show.Matrix(p.stdout, r, coloured(p.stdout))
 }
@@ -64,7 +64,7 @@ func (p program) table(o options, r lab.Report) (fresh bool, err error) {
 	})
 }
 
-// change is what becomes of a file.
+// change is what happens to a file.
 type change struct{ old, text []byte }
 
 // replace puts the table of a report into the text of the file, which it does

@@ -16,16 +16,15 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"oversell/internal/bench/page/pagetest"
+	"oversell/internal/bench/report/page/pagetest"
 	"oversell/internal/figures"
 	"oversell/internal/lab"
 )
 
-// desk is how a page is looked at, unless it matters.
+// desk is the default size and theme of the page.
 var desk = pagetest.Look{Width: 1280, Height: 900, Scheme: "light"}
 
-// openPage runs a shop with everything embedded, and a browser that can reach
-// nothing else.
+// openPage runs a shop with everything embedded, and a browser that can reach only the shop.
 func openPage(t *testing.T, args ...string) (b *pagetest.Tab, site string) {
 	t.Helper()
 	b = pagetest.New(t)
@@ -38,7 +37,7 @@ func openPage(t *testing.T, args ...string) (b *pagetest.Tab, site string) {
 	return b, "http://" + p.addr + "/"
 }
 
-// get reads a reply of the shop's.
+// get reads a reply of the shop.
 func get[T any](t *testing.T, site, path string) (out T) {
 	t.Helper()
 	res, err := http.Get(site + path)
@@ -72,19 +71,19 @@ func waitForLab(t *testing.T, site string) {
 	}
 }
 
-// text is what an element shows, as an expression.
+// text returns an expression for the text of an element.
 func text(selector string) string {
 	return fmt.Sprintf(`(document.querySelector(%q)?.innerText ?? "")`, selector)
 }
 
-// click clicks what a selector finds, once it is there and can be clicked.
+// click clicks the element of a selector, once it exists and is enabled.
 func click(b *pagetest.Tab, selector string) {
 	b.Until(fmt.Sprintf(`document.querySelector(%q)?.disabled === false || document.querySelector(%[1]q)?.matches("a")`, selector))
 	pagetest.Eval[bool](b, fmt.Sprintf(`document.querySelector(%q).click() ?? true`, selector))
 }
 
-// Stepping through a cell comes to the moment at which it breaks, the address
-// keeps the step, and the next stage's cell has no such moment.
+// Stepping through a cell reaches the moment at which it breaks, the address has the step,
+// and the next stage's cell has no such moment.
 func TestPageStepsToTheBreak(t *testing.T) {
 	b, site := openPage(t)
 	waitForLab(t, site)
@@ -158,11 +157,11 @@ func TestPageStepsToTheBreak(t *testing.T) {
 const keysShown = `[...document.querySelectorAll(".inredis tbody tr")].map((row) =>
   (row.classList.contains("changed") ? "*" : "") + [...row.cells].map((cell) => cell.textContent.trim()).join(" | ")).join("; ")`
 
-// foreignDelete lets A buy, and its lock run out before it unlocks.
+// foreignDelete lets A buy, with a lock that expires before it unlocks.
 var foreignDelete = []string{"A", "A", "A", "p3000", "B", "A"}
 
-// As the scheduler one makes stage 2 delete a lock that is another's, and is told;
-// the same moves do nothing of the kind to stage 4; a link brings back all.
+// In the scheduler the user makes stage 2 delete another holder's lock, and the page says
+// so. The same moves do not break stage 4. A link restores all moves.
 func TestPageLetsOneBeTheScheduler(t *testing.T) {
 	b, site := openPage(t)
 	b.Visit(site, "#/play/v2_ttl", desk)
@@ -219,8 +218,8 @@ func TestPageLetsOneBeTheScheduler(t *testing.T) {
 	b.Quiet()
 }
 
-// hold has the page wait for the reply to what it asks for under a path, until
-// release is called there. Then the reply comes even if it is no longer wanted.
+// hold delays the replies to the page's requests for a path until release is called in the
+// page. Then the reply arrives even if the page has aborted the request.
 func hold(b *pagetest.Tab, path string) {
 	pagetest.Eval[bool](b, fmt.Sprintf(`(() => {
 	  const ask = window.fetch;
@@ -245,8 +244,8 @@ const released = `new Promise((done) => {
   setTimeout(() => requestAnimationFrame(() => requestAnimationFrame(() => done(true))), 100);
 })`
 
-// What a part has asked for does nothing to the part that one has gone to
-// meanwhile, nor to its title and its address.
+// A late reply to a part that the user has left does not change the current part, nor its
+// title and address.
 func TestPageLeavesAPartThatIsStillLoading(t *testing.T) {
 	b, site := openPage(t)
 	waitForLab(t, site)
@@ -276,8 +275,8 @@ func TestPageLeavesAPartThatIsStillLoading(t *testing.T) {
 	b.Quiet()
 }
 
-// Of two cells that are chosen one after the other the second is shown, however
-// late the first one comes, and the arrow keys step through that one alone.
+// If two cells are chosen one after the other the page shows the second one, however late
+// the first one arrives, and the arrow keys step only through the second.
 func TestPageShowsTheCellThatWasChosenLast(t *testing.T) {
 	b, site := openPage(t)
 	waitForLab(t, site)
@@ -297,7 +296,7 @@ func TestPageShowsTheCellThatWasChosenLast(t *testing.T) {
 	b.Quiet()
 }
 
-// What the engine has found of one level is not shown on another.
+// The engine's result for one level is not shown on another.
 func TestPageEndsASearchWithItsLevel(t *testing.T) {
 	b, site := openPage(t)
 	for _, next := range []string{"#/play/v4_lua", "#/play/none?buyers=3"} {
@@ -319,7 +318,7 @@ func TestPageEndsASearchWithItsLevel(t *testing.T) {
 	b.Quiet()
 }
 
-// While the lab has to wait for something else the page says so, and asks again.
+// While the lab has to wait the page says so, and asks again.
 func TestPageWaitsForALabThatIsBusy(t *testing.T) {
 	b, site := openPage(t)
 	waitForLab(t, site)
@@ -340,8 +339,8 @@ func TestPageWaitsForALabThatIsBusy(t *testing.T) {
 	b.Quiet()
 }
 
-// Who comes when too many watch already sees the earlier runs all the same, and
-// watches as soon as there is room.
+// A visitor that comes when too many are watching still sees the earlier runs, and watches
+// as soon as there is room.
 func TestPageWatchesOnceThereIsRoom(t *testing.T) {
 	b, site := openPage(t)
 	var watching []io.Closer
@@ -372,7 +371,7 @@ func TestPageWatchesOnceThereIsRoom(t *testing.T) {
 	b.Until(text(".live") + `.includes("was lost") === false && document.querySelectorAll(".figures tbody tr").length === 1`)
 }
 
-// play asks the engine what moves lead to.
+// play asks the engine for the result of some moves.
 func play(t *testing.T, site, strategy string, moves []string) (state lab.State) {
 	t.Helper()
 	body := fmt.Sprintf(`{"strategy":%q,"buyers":2,"moves":%q}`, strategy, strings.Join(moves, "."))
@@ -387,7 +386,7 @@ func play(t *testing.T, site, strategy string, moves []string) (state lab.State)
 	return state
 }
 
-// A run shows what the audit found, in each of its rows.
+// Each row of a run shows the figures of the audit.
 func TestPageShowsARunAsTheAuditFoundIt(t *testing.T) {
 	b, site := openPage(t)
 	b.Visit(site, "#/run", desk)
@@ -434,8 +433,8 @@ func TestPageShowsARunAsTheAuditFoundIt(t *testing.T) {
 	b.Quiet()
 }
 
-// Two runs are laid over each other: one whose stock checks the fencing tokens, and
-// one whose does not. While its process is paused the holder is seen inside.
+// Two runs are overlaid: one with a stock that checks fencing tokens, and one without. The
+// timeline shows the holder inside while its process is paused.
 func TestPageLaysRunsOverEachOther(t *testing.T) {
 	b, site := openPage(t)
 	b.Visit(site, "#/run", desk)
@@ -443,7 +442,7 @@ func TestPageLaysRunsOverEachOther(t *testing.T) {
 	preset := func(name string) {
 		pagetest.Eval[bool](b, fmt.Sprintf(`[...document.querySelectorAll(".presets button")].find((b) => b.textContent === %q).click() ?? true`, name))
 	}
-	preset("tokens that nobody checks")
+	preset("unchecked tokens")
 	for i, fencing := range []string{"ignored", "checked"} {
 		pagetest.Eval[bool](b, fmt.Sprintf(`(document.getElementById("run-fencing").value = %q) !== ""`, fencing))
 		click(b, `.runform button[type=submit]`)
@@ -489,8 +488,8 @@ func begin(t *testing.T, site, settings string) string {
 	return run.ID
 }
 
-// Runs that are laid over each other stay as they are while another one is under way,
-// and what was chosen of them stays so. A run that is under way comes in row by row.
+// Overlaid runs and the choice among them do not change while another run is in progress. A
+// run in progress arrives row by row.
 func TestPageKeepsWhatIsLaidOverEachOther(t *testing.T) {
 	b, site := openPage(t)
 	b.Visit(site, "#/run", desk)
@@ -541,8 +540,8 @@ func TestPageKeepsWhatIsLaidOverEachOther(t *testing.T) {
 	b.Quiet()
 }
 
-// The row under way is shown with the figures that it has, also where they are below 0;
-// only holders that are not known are no figure.
+// The row in progress shows the figures that it has, even negative ones; only an unknown
+// number of holders is left out.
 func TestPageShowsStockBelowZero(t *testing.T) {
 	b, site := openPage(t)
 	b.Visit(site, "#/shop", desk)
@@ -566,8 +565,8 @@ func TestPageShowsStockBelowZero(t *testing.T) {
 	b.Quiet()
 }
 
-// Whoever looks sees the run that is under way, and it goes on when the page that
-// began it is left.
+// All visitors see the run in progress, and it goes on when the page that began it is
+// closed.
 func TestPageShowsTheSameRunToAll(t *testing.T) {
 	b, site := openPage(t)
 	other := pagetest.New(t)
@@ -587,7 +586,7 @@ func TestPageShowsTheSameRunToAll(t *testing.T) {
 	other.Quiet()
 }
 
-// Where the shop has a token, a run is begun only by who gives it.
+// If the shop has a token, only a visitor with the token can begin a run.
 func TestPageAsksForTheToken(t *testing.T) {
 	b, site := openPage(t, "-token", "sesame")
 	b.Visit(site, "#/run", desk)
@@ -603,7 +602,7 @@ func TestPageAsksForTheToken(t *testing.T) {
 	}
 }
 
-// Ten runs leave no more behind than what there is to show of them.
+// Ten runs leave only what the page shows of them.
 func TestPageStaysSmallOverTenRuns(t *testing.T) {
 	b, site := openPage(t)
 	b.Visit(site, "#/run", desk)
@@ -626,15 +625,15 @@ func TestPageStaysSmallOverTenRuns(t *testing.T) {
 	}
 	const row = 20 // elements that a line of the list of runs takes at most
 	if more := nodes[runs-1] - nodes[1]; more > (runs-2)*row {
-		t.Errorf("the page has %v elements more than after the second run: %v", more, nodes)
+		t.Errorf("the page has %v more elements than after the second run: %v", more, nodes)
 	}
 	if more := heap[runs-1] - heap[1]; more > 1<<20 {
-		t.Errorf("the page keeps %v bytes more than after the second run: %v", more, heap)
+		t.Errorf("the page keeps %v more bytes than after the second run: %v", more, heap)
 	}
 	b.Quiet()
 }
 
-// A stage's page leads from the line that fixes an anomaly to where that breaks.
+// On a stage's page the line that fixes an anomaly links to the cell where that breaks.
 func TestPageReadsAStageBesideTheOneBefore(t *testing.T) {
 	b, site := openPage(t)
 	for _, width := range []int64{1280, 400} {
@@ -651,7 +650,7 @@ func TestPageReadsAStageBesideTheOneBefore(t *testing.T) {
 	b.Quiet()
 }
 
-// Who buys sees the order, and the count goes down for who only looks.
+// A buyer sees the order, and the count goes down for all visitors.
 func TestPageSells(t *testing.T) {
 	b, site := openPage(t)
 	b.Visit(site, "#/shop", desk)
@@ -667,8 +666,8 @@ func TestPageSells(t *testing.T) {
 	b.Quiet()
 }
 
-// The language is switched for all that is shown, and remembered; an address can
-// ask for one.
+// The language switch changes all texts and is remembered, and an address can have a
+// language.
 func TestPageSpeaksChinese(t *testing.T) {
 	b, site := openPage(t)
 	chinese, told := get[map[string]string](t, site, "page/texts/zh.json"), get[map[string]string](t, site, "page/texts/zh.told.json")
@@ -686,8 +685,8 @@ func TestPageSpeaksChinese(t *testing.T) {
 	b.Quiet()
 }
 
-// Without the forms of what the shop tells a part is shown all the same, and tells that
-// in English; the next part has them.
+// If the translations of the shop's texts cannot be loaded, a part is still shown, with those
+// texts in English. The next part has them.
 func TestPageTellsInEnglishWhatItCannotTranslate(t *testing.T) {
 	b, site := openPage(t)
 	chinese, forms := get[map[string]string](t, site, "page/texts/zh.json"), get[map[string]string](t, site, "page/texts/zh.told.json")
@@ -715,7 +714,7 @@ func TestPageTellsInEnglishWhatItCannotTranslate(t *testing.T) {
 	b.Quiet()
 }
 
-// Every part can be read at any width, in the light and in the dark.
+// Every part can be read at any width, in the light and the dark theme.
 func TestPageIsReadable(t *testing.T) {
 	b, site := openPage(t)
 	waitForLab(t, site)

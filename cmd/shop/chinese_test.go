@@ -14,12 +14,12 @@ import (
 	"strings"
 	"testing"
 
-	"oversell/internal/bench/page/pagetest"
+	"oversell/internal/bench/report/page/pagetest"
 	"oversell/internal/lab"
 )
 
-// resolved returns what an expression in the page resolves to, which may use what
-// helpers declare.
+// resolved returns the value that an expression resolves to in the page. The expression may
+// use the declarations in helpers.
 func resolved[T any](t *testing.T, b *pagetest.Tab, expression string) T {
 	t.Helper()
 	const helpers = `
@@ -49,8 +49,8 @@ func resolved[T any](t *testing.T, b *pagetest.Tab, expression string) T {
 	return pagetest.Eval[T](b, `window.resolved.value`)
 }
 
-// wantTold reports each of the texts that an expression in the page resolves to that is
-// not told in Chinese, and there are to be some.
+// wantTold checks that each of the texts that an expression resolves to in the page has a
+// Chinese translation, and that there are some.
 func wantTold(t *testing.T, b *pagetest.Tab, what, expression string) {
 	t.Helper()
 	looked := resolved[struct {
@@ -58,31 +58,31 @@ func wantTold(t *testing.T, b *pagetest.Tab, what, expression string) {
 		Untold []string
 	}](t, b, `((texts) => ({ texts: texts.length, untold: [...new Set(texts.filter((text) => !chinese(text)))] }))(`+expression+`)`)
 	if looked.Texts == 0 {
-		t.Errorf("%s: there is nothing to be told", what)
+		t.Errorf("%s: there are no texts", what)
 	}
 	for _, text := range looked.Untold {
-		t.Errorf("%s: not told in Chinese: %s", what, text)
+		t.Errorf("%s: not translated: %s", what, text)
 	}
 }
 
-// wantSeen reports each text with a word of English in what a selector finds that is not
-// told in Chinese. Each piece is looked at by itself: in an element what the shop tells
-// stands beside what the page says of its own, which is Chinese in any case.
+// wantSeen reports each text with an English word, in the elements of a selector, that has
+// no Chinese translation. It checks each text node by itself, because an element may have a
+// text of the shop beside one of the page, and the latter is always Chinese.
 func wantSeen(t *testing.T, b *pagetest.Tab, selector string) {
 	t.Helper()
 	wantTold(t, b, selector, fmt.Sprintf(`pieces(%q).filter((text) => chinese(text) || /[a-z]{2,}/.test(text))`, selector))
 }
 
-// In Chinese the page shows nothing in English but what is not prose: commands, their
-// replies, errors as programs return them, keys, code and names.
+// In Chinese the page shows only in English what is not prose: commands, their replies,
+// errors of programs, keys, code and names.
 func TestPageTellsEverythingInChinese(t *testing.T) {
 	b, site := openPage(t)
 	waitForLab(t, site)
 	b.Visit(site, "?lang=zh#/break", desk)
 	b.Until(`document.querySelector(".matrix") !== null`)
 
-	// Each cell of the matrix as the page has it: why it came out as it did, where it
-	// happened for real unless that is a mere reference, and its timeline.
+	// Each cell of the matrix as the page has it: its reason, where it happened in practice
+	// unless that is only a reference, and its timeline.
 	wantSeen(t, b, ".matrix .sentence")
 	wantTold(t, b, "the notes of the matrix", `[...document.querySelectorAll("a.mark")].map((mark) => mark.title)`)
 	wantTold(t, b, "the sources", `(await call("/api/lab")).anomalies.map(({ source }) => told(source)).filter((source) => chinese(source) || / [a-z]+ /.test(source))`)
@@ -98,9 +98,9 @@ func TestPageTellsEverythingInChinese(t *testing.T) {
 	  return texts;
 	})()`)
 
-	// What was not told this time, as the sources have it.
+	// The texts in the sources, for those that did not occur this time.
 	var all []string
-	for _, dir := range []string{"lab", "page/runs", "page"} {
+	for _, dir := range []string{"lab", "lab/anomalies", "page/runs", "page"} {
 		all = append(all, sentences(t, "../../internal/"+dir)...)
 	}
 	all = slices.DeleteFunc(all, func(text string) bool { return slices.Contains(refusals, text) })
@@ -113,7 +113,7 @@ func TestPageTellsEverythingInChinese(t *testing.T) {
 	}
 	wantTold(t, b, "the sources of the shop", string(texts)+`.map(told)`)
 
-	b.Quiet() // a refusal is told on the console, too
+	b.Quiet() // a refusal appears on the console too
 	wantTold(t, b, "refused runs", `await refusals("/api/runs", [
 	  { strategies: ["nobody's"] }, { strategies: ["none", "none"] }, { conditions: ["storm"] }, { conditions: ["calm", "calm"] },
 	  { backend: "moon" }, { keeper: "moon" }, { keeper: "database", strategies: ["lua_atomic"] }, { requests: 0 }, { strategies: [] }, { instances: 4, requests: 3 },
@@ -124,14 +124,14 @@ func TestPageTellsEverythingInChinese(t *testing.T) {
 	t.Run("stages", func(t *testing.T) { stagesInChinese(t, b, site) })
 }
 
-// badSchedules cannot be played: each for a reason of its own.
+// badSchedules cannot be played, each for a different reason.
 var badSchedules = []string{
 	"x", "C", "A9", "A.A2", "tA", "A.tA", "A.fA.A", "A.fA.fA", "A.kA.A", "fA", strings.Repeat("A.", lab.MaxMoves) + "A",
 	strings.Repeat("p60000.", 5) + "p60000", "A.B.A.B.A", "A.A.fA",
 }
 
-// walk plays a level on, each time by one of the moves that are possible, and returns
-// all that it is told.
+// walk plays a level, each time by one of the possible moves, and returns all texts of the
+// replies.
 const walk = `async (strategy, buyers, seed) => {
   const texts = [];
   const moves = [];
@@ -145,8 +145,8 @@ const walk = `async (strategy, buyers, seed) => {
   return texts.map(told);
 }`
 
-// schedulesInChinese plays schedules of each level, looks at what the page says of
-// some, and is refused others.
+// schedulesInChinese checks the texts for schedules of each level: of played ones, of those
+// that the page shows, and of refused ones.
 func schedulesInChinese(t *testing.T, b *pagetest.Tab, site string) {
 	levels, err := json.Marshal(lab.Levels())
 	if err != nil {
@@ -188,7 +188,7 @@ func schedulesInChinese(t *testing.T, b *pagetest.Tab, site string) {
 	wantSeen(t, b, ".standingline")
 }
 
-// stagesInChinese looks at each paragraph and each item of the package comments.
+// stagesInChinese checks each paragraph and each list item of the package comments.
 func stagesInChinese(t *testing.T, b *pagetest.Tab, site string) {
 	for _, stage := range get[struct{ Stages []struct{ Name string } }](t, site, "api/stages").Stages {
 		b.Visit(site, "?lang=zh#/read/"+stage.Name, desk)
@@ -197,18 +197,18 @@ func stagesInChinese(t *testing.T, b *pagetest.Tab, site string) {
 	}
 }
 
-// tellers are the functions that tell something, and which of their arguments is the
-// first that may be told.
+// tellers are the functions that take texts for the user, with the index of the first
+// argument that may be such a text.
 var tellers = map[string]int{
-	"holds": 0, "breaks": 0, "na": 0, "unknown": 0, "need": 1, "broke": 1, "Note": 1, "fault": 1, "loseKey": 1, "verdict": 2, "add": 2, "of": 1, "times": 2, "undecided": 0, // of the lab
+	"Because": 0, "Need": 1, "Broke": 1, "Note": 1, "fault": 1, "LoseLock": 1, "Verdict": 2, "add": 2, "Trace": 2, "of": 1, "times": 2, "undecided": 0, // of the lab
 	"Reply": 3, // of the page
 }
 
-// samples stand in a sentence for what is put together of several: by the names of
-// functions and variables. Others are an actor.
-var samples = map[string]string{"servers": "the server", "where": "Redis", "why": "", "missing": "A never had the lock", "text": "its reply is held up"}
+// samples are sample values in a sentence for strings that the code composes, by the names of
+// functions and variables. The sample for any other name is an actor.
+var samples = map[string]string{"ServerNames": "the server", "where": "Redis", "why": "", "missing": "A never had the lock", "text": "its reply is delayed"}
 
-// refusals are told with a word or more of their own, and asked for above.
+// refusals have texts with varying words, and are checked by badSchedules.
 var refusals = []string{"move 3 is A (A)", "A A is named twice", "A A; allowed: A"}
 
 var (
@@ -216,8 +216,8 @@ var (
 	word = regexp.MustCompile(`\b[a-z]{2,}\b`)
 )
 
-// sentences collects what the Go files of a directory tell: the texts with a blank that
-// their functions are given to tell, with a value for each verb, and those of errors
+// sentences collects the texts for the user from the Go files of a directory: the texts with
+// a blank among the arguments of tellers, with a sample for each verb, and the texts of errors
 // that wrap a known one.
 func sentences(t *testing.T, dir string) []string {
 	t.Helper()
@@ -257,7 +257,7 @@ func sentences(t *testing.T, dir string) []string {
 	return slices.Compact(all)
 }
 
-// sample puts a value for each verb of a format.
+// sample replaces each verb of a format with a value.
 func sample(format string) string {
 	return verb.ReplaceAllStringFunc(format, func(v string) string {
 		switch v {
@@ -283,8 +283,8 @@ func nameOf(e ast.Expr) string {
 	return ""
 }
 
-// formatOf returns the text that an expression puts together, with samples for what is
-// no constant, and whether any of it is one.
+// formatOf returns the text that an expression composes, with samples for what is not a
+// constant, and reports whether any of it is a constant.
 func formatOf(e ast.Expr) (format string, constant bool) {
 	switch e := e.(type) {
 	case *ast.BasicLit:
@@ -302,9 +302,9 @@ func formatOf(e ast.Expr) (format string, constant bool) {
 	return "A", false
 }
 
-// formSamples are what the braces of a form may have in them, by their names: numbers
-// stand for values, of which there are several kinds, and text and more for sentences.
-// Others are quoted.
+// formSamples are sample values for the placeholders of a form, by name: numbers are for
+// values, of which there are several kinds, text and more for sentences. Values of other
+// names are quoted.
 var formSamples = []map[string]string{
 	{"0": "A", "1": "B", "2": "C", "3": "D", "text": "sold out", "more": "nobody bought", "error": "dial tcp 127.0.0.1:1: connect: connection refused"},
 	{"0": "3", "1": "4", "2": "5", "3": "6", "text": "the buyer has left", "more": "is dead", "error": "EOF", "command": "SET lock token-A1 NX PX 3000", "names": "none, local", "offered": "none, local"},
@@ -312,8 +312,8 @@ var formSamples = []map[string]string{
 	{"0": "A and B", "1": "C, D and E", "2": "F", "3": "G", "text": "the reply", "more": "a renewal", "error": "context canceled; it was asked for"},
 }
 
-// filled puts into a form's braces what values has for them, translated by told if
-// that is what is told there.
+// filled replaces a form's placeholders with the values, translated by told if the value is a
+// text that has a translation.
 func filled(form string, values, told map[string]string) string {
 	return inBraces.ReplaceAllStringFunc(form, func(name string) string {
 		name = strings.Trim(name, "{}")
@@ -330,7 +330,7 @@ func filled(form string, values, told map[string]string) string {
 
 var inBraces = regexp.MustCompile(`\{\w+\}`)
 
-// A sentence is told by its own form, whatever else it could be taken for.
+// A sentence is translated by its own form, even if another form matches it too.
 func TestPageTellsEachFormByItself(t *testing.T) {
 	b, site := openPage(t)
 	b.Visit(site, "?lang=zh#/shop", desk)

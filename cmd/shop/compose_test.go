@@ -14,7 +14,7 @@ import (
 	"oversell/internal/web"
 )
 
-// compose is what the tests look at in docker-compose.yml.
+// compose is the part of docker-compose.yml that the tests check.
 type compose struct {
 	Services map[string]struct {
 		Image       string
@@ -47,7 +47,7 @@ func environment() []string {
 	return names
 }
 
-// withDefault is how compose writes a variable of the user's, with a default.
+// withDefault matches a variable of the user with a default, as compose writes it.
 var withDefault = regexp.MustCompile(`\$\{[A-Z_]+:-([^}]*)\}`)
 
 func TestComposeSetsWhatTheProgramReads(t *testing.T) {
@@ -63,7 +63,7 @@ func TestComposeSetsWhatTheProgramReads(t *testing.T) {
 		t.Fatalf("the program refuses what is set: %v", err)
 	}
 	if !strings.HasPrefix(o.addr, "0.0.0.0:") {
-		t.Errorf("the shop listens on %s, where nobody outside of its container reaches it", o.addr)
+		t.Errorf("the shop listens on %s, which cannot be reached from outside its container", o.addr)
 	}
 	hosts, err := web.ParseHosts(o.hosts)
 	if want := []string{"localhost", "127.0.0.1"}; err != nil || !slices.Equal(hosts, want) {

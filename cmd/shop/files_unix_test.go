@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// A shop that may open few files is told of many more clients than it can have. It
-// lives, sells to those that want something, and ends as it should.
+// A shop with a low limit on open files gets many more clients than it can have. It goes on
+// running, sells to those that buy, and ends normally.
 func TestShopWithFewFilesOutlivesItsClients(t *testing.T) {
 	const files, clients = 256, 600
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", `ulimit -n "$1" && exec "$2" -addr 127.0.0.1:0`, "sh", strconv.Itoa(files), os.Args[0])
@@ -49,7 +49,7 @@ func TestShopWithFewFilesOutlivesItsClients(t *testing.T) {
 		}
 		_ = res.Body.Close()
 		if res.StatusCode != http.StatusOK {
-			t.Errorf("a buyer is told %s", res.Status)
+			t.Errorf("a buyer got %s", res.Status)
 		}
 	}
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {

@@ -21,7 +21,7 @@ import (
 
 	"oversell/internal/backend"
 	"oversell/internal/backend/lockservers"
-	"oversell/internal/locks"
+	"oversell/internal/catalog"
 	"oversell/internal/page/runs"
 	"oversell/internal/shop"
 	"oversell/internal/stock"
@@ -31,14 +31,14 @@ import (
 // The exit codes.
 const (
 	exitOK     = 0
-	exitFailed = 1 // while it ran, or -check found it unwell
-	exitUnable = 2 // it could not run
+	exitFailed = 1 // the shop failed while it ran, or -check found a problem
+	exitUnable = 2 // the shop could not start
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
-	logging.Disable()            // what go-redis would print it returns as well
+	logging.Disable()            // go-redis returns the errors that it would print
 	if len(os.Args) == 2 && os.Args[1] == instanceArg {
 		os.Exit(instance(ctx, os.Stdin, os.Stdout, os.Stderr))
 	}
@@ -69,7 +69,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		welcome(stdout, addr)
 	})
 	switch {
-	case err == nil, !ready && ctx.Err() != nil: // told to stop, it may be before it was ready
+	case err == nil, !ready && ctx.Err() != nil: // stopped, perhaps before it was ready
 		return exitOK
 	case ready:
 		return complain(stderr, exitFailed, err)
@@ -82,9 +82,9 @@ func complain(stderr io.Writer, code int, err error) int {
 	return code
 }
 
-// demo is on sale from the start, so that the first request finds something. Its
-// stock is kept where the default strategy takes it from.
-func demo(strategy locks.Strategy) *stock.Item {
+// demo is the item that is on sale from the start. Its stock is where the default strategy
+// can work with it.
+func demo(strategy catalog.Strategy) *stock.Item {
 	item := &stock.Item{SKU: "hot", Name: "The hot item", Category: "demo", Initial: 1000}
 	if strategy.InDatabase() {
 		item.Keeper = stock.InDatabase
@@ -94,7 +94,7 @@ func demo(strategy locks.Strategy) *stock.Item {
 
 // serve opens the backends and runs the shop on them until ctx is cancelled.
 func serve(ctx context.Context, o options, log *slog.Logger, ready func(addr string)) (err error) {
-	strategy, err := locks.Strategies().Find(o.strategy)
+	strategy, err := catalog.Strategies().Find(o.strategy)
 	if err != nil {
 		return err
 	}
@@ -132,20 +132,20 @@ func serve(ctx context.Context, o options, log *slog.Logger, ready func(addr str
 	})
 }
 
-// otherFiles are the open files that this process needs beside the shop's own: for
-// the embedded servers, and for the runs of the page.
+// otherFiles are the open files that this process needs besides the shop's own, for the
+// embedded servers and the page's runs.
 const otherFiles = 512
 
 func welcome(stdout io.Writer, addr string) {
-	fmt.Fprintf(stdout, `The shop is open at http://%[1]s. See there how it breaks, or buy one of 1,000:
+	fmt.Fprintf(stdout, `The shop is open at http://%[1]s. See there how it breaks, or buy one of 1,000 units:
   curl -X POST http://%[1]s/api/items/hot/deduct -d '{"quantity":1}'
   curl http://%[1]s/api/audit/hot
-`, asked(addr))
+`, localAddr(addr))
 }
 
-// asked returns the address that somebody on this machine asks for a shop that listens
-// on addr: one that listens on all addresses is not served under the name 0.0.0.0.
-func asked(addr string) string {
+// localAddr returns the address under which this machine reaches a shop that listens on
+// addr. A shop that listens on all addresses is not served under the name 0.0.0.0.
+func localAddr(addr string) string {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return addr
@@ -156,11 +156,11 @@ func asked(addr string) string {
 	return addr
 }
 
-// check asks the shop that listens on addr whether it is well.
+// check asks the shop that listens on addr for its health.
 func check(ctx context.Context, addr string) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+asked(addr)+"/healthz", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+localAddr(addr)+"/healthz", nil)
 	if err != nil {
 		return err
 	}
@@ -170,7 +170,7 @@ func check(ctx context.Context, addr string) error {
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
-		return fmt.Errorf("the shop at %s answers %s", addr, res.Status)
+		return fmt.Errorf("the shop at %s answered %s", addr, res.Status)
 	}
 	return nil
 }

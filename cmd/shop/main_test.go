@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// asProgram in the environment makes the test binary the program itself.
+// asProgram in the environment makes the test binary run the program.
 const asProgram = "SHOP_TEST_AS_PROGRAM"
 
 // output collects what a program writes while it runs.
@@ -77,7 +77,7 @@ func TestWhatIsWrongIsSaidInOneLine(t *testing.T) {
 		want string
 	}{
 		{[]string{"-nonsense"}, "-nonsense"},
-		{[]string{"hot"}, `"hot" is no flag`},
+		{[]string{"hot"}, `"hot" is not a flag`},
 		{[]string{"-strategy", "v0"}, "v6_watchdog"},
 		{[]string{"-strategy", "v6_wait_one"}, "needs a Redis with replicas"},
 		{[]string{"-strategy", "sql_for_update"}, "needs MySQL or MariaDB"},
@@ -164,7 +164,7 @@ func TestHelpShowsExamplesFlagsAndStrategies(t *testing.T) {
 	}
 }
 
-// program is a shop that runs.
+// program is a running shop.
 type program struct {
 	addr           string
 	stop           context.CancelFunc
@@ -223,8 +223,8 @@ func TestShopOpensSellsAndCloses(t *testing.T) {
 	}
 }
 
-// A shop in a container listens on all addresses. It is well, and answers to the names
-// that it was given and to no others.
+// A shop in a container listens on all addresses. Its health check passes, and it answers
+// only under the names that it was given.
 func TestShopOnAllAddressesGoesByItsNames(t *testing.T) {
 	for _, addr := range []string{"0.0.0.0:0", ":0"} {
 		p := start(t, "-addr", addr, "-hosts", "shop.example")
@@ -266,7 +266,7 @@ func TestShopOnAllAddressesGoesByItsNames(t *testing.T) {
 	}
 }
 
-// The request that the shop prints sells, whatever the default strategy is.
+// The request that the shop prints sells a unit with every default strategy.
 func TestFirstRequestSellsByEveryDefault(t *testing.T) {
 	for _, strategy := range []string{"sql_conditional", "lua_atomic", "etcd"} {
 		t.Run(strategy, func(t *testing.T) {

@@ -13,30 +13,31 @@ import (
 	"github.com/peterbourgon/ff/v3"
 
 	"oversell/internal/backend/lockservers"
-	"oversell/internal/locks"
+	"oversell/internal/catalog"
+	"oversell/internal/guard"
 	"oversell/internal/shop"
 	"oversell/internal/web"
 )
 
-// envPrefix and a flag's name in capitals make the environment variable that
-// is the flag's default.
+// envPrefix and a flag's name in capitals make the environment variable for the flag's
+// default.
 const envPrefix = "OVERSELL"
 
-// options are what the flags say.
+// options are the values of the flags.
 type options struct {
 	addr, redis, db string
 	hosts           string
 	strategy, token string
 	ttl, wait       time.Duration
-	retry           locks.Policy
+	retry           guard.Policy
 	log             string
 	check           bool
 	unfenced, mixed bool
 	servers         lockservers.Specs
 }
 
-// parse reads flags and environment. Its errors are one line each. It returns
-// flag.ErrHelp when help is asked for.
+// parse reads flags and environment. Each error is one line. It returns flag.ErrHelp if
+// help is requested.
 func parse(args []string) (options, error) {
 	var o options
 	var retry string
@@ -50,37 +51,36 @@ func parse(args []string) (options, error) {
 		return o, fmt.Errorf("%w (shop -h shows the flags)", err)
 	}
 	if fs.NArg() > 0 {
-		return o, fmt.Errorf("%q is no flag (shop -h shows the flags)", fs.Arg(0))
+		return o, fmt.Errorf("%q is not a flag (shop -h shows the flags)", fs.Arg(0))
 	}
 	var err error
-	if o.retry, err = locks.ParsePolicy(retry); err != nil {
+	if o.retry, err = guard.ParsePolicy(retry); err != nil {
 		return o, fmt.Errorf("-retry: %w", err)
 	}
 	o = o.withServers()
 	return o, o.validate()
 }
 
-// alone reports whether the shop's Redis is started for it. Such a Redis has no
-// replicas.
+// alone reports whether the shop starts its own Redis. Such a Redis has no replicas.
 func (o options) alone() bool { return o.redis == "embedded" || o.redis == "local" }
 
-// onSQLite reports whether the database is one of SQLite.
+// onSQLite reports whether the database is SQLite.
 func (o options) onSQLite() bool { return o.db == "embedded" || strings.HasPrefix(o.db, "sqlite:") }
 
-// catalog is what the shop may offer. What takes servers that are not there, or
-// another database, the shop leaves out itself; whether there are replicas not
-// every Redis tells.
-func (o options) catalog() locks.Catalog {
-	return slices.DeleteFunc(locks.Strategies(), func(s locks.Strategy) bool {
-		return s.Needs == locks.NeedsReplicas && o.alone()
+// catalog returns the strategies that the shop may offer. The shop itself leaves out those
+// that need other servers or another database. Replicas are checked here too, because not
+// every Redis tells whether it has any.
+func (o options) catalog() catalog.List {
+	return slices.DeleteFunc(catalog.Strategies(), func(s catalog.Strategy) bool {
+		return s.Needs == catalog.NeedsReplicas && o.alone()
 	})
 }
 
-// none turns off what would be started otherwise.
+// none turns off servers that would be started otherwise.
 const none = "none"
 
-// withServers lets a shop that is alone, one whose Redis is its own, start what it can
-// with nothing installed. Several shops on one Redis need nodes that they share.
+// withServers makes a shop with its own Redis start the servers that need no installation.
+// Several shops on one Redis need to share their nodes.
 func (o options) withServers() options {
 	for _, spec := range []*string{&o.servers.Redlock, &o.servers.Etcd} {
 		if *spec == "" && o.alone() {
@@ -95,11 +95,11 @@ func (o options) withServers() options {
 	return o
 }
 
-// needs are what the servers are there for.
-func (o options) needs() []locks.Need {
-	var needs []locks.Need
-	for need, spec := range map[locks.Need]string{
-		locks.NeedsNodes: o.servers.Redlock, locks.NeedsEtcd: o.servers.Etcd, locks.NeedsZooKeeper: o.servers.ZooKeeper,
+// needs returns the needs that the configured servers meet.
+func (o options) needs() []catalog.Need {
+	var needs []catalog.Need
+	for need, spec := range map[catalog.Need]string{
+		catalog.NeedsNodes: o.servers.Redlock, catalog.NeedsEtcd: o.servers.Etcd, catalog.NeedsZooKeeper: o.servers.ZooKeeper,
 	} {
 		if spec != "" {
 			needs = append(needs, need)
@@ -109,17 +109,17 @@ func (o options) needs() []locks.Need {
 }
 
 func (o options) validate() error {
-	s, err := locks.Strategies().Find(o.strategy)
+	s, err := catalog.Strategies().Find(o.strategy)
 	if err != nil {
 		return fmt.Errorf("-strategy: %w", err)
 	}
 	_, badHosts := web.ParseHosts(o.hosts)
 	switch needs := s.Needs; {
-	case needs == locks.NeedsReplicas && o.alone():
+	case needs == catalog.NeedsReplicas && o.alone():
 		return fmt.Errorf("-strategy %s needs a Redis with replicas, and -redis %s has none", s.Name, o.redis)
 	case s.NeedsMySQL() && o.onSQLite():
 		return fmt.Errorf("-strategy %s needs MySQL or MariaDB, and -db %s is SQLite", s.Name, o.db)
-	case needs != locks.NeedsNothing && needs != locks.NeedsRueidis && needs != locks.NeedsReplicas && !slices.Contains(o.needs(), needs):
+	case needs != catalog.NeedsNothing && needs != catalog.NeedsRueidis && needs != catalog.NeedsReplicas && !slices.Contains(o.needs(), needs):
 		return fmt.Errorf("-strategy %s needs -%s (shop -h shows what it can be)", s.Name, needs)
 	case o.ttl < time.Millisecond:
 		return fmt.Errorf("-ttl is %v, and must be at least 1ms", o.ttl)
@@ -144,18 +144,18 @@ func flags(o *options, retry *string) *flag.FlagSet {
 	fs.StringVar(&o.servers.Etcd, "etcd", "", "`where` etcd is: embedded, which starts when it is first used,\nhttp://host:port, or none; the same default")
 	fs.StringVar(&o.servers.ZooKeeper, "zookeeper", none, "`where` ZooKeeper is: local, which starts when it is first\nused, host:port, or none")
 	fs.StringVar(&o.strategy, "strategy", "v6_watchdog", "`name` of the strategy for requests that name none")
-	fs.StringVar(&o.token, "token", "", "`secret` that changing an item or the strategy asks for;\nempty: nobody is asked")
-	fs.DurationVar(&o.ttl, "ttl", shop.DefaultTTL, "`lease` of a lock, for the strategies that have one: nobody sells\nfor that long after a holder was killed, and a holder may stand\nstill for two thirds of it (v2 to v5: work for all of it)")
+	fs.StringVar(&o.token, "token", "", "`secret` required for changing an item or the strategy;\nempty: not required")
+	fs.DurationVar(&o.ttl, "ttl", shop.DefaultTTL, "`lease` of a lock, for the strategies that have one: nobody sells\nfor that long after a holder was killed, and a holder may stall\nfor two thirds of it (v2 to v5: work for all of it)")
 	fs.DurationVar(&o.wait, "wait", shop.DefaultWait, "longest `time` that a request waits for a lock")
 	fs.StringVar(retry, "retry", "line:2ms", "`how` to wait for a lock: line:DELAY, fixed:DELAY,\nbackoff:MIN-MAX or recursive:DELAY")
-	fs.BoolVar(&o.unfenced, "unfenced", false, "the stock does not look at the fencing tokens of v8_fenced, v9_cohort,\netcd and zookeeper")
-	fs.BoolVar(&o.mixed, "mixed", false, "strategies that do not keep each other out may sell one item at\nthe same time, and oversell it")
+	fs.BoolVar(&o.unfenced, "unfenced", false, "the stock does not check the fencing tokens of v8_fenced, v9_cohort,\netcd and zookeeper")
+	fs.BoolVar(&o.mixed, "mixed", false, "strategies that do not exclude each other may sell one item at\nthe same time, and oversell it")
 	fs.StringVar(&o.log, "log", "text", "`form` of the log on stderr: text or json")
-	fs.BoolVar(&o.check, "check", false, "ask the shop at -addr whether it is well, and exit: 0 if it is")
+	fs.BoolVar(&o.check, "check", false, "check the health of the shop at -addr, and exit: 0 if it is well")
 	return fs
 }
 
-// logger writes to stderr in the form that was asked for.
+// logger returns a logger that writes to stderr in the form of -log.
 func (o options) logger(stderr io.Writer) *slog.Logger {
 	if o.log == "json" {
 		return slog.New(slog.NewJSONHandler(stderr, nil))
@@ -180,14 +180,14 @@ const usage = `shop is a flash sale: one hot item, and a switch for how its stoc
 Flags. Each has an environment variable as its default: OVERSELL_ADDR for -addr.
 `
 
-// help explains the program.
+// help prints the help text.
 func help(stdout io.Writer) {
 	fmt.Fprint(stdout, usage, "\n")
 	fs := flags(new(options), new(string))
 	fs.SetOutput(stdout)
 	fs.PrintDefaults()
 	fmt.Fprintln(stdout, "\nStrategies:")
-	for _, s := range locks.Strategies() {
+	for _, s := range catalog.Strategies() {
 		fmt.Fprintf(stdout, "  %-13s %s\n", s.Name, strings.TrimSpace(s.Adds))
 	}
 }

@@ -6,15 +6,15 @@ import (
 	"strings"
 	"testing"
 
-	"oversell/internal/locks"
+	"oversell/internal/catalog"
 )
 
 // waiters are the strategies that wait for replicas.
 func waiters(t *testing.T) []string {
 	t.Helper()
 	var names []string
-	for _, s := range locks.Strategies() {
-		if s.Needs == locks.NeedsReplicas {
+	for _, s := range catalog.Strategies() {
+		if s.Needs == catalog.NeedsReplicas {
 			names = append(names, s.Name)
 		}
 	}
@@ -24,7 +24,7 @@ func waiters(t *testing.T) []string {
 	return names
 }
 
-// What is not there is not offered.
+// A strategy whose servers are missing is not offered.
 func TestReplicasAreNotOfferedWhereThereAreNone(t *testing.T) {
 	p := start(t)
 	var offered struct {

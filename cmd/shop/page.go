@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"time"
 
+	"oversell/internal/catalog"
 	"oversell/internal/lab"
-	"oversell/internal/locks"
 	"oversell/internal/page"
 	"oversell/internal/page/runs"
 )
@@ -15,10 +15,10 @@ import (
 // budget bounds a search for a schedule that breaks a strategy.
 var budget = lab.Budget{Plays: 20_000, Time: 2 * time.Minute}
 
-// newPage returns the page of a shop on these backends. What it has under way ends
-// with ctx; close waits for it, and comes before the backends end.
+// newPage returns the page of a shop on these backends. Its runs end with ctx. The caller
+// must call close, which waits for them, before it closes the backends.
 func newPage(ctx context.Context, o options, on runs.Backends, log *slog.Logger) (h http.Handler, close func(), err error) {
-	manager := runs.New(ctx, runs.Config{Catalog: locks.Strategies(), Command: self(instanceArg), Shop: &on, Logger: log})
+	manager := runs.New(ctx, runs.Config{Catalog: catalog.Strategies(), Command: self(instanceArg), Shop: &on, Logger: log})
 	p, err := page.New(ctx, page.Config{
 		Runs: manager, Token: o.token, Anomalies: measureMatrix, Budget: budget, Logger: log,
 	})

@@ -9,10 +9,11 @@ import (
 	"time"
 
 	"oversell/internal/lab"
+	"oversell/internal/lab/anomalies"
 	"oversell/internal/page/runs"
 )
 
-// read gets what is at a path of the shop and returns the status.
+// read sends a GET for a path of the shop and returns the status.
 func (p *program) read(t *testing.T, path string, v any) int {
 	t.Helper()
 	res, err := http.Get("http://" + p.addr + path)
@@ -28,7 +29,7 @@ func (p *program) read(t *testing.T, path string, v any) int {
 	return res.StatusCode
 }
 
-// The program is its own bench and its own lab, and ends with all of it.
+// The program runs its own bench and lab as child processes, and ends with all of them.
 func TestPageRunsTheBenchAndTheLab(t *testing.T) {
 	t.Setenv(asProgram, "1") // for the processes that the shop starts
 	p := start(t)
@@ -77,7 +78,7 @@ func TestPageRunsTheBenchAndTheLab(t *testing.T) {
 	for p.read(t, "/api/lab", &matrix) == http.StatusAccepted {
 		time.Sleep(100 * time.Millisecond)
 	}
-	if want := len(lab.Columns()) * len(lab.Scenarios()); len(matrix.Cells) != want {
+	if want := len(lab.Subjects()) * len(anomalies.All()); len(matrix.Cells) != want {
 		t.Errorf("%d cells, want %d", len(matrix.Cells), want)
 	}
 	for _, c := range matrix.Cells {
@@ -91,7 +92,7 @@ func TestPageRunsTheBenchAndTheLab(t *testing.T) {
 	}
 }
 
-// A shop that is told to stop in the middle of a run of the bench ends it.
+// A shop that is stopped in the middle of a run of the bench ends the run.
 func TestShopClosesInTheMiddleOfARun(t *testing.T) {
 	t.Setenv(asProgram, "1")
 	p := start(t)
@@ -124,7 +125,7 @@ func TestShopClosesInTheMiddleOfARun(t *testing.T) {
 	}
 }
 
-// One that is told so while the lab is run does not wait for that either.
+// A shop that is stopped while the lab runs does not wait for the lab.
 func TestShopClosesInTheMiddleOfTheLab(t *testing.T) {
 	t.Setenv(asProgram, "1")
 	p := start(t)

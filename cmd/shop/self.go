@@ -11,18 +11,19 @@ import (
 
 	"oversell/internal/backend"
 	"oversell/internal/bench"
+	"oversell/internal/catalog"
 	"oversell/internal/lab"
-	"oversell/internal/locks"
+	"oversell/internal/lab/anomalies"
 	"oversell/internal/proc"
 )
 
-// What this program is, as a process of its own, instead of the shop.
+// The arguments with which this program starts itself as a child process.
 const (
-	instanceArg = "instance" // a shop of a bench, which takes its setup from its standard input
-	matrixArg   = "matrix"   // the lab, which writes what it finds to its standard output
+	instanceArg = "instance" // a shop for the bench, which reads its setup from standard input
+	matrixArg   = "matrix"   // the lab, which writes its findings to standard output
 )
 
-// self returns a function that makes the command of such a process.
+// self returns a function that makes the command of such a child process.
 func self(arg string) func() (*exec.Cmd, error) {
 	return func() (*exec.Cmd, error) {
 		path, err := os.Executable()
@@ -34,34 +35,33 @@ func self(arg string) func() (*exec.Cmd, error) {
 }
 
 func instance(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) int {
-	if err := bench.Serve(ctx, locks.Strategies(), stdin, stdout, stderr, nil); err != nil {
+	if err := bench.Serve(ctx, catalog.Strategies(), stdin, stdout, stderr, nil); err != nil {
 		return complain(stderr, exitUnable, err)
 	}
 	return exitOK
 }
 
-// finding is what the lab's process writes, one JSON object a line: how far it is,
-// or in the end all.
+// finding is one line of JSON from the lab's process: its progress, or finally its report.
 type finding struct {
 	Done   int         `json:"done"`
 	Of     int         `json:"of"`
 	Report *lab.Report `json:"report,omitempty"`
 }
 
-// matrix runs the lab on the embedded Redis. In the process of the shop it must
-// not be: timers of its virtual time could get, by way of what client libraries
-// pool, to where time is real.
+// matrix runs the lab on the embedded Redis. It must not run in the shop's own process,
+// because client libraries pool timers: one from the lab's virtual time could be reused in
+// real time.
 func matrix(ctx context.Context, stdout, stderr io.Writer) int {
-	cfg := lab.Config{Columns: lab.Columns(), Scenarios: lab.Scenarios(), Redis: lab.Embedded}
+	cfg := lab.Config{Subjects: lab.Subjects(), Scenarios: anomalies.All(), Redis: lab.Embedded}
 	var err error
 	if cfg.RedisName, err = embeddedName(ctx); err != nil {
 		return complain(stderr, exitUnable, err)
 	}
 	out := json.NewEncoder(stdout)
-	far := finding{Of: len(cfg.Columns) * len(cfg.Scenarios)}
+	far := finding{Of: len(cfg.Subjects) * len(cfg.Scenarios)}
 	report, err := lab.Run(ctx, cfg, func(lab.Cell) {
 		far.Done++
-		_ = out.Encode(far) // if nobody listens, the end says so too
+		_ = out.Encode(far) // an error shows up again at the end
 	})
 	if err == nil {
 		far.Report = &report
@@ -73,7 +73,7 @@ func matrix(ctx context.Context, stdout, stderr io.Writer) int {
 	return exitOK
 }
 
-// embeddedName is what the embedded Redis is called in reports.
+// embeddedName returns the name of the embedded Redis in reports.
 func embeddedName(ctx context.Context) (name string, err error) {
 	server, err := backend.ServeRedis(ctx, lab.Embedded)
 	if err != nil {
@@ -88,15 +88,14 @@ func embeddedName(ctx context.Context) (name string, err error) {
 	return name, errors.Join(err, rdb.Close())
 }
 
-// measureMatrix runs the lab in a process of its own, which is killed when ctx
-// ends.
+// measureMatrix runs the lab in a child process, which is killed when ctx ends.
 func measureMatrix(ctx context.Context, progress func(done, of int)) (report lab.Report, err error) {
 	cmd, err := self(matrixArg)()
 	if err != nil {
 		return report, err
 	}
-	// A pipe of the command's would be closed at its end, whether or not all had
-	// been read.
+	// Not the command's own pipe: that is closed when the process ends, even if not
+	// everything has been read.
 	from, to, err := os.Pipe()
 	if err != nil {
 		return report, fmt.Errorf("running the lab: %w", err)
@@ -113,7 +112,7 @@ func measureMatrix(ctx context.Context, progress func(done, of int)) (report lab
 	for in := json.NewDecoder(from); ; {
 		var f finding
 		if err := in.Decode(&f); err != nil {
-			return report, fmt.Errorf("reading what the lab has found: %w", errors.Join(err, context.Cause(ctx)))
+			return report, fmt.Errorf("reading the lab's findings: %w", errors.Join(err, context.Cause(ctx)))
 		}
 		if f.Report != nil {
 			return *f.Report, nil

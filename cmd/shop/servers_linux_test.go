@@ -41,8 +41,8 @@ func listeners(t *testing.T, pid int) int {
 	return count
 }
 
-// A plain shop runs nothing but what it uses: itself and its Redis. The servers of other
-// locks start with the first buyer who asks for such a lock.
+// A plain shop runs only what it uses: itself and its Redis. The servers of other locks
+// start with the first buyer that needs them.
 func TestPlainShopStartsNoServersOfOtherLocks(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-addr", "127.0.0.1:0")
 	cmd.Env = append(os.Environ(), asProgram+"=1", "TMPDIR="+t.TempDir())
@@ -95,7 +95,7 @@ func TestPlainShopStartsNoServersOfOtherLocks(t *testing.T) {
 		}
 		res.Body.Close()
 		if res.StatusCode != http.StatusOK {
-			t.Errorf("the first buyer by %s is told %s", step.strategy, res.Status)
+			t.Errorf("the first buyer by %s got %s", step.strategy, res.Status)
 		}
 		if got := listeners(t, cmd.Process.Pid); got != step.want {
 			t.Errorf("after a sale by %s %d sockets listen, want %d", step.strategy, got, step.want)

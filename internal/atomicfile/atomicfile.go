@@ -1,4 +1,4 @@
-// Package atomicfile writes files as a whole or not at all.
+// Package atomicfile writes files completely or not at all.
 package atomicfile
 
 import (
@@ -13,28 +13,27 @@ import (
 	"github.com/google/uuid"
 )
 
-// File is a file that is written as a whole or not at all: what was there before
-// stays until Commit. Close must be called in the end. It must not be used by several
-// goroutines at once.
+// File is a file that is written completely or not at all: the old contents stay until
+// Commit. Call Close at the end. It is not safe for concurrent use.
 type File struct {
-	path   string   // what is replaced
-	beside *os.File // has the new contents until then
+	path   string   // of the file to replace
+	beside *os.File // temporary file with the new contents
 
-	// Where nothing can be put beside, or is to be replaced, they are kept, and
-	// written to what is there in the end.
+	// If no temporary file can be created, or there is a device or a pipe, the new contents
+	// are kept in memory and written to the existing file at Commit.
 	there *os.File
 	kept  bytes.Buffer
 }
 
-// Create makes sure that there can be a file at the path, and changes nothing there.
-// A link stays one. The errors name the path.
+// Create checks that a file can be written at the path, and changes nothing there. A
+// symbolic link stays one. The errors name the path.
 func Create(path string) (*File, error) {
 	if to, err := filepath.EvalSymlinks(path); err == nil {
 		path = to
 	}
 	there, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return newBeside(path, 0o666) // less what the user takes off
+		return newBeside(path, 0o666) // less the umask
 	}
 	if err != nil {
 		return nil, err
@@ -48,7 +47,7 @@ func Create(path string) (*File, error) {
 	}
 	f, err := newBeside(path, info.Mode().Perm())
 	if err != nil {
-		return &File{path: path, there: there}, nil // it may be written, and its folder may not
+		return &File{path: path, there: there}, nil // the file can be written and its folder cannot
 	}
 	if err := errors.Join(f.beside.Chmod(info.Mode().Perm()), there.Close()); err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -56,7 +55,7 @@ func Create(path string) (*File, error) {
 	return f, nil
 }
 
-// newBeside returns the file that will be at the path. Its errors name the path.
+// newBeside creates the temporary file for the path. Its errors name the path.
 func newBeside(path string, mode fs.FileMode) (*File, error) {
 	beside, err := os.OpenFile(path+"."+uuid.NewString()[:8], os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	var at *fs.PathError
@@ -74,7 +73,7 @@ func (f *File) Write(p []byte) (int, error) {
 	return f.beside.Write(p)
 }
 
-// Commit puts what was written in the place of what was there.
+// Commit replaces the old contents with what was written.
 func (f *File) Commit() error {
 	if err := f.put(); err != nil {
 		return fmt.Errorf("writing %s: %w", f.path, err)
@@ -102,7 +101,7 @@ func (f *File) put() error {
 	return nil
 }
 
-// Close removes what was written unless Commit has put it in its place.
+// Close discards what was written, unless it was committed.
 func (f *File) Close() error {
 	if f.there != nil {
 		return f.there.Close()
@@ -110,14 +109,14 @@ func (f *File) Close() error {
 	if f.beside == nil {
 		return nil
 	}
-	_ = f.beside.Close() // it may be closed already, and is removed
+	_ = f.beside.Close() // it may be closed already
 	if err := os.Remove(f.beside.Name()); err != nil {
 		return fmt.Errorf("removing an unfinished file: %w", err)
 	}
 	return nil
 }
 
-// Write writes the file called path anew, with what draw writes.
+// Write replaces the file at path with what draw writes.
 func Write(path string, draw func(io.Writer) error) error {
 	f, err := Create(path)
 	if err != nil {
@@ -126,7 +125,7 @@ func Write(path string, draw func(io.Writer) error) error {
 	return errors.Join(f.Fill(draw), f.Close())
 }
 
-// Fill writes what draw does, and puts it in its place.
+// Fill writes what draw writes, and commits it.
 func (f *File) Fill(draw func(io.Writer) error) error {
 	if err := draw(f); err != nil {
 		return err

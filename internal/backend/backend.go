@@ -1,9 +1,9 @@
 // Package backend opens what the flags -redis and -db name.
 //
-// It takes two steps, because one process may start a server and others use
-// it: ServeRedis and ServeDatabase turn a flag's value into a URL, starting a
-// server when the value asks for one; DialRedis and DialDatabase connect to
-// such a URL from any process of the machine.
+// It takes two steps, because one process may start a server that other
+// processes use: ServeRedis and ServeDatabase turn a flag's value into a URL,
+// and start a server if the value asks for one; DialRedis and DialDatabase
+// connect to such a URL from any process on the machine.
 package backend
 
 import (
@@ -16,16 +16,16 @@ import (
 )
 
 var (
-	// ErrSpec is returned, wrapped, when the value of -redis or -db is
-	// itself wrong. The message is one line and says what is allowed.
+	// ErrSpec is returned, wrapped, when the value of -redis or -db is invalid.
+	// The message is one line and says what is allowed.
 	ErrSpec = errors.New("invalid value")
 
 	// ErrMissing is returned, wrapped, when "local" needs a binary that is
 	// not in the PATH. The message names it and how to install it.
 	ErrMissing = local.ErrMissing
 
-	// ErrUnreachable is returned, wrapped with its cause, when nobody
-	// answers at a well-formed address, or refuses the password.
+	// ErrUnreachable is returned, wrapped with its cause, when no server
+	// answers at a well-formed address, or it refuses the password.
 	ErrUnreachable = errors.New("unreachable")
 )
 
@@ -38,8 +38,8 @@ const (
 // dialTimeout bounds DialRedis and DialDatabase.
 const dialTimeout = 3 * time.Second
 
-// moduleVersion returns the version of a module that this program is built
-// with, without the v, or "" when the build does not record it.
+// moduleVersion returns the version of a module that this program was built
+// with, without the v, or "" if the build does not record it.
 func moduleVersion(path string) string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -53,8 +53,8 @@ func moduleVersion(path string) string {
 	return ""
 }
 
-// isWord reports whether s is a short word, which an error may repeat: what
-// is longer or has other signs may hold a password.
+// isWord reports whether s is a short word that is safe to repeat in an error:
+// a longer string, or one with other characters, may hold a password.
 func isWord(s string) bool {
 	if len(s) > 16 {
 		return false

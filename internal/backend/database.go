@@ -14,11 +14,11 @@ import (
 	"oversell/internal/backend/local"
 )
 
-// DatabaseServer is a database to dial: one that ServeDatabase made, or the
-// user's.
+// DatabaseServer is a database to dial: one that ServeDatabase started, or the
+// user's own.
 type DatabaseServer struct {
-	// URL is what DialDatabase takes, in any process of this machine. It
-	// may hold a password and so never belongs in a log.
+	// URL is what DialDatabase takes, in any process on this machine. It may
+	// hold a password, so it must never be logged.
 	URL string
 
 	stop func() error
@@ -28,12 +28,12 @@ type DatabaseServer struct {
 //
 //   - "embedded" is an SQLite file in a temporary folder;
 //   - "local" starts a private mariadbd or mysqld, see package local;
-//   - "sqlite:/path/to/file.db" is an SQLite file that stays, made if need be;
-//   - a DSN as user:password@tcp(host:3306)/database is the user's own MySQL
+//   - "sqlite:/path/to/file.db" is an SQLite file that is kept, and created if needed;
+//   - a DSN such as user:password@tcp(host:3306)/database is the user's own MySQL
 //     or MariaDB, see DialDatabase.
 //
-// ctx bounds the start, not the life of the server; Close ends that. Errors
-// wrap ErrSpec, ErrMissing, or what kept the server from starting.
+// ctx bounds the start of the server, not its life, which Close ends. Errors
+// wrap ErrSpec, ErrMissing, or the reason why the server did not start.
 func ServeDatabase(ctx context.Context, spec string) (*DatabaseServer, error) {
 	switch spec {
 	case embedded:
@@ -65,14 +65,14 @@ func serveSQLite() (*DatabaseServer, error) {
 	return &DatabaseServer{URL: sqliteScheme + filepath.Join(dir, temporaryName), stop: stop}, nil
 }
 
-// temporaryName, in a folder that begins with temporaryFolder, is the file of
-// the embedded database. Other processes know it by that.
+// The embedded database is a file named temporaryName in a folder whose name
+// begins with temporaryFolder. Other processes recognise it by these names.
 const (
 	temporaryFolder = "oversell-"
 	temporaryName   = "oversell.db"
 )
 
-// isTemporary reports whether a file is one that serveSQLite made, in this
+// isTemporary reports whether a file was created by serveSQLite, in this
 // process or another.
 func isTemporary(file string) bool {
 	dir, name := filepath.Split(file)
@@ -81,9 +81,9 @@ func isTemporary(file string) bool {
 		filepath.Clean(parent) == filepath.Clean(os.TempDir())
 }
 
-// Close stops the server or removes the file if ServeDatabase made it, and
-// leaves the user's own alone. It may be called more than once. Connections
-// that are still open break.
+// Close stops the server or removes the file if ServeDatabase created it, and
+// leaves the user's own database alone. It may be called more than once.
+// Connections that are still open break.
 func (s *DatabaseServer) Close() error {
 	if s.stop == nil {
 		return nil
@@ -92,7 +92,7 @@ func (s *DatabaseServer) Close() error {
 }
 
 // DatabaseName describes the database behind db for the first lines of a
-// report, as "MariaDB 10.11.6 at 127.0.0.1:3306", "SQLite 3.41.2
+// report, such as "MariaDB 10.11.6 at 127.0.0.1:3306", "SQLite 3.41.2
 // (embedded)" or "SQLite 3.41.2 in /path/sales.db", without credentials.
 func DatabaseName(ctx context.Context, db *gorm.DB) (string, error) {
 	d, ok := db.Dialector.(*mysql.Dialector)

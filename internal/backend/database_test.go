@@ -17,7 +17,7 @@ import (
 	"oversell/internal/backend/local"
 )
 
-// record is a table with the things that databases treat differently.
+// record is a table with the column types that databases treat differently.
 type record struct {
 	ID        uint
 	Name      string `gorm:"uniqueIndex;size:64"`
@@ -60,7 +60,8 @@ func TestDatabaseName(t *testing.T) {
 	}
 }
 
-// A file that stays is named, so that nobody takes it for the temporary one.
+// A permanent file is shown by name, so that it is not mistaken for the
+// temporary one.
 func TestDatabaseNameOfAFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "sales.db")
 	name, err := backend.DatabaseName(t.Context(), backendtest.DialDatabase(t, "sqlite:"+file))
@@ -73,8 +74,8 @@ func TestDatabaseNameOfAFile(t *testing.T) {
 	}
 }
 
-// TestDatabaseConcurrentWriters has two clients, as two processes would, add
-// up under transactions that read first: none may fail or be lost.
+// TestDatabaseConcurrentWriters has two clients, like two processes, increment
+// a row in transactions that read first: no increment may fail or be lost.
 func TestDatabaseConcurrentWriters(t *testing.T) {
 	for _, spec := range []string{"embedded", "local"} {
 		t.Run(spec, func(t *testing.T) {
@@ -109,7 +110,7 @@ func TestDatabaseConcurrentWriters(t *testing.T) {
 
 func addOne(db *gorm.DB) error {
 	return db.Transaction(func(tx *gorm.DB) error {
-		if tx.Name() == "sqlite" { // whose transactions are immediate
+		if tx.Name() == "sqlite" { // SQLite's transactions are immediate
 			var r record
 			if err := tx.First(&r).Error; err != nil {
 				return err
@@ -151,9 +152,9 @@ func TestSQLiteFileStays(t *testing.T) {
 	}
 }
 
-// TestSQLiteWritersTakeTurns wants nobody to be left waiting while others
-// write without a pause. What counts is how often the other one writes in
-// between, not how long that takes.
+// TestSQLiteWritersTakeTurns checks that no writer starves while another writes
+// without a pause. It counts how often the other one writes in between, not how
+// long that takes.
 func TestSQLiteWritersTakeTurns(t *testing.T) {
 	url := backendtest.Database(t, "embedded")
 	setup := backendtest.DialDatabase(t, url)
@@ -161,7 +162,7 @@ func TestSQLiteWritersTakeTurns(t *testing.T) {
 		t.Fatal(err)
 	}
 	setup.Create(&record{Name: "item"})
-	const patience = 2000 // turns of the other one until a writer has had its own
+	const patience = 2000 // writes of the other client before a writer gets its own
 	var turns atomic.Int64
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -180,8 +181,8 @@ func TestSQLiteWritersTakeTurns(t *testing.T) {
 	wg.Wait()
 }
 
-// writeUntil writes in one transaction after the other, without a pause,
-// until ctx ends, and counts them.
+// writeUntil writes one transaction after another, without a pause, until ctx
+// ends, and counts them.
 func writeUntil(ctx context.Context, t *testing.T, db *gorm.DB, turns *atomic.Int64) {
 	for ctx.Err() == nil {
 		err := db.Transaction(func(tx *gorm.DB) error {
@@ -195,8 +196,8 @@ func writeUntil(ctx context.Context, t *testing.T, db *gorm.DB, turns *atomic.In
 	}
 }
 
-// TestSQLiteWaitEndsWithContext wants a writer that waits for another's lock
-// to hear its caller.
+// TestSQLiteWaitEndsWithContext checks that a writer that waits for a lock
+// stops waiting when its context ends.
 func TestSQLiteWaitEndsWithContext(t *testing.T) {
 	db := backendtest.DialDatabase(t, backendtest.Database(t, "embedded"))
 	holder := db.Begin()

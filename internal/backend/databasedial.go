@@ -18,18 +18,18 @@ import (
 	"gorm.io/gorm/schema"
 )
 
-// TablePrefix begins the name of every table of the project: in a user's
-// database it touches no other.
+// TablePrefix begins the name of every table of this project, so that tables of
+// the user's database are never touched.
 const TablePrefix = "oversell_"
 
-// DialDatabase connects to the database that ServeDatabase named and sees
-// that it answers. It is used by closing the *sql.DB that its DB method
-// returns.
+// DialDatabase connects to the URL of a DatabaseServer and checks that the
+// database answers. To close the connection, close the *sql.DB that its DB
+// method returns.
 //
-// The connection recovers by itself from a server that was away. Errors wrap
-// ErrSpec for a wrong URL, ErrUnreachable when there is no answer within three
-// seconds or the password is refused; none contains the password. Later
-// errors are translated to GORM's: gorm.ErrDuplicatedKey and others.
+// The connection recovers on its own after the server was away. Errors wrap
+// ErrSpec for a wrong URL, and ErrUnreachable if there is no answer within
+// three seconds or the password is refused; no error contains the password.
+// Later errors are translated to GORM's, such as gorm.ErrDuplicatedKey.
 func DialDatabase(ctx context.Context, url string) (*gorm.DB, error) {
 	target, err := parseDatabaseURL(url)
 	if err != nil {
@@ -47,53 +47,55 @@ func dialMySQL(ctx context.Context, c *driver.Config) (*gorm.DB, error) {
 		return nil, fmt.Errorf("%w for -db: the driver refuses it; %s", ErrSpec, databaseSpecs)
 	}
 	pool := sql.OpenDB(connector)
-	// As many idle as open: under load a connection given back is wanted
-	// again at once, and a closed one would have to be dialled.
+	// Keep as many idle as open: under load a returned connection is needed
+	// again at once, and if it had been closed, it would have to be dialled.
 	pool.SetMaxOpenConns(32)
 	pool.SetMaxIdleConns(32)
-	// Shorter than what servers and things between cut silently.
+	// Shorter than the time after which servers and proxies silently cut
+	// connections.
 	pool.SetConnMaxLifetime(5 * time.Minute)
 	return open(ctx, pool, mysql.New(mysql.Config{Conn: pool, DSNConfig: c}), c.Addr)
 }
 
 func dialSQLite(ctx context.Context, file string) (*gorm.DB, error) {
-	// SQLite says of a folder that is missing that it is out of memory.
+	// SQLite reports a missing folder as "out of memory".
 	if _, err := os.Stat(filepath.Dir(file)); err != nil {
 		return nil, fmt.Errorf("database at %s: %w: %w", file, ErrUnreachable, err)
 	}
 	pool := sql.OpenDB(&sqliteConnector{dsn: sqliteDSN(file)})
-	// One writer at a time is all there is, so more connections would only
-	// be more that ask for their turn. One would be too few: a query beside
-	// an open transaction would wait for ever.
+	// SQLite allows one writer at a time, so more connections would only add
+	// waiters. One would be too few: a query beside an open transaction would
+	// wait forever.
 	pool.SetMaxOpenConns(4)
 	pool.SetMaxIdleConns(4)
-	// The dialector dials nothing: its DSN is for DatabaseName.
+	// The dialector does not dial: its DSN is only for DatabaseName.
 	return open(ctx, pool, &sqlite.Dialector{DSN: file, Conn: pool}, file)
 }
 
-// sqliteDSN adds to a file's name how each connection treats it.
+// sqliteDSN adds the settings of each connection to a file's name.
 func sqliteDSN(file string) string {
 	q := url.Values{
 		"_pragma": {
-			// Readers go on while one connection writes.
+			// Readers continue while one connection writes.
 			"journal_mode(WAL)",
-			// In WAL mode a commit then waits for no disk, and a killed
-			// process still loses nothing; only a power cut may.
+			// In WAL mode a commit then does not wait for the disk. A killed
+			// process still loses nothing; only a power failure may lose
+			// commits.
 			"synchronous(NORMAL)",
-			// A connection that finds the file busy says so at once, and
-			// waitingConn does the waiting. Last: the switch to WAL waits
-			// with the driver's own five seconds.
+			// A connection that finds the file busy fails at once, and
+			// waitingConn does the waiting. This must come last, so that the
+			// switch to WAL still waits for the driver's own five seconds.
 			"busy_timeout(0)",
 		},
-		// A transaction takes the write lock as it begins. One that reads
-		// first and writes later would otherwise fail with SQLITE_BUSY,
-		// without waiting, when another has written in between.
+		// A transaction takes the write lock when it begins. Otherwise one that
+		// reads first and writes later would fail with SQLITE_BUSY, without
+		// waiting, if another has written in between.
 		"_txlock": {"immediate"},
 	}
 	return filepath.ToSlash(file) + "?" + q.Encode()
 }
 
-// open checks that pool's database answers and puts GORM on top. It owns pool.
+// open checks that pool's database answers and opens GORM on it. It owns pool.
 func open(ctx context.Context, pool *sql.DB, d gorm.Dialector, addr string) (*gorm.DB, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
@@ -109,22 +111,22 @@ func open(ctx context.Context, pool *sql.DB, d gorm.Dialector, addr string) (*go
 	return db, nil
 }
 
-// forEver is the one age of prepared statements that GORM takes to mean that
-// they do not expire. For any other it starts a goroutine that nothing ends.
+// forEver is the one lifetime of prepared statements that GORM treats as
+// unlimited. For any other value it starts a goroutine that never ends.
 const forEver = 10 * 365 * 24 * time.Hour
 
 func settings() *gorm.Config {
 	return &gorm.Config{
 		NamingStrategy: schema.NamingStrategy{TablePrefix: TablePrefix},
-		// What GORM would print it returns as well, and some of it is no
-		// failure at all here, as a second order for one key.
+		// GORM also returns what it would log, and some of it is not a failure
+		// here, such as a second order with the same key.
 		Logger:         logger.Discard,
 		TranslateError: true,
 		PrepareStmt:    true,
 		PrepareStmtTTL: forEver,
 		// A single statement is a transaction already.
 		SkipDefaultTransaction: true,
-		// Both databases keep milliseconds and no zone.
+		// Both databases store milliseconds and no time zone.
 		NowFunc: func() time.Time { return time.Now().UTC().Round(time.Millisecond) },
 	}
 }

@@ -9,19 +9,19 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// databaseSpecs is the part of every error that says what -db takes.
+// databaseSpecs is the part of every error that lists what -db accepts.
 const databaseSpecs = "want embedded, local, sqlite:FILE or user:password@tcp(host:3306)/database"
 
 const sqliteScheme = "sqlite:"
 
-// databaseTarget is a parsed URL of a database: one of the two.
+// databaseTarget is a parsed URL of a database. One of its fields is set.
 type databaseTarget struct {
 	file  string // SQLite's
 	mysql *mysql.Config
 }
 
-// parseDatabaseURL reads a DSN of go-sql-driver or the name of an SQLite
-// file. The errors wrap ErrSpec and repeat nothing that can be a password.
+// parseDatabaseURL parses a DSN of go-sql-driver or the name of an SQLite file.
+// The errors wrap ErrSpec and repeat nothing that could be a password.
 func parseDatabaseURL(spec string) (databaseTarget, error) {
 	t, err := parseDatabase(spec)
 	if err != nil {
@@ -39,8 +39,8 @@ func parseDatabase(spec string) (databaseTarget, error) {
 	}
 	c, err := mysql.ParseDSN(spec)
 	if err != nil {
-		// The driver's own words may repeat a piece of the password that
-		// it took for something else.
+		// The driver's own message may repeat a piece of the password that it
+		// took for something else.
 		return databaseTarget{}, errors.New("it does not parse as a DSN")
 	}
 	if c.Net != "tcp" && c.Net != "unix" {
@@ -64,7 +64,7 @@ func parseSQLiteFile(file string) (databaseTarget, error) {
 	return databaseTarget{file: file}, nil
 }
 
-// checkDSN finds the mistakes that can be named.
+// checkDSN returns an error for the common mistakes in a DSN.
 func checkDSN(spec string) error {
 	switch {
 	case spec == "":
@@ -81,20 +81,20 @@ func checkDSN(spec string) error {
 	return nil
 }
 
-// withOwnSettings adds what the project relies on to a user's DSN. Times that
-// it does not give are filled in.
+// withOwnSettings adds the settings that the project relies on to a user's DSN.
+// It sets timeouts only where the DSN does not.
 func withOwnSettings(c *mysql.Config) *mysql.Config {
 	c.ParseTime = true
 	c.Loc = time.UTC
-	// Rows affected are rows written. With the other count an INSERT that
-	// finds its row there already would look as if it had made it.
+	// Count affected rows as rows changed. With the other count, an INSERT that
+	// finds its row already there would look as if it had inserted it.
 	c.ClientFoundRows = false
-	c.Logger = &mysql.NopLogger{} // every failure is also returned
+	c.Logger = &mysql.NopLogger{} // every failure is also returned as an error
 	c.Timeout = orElse(c.Timeout, 2*time.Second)
-	// The longest silence of a healthy server is a wait for a row lock, so
-	// that wait gets a shorter limit: it then ends with the server's word
-	// for what happened, rather than with a cut connection and an unknown
-	// outcome. A caller's context ends either sooner.
+	// The longest silence of a healthy server is a wait for a row lock, so that
+	// wait gets a shorter limit: it then ends with the server's error instead
+	// of a cut connection and an unknown outcome. A caller's context ends
+	// either sooner.
 	c.ReadTimeout = orElse(c.ReadTimeout, 15*time.Second)
 	c.WriteTimeout = orElse(c.WriteTimeout, 15*time.Second)
 	if c.Params == nil {

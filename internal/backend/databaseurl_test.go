@@ -88,7 +88,7 @@ func FuzzParseDatabaseURL(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, spec string) {
-		const marker = "XYZZY" // occurs in no message by itself
+		const marker = "XYZZY" // not part of any message
 		for _, spec := range []string{spec, "u:" + marker + spec, "u:" + marker + "@tcp(h)" + spec} {
 			target, err := parseDatabaseURL(spec)
 			switch {

@@ -9,7 +9,7 @@ import (
 	"oversell/internal/backend/backendtest"
 )
 
-// Any program of any user of this machine can dial the embedded Redis.
+// Any program of any user on this machine can dial the embedded Redis.
 func TestEmbeddedRedisLetsNobodyInWithoutItsPassword(t *testing.T) {
 	url := backendtest.Redis(t, "embedded")
 	_, addr, found := strings.Cut(url, "@")

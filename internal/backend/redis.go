@@ -12,10 +12,11 @@ import (
 	"oversell/internal/backend/local"
 )
 
-// RedisServer is a Redis to dial: one that ServeRedis started, or the user's.
+// RedisServer is a Redis to dial: one that ServeRedis started, or the user's
+// own.
 type RedisServer struct {
-	// URL is what DialRedis takes, in any process of this machine. It may
-	// hold a password and so never belongs in a log.
+	// URL is what DialRedis takes, in any process on this machine. It may hold
+	// a password, so it must never be logged.
 	URL string
 
 	stop func() error
@@ -28,8 +29,8 @@ type RedisServer struct {
 //   - "local" starts a private redis-server, see package local;
 //   - a URL of the user's own Redis is checked and kept, see DialRedis.
 //
-// ctx bounds the start, not the life of the server; Close ends that. Errors
-// wrap ErrSpec, ErrMissing, or what kept the server from starting.
+// ctx bounds the start of the server, not its life, which Close ends. Errors
+// wrap ErrSpec, ErrMissing, or the reason why the server did not start.
 func ServeRedis(ctx context.Context, spec string) (*RedisServer, error) {
 	switch spec {
 	case embedded:
@@ -72,7 +73,7 @@ func (s *RedisServer) Close() error {
 }
 
 // RedisName describes the server behind rdb for the first lines of a report,
-// as "redis 7.0.15 at 127.0.0.1:6379", without credentials. The url is the
+// such as "redis 7.0.15 at 127.0.0.1:6379", without credentials. The url is the
 // one that rdb was dialled with.
 func RedisName(ctx context.Context, rdb redis.UniversalClient, url string) (string, error) {
 	target, err := parseRedisURL(url)

@@ -47,7 +47,7 @@ func checkRedisName(t *testing.T, rdb redis.UniversalClient, url, want string) {
 	}
 }
 
-// checkCounts runs ten commands and wants the counter to see at least those.
+// checkCounts runs ten commands and checks that the counter includes them.
 func checkCounts(t *testing.T, rdb redis.UniversalClient) {
 	t.Helper()
 	before, err := backend.RedisCommands(t.Context(), rdb)
@@ -192,8 +192,8 @@ func TestRedisHung(t *testing.T) {
 	within(t, 2*time.Second+backendtest.Slack, func() error { return rdb.Ping(t.Context()).Err() })
 }
 
-// Behind a small pool the commands to a hung server would queue up, and each
-// would wait for all before it to be given up, whatever its caller's patience.
+// With a small pool the commands to a hung server queue up, and each would wait
+// until all commands ahead of it time out, however short its own deadline.
 func TestRedisHungQueueIsBounded(t *testing.T) {
 	t.Parallel() // it only waits
 	server := backendtest.RestartableRedis(t)
@@ -283,7 +283,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 		} else {
 			c.Close()
 		}
-		for _, s := range []server{r, d, r, d} { // twice each: that is allowed
+		for _, s := range []server{r, d, r, d} { // twice each: closing twice is allowed
 			if err := s.Close(); err != nil {
 				t.Error(err)
 			}
@@ -301,7 +301,8 @@ func TestCloseLeavesNothing(t *testing.T) {
 	}
 }
 
-// mentioning finds the processes whose command line has s, where /proc tells.
+// mentioning finds the processes with s in their command line, if there is a
+// /proc.
 func mentioning(s string) (pids []string) {
 	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, file := range files {

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// ErrNotSingle is returned for the URL of a Redis that is not one server
-// without TLS: nothing could be put between it and its clients.
+// ErrNotSingle is returned for the URL of a Redis that is not a single server
+// without TLS: a proxy cannot be put between it and its clients.
 var ErrNotSingle = errors.New("not a single Redis without TLS")
 
-// SingleAddr returns the host:port in the URL of a single Redis without TLS. The
-// errors wrap ErrSpec for a wrong URL, ErrNotSingle for one of another Redis, and
-// repeat nothing of a password.
+// SingleAddr returns the host:port in the URL of a single Redis without TLS.
+// Errors wrap ErrSpec for a wrong URL and ErrNotSingle for any other kind of
+// Redis, and never contain the password.
 func SingleAddr(url string) (string, error) {
 	target, err := parseRedisURL(url)
 	if err != nil {
@@ -24,8 +24,8 @@ func SingleAddr(url string) (string, error) {
 	return target.addrs[0], nil
 }
 
-// WithAddr returns the URL of a single Redis, see SingleAddr for the errors, with
-// another host:port in it.
+// WithAddr returns the URL of a single Redis with its host:port replaced. See
+// SingleAddr for the errors.
 func WithAddr(url, addr string) (string, error) {
 	if _, err := SingleAddr(url); err != nil {
 		return "", err

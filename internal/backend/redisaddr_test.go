@@ -26,7 +26,7 @@ func TestSingleAddr(t *testing.T) {
 	}
 }
 
-// checkLedTo checks that a URL with another address differs in nothing else.
+// checkLedTo checks that replacing the address of a URL changes nothing else.
 func checkLedTo(t *testing.T, url, addr string) {
 	t.Helper()
 	there, err := WithAddr(url, addr)
@@ -58,7 +58,7 @@ func TestAddrOfWhatIsNoSingleRedis(t *testing.T) {
 		"redis://:secret@a:1,b:2":         ErrNotSingle,
 		"redis://a:1,redis://b:2":         ErrNotSingle,
 		"redis+sentinel://a:1/name":       ErrNotSingle,
-		"redis://u:secret@h":              ErrSpec, // as for all others: no port is none
+		"redis://u:secret@h":              ErrSpec, // as everywhere: a port is required
 		"redis://u:secret/word@127.0.0.1": ErrSpec,
 		"embedded":                        ErrSpec,
 	} {

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// DialRedis connects to the Redis that ServeRedis named and sees that it
+// DialRedis connects to the URL of a RedisServer and checks that the server
 // answers. The URLs are, with go-redis' parameters after a question mark:
 //
 //	redis://user:password@host:port/db       one server
@@ -19,20 +19,20 @@ import (
 //	redis://a:7000,redis://b:7001            the same cluster
 //	redis+sentinel://a:26379,b:26379/name/db the master that sentinels know as name
 //
-// User and password are the server's; what the sentinels themselves want goes
-// into the parameters sentinel_username and sentinel_password.
+// User and password are those of the server; the credentials of the sentinels
+// themselves go into the parameters sentinel_username and sentinel_password.
 //
-// poolSize bounds the connections to each server, 0 for go-redis' default. A
-// parameter of the URL wins over it.
+// poolSize limits the connections to each server; 0 means go-redis' default. A
+// parameter of the URL overrides it.
 //
-// The client recovers by itself from a server that was away. Errors wrap
-// ErrSpec for a wrong URL, ErrUnreachable when there is no answer within three
-// seconds or the password is refused; none contains the password.
+// The client recovers on its own after the server was away. Errors wrap ErrSpec
+// for a wrong URL, and ErrUnreachable if there is no answer within three
+// seconds or the password is refused; no error contains the password.
 func DialRedis(ctx context.Context, url string, poolSize int) (redis.UniversalClient, error) {
 	return dialRedis(ctx, url, poolSize, nil)
 }
 
-// dialRedis is DialRedis for a client that w watches, if it is not nil.
+// dialRedis is DialRedis for a client that w watches, unless w is nil.
 func dialRedis(ctx context.Context, url string, poolSize int, w *RedisWatch) (redis.UniversalClient, error) {
 	target, err := parseRedisURL(url)
 	if err != nil {
@@ -48,8 +48,8 @@ func dialRedis(ctx context.Context, url string, poolSize int, w *RedisWatch) (re
 	return rdb, nil
 }
 
-// NewRedis is DialRedis for a server that need not answer yet. The error wraps
-// ErrSpec.
+// NewRedis is DialRedis for a server that does not have to answer yet. The
+// error wraps ErrSpec.
 func NewRedis(url string, poolSize int) (redis.UniversalClient, error) {
 	target, err := parseRedisURL(url)
 	if err != nil {
@@ -58,7 +58,7 @@ func NewRedis(url string, poolSize int) (redis.UniversalClient, error) {
 	return target.client(poolSize, nil), nil
 }
 
-// client makes the client for t. Nothing is dialled yet.
+// client creates the client for t without dialling.
 func (t *redisTarget) client(poolSize int, w *RedisWatch) redis.UniversalClient {
 	o := t.universal()
 	if o.PoolSize == 0 {
@@ -80,8 +80,8 @@ func (t *redisTarget) client(poolSize int, w *RedisWatch) redis.UniversalClient 
 	return redis.NewClient(o.Simple())
 }
 
-// universal has the settings of every client. A duration that the URL gives
-// wins; nothing else of a URL could change what a lock means.
+// universal returns the settings of every client. A duration in the URL
+// overrides the default; nothing else in a URL can change what a lock means.
 func (t *redisTarget) universal() *redis.UniversalOptions {
 	o := t.options
 	readTimeout := orElse(o.ReadTimeout, 1500*time.Millisecond)
@@ -97,12 +97,12 @@ func (t *redisTarget) universal() *redis.UniversalOptions {
 		Protocol:         o.Protocol,
 		ClientName:       o.ClientName,
 
-		// Never send a command twice. If the reply to an acquire is lost,
-		// the repeated SET NX is told "taken" by its own key; a repeated
-		// HINCRBY counts twice. What to do is for the lock to decide.
+		// Never send a command twice. If the reply to an acquire is lost, the
+		// repeated SET NX finds its own key and reports "taken"; a repeated
+		// HINCRBY counts twice. The lock decides what to do instead.
 		MaxRetries: -1,
 
-		// One dial attempt: a refused connection is news at once, and the
+		// One dial attempt: a refused connection is reported at once, and the
 		// next command tries again anyway.
 		DialerRetries: 1,
 		DialTimeout:   orElse(o.DialTimeout, time.Second),
@@ -111,44 +111,45 @@ func (t *redisTarget) universal() *redis.UniversalOptions {
 		ReadTimeout:  readTimeout,
 		WriteTimeout: orElse(o.WriteTimeout, 1500*time.Millisecond),
 
-		// A caller's deadline cuts a command off, not only the wait for a
-		// connection: a renewal that comes after the ttl is worth nothing.
-		// The price is a connection, dropped with its late reply.
+		// A caller's deadline ends a running command too, not only the wait for
+		// a connection: a renewal that completes after the ttl is useless. The
+		// price is a connection, which is dropped together with its late reply.
 		ContextTimeoutEnabled: true,
 
-		// Thousands of buyers share a few connections. An attempt at a lock
-		// must not be cut off, so its wait for one ends here and not with
-		// the caller's context. A silence that ends in time is nobody's
-		// failure, and so is part of it.
+		// Thousands of buyers share a few connections. An attempt to take a
+		// lock must not be cut off, so its wait for a connection ends here and
+		// not with the caller's context. The limit includes the read timeout,
+		// because a server that answers within it has not failed.
 		PoolTimeout: orElse(o.PoolTimeout, readTimeout+queueTime),
 		PoolSize:    o.PoolSize,
 		PoolFIFO:    o.PoolFIFO,
-		// Pipelines take their connections from the same pool, so that its
-		// size is the number of connections.
+		// Pipelines use the same pool, so that its size is the number of
+		// connections.
 		PipelinePoolSize: -1,
 
-		MinIdleConns:    o.MinIdleConns, // none: connections are made when needed
+		MinIdleConns:    o.MinIdleConns, // 0: connections are opened when needed
 		MaxIdleConns:    o.MaxIdleConns,
 		MaxActiveConns:  o.MaxActiveConns,
 		ConnMaxIdleTime: o.ConnMaxIdleTime,
 		ConnMaxLifetime: o.ConnMaxLifetime,
 
-		// Two commands less for each new connection; the bench counts the
+		// Saves two commands for each new connection; the bench counts the
 		// server's commands.
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
 }
 
-// queueTime is longer than the queue for a connection to a Redis that answers,
-// and short enough for one that hangs: behind a small pool each command ahead
-// takes the time to notice. 5,000 buyers who each ask every 50 ms, on 128
-// connections an instance and two cores that had six times their work, waited
-// for more than a second and for less than two. And a lock's release gives up
-// after five seconds, so that a longer queue would be no use to a holder.
+// queueTime bounds the wait for a connection beyond the read timeout. It is
+// longer than the wait at a busy Redis that answers, and short enough for one
+// that hangs: behind a small pool, each command ahead has to time out first.
+// 5,000 buyers that each retry every 50 ms, on 128 connections per instance and
+// two cores with six times the work they could do, waited between one and two
+// seconds. A lock's release gives up after five seconds, so a longer wait would
+// not help a holder.
 const queueTime = 4 * time.Second
 
-// orElse returns d, or fallback when d is not set.
+// orElse returns d, or fallback if d is zero.
 func orElse(d, fallback time.Duration) time.Duration {
 	if d != 0 {
 		return d

@@ -10,21 +10,23 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// RedisHistory returns the id of the history that the data at key belongs to, which
-// Redis calls its replication id. It changes when a server is started again,
-// perhaps with an older file, and when a replica is promoted, perhaps before it
-// heard of the last writes. While it stays the same, no write is lost. It is "" for
-// a server that does not tell, such as miniredis.
-func RedisHistory(ctx context.Context, rdb redis.UniversalClient, key string) (string, error) {
-	var node redis.Cmdable = rdb
-	if cluster, ok := rdb.(*redis.ClusterClient); ok {
+// RedisHistory returns a function that asks for the id of the history that the data at a
+// key belongs to, which Redis calls its replication id. The id changes when a server
+// restarts, perhaps from an older file, and when a replica is promoted, perhaps without the
+// last writes. As long as it stays the same, no write has been lost. It is "" for a server
+// that does not report one, such as miniredis.
+func RedisHistory(rdb redis.UniversalClient) func(ctx context.Context, key string) (string, error) {
+	cluster, ok := rdb.(*redis.ClusterClient)
+	if !ok {
+		return func(ctx context.Context, _ string) (string, error) { return historyOf(ctx, rdb) }
+	}
+	return func(ctx context.Context, key string) (string, error) {
 		master, err := cluster.MasterForKey(ctx, key)
 		if err != nil {
 			return "", fmt.Errorf("find the master of %s: %w", key, err)
 		}
-		node = master
+		return historyOf(ctx, master)
 	}
-	return historyOf(ctx, node)
 }
 
 func historyOf(ctx context.Context, node redis.Cmdable) (string, error) {
@@ -40,24 +42,24 @@ func historyOf(ctx context.Context, node redis.Cmdable) (string, error) {
 	return infoField(info, "master_replid"), nil
 }
 
-// RedisWatch notices when the connections of a client lead to another history than
-// before, see RedisHistory. It asks on each new connection before anything else
-// is sent over it, and costs the commands nothing. So a process notices that Redis
-// is another one, also if none of its commands failed. The zero value is ready for
-// use by one client.
+// RedisWatch detects when the connections of a client lead to a different history
+// than before, see RedisHistory. It asks on each new connection before any command
+// is sent over it, and adds no cost to the commands themselves. A process thus
+// notices that it talks to a different Redis even if none of its commands failed.
+// The zero value is ready for use by one client.
 //
-// A cluster's client may have a connection to a replica before that is promoted.
-// The watch does not see such a promotion.
+// A cluster's client may have a connection to a replica before that replica is
+// promoted. The watch does not detect such a promotion.
 type RedisWatch struct {
 	changes atomic.Uint64
 
 	mu   sync.Mutex
-	last map[string]string // history by address of a cluster's node; "": any other server
+	last map[string]string // history by address of a cluster's node; key "" for any other server
 }
 
-// Changes returns how often a connection led to another history than the one
-// before, or to a new node of a cluster. It has been counted when the first command
-// is sent over the connection.
+// Changes returns how often a connection led to a different history than the one
+// before, or to a new node of a cluster. The change is counted before the first
+// command is sent over that connection.
 func (w *RedisWatch) Changes() uint64 { return w.changes.Load() }
 
 // Dial is DialRedis for a client that w watches.
@@ -65,10 +67,10 @@ func (w *RedisWatch) Dial(ctx context.Context, url string, poolSize int) (redis.
 	return dialRedis(ctx, url, poolSize, w)
 }
 
-// watched has w hear of the connections of a client with these options.
+// watched makes w check each new connection of a client with these options.
 func (w *RedisWatch) watched(o *redis.UniversalOptions) { o.OnConnect = w.at("") }
 
-// watchedCluster is watched for a cluster, whose nodes have a history each.
+// watchedCluster is watched for a cluster, where each node has its own history.
 func (w *RedisWatch) watchedCluster(o *redis.ClusterOptions) {
 	o.OnConnect = nil
 	o.NewClient = func(node *redis.Options) *redis.Client {
@@ -77,13 +79,13 @@ func (w *RedisWatch) watchedCluster(o *redis.ClusterOptions) {
 	}
 }
 
-// at returns what is to be called on each new connection to the server of that name.
+// at returns the function to call on each new connection to the server of that name.
 func (w *RedisWatch) at(name string) func(context.Context, *redis.Conn) error {
 	return func(ctx context.Context, conn *redis.Conn) error {
 		id, err := historyOf(ctx, conn)
 		var refused redis.Error
 		if errors.As(err, &refused) {
-			return nil // the connection works, and the command will get the same answer
+			return nil // the connection works, and the caller's command will get the same error
 		}
 		if err != nil || id == "" { // a sentinel has no history
 			return err

@@ -14,7 +14,7 @@ import (
 	"oversell/internal/backend/backendtest"
 )
 
-// watched is a client with a watch, until the test ends.
+// watched dials a client with a watch for the length of the test.
 func watched(t *testing.T, url string) (redis.UniversalClient, *backend.RedisWatch) {
 	t.Helper()
 	w := new(backend.RedisWatch)
@@ -28,14 +28,14 @@ func watched(t *testing.T, url string) (redis.UniversalClient, *backend.RedisWat
 
 func history(t *testing.T, rdb redis.UniversalClient, key string) string {
 	t.Helper()
-	id, err := backend.RedisHistory(t.Context(), rdb, key)
+	id, err := backend.RedisHistory(rdb)(t.Context(), key)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return id
 }
 
-// manyConnections has the client's pool make more connections.
+// manyConnections makes the client's pool open more connections.
 func manyConnections(t *testing.T, rdb redis.UniversalClient) {
 	t.Helper()
 	var all sync.WaitGroup
@@ -67,7 +67,7 @@ func TestWatchNoticesARestart(t *testing.T) {
 	if err := server.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// The pool looks at its connections before it uses them: no command fails.
+	// The pool checks its connections before it uses them: no command fails.
 	if err := rdb.Ping(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +116,7 @@ func TestWatchOfACluster(t *testing.T) {
 	}
 }
 
-// A server that does not tell its history is none the worse for it.
+// A server that does not report its history can still be used.
 func TestWatchOfASilentServer(t *testing.T) {
 	rdb, w := watched(t, backendtest.Redis(t, "embedded"))
 	if id := history(t, rdb, "k"); id != "" || w.Changes() != 0 {
@@ -133,7 +133,7 @@ func TestWatchOfASilentServer(t *testing.T) {
 	}
 }
 
-// A connection that breaks while the history is asked for is a broken connection.
+// If a connection breaks while the history is asked for, the dial fails.
 func TestWatchOfAServerThatHangsUp(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -13,11 +13,11 @@ import (
 )
 
 // RedisCommands returns how many commands the server has executed since its
-// start, summed over the masters of a cluster. The commands of all clients
-// count, and so does this one; after a failover to a replica the count starts
+// start, summed over the masters of a cluster. It counts the commands of all
+// clients, this one included; after a failover to a replica the count continues
 // from the replica's.
 func RedisCommands(ctx context.Context, rdb redis.UniversalClient) (int64, error) {
-	var sum atomic.Int64 // a cluster's nodes are asked at the same time
+	var sum atomic.Int64 // the nodes of a cluster are asked concurrently
 	err := eachMaster(ctx, rdb, func(ctx context.Context, node redis.Cmdable) error {
 		n, err := commandsOf(ctx, node)
 		sum.Add(n)
@@ -41,11 +41,11 @@ func commandsOf(ctx context.Context, node redis.Cmdable) (int64, error) {
 	return n, nil
 }
 
-// RedisReplicas returns how many replicas the Redis behind rdb has, of a cluster
-// how many each of its masters has at least. A server that does not tell, as
-// miniredis, is an error.
+// RedisReplicas returns how many replicas the Redis behind rdb has; for a
+// cluster, the smallest number that any of its masters has. A server that does
+// not report it, such as miniredis, is an error.
 func RedisReplicas(ctx context.Context, rdb redis.UniversalClient) (int, error) {
-	var least atomic.Int64 // a cluster's nodes are asked at the same time
+	var least atomic.Int64 // the nodes of a cluster are asked concurrently
 	least.Store(math.MaxInt64)
 	err := eachMaster(ctx, rdb, func(ctx context.Context, node redis.Cmdable) error {
 		n, err := replicasOf(ctx, node)

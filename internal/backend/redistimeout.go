@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// WithReadTimeout returns the URL of a Redis with the time to wait for a reply
-// added, unless the URL says it already. It returns ErrSpec for a wrong URL.
+// WithReadTimeout returns the URL of a Redis with the given read timeout added,
+// unless the URL already has one. The error wraps ErrSpec for a wrong URL.
 func WithReadTimeout(url string, d time.Duration) (string, error) {
 	target, err := parseRedisURL(url)
 	if err != nil {
@@ -22,7 +22,8 @@ func WithReadTimeout(url string, d time.Duration) (string, error) {
 	}
 	urls := []string{withParameter(first, "read_timeout", d.String())}
 	for _, other := range others {
-		// What has parameters must have the same ones as the first.
+		// If another URL of the list has parameters, they must equal the first
+		// one's.
 		if strings.Contains(other, "?") {
 			other = withParameter(other, "read_timeout", d.String())
 		}

@@ -58,7 +58,7 @@ func TestRedisTLSWithPassword(t *testing.T) {
 	}
 }
 
-// selfSigned makes a certificate for 127.0.0.1 that nobody vouches for.
+// selfSigned creates a self-signed certificate for 127.0.0.1.
 func selfSigned(t *testing.T) (certFile, keyFile string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// redisSpecs is the part of every error that says what -redis takes.
+// redisSpecs is the part of every error that lists what -redis accepts.
 const redisSpecs = "want embedded, local, redis://[user:password@]host:port[/db] (rediss:// for TLS, " +
 	"several comma-separated addresses for a cluster) or redis+sentinel://host:port,…/master[/db]"
 
@@ -22,12 +22,12 @@ type redisTarget struct {
 	addrs   []string       // host:port of the server, the cluster's nodes, or the sentinels
 	cluster bool           // addrs are nodes of a cluster
 	master  string         // the name that the sentinels know it by; "" without sentinels
-	options *redis.Options // all else: credentials, database, TLS, the parameters
+	options *redis.Options // everything else: credentials, database, TLS, the parameters
 
 	sentinelUser, sentinelPassword string
 }
 
-// parseRedisURL reads the URL of one server, a cluster or a sentinel set. The
+// parseRedisURL parses the URL of one server, a cluster or a sentinel set. The
 // errors wrap ErrSpec and repeat nothing of the part that can hold a password.
 func parseRedisURL(spec string) (*redisTarget, error) {
 	t, err := parseRedis(spec)
@@ -61,8 +61,9 @@ func parseRedis(spec string) (*redisTarget, error) {
 	return t, nil
 }
 
-// redisOptions has go-redis read what follows the addresses. The credentials
-// are kept from it: its errors repeat what they complain of.
+// redisOptions lets go-redis parse what follows the addresses. The credentials
+// are withheld from it, because its errors repeat the input they complain
+// about.
 func redisOptions(scheme string, parts *redisParts, path string) (*redis.Options, error) {
 	o, err := redis.ParseURL((&url.URL{
 		Scheme:   scheme,
@@ -77,8 +78,8 @@ func redisOptions(scheme string, parts *redisParts, path string) (*redis.Options
 		return nil, errors.New("max_retries is not for you to choose: a repeated command may lock or count twice")
 	}
 	if o.TLSConfig != nil {
-		// Empty means the host that is dialled, which with several
-		// addresses is not always the first.
+		// Empty means the host that is dialled, which is not always the first
+		// if there are several addresses.
 		o.TLSConfig.ServerName = ""
 	}
 	if parts.user != nil {
@@ -100,7 +101,8 @@ func cutMaster(path string) (master, rest string, err error) {
 	return master, rest, nil
 }
 
-// redisParts is a URL taken apart, with many addresses where net/url knows one.
+// redisParts is a URL split into its parts. Unlike net/url, it allows many
+// addresses.
 type redisParts struct {
 	scheme string
 	user   *url.Userinfo
@@ -116,7 +118,7 @@ func (p *redisParts) take(name string) string {
 	return v
 }
 
-// splitRedisURL takes apart scheme://user:password@host:port,host:port/path?query,
+// splitRedisURL splits scheme://user:password@host:port,host:port/path?query,
 // where each address after the first may be a whole URL that adds nothing new.
 func splitRedisURL(spec string) (*redisParts, error) {
 	first, others, err := cutURLs(spec)
@@ -140,7 +142,7 @@ func splitRedisURL(spec string) (*redisParts, error) {
 	return all, nil
 }
 
-// agrees reports whether p says nothing that all does not say too.
+// agrees reports whether everything that p specifies is the same in all.
 func (p *redisParts) agrees(all *redisParts) bool {
 	return p.scheme == all.scheme &&
 		(p.user == nil || all.user != nil && p.user.String() == all.user.String()) &&
@@ -148,8 +150,8 @@ func (p *redisParts) agrees(all *redisParts) bool {
 		(len(p.query) == 0 || p.query.Encode() == all.query.Encode())
 }
 
-// cutURLs splits a list of URLs before each one's scheme. A comma elsewhere,
-// in a password for one, is none of its business.
+// cutURLs splits a list of URLs before each one's scheme. Other commas, such as
+// one in a password, are left alone.
 func cutURLs(spec string) (first string, others []string, err error) {
 	scheme, _, found := strings.Cut(spec, "://")
 	if !found {
@@ -198,7 +200,7 @@ func splitOneURL(s string) (*redisParts, error) {
 	return p, p.splitTail(tail)
 }
 
-// cutAuthority cuts what is behind a URL's scheme before its path.
+// cutAuthority splits what follows a URL's scheme at the start of its path.
 func cutAuthority(rest string) (authority, tail string) {
 	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
 		return rest[:i], rest[i:]
@@ -226,8 +228,8 @@ func (p *redisParts) splitAuthority(authority string) error {
 	return nil
 }
 
-// checkAddr wants a host and a port, both of them: a default port hides a
-// comma that was meant to be a colon.
+// checkAddr requires both a host and a port: a default port would hide a comma
+// that was meant to be a colon.
 func checkAddr(s string) (string, error) {
 	u, err := url.Parse("redis://" + s)
 	if err != nil || u.User != nil || u.Host != s || u.Hostname() == "" {

@@ -95,8 +95,8 @@ func TestParseRedisURLRefuses(t *testing.T) {
 	}
 }
 
-// checkMessage wants one line that says what is wrong and what is allowed,
-// and keeps the secrets of these tests.
+// checkMessage checks that the error is one line, says what is wrong and what
+// is allowed, and does not contain the passwords of these tests.
 func checkMessage(t *testing.T, err error, want string) {
 	t.Helper()
 	msg := err.Error()
@@ -132,21 +132,21 @@ func FuzzParseRedisURL(f *testing.F) {
 		if _, err := SingleAddr(spec); err == nil {
 			checkLedTo(t, spec, "127.0.0.1:1")
 		}
-		// Whatever was understood, a client can be made of it.
+		// A client can be created from anything that was parsed.
 		if err := target.client(1, nil).Close(); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-// FuzzRedisURLKeepsPassword puts any password into a URL that is wrong in
-// another place, or is made wrong by the password.
+// FuzzRedisURLKeepsPassword puts arbitrary passwords into URLs that are wrong
+// elsewhere, or that the password itself makes wrong.
 func FuzzRedisURLKeepsPassword(f *testing.F) {
 	for _, seed := range []string{"hunter2hunter2", "with/slash", "with@at", "with:colon", "with%zzescape", "with?query", "with,comma", "with#hash"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, password string) {
-		const marker = "XYZZY" // occurs in no message by itself
+		const marker = "XYZZY" // not part of any message
 		password = marker + password + marker
 		for _, spec := range []string{
 			"redis://u:" + password + "@h:1?no=1",

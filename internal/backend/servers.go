@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Servers are a Redis and a database to dial, from any process of this
-// machine, and what they are called in a report's first lines.
+// Servers are a Redis and a database to dial from any process on this machine,
+// and their names for the first lines of a report.
 type Servers struct {
 	RedisURL, RedisName string // the URL may hold a password
 	DBURL, DBName       string // the URL may hold a password
@@ -19,7 +19,7 @@ type Servers struct {
 }
 
 // Serve resolves the values of -redis and -db, as ServeRedis and ServeDatabase
-// do, and makes sure that both answer. Close must be called in the end.
+// do, and checks that both servers answer. The caller must call Close.
 func Serve(ctx context.Context, redisSpec, dbSpec string) (*Servers, error) {
 	s := &Servers{}
 	var g errgroup.Group

@@ -11,10 +11,10 @@ import (
 	"github.com/glebarez/go-sqlite"
 )
 
-// sqliteConnector opens connections to an SQLite file that wait in Go for
-// their turn to write. SQLite's own waiting does not hear the caller's
-// context, and is unfair: it comes to ask only every 100 ms, and may ask in
-// vain for many seconds while others write one after the other.
+// sqliteConnector opens connections to an SQLite file that wait in Go for their
+// turn to write. SQLite's own waiting ignores the caller's context and is
+// unfair: it retries only every 100 ms, and may fail to get the lock for many
+// seconds while others write one after another.
 //
 // It implements driver.Connector.
 type sqliteConnector struct {
@@ -36,7 +36,7 @@ func (c *sqliteConnector) Connect(context.Context) (driver.Conn, error) {
 	return waitingConn{inner}, nil
 }
 
-// sqliteConn is what the driver's connections can do.
+// sqliteConn is the set of interfaces that the driver's connections implement.
 type sqliteConn interface {
 	driver.Conn
 	driver.Pinger
@@ -46,15 +46,15 @@ type sqliteConn interface {
 	driver.QueryerContext
 }
 
-// sqliteStmt is what the driver's statements can do.
+// sqliteStmt is the set of interfaces that the driver's statements implement.
 type sqliteStmt interface {
 	driver.Stmt
 	driver.StmtExecContext
 	driver.StmtQueryContext
 }
 
-// waitingConn repeats what fails because another connection is writing. That
-// is safe: a statement that was turned away as busy has done nothing.
+// waitingConn retries what fails because another connection is writing. That is
+// safe: a statement that failed with SQLITE_BUSY has done nothing.
 type waitingConn struct{ sqliteConn }
 
 func (c waitingConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
@@ -92,11 +92,11 @@ func (s waitingStmt) QueryContext(ctx context.Context, args []driver.NamedValue)
 	return whenFree(ctx, func() (driver.Rows, error) { return s.sqliteStmt.QueryContext(ctx, args) })
 }
 
-// busyLimit bounds the wait of a caller whose context does not.
+// busyLimit bounds the wait if the caller's context does not.
 const busyLimit = 10 * time.Second
 
-// whenFree calls f until it is not turned away as busy. The error after that
-// is f's, or ctx's together with f's.
+// whenFree calls f until it does not fail as busy, busyLimit has passed or ctx
+// ends. The error is f's, or ctx's together with f's.
 func whenFree[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	limit := time.Now().Add(busyLimit)
 	for {
@@ -112,15 +112,15 @@ func whenFree[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	}
 }
 
-// busyPause is about the length of a short transaction: the gap between two
-// of them is brief, and who asks often enough, and not in step with anybody,
-// soon finds one.
+// busyPause is random and about as long as a short transaction: the gap between
+// two transactions is brief, and a writer that retries often, and out of step
+// with the others, soon finds one.
 func busyPause() time.Duration {
 	return 200*time.Microsecond + rand.N(800*time.Microsecond)
 }
 
-// isBusy reports whether waiting helps. It does not when a reader wants to
-// write on top of what has meanwhile changed: that has a code of its own.
+// isBusy reports whether waiting helps. It does not help a reader that wants to
+// write after its data has changed: that error has a different code.
 func isBusy(err error) bool {
 	const busy, busyRecovery = 5, 5 | 1<<8 // SQLITE_BUSY, SQLITE_BUSY_RECOVERY
 	var e *sqlite.Error

@@ -9,11 +9,12 @@ import (
 	"slices"
 	"strings"
 
+	"oversell/internal/bench/report"
 	"oversell/internal/web/problem"
 )
 
-// askTargets returns an error that wraps ErrConfig if a shop that runs already has
-// not all strategies of the config.
+// askTargets returns an error that wraps ErrConfig if a running shop lacks a strategy of
+// the config.
 func (b *runner) askTargets(ctx context.Context) error {
 	if b.fleet != nil {
 		return nil
@@ -25,14 +26,14 @@ func (b *runner) askTargets(ctx context.Context) error {
 		}
 		for _, name := range b.cfg.Strategies {
 			if !slices.Contains(names, name) {
-				return fmt.Errorf("%w: the shop at %s says: its strategies are %s; %s is none of them", ErrConfig, target, strings.Join(names, ", "), name)
+				return invalid("the shop at %s says: its strategies are %s; %s is not one of them", target, strings.Join(names, ", "), name)
 			}
 		}
 	}
 	return nil
 }
 
-// strategies are the names of those that the shop has.
+// strategies returns the names of the shop's strategies.
 func (c *shopClient) strategies(ctx context.Context, base string) ([]string, error) {
 	var found struct {
 		Strategies []struct {
@@ -49,11 +50,10 @@ func (c *shopClient) strategies(ctx context.Context, base string) ([]string, err
 	return names, nil
 }
 
-// refused returns an error that wraps ErrConfig for a row of shops that run already in
-// which a shop could not do what it was asked for: that says nothing of a promise. For
-// want of a replica a shop may turn away some; that it turned away all is for want of
-// any.
-func (b *runner) refused(ctx context.Context, cfg Config, row Row) error {
+// refused returns an error that wraps ErrConfig for a row of running shops if a shop
+// could not run the strategy at all, which says nothing about the strategy. If replicas
+// are slow a shop may refuse some buyers; it refuses all if there is no replica.
+func (b *runner) refused(ctx context.Context, cfg Config, row report.Row) error {
 	for code, n := range row.Reasons {
 		cannot := code == "unknown_strategy" || code == "wrong_keeper" ||
 			code == "not_replicated" && n == row.Failed && row.Served+row.SoldOut+row.Unknown == 0
@@ -66,16 +66,16 @@ func (b *runner) refused(ctx context.Context, cfg Config, row Row) error {
 				return err
 			}
 			if said.Code == code {
-				return fmt.Errorf("%w: the shop at %s says: %s", ErrConfig, target, clean(said.Detail))
+				return invalid("the shop at %s says: %s", target, report.Printable(said.Detail))
 			}
 		}
-		return fmt.Errorf("%w: the shops at %s say: %s", ErrConfig, strings.Join(b.targets, ", "), code)
+		return invalid("the shops at %s say: %s", strings.Join(b.targets, ", "), code)
 	}
 	return nil
 }
 
-// refusal makes a request of a row once more, and returns what the shop says to it:
-// nothing, if it is served.
+// refusal repeats a request of a row and returns the shop's problem reply, which is empty
+// if the request is served.
 func (c *shopClient) refusal(ctx context.Context, request func(i int, target string) (*http.Request, error), target string) (said problem.Problem, err error) {
 	req, err := request(0, target)
 	if err != nil {

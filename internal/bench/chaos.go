@@ -12,24 +12,24 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jedib0t/go-pretty/v6/table"
 
 	"oversell/internal/bench/chaos"
-	"oversell/internal/bench/sheet"
+	"oversell/internal/bench/report"
+	"oversell/internal/catalog"
 	"oversell/internal/figures"
-	"oversell/internal/locks"
+	"oversell/internal/proc"
 	"oversell/internal/stock"
 	"oversell/internal/web"
 )
 
-// What a row under chaos is run with where nothing else is asked for.
+// The defaults of a row under chaos.
 const (
 	ChaosRate     = 200 // buyers a second
 	ChaosDuration = time.Minute
-	ChaosTTL      = 3 * time.Second // more than a sale may take to go on, so that a lock that nobody unlocks shows
+	ChaosTTL      = 3 * time.Second // longer than a sale may take to recover, so that a lock that nobody unlocks shows
 
-	// chaosSpare is how many units are left in the end if every buyer has bought one, so
-	// that the item does not sell out while faults happen.
+	// chaosSpare is how many units are left if every buyer buys one, so that the item does
+	// not sell out while faults are injected.
 	chaosSpare = 500
 )
 
@@ -39,32 +39,29 @@ func ChaosStock(rate int, duration time.Duration) int64 {
 }
 
 // chaotic reports whether the rows are run under chaos.
-func (c Config) chaotic() bool { return slices.Contains(c.Conditions, locks.Chaos) }
+func (c Config) chaotic() bool { return slices.Contains(c.Conditions, catalog.Chaos) }
 
-// checkChaos returns an error where faults cannot be done, or mean nothing.
+// checkChaos returns an error if faults cannot be injected or have no meaning.
 func (c Config) checkChaos() error {
-	bad := func(format string, args ...any) error {
-		return fmt.Errorf("%w: condition %s "+format, append([]any{ErrConfig, locks.Chaos}, args...)...)
-	}
 	switch {
 	case len(c.Conditions) > 1:
-		return bad("stands alone: its servers keep what they are told on disk, and those of other conditions do not")
+		return invalid("condition chaos cannot be combined with others: its servers write to disk, and theirs do not")
 	case c.Chaos == nil:
-		return bad("does harm to Redis and the database, and needs some that the bench starts itself: embedded or local")
+		return invalid("condition chaos breaks Redis and the database: it needs servers that the bench starts, embedded or local")
 	case c.Instances < 2:
-		return bad("does things to a whole process, and needs another that goes on: at least 2 instances")
+		return invalid("condition chaos kills and stops processes: it needs at least 2 instances")
 	case c.Keys != NoKeys && c.Keys != UniqueKeys:
-		return bad("gives each buyer an idempotency key, which cannot be %s", c.Keys)
+		return invalid("condition chaos gives each buyer an idempotency key: -keys cannot be %s", c.Keys)
 	}
 	return nil
 }
 
-// kinds are the faults that are drawn from.
+// kinds are the faults to draw from.
 func (c Config) kinds() ([]chaos.Kind, error) {
 	can, cannot := c.Chaos.Kinds()
 	for _, k := range c.Faults {
 		if slices.Contains(cannot, k) {
-			return nil, fmt.Errorf("%w: the fault %s needs a real server: -redis local -db local", ErrConfig, k)
+			return nil, invalid("the fault %s needs a real server: -redis local -db local", k)
 		}
 	}
 	if len(c.Faults) > 0 {
@@ -73,8 +70,8 @@ func (c Config) kinds() ([]chaos.Kind, error) {
 	return can, nil
 }
 
-// runChaos runs all rows, each with the seed after that of the one before.
-func runChaos(ctx context.Context, cfg Config, p Progress) (rows []Row, err error) {
+// runChaos runs all rows. Each repetition has the next seed.
+func runChaos(ctx context.Context, cfg Config, p Progress) (rows []report.Row, err error) {
 	kinds, err := cfg.kinds()
 	if err != nil {
 		return nil, err
@@ -87,14 +84,14 @@ func runChaos(ctx context.Context, cfg Config, p Progress) (rows []Row, err erro
 			if err != nil {
 				return rows, err
 			}
-			p.Row(len(rows)+1, len(cfg.Strategies)*cfg.Repeat, name, locks.Chaos)
+			p.Row(len(rows)+1, len(cfg.Strategies)*cfg.Repeat, name, catalog.Chaos)
 			r := &chaosRow{
 				cfg: cfg, strategy: strategy, kinds: kinds, seed: cfg.Seed + uint64(repeat-1), admin: admin,
 				sku: fmt.Sprintf("bench-%s-%d", cfg.ID, len(rows)+1),
 			}
 			row, err := r.run(ctx, p)
 			if err != nil {
-				return rows, fmt.Errorf("running %s under %s with seed %d: %w", name, locks.Chaos, r.seed, err)
+				return rows, fmt.Errorf("running %s under %s with seed %d: %w", name, catalog.Chaos, r.seed, err)
 			}
 			row.Repeat = repeat
 			rows = append(rows, row)
@@ -107,7 +104,7 @@ func runChaos(ctx context.Context, cfg Config, p Progress) (rows []Row, err erro
 // chaosRow is one row under chaos.
 type chaosRow struct {
 	cfg      Config
-	strategy locks.Strategy
+	strategy catalog.Strategy
 	kinds    []chaos.Kind
 	seed     uint64
 	sku      string
@@ -116,18 +113,18 @@ type chaosRow struct {
 	links    []*chaos.Link
 }
 
-func (r *chaosRow) run(ctx context.Context, p Progress) (row Row, err error) {
+func (r *chaosRow) run(ctx context.Context, p Progress) (row report.Row, err error) {
 	defer func() { err = errors.Join(err, r.close(ctx.Err() != nil)) }()
 	if err := r.start(ctx); err != nil {
-		return Row{}, err
+		return report.Row{}, err
 	}
-	keeper := r.cfg.keeper(r.strategy, locks.Chaos)
+	keeper := r.cfg.keeper(r.strategy, catalog.Chaos)
 	if err := r.admin.put(ctx, r.shops[0].URL(), r.sku, r.strategy.Name, r.cfg.Stock, keeper); err != nil {
-		return Row{}, err
+		return report.Row{}, err
 	}
 	before, err := r.admin.audit(ctx, r.shops[0].URL(), r.sku)
 	if err != nil {
-		return Row{}, err
+		return report.Row{}, err
 	}
 	draw := chaos.Draw{Seed: r.seed, Kinds: r.kinds, Duration: r.cfg.Duration, TTL: r.cfg.TTL, Shops: r.cfg.Instances}
 	t := newTally(chaosLimit)
@@ -143,7 +140,7 @@ func (r *chaosRow) run(ctx context.Context, p Progress) (row Row, err error) {
 		Servers: r.cfg.Chaos, Shops: r.asShops(), Links: r.links, SKU: r.sku, SaleID: before.SaleID,
 		Strategy: r.strategy.Name, Units: r.cfg.Stock,
 		Seed: r.seed, Faults: draw.Faults(), Rate: r.cfg.Rate, InFlight: r.cfg.InFlight, Duration: r.cfg.Duration,
-		TTL: r.cfg.TTL, HolderDies: r.strategy.Kind == locks.Guarded,
+		TTL: r.cfg.TTL, HolderDies: r.strategy.Kind == catalog.Guarded,
 		Told: func(at time.Duration, o chaos.Outcome) {
 			t.add(replyOf(at, o))
 			told.Lock()
@@ -153,21 +150,21 @@ func (r *chaosRow) run(ctx context.Context, p Progress) (row Row, err error) {
 		Remaining: r.remaining,
 	})
 	if err != nil {
-		return Row{}, err
+		return report.Row{}, err
 	}
 	return r.row(t, found), nil
 }
 
-// chaosLimit is longer than any buyer tries.
+// chaosLimit is longer than any buyer retries.
 const chaosLimit = time.Minute
 
-// start starts the shops, the first of which makes the tables.
+// start starts the shops. The first one creates the tables.
 func (r *chaosRow) start(ctx context.Context) error {
-	p := r.cfg.plan(r.sku, locks.Calm) // what befalls holders here comes from outside
+	p := r.cfg.plan(r.sku, catalog.Calm) // faults come from outside
 	for n := range r.cfg.Instances {
 		link, err := r.cfg.Chaos.Link()
 		if err != nil {
-			return fmt.Errorf("leading a shop's connections through a relay: %w", err)
+			return fmt.Errorf("relaying a shop's connections: %w", err)
 		}
 		r.links = append(r.links, link)
 		s := &slot{cfg: r.cfg, plan: p, setup: setup{
@@ -190,8 +187,8 @@ func (r *chaosRow) asShops() []chaos.Shop {
 	return shops
 }
 
-// close ends the shops. Those of a row that was interrupted are killed: one that is
-// stopped, or waits for a server that is, would take its time.
+// close ends the shops. After an interrupted row they are killed: one that is stopped, or
+// waits for a stopped server, would take long to end.
 func (r *chaosRow) close(interrupted bool) error {
 	var wg sync.WaitGroup
 	for _, s := range r.shops {
@@ -210,10 +207,8 @@ func (r *chaosRow) close(interrupted bool) error {
 	return errors.Join(errs...)
 }
 
-// remaining asks the shops, one after the other, how many units are left.
+// remaining asks the shops in turn how many units are left, until one answers.
 func (r *chaosRow) remaining(ctx context.Context) (left int64, err error) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
 	for end := time.Now().Add(settleTime); ; {
 		for _, s := range r.shops {
 			var found web.Audit
@@ -221,38 +216,38 @@ func (r *chaosRow) remaining(ctx context.Context) (left int64, err error) {
 				return found.Remaining, nil
 			}
 		}
-		if time.Now().After(end) || !until(ctx, timer, time.Now().Add(settleTime/50)) {
+		if time.Now().After(end) || !proc.Sleep(ctx, settleTime/50) {
 			return 0, err
 		}
 	}
 }
 
-// replyOf is a buyer's outcome as that of one request, which took as long as all that
-// the buyer tried.
+// replyOf turns a buyer's outcome into the reply to one request that took as long as all
+// attempts together.
 func replyOf(at time.Duration, o chaos.Outcome) reply {
 	r := reply{Target: o.Shop, At: at, Latency: o.Latency, Service: o.Service, Status: o.Status, Code: o.Code}
 	if o.CutOff && o.Status != http.StatusOK && o.Code != "sold_out" {
 		r.Status, r.Code = 0, codeCutOff // an earlier attempt may have bought something
 	}
-	r.Spans, _ = web.ParseHeld(o.Held) // what cannot be read witnesses nothing
+	r.Spans, _ = web.ParseHeld(o.Held) // a header that cannot be read is ignored
 	return r
 }
 
 // row computes the figures.
-func (r *chaosRow) row(t *tally, found *chaos.Result) Row {
+func (r *chaosRow) row(t *tally, found *report.Chaos) report.Row {
 	sold := figures.Stock{
 		Initial: r.cfg.Stock, Remaining: found.Remaining, Sold: found.Sold, Orders: found.Sold, Duplicates: found.Duplicates,
 	}
-	one := &run{cfg: r.cfg, strategy: r.strategy, cond: locks.Chaos, sku: r.sku}
+	one := &run{cfg: r.cfg, strategy: r.strategy, cond: catalog.Chaos, sku: r.sku}
 	o := outcome{tally: t, wall: time.Since(t.start), sent: found.Sent, audit: web.Audit{Audit: stock.Audit{Stock: sold}}}
-	o.open = &Open{
+	o.open = &report.Open{
 		Planned: found.Planned, Sent: found.Sent, Dropped: found.Dropped, AchievedRate: float64(found.Sent) / r.cfg.Duration.Seconds(),
 		ServiceP50: t.service.ms(50), ServiceP99: t.service.ms(99), ServiceMax: t.service.ms(100),
 	}
 	row := one.row(o)
 	row.AcknowledgedMissing, row.Unreported, row.Stranded = found.Missing, found.Unreported, found.Stranded
 	row.Chaos, row.TTL = found, r.cfg.TTL.String()
-	row.OversoldPossible = row.Oversold // nothing is under way any more
+	row.OversoldPossible = row.Oversold // no request is in flight any more
 	row.Throughput = float64(found.Acknowledged-found.BoughtAtEnd) / r.cfg.Duration.Seconds()
 	row.Verdict = chaosVerdict(found)
 	may := r.strategy.UnderChaos(one.expectation(row.Keeper))
@@ -261,8 +256,8 @@ func (r *chaosRow) row(t *tally, found *chaos.Result) Row {
 	return row
 }
 
-// chaosVerdict is the one word for what came of a row.
-func chaosVerdict(found *chaos.Result) figures.Verdict {
+// chaosVerdict is the verdict of a row under chaos.
+func chaosVerdict(found *report.Chaos) figures.Verdict {
 	switch {
 	case found.Oversold > 0:
 		return figures.Oversold
@@ -276,8 +271,8 @@ func chaosVerdict(found *chaos.Result) figures.Verdict {
 	return figures.OK
 }
 
-// chaosDiffers says what of a row may not come of the strategy, or "".
-func chaosDiffers(may locks.Leeway, found *chaos.Result) string {
+// chaosDiffers says how a row differs from what the strategy may do, or "".
+func chaosDiffers(may catalog.Leeway, found *report.Chaos) string {
 	var wrong []string
 	count := func(n int64, what string) {
 		if n > 0 {
@@ -296,47 +291,35 @@ func chaosDiffers(may locks.Leeway, found *chaos.Result) string {
 	}
 	for _, d := range found.Faults {
 		if d.Error != "" {
-			wrong = append(wrong, fmt.Sprintf("%s at %.1f s could not be done: %s", d.Kind, d.At, d.Error))
+			wrong = append(wrong, fmt.Sprintf("%s at %.1f s could not be injected: %s", d.Kind, d.At, d.Error))
 		}
 	}
 	if may.Undecided {
-		return strings.Join(wrong[:min(len(wrong), 0)], "")
+		return ""
 	}
 	if !may.Sticks {
 		for _, d := range found.Faults {
 			if d.Late() {
-				wrong = append(wrong, fmt.Sprintf("sold again %s after %s at %.1f s instead of within %.1f s", soldAgain(d), d.Kind, d.At, d.Limit))
+				wrong = append(wrong, fmt.Sprintf("%s at %.1f s: recovery %s, limit %.1f s", d.Kind, d.At, d.Recovery(), d.Limit))
 			}
 		}
 		if !found.SoldOut {
-			wrong = append(wrong, fmt.Sprintf("%d units could not be bought in the end", found.Remaining))
+			wrong = append(wrong, fmt.Sprintf("%d units were left after the final sell-out", found.Remaining))
 		}
 	}
 	return strings.Join(wrong, ", ")
 }
 
-// soldAgain says after which time the item was sold again.
-func soldAgain(d chaos.Done) string {
-	switch {
-	case d.Skipped:
-		return "-"
-	case d.Again == nil:
-		return "never"
-	}
-	return fmt.Sprintf("%.2f s", *d.Again)
-}
-
-// slot is a place for a shop, which is killed and started again. It implements
-// chaos.Shop.
+// slot holds a shop that is killed and restarted. It implements chaos.Shop.
 type slot struct {
 	cfg   Config
 	setup setup
 	plan  plan
 
 	mu      sync.Mutex
-	shop    *instance // nil: none was started
+	shop    *instance // nil before the first start
 	started int
-	ended   bool // on purpose
+	ended   bool // by the bench
 }
 
 // URL implements chaos.Shop.
@@ -372,8 +355,7 @@ func (s *slot) Start(ctx context.Context) error {
 	return nil
 }
 
-// current is the shop that runs; nil: none does. From then on it is known to have ended
-// on purpose, if it is to end.
+// current returns the running shop, or nil. With ends, the bench is about to end it.
 func (s *slot) current(ends bool) *instance {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -402,9 +384,9 @@ func (s *slot) End() {
 func (s *slot) Pause() error {
 	i := s.current(false)
 	if i == nil {
-		return errors.New("the shop to be stopped does not run")
+		return errors.New("the shop to stop does not run")
 	}
-	return i.proc.Pause()
+	return i.Pause()
 }
 
 // Continue implements chaos.Shop.
@@ -413,110 +395,18 @@ func (s *slot) Continue() error {
 	if i == nil {
 		return errors.New("the shop that was stopped does not run")
 	}
-	return i.proc.Continue()
+	return i.Continue()
 }
 
 // Err implements chaos.Shop.
 func (s *slot) Err() error {
 	if i := s.current(false); i != nil && !i.alive() {
-		return i.died()
+		return i.Died()
 	}
 	return nil
 }
 
-// shownRows is how many rows the table tells all faults of. Of more rows it tells those
-// of the ones that did not come out as they must.
-const shownRows = 6
-
-// faults tells of each row under chaos what came of it, and which faults there were.
-func (r Report) faults() string {
-	var b strings.Builder
-	for _, row := range r.Rows {
-		if row.Chaos == nil {
-			continue
-		}
-		fmt.Fprintf(&b, "\n%s\n", row.ChaosLine())
-		if len(r.Rows) <= shownRows || !row.Expected {
-			b.WriteString(faultTable(row))
-		}
-	}
-	return b.String()
-}
-
-// ChaosLine says in one line what came of a row under chaos; "" for another row.
-func (r Row) ChaosLine() string {
-	c := r.Chaos
-	if c == nil {
-		return ""
-	}
-	slowest, kind := 0.0, ""
-	for _, d := range c.Faults {
-		if d.Again != nil && *d.Again >= slowest {
-			slowest, kind = *d.Again, string(d.Kind)
-		}
-	}
-	text := fmt.Sprintf("%s, seed %d: acknowledged %d (%d of them in the end), acknowledged_missing %d, duplicates %d, unreported %d, oversold %d, stranded %d, foreign %d",
-		r.Strategy, c.Seed, c.Acknowledged, c.BoughtAtEnd, c.Missing, c.Duplicates, c.Unreported, c.Oversold, c.Stranded, c.Foreign)
-	if kind != "" {
-		text += fmt.Sprintf("; sold again after %.2f s at the latest (%s)", slowest, kind)
-	}
-	return text
-}
-
-// faultTable draws the faults of a row.
-func faultTable(row Row) string {
-	heads := make([]sheet.Column, len(FaultTitles()))
-	for i, title := range FaultTitles() {
-		heads[i] = sheet.Column{Title: title, Left: i == 1 || i == 2}
-	}
-	t := sheet.New(heads)
-	for _, line := range row.Faults() {
-		cells := make(table.Row, len(line))
-		for i, c := range line {
-			cells[i] = c
-		}
-		t.AppendRow(cells)
-	}
-	return t.Render() + "\n"
-}
-
-// FaultTitles are those of the columns of Faults.
-func FaultTitles() []string {
-	return []string{"at s", "fault", "victim", "planned for s", "lasted s", "sold meanwhile", "sold again after s", "within s"}
-}
-
-// Faults are the lines of a table of the faults of a row.
-func (r Row) Faults() [][]string {
-	if r.Chaos == nil {
-		return nil
-	}
-	var lines [][]string
-	for _, d := range r.Chaos.Faults {
-		what := string(d.Kind)
-		if d.Amount > 0 {
-			what += fmt.Sprintf(" by %.0f ms", d.Amount)
-		}
-		line := []string{fmt.Sprintf("%.2f", d.At), what, d.Victim, fmt.Sprintf("%.2f", d.For)}
-		switch {
-		case d.Skipped:
-			line = append([]string{fmt.Sprintf("(%.2f)", d.Planned)}, line[1:]...)
-			line = append(line, "not done", "", "", "")
-		default:
-			again := strings.TrimSuffix(soldAgain(d), " s")
-			if d.Stalled >= 0.1 {
-				again += fmt.Sprintf(", %.2f of it stalled", d.Stalled)
-			}
-			if d.Late() {
-				again += " (!)"
-			}
-			line = append(line, fmt.Sprintf("%.2f", d.Lasted), fmt.Sprint(d.SoldIn), again, fmt.Sprintf("%.0f from the %s", d.Limit, d.From))
-		}
-		lines = append(lines, line)
-	}
-	return lines
-}
-
-// defaultsForChaos fills in what a row under chaos is run with.
+// defaultsForChaos fills in the defaults of condition chaos.
 func (c Config) defaultsForChaos() Config {
 	c.Rate = cmp.Or(c.Rate, ChaosRate)
 	c.Duration = cmp.Or(c.Duration, ChaosDuration)

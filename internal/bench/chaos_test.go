@@ -11,7 +11,8 @@ import (
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/bench"
 	"oversell/internal/bench/chaos"
-	"oversell/internal/locks"
+	"oversell/internal/catalog"
+	"oversell/internal/guard"
 )
 
 // chaotic is a short sale through faults of the kinds on backends of a kind.
@@ -27,9 +28,9 @@ func chaotic(t *testing.T, kind string, p *processes, faults ...chaos.Kind) benc
 		p.checkEnded(t)
 	})
 	return bench.Config{
-		Conditions: []locks.Condition{locks.Chaos}, Workload: locks.Deduct, Instances: 2, Keys: bench.NoKeys,
+		Conditions: []catalog.Condition{catalog.Chaos}, Workload: catalog.Deduct, Instances: 2, Keys: bench.NoKeys,
 		Rate: 40, Duration: 4 * time.Second, Stock: 200, TTL: time.Second, Seed: 11, Faults: faults,
-		Policy: &locks.Line{Delay: 2 * time.Millisecond}, Catalog: locks.Strategies(),
+		Policy: &guard.Line{Delay: 2 * time.Millisecond}, Catalog: catalog.Strategies(),
 		Chaos: servers, RedisURL: servers.RedisURL, DBURL: servers.DBURL, Command: p.command(healthy),
 	}
 }
@@ -49,7 +50,7 @@ func TestSaleInChaos(t *testing.T) {
 			must(t, err)
 			row := rows[0]
 			found := row.Chaos
-			if found == nil || found.Seed != 11 || len(found.Faults) == 0 || row.Condition != locks.Chaos || row.Open == nil {
+			if found == nil || found.Seed != 11 || len(found.Faults) == 0 || row.Condition != catalog.Chaos || row.Open == nil {
 				t.Fatalf("%+v", row)
 			}
 			if found.Missing != 0 || found.Duplicates != 0 || found.Oversold != 0 || found.Foreign != 0 || !found.SoldOut {
@@ -59,31 +60,11 @@ func TestSaleInChaos(t *testing.T) {
 				t.Errorf("%d units, sold %d: %+v", cfg.Stock, row.Sold, found)
 			}
 			for _, d := range found.Faults {
-				if !slices.Contains(faults, d.Kind) || d.Error != "" || !d.Skipped && d.Again == nil {
+				if !slices.Contains(faults, chaos.Kind(d.Kind)) || d.Error != "" || !d.Skipped && d.Again == nil {
 					t.Errorf("%+v", d)
 				}
 			}
 		})
-	}
-}
-
-// The faults and their seed are in the report for a person.
-func TestFaultsAreTold(t *testing.T) {
-	again := 0.25
-	r := sale()
-	r.Rows = r.Rows[:1]
-	r.Rows[0].Condition = locks.Chaos
-	r.Rows[0].Chaos = &chaos.Result{Seed: 77, Acknowledged: 123, Missing: 4, Faults: []chaos.Done{
-		{Kind: chaos.RedisOOM, Victim: "redis", At: 1.5, For: 0.4, Lasted: 0.41, Again: &again, Limit: 2, From: "end"},
-		{Kind: chaos.ShopKill, Victim: "shop 2", Planned: 9, Skipped: true},
-		{Kind: chaos.DBKill, Victim: "database", At: 5, Limit: 2, From: "end"},
-	}}
-	var b strings.Builder
-	must(t, r.WriteTable(&b, false))
-	for _, want := range []string{"seed 77", "acknowledged_missing 4", "redis-oom", "0.25", "shop 2", "not done", "never (!)"} {
-		if !strings.Contains(b.String(), want) {
-			t.Errorf("no %q in\n%s", want, b.String())
-		}
 	}
 }
 
@@ -121,14 +102,14 @@ func TestChaosIsInterrupted(t *testing.T) {
 
 func TestChaosSaysWhatItNeeds(t *testing.T) {
 	for want, change := range map[string]func(*bench.Config){
-		"stands alone":         func(c *bench.Config) { c.Conditions = append(c.Conditions, locks.Calm) },
+		"cannot be combined":   func(c *bench.Config) { c.Conditions = append(c.Conditions, catalog.Calm) },
 		"embedded or local":    func(c *bench.Config) { c.Chaos = nil },
-		"it goes with deduct":  func(c *bench.Config) { c.Workload, c.SecondLook = locks.Cache, true },
+		"it needs deduct":      func(c *bench.Config) { c.Workload, c.SecondLook = catalog.Cache, true },
 		"at least 2 instances": func(c *bench.Config) { c.Instances = 1 },
 		"cannot be pairs":      func(c *bench.Config) { c.Keys = bench.PairedKeys },
 	} {
 		cfg := against()
-		cfg.Targets, cfg.Strategies, cfg.Conditions, cfg.Chaos = nil, []string{"v6_watchdog"}, []locks.Condition{locks.Chaos}, new(chaos.Servers)
+		cfg.Targets, cfg.Strategies, cfg.Conditions, cfg.Chaos = nil, []string{"v6_watchdog"}, []catalog.Condition{catalog.Chaos}, new(chaos.Servers)
 		cfg.Instances = 2
 		change(&cfg)
 		if err := cfg.WithDefaults().Check(); !errors.Is(err, bench.ErrConfig) || !strings.Contains(err.Error(), want) {

@@ -7,43 +7,45 @@ import (
 	"time"
 
 	"oversell/internal/bench"
-	"oversell/internal/locks"
+	"oversell/internal/catalog"
 )
 
 func TestCheckSaysWhatCannotBeRun(t *testing.T) {
 	for want, change := range map[string]func(*bench.Config){
-		"0 requests":                                func(c *bench.Config) { c.Requests = 0 },
-		"-1 requests":                               func(c *bench.Config) { c.Requests = -1 },
-		"100001 requests":                           func(c *bench.Config) { c.Requests = bench.MaxRequests + 1 },
-		"stock of 0":                                func(c *bench.Config) { c.Stock = 0 },
-		"stock of 1000001":                          func(c *bench.Config) { c.Stock = 1_000_001 },
-		"-1 runs of each row":                       func(c *bench.Config) { c.Repeat = -1 },
-		"101 runs of each row":                      func(c *bench.Config) { c.Repeat = bench.MaxRepeat + 1 },
-		"a rate of -1 a second":                     func(c *bench.Config) { c.Rate = -1 },
-		"a rate of 100001 a second":                 func(c *bench.Config) { c.Rate = bench.MaxRate + 1 },
-		"1s without a rate":                         func(c *bench.Config) { c.Duration = time.Second },
-		"in flight without a rate":                  func(c *bench.Config) { c.InFlight = 1 },
-		"a duration of 999ms":                       func(c *bench.Config) { c.Rate, c.Duration = 1, 999*time.Millisecond },
-		"a duration of 1h0m1s":                      func(c *bench.Config) { c.Rate, c.Duration = 1, time.Hour+time.Second },
-		"a duration of 2562047h":                    func(c *bench.Config) { c.Rate, c.Duration = bench.MaxRate, 1<<63-1 },
-		"20001 requests in flight":                  func(c *bench.Config) { c.Rate, c.InFlight = 1, bench.MaxInFlight+1 },
-		"-1 requests in flight":                     func(c *bench.Config) { c.Rate, c.InFlight = 1, -1 },
-		"it goes with deduct":                       func(c *bench.Config) { c.Rate, c.Workload = 1, locks.Cache },
-		"0 instances":                               func(c *bench.Config) { c.Instances = 0 },
-		"65 instances":                              func(c *bench.Config) { c.Instances = bench.MaxInstances + 1 },
-		"each needs at least one":                   func(c *bench.Config) { c.Requests, c.Instances = 3, 4 },
-		`keys "some"`:                               func(c *bench.Config) { c.Keys = "some" },
-		"strategy watch is named twice":             func(c *bench.Config) { c.Strategies = []string{"watch", "none", "watch"} },
-		"condition calm is named twice":             func(c *bench.Config) { c.Conditions = []locks.Condition{locks.Calm, locks.Calm} },
-		"1 request: each needs":                     func(c *bench.Config) { c.Requests, c.Instances = 1, 2 },
-		"no strategy":                               func(c *bench.Config) { c.Strategies = nil },
-		"no condition":                              func(c *bench.Config) { c.Conditions = nil },
-		"ttl of 9ms":                                func(c *bench.Config) { c.TTL = 9 * time.Millisecond },
-		"wait of -1s":                               func(c *bench.Config) { c.Wait = -time.Second },
-		"work of -1s":                               func(c *bench.Config) { c.Work = -time.Second },
-		"at least 2 instances":                      func(c *bench.Config) { c.Instances, c.Conditions = 1, []locks.Condition{locks.Crash} },
-		"strategy watch has no lock":                func(c *bench.Config) { c.Workload = locks.Cache },
-		"with -target only calm":                    func(c *bench.Config) { c.Targets, c.Conditions = []string{"http://h:1"}, []locks.Condition{locks.Slow} },
+		"0 requests":                    func(c *bench.Config) { c.Requests = 0 },
+		"-1 requests":                   func(c *bench.Config) { c.Requests = -1 },
+		"100001 requests":               func(c *bench.Config) { c.Requests = bench.MaxRequests + 1 },
+		"stock of 0":                    func(c *bench.Config) { c.Stock = 0 },
+		"stock of 1000001":              func(c *bench.Config) { c.Stock = 1_000_001 },
+		"-1 runs of each row":           func(c *bench.Config) { c.Repeat = -1 },
+		"101 runs of each row":          func(c *bench.Config) { c.Repeat = bench.MaxRepeat + 1 },
+		"a rate of -1 a second":         func(c *bench.Config) { c.Rate = -1 },
+		"a rate of 100001 a second":     func(c *bench.Config) { c.Rate = bench.MaxRate + 1 },
+		"1s without a rate":             func(c *bench.Config) { c.Duration = time.Second },
+		"in flight without a rate":      func(c *bench.Config) { c.InFlight = 1 },
+		"a duration of 999ms":           func(c *bench.Config) { c.Rate, c.Duration = 1, 999*time.Millisecond },
+		"a duration of 1h0m1s":          func(c *bench.Config) { c.Rate, c.Duration = 1, time.Hour+time.Second },
+		"a duration of 2562047h":        func(c *bench.Config) { c.Rate, c.Duration = bench.MaxRate, 1<<63-1 },
+		"20001 requests in flight":      func(c *bench.Config) { c.Rate, c.InFlight = 1, bench.MaxInFlight+1 },
+		"-1 requests in flight":         func(c *bench.Config) { c.Rate, c.InFlight = 1, -1 },
+		"it needs deduct":               func(c *bench.Config) { c.Rate, c.Workload = 1, catalog.Cache },
+		"0 instances":                   func(c *bench.Config) { c.Instances = 0 },
+		"65 instances":                  func(c *bench.Config) { c.Instances = bench.MaxInstances + 1 },
+		"each needs at least one":       func(c *bench.Config) { c.Requests, c.Instances = 3, 4 },
+		`keys "some"`:                   func(c *bench.Config) { c.Keys = "some" },
+		"strategy watch is named twice": func(c *bench.Config) { c.Strategies = []string{"watch", "none", "watch"} },
+		"condition calm is named twice": func(c *bench.Config) { c.Conditions = []catalog.Condition{catalog.Calm, catalog.Calm} },
+		"1 request: each needs":         func(c *bench.Config) { c.Requests, c.Instances = 1, 2 },
+		"no strategy":                   func(c *bench.Config) { c.Strategies = nil },
+		"no condition":                  func(c *bench.Config) { c.Conditions = nil },
+		"ttl of 9ms":                    func(c *bench.Config) { c.TTL = 9 * time.Millisecond },
+		"wait of -1s":                   func(c *bench.Config) { c.Wait = -time.Second },
+		"work of -1s":                   func(c *bench.Config) { c.Work = -time.Second },
+		"at least 2 instances":          func(c *bench.Config) { c.Instances, c.Conditions = 1, []catalog.Condition{catalog.Crash} },
+		"strategy watch has no lock":    func(c *bench.Config) { c.Workload = catalog.Cache },
+		"with -target only calm": func(c *bench.Config) {
+			c.Targets, c.Conditions = []string{"http://h:1"}, []catalog.Condition{catalog.Slow}
+		},
 		"target 1, \"h:1\", is neither":             func(c *bench.Config) { c.Targets = []string{"h:1"} },
 		"target 2, \"http://h:1/path\", is neither": func(c *bench.Config) { c.Targets = []string{"http://h:1", "http://h:1/path"} },
 		"open files, and the limit is ":             func(c *bench.Config) { c.Requests = bench.MaxRequests },
@@ -64,8 +66,8 @@ func TestCheckSaysWhatCannotBeRun(t *testing.T) {
 func TestCheckKnowsTheNamesOfStrategies(t *testing.T) {
 	cfg := against()
 	cfg.Strategies = []string{"v7"}
-	if err := cfg.WithDefaults().Check(); !errors.Is(err, locks.ErrName) {
-		t.Errorf("error %v, want %v", err, locks.ErrName)
+	if err := cfg.WithDefaults().Check(); !errors.Is(err, catalog.ErrName) {
+		t.Errorf("error %v, want %v", err, catalog.ErrName)
 	}
 }
 
@@ -86,10 +88,10 @@ func TestDefaultWaitIsEnoughForEverybodysTurn(t *testing.T) {
 		{10 * time.Second, func(c *bench.Config) { c.Requests, c.Stock = 1000, 5000 }},
 		{30 * time.Second, func(c *bench.Config) { c.Requests, c.Stock, c.Work = 1000, 1000, 20*time.Millisecond }},
 		{13_200 * time.Millisecond, func(c *bench.Config) { // two that are slow
-			c.Requests, c.Stock, c.Instances, c.Conditions = 1000, 1000, 2, []locks.Condition{locks.Calm, locks.Slow}
+			c.Requests, c.Stock, c.Instances, c.Conditions = 1000, 1000, 2, []catalog.Condition{catalog.Calm, catalog.Slow}
 		}},
-		{10 * time.Second, func(c *bench.Config) { c.Requests, c.Workload = 5000, locks.Cache }},
-		{50 * time.Second, func(c *bench.Config) { c.Requests, c.Workload, c.SecondLook = 5000, locks.Cache, false }},
+		{10 * time.Second, func(c *bench.Config) { c.Requests, c.Workload = 5000, catalog.Cache }},
+		{50 * time.Second, func(c *bench.Config) { c.Requests, c.Workload, c.SecondLook = 5000, catalog.Cache, false }},
 	} {
 		cfg := against()
 		tt.change(&cfg)

@@ -19,30 +19,30 @@ import (
 	"oversell/internal/web"
 )
 
-// reply is what became of one request.
+// reply is the outcome of one request.
 type reply struct {
-	Request  int           // which of the row's requests it was
-	Target   int           // which of the shops it went to
-	At       time.Duration // when, from the moment the load began
-	Latency  time.Duration // from the moment it was let go, or should have been, to its outcome
-	Service  time.Duration // from the moment it was sent
-	Status   int           // HTTP status; 0 when there was no reply
-	Code     string        // names the outcome, unless it is a 200; see the codes
-	Order    string        // id of the order that a 200 names; "": none that can be read
-	Quantity int64         // units that a 200 names
+	Request  int           // its number in the row
+	Target   int           // its shop
+	At       time.Duration // from the start of the load
+	Latency  time.Duration // from the common start, or the planned time, to the outcome
+	Service  time.Duration // from the time it was sent
+	Status   int           // HTTP status; 0: no reply
+	Code     string        // of an outcome other than 200
+	Order    string        // id in a 200; "": none
+	Quantity int64         // units in a 200
 	Spans    []figures.Span
 }
 
-// The codes of outcomes for which the shop has no word.
+// The codes of outcomes that are not from the shop.
 const (
-	codeOther     = "other"         // a reply that is not a 200, and no problem reply
-	codeCutOff    = "cut_off"       // the connection ended before the reply did
+	codeOther     = "other"         // a reply that is neither a 200 nor a problem reply
+	codeCutOff    = "cut_off"       // the connection ended before the reply
 	codeTimedOut  = "timed_out"     // no reply within the limit of the row
-	codeNotAReply = "not_a_reply"   // a reply that no shop gives
-	codeNoConn    = "no_connection" // it was never sent, for the shop took no connection
+	codeNotAReply = "not_a_reply"   // a reply that no shop sends
+	codeNoConn    = "no_connection" // never sent: the shop accepted no connection
 )
 
-// learned reports whether the outcome is known. Of what was never sent it is.
+// learned reports whether the outcome is known. It is for a request that was never sent.
 func (r reply) learned() bool { return r.Status != 0 || r.Code == codeNoConn }
 
 // conn is a connection to a shop.
@@ -54,7 +54,7 @@ type conn struct {
 
 const (
 	dialTimeout = 10 * time.Second
-	replyBuffer = 1 << 10 // bytes; replies are small, and thousands of buffers are not
+	replyBuffer = 1 << 10 // bytes; small, because there are thousands
 	maxReply    = 64 << 10
 )
 
@@ -73,15 +73,15 @@ func dial(ctx context.Context, u *url.URL) (net.Conn, error) {
 	return d.DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), port))
 }
 
-// reset closes the connection. A reset instead of a farewell keeps the port from
-// waiting for a minute, of which a long bench would run out.
+// reset closes the connection with a TCP reset: otherwise its port would be in TIME_WAIT
+// for a minute, and a long bench would run out of ports.
 func (c *conn) reset() {
 	inner := c.Conn
 	if secured, ok := inner.(*tls.Conn); ok {
 		inner = secured.NetConn()
 	}
 	if tcp, ok := inner.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0) // at worst the port waits
+		_ = tcp.SetLinger(0) // at worst the port is in TIME_WAIT
 	}
 	_ = c.Close() // nothing is left to be sent
 }
@@ -89,8 +89,8 @@ func (c *conn) reset() {
 // cut ends the wait for a reply.
 func (c *conn) cut() { _ = c.SetDeadline(time.Unix(1, 0)) }
 
-// exchange sends the request and reads the reply. It also tells whether the
-// connection can be used again.
+// exchange sends the request and reads the reply. It also reports whether the connection
+// can be reused.
 func (c *conn) exchange(req *http.Request) (r reply, again bool) {
 	r.Target = c.target
 	res, body, err := c.roundTrip(req)
@@ -133,7 +133,7 @@ func (c *conn) roundTrip(req *http.Request) (*http.Response, []byte, error) {
 	return res, body, err
 }
 
-// namedOrder returns the order that a 200 names; "" where it names none.
+// namedOrder returns the order in a 200, or "".
 func namedOrder(body []byte) (id string, quantity int64) {
 	if id, quantity, ok := namedFirst(body); ok {
 		return id, quantity
@@ -148,9 +148,9 @@ func namedOrder(body []byte) (id string, quantity int64) {
 	return sold.Order, sold.Quantity
 }
 
-// namedFirst is namedOrder for a reply that begins with the order's id, as this
-// project's shops write it, and false for any other. The bench shares the processor
-// with the shops, and to read all of the JSON takes half as long as the reply itself.
+// namedFirst is namedOrder for a reply that begins with the order's id, as this project's
+// shops write it, and false for any other. Parsing all of the JSON takes half as long as
+// the request itself, on a processor that the bench shares with the shops.
 func namedFirst(body []byte) (id string, quantity int64, ok bool) {
 	rest, begins := bytes.CutPrefix(body, []byte(`{"order_id":"`))
 	name, rest, ends := bytes.Cut(rest, []byte(`"`))
@@ -163,12 +163,12 @@ func namedFirst(body []byte) (id string, quantity int64, ok bool) {
 	return string(name), quantity, err == nil
 }
 
-// notInID reports whether a character is in no id, and may stand for another one.
+// notInID reports whether a character cannot be in an id, such as an escape.
 func notInID(r rune) bool {
 	return r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'z')
 }
 
-// problemCode returns the word by which a problem reply names the outcome.
+// problemCode returns the code of a problem reply.
 func problemCode(body []byte) string {
 	var p struct {
 		Code string `json:"code"`

@@ -6,8 +6,8 @@ import (
 
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/backend/lockservers/lockserverstest"
+	"oversell/internal/catalog"
 	"oversell/internal/figures"
-	"oversell/internal/locks"
 	"oversell/internal/stock"
 )
 
@@ -17,7 +17,7 @@ func TestDatabaseHoldsUnderEveryCondition(t *testing.T) {
 	backendtest.Need(t, "redis-server", "mariadbd")
 	cfg := config(t, "local")
 	cfg.TTL = shortTTL
-	cfg.Conditions = []locks.Condition{locks.Calm, locks.Slow, locks.Late, locks.Crash, locks.Pause}
+	cfg.Conditions = []catalog.Condition{catalog.Calm, catalog.Slow, catalog.Late, catalog.Crash, catalog.Pause}
 	cfg.Strategies = []string{"sql_conditional", "sql_version", "sql_for_update", "sql_get_lock"}
 	rows := run(t, cfg)
 	checkExpected(t, rows)
@@ -32,11 +32,11 @@ func TestDatabaseHoldsUnderEveryCondition(t *testing.T) {
 // stock looks at its token: in Redis and in the database.
 func TestFenceHoldsWhatALeaseLoses(t *testing.T) {
 	t.Parallel()
-	for _, keeper := range []stock.Keeper{stock.InRedis, stock.InDatabase} {
+	for _, keeper := range []stock.Backend{stock.InRedis, stock.InDatabase} {
 		for _, unfenced := range []bool{false, true} {
 			cfg := config(t, "embedded")
 			cfg.TTL, cfg.Keeper, cfg.Unfenced = shortTTL, keeper, unfenced
-			cfg.Conditions = []locks.Condition{locks.Pause}
+			cfg.Conditions = []catalog.Condition{catalog.Pause}
 			cfg.Strategies = []string{"v7_queue", "v8_fenced", "v9_cohort"}
 			rows := run(t, cfg)
 			checkExpected(t, rows)
@@ -53,7 +53,7 @@ func TestLocksOnOtherServers(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, "embedded")
 	cfg.Servers = lockserverstest.Embedded(t)
-	cfg.Conditions = []locks.Condition{locks.Calm, locks.Crash, locks.Pause}
+	cfg.Conditions = []catalog.Condition{catalog.Calm, catalog.Crash, catalog.Pause}
 	cfg.Strategies = []string{"redlock", "etcd"}
 	checkExpected(t, run(t, cfg))
 }
@@ -64,7 +64,7 @@ func TestPauseOutlastsTheLeaseThatTheServerGives(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, "embedded")
 	cfg.Servers = lockserverstest.Embedded(t)
-	cfg.Conditions, cfg.TTL, cfg.Unfenced = []locks.Condition{locks.Pause}, 300*time.Millisecond, true
+	cfg.Conditions, cfg.TTL, cfg.Unfenced = []catalog.Condition{catalog.Pause}, 300*time.Millisecond, true
 	cfg.Strategies = []string{"etcd"}
 	row := run(t, cfg)["etcd/pause"]
 	if row.Verdict != figures.Oversold || !row.Expected || row.TTL == "300ms" {

@@ -6,45 +6,43 @@ import (
 	"fmt"
 	"time"
 
-	"oversell/internal/locks"
+	"oversell/internal/catalog"
+	"oversell/internal/proc"
 )
 
-// Failovers is a Redis with replicas, which can be made to fail and one of them,
-// the heir, to take over, again and again.
+// Failovers is a Redis with replicas that can fail over again and again to one of them,
+// the heir.
 type Failovers interface {
-	// Cut keeps all that is written from its return on from the heir, until restore
-	// is called. Another replica goes on hearing of it.
+	// Cut stops replication to the heir until restore is called. Another replica stays
+	// connected.
 	Cut(ctx context.Context) (restore func(), err error)
-	// Failover kills the primary, and returns when the heir is in its place.
+	// Failover kills the primary, and returns when the heir has been promoted.
 	Failover(ctx context.Context) error
-	// Heal puts a new replica in the place of what was killed, if anything was.
+	// Heal replaces what was killed by a new replica.
 	Heal(ctx context.Context) error
 }
 
 const (
-	// failoverTTL is the least lease of a row with a failover: more than that
-	// takes, so that a holder does not hear of its loss while nobody can hear
-	// of anything.
+	// failoverTTL is the shortest lease of a row with a failover: longer than the failover,
+	// so that the lease does not expire while there is no Redis.
 	failoverTTL = 10 * time.Second
 
-	// failoverTime is over how long the buyers of such a row are spread. Those
-	// who come while there is no Redis are turned away, and there must be others
-	// after them.
+	// failoverTime is how long buyers arrive in such a row. Those who arrive while there
+	// is no Redis are refused, and others must arrive after them.
 	failoverTime = 10 * time.Second
 
-	// leastFailover is for how long there have to be buyers, so that the failover
-	// takes place while there are.
+	// leastFailover is how long buyers must arrive, so that they do throughout the
+	// failover.
 	leastFailover = 4 * time.Second
 
-	// failoverPatience is how long the holder that was overtaken is kept from
-	// going on once the shop has found the new primary, for somebody else to buy
-	// from it. With a lock that holds nobody does.
+	// failoverPatience is how long the overtaken holder stays parked after the shop has
+	// found the new primary, so that somebody else can buy. If the lock holds, nobody can.
 	failoverPatience = 2 * time.Second
 )
 
-// forCondition is the config of a row under the condition.
-func (c Config) forCondition(condition locks.Condition) Config {
-	if condition != locks.Failover {
+// forCondition returns the config for a row under the condition.
+func (c Config) forCondition(condition catalog.Condition) Config {
+	if condition != catalog.Failover {
 		return c
 	}
 	c.TTL = max(c.TTL, failoverTTL)
@@ -55,62 +53,59 @@ func (c Config) forCondition(condition locks.Condition) Config {
 	return c
 }
 
-// failOver has the first holder that parks overtaken. Where nobody is to be let in
-// there is none, and the failover takes place all the same: so that it can be seen
-// whether that lets anybody in. A failover that has begun goes on when the buyers
-// are gone: the row is audited on the new primary.
+// failOver fails over while the first holder is parked. If nobody is expected to get the
+// lock, it fails over all the same, to see whether somebody gets it then. A failover that
+// has begun ends even when the buyers are gone: the row is audited on the new primary.
 func (r *run) failOver(ctx, buyers context.Context) error {
 	if e, _ := r.strategy.Expect(r.expectation(r.cfg.keeper(r.strategy, r.cond))); e.NobodyIn {
 		return r.failOverWithout(ctx, buyers)
 	}
-	return r.fleet.strike(buyers, func(i *instance) error {
-		return errors.Join(r.overtake(ctx, buyers), i.tell(order{GoOn: true}))
+	return r.fleet.inject(buyers, func(i *instance) error {
+		return errors.Join(r.overtake(ctx, buyers), i.Send(command{Resume: true}))
 	})
 }
 
-// failOverWithout kills the primary when a quarter of the time in which buyers come
-// is over. A holder, should there be one, goes on as if nothing had happened.
+// failOverWithout kills the primary after a quarter of the time in which buyers arrive. A
+// holder, should there be one, goes on.
 func (r *run) failOverWithout(ctx, buyers context.Context) error {
 	let := make(chan error, 1)
-	go func() { let <- r.fleet.strike(buyers, func(i *instance) error { return i.tell(order{GoOn: true}) }) }()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
+	go func() {
+		let <- r.fleet.inject(buyers, func(i *instance) error { return i.Send(command{Resume: true}) })
+	}()
 	wait := max(time.Second, r.cfg.Duration/4)
-	err := errNotStruck
-	if until(buyers, timer, time.Now().Add(wait)) {
+	err := errNotInjected
+	if proc.Sleep(buyers, wait) {
 		err = r.replacePrimary(ctx, r.cfg.Duration-wait)
 	}
-	if failed := <-let; !errors.Is(failed, errNotStruck) {
+	if failed := <-let; !errors.Is(failed, errNotInjected) {
 		err = errors.Join(err, failed)
 	}
 	return err
 }
 
-// replacePrimary kills the primary and waits for the heir to take over. That fails if
-// fewer than a second is left of the time in which buyers come: a row without buyers
-// after the failover shows nothing.
+// replacePrimary kills the primary and waits for the heir to be promoted. It fails if less
+// than a second is left in which buyers arrive: a row without buyers after the failover
+// shows nothing.
 func (r *run) replacePrimary(ctx context.Context, buyersComeFor time.Duration) error {
 	began := time.Now()
 	if err := r.cfg.Failovers.Failover(ctx); err != nil {
 		return err
 	}
 	if took := time.Since(began); took > buyersComeFor-time.Second {
-		return fmt.Errorf("the failover took %v, for about as long as buyers came: -duration must be longer", took.Round(time.Millisecond))
+		return fmt.Errorf("the failover took %v, about as long as buyers arrived: -duration must be longer", took.Round(time.Millisecond))
 	}
 	return nil
 }
 
-// overtake kills the primary while a holder waits, has the heir take over, and
-// waits until somebody has bought after that.
+// overtake fails over while a holder is parked, and waits until somebody has bought after
+// that.
 func (r *run) overtake(ctx, buyers context.Context) error {
 	if err := r.replacePrimary(ctx, r.cfg.Duration); err != nil {
 		return err
 	}
 	sold := int64(-1)
-	timer := time.NewTimer(0)
-	defer timer.Stop()
 	for end := time.Now().Add(settleTime); time.Now().Before(end); {
-		if !until(buyers, timer, time.Now().Add(failoverPatience/40)) {
+		if !proc.Sleep(buyers, failoverPatience/40) {
 			return nil // the row is over
 		}
 		found, err := r.admin.audit(buyers, r.survivor(), r.sku)
@@ -126,18 +121,17 @@ func (r *run) overtake(ctx, buyers context.Context) error {
 	return nil
 }
 
-// beforeFailover keeps what the row writes from the heir, and returns what is
-// to be done after the row.
+// beforeFailover stops replication to the heir, and returns what to do after the row.
 func (r *run) beforeFailover(ctx context.Context) (after func() error, err error) {
-	if r.cond != locks.Failover {
+	if r.cond != catalog.Failover {
 		return func() error { return nil }, nil
 	}
 	restore, err := r.cfg.Failovers.Cut(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("cutting off the heir: %w", err)
+		return nil, fmt.Errorf("stopping replication to the heir: %w", err)
 	}
 	return func() error {
-		// The set is of no use to an interrupted bench: nobody waits for it to heal.
+		// An interrupted bench does not use the set again, and does not wait.
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -145,11 +139,11 @@ func (r *run) beforeFailover(ctx context.Context) (after func() error, err error
 		limited, cancel := context.WithTimeout(ctx, healTime)
 		defer cancel()
 		if err := r.cfg.Failovers.Heal(limited); err != nil && ctx.Err() == nil {
-			return fmt.Errorf("putting a replica in the place of the primary that was killed: %w", err)
+			return fmt.Errorf("replacing the killed primary: %w", err)
 		}
 		return nil
 	}, nil
 }
 
-// healTime bounds the time until the set can fail over again.
+// healTime is how long the set may take until it can fail over again.
 const healTime = 30 * time.Second

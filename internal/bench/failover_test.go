@@ -13,7 +13,8 @@ import (
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/backend/local"
 	"oversell/internal/bench"
-	"oversell/internal/locks"
+	"oversell/internal/bench/report"
+	"oversell/internal/catalog"
 	"oversell/internal/stock"
 )
 
@@ -33,15 +34,15 @@ func failingOver(t *testing.T) bench.Config {
 	cfg := config(t, "embedded")
 	cfg.RedisURL, cfg.Failovers = set.URL(), set
 	cfg.Rate, cfg.Duration, cfg.Stock = 100, 6*time.Second, 150
-	cfg.Conditions = []locks.Condition{locks.Failover}
+	cfg.Conditions = []catalog.Condition{catalog.Failover}
 	return cfg
 }
 
 // runFailovers is run. On a busy machine sentinels may need longer than buyers come:
 // such rows are run again with buyers for longer.
-func runFailovers(t *testing.T, cfg bench.Config) map[string]bench.Row {
+func runFailovers(t *testing.T, cfg bench.Config) map[string]report.Row {
 	t.Helper()
-	rows := make(map[string]bench.Row)
+	rows := make(map[string]report.Row)
 	for tries := 1; ; tries++ {
 		maps.Copy(rows, run(t, cfg))
 		var slow []string
@@ -74,7 +75,7 @@ func TestFailover(t *testing.T) {
 			t.Errorf("%s: commands %v, rate %d for %q, ttl %q", name, row.RedisCommands, row.Rate, row.Duration, row.TTL)
 		}
 	}
-	for name, keeper := range map[string]stock.Keeper{
+	for name, keeper := range map[string]stock.Backend{
 		"v6_watchdog": stock.InDatabase, "v6_wait_one": stock.InDatabase,
 	} {
 		if row := rows[name+"/failover"]; row.Keeper != keeper || row.Oversold == 0 && row.LostUpdates == 0 {
@@ -112,7 +113,7 @@ func TestFailoverOfALockThatNobodyGets(t *testing.T) {
 // long they may have waited.
 func TestFailoverTakesTime(t *testing.T) {
 	cfg := config(t, "embedded")
-	cfg.Strategies, cfg.Conditions = []string{"none"}, []locks.Condition{locks.Failover}
+	cfg.Strategies, cfg.Conditions = []string{"none"}, []catalog.Condition{catalog.Failover}
 	cfg.Failovers, cfg.Rate = struct{ bench.Failovers }{}, 100
 	for duration, allowed := range map[time.Duration]bool{time.Second: false, 3999 * time.Millisecond: false, 4 * time.Second: true} {
 		cfg.Duration = duration
@@ -126,13 +127,13 @@ func TestFailoverTakesTime(t *testing.T) {
 // nothing else says so.
 func TestManifestOfFailoversSaysWhatIsRun(t *testing.T) {
 	cfg := config(t, "embedded")
-	cfg.Strategies, cfg.Conditions = []string{"v6_watchdog"}, []locks.Condition{locks.Failover}
-	m := bench.NewManifest(cfg, "redis", "db")
+	cfg.Strategies, cfg.Conditions = []string{"v6_watchdog"}, []catalog.Condition{catalog.Failover}
+	m := cfg.Manifest("redis", "db")
 	if m.Rate != 30 || m.Duration != "10s" || m.Requests != 300 || m.TTL != "10s" || m.InFlight == 0 {
 		t.Errorf("%+v", m)
 	}
-	cfg.Conditions = append(cfg.Conditions, locks.Calm)
-	if m := bench.NewManifest(cfg, "redis", "db"); m.Rate != 0 || m.TTL != "1s" {
+	cfg.Conditions = append(cfg.Conditions, catalog.Calm)
+	if m := cfg.Manifest("redis", "db"); m.Rate != 0 || m.TTL != "1s" {
 		t.Errorf("with another condition: %+v", m)
 	}
 }
@@ -141,7 +142,7 @@ func TestManifestOfFailoversSaysWhatIsRun(t *testing.T) {
 func TestWaitForReplicasNeedsThem(t *testing.T) {
 	cfg := config(t, "embedded")
 	cfg.Strategies, cfg.Failovers = []string{"v6_wait_one"}, struct{ bench.Failovers }{}
-	cfg.Conditions = []locks.Condition{locks.Calm}
+	cfg.Conditions = []catalog.Condition{catalog.Calm}
 	err := cfg.WithDefaults().Check()
 	if !errors.Is(err, bench.ErrConfig) || !strings.Contains(err.Error(), "-redis local -conditions failover") {
 		t.Errorf("got %v, want %v and what it takes", err, bench.ErrConfig)
@@ -149,7 +150,7 @@ func TestWaitForReplicasNeedsThem(t *testing.T) {
 	if slices.Contains(cfg.AllStrategies(), "v6_wait_one") {
 		t.Error("all strategies are with those that cannot be had")
 	}
-	cfg.Conditions = []locks.Condition{locks.Calm, locks.Failover}
+	cfg.Conditions = []catalog.Condition{catalog.Calm, catalog.Failover}
 	if err := cfg.WithDefaults().Check(); err != nil {
 		t.Error(err)
 	}
@@ -160,7 +161,7 @@ func TestWaitForReplicasNeedsThem(t *testing.T) {
 
 func TestFailoverNeedsASetOfItsOwn(t *testing.T) {
 	cfg := config(t, "embedded")
-	cfg.Strategies, cfg.Conditions = []string{"none"}, []locks.Condition{locks.Failover}
+	cfg.Strategies, cfg.Conditions = []string{"none"}, []catalog.Condition{catalog.Failover}
 	if err := cfg.WithDefaults().Check(); err == nil {
 		t.Error("a Redis that cannot fail over is let pass")
 	}
@@ -168,7 +169,7 @@ func TestFailoverNeedsASetOfItsOwn(t *testing.T) {
 	if err := cfg.WithDefaults().Check(); err != nil {
 		t.Error(err)
 	}
-	cfg.Workload, cfg.Strategies = locks.Cache, []string{"v4_lua"}
+	cfg.Workload, cfg.Strategies = catalog.Cache, []string{"v4_lua"}
 	if err := cfg.WithDefaults().Check(); err == nil {
 		t.Error("a failover of the cache is let pass")
 	}
@@ -202,7 +203,7 @@ func TestInterruptedFailoverHealsNothing(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, "embedded")
 	cfg.Rate, cfg.Duration, cfg.Stock = 100, 6*time.Second, 150
-	cfg.Strategies, cfg.Conditions = []string{"v6_watchdog"}, []locks.Condition{locks.Failover}
+	cfg.Strategies, cfg.Conditions = []string{"v6_watchdog"}, []catalog.Condition{catalog.Failover}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	set := &failsOver{interrupt: cancel}

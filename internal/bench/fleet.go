@@ -12,12 +12,13 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"oversell/internal/locks"
+	"oversell/internal/catalog"
+	"oversell/internal/proc"
 )
 
 // fleet is the instances of a bench.
 type fleet struct {
-	command func() (*exec.Cmd, error) // makes the command that runs an instance
+	command func() (*exec.Cmd, error) // runs an instance
 	setup   setup
 	members []*instance
 
@@ -26,13 +27,13 @@ type fleet struct {
 	started int // instances ever, for their names
 }
 
-// fill starts instances until n of them run. The first of all starts alone,
-// since it makes the tables.
+// fill starts instances until n of them run. The very first starts alone, because it
+// creates the tables.
 func (f *fleet) fill(ctx context.Context, n int) error {
-	if err := f.fallen(0); err != nil {
+	if err := f.crashed(0); err != nil {
 		return err
 	}
-	f.bury()
+	f.reap()
 	if f.started == 0 {
 		if err := f.add(ctx, 1); err != nil {
 			return err
@@ -41,8 +42,8 @@ func (f *fleet) fill(ctx context.Context, n int) error {
 	return f.add(ctx, n-len(f.members))
 }
 
-// bury removes the instances that have ended.
-func (f *fleet) bury() {
+// reap removes the instances that have ended.
+func (f *fleet) reap() {
 	f.members = slices.DeleteFunc(f.members, func(i *instance) bool {
 		ended := !i.alive()
 		if ended {
@@ -52,8 +53,8 @@ func (f *fleet) bury() {
 	})
 }
 
-// add starts n instances. Those that did start are members also when one did
-// not, so that stop ends them.
+// add starts n instances. Those that started are members even if another did not, so
+// that stop ends them.
 func (f *fleet) add(ctx context.Context, n int) error {
 	var mu sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)
@@ -88,14 +89,13 @@ func (f *fleet) follow(ctx context.Context, p plan) error {
 	return g.Wait()
 }
 
-// fallen returns the error for an instance that ended by itself. Connections
-// are cut off before it is known that their process has ended, so it looks
-// again and again for as long as grace.
-func (f *fleet) fallen(grace time.Duration) error {
+// crashed returns the error of an instance that ended by itself. The connections of a
+// process break before its end is known, so it keeps checking for the grace time.
+func (f *fleet) crashed(grace time.Duration) error {
 	for end := time.Now().Add(grace); ; time.Sleep(grace / 20) {
 		for _, i := range f.members {
 			if !i.alive() && !i.killed.Load() {
-				return i.died()
+				return i.Died()
 			}
 		}
 		if !time.Now().Before(end) {
@@ -104,7 +104,7 @@ func (f *fleet) fallen(grace time.Duration) error {
 	}
 }
 
-// survivor is an instance that runs; nil if there is none.
+// survivor is an instance that runs, or nil.
 func (f *fleet) survivor() *instance {
 	for _, i := range f.members {
 		if i.alive() {
@@ -114,8 +114,8 @@ func (f *fleet) survivor() *instance {
 	return nil
 }
 
-// inside is how many are inside at one moment in all instances, but for those that
-// were killed; false: there was no such moment. The gauges must be legible.
+// inside is how many holders all instances have at one moment, except those that were
+// killed; false if there was no such moment. The gauges must be legible.
 func (f *fleet) inside() (n int64, ok bool) {
 	var read []*instance
 	var gauges []*gauge
@@ -125,12 +125,11 @@ func (f *fleet) inside() (n int64, ok bool) {
 		}
 	}
 	n, ok = inside(gauges)
-	// Of one that was killed meanwhile the gauge still has who was inside.
+	// The gauge of one that was killed meanwhile still counts its holders.
 	return n, ok && !slices.ContainsFunc(read, func(i *instance) bool { return !i.running() })
 }
 
-// stalled is for how long one of the instances stood still in this row, but for
-// what was done to it on purpose.
+// stalled is the longest stall of an instance in this row that was not injected.
 func (f *fleet) stalled() time.Duration {
 	var longest time.Duration
 	for _, i := range f.members {
@@ -149,7 +148,7 @@ func (f *fleet) urls() []string {
 	return urls
 }
 
-// stop ends all instances, those by force that take longer than the grace.
+// stop ends all instances, and kills those that take longer than the grace time.
 func (f *fleet) stop(grace time.Duration) {
 	var wg sync.WaitGroup
 	for _, i := range f.members {
@@ -159,13 +158,13 @@ func (f *fleet) stop(grace time.Duration) {
 	f.members = nil
 }
 
-// errNotStruck means that a row's condition did not come about.
-var errNotStruck = errors.New("no holder came as far as to be struck")
+// errNotInjected means that the fault of a row was not injected.
+var errNotInjected = errors.New("no holder reached the critical section")
 
-// strike has the first holder that parks struck, by hit with its instance. A
-// holder that parks in another process meanwhile is let go on. It returns when
-// ctx ends, which is when the row is over.
-func (f *fleet) strike(ctx context.Context, hit func(i *instance) error) error {
+// inject calls fault with the instance of the first holder that parks. A holder that
+// parks in another process meanwhile goes on. It returns when ctx ends, which is when
+// the row is over.
+func (f *fleet) inject(ctx context.Context, fault func(i *instance) error) error {
 	first := make(chan struct{}, 1)
 	var g errgroup.Group
 	for _, i := range f.members {
@@ -177,74 +176,66 @@ func (f *fleet) strike(ctx context.Context, hit func(i *instance) error) error {
 			}
 			select {
 			case first <- struct{}{}:
-				return hit(i)
+				return fault(i)
 			default:
-				return i.tell(order{GoOn: true})
+				return i.Send(command{Resume: true})
 			}
 		})
 	}
 	err := g.Wait()
 	if len(first) == 0 {
-		err = errors.Join(err, errNotStruck)
+		err = errors.Join(err, errNotInjected)
 	}
 	return err
 }
 
-// watch waits for slow and late holders until ctx ends, which is when the row
-// is over. It calls tell for the first, with the time until which it is slow or
-// late.
-func (f *fleet) watch(ctx context.Context, tell func(until time.Time) error) error {
-	var struck atomic.Bool
+// overstayed waits for slow and late holders until ctx ends, which is when the row is
+// over. For the first it calls then, with the time until which it is slow or late.
+func (f *fleet) overstayed(ctx context.Context, then func(until time.Time) error) error {
+	var found atomic.Bool
 	var g errgroup.Group
 	for _, i := range f.members {
 		g.Go(func() error {
 			select {
-			case until := <-i.struck:
-				if struck.Swap(true) {
+			case until := <-i.overstays:
+				if found.Swap(true) {
 					return nil
 				}
-				return tell(until)
+				return then(until)
 			case <-ctx.Done():
 				return nil
 			}
 		})
 	}
 	err := g.Wait()
-	if !struck.Load() {
-		err = errors.Join(err, errNotStruck)
+	if !found.Load() {
+		err = errors.Join(err, errNotInjected)
 	}
 	return err
 }
 
-// stay keeps the holders that come in from now on inside until then, in all
-// instances.
+// stay keeps the holders that enter from now on inside until then, in all instances.
 func (f *fleet) stay(until time.Time) error {
 	for _, i := range f.members {
-		if err := i.tell(order{Until: &until}); err != nil {
+		if err := i.Send(command{Until: &until}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// hit strikes one process: with Crash it is killed, with Pause it is stopped for
-// the given time and goes on. Its parked holder finds the order to go on when the
-// process does, so that it writes before anything else in the process has had
-// time to look around.
-func (i *instance) hit(ctx context.Context, c locks.Condition, pause time.Duration) error {
-	if c == locks.Crash {
+// crashOrPause kills the process, or stops it for the given time. A stopped process finds
+// the command to resume its parked holder when it goes on, so that the holder writes
+// before anything else in the process notices.
+func (i *instance) crashOrPause(ctx context.Context, c catalog.Condition, pause time.Duration) error {
+	if c == catalog.Crash {
 		i.kill()
 		return nil
 	}
 	i.paused.Store(true)
-	if err := i.proc.Pause(); err != nil {
+	if err := i.Pause(); err != nil {
 		return err
 	}
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	return errors.Join(i.tell(order{GoOn: true}), i.proc.Continue())
+	proc.Sleep(ctx, pause)
+	return errors.Join(i.Send(command{Resume: true}), i.Continue())
 }

@@ -11,7 +11,7 @@ import (
 
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/bench"
-	"oversell/internal/locks"
+	"oversell/internal/catalog"
 )
 
 // killed counts the processes that were killed, and fails the test for one
@@ -34,7 +34,7 @@ func TestCrashKillsAProcessAndTheNextRowHasAnother(t *testing.T) {
 	cfg := config(t, "embedded")
 	var all processes
 	cfg.Command = all.command(healthy)
-	cfg.Strategies, cfg.Conditions = []string{"v6_watchdog"}, []locks.Condition{locks.Crash, locks.Calm}
+	cfg.Strategies, cfg.Conditions = []string{"v6_watchdog"}, []catalog.Condition{catalog.Crash, catalog.Calm}
 	rows := run(t, cfg)
 	checkExpected(t, rows)
 	want := 1 + len(rows["v6_watchdog/crash"].Discarded)
@@ -107,7 +107,7 @@ type stopper struct {
 	name   string
 }
 
-func (s *stopper) Row(_, _ int, strategy string, c locks.Condition) {
+func (s *stopper) Row(_, _ int, strategy string, c catalog.Condition) {
 	s.name = strategy + "/" + string(c)
 }
 
@@ -129,7 +129,7 @@ func TestCancelStopsWhateverGoesOn(t *testing.T) {
 			cfg.Command = all.command(healthy)
 			cfg.TTL, cfg.Wait = 5*time.Second, time.Minute
 			cfg.Strategies = []string{strategy}
-			cfg.Conditions = []locks.Condition{locks.Calm, locks.Condition(condition)}
+			cfg.Conditions = []catalog.Condition{catalog.Calm, catalog.Condition(condition)}
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
 			begun := time.Now()
@@ -137,7 +137,7 @@ func TestCancelStopsWhateverGoesOn(t *testing.T) {
 			if !errors.Is(err, errStop) {
 				t.Errorf("error %v, want the cause of the end", err)
 			}
-			if len(rows) != 1 || rows[0].Condition != locks.Calm {
+			if len(rows) != 1 || rows[0].Condition != catalog.Calm {
 				t.Errorf("%d finished rows, want the calm one", len(rows))
 			}
 			all.checkEnded(t)

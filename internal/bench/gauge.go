@@ -11,19 +11,19 @@ import (
 	"oversell/internal/proc"
 )
 
-// gauge is how many are inside in an instance, where the bench can see it at any
-// moment: also of a process that is stopped, which cannot be asked.
+// gauge counts the holders of an instance in shared memory, so that the bench can read it
+// at any moment, even while the process is stopped.
 type gauge struct{ words *proc.Words }
 
-// The words of a gauge. Both only grow during a row: that they are what they were
-// says that nobody came or went meanwhile.
+// The words of a gauge. Both only grow during a row: if they have not changed, nobody
+// entered or left in between.
 const (
 	gaugeCame = iota
 	gaugeWent
 	gaugeWords
 )
 
-// newGauge makes a gauge, and returns the path at which another process opens it.
+// newGauge makes a gauge, and returns the path for the other process.
 func newGauge() (*gauge, string, error) {
 	path := filepath.Join(os.TempDir(), "oversell-gauge-"+uuid.NewString())
 	words, err := proc.CreateWords(path, gaugeWords)
@@ -41,17 +41,17 @@ func openGauge(path string) (*gauge, error) {
 	return &gauge{words}, nil
 }
 
-// opened removes the gauge's file, when whoever is to have it open has.
+// opened removes the gauge's file after the other process has opened it.
 func (g *gauge) opened() {
 	if g != nil {
-		_ = g.words.Remove() // at worst a small file stays
+		_ = g.words.Remove() // at worst a small file is left
 	}
 }
 
-// close ends the use of the gauge here. Nobody may read it any more.
+// close unmaps the gauge. Nobody may read it any more.
 func (g *gauge) close() {
 	if g != nil {
-		_ = g.words.Close() // at worst a page of memory stays
+		_ = g.words.Close() // at worst a page of memory is left
 	}
 }
 
@@ -59,12 +59,11 @@ func (g *gauge) read() (came, went int64) {
 	return g.words.Load(gaugeCame), g.words.Load(gaugeWent)
 }
 
-// maxGlances bounds how often gauges are read for nobody to come or go meanwhile.
+// maxGlances bounds the attempts to read all gauges at one moment.
 const maxGlances = 100
 
-// inside is how many are inside at one moment, in all instances together: so many
-// that nobody came or went from when the first gauge was read until all had been
-// read. It returns false if there was no such moment.
+// inside is how many holders all instances have at one moment. It reads all gauges until
+// two readings agree, and returns false if none do.
 func inside(gauges []*gauge) (n int64, ok bool) {
 	sum := func() (came, went int64) {
 		for _, g := range gauges {
@@ -84,9 +83,9 @@ func inside(gauges []*gauge) (n int64, ok bool) {
 	return 0, false
 }
 
-// counter counts those inside by the gauge, of one item: who is still inside with
-// an earlier row's is not of this one. Without a gauge it does nothing. It is safe
-// for concurrent use.
+// counter counts the holders of one item in the gauge: holders that are left from an
+// earlier row do not count. Without a gauge it does nothing. It is safe for concurrent
+// use.
 type counter struct {
 	mu    sync.Mutex
 	gauge *gauge

@@ -4,16 +4,17 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"oversell/internal/bench/report"
 )
 
-// latencies are some thousands of times how long something took, or millions.
+// latencies is a histogram of durations.
 type latencies struct {
 	*hdrhistogram.Histogram
 	longest int64 // in µs
 }
 
-// newLatencies returns room for latencies up to a limit, of which three digits
-// are kept.
+// newLatencies returns a histogram up to a limit, with three significant digits.
 func newLatencies(limit time.Duration) latencies {
 	return latencies{Histogram: hdrhistogram.New(1, max(2, limit.Microseconds()), 3)}
 }
@@ -21,30 +22,21 @@ func newLatencies(limit time.Duration) latencies {
 func (l *latencies) add(d time.Duration) {
 	us := max(0, d.Microseconds())
 	l.longest = max(l.longest, us)
-	_ = l.RecordValue(min(us, l.HighestTrackableValue())) // it fails above the bound only
+	_ = l.RecordValue(min(us, l.HighestTrackableValue())) // it only fails above the bound
 }
 
-// ms is the latency that so many in a hundred do not exceed. The histogram
-// rounds up by a thousandth, the longest is known as it is.
+// ms returns a percentile in ms. The histogram rounds up by a thousandth, except for the
+// longest.
 func (l *latencies) ms(percentile float64) float64 {
 	return float64(min(l.ValueAtQuantile(percentile), l.longest)) / 1e3
 }
 
-// Percentiles are how long things took, as far as they are known of a row: what
-// so many in a hundred did not exceed.
-type Percentiles struct {
-	P       []float64 `json:"p"`
-	Latency []float64 `json:"latency_ms"`
-	Service []float64 `json:"service_ms,omitempty"` // of an open load
-	Wait    []float64 `json:"wait_ms,omitempty"`    // until they came into the section, of those that did
-}
-
-// percentiles are those that are kept.
+// percentiles lists the percentiles that are reported.
 func percentiles() []float64 {
 	return []float64{0, 1, 2.5, 5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 55, 60, 65, 70, 75, 80, 85, 90, 95, 97.5, 99, 99.9, 100}
 }
 
-// curve is the latencies at the percentiles; nil if there are none.
+// curve returns the latencies at the percentiles, or nil if there are none.
 func (l *latencies) curve() []float64 {
 	if l.TotalCount() == 0 {
 		return nil
@@ -56,9 +48,9 @@ func (l *latencies) curve() []float64 {
 	return ms
 }
 
-// percentiles are those of a row.
-func (t *tally) percentiles(open bool) *Percentiles {
-	p := &Percentiles{P: percentiles(), Latency: t.latency.curve(), Wait: t.wait.curve()}
+// percentiles returns the percentiles of a row.
+func (t *tally) percentiles(open bool) *report.Percentiles {
+	p := &report.Percentiles{P: percentiles(), Latency: t.latency.curve(), Wait: t.wait.curve()}
 	if open {
 		p.Service = t.service.curve()
 	}

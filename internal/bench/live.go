@@ -5,72 +5,70 @@ import (
 	"sync"
 	"time"
 
+	"oversell/internal/catalog"
 	"oversell/internal/figures"
-	"oversell/internal/locks"
 	"oversell/internal/web"
 )
 
-// Watcher is what a Progress also is if it wants to see how a row goes while it is
-// under way. For its sake the item is audited again and again. What that costs Redis
-// is not counted for the row, but for audits that failed on the way, and a shop may
-// learn a little sooner by it that nothing is left.
+// Watcher is a Progress that follows a row while it runs. The item is then audited
+// repeatedly. The Redis commands of these audits are subtracted from the row's, except
+// for failed audits; and a shop may notice a little earlier that it is sold out.
 type Watcher interface {
 	Progress
-	// Watch gives a function that tells how the row is doing, when its requests are
-	// about to be let go. It is safe to be called at any time and by anybody, after
-	// the row as well.
+	// Watch gets a function that returns the state of the row, when its requests are about
+	// to be sent. The function may be called at any time and concurrently, even after the
+	// row.
 	Watch(look func() Live)
 }
 
-// Live is how a row is doing: what is known of it so far.
+// Live is the state of a row in progress.
 type Live struct {
-	Elapsed time.Duration // since the requests were let go; 0: they were not yet
-	Waiting int64         // outcomes that are still awaited
+	Elapsed time.Duration // since the common start; 0 before
+	Waiting int64         // outcomes to come
 
 	Served, SoldOut, Failed, Unknown int64 // outcomes
 
-	// Holders is how many are inside at this moment, also in a process that is
-	// stopped, but not in one that was killed; -1: that is not known, as of a row
-	// that is over, of the cache, and of shops that run already.
+	// Holders is the number of holders at this moment, including those of a stopped
+	// process but not of a killed one; -1: unknown, as for a finished row, for the cache
+	// and for running shops.
 	Holders int64
 
-	// MaxHolders is the most holders that were inside at once: of those whose
-	// requests had been answered at the last audit, or as they were seen inside,
-	// which they are every millisecond.
+	// MaxHolders is the most holders at once: by the replies up to the last audit, or by
+	// the gauges, which are read every millisecond.
 	MaxHolders int
 
-	// Stock is what the last audit found, in passing: the stock and the orders are
-	// not read at one moment. Audited is when, as Elapsed is; 0: there was none yet.
+	// Stock is the last audit, in which stock and orders are not read at one moment.
+	// Audited is its time, like Elapsed; 0: none yet.
 	Stock   figures.Stock
 	Audited time.Duration
 }
 
 const (
-	lookPause   = 100 * time.Millisecond // between two audits of a row under way
-	glancePause = time.Millisecond       // between two looks at who is inside
+	lookPause   = 100 * time.Millisecond // between two audits
+	glancePause = time.Millisecond       // between two readings of the gauges
 	lookTimeout = time.Second
 )
 
-// watch audits a row while it is under way.
+// watch audits a row while it runs.
 type watch struct {
 	run  *run
 	load load
 
-	// price is how many commands an audit costs Redis.
+	// price is the number of Redis commands of an audit.
 	price int64
 
 	stopped chan struct{}
 	ended   sync.WaitGroup
 
 	mu     sync.Mutex
-	tally  *tally // nil: the requests were not let go yet
+	tally  *tally // nil before the start
 	last   Live
-	looks  int64 // audits that got through
-	gauged bool  // the fleet has gauges that may be read
+	looks  int64 // successful audits
+	gauged bool  // the gauges may be read
 }
 
-// watched returns the watch of a row, or nil if nobody looks. What an audit costs
-// Redis it finds out while nobody buys, by a second one: before is replaced by that.
+// watched returns the watch of a row, or nil if there is no watcher. It measures the cost
+// of an audit by a second one while nobody buys, which replaces before.
 func (r *run) watched(ctx context.Context, l load, before *web.Audit) (*watch, error) {
 	if r.watcher == nil {
 		return nil, nil
@@ -92,7 +90,7 @@ func (w *watch) start(ctx context.Context, t *tally) {
 		return
 	}
 	w.mu.Lock()
-	w.tally, w.gauged = t, w.run.fleet != nil && w.run.fleet.legible() && w.run.cfg.Workload == locks.Deduct
+	w.tally, w.gauged = t, w.run.fleet != nil && w.run.fleet.legible() && w.run.cfg.Workload == catalog.Deduct
 	gauged := w.gauged
 	w.mu.Unlock()
 	w.ended.Go(func() { w.every(ctx, lookPause, w.look) })
@@ -101,7 +99,7 @@ func (w *watch) start(ctx context.Context, t *tally) {
 	}
 }
 
-// every looks again and again, until the watch is stopped.
+// every calls look regularly until the watch is stopped.
 func (w *watch) every(ctx context.Context, pause time.Duration, look func(context.Context)) {
 	ticker := time.NewTicker(pause)
 	defer ticker.Stop()
@@ -117,7 +115,7 @@ func (w *watch) every(ctx context.Context, pause time.Duration, look func(contex
 	}
 }
 
-// look audits once. That it fails says nothing: a shop may be away on purpose.
+// look audits once. An error is ignored: the shop may be down because of a fault.
 func (w *watch) look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -133,16 +131,14 @@ func (w *watch) look(ctx context.Context) {
 	w.last.MaxHolders, w.last.Stock, w.last.Audited = max(w.last.MaxHolders, holders), found.Stock, max(at, 1)
 }
 
-// glance sees who is inside. What that costs is next to nothing, and two may be
-// inside together for moments only.
+// glance reads the gauges. That is cheap, and two holders may overlap only briefly.
 func (w *watch) glance(context.Context) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.holders()
 }
 
-// stop ends the audits, and waits for one that is under way: what it costs is to
-// be known.
+// stop ends the audits, and waits for the last one, so that its cost is known.
 func (w *watch) stop() {
 	if w == nil {
 		return
@@ -154,7 +150,7 @@ func (w *watch) stop() {
 	w.gauged = false // the fleet may change
 }
 
-// cost is how many of the commands that Redis has counted were the watch's.
+// cost is the number of Redis commands of the audits.
 func (w *watch) cost() int64 {
 	if w == nil {
 		return 0
@@ -177,7 +173,7 @@ func (w *watch) live() Live {
 	return now
 }
 
-// holders is how many are inside at this moment, or -1. The caller has locked mu.
+// holders is the number of holders at this moment, or -1. The caller has locked mu.
 func (w *watch) holders() int64 {
 	if !w.gauged {
 		return -1
@@ -190,7 +186,7 @@ func (w *watch) holders() int64 {
 	return n
 }
 
-// bystander is the address of a shop that nothing has been done to in this row.
+// bystander is the address of a shop without a fault in this row.
 func (r *run) bystander() string {
 	if r.fleet != nil {
 		for _, i := range r.fleet.members {

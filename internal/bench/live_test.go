@@ -6,7 +6,8 @@ import (
 	"time"
 
 	"oversell/internal/bench"
-	"oversell/internal/locks"
+	"oversell/internal/bench/report"
+	"oversell/internal/catalog"
 )
 
 // onlooker is a Watcher that looks all the time.
@@ -41,14 +42,14 @@ func (o *onlooker) Watch(look func() bench.Live) {
 	})
 }
 
-func (o *onlooker) Done(bench.Row) {
+func (o *onlooker) Done(report.Row) {
 	close(o.stop)
 	o.wg.Wait()
 	o.last = o.look()
 }
 
 // watched runs one row and looks on.
-func watched(t *testing.T, cfg bench.Config) (bench.Row, *onlooker) {
+func watched(t *testing.T, cfg bench.Config) (report.Row, *onlooker) {
 	t.Helper()
 	o := new(onlooker)
 	rows, err := bench.Run(t.Context(), cfg, o)
@@ -100,7 +101,7 @@ func TestLookingOnCostsTheRowNothing(t *testing.T) {
 func TestStoppedProcessKeepsNobodyFromLooking(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, "embedded")
-	cfg.Strategies, cfg.Conditions, cfg.TTL = []string{"v9_cohort"}, []locks.Condition{locks.Pause}, 2*time.Second
+	cfg.Strategies, cfg.Conditions, cfg.TTL = []string{"v9_cohort"}, []catalog.Condition{catalog.Pause}, 2*time.Second
 	_, o := watched(t, cfg)
 	if len(o.audits) < 8 {
 		t.Errorf("%d audits in the two seconds of a pause and more", len(o.audits))
@@ -112,7 +113,7 @@ func TestStoppedProcessKeepsNobodyFromLooking(t *testing.T) {
 func TestWhoIsInsideIsSeenAtTheMoment(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, "embedded")
-	cfg.Strategies, cfg.Conditions, cfg.TTL = []string{"v6_watchdog"}, []locks.Condition{locks.Pause}, 2*time.Second
+	cfg.Strategies, cfg.Conditions, cfg.TTL = []string{"v6_watchdog"}, []catalog.Condition{catalog.Pause}, 2*time.Second
 	row, o := watched(t, cfg)
 	two := 0
 	for _, l := range o.seen {

@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// burst is a crowd of requests that go all at once, each on a connection of
-// its own that was opened before.
+// burst is a load of requests that are sent all at once, each on its own connection that
+// was opened before.
 type burst struct {
 	buyers  []*buyer
-	waiting atomic.Int64 // requests whose outcome is awaited
+	waiting atomic.Int64 // requests without an outcome
 }
 
 // buyer is one request and its connection.
@@ -24,11 +24,11 @@ type buyer struct {
 	req *http.Request
 }
 
-// dialers bounds the connections that are opened at once, well below what a
-// listener queues.
+// dialers bounds the connections that are opened at once, well below the backlog of a
+// listener.
 const dialers = 64
 
-// open opens a connection for each of n requests, in turn to each target.
+// open opens a connection for each of n requests, to each target in turn.
 func open(ctx context.Context, targets []string, n int, request func(i int, target string) (*http.Request, error)) (*burst, error) {
 	b := &burst{buyers: make([]*buyer, n)}
 	var g errgroup.Group
@@ -55,7 +55,7 @@ func open(ctx context.Context, targets []string, n int, request func(i int, targ
 	return b, nil
 }
 
-// close closes all connections.
+// close implements load.
 func (b *burst) close() {
 	for _, buyer := range b.buyers {
 		if buyer != nil {
@@ -64,8 +64,7 @@ func (b *burst) close() {
 	}
 }
 
-// fire lets all requests go at once and waits for the outcome of each, at most
-// for the limit or until the end of ctx.
+// fire implements load.
 func (b *burst) fire(ctx context.Context, limit time.Duration, t *tally) {
 	gate := make(chan struct{})
 	var start time.Time
@@ -88,7 +87,7 @@ func (b *burst) fire(ctx context.Context, limit time.Duration, t *tally) {
 	start = time.Now()
 	t.begin(start)
 	for _, buyer := range b.buyers {
-		_ = buyer.SetDeadline(start.Add(limit)) // a connection that is dead already says so when it is used
+		_ = buyer.SetDeadline(start.Add(limit)) // a dead connection fails when it is used
 	}
 	stop := context.AfterFunc(ctx, b.cut)
 	defer stop()
@@ -96,7 +95,7 @@ func (b *burst) fire(ctx context.Context, limit time.Duration, t *tally) {
 	done.Wait()
 }
 
-// awaited is how many outcomes are still awaited.
+// awaited implements load.
 func (b *burst) awaited() int64 { return b.waiting.Load() }
 
 // cut ends the wait for all outcomes.

@@ -20,7 +20,9 @@ import (
 	"oversell/internal/backend"
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/bench"
-	"oversell/internal/locks"
+	"oversell/internal/bench/report"
+	"oversell/internal/catalog"
+	"oversell/internal/guard"
 	"oversell/internal/shop"
 	"oversell/internal/stock"
 )
@@ -68,7 +70,7 @@ func instance(as string) int {
 	if as == chatters {
 		fmt.Println("what a fine day it is")
 	}
-	if err := bench.Serve(ctx, locks.Strategies(), os.Stdin, os.Stdout, os.Stderr, adjust); err != nil {
+	if err := bench.Serve(ctx, catalog.Strategies(), os.Stdin, os.Stdout, os.Stderr, adjust); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 2
 	}
@@ -140,11 +142,11 @@ const shortTTL = 800 * time.Millisecond
 func config(t *testing.T, kind string) bench.Config {
 	t.Helper()
 	return bench.Config{
-		Requests: 300, Stock: 60, Workload: locks.Deduct,
-		Conditions: []locks.Condition{locks.Calm}, Instances: 2,
+		Requests: 300, Stock: 60, Workload: catalog.Deduct,
+		Conditions: []catalog.Condition{catalog.Calm}, Instances: 2,
 		Keys: bench.NoKeys, SecondLook: true,
-		TTL: time.Second, Work: time.Millisecond, Policy: &locks.Line{Delay: 2 * time.Millisecond},
-		Catalog:  locks.Strategies(),
+		TTL: time.Second, Work: time.Millisecond, Policy: &guard.Line{Delay: 2 * time.Millisecond},
+		Catalog:  catalog.Strategies(),
 		Command:  new(processes).command(healthy),
 		RedisURL: backendtest.Redis(t, kind), DBURL: backendtest.Database(t, kind),
 	}
@@ -152,7 +154,7 @@ func config(t *testing.T, kind string) bench.Config {
 
 // run runs a bench that must get through, and returns its rows by strategy
 // and condition.
-func run(t *testing.T, cfg bench.Config) map[string]bench.Row {
+func run(t *testing.T, cfg bench.Config) map[string]report.Row {
 	t.Helper()
 	rows, err := bench.Run(t.Context(), cfg, bench.Silent{})
 	if err != nil {
@@ -161,7 +163,7 @@ func run(t *testing.T, cfg bench.Config) map[string]bench.Row {
 	if want := len(cfg.Strategies) * len(cfg.Conditions); len(rows) != want {
 		t.Fatalf("%d rows, want %d", len(rows), want)
 	}
-	byName := make(map[string]bench.Row)
+	byName := make(map[string]report.Row)
 	for _, row := range rows {
 		byName[row.Strategy+"/"+string(row.Condition)] = row
 		sent := int64(row.Requests)

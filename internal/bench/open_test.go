@@ -5,21 +5,9 @@ import (
 	"time"
 
 	"oversell/internal/bench"
+	"oversell/internal/catalog"
 	"oversell/internal/figures"
-	"oversell/internal/locks"
 )
-
-// opened is a report of an open load.
-func opened() bench.Report {
-	r := sale()
-	r.Manifest.Rate, r.Manifest.Duration, r.Manifest.InFlight = 500, "10s", 1000
-	for i := range r.Rows {
-		r.Rows[i].Open = &bench.Open{Planned: 5000, Sent: 5000, AchievedRate: 500, ServiceP50: 1.04, ServiceP99: 20, ServiceMax: 81.06}
-	}
-	stuck := &r.Rows[2]
-	stuck.Open.Sent, stuck.Open.Dropped, stuck.Open.AchievedRate = 1200, 3800, 120
-	return r
-}
 
 // openLoad is a small open load.
 func openLoad(t *testing.T, rate int) bench.Config {
@@ -67,7 +55,7 @@ func TestConditionsBefallAnOpenLoad(t *testing.T) {
 	cfg := openLoad(t, 100)
 	cfg.TTL = shortTTL
 	cfg.Strategies = []string{"v6_watchdog"}
-	cfg.Conditions = []locks.Condition{locks.Slow, locks.Crash, locks.Pause}
+	cfg.Conditions = []catalog.Condition{catalog.Slow, catalog.Crash, catalog.Pause}
 	rows := run(t, cfg)
 	checkExpected(t, rows)
 	if row := rows["v6_watchdog/slow"]; row.Max < 1000*cfg.TTL.Seconds() {

@@ -9,7 +9,7 @@ import (
 
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/bench"
-	"oversell/internal/locks"
+	"oversell/internal/catalog"
 	"oversell/internal/stock"
 )
 
@@ -19,7 +19,7 @@ import (
 func TestPartitionDeliversAWriteTooLate(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, "embedded")
-	cfg.Conditions = []locks.Condition{locks.Calm, locks.Partition}
+	cfg.Conditions = []catalog.Condition{catalog.Calm, catalog.Partition}
 	cfg.Strategies = []string{"v1_setnx", "v6_watchdog", "v9_cohort", "watch"}
 	rows := run(t, cfg)
 	checkExpected(t, rows)
@@ -40,7 +40,7 @@ func TestPartitionDelaysAnUnlockWhereTheStockIsElsewhere(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, "embedded")
 	cfg.Keeper = stock.InDatabase
-	cfg.Conditions = []locks.Condition{locks.Partition}
+	cfg.Conditions = []catalog.Condition{catalog.Partition}
 	cfg.Strategies = []string{"v1_setnx", "v2_ttl", "v3_uuid", "v6_watchdog", "v7_queue", "v9_cohort"}
 	rows := run(t, cfg)
 	checkExpected(t, rows)
@@ -52,7 +52,7 @@ func TestPartitionDelaysAnUnlockWhereTheStockIsElsewhere(t *testing.T) {
 func TestPartitionNeedsOneRedis(t *testing.T) {
 	for _, url := range []string{"rediss://h:1", "redis://a:1,b:2", "redis+sentinel://a:1/m/0", "redis://:secret@", "redis://:secret@h"} {
 		cfg := config(t, "embedded")
-		cfg.Strategies, cfg.Conditions = []string{"none"}, []locks.Condition{locks.Partition}
+		cfg.Strategies, cfg.Conditions = []string{"none"}, []catalog.Condition{catalog.Partition}
 		if err := cfg.WithDefaults().Check(); err != nil {
 			t.Error(err)
 		}
@@ -67,13 +67,13 @@ func TestPartitionNeedsOneRedis(t *testing.T) {
 	}
 	for name, change := range map[string]func(*bench.Config){
 		"one instance": func(c *bench.Config) { c.Instances = 1 },
-		"the cache":    func(c *bench.Config) { c.Workload, c.Strategies = locks.Cache, []string{"v4_lua"} },
+		"the cache":    func(c *bench.Config) { c.Workload, c.Strategies = catalog.Cache, []string{"v4_lua"} },
 		"a failover too": func(c *bench.Config) {
-			c.Failovers, c.Conditions = struct{ bench.Failovers }{}, []locks.Condition{locks.Partition, locks.Failover}
+			c.Failovers, c.Conditions = struct{ bench.Failovers }{}, []catalog.Condition{catalog.Partition, catalog.Failover}
 		},
 	} {
 		cfg := config(t, "embedded")
-		cfg.Strategies, cfg.Conditions = []string{"none"}, []locks.Condition{locks.Partition}
+		cfg.Strategies, cfg.Conditions = []string{"none"}, []catalog.Condition{catalog.Partition}
 		change(&cfg)
 		if err := cfg.WithDefaults().Check(); !errors.Is(err, bench.ErrConfig) {
 			t.Errorf("%s: %v, want %v", name, err, bench.ErrConfig)
@@ -102,7 +102,7 @@ func TestInterruptedBenchLeavesNothing(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, "embedded")
 	cfg.Work, cfg.Stock = 20*time.Millisecond, 300
-	cfg.Conditions = []locks.Condition{locks.Partition}
+	cfg.Conditions = []catalog.Condition{catalog.Partition}
 	cfg.Strategies = []string{"v6_watchdog"}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -13,7 +13,8 @@ import (
 
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/bench"
-	"oversell/internal/locks"
+	"oversell/internal/bench/report"
+	"oversell/internal/catalog"
 )
 
 // halts is a Progress that looks, as long as a row is under way, whether one of
@@ -47,7 +48,7 @@ func (h *halts) Waiting(func() int64) {
 	})
 }
 
-func (h *halts) Done(bench.Row) { close(h.stop) }
+func (h *halts) Done(report.Row) { close(h.stop) }
 
 // haltedChild reports whether a child of this process is halted by a signal.
 func haltedChild() bool {
@@ -69,7 +70,7 @@ func TestPauseHaltsAProcessForLongerThanTheTTL(t *testing.T) {
 	var all processes
 	cfg.Command = all.command(healthy)
 	cfg.TTL = shortTTL
-	cfg.Strategies, cfg.Conditions = []string{"v1_setnx"}, []locks.Condition{locks.Pause}
+	cfg.Strategies, cfg.Conditions = []string{"v1_setnx"}, []catalog.Condition{catalog.Pause}
 	h := &halts{stop: make(chan struct{})}
 	rows, err := bench.Run(t.Context(), cfg, h)
 	must(t, err)

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// places bounds how many requests are under way at once, and knows when the
-// earliest of them was sent. It is safe for concurrent use.
+// places bounds the requests in flight, and knows when the oldest was sent. It is safe
+// for concurrent use.
 type places struct {
 	mu    sync.Mutex
 	free  []int
-	since []time.Time // by place; zero: it is free
+	since []time.Time // by place; zero: free
 }
 
 func newPlaces(n int) *places {
@@ -21,7 +21,7 @@ func newPlaces(n int) *places {
 	return p
 }
 
-// take takes a place, and reports whether there was one.
+// take takes a place, if one is free.
 func (p *places) take() (place int, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -42,8 +42,7 @@ func (p *places) leave(place int) {
 	p.free = append(p.free, place)
 }
 
-// earliest is a moment before which none of the requests was sent that are
-// under way, or are to come.
+// earliest is a time before which no request in flight, or later, was sent.
 func (p *places) earliest() time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()

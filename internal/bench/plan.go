@@ -8,80 +8,80 @@ import (
 	"time"
 
 	"oversell/internal/backend/lockservers"
-	"oversell/internal/locks"
+	"oversell/internal/catalog"
 )
 
-// plan is what the holders in an instance do during one row. It takes hold in
-// the work step of the domain and nowhere else: lock code knows nothing of it.
+// plan is what the holders in an instance do during one row. It applies in the work step
+// of a sale and nowhere else: lock code knows nothing of it.
 type plan struct {
-	Item      string          `json:"item"` // that is sold
-	Condition locks.Condition `json:"condition"`
-	At        int             `json:"at"`   // which hold of the instance the condition befalls, from 1
-	Work      time.Duration   `json:"work"` // how long every holder works
-	Long      time.Duration   `json:"long"` // how long a slow or late holder takes: more than the ttl
+	Item      string            `json:"item"` // that is sold
+	Condition catalog.Condition `json:"condition"`
+	At        int               `json:"at"`   // which hold of the instance gets the fault, from 1
+	Work      time.Duration     `json:"work"` // how long every holder works
+	Long      time.Duration     `json:"long"` // how long a slow or late holder takes: longer than the ttl
 
-	// Gather is how long the first holder of the instance works, and those
-	// who come in meanwhile, so that a crowd gathers.
+	// Gather is how long the first holder of the instance, and those that enter meanwhile,
+	// work, so that waiters gather.
 	Gather time.Duration `json:"gather"`
 }
 
 // coldLoad is what loading a cold key takes.
 const coldLoad = 100 * time.Millisecond
 
-// plan returns what the holders do in a row on an item under the condition. It
-// befalls a hold early in the sale, but when all instances take part in it.
-func (c Config) plan(item string, condition locks.Condition) plan {
+// plan returns the plan for a row on an item. The fault is injected early in the sale, but
+// when all instances take part in it.
+func (c Config) plan(item string, condition catalog.Condition) plan {
 	p := plan{
 		Item: item, Condition: condition, Work: c.Work, Long: c.long(),
 		At: int(max(1, c.turns()/int64(4*c.shops()))),
 	}
-	if c.Workload == locks.Cache {
+	if c.Workload == catalog.Cache {
 		p.Gather = coldLoad
 	}
 	return p
 }
 
-// long is over the ttl by enough for others to come in meanwhile, and by not so
-// much that they buy all there is. Who gives the leases may be late to end them.
+// long is longer than the ttl by enough for others to enter, and not by so much that they
+// buy the whole stock. Some servers end leases late.
 func (c Config) long() time.Duration { return c.TTL*13/10 + c.slack }
 
-// on is the config of a row whose leases are given on the terms.
+// on returns the config of a row whose leases are granted on these terms.
 func (c Config) on(t lockservers.Terms) Config {
 	c.TTL, c.slack = t.Lease(cmp.Or(c.TTL, DefaultTTL)), t.Slack
 	return c
 }
 
-// linger is for how long those who come in while a holder is late stay, once it
-// has let go: long enough for the next one to come in, if it can, and not so long
-// that they overstay their own lease. Their stay begins when the late one's lease
-// ends; it must bear a stall that is tolerable, and so must the gap before it.
+// linger is how long holders that entered while another is late stay after that one has
+// unlocked: long enough for the next one to enter, if it can, and not so long that their
+// own lease expires. Their stay begins when the late holder's lease ends. It must bear a
+// tolerable stall, and so must the gap before it.
 func (c Config) linger() time.Duration { return c.TTL * 3 / 10 }
 
-// delay is for how long the condition keeps an instance from selling.
-func (c Config) delay(condition locks.Condition) time.Duration {
+// delay is how long the condition keeps an instance from selling.
+func (c Config) delay(condition catalog.Condition) time.Duration {
 	switch condition {
-	case locks.Calm, locks.Crash:
+	case catalog.Calm, catalog.Crash:
 		return 0
-	case locks.Failover:
+	case catalog.Failover:
 		return failoverTime
 	}
 	return c.long() + c.linger()
 }
 
-// worker does the work of an instance's holders by the plan of the row. It is
-// safe for concurrent use.
+// worker does the work of an instance's holders according to the plan. It is safe for
+// concurrent use.
 type worker struct {
-	// park is called by the holder whom the process is to be struck with. It
-	// says so to the bench, and returns when the bench lets it go on.
+	// park is called by the holder that the fault is injected into. It tells the bench,
+	// and returns when the bench lets the holder go on.
 	park func()
-	// struck is called by a slow or late holder. It tells the bench until when.
-	struck func(until time.Time)
+	// overstays is called by a slow or late holder. It tells the bench until when.
+	overstays func(until time.Time)
 
 	mu    sync.Mutex
 	plan  plan
-	begun bool      // somebody has come in
-	holds int       // those whom the condition may befall
-	until time.Time // nobody leaves before
+	begun bool      // a holder has entered
+	holds int       // that the fault could be injected into
+	until time.Time // no holder leaves before
 }
 
 // follow begins a row.
@@ -91,23 +91,23 @@ func (w *worker) follow(p plan) {
 	w.plan, w.begun, w.holds, w.until = p, false, 0, time.Time{}
 }
 
-// stay keeps those who come in from now on inside until then, so that they are
-// at work when a late holder lets go. If it deletes their lock instead of its
-// own, the next one comes in and reads what they are about to change.
+// stay keeps holders that enter from now on inside until then, so that they are at work
+// when a late holder unlocks. If it deletes their lock instead of its own, the next holder
+// enters and reads what they are about to change.
 func (w *worker) stay(until time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.keep(until)
 }
 
-// keep moves the time before which nobody leaves. The caller has locked mu.
+// keep moves the time before which no holder leaves. The caller has locked mu.
 func (w *worker) keep(until time.Time) {
 	if until.After(w.until) {
 		w.until = until
 	}
 }
 
-// begin returns the plan and how long a hold that begins now works.
+// begin returns the plan and how long a hold that begins now should work.
 func (w *worker) begin() (plan, time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -118,44 +118,43 @@ func (w *worker) begin() (plan, time.Duration) {
 	return w.plan, max(w.plan.Work, time.Until(w.until))
 }
 
-// befallen counts a hold and reports whether the condition befalls it.
-func (w *worker) befallen() bool {
+// isVictim counts a hold, and reports whether the fault is injected into it.
+func (w *worker) isVictim() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.holds++
 	return w.holds == w.plan.At
 }
 
-// work implements stock.Work. A slow holder is not cut short when it is told
-// that its lock is lost, but it learns of it before it writes. For the late one
-// only those count who did write: an optimistic holder may fail to.
+// work implements stock.Work. A slow holder is not interrupted when its lock is lost, but
+// it learns of the loss before it writes. Under Late only holds that have written count:
+// an optimistic holder may fail to.
 func (w *worker) work(ctx context.Context, _ string) (after func(), err error) {
 	p, work := w.begin()
 	spend(work)
-	if p.Condition == locks.Late {
+	if p.Condition == catalog.Late {
 		after = func() {
-			if w.befallen() {
+			if w.isVictim() {
 				w.takeLong(p)
 			}
 		}
 		return after, context.Cause(ctx)
 	}
-	if !w.befallen() {
+	if !w.isVictim() {
 		return nil, context.Cause(ctx)
 	}
 	switch p.Condition {
-	case locks.Slow:
+	case catalog.Slow:
 		w.takeLong(p)
-	case locks.Crash, locks.Pause, locks.Partition, locks.Failover:
+	case catalog.Crash, catalog.Pause, catalog.Partition, catalog.Failover:
 		w.park()
 		return nil, nil // it goes on as if nothing had happened
 	}
 	return nil, context.Cause(ctx)
 }
 
-// spend takes as long as it is told. A sleep of less than a millisecond takes a
-// millisecond or more; work as short as that is done on the processor, which it
-// leaves to others after each look at the clock.
+// spend takes d. A sleep shorter than a millisecond takes a millisecond or more, so short
+// work spins, and yields the processor after each look at the clock.
 func spend(d time.Duration) {
 	if d >= time.Millisecond {
 		time.Sleep(d)
@@ -167,6 +166,6 @@ func spend(d time.Duration) {
 }
 
 func (w *worker) takeLong(p plan) {
-	w.struck(time.Now().Add(p.Long))
+	w.overstays(time.Now().Add(p.Long))
 	time.Sleep(p.Long)
 }

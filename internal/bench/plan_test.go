@@ -7,7 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"oversell/internal/locks"
+	"oversell/internal/bench/report"
+	"oversell/internal/catalog"
 )
 
 // hold runs one hold of a worker and returns how long its work and its end
@@ -29,9 +30,9 @@ func hold(t *testing.T, w *worker) (work, after time.Duration) {
 func TestSlowHolderIsTheOneThatIsPlanned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var struck []time.Time
-		w := &worker{struck: func(until time.Time) { struck = append(struck, until) }}
+		w := &worker{overstays: func(until time.Time) { struck = append(struck, until) }}
 		for range 2 { // two rows
-			w.follow(plan{Condition: locks.Slow, At: 3, Work: time.Millisecond, Long: time.Second})
+			w.follow(plan{Condition: catalog.Slow, At: 3, Work: time.Millisecond, Long: time.Second})
 			for n := 1; n <= 5; n++ {
 				want := time.Millisecond
 				if n == 3 {
@@ -50,8 +51,8 @@ func TestSlowHolderIsTheOneThatIsPlanned(t *testing.T) {
 
 func TestLateHolderHasWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &worker{struck: func(time.Time) {}}
-		w.follow(plan{Condition: locks.Late, At: 2, Long: time.Second})
+		w := &worker{overstays: func(time.Time) {}}
+		w.follow(plan{Condition: catalog.Late, At: 2, Long: time.Second})
 		hold(t, w)
 		if _, err := w.work(t.Context(), "hot"); err != nil { // and does not write
 			t.Fatal(err)
@@ -66,7 +67,7 @@ func TestLateHolderHasWritten(t *testing.T) {
 func TestOthersStayUntilTheLateHolderHasLetGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &worker{}
-		w.follow(plan{Condition: locks.Late, At: 10, Work: time.Millisecond})
+		w.follow(plan{Condition: catalog.Late, At: 10, Work: time.Millisecond})
 		w.stay(time.Now().Add(time.Second))
 		time.Sleep(300 * time.Millisecond)
 		if work, _ := hold(t, w); work != 700*time.Millisecond {
@@ -81,7 +82,7 @@ func TestOthersStayUntilTheLateHolderHasLetGo(t *testing.T) {
 func TestCrowdGathersBeforeAColdKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &worker{}
-		w.follow(plan{Condition: locks.Calm, At: 1, Gather: 100 * time.Millisecond})
+		w.follow(plan{Condition: catalog.Calm, At: 1, Gather: 100 * time.Millisecond})
 		if work, _ := hold(t, w); work != 100*time.Millisecond {
 			t.Errorf("the first works %v, want 100ms", work)
 		}
@@ -95,11 +96,11 @@ func TestHolderLearnsThatItsLockIsLost(t *testing.T) {
 	lost := errors.New("lost")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(lost)
-	w := &worker{park: func() {}, struck: func(time.Time) {}}
+	w := &worker{park: func() {}, overstays: func(time.Time) {}}
 	for _, tt := range []struct {
-		condition locks.Condition
+		condition catalog.Condition
 		want      error
-	}{{locks.Calm, lost}, {locks.Slow, lost}, {locks.Late, lost}, {locks.Pause, nil}} {
+	}{{catalog.Calm, lost}, {catalog.Slow, lost}, {catalog.Late, lost}, {catalog.Pause, nil}} {
 		w.follow(plan{Condition: tt.condition, At: 1})
 		if _, err := w.work(ctx, "hot"); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v, want %v", tt.condition, err, tt.want)
@@ -109,33 +110,18 @@ func TestHolderLearnsThatItsLockIsLost(t *testing.T) {
 
 // A row in which nobody was struck proves nothing.
 func TestConditionThatDoesNotComeAboutIsSaid(t *testing.T) {
-	f := &fleet{members: []*instance{{parked: make(chan struct{}), struck: make(chan time.Time)}}}
+	f := &fleet{members: []*instance{{parked: make(chan struct{}), overstays: make(chan time.Time)}}}
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := f.watch(over, nil); !errors.Is(err, errNotStruck) {
-		t.Errorf("slow: %v, want %v", err, errNotStruck)
+	if err := f.overstayed(over, nil); !errors.Is(err, errNotInjected) {
+		t.Errorf("slow: %v, want %v", err, errNotInjected)
 	}
-	if err := f.strike(over, func(*instance) error { return nil }); !errors.Is(err, errNotStruck) {
-		t.Errorf("crash: %v, want %v", err, errNotStruck)
+	if err := f.inject(over, func(*instance) error { return nil }); !errors.Is(err, errNotInjected) {
+		t.Errorf("crash: %v, want %v", err, errNotInjected)
 	}
-	r := &run{strategy: locks.Strategies()[0], cond: locks.Slow, cfg: Config{Workload: locks.Deduct}}
-	var row Row
-	if r.expect(&row, outcome{struck: errNotStruck}); row.Expected || row.Differs == "" {
+	r := &run{strategy: catalog.Strategies()[0], cond: catalog.Slow, cfg: Config{Workload: catalog.Deduct}}
+	var row report.Row
+	if r.expect(&row, outcome{notInjected: errNotInjected}); row.Expected || row.Differs == "" {
 		t.Errorf("such a row counts as expected: %+v", row)
-	}
-}
-
-func TestTailKeepsTheEnd(t *testing.T) {
-	var log tail
-	if log.String() != "" {
-		t.Errorf("of nothing it keeps %q", &log)
-	}
-	for range 3 * tailSize {
-		_, _ = log.Write([]byte("x")) // it cannot fail
-	}
-	_, _ = log.Write([]byte("the end\n"))
-	got := log.String()
-	if len(got) > tailSize+len("; it logged:\n") || got[len(got)-7:] != "the end" {
-		t.Errorf("it keeps %d bytes: %q", len(got), got)
 	}
 }

@@ -7,14 +7,12 @@ import (
 	"time"
 )
 
-// pool keeps connections to shops open between requests. It has at most twice
-// as many as it keeps: those in use, and those that wait. It is safe for
-// concurrent use; close must be called in the end.
+// pool reuses connections to shops. It is safe for concurrent use. Call close at the end.
 type pool struct {
-	keep int // connections that wait, at most
+	keep int // most idle connections
 
 	mu      sync.Mutex
-	waiting map[int][]idle // by target, the last used last
+	waiting map[int][]idle // by target; the last used is last
 	idle    int            // in waiting
 	busy    map[*conn]bool
 	ended   bool
@@ -26,16 +24,16 @@ type idle struct {
 	since time.Time
 }
 
-// stale is when a connection is too old to be used again: a shop, or what is
-// before it, may be about to close it.
+// stale is when an idle connection is too old to reuse: the shop, or a proxy, may be about
+// to close it.
 const stale = 20 * time.Second
 
 func newPool(keep int) *pool {
 	return &pool{keep: keep, waiting: make(map[int][]idle), busy: make(map[*conn]bool)}
 }
 
-// get returns a connection for the request, which must not take longer than the
-// limit. It is to be given back with put.
+// get returns a connection for a request that may take as long as the limit. Return it
+// with put.
 func (p *pool) get(ctx context.Context, target int, req *http.Request, limit time.Duration) (*conn, error) {
 	if c := p.take(target, limit); c != nil {
 		return c, nil
@@ -51,7 +49,7 @@ func (p *pool) get(ctx context.Context, target int, req *http.Request, limit tim
 	return c, nil
 }
 
-// take returns the connection that was used last, or nil if there is none.
+// take returns the last used idle connection, or nil.
 func (p *pool) take(target int, limit time.Duration) *conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -73,14 +71,13 @@ func (p *pool) take(target int, limit time.Duration) *conn {
 // use begins the use of a connection. The caller has locked mu.
 func (p *pool) use(c *conn, limit time.Duration) {
 	p.busy[c] = true
-	_ = c.SetDeadline(time.Now().Add(limit)) // a connection that is dead already says so when it is used
+	_ = c.SetDeadline(time.Now().Add(limit)) // a dead connection fails when it is used
 	if p.ended {
 		c.cut()
 	}
 }
 
-// drop closes the connections to a target that are not in use. The caller has
-// locked mu.
+// drop closes the idle connections to a target. The caller has locked mu.
 func (p *pool) drop(target int) {
 	for _, c := range p.waiting[target] {
 		c.reset()
@@ -89,7 +86,7 @@ func (p *pool) drop(target int) {
 	delete(p.waiting, target)
 }
 
-// put gives a connection back, to be used again or not.
+// put returns a connection, which can be used again or not.
 func (p *pool) put(c *conn, again bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -102,7 +99,7 @@ func (p *pool) put(c *conn, again bool) {
 	p.idle++
 }
 
-// cut ends the wait for all replies, and for those to come.
+// cut ends the wait for all replies, including later ones.
 func (p *pool) cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,7 +109,7 @@ func (p *pool) cut() {
 	}
 }
 
-// close closes all connections. None may be in use any more.
+// close closes all connections. None may be in use.
 func (p *pool) close() {
 	p.cut()
 	p.mu.Lock()

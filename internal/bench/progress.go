@@ -8,23 +8,24 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 
-	"oversell/internal/locks"
+	"oversell/internal/bench/report"
+	"oversell/internal/catalog"
 )
 
 // Silent is a Progress that shows nothing.
 type Silent struct{}
 
 // Row implements Progress.
-func (Silent) Row(int, int, string, locks.Condition) {}
+func (Silent) Row(int, int, string, catalog.Condition) {}
 
 // Waiting implements Progress.
 func (Silent) Waiting(func() int64) {}
 
 // Done implements Progress.
-func (Silent) Done(Row) {}
+func (Silent) Done(report.Row) {}
 
-// Bar is a Progress that draws one line on a terminal: the row under way, and
-// how many outcomes it still waits for. Close must be called in the end.
+// Bar is a Progress that draws one line on a terminal: the current row, and how many
+// outcomes are missing. Call Close at the end.
 type Bar struct {
 	bar  *progressbar.ProgressBar
 	stop chan struct{}
@@ -72,11 +73,11 @@ func (b *Bar) text() string {
 	if b.waiting == nil {
 		return b.label
 	}
-	return fmt.Sprintf("%s %5d outcomes awaited", b.label, b.waiting())
+	return fmt.Sprintf("%s %5d outcomes to come", b.label, b.waiting())
 }
 
 // Row implements Progress.
-func (b *Bar) Row(n, all int, strategy string, c locks.Condition) {
+func (b *Bar) Row(n, all int, strategy string, c catalog.Condition) {
 	b.bar.ChangeMax(all)
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -91,13 +92,13 @@ func (b *Bar) Waiting(waiting func() int64) {
 }
 
 // Done implements Progress.
-func (b *Bar) Done(Row) {
-	_ = b.bar.Add(1) // drawing is all that can fail
+func (b *Bar) Done(report.Row) {
+	_ = b.bar.Add(1) // only drawing can fail
 }
 
 // Close removes the bar.
 func (b *Bar) Close() {
 	close(b.stop)
 	b.wg.Wait()
-	_ = b.bar.Clear() // drawing is all that can fail
+	_ = b.bar.Clear() // only drawing can fail
 }

@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"oversell/internal/bench"
-	"oversell/internal/locks"
+	"oversell/internal/bench/report"
+	"oversell/internal/catalog"
 )
 
 // screen is what a terminal shows, and more.
@@ -32,16 +33,16 @@ func (s *screen) String() string {
 func TestBarShowsTheRowAndWhoIsAwaited(t *testing.T) {
 	var s screen
 	bar := bench.NewBar(&s)
-	bar.Row(1, 2, "none", locks.Calm)
+	bar.Row(1, 2, "none", catalog.Calm)
 	bar.Waiting(func() int64 { return 4321 })
-	for end := time.Now().Add(5 * time.Second); !strings.Contains(s.String(), "4321 outcomes awaited"); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Second); !strings.Contains(s.String(), "4321 outcomes to come"); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("the bar shows %q", &s)
 		}
 	}
-	bar.Done(bench.Row{})
-	bar.Row(2, 2, "v6_watchdog", locks.Pause)
-	bar.Done(bench.Row{})
+	bar.Done(report.Row{})
+	bar.Row(2, 2, "v6_watchdog", catalog.Pause)
+	bar.Done(report.Row{})
 	bar.Close()
 	if !strings.Contains(s.String(), "none") {
 		t.Errorf("the bar does not name the row: %q", &s)

@@ -14,8 +14,9 @@ import (
 	"testing"
 
 	"oversell/internal/bench"
+	"oversell/internal/bench/report"
+	"oversell/internal/catalog"
 	"oversell/internal/figures"
-	"oversell/internal/locks"
 )
 
 // diary is a Progress that keeps what it is told.
@@ -27,11 +28,11 @@ type diary struct {
 	stop  func()
 }
 
-func (d *diary) Row(n, all int, strategy string, c locks.Condition) {
+func (d *diary) Row(n, all int, strategy string, c catalog.Condition) {
 	d.begun = append(d.begun, fmt.Sprintf("%d/%d %s %s", n, all, strategy, c))
 }
 
-func (d *diary) Done(bench.Row) {
+func (d *diary) Done(report.Row) {
 	if d.done++; d.done == d.after {
 		d.stop()
 	}
@@ -59,7 +60,7 @@ func TestRepeatedRowsTakeTurns(t *testing.T) {
 	if last := d.begun[len(d.begun)-1]; last != "6/6 v6_watchdog calm" {
 		t.Errorf("the last row began as %q", last)
 	}
-	groups := bench.Report{Rows: rows}.Groups()
+	groups := report.Report{Rows: rows}.Groups()
 	if len(groups) != 2 || groups[0].Runs != 3 || groups[0].Expected != 3 || groups[1].Verdicts[figures.OK] != 3 {
 		t.Errorf("the groups are %+v", groups)
 	}
@@ -80,9 +81,9 @@ func TestRepeatedRowsAreInterrupted(t *testing.T) {
 		t.Fatalf("%d rows and %v, want 3 and %v", len(rows), err, errStop)
 	}
 	var table strings.Builder
-	r := bench.Report{Manifest: bench.NewManifest(cfg, "a redis", "a database"), Rows: rows}
+	r := report.Report{Manifest: cfg.Manifest("a redis", "a database"), Rows: rows}
 	must(t, r.WriteTable(&table, false))
-	for _, want := range []string{"the median of 1 or 2 runs", "ok 2/2", "ok 1/1", "All 3 runs of 2 rows came out"} {
+	for _, want := range []string{"the median of 1 or 2 runs", "ok 2/2", "ok 1/1", "All 3 runs of 2 rows matched"} {
 		if !strings.Contains(table.String(), want) {
 			t.Errorf("%q is not in\n%s", want, &table)
 		}

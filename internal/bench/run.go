@@ -11,28 +11,29 @@ import (
 
 	"oversell/internal/backend"
 	"oversell/internal/backend/lockservers"
-	"oversell/internal/locks"
+	"oversell/internal/bench/report"
+	"oversell/internal/catalog"
+	"oversell/internal/figures"
 	"oversell/internal/proc"
 )
 
-// Progress is told how far a bench is. Its methods are called from one
-// goroutine at a time.
+// Progress receives the progress of a bench. Its methods are called from one goroutine at
+// a time.
 type Progress interface {
 	// Row begins row n of all, for a strategy under a condition.
-	Row(n, all int, strategy string, c locks.Condition)
-	// Waiting gives a function that returns how many outcomes of the row are
-	// still awaited. It is safe to be called until the next Row.
+	Row(n, all int, strategy string, c catalog.Condition)
+	// Waiting gets a function that returns how many outcomes of the row are missing. It may
+	// be called until the next Row.
 	Waiting(waiting func() int64)
-	// Done gives a row that is finished.
-	Done(row Row)
+	// Done gets a finished row.
+	Done(row report.Row)
 }
 
-// Run runs all rows of the config, one after the other: all of them once, and
-// then all again, as often as they are to be repeated. What slows the machine
-// down for a while so befalls all rows alike, and not all the runs of one. When
-// it fails, or ctx is cancelled, it returns the rows that are finished with the
-// error: one of Check, of a shop or a backend, or the cause of ctx.
-func Run(ctx context.Context, cfg Config, p Progress) (rows []Row, err error) {
+// Run runs all rows of the config one after the other: all once, then all again, as often
+// as they are repeated. A machine that is slow for a while thus slows down all rows and
+// not all runs of one. When it fails or ctx is cancelled, it returns the finished rows
+// with the error: one of Check, of a shop or a backend, or the cause of ctx.
+func Run(ctx context.Context, cfg Config, p Progress) (rows []report.Row, err error) {
 	asked := cfg
 	cfg = cfg.WithDefaults()
 	if err := cfg.Check(); err != nil {
@@ -68,8 +69,8 @@ func Run(ctx context.Context, cfg Config, p Progress) (rows []Row, err error) {
 	return b.rows, nil
 }
 
-// round runs every row once. Then it removes the items of the round before:
-// what was late to be written for them has been written by now.
+// round runs every row once. Then it removes the items of the round before: late writes
+// for them have arrived by now.
 func (b *runner) round(ctx context.Context, repeat int) error {
 	old := len(b.skus)
 	for _, c := range b.cfg.Conditions {
@@ -86,7 +87,7 @@ func (b *runner) round(ctx context.Context, repeat int) error {
 	return b.remove(ctx, old)
 }
 
-// newFleet returns the instances that cfg asks for. None of them runs yet.
+// newFleet returns the instances for cfg. None of them runs yet.
 func (b *runner) newFleet(cfg Config) (*fleet, error) {
 	cfg.slack = b.latest()
 	redisURL, err := backend.WithReadTimeout(cfg.RedisURL, cfg.long()+replyTime)
@@ -99,13 +100,13 @@ func (b *runner) newFleet(cfg Config) (*fleet, error) {
 	}}
 	_, f.gauged = b.progress.(Watcher)
 	if b.fleet != nil {
-		f.started = b.fleet.started // no name is given twice
+		f.started = b.fleet.started // so that names are unique
 	}
 	return f, nil
 }
 
-// latest is by how much later than its end the lease of any strategy may be ended: the
-// rows of all share the instances.
+// latest is the longest time that a lease of any strategy may outlive its end: the rows of
+// all strategies share the instances.
 func (b *runner) latest() (slack time.Duration) {
 	for _, t := range b.terms {
 		slack = max(slack, t.Slack)
@@ -113,50 +114,48 @@ func (b *runner) latest() (slack time.Duration) {
 	return slack
 }
 
-// replyTime is how long an instance waits for Redis, over the time that it may
-// be paused: what it was waiting for before is not late when it goes on.
+// replyTime is how long an instance waits for Redis beyond the time that it may be paused,
+// so that a reply it was waiting for is not late when it goes on.
 const replyTime = 2 * time.Second
 
-// runner is a bench under way.
+// runner is a bench in progress.
 type runner struct {
-	asked    Config // what cfg was before its defaults
+	asked    Config // cfg before its defaults
 	cfg      Config
 	progress Progress
 	token    string
 	targets  []string
-	fleet    *fleet // nil with shops that run already
-	terms    map[locks.Need]lockservers.Terms
+	fleet    *fleet // nil with running shops
+	terms    map[catalog.Need]lockservers.Terms
 	admin    *shopClient
-	rows     []Row
+	rows     []report.Row
 	items    int      // put on sale so far
-	skus     []string // of those that are still there
+	skus     []string // of those that are not removed yet
 	stalls   *proc.StallWatch
 }
 
-// maxTries bounds how often a row is run while the machine stands still.
+// maxTries bounds how often a row is run if processes stall.
 const maxTries = 4
 
-// tolerable is for how long a process may stand still without harm to what a
-// lease of ttl has to show.
+// tolerable is how long a process may stall without affecting what a lease of ttl shows.
 func tolerable(ttl time.Duration) time.Duration { return ttl / 5 }
 
-// undisturbed runs a row. If it came out otherwise than it must while the machine
-// stood still, only a try in which it did not stand still decides, whatever that
-// comes to: each further one has twice the ttl, and so bears twice the stall.
-// What is discarded stays on record. Of the processes of shops that run already
-// nothing is known: their rows stand.
-func (b *runner) undisturbed(ctx context.Context, name string, c locks.Condition) (Row, error) {
+// undisturbed runs a row. The first run without a stall is final. So is a run that matches
+// the expectation at once, the last try, and any run of shops that the bench did not start,
+// whose stalls are unknown. Each further try has twice the ttl, and tolerates twice the
+// stall. Discarded runs stay in the report.
+func (b *runner) undisturbed(ctx context.Context, name string, c catalog.Condition) (report.Row, error) {
 	strategy, err := b.cfg.Catalog.Find(name)
 	if err != nil {
-		return Row{}, err
+		return report.Row{}, err
 	}
 	asked := b.asked
-	asked.ID = b.cfg.ID // which is drawn anew otherwise
+	asked.ID = b.cfg.ID // otherwise it would be drawn again
 	cfg := asked.forCondition(c).on(b.terms[strategy.Needs]).WithDefaults()
-	var discarded []Discarded
+	var discarded []report.Discarded
 	for {
-		if err := b.refit(cfg, c); err != nil {
-			return Row{}, err
+		if err := b.restart(cfg, c); err != nil {
+			return report.Row{}, err
 		}
 		b.stalls.Reset()
 		row, err := b.row(ctx, cfg, strategy, c)
@@ -167,21 +166,21 @@ func (b *runner) undisturbed(ctx context.Context, name string, c locks.Condition
 			return row, err
 		}
 		stalled := max(b.stalls.Get(), b.fleet.stalled())
-		row.TTL, row.Stalled, row.Discarded = cfg.TTL.String(), milliseconds(stalled), discarded
+		row.TTL, row.Stalled, row.Discarded = cfg.TTL.String(), figures.Milliseconds(stalled), discarded
 		first := len(discarded) == 0
-		if stalled <= tolerable(cfg.TTL) || first && row.Expected || row.untrue() != "" || len(discarded) == maxTries-1 {
+		if stalled <= tolerable(cfg.TTL) || first && row.Expected || row.Untrue() != "" || len(discarded) == maxTries-1 {
 			return row, nil
 		}
-		discarded = append(discarded, Discarded{TTL: row.TTL, Verdict: row.Verdict, Differs: row.Differs, Stalled: row.Stalled})
+		discarded = append(discarded, report.Discarded{TTL: row.TTL, Verdict: row.Verdict, Differs: row.Differs, Stalled: row.Stalled})
 		asked.TTL = 2 * cfg.TTL
 		cfg = asked.forCondition(c).on(b.terms[strategy.Needs]).WithDefaults()
 	}
 }
 
-// refit replaces the instances if cfg or the condition asks for others. They stay
-// until then: in the end one is needed to tidy up.
-func (b *runner) refit(cfg Config, c locks.Condition) error {
-	severable := c == locks.Partition
+// restart replaces the instances if cfg or the condition needs others. Until then they
+// stay: the last ones are needed to tidy up.
+func (b *runner) restart(cfg Config, c catalog.Condition) error {
+	severable := c == catalog.Partition
 	if b.fleet == nil || b.fleet.setup.TTL == cfg.TTL && b.fleet.severable == severable {
 		return nil
 	}
@@ -195,12 +194,11 @@ func (b *runner) refit(cfg Config, c locks.Condition) error {
 	return nil
 }
 
-// row runs one row on an item of its own, so that nothing that is left of an
-// earlier row can count for it.
-func (b *runner) row(ctx context.Context, cfg Config, strategy locks.Strategy, c locks.Condition) (Row, error) {
+// row runs one row on its own item, so that nothing of an earlier row can count for it.
+func (b *runner) row(ctx context.Context, cfg Config, strategy catalog.Strategy, c catalog.Condition) (report.Row, error) {
 	if b.fleet != nil {
 		if err := b.fleet.fill(ctx, b.cfg.Instances); err != nil {
-			return Row{}, err
+			return report.Row{}, err
 		}
 		b.targets = b.fleet.urls()
 	}
@@ -215,20 +213,17 @@ func (b *runner) row(ctx context.Context, cfg Config, strategy locks.Strategy, c
 	r.watcher, _ = b.progress.(Watcher)
 	row, err := r.do(ctx)
 	if err != nil && ctx.Err() == nil && b.fleet != nil {
-		// That an instance is gone says more than that it does not answer.
-		if fallen := b.fleet.fallen(lastGasp); fallen != nil {
-			return Row{}, fallen
+		// That an instance crashed says more than that it does not answer.
+		if crashed := b.fleet.crashed(proc.ExitGrace); crashed != nil {
+			return report.Row{}, crashed
 		}
 	}
 	return row, err
 }
 
-// lastGasp is how long a process may take to end after its connections did.
-const lastGasp = 200 * time.Millisecond
-
-// tidy removes the items, orders and keys of the bench. When it was interrupted the
-// instances may still be selling, and write what was just removed: they end first,
-// and a new one does it. Somebody waits for that, and so it takes some seconds at most.
+// tidy removes the items, orders and keys of the bench. After an interruption instances
+// may still be selling, and would write again what was removed: they are stopped, and a
+// new one does it. The user is waiting, so it takes a few seconds at most.
 func (b *runner) tidy(interrupted bool) error {
 	if !interrupted || b.fleet == nil || len(b.skus) == 0 {
 		return b.remove(context.Background(), len(b.skus))
@@ -237,29 +232,28 @@ func (b *runner) tidy(interrupted bool) error {
 	ctx, cancel := context.WithTimeout(context.Background(), interruptTimeout)
 	defer cancel()
 	if err := b.removeAnew(ctx); err != nil {
-		return fmt.Errorf("%w; left are perhaps %s", err, strings.Join(b.skus, ", "))
+		return fmt.Errorf("%w; these may be left: %s", err, strings.Join(b.skus, ", "))
 	}
 	return nil
 }
 
-// The time that an interrupted bench takes.
+// The time limits of an interrupted bench.
 const (
-	interruptGrace   = 2 * time.Second  // for the sales under way, until their instances are killed
+	interruptGrace   = 2 * time.Second  // for the sales in progress
 	interruptTimeout = 10 * time.Second // for the removal of the items
 )
 
-// removeAnew removes the items that are still there by an instance that is started
-// for it.
+// removeAnew starts an instance to remove the remaining items.
 func (b *runner) removeAnew(ctx context.Context) error {
 	b.fleet.severable = false
 	if b.cfg.Failovers != nil {
-		// Sentinels may be about to promote a replica, or have none to promote. What
-		// is in their set is thrown away with it; the database may be the user's own.
+		// The sentinels may be promoting a replica, or have none. Their data is thrown
+		// away with them; the database may be the user's own.
 		redis, err := backend.ServeRedis(ctx, "embedded")
 		if err != nil {
 			return fmt.Errorf("removing the bench's items: %w", err)
 		}
-		defer func() { _ = redis.Close() }() // there was nothing in it
+		defer func() { _ = redis.Close() }() // it was empty
 		defer b.fleet.stop(interruptGrace)
 		b.fleet.setup.RedisURL = redis.URL
 	}
@@ -272,7 +266,7 @@ func (b *runner) removeAnew(ctx context.Context) error {
 // removeTimeout bounds the removal of one item.
 const removeTimeout = 20 * time.Second
 
-// remove removes the first n items that are still there.
+// remove removes the first n remaining items.
 func (b *runner) remove(ctx context.Context, n int) error {
 	base := ""
 	if b.fleet == nil {
@@ -280,7 +274,7 @@ func (b *runner) remove(ctx context.Context, n int) error {
 	} else if i := b.fleet.survivor(); i != nil {
 		base = i.url
 	} else {
-		return nil // no shop ever ran, or none is left to ask
+		return nil // no shop is left to ask
 	}
 	for range n {
 		if err := b.removeOne(ctx, base, b.skus[0]); err != nil {

@@ -6,16 +6,19 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"oversell/internal/bench/report"
+	"oversell/internal/figures"
+	"oversell/internal/proc"
 )
 
-// stream is requests that are sent at planned times, at a constant rate, whether
-// or not earlier ones were answered. One whose time comes while as many are
-// under way as may be is dropped: it could not be sent in time.
+// stream is a load of requests that are sent at planned times, at a constant rate,
+// without waiting for earlier replies. A request is dropped if too many are in flight at
+// its planned time.
 //
-// Latencies count from the planned time. Were they to count from the moment a
-// request was sent, all those that a slow shop kept from being sent in time
-// would count as if nobody had waited: "coordinated omission", as Gil Tene calls
-// it ("How NOT to Measure Latency", 2013).
+// Latencies are measured from the planned time. Measured from the time a request was
+// sent, the requests that a slow shop delayed would look as if nobody had waited:
+// "coordinated omission" (Gil Tene, "How NOT to Measure Latency", 2013).
 type stream struct {
 	rate     int
 	planned  int
@@ -29,11 +32,10 @@ type stream struct {
 	dropped int64
 	sent    int64
 	last    time.Duration // when the last one was sent
-	done    atomic.Int64  // outcomes, those of what was dropped included
+	done    atomic.Int64  // outcomes, including dropped requests
 }
 
-// newStream returns the stream that cfg asks for. Alive reports whether a
-// target is there: to one that was killed nothing is sent.
+// newStream returns the stream for cfg. Alive reports whether a target has not been killed.
 func newStream(cfg Config, targets []string, request func(i int, target string) (*http.Request, error), alive func(target int) bool) (*stream, error) {
 	for i, target := range targets {
 		if _, err := request(i, target); err != nil {
@@ -53,13 +55,11 @@ func (s *stream) fire(ctx context.Context, limit time.Duration, t *tally) {
 	defer stop()
 	var all sync.WaitGroup
 	defer all.Wait()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
 	start := time.Now()
 	t.begin(start)
 	for i := range s.planned {
 		due := s.due(i)
-		if !until(ctx, timer, start.Add(due)) {
+		if !proc.Sleep(ctx, time.Until(start.Add(due))) {
 			return
 		}
 		place, ok := s.places.take()
@@ -80,29 +80,13 @@ func (s *stream) fire(ctx context.Context, limit time.Duration, t *tally) {
 	}
 }
 
-// due is when a request is to be sent, after the start.
+// due is the planned time of a request, after the start.
 func (s *stream) due(i int) time.Duration {
 	return time.Duration(i) * time.Second / time.Duration(s.rate)
 }
 
-// until sleeps until a moment, unless it is past or ctx ends, and reports
-// whether ctx has not ended.
-func until(ctx context.Context, timer *time.Timer, moment time.Time) bool {
-	wait := time.Until(moment)
-	if wait <= 0 {
-		return ctx.Err() == nil
-	}
-	timer.Reset(wait)
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// exchange sends the i-th request to the target whose turn it is, or the next
-// one that is there, and waits for its outcome.
+// exchange sends the i-th request to the next target that is alive, and waits for the
+// outcome.
 func (s *stream) exchange(ctx context.Context, i int, due time.Time, limit time.Duration) reply {
 	var r reply
 	for n := range s.targets {
@@ -113,7 +97,7 @@ func (s *stream) exchange(ctx context.Context, i int, due time.Time, limit time.
 		}
 		req, err := s.request(i, s.targets[target])
 		if err != nil {
-			continue // it was tried when the stream was made
+			continue // newStream has checked it
 		}
 		c, err := s.pool.get(ctx, target, req, limit)
 		if err != nil && s.alive(target) {
@@ -139,25 +123,12 @@ func (s *stream) awaited() int64 { return int64(s.planned) - s.done.Load() }
 // close implements load.
 func (s *stream) close() { s.pool.close() }
 
-// Open are the figures of a row whose requests were sent at a constant rate.
-// Those of the row itself count from the planned times.
-type Open struct {
-	Planned      int64   `json:"planned"`
-	Sent         int64   `json:"sent"`
-	Dropped      int64   `json:"dropped"`       // too many were under way when their time came
-	AchievedRate float64 `json:"achieved_rate"` // requests sent a second
-	Late         float64 `json:"late_ms"`       // longest time by which one was sent too late
-	ServiceP50   float64 `json:"service_p50_ms"`
-	ServiceP99   float64 `json:"service_p99_ms"`
-	ServiceMax   float64 `json:"service_max_ms"`
-}
-
-// figures are those of the stream when it is over.
-func (s *stream) figures(t *tally) *Open {
+// figures returns the figures of a finished stream.
+func (s *stream) figures(t *tally) *report.Open {
 	took := max(s.duration, s.last)
-	return &Open{
+	return &report.Open{
 		Planned: int64(s.planned), Sent: s.sent, Dropped: s.dropped,
-		AchievedRate: float64(s.sent) / took.Seconds(), Late: milliseconds(t.untimely),
+		AchievedRate: float64(s.sent) / took.Seconds(), Late: figures.Milliseconds(t.untimely),
 		ServiceP50: t.service.ms(50), ServiceP99: t.service.ms(99), ServiceMax: t.service.ms(100),
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"oversell/internal/bench/report"
 	"oversell/internal/figures"
 	"oversell/internal/web"
 )
@@ -61,7 +62,7 @@ func streamTo(t *testing.T, rate, inFlight int, alive func(int) bool, targets ..
 func always(int) bool { return true }
 
 // flow fires a stream and checks that every request has its outcome.
-func flow(ctx context.Context, t *testing.T, s *stream, limit time.Duration) (*tally, *Open) {
+func flow(ctx context.Context, t *testing.T, s *stream, limit time.Duration) (*tally, *report.Open) {
 	t.Helper()
 	counts := newTally(limit + s.duration)
 	s.fire(ctx, limit, counts)

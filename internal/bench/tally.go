@@ -8,15 +8,14 @@ import (
 	"oversell/internal/figures"
 )
 
-// tally counts the outcomes of a row as they become known. What it keeps does
-// not grow with their number, other than what buyers were told of their orders. It
-// is safe for concurrent use.
+// tally counts the outcomes of a row as they become known. Its size does not depend on
+// their number, except for what buyers were told of their orders. It is safe for
+// concurrent use.
 type tally struct {
-	// sale says that the requests were to buy: what their buyers were told is kept.
+	// sale says that the requests are purchases: what the buyers were told is kept.
 	sale bool
 
-	// earliest is before what any request that is under way will tell of; nil:
-	// not known before the end.
+	// earliest is a time before which no request in flight was sent; nil: unknown.
 	earliest func() time.Time
 
 	mu       sync.Mutex
@@ -27,16 +26,16 @@ type tally struct {
 	unknown  map[int]int64 // by target
 	reasons  map[string]int64
 	holders  figures.Overlap
-	full     int       // settle what is known of the holders from so much on
+	full     int       // number of unsettled holds from which to settle
 	left     time.Time // when the last holder left
 	latency  latencies
 	service  latencies
-	wait     latencies     // of those that came into the section, until they did
-	timeline timeline      // of those that were served
-	untimely time.Duration // longest time by which a request was sent too late
+	wait     latencies     // of requests that entered the critical section, until they did
+	timeline timeline      // of served requests
+	untimely time.Duration // longest delay between planned and sent
 	answers  []answer      // of a sale
-	cutOff   []int         // of a sale: requests whose outcome was not learned
-	unkept   int64         // answers, and requests cut off, that were too many to be kept
+	cutOff   []int         // of a sale: requests with an unknown outcome
+	unkept   int64         // answers and cut-off requests beyond maxKept
 }
 
 // answer is what a buyer was told of an order.
@@ -46,16 +45,14 @@ type answer struct {
 	quantity int64
 }
 
-// maxKept bounds the answers that are kept, and the requests that were cut off. It is
-// more than a sale has orders that sells what there is, with every second answer a
-// replay.
+// maxKept bounds the answers and the cut-off requests that are kept. A sale of the whole
+// stock has fewer orders, even if every second answer is a replay.
 const maxKept = 2*maxStock + 2*MaxRequests
 
-// manySpans is so much of them that it is time to settle what can be settled.
+// manySpans is the number of unsettled spans from which to settle them.
 const manySpans = 1 << 16
 
-// newTally returns a tally for requests of which none takes longer than the
-// limit.
+// newTally returns a tally for requests that take at most the limit.
 func newTally(limit time.Duration) *tally {
 	return &tally{
 		unknown: make(map[int]int64), reasons: make(map[string]int64), full: manySpans,
@@ -64,7 +61,7 @@ func newTally(limit time.Duration) *tally {
 	}
 }
 
-// begin says when the load begins.
+// begin sets the start of the load.
 func (t *tally) begin(start time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -116,7 +113,7 @@ func (t *tally) keepAnswer(r reply) {
 	}
 }
 
-// keepCutOff keeps that a buyer was told nothing. The caller has locked mu.
+// keepCutOff notes that a buyer was told nothing. The caller has locked mu.
 func (t *tally) keepCutOff(r reply) {
 	switch {
 	case !t.sale:
@@ -127,7 +124,7 @@ func (t *tally) keepCutOff(r reply) {
 	}
 }
 
-// hold takes note of a hold. The caller has locked mu.
+// hold adds a hold. The caller has locked mu.
 func (t *tally) hold(s figures.Span) {
 	t.holders.Add(s)
 	if s.To.After(t.left) {
@@ -139,7 +136,7 @@ func (t *tally) hold(s figures.Span) {
 	}
 }
 
-// elapsed is how long ago the load began; 0: it did not yet.
+// elapsed is the time since the load began, or 0 before.
 func (t *tally) elapsed() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -149,7 +146,7 @@ func (t *tally) elapsed() time.Duration {
 	return time.Since(t.start)
 }
 
-// mostHolders is the most holders at once, of those that are known by now.
+// mostHolders is the most holders at once that are known so far.
 func (t *tally) mostHolders() int {
 	t.mu.Lock()
 	holders := t.holders.Clone()
@@ -157,7 +154,7 @@ func (t *tally) mostHolders() int {
 	return holders.Max()
 }
 
-// tell fills in what is known of the outcomes.
+// tell fills in the outcomes so far.
 func (t *tally) tell(now *Live) {
 	now.Elapsed = t.elapsed()
 	t.mu.Lock()

@@ -12,13 +12,13 @@ import (
 	"strings"
 	"time"
 
-	"oversell/internal/locks"
+	"oversell/internal/catalog"
 	"oversell/internal/stock"
 	"oversell/internal/web"
 )
 
-// shopClient puts items on sale in a shop and audits them, outside the load.
-// Close must be called in the end.
+// shopClient puts items on sale in a shop and audits them, outside the load. Call close at
+// the end.
 type shopClient struct {
 	http  *http.Client
 	token string
@@ -26,14 +26,14 @@ type shopClient struct {
 
 const adminTimeout = 30 * time.Second
 
-// newShopClient returns a client that, as the load does, asks no proxy.
+// newShopClient returns a client that, like the load, uses no proxy.
 func newShopClient(token string) *shopClient {
 	return &shopClient{http: &http.Client{Transport: &http.Transport{}, Timeout: adminTimeout}, token: token}
 }
 
 func (c *shopClient) close() { c.http.CloseIdleConnections() }
 
-func (c *shopClient) put(ctx context.Context, base, sku, strategy string, units int64, keeper stock.Keeper) error {
+func (c *shopClient) put(ctx context.Context, base, sku, strategy string, units int64, keeper stock.Backend) error {
 	item := map[string]any{"stock": units, "name": "the bench's item", "keeper": keeper, "strategy": strategy}
 	return c.call(ctx, http.MethodPut, base+"/api/items/"+sku, item, nil)
 }
@@ -48,7 +48,7 @@ func (c *shopClient) audit(ctx context.Context, base, sku string) (web.Audit, er
 	return found, err
 }
 
-// orders reads a page of the orders of an item's sale, from after the given id on.
+// orders reads a page of the orders of an item's sale that come after an id.
 func (c *shopClient) orders(ctx context.Context, base, sku, after string) (stock.Orders, error) {
 	var page stock.Orders
 	query := url.Values{"limit": {strconv.Itoa(stock.MaxOrders)}}
@@ -59,7 +59,7 @@ func (c *shopClient) orders(ctx context.Context, base, sku, after string) (stock
 	return page, err
 }
 
-// maxOrdersReply bounds a page of orders, in bytes. One order takes less than 400.
+// maxOrdersReply bounds a page of orders, in bytes. An order takes less than 400.
 const maxOrdersReply = 400*stock.MaxOrders + maxReply
 
 // call sends a request and reads the reply into v, unless v is nil.
@@ -67,7 +67,7 @@ func (c *shopClient) call(ctx context.Context, method, address string, body, v a
 	return c.callLong(ctx, method, address, body, v, maxReply)
 }
 
-// callLong is call for a reply that may have so many bytes.
+// callLong is call for replies of up to limit bytes.
 func (c *shopClient) callLong(ctx context.Context, method, address string, body, v any, limit int64) error {
 	var text []byte
 	if body != nil {
@@ -93,7 +93,7 @@ func (c *shopClient) callLong(ctx context.Context, method, address string, body,
 		return fmt.Errorf("%s %s: reading the reply: %w", method, address, err)
 	}
 	if res.StatusCode == http.StatusUnauthorized {
-		return fmt.Errorf("%s %s: %s: -token must be that of the shop", method, address, res.Status)
+		return fmt.Errorf("%s %s: %s: set -token to the token of the shop", method, address, res.Status)
 	}
 	if res.StatusCode/100 != 2 {
 		return fmt.Errorf("%s %s: %s: %s", method, address, res.Status, bytes.TrimSpace(reply))
@@ -107,10 +107,10 @@ func (c *shopClient) callLong(ctx context.Context, method, address string, body,
 	return nil
 }
 
-// requests returns the function that makes the i-th request of a row.
+// requests returns a function that makes the i-th request of a row.
 func (c Config) requests(strategy, sku string) func(i int, target string) (*http.Request, error) {
 	query := url.Values{"strategy": {strategy}}
-	if c.Workload == locks.Cache {
+	if c.Workload == catalog.Cache {
 		query.Set("second_look", strconv.FormatBool(c.SecondLook))
 		return func(_ int, target string) (*http.Request, error) {
 			return http.NewRequest(http.MethodGet, target+"/api/items/"+sku+"?"+query.Encode(), nil)
@@ -133,7 +133,7 @@ func (c Config) requests(strategy, sku string) func(i int, target string) (*http
 // askedFor is how many units every buyer asks for.
 const askedFor = 1
 
-// key is the idempotency key of the i-th request of a row; "": it has none.
+// key is the idempotency key of the i-th request of a row, or "".
 func (c Config) key(i int) string {
 	switch c.Keys {
 	case UniqueKeys:

@@ -17,8 +17,9 @@ import (
 
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/bench"
+	"oversell/internal/catalog"
 	"oversell/internal/figures"
-	"oversell/internal/locks"
+	"oversell/internal/guard"
 	"oversell/internal/shop"
 )
 
@@ -29,7 +30,7 @@ func open(t *testing.T, token string) string {
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, ended := make(chan string, 1), make(chan error, 1)
 	cfg := shop.Config{
-		Addr: "127.0.0.1:0", Strategy: "v6_watchdog", Token: token, Catalog: locks.Strategies(),
+		Addr: "127.0.0.1:0", Strategy: "v6_watchdog", Token: token, Catalog: catalog.Strategies(),
 		RedisURL: backendtest.Redis(t, "embedded"), DBURL: backendtest.Database(t, "embedded"),
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Ready:  func(addr string) { ready <- addr },
@@ -54,9 +55,9 @@ func open(t *testing.T, token string) string {
 // against is a small bench against shops that run already.
 func against(targets ...string) bench.Config {
 	return bench.Config{
-		Requests: 100, Stock: 20, Workload: locks.Deduct, Conditions: []locks.Condition{locks.Calm},
+		Requests: 100, Stock: 20, Workload: catalog.Deduct, Conditions: []catalog.Condition{catalog.Calm},
 		Strategies: []string{"v6_watchdog"}, Instances: 1, Keys: bench.NoKeys, SecondLook: true,
-		Policy: locks.Fixed{Delay: 1}, Catalog: locks.Strategies(), Targets: targets,
+		Policy: guard.Fixed{Delay: 1}, Catalog: catalog.Strategies(), Targets: targets,
 	}
 }
 

@@ -1,20 +1,19 @@
 package bench
 
-import "time"
+import (
+	"time"
 
-// Timeline is how many requests were served in each part of a row.
-type Timeline struct {
-	Bin    float64 `json:"bin_ms"`
-	Served []int64 `json:"served"`
-}
+	"oversell/internal/bench/report"
+	"oversell/internal/figures"
+)
 
 const (
 	firstBin = 10 * time.Millisecond
 	maxBins  = 240
 )
 
-// timeline counts what happened, in bins of equal length. When there are too
-// many it makes one of every two.
+// timeline counts events in bins of equal length. When there are too many bins it merges
+// every two.
 type timeline struct {
 	bin    time.Duration
 	counts []int64
@@ -39,6 +38,6 @@ func (t *timeline) halve() {
 	t.bin, t.counts = 2*t.bin, half
 }
 
-func (t *timeline) figures() *Timeline {
-	return &Timeline{Bin: milliseconds(t.bin), Served: t.counts}
+func (t *timeline) figures() *report.Timeline {
+	return &report.Timeline{Bin: figures.Milliseconds(t.bin), Served: t.counts}
 }

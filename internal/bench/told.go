@@ -4,17 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
+	"oversell/internal/catalog"
 	"oversell/internal/figures"
-	"oversell/internal/locks"
 	"oversell/internal/stock"
 )
 
-// told compares what the buyers of a row were told with the orders of its sale, by
-// their ids. Of the cache there is nothing to compare.
+// told compares what the buyers of a row were told with the orders of its sale. The cache
+// has nothing to compare.
 func (r *run) told(ctx context.Context, o outcome) (figures.Told, error) {
-	if r.cfg.Workload != locks.Deduct {
+	if r.cfg.Workload != catalog.Deduct {
 		return figures.Told{}, nil
 	}
 	var c figures.Comparison
@@ -24,23 +23,22 @@ func (r *run) told(ctx context.Context, o outcome) (figures.Told, error) {
 	for _, request := range o.cutOff {
 		c.CutOff(r.keyHash(request))
 	}
-	// Some may have been written since the audit, at most one for each request.
+	// Some may have been written since the audit: at most one for each request.
 	most := o.audit.Orders + o.sent
 	if err := r.eachOrder(ctx, o.audit.SaleID, most, c.Order); err != nil {
 		return figures.Told{}, fmt.Errorf("comparing the orders with what buyers were told: %w", err)
 	}
 	told := c.Told()
 	if o.unkept > 0 {
-		told.Unreported = 0 // who was told of them is not known
+		told.Unreported = 0 // unknown
 	}
 	return told, nil
 }
 
-// keyHash is the idempotency key of a request as orders are listed with it.
+// keyHash is a request's idempotency key in the form of the listed orders.
 func (r *run) keyHash(request int) string { return stock.KeyHash(r.cfg.key(request)) }
 
-// eachOrder calls f with each order of the row's sale, of which there are at most so
-// many.
+// eachOrder calls f with each order of the row's sale. More than most are an error.
 func (r *run) eachOrder(ctx context.Context, saleID string, most int64, f func(figures.Written)) error {
 	var n int64
 	for after := ""; ; {
@@ -50,9 +48,9 @@ func (r *run) eachOrder(ctx context.Context, saleID string, most int64, f func(f
 		case err != nil:
 			return err
 		case page.SaleID != saleID:
-			return errors.New("another sale of the item has begun meanwhile")
+			return errors.New("another sale of the item has begun")
 		case n > most:
-			return fmt.Errorf("the shop lists %d orders and more, and its audit counts %d at most", n, most)
+			return fmt.Errorf("the shop lists at least %d orders, and there can be at most %d", n, most)
 		}
 		for _, o := range page.Orders {
 			f(figures.Written{Order: o.ID, Quantity: o.Quantity, Key: o.KeyHash})
@@ -61,26 +59,8 @@ func (r *run) eachOrder(ctx context.Context, saleID string, most int64, f func(f
 			return nil
 		}
 		if len(page.Orders) == 0 {
-			return errors.New("the shop lists a page without orders, and says that there are more")
+			return errors.New("the shop lists an empty page that is not the last")
 		}
 		after = page.Next
 	}
-}
-
-// untrue says what buyers were told that is not so; "": nothing.
-func (r Row) untrue() string {
-	var wrong []string
-	for _, w := range []struct {
-		n    int64
-		what string
-	}{
-		{r.AcknowledgedMissing, "told of an order that is not in the database as told: "},
-		{r.Unreported, "orders that no buyer was told of: "},
-		{r.Duplicates, "orders beyond the first for one idempotency key: "},
-	} {
-		if w.n > 0 {
-			wrong = append(wrong, fmt.Sprint(w.what, w.n))
-		}
-	}
-	return strings.Join(wrong, ", ")
 }

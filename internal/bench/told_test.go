@@ -90,8 +90,8 @@ func TestOrdersThatCannotBeCompared(t *testing.T) {
 	for want, list := range map[string]string{
 		"404":                                "",
 		"another sale of the item has begun": `{"sale_id":"another","orders":[]}`,
-		"without orders":                     `{"sale_id":"SALE","orders":[],"next":"x"}`,
-		"and its audit counts":               `{"sale_id":"SALE","orders":[` + strings.Repeat(`{"order_id":"x"},`, 500) + `{}],"next":"x"}`,
+		"an empty page":                      `{"sale_id":"SALE","orders":[],"next":"x"}`,
+		"and there can be at most":           `{"sale_id":"SALE","orders":[` + strings.Repeat(`{"order_id":"x"},`, 500) + `{}],"next":"x"}`,
 	} {
 		to, err := url.Parse((&benchtest.Shop{}).Start(t))
 		must(t, err)

@@ -6,13 +6,14 @@ import (
 
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/bench"
+	"oversell/internal/bench/report"
+	"oversell/internal/catalog"
 	"oversell/internal/figures"
-	"oversell/internal/locks"
 )
 
 // eachKind runs f for all strategies that have to do with the workload on
 // embedded backends, and for one of each sort on real servers.
-func eachKind(t *testing.T, w locks.Workload, f func(t *testing.T, cfg bench.Config)) {
+func eachKind(t *testing.T, w catalog.Workload, f func(t *testing.T, cfg bench.Config)) {
 	t.Helper()
 	t.Run("embedded", func(t *testing.T) {
 		cfg := config(t, "embedded")
@@ -23,7 +24,7 @@ func eachKind(t *testing.T, w locks.Workload, f func(t *testing.T, cfg bench.Con
 		backendtest.Need(t, "redis-server", "mariadbd")
 		cfg := config(t, "local")
 		cfg.Workload, cfg.Strategies = w, []string{"none", "local", "v4_lua", "v6_watchdog"}
-		if w == locks.Deduct {
+		if w == catalog.Deduct {
 			cfg.Strategies = append(cfg.Strategies, "watch")
 		}
 		f(t, cfg)
@@ -31,7 +32,7 @@ func eachKind(t *testing.T, w locks.Workload, f func(t *testing.T, cfg bench.Con
 }
 
 // checkExpected fails the test for rows that differ from the catalog.
-func checkExpected(t *testing.T, rows map[string]bench.Row) {
+func checkExpected(t *testing.T, rows map[string]report.Row) {
 	t.Helper()
 	for name, row := range rows {
 		if !row.Expected {
@@ -41,7 +42,7 @@ func checkExpected(t *testing.T, rows map[string]bench.Row) {
 }
 
 func TestCalmIsAsTheCatalogSays(t *testing.T) {
-	eachKind(t, locks.Deduct, func(t *testing.T, cfg bench.Config) {
+	eachKind(t, catalog.Deduct, func(t *testing.T, cfg bench.Config) {
 		rows := run(t, cfg)
 		checkExpected(t, rows)
 		for name, row := range rows {
@@ -73,7 +74,7 @@ func TestConditionsAreAsTheCatalogSays(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, "embedded")
 	cfg.TTL = shortTTL
-	cfg.Conditions = []locks.Condition{locks.Slow, locks.Crash, locks.Pause}
+	cfg.Conditions = []catalog.Condition{catalog.Slow, catalog.Crash, catalog.Pause}
 	cfg.Strategies = []string{"none", "v4_lua", "v6_watchdog"}
 	checkExpected(t, run(t, cfg))
 }
@@ -83,7 +84,7 @@ func TestCrashLeavesV1Stuck(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, "embedded")
 	cfg.TTL, cfg.Wait = shortTTL, 2*time.Second
-	cfg.Strategies, cfg.Conditions = []string{"v1_setnx"}, []locks.Condition{locks.Crash}
+	cfg.Strategies, cfg.Conditions = []string{"v1_setnx"}, []catalog.Condition{catalog.Crash}
 	rows := run(t, cfg)
 	checkExpected(t, rows)
 	if row := rows["v1_setnx/crash"]; row.Reasons["busy"] == 0 || row.Undersold == 0 {
@@ -96,7 +97,7 @@ func TestConditionsOnRealServersAreAsTheCatalogSays(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, "local")
 	cfg.TTL = shortTTL
-	cfg.Conditions = []locks.Condition{locks.Slow, locks.Crash, locks.Pause}
+	cfg.Conditions = []catalog.Condition{catalog.Slow, catalog.Crash, catalog.Pause}
 	cfg.Strategies = []string{"watch", "v5_reentrant", "v6_watchdog"}
 	checkExpected(t, run(t, cfg))
 }
@@ -106,7 +107,7 @@ func TestLateIsAsTheCatalogSays(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, "embedded")
 	cfg.TTL = shortTTL
-	cfg.Conditions = []locks.Condition{locks.Late}
+	cfg.Conditions = []catalog.Condition{catalog.Late}
 	cfg.Strategies = []string{"watch", "v2_ttl", "v3_uuid", "v6_watchdog"}
 	checkExpected(t, run(t, cfg))
 }
@@ -145,7 +146,7 @@ func TestUniqueKeysMakeAnOrderEach(t *testing.T) {
 }
 
 func TestColdKeyIsLoadedAsOftenAsTheCatalogSays(t *testing.T) {
-	eachKind(t, locks.Cache, func(t *testing.T, cfg bench.Config) {
+	eachKind(t, catalog.Cache, func(t *testing.T, cfg bench.Config) {
 		rows := run(t, cfg)
 		checkExpected(t, rows)
 		for name, row := range rows {
@@ -172,7 +173,7 @@ func TestColdKeyIsLoadedAsOftenAsTheCatalogSays(t *testing.T) {
 
 func TestWithoutTheSecondLookEverybodyLoads(t *testing.T) {
 	cfg := config(t, "embedded")
-	cfg.Workload, cfg.SecondLook = locks.Cache, false
+	cfg.Workload, cfg.SecondLook = catalog.Cache, false
 	cfg.Strategies = []string{"local", "v6_watchdog"}
 	rows := run(t, cfg)
 	checkExpected(t, rows)

@@ -1,10 +1,10 @@
-// Package build tells what this program was built from.
+// Package build returns the version that this program was built from.
 package build
 
 import "runtime/debug"
 
-// Version returns the commit that the program was built from, as reports name
-// it, or the module's version, or "unknown" where the build says neither.
+// Version returns the commit that the program was built from, for reports. Without one it
+// returns the module's version, or "unknown" if there is no build information.
 func Version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -1,6 +1,6 @@
-// Package cache reads costly values through Redis with the double check: look
-// in the cache; on a miss take the lock; look again; only then load, store and
-// release. How often the source was asked is counted, an instance and in all.
+// Package cache reads expensive values through Redis with double-checked locking: look in
+// the cache; after a miss take the lock; look again; only then load, store and release. It
+// counts the loads of each instance.
 package cache
 
 import (
@@ -13,59 +13,47 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/singleflight"
 
+	"oversell/internal/broadcast"
 	"oversell/internal/figures"
-	"oversell/internal/locks"
-	"oversell/internal/notice"
+	"oversell/internal/guard"
 )
 
-// The errors that Read returns, wrapped, besides those of the source and Redis.
+// The errors that Read returns, wrapped, besides the errors of the source and of Redis.
 var (
 	ErrUnknownStrategy = errors.New("unknown strategy for the cache")
-	ErrBusy            = errors.New("the lock was not had in time")
+	ErrBusy            = errors.New("the lock was not acquired in time")
 	ErrClosing         = errors.New("the cache is closing")
 )
 
 // Config is what a Reader is made with.
 type Config struct {
 	Redis    redis.UniversalClient
-	Guards   map[string]locks.Guard // by strategy name
-	Instance string                 // whose loads are counted
+	Guards   map[string]guard.Guard // by strategy name
+	Instance string                 // under which loads are counted
 	Wait     time.Duration          // longest wait for a guard; 0 means 10 s
 	TTL      time.Duration          // of a stored value; 0 means 5 min
 	EmptyTTL time.Duration          // of the marker for a value that does not exist; 0 means 10 s
 
-	// MaxEmpty bounds the keys of values that do not exist for which anything is left in
-	// Redis within EmptyTTL; 0 means 1,000. More of them are looked up at their source each
-	// time, and leave nothing.
+	// MaxEmpty bounds the keys of missing values that have anything in Redis within
+	// EmptyTTL; 0 means 1,000. Beyond that each read of a missing value asks the source, and
+	// leaves nothing in Redis.
 	MaxEmpty int
 
-	// Work is called before each load, to make loading as costly as the
-	// lesson needs; the function it returns, if any, is called when the value
-	// is stored and the guard is still held. Nil: nothing.
+	// Work is called before each load, to make loading more expensive. The function it
+	// returns, if any, is called after the value was stored, while the guard is still
+	// held. Nil: nothing.
 	Work func(ctx context.Context, key string) (after func(), err error)
-}
-
-// Guards makes the guards of a catalog's strategies, of those that have one: to
-// the others a Reader has nothing to leave.
-func Guards(catalog locks.Catalog, o locks.Options) map[string]locks.Guard {
-	all := make(map[string]locks.Guard)
-	for _, s := range catalog.With(o) {
-		if s.GuardsLoads() {
-			all[s.Name] = s.NewGuard(o)
-		}
-	}
-	return all
 }
 
 // Reader reads through the cache. It is safe for concurrent use.
 type Reader struct {
 	cfg     Config
-	notices *notice.Board
+	waiters *broadcast.Broadcaster
 	misses  *misses
-	looks   singleflight.Group // at the source, whether a value exists
+	looks   singleflight.Group // calls of exists
 }
 
-// New returns a Reader. Close must be called in the end.
+// New returns a Reader. The caller must call Close.
 func New(cfg Config) *Reader {
 	if cfg.Wait == 0 {
 		cfg.Wait = 10 * time.Second
@@ -83,34 +71,34 @@ func New(cfg Config) *Reader {
 		cfg.Work = func(context.Context, string) (func(), error) { return nil, nil }
 	}
 	r := &Reader{cfg: cfg, misses: newMisses(cfg.MaxEmpty, cfg.EmptyTTL)}
-	r.notices = notice.New(r.filled)
+	r.waiters = broadcast.New(r.filled)
 	return r
 }
 
 // Close ends all waits, those that begin later too, with ErrClosing.
-func (r *Reader) Close() { r.notices.Close(ErrClosing) }
+func (r *Reader) Close() { r.waiters.Close(ErrClosing) }
 
 // Request says what to read and how.
 type Request struct {
-	Key      string // names the value, for all instances
+	Key      string // of the value, the same in all instances
 	Strategy string // guards the load
-	Owner    string // who asks, unique among all instances
+	Owner    string // the reader's id, unique among all instances
 
-	// NoSecondLook leaves out the look under the lock, so that its worth is
-	// seen: everybody who waited loads again.
+	// NoSecondLook leaves out the second look, to show what it is for: every reader that
+	// waited loads again.
 	NoSecondLook bool
 }
 
 // Result is what was read.
 type Result struct {
 	Value  []byte
-	Found  bool           // false: the value does not exist at its source either
-	Loaded bool           // this reader asked the source
+	Found  bool           // false: the value does not exist at the source
+	Loaded bool           // this reader loaded it from the source
 	Spans  []figures.Span // times spent under the guard
-	Lock   locks.Stats
+	Lock   guard.Stats
 }
 
-// Load asks the source for a value, and returns false where there is none.
+// Load loads a value from the source, and returns false if it does not exist.
 type Load func(ctx context.Context) (value []byte, found bool, err error)
 
 // keys are a value's keys in Redis. They share a hash tag.
@@ -121,16 +109,16 @@ func (k keys) ticket() string              { return "oversell:{cache:" + k.key +
 func (k keys) loads() string               { return "oversell:{cache:" + k.key + "}:loads" }
 func (k keys) lock(strategy string) string { return "oversell:{cache:" + k.key + "}:lock:" + strategy }
 
-// empty is stored for a value that does not exist, so that it is not loaded
-// again and again. No value is empty. It is all that such a value leaves in Redis.
+// empty is the marker for a value that does not exist, so that it is not loaded again and
+// again. Real values are never empty. The marker is all that a missing value has in Redis.
 const empty = ""
 
-// errFilled ends the wait of readers whose value has been stored meanwhile.
+// errFilled ends the waits of readers whose value another reader has stored.
 var errFilled = errors.New("the cache has been filled")
 
-// Read returns the value, from the cache if it is there.
+// Read returns a value, from the cache if it is there.
 func (r *Reader) Read(ctx context.Context, req Request, load Load) (Result, error) {
-	guard, ok := r.cfg.Guards[req.Strategy]
+	held, ok := r.cfg.Guards[req.Strategy]
 	if !ok {
 		return Result{}, fmt.Errorf("%w: %q", ErrUnknownStrategy, req.Strategy)
 	}
@@ -145,9 +133,9 @@ func (r *Reader) Read(ctx context.Context, req Request, load Load) (Result, erro
 	}
 	wait, done := r.wait(ctx, req)
 	defer done()
-	e := locks.Entry{Key: keys{req.Key}.lock(req.Strategy), Owner: req.Owner, Wait: wait}
+	e := guard.Entry{Key: keys{req.Key}.lock(req.Strategy), Owner: req.Owner}
 	var spans []figures.Span
-	stats, err := guard.Do(ctx, e, func(ctx context.Context) error {
+	stats, err := held.Do(wait, e, func(ctx context.Context) error {
 		from := time.Now()
 		res, err = r.fill(ctx, req, load)
 		spans = append(spans, figures.Span{From: from, To: time.Now()})
@@ -156,7 +144,7 @@ func (r *Reader) Read(ctx context.Context, req Request, load Load) (Result, erro
 	if errors.Is(err, errFilled) {
 		res, hit, err = r.get(ctx, req.Key)
 		if err == nil && !hit {
-			err = fmt.Errorf("%w: the value was there, and is gone again", ErrBusy)
+			err = fmt.Errorf("%w: the value was stored and removed again", ErrBusy)
 		}
 	}
 	res.Lock, res.Spans = stats, spans
@@ -167,34 +155,33 @@ func (r *Reader) Read(ctx context.Context, req Request, load Load) (Result, erro
 	return res, nil
 }
 
-// exists asks the source whether there is a value, without a trace in Redis. All that ask
-// for a key at the same time ask the source once.
+// exists asks the source whether a value exists, and writes nothing to Redis. Concurrent
+// calls for a key share one load.
 func (r *Reader) exists(ctx context.Context, key string, load Load) (bool, error) {
 	found, err, _ := r.looks.Do(key, func() (any, error) {
-		_, found, err := load(context.WithoutCancel(ctx)) // others wait for it
+		_, found, err := load(context.WithoutCancel(ctx)) // others share the load
 		return found, err
 	})
 	if err != nil {
-		return false, fmt.Errorf("looking whether %s exists: %w", key, err)
+		return false, fmt.Errorf("checking whether %s exists: %w", key, err)
 	}
 	return found.(bool), nil
 }
 
-// wait begins a reader's wait for the guard. It is over when somebody has
-// stored the value, unless the reader is not to look again.
+// wait begins a reader's wait for the guard. The wait ends when another reader has stored
+// the value, unless the request has NoSecondLook.
 func (r *Reader) wait(ctx context.Context, req Request) (context.Context, func()) {
 	key := req.Key
 	if req.NoSecondLook {
 		key = unwatched + key
 	}
-	return r.notices.Wait(ctx, key, r.cfg.Wait, ErrBusy)
+	return r.waiters.Wait(ctx, key, r.cfg.Wait, ErrBusy)
 }
 
-// unwatched before a key on the notice board means that nothing ends the wait
-// for it but the limit.
+// unwatched is the prefix of a broadcaster's key for waits that end only with their limit.
 const unwatched = "\x00"
 
-// filled is what waiting readers are told when their value has been stored.
+// filled returns errFilled if the value of a broadcaster's key has been stored.
 func (r *Reader) filled(ctx context.Context, key string) error {
 	if strings.HasPrefix(key, unwatched) {
 		return nil
@@ -205,10 +192,10 @@ func (r *Reader) filled(ctx context.Context, key string) error {
 	return nil
 }
 
-// fill is what the guard is for: the second look, the load, the store. A load
-// that is begun is finished even when the lease is lost on the way: the value
-// is as good as ever, and a second load is all that can come of it.
+// fill is the guarded section: the second look, the load, the store.
 func (r *Reader) fill(ctx context.Context, req Request, load Load) (Result, error) {
+	// WithoutCancel: a load is finished even if the lease is lost. The value is still
+	// good, and the worst that can happen is a second load.
 	ctx = context.WithoutCancel(ctx)
 	if !req.NoSecondLook {
 		if res, hit, err := r.get(ctx, req.Key); err != nil || hit {
@@ -253,8 +240,8 @@ func (r *Reader) get(ctx context.Context, key string) (Result, bool, error) {
 	return Result{Value: value, Found: string(value) != empty}, true, nil
 }
 
-// Forget removes a value from the cache, because its source has changed. Loads
-// under way, which may have seen the source as it was, are not stored.
+// Forget removes a value from the cache because its source has changed. The results of
+// running loads, which may have read the old value, are not stored.
 func (r *Reader) Forget(ctx context.Context, key string) error {
 	k := keys{key}
 	if err := r.cfg.Redis.Del(ctx, k.value(), k.ticket()).Err(); err != nil {
@@ -263,7 +250,7 @@ func (r *Reader) Forget(ctx context.Context, key string) error {
 	return nil
 }
 
-// Delete forgets a value with all that is known of it: loads and locks.
+// Delete removes all keys of a value, including its counts of loads and its locks.
 func (r *Reader) Delete(ctx context.Context, key string) error {
 	k := keys{key}
 	all := []string{k.value(), k.ticket(), k.loads()}
@@ -276,7 +263,7 @@ func (r *Reader) Delete(ctx context.Context, key string) error {
 	return nil
 }
 
-// Loads returns how often each instance has asked the source for the value.
+// Loads returns how often each instance has loaded the value from the source.
 func (r *Reader) Loads(ctx context.Context, key string) (map[string]int64, error) {
 	counts := make(map[string]int64)
 	fields, err := r.cfg.Redis.HGetAll(ctx, keys{key}.loads()).Result()
@@ -286,7 +273,7 @@ func (r *Reader) Loads(ctx context.Context, key string) (map[string]int64, error
 	for instance, text := range fields {
 		var n int64
 		if _, err := fmt.Sscan(text, &n); err != nil {
-			return nil, fmt.Errorf("the loads of %s by %s are no number: %w", key, instance, err)
+			return nil, fmt.Errorf("the loads of %s by %s are not a number: %w", key, instance, err)
 		}
 		counts[instance] = n
 	}

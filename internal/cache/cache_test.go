@@ -18,7 +18,8 @@ import (
 
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/cache"
-	"oversell/internal/locks"
+	"oversell/internal/catalog"
+	"oversell/internal/guard"
 )
 
 func TestMain(m *testing.M) {
@@ -28,14 +29,14 @@ func TestMain(m *testing.M) {
 
 var names atomic.Int64
 
-// newName returns a name that no other test has.
+// newName returns a unique name.
 func newName() string { return fmt.Sprintf("value-%d", names.Add(1)) }
 
 // instance starts a reader with the guards of all strategies.
 func instance(t *testing.T, rdb redis.UniversalClient, name string, adjust func(*cache.Config)) *cache.Reader {
 	t.Helper()
-	o := locks.Options{Redis: rdb, TTL: time.Minute, Policy: &locks.Line{Delay: time.Millisecond}}
-	cfg := cache.Config{Redis: rdb, Instance: name, Wait: time.Minute, Guards: cache.Guards(strategies(), o)}
+	o := catalog.Options{Redis: rdb, TTL: time.Minute, Policy: &guard.Line{Delay: time.Millisecond}}
+	cfg := cache.Config{Redis: rdb, Instance: name, Wait: time.Minute, Guards: strategies().Guards(o)}
 	if adjust != nil {
 		adjust(&cfg)
 	}
@@ -129,7 +130,7 @@ func TestWithoutAGuardEveryMissLoads(t *testing.T) {
 	})
 }
 
-// Everybody who waited loads again, although the value is there.
+// Without the second look every reader that waited loads again.
 func TestSecondLookIsWorthIt(t *testing.T) {
 	const readers = 20
 	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
@@ -141,7 +142,7 @@ func TestSecondLookIsWorthIt(t *testing.T) {
 				// The first load ends when all have seen that the cache is empty.
 				src := source{value: []byte("v"), before: sync.OnceFunc(missed.Wait)}
 				counting := instance(t, rdb, "a", func(cfg *cache.Config) {
-					cfg.Guards = map[string]locks.Guard{strategy: &announcing{cfg.Guards[strategy], missed.Done}}
+					cfg.Guards = map[string]guard.Guard{strategy: &announcing{cfg.Guards[strategy], missed.Done}}
 				})
 				rush(t, readers, func() cache.Request {
 					req := ask(key, strategy)
@@ -160,13 +161,13 @@ func TestSecondLookIsWorthIt(t *testing.T) {
 	})
 }
 
-// announcing is a guard that tells when it is asked.
+// announcing is a guard that calls a function when it is asked.
 type announcing struct {
-	locks.Guard
+	guard.Guard
 	asked func()
 }
 
-func (a *announcing) Do(ctx context.Context, e locks.Entry, section func(context.Context) error) (locks.Stats, error) {
+func (a *announcing) Do(ctx context.Context, e guard.Entry, section func(context.Context) error) (guard.Stats, error) {
 	a.asked()
 	return a.Guard.Do(ctx, e, section)
 }
@@ -228,8 +229,8 @@ func TestForgetAndDelete(t *testing.T) {
 	})
 }
 
-// A load that has seen the source as it was is not stored when the change has
-// been announced meanwhile: its value would stay for the whole ttl.
+// A load that has read the old value is not stored after a Forget: otherwise the old value
+// would stay for the whole ttl.
 func TestChangeDuringALoadIsNotUndone(t *testing.T) {
 	for name, announce := range map[string]func(*cache.Reader, context.Context, string) error{
 		"forget": (*cache.Reader).Forget, "delete": (*cache.Reader).Delete,
@@ -271,7 +272,7 @@ func checkChangeDuringALoad(t *testing.T, rdb redis.UniversalClient, old string,
 	}
 }
 
-// A load that begins, and may fail, spoils none that is under way.
+// A load that begins, and may fail, does not invalidate a running one.
 func TestLoadsDoNotSpoilEachOther(t *testing.T) {
 	broken := errors.New("the database is away")
 	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
@@ -291,23 +292,23 @@ func TestLoadsDoNotSpoilEachOther(t *testing.T) {
 	})
 }
 
-// Visitors who ask for what does not exist leave nothing behind for good.
+// Reads of missing values leave nothing in Redis without an expiry.
 func TestEverythingKeptHasAnEnd(t *testing.T) {
 	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
 		r := instance(t, rdb, "a", nil)
 		rush(t, 20, func() cache.Request { return ask(newName(), "v4_lua") }, &source{}, r)
 		for _, key := range rdb.Keys(t.Context(), "*").Val() {
 			if rdb.PTTL(t.Context(), key).Val() <= 0 {
-				t.Errorf("%s stays for ever", key)
+				t.Errorf("%s never expires", key)
 			}
 			if !strings.HasPrefix(key, "oversell:{cache:") {
-				t.Errorf("%s has not the project's prefix", key)
+				t.Errorf("%s does not have the project's prefix", key)
 			}
 		}
 	})
 }
 
-// leftovers are the keys in Redis of values whose names begin with a prefix.
+// leftovers returns the keys in Redis of values whose names begin with prefix.
 func leftovers(t *testing.T, rdb redis.UniversalClient, prefix string) []string {
 	t.Helper()
 	keys, err := rdb.Keys(t.Context(), "*"+prefix+"*").Result()
@@ -317,8 +318,8 @@ func leftovers(t *testing.T, rdb redis.UniversalClient, prefix string) []string 
 	return keys
 }
 
-// Anybody can make up names. However many they are, at most 1,000 at a time leave
-// anything, and each of these no more than a small marker for ten seconds.
+// Anybody can make up names. At most 1,000 of them at a time leave anything in Redis, and
+// each of these only a small marker for ten seconds.
 func TestWhatDoesNotExistFillsNothing(t *testing.T) {
 	const names, most = 10_000, 1000
 	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
@@ -351,8 +352,8 @@ func TestWhatDoesNotExistFillsNothing(t *testing.T) {
 	})
 }
 
-// While somebody makes up names, what exists is still loaded once, and what does not
-// exist is still told so.
+// While somebody makes up names, an existing value is still loaded once, and a missing one
+// is still reported as missing.
 func TestCrowdIsServedDuringAFlood(t *testing.T) {
 	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
 		r := instance(t, rdb, "a", func(cfg *cache.Config) { cfg.MaxEmpty = 1 })
@@ -367,7 +368,7 @@ func TestCrowdIsServedDuringAFlood(t *testing.T) {
 			t.Errorf("Redis has %v", keys)
 		}
 		if r.Close(); len(leftovers(t, rdb, key)) == 0 {
-			t.Error("what exists was not stored")
+			t.Error("the existing value was not stored")
 		}
 		broken := errors.New("the database is away")
 		if _, err := r.Read(t.Context(), ask(missing, "v9_cohort"), func(context.Context) ([]byte, bool, error) { return nil, false, broken }); !errors.Is(err, broken) {
@@ -376,8 +377,8 @@ func TestCrowdIsServedDuringAFlood(t *testing.T) {
 	})
 }
 
-// Whether a value exists is not known while its source is away. What its load leaves is
-// bounded too, and does not stay for long.
+// While the source is down nobody knows whether a value exists. Failed loads leave a bounded
+// number of keys too, and these expire soon.
 func TestFailedLoadsFillNothing(t *testing.T) {
 	const most = 20
 	broken := errors.New("the database is away")
@@ -401,15 +402,15 @@ func TestFailedLoadsFillNothing(t *testing.T) {
 	})
 }
 
-// never is a guard that is not had.
+// never is a guard that is never acquired.
 type never struct{}
 
-func (never) Do(_ context.Context, e locks.Entry, _ func(context.Context) error) (locks.Stats, error) {
-	<-e.Wait.Done()
-	return locks.Stats{}, context.Cause(e.Wait)
+func (never) Do(ctx context.Context, _ guard.Entry, _ func(context.Context) error) (guard.Stats, error) {
+	<-ctx.Done()
+	return guard.Stats{}, context.Cause(ctx)
 }
 
-func withNever(cfg *cache.Config) { cfg.Guards = map[string]locks.Guard{"never": never{}} }
+func withNever(cfg *cache.Config) { cfg.Guards = map[string]guard.Guard{"never": never{}} }
 
 func TestWaitIsBounded(t *testing.T) {
 	rdb := backendtest.DialRedis(t, backendtest.Redis(t, "embedded"))
@@ -428,7 +429,7 @@ func TestWaitersAreServedOnceTheValueIsThere(t *testing.T) {
 		key, src := newName(), source{value: []byte("v")}
 		elsewhere := instance(t, rdb, "b", nil)
 		r := instance(t, rdb, "a", func(cfg *cache.Config) {
-			cfg.Guards = map[string]locks.Guard{"never": &announcing{never{}, func() {
+			cfg.Guards = map[string]guard.Guard{"never": &announcing{never{}, func() {
 				if _, err := elsewhere.Read(t.Context(), ask(key, "none"), src.load); err != nil {
 					t.Error(err)
 				}
@@ -445,7 +446,7 @@ func TestCloseEndsTheWaits(t *testing.T) {
 	rdb := backendtest.DialRedis(t, backendtest.Redis(t, "embedded"))
 	r := instance(t, rdb, "a", withNever)
 	time.AfterFunc(20*time.Millisecond, r.Close)
-	for range 2 { // the second comes when all is closed
+	for range 2 { // the second one comes after Close
 		if _, err := r.Read(t.Context(), ask(newName(), "never"), nil); !errors.Is(err, cache.ErrClosing) {
 			t.Errorf("got %v, want %v", err, cache.ErrClosing)
 		}
@@ -462,7 +463,7 @@ func TestUnknownStrategy(t *testing.T) {
 	}
 }
 
-// An error is passed on and not stored, and the guard is free again.
+// An error is returned and not stored, and the guard is released.
 func TestFailedLoadIsTriedAgain(t *testing.T) {
 	broken := errors.New("the database is away")
 	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
@@ -506,9 +507,9 @@ func TestRedisThatIsAwayIsAnError(t *testing.T) {
 	}
 }
 
-// strategies are those that need no more than a Redis and a database.
-func strategies() locks.Catalog {
-	return slices.DeleteFunc(locks.Strategies().With(locks.Options{}), func(s locks.Strategy) bool {
-		return s.Needs == locks.NeedsReplicas
+// strategies returns those that need only Redis and a database.
+func strategies() catalog.List {
+	return slices.DeleteFunc(catalog.Strategies().With(catalog.Options{}), func(s catalog.Strategy) bool {
+		return s.Needs == catalog.NeedsReplicas
 	})
 }

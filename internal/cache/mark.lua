@@ -1,5 +1,5 @@
--- Marks a value as missing if nobody has forgotten it since the ticket was drawn, and
--- drops all else that the load has left.
+-- Marks a value as missing unless it was forgotten since the ticket was drawn, and removes
+-- everything else that the load has left.
 -- KEYS[1]: the value
 -- KEYS[2]: the ticket
 -- KEYS[3]: the loads
@@ -7,7 +7,7 @@
 -- ARGV[2]: the marker
 -- ARGV[3]: for how many milliseconds
 -- Returns 1: it is marked
---         0: the ticket is no longer good
+--         0: the ticket is no longer valid
 if redis.call('GET', KEYS[2]) ~= ARGV[1] then
   return 0
 end

@@ -5,27 +5,27 @@ import (
 	"time"
 )
 
-// misses bounds what reads of values that do not exist leave in Redis. Anybody can make
-// up keys, and each key costs Redis a marker, and for some locks more than that. So at
-// most limit keys at a time may leave something: those that are being read, and those
-// that were found not to exist within the last stay. It is safe for concurrent use.
+// misses bounds what reads of missing values leave in Redis. Anybody can make up keys, and
+// each key costs Redis a marker, and with some locks more. So at most limit keys at a time
+// may leave something: those that are being read, and those that were found missing within
+// the last stay. It is safe for concurrent use.
 type misses struct {
 	limit int
 	stay  time.Duration
 
 	mu    sync.Mutex
 	keys  map[string]*miss
-	ended []due // keys that nobody reads, each once
+	ended []due // keys without readers, each once
 }
 
 // miss is a key that may leave something in Redis.
 type miss struct {
 	readers int
-	until   time.Time // when nothing is left of it, if nobody reads it
+	until   time.Time // when its marker has expired; zero: it was never missing
 	queued  bool      // it is in ended
 }
 
-// due says when to look whether a key can be forgotten.
+// due is when to check whether a key can be forgotten.
 type due struct {
 	key string
 	at  time.Time
@@ -35,8 +35,8 @@ func newMisses(limit int, stay time.Duration) *misses {
 	return &misses{limit: limit, stay: stay, keys: make(map[string]*miss)}
 }
 
-// enter reports whether a reader may leave something for a key. If so, leave must be
-// called in the end.
+// enter reports whether a reader of a key may leave something in Redis. If so, the caller
+// must call leave.
 func (m *misses) enter(key string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -53,7 +53,7 @@ func (m *misses) enter(key string) bool {
 	return true
 }
 
-// leave ends what enter began. A key whose value exists does not count any longer.
+// leave ends a read that enter has allowed. A key whose value exists no longer counts.
 func (m *misses) leave(key string, exists bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -71,13 +71,13 @@ func (m *misses) leave(key string, exists bool) {
 	}
 }
 
-// queue has a key forgotten in its time. The caller has locked mu.
+// queue schedules a key to be forgotten. The caller has locked mu.
 func (m *misses) queue(key string, k *miss) {
 	k.queued = true
 	m.ended = append(m.ended, due{key, k.until})
 }
 
-// forget drops the keys of which nothing is left. The caller has locked mu.
+// forget drops the keys that have nothing left in Redis. The caller has locked mu.
 func (m *misses) forget(now time.Time) {
 	for len(m.ended) > 0 && !m.ended[0].at.After(now) {
 		key := m.ended[0].key

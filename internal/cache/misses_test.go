@@ -9,7 +9,7 @@ import (
 
 const stay = 10 * time.Second
 
-// wantKeys checks how many keys may leave something.
+// wantKeys checks how many keys may leave something in Redis.
 func wantKeys(t *testing.T, m *misses, want int) {
 	t.Helper()
 	if len(m.keys) != want || len(m.ended) > want {
@@ -42,8 +42,8 @@ func TestMissesAreBounded(t *testing.T) {
 	})
 }
 
-// A key counts once, and as long as anybody reads it. A crowd that reads a value that
-// exists takes one place, and gives it back.
+// A key counts once, as long as it has readers. A crowd that reads an existing value counts
+// as one key, and not at all afterwards.
 func TestMissesCountKeysAndNotReaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMisses(2, stay)
@@ -65,7 +65,7 @@ func TestMissesCountKeysAndNotReaders(t *testing.T) {
 	})
 }
 
-// A key that is read again and again keeps its own place for longer, and nobody else's.
+// A key that is read again and again counts for longer, and does not keep others.
 func TestMissThatIsReadAgainStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMisses(10, stay)

@@ -1,11 +1,11 @@
--- Stores a value if nobody has forgotten it since the ticket was drawn.
+-- Stores a value unless it was forgotten since the ticket was drawn.
 -- KEYS[1]: the value
 -- KEYS[2]: the ticket
 -- ARGV[1]: the loader's ticket
 -- ARGV[2]: what to store
 -- ARGV[3]: for how many milliseconds
 -- Returns 1: it is stored
---         0: the ticket is no longer good
+--         0: the ticket is no longer valid
 if redis.call('GET', KEYS[2]) ~= ARGV[1] then
   return 0
 end

@@ -10,13 +10,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Each load draws a ticket before it asks the source, Forget makes the ticket
-// worthless, and a load with a worthless ticket stores nothing. Otherwise a
-// load that is slower than a change of its source would put back what was
-// forgotten, for the whole ttl. These are the leases of "Scaling Memcache at
-// Facebook" (Nishtala et al., 2013), which lacks their other half on purpose:
-// all loads that are under way at once have the same ticket, so that it keeps
-// nobody from loading. That is for the guard to do, and to be seen failing at.
+// Each load draws a ticket before it asks the source. Forget invalidates the ticket, and a
+// load with an invalid ticket stores nothing. Otherwise a load that is slower than a change
+// of its source would store the old value again, for the whole ttl. These are the leases of
+// "Scaling Memcache at Facebook" (Nishtala et al., 2013), without their other half: all
+// concurrent loads get the same ticket, so it keeps nobody from loading. That is the guard's
+// job, and the bench shows which guards fail at it.
 
 //go:embed store.lua
 var storeSource string
@@ -29,12 +28,12 @@ var (
 	markScript  = redis.NewScript(markSource)
 )
 
-// countTTL is how long the loads of a value are remembered after the last one,
-// and a ticket after it was drawn. A load that takes longer is not stored.
+// countTTL is how long the count of loads is kept after the last load, and a ticket after
+// it was drawn. A load that takes longer is not stored.
 const countTTL = time.Hour
 
-// begin counts a load of this instance and draws its ticket. Tickets are
-// random, so that one drawn after a Forget is never like one from before.
+// begin counts a load of this instance and draws its ticket. Tickets are random, so that
+// one drawn after a Forget always differs from those before.
 func (r *Reader) begin(ctx context.Context, key string) (ticket string, err error) {
 	k := keys{key}
 	var drawn *redis.StringCmd
@@ -51,8 +50,8 @@ func (r *Reader) begin(ctx context.Context, key string) (ticket string, err erro
 	return drawn.Val(), nil
 }
 
-// store keeps a value, unless it was forgotten since the ticket was drawn: what
-// was loaded is then as good as the answer to who asked, and to nobody later.
+// store stores a value unless it was forgotten since the ticket was drawn. Then the loaded
+// value is still good as an answer to this reader, but not to later ones.
 func (r *Reader) store(ctx context.Context, key, ticket string, value []byte) error {
 	k := keys{key}
 	err := storeScript.Run(ctx, r.cfg.Redis, []string{k.value(), k.ticket()}, ticket, value, r.cfg.TTL.Milliseconds()).Err()
@@ -62,8 +61,8 @@ func (r *Reader) store(ctx context.Context, key, ticket string, value []byte) er
 	return nil
 }
 
-// mark keeps a marker for a value that does not exist, on the same condition. Tickets and
-// loads are kept for values that exist, of which there are few.
+// mark stores the marker for a missing value, on the same condition. It removes the ticket
+// and the count of loads, which are kept only for values that exist: those are few.
 func (r *Reader) mark(ctx context.Context, key, ticket string) error {
 	k := keys{key}
 	err := markScript.Run(ctx, r.cfg.Redis, []string{k.value(), k.ticket(), k.loads()}, ticket, empty, r.cfg.EmptyTTL.Milliseconds()).Err()
@@ -73,8 +72,8 @@ func (r *Reader) mark(ctx context.Context, key, ticket string) error {
 	return nil
 }
 
-// failed shortens how long a load is remembered that has failed: it is not known whether
-// the value exists. Loads that are under way can still be stored for as long.
+// failed shortens the expiry of the ticket and the count after a failed load, because the
+// value may not exist. Concurrent loads can still be stored until then.
 func (r *Reader) failed(ctx context.Context, key string) error {
 	k := keys{key}
 	_, err := r.cfg.Redis.Pipelined(ctx, func(p redis.Pipeliner) error {

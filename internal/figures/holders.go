@@ -10,11 +10,11 @@ import (
 // Span is the time one holder spent inside a critical section.
 type Span struct{ From, To time.Time }
 
-// Inside hears of one who comes into the critical section of a key, +1, and of one
-// who goes, -1. Both are within the span that is told of it in the end.
+// Inside is called when a holder enters the critical section of a key, with +1, and when it
+// leaves, with -1, both within its span.
 type Inside func(key string, step int)
 
-// Enter begins a span, and returns what ends it. A nil Inside hears of nothing.
+// Enter begins a span, and returns a function that ends it. A nil Inside is not called.
 func (i Inside) Enter(key string) (leave func() Span) {
 	from := time.Now()
 	if i == nil {
@@ -27,8 +27,8 @@ func (i Inside) Enter(key string) (leave func() Span) {
 	}
 }
 
-// MaxHolders is the most spans that overlap at any moment: the witness that is
-// not the lock. Spans that only touch do not overlap.
+// MaxHolders is the most spans that overlap at any moment: evidence that does not come from
+// the lock. Spans that only touch do not overlap.
 func MaxHolders(spans []Span) int {
 	var o Overlap
 	for _, s := range spans {
@@ -37,11 +37,10 @@ func MaxHolders(spans []Span) int {
 	return o.Max()
 }
 
-// Overlap finds the most spans that overlap at any moment, of spans that become
-// known one after the other, in any order.
+// Overlap finds the most spans that overlap at any moment. Spans are added in any order.
 type Overlap struct {
 	edges  []edge // not yet settled
-	inside int    // at the end of what is settled
+	inside int    // at the end of the settled edges
 	most   int
 }
 
@@ -56,14 +55,14 @@ func (o *Overlap) Add(s Span) {
 	o.edges = append(o.edges, edge{s.From.UnixNano(), +1}, edge{s.To.UnixNano(), -1})
 }
 
-// Unsettled is how much is kept of the spans: twice their number, or less.
+// Unsettled is the number of edges that are kept: at most twice the number of spans.
 func (o *Overlap) Unsettled() int { return len(o.edges) }
 
-// Settle says that no span will be added that begins before a time. What
-// happened before it need not be kept then.
+// Settle says that no span will be added that begins before a time, so that earlier edges
+// need not be kept.
 func (o *Overlap) Settle(before time.Time) { o.settle(before.UnixNano()) }
 
-// Clone returns a copy, whose Max is what it is of the spans that are known by now.
+// Clone returns a copy, whose Max is that of the spans so far.
 func (o *Overlap) Clone() *Overlap {
 	return &Overlap{edges: slices.Clone(o.edges), inside: o.inside, most: o.most}
 }

@@ -5,13 +5,11 @@ import (
 	"slices"
 )
 
-// confidence is what an interval for a median is to have, where there are
-// enough runs for it: six.
+// confidence is the confidence of intervals if there are enough runs: six.
 const confidence = 0.95
 
-// Estimate is what several runs say about a figure: the median of what was
-// seen, and an interval that holds the figure's true median with at least the
-// given confidence.
+// Estimate is an estimate of a figure from several runs: their median, and an interval that
+// contains the true median with at least the confidence of the runs.
 type Estimate struct {
 	Median float64 `json:"median"`
 	Low    float64 `json:"low"`
@@ -19,10 +17,9 @@ type Estimate struct {
 	Runs   int     `json:"-"`
 }
 
-// MedianOf estimates a figure from its values in several runs, of which there
-// must be at least one. The interval reaches from the k-th smallest value to
-// the k-th largest, with k from rank. Nothing is assumed of how the values are
-// spread, but that runs do not depend on each other.
+// MedianOf estimates a figure from its values in at least one run. The interval reaches from
+// the k-th smallest value to the k-th largest, with k from rank. It assumes nothing about
+// the distribution, only that runs are independent.
 func MedianOf(values []float64) Estimate {
 	sorted := slices.Sorted(slices.Values(values))
 	n := len(sorted)
@@ -34,20 +31,19 @@ func MedianOf(values []float64) Estimate {
 	return Estimate{Median: middle, Low: sorted[k-1], High: sorted[n-k], Runs: n}
 }
 
-// Confidence is how likely the interval of n runs holds the true median.
+// Confidence is the probability that the interval of n runs contains the true median.
 //
-// Each run is above the true median or below it, as a coin falls. The interval
-// from the k-th smallest to the k-th largest value misses the median when fewer
-// than k runs are on one side of it, and so holds it with the probability
+// Each run is above or below the true median like a coin toss. The interval from the k-th
+// smallest to the k-th largest value misses the median if fewer than k runs are on one
+// side of it, and so contains it with the probability
 //
 //	1 − 2·Σ C(n,i)/2ⁿ, i from 0 to k−1
 //
 // See H. A. David, H. N. Nagaraja, Order Statistics, 3rd ed., 2003, section 7.1.
 func Confidence(n int) float64 { return 1 - 2*fewerThan(rank(n), n) }
 
-// rank is the largest k with which the interval of n runs still has the
-// confidence that is asked for. With fewer than six runs there is none, and the
-// interval is from the smallest to the largest: k is 1.
+// rank is the largest k with which the interval of n runs has the confidence. With fewer
+// than six runs there is none, and k is 1: from the smallest value to the largest.
 func rank(n int) int {
 	k, outside := 1, heads(0, n)
 	for k < (n+1)/2 {
@@ -59,7 +55,7 @@ func rank(n int) int {
 	return k
 }
 
-// fewerThan is the probability of fewer than k heads in n throws of a coin.
+// fewerThan is the probability of fewer than k heads in n coin tosses.
 func fewerThan(k, n int) float64 {
 	sum := 0.0
 	for i := range k {
@@ -68,25 +64,25 @@ func fewerThan(k, n int) float64 {
 	return sum
 }
 
-// heads is the probability of k heads in n throws of a coin.
+// heads is the probability of k heads in n coin tosses.
 func heads(k, n int) float64 { return math.Exp(choose(n, k) - float64(n)*math.Ln2) }
 
 // choose is the logarithm of the number of ways to choose k of n.
 func choose(n, k int) float64 {
 	log := func(n int) float64 {
-		v, _ := math.Lgamma(float64(n) + 1) // never negative: there is no sign
+		v, _ := math.Lgamma(float64(n) + 1) // the argument is positive
 		return v
 	}
 	return log(n) - log(k) - log(n-k)
 }
 
-// Difference is what two estimates say of each other.
+// Difference compares two estimates.
 type Difference int
 
 // The differences.
 const (
 	None    Difference = iota // the intervals overlap
-	Unclear                   // they do not, and with so few runs that happens by chance
+	Unclear                   // they do not, but may by chance with so few runs
 	Clear                     // they do not
 )
 
@@ -101,16 +97,15 @@ func (e Estimate) Differs(f Estimate) Difference {
 	return Clear
 }
 
-// apart is how likely the intervals of n and of m runs do not overlap although
-// all the runs are of one kind. Any order of such n+m values is as likely as
-// any other, so it is a matter of counting the orders in which at least u of the
-// m, all up to the upper end of their interval, come before the l-th of the n,
-// which is the lower end of theirs; and of as many the other way round:
+// apart is the probability that the intervals of n and m runs do not overlap although all
+// runs have the same distribution. All orders of the n+m values are equally likely, so it
+// counts the orders in which at least u of the m, which is the upper end of their interval,
+// come before the l-th of the n, the lower end of theirs, and doubles them:
 //
 //	2·Σ C(l−1+j,j)·C(n−l+m−j,m−j)/C(n+m,m), j from u to m
 //
-// With l = 1 and u = m it is the two-sided p of the Mann-Whitney U test for two
-// samples that do not mix, 2/C(n+m,m).
+// With l = 1 and u = m it is the two-sided p of the Mann-Whitney U test for two samples
+// that do not overlap, 2/C(n+m,m).
 func apart(n, m int) float64 {
 	l, u := rank(n), m+1-rank(m)
 	sum := 0.0

@@ -1,11 +1,11 @@
 package figures
 
-// Answer is a reply that says that an order was taken.
+// Answer is a reply that confirms an order.
 type Answer struct {
-	Order    string // id that the reply names; "": none that can be read
-	Quantity int64  // units that the reply names
+	Order    string // id in the reply; "": none
+	Quantity int64  // units in the reply
 	Asked    int64  // units that the buyer asked for
-	Key      string // the buyer's idempotency key, in the form in which orders have it; "": none
+	Key      string // the buyer's idempotency key, in the form of the orders; "": none
 }
 
 // Written is an order in the database.
@@ -15,26 +15,25 @@ type Written struct {
 	Key      string // "": none
 }
 
-// Told is what comes out when the replies of a sale are compared with its orders.
-// All are 0 in a shop that tells the truth.
+// Told is the result of comparing the replies of a sale with its orders. All figures are 0
+// if the shop tells the truth.
 type Told struct {
-	// AcknowledgedMissing is how many replies named an order that is not in the
-	// database as it was told: not at all, with another quantity, with another
-	// idempotency key, or as the order of another buyer.
+	// AcknowledgedMissing is the number of replies that do not match an order in the
+	// database: there is none, or it has another quantity or idempotency key, or belongs to
+	// another buyer.
 	AcknowledgedMissing int64
-	// Unreported is how many orders nobody was told of, other than those of
-	// buyers who were cut off.
+	// Unreported is the number of orders that no buyer was told of, except those of buyers
+	// who were cut off.
 	Unreported int64
-	// Duplicates is how many orders are beyond the first for one idempotency key.
+	// Duplicates is the number of orders beyond the first for one idempotency key.
 	Duplicates int64
 }
 
-// Any reports whether anything was not as it was told.
+// Any reports whether any figure is not 0.
 func (t Told) Any() bool { return t != Told{} }
 
-// Comparison compares the replies of a sale with its orders. First it is given all
-// replies and all buyers who were cut off, then all orders, each once. The zero
-// Comparison is ready for use.
+// Comparison compares the replies of a sale with its orders. Add all replies and all buyers
+// who were cut off first, then each order once. The zero Comparison is ready for use.
 type Comparison struct {
 	told  map[string][]acknowledged // by the order's id
 	cut   map[string]int64          // buyers who were cut off, by their keys
@@ -42,8 +41,8 @@ type Comparison struct {
 	found Told
 }
 
-// acknowledged is an order as buyers with one key were told of it. Where that is not
-// what they asked for it does not count as told.
+// acknowledged is an order as buyers with one key were told. If it is not what they asked
+// for it does not match.
 type acknowledged struct {
 	key      string
 	quantity int64
@@ -51,8 +50,8 @@ type acknowledged struct {
 	replies  int64
 }
 
-// Answer adds a reply. Several replies may name one order where all have its
-// idempotency key: a buyer has asked again.
+// Answer adds a reply. Several replies may have one order if all have its idempotency key:
+// the buyer has retried.
 func (c *Comparison) Answer(a Answer) {
 	if a.Order == "" {
 		c.found.AcknowledgedMissing++
@@ -71,8 +70,7 @@ func (c *Comparison) Answer(a Answer) {
 	c.told[a.Order] = append(all, acknowledged{a.Key, a.Quantity, a.Asked, 1})
 }
 
-// CutOff adds a buyer who does not know what became of the request. An order may be
-// theirs.
+// CutOff adds a buyer who does not know the outcome. An order may be theirs.
 func (c *Comparison) CutOff(key string) {
 	if c.cut == nil {
 		c.cut = make(map[string]int64)
@@ -101,8 +99,8 @@ func (c *Comparison) Order(o Written) {
 	}
 }
 
-// untrue is how many replies named an order as what it is not. Without a key it is
-// that of one buyer.
+// untrue is the number of replies that do not match the order. Without a key, an order
+// matches one reply.
 func untrue(told []acknowledged, o Written) (n int64) {
 	for _, t := range told {
 		n += t.replies
@@ -117,7 +115,7 @@ func untrue(told []acknowledged, o Written) (n int64) {
 	return n
 }
 
-// Told is what came out, once all were added.
+// Told returns the result, once everything was added.
 func (c *Comparison) Told() Told {
 	found := c.found
 	for _, told := range c.told {

@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"oversell/internal/locks"
 )
 
-// Grade measures a lock of one's own against the stages.
+// Grade compares a lock of the reader's with the stages.
 type Grade struct {
 	Name   string
 	Redis  string
@@ -14,21 +16,15 @@ type Grade struct {
 	Told   map[string]Anomaly // by name
 }
 
-// StageGrade has the promises that one stage is the first to keep.
+// StageGrade has the cells of the promises that one stage is the first to keep.
 type StageGrade struct {
 	Stage string // "" for what none of them keeps
 	Cells []Cell
 }
 
-// stages are the columns that build on each other.
-func stages() []string {
-	return []string{"v1_setnx", "v2_ttl", "v3_uuid", "v4_lua", "v5_reentrant", "v6_watchdog", "v7_queue", "v8_fenced", "v9_cohort"}
-}
-
-// GradeOf sorts the cells of a strategy by the stage from which on what they
-// ask for is kept.
+// GradeOf groups the cells of a strategy by the first stage that keeps their promise.
 func GradeOf(r Report, scenarios []Scenario, strategy string) Grade {
-	names := append(stages(), "")
+	names := append(locks.Stages(), "")
 	g := Grade{Name: strategy, Redis: r.Manifest.Redis, Told: make(map[string]Anomaly)}
 	by := make(map[string][]Cell)
 	for _, c := range r.Cells {
@@ -47,18 +43,15 @@ func GradeOf(r Report, scenarios []Scenario, strategy string) Grade {
 	return g
 }
 
-// solvedBy returns the stage from which on the record says holds, up to the
-// last stage, or "".
+// solvedBy returns the first stage from which on every stage holds on record, or "".
 func solvedBy(s Scenario) string {
 	solved := ""
-	for _, stage := range stages() {
-		switch s.Expected(stage) {
-		case Holds:
-			if solved == "" {
-				solved = stage
-			}
-		default:
+	for _, stage := range locks.Stages() {
+		switch {
+		case s.Expected(stage) != Holds:
 			solved = ""
+		case solved == "":
+			solved = stage
 		}
 	}
 	return solved

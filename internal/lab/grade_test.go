@@ -6,27 +6,6 @@ import (
 	"testing"
 )
 
-// The stages themselves, graded as if they were yours, keep what they are the
-// first to keep.
-func TestStagesKeepWhatIsTheirs(t *testing.T) {
-	for i, name := range stages() {
-		r, err := Run(t.Context(), Config{Columns: []Column{column(t, name)}, Scenarios: Scenarios(), Redis: Embedded}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		g := GradeOf(r, Scenarios(), name)
-		cell, first, found := g.first()
-		if !found {
-			t.Errorf("%s breaks nothing", name)
-		}
-		for _, earlier := range stages()[:i+1] {
-			if first == earlier {
-				t.Errorf("%s breaks %s, which %s keeps: %s", name, cell.Anomaly, earlier, cell.Note)
-			}
-		}
-	}
-}
-
 func TestGradeOfALockThatHolds(t *testing.T) {
 	var b strings.Builder
 	if err := (Grade{Name: "yours"}).Write(&b); err != nil || !strings.Contains(b.String(), "Everything holds.") {

@@ -27,8 +27,8 @@ type operation struct {
 	who  string
 }
 
-// history records who took the lock and gave it back, and watches for two who
-// hold it at once. It may be used by several goroutines.
+// history records who took the lock and gave it back, and notices two holders at once.
+// It is safe for concurrent use.
 type history struct {
 	mu       sync.Mutex
 	clock    int64 // orders the moments, also those of the same time
@@ -37,7 +37,7 @@ type history struct {
 	overlaps []string
 }
 
-// call is the moment at which something is begun.
+// call returns the moment at which an actor asks.
 func (h *history) call() int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -45,8 +45,8 @@ func (h *history) call() int64 {
 	return h.clock
 }
 
-// acquired records an acquire that was called at that moment and has succeeded
-// now. It returns who else holds the lock, by their own belief.
+// acquired records an acquire that was called at that moment and has succeeded now. It
+// returns who else believes that they hold the lock.
 func (h *history) acquired(who string, called int64) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -64,7 +64,7 @@ func (h *history) acquired(who string, called int64) []string {
 	return others
 }
 
-// takers are those who have acquired the lock, each once.
+// takers returns who has acquired the lock, each name once.
 func (h *history) takers() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -77,7 +77,7 @@ func (h *history) takers() []string {
 	return who
 }
 
-// seen are the overlaps that the witness saw, each in a sentence.
+// seen returns the overlaps that the witness saw, one sentence each.
 func (h *history) seen() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -109,23 +109,23 @@ func (h *history) record(in operation, called int64) {
 	h.ops = append(h.ops, porcupine.Operation{Input: in, Call: called, Return: back})
 }
 
-// check decides whether a mutex could have behaved as recorded. Porcupine and
-// the watch on overlaps must agree: if they do not, or Porcupine has not come
-// to an end, nothing is decided.
-func (h *history) check() verdict {
+// check decides whether a mutex could have behaved as recorded. Porcupine and the
+// witness of overlaps must agree: if they do not, or if Porcupine runs out of time,
+// nothing is decided.
+func (h *history) check() Verdict {
 	h.mu.Lock()
 	ops, overlaps := slices.Clone(h.ops), slices.Clone(h.overlaps)
 	h.mu.Unlock()
 
 	switch result := porcupine.CheckOperationsTimeout(mutexModel(), ops, checkTimeout); {
 	case result == porcupine.Unknown:
-		return unknown("the history of %d steps was not checked in time", len(ops))
+		return Unknown.Because("the history of %d steps was not checked in time", len(ops))
 	case (result == porcupine.Ok) != (len(overlaps) == 0):
-		return unknown("the checker says %v, the witness saw %v", result, overlaps)
+		return Unknown.Because("the checker says %v, the witness saw %v", result, overlaps)
 	case result == porcupine.Illegal:
-		return breaks("%s", overlaps[0])
+		return Breaks.Because("%s", overlaps[0])
 	}
-	return holds("%d steps of the history are those of a mutex", len(ops))
+	return Holds.Because("%d steps of the history are those of a mutex", len(ops))
 }
 
 // mutexState is who holds the mutex, and how often.
@@ -134,8 +134,8 @@ type mutexState struct {
 	n   int
 }
 
-// mutexModel is a mutex that its owner may take again. A lock that is not
-// reentrant never grants that, and so is measured by the same model.
+// mutexModel is a mutex that its owner may take again. It fits locks that are not
+// reentrant as well, because they never grant that.
 func mutexModel() porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return mutexState{} },

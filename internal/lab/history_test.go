@@ -50,8 +50,8 @@ func TestHistory(t *testing.T) {
 	} {
 		var h history
 		tt.play(&h)
-		if v := h.check(); v.outcome != tt.want {
-			t.Errorf("%s: %s (%s)", name, v.outcome, v.note)
+		if v := h.check(); v.Outcome != tt.want {
+			t.Errorf("%s: %s (%s)", name, v.Outcome, v.Note)
 		}
 	}
 }
@@ -63,9 +63,9 @@ func TestCheckerAndWitnessAgree(t *testing.T) {
 	for seed := range uint64(300) {
 		h := randomHistory(rand.New(rand.NewPCG(seed, 1)))
 		v := h.check()
-		found[v.outcome]++
-		if v.outcome == Unknown {
-			t.Errorf("seed %d: %s", seed, v.note)
+		found[v.Outcome]++
+		if v.Outcome == Unknown {
+			t.Errorf("seed %d: %s", seed, v.Note)
 		}
 	}
 	if found[Holds] < 30 || found[Breaks] < 30 {
@@ -104,7 +104,7 @@ func TestDisagreementIsUnknown(t *testing.T) {
 	h.acquired("A", h.call())
 	h.acquired("B", h.call())
 	h.overlaps = nil
-	if v := h.check(); v.outcome != Unknown {
-		t.Errorf("%s (%s)", v.outcome, v.note)
+	if v := h.check(); v.Outcome != Unknown {
+		t.Errorf("%s (%s)", v.Outcome, v.Note)
 	}
 }

@@ -8,16 +8,16 @@ import (
 	"sync"
 	"time"
 
-	"oversell/internal/locks"
+	"oversell/internal/guard"
 )
 
-// Holder is one line of work in a process, with its handle on the lock. What
-// it does is put on record.
+// Holder is one caller in a process, with its handle on the lock. What it does is
+// recorded.
 type Holder struct {
 	p     *Process
-	name  string // by which it is told of
+	Name  string // by which it is told of
 	owner string
-	lock  locks.Lock
+	lock  guard.Lock
 	ctx   context.Context // with the owner
 
 	mu      sync.Mutex
@@ -29,31 +29,31 @@ type Holder struct {
 }
 
 // Holder makes a handle on the lock. It does not take it.
-func (p *Process) Holder() *Holder { return p.HolderAs(p.name + "/1") }
+func (p *Process) Holder() *Holder { return p.HolderAs(p.Name + "/1") }
 
-// HolderAs makes a handle for a given owner, by which reentrant locks tell who
-// is who.
-func (p *Process) HolderAs(owner string) *Holder { return p.holder(p.name, owner) }
+// HolderAs makes a handle for a given owner. Reentrant locks identify their holder by
+// the owner.
+func (p *Process) HolderAs(owner string) *Holder { return p.holder(p.Name, owner) }
 
 // Caller makes a handle for one of several callers in the process, which share its
-// client and all that it has in memory. They are told of as A/1, A/2 and so on; what
-// the process sends is told of the process.
+// client and its memory. In the trace their names are A/1, A/2 and so on; the commands
+// are those of the process.
 func (p *Process) Caller(number int) *Holder {
-	name := fmt.Sprintf("%s/%d", p.name, number)
+	name := fmt.Sprintf("%s/%d", p.Name, number)
 	return p.holder(name, name)
 }
 
 func (p *Process) holder(name, owner string) *Holder {
 	w := p.w
-	h := &Holder{p: p, name: name, owner: owner, lock: w.column.handle(p, w.lockKey), told: make(chan struct{})}
-	h.ctx = w.column.withOwner(w.ctx, owner)
+	h := &Holder{p: p, Name: name, owner: owner, lock: w.Subject.handle(p, w.lockKey), told: make(chan struct{})}
+	h.ctx = w.Subject.withOwner(w.ctx, owner)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.holders = append(p.holders, h)
 	return h
 }
 
-// contextual is a lock that tells its holder of a loss.
+// contextual is a lock that tells its holder when it is lost.
 type contextual interface {
 	Context(context.Context) context.Context
 }
@@ -61,53 +61,56 @@ type contextual interface {
 // Ask asks for the lock once.
 func (h *Holder) Ask() (bool, error) { return h.AskIn(h.ctx) }
 
+// Context has the holder's owner in it, and ends with the cell.
+func (h *Holder) Context() context.Context { return h.ctx }
+
 // AskIn asks for the lock once, in a context made from h.ctx.
 func (h *Holder) AskIn(ctx context.Context) (bool, error) {
 	called := h.p.w.history.call()
 	ok, err := h.lock.TryLock(ctx)
 	switch {
 	case err != nil:
-		h.p.w.Note(h.name, "is told: %s", brief(err))
+		h.p.w.Note(h.Name, "is told: %s", Brief(err))
 	case !ok:
-		h.p.w.deeds.add(wasRefused, h.name)
-		h.p.w.Note(h.name, "is told that the lock is held")
+		h.p.w.deeds.add(WasRefused, h.Name)
+		h.p.w.Note(h.Name, "is told that the lock is held")
 	default:
 		return h.acquired(called), nil
 	}
 	return false, err
 }
 
-// Try asks for the lock once, where nothing can go wrong with Redis.
+// Try asks for the lock once, when Redis cannot fail.
 func (h *Holder) Try() bool {
 	ok, err := h.Ask()
-	need(err == nil, "%s could not ask for the lock: %v", h.name, err)
+	Need(err == nil, "%s could not ask for the lock: %v", h.Name, err)
 	return ok
 }
 
-// askFor asks for the lock once, and waits no longer than limit for an answer.
-func (h *Holder) askFor(limit time.Duration) {
+// AskFor asks for the lock once, and waits for the reply no longer than limit.
+func (h *Holder) AskFor(limit time.Duration) {
 	ctx, cancel := context.WithTimeout(h.ctx, limit)
 	defer cancel()
 	_, _ = h.AskIn(ctx)
 }
 
-// comesIn asks for a lock whose lease has run out. A service looks after such only
-// from time to time, and is asked for a while.
-func (h *Holder) comesIn() bool {
+// TryExpired asks for a lock whose lease has expired. A service removes expired leases
+// only from time to time, so there it asks for a while.
+func (h *Holder) TryExpired() bool {
 	if h.p.member == nil {
 		return h.Try()
 	}
 	return h.Obtain(h.p.w.TTL)
 }
 
-// MustLock takes the lock, which is free.
+// MustLock takes a free lock.
 func (h *Holder) MustLock() {
-	need(h.Try(), "%s did not get a lock that is free", h.name)
+	Need(h.Try(), "%s did not get a lock that is free", h.Name)
 }
 
-// Obtain asks again and again, for as long as it takes or until the patience
-// is at its end. An error is taken for "not yet". It asks less often than a
-// guard would, so that the trace can be read.
+// Obtain asks again and again until it has the lock or the patience is over. An error
+// counts as "not yet". It asks less often than a guard does, which keeps the trace
+// readable.
 func (h *Holder) Obtain(patience time.Duration) bool {
 	w := h.p.w
 	for start := time.Now(); time.Since(start) < patience; w.Sleep(w.TTL / 12) {
@@ -120,18 +123,17 @@ func (h *Holder) Obtain(patience time.Duration) bool {
 			return h.acquired(called)
 		}
 		if err == nil {
-			w.deeds.add(wasRefused, h.name)
+			w.deeds.add(WasRefused, h.Name)
 		}
 	}
-	w.Note(h.name, "gives up after %s", about(patience))
+	w.Note(h.Name, "gives up after %s", About(patience))
 	return false
 }
 
-// Wait waits for the lock in the way that the lock has, or else asks again and
-// again, for as long as it takes or until the patience is at its end. It ends with
-// its process. An error is taken for "not yet".
+// Wait waits for the lock in the lock's own way, or asks again and again, until it has
+// the lock, the patience is over or the process dies. An error counts as "not yet".
 func (h *Holder) Wait(patience time.Duration) bool {
-	waiter, ok := h.lock.(locks.Waiter)
+	waiter, ok := h.lock.(guard.Waiter)
 	if !ok {
 		return h.Obtain(patience)
 	}
@@ -146,13 +148,13 @@ func (h *Holder) Wait(patience time.Duration) bool {
 		}
 	}
 	if h.p.life.Err() == nil {
-		w.Note(h.name, "gives up after %s", about(patience))
+		w.Note(h.Name, "gives up after %s", About(patience))
 	}
 	return false
 }
 
-// acquired puts a success on record. It returns false where the lock was
-// granted and the handle says in the same breath that it is lost.
+// acquired records a success. It returns false if the handle says at once that the
+// granted lock is lost.
 func (h *Holder) acquired(called int64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -162,19 +164,19 @@ func (h *Holder) acquired(called int64) bool {
 	if l, ok := h.lock.(contextual); ok && h.depth == 0 {
 		if work = l.Context(w.ctx); work.Err() != nil {
 			h.void = true
-			w.trace.add(h.name, Lost, "is told at once that the lock is lost: "+brief(context.Cause(work)))
+			w.trace.add(h.Name, Lost, "is told at once that the lock is lost: "+Brief(context.Cause(work)))
 			return false
 		}
 	}
-	others := w.history.acquired(h.name, called)
+	others := w.history.acquired(h.Name, called)
 	h.depth++
 	text := "has the lock"
 	if h.depth > 1 {
 		text = fmt.Sprintf("has the lock %d times", h.depth)
 	}
-	w.trace.add(h.name, Hold, text)
+	w.trace.add(h.Name, Hold, text)
 	if len(others) > 0 {
-		w.trace.overlap(h.name, others)
+		w.trace.overlap(h.Name, others)
 	}
 	if work != nil {
 		told := make(chan struct{})
@@ -184,8 +186,8 @@ func (h *Holder) acquired(called int64) bool {
 	return true
 }
 
-// lost is called when the holder is told that the lock is lost. One that is
-// stopped hears of it when it goes on.
+// lost is called when the holder is told that the lock is lost. A stopped holder is told
+// when it resumes.
 func (h *Holder) lost(told chan struct{}, cause error) {
 	if !h.p.running() {
 		return
@@ -196,8 +198,8 @@ func (h *Holder) lost(told chan struct{}, cause error) {
 		return // it had given the lock back, or the cell is over
 	}
 	h.depth = 0
-	h.p.w.history.ended(h.name)
-	h.p.w.trace.add(h.name, Lost, "is told that the lock is lost: "+brief(cause))
+	h.p.w.history.ended(h.Name)
+	h.p.w.trace.add(h.Name, Lost, "is told that the lock is lost: "+Brief(cause))
 	close(told)
 }
 
@@ -208,8 +210,8 @@ func (h *Holder) Told() <-chan struct{} {
 	return h.told
 }
 
-// Done ends the work under the lock: from here on the holder does not rely on
-// it any more, though it may be late in giving it back.
+// Done ends the work under the lock: from now on the holder no longer relies on it,
+// though it may give it back later.
 func (h *Holder) Done() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -217,9 +219,9 @@ func (h *Holder) Done() {
 		return
 	}
 	h.depth--
-	h.p.w.history.released(h.name)
+	h.p.w.history.released(h.Name)
 	if h.depth == 0 {
-		h.p.w.trace.add(h.name, Release, "needs the lock no longer")
+		h.p.w.trace.add(h.Name, Release, "needs the lock no longer")
 	}
 }
 
@@ -231,8 +233,8 @@ func (h *Holder) end() {
 		return
 	}
 	h.depth = 0
-	h.p.w.history.ended(h.name)
-	h.p.w.trace.add(h.name, Release, "is dead")
+	h.p.w.history.ended(h.Name)
+	h.p.w.trace.add(h.Name, Release, "is dead")
 }
 
 // Unlock gives the lock back.
@@ -246,7 +248,7 @@ func (h *Holder) UnlockIn(ctx context.Context) error {
 	h.mu.Unlock()
 	err := h.lock.Unlock(ctx)
 	if err != nil {
-		h.p.w.Note(h.name, "unlock says: %s", brief(err))
+		h.p.w.Note(h.Name, "unlock says: %s", Brief(err))
 	}
 	return err
 }
@@ -258,16 +260,16 @@ func (h *Holder) owes() bool {
 	return h.owed > 0
 }
 
-// misled reports whether it was ever granted a lock that was lost already.
-func (h *Holder) misled() bool {
+// Misled reports whether it was ever granted a lock that was already lost.
+func (h *Holder) Misled() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.void
 }
 
-// notHeld reports whether an error of Unlock says that the lock was not held.
-func (h *Holder) notHeld(err error) bool {
-	for _, known := range h.p.w.column.NotHeld {
+// SaysNotHeld reports whether an error of Unlock says that the lock was not held.
+func (h *Holder) SaysNotHeld(err error) bool {
+	for _, known := range h.p.w.Subject.NotHeld {
 		if errors.Is(err, known) {
 			return true
 		}
@@ -275,7 +277,7 @@ func (h *Holder) notHeld(err error) bool {
 	return false
 }
 
-// forget ends the handle with its process, so that no timer of it is left.
+// forget ends the handle with its process, so that none of its timers is left.
 func (h *Holder) forget() {
 	h.mu.Lock()
 	unwatch := h.unwatch
@@ -285,8 +287,15 @@ func (h *Holder) forget() {
 	}
 }
 
-// brief is an error in one line.
-func brief(err error) string {
+// Token asks the handle for the fencing token of its hold.
+func (h *Holder) Token() int64 {
+	l, ok := h.lock.(interface{ Token() int64 })
+	Need(ok, "%s has no Token method", h.p.w.Subject.Name)
+	return l.Token()
+}
+
+// Brief is an error in one line.
+func Brief(err error) string {
 	if err == nil {
 		return "nothing"
 	}
@@ -298,5 +307,5 @@ func brief(err error) string {
 	return string(text)
 }
 
-// about is a duration as it is told.
-func about(d time.Duration) string { return d.Round(time.Millisecond).String() }
+// About is a duration as the notes show it.
+func About(d time.Duration) string { return d.Round(time.Millisecond).String() }

@@ -20,14 +20,14 @@ type Key struct {
 	TTL   *float64 `json:"ttl_ms,omitempty"` // absent: it stays
 }
 
-// mostWords is how many words of a value are shown, and mostRunes how long it may be.
+// mostWords and mostRunes limit the part of a value that is shown.
 const (
 	mostWords = 24
 	mostRunes = 400
 )
 
-// After is the key once so many milliseconds have passed and nothing else has
-// happened: its ttl goes on, and when nothing is left of it, the key is gone.
+// After is the key when so many milliseconds have passed and nothing else has happened:
+// its ttl is shorter, or the key is gone.
 func (k Key) After(passed float64) Key {
 	if k.TTL == nil {
 		return k
@@ -111,16 +111,16 @@ func (n *names) word(word string, longest []string) string {
 	return n.replaced(word, longest)
 }
 
-// touched notes the keys of a command, and those that its script makes beside them.
+// touched notes the keys of a command, and those that its script creates beside them.
 func (w *World) touched(l *link, cmd wire.Command) {
 	var names []string
 	for _, arg := range cmd.Args[1:] {
-		switch beside := w.column.Beside; {
-		case strings.Contains(arg, w.sku):
+		switch beside := w.Subject.Beside; {
+		case strings.Contains(arg, w.SKU):
 			names = append(names, arg)
 		case beside != nil && cmd.Script() && arg != cmd.Args[1]:
 			if made := beside(w.redisKey(), arg); len(made) > 0 {
-				w.names.used(l.p.name, arg)
+				w.names.used(l.p.Name, arg)
 				names = append(names, made...)
 			}
 		}
@@ -128,10 +128,10 @@ func (w *World) touched(l *link, cmd wire.Command) {
 	w.spaces[l.node].know(names...)
 }
 
-// survey looks at servers, of which 0 is the one Redis and others are redlock's
-// nodes, past all faults: at the lock, and at how the keys have changed by that
-// moment since the trace has last shown them. What is left of a ttl is told as of that
-// moment. If a server could not be looked at it is not ok, and nothing is known.
+// survey reads servers without faults: 0 is the one Redis, the others are redlock's
+// nodes. It returns the lock, and the keys that have changed since the trace last showed
+// them, with their ttls as of the moment at. If a server cannot be read, ok is false,
+// and nothing is known.
 func (w *World) survey(at float64, servers ...int) (_ lockState, _ []Key, ok bool) {
 	states, errs := make([]map[string]keyState, len(servers)), make([]error, len(servers))
 	var all sync.WaitGroup
@@ -174,12 +174,13 @@ func (w *World) changes(server int, at float64, states map[string]keyState) []Ke
 	return keys
 }
 
-// begins notes a key that is there before anything happens.
-func (w *World) begins(name string, state keyState) {
+// Begins notes a key that is there, with a value and no ttl, before anything happens.
+func (w *World) Begins(name, value string) {
 	w.spaces[0].know(name)
 	if w.keyless {
 		return
 	}
+	state := keyState{kind: "string", words: []string{value}, left: -1}
 	w.trace.there = append(w.trace.there, w.changes(0, 0, map[string]keyState{name: state})...)
 }
 
@@ -211,9 +212,9 @@ func (w *World) readServer(server int) (map[string]keyState, error) {
 	return space.read(w.ctx, names)
 }
 
-// keeps reports whether a server keeps the column's lock, or a part of it.
+// keeps reports whether a server keeps the subject's lock, or a part of it.
 func (w *World) keeps(server int) bool {
-	return w.column.inRedis() && (server > 0) == (len(w.server.nodes) > 0)
+	return w.Subject.InRedis() && (server > 0) == (len(w.server.nodes) > 0)
 }
 
 // lockAfter is the lock once a server was seen to have it so.
@@ -224,7 +225,8 @@ func (w *World) lockAfter(server int, seen lockState) lockState {
 	return byMajority(w.seen.changed(server-1, seen))
 }
 
-// show adds to an event what is there after it. No command must be under way.
+// show reads the lock and the keys, and adds them to an event. No command may be
+// running.
 func (w *World) show(e *Event) {
 	servers := make([]int, len(w.spaces))
 	for i := range servers {
@@ -235,10 +237,10 @@ func (w *World) show(e *Event) {
 	}
 }
 
-// stands puts into an event what is there after it.
+// stands adds to an event the lock and the keys after it.
 func (w *World) stands(e *Event, lock lockState, keys []Key) {
 	w.trace.change(e, func(e *Event) {
-		if w.column.inRedis() {
+		if w.Subject.InRedis() {
 			e.Lock, e.TTL = w.owners.show(lock)
 		}
 		e.Keys = keys

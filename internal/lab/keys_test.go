@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"net"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -15,7 +13,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"oversell/internal/backend/backendtest"
 	"oversell/internal/lab/wire"
 )
 
@@ -58,120 +55,14 @@ func briefKeys(keys map[string]Key, ttls bool) string {
 	return strings.Join(out, ", ")
 }
 
-// cellOf runs one cell in virtual time.
-func cellOf(t *testing.T, anomaly, strategy string) Cell {
-	t.Helper()
-	scenarios, err := FindScenarios(Scenarios(), []string{anomaly})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := Run(t.Context(), Config{Columns: []Column{column(t, strategy)}, Scenarios: scenarios, Redis: Embedded}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r.Cells[0]
-}
-
-// after returns the keys after the n-th event, from 1 on, of an actor whose text
-// begins so; the times of the clock in them are replaced.
-func after(t *testing.T, c Cell, actor, text string, n int) string {
-	t.Helper()
-	for i, e := range c.Trace {
-		if e.Actor != actor || !strings.HasPrefix(e.Text, text) {
-			continue
-		}
-		if n--; n == 0 {
-			return bigNumber.ReplaceAllString(briefKeys(keysAfter(c.Trace[:i+1], e.At), true), "TOKEN")
-		}
-	}
-	t.Fatalf("%s does not %q", actor, text)
-	return ""
-}
-
-var bigNumber = regexp.MustCompile(`\b\d{15,16}\b`)
-
-// After each command the trace has what is in Redis, with what is left of each ttl.
-func TestTraceHasTheKeys(t *testing.T) {
-	for _, tt := range []struct {
-		anomaly, strategy, actor, event string
-		n                               int
-		want                            string
-	}{
-		// In v7 the lock is handed to B with no hold counted, until B takes it; of v8 there
-		// is a token besides.
-		{"missed-wake-up", "v7_queue", "B", "EVALSHA ", 1,
-			"lock hash A/1=1 3000, lock:queue list B/1 6000, lock:waiters hash B/1=start+3000 6000"},
-		{"missed-wake-up", "v7_queue", "A", "EVAL ", 2, "lock hash B/1=0 2377"},
-		{"missed-wake-up", "v8_fenced", "B", "EVALSHA ", 2, "lock hash B/1=1 3000, lock:token string TOKEN 6000"},
-		// The queue of v9, its token, and the list on which the next one is woken. B has
-		// the lock for what is left of the ttl by which it waits.
-		{"missed-wake-up", "v9_cohort", "A", "EVAL ", 1,
-			"lock string token-A1 3000, lock:token string TOKEN 6000"},
-		{"missed-wake-up", "v9_cohort", "B", "EVALSHA ", 1,
-			"lock string token-A1 3000, lock:queue list token-B1 6000, lock:token string TOKEN 6000, lock:waiters hash token-B1=start+3000 6000"},
-		{"missed-wake-up", "v9_cohort", "A", "EVAL ", 2,
-			"lock string token-B1 2377, lock:token string TOKEN 6000"},
-		{"missed-wake-up", "v9_cohort", "B", "EVALSHA ", 2,
-			"lock:token string TOKEN 6000"},
-		{"starvation", "v9_cohort", "C", "EVALSHA «Hands the lock", 1,
-			"lock string token-B1 2940, lock:token string TOKEN 6000, lock:wake:token-B1 list held:TOKEN 2940"},
-		{"starvation", "v9_cohort", "B", "BLPOP ", 1,
-			"lock string token-B1 2940, lock:token string TOKEN 6000"},
-		// The fence of the stock, and the stock at the command that writes it.
-		{"paused-writer", "v9_cohort", "A", "EVAL «Reads the stock", 1,
-			"lock string token-A1 3000, lock:token string TOKEN 6000, stock string 10, stock:fence hash of= token=TOKEN"},
-		{"paused-writer", "v9_cohort", "B", "EVAL «Writes the stock", 1,
-			"lock string token-B1 3000, lock:token string TOKEN 6000, stock string 9, stock:fence hash of= token=TOKEN"},
-		// A lease that has run out: the lock is gone by then, though nobody deleted it.
-		{"paused-writer", "v3_uuid", "A", "stopped", 1,
-			"lock string token-A1 3000, stock string 10"},
-		{"paused-writer", "v3_uuid", "A", "goes on", 1,
-			"stock string 9"},
-		{"check-then-delete", "v3_uuid", "A", "DEL ", 1, ""},
-		{"check-then-delete", "v5_reentrant", "A", "EVAL ", 1, "lock hash A/1=1 3000"},
-		// What was done to the server: it has forgotten the lock.
-		{"failover", "v4_lua", "", "a replica takes over", 1, ""},
-		{"clock-jump-minority", "redlock", "", "the clock of", 1,
-			"node 2: lock string token-A1 2850, node 3: lock string token-A1 2850, node 4: lock string token-A1 2850"},
-		{"clock-jump-majority", "redlock", "", "the clock of", 1,
-			"node 3: lock string token-A1 2850, node 4: lock string token-A1 2850"},
-	} {
-		got := after(t, cellOf(t, tt.anomaly, tt.strategy), tt.actor, tt.event, tt.n)
-		if got != tt.want {
-			t.Errorf("%s on %s, after %s %s:\n%s\nwant\n%s", tt.anomaly, tt.strategy, tt.actor, tt.event, got, tt.want)
-		}
-	}
-}
-
-// What a trace says of the keys comes, in the end, to what Redis has: no key that a
-// script makes by itself is missed, whatever happens in a cell.
-func TestTraceAddsUpToWhatRedisHas(t *testing.T) {
-	compared := 0
-	err := virtually(func() {
-		for _, c := range Columns() {
-			for _, sc := range Scenarios() {
-				if sc.senseless == nil || sc.senseless(c) == "" {
-					compared += addsUp(t, c, sc)
-				}
-			}
-		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if compared < 500 {
-		t.Errorf("only %d keys were compared", compared)
-	}
-}
-
 // addsUp plays a scenario, and compares what a last look adds to the trace with what
 // there is. It returns how many keys there are.
-func addsUp(t *testing.T, c Column, sc Scenario) int {
+func addsUp(t *testing.T, c Subject, sc Scenario) int {
 	s := inMemoryFor(c)
 	defer s.close()
 	w := newWorld(context.Background(), s, c, virtualTTL)
 	defer w.close()
-	w.play(sc.run, virtualLimit)
+	w.play(sc.Run, virtualLimit)
 	w.Settle()
 	w.alone(func() { w.show(w.trace.add("", Note, "over")) })
 	at, events := w.trace.ms(), w.trace.events()
@@ -194,80 +85,11 @@ func addsUp(t *testing.T, c Column, sc Scenario) int {
 	return len(has)
 }
 
-// In real time, on a real server, a cell shows the same keys.
-func TestRealRedisShowsTheSameKeys(t *testing.T) {
-	cfg := Config{
-		Columns:   []Column{column(t, "v3_uuid"), column(t, "v5_reentrant"), column(t, "v9_cohort")},
-		Scenarios: []Scenario{pausedWriter(), failover(), missedWakeUp()},
-	}
-	cfg.Redis = Embedded
-	virtual, err := Run(t.Context(), cfg, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg.Redis = backendtest.Redis(t, "local")
-	real, err := Run(t.Context(), cfg, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	compared := 0
-	for i, c := range real.Cells {
-		if isUndecided(c) {
-			continue
-		}
-		compared++
-		for _, again := range shownAgain(c.Trace) {
-			t.Errorf("%s on %s: nothing has changed but what is left of a ttl: %s", c.Anomaly, c.Strategy, again)
-		}
-		got, want := timeless(c), timeless(virtual.Cells[i])
-		if len(want) < 2 || !slices.Equal(got, want) {
-			t.Errorf("%s on %s: the keys are, one look after the other,\n%s\nin memory\n%s", c.Anomaly, c.Strategy, strings.Join(got, "\n"), strings.Join(want, "\n"))
-		}
-	}
-	if compared == 0 {
-		t.Skip(tooBusy + "nothing was compared")
-	}
-}
-
-// shownAgain are the keys in a trace that are as the events before have left them. It is
-// for cells in which nobody sets a ttl again to nearly what was left of it.
-func shownAgain(events []Event) []string {
-	var again []string
-	for i, e := range events {
-		before := keysAfter(events[:i], e.At)
-		for _, k := range e.Keys {
-			was, ok := before[k.Name]
-			same := ok && was.Type == k.Type && was.Value == k.Value && (was.TTL == nil) == (k.TTL == nil)
-			if same && (k.TTL == nil || math.Abs(*was.TTL-*k.TTL) < 50) {
-				again = append(again, fmt.Sprintf("at %.3f, %s: %s", e.At, e.Text, briefKeys(map[string]Key{k.Name: k}, true)))
-			}
-		}
-	}
-	return again
-}
-
-// timeless are the keys after each command and each fault, without what depends on
-// the time. What looks the same as before is left out.
-func timeless(c Cell) []string {
-	var all []string
-	for i, e := range c.Trace {
-		if e.Kind != Command && e.Kind != Fault {
-			continue
-		}
-		keys := briefKeys(keysAfter(c.Trace[:i+1], e.At), false)
-		all = append(all, attempt.ReplaceAllString(bigNumber.ReplaceAllString(keys, "TOKEN"), "$1"))
-	}
-	return slices.Compact(all)
-}
-
-// attempt is what tells tries, and moments, apart.
-var attempt = regexp.MustCompile(`(token-[A-Z]|start\+)\d+`)
-
 // Every kind of value is shown, and a key that becomes another kind.
 func TestKeysOfEveryKind(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *World) {
 		rdb := w.Start("A").rdb
-		key := w.stockKey()
+		key := w.StockKey()
 		long := make([]any, 30)
 		for i := range long {
 			long[i] = i
@@ -305,8 +127,7 @@ func TestKeysOfEveryKind(t *testing.T) {
 	})
 }
 
-// Of a key that nobody has touched only a change is put into the trace, and a ttl
-// that goes on is none.
+// Only changed keys are added to the trace, and a ttl that goes on is not a change.
 func TestOnlyChangesAreInTheTrace(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *World) {
 		rdb := w.Start("A").rdb
@@ -405,7 +226,7 @@ func TestLookThatFails(t *testing.T) {
 	for n := 1; n <= 3; n++ { // TYPE, GET, PTTL
 		inWorld(t, func(t *testing.T, w *World) {
 			rdb := w.Start("A").rdb
-			v := w.play(func(w *World) verdict {
+			v := w.play(func(w *World) Verdict {
 				_ = rdb.Set(w.ctx, w.lockKey, "held", 0).Err()
 				side := w.spaces[0].side
 				w.spaces[0].side = breaking(w, n)
@@ -413,9 +234,9 @@ func TestLookThatFails(t *testing.T) {
 				_ = w.spaces[0].side.Close()
 				w.spaces[0].side = side
 				_ = rdb.Get(w.ctx, w.lockKey).Err()
-				return holds("it is over")
+				return Holds.Because("it is over")
 			}, virtualLimit)
-			if v.outcome != Unknown || !strings.Contains(v.note, "could not be read") {
+			if v.Outcome != Unknown || !strings.Contains(v.Note, "could not be read") {
 				t.Errorf("broken at %d: %v", n, v)
 			}
 			var got []string
@@ -447,7 +268,7 @@ func TestLookAtManyKeys(t *testing.T) {
 func TestBlockingCommandTakesOne(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *World) {
 		rdb := w.Start("A").rdb
-		one, two := w.stockKey()+":one", w.stockKey()+":two"
+		one, two := w.StockKey()+":one", w.StockKey()+":two"
 		_ = rdb.RPush(w.ctx, two, "a", "b").Err()
 		for _, want := range []string{"stock:two list b", "", ""} {
 			_ = rdb.BLPop(w.ctx, time.Second, one, two).Err()

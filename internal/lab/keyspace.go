@@ -14,7 +14,7 @@ import (
 // Gone is the type of a key that is not there.
 const Gone = "none"
 
-// keyState is a key as Redis has it.
+// keyState is a key in Redis.
 type keyState struct {
 	kind  string        // as TYPE says
 	words []string      // its value; of a hash or a sorted set in pairs

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// lockState is the lock as Redis has it.
+// lockState is the lock in Redis.
 type lockState struct {
 	held  bool
 	value string        // the token, or the owner
@@ -27,7 +27,7 @@ func (s lockState) asOf(at time.Time) lockState {
 	return s
 }
 
-// look reads the lock past all faults. When that fails the cell decides nothing.
+// look reads the lock without faults. If that fails, the cell decides nothing.
 func (w *World) look() lockState {
 	lock, err := w.tryLook()
 	w.unread(err)
@@ -57,19 +57,19 @@ func (w *World) tryLook() (lockState, error) {
 	return byMajority(seen), nil
 }
 
-// unread notes that what keeps the lock could not be looked at, if that is so: what it
-// has is not known, so nothing is decided. At the end of a cell it is no matter.
+// unread notes that the lock's servers could not be read, so that nothing is decided. At
+// the end of a cell that does not matter.
 func (w *World) unread(err error) {
 	if err == nil || w.ctx.Err() != nil {
 		return
 	}
-	v := unknown("what is there could not be read: %v", err)
+	v := Unknown.Because("the keys could not be read: %v", err)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.failure = &v
 }
 
-// sights are what the nodes had when they were last looked at.
+// sights are the locks that the nodes had when they were last read.
 type sights struct {
 	mu   sync.Mutex
 	last []lockState // by node
@@ -108,8 +108,8 @@ func (s *sights) now() []lockState {
 	return now
 }
 
-// byMajority is the lock as more than half of its servers have it. Its lease is
-// over when it is over on so many that the others are no majority.
+// byMajority is the lock that more than half of its servers have. Its lease is over when
+// too few servers are left for a majority.
 func byMajority(seen []lockState) lockState {
 	by := make(map[string][]lockState)
 	for _, s := range seen {
@@ -135,9 +135,9 @@ func lasting(s lockState) time.Duration {
 	return s.left
 }
 
-// owners knows which actor a lock's value stands for: the one who first used
-// it, if it is a token, though another may have handed the lock on to it; or
-// else the one whose command made the key.
+// owners knows which actor a lock's value belongs to: if it is a token, the actor that
+// first used it, although another may have handed the lock on; otherwise the actor whose
+// command created the key.
 type owners struct {
 	mu sync.Mutex
 	of map[string]string

@@ -23,10 +23,10 @@ func TestMain(m *testing.M) {
 		goleak.IgnoreAnyFunction("os/exec.(*Cmd).Wait")) // of ZooKeeper, which is stopped after
 }
 
-// column returns one of the columns.
-func column(t *testing.T, name string) Column {
+// subject returns one of the subjects.
+func subject(t *testing.T, name string) Subject {
 	t.Helper()
-	c, err := FindColumns(append(Columns(), Yours()), []string{name})
+	c, err := FindSubjects(append(Subjects(), Yours()), []string{name})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,8 +17,8 @@ import (
 	"oversell/internal/lab/wire"
 )
 
-// names turns what goes over the wire into what can be read: keys, tokens and
-// scripts get short names, the same ones in every run.
+// names makes commands and replies readable: keys, tokens and scripts get short names,
+// the same ones in every run.
 type names struct {
 	start   time.Time
 	mu      sync.Mutex

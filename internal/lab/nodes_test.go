@@ -7,15 +7,16 @@ import (
 	"testing"
 	"time"
 
-	"oversell/internal/backend/backendtest"
+	"oversell/internal/lab/virtualtime"
+	"oversell/internal/lab/wire"
 	"oversell/internal/locks/redlock"
 )
 
 // onNodes runs f in a world of redlock's, in virtual time.
 func onNodes(t *testing.T, f func(t *testing.T, w *World)) {
 	t.Helper()
-	c := column(t, "redlock")
-	err := virtually(func() {
+	c := subject(t, "redlock")
+	err := virtualtime.Run(func() {
 		s := inMemoryFor(c)
 		defer s.close()
 		w := newWorld(context.Background(), s, c, 3*time.Second)
@@ -31,7 +32,7 @@ func onNodes(t *testing.T, f func(t *testing.T, w *World)) {
 func TestFaultsMeetEveryNode(t *testing.T) {
 	onNodes(t, func(t *testing.T, w *World) {
 		p := w.Start("A")
-		p.Fault(named("SET"), 1, "", drop)
+		p.Inject(func(cmd wire.Command) bool { return cmd.Is("SET") }, 1, "", drop)
 		if ok, err := p.Holder().Ask(); ok || !errors.Is(err, redlock.ErrNoQuorum) {
 			t.Errorf("%v, %v; want %v", ok, err, redlock.ErrNoQuorum)
 		}
@@ -102,18 +103,6 @@ func TestOneNodeIsLookedAt(t *testing.T) {
 			t.Errorf("held: %v; want both", seen)
 		}
 	})
-}
-
-// Five real servers give the same, where their clocks are not asked to jump.
-func TestRealNodesAreAsOnRecord(t *testing.T) {
-	cfg := Config{Columns: []Column{column(t, "redlock")}, Redis: backendtest.Redis(t, "local"), attempts: 3}
-	for range nodesInMemory {
-		cfg.Nodes = append(cfg.Nodes, backendtest.Redis(t, "local"))
-	}
-	cfg.Scenarios = []Scenario{cutOff(), failover(), restartForgets(), foreignDelete(), clockMajority()}
-	if n := len(checkRecord(t, cfg).Cells); n != len(cfg.Scenarios) {
-		t.Errorf("%d cells", n)
-	}
 }
 
 // The clocks of a minority that jump do no harm, so nothing is lost by them.

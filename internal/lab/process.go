@@ -12,21 +12,21 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis/rueidislock"
 
+	"oversell/internal/guard"
 	"oversell/internal/lab/wire"
-	"oversell/internal/locks"
 	"oversell/internal/netfault"
 )
 
-// Process is an actor. As far as Redis can tell it is a process of its own: it
-// has its own connections, which faults are done to.
+// Process is an actor. To Redis it is a process of its own: it has its own connections,
+// into which faults are injected.
 type Process struct {
 	w    *World
-	name string
+	Name string
 	life context.Context // ends when it is killed
 	kill context.CancelFunc
 
 	rdb    *redis.Client
-	mutex  *locks.Local // in memory: what all of one instance share
+	mutex  *guard.Local // in memory: what all of one instance share
 	links  []*link      // to the one Redis, and after it to each of redlock's nodes
 	member *member      // of the service that keeps the lock, if one does
 
@@ -40,7 +40,7 @@ type Process struct {
 	holders []*Holder
 }
 
-// link is a process' way to one server.
+// link is a process's connection to one server.
 type link struct {
 	p      *Process
 	node   int // from 1 on; 0 is the one Redis
@@ -50,10 +50,10 @@ type link struct {
 	asked  atomic.Int64 // commands that the server was sent, or was to be sent
 }
 
-// Redis is the process' client.
+// Redis is the process's client.
 func (p *Process) Redis() redis.UniversalClient { return p.rdb }
 
-// Nodes are the process' clients of redlock's nodes.
+// Nodes returns the process's clients of redlock's nodes.
 func (p *Process) Nodes() []redis.UniversalClient {
 	var nodes []redis.UniversalClient
 	for _, l := range p.links[1:] {
@@ -62,7 +62,7 @@ func (p *Process) Nodes() []redis.UniversalClient {
 	return nodes
 }
 
-// TTL is the lease that its locks are to take.
+// TTL is the lease of its locks.
 func (p *Process) TTL() time.Duration { return p.w.TTL }
 
 // Life ends when the process is killed, or the cell is over.
@@ -70,18 +70,18 @@ func (p *Process) Life() context.Context { return p.life }
 
 // Start starts a process.
 func (w *World) Start(name string) *Process {
-	return w.start(name, new(locks.Local))
+	return w.start(name, new(guard.Local))
 }
 
-// Another starts an actor in the same instance as p: it shares its mutex. Its
-// client is its own, so that faults are done to it alone: a lock that keeps its
-// waiters in memory, by their client, takes it for another instance.
+// Another starts an actor in the same instance as p: they share a mutex. It has a client
+// of its own, so that faults affect it alone. A lock that keeps its waiters in memory,
+// by client, sees another instance.
 func (p *Process) Another(name string) *Process {
 	return p.w.start(name, p.mutex)
 }
 
-func (w *World) start(name string, mutex *locks.Local) *Process {
-	p := &Process{w: w, name: name, mutex: mutex, conns: make(map[net.Conn]struct{})}
+func (w *World) start(name string, mutex *guard.Local) *Process {
+	p := &Process{w: w, Name: name, mutex: mutex, conns: make(map[net.Conn]struct{})}
 	p.life, p.kill = context.WithCancel(w.ctx)
 	for node, server := range append([]*server{w.server}, w.server.nodes...) {
 		p.links = append(p.links, p.link(node, server))
@@ -135,7 +135,7 @@ func (l *link) dial(ctx context.Context) (net.Conn, error) {
 	return mine, nil
 }
 
-// handle is what becomes of a command of this process.
+// handle decides what happens to a command of this process.
 func (l *link) handle(ctx context.Context, cmd wire.Command, send func() (wire.Value, error)) (wire.Value, error) {
 	p := l.p
 	if err := p.passage(ctx); err != nil {
@@ -152,11 +152,11 @@ func (l *link) handle(ctx context.Context, cmd wire.Command, send func() (wire.V
 	return reply, p.passage(ctx)
 }
 
-// errCut means that a command or its reply got lost on the way.
+// errCut means that a command or its reply was lost on the way.
 var errCut = errors.New("lost on the way")
 
-// passage waits while the process stands still, and for ever once it is cut
-// off: until its client gives up.
+// passage waits while the process is stopped. Once the process is cut off it waits until
+// the client gives up.
 func (p *Process) passage(ctx context.Context) error {
 	for {
 		p.mu.Lock()
@@ -177,9 +177,9 @@ func (p *Process) passage(ctx context.Context) error {
 	}
 }
 
-// Freeze stops the process: nothing leaves it, nothing reaches it, and what it is
-// told of its lock it hears only when it goes on. What was on its way already goes
-// on. Other timers of it run on in this program.
+// Freeze stops the process: it sends and receives nothing, and learns that its lock is
+// lost only when it resumes. What is already on its way arrives. Its other timers run on
+// in this program.
 func (p *Process) Freeze() {
 	p.mu.Lock()
 	p.frozen = make(chan struct{})
@@ -188,7 +188,7 @@ func (p *Process) Freeze() {
 	p.w.fault(p, "stopped")
 }
 
-// Thaw lets the process go on, if it stands still.
+// Thaw resumes the process, if it is stopped.
 func (p *Process) Thaw() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -201,8 +201,8 @@ func (p *Process) Thaw() {
 	p.member.each((*netfault.Relay).Restore)
 }
 
-// running waits while the process stands still. It returns false if the process
-// is killed meanwhile.
+// running waits while the process is stopped. It returns false if the process is killed
+// meanwhile.
 func (p *Process) running() bool {
 	p.mu.Lock()
 	frozen := p.frozen
@@ -218,7 +218,7 @@ func (p *Process) running() bool {
 	}
 }
 
-// Cut loses all that the process sends from now on, without a word.
+// Cut drops everything that the process sends from now on, without an error.
 func (p *Process) Cut() {
 	p.w.fault(p, "cut off from "+p.w.where()+": nothing arrives, nothing comes back")
 	p.mu.Lock()
@@ -236,8 +236,8 @@ func (p *Process) Restore() {
 	p.member.each((*netfault.Relay).Restore)
 }
 
-// Refuse breaks the connections of the process, and refuses new ones: to it
-// Redis, and what else keeps the lock, is gone.
+// Refuse breaks the connections of the process and refuses new ones, as if the server
+// had gone away.
 func (p *Process) Refuse() {
 	p.w.fault(p, p.w.where()+" is away: connections are refused")
 	p.mu.Lock()
@@ -249,7 +249,7 @@ func (p *Process) Refuse() {
 	p.member.each((*netfault.Relay).Cut)
 }
 
-// Kill kills the process on the spot: it says goodbye to nobody.
+// Kill kills the process on the spot. It cannot clean up.
 func (p *Process) Kill() {
 	p.w.fault(p, "killed")
 	p.kill()
@@ -263,10 +263,10 @@ func (p *Process) Kill() {
 	}
 }
 
-// Fault does something to the next n commands that match; where the process has
-// a lock on several servers, to n at each. In a cell in which no command matched
-// nothing is decided, unless the fault is made a spare one.
-func (p *Process) Fault(match Match, n int, text string, act action) *planned {
+// Inject injects a fault into the next n commands that match; if the lock is on several
+// servers, into n at each. A cell in which no command matched decides nothing, unless
+// the fault is made a Spare one.
+func (p *Process) Inject(match Match, n int, text string, act Effect) *Planned {
 	of := p.w.deeds.plan(text)
 	for _, l := range p.links {
 		l.rules.add(of, match, n, text, act)
@@ -274,15 +274,15 @@ func (p *Process) Fault(match Match, n int, text string, act action) *planned {
 	return of
 }
 
-// park parks the next command that matches, before Redis sees it.
-func (p *Process) park(match Match) *pause {
-	stop := newPause()
-	p.Fault(match, 1, "held up on its way", stop.before)
+// Park parks the next command that matches, before Redis sees it.
+func (p *Process) Park(match Match) *Pause {
+	stop := NewPause()
+	p.Inject(match, 1, "delayed on its way", stop.Before)
 	return stop
 }
 
-// Asked returns how many commands the process has sent to one server, to that
-// which got most. Those that set up a connection do not count.
+// Asked returns how many commands the process has sent to the server that received most.
+// Commands that set up a connection do not count.
 func (p *Process) Asked() int {
 	var most int64
 	for _, l := range p.links {
@@ -308,7 +308,7 @@ func (p *Process) close() {
 	}
 }
 
-// leave ends the process' part in a service, when no goroutine uses it any more.
+// leave ends the process's session at a service, when no goroutine uses it any more.
 func (p *Process) leave() {
 	p.mu.Lock()
 	lost := p.killed || p.cut || p.refused

@@ -9,16 +9,17 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"oversell/internal/lab/virtualtime"
 	"oversell/internal/lab/wire"
 )
 
 // inWorld runs f in a world of its own, in virtual time.
 func inWorld(t *testing.T, f func(t *testing.T, w *World)) {
 	t.Helper()
-	err := virtually(func() {
+	err := virtualtime.Run(func() {
 		s := inMemory()
 		defer s.close()
-		w := newWorld(context.Background(), s, column(t, "v2_ttl"), 3*time.Second)
+		w := newWorld(context.Background(), s, subject(t, "v2_ttl"), 3*time.Second)
 		defer w.close()
 		f(t, w)
 	})
@@ -28,19 +29,19 @@ func inWorld(t *testing.T, f func(t *testing.T, w *World)) {
 }
 
 func TestFaults(t *testing.T) {
-	set := func(p *Process) error { return p.rdb.Set(p.w.ctx, p.w.stockKey(), 1, 0).Err() }
-	arrived := func(w *World) bool { return w.side.Exists(w.ctx, w.stockKey()).Val() == 1 }
+	set := func(p *Process) error { return p.rdb.Set(p.w.ctx, p.w.StockKey(), 1, 0).Err() }
+	arrived := func(w *World) bool { return w.Side.Exists(w.ctx, w.StockKey()).Val() == 1 }
 	for name, tt := range map[string]struct {
-		act     action
+		act     Effect
 		arrives bool
 	}{
 		"the reply is lost":     {loseReply, true},
 		"the command is lost":   {drop, false},
-		"somebody else answers": {answer(wire.ErrorReply("BUSY")), false},
+		"somebody else answers": {Answer(wire.ErrorReply("BUSY")), false},
 	} {
 		inWorld(t, func(t *testing.T, w *World) {
 			p := w.Start("A")
-			p.Fault(anyCommand, 1, "", tt.act)
+			p.Inject(AnyCommand, 1, "", tt.act)
 			if err := set(p); err == nil {
 				t.Errorf("%s: no error", name)
 			}
@@ -57,12 +58,12 @@ func TestFaults(t *testing.T) {
 func TestFaultIsForTheEvalAfterNoScript(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *World) {
 		p := w.Start("A")
-		p.Fault(wire.Command.Script, 1, "its reply is lost", loseReply)
+		p.Inject(wire.Command.Script, 1, "its reply is lost", loseReply)
 		script := redis.NewScript("return redis.call('SET', KEYS[1], 1)")
-		if err := script.Run(w.ctx, p.rdb, []string{w.stockKey()}).Err(); err == nil {
+		if err := script.Run(w.ctx, p.rdb, []string{w.StockKey()}).Err(); err == nil {
 			t.Error("no error")
 		}
-		if w.side.Exists(w.ctx, w.stockKey()).Val() != 1 {
+		if w.Side.Exists(w.ctx, w.StockKey()).Val() != 1 {
 			t.Error("the script was not run")
 		}
 		if events := w.trace.events(); len(events) != 2 {
@@ -74,11 +75,11 @@ func TestFaultIsForTheEvalAfterNoScript(t *testing.T) {
 func TestFreeze(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *World) {
 		p := w.Start("A")
-		_ = p.rdb.Get(w.ctx, w.stockKey()).Err()
+		_ = p.rdb.Get(w.ctx, w.StockKey()).Err()
 		start := time.Now()
 		p.Freeze()
 		w.Go(func() { w.Sleep(2 * time.Second); p.Thaw() })
-		if err := p.rdb.Get(w.ctx, w.stockKey()).Err(); !errors.Is(err, redis.Nil) || time.Since(start) != 2*time.Second {
+		if err := p.rdb.Get(w.ctx, w.StockKey()).Err(); !errors.Is(err, redis.Nil) || time.Since(start) != 2*time.Second {
 			t.Errorf("%v after %v", err, time.Since(start))
 		}
 	})
@@ -90,7 +91,7 @@ func TestCutAndRefuseAndKill(t *testing.T) {
 		ping := func() error {
 			ctx, cancel := context.WithTimeout(w.ctx, time.Second)
 			defer cancel()
-			return p.rdb.Set(ctx, w.stockKey(), 1, 0).Err()
+			return p.rdb.Set(ctx, w.StockKey(), 1, 0).Err()
 		}
 		start := time.Now()
 		p.Cut()
@@ -123,7 +124,7 @@ func TestTraceShowsTheLock(t *testing.T) {
 		h := w.Start("A").Holder()
 		h.MustLock()
 		w.Sleep(time.Second)
-		_ = h.p.rdb.Get(w.ctx, w.stockKey()).Err()
+		_ = h.p.rdb.Get(w.ctx, w.StockKey()).Err()
 		_ = h.Unlock()
 		var commands []Event
 		for _, e := range w.trace.events() {
@@ -154,7 +155,7 @@ func TestBlockedCommandBlocksNobodyElse(t *testing.T) {
 		if err := b.rdb.RPush(w.ctx, list, "held").Err(); err != nil {
 			t.Error(err)
 		}
-		w.must(waiting, "the end of the wait")
+		w.Must(waiting, "the end of the wait")
 		if len(got) != 2 || got[1] != "held" {
 			t.Errorf("got %q", got)
 		}
@@ -165,7 +166,7 @@ func TestBlockedCommandBlocksNobodyElse(t *testing.T) {
 	})
 }
 
-// A lock that is handed on is his who is to have it, whoever hands it on.
+// A lock that is handed on belongs to its next holder, whoever hands it on.
 func TestLockHandedOnIsItsNextHolders(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *World) {
 		a, b := w.Start("A"), w.Start("B")
@@ -178,14 +179,15 @@ func TestLockHandedOnIsItsNextHolders(t *testing.T) {
 	})
 }
 
-// What a cell leaves in Redis is removed, whatever a lock calls it.
-func TestNothingIsLeftInRedis(t *testing.T) {
-	err := virtually(func() {
+// leavesNothing checks that what a cell leaves in Redis is removed, whatever a lock calls
+// it.
+func leavesNothing(t *testing.T, scenarios []Scenario) {
+	err := virtualtime.Run(func() {
 		s := inMemory()
 		defer s.close()
 		rdb := redis.NewClient(s.options(s.dial))
 		defer rdb.Close()
-		r := &run{cfg: Config{Columns: []Column{column(t, "v7_queue"), column(t, "rueidislock")}, Scenarios: Scenarios()}}
+		r := &run{cfg: Config{Subjects: []Subject{subject(t, "v7_queue"), subject(t, "rueidislock")}, Scenarios: scenarios}}
 		for i := range 2 * len(r.cfg.Scenarios) {
 			c, _ := r.cell(context.Background(), s, i, 3*time.Second, time.Hour)
 			if keys := rdb.Keys(context.Background(), "*").Val(); len(keys) > 0 {

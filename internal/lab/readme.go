@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"oversell/internal/locks"
+	"oversell/internal/catalog"
 )
 
 // The marks in a Markdown file between which the table of strategies belongs.
@@ -35,13 +35,13 @@ func Table(r Report) string {
 	common := brokenByAll(r)
 	var b strings.Builder
 	b.WriteString("| strategy | what it adds | what it still breaks | shown by |\n|---|---|---|---|\n")
-	catalog := locks.Strategies()
+	list := catalog.Strategies()
 	for _, name := range r.Manifest.Strategies {
 		adds, test := "", "the lab"
 		// Of the locks of others the lab has its own settings, and texts.
-		if s, err := catalog.Find(name); err == nil && !s.Extra {
+		if s, err := list.Find(name); err == nil && !s.Extra {
 			adds, test = s.Adds, "`"+s.Test+"`"
-		} else if found, err := FindColumns(Columns(), []string{name}); err == nil {
+		} else if found, err := FindSubjects(Subjects(), []string{name}); err == nil {
 			adds = found[0].About
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", name, adds, quoted(brokenBy(r, name, common)), test)
@@ -68,8 +68,8 @@ func brokenBy(r Report, strategy string, less []string) []string {
 // brokenByAll lists the anomalies that every lock in Redis breaks under.
 func brokenByAll(r Report) []string {
 	inRedis := make(map[string]bool)
-	for _, c := range Columns() {
-		inRedis[c.Name] = c.inRedis()
+	for _, c := range Subjects() {
+		inRedis[c.Name] = c.InRedis()
 	}
 	kept := make(map[string]bool)
 	for _, c := range r.Cells {

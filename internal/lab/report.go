@@ -1,8 +1,13 @@
-// Package lab breaks each strategy on purpose, the same way every time. A cell
-// is one anomaly tried on one strategy: actors, each its own process as far as
-// Redis can tell, run the real lock code against a Redis whose replies, and
-// whose actors, are delayed, lost, frozen or killed from outside. What comes
-// out is computed from what happened, and compared with what is on record.
+// Package lab breaks each strategy on purpose, in the same way every time. A cell is one
+// anomaly tried on one strategy: actors, each of them a process to Redis, run the real
+// lock code while faults are injected: replies are delayed or lost, processes are frozen
+// or killed. The outcome is computed from what happened, and compared with the outcome
+// on record.
+//
+// A Scenario plays an anomaly in a World: it starts a Process for each actor, takes the
+// lock with a Holder, injects faults into processes and servers, and returns a Verdict.
+// The catalogue of scenarios is package anomalies. The scheduler (Play, Search) plays
+// two or three buyers command by command.
 package lab
 
 import (
@@ -19,8 +24,10 @@ type Outcome string
 const (
 	Holds   Outcome = "holds"   // the strategy keeps what it is asked for
 	Breaks  Outcome = "breaks"  // it does not
-	NA      Outcome = "n/a"     // the question makes no sense for it; the note says why
+	NA      Outcome = "n/a"     // the question does not apply to it; the note says why
 	Unknown Outcome = "unknown" // what happened does not decide; the note says what did not happen
+
+	NoRecord Outcome = "" // of Cell.Expected: nothing is on record, as for a lock of your own
 )
 
 // Report is what a run of the lab found. Its JSON form is relied upon.
@@ -59,13 +66,13 @@ type Cell struct {
 	Anomaly  string  `json:"anomaly"`
 	Strategy string  `json:"strategy"`
 	Outcome  Outcome `json:"outcome"`
-	Expected Outcome `json:"expected"` // "" where nothing is on record, as for a lock of your own
+	Expected Outcome `json:"expected"` // the outcome on record, or NoRecord
 	Note     string  `json:"note"`     // what decided the outcome, in one sentence
 	Trace    []Event `json:"trace"`
 }
 
-// AsExpected reports whether the cell came out as is on record.
-func (c Cell) AsExpected() bool { return c.Expected == "" || c.Outcome == c.Expected }
+// AsExpected reports whether the cell came out as on record.
+func (c Cell) AsExpected() bool { return c.Expected == NoRecord || c.Outcome == c.Expected }
 
 // Kind is what an event is about.
 type Kind string
@@ -94,7 +101,7 @@ type Event struct {
 	Keys  []Key    `json:"keys,omitempty"`   // after a command or a fault: the keys that are not, in Redis, as the events before it have left them; what is left of a ttl goes on to shrink
 }
 
-// Unexpected returns the cells that did not come out as is on record.
+// Unexpected returns the cells that did not come out as on record.
 func (r Report) Unexpected() []Cell {
 	var out []Cell
 	for _, c := range r.Cells {

@@ -1,41 +1,34 @@
 package lab
 
 import (
-	"strings"
+	"fmt"
+	"slices"
 )
 
 // Scenario is an anomaly that can be tried.
 type Scenario struct {
 	Anomaly
 
-	// record has the outcomes on record, one letter for each of recorded: H
-	// holds, B breaks, - makes no sense. Spaces do not count.
-	record string
+	// Breaks are the subjects that break under it on record. All others hold, unless
+	// the question does not apply to them.
+	Breaks SubjectSet
 
-	// clocks says that it sets the clocks of the servers that keep the lock. Only
-	// of those in memory they can be set: elsewhere it makes no sense.
-	clocks bool
+	// FoundNA are the subjects of which only the run finds that the question does not
+	// apply to them.
+	FoundNA SubjectSet
 
-	// senseless says why the question makes no sense for a column; "" if it
-	// does. Nil: it always does.
-	senseless func(c Column) string
+	// Clocks says that it sets the clocks of the servers that keep the lock. That is
+	// possible only for servers in memory: elsewhere the question does not apply.
+	Clocks bool
 
-	run func(w *World) verdict
+	// NotApplicable says why the question does not apply to a subject, or returns "".
+	// Nil: it applies to all.
+	NotApplicable func(c Subject) string
 
-	// requires is what must have happened for its outcome to be holds.
-	requires []claim
-}
+	Run func(w *World) Verdict
 
-// Scenarios returns all anomalies, in the order of the table.
-func Scenarios() []Scenario {
-	var all []Scenario
-	for _, family := range [][]Scenario{
-		saleScenarios(), expiryScenarios(), clockScenarios(), releaseScenarios(), reentryScenarios(),
-		tokenScenarios(), renewalScenarios(), waitScenarios(), cacheScenarios(),
-	} {
-		all = append(all, family...)
-	}
-	return all
+	// Requires is what must have happened for its outcome to be holds.
+	Requires []Claim
 }
 
 // FindScenarios returns the anomalies with these names, or an error that says
@@ -44,100 +37,59 @@ func FindScenarios(all []Scenario, names []string) ([]Scenario, error) {
 	return find("anomaly", all, func(s Scenario) string { return s.Name }, names)
 }
 
-// Expected returns the outcome on record, or "" if there is none.
+// Expected returns the outcome on record, or NoRecord for a subject that has none.
 func (s Scenario) Expected(strategy string) Outcome {
-	letters := strings.ReplaceAll(s.record, " ", "")
-	for i, c := range recorded() {
-		if c.Name != strategy || i >= len(letters) {
-			continue
-		}
-		switch letters[i] {
-		case 'H':
-			return Holds
-		case 'B':
-			return Breaks
-		case '-':
-			return NA
-		}
-	}
-	return ""
-}
-
-// Why a question makes no sense, for several anomalies.
-
-// needsLock is for questions about a lock, wherever it is.
-func needsLock(c Column) string {
-	if c.Lock == nil {
-		return "it has no lock"
-	}
-	return ""
-}
-
-// needsRemoteLock is for questions about a lock that is kept by a server.
-func needsRemoteLock(c Column) string {
-	if c.InProcess {
-		return "its lock is in the memory of one process, not in Redis"
-	}
-	return needsLock(c)
-}
-
-// needsRedisLock is for questions about single commands to Redis.
-func needsRedisLock(c Column) string {
-	if c.inService() {
-		return "what it says to its servers are no commands of Redis, of which the lab could count them or hold one up"
-	}
-	return needsRemoteLock(c)
-}
-
-// needsForgetful is for questions about servers that forget what they granted.
-func needsForgetful(c Column) string {
-	if c.inService() {
-		return "a majority of its servers has written down what it grants before it grants it, and none without that takes over"
-	}
-	return needsRemoteLock(c)
-}
-
-// needsWallClock is for questions about leases that end by a clock that can be set.
-func needsWallClock(c Column) string {
-	if c.inService() {
-		return "its servers count leases by a clock that only goes on, whatever time is set"
-	}
-	return needsRemoteLock(c)
-}
-
-// needsToken is for questions about fencing tokens.
-func needsToken(c Column) string {
-	if !c.Tokens {
-		return "it has no fencing token"
-	}
-	return needsRemoteLock(c)
-}
-
-// needsUnlock is for questions about an unlock by who does not hold the lock.
-func needsUnlock(c Column) string {
-	if c.HolderOnly {
-		return "only a holder is given something to unlock with"
-	}
-	return needsRemoteLock(c)
-}
-
-// needsLoser is for questions about those who are refused.
-func needsLoser(c Column) string {
+	i := slices.IndexFunc(recorded(), func(c Subject) bool { return c.Name == strategy })
 	switch {
-	case c.InProcess:
-		return "its losers wait in line: they are not refused, and do not ask again"
-	case c.Optimistic:
-		return "its retry is part of the guard, and is a loop"
-	case c.Lock == nil:
-		return "nobody is ever refused"
+	case i < 0:
+		return NoRecord
+	case s.whyNot(recorded()[i]) != "", s.FoundNA.has(strategy):
+		return NA
+	case s.Breaks.has(strategy):
+		return Breaks
 	}
-	return ""
+	return Holds
 }
 
-// needsCacheGuard is for the cache, where there is no write to check.
-func needsCacheGuard(c Column) string {
-	if c.Optimistic {
-		return "it checks at the write of the stock; a cache has nothing to check"
+// whyNot says why the question does not apply to a subject, or returns "".
+func (s Scenario) whyNot(c Subject) string {
+	if s.NotApplicable == nil {
+		return ""
 	}
-	return ""
+	return s.NotApplicable(c)
+}
+
+// SubjectSet is a set of subjects, by name. The zero value is empty.
+type SubjectSet struct {
+	Names  []string
+	Others bool // the set is all but these
+}
+
+func Only(names ...string) SubjectSet   { return SubjectSet{names, false} }
+func AllBut(names ...string) SubjectSet { return SubjectSet{names, true} }
+
+var EverySubject = AllBut()
+
+func (s SubjectSet) has(name string) bool { return slices.Contains(s.Names, name) != s.Others }
+
+// Verdict is the outcome of a cell, and what decided it.
+type Verdict struct {
+	Outcome Outcome
+	Note    string
+}
+
+// Because is the verdict with this outcome and a reason for it.
+func (o Outcome) Because(format string, args ...any) Verdict {
+	return Verdict{o, fmt.Sprintf(format, args...)}
+}
+
+// stuck ends a scenario that cannot go on: something that it needs did not happen,
+// so nothing is decided. It is panicked with, and caught by play.
+type stuck struct{ why string }
+
+// Need ends the scenario, with nothing decided, unless ok.
+func Need(ok bool, format string, args ...any) {
+	if !ok {
+		panic(stuck{fmt.Sprintf(format, args...)})
+	}
 }

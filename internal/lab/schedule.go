@@ -3,14 +3,16 @@ package lab
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"oversell/internal/locks"
 )
 
-// Schedule is who does what in which order while a few buyers, each a process
-// of its own, buy the last units of an item. Whoever writes it is the scheduler:
-// nothing happens that is not in it.
+// Schedule is the order of events while a few buyers, each a process of its own, buy the
+// last units of an item. Its author is the scheduler: only what is in it happens.
 type Schedule struct {
 	Strategy string // one of Levels
 	Buyers   int    // 2 or 3; there is one unit less than that
@@ -45,20 +47,17 @@ const (
 	maxNth      = 9
 )
 
-// ErrSchedule is what the errors wrap of a schedule that cannot be played. What
-// they say is for whoever wrote it.
+// ErrSchedule is wrapped by the errors of a schedule that cannot be played. Their text
+// is for its author.
 var ErrSchedule = errors.New("no schedule")
 
 const moveForms = "allowed, with dots between them: A, B, C for a buyer's next command, A2 for the second one it is about to send, " +
 	"p500 to let 500 ms pass (1 to 60000), fA to freeze a process, tA to thaw it, kA to kill it"
 
-// Levels returns the strategies that can be scheduled, from no lock at all to the
-// fenced one. What is left out talks to several servers, or by other clients.
+// Levels returns the strategies that can be scheduled, from no lock at all to the fenced
+// one. The others use several servers, or other clients.
 func Levels() []string {
-	return []string{
-		"none", "local", "v1_setnx", "v2_ttl", "v3_uuid", "v4_lua", "v5_reentrant",
-		"v6_watchdog", "v7_queue", "v8_fenced", "v9_cohort", "watch", "yours",
-	}
+	return slices.Concat([]string{"none", "local"}, locks.Stages(), []string{"watch", "yours"})
 }
 
 // ParseMoves reads moves as MovesText writes them. The error wraps ErrSchedule.
@@ -105,7 +104,7 @@ func parseMove(word string) (Move, bool) {
 	return m, ok
 }
 
-// parseNumber reads a number of at least 1, in no form but its shortest.
+// parseNumber reads a number of at least 1, in its shortest form only.
 func parseNumber(text string, most int) (int, bool) {
 	n, err := strconv.Atoi(text)
 	return n, err == nil && n >= 1 && n <= most && strconv.Itoa(n) == text
@@ -116,7 +115,7 @@ func parseBuyer(text string) (int, bool) {
 	return i, len(text) == 1 && i >= 0
 }
 
-// shorten quotes a text of somebody else's, cut to a length that can be read.
+// shorten quotes a text from outside, cut to a readable length.
 func shorten(text string) string {
 	const most = 20
 	if len(text) > most {
@@ -150,9 +149,9 @@ func (m Move) String() string {
 // buyerName is what the i-th buyer is called.
 func buyerName(i int) string { return string(rune('A' + i)) }
 
-// Units returns how many units there are for that many buyers: one too few. Of
-// three buyers two can be served, so that what a late one does to a lock, having
-// bought in time itself, can harm the other two.
+// Units returns how many units there are for that many buyers: one too few. Of three
+// buyers two can be served, so a buyer that has bought in time and unlocks late can harm
+// the other two.
 func Units(buyers int) int { return buyers - 1 }
 
 // check returns an error that wraps ErrSchedule for what is out of bounds.
@@ -176,17 +175,17 @@ func (s Schedule) check() error {
 	return nil
 }
 
-// column returns the column of the schedule's strategy.
-func (s Schedule) column() (Column, error) {
+// Subject returns the subject of the schedule's strategy.
+func (s Schedule) subject() (Subject, error) {
 	for _, name := range Levels() {
 		if name != s.Strategy {
 			continue
 		}
-		found, err := FindColumns(append(Columns(), Yours()), []string{name})
+		found, err := FindSubjects(append(Subjects(), Yours()), []string{name})
 		if err != nil {
-			return Column{}, fmt.Errorf("%w: %w", ErrSchedule, err)
+			return Subject{}, fmt.Errorf("%w: %w", ErrSchedule, err)
 		}
 		return found[0], nil
 	}
-	return Column{}, fmt.Errorf("%w: unknown strategy %s (allowed: %s)", ErrSchedule, shorten(s.Strategy), strings.Join(Levels(), ", "))
+	return Subject{}, fmt.Errorf("%w: unknown strategy %s (allowed: %s)", ErrSchedule, shorten(s.Strategy), strings.Join(Levels(), ", "))
 }

@@ -14,8 +14,8 @@ import (
 	"oversell/internal/lab/wire"
 )
 
-// A gate holds up every command of one buyer's process before Redis sees it,
-// until it is let go. It may be used by several goroutines.
+// A gate holds every command of one buyer's process before Redis sees it, until it is
+// let through. It is safe for concurrent use.
 type gate struct {
 	s *staging
 	p *Process
@@ -45,8 +45,8 @@ type held struct {
 // exchange is a command and what the buyer was told.
 type exchange struct{ text, reply string }
 
-// client makes a client whose every connection goes through the gate. Nothing
-// is too slow for it: how long a command takes is not the client's to say here.
+// client makes a client whose connections all go through the gate. It has no short
+// timeouts, because the schedule decides how long a command takes.
 func (g *gate) client() *redis.Client {
 	w := g.p.w
 	o := w.server.options(g.dial)
@@ -68,8 +68,8 @@ func (g *gate) dial(ctx context.Context) (net.Conn, error) {
 	return mine, nil
 }
 
-// handle is what becomes of a command: it waits at the gate, is sent, and the
-// reply waits for as long as the process is stopped.
+// handle has a command wait at the gate and sends it. The reply waits for as long as the
+// process is stopped.
 func (g *gate) handle(ctx context.Context, cmd wire.Command, send func() (wire.Value, error)) (wire.Value, error) {
 	if cmd.SetUp() {
 		if err := g.p.passage(ctx); err != nil {
@@ -88,10 +88,10 @@ func (g *gate) handle(ctx context.Context, cmd wire.Command, send func() (wire.V
 	return g.perform(ctx, h, send)
 }
 
-// hold puts a command up at the gate.
+// hold stops a command at the gate.
 func (g *gate) hold(cmd wire.Command, source string) *held {
 	w := g.p.w
-	h := &held{cmd: cmd, script: source, text: w.names.text(g.p.name, cmd), since: w.trace.ms(), fresh: true, open: make(chan struct{})}
+	h := &held{cmd: cmd, script: source, text: w.names.text(g.p.Name, cmd), since: w.trace.ms(), fresh: true, open: make(chan struct{})}
 	g.mu.Lock()
 	g.held = append(g.held, h)
 	g.mu.Unlock()
@@ -110,8 +110,8 @@ func compareBool(a, b bool) int {
 	return 1
 }
 
-// wait returns when the gate opens for h, or with an error when its process is
-// dead. A client that gives up does not call back what it has sent.
+// wait returns when the gate opens for h, or with an error when its process is dead. A
+// client that gives up cannot take back what it has sent.
 func (g *gate) wait(ctx context.Context, h *held) error {
 	hungUp := ctx.Done()
 	for {
@@ -143,7 +143,7 @@ func (g *gate) let(h *held) {
 	close(h.open)
 }
 
-// perform has Redis execute a command, and puts on record what came of it.
+// perform sends a command to Redis, and records the result.
 func (g *gate) perform(ctx context.Context, h *held, send func() (wire.Value, error)) (wire.Value, error) {
 	h.sent = g.p.w.trace.ms()
 	if h.cmd.Blocks() {
@@ -152,7 +152,7 @@ func (g *gate) perform(ctx context.Context, h *held, send func() (wire.Value, er
 	}
 	before := g.s.lock(h.cmd)
 	reply, err := g.p.w.command(ctx, g.p.links[0], h.cmd, send)
-	g.s.changed(g.p.name, before, g.s.lock(h.cmd))
+	g.s.changed(g.p.Name, before, g.s.lock(h.cmd))
 	g.mu.Lock()
 	if e := (exchange{h.text, g.p.w.names.value(reply.String())}); h.watchdog {
 		g.keeping = e
@@ -179,17 +179,16 @@ func (g *gate) enter(inside bool) {
 	g.inside = inside
 }
 
-// commands returns what is held, the buyer's own first. It is for moments at which
-// all goroutines wait: only then is it certain who sends what. Whoever is in the
-// section asks for the stock, and waits for nothing else, so what is sent besides
-// keeps the lock.
+// commands returns what is held, the buyer's own commands first. It may be called only
+// when all goroutines wait, because only then is it certain who sends what. A buyer in
+// its section asks only for the stock, so any other command is one that renews the lock.
 func (g *gate) commands() []*held {
 	w := g.p.w
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, h := range g.held {
 		if h.fresh {
-			h.fresh, h.watchdog = false, g.inside && w.column.inRedis() && !h.cmd.Mentions(w.stockKey())
+			h.fresh, h.watchdog = false, g.inside && w.Subject.InRedis() && !h.cmd.Mentions(w.StockKey())
 		}
 	}
 	slices.SortStableFunc(g.held, func(a, b *held) int {
@@ -214,10 +213,9 @@ type sources struct {
 	of map[string]string
 }
 
-// source returns the source of the script that a command runs, if it runs any.
-// Of a script that nobody has sent in full yet there is none, and Redis would
-// say that it has none. The one that is sent in full Redis is given at once, so
-// that a script never takes two steps.
+// source returns the source of the script that a command runs, if any. It is unknown if
+// nobody has sent the script in full yet: Redis would say NOSCRIPT. A script that is
+// sent in full is loaded at once, so that a script never takes two steps.
 func (s *staging) source(cmd wire.Command) (source string, known bool) {
 	if !cmd.Script() || len(cmd.Args) < 2 {
 		return "", true
@@ -229,7 +227,7 @@ func (s *staging) source(cmd wire.Command) (source string, known bool) {
 		return source, known
 	}
 	source = cmd.Args[1]
-	sha, err := s.w.side.ScriptLoad(s.w.ctx, source).Result()
+	sha, err := s.w.Side.ScriptLoad(s.w.ctx, source).Result()
 	if err == nil {
 		s.scripts.of[sha] = source
 	}

@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"testing/synctest"
 	"time"
 
+	"oversell/internal/guard"
+	"oversell/internal/lab/virtualtime"
 	"oversell/internal/lab/wire"
-	"oversell/internal/locks"
 	"oversell/internal/stock"
 )
 
@@ -38,9 +38,9 @@ func Play(sc Schedule) (State, error) {
 	return state, nil
 }
 
-// play plays a schedule, and has look look at what it has led to.
+// play plays a schedule, and calls look with the result.
 func (sc Schedule) play(look func(*staging)) error {
-	c, err := sc.column()
+	c, err := sc.subject()
 	if err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (sc Schedule) play(look func(*staging)) error {
 		return err
 	}
 	var failed error
-	err = virtually(func() {
+	err = virtualtime.Run(func() {
 		server := inMemory()
 		defer server.close()
 		s := stage(server, c, sc)
@@ -68,7 +68,7 @@ func (sc Schedule) play(look func(*staging)) error {
 type staging struct {
 	sc       Schedule
 	w        *World
-	shop     *shop
+	shop     *Shop
 	players  []*player
 	scripts  sources
 	arrivals chan struct{} // has a value when something came to a gate
@@ -95,13 +95,13 @@ type player struct {
 	wrote *int64 // the stock, as it wrote it
 }
 
-// stage gets everything ready. Who buys comes in with its first step, for what it
-// sends ages from then on.
-func stage(server *server, c Column, sc Schedule) *staging {
+// stage prepares everything. A buyer starts with its first step, because its commands
+// age from then on.
+func stage(server *server, c Subject, sc Schedule) *staging {
 	w := newWorld(context.Background(), server, c, virtualTTL)
 	w.keyless = true // state reads them all in the end
 	s := &staging{
-		sc: sc, w: w, shop: w.open(int64(Units(sc.Buyers))),
+		sc: sc, w: w, shop: w.OpenShop(int64(Units(sc.Buyers))),
 		scripts:  sources{of: make(map[string]string)},
 		arrivals: make(chan struct{}, 1),
 	}
@@ -119,14 +119,14 @@ func (s *staging) player(index int) *player {
 	pl := &player{gate: &gate{s: s, p: p}, name: name, index: index}
 	p.rdb = pl.client()
 	p.links[0].rdb = p.rdb
-	b := s.shop.buyer(p, 0)
+	b := s.shop.Buyer(p, 0)
 	b.work = nil // it takes no time, and a timer would
-	b.guard = watched{b.guard, pl}
-	b.ordering = func() error { s.ordered(pl); return nil }
+	b.Guard = watched{b.Guard, pl}
+	b.Ordering = func() error { s.ordered(pl); return nil }
 	pl.come = func() {
 		pl.come = nil
-		s.w.Go(func() { pl.finish(b.buy()) })
-		synctest.Wait()
+		s.w.Go(func() { pl.finish(b.Buy()) })
+		virtualtime.Wait()
 	}
 	return pl
 }
@@ -182,7 +182,7 @@ func (s *staging) move(m Move) error {
 		pl.dead = true
 		pl.p.Kill()
 	}
-	synctest.Wait()
+	virtualtime.Wait()
 	return nil
 }
 
@@ -217,8 +217,8 @@ func (pl *player) able(a Action) error {
 	return nil
 }
 
-// pass lets time pass. What keeps a lock is done by its timers, and does not
-// wait for anybody, unless its process is stopped.
+// pass lets time pass. Renewals are sent by timers and need no move, unless their
+// process is stopped.
 func (s *staging) pass(d time.Duration) {
 	s.letWatchdogs()
 	timer := time.NewTimer(d)
@@ -229,18 +229,18 @@ func (s *staging) pass(d time.Duration) {
 			over = true
 		case <-s.arrivals:
 		}
-		synctest.Wait()
+		virtualtime.Wait()
 		s.letWatchdogs()
 	}
 }
 
-// letWatchdogs sends what keeps a lock, one command after the other and in the
-// order of the buyers, so that the same comes of it each time.
+// letWatchdogs sends the commands that renew locks, one after the other in the order of
+// the buyers, so that the result is the same each time.
 func (s *staging) letWatchdogs() {
 	for _, pl := range s.players {
 		for h := pl.watchdog(); h != nil && !pl.frozen; h = pl.watchdog() {
 			pl.let(h)
-			synctest.Wait()
+			virtualtime.Wait()
 		}
 	}
 }
@@ -253,16 +253,16 @@ func (s *staging) notice() {
 	}
 }
 
-// lock reads the lock around a command that has to do with it.
+// lock reads the lock before and after a command that concerns it.
 func (s *staging) lock(cmd wire.Command) lockState {
-	if !s.w.column.inRedis() || !cmd.Mentions(s.w.redisKey()) {
+	if !s.w.Subject.InRedis() || !cmd.Mentions(s.w.redisKey()) {
 		return lockState{}
 	}
 	return s.w.look()
 }
 
-// changed looks at what a command of an actor did to the lock. By then owners
-// knows the holder of what was there before, unless it is there no more.
+// changed checks what a command of an actor did to the lock. Owners knows whose lock was
+// there before.
 func (s *staging) changed(actor string, before, after lockState) {
 	if !before.held || after.held {
 		return
@@ -286,15 +286,15 @@ func (s *staging) ordered(pl *player) {
 	pl.sold = true
 	pl.mu.Unlock()
 	s.shop.mu.Lock()
-	sold := s.shop.orders + 1
+	sold := s.shop.Orders + 1
 	s.shop.mu.Unlock()
 	if sold > s.shop.initial {
 		s.find(Oversold, pl.name, fmt.Sprintf("%s sells unit %d of %d", pl.name, sold, s.shop.initial))
 	}
 }
 
-// find puts a finding on record. That a lock was granted twice is only a note: it
-// need not do any harm. That somebody was turned back does none.
+// find records a finding. A lock that was granted twice is only a note, because it need
+// not do harm, and so is a refused write.
 func (s *staging) find(kind FindingKind, actor, text string) {
 	mark := Break
 	if kind == Overlap || kind == Refused {
@@ -311,20 +311,20 @@ func (s *staging) failure() error {
 	s.w.mu.Lock()
 	defer s.w.mu.Unlock()
 	if s.w.failure != nil {
-		return fmt.Errorf("playing a schedule: %s", s.w.failure.note)
+		return fmt.Errorf("playing a schedule: %s", s.w.failure.Note)
 	}
 	return nil
 }
 
 // watched is a stock guard that tells what its buyer read and wrote.
 type watched struct {
-	stock.Guard
+	stock.Isolation
 	pl *player
 }
 
-// Do implements stock.Guard.
-func (g watched) Do(ctx context.Context, at stock.Place, e locks.Entry, section stock.Section) (stock.LockStats, error) {
-	return g.Guard.Do(ctx, at, e, func(ctx context.Context, c stock.Counter) error {
+// Do implements stock.Isolation.
+func (g watched) Do(ctx context.Context, at stock.Location, e guard.Entry, section stock.Section) (guard.Stats, error) {
+	return g.Isolation.Do(ctx, at, e, func(ctx context.Context, c stock.Counter) error {
 		g.pl.enter(true)
 		g.pl.s.entered(g.pl)
 		defer g.pl.leave()
@@ -339,18 +339,18 @@ func (pl *player) leave() {
 	pl.left = true
 }
 
-// mayBuy reports whether the player has not bought yet, and still can. Only who
-// checks at the write enters its section again.
+// mayBuy reports whether the player has not bought yet and still can. Only an optimistic
+// buyer enters its section again.
 func (pl *player) mayBuy() bool {
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
-	again := pl.s.w.column.Optimistic
+	again := pl.s.w.Subject.Optimistic
 	return !pl.sold && !pl.dead && !pl.done && (!pl.left || again)
 }
 
-// entered notes who is in the section beside a buyer who has come in by a lock.
+// entered notes who else is in the section when a buyer enters with a lock.
 func (s *staging) entered(pl *player) {
-	if s.w.column.Lock == nil {
+	if s.w.Subject.Lock == nil {
 		return
 	}
 	var others []string
@@ -361,7 +361,7 @@ func (s *staging) entered(pl *player) {
 	}
 	switch {
 	case len(others) == 0:
-	case !s.w.column.inRedis():
+	case !s.w.Subject.InRedis():
 		s.find(Overlap, pl.name, fmt.Sprintf("%s has the lock of its own process, and %s another one", pl.name, list(others)))
 	default:
 		s.find(Overlap, pl.name, fmt.Sprintf("%s has the lock, and %s still relies on it", pl.name, list(others)))
@@ -396,7 +396,7 @@ func (c watchedStock) Set(ctx context.Context, left int64) error {
 	return err
 }
 
-// refused notes that the stock has turned back who came too late.
+// refused notes that the stock has refused a buyer that came too late.
 func (c watchedStock) refused(err error) {
 	if errors.Is(err, stock.ErrFenced) {
 		c.pl.s.find(Refused, c.pl.name, fmt.Sprintf("the stock refuses %s: a later holder with a greater fencing token was there", c.pl.name))
@@ -410,9 +410,8 @@ func (t *trace) len() int {
 	return len(t.entries)
 }
 
-// arrange gives the events from an index on, which are those of one move, an order
-// that does not depend on which goroutine came first: the one whose move it was
-// goes before those whom it woke.
+// arrange sorts the events of one move, which begin at an index, so that their order
+// does not depend on goroutines: the actor that moved comes before those that it woke.
 func (t *trace) arrange(from int, mover string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

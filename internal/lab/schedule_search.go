@@ -82,14 +82,13 @@ func Search(ctx context.Context, strategy string, buyers int, goal Goal, budget 
 	return f.out, err
 }
 
-// CheckSearch returns an error that wraps ErrSchedule for what Search would not
-// look for.
+// CheckSearch returns an error that wraps ErrSchedule for a search that is not allowed.
 func CheckSearch(strategy string, buyers int, goal Goal) error {
 	if goal != ToOversell && goal != ToDeleteForeign {
 		return fmt.Errorf("%w: unknown goal %s (allowed: %s, %s)", ErrSchedule, shorten(string(goal)), ToOversell, ToDeleteForeign)
 	}
 	sc := Schedule{Strategy: strategy, Buyers: buyers}
-	if _, err := sc.column(); err != nil {
+	if _, err := sc.subject(); err != nil {
 		return err
 	}
 	return sc.check()
@@ -215,8 +214,8 @@ func (f *finder) play(ctx context.Context, moves []Move) (p position, err error)
 	f.out.Plays++
 	err = f.base.with(moves).play(func(s *staging) { p = s.position(f.goal) })
 	if err != nil {
-		// The search has chosen the moves: that one is impossible, as ErrSchedule
-		// would say, is no mistake of whoever asked.
+		// The search has chosen the moves, so an impossible one is not the caller's
+		// mistake, as ErrSchedule would say.
 		err = fmt.Errorf("playing %s: %v", MovesText(moves), err)
 	}
 	return p, err
@@ -253,7 +252,7 @@ func (s *staging) reached(goal Goal) bool {
 	return slices.ContainsFunc(s.findings, func(f Finding) bool { return f.Kind == ForeignDelete })
 }
 
-// hopeless reports whether too few are left who may still buy.
+// hopeless reports whether too few buyers are left that may still buy.
 func (s *staging) hopeless(goal Goal) bool {
 	most := s.sale().Sold
 	for _, pl := range s.players {
@@ -264,8 +263,8 @@ func (s *staging) hopeless(goal Goal) bool {
 	return goal == ToOversell && most <= s.shop.initial
 }
 
-// steps lists the steps that can be taken, who is frozen being thawed for it. Of
-// those who have not come the first one comes first.
+// steps lists the possible steps; a frozen buyer is thawed for its step. Of the buyers
+// that have not started, only the first may.
 func (s *staging) steps() [][]Move {
 	var out [][]Move
 	outside := false
@@ -308,9 +307,8 @@ func nearest(now float64, keys []Key, wakes []*float64) time.Duration {
 	return min(most, MaxPass)
 }
 
-// identity tells what there is to know of each buyer. What its program will do
-// follows from what it has seen. When it saw that is told by what is left of the
-// leases, and by when it goes on.
+// identity describes each buyer. What its program will do follows from what it has seen;
+// when it saw that follows from what is left of the leases, and from when it goes on.
 func (s *staging) identity(now float64) string {
 	var b strings.Builder
 	for _, pl := range s.players {
@@ -374,9 +372,8 @@ var (
 	evals   = strings.NewReplacer("EVALSHA", "EVAL") // the first one who runs a script sends it in full
 )
 
-// identify puts together what tells a state from another. Times count from now, of
-// fencing tokens only the order does, and other tokens are called by the order in
-// which they are met.
+// identify combines what distinguishes a state. Times are relative to now, only the
+// order of fencing tokens counts, and other tokens are numbered as they appear.
 func identify(now float64, keys []Key, buyers string, wakes []*float64) string {
 	var b strings.Builder
 	for _, k := range keys {

@@ -85,7 +85,7 @@ func TestSearchRefuses(t *testing.T) {
 	}
 }
 
-// Whoever asks for a search has not chosen its moves, and is not to blame for them.
+// The caller of a search has not chosen its moves, so their errors are not ErrSchedule.
 func TestSearchAnswersForItsMoves(t *testing.T) {
 	f := &finder{base: Schedule{Strategy: "none", Buyers: 2}, goal: ToOversell}
 	if _, err := f.play(t.Context(), []Move{{Action: Thaw}}); err == nil || errors.Is(err, ErrSchedule) {

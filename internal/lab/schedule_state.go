@@ -9,9 +9,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"testing/synctest"
 	"time"
 
+	"oversell/internal/lab/virtualtime"
 	"oversell/internal/stock"
 )
 
@@ -23,7 +23,7 @@ type State struct {
 	TTL      float64   `json:"ttl_ms"`
 	Now      float64   `json:"now_ms"`  // since the sale began
 	Left     float64   `json:"left_ms"` // how much time may still pass
-	Verdict  Verdict   `json:"verdict"`
+	Verdict  Judgment  `json:"verdict"`
 	Sale     Sale      `json:"sale"`
 	Lock     Holding   `json:"lock"`
 	Players  []Player  `json:"players"`
@@ -33,8 +33,8 @@ type State struct {
 	Trace    []Event   `json:"trace"`
 }
 
-// Verdict says how it stands.
-type Verdict struct {
+// Judgment is the verdict on a schedule so far.
+type Judgment struct {
 	Outcome  Standing `json:"outcome"`
 	Sentence string   `json:"sentence"`
 }
@@ -166,9 +166,9 @@ func (pl *player) isInside() bool {
 	return pl.inside && !pl.dead
 }
 
-// state looks at everything. In the end it has those come who have not, to see what
-// they will send, and lets time pass, to see when those go on who wait: nothing can
-// be played after it.
+// state reads everything. In the end it starts the buyers that have not started, to see
+// what they will send, and lets time pass, to see when those that wait go on. Nothing
+// can be played after it.
 func (s *staging) state() State {
 	st := State{
 		Strategy: s.sc.Strategy, Buyers: s.sc.Buyers, Moves: MovesText(s.sc.Moves),
@@ -199,15 +199,15 @@ func (s *staging) passed() (d time.Duration) {
 
 // sale compares the books.
 func (s *staging) sale() Sale {
-	left, _ := s.w.side.Get(s.w.ctx, s.w.stockKey()).Int64() // a stock that is gone is none
+	left, _ := s.w.Side.Get(s.w.ctx, s.w.StockKey()).Int64() // a stock that is gone is none
 	s.shop.mu.Lock()
 	defer s.shop.mu.Unlock()
 	missing := s.shop.initial - left
 	return Sale{
-		Initial: s.shop.initial, Stock: left, Sold: s.shop.orders,
-		Over:    max(0, s.shop.orders-s.shop.initial),
-		Lost:    max(0, s.shop.orders-missing),
-		Missing: max(0, missing-s.shop.orders),
+		Initial: s.shop.initial, Stock: left, Sold: s.shop.Orders,
+		Over:    max(0, s.shop.Orders-s.shop.initial),
+		Lost:    max(0, s.shop.Orders-missing),
+		Missing: max(0, missing-s.shop.Orders),
 	}
 }
 
@@ -218,7 +218,7 @@ func (s *staging) holding() Holding {
 			h.Inside = append(h.Inside, pl.name)
 		}
 	}
-	if s.w.column.inRedis() {
+	if s.w.Subject.InRedis() {
 		h.Redis, h.TTL = s.w.owners.show(s.w.look())
 	}
 	return h
@@ -234,7 +234,7 @@ func (pl *player) player() Player {
 		out.Result = resultOf(pl.err)
 	}
 	if out.Status == Done && pl.err != nil {
-		out.Error = pl.s.readable(pl.s.w.names.value(brief(pl.err)))
+		out.Error = pl.s.readable(pl.s.w.names.value(Brief(pl.err)))
 	}
 	out.Says = pl.says(out)
 	return out
@@ -256,7 +256,7 @@ func (pl *player) pending() []Pending {
 	return out
 }
 
-// peek has those come who have not.
+// peek starts the buyers that have not started.
 func (s *staging) peek(players []Player) {
 	for i, pl := range s.players {
 		if pl.come != nil {
@@ -266,7 +266,7 @@ func (s *staging) peek(players []Player) {
 	}
 }
 
-// resultOf is with what a buyer is done whom the guard returned err.
+// resultOf is the result of a buyer for which the guard returned err.
 func resultOf(err error) Result {
 	switch {
 	case err == nil:
@@ -328,7 +328,8 @@ func (s *staging) can() []string {
 	return moves
 }
 
-// first is 1 for who has not come yet, and will then have a command to send.
+// first is 1 for a buyer that has not started, and will have a command to send once it
+// does.
 func (pl *player) first() int {
 	if pl.come != nil {
 		return 1
@@ -345,7 +346,7 @@ func (s *staging) alive() bool {
 }
 
 // verdict says how it stands, and why.
-func (s *staging) verdict(st State) Verdict {
+func (s *staging) verdict(st State) Judgment {
 	sentence := fmt.Sprintf("%d of %d units are sold", st.Sale.Sold, st.Sale.Initial)
 	if st.Sale.Over > 0 {
 		sentence += s.why(st)
@@ -360,15 +361,14 @@ func (s *staging) verdict(st State) Verdict {
 	}
 	switch {
 	case st.Sale.Over > 0:
-		return Verdict{Won, sentence}
+		return Judgment{Won, sentence}
 	case s.alive():
-		return Verdict{Open, sentence}
+		return Judgment{Open, sentence}
 	}
-	return Verdict{Over, sentence}
+	return Judgment{Over, sentence}
 }
 
-// why tells who among those who have bought wrote the same: they read the same
-// units.
+// why names the buyers that wrote the same stock, because they had read the same.
 func (s *staging) why(st State) string {
 	wrote := make(map[int64][]string)
 	for _, p := range st.Players {
@@ -387,7 +387,7 @@ func (s *staging) why(st State) string {
 
 // keys reads what is in Redis now.
 func (s *staging) keys() []Key {
-	states, err := s.w.spaces[0].read(s.w.ctx, s.w.side.Keys(s.w.ctx, "*").Val())
+	states, err := s.w.spaces[0].read(s.w.ctx, s.w.Side.Keys(s.w.ctx, "*").Val())
 	s.w.unread(err)
 	keys := make([]Key, 0, len(states))
 	for name, state := range states {
@@ -402,8 +402,8 @@ func (s *staging) keys() []Key {
 	return keys
 }
 
-// events are those of the trace. What a dead process' program makes of its end is
-// no event.
+// events returns the events of the trace, without what the program of a dead process
+// still does.
 func (s *staging) events() []Event {
 	killed := make(map[string]bool)
 	out := []Event{}
@@ -421,8 +421,8 @@ func (s *staging) events() []Event {
 // mostProbed is how long state lets time pass to see who goes on.
 const mostProbed = 10 * time.Second
 
-// wakeUps lets time pass, and returns when those who sleep or wait go on, unless
-// something else happens before: nil for the others.
+// wakeUps lets time pass, and returns when the buyers that sleep or wait go on, if
+// nothing else happens before; nil for the others.
 func (s *staging) wakeUps() []*float64 {
 	out := make([]*float64, len(s.players))
 	left := make(map[int]*player)
@@ -439,7 +439,7 @@ func (s *staging) wakeUps() []*float64 {
 			over = true
 		case <-s.arrivals:
 		}
-		synctest.Wait()
+		virtualtime.Wait()
 		s.letWatchdogs()
 		maps.DeleteFunc(left, func(i int, pl *player) bool {
 			if pl.status() != Ready {

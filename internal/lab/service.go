@@ -5,12 +5,11 @@ import (
 	"fmt"
 	"time"
 
-	"oversell/internal/locks"
+	"oversell/internal/guard"
 	"oversell/internal/netfault"
 )
 
-// A service is what keeps locks and is no Redis. Its methods may be called
-// concurrently.
+// A service keeps locks and is not Redis. Its methods may be called concurrently.
 type service interface {
 	// name is what the service is called.
 	name() string
@@ -19,25 +18,24 @@ type service interface {
 	// length.
 	dial(ctx context.Context, ttl time.Duration) (*member, error)
 
-	// granted returns the lease that is had by who asks for ttl: services have a
-	// least one.
+	// granted returns the lease that a process gets if it asks for ttl: services have a
+	// shortest one.
 	granted(ctx context.Context, ttl time.Duration) (time.Duration, error)
 
-	// first returns the place of whoever holds the lock called key, or "".
+	// first returns the entry of the holder of the lock called key, or "".
 	first(ctx context.Context, key string) (string, error)
 
-	// lose removes a place, past its holder.
+	// lose removes an entry, without its holder.
 	lose(ctx context.Context, place string) error
 
-	// watch calls gone with each place of the lock that goes, until ctx ends.
+	// watch calls gone with each entry of the lock that is removed, until ctx ends.
 	watch(ctx context.Context, key string, gone func(place string))
 
 	// close ends the lab's own connection.
 	close()
 }
 
-// member is a process as a service knows it. A nil one is a process that has to do
-// with none.
+// member is a process's session at a service. It is nil if the lock is not at a service.
 type member struct {
 	relays []*netfault.Relay
 	lock   func(key string) serviceLock
@@ -46,8 +44,8 @@ type member struct {
 
 // serviceLock is what the locks of services have in common.
 type serviceLock interface {
-	locks.Lock
-	locks.Waiter
+	guard.Lock
+	guard.Waiter
 	Context(parent context.Context) context.Context
 	Token() int64
 }
@@ -71,7 +69,7 @@ func newMember(addresses []string, dial func(m *member, relayed []string) error)
 	return m, nil
 }
 
-// each does something to all relays of the process.
+// each injects a fault into all relays of the process.
 func (m *member) each(fault func(*netfault.Relay)) {
 	if m == nil {
 		return
@@ -81,8 +79,7 @@ func (m *member) each(fault func(*netfault.Relay)) {
 	}
 }
 
-// leave ends the connections. What can be reached is told, and what was in a hole
-// is lost.
+// leave ends the connections. A server that can be reached is told.
 func (m *member) leave() {
 	if m == nil {
 		return
@@ -95,23 +92,23 @@ func (m *member) leave() {
 	}
 }
 
-// join connects the process to the service, and asks for the lock once: then there is
-// a session, and a place to queue at, and whatever fails from now on is what the
-// scenario has done. It cannot have the lock if another has it already.
+// join connects the process to the service and asks for the lock once, so that there is
+// a session, and whatever fails from now on is the scenario's doing. It does not get the
+// lock if somebody else holds it.
 func (p *Process) join() {
 	m, err := p.w.server.service.dial(p.w.ctx, p.w.TTL)
-	need(err == nil, "%s could not connect: %v", p.name, err)
+	Need(err == nil, "%s could not connect: %v", p.Name, err)
 	p.member = m
 	first := m.lock(p.w.lockKey)
 	had, err := first.TryLock(p.w.ctx)
 	if had {
 		err = first.Unlock(p.w.ctx)
 	}
-	need(err == nil, "%s could not open its session: %v", p.name, err)
+	Need(err == nil, "%s could not open its session: %v", p.Name, err)
 }
 
 // newServiceLock makes a handle whose calls are on record.
-func newServiceLock(p *Process, key string) locks.Lock {
+func newServiceLock(p *Process, key string) guard.Lock {
 	return recordedLock{p.member.lock(key), p, key}
 }
 
@@ -149,7 +146,7 @@ func (l recordedLock) Unlock(ctx context.Context) (err error) {
 // called when the call is over, with what tells its outcome.
 func (l recordedLock) record(call string) func(outcome func() string) {
 	w := l.p.w
-	e := w.trace.begin(l.p.name, w.where()+": "+call+" "+w.names.value(l.key))
+	e := w.trace.begin(l.p.Name, w.where()+": "+call+" "+w.names.value(l.key))
 	return func(outcome func() string) {
 		if e == nil {
 			return
@@ -160,7 +157,7 @@ func (l recordedLock) record(call string) func(outcome func() string) {
 
 func outcomeOf(good string, err error) string {
 	if err != nil {
-		return brief(err)
+		return Brief(err)
 	}
 	return good
 }
@@ -169,12 +166,12 @@ func outcomeOf(good string, err error) string {
 func (l recordedLock) had(ctx context.Context) {
 	w := l.p.w
 	if place, err := w.server.service.first(context.WithoutCancel(ctx), l.key); err == nil && place != "" {
-		w.owners.has(l.p.name, place)
+		w.owners.has(l.p.Name, place)
 	}
 }
 
-// watch has it told when the service lets go of a holder's place, for whatever
-// reason: that is the moment from which on the next one can come in.
+// watch notes when the service removes a holder's entry, for whatever reason: from then
+// on the next holder can be let in.
 func (w *World) watch() {
 	s := w.server.service
 	if s == nil {
@@ -190,7 +187,7 @@ func (w *World) watch() {
 	})
 }
 
-// where is what keeps the lock, as it is told.
+// where names what keeps the lock.
 func (w *World) where() string {
 	switch {
 	case w.server.service != nil:

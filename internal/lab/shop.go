@@ -8,19 +8,18 @@ import (
 	"sync"
 	"time"
 
-	"oversell/internal/locks"
 	"oversell/internal/stock"
 )
 
-// shop sells one item as the flash sale does: read the stock, check, work,
-// write it back, write the order. The guard around it is the column's.
-type shop struct {
+// Shop sells one item as the flash sale does: read the stock, check, work, write it
+// back, write the order, all of it inside the subject's guard.
+type Shop struct {
 	w       *World
 	initial int64
 
 	mu       sync.Mutex
-	orders   int64
-	attempts int // sections begun
+	Orders   int64
+	Attempts int // sections begun
 	buyers   int
 }
 
@@ -29,32 +28,29 @@ var (
 	errLost    = errors.New("the lock was lost before anything was sold")
 )
 
-// open starts the sale.
-func (w *World) open(initial int64) *shop {
-	err := w.side.Set(w.ctx, w.stockKey(), initial, 0).Err()
-	need(err == nil, "the stock could not be set: %v", err)
-	w.begins(w.stockKey(), keyState{kind: "string", words: []string{strconv.FormatInt(initial, 10)}, left: -1})
-	return &shop{w: w, initial: initial}
+// OpenShop starts the sale.
+func (w *World) OpenShop(initial int64) *Shop {
+	err := w.Side.Set(w.ctx, w.StockKey(), initial, 0).Err()
+	Need(err == nil, "the stock could not be set: %v", err)
+	w.Begins(w.StockKey(), strconv.FormatInt(initial, 10))
+	return &Shop{w: w, initial: initial}
 }
 
-// stock is where the item's stock is kept.
-func (w *World) stock() stock.Place { return stock.Place{Key: w.stockKey()} }
-
-// buyer buys on behalf of a process.
-type buyer struct {
-	s     *shop
+// Buyer buys on behalf of a process.
+type Buyer struct {
+	s     *Shop
 	p     *Process
 	owner string // unique: two buyers of one process are two
-	guard stock.Guard
+	Guard stock.Isolation
 
 	work     func(ctx context.Context) // between reading and writing; may be nil
-	ordering func() error              // before the order is written; may be nil
+	Ordering func() error              // before the order is written; may be nil
 }
 
-// buyer returns one whose work takes that long.
-func (s *shop) buyer(p *Process, work time.Duration) *buyer {
-	owner := fmt.Sprintf("%s/%d", p.name, s.count(&s.buyers))
-	b := &buyer{s: s, p: p, owner: owner, guard: s.w.column.stockGuard(p, nil)}
+// Buyer returns a buyer whose work takes that long.
+func (s *Shop) Buyer(p *Process, work time.Duration) *Buyer {
+	owner := fmt.Sprintf("%s/%d", p.Name, s.count(&s.buyers))
+	b := &Buyer{s: s, p: p, owner: owner, Guard: p.StockGuard(nil)}
 	b.work = func(ctx context.Context) {
 		timer := time.NewTimer(work)
 		defer timer.Stop()
@@ -67,37 +63,30 @@ func (s *shop) buyer(p *Process, work time.Duration) *buyer {
 	return b
 }
 
-// buy buys one unit, and waits for its turn for as long as it takes.
-func (b *buyer) buy() error { return b.buyWithin(b.s.w.ctx) }
+// Buy buys one unit, and waits for its turn for as long as it takes.
+func (b *Buyer) Buy() error { return b.BuyWithin(b.s.w.ctx) }
 
-// buyWithin is buy for as long as wait lives.
-func (b *buyer) buyWithin(wait context.Context) error {
+// BuyWithin buys one unit, and waits no longer than the context wait.
+func (b *Buyer) BuyWithin(wait context.Context) error {
 	w := b.s.w
-	e := locks.Entry{Key: w.lockKey, Owner: b.owner, Wait: wait}
-	done, err := b.guard.Do(w.ctx, w.stock(), e, b.section)
+	done, err := b.Guard.Do(wait, stock.Location{Key: w.StockKey()}, w.Entry(b.owner), b.section)
 	if done.Attempts > 1 {
-		w.deeds.add(wasRefused, b.p.name)
+		w.deeds.add(WasRefused, b.p.Name)
 	}
 	if err != nil {
-		w.Note(b.p.name, "buys nothing: %s", brief(err))
+		w.Note(b.p.Name, "buys nothing: %s", Brief(err))
 	}
 	return err
 }
 
-// entry is a process' wish to enter, for as long as it takes.
-func (w *World) entry(p *Process) locks.Entry {
-	return locks.Entry{Key: w.lockKey, Owner: p.name + "/1", Wait: w.ctx}
-}
-
-func (b *buyer) section(ctx context.Context, c stock.Counter) error {
+func (b *Buyer) section(ctx context.Context, c stock.Counter) error {
 	w := b.s.w
-	b.s.count(&b.s.attempts)
-	called := w.history.call()
-	w.history.acquired(b.p.name, called)
-	w.trace.add(b.p.name, Hold, "is in the section")
+	b.s.count(&b.s.Attempts)
+	leave := w.Asks(b.p.Name)()
+	w.trace.add(b.p.Name, Hold, "is in the section")
 	defer func() {
-		w.history.released(b.p.name)
-		w.trace.add(b.p.name, Release, "leaves the section")
+		leave()
+		w.trace.add(b.p.Name, Release, "leaves the section")
 	}()
 	left, err := c.Get(ctx)
 	if err != nil {
@@ -115,52 +104,52 @@ func (b *buyer) section(ctx context.Context, c stock.Counter) error {
 	if err := c.Set(context.WithoutCancel(ctx), left-1); err != nil {
 		return err
 	}
-	if b.ordering != nil {
-		if err := b.ordering(); err != nil {
+	if b.Ordering != nil {
+		if err := b.Ordering(); err != nil {
 			return err
 		}
 	}
 	b.s.sold()
-	w.deeds.add(hasSold, b.p.name)
-	w.Note(b.p.name, "has sold a unit")
+	w.deeds.add(HasSold, b.p.Name)
+	w.Note(b.p.Name, "has sold a unit")
 	return nil
 }
 
 // count adds one to n, and returns the sum.
-func (s *shop) count(n *int) int {
+func (s *Shop) count(n *int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	*n++
 	return *n
 }
 
-func (s *shop) sold() {
+func (s *Shop) sold() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.orders++
+	s.Orders++
 }
 
-// audit counts: what was sold must be what is missing, and no more than there was.
-func (s *shop) audit() verdict {
-	left, err := s.w.side.Get(s.w.ctx, s.w.stockKey()).Int64()
-	need(err == nil, "the stock could not be read: %v", err)
+// Audit compares: the units sold must be the units missing, and no more than there were.
+func (s *Shop) Audit() Verdict {
+	left, err := s.w.Side.Get(s.w.ctx, s.w.StockKey()).Int64()
+	Need(err == nil, "the stock could not be read: %v", err)
 	s.mu.Lock()
-	sold, missing := s.orders, s.initial-left
+	sold, missing := s.Orders, s.initial-left
 	s.mu.Unlock()
 	switch {
 	case sold > s.initial:
-		return s.w.broke("", "%d of %d units were sold", sold, s.initial)
+		return s.w.Broke("", "%d of %d units were sold", sold, s.initial)
 	case sold > missing:
-		return s.w.broke("", "%d units are sold, and the stock is down by %d", sold, missing)
+		return s.w.Broke("", "%d units are sold, and the stock is down by %d", sold, missing)
 	case sold < missing:
-		return s.w.broke("", "the stock is down by %d, and %d are sold", missing, sold)
+		return s.w.Broke("", "the stock is down by %d, and %d are sold", missing, sold)
 	}
-	return holds("%d sold, and the stock is down by %d", sold, missing)
+	return Holds.Because("%d sold, and the stock is down by %d", sold, missing)
 }
 
-// together waits until all have returned.
-func (w *World) together(all ...<-chan struct{}) {
+// Together waits until all have returned.
+func (w *World) Together(all ...<-chan struct{}) {
 	for _, done := range all {
-		w.must(done, "the end of all buyers")
+		w.Must(done, "the end of all buyers")
 	}
 }

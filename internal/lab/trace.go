@@ -13,7 +13,7 @@ import (
 // maxTrace bounds a cell's trace: a retry storm is seen from its beginning.
 const maxTrace = 400
 
-// trace collects the events of a cell. It may be used by several goroutines.
+// trace collects the events of a cell. It is safe for concurrent use.
 type trace struct {
 	start time.Time
 
@@ -29,7 +29,7 @@ func (t *trace) ms() float64 {
 	return float64(time.Since(t.start).Microseconds()) / 1000
 }
 
-// moment is the time that is at in the trace.
+// moment converts a time of the trace.
 func (t *trace) moment(at float64) time.Time {
 	return t.start.Add(time.Duration(math.Round(at*1000)) * time.Microsecond)
 }
@@ -43,8 +43,8 @@ func (t *trace) add(actor string, kind Kind, text string) *Event {
 	return e
 }
 
-// overlap notes that the actor has the lock while others have it. Whether that
-// is what the cell is about is for judge to say.
+// overlap notes that the actor has the lock while others have it. It is shown only if
+// judge is called.
 func (t *trace) overlap(actor string, others []string) {
 	text := fmt.Sprintf("%s has the lock, and %s too", actor, list(others))
 	t.mu.Lock()
@@ -52,7 +52,7 @@ func (t *trace) overlap(actor string, others []string) {
 	t.held = append(t.held, &Event{At: t.ms(), Actor: actor, Kind: Break, Text: text})
 }
 
-// judge has the overlaps shown.
+// judge adds the overlaps to the trace: the cell is about them.
 func (t *trace) judge() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -60,14 +60,14 @@ func (t *trace) judge() {
 	t.held = nil
 }
 
-// acquit takes the breaks out again: nothing was decided.
+// acquit removes the breaks: nothing was decided.
 func (t *trace) acquit() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.entries = slices.DeleteFunc(t.entries, func(e *Event) bool { return e.Kind == Break })
 }
 
-// mark returns what takes out of the trace what is added from now on.
+// mark returns a function that removes what was added to the trace since.
 func (t *trace) mark() (cut func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -123,7 +123,7 @@ func (t *trace) now(e *Event) float64 {
 	return e.At
 }
 
-// drop removes an event: it turned out to be none.
+// drop removes an event that turned out not to be one.
 func (t *trace) drop(e *Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -148,11 +148,11 @@ func (t *trace) events() []Event {
 	return out
 }
 
-// notShown ends the note on commands that were not written down any more.
+// notShown ends the note on commands that were left out.
 const notShown = " more commands, not shown"
 
-// LeftOut reports whether the event stands for commands that were not written down
-// any more. What is in Redis is not known then from the last command before it on.
+// LeftOut reports whether the event is about commands that were left out. The keys in
+// Redis are not known from the last command before it on.
 func (e Event) LeftOut() bool {
 	return e.Kind == Note && e.Actor == "" && strings.HasSuffix(e.Text, notShown)
 }

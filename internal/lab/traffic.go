@@ -8,11 +8,11 @@ import (
 	"oversell/internal/locks/redlock"
 )
 
-// command has a server execute a command of a process, unless a fault keeps it from
-// that, and puts on record what came of it.
+// command sends a command of a process to a server, unless a fault prevents it, and
+// records the result.
 func (w *World) command(ctx context.Context, l *link, cmd wire.Command, send func() (wire.Value, error)) (wire.Value, error) {
 	p := l.p
-	text := w.names.text(p.name, cmd)
+	text := w.names.text(p.Name, cmd)
 	if l.node > 0 {
 		text = nodeName(l.node-1) + text
 	}
@@ -20,9 +20,9 @@ func (w *World) command(ctx context.Context, l *link, cmd wire.Command, send fun
 	rule := l.rules.take(cmd)
 	var told *Event
 	if rule != nil && rule.text != "" {
-		told = w.trace.add(p.name, Fault, rule.text+": "+text)
+		told = w.trace.add(p.Name, Fault, rule.text+": "+text)
 	}
-	e := w.trace.begin(p.name, text)
+	e := w.trace.begin(p.Name, text)
 	execute := func() (wire.Value, error) { return w.execute(ctx, l, e, cmd, send) }
 	start := time.Now()
 	reply, err := rule.apply(p.life, execute)
@@ -30,7 +30,7 @@ func (w *World) command(ctx context.Context, l *link, cmd wire.Command, send fun
 		w.late.Store(true) // with no fault: to redlock the node is away, and it is this machine that is slow
 	}
 	if isNoScript(reply) {
-		// Nothing was executed: the client says it again, in full.
+		// Nothing was executed: the client sends the script again, in full.
 		l.rules.giveBack(rule)
 		w.trace.drop(told)
 		w.trace.drop(e)
@@ -40,7 +40,7 @@ func (w *World) command(ctx context.Context, l *link, cmd wire.Command, send fun
 	return reply, err
 }
 
-// reply puts into the trace what came of a command.
+// reply adds the result of a command to the trace.
 func (w *World) reply(e *Event, reply wire.Value, err error) {
 	if err != nil {
 		e.Reply = "(" + err.Error() + ")"
@@ -49,11 +49,11 @@ func (w *World) reply(e *Event, reply wire.Value, err error) {
 	e.Reply, e.Until = w.names.value(reply.String()), w.trace.ms()
 }
 
-// fault puts into the trace what is done to p.
-func (w *World) fault(p *Process, text string) { w.trace.add(p.name, Fault, text) }
+// fault adds a fault that was injected into p to the trace.
+func (w *World) fault(p *Process, text string) { w.trace.add(p.Name, Fault, text) }
 
-// execute sends the command while nobody else's is under way, and looks at what is
-// there before and after. One that waits at Redis keeps nobody from going on.
+// execute sends the command while no other is running, and reads the keys before and
+// after. A command that waits in Redis does not block the others.
 func (w *World) execute(ctx context.Context, l *link, e *Event, cmd wire.Command, send func() (wire.Value, error)) (wire.Value, error) {
 	p := l.p
 	select {
@@ -76,7 +76,7 @@ func (w *World) execute(ctx context.Context, l *link, e *Event, cmd wire.Command
 		return send()
 	}
 	defer w.within(0)()
-	ours := w.column.inRedis() && cmd.Mentions(w.redisKey())
+	ours := w.Subject.InRedis() && cmd.Mentions(w.redisKey())
 	var before lockState
 	var unread error
 	if ours && len(w.server.nodes) == 0 { // redlock's tokens say by themselves whose they are
@@ -92,7 +92,7 @@ func (w *World) execute(ctx context.Context, l *link, e *Event, cmd wire.Command
 		return reply, err
 	}
 	if ours && unread == nil {
-		w.owners.changed(w.names.user(after.value, p.name), before, after)
+		w.owners.changed(w.names.user(after.value, p.Name), before, after)
 	}
 	w.stands(e, after, keys)
 	return reply, err

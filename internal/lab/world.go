@@ -10,21 +10,23 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
+
+	"oversell/internal/guard"
 )
 
-// World is what one cell happens in: a server, the processes that use it, and
-// what is put on record of them.
+// World is the stage of one cell: a server, the processes that use it, and the record of
+// what they do.
 type World struct {
 	TTL   time.Duration // lease of a lock
 	Delay time.Duration // between two attempts of who waits
 
-	column  Column
+	Subject Subject
 	server  *server
-	sku     string // in the name of every key
+	SKU     string // in the name of every key
 	lockKey string // of the lock, as the strategy is given it
 	ctx     context.Context
 	end     context.CancelFunc
-	side    *redis.Client   // looks on, past all faults
+	Side    *redis.Client   // looks on, past all faults
 	sides   []*redis.Client // the same at each server that keeps the lock
 	turn    chan struct{}   // one command at a time, so that what it did is seen
 
@@ -41,25 +43,25 @@ type World struct {
 
 	mu        sync.Mutex
 	processes []*Process
-	failure   *verdict // of a goroutine that could not go on, or of a look that failed
+	failure   *Verdict // of a goroutine that could not go on, or of a look that failed
 	cleanups  []func()
 	all       sync.WaitGroup
 }
 
 // newWorld makes the world of one cell. Close ends it.
-func newWorld(ctx context.Context, s *server, c Column, ttl time.Duration) *World {
+func newWorld(ctx context.Context, s *server, c Subject, ttl time.Duration) *World {
 	sku := "lab-" + uuid.NewString()
 	start := time.Now()
 	w := &World{
 		TTL: ttl, Delay: ttl / 60,
-		column: c, server: s, sku: sku,
+		Subject: c, server: s, SKU: sku,
 		turn:  make(chan struct{}, 1),
 		trace: trace{start: start},
 		names: newNames(start),
 	}
 	w.ctx, w.end = context.WithCancel(ctx)
-	w.side = redis.NewClient(s.options(s.dial))
-	w.sides = []*redis.Client{w.side}
+	w.Side = redis.NewClient(s.options(s.dial))
+	w.sides = []*redis.Client{w.Side}
 	if len(s.nodes) > 0 {
 		w.sides = nil
 		for _, node := range s.nodes {
@@ -67,36 +69,36 @@ func newWorld(ctx context.Context, s *server, c Column, ttl time.Duration) *Worl
 		}
 		w.seen.know(make([]lockState, len(w.sides)))
 	}
-	w.spaces = []*keyspace{newKeyspace(w.side, "")}
+	w.spaces = []*keyspace{newKeyspace(w.Side, "")}
 	for i := range s.nodes {
 		w.spaces = append(w.spaces, newKeyspace(w.sides[i], nodeName(i)))
 	}
-	w.names.call(w.stockKey(), "stock")
-	w.lockAt("oversell:{" + sku + "}:lock")
+	w.names.call(w.StockKey(), "stock")
+	w.SetLockKey("oversell:{" + sku + "}:lock")
 	return w
 }
 
-// lockAt says where the lock lives, before anybody asks for it.
-func (w *World) lockAt(key string) {
+// SetLockKey says where the lock lives, before anybody asks for it.
+func (w *World) SetLockKey(key string) {
 	w.lockKey = key
 	w.names.call(w.lockKey, "lock")
 	w.names.call(w.redisKey(), "lock")
 	w.watch()
 }
 
-// stockKey is where the guards of package stock keep an item's stock.
-func (w *World) stockKey() string { return "oversell:{" + w.sku + "}:stock" }
+// StockKey is where the guards of package stock keep an item's stock.
+func (w *World) StockKey() string { return "oversell:{" + w.SKU + "}:stock" }
 
-// redisKey is where in Redis the column's lock lives.
+// redisKey is where in Redis the subject's lock lives.
 func (w *World) redisKey() string {
-	if w.column.RedisKey != nil {
-		return w.column.RedisKey(w.lockKey)
+	if w.Subject.RedisKey != nil {
+		return w.Subject.RedisKey(w.lockKey)
 	}
 	return w.lockKey
 }
 
-// close ends every process, removes what the cell left in Redis, and returns
-// when no goroutine of the cell is left.
+// close ends every process, removes what the cell left in Redis, and returns when all
+// goroutines of the cell have ended.
 func (w *World) close() {
 	w.mu.Lock()
 	processes, cleanups := w.processes, w.cleanups
@@ -110,7 +112,7 @@ func (w *World) close() {
 	w.end()
 	w.all.Wait()
 	w.leave()
-	// The cell is over, and so may be its caller's patience.
+	// The cell is over, and its caller's context may be too.
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	for _, space := range w.spaces {
@@ -121,8 +123,8 @@ func (w *World) close() {
 	}
 }
 
-// leave ends the processes' part in a service, all at once: those that are cut off
-// take their time.
+// leave ends the processes' sessions at a service, concurrently, because processes that
+// are cut off take long.
 func (w *World) leave() {
 	if w.server.service == nil {
 		return
@@ -134,8 +136,8 @@ func (w *World) leave() {
 	all.Wait()
 }
 
-// cleanup has f called when the cell is over.
-func (w *World) cleanup(f func()) {
+// Cleanup calls f when the cell is over.
+func (w *World) Cleanup(f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.cleanups = append(w.cleanups, f)
@@ -143,10 +145,10 @@ func (w *World) cleanup(f func()) {
 
 // play runs a scenario and returns its verdict. A scenario that gets stuck,
 // panics, or does not end in time decides nothing.
-func (w *World) play(run func(*World) verdict, limit time.Duration) verdict {
-	out := make(chan verdict, 1)
+func (w *World) play(run func(*World) Verdict, limit time.Duration) Verdict {
+	out := make(chan Verdict, 1)
 	w.all.Go(func() {
-		v := unknown("the scenario ended without a verdict")
+		v := Unknown.Because("the scenario ended without a verdict")
 		defer func() {
 			if r := recover(); r != nil {
 				v = failed(r)
@@ -166,9 +168,9 @@ func (w *World) play(run func(*World) verdict, limit time.Duration) verdict {
 		}
 		return v
 	case <-timer.C:
-		return unknown("it was not over after %v", limit)
+		return Unknown.Because("it was not over after %v", limit)
 	case <-w.ctx.Done():
-		return unknown("interrupted")
+		return Unknown.Because("interrupted")
 	}
 }
 
@@ -192,11 +194,11 @@ func (w *World) Go(f func()) <-chan struct{} {
 }
 
 // failed is the verdict on a scenario that panicked.
-func failed(r any) verdict {
+func failed(r any) Verdict {
 	if s, ok := r.(stuck); ok {
-		return unknown("%s", s.why)
+		return Unknown.Because("%s", s.why)
 	}
-	return unknown("panic: %v\n%s", r, debug.Stack())
+	return Unknown.Because("panic: %v\n%s", r, debug.Stack())
 }
 
 // Sleep lets time pass.
@@ -221,11 +223,11 @@ func (w *World) within(d time.Duration) (done func()) {
 	}
 }
 
-// Settle lets everybody do what can be done at once.
+// Settle lets enough time pass for everybody to finish what takes no time.
 func (w *World) Settle() { w.Sleep(w.TTL / 50) }
 
-// await reports whether ch is closed within limit.
-func (w *World) await(ch <-chan struct{}, limit time.Duration) bool {
+// Await reports whether ch is closed within limit.
+func (w *World) Await(ch <-chan struct{}, limit time.Duration) bool {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
@@ -238,40 +240,82 @@ func (w *World) await(ch <-chan struct{}, limit time.Duration) bool {
 	}
 }
 
-// must ends the scenario unless ch is closed soon enough.
-func (w *World) must(ch <-chan struct{}, what string) {
-	need(w.await(ch, 20*w.TTL), "%s: it did not come about", what)
+// Must ends the scenario unless ch is closed soon enough.
+func (w *World) Must(ch <-chan struct{}, what string) {
+	Need(w.Await(ch, 20*w.TTL), "%s: it did not happen", what)
 }
 
-// Note puts a remark into the trace; actor may be "".
+// Note adds a remark to the trace. Actor may be "".
 func (w *World) Note(actor, format string, args ...any) {
 	w.trace.add(actor, Note, fmt.Sprintf(format, args...))
 }
 
-// broke marks the moment at which it goes wrong, and is the verdict on it.
-func (w *World) broke(actor, format string, args ...any) verdict {
-	v := breaks(format, args...)
+// Broke marks the moment at which it goes wrong, and returns the verdict.
+func (w *World) Broke(actor, format string, args ...any) Verdict {
+	v := Breaks.Because(format, args...)
 	if !w.trace.full() {
-		w.trace.add(actor, Break, v.note)
+		w.trace.add(actor, Break, v.Note)
 		return v
 	}
-	w.alone(func() { w.show(w.trace.add(actor, Break, v.note)) }) // the commands that led to it are not shown
+	w.alone(func() { w.show(w.trace.add(actor, Break, v.Note)) }) // the commands that led to it are not shown
 	return v
 }
 
-// exclusive is the verdict on who had the lock when.
-func (w *World) exclusive() verdict {
+// Exclusive is the verdict on whether two holders had the lock at once.
+func (w *World) Exclusive() Verdict {
 	v := w.history.check()
-	if v.outcome == Breaks {
+	if v.Outcome == Breaks {
 		w.trace.judge()
 	}
 	return v
 }
 
-// verdict is that it holds, if ok, or else that it broke.
-func (w *World) verdict(ok bool, actor, good, bad string) verdict {
+// Verdict is Holds with the reason good if ok, and otherwise Broke with bad.
+func (w *World) Verdict(ok bool, actor, good, bad string) Verdict {
 	if ok {
-		return holds("%s", good)
+		return Holds.Because("%s", good)
 	}
-	return w.broke(actor, "%s", bad)
+	return w.Broke(actor, "%s", bad)
+}
+
+// Asks notes that an actor asks for the lock. Enter is to be called when the actor
+// has it, and leave when the actor no longer relies on it.
+func (w *World) Asks(who string) (enter func() (leave func())) {
+	called := w.history.call()
+	return func() func() {
+		w.history.acquired(who, called)
+		return func() { w.history.released(who) }
+	}
+}
+
+// Trace adds an event to the trace. Actor may be "".
+func (w *World) Trace(actor string, kind Kind, text string) { w.trace.add(actor, kind, text) }
+
+// First returns when an actor first had an event of that kind.
+func (w *World) First(actor string, kind Kind) (at time.Duration, ok bool) {
+	return w.trace.first(actor, kind)
+}
+
+// Context ends with the cell.
+func (w *World) Context() context.Context { return w.ctx }
+
+// LockKey is the key of the lock, as the strategy is given it.
+func (w *World) LockKey() string { return w.lockKey }
+
+// NameKey sets the name by which the trace shows a key, a token or an id.
+func (w *World) NameKey(key, name string) { w.names.call(key, name) }
+
+// Readable is a text with names for all keys and tokens in it.
+func (w *World) Readable(text string) string { return w.names.value(text) }
+
+// LockHeld reports whether somebody holds the lock, as its servers have it.
+func (w *World) LockHeld() bool { return w.look().held }
+
+// LeaseLeft is what is left of the lease: 0 if nobody holds the lock, and less if it
+// is held without one.
+func (w *World) LeaseLeft() time.Duration { return w.look().left }
+
+// Entry is how an owner asks a guard for the lock.
+func (w *World) Entry(owner string) guard.Entry {
+	return guard.Entry{Key: w.lockKey, Owner: owner}
 }

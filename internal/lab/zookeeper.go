@@ -13,7 +13,7 @@ import (
 	"oversell/internal/locks/zklock"
 )
 
-// zkService is the service of the column zookeeper.
+// zkService is the service of the subject zookeeper.
 type zkService struct {
 	servers []string
 	conn    *coordination.ZooKeeper // looks on, past all faults

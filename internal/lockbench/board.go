@@ -7,44 +7,43 @@ import (
 	"oversell/internal/proc"
 )
 
-// board is where a process writes down what becomes of its contenders, in
-// memory that it shares with the one that runs the row: so nothing is lost of a
-// process that is killed, and nobody has to be told. Both sides may use it at
-// once.
+// board has the outcomes of a process's contenders, in memory that it shares with the
+// runner: nothing is lost when the process is killed, and nothing has to be sent. Both
+// sides may use it at once.
 type board struct{ *proc.Words }
 
 // The words of a board: first those of the process, then those of each of its
 // contenders. Times are in nanoseconds of Unix time; 0: not yet.
 const (
-	boardServed  = iota // contenders that have let go
+	boardServed  = iota // contenders that have unlocked
 	boardOver           // contenders whose outcome is known
 	boardPark           // see the park states
-	boardStalled        // longest time that the process stood still, in nanoseconds
+	boardStalled        // longest stall of the process, in nanoseconds
 	boardHeader
 
-	slotFrom  = 0 // it was let in
-	slotTo    = 1 // it had written the counter, or failed to
+	slotFrom  = 0 // it entered
+	slotTo    = 1 // it wrote the counter, or failed to
 	slotEnd   = 2 // its outcome was known
 	slotState = 3 // see the states
 	slotSize  = 4
 )
 
-// The states of a contender. What is over is greater than stateInside.
+// The states of a contender.
 const (
 	stateWaiting  = iota
-	stateInside   // and nobody knows what it has written
-	stateWritten  // the counter, and not let go yet
-	stateServed   // it has let go
-	stateTold     // it was told why it cannot have the lock, or lost it
-	stateUnsure   // it was told, and the counter may have been written
-	stateUnserved // it was told nothing until the end of its wait
+	stateInside   // it is not known whether it has written
+	stateWritten  // the counter, and not unlocked yet
+	stateServed   // it has unlocked
+	stateTold     // it was refused, or lost the lock
+	stateUnsure   // it got an error, and may have written the counter
+	stateUnserved // it got nothing before the end of its wait
 )
 
 // The park states.
 const (
 	parkNot  = iota
-	parkNext // the next to be let in is to wait inside
-	parkNow  // it does
+	parkNext // the next to enter should wait inside
+	parkNow  // it waits
 )
 
 func boardWords(n int) int { return boardHeader + slotSize*n }
@@ -104,12 +103,12 @@ func (s slot) ended(state int64) {
 	s.Add(boardOver, 1)
 }
 
-// park has the next contender of the process that is let in wait there.
+// park makes the next contender that enters wait inside.
 func (b *board) park()        { b.Store(boardPark, parkNext) }
 func (b *board) unpark()      { b.Store(boardPark, parkNot) }
 func (b *board) parked() bool { return b.Load(boardPark) == parkNow }
 
-// linger waits inside, if that is wanted, until it no longer is.
+// linger waits inside while park asks for it.
 func (b *board) linger() {
 	if !b.CompareAndSwap(boardPark, parkNext, parkNow) {
 		return
@@ -119,8 +118,7 @@ func (b *board) linger() {
 	}
 }
 
-// slip is what a board says of one contender. Times are zero for what has not
-// come about.
+// slip is a contender's entry on the board. Times are zero for what has not happened.
 type slip struct {
 	from, to, end time.Time
 	state         int64

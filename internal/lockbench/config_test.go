@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"oversell/internal/catalog"
 	"oversell/internal/lockbench"
-	"oversell/internal/locks"
 )
 
 func TestCheck(t *testing.T) {
@@ -24,14 +24,14 @@ func TestCheck(t *testing.T) {
 		"a pool of -1":         {func(c *lockbench.Config) { c.Pool = -1 }, lockbench.ErrConfig},
 		"a short ttl":          {func(c *lockbench.Config) { c.TTL = time.Millisecond }, lockbench.ErrConfig},
 		"a long wait":          {func(c *lockbench.Config) { c.Wait = 2 * time.Hour }, lockbench.ErrConfig},
-		"unknown name":         {func(c *lockbench.Config) { c.Names = []string{"v9"} }, locks.ErrName},
-		"killing the only one": {func(c *lockbench.Config) { c.Disturb.Kill = true }, lockbench.ErrConfig},
-		"a negative stop":      {func(c *lockbench.Config) { c.Processes, c.Disturb.Stop = 2, -1 }, lockbench.ErrConfig},
-		"a stop too short":     {func(c *lockbench.Config) { c.Processes, c.Disturb.Stop = 2, time.Millisecond }, lockbench.ErrConfig},
+		"unknown name":         {func(c *lockbench.Config) { c.Names = []string{"v9"} }, catalog.ErrName},
+		"killing the only one": {func(c *lockbench.Config) { c.Fault.Kill = true }, lockbench.ErrConfig},
+		"a negative stop":      {func(c *lockbench.Config) { c.Processes, c.Fault.Stop = 2, -1 }, lockbench.ErrConfig},
+		"a stop too short":     {func(c *lockbench.Config) { c.Processes, c.Fault.Stop = 2, time.Millisecond }, lockbench.ErrConfig},
 		"disturbed too late": {func(c *lockbench.Config) {
-			c.Processes, c.Disturb = 2, lockbench.Disturb{Kill: true, After: 1}
+			c.Processes, c.Fault = 2, lockbench.Fault{Kill: true, After: 1}
 		}, lockbench.ErrConfig},
-		"one of two": {func(c *lockbench.Config) { c.Processes, c.Disturb.Kill = 2, true }, nil},
+		"one of two": {func(c *lockbench.Config) { c.Processes, c.Fault.Kill = 2, true }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := lockbench.Config{RedisURL: "redis://127.0.0.1:1", Command: func() (*exec.Cmd, error) { return nil, nil }}

@@ -7,35 +7,35 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"oversell/internal/locks"
+	"oversell/internal/catalog"
+	"oversell/internal/guard"
 )
 
-// Contender is a lock and a way of waiting for it: what a row measures.
+// Contender is a lock and a way of waiting for it, which a row measures.
 type Contender struct {
 	Name  string
-	Waits string // how a waiter comes by the lock, in a few words
-	About string // what is set, and why
+	Waits string // how a waiter gets the lock, in a few words
+	About string // its settings, and why
 
-	// Tracking says that the server must have CLIENT TRACKING.
+	// Tracking says that it needs a server with CLIENT TRACKING.
 	Tracking bool
 
-	// Make makes the guard through which all contenders of a process go. It is
-	// called once in each process. A guard that is an io.Closer is closed when
-	// the row is over.
-	Make func(p Process) (locks.Guard, error)
+	// Make makes the guard that all contenders of a process share. It is called once in
+	// each process. A guard that is an io.Closer is closed after the row.
+	Make func(p Process) (guard.Guard, error)
 }
 
-// Process is what a process has for its guard.
+// Process is what a guard can use.
 type Process struct {
 	Redis redis.UniversalClient // one pool for the lock and the counter
-	Key   string                // of the lock; its further keys must begin with it
-	TTL   time.Duration         // for locks that have no lease of their own
+	Key   string                // of the lock; a prefix of its other keys
+	TTL   time.Duration         // for locks without a lease of their own
 }
 
 // Catalog is a list of contenders.
 type Catalog []Contender
 
-// Find returns the contender called name. The error wraps locks.ErrName and
+// Find returns the contender called name. The error wraps catalog.ErrName and
 // lists the names that are allowed.
 func (c Catalog) Find(name string) (Contender, error) {
 	for _, one := range c {
@@ -43,7 +43,7 @@ func (c Catalog) Find(name string) (Contender, error) {
 			return one, nil
 		}
 	}
-	return Contender{}, fmt.Errorf("%w of a contender: %q (allowed: %v)", locks.ErrName, name, c.Names())
+	return Contender{}, fmt.Errorf("%w of a contender: %q (allowed: %v)", catalog.ErrName, name, c.Names())
 }
 
 // Names lists the names of the contenders.
@@ -55,9 +55,9 @@ func (c Catalog) Names() []string {
 	return names
 }
 
-// Usual lists the names of those that are worth everybody's time: each stage as
-// it waits in the shop, the other ways of waiting with one of them, the locks of
-// others with their defaults and at their best, and the limits.
+// Usual lists the default contenders: each stage with the policy of the shop, one stage with
+// the other policies, the libraries with their defaults and their best settings, and the
+// limits.
 func Usual() []string {
 	var names []string
 	for _, one := range Contenders() {
@@ -69,9 +69,8 @@ func Usual() []string {
 	return names
 }
 
-// Contenders returns all that the project measures: its own stages, each with
-// each way of waiting, the locks of others, with their defaults and with the
-// best settings that were found, and the limits of what is possible.
+// Contenders returns all contenders: the stages with each waiting policy, the libraries
+// with their defaults and with the best settings that were found, and the limits.
 func Contenders() Catalog {
 	var all Catalog
 	all = append(all, stages()...)

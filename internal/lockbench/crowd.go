@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"oversell/internal/locks"
+	"oversell/internal/guard"
 	"oversell/internal/proc"
 )
 
@@ -19,7 +19,7 @@ type crowd struct {
 	setup setup
 	board *board
 	rdb   redis.UniversalClient
-	guard locks.Guard
+	guard guard.Guard
 	tally counts
 
 	ready, over sync.WaitGroup
@@ -28,7 +28,7 @@ type crowd struct {
 	end         context.CancelCauseFunc
 }
 
-// close lets go of what the crowd was made with.
+// close closes the guard and the connections.
 func (c *crowd) close() {
 	if closer, ok := c.guard.(io.Closer); ok {
 		_ = closer.Close() // the row is over
@@ -36,14 +36,14 @@ func (c *crowd) close() {
 	if c.rdb != nil {
 		_ = c.rdb.Close()
 	}
-	// The board stays mapped to the end of the process: a contender that never
-	// comes back from its lock may still write on it.
+	// The board stays mapped until the process ends: a contender that never returns from
+	// its lock may still write to it.
 }
 
-// errWaitOver is the cause of the end of everybody's wait.
+// errWaitOver is the cause with which all waits end.
 var errWaitOver = errors.New("the wait is over")
 
-// stand has everybody stand at the gate. Who waits is let go when ctx ends.
+// stand starts all contenders, which wait at the gate. Their waits end with ctx.
 func (c *crowd) stand(ctx context.Context) {
 	c.wait, c.end = context.WithCancelCause(ctx)
 	c.ready.Add(c.setup.Crowd)
@@ -57,22 +57,22 @@ func (c *crowd) stand(ctx context.Context) {
 	c.ready.Wait()
 }
 
-// dismiss sends everybody home without a start.
+// dismiss ends all contenders without a start.
 func (c *crowd) dismiss() {
 	c.end(errWaitOver)
 	close(c.gate)
 	c.over.Wait()
 }
 
-// grace is how long after the end of the wait an outcome is still awaited: a
-// request that is on its way is not cut off, and there may be thousands.
+// grace is how long after the end of the wait outcomes are still awaited: requests in
+// flight are not interrupted, and there may be thousands.
 const grace = 10 * time.Second
 
-// tolerable is for how long a process stands still on any machine that is busy.
+// tolerable is a stall that is normal on a busy machine.
 const tolerable = 20 * time.Millisecond
 
-// run opens the gate at the given time and returns when all outcomes are known,
-// or will not be.
+// run opens the gate at the given time and returns when all outcomes are known, or after
+// the grace time.
 func (c *crowd) run(start time.Time) tally {
 	stalls := proc.WatchStalls(tolerable, func(d time.Duration) { c.board.Store(boardStalled, int64(d)) })
 	defer stalls.Stop()
@@ -95,13 +95,13 @@ func (c *crowd) run(start time.Time) tally {
 	return c.tally.get()
 }
 
-// contend is one contender's turn, from its wait to its outcome. Its wait is a
-// context of its own, as that of a request is.
+// contend is one contender, from its wait to its outcome. Its wait has its own context, as
+// that of a request has.
 func (c *crowd) contend(i int) {
 	wait, cancel := context.WithCancel(c.wait)
 	defer cancel()
 	d := deduct{crowd: c, slot: c.board.slot(i)}
-	stats, err := c.guard.Do(context.Background(), c.entry(i, wait), d.do)
+	stats, err := c.guard.Do(wait, c.entry(i), d.do)
 	c.tally.release(stats)
 	switch {
 	case err == nil:
@@ -117,8 +117,8 @@ func (c *crowd) contend(i int) {
 	}
 }
 
-func (c *crowd) entry(i int, wait context.Context) locks.Entry {
-	return locks.Entry{Key: c.setup.Key, Owner: fmt.Sprintf("%s-%d", c.setup.Name, i), Wait: wait}
+func (c *crowd) entry(i int) guard.Entry {
+	return guard.Entry{Key: c.setup.Key, Owner: fmt.Sprintf("%s-%d", c.setup.Name, i)}
 }
 
 // deduct is what a contender does inside.
@@ -126,11 +126,11 @@ type deduct struct {
 	*crowd
 	slot   slot
 	begun  bool
-	unsure bool // the counter may have been written, or not
+	unsure bool // whether the counter was written
 }
 
-// do takes one from the counter. A lease that is lost ends it, but for the SET:
-// that is not cut short, or nobody would know what it came to.
+// do decrements the counter. A lost lease ends it, except during the SET, which is not
+// interrupted so that its outcome is known.
 func (d *deduct) do(ctx context.Context) error {
 	d.begun = true
 	if ctx.Err() != nil {

@@ -1,9 +1,8 @@
 package lockbench
 
-// Jain returns how evenly something was given out to n: the square of the sum,
-// divided by n times the sum of the squares. It is 1 when all have got the same,
-// 1/n when one has got all, and k/n when k have got the same and the others
-// nothing. It is 0, by convention of this package, when nothing was given out.
+// Jain returns how evenly n shares are distributed: the square of the sum, divided by n
+// times the sum of the squares. It is 1 if all are equal, 1/n if one has everything, and
+// k/n if k are equal and the others have nothing. By convention it is 0 if all are 0.
 //
 // Source: R. Jain, D. Chiu, W. Hawe, "A Quantitative Measure of Fairness and
 // Discrimination for Resource Allocation in Shared Computer Systems", Digital

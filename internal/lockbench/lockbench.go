@@ -1,17 +1,15 @@
-// Package lockbench has a crowd contend for one hot lock, and measures the lock.
-// There is no shop: each of a row's contenders takes the lock once, reads a
-// counter by GET, writes it back less one by SET, and lets go. Such a turn is
-// called a deduct.
+// Package lockbench measures one hot lock with many contenders. There is no shop: each
+// contender of a row takes the lock once, reads a counter with GET, decrements it with
+// SET, and unlocks. Such a turn is called a deduct.
 //
-// The crowd stands in processes of its own, so that one of them can be killed
-// or stopped in the middle of a row (Disturb). All have their connections and
-// stand ready before the first is let go. Each row has a key of its own, and
-// processes of its own: nothing that is left of one can count for the next.
+// The contenders run in separate processes, so that one of them can be killed or stopped
+// in the middle of a row (Fault). All have their connections and are ready before the
+// common start. Each row has its own keys and processes: nothing that is left of one row
+// can count for the next.
 //
-// What is measured is in Row; who can be measured, in Contenders. Whether a
-// lock does its part is not asked of the lock: the counter must have gone down
-// by as many as were served, and the times at which each was inside, by the
-// clock that all processes of a machine share, must not overlap.
+// Row has the figures, Contenders the locks. Whether a lock holds is not asked of the lock:
+// the counter must have decreased by the number of contenders served, and the times that
+// they spent inside, by the clock that all processes of a machine share, must not overlap.
 package lockbench
 
 import (
@@ -21,42 +19,41 @@ import (
 	"time"
 )
 
-// ErrConfig is what the errors for a Config that cannot be run wrap.
+// ErrConfig is wrapped by the errors for a Config that cannot be run.
 var ErrConfig = errors.New("cannot be run")
 
-// Config says what to run. What is zero stands for its default.
+// Config says what to run. Zero values stand for the defaults.
 type Config struct {
 	// RedisURL is what backend.DialRedis takes. There is no default.
 	RedisURL string
 
-	// Command makes the command that runs Serve with the same Catalog, as a
-	// process of its own. There is no default.
+	// Command returns the command that runs Serve with the same Catalog. There is no
+	// default.
 	Command func() (*exec.Cmd, error)
 
 	Contenders int // in all, spread evenly over the processes; default 5,000
 	Processes  int // default 1
-	Pool       int // connections to Redis that a process has at most; default 128
+	Pool       int // most Redis connections of a process; default 128
 
-	// TTL is the lease of the locks. The locks of others keep their own, where
-	// they have one. Default 5 s, which is rueidislock's: redsync has 8 s.
+	// TTL is the lease of the locks. Libraries keep their own default if they have one.
+	// Default 5 s, as in rueidislock; redsync has 8 s.
 	TTL time.Duration
 
-	// Wait is how long a contender waits, from the common start. Who has not
-	// been let in by then counts as never served. Default 60 s.
+	// Wait is how long a contender waits, from the common start. After that it counts as
+	// never served. Default 60 s.
 	Wait time.Duration
 
-	// Disturb says what is done to the processes in the middle of each row.
-	// Default nothing.
-	Disturb Disturb
+	// Fault is injected in the middle of each row. Default none.
+	Fault Fault
 
-	// Names are the contenders of Run, by name. Default all of the Catalog.
+	// Names are the contenders to run. Default all of the Catalog.
 	Names []string
 
-	// Catalog has the contenders that there are. Default Contenders().
+	// Catalog lists the contenders. Default Contenders().
 	Catalog Catalog
 }
 
-// The defaults of a Config, and the bounds of what can be asked for.
+// The defaults and the bounds of a Config.
 const (
 	DefaultContenders = 5000
 	DefaultTTL        = 5 * time.Second
@@ -69,15 +66,15 @@ const (
 	maxDuration   = time.Hour
 )
 
-// WithDefaults returns the config with what is zero filled in.
+// WithDefaults returns the config with its defaults filled in.
 func (c Config) WithDefaults() Config {
 	orElse(&c.Contenders, DefaultContenders)
 	orElse(&c.Processes, 1)
 	orElse(&c.Pool, DefaultPool)
 	orElse(&c.TTL, DefaultTTL)
 	orElse(&c.Wait, DefaultWait)
-	if c.Disturb.any() {
-		orElse(&c.Disturb.After, DefaultAfter)
+	if c.Fault.any() {
+		orElse(&c.Fault.After, DefaultAfter)
 	}
 	if c.Catalog == nil {
 		c.Catalog = Contenders()
@@ -123,7 +120,7 @@ func (c Config) Check() error {
 			return err
 		}
 	}
-	return c.Disturb.check(c.Processes)
+	return c.Fault.check(c.Processes)
 }
 
 // crowds spreads the contenders evenly over the processes.

@@ -15,8 +15,8 @@ import (
 	"go.uber.org/goleak"
 
 	"oversell/internal/backend/backendtest"
+	"oversell/internal/guard"
 	"oversell/internal/lockbench"
-	"oversell/internal/locks"
 )
 
 // role makes this test binary a process of a row, instead of a run of tests.
@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 func process() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	if err := lockbench.Serve(ctx, catalog(), os.Stdin, os.Stdout); err != nil {
+	if err := lockbench.Serve(ctx, contenders(), os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 2
 	}
@@ -70,26 +70,26 @@ func (p *processes) checkEnded(t testing.TB) {
 	}
 }
 
-// catalog is what the tests know besides the contenders of the project: locks
+// contenders is what the tests know besides the contenders of the project: locks
 // that do not do their part.
-func catalog() lockbench.Catalog {
+func contenders() lockbench.Catalog {
 	return append(lockbench.Contenders(),
-		lockbench.Contender{Name: "open", Make: func(lockbench.Process) (locks.Guard, error) {
-			return locks.None{}, nil
+		lockbench.Contender{Name: "open", Make: func(lockbench.Process) (guard.Guard, error) {
+			return guard.None{}, nil
 		}},
-		lockbench.Contender{Name: "deaf", Make: func(lockbench.Process) (locks.Guard, error) {
+		lockbench.Contender{Name: "deaf", Make: func(lockbench.Process) (guard.Guard, error) {
 			return deaf{}, nil
 		}},
-		lockbench.Contender{Name: "liar", Make: func(lockbench.Process) (locks.Guard, error) {
+		lockbench.Contender{Name: "liar", Make: func(lockbench.Process) (guard.Guard, error) {
 			return liar{}, nil
 		}},
-		lockbench.Contender{Name: "rude", Make: func(lockbench.Process) (locks.Guard, error) {
+		lockbench.Contender{Name: "rude", Make: func(lockbench.Process) (guard.Guard, error) {
 			return rude{}, nil
 		}},
-		lockbench.Contender{Name: "dies", Make: func(lockbench.Process) (locks.Guard, error) {
+		lockbench.Contender{Name: "dies", Make: func(lockbench.Process) (guard.Guard, error) {
 			return dies{}, nil
 		}},
-		lockbench.Contender{Name: "unable", Make: func(lockbench.Process) (locks.Guard, error) {
+		lockbench.Contender{Name: "unable", Make: func(lockbench.Process) (guard.Guard, error) {
 			return nil, errUnable
 		}},
 	)
@@ -101,7 +101,7 @@ func config(t testing.TB, kind string) (lockbench.Config, *processes) {
 	p := new(processes)
 	t.Cleanup(func() { p.checkEnded(t) })
 	return lockbench.Config{
-		RedisURL: backendtest.Redis(t, kind), Command: p.command, Catalog: catalog(),
+		RedisURL: backendtest.Redis(t, kind), Command: p.command, Catalog: contenders(),
 		Contenders: 60, Processes: 2, Pool: 16, TTL: 2 * time.Second, Wait: 30 * time.Second,
 	}, p
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Memory is what waiting takes in one process, in bytes for each waiter, by the
-// difference to as many goroutines that wait on a channel.
+// Memory is the memory of a waiter in bytes, compared with a goroutine that waits on a
+// channel.
 type Memory struct {
 	Contender string `json:"contender"`
 	Waiters   int    `json:"waiters"`
@@ -18,8 +18,8 @@ type Memory struct {
 	Bare      int    `json:"bare_stack_bytes"`
 }
 
-// Memory measures what a number of waiters for the contender called name take,
-// in a process of their own, while somebody holds the lock.
+// Memory measures the memory of waiters in a separate process, while somebody holds the
+// lock.
 func (r *Runner) Memory(ctx context.Context, name string, waiters int) (Memory, error) {
 	if _, err := r.cfg.Catalog.Find(name); err != nil {
 		return Memory{}, err
@@ -42,7 +42,7 @@ func (r *Runner) Memory(ctx context.Context, name string, waiters int) (Memory, 
 		return Memory{}, err
 	}
 	if n.Memory == nil {
-		return Memory{}, m.failed(errors.New("did not measure its memory"))
+		return Memory{}, errors.New("the process did not measure its memory")
 	}
 	return *n.Memory, nil
 }
@@ -50,8 +50,7 @@ func (r *Runner) Memory(ctx context.Context, name string, waiters int) (Memory, 
 // settleTimeout bounds the time until all waiters wait.
 const settleTimeout = 30 * time.Second
 
-// memory is what a process does for Runner.Memory. Waiters of its own crowd are
-// let go in the end, none of them with the lock.
+// memory is what a process does for Runner.Memory. At the end its waiters give up.
 func (c *crowd) memory(ctx context.Context) (Memory, error) {
 	c.wait, c.end = context.WithCancelCause(ctx)
 	held, letGo := make(chan struct{}), make(chan struct{})
@@ -79,24 +78,24 @@ func (c *crowd) memory(ctx context.Context) (Memory, error) {
 
 // hold holds the lock meanwhile.
 func (c *crowd) hold(held chan<- struct{}, letGo <-chan struct{}) {
-	_, err := c.guard.Do(context.Background(), c.entry(-1, c.wait), func(context.Context) error {
+	_, err := c.guard.Do(c.wait, c.entry(-1), func(context.Context) error {
 		close(held)
 		<-letGo
 		return nil
 	})
 	if err != nil {
-		panic(err) // nobody else wanted it
+		panic(err) // there is no other contender
 	}
 }
 
 func (c *crowd) waitAtGate(i int) {
-	e := c.entry(i, c.wait)
+	e := c.entry(i)
 	c.ready.Done()
 	<-c.gate
-	_, _ = c.guard.Do(context.Background(), e, func(context.Context) error { return nil })
+	_, _ = c.guard.Do(c.wait, e, func(context.Context) error { return nil })
 }
 
-// use returns the memory in use once it no longer grows.
+// use returns the memory in use once it is stable.
 func use(ctx context.Context) runtime.MemStats {
 	var last, now runtime.MemStats
 	for end := time.Now().Add(settleTimeout); ctx.Err() == nil && time.Now().Before(end); last = now {
@@ -110,6 +109,5 @@ func use(ctx context.Context) runtime.MemStats {
 	return now
 }
 
-// settled is how little may still change, in bytes: a connection that comes and
-// goes.
+// settled is how much stable memory may still change, in bytes: by a connection, say.
 const settled = 64 << 10

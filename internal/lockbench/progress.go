@@ -1,14 +1,14 @@
 package lockbench
 
-// Progress is told how far a run is. Its methods are called from one goroutine
-// at a time.
+// Progress receives the progress of a run. Its methods are called from one goroutine at a
+// time.
 type Progress interface {
 	// Row begins row n of all.
 	Row(n, all int, contender string)
-	// Waiting gives a function that returns how many outcomes of the row are
-	// still awaited. It is safe to be called until the next Row, and always.
+	// Waiting gets a function that returns how many outcomes of the row are missing. It may
+	// always be called.
 	Waiting(waiting func() int64)
-	// Done gives a row that is finished.
+	// Done gets a finished row.
 	Done(row Row)
 }
 

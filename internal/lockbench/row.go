@@ -8,10 +8,10 @@ import (
 	"oversell/internal/figures"
 )
 
-// Row is what came out for one contender. Times are in milliseconds.
+// Row is the result of one contender. Times are in milliseconds.
 type Row struct {
 	Contender string `json:"contender"`
-	Waits     string `json:"waits"` // how a waiter comes by the lock
+	Waits     string `json:"waits"` // how a waiter gets the lock
 	About     string `json:"about"`
 
 	// Skipped says why the row could not be run; all figures are zero then.
@@ -19,89 +19,87 @@ type Row struct {
 
 	Contenders  int `json:"contenders"`
 	Processes   int `json:"processes"`
-	Served      int `json:"served"`       // deducted and let go
-	Told        int `json:"told"`         // were told why not: by an error of the lock, or of Redis
-	NeverServed int `json:"never_served"` // were told nothing until the end of the wait
-	Killed      int `json:"killed"`       // went down with their process, without an outcome
+	Served      int `json:"served"`       // deducted and unlocked
+	Told        int `json:"told"`         // got an error of the lock or of Redis
+	NeverServed int `json:"never_served"` // got nothing before the end of the wait
+	Killed      int `json:"killed"`       // died with their process, without an outcome
 
-	// Throughput is how many were served, divided by the time from the start to
-	// the last release.
+	// Throughput is the number served, divided by the time from the start to the last
+	// release.
 	Throughput float64 `json:"deducts_per_s"`
 
-	// Commands is how many commands the server counted from the start to the
-	// last outcome, those inside of scripts included, for each one served.
+	// Commands is the number of commands that the server counted from the start to the
+	// last outcome, including those inside scripts, per contender served.
 	Commands float64 `json:"commands_per_deduct"`
 
-	// The waits of those who were let in, from the start to the entry.
+	// The waits of contenders that entered, from the start.
 	P50 float64 `json:"wait_p50_ms"`
 	P99 float64 `json:"wait_p99_ms"`
 	Max float64 `json:"wait_max_ms"`
 
-	// Spread is the longest wait divided by the median. All begin to wait at
-	// once, so that it is 2 when they are served at an even pace.
+	// Spread is the longest wait divided by the median. All begin at once, so it is 2 at a
+	// steady pace.
 	Spread float64 `json:"wait_max_to_p50"`
 
-	// Jain is how evenly the deducts were spread over the processes while all
-	// of them contended; 1 is even. See Jain. It is 0 where it says nothing:
-	// with one process, or when nobody was served in that time.
+	// Jain is how evenly the processes had deducts while all of them contended; 1 is even.
+	// It is 0 with one process, or if nobody was served in that time.
 	Jain    float64 `json:"jain"`
 	Deducts []int   `json:"deducts"` // of each process in that time
 
-	// MaxHolders is the most holders inside at one moment. In MaxHoldersRunning
-	// a holder that was stopped counts only until then: what it does when it
-	// goes on no lock can hinder, but its ttl may have run out.
+	// MaxHolders is the most holders at one moment. In MaxHoldersRunning a stopped holder
+	// only counts until then: no lock can prevent what it does afterwards.
 	MaxHolders        int `json:"max_holders"`
 	MaxHoldersRunning int `json:"max_holders_running"`
 
-	// LostUpdates is how many deducts the counter does not show. Unsure are
-	// those that may have come about or not, and are not among the served:
-	// without a loss, LostUpdates is between -Unsure and 0.
+	// LostUpdates is how many deducts the counter does not show. Unsure is how many
+	// contenders that were not served may have deducted: without a loss, LostUpdates is
+	// between -Unsure and 0.
 	LostUpdates int `json:"lost_updates"`
 	Unsure      int `json:"unsure"`
 
-	Lost      int            `json:"lost_leases"`               // that had run out at their release, as the lock says
-	Reasons   map[string]int `json:"reasons,omitempty"`         // what those were told who were told why not
+	Lost      int            `json:"lost_leases"`               // that had expired at their release, according to the lock
+	Reasons   map[string]int `json:"reasons,omitempty"`         // refused contenders by error
 	Releases  map[string]int `json:"failed_releases,omitempty"` // releases that failed, by their error
-	Idle      float64        `json:"idle_ms"`                   // from the last release to the end of the row, if somebody was still waiting
-	Stalled   float64        `json:"stalled_ms"`                // longest time that a process stood still, by no order
+	Idle      float64        `json:"idle_ms"`                   // from the last release to the end of the row, if somebody still waited
+	Stalled   float64        `json:"stalled_ms"`                // longest stall that was not injected
 	Disturbed *Disturbed     `json:"disturbed,omitempty"`
 	Verdict   Verdict        `json:"verdict"`
 }
 
-// Disturbed is what was done to the processes, which count from 1.
+// Disturbed is the faults that were injected; processes are numbered from 1.
 type Disturbed struct {
 	Killed    int     `json:"killed_process,omitempty"`
 	KilledAt  float64 `json:"killed_at_ms,omitempty"`
 	Stopped   int     `json:"stopped_process,omitempty"`
 	StoppedAt float64 `json:"stopped_at_ms,omitempty"`
 	Resumed   float64 `json:"resumed_at_ms,omitempty"`
-	Missed    string  `json:"missed,omitempty"` // why not all of it came about
+	Missed    string  `json:"missed,omitempty"` // why a fault was not injected
 }
 
-// Verdict is a row in a word.
+// Verdict sums up a row.
 type Verdict string
 
 // The verdicts, the worst first.
 const (
 	Skipped   Verdict = "skipped"
 	Broken    Verdict = "broken"  // two held it at once, or updates were lost
-	Late      Verdict = "late"    // the same, but only by one who was stopped and went on
-	Starved   Verdict = "starved" // some waited in vain, and were told nothing
-	GaveUp    Verdict = "gave up" // some were told that they cannot have it
+	Late      Verdict = "late"    // the same, but only by a process that had been stopped
+	Starved   Verdict = "starved" // some were never served and never refused
+	GaveUp    Verdict = "gave up" // some were refused
 	AllServed Verdict = "ok"
 )
 
-// ended is a row when it is over.
+// ended is a finished row.
 type ended struct {
 	contender Contender
 	members   []*member
 	hits      []hit
 	missed    error
 	start     time.Time // the common start
-	end       time.Time // when the last outcome was known, or nobody waited any more
+	end       time.Time // when the last outcome was known or awaited
 	commands  int64     // from the start to the end
-	initial   int       // what the counter was set to
-	counter   int       // what it was in the end
+	initial   int       // of the counter
+	counter   int       // at the end
 }
 
 // row computes the figures.
@@ -115,7 +113,7 @@ func (e ended) row() Row {
 		r.Contenders += m.setup.Crowd
 		all.add(m.tally)
 		if !m.stopped.Load() {
-			r.Stalled = max(r.Stalled, ms(time.Duration(m.board.Load(boardStalled))))
+			r.Stalled = max(r.Stalled, figures.Milliseconds(time.Duration(m.board.Load(boardStalled))))
 		}
 	}
 	r.Reasons, r.Releases, r.Lost = all.Told, all.Release, all.Lost
@@ -137,7 +135,7 @@ func (e ended) each(f func(m *member, s slip)) {
 	}
 }
 
-// outcomes counts them, and says how fast they came.
+// outcomes counts the outcomes, and computes waits and throughput.
 func (e ended) outcomes(r *Row) {
 	var waits []time.Duration
 	last := e.start // release
@@ -146,7 +144,7 @@ func (e ended) outcomes(r *Row) {
 			waits = append(waits, s.from.Sub(e.start))
 		}
 		switch {
-		case s.state == stateServed || s.state == stateWritten && m.killed.Load(): // it died on the way out
+		case s.state == stateServed || s.state == stateWritten && m.killed.Load(): // it died before it could report
 			r.Served++
 			if s.end.After(last) {
 				last = s.end
@@ -172,17 +170,16 @@ func (e ended) outcomes(r *Row) {
 		r.Commands = float64(e.commands) / float64(r.Served)
 	}
 	if r.NeverServed > 0 {
-		r.Idle = ms(e.end.Sub(last))
+		r.Idle = figures.Milliseconds(e.end.Sub(last))
 	}
 	slices.Sort(waits)
-	r.P50, r.P99, r.Max = ms(quantile(waits, 0.50)), ms(quantile(waits, 0.99)), ms(quantile(waits, 1))
+	r.P50, r.P99, r.Max = figures.Milliseconds(quantile(waits, 0.50)), figures.Milliseconds(quantile(waits, 0.99)), figures.Milliseconds(quantile(waits, 1))
 	if r.P50 > 0 {
 		r.Spread = r.Max / r.P50
 	}
 }
 
-// quantile returns the smallest of the sorted values that is no smaller than a
-// share q of them, or 0 if there are none.
+// quantile returns the q-quantile of the sorted values, or 0 if there are none.
 func quantile(sorted []time.Duration, q float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0
@@ -190,19 +187,16 @@ func quantile(sorted []time.Duration, q float64) time.Duration {
 	return sorted[max(0, int(math.Ceil(q*float64(len(sorted))))-1)]
 }
 
-func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1e3 }
-
-// fairness counts each process' deducts up to the moment when the first process
-// has no waiter left. Later on the others have the lock for themselves; and in
-// the end everybody has had it once, so that an index of the whole row is 1
-// whatever the order. A disturbance, too, ends what can be compared.
+// fairness counts each process' deducts until the first process has no waiters left, or
+// until a fault. After that the others have the lock for themselves; at the end everybody
+// has had it once, so that the index of the whole row is always 1.
 func (e ended) fairness(r *Row) {
 	contended := e.end
 	for _, h := range e.hits {
 		contended = earlier(contended, h.from)
 	}
 	for _, m := range e.members {
-		var last time.Time // moment at which one of m's contenders still waited
+		var last time.Time // time at which one of m's contenders still waited
 		for i := range m.setup.Crowd {
 			s := m.board.slip(i)
 			switch {
@@ -254,7 +248,7 @@ func (e ended) holders(r *Row) {
 		}
 		span := figures.Span{From: s.from, To: s.to}
 		if s.to.IsZero() {
-			span.To = e.end // it never came out; or died inside
+			span.To = e.end // it never left, or died inside
 		}
 		cut := span
 		for _, h := range e.hits {
@@ -272,7 +266,7 @@ func (e ended) holders(r *Row) {
 	r.MaxHolders, r.MaxHoldersRunning = figures.MaxHolders(all), figures.MaxHolders(running)
 }
 
-// disturbed says what was done. It is nil for a row that was left alone.
+// disturbed returns the faults of the row, or nil.
 func (e ended) disturbed() *Disturbed {
 	if len(e.hits) == 0 && e.missed == nil {
 		return nil
@@ -281,9 +275,9 @@ func (e ended) disturbed() *Disturbed {
 	for _, h := range e.hits {
 		number := slices.Index(e.members, h.member) + 1
 		if h.killed() {
-			d.Killed, d.KilledAt = number, ms(h.from.Sub(e.start))
+			d.Killed, d.KilledAt = number, figures.Milliseconds(h.from.Sub(e.start))
 		} else {
-			d.Stopped, d.StoppedAt, d.Resumed = number, ms(h.from.Sub(e.start)), ms(h.to.Sub(e.start))
+			d.Stopped, d.StoppedAt, d.Resumed = number, figures.Milliseconds(h.from.Sub(e.start)), figures.Milliseconds(h.to.Sub(e.start))
 		}
 	}
 	if e.missed != nil {

@@ -172,7 +172,7 @@ func TestKeysAreRemovedAndNoOthers(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			cfg.Disturb = lockbench.Disturb{Kill: true, Inside: true} // its lock stays
+			cfg.Fault = lockbench.Fault{Kill: true, Inside: true} // its lock stays
 			cfg.Wait = 500 * time.Millisecond
 			row(t, cfg, "v1_setnx+line:2ms")
 			row(t, cfg, "v7_queue")

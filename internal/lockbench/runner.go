@@ -15,11 +15,12 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"oversell/internal/backend"
+	"oversell/internal/proc"
 )
 
-// Run runs a row for each of cfg.Names, one after the other. When it fails, or
-// ctx is cancelled, it returns the rows that are finished with the error: one of
-// Check, of a process or of Redis, or the cause of ctx.
+// Run runs a row for each of cfg.Names. When it fails or ctx is cancelled, it returns the
+// finished rows with the error: one of Check, of a process or of Redis, or the cause of
+// ctx.
 func Run(ctx context.Context, cfg Config, p Progress) (rows []Row, err error) {
 	r, err := NewRunner(ctx, cfg, p)
 	if err != nil {
@@ -39,9 +40,8 @@ func Run(ctx context.Context, cfg Config, p Progress) (rows []Row, err error) {
 	return rows, nil
 }
 
-// Runner runs rows one at a time, in whatever order its caller wants: several
-// of one contender, or those of several in turns. Its methods are not safe for
-// concurrent use. Close must be called in the end.
+// Runner runs rows one at a time, in any order. Its methods are not safe for concurrent
+// use. Call Close at the end.
 type Runner struct {
 	cfg      Config
 	progress Progress
@@ -52,8 +52,8 @@ type Runner struct {
 	rows     int
 }
 
-// NewRunner connects to Redis. The errors are those of Config.Check and of
-// backend.DialRedis. Of p only Waiting is called.
+// NewRunner connects to Redis. The errors are those of Config.Check and
+// backend.DialRedis. It only calls Waiting of p.
 func NewRunner(ctx context.Context, cfg Config, p Progress) (*Runner, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Check(); err != nil {
@@ -61,8 +61,8 @@ func NewRunner(ctx context.Context, cfg Config, p Progress) (*Runner, error) {
 	}
 	r := &Runner{cfg: cfg, progress: p, id: uuid.NewString()[:8], url: cfg.RedisURL}
 	var err error
-	if cfg.Disturb.Stop > 0 { // what a process waits for when it is stopped is not late when it goes on
-		if r.url, err = backend.WithReadTimeout(r.url, cfg.Disturb.Stop+replyTime); err != nil {
+	if cfg.Fault.Stop > 0 { // so that replies are not late after a stop
+		if r.url, err = backend.WithReadTimeout(r.url, cfg.Fault.Stop+replyTime); err != nil {
 			return nil, err
 		}
 	}
@@ -76,18 +76,16 @@ func NewRunner(ctx context.Context, cfg Config, p Progress) (*Runner, error) {
 	return r, nil
 }
 
-// replyTime is how long a process waits for Redis, over the time that it may be
-// stopped.
+// replyTime is how long a process waits for Redis beyond the time that it may be stopped.
 const replyTime = 2 * time.Second
 
-// prefix is what all keys of the runner begin with. Those of one row are on one
-// node of a cluster.
+// prefix is the prefix of the runner's keys, which are on one node of a cluster.
 func (r *Runner) prefix() string { return "oversell:{lockbench-" + r.id + "}" }
 
 // tidyTimeout bounds the removal of the keys.
 const tidyTimeout = 20 * time.Second
 
-// Close removes the runner's keys, and nothing else, and closes its connections.
+// Close removes the runner's keys and closes its connections.
 func (r *Runner) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), tidyTimeout)
 	defer cancel()
@@ -114,9 +112,8 @@ func (r *Runner) tidy(ctx context.Context) error {
 	return remove(ctx, r.rdb)
 }
 
-// Row runs one row, for the contender called name. The errors are those of
-// Catalog.Find, of a process that ended by itself or could not begin, of Redis,
-// and the cause of ctx. That a lock does not do its part is no error.
+// Row runs one row. The errors are those of Catalog.Find, of a process that crashed or could
+// not start, of Redis, and the cause of ctx. A lock that does not hold is not an error.
 func (r *Runner) Row(ctx context.Context, name string) (Row, error) {
 	one, err := r.cfg.Catalog.Find(name)
 	if err != nil {
@@ -139,7 +136,7 @@ func (r *Runner) Row(ctx context.Context, name string) (Row, error) {
 // needsTracking is why a contender cannot be run on the embedded Redis.
 const needsTracking = "needs a real Redis: this one has no CLIENT TRACKING"
 
-// skip says why the contender cannot be run on this server, or nothing.
+// skip says why the contender cannot be run on this server, or "".
 func (r *Runner) skip(ctx context.Context, c Contender) (string, error) {
 	if !c.Tracking {
 		return "", nil
@@ -181,8 +178,7 @@ func (r *Runner) row(ctx context.Context, one Contender) (_ Row, err error) {
 	return e.row(), nil
 }
 
-// countedBefore returns the server's count of commands, and by how much
-// counting raises it.
+// countedBefore returns the server's count of commands, and the cost of reading it.
 func (r *Runner) countedBefore(ctx context.Context) (n, own int64, err error) {
 	first, err := backend.RedisCommands(ctx, r.rdb)
 	if err != nil {
@@ -192,11 +188,11 @@ func (r *Runner) countedBefore(ctx context.Context) (n, own int64, err error) {
 	return n, n - first, err
 }
 
-// standTimeout is how long a process may take until its crowd stands ready.
+// standTimeout is how long a process may take until its contenders are ready.
 const standTimeout = time.Minute
 
-// enlist starts a process for each crowd. Those that did start are returned also
-// when one did not.
+// enlist starts a process for each number of contenders. Those that started are returned
+// even if another did not.
 func (r *Runner) enlist(ctx context.Context, contender, key string, crowds []int) ([]*member, error) {
 	members := make([]*member, len(crowds))
 	g, ctx := errgroup.WithContext(ctx)
@@ -233,16 +229,15 @@ func dismiss(members []*member) {
 	wg.Wait()
 }
 
-// lead is how long before the common start the processes are told of it.
+// lead is how long before the common start the processes get its time.
 const lead = 20 * time.Millisecond
 
-// contend lets the crowds go, disturbs them if that is wanted, and waits for
-// the outcomes.
+// contend starts the contenders, injects the fault, and waits for the outcomes.
 func (r *Runner) contend(ctx context.Context, e *ended) error {
 	e.start = time.Now().Add(lead)
 	for _, m := range e.members {
-		if err := m.tell(order{Start: &e.start}); err != nil {
-			return m.failed(err)
+		if err := m.Send(command{Start: &e.start}); err != nil {
+			return err
 		}
 	}
 	running, over := context.WithCancel(ctx)
@@ -251,8 +246,8 @@ func (r *Runner) contend(ctx context.Context, e *ended) error {
 	defer over()
 	aside.Go(func() { r.report(running, e.members) })
 	var hitting sync.WaitGroup
-	if d := r.cfg.Disturb; d.any() {
-		hitting.Go(func() { e.hits, e.missed = d.befall(running, e.members, r.cfg.Contenders) })
+	if d := r.cfg.Fault; d.any() {
+		hitting.Go(func() { e.hits, e.missed = d.inject(running, e.members, r.cfg.Contenders) })
 	}
 	err := r.outcomes(ctx, e)
 	e.end = time.Now()
@@ -261,12 +256,11 @@ func (r *Runner) contend(ctx context.Context, e *ended) error {
 	return err
 }
 
-// outcomes waits until all processes say that they are over, but those that were
-// killed. One that says nothing in time is killed: its contenders never came back
-// from their lock.
+// outcomes waits until all processes that were not killed report that they are over. One
+// that does not in time is killed: its contenders never returned from their lock.
 func (r *Runner) outcomes(ctx context.Context, e *ended) error {
-	limit := time.Until(e.start) + r.cfg.Wait + r.cfg.Disturb.Stop + 2*grace
-	g, ctx := errgroup.WithContext(ctx) // one that failed is not made up for by the others
+	limit := time.Until(e.start) + r.cfg.Wait + r.cfg.Fault.Stop + 2*grace
+	g, ctx := errgroup.WithContext(ctx) // one that failed ends the row
 	for _, m := range e.members {
 		g.Go(func() error {
 			n, err := m.hear(ctx, limit)
@@ -276,8 +270,8 @@ func (r *Runner) outcomes(ctx context.Context, e *ended) error {
 				return m.board.Fetch()
 			case m.killed.Load() && ctx.Err() == nil:
 				return nil
-			case errors.Is(err, errLate):
-				m.proc.Kill()
+			case errors.Is(err, proc.ErrLate):
+				m.Kill()
 				return nil
 			}
 			return err
@@ -286,7 +280,7 @@ func (r *Runner) outcomes(ctx context.Context, e *ended) error {
 	return g.Wait()
 }
 
-// report keeps the progress informed until ctx ends.
+// report updates the progress until ctx ends.
 func (r *Runner) report(ctx context.Context, members []*member) {
 	var awaited atomic.Int64
 	awaited.Store(int64(r.cfg.Contenders))
@@ -307,5 +301,5 @@ func (r *Runner) report(ctx context.Context, members []*member) {
 	}
 }
 
-// redraw is how often the progress is brought up to date.
+// redraw is how often the progress is updated.
 const redraw = 50 * time.Millisecond

@@ -1,9 +1,7 @@
 package lockbench
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,10 +11,11 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"oversell/internal/backend"
+	"oversell/internal/proc"
 )
 
-// setup is what a process is told first. It goes through a pipe and not through
-// arguments, since it may hold passwords.
+// setup is the first command of a process. It goes through a pipe and not through
+// arguments, because it may hold passwords.
 type setup struct {
 	RedisURL  string        `json:"redis_url"`
 	Contender string        `json:"contender"`
@@ -28,108 +27,71 @@ type setup struct {
 	Pool      int           `json:"pool"`
 	TTL       time.Duration `json:"ttl"`
 	Wait      time.Duration `json:"wait"`
-	Memory    bool          `json:"memory,omitempty"` // measure what waiting takes, and nothing else
+	Memory    bool          `json:"memory,omitempty"` // only measure the memory that waiting takes
 }
 
-// order is what a process is told, one JSON object a line: first its setup, then
-// when to start. The end of the orders is the order to end.
-type order struct {
+// command is what a process receives: first its setup, then the time of the start. The
+// process ends when the commands do.
+type command struct {
 	Setup *setup     `json:"setup,omitempty"`
 	Start *time.Time `json:"start,omitempty"`
 }
 
-// news is what a process tells, one JSON object a line.
-type news struct {
-	Ready  bool    `json:"ready,omitempty"`  // all stand and wait for the start
-	Over   *tally  `json:"over,omitempty"`   // every outcome is known, or will not be
-	Memory *Memory `json:"memory,omitempty"` // instead, where that is asked for
+// event is what a process reports: one of these.
+type event struct {
+	Ready  bool    `json:"ready,omitempty"`  // all contenders wait for the start
+	Over   *tally  `json:"over,omitempty"`   // every outcome is known, or never will be
+	Memory *Memory `json:"memory,omitempty"` // if only that was asked for
 }
 
-// Serve is what a process of a row runs: its part of the crowd. It takes orders
-// from in and reports to out. It returns nil when in ends, so that no process
-// outlives the row, or when ctx is cancelled; or the error of orders that cannot
-// be read or carried out, or of a Redis that is not there. It is for a process
-// that ends when Serve returns: a contender that does not come back from its
-// lock is left behind, and so is a reader of in that has not ended.
-func Serve(ctx context.Context, catalog Catalog, in io.Reader, out io.Writer) error {
+// Serve is what a process of a row runs: its part of the contenders. It takes commands
+// from in and reports events to out. It returns nil when in ends, so that no process
+// outlives the row, or when ctx is cancelled; or the error of commands that cannot be
+// read or carried out, or of a Redis that cannot be reached. The process should exit when
+// Serve returns: a contender that does not return from its lock is left behind, and so
+// is the reader of in.
+func Serve(ctx context.Context, list Catalog, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	orders, failed := make(chan order), make(chan error, 1)
-	go func() {
-		defer cancel()
-		failed <- readOrders(ctx, in, orders)
-	}()
-	err := obey(ctx, catalog, orders, json.NewEncoder(out))
-	if err != nil && ctx.Err() == nil {
+	p := proc.Listen[command, event](ctx, cancel, in, out)
+	if err := obey(ctx, list, p); err != nil && ctx.Err() == nil {
 		return err
 	}
-	select {
-	case err := <-failed:
-		return err
-	default:
-		return nil
-	}
+	return p.Err()
 }
 
-func readOrders(ctx context.Context, in io.Reader, orders chan<- order) error {
-	lines := bufio.NewScanner(in)
-	for lines.Scan() {
-		var o order
-		if err := json.Unmarshal(lines.Bytes(), &o); err != nil {
-			return fmt.Errorf("reading an order: %w", err)
-		}
-		select {
-		case orders <- o:
-		case <-ctx.Done():
-			return nil
-		}
-	}
-	return lines.Err()
-}
-
-// next returns the next order, or none when ctx ends first.
-func next(ctx context.Context, orders <-chan order) order {
-	select {
-	case o := <-orders:
-		return o
-	case <-ctx.Done():
-		return order{}
-	}
-}
-
-// obey carries out the orders, and stays until there are no more.
-func obey(ctx context.Context, catalog Catalog, orders <-chan order, out *json.Encoder) error {
-	s := next(ctx, orders).Setup
+// obey carries out the commands, and stays until there are no more.
+func obey(ctx context.Context, list Catalog, p *proc.Parent[command, event]) error {
+	s := p.Next(ctx).Setup
 	if s == nil {
-		return errors.New("reading the setup: the first order has none")
+		return errors.New("the first command is not a setup")
 	}
-	c, err := gather(ctx, catalog, *s)
+	c, err := gather(ctx, list, *s)
 	if err != nil {
 		return err
 	}
 	defer c.close()
-	tell := func(n news) { _ = out.Encode(n) } // that nobody listens shows in the end of the orders
 	if s.Memory {
 		m, err := c.memory(ctx)
 		if err != nil {
 			return err
 		}
-		tell(news{Memory: &m})
+		p.Send(event{Memory: &m})
 		<-ctx.Done()
 		return nil
 	}
 	c.stand(ctx)
-	tell(news{Ready: true})
-	start := next(ctx, orders).Start
+	p.Send(event{Ready: true})
+	start := p.Next(ctx).Start
 	if start == nil {
 		c.dismiss()
-		return errors.New("reading the start: the second order has none")
+		return errors.New("the second command is not a start")
 	}
 	over := c.run(*start)
 	if err := c.board.Flush(); err != nil {
 		return err
 	}
-	tell(news{Over: &over})
+	p.Send(event{Over: &over})
 	<-ctx.Done()
 	return nil
 }

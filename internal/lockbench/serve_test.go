@@ -8,31 +8,31 @@ import (
 	"testing"
 
 	"oversell/internal/backend"
+	"oversell/internal/catalog"
 	"oversell/internal/lockbench"
-	"oversell/internal/locks"
 )
 
 func TestServeRefusesWhatItCannotDo(t *testing.T) {
 	for name, test := range map[string]struct {
-		orders string
-		want   string
-		is     error
+		commands string
+		want     string
+		is       error
 	}{
-		"no orders":         {"", "", nil},
-		"no JSON":           {"hello\n", "reading an order", nil},
-		"no setup":          {`{"start":"2026-01-01T00:00:00Z"}` + "\n", "none", nil},
-		"unknown contender": {`{"setup":{"contender":"v9","memory":true}}` + "\n", "", locks.ErrName},
+		"no commands":       {"", "", nil},
+		"no JSON":           {"hello\n", "reading a command", nil},
+		"no setup":          {`{"start":"2026-01-01T00:00:00Z"}` + "\n", "not a setup", nil},
+		"unknown contender": {`{"setup":{"contender":"v9","memory":true}}` + "\n", "", catalog.ErrName},
 		"no Redis": {
 			`{"setup":{"contender":"v7_queue","memory":true,"redis_url":"redis://127.0.0.1:1"}}` + "\n", "", backend.ErrUnreachable,
 		},
 		"no board": {`{"setup":{"contender":"v7_queue","board":"/no/such/file","crowd":1}}` + "\n", "board", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in, orders := io.Pipe() // it stays open, or the end of the orders comes first
+			in, commands := io.Pipe() // it stays open, or the end of the commands comes first
 			go func() {
-				_, _ = io.WriteString(orders, test.orders)
-				if test.orders == "" {
-					_ = orders.Close()
+				_, _ = io.WriteString(commands, test.commands)
+				if test.commands == "" {
+					_ = commands.Close()
 				}
 			}()
 			err := lockbench.Serve(t.Context(), lockbench.Contenders(), in, io.Discard)
@@ -50,8 +50,8 @@ func TestServeRefusesWhatItCannotDo(t *testing.T) {
 }
 
 func TestServeEndsWithItsContext(t *testing.T) {
-	in, orders := io.Pipe()
-	defer orders.Close()
+	in, commands := io.Pipe()
+	defer commands.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := lockbench.Serve(ctx, lockbench.Contenders(), in, io.Discard); err != nil {

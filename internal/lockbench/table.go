@@ -8,9 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/jedib0t/go-pretty/v6/table"
-
-	"oversell/internal/bench/sheet"
+	"oversell/internal/bench/report"
 )
 
 // column is one column of the table.
@@ -24,8 +22,8 @@ func columns() []column {
 	return []column{
 		{title: "", value: func(r Row) string { return r.Contender }, left: true},
 		{title: "served", value: func(r Row) string { return fmt.Sprint(r.Served) }},
-		{title: "told", value: func(r Row) string { return zeroIsDot(r.Told) }},
-		{title: "never", value: func(r Row) string { return zeroIsDot(r.NeverServed) }},
+		{title: "refused", value: func(r Row) string { return zeroIsDot(r.Told) }},
+		{title: "never served", value: func(r Row) string { return zeroIsDot(r.NeverServed) }},
 		{title: "killed", value: func(r Row) string { return zeroIsDot(r.Killed) }},
 		{title: "deducts/s", value: func(r Row) string { return whole(r.Throughput) }},
 		{title: "cmds/deduct", value: func(r Row) string { return fmt.Sprintf("%.1f", r.Commands) }},
@@ -40,7 +38,7 @@ func columns() []column {
 	}
 }
 
-// zeroIsDot keeps what did not happen from drawing the eye.
+// zeroIsDot shows a zero as a dot, so that the other figures stand out.
 func zeroIsDot(n int) string {
 	if n == 0 {
 		return "."
@@ -57,7 +55,7 @@ func hundredths(v float64) string {
 	return fmt.Sprintf("%.2f", v)
 }
 
-// holders has in brackets what it comes to without the one that was stopped.
+// holders has the figure without the stopped holder in brackets.
 func holders(r Row) string {
 	if r.MaxHoldersRunning != r.MaxHolders {
 		return fmt.Sprintf("%d (%d)", r.MaxHolders, r.MaxHoldersRunning)
@@ -65,9 +63,8 @@ func holders(r Row) string {
 	return fmt.Sprint(r.MaxHolders)
 }
 
-// WriteTable writes the rows for a person: a line for each, what was done to its
-// processes under it, and why some could not be run in the end. Waits are in
-// milliseconds; a dot is a zero, or a figure that says nothing.
+// WriteTable writes the rows for a person: a line for each, and notes on faults, errors
+// and skipped rows below. Waits are in milliseconds; a dot is a zero.
 func WriteTable(w io.Writer, rows []Row) error {
 	if _, err := io.WriteString(w, drawTable(rows)+notes(rows)); err != nil {
 		return fmt.Errorf("writing the table: %w", err)
@@ -76,28 +73,28 @@ func WriteTable(w io.Writer, rows []Row) error {
 }
 
 func drawTable(rows []Row) string {
-	var heads []sheet.Column
+	var heads []report.Head
 	for _, c := range columns() {
-		heads = append(heads, sheet.Column{Title: c.title, Left: c.left})
+		heads = append(heads, report.Head{Title: c.title, Left: c.left})
 	}
-	t := sheet.New(heads)
+	var lines [][]string
 	for _, r := range rows {
 		if r.Skipped == "" {
-			t.AppendRow(cells(r))
+			lines = append(lines, cells(r))
 		}
 	}
-	return t.Render() + "\n"
+	return report.Draw(heads, lines) + "\n"
 }
 
-func cells(r Row) table.Row {
-	var row table.Row
+func cells(r Row) []string {
+	var row []string
 	for _, c := range columns() {
 		row = append(row, c.value(r))
 	}
 	return row
 }
 
-// notes are what does not fit into a column.
+// notes lists what does not fit into a column.
 func notes(rows []Row) string {
 	var b strings.Builder
 	for _, r := range rows {
@@ -117,16 +114,16 @@ func (r Row) notes() []string {
 		notes = append(notes, d.note())
 	}
 	for _, text := range slices.Sorted(maps.Keys(r.Reasons)) {
-		notes = append(notes, fmt.Sprintf("%d were told: %s", r.Reasons[text], text))
+		notes = append(notes, fmt.Sprintf("%d refused: %s", r.Reasons[text], text))
 	}
 	for _, text := range slices.Sorted(maps.Keys(r.Releases)) {
 		notes = append(notes, fmt.Sprintf("%d releases failed: %s", r.Releases[text], text))
 	}
 	if r.Lost > 0 {
-		notes = append(notes, fmt.Sprintf("%d leases had run out at their release", r.Lost))
+		notes = append(notes, fmt.Sprintf("%d leases had expired at their release", r.Lost))
 	}
 	if r.NeverServed > 0 {
-		notes = append(notes, fmt.Sprintf("%d waited in vain; the last release was %.0f ms before the end", r.NeverServed, r.Idle))
+		notes = append(notes, fmt.Sprintf("%d never served; the last release was %.0f ms before the end", r.NeverServed, r.Idle))
 	}
 	return notes
 }
@@ -142,5 +139,5 @@ func (d Disturbed) note() string {
 	if d.Missed != "" {
 		did = append(did, d.Missed)
 	}
-	return cmp.Or(strings.Join(did, ", "), "nothing was done to it")
+	return cmp.Or(strings.Join(did, ", "), "no fault was injected")
 }

@@ -25,13 +25,13 @@ func TestWriteTable(t *testing.T) {
 	if err := lockbench.WriteTable(&out, rows); err != nil {
 		t.Fatal(err)
 	}
-	const want = `          served  told  never  killed  deducts/s  cmds/deduct  p50  p99  max  max/p50  jain  holders  lost  verdict
-─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
-v7_queue      75     .      .      25       4821          2.4   10   20   22     2.11  1.00    2 (1)     .  late
-liar           0    99      1       .          0          0.0    0    0    0        .     .        0    -3  broken
+	const want = `          served  refused  never served  killed  deducts/s  cmds/deduct  p50  p99  max  max/p50  jain  holders  lost  verdict
+───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+v7_queue      75        .             .      25       4821          2.4   10   20   22     2.11  1.00    2 (1)     .  late
+liar           0       99             1       .          0          0.0    0    0    0        .     .        0    -3  broken
   v7_queue: process 2 was killed at 7 ms, process 1 was stopped from 8 to 3008 ms
-  liar: 99 were told: no room
-  liar: 1 waited in vain; the last release was 1000 ms before the end
+  liar: 99 refused: no room
+  liar: 1 never served; the last release was 1000 ms before the end
   rueidislock: needs a real Redis
 `
 	if got := out.String(); got != want {

@@ -4,17 +4,17 @@ import (
 	"maps"
 	"sync"
 
-	"oversell/internal/locks"
+	"oversell/internal/guard"
 )
 
-// tally is what a process says of its contenders that is not on its board.
+// tally is what a process reports about its contenders besides the board.
 type tally struct {
-	Told    map[string]int `json:"told,omitempty"`    // contenders by what they were told
+	Told    map[string]int `json:"told,omitempty"`    // contenders by their error
 	Release map[string]int `json:"release,omitempty"` // releases that failed, by their error
-	Lost    int            `json:"lost,omitempty"`    // leases that had run out at the release
+	Lost    int            `json:"lost,omitempty"`    // leases that had expired at the release
 }
 
-// add adds what another process says.
+// add adds the tally of another process.
 func (t *tally) add(other tally) {
 	for text, n := range other.Told {
 		count(&t.Told, text, n)
@@ -25,8 +25,8 @@ func (t *tally) add(other tally) {
 	t.Lost += other.Lost
 }
 
-// maxReasons bounds the errors that are told apart, and maxReason their length
-// in bytes: some name the port of each connection.
+// maxReasons bounds the different errors, and maxReason their length in bytes: some have
+// the port of each connection.
 const (
 	maxReasons = 8
 	maxReason  = 160
@@ -43,7 +43,7 @@ func count(reasons *map[string]int, text string, n int) {
 	(*reasons)[text] += n
 }
 
-// counts is a tally that many count in. Its zero value is ready.
+// counts is a tally for concurrent use. Its zero value is ready.
 type counts struct {
 	mu sync.Mutex
 	tally
@@ -55,7 +55,7 @@ func (c *counts) told(err error) {
 	count(&c.Told, err.Error(), 1)
 }
 
-func (c *counts) release(s locks.Stats) {
+func (c *counts) release(s guard.Stats) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s.Lost {

@@ -9,7 +9,10 @@ import (
 	"strings"
 	"testing"
 
+	"oversell/internal/catalog"
+	"oversell/internal/lab"
 	"oversell/internal/locks"
+	"oversell/internal/locks/locktest/promises"
 )
 
 func TestSourcesAreAllButTheTests(t *testing.T) {
@@ -39,14 +42,21 @@ func TestSourcesAreAllButTheTests(t *testing.T) {
 	}
 }
 
-func TestEverySourceFolderIsAStrategy(t *testing.T) {
-	folders, err := fs.ReadDir(locks.Sources(), ".")
-	if err != nil {
-		t.Fatal(err)
+// Whatever lists the stages has all of them, in this order.
+func TestEveryListHasTheStages(t *testing.T) {
+	var subjects, promised []string
+	for _, s := range lab.Subjects() {
+		subjects = append(subjects, s.Name)
 	}
-	for _, f := range folders {
-		if _, err := locks.Strategies().Find(f.Name()); err != nil {
-			t.Error(err)
+	for _, s := range promises.Stages() {
+		promised = append(promised, s.Name)
+	}
+	for what, names := range map[string][]string{
+		"the catalog": catalog.Strategies().Names(), "the lab": subjects, "the scheduler": lab.Levels(), "the promises": promised,
+	} {
+		got := slices.DeleteFunc(names, func(name string) bool { return !slices.Contains(locks.Stages(), name) })
+		if !slices.Equal(got, locks.Stages()) {
+			t.Errorf("%s has the stages %v; want %v", what, got, locks.Stages())
 		}
 	}
 }

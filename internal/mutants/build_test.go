@@ -17,14 +17,15 @@ import (
 	"time"
 )
 
-// only picks mutants: go test -tags mutants ./internal/mutants -args -only v7_queue
+// only picks mutants, as in: go test -tags mutants ./internal/mutants -args -only
+// v7_queue
 var only = flag.String("only", "", "`regexp` of the mutants to build, by file and by what they break")
 
-// labToo turns off what takes longest: -args -lab=false
+// labToo skips the slowest part if false: -args -lab=false
 var labToo = flag.Bool("lab", true, "build the lab with each mutant, too")
 
-// Each mutant is built with its fault in place of the file, in an overlay, so that
-// the tree stays as it is. Without a fault everything passes.
+// Each mutant is built with its fault in an overlay over the file, so that the
+// tree does not change. Without a fault everything passes.
 func TestMutantsAreNoticed(t *testing.T) {
 	pick, err := regexp.Compile(*only)
 	if err != nil {
@@ -65,8 +66,8 @@ func mark(noticed bool) string {
 	return "no"
 }
 
-// overlay writes the file that tells go to build with the mutant's text, and
-// returns its path.
+// overlay writes the overlay file that makes go build use the mutant's text,
+// and returns its path.
 func overlay(t *testing.T, dir string, m *Mutant) string {
 	t.Helper()
 	replace := map[string]string{}
@@ -105,8 +106,8 @@ func noticed(t *testing.T, overlay string, m Mutant) bool {
 	return code != 0
 }
 
-// seen reports whether a cell of the stage in the lab comes out otherwise than it
-// must.
+// seen reports whether a cell of the stage in the lab differs from its recorded
+// outcome.
 func seen(t *testing.T, dir, overlay string, m Mutant) bool {
 	t.Helper()
 	if !*labToo {

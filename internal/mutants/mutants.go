@@ -1,12 +1,12 @@
 // Package mutants has a list of small faults: a check that is dropped, an expiry
-// that is forgotten, an order that is swapped. Each of them is put into one stage of
-// the lock, and the tests of that stage must fail. Where a user could see the fault,
+// that is forgotten, two steps that are swapped. Each fault is put into one stage of
+// the lock, and the tests of that stage must fail. If a user could see the fault,
 // the lab must show it too.
 //
 //	go test -tags mutants -v ./internal/mutants
 //
-// builds each of them and prints who noticed. It takes several minutes. Without the
-// tag the tests only check that each fault can still be put in.
+// builds each of them and prints what noticed it. It takes several minutes. Without
+// the tag, the tests only check that each fault still applies to its file.
 package mutants
 
 import "path"
@@ -15,15 +15,15 @@ import "path"
 type Mutant struct {
 	Stage    string // the folder in internal/locks
 	File     string // in the folder
-	Old, New string // the text that is replaced: it occurs once
+	Old, New string // the text to replace, which occurs once, and its replacement
 	Breaks   string // what goes wrong
-	Lab      bool   // the lab must notice it too, and not only the tests of the stage
+	Lab      bool   // the lab must notice it too, not only the tests of the stage
 }
 
 // Path is the mutated file, from the root of the module.
 func (m Mutant) Path() string { return path.Join("internal/locks", m.Stage, m.File) }
 
-// Package is the package whose tests must notice.
+// Package is the package whose tests must fail.
 func (m Mutant) Package() string { return "./internal/locks/" + m.Stage }
 
 // All returns the mutants, by stage.
@@ -72,8 +72,9 @@ func All() []Mutant {
 	return append(all, cohort("v9_cohort")...)
 }
 
-// renewing are the faults of a stage that renews. It calls its renewal r, of the type
-// kind, and has Context in the file of that name.
+// renewing returns the faults of a stage with a renewal. The stage names it r, of
+// type kind; its Context is in the file named context, where turn is the variable to
+// register the cancellation with.
 func renewing(stage, r, kind, context, turn string) []Mutant {
 	expire := "func (" + r + " *" + kind + ") expire() {\n\tmu.Lock()\n\tdefer mu.Unlock()\n"
 	return []Mutant{
@@ -88,7 +89,7 @@ func renewing(stage, r, kind, context, turn string) []Mutant {
 	}
 }
 
-// queueing are the faults of the queue, which v7 and v8 share.
+// queueing returns the faults of the queue, which v7 and v8 share.
 func queueing(stage string) []Mutant {
 	return []Mutant{
 		{stage, "lock.lua", `(first and first ~= ARGV[1])`, `false`, "a newcomer overtakes those in the queue", true},
@@ -116,7 +117,7 @@ func queueing(stage string) []Mutant {
 	}
 }
 
-// cohort are the faults of v9.
+// cohort returns the faults of v9.
 func cohort(stage string) []Mutant {
 	return []Mutant{
 		{stage, "renewal.go", `expires: sent.Add(ttl)}`, `expires: time.Now().Add(ttl)}`, "the lease is counted from the answer", false},

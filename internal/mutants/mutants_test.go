@@ -9,7 +9,7 @@ import (
 
 const root = "../.."
 
-// mutated returns the text of the mutant's file with the fault in it.
+// mutated returns the text of the mutant's file with the fault applied.
 func mutated(t *testing.T, m Mutant) string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(root, m.Path()))

@@ -1,5 +1,5 @@
-// Package netfault provides a piece of network that can fail: it stands between a
-// client and a server, and forwards what they say until it is told not to.
+// Package netfault injects network faults: a relay between clients and a server that can
+// delay, lose or hold what it forwards.
 package netfault
 
 import (
@@ -11,10 +11,9 @@ import (
 	"time"
 )
 
-// Relay forwards TCP connections to one server. Its methods may be called
-// concurrently.
+// Relay forwards TCP connections to one server. It is safe for concurrent use.
 type Relay struct {
-	Addr string // host:port on loopback, to be dialled instead of the server's
+	Addr string // host:port on loopback, to dial instead of the server
 
 	target   string
 	listener net.Listener
@@ -23,17 +22,17 @@ type Relay struct {
 	running  sync.WaitGroup
 
 	mu     sync.Mutex
-	gate   chan struct{} // closed while things get through
+	gate   chan struct{} // closed while data may pass
 	down   bool
-	closed bool          // no Restore any more
-	late   time.Duration // by how much replies are
+	closed bool          // Restore has no effect any more
+	late   time.Duration // delay of replies
 	lose   bool          // the next reply
-	lost   bool          // the last one that was to be
+	lost   bool          // the reply that was to be lost
 	conns  map[net.Conn]bool
 }
 
-// maxClients bounds the clients at one time, as a server does. Those beyond wait
-// to be accepted.
+// maxClients bounds the clients at one time, as a server does. Further ones wait to be
+// accepted.
 const maxClients = 500
 
 // Start forwards to target, a host:port, until Close.
@@ -54,8 +53,8 @@ func startFor(target string, clients int) (*Relay, error) {
 	return r, nil
 }
 
-// accept takes connections until Close. In a hole it takes the one that it was
-// waiting for and no more: clients that give up and dial again would pile up.
+// accept accepts connections until Close. During a Hole it accepts only the one that it was
+// waiting for: clients that give up and dial again would pile up.
 func (r *Relay) accept(ctx context.Context) {
 	for {
 		r.pass()
@@ -66,7 +65,7 @@ func (r *Relay) accept(ctx context.Context) {
 			return
 		case err != nil:
 			<-r.places
-			time.Sleep(acceptAgain) // too many open files: some will be closed
+			time.Sleep(acceptAgain) // too many open files, perhaps: some will be closed
 			continue
 		}
 		r.running.Go(func() {
@@ -78,8 +77,8 @@ func (r *Relay) accept(ctx context.Context) {
 
 const acceptAgain = 10 * time.Millisecond
 
-// Close closes all connections, and returns when nothing is forwarded any more.
-// After it the other methods change nothing.
+// Close closes all connections, and returns when nothing is forwarded any more. After that
+// the other methods have no effect.
 func (r *Relay) Close() error {
 	r.mu.Lock()
 	r.closed = true
@@ -94,11 +93,10 @@ func (r *Relay) Close() error {
 	return nil
 }
 
-// Hole lets nothing through until Restore, and tells nobody: connections stay
-// open, and what was sent arrives afterwards, also when its sender has given up
-// by then. So it is where packets are lost, and TCP sends them again. That goes for
-// a megabyte in each direction of a connection: more is not taken before Restore,
-// and may be lost with its sender. The server sees no new connections meanwhile.
+// Hole forwards nothing until Restore. Connections stay open, and what was sent arrives
+// afterwards, even if its sender has given up: as when packets are lost and TCP retransmits
+// them. This holds for a megabyte in each direction of a connection; more is not read
+// before Restore, and may be lost with its sender. The server gets no new connections.
 func (r *Relay) Hole() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -107,33 +105,30 @@ func (r *Relay) Hole() {
 	}
 }
 
-// Late has everything that the server says arrive later by d, until Restore. It is
-// for protocols in which a client waits for the reply before it says more: of
-// replies that follow each other on one connection each is late after the one
-// before.
+// Late delays everything that the server sends by d, until Restore. It is for protocols in
+// which a client waits for the reply before it sends more: the delays of consecutive
+// replies on one connection add up.
 func (r *Relay) Late(d time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.late = d
 }
 
-// LoseReply has the connection break as the server next says something, which
-// gets lost.
+// LoseReply makes the next reply of the server get lost and its connection break.
 func (r *Relay) LoseReply() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lose, r.lost = true, false
 }
 
-// ReplyLost reports whether a reply has been lost since the last LoseReply. It is
-// false if there was none.
+// ReplyLost reports whether the reply of the last LoseReply has been lost.
 func (r *Relay) ReplyLost() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.lost
 }
 
-// loses reports whether the reply that has come is the one to be lost.
+// loses reports whether to lose the reply that has arrived.
 func (r *Relay) loses() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -144,8 +139,8 @@ func (r *Relay) loses() bool {
 	return true
 }
 
-// Cut closes all connections, and refuses new ones until Restore. What is in a
-// Hole gets lost.
+// Cut closes all connections, and refuses new ones until Restore. What is held by a Hole is
+// lost.
 func (r *Relay) Cut() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -156,7 +151,7 @@ func (r *Relay) Cut() {
 	r.open()
 }
 
-// Restore ends a Hole, a Cut, or what is Late.
+// Restore ends Hole, Cut and Late.
 func (r *Relay) Restore() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -183,7 +178,7 @@ func (r *Relay) isOpen() bool {
 	}
 }
 
-// pass returns when things get through.
+// pass returns when data may pass.
 func (r *Relay) pass() {
 	r.mu.Lock()
 	gate := r.gate
@@ -191,8 +186,7 @@ func (r *Relay) pass() {
 	<-gate
 }
 
-// register notes a connection, to be closed by Cut. It returns false, and closes
-// it, when there are to be none.
+// register adds a connection for Cut to close. During a Cut it closes it and returns false.
 func (r *Relay) register(c net.Conn) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -211,9 +205,8 @@ func (r *Relay) forget(c net.Conn) {
 	_ = c.Close()
 }
 
-// serve forwards what a client and the server say until the server closes the
-// connection. That the client has closed it is told to the server after all that
-// it has said.
+// serve forwards between a client and the server until the server closes the connection.
+// When the client closes it, the server is told after everything that was sent before.
 func (r *Relay) serve(ctx context.Context, client net.Conn) {
 	if !r.register(client) {
 		return
@@ -241,7 +234,7 @@ func (r *Relay) serve(ctx context.Context, client net.Conn) {
 	r.tell(client, replies, func() { r.delay(ctx) })
 }
 
-// delay returns when a reply that has come may go on, or ctx ends.
+// delay waits until a reply may be forwarded, or ctx ends.
 func (r *Relay) delay(ctx context.Context) {
 	r.mu.Lock()
 	late := r.late
@@ -257,8 +250,8 @@ func (r *Relay) delay(ctx context.Context) {
 	}
 }
 
-// listen puts into the queue what is said, until the end of that, or until
-// something is to be lost, with which the connection breaks.
+// listen reads into the queue until the connection ends, or breaks it when a reply is to be
+// lost.
 func listen(from net.Conn, q *queue, lose func() bool) {
 	defer q.end()
 	buf := make([]byte, 32<<10)
@@ -277,9 +270,9 @@ func listen(from net.Conn, q *queue, lose func() bool) {
 	}
 }
 
-// tell says what is in the queue, each part after delay, when things get through, and
-// returns when that is all. Where nobody listens any more it drops the rest: a server whose answers were
-// not taken would not get to the questions behind.
+// tell forwards the queue, each part after delay, while data may pass, and returns at its
+// end. If the receiver has gone it drops the rest: a server whose replies are not read would
+// not read further requests.
 func (r *Relay) tell(to net.Conn, q *queue, delay func()) {
 	gone := false
 	for said, more := q.take(nil); more; said, more = q.take(said) {

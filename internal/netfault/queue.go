@@ -2,11 +2,11 @@ package netfault
 
 import "sync"
 
-// maxHeld bounds what a queue holds. Who says more has to wait.
+// maxHeld bounds a queue, in bytes. Adding more waits.
 const maxHeld = 1 << 20
 
-// queue holds what one side has said until the other one is told. One goroutine
-// adds to it and one takes from it.
+// queue holds what one side has sent until it is forwarded. One goroutine adds to it and one
+// takes from it.
 type queue struct {
 	mu      sync.Mutex
 	changed sync.Cond
@@ -39,9 +39,8 @@ func (q *queue) end() {
 	q.changed.Signal()
 }
 
-// take waits for something, and returns all there is. It returns false when
-// everything has been taken that ever will be there. The caller hands in what it
-// took last, to be overwritten.
+// take waits for data and returns all there is, or false at the end. The caller passes in
+// the last buffer to be reused.
 func (q *queue) take(last []byte) ([]byte, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

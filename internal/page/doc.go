@@ -1,3 +1,2 @@
-// Package page provides the web page of the shop, and what the page asks for
-// besides the shop's API.
+// Package page serves the shop's web page, and the API that only the page uses.
 package page

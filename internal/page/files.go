@@ -12,15 +12,12 @@ import (
 	"path"
 	"strings"
 	"time"
-
-	"oversell/internal/web/problem"
 )
 
 //go:embed assets
 var assets embed.FS
 
-// types are the media types of the files. What the operating system has on
-// record may be another.
+// types are the media types of the files. Those of the operating system may differ.
 var types = map[string]string{
 	".html":  "text/html; charset=utf-8",
 	".css":   "text/css; charset=utf-8",
@@ -35,19 +32,19 @@ var types = map[string]string{
 	"":       "text/plain; charset=utf-8",
 }
 
-// file is what does not change while the program runs: a file of the page, or JSON.
+// file is content that does not change while the program runs: a file of the page, or JSON.
 type file struct {
 	kind   string
-	tag    string // without what tells the two apart
+	tag    string // the ETag of plain
 	plain  []byte
-	packed []byte // with gzip; nil: that makes it no smaller
+	packed []byte // plain with gzip; nil if that is no smaller
 }
 
-// files are the files of the page, by their paths.
+// files are the files of the page by their paths.
 type files map[string]file
 
-// newFiles reads and compresses the assets: index.html is at /, everything else
-// below /page/.
+// newFiles reads and compresses the assets. index.html is at /, everything else below
+// /page/.
 func newFiles() (files, error) {
 	all := make(files)
 	err := fs.WalkDir(assets, "assets", func(name string, d fs.DirEntry, err error) error {
@@ -87,12 +84,12 @@ func newFiles() (files, error) {
 func newFile(name string, plain []byte) (file, error) {
 	kind, ok := types[path.Ext(name)]
 	if !ok {
-		return file{}, fmt.Errorf("%s: no media type is known for it", name)
+		return file{}, fmt.Errorf("%s: unknown media type", name)
 	}
 	return pack(kind, plain)
 }
 
-// pack makes a file that is served compressed to who takes it so.
+// pack makes a file, which is served compressed to clients that accept gzip.
 func pack(kind string, plain []byte) (file, error) {
 	f := file{kind: kind, tag: fmt.Sprintf("%x", sha256.Sum256(plain)), plain: plain}
 	var packed bytes.Buffer
@@ -112,7 +109,7 @@ func pack(kind string, plain []byte) (file, error) {
 	return f, nil
 }
 
-// packJSON makes a file of v as JSON.
+// packJSON makes a file from v as JSON.
 func packJSON(v any) (file, error) {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -121,12 +118,12 @@ func packJSON(v any) (file, error) {
 	return pack(types[".json"], text)
 }
 
-// ServeHTTP serves a file, or a problem for what is none.
+// ServeHTTP serves the file at a path.
 func (all files) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f, ok := all[r.URL.Path]
 	switch {
 	case !ok:
-		problem.Reply(w, http.StatusNotFound, "no_such_path", "no such path")
+		noSuchPath(w, r)
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		readOnly(w, r)
 	default:
@@ -146,12 +143,11 @@ func (f file) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", f.kind)
 	w.Header().Set("ETag", `"`+tag+`"`)
-	w.Header().Set("Cache-Control", "no-cache") // to be kept, and asked about: the next release may have another
+	w.Header().Set("Cache-Control", "no-cache") // revalidate: the next release may differ
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
 }
 
-// takesGzip reports whether a client says that it takes gzip. One that says how
-// much it likes it is taken at its word unless that is nothing.
+// takesGzip reports whether a client accepts gzip, with any weight but 0.
 func takesGzip(r *http.Request) bool {
 	for part := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
 		name, weight, _ := strings.Cut(part, ";")

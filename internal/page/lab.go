@@ -8,11 +8,12 @@ import (
 	"sync"
 
 	"oversell/internal/lab"
+	"oversell/internal/lab/anomalies"
 	"oversell/internal/lab/show"
 	"oversell/internal/web/problem"
 )
 
-// Measure runs the lab, and tells how many cells are done, of how many there are.
+// Measure runs the lab and reports how many cells are done, of how many.
 type Measure func(ctx context.Context, progress func(done, of int)) (lab.Report, error)
 
 // Anomalies is the handler of the part Break: see Lab.
@@ -26,13 +27,13 @@ type Anomalies struct {
 	wg      sync.WaitGroup
 
 	mu       sync.Mutex
-	measured bool // a run is under way, or has come to an end that nobody was told of
+	measured bool // a run is under way, or has ended and its error, if any, was not reported yet
 	done, of int
 	failed   error
-	matrix   *matrix // nil: not yet
+	matrix   *matrix // nil until a run has succeeded
 }
 
-// matrix is what a run of the lab has come to, as it is sent.
+// matrix is the result of a run of the lab, as it is sent.
 type matrix struct {
 	index file
 	cells map[string]file // by anomaly and strategy
@@ -40,14 +41,14 @@ type matrix struct {
 
 // Lab returns the handler of the part Break, which shows the lab's anomalies:
 //
-//	GET /api/lab                       the matrix, without what happened in its cells
-//	GET /api/lab/{anomaly}/{strategy}  one cell, with all that happened
+//	GET /api/lab                       the matrix, without the timelines of its cells
+//	GET /api/lab/{anomaly}/{strategy}  one cell with its timeline
 //
-// The lab is run when somebody first asks while no run of the bench is under way,
-// once for all. Until it is done the reply is 202, with how far it is. A run that failed is told once, and made anew
-// for whoever asks next. The run ends with ctx. Close must be called in the end.
+// The lab runs once, at the first request that arrives while the bench is idle. Until it
+// is done the reply is 202 with its progress. If it fails, one request is told so, and the
+// next one starts it again. The run ends with ctx. Close must be called in the end.
 func Lab(ctx context.Context, measure Measure, occupy Occupy, logger *slog.Logger) *Anomalies {
-	a := &Anomalies{measure: measure, occupy: occupy, logger: logger, of: len(lab.Columns()) * len(lab.Scenarios())}
+	a := &Anomalies{measure: measure, occupy: occupy, logger: logger, of: len(lab.Subjects()) * len(anomalies.All())}
 	a.ctx, a.stop = context.WithCancel(ctx)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/lab", a.serve(func(m *matrix, w http.ResponseWriter, r *http.Request) {
@@ -56,14 +57,12 @@ func Lab(ctx context.Context, measure Measure, occupy Occupy, logger *slog.Logge
 	mux.HandleFunc("GET /api/lab/{anomaly}/{strategy}", a.serve((*matrix).cell))
 	mux.HandleFunc("/api/lab", readOnly)
 	mux.HandleFunc("/api/lab/{anomaly}/{strategy}", readOnly)
-	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		problem.Reply(w, http.StatusNotFound, "no_such_path", "no such path")
-	})
+	mux.HandleFunc("/", noSuchPath)
 	a.Handler = mux
 	return a
 }
 
-// Close ends the run that is under way, and waits for its end.
+// Close stops the run that is under way and waits for its end.
 func (a *Anomalies) Close() {
 	a.mu.Lock()
 	a.stop()
@@ -71,13 +70,13 @@ func (a *Anomalies) Close() {
 	a.wg.Wait()
 }
 
-// serve replies by what the lab has found, once it has.
+// serve replies with reply once there is a matrix.
 func (a *Anomalies) serve(reply func(*matrix, http.ResponseWriter, *http.Request)) http.HandlerFunc {
 	return ownSite(plain(func(w http.ResponseWriter, r *http.Request) {
 		m, progress, err := a.look()
 		switch {
 		case err != nil:
-			problem.Reply(w, http.StatusInternalServerError, "internal", "the lab could not be run; the shop's log says why")
+			problem.Reply(w, http.StatusInternalServerError, "internal", "the lab failed; the shop's log says why")
 		case m == nil:
 			w.Header().Set("Retry-After", "1")
 			replyJSON(w, a.logger, http.StatusAccepted, progress)
@@ -87,14 +86,12 @@ func (a *Anomalies) serve(reply func(*matrix, http.ResponseWriter, *http.Request
 	}))
 }
 
-// labProgress is how far the lab is.
 type labProgress struct {
 	Done int `json:"done"`
 	Of   int `json:"of"`
 }
 
-// look returns what was found, or how far the run is, which it begins if there is
-// none and it can.
+// look returns the matrix, or the progress of the run, which it begins if it can.
 func (a *Anomalies) look() (*matrix, labProgress, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -108,8 +105,8 @@ func (a *Anomalies) look() (*matrix, labProgress, error) {
 	return a.matrix, labProgress{a.done, a.of}, nil
 }
 
-// begin begins a run, unless a bench is under way: then whoever asks next does. The
-// caller has locked mu.
+// begin begins a run, unless a bench is under way: then a later request does. The caller
+// has locked mu.
 func (a *Anomalies) begin() {
 	leave, err := a.occupy("the lab, for the matrix")
 	if err != nil {
@@ -118,14 +115,13 @@ func (a *Anomalies) begin() {
 	a.measured, a.done = true, 0
 	a.wg.Go(func() {
 		m, err := a.run()
-		leave() // before anybody is told that it is over, and starts a bench
+		leave() // first: a client that sees the matrix may start a bench
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		a.matrix, a.failed = m, err
 	})
 }
 
-// run runs the lab.
 func (a *Anomalies) run() (*matrix, error) {
 	report, err := a.measure(a.ctx, func(done, of int) {
 		a.mu.Lock()
@@ -142,13 +138,12 @@ func (a *Anomalies) run() (*matrix, error) {
 	return m, err
 }
 
-// story is a cell, and its trace worked out for the lanes.
+// story is a cell with its trace laid out for the lanes.
 type story struct {
 	lab.Cell
 	Story any `json:"story"`
 }
 
-// cellOf names a cell.
 func cellOf(anomaly, strategy string) string { return anomaly + "/" + strategy }
 
 func newMatrix(report lab.Report) (*matrix, error) {

@@ -7,23 +7,23 @@ import (
 	"net/http"
 
 	"oversell/internal/lab"
+	"oversell/internal/page/diff"
 	"oversell/internal/page/runs"
-	"oversell/internal/stages"
 	"oversell/internal/web"
 	"oversell/internal/web/problem"
 )
 
-// Config is what a Page is made with.
+// Config configures a Page.
 type Config struct {
 	Runs      *runs.Manager // of the part Run
-	Token     string        // asked for where a run is started or stopped, and to search; "": nobody is asked
+	Token     string        // needed to start and stop a run and to search; "": none is needed
 	Anomalies Measure       // of the part Break
-	Budget    lab.Budget    // of a search of the part Schedule
+	Budget    lab.Budget    // of a search for a schedule
 	Logger    *slog.Logger  // nil: slog.Default
 }
 
-// Page is the handler of the page and of what it asks for. It is safe for
-// concurrent use. Close must be called in the end.
+// Page is the handler of the page and its API. It is safe for concurrent use. Close must
+// be called in the end.
 type Page struct {
 	http.Handler
 	anomalies *Anomalies
@@ -33,14 +33,14 @@ type Page struct {
 // wraps runs.ErrBusy while one is under way, or runs.ErrClosed.
 type Occupy func(what string) (leave func(), err error)
 
-// New returns a Page. What it has under way ends with ctx: the lab's run and the
-// searches, and the streams of events with the Manager of the runs. It does not
-// look where a request comes from that changes something: see web.Config.
+// New returns a Page. The lab's run and the searches end with ctx, the streams of events
+// with the Manager of the runs. Page does not check the origin of requests that change
+// something: see web.Config.
 func New(ctx context.Context, cfg Config) (*Page, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	all, err := stages.Stages()
+	all, err := diff.Stages()
 	if err != nil {
 		return nil, fmt.Errorf("reading the stages: %w", err)
 	}
@@ -68,15 +68,14 @@ func New(ctx context.Context, cfg Config) (*Page, error) {
 	return p, nil
 }
 
-// Close ends what is under way, and waits for it.
+// Close ends the lab's run and waits for it.
 func (p *Page) Close() { p.anomalies.Close() }
 
-// policy lets the page load nothing but what the shop serves, and run nothing that
-// is not in a file of the shop's.
+// policy is the content security policy: the page loads what the shop serves, and runs
+// scripts only from its files.
 const policy = "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'"
 
-// protected has browsers take nothing for what it is not, and load and run nothing
-// but the shop's.
+// protected sets the headers that protect the page in a browser.
 func protected(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Security-Policy", policy)
@@ -86,7 +85,7 @@ func protected(h http.Handler) http.Handler {
 	})
 }
 
-// plain refuses requests with parameters in the query: the handler takes none.
+// plain refuses requests with query parameters, for a handler that takes none.
 func plain(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if _, ok := problem.ReadQuery(w, r); ok {
@@ -95,7 +94,7 @@ func plain(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// guarded lets through only requests that show the token, if there is one.
+// guarded lets through only requests with the token, if there is one.
 func guarded(token string, next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !web.Authorized(r, token) {
@@ -106,8 +105,8 @@ func guarded(token string, next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// bodiless refuses requests with a body. It is for those that last: only when a body has
-// been read does the server see that the client has gone.
+// bodiless refuses requests with a body. It is for long requests: the server notices that
+// the client has gone only after the body has been read.
 func bodiless(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 {
@@ -118,9 +117,9 @@ func bodiless(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// ownSite turns away what a browser asks for on behalf of another site. That site
-// would learn nothing from the reply; it is for what costs the shop much, or long.
-// Who is no browser does not say where a request comes from.
+// ownSite refuses requests that a browser sends on behalf of another site. That site could
+// not read the reply, but the request would cost the shop much. Only browsers say which
+// site a request comes from.
 func ownSite(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Sec-Fetch-Site") == "cross-site" {

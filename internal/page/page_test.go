@@ -16,8 +16,9 @@ import (
 	"testing"
 	"time"
 
+	"oversell/internal/catalog"
 	"oversell/internal/lab"
-	"oversell/internal/locks"
+	"oversell/internal/lab/anomalies"
 	"oversell/internal/page"
 	"oversell/internal/page/runs"
 )
@@ -26,7 +27,7 @@ import (
 func newPage(t *testing.T, measure page.Measure) *page.Page {
 	t.Helper()
 	logger := slog.New(slog.DiscardHandler)
-	m := runs.New(t.Context(), runs.Config{Catalog: locks.Strategies(), Logger: logger})
+	m := runs.New(t.Context(), runs.Config{Catalog: catalog.Strategies(), Logger: logger})
 	t.Cleanup(m.Close)
 	p, err := page.New(t.Context(), page.Config{Runs: m, Anomalies: measure, Budget: lab.Budget{Plays: 100}, Logger: logger})
 	if err != nil {
@@ -93,11 +94,11 @@ func TestFilesAreSentOnceAndSmall(t *testing.T) {
 	}
 	w := askPage(p, "GET", "/page/app.js", "Accept-Encoding", "gzip", "If-None-Match", packed.Header().Get("ETag"))
 	if w.Code != http.StatusNotModified || w.Body.Len() != 0 {
-		t.Errorf("who has it gets %d and %d bytes", w.Code, w.Body.Len())
+		t.Errorf("a client that has it gets %d and %d bytes", w.Code, w.Body.Len())
 	}
 }
 
-// Another site has a visitor's browser ask for nothing that costs much, though it
+// Another site cannot make a visitor's browser ask for anything expensive, even though it
 // could not read the reply.
 func TestOtherSitesAskForNothingThatCosts(t *testing.T) {
 	p := newPage(t, func(context.Context, func(done, of int)) (lab.Report, error) {
@@ -117,8 +118,8 @@ func TestOtherSitesAskForNothingThatCosts(t *testing.T) {
 	}
 }
 
-// A run has the machine for itself: nothing else begins, and the lab does when it
-// is asked for after the run.
+// A run has the machine to itself: nothing else begins, and the lab begins at the first
+// request after the run.
 func TestNothingBeginsBesideARun(t *testing.T) {
 	var busy atomic.Bool
 	busy.Store(true)
@@ -129,7 +130,7 @@ func TestNothingBeginsBesideARun(t *testing.T) {
 		return func() {}, nil
 	}, slog.New(slog.DiscardHandler))
 	t.Cleanup(p.Close)
-	all := len(lab.Columns()) * len(lab.Scenarios())
+	all := len(lab.Subjects()) * len(anomalies.All())
 	for range 3 {
 		if w := askPage(p, "GET", "/api/lab"); w.Code != http.StatusAccepted || w.Body.String() != fmt.Sprintf(`{"done":0,"of":%d}`, all) {
 			t.Errorf("beside a run: %d %s", w.Code, w.Body)
@@ -143,7 +144,7 @@ func TestNothingBeginsBesideARun(t *testing.T) {
 
 // measureSome runs a small part of the lab.
 func measureSome(ctx context.Context, progress func(done, of int)) (lab.Report, error) {
-	cfg := lab.Config{Columns: lab.Columns()[:2], Scenarios: lab.Scenarios()[:2], Redis: lab.Embedded}
+	cfg := lab.Config{Subjects: lab.Subjects()[:2], Scenarios: anomalies.All()[:2], Redis: lab.Embedded}
 	done := 0
 	return lab.Run(ctx, cfg, func(lab.Cell) {
 		done++
@@ -232,7 +233,7 @@ func TestLabThatFailedIsRunAgain(t *testing.T) {
 	}
 }
 
-// The shop does not wait for the lab.
+// Closing the shop does not wait for the lab.
 func TestLabEndsWithThePage(t *testing.T) {
 	p := newPage(t, func(ctx context.Context, _ func(done, of int)) (lab.Report, error) {
 		<-ctx.Done()

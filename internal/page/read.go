@@ -5,21 +5,19 @@ import (
 	"net/http"
 	"strings"
 
-	"oversell/internal/stages"
+	"oversell/internal/page/diff"
 	"oversell/internal/web/problem"
 )
 
-// Read returns the handler of the part Read, which shows the stages beside each
-// other:
+// Read returns the handler of the part Read, which compares the stages:
 //
-//	GET /api/stages         what each stage is, without its texts
-//	GET /api/stages/{name}  all of one stage
+//	GET /api/stages         the stages, without their sources
+//	GET /api/stages/{name}  one stage with its sources
 //
-// The replies are made once, and have their ETag: a client that comes again is
-// told that it has them already. The handler is safe for concurrent use.
-func Read(all []stages.Stage) (http.Handler, error) {
+// The replies are made once and have an ETag. The handler is safe for concurrent use.
+func Read(all []diff.Stage) (http.Handler, error) {
 	var list struct {
-		Stages []stages.About `json:"stages"`
+		Stages []diff.About `json:"stages"`
 	}
 	var names []string
 	texts := make(map[string]file)
@@ -49,13 +47,6 @@ func Read(all []stages.Stage) (http.Handler, error) {
 	}))
 	mux.HandleFunc("/api/stages", readOnly)
 	mux.HandleFunc("/api/stages/{name}", readOnly)
-	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		problem.Reply(w, http.StatusNotFound, "no_such_path", "no such path")
-	})
+	mux.HandleFunc("/", noSuchPath)
 	return mux, nil
-}
-
-func readOnly(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Allow", "GET, HEAD")
-	problem.Reply(w, http.StatusMethodNotAllowed, "wrong_method", "allowed here: GET, HEAD")
 }

@@ -10,12 +10,12 @@ import (
 	"testing"
 
 	"oversell/internal/page"
-	"oversell/internal/stages"
+	"oversell/internal/page/diff"
 )
 
-func newRead(t *testing.T) (http.Handler, []stages.Stage) {
+func newRead(t *testing.T) (http.Handler, []diff.Stage) {
 	t.Helper()
-	all, err := stages.Stages()
+	all, err := diff.Stages()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func stageReply(t *testing.T, w *httptest.ResponseRecorder, v any) {
 
 func TestStagesAreListedWithoutTheirTexts(t *testing.T) {
 	h, all := newRead(t)
-	var got struct{ Stages []stages.About }
+	var got struct{ Stages []diff.About }
 	w := askRead(h, "GET", "/api/stages")
 	if strings.Contains(w.Body.String(), "package lock") {
 		t.Error("the list has sources")
@@ -69,7 +69,7 @@ func TestStagesAreListedWithoutTheirTexts(t *testing.T) {
 func TestStageIsToldInFull(t *testing.T) {
 	h, all := newRead(t)
 	for _, s := range all {
-		var got stages.Stage
+		var got diff.Stage
 		stageReply(t, askRead(h, "GET", "/api/stages/"+s.Name), &got)
 		if !reflect.DeepEqual(got, s) {
 			t.Errorf("%s arrives otherwise than it is", s.Name)
@@ -95,7 +95,7 @@ func TestUnchangedStageIsNotSentAgain(t *testing.T) {
 			t.Errorf("%s: got %d and %d bytes; want 304 and none", path, w.Code, w.Body.Len())
 		}
 		if w := askRead(h, "GET", path, "If-None-Match", `"another"`); w.Code != http.StatusOK || w.Body.String() != first.Body.String() {
-			t.Errorf("%s: got %d; want all of it, for who has another one", path, w.Code)
+			t.Errorf("%s: got %d; want all of it, for a client with another version", path, w.Code)
 		}
 		if w := askRead(h, "HEAD", path); w.Code != http.StatusOK || w.Header().Get("ETag") != tag || w.Body.Len() > 0 {
 			t.Errorf("HEAD %s: got %d, ETag %s and %d bytes", path, w.Code, w.Header().Get("ETag"), w.Body.Len())
@@ -138,7 +138,7 @@ func TestWhatIsNoStageIsAProblem(t *testing.T) {
 	}
 }
 
-// The sources of all stages are long, and shrink well.
+// The sources of the stages compress well.
 func TestStagesAreSentSmall(t *testing.T) {
 	h, all := newRead(t)
 	path := "/api/stages/" + all[0].Name

@@ -8,7 +8,7 @@ import (
 	"oversell/internal/web/problem"
 )
 
-// replyJSON replies with what is not to be kept.
+// replyJSON replies with v as JSON, which is not to be cached.
 func replyJSON(w http.ResponseWriter, logger *slog.Logger, status int, v any) {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -19,5 +19,19 @@ func replyJSON(w http.ResponseWriter, logger *slog.Logger, status int, v any) {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_, _ = w.Write(text) // there is nobody to be told that the client has gone
+	_, _ = w.Write(text) // an error means that the client has gone
 }
+
+func noSuchPath(w http.ResponseWriter, _ *http.Request) {
+	problem.Reply(w, http.StatusNotFound, "no_such_path", "no such path")
+}
+
+// only replies to the methods that a path does not allow.
+func only(methods string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Allow", methods)
+		problem.Reply(w, http.StatusMethodNotAllowed, "wrong_method", "allowed here: "+methods)
+	}
+}
+
+var readOnly = only("GET, HEAD")

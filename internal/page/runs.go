@@ -18,17 +18,17 @@ const maxSettings = 4 << 10
 
 // Runs returns the handler of the part Run, which starts benches and shows them:
 //
-//	GET  /api/runs/options          what can be chosen, and whether a token is asked for
+//	GET  /api/runs/options          what can be chosen, and whether a token is needed
 //	POST /api/runs                  starts a run, one at a time
 //	GET  /api/runs                  the runs that are kept
 //	GET  /api/runs/{id}             one of them, with its rows
 //	POST /api/runs/{id}/stop        stops it
 //	GET  /api/runs/{id}/report.html the bench's report, which needs no network
-//	GET  /api/runs/events           what happens, as it happens
+//	GET  /api/runs/events           a stream of events
 //
-// A run belongs to nobody: it goes on when the one who has started it goes away,
-// and everybody sees the same. The handler is safe for concurrent use. Its streams
-// end when the Manager is closed.
+// A run belongs to nobody: it goes on when the client that started it has gone, and all
+// clients see the same. The handler is safe for concurrent use. Its streams end when the
+// Manager is closed.
 func Runs(m *runs.Manager, token string, logger *slog.Logger) http.Handler {
 	h := &runsHandler{manager: m, token: token, logger: logger}
 	mux := http.NewServeMux()
@@ -44,9 +44,7 @@ func Runs(m *runs.Manager, token string, logger *slog.Logger) http.Handler {
 	mux.HandleFunc("/api/runs/{id}", readOnly)
 	mux.HandleFunc("/api/runs/{id}/stop", only(http.MethodPost))
 	mux.HandleFunc("/api/runs/{id}/report.html", readOnly)
-	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		problem.Reply(w, http.StatusNotFound, "no_such_path", "no such path")
-	})
+	mux.HandleFunc("/", noSuchPath)
 	return mux
 }
 
@@ -54,7 +52,7 @@ type runsHandler struct {
 	manager *runs.Manager
 	token   string
 	logger  *slog.Logger
-	streams places
+	streams admission
 }
 
 func (h *runsHandler) options(w http.ResponseWriter, _ *http.Request) {
@@ -109,12 +107,12 @@ func (h *runsHandler) report(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Content-Disposition", `attachment; filename="oversell-`+id+`.html"`) // an id that there is
+	w.Header().Set("Content-Disposition", `attachment; filename="oversell-`+id+`.html"`) // the id exists
 	w.Header().Set("Cache-Control", "no-store")
-	_, _ = w.Write(text.Bytes()) // there is nobody to be told that the client has gone
+	_, _ = w.Write(text.Bytes()) // an error means that the client has gone
 }
 
-// failed replies to a request that ended with err.
+// failed replies to a request that failed with err.
 func (h *runsHandler) failed(w http.ResponseWriter, r *http.Request, err error) {
 	for _, known := range []struct {
 		err    error
@@ -135,16 +133,16 @@ func (h *runsHandler) failed(w http.ResponseWriter, r *http.Request, err error) 
 		}
 	}
 	h.logger.Error("a run could not be shown", "path", r.URL.Path, "error", err)
-	problem.Reply(w, http.StatusInternalServerError, "internal", "the shop made a mistake")
+	problem.Reply(w, http.StatusInternalServerError, "internal", "internal error; the shop's log says more")
 }
 
-// streamHeader replies to HEAD, without the events that would follow.
+// streamHeader replies to HEAD.
 func streamHeader(w http.ResponseWriter, _ *http.Request) { beginStream(w.Header()) }
 
-// events sends what happens as server-sent events, until the client goes away, the
-// Manager is closed or the stream has lasted for long enough.
+// events sends server-sent events until the client goes away, the Manager is closed, or
+// the stream has lasted for streamLife.
 func (h *runsHandler) events(w http.ResponseWriter, r *http.Request) {
-	leave, err := h.streams.take(r, h.token != "" && web.Authorized(r, h.token))
+	leave, err := h.streams.enter(r, h.token != "" && web.Authorized(r, h.token))
 	if err != nil {
 		problem.Reply(w, http.StatusServiceUnavailable, "too_many", err.Error())
 		return
@@ -160,8 +158,8 @@ func (h *runsHandler) events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// next waits for one event, and sends it. The error says that there are no more,
-// or that nobody is there to be told.
+// next waits for an event and sends it. An error means that there are no more, or that the
+// client has gone.
 func (h *runsHandler) next(ctx context.Context, subscription *runs.Subscription, s *stream) error {
 	quiet, cancel := context.WithTimeoutCause(ctx, heartbeat, errQuiet)
 	defer cancel()

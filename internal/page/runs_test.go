@@ -17,10 +17,10 @@ import (
 	"testing"
 	"time"
 
-	"oversell/internal/bench"
 	"oversell/internal/bench/benchtest"
+	"oversell/internal/bench/report"
+	"oversell/internal/catalog"
 	"oversell/internal/figures"
-	"oversell/internal/locks"
 	"oversell/internal/page"
 	"oversell/internal/page/runs"
 )
@@ -38,7 +38,7 @@ func openRuns(t *testing.T, token string) *site {
 		return benchtest.Command(), nil
 	}
 	logger := slog.New(slog.DiscardHandler)
-	m := runs.New(t.Context(), runs.Config{Catalog: locks.Strategies(), Command: command, Logger: logger})
+	m := runs.New(t.Context(), runs.Config{Catalog: catalog.Strategies(), Command: command, Logger: logger})
 	s := &site{httptest.NewUnstartedServer(page.Runs(m, token, logger)), m}
 	s.Config.ReadTimeout = 300 * time.Millisecond // no stream is to end by it
 	s.Start()
@@ -49,8 +49,7 @@ func openRuns(t *testing.T, token string) *site {
 	return s
 }
 
-// ask sends a request and reads the reply into v, unless v is nil. Headers are
-// pairs.
+// ask sends a request and reads the reply into v, if it is not nil. Headers are pairs.
 func (s *site) ask(t *testing.T, method, path, body string, v any, headers ...string) *http.Response {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, s.URL+path, strings.NewReader(body))
@@ -122,7 +121,7 @@ func (s *site) listen(t *testing.T) *listener {
 	return l
 }
 
-// next reads one event, and returns its name; "" at the end of the stream.
+// next reads one event and returns its name, or "" at the end of the stream.
 func (l *listener) next() (name string) {
 	l.t.Helper()
 	for l.lines.Scan() {
@@ -161,7 +160,7 @@ func (l *listener) take(name, data string) {
 	}
 }
 
-// until reads events until what they tell is what is wanted.
+// until reads events until their state is as wanted.
 func (l *listener) until(wanted func(*runs.Current) bool) {
 	l.t.Helper()
 	for l.run == nil || !wanted(l.run) {
@@ -180,8 +179,7 @@ const brief = `{"strategies":["none","v6_watchdog"],"requests":300,"stock":20}`
 // lasting is a run that lasts until it is stopped.
 const lasting = `{"strategies":["v6_watchdog"],"requests":1000,"stock":1000,"work_us":100000}`
 
-// Two browsers see the same, also when one comes later, and what they see is what
-// the report has.
+// Two browsers see the same, even if one comes later, and it agrees with the report.
 func TestEverybodySeesTheSameRun(t *testing.T) {
 	s := openRuns(t, "")
 	a := s.listen(t)
@@ -199,7 +197,7 @@ func TestEverybodySeesTheSameRun(t *testing.T) {
 	s.ask(t, "GET", "/api/runs/"+id, "", &run)
 	var list struct{ Runs []runs.Summary }
 	s.ask(t, "GET", "/api/runs", "", &list)
-	if !reflect.DeepEqual(run.Rows, []bench.Row{a.rows[0].Row, a.rows[1].Row}) || !reflect.DeepEqual(list.Runs, []runs.Summary{run.Summary}) ||
+	if !reflect.DeepEqual(run.Rows, []report.Row{a.rows[0].Row, a.rows[1].Row}) || !reflect.DeepEqual(list.Runs, []runs.Summary{run.Summary}) ||
 		!reflect.DeepEqual(run.Summary, a.run.Summary) {
 		t.Errorf("the run is %+v, and the list %+v", run, list)
 	}
@@ -219,8 +217,8 @@ func TestEverybodySeesTheSameRun(t *testing.T) {
 	}
 }
 
-// A run is nobody's: it goes on when the page is closed, and longer than a request
-// may take to be read.
+// A run belongs to nobody: it goes on when the page is closed, and may take longer than the
+// read timeout of a request.
 func TestRunGoesOnWithoutThePage(t *testing.T) {
 	s := openRuns(t, "")
 	a, b := s.listen(t), s.listen(t)
@@ -242,7 +240,7 @@ func TestRunGoesOnWithoutThePage(t *testing.T) {
 	}
 }
 
-// The shop closes at once, whoever looks.
+// The shop closes at once, although clients are connected.
 func TestStreamsEndWithTheShop(t *testing.T) {
 	s := openRuns(t, "")
 	l := s.listen(t)
@@ -324,8 +322,8 @@ func TestWhatIsNoRunIsAProblem(t *testing.T) {
 	}
 }
 
-// One address cannot take all places, and all addresses together cannot take those of who
-// shows the token.
+// One address cannot use up all streams, and all addresses together cannot use up those of
+// clients with the token.
 func TestStreamsAreBounded(t *testing.T) {
 	s := openRuns(t, "sesame")
 	open := func(from string, headers ...string) (status int, code string, leave func()) {
@@ -392,7 +390,7 @@ func TestStreamsAreBounded(t *testing.T) {
 	want(200, "10.0.2.1:1000")
 }
 
-// streamed tells when a stream has begun.
+// streamed reports when a stream has begun.
 type streamed struct {
 	*httptest.ResponseRecorder
 	once  sync.Once
@@ -401,7 +399,7 @@ type streamed struct {
 
 func (s *streamed) Flush() { s.once.Do(func() { close(s.begun) }) }
 
-// A place that a client leaves is given away, also over a real connection.
+// A client that leaves makes room for another, over a real connection too.
 func TestStreamThatIsLeftIsGivenAway(t *testing.T) {
 	s := openRuns(t, "")
 	var first *listener

@@ -16,31 +16,31 @@ import (
 )
 
 const (
-	// maxSchedule bounds the body with a schedule, in bytes: more than the longest
-	// takes that is allowed.
+	// maxSchedule bounds the body with a schedule, in bytes. The longest schedule that is
+	// allowed takes less.
 	maxSchedule = 4 << 10
 
-	// maxPlaying bounds the schedules that are played at once, and maxPlays those and the
-	// ones that wait for it.
+	// maxPlaying bounds the schedules that are played at once, maxPlays those that are
+	// played or wait for it.
 	maxPlaying = 2
 	maxPlays   = 32
 
-	// maxWaiting bounds who waits for a search of somebody else's to end.
+	// maxWaiting bounds the requests that wait for another search to end.
 	maxWaiting = 4
 )
 
 // Schedules returns the handler of the part in which the reader is the scheduler:
 //
 //	GET  /api/schedule/levels  the strategies that can be scheduled
-//	POST /api/schedule         {"strategy", "buyers", "moves"}: what the moves lead to
+//	POST /api/schedule         {"strategy", "buyers", "moves"}: the state they lead to
 //	GET  /api/schedule/search?strategy=…&buyers=…&goal=…
-//	                           whether any moves lead to the goal; asks for the token, if
-//	                           there is one, as it takes a processor for long
+//	                           whether any moves lead to the goal; needs the token, if
+//	                           there is one, as it uses a processor for a long time
 //
-// No reply depends on an earlier one: a schedule is played from its start each
-// time. A search ends with its budget, with the request and with ctx; it is made
-// once, one at a time and not beside a run of the bench, and its result is kept
-// unless the clock has cut it short. The handler is safe for concurrent use.
+// Replies do not depend on earlier ones: a schedule is played from its start each time. A
+// search ends with its budget, the request or ctx. One runs at a time, and not beside a
+// run of the bench. Its result is kept, unless the time limit ended it. The handler is
+// safe for concurrent use.
 func Schedules(ctx context.Context, token string, budget lab.Budget, occupy Occupy, logger *slog.Logger) http.Handler {
 	s := &schedules{
 		ctx: ctx, budget: budget, occupy: occupy, logger: logger,
@@ -54,18 +54,8 @@ func Schedules(ctx context.Context, token string, budget lab.Budget, occupy Occu
 	mux.HandleFunc("/api/schedule/levels", readOnly)
 	mux.HandleFunc("/api/schedule", only(http.MethodPost))
 	mux.HandleFunc("/api/schedule/search", readOnly)
-	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		problem.Reply(w, http.StatusNotFound, "no_such_path", "no such path")
-	})
+	mux.HandleFunc("/", noSuchPath)
 	return mux
-}
-
-// only replies to all methods but the one that is meant.
-func only(method string) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Allow", method)
-		problem.Reply(w, http.StatusMethodNotAllowed, "wrong_method", "allowed here: "+method)
-	}
 }
 
 type schedules struct {
@@ -73,16 +63,16 @@ type schedules struct {
 	budget    lab.Budget
 	occupy    Occupy
 	logger    *slog.Logger
-	plays     chan struct{} // has a value for each schedule that is to be played
-	playing   chan struct{} // has a value for each schedule that is being played
-	asking    chan struct{} // the same for who searches or waits to
-	searching chan struct{} // the same for searches
+	plays     chan struct{} // a value for each schedule that is played or waits
+	playing   chan struct{} // a value for each schedule that is played
+	asking    chan struct{} // a value for each request that searches or waits to
+	searching chan struct{} // a value for the search
 
 	mu    sync.Mutex
 	found map[question]lab.SearchResult
 }
 
-// question is what a search is to answer.
+// question is what a search answers.
 type question struct {
 	strategy string
 	buyers   int
@@ -128,9 +118,10 @@ func (s *schedules) play(w http.ResponseWriter, r *http.Request) {
 	replyJSON(w, s.logger, http.StatusOK, state)
 }
 
-var errPlays = fmt.Errorf("%d schedules are to be played already", maxPlays)
-
-var errFull = fmt.Errorf("%d others wait for a search already", maxWaiting)
+var (
+	errPlays = fmt.Errorf("%d schedules are already waiting to be played", maxPlays)
+	errFull  = fmt.Errorf("%d requests are already waiting for a search", maxWaiting)
+)
 
 func (s *schedules) search(w http.ResponseWriter, r *http.Request) {
 	asked, ok := problem.ReadQuery(w, r, "strategy", "buyers", "goal")
@@ -168,8 +159,8 @@ func readQuestion(asked map[string]string) (question, error) {
 	return q, lab.CheckSearch(q.strategy, q.buyers, q.goal)
 }
 
-// answer searches unless the answer is known. Whoever asks meanwhile waits. A
-// search ends with the one who has asked for it, and the next one begins anew.
+// answer searches, unless the answer is known. Other requests wait meanwhile. A search
+// ends with the request that began it, and the next one starts over.
 func (s *schedules) answer(ctx context.Context, q question) (lab.SearchResult, error) {
 	if result, ok := s.known(q); ok {
 		return result, nil
@@ -200,12 +191,12 @@ func (s *schedules) answer(ctx context.Context, q question) (lab.SearchResult, e
 	return result, err
 }
 
-// keep keeps a result that does not depend on how fast the machine was. The
-// questions are not many: each is of a strategy, a number and a goal that there are.
+// keep keeps a result that does not depend on the speed of the machine. There are few
+// questions: each has a known strategy, number of buyers and goal.
 func (s *schedules) keep(q question, result lab.SearchResult) {
 	tried := s.budget.Plays > 0 && result.Plays == s.budget.Plays
 	if !result.Found && !result.All && !tried {
-		return // the clock has cut it short
+		return // the time limit ended it
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,11 +220,11 @@ func enter(ctx context.Context, places chan struct{}) (leave func(), err error) 
 	}
 }
 
-// failed replies to a request that ended with err.
+// failed replies to a request that failed with err.
 func (s *schedules) failed(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case errors.Is(err, lab.ErrSchedule):
-		// The page, and a 400, say already that it is none.
+		// The prefix says no more than the status.
 		problem.Reply(w, http.StatusBadRequest, problem.CodeInvalid, strings.TrimPrefix(err.Error(), lab.ErrSchedule.Error()+": "))
 	case errors.Is(err, runs.ErrBusy):
 		problem.Reply(w, http.StatusConflict, "busy", err.Error())
@@ -244,7 +235,7 @@ func (s *schedules) failed(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.Is(err, errPlays):
 		problem.Reply(w, http.StatusServiceUnavailable, "too_many_plays", err.Error())
 	case r.Context().Err() != nil:
-		problem.Reply(w, http.StatusServiceUnavailable, "cancelled", "the request was given up")
+		problem.Reply(w, http.StatusServiceUnavailable, "cancelled", "the request was cancelled")
 	default:
 		s.logger.Error("a schedule could not be played", "path", r.URL.Path, "error", err)
 		problem.Reply(w, http.StatusInternalServerError, "internal", "the schedule could not be played")

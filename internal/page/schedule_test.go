@@ -62,7 +62,7 @@ func TestLevelsCanBeScheduled(t *testing.T) {
 	}
 }
 
-// However many ask at once, it is searched once, and all are told the same.
+// Concurrent requests for one question lead to one search and get the same answer.
 func TestSearchIsMadeOnce(t *testing.T) {
 	h := newSchedules()
 	replies := make([]string, 4)
@@ -74,7 +74,7 @@ func TestSearchIsMadeOnce(t *testing.T) {
 	}
 	all.Wait()
 	for _, reply := range replies {
-		// The wall time in it is that of the one search.
+		// They include the wall time of the search.
 		if reply != replies[0] || !strings.Contains(reply, `"found":true`) {
 			t.Errorf("got %s and %s", reply, replies[0])
 		}
@@ -84,7 +84,7 @@ func TestSearchIsMadeOnce(t *testing.T) {
 	}
 }
 
-// A search that was given up answers nobody, and is made anew.
+// A cancelled search answers nobody, and the next request starts over.
 func TestSearchThatWasGivenUp(t *testing.T) {
 	h := newSchedules()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -136,10 +136,10 @@ func TestWhatCannotBePlayedIsAProblem(t *testing.T) {
 	}
 }
 
-// endless is a search that goes on for longer than a test.
+// endless is a search that takes longer than a test.
 const endless = "/api/schedule/search?strategy=v9_cohort&buyers=3"
 
-// The shop closes at once, whatever is searched for.
+// The shop closes at once, although a search is under way.
 func TestSearchEndsWithTheShop(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	h := page.Schedules(ctx, "", lab.Budget{}, func(string) (func(), error) {
@@ -151,7 +151,7 @@ func TestSearchEndsWithTheShop(t *testing.T) {
 	}
 }
 
-// A search takes a processor for long, and whoever has no token does not get one.
+// A search uses a processor for a long time, so it needs the token.
 func TestSearchAsksForTheToken(t *testing.T) {
 	h := page.Schedules(t.Context(), "sesame", lab.Budget{Plays: 300}, alone, slog.New(slog.DiscardHandler))
 	ask := func(headers ...string) *httptest.ResponseRecorder {
@@ -181,7 +181,7 @@ func bodyless(h http.Handler) http.Handler {
 	})
 }
 
-// A search ends with the client who wants it: a closed connection is enough.
+// A search ends when its client closes the connection.
 func TestSearchEndsWithItsClient(t *testing.T) {
 	begun, left := make(chan struct{}), make(chan struct{})
 	server := httptest.NewServer(page.Schedules(t.Context(), "", lab.Budget{}, func(string) (func(), error) {
@@ -232,7 +232,7 @@ func TestNoSearchBesideARun(t *testing.T) {
 	}
 }
 
-// Few wait for a search, and who asks for what there is not is told so at once.
+// Few requests wait for a search, and an invalid one is refused at once.
 func TestFewWaitForASearch(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -264,7 +264,7 @@ func TestFewWaitForASearch(t *testing.T) {
 	}
 }
 
-// What the clock has cut short says how fast the machine was, and is tried again.
+// A search that the time limit ended depends on the machine, and is tried again.
 func TestSearchThatWasCutShortIsNotKept(t *testing.T) {
 	for _, tt := range []struct {
 		budget   lab.Budget

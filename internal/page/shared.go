@@ -1,12 +1,12 @@
 package page
 
 import (
-	benchpage "oversell/internal/bench/page"
+	benchpage "oversell/internal/bench/report/page"
 	"oversell/internal/lab/show"
 )
 
-// shared are the files that the page has in common with the offline reports, by
-// their paths below /page/: the lanes of the lab's, and the plots of the bench's.
+// shared returns the files that the page shares with the offline reports, by their paths
+// below /page/: the lab's lanes, and the library of the bench's plots.
 func shared() (map[string][]byte, error) {
 	plots, err := benchpage.UPlot()
 	if err != nil {

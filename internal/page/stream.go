@@ -10,22 +10,22 @@ import (
 )
 
 const (
-	// heartbeat is after how long a stream on which nothing happens says that it
-	// is still there, so that nobody in between takes it for dead.
+	// heartbeat is the time after which an idle stream sends a comment, so that no proxy
+	// closes it.
 	heartbeat = 15 * time.Second
 
-	// sendTimeout is how long a client may take to read what it is sent.
+	// sendTimeout is how long a client may take to read what it was sent.
 	sendTimeout = 10 * time.Second
 
-	// streamLife is after how long a stream ends, and its client is to ask for another. A
-	// client that does not read is not noticed for as long as there is room between.
+	// streamLife is the time after which a stream ends, and the client opens another: a
+	// client that does not read is noticed only once the buffers are full.
 	streamLife = 10 * time.Minute
 
-	// retryAfter is after how many milliseconds a client is to come again.
+	// retryAfter is the number of milliseconds after which a client reconnects.
 	retryAfter = 2000
 )
 
-// errQuiet means that nothing has happened for as long as a heartbeat.
+// errQuiet means that nothing has happened for a heartbeat.
 var errQuiet = errors.New("nothing has happened")
 
 // message is one event of a stream.
@@ -51,7 +51,7 @@ func newStream(w http.ResponseWriter) (*stream, error) {
 func beginStream(h http.Header) {
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no") // of proxies that would wait for more
+	h.Set("X-Accel-Buffering", "no") // by proxies
 }
 
 // send sends messages in one piece.
@@ -67,7 +67,7 @@ func (s *stream) send(id uint64, messages ...message) error {
 	return s.write(b.Bytes())
 }
 
-// still says that the stream is still there.
+// still sends a heartbeat.
 func (s *stream) still() error { return s.write([]byte(": still here\n\n")) }
 
 func (s *stream) write(text []byte) error {

@@ -10,12 +10,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"oversell/internal/locks"
+	"oversell/internal/catalog"
 	"oversell/internal/page/runs"
 )
 
-// slowClient is a client to whom a write takes as long as it may, once there is no room
-// left between.
+// slowClient is a client that does not read: once the buffers are full, each write takes as
+// long as it may.
 type slowClient struct {
 	*httptest.ResponseRecorder
 	room     int
@@ -40,15 +40,15 @@ func serveStream(t *testing.T, w http.ResponseWriter) time.Duration {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	m := runs.New(ctx, runs.Config{Catalog: locks.Strategies(), Logger: slog.New(slog.DiscardHandler)})
+	m := runs.New(ctx, runs.Config{Catalog: catalog.Strategies(), Logger: slog.New(slog.DiscardHandler)})
 	defer m.Close()
 	start := time.Now()
 	Runs(m, "", slog.New(slog.DiscardHandler)).ServeHTTP(w, httptest.NewRequest("GET", "/api/runs/events", nil))
 	return time.Since(start)
 }
 
-// A client that does not read keeps no place: it is cut off when there is no more room
-// for what it is sent, and at the latest when a stream ends anyway.
+// A client that does not read is cut off when the buffers are full, and at the latest when
+// the stream ends anyway.
 func TestStreamDoesNotLastForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := httptest.NewRecorder()

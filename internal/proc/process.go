@@ -1,6 +1,5 @@
-// Package proc is about processes: children that must not outlive this process nor
-// hear the Ctrl-C that is meant for it, memory that they share with it, and how long
-// a process stood still.
+// Package proc is about processes: children that must not outlive this process or receive
+// its Ctrl-C, the commands and events between them, shared memory, and stalls.
 package proc
 
 import (
@@ -12,12 +11,11 @@ import (
 	"time"
 )
 
-// ErrUnsupported is returned by Pause and Continue where the operating system
-// cannot stop a process and let it go on.
-var ErrUnsupported = errors.New("this operating system cannot stop a process and let it go on")
+// ErrUnsupported is returned by Pause and Continue if the operating system cannot stop and
+// continue processes.
+var ErrUnsupported = errors.New("this operating system cannot stop and continue a process")
 
-// Process is a child that is waited for from the moment it runs. It is safe
-// for concurrent use.
+// Process is a running child. It is safe for concurrent use.
 type Process struct {
 	cmd  *exec.Cmd
 	done chan struct{}
@@ -35,9 +33,9 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 	return p, nil
 }
 
-// run starts the child and stays with it to its end, on one thread. Linux
-// sends the parent-death signal when the thread that started the child ends,
-// not the process, so that thread has to last as long as the child.
+// run starts the child and waits for it on one thread. Linux sends the parent-death signal
+// when the thread that started the child ends, not the process, so that thread must last
+// as long as the child.
 func (p *Process) run(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -47,22 +45,20 @@ func (p *Process) run(started chan<- error) {
 		return
 	}
 	defer close(p.done)
-	// A child that was stopped on purpose ends with an error too; the one who
-	// asks has State.
+	// A child that is ended on purpose returns an error too; see State.
 	_ = p.cmd.Wait()
 }
 
 // Done is closed when the child has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// State says how the child ended. It is only to be called after Done is closed.
+// State says how the child ended. Call it only after Done is closed.
 func (p *Process) State() *os.ProcessState { return p.cmd.ProcessState }
 
 // Pid is the child's process id.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
-// Signal sends sig to the child. It returns os.ErrProcessDone, wrapped, for
-// one that has ended.
+// Signal sends sig to the child. The error wraps os.ErrProcessDone if it has ended.
 func (p *Process) Signal(sig os.Signal) error {
 	if err := p.cmd.Process.Signal(sig); err != nil {
 		return fmt.Errorf("sending %v to process %d: %w", sig, p.Pid(), err)
@@ -70,7 +66,7 @@ func (p *Process) Signal(sig os.Signal) error {
 	return nil
 }
 
-// Stop asks the child to end, kills it after grace, and waits for its end.
+// Stop terminates the child, kills it after grace, and waits for its end.
 func (p *Process) Stop(grace time.Duration) {
 	p.terminate()
 	timer := time.NewTimer(grace)
@@ -84,20 +80,18 @@ func (p *Process) Stop(grace time.Duration) {
 
 // Kill ends the child at once and waits for its end.
 func (p *Process) Kill() {
-	_ = p.cmd.Process.Kill() // it can only be gone already
+	_ = p.cmd.Process.Kill() // it can only have ended
 	<-p.done
 }
 
-// KillGroup kills the child and the processes it started itself, and waits
-// for the child's end.
+// KillGroup kills the child and the processes it started, and waits for the child's end.
 func (p *Process) KillGroup() {
 	p.killGroup()
 	<-p.done
 }
 
-// Pause stops the child wherever it is, a moment later; nothing of it runs
-// then until Continue.
+// Pause stops the child until Continue. Its threads stop a moment later.
 func (p *Process) Pause() error { return p.pause() }
 
-// Continue lets a paused child go on.
+// Continue continues a paused child.
 func (p *Process) Continue() error { return p.resume() }

@@ -2,9 +2,9 @@ package proc
 
 import "syscall"
 
-// attributes puts a child into a process group of its own, so that Ctrl-C in a
-// terminal reaches the program but not its children, which it still needs to
-// finish; and has the kernel kill the child when the program is gone.
+// attributes gives a child its own process group, so that Ctrl-C in a terminal does not
+// reach it while the program still needs it, and has the kernel kill it when the program
+// ends.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -6,7 +6,7 @@ import "syscall"
 
 func attributes() *syscall.SysProcAttr { return nil }
 
-// terminate ends the child; there is no polite way here.
+// terminate kills the child: there is no SIGTERM here.
 func (p *Process) terminate() { _ = p.cmd.Process.Kill() }
 func (p *Process) killGroup() { _ = p.cmd.Process.Kill() }
 

@@ -4,13 +4,13 @@ package proc
 
 import "syscall"
 
-// terminate asks the child to end. A paused one must be continued to hear it.
+// terminate sends SIGTERM. A paused child must be continued to receive it.
 func (p *Process) terminate() {
-	_ = p.Signal(syscall.SIGTERM) // it can only be gone already
+	_ = p.Signal(syscall.SIGTERM) // it can only have ended
 	_ = p.Signal(syscall.SIGCONT)
 }
 
-// killGroup kills the child and what it started: it leads a process group.
+// killGroup kills the process group that the child leads.
 func (p *Process) killGroup() { _ = syscall.Kill(-p.Pid(), syscall.SIGKILL) }
 
 func (p *Process) pause() error  { return p.Signal(syscall.SIGSTOP) }

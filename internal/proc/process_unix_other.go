@@ -4,10 +4,9 @@ package proc
 
 import "syscall"
 
-// attributes puts a child into a process group of its own, so that Ctrl-C in a
-// terminal reaches the program but not its children, which it still needs to
-// finish. There is no parent-death signal here: a child outlives a program
-// that is killed with SIGKILL.
+// attributes gives a child its own process group, so that Ctrl-C in a terminal does not
+// reach it while the program still needs it. There is no parent-death signal here: a child
+// outlives a program that is killed with SIGKILL.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }

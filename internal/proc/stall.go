@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// A process stands still because it was stopped, because too much else ran, or because
-// the host of its virtual machine had no time for it. A process that does not run can
-// neither keep a lease nor see it run out. So what a run shows of leases counts only
-// while the processes in it ran.
+// A process stalls because it was stopped, because the machine is busy, or because the
+// host of a virtual machine does not schedule it. A stalled process can neither renew a
+// lease nor notice that it expires, so what a run shows about leases counts only if its
+// processes did not stall.
 
 // beat is the time between two looks at the clock.
 const beat = 5 * time.Millisecond
@@ -18,7 +18,7 @@ const beat = 5 * time.Millisecond
 // zero value has seen none.
 type LongestStall struct{ nanoseconds atomic.Int64 }
 
-// Add takes note of a stall, and reports whether it is the longest so far.
+// Add records a stall, and reports whether it is the longest so far.
 func (l *LongestStall) Add(d time.Duration) bool {
 	for {
 		old := l.nanoseconds.Load()
@@ -37,19 +37,20 @@ func (l *LongestStall) Get() time.Duration { return time.Duration(l.nanoseconds.
 // Reset forgets all stalls.
 func (l *LongestStall) Reset() { l.nanoseconds.Store(0) }
 
-// StallWatch watches over its own process. Stop must be called in the end; the other
-// methods are safe for concurrent use.
+// StallWatch watches its own process for stalls. Call Stop at the end; the other methods
+// are safe for concurrent use.
 type StallWatch struct {
 	LongestStall
 	limit time.Duration
+	total atomic.Int64 // nanoseconds
 	tell  func(time.Duration)
 	last  time.Time // the last look at the clock
 	done  chan struct{}
 	all   sync.WaitGroup
 }
 
-// WatchStalls watches for stalls of more than limit. It calls tell, unless it is nil,
-// for each that is the longest since Reset, from one goroutine.
+// WatchStalls watches for stalls longer than limit. It calls tell, unless it is nil, for
+// each one that is the longest since Reset, from one goroutine.
 func WatchStalls(limit time.Duration, tell func(time.Duration)) *StallWatch {
 	if tell == nil {
 		tell = func(time.Duration) {}
@@ -73,11 +74,17 @@ func (w *StallWatch) run() {
 }
 
 func (w *StallWatch) look(now time.Time) {
-	if stalled := now.Sub(w.last) - beat; stalled > w.limit && w.Add(stalled) {
-		w.tell(stalled)
+	if stalled := now.Sub(w.last) - beat; stalled > w.limit {
+		w.total.Add(int64(stalled))
+		if w.Add(stalled) {
+			w.tell(stalled)
+		}
 	}
 	w.last = now
 }
+
+// Total returns the sum of all stalls so far.
+func (w *StallWatch) Total() time.Duration { return time.Duration(w.total.Load()) }
 
 // Stop ends the watch and returns the longest stall since Reset, or 0.
 func (w *StallWatch) Stop() time.Duration {

@@ -6,10 +6,10 @@ import (
 	"sync/atomic"
 )
 
-// Words are memory that processes on one machine share through a file: 64-bit words,
-// all zero at first, each of which is read and written as a whole. What a process has
-// written is not lost when it is killed, and can be read while it is stopped. Words
-// are safe for concurrent use, by goroutines and by processes.
+// Words are 64-bit words of memory that processes on one machine share through a file. They
+// begin as zero and are accessed atomically. What a process has written survives when it
+// is killed, and can be read while it is stopped. They are safe for concurrent use by
+// goroutines and processes.
 type Words struct {
 	path    string
 	words   []int64
@@ -26,13 +26,13 @@ func CreateWords(path string, n int) (w *Words, err error) {
 		return nil, fmt.Errorf("making shared memory: %w", err)
 	}
 	defer func() {
-		_ = f.Close() // what is mapped stays so
+		_ = f.Close() // the mapping stays
 		if err != nil {
 			_ = os.Remove(path)
 		}
 	}()
-	// A file that is merely said to be so long takes its room on the disk when it
-	// is used, and that there is none is a crash then.
+	// A sparse file would take its space on the disk when it is used, and a full disk would
+	// then crash the process.
 	if _, err := f.Write(make([]byte, n*wordSize)); err != nil {
 		return nil, fmt.Errorf("making shared memory: %w", err)
 	}
@@ -50,7 +50,7 @@ func OpenWords(path string, n int) (*Words, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening shared memory: %w", err)
 	}
-	// What lies beyond the end of a mapped file cannot be read without a crash.
+	// Reading beyond the end of a mapped file would crash.
 	if want := int64(n) * wordSize; info.Size() != want {
 		return nil, fmt.Errorf("opening shared memory: %s has %d bytes, not %d", path, info.Size(), want)
 	}
@@ -71,16 +71,15 @@ func (w *Words) Load(i int) int64 { return atomic.LoadInt64(&w.words[i]) }
 // Store sets a word.
 func (w *Words) Store(i int, v int64) { atomic.StoreInt64(&w.words[i], v) }
 
-// Add adds to a word, and returns what it is then.
+// Add adds to a word, and returns the result.
 func (w *Words) Add(i int, d int64) int64 { return atomic.AddInt64(&w.words[i], d) }
 
-// CompareAndSwap sets a word if it is what it is thought to be.
+// CompareAndSwap sets a word to to if it is from.
 func (w *Words) CompareAndSwap(i int, from, to int64) bool {
 	return atomic.CompareAndSwapInt64(&w.words[i], from, to)
 }
 
-// Close gives the memory back in this process, which must not use it any more.
-// The file stays.
+// Close unmaps the memory in this process. The file stays.
 func (w *Words) Close() error {
 	if err := w.release(); err != nil {
 		return fmt.Errorf("closing shared memory: %w", err)
@@ -88,8 +87,7 @@ func (w *Words) Close() error {
 	return nil
 }
 
-// Remove removes the file. Where the memory is LiveWords, those who have opened it
-// keep it.
+// Remove removes the file. With LiveWords, processes that have opened it keep the memory.
 func (w *Words) Remove() error {
 	if err := os.Remove(w.path); err != nil {
 		return fmt.Errorf("removing shared memory: %w", err)

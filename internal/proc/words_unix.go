@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-// LiveWords says that what one process writes the others read at once.
+// LiveWords says that other processes see a write at once.
 const LiveWords = true
 
 func mapWords(f *os.File, n int) ([]int64, func() error, error) {
@@ -20,8 +20,8 @@ func mapWords(f *os.File, n int) ([]int64, func() error, error) {
 	return words, func() error { return syscall.Munmap(memory) }, nil
 }
 
-// Flush has nothing to do: the other processes see it already.
+// Flush does nothing: other processes see writes at once.
 func (w *Words) Flush() error { return nil }
 
-// Fetch has nothing to do: see Flush.
+// Fetch does nothing: see Flush.
 func (w *Words) Fetch() error { return nil }

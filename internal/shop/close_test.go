@@ -9,12 +9,13 @@ import (
 	"github.com/redis/go-redis/v9"
 	"gorm.io/gorm"
 
+	"oversell/internal/backend"
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/stock"
 )
 
-// Every order that a buyer was told of is there, and the stock and the orders
-// agree: nothing is lost or half-written.
+// Every confirmed order is in the database, and stock and orders agree: nothing is lost or
+// half-written.
 func TestCloseUnderLoad(t *testing.T) {
 	const units = 100_000
 	for _, kind := range []string{"embedded", "local"} {
@@ -38,27 +39,27 @@ func TestCloseUnderLoad(t *testing.T) {
 	}
 }
 
-// wantOrders looks for the order of each buyer who was told of one. The only
-// orders beyond are those whose answer was cut off.
+// wantOrders checks that every confirmed order is in the database. There may be more orders
+// only for replies that were cut off.
 func wantOrders(t *testing.T, db *gorm.DB, answers []answer) {
 	t.Helper()
 	var ids []string
 	if err := db.Model(&stock.Order{}).Pluck("id", &ids).Error; err != nil {
 		t.Fatal(err)
 	}
-	untold := make(map[string]bool)
+	unconfirmed := make(map[string]bool)
 	for _, id := range ids {
-		untold[id] = true
+		unconfirmed[id] = true
 	}
-	told, cut := 0, 0
+	confirmed, cut := 0, 0
 	for _, a := range answers {
 		switch a.status {
 		case http.StatusOK:
-			told++
-			if !untold[a.orderID] {
-				t.Errorf("order %s, of which a buyer was told, is not there", a.orderID)
+			confirmed++
+			if !unconfirmed[a.orderID] {
+				t.Errorf("the confirmed order %s is not in the database", a.orderID)
 			}
-			delete(untold, a.orderID)
+			delete(unconfirmed, a.orderID)
 		case 0:
 			cut++
 		case http.StatusServiceUnavailable:
@@ -66,16 +67,16 @@ func wantOrders(t *testing.T, db *gorm.DB, answers []answer) {
 			t.Errorf("a buyer got %d %s", a.status, a.code)
 		}
 	}
-	if len(untold) > cut {
-		t.Errorf("%d orders of which nobody was told, and only %d answers were cut off", len(untold), cut)
+	if len(unconfirmed) > cut {
+		t.Errorf("%d orders were not confirmed, and only %d replies were cut off", len(unconfirmed), cut)
 	}
-	t.Logf("%d told of an order, %d answers cut off", told, cut)
+	t.Logf("%d orders confirmed, %d replies cut off", confirmed, cut)
 }
 
 // wantAgreement compares the counter with the orders.
 func wantAgreement(t *testing.T, rdb redis.UniversalClient, db *gorm.DB, units int64) {
 	t.Helper()
-	s := stock.New(stock.Config{DB: db, Redis: rdb})
+	s := stock.New(stock.Config{DB: db, Redis: rdb, History: backend.RedisHistory(rdb)})
 	defer s.Close()
 	a, err := s.Audit(t.Context(), "hot")
 	if err != nil {
@@ -102,7 +103,7 @@ func TestCloseDoesNotWaitForSilentConnections(t *testing.T) {
 	}
 }
 
-// Whoever waits for the lock of a dead process is not waited for.
+// Closing does not wait for buyers that wait for the lock of a dead process.
 func TestCloseTurnsWaitersAway(t *testing.T) {
 	redisURL := backendtest.Redis(t, "local")
 	cfg := config(redisURL, backendtest.Database(t, "embedded"), 10)
@@ -150,7 +151,7 @@ func TestInstancesShareOneSale(t *testing.T) {
 				}
 			}
 			if a := shops[2].audit(t); sold != 20 || a.Sold != 20 || a.LostUpdates != 0 {
-				t.Errorf("%d buyers were told of an order, the audit finds %+v; want 20", sold, a)
+				t.Errorf("%d orders were confirmed, the audit finds %+v; want 20", sold, a)
 			}
 		})
 	}

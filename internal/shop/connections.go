@@ -12,30 +12,29 @@ import (
 )
 
 const (
-	// silence is how long a connection may stay without its first request while
-	// others wait for its place.
+	// silence is how long a connection may stay open without its first request while
+	// others wait.
 	silence = time.Second
 
-	// acceptPause is how long the shop waits after it could not accept a
-	// connection, as when the process has no file left.
+	// acceptPause is how long the shop waits after it failed to accept a connection,
+	// for example because the process has no file descriptor left.
 	acceptPause = 50 * time.Millisecond
 
-	// fullLogPause keeps the log of a shop that is full short.
+	// fullLogPause is the time between two warnings that the shop is full.
 	fullLogPause = 10 * time.Second
 
-	// writePiece is written within one time limit. A client on a slow line gets
-	// a large reply in many pieces, each with a limit of its own.
+	// writePiece is how many bytes are written within one time limit. A slow client
+	// gets a large reply in many pieces, each with its own limit.
 	writePiece = 64 << 10
 )
 
-// connections is a listener that bounds how many connections are open. Those that
-// are too many wait, the first of them in the shop and the others in the queue of
-// the operating system. While they wait, a connection without a request under way
-// is closed to make room: one that has sent nothing since it was opened, or the one
-// that has been idle for the longest time. Nothing that goes wrong with a connection
-// ends the listener.
+// connections is a listener that limits how many connections are open. Further ones wait,
+// the first of them in the shop and the others in the operating system's queue. While any
+// wait, a connection without a running request is closed to make room: one that has sent
+// nothing since it was opened, or else the one that has been idle longest. No error of a
+// connection ends the listener.
 //
-// It also bounds how long a client may take to read what is sent to it.
+// It also limits how long a client may take to read a reply.
 type connections struct {
 	net.Listener
 	most         int
@@ -44,16 +43,16 @@ type connections struct {
 
 	ended chan struct{} // closed by Close
 	end   sync.Once
-	freed chan struct{} // says that a place may be free
+	freed chan struct{} // wakes pause: there may be room
 
-	crowded atomic.Bool // a connection waits for a place
+	crowded atomic.Bool // a connection waits to be admitted
 
 	mu       sync.Mutex
 	open     map[*connection]struct{}
-	silent   *list.List // of those without a request so far, the oldest first
-	idle     *list.List // of those between two requests, the first in the longest
+	silent   *list.List // without a request so far, the oldest first
+	idle     *list.List // between two requests, the longest idle first
 	draining bool       // connections without a request are closed at once
-	toldAt   time.Time  // when the log last heard that the shop is full
+	warnedAt time.Time  // when the last warning was logged
 }
 
 // connection is an open connection.
@@ -62,12 +61,13 @@ type connection struct {
 	of      *connections
 	closing sync.Once
 
-	accepted time.Time     // when it got its place; by of.mu, as what follows
+	// Guarded by of.mu.
+	accepted time.Time     // when it was admitted
 	in       *list.List    // silent, idle or nil
-	place    *list.Element // in it
+	element  *list.Element // in it
 
 	mu       sync.Mutex
-	deadline time.Time // for writing, as a handler has set it
+	deadline time.Time // for writing, set by a handler
 }
 
 func newConnections(l net.Listener, most int, writeTimeout time.Duration, log *slog.Logger) *connections {
@@ -78,8 +78,8 @@ func newConnections(l net.Listener, most int, writeTimeout time.Duration, log *s
 	}
 }
 
-// Accept returns the next connection when there is a place for it. Its only error
-// is that the listener was closed.
+// Accept returns the next connection when there is room for it. Its only error is
+// net.ErrClosed.
 func (l *connections) Accept() (net.Conn, error) {
 	for {
 		inner, err := l.Listener.Accept()
@@ -88,19 +88,19 @@ func (l *connections) Accept() (net.Conn, error) {
 			if l.admit(c) {
 				return c, nil
 			}
-			_ = inner.Close() // there is nobody to tell
+			_ = inner.Close()
 			return nil, net.ErrClosed
 		}
 		if errors.Is(err, net.ErrClosed) || l.isEnded() {
 			return nil, net.ErrClosed
 		}
-		l.tell("a connection cannot be accepted", "error", err)
+		l.warn("accepting a connection failed", "error", err)
 		l.makeRoom()
 		l.pause(acceptPause)
 	}
 }
 
-// Close ends the listener, and the wait for a place.
+// Close ends the listener, and the wait to be admitted.
 func (l *connections) Close() error {
 	l.end.Do(func() { close(l.ended) })
 	return l.Listener.Close()
@@ -115,8 +115,8 @@ func (l *connections) isEnded() bool {
 	}
 }
 
-// admit gives c a place, and waits for one if need be. It returns false when the
-// listener is closed.
+// admit waits until there is room for c, and adds it. It returns false when the listener
+// is closed.
 func (l *connections) admit(c *connection) bool {
 	defer l.crowded.Store(false)
 	for {
@@ -127,14 +127,14 @@ func (l *connections) admit(c *connection) bool {
 			return true
 		}
 		l.crowded.Store(true)
-		l.tell("all places for connections are taken", "connections", l.most)
+		l.warn("the limit of connections is reached", "connections", l.most)
 		if !l.makeRoom() {
 			l.pause(acceptPause)
 		}
 	}
 }
 
-// add gives c a place if there is one.
+// add adds c to the open connections, if there is room.
 func (l *connections) add(c *connection) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -146,19 +146,18 @@ func (l *connections) add(c *connection) bool {
 	return true
 }
 
-// makeRoom closes a connection that no request needs, and reports whether there was
-// one.
+// makeRoom closes a connection without a running request, and reports whether there was one.
 func (l *connections) makeRoom() bool {
-	c := l.superfluous()
+	c := l.leastUseful()
 	if c == nil {
 		return false
 	}
-	_ = c.Close() // there is nobody to tell
+	_ = c.Close()
 	return true
 }
 
-// superfluous returns the connection that can best be done without, or nil.
-func (l *connections) superfluous() *connection {
+// leastUseful returns the connection to close next, or nil.
+func (l *connections) leastUseful() *connection {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if e := l.silent.Front(); e != nil && time.Since(e.Value.(*connection).accepted) >= silence {
@@ -170,7 +169,7 @@ func (l *connections) superfluous() *connection {
 	return nil
 }
 
-// pause waits until something has changed, for d at most.
+// pause waits until a connection has become idle or closed, or for d.
 func (l *connections) pause(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -189,12 +188,12 @@ func (l *connections) wake() {
 	}
 }
 
-// tell logs a warning, and not again for a while.
-func (l *connections) tell(what string, args ...any) {
+// warn logs a warning, unless one was logged within fullLogPause.
+func (l *connections) warn(what string, args ...any) {
 	l.mu.Lock()
-	silent := !l.toldAt.IsZero() && time.Since(l.toldAt) < fullLogPause
+	silent := !l.warnedAt.IsZero() && time.Since(l.warnedAt) < fullLogPause
 	if !silent {
-		l.toldAt = time.Now()
+		l.warnedAt = time.Now()
 	}
 	l.mu.Unlock()
 	if !silent {
@@ -227,9 +226,8 @@ func (l *connections) track(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// closeSilent closes the connections on which no request has begun, those that come
-// later too. Shutdown would wait seconds for each to become one, although a browser
-// opens some that it never uses.
+// closeSilent closes the connections without a request, and later ones too. Browsers open
+// connections that they never use, and Shutdown would wait seconds for a request on each.
 func (l *connections) closeSilent() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -239,9 +237,9 @@ func (l *connections) closeSilent() {
 	}
 }
 
-// oneEach tells a client whose request comes while connections wait for a place that
-// its own will be closed after the reply. It then sends no further request on it, of
-// which it would never learn whether it was heard.
+// oneEach sends "Connection: close" with each reply while connections wait to be admitted.
+// So the client does not send another request on a connection that may be closed at any
+// moment, without learning whether the request was received.
 func (l *connections) oneEach(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if l.crowded.Load() {
@@ -251,18 +249,17 @@ func (l *connections) oneEach(h http.Handler) http.Handler {
 	})
 }
 
-// enter and leave are called with of.mu.
-func (c *connection) enter(in *list.List) { c.in, c.place = in, in.PushBack(c) }
+// enter and leave are called with of.mu locked.
+func (c *connection) enter(in *list.List) { c.in, c.element = in, in.PushBack(c) }
 
 func (c *connection) leave() {
 	if c.in != nil {
-		c.in.Remove(c.place)
-		c.in, c.place = nil, nil
+		c.in.Remove(c.element)
+		c.in, c.element = nil, nil
 	}
 }
 
-// Close closes the connection and gives its place to another. It may be called more
-// than once.
+// Close closes the connection and makes room for another. It may be called more than once.
 func (c *connection) Close() error {
 	err := net.ErrClosed
 	c.closing.Do(func() {
@@ -276,9 +273,9 @@ func (c *connection) Close() error {
 	return err
 }
 
-// Write writes p in pieces. Each of them has to be taken by the client, or by the
-// buffers on the way, within the time limit; a handler may have set a shorter one.
-// How long the handler takes before it writes does not matter.
+// Write writes p in pieces. The client, or the buffers in between, must accept each piece
+// within WriteTimeout, or within a shorter limit that a handler has set. How long the
+// handler takes before it writes does not matter.
 func (c *connection) Write(p []byte) (n int, err error) {
 	for {
 		piece := p[n:min(n+writePiece, len(p))]
@@ -292,7 +289,7 @@ func (c *connection) Write(p []byte) (n int, err error) {
 	}
 }
 
-// until is the end of the time for a write that begins now.
+// until is the deadline of a write that begins now.
 func (c *connection) until() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -303,7 +300,7 @@ func (c *connection) until() time.Time {
 	return end
 }
 
-// SetWriteDeadline sets a limit that a handler wants beside that of each write.
+// SetWriteDeadline sets a handler's own limit, besides that of each write.
 func (c *connection) SetWriteDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// pipes is a listener in memory, whose time is that of the test.
+// pipes is a listener in memory, in the time of the test's bubble.
 type pipes struct {
 	conns chan net.Conn
 	errs  chan error
@@ -48,7 +48,7 @@ func (p *pipes) Close() error {
 
 func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes", Net: "unix"} }
 
-// served is a server of h behind connections.
+// served is a server behind connections.
 type served struct {
 	pipes  *pipes
 	limits *connections
@@ -56,7 +56,7 @@ type served struct {
 	handle http.HandlerFunc // default ok
 }
 
-// serving runs f against a server with so many places, in a time of its own.
+// serving runs f in a bubble against a server with a limit of connections.
 func serving(t *testing.T, most int, f func(t *testing.T, s *served)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -88,8 +88,8 @@ type client struct {
 	replies *bufio.Reader
 }
 
-// connect returns when the listener has taken the connection, which may still wait
-// for a place.
+// connect returns when the listener has accepted the connection, which may still wait to be
+// admitted.
 func (s *served) connect() *client {
 	here, there := net.Pipe()
 	s.pipes.conns <- there
@@ -136,7 +136,7 @@ func TestIdleConnectionGivesItsPlaceToANewOne(t *testing.T) {
 			t.Errorf("the third connection waited for %v", waited)
 		}
 		if !first.gone() || second.gone() {
-			t.Error("the place that was given up is not that of the connection that was idle longest")
+			t.Error("another connection was closed than the one that was idle longest")
 		}
 	})
 }
@@ -153,16 +153,16 @@ func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
 			t.Fatalf("%v, %v", res, err)
 		}
 		if waited := time.Since(began); waited > 2*silence {
-			t.Errorf("the buyer waited for %v behind connections that say nothing", waited)
+			t.Errorf("the buyer waited for %v behind silent connections", waited)
 		}
-		if log := s.log.String(); !strings.Contains(log, "all places for connections are taken") {
+		if log := s.log.String(); !strings.Contains(log, "the limit of connections is reached") {
 			t.Errorf("the log says %q", log)
 		}
 	})
 }
 
-// Without a limit on the time for a header such a client keeps its place for as long
-// as that for a whole request.
+// Without a time limit for the header such a client would keep its connection for as long as
+// a whole request may take.
 func TestHeaderThatNeverEndsIsCut(t *testing.T) {
 	serving(t, 4, func(t *testing.T, s *served) {
 		c := s.connect()
@@ -217,8 +217,8 @@ func TestRequestsUnderWayKeepTheirPlaces(t *testing.T) {
 	})
 }
 
-// A client that is told so sends no request on a connection that is being closed, of
-// which it could not know what became of it.
+// A client that gets Connection: close does not send a request on a connection that is being
+// closed, without learning whether the request was received.
 func TestReplyOfAFullShopSaysThatTheConnectionEnds(t *testing.T) {
 	serving(t, 1, func(t *testing.T, s *served) {
 		leave := make(chan struct{})
@@ -250,7 +250,7 @@ func TestFailedAcceptDoesNotEndTheServer(t *testing.T) {
 			s.pipes.errs <- &net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", err)}
 		}
 		synctest.Wait()
-		// The listener waits for a connection now, and hears of the errors after it.
+		// The listener is waiting for a connection, and gets the errors after it.
 		if _, err := s.connect().ask("/"); err != nil {
 			t.Fatal(err)
 		}
@@ -259,7 +259,7 @@ func TestFailedAcceptDoesNotEndTheServer(t *testing.T) {
 			t.Fatalf("after the errors: %v", err)
 		}
 		if !idle.gone() {
-			t.Error("an idle connection keeps its file while there is none left")
+			t.Error("an idle connection was not closed although no file descriptor is left")
 		}
 	})
 }
@@ -287,12 +287,12 @@ func TestClientThatNeverReadsIsCut(t *testing.T) {
 		s.limits.mu.Lock()
 		defer s.limits.mu.Unlock()
 		if n := len(s.limits.open); n != 0 {
-			t.Errorf("%d connections keep their places", n)
+			t.Errorf("%d connections are still open", n)
 		}
 	})
 }
 
-// A slow client that reads gets all of a reply that takes longer than one limit.
+// A slow client that keeps reading gets all of a reply that takes longer than one limit.
 func TestSlowReaderGetsAll(t *testing.T) {
 	const pieces = 8
 	large := make([]byte, pieces*writePiece)
@@ -317,7 +317,7 @@ func TestSlowReaderGetsAll(t *testing.T) {
 	})
 }
 
-// An event stream has a limit of its own for each event, and lives on between them.
+// An event stream has a limit for each event, and none between them.
 func TestEventStreamKeepsItsOwnDeadlines(t *testing.T) {
 	serving(t, 2, func(t *testing.T, s *served) {
 		errs := make(chan error, 1)
@@ -355,7 +355,7 @@ func TestEventStreamKeepsItsOwnDeadlines(t *testing.T) {
 			t.Errorf("the stream ended with %v", err)
 		}
 		if took := time.Since(began); took != time.Minute+time.Second {
-			t.Errorf("a client that reads no more was cut after %v, want the handler's limit", took)
+			t.Errorf("a client that stopped reading was cut off after %v, want the handler's limit", took)
 		}
 	})
 }
@@ -368,8 +368,8 @@ func TestPlaces(t *testing.T) {
 		{256, 512, 128},       // never none
 		{1 << 31, 512, 1<<31 - 768},
 	} {
-		if got := places(c.files, c.reserved); got != c.want {
-			t.Errorf("%d files, %d reserved: %d places, want %d", c.files, c.reserved, got, c.want)
+		if got := maxConnections(c.files, c.reserved); got != c.want {
+			t.Errorf("%d files, %d reserved: %d connections, want %d", c.files, c.reserved, got, c.want)
 		}
 	}
 }

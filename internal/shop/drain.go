@@ -9,24 +9,23 @@ import (
 	"time"
 )
 
-// Both together are less than the five seconds in which a shop ends: Docker,
-// for one, kills what has not ended after ten.
+// A shop ends within five seconds; these two together are less. Docker, for example, kills
+// a process after ten.
 const (
-	// drainTimeout is how long requests may take to their last byte.
+	// drainTimeout is how long requests may take until their last byte.
 	drainTimeout = 4 * time.Second
-	// sectionTimeout is how long sales may take on after that. Whoever waits
-	// for the answer has been cut off, but what was begun can be finished.
+	// sectionTimeout is how long sales may go on after that. Their clients have been
+	// cut off, but a sale that has begun can still be finished.
 	sectionTimeout = 500 * time.Millisecond
 )
 
-// ErrUnfinished means that sales were still under way when the shop had to end.
-var ErrUnfinished = errors.New("requests are still under way")
+// ErrUnfinished means that sales were still running when the shop had to end.
+var ErrUnfinished = errors.New("requests are still running")
 
-// drain waits for the requests under way, but not for ever. First all get the
-// time to be answered. Then the connections are cut, which ends those whose
-// client is slow, and what still runs, with its stock taken and its order on
-// the way it may be, gets a little longer. It returns ErrUnfinished if that was
-// not enough.
+// drain waits for the running requests, but not forever. First all get drainTimeout to be
+// answered. Then it closes the connections, which ends requests with slow clients. Sales
+// that still run then may have taken units whose order is not written yet, and get
+// sectionTimeout more. If that is not enough it returns ErrUnfinished.
 func (p *parts) drain(ctx context.Context, server *http.Server, requests *counted, failed <-chan error) error {
 	late, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()
@@ -46,8 +45,8 @@ func (p *parts) drain(ctx context.Context, server *http.Server, requests *counte
 	return nil
 }
 
-// counted is a handler that knows how many requests it is handling. The server
-// itself does not: its Close returns while handlers run.
+// counted is a handler that counts its running requests. The server does not: its Close
+// returns while handlers are running.
 type counted struct {
 	http.Handler
 	n atomic.Int64
@@ -59,8 +58,7 @@ func (c *counted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.Handler.ServeHTTP(w, r)
 }
 
-// wait returns when nothing is being handled, or after limit, with the number
-// of requests that still are.
+// wait waits until no request is running, at most for limit, and returns how many are.
 func (c *counted) wait(limit time.Duration) int64 {
 	for end := time.Now().Add(limit); c.n.Load() > 0 && time.Now().Before(end); {
 		time.Sleep(5 * time.Millisecond)

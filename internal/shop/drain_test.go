@@ -16,8 +16,8 @@ import (
 	"oversell/internal/shop"
 )
 
-// gap is a hook that keeps the first sale between its write of the stock and
-// its order, where a unit is taken that nobody has bought.
+// gap is a hook that stops the first sale after it has written the stock and before it
+// writes its order, when a unit is taken and not sold.
 type gap struct {
 	entered chan struct{}
 	leave   chan struct{}
@@ -45,7 +45,7 @@ func (g *gap) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// buy sends a deduct and returns when its sale is in the gap.
+// buy sends a deduct and returns when its sale has stopped in the gap.
 func (g *gap) buy(t *testing.T, r *running) <-chan answer {
 	t.Helper()
 	bought := make(chan answer, 1)
@@ -53,13 +53,12 @@ func (g *gap) buy(t *testing.T, r *running) <-chan answer {
 	select {
 	case <-g.entered:
 	case a := <-bought:
-		t.Fatalf("the sale did not come to the gap: %+v", a)
+		t.Fatalf("the sale did not reach the gap: %+v", a)
 	}
 	return bought
 }
 
-// A sale that has taken its unit gets its order, although its buyer is no
-// longer waited for.
+// A sale that has taken its unit writes its order, although its client was cut off.
 func TestCloseLetsASlowSaleEnd(t *testing.T) {
 	t.Parallel() // it only waits
 	redisURL, dbURL := backendtest.Redis(t, "embedded"), backendtest.Database(t, "embedded")
@@ -72,12 +71,12 @@ func TestCloseLetsASlowSaleEnd(t *testing.T) {
 		t.Errorf("ended after %v, want 5s at most", took)
 	}
 	if a := <-bought; a.status != 0 {
-		t.Errorf("the buyer got %+v, and was to be cut off before", a)
+		t.Errorf("the buyer got %+v, want to be cut off before", a)
 	}
 	wantAgreement(t, backendtest.DialRedis(t, redisURL), backendtest.DialDatabase(t, dbURL), 10)
 }
 
-// A sale that takes for ever keeps no shop open, and the shop says so.
+// A sale that never ends does not keep the shop open, and Run returns an error.
 func TestCloseOwnsUpToWhatItBreaksOff(t *testing.T) {
 	t.Parallel() // it only waits
 	cfg, g := config(backendtest.Redis(t, "embedded"), backendtest.Database(t, "embedded"), 10), newGap()
@@ -95,7 +94,7 @@ func TestCloseOwnsUpToWhatItBreaksOff(t *testing.T) {
 	<-bought
 }
 
-// Who does not finish a request hinders nobody, and is no failure of the shop.
+// A client that does not finish its request does not delay closing, and is not an error.
 func TestCloseCutsSlowClientsOff(t *testing.T) {
 	t.Parallel() // it only waits
 	r := open(t, config(backendtest.Redis(t, "embedded"), backendtest.Database(t, "embedded"), 10))

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// openFiles returns how many files this process may have open. Go raises the soft
-// limit to the hard one when a program starts.
+// openFiles returns the limit on open files of this process. Go raises the soft limit to
+// the hard one when a program starts.
 func openFiles() int {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

@@ -30,8 +30,8 @@ func TestShopFullOfSilentConnectionsGoesOnSelling(t *testing.T) {
 	}
 }
 
-// A client that sends requests and never reads a reply fills all buffers between it
-// and the shop. From then on the shop cannot write.
+// A client that sends requests and never reads a reply fills all buffers between it and the
+// shop, until the shop cannot write any more.
 func TestClientThatSendsAndNeverReadsIsCutOff(t *testing.T) {
 	cfg := config(backendtest.Redis(t, "embedded"), backendtest.Database(t, "embedded"), 1000)
 	cfg.WriteTimeout = 200 * time.Millisecond
@@ -52,9 +52,9 @@ func TestClientThatSendsAndNeverReadsIsCutOff(t *testing.T) {
 		_, err = io.WriteString(c, requests)
 	}
 	if e, ok := err.(net.Error); ok && e.Timeout() {
-		t.Error("the shop keeps a client that reads nothing")
+		t.Error("the shop did not cut off a client that reads nothing")
 	}
 	if a := r.buy(); a.status != http.StatusOK {
-		t.Errorf("another client is told %+v", a)
+		t.Errorf("another client got %+v", a)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"oversell/internal/backend/backendtest"
 )
 
-// A client has no reason to send more of a header than a few hundred bytes, and a crowd
-// of clients that do would fill the shop's memory.
+// A normal header has a few hundred bytes. A crowd of clients with larger ones would fill
+// the shop's memory.
 func TestHeadersAreBounded(t *testing.T) {
 	r := open(t, config(backendtest.Redis(t, "embedded"), backendtest.Database(t, "embedded"), 10))
 	for bytes, want := range map[int]int{8 << 10: http.StatusOK, 32 << 10: http.StatusRequestHeaderFieldsTooLarge, 200_000: http.StatusRequestHeaderFieldsTooLarge} {

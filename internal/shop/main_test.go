@@ -19,7 +19,7 @@ import (
 
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/backend/coordination/coordtest"
-	"oversell/internal/locks"
+	"oversell/internal/catalog"
 	"oversell/internal/shop"
 	"oversell/internal/stock"
 	"oversell/internal/web"
@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// running is a shop that serves.
+// running is a running shop.
 type running struct {
 	addr   string
 	stop   context.CancelFunc
@@ -48,11 +48,11 @@ type running struct {
 	client *http.Client
 }
 
-// config is a shop on the given backends with the item "hot".
+// config returns the Config of a shop on the given backends with the item "hot".
 func config(redisURL, dbURL string, units int64) shop.Config {
 	return shop.Config{
 		Addr: "127.0.0.1:0", RedisURL: redisURL, DBURL: dbURL, Strategy: "v6_watchdog",
-		Catalog: locks.Strategies(), Item: &stock.Item{SKU: "hot", Initial: units},
+		Catalog: catalog.Strategies(), Item: &stock.Item{SKU: "hot", Initial: units},
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
 }
@@ -95,7 +95,7 @@ func (r *running) close(t *testing.T) time.Duration {
 	return took
 }
 
-// answer is what became of a request.
+// answer is the result of a request.
 type answer struct {
 	status  int // 0: the connection was cut
 	orderID string
@@ -125,7 +125,7 @@ func (r *running) buy() answer {
 	return a
 }
 
-// crowd buys again and again until it is told to go home.
+// crowd buys again and again until it is stopped.
 type crowd struct {
 	home    chan struct{}
 	all     sync.WaitGroup
@@ -163,7 +163,7 @@ func (c *crowd) note(a answer) {
 	}
 }
 
-// awaitSales returns when n more sales have been seen.
+// awaitSales waits for n more sales.
 func (c *crowd) awaitSales(n int) {
 	for range n {
 		<-c.sold
@@ -191,8 +191,8 @@ func (r *running) audit(t *testing.T) web.Audit {
 	return a
 }
 
-// eventually returns the first answer that is a sale, with the time until it
-// came, or fails the test.
+// eventually buys until a sale succeeds, and returns its answer and how long that took, or
+// fails the test.
 func (r *running) eventually(t *testing.T, within time.Duration) answer {
 	t.Helper()
 	start := time.Now()
@@ -203,7 +203,7 @@ func (r *running) eventually(t *testing.T, within time.Duration) answer {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	t.Fatalf("nothing is sold %v after the backend has come back", within)
+	t.Fatalf("no sale within %v after the backend was restarted", within)
 	return answer{}
 }
 

@@ -7,22 +7,22 @@ import (
 	"gorm.io/gorm"
 
 	"oversell/internal/backend"
-	"oversell/internal/locks"
+	"oversell/internal/catalog"
 )
 
-// offered returns the strategies of a catalog that the shop can run, and of all
-// others, by name, why it cannot. A Redis that does not tell how many replicas it has
-// is taken to have some: the lock finds out.
-func offered(ctx context.Context, catalog locks.Catalog, o locks.Options, db *gorm.DB) (can locks.Catalog, absent map[string]string) {
+// offered returns the strategies of a catalog that the shop can run, and by name why it
+// lacks the others. If Redis does not tell how many replicas it has, it is assumed to have
+// some: the lock finds out.
+func offered(ctx context.Context, list catalog.List, o catalog.Options, db *gorm.DB) (can catalog.List, absent map[string]string) {
 	replicas, err := backend.RedisReplicas(ctx, o.Redis)
 	alone := err == nil && replicas == 0
-	served := catalog.With(o)
+	served := list.With(o)
 	absent = make(map[string]string)
-	for _, s := range locks.Strategies() {
-		absent[s.Name] = takes(s)
+	for _, s := range catalog.Strategies() {
+		absent[s.Name] = missing(s)
 	}
 	for _, s := range served {
-		if s.Needs == locks.NeedsReplicas && alone || s.NeedsMySQL() && db.Name() != "mysql" {
+		if s.Needs == catalog.NeedsReplicas && alone || s.NeedsMySQL() && db.Name() != "mysql" {
 			continue
 		}
 		can = append(can, s)
@@ -31,23 +31,23 @@ func offered(ctx context.Context, catalog locks.Catalog, o locks.Options, db *go
 	return can, absent
 }
 
-// takes says what a strategy takes that a shop may not have.
-func takes(s locks.Strategy) string {
+// missing says what a strategy needs that this shop lacks.
+func missing(s catalog.Strategy) string {
 	switch {
 	case s.NeedsMySQL():
-		return "it takes MySQL or MariaDB, and the shop's database is SQLite"
-	case s.Needs == locks.NeedsReplicas:
-		return "it takes a Redis with replicas, and the shop's has none"
-	case s.Needs == locks.NeedsNodes, s.Needs == locks.NeedsEtcd, s.Needs == locks.NeedsZooKeeper:
-		return fmt.Sprintf("it takes -%s, without which the shop was started", s.Needs)
+		return "it needs MySQL or MariaDB, and the shop's database is SQLite"
+	case s.Needs == catalog.NeedsReplicas:
+		return "it needs a Redis with replicas, and the shop's has none"
+	case s.Needs == catalog.NeedsNodes, s.Needs == catalog.NeedsEtcd, s.Needs == catalog.NeedsZooKeeper:
+		return fmt.Sprintf("it needs -%s, and the shop was started without it", s.Needs)
 	}
 	return "the shop was started without it"
 }
 
-// meet has the need of the default strategy met: it will be used, and a shop that cannot
-// have what it takes is not to open.
-func meet(ctx context.Context, catalog locks.Catalog, name string, o locks.Options) error {
-	s, err := catalog.Find(name)
+// prepare starts what the default strategy needs, so that a shop that cannot run it does
+// not open.
+func prepare(ctx context.Context, list catalog.List, name string, o catalog.Options) error {
+	s, err := list.Find(name)
 	if err != nil {
 		return err
 	}
@@ -57,15 +57,14 @@ func meet(ctx context.Context, catalog locks.Catalog, name string, o locks.Optio
 	return err
 }
 
-// servers names what a strategy's lock lives on, if that is neither Redis nor the
-// database.
-func servers(s locks.Strategy) string {
+// servers names the servers that a strategy's lock needs besides Redis and the database.
+func servers(s catalog.Strategy) string {
 	switch s.Needs {
-	case locks.NeedsNodes:
+	case catalog.NeedsNodes:
 		return "the majority of redlock's nodes"
-	case locks.NeedsEtcd:
+	case catalog.NeedsEtcd:
 		return "etcd"
-	case locks.NeedsZooKeeper:
+	case catalog.NeedsZooKeeper:
 		return "ZooKeeper"
 	}
 	return ""

@@ -8,8 +8,8 @@ import (
 	"oversell/internal/backend/backendtest"
 )
 
-// outage lets a crowd buy, takes a backend away, looks at what the crowd is
-// told meanwhile, and brings the backend back.
+// outage lets a crowd buy, stops a backend, checks the answers that the crowd gets until
+// then, and restarts the backend.
 func outage(t *testing.T, r *running, away func(), back func() error) []answer {
 	t.Helper()
 	c := r.crowd(50)
@@ -21,7 +21,7 @@ func outage(t *testing.T, r *running, away func(), back func() error) []answer {
 			t.Fatal("no 503 within 2s")
 		}
 	}
-	// Who comes now is told at once.
+	// A buyer that comes now gets an error at once.
 	for range 20 {
 		if a := r.buy(); a.status != http.StatusServiceUnavailable || a.code != "backend" || a.took > 2*time.Second+backendtest.Slack {
 			t.Errorf("without the backend: %+v, want a 503 within 2s", a)
@@ -38,7 +38,7 @@ func outage(t *testing.T, r *running, away func(), back func() error) []answer {
 		if a.status != http.StatusOK && a.status != http.StatusServiceUnavailable {
 			t.Errorf("a buyer got %+v", a)
 		}
-		// The wait for a lock that died with its holder's command is the longest.
+		// The longest wait is for a lock whose release was lost.
 		if a.took > 15*time.Second+backendtest.Slack {
 			t.Errorf("a buyer waited %v", a.took)
 		}
@@ -64,8 +64,8 @@ func TestDatabaseGoesAndComesBack(t *testing.T) {
 	server, redisURL := backendtest.RestartableDatabase(t), backendtest.Redis(t, "local")
 	r := open(t, config(redisURL, server.URL, units))
 	outage(t, r, server.Kill, func() error { return server.Restart(t.Context()) })
-	// The orders under way when the database died may be lost with the stock
-	// taken, and nothing else.
+	// Only the orders that were being written when the database was killed may be lost,
+	// with their units taken.
 	a := r.audit(t)
 	if a.Oversold != 0 || a.LostUpdates > 0 || a.LostUpdates < -5 {
 		t.Errorf("the audit finds %+v", a)

@@ -17,14 +17,14 @@ const (
 	idleTimeout    = 2 * time.Minute
 )
 
-// ownFiles are the open files that a shop leaves for itself: connections to Redis,
-// to the database and to the servers of locks, an SQLite database, and some to spare.
+// ownFiles are the open files that a shop reserves for itself: connections to Redis, the
+// database and the lock servers, an SQLite database, and some to spare.
 const ownFiles = poolSize + 128
 
-// places returns how many connections a shop accepts at once: those that the limit
-// on open files leaves when the shop and the rest of the process have theirs, or
-// half of the limit where it is low.
-func places(files, reserved int) int {
+// maxConnections returns how many connections a shop accepts at once: what the limit on
+// open files leaves when the shop and the rest of the process have theirs, but at least half
+// of the limit.
+func maxConnections(files, reserved int) int {
 	return max(files-ownFiles-reserved, files/2)
 }
 
@@ -59,5 +59,5 @@ func (p *parts) serve(ctx context.Context) error {
 	p.cfg.Logger.Info("closing")
 	p.close()
 	l.closeSilent()
-	return p.drain(context.WithoutCancel(ctx), server, requests, failed)
+	return p.drain(context.WithoutCancel(ctx), server, requests, failed) // ctx has ended, and draining begins now
 }

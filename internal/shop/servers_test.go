@@ -12,16 +12,16 @@ import (
 
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/backend/lockservers"
-	"oversell/internal/locks"
+	"oversell/internal/catalog"
 	"oversell/internal/shop"
 )
 
 // onDemand is config with an etcd that starts when it is first used, with its files in the
-// folder for temporary ones.
+// temporary folder.
 func onDemand(t *testing.T) shop.Config {
 	t.Helper()
 	cfg := config(backendtest.Redis(t, "embedded"), backendtest.Database(t, "embedded"), 1)
-	servers, err := lockservers.NewLazy(t.Context(), lockservers.Specs{Etcd: "embedded"}, locks.NeedsEtcd)
+	servers, err := lockservers.NewLazy(t.Context(), lockservers.Specs{Etcd: "embedded"}, catalog.NeedsEtcd)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func onDemand(t *testing.T) shop.Config {
 
 const buyByEtcd = "/api/items/crowd/deduct?strategy=etcd"
 
-// A crowd that comes to a server that does not run yet starts it once, and is served.
+// A crowd that needs a server that does not run yet starts it once, and is served.
 func TestCrowdStartsAServerOnce(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
@@ -54,7 +54,7 @@ func TestCrowdStartsAServerOnce(t *testing.T) {
 			}
 			res.Body.Close()
 			if res.StatusCode != http.StatusOK {
-				t.Errorf("a buyer is told %s", res.Status)
+				t.Errorf("a buyer got %s", res.Status)
 			}
 		})
 	}
@@ -64,8 +64,7 @@ func TestCrowdStartsAServerOnce(t *testing.T) {
 	}
 }
 
-// A server that does not start is away for those who ask for its lock, and for nobody
-// else. It is there when it can be.
+// If a server does not start, only requests for its lock fail. It starts when it can.
 func TestServerThatDoesNotStartIsAway(t *testing.T) {
 	cfg := onDemand(t)
 	r := open(t, cfg)
@@ -96,7 +95,7 @@ func TestServerThatDoesNotStartIsAway(t *testing.T) {
 	}
 }
 
-// What the default strategy takes has to be there, or the shop does not open.
+// The shop does not open without what its default strategy needs.
 func TestDefaultStrategyStartsItsServer(t *testing.T) {
 	cfg := onDemand(t)
 	cfg.Strategy = "etcd"

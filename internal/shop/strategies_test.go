@@ -15,18 +15,18 @@ import (
 	"oversell/internal/backend/local"
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/backend/lockservers/lockserverstest"
-	"oversell/internal/locks"
+	"oversell/internal/catalog"
 	"oversell/internal/shop"
 	"oversell/internal/stock"
 )
 
-// Two shops sell one item, in turns, by every strategy that the servers allow.
-func sellByAll(t *testing.T, redisURL string, at lockservers.Addresses, catalog locks.Catalog) {
+// Two shops take turns in selling one item, by every strategy that the servers allow.
+func sellByAll(t *testing.T, redisURL string, at lockservers.Addresses, list catalog.List) {
 	t.Helper()
 	cfg := config(redisURL, backendtest.Database(t, "local"), 1)
-	cfg.Servers, cfg.Catalog, cfg.Strategy = lockservers.Running(at), catalog, catalog[0].Name
+	cfg.Servers, cfg.Catalog, cfg.Strategy = lockservers.Running(at), list, list[0].Name
 	a, b := open(t, cfg), open(t, cfg)
-	for _, s := range catalog {
+	for _, s := range list {
 		keeper := stock.InRedis
 		if s.InDatabase() {
 			keeper = stock.InDatabase
@@ -49,8 +49,8 @@ func sellByAll(t *testing.T, redisURL string, at lockservers.Addresses, catalog 
 	}
 }
 
-// buyBy buys one, and returns the status. While replicas do not have the lock in time,
-// as on a busy machine, it tries again: nothing has been sold then.
+// buyBy buys one unit and returns the status. If the replicas do not have the lock in time,
+// as on a busy machine, nothing was sold, and it tries again.
 func (r *running) buyBy(t *testing.T, path string) int {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); ; {
@@ -91,21 +91,21 @@ func (r *running) exchange(t *testing.T, method, path, body string) (status int,
 }
 
 func TestEveryStrategySells(t *testing.T) {
-	var catalog locks.Catalog
-	for _, s := range locks.Strategies() {
-		if s.Needs != locks.NeedsZooKeeper && s.Needs != locks.NeedsReplicas {
-			catalog = append(catalog, s)
+	var list catalog.List
+	for _, s := range catalog.Strategies() {
+		if s.Needs != catalog.NeedsZooKeeper && s.Needs != catalog.NeedsReplicas {
+			list = append(list, s)
 		}
 	}
-	sellByAll(t, backendtest.Redis(t, "local"), lockserverstest.Embedded(t), catalog)
+	sellByAll(t, backendtest.Redis(t, "local"), lockserverstest.Embedded(t), list)
 }
 
 func TestZooKeeperSells(t *testing.T) {
-	s, err := locks.Strategies().Find("zookeeper")
+	s, err := catalog.Strategies().Find("zookeeper")
 	if err != nil {
 		t.Fatal(err)
 	}
-	sellByAll(t, backendtest.Redis(t, "local"), lockservers.Addresses{ZooKeeper: []string{coordtest.ZooKeeper(t)}}, locks.Catalog{s})
+	sellByAll(t, backendtest.Redis(t, "local"), lockservers.Addresses{ZooKeeper: []string{coordtest.ZooKeeper(t)}}, catalog.List{s})
 }
 
 // wantAbsent checks that a shop does not offer a strategy and says why.
@@ -136,11 +136,11 @@ func wantNoDefault(t *testing.T, cfg shop.Config, name, why string) {
 	}
 }
 
-// What is not there is not offered.
+// A strategy whose servers are missing is not offered.
 func TestStrategiesWithoutTheirServersAreNotOffered(t *testing.T) {
 	r := open(t, config(backendtest.Redis(t, "embedded"), backendtest.Database(t, "embedded"), 1))
 	for _, name := range []string{"redlock", "etcd", "zookeeper"} {
-		wantAbsent(t, r, name, "takes -"+name)
+		wantAbsent(t, r, name, "needs -"+name)
 	}
 }
 
@@ -173,11 +173,11 @@ func TestWaitersForReplicasSell(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	var catalog locks.Catalog
-	for _, s := range locks.Strategies() {
-		if s.Needs == locks.NeedsReplicas {
-			catalog = append(catalog, s)
+	var list catalog.List
+	for _, s := range catalog.Strategies() {
+		if s.Needs == catalog.NeedsReplicas {
+			list = append(list, s)
 		}
 	}
-	sellByAll(t, set.URL(), lockservers.Addresses{}, catalog)
+	sellByAll(t, set.URL(), lockservers.Addresses{}, list)
 }

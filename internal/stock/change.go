@@ -10,21 +10,23 @@ import (
 	"time"
 
 	"golang.org/x/sync/singleflight"
+
+	"oversell/internal/guard"
 )
 
-// Put puts an item on sale with item.Initial units; a new sale begins. It
-// returns ErrInvalid for an item that cannot be.
+// Put puts an item on sale with item.Initial units; a new sale begins. It returns
+// ErrInvalid for an invalid item.
 //
-// The sale changes as one step, when the database commits it: orders of the last
-// sale are written before that, and none after. Redis is changed within the
-// transaction, while the item's row is locked. Where that is not known to have
-// gone well the transaction is undone, and whoever looks next makes Redis agree
-// with the database again. A caller that goes away does not cut it short.
+// The sale changes when the database commits: orders of the last sale can be written
+// before that, and none after. Redis is updated within the transaction, while the item's
+// row is locked. If that fails, or may have failed, the transaction is rolled back, and
+// the next reader makes Redis agree with the database again. The call runs to its end
+// even if ctx is cancelled.
 func (s *Service) Put(ctx context.Context, item Item) (Item, error) {
 	if err := item.check(); err != nil {
 		return Item{}, err
 	}
-	ctx = context.WithoutCancel(ctx)
+	ctx = context.WithoutCancel(ctx) // Redis and the database must not be left half changed
 	var err error
 	if item.History, err = s.history(ctx, item); err != nil {
 		return Item{}, err
@@ -34,13 +36,13 @@ func (s *Service) Put(ctx context.Context, item Item) (Item, error) {
 	})
 }
 
-// Offer puts an item on sale unless there is one with its SKU already. Several
-// instances may offer the same item at once: one sale begins.
+// Offer puts an item on sale unless an item with its SKU exists. Several instances may
+// offer the same item at once: one sale begins.
 func (s *Service) Offer(ctx context.Context, item Item) error {
 	if err := item.check(); err != nil {
 		return err
 	}
-	ctx = context.WithoutCancel(ctx)
+	ctx = context.WithoutCancel(ctx) // as in Put
 	var err error
 	if item.History, err = s.history(ctx, item); err != nil {
 		return err
@@ -51,59 +53,59 @@ func (s *Service) Offer(ctx context.Context, item Item) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.agree(ctx, item.SKU)
+	_, err = s.reconcile(ctx, item.SKU)
 	return err
 }
 
-// Delete removes an item, its orders and its keys, as one step like Put. Deleting
-// an item that is not there is no error.
+// Delete removes an item, its orders and its keys in one transaction, like Put. It
+// returns nil if there is no such item.
 func (s *Service) Delete(ctx context.Context, sku string) error {
 	if err := CheckSKU(sku); err != nil {
 		return err
 	}
-	names := make([]string, 0, len(s.guards))
-	for name := range s.guards {
+	names := make([]string, 0, len(s.isolations))
+	for name := range s.isolations {
 		names = append(names, name)
 	}
-	ctx = context.WithoutCancel(ctx)
+	ctx = context.WithoutCancel(ctx) // as in Put
 	return s.store.delete(ctx, sku, func(last Item) error {
 		return s.stock.delete(ctx, sku, last.generation(), names)
 	})
 }
 
-// agreement is what a Service knows of how far Redis agrees with the database,
-// which decides which sale is on.
-type agreement struct {
+// reconciliation is what a Service knows about whether Redis agrees with the database.
+// The database decides which sale is current.
+type reconciliation struct {
 	calls   singleflight.Group
-	changes func() uint64 // how often Redis was found to be another one
+	changes func() uint64 // how often Redis was replaced by another one
 
 	mu     sync.Mutex
-	seen   map[string]comparison      // by SKU: how both were last compared
-	doubts map[string]map[string]bool // by SKU: ids of generations whose units may be taken with no order
+	seen   map[string]comparison      // by SKU: the last comparison
+	doubts map[string]map[string]bool // by SKU: ids of generations of which units may be taken with no order
 	failed map[string]failure         // by SKU: the last count, if it failed
 
-	settle   func() // settles the doubts while there are any
+	settle   func() // reconciles until nothing is in doubt
 	settling bool   // settle is running
 	closed   bool
 	settlers sync.WaitGroup
 }
 
-// failure is a count that failed, and until when nobody tries another one.
+// failure is a failed count, and until when its error is returned instead of another.
 type failure struct {
 	err   error
 	until time.Time
 }
 
-// Bounds of how long nobody counts after a count that failed. In between it is as
-// long as that took: a database that is slow is left alone for half of the time.
+// The limits of the pause after a failed count. Between them the pause is as long as the
+// count took, so that a slow database has nothing to count for half of the time.
 const (
 	minCountPause = 100 * time.Millisecond
 	maxCountPause = 5 * time.Second
 )
 
-// count calls f, which locks the item's row and counts, unless that has just failed:
-// those who come within a short time share the error.
-func (a *agreement) count(sku string, f func() error) error {
+// count calls f, which locks the item's row and counts. If the last count has just
+// failed it returns that error instead.
+func (a *reconciliation) count(sku string, f func() error) error {
 	a.mu.Lock()
 	last := a.failed[sku]
 	a.mu.Unlock()
@@ -114,8 +116,8 @@ func (a *agreement) count(sku string, f func() error) error {
 	err := f()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, told := range []error{nil, ErrUnknownItem, ErrOtherStrategy, context.Canceled} {
-		if errors.Is(err, told) {
+	for _, notFailed := range []error{nil, ErrUnknownItem, ErrOtherStrategy, context.Canceled} {
+		if errors.Is(err, notFailed) {
 			delete(a.failed, sku)
 			return err
 		}
@@ -123,25 +125,25 @@ func (a *agreement) count(sku string, f func() error) error {
 	if a.failed == nil || len(a.failed) >= maxSeen {
 		a.failed = make(map[string]failure)
 	}
-	rest := min(max(time.Since(begun), minCountPause), maxCountPause)
-	a.failed[sku] = failure{err, time.Now().Add(rest)}
+	pause := min(max(time.Since(begun), minCountPause), maxCountPause)
+	a.failed[sku] = failure{err, time.Now().Add(pause)}
 	return err
 }
 
-// comparison is one that found that Redis agrees.
+// comparison is a comparison that found Redis and the database in agreement.
 type comparison struct {
 	at      time.Time
-	changes uint64 // those that Redis had seen when it began
+	changes uint64 // reconciliation.changes when it began
 }
 
-// compareEvery is how often the item's row is looked at while buyers come. What is
-// in Redis may belong to another database, or be as old as a replica's.
+// compareEvery is how often Redis is compared with the item's row while buyers come. The
+// data in Redis may belong to another database, or come from a replica that lags behind.
 const compareEvery = time.Second
 
-// due reports whether the caller has to compare now. Where only time has passed it
-// takes it that the caller does, and others need not. Where there is a doubt
-// everybody has to, and where Redis may be another one now, with an older stock.
-func (a *agreement) due(sku string) bool {
+// due reports whether the caller has to compare now. If the last comparison is merely
+// old, one caller does it for all. If there is a doubt, or if Redis was replaced and may
+// have an older stock, every caller has to.
+func (a *reconciliation) due(sku string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.isFresh(sku) {
@@ -154,35 +156,35 @@ func (a *agreement) due(sku string) bool {
 	return true
 }
 
-// fresh reports whether the item was compared lately, and nothing happened since.
-func (a *agreement) fresh(sku string) bool {
+// fresh reports whether the last comparison still holds: it is recent, nothing is in
+// doubt, and Redis is the same.
+func (a *reconciliation) fresh(sku string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.isFresh(sku)
 }
 
-func (a *agreement) isFresh(sku string) bool {
-	return len(a.doubts[sku]) == 0 && a.isOf(sku, a.changes()) && time.Since(a.seen[sku].at) < compareEvery
+func (a *reconciliation) isFresh(sku string) bool {
+	return len(a.doubts[sku]) == 0 && a.isComparedAt(sku, a.changes()) && time.Since(a.seen[sku].at) < compareEvery
 }
 
-// of reports whether the item was compared after Redis had seen so many changes,
-// and before the next.
-func (a *agreement) of(sku string, changes uint64) bool {
+// comparedAt reports whether the item's last comparison began at this count of changes.
+func (a *reconciliation) comparedAt(sku string, changes uint64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.isOf(sku, changes)
+	return a.isComparedAt(sku, changes)
 }
 
-func (a *agreement) isOf(sku string, changes uint64) bool {
+func (a *reconciliation) isComparedAt(sku string, changes uint64) bool {
 	last, ok := a.seen[sku]
 	return ok && last.changes == changes
 }
 
-// maxSeen bounds the items of which is known when they were last compared.
+// maxSeen bounds the items in the maps of a reconciliation.
 const maxSeen = 10_000
 
-// compared notes that both were found to agree, by who began after so many changes.
-func (a *agreement) compared(sku string, changes uint64) {
+// compared records that Redis agreed, in a comparison that began at this count of changes.
+func (a *reconciliation) compared(sku string, changes uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.seen == nil || len(a.seen) >= maxSeen {
@@ -191,10 +193,10 @@ func (a *agreement) compared(sku string, changes uint64) {
 	a.seen[sku] = comparison{time.Now(), changes}
 }
 
-// doubt notes that units may be taken from a generation with no order, in a way
-// that this process cannot undo, or that its stock may be an older one: the next
-// who compares counts anew.
-func (a *agreement) doubt(sku string, g generation) {
+// doubt records that units of a generation may be taken with no order and cannot be put
+// back, or that Redis may have an older stock of it. The next comparison counts the
+// orders and rebuilds the stock.
+func (a *reconciliation) doubt(sku string, g generation) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.doubts == nil {
@@ -210,17 +212,18 @@ func (a *agreement) doubt(sku string, g generation) {
 	}
 }
 
-// inDoubt returns the items that are in doubt. If there are none the settler, who
-// asks, has to end.
-func (a *agreement) inDoubt() []string {
+// inDoubt returns the items that are in doubt. If there are none, the settler, which is
+// the only caller, must end.
+func (a *reconciliation) inDoubt() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.settling = len(a.doubts) > 0
 	return slices.Collect(maps.Keys(a.doubts))
 }
 
-// close has nobody settle doubts any more. The settler is told by its context.
-func (a *agreement) close() {
+// close waits for the settler, whose context the caller has cancelled, and lets no other
+// begin.
+func (a *reconciliation) close() {
 	a.mu.Lock()
 	a.closed = true
 	a.mu.Unlock()
@@ -228,15 +231,15 @@ func (a *agreement) close() {
 }
 
 // doubted returns the ids of the generations that are in doubt.
-func (a *agreement) doubted(sku string) map[string]bool {
+func (a *reconciliation) doubted(sku string) map[string]bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return maps.Clone(a.doubts[sku])
 }
 
-// resolve forgets those of the doubts that are about other generations than the
-// current one. Doubts that are newer than the look at the row stay.
-func (a *agreement) resolve(sku string, doubts map[string]bool, current string) {
+// dropDoubts drops those of the given doubts that are not about the current generation.
+// Doubts that arose after the row was read stay.
+func (a *reconciliation) dropDoubts(sku string, doubts map[string]bool, current string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for id := range doubts {
@@ -249,75 +252,74 @@ func (a *agreement) resolve(sku string, doubts map[string]bool, current string) 
 	}
 }
 
-// read looks at an item's keys, and at its row where they say that the stock is
-// there. Now and then, and where keys are missing, it makes Redis agree with the
-// database first.
+// read reads an item's keys, and its row if they say that the stock is in the database.
+// If a comparison is due, or if keys are missing, it reconciles first.
 func (s *Service) read(ctx context.Context, sku string) (reading, error) {
-	if s.agreement.due(sku) {
-		return s.agreeOn(ctx, sku)
+	if s.reconciliation.due(sku) {
+		return s.reconcileAndRead(ctx, sku)
 	}
 	r, ok, err := s.stock.look(ctx, sku)
 	if err != nil {
 		if seen := s.stock.recall(sku); seen != nil {
-			s.agreement.doubt(sku, seen.gen) // it may come back with an older stock
+			s.reconciliation.doubt(sku, seen.gen) // Redis may come back with an older stock
 		}
 		return reading{}, err
 	}
 	if !ok {
-		return s.agreeOn(ctx, sku)
+		return s.reconcileAndRead(ctx, sku)
 	}
-	if r.keeper == InDatabase {
+	if r.backend == InDatabase {
 		return s.readItem(ctx, sku)
 	}
 	return r, nil
 }
 
-// agreeOn agrees and reads the stock. What agree returned may be as old as the call
-// that was shared.
-func (s *Service) agreeOn(ctx context.Context, sku string) (reading, error) {
-	agreed, err := s.agree(ctx, sku)
+// reconcileAndRead reconciles and then reads the stock again, because reconcile may have
+// shared a call that read it a while ago.
+func (s *Service) reconcileAndRead(ctx context.Context, sku string) (reading, error) {
+	reconciled, err := s.reconcile(ctx, sku)
 	if err != nil {
 		return reading{}, err
 	}
-	if agreed.keeper == InDatabase {
+	if reconciled.backend == InDatabase {
 		return s.readItem(ctx, sku)
 	}
 	r, ok, err := s.stock.look(ctx, sku)
 	if err != nil || !ok {
-		return agreed, err
+		return reconciled, err
 	}
 	return r, nil
 }
 
-// readItem looks at the item's row. What it says is left is right if the stock is
-// kept there.
+// readItem reads the item's row. The units left are valid only if the stock is in the
+// database.
 func (s *Service) readItem(ctx context.Context, sku string) (reading, error) {
 	item, err := s.store.item(ctx, sku)
-	return reading{item.Remaining, item.generation(), item.keeper()}, err
+	return reading{item.Remaining, item.generation(), item.backend()}, err
 }
 
-// agree compares Redis with the item's row, and makes it agree where it does not:
-// it completes what a process left half done, removes a sale that the database
-// does not know, and rebuilds a stock that was lost. It returns what Redis has
-// then, and ErrUnknownItem. Those who come at the same time share the outcome.
-func (s *Service) agree(ctx context.Context, sku string) (reading, error) {
-	ctx = context.WithoutCancel(ctx)
-	return s.agreeWithin(ctx, ctx, sku)
+// reconcile compares Redis with the item's row, and makes Redis agree with it: it
+// completes what another process left half done, removes a sale that the database does
+// not know, and rebuilds a stock that was lost. It returns what Redis has then, or
+// ErrUnknownItem. Concurrent callers share one call. It does not return before that,
+// even if ctx ends.
+func (s *Service) reconcile(ctx context.Context, sku string) (reading, error) {
+	return s.reconcileWithin(context.WithoutCancel(ctx), sku) // as said above
 }
 
-// agreeWithin is agree for a caller that goes when wait ends, and returns the cause
-// then. What was begun goes on.
-func (s *Service) agreeWithin(ctx, wait context.Context, sku string) (reading, error) {
-	ctx = context.WithoutCancel(ctx)
+// reconcileWithin is reconcile, but when wait ends it returns the cause. The call that
+// others share goes on.
+func (s *Service) reconcileWithin(wait context.Context, sku string) (reading, error) {
+	ctx := context.WithoutCancel(wait) // others share the call
 	for tries := 1; ; tries++ {
-		outcome := s.agreement.calls.DoChan(sku, func() (any, error) {
+		outcome := s.reconciliation.calls.DoChan(sku, func() (any, error) {
 			return s.compare(ctx, sku)
 		})
 		select {
 		case found := <-outcome:
 			r, _ := found.Val.(reading)
-			// A call that was shared may have begun before somebody had a doubt.
-			if found.Err != nil || tries == maxCompare || !s.agreement.doubted(sku)[r.gen.id] {
+			// The shared call may have begun before the doubt arose.
+			if found.Err != nil || tries == maxCompare || !s.reconciliation.doubted(sku)[r.gen.id] {
 				return r, found.Err
 			}
 		case <-wait.Done():
@@ -326,18 +328,18 @@ func (s *Service) agreeWithin(ctx, wait context.Context, sku string) (reading, e
 	}
 }
 
-// The settler waits for a while first, for most doubts are settled by the next
-// buyer, and for longer after each time that it failed.
+// The settler sleeps first, because the next buyer settles most doubts, and longer
+// after each failure.
 const (
 	minSettleDelay = 100 * time.Millisecond
 	maxSettleDelay = 10 * time.Second
 )
 
-// settleDoubts has the items in doubt counted, until none is left or ctx ends. After
-// the last buyer nobody else would come and put unsold units back on sale.
+// settleDoubts reconciles the items in doubt until none is left or ctx ends. Without it
+// units that are in doubt after the last buyer would never be put back on sale.
 func (s *Service) settleDoubts(ctx context.Context) {
-	for delay := minSettleDelay; pause(ctx, delay) == nil; {
-		doubted := s.agreement.inDoubt()
+	for delay := minSettleDelay; guard.Sleep(ctx, delay) == nil; {
+		doubted := s.reconciliation.inDoubt()
 		if len(doubted) == 0 {
 			return
 		}
@@ -351,22 +353,22 @@ func (s *Service) settleDoubts(ctx context.Context) {
 				delay = minSettleDelay
 				continue
 			}
-			s.log.Warn("units may be taken with no order, and cannot be counted yet", "sku", sku, "again in", delay, "error", err)
+			s.log.Warn("units may be taken with no order, and the orders cannot be counted yet", "sku", sku, "again in", delay, "error", err)
 		}
 	}
 }
 
-// maxCompare is how often Redis and the row are compared, if they change all the
-// time.
+// maxCompare bounds how often Redis and the row are compared when they keep changing.
 const maxCompare = 4
 
+// compare compares and repairs once for all that share it, see reconcile.
 func (s *Service) compare(ctx context.Context, sku string) (reading, error) {
 	for range maxCompare {
-		changes, doubts := s.agreement.changes(), s.agreement.doubted(sku) // before anything is read
+		changes, doubts := s.reconciliation.changes(), s.reconciliation.doubted(sku) // before anything is read
 		r, ok, lookErr := s.stock.look(ctx, sku)
 		item, err := s.store.item(ctx, sku)
 		if errors.Is(err, ErrUnknownItem) {
-			s.agreement.resolve(sku, doubts, "")
+			s.reconciliation.dropDoubts(sku, doubts, "")
 			return reading{}, errors.Join(err, s.stock.forget(ctx, sku))
 		}
 		if err := errors.Join(err, lookErr); err != nil {
@@ -377,12 +379,12 @@ func (s *Service) compare(ctx context.Context, sku string) (reading, error) {
 			return reading{}, err
 		}
 		sound, current := !doubts[item.Generation] && item.History == history, item.Generation
-		if item.keeper() == InDatabase {
-			sound, current = true, "" // its row is right, whatever Redis says
+		if item.backend() == InDatabase {
+			sound, current = true, "" // the row is right, whatever Redis has
 		}
-		s.agreement.resolve(sku, doubts, current)
-		if sound && ok && r.gen == item.generation() && r.keeper == item.keeper() {
-			s.agreement.compared(sku, changes)
+		s.reconciliation.dropDoubts(sku, doubts, current)
+		if sound && ok && r.gen == item.generation() && r.backend == item.backend() {
+			s.reconciliation.compared(sku, changes)
 			return r, nil
 		}
 		needed := func(now Item) bool {
@@ -390,35 +392,36 @@ func (s *Service) compare(ctx context.Context, sku string) (reading, error) {
 				return true
 			}
 			r, ok, err := s.stock.look(ctx, sku)
-			return err != nil || !ok || r.gen != now.generation() || r.keeper != now.keeper()
+			return err != nil || !ok || r.gen != now.generation() || r.backend != now.backend()
 		}
 		if err := s.rebuild(ctx, sku, needed); err != nil {
 			return reading{}, err
 		}
 	}
-	return reading{}, fmt.Errorf("reading the stock of %s: it is lost again and again", sku)
+	return reading{}, fmt.Errorf("reading the stock of %s: Redis has lost it %d times", sku, maxCompare)
 }
 
-// history is that of the Redis that keeps an item's stock, "" if the database does.
+// history returns the history of the Redis with the item's stock, "" for a stock in the
+// database.
 func (s *Service) history(ctx context.Context, item Item) (string, error) {
-	if item.keeper() == InDatabase {
+	if item.backend() == InDatabase {
 		return "", nil
 	}
-	return s.stock.history(ctx, item.SKU)
+	return s.redisHistory(ctx, item.SKU)
 }
 
-// rebuild has the item's stock in Redis begin a new generation, if needed says so
-// of the item's row while that is locked.
+// rebuild locks the item's row and, if needed returns true for it, starts a new
+// generation of the stock.
 func (s *Service) rebuild(ctx context.Context, sku string, needed func(Item) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
-	err := s.agreement.count(sku, func() error {
+	err := s.reconciliation.count(sku, func() error {
 		return s.store.changeWithin(ctx, func(tx store) error {
 			item, err := tx.locked(sku)
 			if err != nil || !needed(item) {
 				return err
 			}
-			return s.renew(ctx, tx, item, item.Family)
+			return s.startGeneration(ctx, tx, item, item.Family)
 		})
 	})
 	if err != nil {
@@ -427,16 +430,15 @@ func (s *Service) rebuild(ctx context.Context, sku string, needed func(Item) boo
 	return nil
 }
 
-// renew begins a new generation, which has what the orders in the database leave.
-// The item's row is locked in tx: the orders that are being written are written
-// first, and those that come later belong to a generation that has ended, and are
-// refused. So what is counted is all that was sold.
+// startGeneration starts a new generation, whose stock is what the orders in the
+// database leave. The caller has locked the item's row in tx: orders that were being
+// written have been written, and later ones are refused, because their generation has
+// ended. So the count has all that was sold.
 //
-// A stock that is kept in the database is right as it is, and so is its
-// generation while the same strategies are at work.
-func (s *Service) renew(ctx context.Context, tx store, item Item, family string) error {
+// A stock in the database needs no count. It gets a new generation only for a new family.
+func (s *Service) startGeneration(ctx context.Context, tx store, item Item, family string) error {
 	last := item.generation()
-	inDatabase := item.keeper() == InDatabase
+	inDatabase := item.backend() == InDatabase
 	if inDatabase && family == item.Family {
 		return s.stock.start(ctx, item, 0, last)
 	}
@@ -456,17 +458,14 @@ func (s *Service) renew(ctx context.Context, tx store, item Item, family string)
 	return s.stock.start(ctx, item, max(0, item.Initial-sold), last)
 }
 
-// maxDecide is how often a generation is tried to end; a call that was under way
-// already may not have known of the doubt.
-const maxDecide = 3
-
-// decide finds out which of the orders of a generation are there, after the
-// database did not tell. It ends the generation, after which none of them can be
-// written any more, and units without an order are back in the stock.
-func (s *Service) decide(ctx context.Context, sku string, g generation, ids []string) (written map[string]bool, err error) {
-	s.agreement.doubt(sku, g)
-	for range maxDecide {
-		if _, err := s.agree(ctx, sku); err != nil {
+// findWritten finds out which orders of a generation were written when the database did
+// not tell. It ends the generation first: then none of the orders can be written any
+// more, and units without an order are back in the stock.
+func (s *Service) findWritten(ctx context.Context, sku string, g generation, ids []string) (written map[string]bool, err error) {
+	const maxTries = 3 // a shared call may have begun before this doubt
+	s.reconciliation.doubt(sku, g)
+	for range maxTries {
+		if _, err := s.reconcile(ctx, sku); err != nil {
 			return nil, err
 		}
 		item, err := s.store.item(ctx, sku)
@@ -477,5 +476,5 @@ func (s *Service) decide(ctx context.Context, sku string, g generation, ids []st
 			return s.store.written(ctx, ids...)
 		}
 	}
-	return nil, fmt.Errorf("ending a generation of %s: it is still the current one", sku)
+	return nil, fmt.Errorf("ending a generation of %s: it is still current", sku)
 }

@@ -24,8 +24,8 @@ func (s *site) saleInRedis(t *testing.T) string {
 	return id
 }
 
-// wantOneSale checks that Redis and the database are in the same sale, and that
-// every unit sold from now on counts in it.
+// wantOneSale checks that Redis and the database have the same sale, and that all units
+// sold from now on count in it.
 func (s *site) wantOneSale(t *testing.T, service *stock.Service, units int) {
 	t.Helper()
 	sold, _, _ := rush(t, s, units, "v6_watchdog", service)
@@ -38,7 +38,7 @@ func (s *site) wantOneSale(t *testing.T, service *stock.Service, units int) {
 	}
 	a := s.audit(t, service)
 	if a.Sold != int64(sold) || a.LostUpdates != 0 || a.Foreign != 0 || a.Oversold != 0 {
-		t.Errorf("%d buyers were served, and the audit finds %+v", sold, a)
+		t.Errorf("%d buyers got a unit, and the audit finds %+v", sold, a)
 	}
 }
 
@@ -70,8 +70,8 @@ func TestPutsAtOnceHaveOneOrder(t *testing.T) {
 	})
 }
 
-// A change whose part in Redis fails, or may have failed, is undone. What Redis has
-// is put right by whoever looks next.
+// If the part of a change in Redis fails, or may have failed, the change is rolled back.
+// The next reader repairs Redis.
 func TestChangeThatRedisFailsIsUndone(t *testing.T) {
 	for name, action := range map[string]locktest.Action{
 		"nothing was done":   locktest.Fail(locktest.ErrCut),
@@ -104,7 +104,7 @@ func TestChangeThatRedisFailsIsUndone(t *testing.T) {
 	}
 }
 
-// A Redis may have been used with another database. This one decides.
+// A Redis may have been used with another database before. The current database decides.
 func TestFreshDatabaseDecidesWhichSaleIsOn(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		old := s.instance(t, nil)
@@ -127,17 +127,17 @@ func TestFreshDatabaseDecidesWhichSaleIsOn(t *testing.T) {
 
 		fresh.sku = other.sku
 		for _, strategy := range []string{"v6_watchdog", "lua_batch", "watch"} {
-			if _, err := service.Deduct(t.Context(), fresh.wish(strategy, "")); !errors.Is(err, stock.ErrUnknownItem) {
+			if _, err := service.Deduct(t.Context(), fresh.request(strategy, "")); !errors.Is(err, stock.ErrUnknownItem) {
 				t.Errorf("%s: an item that the database does not know: got %v, want %v", strategy, err, stock.ErrUnknownItem)
 			}
 		}
 		if keys := s.rdb.Keys(t.Context(), "oversell:{"+other.sku+"}:stock*").Val(); len(keys) > 0 {
-			t.Errorf("of the item that there is not, Redis keeps %v", keys)
+			t.Errorf("Redis keeps %v of an item that does not exist", keys)
 		}
 	})
 }
 
-// Orders of a sale that the database does not know are not passed over.
+// The audit counts orders of sales that the database does not know.
 func TestAuditCountsForeignOrders(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.instance(t, nil)
@@ -154,16 +154,16 @@ func TestAuditCountsForeignOrders(t *testing.T) {
 	})
 }
 
-// losses are ways in which a Redis loses an item.
+// losses are the ways in which Redis loses an item.
 var losses = map[string]func(t *testing.T, s *site) error{
 	"everything": func(t *testing.T, s *site) error { return s.rdb.FlushDB(t.Context()).Err() },
 	"the stock":  func(t *testing.T, s *site) error { return s.rdb.Del(t.Context(), s.stockKey(t)).Err() },
 	"the sale":   func(t *testing.T, s *site) error { return s.rdb.Del(t.Context(), "oversell:{"+s.sku+"}:sale").Err() },
 }
 
-// An order that is on its way when the stock is lost was not counted as sold, and
+// An order that is not written yet when the stock is lost was not counted as sold, and
 // must not be written after the count.
-func TestRestoreOversellsNothingThatIsOnItsWay(t *testing.T) {
+func TestRestoreRefusesOrdersInFlight(t *testing.T) {
 	for name, lose := range losses {
 		t.Run(name, func(t *testing.T) {
 			eachSite(t, func(t *testing.T, s *site) {
@@ -171,17 +171,17 @@ func TestRestoreOversellsNothingThatIsOnItsWay(t *testing.T) {
 					s.sku = newSKU()
 					slow, other := s.instance(t, nil), s.instance(t, nil)
 					s.put(t, other, 10)
-					parked, goOn := s.holdUp(t)
-					late := order(t.Context(), slow, s.wish(strategy, ""))
+					parked, resume := s.parkFirstOrder(t)
+					late := order(t.Context(), slow, s.request(strategy, ""))
 					<-parked
 					if err := lose(t, s); err != nil {
 						t.Fatal(err)
 					}
 					if name != "everything" && strategy[0] == 'v' { // the lock is still held
-						goOn()
+						resume()
 					}
 					sold, soldOut, _ := rush(t, s, 12, strategy, other)
-					goOn()
+					resume()
 					o := <-late
 					if o.err == nil {
 						sold++
@@ -189,7 +189,7 @@ func TestRestoreOversellsNothingThatIsOnItsWay(t *testing.T) {
 						soldOut++
 					}
 					if sold != 10 || soldOut != 3 {
-						t.Errorf("%s: %d sold and %d turned away, want 10 and 3; the late one got %v", strategy, sold, soldOut, o.err)
+						t.Errorf("%s: %d sold and %d turned away, want 10 and 3; the late buyer got %v", strategy, sold, soldOut, o.err)
 					}
 					wantStock(t, s.audit(t, other), 10, 0, 10, 10)
 				}
@@ -198,22 +198,22 @@ func TestRestoreOversellsNothingThatIsOnItsWay(t *testing.T) {
 	}
 }
 
-// The same for a batch, which is either counted whole or refused whole.
-func TestRestoreOversellsNoBatchOnItsWay(t *testing.T) {
+// The same for a batch: it is counted or refused as a whole.
+func TestRestoreRefusesABatchInFlight(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		slow, other := s.instance(t, nil), s.instance(t, nil)
 		s.put(t, other, 100)
-		parked, goOn := s.holdUp(t)
-		all := []<-chan outcome{order(t.Context(), slow, s.wish("lua_batch", ""))}
+		parked, resume := s.parkFirstOrder(t)
+		all := []<-chan outcome{order(t.Context(), slow, s.request("lua_batch", ""))}
 		<-parked
 		for range 30 {
-			all = append(all, order(t.Context(), slow, s.wish("lua_batch", "")))
+			all = append(all, order(t.Context(), slow, s.request("lua_batch", "")))
 		}
-		soon()
+		pause()
 		if err := s.rdb.FlushDB(t.Context()).Err(); err != nil {
 			t.Fatal(err)
 		}
-		time.AfterFunc(20*time.Millisecond, goOn)
+		time.AfterFunc(20*time.Millisecond, resume)
 		sold, _, _ := rush(t, s, 100, "lua_batch", other)
 		for _, done := range all {
 			if o := <-done; o.err == nil {
@@ -222,7 +222,7 @@ func TestRestoreOversellsNoBatchOnItsWay(t *testing.T) {
 		}
 		a := s.audit(t, other)
 		if sold != 100 || a.Sold != 100 || a.Remaining != 0 || a.Stranded != 0 {
-			t.Errorf("%d were told that they bought, the audit finds %+v; want all 100", sold, a)
+			t.Errorf("%d buyers got an order, the audit finds %+v; want all 100", sold, a)
 		}
 	})
 }
@@ -243,12 +243,12 @@ func TestUnitsGoBackOnlyWhereTheyWereTaken(t *testing.T) {
 					s.sku = newSKU()
 					service, other := s.instance(t, nil), s.instance(t, nil)
 					s.put(t, other, 10)
-					parked, goOn := s.holdUp(t)
+					parked, resume := s.parkFirstOrder(t)
 					remove := failing(t, s.db, true, errBroken)
-					late := order(t.Context(), service, s.wish(strategy, ""))
+					late := order(t.Context(), service, s.request(strategy, ""))
 					<-parked
 					meanwhile(t, s, other)
-					goOn()
+					resume()
 					if o := <-late; !errors.Is(o.err, errBroken) {
 						t.Errorf("%s: got %v, want %v", strategy, o.err, errBroken)
 					}
@@ -263,19 +263,19 @@ func TestUnitsGoBackOnlyWhereTheyWereTaken(t *testing.T) {
 	}
 }
 
-// A holder whose item is deleted sells nothing, and brings no key back.
+// A holder whose item is deleted sells nothing, and writes no key again.
 func TestDeleteDuringASaleLeavesNothing(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		for _, strategy := range []string{"v6_watchdog", "v9_cohort", "watch", "lua_atomic", "lua_batch"} {
 			s.sku = newSKU()
 			other := s.instance(t, nil)
 			s.put(t, other, 10)
-			inside, goOn := stopped(t, s, strategy)
+			inside, resume := stopInWork(t, s, strategy)
 			<-inside
 			if err := other.Delete(t.Context(), s.sku); err != nil {
 				t.Fatal(err)
 			}
-			if err := goOn(); !errors.Is(err, stock.ErrUnknownItem) {
+			if err := resume(); !errors.Is(err, stock.ErrUnknownItem) {
 				t.Errorf("%s: the holder got %v, want %v", strategy, err, stock.ErrUnknownItem)
 			}
 			var orders int64
@@ -284,28 +284,28 @@ func TestDeleteDuringASaleLeavesNothing(t *testing.T) {
 			}
 			for _, key := range s.rdb.Keys(t.Context(), "oversell:{"+s.sku+"}:*").Val() {
 				if s.rdb.PTTL(t.Context(), key).Val() < 0 {
-					t.Errorf("%s: %s stays for ever", strategy, key)
+					t.Errorf("%s: %s never expires", strategy, key)
 				}
 			}
 		}
 	})
 }
 
-// "Sold out" of the last sale is nothing to those who wait in the next.
+// When the last sale is sold out, waiters in the next one go on waiting.
 func TestSoldOutBelongsToASale(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service, other := s.instance(t, nil), s.instance(t, nil)
 		s.put(t, other, 1)
-		parked, goOn := s.holdUp(t) // who takes the last unit, and holds the lock
-		last := order(t.Context(), service, s.wish("v6_watchdog", ""))
+		parked, resume := s.parkFirstOrder(t) // its buyer has taken the last unit, and holds the lock
+		last := order(t.Context(), service, s.request("v6_watchdog", ""))
 		<-parked
 		s.put(t, other, 1000)
 		var next []<-chan outcome
 		for range 20 {
-			next = append(next, order(t.Context(), service, s.wish("v6_watchdog", "")))
+			next = append(next, order(t.Context(), service, s.request("v6_watchdog", "")))
 		}
-		soon()
-		goOn()
+		pause()
+		resume()
 		for _, done := range append(next, last) {
 			if o := <-done; o.err != nil {
 				t.Errorf("got %v in a sale of 1,000 units", o.err)
@@ -315,8 +315,7 @@ func TestSoldOutBelongsToASale(t *testing.T) {
 	})
 }
 
-// Redis is emptied again and again while orders fail: no unit is lost, none is
-// there twice.
+// Redis is emptied again and again while orders fail: every unit is sold exactly once.
 func TestOrdersFailWhileRedisIsEmptied(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		for _, strategy := range []string{"v6_watchdog", "watch", "lua_atomic", "lua_batch"} {
@@ -334,7 +333,7 @@ func TestOrdersFailWhileRedisIsEmptied(t *testing.T) {
 			for range 10 {
 				for range 20 {
 					all.Go(func() {
-						if _, err := service.Deduct(t.Context(), s.wish(strategy, "")); err == nil {
+						if _, err := service.Deduct(t.Context(), s.request(strategy, "")); err == nil {
 							sold.Add(1)
 						}
 					})

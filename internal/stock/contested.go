@@ -5,24 +5,21 @@ import (
 	"fmt"
 
 	"gorm.io/gorm"
-
-	"oversell/internal/locks"
 )
 
-// maxConditional bounds the buyers in a section at once in this process that keeps
-// nobody out.
+// maxConditional bounds the concurrent sections of Conditional in this process.
 const maxConditional = 16
 
-// Conditional returns the Guard that keeps nobody out, and leaves the check to the
-// statement that takes the units: UPDATE … SET remaining = remaining - n WHERE
-// remaining >= n. The database lets one such statement at a time have the row.
-func Conditional(db *gorm.DB) Guard {
-	return newRepeated(make(attempts, maxConditional), inDatabase, func(ctx context.Context, at Place, _ locks.Entry, section Section) error {
-		return section(context.WithoutCancel(ctx), conditional{ledger{store: store{db}, at: at}})
+// Conditional isolates without a lock, by checking in the statement that takes the units:
+// UPDATE … SET remaining = remaining - n WHERE remaining >= n. The database lets one
+// such statement at a time have the row.
+func Conditional(db *gorm.DB) Isolation {
+	return newRepeated(make(Slots, maxConditional), inDatabase, func(ctx, _ context.Context, at Location, section Section) error {
+		return section(ctx, conditional{ledger{store: store{db}, at: at}})
 	})
 }
 
-// conditional takes units whatever was read: that is only a first look.
+// conditional takes units whatever Get has read.
 type conditional struct{ ledger }
 
 func (c conditional) sell(ctx context.Context, _ int64, order *Order) error {
@@ -33,18 +30,18 @@ func (c conditional) sell(ctx context.Context, _ int64, order *Order) error {
 	})
 }
 
-// tooFewError is an ErrSoldOut that knows how many units are left.
+// tooFewError is an ErrSoldOut with the number of units left.
 type tooFewError struct{ left int64 }
 
 func (e tooFewError) Error() string { return fmt.Sprintf("%v: %d left", ErrSoldOut, e.left) }
 func (e tooFewError) Unwrap() error { return ErrSoldOut }
 
-// Versioned returns the Guard that keeps nobody out: each write counts a version
-// on, and is refused if the version is no longer the one that was read (compare
-// and swap). The loser sleeps and does everything again.
-func Versioned(db *gorm.DB) Guard {
-	return newRepeated(make(attempts, maxAttempts), inDatabase, func(ctx context.Context, at Place, _ locks.Entry, section Section) error {
-		return section(context.WithoutCancel(ctx), &versioned{ledger: ledger{store: store{db}, at: at}})
+// Versioned isolates without a lock, by compare and swap: each write increments a
+// version, and is refused if the version is no longer the one that was read. The loser
+// sleeps and does everything again.
+func Versioned(db *gorm.DB) Isolation {
+	return newRepeated(make(Slots, maxAttempts), inDatabase, func(ctx, _ context.Context, at Location, section Section) error {
+		return section(ctx, &versioned{ledger: ledger{store: store{db}, at: at}})
 	})
 }
 
@@ -66,10 +63,10 @@ func (v *versioned) sell(ctx context.Context, left int64, order *Order) error {
 	})
 }
 
-// needsMySQL returns an error for a database that has no such thing.
+// needsMySQL returns an error for a database other than MySQL and MariaDB.
 func needsMySQL(db *gorm.DB, what string) error {
 	if db.Name() == "mysql" {
 		return nil
 	}
-	return fmt.Errorf("%w: %s has no %s: it takes MySQL or MariaDB", ErrPlace, db.Name(), what)
+	return fmt.Errorf("%w: %s has no %s; use MySQL or MariaDB", ErrLocation, db.Name(), what)
 }

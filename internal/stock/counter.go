@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"oversell/internal/backend"
 )
 
 var (
@@ -25,31 +23,31 @@ var (
 	forgetScript = redis.NewScript(forgetSource)
 )
 
-// keys are an item's keys in Redis. They share a hash tag, so that a cluster
-// keeps them together.
+// keys are an item's keys in Redis. They share a hash tag, so that a cluster has them in
+// one slot.
 type keys struct{ sku string }
 
-// sale has the current generation, as generation.String writes it.
+// sale is the key of the current generation, as generation.String writes it.
 func (k keys) sale() string { return "oversell:{" + k.sku + "}:sale" }
 
-// stock has the units left, a plain number. Each generation has its own: whoever
-// is still at work on the last one must not write into the next.
+// stock is the key of the units left, a plain number. Each generation has its own, so
+// that a holder that is late in one generation cannot write into the next.
 func (k keys) stock(g generation) string {
 	return "oversell:{" + k.sku + "}:stock:" + g.saleID + ":" + g.id
 }
 
-// lock is the key of a strategy's lock. Each strategy has its own: what one
-// stores under it, another could not read.
+// lock is the key of a strategy's lock. Each strategy has its own, because their locks
+// store different types.
 func (k keys) lock(strategy string) string { return "oversell:{" + k.sku + "}:lock:" + strategy }
 
-// claims has the idempotency keys for which units were taken without a guard
-// during one period, see claimPeriod.
+// claims is the key of the idempotency keys that scripts have claimed during one period,
+// see claimPeriod.
 func (k keys) claims(saleID string, period int64) string {
 	return "oversell:{" + k.sku + "}:claims:" + saleID + ":" + strconv.FormatInt(period, 10)
 }
 
-// of are the keys of a generation's stock, and those that versions of the shop
-// without generations made for its sale. One of those may have run before.
+// of are the keys of a generation's stock, and the keys that an earlier version of the
+// shop, without generations, may have left for its sale.
 func (k keys) of(g generation) []string {
 	old := "oversell:{" + k.sku + "}:stock:" + g.saleID
 	return []string{
@@ -58,8 +56,8 @@ func (k keys) of(g generation) []string {
 	}
 }
 
-// inSale is the generation that the sale's key names, or only its sale, where the
-// key was written by a version without generations.
+// inSale parses the value of the sale's key. If a version without generations has
+// written it, only the sale's id is set.
 func inSale(text string) generation {
 	if g := parseGeneration(text); g != (generation{}) {
 		return g
@@ -67,62 +65,61 @@ func inSale(text string) generation {
 	return generation{saleID: text}
 }
 
-// counters keeps the stock of items in Redis. It is safe for concurrent use.
+// counters has the stock of items in Redis. It is safe for concurrent use.
 type counters struct {
 	rdb redis.UniversalClient
-	// seen has a *glimpse for each SKU.
+	// seen has a *hint for each SKU.
 	seen *sync.Map
 }
 
-// glimpse is what was last seen of an item: a guess that is mostly right, and
-// saves a round trip. The sale is read together with the stock that it is
-// guessed to have, and a buyer that needs no guard need not look first.
-type glimpse struct {
+// hint is the cached result of the last look at an item. It saves a round trip: the sale
+// and the stock of the hint's generation are read in one command, and a buyer that needs
+// no lock need not look at all.
+type hint struct {
 	gen  generation
 	left atomic.Int64
 }
 
-// remember keeps what was seen of an item.
+// remember caches a reading of an item.
 func (c counters) remember(sku string, now reading) {
-	if g := c.recall(sku); g != nil && g.gen == now.gen {
-		g.left.Store(now.left)
+	if h := c.recall(sku); h != nil && h.gen == now.gen {
+		h.left.Store(now.left)
 		return
 	}
-	g := &glimpse{gen: now.gen}
-	g.left.Store(now.left)
-	c.seen.Store(sku, g)
+	h := &hint{gen: now.gen}
+	h.left.Store(now.left)
+	c.seen.Store(sku, h)
 }
 
-// recall returns what was last seen of an item, or nil.
-func (c counters) recall(sku string) *glimpse {
+// recall returns the cached hint of an item, or nil.
+func (c counters) recall(sku string) *hint {
 	found, _ := c.seen.Load(sku)
-	g, _ := found.(*glimpse)
-	return g
+	h, _ := found.(*hint)
+	return h
 }
 
-// reading is what one look at an item shows.
+// reading is the result of one look at an item.
 type reading struct {
-	left   int64 // 0 while only the keys were read, and the stock is not kept there
-	gen    generation
-	keeper Keeper // of the stock
+	left    int64 // 0 if the stock is in the database, and only Redis was read
+	gen     generation
+	backend Backend // of the stock
 }
 
-// place is where the stock that was read is kept.
-func (r reading) place(sku string) Place {
-	at := Place{SKU: sku, SaleID: r.gen.saleID, Generation: r.gen.id}
-	if r.keeper != InDatabase {
+// location is where the stock is.
+func (r reading) location(sku string) Location {
+	at := Location{SKU: sku, SaleID: r.gen.saleID, Generation: r.gen.id}
+	if r.backend != InDatabase {
 		at.Key = keys{sku}.stock(r.gen)
 	}
 	return at
 }
 
-// look returns the units left and the generation, and false if Redis lacks
-// either, or where the sale changes all the time. The generation is then what the
-// sale's key has, if there is one.
+// look returns the units left and the generation. It returns false if Redis lacks either,
+// or if the sale keeps changing; the generation is then the one in the sale's key, if any.
 func (c counters) look(ctx context.Context, sku string) (reading, bool, error) {
 	var guess generation
-	if g := c.recall(sku); g != nil {
-		guess = g.gen
+	if h := c.recall(sku); h != nil {
+		guess = h.gen
 	}
 	for range 3 {
 		r, ok, err := c.lookAt(ctx, sku, guess)
@@ -132,13 +129,13 @@ func (c counters) look(ctx context.Context, sku string) (reading, bool, error) {
 		if err != nil || r.gen.sameStock(guess) {
 			return r, ok, err
 		}
-		guess = r.gen // the guess was wrong, or the sale is new
+		guess = r.gen // the hint was old, or there was none
 	}
 	return reading{gen: guess}, false, nil
 }
 
-// lookAt reads the current generation and the stock of the one that is asked for.
-// It reports whether they belong together.
+// lookAt reads the current generation and the stock of the guessed one. It reports
+// whether the two belong together.
 func (c counters) lookAt(ctx context.Context, sku string, guess generation) (r reading, ok bool, err error) {
 	k := keys{sku}
 	values, err := c.rdb.MGet(ctx, k.sale(), k.stock(guess)).Result()
@@ -152,43 +149,46 @@ func (c counters) lookAt(ctx context.Context, sku string, guess generation) (r r
 		return r, false, nil
 	}
 	if text == string(InDatabase) {
-		r.keeper = InDatabase
+		r.backend = InDatabase
 		return r, true, nil
 	}
 	left, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
 		return r, false, fmt.Errorf("the stock of %s is not a number: %w", sku, err)
 	}
-	r.left, r.keeper = left, InRedis
+	r.left, r.backend = left, InRedis
 	return r, true, nil
 }
 
-// counter is what the stock's key has while left units are left: their number, or
-// who keeps it.
+// counter is the value of the stock's key: the units left, or "database" if the stock is
+// there.
 func (i Item) counter(left int64) any {
-	if i.keeper() == InDatabase {
+	if i.backend() == InDatabase {
 		return string(InDatabase)
 	}
 	return left
 }
 
-// startTimeout bounds start and history, which keep others from the item's row.
+// startTimeout bounds start and redisHistory, during which the item's row is locked.
 const startTimeout = 2 * time.Second
 
-// history is that of the Redis which has the item's keys, see backend.RedisHistory.
-func (c counters) history(ctx context.Context, sku string) (string, error) {
+// redisHistory returns the history of the Redis with the item's keys, see Config.History.
+func (s *Service) redisHistory(ctx context.Context, sku string) (string, error) {
+	if s.historyOf == nil {
+		return "", nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	id, err := backend.RedisHistory(ctx, c.rdb, keys{sku}.sale())
+	id, err := s.historyOf(ctx, keys{sku}.sale())
 	if err != nil {
-		return "", fmt.Errorf("looking which Redis has %s: %w", sku, err)
+		return "", fmt.Errorf("checking which Redis has %s: %w", sku, err)
 	}
 	return id, nil
 }
 
-// start sets the keys for the item's generation with left units, and removes
-// those of the generation that Redis has, and of last. The caller has locked the
-// item's row: two that start cannot cross.
+// start sets the keys of the item's generation to left units, and removes the keys of the
+// generation that Redis has, and of last. The caller has locked the item's row, so that
+// two starts cannot overlap.
 func (c counters) start(ctx context.Context, item Item, left int64, last generation) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -213,10 +213,10 @@ func (c counters) start(ctx context.Context, item Item, left int64, last generat
 	return nil
 }
 
-// putBack returns units that were taken and not sold to the stock that they were
-// taken from. Where that is gone it does nothing: the stock that took its place
-// was counted from the orders, and never lacked these units. It adds, where the
-// sale itself reads and writes, so that it undoes no other buyer's write.
+// putBack puts units that were taken and not sold back into the stock that they were
+// taken from. If that stock is gone it does nothing: the next one was counted from the
+// orders, and has these units already. It adds instead of reading and writing, so that it
+// overwrites no other buyer's write.
 func (c counters) putBack(ctx context.Context, sku string, g generation, quantity int64) error {
 	if err := putBackScript.Run(ctx, c.rdb, []string{keys{sku}.stock(g)}, quantity).Err(); err != nil {
 		return fmt.Errorf("putting back %d units of %s: %w", quantity, sku, err)
@@ -224,7 +224,7 @@ func (c counters) putBack(ctx context.Context, sku string, g generation, quantit
 	return nil
 }
 
-// unclaim gives up the claim on an idempotency key.
+// unclaim releases the claim on an idempotency key.
 func (c counters) unclaim(ctx context.Context, sku, saleID, key string) error {
 	_, err := c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, at := range (keys{sku}).claimed(saleID, time.Now()) {
@@ -233,13 +233,13 @@ func (c counters) unclaim(ctx context.Context, sku, saleID, key string) error {
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("giving up the claim on an idempotency key: %w", err)
+		return fmt.Errorf("releasing the claim on an idempotency key: %w", err)
 	}
 	return nil
 }
 
-// forget removes the keys of a sale that the database does not know, unless another
-// has taken its place.
+// forget removes the keys of a sale that the database does not know, unless Redis has
+// another sale by then.
 func (c counters) forget(ctx context.Context, sku string) error {
 	k := keys{sku}
 	text, err := c.rdb.Get(ctx, k.sale()).Result()
@@ -258,7 +258,7 @@ func (c counters) forget(ctx context.Context, sku string) error {
 	return nil
 }
 
-// delete removes the item's keys, the locks of the given strategies included.
+// delete removes the item's keys, including the locks of the given strategies.
 func (c counters) delete(ctx context.Context, sku string, last generation, strategies []string) error {
 	k := keys{sku}
 	text, err := c.rdb.Get(ctx, k.sale()).Result()
@@ -280,15 +280,15 @@ func (c counters) delete(ctx context.Context, sku string, last generation, strat
 	return nil
 }
 
-// Counter is an item's stock as a section sees it.
+// Counter reads and writes an item's stock in a section.
 type Counter interface {
 	Get(ctx context.Context) (int64, error)
-	// Set writes the stock. The counter of an optimistic guard returns
-	// errConflict when the stock has changed since Get.
+	// Set writes the stock. With optimistic locking it returns errConflict if the
+	// stock has changed since Get.
 	Set(ctx context.Context, left int64) error
 }
 
-// plainCounter reads with GET and writes with SET: a guard must keep others out.
+// plainCounter reads with GET and writes with SET, so a guard must keep others out.
 type plainCounter struct {
 	rdb redis.Cmdable
 	key string
@@ -298,8 +298,7 @@ func (c plainCounter) Get(ctx context.Context) (int64, error) {
 	return getStock(ctx, c.rdb, c.key)
 }
 
-// Set writes only to a stock that is there: a generation that has ended must not
-// come back.
+// Set writes only if the key exists: a generation that has ended must not come back.
 func (c plainCounter) Set(ctx context.Context, left int64) error {
 	err := c.rdb.SetArgs(ctx, c.key, left, redis.SetArgs{Mode: "XX", KeepTTL: true}).Err()
 	if errors.Is(err, redis.Nil) {

@@ -13,12 +13,12 @@ import (
 	"gorm.io/gorm"
 
 	"oversell/internal/backend/backendtest"
-	"oversell/internal/locks"
+	"oversell/internal/guard"
 	"oversell/internal/stock"
 )
 
-// inDatabase are the strategies that work in the database alone, as far as the
-// site's can.
+// inDatabase returns the strategies that work in the database alone and that the site's
+// database supports.
 func (s *site) inDatabase() []string {
 	var names []string
 	for _, strategy := range strategies() {
@@ -29,7 +29,7 @@ func (s *site) inDatabase() []string {
 	return names
 }
 
-// newDatabaseSite is a site whose stock is in a MySQL or MariaDB.
+// newDatabaseSite returns a site with its stock in MySQL or MariaDB.
 func newDatabaseSite(t *testing.T) *site {
 	t.Helper()
 	rdb := backendtest.DialRedis(t, backendtest.Redis(t, "embedded"))
@@ -38,8 +38,7 @@ func newDatabaseSite(t *testing.T) *site {
 	return s
 }
 
-// A crowd of several instances buys what there is, and learns of it. None of them
-// needs Redis, once the item is there.
+// A crowd at several instances buys exactly the units that there are.
 func TestDatabaseSellsExactly(t *testing.T) {
 	const units, buyers = 200, 300
 	eachSite(t, func(t *testing.T, s *site) {
@@ -58,20 +57,20 @@ func TestDatabaseSellsExactly(t *testing.T) {
 	})
 }
 
-// The item's row says where its stock is, and a strategy that cannot take it from
-// there says so, and takes nothing.
+// The item's row says where its stock is. A strategy that cannot work with it there
+// returns ErrLocation, and takes nothing.
 func TestStrategiesSayWhereTheyNeedTheStock(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.instance(t, nil)
 		for _, strategy := range strategies() {
-			for keeper, wrong := range map[stock.Keeper]bool{
+			for keeper, wrong := range map[stock.Backend]bool{
 				stock.InRedis:    strategy.InDatabase(),
 				stock.InDatabase: strategy.InRedis() || strategy.NeedsMySQL() && s.db.Name() != "mysql",
 			} {
 				s.sku, s.keeper = newSKU(), keeper
 				s.put(t, service, 1)
-				_, err := service.Deduct(t.Context(), s.wish(strategy.Name, ""))
-				if errors.Is(err, stock.ErrPlace) != wrong || !wrong && err != nil {
+				_, err := service.Deduct(t.Context(), s.request(strategy.Name, ""))
+				if errors.Is(err, stock.ErrLocation) != wrong || !wrong && err != nil {
 					t.Errorf("%s with the stock in %s: got %v", strategy.Name, keeper, err)
 				}
 				sold := int64(1)
@@ -98,13 +97,13 @@ func TestDatabaseStrategiesNeedNoRedis(t *testing.T) {
 	}
 }
 
-// interrupted is work that lets somebody else buy in the middle of it, once.
+// interrupted makes a holder's first work let another instance buy in the middle of it.
 func interrupted(t *testing.T, s *site, other *stock.Service, strategy string) func(*stock.Config) {
 	done := false
 	return withWork(func(context.Context, string) (func(), error) {
 		if !done {
 			done = true
-			if _, err := other.Deduct(t.Context(), s.wish(strategy, "")); err != nil {
+			if _, err := other.Deduct(t.Context(), s.request(strategy, "")); err != nil {
 				t.Error(err)
 			}
 		}
@@ -112,15 +111,15 @@ func interrupted(t *testing.T, s *site, other *stock.Service, strategy string) f
 	})
 }
 
-// Whoever writes on the strength of what he read is refused if somebody else has
-// written since, and reads again.
+// A write is refused if another buyer has written since the read, and then the buyer reads
+// again.
 func TestVersionIsRefusedAfterAnotherWrite(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		s.keeper = stock.InDatabase
 		other := s.instance(t, nil)
 		service := s.instance(t, interrupted(t, s, other, "sql_version"))
 		s.put(t, service, 10)
-		res, err := service.Deduct(t.Context(), s.wish("sql_version", ""))
+		res, err := service.Deduct(t.Context(), s.request("sql_version", ""))
 		if err != nil || res.Lock.Attempts != 2 || res.Left != 8 {
 			t.Errorf("%d attempts, %d left, %v; want 2, 8", res.Lock.Attempts, res.Left, err)
 		}
@@ -128,21 +127,21 @@ func TestVersionIsRefusedAfterAnotherWrite(t *testing.T) {
 	})
 }
 
-// The look at the stock is no promise: the last unit may go to somebody else.
+// A look at the stock promises nothing: another buyer may get the last unit.
 func TestConditionalUpdateDecides(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		s.keeper = stock.InDatabase
 		other := s.instance(t, nil)
 		service := s.instance(t, interrupted(t, s, other, "sql_conditional"))
 		s.put(t, service, 1)
-		if _, err := service.Deduct(t.Context(), s.wish("sql_conditional", "")); !errors.Is(err, stock.ErrSoldOut) {
+		if _, err := service.Deduct(t.Context(), s.request("sql_conditional", "")); !errors.Is(err, stock.ErrSoldOut) {
 			t.Errorf("got %v, want %v", err, stock.ErrSoldOut)
 		}
 		wantStock(t, s.audit(t, service), 1, 0, 1, 1)
 	})
 }
 
-// park is work that closes inside when it is first done, and waits for the gate.
+// park is work that closes inside when it is first called, and waits for the gate.
 func park(inside, gate chan struct{}) stock.Work {
 	first := sync.OnceFunc(func() { close(inside) })
 	return func(context.Context, string) (func(), error) {
@@ -152,12 +151,12 @@ func park(inside, gate chan struct{}) stock.Work {
 	}
 }
 
-// stopped has a buyer stop in its work, until goOn is called.
-func stopped(t *testing.T, s *site, strategy string) (inside chan struct{}, goOn func() error) {
+// stopInWork begins a deduct that stops in its work until resume is called.
+func stopInWork(t *testing.T, s *site, strategy string) (inside chan struct{}, resume func() error) {
 	inside, gate, outcome := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	service := s.instance(t, withWork(park(inside, gate)))
 	go func() {
-		_, err := service.Deduct(context.WithoutCancel(t.Context()), s.wish(strategy, ""))
+		_, err := service.Deduct(context.Background(), s.request(strategy, "")) // also after the test
 		outcome <- err
 	}()
 	return inside, func() error {
@@ -166,32 +165,30 @@ func stopped(t *testing.T, s *site, strategy string) (inside chan struct{}, goOn
 	}
 }
 
-// However long a holder is stopped, nobody else comes in, and what it then writes
-// is not too late.
+// However long a holder is stopped, nobody else enters, and its write is not too late.
 func TestRowLockIsKeptByAStoppedHolder(t *testing.T) {
 	for _, strategy := range []string{"sql_for_update", "sql_get_lock"} {
 		t.Run(strategy, func(t *testing.T) {
 			s := newDatabaseSite(t)
-			impatient := s.instance(t, func(cfg *stock.Config) { cfg.Wait = 300 * time.Millisecond })
-			s.put(t, impatient, 10)
-			inside, goOn := stopped(t, s, strategy)
+			other := s.instance(t, withShortWait)
+			s.put(t, other, 10)
+			inside, resume := stopInWork(t, s, strategy)
 			<-inside
-			if _, err := impatient.Deduct(t.Context(), s.wish(strategy, "")); !errors.Is(err, stock.ErrBusy) {
-				t.Errorf("the next one got %v, want %v", err, stock.ErrBusy)
+			if _, err := other.Deduct(t.Context(), s.request(strategy, "")); !errors.Is(err, stock.ErrBusy) {
+				t.Errorf("the next buyer got %v, want %v", err, stock.ErrBusy)
 			}
-			if err := goOn(); err != nil {
-				t.Errorf("the stopped one got %v", err)
+			if err := resume(); err != nil {
+				t.Errorf("the stopped holder got %v", err)
 			}
-			if _, err := impatient.Deduct(t.Context(), s.wish(strategy, "")); err != nil {
-				t.Errorf("after it the next one got %v", err)
+			if _, err := other.Deduct(t.Context(), s.request(strategy, "")); err != nil {
+				t.Errorf("after that the next buyer got %v", err)
 			}
-			wantStock(t, s.audit(t, impatient), 10, 8, 2, 2)
+			wantStock(t, s.audit(t, other), 10, 8, 2, 2)
 		})
 	}
 }
 
-// killConnections ends all connections of the site's database user but the one
-// that asks.
+// killConnections kills all other connections to the site's database.
 func killConnections(t *testing.T, db *gorm.DB) {
 	t.Helper()
 	var ids []int64
@@ -203,34 +200,34 @@ func killConnections(t *testing.T, db *gorm.DB) {
 	}
 }
 
-// A lock that belongs to a connection is lost with it, and its holder cannot
-// write by another: half a sale is undone, and the next one comes in.
+// A lock that belongs to a connection is lost with it, and its holder cannot write through
+// another one: half a sale is rolled back, and the next buyer enters.
 func TestNamedLockEndsWithItsConnection(t *testing.T) {
 	for _, strategy := range []string{"sql_get_lock", "sql_for_update"} {
 		t.Run(strategy, func(t *testing.T) {
 			s := newDatabaseSite(t)
 			service := s.instance(t, nil)
 			s.put(t, service, 10)
-			inside, goOn := stopped(t, s, strategy)
+			inside, resume := stopInWork(t, s, strategy)
 			<-inside
 			killConnections(t, s.db)
-			if _, err := service.Deduct(t.Context(), s.wish(strategy, "")); err != nil {
-				t.Errorf("the next one got %v", err)
+			if _, err := service.Deduct(t.Context(), s.request(strategy, "")); err != nil {
+				t.Errorf("the next buyer got %v", err)
 			}
-			if err := goOn(); err == nil {
-				t.Error("the one without a connection has sold")
+			if err := resume(); err == nil {
+				t.Error("a holder that has lost its connection has sold")
 			}
 			wantStock(t, s.audit(t, service), 10, 9, 1, 1)
 		})
 	}
 }
 
-// The token is checked where the row is written. A holder that comes late sells
-// nothing, whether or not the next one has written yet.
+// The token is checked where the stock is written. A late holder sells nothing, whether or
+// not the next one has written yet.
 func TestLedgerRefusesAnOlderToken(t *testing.T) {
 	for _, unfenced := range []bool{false, true} {
 		eachSite(t, func(t *testing.T, s *site) {
-			for _, keeper := range []stock.Keeper{stock.InRedis, stock.InDatabase} {
+			for _, keeper := range []stock.Backend{stock.InRedis, stock.InDatabase} {
 				t.Run(string(keeper), func(t *testing.T) {
 					s.sku, s.keeper = newSKU(), keeper
 					service := s.instance(t, nil)
@@ -244,13 +241,13 @@ func TestLedgerRefusesAnOlderToken(t *testing.T) {
 						t.Fatal(left, err)
 					}
 					if err := late.Set(t.Context(), 9); errors.Is(err, stock.ErrFenced) == unfenced {
-						t.Errorf("unfenced %v: the late one's write got %v", unfenced, err)
+						t.Errorf("unfenced %v: the late holder's write got %v", unfenced, err)
 					}
 					if err := next.Set(t.Context(), 8); err != nil {
-						t.Errorf("the next one's write got %v", err)
+						t.Errorf("the next holder's write got %v", err)
 					}
 					if _, err := late.Get(t.Context()); errors.Is(err, stock.ErrFenced) == unfenced {
-						t.Errorf("unfenced %v: the late one's read got %v", unfenced, err)
+						t.Errorf("unfenced %v: the late holder's read got %v", unfenced, err)
 					}
 					if left, err := next.Get(t.Context()); err != nil || left != 8 {
 						t.Errorf("%d left, %v; want 8", left, err)
@@ -261,20 +258,20 @@ func TestLedgerRefusesAnOlderToken(t *testing.T) {
 	}
 }
 
-// tokenLock is a lock that is always had, with a token.
+// tokenLock is a lock that is always acquired, with a token.
 type tokenLock int64
 
 func (tokenLock) TryLock(context.Context) (bool, error) { return true, nil }
 func (tokenLock) Unlock(context.Context) error          { return nil }
 func (l tokenLock) Token() int64                        { return int64(l) }
 
-// holder returns the counter that a section with the token works with.
+// holder returns the counter of a section with this token.
 func (s *site) holder(t *testing.T, item stock.Item, token int64, unfenced bool) stock.Counter {
 	t.Helper()
 	return s.holderBy(t, item, fencedBy{"test", token}, unfenced)
 }
 
-// fencedBy is a token of a strategy's lock.
+// fencedBy is a fencing token of a strategy's lock.
 type fencedBy struct {
 	strategy string
 	token    int64
@@ -282,16 +279,16 @@ type fencedBy struct {
 
 func (s *site) holderBy(t *testing.T, item stock.Item, by fencedBy, unfenced bool) (c stock.Counter) {
 	t.Helper()
-	k := stock.Keepers{Redis: s.rdb, DB: s.db, Unfenced: unfenced, Strategy: by.strategy}
-	guard := stock.Exclusive(k, &locks.Distributed{
-		New:    func(string) locks.Lock { return tokenLock(by.token) },
-		Policy: locks.Fixed{Delay: time.Millisecond},
+	k := stock.Backends{Redis: s.rdb, DB: s.db, Unfenced: unfenced, Strategy: by.strategy}
+	g := stock.Exclusive(k, &guard.Distributed{
+		New:    func(string) guard.Lock { return tokenLock(by.token) },
+		Policy: guard.Fixed{Delay: time.Millisecond},
 	})
-	at := stock.Place{SKU: item.SKU, SaleID: item.SaleID, Generation: item.Generation}
+	at := stock.Location{SKU: item.SKU, SaleID: item.SaleID, Generation: item.Generation}
 	if s.keeper == stock.InRedis {
 		at.Key = "oversell:{" + item.SKU + "}:stock:" + item.SaleID + ":" + item.Generation
 	}
-	_, err := guard.Do(t.Context(), at, locks.Entry{Wait: t.Context()}, func(_ context.Context, got stock.Counter) error {
+	_, err := g.Do(t.Context(), at, guard.Entry{}, func(_ context.Context, got stock.Counter) error {
 		c = got
 		return nil
 	})
@@ -301,8 +298,8 @@ func (s *site) holderBy(t *testing.T, item stock.Item, by fencedBy, unfenced boo
 	return c
 }
 
-// A transaction that the server undid, because it was in another's way, is done
-// again, and its order is written once.
+// A transaction that the server rolled back because of a conflict is repeated, and its
+// order is written once.
 func TestDeadlockIsTriedAgain(t *testing.T) {
 	deadlock := &mysql.MySQLError{Number: 1213, Message: "Deadlock found when trying to get lock; try restarting transaction"}
 	s := newDatabaseSite(t)
@@ -320,36 +317,35 @@ func TestDeadlockIsTriedAgain(t *testing.T) {
 		s.sku = newSKU()
 		s.put(t, service, 10)
 		left.Store(3)
-		if _, err := service.Deduct(t.Context(), s.wish(strategy, "")); err != nil || left.Load() >= 0 {
+		if _, err := service.Deduct(t.Context(), s.request(strategy, "")); err != nil || left.Load() >= 0 {
 			t.Errorf("%s: got %v, %d deadlocks too few", strategy, err, left.Load()+1)
 		}
 		wantStock(t, s.audit(t, service), 10, 9, 1, 1)
 	}
 }
 
-// A server does not let anybody wait for a row for ever. Who still wants to waits
-// on.
-func TestRowLockOutlivesTheServersPatience(t *testing.T) {
+// After the server's lock wait timeout a buyer goes on waiting for the row.
+func TestRowLockOutlivesTheServersTimeout(t *testing.T) {
 	rdb := backendtest.DialRedis(t, backendtest.Redis(t, "embedded"))
 	s := newSite(t, rdb, backendtest.DialDatabase(t, backendtest.Database(t, "local")+"?innodb_lock_wait_timeout=1"))
 	s.keeper = stock.InDatabase
 	service := s.instance(t, nil)
 	s.put(t, service, 10)
-	inside, goOn := stopped(t, s, "sql_for_update")
+	inside, resume := stopInWork(t, s, "sql_for_update")
 	<-inside
 	time.AfterFunc(1200*time.Millisecond, func() {
-		if err := goOn(); err != nil {
+		if err := resume(); err != nil {
 			t.Errorf("the holder got %v", err)
 		}
 	})
-	res, err := service.Deduct(t.Context(), s.wish("sql_for_update", ""))
+	res, err := service.Deduct(t.Context(), s.request("sql_for_update", ""))
 	if err != nil || res.Lock.Attempts < 2 {
 		t.Errorf("%d attempts, %v; want a second one, and the unit", res.Lock.Attempts, err)
 	}
 	wantStock(t, s.audit(t, service), 10, 8, 2, 2)
 }
 
-// Who wanted more than was left does not speak for those who want less.
+// If too little is left for one buyer, buyers that want less are still served.
 func TestTooFewForOneIsNotTooFewForAll(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		s.keeper = stock.InDatabase
@@ -363,9 +359,9 @@ func TestTooFewForOneIsNotTooFewForAll(t *testing.T) {
 		s.put(t, service, 6)
 		outcome := make(chan error, 1)
 		go func() {
-			greedy := s.wish("sql_conditional", "")
-			greedy.Quantity = 5
-			_, err := service.Deduct(context.WithoutCancel(t.Context()), greedy)
+			large := s.request("sql_conditional", "")
+			large.Quantity = 5
+			_, err := service.Deduct(t.Context(), large)
 			outcome <- err
 		}()
 		<-inside
@@ -374,7 +370,7 @@ func TestTooFewForOneIsNotTooFewForAll(t *testing.T) {
 		}
 		close(gate)
 		if err := <-outcome; !errors.Is(err, stock.ErrSoldOut) || !strings.Contains(err.Error(), "3 left") {
-			t.Errorf("who wanted 5 of 3 got %v", err)
+			t.Errorf("the buyer that wanted 5 of 3 got %v", err)
 		}
 		if sold, _, _ := rush(t, s, 3, "sql_conditional", other); sold != 3 {
 			t.Errorf("%d sold of the last 3", sold)
@@ -383,11 +379,11 @@ func TestTooFewForOneIsNotTooFewForAll(t *testing.T) {
 	})
 }
 
-// A sale that begins while a buyer of the last one is at work is what he buys in.
+// If a new sale begins while a buyer is at work, the buyer buys in the new sale.
 func TestBuyerGoesOnInTheNextSale(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
-		s.eachWay(t, func(t *testing.T, w way) {
-			if !w.holds() || w.strategy == "sql_for_update" { // which keeps the row, and the sale with it
+		s.eachVariant(t, func(t *testing.T, v variant) {
+			if !v.holds() || v.strategy == "sql_for_update" { // its lock on the row blocks the new sale
 				return
 			}
 			var service *stock.Service
@@ -400,7 +396,7 @@ func TestBuyerGoesOnInTheNextSale(t *testing.T) {
 				return nil, nil
 			}))
 			s.put(t, service, 10)
-			if _, err := service.Deduct(t.Context(), s.wish(w.strategy, "")); err != nil {
+			if _, err := service.Deduct(t.Context(), s.request(v.strategy, "")); err != nil {
 				t.Errorf("got %v", err)
 			}
 			wantStock(t, s.audit(t, service), 20, 19, 1, 1)
@@ -412,7 +408,7 @@ func TestBuyerGoesOnInTheNextSale(t *testing.T) {
 // after the other.
 func TestTokensOfDifferentLocksAreNotCompared(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
-		for _, keeper := range []stock.Keeper{stock.InRedis, stock.InDatabase} {
+		for _, keeper := range []stock.Backend{stock.InRedis, stock.InDatabase} {
 			s.sku, s.keeper = newSKU(), keeper
 			service := s.instance(t, nil)
 			item := s.put(t, service, 10)
@@ -428,14 +424,13 @@ func TestTokensOfDifferentLocksAreNotCompared(t *testing.T) {
 			}
 			late := s.holderBy(t, item, fencedBy{"small", 1}, false)
 			if _, err := late.Get(t.Context()); !errors.Is(err, stock.ErrFenced) {
-				t.Errorf("%s: a late one got %v", keeper, err)
+				t.Errorf("%s: a late holder got %v", keeper, err)
 			}
 		}
 	})
 }
 
-// Of a sale that is over nothing stays in Redis, also when a holder comes to write
-// it once more.
+// Nothing of an ended sale stays in Redis, even if a late holder writes once more.
 func TestLateWriteBringsNothingBack(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		for _, strategy := range []string{"v4_lua", "v9_cohort", "watch", "lua_atomic"} {
@@ -450,7 +445,7 @@ func TestLateWriteBringsNothingBack(t *testing.T) {
 				return nil, nil
 			}))
 			last := s.put(t, service, 10)
-			if _, err := service.Deduct(t.Context(), s.wish(strategy, "")); err != nil {
+			if _, err := service.Deduct(t.Context(), s.request(strategy, "")); err != nil {
 				t.Errorf("%s: %v", strategy, err)
 			}
 			if keys := s.rdb.Keys(t.Context(), "oversell:{"+s.sku+"}:stock:"+last.SaleID+"*").Val(); len(keys) > 0 {
@@ -461,21 +456,21 @@ func TestLateWriteBringsNothingBack(t *testing.T) {
 	})
 }
 
-// Waiting for the row, or for the name, is not holding it.
+// Waiting for the row, or for the named lock, does not count as holding it.
 func TestWaitingForTheDatabaseIsNoHold(t *testing.T) {
 	for _, strategy := range []string{"sql_for_update", "sql_get_lock"} {
 		s := newDatabaseSite(t)
 		service := s.instance(t, nil)
 		s.put(t, service, 10)
-		inside, goOn := stopped(t, s, strategy)
+		inside, resume := stopInWork(t, s, strategy)
 		<-inside
 		const wait = 300 * time.Millisecond
 		time.AfterFunc(wait, func() {
-			if err := goOn(); err != nil {
+			if err := resume(); err != nil {
 				t.Error(err)
 			}
 		})
-		res, err := service.Deduct(t.Context(), s.wish(strategy, ""))
+		res, err := service.Deduct(t.Context(), s.request(strategy, ""))
 		if err != nil || res.Lock.Waited < wait/2 || res.Lock.Held > res.Lock.Waited {
 			t.Errorf("%s: waited %v, held %v, %v", strategy, res.Lock.Waited, res.Lock.Held, err)
 		}

@@ -9,19 +9,19 @@ import (
 	"testing"
 	"time"
 
-	"oversell/internal/locks"
+	"oversell/internal/guard"
 	"oversell/internal/stock"
 )
 
 func TestGuardsSellExactly(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		a, b := s.instance(t, nil), s.instance(t, nil)
-		s.eachWay(t, func(t *testing.T, w way) {
-			if !w.holds() {
+		s.eachVariant(t, func(t *testing.T, v variant) {
+			if !v.holds() {
 				return
 			}
 			s.put(t, a, 30)
-			sold, soldOut, _ := rush(t, s, 50, w.strategy, a, b)
+			sold, soldOut, _ := rush(t, s, 50, v.strategy, a, b)
 			if sold != 30 || soldOut != 20 {
 				t.Errorf("%d sold and %d turned away, want 30 and 20", sold, soldOut)
 			}
@@ -30,7 +30,7 @@ func TestGuardsSellExactly(t *testing.T) {
 	})
 }
 
-// Buyers who all read before anybody writes write the same.
+// Buyers that all read before any of them writes, all write the same number.
 func TestWithoutAGuardUpdatesAreLost(t *testing.T) {
 	const buyers = 10
 	eachSite(t, func(t *testing.T, s *site) {
@@ -50,11 +50,11 @@ func TestWithoutAGuardUpdatesAreLost(t *testing.T) {
 	})
 }
 
-// All buyers are served in the end, at the price of attempts in vain.
+// All buyers are served in the end, after some failed attempts.
 func TestWatchRetriesUnderContention(t *testing.T) {
 	const buyers = 400
 	eachSite(t, func(t *testing.T, s *site) {
-		// The first to have read writes after somebody else has written.
+		// The first reader writes after another buyer has written.
 		overtaken := make(chan struct{})
 		overtake := sync.OnceFunc(func() { close(overtaken) })
 		var readers atomic.Int32
@@ -78,7 +78,7 @@ func TestQuantitiesAddUp(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.instance(t, nil)
 		s.put(t, service, 10)
-		req := s.wish("v4_lua", "")
+		req := s.request("v4_lua", "")
 		req.Quantity = 4
 		for range 2 {
 			if _, err := service.Deduct(t.Context(), req); err != nil {
@@ -95,20 +95,20 @@ func TestQuantitiesAddUp(t *testing.T) {
 
 func TestSoldOutTakesNoLock(t *testing.T) {
 	s := embeddedSite(t)
-	service := s.instance(t, withGuard(guardFunc(func(context.Context, locks.Entry, func(context.Context, stock.Counter) error) error {
+	service := s.instance(t, withGuard(guardFunc(func(context.Context, guard.Entry, func(context.Context, stock.Counter) error) error {
 		t.Error("the guard was asked for a sold-out item")
 		return nil
 	})))
 	s.put(t, service, 0)
-	if _, err := service.Deduct(t.Context(), s.wish("test", "")); !errors.Is(err, stock.ErrSoldOut) {
+	if _, err := service.Deduct(t.Context(), s.request("test", "")); !errors.Is(err, stock.ErrSoldOut) {
 		t.Errorf("got %v, want %v", err, stock.ErrSoldOut)
 	}
 }
 
-// waiting is a guard that is never had.
-var waiting = guardFunc(func(_ context.Context, e locks.Entry, _ func(context.Context, stock.Counter) error) error {
-	<-e.Wait.Done()
-	return context.Cause(e.Wait)
+// waiting is a guard that is never acquired.
+var waiting = guardFunc(func(ctx context.Context, _ guard.Entry, _ func(context.Context, stock.Counter) error) error {
+	<-ctx.Done()
+	return context.Cause(ctx)
 })
 
 func TestWaitersNoticeThatTheItemIsSoldOut(t *testing.T) {
@@ -116,21 +116,21 @@ func TestWaitersNoticeThatTheItemIsSoldOut(t *testing.T) {
 		elsewhere := s.instance(t, withMixed)
 		s.put(t, elsewhere, 1)
 		waits := make(chan struct{})
-		service := s.instance(t, withGuard(guardFunc(func(ctx context.Context, e locks.Entry, section func(context.Context, stock.Counter) error) error {
+		service := s.instance(t, withGuard(guardFunc(func(ctx context.Context, e guard.Entry, section func(context.Context, stock.Counter) error) error {
 			close(waits)
 			return waiting(ctx, e, section)
 		})))
-		told := make(chan error, 1)
+		outcome := make(chan error, 1)
 		go func() {
-			_, err := service.Deduct(t.Context(), s.wish("test", ""))
-			told <- err
+			_, err := service.Deduct(t.Context(), s.request("test", ""))
+			outcome <- err
 		}()
 		<-waits
-		if _, err := elsewhere.Deduct(t.Context(), s.wish("v1_setnx", "")); err != nil {
+		if _, err := elsewhere.Deduct(t.Context(), s.request("v1_setnx", "")); err != nil {
 			t.Fatal(err)
 		}
-		if err := <-told; !errors.Is(err, stock.ErrSoldOut) {
-			t.Errorf("the waiter was told %v, want %v", err, stock.ErrSoldOut)
+		if err := <-outcome; !errors.Is(err, stock.ErrSoldOut) {
+			t.Errorf("the waiter got %v, want %v", err, stock.ErrSoldOut)
 		}
 	})
 }
@@ -143,7 +143,7 @@ func TestWaitIsBounded(t *testing.T) {
 	})
 	s.put(t, service, 1)
 	for _, key := range []string{"", "key"} {
-		if _, err := service.Deduct(t.Context(), s.wish("test", key)); !errors.Is(err, stock.ErrBusy) {
+		if _, err := service.Deduct(t.Context(), s.request("test", key)); !errors.Is(err, stock.ErrBusy) {
 			t.Errorf("key %q: got %v, want %v", key, err, stock.ErrBusy)
 		}
 	}
@@ -155,40 +155,40 @@ func TestWaitEndsWithItsCaller(t *testing.T) {
 	s.put(t, service, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(20*time.Millisecond, cancel)
-	if _, err := service.Deduct(ctx, s.wish("test", "")); !errors.Is(err, context.Canceled) {
+	if _, err := service.Deduct(ctx, s.request("test", "")); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
 }
 
 func TestCloseTurnsWaitersAwayAndLetsTheHolderFinish(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
-		working, goOn := make(chan struct{}), make(chan struct{})
+		working, resume := make(chan struct{}), make(chan struct{})
 		service := s.instance(t, withWork(func(context.Context, string) (func(), error) {
 			close(working)
-			<-goOn
+			<-resume
 			return nil, nil
 		}))
 		s.put(t, service, 10)
 		holder, waiter := make(chan error, 1), make(chan error, 1)
 		go func() {
-			_, err := service.Deduct(t.Context(), s.wish("v6_watchdog", ""))
+			_, err := service.Deduct(t.Context(), s.request("v6_watchdog", ""))
 			holder <- err
 		}()
 		<-working
 		go func() {
-			_, err := service.Deduct(t.Context(), s.wish("v6_watchdog", ""))
+			_, err := service.Deduct(t.Context(), s.request("v6_watchdog", ""))
 			waiter <- err
 		}()
 		service.Close()
 		if err := <-waiter; !errors.Is(err, stock.ErrClosing) {
 			t.Errorf("the waiter got %v, want %v", err, stock.ErrClosing)
 		}
-		close(goOn)
+		close(resume)
 		if err := <-holder; err != nil {
 			t.Errorf("the holder got %v", err)
 		}
-		if _, err := service.Deduct(t.Context(), s.wish("v6_watchdog", "")); !errors.Is(err, stock.ErrClosing) {
-			t.Errorf("who comes later got %v, want %v", err, stock.ErrClosing)
+		if _, err := service.Deduct(t.Context(), s.request("v6_watchdog", "")); !errors.Is(err, stock.ErrClosing) {
+			t.Errorf("a later buyer got %v, want %v", err, stock.ErrClosing)
 		}
 		wantStock(t, s.audit(t, service), 10, 9, 1, 1)
 	})
@@ -198,9 +198,9 @@ func TestFailedWorkSellsNothing(t *testing.T) {
 	declined := errors.New("the card was declined")
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.instance(t, withWork(func(context.Context, string) (func(), error) { return nil, declined }))
-		s.eachWay(t, func(t *testing.T, w way) {
+		s.eachVariant(t, func(t *testing.T, v variant) {
 			s.put(t, service, 10)
-			if _, err := service.Deduct(t.Context(), s.wish(w.strategy, "")); !errors.Is(err, declined) {
+			if _, err := service.Deduct(t.Context(), s.request(v.strategy, "")); !errors.Is(err, declined) {
 				t.Errorf("got %v, want %v", err, declined)
 			}
 			wantStock(t, s.audit(t, service), 10, 10, 0, 0)
@@ -217,7 +217,7 @@ func TestWorkIsDoneBetweenReadAndWriteAndAfterTheOrder(t *testing.T) {
 			return func() { after = s.audit(t, service) }, nil
 		}))
 		s.put(t, service, 10)
-		if _, err := service.Deduct(t.Context(), s.wish("v1_setnx", "")); err != nil {
+		if _, err := service.Deduct(t.Context(), s.request("v1_setnx", "")); err != nil {
 			t.Fatal(err)
 		}
 		wantStock(t, during, 10, 10, 0, 0)
@@ -225,13 +225,13 @@ func TestWorkIsDoneBetweenReadAndWriteAndAfterTheOrder(t *testing.T) {
 	})
 }
 
-// Who is told of the loss before the write sells nothing.
+// A holder that learns before the write that it has lost the lock sells nothing.
 func TestLostLockSellsNothing(t *testing.T) {
 	gone := errors.New("the lease ran out")
 	s := embeddedSite(t)
 	service := s.instance(t, func(cfg *stock.Config) {
 		lost, lose := context.WithCancelCause(t.Context())
-		cfg.Guards = map[string]stock.Guard{"test": guardFunc(func(_ context.Context, _ locks.Entry, section func(context.Context, stock.Counter) error) error {
+		cfg.Isolations = map[string]stock.Isolation{"test": guardFunc(func(_ context.Context, _ guard.Entry, section func(context.Context, stock.Counter) error) error {
 			return section(lost, counter{t, s})
 		})}
 		cfg.Work = func(ctx context.Context, _ string) (func(), error) {
@@ -240,14 +240,14 @@ func TestLostLockSellsNothing(t *testing.T) {
 		}
 	})
 	s.put(t, service, 10)
-	_, err := service.Deduct(t.Context(), s.wish("test", ""))
+	_, err := service.Deduct(t.Context(), s.request("test", ""))
 	if !errors.Is(err, stock.ErrLost) || !errors.Is(err, gone) {
 		t.Errorf("got %v, want %v and its reason", err, stock.ErrLost)
 	}
 	wantStock(t, s.audit(t, service), 10, 10, 0, 0)
 }
 
-// counter always has 10, and must not be written.
+// counter always has 10 units, and must not be written.
 type counter struct {
 	t *testing.T
 	s *site
@@ -267,7 +267,7 @@ func TestSpansCoverTheSection(t *testing.T) {
 	}))
 	s.put(t, service, 1)
 	before := time.Now()
-	res, err := service.Deduct(t.Context(), s.wish("v2_ttl", ""))
+	res, err := service.Deduct(t.Context(), s.request("v2_ttl", ""))
 	if err != nil || len(res.Spans) != 1 {
 		t.Fatalf("%d spans, %v; want one", len(res.Spans), err)
 	}
@@ -298,7 +298,7 @@ func TestInvalidRequests(t *testing.T) {
 		"unknown strategy":   {func(r *stock.Request) { r.Strategy = "v0" }, stock.ErrUnknownStrategy},
 		"unknown item":       {func(r *stock.Request) { r.SKU = "nobody-sells-this" }, stock.ErrUnknownItem},
 	} {
-		req := s.wish("v4_lua", "")
+		req := s.request("v4_lua", "")
 		tt.change(&req)
 		if _, err := service.Deduct(t.Context(), req); !errors.Is(err, tt.want) {
 			t.Errorf("%s: got %v, want %v", name, err, tt.want)

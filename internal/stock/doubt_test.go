@@ -45,14 +45,14 @@ func (s *site) wantLeft(t *testing.T, want string) {
 		if got == want {
 			return
 		}
-		soon()
+		pause()
 		if deadline.Err() != nil {
 			t.Fatalf("Redis has %q units, want %q", got, want)
 		}
 	}
 }
 
-// Units that are in doubt come back also if nobody comes any more.
+// Units that are in doubt are put back even if no other buyer comes.
 func TestDoubtIsSettledAfterTheLastBuyer(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		for _, strategy := range []string{"lua_atomic", "lua_batch", "v4_lua"} {
@@ -64,7 +64,7 @@ func TestDoubtIsSettledAfterTheLastBuyer(t *testing.T) {
 			s.rdb.AddHook(hook)
 			mention := locktest.Mentioning(s.stockKey(t))
 			lost := hook.On(locktest.All(mention, locktest.Command("evalsha", "eval", "set")), 1, locktest.LoseReply(locktest.ErrCut))
-			if _, err := service.Deduct(t.Context(), s.wish(strategy, "")); !errors.Is(err, locktest.ErrCut) {
+			if _, err := service.Deduct(t.Context(), s.request(strategy, "")); !errors.Is(err, locktest.ErrCut) {
 				t.Fatalf("%s: got %v, want %v", strategy, err, locktest.ErrCut)
 			}
 			if lost.Hits() != 1 {
@@ -92,11 +92,11 @@ func TestSettlerTriesAgainUntilClose(t *testing.T) {
 		s.rdb.AddHook(hook)
 		loseOne := func() {
 			hook.On(locktest.Command("evalsha", "eval"), 1, locktest.LoseReply(locktest.ErrCut))
-			_, _ = service.Deduct(t.Context(), s.wish("lua_atomic", ""))
+			_, _ = service.Deduct(t.Context(), s.request("lua_atomic", ""))
 		}
 		loseOne()
 		for deadline := time.Now().Add(backendtest.Slack); tried.Load() < 2 && time.Now().Before(deadline); {
-			soon()
+			pause()
 		}
 		remove()
 		s.wantLeft(t, "9")
@@ -111,7 +111,7 @@ func TestSettlerTriesAgainUntilClose(t *testing.T) {
 	})
 }
 
-// Those who come just after a count that failed share its error.
+// Buyers that come just after a failed count get its error.
 func TestFailedCountIsNotRepeatedAtOnce(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.instance(t, nil)
@@ -129,17 +129,17 @@ func TestFailedCountIsNotRepeatedAtOnce(t *testing.T) {
 		}
 		begun := time.Now()
 		for range 50 {
-			if _, err := service.Deduct(t.Context(), s.wish("v4_lua", "")); !errors.Is(err, errBroken) {
+			if _, err := service.Deduct(t.Context(), s.request("v4_lua", "")); !errors.Is(err, errBroken) {
 				t.Errorf("got %v, want %v", err, errBroken)
 			}
 		}
-		// It is left alone for 100 ms at least.
+		// The pause after a failed count is at least 100 ms.
 		if n, most := tried.Load(), 1+time.Since(begun)/(100*time.Millisecond); n > int64(most) {
 			t.Errorf("counted %d times in %v, want %d at most", n, time.Since(begun), most)
 		}
 		remove()
-		for deadline := time.Now().Add(backendtest.Slack); ; soon() {
-			if _, err := service.Deduct(t.Context(), s.wish("v4_lua", "")); err == nil {
+		for deadline := time.Now().Add(backendtest.Slack); ; pause() {
+			if _, err := service.Deduct(t.Context(), s.request("v4_lua", "")); err == nil {
 				break
 			} else if time.Now().After(deadline) {
 				t.Fatal(err)
@@ -149,8 +149,8 @@ func TestFailedCountIsNotRepeatedAtOnce(t *testing.T) {
 	})
 }
 
-// A stock in the database is right whatever becomes of Redis: a doubt about it ends
-// with the next comparison, and does not have everybody compare from then on.
+// A stock in the database is right whatever happens to Redis: a doubt about it ends with
+// the next comparison, instead of making every buyer compare.
 func TestStockInTheDatabaseStaysInNoDoubt(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		s.keeper = stock.InDatabase
@@ -180,7 +180,7 @@ func TestStockInTheDatabaseStaysInNoDoubt(t *testing.T) {
 				t.Fatalf("%d left, %v; want 9", left, err)
 			}
 		}
-		// One read each, and one a second to compare.
+		// One read for each look, and one a second for the comparison.
 		if n, most := reads.Load(), looks+2+int64(time.Since(begun)/time.Second); n > most {
 			t.Errorf("the row was read %d times by %d looks, want %d at most", n, looks, most)
 		}

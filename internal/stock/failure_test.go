@@ -12,11 +12,11 @@ import (
 	"oversell/internal/backend/backendtest"
 )
 
-// errBroken is what a database says that refuses a statement.
+// errBroken is the error of a database that refuses a statement.
 var errBroken = &mysql.MySQLError{Number: 1, Message: "broken"}
 
-// failing makes every insert of an order fail with err: before it is done, or
-// after, when only the answer is lost.
+// failing makes every insert of an order fail with err: before it is executed, or after,
+// so that only the reply is lost.
 func failing(t *testing.T, db *gorm.DB, before bool, err error) (repair func()) {
 	t.Helper()
 	return onOrders(t, db, "test:fail", before, func(tx *gorm.DB) { _ = tx.AddError(err) })
@@ -25,17 +25,17 @@ func failing(t *testing.T, db *gorm.DB, before bool, err error) (repair func()) 
 func TestUnitsGoBackWhenTheOrderCannotBeWritten(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.instance(t, nil)
-		s.eachWay(t, func(t *testing.T, w way) {
+		s.eachVariant(t, func(t *testing.T, v variant) {
 			s.put(t, service, 10)
 			repair := failing(t, s.db, true, errBroken)
-			_, err := service.Deduct(t.Context(), s.wish(w.strategy, ""))
+			_, err := service.Deduct(t.Context(), s.request(v.strategy, ""))
 			repair()
 			if !errors.Is(err, errBroken) {
 				t.Errorf("got %v, want %v", err, errBroken)
 			}
 			wantStock(t, s.audit(t, service), 10, 10, 0, 0)
-			if sold, _, _ := rush(t, s, 12, w.strategy, service); w.holds() && sold != 10 {
-				t.Errorf("%d sold once the database is well again, want 10", sold)
+			if sold, _, _ := rush(t, s, 12, v.strategy, service); v.holds() && sold != 10 {
+				t.Errorf("%d sold after the database was repaired, want 10", sold)
 			}
 		})
 	})
@@ -46,7 +46,7 @@ func TestOrderWhoseConfirmationWasLostCounts(t *testing.T) {
 		service := s.instance(t, nil)
 		s.put(t, service, 10)
 		failing(t, s.db, false, errBroken)
-		res, err := service.Deduct(t.Context(), s.wish("v4_lua", ""))
+		res, err := service.Deduct(t.Context(), s.request("v4_lua", ""))
 		if err != nil || res.Order.ID == "" || res.Left != 9 {
 			t.Errorf("order %q, %d left, %v; want the order, 9 left", res.Order.ID, res.Left, err)
 		}
@@ -54,8 +54,8 @@ func TestOrderWhoseConfirmationWasLostCounts(t *testing.T) {
 	})
 }
 
-// A server that was cut off in the middle of a statement may still finish it. Once
-// it can no longer do so the units are for sale again.
+// A server whose connection breaks in the middle of a statement may still finish it. Once
+// it can no longer do so, the units are for sale again.
 func TestUnitsComeBackOnceTheOrderCannotBeWritten(t *testing.T) {
 	for _, cut := range []error{context.DeadlineExceeded, mysql.ErrInvalidConn, io.ErrUnexpectedEOF} {
 		t.Run(cut.Error(), func(t *testing.T) {
@@ -64,15 +64,15 @@ func TestUnitsComeBackOnceTheOrderCannotBeWritten(t *testing.T) {
 			service := s.instance(t, nil)
 			s.put(t, service, 10)
 			failing(t, s.db, true, cut)
-			if _, err := service.Deduct(t.Context(), s.wish("v4_lua", "")); err == nil {
-				t.Error("sold, but there is no order")
+			if _, err := service.Deduct(t.Context(), s.request("v4_lua", "")); err == nil {
+				t.Error("sold without an order")
 			}
 			wantStock(t, s.audit(t, service), 10, 10, 0, 0)
 		})
 	}
 }
 
-// A crowd that knocks at a dead database must not empty the stock.
+// A crowd of buyers must not empty the stock while the database is down.
 func TestDatabaseThatIsAwayTakesNoStock(t *testing.T) {
 	server := backendtest.RestartableDatabase(t)
 	rdb := backendtest.DialRedis(t, backendtest.Redis(t, "embedded"))
@@ -82,7 +82,7 @@ func TestDatabaseThatIsAwayTakesNoStock(t *testing.T) {
 	rush(t, s, 20, "v6_watchdog", service)
 	server.Kill()
 	for range 50 {
-		if _, err := service.Deduct(t.Context(), s.wish("v6_watchdog", "")); err == nil {
+		if _, err := service.Deduct(t.Context(), s.request("v6_watchdog", "")); err == nil {
 			t.Fatal("sold without a database")
 		}
 	}

@@ -12,40 +12,28 @@ import (
 	"golang.org/x/sync/singleflight"
 	"gorm.io/gorm/clause"
 
-	"oversell/internal/locks"
+	"oversell/internal/guard"
 )
 
-// familyOf names the strategies that keep each other out as well as they keep
-// out themselves, or need not: a lock knows nothing of another lock's holder, but
-// what checks and writes in one step can be mixed.
-func familyOf(s locks.Strategy) string {
-	switch s.Kind {
-	case locks.Optimistic, locks.Atomic, locks.Batched:
-		return "watch and lua"
-	case locks.Conditional, locks.Versioned, locks.RowLocked:
-		return "sql"
-	}
-	return s.Name
-}
-
-// Family names the strategies that may sell one item together with the given one.
+// Family returns the family of a strategy. Strategies of one family may sell an item at
+// the same time.
 func (s *Service) Family(strategy string) string { return s.families.family(strategy) }
 
 const (
-	// presenceLease is for how long the buyers of a process that died keep
-	// other families out.
+	// presenceLease is how long the buyers of a crashed process keep other families
+	// out.
 	presenceLease = 2 * time.Second
-	// presenceTick is how often a process looks whether its buyers have left,
-	// and at most how long after the last one another process may come in.
+	// presenceTick is how often a process checks whether its buyers have left, and so
+	// the longest delay before another family may enter.
 	presenceTick = 100 * time.Millisecond
-	// familyDelay is how long a buyer waits before it looks again whether those
-	// of another family have left.
+	// familyDelay is how long a buyer sleeps before it checks again whether another
+	// family has left.
 	familyDelay = 50 * time.Millisecond
 )
 
-// presence is a row that says that buyers of a family are at work on an item in
-// one process. It is what makes others wait. What keeps them apart in any case is
-// the generation: it changes when another family begins.
+// presence is a row that says that buyers of a family are at work on an item in one
+// process. It makes other families wait. Even if it fails the families cannot mix,
+// because the generation changes when another family begins.
 type presence struct {
 	SKU      string    `gorm:"primaryKey;size:64"`
 	Family   string    `gorm:"primaryKey;size:32"`
@@ -53,9 +41,8 @@ type presence struct {
 	EndsAt   time.Time `gorm:"not null"`
 }
 
-// families lets the buyers of one family at a time work on an item. It has a
-// goroutine for each item and family with buyers in this process, until close. It
-// is safe for concurrent use.
+// families lets the buyers of one family at a time work on an item. It has one goroutine
+// for each item and family with buyers in this process. It is safe for concurrent use.
 type families struct {
 	store    store
 	of       map[string]string // by strategy name
@@ -63,36 +50,35 @@ type families struct {
 	instance string
 	log      *slog.Logger
 
-	ctx    context.Context // ends with close
-	cancel context.CancelFunc
-	tell   sync.WaitGroup
-	claims singleflight.Group
+	closing    chan struct{} // closed by close, with mu locked
+	announcers sync.WaitGroup
+	claims     singleflight.Group
 
-	mu   sync.Mutex
-	work map[workKey]*work
+	mu     sync.Mutex
+	closed bool
+	work   map[workKey]*work
 }
 
 type workKey struct{ sku, family string }
 
-// work is what the buyers of one family do on one item, in this process.
+// work has the buyers of one family on one item in this process.
 type work struct {
-	buyers int
-	known  chan struct{} // closed once the database knows of it
+	buyers    int
+	announced chan struct{} // closed once the presence row is written
 }
 
 func newFamilies(cfg Config) *families {
 	f := &families{
 		store: store{cfg.DB}, of: cfg.Families, mixed: cfg.Mixed, log: cfg.Logger,
-		instance: uuid.NewString(), work: make(map[workKey]*work),
+		instance: uuid.NewString(), closing: make(chan struct{}), work: make(map[workKey]*work),
 	}
 	if f.log == nil {
 		f.log = slog.Default()
 	}
-	f.ctx, f.cancel = context.WithCancel(context.Background())
 	return f
 }
 
-// family returns that of a strategy.
+// family returns the family of a strategy.
 func (f *families) family(strategy string) string {
 	if name, ok := f.of[strategy]; ok {
 		return name
@@ -100,28 +86,31 @@ func (f *families) family(strategy string) string {
 	return strategy
 }
 
-// close forgets the buyers of this process. Nobody may enter any more.
+// close removes the presence rows of this process. Nobody can enter after it.
 func (f *families) close() {
-	f.mu.Lock() // or somebody could enter just now
-	f.cancel()
+	f.mu.Lock()
+	if !f.closed {
+		f.closed = true
+		close(f.closing)
+	}
 	f.mu.Unlock()
-	f.tell.Wait()
+	f.announcers.Wait()
 }
 
-// enter counts a buyer in, and has the database know of it. The caller must call
-// leave.
+// enter counts a buyer in, and waits until the presence row is written. The caller must
+// call leave.
 func (f *families) enter(wait context.Context, sku, family string) (leave func(), err error) {
 	at := workKey{sku, family}
 	f.mu.Lock()
 	w := f.work[at]
 	if w == nil {
-		if f.ctx.Err() != nil {
+		if f.closed {
 			f.mu.Unlock()
 			return nil, ErrClosing
 		}
-		w = &work{known: make(chan struct{})}
+		w = &work{announced: make(chan struct{})}
 		f.work[at] = w
-		f.tell.Go(func() { f.attend(at, w) })
+		f.announcers.Go(func() { f.announce(at, w) })
 	}
 	w.buyers++
 	f.mu.Unlock()
@@ -131,7 +120,7 @@ func (f *families) enter(wait context.Context, sku, family string) (leave func()
 		w.buyers--
 	}
 	select {
-	case <-w.known:
+	case <-w.announced:
 		return leave, nil
 	case <-wait.Done():
 		leave()
@@ -139,39 +128,38 @@ func (f *families) enter(wait context.Context, sku, family string) (leave func()
 	}
 }
 
-// attend has the database know of the buyers until there are none.
-func (f *families) attend(at workKey, w *work) {
-	ctx := context.WithoutCancel(f.ctx)
-	f.renew(ctx, at)
-	close(w.known)
+// announce writes and renews the presence row until there are no more buyers.
+func (f *families) announce(at workKey, w *work) {
+	f.renew(at)
+	close(w.announced)
 	ticker := time.NewTicker(presenceTick)
 	defer ticker.Stop()
 	for renewed := time.Now(); f.stay(at, w); {
 		if time.Since(renewed) >= presenceLease/4 {
-			f.renew(ctx, at)
+			f.renew(at)
 			renewed = time.Now()
 		}
 		select {
 		case <-ticker.C:
-		case <-f.ctx.Done():
+		case <-f.closing:
 			f.mu.Lock()
 			delete(f.work, at)
 			f.mu.Unlock()
-			f.remove(ctx, at)
+			f.remove(at)
 			return
 		}
 	}
-	f.remove(ctx, at)
-	// A buyer may have come meanwhile, and the row is gone that spoke for it.
+	f.remove(at)
+	// A new buyer may have announced itself before the row was removed.
 	f.mu.Lock()
 	next := f.work[at]
 	f.mu.Unlock()
 	if next != nil {
-		f.renew(ctx, at)
+		f.renew(at)
 	}
 }
 
-// stay reports whether buyers are there, and forgets the work otherwise.
+// stay reports whether there are buyers, and deletes the work if there are none.
 func (f *families) stay(at workKey, w *work) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -182,7 +170,7 @@ func (f *families) stay(at workKey, w *work) bool {
 	return false
 }
 
-// here reports whether buyers of this process are at work.
+// here reports whether buyers of this process are at work on the item.
 func (f *families) here(at workKey) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -190,36 +178,36 @@ func (f *families) here(at workKey) bool {
 	return w != nil && w.buyers > 0
 }
 
-// renew writes the row. Where that fails others may come in too early, and the
-// buyers here are refused.
-func (f *families) renew(ctx context.Context, at workKey) {
-	ctx, cancel := limited(ctx)
+// renew writes the presence row. If that fails another family may enter too early, and
+// then the orders of the buyers here are refused.
+func (f *families) renew(at workKey) {
+	ctx, cancel := limited(context.Background())
 	defer cancel()
 	row := presence{at.sku, at.family, f.instance, now().Add(presenceLease)}
 	err := f.store.db.WithContext(ctx).Clauses(clause.OnConflict{UpdateAll: true}).Create(&row).Error
 	if err != nil {
-		f.log.Warn("others are not told which strategies are at work", "sku", at.sku, "family", at.family, "error", err)
+		f.log.Warn("announcing which strategies are at work failed, and others may begin too early", "sku", at.sku, "family", at.family, "error", err)
 	}
 }
 
-func (f *families) remove(ctx context.Context, at workKey) {
-	ctx, cancel := limited(ctx)
+func (f *families) remove(at workKey) {
+	ctx, cancel := limited(context.Background())
 	defer cancel()
 	row := presence{SKU: at.sku, Family: at.family, Instance: f.instance}
 	if err := f.store.db.WithContext(ctx).Delete(&row).Error; err != nil {
-		f.log.Warn("strategies may seem to be at work for a while", "sku", at.sku, "family", at.family, "error", err)
+		f.log.Warn("announcing that strategies have left failed, and others wait for a while", "sku", at.sku, "family", at.family, "error", err)
 	}
 }
 
-// others returns a family that has buyers at work on an item besides the given
-// one, or "". It looks in the database, and at is that or a transaction.
+// others returns another family with buyers at work on an item, or "". It reads the
+// database through at, which may be a transaction.
 func (f *families) others(ctx context.Context, at store, sku, family string) (string, error) {
 	ctx, cancel := limited(ctx)
 	defer cancel()
 	var rows []presence
 	err := at.db.WithContext(ctx).Where("sku = ? AND family <> ? AND ends_at > ?", sku, family, now()).Find(&rows).Error
 	if err != nil {
-		return "", fmt.Errorf("looking which strategies are at work on %s: %w", sku, err)
+		return "", fmt.Errorf("reading which strategies are at work on %s: %w", sku, err)
 	}
 	for _, row := range rows {
 		if row.Instance != f.instance || f.here(workKey{sku, row.Family}) {
@@ -229,29 +217,29 @@ func (f *families) others(ctx context.Context, at store, sku, family string) (st
 	return "", nil
 }
 
-// atWorkError is an ErrOtherStrategy that knows which.
+// atWorkError is an ErrOtherStrategy that names the other family.
 type atWorkError struct{ family string }
 
 func (e atWorkError) Error() string {
-	return fmt.Sprintf("%v: %s, which does not keep this one out; -mixed lets them work together", ErrOtherStrategy, e.family)
+	return fmt.Sprintf("%v: %s, which does not exclude this one; -mixed lets them work together", ErrOtherStrategy, e.family)
 }
 func (e atWorkError) Unwrap() error { return ErrOtherStrategy }
 
-// claim makes the family the one at work on an item, if no other is. Otherwise it
-// returns an atWorkError. Those who come at the same time share the outcome.
+// claim makes the family the one at work on an item. If another one is, it returns an
+// atWorkError. Concurrent callers share one call.
 func (s *Service) claim(ctx context.Context, sku, family string) error {
 	_, err, _ := s.families.claims.Do(sku+" "+family, func() (any, error) {
-		return nil, s.claimOnce(context.WithoutCancel(ctx), sku, family)
+		return nil, s.claimOnce(context.WithoutCancel(ctx), sku, family) // others share the call
 	})
 	return err
 }
 
 func (s *Service) claimOnce(ctx context.Context, sku, family string) error {
-	// Looked at first without a lock, as those who wait do again and again.
+	// First without locking the row, because waiters do this again and again.
 	if other, err := s.families.others(ctx, s.store, sku, family); err != nil || other != "" {
 		return errors.Join(err, atWork(other))
 	}
-	return s.agreement.count(sku, func() error {
+	return s.reconciliation.count(sku, func() error {
 		return s.store.change(ctx, func(tx store) error {
 			item, err := tx.locked(sku)
 			if err != nil || item.Family == family {
@@ -260,7 +248,7 @@ func (s *Service) claimOnce(ctx context.Context, sku, family string) error {
 			if other, err := s.families.others(ctx, tx, sku, family); err != nil || other != "" {
 				return errors.Join(err, atWork(other))
 			}
-			return s.renew(ctx, tx, item, family)
+			return s.startGeneration(ctx, tx, item, family)
 		})
 	})
 }
@@ -272,29 +260,29 @@ func atWork(family string) error {
 	return atWorkError{family}
 }
 
-// join counts b in among the buyers of its family, once no other is at work on
-// the item. The caller must call leave.
+// join waits until no other family is at work on the item, and counts the buyer in among
+// those of its own. The caller must call leave.
 func (b *buyer) join(ctx, wait context.Context) (leave func(), err error) {
 	s := b.service
 	family := s.families.family(b.req.Strategy)
 	if s.families.mixed {
 		return func() {}, nil
 	}
-	var refused error // by those at work
+	var refused error // the last atWorkError
 	for b.gen.family != family {
 		err := s.claim(ctx, b.req.SKU, family)
 		if errors.Is(err, ErrOtherStrategy) {
 			refused = err
-			if err = pause(wait, familyDelay); err == nil {
+			if err = guard.Sleep(wait, familyDelay); err == nil {
 				continue
 			}
 		}
 		if err == nil {
-			b.stale = true // Redis may not know of it
-			err = b.enter(ctx, wait)
+			b.stale = true // Redis may not have the new generation yet
+			err = b.lookAdmitted(ctx, wait, func() bool { return false })
 		}
 		switch {
-		case refused != nil && errors.Is(err, ErrBusy): // the wait is over
+		case refused != nil && errors.Is(err, ErrBusy): // the wait has timed out
 			return nil, refused
 		case err != nil || b.res.Replayed:
 			return nil, err

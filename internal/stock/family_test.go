@@ -9,13 +9,13 @@ import (
 	"oversell/internal/stock"
 )
 
-// impatient waits for a moment only.
-func impatient(cfg *stock.Config) { cfg.Wait = 300 * time.Millisecond }
+// withShortWait makes buyers give up soon.
+func withShortWait(cfg *stock.Config) { cfg.Wait = 300 * time.Millisecond }
 
-// pairs are strategies that know nothing of each other.
+// pairs are strategies of different families.
 var pairs = []struct {
 	first, second string
-	keeper        stock.Keeper
+	keeper        stock.Backend
 }{
 	{"v9_cohort", "v6_watchdog", stock.InRedis},
 	{"v6_watchdog", "lua_atomic", stock.InRedis},
@@ -30,29 +30,29 @@ func TestFamiliesTakeTurns(t *testing.T) {
 		for _, p := range pairs {
 			t.Run(p.first+", "+p.second+"/"+string(p.keeper), func(t *testing.T) {
 				s.sku, s.keeper = newSKU(), p.keeper
-				hasty, patient := s.instance(t, impatient), s.instance(t, nil)
-				s.put(t, hasty, 10)
-				inside, goOn := stopped(t, s, p.first)
+				short, long := s.instance(t, withShortWait), s.instance(t, nil)
+				s.put(t, short, 10)
+				inside, resume := stopInWork(t, s, p.first)
 				<-inside
-				_, err := hasty.Deduct(t.Context(), s.wish(p.second, ""))
+				_, err := short.Deduct(t.Context(), s.request(p.second, ""))
 				if !errors.Is(err, stock.ErrOtherStrategy) || !strings.Contains(err.Error(), p.first) {
 					t.Errorf("the second got %v, want %v and its name", err, stock.ErrOtherStrategy)
 				}
-				waiting := order(t.Context(), patient, s.wish(p.second, ""))
-				soon()
-				if err := goOn(); err != nil {
+				waiting := order(t.Context(), long, s.request(p.second, ""))
+				pause()
+				if err := resume(); err != nil {
 					t.Errorf("the first got %v", err)
 				}
 				if o := <-waiting; o.err != nil || o.res.Left != 8 {
-					t.Errorf("who waited got %v with %d left, want a unit and 8", o.err, o.res.Left)
+					t.Errorf("the waiter got %v with %d left, want a unit and 8", o.err, o.res.Left)
 				}
-				wantStock(t, s.audit(t, hasty), 10, 8, 2, 2)
+				wantStock(t, s.audit(t, short), 10, 8, 2, 2)
 			})
 		}
 	})
 }
 
-// The lesson: what the turns are for.
+// What happens if families do not take turns.
 func TestMixedStrategiesOversell(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		for _, p := range pairs {
@@ -64,7 +64,7 @@ func TestMixedStrategiesOversell(t *testing.T) {
 			})
 			other := s.instance(t, withMixed)
 			s.put(t, other, 2)
-			late := order(t.Context(), slow, s.wish(p.first, ""))
+			late := order(t.Context(), slow, s.request(p.first, ""))
 			<-inside
 			rush(t, s, 2, p.second, other)
 			close(gate)
@@ -81,31 +81,31 @@ func TestMixedStrategiesOversell(t *testing.T) {
 // Strategies that check and write in one step need no turns.
 func TestOneFamilyWorksTogether(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
-		hasty := s.instance(t, impatient)
-		s.put(t, hasty, 10)
-		inside, goOn := stopped(t, s, "lua_atomic")
+		other := s.instance(t, withShortWait)
+		s.put(t, other, 10)
+		inside, resume := stopInWork(t, s, "lua_atomic")
 		<-inside
 		for _, strategy := range []string{"watch", "lua_batch", "lua_atomic"} {
-			if _, err := hasty.Deduct(t.Context(), s.wish(strategy, "")); err != nil {
+			if _, err := other.Deduct(t.Context(), s.request(strategy, "")); err != nil {
 				t.Errorf("%s beside lua_atomic: %v", strategy, err)
 			}
 		}
-		if err := goOn(); err != nil {
+		if err := resume(); err != nil {
 			t.Error(err)
 		}
-		wantStock(t, s.audit(t, hasty), 10, 6, 4, 4)
+		wantStock(t, s.audit(t, other), 10, 6, 4, 4)
 	})
 }
 
-// A process that cannot say any more that it is at work, because it stands still or
-// is cut off, loses its turn. What it writes after that is refused.
+// A process that can no longer renew its presence, because it is paused or cut off, loses
+// its turn. Its later writes are refused.
 func TestLateFamilyIsRefused(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		for _, p := range pairs {
 			s.sku, s.keeper = newSKU(), p.keeper
 			other := s.instance(t, nil)
 			s.put(t, other, 2)
-			inside, goOn := stopped(t, s, p.first)
+			inside, resume := stopInWork(t, s, p.first)
 			<-inside
 			silence := time.NewTicker(5 * time.Millisecond)
 			done := make(chan struct{})
@@ -124,15 +124,15 @@ func TestLateFamilyIsRefused(t *testing.T) {
 			}
 			<-done
 			silence.Stop()
-			if err := goOn(); !errors.Is(err, stock.ErrSoldOut) {
-				t.Errorf("%v: the late one got %v, want %v", p, err, stock.ErrSoldOut)
+			if err := resume(); !errors.Is(err, stock.ErrSoldOut) {
+				t.Errorf("%v: the late buyer got %v, want %v", p, err, stock.ErrSoldOut)
 			}
 			wantStock(t, s.audit(t, other), 2, 0, 2, 2)
 		}
 	})
 }
 
-// Buyers of a process that died keep nobody out for long.
+// Buyers of a crashed process do not keep other families out for long.
 func TestDeadFamilyIsNotWaitedForForEver(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.instance(t, nil)
@@ -143,25 +143,25 @@ func TestDeadFamilyIsNotWaitedForForEver(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := service.Deduct(t.Context(), s.wish("lua_atomic", "")); err != nil {
+		if _, err := service.Deduct(t.Context(), s.request("lua_atomic", "")); err != nil {
 			t.Error(err)
 		}
 		if time.Now().Before(dies) {
-			t.Error("buyers who may still be at work were not waited for")
+			t.Error("the other family was let in before the presence had expired")
 		}
 	})
 }
 
-// Who waits for the turn of another family is told as soon as that has sold all.
-func TestSoldOutIsToldToThoseWhoWaitForATurn(t *testing.T) {
+// Buyers that wait for another family get ErrSoldOut as soon as that has sold all.
+func TestSoldOutEndsTheWaitForAnotherFamily(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.instance(t, nil)
 		s.put(t, service, 1)
-		inside, goOn := stopped(t, s, "v6_watchdog")
+		inside, resume := stopInWork(t, s, "v6_watchdog")
 		<-inside
-		waiting := order(t.Context(), service, s.wish("v9_cohort", ""))
-		soon()
-		if err := goOn(); err != nil {
+		waiting := order(t.Context(), service, s.request("v9_cohort", ""))
+		pause()
+		if err := resume(); err != nil {
 			t.Fatal(err)
 		}
 		if o := <-waiting; !errors.Is(o.err, stock.ErrSoldOut) {

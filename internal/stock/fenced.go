@@ -19,27 +19,26 @@ var (
 	fencedSetScript = redis.NewScript(fencedSetSource)
 )
 
-// ErrFenced means that a holder came with an older fencing token than one that
-// the stock has seen: it has lost its lock, and another has been at work since.
-// Nothing was read or written for it.
+// ErrFenced means that the stock has seen a larger fencing token than the holder's: the
+// holder has lost its lock, and another has been at work since. Nothing was read or
+// written.
 var ErrFenced = errors.New("a later holder was at the stock")
 
-// fenceKey is where the largest token is kept that the stock at key has seen.
+// fenceKey is the key of the largest token that the stock at key has seen.
 func fenceKey(key string) string { return key + ":fence" }
 
-// fence is a fencing token, and of which lock it is. Tokens of different locks
-// cannot be compared. While two locks are in use at once, which keep nobody of the
-// other's out, the one that read last is let write.
+// fence is a fencing token and the name of its lock. Tokens of different locks cannot be
+// compared. If two locks are in use at once, the holder that has read last may write.
 type fence struct {
 	of    string
 	token int64
 }
 
-// fencedCounter reads and writes with the fencing token of a lock's holder, and
-// each is one step with the look at the token.
+// fencedCounter reads and writes with the holder's fencing token. The token is checked
+// in the same step.
 //
-// The read needs it as much as the write. If only writes showed their token, a
-// late holder could still write between the next one's read and its write.
+// The read needs the token as much as the write. If only writes showed it, a late holder
+// could still write between the next holder's read and its write.
 type fencedCounter struct {
 	rdb redis.UniversalClient
 	key string

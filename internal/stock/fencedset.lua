@@ -1,13 +1,12 @@
--- Writes the stock for the holder of a lock, and turns away a holder after whom
--- another one was here.
+-- Writes the stock for the holder of a lock, unless a later holder has been here.
 -- KEYS[1]: the stock, a string: the units left
--- KEYS[2]: the fence, a hash: of, which lock was here last; token, its largest
+-- KEYS[2]: the fence, a hash: of, the lock that was here last; token, its largest token
 -- ARGV[1]: the name of the holder's lock
 -- ARGV[2]: the holder's fencing token
 -- ARGV[3]: the units left from now on
 -- Returns 1: written
---         0: a larger token was seen, or another lock's
---        -1: the stock is not there
+--         0: a larger token, or one of another lock, has been seen
+--        -1: there is no stock
 if redis.call('EXISTS', KEYS[1]) == 0 then
   return -1
 end

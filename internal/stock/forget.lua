@@ -1,9 +1,9 @@
--- Removes the keys of a generation, unless another has taken its place.
--- KEYS[1]: the sale, a string: the generation that is current
+-- Removes the keys of a generation if it is the one that Redis has.
+-- KEYS[1]: the sale, a string: the current generation
 -- KEYS[2], KEYS[3], ...: the generation's other keys
 -- ARGV[1]: the generation to remove
 -- Returns 1: removed
---         0: another one is current
+--         0: Redis has another one
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return 0
 end

@@ -13,7 +13,7 @@ import (
 	"oversell/internal/stock"
 )
 
-// restartable is a site whose Redis can be started again with what it saved.
+// restartable is a site whose Redis can be restarted with the data that it saved.
 type restartable struct {
 	*site
 	server *backendtest.LocalRedis
@@ -28,7 +28,7 @@ func eachRestartable(t *testing.T, f func(t *testing.T, s restartable)) {
 	})
 }
 
-// process starts an instance with connections of its own.
+// process starts an instance with its own connections.
 func (s restartable) process(t *testing.T, adjust func(*stock.Config)) *stock.Service {
 	t.Helper()
 	watch := new(backend.RedisWatch)
@@ -47,7 +47,7 @@ func (s restartable) process(t *testing.T, adjust func(*stock.Config)) *stock.Se
 	})
 }
 
-// save has Redis write down what it has now.
+// save makes Redis save its data.
 func (s restartable) save(t *testing.T) {
 	t.Helper()
 	if err := s.rdb.Save(t.Context()).Err(); err != nil {
@@ -55,8 +55,8 @@ func (s restartable) save(t *testing.T) {
 	}
 }
 
-// comeBack has Redis be killed, and come back with what it saved last.
-func (s restartable) comeBack(t *testing.T) {
+// restart kills Redis and starts it again with the data that it saved last.
+func (s restartable) restart(t *testing.T) {
 	t.Helper()
 	s.server.Kill()
 	if err := s.server.Restart(t.Context()); err != nil {
@@ -64,8 +64,8 @@ func (s restartable) comeBack(t *testing.T) {
 	}
 }
 
-// A process that was idle, and whose pool reconnects without a word, and one that
-// was not there before, do not sell what was sold.
+// Neither an idle process, whose pool reconnects silently, nor a new one sells units that
+// are already sold.
 func TestOlderStockIsNoticedByEveryProcess(t *testing.T) {
 	for name, idle := range map[string]bool{"idle": true, "new": false} {
 		t.Run(name, func(t *testing.T) {
@@ -80,11 +80,11 @@ func TestOlderStockIsNoticedByEveryProcess(t *testing.T) {
 					var other *stock.Service
 					if idle {
 						other = s.process(t, nil)
-						rush(t, s.site, 1, strategy, other) // it has just found that all is well
+						rush(t, s.site, 1, strategy, other) // it has just compared Redis
 					} else {
 						rush(t, s.site, 1, strategy, busy)
 					}
-					s.comeBack(t)
+					s.restart(t)
 					if !idle {
 						other = s.process(t, nil)
 					}
@@ -98,8 +98,8 @@ func TestOlderStockIsNoticedByEveryProcess(t *testing.T) {
 	}
 }
 
-// Units that were taken from an older stock, by a buyer who had looked at the right
-// one, are not sold.
+// Units that were taken from an older stock are not sold, even if the buyer had looked at
+// the right one.
 func TestUnitsOfAnOlderStockAreNotSold(t *testing.T) {
 	eachRestartable(t, func(t *testing.T, s restartable) {
 		for _, strategy := range []string{"lua_atomic", "lua_batch", "v4_lua", "none"} {
@@ -113,20 +113,20 @@ func TestUnitsOfAnOlderStockAreNotSold(t *testing.T) {
 			s.put(t, other, 3)
 			s.save(t)
 			rush(t, s.site, 2, "lua_atomic", other)
-			sold := order(t.Context(), late, s.wish(strategy, ""))
+			sold := order(t.Context(), late, s.request(strategy, ""))
 			<-inside
 			rush(t, s.site, 1, "lua_atomic", other)
-			s.comeBack(t)
+			s.restart(t)
 			close(gate)
 			if o := <-sold; !errors.Is(o.err, stock.ErrSoldOut) {
-				t.Errorf("%s: the late one got %v, want %v", strategy, o.err, stock.ErrSoldOut)
+				t.Errorf("%s: the late buyer got %v, want %v", strategy, o.err, stock.ErrSoldOut)
 			}
 			wantStock(t, s.audit(t, other), 3, 0, 3, 3)
 		}
 	})
 }
 
-// A replica that was cut off is promoted with an older stock, while nobody comes.
+// A replica that was cut off is promoted with an older stock, while there are no buyers.
 func TestOlderStockOfAReplicaIsNoticed(t *testing.T) {
 	set := backendtest.Sentinels(t)
 	s := restartable{
@@ -143,19 +143,19 @@ func TestOlderStockOfAReplicaIsNoticed(t *testing.T) {
 	key := s.stockKey(t)
 	rush(t, s.site, 2, "lua_atomic", busy, idle)
 	set.Master.Kill()
-	// A sentinel of a busy machine may have to try again.
+	// On a busy machine a sentinel may have to try again.
 	deadline, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	// What the replica would have if it had not heard of the last two.
+	// What the replica would have if it had missed the last two sales.
 	for err := replica.Set(deadline, key, 6, 0).Err(); err != nil; err = replica.Set(deadline, key, 6, 0).Err() {
-		soon()
+		pause()
 		if deadline.Err() != nil {
 			t.Fatalf("the replica is not promoted: %v", err)
 		}
 	}
-	for _, service := range []*stock.Service{idle, busy} { // until the sentinel has told them
+	for _, service := range []*stock.Service{idle, busy} { // until they have the new master from the sentinel
 		for _, _, err := service.Left(deadline, s.sku); err != nil && deadline.Err() == nil; _, _, err = service.Left(deadline, s.sku) {
-			soon()
+			pause()
 		}
 	}
 	if sold, soldOut, _ := rush(t, s.site, 8, "lua_atomic", idle); sold != 4 || soldOut != 4 {

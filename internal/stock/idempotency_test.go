@@ -8,18 +8,18 @@ import (
 	"sync"
 	"testing"
 
-	"oversell/internal/locks"
+	"oversell/internal/guard"
 	"oversell/internal/stock"
 )
 
-// sameKey sends n requests with one key at once, in turn to each of the
-// instances, and returns the ids of the orders they were answered with.
+// sameKey sends n requests with one key at once, spread over the instances, and returns
+// the ids of the orders in the answers.
 func sameKey(t *testing.T, s *site, n int, strategy, key string, instances ...*stock.Service) []string {
 	t.Helper()
 	ids := make([]string, n)
 	var all sync.WaitGroup
 	for i := range n {
-		req := s.wish(strategy, key)
+		req := s.request(strategy, key)
 		all.Go(func() {
 			res, err := instances[i%len(instances)].Deduct(t.Context(), req)
 			if err != nil {
@@ -40,31 +40,31 @@ func wantOneOrder(t *testing.T, ids []string) {
 	}
 }
 
-// Whatever guards the stock, or nothing: the same key never buys twice.
+// The same key never buys twice, with any guard and with none.
 func TestSameKeyAtOnceBuysOnce(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		a, b := s.instance(t, nil), s.instance(t, nil)
-		s.eachWay(t, func(t *testing.T, w way) {
+		s.eachVariant(t, func(t *testing.T, v variant) {
 			s.put(t, a, 10)
-			wantOneOrder(t, sameKey(t, s, 10, w.strategy, "click", a, b))
+			wantOneOrder(t, sameKey(t, s, 10, v.strategy, "click", a, b))
 			found := s.audit(t, a)
 			if found.Orders != 1 || found.Duplicates != 0 {
 				t.Errorf("%d orders, %d duplicates; want 1 and 0", found.Orders, found.Duplicates)
 			}
-			if w.holds() && found.LostUpdates != 0 {
+			if v.holds() && found.LostUpdates != 0 {
 				t.Errorf("%d lost updates, want 0", found.LostUpdates)
 			}
 		})
 	})
 }
 
-// The later ones are not told "sold out" about the unit they have bought.
+// The later requests do not get ErrSoldOut for the unit that the first one bought.
 func TestSameKeyAtOnceOnTheLastUnit(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.instance(t, nil)
-		s.eachWay(t, func(t *testing.T, w way) {
+		s.eachVariant(t, func(t *testing.T, v variant) {
 			s.put(t, service, 1)
-			wantOneOrder(t, sameKey(t, s, 10, w.strategy, "click", service))
+			wantOneOrder(t, sameKey(t, s, 10, v.strategy, "click", service))
 			wantStock(t, s.audit(t, service), 1, 0, 1, 1)
 		})
 	})
@@ -75,14 +75,14 @@ func TestSameKeyOnTheLastUnitAtTwoInstances(t *testing.T) {
 		elsewhere := s.instance(t, withMixed)
 		s.put(t, elsewhere, 1)
 		var first stock.Result
-		here := s.instance(t, withGuard(guardFunc(func(ctx context.Context, _ locks.Entry, _ func(context.Context, stock.Counter) error) error {
+		here := s.instance(t, withGuard(guardFunc(func(ctx context.Context, _ guard.Entry, _ func(context.Context, stock.Counter) error) error {
 			var err error
-			if first, err = elsewhere.Deduct(ctx, s.wish("v1_setnx", "click")); err != nil {
+			if first, err = elsewhere.Deduct(ctx, s.request("v1_setnx", "click")); err != nil {
 				t.Error(err)
 			}
-			return stock.ErrSoldOut // which is what waiters are told now
+			return stock.ErrSoldOut // which is what waiters get now
 		})))
-		res, err := here.Deduct(t.Context(), s.wish("test", "click"))
+		res, err := here.Deduct(t.Context(), s.request("test", "click"))
 		if err != nil || !res.Replayed || res.Order.ID != first.Order.ID {
 			t.Errorf("answered with %+v, %v; want the order %s", res, err, first.Order.ID)
 		}
@@ -93,19 +93,19 @@ func TestSameKeyLaterIsAnsweredWithTheFirstOrder(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.instance(t, nil)
 		s.put(t, service, 1)
-		first, err := service.Deduct(t.Context(), s.wish("v6_watchdog", "click"))
+		first, err := service.Deduct(t.Context(), s.request("v6_watchdog", "click"))
 		if err != nil || first.Replayed {
 			t.Fatalf("replayed %v, %v", first.Replayed, err)
 		}
 		// The item is sold out by now, and the strategy another.
-		again, err := service.Deduct(t.Context(), s.wish("watch", "click"))
+		again, err := service.Deduct(t.Context(), s.request("watch", "click"))
 		if err != nil || !again.Replayed {
 			t.Fatalf("the second: replayed %v, %v; want a replay", again.Replayed, err)
 		}
 		if !again.Order.CreatedAt.Equal(first.Order.CreatedAt) || again.Order.ID != first.Order.ID || again.Order.Strategy != "v6_watchdog" {
 			t.Errorf("answered with %+v, want the first order %+v", again.Order, first.Order)
 		}
-		if _, err := service.Deduct(t.Context(), s.wish("watch", "another")); !errors.Is(err, stock.ErrSoldOut) {
+		if _, err := service.Deduct(t.Context(), s.request("watch", "another")); !errors.Is(err, stock.ErrSoldOut) {
 			t.Errorf("another key: got %v, want %v", err, stock.ErrSoldOut)
 		}
 	})
@@ -117,7 +117,7 @@ func TestKeyIsFreeInTheNextSaleAndForAnotherItem(t *testing.T) {
 		ids := make(map[string]bool)
 		buy := func() {
 			t.Helper()
-			res, err := service.Deduct(t.Context(), s.wish("v4_lua", "click"))
+			res, err := service.Deduct(t.Context(), s.request("v4_lua", "click"))
 			if err != nil || res.Replayed {
 				t.Errorf("replayed %v, %v; want an order", res.Replayed, err)
 			}
@@ -143,13 +143,13 @@ func TestKeysAndSKUsDifferInCase(t *testing.T) {
 		lower := s.sku
 		s.put(t, service, 10)
 		for _, key := range []string{"click", "CLICK", "Click"} {
-			res, err := service.Deduct(t.Context(), s.wish("v4_lua", key))
+			res, err := service.Deduct(t.Context(), s.request("v4_lua", key))
 			if err != nil || res.Replayed {
 				t.Errorf("key %s: replayed %v, %v; want an order", key, res.Replayed, err)
 			}
 		}
 		s.sku = strings.ToUpper(lower)
-		if _, err := service.Deduct(t.Context(), s.wish("v4_lua", "")); !errors.Is(err, stock.ErrUnknownItem) {
+		if _, err := service.Deduct(t.Context(), s.request("v4_lua", "")); !errors.Is(err, stock.ErrUnknownItem) {
 			t.Errorf("the SKU in capitals: got %v, want %v", err, stock.ErrUnknownItem)
 		}
 		s.put(t, service, 5)

@@ -9,23 +9,23 @@ import (
 	"gorm.io/gorm/clause"
 )
 
-// seller is a Counter that writes the stock and the order together: both are
-// there, or neither. It returns errConflict or ErrFenced as Set does, and
-// otherwise as store.insert does.
-type seller interface {
+// transactional is a Counter that writes the stock and the order together, both or
+// neither. It returns errConflict or ErrFenced as Set does, and otherwise the errors of
+// store.insert.
+type transactional interface {
 	Counter
 	sell(ctx context.Context, left int64, order *Order) error
 }
 
-// ledger is the stock of a sale that is kept in the database, in the item's row.
-// It is read by SELECT and written by UPDATE: a guard must keep others out.
+// ledger is the stock of a sale in the database, in the item's row. It is read by SELECT
+// and written by UPDATE, so a guard must keep others out.
 type ledger struct {
 	store
-	at   Place
-	conn *gorm.DB // that all statements go through; nil: any
+	at   Location
+	conn *gorm.DB // the connection for all statements; nil: any
 }
 
-// on is the store by way of the ledger's own connection.
+// on is the store on the ledger's connection.
 func (l ledger) on() store {
 	if l.conn == nil {
 		return l.store
@@ -38,7 +38,7 @@ func (l ledger) Get(ctx context.Context) (int64, error) {
 	return item.Remaining, err
 }
 
-// current reads the item, of which the sale must still be on.
+// current reads the item. It returns errOtherSale if its sale is over.
 func (l ledger) current(ctx context.Context) (Item, error) {
 	item, err := l.on().item(ctx, l.at.SKU)
 	if err == nil && (item.SaleID != l.at.SaleID || item.Generation != l.at.Generation) {
@@ -55,15 +55,15 @@ func (l ledger) sell(ctx context.Context, left int64, order *Order) error {
 	})
 }
 
-// row selects the item's row, as long as the sale is on.
+// row selects the item's row if the sale is still on.
 func (l ledger) row(tx *gorm.DB) *gorm.DB {
 	return tx.Model(&Item{}).Where("sku = ? AND sale_id = ? AND generation = ?", l.at.SKU, l.at.SaleID, l.at.Generation)
 }
 
-// update writes columns of the item's row. It returns errOtherSale if the sale is
-// over. If it is not, but the row is not one that only selects, it returns what
-// refused makes of the row as it is. Every write counts the version on, also for
-// the sake of MySQL, for which a row that is written as it was is none.
+// update writes columns of the item's row, if the row meets the conditions in only. It
+// returns errOtherSale if the sale is over. If the row does not meet the conditions it
+// returns the error that refused makes of the row, or errConflict. Every write increments
+// the version, also because MySQL does not count a row that an UPDATE leaves unchanged.
 func (l ledger) update(tx *gorm.DB, columns map[string]any, refused func(Item) error, only ...func(*gorm.DB) *gorm.DB) error {
 	columns["version"] = gorm.Expr("version + 1")
 	done := l.row(tx).Scopes(only...).UpdateColumns(columns)
@@ -74,7 +74,7 @@ func (l ledger) update(tx *gorm.DB, columns map[string]any, refused func(Item) e
 		return nil
 	}
 	var now Item
-	// Locked, for otherwise a transaction may see what was before it began.
+	// With a lock: without it a transaction sees the row as it was when it began.
 	err := l.row(tx).Clauses(lockRow(tx)...).Take(&now).Error
 	switch {
 	case errors.Is(err, gorm.ErrRecordNotFound):
@@ -87,8 +87,8 @@ func (l ledger) update(tx *gorm.DB, columns map[string]any, refused func(Item) e
 	return fmt.Errorf("writing the stock: %w", err)
 }
 
-// lockRow has a SELECT lock its row, where the database knows such a thing. SQLite
-// has one writer at a time, and does not need it.
+// lockRow makes a SELECT lock its row, in MySQL. SQLite has one writer at a time, and
+// does not need it.
 func lockRow(db *gorm.DB) []clause.Expression {
 	if db.Name() != "mysql" {
 		return nil
@@ -96,8 +96,8 @@ func lockRow(db *gorm.DB) []clause.Expression {
 	return []clause.Expression{clause.Locking{Strength: clause.LockingStrengthUpdate}}
 }
 
-// fencedLedger is a ledger that turns away a holder after whom another one was
-// here. It checks the token where the row is written: in the WHERE.
+// fencedLedger is a ledger that refuses a holder if a later one has been here. It checks
+// the token in the WHERE of the statement that writes the row.
 type fencedLedger struct {
 	ledger
 	fence
@@ -115,8 +115,8 @@ func (l fencedLedger) Get(ctx context.Context) (int64, error) {
 	return item.Remaining, err
 }
 
-// raise makes the token the largest that was seen, unless a larger one was of the
-// same lock.
+// raise records the token as the largest one seen, unless a larger one of the same lock
+// has been seen.
 func (l fencedLedger) raise(ctx context.Context) error {
 	ctx, cancel := limited(ctx)
 	defer cancel()
@@ -138,32 +138,32 @@ func (l fencedLedger) sell(ctx context.Context, left int64, order *Order) error 
 	})
 }
 
-// maxCrossed is how often a transaction is tried that was in another's way.
-const maxCrossed = 5
+// maxTxAttempts is how often a transaction is tried that was in another's way.
+const maxTxAttempts = 5
 
-// commit takes the units and writes the order, if there is one, in one
-// transaction. Take's errors come back as they are. A transaction that the
-// database undid because it was in another's way is repeated at once.
+// commit takes the units and writes the order, if there is one, in one transaction. It
+// returns the errors of take unchanged. If the database rolls the transaction back
+// because of a conflict it is repeated at once.
 func (l ledger) commit(ctx context.Context, order *Order, take func(tx *gorm.DB) error) error {
 	tctx, cancel := limited(ctx)
 	defer cancel()
 	var err error
-	for range maxCrossed {
+	for range maxTxAttempts {
 		err = l.on().db.WithContext(tctx).Transaction(func(tx *gorm.DB) error {
 			if err := take(tx); err != nil || order == nil {
 				return err
 			}
 			return tx.Create(order).Error
 		})
-		if !crossed(err) {
+		if !retryable(err) {
 			break
 		}
 	}
 	return l.outcome(ctx, tctx, order, err)
 }
 
-// refused reports whether err says that a transaction took nothing because the
-// stock did not allow it. Such an outcome is known.
+// refused reports whether err means that nothing was written because the stock did not
+// allow it.
 func refused(err error) bool {
 	for _, known := range []error{errConflict, ErrFenced, ErrSoldOut, errOtherSale} {
 		if errors.Is(err, known) {

@@ -19,9 +19,11 @@ import (
 	"go.uber.org/goleak"
 	"gorm.io/gorm"
 
+	"oversell/internal/backend"
 	"oversell/internal/backend/backendtest"
+	"oversell/internal/catalog"
 	"oversell/internal/figures"
-	"oversell/internal/locks"
+	"oversell/internal/guard"
 	"oversell/internal/stock"
 )
 
@@ -35,14 +37,14 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// site is the backends of one test, and its item. Several instances of the
-// shop's domain may run on it.
+// site has the backends of one test, and its item. Several instances of the service may
+// run on it.
 type site struct {
 	rdb redis.UniversalClient
 	db  *gorm.DB
 	sku string
 
-	keeper stock.Keeper // of the stock of the items that are put
+	keeper stock.Backend // of the stock of the items that are put
 }
 
 // eachSite runs f over embedded and real backends.
@@ -61,7 +63,7 @@ func newSite(t *testing.T, rdb redis.UniversalClient, db *gorm.DB) *site {
 	return &site{rdb: rdb, db: db, sku: newSKU()}
 }
 
-// embeddedSite is for what does not depend on the backends.
+// embeddedSite is for tests that do not depend on the backends.
 func embeddedSite(t *testing.T) *site {
 	t.Helper()
 	rdb := backendtest.DialRedis(t, backendtest.Redis(t, "embedded"))
@@ -70,17 +72,17 @@ func embeddedSite(t *testing.T) *site {
 
 var skus atomic.Int64
 
-// newSKU returns an SKU that no other test has.
+// newSKU returns a unique SKU.
 func newSKU() string { return fmt.Sprintf("item-%d", skus.Add(1)) }
 
-// instance starts one more instance, with the guards of all strategies.
+// instance starts another instance, with the guards of all strategies.
 func (s *site) instance(t *testing.T, adjust func(*stock.Config)) *stock.Service {
 	t.Helper()
 	cfg := stock.Config{
-		DB: s.db, Redis: s.rdb, Wait: time.Minute,
+		DB: s.db, Redis: s.rdb, History: backend.RedisHistory(s.rdb), Wait: time.Minute,
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
-	cfg.Use(strategies(), locks.Options{Redis: s.rdb, TTL: time.Minute, Policy: &locks.Line{Delay: time.Millisecond}})
+	strategies().Sell(&cfg, catalog.Options{Redis: s.rdb, TTL: time.Minute, Policy: &guard.Line{Delay: time.Millisecond}})
 	if adjust != nil {
 		adjust(&cfg)
 	}
@@ -101,8 +103,8 @@ func (s *site) put(t *testing.T, service *stock.Service, units int64) stock.Item
 
 var owners atomic.Int64
 
-// wish is a request for one unit.
-func (s *site) wish(strategy, key string) stock.Request {
+// request returns a request for one unit.
+func (s *site) request(strategy, key string) stock.Request {
 	return stock.Request{
 		SKU: s.sku, Quantity: 1, Strategy: strategy, IdempotencyKey: key,
 		Owner: fmt.Sprintf("buyer-%d", owners.Add(1)),
@@ -119,7 +121,7 @@ func (s *site) audit(t *testing.T, service *stock.Service) stock.Audit {
 	return a
 }
 
-// wantStock compares an audit with the figures that must come out.
+// wantStock compares an audit with the expected figures.
 func wantStock(t *testing.T, got stock.Audit, initial, remaining, sold, orders int64) {
 	t.Helper()
 	want := figures.Stock{Initial: initial, Remaining: remaining, Sold: sold, Orders: orders}
@@ -128,13 +130,13 @@ func wantStock(t *testing.T, got stock.Audit, initial, remaining, sold, orders i
 	}
 }
 
-// rush lets n buyers go at once, in turn to each of the instances.
+// rush lets n buyers buy at once, spread over the instances.
 func rush(t *testing.T, s *site, n int, strategy string, instances ...*stock.Service) (sold, soldOut, attempts int) {
 	t.Helper()
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	for i := range n {
-		req := s.wish(strategy, "")
+		req := s.request(strategy, "")
 		all.Go(func() {
 			res, err := instances[i%len(instances)].Deduct(t.Context(), req)
 			mu.Lock()
@@ -154,42 +156,42 @@ func rush(t *testing.T, s *site, n int, strategy string, instances ...*stock.Ser
 	return sold, soldOut, attempts
 }
 
-// way is a strategy, and where it finds the stock.
-type way struct {
+// variant is a strategy and the backend of the stock that it sells.
+type variant struct {
 	strategy string
-	keeper   stock.Keeper
+	keeper   stock.Backend
 }
 
 // holds reports whether it sells exactly among instances.
-func (w way) holds() bool { return w.strategy != "none" && w.strategy != "local" }
+func (v variant) holds() bool { return v.strategy != "none" && v.strategy != "local" }
 
-// eachWay runs f for every strategy that can be had here, on a new item's SKU,
-// with the stock in Redis and in the database where it can work with both.
-func (s *site) eachWay(t *testing.T, f func(t *testing.T, w way)) {
+// eachVariant runs f for every strategy that these backends support, each time with a new
+// SKU. A strategy that works with both runs with the stock in Redis and in the database.
+func (s *site) eachVariant(t *testing.T, f func(t *testing.T, v variant)) {
 	t.Helper()
 	for _, strategy := range strategies() {
-		for keeper, not := range map[stock.Keeper]bool{stock.InRedis: strategy.InDatabase(), stock.InDatabase: strategy.InRedis()} {
+		for keeper, not := range map[stock.Backend]bool{stock.InRedis: strategy.InDatabase(), stock.InDatabase: strategy.InRedis()} {
 			if not || strategy.NeedsMySQL() && s.db.Name() != "mysql" {
 				continue
 			}
 			t.Run(strategy.Name+"/"+string(keeper), func(t *testing.T) {
 				s.sku, s.keeper = newSKU(), keeper
-				f(t, way{strategy.Name, keeper})
+				f(t, variant{strategy.Name, keeper})
 			})
 		}
 	}
 }
 
 // guardFunc is a guard for a test.
-type guardFunc func(ctx context.Context, e locks.Entry, section func(context.Context, stock.Counter) error) error
+type guardFunc func(ctx context.Context, e guard.Entry, section func(context.Context, stock.Counter) error) error
 
-func (g guardFunc) Do(ctx context.Context, _ stock.Place, e locks.Entry, section stock.Section) (stock.LockStats, error) {
-	return stock.LockStats{}, g(ctx, e, section)
+func (g guardFunc) Do(ctx context.Context, _ stock.Location, e guard.Entry, section stock.Section) (guard.Stats, error) {
+	return guard.Stats{}, g(ctx, e, section)
 }
 
 // withGuard makes g the guard of the strategy "test".
-func withGuard(g stock.Guard) func(*stock.Config) {
-	return func(cfg *stock.Config) { cfg.Guards = map[string]stock.Guard{"test": g} }
+func withGuard(g stock.Isolation) func(*stock.Config) {
+	return func(cfg *stock.Config) { cfg.Isolations = map[string]stock.Isolation{"test": g} }
 }
 
 // withMixed lets all strategies work on an item at the same time.
@@ -200,11 +202,11 @@ func withWork(work stock.Work) func(*stock.Config) {
 	return func(cfg *stock.Config) { cfg.Work = work }
 }
 
-// strategies are those that need no more than a Redis and a database, without the
-// locks of others: each of those lets a crowd wait for seconds.
-func strategies() locks.Catalog {
-	return slices.DeleteFunc(locks.Strategies().With(locks.Options{}), func(s locks.Strategy) bool {
-		return s.Extra && s.Kind == locks.Guarded
+// strategies returns those that need only Redis and a database, without the third-party
+// locks: with each of those a crowd waits for seconds.
+func strategies() catalog.List {
+	return slices.DeleteFunc(catalog.Strategies().With(catalog.Options{}), func(s catalog.Strategy) bool {
+		return s.Extra && s.Kind == catalog.Guarded
 	})
 }
 
@@ -247,6 +249,6 @@ func ordersIn(tx *gorm.DB) (quantities []int64) {
 		}
 		return quantities
 	}
-	const quantity = 3 // its place among the values
+	const quantity = 3 // its index in the values
 	return []int64{tx.Statement.Vars[quantity].(int64)}
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// MaxOrders is how many orders a page of them has at most.
+// MaxOrders is the most orders on a page.
 const MaxOrders = 5_000
 
 var orderIDForm = regexp.MustCompile(`^[\x21-\x7e]{1,36}$`)
@@ -18,12 +18,12 @@ var orderIDForm = regexp.MustCompile(`^[\x21-\x7e]{1,36}$`)
 type Orders struct {
 	SKU    string        `json:"sku"`
 	SaleID string        `json:"sale_id"`
-	Orders []ListedOrder `json:"orders"` // by their ids
-	Next   string        `json:"next"`   // the id after which the next page begins; "": this is the last one
+	Orders []ListedOrder `json:"orders"` // sorted by id
+	Next   string        `json:"next"`   // the id after which the next page begins; "": this is the last page
 }
 
-// ListedOrder is an order as it is listed. The idempotency key itself is the
-// buyer's own: the shop answers with the order to every request that has it.
+// ListedOrder is an order in a list. It has a hash of the idempotency key, because the key
+// itself is a secret of the buyer: the shop gives the order to anybody who sends it.
 type ListedOrder struct {
 	ID        string    `json:"order_id"`
 	Quantity  int64     `json:"quantity"`
@@ -32,9 +32,8 @@ type ListedOrder struct {
 	KeyHash   string    `json:"key_hash,omitempty"` // see KeyHash; "": the order has no key
 }
 
-// KeyHash is what a list of orders has instead of an idempotency key: its
-// SHA-256 in hexadecimal digits, and "" for no key. Those who know a key find its
-// order by it.
+// KeyHash returns the SHA-256 of an idempotency key in hexadecimal digits, or "" for no
+// key. A buyer that knows a key can find its order by the hash.
 func KeyHash(key string) string {
 	if key == "" {
 		return ""
@@ -43,10 +42,10 @@ func KeyHash(key string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Orders lists the orders of an item's current sale whose ids come after the given
-// one, limit at most. Of a sale under way a page may lack orders that are written
-// while it is read, or after it was. It returns ErrUnknownItem, and ErrInvalid for
-// a limit that is not 1 to MaxOrders or an id that no order has.
+// Orders lists at most limit orders of an item's current sale, those with ids larger than
+// after. During a sale a page may lack orders that are written at the same time or later.
+// It returns ErrUnknownItem, and ErrInvalid for a limit that is not 1 to MaxOrders or an
+// id that no order can have.
 func (s *Service) Orders(ctx context.Context, sku, after string, limit int) (Orders, error) {
 	if limit < 1 || limit > MaxOrders {
 		return Orders{}, fmt.Errorf("%w: limit is %d, and must be 1 to %d", ErrInvalid, limit, MaxOrders)
@@ -77,7 +76,7 @@ func (s *Service) Orders(ctx context.Context, sku, after string, limit int) (Ord
 	return page, nil
 }
 
-// orders reads orders of a sale by their ids, from the first one after the given id.
+// orders reads orders of a sale with ids larger than after, sorted by id.
 func (s store) orders(ctx context.Context, sku, saleID, after string, limit int) ([]Order, error) {
 	ctx, cancel := limited(ctx)
 	defer cancel()

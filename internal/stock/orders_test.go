@@ -10,8 +10,8 @@ import (
 	"oversell/internal/stock"
 )
 
-// The pages of a sale's orders have every order of it once, by their ids, and none of
-// another item or of the sale before.
+// The pages have every order of the sale once, sorted by id, and none of another item or
+// of the last sale.
 func TestOrdersAreListedPageByPage(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		shop := s.instance(t, nil)
@@ -66,7 +66,7 @@ func TestOrdersAreListedPageByPage(t *testing.T) {
 	})
 }
 
-// What is asked of the list is bounded.
+// A list with an invalid limit or id is refused.
 func TestOrdersThatCannotBeListed(t *testing.T) {
 	s := embeddedSite(t)
 	shop := s.instance(t, nil)

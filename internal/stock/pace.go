@@ -5,20 +5,18 @@ import (
 	"time"
 )
 
-// pace bounds how many orders are written in one statement, by how long the last
-// ones took: a database that has become slow is given fewer at a time, so that a
-// statement ends well before it runs out of time. It is safe for concurrent use.
+// pace limits how many orders are written in one statement, by how long the last
+// statement took: the slower the database, the fewer orders, so that a statement ends
+// well before its timeout. It is safe for concurrent use.
 type pace struct {
 	most int64
 	next atomic.Int64
 }
 
 const (
-	// paceTarget is how long a statement should take at most. It is a tenth of
-	// the time that it has.
+	// paceTarget is how long a statement should take at most.
 	paceTarget = dbTimeout / 10
-	// paceStart is how many orders are written together before anything is known
-	// of the database.
+	// paceStart is how many orders the first statement has at most.
 	paceStart = 32
 )
 
@@ -28,11 +26,11 @@ func newPace(most int) *pace {
 	return p
 }
 
-// size is how many may be written together now.
+// size is how many orders the next statement may have.
 func (p *pace) size() int { return int(p.next.Load()) }
 
-// wrote tells how long it took to write n orders. Where there was room it doubles
-// what may be written together, and otherwise fits it to the target.
+// wrote records how long it took to write n orders. The size doubles as long as that
+// fits the target, and is cut down to what fits otherwise.
 func (p *pace) wrote(n int, took time.Duration) {
 	if n == 0 {
 		return

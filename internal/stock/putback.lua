@@ -1,8 +1,8 @@
 -- Puts units back into the stock that they were taken from.
 -- KEYS[1]: the stock, a string: the units left
--- ARGV[1]: how many units come back
+-- ARGV[1]: how many units
 -- Returns 1: they are back
---         0: that stock is gone, and nothing was written
+--         0: the stock no longer exists, and nothing was written
 if redis.call('EXISTS', KEYS[1]) == 0 then
   return 0
 end

@@ -6,48 +6,44 @@ import (
 	"fmt"
 
 	"gorm.io/gorm"
-
-	"oversell/internal/locks"
 )
 
-// RowLocked returns the Guard that has the database keep others out: SELECT …
-// FOR UPDATE locks the item's row until the transaction ends, and the section is
-// a part of that. A process that dies has its transaction undone by the server;
-// one that is stopped keeps the row for as long as its connection lasts, and with
-// it everybody else out.
+// RowLocked isolates by a lock on the item's row: SELECT … FOR UPDATE locks the row until
+// the transaction ends, and the section runs in the transaction. If the process crashes,
+// the server rolls the transaction back. If the process is stopped, it keeps the row, and
+// everybody else out, for as long as its connection lasts.
 //
-// What the server undoes, for a deadlock or a wait for the row that was too long
-// for it, is tried again.
+// A transaction that the server rolls back because of a deadlock or a lock wait timeout
+// is tried again.
 //
-// In this process the buyers of a sale stand in line for the row. A statement whose
-// caller has gone goes on waiting at the server, and so a crowd that comes and goes
-// would take connection after connection.
-func RowLocked(db *gorm.DB, a attempts) Guard {
-	place := func(at Place) error { return errors.Join(inDatabase(at), needsMySQL(db, "SELECT … FOR UPDATE")) }
-	return inLine(newRepeated(a, place, func(ctx context.Context, at Place, e locks.Entry, section Section) error {
-		ctx = context.WithoutCancel(ctx)
+// The buyers of this process wait for the row one at a time. A statement whose caller has
+// left goes on waiting at the server, so a crowd that comes and goes would use up the
+// connections.
+func RowLocked(db *gorm.DB, s Slots) Isolation {
+	checkLocation := func(at Location) error { return errors.Join(inDatabase(at), needsMySQL(db, "SELECT … FOR UPDATE")) }
+	return &oneByOne{inner: newRepeated(s, checkLocation, func(ctx, wait context.Context, at Location, section Section) error {
 		r := &rowLocked{ledger: ledger{store: store{db}, at: at}}
 		err := db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
 			r.tx = tx
-			if err := r.lock(e.Wait); err != nil {
+			if err := r.lock(wait); err != nil {
 				return err
 			}
 			return section(ctx, r)
 		})
-		if r.order == nil && !crossed(err) {
+		if r.order == nil && !retryable(err) {
 			return err // nothing was written
 		}
 		return r.outcome(ctx, ctx, r.order, err)
-	}))
+	})}
 }
 
-// rowLocked is a ledger within a transaction that began before the section and
-// is committed after it.
+// rowLocked is a ledger within a transaction that began before the section and is
+// committed after it.
 type rowLocked struct {
 	ledger // outside of the transaction
 	tx     *gorm.DB
 	item   Item   // as it was when its row was locked
-	order  *Order // that is there once the transaction is committed
+	order  *Order // the order that the transaction writes
 }
 
 // lock waits for the row until wait ends.
@@ -64,11 +60,11 @@ func (r *rowLocked) lock(wait context.Context) error {
 	return fmt.Errorf("locking the item's row: %w", err)
 }
 
-// Get returns what was read with the lock, and nobody can have changed.
+// Get returns what lock has read. Nobody can have changed it since.
 func (r *rowLocked) Get(context.Context) (int64, error) { return r.item.Remaining, nil }
 
-// sell writes the order first. If there is one with its idempotency key already,
-// nothing has been written, and the transaction may be committed all the same.
+// sell writes the order first. If an order with its idempotency key exists, nothing was
+// written, and it does no harm that the transaction is committed.
 func (r *rowLocked) sell(ctx context.Context, left int64, order *Order) error {
 	ctx, cancel := context.WithTimeout(ctx, dbTimeout)
 	defer cancel()

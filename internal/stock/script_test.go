@@ -21,8 +21,8 @@ const (
 
 var scriptKeys = []string{saleAt, stockAt, claimsAt, lastAt}
 
-// setStock begins the sale "now" with the units given, and the keys
-// "claimed" and "claimed before" claimed, in this period and the last.
+// setStock begins the sale "now" with the given units. The key "claimed" is claimed in
+// this period, and "claimed before" in the last.
 func setStock(t *testing.T, rdb redis.UniversalClient, units string) {
 	t.Helper()
 	ctx := t.Context()
@@ -40,7 +40,7 @@ func setStock(t *testing.T, rdb redis.UniversalClient, units string) {
 	}
 }
 
-// What the headers of the scripts promise.
+// The scripts do what their headers say.
 func TestScriptsAnswer(t *testing.T) {
 	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
 		for _, tt := range []struct {
@@ -97,8 +97,8 @@ func TestScriptsKnowTheirSale(t *testing.T) {
 	})
 }
 
-// First come, first served; who wants less may still be served after one for
-// whom there were too few, and a key is claimed by the first who has it.
+// Buyers are served in their order. A buyer that wants less may still be served after one
+// that wanted too much, and the first buyer with a key claims it.
 func TestScriptServesAllInTheirOrder(t *testing.T) {
 	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
 		setStock(t, rdb, "7")
@@ -112,7 +112,7 @@ func TestScriptServesAllInTheirOrder(t *testing.T) {
 			t.Errorf("%s left, want none", left)
 		}
 		if ttl := rdb.PTTL(t.Context(), claimsAt).Val(); ttl <= 0 || ttl > time.Minute {
-			t.Errorf("the claims stay for %v, want a minute", ttl)
+			t.Errorf("the claims expire in %v, want a minute", ttl)
 		}
 	})
 }

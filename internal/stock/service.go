@@ -10,118 +10,88 @@ import (
 	"github.com/redis/go-redis/v9"
 	"gorm.io/gorm"
 
+	"oversell/internal/broadcast"
 	"oversell/internal/figures"
-	"oversell/internal/locks"
-	"oversell/internal/notice"
+	"oversell/internal/guard/keymutex"
 )
 
 // Config is what a Service is made with.
 type Config struct {
-	DB       *gorm.DB
-	Redis    redis.UniversalClient
-	Changes  func() uint64     // how often Redis was found to be another one, as backend.RedisWatch tells; nil: nobody looks
-	Guards   map[string]Guard  // by strategy name
-	Takers   map[string]*Taker // by strategy name: what sells without a guard
-	InDB     map[string]bool   // by strategy name: the guard works in the database alone
-	Families map[string]string // by strategy name: which strategies keep each other out; default: each for itself
-	Mixed    bool              // families may be at work on one item at the same time, which oversells
-	Wait     time.Duration     // longest wait for a guard; 0 means 10 s
-	Unfenced bool              // the stock does not look at fencing tokens
-	Work     Work              // what a holder does between reading and writing the stock; nil: nothing
-	Inside   figures.Inside    // hears of the holders, by SKU; nil: nobody does
-	Logger   *slog.Logger      // nil: slog.Default
+	DB      *gorm.DB
+	Redis   redis.UniversalClient
+	Changes func() uint64 // how often Redis was replaced by another one, see backend.RedisWatch; nil: not watched
+	// History returns the id of the history that the data at a key of Redis belongs
+	// to, see backend.RedisHistory; nil: histories are not told apart.
+	History    func(ctx context.Context, key string) (string, error)
+	Isolations map[string]Isolation     // by strategy name: those that sell in a guarded section
+	Scripts    map[string]*ScriptSeller // by strategy name: those that sell without a lock
+	InDB       map[string]bool          // by strategy name: the guard works in the database alone
+	Families   map[string]string        // by strategy name: strategies of one family exclude each other; default: a family of its own
+	Mixed      bool                     // families may sell one item at the same time, which oversells
+	Wait       time.Duration            // longest wait for a guard; 0 means 10 s
+	Unfenced   bool                     // the stock does not check fencing tokens
+	Work       Work                     // what a holder does between reading and writing the stock; nil: nothing
+	Inside     figures.Inside           // is told when a holder enters and leaves, by SKU; may be nil
+	Logger     *slog.Logger             // nil: slog.Default
 }
 
-// Use gives the shop those strategies of a catalog that can be had with o, with
-// which their guards are made.
-// Redis, DB and Unfenced have to be set before.
-func (c *Config) Use(catalog locks.Catalog, o locks.Options) {
-	c.Guards, c.Takers, c.InDB = make(map[string]Guard), make(map[string]*Taker), make(map[string]bool)
-	c.Families = make(map[string]string)
-	keepers := Keepers{Redis: c.Redis, DB: c.DB, Unfenced: c.Unfenced}
-	pins := pinned(c.DB)
-	for _, s := range catalog.With(o) {
-		keepers.Strategy = s.Name
-		c.InDB[s.Name] = s.InDatabase()
-		c.Families[s.Name] = familyOf(s)
-		switch s.Kind {
-		case locks.Guarded:
-			c.Guards[s.Name] = Exclusive(keepers, s.NewGuard(o))
-		case locks.Optimistic:
-			c.Guards[s.Name] = Optimistic(c.Redis)
-		case locks.Atomic:
-			c.Takers[s.Name] = Atomic(c.Redis, 0)
-		case locks.Batched:
-			c.Takers[s.Name] = Batched(c.Redis, 0)
-		case locks.Conditional:
-			c.Guards[s.Name] = Conditional(c.DB)
-		case locks.Versioned:
-			c.Guards[s.Name] = Versioned(c.DB)
-		case locks.RowLocked:
-			c.Guards[s.Name] = RowLocked(c.DB, pins)
-		case locks.NameLocked:
-			c.Guards[s.Name] = NameLocked(c.DB, pins)
-		}
-	}
-}
-
-// Work is the step between reading the stock and writing it, where a shop
-// would check the price and ask for payment, and where every condition of the
-// bench takes hold. It is called after the stock was read and found to be
-// enough; its error ends the section before anything was taken.
+// Work is the step between reading the stock and writing it. A real shop would check the
+// price and ask for payment here; the bench injects its conditions here. It is called
+// when the stock was read and is sufficient. If it returns an error, the section ends
+// and nothing is taken.
 //
-// Its context ends when the guard is lost, and Work has the last look at it: it
-// returns the cause then. After a nil the sale is written without another look.
-// That look and the write can never be one step, and a process that is paused
-// between them is what no lease protects from.
+// Its context ends when the guard is lost. Work checks that last, and returns the cause
+// then. After a nil the sale is written without another check. The check and the write
+// can never be one step, so no lease helps a process that is paused between them.
 //
-// The function it returns, if any, is called when the section ends, whether or
-// not the sale could be written, while the guard is still held.
+// The function it returns, if any, is called at the end of the section, whether or not
+// the sale could be written, while the guard is still held.
 type Work func(ctx context.Context, sku string) (after func(), err error)
 
 // Service sells items. It is safe for concurrent use.
 type Service struct {
 	store      store
 	stock      counters
-	guards     map[string]Guard
-	takers     map[string]*Taker
+	isolations map[string]Isolation
+	scripts    map[string]*ScriptSeller
 	inDatabase map[string]bool
 	families   *families
 	wait       time.Duration
 	work       Work
 	inside     figures.Inside
 	log        *slog.Logger
-	notices    *notice.Board
-	// entry bounds how many buyers look at an item at once before they wait
-	// for its guard, so that a crowd at the door does not slow down those who
-	// hold the guard.
-	entry chan struct{}
-	// sameKey lets requests with the same idempotency key in one by one.
-	sameKey locks.Local
+	waiters    *broadcast.Broadcaster
+	// admitted is the admission limit: it bounds how many buyers look at items at once
+	// before they wait for a lock, so that a crowd does not slow down the holders.
+	admitted chan struct{}
+	// sameKey serializes requests with the same idempotency key.
+	sameKey keymutex.Mutex
 
-	agreement agreement
-	cancel    context.CancelFunc // of the settler's context
+	historyOf      func(ctx context.Context, key string) (string, error)
+	reconciliation reconciliation
+	cancel         context.CancelFunc // of the settler's context
 }
 
 const (
 	defaultWait = 10 * time.Second
-	maxEntering = 32
+	maxAdmitted = 32
 )
 
-// New returns a Service. The tables must be there: see Migrate.
+// New returns a Service. Migrate must have created the tables.
 func New(cfg Config) *Service {
 	s := &Service{
 		store:      store{cfg.DB},
 		stock:      counters{cfg.Redis, new(sync.Map)},
-		guards:     cfg.Guards,
-		takers:     cfg.Takers,
+		isolations: cfg.Isolations,
+		scripts:    cfg.Scripts,
 		inDatabase: cfg.InDB,
 		families:   newFamilies(cfg),
 		wait:       cfg.Wait,
 		work:       cfg.Work,
 		inside:     cfg.Inside,
 		log:        cfg.Logger,
-		entry:      make(chan struct{}, maxEntering),
+		historyOf:  cfg.History,
+		admitted:   make(chan struct{}, maxAdmitted),
 	}
 	if s.wait == 0 {
 		s.wait = defaultWait
@@ -133,32 +103,32 @@ func New(cfg Config) *Service {
 		s.log = slog.Default()
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	s.cancel, s.agreement.settle = cancel, func() { s.settleDoubts(ctx) }
-	s.agreement.changes = cfg.Changes
-	if s.agreement.changes == nil {
-		s.agreement.changes = func() uint64 { return 0 }
+	s.cancel, s.reconciliation.settle = cancel, func() { s.settleDoubts(ctx) }
+	s.reconciliation.changes = cfg.Changes
+	if s.reconciliation.changes == nil {
+		s.reconciliation.changes = func() uint64 { return 0 }
 	}
-	s.notices = notice.New(s.soldOut)
+	s.waiters = broadcast.New(s.soldOut)
 	return s
 }
 
-// noticeKey is what those who wait to buy in one generation of an item wait for.
-func noticeKey(sku string, g generation) string { return sku + " " + g.String() }
+// waitKey is the broadcaster's key for buyers of one generation of an item.
+func waitKey(sku string, g generation) string { return sku + " " + g.String() }
 
-// soldOut is what those who wait for a sale's stock are told when nothing of it is
-// left, or when it is no longer the current one. A look that fails says nothing:
-// that Redis is away they learn by their own commands.
+// soldOut returns the error that ends the waits for a generation: ErrSoldOut when
+// nothing is left of it, errOtherSale when it is no longer current. If the stock cannot
+// be read it returns nil: the waiters find out by their own commands that Redis is down.
 func (s *Service) soldOut(ctx context.Context, key string) error {
 	sku, waited, _ := strings.Cut(key, " ")
 	now, ok, err := s.stock.look(ctx, sku)
-	if err == nil && ok && now.keeper == InDatabase {
+	if err == nil && ok && now.backend == InDatabase {
 		now, err = s.readItem(ctx, sku)
 	}
 	if err != nil || !ok {
 		return nil
 	}
-	if now.gen.String() != waited || now.left <= 0 && !s.agreement.fresh(sku) {
-		if now, err = s.agreeOn(ctx, sku); err != nil {
+	if now.gen.String() != waited || now.left <= 0 && !s.reconciliation.fresh(sku) {
+		if now, err = s.reconcileAndRead(ctx, sku); err != nil {
 			return nil
 		}
 	}
@@ -171,14 +141,14 @@ func (s *Service) soldOut(ctx context.Context, key string) error {
 	return nil
 }
 
-// Close turns away everybody who waits and everybody who comes, with
-// ErrClosing. Sections that have begun run to their end. Units that are in doubt
-// then stay taken until another process counts.
+// Close ends all waits, those that begin later too, with ErrClosing. Sections that have
+// begun run to their end. Units that are still in doubt stay taken until another process
+// counts the stock.
 func (s *Service) Close() {
 	s.cancel()
-	s.notices.Close(ErrClosing)
+	s.waiters.Close(ErrClosing)
 	s.families.close()
-	s.agreement.close()
+	s.reconciliation.close()
 }
 
 // Item reads an item from the database. It returns ErrUnknownItem.
@@ -189,24 +159,24 @@ func (s *Service) Item(ctx context.Context, sku string) (Item, error) {
 	return s.store.item(ctx, sku)
 }
 
-// Left returns the units that are left, by who keeps them, and the id of the sale
-// that is on, or ErrUnknownItem.
+// Left returns the units left, as the stock's backend has them, and the id of the
+// current sale. It returns ErrUnknownItem.
 func (s *Service) Left(ctx context.Context, sku string) (left int64, saleID string, err error) {
 	r, err := s.read(ctx, sku)
 	return r.left, r.gen.saleID, err
 }
 
-// Audit compares the orders with the counter. What it says of a sale that is
-// still under way is a look in passing: the two are not read at one moment.
+// Audit compares the orders with the stock. During a sale the result is approximate,
+// because the two are not read at the same moment.
 func (s *Service) Audit(ctx context.Context, sku string) (Audit, error) {
 	if err := CheckSKU(sku); err != nil {
 		return Audit{}, err
 	}
-	now, err := s.agree(ctx, sku)
+	now, err := s.reconcile(ctx, sku)
 	if err != nil {
 		return Audit{}, err
 	}
-	if now.keeper == InRedis { // what was agreed on may be as old as the call that was shared
+	if now.backend == InRedis { // a shared reconciliation may have read the stock a while ago
 		if r, ok, err := s.stock.look(ctx, sku); err != nil {
 			return Audit{}, err
 		} else if ok {
@@ -217,7 +187,7 @@ func (s *Service) Audit(ctx context.Context, sku string) (Audit, error) {
 	if err != nil {
 		return Audit{}, err
 	}
-	if item.keeper() == InDatabase {
+	if item.backend() == InDatabase {
 		now.left = item.Remaining
 	}
 	found, err := s.store.count(ctx, sku, item.SaleID)
@@ -239,8 +209,8 @@ func (s *Service) Audit(ctx context.Context, sku string) (Audit, error) {
 // maxCategoryItems bounds the items in the category map.
 const maxCategoryItems = 10_000
 
-// Categories reads the category map from the database: the SKUs of each
-// category. It is the costly read that a cache is for.
+// Categories reads the category map from the database: the SKUs of each category. It is
+// the expensive read that the cache exists for.
 func (s *Service) Categories(ctx context.Context) (map[string][]string, error) {
 	return s.store.categories(ctx, maxCategoryItems)
 }

@@ -32,7 +32,7 @@ func TestSeveralInstancesMigrateAtOnce(t *testing.T) {
 			}
 			all.Wait()
 			if err := stock.Migrate(t.Context(), backendtest.DialDatabase(t, url)); err != nil {
-				t.Errorf("once more, when all is there: %v", err)
+				t.Errorf("again, when all tables exist: %v", err)
 			}
 		})
 	}
@@ -51,14 +51,14 @@ func TestPutStartsANewSale(t *testing.T) {
 		rush(t, s, 5, "v6_watchdog", service)
 		wantStock(t, s.audit(t, service), 7, 2, 5, 5)
 		item, err := service.Item(t.Context(), s.sku)
-		second.Family, second.Generation = "v6_watchdog", item.Generation // which was at work since
+		second.Family, second.Generation = "v6_watchdog", item.Generation // set by the first buyer
 		if err != nil || item != second {
 			t.Errorf("the item reads as %+v, %v; was put as %+v", item, err, second)
 		}
 	})
 }
 
-func TestPutRefusesWhatCannotBe(t *testing.T) {
+func TestPutRefusesInvalidItems(t *testing.T) {
 	s := embeddedSite(t)
 	service := s.instance(t, nil)
 	for name, item := range map[string]stock.Item{
@@ -104,7 +104,7 @@ func TestDeleteLeavesNothingBehind(t *testing.T) {
 		service := s.instance(t, nil)
 		s.put(t, service, 3)
 		rush(t, s, 2, "v1_setnx", service)
-		for range 2 { // what is gone may be deleted again
+		for range 2 { // an item may be deleted twice
 			if err := service.Delete(t.Context(), s.sku); err != nil {
 				t.Fatal(err)
 			}
@@ -120,7 +120,7 @@ func TestDeleteLeavesNothingBehind(t *testing.T) {
 			"item":   second(service.Item(t.Context(), s.sku)),
 			"left":   third(service.Left(t.Context(), s.sku)),
 			"audit":  second(service.Audit(t.Context(), s.sku)),
-			"deduct": second(service.Deduct(t.Context(), s.wish("v1_setnx", ""))),
+			"deduct": second(service.Deduct(t.Context(), s.request("v1_setnx", ""))),
 		} {
 			if !errors.Is(err, stock.ErrUnknownItem) {
 				t.Errorf("%s: got %v, want %v", what, err, stock.ErrUnknownItem)
@@ -133,7 +133,7 @@ func second[T any](_ T, err error) error { return err }
 
 func third[S, T any](_ S, _ T, err error) error { return err }
 
-// generations are what the keys of one stock after another differ in.
+// generations matches the part of a key that differs between generations.
 var generations = regexp.MustCompile(`:[0-9a-f-]{36}:[0-9a-f-]{36}`)
 
 // Only keys with the project's prefix are written, and an item's share a slot.
@@ -157,18 +157,18 @@ func TestKeysAreTheProjectsOwn(t *testing.T) {
 		}
 		for key := range seen {
 			if !strings.HasPrefix(key, "oversell:{"+s.sku+"}:") {
-				t.Errorf("key %s has not the prefix of the item", key)
+				t.Errorf("key %s does not have the item's prefix", key)
 			}
 		}
-		// Of v8 and v9 there are more: the last token of each, and the largest that the
-		// stock saw.
+		// v8 and v9 have more: the last token of each, and the largest token that the
+		// stock has seen.
 		if len(seen) != 14 {
 			t.Errorf("keys %v, want the stock, the sale, 9 locks and the tokens", slices.Sorted(maps.Keys(seen)))
 		}
 	})
 }
 
-// stockKey is where the stock of the current sale is.
+// stockKey is the key of the current generation's stock.
 func (s *site) stockKey(t *testing.T) string {
 	t.Helper()
 	sale, err := s.rdb.Get(t.Context(), "oversell:{"+s.sku+"}:sale").Result()
@@ -180,7 +180,7 @@ func (s *site) stockKey(t *testing.T) string {
 	return "oversell:{" + s.sku + "}:stock:" + saleID + ":" + generation
 }
 
-// A Redis that was restarted empty, or had to forget something, is told.
+// A Redis that has lost all or some of an item's keys gets the stock back.
 func TestStockIsRestoredFromTheOrders(t *testing.T) {
 	for name, forget := range map[string]func(t *testing.T, s *site) error{
 		"everything": func(t *testing.T, s *site) error { return s.rdb.FlushDB(t.Context()).Err() },
@@ -222,27 +222,27 @@ func TestCategoriesMapToTheirItems(t *testing.T) {
 	})
 }
 
-// Whoever is still at work on the last sale must not write into the next.
+// A holder of the last sale must not write into the next one.
 func TestPutDuringASaleLeavesTheNewSaleAlone(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
-		inside, goOn := make(chan struct{}), make(chan struct{})
+		inside, resume := make(chan struct{}), make(chan struct{})
 		slow := s.instance(t, func(cfg *stock.Config) {
 			first := sync.OnceFunc(func() { close(inside) })
 			cfg.Work = func(context.Context, string) (func(), error) {
 				first()
-				<-goOn
+				<-resume
 				return nil, nil
 			}
 		})
 		s.put(t, slow, 1000)
 		sold := make(chan error)
 		go func() {
-			_, err := slow.Deduct(context.Background(), s.wish("v6_watchdog", ""))
+			_, err := slow.Deduct(context.Background(), s.request("v6_watchdog", ""))
 			sold <- err
 		}()
 		<-inside
 		s.put(t, slow, 10)
-		close(goOn)
+		close(resume)
 		if err := <-sold; err != nil {
 			t.Fatal(err)
 		}
@@ -254,37 +254,37 @@ func TestPutDuringASaleLeavesTheNewSaleAlone(t *testing.T) {
 	})
 }
 
-// Just after an item is sold out a crowd still stands at the door, and among it
-// somebody who asks again for what he has bought.
-func TestRepeatFromTheDoorIsAnsweredWithTheFirstOrder(t *testing.T) {
+// Just after an item is sold out a crowd still waits to be admitted. A buyer in it that
+// repeats a request gets its order.
+func TestRepeatInACrowdIsAnsweredWithTheFirstOrder(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.instance(t, nil)
 		s.put(t, service, 1)
-		first, err := service.Deduct(t.Context(), s.wish("v4_lua", "click"))
+		first, err := service.Deduct(t.Context(), s.request("v4_lua", "click"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := service.Deduct(ended, s.wish("v4_lua", "click")); err == nil {
-			t.Error("a caller who has gone is answered")
+		if _, err := service.Deduct(ended, s.request("v4_lua", "click")); err == nil {
+			t.Error("a caller that has left got an answer")
 		}
 		var again sync.WaitGroup
 		for range 200 {
 			again.Go(func() {
-				res, err := service.Deduct(t.Context(), s.wish("v4_lua", "click"))
+				res, err := service.Deduct(t.Context(), s.request("v4_lua", "click"))
 				if err != nil || res.Order.ID != first.Order.ID {
 					t.Errorf("got order %s, %v; want the first, %s", res.Order.ID, err, first.Order.ID)
 				}
 			})
-			again.Go(func() { _, _ = service.Deduct(t.Context(), s.wish("v4_lua", "")) })
+			again.Go(func() { _, _ = service.Deduct(t.Context(), s.request("v4_lua", "")) })
 		}
 		again.Wait()
 	})
 }
 
-// What a version of the shop without generations has left in Redis goes when the
-// sale is rebuilt, begins anew or is deleted.
+// Keys that a version of the shop without generations has left in Redis are removed when
+// the stock is rebuilt, a new sale begins, or the item is deleted.
 func TestKeysOfEarlierVersionsAreRemoved(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, s *site, service *stock.Service){
 		"put":     func(t *testing.T, s *site, service *stock.Service) { s.put(t, service, 10) },

@@ -1,10 +1,10 @@
-// Package stock is the flash sale without its transport: items and orders in
-// the database, an item's stock in Redis or in the database too, the deduct under a
-// guard that the caller chooses, and the audit that tells afterwards what was sold.
+// Package stock is the flash sale without its transport. Items and orders are in the
+// database; an item's stock is in Redis or in the database. The package deducts stock
+// under a guard that the caller chooses, and audits afterwards what was sold.
 //
-// The stock of an item is a plain number that is read, checked, worked upon
-// and written back as four steps, which is what makes a guard necessary. A Taker
-// does without: it has Redis check and take in one.
+// The stock of an item is a plain number. A deduct reads it, checks it, does its work
+// and writes it back: four steps, and therefore it needs a lock. A ScriptSeller needs
+// no lock, because Redis checks the stock and takes the units in one step.
 package stock
 
 import (
@@ -15,25 +15,27 @@ import (
 	"time"
 
 	"oversell/internal/figures"
+	"oversell/internal/guard"
 )
 
-// The errors that Service returns, wrapped. Anything else means that the
-// database or Redis did not do its part.
+// The errors that Service returns, wrapped. Any other error means that the
+// database or Redis failed.
 var (
 	ErrInvalid         = errors.New("invalid request")
 	ErrUnknownItem     = errors.New("unknown item")
 	ErrUnknownStrategy = errors.New("unknown strategy")
 	ErrSoldOut         = errors.New("sold out")
-	ErrBusy            = errors.New("the lock was not had in time")
+	ErrBusy            = errors.New("the lock was not acquired in time")
 	ErrLost            = errors.New("the lock was lost before anything was sold")
 	ErrClosing         = errors.New("the shop is closing")
 
-	// ErrOtherStrategy means that strategies which do not keep those of the
-	// request's family out were at work on the item until the wait ended.
+	// ErrOtherStrategy means that a strategy of another family was at work on the
+	// item until the wait ended. Strategies of different families do not exclude
+	// each other, so they must not sell an item at the same time.
 	ErrOtherStrategy = errors.New("another strategy is at work on this item")
 )
 
-// Bounds of what a request may ask for.
+// The limits of a request.
 const (
 	MaxQuantity = 1_000         // units in one order
 	MaxStock    = 1_000_000_000 // units an item may have
@@ -46,11 +48,11 @@ var (
 	keyForm = regexp.MustCompile(`^[\x21-\x7e]{1,128}$`)
 )
 
-// now is the time as every database keeps it: what an order was first answered
-// with is what it is answered with later.
+// now is the current time in milliseconds, the precision that every database keeps. So
+// a replayed order has the same time as the first answer.
 func now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
 
-// CheckSKU returns ErrInvalid for a text that can be no item's SKU.
+// CheckSKU returns ErrInvalid if sku is not a valid SKU.
 func CheckSKU(sku string) error {
 	if !skuForm.MatchString(sku) {
 		return fmt.Errorf("%w: sku must be 1 to 64 letters, digits, dots, dashes or underscores, and begin with a letter or digit", ErrInvalid)
@@ -58,8 +60,8 @@ func CheckSKU(sku string) error {
 	return nil
 }
 
-// Item is what is on sale. A sale begins when the item is put, and every put
-// begins a new one, so that nothing left over from the last can count for it.
+// Item is an item on sale. Each Put begins a new sale of it, so that nothing from the
+// last sale counts in the new one.
 type Item struct {
 	SKU       string    `json:"sku" gorm:"primaryKey;size:64"`
 	Name      string    `json:"name" gorm:"size:200;not null"`
@@ -68,26 +70,27 @@ type Item struct {
 	SaleID    string    `json:"sale_id" gorm:"size:36;not null"`
 	UpdatedAt time.Time `json:"updated_at"`
 
-	// Keeper is who keeps the stock; "" stands for InRedis. The rest is for a
-	// stock that is kept here, in the database, and not part of what Put is given.
-	Keeper    Keeper `json:"keeper" gorm:"size:16;not null;default:redis"`
-	Remaining int64  `json:"-" gorm:"not null;default:0"`          // units left
-	Version   int64  `json:"-" gorm:"not null;default:0"`          // how often Remaining was written
-	Fence     int64  `json:"-" gorm:"not null;default:0"`          // the largest fencing token that was seen
-	FenceOf   string `json:"-" gorm:"size:32;not null;default:''"` // the strategy whose token it is
+	// Keeper is the backend of the stock; "" means InRedis. Put ignores the four fields
+	// after it, which are for a stock in the database.
+	Keeper    Backend `json:"keeper" gorm:"size:16;not null;default:redis"`
+	Remaining int64   `json:"-" gorm:"not null;default:0"`          // units left
+	Version   int64   `json:"-" gorm:"not null;default:0"`          // how often Remaining was written
+	Fence     int64   `json:"-" gorm:"not null;default:0"`          // the largest fencing token seen
+	FenceOf   string  `json:"-" gorm:"size:32;not null;default:''"` // the strategy whose token it is
 
-	// Generation is the stock whose orders may be written, see generation.
+	// Generation is the id of the current generation: only its orders may be written.
 	Generation string `json:"-" gorm:"size:36;not null;default:''"`
-	// History is that of the Redis in which the generation's stock was counted, see
-	// backend.RedisHistory. In any other the stock may be an older one.
+	// History identifies the history of the Redis that had the generation's stock when
+	// it was counted, see Config.History. A Redis with another history may have an
+	// older stock.
 	History string `json:"-" gorm:"size:64;not null;default:''"`
-	// Family is that of the strategies at work. Put may be given that of those
-	// that are expected first, which spares the first buyer a step.
+	// Family is the family of the strategies at work. A caller of Put may set it to
+	// the family expected first, which saves the first buyer a step.
 	Family string `json:"-" gorm:"size:32;not null;default:''"`
 }
 
-// keeper is the item's Keeper by name.
-func (i Item) keeper() Keeper { return cmp.Or(i.Keeper, InRedis) }
+// backend is the item's Keeper, InRedis by default.
+func (i Item) backend() Backend { return cmp.Or(i.Keeper, InRedis) }
 
 func (i Item) check() error {
 	if err := CheckSKU(i.SKU); err != nil {
@@ -108,8 +111,8 @@ func (i Item) check() error {
 	return nil
 }
 
-// Sale is a sale that there was. An order of a sale that is not among them is
-// foreign: another database said that the sale was on.
+// Sale records that a sale took place. An order whose sale has no record is foreign: it
+// belongs to a sale that another database began.
 type Sale struct {
 	ID      string    `gorm:"primaryKey;size:36"`
 	SKU     string    `gorm:"size:64;not null;index"`
@@ -123,20 +126,20 @@ type Order struct {
 	SKU      string `json:"sku" gorm:"size:64;not null;uniqueIndex:idx_orders_sku_sale_key,priority:1"`
 	SaleID   string `json:"-" gorm:"size:36;not null;uniqueIndex:idx_orders_sku_sale_key,priority:2"`
 	Quantity int64  `json:"quantity" gorm:"not null"`
-	// IdempotencyKey is NULL for an order without one, and NULLs are not
-	// equal: only orders with a key are held to be unique.
+	// IdempotencyKey is NULL for an order without a key. NULLs are not equal, so the
+	// index applies only to orders with a key.
 	IdempotencyKey *string   `json:"-" gorm:"size:128;uniqueIndex:idx_orders_sku_sale_key,priority:3"`
 	Strategy       string    `json:"strategy" gorm:"size:32;not null"`
 	CreatedAt      time.Time `json:"created_at"`
 }
 
-// Request is one buyer's wish.
+// Request is one buyer's request.
 type Request struct {
 	SKU            string
 	Quantity       int64
 	Strategy       string
 	IdempotencyKey string // may be empty
-	Owner          string // who asks, unique among all instances
+	Owner          string // the buyer's id, unique among all instances
 }
 
 func (r Request) check() error {
@@ -152,14 +155,13 @@ func (r Request) check() error {
 	return nil
 }
 
-// Result is what became of a request. All but Order is filled in when the
-// request failed, too.
+// Result is the result of a request. After an error all fields but Order are set too.
 type Result struct {
 	Order    Order
 	Replayed bool           // the order is an earlier request's, with the same key
 	Left     int64          // units left as this buyer saw it
 	Spans    []figures.Span // times spent inside the critical section
-	Lock     LockStats
+	Lock     guard.Stats
 }
 
 // Audit is what the database and Redis say about an item's current sale.
@@ -169,9 +171,9 @@ type Audit struct {
 	figures.Stock
 	Oversold    int64 `json:"oversold"`
 	LostUpdates int64 `json:"lost_updates"`
-	// Stranded are units that were taken and not sold. While buyers are on
-	// their way to their orders, their units are among them.
+	// Stranded counts units that were taken and not sold. During a sale it includes the
+	// units whose orders have not been written yet.
 	Stranded int64 `json:"stranded"`
-	// Foreign are units in orders of sales that the database does not know.
+	// Foreign counts units in orders of sales that the database does not know.
 	Foreign int64 `json:"foreign"`
 }

@@ -16,19 +16,18 @@ import (
 	"oversell/internal/figures"
 )
 
-// dbTimeout bounds one statement, so that a database that hangs gives an error.
-const dbTimeout = 5 * time.Second
-
-// deleteTimeout is longer, and so is countTimeout: an item may have a great many
-// orders.
+// Timeouts, so that a database that hangs gives an error. An item may have a great many
+// orders to delete or to count.
 const (
+	dbTimeout     = 5 * time.Second // of one statement
 	deleteTimeout = time.Minute
 	countTimeout  = 30 * time.Second
 )
 
-// limited returns the context of one statement, which outlives its caller: GORM
-// shares prepared statements, and who cancels while one is being prepared fails
-// all who wait for it; and a statement that is cut off costs its connection.
+// limited returns the context of one statement. It has dbTimeout and does not end with
+// ctx: GORM shares prepared statements, so a caller that cancels while one is being
+// prepared fails all that wait for it; and a statement that is cut off costs its
+// connection.
 func limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), dbTimeout)
 }
@@ -42,13 +41,13 @@ const (
 // store keeps items and orders in the database.
 type store struct{ db *gorm.DB }
 
-// Migrate creates the project's tables, or adds what is missing in them.
-// Several instances may do so at once.
+// Migrate creates the project's tables, or adds what is missing in them. Several
+// instances may call it at once.
 func Migrate(ctx context.Context, db *gorm.DB) error {
 	db = db.WithContext(ctx)
 	if db.Name() == "mysql" {
-		// MySQL's own choice takes "A" for "a": one buyer's idempotency key
-		// for another's, and two counters for one item.
+		// MySQL's default collation takes "A" for "a", and so one buyer's
+		// idempotency key for another's.
 		db = db.Set("gorm:table_options", "CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")
 	}
 	var err error
@@ -56,8 +55,8 @@ func Migrate(ctx context.Context, db *gorm.DB) error {
 		if err = migrate(db); err == nil {
 			return nil
 		}
-		// Another instance may have been faster with a table or an index. The
-		// next attempt finds it there.
+		// Another instance may have created a table or an index first. The next
+		// attempt finds it.
 	}
 	return fmt.Errorf("migrating the tables of items and orders: %w", err)
 }
@@ -70,8 +69,7 @@ func migrate(db *gorm.DB) error {
 	return recordSales(db)
 }
 
-// recordSales has the table of sales know those of a database that is older than
-// the table.
+// recordSales fills the table of sales in a database that is older than the table.
 func recordSales(db *gorm.DB) error {
 	var sales []Sale
 	err := db.Model(&Order{}).Select("sale_id AS id, sku, 0 AS initial, MIN(created_at) AS begun_at").
@@ -83,13 +81,13 @@ func recordSales(db *gorm.DB) error {
 	return db.Clauses(clause.OnConflict{DoNothing: true}).CreateInBatches(sales, some).Error
 }
 
-// migrateAttempts is more than there are tables and indexes to be late for.
+// migrateAttempts is more than the tables and indexes that another instance can create
+// first.
 const migrateAttempts = 6
 
-// put begins a new sale of the item. Settle is called within the transaction,
-// with the item as it was, when nobody else can change it, and its error undoes
-// all.
-func (s store) put(ctx context.Context, item Item, settle func(item, last Item) error) (Item, error) {
+// put begins a new sale of the item. It calls updateRedis within the transaction, with
+// the row locked; last is the item as it was. An error rolls everything back.
+func (s store) put(ctx context.Context, item Item, updateRedis func(item, last Item) error) (Item, error) {
 	err := s.change(ctx, func(tx store) error {
 		last, err := tx.locked(item.SKU)
 		if err != nil && !errors.Is(err, ErrUnknownItem) {
@@ -100,19 +98,19 @@ func (s store) put(ctx context.Context, item Item, settle func(item, last Item) 
 		if item, _, err = tx.begin(item, clause.OnConflict{DoUpdates: written}); err != nil {
 			return err
 		}
-		return settle(item, last)
+		return updateRedis(item, last)
 	})
 	return item, err
 }
 
-// putNew begins a sale of the item unless it is there already.
-func (s store) putNew(ctx context.Context, item Item, settle func(Item) error) error {
+// putNew begins a sale of the item unless the item exists.
+func (s store) putNew(ctx context.Context, item Item, updateRedis func(Item) error) error {
 	return s.change(ctx, func(tx store) error {
 		item, made, err := tx.begin(item, clause.OnConflict{DoNothing: true})
 		if err != nil || !made {
 			return err
 		}
-		return settle(item)
+		return updateRedis(item)
 	})
 }
 
@@ -138,8 +136,8 @@ func (s store) begin(item Item, conflict clause.OnConflict) (Item, bool, error) 
 	return item, true, nil
 }
 
-// change runs f in a transaction, again where the database undid it because it was
-// in another's way. A caller that goes away does not cut it short.
+// change runs f in a transaction, and again if the database rolled it back because of a
+// conflict with another one. It runs to its end even if ctx is cancelled.
 func (s store) change(ctx context.Context, f func(tx store) error) error {
 	ctx, cancel := limited(ctx)
 	defer cancel()
@@ -147,17 +145,17 @@ func (s store) change(ctx context.Context, f func(tx store) error) error {
 }
 
 func (s store) changeWithin(ctx context.Context, f func(tx store) error) (err error) {
-	for range maxCrossed {
+	for range maxTxAttempts {
 		err = s.db.WithContext(ctx).Transaction(func(tx *gorm.DB) error { return f(store{tx}) })
-		if !crossed(err) {
+		if !retryable(err) {
 			break
 		}
 	}
 	return err
 }
 
-// locked reads an item and locks its row until the transaction ends. Nobody can
-// write an order of the item meanwhile. It returns ErrUnknownItem.
+// locked reads an item and locks its row until the transaction ends. Until then nobody
+// can write an order of the item. It returns ErrUnknownItem.
 func (s store) locked(sku string) (Item, error) {
 	var item Item
 	err := s.db.Clauses(lockRow(s.db)...).Where("sku = ?", sku).Take(&item).Error
@@ -170,8 +168,8 @@ func (s store) locked(sku string) (Item, error) {
 	return item, nil
 }
 
-// setGeneration makes the item's generation, history and family what they are in
-// item. The caller has locked the row.
+// setGeneration writes the item's generation, history and family. The caller has locked
+// the row.
 func (s store) setGeneration(item Item) error {
 	err := s.db.Model(&Item{}).Where("sku = ?", item.SKU).
 		UpdateColumns(map[string]any{"generation": item.Generation, "history": item.History, "family": item.Family}).Error
@@ -181,7 +179,7 @@ func (s store) setGeneration(item Item) error {
 	return nil
 }
 
-// item returns ErrUnknownItem for an item that is not there.
+// item reads an item. It returns ErrUnknownItem.
 func (s store) item(ctx context.Context, sku string) (Item, error) {
 	ctx, cancel := limited(ctx)
 	defer cancel()
@@ -196,10 +194,10 @@ func (s store) item(ctx context.Context, sku string) (Item, error) {
 	return item, nil
 }
 
-// delete removes the item, its sales and all their orders. Settle is called as in
-// put.
-func (s store) delete(ctx context.Context, sku string, settle func(last Item) error) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteTimeout)
+// delete removes the item, its sales and all their orders. It calls updateRedis as put
+// does.
+func (s store) delete(ctx context.Context, sku string, updateRedis func(last Item) error) error {
+	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
 	defer cancel()
 	err := s.changeWithin(ctx, func(tx store) error {
 		last, err := tx.locked(sku)
@@ -211,7 +209,7 @@ func (s store) delete(ctx context.Context, sku string, settle func(last Item) er
 				return err
 			}
 		}
-		return settle(last)
+		return updateRedis(last)
 	})
 	if err != nil {
 		return fmt.Errorf("deleting item %s and its orders: %w", sku, err)
@@ -219,31 +217,31 @@ func (s store) delete(ctx context.Context, sku string, settle func(last Item) er
 	return nil
 }
 
-// errDuplicate means that an order with the same idempotency key is there.
+// errDuplicate means that an order with the same idempotency key exists.
 var errDuplicate = errors.New("an order with this idempotency key exists")
 
 // errUnsure means that the order may or may not have been written.
 var errUnsure = errors.New("it is not known whether the order was written")
 
 // insert writes one order, or several of one sale: all of them or none. It returns
-// errOtherSale if the generation is no longer the current one, errDuplicate, or
-// errUnsure where the database neither confirmed the orders nor can be asked for
-// them, or may still come to write them. After any other error they are not there.
+// errOtherSale if the generation is no longer current, errDuplicate, or errUnsure if the
+// database did not confirm the orders and either cannot be asked or may still write
+// them. After any other error they are not written.
 func (s store) insert(ctx context.Context, g generation, orders ...*Order) error {
 	tctx, cancel := context.WithTimeout(ctx, dbTimeout)
 	defer cancel()
 	var err error
-	for range maxCrossed { // somebody who counts has the row, for a moment
-		if err = s.create(tctx, g, orders); !crossed(err) {
+	for range maxTxAttempts { // a count locks the row for a moment
+		if err = s.create(tctx, g, orders); !retryable(err) {
 			break
 		}
 	}
 	return s.outcome(ctx, tctx, orders[0], err)
 }
 
-// outcome finds out what became of a statement or a transaction that was to
-// write order, perhaps among others, and ended with err. Tctx is its context, and
-// ctx that of the caller. A nil order means that nothing can be asked for.
+// outcome finds out whether a statement or transaction that ended with err wrote the
+// order, perhaps among others. Tctx is its context, and ctx that of the caller. If the
+// order is nil there is nothing to look up.
 func (s store) outcome(ctx, tctx context.Context, order *Order, err error) error {
 	switch {
 	case err == nil:
@@ -252,14 +250,14 @@ func (s store) outcome(ctx, tctx context.Context, order *Order, err error) error
 		return err
 	case errors.Is(err, gorm.ErrDuplicatedKey):
 		return errDuplicate
-	case crossed(err):
+	case retryable(err):
 		return fmt.Errorf("%w: %w", errConflict, err)
 	case order == nil:
 		return fmt.Errorf("writing the stock: %w", err)
-	case nobodyThere(err):
+	case neverSent(err):
 		return fmt.Errorf("writing order %s: %w", order.ID, err)
 	}
-	late := tctx.Err() != nil || s.underWay(err)
+	late := tctx.Err() != nil || s.mayStillRun(err)
 	err = fmt.Errorf("writing order %s: %w", order.ID, err)
 	written, lookErr := s.written(ctx, order.ID)
 	switch {
@@ -271,9 +269,9 @@ func (s store) outcome(ctx, tctx context.Context, order *Order, err error) error
 	return err
 }
 
-// create is what insert does. Whether the generation is current is checked where
-// the order is written: in the same statement, or in its transaction. Both lock
-// the item's row against a change of sale, not against each other.
+// create writes the orders once. It checks that the generation is current in the same
+// statement, or in the same transaction. Both lock the item's row against a change of
+// sale, but not against each other.
 func (s store) create(ctx context.Context, g generation, orders []*Order) error {
 	if len(orders) == 1 {
 		return s.createOne(ctx, g, orders[0])
@@ -285,11 +283,11 @@ func (s store) create(ctx context.Context, g generation, orders []*Order) error 
 			if errors.Is(err, gorm.ErrRecordNotFound) {
 				return errOtherSale
 			}
-			return fmt.Errorf("looking at the sale: %w", err)
+			return fmt.Errorf("checking the sale: %w", err)
 		}
-		// The statement of as many as go together at most, which is what a crowd
-		// sees, is prepared once and kept. Others differ with their number, and
-		// would be too many for a server to keep.
+		// Only the statement for a full batch, which a crowd uses all the time, is
+		// prepared and kept. There is another statement for each smaller number of
+		// orders: too many for a server to keep.
 		if kept, ok := tx.Statement.ConnPool.(*gorm.PreparedStmtTX); ok && len(orders) != MaxBatch {
 			tx.Statement.ConnPool = kept.Tx
 		}
@@ -311,8 +309,7 @@ func (s store) createOne(ctx context.Context, g generation, o *Order) error {
 	return done.Error
 }
 
-// shareRow has a SELECT keep others from changing its row, where the database
-// knows such a thing. See lockRow.
+// shareRow makes a SELECT keep others from changing its row, in MySQL. See lockRow.
 func shareRow(db *gorm.DB) []clause.Expression {
 	if db.Name() != "mysql" {
 		return nil
@@ -320,45 +317,45 @@ func shareRow(db *gorm.DB) []clause.Expression {
 	return []clause.Expression{clause.Locking{Strength: clause.LockingStrengthShare}}
 }
 
-// What MySQL and MariaDB say when transactions were in each other's way, and this
-// one was undone: it may be tried again.
+// The errors of MySQL and MariaDB after which a transaction may be tried again: it was
+// in conflict with another one, and was rolled back.
 const (
 	erLockWaitTimeout = 1205
 	erLockDeadlock    = 1213
 	erCheckread       = 1020 // MariaDB: the row has changed since the transaction began
 )
 
-func crossed(err error) bool {
-	var said *mysql.MySQLError
-	if !errors.As(err, &said) {
+func retryable(err error) bool {
+	var serverErr *mysql.MySQLError
+	if !errors.As(err, &serverErr) {
 		return false
 	}
-	return said.Number == erLockWaitTimeout || said.Number == erLockDeadlock || said.Number == erCheckread
+	return serverErr.Number == erLockWaitTimeout || serverErr.Number == erLockDeadlock || serverErr.Number == erCheckread
 }
 
-// underWay reports whether a statement that failed may still be carried out. A
-// server that is cut off in the middle of one finishes it; only an error that
-// it sent itself says that it did not. SQLite runs in this process, and a
-// statement that has returned is over.
-func (s store) underWay(err error) bool {
-	var said *mysql.MySQLError
-	return s.db.Name() == "mysql" && !errors.As(err, &said)
+// mayStillRun reports whether a statement that failed may still be executed. A server
+// finishes a statement even if the connection breaks in the middle; only an error that
+// the server itself has sent is final. SQLite runs in this process, so there a statement
+// that has returned is over.
+func (s store) mayStillRun(err error) bool {
+	var serverErr *mysql.MySQLError
+	return s.db.Name() == "mysql" && !errors.As(err, &serverErr)
 }
 
-// nobodyThere reports whether a statement failed because no connection could
-// be had, so that nobody ever saw it.
-func nobodyThere(err error) bool {
+// neverSent reports whether a statement failed because there was no connection, so that
+// the server has never seen it.
+func neverSent(err error) bool {
 	var op *net.OpError
 	return errors.Is(err, driver.ErrBadConn) || errors.As(err, &op) && op.Op == "dial"
 }
 
-// written returns which of the orders with these ids are there.
+// written returns which of these ids have an order.
 func (s store) written(ctx context.Context, ids ...string) (map[string]bool, error) {
 	ctx, cancel := limited(ctx)
 	defer cancel()
 	var found []string
 	if err := s.db.WithContext(ctx).Model(&Order{}).Where("id IN ?", ids).Pluck("id", &found).Error; err != nil {
-		return nil, fmt.Errorf("looking for %d orders: %w", len(ids), err)
+		return nil, fmt.Errorf("looking up %d orders: %w", len(ids), err)
 	}
 	there := make(map[string]bool, len(found))
 	for _, id := range found {
@@ -367,7 +364,7 @@ func (s store) written(ctx context.Context, ids ...string) (map[string]bool, err
 	return there, nil
 }
 
-// foreign adds up the units in an item's orders of sales that there never were.
+// foreign adds up the units in an item's orders whose sale is not on record, see Sale.
 func (s store) foreign(ctx context.Context, sku string) (units int64, err error) {
 	ctx, cancel := limited(ctx)
 	defer cancel()
@@ -375,12 +372,12 @@ func (s store) foreign(ctx context.Context, sku string) (units int64, err error)
 	err = s.db.WithContext(ctx).Model(&Order{}).Select("COALESCE(SUM(quantity), 0)").
 		Where("sku = ? AND sale_id NOT IN (?)", sku, known).Scan(&units).Error
 	if err != nil {
-		return 0, fmt.Errorf("looking for foreign orders of %s: %w", sku, err)
+		return 0, fmt.Errorf("counting the foreign orders of %s: %w", sku, err)
 	}
 	return units, nil
 }
 
-// byKey returns the sale's order with an idempotency key, and whether there is one.
+// byKey returns the sale's order with an idempotency key, if there is one.
 func (s store) byKey(ctx context.Context, sku, saleID, key string) (Order, bool, error) {
 	ctx, cancel := limited(ctx)
 	defer cancel()
@@ -390,7 +387,7 @@ func (s store) byKey(ctx context.Context, sku, saleID, key string) (Order, bool,
 		return Order{}, false, nil
 	}
 	if err != nil {
-		return Order{}, false, fmt.Errorf("looking for the order of an idempotency key: %w", err)
+		return Order{}, false, fmt.Errorf("looking up the order of an idempotency key: %w", err)
 	}
 	return order, true, nil
 }

@@ -2,15 +2,15 @@
 -- KEYS[1]: the sale, a string: the generation that is current
 -- KEYS[2]: the stock of the buyer's generation, a string: the units left
 -- KEYS[3]: the claims on idempotency keys of this period, a hash with a field for each
--- KEYS[4]: the same of the last period
+-- KEYS[4]: the same for the last period
 -- ARGV[1]: the generation in which the buyer wants to buy
--- ARGV[2]: for how long claims stay after the last one, in milliseconds
+-- ARGV[2]: how long claims are kept after the last one, in milliseconds
 -- ARGV[3]: how many units the buyer wants
--- ARGV[4]: the buyer's idempotency key, '' if he has none
+-- ARGV[4]: the buyer's idempotency key, '' for none
 -- Returns n: the units are taken, and the key is claimed; n are left
---         -1: another generation is current, or its stock is not there
---         -2: somebody else has claimed the key
---         -3 - n: nothing is taken, for only n units are left
+--         -1: another generation is current, or its stock does not exist
+--         -2: another request has claimed the key
+--         -3 - n: nothing is taken, because only n units are left
 local left = redis.call('GET', KEYS[2])
 if redis.call('GET', KEYS[1]) ~= ARGV[1] or not left then
   return -1

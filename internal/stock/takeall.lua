@@ -1,19 +1,19 @@
--- Takes units from the stock of a sale for several buyers, one after the other:
--- for each if enough are left when his turn has come. Where there were too few
--- for one, a later one who wants less may still be served.
+-- Takes units from the stock of a sale for several buyers in their order, for each one if
+-- enough are left. If there are too few for one buyer, a later one that wants fewer may
+-- still be served.
 -- KEYS[1]: the sale, a string: the generation that is current
 -- KEYS[2]: the stock of the buyers' generation, a string: the units left
 -- KEYS[3]: the claims on idempotency keys of this period, a hash with a field for each
--- KEYS[4]: the same of the last period
+-- KEYS[4]: the same for the last period
 -- ARGV[1]: the generation in which the buyers want to buy
--- ARGV[2]: for how long claims stay after the last one, in milliseconds
+-- ARGV[2]: how long claims are kept after the last one, in milliseconds
 -- ARGV[3], ARGV[5], ...: how many units each buyer wants
--- ARGV[4], ARGV[6], ...: each buyer's idempotency key, '' if he has none
+-- ARGV[4], ARGV[6], ...: each buyer's idempotency key, '' for none
 -- Returns a list with an answer for each buyer, in their order:
 --           n: the units are taken, and the key is claimed; n are left
---           -2: somebody else has claimed the key
---           -3 - n: nothing is taken, for only n units are left
---         an empty list: another generation is current, or its stock is not there
+--           -2: another request has claimed the key
+--           -3 - n: nothing is taken, because only n units are left
+--         an empty list: another generation is current, or its stock does not exist
 local left = redis.call('GET', KEYS[2])
 if redis.call('GET', KEYS[1]) ~= ARGV[1] or not left then
   return {}

@@ -12,12 +12,12 @@ import (
 	"oversell/internal/web"
 )
 
-// changes is how many changes of a sale are cut off.
+// changes is how many changes of a sale are interrupted.
 const changes = 400
 
-// A PUT or DELETE that is cut off at any byte, or whose client leaves at any moment
-// before the reply, happens or does not. Whoever buys next is in the sale that the
-// database knows, and every order is counted in it.
+// A PUT or DELETE that is cut off at any byte, or whose client leaves at any moment before
+// the reply, is applied completely or not at all. The next buyer buys in the sale that the
+// database has, and every order counts in it.
 func TestChangeThatIsCutOffHappensOrDoesNot(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		sku := s.put(t, changes)
@@ -48,8 +48,8 @@ func TestChangeThatIsCutOffHappensOrDoesNot(t *testing.T) {
 	})
 }
 
-// cutOff sends a request of which every other one ends at a byte that moves on, and of
-// the rest the client leaves after a time that moves on.
+// cutOff sends a request and interrupts it. Every other request ends at a byte that advances
+// with each call, and the rest are cancelled after a time that does.
 func cutOff(t *testing.T, addr, method, sku, body string, i int) {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)

@@ -23,20 +23,19 @@ import (
 )
 
 const (
-	// crowd is how many clients of BenchmarkDeduct have a request under way at any time.
+	// crowd is how many clients of BenchmarkDeduct send requests at the same time.
 	crowd = 5000
-	// share is how many requests they send before it is the constant's turn.
+	// share is how many requests they send before they switch to the constant.
 	share = 4 * crowd
 )
 
 // BenchmarkDeduct sells one unit a request over HTTP, on a real Redis and a real
 // database, to thousands of clients that each keep their connection. "constant"
-// is what the same server makes of the same request when there is nothing to be
-// sold: the same router and middlewares, the body read and checked, and an answer
-// that is always the same; "unread" answers without a look at the body, which is
-// the least that a server can do. The others take turns with the constant, so that
-// both see the same machine, and report what part of its rate they come to as
-// "of-constant".
+// is the same server with the same request but without a sale: the same router and
+// middleware, the body read and checked, and a constant reply. "unread" replies without
+// reading the body, which is the least that a server can do. The others alternate with
+// the constant, so that both run on an equally busy machine, and report their rate as a
+// fraction of its rate, "of-constant".
 //
 //	go test -run xxx -bench Deduct -benchtime 100000x ./internal/web
 //
@@ -104,7 +103,7 @@ func serveConstants(routes *gin.Engine) {
 	})
 }
 
-// clients have a connection each.
+// clients are HTTP clients with one connection each.
 type clients []net.Conn
 
 func connect(b *testing.B, addr string, n int) clients {
@@ -120,8 +119,8 @@ func connect(b *testing.B, addr string, n int) clients {
 	return all
 }
 
-// send has the clients send n requests in all, each the next one when it has its
-// answer, and returns how long that took. All must be answered with 200.
+// send makes the clients send n requests in all, each client one at a time, and returns how
+// long that took. Every reply must be 200.
 func (all clients) send(b *testing.B, path string, n int) time.Duration {
 	request := fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: example.com\r\nContent-Type: application/json\r\nContent-Length: 14\r\n\r\n{\"quantity\":1}", path)
 	var sent atomic.Int64

@@ -10,5 +10,5 @@ import (
 func (a *API) HandlerWith(add func(*gin.Engine)) http.Handler {
 	r := a.routes()
 	add(r)
-	return a.around(r)
+	return a.wrap(r)
 }

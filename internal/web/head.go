@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// notSniffed tells browsers to take every reply for what its Content-Type says.
+// notSniffed tells browsers to trust the Content-Type of every reply.
 func notSniffed(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -13,8 +13,8 @@ func notSniffed(h http.Handler) http.Handler {
 	})
 }
 
-// withHead answers HEAD with the header of the reply to a GET, its Content-Length too.
-// The handlers write their reply as they would to a GET.
+// withHead answers HEAD with the header of the reply to a GET, including Content-Length.
+// The handlers write the same reply to both.
 func withHead(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodHead {
@@ -27,11 +27,12 @@ func withHead(h http.Handler) http.Handler {
 	})
 }
 
-// bodyCounter counts the body instead of sending it, and sends the header in the end.
+// bodyCounter counts the bytes of the body instead of sending them, and sends the header at
+// the end.
 type bodyCounter struct {
 	http.ResponseWriter
 	status int
-	begun  bool // the status is decided
+	begun  bool // the status is final
 	n      int64
 }
 

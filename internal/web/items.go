@@ -17,9 +17,8 @@ import (
 	"oversell/internal/stock"
 )
 
-// HeldHeader tells when the request was inside the critical section, as
-// FROM-TO in Unix nanoseconds, several separated by commas. It is what the
-// overlap witness of the bench works with.
+// HeldHeader has the times that the request was inside the critical section, as FROM-TO in
+// Unix nanoseconds, separated by commas. The bench finds overlapping holders with it.
 const HeldHeader = "Oversell-Held"
 
 // owner returns an id for one request that is unique among all instances.
@@ -28,7 +27,7 @@ func (a *API) owner() string {
 }
 
 func (a *API) deduct(c *gin.Context) {
-	name, ok := a.asked(c)
+	name, ok := a.requested(c)
 	if !ok {
 		return
 	}
@@ -67,9 +66,8 @@ func (a *API) deduct(c *gin.Context) {
 	}
 }
 
-// idempotencyKey returns the key of a request, "" if it has none. It replies and returns
-// false when the header is empty or there twice: the client counts on a key, and it is not
-// known which.
+// idempotencyKey returns the key of a request, "" for none. If the header is empty or given
+// twice it replies and returns false: the client relies on a key, but it is unclear which.
 func idempotencyKey(c *gin.Context) (string, bool) {
 	keys := c.Request.Header.Values("Idempotency-Key")
 	switch {
@@ -122,11 +120,11 @@ func ParseHeld(value string) ([]figures.Span, error) {
 
 func (a *API) putItem(c *gin.Context) {
 	var body struct {
-		Name     string       `json:"name"`
-		Category string       `json:"category"`
-		Stock    *int64       `json:"stock"`
-		Keeper   stock.Keeper `json:"keeper"`
-		Strategy string       `json:"strategy"`
+		Name     string        `json:"name"`
+		Category string        `json:"category"`
+		Stock    *int64        `json:"stock"`
+		Keeper   stock.Backend `json:"keeper"`
+		Strategy string        `json:"strategy"`
 	}
 	if !a.parse(c, &body) {
 		return
@@ -142,8 +140,7 @@ func (a *API) putItem(c *gin.Context) {
 		a.unknownStrategy(c, body.Strategy)
 		return
 	}
-	// A client that goes away leaves no half of a change behind.
-	ctx := context.WithoutCancel(c.Request.Context())
+	ctx := context.WithoutCancel(c.Request.Context()) // a client that leaves must not interrupt a change halfway
 	item, err := a.cfg.Stock.Put(ctx, stock.Item{
 		SKU: c.Param("sku"), Name: body.Name, Category: body.Category, Initial: *body.Stock, Keeper: body.Keeper,
 		Family: a.cfg.Stock.Family(body.Strategy),
@@ -159,7 +156,7 @@ func (a *API) putItem(c *gin.Context) {
 }
 
 func (a *API) deleteItem(c *gin.Context) {
-	ctx, sku := context.WithoutCancel(c.Request.Context()), c.Param("sku")
+	ctx, sku := context.WithoutCancel(c.Request.Context()), c.Param("sku") // as in putItem
 	err := a.cfg.Stock.Delete(ctx, sku)
 	if err == nil {
 		err = errors.Join(a.cfg.Cache.Delete(ctx, itemKey(sku)), a.cfg.Cache.Forget(ctx, categoriesKey))
@@ -176,13 +173,12 @@ const categoriesKey = "categories"
 
 func itemKey(sku string) string { return "item:" + sku }
 
-// forget drops what the cache holds of an item that has changed.
+// forget removes an item that has changed from the cache.
 func (a *API) forget(ctx context.Context, sku string) error {
 	return errors.Join(a.cfg.Cache.Forget(ctx, itemKey(sku)), a.cfg.Cache.Forget(ctx, categoriesKey))
 }
 
-// item answers with the item as the cache has it and the units left as Redis
-// has them now.
+// item answers with the item from the cache, and the units that are left now.
 func (a *API) item(c *gin.Context) {
 	sku := c.Param("sku")
 	if err := stock.CheckSKU(sku); err != nil {
@@ -221,7 +217,7 @@ func (a *API) item(c *gin.Context) {
 		return
 	}
 	if reply.SaleID != saleID {
-		// Whoever began this sale died before the cache was told.
+		// The process that began this sale crashed before it updated the cache.
 		if reply.Item, err = a.cfg.Stock.Item(c.Request.Context(), sku); err == nil {
 			err = a.forget(c.Request.Context(), sku)
 		}
@@ -249,10 +245,10 @@ func (a *API) categories(c *gin.Context) {
 	}
 }
 
-// cached reads a value through the cache; it is nil if it does not exist. It
-// replies and returns false when there is no telling.
+// cached reads a value through the cache; it is nil if it does not exist. After an error it
+// replies and returns false.
 func (a *API) cached(c *gin.Context, key string, load cache.Load) ([]byte, bool) {
-	name, ok := a.asked(c)
+	name, ok := a.requested(c)
 	if !ok {
 		return nil, false
 	}
@@ -281,7 +277,7 @@ func (a *API) cached(c *gin.Context, key string, load cache.Load) ([]byte, bool)
 	return res.Value, true
 }
 
-// audit answers with what the database and Redis say about the item's sale.
+// audit answers with the audit of the item's current sale.
 func (a *API) audit(c *gin.Context) {
 	ctx, sku := c.Request.Context(), c.Param("sku")
 	found, err := a.cfg.Stock.Audit(ctx, sku)
@@ -304,7 +300,7 @@ func (a *API) audit(c *gin.Context) {
 // Audit is the reply to an audit.
 type Audit struct {
 	stock.Audit
-	Instance      string           `json:"instance"`       // who answered
+	Instance      string           `json:"instance"`       // the instance that answered
 	CacheLoads    map[string]int64 `json:"cache_loads"`    // loads of the item's cached value, by instance
 	RedisCommands int64            `json:"redis_commands"` // commands Redis has counted since it started
 }

@@ -25,7 +25,9 @@ import (
 	"oversell/internal/backend"
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/cache"
-	"oversell/internal/locks"
+	"oversell/internal/catalog"
+	"oversell/internal/guard"
+	"oversell/internal/locks/waitlock"
 	"oversell/internal/stock"
 	"oversell/internal/web"
 )
@@ -42,11 +44,11 @@ func TestMain(m *testing.M) {
 
 const token = "open-sesame"
 
-// wait is how long a buyer waits: ample time to buy on a busy machine, and no long time
-// for a test in which nobody does.
+// wait is how long a buyer waits: long enough to buy on a busy machine, and short enough
+// for a test in which nobody can buy.
 const wait = 500 * time.Millisecond
 
-// site is a shop's HTTP interface with all that is behind it.
+// site is a shop's HTTP interface with everything behind it.
 type site struct {
 	http.Handler
 	api   *web.API
@@ -81,7 +83,7 @@ func eachSite(t *testing.T, f func(t *testing.T, s *site)) {
 	})
 }
 
-// embeddedSite is for what does not depend on the backends.
+// embeddedSite is for tests that do not depend on the backends.
 func embeddedSite(t testing.TB, adjust func(*web.Config, *stock.Config)) *site {
 	t.Helper()
 	rdb := backendtest.DialRedis(t, backendtest.Redis(t, "embedded"))
@@ -95,14 +97,15 @@ func newSite(t testing.TB, rdb redis.UniversalClient, db *gorm.DB, adjust func(*
 	}
 	s := &site{rdb: rdb, log: new(lockedBuffer)}
 	logger := slog.New(slog.NewTextHandler(s.log, nil))
-	o := locks.Options{Redis: rdb, TTL: time.Minute, Policy: &locks.Line{Delay: time.Millisecond}}
-	sc := stock.Config{DB: db, Redis: rdb, Wait: wait, Logger: logger}
-	sc.Use(strategies(), o)
+	o := catalog.Options{Redis: rdb, TTL: time.Minute, Policy: &guard.Line{Delay: time.Millisecond}}
+	sc := stock.Config{DB: db, Redis: rdb, History: backend.RedisHistory(rdb), Wait: wait, Logger: logger}
+	strategies().Sell(&sc, o)
 	wc := web.Config{
 		Default: "v6_watchdog", ForReads: "local", Instance: t.Name(), Token: token, Logger: logger,
-		Hosts:    []string{"example.com"}, // which a request of httptest asks for
-		Check:    func(ctx context.Context) error { return rdb.Ping(ctx).Err() },
-		Commands: func(ctx context.Context) (int64, error) { return backend.RedisCommands(ctx, rdb) },
+		Hosts:      []string{"example.com"}, // which a request of httptest asks for
+		LockErrors: []web.LockError{{Err: waitlock.ErrNotReplicated, Code: "not_replicated"}},
+		Check:      func(ctx context.Context) error { return rdb.Ping(ctx).Err() },
+		Commands:   func(ctx context.Context) (int64, error) { return backend.RedisCommands(ctx, rdb) },
 	}
 	for _, strategy := range strategies() {
 		wc.Strategies = append(wc.Strategies, web.Strategy{Name: strategy.Name, Cache: strategy.GuardsLoads()})
@@ -112,7 +115,7 @@ func newSite(t testing.TB, rdb redis.UniversalClient, db *gorm.DB, adjust func(*
 	}
 	s.stock = stock.New(sc)
 	t.Cleanup(s.stock.Close)
-	reader := cache.New(cache.Config{Redis: rdb, Guards: cache.Guards(strategies(), o), Instance: wc.Instance, Wait: 50 * time.Millisecond})
+	reader := cache.New(cache.Config{Redis: rdb, Guards: strategies().Guards(o), Instance: wc.Instance, Wait: 50 * time.Millisecond})
 	t.Cleanup(reader.Close)
 	wc.Stock, wc.Cache = s.stock, reader
 	s.api = web.New(wc)
@@ -159,7 +162,7 @@ func read(t testing.TB, w *httptest.ResponseRecorder, v any) {
 	}
 }
 
-// checkProblem says what is wrong with an error reply, if anything.
+// checkProblem returns what is wrong with an error reply, if anything.
 func checkProblem(w *httptest.ResponseRecorder) error {
 	var p struct {
 		Type, Title, Detail, Code string
@@ -196,5 +199,5 @@ func wantProblem(t testing.TB, w *httptest.ResponseRecorder, status int, code st
 	}
 }
 
-// strategies are those that need no more than a Redis and a database.
-func strategies() locks.Catalog { return locks.Strategies().With(locks.Options{}) }
+// strategies returns those that need only Redis and a database.
+func strategies() catalog.List { return catalog.Strategies().With(catalog.Options{}) }

@@ -8,11 +8,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"oversell/internal/cache"
-	"oversell/internal/locks"
+	"oversell/internal/guard"
 )
 
-// metrics are what /metrics shows, in a registry of their own. Strategies are
-// checked before they become a label, so that there are few.
+// metrics are the metrics of /metrics, in their own registry. Only names of existing
+// strategies become labels, so that there are few.
 type metrics struct {
 	registry *prometheus.Registry
 	requests *prometheus.CounterVec
@@ -37,8 +37,8 @@ func newMetrics() *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
 		requests: counter("requests_total", "Requests by strategy and outcome.", "strategy", "outcome"),
-		wait:     histogram("lock_wait_seconds", "Time from asking for the guard to having it, or giving up."),
-		hold:     histogram("lock_hold_seconds", "Time from having the guard to having released it."),
+		wait:     histogram("lock_wait_seconds", "Time from asking for the guard to acquiring it or giving up."),
+		hold:     histogram("lock_hold_seconds", "Time from acquiring the guard to releasing it."),
 		attempts: counter("lock_attempts_total", "Times a guard was asked for.", "strategy"),
 		renewals: counter("lock_renewals_total", "Times a lease was renewed.", "strategy"),
 		lost:     counter("lock_lost_total", "Leases that ran out under their holder.", "strategy"),
@@ -57,9 +57,9 @@ func (m *metrics) request(strategy, outcome string) {
 	m.requests.WithLabelValues(strategy, outcome).Inc()
 }
 
-// lock adds what one guarded section took. A request that never came to ask
-// for the guard has nothing to add.
-func (m *metrics) lock(strategy string, s locks.Stats) {
+// lock adds the figures of one guarded section. A request that never asked for the guard
+// has none.
+func (m *metrics) lock(strategy string, s guard.Stats) {
 	if s.Attempts == 0 && s.Waited == 0 {
 		return
 	}
@@ -74,7 +74,7 @@ func (m *metrics) lock(strategy string, s locks.Stats) {
 	}
 }
 
-// cache adds what one read through the cache took.
+// cache adds the figures of one read through the cache.
 func (m *metrics) cache(strategy string, res cache.Result) {
 	m.lock(strategy, res.Lock)
 	if res.Loaded {

@@ -7,11 +7,11 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// defaultOrders is how many orders a page has where the request does not say.
+// defaultOrders is the limit of a page if the request has none.
 const defaultOrders = "1000"
 
-// orders answers with a page of the orders of the item's sale. It is guarded: a page
-// costs the database more than an audit does.
+// orders answers with a page of the orders of the item's sale. It needs the token, because
+// a page is more work for the database than an audit.
 func (a *API) orders(c *gin.Context) {
 	limit, err := strconv.Atoi(c.DefaultQuery("limit", defaultOrders))
 	if err != nil {

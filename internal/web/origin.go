@@ -12,17 +12,18 @@ import (
 	"oversell/internal/web/problem"
 )
 
-// sheltered refuses what other sites make a visitor's browser send.
+// protected is the guard against CSRF and DNS rebinding: it refuses requests that another
+// site makes a visitor's browser send.
 //
-// A browser says from which site a request comes. Requests that change something and
-// come from another site are refused; clients that are no browsers do not say it, and
-// are let through.
+// A browser says which site a request comes from. Requests that change something and come
+// from another site are refused. Clients that are not browsers do not say it, and are
+// accepted.
 //
-// A site can also give its own name the address of the shop (DNS rebinding). For the
-// browser both are then the same site. So the shop is served under the names that it
-// knows, and under any other name only to requests that show the token, which such a
-// site does not have.
-func (a *API) sheltered(h http.Handler) http.Handler {
+// A site can also point its own name at the shop's address (DNS rebinding), so that the
+// browser takes both for the same site. Therefore the shop answers only under the names
+// that it knows, and under other names only requests with the token, which such a site
+// does not have.
+func (a *API) protected(h http.Handler) http.Handler {
 	origin := http.NewCrossOriginProtection()
 	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		problem.Reply(w, http.StatusForbidden, "cross_origin", "another site may not send this")
@@ -30,8 +31,8 @@ func (a *API) sheltered(h http.Handler) http.Handler {
 	h = origin.Handler(h)
 	names := knownNames(a.cfg.Addr, a.cfg.Hosts)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		shown := a.cfg.Token != "" && Authorized(r, a.cfg.Token)
-		if !shown && !loopback(r.Host) && !slices.Contains(names, hostOf(r.Host)) {
+		hasToken := a.cfg.Token != "" && Authorized(r, a.cfg.Token)
+		if !hasToken && !loopback(r.Host) && !slices.Contains(names, hostOf(r.Host)) {
 			problem.Reply(w, http.StatusForbidden, "wrong_host", "the shop does not know the host name of this request: start it with -hosts NAME")
 			return
 		}
@@ -39,7 +40,7 @@ func (a *API) sheltered(h http.Handler) http.Handler {
 	})
 }
 
-// knownNames are the names that were configured, and the one to listen on.
+// knownNames are the configured names, and the host of the address to listen on.
 func knownNames(addr string, hosts []string) []string {
 	var names []string
 	for _, host := range hosts {
@@ -47,7 +48,7 @@ func knownNames(addr string, hosts []string) []string {
 	}
 	host := hostOf(addr)
 	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
-		return names // it listens on all addresses, which names none
+		return names // all addresses: that is not a name
 	}
 	return append(names, host)
 }
@@ -85,15 +86,15 @@ func checkHost(name string) error {
 	return nil
 }
 
-// loopback reports whether a host, with a port or without, is this machine itself.
+// loopback reports whether a host, with or without a port, is this machine.
 func loopback(addr string) bool {
 	host := hostOf(addr)
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// hostOf returns the host of an address, with a port or without, in the form in which
-// hosts are compared.
+// hostOf returns the host of an address, with or without a port, normalized for
+// comparison.
 func hostOf(addr string) string {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"oversell/internal/web"
 )
 
-// The page has all paths but the API's, which are as they are without it.
+// The page has all paths except the API's, which do not change.
 func TestPageIsBesideTheAPI(t *testing.T) {
 	page := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, "the page's "+r.URL.Path)
@@ -47,7 +47,7 @@ func TestPageIsBesideTheAPI(t *testing.T) {
 	}
 }
 
-// Another site can have a visitor's browser buy nothing and start nothing.
+// Another site cannot make a visitor's browser buy or start anything.
 func TestOtherSitesAreTurnedAway(t *testing.T) {
 	s := embeddedSite(t, func(wc *web.Config, _ *stock.Config) {
 		wc.Page = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
@@ -78,8 +78,8 @@ func TestOtherSitesAreTurnedAway(t *testing.T) {
 	}
 }
 
-// A site can give its own name the shop's address. Only names that the shop knows are
-// served, wherever it listens, with a page or without; with the token every name is.
+// A site can point its own name at the shop's address. The shop serves only names that it
+// knows, wherever it listens, with or without a page. With the token it serves every name.
 func TestOnlyKnownNamesAreServed(t *testing.T) {
 	const page, noPage = true, false
 	for _, tt := range []struct {
@@ -148,8 +148,7 @@ func TestOnlyKnownNamesAreServed(t *testing.T) {
 	}
 }
 
-// What a site could do whose name leads to the shop: nothing, also not where no token is
-// asked for.
+// A site whose name leads to the shop can do nothing, even if no token is required.
 func TestRebindingSiteDoesNothing(t *testing.T) {
 	started := 0
 	s := embeddedSite(t, func(wc *web.Config, _ *stock.Config) {

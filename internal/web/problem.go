@@ -9,62 +9,77 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"oversell/internal/cache"
-	"oversell/internal/locks/thirdparty"
-	"oversell/internal/locks/waitlock"
 	"oversell/internal/stock"
 	"oversell/internal/web/problem"
 )
 
-// outcomes maps the errors to replies. What is not in it means that a backend
-// did not do its part.
-var outcomes = []struct {
+// outcome is the reply to an error.
+type outcome struct {
 	err    error
 	status int
 	code   string
 
-	// withCause marks an error around which there are words of a backend:
-	// they may name hosts and users, and are for the log.
+	// withCause marks an error that wraps the text of a backend, which may name
+	// hosts and users: that is for the log.
 	withCause bool
-}{
+}
+
+// LockError is an error of a lock that means that it was not acquired. The reply has
+// status 503 and the code.
+type LockError struct {
+	Err       error
+	Code      string
+	WithCause bool // it wraps the text of a backend, which no client is shown
+}
+
+// outcomesWith are the replies to the errors of the domain and to those of the locks.
+// Any other error means that a backend failed.
+func outcomesWith(locks []LockError) []outcome {
+	all := slices.Clone(outcomes)
+	for _, l := range locks {
+		all = append(all, outcome{l.Err, http.StatusServiceUnavailable, l.Code, l.WithCause})
+	}
+	// Last, for other errors may come of a cancelled request.
+	return append(all, outcome{context.Canceled, http.StatusServiceUnavailable, "cancelled", true})
+}
+
+var outcomes = []outcome{
 	{stock.ErrInvalid, http.StatusBadRequest, "invalid", false},
 	{stock.ErrUnknownItem, http.StatusNotFound, "unknown_item", false},
 	{stock.ErrUnknownStrategy, http.StatusNotFound, "unknown_strategy", false},
 	{cache.ErrUnknownStrategy, http.StatusBadRequest, "unknown_strategy", false},
-	{stock.ErrPlace, http.StatusBadRequest, "wrong_keeper", false},
+	{stock.ErrLocation, http.StatusBadRequest, "wrong_keeper", false},
 	{stock.ErrSoldOut, http.StatusConflict, "sold_out", false},
 	{stock.ErrOtherStrategy, http.StatusConflict, "other_strategy", false},
 	{stock.ErrBusy, http.StatusServiceUnavailable, "busy", false},
-	{thirdparty.ErrGaveUp, http.StatusServiceUnavailable, "busy", true},
-	{waitlock.ErrNotReplicated, http.StatusServiceUnavailable, "not_replicated", false},
 	{cache.ErrBusy, http.StatusServiceUnavailable, "busy", false},
 	{stock.ErrLost, http.StatusServiceUnavailable, "lock_lost", true},
 	{stock.ErrFenced, http.StatusServiceUnavailable, "fenced", true},
 	{stock.ErrClosing, http.StatusServiceUnavailable, "closing", false},
 	{cache.ErrClosing, http.StatusServiceUnavailable, "closing", false},
-	{context.Canceled, http.StatusServiceUnavailable, "cancelled", true},
 }
 
 const codeBackend = "backend"
 
 // fail replies to a request that ended with err, and returns the code.
 func (a *API) fail(c *gin.Context, err error) string {
-	for _, o := range outcomes {
+	for _, o := range a.outcomes {
 		if errors.Is(err, o.err) {
 			reply(c, o.status, o.code, a.detail(c, err, o.err))
 			return o.code
 		}
 	}
-	// What the backends say is for the log: it may name hosts and users.
-	if skipped, ok := a.failures.line(); ok {
+	// A backend's error may name hosts and users, and belongs in the log only.
+	if skipped, ok := a.failures.allow(); ok {
 		a.cfg.Logger.Error("a backend failed", "method", c.Request.Method, "path", c.Request.URL.Path, "error", err, "not_logged_before", skipped)
 	}
-	reply(c, http.StatusServiceUnavailable, codeBackend, a.away(c))
+	reply(c, http.StatusServiceUnavailable, codeBackend, a.whatFailed(c))
 	return codeBackend
 }
 
-// away says what may be away, by kind and not by address.
-func (a *API) away(c *gin.Context) string {
-	name := c.GetString(askedKey)
+// whatFailed names the backends that may be down, without their addresses.
+func (a *API) whatFailed(c *gin.Context) string {
+	name := c.GetString(strategyKey)
 	i := slices.IndexFunc(a.cfg.Strategies, func(s Strategy) bool { return s.Name == name && s.Servers != "" })
 	if i < 0 {
 		return "Redis or the database is away"
@@ -72,29 +87,29 @@ func (a *API) away(c *gin.Context) string {
 	return "Redis, the database or " + a.cfg.Strategies[i].Servers + " is away"
 }
 
-// detail returns what a client is told of err, which is a known one: all of
-// it, or the known one's own words while the log gets the rest.
+// detail returns the text of err for the client. If err has a backend's error in it the
+// client gets only the text of known, and the log gets the rest.
 func (a *API) detail(c *gin.Context, err, known error) string {
-	if allOurs(err) {
+	if a.allOurs(err) {
 		return err.Error()
 	}
-	if skipped, ok := a.untold.line(); ok {
+	if skipped, ok := a.withheld.allow(); ok {
 		a.cfg.Logger.Warn("a request was not served", "method", c.Request.Method, "path", c.Request.URL.Path, "error", err, "not_logged_before", skipped)
 	}
 	return known.Error()
 }
 
-// allOurs reports whether every word of err is the shop's own, and none of a
-// backend. It looks for what is at the bottom of err, since a lost lock brings
-// its cause along, and a cancelled request the command that it cut off.
-func allOurs(err error) bool {
+// allOurs reports whether err has no error of a backend in it. It checks the innermost
+// errors, because a lost lock has its cause with it, and a cancelled request the error of
+// the command that it cut off.
+func (a *API) allOurs(err error) bool {
 	switch e := err.(type) {
 	case interface{ Unwrap() error }:
-		return allOurs(e.Unwrap())
+		return a.allOurs(e.Unwrap())
 	case interface{ Unwrap() []error }:
-		return !slices.ContainsFunc(e.Unwrap(), func(err error) bool { return !allOurs(err) })
+		return !slices.ContainsFunc(e.Unwrap(), func(err error) bool { return !a.allOurs(err) })
 	}
-	for _, o := range outcomes {
+	for _, o := range a.outcomes {
 		if err == o.err {
 			return !o.withCause
 		}
@@ -102,20 +117,20 @@ func allOurs(err error) bool {
 	return false
 }
 
-// invalid replies that the request is wrong, and how.
+// invalid replies that the request is invalid, and why.
 func invalid(c *gin.Context, detail string) {
 	reply(c, http.StatusBadRequest, problem.CodeInvalid, detail)
 }
 
-// reply sends a problem and ends the handling of the request. The code is the same
-// as in the metrics.
+// reply sends a problem and ends the handling of the request. The metrics use the same
+// code.
 func reply(c *gin.Context, status int, code, detail string) {
 	c.Abort()
 	problem.Reply(c.Writer, status, code, detail)
 }
 
-// parse reads a JSON body into v. It replies and returns false when the body
-// is anything but one JSON object of the right form.
+// parse reads a JSON body into v. Unless the body is one valid JSON object it replies and
+// returns false.
 func (a *API) parse(c *gin.Context, v any) bool {
 	ok := problem.ReadBody(c.Writer, c.Request.Body, v)
 	if !ok {

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// knock sends a request that may be nonsense, and says what is wrong with the
-// reply, if anything: a 5xx, or an error that is no problem document.
+// knock sends a request that may be nonsense, and returns what is wrong with the reply, if
+// anything: a 5xx, or an error that is not a problem document.
 func knock(s *site, method, path, query, body, key string) error {
 	req, err := http.NewRequest(method, "http://shop.test/", strings.NewReader(body))
 	if err != nil {
@@ -40,7 +40,7 @@ func knock(s *site, method, path, query, body, key string) error {
 	return nil
 }
 
-// nonsense makes texts of pieces that a parser may stumble over.
+// nonsense returns a text of random pieces that are hard to parse.
 type nonsense struct{ *rand.Rand }
 
 func (n nonsense) pick(pieces ...string) string { return pieces[n.IntN(len(pieces))] }

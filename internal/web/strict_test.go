@@ -14,8 +14,8 @@ import (
 	"oversell/internal/web"
 )
 
-// A parameter that cannot be read, that is not known or that is there twice sells
-// nothing: it may have named the strategy.
+// A request with a parameter that is invalid, unknown or given twice sells nothing: the
+// parameter may have named the strategy.
 func TestQueriesThatAreNotUnderstoodAreRefused(t *testing.T) {
 	s := embeddedSite(t, nil)
 	sku := s.put(t, 10)
@@ -62,7 +62,7 @@ func TestQueriesThatAreNotUnderstoodAreRefused(t *testing.T) {
 	}
 }
 
-// A client that sends a key counts on it.
+// A client that sends a key relies on it.
 func TestKeysThatAreNotOneAreRefused(t *testing.T) {
 	s := embeddedSite(t, nil)
 	sku := s.put(t, 10)
@@ -80,8 +80,8 @@ func TestKeysThatAreNotOneAreRefused(t *testing.T) {
 	}
 }
 
-// Of two fields of one name, and of a name in other letters, the client may have meant
-// another than the shop takes.
+// If a field is given twice, or its name is in another case, the client may have meant
+// another value than the shop would use.
 func TestFieldsAreThereOnceByTheirNames(t *testing.T) {
 	s := embeddedSite(t, nil)
 	sku := s.put(t, 10)
@@ -106,7 +106,7 @@ func TestFieldsAreThereOnceByTheirNames(t *testing.T) {
 	}
 }
 
-// No reply is to be taken for what it is not, whatever it is.
+// Browsers must not guess the type of any reply.
 func TestNoReplyIsSniffed(t *testing.T) {
 	s := embeddedSite(t, func(wc *web.Config, _ *stock.Config) {
 		wc.Page = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<p>") })
@@ -123,8 +123,7 @@ func TestNoReplyIsSniffed(t *testing.T) {
 	}
 }
 
-// HEAD gives the header of the reply to a GET, and no body, in every place where there
-// is a GET.
+// HEAD returns the header of the reply to a GET, and no body, for every path with GET.
 func TestHeadIsGetWithoutABody(t *testing.T) {
 	s := embeddedSite(t, func(wc *web.Config, _ *stock.Config) {
 		wc.Page = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -163,8 +162,7 @@ func TestHeadIsGetWithoutABody(t *testing.T) {
 	}
 }
 
-// raw sends a request on a connection of its own, and checks that nothing follows the
-// reply.
+// raw sends a request on its own connection, and checks that nothing follows the reply.
 func raw(t *testing.T, addr, method, path string) *http.Response {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)

@@ -1,5 +1,5 @@
-// Package web is the shop's HTTP interface: it parses, calls and replies. What
-// a sale is, how stock is guarded and where things are kept it does not know.
+// Package web is the shop's HTTP interface: it parses requests, calls the service and
+// replies. It does not know how stock is guarded, or where it is kept.
 package web
 
 import (
@@ -21,14 +21,14 @@ import (
 // maxBody bounds a request's body, in bytes.
 const maxBody = 4 << 10
 
-// Strategy is what the API tells about a strategy.
+// Strategy is the API's description of a strategy.
 type Strategy struct {
 	Name   string `json:"name"`
 	Adds   string `json:"adds"`
 	Breaks string `json:"breaks"`
-	Cache  bool   `json:"cache"` // whether it can guard the cache's loads, too
+	Cache  bool   `json:"cache"` // whether it can guard the cache's loads too
 
-	// Servers is what its lock lives on beside Redis and the database; "": nothing.
+	// Servers names the servers that its lock needs besides Redis and the database, if any.
 	Servers string `json:"-"`
 }
 
@@ -37,23 +37,27 @@ type Config struct {
 	Stock      *stock.Service
 	Cache      *cache.Reader
 	Strategies []Strategy
-	Absent     map[string]string // by name: why the shop has a strategy not that others have
-	Default    string            // name of the strategy for requests that name none
-	ForReads   string            // the same for reads, while the default strategy cannot guard them
+	Absent     map[string]string // by name: why this shop lacks a strategy
+	Default    string            // the strategy for requests that do not name one
+	ForReads   string            // the strategy for such reads if Default cannot guard them
 	Instance   string            // unique among all instances
-	Token      string            // asked for where something is changed; "": nobody is asked
+	Token      string            // required for changes; "": not required
 	Logger     *slog.Logger
 
-	// Page serves all paths that are not the API's; nil: there are none.
+	// LockErrors are those that the locks of the strategies return beside the
+	// domain's own.
+	LockErrors []LockError
+
+	// Page serves all paths that are not the API's; nil: no page.
 	Page http.Handler
 
-	// Addr is what the shop listens on, as host:port, and Hosts are names that it is
-	// served under: see ParseHosts. This machine's own names need not be given.
+	// Addr is the address to listen on, as host:port. Hosts are the names that the shop
+	// is served under, see ParseHosts, besides those of this machine.
 	Addr  string
 	Hosts []string
 
-	// Check tells whether the backends answer; Commands how many commands
-	// Redis has counted since it started.
+	// Check returns an error if a backend does not answer. Commands returns how many
+	// commands Redis has counted since it started.
 	Check    func(ctx context.Context) error
 	Commands func(ctx context.Context) (int64, error)
 }
@@ -64,22 +68,23 @@ type API struct {
 	strategy atomic.Value // string: the default strategy
 	owners   atomic.Uint64
 	metrics  *metrics
-	failures sparing // of the backends, for the log
-	untold   sparing // what clients are not told, for the log
+	outcomes []outcome
+	failures logLimit // for the errors of backends
+	withheld logLimit // for the details that clients do not get
 }
 
 // New returns an API.
 func New(cfg Config) *API {
-	a := &API{cfg: cfg, metrics: newMetrics()}
+	a := &API{cfg: cfg, metrics: newMetrics(), outcomes: outcomesWith(cfg.LockErrors)}
 	a.strategy.Store(cfg.Default)
 	return a
 }
 
-// Handler returns the routes, and what every request goes through.
-func (a *API) Handler() http.Handler { return a.around(a.routes()) }
+// Handler returns the handler of all routes.
+func (a *API) Handler() http.Handler { return a.wrap(a.routes()) }
 
 func (a *API) routes() *gin.Engine {
-	gin.SetMode(gin.ReleaseMode) // or it prints every route
+	gin.SetMode(gin.ReleaseMode) // otherwise gin prints every route
 	r := gin.New()
 	r.HandleMethodNotAllowed = true
 	r.RedirectTrailingSlash = false
@@ -107,22 +112,22 @@ func (a *API) routes() *gin.Engine {
 	return r
 }
 
-// around is what a request goes through before its route.
-func (a *API) around(r *gin.Engine) http.Handler {
+// wrap adds the page, and what every request goes through before its route.
+func (a *API) wrap(r *gin.Engine) http.Handler {
 	var all http.Handler = r
 	if a.cfg.Page != nil {
 		all = beside(r, a.cfg.Page)
 	}
-	return withHead(notSniffed(a.sheltered(all)))
+	return withHead(notSniffed(a.protected(all)))
 }
 
-// get adds a route that answers HEAD as well, as every GET does.
+// get adds a route for GET and HEAD.
 func get(r gin.IRoutes, path string, handlers ...gin.HandlerFunc) {
 	r.GET(path, handlers...)
 	r.HEAD(path, handlers...)
 }
 
-// parameters refuses requests with other parameters in the query than these.
+// parameters refuses requests with any other query parameter.
 func parameters(allowed ...string) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		if _, ok := problem.ReadQuery(c.Writer, c.Request, allowed...); !ok {
@@ -131,7 +136,7 @@ func parameters(allowed ...string) gin.HandlerFunc {
 	}
 }
 
-// beside has the API serve the paths of its routes, and the page all others.
+// beside serves the paths of the API's routes by the API, and all others by the page.
 func beside(api *gin.Engine, page http.Handler) http.Handler {
 	var fixed, prefixes []string
 	for _, route := range api.Routes() {
@@ -157,17 +162,17 @@ func limitBody(c *gin.Context) {
 
 func (a *API) recovered(c *gin.Context, reason any) {
 	a.cfg.Logger.Error("a handler panicked", "path", c.Request.URL.Path, "reason", reason)
-	reply(c, http.StatusInternalServerError, "internal", "the shop made a mistake")
+	reply(c, http.StatusInternalServerError, "internal", "internal error")
 }
 
-// Challenge replies to who does not show the token.
+// Challenge replies to a request without the token.
 func Challenge(w http.ResponseWriter) {
 	w.Header().Set("WWW-Authenticate", `Bearer realm="oversell"`)
 	problem.Reply(w, http.StatusUnauthorized, "no_token", "this needs the header Authorization: Bearer TOKEN")
 }
 
-// Authorized reports whether a request shows the token, or there is none to be
-// shown.
+// Authorized reports whether a request has the token. If token is "" every request is
+// authorized.
 func Authorized(r *http.Request, token string) bool {
 	if token == "" {
 		return true
@@ -176,7 +181,7 @@ func Authorized(r *http.Request, token string) bool {
 	return ok && subtle.ConstantTimeCompare([]byte(given), []byte(token)) == 1
 }
 
-// guarded lets through only who knows the token, if there is one.
+// guarded refuses requests without the token, if one is required.
 func (a *API) guarded(c *gin.Context) {
 	if Authorized(c.Request, a.cfg.Token) {
 		return
@@ -237,12 +242,12 @@ func (a *API) unknownStrategy(c *gin.Context, name string) {
 	reply(c, http.StatusNotFound, "unknown_strategy", detail+"; the shop has: "+strings.Join(names, ", "))
 }
 
-// askedKey is where a request's context keeps the strategy that asked returned.
-const askedKey = "strategy"
+// strategyKey is the key of the request's strategy in its gin.Context.
+const strategyKey = "strategy"
 
-// asked returns the strategy that the request asks for, or the default one. It
-// replies and returns false when there is no such strategy.
-func (a *API) asked(c *gin.Context) (string, bool) {
+// requested returns the strategy that the request names, or the default one. If there is
+// no such strategy it replies and returns false.
+func (a *API) requested(c *gin.Context) (string, bool) {
 	name := c.Query("strategy")
 	if name == "" {
 		name = a.strategy.Load().(string)
@@ -251,6 +256,6 @@ func (a *API) asked(c *gin.Context) (string, bool) {
 		a.unknownStrategy(c, name)
 		return "", false
 	}
-	c.Set(askedKey, name)
+	c.Set(strategyKey, name)
 	return name, true
 }

@@ -12,12 +12,13 @@ import (
 	"testing"
 	"time"
 
-	"oversell/internal/locks"
+	"oversell/internal/catalog"
+	"oversell/internal/guard"
 	"oversell/internal/stock"
 	"oversell/internal/web"
 )
 
-// sold is what a deduct answers with.
+// sold is the reply to a deduct.
 type sold struct {
 	OrderID   string `json:"order_id"`
 	SKU       string
@@ -63,7 +64,7 @@ func TestSameKeyIsAnsweredWithTheFirstOrder(t *testing.T) {
 func TestItemIsPutReadAuditedAndDeleted(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		path := "/api/items/shoe"
-		wantProblem(t, s.ask("GET", path, ""), 404, "unknown_item") // and the cache now knows that there is none
+		wantProblem(t, s.ask("GET", path, ""), 404, "unknown_item") // and the cache now has the marker for a missing value
 		var item struct {
 			SKU, Name, Category string
 			Initial, Remaining  int64
@@ -112,7 +113,7 @@ func TestItemIsReadThroughTheCache(t *testing.T) {
 	}
 }
 
-// Whoever makes up SKUs does not fill Redis with them.
+// Requests with made-up SKUs do not fill Redis.
 func TestUnknownItemsFillNothing(t *testing.T) {
 	s := embeddedSite(t, nil)
 	before := s.rdb.DBSize(t.Context()).Val()
@@ -245,7 +246,7 @@ func TestBadInput(t *testing.T) {
 	})
 }
 
-// newCold returns an item that no cache knows.
+// newCold returns an item that is not in the cache.
 func newCold(t *testing.T, s *site) string { return s.put(t, 1) }
 
 func TestChangesAskForTheToken(t *testing.T) {
@@ -273,7 +274,7 @@ func TestChangesAskForTheToken(t *testing.T) {
 	read(t, open.ask("PUT", "/api/items/a", `{"stock":1}`), new(struct{}))
 }
 
-// busy holds the lock of stage 1 for ever.
+// busy holds the lock of stage 1 forever.
 func busy(t *testing.T, s *site, sku string) {
 	t.Helper()
 	if err := s.rdb.Set(t.Context(), "oversell:{"+sku+"}:lock:v1_setnx", "somebody", 0).Err(); err != nil {
@@ -293,7 +294,7 @@ func TestLockThatIsNotHadInTime(t *testing.T) {
 	})
 }
 
-// A lock is not taken where no replica can have it.
+// A lock that needs a replica is not taken without one.
 func TestLockThatNoReplicaHas(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		sku := s.put(t, 1)
@@ -308,7 +309,7 @@ func TestClosingShopTurnsEverybodyAway(t *testing.T) {
 	wantProblem(t, s.ask("POST", "/api/items/"+sku+"/deduct", `{"quantity":1}`), 503, "closing")
 }
 
-// What the backends say stays in the log: it may name hosts and users.
+// The errors of backends stay in the log: they may name hosts and users.
 func TestBackendThatIsAway(t *testing.T) {
 	s := embeddedSite(t, nil)
 	sku := s.put(t, 1)
@@ -327,20 +328,20 @@ func TestBackendThatIsAway(t *testing.T) {
 	} {
 		got := s.admin(w.method, w.path, w.body)
 		if strings.Contains(got.Body.String(), "client is closed") {
-			t.Errorf("%s %s tells what the backend said: %s", w.method, w.path, got.Body)
+			t.Errorf("%s %s has the backend's error: %s", w.method, w.path, got.Body)
 		}
 		wantProblem(t, got, 503, "backend")
 	}
 	if !strings.Contains(s.log.String(), "client is closed") {
-		t.Error("the log does not tell what the backend said")
+		t.Error("the log does not have the backend's error")
 	}
 }
 
-// Who asks for a lock on other servers is told that it may be those.
+// The error for a lock on other servers names those.
 func TestServersOfALockMayBeAway(t *testing.T) {
 	s := embeddedSite(t, func(wc *web.Config, sc *stock.Config) {
 		wc.Strategies = append(wc.Strategies, web.Strategy{Name: "etcd", Servers: "etcd"})
-		sc.Guards["etcd"] = sc.Guards["v6_watchdog"]
+		sc.Isolations["etcd"] = sc.Isolations["v6_watchdog"]
 	})
 	sku := s.put(t, 1)
 	if err := s.rdb.Close(); err != nil {
@@ -358,14 +359,14 @@ func TestServersOfALockMayBeAway(t *testing.T) {
 	}
 }
 
-// What other shops have, this one says why it has not.
+// The shop says why it lacks a strategy that other shops have.
 func TestAbsentStrategyIsExplained(t *testing.T) {
 	s := embeddedSite(t, func(wc *web.Config, _ *stock.Config) {
-		wc.Absent = map[string]string{"zookeeper": "it takes -zookeeper"}
+		wc.Absent = map[string]string{"zookeeper": "it needs -zookeeper"}
 	})
 	sku := s.put(t, 1)
 	for strategy, want := range map[string]string{
-		"zookeeper": `there is no strategy \"zookeeper\" here: it takes -zookeeper; the shop has: none, `,
+		"zookeeper": `there is no strategy \"zookeeper\" here: it needs -zookeeper; the shop has: none, `,
 		"v0":        `there is no strategy \"v0\"; the shop has: none, `,
 	} {
 		for _, got := range []*httptest.ResponseRecorder{
@@ -387,7 +388,7 @@ func TestPanicIsAProblem(t *testing.T) {
 	sku := s.put(t, 1)
 	wantProblem(t, s.ask("POST", "/api/items/"+sku+"/deduct", `{"quantity":1}`), 500, "internal")
 	if !strings.Contains(s.log.String(), "in the work") {
-		t.Error("the log does not tell of the panic")
+		t.Error("the log does not have the panic")
 	}
 	// The guard was released.
 	wantProblem(t, s.ask("POST", "/api/items/"+sku+"/deduct", `{"quantity":1}`), 500, "internal")
@@ -400,8 +401,8 @@ func TestLostLockIsAProblem(t *testing.T) {
 	wantProblem(t, s.ask("POST", "/api/items/"+s.put(t, 1)+"/deduct", `{"quantity":1}`), 503, "lock_lost")
 }
 
-// What a backend said stays in the log also where it is the cause of an error
-// that has a reply of its own.
+// A backend's error stays in the log even if it is the cause of an error with its own
+// reply.
 func TestCausesStayInTheLog(t *testing.T) {
 	address := &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("10.9.8.7:6379 refused")}
 	for code, err := range map[string]error{
@@ -416,7 +417,7 @@ func TestCausesStayInTheLog(t *testing.T) {
 			})
 			w := s.ask("POST", "/api/items/"+s.put(t, 1)+"/deduct", `{"quantity":1}`)
 			if strings.Contains(w.Body.String(), "10.9.8.7") {
-				t.Errorf("the client is told %s", w.Body)
+				t.Errorf("the client got %s", w.Body)
 			}
 			status := http.StatusServiceUnavailable
 			if code == "sold_out" {
@@ -424,18 +425,18 @@ func TestCausesStayInTheLog(t *testing.T) {
 			}
 			wantProblem(t, w, status, code)
 			if !strings.Contains(s.log.String(), "10.9.8.7") {
-				t.Error("the log does not tell the cause")
+				t.Error("the log does not have the cause")
 			}
 		})
 	}
 }
 
-// What is the shop's own to say is said in full.
+// The shop's own errors are sent in full.
 func TestOwnWordsAreTold(t *testing.T) {
 	s := embeddedSite(t, nil)
 	w := s.ask("POST", "/api/items/"+s.put(t, 1)+"/deduct", `{"quantity":2}`)
 	if !strings.Contains(w.Body.String(), "sold out: 1 left") || s.log.String() != "" {
-		t.Errorf("the client is told %s, and the log %s", w.Body, s.log)
+		t.Errorf("the client got %s, and the log %s", w.Body, s.log)
 	}
 }
 
@@ -486,8 +487,8 @@ func TestLostLeasesAndRenewalsAreCounted(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			o := locks.Options{Redis: sc.Redis, TTL: ttl, Policy: &locks.Line{Delay: time.Millisecond}}
-			sc.Guards = map[string]stock.Guard{tt.strategy: stock.Exclusive(stock.Keepers{Redis: sc.Redis}, strategy.Guard(o))}
+			o := catalog.Options{Redis: sc.Redis, TTL: ttl, Policy: &guard.Line{Delay: time.Millisecond}}
+			sc.Isolations = map[string]stock.Isolation{tt.strategy: stock.Exclusive(stock.Backends{Redis: sc.Redis}, strategy.NewGuard(o))}
 			sc.Work = func(context.Context, string) (func(), error) { time.Sleep(2 * ttl); return nil, nil }
 		})
 		read(t, s.ask("POST", "/api/items/"+s.put(t, 1)+"/deduct?strategy="+tt.strategy, `{"quantity":1}`), new(sold))

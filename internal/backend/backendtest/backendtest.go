@@ -1,9 +1,9 @@
 // Package backendtest gives tests the backends that the program runs on:
-// private servers, each test's own, gone when the test is over.
+// private servers for each test, which are removed when the test is over.
 //
-// Where a test needs a binary that is not installed it is skipped, with a
-// word on how to get it; with CI=true in the environment it fails instead, so
-// that nothing goes untested unnoticed.
+// A test that needs a binary that is not installed is skipped, with a hint on
+// how to install it; with CI=true in the environment it fails instead, so that
+// no gap in the tests goes unnoticed.
 package backendtest
 
 import (
@@ -20,19 +20,19 @@ import (
 	"oversell/internal/backend"
 )
 
-// kinds are the values of -redis and -db that need no server of the user's.
+// kinds are the values of -redis and -db that need no server of the user.
 func kinds() []string { return []string{"embedded", "local"} }
 
-// Slack is what a busy machine may add to a time that a test bounds. Such a test
-// tells a wait that ends from one that does not; how fast something is, only a
-// benchmark can say.
+// Slack is added to the time limits of tests, because a machine may be busy.
+// Such a test tells a wait that ends from one that does not; only a benchmark
+// can measure how fast something is.
 const Slack = 6 * time.Second
 
 // startTimeout bounds the start of one server.
 const startTimeout = time.Minute
 
-// Each runs f as the subtests "embedded", on miniredis and SQLite, and
-// "local", on a real redis-server and a real MariaDB or MySQL.
+// Each runs f as the subtests "embedded", on miniredis and SQLite, and "local",
+// on a real redis-server and a real MariaDB or MySQL.
 func Each(t *testing.T, f func(t *testing.T, rdb redis.UniversalClient, db *gorm.DB)) {
 	t.Helper()
 	for _, kind := range kinds() {
@@ -42,8 +42,8 @@ func Each(t *testing.T, f func(t *testing.T, rdb redis.UniversalClient, db *gorm
 	}
 }
 
-// EachRedis runs f as the subtests "embedded" and "local", each with an empty
-// Redis of its own.
+// EachRedis runs f as the subtests "embedded" and "local", each with its own
+// empty Redis.
 func EachRedis(t *testing.T, f func(t *testing.T, rdb redis.UniversalClient)) {
 	t.Helper()
 	for _, kind := range kinds() {
@@ -53,8 +53,8 @@ func EachRedis(t *testing.T, f func(t *testing.T, rdb redis.UniversalClient)) {
 	}
 }
 
-// EachDatabase runs f as the subtests "embedded" and "local", each with an
-// empty database of its own.
+// EachDatabase runs f as the subtests "embedded" and "local", each with its own
+// empty database.
 func EachDatabase(t *testing.T, f func(t *testing.T, db *gorm.DB)) {
 	t.Helper()
 	for _, kind := range kinds() {
@@ -75,7 +75,8 @@ func Need(t testing.TB, binaries ...string) {
 	}
 }
 
-// must ends the test on an error: it skips it if a binary is missing.
+// must ends the test if err is not nil: it skips the test if a binary is
+// missing.
 func must(t testing.TB, err error) {
 	t.Helper()
 	if errors.Is(err, backend.ErrMissing) {
@@ -94,7 +95,7 @@ func skip(t testing.TB, why string) {
 	t.Skip(why)
 }
 
-// starting is the context in which a server starts.
+// starting returns the context for the start of a server.
 func starting(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	t.Cleanup(cancel)

@@ -12,8 +12,8 @@ import (
 	"oversell/internal/backend/backendtest"
 )
 
-// TestEachIsEmpty runs the same twice: what one test writes the next does not
-// find. Without Main, each subtest also has a database server of its own.
+// TestEachIsEmpty runs the same twice: a test does not find what an earlier one
+// wrote. Without Main, each subtest also has its own database server.
 func TestEachIsEmpty(t *testing.T) {
 	for range 2 {
 		var ran []string
@@ -36,19 +36,21 @@ func TestEachIsEmpty(t *testing.T) {
 	}
 }
 
-// TestNeed runs the test below in a process of its own, as it fails or skips.
+// TestNeed runs the test below in a separate process, because it fails or
+// skips.
 func TestNeed(t *testing.T) {
 	for ci, want := range map[string]string{"false": "--- SKIP: TestNothingNeeded", "true": "--- FAIL: TestNothingNeeded"} {
 		cmd := exec.Command(os.Args[0], "-test.v", "-test.run=^TestNothingNeeded$")
 		cmd.Env = append(os.Environ(), "CI="+ci, "OVERSELL_TEST_NEED=no-such-binary")
-		out, _ := cmd.CombinedOutput() // it fails where it should
+		out, _ := cmd.CombinedOutput() // with CI=true it is meant to fail
 		if !strings.Contains(string(out), want) || !strings.Contains(string(out), "no-such-binary") {
 			t.Errorf("CI=%s: want %q and the binary's name in:\n%s", ci, want, out)
 		}
 	}
 }
 
-// TestNothingNeeded needs what TestNeed tells it to; by itself, nothing.
+// TestNothingNeeded needs the binary that TestNeed names, and nothing
+// otherwise.
 func TestNothingNeeded(t *testing.T) {
 	if binary := os.Getenv("OVERSELL_TEST_NEED"); binary != "" {
 		backendtest.Need(t, binary)

@@ -15,15 +15,15 @@ import (
 	"oversell/internal/backend/local"
 )
 
-// groupPassword is that of servers which have to know each other's. It is for tests
-// alone, and so no secret.
+// groupPassword is the password of servers that have to know each other's. It is
+// only used in tests, so it is not a secret.
 const groupPassword = "test"
 
 // slots is the number of hash slots of a Redis cluster.
 const slots = 16384
 
-// Cluster runs a Redis cluster of three masters without replicas for the
-// length of the test and returns its value for -redis.
+// Cluster runs a Redis cluster of three masters without replicas for the length
+// of the test and returns its URL, a value for -redis.
 func Cluster(t testing.TB) string {
 	t.Helper()
 	ctx := starting(t)
@@ -45,7 +45,7 @@ func Cluster(t testing.TB) string {
 	return "redis://:" + groupPassword + "@" + strings.Join(addrs, ",")
 }
 
-// clusterMember is a node and the port it talks to the others on.
+// clusterMember is a node and its port for the cluster bus.
 type clusterMember struct {
 	node *LocalRedis
 	bus  int
@@ -72,7 +72,8 @@ func meet(ctx context.Context, first *redis.Client, m clusterMember) error {
 	return first.Do(ctx, "CLUSTER", "MEET", host, port, m.bus).Err()
 }
 
-// complete reports whether a node knows all masters and who has which slots.
+// complete reports whether a node knows all masters and the owners of all
+// slots.
 func complete(ctx context.Context, node *redis.Client, masters int) bool {
 	info, err := node.ClusterInfo(ctx).Result()
 	if err != nil {
@@ -83,7 +84,7 @@ func complete(ctx context.Context, node *redis.Client, masters int) bool {
 		slices.Contains(lines, fmt.Sprintf("cluster_size:%d", masters))
 }
 
-// eventually waits until a condition holds, or fails the test when ctx ends.
+// eventually waits until holds returns true, or fails the test when ctx ends.
 func eventually(t testing.TB, ctx context.Context, what string, holds func() bool) {
 	t.Helper()
 	for !holds() {

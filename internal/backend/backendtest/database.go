@@ -13,11 +13,13 @@ import (
 	"oversell/internal/backend/local"
 )
 
-// Database makes an empty database of the spec "embedded" or "local" for the
+// Database creates an empty database of the spec "embedded" or "local" for the
 // length of the test and returns the URL to dial, which is also a value for
 // -db.
 //
-// A "local" one is a database of its own on a server that tests which overlap
+// A "local" database is created on a server that is shared by tests that run at
+// the same time; with Main in the package's TestMain, all of its tests share
+// one server.
 // share; with Main in the package's TestMain, all of them do.
 func Database(t testing.TB, spec string) string {
 	t.Helper()
@@ -47,9 +49,9 @@ func DialDatabase(t testing.TB, url string) *gorm.DB {
 	return db
 }
 
-// Main runs a package's tests and keeps the one "local" database server they
-// use from the first of them to the last, which saves half a second a test.
-// It is for TestMain:
+// Main runs a package's tests and keeps their shared "local" database server
+// running until the last test, which saves half a second per test. It is for
+// TestMain:
 //
 //	func TestMain(m *testing.M) { os.Exit(backendtest.Main(m)) }
 func Main(m *testing.M) int {
@@ -58,7 +60,7 @@ func Main(m *testing.M) int {
 	return m.Run()
 }
 
-// sharedDatabase makes a database on the shared server.
+// sharedDatabase creates a database on the shared server.
 func sharedDatabase(t testing.TB) string {
 	t.Helper()
 	s, err := shared.acquire(starting(t))
@@ -67,18 +69,18 @@ func sharedDatabase(t testing.TB) string {
 
 	dsn, drop, err := s.Offer(starting(t), fmt.Sprintf("test_%d", databases.Add(1)))
 	must(t, err)
-	t.Cleanup(func() { _ = drop(context.WithoutCancel(t.Context())) }) // the server may be gone
+	t.Cleanup(func() { _ = drop(context.WithoutCancel(t.Context())) }) // the server may already be gone
 	return dsn
 }
 
-// shared and databases are the state of one test binary: TestMain and the
-// tests have nothing else in common to keep it in.
+// shared and databases are the state of one test binary. They are global
+// because TestMain and the tests have no other place to share it.
 var (
 	shared    sharedServer
 	databases atomic.Int64
 )
 
-// sharedServer is a database server that lives while somebody uses it.
+// sharedServer is a database server that runs while at least one test uses it.
 type sharedServer struct {
 	mu     sync.Mutex
 	users  int
@@ -108,7 +110,7 @@ func (s *sharedServer) release() {
 	s.stopUnused()
 }
 
-// keep says whether the server stays when it has no user.
+// keep sets whether the server keeps running when it has no user.
 func (s *sharedServer) keep(kept bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,17 +122,17 @@ func (s *sharedServer) stopUnused() {
 	if s.users > 0 || s.kept || s.server == nil {
 		return
 	}
-	_ = s.server.Close() // the temporary folder is the system's to clean then
+	_ = s.server.Close() // the system cleans the temporary folder if this fails
 	s.server = nil
 }
 
 // LocalDatabase is a private database server that a test may kill, stop and
-// start again.
+// restart.
 type LocalDatabase struct {
 	*local.Server
 
-	// URL is what backend.DialDatabase and -db take; AdminURL is that of a user
-	// who may do more, see local.Database.
+	// URL is what backend.DialDatabase and -db take; AdminURL is for a user
+	// with more rights, see local.Database.
 	URL, AdminURL string
 }
 

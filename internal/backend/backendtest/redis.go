@@ -32,8 +32,7 @@ func DialRedis(t testing.TB, url string) redis.UniversalClient {
 	return rdb
 }
 
-// LocalRedis is a private redis-server that a test may kill, stop and start
-// again.
+// LocalRedis is a private redis-server that a test may kill, stop and restart.
 type LocalRedis struct {
 	*local.Server
 
@@ -41,8 +40,8 @@ type LocalRedis struct {
 	URL string
 }
 
-// RestartableRedis runs a private redis-server for the length of the test.
-// More arguments go to its command line, see local.StartRedis.
+// RestartableRedis runs a private redis-server for the length of the test. The
+// args are added to its command line, see local.StartRedis.
 func RestartableRedis(t testing.TB, args ...string) *LocalRedis {
 	t.Helper()
 	s, err := local.StartRedis(starting(t), args...)
@@ -59,7 +58,7 @@ func closeAfter(t testing.TB, s *local.Server) {
 	})
 }
 
-// single is the client of one private server alone, until the test ends.
+// single dials one private server, for the length of the test.
 func single(t testing.TB, url string) *redis.Client {
 	t.Helper()
 	o, err := redis.ParseURL(url)

@@ -15,11 +15,11 @@ import (
 	"oversell/internal/backend/local"
 )
 
-// masterName is what the sentinels call their master.
+// masterName is the sentinels' name for their master.
 const masterName = "oversell"
 
-// SentinelSet is a master, a replica of it, and a sentinel that makes the
-// replica master soon after the master is gone.
+// SentinelSet is a master, one replica, and a sentinel that promotes the
+// replica soon after the master is gone.
 type SentinelSet struct {
 	// URL is what backend.DialRedis and -redis take.
 	URL string
@@ -62,7 +62,7 @@ func Sentinels(t testing.TB) *SentinelSet {
 	}
 }
 
-// sentinelCommand runs a sentinel that decides alone, and within a second.
+// sentinelCommand runs a sentinel that decides alone, within a second.
 func sentinelCommand(path, host, port string) local.Command {
 	return local.Command{
 		Name: "sentinel",

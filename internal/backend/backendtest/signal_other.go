@@ -4,14 +4,14 @@ package backendtest
 
 import "oversell/internal/proc"
 
-// Stop cannot halt a server here.
+// Stop is not supported on this system.
 func (r *LocalRedis) Stop() error { return proc.ErrUnsupported }
 
-// Cont has nothing to let go on here.
+// Cont is not supported on this system.
 func (r *LocalRedis) Cont() error { return proc.ErrUnsupported }
 
-// Stop cannot halt a server here.
+// Stop is not supported on this system.
 func (d *LocalDatabase) Stop() error { return proc.ErrUnsupported }
 
-// Cont has nothing to let go on here.
+// Cont is not supported on this system.
 func (d *LocalDatabase) Cont() error { return proc.ErrUnsupported }

@@ -13,22 +13,22 @@ import (
 	"oversell/internal/backend/local"
 )
 
-// Stop halts the server where it is, as a machine that hangs: its port still
-// accepts connections, and nothing answers.
+// Stop halts the server, like a machine that hangs: its port still accepts
+// connections, but nothing answers.
 func (r *LocalRedis) Stop() error { return stop(r.Server) }
 
-// Cont lets a stopped server go on.
+// Cont resumes a stopped server.
 func (r *LocalRedis) Cont() error { return r.Signal(syscall.SIGCONT) }
 
-// Stop halts the server where it is, as a machine that hangs: its port still
-// accepts connections, and nothing answers.
+// Stop halts the server, like a machine that hangs: its port still accepts
+// connections, but nothing answers.
 func (d *LocalDatabase) Stop() error { return stop(d.Server) }
 
-// Cont lets a stopped server go on.
+// Cont resumes a stopped server.
 func (d *LocalDatabase) Cont() error { return d.Signal(syscall.SIGCONT) }
 
-// stop sends the signal and, where /proc shows it, waits until the last
-// thread has heard it: one that has not may still answer.
+// stop sends the signal and, on systems with /proc, waits until all threads
+// have stopped: one that is still running might answer.
 func stop(s *local.Server) error {
 	if err := s.Signal(syscall.SIGSTOP); err != nil {
 		return err
@@ -42,7 +42,8 @@ func stop(s *local.Server) error {
 	return fmt.Errorf("process %d goes on after SIGSTOP", s.Pid())
 }
 
-// halted reports whether no thread of a process runs, as far as /proc tells.
+// halted reports whether all threads of a process are stopped, as far as /proc
+// shows.
 func halted(pid int) bool {
 	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 	for _, thread := range threads {

@@ -1,9 +1,9 @@
 // Package coordination opens what the flags -etcd and -zookeeper name.
 //
-// It takes two steps, because one process may start a server and others use
-// it: ServeEtcd and ServeZooKeeper turn a flag's value into addresses, starting
-// a server when the value asks for one; DialEtcd and DialZooKeeper connect to
-// such addresses from any process of the machine.
+// It takes two steps, because one process may start a server that other
+// processes use: ServeEtcd and ServeZooKeeper turn a flag's value into
+// addresses, and start a server if the value asks for one; DialEtcd and
+// DialZooKeeper connect to such addresses from any process on the machine.
 package coordination
 
 import (
@@ -20,19 +20,19 @@ import (
 
 var (
 	// ErrSpec is returned, wrapped, when the value of -etcd or -zookeeper is
-	// itself wrong. The message is one line and says what is allowed.
+	// invalid. The message is one line and says what is allowed.
 	ErrSpec = errors.New("invalid value")
 
-	// ErrMissing is returned, wrapped, when "local" needs what is not
+	// ErrMissing is returned, wrapped, when "local" needs a program that is not
 	// installed. The message names it and how to install it.
 	ErrMissing = local.ErrMissing
 
-	// ErrUnreachable is returned, wrapped with its cause, when nobody answers
-	// at a well-formed address.
+	// ErrUnreachable is returned, wrapped with its cause, when no server
+	// answers at a well-formed address.
 	ErrUnreachable = errors.New("unreachable")
 
 	// ErrFailed is returned, wrapped with its cause, when an embedded server
-	// cannot go on.
+	// can no longer run.
 	ErrFailed = errors.New("the embedded server has failed")
 )
 
@@ -51,7 +51,7 @@ const (
 	zkForms   = "allowed: local, HOST:PORT[,HOST:PORT…]"
 )
 
-// etcdEndpoints checks a list of the user's own etcd addresses.
+// etcdEndpoints checks the addresses of the user's own etcd and returns them.
 func etcdEndpoints(spec string) ([]string, error) {
 	endpoints := strings.Split(spec, ",")
 	for i, endpoint := range endpoints {
@@ -64,7 +64,7 @@ func etcdEndpoints(spec string) ([]string, error) {
 	return endpoints, nil
 }
 
-// etcdFault says what is wrong with an address of etcd.
+// etcdFault says why an etcd address is invalid.
 func etcdFault(endpoint string) string {
 	switch {
 	case endpoint == "":
@@ -85,7 +85,7 @@ func etcdFault(endpoint string) string {
 	return "it is not http://, a host and a port, and nothing else"
 }
 
-// zkServers checks a list of the user's own ZooKeeper addresses.
+// zkServers checks the addresses of the user's own ZooKeeper and returns them.
 func zkServers(spec string) ([]string, error) {
 	servers := strings.Split(spec, ",")
 	for i, server := range servers {
@@ -96,7 +96,7 @@ func zkServers(spec string) ([]string, error) {
 	return servers, nil
 }
 
-// zkFault says what is wrong with an address of ZooKeeper.
+// zkFault says why a ZooKeeper address is invalid.
 func zkFault(server string) string {
 	switch {
 	case server == "":
@@ -111,7 +111,7 @@ func zkFault(server string) string {
 	return "it is not a host and a port, and nothing else"
 }
 
-// shown is an address as a part of an error: nothing where it may hold a password.
+// shown formats an address for an error, or returns "" if it may hold a password.
 func shown(address string) string {
 	if address == "" || strings.ContainsAny(address, "@?") {
 		return ""

@@ -15,8 +15,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// emptyTempDir gives the test a folder for temporary files, which must be empty
-// in the end.
+// emptyTempDir gives the test a folder for temporary files, and checks at the
+// end that it is empty.
 func emptyTempDir(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
@@ -60,7 +60,7 @@ func TestEmbeddedEtcd(t *testing.T) {
 	}
 }
 
-// Two at once must not be in each other's way.
+// Two embedded etcds can run at the same time.
 func TestTwoEmbeddedEtcds(t *testing.T) {
 	emptyTempDir(t)
 	var addresses []string
@@ -108,8 +108,8 @@ func TestLocalZooKeeper(t *testing.T) {
 	}
 	for _, c := range []struct{ ask, want time.Duration }{
 		{5 * time.Second, 5 * time.Second},
-		{200 * time.Millisecond, time.Second}, // the server's least
-		{time.Hour, time.Minute},              // and its most
+		{200 * time.Millisecond, time.Second}, // the server's shortest session
+		{time.Hour, time.Minute},              // and its longest
 	} {
 		conn, err := DialZooKeeper(t.Context(), servers, c.ask)
 		if err != nil {
@@ -194,7 +194,8 @@ func TestSpecs(t *testing.T) {
 	}
 }
 
-// A server that takes calls and says nothing is the worst kind of away.
+// The worst kind of outage is a server that accepts connections but never
+// answers.
 func TestUnreachableIsToldInTime(t *testing.T) {
 	deaf, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

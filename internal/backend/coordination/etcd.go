@@ -17,11 +17,11 @@ import (
 	"google.golang.org/grpc/backoff"
 )
 
-// Etcd is an etcd to dial: one that ServeEtcd started, or the user's.
+// Etcd is an etcd to dial: one that ServeEtcd started, or the user's own.
 type Etcd struct {
-	Endpoints []string // what DialEtcd takes, in any process of this machine
+	Endpoints []string // what DialEtcd takes, in any process on this machine
 
-	member *member // nil: it is the user's
+	member *member // nil if it is the user's own
 	stop   func() error
 }
 
@@ -29,11 +29,11 @@ type Etcd struct {
 //
 //   - "embedded" serves etcd from this process, on free loopback ports, with
 //     its files in a temporary folder;
-//   - addresses of the user's own etcd, as http://HOST:PORT, with commas
-//     between them, are checked and kept.
+//   - addresses of the user's own etcd, such as http://HOST:PORT, separated by
+//     commas, are checked and kept.
 //
-// ctx bounds the start, not the life of the server; Close ends that. Errors wrap
-// ErrSpec, or what kept the server from starting.
+// ctx bounds the start of the server, not its life, which Close ends. Errors
+// wrap ErrSpec, or the reason why the server did not start.
 func ServeEtcd(ctx context.Context, spec string) (*Etcd, error) {
 	if spec == "embedded" {
 		return serveEmbedded(ctx)
@@ -67,8 +67,8 @@ func serveEmbedded(ctx context.Context) (*Etcd, error) {
 }
 
 // Err returns why an embedded etcd has failed, wrapping ErrFailed, or nil. An etcd
-// that has failed stays so, and refuses its clients. How a user's etcd is, nobody
-// knows here.
+// that has failed does not recover, and refuses its clients. For a user's own etcd
+// Err always returns nil.
 func (e *Etcd) Err() error {
 	if e.member == nil {
 		return nil
@@ -76,8 +76,8 @@ func (e *Etcd) Err() error {
 	return e.member.err()
 }
 
-// Close stops the etcd if ServeEtcd started it, and leaves the user's alone. It may
-// be called more than once.
+// Close stops the etcd if ServeEtcd started it, and leaves the user's own alone. It
+// may be called more than once.
 func (e *Etcd) Close() error {
 	if e.stop == nil {
 		return nil
@@ -85,10 +85,10 @@ func (e *Etcd) Close() error {
 	return e.stop()
 }
 
-// config is of an etcd of one member that says nothing. Durability gives
-// way to speed, as what it holds is thrown away with it. A member that is alone
-// need not be patient with others: by short ticks it starts at once, and allows
-// leases of one second, where by default two are the least.
+// config configures an etcd of one member, without logging. It trades
+// durability for speed, because its data is thrown away at the end. A single
+// member does not have to wait for others: with short ticks it starts at once,
+// and allows leases of one second, where the default minimum is two.
 func (m *member) config() *embed.Config {
 	anyPort := []url.URL{{Scheme: "http", Host: host + ":0"}}
 	c := embed.NewConfig()
@@ -103,21 +103,21 @@ func (m *member) config() *embed.Config {
 	return c
 }
 
-// DialEtcd connects to the endpoints that ServeEtcd returned, and makes sure
-// within a few seconds that they answer, with a leader among them. The error
-// wraps ErrUnreachable.
+// DialEtcd connects to the endpoints that ServeEtcd returned, and checks within
+// a few seconds that they answer and have a leader. The error wraps
+// ErrUnreachable.
 func DialEtcd(ctx context.Context, endpoints []string) (*clientv3.Client, error) {
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints:   endpoints,
 		DialTimeout: dialTimeout,
 		Logger:      zap.NewNop(),
 
-		// A connection that died without a word is noticed by these, and
+		// Keepalives detect a connection that died silently, so that it is
 		// replaced; until then its requests wait.
 		DialKeepAliveTime:    dialTimeout,
 		DialKeepAliveTimeout: dialTimeout,
 
-		// By default the tries to reconnect come to be minutes apart.
+		// By default, attempts to reconnect can be minutes apart.
 		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 2, Jitter: 0.2, MaxDelay: time.Second},
 			MinConnectTimeout: dialTimeout,
@@ -135,8 +135,9 @@ func DialEtcd(ctx context.Context, endpoints []string) (*clientv3.Client, error)
 	return client, nil
 }
 
-// LeastLease returns the shortest lease that the etcd at the endpoints gives, which
-// depends on how it is set up. The error is one of DialEtcd, or of the question.
+// LeastLease returns the shortest lease that the etcd at the endpoints grants,
+// which depends on its configuration. The error is DialEtcd's, or that of the
+// request.
 func LeastLease(ctx context.Context, endpoints []string) (least time.Duration, err error) {
 	client, err := DialEtcd(ctx, endpoints)
 	if err != nil {

@@ -16,28 +16,28 @@ import (
 
 // member is an etcd of one member that runs in this process.
 //
-// etcd was written to be a process of its own: where it cannot go on, as when no
-// file can be opened, it logs at the level Fatal or Panic, and expects the logger
-// to end the process. The logger of a member ends the goroutine that logs, and
-// nothing else; from then on the member has failed.
+// etcd was written to be its own process: where it cannot continue, for example
+// when no file can be opened, it logs at the level Fatal or Panic, and expects
+// the logger to end the process. The logger of a member only ends the goroutine
+// that logs; from then on the member has failed.
 type member struct {
 	dir  string
-	etcd *embed.Etcd // nil: it did not start
+	etcd *embed.Etcd // nil if it did not start
 
-	started chan struct{} // closed when StartEtcd has ended, in whatever way
+	started chan struct{} // closed when StartEtcd has returned or failed
 	failed  chan struct{} // closed with the first failure
 	ended   chan struct{} // closed when the member is to stop
 	closing sync.Once
-	closed  chan struct{} // closed when etcd is
+	closed  chan struct{} // closed when etcd is closed
 
 	mu       sync.Mutex
 	failure  error // the first
 	stopping bool
-	startErr error // of StartEtcd
+	startErr error // StartEtcd's error
 }
 
-// memberStopLimit bounds the end of a member. One that has failed may wait for ever
-// for a goroutine that is gone; what is left of it then ends with the process.
+// memberStopLimit bounds the stop of a member. A member that has failed may wait
+// forever for a goroutine that has ended; what is left of it ends with the process.
 const memberStopLimit = 10 * time.Second
 
 // startMember starts a member whose files are in dir, and waits until it serves.
@@ -101,8 +101,8 @@ func (m *member) err() error {
 	return m.failure
 }
 
-// fail notes the first failure. What goes wrong while the member is being stopped
-// is no failure.
+// fail records the first failure. Errors while the member is being stopped are
+// not failures.
 func (m *member) fail(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -112,7 +112,7 @@ func (m *member) fail(err error) {
 	}
 }
 
-// stop ends the member and removes its files. It may be called once.
+// stop ends the member and removes its files. It may be called only once.
 func (m *member) stop() error {
 	m.mu.Lock()
 	m.stopping = true
@@ -125,12 +125,12 @@ func (m *member) stop() error {
 	return nil
 }
 
-// close closes what has started, once, and returns when that is done, or can be
-// waited for no longer.
+// close closes what has started, once. It returns when that is done, or after
+// memberStopLimit.
 func (m *member) close() {
 	m.closing.Do(func() {
 		go func() {
-			defer close(m.closed) // also where etcd ends this goroutine by its logger
+			defer close(m.closed) // deferred, because etcd may end this goroutine through its logger
 			defer m.recover()
 			<-m.started
 			if m.etcd != nil {
@@ -144,16 +144,17 @@ func (m *member) close() {
 	}
 }
 
-// recover takes a panic of etcd for a failure, in the goroutines that are not etcd's
-// own.
+// recover turns a panic of etcd into a failure, in the goroutines that this package
+// starts.
 func (m *member) recover() {
 	if r := recover(); r != nil {
 		m.fail(fmt.Errorf("panic: %v", r))
 	}
 }
 
-// OnWrite hears of what etcd logs at the levels Fatal and Panic. It ends the
-// goroutine, since what follows the call was not written to be run.
+// OnWrite is called for what etcd logs at the levels Fatal and Panic. It ends
+// the goroutine, because etcd's code after such a call does not expect to be
+// reached.
 func (m *member) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) {
 	err := errors.New(entry.Message)
 	for _, f := range fields {
@@ -165,7 +166,7 @@ func (m *member) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) {
 	runtime.Goexit()
 }
 
-// logger says nothing, and leaves the process alone.
+// logger discards all messages and never ends the process.
 func (m *member) logger() *zap.Logger {
 	return zap.New(zapcore.NewNopCore(), zap.WithFatalHook(m), zap.WithPanicHook(m))
 }

@@ -12,8 +12,9 @@ import (
 	"oversell/internal/backend/backendtest"
 )
 
-// etcd ends its process where it cannot go on, as when it looks for old files to
-// delete and no file can be opened. The shop is that process, and goes on.
+// etcd ends its process when it cannot continue, for example when it looks for
+// old files to delete and no file can be opened. Here that process is the shop,
+// which must keep running.
 func TestEmbeddedEtcdThatCannotGoOnLeavesTheProcessAlone(t *testing.T) {
 	for name, say := range map[string]func(*zap.Logger, error){
 		"fatal": func(l *zap.Logger, err error) { l.Fatal("failed to purge wal file", zap.Error(err)) },
@@ -51,7 +52,7 @@ func TestEmbeddedEtcdThatCannotGoOnLeavesTheProcessAlone(t *testing.T) {
 			if err := etcd.Err(); !errors.Is(err, ErrFailed) || !strings.Contains(err.Error(), cause.Error()) {
 				t.Errorf("the server says %v; want %v and the cause", err, ErrFailed)
 			}
-			// Its clients are not left to wait for it.
+			// Its clients are not left waiting for it.
 			<-etcd.member.closed
 			ctx, cancel := context.WithTimeout(t.Context(), backendtest.Slack)
 			defer cancel()

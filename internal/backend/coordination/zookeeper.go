@@ -24,13 +24,13 @@ import (
 // ServeZooKeeper resolves the value of -zookeeper:
 //
 //   - "local" starts a private ZooKeeper on a free loopback port, with its files
-//     in a temporary folder; it must be installed, and Java with it;
-//   - addresses of the user's own ZooKeeper, as HOST:PORT, with commas between
-//     them, are checked and kept.
+//     in a temporary folder; ZooKeeper and Java must be installed;
+//   - addresses of the user's own ZooKeeper, such as HOST:PORT, separated by
+//     commas, are checked and kept.
 //
-// ctx bounds the start, not the life of the server; stop ends that, and leaves
-// the user's own alone. It may be called more than once. Errors wrap ErrSpec,
-// ErrMissing, or what kept the server from starting.
+// ctx bounds the start of the server, not its life. stop ends that, leaves the
+// user's own server alone, and may be called more than once. Errors wrap
+// ErrSpec, ErrMissing, or the reason why the server did not start.
 func ServeZooKeeper(ctx context.Context, spec string) (servers []string, stop func() error, err error) {
 	if spec == "local" {
 		return serveLocal(ctx)
@@ -48,8 +48,8 @@ func serveLocal(ctx context.Context) ([]string, func() error, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	// A port that was free a moment ago may be taken when the server comes to
-	// listen on it. Another one is tried then.
+	// A port that was free a moment ago may be taken by the time the server
+	// listens on it. Then another port is tried.
 	for attempt := 1; ; attempt++ {
 		s, err := startZooKeeper(ctx, java, classPath)
 		if err == nil {
@@ -61,8 +61,8 @@ func serveLocal(ctx context.Context) ([]string, func() error, error) {
 	}
 }
 
-// debianJar is where Debian's package has ZooKeeper. Its manifest names the
-// other jars that it needs, except one that writes the log.
+// debianJar is where Debian's package installs ZooKeeper. Its manifest names
+// the other jars that it needs, except for a logging backend.
 const (
 	debianJar    = "/usr/share/java/zookeeper.jar"
 	debianLogger = "/usr/share/java/slf4j-simple.jar"
@@ -90,7 +90,7 @@ func findZooKeeper() (java, classPath string, err error) {
 	return java, classPath, nil
 }
 
-// zkServer is a ZooKeeper that runs.
+// zkServer is a running ZooKeeper.
 type zkServer struct {
 	addr    string
 	dir     string
@@ -98,7 +98,7 @@ type zkServer struct {
 }
 
 // stopGrace is how long the server may take to end before it is killed. Its
-// data is thrown away, so there is no harm in that.
+// data is thrown away, so killing it does no harm.
 const stopGrace = 5 * time.Second
 
 func startZooKeeper(ctx context.Context, java, classPath string) (*zkServer, error) {
@@ -129,10 +129,10 @@ func (s *zkServer) run(ctx context.Context, java, classPath string) error {
 	}
 	defer out.Close() // the child has its own handle
 	cmd := exec.Command(java,
-		"-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", // a quick start counts for more than speed
+		"-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", // a quick start matters more than speed
 		"-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
 		"-Dzookeeper.jmx.log4j.disable=true",
-		"-Dzookeeper.forceSync=no", // what it holds is thrown away
+		"-Dzookeeper.forceSync=no", // its data is thrown away anyway
 		"-Dzookeeper.preAllocSize=1024",
 		"-Dznode.container.checkIntervalMs=1000",
 		"-cp", classPath, "org.apache.zookeeper.server.ZooKeeperServerMain", config)
@@ -143,8 +143,8 @@ func (s *zkServer) run(ctx context.Context, java, classPath string) error {
 	return s.awaitReady(ctx, log)
 }
 
-// zkConfig allows sessions from a second to a minute. The server ends them to
-// the nearest tick.
+// zkConfig allows sessions from a second to a minute. The server rounds the end
+// of a session to a tick.
 func zkConfig(dir string, port int) string {
 	return fmt.Sprintf(`dataDir=%s
 clientPort=%d
@@ -175,7 +175,8 @@ func (s *zkServer) awaitReady(ctx context.Context, log string) error {
 	}
 }
 
-// isOK asks the server by the four letters that it answers with four letters.
+// isOK sends the four-letter command "ruok" and reports whether the reply is
+// "imok".
 func isOK(addr string) bool {
 	c, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {
@@ -192,7 +193,7 @@ func isOK(addr string) bool {
 	return err == nil && string(reply) == "imok"
 }
 
-// lastLines returns the end of a log as an addition to an error message.
+// lastLines returns the end of a log, to be added to an error message.
 func lastLines(log string) string {
 	const most = 5
 	b, err := os.ReadFile(log)
@@ -213,18 +214,18 @@ func (s *zkServer) stop() error {
 	return nil
 }
 
-// ZooKeeper is a connection, and what it agreed upon with the server.
+// ZooKeeper is a connection and the session timeout that the server granted.
 type ZooKeeper struct {
 	*zk.Conn
 
-	// Timeout is after how long without a word from this process the server
-	// ends its session. The server may choose another than was asked for.
+	// Timeout is how long the server waits, without hearing from this process,
+	// before it ends the session. It may differ from the requested timeout.
 	Timeout time.Duration
 }
 
-// DialZooKeeper connects to the servers that ServeZooKeeper returned, asks for
-// a session that ends after the timeout, and makes sure within a few seconds that
-// there is one. The error wraps ErrUnreachable. Close ends the session.
+// DialZooKeeper connects to the servers that ServeZooKeeper returned, requests a
+// session with the timeout, and checks within a few seconds that there is one.
+// The error wraps ErrUnreachable. Close ends the session.
 func DialZooKeeper(ctx context.Context, servers []string, timeout time.Duration) (*ZooKeeper, error) {
 	var agreed atomic.Int64
 	dial := func(network, addr string, limit time.Duration) (net.Conn, error) {
@@ -261,9 +262,10 @@ func DialZooKeeper(ctx context.Context, servers []string, timeout time.Duration)
 	return nil, fmt.Errorf("zookeeper at %s: %w: %w", strings.Join(servers, ","), ErrUnreachable, context.Cause(ctx))
 }
 
-// hosts is the order in which servers are tried. The client library's own has a
-// second's rest before each try when there is one server, even when its connection
-// broke just now; here it comes after all have been tried in vain.
+// hosts is the order in which servers are tried. With a single server, the client
+// library's own order pauses a second before each try, even if the connection has
+// only just broken; this one pauses only after all servers were tried without
+// success.
 type hosts struct {
 	mu      sync.Mutex
 	servers []string
@@ -294,17 +296,17 @@ func (h *hosts) Connected() {
 	h.tried = 0
 }
 
-// silent is a log for what is told by errors.
+// silent discards the client's log: the errors say the same.
 type silent struct{}
 
 func (silent) Printf(string, ...any) {}
 
-// listener hears which timeout the server grants, as the client keeps that to
-// itself. The first answer on a connection begins with its length and the
-// protocol's version, of four bytes each, and then the timeout in milliseconds.
+// listener records the timeout that the server grants, because the client does
+// not expose it. The first reply on a connection begins with its length and the
+// protocol version, of four bytes each, and then the timeout in milliseconds.
 //
-// It also bounds the wait for that answer, for which the client would allow
-// several times the session's timeout: nothing else is tried meanwhile.
+// It also bounds the wait for that reply. The client would wait for several
+// times the session's timeout, and try no other server meanwhile.
 type listener struct {
 	net.Conn
 	limit  time.Duration

@@ -17,17 +17,17 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// DatabaseName is the database that a private server has for the shop, and
-// DatabaseUser the user to whom it belongs. adminUser is the one for what only an
-// administrator may do.
+// DatabaseName is the shop's database on a private server, and DatabaseUser is
+// the user that owns it. adminUser is the user for what only an administrator may
+// do.
 const (
 	DatabaseName = "oversell"
 	DatabaseUser = "oversell"
 	adminUser    = "oversell_admin"
 )
 
-// Database is a private MariaDB or MySQL. It knows two users, each with a random
-// password, who are let in from this machine alone.
+// Database is a private MariaDB or MySQL. It has two users, each with a random
+// password, who can log in only from this machine.
 type Database struct {
 	*Server
 
@@ -35,12 +35,12 @@ type Database struct {
 }
 
 // DSN is what backend.DialDatabase and -db take. Its user may do anything with the
-// database DatabaseName, and nothing else: no file can be read or written by SQL. It
-// holds the password.
+// database DatabaseName, but nothing else: SQL can neither read nor write files. It
+// contains the password.
 func (d *Database) DSN() string { return d.as(DatabaseUser, d.password, DatabaseName).FormatDSN() }
 
-// AdminDSN is for what disturbs or prepares the server: making a database, killing
-// the connections of others, setting what is global. It holds a password.
+// AdminDSN is for disturbing or preparing the server: creating a database, killing
+// other connections, changing global settings. It contains a password.
 func (d *Database) AdminDSN() string {
 	return d.as(adminUser, d.adminPassword, DatabaseName).FormatDSN()
 }
@@ -51,8 +51,8 @@ func (d *Database) as(user, password, database string) *mysql.Config {
 	return c
 }
 
-// Offer makes a database of another name, which then belongs to the user of DSN as
-// well, and returns the DSN for it. Drop removes it.
+// Offer creates another database, which the user of DSN may also use, and returns
+// its DSN. drop removes the database.
 func (d *Database) Offer(ctx context.Context, name string) (dsn string, drop func(context.Context) error, err error) {
 	err = d.administer(ctx, "CREATE DATABASE "+name, "GRANT ALL ON "+name+".* TO '"+DatabaseUser+"'@'"+host+"'")
 	if err != nil {
@@ -62,10 +62,10 @@ func (d *Database) Offer(ctx context.Context, name string) (dsn string, drop fun
 	return dsn, func(ctx context.Context) error { return d.administer(ctx, "DROP DATABASE "+name) }, nil
 }
 
-// administer runs statements that only an administrator may.
+// administer runs statements that need an administrator.
 func (d *Database) administer(ctx context.Context, statements ...string) error {
 	c := d.as(adminUser, d.adminPassword, DatabaseName)
-	c.Logger = &mysql.NopLogger{} // every failure is also returned
+	c.Logger = &mysql.NopLogger{} // every failure is also returned as an error
 	connector, err := mysql.NewConnector(c)
 	if err != nil {
 		return fmt.Errorf("connect to %s: %w", d.command.Name, err)
@@ -80,8 +80,9 @@ func (d *Database) administer(ctx context.Context, statements ...string) error {
 	return nil
 }
 
-// initSQL is run by the server at every start, before the first connection. Each
-// statement stays on one line: init files are read so.
+// initSQL returns the SQL that the server runs at every start, before the first
+// connection. Each statement must be on one line: that is how init files are
+// read.
 func initSQL(password, adminPassword string) string {
 	user, admin := "'"+DatabaseUser+"'@'"+host+"'", "'"+adminUser+"'@'"+host+"'"
 	return strings.Join([]string{
@@ -91,8 +92,8 @@ func initSQL(password, adminPassword string) string {
 		"CREATE USER IF NOT EXISTS " + admin + " IDENTIFIED BY '" + adminPassword + "';",
 		"GRANT ALL ON *.* TO " + admin + " WITH GRANT OPTION;",
 		"REVOKE FILE ON *.* FROM " + admin + ";",
-		// MariaDB makes more than one root, all without a password. Nobody is told
-		// the password of the one that stays.
+		// MariaDB creates more than one root, all without a password. The
+		// remaining one gets a password that nobody knows.
 		"DROP USER IF EXISTS 'root'@'" + host + "', 'root'@'::1';",
 		"ALTER USER 'root'@'localhost' IDENTIFIED BY '" + newSecret() + "';",
 		"",
@@ -100,10 +101,10 @@ func initSQL(password, adminPassword string) string {
 }
 
 // StartDatabase runs a private MariaDB or MySQL server with an empty database
-// DatabaseName. It gives up durability for speed: what it holds is thrown
-// away with it.
+// DatabaseName. It gives up durability for speed, because its data is thrown
+// away at the end.
 //
-// The error wraps ErrMissing when no server, or not all of one, is installed.
+// The error wraps ErrMissing when a server is not installed, or not completely.
 func StartDatabase(ctx context.Context) (*Database, error) {
 	d, err := findDatabase(ctx)
 	if err != nil {
@@ -124,8 +125,8 @@ func StartDatabase(ctx context.Context) (*Database, error) {
 	return &Database{server, d.password, d.adminPassword}, nil
 }
 
-// database is an installed server: MariaDB, whose data folder is made by a
-// script, or MySQL, which makes its own.
+// database is an installed server: MariaDB, whose data folder a script creates,
+// or MySQL, which creates its own.
 type database struct {
 	name    string
 	server  string
@@ -134,8 +135,8 @@ type database struct {
 	password, adminPassword string
 }
 
-// findDatabase looks for MariaDB first, because it starts in half a second
-// where MySQL takes several. A mysqld may be either.
+// findDatabase looks for MariaDB first, because it starts in half a second and
+// MySQL in several. A program named mysqld may be either.
 func findDatabase(ctx context.Context) (database, error) {
 	server, err := lookPath("mariadbd", "mysqld")
 	if err != nil {
@@ -165,8 +166,8 @@ func lookPath(names ...string) (string, error) {
 	return "", exec.ErrNotFound
 }
 
-// isMariaDB asks a server binary what it is: mysqld is a link to mariadbd on
-// many systems.
+// isMariaDB reports whether a server binary is MariaDB: on many systems mysqld
+// is a link to mariadbd.
 func isMariaDB(ctx context.Context, server string) (bool, error) {
 	out, err := exec.CommandContext(ctx, server, "--no-defaults", "--version").Output()
 	if err != nil {
@@ -175,8 +176,8 @@ func isMariaDB(ctx context.Context, server string) (bool, error) {
 	return strings.Contains(string(out), "MariaDB"), nil
 }
 
-// prepare makes the data folder, the only folder that SQL may read and write files
-// in, and the file of initSQL.
+// prepare creates the data folder, the only folder in which SQL may read and write
+// files, and the file of initSQL.
 func (d database) prepare(ctx context.Context, dir string, _ int) error {
 	if err := writeSecret(dir, initFile, initSQL(d.password, d.adminPassword)); err != nil {
 		return err
@@ -195,7 +196,7 @@ func (d database) prepare(ctx context.Context, dir string, _ int) error {
 	select {
 	case <-p.Done():
 	case <-ctx.Done():
-		p.KillGroup() // a script, with the server as its child
+		p.KillGroup() // the script and its child, the server
 		return fmt.Errorf("make the data folder: %w", context.Cause(ctx))
 	}
 	if state := p.State(); !state.Success() {
@@ -218,22 +219,22 @@ func (d database) installArgs(dir string) []string {
 	return append(storageArgs(dir),
 		"--auth-root-authentication-method=normal",
 		"--skip-test-db",
-		"--skip-name-resolve", // no look-up of this machine's name
+		"--skip-name-resolve", // do not look up this machine's name
 		"--innodb-log-file-size="+logSize,
 	)
 }
 
-// logSize is small because making and filling the log is most of the data
-// folder's size.
+// logSize is small because the log, which is created in full at the start, makes
+// up most of the data folder.
 const logSize = "16M"
 
-// storageArgs are for the server and for what makes its data folder. Each server has
-// its own folder for temporary tables: one that starts removes those it finds there,
-// also of another server that is at work.
+// storageArgs are for the server and for the program that creates its data folder.
+// Each server has its own folder for temporary tables: at its start, a server
+// removes those that it finds there, even if they belong to another running server.
 func storageArgs(dir string) []string {
 	args := []string{"--datadir=" + filepath.Join(dir, "data"), "--tmpdir=" + filepath.Join(dir, temporaryFiles)}
 	if os.Geteuid() == 0 {
-		args = append(args, "--user=root") // servers refuse root unless it is asked for
+		args = append(args, "--user=root") // servers refuse to run as root without it
 	}
 	return args
 }
@@ -248,32 +249,33 @@ func (d database) args(dir string, port int) []string {
 		"--init-file="+filepath.Join(dir, initFile),
 		"--secure-file-priv="+filepath.Join(dir, sqlFiles),
 		"--local-infile=OFF",
-		"--loose-skip-symbolic-links", // MySQL 9 knows them no more
+		"--loose-skip-symbolic-links", // MySQL 9 no longer has it
 		"--skip-name-resolve",
 		"--skip-log-bin",
-		"--character-set-server=utf8mb4", // MariaDB alone means latin1
+		"--character-set-server=utf8mb4", // only MariaDB defaults to latin1
 		"--max-connections=500",
 		"--innodb-buffer-pool-size=64M",
-		// The log is written at each commit and synced once a second: a
-		// killed server loses nothing, a machine without power may.
+		// The log is written at each commit and synced once a second: a killed
+		// server loses nothing, a power failure may lose commits.
 		"--innodb-flush-log-at-trx-commit=2",
 	)
 	if d.install == "" {
-		return append(args, "--mysqlx=OFF") // a second port, on all interfaces
+		return append(args, "--mysqlx=OFF") // it would open a second port, on all interfaces
 	}
 	return append(args, "--innodb-log-file-size="+logSize)
 }
 
-// Of a server's folder, the file that makes its users, the empty folder to which SQL
-// is confined, and the one for temporary tables.
+// In a server's folder: the file that creates its users, the empty folder to which
+// SQL is confined, and the folder for temporary tables.
 const (
 	initFile       = "init.sql"
 	sqlFiles       = "files"
 	temporaryFiles = "tmp"
 )
 
-// greets reports whether a MySQL server says hello: it speaks first, a packet
-// header of four bytes and then its protocol version, or 0xff to refuse.
+// greets reports whether a MySQL server is ready: the server speaks first, with
+// a packet header of four bytes and then its protocol version, or 0xff to
+// refuse.
 func greets(c net.Conn) error {
 	hello := make([]byte, 5)
 	if _, err := io.ReadFull(c, hello); err != nil {

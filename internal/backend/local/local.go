@@ -2,10 +2,9 @@
 // redis-server or a mariadbd from the PATH, on a free loopback port, with all
 // its files in a temporary folder.
 //
-// A server started here never outlives its use. Close stops it and removes
-// the folder; where the operating system can tell a child that its parent is
-// gone (Linux), it also dies with a parent that was killed, although the
-// folder then stays behind.
+// A server does not outlive the program. Close stops it and removes the folder;
+// where the operating system can signal a child when its parent dies (Linux),
+// it also dies with a killed parent, although the folder is then left behind.
 package local
 
 import (
@@ -31,36 +30,35 @@ var ErrMissing = errors.New("not found in PATH")
 // host is the only address that servers listen on.
 const host = "127.0.0.1"
 
-// stopGrace is how long a server may take to end after a polite signal
-// before it is killed. Its data is thrown away, so there is no harm in that.
+// stopGrace is how long a server may take to end after a termination signal
+// before it is killed. Its data is thrown away, so killing it does no harm.
 const stopGrace = 5 * time.Second
 
 // Command says how to run a server and how to see that it is ready.
 type Command struct {
-	// Name stands for the server in errors.
+	// Name names the server in errors.
 	Name string
 	// Path is the executable.
 	Path string
-	// Args are the arguments for a server that keeps its files in dir,
-	// serves port on 127.0.0.1 and the socket SocketPath(dir).
+	// Args are the arguments for a server that keeps its files in dir, listens
+	// on port of 127.0.0.1 and on the socket SocketPath(dir).
 	Args func(dir string, port int) []string
-	// Prepare makes the files that must be there before the first start;
-	// nil when there are none.
+	// Prepare creates the files that the first start needs. It may be nil.
 	Prepare func(ctx context.Context, dir string, port int) error
-	// Ready asks the server behind c whether it can be used yet. A nil
-	// error means yes, any other that it has to be asked again.
+	// Ready asks the server behind c whether it can be used yet. A nil error
+	// means yes; after any other error, Ready is called again.
 	Ready func(c net.Conn) error
 	// Timeout bounds preparing and starting.
 	Timeout time.Duration
 	// InMemory says that the files are small and that the server waits for the disk
-	// when it writes them: they go where they are kept in memory, if the system has
-	// such a folder and TMPDIR names no other.
+	// when it writes them: the folder is then kept in memory, if the system has
+	// such a place and TMPDIR does not name another.
 	InMemory bool
 }
 
-// SocketPath is the Unix socket of a server whose files are in dir. It is
-// asked for readiness instead of the port, because the port may meanwhile
-// belong to somebody else: the folder cannot.
+// SocketPath is the Unix socket of a server whose files are in dir. Readiness
+// is checked on it and not on the port, because another process may have taken
+// the port in the meantime.
 func SocketPath(dir string) string { return filepath.Join(dir, "s") }
 
 // Server is a running server. Its methods may be called concurrently.
@@ -82,8 +80,8 @@ type Server struct {
 func Start(ctx context.Context, c Command) (*Server, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	// A port that was free a moment ago may be taken when the server comes
-	// to listen on it. Another one is tried then, a few times.
+	// A port that was free a moment ago may be taken by the time the server
+	// listens on it. Then another port is tried, a few times.
 	for attempt := 1; ; attempt++ {
 		s, err := startOnce(ctx, c)
 		if err == nil {
@@ -165,7 +163,7 @@ func (s *Server) ask() error {
 	return s.command.Ready(c)
 }
 
-// Pid is the id of the server's process, or 0 when none runs.
+// Pid is the id of the server's process, or 0 if it does not run.
 func (s *Server) Pid() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,11 +190,11 @@ func (s *Server) withProcess(do func(*proc.Process) error) error {
 	return nil
 }
 
-// Pause stops the server's process, which keeps its connections, until Continue.
-// They fail where an operating system knows no such thing.
+// Pause stops the server's process until Continue. It keeps its connections.
+// Both fail on operating systems that cannot pause a process.
 func (s *Server) Pause() error { return s.withProcess((*proc.Process).Pause) }
 
-// Continue lets a server that was paused go on.
+// Continue resumes a paused server.
 func (s *Server) Continue() error { return s.withProcess((*proc.Process).Continue) }
 
 // Kill ends the server without warning and waits until it is gone. Its files
@@ -211,7 +209,7 @@ func (s *Server) Kill() {
 }
 
 // Restart starts a killed server again on the same port, with the files it
-// left. A server that still runs is killed first.
+// left. A server that is still running is killed first.
 func (s *Server) Restart(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -230,8 +228,8 @@ func (s *Server) Restart(ctx context.Context) error {
 	return nil
 }
 
-// Forget removes a file or folder of a killed server, so that it starts without
-// what was in there. Name is relative to the server's folder.
+// Forget removes a file or folder of a killed server, so that it restarts
+// without that data. The name is relative to the server's folder.
 func (s *Server) Forget(name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -266,8 +264,8 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// tempDir makes the folder of one server. A Unix socket's path may not
-// exceed 104 bytes on some systems, so a long TMPDIR gives way to /tmp.
+// tempDir creates the folder of one server. A Unix socket's path may not exceed
+// 104 bytes on some systems, so /tmp is used instead of a long TMPDIR.
 func tempDir(inMemory bool) (string, error) {
 	if inMemory && os.Getenv("TMPDIR") == "" {
 		if dir, err := os.MkdirTemp("/dev/shm", "oversell-"); err == nil {
@@ -285,8 +283,8 @@ func tempDir(inMemory bool) (string, error) {
 	return dir, nil
 }
 
-// FreePort finds a TCP port of the loopback interface that nobody listens
-// on. Nothing keeps it free.
+// FreePort finds a TCP port of the loopback interface that nobody listens on.
+// The port is not reserved.
 func FreePort() (int, error) {
 	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
@@ -296,8 +294,8 @@ func FreePort() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
-// portTaken tells from what a server logged whether it died because
-// somebody else got its port.
+// portTaken reports whether the server's log shows that it died because another
+// process took its port.
 func portTaken(err error) bool {
 	return strings.Contains(strings.ToLower(err.Error()), "already in use")
 }

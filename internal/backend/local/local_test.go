@@ -59,7 +59,7 @@ func TestStartGivesUpByItself(t *testing.T) {
 	}
 }
 
-// silent is a server that runs and never gets ready.
+// silent is a server that runs and never becomes ready.
 func silent(t *testing.T, timeout time.Duration) local.Command {
 	backendtest.Need(t, "sleep")
 	return local.Command{
@@ -146,7 +146,7 @@ func TestCloseEndsAStoppedServer(t *testing.T) {
 
 func emptyTempDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "t") // short: a socket goes below
+	dir, err := os.MkdirTemp("", "t") // short, because a socket is created in it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,8 +162,8 @@ func checkEmpty(t *testing.T, dir string) {
 	}
 }
 
-// A Redis that keeps a log of what is written has it all after a kill, and nothing
-// once the log is forgotten.
+// A Redis with an append-only log has all its data after a kill, and none once the
+// log is forgotten.
 func TestForgetRemovesWhatAKilledServerHasWritten(t *testing.T) {
 	s := backendtest.RestartableRedis(t, "--appendonly", "yes", "--appendfsync", "no")
 	rdb := backendtest.DialRedis(t, s.URL)

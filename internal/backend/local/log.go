@@ -20,7 +20,7 @@ func startLogged(cmd *exec.Cmd, log string) (*proc.Process, error) {
 	return proc.Start(cmd)
 }
 
-// lastLines returns the end of a log as an addition to an error message.
+// lastLines returns the end of a log, to be added to an error message.
 func lastLines(log string) string {
 	const most = 8
 	b, err := os.ReadFile(log)

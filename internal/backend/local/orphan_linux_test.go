@@ -30,7 +30,7 @@ func TestServersDieWithAKilledProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	pids := readPids(t, bufio.NewScanner(out))
-	// Long enough for threads that started something and are idle to end.
+	// Long enough for idle threads that started a process to end.
 	time.Sleep(50 * time.Millisecond)
 	for _, pid := range pids {
 		if !alive(pid) {
@@ -51,7 +51,7 @@ func TestServersDieWithAKilledProgram(t *testing.T) {
 	}
 }
 
-// TestProgramWithServers is the program of the test above, and no test.
+// TestProgramWithServers is not a test but the program of the test above.
 func TestProgramWithServers(t *testing.T) {
 	if os.Getenv("OVERSELL_TEST_PROGRAM") == "" {
 		t.Skip("only a part of TestServersDieWithAKilledProgram")
@@ -88,8 +88,8 @@ func readPids(t *testing.T, lines *bufio.Scanner) (pids []int) {
 	return nil
 }
 
-// alive reports whether a process runs. One that ended and was not yet waited
-// for by its new parent does not.
+// alive reports whether a process runs. One that has ended, but that its new
+// parent has not waited for yet, does not count.
 func alive(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return false

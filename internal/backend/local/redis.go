@@ -15,23 +15,22 @@ import (
 )
 
 // maxClients leaves room for several processes with thousands of connections
-// each. redis-server lowers it by itself to what the limit on open files
-// allows.
+// each. redis-server lowers it to what the limit on open files allows.
 const maxClients = 20_000
 
 // Redis is a private redis-server, which asks for a password.
 type Redis struct {
 	*Server
 
-	// Password is the server's. It never belongs in a log.
+	// Password is the server's. It must never be logged.
 	Password string
 }
 
 // StartRedis runs a private redis-server that keeps nothing on disk and has a random
-// password. More arguments go to its command line, after the project's own; the
-// password of a --requirepass among them takes the place of the random one.
+// password. The args are added to its command line after the project's own; the
+// password of a --requirepass among them replaces the random one.
 //
-// The error wraps ErrMissing when there is no redis-server.
+// The error wraps ErrMissing if redis-server is not installed.
 func StartRedis(ctx context.Context, args ...string) (*Redis, error) {
 	path, err := RedisPath()
 	if err != nil {
@@ -62,11 +61,11 @@ func (r *Redis) URL() string {
 	return (&url.URL{Scheme: "redis", User: url.UserPassword("", r.Password), Host: r.Addr}).String()
 }
 
-// redisConf is the file of a server's folder that has its password.
+// redisConf is the file in a server's folder that holds its password.
 const redisConf = "redis.conf"
 
-// writeRedisConf has a server ask for the password, and show it to its primary if it
-// is a replica.
+// writeRedisConf writes a configuration that makes a server require the password,
+// and use it to log in to its primary if it is a replica.
 func writeRedisConf(dir, password string) error {
 	quoted := strconv.Quote(password)
 	return writeSecret(dir, redisConf, "requirepass "+quoted+"\nmasterauth "+quoted+"\n")
@@ -81,11 +80,11 @@ func RedisPath() (string, error) {
 	return path, nil
 }
 
-// redisArgs are for a server whose folder has been through writeRedisConf.
+// redisArgs are for a server whose folder was prepared by writeRedisConf.
 func redisArgs(dir string, port int) []string {
 	return []string{
-		// Included: in a file of the server's own, sentinels would have it write
-		// down what a Cut has changed.
+		// Included, because sentinels would make the server rewrite a
+		// configuration file of its own, with what Cut has changed.
 		"--include", filepath.Join(dir, redisConf),
 		"--bind", host,
 		"--port", strconv.Itoa(port),
@@ -99,8 +98,9 @@ func redisArgs(dir string, port int) []string {
 	}
 }
 
-// answersTo is the Ready of a server with a password. Without the password it would
-// refuse a PING also while it still loads what it had written before.
+// answersTo is the Ready function of a server with a password. It logs in first,
+// because without the password PING is refused even while the server is loading
+// data.
 func answersTo(c net.Conn, password string) error {
 	if _, err := fmt.Fprintf(c, "*2\r\n$4\r\nAUTH\r\n$%d\r\n%s\r\n", len(password), password); err != nil {
 		return err
@@ -115,8 +115,8 @@ func answersTo(c net.Conn, password string) error {
 	return AnswersPing(c)
 }
 
-// AnswersPing is the Ready of servers that speak the Redis protocol. A server
-// that wants a password first is ready as well.
+// AnswersPing is the Ready function of servers that speak the Redis protocol. A
+// server that asks for a password is ready as well.
 func AnswersPing(c net.Conn) error {
 	if _, err := io.WriteString(c, "PING\r\n"); err != nil {
 		return err

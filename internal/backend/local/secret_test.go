@@ -16,7 +16,7 @@ import (
 	"oversell/internal/backend/local"
 )
 
-// Any program of any user of this machine can dial a private server.
+// Any program of any user on this machine can dial a private server.
 func TestPrivateRedisLetsNobodyInWithoutItsPassword(t *testing.T) {
 	t.Parallel()
 	server := backendtest.RestartableRedis(t)
@@ -63,7 +63,7 @@ func open(t *testing.T, dsn string) *sql.DB {
 	return db
 }
 
-// To start a server takes longer than all that is asked of it here.
+// Starting a server takes longer than all these checks, so they share one.
 func TestPrivateDatabase(t *testing.T) {
 	server := backendtest.RestartableDatabase(t)
 	for _, part := range []struct {
@@ -168,7 +168,7 @@ func touchesNoFiles(t *testing.T, server *backendtest.LocalDatabase) {
 	}
 }
 
-// What only an administrator may, the shop's user may not.
+// The shop's user may not do what only an administrator may.
 func givesOneDatabase(t *testing.T, server *backendtest.LocalDatabase) {
 	user, admin := open(t, server.URL), open(t, server.AdminURL)
 	var id int64
@@ -195,7 +195,7 @@ func givesOneDatabase(t *testing.T, server *backendtest.LocalDatabase) {
 	}
 }
 
-// The list of processes can be read by every user of the machine.
+// Every user of the machine can read the list of processes.
 func showsNoPassword(t *testing.T, server *backendtest.LocalDatabase) {
 	commandLine := func(pid int) string { return fmt.Sprintf("/proc/%d/cmdline", pid) }
 	redisServer := backendtest.RestartableRedis(t)
@@ -226,8 +226,8 @@ func showsNoPassword(t *testing.T, server *backendtest.LocalDatabase) {
 	}
 }
 
-// A commit that was acknowledged is there after a server was killed: an order that a
-// buyer was told of must not vanish with it.
+// An acknowledged commit survives the kill of its server: an order that was
+// confirmed to a buyer must not disappear.
 func hasWhatItAcknowledged(t *testing.T, server *backendtest.LocalDatabase) {
 	db := open(t, server.URL)
 	if _, err := db.ExecContext(t.Context(), "CREATE TABLE rows_of (id INT PRIMARY KEY)"); err != nil {

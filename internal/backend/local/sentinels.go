@@ -20,26 +20,27 @@ import (
 )
 
 const (
-	// masterName is what the sentinels call their primary.
+	// masterName is the sentinels' name for their primary.
 	masterName = "oversell"
 
-	// quorum is how many of the sentinels must find the primary down.
+	// quorum is how many sentinels must agree that the primary is down.
 	quorum    = 2
 	sentinels = 3
 
-	// downAfter is after what silence a sentinel takes a primary for down
-	// that Failover kills, and patience after what silence any other: without
-	// being dead, one on a busy machine may well be silent for the former.
+	// A sentinel considers a primary down after it has been silent for this
+	// long: downAfter for a primary that Failover kills, patience for any
+	// other, because on a busy machine a healthy primary may well be silent for
+	// longer than downAfter.
 	downAfter = 300 * time.Millisecond
 	patience  = 5 * time.Second
 
-	// failoverTimeout bounds a failover. Where no sentinel gets the votes of
-	// the others, they wait for twice as long and vote again.
+	// failoverTimeout bounds a failover. If no sentinel gets enough votes, they
+	// wait for twice as long and vote again.
 	failoverTimeout = 1500 * time.Millisecond
 )
 
-// How long the methods may take; undoLimit is for what is put right after one
-// that failed.
+// The time limits of the methods; undoLimit is for cleaning up after one that
+// failed.
 const (
 	sentinelsStartLimit = 30 * time.Second
 	cutLimit            = 5 * time.Second
@@ -48,20 +49,20 @@ const (
 	undoLimit           = 5 * time.Second
 )
 
-// Sentinels is a primary redis-server, two replicas of it, and three sentinels
-// that promote one of them when the primary is gone: always the heir. The other
-// is a bystander, whose priority says that it is never to be promoted, whatever
-// it has heard. Its methods may be called concurrently; those that change the set
+// Sentinels is a primary redis-server, two replicas, and three sentinels that
+// promote a replica when the primary is gone: always the one called the heir. The
+// other one, the bystander, has a priority that rules out its promotion, however
+// recent its data. Methods may be called concurrently; those that change the set
 // wait for each other.
 type Sentinels struct {
 	heirs     [2]*node // one is primary, the other its heir
 	bystander *node
 	watchers  []*watcher
-	primary   atomic.Pointer[node] // one of heirs: the last known
+	primary   atomic.Pointer[node] // one of heirs: the last known primary
 	password  string               // of all six servers
 
-	turn  chan struct{} // held by the one that changes the set
-	cut   *cut          // the one that is on; by turn
+	turn  chan struct{} // held by the method that changes the set
+	cut   *cut          // the Cut in effect, or nil; guarded by turn
 	life  context.Context
 	end   context.CancelFunc
 	close func() error
@@ -71,12 +72,12 @@ type Sentinels struct {
 type node struct {
 	*Server
 	client   *redis.Client
-	password string // its own, and that of its primary
+	password string // its own and its primary's
 	follows  string // host:port of its primary at its next start, or empty
 	priority int    // inherits, or never
 }
 
-// Replica priorities. That of a bystander has a meaning of its own to sentinels.
+// Replica priorities. Sentinels never promote a replica with priority 0.
 const (
 	inherits = 100
 	never    = 0
@@ -88,16 +89,17 @@ type watcher struct {
 	client *redis.SentinelClient
 }
 
-// cut is a replica that is kept from its primary.
+// cut is a replica that is cut off from its primary.
 type cut struct {
 	replica *node
 	since   time.Time
 }
 
 // StartSentinels runs a private set and returns when the replicas are in sync
-// and all sentinels know them and each other, which takes half a second to two.
+// and all sentinels know them and each other, which takes between half a second
+// and two seconds.
 //
-// The error wraps ErrMissing when there is no redis-server.
+// The error wraps ErrMissing if redis-server is not installed.
 func StartSentinels(ctx context.Context) (*Sentinels, error) {
 	path, err := RedisPath()
 	if err != nil {
@@ -127,7 +129,7 @@ func (s *Sentinels) start(ctx context.Context, path string) error {
 	if s.bystander, err = startNode(ctx, path, node{password: s.password, priority: never, follows: primary.Addr}); err != nil {
 		return err
 	}
-	// The sentinels ask for replicas at once, and then only now and then.
+	// The sentinels ask for replicas at once, and then only occasionally.
 	if err := s.awaitSync(ctx); err != nil {
 		return err
 	}
@@ -170,7 +172,7 @@ func (n *node) args(dir string, port int) []string {
 	return args
 }
 
-// answers returns nil when the server does, and does not dial a killed one.
+// answers returns nil if the server answers. It does not dial a killed one.
 func (n *node) answers(ctx context.Context) error {
 	if n.Pid() == 0 {
 		return os.ErrProcessDone
@@ -190,8 +192,8 @@ func startWatcher(ctx context.Context, path, primary, password string) (*watcher
 		},
 		Ready:   AnswersPing,
 		Timeout: 10 * time.Second,
-		// A sentinel syncs its config to the disk at every change, and answers
-		// nobody meanwhile: on a busy disk for seconds.
+		// A sentinel syncs its configuration to disk at every change, and does
+		// not answer meanwhile: on a busy disk, for seconds.
 		InMemory: true,
 	})
 	if err != nil {
@@ -202,11 +204,11 @@ func startWatcher(ctx context.Context, path, primary, password string) (*watcher
 	return w, nil
 }
 
-// sentinelConf is the file of a sentinel's folder that it keeps its state in.
+// sentinelConf is the file in a sentinel's folder that holds its state.
 const sentinelConf = "sentinel.conf"
 
-// sentinelConfig has a sentinel ask for the password, as the servers do that it
-// watches. It shows the same one to the other sentinels.
+// sentinelConfig makes a sentinel require the password, like the servers that
+// it watches. It uses the same one to log in to the other sentinels.
 func sentinelConfig(dir string, port int, primary, password string) string {
 	primaryHost, primaryPort, _ := net.SplitHostPort(primary)
 	return strings.Join([]string{
@@ -224,16 +226,17 @@ func sentinelConfig(dir string, port int, primary, password string) string {
 	}, "\n")
 }
 
-// hurry has a sentinel look around more often than every ten seconds and tell
-// the others so more often than every two. After the machine stood still it does
-// nothing for two seconds, not for thirty. Before Redis 7 it cannot do that: all
-// then takes that much longer.
+// hurry makes a sentinel check the servers more often than every ten seconds,
+// and tell the others more often than every two. After the machine was paused,
+// it does nothing for two seconds instead of thirty. Versions before Redis 7 do
+// not support this: everything then takes longer.
 func (w *watcher) hurry(ctx context.Context) {
 	_ = w.client.Process(ctx, redis.NewStatusCmd(ctx, "SENTINEL", "DEBUG",
 		"INFO-PERIOD", 500, "PUBLISH-PERIOD", 200, "ASK-PERIOD", 200, "TILT-PERIOD", 2000))
 }
 
-// clientOptions is for one who asks a private server again rather than wait.
+// clientOptions are for a caller that prefers to ask a private server again
+// over waiting for it.
 func clientOptions(addr, password string) *redis.Options {
 	return &redis.Options{
 		Addr:                     addr,
@@ -249,7 +252,7 @@ func clientOptions(addr, password string) *redis.Options {
 	}
 }
 
-// URL is what backend.DialRedis and -redis take. It holds the password.
+// URL is what backend.DialRedis and -redis take. It contains the password.
 func (s *Sentinels) URL() string {
 	var addrs []string
 	for _, w := range s.watchers {
@@ -258,12 +261,12 @@ func (s *Sentinels) URL() string {
 	return "redis+sentinel://:" + s.password + "@" + strings.Join(addrs, ",") + "/" + masterName + "/0?sentinel_password=" + s.password
 }
 
-// PrimaryURL is that of the server with PrimaryAddr alone. It holds the password,
-// which is that of the other servers, too.
+// PrimaryURL is the URL of the server at PrimaryAddr alone. It contains the
+// password, which is also that of the other servers.
 func (s *Sentinels) PrimaryURL() string { return "redis://:" + s.password + "@" + s.PrimaryAddr() }
 
 // PrimaryAddr is the host:port of the server that was primary when a method
-// last looked: after Failover, the promoted one.
+// last checked: after Failover, the promoted one.
 func (s *Sentinels) PrimaryAddr() string { return s.primary.Load().Addr }
 
 // heir returns the node that the next Failover promotes.
@@ -277,14 +280,14 @@ func (s *Sentinels) heir() *node {
 // replicas returns the nodes that are not primary.
 func (s *Sentinels) replicas() []*node { return []*node{s.heir(), s.bystander} }
 
-// Cut keeps from the heir what the primary is told after Cut returns: a Failover
-// loses it. What the primary was told before Cut was called is on the heir then.
-// The primary goes on serving, the bystander goes on acknowledging what it is
-// told, and no sentinel minds.
+// Cut keeps from the heir all writes that the primary receives after Cut
+// returns: a Failover loses them. The heir has all writes from before Cut was
+// called. The primary continues to serve, the bystander continues to acknowledge
+// writes, and no sentinel notices.
 //
-// restore lets the heir catch up, which takes it about a second; Heal waits
-// for that. restore itself waits for a Failover that is under way, and does
-// nothing after one, or a second time.
+// restore lets the heir catch up, which takes about a second; Heal waits for
+// that. restore itself waits for a Failover in progress. It does nothing after a
+// Failover, or when called a second time.
 func (s *Sentinels) Cut(ctx context.Context) (restore func(), err error) {
 	ctx, done, err := s.begin(ctx, cutLimit)
 	if err != nil {
@@ -310,8 +313,8 @@ func (c *cut) apply(ctx context.Context, primary *node) error {
 		return err
 	}
 	c.since = time.Now()
-	// To kill the connection is not enough: the replica comes back at once and
-	// is sent what it missed. So it gets a password first that its primary
+	// Killing the connection is not enough: the replica reconnects at once and
+	// receives what it missed. So it first gets a password that its primary
 	// refuses before it sends anything.
 	if err := c.replica.mayFollow(ctx, false); err != nil {
 		return err
@@ -325,7 +328,7 @@ func (c *cut) apply(ctx context.Context, primary *node) error {
 	})
 }
 
-// mayFollow says whether a replica can log in to its primary.
+// mayFollow sets whether a replica can log in to its primary.
 func (n *node) mayFollow(ctx context.Context, may bool) error {
 	password := n.password
 	if !may {
@@ -338,7 +341,8 @@ func (n *node) mayFollow(ctx context.Context, may bool) error {
 }
 
 func (s *Sentinels) restore(c *cut) {
-	// Nobody hears of an error: the replica is gone then, with its password.
+	// The error is dropped: it means that the replica is gone, with its
+	// password.
 	ctx, done, err := s.begin(context.Background(), cutLimit)
 	if err != nil {
 		return
@@ -349,7 +353,7 @@ func (s *Sentinels) restore(c *cut) {
 	}
 }
 
-// uncut ends the Cut that is on, if one is.
+// uncut ends the Cut in effect, if any.
 func (s *Sentinels) uncut(ctx context.Context) error {
 	if s.cut == nil {
 		return nil
@@ -362,13 +366,13 @@ func (s *Sentinels) uncut(ctx context.Context) error {
 }
 
 // Failover kills the primary and returns when the heir is primary in its place,
-// takes writes, and all sentinels say so. That takes one second to two,
-// and once in a while three. It takes longer after a Cut of some seconds, by a
-// fifth of its length: sentinels promote no replica that was without a primary
-// for too long. It fails after 30 seconds.
+// accepts writes, and all sentinels say so. That takes one to two seconds,
+// occasionally three. After a Cut of some seconds it takes longer, by a fifth
+// of the length of the Cut: sentinels do not promote a replica that was without
+// a primary for too long. It fails after 30 seconds.
 //
-// There is no heir then, until Heal. The bystander follows the new primary, and
-// loses what that has not heard of, at once or soon after.
+// Until Heal, there is no heir. The bystander follows the new primary and, at
+// once or soon after, loses the writes that the new primary never received.
 func (s *Sentinels) Failover(ctx context.Context) error {
 	ctx, done, err := s.begin(ctx, failoverLimit)
 	if err != nil {
@@ -389,7 +393,8 @@ func (s *Sentinels) failover(ctx context.Context) error {
 	}
 	wait := downAfter
 	if s.cut != nil {
-		// Sentinels promote no replica that was cut off for ten times this.
+		// Sentinels do not promote a replica that was cut off for ten times
+		// this.
 		wait = max(wait, time.Since(s.cut.since)/5)
 	}
 	defer s.beHasty(context.WithoutCancel(ctx), patience)
@@ -404,7 +409,8 @@ func (s *Sentinels) failover(ctx context.Context) error {
 	return s.uncut(ctx)
 }
 
-// beHasty tells the sentinels after what silence the primary is down.
+// beHasty sets after how long a silence the sentinels consider the primary
+// down.
 func (s *Sentinels) beHasty(ctx context.Context, after time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, undoLimit)
 	defer cancel()
@@ -417,7 +423,7 @@ func (s *Sentinels) beHasty(ctx context.Context, after time.Duration) error {
 	return errors.Join(errs...)
 }
 
-// promoted returns nil when n is primary, to itself and to all sentinels.
+// promoted returns nil if n is primary according to itself and all sentinels.
 func (s *Sentinels) promoted(ctx context.Context, n *node) error {
 	for _, w := range s.watchers {
 		addr, err := w.primary(ctx)
@@ -435,16 +441,16 @@ func (s *Sentinels) promoted(ctx context.Context, n *node) error {
 	if info["role"] != "master" {
 		return fmt.Errorf("%s is a %s", n.Addr, info["role"])
 	}
-	// A write that changes nothing.
+	// Accepted only by a primary, and changes nothing.
 	return n.client.Del(ctx, "oversell:nothing").Err()
 }
 
 // Heal starts a server in place of the one that Failover killed, empty and on
-// its port, as the heir of the present primary, and ends a Cut. It returns when
-// both replicas are in sync and the sentinels agree on the set, so that the next
-// Failover works. That takes one second to two; after a Failover that was
-// given up, as long as the sentinels need to promote the replica without it,
-// which is about seven. It fails after 30 seconds.
+// the same port, as the heir of the current primary, and ends a Cut. It returns
+// when both replicas are in sync and the sentinels agree on the set, so that the
+// next Failover works. That takes one to two seconds; if the caller gave up on a
+// Failover, it takes as long as the sentinels need to promote the replica on
+// their own, about seven seconds. It fails after 30 seconds.
 func (s *Sentinels) Heal(ctx context.Context) error {
 	ctx, done, err := s.begin(ctx, healLimit)
 	if err != nil {
@@ -482,7 +488,7 @@ func (s *Sentinels) heal(ctx context.Context) error {
 	return s.awaitAgreement(ctx)
 }
 
-// awaitSync waits until the replicas have their primary's data and are told what
+// awaitSync waits until the replicas have their primary's data and receive its
 // changes, which begins up to a second later.
 func (s *Sentinels) awaitSync(ctx context.Context) error {
 	primary := s.primary.Load()
@@ -491,7 +497,7 @@ func (s *Sentinels) awaitSync(ctx context.Context) error {
 			return err
 		}
 	}
-	// Something for them to be told, that changes nothing.
+	// A command that is replicated but changes nothing.
 	if err := primary.client.Publish(ctx, "oversell:nothing", "").Err(); err != nil {
 		return fmt.Errorf("tell the replicas something: %w", err)
 	}
@@ -503,7 +509,7 @@ func (s *Sentinels) awaitSync(ctx context.Context) error {
 	return nil
 }
 
-// awaitOffset waits until a replica has what its primary has now.
+// awaitOffset waits until a replica has everything that its primary has now.
 func (n *node) awaitOffset(ctx context.Context, primary *node) error {
 	info, err := primary.replication(ctx)
 	if err != nil {
@@ -540,8 +546,8 @@ func (s *Sentinels) awaitAgreement(ctx context.Context) error {
 	})
 }
 
-// agrees returns the epoch of what a sentinel knows, or an error that says
-// where it differs from a primary, usable replicas, and two more sentinels.
+// agrees returns the config epoch of a sentinel. It returns an error if the
+// sentinel does not know this primary, usable replicas, and two more sentinels.
 func (w *watcher) agrees(ctx context.Context, primary *node, replicas []*node) (epoch string, err error) {
 	master, err := w.client.Master(ctx, masterName).Result()
 	if err != nil {
@@ -571,8 +577,8 @@ func (w *watcher) agrees(ctx context.Context, primary *node, replicas []*node) (
 	return master["config-epoch"], nil
 }
 
-// usable reports whether a sentinel takes what it knows as replica for one
-// that follows primary, and knows whether it may be promoted.
+// usable reports whether a sentinel sees the replica as following primary, and
+// knows its priority.
 func usable(known map[string]string, primary, replica *node) bool {
 	return net.JoinHostPort(known["ip"], known["port"]) == replica.Addr &&
 		net.JoinHostPort(known["master-host"], known["master-port"]) == primary.Addr &&
@@ -591,7 +597,7 @@ func (w *watcher) primary(ctx context.Context) (string, error) {
 	return net.JoinHostPort(addr[0], addr[1]), nil
 }
 
-// replication asks a server for its side of the replication.
+// replication asks a server for its replication state.
 func (n *node) replication(ctx context.Context) (map[string]string, error) {
 	text, err := n.client.Info(ctx, "replication").Result()
 	if err != nil {
@@ -606,7 +612,7 @@ func (n *node) replication(ctx context.Context) (map[string]string, error) {
 	return info, nil
 }
 
-// number reads an offset; none is before all others.
+// number parses an offset. A missing one is less than all others.
 func number(s string) int64 {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {
@@ -615,8 +621,8 @@ func number(s string) int64 {
 	return n
 }
 
-// begin takes the turn to change the set. The context ends with ctx, after
-// limit, and with Close; done gives the turn back.
+// begin acquires the turn to change the set. The context ends with ctx, after
+// limit, and with Close; done releases the turn.
 func (s *Sentinels) begin(ctx context.Context, limit time.Duration) (_ context.Context, done func(), err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	unhook := context.AfterFunc(s.life, func() { cancel(os.ErrClosed) })
@@ -639,8 +645,8 @@ func (s *Sentinels) begin(ctx context.Context, limit time.Duration) (_ context.C
 	}, nil
 }
 
-// find learns from a sentinel which node is primary: they may have promoted
-// the other one without being asked.
+// find learns from a sentinel which node is primary: the sentinels may have
+// promoted the other one on their own.
 func (s *Sentinels) find(ctx context.Context) {
 	for _, w := range s.watchers {
 		addr, err := w.primary(ctx)
@@ -656,13 +662,13 @@ func (s *Sentinels) find(ctx context.Context) {
 	}
 }
 
-// Close stops all servers and removes their folders. Methods that are under
-// way return os.ErrClosed, wrapped, as do those called later.
+// Close stops all servers and removes their folders. Methods in progress return
+// os.ErrClosed, wrapped, as do later calls.
 func (s *Sentinels) Close() error { return s.close() }
 
 func (s *Sentinels) stop() error {
 	s.end()
-	s.turn <- struct{}{} // never given back
+	s.turn <- struct{}{} // never released
 	var servers []*Server
 	for _, w := range s.watchers {
 		_ = w.client.Close()
@@ -683,8 +689,8 @@ func (s *Sentinels) stop() error {
 	return errors.Join(errs...)
 }
 
-// failed wraps what went wrong. A command that ctx cut off may say only that
-// it timed out.
+// failed wraps err, and adds the cause of ctx: a command that ctx cut off may
+// only report a timeout.
 func failed(ctx context.Context, doing string, err error) error {
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 		return fmt.Errorf("%s: %w: %w", doing, cause, err)
@@ -692,7 +698,7 @@ func failed(ctx context.Context, doing string, err error) error {
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
-// await asks every few milliseconds until holds returns nil.
+// await calls holds every few milliseconds until it returns nil.
 func await(ctx context.Context, what string, holds func() error) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -703,7 +709,7 @@ func await(ctx context.Context, what string, holds func() error) error {
 			return nil
 		}
 		if ctx.Err() == nil || last == nil {
-			last = err // better than that ctx has ended
+			last = err // more useful than the error of an ended ctx
 		}
 		select {
 		case <-ctx.Done():

@@ -18,8 +18,8 @@ import (
 	"oversell/internal/backend/local"
 )
 
-// rounds is how often a test repeats what must always work: OVERSELL_TEST_ROUNDS
-// makes it more than the few that every run has time for.
+// rounds is how often a test repeats what must always work. OVERSELL_TEST_ROUNDS
+// raises it above the few that every run has time for.
 func rounds(t *testing.T, few int) int {
 	t.Helper()
 	more := os.Getenv("OVERSELL_TEST_ROUNDS")
@@ -51,8 +51,8 @@ func startSentinels(t *testing.T) *local.Sentinels {
 	return s
 }
 
-// TestFailovers has each failover lose what was written after a cut, and
-// nothing else.
+// TestFailovers checks that each failover loses what was written after a cut,
+// and nothing else.
 func TestFailovers(t *testing.T) {
 	t.Parallel()
 	s := startSentinels(t)
@@ -115,8 +115,8 @@ func answersWithin(t *testing.T, rdb redis.UniversalClient, limit time.Duration)
 	}
 }
 
-// TestCutIsSharp has somebody count all the while: the replica stops at a
-// number between the last before Cut and the first after it.
+// TestCutIsSharp increments a counter all the while: the replica must stop at a
+// value between the last before Cut and the first after it.
 func TestCutIsSharp(t *testing.T) {
 	t.Parallel()
 	s := startSentinels(t)
@@ -190,7 +190,8 @@ func dial(t *testing.T, url string) *redis.Client {
 	return rdb
 }
 
-// replicas asks a primary for its replicas, and them which is never promoted.
+// replicas returns the two replicas of a primary; the bystander is never
+// promoted.
 func replicas(t *testing.T, primary *redis.Client) (heir, bystander *redis.Client) {
 	t.Helper()
 	for line := range strings.Lines(primary.Info(t.Context(), "replication").Val()) {
@@ -212,7 +213,7 @@ func replicas(t *testing.T, primary *redis.Client) (heir, bystander *redis.Clien
 }
 
 // TestHeirIsPromotedAlthoughStale has the bystander acknowledge what the heir has
-// not heard: that is lost all the same, on the bystander as well.
+// not received: that is lost all the same, on the bystander as well.
 func TestHeirIsPromotedAlthoughStale(t *testing.T) {
 	t.Parallel()
 	s := startSentinels(t)
@@ -254,13 +255,13 @@ func TestHeirIsPromotedAlthoughStale(t *testing.T) {
 	}
 }
 
-// acknowledged writes and returns how many replicas had it in time, of which it
-// waits for n.
+// acknowledged writes a key, waits for n replicas, and returns how many had
+// received it in time.
 func acknowledged(t *testing.T, rdb *redis.Client, key string, n int) int64 {
 	t.Helper()
 	limit := time.Second
 	if n == 1 {
-		limit = 10 * time.Second // it is to come about
+		limit = 10 * time.Second // it is expected to happen
 	}
 	var waited *redis.Cmd
 	_, err := rdb.Pipelined(t.Context(), func(p redis.Pipeliner) error {
@@ -278,8 +279,8 @@ func acknowledged(t *testing.T, rdb *redis.Client, key string, n int) int64 {
 	return had
 }
 
-// TestFailoverAfterLongCut is about the sentinels' mistrust: they promote no
-// replica that was cut off for ten times the silence they wait for.
+// TestFailoverAfterLongCut covers a safety rule of the sentinels: they do not
+// promote a replica that was cut off for ten times their down-after time.
 func TestFailoverAfterLongCut(t *testing.T) {
 	t.Parallel()
 	s := startSentinels(t)
@@ -305,7 +306,7 @@ func TestFailoverAfterLongCut(t *testing.T) {
 	}
 }
 
-// The sentinels go on with a failover that its caller has given up.
+// The sentinels continue a failover that its caller has given up on.
 func TestFailoverGivesUpWithContext(t *testing.T) {
 	t.Parallel()
 	s := startSentinels(t)

@@ -7,21 +7,22 @@ import (
 
 	"oversell/internal/backend/coordination"
 	"oversell/internal/backend/local"
-	"oversell/internal/locks"
+	"oversell/internal/catalog"
 )
 
-// Lazy are the servers of a process that starts its own when they are first needed. The
-// user's are there from the start. It is safe for concurrent use. A nil *Lazy has none.
+// Lazy holds the servers of a process that starts them when they are first needed. The
+// user's own servers are there from the start. It is safe for concurrent use. A nil
+// *Lazy has no servers.
 type Lazy struct {
-	running map[locks.Need]*Servers
-	starts  map[locks.Need]*onDemand[*Servers]
+	running map[catalog.Need]*Servers
+	starts  map[catalog.Need]*onDemand[*Servers]
 }
 
 // NewLazy resolves the values of flags as Serve does, but starts nothing yet: it checks
 // the addresses of the user's own servers, and that what "local" starts is installed.
-// Close must be called in the end.
-func NewLazy(ctx context.Context, specs Specs, needs ...locks.Need) (*Lazy, error) {
-	l := &Lazy{running: make(map[locks.Need]*Servers), starts: make(map[locks.Need]*onDemand[*Servers])}
+// The caller must call Close.
+func NewLazy(ctx context.Context, specs Specs, needs ...catalog.Need) (*Lazy, error) {
+	l := &Lazy{running: make(map[catalog.Need]*Servers), starts: make(map[catalog.Need]*onDemand[*Servers])}
 	for _, need := range needs {
 		started, err := specs.starts(need)
 		if err != nil {
@@ -31,31 +32,32 @@ func NewLazy(ctx context.Context, specs Specs, needs ...locks.Need) (*Lazy, erro
 			l.starts[need] = newOnDemand(func(ctx context.Context) (*Servers, error) { return Serve(ctx, specs, need) })
 			continue
 		}
-		if l.running[need], err = Serve(ctx, specs, need); err != nil { // it starts nothing that would have to be closed
+		if l.running[need], err = Serve(ctx, specs, need); err != nil { // on an error, Serve leaves nothing to close
 			return nil, err
 		}
 	}
 	return l, nil
 }
 
-// starts reports whether Serve starts a server for the need. The error says that it is not
-// installed.
-func (s Specs) starts(need locks.Need) (bool, error) {
+// starts reports whether Serve starts a server for the need. It returns an error if that
+// server is not installed.
+func (s Specs) starts(need catalog.Need) (bool, error) {
 	switch {
-	case need == locks.NeedsNodes && s.Redlock == own:
+	case need == catalog.NeedsNodes && s.Redlock == own:
 		_, err := local.RedisPath()
 		return true, err
-	case need == locks.NeedsZooKeeper && s.ZooKeeper == own:
+	case need == catalog.NeedsZooKeeper && s.ZooKeeper == own:
 		return true, coordination.FindZooKeeper()
 	}
-	return need == locks.NeedsNodes && s.Redlock == embedded || need == locks.NeedsEtcd && s.Etcd == embedded, nil
+	return need == catalog.NeedsNodes && s.Redlock == embedded || need == catalog.NeedsEtcd && s.Etcd == embedded, nil
 }
 
-// Running returns servers that run already. There is nothing to close.
+// Running returns a Lazy for servers that already run. There is nothing to
+// close.
 func Running(a Addresses) *Lazy {
-	l := &Lazy{running: make(map[locks.Need]*Servers)}
-	for need, one := range map[locks.Need]Addresses{
-		locks.NeedsNodes: {Redlock: a.Redlock}, locks.NeedsEtcd: {Etcd: a.Etcd}, locks.NeedsZooKeeper: {ZooKeeper: a.ZooKeeper},
+	l := &Lazy{running: make(map[catalog.Need]*Servers)}
+	for need, one := range map[catalog.Need]Addresses{
+		catalog.NeedsNodes: {Redlock: a.Redlock}, catalog.NeedsEtcd: {Etcd: a.Etcd}, catalog.NeedsZooKeeper: {ZooKeeper: a.ZooKeeper},
 	} {
 		if !one.empty() {
 			l.running[need] = &Servers{Addresses: one}
@@ -64,17 +66,16 @@ func Running(a Addresses) *Lazy {
 	return l
 }
 
-// Has reports whether there are servers for a need, or can be.
-func (l *Lazy) Has(need locks.Need) bool {
+// Has reports whether there are servers for a need, or can be started.
+func (l *Lazy) Has(need catalog.Need) bool {
 	return l != nil && (l.running[need] != nil || l.starts[need] != nil)
 }
 
-// Open returns the addresses of the servers that are needed, and what they are called in a
-// report's first lines. It starts those that do not run yet, and waits for them until ctx
-// ends; a start that is under way by then goes on. A start that failed is tried again by
-// the next caller, but not within a second. Needs for which there are no servers are
-// passed over.
-func (l *Lazy) Open(ctx context.Context, needs ...locks.Need) (a Addresses, names []string, err error) {
+// Open returns the addresses of the servers for the needs, and their names for the first
+// lines of a report. It starts those that do not run yet, and waits for them until ctx
+// ends; a start in progress then continues. A failed start is retried by the next caller,
+// but not within a second. Needs without servers are skipped.
+func (l *Lazy) Open(ctx context.Context, needs ...catalog.Need) (a Addresses, names []string, err error) {
 	for _, need := range needs {
 		if !l.Has(need) {
 			continue
@@ -89,10 +90,10 @@ func (l *Lazy) Open(ctx context.Context, needs ...locks.Need) (a Addresses, name
 	return a, names, nil
 }
 
-// serve returns the servers for a need, which l has. The error also says that one of them
-// has failed since it started: it does so for good, and stays where it is. A new etcd in
-// its place would let a second holder in, and number its tokens anew.
-func (l *Lazy) serve(ctx context.Context, need locks.Need) (*Servers, error) {
+// serve returns the servers for a need that l has. It also returns an error if one of
+// them has failed since its start. Such a server is not replaced: a new etcd in its place
+// would let a second holder in, and restart the numbering of its tokens.
+func (l *Lazy) serve(ctx context.Context, need catalog.Need) (*Servers, error) {
 	if s := l.running[need]; s != nil {
 		return s, nil
 	}
@@ -106,9 +107,9 @@ func (l *Lazy) serve(ctx context.Context, need locks.Need) (*Servers, error) {
 	return s, nil
 }
 
-// Dial connects to the servers that run already, and returns Clients that connect to the
-// others when a guard is first used, for locks with the given lease. The Clients have to
-// be closed before l.
+// Dial connects to the servers that already run, and returns Clients that connect to the
+// others when a guard is first used, for locks with the given lease. The Clients must be
+// closed before l.
 func (l *Lazy) Dial(ctx context.Context, ttl time.Duration) (*Clients, error) {
 	if l == nil {
 		return &Clients{}, nil
@@ -121,7 +122,7 @@ func (l *Lazy) Dial(ctx context.Context, ttl time.Duration) (*Clients, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.later = make(map[locks.Need]locks.Later)
+	c.later = make(map[catalog.Need]catalog.Later)
 	for need := range l.starts {
 		connected := newOnDemand(func(ctx context.Context) (*Clients, error) {
 			s, err := l.serve(ctx, need)
@@ -131,7 +132,7 @@ func (l *Lazy) Dial(ctx context.Context, ttl time.Duration) (*Clients, error) {
 			return Dial(ctx, s.Addresses, ttl)
 		})
 		c.closers = append(c.closers, connected.Close)
-		c.later[need] = func(ctx context.Context, o locks.Options) (locks.Options, error) {
+		c.later[need] = func(ctx context.Context, o catalog.Options) (catalog.Options, error) {
 			if _, err := l.serve(ctx, need); err != nil {
 				return o, err
 			}
@@ -145,8 +146,8 @@ func (l *Lazy) Dial(ctx context.Context, ttl time.Duration) (*Clients, error) {
 	return c, nil
 }
 
-// Close stops the servers that were started, and keeps others from being started. It waits
-// for the end of a start that is under way. It may be called more than once.
+// Close stops the servers that were started, and prevents further starts. It waits for the
+// end of a start in progress. It may be called more than once.
 func (l *Lazy) Close() error {
 	var errs []error
 	for _, started := range l.starts {

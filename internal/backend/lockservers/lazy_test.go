@@ -12,12 +12,13 @@ import (
 
 	"oversell/internal/backend"
 	"oversell/internal/backend/coordination"
-	"oversell/internal/locks"
+	"oversell/internal/catalog"
+	"oversell/internal/guard"
 )
 
-// lazily returns servers that are closed with the test, and the folder in which an etcd
-// would have its files.
-func lazily(t *testing.T, specs Specs, needs ...locks.Need) (l *Lazy, dir string) {
+// lazily returns servers that are closed at the end of the test, and the folder in
+// which an etcd would have its files.
+func lazily(t *testing.T, specs Specs, needs ...catalog.Need) (l *Lazy, dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	t.Setenv("TMPDIR", dir)
@@ -36,7 +37,8 @@ func lazily(t *testing.T, specs Specs, needs ...locks.Need) (l *Lazy, dir string
 	return l, dir
 }
 
-// clients returns the connections of a process, which are closed with the test.
+// clients returns the connections of a process, which are closed at the end of
+// the test.
 func clients(t *testing.T, l *Lazy) *Clients {
 	t.Helper()
 	c, err := l.Dial(t.Context(), time.Minute)
@@ -51,25 +53,25 @@ func clients(t *testing.T, l *Lazy) *Clients {
 	return c
 }
 
-// sells reports what comes of a section under the lock of a strategy.
+// sells runs a section under the lock of a strategy and returns its error.
 func sells(t *testing.T, c *Clients, name string) error {
 	t.Helper()
-	o := c.Add(locks.Options{TTL: time.Minute, Policy: locks.Fixed{Delay: time.Millisecond}})
-	catalog := locks.Strategies().With(o)
-	s, err := catalog.Find(name)
+	o := c.Add(catalog.Options{TTL: time.Minute, Policy: guard.Fixed{Delay: time.Millisecond}})
+	list := catalog.Strategies().With(o)
+	s, err := list.Find(name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	wait, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	_, err = s.NewGuard(o).Do(t.Context(), locks.Entry{Key: "one", Owner: t.Name(), Wait: wait}, func(context.Context) error { return nil })
+	_, err = s.NewGuard(o).Do(wait, guard.Entry{Key: "one", Owner: t.Name()}, func(context.Context) error { return nil })
 	return err
 }
 
-// Each server starts with the first who uses it, and no sooner.
+// Each server starts when it is first used, and not before.
 func TestServersStartWhenTheyAreFirstUsed(t *testing.T) {
-	l, dir := lazily(t, Specs{Redlock: "embedded", Etcd: "embedded"}, locks.NeedsNodes, locks.NeedsEtcd)
-	if !l.Has(locks.NeedsNodes) || !l.Has(locks.NeedsEtcd) || l.Has(locks.NeedsZooKeeper) {
+	l, dir := lazily(t, Specs{Redlock: "embedded", Etcd: "embedded"}, catalog.NeedsNodes, catalog.NeedsEtcd)
+	if !l.Has(catalog.NeedsNodes) || !l.Has(catalog.NeedsEtcd) || l.Has(catalog.NeedsZooKeeper) {
 		t.Error("not the servers that were asked for")
 	}
 	c := clients(t, l)
@@ -82,20 +84,20 @@ func TestServersStartWhenTheyAreFirstUsed(t *testing.T) {
 	if err := sells(t, c, "etcd"); err != nil {
 		t.Error(err)
 	}
-	a, names, err := l.Open(t.Context(), locks.NeedsEtcd, locks.NeedsRueidis)
+	a, names, err := l.Open(t.Context(), catalog.NeedsEtcd, catalog.NeedsRueidis)
 	if err != nil || len(a.Etcd) != 1 || len(a.Redlock) != 0 || len(names) != 1 {
 		t.Errorf("for etcd alone: %v, %v, %v", a, names, err)
 	}
-	a, names, err = l.Open(t.Context(), locks.NeedsNodes, locks.NeedsEtcd)
+	a, names, err = l.Open(t.Context(), catalog.NeedsNodes, catalog.NeedsEtcd)
 	if err != nil || len(a.Redlock) != DefaultNodes || len(names) != 2 {
 		t.Errorf("for both: %v, %v, %v", a, names, err)
 	}
 }
 
-// Those who asked get the error of a start that failed. A later caller starts the
-// server again.
+// All callers that waited get the error of a failed start. A later caller starts
+// the server again.
 func TestFailedStartIsToldAndTriedAgain(t *testing.T) {
-	l, dir := lazily(t, Specs{Etcd: "embedded"}, locks.NeedsEtcd)
+	l, dir := lazily(t, Specs{Etcd: "embedded"}, catalog.NeedsEtcd)
 	c := clients(t, l)
 	t.Setenv("TMPDIR", filepath.Join(dir, "missing"))
 	for range 2 {
@@ -115,13 +117,13 @@ func TestFailedStartIsToldAndTriedAgain(t *testing.T) {
 	}
 }
 
-// An etcd that has failed does so for good. Its strategy says so at once.
+// An etcd that has failed does not recover. Its strategy reports that at once.
 func TestServerThatFailedSinceIsTold(t *testing.T) {
 	broken := make(chan struct{})
 	cause := errors.New("no more files")
-	l := &Lazy{starts: map[locks.Need]*onDemand[*Servers]{
-		locks.NeedsEtcd: newOnDemand(func(ctx context.Context) (*Servers, error) {
-			s, err := Serve(ctx, Specs{Etcd: "embedded"}, locks.NeedsEtcd)
+	l := &Lazy{starts: map[catalog.Need]*onDemand[*Servers]{
+		catalog.NeedsEtcd: newOnDemand(func(ctx context.Context) (*Servers, error) {
+			s, err := Serve(ctx, Specs{Etcd: "embedded"}, catalog.NeedsEtcd)
 			if err != nil {
 				return nil, err
 			}
@@ -150,14 +152,15 @@ func TestServerThatFailedSinceIsTold(t *testing.T) {
 	if err := sells(t, c, "etcd"); !errors.Is(err, cause) {
 		t.Errorf("got %v; want %v", err, cause)
 	}
-	if _, _, err := l.Open(t.Context(), locks.NeedsEtcd); !errors.Is(err, cause) {
+	if _, _, err := l.Open(t.Context(), catalog.NeedsEtcd); !errors.Is(err, cause) {
 		t.Errorf("Open: got %v; want %v", err, cause)
 	}
 }
 
-// Close does not wait for all of a start, and leaves nothing of it: see lazily.
+// Close does not wait for a start to complete, and leaves no files behind: see
+// lazily.
 func TestCloseDuringTheStartOfAServer(t *testing.T) {
-	l, dir := lazily(t, Specs{Etcd: "embedded"}, locks.NeedsEtcd)
+	l, dir := lazily(t, Specs{Etcd: "embedded"}, catalog.NeedsEtcd)
 	c := clients(t, l)
 	told := make(chan error)
 	go func() { told <- sells(t, c, "etcd") }()
@@ -171,28 +174,28 @@ func TestCloseDuringTheStartOfAServer(t *testing.T) {
 	if err := errors.Join(l.Close(), l.Close()); err != nil {
 		t.Error(err)
 	}
-	<-told // an error, unless it was too quick
-	if _, _, err := l.Open(t.Context(), locks.NeedsEtcd); !errors.Is(err, errClosed) {
+	<-told // an error, unless the sale was quick enough
+	if _, _, err := l.Open(t.Context(), catalog.NeedsEtcd); !errors.Is(err, errClosed) {
 		t.Errorf("after Close: %v; want %v", err, errClosed)
 	}
 }
 
-// The user's own servers are looked at at once, and what is to be started has to be
-// installed.
+// The user's own servers are checked at once, and a server that is to be started
+// must be installed.
 func TestWhatCannotBeHadIsToldAtOnce(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	t.Setenv("ZOOKEEPER_HOME", "")
 	for _, tt := range []struct {
 		specs Specs
-		need  locks.Need
+		need  catalog.Need
 		is    error
 	}{
-		{Specs{Redlock: "a:1"}, locks.NeedsNodes, backend.ErrSpec},
-		{Specs{Redlock: "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"}, locks.NeedsNodes, backend.ErrUnreachable},
-		{Specs{Redlock: "local"}, locks.NeedsNodes, backend.ErrMissing},
-		{Specs{Etcd: "nowhere"}, locks.NeedsEtcd, coordination.ErrSpec},
-		{Specs{ZooKeeper: "nowhere"}, locks.NeedsZooKeeper, coordination.ErrSpec},
-		{Specs{ZooKeeper: "local"}, locks.NeedsZooKeeper, coordination.ErrMissing},
+		{Specs{Redlock: "a:1"}, catalog.NeedsNodes, backend.ErrSpec},
+		{Specs{Redlock: "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"}, catalog.NeedsNodes, backend.ErrUnreachable},
+		{Specs{Redlock: "local"}, catalog.NeedsNodes, backend.ErrMissing},
+		{Specs{Etcd: "nowhere"}, catalog.NeedsEtcd, coordination.ErrSpec},
+		{Specs{ZooKeeper: "nowhere"}, catalog.NeedsZooKeeper, coordination.ErrSpec},
+		{Specs{ZooKeeper: "local"}, catalog.NeedsZooKeeper, coordination.ErrMissing},
 	} {
 		if _, err := NewLazy(t.Context(), tt.specs, tt.need); !errors.Is(err, tt.is) {
 			t.Errorf("%+v: got %v, want %v", tt.specs, err, tt.is)
@@ -200,7 +203,7 @@ func TestWhatCannotBeHadIsToldAtOnce(t *testing.T) {
 	}
 }
 
-// A user's own etcd that is away is an error at once, and not one of the first request.
+// A user's own etcd that is down is an error at once, not at the first request.
 func TestServersThatRunAreDialledAtOnce(t *testing.T) {
 	nobody, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -209,7 +212,7 @@ func TestServersThatRunAreDialledAtOnce(t *testing.T) {
 	if err := nobody.Close(); err != nil {
 		t.Fatal(err)
 	}
-	l, err := NewLazy(t.Context(), Specs{Etcd: "http://" + nobody.Addr().String()}, locks.NeedsEtcd)
+	l, err := NewLazy(t.Context(), Specs{Etcd: "http://" + nobody.Addr().String()}, catalog.NeedsEtcd)
 	if err != nil {
 		t.Fatal(err)
 	}

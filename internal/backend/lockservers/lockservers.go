@@ -17,13 +17,13 @@ import (
 
 	"oversell/internal/backend"
 	"oversell/internal/backend/coordination"
-	"oversell/internal/locks"
+	"oversell/internal/catalog"
 	"oversell/internal/locks/etcdlock"
 	"oversell/internal/locks/zklock"
 )
 
-// Specs are the values of -redlock, -etcd and -zookeeper. What is not needed may
-// be empty.
+// Specs are the values of -redlock, -etcd and -zookeeper. Those that are not
+// needed may be empty.
 type Specs struct {
 	Redlock   string // embedded or local, which start DefaultNodes nodes, or the addresses of the user's own
 	Etcd      string // embedded, or the user's own
@@ -31,31 +31,32 @@ type Specs struct {
 }
 
 const (
-	// DefaultNodes is how many nodes "embedded" and "local" start for Redlock: as
-	// many as its author does his examples with.
+	// DefaultNodes is how many nodes "embedded" and "local" start for Redlock:
+	// the number in the examples of its author.
 	DefaultNodes = 5
 
-	// MinNodes is the least number whose majority bears the loss of one.
+	// MinNodes is the smallest number of nodes with a majority that survives
+	// the loss of one.
 	MinNodes = 3
 
 	embedded = "embedded"
 	own      = "local"
 )
 
-// Addresses are what Dial takes. They may hold passwords. What is empty is not
-// there.
+// Addresses are what Dial takes. They may hold passwords. An empty field means
+// that there is no such server.
 type Addresses struct {
 	Redlock   []string `json:"redlock,omitempty"`
 	Etcd      []string `json:"etcd,omitempty"`
 	ZooKeeper []string `json:"zookeeper,omitempty"`
 }
 
-// Servers are those that Serve started, and the user's.
+// Servers are the servers that Serve started, and the user's own.
 type Servers struct {
 	Addresses
-	Names []string // for a report's first lines
+	Names []string // for the first lines of a report
 
-	failed func() error // why a server in this process ended; nil: no server runs in it
+	failed func() error // why a server in this process has failed; nil if no server runs in it
 	stops  []func() error
 }
 
@@ -67,9 +68,10 @@ func (s *Servers) Err() error {
 	return s.failed()
 }
 
-// Serve opens what is needed. Close must be called in the end. Errors wrap
-// backend.ErrSpec, coordination.ErrSpec, or what kept a server from starting.
-func Serve(ctx context.Context, specs Specs, needs ...locks.Need) (s *Servers, err error) {
+// Serve opens the servers for the needs. The caller must call Close. Errors
+// wrap backend.ErrSpec, coordination.ErrSpec, or the reason why a server did
+// not start.
+func Serve(ctx context.Context, specs Specs, needs ...catalog.Need) (s *Servers, err error) {
 	s = &Servers{}
 	defer func() {
 		if err != nil {
@@ -79,11 +81,11 @@ func Serve(ctx context.Context, specs Specs, needs ...locks.Need) (s *Servers, e
 	}()
 	for _, need := range needs {
 		switch need {
-		case locks.NeedsNodes:
+		case catalog.NeedsNodes:
 			err = s.serveNodes(ctx, specs.Redlock)
-		case locks.NeedsEtcd:
+		case catalog.NeedsEtcd:
 			err = s.serveEtcd(ctx, specs.Etcd)
-		case locks.NeedsZooKeeper:
+		case catalog.NeedsZooKeeper:
 			err = s.serveZooKeeper(ctx, specs.ZooKeeper)
 		}
 		if err != nil {
@@ -93,7 +95,7 @@ func Serve(ctx context.Context, specs Specs, needs ...locks.Need) (s *Servers, e
 	return s, nil
 }
 
-// serveNodes starts nodes that know nothing of each other.
+// serveNodes starts nodes that are independent of each other.
 func (s *Servers) serveNodes(ctx context.Context, spec string) error {
 	specs, name := nodes(spec)
 	if err := checkNodes(spec, specs); err != nil {
@@ -130,7 +132,7 @@ func (s *Servers) serveNodes(ctx context.Context, spec string) error {
 	return nil
 }
 
-// reachable returns why there is no majority of nodes that answer.
+// reachable returns an error unless a majority of the nodes answers.
 func reachable(ctx context.Context, nodes []string) error {
 	errs := make([]error, len(nodes))
 	var g errgroup.Group
@@ -144,7 +146,7 @@ func reachable(ctx context.Context, nodes []string) error {
 			return nil
 		})
 	}
-	_ = g.Wait() // returns nil: each has an error of its own
+	_ = g.Wait() // always nil: each node has its own error
 	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 	if len(errs) <= (len(nodes)-1)/2 {
 		return nil
@@ -152,8 +154,8 @@ func reachable(ctx context.Context, nodes []string) error {
 	return fmt.Errorf("%d of %d do not answer, and a majority must: %w", len(errs), len(nodes), errs[0])
 }
 
-// nodes returns the value of -redis that each node would have, and how they are
-// called together.
+// nodes returns a value of -redis for each node, and a description of the nodes
+// as a whole.
 func nodes(spec string) (specs []string, name string) {
 	if spec == embedded || spec == own {
 		for range DefaultNodes {
@@ -180,8 +182,9 @@ func counted(nodes int) string {
 	return fmt.Sprintf("%d nodes", nodes)
 }
 
-// checkNodes returns an error for the first node that is none. What is served for
-// -redis is not told of here: the flag is another one.
+// checkNodes returns an error for the first address that is not a Redis. It does
+// not wrap the errors of SingleAddr, because they list what -redis accepts, which
+// is a different flag.
 func checkNodes(spec string, specs []string) error {
 	if spec == embedded || spec == own {
 		return nil
@@ -197,7 +200,8 @@ func checkNodes(spec string, specs []string) error {
 	return nil
 }
 
-// twice returns which of the specs, counted from 1, is there before, or 0.
+// twice returns the number, counted from 1, of the first spec that repeats an
+// earlier one, or 0.
 func twice(specs []string) int {
 	for i, one := range specs {
 		if slices.Contains(specs[:i], one) {
@@ -250,7 +254,7 @@ type Clients struct {
 	nodes     []redis.UniversalClient
 	etcd      *etcdlock.Source
 	zooKeeper *zklock.Source
-	later     map[locks.Need]locks.Later // what is connected to when it is first used
+	later     map[catalog.Need]catalog.Later // servers that are dialled at their first use
 
 	closers []func() error
 }
@@ -258,8 +262,8 @@ type Clients struct {
 // nodePool is how many connections a process has to each of Redlock's nodes.
 const nodePool = 16
 
-// Dial connects to what there is an address of, for locks with the given lease.
-// Close must be called in the end, when no lock is held any more.
+// Dial connects to the servers at the given addresses, for locks with the given
+// lease. The caller must call Close, after all locks are released.
 func Dial(ctx context.Context, a Addresses, ttl time.Duration) (c *Clients, err error) {
 	c = &Clients{}
 	defer func() {
@@ -269,7 +273,7 @@ func Dial(ctx context.Context, a Addresses, ttl time.Duration) (c *Clients, err 
 		}
 	}()
 	for _, url := range a.Redlock {
-		// A node that is away is what Redlock is for.
+		// Redlock must work although some nodes are down.
 		rdb, err := backend.NewRedis(url, nodePool)
 		if err != nil {
 			return c, err
@@ -295,8 +299,8 @@ func Dial(ctx context.Context, a Addresses, ttl time.Duration) (c *Clients, err 
 	return c, nil
 }
 
-// Add adds what there is to the options of a guard.
-func (c *Clients) Add(o locks.Options) locks.Options {
+// Add adds these connections to the options of a guard.
+func (c *Clients) Add(o catalog.Options) catalog.Options {
 	o.Nodes, o.Etcd, o.ZooKeeper, o.Later = c.nodes, c.etcd, c.zooKeeper, c.later
 	return o
 }

@@ -11,14 +11,15 @@ import (
 
 	"oversell/internal/backend"
 	"oversell/internal/backend/coordination"
-	"oversell/internal/locks"
+	"oversell/internal/catalog"
+	"oversell/internal/guard"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// What is embedded can be locked by two processes, which keep each other out.
+// Two processes can lock on the same embedded servers, and exclude each other.
 func TestEmbeddedServersAreShared(t *testing.T) {
-	s, err := Serve(t.Context(), Specs{Redlock: "embedded", Etcd: "embedded"}, locks.NeedsNodes, locks.NeedsEtcd)
+	s, err := Serve(t.Context(), Specs{Redlock: "embedded", Etcd: "embedded"}, catalog.NeedsNodes, catalog.NeedsEtcd)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +45,7 @@ func TestEmbeddedServersAreShared(t *testing.T) {
 			t.Error(name, err)
 		}
 	}
-	for range 2 { // twice does no harm
+	for range 2 { // closing twice does no harm
 		if err := errors.Join(a.Close(), b.Close(), s.Close()); err != nil {
 			t.Error(err)
 		}
@@ -60,33 +61,33 @@ func dial(t *testing.T, a Addresses) *Clients {
 	return c
 }
 
-// lock is a process's handle on the lock "one" of the strategy.
-func lock(t *testing.T, strategy string, c *Clients) locks.Lock {
+// lock returns a process's handle on the lock "one" of the strategy.
+func lock(t *testing.T, strategy string, c *Clients) guard.Lock {
 	t.Helper()
-	s, err := locks.Strategies().Find(strategy)
+	s, err := catalog.Strategies().Find(strategy)
 	if err != nil {
 		t.Fatal(err)
 	}
-	guard := s.Guard(c.Add(locks.Options{TTL: time.Minute, Policy: locks.Fixed{Delay: time.Millisecond}}))
-	return guard.(*locks.Distributed).New("one")
+	g := s.Guard(c.Add(catalog.Options{TTL: time.Minute, Policy: guard.Fixed{Delay: time.Millisecond}}))
+	return g.(*guard.Distributed).New("one")
 }
 
 func TestWrongSpecs(t *testing.T) {
 	for _, tt := range []struct {
 		specs Specs
-		need  locks.Need
+		need  catalog.Need
 		is    error
 		says  string
 	}{
-		{Specs{Redlock: "127.0.0.1:1"}, locks.NeedsNodes, backend.ErrSpec, "names 1 node, and must name 3 at least"},
-		{Specs{Redlock: "a:1,redis://b:2,redis://a:1"}, locks.NeedsNodes, backend.ErrSpec, "node 3 is named before"},
-		{Specs{Redlock: "embedded,a:1,b:2"}, locks.NeedsNodes, backend.ErrSpec, "of -redlock: node 1 is embedded, which stands alone"},
-		{Specs{Redlock: "a:1,b:2,c"}, locks.NeedsNodes, backend.ErrSpec, "of -redlock: node 3 is no address"},
-		{Specs{Redlock: ",,"}, locks.NeedsNodes, backend.ErrSpec, "names 0 nodes"},
-		{Specs{Redlock: "a:1,b:2,http://c:3"}, locks.NeedsNodes, backend.ErrSpec, ""},
-		{Specs{Redlock: "rediss://u:secret@a:1,b:2,redis://c:port"}, locks.NeedsNodes, backend.ErrSpec, ""},
-		{Specs{Etcd: "nowhere"}, locks.NeedsEtcd, coordination.ErrSpec, "-etcd"},
-		{Specs{ZooKeeper: "nowhere"}, locks.NeedsZooKeeper, coordination.ErrSpec, "-zookeeper"},
+		{Specs{Redlock: "127.0.0.1:1"}, catalog.NeedsNodes, backend.ErrSpec, "names 1 node, and must name 3 at least"},
+		{Specs{Redlock: "a:1,redis://b:2,redis://a:1"}, catalog.NeedsNodes, backend.ErrSpec, "node 3 is named before"},
+		{Specs{Redlock: "embedded,a:1,b:2"}, catalog.NeedsNodes, backend.ErrSpec, "of -redlock: node 1 is embedded, which stands alone"},
+		{Specs{Redlock: "a:1,b:2,c"}, catalog.NeedsNodes, backend.ErrSpec, "of -redlock: node 3 is no address"},
+		{Specs{Redlock: ",,"}, catalog.NeedsNodes, backend.ErrSpec, "names 0 nodes"},
+		{Specs{Redlock: "a:1,b:2,http://c:3"}, catalog.NeedsNodes, backend.ErrSpec, ""},
+		{Specs{Redlock: "rediss://u:secret@a:1,b:2,redis://c:port"}, catalog.NeedsNodes, backend.ErrSpec, ""},
+		{Specs{Etcd: "nowhere"}, catalog.NeedsEtcd, coordination.ErrSpec, "-etcd"},
+		{Specs{ZooKeeper: "nowhere"}, catalog.NeedsZooKeeper, coordination.ErrSpec, "-zookeeper"},
 	} {
 		s, err := Serve(t.Context(), tt.specs, tt.need)
 		if !errors.Is(err, tt.is) || !strings.Contains(err.Error(), tt.says) || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "-redis") || s != nil {
@@ -95,7 +96,7 @@ func TestWrongSpecs(t *testing.T) {
 	}
 }
 
-// What is not needed is not looked at, and not started.
+// A server that is not needed is neither checked nor started.
 func TestOnlyWhatIsNeededIsServed(t *testing.T) {
 	s, err := Serve(t.Context(), Specs{Redlock: "nonsense", Etcd: "nonsense", ZooKeeper: "local"})
 	if err != nil || len(s.Names) != 0 {
@@ -103,9 +104,9 @@ func TestOnlyWhatIsNeededIsServed(t *testing.T) {
 	}
 }
 
-// A node that is away when a process starts is what a majority is for.
+// A minority of nodes may be down when a process starts.
 func TestNodesMayBeAway(t *testing.T) {
-	s, err := Serve(t.Context(), Specs{Redlock: "embedded"}, locks.NeedsNodes)
+	s, err := Serve(t.Context(), Specs{Redlock: "embedded"}, catalog.NeedsNodes)
 	if err != nil {
 		t.Fatal(err)
 	}

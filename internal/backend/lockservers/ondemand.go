@@ -8,30 +8,30 @@ import (
 	"time"
 )
 
-// errClosed is what those are told who ask for something that is closed, or is being
-// closed.
+// errClosed is returned by calls after Close, and by those that are waiting when
+// Close is called.
 var errClosed = errors.New("the servers of locks are closed")
 
-// retryAfter is how long an error of a start is the answer to all who ask. A request to a
-// server that does not start would otherwise cost as much as the start.
+// retryAfter is how long the error of a failed start is returned to all callers. Without
+// it, each request to a server that does not start would cost as much as a start.
 const retryAfter = time.Second
 
-// onDemand opens a T when somebody first asks for it, and keeps it. It is safe for
+// onDemand opens a T at the first call of get, and keeps it. It is safe for
 // concurrent use.
 type onDemand[T io.Closer] struct {
 	open func(ctx context.Context) (T, error)
-	ctx  context.Context // of every attempt: a caller that goes away does not end it
+	ctx  context.Context // of every attempt: an attempt does not end with its caller
 	end  context.CancelCauseFunc
 	stop func() error
 
 	mu     sync.Mutex
-	last   *attempt[T] // nil: nobody has asked yet
+	last   *attempt[T] // nil before the first call
 	closed bool
 }
 
 // attempt is one call of open.
 type attempt[T any] struct {
-	done  chan struct{} // closed when what follows is set
+	done  chan struct{} // closed when the fields below are set
 	value T
 	err   error
 	ended time.Time
@@ -52,7 +52,7 @@ func (d *onDemand[T]) get(ctx context.Context) (value T, err error) {
 		return value, err
 	}
 	select {
-	case <-a.done: // also for a caller whose ctx has ended
+	case <-a.done: // even if the caller's ctx has ended
 		return a.value, a.err
 	default:
 	}
@@ -64,7 +64,8 @@ func (d *onDemand[T]) get(ctx context.Context) (value T, err error) {
 	}
 }
 
-// attempt returns the last attempt, or a new one where the last failed a while ago.
+// attempt returns the last attempt, or a new one if the last one failed a while
+// ago.
 func (d *onDemand[T]) attempt() (*attempt[T], error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -93,8 +94,8 @@ func (a *attempt[T]) stale() bool {
 	}
 }
 
-// Close cancels an attempt that is under way, waits for its end, and closes what was
-// opened. Nothing is opened afterwards. It may be called more than once.
+// Close cancels an attempt in progress, waits for its end, and closes the opened T.
+// Nothing is opened afterwards. It may be called more than once.
 func (d *onDemand[T]) Close() error { return d.stop() }
 
 func (d *onDemand[T]) shut() error {
@@ -108,7 +109,7 @@ func (d *onDemand[T]) shut() error {
 	}
 	<-a.done
 	if a.err != nil {
-		return nil // those who asked were told
+		return nil // the callers of get have received the error
 	}
 	return a.value.Close()
 }

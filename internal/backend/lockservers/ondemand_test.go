@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// thing is what is opened, and counts how often it is closed.
+// thing is opened by the tests, and counts how often it is closed.
 type thing struct{ closed int }
 
 func (t *thing) Close() error {
@@ -60,7 +60,7 @@ func TestManyWhoAskAtOnceOpenOnce(t *testing.T) {
 	})
 }
 
-// A caller that has waited for long enough goes. What it began goes on for the others.
+// A caller whose context ends stops waiting. The attempt continues for the others.
 func TestWaitForAStartEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		enough := errors.New("waited long enough")

@@ -6,18 +6,18 @@ import (
 	"time"
 
 	"oversell/internal/backend/coordination"
-	"oversell/internal/locks"
+	"oversell/internal/catalog"
 )
 
-// Terms are how a server times the leases that it gives. Those of the zero value are
-// as they are asked for.
+// Terms describe how a server times its leases. With the zero value, a lease lasts
+// exactly as long as requested.
 type Terms struct {
-	Least time.Duration // it gives no shorter lease
-	Unit  time.Duration // of which a lease is a multiple; 0: there is none
-	Slack time.Duration // by how much later than its end a lease may be ended
+	Least time.Duration // the shortest lease that the server grants
+	Unit  time.Duration // a lease is rounded up to a multiple of it, unless it is 0
+	Slack time.Duration // how much later than its end a lease may expire
 }
 
-// Lease is the lease that the server gives to whoever asks for the ttl.
+// Lease returns the lease that the server grants for a requested ttl.
 func (t Terms) Lease(ttl time.Duration) time.Duration {
 	if t.Unit > 0 {
 		ttl = (ttl + t.Unit - 1) / t.Unit * t.Unit
@@ -26,30 +26,31 @@ func (t Terms) Lease(ttl time.Duration) time.Duration {
 }
 
 const (
-	// etcdSlack covers that etcd looks for leases that ended every half second, and
-	// then has its members agree that they did. A second was seen to pass.
+	// etcdSlack allows for etcd looking for expired leases only every half second,
+	// and then having its members agree on them. Up to a second was observed.
 	etcdSlack = 1500 * time.Millisecond
 
-	// zooKeeperSlack covers what the end of a session takes, besides the tick to
-	// which the server rounds it up.
+	// zooKeeperSlack allows for the end of a session taking some time, in
+	// addition to the tick to which the server rounds it up.
 	zooKeeperSlack = 500 * time.Millisecond
 
-	// zooKeeperAsked is less than the shortest session that a server gives, unless
-	// its ticks are very short. The client waits for the server's answer for a few
-	// times what is asked for: a busy server needs more than moments.
+	// zooKeeperAsked is less than the shortest session that a server grants,
+	// unless its ticks are very short. It is not shorter still, because the client
+	// waits for the server's answer only a few times as long, and a busy server
+	// may need a while.
 	zooKeeperAsked = 200 * time.Millisecond
 )
 
-// Ask asks etcd and ZooKeeper, where there is an address of them, on what terms they
-// give leases. The errors wrap coordination.ErrUnreachable when nobody answers.
-func Ask(ctx context.Context, a Addresses) (map[locks.Need]Terms, error) {
-	terms := make(map[locks.Need]Terms)
+// Ask asks etcd and ZooKeeper, if they have an address, for the terms of their
+// leases. The errors wrap coordination.ErrUnreachable when nobody answers.
+func Ask(ctx context.Context, a Addresses) (map[catalog.Need]Terms, error) {
+	terms := make(map[catalog.Need]Terms)
 	if len(a.Etcd) > 0 {
 		least, err := coordination.LeastLease(ctx, a.Etcd)
 		if err != nil {
 			return nil, err
 		}
-		terms[locks.NeedsEtcd] = Terms{Least: least, Unit: time.Second, Slack: etcdSlack}
+		terms[catalog.NeedsEtcd] = Terms{Least: least, Unit: time.Second, Slack: etcdSlack}
 	}
 	if len(a.ZooKeeper) > 0 {
 		conn, err := coordination.DialZooKeeper(ctx, a.ZooKeeper, zooKeeperAsked)
@@ -60,8 +61,8 @@ func Ask(ctx context.Context, a Addresses) (map[locks.Need]Terms, error) {
 		if conn.Timeout <= 0 {
 			return nil, errors.New("zookeeper did not say which timeout its sessions have")
 		}
-		// By default the shortest session takes two ticks.
-		terms[locks.NeedsZooKeeper] = Terms{Least: conn.Timeout, Slack: conn.Timeout/2 + zooKeeperSlack}
+		// The default minimum session timeout is two ticks.
+		terms[catalog.NeedsZooKeeper] = Terms{Least: conn.Timeout, Slack: conn.Timeout/2 + zooKeeperSlack}
 	}
 	return terms, nil
 }

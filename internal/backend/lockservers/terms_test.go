@@ -7,7 +7,7 @@ import (
 
 	"oversell/internal/backend/coordination"
 	"oversell/internal/backend/coordination/coordtest"
-	"oversell/internal/locks"
+	"oversell/internal/catalog"
 )
 
 func TestLeaseIsWhatTheServerGives(t *testing.T) {
@@ -29,13 +29,13 @@ func TestLeaseIsWhatTheServerGives(t *testing.T) {
 	}
 }
 
-// The terms are those of the server that is there.
+// The terms depend on the server that is running.
 func TestServersAreAskedForTheirTerms(t *testing.T) {
 	terms, err := Ask(t.Context(), Addresses{Etcd: []string{coordtest.Etcd(t)}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := terms[locks.NeedsEtcd]; got.Least != time.Second || got.Unit != time.Second || got.Slack < time.Second {
+	if got := terms[catalog.NeedsEtcd]; got.Least != time.Second || got.Unit != time.Second || got.Slack < time.Second {
 		t.Errorf("etcd: %+v", got)
 	}
 	t.Cleanup(func() {
@@ -47,7 +47,7 @@ func TestServersAreAskedForTheirTerms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := terms[locks.NeedsZooKeeper]; got.Least != time.Second || got.Lease(1500*time.Millisecond) != 1500*time.Millisecond {
+	if got := terms[catalog.NeedsZooKeeper]; got.Least != time.Second || got.Lease(1500*time.Millisecond) != 1500*time.Millisecond {
 		t.Errorf("zookeeper: %+v", got)
 	}
 }

@@ -1,4 +1,5 @@
-// Package benchtest has the tests of what starts benches be the instances as well.
+// Package benchtest lets test binaries of packages that run benches serve as the instances,
+// and has a fake shop.
 package benchtest
 
 import (
@@ -13,18 +14,18 @@ import (
 
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/bench"
-	"oversell/internal/locks"
+	"oversell/internal/catalog"
 )
 
 // asInstance in the environment makes a test binary an instance of the bench.
 const asInstance = "OVERSELL_TEST_INSTANCE"
 
-// Main is all that a TestMain does: it runs the tests, takes a goroutine that they
-// leave for a failure, and exits. In a process of Command it is an instance instead.
+// Main is the whole of a TestMain: it runs the tests, fails if they leak goroutines, and
+// exits. In a process of Command it is an instance instead.
 func Main(m *testing.M) {
 	logging.Disable() // what go-redis would print it returns as well
 	if os.Getenv(asInstance) != "" {
-		if err := bench.Serve(context.Background(), locks.Strategies(), os.Stdin, os.Stdout, os.Stderr, nil); err != nil {
+		if err := bench.Serve(context.Background(), catalog.Strategies(), os.Stdin, os.Stdout, os.Stderr, nil); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(2)
 		}
@@ -38,7 +39,7 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// Command makes the command that runs this test binary as an instance.
+// Command returns the command that runs this test binary as an instance.
 func Command() *exec.Cmd {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), asInstance+"=1")

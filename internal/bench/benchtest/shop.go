@@ -13,16 +13,16 @@ import (
 
 	"github.com/google/uuid"
 
-	"oversell/internal/locks"
+	"oversell/internal/catalog"
 	"oversell/internal/stock"
 	"oversell/internal/web"
 )
 
-// Shop is a shop without backends, for what the bench makes of replies and orders.
-// It sells what there is, tells the truth, and does as Lie says.
+// Shop is a fake shop without backends, for tests of how the bench compares replies with
+// orders. It sells its stock and tells the truth, except as Lie says.
 type Shop struct {
-	// Lie is asked about each order before it is written, numbered from 1; nil:
-	// the shop never lies.
+	// Lie is called for each order before it is written, numbered from 1; nil: the shop
+	// never lies.
 	Lie func(n int) Lie
 
 	mu     sync.Mutex
@@ -39,14 +39,14 @@ type Lie int
 // The lies.
 const (
 	None          Lie = iota
-	NoOrder           // it says that it has sold, and writes no order
-	NoID              // it writes an order, and does not say which
-	NoReply           // it writes an order, and says that it is busy
-	OrderOfOther      // it answers with the order of the buyer before, and writes none
-	OtherQuantity     // it writes an order of two units, and says that it is one
-	MoreThanAsked     // it writes an order of two units, and says so
-	OtherKey          // it writes the order with another idempotency key
-	KeyTwice          // it writes one more order with the key, and answers with the first
+	NoOrder           // replies with an order that it does not write
+	NoID              // writes an order and does not say which
+	NoReply           // writes an order and replies "busy"
+	OrderOfOther      // replies with the last buyer's order and writes none
+	OtherQuantity     // writes an order of two units and says one
+	MoreThanAsked     // writes an order of two units and says so
+	OtherKey          // writes the order with another idempotency key
+	KeyTwice          // writes a second order with the key and replies with the first
 )
 
 // Start runs the shop until the end of the test, and returns its address.
@@ -68,7 +68,7 @@ func (s *Shop) strategies(w http.ResponseWriter, _ *http.Request) {
 		Name string `json:"name"`
 	}
 	var all []named
-	for _, strategy := range locks.Strategies() {
+	for _, strategy := range catalog.Strategies() {
 		all = append(all, named{strategy.Name})
 	}
 	reply(w, http.StatusOK, map[string]any{"strategies": all})
@@ -155,7 +155,7 @@ func (s *Shop) audit(w http.ResponseWriter, _ *http.Request) {
 	reply(w, http.StatusOK, found)
 }
 
-// list lists at most seven orders on a page, so that there are several.
+// list returns at most seven orders per page, so that there are several pages.
 func (s *Shop) list(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

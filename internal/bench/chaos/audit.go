@@ -7,21 +7,23 @@ import (
 	"sync/atomic"
 	"time"
 
+	"oversell/internal/bench/report"
 	"oversell/internal/figures"
+	"oversell/internal/proc"
 )
 
 const (
-	// lastBuyers is how many buyers at a time buy what is left in the end.
+	// lastBuyers is the number of concurrent buyers of the final sell-out.
 	lastBuyers = 32
-	// lastTime bounds that.
+	// lastTime is how long it may take.
 	lastTime = 90 * time.Second
-	// grace is how long units that are neither sold nor on sale have to come back.
+	// grace is how long units that are neither sold nor on sale may take to come back.
 	grace = 5 * time.Second
 )
 
-// sellOut has buyers come until nothing is left: only then can be seen whether more was
-// sold than there was, and whether there are units that nobody can have.
-func (cfg Config) sellOut(ctx context.Context, c *crowd, r *Result) error {
+// sellOut sells what is left: only then it is known whether more was sold than there was,
+// and whether units are stranded.
+func (cfg Config) sellOut(ctx context.Context, c *crowd, r *report.Chaos) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, lastTime, errLast)
 	defer cancel()
 	var bought atomic.Int64
@@ -53,8 +55,8 @@ func (cfg Config) sellOut(ctx context.Context, c *crowd, r *Result) error {
 		if !r.SoldOut || c.sales.acknowledged() >= cfg.Units || time.Now().After(end) {
 			break
 		}
-		// What is missing may be on its way back.
-		if !sleep(ctx, grace/10) {
+		// Missing units may still come back.
+		if !proc.Sleep(ctx, grace/10) {
 			break
 		}
 	}
@@ -64,10 +66,10 @@ func (cfg Config) sellOut(ctx context.Context, c *crowd, r *Result) error {
 	return nil
 }
 
-var errLast = fmt.Errorf("what was left could not be bought within %v", lastTime)
+var errLast = fmt.Errorf("the rest could not be sold within %v", lastTime)
 
 // audit compares the orders with what the buyers were told.
-func (cfg Config) audit(ctx context.Context, s *sales, r *Result) error {
+func (cfg Config) audit(ctx context.Context, s *sales, r *report.Chaos) error {
 	rows, err := cfg.Servers.Orders(ctx, cfg.SKU)
 	if err != nil {
 		return err
@@ -82,7 +84,7 @@ func (cfg Config) audit(ctx context.Context, s *sales, r *Result) error {
 }
 
 // compare computes the figures. The caller has locked s.
-func compare(rows []Order, saleID string, units int64, s *sales, r *Result) {
+func compare(rows []Order, saleID string, units int64, s *sales, r *report.Chaos) {
 	r.Acknowledged = int64(len(s.acked))
 	var c figures.Comparison
 	for key, id := range s.acked {
@@ -117,7 +119,7 @@ func compare(rows []Order, saleID string, units int64, s *sales, r *Result) {
 	r.Stranded = max(0, units-r.Sold-max(0, r.Remaining))
 }
 
-// few keeps the first few of many.
+// few keeps the first few ids.
 func few(ids []string, id string) []string {
 	if len(ids) < sample {
 		ids = append(ids, id)

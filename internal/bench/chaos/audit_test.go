@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"oversell/internal/bench/report"
 )
 
 // What buyers were told and what is in the database are compared by the ids of orders.
@@ -16,18 +18,18 @@ func TestCompare(t *testing.T) {
 		rows      []Order
 		units     int64
 		remaining int64
-		want      Result
+		want      report.Chaos
 	}{
-		"all is well":               {told{"a": "1", "b": "2"}, []Order{row("1", "a"), row("2", "b")}, 2, 0, Result{Acknowledged: 2, Sold: 2}},
-		"an order is missing":       {told{"a": "1", "b": "2"}, []Order{row("1", "a")}, 2, 0, Result{Acknowledged: 2, Sold: 1, Missing: 1, Stranded: 1}},
-		"an order of another buyer": {told{"a": "1", "b": "1"}, []Order{row("1", "a")}, 1, 0, Result{Acknowledged: 2, Sold: 1, Missing: 1}},
-		"a key bought twice":        {told{"a": "1"}, []Order{row("1", "a"), row("2", "a")}, 2, 0, Result{Acknowledged: 1, Sold: 2, Duplicates: 1, Unreported: 1}},
-		"a buyer was told nothing":  {told{"a": ""}, []Order{row("1", "a")}, 1, 0, Result{Sold: 1}},
-		"a buyer was turned away":   {told{"a": "-"}, []Order{row("1", "a")}, 1, 0, Result{Sold: 1, Unreported: 1}},
-		"an order of no buyer":      {told{}, []Order{row("1", "x")}, 1, 0, Result{Sold: 1, Unreported: 1}},
-		"more than there was":       {told{"a": "1", "b": "2"}, []Order{row("1", "a"), row("2", "b")}, 1, 0, Result{Acknowledged: 2, Sold: 2, Oversold: 1}},
-		"units are stranded":        {told{"a": "1"}, []Order{row("1", "a")}, 5, 1, Result{Acknowledged: 1, Sold: 1, Remaining: 1, Stranded: 3}},
-		"an order of another sale":  {told{}, []Order{{ID: "1", SaleID: "old", Quantity: 2}}, 1, 1, Result{Foreign: 2, Remaining: 1}},
+		"all is well":               {told{"a": "1", "b": "2"}, []Order{row("1", "a"), row("2", "b")}, 2, 0, report.Chaos{Acknowledged: 2, Sold: 2}},
+		"an order is missing":       {told{"a": "1", "b": "2"}, []Order{row("1", "a")}, 2, 0, report.Chaos{Acknowledged: 2, Sold: 1, Missing: 1, Stranded: 1}},
+		"an order of another buyer": {told{"a": "1", "b": "1"}, []Order{row("1", "a")}, 1, 0, report.Chaos{Acknowledged: 2, Sold: 1, Missing: 1}},
+		"a key bought twice":        {told{"a": "1"}, []Order{row("1", "a"), row("2", "a")}, 2, 0, report.Chaos{Acknowledged: 1, Sold: 2, Duplicates: 1, Unreported: 1}},
+		"a buyer was told nothing":  {told{"a": ""}, []Order{row("1", "a")}, 1, 0, report.Chaos{Sold: 1}},
+		"a buyer was turned away":   {told{"a": "-"}, []Order{row("1", "a")}, 1, 0, report.Chaos{Sold: 1, Unreported: 1}},
+		"an order of no buyer":      {told{}, []Order{row("1", "x")}, 1, 0, report.Chaos{Sold: 1, Unreported: 1}},
+		"more than there was":       {told{"a": "1", "b": "2"}, []Order{row("1", "a"), row("2", "b")}, 1, 0, report.Chaos{Acknowledged: 2, Sold: 2, Oversold: 1}},
+		"units are stranded":        {told{"a": "1"}, []Order{row("1", "a")}, 5, 1, report.Chaos{Acknowledged: 1, Sold: 1, Remaining: 1, Stranded: 3}},
+		"an order of another sale":  {told{}, []Order{{ID: "1", SaleID: "old", Quantity: 2}}, 1, 1, report.Chaos{Foreign: 2, Remaining: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSales()
@@ -41,7 +43,7 @@ func TestCompare(t *testing.T) {
 					s.acknowledge(key, order, time.Now())
 				}
 			}
-			got := Result{Remaining: tt.remaining}
+			got := report.Chaos{Remaining: tt.remaining}
 			compare(tt.rows, "s", tt.units, s, &got)
 			got.MissingIDs, got.DuplicateIDs = nil, nil
 			if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", tt.want) {
@@ -52,7 +54,7 @@ func TestCompare(t *testing.T) {
 }
 
 func TestFewOrdersAreNamed(t *testing.T) {
-	s, r := newSales(), Result{}
+	s, r := newSales(), report.Chaos{}
 	for i := range 100 {
 		s.acknowledge(fmt.Sprint(i), fmt.Sprintf("order-%d", i), time.Now())
 	}
@@ -79,24 +81,5 @@ func TestNextIsAnOrderThatWasMadeLater(t *testing.T) {
 	case <-again:
 	default:
 		t.Fatal("an order of after does not count")
-	}
-}
-
-func TestLate(t *testing.T) {
-	after := func(s float64) *float64 { return &s }
-	for _, tt := range []struct {
-		done Done
-		late bool
-	}{
-		{Done{Limit: 2, Again: after(1.9)}, false},
-		{Done{Limit: 2, Again: after(2.1)}, true},
-		{Done{Limit: 2, Again: after(2.1), Stalled: 0.2}, false},
-		{Done{Limit: 2, Again: after(9), Stalled: 0.2}, true},
-		{Done{Limit: 2, Stalled: 9}, true}, // it was never sold again
-		{Done{Limit: 2, Skipped: true}, false},
-	} {
-		if got := tt.done.Late(); got != tt.late {
-			t.Errorf("%+v: late %v, want %v", tt.done, got, tt.late)
-		}
 	}
 }

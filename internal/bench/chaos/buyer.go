@@ -14,40 +14,42 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"oversell/internal/proc"
 )
 
-// How a buyer's client behaves.
+// The settings of a buyer's client.
 const (
 	attemptTimeout = 5 * time.Second
 	dialTimeout    = 2 * time.Second
-	firstBackoff   = 50 * time.Millisecond // at most; doubled with each attempt
+	firstBackoff   = 50 * time.Millisecond // at most; doubles with each attempt
 	maxBackoff     = 2 * time.Second
 	maxReply       = 64 << 10
 )
 
-// patience is how long a buyer goes on trying.
+// patience is how long a buyer retries.
 const patience = 30 * time.Second
 
-// Outcome is what became of one buyer.
+// Outcome is the outcome of one buyer.
 type Outcome struct {
 	Attempts int
-	Shop     int           // that was asked last
-	Status   int           // of the last reply; 0: it did not arrive
-	Code     string        // of the last reply, or what there was in its place
+	Shop     int           // of the last attempt
+	Status   int           // of the last reply; 0: none
+	Code     string        // of the last reply, or one of the codes below
 	Order    string        // that the buyer was told of
-	Held     string        // the header by which the shop tells when the buyer was let in
-	Latency  time.Duration // from the moment the buyer came
+	Held     string        // the header with the time in the critical section
+	Latency  time.Duration // from the arrival of the buyer
 	Service  time.Duration // of the last attempt
-	CutOff   bool          // the reply to one of the attempts did not arrive
+	CutOff   bool          // at least one attempt got no reply
 }
 
 // Sold reports whether the buyer was told of an order.
 func (o Outcome) Sold() bool { return o.Order != "" }
 
-// The codes of attempts for which no shop has a word.
+// The codes of attempts that are not from a shop.
 const (
-	codeCutOff   = "cut_off"       // no reply arrived, or not all of it
-	codeNoConn   = "no_connection" // no shop took a connection: nothing was sent
+	codeCutOff   = "cut_off"       // no complete reply arrived
+	codeNoConn   = "no_connection" // the shop accepted no connection: nothing was sent
 	codeNotReply = "not_a_reply"
 	codeSoldOut  = "sold_out"
 )
@@ -74,9 +76,8 @@ func newCrowd(cfg Config, s *sales) *crowd {
 
 func (c *crowd) close() { c.client.CloseIdleConnections() }
 
-// buy is one buyer from beginning to end: a request with an idempotency key that is
-// repeated, at the other shop, after a pause that grows, or as long as the shop asks for,
-// until it is answered for good.
+// buy is one buyer: a request with an idempotency key that is retried at the other shop,
+// with a growing random backoff or after Retry-After, until there is a final reply.
 func (c *crowd) buy(ctx context.Context, n int, key string) (o Outcome) {
 	rng := rand.New(rand.NewPCG(c.seed, uint64(n)))
 	came := time.Now()
@@ -93,15 +94,15 @@ func (c *crowd) buy(ctx context.Context, n int, key string) (o Outcome) {
 			return o
 		}
 		wait := max(after, time.Duration(rng.Int64N(int64(pause))))
-		if !sleep(ctx, wait) {
+		if !proc.Sleep(ctx, wait) {
 			return o
 		}
 		pause = min(2*pause, maxBackoff)
 	}
 }
 
-// attempt sends the request once. It returns whether, and after which time at the
-// earliest, it should be sent again.
+// attempt sends the request once. It returns whether it should be sent again, and after
+// which time at the earliest.
 func (c *crowd) attempt(ctx context.Context, o *Outcome, key string) (again bool, after time.Duration) {
 	o.Status, o.Code, o.Service = 0, codeNoConn, 0
 	base := c.shops[o.Shop].URL()
@@ -174,7 +175,7 @@ func (c *crowd) sold(o *Outcome, key string, body []byte) (again bool, after tim
 	return false, 0
 }
 
-// problemCode returns the word by which a problem reply names the outcome.
+// problemCode returns the code of a problem reply.
 func problemCode(body []byte) string {
 	var p struct {
 		Code string `json:"code"`

@@ -4,14 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	driver "github.com/go-sql-driver/mysql"
 
 	"oversell/internal/backend/local"
+	"oversell/internal/proc"
 )
 
-// shopUser is what the shops are to the database: somebody for whom read_only holds.
+// shopUser is the shops' database user, to whom read_only applies.
 const shopUser = local.DatabaseUser
 
 // startDB starts a private database server with a user for the shops.
@@ -25,7 +25,7 @@ func (s *Servers) startDB(ctx context.Context) (err error) {
 	return err
 }
 
-// dbFault begins a fault of the database itself, and returns what ends it.
+// dbFault injects a fault into the database itself, and returns a function that ends it.
 func (s *Servers) dbFault(ctx context.Context, f Fault) (end func(context.Context) error, err error) {
 	ctx, cancel := context.WithTimeout(ctx, f.For+adminTimeout)
 	defer cancel()
@@ -44,11 +44,11 @@ func (s *Servers) dbFault(ctx context.Context, f Fault) (end func(context.Contex
 	case DBTableFull:
 		return s.trigger(ctx, fmt.Sprintf("SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1114, MESSAGE_TEXT = 'The table ''%s'' is full'", ordersTable))
 	}
-	return nil, fmt.Errorf("%s is no fault of a database", f.Kind)
+	return nil, fmt.Errorf("%s is not a fault of a database", f.Kind)
 }
 
-// rootDo returns a function that runs a statement. One that is in the way of others,
-// or whose connection has ended meanwhile, is tried again.
+// rootDo returns a function that runs a statement, and retries it if it has to wait for
+// others or its connection has ended.
 func (s *Servers) rootDo(statement string) func(context.Context) error {
 	return func(ctx context.Context) (err error) {
 		ctx, cancel := context.WithTimeout(ctx, 2*adminTimeout)
@@ -57,18 +57,14 @@ func (s *Servers) rootDo(statement string) func(context.Context) error {
 			if err = s.root.WithContext(ctx).Exec(statement).Error; err == nil {
 				return nil
 			}
-			timer := time.NewTimer(often)
-			select {
-			case <-timer.C:
-			case <-ctx.Done():
-				timer.Stop()
+			if !proc.Sleep(ctx, often) {
 				return fmt.Errorf("%s: %w", statement, err)
 			}
 		}
 	}
 }
 
-// trigger has something done for each row that is inserted into the orders.
+// trigger runs a statement for each order that is inserted.
 func (s *Servers) trigger(ctx context.Context, do string) (end func(context.Context) error, err error) {
 	const name = "oversell_chaos"
 	return s.rootDo("DROP TRIGGER IF EXISTS " + name), s.rootDo(fmt.Sprintf("CREATE TRIGGER %s BEFORE INSERT ON %s FOR EACH ROW %s", name, ordersTable, do))(ctx)
@@ -89,7 +85,7 @@ func (s *Servers) killConnections(ctx context.Context) error {
 	return nil
 }
 
-// gone reports whether a connection that was to be killed has ended by itself.
+// gone reports whether a connection to kill has already ended.
 func gone(err error) bool {
 	const erNoSuchThread = 1094
 	var said *driver.MySQLError

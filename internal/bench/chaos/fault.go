@@ -13,39 +13,39 @@ type Kind string
 
 // The kinds.
 const (
-	ShopKill    Kind = "shop-kill"
-	ShopStop    Kind = "shop-stop"
-	ShopRestart Kind = "shop-restart"
+	ShopKill    Kind = "shop-kill"    // a shop is killed, and restarted later
+	ShopStop    Kind = "shop-stop"    // a shop is stopped (SIGSTOP), and continued later
+	ShopRestart Kind = "shop-restart" // a shop is shut down and restarted
 
-	RedisFlush        Kind = "redis-flushall"
-	RedisFlushOften   Kind = "redis-flushall-often"
-	RedisKeysLost     Kind = "redis-item-lost"
-	RedisStockLost    Kind = "redis-stock-lost"
-	RedisKill         Kind = "redis-kill"
-	RedisKillEmpty    Kind = "redis-kill-empty"
-	RedisStop         Kind = "redis-stop"
-	RedisReadOnly     Kind = "redis-readonly"
-	RedisOOM          Kind = "redis-oom"
-	RedisClientKill   Kind = "redis-client-kill"
-	RedisClientPause  Kind = "redis-client-pause"
-	RedisRepliesLost  Kind = "redis-replies-lost"
-	RedisRepliesLate  Kind = "redis-replies-late"
-	RedisBlackHole    Kind = "redis-black-hole"
-	RedisDisconnected Kind = "redis-disconnected"
+	RedisFlush        Kind = "redis-flushall"       // FLUSHALL
+	RedisFlushOften   Kind = "redis-flushall-often" // FLUSHALL every 100 ms
+	RedisKeysLost     Kind = "redis-item-lost"      // all keys of the item are deleted, including its lock
+	RedisStockLost    Kind = "redis-stock-lost"     // only the item's stock is deleted
+	RedisKill         Kind = "redis-kill"           // Redis is killed, and restarted with its data
+	RedisKillEmpty    Kind = "redis-kill-empty"     // Redis is killed, and restarted without its data
+	RedisStop         Kind = "redis-stop"           // Redis is stopped (SIGSTOP), and continued later
+	RedisReadOnly     Kind = "redis-readonly"       // Redis becomes a replica of an address where nobody listens
+	RedisOOM          Kind = "redis-oom"            // maxmemory 1
+	RedisClientKill   Kind = "redis-client-kill"    // CLIENT KILL TYPE normal
+	RedisClientPause  Kind = "redis-client-pause"   // CLIENT PAUSE
+	RedisRepliesLost  Kind = "redis-replies-lost"   // every 20 ms a reply is lost and its connection broken
+	RedisRepliesLate  Kind = "redis-replies-late"   // replies are delayed
+	RedisBlackHole    Kind = "redis-black-hole"     // nothing gets through, and what was sent arrives afterwards
+	RedisDisconnected Kind = "redis-disconnected"   // connections are broken and new ones refused
 
-	DBKill         Kind = "db-kill"
-	DBStop         Kind = "db-stop"
-	DBClientKill   Kind = "db-client-kill"
-	DBReadOnly     Kind = "db-read-only"
-	DBSlowInserts  Kind = "db-slow-inserts"
-	DBTableFull    Kind = "db-table-full"
-	DBRepliesLost  Kind = "db-replies-lost"
-	DBRepliesLate  Kind = "db-replies-late"
-	DBBlackHole    Kind = "db-black-hole"
-	DBDisconnected Kind = "db-disconnected"
+	DBKill         Kind = "db-kill"         // the server is killed, and restarted later
+	DBStop         Kind = "db-stop"         // the server is stopped (SIGSTOP), and continued later
+	DBClientKill   Kind = "db-client-kill"  // KILL of every connection
+	DBReadOnly     Kind = "db-read-only"    // SET GLOBAL read_only
+	DBSlowInserts  Kind = "db-slow-inserts" // a trigger delays each inserted order
+	DBTableFull    Kind = "db-table-full"   // a trigger fails every INSERT: the table is full
+	DBRepliesLost  Kind = "db-replies-lost" // as for Redis
+	DBRepliesLate  Kind = "db-replies-late" // as for Redis
+	DBBlackHole    Kind = "db-black-hole"   // as for Redis
+	DBDisconnected Kind = "db-disconnected" // as for Redis
 )
 
-// part is what a fault strikes.
+// part is what a fault is injected into.
 type part int
 
 const (
@@ -56,7 +56,7 @@ const (
 	dbLink // between one shop or all of them and the database
 )
 
-// needs is what a fault can be done to.
+// needs is the kind of server that a fault needs.
 type needs int
 
 const (
@@ -65,24 +65,21 @@ const (
 	realDB          // a MariaDB or MySQL
 )
 
-// trait is what is known of a kind.
+// trait describes a kind.
 type trait struct {
 	kind  Kind
-	about string
 	part  part
 	needs needs
 
-	// A fault lasts from least to most, plus up to ofTTL times the ttl. All zero:
-	// it is over as soon as it is done.
+	// A fault lasts from least to most, plus up to ofTTL times the ttl. If all are zero it
+	// has no duration.
 	least, most time.Duration
 	ofTTL       float64
 
-	// amount is the most of what else is drawn: how late replies are, and how long
-	// an INSERT takes.
+	// amount bounds the delay that is drawn, of replies or of an INSERT.
 	amount time.Duration
 
-	// stopsHolder says that a write of somebody who holds a lock may come later by as
-	// much as the fault lasts.
+	// stopsHolder says that the fault may delay a lock holder's write by its duration.
 	stopsHolder bool
 }
 
@@ -90,41 +87,40 @@ type trait struct {
 func traits() []trait {
 	const ms = time.Millisecond
 	return []trait{
-		{kind: ShopKill, about: "a shop is killed, and started again later", part: shop, most: 1500 * ms},
-		{kind: ShopStop, about: "a shop is stopped (SIGSTOP), and goes on later", part: shop, least: 300 * ms, most: 300 * ms, ofTTL: 1.4, stopsHolder: true},
-		{kind: ShopRestart, about: "a shop is told to end, and started again", part: shop},
+		{kind: ShopKill, part: shop, most: 1500 * ms},
+		{kind: ShopStop, part: shop, least: 300 * ms, most: 300 * ms, ofTTL: 1.4, stopsHolder: true},
+		{kind: ShopRestart, part: shop},
 
-		{kind: RedisFlush, about: "FLUSHALL", part: redisServer},
-		{kind: RedisFlushOften, about: "FLUSHALL every 100 ms", part: redisServer, least: 300 * ms, most: 1000 * ms},
-		{kind: RedisKeysLost, about: "all keys of the item are deleted, those of its lock as well", part: redisServer},
-		{kind: RedisStockLost, about: "the item's stock is deleted, and its other keys are not", part: redisServer},
-		{kind: RedisKill, about: "Redis is killed, and started again with its data", part: redisServer, needs: realRedis, most: 1500 * ms},
-		{kind: RedisKillEmpty, about: "Redis is killed, and started again without its data", part: redisServer, needs: realRedis, most: 1500 * ms},
-		{kind: RedisStop, about: "Redis is stopped (SIGSTOP), and goes on later", part: redisServer, needs: realRedis, least: 200 * ms, most: 1000 * ms, ofTTL: 0.6, stopsHolder: true},
-		{kind: RedisReadOnly, about: "Redis becomes a replica of nobody: READONLY", part: redisServer, needs: realRedis, least: 200 * ms, most: 2000 * ms},
-		{kind: RedisOOM, about: "Redis is out of memory: OOM", part: redisServer, needs: realRedis, least: 200 * ms, most: 2000 * ms},
-		{kind: RedisClientKill, about: "CLIENT KILL TYPE normal: all connections to Redis end", part: redisServer, needs: realRedis},
-		{kind: RedisClientPause, about: "CLIENT PAUSE: Redis answers nobody", part: redisServer, needs: realRedis, least: 200 * ms, most: 1000 * ms, ofTTL: 0.6, stopsHolder: true},
-		{kind: RedisRepliesLost, about: "every 20 ms a reply of Redis is lost with its connection", part: redisLink, least: 200 * ms, most: 2000 * ms},
-		{kind: RedisRepliesLate, about: "replies of Redis are late", part: redisLink, least: 500 * ms, most: 2000 * ms, amount: 300 * ms},
-		{kind: RedisBlackHole, about: "nothing gets through to Redis, and what was sent arrives afterwards", part: redisLink, least: 200 * ms, most: 500 * ms, ofTTL: 1.2, stopsHolder: true},
-		{kind: RedisDisconnected, about: "connections to Redis end, and no new ones are taken", part: redisLink, least: 200 * ms, most: 2000 * ms},
+		{kind: RedisFlush, part: redisServer},
+		{kind: RedisFlushOften, part: redisServer, least: 300 * ms, most: 1000 * ms},
+		{kind: RedisKeysLost, part: redisServer},
+		{kind: RedisStockLost, part: redisServer},
+		{kind: RedisKill, part: redisServer, needs: realRedis, most: 1500 * ms},
+		{kind: RedisKillEmpty, part: redisServer, needs: realRedis, most: 1500 * ms},
+		{kind: RedisStop, part: redisServer, needs: realRedis, least: 200 * ms, most: 1000 * ms, ofTTL: 0.6, stopsHolder: true},
+		{kind: RedisReadOnly, part: redisServer, needs: realRedis, least: 200 * ms, most: 2000 * ms},
+		{kind: RedisOOM, part: redisServer, needs: realRedis, least: 200 * ms, most: 2000 * ms},
+		{kind: RedisClientKill, part: redisServer, needs: realRedis},
+		{kind: RedisClientPause, part: redisServer, needs: realRedis, least: 200 * ms, most: 1000 * ms, ofTTL: 0.6, stopsHolder: true},
+		{kind: RedisRepliesLost, part: redisLink, least: 200 * ms, most: 2000 * ms},
+		{kind: RedisRepliesLate, part: redisLink, least: 500 * ms, most: 2000 * ms, amount: 300 * ms},
+		{kind: RedisBlackHole, part: redisLink, least: 200 * ms, most: 500 * ms, ofTTL: 1.2, stopsHolder: true},
+		{kind: RedisDisconnected, part: redisLink, least: 200 * ms, most: 2000 * ms},
 
-		{kind: DBKill, about: "the database server is killed, and started again", part: dbServer, needs: realDB, most: 1000 * ms},
-		{kind: DBStop, about: "the database server is stopped (SIGSTOP), and goes on later", part: dbServer, needs: realDB, least: 200 * ms, most: 2500 * ms},
-		{kind: DBClientKill, about: "KILL of every connection to the database", part: dbServer, needs: realDB},
-		{kind: DBReadOnly, about: "SET GLOBAL read_only", part: dbServer, needs: realDB, least: 200 * ms, most: 2000 * ms},
-		{kind: DBSlowInserts, about: "a trigger makes each row of an INSERT slow", part: dbServer, needs: realDB, least: 500 * ms, most: 2500 * ms, amount: 100 * ms},
-		{kind: DBTableFull, about: "a trigger refuses every INSERT: the table is full", part: dbServer, needs: realDB, least: 200 * ms, most: 2000 * ms},
-		{kind: DBRepliesLost, about: "every 20 ms a reply of the database is lost with its connection", part: dbLink, needs: realDB, least: 200 * ms, most: 2000 * ms},
-		{kind: DBRepliesLate, about: "replies of the database are late", part: dbLink, needs: realDB, least: 500 * ms, most: 2000 * ms, amount: 100 * ms},
-		{kind: DBBlackHole, about: "nothing gets through to the database, and what was sent arrives afterwards", part: dbLink, needs: realDB, least: 200 * ms, most: 2500 * ms},
-		{kind: DBDisconnected, about: "connections to the database end, and no new ones are taken", part: dbLink, needs: realDB, least: 200 * ms, most: 2000 * ms},
+		{kind: DBKill, part: dbServer, needs: realDB, most: 1000 * ms},
+		{kind: DBStop, part: dbServer, needs: realDB, least: 200 * ms, most: 2500 * ms},
+		{kind: DBClientKill, part: dbServer, needs: realDB},
+		{kind: DBReadOnly, part: dbServer, needs: realDB, least: 200 * ms, most: 2000 * ms},
+		{kind: DBSlowInserts, part: dbServer, needs: realDB, least: 500 * ms, most: 2500 * ms, amount: 100 * ms},
+		{kind: DBTableFull, part: dbServer, needs: realDB, least: 200 * ms, most: 2000 * ms},
+		{kind: DBRepliesLost, part: dbLink, needs: realDB, least: 200 * ms, most: 2000 * ms},
+		{kind: DBRepliesLate, part: dbLink, needs: realDB, least: 500 * ms, most: 2000 * ms, amount: 100 * ms},
+		{kind: DBBlackHole, part: dbLink, needs: realDB, least: 200 * ms, most: 2500 * ms},
+		{kind: DBDisconnected, part: dbLink, needs: realDB, least: 200 * ms, most: 2000 * ms},
 	}
 }
 
-// traitOf returns what is known of a kind. The second result is false for a name that
-// is not that of a kind.
+// traitOf returns the description of a kind, or false if there is no such kind.
 func traitOf(k Kind) (trait, bool) {
 	all := traits()
 	i := slices.IndexFunc(all, func(t trait) bool { return t.kind == k })
@@ -134,14 +130,7 @@ func traitOf(k Kind) (trait, bool) {
 	return all[i], true
 }
 
-// About says in a few words what a fault of the kind is.
-func (k Kind) About() string {
-	t, _ := traitOf(k)
-	return t.about
-}
-
-// Kinds lists all kinds, and the part of them that cannot be done on embedded
-// backends.
+// Kinds lists the kinds that can be injected into the backends, and those that cannot.
 func Kinds(embeddedRedis, embeddedDB bool) (can, cannot []Kind) {
 	for _, t := range traits() {
 		if t.needs == realRedis && embeddedRedis || t.needs == realDB && embeddedDB {
@@ -159,7 +148,7 @@ func ParseKinds(names []string) ([]Kind, error) {
 	for _, name := range names {
 		if _, found := traitOf(Kind(name)); !found {
 			all, _ := Kinds(false, false)
-			return nil, fmt.Errorf("%q is no fault (allowed: %s)", name, join(all))
+			return nil, fmt.Errorf("%q is not a fault (allowed: %s)", name, join(all))
 		}
 		kinds = append(kinds, Kind(name))
 	}
@@ -178,23 +167,23 @@ func join(kinds []Kind) string {
 // Fault is one fault that was drawn.
 type Fault struct {
 	Kind   Kind
-	Victim int           // index of the shop, or of the one whose link it is; all: every one
-	At     time.Duration // when it is to begin, after the sale did
-	For    time.Duration // how long it lasts; 0: it is over as soon as it is done
-	Amount time.Duration // how late replies are, or how long an INSERT takes
+	Victim int           // index of the shop or link; all: every one
+	At     time.Duration // when it begins, after the start
+	For    time.Duration // how long it lasts; 0: it has no duration
+	Amount time.Duration // delay of replies or of an INSERT
 }
 
-// all stands for every shop, as a Victim.
+// all is the Victim that stands for every shop.
 const all = -1
 
-// StopsHolder reports whether the fault may hold up the write of somebody who holds a
-// lock for longer than the ttl.
+// StopsHolder reports whether the fault may delay a lock holder's write for longer than
+// the ttl.
 func (f Fault) StopsHolder(ttl time.Duration) bool {
 	t, _ := traitOf(f.Kind)
 	return t.stopsHolder && f.For >= ttl
 }
 
-// victim names what the fault strikes.
+// victim names what the fault is injected into.
 func (f Fault) victim() string {
 	t, _ := traitOf(f.Kind)
 	switch {
@@ -208,7 +197,7 @@ func (f Fault) victim() string {
 	return fmt.Sprintf("shop %d", f.Victim+1)
 }
 
-// String says what the fault is, and how much of it.
+// String names the fault and its amount.
 func (f Fault) String() string {
 	text := string(f.Kind)
 	if f.Amount > 0 {
@@ -217,26 +206,26 @@ func (f Fault) String() string {
 	return text
 }
 
-// Draw is what faults are drawn for.
+// Draw is the input for drawing faults.
 type Draw struct {
 	Seed     uint64
-	Kinds    []Kind        // of which there has to be one
+	Kinds    []Kind        // at least one
 	Duration time.Duration // of the sale
 	TTL      time.Duration
 	Shops    int
 }
 
-// How much time there is between the end of a fault and the next one, and between the
-// last one and the end of the sale.
+// The time from the end of a fault to the next one, and from the last one to the end of
+// the sale.
 const (
 	leastGap = 1000 * time.Millisecond
 	mostGap  = 2500 * time.Millisecond
 	lastGap  = 1000 * time.Millisecond
 )
 
-// Faults draws the faults of a sale, in the order of their beginnings. No two are on at
-// the same time. The same Draw gives the same faults. Each kind is drawn once before any
-// is drawn again.
+// Faults draws the faults of a sale, in the order of their beginnings. They do not overlap.
+// The same Draw returns the same faults. Every kind is drawn once before any is drawn
+// again.
 func (d Draw) Faults() []Fault {
 	rng := rand.New(rand.NewPCG(d.Seed, uint64(len(d.Kinds))))
 	var faults []Fault
@@ -253,7 +242,7 @@ func (d Draw) Faults() []Fault {
 			if len(faults) > 0 || at > d.Duration {
 				return faults
 			}
-			f.For = max(0, d.Duration-lastGap-at) // a sale that is short has one fault at least
+			f.For = max(0, d.Duration-lastGap-at) // a short sale has at least one fault
 			return append(faults, f)
 		}
 		faults = append(faults, f)

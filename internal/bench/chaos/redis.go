@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// often is how often a fault that does the same again and again does it.
+// often is the interval of faults that repeat.
 const often = 100 * time.Millisecond
 
-// redisFault begins a fault of Redis itself, and returns what ends it.
+// redisFault injects a fault into Redis itself, and returns a function that ends it.
 func (s *Servers) redisFault(ctx context.Context, f Fault, sku string) (end func(context.Context) error, err error) {
 	ctx, cancel := context.WithTimeout(ctx, f.For+adminTimeout)
 	defer cancel()
@@ -41,7 +41,7 @@ func (s *Servers) redisFault(ctx context.Context, f Fault, sku string) (end func
 	case RedisClientPause:
 		return nothing, s.redisDo("CLIENT", "PAUSE", f.For.Milliseconds(), "ALL")(ctx)
 	}
-	return nil, fmt.Errorf("%s is no fault of Redis", f.Kind)
+	return nil, fmt.Errorf("%s is not a fault of Redis", f.Kind)
 }
 
 // redisDo returns a function that sends a command.
@@ -56,7 +56,7 @@ func (s *Servers) redisDo(command ...any) func(context.Context) error {
 	}
 }
 
-// loseKeys deletes the keys of an item that go on with what: all of them, with "".
+// loseKeys deletes the keys of an item whose names continue with what; "": all keys.
 func (s *Servers) loseKeys(ctx context.Context, sku, what string) error {
 	prefix := "oversell:{" + sku + "}" + what
 	var keys []string
@@ -75,7 +75,7 @@ func (s *Servers) loseKeys(ctx context.Context, sku, what string) error {
 		}
 	}
 	if len(keys) == 0 {
-		return nil // they are lost already, or the stock is in the database
+		return nil // they are already gone, or the stock is in the database
 	}
 	if err := s.admin.Del(ctx, keys...).Err(); err != nil {
 		return fmt.Errorf("deleting the keys of %s: %w", sku, err)

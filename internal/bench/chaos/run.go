@@ -8,14 +8,17 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"oversell/internal/bench/report"
+	"oversell/internal/proc"
 )
 
-// Config is one sale in chaos.
+// Config is one sale under chaos.
 type Config struct {
 	Servers  *Servers
-	Shops    []Shop  // that all run
+	Shops    []Shop  // all running
 	Links    []*Link // by shop
-	SKU      string  // that is on sale
+	SKU      string  // of the item
 	SaleID   string
 	Strategy string
 	Units    int64
@@ -23,104 +26,55 @@ type Config struct {
 	Seed     uint64
 	Faults   []Fault
 	Rate     int // buyers a second
-	InFlight int // buyers who may be under way at one time
+	InFlight int // most buyers at one time
 	Duration time.Duration
 	TTL      time.Duration
 
-	// HolderDies says that the ttl has to run out where a shop was killed or stopped.
+	// HolderDies says that the lock of a killed or stopped shop expires with its ttl.
 	HolderDies bool
 
-	// Told is called with the outcome of each buyer, and with the time at which it is
-	// known, after the beginning. It is called from many goroutines.
+	// Told is called with the outcome of each buyer and its time after the start, from many
+	// goroutines.
 	Told func(at time.Duration, o Outcome)
 
 	// Remaining asks a shop how many units it has left.
 	Remaining func(ctx context.Context) (int64, error)
 
-	Patience time.Duration // how long a buyer goes on trying; default 30 s
+	Patience time.Duration // how long a buyer retries; default 30 s
 }
 
 func (c Config) patience() time.Duration { return cmp.Or(c.Patience, patience) }
 
-// Done is what became of a fault.
-type Done struct {
-	Kind    Kind    `json:"kind"`
-	Victim  string  `json:"victim"`
-	Planned float64 `json:"planned_s"`           // when it was to begin, after the sale did
-	For     float64 `json:"for_s"`               // how long it was to last; 0: it is over as soon as it is done
-	Amount  float64 `json:"amount_ms,omitempty"` // how late replies are, or how long an INSERT takes
-
-	At       float64  `json:"at_s"`           // when it began
-	Lasted   float64  `json:"lasted_s"`       // until everything that it struck was there again
-	SoldIn   int64    `json:"sold_meanwhile"` // orders that buyers were told of from its beginning to its end
-	From     string   `json:"from"`           // what the next is counted from: the end, or the fault itself
-	Again    *float64 `json:"sold_again_s"`   // until a buyer was told of an order that was made after that; nil: nobody was
-	Limit    float64  `json:"limit_s"`        // within which it has to be
-	Stalled  float64  `json:"stalled_s"`      // of that time, how much the machine did not give to the bench, and presumably not to the shops
-	Skipped  bool     `json:"skipped,omitempty"`
-	Error    string   `json:"error,omitempty"` // why it could not be done
-	StopsFor bool     `json:"stops_holder,omitempty"`
-}
-
-// Late reports whether the sale took too long to go on. What the machine was too busy for
-// does not count.
-func (d Done) Late() bool { return !d.Skipped && (d.Again == nil || *d.Again-d.Stalled > d.Limit) }
-
-// From what it is counted how long the sale took to go on.
+// The values of report.Fault.From.
 const (
 	fromEnd   = "end"
 	fromFault = "fault"
 )
 
-// sellsWithin is how long a sale may take to go on after a fault.
+// sellsWithin is how long a sale may take to recover from a fault.
 const sellsWithin = 2 * time.Second
 
-// sample bounds the names of orders that a report has of each kind of trouble.
+// sample bounds the order ids that a report lists for each kind of error.
 const sample = 10
 
-// Result is what came of a sale in chaos.
-type Result struct {
-	Seed   uint64 `json:"seed"`
-	Faults []Done `json:"faults"`
-
-	Acknowledged int64 `json:"acknowledged"` // buyers who were told of an order, those at the end included
-	BoughtAtEnd  int64 `json:"bought_at_end"`
-	Repeated     int64 `json:"repeated"` // requests beyond the first of a buyer
-
-	Sold         int64    `json:"sold"` // units in order rows
-	Missing      int64    `json:"acknowledged_missing"`
-	Duplicates   int64    `json:"duplicates"`
-	Unreported   int64    `json:"unreported"`
-	Foreign      int64    `json:"foreign"` // units in orders of a sale that is not this one
-	Oversold     int64    `json:"oversold"`
-	Remaining    int64    `json:"remaining"` // units that are still on sale when nobody buys any more
-	Stranded     int64    `json:"stranded"`
-	SoldOut      bool     `json:"sold_out"` // the last units were bought in the end
-	StopsHolder  bool     `json:"stops_holder"`
-	MissingIDs   []string `json:"missing_orders,omitempty"`
-	DuplicateIDs []string `json:"duplicate_orders,omitempty"`
-
-	Planned, Sent, Dropped int64 `json:"-"`
-}
-
-// Run sells the item while the faults happen, then sells what is left of it, and compares
-// what the buyers were told with the orders. When ctx ends it returns its cause at once.
-func Run(ctx context.Context, cfg Config) (*Result, error) {
+// Run sells the item while it injects the faults, then sells what is left, and compares
+// what the buyers were told with the orders. It returns the cause of ctx when ctx ends.
+func Run(ctx context.Context, cfg Config) (*report.Chaos, error) {
 	s := newSales()
 	c := newCrowd(cfg, s)
 	defer c.close()
-	r := &Result{Seed: cfg.Seed}
+	r := &report.Chaos{Seed: cfg.Seed}
 	var buyers sync.WaitGroup
 	coming, stop := context.WithCancel(ctx)
 	defer stop()
 	start := time.Now()
-	buyers.Go(func() { cfg.come(coming, start, c, r) })
-	err := cfg.strike(ctx, start, s, r)
+	buyers.Go(func() { cfg.arrive(coming, start, c, r) })
+	err := cfg.inject(ctx, start, s, r)
 	if err != nil {
 		stop()
 	}
 	buyers.Wait()
-	if err := errors.Join(err, ended(ctx), cfg.fallen()); err != nil {
+	if err := errors.Join(err, ended(ctx), cfg.crashed()); err != nil {
 		return nil, err
 	}
 	if err := cfg.sellOut(ctx, c, r); err != nil {
@@ -139,8 +93,8 @@ func ended(ctx context.Context) error {
 	return nil
 }
 
-// fallen returns an error if a shop has ended that nobody ended.
-func (cfg Config) fallen() error {
+// crashed returns the error of a shop that ended by itself.
+func (cfg Config) crashed() error {
 	for _, shop := range cfg.Shops {
 		if err := shop.Err(); err != nil {
 			return err
@@ -149,9 +103,9 @@ func (cfg Config) fallen() error {
 	return nil
 }
 
-// come has buyers come at the rate, for as long as the sale lasts, and returns when each
-// of them has left.
-func (cfg Config) come(ctx context.Context, start time.Time, c *crowd, r *Result) {
+// arrive sends buyers at the rate for the duration of the sale, and returns when all have
+// their outcome.
+func (cfg Config) arrive(ctx context.Context, start time.Time, c *crowd, r *report.Chaos) {
 	var under sync.WaitGroup
 	defer under.Wait()
 	places := make(chan struct{}, cfg.InFlight)
@@ -162,7 +116,7 @@ func (cfg Config) come(ctx context.Context, start time.Time, c *crowd, r *Result
 	}()
 	planned := int(cfg.Duration * time.Duration(cfg.Rate) / time.Second)
 	for n := range planned {
-		if !sleep(ctx, time.Until(start.Add(time.Duration(n)*time.Second/time.Duration(cfg.Rate)))) {
+		if !proc.Sleep(ctx, time.Until(start.Add(time.Duration(n)*time.Second/time.Duration(cfg.Rate)))) {
 			return
 		}
 		r.Planned++
@@ -184,20 +138,22 @@ func (cfg Config) come(ctx context.Context, start time.Time, c *crowd, r *Result
 	}
 }
 
-// settle is how long the sale must go on before the next fault, when it took long to go on
-// after the last one.
+// settle is how long the sale must go on after its recovery before the next fault.
 const settle = 300 * time.Millisecond
 
-// strike does one fault after the other.
-func (cfg Config) strike(ctx context.Context, start time.Time, s *sales, r *Result) error {
+// shortestStall is longer than the delay of a timer on an idle machine.
+const shortestStall = 10 * time.Millisecond
+
+// inject injects one fault after the other.
+func (cfg Config) inject(ctx context.Context, start time.Time, s *sales, r *report.Chaos) error {
 	w := &world{servers: cfg.Servers, shops: cfg.Shops, links: cfg.Links, sku: cfg.SKU}
-	p := newPace()
-	defer p.end()
+	stalls := proc.WatchStalls(shortestStall, nil)
+	defer stalls.Stop()
 	over := start.Add(cfg.Duration)
 	for _, f := range cfg.Faults {
 		t, _ := traitOf(f.Kind)
-		d := Done{
-			Kind: f.Kind, Victim: f.victim(), Planned: f.At.Seconds(), For: f.For.Seconds(),
+		d := report.Fault{
+			Kind: string(f.Kind), Victim: f.victim(), Planned: f.At.Seconds(), For: f.For.Seconds(),
 			Amount: float64(f.Amount.Milliseconds()), From: fromEnd, Limit: sellsWithin.Seconds(), StopsFor: f.StopsHolder(cfg.TTL),
 		}
 		if t.part == shop && cfg.HolderDies {
@@ -206,7 +162,7 @@ func (cfg Config) strike(ctx context.Context, start time.Time, s *sales, r *Resu
 		if f.Kind == ShopKill {
 			d.From = fromFault
 		}
-		if !sleep(ctx, time.Until(start.Add(f.At))) {
+		if !proc.Sleep(ctx, time.Until(start.Add(f.At))) {
 			return context.Cause(ctx)
 		}
 		if time.Now().Add(f.For).After(over) {
@@ -214,12 +170,12 @@ func (cfg Config) strike(ctx context.Context, start time.Time, s *sales, r *Resu
 			r.Faults = append(r.Faults, d)
 			continue
 		}
-		if err := cfg.one(ctx, w, f, start, s, p, &d); err != nil {
+		if err := cfg.one(ctx, w, f, start, s, stalls, &d); err != nil {
 			return err
 		}
 		r.Faults = append(r.Faults, d)
 		r.StopsHolder = r.StopsHolder || d.StopsFor
-		if !sleep(ctx, settle) {
+		if !proc.Sleep(ctx, settle) {
 			return context.Cause(ctx)
 		}
 	}
@@ -229,18 +185,18 @@ func (cfg Config) strike(ctx context.Context, start time.Time, s *sales, r *Resu
 // endTimeout bounds the end of a fault.
 const endTimeout = 30 * time.Second
 
-// one does one fault, and waits until the item is sold again, or the buyers have lost
-// their patience. Its error means that the sale cannot go on.
-func (cfg Config) one(ctx context.Context, w *world, f Fault, start time.Time, s *sales, p *pace, d *Done) error {
+// one injects one fault, and waits until the item is sold again or buyers have given up.
+// Its error means that the sale cannot go on.
+func (cfg Config) one(ctx context.Context, w *world, f Fault, start time.Time, s *sales, stalls *proc.StallWatch, d *report.Fault) error {
 	before, began := s.acknowledged(), time.Now()
 	d.At = began.Sub(start).Seconds()
-	again, from, stalled := s.next(began), began, p.stalled()
+	again, from, stalled := s.next(began), began, stalls.Total()
 	end, err := w.begin(ctx, f)
 	if err != nil {
 		d.Error = err.Error()
 	}
-	if !sleep(ctx, f.For) {
-		return context.Cause(ctx) // everything is about to be stopped
+	if !proc.Sleep(ctx, f.For) {
+		return context.Cause(ctx) // everything is about to stop
 	}
 	if end != nil {
 		ending, cancel := context.WithTimeout(ctx, endTimeout)
@@ -251,7 +207,7 @@ func (cfg Config) one(ctx context.Context, w *world, f Fault, start time.Time, s
 	}
 	d.Lasted, d.SoldIn = time.Since(began).Seconds(), s.acknowledged()-before
 	if d.From == fromEnd {
-		from, stalled = time.Now(), p.stalled()
+		from, stalled = time.Now(), stalls.Total()
 		again = s.next(from)
 	}
 	timer := time.NewTimer(cfg.patience())
@@ -264,6 +220,6 @@ func (cfg Config) one(ctx context.Context, w *world, f Fault, start time.Time, s
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	d.Stalled = (p.stalled() - stalled).Seconds()
-	return cfg.fallen()
+	d.Stalled = (stalls.Total() - stalled).Seconds()
+	return cfg.crashed()
 }

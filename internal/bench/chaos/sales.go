@@ -9,17 +9,17 @@ import (
 type sales struct {
 	mu    sync.Mutex
 	acked map[string]string // order id by idempotency key
-	cut   map[string]bool   // keys of buyers of whom a request was cut off
+	cut   map[string]bool   // keys of buyers with a cut-off request
 	asked map[string]bool   // keys of all buyers
-	since time.Time         // an order that was made from then on is awaited; zero: none is
-	found chan time.Time    // when a buyer was told of it
+	since time.Time         // an order made from then on is awaited; zero: none
+	found chan time.Time    // when a buyer is told of it
 }
 
 func newSales() *sales {
 	return &sales{acked: make(map[string]string), cut: make(map[string]bool), asked: make(map[string]bool)}
 }
 
-// ask notes that a buyer comes.
+// ask notes that a buyer has arrived.
 func (s *sales) ask(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,9 +51,9 @@ func (s *sales) acknowledged() int64 {
 	return int64(len(s.acked))
 }
 
-// next returns a channel that tells when the first buyer is told of an order that is made
-// from then on. Orders know when they were made by the millisecond. Only the last
-// channel is told of anything.
+// next returns a channel that receives the time when the first buyer is told of an order
+// made from then on; orders have their time in milliseconds. Only the last channel
+// receives anything.
 func (s *sales) next(from time.Time) <-chan time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,6 +1,5 @@
-// Package chaos sells an item while faults strike the shops, Redis, the database and
-// the network between them, and compares afterwards what the buyers were told with
-// the orders that were written.
+// Package chaos sells an item while it injects faults into the shops, Redis, the database
+// and the network, and then compares what the buyers were told with the orders.
 package chaos
 
 import (
@@ -16,8 +15,8 @@ import (
 	"oversell/internal/backend/local"
 )
 
-// ErrSpec is what the errors wrap for a Redis or a database that chaos does no harm to.
-var ErrSpec = errors.New("chaos does harm to what it runs on, and so only to servers that the bench starts itself: embedded or local")
+// ErrSpec is wrapped by the errors for servers that chaos must not break.
+var ErrSpec = errors.New("chaos breaks its servers, and so needs some that the bench starts: embedded or local")
 
 // The values of -redis and -db that start a server.
 const (
@@ -25,28 +24,27 @@ const (
 	privateOnly = "local"
 )
 
-// Servers are a Redis and a database that the bench has started, and may do harm to.
+// Servers are a Redis and a database that the bench has started and may break.
 type Servers struct {
 	RedisURL, RedisName string
 	DBURL, DBName       string
 
-	redis    *local.Redis    // nil: it is embedded
-	db       *local.Database // nil: it is embedded
+	redis    *local.Redis    // nil: embedded
+	db       *local.Database // nil: embedded
 	admin    redis.UniversalClient
-	orders   *gorm.DB // what the shops are given
-	root     *gorm.DB // may do everything; nil: the database is embedded
+	orders   *gorm.DB // as the shops use it
+	root     *gorm.DB // with all privileges; nil: embedded
 	shutdown []func() error
 }
 
-// The files of a private Redis that has its data after a kill. What it has answered it
-// has handed to the operating system before, so that a process that is killed loses
-// nothing; only a machine would.
+// redisLog has the data of a private Redis. What it has acknowledged is with the operating
+// system, so a killed process loses nothing; only a crash of the machine would.
 const redisLog = "appendonlydir"
 
 func redisArgs() []string { return []string{"--appendonly", "yes", "--appendfsync", "no"} }
 
-// Serve starts the servers for the values of -redis and -db. Close must be called in the
-// end. Its errors wrap ErrSpec for the address of somebody's server.
+// Serve starts the servers for the values of -redis and -db. Call Close at the end. Its
+// errors wrap ErrSpec for the address of the user's own server.
 func Serve(ctx context.Context, redisSpec, dbSpec string) (_ *Servers, err error) {
 	if err := CheckSpecs(redisSpec, dbSpec); err != nil {
 		return nil, err
@@ -133,7 +131,7 @@ func (s *Servers) dialDB(ctx context.Context, url string) (*gorm.DB, error) {
 	return db, nil
 }
 
-// broken closes connections of which the faults may have broken some.
+// broken closes connections that faults may have broken.
 func broken(close func() error) func() error {
 	return func() error {
 		_ = close()
@@ -141,10 +139,10 @@ func broken(close func() error) func() error {
 	}
 }
 
-// Kinds lists what can be done to the servers, and what cannot.
+// Kinds lists the faults that can be injected into the servers, and those that cannot.
 func (s *Servers) Kinds() (can, cannot []Kind) { return Kinds(s.redis == nil, s.db == nil) }
 
-// Close stops the servers, whatever has been done to them.
+// Close stops the servers, whatever state they are in.
 func (s *Servers) Close() error {
 	var errs []error
 	for i := len(s.shutdown) - 1; i >= 0; i-- {
@@ -154,10 +152,10 @@ func (s *Servers) Close() error {
 	return errors.Join(errs...)
 }
 
-// adminTimeout bounds what is asked of a server to do a fault or to end one.
+// adminTimeout bounds a command that begins or ends a fault.
 const adminTimeout = 5 * time.Second
 
-// Order is an order that was found in the database.
+// Order is an order in the database.
 type Order struct {
 	ID             string
 	SaleID         string
@@ -165,7 +163,7 @@ type Order struct {
 	Quantity       int64
 }
 
-// Orders reads all orders of an item, without asking a shop.
+// Orders reads all orders of an item from the database.
 func (s *Servers) Orders(ctx context.Context, sku string) ([]Order, error) {
 	const page = 5000
 	var all []Order

@@ -8,23 +8,24 @@ import (
 
 	"oversell/internal/backend"
 	"oversell/internal/netfault"
+	"oversell/internal/proc"
 )
 
-// Shop is a shop in a process of its own. Start and the methods that strike it are
-// called from one goroutine, URL from many.
+// Shop is a shop in a separate process. URL may be called concurrently; the other methods
+// are called from one goroutine.
 type Shop interface {
 	// URL is where it serves, or "" while it does not run.
 	URL() string
-	// Start starts it, and returns when it serves.
+	// Start starts it, and returns when it serves requests.
 	Start(ctx context.Context) error
-	// Kill ends it on the spot.
+	// Kill kills it.
 	Kill()
-	// End tells it to end, and returns when it has.
+	// End shuts it down, and returns when it has ended.
 	End()
-	// Pause stops it, and Continue lets it go on.
+	// Pause stops it, and Continue continues it.
 	Pause() error
 	Continue() error
-	// Err is why it has ended, if it has and nobody ended it.
+	// Err is the error with which it ended by itself, if it did.
 	Err() error
 }
 
@@ -35,7 +36,7 @@ type Link struct {
 	redis, db *netfault.Relay // db is nil where the database is a file
 }
 
-// Link makes the network for one shop. It must be closed in the end.
+// Link makes the network for one shop. Call Close at the end.
 func (s *Servers) Link() (_ *Link, err error) {
 	l := &Link{DBURL: s.DBURL}
 	defer func() {
@@ -74,7 +75,7 @@ func (l *Link) Close() error {
 	return errors.Join(errs...)
 }
 
-// world is all that faults strike.
+// world is everything that faults are injected into.
 type world struct {
 	servers *Servers
 	shops   []Shop
@@ -82,12 +83,12 @@ type world struct {
 	sku     string
 }
 
-// begin does a fault, and returns what ends it. Both may have an error: the fault is to
-// be ended all the same.
+// begin injects a fault, and returns a function that ends it, which must be called even
+// after an error.
 func (w *world) begin(ctx context.Context, f Fault) (end func(context.Context) error, err error) {
 	t, known := traitOf(f.Kind)
 	if !known {
-		return nil, fmt.Errorf("%q is no fault", f.Kind)
+		return nil, fmt.Errorf("%q is not a fault", f.Kind)
 	}
 	switch t.part {
 	case shop:
@@ -112,24 +113,24 @@ func (w *world) shopFault(ctx context.Context, f Fault) (end func(context.Contex
 		victim.End()
 		return w.start(victim), nil
 	}
-	return nil, fmt.Errorf("%s is no fault of a shop", f.Kind)
+	return nil, fmt.Errorf("%s is not a fault of a shop", f.Kind)
 }
 
-// start returns a function that starts a shop. As whoever looks after processes does,
-// it tries again when the shop does not come up.
+// start returns a function that starts a shop. Like a process supervisor, it retries if
+// the shop does not come up.
 func (w *world) start(victim Shop) func(context.Context) error {
 	return func(ctx context.Context) (err error) {
 		for range 5 {
 			if err = victim.Start(ctx); err == nil || ctx.Err() != nil {
 				return err
 			}
-			sleep(ctx, 200*time.Millisecond)
+			proc.Sleep(ctx, 200*time.Millisecond)
 		}
 		return err
 	}
 }
 
-// lossEvery is how often a reply is lost, while replies are.
+// lossEvery is the interval at which replies are lost.
 const lossEvery = 20 * time.Millisecond
 
 func (w *world) linkFault(ctx context.Context, f Fault, p part) (end func(context.Context) error, err error) {
@@ -137,16 +138,16 @@ func (w *world) linkFault(ctx context.Context, f Fault, p part) (end func(contex
 	if f.Victim != all {
 		links = links[f.Victim : f.Victim+1]
 	}
-	var struck []*netfault.Relay
+	var targets []*netfault.Relay
 	for _, l := range links {
 		r := l.redis
 		if p == dbLink {
 			r = l.db
 		}
-		struck = append(struck, r)
+		targets = append(targets, r)
 	}
 	each := func(do func(*netfault.Relay)) {
-		for _, r := range struck {
+		for _, r := range targets {
 			do(r)
 		}
 	}
@@ -168,19 +169,7 @@ func (w *world) linkFault(ctx context.Context, f Fault, p part) (end func(contex
 			return nil
 		}), nil
 	default:
-		return nil, fmt.Errorf("%s is no fault of the network", f.Kind)
+		return nil, fmt.Errorf("%s is not a fault of the network", f.Kind)
 	}
 	return restore, nil
-}
-
-// sleep waits for d, or until ctx ends, and reports whether ctx has not ended.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -20,38 +20,38 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
-	"oversell/internal/bench/page/pagetest"
+	"oversell/internal/bench/report/page/pagetest"
 )
 
 // browserTimeout bounds one test in the browser.
 const browserTimeout = 2 * time.Minute
 
-// browsers are the names that Chromium goes by.
+// browsers are the possible names of the Chromium binary.
 var browsers = []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"}
 
-// tab is a tab of a headless Chromium that cannot reach the network, and what
-// it complained of.
+// tab is a tab of a headless Chromium without network access, together with the
+// errors it reported.
 type tab struct {
 	t   *testing.T
 	ctx context.Context
 
-	opened int // pages
+	opened int // pages so far
 
 	mu         sync.Mutex
 	complaints []string
 	requests   []string
 }
 
-// newTab starts a browser of the test's own. Where there is none the test is
-// skipped, or fails with CI=true.
+// newTab starts a browser for this test alone. If none is installed, the test
+// is skipped, or fails with CI=true.
 func newTab(t *testing.T) *tab {
 	t.Helper()
 	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
 		chromedp.ExecPath(browser(t)),
-		chromedp.NoSandbox, // it is root in a container, and opens only a file of ours
+		chromedp.NoSandbox, // in a container it runs as root, and it only opens our own file
 		chromedp.Flag("disable-component-update", true),
 		chromedp.Flag("disable-domain-reliability", true),
-		chromedp.Flag("proxy-server", "127.0.0.1:9"), // nobody listens there
+		chromedp.Flag("proxy-server", "127.0.0.1:9"), // nothing listens there
 		chromedp.UserDataDir(t.TempDir()),
 	)
 	ctx, cancel := context.WithTimeout(t.Context(), browserTimeout)
@@ -82,7 +82,7 @@ func browser(t *testing.T) string {
 	return ""
 }
 
-// listen keeps what must not happen: errors, and requests to anywhere else.
+// listen records what must not happen: errors, and requests to other addresses.
 func (b *tab) listen(event any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -100,7 +100,7 @@ func (b *tab) listen(event any) {
 	}
 }
 
-// quiet fails the test if the page complained, or asked for anything.
+// quiet fails the test if the page reported an error or made a request.
 func (b *tab) quiet() {
 	b.t.Helper()
 	b.mu.Lock()
@@ -128,13 +128,13 @@ func call[P, R any](b *tab, command cdp.Command[P, R], params P) {
 	}
 }
 
-// look is how a page is looked at.
+// look is a screen size and colour scheme.
 type look struct {
 	width, height int64
-	scheme        string // of colours: light or dark
+	scheme        string // light or dark
 }
 
-// open opens a file, at a cell or at "", with the network off.
+// open opens a file offline, at the cell in hash, or at none if hash is "".
 func (b *tab) open(file, hash string, l look) {
 	b.t.Helper()
 	call(b, network.EmulateNetworkConditionsByRule, network.EmulateNetworkConditionsByRuleParams{
@@ -143,12 +143,12 @@ func (b *tab) open(file, hash string, l look) {
 	call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: l.scheme}},
 	})
-	b.opened++ // another hash alone would not load the page again
+	b.opened++ // a new hash alone would not reload the page
 	u := url.URL{Scheme: "file", Path: filepath.ToSlash(file), RawQuery: fmt.Sprint(b.opened)}
 	b.do(chromedp.EmulateViewport(l.width, l.height), chromedp.Navigate(u.String()+hash))
 }
 
-// eval returns what an expression in the page comes to.
+// eval returns the value of an expression in the page.
 func eval[T any](b *tab, expression string) T {
 	b.t.Helper()
 	out, err := chromedp.Run(b.ctx, chromedp.Evaluate[T](expression))
@@ -158,7 +158,7 @@ func eval[T any](b *tab, expression string) T {
 	return out
 }
 
-// until waits until an expression in the page comes true.
+// until waits until an expression in the page is true.
 func (b *tab) until(expression string) {
 	b.t.Helper()
 	if err := pagetest.Wait(b.ctx, expression); err != nil {
@@ -172,13 +172,13 @@ func (b *tab) count(selector string) int {
 	return eval[int](b, fmt.Sprintf("document.querySelectorAll(%q).length", selector))
 }
 
-// moment waits until the details are of the moment of which this is said.
+// moment waits until the details show the moment that has this text.
 func (b *tab) moment(text string) {
 	b.t.Helper()
 	b.until(fmt.Sprintf(`document.querySelector(".moment pre").textContent === %q`, text))
 }
 
-// keep takes a screenshot, into the directory that SCREENSHOTS names, if any.
+// keep saves a screenshot in the directory that SCREENSHOTS names, if any.
 func (b *tab) keep(name string) {
 	b.t.Helper()
 	dir := os.Getenv("SCREENSHOTS")

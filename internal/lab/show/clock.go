@@ -5,18 +5,18 @@ import (
 	"strconv"
 )
 
-// longRun is from how many milliseconds on a timeline is told in seconds.
+// A timeline of at least longRun milliseconds is shown in seconds.
 const longRun = 10_000
 
-// clock writes the moments of one timeline, all in one unit.
+// clock formats the moments of one timeline, all in one unit.
 type clock struct {
 	unit     string
 	factor   float64
 	decimals int
 }
 
-// newClock chooses the unit by the last moment, and decimals only where they
-// say something: in virtual time moments are whole milliseconds.
+// newClock chooses the unit by the last moment, and uses decimals only where
+// needed: in virtual time, moments are whole milliseconds.
 func newClock(moments []float64) clock {
 	c := clock{unit: "ms", factor: 1}
 	for _, m := range moments {

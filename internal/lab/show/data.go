@@ -7,15 +7,15 @@ import (
 	"oversell/internal/lab"
 )
 
-// maxStories is how many bytes the timelines may take in the page.
+// maxStories is the maximum size in bytes of all timelines in the page.
 const maxStories = 6 << 20
 
-// rowLimits are how many rows a timeline may have in the page: the first with
-// which all of them fit.
+// rowLimits are limits on the rows of a timeline in the page. The first limit
+// with which all timelines fit is used.
 var rowLimits = []int{400, 200, 120, 80, 50, 30, 20, 10}
 
-// data is what the page's script draws from. Numbers are in words already, so
-// that the page and the terminal say the same.
+// data is what the page's script draws from. Numbers are already formatted, so
+// that the page and the terminal show the same.
 type data struct {
 	Anomalies map[string]dataAnomaly `json:"anomalies"`
 	Cells     []dataCell             `json:"cells"`
@@ -38,36 +38,36 @@ type dataCell struct {
 	Command  string    `json:"command"`
 	Actors   []string  `json:"actors"`
 	Unit     string    `json:"unit"`
-	Lock     bool      `json:"lock"` // Redis was seen to know of a lock
+	Lock     bool      `json:"lock"` // Redis was seen to know about a lock
 	Rows     []dataRow `json:"rows"`
 }
 
-// dataRow is a row of a story. Most rows leave most of it out.
+// dataRow is a row of a story. Most fields are empty in most rows.
 type dataRow struct {
 	At      float64  `json:"at"`
 	Time    string   `json:"time"`
 	Actor   int      `json:"actor"` // or -1
 	Kind    lab.Kind `json:"kind"`
 	Text    string   `json:"text"`
-	Short   string   `json:"short,omitempty"` // of the text, where it is long
+	Short   string   `json:"short,omitempty"` // of the text, if that is long
 	Reply   string   `json:"reply,omitempty"`
 	Waits   bool     `json:"waits,omitempty"`
 	Answers bool     `json:"answers,omitempty"`
-	Again   string   `json:"again,omitempty"` // how often, and until when
+	Again   string   `json:"again,omitempty"` // how often it was repeated, and until when
 	Holder  string   `json:"holder,omitempty"`
 	Holding int      `json:"holding"` // an actor, or -1
 	TTL     *float64 `json:"ttl,omitempty"`
-	Left    string   `json:"left,omitempty"` // the ttl in words
+	Left    string   `json:"left,omitempty"` // the formatted ttl
 	Believe []int    `json:"believe,omitempty"`
 
-	Keys  []dataKey `json:"keys,omitempty"`  // in Redis, otherwise than after the rows before
-	Blind bool      `json:"blind,omitempty"` // what Redis has was not looked at any more
+	Keys  []dataKey `json:"keys,omitempty"`  // in Redis, if they changed since the previous row
+	Blind bool      `json:"blind,omitempty"` // the state of Redis was no longer recorded
 }
 
-// dataKey is a key as of its row.
+// dataKey is a key at the moment of its row.
 type dataKey struct {
 	lab.Key
-	Gone bool `json:"gone,omitempty"` // there is no such key any more
+	Gone bool `json:"gone,omitempty"` // the key no longer exists
 }
 
 func newData(r lab.Report) data {
@@ -142,5 +142,5 @@ func newDataRow(r row, c clock) dataRow {
 	return d
 }
 
-// micro rounds milliseconds to what a clock tells, which also is shorter.
+// micro rounds milliseconds to the precision of a clock, which is also shorter.
 func micro(ms float64) float64 { return math.Round(ms*1000) / 1000 }

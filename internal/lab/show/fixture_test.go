@@ -7,8 +7,8 @@ import (
 	"oversell/internal/lab"
 )
 
-// report is a hand-made report with at least one of everything that is drawn
-// in a way of its own.
+// report is a hand-made report with at least one of everything that is drawn in
+// its own way.
 func report() lab.Report {
 	return lab.Report{
 		Manifest: lab.Manifest{
@@ -32,11 +32,11 @@ func report() lab.Report {
 	}
 }
 
-// cells has a cell for each pair but one, which was not run.
+// cells has a cell for each pair except one, which was not run.
 func cells() []lab.Cell {
 	r := []struct {
 		anomaly  string
-		outcomes string // a letter for each strategy: b, h, n, u, and in capitals what is not on record; - not run
+		outcomes string // a letter for each strategy: b, h, n, u, in capitals if it differs from the record; - not run
 	}{
 		{"check-then-delete", "nnnnnbhhhhhhhh"},
 		{"orphan-after-crash", "nnnbhhhhhhhhhh"},
@@ -71,7 +71,7 @@ func cells() []lab.Cell {
 	return out
 }
 
-// traces are the timelines, by cell.
+// traces are the timelines by cell.
 func traces() map[string][]lab.Event {
 	return map[string][]lab.Event{
 		"check-then-delete/v3_uuid":                   checkThenDelete(),
@@ -105,10 +105,10 @@ func checkThenDelete() []lab.Event {
 	}
 }
 
-// lateReply has a reply that is held up: Redis had the command at once.
+// lateReply has a reply that is delayed: Redis executed the command at once.
 func lateReply() []lab.Event {
 	return []lab.Event{
-		{At: 0, Actor: "A", Kind: lab.Fault, Text: "its reply is held up: SET lock 6f1c… PX 100 NX"},
+		{At: 0, Actor: "A", Kind: lab.Fault, Text: "its reply is delayed: SET lock 6f1c… PX 100 NX"},
 		{At: 0, Until: 130, Actor: "A", Kind: lab.Command, Text: "SET lock 6f1c… PX 100 NX", Reply: "OK", Lock: "A", TTL: ms(100)},
 		{At: 110, Actor: "B", Kind: lab.Command, Text: "SET lock 99ab… PX 100 NX", Reply: "OK", Lock: "B", TTL: ms(100)},
 		{At: 110, Actor: "B", Kind: lab.Hold, Text: "has the lock"},
@@ -118,8 +118,8 @@ func lateReply() []lab.Event {
 	}
 }
 
-// handOver has a command that waits in Redis, and a reply that comes at the
-// very moment of what it waited for.
+// handOver has a command that waits in Redis, and a reply that arrives at the
+// same moment as the event that it waited for.
 func handOver() []lab.Event {
 	return []lab.Event{
 		{At: 0, Until: 0, Actor: "A", Kind: lab.Command, Text: "EVALSHA «Takes the lock» lock lock:queue token-A1 100", Reply: "1", Lock: "A", TTL: ms(100)},
@@ -160,7 +160,7 @@ func longCommands() []lab.Event {
 	}
 }
 
-// storm has more actors than there is room for lanes.
+// storm has more actors than fit in lanes.
 func storm() []lab.Event {
 	out := []lab.Event{
 		{At: 0, Actor: "a01", Kind: lab.Command, Text: "HSET lock a01 1", Reply: "1", Lock: "a01 ×2", TTL: ms(100)},
@@ -174,7 +174,7 @@ func storm() []lab.Event {
 		lab.Event{At: 20, Actor: "a12", Kind: lab.Break, Text: "4,212 commands for 12 acquisitions, where 10 each would do"})
 }
 
-// counting is about stock: there is no lock, and at the end nobody acts.
+// counting is about stock: there is no lock, and the last row has no actor.
 func counting() []lab.Event {
 	return []lab.Event{
 		{At: 0, Actor: "A", Kind: lab.Command, Text: "GET stock", Reply: "1"},

@@ -7,15 +7,15 @@ import (
 	"oversell/internal/lab"
 )
 
-// grid is a report's cells as a table. What was not run has no cell.
+// grid is a report's cells as a table. A pair that was not run has no cell.
 type grid struct {
 	anomalies  []lab.Anomaly
 	strategies []string
 	cells      map[[2]string]lab.Cell // by anomaly and strategy
 }
 
-// newGrid puts the cells of r in rows and columns: those that the report
-// lists, in that order, then those that only its cells name.
+// newGrid arranges the cells of r in rows and columns: first those that the
+// report lists, in its order, then those that only its cells name.
 func newGrid(r lab.Report) grid {
 	g := grid{cells: make(map[[2]string]lab.Cell, len(r.Cells))}
 	ran := make(map[string]bool) // strategies
@@ -44,13 +44,13 @@ func newGrid(r lab.Report) grid {
 	return g
 }
 
-// at returns a cell, and false if it was not run.
+// at returns a cell, or false if it was not run.
 func (g grid) at(anomaly, strategy string) (lab.Cell, bool) {
 	c, ok := g.cells[[2]string{anomaly, strategy}]
 	return c, ok
 }
 
-// anomaly returns what is told about an anomaly.
+// anomaly returns the report's description of an anomaly.
 func (g grid) anomaly(name string) lab.Anomaly {
 	for _, a := range g.anomalies {
 		if a.Name == name {
@@ -60,8 +60,8 @@ func (g grid) anomaly(name string) lab.Anomaly {
 	return lab.Anomaly{Name: name}
 }
 
-// broken counts the anomalies that break the strategy, and those that it was
-// put to.
+// broken counts the anomalies that break the strategy, and those that apply to
+// it.
 func (g grid) broken(strategy string) (breaks, asked int) {
 	for _, a := range g.anomalies {
 		c, ok := g.at(a.Name, strategy)
@@ -76,7 +76,7 @@ func (g grid) broken(strategy string) (breaks, asked int) {
 	return breaks, asked
 }
 
-// counts says how many cells came out how.
+// counts summarises how many cells had which outcome.
 func counts(r lab.Report) string {
 	n := make(map[lab.Outcome]int)
 	for _, c := range r.Cells {
@@ -92,24 +92,24 @@ func counts(r lab.Report) string {
 	return out
 }
 
-// asRecorded says whether all came out as is on record.
+// asRecorded says whether all outcomes match the record.
 func asRecorded(r lab.Report) string {
 	unexpected, unrecorded := len(r.Unexpected()), 0
 	for _, c := range r.Cells {
-		if c.Expected == "" {
+		if c.Expected == lab.NoRecord {
 			unrecorded++
 		}
 	}
 	recorded := len(r.Cells) - unrecorded
 	switch {
 	case unexpected > 0:
-		return fmt.Sprintf("%d of %s did not come out as is on record.", unexpected, plural(recorded, "cell", "cells"))
+		return fmt.Sprintf("%d of %s did not come out as on record.", unexpected, plural(recorded, "cell", "cells"))
 	case recorded == 0:
 		return "Nothing is on record for these cells."
 	case unrecorded > 0:
-		return fmt.Sprintf("All came out as is on record, but for %d of which nothing is on record.", unrecorded)
+		return fmt.Sprintf("All came out as on record, but for %d of which nothing is on record.", unrecorded)
 	}
-	return "All came out as is on record."
+	return "All came out as on record."
 }
 
 func plural(n int, one, many string) string {

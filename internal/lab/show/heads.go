@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// shortNames are the heads of columns whose strategies have a name too long
-// for one.
+// shortNames are the column heads of strategies whose names are too long.
 var shortNames = map[string]string{
 	"redsync":     "rsync",
 	"redislock":   "rlock",
@@ -15,14 +14,14 @@ var shortNames = map[string]string{
 	"zookeeper":   "zk",
 }
 
-// stageName matches the stages, v1_setnx and so on. What follows them are
-// other people's locks.
+// stageName matches the stages, such as v1_setnx. The strategies after them are
+// third-party locks.
 var stageName = regexp.MustCompile(`^v\d+_`)
 
-// headWidth is how many letters the head of a column has at most.
+// headWidth is the maximum number of letters in a column head.
 const headWidth = 6
 
-// short is a strategy's name as the head of its column.
+// short returns the head of a strategy's column.
 func short(strategy string) string {
 	if s, ok := shortNames[strategy]; ok {
 		return s
@@ -36,7 +35,7 @@ func short(strategy string) string {
 	return clean(strategy)
 }
 
-// shortened lists what the short names stand for.
+// shortened lists the full names of the strategies with short names.
 func shortened(strategies []string) string {
 	var out []string
 	for _, s := range strategies {
@@ -47,7 +46,8 @@ func shortened(strategies []string) string {
 	return strings.Join(out, ", ")
 }
 
-// newGroup reports whether the stages begin or end at the i-th strategy.
+// newGroup reports whether the group of stages begins or ends before the i-th
+// strategy.
 func newGroup(strategies []string, i int) bool {
 	return i > 0 && stageName.MatchString(strategies[i]) != stageName.MatchString(strategies[i-1])
 }

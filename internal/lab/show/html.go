@@ -18,9 +18,9 @@ var assets embed.FS
 var pageTemplate = template.Must(template.ParseFS(assets, "page/page.html"))
 
 // HTML writes the report as one file that is opened from disk and needs no
-// network: the matrix, and behind each cell its timeline. The matrix is drawn
-// here, so that it is there without a script; timelines are drawn by the
-// browser, from the same stories as in the terminal.
+// network: the matrix, and for each cell its timeline. The matrix is rendered
+// here, so that it is shown without a script; the browser draws the timelines,
+// from the same stories as the terminal.
 func HTML(w io.Writer, r lab.Report) error {
 	style := asset("style.css")
 	script := asset("lanes.js") + asset("cell.js") + asset("page.js")
@@ -39,8 +39,8 @@ func HTML(w io.Writer, r lab.Report) error {
 }
 
 // policy is the page's content security policy: this style, this script, and
-// nothing from anywhere else. Should a text of a report ever get through as
-// markup, it still would not run.
+// nothing from anywhere else. If text of a report were ever inserted as markup,
+// its scripts would still not run.
 func policy(style, script string) string {
 	return "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; style-src " + hash(style) + "; script-src " + hash(script)
 }
@@ -53,7 +53,7 @@ func hash(inline string) string {
 func asset(name string) string {
 	b, err := assets.ReadFile("page/" + name)
 	if err != nil {
-		panic(err) // it is embedded
+		panic(err) // cannot happen, because it is embedded
 	}
 	return string(b)
 }

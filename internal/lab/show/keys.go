@@ -7,13 +7,14 @@ import (
 	"oversell/internal/lab"
 )
 
-// keyChanges are keys that have changed, as they are at a moment.
+// keyChanges are keys that have changed, with their state at one moment.
 type keyChanges struct {
 	at   float64
 	keys []lab.Key
 }
 
-// then puts the changes of a later row before them.
+// then adds the changes of a later row. They replace older ones of the same
+// keys.
 func (c keyChanges) then(r row) keyChanges {
 	all := slices.Clone(r.keys)
 	for _, k := range c.keys {
@@ -24,7 +25,7 @@ func (c keyChanges) then(r row) keyChanges {
 	return keyChanges{r.at, all}
 }
 
-// tellRunOut adds to each row the keys whose ttls have run out since the row before it.
+// tellRunOut adds to each row the keys that have expired since the previous row.
 func tellRunOut(rows []row) {
 	var known keyChanges
 	for i, r := range rows {
@@ -38,8 +39,9 @@ func tellRunOut(rows []row) {
 	}
 }
 
-// lastSeen is the order of the last moment of a trace at which what Redis has is
-// known. From then on commands were left out of the trace, or else the trace ends.
+// lastSeen is the order of the last moment of a trace at which the state of Redis
+// is known. After it, either commands were left out of the trace, or the trace
+// ends.
 func lastSeen(trace []lab.Event) int {
 	if len(trace) == 0 || !trace[len(trace)-1].LeftOut() {
 		return math.MaxInt

@@ -10,7 +10,7 @@ import (
 	"oversell/internal/lab/show"
 )
 
-// keyed is a trace with keys: a lease that runs out, and a loser who asks again.
+// keyed is a trace with keys: a lease that expires, and a loser that retries.
 func keyed() []lab.Event {
 	lock := func(token string, left float64) lab.Key {
 		return lab.Key{Name: "lock", Type: "string", Value: token, TTL: &left}
@@ -28,7 +28,7 @@ func keyed() []lab.Event {
 	}
 }
 
-// A trace that ends with rows that are merged tells what has changed at the last.
+// If a trace ends with merged rows, its last row shows what has changed.
 func TestStoryEndsWithItsKeys(t *testing.T) {
 	if got, want := storyOf(t, keyed()[:5]), "0: stock=10 lock=a/100|10 ×3:|40: stock=8 hint=x/15"; got != want {
 		t.Errorf("%q, want %q", got, want)
@@ -64,7 +64,7 @@ func rowsOf(t *testing.T, trace []lab.Event) []storyRow {
 	return story.Rows
 }
 
-// storyOf writes the rows of a trace down, with their keys.
+// storyOf formats the rows of a trace with their keys.
 func storyOf(t *testing.T, trace []lab.Event) string {
 	t.Helper()
 	var got []string
@@ -85,8 +85,8 @@ func storyOf(t *testing.T, trace []lab.Event) string {
 	return strings.Join(got, "|")
 }
 
-// Rows that are merged leave their changes to the next one, as they are by then. A key
-// whose ttl has run out is told of like one that was deleted.
+// Merged rows pass their changes on to the next row, as of that moment. A key that has
+// expired is shown like one that was deleted.
 func TestStoryHasTheKeys(t *testing.T) {
 	want := "0: stock=10 lock=a/100|10 ×4:|50: stock=8 hint=x/5|60: hint=|100: lock=|130: lock=b/100"
 	if got := storyOf(t, keyed()); got != want {
@@ -94,7 +94,8 @@ func TestStoryHasTheKeys(t *testing.T) {
 	}
 }
 
-// Where commands were left out of a trace, it does not tell what Redis has.
+// Where commands were left out of a trace, the story does not show the state of
+// Redis.
 func TestStoryKnowsWhatItDoesNotShow(t *testing.T) {
 	trace := append(keyed(),
 		lab.Event{At: 140, Actor: "A", Kind: lab.Note, Text: "works"},
@@ -116,8 +117,8 @@ func TestStoryKnowsWhatItDoesNotShow(t *testing.T) {
 	}
 }
 
-// At each moment the page has a table of the keys: what is left of their ttls, what
-// has changed, and that one is gone when its ttl has run out.
+// At each moment the page has a table of the keys: the rest of their ttls, what has
+// changed, and which keys are gone because they have expired.
 func TestPageShowsTheKeys(t *testing.T) {
 	r := report()
 	r.Cells[0].Trace, r.Cells[0].Anomaly, r.Cells[0].Strategy = keyed(), "check-then-delete", "none"

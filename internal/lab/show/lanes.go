@@ -9,14 +9,14 @@ import (
 	"oversell/internal/lab"
 )
 
-// The two bands at the left of an actor's lane, and the space they take.
+// The two bands at the left of an actor's lane, and spaces of the same width.
 const (
-	bandHolds    = "┃" // the actor holds the lock, as Redis has it
-	bandBelieves = "║" // the actor believes that it does
+	bandHolds    = "┃" // the actor holds the lock according to Redis
+	bandBelieves = "║" // the actor believes that it holds the lock
 	noBands      = "   "
 )
 
-// beside is what is right of the standing, in one line or several.
+// beside returns the lines to the right of the standing.
 func (s sheet) beside(r row) []string {
 	switch {
 	case r.kind == lab.Break:
@@ -33,7 +33,7 @@ func (s sheet) beside(r row) []string {
 	return out
 }
 
-// banner marks the moment at which it breaks, across all lanes.
+// banner marks the moment of the break across all lanes.
 func (s sheet) banner(r row) []string {
 	const mark, noMark = "━━ BREAKS ━━ ", "             "
 	lines := fold(clean(s.culprit(r)+r.text), s.right()-len(noMark))
@@ -51,7 +51,7 @@ func (s sheet) banner(r row) []string {
 	return lines
 }
 
-// lanes draws all lanes with their bands, and content in that of the row's
+// lanes draws all lanes with their bands, and content in the lane of the row's
 // actor.
 func (s sheet) lanes(r row, content string) string {
 	out := make([]string, len(s.actors))
@@ -64,8 +64,8 @@ func (s sheet) lanes(r row, content string) string {
 	return strings.Join(out, between)
 }
 
-// bands are the two bands of an actor. The one of an actor that believes to
-// hold a lock which Redis has as another's, or as free, is red.
+// bands draws the two bands of an actor. They are red if the actor believes to
+// hold a lock that, according to Redis, is free or another's.
 func (s sheet) bands(r row, actor int) string {
 	holds, believes := " ", " "
 	if r.holding == actor {
@@ -80,8 +80,8 @@ func (s sheet) bands(r row, actor int) string {
 	return holds + believes + " "
 }
 
-// listed is a row without lanes: who believes to hold the lock, who acts, and
-// what it does.
+// listed draws a row without lanes: which actors believe that they hold the
+// lock, which one acts, and what it does.
 func (s sheet) listed(r row) []string {
 	var believe []string
 	for _, a := range r.believe {

@@ -10,22 +10,22 @@ import (
 	"oversell/internal/lab"
 )
 
-// maxLines is how many lines one row may take. What is longer is cut.
+// maxLines is how many lines one row may take. Longer text is cut.
 const maxLines = 4
 
-// signs begin the rows that are no commands.
+// signs begin the rows that are not commands.
 var signs = map[lab.Kind]string{
 	lab.Hold: "▼ ", lab.Release: "▲ ", lab.Lost: "△ ", lab.Fault: "‡ ", lab.Note: "· ", expiry: "· ",
 }
 
-// noEnd is what is left of a lease that there is not.
+// noEnd is shown as the rest of the lease when the lock has no lease.
 const noEnd = "no end"
 
-// held reports whether somebody holds the lock, as Redis has it.
+// held reports whether the lock is held according to Redis.
 func (r row) held() bool { return r.holder != "" && r.holder != free }
 
-// lines is what happens in the row, in lines of at most n columns. A long
-// command is cut before its reply is.
+// lines formats what happens in the row, in lines of at most n columns. A long
+// command is cut before its reply is cut.
 func (r row) lines(n int, c clock) []string {
 	reply := r.outcome(c)
 	what := signs[r.kind]
@@ -33,7 +33,7 @@ func (r row) lines(n int, c clock) []string {
 		what = "↳ "
 	}
 	what += abridge(clean(r.text))
-	room := n * (maxLines - 1) // the last line is for what lines that end at a space leave over
+	room := n * (maxLines - 1) // the last line is for what is left over because lines break at spaces
 	reply = text.Snip(reply, max(n, room/2), "…")
 	lines := fold(text.Snip(what, room-text.StringWidth(reply), "…")+reply, n)
 	if len(lines) > maxLines {
@@ -43,7 +43,7 @@ func (r row) lines(n int, c clock) []string {
 	return lines
 }
 
-// outcome is what became of a command, as it is written after it.
+// outcome formats the result of a command, to follow it.
 func (r row) outcome(c clock) string {
 	if r.waits {
 		return " …"
@@ -58,7 +58,8 @@ func (r row) outcome(c clock) string {
 	return out
 }
 
-// again says how often the same happened, and until when; "" for once.
+// again says how often the same thing happened, and until when; "" if only
+// once.
 func (r row) again(c clock) string {
 	if r.times < 2 {
 		return ""
@@ -69,20 +70,20 @@ func (r row) again(c clock) string {
 	return fmt.Sprintf("×%d until %s", r.times, c.format(r.last))
 }
 
-// What nobody reads to its end: the hash of a script, a token that is a UUID,
-// and what a script is called by its first comment.
+// Text that is not worth reading in full: the hash of a script, a UUID token,
+// and the name of a script, which is its first comment.
 var (
 	longHex    = regexp.MustCompile(`\b([0-9a-f]{8})([0-9a-f]{32}|-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\b`)
 	longScript = regexp.MustCompile(`«([^»]{22})[^»]{4,}»`)
 )
 
-// abridge cuts long names, to leave room for what tells commands apart.
+// abridge shortens long names, to leave room for what distinguishes commands.
 func abridge(s string) string {
 	return longScript.ReplaceAllString(longHex.ReplaceAllString(s, "$1…"), "«$1…»")
 }
 
-// culprit is the actor that a break is told of, where the text does not begin
-// with its name.
+// culprit returns the actor that a break is about, unless the text begins with
+// its name.
 func (s story) culprit(r row) string {
 	if r.actor == everyone || strings.HasPrefix(r.text, s.actors[r.actor]+" ") {
 		return ""
@@ -90,7 +91,7 @@ func (s story) culprit(r row) string {
 	return s.actors[r.actor] + ": "
 }
 
-// colours are those of a row's text.
+// colours returns the colours of a row's text.
 func (r row) colours() text.Colors {
 	switch r.kind {
 	case lab.Fault, lab.Lost:

@@ -12,17 +12,17 @@ import (
 
 // Columns of the matrix.
 const (
-	markWidth = 5  // the longest mark of what is on record, BREAK
-	nameWidth = 26 // of an anomaly's name at least, where names are longer
+	markWidth = 5  // the longest mark of an outcome that matches the record, BREAK
+	nameWidth = 26 // minimum width of an anomaly's name, if names are longer
 )
 
-// marks stand for the outcomes. What breaks is in capitals, to be seen at a
-// glance without colour too.
+// marks are the texts of the outcomes. Breaks are in capitals, so that they
+// stand out without colour too.
 var marks = map[lab.Outcome]string{lab.Holds: "ok", lab.Breaks: "BREAK", lab.NA: ".", lab.Unknown: "?"}
 
-// Matrix writes the report for a person: what it ran on, anomalies ×
-// strategies, and what did not come out as is on record, in at most 120
-// columns. With colour it colours the outcomes.
+// Matrix writes the report as text: the environment, anomalies × strategies,
+// and the outcomes that differ from the record, in at most 120 columns. With
+// colour, it colours the outcomes.
 func Matrix(w io.Writer, r lab.Report, colour bool) error {
 	var b strings.Builder
 	g := newGrid(r)
@@ -37,21 +37,21 @@ func Matrix(w io.Writer, r lab.Report, colour bool) error {
 	return write(w, "matrix", b.String())
 }
 
-// block is what of the matrix fits the terminal.
+// block is a part of the matrix that fits the width of the terminal.
 type block struct {
 	strategies []string
 	names      int // width of the column with the anomalies' names
 }
 
-// blocks splits the columns where they do not fit beside each other. Names are
-// cut where that keeps the columns together.
+// blocks splits the columns if they do not fit side by side. Names are cut if
+// that keeps the columns together.
 func blocks(g grid) []block {
 	longest := 0
 	for _, a := range g.anomalies {
 		longest = max(longest, text.StringWidth(clean(a.Name)))
 	}
 	var out []block
-	room := 0 // for names, beside the columns of the last block
+	room := 0 // for the names, beside the columns of the last block
 	for _, s := range g.strategies {
 		n := len("  ") + g.width(s)
 		if room -= n; room < min(longest, nameWidth) {
@@ -66,8 +66,8 @@ func blocks(g grid) []block {
 	return out
 }
 
-// width is that of a strategy's column: the same for all, but for those that
-// have more to show, as a mark of what is not on record.
+// width is the width of a strategy's column: the same for all, unless one has a
+// longer text, such as a mark that differs from the record.
 func (g grid) width(strategy string) int {
 	n := max(markWidth, text.StringWidth(short(strategy)))
 	for _, a := range g.anomalies {
@@ -78,7 +78,7 @@ func (g grid) width(strategy string) int {
 	return n
 }
 
-// gap is what is between a column and the one before it.
+// gap is the space between a column and the previous one.
 func gap(strategies []string, i int) string {
 	if i == 0 || newGroup(strategies, i) {
 		return "  "
@@ -115,8 +115,8 @@ func (bl block) write(b *strings.Builder, g grid, colour bool) {
 	})
 }
 
-// mark is what stands for the cell's outcome. One that is not on record has an
-// exclamation mark.
+// mark returns the text of the cell's outcome. An exclamation mark means that
+// it differs from the record.
 func mark(c lab.Cell) string {
 	m, known := marks[c.Outcome]
 	if !known {
@@ -144,15 +144,15 @@ func outcomeColours(c lab.Cell) text.Colors {
 }
 
 func legend(g grid) string {
-	out := "ok: the strategy keeps what it is asked for; BREAK: it does not; .: the question makes no sense for it; " +
-		"?: the run does not decide; !: not as is on record"
+	out := "ok: the strategy keeps what it is asked for; BREAK: it does not; .: the question does not apply; " +
+		"?: the run does not decide; !: not as on record"
 	if names := shortened(g.strategies); names != "" {
 		out += "; " + names
 	}
 	return out
 }
 
-// writeSummary says whether all came out as is on record, what did not, and
+// writeSummary says whether all outcomes match the record, which do not, and
 // how to see why.
 func writeSummary(b *strings.Builder, r lab.Report, colour bool) {
 	unexpected := r.Unexpected()

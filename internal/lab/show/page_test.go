@@ -14,14 +14,14 @@ import (
 	"oversell/internal/lab/show"
 )
 
-// parts are what lanes consist of, and how it is found.
+// parts are the elements of lanes, with their selectors.
 var parts = map[string]string{
 	"hold": "rect.holds", "belief": "rect.believes", "belief alone": "rect.alone", "two at once": "rect.two",
 	"lease": "polygon.lease", "command": "circle.tick", "command under way": "line.flight", "break": ".event.break",
 }
 
-// TestPage reads the page as one would: on a desk and on a telephone, by day
-// and by night, from disk, with the network off.
+// TestPage opens the page on a desktop and on a phone, in light and dark mode,
+// from disk, offline.
 func TestPage(t *testing.T) {
 	b := newTab(t)
 	file := pageFile(t, report())
@@ -56,7 +56,7 @@ func TestPageCells(t *testing.T) {
 	for _, l := range []look{{1280, 850, "dark"}, {400, 850, "light"}} {
 		for _, c := range r.Cells {
 			if c.Trace == nil && c.Strategy != "none" && c.Strategy != "yours" {
-				continue // one like the other
+				continue // same as another cell
 			}
 			b.open(file, "#"+c.Anomaly+"/"+c.Strategy, l)
 			b.shows(c.Anomaly + " on " + c.Strategy)
@@ -80,7 +80,7 @@ func TestPageKeys(t *testing.T) {
 		{kb.ArrowLeft, "check-then-delete on v3_uuid"},
 		{"j", "orphan-after-crash on v3_uuid"},
 		{"k", "check-then-delete on v3_uuid"},
-		{"k", "check-then-delete on v3_uuid"}, // there is none above
+		{"k", "check-then-delete on v3_uuid"}, // there is no cell above
 	} {
 		b.do(chromedp.KeyEvent(step.key))
 		b.shows(step.title)
@@ -111,7 +111,7 @@ func TestPagePointer(t *testing.T) {
 	b := newTab(t)
 	b.open(pageFile(t, report()), "#check-then-delete/v3_uuid", look{1280, 850, "light"})
 	b.shows("check-then-delete on v3_uuid")
-	b.moment("✗ A has deleted the lock of B, which is at work") // the break, before anything is pointed at
+	b.moment("✗ A has deleted the lock of B, which is at work") // the break is shown before anything is pointed at
 	eval[any](b, `document.querySelectorAll(".lanes .event")[5].scrollIntoView({block: "center"})`)
 	type point struct{ X, Y float64 }
 	p := eval[point](b, `(({x, y}) => ({X: x + 9, Y: y + 9}))(document.querySelectorAll(".lanes .event")[5].getBoundingClientRect())`)
@@ -125,7 +125,7 @@ func TestPagePointer(t *testing.T) {
 	b.quiet()
 }
 
-// hostile is what a report from elsewhere might bring.
+// hostile is text that a report from an untrusted source might contain.
 const hostile = `</script><script>window.pwned = 1</script><img src=x onerror="window.pwned = 1"><!--'"` + "`${window.pwned = 1}`"
 
 // TestPageEscapes draws a report in which every text is hostile.

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// faint lists the texts on show whose contrast is below what WCAG's level AA
-// asks for. It knows of plain backgrounds, one over the other.
+// faint lists the visible texts whose contrast is below WCAG level AA. It only
+// handles plain backgrounds, one over the other.
 const faint = `(() => {
   const parse = (colour) => { const [r, g, b, a = 1] = colour.match(/[\d.]+/g).map(Number); return [r, g, b, a]; };
   const over = ([r, g, b, a], below) => [r, g, b].map((v, i) => v * a + below[i] * (1 - a));
@@ -31,15 +31,15 @@ const faint = `(() => {
   return out;
 })()`
 
-// wide lists what is wider than where it has its place, but for what scrolls
-// in a box of its own.
+// wide lists the elements that are wider than their container, except those
+// that scroll in their own box.
 const wide = `["html", "body", "dialog", "dialog .body", "dialog .lanes:not(.many)"].filter((selector) => {
   const node = document.querySelector(selector);
   return node && node.scrollWidth > Math.max(node.clientWidth, selector === "html" ? innerWidth : 0);
 })`
 
 // readable fails the test if the page is wider than the window, or has a text
-// that is hard to tell from what is behind it. It takes a screenshot.
+// with too little contrast. It takes a screenshot.
 func (b *tab) readable(name string) {
 	b.t.Helper()
 	b.keep(name)
@@ -51,7 +51,7 @@ func (b *tab) readable(name string) {
 	}
 }
 
-// shows waits until the cell is open, and its timeline is there.
+// shows waits until the cell is open and its timeline is drawn.
 func (b *tab) shows(title string) {
 	b.t.Helper()
 	b.until(fmt.Sprintf(`document.getElementById("cell").open && document.getElementById("cell-title").textContent === %q`, title))

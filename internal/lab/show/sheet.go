@@ -7,25 +7,26 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 )
 
-// Columns of a timeline, and what is between them.
+// The columns of a timeline, and the space between them.
 const (
 	momentWidth = 8
 	holderWidth = 12
 	leaseWidth  = 8
 	actorWidth  = 10
-	minLane     = 24 // with less, lanes are given up
+	minLane     = 24 // if they would be narrower, there are no lanes
 	between     = "  "
 )
 
-// hues tell the actors from each other; red is kept for what goes wrong.
+// hues are the colours of the actors; red is reserved for what goes wrong.
 var hues = []text.Color{text.FgCyan, text.FgMagenta, text.FgYellow, text.FgBlue, text.FgGreen}
 
-// sheet draws a story for a terminal: a column an actor, or, with too many of
-// them, one column in which each line names its actor.
+// sheet draws a story for a terminal: with a column for each actor, or, if
+// there are too many actors, with one column in which each line names its
+// actor.
 type sheet struct {
 	story
 	colour bool
-	lane   int // width of an actor's lane; 0: no lanes
+	lane   int // width of an actor's lane; 0 means no lanes
 }
 
 func newSheet(s story, colour bool) sheet {
@@ -39,7 +40,7 @@ func newSheet(s story, colour bool) sheet {
 	return sh
 }
 
-// right is the width of what is right of the standing.
+// right is the width to the right of the standing.
 func (s sheet) right() int {
 	left := momentWidth
 	if s.lock {
@@ -66,7 +67,7 @@ func (s sheet) write(b *strings.Builder) {
 	b.WriteString("\n" + wrap(s.legend(), "", "  ") + "\n")
 }
 
-// heads are the heads of the columns.
+// heads returns the column heads.
 func (s sheet) heads() (left, right string) {
 	left = alignRight(s.clock.unit, momentWidth)
 	if s.lock {
@@ -82,8 +83,8 @@ func (s sheet) heads() (left, right string) {
 	return left, strings.Join(lanes, between)
 }
 
-// standing is the moment, who holds the lock then as Redis has it, and what is
-// left of the lease.
+// standing formats the moment, the holder of the lock according to Redis, and
+// the rest of the lease.
 func (s sheet) standing(r row) string {
 	out := alignRight(s.clock.format(r.at), momentWidth)
 	if !s.lock {
@@ -99,7 +100,7 @@ func (s sheet) standing(r row) string {
 	return out + between + s.ofActor(r.holding, pad(r.holder, holderWidth)) + alignRight(left, leaseWidth)
 }
 
-// ofActor paints what is the actor's.
+// ofActor paints text in the actor's colour.
 func (s sheet) ofActor(actor int, what string) string {
 	if actor == everyone {
 		return what
@@ -113,7 +114,7 @@ func (s sheet) legend() string {
 	case s.lane == 0:
 	case s.lock:
 		out = fmt.Sprintf("%s beside a lane: it holds the lock, as Redis has it; %s: it believes that it does; ", bandHolds, bandBelieves)
-	default: // as of a lock that is not in Redis
+	default: // the lock is not in Redis
 		out = fmt.Sprintf("%s beside a lane: it believes that it holds the lock; ", bandBelieves)
 	}
 	return out + "▼ holds, ▲ gives back, △ is told of the loss, ‡ done to it from outside, … no reply yet, ↳ the reply"

@@ -7,18 +7,18 @@ import (
 	"oversell/internal/lab"
 )
 
-// omission is the kind of the row that stands for rows that were left out.
+// omission is the kind of the row that replaces rows that were left out.
 const omission lab.Kind = "omission"
 
-// shorten leaves rows out so that at most limit remain: the beginning stays,
-// and what is around the first break, or the end where nothing breaks.
+// shorten leaves out rows so that at most limit remain: it keeps the beginning,
+// and the rows around the first break, or the end if nothing breaks.
 func (s story) shorten(limit int) story {
 	n := len(s.rows)
 	if n <= limit {
 		return s
 	}
 	head := limit / 2
-	tail := limit - head - 2 // 2: the omissions before it and after it
+	tail := limit - head - 2 // 2: for the omissions before and after it
 	until := n
 	if i := slices.IndexFunc(s.rows, func(r row) bool { return r.kind == lab.Break }); i >= 0 {
 		until = min(n, max(i+1+tail/3, head+tail))
@@ -31,7 +31,7 @@ func (s story) shorten(limit int) story {
 	return s
 }
 
-// omit stands for rows that are left out.
+// omit returns a row that replaces rows that are left out.
 func omit(rows []row) []row {
 	if len(rows) == 0 {
 		return nil

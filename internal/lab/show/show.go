@@ -1,10 +1,10 @@
-// Package show draws what the failure lab found: the matrix of anomalies and
-// strategies and the timeline of one cell for a terminal, and both together as
-// one HTML file that needs no network.
+// Package show draws the results of the failure lab: the matrix of anomalies
+// and strategies and the timeline of one cell for a terminal, and both together
+// as one HTML file that needs no network.
 //
 // A timeline is worked out once, as a story: for each moment what happens, who
-// holds the lock as Redis has it, what is left of the lease, and who believes
-// to hold it. The terminal and the page draw the same story.
+// holds the lock according to Redis, how much of the lease is left, and who
+// believes that they hold it. The terminal and the page draw the same story.
 package show
 
 import (
@@ -17,10 +17,11 @@ import (
 	"oversell/internal/lab"
 )
 
-// width is how many columns the terminal's matrix and timeline may take.
+// width is the maximum number of columns of the matrix and timelines in a
+// terminal.
 const width = 120
 
-// write writes what was drawn; what names it in the error.
+// write writes what was drawn; what is its name for the error.
 func write(w io.Writer, what, drawn string) error {
 	if _, err := io.WriteString(w, drawn); err != nil {
 		return fmt.Errorf("writing the %s: %w", what, err)
@@ -28,7 +29,7 @@ func write(w io.Writer, what, drawn string) error {
 	return nil
 }
 
-// ranOn says what the report was made with.
+// ranOn describes the environment of the run.
 func ranOn(m lab.Manifest) string {
 	clock := "real time"
 	if m.Virtual {
@@ -47,7 +48,7 @@ func ranOn(m lab.Manifest) string {
 	return clean(strings.Join(parts, "; "))
 }
 
-// roundWall keeps three digits or so of how long a run took.
+// roundWall rounds the duration of a run to about three digits.
 func roundWall(d time.Duration) time.Duration {
 	if d < time.Second {
 		return d.Round(time.Millisecond)
@@ -55,20 +56,20 @@ func roundWall(d time.Duration) time.Duration {
 	return d.Round(10 * time.Millisecond)
 }
 
-// verdict says what came out of a cell, beside what is on record.
+// verdict describes the outcome of a cell, and how it compares with the record.
 func verdict(c lab.Cell) string {
 	switch {
-	case c.Expected == "":
+	case c.Expected == lab.NoRecord:
 		return fmt.Sprintf("%s (nothing is on record)", c.Outcome)
 	case c.AsExpected():
-		return fmt.Sprintf("%s, as is on record", c.Outcome)
+		return fmt.Sprintf("%s, as on record", c.Outcome)
 	}
 	return fmt.Sprintf("%s, where %s is on record", c.Outcome, c.Expected)
 }
 
-// command is how to run the cell again and see its timeline. What ran on a
-// real Redis runs again on a private one: the address of a user's own server
-// may hold a password, and is theirs to fill in.
+// command is the command that runs the cell again and shows its timeline. A
+// cell that ran on a real Redis runs again on a private one: the address of the
+// user's own server may hold a password, so they have to fill it in.
 func command(m lab.Manifest, anomaly, strategy string) string {
 	out := "go run ./cmd/lab -run " + quote(anomaly) + " -strategy " + quote(strategy)
 	if strings.HasPrefix(m.Redis, "redis ") {
@@ -80,8 +81,8 @@ func command(m lab.Manifest, anomaly, strategy string) string {
 	return out
 }
 
-// quote makes one word of s for a shell. Names are words already, unless a
-// report was made by something else.
+// quote quotes s as one word for a shell. Names do not need it, unless another
+// program wrote the report.
 func quote(s string) string {
 	plain := func(r rune) bool {
 		return r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r)) || strings.ContainsRune("-_./", r)
@@ -92,8 +93,8 @@ func quote(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// clean takes out what would move a terminal's cursor or change its colours:
-// replies and errors come from elsewhere.
+// clean removes what would move a terminal's cursor or change its colours,
+// because replies and errors are untrusted.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

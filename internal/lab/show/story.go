@@ -9,29 +9,29 @@ import (
 	"oversell/internal/lab"
 )
 
-// expiry is the kind of a row that no event stands behind: the lease that was
-// left after the last command runs out.
+// expiry is the kind of a row without an event: the lease that remained after
+// the last command expires.
 const expiry lab.Kind = "expiry"
 
-// free is who holds a lock that nobody holds.
+// free is the holder of a lock that nobody holds.
 const free = "free"
 
-// slowReply is from how many milliseconds on a command that others overtake is
-// shown twice: when it was sent, and when its reply came.
+// slowReply is in milliseconds. A command that takes at least this long, while
+// other actors act, is shown twice: when it was sent, and when its reply came.
 const slowReply = 2
 
-// everyone is the actor of what concerns all.
+// everyone is the actor of events that concern all actors.
 const everyone = -1
 
-// story is a cell's trace, worked out moment by moment.
+// story is a cell's trace as a list of moments, with the state after each.
 type story struct {
 	actors []string // in order of their first appearance
 	rows   []row    // in order of time
 	clock  clock
-	lock   bool // Redis was seen to know of a lock
+	lock   bool // Redis was seen to know about a lock
 }
 
-// row is one moment, and how things stand after it.
+// row is one moment, and the state after it.
 type row struct {
 	at      float64
 	actor   int // in story.actors, or everyone
@@ -39,21 +39,21 @@ type row struct {
 	text    string
 	reply   string
 	waits   bool // the reply comes in a later row
-	answers bool // the reply to an earlier row
+	answers bool // it is the reply to an earlier row
 
-	times int     // how often the same happened, one right after the other
-	last  float64 // when for the last time
+	times int     // how often the same thing happened, without interruption
+	last  float64 // the last time that it happened
 
-	holder  string   // who holds the lock, as Redis has it; "" where there is none
-	holding int      // the same as an actor, or everyone if it is none of them
-	ttl     *float64 // what is left of the lease; nil: no lease
-	believe []int    // actors that believe to hold the lock
+	holder  string   // the holder of the lock in Redis; "" if there is no lock
+	holding int      // the holder as an actor, or everyone if it is not an actor
+	ttl     *float64 // the rest of the lease; nil if there is no lease
+	believe []int    // actors that believe they hold the lock
 
-	keys  []lab.Key // that Redis has otherwise than after the rows before
-	blind bool      // what Redis has was not looked at any more
+	keys  []lab.Key // those that changed in Redis since the previous row
+	blind bool      // the state of Redis was no longer recorded
 }
 
-// tell works out the story of a cell.
+// tell turns a cell's trace into a story.
 func tell(c lab.Cell) story {
 	var s story
 	for _, e := range c.Trace {
@@ -76,30 +76,30 @@ func tell(c lab.Cell) story {
 	return s
 }
 
-// isWith reports whether the hold that Redis has as the holding actor's is the
-// other's too: A/1 is a caller of process A.
+// isWith reports whether the lock that Redis records for the holding actor is
+// also this actor's: A/1 is a caller of process A.
 func (s story) isWith(holding, actor int) bool {
 	return holding == actor || holding != everyone && strings.HasPrefix(s.actors[actor], s.actors[holding]+"/")
 }
 
-// moment is when something of an event is to be seen.
+// moment is a point in time at which an event, or a part of it, is shown.
 type moment struct {
 	lab.Event
 	at    float64
-	order int  // among what happens at the same time
-	waits bool // the command was sent, and its reply is to come
-	reply bool // the reply came
-	quiet bool // nothing that Redis was seen to have belongs here
+	order int  // among moments at the same time
+	waits bool // the command was sent, but its reply comes later
+	reply bool // this is the reply
+	quiet bool // the recorded state of Redis does not belong to this moment
 }
 
-// moments puts a trace in order of time. A command whose reply was kept back
-// while others went on has two moments, for in between lies what it broke.
+// moments sorts a trace by time. A command whose reply was delayed while others
+// acted has two moments, because what it broke may lie in between.
 func moments(trace []lab.Event) []moment {
 	var out []moment
 	for i, e := range trace {
 		if overtaken(e, trace) {
-			// Either the command was held up, or its reply: then Redis had it
-			// from the first moment on.
+			// Either the command was delayed, or its reply. In the second case
+			// Redis executed the command at the first moment.
 			replied := replyHeldUp(e, trace)
 			out = append(out,
 				moment{Event: e, at: e.At, order: 2 * i, waits: true, quiet: !replied},
@@ -114,9 +114,10 @@ func moments(trace []lab.Event) []moment {
 	return out
 }
 
-// replyOrder is the place of the reply to the i-th event among what happens at
-// the same time. A command that left no sight of the lock has only waited in
-// Redis for what others do, so they go first; then comes what its actor did next.
+// replyOrder is the place of the reply to the i-th event among moments at the
+// same time. A command without a recorded lock has only waited in Redis for the
+// actions of others, so those come first; the next action of its own actor comes
+// after it.
 func replyOrder(i int, trace []lab.Event) int {
 	e := trace[i]
 	if e.Lock != "" {
@@ -135,24 +136,24 @@ func overtaken(e lab.Event, trace []lab.Event) bool {
 	})
 }
 
-// replyHeldUp reports whether it was the command's reply that was held up, not
-// the command: the fault that was done to it at that moment says so.
+// replyHeldUp reports whether the reply was delayed, and not the command: the
+// fault injected at that moment says which.
 func replyHeldUp(e lab.Event, trace []lab.Event) bool {
 	return slices.ContainsFunc(trace, func(f lab.Event) bool {
 		return f.Kind == lab.Fault && f.Actor == e.Actor && math.Abs(f.At-e.At) < slowReply && strings.Contains(f.Text, "reply")
 	})
 }
 
-// narrator keeps how things stand while it tells one moment after the other.
+// narrator keeps the current state while it goes through the moments in order.
 type narrator struct {
 	actors  []string
 	rows    []row
 	holder  string
 	holding int
-	ttl     *float64 // as of since
+	ttl     *float64 // as of the time since
 	since   float64
 	believe []int // sorted
-	seen    int   // the order of the last moment at which what Redis has is known, as long as nobody looks again
+	seen    int   // the order of the last moment at which the state of Redis is known, until it is recorded again
 	blind   bool
 }
 
@@ -172,7 +173,7 @@ func (n *narrator) tell(m moment) {
 	n.add(r)
 }
 
-// expire tells of the lease that has run out by then, if one has.
+// expire adds a row for the lease if it has expired by now.
 func (n *narrator) expire(now float64) {
 	if n.ttl == nil || n.since+*n.ttl > now {
 		return
@@ -182,19 +183,19 @@ func (n *narrator) expire(now float64) {
 	n.add(row{at: at, actor: holder, kind: expiry, text: "the lease ends", times: 1, last: at})
 }
 
-// look takes over what Redis was seen to have after the moment.
+// look records the state of Redis after the moment.
 func (n *narrator) look(m moment) {
 	if m.Lock == "" || m.quiet {
 		return
 	}
 	n.holder, n.ttl, n.since = m.Lock, m.TTL, m.at
-	// A holder may come with more than a name, such as how often it holds.
+	// A holder may have a suffix after its name, such as its number of holds.
 	name, _, _ := strings.Cut(m.Lock, " ")
 	n.holding = max(slices.Index(n.actors, m.Lock), slices.Index(n.actors, name))
 }
 
-// ask takes over what the actor believes after the event. One that was killed
-// believes nothing; one that is frozen does.
+// ask records what the actor believes after the event. A killed actor believes
+// nothing; a frozen one keeps its belief.
 func (n *narrator) ask(e lab.Event, actor int) {
 	i, found := slices.BinarySearch(n.believe, actor)
 	switch {
@@ -206,7 +207,7 @@ func (n *narrator) ask(e lab.Event, actor int) {
 	}
 }
 
-// add adds a row with how things stand after it.
+// add adds a row with the current state.
 func (n *narrator) add(r row) {
 	r.holder, r.holding, r.believe, r.blind = n.holder, n.holding, slices.Clone(n.believe), n.blind
 	if n.ttl != nil {
@@ -216,9 +217,9 @@ func (n *narrator) add(r row) {
 	n.rows = append(n.rows, r)
 }
 
-// merge makes one row of what an actor does over and over, as one that waits. It
-// shows the keys after the first time; the row after it, what has become of them. Where
-// none comes after it and they have changed, the last time has a row of its own.
+// merge combines what an actor repeats, such as polling, into one row. That row shows
+// the keys after the first time; the next row shows what has changed since. If there is
+// no next row and keys have changed, the last time gets its own row.
 func merge(rows []row) []row {
 	var out []row
 	var left keyChanges

@@ -67,7 +67,8 @@ func TestTimeline(t *testing.T) {
 	}
 }
 
-// A lock that is not in Redis has no bar that shows it there.
+// If the lock is not in Redis, there is no bar for the holder according to
+// Redis.
 func TestLegendSpeaksOfRedisOnlyWhereItIsSeen(t *testing.T) {
 	r := report()
 	elsewhere := r.Cells[0]
@@ -87,7 +88,7 @@ func TestLegendSpeaksOfRedisOnlyWhereItIsSeen(t *testing.T) {
 	}
 }
 
-// The command that shows a cell again has the lease that was asked for.
+// The command that reproduces a cell has the lease that was requested.
 func TestSeeItAgainKeepsTheLease(t *testing.T) {
 	r := report()
 	c := find(t, r, "check-then-delete", "v3_uuid")
@@ -103,7 +104,7 @@ func TestSeeItAgainKeepsTheLease(t *testing.T) {
 	}
 }
 
-// TestWriteError hands on the error of a writer that fails.
+// TestWriteError checks that the error of a failing writer is returned.
 func TestWriteError(t *testing.T) {
 	r := report()
 	w := failing{}
@@ -123,7 +124,8 @@ type failing struct{}
 
 func (failing) Write([]byte) (int, error) { return 0, errFull }
 
-// drawn returns what was drawn, all of it within the terminal's width.
+// drawn returns the output of draw and checks that it fits the terminal's
+// width.
 func drawn(t *testing.T, draw func(b *strings.Builder) error) string {
 	t.Helper()
 	var b strings.Builder
@@ -149,8 +151,8 @@ func find(t *testing.T, r lab.Report, anomaly, strategy string) lab.Cell {
 	return lab.Cell{}
 }
 
-// A caller has the lock that Redis has as its process's: no alarm. Another process's
-// caller, that believes the same, is one.
+// If Redis records a lock for a process, it belongs to that process's caller: no
+// alarm. A caller of another process that believes the same raises one.
 func TestCallersHoldWithTheirProcess(t *testing.T) {
 	text.EnableColors()
 	events := []lab.Event{

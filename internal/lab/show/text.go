@@ -6,7 +6,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 )
 
-// paint colours s, if there is colour.
+// paint colours s if colour is true.
 func paint(style text.Colors, s string, colour bool) string {
 	if !colour || len(style) == 0 || strings.TrimSpace(s) == "" {
 		return s
@@ -20,7 +20,7 @@ func pad(s string, n int) string {
 }
 
 // fold breaks s at spaces into lines of at most n columns; words that are too
-// long are broken too.
+// long are broken as well.
 func fold(s string, n int) []string {
 	if s == "" {
 		return nil
@@ -32,8 +32,8 @@ func fold(s string, n int) []string {
 	return lines
 }
 
-// wrap breaks s into lines that fit the terminal, with an indent for the first
-// line and one for all others.
+// wrap breaks s into lines that fit the terminal, with one indent for the first
+// line and another for the rest.
 func wrap(s, first, rest string) string {
 	lines := fold(s, width-max(text.StringWidth(first), text.StringWidth(rest)))
 	return first + strings.Join(lines, "\n"+rest)

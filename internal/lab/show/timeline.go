@@ -10,9 +10,10 @@ import (
 	"oversell/internal/lab"
 )
 
-// Timeline writes how one cell of r came about: what is asked, what came out,
-// and moment by moment who did what, who holds the lock as Redis has it, and
-// who believes to hold it. It ends with the command that shows it again.
+// Timeline writes what happened in one cell of r: the question, the outcome,
+// and moment by moment what each actor did, who holds the lock according to
+// Redis, and who believes that they hold it. It ends with the command that
+// reproduces the cell.
 func Timeline(w io.Writer, r lab.Report, c lab.Cell, colour bool) error {
 	var b strings.Builder
 	writeHeading(&b, r, c, colour)
@@ -26,7 +27,7 @@ func Timeline(w io.Writer, r lab.Report, c lab.Cell, colour bool) error {
 	return write(w, "timeline", b.String())
 }
 
-// writeHeading writes what the cell is about and what came out.
+// writeHeading writes the cell's question and outcome.
 func writeHeading(b *strings.Builder, r lab.Report, c lab.Cell, colour bool) {
 	a := newGrid(r).anomaly(c.Anomaly)
 	fmt.Fprintf(b, "%s\n", paint(text.Colors{text.Bold}, clean(c.Anomaly+" on "+c.Strategy), colour))

@@ -6,21 +6,21 @@ import (
 	"oversell/internal/lab"
 )
 
-// view is the page but for its timelines.
+// view is the data of the page, except for its timelines.
 type view struct {
 	RanOn    string
 	Counts   string
 	Recorded string
 	Columns  []viewColumn
 	Rows     []viewRow
-	Wrong    []viewCell // not as is on record
+	Wrong    []viewCell // outcomes that differ from the record
 }
 
 // viewColumn is a strategy.
 type viewColumn struct {
 	Stage, Rest   string // its name, which may be broken in between
 	Breaks, Asked int
-	NewGroup      bool // the stages begin or end here
+	NewGroup      bool // the group of stages begins or ends here
 }
 
 // viewRow is an anomaly.

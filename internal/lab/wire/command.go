@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// A Command is what a client asks of the server.
+// A Command is a client's request.
 type Command struct {
 	Raw  Value
 	Args []string // the name first, as the client wrote it
@@ -74,7 +74,7 @@ func (c Command) SetUp() bool {
 // Mentions reports whether one of the arguments is arg.
 func (c Command) Mentions(arg string) bool { return slices.Contains(c.Args[1:], arg) }
 
-// strings takes an array of strings apart.
+// strings parses an array of strings.
 func (v Value) strings() ([]string, error) {
 	head, rest, _ := bytes.Cut(v, []byte("\r\n"))
 	if len(head) == 0 || head[0] != '*' {

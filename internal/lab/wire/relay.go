@@ -8,12 +8,12 @@ import (
 	"sync"
 )
 
-// A Handler decides what becomes of a command. It calls send to have the
-// server execute it, once or not at all, and returns what the client is to be
-// told. An error breaks the connection instead.
+// A Handler decides what happens to a command. It calls send once, to let the server
+// execute it, or not at all, and returns the reply for the client. An error breaks the
+// connection instead.
 //
-// Ctx ends when the client has hung up. A command that is under way by then is
-// the Handler's to send or to drop: in a real network it may arrive or not.
+// Ctx ends when the client has hung up. The Handler may then send or drop a command that
+// is under way: in a real network it may arrive or not.
 type Handler func(ctx context.Context, cmd Command, send func() (Value, error)) (Value, error)
 
 // Relay passes commands and replies between a client and a server until one of
@@ -60,9 +60,9 @@ func (l *link) read(out chan<- Command) {
 	}
 }
 
-// queue takes commands as they come, however many, and hands them on one by
-// one: a client that sends several before it reads the first reply must not be
-// kept waiting. When the client has hung up, what still waits may be lost.
+// queue accepts any number of commands and hands them on one by one, because a client
+// that sends several before it reads the first reply must not be blocked. When the
+// client has hung up, commands in the queue may be lost.
 func (l *link) queue(in <-chan Command, out chan<- Command) {
 	defer close(out)
 	var waiting []Command
@@ -85,9 +85,8 @@ func (l *link) queue(in <-chan Command, out chan<- Command) {
 	}
 }
 
-// serve handles one command after the other. The server's side stays open for
-// the one under way though the client is gone: a write that has left its
-// process arrives.
+// serve handles one command after the other. The server's side stays open for the one
+// under way although the client is gone: a write that has left its process arrives.
 func (l *link) serve(ctx context.Context, queue <-chan Command, handle Handler) {
 	defer l.server.Close()
 	defer close(l.over)
@@ -114,7 +113,7 @@ func (l *link) exchange(cmd Command) (Value, error) {
 	return reply, nil
 }
 
-// receive takes what the server sends: a reply goes to who waits for it, a
+// receive reads what the server sends: a reply goes to the command that waits for it, a
 // push to the client at once.
 func (l *link) receive() {
 	defer close(l.replies)

@@ -1,7 +1,6 @@
-// Package wire stands between a Redis client and its server. It reads the
-// client's commands one by one, lets somebody else decide what becomes of each,
-// and takes the replies back. Every client can be put under it, whatever
-// library it belongs to.
+// Package wire is a relay between a Redis client and its server. It reads the client's
+// commands one by one, lets a Handler decide what happens to each, and returns the
+// replies. It works with every client library.
 package wire
 
 import (
@@ -13,7 +12,7 @@ import (
 	"strings"
 )
 
-// ErrProtocol is what a client or server gets wrong. Errors wrap it.
+// ErrProtocol is wrapped by errors about malformed requests and replies.
 var ErrProtocol = errors.New("wire: not the Redis protocol")
 
 // Bounds of what is read. A lock needs little; what is longer is a mistake.

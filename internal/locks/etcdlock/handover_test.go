@@ -10,8 +10,8 @@ import (
 	"oversell/internal/backend/coordination/coordtest"
 )
 
-// BenchmarkHandover has two processes, as far as a lock can tell, hand a lock back
-// and forth; concurrency is the mutex that comes with etcd's own client.
+// BenchmarkHandover hands a lock back and forth between two sessions, which the
+// lock treats as two processes; concurrency is the mutex of etcd's own client.
 func BenchmarkHandover(b *testing.B) {
 	b.Run("etcdlock", func(b *testing.B) {
 		endpoint := coordtest.Etcd(b)
@@ -25,20 +25,20 @@ func BenchmarkHandover(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			b.Cleanup(func() { _ = s.Close() }) // it goes with the server, too
+			b.Cleanup(func() { _ = s.Close() }) // the server removes it anyway
 			mutexes[i] = concurrency.NewMutex(s, "a")
 		}
 		handover(b, mutexes[0], mutexes[1])
 	})
 }
 
-// handover counts only how often the holder changes: the lock may be free for long
-// enough to be taken by the same one again.
+// handover counts only changes of the holder: the lock may be free for long enough
+// for the same holder to take it again.
 func handover(b *testing.B, mutexes ...interface {
 	Lock(context.Context) error
 	Unlock(context.Context) error
 }) {
-	var mu sync.Mutex // for the race detector, which does not see through etcd
+	var mu sync.Mutex // for the race detector, which cannot see synchronisation through etcd
 	last, changes := -1, 0
 	enter := func(who int) (done bool) {
 		mu.Lock()

@@ -8,7 +8,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// A hold is a lock that is had.
+// A hold is a lock that is held.
 type hold struct {
 	place *place
 	ctx   context.Context // ends with the hold
@@ -18,15 +18,15 @@ type hold struct {
 func newHold(p *place) *hold {
 	h := &hold{place: p}
 	h.ctx, h.end = context.WithCancelCause(p.session.ctx)
-	_ = p.session.source.start(h.attend) // or the source is closed, and the hold over
+	_ = p.session.source.start(h.attend) // if the source is closed, the hold is over
 	return h
 }
 
-// errDeleted is the cause of a hold's end whose key somebody has deleted.
+// errDeleted is the cause when somebody has deleted the holder's key.
 var errDeleted = fmt.Errorf("%w: the key was deleted", ErrLost)
 
-// attend looks, as often as the lease is renewed, whether the key is still there:
-// without it etcd lets the next one in, and the lease lives on.
+// attend checks, as often as the lease is renewed, that the key still exists: if it
+// is deleted, etcd lets the next holder in although the lease goes on.
 func (h *hold) attend() {
 	n := h.place.session
 	tick := time.NewTicker(n.ttl / 3)
@@ -40,14 +40,14 @@ func (h *hold) attend() {
 		ctx, cancel := context.WithTimeout(h.ctx, n.ttl/3)
 		r, err := n.source.client.Get(ctx, h.place.key, clientv3.WithCountOnly())
 		cancel()
-		if err == nil && r.Count == 0 { // an error is for the lease to judge
+		if err == nil && r.Count == 0 { // errors are left to the lease
 			h.end(errDeleted)
 			return
 		}
 	}
 }
 
-// giveBack ends the hold in etcd and then in this process.
+// giveBack ends the hold, first in etcd and then in this process.
 func (h *hold) giveBack(ctx context.Context) error {
 	h.end(context.Canceled)
 	if h.place.session.over() {

@@ -8,8 +8,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// newSession asks for a lease, and keeps it alive from then on. The session is in
-// use already.
+// newSession gets a lease and keeps it alive from then on. The session already
+// counts its first user.
 func (s *Source) newSession() (*session, error) {
 	ctx, cancel := context.WithTimeout(s.ctx, answerTimeout)
 	defer cancel()
@@ -30,14 +30,14 @@ func (s *Source) newSession() (*session, error) {
 	return n, nil
 }
 
-// grant asks for a lease, and again as long as the answer is so late, as the first
-// one after an outage can be, that half of the lease is over.
+// grant gets a lease. It asks again if the answer is so late that half of the lease
+// is over, which the first answer after an outage can be.
 func (s *Source) grant(ctx context.Context) (*clientv3.LeaseGrantResponse, time.Time, error) {
 	for {
 		sent := time.Now()
 		granted, err := s.client.Grant(ctx, int64(math.Ceil(s.ttl.Seconds())))
 		if err != nil || time.Since(sent) < seconds(granted.TTL)/2 {
 			return granted, sent, err
-		} // a lease that nobody knows of runs out
+		} // the unused lease expires by itself
 	}
 }

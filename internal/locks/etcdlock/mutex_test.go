@@ -19,26 +19,26 @@ import (
 	"oversell/internal/netfault"
 )
 
-// ttl is etcd's least, as far as an embedded one goes.
+// ttl is the shortest lease of an embedded etcd.
 const ttl = time.Second
 
-// calm is more than any test of an untroubled server takes.
+// calm is longer than any test with a healthy server takes.
 const calm = 20 * time.Second
 
-// slack is what a busy machine may add to a wait that has to end.
+// slack is added to the time limit of a wait, because the machine may be busy.
 const slack = 6 * time.Second
 
 var errEnough = errors.New("waited long enough")
 
-// The tests wait more than they work, and so more of them run at once.
+// The tests wait more than they compute, so more of them run in parallel.
 func TestMain(m *testing.M) {
 	flag.Parse()
-	_ = flag.Set("test.parallel", "6") // there is such a flag
+	_ = flag.Set("test.parallel", "6") // the flag exists, so there is no error
 	goleak.VerifyTestMain(m)
 }
 
-// start gives the test an etcd, and as many processes of it as it wants, as far as
-// a lock can tell.
+// start gives the test an etcd and as many sources as processes, which the lock
+// treats as separate processes.
 func start(t *testing.T, processes int, ttl time.Duration) (*clientv3.Client, []*Source) {
 	t.Helper()
 	t.Parallel()
@@ -126,9 +126,9 @@ func TestFIFOInAProcess(t *testing.T) {
 			s := sources[0]
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			return s.lines.Users("a") == n+1
+			return s.local.Users("a") == n+1
 		})
-		time.Sleep(10 * time.Millisecond) // from joining the line to standing in it
+		time.Sleep(10 * time.Millisecond) // from joining the queue until it really waits
 	})
 }
 
@@ -143,8 +143,9 @@ func TestFIFO(t *testing.T) {
 	})
 }
 
-// inOrder has the first one hold the lock, and the others come one by one;
-// arrived waits until n stand behind the first. They must go in as they came.
+// inOrder lets the first mutex hold the lock while the others arrive one by
+// one; arrived waits until n of them wait. They must be served in order of
+// arrival.
 func inOrder(t *testing.T, mutexes []*Mutex, arrived func(n int)) {
 	t.Helper()
 	if !lock(t, mutexes[0]) {
@@ -201,7 +202,7 @@ func TestCancelLeavesNothing(t *testing.T) {
 	eventually(t, "lines forgotten", func() bool {
 		for _, s := range sources {
 			s.mu.Lock()
-			n := s.lines.Keys()
+			n := s.local.Keys()
 			s.mu.Unlock()
 			if n > 0 {
 				return false
@@ -211,7 +212,7 @@ func TestCancelLeavesNothing(t *testing.T) {
 	})
 }
 
-// A cancelled attempt may be cut off at any moment of it.
+// A cancelled attempt may be cut off at any point.
 func TestCancelAtAnyMoment(t *testing.T) {
 	client, sources := start(t, 2, calm)
 	for i := range 60 {
@@ -286,7 +287,7 @@ func TestTryLockHeld(t *testing.T) {
 	unlock(t, c)
 }
 
-// die ends what renews a process' lease, as the death of the process does.
+// die ends the renewal of a source's lease, as if its process had died.
 func die(s *Source) { s.session.end(errors.New("dead")) }
 
 func TestDeadHolderExpires(t *testing.T) {
@@ -333,8 +334,8 @@ func TestLateUnlockSparesForeignLock(t *testing.T) {
 	unlock(t, b)
 }
 
-// The holder is behind a network that fails, silently or not; the one who waits is
-// not. The holder must know before the other is in.
+// The holder's network fails, silently or not; the waiter's does not. The holder
+// must be told before the waiter gets the lock.
 func TestLossIsToldFirst(t *testing.T) {
 	t.Parallel()
 	for name, fail := range failures {
@@ -408,7 +409,7 @@ func TestShortOutageDoesNoHarm(t *testing.T) {
 	}
 }
 
-// Somebody deletes a key, or a lease, by hand.
+// Somebody deletes the holder's key, or revokes its lease, by hand.
 func TestForeignDeleteIsToldLate(t *testing.T) {
 	client, sources := start(t, 2, ttl)
 	a, b := New(sources[0], "a"), New(sources[1], "a")
@@ -417,7 +418,7 @@ func TestForeignDeleteIsToldLate(t *testing.T) {
 	if _, err := client.Delete(t.Context(), keys(t, client)[0]); err != nil {
 		t.Fatal(err)
 	}
-	mustLock(t, b) // whatever a knows
+	mustLock(t, b) // even though a does not know yet
 	mustBeTold(t, ctx, "key")
 	mustNotBeHeld(t, a)
 	unlock(t, b)
@@ -447,7 +448,7 @@ func mustBeTold(t *testing.T, ctx context.Context, gone string) {
 
 func TestTokenGrows(t *testing.T) {
 	_, sources := start(t, 3, calm)
-	var mu sync.Mutex // for the race detector, which does not see through etcd
+	var mu sync.Mutex // for the race detector, which cannot see synchronisation through etcd
 	var last int64
 	for i := range 12 {
 		m := New(sources[i%len(sources)], "a")
@@ -464,7 +465,7 @@ func TestTokenGrows(t *testing.T) {
 		unlock(t, m)
 	}
 	var wg sync.WaitGroup
-	for i := range 12 { // who waited gets one that is greater, too
+	for i := range 12 { // a waiter's token must be greater, too
 		wg.Go(func() {
 			m := New(sources[i%len(sources)], "a")
 			if !lock(t, m) {
@@ -499,7 +500,7 @@ func TestOneLeaseForAll(t *testing.T) {
 	eventually(t, "all in line", func() bool {
 		sources[0].mu.Lock()
 		defer sources[0].mu.Unlock()
-		return sources[0].lines.Users("a") == 2001
+		return sources[0].local.Users("a") == 2001
 	})
 	if k, l := len(keys(t, client)), leases(t, client); k != 1 || l != 1 {
 		t.Errorf("%d keys and %d leases; want 1 and 1", k, l)
@@ -509,8 +510,8 @@ func TestOneLeaseForAll(t *testing.T) {
 	unlock(t, holder)
 }
 
-// etcd is away from the start, or goes while somebody waits. Nobody has a deadline
-// of his own.
+// etcd is down from the start, or goes down while a waiter waits. No caller has a
+// deadline.
 func TestServerAway(t *testing.T) {
 	t.Parallel()
 	for name, fail := range failures {
@@ -543,7 +544,7 @@ func TestServerAway(t *testing.T) {
 	}
 }
 
-// The lock was had, and etcd goes before it is given back.
+// etcd goes down while the lock is held, before it is released.
 func TestUnlockWhileAway(t *testing.T) {
 	t.Parallel()
 	endpoint := coordtest.Etcd(t)
@@ -557,7 +558,7 @@ func TestUnlockWhileAway(t *testing.T) {
 			t.Error("Unlock said that it had been heard")
 		}
 	})
-	mustLock(t, b) // the lease has run out
+	mustLock(t, b) // the lease has expired
 	relay.Restore()
 	unlock(t, b)
 }
@@ -578,7 +579,7 @@ func TestClose(t *testing.T) {
 	if err := context.Cause(ctx); !errors.Is(err, ErrLost) {
 		t.Errorf("the cause is %v; want %v", err, ErrLost)
 	}
-	inTime(t, slack, func() { mustLock(t, b) }) // the lease was given up
+	inTime(t, slack, func() { mustLock(t, b) }) // the lease was revoked
 	if n := len(keys(t, client)); n != 1 {
 		t.Errorf("%d keys; want b's", n)
 	}
@@ -634,7 +635,7 @@ func mustNotBeHeld(t *testing.T, m *Mutex) {
 	}
 }
 
-// keys are all that etcd has.
+// keys returns all keys in etcd.
 func keys(t *testing.T, client *clientv3.Client) (names []string) {
 	t.Helper()
 	r, err := client.Get(t.Context(), "", clientv3.WithPrefix(), clientv3.WithKeysOnly())
@@ -665,7 +666,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// inTime tells a call that ends from one that hangs.
+// inTime fails the test if the call takes longer than limit.
 func inTime(t *testing.T, limit time.Duration, call func()) {
 	t.Helper()
 	start := time.Now()

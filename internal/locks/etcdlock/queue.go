@@ -10,32 +10,32 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"oversell/internal/locks/turns"
+	"oversell/internal/guard/keymutex"
 )
 
-// errGone is that of a waiter whose key was deleted by somebody else.
+// errGone says that somebody else deleted the waiter's key.
 var errGone = fmt.Errorf("the key in the queue is gone: %w", ErrLost)
 
-// A place is one's place in etcd's queue for a lock: a key that nobody else ever
-// uses, whether one comes to hold the lock or not.
+// A place is one contender's place in etcd's queue for a lock: a key that is never
+// used again, whether the contender gets the lock or not.
 type place struct {
-	turn    *turns.Turn
+	turn    *keymutex.Hold
 	session *session
 	prefix  string // of all keys of the lock
 	key     string
-	rev     int64 // at which the key was created, if it was
+	rev     int64 // the revision that created the key, or 0
 }
 
-func newPlace(n *session, t *turns.Turn) *place {
+func newPlace(n *session, t *keymutex.Hold) *place {
 	prefix := url.PathEscape(t.Key()) + "/" // so that no lock's prefix is part of another's
 	key := fmt.Sprintf("%s%x-%d", prefix, int64(n.lease), n.places.Add(1))
 	return &place{turn: t, session: n, prefix: prefix, key: key}
 }
 
-// leave ends the turn. The key has to be gone, or to go with the lease.
+// leave ends the turn. The key must be deleted, or about to expire with the lease.
 func (p *place) leave() {
 	p.session.leave()
-	p.turn.Pass()
+	p.turn.Unlock()
 }
 
 // try puts the key if there is no other. Otherwise it leaves nothing behind.
@@ -52,7 +52,7 @@ func (p *place) try(ctx context.Context) (bool, error) {
 func (p *place) queue(ctx context.Context) (bool, error) {
 	absent := clientv3.Compare(clientv3.CreateRevision(p.key), "=", 0)
 	var before string
-	err := p.session.insist(ctx, func(ctx context.Context) (err error) {
+	err := p.session.retry(ctx, func(ctx context.Context) (err error) {
 		before, err = p.put(ctx, absent)
 		return err
 	})
@@ -62,13 +62,13 @@ func (p *place) queue(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// put puts the key on one condition, and returns the key before it. When an earlier
-// try has put it, and only its answer was lost, that is as good. errGone means that
-// the key is not there.
+// put puts the key on one condition, and returns the key before it. It also succeeds
+// if an earlier attempt has put the key and only its reply was lost. errGone means
+// that the key does not exist.
 //
-// A request that got no answer may be carried out later, when the key has been
-// deleted already. It costs the session: its holds stay, but the lease is given up
-// once the last is given back, and nothing can be created with it afterwards.
+// A request that got no reply may be executed later, after the key was deleted. So
+// such a failure retires the session: its holds stay, but the lease is revoked once the
+// last of them is released, and nothing can be created with it afterwards.
 func (p *place) put(ctx context.Context, on clientv3.Cmp) (before string, err error) {
 	if ctx.Err() != nil {
 		return "", context.Cause(ctx)
@@ -96,15 +96,15 @@ func (p *place) put(ctx context.Context, on clientv3.Cmp) (before string, err er
 	return p.look(ctx)
 }
 
-// lastTwo are the two keys that were created last.
+// lastTwo asks for the two keys that were created last.
 func lastTwo() []clientv3.OpOption {
 	return append(clientv3.WithLastCreate(), clientv3.WithLimit(2), clientv3.WithKeysOnly())
 }
 
-// look returns the key before one's own, or "" if that is the oldest.
+// look returns the key before p's own, or "" if that is the oldest.
 func (p *place) look(ctx context.Context) (before string, err error) {
 	var r *clientv3.GetResponse
-	err = p.session.insist(ctx, func(ctx context.Context) (err error) {
+	err = p.session.retry(ctx, func(ctx context.Context) (err error) {
 		r, err = p.session.source.client.Get(ctx, p.prefix, append(lastTwo(), clientv3.WithMaxCreateRev(p.rev))...)
 		return err
 	})
@@ -114,7 +114,7 @@ func (p *place) look(ctx context.Context) (before string, err error) {
 	return p.before(r.Kvs)
 }
 
-// before is what look returns, by the last two keys up to one's own.
+// before is look's answer, given the last two keys up to p's own.
 func (p *place) before(kvs []*mvccpb.KeyValue) (string, error) {
 	switch {
 	case len(kvs) == 0 || string(kvs[0].Key) != p.key:
@@ -125,14 +125,14 @@ func (p *place) before(kvs []*mvccpb.KeyValue) (string, error) {
 	return string(kvs[1].Key), nil
 }
 
-// outlast waits until before is deleted, and returns the key that is before one's
-// own then.
+// outlast waits until before is deleted, and returns the key that is before p's own
+// then.
 //
-// The watch has no revision to start from: one that is past, as the answer that told
-// of before has it, puts the watch among those that the server looks after only every
-// 100 ms (23 hand-overs a second instead of more than 1000). So it tells of nothing
-// that was earlier, and before is looked for again once the watch stands. That is
-// done once in a ttl anyway, for a watch on a server that is away says nothing.
+// The watch is not given a revision to start from: with a past one, such as that of
+// the reply that named before, the server would serve the watch only every 100 ms (23
+// hand-overs a second instead of more than 1000). So it misses earlier events, and
+// before is looked up again once the watch is created. That is also done once in a
+// ttl, because a watch on an unreachable server reports nothing.
 func (p *place) outlast(ctx context.Context, before string) (string, error) {
 	round, cancel := context.WithTimeout(ctx, p.session.ttl)
 	defer cancel()
@@ -144,13 +144,13 @@ func (p *place) outlast(ctx context.Context, before string) (string, error) {
 		}
 		told = next(round, watch)
 	}
-	if len(told.Events) == 0 { // the watch broke, or has said nothing for long enough
+	if len(told.Events) == 0 { // the watch broke, or was silent for a ttl
 		p.session.pause(ctx)
 	}
 	return p.look(ctx)
 }
 
-// next returns what the watch tells next, and nothing when it ends.
+// next returns the watch's next response, an empty one when it ends.
 func next(ctx context.Context, watch clientv3.WatchChan) clientv3.WatchResponse {
 	select {
 	case told := <-watch:
@@ -160,7 +160,7 @@ func next(ctx context.Context, watch clientv3.WatchChan) clientv3.WatchResponse 
 	}
 }
 
-// abandon removes, in its own time, what a failure may have left behind, and then
+// abandon removes, in the background, what a failure may have left behind, and then
 // ends the turn.
 func (p *place) abandon() {
 	if !p.session.source.start(func() {
@@ -171,10 +171,10 @@ func (p *place) abandon() {
 	}
 }
 
-// remove deletes the key. It returns ErrNotHeld when that was gone before.
+// remove deletes the key. It returns ErrNotHeld if the key was already deleted.
 func (p *place) remove() error {
 	tries, deleted := 0, int64(0)
-	err := p.session.insist(p.session.ctx, func(ctx context.Context) error {
+	err := p.session.retry(p.session.ctx, func(ctx context.Context) error {
 		tries++
 		r, err := p.session.source.client.Delete(ctx, p.key)
 		if err == nil {
@@ -185,10 +185,10 @@ func (p *place) remove() error {
 	switch {
 	case err != nil && p.session.over(): // it goes with the lease
 		return errors.Join(ErrNotHeld, err)
-	case err != nil: // it will
+	case err != nil: // it will go with the lease
 		p.session.retire()
 		return fmt.Errorf("etcdlock: unlock: %w", err)
-	case deleted == 0 && tries == 1: // later it may have been an earlier try
+	case deleted == 0 && tries == 1: // otherwise an earlier attempt may have deleted it
 		return ErrNotHeld
 	}
 	return nil

@@ -21,14 +21,14 @@ const (
 	methodWatch = "/etcdserverpb.Watch/Watch"
 )
 
-// A tap sits between a client and its connection.
+// A tap intercepts the calls of a client.
 type tap struct {
-	before, after func(method string) // nil: nothing; a watch counts by its creation
+	before, after func(method string) // may be nil; a watch counts when it is created
 	invoke        func(ctx context.Context, method string, send func(context.Context) error) error
 }
 
-// tapped is a source whose client has the tap. That must be as it is to be before
-// the client's first request, and lock what it writes.
+// tapped returns a source whose client has the tap. The tap must not be changed
+// after the client's first request, and its functions must lock what they write.
 func tapped(t *testing.T, endpoint string, ttl time.Duration, p *tap) *Source {
 	t.Helper()
 	call := func(f func(string), method string) {
@@ -64,7 +64,7 @@ func tapped(t *testing.T, endpoint string, ttl time.Duration, p *tap) *Source {
 	return s
 }
 
-// once returns what calls f the first time that it is given the method.
+// once returns a function that calls f the first time that it gets the method.
 func once(method string, f func()) func(string) {
 	var one sync.Once
 	return func(got string) {
@@ -74,8 +74,8 @@ func once(method string, f func()) func(string) {
 	}
 }
 
-// The one before goes just as the waiter gets ready to wait. It must not wait for
-// a word that was said already.
+// The previous holder leaves just as the waiter prepares to wait. The waiter must
+// not wait for an event that has already happened.
 func TestDepartureIsNotMissed(t *testing.T) {
 	t.Parallel()
 	for name, arrange := range map[string]func(p *tap, leave func()){
@@ -104,8 +104,9 @@ func TestDepartureIsNotMissed(t *testing.T) {
 	}
 }
 
-// The waiter's watch breaks, and before it is there again the lock is given back;
-// by then etcd may have forgotten that it ever was another's.
+// The waiter's watch breaks, and the lock is released before the watch is
+// restored; by then, etcd may have compacted the history of the previous key
+// away.
 func TestBrokenWatch(t *testing.T) {
 	t.Parallel()
 	for name, fail := range failures {
@@ -123,7 +124,7 @@ func TestBrokenWatch(t *testing.T) {
 				done := make(chan bool)
 				go func() { done <- lock(t, waiter) }()
 				eventually(t, "the waiter's key", func() bool { return len(keys(t, there.client)) == 2 })
-				time.Sleep(100 * time.Millisecond) // from there to its sleep
+				time.Sleep(100 * time.Millisecond) // until it sleeps
 				fail(relay)
 				unlock(t, holder)
 				if compact {
@@ -146,7 +147,7 @@ func TestBrokenWatch(t *testing.T) {
 	}
 }
 
-// etcd carries out what it was asked for, but its answer is lost.
+// etcd executes a request, but its reply is lost.
 func TestLostReply(t *testing.T) {
 	t.Parallel()
 	endpoint := coordtest.Etcd(t)
@@ -176,9 +177,9 @@ func TestLostReply(t *testing.T) {
 		unlock(t, a)
 		mustLock(t, a)
 		relay.LoseReply()
-		unlock(t, a) // its key is gone already when it is asked for once more
+		unlock(t, a) // the request is repeated, although its key is already gone
 	}
-	// What gets lost may be something else that the server says by itself.
+	// The lost message may be a different one that the server sends on its own.
 	for tries := 0; ; tries++ {
 		relay.LoseReply()
 		ok, err := a.TryLock(t.Context())
@@ -191,10 +192,10 @@ func TestLostReply(t *testing.T) {
 		unlock(t, a)
 	}
 	eventually(t, "no keys", func() bool { return len(keys(t, there.client)) == 0 })
-	eventually(t, "the leases given up", func() bool { return leases(t, there.client) == 1 }) // there's
+	eventually(t, "the leases given up", func() bool { return leases(t, there.client) == 1 }) // the other source keeps its lease
 }
 
-// The answer to the request for a lease comes when the lease is over.
+// The reply to the request for a lease arrives after the lease has expired.
 func TestLateLease(t *testing.T) {
 	t.Parallel()
 	endpoint := coordtest.Etcd(t)
@@ -206,8 +207,8 @@ func TestLateLease(t *testing.T) {
 	unlock(t, m)
 }
 
-// A waiter gives up while etcd has not answered yet, and etcd carries the request out
-// after all else. A lease that is given up by then keeps it from creating a key.
+// A waiter gives up before etcd has answered, and etcd executes the request last. The
+// lease has been revoked by then, so the request does not create a key.
 func TestLatePut(t *testing.T) {
 	t.Parallel()
 	endpoint := coordtest.Etcd(t)
@@ -252,7 +253,7 @@ func TestLatePut(t *testing.T) {
 	unlock(t, m)
 }
 
-// Somebody deletes a waiter's key, or its lease, by hand.
+// Somebody deletes a waiter's key, or revokes its lease, by hand.
 func TestForeignDeleteOfPlace(t *testing.T) {
 	client, sources := start(t, 2, calm)
 	holder, waiter := New(sources[0], "a"), New(sources[1], "a")

@@ -13,10 +13,10 @@ import (
 	"google.golang.org/grpc"
 )
 
-// A session is a lease that is kept alive, and known to be by this machine's clock.
+// A session is a lease that is kept alive, and tracked by this machine's clock.
 //
-// The client's own session keeps its lease alive, too, but tells neither when a
-// renewal was sent nor, until up to a second later, that none was answered for the
+// The client's own session keeps its lease alive too. But it does not say when a
+// renewal was sent, and reports up to a second late that none was answered for a
 // whole ttl.
 type session struct {
 	source *Source
@@ -24,26 +24,26 @@ type session struct {
 	ttl    time.Duration // what etcd granted
 	ctx    context.Context
 	end    context.CancelCauseFunc
-	places atomic.Int64 // that there have been
+	places atomic.Int64 // how many there have been
 
 	mu      sync.Mutex
 	expires time.Time   // by this machine's clock
-	alarm   *time.Timer // gives the lease up for lost
-	failed  error       // why the last renewal got no answer, nil if it did
+	alarm   *time.Timer // declares the lease lost
+	failed  error       // the error of the last renewal, nil if it got an answer
 	users   int         // attempts and holds
-	retired bool        // to be revoked when there are none
+	retired bool        // revoke it once there are no users
 }
 
-// sure is for how long the lease is relied upon. The rest is for what it takes to
-// tell the holder, and for a clock that is slower than etcd's.
+// sure returns how much of the lease is used. The rest is a margin for telling the
+// holder, and for a clock that is slower than etcd's.
 func (n *session) sure() time.Duration { return n.ttl - n.ttl/10 }
 
 func seconds(n int64) time.Duration { return time.Duration(n) * time.Second }
 
 // keep renews the lease until the session ends. An error is not yet a loss: the
-// lease has time left, and the next try may get through. A lease that was given up
-// by this process is revoked; one that was lost is left to run out, for who held a
-// lock by it may have been told just now.
+// lease has time left, and the next attempt may succeed. A lease that this process
+// gives up is revoked; a lost one is left to expire, as its holders may only just
+// have been told.
 func (n *session) keep(sent time.Time) {
 	defer n.alarm.Stop()
 	next := time.NewTimer(time.Until(sent.Add(n.ttl / 3)))
@@ -63,7 +63,7 @@ func (n *session) keep(sent time.Time) {
 		case err != nil:
 			n.note(err)
 			next.Reset(n.ttl / 10)
-		case ttl < n.ttl: // 0: etcd has given it up, or somebody has
+		case ttl < n.ttl: // 0: it has expired or was revoked
 			n.end(ErrLost)
 		default:
 			n.extend(sent.Add(n.sure()))
@@ -72,8 +72,8 @@ func (n *session) keep(sent time.Time) {
 	}
 }
 
-// renew asks for another ttl, once. The client's own way asks again by itself, and
-// so does not tell when it sent what was answered in the end.
+// renew asks for another ttl, once. The client's own method retries by itself, and
+// does not say when it sent the request that was answered.
 func (n *session) renew() (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(n.ctx), n.ttl/4)
 	defer cancel()
@@ -101,7 +101,7 @@ func (n *session) extend(expires time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.failed = nil
-	if n.expired() { // the answer came too late: who was told stays told
+	if n.expired() { // the answer came too late: the holder has been told of the loss
 		return
 	}
 	n.expires = expires
@@ -109,14 +109,14 @@ func (n *session) extend(expires time.Time) {
 }
 
 // over reports whether the session has ended, and ends it if the lease has run
-// out. It reads the clock, for timers may be late.
+// out. It reads the clock, as timers may be late.
 func (n *session) over() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.expired()
 }
 
-// expired does it for those who have locked mu.
+// expired is over for callers that have locked mu.
 func (n *session) expired() bool {
 	if !time.Now().Before(n.expires) {
 		n.end(errors.Join(ErrLost, n.failed))
@@ -124,12 +124,12 @@ func (n *session) expired() bool {
 	return n.ctx.Err() != nil
 }
 
-// lost is what a session that has ended says to those who waited with it.
+// lost returns the error for those who waited when the session ended.
 func (n *session) lost() error {
 	return fmt.Errorf("etcdlock: while waiting: %w", context.Cause(n.ctx))
 }
 
-// enter counts a user, unless it is too late for one.
+// enter counts a user, unless the session is over or retired.
 func (n *session) enter() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -140,7 +140,7 @@ func (n *session) enter() bool {
 	return true
 }
 
-// leave ends a use.
+// leave ends what enter or newSession began.
 func (n *session) leave() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -148,7 +148,7 @@ func (n *session) leave() {
 	n.endUnused()
 }
 
-// retire lets nobody new in. The lease is given up once nobody uses it any more.
+// retire admits no new users. The lease is revoked once nobody uses it any more.
 func (n *session) retire() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -162,9 +162,9 @@ func (n *session) endUnused() {
 	}
 }
 
-// revoke gives the lease up as far as etcd can be reached.
+// revoke revokes the lease if etcd can be reached.
 func (n *session) revoke() {
 	ctx, cancel := context.WithTimeout(context.Background(), n.ttl)
 	defer cancel()
-	_, _ = n.source.client.Revoke(ctx, n.lease) // it runs out anyway
+	_, _ = n.source.client.Revoke(ctx, n.lease) // it expires anyway
 }

@@ -10,7 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sync/semaphore"
 
-	"oversell/internal/locks/turns"
+	"oversell/internal/guard/keymutex"
 )
 
 var (
@@ -19,24 +19,24 @@ var (
 )
 
 // A Source is what all holders of a process share: a client, a lease, and for each
-// lock the line of those who want it. It is safe for concurrent use.
+// lock a queue of its waiters in this process. It is safe for concurrent use.
 type Source struct {
 	client  *clientv3.Client
 	ttl     time.Duration
 	ctx     context.Context // ends with Close
 	end     context.CancelCauseFunc
-	lines   turns.Lines
-	opening *semaphore.Weighted // one asks for a lease at a time
+	local   keymutex.Mutex
+	opening *semaphore.Weighted // only one goroutine gets a lease at a time
 
 	mu      sync.Mutex // guards what follows
-	session *session   // new holds hang on it; nil before the first
+	session *session   // for new holds; nil before the first
 	closed  bool
 	running sync.WaitGroup
 }
 
 // NewSource returns a source of locks that expire ttl after their process stops
-// renewing them. etcd counts in seconds, and has a least ttl, of one or two seconds
-// as a rule: the ttl is rounded up. The client stays the caller's.
+// renewing them. etcd counts in seconds and has a minimum ttl, usually one or two
+// seconds: the ttl is rounded up. The client stays the caller's.
 func NewSource(client *clientv3.Client, ttl time.Duration) *Source {
 	ctx, end := context.WithCancelCause(context.Background())
 	return &Source{
@@ -45,8 +45,8 @@ func NewSource(client *clientv3.Client, ttl time.Duration) *Source {
 	}
 }
 
-// Close gives up the lease, and with it whatever is still held. It has to come
-// before the client's own Close, and may be called more than once.
+// Close revokes the lease, which releases whatever is still held. Call it before the
+// client's own Close. It may be called more than once.
 func (s *Source) Close() error {
 	s.mu.Lock()
 	s.closed = true
@@ -61,11 +61,11 @@ func (s *Source) Close() error {
 	case <-ended:
 		return nil
 	case <-time.After(answerTimeout):
-		return errors.New("etcdlock: etcd does not answer; what is under way ends with the client")
+		return errors.New("etcdlock: etcd does not answer; requests in flight end with the client")
 	}
 }
 
-// start runs f, for which Close will wait.
+// start runs f in a goroutine, unless the source is closed. Close waits for it.
 func (s *Source) start(f func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,8 +76,8 @@ func (s *Source) start(f func()) bool {
 	return true
 }
 
-// use returns the session that holds hang on, and opens one if there is none.
-// Whoever uses it has to leave it.
+// use returns the session for new holds, and opens one if there is none. The caller
+// must leave it.
 func (s *Source) use(ctx context.Context) (*session, error) {
 	if n := s.current(); n != nil {
 		return n, nil
@@ -116,8 +116,8 @@ func (s *Source) use(ctx context.Context) (*session, error) {
 	return nil, fmt.Errorf("etcdlock: ask for a lease: %w", o.err)
 }
 
-// open does it for use. A request that is cut off may leave behind a lease that
-// nobody knows of, and the next one will want it: so it goes on when ctx has ended.
+// open opens a session for use. A cancelled request might leave behind a lease that
+// nobody knows of, so it goes on after ctx has ended; the next caller can use it.
 func (s *Source) open(ctx context.Context) (*session, error) {
 	if err := s.opening.Acquire(ctx, 1); err != nil {
 		return nil, err
@@ -136,7 +136,7 @@ func (s *Source) open(ctx context.Context) (*session, error) {
 	return n, nil
 }
 
-// current returns the session that there is, used, or nil.
+// current returns the open session, counting a user, or nil.
 func (s *Source) current() *session {
 	s.mu.Lock()
 	n := s.session

@@ -6,9 +6,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A Counter is a number in Redis, 0 at first, for work that a lock is there
-// for: it reads the number, and writes back one more. Of two that do so at
-// once, one writes over the other.
+// A Counter is a number in Redis, initially 0, for work that needs a lock: it reads the
+// number, and writes back one more. If two do so at once, one overwrites the other.
 type Counter struct {
 	t   testing.TB
 	rdb redis.Cmdable

@@ -1,11 +1,11 @@
 // Package locktest breaks locks on purpose, the same way every time.
 //
-// A [Hook] sits in a go-redis client and parks, fails or un-answers the
-// commands it is told to. The code under test needs no test hooks of its own,
-// so the same fault meets a stage of this project and a library from outside.
-// A [Witness] sees two holders at once without asking the lock. [Start] and
+// A [Hook] in a go-redis client pauses or fails given commands, or loses their replies.
+// The code under test needs no test hooks of its own, so the same faults can be injected
+// into a stage of this project and into a third-party library. A [Witness] detects two
+// holders at once without asking the lock. [Start] and
 // [StartTicking] serve a Redis whose clock the test moves.
 //
-// The package knows no lock. What each stage promises, and which of it holds,
-// is the table in the folder promises.
+// The package knows no lock. Package promises says what each stage promises, and which
+// promises it keeps.
 package locktest

@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrCut stands for a connection that broke: the error faults give by default.
+// ErrCut is the error of a broken connection, for faults that need no other.
 var ErrCut = errors.New("locktest: connection cut")
 
 // A Match tells which commands a fault is meant for.
@@ -28,7 +28,7 @@ func Command(names ...string) Match {
 }
 
 // Script matches the runs of one Lua script: EVAL by its text, EVALSHA by its
-// hash. It takes the script's source, so it also knows those of a library.
+// hash. It takes the script's source, so it also matches a library's scripts.
 func Script(source string) Match {
 	sum := sha1.Sum([]byte(source))
 	hash := hex.EncodeToString(sum[:])
@@ -55,7 +55,7 @@ func Mentioning(arg string) Match {
 	}
 }
 
-// All matches what each of the given matches.
+// All matches commands that all given matches match.
 func All(matches ...Match) Match {
 	return func(cmd redis.Cmder) bool {
 		for _, match := range matches {
@@ -67,15 +67,15 @@ func All(matches ...Match) Match {
 	}
 }
 
-// Any matches every command of the code under test: all but those by which
-// go-redis itself sets up a connection.
+// Any matches every command of the code under test: all except those that go-redis
+// sends to set up a connection.
 func Any(cmd redis.Cmder) bool { return !setUp(cmd) }
 
 var setUp = Command("hello", "auth", "client", "select", "readonly")
 
-// An Action is what happens to a command. It calls send to have Redis execute
-// it, or does not, and the command never leaves. It returns what the caller is
-// told: what send returned, or an error of its own in place of the reply.
+// An Action is what happens to a command. It calls send to have Redis execute the
+// command; otherwise the command is never sent. It returns the caller's result: what
+// send returned, or an error of its own in place of the reply.
 type Action func(ctx context.Context, send func() error) error
 
 // Pass lets the command through: for a rule that only counts.
@@ -93,11 +93,11 @@ func Drop(ctx context.Context, _ func() error) error {
 	return ctx.Err()
 }
 
-// LoseReply has Redis execute the command, and fails it with err all the same.
+// LoseReply has Redis execute the command, and fails it with err anyway.
 func LoseReply(err error) Action {
 	return func(_ context.Context, send func() error) error {
 		if sent := send(); isNoScript(sent) {
-			return sent // nothing was executed yet: the EVAL that follows is meant
+			return sent // nothing was executed yet: the EVAL that follows loses its reply
 		}
 		return err
 	}
@@ -110,14 +110,13 @@ type Pause struct {
 	released chan struct{}
 }
 
-// NewPause returns a Pause that parks nobody yet: give one of its actions,
-// Before or After, to a rule.
+// NewPause returns a Pause. Give one of its actions, Before or After, to a rule.
 func NewPause() *Pause {
 	return &Pause{parked: make(chan struct{}), released: make(chan struct{})}
 }
 
 // Before parks the command before it is sent. If the caller's context ends
-// meanwhile, it never is.
+// meanwhile, it is never sent.
 func (p *Pause) Before(ctx context.Context, send func() error) error {
 	if err := p.park(ctx); err != nil {
 		return err
@@ -208,7 +207,7 @@ func (r *Rule) Off() {
 	r.left = 0
 }
 
-// take uses r up by one, if it is meant for one of cmds.
+// take uses up one application of r, if it matches one of cmds.
 func (h *Hook) take(r *Rule, cmds []redis.Cmder) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -30,19 +30,19 @@ func NewServer() *Server {
 }
 
 // NewClient returns one more client of the server, such as another process
-// would have, with a hook of its own. It is for the caller to close.
+// would have, with a hook of its own. The caller must close it.
 func (s *Server) NewClient() (*redis.Client, *Hook) {
 	rdb := redis.NewClient(&redis.Options{
-		// In memory, by net.Pipe. The address is for show, but it has to be an
-		// IP: a name would be looked up, outside of the bubble.
+		// In memory, by net.Pipe. The address is not dialled, but must be an IP: a
+		// name would be looked up, outside of the bubble.
 		Addr:   "127.0.0.1:0",
 		Dialer: func(context.Context, string, string) (net.Conn, error) { return s.Dial() },
 
-		// A pool that nobody waits for: its timers are reused across bubbles.
+		// Large enough that nobody waits for it: a pool's timers are reused across bubbles.
 		PoolSize: 64,
 
-		// What a lock asks of its client: deadlines are kept, and a command
-		// whose reply was lost is not sent a second time behind its back.
+		// What a lock needs of its client: it keeps deadlines, and does not repeat a
+		// command whose reply was lost.
 		ContextTimeoutEnabled: true,
 		MaxRetries:            -1,
 

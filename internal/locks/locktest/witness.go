@@ -7,8 +7,8 @@ import (
 )
 
 // A Witness watches a critical section and knows nothing of the lock around
-// it: whoever goes in signs, and must find nobody else inside. It may be used
-// by several goroutines at once. The zero Witness is ready to use.
+// it: each holder registers on entry, and must find nobody else inside. It may be
+// used by several goroutines at once. The zero Witness is ready to use.
 type Witness struct {
 	mu       sync.Mutex
 	inside   []string
@@ -16,7 +16,7 @@ type Witness struct {
 	overlaps []string
 }
 
-// Enter signs who in. Its result signs out, and must be called once.
+// Enter records that who entered. The result records that who left: call it once.
 func (w *Witness) Enter(who string) (leave func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -12,22 +12,22 @@ import (
 	"oversell/internal/locks/locktest"
 )
 
-// A fault is what is wrong with a node for a while.
+// A fault is a temporary problem of a node.
 type fault int
 
 const (
 	none    fault = iota
-	refuses       // every connection: the process is gone, its data is on disk
-	deaf          // commands are lost on their way
+	refuses       // refuses every connection: the process is down, its data is on disk
+	deaf          // commands are lost
 	mute          // replies are lost
-	tardy         // commands and replies take up to three times the limit each
-	crashed       // as refuses, and it forgets all
+	tardy         // commands and replies each take up to three times the limit
+	crashed       // like refuses, but all data is lost
 	endOfFaults
 )
 
-// A machine is a node that knows the three commands of this package and no
-// others. It is a map, so that there is time for many schedules; the scripts are
-// run by servers in the other tests. Its clock runs up to 1 % too fast.
+// A machine simulates a node that knows only the three commands of this package.
+// It is a map, so that many schedules can run in a short time; the other tests
+// run the scripts on servers. Its clock runs up to 1 % too fast.
 type machine struct {
 	fault fault
 	speed float64
@@ -43,7 +43,7 @@ func (m *machine) after(ms int64) time.Time {
 	return time.Now().Add(time.Duration(float64(time.Duration(ms)*time.Millisecond) / m.speed))
 }
 
-// do carries out a command and returns the reply.
+// do executes a command and returns the reply.
 func (m *machine) do(args []any) (any, error) {
 	switch {
 	case args[0] == "set": // key token px ms nx
@@ -73,12 +73,12 @@ func (m *machine) do(args []any) (any, error) {
 	return nil, fmt.Errorf("what is %v?", args)
 }
 
-// chaos is five machines behind a network, some of which have a fault at times.
+// chaos is five machines behind a network, some of which are faulty at times.
 type chaos struct {
 	ttl  time.Duration
-	away time.Duration // for how long a crashed machine stays away
+	away time.Duration // how long a crashed machine stays down
 
-	mu       sync.Mutex // guards the rest
+	mu       sync.Mutex // guards the fields below
 	rng      *rand.Rand
 	machines []*machine
 
@@ -86,8 +86,8 @@ type chaos struct {
 	wg   sync.WaitGroup
 }
 
-// newChaos breaks as many machines at once as that. The caller closes stop and
-// waits for wg.
+// newChaos breaks up to atOnce machines at the same time. The caller closes
+// stop and waits for wg.
 func newChaos(seed uint64, ttl, away time.Duration, atOnce int) *chaos {
 	c := &chaos{ttl: ttl, away: away, rng: rand.New(rand.NewPCG(seed, 0)), stop: make(chan struct{})}
 	for range 5 {
@@ -106,7 +106,7 @@ func (c *chaos) upTo(d time.Duration) time.Duration {
 	return time.Duration(c.rng.Int64N(int64(d)))
 }
 
-// breakOne gives a healthy machine some fault for some time, again and again.
+// breakOne repeatedly gives a healthy machine a fault for some time.
 func (c *chaos) breakOne() {
 	for c.sleep(c.upTo(c.ttl / 2)) {
 		c.mu.Lock()
@@ -138,7 +138,7 @@ func (c *chaos) sleep(d time.Duration) bool {
 	}
 }
 
-// clients returns one process' clients of all machines.
+// clients returns the clients of one process, one for each machine.
 func (c *chaos) clients() []redis.UniversalClient {
 	var clients []redis.UniversalClient
 	for _, m := range c.machines {
@@ -149,8 +149,9 @@ func (c *chaos) clients() []redis.UniversalClient {
 	return clients
 }
 
-// link is one client's way to one machine. A command is on its way for a while,
-// and may be lost; if not, it is carried out, also when its sender has given up.
+// link is one client's connection to one machine. A command takes time to arrive
+// and may be lost; if it arrives, it is executed, even if its sender has given
+// up.
 type link struct {
 	*chaos
 	*machine
@@ -187,8 +188,8 @@ func (l link) delay() time.Duration {
 	return time.Duration(l.rng.Int64N(int64(limit / 8)))
 }
 
-// arrive carries the command out, if the machine can, and returns what puts the
-// reply into it. Not heard is a reply that is lost.
+// arrive executes the command, if the machine can, and returns a function that
+// stores the reply in a command. If heard is false, the reply is lost.
 func (l link) arrive(args []any) (reply func(redis.Cmder) error, heard bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

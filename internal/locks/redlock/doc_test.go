@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// Every claim of the package comment names its tests, and they are there.
+// Every claim of the package comment names its tests, and those tests exist.
 func TestComment(t *testing.T) {
 	names, err := filepath.Glob("*_test.go")
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 	"oversell/internal/locks/locktest"
 )
 
-// enter lets b in beside a, who has not been told of anything.
+// enter lets b acquire the lock while a holds it and has not been told of a
+// loss.
 func enter(t *testing.T, a, b *Mutex, ctx context.Context) {
 	t.Helper()
 	var witness locktest.Witness
@@ -35,7 +36,7 @@ func TestClockJumpLetsSecondIn(t *testing.T) {
 		for _, n := range ns[:2] {
 			n.FastForward(ttl)
 		}
-		mustNotLock(t, b) // a minority's clocks do no harm
+		mustNotLock(t, b) // the clocks of a minority do no harm
 		time.Sleep(limit)
 		ns[2].FastForward(ttl)
 		enter(t, a, b, ctx)
@@ -48,8 +49,8 @@ func TestClockJumpLetsSecondIn(t *testing.T) {
 	})
 }
 
-// heldByThree has a take the lock while two nodes are away, and the two come
-// back. Then the third node crashes and forgets all.
+// heldByThree lets a acquire the lock while two nodes are down. The two come
+// back; then the third node crashes and loses its data.
 func heldByThree(t *testing.T, ns nodes, a *Mutex) context.Context {
 	t.Helper()
 	off := ns.hooks()[3:].on(locktest.Any, locktest.Fail(locktest.ErrCut))
@@ -60,8 +61,8 @@ func heldByThree(t *testing.T, ns nodes, a *Mutex) context.Context {
 	return a.Context(t.Context())
 }
 
-// A flaw: it is back at once, and with the two that know nothing of a it is a
-// majority.
+// A flaw: the crashed node is back at once and, with the two that never saw a's
+// lock, forms a majority.
 func TestEmptyRestartLetsSecondIn(t *testing.T) {
 	inBubble(t, func(t *testing.T, ns nodes) {
 		key := locktest.Key(t)
@@ -73,8 +74,8 @@ func TestEmptyRestartLetsSecondIn(t *testing.T) {
 	})
 }
 
-// It stays away for longer than the ttl: by then a has learned that it can renew
-// no more.
+// The crashed node stays down for longer than the ttl: by then a has noticed
+// that it can no longer renew.
 func TestDelayedRestart(t *testing.T) {
 	inBubble(t, func(t *testing.T, ns nodes) {
 		key := locktest.Key(t)
@@ -99,9 +100,9 @@ func TestDelayedRestart(t *testing.T) {
 	})
 }
 
-// A flaw: for a stopped process time passes elsewhere. When it goes on, the lock
-// is another's, and it does not know yet. No node numbers the holders, so that
-// the counter cannot tell that a comes too late.
+// A flaw: while a process is stopped, its lease expires. When it continues, the
+// lock is held by another process, and it does not know yet. The nodes do not
+// number the holders, so the counter cannot tell that a is too late.
 func TestPausedHolderWritesTooLate(t *testing.T) {
 	inBubble(t, func(t *testing.T, ns nodes) {
 		key := locktest.Key(t)
@@ -112,7 +113,7 @@ func TestPausedHolderWritesTooLate(t *testing.T) {
 		ctx := a.Context(t.Context())
 		seen := sold.Get()
 		for _, n := range ns {
-			n.FastForward(ttl) // a stands still
+			n.FastForward(ttl) // a is stopped
 		}
 		mustLock(t, b)
 		sold.Set(sold.Get() + 1)

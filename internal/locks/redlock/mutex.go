@@ -9,15 +9,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrNotHeld is what Unlock returns when there was nothing to give back: a
-// majority of the nodes says so. The lock may be another's by now.
+// ErrNotHeld is what Unlock returns when there was nothing to release, by
+// the answers of a majority. The lock may be another's by now.
 var ErrNotHeld = errors.New("redlock: not held")
 
-// ErrLost is the cause, to be matched by errors.Is, of a lost hold's context.
+// ErrLost is the cause of a lost hold's context. Match it with errors.Is.
 var ErrLost = errors.New("redlock: lost while held")
 
-// ErrNoQuorum says that fewer nodes than a majority answered in time: whether
-// the lock is free is not known. Errors that wrap it wrap the nodes' own, too.
+// ErrNoQuorum says that no majority of the nodes answered in time, so it is not
+// known whether the lock is free. Errors that wrap it also wrap the nodes' own.
 var ErrNoQuorum = errors.New("redlock: no majority of the nodes answered in time")
 
 // A Mutex is one holder's handle on the lock: every holder makes its own.
@@ -31,34 +31,33 @@ type Mutex struct {
 	renewal *renewal // of the hold, or of the last one
 }
 
-// New returns a handle on the lock that lives at key on all of nodes. It does
-// not take it. Once taken, the lock expires ttl after its holder stops renewing
-// it. All handles must have the same nodes, and an odd number is best: of four,
-// no more may fail than of three.
+// New returns a handle on the lock stored at key on all nodes. It does not acquire
+// it. Once acquired, the lock expires ttl after its holder stops renewing it. All
+// handles must have the same nodes. An odd number is best: four nodes tolerate no
+// more failures than three.
 //
-// A client should have Options.ContextTimeoutEnabled, or it does not keep to
-// NodeLimit on the wire, and MaxRetries -1: a SET that is sent twice, because the
-// first reply was lost, is refused by its own key.
+// A client should have Options.ContextTimeoutEnabled, or a network call may exceed
+// NodeLimit, and MaxRetries -1: a SET that is repeated because the first reply was
+// lost would be refused because of its own key.
 func New(nodes []redis.UniversalClient, key string, ttl time.Duration) *Mutex {
 	return &Mutex{nodes: nodes, key: key, ttl: ttl}
 }
 
-// TryLock takes the lock if a majority of the nodes gives it. False means that
-// a majority answered and somebody else was in the way: a holder, another who
-// tried at the same moment, this handle's own hold (there is no re-entry).
+// TryLock acquires the lock if a majority of the nodes grants it. False means that a
+// majority answered and something else was in the way: a holder, another attempt at
+// the same moment, or this handle's own hold (there is no re-entry).
 //
-// It returns as soon as the outcome is certain, at the latest after NodeLimit,
-// and once more as long to undo a failed attempt. An attempt that fails is undone
-// on all nodes, whatever they answered, and also when ctx ends. What is slow of
-// that goes on in the background for up to twice NodeLimit and is not repeated.
+// It returns as soon as the outcome is certain: within NodeLimit, plus the same time
+// to undo a failed attempt. A failed attempt is undone on all nodes, whatever they
+// answered, even if ctx has ended. Slow releases go on in the background for up to
+// twice NodeLimit and are not repeated.
 //
-// A SET that is slower still may be carried out after its release. Then nobody
-// has the lock, and the key stays on that node, until the ttl of the late SET is
-// over and no longer.
+// A SET that is slower still may be executed after its release. Then nobody has the
+// lock, and the key stays on that node until the ttl of the late SET is over.
 //
-// Whoever is told false must wait for a random time before trying again. Those
-// who try at the same moment may share out the nodes so that none has a
-// majority, and with equal delays they would do so again and again.
+// After false the caller must wait for a random time before it retries. Callers that
+// try at the same moment may split the nodes so that none gets a majority, and with
+// equal delays they would do so every time.
 func (m *Mutex) TryLock(ctx context.Context) (bool, error) {
 	if ctx.Err() != nil {
 		return false, context.Cause(ctx)
@@ -88,25 +87,25 @@ func (m *Mutex) TryLock(ctx context.Context) (bool, error) {
 	return false, v.noQuorum()
 }
 
-// undo releases a failed attempt. It waits, but not for long, until as many
-// nodes have done so as had given the lock: the next one to try finds them free.
+// undo releases a failed attempt. It waits, within NodeLimit, until as many nodes have
+// released the lock as had granted it: the next attempt then finds them free.
 func (m *Mutex) undo(ctx context.Context, given int) {
 	ctx, cancel := context.WithTimeout(ctx, NodeLimit(m.ttl))
 	defer cancel()
 	m.claim.release(ctx, func(v votes) bool { return v.yes >= given })
 }
 
-// Unlock gives the lock back, even when ctx is cancelled already: a caller
-// that gives up must not keep the others waiting. It takes twice NodeLimit at
-// most. After ErrNoQuorum it may be called again, and ErrNotHeld may then mean
-// that the first call did it; the ttl frees the lock anyway. After an error of
+// Unlock releases the lock, even if ctx is already cancelled: a caller
+// that gives up must not keep the others waiting. It takes at
+// most twice NodeLimit. After ErrNoQuorum it may be called again, and ErrNotHeld may
+// then mean that the first call succeeded; the lock expires anyway. After an error of
 // TryLock it undoes the attempt once more.
 func (m *Mutex) Unlock(ctx context.Context) error {
 	if m.claim == nil {
 		return ErrNotHeld
 	}
 	if m.renewal != nil {
-		m.renewal.stop() // first: whatever the nodes answer, it must not go on
+		m.renewal.stop() // first: it must stop whatever the nodes answer
 	}
 	v := m.claim.release(context.WithoutCancel(ctx), votes.settled)
 	switch {
@@ -119,7 +118,7 @@ func (m *Mutex) Unlock(ctx context.Context) error {
 }
 
 // Context returns a copy of parent for the work under the lock. It ends when
-// the lock is lost, with ErrLost as its cause, or when it is given back.
+// the lock is lost, with ErrLost as its cause, or when it is released.
 func (m *Mutex) Context(parent context.Context) context.Context {
 	ctx, cancel := context.WithCancelCause(parent)
 	r := m.renewal
@@ -137,8 +136,8 @@ func (m *Mutex) Context(parent context.Context) context.Context {
 	return ctx
 }
 
-// Validity returns for how long the lock is surely held if it is not renewed any
-// more, and 0 when it is not held.
+// Validity returns how long the lock is certainly held without another renewal, and 0
+// if it is not held.
 func (m *Mutex) Validity() time.Duration {
 	if m.renewal == nil {
 		return 0
@@ -146,7 +145,7 @@ func (m *Mutex) Validity() time.Duration {
 	return m.renewal.valid()
 }
 
-// Renewals returns how often the hold has been renewed, or the last one was.
+// Renewals returns how often the current hold, or else the last one, was renewed.
 func (m *Mutex) Renewals() int {
 	if m.renewal == nil {
 		return 0

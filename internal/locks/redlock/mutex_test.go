@@ -41,8 +41,8 @@ func TestExclusive(t *testing.T) {
 	})
 }
 
-// wait takes the lock, with random delays. A busy machine may take longer to
-// answer than a node has time.
+// wait acquires the lock, retrying with random delays, because on a busy
+// machine a node may answer too late.
 func wait(t *testing.T, m *Mutex) {
 	t.Helper()
 	for start := time.Now(); ; time.Sleep(rand.N(5 * time.Millisecond)) {
@@ -57,13 +57,13 @@ func wait(t *testing.T, m *Mutex) {
 	}
 }
 
-// giveBack unlocks, with patience as wait has it.
+// giveBack releases the lock, retrying like wait.
 func giveBack(t *testing.T, m *Mutex) {
 	t.Helper()
 	for start := time.Now(); ; {
 		err := m.Unlock(t.Context())
 		if err == nil || errors.Is(err, ErrNotHeld) && time.Since(start) > limit {
-			return // at a second call the first may have done it
+			return // on a retry: the first call may have released it
 		}
 		if !errors.Is(err, ErrNoQuorum) || time.Since(start) > ttl {
 			t.Error("Unlock:", err)
@@ -80,7 +80,8 @@ func TestMinorityFails(t *testing.T) {
 				a, b := ns.mutex(key), ns.mutex(key)
 				off := ns.hooks()[1:3].on(locktest.Any, fault.action)
 
-				// Three answer at once, and nobody waits for the others.
+				// Three nodes answer at once, and the lock does not wait for
+				// the others.
 				within(t, 0, func() {
 					mustLock(t, a)
 					mustNotLock(t, b)
@@ -128,7 +129,7 @@ func TestNoNodes(t *testing.T) {
 	}
 }
 
-// Of four nodes three are a majority, of two both.
+// Of four nodes, three are a majority; of two, both.
 func TestEvenNumber(t *testing.T) {
 	for n, may := range map[int]int{1: 0, 2: 0, 3: 1, 4: 1, 5: 2} {
 		inBubble(t, func(t *testing.T, ns nodes) {
@@ -145,8 +146,8 @@ func TestEvenNumber(t *testing.T) {
 	}
 }
 
-// A majority that refuses is an answer. Who gets it leaves no trace, nor takes
-// anything from the holder.
+// A majority that refuses is a definite answer. The refused caller leaves
+// nothing behind and does not affect the holder.
 func TestRefused(t *testing.T) {
 	inBubble(t, func(t *testing.T, ns nodes) {
 		key := locktest.Key(t)
@@ -155,7 +156,7 @@ func TestRefused(t *testing.T) {
 		mustLock(t, a) // on three nodes
 		off()
 
-		mustNotLock(t, b) // it had two for a moment
+		mustNotLock(t, b) // it had two nodes for a moment
 		time.Sleep(limit)
 		held := a.claim.token
 		if got, want := fmt.Sprint(ns.tokens(key)), fmt.Sprint([]string{held, held, held, "", ""}); got != want {
@@ -193,7 +194,7 @@ func TestReleaseAwaitsSet(t *testing.T) {
 		pause := locktest.NewPause()
 		ns[4].Hook.On(locktest.Command("set"), 1, pause.Before)
 
-		mustLock(t, a) // by the other four
+		mustLock(t, a) // with the other four nodes
 		unlock(t, a)
 		synctest.Wait()
 		pause.Release()
@@ -201,7 +202,7 @@ func TestReleaseAwaitsSet(t *testing.T) {
 	})
 }
 
-// Nor does a release that is late do anything to the next attempt.
+// A release that arrives late does not affect the next attempt.
 func TestLateReleaseSparesNextAttempt(t *testing.T) {
 	inBubble(t, func(t *testing.T, ns nodes) {
 		key := locktest.Key(t)
@@ -227,8 +228,8 @@ func TestLateReleaseSparesNextAttempt(t *testing.T) {
 	})
 }
 
-// A flaw of no great harm: a SET that is carried out after its release stays,
-// but never for longer than the ttl.
+// A harmless flaw: a SET that is executed after its release is not undone, but
+// it expires after the ttl.
 func TestLateSetStaysUntilTTL(t *testing.T) {
 	inBubble(t, func(t *testing.T, ns nodes) {
 		key := locktest.Key(t)
@@ -236,7 +237,7 @@ func TestLateSetStaysUntilTTL(t *testing.T) {
 		b := ns.mutex(key)
 		const late = time.Second
 		off := hs[:3].on(locktest.Any, func(ctx context.Context, _ func() error) error {
-			<-ctx.Done() // somewhere on its way, and it will arrive
+			<-ctx.Done() // the command is delayed, but will arrive
 			return ctx.Err()
 		})
 		if ok, err := a.TryLock(t.Context()); ok || !errors.Is(err, ErrNoQuorum) {
@@ -263,9 +264,9 @@ func TestFalseIsCertain(t *testing.T) {
 		key := locktest.Key(t)
 		a, b := ns.mutex(key), ns.mutex(key)
 		mustLock(t, a)
-		synctest.Wait() // for the other two
+		synctest.Wait() // for the other two nodes
 		defer ns.hooks()[:2].on(locktest.Any, locktest.Drop)()
-		within(t, 0, func() { mustNotLock(t, b) }) // three refuse
+		within(t, 0, func() { mustNotLock(t, b) }) // three nodes refuse
 		unlock(t, a)
 	})
 }
@@ -291,7 +292,7 @@ func TestValidity(t *testing.T) {
 	})
 }
 
-// A majority whose answers come when the validity is over gives no lock.
+// If the majority answers after the validity has passed, the lock is not held.
 func TestTooLateIsNotHeld(t *testing.T) {
 	inBubble(t, func(t *testing.T, ns nodes) {
 		key := locktest.Key(t)
@@ -327,23 +328,24 @@ func TestNoReentry(t *testing.T) {
 		a := ns.mutex(locktest.Key(t))
 		mustLock(t, a)
 		mustNotLock(t, a)
-		unlock(t, a) // the hold is the first one's still
+		unlock(t, a) // the first caller still holds the lock
 		mustLock(t, a)
 		unlock(t, a)
 	})
 }
 
-// A flaw, and why the delay between attempts has to be random: three who try at
-// the same moment share out the nodes. Nobody has the lock, and nothing is left.
+// A flaw, and the reason for random delays between attempts: three callers that
+// try at the same moment split the nodes. No caller gets the lock, and nothing
+// is left behind.
 func TestSplitVote(t *testing.T) {
 	inBubble(t, func(t *testing.T, ns nodes) {
 		key := locktest.Key(t)
-		near := [][]int{{0, 1}, {2, 3}, {4}} // which nodes hear whom first
+		near := [][]int{{0, 1}, {2, 3}, {4}} // the nodes at which each caller comes first
 		var wg sync.WaitGroup
 		for _, own := range near {
 			m, hs := ns.own(t, key)
 			hs.on(locktest.Script(unlockSource), func(_ context.Context, send func() error) error {
-				time.Sleep(tick) // after everybody's SET
+				time.Sleep(tick) // after the SETs of all callers
 				return send()
 			})
 			for i, h := range hs {
@@ -433,8 +435,7 @@ func TestLateUnlockSparesForeignLock(t *testing.T) {
 	})
 }
 
-// An unlock that does not get through does not keep the caller for long, and the
-// lock no longer than the ttl.
+// An Unlock without a quorum returns soon, and the lock expires after the ttl.
 func TestUnlockWithoutQuorum(t *testing.T) {
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {

@@ -19,36 +19,36 @@ const (
 	ttl   = 30 * time.Second
 	limit = 50 * time.Millisecond // NodeLimit(ttl)
 
-	// This is added to a sleep so that it ends after a timer of the same
-	// length, not beside it.
+	// tick is added to a sleep so that it ends after a timer of the same
+	// length, and not at the same time.
 	tick = time.Millisecond
 )
 
 func TestMain(m *testing.M) {
-	logging.Disable() // what go-redis would print it returns as well
-	// A client whose server was gone looks for it once a second, and sees only
+	logging.Disable() // everything go-redis would print is also returned
+	// A client whose server was down dials it once a second, and notices only
 	// then that it has been closed.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
 }
 
-// nodes are independent Redis servers in memory.
+// nodes are independent in-memory Redis servers.
 type nodes []*locktest.Server
 
-// inBubble runs f on five nodes whose clocks and those of the timers here are one,
-// which time.Sleep moves. It fails if something goes on for ever.
+// inBubble runs f with five nodes. Their clocks and the timers here share one fake
+// clock, which time.Sleep advances. It fails if a goroutine never ends.
 func inBubble(t *testing.T, f func(t *testing.T, ns nodes)) {
 	synctest.Test(t, func(t *testing.T) {
 		ns := make(nodes, 5)
 		for i := range ns {
 			ns[i] = locktest.StartTicking(t)
 		}
-		// What is slow goes on in the background, and ends in time.
+		// Slow calls continue in the background, but must end in time.
 		t.Cleanup(func() { time.Sleep(10 * limit) })
 		f(t, ns)
 	})
 }
 
-// mutex returns a handle over the clients the nodes came with.
+// mutex returns a handle with the nodes' own clients.
 func (ns nodes) mutex(key string) *Mutex {
 	var clients []redis.UniversalClient
 	for _, n := range ns {
@@ -57,8 +57,8 @@ func (ns nodes) mutex(key string) *Mutex {
 	return New(clients, key, ttl)
 }
 
-// own returns a handle over clients of its own, as another process has, and
-// their hooks.
+// own returns a handle with its own clients, like another process, and their
+// hooks.
 func (ns nodes) own(t *testing.T, key string) (*Mutex, hooks) {
 	var clients []redis.UniversalClient
 	var hs hooks
@@ -78,7 +78,7 @@ func (ns nodes) hooks() hooks {
 	return hs
 }
 
-// tokens returns what the nodes have at key, "" for nothing.
+// tokens returns the value of key on each node, "" if there is none.
 func (ns nodes) tokens(key string) []string {
 	var tokens []string
 	for _, n := range ns {
@@ -88,8 +88,8 @@ func (ns nodes) tokens(key string) []string {
 	return tokens
 }
 
-// mustBeFree waits for what goes on in the background, and no longer: no node
-// may have the key then.
+// mustBeFree waits for work in the background, for a limited time. After that,
+// no node may have the key.
 func (ns nodes) mustBeFree(t *testing.T, key string) {
 	t.Helper()
 	time.Sleep(3 * limit)
@@ -115,7 +115,7 @@ func (hs hooks) on(match locktest.Match, action locktest.Action) (off func()) {
 	}
 }
 
-// faults are the ways in which a node gives no answer, and what is told then.
+// faults are the ways in which a node does not answer, and the expected errors.
 var faults = map[string]struct {
 	action locktest.Action
 	err    error
@@ -130,7 +130,7 @@ var faults = map[string]struct {
 	}, context.DeadlineExceeded},
 }
 
-// slow has the node execute a command, and its reply come after d.
+// slow lets the node execute a command at once, and delays its reply by d.
 func slow(d time.Duration) locktest.Action {
 	return func(ctx context.Context, send func() error) error {
 		err := send()
@@ -143,8 +143,8 @@ func slow(d time.Duration) locktest.Action {
 	}
 }
 
-// eachKind runs f on five servers in memory, and on five real ones, by the clock
-// on the wall.
+// eachKind runs f with five in-memory servers, and with five real ones, in real
+// time.
 func eachKind(t *testing.T, f func(t *testing.T, clients []redis.UniversalClient)) {
 	for _, kind := range []string{"embedded", "local"} {
 		t.Run(kind, func(t *testing.T) {
@@ -194,7 +194,7 @@ func mustNotBeHeld(t *testing.T, m *Mutex) {
 	}
 }
 
-// die ends the renewal, as the death of the process does, and leaves the lock.
+// die ends the renewal but keeps the lock, as if the process had died.
 func die(m *Mutex) { m.renewal.stop() }
 
 // within fails the test if f takes longer than d.

@@ -11,9 +11,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// NodeLimit is the time one node has to answer, of a lock with that ttl: a
-// tenth of it, between 5 and 50 ms. It is far below the ttl, so that a node that
-// is away costs little of the validity and the next one is asked in good time.
+// NodeLimit returns how long one node may take to answer for a lock with that ttl: a
+// tenth of it, between 5 and 50 ms. It is far below the ttl, so that an unavailable
+// node costs little of the validity.
 func NodeLimit(ttl time.Duration) time.Duration {
 	return min(max(ttl/10, 5*time.Millisecond), 50*time.Millisecond)
 }
@@ -28,8 +28,8 @@ var (
 	renewScript = redis.NewScript(renewSource)
 )
 
-// A claim is one attempt at the lock, and the hold that may come of it. Each has
-// a token of its own: what is late of one attempt can do nothing to the next.
+// A claim is one attempt at the lock, and the hold it may become. Each has a token of
+// its own: late requests of one attempt cannot affect the next.
 type claim struct {
 	nodes []redis.UniversalClient
 	key   string
@@ -50,7 +50,7 @@ func newClaim(nodes []redis.UniversalClient, key string, ttl time.Duration) *cla
 	return c
 }
 
-// A request asks one node. Yes is: set, renewed, or deleted.
+// A request asks one node. Yes means set, renewed, or deleted.
 type request func(ctx context.Context, node redis.UniversalClient) (yes bool, err error)
 
 func (c *claim) set(ctx context.Context, node redis.UniversalClient) (bool, error) {
@@ -69,22 +69,22 @@ func (c *claim) unlock(ctx context.Context, node redis.UniversalClient) (bool, e
 	return unlockScript.Run(ctx, node, []string{c.key}, c.token).Bool()
 }
 
-// release deletes the claim on every node, also where it was refused or nothing
-// was heard: the node may have it all the same. It does not listen to ctx, only
-// its waiting does. Twice the limit is for the request before and its own.
+// release deletes the claim on every node, even if the node refused it or did not
+// answer: it may still have it. ctx ends only the wait, not the requests. Twice the
+// limit allows for the request before and for its own.
 func (c *claim) release(ctx context.Context, enough func(votes) bool) votes {
 	return c.ask(ctx, 2*NodeLimit(c.ttl), c.unlock, enough)
 }
 
-// ask puts a request to all nodes at once and counts the answers, until there
-// are enough, or the time is up, or ctx ends. The nodes that have not answered
-// yet are left to go on by themselves, and the time ends them, too.
+// ask sends a request to all nodes at once and counts the answers, until there are
+// enough, or the time is up, or ctx ends. Unanswered requests go on in the background
+// until the time is up.
 //
 // The requests of one claim reach a node one after another: a release must not
-// overtake what it is to undo.
+// overtake the request that it undoes.
 func (c *claim) ask(ctx context.Context, within time.Duration, do request, enough func(votes) bool) votes {
 	deadline := time.Now().Add(within)
-	answers := make(chan answer, len(c.nodes)) // room for all: nobody waits for us
+	answers := make(chan answer, len(c.nodes)) // room for all: late answers must not block
 	c.mu.Lock()
 	for i, node := range c.nodes {
 		before, done := c.last[i], make(chan struct{})
@@ -104,7 +104,7 @@ func (c *claim) ask(ctx context.Context, within time.Duration, do request, enoug
 	}
 	c.mu.Unlock()
 
-	// A client may not keep to its deadline: this one does not depend on it.
+	// A client may ignore its deadline, so ask has its own.
 	wait, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	v := votes{heard: make([]bool, len(c.nodes))}

@@ -16,10 +16,11 @@ import (
 	"oversell/internal/locks/locktest"
 )
 
-// realTTL is short enough for a test and long enough for a machine that stalls.
+// realTTL is short enough for a test, and long enough for a machine that
+// stalls.
 const realTTL = 2 * time.Second
 
-// processes runs five redis-servers that write down all before they answer.
+// processes runs five redis-servers that sync every write before they reply.
 func processes(t *testing.T) ([]*backendtest.LocalRedis, []redis.UniversalClient) {
 	t.Helper()
 	if runtime.GOOS == "windows" {
@@ -41,10 +42,10 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// Two of five processes are stopped, killed and started again, by the clock on
-// the wall, and three contenders never meet.
+// Two of five servers are stopped, killed and restarted, in real time, and the
+// three contenders never hold the lock at the same time.
 func TestMinorityOfProcessesFails(t *testing.T) {
-	t.Parallel() // it sleeps, most of the time
+	t.Parallel() // it mostly sleeps
 	servers, clients := processes(t)
 	key := locktest.Key(t)
 	var witness locktest.Witness
@@ -96,7 +97,7 @@ func TestMinorityOfProcessesFails(t *testing.T) {
 	}
 }
 
-// A process that was killed knows the lock again when it is back.
+// A killed server still knows the lock after a restart.
 func TestRestartWithData(t *testing.T) {
 	servers, clients := processes(t)
 	key := locktest.Key(t)
@@ -105,7 +106,7 @@ func TestRestartWithData(t *testing.T) {
 	for _, s := range servers {
 		must(t, s.Restart(t.Context()))
 	}
-	// Until a majority has answered that it is held.
+	// Until a majority has answered that the lock is held.
 	for start := time.Now(); ; {
 		ok, err := b.TryLock(t.Context())
 		if ok {
@@ -121,8 +122,8 @@ func TestRestartWithData(t *testing.T) {
 	giveBack(t, a)
 }
 
-// Three of five processes hang: no lock is had, and when they go on, whatever
-// they had in their buffers locks nothing for longer than the ttl.
+// Three of five servers hang: nobody gets the lock. When the servers continue,
+// commands from their buffers lock nothing for longer than the ttl.
 func TestMajorityOfProcessesHangs(t *testing.T) {
 	servers, clients := processes(t)
 	key := locktest.Key(t)
@@ -146,13 +147,13 @@ func TestMajorityOfProcessesHangs(t *testing.T) {
 	giveBack(t, b)
 }
 
-// Renewal by majority, by the clock on the wall.
+// Renewal with a majority, in real time.
 func TestLongWorkKeepsLockInTime(t *testing.T) {
-	t.Parallel() // it sleeps, most of the time
+	t.Parallel() // it mostly sleeps
 	servers, clients := processes(t)
 	key := locktest.Key(t)
-	// On a busy machine a node may be late with an answer. A longer ttl leaves more tries
-	// to renew.
+	// On a busy machine a node may answer late. A longer ttl leaves more attempts to
+	// renew.
 	const ttl = 2 * realTTL
 	a, b := New(clients, key, ttl), New(clients, key, ttl)
 	wait(t, a)

@@ -7,22 +7,22 @@ import (
 	"time"
 )
 
-// A renewal keeps one hold alive, from its TryLock to its Unlock. While it waits
-// it is two timers, no goroutine.
+// A renewal keeps one hold alive, from its TryLock to its Unlock. It waits in two
+// timers, not in a goroutine.
 //
-// It only lengthens what is there. A node that no longer has the key is not
-// given it anew: between then and now the key may have been somebody else's, and
-// to set it would cover up just that. Nodes that forget are thus used up during
-// a long hold, and once a majority has forgotten, the hold is lost.
+// It only extends existing keys. If a node no longer has the key, the renewal does not
+// set it again: somebody else may have held the lock meanwhile, and setting the key
+// would hide that. So a long hold loses each node that forgets, and once a majority
+// has forgotten, the hold is lost.
 type renewal struct {
 	claim *claim
 
 	mu      sync.Mutex
 	next    *time.Timer // sends the next renewal
-	lease   *time.Timer // gives the lock up for lost
-	expires time.Time   // when it does, by this machine's clock
-	renewed int         // how often a majority said yes
-	failed  error       // why the last renewal had no majority, nil if it had
+	lease   *time.Timer // declares the lock lost
+	expires time.Time   // when lease fires, by this machine's clock
+	renewed int         // how often a majority renewed it
+	failed  error       // why the last renewal had no majority, nil if it had one
 	cause   error       // why it ended, nil until then
 	onEnd   []context.CancelCauseFunc
 }
@@ -31,14 +31,14 @@ type renewal struct {
 // one ttl: 1 %, and 2 ms more for the precision at which keys expire.
 func drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
 
-// validUntil is the end of the validity that a majority granted upon a request
-// of that time. It counts from before the request, so as not to outlast a node.
+// validUntil returns the end of the validity that a majority granted upon a request
+// sent at that time. It counts from before the request, so as not to outlast a node.
 func validUntil(sent time.Time, ttl time.Duration) time.Time {
 	return sent.Add(ttl - drift(ttl))
 }
 
-// keep starts the renewal of a claim that a majority granted upon a request of
-// that time. It returns nil if the validity was over by the time of the answer.
+// keep starts the renewal of a claim that a majority granted upon a request sent at
+// that time. It returns nil if the validity was over when the answer came.
 func keep(c *claim, sent time.Time) *renewal {
 	r := &renewal{claim: c, expires: validUntil(sent, c.ttl)}
 	valid := time.Until(r.expires)
@@ -52,7 +52,7 @@ func keep(c *claim, sent time.Time) *renewal {
 	return r
 }
 
-// stop ends the renewal because the lock is given back.
+// stop ends the renewal because the lock is released.
 func (r *renewal) stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -61,7 +61,7 @@ func (r *renewal) stop() {
 	}
 }
 
-// end tells the holder why; the first cause counts. The caller has locked mu.
+// end cancels the holder's contexts; the first cause counts. mu must be locked.
 func (r *renewal) end(cause error) {
 	if r.cause != nil {
 		return
@@ -74,11 +74,11 @@ func (r *renewal) end(cause error) {
 	}
 }
 
-// renew asks the nodes for another ttl. A majority must say yes. Too few answers
-// are not yet a loss: the validity has time left, and the next try may have them.
+// renew asks the nodes for another ttl. A majority must agree. Too few answers are not
+// yet a loss: the validity has time left, and the next attempt may get enough.
 func (r *renewal) renew() {
 	r.mu.Lock()
-	over := r.over() // ended as the timer fired
+	over := r.over() // ended while the timer fired
 	r.mu.Unlock()
 	if over {
 		return
@@ -114,8 +114,8 @@ func (r *renewal) expire() {
 }
 
 // over reports whether r has ended, and ends it if the validity that a majority
-// granted last has run out. It reads the clock, for timers may be late. The
-// caller has locked mu.
+// granted last has run out. It reads the clock, as timers may be late. mu must be
+// locked.
 func (r *renewal) over() bool {
 	if !time.Now().Before(r.expires) {
 		r.end(errors.Join(ErrLost, r.failed))
@@ -123,7 +123,7 @@ func (r *renewal) over() bool {
 	return r.cause != nil
 }
 
-// valid returns what remains of the validity, 0 after the end.
+// valid returns the rest of the validity, 0 after the end.
 func (r *renewal) valid() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -60,7 +60,7 @@ func TestUnlockEndsRenewal(t *testing.T) {
 	}
 }
 
-// What Unlock deletes a renewal that is on its way does not bring back.
+// A renewal in flight does not restore what Unlock has deleted.
 func TestUnlockDuringRenewal(t *testing.T) {
 	inBubble(t, func(t *testing.T, ns nodes) {
 		key := locktest.Key(t)
@@ -82,7 +82,7 @@ func TestUnlockDuringRenewal(t *testing.T) {
 	})
 }
 
-// Two nodes are away for good; the other three suffice.
+// Two nodes stay down; the other three are enough.
 func TestRenewalByMajority(t *testing.T) {
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
@@ -113,9 +113,9 @@ func TestRenewalOutlivesErrors(t *testing.T) {
 				ctx := a.Context(t.Context())
 				for range 10 {
 					off := ns.hooks()[1:].on(locktest.Script(renewSource), fault.action)
-					time.Sleep(ttl/3 + tick + limit) // one that fails
+					time.Sleep(ttl/3 + tick + limit) // a failed renewal
 					off()
-					time.Sleep(ttl/3 - limit) // one that succeeds
+					time.Sleep(ttl/3 - limit) // a successful renewal
 				}
 				if ctx.Err() != nil {
 					t.Error("the context has ended:", context.Cause(ctx))
@@ -129,7 +129,8 @@ func TestRenewalOutlivesErrors(t *testing.T) {
 	}
 }
 
-// A minority that forgets is no loss, and is not reminded.
+// If a minority of nodes loses the key, the lock is not lost, and the key is
+// not restored.
 func TestForgetfulMinority(t *testing.T) {
 	inBubble(t, func(t *testing.T, ns nodes) {
 		key := locktest.Key(t)
@@ -182,7 +183,7 @@ func TestLossIsTold(t *testing.T) {
 		}, ttl - drift(ttl), fault.err}
 	}
 	for name, test := range tests {
-		for _, held := range []time.Duration{tick, 3*ttl + tick} { // taken or renewed just now
+		for _, held := range []time.Duration{tick, 3*ttl + tick} { // just acquired, or just renewed
 			t.Run(fmt.Sprintf("%s after %v", name, held), func(t *testing.T) {
 				inBubble(t, func(t *testing.T, ns nodes) {
 					key := locktest.Key(t)
@@ -247,7 +248,7 @@ func TestContextOfNoHold(t *testing.T) {
 	})
 }
 
-// Whoever works asks the handle while its timers are at work.
+// The handle is used concurrently while its timers run.
 func TestConcurrentQuestions(t *testing.T) {
 	inBubble(t, func(t *testing.T, ns nodes) {
 		a := ns.mutex(locktest.Key(t))
@@ -267,7 +268,8 @@ func TestConcurrentQuestions(t *testing.T) {
 	})
 }
 
-// A flaw: what nobody unlocks is renewed for as long as the process lives.
+// A flaw: a lock that is never unlocked is renewed as long as the process
+// lives.
 func TestForgottenUnlock(t *testing.T) {
 	inBubble(t, func(t *testing.T, ns nodes) {
 		key := locktest.Key(t)
@@ -276,7 +278,7 @@ func TestForgottenUnlock(t *testing.T) {
 		if ok, err := a.TryLock(ctx); !ok {
 			t.Fatal("TryLock:", err)
 		}
-		cancel() // and returns
+		cancel() // the caller returns without Unlock
 		time.Sleep(time.Hour)
 		mustNotLock(t, b)
 		unlock(t, a)

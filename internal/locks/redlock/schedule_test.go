@@ -18,12 +18,12 @@ const (
 	delayed     = scheduleTTL + time.Millisecond // longer than the ttl
 )
 
-// tally is what came of schedules.
+// tally is the result of all schedules.
 type tally struct {
 	mu                             sync.Mutex
 	holds, lost, renewed, noQuorum int
-	overlaps                       []string // somebody was let in beside a valid hold
-	wrong                          []string // anything else that must not be
+	overlaps                       []string // a second holder entered during a valid hold
+	wrong                          []string // anything else that must not happen
 }
 
 func (s *tally) add(f func()) {
@@ -32,8 +32,8 @@ func (s *tally) add(f func()) {
 	f()
 }
 
-// A contender takes the lock twice, with random delays, and works for up
-// to the ttl and a half each time.
+// A contender acquires the lock twice, with random delays, and works for up to
+// one and a half ttl each time.
 type contender struct {
 	*chaos
 	*Mutex
@@ -65,7 +65,7 @@ func (c contender) run(ctx context.Context) {
 	}
 }
 
-// work is inside for as long as the lock says that it is held.
+// work stays in the section while the lock says that it is held.
 func (c contender) work(ctx context.Context) {
 	hold := c.Context(ctx)
 	leave := c.witness.Enter(c.who)
@@ -93,8 +93,8 @@ func (c contender) work(ctx context.Context) {
 	})
 }
 
-// run is one schedule of four contenders. A crashed node stays away for that
-// long, and that many nodes have faults at once.
+// run runs one schedule of four contenders. A crashed node stays down for away,
+// and atOnce nodes are faulty at the same time.
 func (s *tally) run(t *testing.T, seed uint64, away time.Duration, atOnce int) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChaos(seed, scheduleTTL, away, atOnce)
@@ -116,7 +116,7 @@ func (s *tally) run(t *testing.T, seed uint64, away time.Duration, atOnce int) {
 		c.wg.Wait()
 		s.overlaps = append(s.overlaps, witness.Overlaps()...)
 
-		// What is late arrives, and then every key is gone in time.
+		// Late commands arrive, and after that every key expires in time.
 		time.Sleep(scheduleTTL + 10*NodeLimit(scheduleTTL))
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -128,8 +128,8 @@ func (s *tally) run(t *testing.T, seed uint64, away time.Duration, atOnce int) {
 	})
 }
 
-// Two of five nodes have faults at any time; in every second schedule three, so
-// that there is no majority for a while.
+// Two of five nodes are faulty at any time; in every second schedule three, so
+// that at times there is no majority.
 func TestSchedules(t *testing.T) {
 	var sum tally
 	for seed := range uint64(schedules) {
@@ -145,7 +145,7 @@ func TestSchedules(t *testing.T) {
 	}
 }
 
-// A flaw: where crashed nodes come back empty at once, a second holder gets in.
+// A flaw: if crashed nodes come back empty at once, a second holder gets in.
 func TestSchedulesWithoutDelayedRestart(t *testing.T) {
 	var sum tally
 	for seed := range uint64(schedules) {

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// votes are the nodes' answers to one request. A node that failed has said
-// neither yes nor no.
+// votes are the nodes' answers to one request. A node that failed counts as neither
+// yes nor no.
 type votes struct {
 	heard   []bool // by node
 	yes, no int
@@ -25,7 +25,7 @@ func (v *votes) count(a answer) {
 	}
 }
 
-// close counts the nodes that were not heard as failed.
+// close counts the nodes that have not answered as failed.
 func (v *votes) close(err error) {
 	for i, heard := range v.heard {
 		if !heard {
@@ -37,28 +37,28 @@ func (v *votes) close(err error) {
 // majority is more than half: any two of them have a node in common.
 func (v votes) majority() int { return len(v.heard)/2 + 1 }
 
-// open is the number of nodes not heard yet.
+// open is the number of nodes that have not answered yet.
 func (v votes) open() int { return len(v.heard) - v.yes - v.no - len(v.errs) }
 
-// won says that a majority said yes.
+// won reports whether a majority said yes.
 func (v votes) won() bool { return v.yes >= v.majority() }
 
-// gone says that so many said no that the others are no majority.
+// gone reports whether so many said no that the others are no majority.
 func (v votes) gone() bool { return len(v.heard)-v.no < v.majority() }
 
-// answered says that a majority said something.
+// answered reports whether a majority answered.
 func (v votes) answered() bool { return v.yes+v.no >= v.majority() }
 
-// decided says that no further answer changes what TryLock returns.
+// decided reports whether no further answer can change TryLock's result.
 func (v votes) decided() bool {
 	hopeless := v.yes+v.open() < v.majority()
 	return v.won() || hopeless && v.answered() || v.yes+v.no+v.open() < v.majority()
 }
 
-// settled says the same of a claim that was had: whether it is there still.
+// settled reports the same for a claim that was held: whether it still is.
 func (v votes) settled() bool { return v.won() || v.gone() && v.answered() }
 
-// noQuorum is the error of too few answers.
+// noQuorum returns the error for too few answers.
 func (v votes) noQuorum() error {
 	return fmt.Errorf("%w: %d of %d did: %w", ErrNoQuorum, v.yes+v.no, len(v.heard), errors.Join(v.errs...))
 }

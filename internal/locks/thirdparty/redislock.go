@@ -10,38 +10,44 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// redislockBackoff is the delay of the library's example of a wait with a
-// deadline of its own:
-// https://pkg.go.dev/github.com/bsm/redislock#example-Client.Obtain-CustomDeadline
+// redislockBackoff is how long LinearBackoff waits between two attempts.
 const redislockBackoff = 500 * time.Millisecond
+
+// LinearBackoff is the strategy of the library's example of a wait with a deadline of
+// its own: https://pkg.go.dev/github.com/bsm/redislock#example-Client.Obtain-CustomDeadline
+func LinearBackoff() redislock.RetryStrategy {
+	return redislock.LinearBackoff(redislockBackoff)
+}
 
 // Redislock makes the locks of bsm/redislock: one Client a process, Obtain and
 // Release, as in https://github.com/bsm/redislock/blob/main/README.md. It is
 // safe for concurrent use and needs no closing.
 //
 // Its defaults (https://pkg.go.dev/github.com/bsm/redislock#Options):
-//   - it asks once and does not wait; whoever wants to wait says how, here by
-//     the linear backoff of its example;
-//   - a wait without a deadline ends after the ttl; here it ends with its
-//     context, as in the example that gives a deadline;
+//   - it asks once and does not wait; to wait, the caller passes a strategy, here the
+//     linear backoff of its example;
+//   - a wait without a deadline ends after the ttl; here it ends with its context, as
+//     in the example with a deadline;
 //   - an error of Redis ends the wait at once;
 //   - no refresh: Refresh is for the caller, and nobody calls it here.
 //
-// 5,000 waiters in a process all ask by themselves, each in the same rhythm:
-// those who set out together come back together, wave after wave, and of each
-// wave few get in. At its half second 120 to 190 a second were served on a busy
-// machine, with 130 commands for each; at 50 ms it was 8.
+// 5,000 waiters in a process all poll at the same interval: those that start together
+// return together, wave after wave, and few of each wave get the lock. At half a second
+// 120 to 190 a second were served on a busy machine, with 130 commands for each; at 50
+// ms it was 8.
 type Redislock struct {
 	client *redislock.Client
 	ttl    time.Duration
+	retry  func() redislock.RetryStrategy
 }
 
-// NewRedislock returns the locks on rdb, with leases of ttl.
-func NewRedislock(rdb redis.UniversalClient, ttl time.Duration) *Redislock {
-	return &Redislock{client: redislock.New(rdb), ttl: ttl}
+// NewRedislock returns the locks on rdb, with leases of ttl. Retry makes a strategy for
+// each wait, as some of them count.
+func NewRedislock(rdb redis.UniversalClient, ttl time.Duration, retry func() redislock.RetryStrategy) *Redislock {
+	return &Redislock{client: redislock.New(rdb), ttl: ttl, retry: retry}
 }
 
-// New returns a handle on the lock that lives at key. It does not take it.
+// New returns a handle on the lock stored at key. It does not acquire it.
 func (r *Redislock) New(key string) *RedislockMutex {
 	return &RedislockMutex{lib: r, key: key}
 }
@@ -51,11 +57,11 @@ func (r *Redislock) New(key string) *RedislockMutex {
 type RedislockMutex struct {
 	lib  *Redislock
 	key  string
-	held *redislock.Lock // what Obtain gave out; nil without a hold
+	held *redislock.Lock // what Obtain returned; nil without a hold
 }
 
 // TryLock asks for the lock once. After an error it is not known whether it was
-// taken, and only the ttl gives it back: the library keeps the token to itself.
+// acquired, and only the ttl releases it: the library does not reveal the token.
 func (m *RedislockMutex) TryLock(ctx context.Context) (bool, error) {
 	err := m.obtain(ctx, nil)
 	if errors.Is(err, redislock.ErrNotObtained) {
@@ -67,14 +73,13 @@ func (m *RedislockMutex) TryLock(ctx context.Context) (bool, error) {
 // Lock waits as redislock does. It returns the cause of ctx when that has ended,
 // or the error of Redis.
 //
-// A wait that ends while redislock asks may leave the lock behind until the ttl
-// is over, taken by nobody.
+// A wait that ends during a request may leave the lock held by nobody until the ttl is
+// over.
 func (m *RedislockMutex) Lock(ctx context.Context) error {
-	// The library asks for a deadline, and for nothing but that: ctx says by
-	// itself when it has ended.
+	// The library only needs some deadline: ctx ends the wait.
 	patient, cancel := context.WithTimeout(ctx, forever)
 	defer cancel()
-	err := m.obtain(patient, &redislock.Options{RetryStrategy: redislock.LinearBackoff(redislockBackoff)})
+	err := m.obtain(patient, &redislock.Options{RetryStrategy: m.lib.retry()})
 	if err != nil {
 		if cause := over(ctx); cause != nil {
 			return cause
@@ -91,12 +96,12 @@ func (m *RedislockMutex) obtain(ctx context.Context, o *redislock.Options) (err 
 	return err
 }
 
-// Unlock gives the lock back, even when ctx is cancelled already. It returns
+// Unlock releases the lock, even if ctx is already cancelled. It returns
 // ErrNotHeld when the lock has expired or is another's.
 func (m *RedislockMutex) Unlock(ctx context.Context) error {
 	ctx, cancel := unlocking(ctx)
 	defer cancel()
-	err := m.held.Release(ctx) // which tells a nil Lock that it is not held
+	err := m.held.Release(ctx) // a nil Lock is not held either
 	if errors.Is(err, redislock.ErrLockNotHeld) {
 		return fmt.Errorf("%w: %w", ErrNotHeld, err)
 	}

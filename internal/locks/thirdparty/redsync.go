@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/go-redsync/redsync/v4"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
@@ -16,42 +15,40 @@ import (
 // It is safe for concurrent use and needs no closing.
 //
 // Its defaults (https://pkg.go.dev/github.com/go-redsync/redsync/v4#Option),
-// all kept but the expiry of 8 s, which is the ttl:
-//   - 32 tries, a random 50 to 250 ms between two: who had no luck in about
-//     five seconds is told so, whatever time was left to wait;
-//   - a twentieth of the ttl for each request (timeoutFactor 0.05): a reply
-//     that takes longer counts as a try in vain;
-//   - a hundredth of the ttl off the lease, for clocks that differ
-//     (driftFactor 0.01);
-//   - each try in vain is two requests, one to ask and one to take back what
-//     may have been taken;
+// all kept by the shop but the expiry of 8 s, which is its ttl:
+//   - 32 tries with a random 50 to 250 ms in between: a waiter fails after about five
+//     seconds, however long it was willing to wait;
+//   - a twentieth of the ttl for each request (timeoutFactor 0.05): a reply that takes
+//     longer counts as a failed try;
+//   - a hundredth of the ttl is taken off the lease, for clock drift (driftFactor
+//     0.01);
+//   - each failed try is two requests, one to ask and one to undo it;
 //   - no extension: ExtendContext is for the caller, and nobody calls it here.
 //
-// 5,000 waiters in a process all ask by themselves: about 33,000 tries a second
-// are due, of two requests each, and the holder's release waits in the same queue
-// for a connection. 2 to 74 a second were served, the fewer the busier the machine.
-// Some use up their 32 tries.
+// 5,000 waiters in a process all poll: about 33,000 tries a second are due, of two
+// requests each, and the holder's release waits in the same queue for a connection. 2
+// to 74 a second were served, fewer on a busier machine. Some use up their 32 tries.
 type Redsync struct {
 	redsync *redsync.Redsync
-	ttl     time.Duration
+	options []redsync.Option
 }
 
-// NewRedsync returns the locks on rdb, with leases of ttl.
-func NewRedsync(rdb redis.UniversalClient, ttl time.Duration) *Redsync {
-	return &Redsync{redsync: redsync.New(goredis.NewPool(rdb)), ttl: ttl}
+// NewRedsync returns the locks on rdb, with the options given.
+func NewRedsync(rdb redis.UniversalClient, options ...redsync.Option) *Redsync {
+	return &Redsync{redsync: redsync.New(goredis.NewPool(rdb)), options: options}
 }
 
-// New returns a handle on the lock that lives at key. It does not take it.
+// New returns a handle on the lock stored at key. It does not acquire it.
 func (r *Redsync) New(key string) *RedsyncMutex {
-	return &RedsyncMutex{r.redsync.NewMutex(key, redsync.WithExpiry(r.ttl))}
+	return &RedsyncMutex{r.redsync.NewMutex(key, r.options...)}
 }
 
 // RedsyncMutex is one holder's handle on a lock. It must not be used by several
 // goroutines at once.
 type RedsyncMutex struct{ mutex *redsync.Mutex }
 
-// TryLock asks for the lock once. After an error it is not held; if Redis could
-// not be reached to take it back, nobody can have it until the ttl is over.
+// TryLock asks for the lock once. After an error it is not held; if Redis could not be
+// reached to undo the try, nobody can have the lock until the ttl is over.
 func (m *RedsyncMutex) TryLock(ctx context.Context) (bool, error) {
 	err := m.mutex.TryLockContext(ctx)
 	if isTaken(err) {
@@ -60,11 +57,11 @@ func (m *RedsyncMutex) TryLock(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// Lock waits as redsync does. It returns the cause of ctx when that has ended,
-// ErrGaveUp after 32 tries, and an error of Redis only if the last try had one.
+// Lock waits as redsync does. It returns the cause of ctx if that has ended, ErrGaveUp
+// after the last try, and an error of Redis only if the last try had one.
 //
-// A wait that ends while redsync asks may leave the lock behind until the ttl is
-// over, taken by nobody: what would take it back has the context that has ended.
+// A wait that ends during a try may leave the lock held by nobody until the ttl is
+// over: redsync undoes the try with the context that has ended.
 func (m *RedsyncMutex) Lock(ctx context.Context) error {
 	err := m.mutex.LockContext(ctx)
 	if err == nil {
@@ -79,7 +76,7 @@ func (m *RedsyncMutex) Lock(ctx context.Context) error {
 	return err
 }
 
-// Unlock gives the lock back, even when ctx is cancelled already. It returns
+// Unlock releases the lock, even if ctx is already cancelled. It returns
 // ErrNotHeld when the lock has expired or is another's.
 func (m *RedsyncMutex) Unlock(ctx context.Context) error {
 	ctx, cancel := unlocking(ctx)

@@ -11,11 +11,11 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// errClient says that it is not known where a client goes.
+// errClient says that the client's servers are not known.
 var errClient = errors.New("rueidislock: neither one server, nor a cluster, nor what sentinels name")
 
-// rueidisOptions has rueidis go where the go-redis client goes, as the same
-// user. Timeouts are rueidis' own.
+// rueidisOptions returns options that connect rueidis to the servers of the go-redis
+// client, as the same user. Timeouts are rueidis' own.
 func rueidisOptions(rdb redis.UniversalClient) (rueidis.ClientOption, error) {
 	switch c := rdb.(type) {
 	case *redis.Client:
@@ -24,8 +24,8 @@ func rueidisOptions(rdb redis.UniversalClient) (rueidis.ClientOption, error) {
 			InitAddress: []string{o.Addr}, ForceSingleClient: true,
 			Username: o.Username, Password: o.Password, SelectDB: o.DB, ClientName: o.ClientName,
 			AlwaysRESP2: o.Protocol == 2,
-			// The go-redis client's own way there: with its TLS, and of a client
-			// that has asked sentinels to the master of that moment.
+			// The go-redis client's own dialer: with its TLS, and for a client of
+			// sentinels, to the current master.
 			DialCtxFn: func(ctx context.Context, addr string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
 				return o.Dialer(ctx, o.Network, addr)
 			},

@@ -1,6 +1,7 @@
 package thirdparty
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -16,7 +17,7 @@ import (
 // project's keys.
 const rueidisPrefix = "oversell:rueidislock"
 
-// RueidislockKey is the key in Redis of the lock that is called key.
+// RueidislockKey returns the key in Redis of the lock named key.
 func RueidislockKey(key string) string { return rueidisPrefix + ":0:" + key }
 
 // Rueidislock makes the locks of rueidislock: one Locker a process, WithContext,
@@ -24,70 +25,67 @@ func RueidislockKey(key string) string { return rueidisPrefix + ":0:" + key }
 // https://github.com/redis/rueidis/blob/main/rueidislock/README.md. It is safe
 // for concurrent use. Close must be called in the end.
 //
-// The Locker has a rueidis client of its own, with one connection to the Redis
-// that the go-redis client goes to. It is made when the first lock is asked for,
-// and again at the next if that failed. The hooks of the go-redis client see
-// nothing of what it sends.
+// The Locker has a rueidis client of its own, with one connection to the Redis of the
+// go-redis client. It is created for the first lock, and for the next one if that
+// failed. The hooks of the go-redis client do not see its commands.
 //
 // Its defaults (https://github.com/redis/rueidis/tree/main/rueidislock#default-configuration),
-// all kept but KeyValidity, which is the ttl, and KeyMajority, which the README
-// wants to be 1 where there is one Redis:
+// all kept by the shop but KeyValidity, which is its ttl, and KeyMajority, which the README wants to
+// be 1 for a single Redis:
 //   - ExtendInterval: the lease is extended every half of the ttl;
 //   - TryNextAfter: a try that takes more than 20 ms has failed, and is undone;
-//   - client-side caching: Redis tells when the lock changes. A waiter asks
-//     when it is told, and a holder hears of its loss at once. Where Redis cannot
-//     (the embedded one, RESP2), waiters ask every 20 ms, and a holder hears of
-//     its loss at the next extension;
-//   - NoLoopTracking off: it is also told of its own extensions, and extends
-//     again for each, as fast as Redis answers, from the first half of the ttl on
-//     to the end of the hold;
-//   - an error of Redis is swallowed, and the wait goes on until it is ended.
+//   - client-side caching: Redis sends a notice when the lock changes. A waiter asks on
+//     a notice, and a holder learns of its loss at once. If Redis cannot send notices
+//     (the embedded one, RESP2), waiters ask every 20 ms, and a holder learns of its
+//     loss at the next extension;
+//   - NoLoopTracking off: it also gets notices of its own extensions, and extends again
+//     for each, as fast as Redis answers, from half the ttl on until the hold ends;
+//   - an error of Redis is swallowed, and the wait goes on until its context ends.
 //
-// The deadline of a lease is sent as a time of day: clocks of instances and Redis
-// that differ by more than the ttl leave no lease at all.
+// The end of a lease is sent as a time of day: if the clocks of the process and Redis
+// differ by more than the ttl, the lease is over at once.
 //
-// 5,000 waiters in a process stand at one gate, and each notice lets one of them
-// ask: 3,500 to 5,000 a second are served, with 14 commands for each. But all ask
-// once when they come, and where Redis does not answer all of them within 20 ms
-// they fail, undo, and ask again until nobody gets in: of eight such runs on a
-// busy machine, with this adapter and without, two served none and two stalled
-// half way. Without client-side caching each asks every 20 ms as well, and that is
-// the rule.
+// 5,000 waiters in a process share one gate, and each notice lets one of them ask: 3,500
+// to 5,000 a second are served, with 14 commands for each. But all ask once when they
+// start, and if Redis does not answer all of them within 20 ms they fail, undo, and ask
+// again until nobody gets the lock: of eight such runs on a busy machine, with this
+// adapter and without, two served none and two stalled half way. Without client-side
+// caching each also asks every 20 ms, and then this is the usual result.
 //
-// A try that fails may take its gate away from those who stand there (lock.go
-// counts who stands there twice when a goroutine is quicker than its maker). They
-// are then told of nothing: a waiter is never woken, and a holder hears of its
-// loss only at the next extension.
+// A failed try may remove the gate while others still wait at it (lock.go counts a
+// waiter twice if a goroutine is quicker than its creator). They get no notices then: a
+// waiter is never woken, and a holder learns of its loss only at the next extension.
 type Rueidislock struct {
-	rdb redis.UniversalClient
-	ttl time.Duration
+	rdb     redis.UniversalClient
+	options rueidislock.LockerOption
 
-	life context.Context // of all that is asked for and held
+	life context.Context // of all requests and holds
 	end  context.CancelCauseFunc
 
 	opening singleflight.Group
 
 	mu     sync.Mutex
-	locker rueidislock.Locker // nil until the first lock is asked for
+	locker rueidislock.Locker // nil until the first lock is requested
 }
 
-// NewRueidislock returns the locks on the Redis that rdb goes to, with leases of
-// ttl. It does not connect.
-func NewRueidislock(rdb redis.UniversalClient, ttl time.Duration) *Rueidislock {
+// NewRueidislock returns the locks on rdb's Redis, with the given options except
+// ClientOption and KeyMajority. It does not connect.
+func NewRueidislock(rdb redis.UniversalClient, o rueidislock.LockerOption) *Rueidislock {
 	life, end := context.WithCancelCause(context.Background())
-	return &Rueidislock{rdb: rdb, ttl: ttl, life: life, end: end}
+	o.KeyPrefix = cmp.Or(o.KeyPrefix, rueidisPrefix)
+	return &Rueidislock{rdb: rdb, options: o, life: life, end: end}
 }
 
-// New returns a handle on the lock that is called key. It does not take it.
+// New returns a handle on the lock named key. It does not acquire it.
 func (r *Rueidislock) New(key string) *RueidislockMutex {
 	return &RueidislockMutex{lib: r, key: key}
 }
 
-// Close ends the Locker: those who wait and those who come get
-// rueidislock.ErrLockerClosed, and those who hold a lock lose it. It is for the
-// time after the last hold: what is held may stay in Redis until the ttl is over.
+// Close ends the Locker: present and later waiters get rueidislock.ErrLockerClosed, and
+// holders lose their locks. Call it after the last hold: a held lock may stay in Redis
+// until the ttl is over.
 func (r *Rueidislock) Close() error {
-	// By itself the Locker does not find those who have lost their gate.
+	// The Locker itself does not find waiters that have lost their gate.
 	r.end(rueidislock.ErrLockerClosed)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -98,8 +96,14 @@ func (r *Rueidislock) Close() error {
 	return nil
 }
 
-// open returns the Locker. Those who come while it is being made wait for it
-// together, and share the error if there is one.
+// Open connects now instead of when the first lock is asked for.
+func (r *Rueidislock) Open(ctx context.Context) error {
+	_, err := r.open(ctx)
+	return err
+}
+
+// open returns the Locker. Concurrent callers wait together until it is created, and
+// share the error if there is one.
 func (r *Rueidislock) open(ctx context.Context) (rueidislock.Locker, error) {
 	if locker, err := r.opened(); locker != nil || err != nil {
 		return locker, err
@@ -116,19 +120,19 @@ func (r *Rueidislock) open(ctx context.Context) (rueidislock.Locker, error) {
 	}
 }
 
-// opened returns the Locker if there is one, and an error if there will be none.
+// opened returns the Locker if it exists, and an error if the Rueidislock is closed.
 func (r *Rueidislock) opened() (rueidislock.Locker, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.locker, context.Cause(r.life)
 }
 
-// make makes the Locker, unless somebody has done so just now.
+// make creates the Locker, unless another call has just done so.
 func (r *Rueidislock) make() (rueidislock.Locker, error) {
 	if locker, err := r.opened(); locker != nil || err != nil {
 		return locker, err
 	}
-	locker, err := newLocker(r.rdb, r.ttl)
+	locker, err := newLocker(r.rdb, r.options)
 	if err != nil {
 		return nil, err
 	}
@@ -142,14 +146,14 @@ func (r *Rueidislock) make() (rueidislock.Locker, error) {
 	return locker, nil
 }
 
-// newLocker connects. A Redis that cannot tell of changes is asked for none, as
-// the library's error for it wants.
-func newLocker(rdb redis.UniversalClient, ttl time.Duration) (rueidislock.Locker, error) {
+// newLocker connects. If Redis cannot send notices of changes, it disables client-side
+// caching, as the library's error demands.
+func newLocker(rdb redis.UniversalClient, o rueidislock.LockerOption) (rueidislock.Locker, error) {
 	client, err := rueidisOptions(rdb)
 	if err != nil {
 		return nil, err
 	}
-	o := rueidislock.LockerOption{ClientOption: client, KeyPrefix: rueidisPrefix, KeyValidity: ttl, KeyMajority: 1}
+	o.ClientOption, o.KeyMajority = client, 1
 	locker, err := rueidislock.NewLocker(o)
 	if errors.Is(err, rueidis.ErrNoCache) {
 		o.ClientOption.DisableCache = true
@@ -166,7 +170,7 @@ type RueidislockMutex struct {
 	hold *rueidisHold // nil without one
 }
 
-// rueidisHold is what a Locker gave out.
+// rueidisHold is what a Locker returned.
 type rueidisHold struct {
 	ctx    context.Context // ends with the hold
 	unlock context.CancelFunc
@@ -175,12 +179,11 @@ type rueidisHold struct {
 	end context.CancelCauseFunc // ends ctx from outside
 }
 
-// errReleased is the cause of the context of a hold that was given back.
+// errReleased is the cause of a released hold's context.
 var errReleased = errors.New("released")
 
-// acquired runs one of the Locker's ways of asking. ctx is not the caller's: of
-// its deadline the Locker would make the end of the lease, and of its
-// cancellation the end of the hold.
+// acquired runs one of the Locker's methods. ctx is not the caller's: the Locker would
+// end the lease at its deadline, and the hold when it is cancelled.
 func acquired(ctx context.Context, end context.CancelCauseFunc, key string,
 	ask func(context.Context, string) (context.Context, context.CancelFunc, error),
 ) *rueidisHold {
@@ -191,9 +194,8 @@ func acquired(ctx context.Context, end context.CancelCauseFunc, key string,
 	return &rueidisHold{ctx: held, unlock: unlock, err: err, end: end}
 }
 
-// TryLock asks for the lock once. After an error it is not held: the library
-// gives back what it may have taken, and waits for that as long as Redis is
-// silent, though not for longer than the ttl.
+// TryLock asks for the lock once. After an error it is not held: the library undoes the
+// try, and waits for that while Redis does not answer, but not for longer than the ttl.
 func (m *RueidislockMutex) TryLock(ctx context.Context) (bool, error) {
 	locker, err := m.lib.open(ctx)
 	if err != nil {
@@ -211,24 +213,24 @@ func (m *RueidislockMutex) TryLock(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// Lock waits as the Locker does. It returns the cause of wait when that has
-// ended, or why there is no Locker.
+// Lock waits as the Locker does. It returns the cause of wait if that has ended, or why
+// there is no Locker.
 func (m *RueidislockMutex) Lock(wait context.Context) error {
 	locker, err := m.lib.open(wait)
 	if err != nil {
 		return err
 	}
 	own, end := context.WithCancelCause(m.lib.life)
-	// Beside the wait, for a Locker that finds Redis silent does not notice
-	// its end before the ttl is over.
+	// In a goroutine, because a Locker that gets no answer from Redis notices the end
+	// of the wait only when the ttl is over.
 	asked := make(chan *rueidisHold, 1)
 	go func() { asked <- acquired(own, end, m.key, locker.WithContext) }()
 	select {
 	case <-wait.Done():
-		end(errReleased) // and what is still had is given back
+		end(errReleased) // and a lock that is still acquired is released
 		return context.Cause(wait)
 	case h := <-asked:
-		if h.err != nil { // it has no other reason: errors of Redis it swallows
+		if h.err != nil { // the only reason: it swallows errors of Redis
 			return rueidislock.ErrLockerClosed
 		}
 		m.hold = h
@@ -236,9 +238,9 @@ func (m *RueidislockMutex) Lock(wait context.Context) error {
 	}
 }
 
-// Unlock gives the lock back, even when ctx is cancelled already. It returns
-// ErrNotHeld when the Locker has told of the loss before; what Redis says to the
-// release the Locker tells nobody.
+// Unlock releases the lock, even if ctx is already cancelled. It returns
+// ErrNotHeld if the Locker had reported the loss before; the Locker does not say what
+// Redis answers to the release.
 func (m *RueidislockMutex) Unlock(context.Context) error {
 	h := m.hold
 	if h == nil {
@@ -268,8 +270,8 @@ func (m *RueidislockMutex) Unlock(context.Context) error {
 var errSilent = errors.New("rueidislock: no answer to the release in time")
 
 // Context returns a copy of parent for the work under the lock. It ends when the
-// Locker tells that the lock is lost, with ErrLost as its cause, or when it is
-// given back.
+// Locker reports that the lock is lost, with ErrLost as its cause, or when it is
+// released.
 func (m *RueidislockMutex) Context(parent context.Context) context.Context {
 	ctx, cancel := context.WithCancelCause(parent)
 	h := m.hold

@@ -28,7 +28,7 @@ func TestLossIsTold(t *testing.T) {
 	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
 		ttl := time.Minute // half of it is longer than the test waits
 		if strings.HasSuffix(t.Name(), "embedded") {
-			ttl = 2 * time.Second // it is told as the lease is to be extended
+			ttl = 2 * time.Second // the loss is reported when the lease is to be extended
 		}
 		key := locktest.Key(t)
 		m := newRueidislock(t, rdb, ttl).New(key)
@@ -83,8 +83,8 @@ func TestContextOfAHold(t *testing.T) {
 	})
 }
 
-// A flaw: a loss that is not told yet Unlock does not tell either. Another's
-// lock stays.
+// A flaw: Unlock does not report a loss that was not reported before. It leaves
+// another holder's lock alone.
 func TestUnlockBeforeTheLossIsTold(t *testing.T) {
 	rdb := backendtest.DialRedis(t, backendtest.Redis(t, "embedded"))
 	key := locktest.Key(t)
@@ -99,7 +99,8 @@ func TestUnlockBeforeTheLossIsTold(t *testing.T) {
 	}
 }
 
-// A flaw: told of its own extensions, a holder extends as fast as it can.
+// A flaw: a holder is notified of its own extensions, and so extends as fast as
+// it can.
 func TestExtensionsWithoutEnd(t *testing.T) {
 	const ttl = time.Second
 	rdb := backendtest.DialRedis(t, backendtest.Redis(t, "local"))
@@ -125,7 +126,7 @@ func TestExtensionsWithoutEnd(t *testing.T) {
 func TestCloseLeavesNoGoroutine(t *testing.T) {
 	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
 		before := goleak.IgnoreCurrent()
-		lib := NewRueidislock(rdb, ttl)
+		lib := NewRueidislock(rdb, rueidislock.LockerOption{KeyValidity: ttl})
 		held, waits := lib.New("oversell:test:held"), lib.New("oversell:test:held")
 		mustLock(t, held)
 		ctx := held.Context(t.Context())
@@ -156,7 +157,7 @@ func TestCloseLeavesNoGoroutine(t *testing.T) {
 	})
 }
 
-// What nobody asks for is not connected, and easily closed.
+// A library that is never used does not connect, and can be closed.
 func TestNoLockNoConnection(t *testing.T) {
 	dialled := 0
 	rdb := redis.NewClient(&redis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) {
@@ -164,7 +165,7 @@ func TestNoLockNoConnection(t *testing.T) {
 		return nil, locktest.ErrCut
 	}})
 	defer rdb.Close()
-	lib := NewRueidislock(rdb, ttl)
+	lib := NewRueidislock(rdb, rueidislock.LockerOption{KeyValidity: ttl})
 	m := lib.New("oversell:test")
 	if dialled > 0 {
 		t.Error("it connects before it is asked for a lock")
@@ -181,7 +182,7 @@ func TestNoLockNoConnection(t *testing.T) {
 	}
 }
 
-// Many who come first make one Locker: one connection.
+// Many concurrent first callers create one Locker, with one connection.
 func TestOneLockerAProcess(t *testing.T) {
 	server := backendtest.RestartableRedis(t)
 	rdb := backendtest.DialRedis(t, server.URL)
@@ -190,7 +191,7 @@ func TestOneLockerAProcess(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return strings.Count(clients, "flags=t ") // those that are told of changes
+		return strings.Count(clients, "flags=t ") // connections that are notified of changes
 	}
 	lib := newRueidislock(t, rdb, ttl)
 	begin := make(chan struct{})
@@ -213,8 +214,8 @@ func TestOneLockerAProcess(t *testing.T) {
 	}
 }
 
-// Wherever the go-redis client goes, with whatever it takes to be let in, the
-// Locker goes too: what the go-redis client then finds there is its lock.
+// The Locker connects to the same servers as the go-redis client, with the same
+// credentials: go-redis then finds the Locker's lock there.
 func TestGoesWhereGoRedisGoes(t *testing.T) {
 	for name, url := range map[string]func(t *testing.T) string{
 		"TLS, user, password, database": secured,
@@ -225,7 +226,7 @@ func TestGoesWhereGoRedisGoes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rdb := backendtest.DialRedis(t, url(t))
 			lib := newRueidislock(t, rdb, ttl)
-			for i := range 4 { // of a cluster, not all on one node
+			for i := range 4 { // in a cluster, these are not all on one node
 				key := fmt.Sprintf("oversell:{%d}:lock", i)
 				m := lib.New(key)
 				mustLock(t, m)
@@ -275,12 +276,12 @@ func TestFollowsSentinels(t *testing.T) {
 	unlock(t, m)
 }
 
-// secured runs a Redis with TLS that lets in one user with a password, and
-// returns the URL of its second database.
+// secured runs a Redis with TLS that accepts only one user, with a password,
+// and returns the URL of its database 2.
 func secured(t *testing.T) string {
 	t.Helper()
 	backendtest.Need(t, "redis-server")
-	web := httptest.NewTLSServer(nil) // for its certificate
+	web := httptest.NewTLSServer(nil) // only for its certificate
 	defer web.Close()
 	pair := web.TLS.Certificates[0]
 	private, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)

@@ -8,7 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-redsync/redsync/v4"
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis/rueidislock"
 	"go.uber.org/goleak"
 
 	"oversell/internal/backend/backendtest"
@@ -16,26 +18,26 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// After each look at a cluster rueidis keeps what it no longer needs for
-	// five seconds, also when it is closed meanwhile.
+	// After each refresh of a cluster's nodes, rueidis keeps the old
+	// connections for five seconds, even if the client is closed meanwhile.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*clusterClient)._refresh.func2"))
 }
 
 const ttl = 30 * time.Second
 
-// mutex is what the guards of the catalog want of a lock that waits by itself.
+// mutex is what the catalog's guards need from a lock that waits on its own.
 type mutex interface {
 	TryLock(ctx context.Context) (bool, error)
 	Lock(ctx context.Context) error
 	Unlock(ctx context.Context) error
 }
 
-// library is one of the three, in a process of its own.
+// library is one of the three libraries, in a separate process.
 type library struct {
 	name     string
 	open     func(t testing.TB, rdb redis.UniversalClient, ttl time.Duration) func(key string) mutex
 	redisKey func(key string) string
-	extends  bool // the lease lasts as long as the hold
+	extends  bool // the lease is extended as long as the lock is held
 }
 
 func itself(key string) string { return key }
@@ -49,12 +51,12 @@ func all() []library {
 }
 
 func openRedsync(_ testing.TB, rdb redis.UniversalClient, ttl time.Duration) func(string) mutex {
-	lib := NewRedsync(rdb, ttl)
+	lib := NewRedsync(rdb, redsync.WithExpiry(ttl))
 	return func(key string) mutex { return lib.New(key) }
 }
 
 func openRedislock(_ testing.TB, rdb redis.UniversalClient, ttl time.Duration) func(string) mutex {
-	lib := NewRedislock(rdb, ttl)
+	lib := NewRedislock(rdb, ttl, LinearBackoff)
 	return func(key string) mutex { return lib.New(key) }
 }
 
@@ -66,7 +68,7 @@ func openRueidislock(t testing.TB, rdb redis.UniversalClient, ttl time.Duration)
 // newRueidislock returns a Rueidislock that is closed after the test.
 func newRueidislock(t testing.TB, rdb redis.UniversalClient, ttl time.Duration) *Rueidislock {
 	t.Helper()
-	lib := NewRueidislock(rdb, ttl)
+	lib := NewRueidislock(rdb, rueidislock.LockerOption{KeyValidity: ttl})
 	t.Cleanup(func() {
 		if err := lib.Close(); err != nil {
 			t.Error(err)
@@ -75,7 +77,7 @@ func newRueidislock(t testing.TB, rdb redis.UniversalClient, ttl time.Duration) 
 	return lib
 }
 
-// stage is one library on one Redis, and a key of the test's own.
+// stage is one library on one Redis, with the test's own key.
 type stage struct {
 	library
 	rdb redis.UniversalClient
@@ -95,10 +97,10 @@ func each(t *testing.T, ttl time.Duration, f func(t *testing.T, s stage)) {
 	})
 }
 
-// mutex returns one more holder's handle on the stage's lock.
+// mutex returns another holder's handle on the stage's lock.
 func (s stage) mutex() mutex { return s.new(s.key) }
 
-// inRedis returns what Redis has under the lock's key, "" for nothing.
+// inRedis returns the value of the lock's key in Redis, "" if there is none.
 func (s stage) inRedis(t testing.TB) string {
 	t.Helper()
 	v, err := s.rdb.Get(context.Background(), s.redisKey(s.key)).Result()
@@ -108,8 +110,8 @@ func (s stage) inRedis(t testing.TB) string {
 	return v
 }
 
-// try asks once. A Locker's try that took more than 20 ms, as it can where other
-// tests run too, has said nothing: it is repeated.
+// try calls TryLock once. A Locker's attempt fails if it takes more than 20 ms,
+// which happens when other tests run too; then try repeats it.
 func try(t testing.TB, m mutex) bool {
 	t.Helper()
 	start := time.Now()
@@ -132,7 +134,7 @@ func mustLock(t testing.TB, m mutex) {
 	}
 }
 
-// eventually has what is given back by others.
+// eventually waits until holds returns true, for what others release.
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	for start := time.Now(); !holds(); time.Sleep(time.Millisecond) {
@@ -156,7 +158,7 @@ func mustNotBeHeld(t testing.TB, m mutex) {
 	}
 }
 
-// waiting has m wait, and says what came of it.
+// waiting starts m.Lock and returns a channel for its error.
 func waiting(ctx context.Context, m mutex) <-chan error {
 	out := make(chan error, 1)
 	go func() { out <- m.Lock(ctx) }()
@@ -173,7 +175,7 @@ func still(t testing.TB, out <-chan error, d time.Duration) {
 	}
 }
 
-// ended returns what a wait ended with.
+// ended returns the error of a wait.
 func ended(t testing.TB, out <-chan error) error {
 	t.Helper()
 	select {
@@ -214,7 +216,7 @@ func TestExclusive(t *testing.T) {
 	})
 }
 
-// Other keys are other locks.
+// Different keys are different locks.
 func TestKeysAreIndependent(t *testing.T) {
 	each(t, ttl, func(t *testing.T, s stage) {
 		a, other, same := s.mutex(), s.new(s.key+":other"), s.mutex()
@@ -228,8 +230,8 @@ func TestKeysAreIndependent(t *testing.T) {
 	})
 }
 
-// Of a Locker a waiter is now and then never woken, as the comment on Rueidislock
-// says: it gets a second chance, and a third.
+// A Locker occasionally fails to wake a waiter, as the comment on Rueidislock
+// says, so it gets up to three chances.
 func TestWaitsAndIsServed(t *testing.T) {
 	each(t, ttl, func(t *testing.T, s stage) {
 		chances := 1
@@ -246,8 +248,8 @@ func TestWaitsAndIsServed(t *testing.T) {
 	})
 }
 
-// serveTwo has two wait until a third gives back the lock, and says if they were
-// not both served.
+// serveTwo lets two callers wait until a third releases the lock, and returns an
+// error unless both are served.
 func (s stage) serveTwo(t *testing.T) error {
 	t.Helper()
 	var witness locktest.Witness
@@ -294,7 +296,7 @@ func TestWaitEndsWithItsCause(t *testing.T) {
 		if err := ended(t, out); err != soldOut {
 			t.Errorf("the wait ended with %v; want %v", err, soldOut)
 		}
-		// Who comes too late is told so as well.
+		// A wait that starts too late returns the same cause.
 		if err := ended(t, waiting(wait, b)); err != soldOut {
 			t.Errorf("a wait that was over ended with %v; want %v", err, soldOut)
 		}
@@ -312,7 +314,7 @@ func TestWaitEndsWithItsCause(t *testing.T) {
 	})
 }
 
-// The end of a wait, and of the context of a try, is not the end of the hold.
+// A hold does not end when the context of Lock or TryLock ends.
 func TestHoldOutlivesTheWait(t *testing.T) {
 	each(t, ttl, func(t *testing.T, s stage) {
 		for name, lock := range map[string]func(context.Context, mutex) error{
@@ -337,7 +339,7 @@ func TestHoldOutlivesTheWait(t *testing.T) {
 			if try(t, b) {
 				t.Errorf("%s: the hold is over", name)
 			}
-			if err := a.Unlock(ctx); err != nil { // whose context has ended
+			if err := a.Unlock(ctx); err != nil { // with a context that has ended
 				t.Errorf("%s: Unlock: %v", name, err)
 			}
 			if v := s.inRedis(t); v != "" {
@@ -357,8 +359,8 @@ func TestUnlockOfNothing(t *testing.T) {
 	})
 }
 
-// Of redsync and redislock the lease runs out under a holder that works on: that
-// is their flaw here. A Locker extends it.
+// With redsync and redislock the lease expires while the holder still works:
+// that is their flaw here. A Locker extends the lease.
 func TestLongWork(t *testing.T) {
 	const ttl = 2 * time.Second
 	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
@@ -398,10 +400,10 @@ func TestLongWork(t *testing.T) {
 	})
 }
 
-// A lock that has expired, and one that is another's, are told by Unlock, which
-// leaves another's alone.
+// Unlock reports that a lock has expired or is now another holder's, and leaves
+// the other holder's lock alone.
 func TestUnlockOfWhatIsGone(t *testing.T) {
-	const ttl = 4 * time.Second // a Locker without notices looks after half of it
+	const ttl = 4 * time.Second // a Locker without notifications checks after half of it
 	for name, gone := range map[string]func(rdb redis.UniversalClient, key string) error{
 		"expired": func(rdb redis.UniversalClient, key string) error {
 			return rdb.Del(context.Background(), key).Err()
@@ -430,7 +432,7 @@ func TestUnlockOfWhatIsGone(t *testing.T) {
 	}
 }
 
-// Redis that fails is no lock that is held.
+// A failing Redis is an error, not a lock that is held.
 func TestErrorIsNotFalse(t *testing.T) {
 	backendtest.Need(t, "redis-server")
 	for _, lib := range all() {
@@ -459,7 +461,7 @@ func TestErrorIsNotFalse(t *testing.T) {
 	}
 }
 
-// A silent Redis keeps neither a wait nor Unlock for longer than they last.
+// A silent Redis delays neither a wait nor an Unlock beyond its time limit.
 func TestSilentRedis(t *testing.T) {
 	backendtest.Need(t, "redis-server")
 	for _, lib := range all() {

@@ -8,17 +8,18 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-redsync/redsync/v4"
 	"github.com/redis/go-redis/v9"
 
 	"oversell/internal/locks/locktest"
 )
 
-// redsync gives up by itself, after as many tries as its documentation says.
+// redsync gives up after as many attempts as its documentation says.
 func TestRedsyncGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := locktest.StartTicking(t)
 		key := locktest.Key(t)
-		lib := NewRedsync(s.Client, ttl)
+		lib := NewRedsync(s.Client, redsync.WithExpiry(ttl))
 		a, b := lib.New(key), lib.New(key)
 		mustLock(t, a)
 		tries := s.Hook.Count(locktest.All(locktest.Command("set", "setnx"), locktest.Mentioning(key)))
@@ -37,11 +38,12 @@ func TestRedsyncGivesUp(t *testing.T) {
 	})
 }
 
-// An error of Redis is one more try in vain, and told if it was the last one.
+// An error of Redis counts as a failed attempt, and is returned if it was the
+// last one.
 func TestRedsyncTellsTheLastError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := locktest.StartTicking(t)
-		m := NewRedsync(s.Client, ttl).New(locktest.Key(t))
+		m := NewRedsync(s.Client, redsync.WithExpiry(ttl)).New(locktest.Key(t))
 		s.Hook.On(locktest.Any, -1, locktest.Fail(locktest.ErrCut))
 		if err := m.Lock(t.Context()); !errors.Is(err, locktest.ErrCut) || errors.Is(err, ErrGaveUp) {
 			t.Errorf("Lock = %v; want %v", err, locktest.ErrCut)
@@ -49,12 +51,12 @@ func TestRedsyncTellsTheLastError(t *testing.T) {
 	})
 }
 
-// redislock waits on when the ttl is over, every half second, until the wait ends.
+// redislock keeps retrying after the ttl, every half second, until the wait ends.
 func TestRedislockWaitsBeyondTheTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := locktest.StartTicking(t)
 		key := locktest.Key(t)
-		m := NewRedislock(s.Client, ttl).New(key)
+		m := NewRedislock(s.Client, ttl, LinearBackoff).New(key)
 		if err := s.Set(key, "another's"); err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +79,7 @@ func TestRedislockWaitsBeyondTheTTL(t *testing.T) {
 
 func TestRedislockTellsTheFirstError(t *testing.T) {
 	s := locktest.Start(t)
-	m := NewRedislock(s.Client, ttl).New(locktest.Key(t))
+	m := NewRedislock(s.Client, ttl, LinearBackoff).New(locktest.Key(t))
 	rule := s.Hook.On(locktest.Any, -1, locktest.Fail(locktest.ErrCut))
 	if err := m.Lock(t.Context()); !errors.Is(err, locktest.ErrCut) {
 		t.Errorf("Lock = %v; want %v", err, locktest.ErrCut)
@@ -87,8 +89,8 @@ func TestRedislockTellsTheFirstError(t *testing.T) {
 	}
 }
 
-// A flaw of both: a wait that ends while the request is under way leaves a lock
-// that nobody holds, until the ttl is over.
+// A flaw of both: a wait that ends during its request leaves a lock behind that
+// nobody holds, until the ttl is over.
 func TestCutOffWaitLeavesALock(t *testing.T) {
 	for name, open := range map[string]func(s *locktest.Server) func(key string) mutex{
 		"redsync":   func(s *locktest.Server) func(string) mutex { return openRedsync(t, s.Client, ttl) },
@@ -124,7 +126,7 @@ func TestCutOffWaitLeavesALock(t *testing.T) {
 	}
 }
 
-// slow is a context whose timer is late.
+// slow is a context whose deadline passes before it is done.
 type slow struct {
 	context.Context
 	deadline time.Time
@@ -132,12 +134,17 @@ type slow struct {
 
 func (s slow) Deadline() (time.Time, bool) { return s.deadline, true }
 
-// The deadline of a wait may be met by a connection before the wait itself hears
-// of it: what ended the wait is told all the same, not what the connection says.
+// A connection may notice the deadline of a wait before the wait itself does:
+// Lock must still return the cause of the wait's end, not the connection's
+// error.
 func TestWaitThatHearsLateOfItsEnd(t *testing.T) {
 	for name, open := range map[string]func(rdb redis.UniversalClient, key string) mutex{
-		"redsync":   func(rdb redis.UniversalClient, key string) mutex { return NewRedsync(rdb, ttl).New(key) },
-		"redislock": func(rdb redis.UniversalClient, key string) mutex { return NewRedislock(rdb, ttl).New(key) },
+		"redsync": func(rdb redis.UniversalClient, key string) mutex {
+			return NewRedsync(rdb, redsync.WithExpiry(ttl)).New(key)
+		},
+		"redislock": func(rdb redis.UniversalClient, key string) mutex {
+			return NewRedislock(rdb, ttl, LinearBackoff).New(key)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -98,7 +98,7 @@ func TestOrphanStaysForEver(t *testing.T) {
 	mustNotLock(t, as(t, "b"), b)
 }
 
-// A flaw: whose reply was lost cannot know that the lock is its own.
+// A flaw: a caller that got no reply cannot know that the lock is its own.
 func TestLostReplyLocksOut(t *testing.T) {
 	s := locktest.Start(t)
 	key := locktest.Key(t)
@@ -113,8 +113,8 @@ func TestLostReplyLocksOut(t *testing.T) {
 	mustNotLock(t, as(t, "b"), b)
 }
 
-// A flaw: Unlock was done, and only its reply was lost. Done again, it removes
-// the lock of whoever came next.
+// A flaw: Unlock was executed, and only its reply was lost. Repeated, it deletes
+// the next holder's lock.
 func TestRepeatedUnlock(t *testing.T) {
 	s := locktest.Start(t)
 	key := locktest.Key(t)
@@ -127,10 +127,10 @@ func TestRepeatedUnlock(t *testing.T) {
 	}
 	mustLock(t, as(t, "b"), b)
 	unlock(t, as(t, "a"), a)
-	mustLock(t, as(t, "c"), c) // b works still
+	mustLock(t, as(t, "c"), c) // b is still working
 }
 
-// as returns a context to lock with in the name of who.
+// as returns a context that locks as who.
 func as(t *testing.T, _ string) context.Context {
 	return t.Context()
 }

@@ -1,22 +1,22 @@
-// Package lock is stage 2: the same lock with an expiry, set by the command that takes it.
+// Package lock is stage 2: the same lock with an expiry, set by the command that acquires it.
 //
-// New: SET NX PX. The key goes away by itself after ttl. It has to be one
+// New: SET NX PX. The key expires by itself after ttl. It has to be one
 // command: a holder that dies between SETNX and a separate EXPIRE leaves the
 // lock of stage 1 behind.
 //
 // Holds:
-//   - one holder at a time, for ttl at most: TestExclusive
-//   - a cancelled caller still gives the lock back: TestUnlockAfterCancel
-//   - "held by another" and "Redis failed" are told apart: TestErrorIsNotFalse
+//   - one holder at a time, for at most ttl: TestExclusive
+//   - a cancelled caller still releases the lock: TestUnlockAfterCancel
+//   - "held by another" and "Redis failed" are different results: TestErrorIsNotFalse
 //   - a dead holder's lock is free after ttl: TestDeadHolderExpires
 //
 // Breaks:
-//   - a holder that comes late removes the lock of the next one, who then
-//     removes that of the one after: TestForeignDelete
-//   - Unlock removes whatever lock is there: repeated after a lost reply, that
-//     of the next holder: TestRepeatedUnlock
-//   - a TryLock whose reply was lost locks everybody out until ttl, as its
-//     caller cannot tell its own lock from another's: TestLostReplyLocksOut
+//   - a late holder deletes the next holder's lock, and that one in turn the
+//     lock of the holder after it: TestForeignDelete
+//   - Unlock deletes whatever lock is there: repeated after a lost reply, it
+//     deletes the next holder's: TestRepeatedUnlock
+//   - a TryLock whose reply is lost locks everybody out for ttl: its caller
+//     cannot tell its own lock from another's: TestLostReplyLocksOut
 //   - work that takes longer than ttl lets a second holder in:
 //     TestExpiresUnderItsHolder
 package lock
@@ -29,11 +29,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrNotHeld is what Unlock returns when there was nothing to give back.
+// ErrNotHeld is what Unlock returns when there was nothing to release.
 var ErrNotHeld = errors.New("lock: not held")
 
-// unlockTimeout limits Unlock, which does not listen to its caller's context.
-// On the wire go-redis keeps it only with Options.ContextTimeoutEnabled.
+// unlockTimeout limits Unlock, which ignores that its caller's context is cancelled.
+// go-redis cuts off a network call by it only with Options.ContextTimeoutEnabled.
 const unlockTimeout = 5 * time.Second
 
 // A Mutex is one holder's handle on the lock: every holder makes its own.
@@ -44,22 +44,22 @@ type Mutex struct {
 	ttl time.Duration
 }
 
-// New returns a handle on the lock that lives at key. It does not take it.
-// Once taken, the lock expires after ttl, which must be at least a millisecond.
+// New returns a handle on the lock stored at key. It does not acquire it.
+// Once acquired, the lock expires after ttl, which must be at least a millisecond.
 func New(rdb redis.Cmdable, key string, ttl time.Duration) *Mutex {
 	return &Mutex{rdb: rdb, key: key, ttl: ttl}
 }
 
-// TryLock takes the lock if it is free. False means that it is held.
+// TryLock acquires the lock if it is free. False means that it is held.
 //
-// After an error nothing is known: Redis did not answer, and the lock may or
-// may not have been taken.
+// After an error the outcome is unknown: Redis did not answer, and the lock may
+// or may not have been acquired.
 func (m *Mutex) TryLock(ctx context.Context) (bool, error) {
 	return m.rdb.SetNX(ctx, m.key, "held", m.ttl).Result()
 }
 
-// Unlock gives the lock back, even when ctx is cancelled already: a caller
-// that gives up must not keep the others waiting.
+// Unlock releases the lock, even if ctx is already cancelled: a caller that
+// gives up must not keep the others waiting.
 func (m *Mutex) Unlock(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unlockTimeout)
 	defer cancel()

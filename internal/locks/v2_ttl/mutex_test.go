@@ -102,7 +102,7 @@ func TestDeadHolderExpires(t *testing.T) {
 	unlock(t, as(t, "b"), b)
 }
 
-// The same by the server's own clock.
+// The same test by the server's own clock.
 func TestDeadHolderExpiresInTime(t *testing.T) {
 	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
 		const ttl = 100 * time.Millisecond
@@ -123,8 +123,8 @@ func TestDeadHolderExpiresInTime(t *testing.T) {
 	})
 }
 
-// A flaw: a holder that comes late removes whatever lock is there, and starts
-// a chain. In the end there is no lock at all.
+// A flaw: a late holder deletes whatever lock is there, and starts a chain. In
+// the end there is no lock at all.
 func TestForeignDelete(t *testing.T) {
 	s := locktest.Start(t)
 	key := locktest.Key(t)
@@ -134,13 +134,13 @@ func TestForeignDelete(t *testing.T) {
 	s.FastForward(ttl)
 	mustLock(t, as(t, "b"), b)
 	unlock(t, as(t, "a"), a)
-	mustLock(t, as(t, "c"), c) // b works still
+	mustLock(t, as(t, "c"), c) // b is still working
 	unlock(t, as(t, "b"), b)
 	mustNotBeHeld(t, as(t, "c"), c)
 }
 
-// A flaw: Unlock was done, and only its reply was lost. Done again, it removes
-// the lock of whoever came next.
+// A flaw: Unlock was executed, and only its reply was lost. Repeated, it deletes
+// the next holder's lock.
 func TestRepeatedUnlock(t *testing.T) {
 	s := locktest.Start(t)
 	key := locktest.Key(t)
@@ -153,10 +153,10 @@ func TestRepeatedUnlock(t *testing.T) {
 	}
 	mustLock(t, as(t, "b"), b)
 	unlock(t, as(t, "a"), a)
-	mustLock(t, as(t, "c"), c) // b works still
+	mustLock(t, as(t, "c"), c) // b is still working
 }
 
-// A flaw: whose reply was lost cannot know that the lock is its own.
+// A flaw: a caller that got no reply cannot know that the lock is its own.
 func TestLostReplyLocksOut(t *testing.T) {
 	s := locktest.Start(t)
 	key := locktest.Key(t)
@@ -173,7 +173,7 @@ func TestLostReplyLocksOut(t *testing.T) {
 	mustLock(t, as(t, "b"), b)
 }
 
-// A flaw: the lock expires under its holder, who writes all the same.
+// A flaw: the lock expires under its holder, which still writes.
 func TestExpiresUnderItsHolder(t *testing.T) {
 	s := locktest.Start(t)
 	key := locktest.Key(t)
@@ -182,7 +182,7 @@ func TestExpiresUnderItsHolder(t *testing.T) {
 
 	mustLock(t, as(t, "a"), a)
 	seen := sold.Get()
-	s.FastForward(ttl) // a works still
+	s.FastForward(ttl) // a is still working
 	mustLock(t, as(t, "b"), b)
 	sold.Set(sold.Get() + 1)
 	sold.Set(seen + 1)
@@ -193,7 +193,7 @@ func TestExpiresUnderItsHolder(t *testing.T) {
 	mustNotBeHeld(t, as(t, "a"), a)
 }
 
-// as returns a context to lock with in the name of who.
+// as returns a context that locks as who.
 func as(t *testing.T, _ string) context.Context {
 	return t.Context()
 }

@@ -102,7 +102,7 @@ func TestDeadHolderExpires(t *testing.T) {
 	unlock(t, as(t, "b"), b)
 }
 
-// The same by the server's own clock.
+// The same test by the server's own clock.
 func TestDeadHolderExpiresInTime(t *testing.T) {
 	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
 		const ttl = 100 * time.Millisecond
@@ -151,8 +151,8 @@ func TestUnlockAfterLostReply(t *testing.T) {
 	unlock(t, as(t, "b"), b)
 }
 
-// A flaw: parked between its GET and its DEL, Unlock deletes what is another's
-// by then, every time.
+// A flaw: paused between its GET and its DEL, Unlock deletes another holder's
+// lock, every time.
 func TestCheckThenDelete(t *testing.T) {
 	for range 20 {
 		s := locktest.Start(t)
@@ -169,13 +169,13 @@ func TestCheckThenDelete(t *testing.T) {
 		mustLock(t, as(t, "b"), b)
 		pause.Release()
 		if err := <-unlocked; err != nil {
-			t.Errorf("Unlock = %v; it deleted the lock of b, and knows nothing of it", err)
+			t.Errorf("Unlock = %v; it deleted the lock of b without knowing it", err)
 		}
-		mustLock(t, as(t, "c"), c) // b works still
+		mustLock(t, as(t, "c"), c) // b is still working
 	}
 }
 
-// A flaw: the lock expires under its holder, who writes all the same.
+// A flaw: the lock expires under its holder, which still writes.
 func TestExpiresUnderItsHolder(t *testing.T) {
 	s := locktest.Start(t)
 	key := locktest.Key(t)
@@ -184,7 +184,7 @@ func TestExpiresUnderItsHolder(t *testing.T) {
 
 	mustLock(t, as(t, "a"), a)
 	seen := sold.Get()
-	s.FastForward(ttl) // a works still
+	s.FastForward(ttl) // a is still working
 	mustLock(t, as(t, "b"), b)
 	sold.Set(sold.Get() + 1)
 	sold.Set(seen + 1)
@@ -195,7 +195,7 @@ func TestExpiresUnderItsHolder(t *testing.T) {
 	mustNotBeHeld(t, as(t, "a"), a)
 }
 
-// as returns a context to lock with in the name of who.
+// as returns a context that locks as who.
 func as(t *testing.T, _ string) context.Context {
 	return t.Context()
 }

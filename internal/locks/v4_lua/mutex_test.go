@@ -102,7 +102,7 @@ func TestDeadHolderExpires(t *testing.T) {
 	unlock(t, as(t, "b"), b)
 }
 
-// The same by the server's own clock.
+// The same test by the server's own clock.
 func TestDeadHolderExpiresInTime(t *testing.T) {
 	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
 		const ttl = 100 * time.Millisecond
@@ -151,12 +151,12 @@ func TestUnlockAfterLostReply(t *testing.T) {
 	unlock(t, as(t, "b"), b)
 }
 
-// The pauses that find the hole of stage 3 find none: Unlock is one command,
-// and neither before nor after it does anything happen to another's lock.
+// The pauses that show the gap of stage 3 show none here: Unlock is one command,
+// and before and after it another's lock stays as it is.
 func TestNoHoleInUnlock(t *testing.T) {
 	for _, executed := range []bool{false, true} {
 		s := locktest.Start(t)
-		rdb, hook := s.NewClient() // of a alone
+		rdb, hook := s.NewClient() // for a alone
 		defer rdb.Close()
 		key := locktest.Key(t)
 		a, b, c := New(rdb, key, ttl), New(s.Client, key, ttl), New(s.Client, key, ttl)
@@ -188,7 +188,7 @@ func TestNoHoleInUnlock(t *testing.T) {
 	}
 }
 
-// A flaw: who holds the lock waits for it in vain.
+// A flaw: a holder that locks again waits for itself in vain.
 func TestNotReentrant(t *testing.T) {
 	s := locktest.Start(t)
 	key := locktest.Key(t)
@@ -200,7 +200,7 @@ func TestNotReentrant(t *testing.T) {
 	unlock(t, as(t, "a"), outer)
 }
 
-// A flaw: the lock expires under its holder, who writes all the same.
+// A flaw: the lock expires under its holder, which still writes.
 func TestExpiresUnderItsHolder(t *testing.T) {
 	s := locktest.Start(t)
 	key := locktest.Key(t)
@@ -209,7 +209,7 @@ func TestExpiresUnderItsHolder(t *testing.T) {
 
 	mustLock(t, as(t, "a"), a)
 	seen := sold.Get()
-	s.FastForward(ttl) // a works still
+	s.FastForward(ttl) // a is still working
 	mustLock(t, as(t, "b"), b)
 	sold.Set(sold.Get() + 1)
 	sold.Set(seen + 1)
@@ -220,7 +220,7 @@ func TestExpiresUnderItsHolder(t *testing.T) {
 	mustNotBeHeld(t, as(t, "a"), a)
 }
 
-// as returns a context to lock with in the name of who.
+// as returns a context that locks as who.
 func as(t *testing.T, _ string) context.Context {
 	return t.Context()
 }

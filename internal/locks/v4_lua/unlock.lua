@@ -1,8 +1,8 @@
--- Deletes the lock if it carries the caller's token.
+-- Deletes the lock if it has the caller's token.
 -- KEYS[1]: the lock, a string: its holder's token
 -- ARGV[1]: the caller's token
--- Returns 1: the lock was the caller's, and is free now
---         0: it was not: it has expired, or is another's
+-- Returns 1: the lock was the caller's, and is now free
+--         0: the lock was not the caller's: it has expired, or is another's
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return 0
 end

@@ -1,25 +1,25 @@
-// Package lock is stage 5: the lock counts, so that its owner may take it again.
+// Package lock is stage 5: the lock is reentrant: its owner may acquire it again.
 //
-// New: the key is a hash, owner -> holds. The owner comes with the context
-// (owner.go), from the work and not from the Mutex, so code further down
-// re-enters with a Mutex of its own. Java's Redisson keeps its RLock this way.
+// New: the key is a hash, owner -> number of holds. The owner is in the context
+// (owner.go) and not in the Mutex, so a function deeper in the call stack
+// re-enters with a Mutex of its own. Redisson (Java) stores its RLock this way.
 //
 // Holds:
-//   - one owner at a time, for ttl at most: TestExclusive
-//   - a cancelled caller still gives the lock back: TestUnlockAfterCancel
-//   - "held by another" and "Redis failed" are told apart: TestErrorIsNotFalse
+//   - one owner at a time, for at most ttl: TestExclusive
+//   - a cancelled caller still releases the lock: TestUnlockAfterCancel
+//   - "held by another" and "Redis failed" are different results: TestErrorIsNotFalse
 //   - a dead holder's lock is free after ttl: TestDeadHolderExpires
-//   - a holder that comes late leaves the next one's lock alone:
+//   - a late holder leaves the next holder's lock alone:
 //     TestLateUnlockSparesForeignLock
-//   - a lock whose reply was lost can be given back: TestUnlockAfterLostReply
-//   - there is no moment between compare and delete: TestNoHoleInUnlock
-//   - the owner re-enters, and only its last Unlock frees the lock:
+//   - a lock whose reply was lost can be released: TestUnlockAfterLostReply
+//   - nothing can come between compare and delete: TestNoHoleInUnlock
+//   - the owner can re-enter, and only its last Unlock frees the lock:
 //     TestReentrant, TestReentrantAcrossMutexes
 //
 // Breaks:
-//   - whoever tries again after a lost reply, without Unlock in between, is
-//     counted twice, and the lock stays until ttl: TestLostReplyCountsTwice
-//   - Unlock after a re-entry that Redis never saw gives back the outer hold:
+//   - an owner that retries after a lost reply, without Unlock in between, is
+//     counted twice, and the lock stays for ttl: TestLostReplyCountsTwice
+//   - Unlock after a re-entry that Redis never saw releases the outer hold:
 //     TestFailedReentryFreesOuter
 //   - work that takes longer than ttl lets a second holder in:
 //     TestExpiresUnderItsHolder
@@ -34,12 +34,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrNotHeld is what Unlock returns when there was nothing to give back: the
+// ErrNotHeld is what Unlock returns when there was nothing to release: the
 // lock has expired, and may be another's by now.
 var ErrNotHeld = errors.New("lock: not held")
 
-// unlockTimeout limits Unlock, which does not listen to its caller's context.
-// On the wire go-redis keeps it only with Options.ContextTimeoutEnabled.
+// unlockTimeout limits Unlock, which ignores that its caller's context is cancelled.
+// go-redis cuts off a network call by it only with Options.ContextTimeoutEnabled.
 const unlockTimeout = 5 * time.Second
 
 var (
@@ -60,18 +60,18 @@ type Mutex struct {
 	ttl time.Duration
 }
 
-// New returns a handle on the lock that lives at key. It does not take it.
-// Once taken, the lock expires after ttl, which must be at least a millisecond.
+// New returns a handle on the lock stored at key. It does not acquire it.
+// Once acquired, the lock expires after ttl, which must be at least a millisecond.
 func New(rdb redis.Cmdable, key string, ttl time.Duration) *Mutex {
 	return &Mutex{rdb: rdb, key: key, ttl: ttl}
 }
 
-// TryLock takes the lock for the owner in ctx, if it is free or that owner's
-// already. False means that it is held.
+// TryLock acquires the lock for the owner in ctx, if it is free or already that
+// owner's. False means that it is held.
 //
-// After an error nothing is known: Redis did not answer, and the lock may or
-// may not have been taken. Unlock gives it back if it was; if it was not, and
-// this was a re-entry, Unlock gives back the outer hold.
+// After an error the outcome is unknown: Redis did not answer, and the lock may
+// or may not have been acquired. Unlock releases it if it was; if it was not,
+// and this was a re-entry, Unlock releases the outer hold.
 func (m *Mutex) TryLock(ctx context.Context) (bool, error) {
 	owner, err := ownerFrom(ctx)
 	if err != nil {
@@ -81,9 +81,9 @@ func (m *Mutex) TryLock(ctx context.Context) (bool, error) {
 	return n > 0, err
 }
 
-// Unlock gives the lock back, even when ctx is cancelled already: a caller
-// that gives up must not keep the others waiting. The lock is free once there
-// were as many calls of Unlock as of TryLock that returned true.
+// Unlock releases the lock, even if ctx is already cancelled: a caller that
+// gives up must not keep the others waiting. The lock is free after as many
+// calls of Unlock as there were calls of TryLock that returned true.
 func (m *Mutex) Unlock(ctx context.Context) error {
 	owner, err := ownerFrom(ctx)
 	if err != nil {

@@ -102,7 +102,7 @@ func TestDeadHolderExpires(t *testing.T) {
 	unlock(t, as(t, "b"), b)
 }
 
-// The same by the server's own clock.
+// The same test by the server's own clock.
 func TestDeadHolderExpiresInTime(t *testing.T) {
 	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
 		const ttl = 100 * time.Millisecond
@@ -133,7 +133,7 @@ func TestLateUnlockSparesForeignLock(t *testing.T) {
 	mustLock(t, as(t, "b"), b)
 	mustNotBeHeld(t, as(t, "a"), a)
 	mustNotLock(t, as(t, "c"), c)
-	// Nor is the late holder counted in that lock.
+	// The late holder is not counted in that lock either.
 	mustNotLock(t, as(t, "a"), a)
 	mustNotLock(t, as(t, "a"), a)
 	unlock(t, as(t, "b"), b)
@@ -154,12 +154,12 @@ func TestUnlockAfterLostReply(t *testing.T) {
 	unlock(t, as(t, "b"), b)
 }
 
-// The pauses that find the hole of stage 3 find none: Unlock is one command,
-// and neither before nor after it does anything happen to another's lock.
+// The pauses that show the gap of stage 3 show none here: Unlock is one command,
+// and before and after it another's lock stays as it is.
 func TestNoHoleInUnlock(t *testing.T) {
 	for _, executed := range []bool{false, true} {
 		s := locktest.Start(t)
-		rdb, hook := s.NewClient() // of a alone
+		rdb, hook := s.NewClient() // for a alone
 		defer rdb.Close()
 		key := locktest.Key(t)
 		a, b, c := New(rdb, key, ttl), New(s.Client, key, ttl), New(s.Client, key, ttl)
@@ -218,7 +218,7 @@ func TestReentrantAcrossMutexes(t *testing.T) {
 		mustLock(t, as(t, "a"), outer)
 		mustLock(t, as(t, "a"), inner)
 		mustNotBeHeld(t, as(t, "b"), other)
-		mustNotBeHeld(t, as(t, "b"), outer) // it is the owner that counts, not the Mutex
+		mustNotBeHeld(t, as(t, "b"), outer) // the owner counts, not the Mutex
 		unlock(t, as(t, "a"), outer)
 		mustNotLock(t, as(t, "b"), other)
 		unlock(t, as(t, "a"), inner)
@@ -281,8 +281,8 @@ func TestLostReplyCountsTwice(t *testing.T) {
 	unlock(t, as(t, "b"), b)
 }
 
-// A flaw: the re-entry failed before it was counted, and the Unlock that is to
-// undo it counts.
+// A flaw: the re-entry failed before it was counted, but the Unlock that undoes
+// it is counted.
 func TestFailedReentryFreesOuter(t *testing.T) {
 	s := locktest.Start(t)
 	key := locktest.Key(t)
@@ -294,12 +294,12 @@ func TestFailedReentryFreesOuter(t *testing.T) {
 		t.Errorf("TryLock = %v, %v; want false, %v", ok, err, locktest.ErrCut)
 	}
 	unlock(t, as(t, "a"), inner)
-	mustLock(t, as(t, "b"), other) // a works still
+	mustLock(t, as(t, "b"), other) // a is still working
 	mustNotBeHeld(t, as(t, "a"), outer)
 	unlock(t, as(t, "b"), other)
 }
 
-// A flaw: the lock expires under its holder, who writes all the same.
+// A flaw: the lock expires under its holder, which still writes.
 func TestExpiresUnderItsHolder(t *testing.T) {
 	s := locktest.Start(t)
 	key := locktest.Key(t)
@@ -308,7 +308,7 @@ func TestExpiresUnderItsHolder(t *testing.T) {
 
 	mustLock(t, as(t, "a"), a)
 	seen := sold.Get()
-	s.FastForward(ttl) // a works still
+	s.FastForward(ttl) // a is still working
 	mustLock(t, as(t, "b"), b)
 	sold.Set(sold.Get() + 1)
 	sold.Set(seen + 1)
@@ -319,7 +319,7 @@ func TestExpiresUnderItsHolder(t *testing.T) {
 	mustNotBeHeld(t, as(t, "a"), a)
 }
 
-// as returns a context to lock with in the name of who.
+// as returns a context that locks as who.
 func as(t *testing.T, who string) context.Context {
 	return WithOwner(t.Context(), who)
 }

@@ -1,33 +1,33 @@
 // Package lock is stage 6: a watchdog renews the lock for as long as the work takes.
 //
-// New: a timer renews the ttl from the outermost TryLock to the last Unlock
-// (renewal.go). So ttl limits no work: it is when a dead holder is given up.
-// Context tells of a lost lock. The idea, and the third of ttl, are Redisson's.
+// New: a timer renews the lock from the outermost TryLock to the last Unlock
+// (renewal.go). Work may outlast ttl; only a dead holder's lock expires. Context
+// reports a lost lock. The idea, and the interval of ttl/3, are Redisson's.
 //
 // Holds:
-//   - one owner at a time, with no limit: TestExclusive, TestLongWorkKeepsLock
-//   - a cancelled caller still gives the lock back: TestUnlockAfterCancel
-//   - "held by another" and "Redis failed" are told apart: TestErrorIsNotFalse
+//   - one owner at a time, however long the work takes: TestExclusive, TestLongWorkKeepsLock
+//   - a cancelled caller still releases the lock: TestUnlockAfterCancel
+//   - "held by another" and "Redis failed" are different results: TestErrorIsNotFalse
 //   - a dead holder's lock is free after ttl: TestDeadHolderExpires
-//   - a holder that comes late leaves the next one's lock alone:
+//   - a late holder leaves the next holder's lock alone:
 //     TestLateUnlockSparesForeignLock
-//   - a lock whose reply was lost can be given back: TestUnlockAfterLostReply
-//   - there is no moment between compare and delete: TestNoHoleInUnlock
-//   - the owner re-enters, and only its last Unlock frees the lock:
+//   - a lock whose reply was lost can be released: TestUnlockAfterLostReply
+//   - nothing can come between compare and delete: TestNoHoleInUnlock
+//   - the owner can re-enter, and only its last Unlock frees the lock:
 //     TestReentrant, TestReentrantAcrossMutexes
-//   - each outermost hold has one renewer; the last Unlock, even failed, ends
-//     it: TestOneRenewer, TestUnlockEndsRenewal, TestFailedUnlockEndsRenewal
-//   - a passing error of Redis does no harm: TestRenewalOutlivesErrors
-//   - a lost lock is told, at the latest as its ttl runs out: TestLossIsTold
+//   - each outermost hold has one renewer; the last Unlock ends it, even if it
+//     fails: TestOneRenewer, TestUnlockEndsRenewal, TestFailedUnlockEndsRenewal
+//   - a transient Redis error does no harm: TestRenewalOutlivesErrors
+//   - the holder is told of a loss, at the latest when ttl is over: TestLossIsTold
 //
 // Breaks:
-//   - whoever tries again after a lost reply, without Unlock in between, is
-//     counted twice, and the lock stays until ttl: TestLostReplyCountsTwice
-//   - Unlock after a re-entry that Redis never saw gives back the outer hold:
+//   - an owner that retries after a lost reply, without Unlock in between, is
+//     counted twice, and the lock stays for ttl: TestLostReplyCountsTwice
+//   - Unlock after a re-entry that Redis never saw releases the outer hold:
 //     TestFailedReentryFreesOuter
-//   - what nobody unlocks, its process renews for ever: TestForgottenUnlock
-//   - a process that is stopped for longer than ttl learns of its loss only
-//     as it goes on, maybe one write too late: TestPausedHolderWritesTooLate
+//   - a process renews for ever a lock that nobody unlocks: TestForgottenUnlock
+//   - a process paused for longer than ttl learns of the loss only when it
+//     resumes, maybe one write too late: TestPausedHolderWritesTooLate
 package lock
 
 import (
@@ -39,15 +39,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrNotHeld is what Unlock returns when there was nothing to give back: the
+// ErrNotHeld is what Unlock returns when there was nothing to release: the
 // lock has expired, and may be another's by now.
 var ErrNotHeld = errors.New("lock: not held")
 
-// ErrLost is the cause, to be matched by errors.Is, of a lost hold's context.
+// ErrLost is the cause of a lost hold's context. Match it with errors.Is.
 var ErrLost = errors.New("lock: lost while held")
 
-// unlockTimeout limits Unlock, which does not listen to its caller's context.
-// On the wire go-redis keeps it only with Options.ContextTimeoutEnabled.
+// unlockTimeout limits Unlock, which ignores that its caller's context is cancelled.
+// go-redis cuts off a network call by it only with Options.ContextTimeoutEnabled.
 const unlockTimeout = 5 * time.Second
 
 var (
@@ -67,22 +67,22 @@ type Mutex struct {
 	key string
 	ttl time.Duration
 
-	renewal *renewal // of the hold, or of the last one
+	renewal *renewal // of the current hold, or of the last one
 }
 
-// New returns a handle on the lock that lives at key. It does not take it.
-// Once taken, the lock expires ttl after its holder stops renewing it. A quarter
+// New returns a handle on the lock stored at key. It does not acquire it.
+// Once acquired, the lock expires ttl after its holder stops renewing it. A quarter
 // of ttl must be ample time for Redis to answer.
 func New(rdb redis.Cmdable, key string, ttl time.Duration) *Mutex {
 	return &Mutex{rdb: rdb, key: key, ttl: ttl}
 }
 
-// TryLock takes the lock for the owner in ctx, if it is free or that owner's
-// already. False means that it is held.
+// TryLock acquires the lock for the owner in ctx, if it is free or already that
+// owner's. False means that it is held.
 //
-// After an error nothing is known: Redis did not answer, and the lock may or
-// may not have been taken. Unlock gives it back if it was; if it was not, and
-// this was a re-entry, Unlock gives back the outer hold.
+// After an error the outcome is unknown: Redis did not answer, and the lock may
+// or may not have been acquired. Unlock releases it if it was; if it was not,
+// and this was a re-entry, Unlock releases the outer hold.
 func (m *Mutex) TryLock(ctx context.Context) (bool, error) {
 	owner, err := ownerFrom(ctx)
 	if err != nil {
@@ -96,9 +96,9 @@ func (m *Mutex) TryLock(ctx context.Context) (bool, error) {
 	return n > 0, err
 }
 
-// Unlock gives the lock back, even when ctx is cancelled already: a caller
-// that gives up must not keep the others waiting. The lock is free once there
-// were as many calls of Unlock as of TryLock that returned true.
+// Unlock releases the lock, even if ctx is already cancelled: a caller that
+// gives up must not keep the others waiting. The lock is free after as many
+// calls of Unlock as there were calls of TryLock that returned true.
 func (m *Mutex) Unlock(ctx context.Context) error {
 	owner, err := ownerFrom(ctx)
 	if err != nil {
@@ -107,7 +107,7 @@ func (m *Mutex) Unlock(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unlockTimeout)
 	defer cancel()
 
-	// End the renewal first: whatever Redis answers, it must not go on.
+	// End the renewal first: it must stop whatever Redis answers.
 	if r := leave(hold{m.rdb, m.key, owner}); r != nil {
 		defer r.inFlight.Wait()
 	}
@@ -121,9 +121,9 @@ func (m *Mutex) Unlock(ctx context.Context) error {
 	return nil
 }
 
-// Context returns a copy of parent for the work under the lock. It ends when the
-// lock is lost, with ErrLost as its cause, or given back. While the machine is
-// suspended its clock stands still: then the next renewal tells of the loss.
+// Context returns a copy of parent for the work under the lock. It is cancelled when
+// the lock is lost, with ErrLost as its cause, or released. The clock of a suspended
+// machine does not advance: the next renewal after that detects the loss.
 func (m *Mutex) Context(parent context.Context) context.Context {
 	ctx, cancel := context.WithCancelCause(parent)
 	mu.Lock()
@@ -139,7 +139,7 @@ func (m *Mutex) Context(parent context.Context) context.Context {
 	return ctx
 }
 
-// Renewals returns how often the hold has been renewed, or the last one was.
+// Renewals returns how often the current hold, or else the last one, was renewed.
 func (m *Mutex) Renewals() int {
 	mu.Lock()
 	defer mu.Unlock()

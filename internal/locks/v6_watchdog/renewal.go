@@ -16,9 +16,9 @@ var (
 	renewScript = redis.NewScript(renewSource)
 )
 
-// A hold is what gets renewed: one owner's lock at one key, through however
-// many Mutexes it was entered. The owner is noted here, at TryLock: the timer
-// that renews has no context to find it in.
+// A hold is what gets renewed: one owner's lock at one key, no matter through
+// how many Mutexes it was entered. TryLock stores the owner here, because the
+// timer that renews has no context to read it from.
 type hold struct {
 	rdb   redis.Cmdable
 	key   string
@@ -26,38 +26,38 @@ type hold struct {
 }
 
 // A renewal keeps one hold alive, from its outermost TryLock to its last Unlock.
-// While it waits it is two timers, no goroutine: short work pays next to nothing.
+// It waits in two timers, not in a goroutine, so it costs short work very little.
 type renewal struct {
 	hold
 	ttl      time.Duration
-	depth    int         // calls of TryLock without their Unlock yet
+	depth    int         // calls of TryLock not yet matched by Unlock
 	next     *time.Timer // sends the next renewal
-	lease    *time.Timer // gives the lock up for lost
-	expires  time.Time   // when it does, by this machine's clock
-	renewed  int         // how often Redis said yes
-	failed   error       // why the last renewal got no answer, nil if it did
+	lease    *time.Timer // declares the lock lost
+	expires  time.Time   // when lease fires, by this machine's clock
+	renewed  int         // how often Redis renewed it
+	failed   error       // the error of the last renewal, nil if Redis answered
 	cause    error       // why it ended, nil until then
 	onEnd    []context.CancelCauseFunc
-	inFlight sync.WaitGroup // the renewal on its way, if any
+	inFlight sync.WaitGroup // the renewal in flight, if any
 }
 
 var (
 	mu    sync.Mutex            // guards holds and every renewal
-	holds = map[hold]*renewal{} // until the last Unlock, even of a lost one
+	holds = map[hold]*renewal{} // until the last Unlock, even if lost
 )
 
-// enter counts a TryLock, sent at that time, which gave the owner its nth hold.
-// The outermost starts a renewal.
+// enter counts a TryLock, sent at the given time, that got the owner its nth hold.
+// The outermost one starts a renewal.
 //
 // Depth is counted here because Redis may count higher: a call repeated after
-// a lost reply counts twice there. Were that the measure, a hold given back as
-// often as it was taken would be renewed for ever.
+// a lost reply counts twice there. With that count, the caller's last Unlock would
+// leave it above zero, and the renewal would never stop.
 func enter(h hold, ttl time.Duration, sent time.Time, n int) *renewal {
 	mu.Lock()
 	defer mu.Unlock()
 	r := holds[h]
 	if r != nil && n == 1 {
-		r.end(ErrLost) // Redis knows of no outer hold any more
+		r.end(ErrLost) // Redis no longer has the outer hold
 	}
 	if r == nil || r.over() {
 		r = &renewal{hold: h, ttl: ttl, expires: sent.Add(ttl)}
@@ -69,8 +69,8 @@ func enter(h hold, ttl time.Duration, sent time.Time, n int) *renewal {
 	return r
 }
 
-// leave counts an Unlock. The last one ends the renewal and gets it, to wait
-// for what may be in flight; the others get nil.
+// leave counts an Unlock. The last one ends the renewal and returns it, so that
+// the caller can wait for a request in flight; the others return nil.
 func leave(h hold) *renewal {
 	mu.Lock()
 	defer mu.Unlock()
@@ -86,7 +86,7 @@ func leave(h hold) *renewal {
 	return r
 }
 
-// end tells the holder why; the first cause counts. The caller has locked mu.
+// end cancels the holder's contexts; the first cause counts. mu must be locked.
 func (r *renewal) end(cause error) {
 	if r.cause != nil {
 		return
@@ -100,10 +100,10 @@ func (r *renewal) end(cause error) {
 }
 
 // renew asks Redis for another ttl. An error is not yet a loss: the lease has
-// time left, and the next try may get through.
+// time left, and the next attempt may succeed.
 func (r *renewal) renew() {
 	mu.Lock()
-	if r.over() { // ended as the timer fired
+	if r.over() { // ended while the timer fired
 		mu.Unlock()
 		return
 	}
@@ -140,8 +140,8 @@ func (r *renewal) expire() {
 }
 
 // over reports whether r has ended, and ends it if the last ttl that Redis
-// granted has run out. It reads the clock, for timers may be late, and counts
-// from before the request, so as not to outlast Redis. The caller has locked mu.
+// granted has run out. It reads the clock, as timers may be late, and counts from
+// before the request, so as not to outlast the lease in Redis. mu must be locked.
 func (r *renewal) over() bool {
 	if !time.Now().Before(r.expires) {
 		r.end(errors.Join(ErrLost, r.failed))

@@ -45,7 +45,7 @@ func TestLongWorkKeepsLock(t *testing.T) {
 	})
 }
 
-// The same by the clock on the wall.
+// The same test in real time.
 func TestLongWorkKeepsLockInTime(t *testing.T) {
 	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
 		const ttl = 2 * time.Second // a loaded machine stalls for part of it
@@ -130,8 +130,8 @@ func TestUnlockEndsRenewal(t *testing.T) {
 	}
 }
 
-// Unlock does not return while a renewal is on its way, whether Redis has yet
-// to execute it or has executed it already.
+// Unlock does not return while a renewal is in flight, whether Redis has executed
+// it already or not.
 func TestUnlockAwaitsRenewalInFlight(t *testing.T) {
 	pauses := map[string]func(*locktest.Pause) locktest.Action{
 		"before": func(p *locktest.Pause) locktest.Action { return p.Before },
@@ -255,7 +255,7 @@ func TestLossIsTold(t *testing.T) {
 			s.Hook.On(locktest.Any, -1, locktest.Drop)
 		}, ttl, context.DeadlineExceeded},
 		"client hangs": {func(t *testing.T, s *locktest.Server, key string) {
-			hang := make(chan struct{}) // a client that keeps to no deadline
+			hang := make(chan struct{}) // a client that ignores its deadline
 			t.Cleanup(func() { close(hang) })
 			s.Hook.On(locktest.Any, -1, func(context.Context, func() error) error {
 				<-hang
@@ -272,7 +272,7 @@ func TestLossIsTold(t *testing.T) {
 
 				mustLock(t, as(t, "a"), a)
 				ctx := a.Context(t.Context())
-				time.Sleep(3*ttl + tick) // renewed just now
+				time.Sleep(3*ttl + tick) // it has just been renewed
 				test.lose(t, s, key)
 				start := time.Now()
 				<-ctx.Done()
@@ -291,8 +291,8 @@ func TestLossIsTold(t *testing.T) {
 	}
 }
 
-// Redis granted the lock, but by the time its answer is here it is another's:
-// the context must have ended from the start, not as soon as a timer runs.
+// Redis granted the lock, but it is another's by the time the reply arrives: the
+// context must be cancelled from the start, not only when a timer fires.
 func TestLateReplyIsLoss(t *testing.T) {
 	for range 50 {
 		synctest.Test(t, func(t *testing.T) {
@@ -320,8 +320,8 @@ func TestLateReplyIsLoss(t *testing.T) {
 	}
 }
 
-// An answer that was long on its way makes the lease no longer: it begins before the
-// request was sent.
+// A late reply does not make the lease longer: the lease begins before the request
+// was sent.
 func TestLeaseCountsFromTheRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := locktest.StartTicking(t)
@@ -344,8 +344,8 @@ func TestLeaseCountsFromTheRenewal(t *testing.T) {
 	})
 }
 
-// A hold that is entered again after Redis has lost it is a new one: the outer
-// is told, the inner is renewed.
+// A re-entry after Redis has lost the hold starts a new one: the outer one is told
+// of the loss, the inner one is renewed.
 func TestReentryAfterLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := locktest.StartTicking(t)
@@ -393,8 +393,8 @@ func TestReentryDuringRenewal(t *testing.T) {
 	})
 }
 
-// Redis counts a lost call twice, the renewal does not: it ends at the last
-// Unlock, and the lock soon after.
+// Redis counts a call twice if its reply is lost; the renewal does not. It ends at
+// the last Unlock, and the lock expires soon after.
 func TestLostReplyRenewsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := locktest.StartTicking(t)
@@ -426,8 +426,8 @@ func TestContextOfNoHold(t *testing.T) {
 	}
 }
 
-// A flaw: for a stopped process time passes elsewhere. When it goes on, the
-// lock is another's, and it does not know yet.
+// A flaw: a paused process does not see time pass. When it resumes, the lock is
+// another's, and it does not know it yet.
 func TestPausedHolderWritesTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := locktest.StartTicking(t)
@@ -438,7 +438,7 @@ func TestPausedHolderWritesTooLate(t *testing.T) {
 		mustLock(t, as(t, "a"), a)
 		ctx := a.Context(t.Context())
 		seen := sold.Get()
-		s.FastForward(ttl) // a stands still
+		s.FastForward(ttl) // a is paused
 		mustLock(t, as(t, "b"), b)
 		sold.Set(sold.Get() + 1)
 		if ctx.Err() != nil {
@@ -448,7 +448,7 @@ func TestPausedHolderWritesTooLate(t *testing.T) {
 		if n := sold.Get(); n != 1 {
 			t.Errorf("two holders sold one each, and %d are on record; want 1: a wrote over b", n)
 		}
-		<-ctx.Done() // at its next renewal, which was too late
+		<-ctx.Done() // at its next renewal, which comes too late
 		if err := context.Cause(ctx); err != ErrLost {
 			t.Errorf("the context's cause is %v; want %v", err, ErrLost)
 		}
@@ -457,7 +457,7 @@ func TestPausedHolderWritesTooLate(t *testing.T) {
 	})
 }
 
-// A flaw: what nobody unlocks is renewed for as long as the process lives.
+// A flaw: a lock that nobody unlocks is renewed for as long as the process lives.
 func TestForgottenUnlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := locktest.StartTicking(t)

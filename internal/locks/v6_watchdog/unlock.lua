@@ -1,7 +1,7 @@
--- Gives one hold back, and the lock with the last one.
--- KEYS[1]: the lock, a hash of one field: the owner -> how many holds
+-- Releases one hold, and with the last one the lock.
+-- KEYS[1]: the lock, a hash of one field: the owner -> its number of holds
 -- ARGV[1]: the owner
--- Returns n: the holds the owner has left; at 0 the lock is free
+-- Returns n: the owner's remaining holds; at 0 the lock is free
 --        -1: the lock is not the owner's: it has expired, or is another's
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
   return -1

@@ -1,31 +1,31 @@
-// Package lock is stage 7: an owner that waits stands in a queue, and is handed the lock.
+// Package lock is stage 7: waiters queue up in Redis, and each is handed the lock in turn.
 //
-// New: Lock waits (queue.go). The owner stands in a queue in Redis and sleeps until a
-// list of its own has a message (BLPOP). The last Unlock hands the lock to the first
-// in the queue and wakes that one only. That each waiter watches a place of its own is
-// the idea of queue locks (Mellor-Crummey and Scott, ACM TOCS 9(1), 1991). A waiter
-// blocks one connection of the client's pool: of each process one goroutine should
-// wait for a lock at a time, with the others in memory behind it.
+// New: Lock waits (queue.go). The owner joins a queue in Redis and sleeps until a list
+// of its own has a message (BLPOP). The last Unlock hands the lock to the first owner
+// in the queue and wakes only that one. Each waiter watches its own location, as in
+// the queue locks of Mellor-Crummey and Scott (ACM TOCS 9(1), 1991). A waiter blocks
+// one connection of the client's pool, so only one goroutine of a process should wait
+// for a lock at a time, with the others queued behind it in memory.
 //
 // Holds:
-//   - all that stage 6 holds: TestExclusive, TestLongWorkKeepsLock, TestErrorIsNotFalse,
+//   - everything that stage 6 holds: TestExclusive, TestLongWorkKeepsLock, TestErrorIsNotFalse,
 //     TestUnlockAfterCancel, TestDeadHolderExpires, TestLateUnlockSparesForeignLock,
 //     TestUnlockAfterLostReply, TestNoHoleInUnlock, TestReentrant, TestOneRenewer,
 //     TestUnlockEndsRenewal, TestRenewalOutlivesErrors, TestLossIsTold
 //   - first come, first served: TestFIFO, TestNewcomerDoesNotOvertake
-//   - waiters do not ask again and again: TestWaitingTakesFewCommands
+//   - waiters do not poll: TestWaitingTakesFewCommands
 //   - a dead waiter is skipped: TestDeadWaiterIsSkipped, TestDeadHeirLosesTheLock
-//   - a waiter that gives up leaves nothing: TestCancelLeavesNothing
-//   - a lost wake-up costs a third of ttl: TestLostWakeUp
+//   - a waiter that gives up leaves nothing behind: TestCancelLeavesNothing
+//   - a lost wake-up costs at most a third of ttl: TestLostWakeUp
 //
 // Breaks:
-//   - whoever tries again after a lost reply, without Unlock in between, is
-//     counted twice, and the lock stays until ttl: TestLostReplyCountsTwice
-//   - Unlock after a re-entry that Redis never saw gives back the outer hold:
+//   - an owner that retries after a lost reply, without Unlock in between, is
+//     counted twice, and the lock stays for ttl: TestLostReplyCountsTwice
+//   - Unlock after a re-entry that Redis never saw releases the outer hold:
 //     TestFailedReentryFreesOuter
-//   - what nobody unlocks, its process renews for ever: TestForgottenUnlock
-//   - a process that is stopped for longer than ttl learns of its loss only
-//     as it goes on, maybe one write too late: TestPausedHolderWritesTooLate
+//   - a process renews for ever a lock that nobody unlocks: TestForgottenUnlock
+//   - a process paused for longer than ttl learns of the loss only when it
+//     resumes, maybe one write too late: TestPausedHolderWritesTooLate
 package lock
 
 import (
@@ -37,15 +37,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrNotHeld is what Unlock returns when there was nothing to give back: the
+// ErrNotHeld is what Unlock returns when there was nothing to release: the
 // lock has expired, and may be another's by now.
 var ErrNotHeld = errors.New("lock: not held")
 
-// ErrLost is the cause, to be matched by errors.Is, of a lost hold's context.
+// ErrLost is the cause of a lost hold's context. Match it with errors.Is.
 var ErrLost = errors.New("lock: lost while held")
 
-// unlockTimeout limits Unlock, which does not listen to its caller's context.
-// On the wire go-redis keeps it only with Options.ContextTimeoutEnabled.
+// unlockTimeout limits Unlock, which ignores that its caller's context is cancelled.
+// go-redis cuts off a network call by it only with Options.ContextTimeoutEnabled.
 const unlockTimeout = 5 * time.Second
 
 var (
@@ -65,23 +65,23 @@ type Mutex struct {
 	key string
 	ttl time.Duration
 
-	renewal *renewal // of the hold, or of the last one
+	renewal *renewal // of the current hold, or of the last one
 }
 
-// New returns a handle on the lock that lives at key. It does not take it.
-// Once taken, the lock expires ttl after its holder stops renewing it. A quarter
-// of ttl must be ample time for Redis to answer. The queue lives beside the lock, at
-// names that begin with key: on a cluster, key needs a hash tag.
+// New returns a handle on the lock stored at key. It does not acquire it.
+// Once acquired, the lock expires ttl after its holder stops renewing it. A quarter
+// of ttl must be ample time for Redis to answer. The queue is stored under names that
+// begin with key: on a cluster, key needs a hash tag.
 func New(rdb redis.UniversalClient, key string, ttl time.Duration) *Mutex {
 	return &Mutex{rdb: rdb, key: key, ttl: ttl}
 }
 
-// TryLock takes the lock for the owner in ctx, if it is free or that owner's
-// already. False means that it is held, or that others wait for it.
+// TryLock acquires the lock for the owner in ctx, if it is free or already that
+// owner's. False means that it is held, or that others wait for it.
 //
-// After an error nothing is known: Redis did not answer, and the lock may or
-// may not have been taken. Unlock gives it back if it was; if it was not, and
-// this was a re-entry, Unlock gives back the outer hold.
+// After an error the outcome is unknown: Redis did not answer, and the lock may
+// or may not have been acquired. Unlock releases it if it was; if it was not,
+// and this was a re-entry, Unlock releases the outer hold.
 func (m *Mutex) TryLock(ctx context.Context) (bool, error) {
 	owner, err := ownerFrom(ctx)
 	if err != nil {
@@ -91,9 +91,9 @@ func (m *Mutex) TryLock(ctx context.Context) (bool, error) {
 	return n > 0, err
 }
 
-// Unlock gives the lock back, even when ctx is cancelled already: a caller
-// that gives up must not keep the others waiting. The next one has the lock once
-// there were as many calls of Unlock as of Lock and TryLock that succeeded.
+// Unlock releases the lock, even if ctx is already cancelled: a caller that
+// gives up must not keep the others waiting. The next waiter gets the lock after
+// as many calls of Unlock as there were successful calls of Lock and TryLock.
 func (m *Mutex) Unlock(ctx context.Context) error {
 	owner, err := ownerFrom(ctx)
 	if err != nil {
@@ -102,7 +102,7 @@ func (m *Mutex) Unlock(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unlockTimeout)
 	defer cancel()
 
-	// End the renewal first: whatever Redis answers, it must not go on.
+	// End the renewal first: it must stop whatever Redis answers.
 	if r := leave(hold{m.rdb, m.key, owner}); r != nil {
 		defer r.inFlight.Wait()
 	}
@@ -116,9 +116,9 @@ func (m *Mutex) Unlock(ctx context.Context) error {
 	return nil
 }
 
-// Context returns a copy of parent for the work under the lock. It ends when the
-// lock is lost, with ErrLost as its cause, or given back. While the machine is
-// suspended its clock stands still: then the next renewal tells of the loss.
+// Context returns a copy of parent for the work under the lock. It is cancelled when
+// the lock is lost, with ErrLost as its cause, or released. The clock of a suspended
+// machine does not advance: the next renewal after that detects the loss.
 func (m *Mutex) Context(parent context.Context) context.Context {
 	ctx, cancel := context.WithCancelCause(parent)
 	mu.Lock()
@@ -134,7 +134,7 @@ func (m *Mutex) Context(parent context.Context) context.Context {
 	return ctx
 }
 
-// Renewals returns how often the hold has been renewed, or the last one was.
+// Renewals returns how often the current hold, or else the last one, was renewed.
 func (m *Mutex) Renewals() int {
 	mu.Lock()
 	defer mu.Unlock()

@@ -1,12 +1,12 @@
--- Gives one hold back. With the last one the lock is handed to the first waiter, if
--- anybody waits, or is free.
--- KEYS[1]: the lock, a hash of one field: the owner -> how many holds
+-- Releases one hold. The last one hands the lock to the first waiter, or frees it if
+-- nobody waits.
+-- KEYS[1]: the lock, a hash of one field: the owner -> its number of holds
 -- KEYS[2]: the queue, a list of owners, first come first
--- KEYS[3]: the waiters, a hash: owner -> until when it counts as alive, in
+-- KEYS[3]: the waiters, a hash: owner -> when its heartbeat expires, in
 --          milliseconds of the server's clock
--- and beside KEYS[1], under its name: the list on which an owner is woken
+-- and a key derived from KEYS[1]: the list on which an owner waits to be woken
 -- ARGV[1]: the owner
--- Returns n: the holds the owner has left; at 0 the lock is the next one's, or free
+-- Returns n: the owner's remaining holds; at 0 the lock is the next waiter's, or free
 --        -1: the lock is not the owner's: it has expired, or is another's
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
   return -1
@@ -24,7 +24,7 @@ if n == 0 then
   until not first or left > 0
   if first then
     redis.call('HSET', KEYS[1], first, 0)
-    redis.call('PEXPIRE', KEYS[1], left) -- if it has died, the lock goes on without it
+    redis.call('PEXPIRE', KEYS[1], left) -- it may be dead: then the lock expires
     redis.call('RPUSH', KEYS[1] .. ':wake:' .. first, 'held')
     redis.call('PEXPIRE', KEYS[1] .. ':wake:' .. first, left)
   end

@@ -1,14 +1,14 @@
--- Takes the owner out of the queue, and ends its wait for the wake-up. A lock that it
--- was handed and has not taken yet goes to the first waiter, if anybody waits.
--- KEYS[1]: the lock, a hash of one field: the owner -> how many holds
+-- Takes the owner out of the queue, and ends its wait. If it was handed the lock and
+-- has not taken it yet, the lock goes to the first waiter, or is freed.
+-- KEYS[1]: the lock, a hash of one field: the owner -> its number of holds
 -- KEYS[2]: the queue, a list of owners, first come first
--- KEYS[3]: the waiters, a hash: owner -> until when it counts as alive, in
+-- KEYS[3]: the waiters, a hash: owner -> when its heartbeat expires, in
 --          milliseconds of the server's clock
--- and beside KEYS[1], under its name: the list on which an owner is woken
+-- and a key derived from KEYS[1]: the list on which an owner waits to be woken
 -- ARGV[1]: the owner
--- ARGV[2]: ttl, in milliseconds, of the wake-up, which nobody may be there to take
--- Returns 1: the lock that it was handed is given back
---         0: it was handed none
+-- ARGV[2]: ttl, in milliseconds, of the wake-up message: perhaps nobody reads it
+-- Returns 1: the owner had been handed the lock, which is released
+--         0: it had not
 redis.call('LREM', KEYS[2], 1, ARGV[1])
 redis.call('HDEL', KEYS[3], ARGV[1])
 redis.call('RPUSH', KEYS[1] .. ':wake:' .. ARGV[1], 'left')

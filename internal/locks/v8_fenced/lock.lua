@@ -1,30 +1,30 @@
--- Takes the lock, or takes it once more for the owner who has it, or puts the owner
+-- Acquires the lock, or re-enters it for the owner that has it, or puts the owner
 -- into the queue.
--- KEYS[1]: the lock, a hash of one field: the owner -> how many holds; 0 for an
---          owner that was handed the lock and has not taken it yet
+-- KEYS[1]: the lock, a hash of one field: the owner -> its number of holds; 0 for
+--          an owner that was handed the lock and has not taken it yet
 -- KEYS[2]: the queue, a list of owners, first come first
--- KEYS[3]: the waiters, a hash: owner -> until when it counts as alive, in
+-- KEYS[3]: the waiters, a hash: owner -> when its heartbeat expires, in
 --          milliseconds of the server's clock
--- and beside KEYS[1], under its name: the last token, a string
+-- and a key derived from KEYS[1]: the last token, a string
 -- ARGV[1]: the owner
--- ARGV[2]: ttl, in milliseconds; it lengthens what is left, never shortens it
--- ARGV[3]: 1 to wait in the queue, 0 not to
--- Returns {n, token}: the owner's holds, this one counted, of which 1 is the outermost;
---                     all of them have the same token
---         {-left, 0}: another owner has the lock, or comes before this one; in so many
---                     milliseconds that may be over
+-- ARGV[2]: ttl, in milliseconds; it extends the time left, never shortens it
+-- ARGV[3]: 1 to join the queue, 0 not to
+-- Returns {n, token}: the owner's holds, including this one; 1 is the outermost; all
+--                     of them have the same token
+--         {-left, 0}: another owner has the lock, or is ahead in the queue; in that
+--                     many milliseconds it may have expired
 local time = redis.call('TIME')
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
   local now = time[1] * 1000 + math.floor(time[2] / 1000)
   local first = redis.call('LINDEX', KEYS[2], 0)
-  while first and tonumber(redis.call('HGET', KEYS[3], first) or 0) <= now do -- it is dead
+  while first and tonumber(redis.call('HGET', KEYS[3], first) or 0) <= now do -- its owner is dead
     redis.call('LPOP', KEYS[2])
     redis.call('HDEL', KEYS[3], first)
     first = redis.call('LINDEX', KEYS[2], 0)
   end
   if redis.call('EXISTS', KEYS[1]) == 1 or (first and first ~= ARGV[1]) then
     if ARGV[3] == '1' then
-      if redis.call('HSET', KEYS[3], ARGV[1], now + ARGV[2]) == 1 then -- it is new there
+      if redis.call('HSET', KEYS[3], ARGV[1], now + ARGV[2]) == 1 then -- it was not queued
         redis.call('RPUSH', KEYS[2], ARGV[1])
       end
       redis.call('PEXPIRE', KEYS[2], 2 * ARGV[2])
@@ -37,15 +37,15 @@ if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
     if left < 0 then left = tonumber(ARGV[2]) end -- the lock has no expiry
     return {-left, 0}
   end
-  redis.call('LPOP', KEYS[2]) -- the owner itself, if anybody
+  redis.call('LPOP', KEYS[2]) -- this owner, if it was queued
   redis.call('HDEL', KEYS[3], ARGV[1])
 end
 local n = redis.call('HINCRBY', KEYS[1], ARGV[1], 1)
 if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
 end
--- Tokens grow by the server's clock, in microseconds. Where it stands still, or goes
--- back, they grow by count, for as long as the last one is remembered.
+-- A token is the server's clock, in microseconds. If the clock stands still or goes
+-- back, it is the last token plus one, for as long as that is remembered.
 local token = tonumber(redis.call('GET', KEYS[1] .. ':token') or 0)
 if n == 1 then
   token = math.max(token + 1, time[1] * 1000000 + time[2])

@@ -1,34 +1,34 @@
-// Package lock is stage 8: each hold has a number, and the resource refuses what
-// comes with an older one.
+// Package lock is stage 8: each hold has a fencing token, and the resource refuses
+// requests with an older one.
 //
-// New: a fencing token, which the script mints as it grants the outermost hold. It
-// belongs to the hold from then on, and is never looked up again. A holder sends it
-// along with all that it reads and writes (token.go). A resource that keeps the
-// largest token it has seen, and turns away what is smaller, is safe from a holder
-// that has lost the lock and does not know.
+// New: a fencing token, minted by the script when it grants the outermost hold. It
+// belongs to that hold and is never looked up again. The holder sends it with every
+// read and write (token.go). A resource that remembers the largest token it has seen,
+// and refuses smaller ones, is safe from a holder that has lost the lock and does not
+// know it.
 //
 // Holds:
-//   - all that stage 7 holds: TestExclusive, TestLongWorkKeepsLock, TestErrorIsNotFalse,
+//   - everything that stage 7 holds: TestExclusive, TestLongWorkKeepsLock, TestErrorIsNotFalse,
 //     TestUnlockAfterCancel, TestDeadHolderExpires, TestLateUnlockSparesForeignLock,
 //     TestUnlockAfterLostReply, TestNoHoleInUnlock, TestReentrant, TestOneRenewer,
 //     TestUnlockEndsRenewal, TestRenewalOutlivesErrors, TestLossIsTold, TestFIFO,
 //     TestDeadWaiterIsSkipped, TestCancelLeavesNothing, TestLostWakeUp
-//   - a later holder has a larger token, also after the lock was idle and where Redis
-//     has lost its keys: TestTokenGrows, TestTokenSurvivesFailover
-//   - a holder that enters again has the same: TestReentryKeepsToken
-//   - a stopped holder that goes on is refused by a resource that checks:
+//   - a later holder has a larger token, even after the lock was idle or Redis has
+//     lost its keys: TestTokenGrows, TestTokenSurvivesFailover
+//   - a re-entry keeps the token: TestReentryKeepsToken
+//   - a paused holder that resumes is refused by a resource that checks:
 //     TestPausedHolderIsFenced
 //
 // Breaks:
-//   - whoever tries again after a lost reply, without Unlock in between, is
-//     counted twice, and the lock stays until ttl: TestLostReplyCountsTwice
-//   - Unlock after a re-entry that Redis never saw gives back the outer hold:
+//   - an owner that retries after a lost reply, without Unlock in between, is
+//     counted twice, and the lock stays for ttl: TestLostReplyCountsTwice
+//   - Unlock after a re-entry that Redis never saw releases the outer hold:
 //     TestFailedReentryFreesOuter
-//   - what nobody unlocks, its process renews for ever: TestForgottenUnlock
-//   - where the resource does not check, a stopped holder writes too late, as in
+//   - a process renews for ever a lock that nobody unlocks: TestForgottenUnlock
+//   - if the resource does not check, a paused holder writes too late, as in
 //     stage 7: TestPausedHolderWritesTooLate
-//   - a server whose clock goes back further than the last token is remembered
-//     grants holds that the resource refuses, until the clock has caught up:
+//   - if the server's clock is set back by more than the time for which the last
+//     token is kept, the resource refuses new holds until the clock has caught up:
 //     TestClockThatGoesBackIsRefused
 package lock
 
@@ -41,15 +41,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrNotHeld is what Unlock returns when there was nothing to give back: the
+// ErrNotHeld is what Unlock returns when there was nothing to release: the
 // lock has expired, and may be another's by now.
 var ErrNotHeld = errors.New("lock: not held")
 
-// ErrLost is the cause, to be matched by errors.Is, of a lost hold's context.
+// ErrLost is the cause of a lost hold's context. Match it with errors.Is.
 var ErrLost = errors.New("lock: lost while held")
 
-// unlockTimeout limits Unlock, which does not listen to its caller's context.
-// On the wire go-redis keeps it only with Options.ContextTimeoutEnabled.
+// unlockTimeout limits Unlock, which ignores that its caller's context is cancelled.
+// go-redis cuts off a network call by it only with Options.ContextTimeoutEnabled.
 const unlockTimeout = 5 * time.Second
 
 var (
@@ -69,24 +69,24 @@ type Mutex struct {
 	key string
 	ttl time.Duration
 
-	renewal *renewal // of the hold, or of the last one
-	token   int64    // of the hold, or of the last one
+	renewal *renewal // of the current hold, or of the last one
+	token   int64    // of the current hold, or of the last one
 }
 
-// New returns a handle on the lock that lives at key. It does not take it.
-// Once taken, the lock expires ttl after its holder stops renewing it. A quarter
-// of ttl must be ample time for Redis to answer. The queue lives beside the lock, at
-// names that begin with key: on a cluster, key needs a hash tag.
+// New returns a handle on the lock stored at key. It does not acquire it.
+// Once acquired, the lock expires ttl after its holder stops renewing it. A quarter
+// of ttl must be ample time for Redis to answer. The queue is stored under names that
+// begin with key: on a cluster, key needs a hash tag.
 func New(rdb redis.UniversalClient, key string, ttl time.Duration) *Mutex {
 	return &Mutex{rdb: rdb, key: key, ttl: ttl}
 }
 
-// TryLock takes the lock for the owner in ctx, if it is free or that owner's
-// already. False means that it is held, or that others wait for it.
+// TryLock acquires the lock for the owner in ctx, if it is free or already that
+// owner's. False means that it is held, or that others wait for it.
 //
-// After an error nothing is known: Redis did not answer, and the lock may or
-// may not have been taken. Unlock gives it back if it was; if it was not, and
-// this was a re-entry, Unlock gives back the outer hold.
+// After an error the outcome is unknown: Redis did not answer, and the lock may
+// or may not have been acquired. Unlock releases it if it was; if it was not,
+// and this was a re-entry, Unlock releases the outer hold.
 func (m *Mutex) TryLock(ctx context.Context) (bool, error) {
 	owner, err := ownerFrom(ctx)
 	if err != nil {
@@ -96,9 +96,9 @@ func (m *Mutex) TryLock(ctx context.Context) (bool, error) {
 	return n > 0, err
 }
 
-// Unlock gives the lock back, even when ctx is cancelled already: a caller
-// that gives up must not keep the others waiting. The next one has the lock once
-// there were as many calls of Unlock as of Lock and TryLock that succeeded.
+// Unlock releases the lock, even if ctx is already cancelled: a caller that
+// gives up must not keep the others waiting. The next waiter gets the lock after
+// as many calls of Unlock as there were successful calls of Lock and TryLock.
 func (m *Mutex) Unlock(ctx context.Context) error {
 	owner, err := ownerFrom(ctx)
 	if err != nil {
@@ -107,7 +107,7 @@ func (m *Mutex) Unlock(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unlockTimeout)
 	defer cancel()
 
-	// End the renewal first: whatever Redis answers, it must not go on.
+	// End the renewal first: it must stop whatever Redis answers.
 	if r := leave(hold{m.rdb, m.key, owner}); r != nil {
 		defer r.inFlight.Wait()
 	}
@@ -121,9 +121,9 @@ func (m *Mutex) Unlock(ctx context.Context) error {
 	return nil
 }
 
-// Context returns a copy of parent for the work under the lock. It ends when the
-// lock is lost, with ErrLost as its cause, or given back. While the machine is
-// suspended its clock stands still: then the next renewal tells of the loss.
+// Context returns a copy of parent for the work under the lock. It is cancelled when
+// the lock is lost, with ErrLost as its cause, or released. The clock of a suspended
+// machine does not advance: the next renewal after that detects the loss.
 func (m *Mutex) Context(parent context.Context) context.Context {
 	ctx, cancel := context.WithCancelCause(parent)
 	mu.Lock()
@@ -139,7 +139,7 @@ func (m *Mutex) Context(parent context.Context) context.Context {
 	return ctx
 }
 
-// Renewals returns how often the hold has been renewed, or the last one was.
+// Renewals returns how often the current hold, or else the last one, was renewed.
 func (m *Mutex) Renewals() int {
 	mu.Lock()
 	defer mu.Unlock()

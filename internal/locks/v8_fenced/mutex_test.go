@@ -18,7 +18,7 @@ import (
 
 const ttl = 30 * time.Second
 
-// A hold that a test leaves behind would go on being renewed.
+// A hold that a test leaves behind would be renewed on and on.
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		mu.Lock()
@@ -114,7 +114,7 @@ func TestDeadHolderExpires(t *testing.T) {
 	unlock(t, as(t, "b"), b)
 }
 
-// The same by the server's own clock.
+// The same test by the server's own clock.
 func TestDeadHolderExpiresInTime(t *testing.T) {
 	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
 		const ttl = 100 * time.Millisecond
@@ -165,12 +165,12 @@ func TestUnlockAfterLostReply(t *testing.T) {
 	unlock(t, as(t, "b"), b)
 }
 
-// The pauses that find the hole of stage 3 find none: Unlock is one command,
-// and neither before nor after it does anything happen to another's lock.
+// The pauses that show the gap of stage 3 show none here: Unlock is one command,
+// and before and after it another's lock stays as it is.
 func TestNoHoleInUnlock(t *testing.T) {
 	for _, executed := range []bool{false, true} {
 		s := locktest.Start(t)
-		rdb, hook := s.NewClient() // of a alone
+		rdb, hook := s.NewClient() // for a alone
 		defer rdb.Close()
 		key := locktest.Key(t)
 		a, b, c := New(rdb, key, ttl), New(s.Client, key, ttl), New(s.Client, key, ttl)
@@ -229,7 +229,7 @@ func TestReentrantAcrossMutexes(t *testing.T) {
 		mustLock(t, as(t, "a"), outer)
 		mustLock(t, as(t, "a"), inner)
 		mustNotBeHeld(t, as(t, "b"), other)
-		mustNotBeHeld(t, as(t, "b"), outer) // it is the owner that counts, not the Mutex
+		mustNotBeHeld(t, as(t, "b"), outer) // the owner counts, not the Mutex
 		unlock(t, as(t, "a"), outer)
 		mustNotLock(t, as(t, "b"), other)
 		unlock(t, as(t, "a"), inner)
@@ -287,8 +287,8 @@ func TestLostReplyCountsTwice(t *testing.T) {
 	unlock(t, as(t, "b"), b)
 }
 
-// A flaw: the re-entry failed before it was counted, and the Unlock that is to
-// undo it counts.
+// A flaw: the re-entry failed before it was counted, but the Unlock that undoes
+// it is counted.
 func TestFailedReentryFreesOuter(t *testing.T) {
 	s := locktest.Start(t)
 	key := locktest.Key(t)
@@ -300,12 +300,12 @@ func TestFailedReentryFreesOuter(t *testing.T) {
 		t.Errorf("TryLock = %v, %v; want false, %v", ok, err, locktest.ErrCut)
 	}
 	unlock(t, as(t, "a"), inner)
-	mustLock(t, as(t, "b"), other) // a works still
+	mustLock(t, as(t, "b"), other) // a is still working
 	mustNotBeHeld(t, as(t, "a"), outer)
 	unlock(t, as(t, "b"), other)
 }
 
-// die ends a's renewal, as the death of its process does, and leaves the lock.
+// die ends a's renewal, as the death of its process does, and keeps the lock.
 func die(t *testing.T, ctx context.Context, m *Mutex) {
 	t.Helper()
 	owner, err := ownerFrom(ctx)
@@ -317,7 +317,7 @@ func die(t *testing.T, ctx context.Context, m *Mutex) {
 	}
 }
 
-// as returns a context to lock with in the name of who.
+// as returns a context that locks as who.
 func as(t *testing.T, who string) context.Context {
 	return WithOwner(t.Context(), who)
 }

@@ -19,8 +19,8 @@ import (
 // look is how long a waiter sleeps at most before it asks again.
 const look = min(ttl/3, time.Second)
 
-// bubble runs f in virtual time, with n processes. What follows the last Unlock is
-// over when it ends, but for what has an expiry.
+// bubble runs f in virtual time, with n processes. When it ends, nothing runs any more,
+// and only keys with an expiry are left.
 func bubble(t *testing.T, n int, f func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, hooks []*locktest.Hook)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -73,14 +73,14 @@ func TestWaitersAreExclusive(t *testing.T) {
 	})
 }
 
-// order has waiters note when they hold the lock.
+// order records the order in which waiters hold the lock.
 type order struct {
 	mu  sync.Mutex
 	who []string
 	all sync.WaitGroup
 }
 
-// wait starts a waiter that notes its turn, works and gives the lock back.
+// wait starts a waiter that records its turn, works and releases the lock.
 func (o *order) wait(t *testing.T, rdb redis.UniversalClient, key, who string, work time.Duration) {
 	o.all.Go(func() {
 		m := New(rdb, key, ttl)
@@ -121,8 +121,8 @@ func TestFIFO(t *testing.T) {
 	})
 }
 
-// Whoever comes when the holder's lease has run out, and before the first waiter asks
-// again, does not overtake it.
+// A newcomer does not overtake the first waiter, even if it asks first after the
+// holder's lease has expired.
 func TestNewcomerDoesNotOvertake(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, _ []*locktest.Hook) {
 		key := locktest.Key(t)
@@ -137,7 +137,7 @@ func TestNewcomerDoesNotOvertake(t *testing.T) {
 		o.wait(t, rdb[2], key, "d", 0)
 		o.all.Wait()
 		if queue, _ := s.List(key + ":queue"); len(queue) > 0 {
-			t.Errorf("the queue has %v, though they were served", queue)
+			t.Errorf("the queue still has %v, which were served", queue)
 		}
 		if want := []string{"b", "d"}; !slices.Equal(o.who, want) {
 			t.Errorf("served %v, want %v", o.who, want)
@@ -145,8 +145,8 @@ func TestNewcomerDoesNotOvertake(t *testing.T) {
 	})
 }
 
-// A waiter that is handed the lock at once takes four commands with its Unlock, and one
-// that waits for longer two a look.
+// A waiter that is handed the lock at once needs four commands, Unlock included. One
+// that waits longer needs two more each time it asks again.
 func TestWaitingTakesFewCommands(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, hooks []*locktest.Hook) {
 		key := locktest.Key(t)
@@ -158,7 +158,7 @@ func TestWaitingTakesFewCommands(t *testing.T) {
 		unlock(t, as(t, "a"), a)
 		o.all.Wait()
 		mustLock(t, as(t, "a"), a)
-		scripts := 3 // of which each is sent in full the first time
+		scripts := 3 // each is sent in full the first time
 		if n := sent.Hits(); n > 4+scripts {
 			t.Errorf("%d commands for one turn, want 4", n)
 		}
@@ -173,7 +173,7 @@ func TestWaitingTakesFewCommands(t *testing.T) {
 	})
 }
 
-// served returns after how long m's owner has the lock.
+// served locks m and returns how long that took.
 func served(t *testing.T, m *Mutex, who string) time.Duration {
 	t.Helper()
 	start := time.Now()
@@ -183,7 +183,7 @@ func served(t *testing.T, m *Mutex, who string) time.Duration {
 	return time.Since(start)
 }
 
-// queueUp puts an owner into the queue of which nothing is heard after that.
+// queueUp puts an owner into the queue that sends nothing after that.
 func queueUp(t *testing.T, m *Mutex, who string) {
 	t.Helper()
 	if n, err := m.ask(t.Context(), who, 1); n > 0 || err != nil {
@@ -191,8 +191,8 @@ func queueUp(t *testing.T, m *Mutex, who string) {
 	}
 }
 
-// Those who have died in the queue are passed over once their time has run out, by
-// Unlock and by the next one who asks.
+// Waiters that have died in the queue are skipped once their heartbeats have expired,
+// by Unlock and by the next request.
 func TestDeadWaiterIsSkipped(t *testing.T) {
 	for _, unlocked := range []bool{true, false} {
 		bubble(t, 2, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, _ []*locktest.Hook) {
@@ -202,7 +202,7 @@ func TestDeadWaiterIsSkipped(t *testing.T) {
 			for i := range 3 {
 				queueUp(t, a, fmt.Sprint("dead ", i))
 			}
-			time.Sleep(look / 2) // so that b asks half a look before and after their time has run out
+			time.Sleep(look / 2) // so that b asks half a look before and after their heartbeats expire
 			var o order
 			o.wait(t, rdb[1], key, "b", 0)
 			time.Sleep(ttl - look/2)
@@ -224,8 +224,8 @@ func TestDeadWaiterIsSkipped(t *testing.T) {
 	}
 }
 
-// When a holder has died, and with it a waiter of its process, the next one has the lock
-// as soon as the time of both has run out.
+// When a holder has died, and with it a waiter of its process, the next waiter gets the
+// lock as soon as both have expired.
 func TestDeadProcessIsSucceededAtOnce(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, _ []*locktest.Hook) {
 		key := locktest.Key(t)
@@ -242,8 +242,8 @@ func TestDeadProcessIsSucceededAtOnce(t *testing.T) {
 	})
 }
 
-// A lock that is handed to a waiter that has died is free once the waiter's time has
-// run out.
+// A lock that is handed to a dead waiter is free once the waiter's heartbeat has
+// expired.
 func TestDeadHeirLosesTheLock(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, _ []*locktest.Hook) {
 		key := locktest.Key(t)
@@ -254,10 +254,10 @@ func TestDeadHeirLosesTheLock(t *testing.T) {
 		unlock(t, as(t, "a"), a)
 		mustNotLock(t, as(t, "b"), b)
 		if waited := served(t, b, "b"); waited > ttl/2+look {
-			t.Errorf("waited %v, want what is left of the dead one's time, %v, and a look at most", waited, ttl/2)
+			t.Errorf("waited %v, want at most the rest of the dead waiter's heartbeat, %v, and a look", waited, ttl/2)
 		}
 		if queue, _ := s.List(key + ":queue"); len(queue) > 0 {
-			t.Errorf("the queue has %v, which has the lock", queue)
+			t.Errorf("the queue still has %v, which has the lock", queue)
 		}
 		unlock(t, as(t, "b"), b)
 	})
@@ -269,7 +269,7 @@ func TestCancelLeavesNothing(t *testing.T) {
 		a, b := New(rdb[0], key, ttl), New(rdb[1], key, ttl)
 		mustLock(t, as(t, "a"), a)
 		errEnough := errors.New("enough")
-		const patience = 5*look + look/2 // between two signs of life
+		const patience = 5*look + look/2 // between two heartbeats
 		wait, cancel := context.WithTimeoutCause(as(t, "b"), patience, errEnough)
 		defer cancel()
 		start := time.Now()
@@ -291,17 +291,17 @@ func mustBeFreeAfter(t *testing.T, s *locktest.Server, key string, unlock func()
 	queue, _ := s.List(key + ":queue")
 	waiters, _ := s.HKeys(key + ":waiters")
 	if len(queue) > 0 || len(waiters) > 0 {
-		t.Errorf("the queue has %v, of which signs of life %v", queue, waiters)
+		t.Errorf("the queue has %v, with heartbeats of %v", queue, waiters)
 	}
 	unlock()
 	synctest.Wait()
 	if s.Exists(key) {
-		t.Error("the lock was handed to somebody who has left")
+		t.Error("the lock was handed to a waiter that has left")
 	}
 }
 
-// A waiter that leaves while its question is on its way leaves nothing behind, whichever
-// comes first to Redis: the question, or the word that it has left.
+// A waiter that leaves while its request is in flight leaves nothing behind, whether the
+// request or leave.lua reaches Redis first.
 func TestCancelOnTheWayLeavesNothing(t *testing.T) {
 	for name, where := range map[string]func(*locktest.Pause) locktest.Action{
 		"before": func(p *locktest.Pause) locktest.Action { return p.Before },
@@ -331,17 +331,17 @@ func TestCancelOnTheWayLeavesNothing(t *testing.T) {
 	}
 }
 
-// Nothing stays of a holder and of waiters that have all died.
+// A holder and waiters that have all died leave nothing behind.
 func TestDeadLeaveNothing(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, _ []*locktest.Hook) {
 		a := New(rdb[0], locktest.Key(t), ttl)
 		mustLock(t, as(t, "a"), a)
 		queueUp(t, a, "dead")
-		die(t, as(t, "a"), a) // and the bubble looks for what is left
+		die(t, as(t, "a"), a) // and the bubble checks what is left
 	})
 }
 
-// A waiter that leaves as it is handed the lock hands it on, past those who have died.
+// A waiter that leaves while it is handed the lock hands it on, past dead waiters.
 func TestLeavingHeirHandsOn(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, hooks []*locktest.Hook) {
 		key := locktest.Key(t)
@@ -352,7 +352,7 @@ func TestLeavingHeirHandsOn(t *testing.T) {
 		go func() { gone <- b.Lock(ctx) }()
 		synctest.Wait()
 		queueUp(t, a, "dead")
-		time.Sleep(look / 2) // so that c does not ask just when its time has run out
+		time.Sleep(look / 2) // so that c does not ask just as its heartbeat expires
 		var o order
 		o.wait(t, rdb[2], key, "c", 0)
 		time.Sleep(ttl - look/4)
@@ -367,14 +367,14 @@ func TestLeavingHeirHandsOn(t *testing.T) {
 			t.Errorf("c was served after %v, want at once", waited)
 		}
 		pause.Release()
-		if err := <-gone; err == nil { // nobody has the lock, and it is handed to b after all
+		if err := <-gone; err == nil { // nobody has the lock, so b got it after all
 			unlock(t, as(t, "b"), b)
 		}
 	})
 }
 
-// The word that a waiter has left is repeated where Redis does not answer. It takes no
-// lock from an owner that has come back meanwhile.
+// A waiter retries leaving while Redis does not answer. That takes no lock from an owner
+// that has come back meanwhile.
 func TestLateQuitTakesNoLock(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, hooks []*locktest.Hook) {
 		key := locktest.Key(t)
@@ -395,7 +395,7 @@ func TestLateQuitTakesNoLock(t *testing.T) {
 	})
 }
 
-// While Redis is away most of those who leave try once, and some again and again.
+// While Redis is unavailable most leaving waiters try once, and a limited number retry.
 func TestTryingToLeaveIsBounded(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, hooks []*locktest.Hook) {
 		m := New(rdb[0], locktest.Key(t), ttl)
@@ -410,7 +410,7 @@ func TestTryingToLeaveIsBounded(t *testing.T) {
 		}
 		one, most := tries(1), cap(leaving)
 		if n := tries(10 * most); one < 5 || n > 10*most+most*one {
-			t.Errorf("%d tries of %d who leave, where one tries %d times; want %d to try again", n, 10*most, one, most)
+			t.Errorf("%d attempts by %d leaving waiters, where one makes %d; want %d of them to retry", n, 10*most, one, most)
 		}
 		away.Off()
 	})
@@ -430,7 +430,7 @@ func TestLostWakeUp(t *testing.T) {
 		}
 		unlock(t, as(t, "b"), b)
 
-		// Or it is written to nobody, as its list is gone.
+		// Or nobody reads it, as its list is gone.
 		mustLock(t, as(t, "a"), a)
 		hooks[1].On(locktest.Command("blpop"), 1, func(_ context.Context, send func() error) error {
 			unlock(t, as(t, "a"), a)
@@ -444,8 +444,8 @@ func TestLostWakeUp(t *testing.T) {
 	})
 }
 
-// A waiter gives a sign of life within each ttl, however short, and has one place in
-// the queue.
+// A waiter sends a heartbeat within each ttl, however short, and is in the queue only
+// once.
 func TestWaiterIsAlive(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, _ []*locktest.Hook) {
 		const ttl = 300 * time.Millisecond
@@ -468,8 +468,8 @@ func TestWaiterIsAlive(t *testing.T) {
 	})
 }
 
-// The lease of a waiter begins when it takes the lock, not when it queued up or was
-// woken: nobody relies on more than Redis keeps.
+// A waiter's lease begins when it acquires the lock, not when it queued up or was
+// woken: nobody relies on a longer lease than Redis keeps.
 func TestLeaseOfAWaiter(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, hooks []*locktest.Hook) {
 		key := locktest.Key(t)
@@ -492,7 +492,7 @@ func TestLeaseOfAWaiter(t *testing.T) {
 	})
 }
 
-// Whoever waits learns that Redis is away, and is not in the queue for longer than ttl.
+// A waiter gets an error when Redis is unavailable, and leaves the queue within ttl.
 func TestRedisAwayIsAnError(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, hooks []*locktest.Hook) {
 		key := locktest.Key(t)

@@ -1,6 +1,6 @@
--- Starts the ttl afresh while the lock is still the owner's.
--- KEYS[1]: the lock, a hash of one field: the owner -> how many holds
--- and beside KEYS[1], under its name: the last token, a string
+-- Restarts the ttl if the lock is still the owner's.
+-- KEYS[1]: the lock, a hash of one field: the owner -> its number of holds
+-- and a key derived from KEYS[1]: the last token, a string
 -- ARGV[1]: the owner
 -- ARGV[2]: ttl, in milliseconds
 -- Returns 1: renewed

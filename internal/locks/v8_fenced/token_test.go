@@ -12,14 +12,14 @@ import (
 	"oversell/internal/locks/locktest"
 )
 
-// resource is what the lock guards. It keeps the largest token that it has seen,
-// and where it checks, turns away what is smaller.
+// resource is what the lock guards. It remembers the largest token it has seen and,
+// if it checks, refuses smaller ones.
 type resource struct {
 	checks bool
 	last   int64
 }
 
-// use reports whether a request with the token is let in.
+// use reports whether a request with the token is accepted.
 func (r *resource) use(token int64) bool {
 	if r.checks && token < r.last {
 		return false
@@ -28,8 +28,8 @@ func (r *resource) use(token int64) bool {
 	return true
 }
 
-// For a stopped process time passes elsewhere. When it goes on, the lock is
-// another's, and it does not know yet. The resource does, if it checks.
+// A paused process does not see time pass. When it resumes, the lock is another's,
+// and it does not know it yet. The resource does, if it checks tokens.
 func TestPausedHolderIsFenced(t *testing.T) {
 	for _, checks := range []bool{true, false} {
 		bubble(t, 2, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, _ []*locktest.Hook) {
@@ -37,31 +37,31 @@ func TestPausedHolderIsFenced(t *testing.T) {
 			a, b := New(rdb[0], key, ttl), New(rdb[1], key, ttl)
 			mustLock(t, as(t, "a"), a)
 			ctx := a.Context(t.Context())
-			s.FastForward(ttl) // a stands still
+			s.FastForward(ttl) // a is paused
 			mustLock(t, as(t, "b"), b)
 			res.use(b.Token())
 			if ctx.Err() != nil {
 				t.Error("the context has ended:", context.Cause(ctx))
 			}
 			if late := res.use(a.Token()); late == checks {
-				t.Errorf("with checks %v the late one is let in: %v", checks, late)
+				t.Errorf("with checks %v the late holder is let in: %v", checks, late)
 			}
 			if !res.use(b.Token()) {
 				t.Error("the holder is refused")
 			}
-			<-ctx.Done() // at its next renewal, which was too late
+			<-ctx.Done() // at its next renewal, which comes too late
 			mustNotBeHeld(t, as(t, "a"), a)
 			unlock(t, as(t, "b"), b)
 		})
 	}
 }
 
-// A later holder has a larger token, in whatever process, whether it was handed the
-// lock or took it.
+// A later holder has a larger token, in any process, whether it was handed the lock or
+// acquired it.
 func TestTokenGrows(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, _ []*locktest.Hook) {
 		key := locktest.Key(t)
-		s.SetTime(time.Now()) // it stands still, and the tokens grow all the same
+		s.SetTime(time.Now()) // the clock stands still, but the tokens still grow
 		var mu sync.Mutex
 		var last int64
 		var all sync.WaitGroup
@@ -91,7 +91,7 @@ func TestTokenGrows(t *testing.T) {
 	})
 }
 
-// take takes the lock, gives it back, and returns the token.
+// take acquires and releases the lock, and returns the token.
 func take(t *testing.T, rdb redis.UniversalClient, key string) int64 {
 	t.Helper()
 	m := New(rdb, key, ttl)
@@ -100,7 +100,7 @@ func take(t *testing.T, rdb redis.UniversalClient, key string) int64 {
 	return m.Token()
 }
 
-// Nothing is kept of a lock that nobody uses, and yet its tokens go on.
+// A lock that nobody uses leaves no key behind, and still its tokens go on growing.
 func TestTokenGrowsAfterIdleTime(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, _ []*locktest.Hook) {
 		key := locktest.Key(t)
@@ -115,7 +115,7 @@ func TestTokenGrowsAfterIdleTime(t *testing.T) {
 	})
 }
 
-// The last token is remembered for as long as the lock is held, and twice the ttl more.
+// The last token is remembered for as long as the lock is held, plus twice the ttl.
 func TestTokenIsRememberedWhileHeld(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, _ []*locktest.Hook) {
 		key := locktest.Key(t)
@@ -166,8 +166,8 @@ func TestReentryKeepsToken(t *testing.T) {
 	})
 }
 
-// A flaw: where the clock goes back, and the last token is forgotten, the next
-// holder is taken for one who comes late. It is refused, which is the safe side.
+// A flaw: if the clock goes back and the last token is forgotten, the next holder
+// looks like a late one. It is refused, which is safe.
 func TestClockThatGoesBackIsRefused(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, _ []*locktest.Hook) {
 		key, res := locktest.Key(t), &resource{checks: true}

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// try asks for the lock once. The caller has locked mu.
+// try requests the lock once. mu must be locked.
 func (c *cohort) try(ctx context.Context, m *Mutex, owner string) (bool, error) {
 	if c.holder != nil || c.asking || c.waiting.Len() > 0 {
 		return false, nil
@@ -15,7 +15,7 @@ func (c *cohort) try(ctx context.Context, m *Mutex, owner string) (bool, error) 
 	mu.Unlock()
 	token, err := c.request(ctx, ticket, m.ttl, 0)
 	if err != nil {
-		go c.giveUp(ticket, m.ttl) // it may have been taken, with only the reply lost
+		go c.giveUp(ticket, m.ttl) // it may have been acquired, and only the reply lost
 	}
 	mu.Lock()
 	c.asking = false
@@ -27,14 +27,14 @@ func (c *cohort) try(ctx context.Context, m *Mutex, owner string) (bool, error) 
 	return token > 0, err
 }
 
-// giveBack gives the lock to the first process in the queue. Those who still
-// wait in this one queue up behind it, in the same step. Where Redis does not
-// answer, it is tried again in the background. The caller has locked mu, and the
-// holder has left.
+// giveBack hands the lock to the first process in the queue. If this process still
+// has waiters, the same script queues it up again, behind the others. If Redis does
+// not answer, the release is retried in the background. mu must be locked, and the
+// holder must have left.
 func (c *cohort) giveBack(ctx context.Context) error {
 	h := c.hold
 	c.hold, c.asking = nil, true
-	h.end(context.Canceled) // whatever Redis answers, the renewal must not go on
+	h.end(context.Canceled) // the renewal must stop whatever Redis answers
 	if c.waiting.Len() > 0 {
 		c.ticket = newTicket()
 	}
@@ -48,11 +48,11 @@ func (c *cohort) giveBack(ctx context.Context) error {
 		go c.giveUp(h.ticket, h.ttl)
 	}
 	if again != "" && c.ticket != again {
-		go c.giveUp(again, ttl) // they have all left, maybe before it was in the queue
+		go c.giveUp(again, ttl) // all waiters have left, maybe before it was queued
 	}
 	c.asking = false
 	switch {
-	case c.ticket == "": // nobody waits by again
+	case c.ticket == "": // nobody waits with this ticket any more
 	case err == nil && n > 0: // nobody else waits
 		c.ticket = ""
 		c.hold = newHold(c, again, n, ttl, sent)

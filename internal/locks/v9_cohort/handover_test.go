@@ -13,16 +13,16 @@ import (
 	"oversell/internal/locks/locktest"
 )
 
-// However the lock came to a holder, and whatever the ttl of the one before: as
-// long as nobody has told the holder of a loss, nobody else is let in. And if the
-// holder dies, the lock is free after the larger ttl.
+// However a holder got the lock, and whatever the previous holder's ttl: until the
+// holder is told of a loss, nobody else is let in. And if the holder dies, the lock is
+// free after the larger ttl.
 func TestNobodyReliesOnMoreThanRedisKeeps(t *testing.T) {
 	const short, long = 300 * time.Millisecond, 6 * time.Second
 	for _, ttls := range [][2]time.Duration{{short, long}, {long, short}} {
 		for _, way := range []struct {
 			name    string
 			process int  // of the next holder
-			late    bool // the process has had its time: the lock goes through Redis
+			late    bool // the process has used up its turns: the lock goes through Redis
 			between bool // another process waits, and is first
 			unheard bool // the message that wakes the next holder is lost
 		}{
@@ -82,8 +82,8 @@ func TestNobodyReliesOnMoreThanRedisKeeps(t *testing.T) {
 	}
 }
 
-// The lease of a holder begins before the request was sent that Redis granted it
-// by: an answer that was long on its way makes it no longer.
+// A holder's lease begins before the granted request was sent: a late reply does not
+// make it longer.
 func TestLeaseCountsFromTheRequest(t *testing.T) {
 	const late = ttl / 5
 	for _, delayed := range []struct {
@@ -117,14 +117,14 @@ func TestLeaseCountsFromTheRequest(t *testing.T) {
 	}
 }
 
-// errReadOnly is what a server says that has just become a replica.
+// errReadOnly is the reply of a server that has just become a replica.
 var errReadOnly = errors.New("READONLY You can't write against a read only replica")
 
-// Where Redis fails for a while just as the lock is given back, the next one has
-// it as soon as Redis is well again, and not when the ttl is over.
+// If Redis fails for a while just as the lock is released, the next waiter gets it
+// as soon as Redis answers again, and not when the ttl is over.
 func TestFailedUnlockIsTriedAgain(t *testing.T) {
 	const ttl, outage = 30 * time.Second, time.Second
-	for _, own := range []bool{false, true} { // whether somebody of the process waits
+	for _, own := range []bool{false, true} { // whether the process has a waiter
 		for name, fault := range map[string]locktest.Action{
 			"refused":        locktest.Fail(errReadOnly),
 			"reply is lost":  locktest.LoseReply(locktest.ErrCut),
@@ -136,12 +136,12 @@ func TestFailedUnlockIsTriedAgain(t *testing.T) {
 				mustLock(t, as(t, "a"), a)
 				if own {
 					go func() {
-						for b.Lock(as(t, "b")) != nil { // as buyers do who come again
+						for b.Lock(as(t, "b")) != nil { // as buyers do who retry
 							time.Sleep(outage / 10)
 						}
 						unlock(t, as(t, "b"), b)
 					}()
-					time.Sleep(2 * ttl) // long enough not to be handed the lock in the process
+					time.Sleep(2 * ttl) // long enough for the lock not to be handed on in the process
 				}
 				rule := hooks[0].On(locktest.Any, -1, fault)
 				time.AfterFunc(outage, rule.Off)
@@ -156,19 +156,19 @@ func TestFailedUnlockIsTriedAgain(t *testing.T) {
 					t.Errorf("%s, with a waiter of its own: %v: the next process waited %v, want %v at most", name, own, waited, 2*outage)
 				}
 				unlock(t, as(t, "c"), c)
-				time.Sleep(2 * ttl) // until the messages to those who have left expire
+				time.Sleep(2 * ttl) // until the messages to waiters that have left expire
 			})
 		}
 	}
 }
 
-// So it is with a ticket that is given up, whether it waits or has been served.
+// The same holds for a ticket that is given up, whether it waits or has been served.
 func TestFailedGivingUpIsTriedAgain(t *testing.T) {
 	const ttl, outage = 30 * time.Second, time.Second
 	bubble(t, 3, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, hooks []*locktest.Hook) {
 		key := locktest.Key(t)
 		a, b, c := New(rdb[0], key, ttl), New(rdb[1], key, ttl), New(rdb[2], key, ttl)
-		// The reply to a is lost, and what gives the lock back does not get through.
+		// The reply to a is lost, and so is the request that releases the lock.
 		rule := hooks[0].On(locktest.Any, -1, locktest.LoseReply(locktest.ErrCut))
 		hooks[0].On(locktest.Script(leaveSource), 3, locktest.Fail(errReadOnly))
 		time.AfterFunc(outage, rule.Off)
@@ -178,7 +178,7 @@ func TestFailedGivingUpIsTriedAgain(t *testing.T) {
 		if waited := served(t, c, "c"); waited > 2*outage {
 			t.Errorf("c waited %v, want %v at most", waited, 2*outage)
 		}
-		// b waits and leaves, and cannot say so.
+		// b waits and leaves, and Redis does not learn it.
 		ctx, leave := context.WithCancel(as(t, "b"))
 		gone := make(chan error, 1)
 		go func() { gone <- b.Lock(ctx) }()
@@ -192,12 +192,12 @@ func TestFailedGivingUpIsTriedAgain(t *testing.T) {
 			t.Errorf("%v after it was given up the queue has %v", 3*outage, queue)
 		}
 		unlock(t, as(t, "c"), c)
-		time.Sleep(2 * ttl) // until the messages to those who have left expire
+		time.Sleep(2 * ttl) // until the messages to waiters that have left expire
 	})
 }
 
-// Where Redis stays away, nothing is tried for longer than the ttl, and not more
-// than so many tickets at once.
+// While Redis stays unavailable, nothing is retried for longer than the ttl, and only
+// a limited number of tickets at once.
 func TestTryingAgainEnds(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, hooks []*locktest.Hook) {
 		a := New(rdb[0], locktest.Key(t), ttl)

@@ -1,12 +1,12 @@
--- Takes the caller out of the queue, and ends its wait for the wake-up.
+-- Takes the ticket out of the queue, and ends its wait.
 -- KEYS[1]: the lock, a string: the ticket of its holder
 -- KEYS[2]: the queue, a list of tickets, first come first
--- KEYS[3]: the waiters, a hash: ticket -> until when it counts as alive
+-- KEYS[3]: the waiters, a hash: ticket -> when its heartbeat expires
 -- KEYS[4]: the list on which the ticket waits to be woken
 -- ARGV[1]: the ticket
--- ARGV[2]: ttl, in milliseconds: of the wake-up, which nobody may be there to take
--- Returns 1: the lock was handed to the ticket meanwhile: it is to be unlocked
---         0: it was not
+-- ARGV[2]: ttl, in milliseconds, of the wake-up message: perhaps nobody reads it
+-- Returns 1: the ticket has been handed the lock, and the caller must unlock it
+--         0: it has not
 redis.call('LREM', KEYS[2], 1, ARGV[1])
 redis.call('HDEL', KEYS[3], ARGV[1])
 redis.call('RPUSH', KEYS[4], 'left')

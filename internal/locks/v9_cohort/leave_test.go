@@ -12,7 +12,7 @@ import (
 	"oversell/internal/locks/locktest"
 )
 
-// After the Unlock nothing is renewed, and no renewal is on its way.
+// After Unlock nothing is renewed, and no renewal is in flight.
 func TestUnlockEndsRenewal(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, hooks []*locktest.Hook) {
 		a := New(rdb[0], locktest.Key(t), ttl)
@@ -33,13 +33,13 @@ func TestUnlockEndsRenewal(t *testing.T) {
 		start := time.Now()
 		unlock(t, as(t, "a"), a)
 		if took := time.Since(start); took != late {
-			t.Errorf("Unlock took %v, want %v: a renewal was on its way for so long", took, late)
+			t.Errorf("Unlock took %v, want %v: a renewal was in flight for that long", took, late)
 		}
 	})
 }
 
-// Where only the answers to the renewals are lost, Redis keeps the lock for longer
-// than the holder can know. Its Unlock frees the lock all the same.
+// If only the replies to renewals are lost, Redis keeps the lock for longer than the
+// holder can know. Its Unlock still frees the lock.
 func TestLostHoldIsGivenBack(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, hooks []*locktest.Hook) {
 		key := locktest.Key(t)
@@ -55,14 +55,14 @@ func TestLostHoldIsGivenBack(t *testing.T) {
 	})
 }
 
-// A holder that stood still, and does not know yet that it has lost the lock, leaves
-// that of the next one alone.
+// A holder that was paused, and does not know yet that it has lost the lock, leaves
+// the next holder's lock alone.
 func TestLateUnlockSparesForeignLock(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, _ []*locktest.Hook) {
 		key := locktest.Key(t)
 		a, b, c := New(rdb[0], key, ttl), New(rdb[1], key, ttl), New(rdb[2], key, ttl)
 		mustLock(t, as(t, "a"), a)
-		s.FastForward(ttl) // a stands still
+		s.FastForward(ttl) // a is paused
 		mustLock(t, as(t, "b"), b)
 		mustNotBeHeld(t, as(t, "a"), a)
 		mustNotLock(t, as(t, "c"), c)
@@ -70,7 +70,7 @@ func TestLateUnlockSparesForeignLock(t *testing.T) {
 	})
 }
 
-// mustBeFree fails the test unless nobody has the lock or stands in its queue.
+// mustBeFree fails the test unless the lock is free and its queue empty.
 func mustBeFree(t *testing.T, s *locktest.Server, key, when string) {
 	t.Helper()
 	synctest.Wait()
@@ -79,8 +79,8 @@ func mustBeFree(t *testing.T, s *locktest.Server, key, when string) {
 	}
 }
 
-// A waiter that leaves while a command in its name is on its way leaves nothing
-// behind, whichever comes first to Redis: the command, or the word that it has left.
+// A waiter that leaves while one of its commands is in flight leaves nothing behind,
+// whether that command or leave.lua reaches Redis first.
 func TestCancelOnTheWayLeavesNothing(t *testing.T) {
 	for _, script := range []string{lockSource, unlockSource} {
 		for name, where := range map[string]parking{"before": beforeIt, "after": afterIt} {
@@ -99,7 +99,7 @@ func TestCancelOnTheWayLeavesNothing(t *testing.T) {
 				} else {
 					mustLock(t, as(t, "a"), a)
 					wait()
-					time.Sleep(2 * ttl) // long enough not to hand it on in the process
+					time.Sleep(2 * ttl) // long enough for the lock not to be handed on in the process
 					hooks[0].On(locktest.Script(script), 1, where(pause))
 				}
 				given := make(chan error, 1)
@@ -129,8 +129,8 @@ type parking func(*locktest.Pause) locktest.Action
 func beforeIt(p *locktest.Pause) locktest.Action { return p.Before }
 func afterIt(p *locktest.Pause) locktest.Action  { return p.After }
 
-// A waiter gives a sign of life within each ttl, however short, and has one place in
-// the queue.
+// A waiter sends a heartbeat within each ttl, however short, and is in the queue only
+// once.
 func TestWaiterIsAlive(t *testing.T) {
 	const ttl = 300 * time.Millisecond
 	bubble(t, 2, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, _ []*locktest.Hook) {
@@ -150,20 +150,20 @@ func TestWaiterIsAlive(t *testing.T) {
 	})
 }
 
-// Those who have died in the queue are passed over, and nothing stays of them.
+// Waiters that have died in the queue are skipped, and leave nothing behind.
 func TestDeadAreNotServed(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, _ []*locktest.Hook) {
 		key := locktest.Key(t)
 		a, b := New(rdb[0], key, ttl), New(rdb[1], key, ttl)
 		mustLock(t, as(t, "a"), a)
 		for range 3 {
-			if _, err := (&cohort{place: a.at}).request(t.Context(), newTicket(), ttl, 1); err != nil {
+			if _, err := (&cohort{location: a.at}).request(t.Context(), newTicket(), ttl, 1); err != nil {
 				t.Fatal(err)
 			}
 		}
 		time.Sleep(ttl / 6)
-		served := waitFor(t, b, "b") // behind those who still count as alive
-		time.Sleep(ttl - ttl/10)     // and do not any more; b has not asked since
+		served := waitFor(t, b, "b") // behind waiters that still count as alive
+		time.Sleep(ttl - ttl/10)     // and no longer do; b has not asked since
 		unlock(t, as(t, "a"), a)
 		mustBeServed(t, served, "b")
 		unlock(t, as(t, "b"), b)
@@ -171,15 +171,15 @@ func TestDeadAreNotServed(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, _ []*locktest.Hook) {
 		a := New(rdb[0], locktest.Key(t), ttl)
 		mustLock(t, as(t, "a"), a)
-		if _, err := (&cohort{place: a.at}).request(t.Context(), newTicket(), ttl, 1); err != nil {
+		if _, err := (&cohort{location: a.at}).request(t.Context(), newTicket(), ttl, 1); err != nil {
 			t.Fatal(err)
 		}
-		die(a) // and the bubble looks for what is left
+		die(a) // and the bubble checks what is left
 	})
 }
 
-// Somebody who comes when the holder's lease has run out, and before the first
-// waiter asks again, does not overtake it.
+// A newcomer does not overtake the first waiter, even if it asks first after the
+// holder's lease has expired.
 func TestNewcomerDoesNotOvertake(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, _ []*locktest.Hook) {
 		key := locktest.Key(t)
@@ -196,15 +196,15 @@ func TestNewcomerDoesNotOvertake(t *testing.T) {
 	})
 }
 
-// A lock that stays with the process, as nobody else waits, is renewed and given
-// back like any other.
+// A lock that stays with the process because nobody else waits is renewed and
+// released like any other.
 func TestKeptLockIsGivenBack(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, _ []*locktest.Hook) {
 		key := locktest.Key(t)
 		a, b := New(rdb[0], key, ttl), New(rdb[0], key, ttl)
 		mustLock(t, as(t, "a"), a)
 		served := waitFor(t, b, "b")
-		time.Sleep(2 * ttl) // long enough not to hand it on in the process
+		time.Sleep(2 * ttl) // long enough for the lock not to be handed on in the process
 		unlock(t, as(t, "a"), a)
 		mustBeServed(t, served, "b")
 		time.Sleep(2 * ttl)
@@ -213,7 +213,7 @@ func TestKeptLockIsGivenBack(t *testing.T) {
 	})
 }
 
-// When a process has had its turns, its waiters queue up behind the others.
+// When a process has used up its turns, its waiters queue up behind the others.
 func TestProcessQueuesUpAgain(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, _ []*locktest.Hook) {
 		key := locktest.Key(t)
@@ -222,7 +222,7 @@ func TestProcessQueuesUpAgain(t *testing.T) {
 		var o order
 		o.wait(t, rdb[0], key, "own", "own")
 		o.wait(t, rdb[1], key, "first", "first")
-		time.Sleep(2 * ttl) // long enough not to hand it on in the process
+		time.Sleep(2 * ttl) // long enough for the lock not to be handed on in the process
 		pause := New(rdb[1], key, ttl)
 		served := waitFor(t, pause, "pause")
 		go unlock(t, as(t, "a"), a)

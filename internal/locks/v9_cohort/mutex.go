@@ -2,31 +2,31 @@
 // lets another process have it.
 //
 // New: a cohort. The waiters of a process queue up in its memory, and one goroutine
-// stands in the queue in Redis for all of them (queue.go). Unlock hands the lock to the
-// next one in the process, for up to maxPasses times and no longer than the ttl, and
-// without a word to Redis (cohort.go); then to the first process in the queue. Lock
-// cohorting is by Dice, Marathe and Shavit (PPoPP 2012). What stands in the queue is a
-// ticket, not an owner: it is served once, and the process counts re-entries, so that a
-// lost reply counts nothing twice. Each holder of a cohort has a token of its own.
+// waits in the queue in Redis for all of them (queue.go). Unlock hands the lock to the
+// next waiter in the process, at most maxPasses times and for no longer than the ttl,
+// without a command to Redis (cohort.go); then to the first process in the queue. Lock
+// cohorting is by Dice, Marathe and Shavit (PPoPP 2012). The queue has tickets, not
+// owners: a ticket is served once, and the process counts re-entries, so a lost reply
+// counts nothing twice. Each holder of a cohort has a token of its own.
 //
 // Holds:
-//   - all that stage 8 holds: TestExclusive, TestFIFO, TestCancelLeavesNothing,
+//   - everything that stage 8 holds: TestExclusive, TestFIFO, TestCancelLeavesNothing,
 //     TestDeadHolderExpires, TestDeadWaiterIsSkipped, TestLostWakeUp, TestLossIsTold,
 //     TestTokenGrows, TestTokenSurvivesFailover, TestReentryKeepsToken, TestPausedHolderIsFenced
-//   - turns within a process take no command: TestFIFOInAProcess
-//   - processes take turns, however many wait in one: TestProcessesTakeTurns
+//   - handing the lock on within a process takes no command: TestFIFOInAProcess
+//   - processes take turns, however many waiters one has: TestProcessesTakeTurns
 //   - a lost reply counts nothing twice, and a failed re-entry frees nothing:
 //     TestLostReplyCountsOnce
-//   - a failed Unlock is tried again until the ttl is over: TestFailedUnlockIsTriedAgain
-//   - a holder that lost the lock and hangs shuts nobody out: TestLostHoldLetsItsProcessGoOn
+//   - a failed Unlock is retried until the ttl is over: TestFailedUnlockIsTriedAgain
+//   - a holder that has lost the lock and hangs blocks nobody: TestLostHoldLetsItsProcessGoOn
 //   - no holder relies on a longer lease than Redis keeps: TestNobodyReliesOnMoreThanRedisKeeps
 //
 // Breaks:
-//   - what nobody unlocks, its process renews for ever: TestForgottenUnlock
-//   - where the resource does not check, a stopped holder writes too late, as in
+//   - a process renews for ever a lock that nobody unlocks: TestForgottenUnlock
+//   - if the resource does not check, a paused holder writes too late, as in
 //     stage 7: TestPausedHolderIsFenced
-//   - a server whose clock goes back further than the last token is remembered
-//     grants holds that the resource refuses, until the clock has caught up:
+//   - if the server's clock is set back by more than the time for which the last
+//     token is kept, the resource refuses new holds until the clock has caught up:
 //     TestClockThatGoesBackIsRefused
 package lock
 
@@ -38,42 +38,42 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrNotHeld is what Unlock returns when there was nothing to give back: the
+// ErrNotHeld is what Unlock returns when there was nothing to release: the
 // lock has expired, and may be another's by now.
 var ErrNotHeld = errors.New("lock: not held")
 
-// ErrLost is the cause, to be matched by errors.Is, of a lost hold's context.
+// ErrLost is the cause of a lost hold's context. Match it with errors.Is.
 var ErrLost = errors.New("lock: lost while held")
 
-// unlockTimeout limits Unlock, which does not listen to its caller's context.
-// On the wire go-redis keeps it only with Options.ContextTimeoutEnabled.
+// unlockTimeout limits Unlock, which ignores that its caller's context is cancelled.
+// go-redis cuts off a network call by it only with Options.ContextTimeoutEnabled.
 const unlockTimeout = 5 * time.Second
 
 // A Mutex is one holder's handle on the lock: every holder makes its own.
 // It must not be used by several goroutines at once.
 type Mutex struct {
-	at  place
+	at  location
 	ttl time.Duration
 
 	turn *turn // the last one
 }
 
-// New returns a handle on the lock that lives at key. It does not take it.
-// Once taken, the lock expires ttl after its holder stops renewing it. A quarter
-// of ttl must be ample time for Redis to answer. The queue lives beside it, at
+// New returns a handle on the lock stored at key. It does not acquire it.
+// Once acquired, the lock expires ttl after its holder stops renewing it. A quarter
+// of ttl must be ample time for Redis to answer. The queue is stored under
 // names that begin with key: on a cluster, key needs a hash tag.
 //
-// All Mutexes of one client and key are one process to the lock: they share its
-// place in the queue, and while they wait one connection of the client's pool.
-// The pool should have more than there are locks that a process waits for at once.
+// All Mutexes with the same client and key count as one process: they share its
+// place in the queue and, while they wait, one connection of the client's pool.
+// The pool needs more connections than there are locks the process waits for at once.
 func New(rdb redis.UniversalClient, key string, ttl time.Duration) *Mutex {
-	return &Mutex{at: place{rdb, key}, ttl: ttl}
+	return &Mutex{at: location{rdb, key}, ttl: ttl}
 }
 
-// Lock waits for the lock, first come, first served, and takes it for the owner
-// in ctx; an owner that has it enters once more at once, or gets ErrLost. Lock
-// returns the cause of ctx if that ends first, and the error of a Redis that does
-// not answer. After an error there is nothing to give back.
+// Lock waits for the lock, first come, first served, and acquires it for the owner
+// in ctx; an owner that has it re-enters at once, or gets ErrLost. Lock returns the
+// cause of ctx if that ends first, or Redis's error. After an error there is nothing
+// to release.
 func (m *Mutex) Lock(ctx context.Context) error {
 	owner, err := ownerFrom(ctx)
 	if err != nil {
@@ -104,9 +104,9 @@ func (m *Mutex) Lock(ctx context.Context) error {
 	return <-w.served // just now
 }
 
-// TryLock takes the lock for the owner in ctx, if it is free and nobody waits
-// for it, or that owner's already. False means that it is neither. After an
-// error the lock is not held: should it have been taken, it is given back.
+// TryLock acquires the lock for the owner in ctx, if it is free and nobody waits
+// for it, or if it is already that owner's. False means that it is neither. After
+// an error the lock is not held: if it was acquired, it is released.
 func (m *Mutex) TryLock(ctx context.Context) (bool, error) {
 	owner, err := ownerFrom(ctx)
 	if err != nil {
@@ -121,9 +121,9 @@ func (m *Mutex) TryLock(ctx context.Context) (bool, error) {
 	return c.try(ctx, m, owner)
 }
 
-// Unlock gives the lock back, even when ctx is cancelled already: a caller
-// that gives up must not keep the others waiting. The next one has the lock once
-// there were as many calls of Unlock as of Lock and TryLock that succeeded.
+// Unlock releases the lock, even if ctx is already cancelled: a caller that
+// gives up must not keep the others waiting. The next waiter gets the lock after
+// as many calls of Unlock as there were successful calls of Lock and TryLock.
 func (m *Mutex) Unlock(ctx context.Context) error {
 	owner, err := ownerFrom(ctx)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 
 const ttl = 3 * time.Second
 
-// A hold that a test leaves behind would go on being renewed.
+// A hold that a test leaves behind would be renewed on and on.
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		mu.Lock()
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// processes returns n clients of one server, as n processes have them.
+// processes returns n clients of one server, one for each of n processes.
 func processes(t *testing.T, s *locktest.Server, n int) (all []redis.UniversalClient, hooks []*locktest.Hook) {
 	t.Helper()
 	for range n {
@@ -55,7 +55,7 @@ func bubble(t *testing.T, n int, f func(t *testing.T, s *locktest.Server, rdb []
 		s := locktest.StartTicking(t)
 		rdb, hooks := processes(t, s, n)
 		f(t, s, rdb, hooks)
-		// What follows the last Unlock is over, but for what keeps an expiry.
+		// Nothing runs after the last Unlock, and only keys with an expiry are left.
 		time.Sleep(5 * ttl)
 		synctest.Wait()
 		if keys := s.Keys(); len(keys) > 0 {
@@ -100,14 +100,14 @@ func TestExclusive(t *testing.T) {
 	}
 }
 
-// order has waiters note when they hold the lock.
+// order records the order in which waiters hold the lock.
 type order struct {
 	mu  sync.Mutex
 	who []string
 	all sync.WaitGroup
 }
 
-// wait starts a waiter that notes its turn and gives the lock back.
+// wait starts a waiter that records its turn and releases the lock.
 func (o *order) wait(t *testing.T, rdb redis.UniversalClient, key, who, note string) {
 	o.all.Go(func() {
 		m := New(rdb, key, ttl)
@@ -120,7 +120,7 @@ func (o *order) wait(t *testing.T, rdb redis.UniversalClient, key, who, note str
 		o.mu.Unlock()
 		unlock(t, as(t, who), m)
 	})
-	synctest.Wait() // it stands in the queue
+	synctest.Wait() // it is in the queue
 }
 
 func TestFIFO(t *testing.T) {
@@ -167,7 +167,7 @@ func TestFIFOInAProcess(t *testing.T) {
 	})
 }
 
-// However many wait in one process, the others have their turn after maxPasses.
+// However many waiters one process has, the others get their turn after maxPasses.
 func TestProcessesTakeTurns(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, _ []*locktest.Hook) {
 		key := locktest.Key(t)
@@ -206,7 +206,7 @@ func TestCancelLeavesNothing(t *testing.T) {
 		a, b := New(rdb[0], key, ttl), New(rdb[1], key, ttl)
 		mustLock(t, as(t, "a"), a)
 		errEnough := errors.New("enough")
-		const patience = 5500 * time.Millisecond // between two signs of life
+		const patience = 5500 * time.Millisecond // between two heartbeats
 		wait, cancel := context.WithTimeoutCause(as(t, "b"), patience, errEnough)
 		defer cancel()
 		start := time.Now()
@@ -224,12 +224,12 @@ func TestCancelLeavesNothing(t *testing.T) {
 		}
 		unlock(t, as(t, "a"), a)
 		if s.Exists(key) {
-			t.Error("the lock was handed to somebody who has left")
+			t.Error("the lock was handed to a waiter that has left")
 		}
 	})
 }
 
-// A waiter of the same process may take over the place of one who has left.
+// A waiter of the same process may take over the place of one that has left.
 func TestCancelOfOneOfMany(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, _ []*locktest.Hook) {
 		key := locktest.Key(t)
@@ -254,7 +254,7 @@ func TestCancelOfOneOfMany(t *testing.T) {
 	})
 }
 
-// served returns after how long b has the lock.
+// served locks m and returns how long that took.
 func served(t *testing.T, m *Mutex, who string) time.Duration {
 	t.Helper()
 	start := time.Now()
@@ -277,7 +277,7 @@ func TestDeadHolderExpires(t *testing.T) {
 	})
 }
 
-// Who stands in the queue and is dead is handed the lock, and cannot take it.
+// A dead waiter may be handed the lock, but does not take it.
 func TestDeadWaiterIsSkipped(t *testing.T) {
 	for _, dead := range []int{1, 5} {
 		bubble(t, 2, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, _ []*locktest.Hook) {
@@ -285,7 +285,7 @@ func TestDeadWaiterIsSkipped(t *testing.T) {
 			a, b := New(rdb[0], key, ttl), New(rdb[1], key, ttl)
 			mustLock(t, as(t, "a"), a)
 			for range dead {
-				c := &cohort{place: a.at}
+				c := &cohort{location: a.at}
 				if token, err := c.request(t.Context(), newTicket(), ttl, 1); token != 0 || err != nil {
 					t.Fatal(token, err)
 				}
@@ -313,7 +313,7 @@ func TestLostWakeUp(t *testing.T) {
 	})
 }
 
-// Whoever waits learns that Redis is away; nobody hangs.
+// A waiter gets an error when Redis is unavailable; none hangs.
 func TestRedisAwayIsAnError(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, hooks []*locktest.Hook) {
 		key := locktest.Key(t)
@@ -355,7 +355,7 @@ func TestReentrant(t *testing.T) {
 		if err := inner.Lock(as(t, "a")); err != nil {
 			t.Fatal(err)
 		}
-		mustNotBeHeld(t, as(t, "b"), inner) // it is the owner that counts
+		mustNotBeHeld(t, as(t, "b"), inner) // the owner counts, not the Mutex
 		unlock(t, as(t, "a"), inner)
 		mustNotLock(t, as(t, "b"), b)
 		unlock(t, as(t, "a"), outer)
@@ -373,7 +373,7 @@ func TestLostReplyCountsOnce(t *testing.T) {
 		if ok, err := a.TryLock(as(t, "a")); ok || !errors.Is(err, locktest.ErrCut) {
 			t.Errorf("TryLock = %v, %v; want false, %v", ok, err, locktest.ErrCut)
 		}
-		synctest.Wait() // it is given back
+		synctest.Wait() // it is released
 		mustLock(t, as(t, "a"), a)
 		unlock(t, as(t, "a"), a)
 		mustLock(t, as(t, "b"), b)
@@ -425,15 +425,15 @@ func TestLossIsTold(t *testing.T) {
 	})
 }
 
-// resource is what the lock guards. It keeps the largest token that it has seen,
-// and where it checks, turns away what is smaller.
+// resource is what the lock guards. It remembers the largest token it has seen and,
+// if it checks, refuses smaller ones.
 type resource struct {
 	checks bool
 	last   int64
 	wrote  []string
 }
 
-// use reports whether who is let in with the token.
+// use reports whether who is accepted with the token.
 func (r *resource) use(token int64, who string) bool {
 	if r.checks && token < r.last {
 		return false
@@ -443,8 +443,8 @@ func (r *resource) use(token int64, who string) bool {
 	return true
 }
 
-// For a stopped process time passes elsewhere. When it goes on, the lock is
-// another's, and it does not know yet. The resource does, if it checks.
+// A paused process does not see time pass. When it resumes, the lock is another's,
+// and it does not know it yet. The resource does, if it checks tokens.
 func TestPausedHolderIsFenced(t *testing.T) {
 	for _, checks := range []bool{true, false} {
 		bubble(t, 2, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, _ []*locktest.Hook) {
@@ -452,27 +452,27 @@ func TestPausedHolderIsFenced(t *testing.T) {
 			a, b := New(rdb[0], key, ttl), New(rdb[1], key, ttl)
 			mustLock(t, as(t, "a"), a)
 			ctx := a.Context(t.Context())
-			s.FastForward(ttl) // a stands still
+			s.FastForward(ttl) // a is paused
 			mustLock(t, as(t, "b"), b)
 			res.use(b.Token(), "b")
 			if ctx.Err() != nil {
 				t.Error("the context has ended:", context.Cause(ctx))
 			}
 			if late := res.use(a.Token(), "a"); late == checks {
-				t.Errorf("with checks %v the late one is let in: %v", checks, late)
+				t.Errorf("with checks %v the late holder is let in: %v", checks, late)
 			}
 			if !res.use(b.Token(), "b") {
 				t.Error("the holder is refused")
 			}
-			<-ctx.Done() // at its next renewal, which was too late
+			<-ctx.Done() // at its next renewal, which comes too late
 			mustNotBeHeld(t, as(t, "a"), a)
 			unlock(t, as(t, "b"), b)
 		})
 	}
 }
 
-// Whoever comes later has a larger token: in the same process, handed on from
-// one to the next, and in another.
+// A later holder has a larger token: in the same process, where the lock is handed on,
+// and in another.
 func TestTokenGrows(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, _ []*locktest.Hook) {
 		key := locktest.Key(t)
@@ -501,7 +501,7 @@ func TestTokenGrows(t *testing.T) {
 	})
 }
 
-// take takes the lock, gives it back, and returns the token.
+// take acquires and releases the lock, and returns the token.
 func take(t *testing.T, rdb redis.UniversalClient, key string) int64 {
 	t.Helper()
 	m := New(rdb, key, ttl)
@@ -510,7 +510,7 @@ func take(t *testing.T, rdb redis.UniversalClient, key string) int64 {
 	return m.Token()
 }
 
-// Nothing is kept of a lock that nobody uses, and yet its tokens go on.
+// A lock that nobody uses leaves no key behind, and still its tokens go on growing.
 func TestTokenGrowsAfterIdleTime(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, _ []*locktest.Hook) {
 		key := locktest.Key(t)
@@ -525,8 +525,8 @@ func TestTokenGrowsAfterIdleTime(t *testing.T) {
 	})
 }
 
-// A process may pass the lock on among its own without a word to Redis. While the
-// server's clock stands still the next process has a larger token all the same.
+// A process hands the lock on among its waiters without asking Redis. Even while the
+// server's clock stands still, the next process gets a larger token.
 func TestTokenGrowsWhileTheClockStandsStill(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, _ []*locktest.Hook) {
 		key := locktest.Key(t)
@@ -553,7 +553,7 @@ func TestTokenGrowsWhileTheClockStandsStill(t *testing.T) {
 	})
 }
 
-// The last token is remembered for as long as the lock is held, and twice the ttl more.
+// The last token is remembered for as long as the lock is held, plus twice the ttl.
 func TestTokenIsRememberedWhileHeld(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, _ []*locktest.Hook) {
 		a := New(rdb[0], locktest.Key(t), ttl)
@@ -600,8 +600,8 @@ func TestReentryKeepsToken(t *testing.T) {
 	})
 }
 
-// A flaw: where the clock goes back, and the last token is forgotten, the next
-// holder is taken for one who comes late. It is refused, which is the safe side.
+// A flaw: if the clock goes back and the last token is forgotten, the next holder
+// looks like a late one. It is refused, which is safe.
 func TestClockThatGoesBackIsRefused(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, _ []*locktest.Hook) {
 		key, res := locktest.Key(t), &resource{checks: true}
@@ -618,7 +618,7 @@ func TestClockThatGoesBackIsRefused(t *testing.T) {
 	})
 }
 
-// A flaw: what nobody unlocks is renewed for as long as the process lives.
+// A flaw: a lock that nobody unlocks is renewed for as long as the process lives.
 func TestForgottenUnlock(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, _ []*locktest.Hook) {
 		key := locktest.Key(t)
@@ -631,7 +631,7 @@ func TestForgottenUnlock(t *testing.T) {
 }
 
 // die ends the renewal of m's hold, as the death of its process does, and
-// leaves the lock.
+// keeps the lock.
 func die(m *Mutex) {
 	mu.Lock()
 	defer mu.Unlock()
@@ -639,7 +639,7 @@ func die(m *Mutex) {
 	delete(cohorts, m.at)
 }
 
-// as returns a context to lock with in the name of who.
+// as returns a context that locks as who.
 func as(t *testing.T, who string) context.Context {
 	return WithOwner(t.Context(), who)
 }

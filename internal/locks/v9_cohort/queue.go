@@ -25,46 +25,45 @@ var (
 	leaveScript = redis.NewScript(leaveSource)
 )
 
-// insisting bounds the tickets that are given up again and again at once.
-var insisting = make(chan struct{}, 64)
+// retrying limits how many tickets are retried at once by giveUp.
+var retrying = make(chan struct{}, 64)
 
-// newTicket names one wish to have the lock. It is used for no other, so that a
-// wake-up that comes late wakes nobody.
+// newTicket returns a name for one request for the lock. It is never used again, so
+// a late wake-up wakes nobody.
 func newTicket() string { return uuid.NewString() }
 
-// keys are the lock, its queue, the signs of life of those in it, and the token.
-func (p place) keys() []string {
-	return []string{p.key, p.key + ":queue", p.key + ":waiters", p.key + ":token"}
+// keys returns the lock, its queue, the heartbeats of its waiters, and the token.
+func (l location) keys() []string {
+	return []string{l.key, l.key + ":queue", l.key + ":waiters", l.key + ":token"}
 }
 
-func (p place) wake(ticket string) string { return p.key + ":wake:" + ticket }
+func (l location) wake(ticket string) string { return l.key + ":wake:" + ticket }
 
-// request asks for the lock once, and queues up if it is not to be had now and
-// wait is set. It returns the first token of the hold, or 0.
+// request asks Redis for the lock once, and queues the ticket if the lock is not free
+// and wait is 1. It returns the first token of the hold, or 0.
 func (c *cohort) request(ctx context.Context, ticket string, ttl time.Duration, wait int) (int64, error) {
 	return lockScript.Run(ctx, c.rdb, c.keys(), ticket, ttl.Milliseconds(), wait, maxPasses+1).Int64()
 }
 
-// sleep waits until ticket is woken, a third of the ttl at most: then it is time
-// for a sign of life, and for a look whether a message was lost.
+// sleep waits until the ticket is woken, for at most a third of the ttl: then it is
+// time to renew the heartbeat, and to check whether a message was lost.
 //
 // A subscription would wake it no sooner (BenchmarkWakeUp). A list keeps the
-// message for a waiter whose connection broke, and nothing has to be set up
-// before the waiting and taken down after it.
+// message for a waiter whose connection broke, and needs no set-up or clean-up.
 func (c *cohort) sleep(ticket string, ttl time.Duration) (token int64) {
 	limit := min(ttl/3, time.Second) // below go-redis's read timeout
 	reply, err := c.rdb.Do(context.Background(), "blpop", c.wake(ticket), limit.Seconds()).StringSlice()
 	if err != nil && err != redis.Nil {
-		time.Sleep(limit / 10) // Redis is away: the next request will tell
+		time.Sleep(limit / 10) // Redis is unavailable: the next request reports it
 	}
 	if err == nil && len(reply) == 2 {
-		_, _ = fmt.Sscanf(reply[1], "held:%d", &token) // or it says something else
+		_, _ = fmt.Sscanf(reply[1], "held:%d", &token) // or another message: the ticket was given up
 	}
 	return token
 }
 
-// ask gets the lock from Redis for those who wait, and lets the first of them
-// in. It ends when nobody waits any more.
+// ask gets the lock from Redis for the waiters, and lets the first of them in. It
+// ends when nobody waits any more.
 func (c *cohort) ask(ticket string) {
 	for {
 		mu.Lock()
@@ -76,7 +75,7 @@ func (c *cohort) ask(ticket string) {
 			token = c.sleep(ticket, ttl)
 		}
 		mu.Lock()
-		gone := c.ticket != ticket // with the last who waited
+		gone := c.ticket != ticket // with the last waiter
 		next, done := ticket, gone || err != nil || token > 0
 		switch {
 		case gone && c.waiting.Len() > 0:
@@ -93,7 +92,7 @@ func (c *cohort) ask(ticket string) {
 		}
 		mu.Unlock()
 		if gone || err != nil {
-			go c.giveUp(ticket, ttl) // again, now that no request for it is on its way
+			go c.giveUp(ticket, ttl) // again, now that no request for it is in flight
 		}
 		if done {
 			return
@@ -102,9 +101,8 @@ func (c *cohort) ask(ticket string) {
 	}
 }
 
-// giveUp takes a ticket out of Redis's queue, and gives the lock back should it
-// have it. Where Redis fails to do so it is tried again, until the ticket's time
-// has run out there: a ttl, as far as is known here.
+// giveUp takes a ticket out of Redis's queue, and releases the lock if the ticket
+// has it. If Redis fails, giveUp retries for a ttl: by then the ticket has expired.
 func (c *cohort) giveUp(ticket string, ttl time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), ttl)
 	defer cancel()
@@ -112,10 +110,10 @@ func (c *cohort) giveUp(ticket string, ttl time.Duration) {
 		return
 	}
 	select {
-	case insisting <- struct{}{}:
-		defer func() { <-insisting }()
+	case retrying <- struct{}{}:
+		defer func() { <-retrying }()
 	default:
-		return // so many fail that Redis is away
+		return // so many fail that Redis must be unavailable
 	}
 	for pause := ttl / 1000; ctx.Err() == nil; pause = min(2*pause, ttl/10) {
 		time.Sleep(pause)
@@ -125,7 +123,7 @@ func (c *cohort) giveUp(ticket string, ttl time.Duration) {
 	}
 }
 
-// drop reports whether giveUp is done: Redis has answered, or nobody asks it any more.
+// drop reports whether giveUp is done: Redis has answered, or the client is closed.
 func (c *cohort) drop(ctx context.Context, ticket string, ttl time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, unlockTimeout)
 	defer cancel()

@@ -1,4 +1,4 @@
--- Starts the ttl afresh while the lock is still the ticket's.
+-- Restarts the ttl if the lock is still the ticket's.
 -- KEYS[1]: the lock, a string: the ticket of its holder
 -- KEYS[2]: the last token, a string
 -- ARGV[1]: the ticket

@@ -16,37 +16,36 @@ var (
 	renewScript = redis.NewScript(renewSource)
 )
 
-// A hold is the lock in the hands of this process, from the moment when it got
-// it from Redis until it gives it back there, through all who hold it in turn.
-// It is renewed meanwhile: by two timers while it waits, and no goroutine.
+// A hold is this process's possession of the lock, from when Redis grants it until
+// it is released there, through the turns of all its holders. Meanwhile it is
+// renewed. It waits in two timers, not in a goroutine.
 type hold struct {
-	place
+	location
 	cohort   *cohort
 	ticket   string
-	ttl      time.Duration // as Redis was told
+	ttl      time.Duration // as sent to Redis
 	since    time.Time
-	first    int64          // token, of the first holder
-	passes   int            // to the next one of this process
+	first    int64          // token of the first holder
+	passes   int            // how often it was handed on in this process
 	next     *time.Timer    // sends the next renewal
-	lease    *time.Timer    // gives the lock up for lost
-	expires  time.Time      // when it does, by this machine's clock
-	failed   error          // why the last renewal got no answer, nil if it did
+	lease    *time.Timer    // declares the lock lost
+	expires  time.Time      // when lease fires, by this machine's clock
+	failed   error          // the error of the last renewal, nil if Redis answered
 	cause    error          // why it ended, nil until then
-	inFlight sync.WaitGroup // the renewal on its way, if any
+	inFlight sync.WaitGroup // the renewal in flight, if any
 }
 
-// newHold begins a hold that Redis granted after the given time. The caller
-// has locked mu.
+// newHold starts a hold that Redis granted upon a request sent at the given time.
+// mu must be locked.
 func newHold(c *cohort, ticket string, token int64, ttl time.Duration, sent time.Time) *hold {
-	h := &hold{place: c.place, cohort: c, ticket: ticket, first: token, ttl: ttl, since: time.Now(), expires: sent.Add(ttl)}
+	h := &hold{location: c.location, cohort: c, ticket: ticket, first: token, ttl: ttl, since: time.Now(), expires: sent.Add(ttl)}
 	h.next = time.AfterFunc(time.Until(sent.Add(ttl/3)), h.renew)
 	h.lease = time.AfterFunc(time.Until(h.expires), h.expire)
 	return h
 }
 
-// end ends the renewal. If the cohort still has the hold, it is lost: its holder
-// is told why, and the others go on without it, also if it hangs. The caller has
-// locked mu.
+// end ends the renewal. If the cohort still has the hold, it is lost: its holder is
+// told why, and the others go on without it, even if it hangs. mu must be locked.
 func (h *hold) end(cause error) {
 	if h.cause != nil {
 		return
@@ -64,10 +63,10 @@ func (h *hold) end(cause error) {
 }
 
 // renew asks Redis for another ttl. An error is not yet a loss: the lease has
-// time left, and the next try may get through.
+// time left, and the next attempt may succeed.
 func (h *hold) renew() {
 	mu.Lock()
-	if h.over() { // ended as the timer fired
+	if h.over() { // ended while the timer fired
 		mu.Unlock()
 		return
 	}
@@ -104,8 +103,8 @@ func (h *hold) expire() {
 }
 
 // over reports whether h has ended, and ends it if the last ttl that Redis
-// granted has run out. It reads the clock, for timers may be late, and counts
-// from before the request, so as not to outlast Redis. The caller has locked mu.
+// granted has run out. It reads the clock, as timers may be late, and counts from
+// before the request, so as not to outlast the lease in Redis. mu must be locked.
 func (h *hold) over() bool {
 	if !time.Now().Before(h.expires) {
 		h.end(errors.Join(ErrLost, h.failed))

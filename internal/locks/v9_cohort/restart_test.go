@@ -11,8 +11,8 @@ import (
 	"oversell/internal/locks/locktest"
 )
 
-// A Redis that restarts, with the lock or without it, costs no ttl: not where
-// somebody holds the lock meanwhile, nor where a process asks for it or waits.
+// A restart of Redis, with or without its data, costs nobody a ttl: no holder, no
+// process that asks for the lock, and no waiter.
 func TestRestartCostsNoTTL(t *testing.T) {
 	const ttl, outage = 30 * time.Second, time.Second
 	for _, empty := range []bool{false, true} {
@@ -26,7 +26,7 @@ func TestRestartCostsNoTTL(t *testing.T) {
 					who := fmt.Sprint("waiter ", p)
 					o.all.Go(func() {
 						m := New(rdb[p], key, ttl)
-						for m.Lock(as(t, who)) != nil { // as buyers do who come again
+						for m.Lock(as(t, who)) != nil { // as buyers do who retry
 							time.Sleep(outage / 10)
 						}
 						o.mu.Lock()
@@ -54,7 +54,7 @@ func TestRestartCostsNoTTL(t *testing.T) {
 				if took := time.Since(start); took > max(work, outage)+2*outage {
 					t.Errorf("without its data: %v, a works for %v: all were served after %v", empty, work, took)
 				}
-				time.Sleep(2 * ttl) // until the messages to those who have left expire
+				time.Sleep(2 * ttl) // until the messages to waiters that have left expire
 			})
 		}
 	}

@@ -8,19 +8,19 @@ type turn struct {
 	hold    *hold
 	owner   string
 	token   int64
-	depth   int   // calls of Lock and TryLock without their Unlock yet
-	renewed int   // how often Redis said yes
+	depth   int   // calls of Lock and TryLock not yet matched by Unlock
+	renewed int   // how often Redis renewed it
 	cause   error // why it ended, nil until then
 	onEnd   []context.CancelCauseFunc
 }
 
-// enter makes owner the holder. The caller has locked mu, here and below.
+// enter makes owner the holder. mu must be locked, here and below.
 func (c *cohort) enter(m *Mutex, owner string) {
 	m.turn = &turn{hold: c.hold, owner: owner, token: c.hold.token(), depth: 1}
 	c.holder, c.turns[owner] = m.turn, m.turn
 }
 
-// reenter lets the holder in once more, but not into a lock that is lost.
+// reenter counts another entry of the holder, but not into a lock that is lost.
 func (c *cohort) reenter(m *Mutex, owner string) (bool, error) {
 	t := c.turns[owner]
 	switch {
@@ -34,7 +34,7 @@ func (c *cohort) reenter(m *Mutex, owner string) (bool, error) {
 	return true, nil
 }
 
-// end tells the owner why; the first cause counts.
+// end cancels the owner's contexts; the first cause counts.
 func (t *turn) end(cause error) {
 	if t.cause != nil {
 		return
@@ -45,10 +45,9 @@ func (t *turn) end(cause error) {
 	}
 }
 
-// Context returns a copy of parent for the work under the lock. It ends when
-// the lock is lost, with ErrLost as its cause, or when this owner gives it back.
-// While the machine is suspended its clock stands still: then the next renewal
-// tells of the loss.
+// Context returns a copy of parent for the work under the lock. It is cancelled when
+// the lock is lost, with ErrLost as its cause, or released by this owner. The clock of
+// a suspended machine does not advance: the next renewal after that detects the loss.
 func (m *Mutex) Context(parent context.Context) context.Context {
 	ctx, cancel := context.WithCancelCause(parent)
 	mu.Lock()
@@ -64,8 +63,8 @@ func (m *Mutex) Context(parent context.Context) context.Context {
 	return ctx
 }
 
-// Renewals returns how often the lock has been renewed in this owner's turn, or
-// was in the last one.
+// Renewals returns how often the lock was renewed in this owner's current or last
+// turn.
 func (m *Mutex) Renewals() int {
 	mu.Lock()
 	defer mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"oversell/internal/locks/locktest"
 )
 
-// waitFor starts a Lock, and returns when it waits.
+// waitFor starts a Lock, and returns once it waits.
 func waitFor(t *testing.T, m *Mutex, who string) (served <-chan error) {
 	t.Helper()
 	got := make(chan error, 1)
@@ -42,8 +42,8 @@ func mustBeServed(t *testing.T, served <-chan error, who string) {
 	}
 }
 
-// A holder that has lost the lock and hangs shuts nobody out, least of all its own
-// process: the others are asked for anew.
+// A holder that has lost the lock and hangs blocks nobody, least of all its own
+// process: the lock is requested again for the others.
 func TestLostHoldLetsItsProcessGoOn(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, hooks []*locktest.Hook) {
 		for name, lose := range map[string]func(key string){
@@ -82,8 +82,8 @@ func TestLostHoldLetsItsProcessGoOn(t *testing.T) {
 	})
 }
 
-// Nobody is let in by a hold that has run out, also where the timer that says so
-// is late: a's Unlock is sooner, or the message that wakes b is later.
+// Nobody is let in by a hold that has expired, even if its timer is late: a's Unlock
+// comes before it, or the message that wakes b after it.
 func TestLostHoldIsNotHandedOn(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, hooks []*locktest.Hook) {
 		key := locktest.Key(t)
@@ -109,7 +109,7 @@ func TestLateGrantLetsNobodyIn(t *testing.T) {
 		key := locktest.Key(t)
 		a, b := New(rdb[0], key, ttl), New(rdb[1], key, ttl)
 		mustLock(t, as(t, "a"), a)
-		// What wakes b is so late that the lease it speaks of is over.
+		// The message that wakes b is so late that its lease is over.
 		hooks[1].On(locktest.Command("blpop"), 1, func(ctx context.Context, send func() error) error {
 			err := send()
 			time.Sleep(ttl)
@@ -127,7 +127,7 @@ func TestLateGrantLetsNobodyIn(t *testing.T) {
 	})
 }
 
-// One renewal is counted by the one in whose turn it was, not by all to whom the
+// A renewal is counted for the holder whose turn it was, not for all to which the
 // lock was handed on.
 func TestRenewalIsCountedOnce(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, hooks []*locktest.Hook) {
@@ -165,8 +165,8 @@ func TestRenewalIsCountedOnce(t *testing.T) {
 	})
 }
 
-// Each holder's context ends with its own Unlock, also where the process keeps the
-// lock; and a loss is told to the one who has it then.
+// Each holder's context ends with its own Unlock, even if the process keeps the lock;
+// and only the current holder is told of a loss.
 func TestContextEndsWithItsOwnTurn(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, _ []*locktest.Hook) {
 		key := locktest.Key(t)

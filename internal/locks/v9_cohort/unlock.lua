@@ -1,18 +1,18 @@
--- Hands the lock on to the first waiter, or frees it, or gives it to the caller's
--- process anew if that has somebody waiting and nobody else has.
+-- Hands the lock to the first waiter, or frees it, or lets the caller's process have
+-- it again, if that has waiters and no other process has.
 -- KEYS[1]: the lock, a string: the ticket of its holder
 -- KEYS[2]: the queue, a list of tickets, first come first
--- KEYS[3]: the waiters, a hash: ticket -> until when it counts as alive, in
+-- KEYS[3]: the waiters, a hash: ticket -> when its heartbeat expires, in
 --          milliseconds of the server's clock
 -- KEYS[4]: the last token, a string
--- and beside KEYS[1], under its name: the list on which a ticket is woken
+-- and a key derived from KEYS[1]: the list on which a ticket waits to be woken
 -- ARGV[1]: the ticket
--- ARGV[2]: ttl, in milliseconds, of the ticket by which the caller's process waits
--- ARGV[3]: the ticket by which the caller's process waits again, or nothing
+-- ARGV[2]: ttl, in milliseconds, of the new ticket
+-- ARGV[3]: the new ticket with which the caller's process waits again, or nothing
 -- ARGV[4]: how many tokens a hold may use, one for each of its holders
--- Returns token: nobody else waits, the lock is that ticket's, and this is the
---                first token from now on
---         0: given back
+-- Returns token: nobody else waits, so the new ticket has the lock, and this is its
+--                first token
+--         0: released
 --        -1: the lock is not the caller's: it has expired, or is another's
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return -1
@@ -43,7 +43,7 @@ if not first then
   return 0
 end
 mint()
-redis.call('SET', KEYS[1], first, 'PX', left) -- of its own ttl, on which it relies
+redis.call('SET', KEYS[1], first, 'PX', left) -- the rest of its own ttl, on which it relies
 redis.call('RPUSH', KEYS[1] .. ':wake:' .. first, string.format('held:%.0f', token))
 redis.call('PEXPIRE', KEYS[1] .. ':wake:' .. first, left)
 if ARGV[3] ~= '' then

@@ -1,32 +1,32 @@
-// Package waitlock is stage 6 with WAIT: a lock counts as taken once so many
-// replicas have acknowledged it.
+// Package waitlock is stage 6 with WAIT: a lock counts as acquired once a given number
+// of replicas have acknowledged it.
 //
-// A primary answers before its replicas have heard, so that a lock is lost with a
-// primary that fails at the wrong moment. WAIT asks how many replicas have heard
-// by now, which is the remedy that is named most often. Its documentation says
-// what it is not: it "does not make Redis a strongly consistent store", for a
-// replica that has not heard may be promoted all the same
+// A primary answers before its replicas have the write, so a primary that fails at the
+// wrong moment loses the lock. The remedy named most often is WAIT, which returns how
+// many replicas have acknowledged the write. Its documentation states the limit: it
+// "does not make Redis a strongly consistent store", because a replica without the
+// write may still be promoted
 // (https://redis.io/docs/latest/commands/wait/, "Consistency and WAIT").
 //
 // Holds:
-//   - all that stage 6 holds, of which this is a wrapping
-//   - nobody is told that he has the lock before that many replicas have it:
+//   - everything that stage 6 holds, which this lock wraps
+//   - nobody is told that they have the lock before that many replicas have it:
 //     TestOneIsSaidByTheBystander, TestTooFewIsAnError,
 //     TestReplicaThatStandsStillHasNothing
-//   - a lock that too few have is given back, and nobody else's, or the error says
+//   - a lock that too few have is released, and nobody else's is, or the error says
 //     why not: TestTooFewIsAnError, TestGivesBackNoOtherLock,
 //     TestLostWaitGivesBack, TestFailedGivingBackIsTold
 //   - a lock that all replicas have outlives a failover:
 //     TestLockThatAllHaveOutlivesAFailover
 //
 // Breaks:
-//   - some of the replicas are not all: who is promoted may be one of the others,
-//     and then there are two holders: TestAcknowledgedByTheWrongReplica
-//   - all of the replicas are too many: while a single one is away nobody has the
-//     lock: TestTooFewIsAnError
-//   - what is acknowledged is the taking. That the lock was given back, or
-//     renewed, the replica may not have heard
-//   - what stage 6 breaks under a paused process
+//   - if it waits for some of the replicas, one of the others may be promoted, and
+//     then there are two holders: TestAcknowledgedByTheWrongReplica
+//   - if it waits for all of them, nobody gets the lock while a single one is down:
+//     TestTooFewIsAnError
+//   - only the acquisition is acknowledged. A replica may have missed a release or a
+//     renewal
+//   - a paused process breaks it as it breaks stage 6
 package waitlock
 
 import (
@@ -42,18 +42,18 @@ import (
 )
 
 // ErrNotReplicated is what TryLock returns, wrapped, when too few replicas had the
-// lock in time. It has been given back then, unless the error says why it could not
+// lock in time. Then the lock has been released, unless the error says why it could not
 // be: see TryLock.
 var ErrNotReplicated = errors.New("lock: too few replicas have it")
 
-// ErrNotHeld is what Unlock returns when there was nothing to give back.
+// ErrNotHeld is what Unlock returns when there was nothing to release.
 var ErrNotHeld = v6.ErrNotHeld
 
-// errNoOwner is a slip of the program, not something to wait out or to match.
+// errNoOwner is a bug in the calling program, so nobody needs to match it.
 var errNoOwner = errors.New("lock: no owner in the context: see WithOwner")
 
-// patience is how long replicas have time to acknowledge, at most: they take about
-// as long as a round trip, and a busy machine more. Nobody else is let in meanwhile.
+// patience limits how long replicas may take to acknowledge: usually a round trip, and
+// more on a busy machine. Nobody else gets the lock meanwhile.
 const patience = 200 * time.Millisecond
 
 var (
@@ -74,20 +74,20 @@ type Mutex struct {
 	replicas int
 }
 
-// New returns a handle on the lock that lives at key, and is not taken before so
+// New returns a handle on the lock stored at key, which counts as acquired once that
 // many replicas have it. Its ttl is that of stage 6.
 func New(rdb redis.UniversalClient, key string, ttl time.Duration, replicas int) *Mutex {
 	return &Mutex{Mutex: v6.New(rdb, key, ttl), rdb: rdb, key: key, ttl: ttl, replicas: replicas}
 }
 
-// TryLock takes the lock as stage 6 does, and waits until the replicas have it,
-// for a fifth of a second at most, and no longer than a quarter of the ttl. False
-// means that it is held by another.
+// TryLock acquires the lock as stage 6 does, and waits until the replicas have it, for
+// at most a fifth of a second and no longer than a quarter of the ttl. False means that
+// it is held by another.
 //
-// The error wraps ErrNotReplicated when too few of them had it in time, and the
-// error of Unlock too where the lock could not be given back. After that, or any
-// other error, nothing is known, as in stage 6: the lock may still be there, and
-// Unlock gives it back then. Nothing renews it.
+// The error wraps ErrNotReplicated when too few replicas had it in time, and also the
+// error of Unlock if the lock could not be released. After that, or any other error,
+// the outcome is unknown, as in stage 6: the lock may still be held, and then Unlock
+// releases it. Nothing renews it.
 func (m *Mutex) TryLock(ctx context.Context) (bool, error) {
 	owner, _ := ctx.Value(ownerKey{}).(string)
 	if owner == "" {
@@ -101,22 +101,22 @@ func (m *Mutex) TryLock(ctx context.Context) (bool, error) {
 	if held && err == nil {
 		return true, nil
 	}
-	// Also of a lock that is another's by now: the renewal has to end.
+	// Even if the lock is another's by now: the renewal must end.
 	if undone := m.Unlock(ctx); undone != nil && !errors.Is(undone, ErrNotHeld) {
 		if err == nil {
-			return false, fmt.Errorf("lock: give it back: %w", undone)
+			return false, fmt.Errorf("lock: release it: %w", undone)
 		}
-		return false, fmt.Errorf("%w; give it back: %w", err, undone)
+		return false, fmt.Errorf("%w; release it: %w", err, undone)
 	}
 	return false, err
 }
 
-// replicated waits until enough replicas have the lock. It returns false where the
-// lock is another's by now, or nobody's.
+// replicated waits until enough replicas have the lock. It returns false if the lock
+// has expired, or is another's by now.
 //
-// WAIT is about what was written through its own connection. So it comes with a
-// write, which is behind the taking of the lock in the one stream that all
-// replicas read: who has the one has the other.
+// WAIT covers only writes made through its own connection. So it is sent with a write,
+// which comes after the lock's in the replication stream: a replica that has this write
+// has the lock too.
 func (m *Mutex) replicated(ctx context.Context, owner string) (held bool, err error) {
 	rdb, err := m.primary(ctx)
 	if err != nil {
@@ -144,13 +144,13 @@ func (m *Mutex) replicated(ctx context.Context, owner string) (held bool, err er
 	return true, nil
 }
 
-// patience is how long to wait, in whole milliseconds: none would mean for ever.
+// patience returns how long to wait, at least 1 ms: WAIT takes 0 to mean for ever.
 func (m *Mutex) patience() time.Duration {
 	return max(time.Millisecond, min(patience, m.ttl/4))
 }
 
-// primary returns the client of the server that has the lock: in a cluster a WAIT,
-// which has no key, would go to any.
+// primary returns the client of the server that has the lock: in a cluster WAIT, which
+// has no key, would go to any node.
 func (m *Mutex) primary(ctx context.Context) (redis.UniversalClient, error) {
 	if cluster, ok := m.rdb.(interface {
 		MasterForKey(ctx context.Context, key string) (*redis.Client, error)
@@ -160,11 +160,11 @@ func (m *Mutex) primary(ctx context.Context) (redis.UniversalClient, error) {
 	return m.rdb, nil
 }
 
-// ownerKey is the type of the context key, so that no other package has it.
+// ownerKey is the type of the context key, so that no other package can set it.
 type ownerKey struct{}
 
-// WithOwner returns a copy of ctx that takes and gives back locks as owner, who is
-// told apart as in stage 6.
+// WithOwner returns a copy of ctx that acquires and releases locks as owner, as in
+// stage 6.
 func WithOwner(ctx context.Context, owner string) context.Context {
 	return context.WithValue(v6.WithOwner(ctx, owner), ownerKey{}, owner)
 }

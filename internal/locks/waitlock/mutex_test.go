@@ -14,15 +14,15 @@ import (
 	"oversell/internal/locks/locktest"
 )
 
-// ttl is so long that no renewal is due before a slow failover has ended.
+// ttl is so long that no renewal is due before even a slow failover has ended.
 const ttl = 10 * time.Minute
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func as(t *testing.T, owner string) context.Context { return WithOwner(t.Context(), owner) }
 
-// mustLock takes a lock that is free. On a busy machine the replicas may need some
-// attempts to have it in time.
+// mustLock acquires a free lock. On a busy machine it may take some attempts until
+// the replicas acknowledge in time.
 func mustLock(t *testing.T, owner string, m *Mutex) {
 	t.Helper()
 	if !retry(t, owner, m, func(err error) bool { return errors.Is(err, ErrNotReplicated) }) {
@@ -30,7 +30,8 @@ func mustLock(t *testing.T, owner string, m *Mutex) {
 	}
 }
 
-// retry tries for as long as the error is one that passes.
+// retry calls TryLock until it succeeds or returns an error for which passes is
+// false.
 func retry(t *testing.T, owner string, m *Mutex, passes func(error) bool) bool {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
@@ -67,7 +68,7 @@ func startSet(t *testing.T) (*local.Sentinels, redis.UniversalClient) {
 	return s, backendtest.DialRedis(t, s.URL())
 }
 
-// cut keeps the heir from hearing what is written from now on.
+// cut keeps all further writes from the heir.
 func cut(t *testing.T, s *local.Sentinels) {
 	t.Helper()
 	if _, err := s.Cut(t.Context()); err != nil {
@@ -82,8 +83,8 @@ func failOver(t *testing.T, s *local.Sentinels) {
 	}
 }
 
-// settled tries for as long as there is no answer of a Redis with replicas: right
-// after a failover the client, or the bystander, may not have noticed yet.
+// settled calls TryLock until it returns no error: right after a failover, the
+// client or the bystander may not have noticed it yet.
 func settled(t *testing.T, owner string, m *Mutex) bool {
 	t.Helper()
 	return retry(t, owner, m, func(error) bool { return true })
@@ -163,7 +164,7 @@ func TestLockThatAllHaveOutlivesAFailover(t *testing.T) {
 	unlock(t, "b", b)
 }
 
-// Between the taking of the lock and its giving back it becomes another's.
+// Between TryLock's write and its release, the lock becomes another holder's.
 func TestGivesBackNoOtherLock(t *testing.T) {
 	tests := map[string]struct {
 		when func(lose func(), send func() error) error
@@ -211,7 +212,7 @@ func TestLostWaitGivesBack(t *testing.T) {
 	}
 }
 
-// The lock cannot be given back, whatever has been found out about it.
+// The release after a failed WAIT fails as well, whatever WAIT has shown.
 func TestFailedGivingBackIsTold(t *testing.T) {
 	for name, lost := range map[string]bool{"too few have it": false, "it is another's": true} {
 		t.Run(name, func(t *testing.T) {
@@ -257,7 +258,7 @@ func TestReentryThatTooFewHaveLeavesTheOuterHold(t *testing.T) {
 	unlock(t, "a", outer)
 }
 
-// cluster is a client that knows on which node a key is.
+// cluster is a client that knows which node has a key.
 type cluster struct {
 	redis.UniversalClient
 	node *redis.Client

@@ -15,8 +15,8 @@ import (
 	"oversell/internal/locks/locktest"
 )
 
-// A replica that is connected and stands still has heard of what came before, and
-// not of the lock.
+// A stopped replica stays connected. It has received earlier writes, but not the
+// lock.
 func TestReplicaThatStandsStillHasNothing(t *testing.T) {
 	t.Parallel()
 	s, rdb := startSet(t)
@@ -41,7 +41,7 @@ func TestReplicaThatStandsStillHasNothing(t *testing.T) {
 	unlock(t, "a", m)
 }
 
-// replicaPid returns the process of the first replica that a primary names.
+// replicaPid returns the process id of a primary's first replica.
 func replicaPid(t *testing.T, primary string) int {
 	t.Helper()
 	replication := info(t, primary, "replication")
@@ -57,7 +57,7 @@ func replicaPid(t *testing.T, primary string) int {
 	return pid
 }
 
-// info asks a server for a section of what it knows of itself.
+// info returns a section of a server's INFO.
 func info(t *testing.T, url, section string) map[string]string {
 	t.Helper()
 	o, err := redis.ParseURL(url)

@@ -1,5 +1,5 @@
--- Starts the ttl afresh while the lock is still the owner's: a write, for WAIT to wait for.
--- KEYS[1]: the lock, a hash of one field: the owner -> how many holds
+-- Restarts the ttl if the lock is still the owner's: a write for WAIT to wait for.
+-- KEYS[1]: the lock, a hash of one field: the owner -> its number of holds
 -- ARGV[1]: the owner
 -- ARGV[2]: ttl, in milliseconds
 -- Returns 1: written

@@ -1,8 +1,8 @@
 // Package lock is yours: the place to put a lock of your own, and have it
 // graded by the lab.
 //
-// As delivered it is where the stages begin: SET NX to take the lock, DEL to
-// give it back. Run
+// As delivered it is where the stages begin: SET NX to acquire the lock, DEL to
+// release it. Run
 //
 //	go run ./cmd/lab -strategy yours
 //
@@ -18,7 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrNotHeld is what Unlock returns when there was nothing to give back.
+// ErrNotHeld is what Unlock returns when there was nothing to release.
 var ErrNotHeld = errors.New("lock: not held")
 
 // A Mutex is one holder's handle on the lock: every holder makes its own.
@@ -28,18 +28,18 @@ type Mutex struct {
 	ttl time.Duration // how long the lock may outlive its holder; not used yet
 }
 
-// New returns a handle on the lock that lives at key. It does not take it.
+// New returns a handle on the lock stored at key. It does not acquire it.
 func New(rdb redis.Cmdable, key string, ttl time.Duration) *Mutex {
 	return &Mutex{rdb: rdb, key: key, ttl: ttl}
 }
 
-// TryLock takes the lock if it is free. False means that it is held. After an
-// error it is not known whether the lock was taken.
+// TryLock acquires the lock if it is free. False means that it is held. After an
+// error it is not known whether the lock was acquired.
 func (m *Mutex) TryLock(ctx context.Context) (bool, error) {
 	return m.rdb.SetNX(ctx, m.key, "held", 0).Result()
 }
 
-// Unlock gives the lock back, even when ctx is cancelled already: a caller
+// Unlock releases the lock, even if ctx is already cancelled: a caller
 // that gives up must not keep the others waiting.
 func (m *Mutex) Unlock(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)

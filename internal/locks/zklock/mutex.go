@@ -1,46 +1,46 @@
 // Package zklock is a lock on ZooKeeper: a queue of ephemeral, sequential nodes.
 //
-// How it works: who asks puts a numbered node under the lock's name. The node with
-// the lowest number holds the lock; every other one watches the node just before
-// its own, so that a release wakes one waiter and not the herd. When a session ends
+// How it works: each contender puts a numbered node under the lock's name. The node
+// with the lowest number holds the lock; every other contender watches the node just
+// before its own, so a release wakes one waiter and not the herd. When a session ends,
 // ZooKeeper removes its nodes. This is the recipe of ZooKeeper's own documentation.
 //
 // New: all goroutines of a process share one session, queue up in memory first, and
-// one at a time goes to ZooKeeper (source.go). The session is counted by this
-// machine's clock, from before each question that was answered, so that its loss is
-// told before ZooKeeper can know of it (session.go): the client library tells it
-// only when it has reached a server again, which may be long after.
+// one at a time goes to ZooKeeper (source.go). The session is tracked by this
+// machine's clock, from before each request that was answered, so a holder is told of
+// a loss before ZooKeeper acts on it (session.go): the client library reports it only
+// when it has reached a server again, which may be much later.
 //
 // Holds:
 //   - one holder at a time, in a process and among processes: TestExclusive
 //   - first come, first served, in a process, and among processes by the order in
 //     which ZooKeeper got their nodes: TestFIFOInAProcess, TestFIFO
 //   - a release wakes one waiter: TestOnlyTheNextIsWoken
-//   - whoever gives up leaves nothing behind: TestCancelLeavesNothing,
+//   - a waiter that gives up leaves nothing behind: TestCancelLeavesNothing,
 //     TestCancelAtAnyMoment
-//   - a node is found again whose creation was not confirmed: TestLostReply
-//   - a cancelled caller still gives the lock back: TestUnlockAfterCancel
+//   - a node whose creation was not confirmed is found again: TestLostReply
+//   - a cancelled caller still releases the lock: TestUnlockAfterCancel
 //   - a dead holder's lock is free after the session's timeout:
 //     TestDeadHolderExpires
-//   - a holder that comes late leaves the next one's lock alone:
+//   - a late holder leaves the next holder's lock alone:
 //     TestLateUnlockSparesForeignLock
-//   - a lost lock is told before the next holder has it: TestLossIsToldFirst
-//   - a passing failure of ZooKeeper does no harm: TestShortOutageDoesNoHarm
+//   - a holder is told of a loss before the next one has the lock: TestLossIsToldFirst
+//   - a transient failure of ZooKeeper does no harm: TestShortOutageDoesNoHarm
 //   - each holder's token is greater than the one before, even when the lock's
 //     name was removed in between: TestTokenGrows, TestTokenOutlivesTheName
 //   - the names of locks that nobody uses are removed: TestTokenOutlivesTheName
 //   - no call hangs while ZooKeeper is away: TestServerAway
 //
 // Breaks:
-//   - what nobody unlocks, its process keeps for ever
-//   - a node that somebody else deletes is gone at once, and its holder learns it up
-//     to a third of the timeout later: TestForeignDeleteIsToldLate
-//   - in an ensemble, a server that has answered tells the leader so only at the
-//     next tick, half a tick later at most: should it die in between, the leader
-//     counts from the answer before, and may end the session that much earlier
-//   - a process that is stopped for longer than the timeout learns of its loss only
-//     as it goes on, maybe one write too late: only a resource that checks the token
-//     can refuse it
+//   - a process keeps for ever a lock that nobody unlocks
+//   - if somebody else deletes a node, its holder learns it up to a third of the
+//     timeout later: TestForeignDeleteIsToldLate
+//   - in an ensemble, a server reports an answer to the leader only at its next tick,
+//     at most half a tick later: if it dies in between, the leader counts from the
+//     previous answer, and may end the session that much earlier
+//   - a process paused for longer than the timeout learns of the loss only when it
+//     resumes, maybe one write too late: only a resource that checks the token can
+//     refuse it
 package zklock
 
 import (
@@ -48,21 +48,21 @@ import (
 	"errors"
 	"time"
 
-	"oversell/internal/locks/turns"
+	"oversell/internal/guard/keymutex"
 )
 
-// ErrNotHeld is what Unlock returns when there was nothing to give back: the
+// ErrNotHeld is what Unlock returns when there was nothing to release: the
 // session has ended, and the lock may be another's by now.
 var ErrNotHeld = errors.New("zklock: not held")
 
-// ErrLost is the cause, to be matched by errors.Is, of a lost hold's context. Lock
+// ErrLost is the cause of a lost hold's context. Match it with errors.Is. Lock
 // returns it, wrapped, when the session was lost while waiting.
 var ErrLost = errors.New("zklock: session lost")
 
-// errLocked is what an attempt ends with that is not to wait.
+// errLocked ends an attempt that does not wait for a held lock.
 var errLocked = errors.New("zklock: locked")
 
-// answerTimeout limits what is not limited by its caller's context.
+// answerTimeout limits calls that their caller's context does not limit.
 const answerTimeout = 5 * time.Second
 
 // A Mutex is one holder's handle on the lock: every holder makes its own.
@@ -73,29 +73,29 @@ type Mutex struct {
 	hold   *hold
 }
 
-// New returns a handle on the lock that is called key. It does not take it. Any key
-// will do: its name in ZooKeeper is /oversell/ and the key, with %XX for what may
-// not stand in a name there.
+// New returns a handle on the lock named key. It does not acquire it. Any
+// key will do: its name in ZooKeeper is /oversell/ and the key, with %XX for bytes
+// that are not allowed in a name.
 func New(source *Source, key string) *Mutex {
 	return &Mutex{source: source, key: key}
 }
 
 // Lock waits for the lock, first come, first served. It returns the cause of ctx
-// if that ends first, and an error when ZooKeeper was away for so long that the
-// place in the queue was lost. After an error there is nothing to give back.
+// if that ends first, and an error if ZooKeeper was unavailable for so long that
+// the place in the queue was lost. After an error there is nothing to release.
 func (m *Mutex) Lock(ctx context.Context) error {
-	t, err := m.source.lines.Wait(ctx, m.key)
+	t, err := m.source.local.Lock(ctx, m.key)
 	if err != nil {
 		return err
 	}
 	return m.enter(ctx, t, true)
 }
 
-// TryLock takes the lock if it is free and nobody of this process waits for it.
-// False means that it is not. After an error the lock is not held: should it have
-// been taken, it is given back.
+// TryLock acquires the lock if it is free and nobody in this process waits for it.
+// False means that it is not. After an error the lock is not held: if it was
+// acquired, it is released.
 func (m *Mutex) TryLock(ctx context.Context) (bool, error) {
-	t := m.source.lines.Try(m.key)
+	t := m.source.local.TryLock(m.key)
 	if t == nil {
 		return false, nil
 	}
@@ -108,34 +108,34 @@ func (m *Mutex) TryLock(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// enter takes the lock in ZooKeeper for one whose turn it is in this process. The
-// client library's calls cannot be cancelled, and take as long as ZooKeeper is away;
-// enter does not wait for them when ctx or the session has ended, but the turn stays
-// where it is until all is put in order.
-func (m *Mutex) enter(ctx context.Context, t *turns.Turn, wait bool) error {
+// enter acquires the lock in ZooKeeper for the caller whose turn it is in this process.
+// The client library's calls cannot be cancelled, and last as long as ZooKeeper is
+// unavailable; enter does not wait for them when ctx or the session has ended, but the
+// turn ends only after the clean-up.
+func (m *Mutex) enter(ctx context.Context, t *keymutex.Hold, wait bool) error {
 	type outcome struct {
 		hold *hold
 		err  error
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	taken, gone := make(chan outcome), make(chan struct{})
+	attempted, gone := make(chan outcome), make(chan struct{})
 	started := m.source.start(func() {
 		h, err := m.source.attempt(ctx, cancel, t, wait)
 		select {
-		case taken <- outcome{h, err}:
+		case attempted <- outcome{h, err}:
 		case <-gone:
 			if h != nil {
-				_ = h.giveBack(context.Background()) // it sees to it
+				_ = h.giveBack(context.Background()) // it retries until that is done
 			}
 		}
 	})
 	if !started {
-		t.Pass()
+		t.Unlock()
 		return errClosed
 	}
 	select {
-	case o := <-taken:
+	case o := <-attempted:
 		m.hold = o.hold
 		if o.err != nil && ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -147,9 +147,9 @@ func (m *Mutex) enter(ctx context.Context, t *turns.Turn, wait bool) error {
 	}
 }
 
-// Unlock gives the lock back, even when ctx is cancelled already: a caller that
+// Unlock releases the lock, even if ctx is already cancelled: a caller that
 // gives up must not keep the others waiting. When ZooKeeper does not answer in time
-// Unlock returns an error, and the lock is given back as soon as ZooKeeper does, or
+// Unlock returns an error, and the lock is released as soon as ZooKeeper does, or
 // goes with the session.
 func (m *Mutex) Unlock(ctx context.Context) error {
 	h := m.hold
@@ -161,15 +161,15 @@ func (m *Mutex) Unlock(ctx context.Context) error {
 }
 
 // Context returns a copy of parent for the work under the lock. It ends when the
-// session is lost, with ErrLost as its cause, or when the lock is given back. It also
-// ends so when somebody else has deleted the node, but up to a third of the timeout
-// later: the next holder may be in by then.
+// session is lost, with ErrLost as its cause, or when the lock is released. It also
+// ends with ErrLost after somebody else has deleted the node, but up to a third of the
+// timeout later: the next holder may have the lock by then.
 //
 // It ends before ZooKeeper lets the next holder in: the session's timeout is counted
-// from before the last question was sent that ZooKeeper answered, and ZooKeeper
-// counts from when it got it; and of the timeout a tenth is not relied upon. That
-// takes it that no clock is a tenth slower than the other, and that this process runs
-// at all; see the package comment for ensembles.
+// from before the last answered request was sent, while ZooKeeper counts from when it
+// received it, and the last tenth of the timeout is not used. This assumes that neither
+// clock is a tenth slower than the other, and that this process runs; see the package
+// comment for ensembles.
 func (m *Mutex) Context(parent context.Context) context.Context {
 	ctx, cancel := context.WithCancelCause(parent)
 	h := m.hold
@@ -184,14 +184,13 @@ func (m *Mutex) Context(parent context.Context) context.Context {
 	return ctx
 }
 
-// Token returns the fencing number of the hold, 0 when there is none. It is the
-// czxid of the holder's node, the number of the change that created it: ZooKeeper
-// numbers all its changes, and a node has to wait for every one that was created
-// before it, so that each holder's number is greater than those of all holders
-// before.
+// Token returns the fencing token of the hold, or 0 if there is none. It is the czxid
+// of the holder's node, the number of the change that created it: ZooKeeper numbers
+// all its changes, and a node waits for every node created before it, so each holder's
+// token is greater than all earlier ones.
 //
 // The number at the end of the node's name would not do. It counts the changes to
-// the lock's name, and starts again at 0 when that was removed and made anew.
+// the lock's name, and starts again at 0 when that was removed and created again.
 func (m *Mutex) Token() int64 {
 	if m.hold == nil {
 		return 0

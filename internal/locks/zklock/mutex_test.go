@@ -21,21 +21,21 @@ import (
 	"oversell/internal/netfault"
 )
 
-// timeout is the least that the private server allows.
+// timeout is the shortest session timeout that the private server allows.
 const timeout = time.Second
 
-// calm is more than any test of an untroubled server takes.
+// calm is longer than any test with a healthy server takes.
 const calm = 20 * time.Second
 
-// slack is what a busy machine may add to a wait that has to end.
+// slack is added to the time limit of a wait, because the machine may be busy.
 const slack = 6 * time.Second
 
 var errEnough = errors.New("waited long enough")
 
-// The tests wait more than they work, and so more of them run at once.
+// The tests wait more than they compute, so more of them run in parallel.
 func TestMain(m *testing.M) {
 	flag.Parse()
-	_ = flag.Set("test.parallel", "6") // there is such a flag
+	_ = flag.Set("test.parallel", "6") // the flag exists, so there is no error
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		if err := coordtest.StopZooKeeper(); err != nil {
 			fmt.Println(err)
@@ -43,11 +43,11 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(code)
 	}), goleak.IgnoreTopFunction("oversell/internal/proc.(*Process).run"),
-		goleak.IgnoreAnyFunction("os/exec.(*Cmd).Wait")) // of the server, which is stopped after
+		goleak.IgnoreAnyFunction("os/exec.(*Cmd).Wait")) // of the server, which is stopped after this check
 }
 
-// start gives the test as many processes as it wants, as far as a lock can tell, and
-// a key of its own.
+// start gives the test as many sources as processes, which the lock treats as
+// separate processes, and its own key.
 func start(t *testing.T, processes int, timeout time.Duration) (key string, sources []*Source) {
 	t.Helper()
 	t.Parallel()
@@ -70,7 +70,7 @@ func newSource(t *testing.T, server string, timeout time.Duration) *Source {
 	return s
 }
 
-// apart gives the test a process behind a network that may fail, and another.
+// apart gives the test one process behind a network that may fail, and another.
 func apart(t *testing.T, timeout time.Duration) (key string, link *netfault.Relay, here, there *Source) {
 	t.Helper()
 	t.Parallel()
@@ -153,7 +153,8 @@ func TestFIFO(t *testing.T) {
 	})
 }
 
-// ZooKeeper says who watches what: each one the node before its own.
+// ZooKeeper reports who watches what: each waiter watches the node before its
+// own.
 func TestOnlyTheNextIsWoken(t *testing.T) {
 	key, sources := start(t, 4, calm)
 	first := New(sources[0], key)
@@ -181,7 +182,7 @@ func TestOnlyTheNextIsWoken(t *testing.T) {
 	wg.Wait()
 }
 
-// watches asks the server how many sessions watch each path of a key's.
+// watches asks the server how many sessions watch each path of the key's queue.
 func watches(t *testing.T, key string) map[string]int {
 	t.Helper()
 	c, err := net.Dial("tcp", coordtest.ZooKeeper(t))
@@ -233,7 +234,7 @@ func TestCancelLeavesNothing(t *testing.T) {
 	eventually(t, "lines forgotten", func() bool {
 		for _, s := range sources {
 			s.mu.Lock()
-			n := s.lines.Keys()
+			n := s.local.Keys()
 			s.mu.Unlock()
 			if n > 0 {
 				return false
@@ -243,7 +244,7 @@ func TestCancelLeavesNothing(t *testing.T) {
 	})
 }
 
-// A cancelled attempt may be cut off at any moment of it.
+// A cancelled attempt may be cut off at any point.
 func TestCancelAtAnyMoment(t *testing.T) {
 	key, sources := start(t, 2, calm)
 	for i := range 60 {
@@ -263,11 +264,12 @@ func TestCancelAtAnyMoment(t *testing.T) {
 	eventually(t, "no nodes", func() bool { return len(nodes(t, sources[1], key)) == 0 })
 }
 
-// The connection breaks after ZooKeeper made the node, and before it said so.
+// The connection breaks after ZooKeeper created the node, but before it
+// replied.
 func TestLostReply(t *testing.T) {
-	key, relay, here, there := apart(t, 20*time.Second) // few questions that could lose theirs instead
+	key, relay, here, there := apart(t, 20*time.Second) // few pings whose replies could be lost instead
 	a, b := New(here, key), New(there, key)
-	mustLock(t, b) // makes the name, which stays while there is something in it
+	mustLock(t, b) // creates the name, which is kept as long as it has a child
 	if _, err := there.conn.Create(nameOf(key)+"/stays", nil, zk.FlagEphemeral, anyone); err != nil {
 		t.Fatal(err)
 	}
@@ -287,7 +289,7 @@ func TestLostReply(t *testing.T) {
 	}
 	unlock(t, a)
 
-	// And once more for one who has gone when the connection is back.
+	// The same, but the caller has given up before the connection is back.
 	relay.LoseReply()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	failed := make(chan error, 1)
@@ -295,7 +297,7 @@ func TestLostReply(t *testing.T) {
 	eventually(t, "a lost reply", relay.ReplyLost)
 	cancel(errEnough)
 	if err := <-failed; err == nil {
-		unlock(t, a) // it was quicker
+		unlock(t, a) // the cancellation came too late
 	}
 	eventually(t, "no nodes of a's", func() bool { return len(nodes(t, there, key)) == 1 })
 }
@@ -341,7 +343,7 @@ func TestDeadHolderExpires(t *testing.T) {
 	key, relay, here, there := apart(t, timeout)
 	a, b := New(here, key), New(there, key)
 	mustLock(t, a)
-	relay.Cut() // as the death of the process does
+	relay.Cut() // as the death of the process would
 	died := time.Now()
 	mustLock(t, b)
 	waited := time.Since(died)
@@ -377,15 +379,15 @@ func TestLateUnlockSparesForeignLock(t *testing.T) {
 	mustLock(t, b)
 	relay.Restore()
 	mustNotBeHeld(t, a)
-	time.Sleep(timeout / 4) // for what a's Unlock may still do
+	time.Sleep(timeout / 4) // time for what a's Unlock may still do
 	if len(nodes(t, there, key)) != 1 || tryLock(t, c) {
 		t.Error("the lock is free, want it b's")
 	}
 	unlock(t, b)
 }
 
-// The holder is behind a network that fails, silently or not; the one who waits is
-// not. The holder must know before the other is in.
+// The holder's network fails, silently or not; the waiter's does not. The holder
+// must be told before the waiter gets the lock.
 func TestLossIsToldFirst(t *testing.T) {
 	t.Parallel()
 	for name, fail := range failures {
@@ -396,7 +398,7 @@ func TestLossIsToldFirst(t *testing.T) {
 			told := make(chan time.Time, 1)
 			ctx := a.Context(t.Context())
 			context.AfterFunc(ctx, func() { told <- time.Now() })
-			time.Sleep(timeout / 2) // long enough for an answer
+			time.Sleep(timeout / 2) // long enough for a ping
 			fail(relay)
 			failed := time.Now()
 			mustLock(t, b)
@@ -452,7 +454,7 @@ func TestForeignDeleteIsToldLate(t *testing.T) {
 	if err := sources[1].conn.Delete(nameOf(key)+"/"+nodes(t, sources[1], key)[0], -1); err != nil {
 		t.Fatal(err)
 	}
-	mustLock(t, b) // whatever a knows
+	mustLock(t, b) // even though a does not know yet
 	select {
 	case <-ctx.Done():
 		if err := context.Cause(ctx); !errors.Is(err, ErrLost) {
@@ -467,7 +469,7 @@ func TestForeignDeleteIsToldLate(t *testing.T) {
 
 func TestTokenGrows(t *testing.T) {
 	key, sources := start(t, 3, calm)
-	var mu sync.Mutex // for the race detector, which does not see through ZooKeeper
+	var mu sync.Mutex // for the race detector, which cannot see synchronisation through ZooKeeper
 	var last int64
 	grows := func(m *Mutex) {
 		mu.Lock()
@@ -511,7 +513,7 @@ func TestTokenOutlivesTheName(t *testing.T) {
 	unlock(t, m)
 }
 
-// ZooKeeper goes while somebody waits who has no deadline.
+// ZooKeeper goes down while somebody waits without a deadline.
 func TestServerAway(t *testing.T) {
 	t.Parallel()
 	for name, fail := range failures {
@@ -541,7 +543,7 @@ func TestServerAway(t *testing.T) {
 	}
 }
 
-// The lock was had, and ZooKeeper goes before it is given back.
+// ZooKeeper goes down while the lock is held, before it is released.
 func TestUnlockWhileAway(t *testing.T) {
 	key, relay, here, there := apart(t, timeout)
 	a, b := New(here, key), New(there, key)
@@ -578,7 +580,7 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// nodes are those in a lock's queue.
+// nodes returns the nodes in a lock's queue.
 func nodes(t *testing.T, s *Source, key string) []string {
 	t.Helper()
 	names, _, err := s.conn.Children(nameOf(key))
@@ -599,14 +601,15 @@ func TestFIFOInAProcess(t *testing.T) {
 			s := sources[0]
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			return s.lines.Users(key) == n+1
+			return s.local.Users(key) == n+1
 		})
-		time.Sleep(10 * time.Millisecond) // from joining the line to standing in it
+		time.Sleep(10 * time.Millisecond) // from joining the queue until it really waits
 	})
 }
 
-// inOrder has the first one hold the lock, and the others come one by one;
-// arrived waits until n stand behind the first. They must go in as they came.
+// inOrder lets the first mutex hold the lock while the others arrive one by
+// one; arrived waits until n of them wait. They must be served in order of
+// arrival.
 func inOrder(t *testing.T, mutexes []*Mutex, arrived func(n int)) {
 	t.Helper()
 	if !lock(t, mutexes[0]) {
@@ -701,7 +704,8 @@ func mustNotBeHeld(t *testing.T, m *Mutex) {
 	}
 }
 
-// Who may not delete his own node is told so, and does not ask for ever.
+// If a process may not delete its own node, Unlock returns an error instead of
+// retrying forever.
 func TestUnlockThatIsNotAllowed(t *testing.T) {
 	t.Parallel()
 	here := newSource(t, coordtest.ZooKeeper(t), timeout)
@@ -726,7 +730,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// inTime tells a call that ends from one that hangs.
+// inTime fails the test if the call takes longer than limit.
 func inTime(t *testing.T, limit time.Duration, call func()) {
 	t.Helper()
 	start := time.Now()

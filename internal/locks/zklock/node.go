@@ -11,13 +11,13 @@ import (
 	"github.com/google/uuid"
 )
 
-// root is where all locks are. It stays when there are none.
+// root is the parent of all locks. It stays when there are none.
 const root = "/oversell"
 
 var anyone = zk.WorldACL(zk.PermAll)
 
-// nameOf returns the path of a key's queue: a name under root, different for each
-// key, and legal.
+// nameOf returns the path of a key's queue: a valid name under root, different for
+// each key.
 func nameOf(key string) string {
 	var b strings.Builder
 	b.WriteString(root + "/")
@@ -36,25 +36,24 @@ func nameOf(key string) string {
 
 // A node is one attempt's place in a lock's queue.
 //
-// Its name begins with an id of its own. If the connection breaks after ZooKeeper
-// made the node and before it said so, this is how it is found again. The client
-// library has a call that does so, too; but when that fails in the end, it keeps the
-// id to itself, and the node stays in everybody's way for as long as the session
-// lives.
+// Its name begins with an id of its own, by which it is found again if the connection
+// breaks after ZooKeeper created the node and before it said so. The client library
+// has a call that does so too, but if that fails in the end, it does not reveal the
+// id, and the node blocks everybody for as long as the session lives.
 type node struct {
 	source *Source
 	dir    string
 	id     string
-	begun  bool   // it may be there
-	path   string // known when it is known to be there
+	begun  bool   // it may exist
+	path   string // set once it is known to exist
 }
 
 func newNode(s *Source, key string) *node {
 	return &node{source: s, dir: nameOf(key), id: uuid.NewString() + "-"}
 }
 
-// queue puts the node into the queue, waits until it is the first if it is to wait,
-// and returns its czxid.
+// queue puts the node into the queue, waits until it is the first if wait is set, and
+// returns its czxid.
 func (n *node) queue(ctx context.Context, session int64, wait bool) (int64, error) {
 	if err := n.create(ctx); err != nil {
 		return 0, err
@@ -73,8 +72,8 @@ func (n *node) queue(ctx context.Context, session int64, wait bool) (int64, erro
 	return stat.Czxid, n.advance(ctx, wait)
 }
 
-// again asks until there is an answer, of which one is that there is no such node;
-// or until ctx ends.
+// again repeats ask until there is an answer, such as that there is no such node, or
+// until ctx ends.
 func (n *node) again(ctx context.Context, ask func() error) error {
 	for ctx.Err() == nil {
 		err := ask()
@@ -91,7 +90,7 @@ func (n *node) again(ctx context.Context, ask func() error) error {
 	return context.Cause(ctx)
 }
 
-// final reports whether it is of no use to ask again.
+// final reports whether asking again is useless.
 func final(err error) bool {
 	for _, e := range []error{zk.ErrNoAuth, zk.ErrAuthFailed, zk.ErrInvalidACL, zk.ErrClosing, zk.ErrInvalidPath, zk.ErrBadArguments} {
 		if errors.Is(err, e) {
@@ -101,10 +100,10 @@ func final(err error) bool {
 	return false
 }
 
-// create makes the node, exactly one.
+// create creates the node, exactly once.
 func (n *node) create(ctx context.Context) error {
 	return n.again(ctx, func() error {
-		if n.begun { // and nothing was heard of it
+		if n.begun { // and got no answer
 			mine, err := n.find()
 			if err != nil && !errors.Is(err, zk.ErrNoNode) {
 				return err
@@ -133,9 +132,8 @@ func (n *node) create(ctx context.Context) error {
 
 var errAgain = errors.New("zklock: once more")
 
-// makeDir makes the lock's name. It is a container: ZooKeeper removes it when it is
-// empty and has not always been, a minute later as a rule. That takes ZooKeeper 3.5.3
-// or later.
+// makeDir creates the lock's name. It is a container: ZooKeeper removes it once it has
+// become empty, usually within a minute. That needs ZooKeeper 3.5.3 or later.
 func (n *node) makeDir() error {
 	c := n.source.conn
 	_, err := c.CreateContainer(n.dir, nil, zk.FlagContainer, anyone)
@@ -152,8 +150,8 @@ func (n *node) makeDir() error {
 }
 
 // find returns the paths of all nodes that have this one's id. It asks the server to
-// catch up first: after a broken connection it may be another server, which has not
-// heard yet of what the first one did.
+// catch up first: after a broken connection it may be another server, which does not
+// know yet what the first one did.
 func (n *node) find() (mine []string, err error) {
 	if _, err := n.source.conn.Sync(n.dir); err != nil {
 		return nil, err
@@ -195,7 +193,7 @@ func (n *node) advance(ctx context.Context, wait bool) error {
 	}
 }
 
-// await waits until the node at p changes or goes, or nothing is known of it.
+// await waits until the node at p changes or is deleted, or the watch is lost.
 func (n *node) await(ctx context.Context, p string) error {
 	var changed <-chan zk.Event
 	err := n.again(ctx, func() (err error) {
@@ -233,21 +231,21 @@ func predecessor(names []string, own string) (before string, err error) {
 	return before, nil
 }
 
-// number is what ZooKeeper has put at the end of a name: ten digits, which are in
-// order as they are.
+// number returns the ten digits that ZooKeeper puts at the end of a name. They sort as
+// strings.
 func number(name string) string { return name[max(0, len(name)-10):] }
 
-// remove deletes what there may be of the node. It goes on until that is done or
-// the source is closed.
+// remove deletes the node if it exists. It retries until that is done or the source
+// is closed.
 func (n *node) remove() {
 	if !n.begun {
 		return
 	}
 	if n.path != "" {
-		_ = n.source.delete(n.path) // or gone already
+		_ = n.source.delete(n.path) // or it is already gone
 		return
 	}
-	_ = n.source.insist(func() error {
+	_ = n.source.retry(func() error {
 		mine, err := n.find()
 		if errors.Is(err, zk.ErrNoNode) {
 			return nil

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// A session is the connection's session, or a part of it: that for which it is
-// known to live by this machine's clock. After a gap that was too long for that a
-// new one begins, even when ZooKeeper has not noticed.
+// A session is the connection's session, or the part of it during which it is known to
+// be alive by this machine's clock. After too long a gap a new one begins, even if
+// ZooKeeper has not noticed the gap.
 type session struct {
 	source *Source
 	id     int64
@@ -19,11 +19,11 @@ type session struct {
 
 	mu      sync.Mutex
 	expires time.Time   // by this machine's clock
-	lease   *time.Timer // gives the session up for lost
-	failed  error       // why the last question got no answer, nil if it did
+	lease   *time.Timer // declares the session lost
+	failed  error       // the error of the last request, nil if it got an answer
 }
 
-// use returns the session that holds hang on, and begins one if there is none.
+// use returns the session for new holds, and begins one if there is none.
 func (s *Source) use(ctx context.Context) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
@@ -48,13 +48,13 @@ func (s *Source) use(ctx context.Context) (*session, error) {
 	return fresh, nil
 }
 
-// open waits until ZooKeeper answers, and watches over the session from then on.
+// open waits until ZooKeeper answers, and keeps track of the session from then on.
 func (s *Source) open(ctx context.Context) (*session, error) {
 	for {
 		id := s.conn.SessionID()
 		sent := time.Now()
 		failed := make(chan error, 1)
-		go func() { failed <- s.ask() }() // it ends with the connection, at the latest
+		go func() { failed <- s.ask() }() // it ends with the connection at the latest
 		var err error
 		select {
 		case err = <-failed:
@@ -72,11 +72,11 @@ func (s *Source) open(ctx context.Context) (*session, error) {
 	}
 }
 
-// sure is for how long the session is relied upon. The rest is for what it takes to
-// tell the holder, and for a clock that is slower than ZooKeeper's.
+// sure returns how much of the timeout is used. The rest is a margin for telling the
+// holder, and for a clock that is slower than ZooKeeper's.
 func (s *Source) sure() time.Duration { return s.timeout - s.timeout/10 }
 
-// rest is the time between a question that got no answer and the next.
+// rest is the pause after a request that got no answer.
 func (s *Source) rest() time.Duration { return min(s.timeout/20, 100*time.Millisecond) }
 
 func (s *Source) begin(id int64, sent time.Time) (*session, error) {
@@ -90,16 +90,16 @@ func (s *Source) begin(id int64, sent time.Time) (*session, error) {
 	return n, nil
 }
 
-// ask has the server catch up with its leader. A server that is cut off from the
-// rest answers simpler questions for a while by itself, as the session ends there.
+// ask makes the server catch up with its leader. A server that is cut off from the
+// others still answers simpler requests for a while, when the session ends there.
 func (s *Source) ask() error {
 	_, err := s.conn.Sync(root)
 	return err
 }
 
 // keep asks ZooKeeper three times in a timeout, until the session ends. The client
-// library keeps its session alive by itself, but does not tell when it was last
-// heard. An error is not yet a loss: the session has time left, and the next answer
+// library keeps its session alive by itself, but does not say when the server last
+// heard it. An error is not yet a loss: the session has time left, and the next answer
 // may come in time.
 func (n *session) keep() {
 	defer n.lease.Stop()
@@ -131,7 +131,7 @@ func (n *session) extend(expires time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.failed = nil
-	if n.expired() { // the answer came too late: who was told stays told
+	if n.expired() { // the answer came too late: the holder has been told of the loss
 		return
 	}
 	n.expires = expires
@@ -139,14 +139,14 @@ func (n *session) extend(expires time.Time) {
 }
 
 // over reports whether the session has ended, and ends it if it has run out. It
-// reads the clock, for timers may be late.
+// reads the clock, as timers may be late.
 func (n *session) over() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.expired()
 }
 
-// expired does it for those who have locked mu.
+// expired is over for callers that have locked mu.
 func (n *session) expired() bool {
 	if !time.Now().Before(n.expires) {
 		n.end(errors.Join(ErrLost, n.failed))
@@ -154,7 +154,7 @@ func (n *session) expired() bool {
 	return n.ctx.Err() != nil
 }
 
-// lost is what a session that has ended says to those who waited with it.
+// lost returns the error for those who waited when the session ended.
 func (n *session) lost() error {
 	return fmt.Errorf("zklock: while waiting: %w", context.Cause(n.ctx))
 }

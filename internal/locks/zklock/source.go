@@ -10,30 +10,30 @@ import (
 	"github.com/go-zookeeper/zk"
 	"golang.org/x/sync/semaphore"
 
-	"oversell/internal/locks/turns"
+	"oversell/internal/guard/keymutex"
 )
 
 var errClosed = errors.New("zklock: the source is closed")
 
-// A Source is what all holders of a process share: a connection with its session,
-// and for each lock the line of those who want it. It is safe for concurrent use.
+// A Source is what all holders of a process share: a connection with its session, and
+// for each lock a queue of its waiters in this process. It is safe for concurrent use.
 type Source struct {
 	conn    *zk.Conn
 	timeout time.Duration
 	ctx     context.Context // ends with Close
 	end     context.CancelCauseFunc
-	lines   turns.Lines
-	opening *semaphore.Weighted // one asks for a session at a time
+	local   keymutex.Mutex
+	opening *semaphore.Weighted // only one goroutine gets a session at a time
 
 	mu      sync.Mutex // guards what follows
-	session *session   // new holds hang on it; nil before the first
+	session *session   // for new holds; nil before the first
 	closed  bool
 	running sync.WaitGroup
 }
 
-// NewSource returns a source of locks that go when ZooKeeper has not heard from
-// this process for the timeout. It has to be the one that the server granted, not
-// the one that it was asked for. The connection stays the caller's, and its session
+// NewSource returns a source of locks that expire when ZooKeeper has not heard from
+// this process for the timeout. It must be the timeout that the server granted, not
+// the one that was requested. The connection stays the caller's, and its session
 // should have no other use.
 func NewSource(conn *zk.Conn, timeout time.Duration) *Source {
 	ctx, end := context.WithCancelCause(context.Background())
@@ -43,9 +43,9 @@ func NewSource(conn *zk.Conn, timeout time.Duration) *Source {
 	}
 }
 
-// Close tells all holders that their locks are lost. Those that they do not give
-// back go with the connection, which is to be closed next. Close may be called more
-// than once.
+// Close tells all holders that their locks are lost. Locks that they do not release
+// end with the connection, which should be closed next. Close may be called more than
+// once.
 func (s *Source) Close() error {
 	s.mu.Lock()
 	s.closed = true
@@ -60,11 +60,11 @@ func (s *Source) Close() error {
 	case <-ended:
 		return nil
 	case <-time.After(answerTimeout):
-		return errors.New("zklock: ZooKeeper does not answer; what is under way ends with the connection")
+		return errors.New("zklock: ZooKeeper does not answer; requests in flight end with the connection")
 	}
 }
 
-// start runs f, for which Close will wait.
+// start runs f in a goroutine, unless the source is closed. Close waits for it.
 func (s *Source) start(f func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,9 +75,9 @@ func (s *Source) start(f func()) bool {
 	return true
 }
 
-// A hold is a lock that is had.
+// A hold is a lock that is held.
 type hold struct {
-	turn    *turns.Turn
+	turn    *keymutex.Hold
 	session *session
 	path    string // of its node
 	token   int64
@@ -85,12 +85,12 @@ type hold struct {
 	end     context.CancelCauseFunc
 }
 
-// attempt tries to take the lock until ctx ends. It cancels ctx when the session
-// ends. After an error nothing is left of it, and the turn has been passed on.
-func (s *Source) attempt(ctx context.Context, cancel context.CancelCauseFunc, t *turns.Turn, wait bool) (*hold, error) {
+// attempt tries to acquire the lock until ctx ends. It cancels ctx when the session
+// ends. After an error it has left nothing behind, and the turn is over.
+func (s *Source) attempt(ctx context.Context, cancel context.CancelCauseFunc, t *keymutex.Hold, wait bool) (*hold, error) {
 	session, err := s.use(ctx)
 	if err != nil {
-		t.Pass()
+		t.Unlock()
 		return nil, err
 	}
 	defer context.AfterFunc(session.ctx, func() { cancel(session.lost()) })()
@@ -101,41 +101,41 @@ func (s *Source) attempt(ctx context.Context, cancel context.CancelCauseFunc, t 
 	case err == nil && !session.over():
 		h := &hold{turn: t, session: session, path: n.path, token: token}
 		h.ctx, h.end = context.WithCancelCause(session.ctx)
-		_ = s.start(h.attend) // or the source is closed, and the hold over
+		_ = s.start(h.attend) // if the source is closed, the hold is over
 		return h, nil
 	case session.over():
 		err = session.lost()
 	}
 	n.remove()
-	t.Pass()
+	t.Unlock()
 	return nil, err
 }
 
-// errDeleted is the cause of a hold's end whose node somebody has deleted.
+// errDeleted is the cause when somebody has deleted the holder's node.
 var errDeleted = fmt.Errorf("%w: the node was deleted", ErrLost)
 
-// attend looks three times in a timeout whether the node is still there: without it
-// the next one comes in, and the session lives on.
+// attend checks three times in a timeout that the node still exists: if it is deleted,
+// the next holder gets the lock although the session goes on.
 func (h *hold) attend() {
 	s := h.session.source
 	for pause(h.ctx, s.timeout/3) == nil {
-		if there, _, err := s.conn.Exists(h.path); err == nil && !there { // an error is for the session to judge
+		if there, _, err := s.conn.Exists(h.path); err == nil && !there { // errors are left to the session
 			h.end(errDeleted)
 			return
 		}
 	}
 }
 
-// giveBack ends the hold in ZooKeeper and then in this process.
+// giveBack ends the hold, first in ZooKeeper and then in this process.
 func (h *hold) giveBack(ctx context.Context) error {
 	h.end(context.Canceled)
 	s := h.session.source
 	removed := make(chan error, 1)
 	if !s.start(func() {
 		removed <- s.delete(h.path)
-		h.turn.Pass()
+		h.turn.Unlock()
 	}) {
-		h.turn.Pass()
+		h.turn.Unlock()
 		return ErrNotHeld // it goes with the connection
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
@@ -143,7 +143,7 @@ func (h *hold) giveBack(ctx context.Context) error {
 	select {
 	case err := <-removed:
 		if h.session.over() {
-			return ErrNotHeld // or was not for a while
+			return ErrNotHeld // or was not held for a while
 		}
 		return err
 	case <-h.session.ctx.Done():
@@ -153,15 +153,15 @@ func (h *hold) giveBack(ctx context.Context) error {
 	}
 }
 
-// delete removes a node. It goes on until that is done or the source is closed: a
-// session may live on, with all its nodes, after it was given up for lost here.
+// delete removes a node. It retries until that is done or the source is closed: a
+// session that counts as lost here may live on in ZooKeeper, with all its nodes.
 func (s *Source) delete(path string) error {
 	first := true
-	return s.insist(func() error {
+	return s.retry(func() error {
 		err := s.conn.Delete(path, -1)
 		if errors.Is(err, zk.ErrNoNode) {
 			err = nil
-			if first { // later it may have been an earlier try
+			if first { // otherwise an earlier attempt may have deleted it
 				return errStop{ErrNotHeld}
 			}
 		}
@@ -170,12 +170,12 @@ func (s *Source) delete(path string) error {
 	})
 }
 
-// errStop ends insist with the error in it.
+// errStop ends retry with the error in it.
 type errStop struct{ error }
 
-// insist asks until there is an answer, it is of no use to ask again, or the source
+// retry repeats ask until there is an answer, asking again is useless, or the source
 // is closed.
-func (s *Source) insist(ask func() error) error {
+func (s *Source) retry(ask func() error) error {
 	for {
 		err := ask()
 		if err == nil {

@@ -1,12 +1,13 @@
-// The shop's API: JSON there and back, and errors that are told in words.
+// The shop's API: JSON in both directions, and errors in the reader's language.
 
-import { t, knows, told } from "./text.js";
+import { knows, t, told } from "./text.js";
 
 /** Problem is an error reply of the shop. */
-export class Problem extends Error {
+class Problem extends Error {
   constructor({ status, code, detail }) {
     const said = told(detail);
-    super([`problem.${code}.${status}`, `problem.${code}`].filter(knows).map((key) => t(key, { detail: said }))[0] ?? said);
+    const key = [`problem.${code}.${status}`, `problem.${code}`].find(knows);
+    super(key ? t(key, { detail: said }) : said);
     this.status = status;
     this.code = code;
     this.detail = said;
@@ -15,7 +16,7 @@ export class Problem extends Error {
 
 const tokenName = "token";
 
-/** token is what the visitor gave, kept as long as the tab is open. */
+/** token is the token that the visitor gave, kept as long as the tab is open. */
 export function token(value) {
   try {
     if (value !== undefined) sessionStorage.setItem(tokenName, value);
@@ -25,24 +26,27 @@ export function token(value) {
   }
 }
 
-/** wantsToken tells whether an error is that the token is not given, or is another. */
+/** wantsToken tells whether an error is about a missing or wrong token. */
 export const wantsToken = ({ code }) => ["no_token", "wrong_token", "bad_token"].includes(code);
 
-const printable = (given) => /^[\x21-\x7e]*$/.test(given); // others a header cannot carry
+const printable = (given) => /^[\x21-\x7e]*$/.test(given); // a header can carry nothing else
 
-/** authorization is the header that shows the token, if one was given. */
+/** authorization is the header with the token, if one was given. */
 export function authorization() {
   const given = token();
   return given && printable(given) ? { Authorization: `Bearer ${given}` } : {};
 }
 
-/** call sends a request and returns the JSON of the reply. It throws a Problem, and the signal's reason once that is aborted, so that nothing comes of a reply that is too late. */
+/**
+ * call sends a request and returns the JSON of the reply. It throws a Problem, or the reason of a signal that was
+ * aborted, even if the reply has arrived.
+ */
 export async function call(path, { method = "GET", body, headers = {}, signal } = {}) {
   const given = token();
   headers = { ...headers, ...authorization() };
   let reply;
   try {
-    reply = await fetch(path, { method, headers, signal, body: body === undefined ? undefined : JSON.stringify(body) });
+    reply = await fetch(path, { method, headers, signal, body: JSON.stringify(body) });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Problem({ status: 0, code: "unreachable", detail: error.message });

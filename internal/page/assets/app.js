@@ -1,31 +1,32 @@
-// The page: its parts, each of which has an address after the #, and is loaded
-// when it is opened.
+// The page and its parts. Each part has an address after the #, and is loaded when it is opened.
 
-import { el } from "./dom.js";
+import { el, put } from "./dom.js";
 import { choose, language, languages, learn, preferred, remember, t } from "./text.js";
 
 const parts = ["run", "break", "play", "read", "shop"];
+const systemDark = matchMedia("(prefers-color-scheme: dark)");
 const view = document.getElementById("view");
 let open = null; // the part that is shown: { name, update }
-let stay = new AbortController(); // aborted when the part is left, also while it is still loading
-let turn = 0; // counts the addresses, so that a part that loads slowly does not come over the next
+let stay = new AbortController(); // aborted when the part is left, even while it is loading
+let turn = 0; // counts the addresses, so that a part that loads slowly does not replace the next one
 
-/** address takes apart what is after the #: #/part/of/it?name=value. */
+/** address parses what is after the #: #/part/of/it?name=value. */
 function address() {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
   const [name, ...of] = path.split("/").map(decoded);
-  return { name: parts.includes(name) ? name : "", unknown: name !== "" && !parts.includes(name), of, query: new URLSearchParams(query) };
+  const known = parts.includes(name);
+  return { name: known ? name : "", unknown: name !== "" && !known, of, query: new URLSearchParams(query) };
 }
 
 function decoded(text) {
   try {
     return decodeURIComponent(text);
   } catch {
-    return text; // typed by hand, and wrong
+    return text; // mistyped
   }
 }
 
-/** leave ends the part that is shown, or is about to be. */
+/** leave ends the part that is shown or loading. */
 function leave() {
   stay.abort();
   open = null;
@@ -50,19 +51,21 @@ async function go() {
     scrollTo(0, 0);
     const [part] = at.name ? await Promise.all([loaded(at.name), learn()]) : [{ show: home }];
     if (mine !== turn) return;
-    const box = el("div", { class: "part" });
+    const box = el("div.part");
     view.replaceChildren(box);
     const shown = await part.show(box, at, page);
     if (mine === turn) open = { name: at.name, ...shown };
   } catch (error) {
     if (mine !== turn) return;
     leave();
-    view.replaceChildren(el("div", { class: "trouble", role: "alert" }, el("p", {}, t("page.failed")), el("p", { class: "small" }, error.message),
-      el("button", { type: "button", onclick: go }, t("page.again"))));
+    view.replaceChildren(
+      el("div.trouble", { role: "alert" }, el("p", t("page.failed")), el("p.small", error.message),
+        el("button", { onclick: go }, t("page.again")))
+    );
   }
 }
 
-/** loaded is the module of a part. That it cannot be had a browser says in words of its own. */
+/** loaded is the module of a part. A browser has its own words for a module that cannot be loaded. */
 async function loaded(name) {
   try {
     return await import(`./${name}.js`);
@@ -71,12 +74,12 @@ async function loaded(name) {
   }
 }
 
-/** pageOf is what a part has of the page until the signal tells it that it was left: then its title and address are another's. */
+/** pageOf is what a part may change of the page, until the signal says that it was left. */
 function pageOf(signal) {
   return {
     signal,
-    title: (text) => { if (!signal.aborted) title(text); },
-    replace: (hash) => { if (!signal.aborted) history.replaceState(history.state, "", hash); },
+    title: (text) => signal.aborted || title(text),
+    replace: (hash) => signal.aborted || history.replaceState(history.state, "", hash),
   };
 }
 
@@ -85,16 +88,16 @@ function title(text) {
   document.title = text ? `${text} · oversell` : "oversell";
 }
 
-/** home says what there is. */
+/** home shows what the page offers. */
 function home(box, at) {
-  box.append(
-    at.unknown ? el("p", { class: "alarm", role: "alert" }, t("page.unknown", { address: location.hash })) : "",
-    el("h1", {}, t("home.title")),
-    el("p", { class: "lead" }, t("home.lead")),
-    el("ul", { class: "cards" }, parts.map((name) => el("li", {}, el("a", { class: "card", href: `#/${name}` },
-      el("span", { class: `sketch ${name}`, "aria-hidden": "true" }, Array.from({ length: 5 }, () => el("i"))),
-      el("strong", {}, t(`nav.${name}`)), el("span", {}, t(`home.${name}`)))))),
-    el("p", { class: "small" }, t("home.real")));
+  const card = (name) =>
+    el("li",
+      el("a.card", { href: `#/${name}` },
+        el(`span.sketch.${name}`, { "aria-hidden": "true" }, Array.from({ length: 5 }, () => el("i"))),
+        el("strong", t(`nav.${name}`)), el("span", t(`home.${name}`))));
+  const unknown = at.unknown && el("p.alarm", { role: "alert" }, t("page.unknown", { address: location.hash }));
+  put(box, unknown, el("h1", t("home.title")), el("p.lead", t("home.lead")), el("ul.cards", parts.map(card)),
+    el("p.small", t("home.real")));
 }
 
 /** label puts the texts into the page's frame. */
@@ -107,7 +110,7 @@ function label() {
   button.lang = next === "zh" ? "zh-CN" : next;
 }
 
-/** speak changes the language of all that is shown. */
+/** speak changes the language. */
 async function speak(name) {
   await choose(name);
   label();
@@ -122,13 +125,13 @@ document.getElementById("language").addEventListener("click", () => {
 });
 
 document.getElementById("theme").addEventListener("click", () => {
-  const root = document.documentElement;
-  const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-  root.dataset.theme = dark ? "light" : "dark";
-  remember("theme", root.dataset.theme);
+  const { dataset } = document.documentElement;
+  const dark = dataset.theme ? dataset.theme === "dark" : systemDark.matches;
+  dataset.theme = dark ? "light" : "dark";
+  remember("theme", dataset.theme);
   dispatchEvent(new Event("themechange"));
 });
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => dispatchEvent(new Event("themechange")));
+systemDark.addEventListener("change", () => dispatchEvent(new Event("themechange")));
 
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault(); // the # is for addresses
@@ -137,7 +140,7 @@ document.querySelector(".skip").addEventListener("click", (event) => {
 addEventListener("hashchange", async () => {
   const before = open?.name;
   await go();
-  if (open && open.name !== before) view.focus({ preventScroll: true }); // Tab goes on in what is new
+  if (open && open.name !== before) view.focus({ preventScroll: true }); // Tab continues in the new part
 });
 
 await speak(preferred());

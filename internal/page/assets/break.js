@@ -1,29 +1,29 @@
-// Break: the matrix of anomalies and strategies, and the cell whose address it is.
+// Break: the matrix of anomalies and strategies, and the cell that the address names.
 
 import { call } from "./api.js";
-import { el, every, put } from "./dom.js";
-import { t, named, told } from "./text.js";
 import { fetchStory, showCell } from "./cell.js";
+import { el, every, head, put, scroll } from "./dom.js";
+import { named, t, told } from "./text.js";
 
 const busyPause = 1500; // milliseconds more until the lab is asked again, when it has to wait for a run
 const classes = { holds: "holds", breaks: "breaks", "n/a": "na", unknown: "unknown" };
 
 let lab = null; // what the lab found; it does not change while the shop runs
 
-/** outcome is a cell's outcome as a mark. */
+/** outcome is a cell's outcome as a mark that leads to the cell. */
 export function outcome(cell, attributes = {}) {
+  const { anomaly, strategy } = cell;
   const kind = classes[cell.outcome] ?? "unknown";
-  return el("a", {
-    class: `mark ${kind}`, href: `#/break/${cell.anomaly}/${cell.strategy}`, title: told(cell.note),
-    "aria-label": t("break.on", { anomaly: cell.anomaly, strategy: cell.strategy }) + ": " + t(`outcome.${kind}`), ...attributes,
-  }, t(`outcome.short.${kind}`));
+  const label = `${t("break.on", { anomaly, strategy })}: ${t(`outcome.${kind}`)}`;
+  const link = { href: `#/break/${anomaly}/${strategy}`, title: told(cell.note), "aria-label": label };
+  return el(`a.mark.${kind}`, { ...link, ...attributes }, t(`outcome.short.${kind}`));
 }
 
 /** show shows the matrix, or a cell. */
 export async function show(box, at, page) {
   const { signal } = page;
   let shown = null;
-  let asked = 0; // counts the addresses, so that a cell that comes late does not come over a newer one
+  let asked = 0; // counts the addresses, so that a cell that is late does not replace a newer one
   const close = () => {
     shown?.close();
     shown = null;
@@ -34,7 +34,10 @@ export async function show(box, at, page) {
     page.title(cell ? t("break.on", { anomaly, strategy }) : t("nav.break"));
     if (cell && shown?.is(cell)) return shown.update(query);
     close();
-    if (!cell) return put(box, ...(anomaly ? [el("p", { class: "alarm", role: "alert" }, t("page.unknown", { address: location.hash }))] : []), ...matrix(box.dataset.last));
+    if (!cell) {
+      const unknown = anomaly && el("p.alarm", { role: "alert" }, t("page.unknown", { address: location.hash }));
+      return put(box, unknown, matrix(box.dataset.last));
+    }
     box.dataset.last = `${anomaly}/${strategy}`;
     const story = await fetchStory(cell, signal);
     if (mine === asked) shown = showCell(box, lab, cell, story, query, outcome, page);
@@ -45,13 +48,13 @@ export async function show(box, at, page) {
   return { update };
 }
 
-/** ready waits until the lab has tried everything, and tells how far it is. */
+/** ready waits until the lab has tried everything, and shows its progress. */
 async function ready(box, signal) {
   if (lab) return;
   const bar = el("progress", { max: 1, value: 0, "aria-label": t("break.making") });
-  const count = el("p", { class: "small" });
-  let idle = 0; // polls in which nothing was done
-  put(box, el("h1", {}, t("break.title")), el("p", {}, t("break.making")), bar, count);
+  const count = el("p.small");
+  let idle = 0; // polls without progress
+  put(box, el("h1", t("break.title")), el("p", t("break.making")), bar, count);
   await new Promise((done, failed) => {
     const stop = every(500, async () => {
       try {
@@ -60,7 +63,7 @@ async function ready(box, signal) {
         bar.max = reply.of;
         bar.value = reply.done;
         idle = reply.done ? 0 : idle + 1;
-        count.textContent = idle > 3 ? t("break.waits") : t("break.made", { done: reply.done, of: reply.of });
+        count.textContent = idle > 3 ? t("break.waits") : t("break.made", reply);
       } catch (error) {
         if (error.code === "busy") {
           count.textContent = error.message;
@@ -77,50 +80,47 @@ async function ready(box, signal) {
   });
 }
 
-/** matrix is the table of all cells. */
+/** matrix is the table of all cells, with the focus on the cell that was shown last. */
 function matrix(last) {
-  const { strategies } = lab.manifest;
+  const { redis, ttl_ns: ttl } = lab.manifest;
   const count = (kind) => lab.cells.filter((cell) => cell.outcome === kind).length;
-  const cells = new Map(lab.cells.map((cell) => [`${cell.anomaly}/${cell.strategy}`, cell]));
-  const links = [];
-  const body = lab.anomalies.map((anomaly) => el("tr", {},
-    el("th", { scope: "row" }, el("span", { class: "name" }, anomaly.name),
-      el("span", { class: "sentence" }, named(`anomaly.${anomaly.name}.sentence`, anomaly.sentence))),
-    strategies.map((strategy) => {
-      const cell = cells.get(`${anomaly.name}/${strategy}`);
-      if (!cell) return el("td");
-      const link = outcome(cell, { tabindex: -1 });
-      links.push(link);
-      return el("td", {}, link);
-    })));
-  const table = el("table", { class: "matrix" },
-    el("thead", {}, el("tr", {}, el("th", { scope: "col" }, t("break.anomaly")), strategies.map((name) => el("th", { scope: "col" }, broken(name))))),
-    el("tbody", {}, body),
-    el("tfoot", {}, el("tr", {}, el("th", { scope: "row" }, t("break.sum")), strategies.map((name) => {
-      const asked = lab.cells.filter((cell) => cell.strategy === name && cell.outcome !== "n/a");
-      return el("td", {}, t("break.of", { n: asked.filter((cell) => cell.outcome === "breaks").length, of: asked.length }));
-    }))));
-  const start = links.find((link) => link.hash === `#/break/${last}`) ?? links[0];
-  roam(table, start);
-  if (last) queueMicrotask(() => start.focus());
-  return [
-    el("h1", {}, t("break.title")),
-    el("p", { class: "lead" }, t("break.lead")),
-    el("p", { class: "small" }, t("break.counts", {
-      cells: lab.cells.length, holds: count("holds"), breaks: count("breaks"), na: count("n/a"), unknown: count("unknown"),
-      redis: told(lab.manifest.redis), ttl: lab.manifest.ttl_ns / 1e9,
-    })),
-    el("p", { class: "legend small" }, Object.values(classes).map((kind) =>
-      el("span", {}, el("span", { class: `mark ${kind}` }, t(`outcome.short.${kind}`)), " ", t(`outcome.${kind}`)))),
-    el("p", { class: "small" }, el("label", {}, el("input", { type: "checkbox", class: "explain" }), " ", t("break.explain"))),
-    el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": t("break.title") }, table),
-  ];
+  const counts = { cells: lab.cells.length, holds: count("holds"), breaks: count("breaks"), na: count("n/a") };
+  const made = { ...counts, unknown: count("unknown"), redis: told(redis), ttl: ttl / 1e9 };
+  const legend = (kind) => el("span", el(`span.mark.${kind}`, t(`outcome.short.${kind}`)), " ", t(`outcome.${kind}`));
+  return [el("h1", t("break.title")), el("p.lead", t("break.lead")), el("p.small", t("break.counts", made)),
+    el("p.legend.small", Object.values(classes).map(legend)),
+    el("p.small", el("label", el("input.explain", { type: "checkbox" }), " ", t("break.explain"))),
+    scroll(t("break.title"), table(last))];
 }
 
-/** broken is a strategy's name that may be broken before its second part. */
-const broken = (name) => name.split(/(?<=_)/).flatMap((part) => [part, el("wbr")]);
+function table(last) {
+  const { strategies } = lab.manifest;
+  const cells = new Map(lab.cells.map((cell) => [`${cell.anomaly}/${cell.strategy}`, cell]));
+  const row = ({ name, sentence }) =>
+    el("tr",
+      el("th", { scope: "row" }, el("span.name", name),
+        el("span.sentence", named(`anomaly.${name}.sentence`, sentence))), strategies.map((strategy) =>
+        cells.get(`${name}/${strategy}`)).map((cell) =>
+        el("td", cell && outcome(cell, { tabindex: -1 }))));
+  const sum = (name) => {
+    const asked = lab.cells.filter((cell) => cell.strategy === name && cell.outcome !== "n/a");
+    const n = asked.filter((cell) => cell.outcome === "breaks").length;
+    return el("td", t("break.of", { n, of: asked.length }));
+  };
+  const node = el("table.matrix", head([t("break.anomaly")], ...strategies.map((name) => [breakable(name)])),
+    el("tbody", lab.anomalies.map(row)),
+    el("tfoot", el("tr", el("th", { scope: "row" }, t("break.sum")), strategies.map(sum))));
+  const links = [...node.querySelectorAll("a.mark")];
+  const start = links.find((link) => link.hash === `#/break/${last}`) ?? links[0];
+  roam(node, start);
+  if (last) queueMicrotask(() => start.focus());
+  return node;
+}
 
-/** roam lets the arrow keys go from cell to cell, of which Tab comes to one. */
+/** breakable is a strategy's name with a line break allowed before its second part. */
+const breakable = (name) => name.split(/(?<=_)/).flatMap((part) => [part, el("wbr")]);
+
+/** roam lets the arrow keys go from cell to cell. Tab stops at one of them. */
 function roam(table, start) {
   let current = start;
   start.tabIndex = 0;

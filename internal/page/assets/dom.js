@@ -1,53 +1,51 @@
-// Elements, and what all parts do with them.
+// Elements, and what every part does with them.
 
-/** el makes an element; strings among its children become text, never markup. What is named on… listens. */
-export function el(tag, attributes, ...children) {
-  const node = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes ?? {})) {
-    if (typeof value === "function") node.addEventListener(name.slice(2), value);
-    else if (value === true) node.setAttribute(name, "");
-    else if (value != null && value !== false) node.setAttribute(name, value);
-  }
-  node.append(...present(children));
-  return node;
+import { token } from "./api.js";
+import { el, linked, put } from "./lanes.js";
+
+export { el, linked, put };
+
+/** scroll is a box that scrolls, also by the keyboard. */
+export const scroll = (label, ...children) =>
+  el("div.scroll", { tabindex: 0, role: "region", "aria-label": label }, ...children);
+
+/** head is the head of a table: each column's title, and the class of its cell if it has one. */
+export const head = (...columns) =>
+  el("thead", el("tr", columns.map(([title, name = null]) => el("th", { scope: "col", class: name }, title))));
+
+/** submitted listens for a form that is submitted. */
+export const submitted = (f) => (event) => {
+  event.preventDefault();
+  f();
+};
+
+/** tokenInput is a field for the shop's token, which it keeps. */
+export function tokenInput(id) {
+  const keep = () => token(input.value);
+  const input = el("input", { id, type: "password", autocomplete: "off", value: token(), oninput: keep });
+  return input;
 }
-
-/** put shows these children in a node, and nothing else. As with el, what is null or false is none. */
-export function put(node, ...children) {
-  node.replaceChildren(...present(children));
-}
-
-const present = (children) => children.flat().filter((child) => child != null && child !== false);
-
-/** mark is a verdict in a shape and a word, so that it is not told by its colour alone. */
-export const mark = (kind, word) => el("span", { class: `mark ${kind}` }, word);
 
 /** say has a screen reader tell something. */
 export function say(text) {
   document.getElementById("said").textContent = text;
 }
 
-/** linked makes links of the words that are addresses, and of nothing else. */
-export function linked(text) {
-  return text.split(/(\s+)/).map((word) =>
-    /^https?:\/\/\S+$/.test(word) && URL.canParse(word) ? el("a", { href: word, rel: "noreferrer" }, word) : word);
-}
-
-/** copy puts a text on the clipboard, and tells so on the button. */
+/** copy puts a text on the clipboard, and says so on the button. */
 export async function copy(button, text, done, failed) {
-  button.dataset.before ??= button.textContent; // it may be clicked again while it tells
+  button.dataset.before ??= button.textContent; // a second click may come while it says "copied"
   try {
     await navigator.clipboard.writeText(text);
     button.textContent = done;
   } catch {
-    prompt(failed, text); // it is not allowed: at least it can be marked there
+    prompt(failed, text); // not allowed: the text can be selected there
     return;
   }
   say(done);
-  setTimeout(() => { button.textContent = button.dataset.before; }, 1500);
+  setTimeout(() => button.textContent = button.dataset.before, 1500);
 }
 
-/** every calls f now, and again so many milliseconds after it is done, while the page is visible. It returns how to end it. */
+/** every calls f now and again ms after each call, while the page is visible. It returns how to end it. */
 export function every(ms, f) {
   let timer = 0;
   let ended = false;
@@ -69,9 +67,9 @@ export function every(ms, f) {
   };
 }
 
-/** colour is one of the style's, as it is now. */
+/** colour is the current value of a colour of the stylesheet. */
 export function colour(name) {
-  const probe = el("i", { class: "unseen" });
+  const probe = el("i.unseen");
   probe.style.color = `var(${name})`;
   document.body.append(probe);
   const value = getComputedStyle(probe).color;

@@ -1,13 +1,15 @@
-// Server-sent events, read with fetch: an EventSource cannot show the token.
+// Server-sent events, read with fetch: an EventSource cannot send the token.
 
 import { authorization } from "./api.js";
 
+// Milliseconds until a stream that was lost or refused is opened again, and up to half as many more.
+const reopen = 2000;
+
 /**
- * listen opens a stream of events and gives the JSON of each to on[its name]. It calls opened
- * once the stream has begun, and ended when it is over, with true if the shop ended it in
- * order. close ends it without a word.
+ * listen opens a stream of events and gives the JSON of each to on[its name]. It calls opened when the stream has
+ * begun, and ended when it is over, with true if the shop ended it in order. close ends it silently.
  */
-export function listen(path, on, { opened, ended }) {
+function listen(path, on, opened, ended) {
   const stop = new AbortController();
   const { signal } = stop;
 
@@ -21,7 +23,7 @@ export function listen(path, on, { opened, ended }) {
       const { done, value } = await reader.read();
       if (done || signal.aborted) return;
       const events = (text + value).split("\n\n");
-      text = events.pop(); // has not come in full
+      text = events.pop(); // incomplete
       for (const event of events) if (!signal.aborted) tell(event);
     }
   }
@@ -37,4 +39,40 @@ export function listen(path, on, { opened, ended }) {
 
   read().then(() => true, () => false).then((whole) => signal.aborted || ended(whole));
   return { close: () => stop.abort() };
+}
+
+/**
+ * follow keeps a stream of events open while the page is visible, as a browser has few connections to a host. It calls
+ * before each time a stream is opened, and lost with whether the last one broke off or the shop is closing. It returns
+ * how to end it.
+ */
+export function follow(path, on, before, lost) {
+  let stream = null;
+  let again = 0; // a timer
+
+  function open() {
+    clearTimeout(again);
+    stream?.close();
+    stream = null;
+    if (document.hidden) return;
+    before();
+    let over = false; // the shop is closing
+    const closing = () => {
+      over = true;
+      on.closing();
+    };
+    stream = listen(path, { ...on, closing }, () => lost(false), (whole) => { // a stream has a maximum duration
+      const broke = over || !whole;
+      lost(broke);
+      again = setTimeout(open, broke ? reopen * (1 + Math.random() / 2) : 0);
+    });
+  }
+
+  document.addEventListener("visibilitychange", open);
+  open();
+  return () => {
+    document.removeEventListener("visibilitychange", open);
+    clearTimeout(again);
+    stream?.close();
+  };
 }

@@ -1,30 +1,34 @@
-// Read: a stage of the lock beside the one before it, and which line fixes what.
+// Read: a stage of the lock beside the one before it, and which lines fix what.
 
 import { call } from "./api.js";
-import { el, put } from "./dom.js";
+import { el, put, scroll } from "./dom.js";
 import { named, t, told } from "./text.js";
 
-const around = 3; // lines that are kept around a difference
+const around = 3; // unchanged lines that are shown around a difference
 
-/** show shows the stages, and the one of the address. */
+/** show shows the stages, and the one that the address names. */
 export async function show(box, at, page) {
   const { stages } = await call("/api/stages", { signal: page.signal });
-  const list = el("nav", { class: "levels", "aria-label": t("read.stages") });
-  const text = el("div", {});
-  let whole = false;
+  const list = el("nav.levels", { "aria-label": t("read.stages") });
+  const text = el("div");
+  let whole = false; // files are shown in full
   let asked = 0;
-  box.append(el("h1", {}, t("read.title")), el("p", { class: "lead" }, t("read.lead")), list, text);
+  box.append(el("h1", t("read.title")), el("p.lead", t("read.lead")), list, text);
 
   async function update({ of: [name = stages[0].name], query }) {
     const mine = ++asked;
-    put(list, ...stages.map((stage) => el("a", { class: "level", href: `#/read/${stage.name}`, "aria-current": stage.name === name ? "page" : null }, stage.name)));
+    const link = (stage) =>
+      el("a.level", { href: `#/read/${stage}`, "aria-current": stage === name ? "page" : null }, stage);
+    put(list, stages.map((stage) => link(stage.name)));
     page.title(`${t("nav.read")}: ${name}`);
     const stage = await call(`/api/stages/${encodeURIComponent(name)}`, { signal: page.signal });
     if (mine !== asked) return;
-    const draw = () => {
-      put(text, ...about(stage, draw, whole, (on) => { whole = on; }), ...stage.files.map((file) => source(stage, file, whole)));
+    const draw = (all) => {
+      whole = all;
+      put(text, about(stage, (lines) => reveal(lines, draw)), legend(whole, draw),
+        stage.files.map((file) => source(stage, file, whole)));
     };
-    draw();
+    draw(whole);
     const line = query.get("line");
     if (line) document.getElementById(line)?.scrollIntoView({ block: "center" });
   }
@@ -32,69 +36,75 @@ export async function show(box, at, page) {
   return { update };
 }
 
-const sentence = ({ name, sentence: english }) => named(`anomaly.${name}.sentence`, english);
+/** reveal goes to a line. If it is folded, the files are shown in full. */
+function reveal({ file, line }, draw) {
+  const find = () => document.getElementById(lineName(file, line));
+  if (!find()) draw(true);
+  find()?.scrollIntoView({ block: "center" });
+  find()?.focus();
+}
 
-/** commented is a package comment, paragraph by paragraph and item by item. */
-const commented = (comment) => comment.trim().split(/\n(?=\n|  - )/).map((part) => {
-  const [, before, text] = /^(\s*(?:- )?)([^]*)$/.exec(part);
-  const whole = text.replace(/\s+/g, " ");
-  const sentence = told(whole);
-  return before + (sentence === whole ? text : sentence);
-}).join("\n");
+/** commented is a package comment, translated by paragraphs and items. */
+const commented = (comment) =>
+  comment.trim().split(/\n(?=\n|  - )/).map((part) => {
+    const [, before, text] = /^(\s*(?:- )?)([^]*)$/.exec(part);
+    const whole = text.replace(/\s+/g, " ");
+    const sentence = told(whole);
+    return before + (sentence === whole ? text : sentence);
+  }).join("\n");
 
-/** about is what the stage is, what it fixes and what it opens again. */
-function about(stage, draw, whole, set) {
-  const toggle = el("input", { type: "checkbox", checked: whole, onchange: () => { set(toggle.checked); draw(); } });
-  return [
-    el("div", { class: "stageabout" },
-      el("section", { class: "panel" }, el("h2", {}, stage.name, el("span", { class: "on small" }, ` ${t("read.before", { name: stage.before })}`)),
-        el("p", {}, el("strong", {}, t("strategy.adds")), " ", named(`strategy.${stage.name}.adds`, stage.adds)),
-        el("p", {}, el("strong", {}, t("strategy.breaks")), " ", named(`strategy.${stage.name}.breaks`, stage.breaks)),
-        el("h3", {}, t("read.comment")), el("pre", { class: "comment" }, commented(stage.comment))),
-      el("section", { class: "panel" },
-        el("h2", {}, t("read.fixes", { n: stage.fixes.length })),
-        el("ul", { class: "fixes" }, stage.fixes.map((fix) => el("li", {}, el("a", { href: `#/break/${fix.name}/${stage.before}` }, fix.name),
-          fix.lines.map((place) => el("button", { type: "button", class: "toline", title: t("read.toline"), onclick: () => reveal(place) }, `${place.file}:${place.line}`)),
-          el("span", { class: "small" }, sentence(fix))))),
-        stage.reopens.length > 0 ? [el("h2", {}, t("read.reopens", { n: stage.reopens.length })),
-          el("ul", { class: "fixes" }, stage.reopens.map((anomaly) => el("li", {}, el("a", { href: `#/break/${anomaly.name}/${stage.name}` }, anomaly.name), el("span", { class: "small" }, sentence(anomaly)))))] : null)),
-    el("p", { class: "pair" }, el("label", {}, toggle, t("read.whole")), el("span", { class: "small legend" },
-      el("span", { class: "added sample" }, `+ ${t("read.added")}`), el("span", { class: "removed sample" }, `− ${t("read.removed")}`), el("span", {}, el("span", { class: "flag" }, `⚑ ${t("read.flag")}`)))),
-  ];
+/** about is what the stage is, what it fixes and what it breaks again. reveal goes to a line. */
+function about(stage, reveal) {
+  const { name, before, adds, breaks, fixes, reopens } = stage;
+  const place = (lines) => {
+    const { file, line, last } = lines;
+    const numbers = last > line ? `${line}–${last}` : line;
+    return el("button.toline", { title: t("read.toline"), onclick: () => reveal(lines) }, `${file}:${numbers}`);
+  };
+  const item = (strategy) => ({ name, sentence, lines = [] }) =>
+    el("li", el("a", { href: `#/break/${name}/${strategy}` }, name), lines.map(place),
+      el("span.small", named(`anomaly.${name}.sentence`, sentence)));
+  const list = (key, anomalies,
+    strategy) => [el("h2", t(key, { n: anomalies.length })), el("ul.fixes", anomalies.map(item(strategy)))];
+  return el("div.stageabout",
+    el("section.panel", el("h2", name, el("span.on.small", ` ${t("read.before", { name: before })}`)),
+      el("p", el("strong", t("strategy.adds")), " ", named(`strategy.${name}.adds`, adds)),
+      el("p", el("strong", t("strategy.breaks")), " ", named(`strategy.${name}.breaks`, breaks)),
+      el("h3", t("read.comment")), el("pre.comment", commented(stage.comment))),
+    el("section.panel", list("read.fixes", fixes, before), reopens.length > 0 && list("read.reopens", reopens, name)));
+}
 
-  /** reveal goes to a line. It is a changed one, or near one, or the whole is shown for it. */
-  function reveal({ file, line }) {
-    let node = document.getElementById(lineName(file, line));
-    if (!node) {
-      set(true);
-      draw();
-      node = document.getElementById(lineName(file, line));
-    }
-    node?.scrollIntoView({ block: "center" });
-    node?.focus();
-  }
+/** legend says what the marks in the source mean, and switches between differences and whole files. */
+function legend(whole, draw) {
+  const toggle = el("input", { type: "checkbox", checked: whole, onchange: () => draw(toggle.checked) });
+  return el("p.pair", el("label", toggle, t("read.whole")),
+    el("span.small.legend", el("span.added.sample", `+ ${t("read.added")}`),
+      el("span.removed.sample", `− ${t("read.removed")}`), el("span", el("span.flag", `⚑ ${t("read.flag")}`))));
 }
 
 const lineName = (file, line) => `${file}-${line}`;
 
 /** source is a file, its two sides beside each other. */
 function source(stage, file, whole) {
-  const flags = new Map();
+  const flags = new Map(); // for each line that fixes something: what, on the first line of a block
   for (const fix of stage.fixes) {
-    for (const place of fix.lines) if (place.file === file.name) flags.set(place.line, [...(flags.get(place.line) ?? []), fix.name]);
+    for (const { line, last } of fix.lines.filter((lines) => lines.file === file.name)) {
+      for (let n = line; n <= last; n++) flags.set(n, flags.get(n) ?? []);
+      flags.get(line).push(fix.name);
+    }
   }
-  const rows = [];
-  for (const part of whole ? [{ rows: file.rows }] : folded(file.rows, flags)) {
-    if (part.left) rows.push(el("tr", { class: "folded" }, el("td", { colspan: 4 }, t("read.folded", { n: part.left }))));
-    else rows.push(...part.rows.map((row) => line(stage, file, row, flags)));
-  }
-  const gone = file.source === "";
-  return el("section", { class: "source", "aria-label": file.name },
-    el("h3", { class: "file" }, file.name, gone ? ` · ${t("read.gone")}` : ""),
-    el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": file.name }, el("table", { class: "diff" },
-      el("colgroup", {}, ["no", "", "no", ""].map((name) => el("col", { class: name }))),
-      el("thead", {}, el("tr", {}, el("th", { scope: "col", colspan: 2 }, stage.before), el("th", { scope: "col", colspan: 2 }, stage.name))),
-      el("tbody", {}, rows))));
+  const fold = (n) => el("tr.folded", el("td", { colspan: 4 }, t("read.folded", { n })));
+  const parts = whole ? [{ rows: file.rows }] : folded(file.rows, flags);
+  const rows = parts.map((
+    part,
+  ) => (part.left ? fold(part.left) : part.rows.map((row) => line(stage, file, row, flags))));
+  const columns = el("colgroup", ["no", null, "no", null].map((name) => el("col", { class: name })));
+  const title = (name) => el("th", { scope: "col", colspan: 2 }, name);
+  return el("section.source", { "aria-label": file.name },
+    el("h3.file", file.name, file.source === "" ? ` · ${t("read.gone")}` : ""),
+    scroll(file.name,
+      el("table.diff", columns, el("thead", el("tr", title(stage.before), title(stage.name))),
+        el("tbody", rows.flat()))));
 }
 
 /** folded leaves out rows that are far from any difference. */
@@ -113,17 +123,23 @@ function folded(rows, flags) {
   return parts;
 }
 
+/** line is a row of a file, flagged with what it fixes. */
 function line(stage, file, { kind, old, new: now }, flags) {
-  const fixes = (now && flags.get(now.number)) ?? [];
-  return el("tr", { class: `${kind}${fixes.length > 0 ? " fixing" : ""}`, id: now ? lineName(file.name, now.number) : null, tabindex: fixes.length > 0 ? -1 : null },
-    el("td", { class: "no" }, old?.number ?? ""), side(old, kind === "same" ? "" : old ? "−" : "", "old"),
-    el("td", { class: "no" }, now?.number ?? ""), side(now, kind === "same" ? "" : now ? "+" : "", "now",
-      fixes.map((name) => el("a", { class: "flag", href: `#/break/${name}/${stage.before}`, title: t("read.fixing", { name }) }, "⚑ ", name))));
+  const fixes = now && flags.get(now.number);
+  const flag = (name) => {
+    const to = { href: `#/break/${name}/${stage.before}`, title: t("read.fixing", { name }) };
+    return el("a.flag", to, "⚑ ", name);
+  };
+  const row = { id: now && lineName(file.name, now.number), tabindex: fixes?.length > 0 ? -1 : null };
+  const sign = (line, mark) => (line && kind !== "same" ? mark : "");
+  return el("tr", { class: fixes ? `${kind} fixing` : kind, ...row }, el("td.no", old?.number),
+    side(old, sign(old, "−"), "old"), el("td.no", now?.number), side(now, sign(now, "+"), "now", fixes?.map(flag)));
 }
 
 function side(line, sign, name, flags = []) {
-  if (!line) return el("td", { class: `side ${name} none` });
+  if (!line) return el(`td.side.${name}.none`);
   const comment = /^\s*(\/\/|--)/.test(line.text);
-  const pieces = line.pieces ? line.pieces.map(({ text, changed }) => (changed ? el("mark", {}, text) : text)) : [line.text];
-  return el("td", { class: `side ${name}` }, el("span", { class: "sign", "aria-hidden": "true" }, sign), el("code", { class: comment ? "remark" : "" }, pieces), flags);
+  const pieces = line.pieces?.map(({ text, changed }) => (changed ? el("mark", text) : text)) ?? line.text;
+  return el(`td.side.${name}`, el("span.sign", { "aria-hidden": "true" }, sign),
+    el("code", { class: comment ? "remark" : null }, pieces), flags);
 }

@@ -1,99 +1,100 @@
 // Results: the table of a run, and several runs laid over each other.
 
-import { el, put } from "./dom.js";
+import { el, head, put, scroll } from "./dom.js";
 import { newCurves } from "./plot.js";
 import { named, number, t, told } from "./text.js";
 
-const verdicts = { ok: "holds", oversold: "breaks", drift: "breaks", stuck: "breaks", undersold: "unknown", unknown: "unknown" };
+const marks = {
+  ok: "holds",
+  oversold: "breaks",
+  drift: "breaks",
+  stuck: "breaks",
+  undersold: "unknown",
+  unknown: "unknown",
+};
 
-/** verdict is what a row came to, as a mark. */
-export const verdict = (row) => el("span", { class: `mark ${verdicts[row.verdict] ?? "unknown"}` }, `${row.verdict === "ok" ? "✓" : "✗"} ${named(`verdict.${row.verdict}`, row.verdict)}`);
+/** verdict is the verdict on a row, as a mark. */
+export const verdict = ({ verdict: name }) =>
+  el(`span.mark.${marks[name] ?? "unknown"}`, `${name === "ok" ? "✓" : "✗"} ${named(`verdict.${name}`, name)}`);
 
-/** bar is a number with a bar beside it, of as much as there is at most. */
+/** bar is a number, and a bar whose full width is most. */
 function bar(value, most, kind) {
-  const fill = el("i", { class: kind });
+  const fill = el(`i.${kind}`);
   fill.style.width = `${most > 0 ? (100 * Math.max(0, value)) / most : 0}%`;
-  return el("span", { class: "bar" }, el("span", { class: "number" }, number(value)), el("span", { class: "track", "aria-hidden": "true" }, fill));
+  return el("span.bar", el("span.number", number(value)), el("span.track", { "aria-hidden": "true" }, fill));
 }
 
 /** waited is a percentile of the wait for the lock, if it was measured. */
 function waited(row, percentile) {
   const i = row.percentiles?.p?.indexOf(percentile) ?? -1;
-  return i < 0 ? null : row.percentiles.wait_ms?.[i] ?? null;
+  return row.percentiles?.wait_ms?.[i];
 }
 
 const ms = (value) => (value == null ? "–" : number(value));
 const perRequest = (row) => (row.redis_commands > 0 ? number(row.redis_commands) : "–");
 
-const columns = [
-  ["sold", (row) => `${number(row.sold)} / ${number(row.stock)}`],
-  ["oversold", (row, most) => bar(row.oversold, most, "alarmbar")],
-  ["lost_updates", (row) => number(row.lost_updates)],
-  ["undersold", (row) => number(row.undersold)],
-  ["acknowledged_missing", (row) => number(row.acknowledged_missing)],
-  ["unreported", (row) => number(row.unreported)],
-  ["duplicates", (row) => number(row.duplicates)],
-  ["failed", (row) => number(row.failed)],
-  ["unknown", (row) => number(row.unknown)],
-  ["max_holders", (row) => number(row.max_holders)],
-  ["p50_ms", (row) => ms(row.p50_ms)], ["p99_ms", (row) => ms(row.p99_ms)],
-  ["wait_p50", (row) => ms(waited(row, 50))], ["wait_p99", (row) => ms(waited(row, 99))],
-  ["throughput", (row) => number(row.throughput)],
-  ["redis_commands", perRequest],
-];
+const counted = (name) => [name, (row) => number(row[name])];
+const columns = [["sold", (row) => `${number(row.sold)} / ${number(row.stock)}`], ["oversold",
+  (row, most) => bar(row.oversold, most, "alarmbar")],
+  ...["lost_updates", "undersold", "acknowledged_missing", "unreported", "duplicates", "failed", "unknown",
+    "max_holders"].map(counted), ["p50_ms", (row) => ms(row.p50_ms)], ["p99_ms", (row) => ms(row.p99_ms)], ["wait_p50",
+  (row) => ms(waited(row, 50))], ["wait_p99", (row) => ms(waited(row, 99))], counted("throughput"), ["redis_commands",
+  perRequest]];
 
-/** seldom are the columns that are shown where a row has other than 0. */
+/** seldom are the columns that are hidden while all their values are 0. */
 const seldom = ["acknowledged_missing", "unreported", "duplicates", "unknown"];
 
 /** results is the table of a run. */
-export function results(run) {
+export function results({ id, settings, redis = "", db = "", ...run }) {
   const rows = run.rows.filter(Boolean);
   const shown = columns.filter(([name]) => !seldom.includes(name) || rows.some((row) => row[name] > 0));
   const most = Math.max(...rows.map((row) => row.oversold));
-  return [
-    el("h2", {}, t("run.results")),
-    el("p", { class: "small" }, t("results.of", { requests: run.settings.requests, stock: run.settings.stock, instances: run.settings.instances, made: made(run.settings), redis: told(run.redis ?? ""), db: told(run.db ?? "") }),
-      run.settings.unfenced ? el("strong", {}, ` · ${t("results.unfenced")}`) : ""),
-    el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": t("run.results") }, el("table", { class: "rows figures" },
-      el("thead", {}, el("tr", {}, el("th", { scope: "col" }, t("results.strategy")), el("th", { scope: "col" }, t("results.condition")), el("th", { scope: "col" }, t("results.verdict")),
-        shown.map(([name]) => el("th", { scope: "col", class: "number" }, t(`results.${name}`))))),
-      el("tbody", {}, rows.map((row) => el("tr", { "data-strategy": row.strategy, "data-condition": row.condition },
-        el("th", { scope: "row" }, row.strategy), el("td", {}, named(`condition.${row.condition}`, row.condition)),
-        el("td", {}, verdict(row), row.expected === false ? el("span", { class: "small", title: row.differs ?? "" }, ` ${t("results.unexpected")}`) : null),
-        shown.map(([name, show]) => el("td", { class: "number", "data-figure": name }, show(row, most)))))))),
-    el("p", { class: "small legend" }, [...new Set(rows.map((row) => row.condition))].map((name) => el("span", {}, meaning(name)))),
-    run.id && rows.length > 0 ? el("p", {}, el("a", { href: `/api/runs/${run.id}/report.html`, download: "" }, t("results.download"))) : null,
-  ];
+  const { requests, stock, instances, unfenced } = settings;
+  const load = { requests, stock, instances, made: made(settings), redis: told(redis), db: told(db) };
+  const titles = [...["strategy", "condition", "verdict"].map((name) => [t(`results.${name}`)]),
+    ...shown.map(([name]) => [t(`results.${name}`), "number"])];
+  const line = (row) =>
+    el("tr", { "data-strategy": row.strategy, "data-condition": row.condition },
+      el("th", { scope: "row" }, row.strategy), el("td", named(`condition.${row.condition}`, row.condition)),
+      el("td", verdict(row),
+        row.expected === false && el("span.small", { title: row.differs ?? "" }, ` ${t("results.unexpected")}`)),
+      shown.map(([name, show]) => el("td.number", { "data-figure": name }, show(row, most))));
+  return [el("h2", t("run.results")),
+    el("p.small", t("results.of", load), unfenced && el("strong", ` · ${t("results.unfenced")}`)),
+    scroll(t("run.results"), el("table.rows.figures", head(...titles), el("tbody", rows.map(line)))),
+    el("p.small.legend", [...new Set(rows.map((row) => row.condition))].map((name) => el("span", meaning(name)))),
+    id && rows.length > 0
+    && el("p", el("a", { href: `/api/runs/${id}/report.html`, download: "" }, t("results.download")))];
 }
 
-const meaning = (name) => t("results.condition.about", { name: named(`condition.${name}`, name), about: t(`condition.${name}.about`) });
+const meaning = (name) =>
+  t("results.condition.about", { name: named(`condition.${name}`, name), about: t(`condition.${name}.about`) });
 
 const overlaid = ["oversold", "p99_ms", "throughput"];
 const rowName = ({ strategy, condition }) => `${strategy} · ${named(`condition.${condition}`, condition)}`;
 const runName = (i) => t("results.run", { n: i + 1 });
+const swatch = () => el("i.swatch.run");
 
-/** stateOf is another when there is more to show of a run. */
+/** stateOf changes when there is more to show of a run. */
 const stateOf = ({ id, ended, rows }) => `${id} ${ended ?? rows.filter(Boolean).length}`;
 
-/** newOverlay lays the rows of several runs over each other: those of one strategy under one condition are beside each other. Once its nodes are in their place update shows runs in them; close ends what is plotted. */
+/**
+ * newOverlay lays the rows of several runs over each other: those of one strategy under one condition are beside each
+ * other. When its nodes are on the page, update shows runs in them; close ends the plot.
+ */
 export function newOverlay() {
-  const legend = el("p", { class: "legend small" });
-  const table = el("table", { class: "rows figures overlay" });
+  const legend = el("p.legend.small");
+  const table = el("table.rows.figures.overlay");
   const curves = overTime();
   let shown = "";
   return {
-    nodes: [
-      el("h2", {}, t("results.overlay")), legend,
-      el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": t("results.overlay") }, table),
-      curves.node,
-    ],
-    /** update leaves alone what it shows already. */
+    nodes: [el("h2", t("results.overlay")), legend, scroll(t("results.overlay"), table), curves.node],
     update(runs) {
       const next = runs.map(stateOf).join();
       if (next === shown) return;
       shown = next;
       put(legend, runs.map(about));
-      put(table, ...beside(runs));
+      put(table, beside(runs));
       curves.update(runs);
     },
     close: curves.close,
@@ -101,47 +102,54 @@ export function newOverlay() {
 }
 
 /** made is what a run was made with, besides its load. */
-export const made = (settings) => t("results.made", { ttl: settings.ttl_ms, work: settings.work_us, keeper: t(`run.keeper.${settings.keeper || "any"}`) });
+export const made = ({ ttl_ms: ttl, work_us: work, keeper }) =>
+  t("results.made", { ttl, work, keeper: t(`run.keeper.${keeper || "any"}`) });
 
 /** about is a run in the legend. */
 function about({ started, settings }, i) {
   const { requests, stock, unfenced } = settings;
   const at = new Date(started).toLocaleTimeString(document.documentElement.lang);
-  return el("span", { class: `a${i}` }, el("i", { class: "swatch run" }), ` ${runName(i)} ${at} · ${t("run.load", { requests, stock })} · ${made(settings)}${unfenced ? ` · ${t("results.unfenced")}` : ""}`);
+  const text = [`${runName(i)} ${at}`, t("run.load", { requests, stock }), made(settings)];
+  if (unfenced) text.push(t("results.unfenced"));
+  return el(`span.a${i}`, swatch(), ` ${text.join(" · ")}`);
 }
 
 /** beside has the rows in a table. */
 function beside(runs) {
   const names = new Map();
-  runs.forEach((run, i) => run.rows.filter(Boolean).forEach((row) => {
-    const name = rowName(row);
-    if (!names.has(name)) names.set(name, []);
-    names.get(name)[i] = row;
-  }));
-  const most = Object.fromEntries(overlaid.map((name) => [name, Math.max(0, ...runs.flatMap((run) => run.rows.filter(Boolean).map((row) => row[name])))]));
+  runs.forEach((run, i) =>
+    run.rows.filter(Boolean).forEach((row) => {
+      const name = rowName(row);
+      if (!names.has(name)) names.set(name, []);
+      names.get(name)[i] = row;
+    })
+  );
+  const most = (figure) => Math.max(0, ...runs.flatMap((run) => run.rows.filter(Boolean).map((row) => row[figure])));
+  const bars = overlaid.map((figure) => [figure, most(figure)]);
+  const line = (name, rows) => (run, i) =>
+    el(`tr.a${i}`, i === 0 && el("th", { scope: "rowgroup", rowspan: runs.length }, name),
+      el("td", swatch(), ` ${runName(i)}`), el("td", rows[i] ? verdict(rows[i]) : "–"), bars.map(([figure, all]) =>
+        el("td", rows[i] ? bar(rows[i][figure], all, "runbar") : "–")
+      ));
   return [
-    el("thead", {}, el("tr", {}, el("th", { scope: "col" }, t("results.strategy")), el("th", { scope: "col" }, t("results.run.column")), el("th", { scope: "col" }, t("results.verdict")),
-      overlaid.map((name) => el("th", { scope: "col" }, t(`results.${name}`))))),
-    ...[...names].map(([name, rows]) => el("tbody", {}, runs.map((run, i) => el("tr", { class: `a${i}` },
-      i === 0 ? el("th", { scope: "rowgroup", rowspan: runs.length }, name) : null,
-      el("td", {}, el("i", { class: "swatch run" }), ` ${runName(i)}`),
-      el("td", {}, rows[i] ? verdict(rows[i]) : "–"),
-      overlaid.map((figure) => el("td", {}, rows[i] ? bar(rows[i][figure], most[figure], "runbar") : "–")))))),
+    head([t("results.strategy")], [t("results.run.column")],
+      ...["verdict", ...overlaid].map((name) => [t(`results.${name}`)])),
+    ...[...names].map(([name, rows]) => el("tbody", runs.map(line(name, rows)))),
   ];
 }
 
-/** plotted are the samples of a run that can be laid over others: of one that is under way those of finished rows. */
+/** plotted are the samples of a run that can be laid over others. Of a run under way those are the finished rows. */
 const plotted = ({ samples = [], ended, rows }) => samples.filter(({ n }) => ended || rows[n - 1]);
 
-/** overTime plots what the runs had sold by when, in the row that is chosen. */
+/** overTime plots what the runs sold over time, in the row that is chosen. */
 function overTime() {
   let runs = [];
   const select = el("select", { id: "overlay-row", onchange: draw });
-  const choice = el("span", {}, el("label", { for: "overlay-row" }, t("results.row")), " ", select);
-  const missing = el("p", { class: "small underway" });
-  const host = el("div", { class: "chart" });
+  const choice = el("span", el("label", { for: "overlay-row" }, t("results.row")), " ", select);
+  const missing = el("p.small.underway");
+  const host = el("div.chart");
   const plot = newCurves(host);
-  const node = el("figure", { class: "liveplot" }, el("figcaption", { class: "pair small" }, t("results.curves"), choice), missing, host);
+  const node = el("figure.liveplot", el("figcaption.pair.small", t("results.curves"), choice), missing, host);
 
   function draw() {
     plot.draw(runs.map((run, i) => {
@@ -155,7 +163,8 @@ function overTime() {
     update(next) {
       runs = next;
       const all = runs.flatMap((run) => plotted(run).map(rowName));
-      const names = [...new Set(all)].sort((a, b) => all.filter((name) => name === b).length - all.filter((name) => name === a).length); // those first that most runs have
+      const count = (name) => all.filter((other) => other === name).length;
+      const names = [...new Set(all)].sort((a, b) => count(b) - count(a)); // the row that most runs have comes first
       const chosen = select.value;
       put(select, names.map((name) => el("option", { value: name, selected: name === chosen }, name)));
       const underWay = runs.flatMap((run, i) => (run.ended ? [] : [t("results.underway", { run: runName(i) })]));

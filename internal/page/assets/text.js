@@ -1,12 +1,11 @@
-// Texts: those of one language at a time. What the shop tells in English has its
-// translation here: by its name, such as what a strategy adds, or by its form, such
-// as what happens in a timeline.
+// Texts, in one language at a time. What the shop says in English is translated here: by its
+// name, as what a strategy adds, or by its form, as what happens in a timeline.
 
 export const languages = { en: "English", zh: "中文" };
 
 let texts = {};
-let forms = null; // of what the shop tells, those first that say the most of it themselves; null: not loaded
-const translated = new Map(); // what was told already, as much as fits: the same is told again and again
+let forms = null; // of what the shop says, the longest first; null: not loaded
+const translated = new Map(); // a cache: the shop says the same again and again
 const mostTranslated = 2000;
 export let language = "en";
 
@@ -18,7 +17,10 @@ export async function choose(name) {
   document.documentElement.lang = name === "zh" ? "zh-CN" : name;
 }
 
-/** learn loads the forms of what the shop tells. They are not of the first paint: a part wants them, before it asks the shop for anything. A part without them tells that in English, and the next one asks for them again. */
+/**
+ * learn loads the forms of what the shop says. The first paint does without them; a part needs them before it asks the
+ * shop for anything. Without them it shows English, and the next part tries again.
+ */
 export async function learn() {
   if (forms) return;
   const name = language;
@@ -26,7 +28,7 @@ export async function learn() {
   if (known && name === language) speakBy(Object.entries(known).map(form).sort((a, b) => b.letters - a.letters));
 }
 
-/** speakBy has what the shop tells translated by these forms. */
+/** speakBy translates by these forms from now on. */
 function speakBy(next) {
   forms = next;
   translated.clear();
@@ -38,24 +40,26 @@ async function load(name) {
   return reply.json();
 }
 
-/** preferred is the language that was asked for, chosen before, or is the browser's. */
+/** preferred is the language of the address, the one chosen before, or the browser's. */
 export function preferred() {
-  const names = [new URLSearchParams(location.search).get("lang"), remembered("language"), ...navigator.languages.map((name) => name.slice(0, 2))];
+  const asked = new URLSearchParams(location.search).get("lang");
+  const names = [asked, remembered("language"), ...navigator.languages.map((name) => name.slice(0, 2))];
   return names.find((name) => name && Object.hasOwn(languages, name)) ?? "en";
 }
 
 /** t is a text, with values for what is in braces. */
 export const t = (key, values = {}) => filled(texts[key] ?? key, values);
 
-const filled = (text, values) => text.replace(/\{(\w+)\}/g, (all, name) => (Object.hasOwn(values, name) ? shown(values[name]) : all));
+const filled = (text, values) =>
+  text.replace(/\{(\w+)\}/g, (all, name) => (Object.hasOwn(values, name) ? shown(values[name]) : all));
 
-/** named is the translation of what the shop tells in English, or that. */
+/** named is the text with this key, or else the English of the shop. */
 export const named = (key, english) => texts[key] ?? english;
 
-/** told is the translation of a sentence that the shop tells in English, or that where there is none for all of it. */
+/** told is the translation of an English sentence of the shop, or the sentence if any part of it has none. */
 export const told = (english) => translation(english)?.text ?? english;
 
-/** translation is the text of a sentence in the language, and how much of it is quoted, or null. */
+/** translation is the translation of a sentence, and how many letters of it are quoted, or null. */
 function translation(english) {
   const before = translated.get(english);
   if (before !== undefined) return before;
@@ -65,7 +69,7 @@ function translation(english) {
   return found;
 }
 
-/** formed finds the form by which the least of a sentence is quoted, for what is quoted stays in English, and fills in its translation. */
+/** formed finds the form that quotes the least of a sentence, as quotes stay English, and fills in its translation. */
 function formed(english) {
   let best = null;
   for (const { pattern, names, text } of forms ?? []) {
@@ -78,23 +82,24 @@ function formed(english) {
   return best;
 }
 
-// What is in a form's braces: a number stands for a value, text and more for a
-// sentence of its own, and any other name for what is quoted as it is, such as a
-// command, an error or a name.
+// What a form has in braces: a number is a value, text and more are sentences of their own,
+// and any other name is a quote, such as a command, an error or a name.
 const isValue = (name) => /^\d+$/.test(name);
 const isSentence = (name) => name === "text" || name === "more";
 
-// A value is an actor, as A, or A/1 for a caller of process A, a number or a time, or several of them.
+// A value is an actor (A, or A/1 for a caller in process A), a number, a time, or a list of them.
 const one = String.raw`(?:[A-Z](?:/\d+)?|nobody|\d+(?:\.\d+)?(?:µs|ms|s|m\d+s)?)`;
 const value = `${one}(?:, ${one})*(?: and ${one})?`;
 
-/** insideOf translates what was found in a form's braces, or returns null if a sentence there has no translation. */
+/** insideOf translates what was found in a form's braces, or returns null if a sentence there has none. */
 function insideOf(names, found) {
   const values = {};
   let quoted = 0;
   for (const [i, name] of names.entries()) {
     const english = found[i];
-    const inside = isValue(name) ? { text: told(english), quoted: 0 } : isSentence(name) ? translation(english) : { text: english, quoted: english.length };
+    let inside = { text: english, quoted: english.length };
+    if (isValue(name)) inside = { text: told(english), quoted: 0 };
+    if (isSentence(name)) inside = translation(english);
     if (!inside) return null;
     values[name] = inside.text;
     quoted += inside.quoted;
@@ -102,7 +107,7 @@ function insideOf(names, found) {
   return { values, quoted };
 }
 
-/** form makes a form of a sentence with braces, and its translation. */
+/** form makes a form from a sentence with braces and its translation. */
 function form([english, text]) {
   const names = [];
   const parts = english.split(/\{(\w+)\}/);
@@ -116,19 +121,19 @@ function form([english, text]) {
   return { pattern: new RegExp(`^${pattern.join("")}$`), names, text, letters };
 }
 
-/** knows tells whether there is a text. */
+/** knows tells whether there is a text with this key. */
 export const knows = (key) => Object.hasOwn(texts, key);
 
 const shown = (value) => (typeof value === "number" ? number(value) : value);
 
-/** number shows a number with as many digits as are worth it. */
+/** number is a number in the reader's notation, with three significant digits or as an integer. */
 export function number(value) {
   const size = Math.abs(value);
   const digits = size >= 100 || Number.isInteger(value) ? 0 : size >= 10 ? 1 : 2;
   return value.toLocaleString(document.documentElement.lang, { maximumFractionDigits: digits });
 }
 
-/** remembered is what was remembered under a name, if anything. */
+/** remembered is the value that was remembered under a name, or null. */
 export function remembered(name) {
   try {
     return localStorage.getItem(name);
@@ -137,11 +142,11 @@ export function remembered(name) {
   }
 }
 
-/** remember keeps a choice for the next visit, if the browser lets it. */
+/** remember keeps a choice for the next visit, if the browser allows it. */
 export function remember(name, value) {
   try {
     localStorage.setItem(name, value);
   } catch {
-    // Storage is off: it holds for this visit.
+    // Storage is off: the choice lasts for this visit.
   }
 }

@@ -1,8 +1,7 @@
-// The theme that was chosen, before anything is painted. Without a choice it is
-// the system's.
+// The chosen theme, set before anything is painted. Without a choice it is the system's.
 try {
   const theme = localStorage.getItem("theme");
   if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
 } catch {
-  // Storage is off: nothing is remembered.
+  // Storage is off: no choice is remembered.
 }

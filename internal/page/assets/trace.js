@@ -1,11 +1,10 @@
-// A trace of the scheduler, where each command is answered at once, as rows for
-// the lanes.
+// Rows for the lanes, from a trace of the scheduler, where each command is answered at once.
 
 import { t, told } from "./text.js";
 
 const longScript = /«([^»]{22})[^»]{4,}»/g;
 
-/** rowsOf tells events one by one, each with how things stand after it. */
+/** rowsOf returns the events, each with the state after it. */
 export function rowsOf(trace, actors, now) {
   const rows = [];
   let lock = { holder: undefined, holding: -1, ttl: null, since: 0 };
@@ -13,11 +12,10 @@ export function rowsOf(trace, actors, now) {
 
   const add = (at, row) => {
     const ttl = lock.ttl == null ? undefined : lock.since + lock.ttl - at;
-    const short = row.text.replace(longScript, "«$1…»");
-    rows.push({
-      at, time: time(at), ...row, short: short === row.text ? undefined : short,
-      holder: lock.holder, holding: lock.holding, ttl, left: ttl === undefined ? undefined : time(ttl), believe: [...believe].sort(),
-    });
+    const left = ttl === undefined ? undefined : time(ttl);
+    const { holder, holding } = lock;
+    const after = { holder, holding, ttl, left, believe: [...believe].sort() };
+    rows.push({ at, time: time(at), ...row, short: row.text.replace(longScript, "«$1…»"), ...after });
   };
   const expire = (at) => {
     if (lock.ttl == null || lock.since + lock.ttl > at) return;
@@ -26,13 +24,15 @@ export function rowsOf(trace, actors, now) {
     add(since + ttl, { actor: holding, kind: "expiry", text: t("play.expired") });
   };
 
-  for (const event of trace) {
-    expire(event.at_ms);
+  for (const { at_ms: at, kind, text, reply, ttl_ms: ttl = null, ...event } of trace) {
+    expire(at);
     const actor = actors.indexOf(event.actor);
-    if (event.lock) lock = { holder: event.lock, holding: actors.indexOf(event.lock.split(" ")[0]), ttl: event.ttl_ms ?? null, since: event.at_ms };
-    if (event.kind === "hold") believe.add(actor);
-    if (event.kind === "release" || event.kind === "lost" || (event.kind === "fault" && event.text.includes("killed"))) believe.delete(actor);
-    add(event.at_ms, { actor, kind: event.kind, text: event.kind === "command" ? event.text : told(event.text), reply: event.reply?.startsWith("(") ? told(event.reply) : event.reply });
+    const holder = event.lock;
+    if (holder) lock = { holder, holding: actors.indexOf(holder.split(" ")[0]), ttl, since: at };
+    if (kind === "hold") believe.add(actor);
+    if (["release", "lost"].includes(kind) || (kind === "fault" && text.includes("killed"))) believe.delete(actor);
+    const say = (ours, english) => (ours ? told(english) : english);
+    add(at, { actor, kind, text: say(kind !== "command", text), reply: say(reply?.startsWith("("), reply) });
   }
   expire(now);
   if (now > (rows.at(-1)?.at ?? 0)) add(now, { actor: -1, kind: "note", text: t("play.nowrow") });

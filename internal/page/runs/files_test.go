@@ -10,7 +10,7 @@ import (
 	"oversell/internal/page/runs"
 )
 
-// What is offered can be run, however few files may be open.
+// Whatever is offered can be run, however low the limit of open files.
 func TestNoMoreIsOfferedThanFilesAllow(t *testing.T) {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

@@ -6,7 +6,8 @@ import (
 	"time"
 
 	"oversell/internal/bench"
-	"oversell/internal/locks"
+	"oversell/internal/bench/report"
+	"oversell/internal/catalog"
 )
 
 // Phase is how far a row is.
@@ -15,51 +16,51 @@ type Phase string
 // The phases.
 const (
 	Setup  Phase = "setup"  // shops start, connections are opened
-	Load   Phase = "load"   // the requests are out
-	Audit  Phase = "audit"  // every outcome is known; the last audit is to come
+	Load   Phase = "load"   // requests are in flight
+	Audit  Phase = "audit"  // every outcome is known, except for the final audit
 	Judged Phase = "judged" // the row is finished
 )
 
-// Live is how the row under way is doing.
+// Live is the row under way.
 type Live struct {
-	Row       int             `json:"row"` // counted from 1
-	Of        int             `json:"of"`
-	Strategy  string          `json:"strategy"`
-	Condition locks.Condition `json:"condition"`
-	Requests  int             `json:"requests"`
-	Stock     int64           `json:"stock"`
-	Phase     Phase           `json:"phase"`
-	Point     *Point          `json:"point"` // nil in Setup
-	Broken    []Broken        `json:"broken"`
+	Row       int               `json:"row"` // counted from 1
+	Of        int               `json:"of"`
+	Strategy  string            `json:"strategy"`
+	Condition catalog.Condition `json:"condition"`
+	Requests  int               `json:"requests"`
+	Stock     int64             `json:"stock"`
+	Phase     Phase             `json:"phase"`
+	Point     *Point            `json:"point"` // nil in Setup
+	Broken    []Broken          `json:"broken"`
 
 	exclusive bool
 }
 
-// Point is what was known of a row at one moment: see bench.Live.
+// Point is a sample of a row: see bench.Live.
 type Point struct {
-	T          float64 `json:"t_ms"` // since the requests were let go
+	T          float64 `json:"t_ms"` // since the requests started
 	Waiting    int64   `json:"waiting"`
 	Served     int64   `json:"served"`
 	SoldOut    int64   `json:"sold_out"`
 	Failed     int64   `json:"failed"`
 	Unknown    int64   `json:"unknown"`
-	Holders    int64   `json:"holders"` // inside at T; -1: not known
+	Holders    int64   `json:"holders"` // inside at T; -1: unknown
 	MaxHolders int     `json:"max_holders"`
-	Audited    float64 `json:"audit_ms"` // when the next two were found; -1: not yet
+	Audited    float64 `json:"audit_ms"` // when the next two were audited; -1: not yet
 	Remaining  int64   `json:"remaining"`
 	Sold       int64   `json:"sold"`
 }
 
-// Invariant is what must hold at any moment of a row.
+// Invariant is a condition that must hold at any time in a row.
 type Invariant string
 
-// The invariants. What is only decided in the end is the row's verdict.
+// The invariants. The verdict decides the rest in the end.
 const (
-	StockHolds Invariant = "stock"   // no more is sold than there was
-	OneHolder  Invariant = "holders" // at most one holder is inside, where the strategy says so
+	StockHolds Invariant = "stock"   // no more units are sold than there were
+	OneHolder  Invariant = "holders" // at most one holder is inside, if the strategy promises it
 )
 
-// Broken is an invariant that does not hold, and when that was first seen.
+// Broken is an invariant that was violated, and when that was first seen.
 type Broken struct {
 	Invariant Invariant `json:"invariant"`
 	At        float64   `json:"t_ms"`
@@ -79,7 +80,7 @@ func (l *Live) clone() *Live {
 	return &c
 }
 
-// see takes note of a point.
+// see records a point and the invariants that it violates.
 func (l *Live) see(p Point) {
 	l.Point = &p
 	if p.Sold > l.Stock {
@@ -90,7 +91,7 @@ func (l *Live) see(p Point) {
 	}
 }
 
-// broke takes note of a broken invariant, once.
+// broke records a violation, once for each invariant.
 func (l *Live) broke(what Invariant, at float64, text string) {
 	known := func(b Broken) bool { return b.Invariant == what }
 	if !slices.ContainsFunc(l.Broken, known) {
@@ -98,7 +99,7 @@ func (l *Live) broke(what Invariant, at float64, text string) {
 	}
 }
 
-// pointOf is what the bench tells of a row under way.
+// pointOf is the bench's sample as a Point.
 func pointOf(l bench.Live) Point {
 	p := Point{
 		T: milliseconds(l.Elapsed), Waiting: l.Waiting,
@@ -111,9 +112,9 @@ func pointOf(l bench.Live) Point {
 	return p
 }
 
-// lastPoint is what a finished row came to. By what the lost updates are, the
-// stock that is left follows from them.
-func lastPoint(row bench.Row) Point {
+// lastPoint is the last point of a finished row. The remaining stock follows from the
+// definition of lost updates.
+func lastPoint(row report.Row) Point {
 	return Point{
 		T: row.Wall, Served: row.Served, SoldOut: row.SoldOut, Failed: row.Failed, Unknown: row.Unknown,
 		Holders: -1, MaxHolders: row.MaxHolders, Audited: row.Wall,

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"oversell/internal/bench/benchtest"
-	"oversell/internal/locks"
+	"oversell/internal/catalog"
 	"oversell/internal/page/runs"
 )
 
@@ -30,7 +30,7 @@ func (p *processes) command() (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// checkEnded fails the test unless there were some, and all have ended.
+// checkEnded fails the test unless there were processes and all have ended.
 func (p *processes) checkEnded(t *testing.T) {
 	t.Helper()
 	p.mu.Lock()
@@ -49,7 +49,7 @@ func (p *processes) checkEnded(t *testing.T) {
 func open(t *testing.T, change func(*runs.Config)) (*runs.Manager, *processes) {
 	t.Helper()
 	p := new(processes)
-	cfg := runs.Config{Catalog: locks.Strategies(), Command: p.command, Logger: slog.New(slog.DiscardHandler)}
+	cfg := runs.Config{Catalog: catalog.Strategies(), Command: p.command, Logger: slog.New(slog.DiscardHandler)}
 	if change != nil {
 		change(&cfg)
 	}
@@ -81,8 +81,8 @@ func start(t *testing.T, m *runs.Manager, s runs.Settings) string {
 	return id
 }
 
-// until reads events until one is what is wanted, and returns it with the rows of
-// all that were read.
+// until reads events until one is as wanted, and returns it with the rows of all events
+// that it read.
 func until(t *testing.T, s *runs.Subscription, wanted func(runs.Event) bool) (runs.Event, []runs.NumberedRow) {
 	t.Helper()
 	e, rows, err := await(t.Context(), s, wanted)
@@ -107,12 +107,12 @@ func await(ctx context.Context, s *runs.Subscription, wanted func(runs.Event) bo
 	}
 }
 
-// ended says that a run has ended.
+// ended reports whether a run has ended.
 func ended(id string) func(runs.Event) bool {
 	return func(e runs.Event) bool { return e.Run != nil && e.Run.ID == id && e.Run.Ended != nil }
 }
 
-// loaded says that the requests of a row are out, and that the audit has looked.
+// loaded reports whether the requests of a row are in flight and were audited once.
 func loaded(e runs.Event) bool {
 	return e.Run != nil && e.Run.Now != nil && e.Run.Now.Point != nil && e.Run.Now.Point.Audited >= 0
 }

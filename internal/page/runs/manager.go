@@ -1,9 +1,9 @@
-// Package runs starts benches for a page to show, and shows them while they are
-// under way to whoever looks. Every figure is the bench's: nothing is computed here
-// but which points of a row are kept.
+// Package runs starts benches for the page and reports them to any number of clients
+// while they are under way. Every figure is the bench's: this package only chooses which
+// points of a row are kept.
 //
-// What it does is bounded: one run at a time, of a bounded size and time, and the
-// last few are kept, each with a bounded number of points.
+// Everything is bounded: one run at a time, of a bounded size and time. The last few are
+// kept, each with a bounded number of points.
 package runs
 
 import (
@@ -20,33 +20,33 @@ import (
 	"github.com/google/uuid"
 
 	"oversell/internal/backend/lockservers"
-	"oversell/internal/bench"
-	"oversell/internal/bench/page"
-	"oversell/internal/locks"
+	"oversell/internal/bench/report"
+	"oversell/internal/bench/report/page"
+	"oversell/internal/catalog"
 )
 
 // The errors that a Manager returns, wrapped.
 var (
 	ErrBusy       = errors.New("a run is under way")
-	ErrOccupied   = errors.New("no run can start beside what is under way")
+	ErrOccupied   = errors.New("no run can start meanwhile")
 	ErrUnknownRun = errors.New("unknown run")
 	ErrNotRunning = errors.New("the run has ended")
 	ErrNoReport   = errors.New("no row of the run is finished")
 	ErrClosed     = errors.New("the shop is closing")
 )
 
-// The reasons for which a run ends before its end.
+// The reasons why a run is ended early.
 var (
 	errStopped   = errors.New("stopped")
-	errTimeLimit = errors.New("took longer than a run may")
+	errTimeLimit = errors.New("took longer than the limit")
 )
 
-// Config is what a Manager is made with.
+// Config configures a Manager.
 type Config struct {
-	Catalog locks.Catalog
+	Catalog catalog.List
 	Command func() (*exec.Cmd, error) // makes an instance of the bench: see bench.Config
 	Shop    *Backends                 // nil: there is no backend Shop
-	Limits  Limits                    // the zero value stands for DefaultLimits
+	Limits  Limits                    // zero: DefaultLimits
 	Logger  *slog.Logger              // nil: slog.Default
 }
 
@@ -66,13 +66,13 @@ type Manager struct {
 
 	mu      sync.Mutex
 	runs    []*run        // the oldest first
-	others  []string      // what occupies the machine, so that no run can start
-	version uint64        // of all that can be seen
+	others  []string      // what keeps runs from starting: see Occupy
+	version uint64        // of the state that subscribers see
 	listed  uint64        // the version in which a run last began or ended
 	changed chan struct{} // closed when version changes
 }
 
-// New returns a Manager, whose run is stopped when ctx ends.
+// New returns a Manager. Its run is stopped when ctx ends.
 func New(ctx context.Context, cfg Config) *Manager {
 	if cfg.Limits == (Limits{}) {
 		cfg.Limits = DefaultLimits()
@@ -129,8 +129,8 @@ func (m *Manager) Start(s Settings) (id string, err error) {
 	return r.id, nil
 }
 
-// Stop stops a run; what it has finished stays. It returns at once, with
-// ErrUnknownRun, or ErrNotRunning if it has ended.
+// Stop stops a run; its finished rows stay. It returns at once, with ErrUnknownRun, or
+// ErrNotRunning if the run has ended.
 func (m *Manager) Stop(id string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -174,23 +174,23 @@ func (m *Manager) Get(id string) (Run, error) {
 	return r.whole(), nil
 }
 
-// Report writes the bench's offline report of the rows of a run that are finished.
-// It returns ErrUnknownRun, or ErrNoReport if there are none.
+// Report writes the bench's offline report of the finished rows of a run. It returns
+// ErrUnknownRun, or ErrNoReport if there are none.
 func (m *Manager) Report(id string, w io.Writer) error {
 	m.mu.Lock()
 	r, err := m.find(id)
-	var report bench.Report
+	var found report.Report
 	if err == nil {
-		report = bench.Report{Manifest: r.manifest, Rows: slices.Clone(r.rows)}
+		found = report.Report{Manifest: r.manifest, Rows: slices.Clone(r.rows)}
 	}
 	m.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	if len(report.Rows) == 0 {
+	if len(found.Rows) == 0 {
 		return fmt.Errorf("%w: %s", ErrNoReport, id)
 	}
-	return page.HTML(w, report)
+	return page.HTML(w, found)
 }
 
 // find returns a run. The caller has locked mu.
@@ -203,7 +203,7 @@ func (m *Manager) find(id string) (*run, error) {
 	return nil, fmt.Errorf("%w: %s", ErrUnknownRun, short(id))
 }
 
-// update changes what can be seen.
+// update changes what subscribers see.
 func (m *Manager) update(change func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -211,7 +211,7 @@ func (m *Manager) update(change func()) {
 	m.touch()
 }
 
-// touch wakes whoever waits for a change. The caller has locked mu.
+// touch wakes the subscribers. The caller has locked mu.
 func (m *Manager) touch() {
 	m.version++
 	close(m.changed)

@@ -13,14 +13,13 @@ import (
 
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/backend/lockservers"
+	"oversell/internal/catalog"
 	"oversell/internal/figures"
-	"oversell/internal/locks"
 	"oversell/internal/page/runs"
 	"oversell/internal/stock"
 )
 
-// What was shown last of a row is what the row came to, and what broke was shown
-// as broken.
+// The last point of a row agrees with the finished row, and violations were shown.
 func TestRunIsShownAsItIs(t *testing.T) {
 	m, p := open(t, nil)
 	s := m.Defaults()
@@ -59,7 +58,7 @@ func TestBrokenInvariantIsShownWhileTheRowGoesOn(t *testing.T) {
 	m, _ := open(t, nil)
 	s := m.Defaults()
 	s.Strategies, s.Requests, s.Stock, s.Work = []string{"none"}, 2000, 50, 5000
-	s.Conditions = []locks.Condition{locks.Slow} // for whom the row waits when all is sold
+	s.Conditions = []catalog.Condition{catalog.Slow} // for whom the row waits when all is sold
 	id := start(t, m, s)
 	e, _ := until(t, m.Subscribe(), func(e runs.Event) bool {
 		return ended(id)(e) || e.Run.Now != nil && len(e.Run.Now.Broken) == 2
@@ -78,14 +77,14 @@ func TestBrokenInvariantIsShownWhileTheRowGoesOn(t *testing.T) {
 	}
 }
 
-// The stock of a run on the shop's own backends is there with the shop's, and is
-// gone with the run. The orders in the database are what the rows say.
+// On the shop's own backends, the stock of a run is beside the shop's and is removed with
+// the run. The orders in the database agree with the rows.
 func TestRunOnTheBackendsOfTheShop(t *testing.T) {
 	on := runs.Backends{RedisURL: backendtest.Redis(t, "embedded"), DBURL: backendtest.Database(t, "embedded")}
 	m, p := open(t, func(c *runs.Config) { c.Shop = &on })
 	s := m.Defaults()
 	s.Backend, s.Requests, s.Stock = runs.Shop, 200, 20
-	s.Conditions, s.TTL = []locks.Condition{locks.Calm, locks.Slow}, 5000 // slow holders leave time to count
+	s.Conditions, s.TTL = []catalog.Condition{catalog.Calm, catalog.Slow}, 5000 // slow holders leave time to count
 	id := start(t, m, s)
 	sub := m.Subscribe()
 	_, rows := until(t, sub, func(e runs.Event) bool { return e.Run != nil && e.Run.RowsDone >= 2 })
@@ -112,10 +111,10 @@ func TestRunOnTheBackendsOfTheShop(t *testing.T) {
 	p.checkEnded(t)
 }
 
-// On the shop's own servers a run starts those that its strategies need, and no others.
+// Of the shop's own servers, a run starts those that its strategies need.
 func TestRunStartsTheServersOfTheShopThatItNeeds(t *testing.T) {
 	dir := t.TempDir()
-	servers, err := lockservers.NewLazy(t.Context(), lockservers.Specs{Redlock: "embedded", Etcd: "embedded"}, locks.NeedsNodes, locks.NeedsEtcd)
+	servers, err := lockservers.NewLazy(t.Context(), lockservers.Specs{Redlock: "embedded", Etcd: "embedded"}, catalog.NeedsNodes, catalog.NeedsEtcd)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +131,7 @@ func TestRunStartsTheServersOfTheShopThatItNeeds(t *testing.T) {
 		etcds    int // that have started by then
 	}{{"v6_watchdog", 0}, {"redlock", 0}, {"etcd", 1}} {
 		s := small(m)
-		s.Backend, s.Strategies, s.Conditions = runs.Shop, []string{tt.strategy}, []locks.Condition{locks.Calm}
+		s.Backend, s.Strategies, s.Conditions = runs.Shop, []string{tt.strategy}, []catalog.Condition{catalog.Calm}
 		id := start(t, m, s)
 		e, _ := until(t, m.Subscribe(), ended(id))
 		if e.Run.State != runs.Done || !e.Run.AsExpected {
@@ -191,7 +190,7 @@ func TestOneRunAtATime(t *testing.T) {
 	}
 }
 
-// Whoever closes the shop in the middle of a run waits for its processes.
+// Closing the shop in the middle of a run waits for its processes.
 func TestCloseInTheMiddleLeavesNothing(t *testing.T) {
 	m, p := open(t, nil)
 	id := start(t, m, long(m))
@@ -224,7 +223,7 @@ func TestRunEndsWithItsTime(t *testing.T) {
 	p.checkEnded(t)
 }
 
-// A backend of the shop's that is away is told of without its address.
+// The error about an unreachable backend of the shop does not have its address.
 func TestShopsBackendIsNotTold(t *testing.T) {
 	m, _ := open(t, func(c *runs.Config) {
 		c.Shop = &runs.Backends{RedisURL: "redis://:sesame@127.0.0.1:1", DBURL: backendtest.Database(t, "embedded")}
@@ -258,14 +257,14 @@ func TestWhatCannotBeRunIsRefused(t *testing.T) {
 		{func(s *runs.Settings) { s.Strategies = []string{"zookeeper"} }, "allowed: none"},
 		{func(s *runs.Settings) { s.Strategies = []string{"sql_get_lock"} }, "allowed: none"},
 		{func(s *runs.Settings) { s.Strategies = []string{"v6_wait_one"} }, "allowed: none"},
-		{func(s *runs.Settings) { s.Conditions = []locks.Condition{locks.Failover} }, "allowed: calm, slow, late"},
-		{func(s *runs.Settings) { s.Conditions, s.Instances = []locks.Condition{locks.Crash}, 1 }, "at least 2 instances"},
+		{func(s *runs.Settings) { s.Conditions = []catalog.Condition{catalog.Failover} }, "allowed: calm, slow, late"},
+		{func(s *runs.Settings) { s.Conditions, s.Instances = []catalog.Condition{catalog.Crash}, 1 }, "at least 2 instances"},
 		{func(s *runs.Settings) { s.Backend = runs.Shop }, "allowed: embedded"},
 		{func(s *runs.Settings) { s.Keeper = "me" }, "allowed: redis, database"},
 		{func(s *runs.Settings) { s.Strategies, s.Keeper = []string{"lua_atomic"}, stock.InDatabase }, "it goes with redis"},
 		{func(s *runs.Settings) {
 			s.Strategies = []string{"none", "local", "watch", "v1_setnx", "v2_ttl", "v3_uuid", "v4_lua"}
-			s.Conditions = []locks.Condition{locks.Calm, locks.Slow, locks.Late, locks.Crash, locks.Pause, locks.Partition}
+			s.Conditions = []catalog.Condition{catalog.Calm, catalog.Slow, catalog.Late, catalog.Crash, catalog.Pause, catalog.Partition}
 		}, "is 42; allowed: 1 to 40"},
 	} {
 		s := m.Defaults()
@@ -279,7 +278,7 @@ func TestWhatCannotBeRunIsRefused(t *testing.T) {
 	}
 }
 
-// All that can be chosen can be started, one by one.
+// Every option can be started, one by one.
 func TestOptionsAreWhatCanBeStarted(t *testing.T) {
 	on := runs.Backends{RedisURL: "redis://127.0.0.1:1", DBURL: "u@tcp(127.0.0.1:1)/d"}
 	m, _ := open(t, func(c *runs.Config) { c.Shop = &on })
@@ -306,7 +305,7 @@ func TestOptionsAreWhatCanBeStarted(t *testing.T) {
 	}
 }
 
-// Ten runs keep no more than the limits say.
+// Ten runs keep no more than the limits allow.
 func TestOldRunsAreLetGo(t *testing.T) {
 	m, p := open(t, func(c *runs.Config) {
 		c.Limits = runs.DefaultLimits()
@@ -353,8 +352,8 @@ func TestTwoSubscribersSeeTheSame(t *testing.T) {
 	}
 }
 
-// Who goes away ends nothing, and who does not listen holds nothing up: it is told
-// how things are when it does.
+// A subscriber that goes away ends nothing, and one that does not listen blocks nothing: it
+// gets the current state when it listens again.
 func TestSubscriberIsOnlyLookingOn(t *testing.T) {
 	m, _ := open(t, nil)
 	gone, slow := m.Subscribe(), m.Subscribe()
@@ -366,7 +365,7 @@ func TestSubscriberIsOnlyLookingOn(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errGone)
 	if _, err := gone.Next(ctx); !errors.Is(err, errGone) {
-		t.Errorf("who has gone is told %v", err)
+		t.Errorf("a subscriber that has gone gets %v", err)
 	}
 	until(t, m.Subscribe(), ended(id))
 	e, err := slow.Next(t.Context())
@@ -406,19 +405,19 @@ func TestReportIsTheBenchs(t *testing.T) {
 	}
 }
 
-// Who has gone is told so, also when there would be something new.
+// Next returns the cancellation, even when something is new.
 func TestSubscriberWhoHasGoneIsToldNothing(t *testing.T) {
 	m, _ := open(t, nil)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errGone)
 	for range 50 { // of two things that are ready, a select takes either
 		if e, err := m.Subscribe().Next(ctx); !errors.Is(err, errGone) {
-			t.Fatalf("who has gone is told %+v, %v", e, err)
+			t.Fatalf("a subscriber that has gone gets %+v, %v", e, err)
 		}
 	}
 }
 
-// What takes the processor and a run keep out of each other's way.
+// A run and other work that uses the processor exclude each other.
 func TestNothingBesideARun(t *testing.T) {
 	m, _ := open(t, nil)
 	leave, err := m.Occupy("a search")

@@ -6,10 +6,10 @@ import (
 	"sync"
 )
 
-// Occupy has no run start until leave is called. It is for what takes the
-// processor for long: a run beside it would measure that, and not its strategies.
-// The error wraps ErrBusy while a run is under way, or is ErrClosed. Any number may
-// occupy the machine at once, and leave may be called more than once.
+// Occupy keeps runs from starting until leave is called. It is for work that uses the
+// processor for a long time, and would distort what a run measures. The error wraps
+// ErrBusy while a run is under way, or is ErrClosed. There may be several such tasks at
+// once, and leave may be called more than once.
 func (m *Manager) Occupy(what string) (leave func(), err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -25,8 +25,8 @@ func (m *Manager) Occupy(what string) (leave func(), err error) {
 	}), nil
 }
 
-// underWay returns an error that wraps ErrBusy or is ErrClosed, unless a run could
-// start. The caller has locked mu.
+// underWay returns ErrClosed, or an error that wraps ErrBusy while a run is under way. The
+// caller has locked mu.
 func (m *Manager) underWay() error {
 	if m.ctx.Err() != nil {
 		return ErrClosed

@@ -3,47 +3,47 @@ package runs
 import (
 	"strings"
 
-	"oversell/internal/locks"
+	"oversell/internal/catalog"
 	"oversell/internal/stock"
 )
 
 // Options are what can be chosen for a run.
 type Options struct {
-	Strategies []Strategy     `json:"strategies"`
-	Conditions []Condition    `json:"conditions"`
-	Backends   []Place        `json:"backends"`
-	Keepers    []stock.Keeper `json:"keepers"`
-	Limits     Limits         `json:"limits"`
-	Time       int64          `json:"run_ms"` // longest time of one run
-	Defaults   Settings       `json:"defaults"`
+	Strategies []Strategy      `json:"strategies"`
+	Conditions []Condition     `json:"conditions"`
+	Backends   []Location      `json:"backends"`
+	Keepers    []stock.Backend `json:"keepers"`
+	Limits     Limits          `json:"limits"`
+	Time       int64           `json:"run_ms"` // longest time of one run
+	Defaults   Settings        `json:"defaults"`
 }
 
-// Strategy is one that can be chosen.
+// Strategy is a strategy that can be chosen.
 type Strategy struct {
-	Name      string         `json:"name"`
-	Adds      string         `json:"adds"`
-	Breaks    string         `json:"breaks"`
-	Extra     bool           `json:"extra"`     // the bench runs it where it is asked for
-	OwnWait   bool           `json:"own_wait"`  // callers wait in the lock's own way
-	Exclusive bool           `json:"exclusive"` // one holder is to be inside at a time
-	Needs     locks.Need     `json:"needs"`
-	Backends  []Backend      `json:"backends"` // with which it can be had
-	Keepers   []stock.Keeper `json:"keepers"`  // with which it can be had
+	Name      string          `json:"name"`
+	Adds      string          `json:"adds"`
+	Breaks    string          `json:"breaks"`
+	Extra     bool            `json:"extra"`     // the bench does not run it by default
+	OwnWait   bool            `json:"own_wait"`  // callers wait in the lock's own way
+	Exclusive bool            `json:"exclusive"` // it promises one holder at a time
+	Needs     catalog.Need    `json:"needs"`
+	Backends  []Backend       `json:"backends"` // that it can run on
+	Keepers   []stock.Backend `json:"keepers"`  // that it can work with
 }
 
-// Condition is one that can be chosen.
+// Condition is a condition that can be chosen.
 type Condition struct {
-	Name         locks.Condition `json:"name"`
-	MinInstances int             `json:"min_instances"`
+	Name         catalog.Condition `json:"name"`
+	MinInstances int               `json:"min_instances"`
 }
 
-// Place is a backend that can be chosen.
-type Place struct {
+// Location is a backend that can be chosen.
+type Location struct {
 	Name  Backend `json:"name"`
 	About string  `json:"about"`
 }
 
-// Options tells what can be chosen.
+// Options returns what can be chosen.
 func (m *Manager) Options() Options {
 	o := Options{
 		Strategies: m.strategies(), Keepers: keepers(), Limits: m.cfg.Limits,
@@ -57,11 +57,11 @@ func (m *Manager) Options() Options {
 		o.Conditions = append(o.Conditions, Condition{c, least})
 	}
 	about := map[Backend]string{
-		Embedded: "a Redis and a database in this program, for the run alone",
-		Shop:     "the Redis and the database of this shop, on items of the run's own",
+		Embedded: "a Redis and a database in this program, for this run alone",
+		Shop:     "the Redis and the database of this shop, with items of the run's own",
 	}
 	for _, b := range m.backends() {
-		o.Backends = append(o.Backends, Place{b, about[b]})
+		o.Backends = append(o.Backends, Location{b, about[b]})
 	}
 	return o
 }
@@ -85,25 +85,24 @@ func (m *Manager) strategies() []Strategy {
 	return all
 }
 
-// exclusive reports whether one holder is to be inside at a time: where losers are
-// turned back at the write, many may be.
-func exclusive(s locks.Strategy) bool {
-	return s.Kind == locks.Guarded || s.Kind == locks.RowLocked || s.Kind == locks.NameLocked
+// exclusive reports whether a strategy promises one holder at a time. One that refuses
+// the losers' writes lets several in.
+func exclusive(s catalog.Strategy) bool {
+	return s.Kind == catalog.Guarded || s.Kind == catalog.RowLocked || s.Kind == catalog.NameLocked
 }
 
-func keepers() []stock.Keeper { return []stock.Keeper{stock.InRedis, stock.InDatabase} }
+func keepers() []stock.Backend { return []stock.Backend{stock.InRedis, stock.InDatabase} }
 
-func keepersOf(s locks.Strategy) []stock.Keeper {
+func keepersOf(s catalog.Strategy) []stock.Backend {
 	switch {
 	case s.InRedis():
-		return []stock.Keeper{stock.InRedis}
+		return []stock.Backend{stock.InRedis}
 	case s.InDatabase():
-		return []stock.Keeper{stock.InDatabase}
+		return []stock.Backend{stock.InDatabase}
 	}
 	return keepers()
 }
 
-// backends are those that there are.
 func (m *Manager) backends() []Backend {
 	if m.cfg.Shop == nil {
 		return []Backend{Embedded}
@@ -111,9 +110,9 @@ func (m *Manager) backends() []Backend {
 	return []Backend{Embedded, Shop}
 }
 
-// catalog is the strategies that can be had with a backend.
-func (m *Manager) catalog(b Backend) locks.Catalog {
-	var offered locks.Catalog
+// catalog is the strategies that can run on a backend.
+func (m *Manager) catalog(b Backend) catalog.List {
+	var offered catalog.List
 	for _, s := range m.cfg.Catalog {
 		if m.has(b, s) {
 			offered = append(offered, s)
@@ -122,18 +121,17 @@ func (m *Manager) catalog(b Backend) locks.Catalog {
 	return offered
 }
 
-// has reports whether a strategy can be had with a backend, which has to be one
-// that there is.
-func (m *Manager) has(b Backend, s locks.Strategy) bool {
+// has reports whether a strategy can run on one of the backends.
+func (m *Manager) has(b Backend, s catalog.Strategy) bool {
 	if b == Embedded {
-		started := s.Needs == locks.NeedsNothing || s.Needs == locks.NeedsRueidis || s.Needs == locks.NeedsNodes || s.Needs == locks.NeedsEtcd
+		started := s.Needs == catalog.NeedsNothing || s.Needs == catalog.NeedsRueidis || s.Needs == catalog.NeedsNodes || s.Needs == catalog.NeedsEtcd
 		return started && !s.NeedsMySQL()
 	}
 	if s.NeedsMySQL() && strings.HasPrefix(m.cfg.Shop.DBURL, "sqlite:") {
 		return false
 	}
 	switch s.Needs {
-	case locks.NeedsNothing, locks.NeedsRueidis:
+	case catalog.NeedsNothing, catalog.NeedsRueidis:
 		return true
 	}
 	return m.cfg.Shop.Servers.Has(s.Needs)

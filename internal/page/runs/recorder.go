@@ -5,21 +5,22 @@ import (
 	"time"
 
 	"oversell/internal/bench"
-	"oversell/internal/locks"
+	"oversell/internal/bench/report"
+	"oversell/internal/catalog"
 )
 
-// recorder writes down how a run goes. It is the Progress of the bench, which calls
-// it from one goroutine at a time.
+// recorder records a run. It is the Progress of the bench, which calls it from one
+// goroutine at a time.
 type recorder struct {
 	manager *Manager
 	run     *run
 
-	halt chan struct{} // closed to end the sampling; nil: nothing is sampled
+	halt chan struct{} // closed to end the sampling; nil: no row is sampled
 	wg   sync.WaitGroup
 }
 
-// Row implements bench.Progress. A row that is begun once more begins anew.
-func (c *recorder) Row(n, all int, strategy string, condition locks.Condition) {
+// Row implements bench.Progress. A row that is repeated starts over.
+func (c *recorder) Row(n, all int, strategy string, condition catalog.Condition) {
 	c.stop()
 	s, err := c.manager.cfg.Catalog.Find(strategy)
 	live := &Live{
@@ -44,7 +45,7 @@ func (c *recorder) Watch(look func() bench.Live) {
 	c.wg.Go(func() { c.sample(look, halt) })
 }
 
-// sample looks at the row until it is told to halt.
+// sample samples the row until halt is closed.
 func (c *recorder) sample(look func() bench.Live, halt <-chan struct{}) {
 	ticker := time.NewTicker(pointPause)
 	defer ticker.Stop()
@@ -60,8 +61,7 @@ func (c *recorder) sample(look func() bench.Live, halt <-chan struct{}) {
 	}
 }
 
-// see takes note of a point of the row under way. The caller has locked the
-// manager's mu.
+// see records a point of the row under way. The caller has locked the manager's mu.
 func (c *recorder) see(p Point, allKnown bool) {
 	live := c.run.now
 	live.Phase = Load
@@ -73,7 +73,7 @@ func (c *recorder) see(p Point, allKnown bool) {
 }
 
 // Done implements bench.Progress.
-func (c *recorder) Done(row bench.Row) {
+func (c *recorder) Done(row report.Row) {
 	c.stop()
 	c.manager.update(func() {
 		p := lastPoint(row)
@@ -84,7 +84,7 @@ func (c *recorder) Done(row bench.Row) {
 	})
 }
 
-// stop ends the sampling, if there is any, and lets go of the row.
+// stop ends the sampling of a row.
 func (c *recorder) stop() {
 	if c.halt == nil {
 		return

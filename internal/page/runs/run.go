@@ -9,17 +9,18 @@ import (
 	"oversell/internal/backend"
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/bench"
+	"oversell/internal/bench/report"
 )
 
-// State is how far a run is.
+// State is the state of a run.
 type State string
 
 // The states.
 const (
 	Running  State = "running"
-	Stopping State = "stopping" // it was told to stop, and has not ended yet
+	Stopping State = "stopping" // it was told to stop and has not ended yet
 	Done     State = "done"
-	Stopped  State = "stopped" // before its end
+	Stopped  State = "stopped" // early
 	Failed   State = "failed"
 )
 
@@ -28,16 +29,16 @@ type Summary struct {
 	ID       string     `json:"id"`
 	State    State      `json:"state"`
 	Started  time.Time  `json:"started"`
-	Ended    *time.Time `json:"ended"` // nil: not yet
+	Ended    *time.Time `json:"ended"` // nil while it runs
 	Settings Settings   `json:"settings"`
-	RowsAll  int        `json:"rows_all"`  // that there are to be
-	RowsDone int        `json:"rows_done"` // that are finished
-	Redis    string     `json:"redis"`     // kind and version; "": not open yet
+	RowsAll  int        `json:"rows_all"`
+	RowsDone int        `json:"rows_done"`
+	Redis    string     `json:"redis"` // kind and version; "": not open yet
 	DB       string     `json:"db"`
 	Error    string     `json:"error"` // why it failed
 
-	// Of the finished rows: the most units that one has oversold, and whether all
-	// came out as the catalog says they must.
+	// Of the finished rows: the most units that one oversold, and whether all have the
+	// outcome that the catalog predicts.
 	Oversold   int64 `json:"oversold"`
 	AsExpected bool  `json:"as_expected"`
 }
@@ -45,12 +46,12 @@ type Summary struct {
 // Run is all that is known of a run.
 type Run struct {
 	Summary
-	Rows    []bench.Row `json:"rows"`
-	Now     *Live       `json:"now"`     // of the row under way; nil: there is none
-	Samples []Series    `json:"samples"` // of the rows that have begun
+	Rows    []report.Row `json:"rows"`
+	Now     *Live        `json:"now"`     // the row under way, or nil
+	Samples []Series     `json:"samples"` // of the rows that have begun
 }
 
-// run is a run. All that changes is protected by the Manager's mu.
+// run is a run. The Manager's mu guards the fields that change.
 type run struct {
 	id       string
 	started  time.Time
@@ -60,9 +61,9 @@ type run struct {
 
 	state    State
 	ended    time.Time
-	manifest bench.Manifest
-	rows     []bench.Row
-	series   []*series // of each row that has begun
+	manifest report.Manifest
+	rows     []report.Row
+	series   []*series // of the rows that have begun
 	now      *Live
 	err      string
 }
@@ -71,7 +72,7 @@ func (r *run) summary() Summary {
 	s := Summary{
 		ID: r.id, State: r.state, Started: r.started, Settings: r.settings.clone(),
 		RowsAll: r.settings.rows(), RowsDone: len(r.rows), Redis: r.manifest.Redis, DB: r.manifest.DB, Error: r.err,
-		AsExpected: bench.Report{Rows: r.rows}.AsExpected(),
+		AsExpected: report.Report{Rows: r.rows}.AsExpected(),
 	}
 	if !r.ended.IsZero() {
 		ended := r.ended
@@ -84,14 +85,14 @@ func (r *run) summary() Summary {
 }
 
 func (r *run) whole() Run {
-	whole := Run{Summary: r.summary(), Rows: append([]bench.Row{}, r.rows...), Now: r.now.clone(), Samples: []Series{}}
+	whole := Run{Summary: r.summary(), Rows: append([]report.Row{}, r.rows...), Now: r.now.clone(), Samples: []Series{}}
 	for _, s := range r.series {
 		whole.Samples = append(whole.Samples, s.clone())
 	}
 	return whole
 }
 
-// run runs r until it is over or ctx ends.
+// run runs r to its end, or until ctx ends.
 func (m *Manager) run(ctx context.Context, r *run) {
 	err := m.measure(ctx, r)
 	state, text := Done, ""
@@ -112,16 +113,16 @@ func (m *Manager) run(ctx context.Context, r *run) {
 	})
 }
 
-// told is what whoever looks is told of an error. What the shop's own backends say
-// is for the log: it may name hosts and users.
+// told is the text of an error for clients. Errors of the shop's own backends stay in the
+// log: they may name hosts and users.
 func (m *Manager) told(r *run, err error) string {
 	if r.settings.Backend == Shop {
-		return "the shop's Redis or database, or a process of the run, did not do its part; the shop's log says more"
+		return "the shop's Redis or database, or a process of the run, failed; the shop's log says more"
 	}
 	return err.Error()
 }
 
-// measure opens the backends and runs the rows.
+// measure opens the backends and runs the bench.
 func (m *Manager) measure(ctx context.Context, r *run) (err error) {
 	cfg := r.cfg
 	servers, err := m.open(ctx, r.settings)
@@ -130,7 +131,7 @@ func (m *Manager) measure(ctx context.Context, r *run) (err error) {
 	}
 	defer func() { err = errors.Join(err, servers.close()) }()
 	cfg.RedisURL, cfg.DBURL, cfg.Servers = servers.RedisURL, servers.DBURL, servers.addresses
-	manifest := bench.NewManifest(cfg, servers.RedisName, servers.DBName)
+	manifest := cfg.Manifest(servers.RedisName, servers.DBName)
 	manifest.Servers = servers.names
 	m.update(func() { r.manifest = manifest })
 	progress := &recorder{manager: m, run: r}
@@ -142,13 +143,13 @@ func (m *Manager) measure(ctx context.Context, r *run) (err error) {
 // opened are the servers of one run.
 type opened struct {
 	*backend.Servers
-	others    *lockservers.Servers // nil: none were started
+	others    *lockservers.Servers // of locks; nil: none were started
 	addresses lockservers.Addresses
 	names     []string
 }
 
-// open opens the backends of a run, of the servers of locks those that its strategies
-// need. The caller closes them.
+// open opens the backends of a run, and the lock servers that its strategies need. The
+// caller closes them.
 func (m *Manager) open(ctx context.Context, s Settings) (o opened, err error) {
 	needs := m.cfg.Catalog.Needs(s.Strategies)
 	if s.Backend == Shop {

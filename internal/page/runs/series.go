@@ -4,34 +4,33 @@ import (
 	"slices"
 	"time"
 
-	"oversell/internal/locks"
+	"oversell/internal/catalog"
 )
 
-// Series is the points of one row, at most maxPoints of them.
+// Series has the points of one row, at most maxPoints of them.
 type Series struct {
-	Row       int             `json:"n"`
-	Strategy  string          `json:"strategy"`
-	Condition locks.Condition `json:"condition"`
-	Points    []Point         `json:"points"`
+	Row       int               `json:"n"`
+	Strategy  string            `json:"strategy"`
+	Condition catalog.Condition `json:"condition"`
+	Points    []Point           `json:"points"`
 }
 
 const (
-	// pointPause is how often a row under way is looked at.
+	// pointPause is the time between two samples of the row under way.
 	pointPause = 50 * time.Millisecond
 
-	// maxPoints bounds the points of a row. When there are more, every second one
-	// is dropped.
+	// maxPoints bounds the points of a row. At more, every second one is dropped.
 	maxPoints = 100
 )
 
-// series collects points, in ever larger steps.
+// series collects points, in steps that grow with the length of the row.
 type series struct {
 	Series
-	step float64 // least time between two points, in ms
+	step float64 // the least time between two points, in ms
 }
 
-// add adds a point, unless it comes too soon after the last one. The last one of a
-// row is added in any case.
+// add adds a point, unless it is too close to the one before. The last point of a row is
+// always added.
 func (s *series) add(p Point, last bool) {
 	n := len(s.Points)
 	if n > 0 && !last && p.T < s.Points[n-1].T+s.step {

@@ -9,15 +9,15 @@ import (
 	"time"
 
 	"oversell/internal/bench"
-	"oversell/internal/locks"
+	"oversell/internal/catalog"
+	"oversell/internal/guard"
 	"oversell/internal/stock"
 )
 
-// ErrSettings is what the errors for Settings that cannot be run wrap. They say
-// what is allowed.
+// ErrSettings is wrapped by the errors for invalid Settings, which say what is allowed.
 var ErrSettings = errors.New("invalid settings")
 
-// Backend is a name for where the shops of a run keep their things.
+// Backend says which Redis and database the shops of a run use.
 type Backend string
 
 // The backends.
@@ -28,28 +28,28 @@ const (
 
 // Settings say what to run: each strategy under each condition.
 type Settings struct {
-	Strategies []string          `json:"strategies"`
-	Conditions []locks.Condition `json:"conditions"`
-	Requests   int               `json:"requests"`
-	Stock      int64             `json:"stock"`
-	Instances  int               `json:"instances"`
-	Keeper     stock.Keeper      `json:"keeper"` // of the stock; "": see bench.Config
-	Unfenced   bool              `json:"unfenced"`
-	TTL        int64             `json:"ttl_ms"`  // lease of a lock, in milliseconds
-	Work       int64             `json:"work_us"` // what a holder takes for its work, in microseconds
-	Backend    Backend           `json:"backend"`
+	Strategies []string            `json:"strategies"`
+	Conditions []catalog.Condition `json:"conditions"`
+	Requests   int                 `json:"requests"`
+	Stock      int64               `json:"stock"`
+	Instances  int                 `json:"instances"`
+	Keeper     stock.Backend       `json:"keeper"` // of the stock; "": see bench.Config
+	Unfenced   bool                `json:"unfenced"`
+	TTL        int64               `json:"ttl_ms"`  // lease of a lock, in milliseconds
+	Work       int64               `json:"work_us"` // what a holder takes for its work, in microseconds
+	Backend    Backend             `json:"backend"`
 }
 
-// clone returns settings that share nothing with s.
+// clone returns a deep copy.
 func (s Settings) clone() Settings {
 	s.Strategies, s.Conditions = slices.Clone(s.Strategies), slices.Clone(s.Conditions)
 	return s
 }
 
-// rows is how many rows the settings come to.
+// rows is the number of rows.
 func (s Settings) rows() int { return len(s.Strategies) * len(s.Conditions) }
 
-// Range is what is allowed of a number.
+// Range is the range of values that is allowed.
 type Range struct {
 	Min int64 `json:"min"`
 	Max int64 `json:"max"`
@@ -62,7 +62,7 @@ func (r Range) check(what string, n int64) error {
 	return nil
 }
 
-// Limits bound what can be started, and what is kept.
+// Limits bound the runs, and how many are kept.
 type Limits struct {
 	Requests  Range         `json:"requests"`
 	Stock     Range         `json:"stock"`
@@ -71,10 +71,10 @@ type Limits struct {
 	Work      Range         `json:"work_us"`
 	Rows      Range         `json:"rows"` // of one run
 	Time      time.Duration `json:"-"`    // of one run, after which it is stopped
-	Kept      int           `json:"kept"` // runs that are kept, the one under way included
+	Kept      int           `json:"kept"` // runs that are kept, including the one under way
 }
 
-// DefaultLimits returns the limits for a page that anybody may open.
+// DefaultLimits returns limits for a page that is open to anybody.
 func DefaultLimits() Limits {
 	return Limits{
 		Requests: Range{1, 20_000}, Stock: Range{1, 10_000}, Instances: Range{1, 4},
@@ -82,30 +82,30 @@ func DefaultLimits() Limits {
 	}
 }
 
-// defaultWork is what a holder takes for its work, as in the bench by default.
+// defaultWork is how long a holder works, as in the bench.
 const defaultWork = 400 * time.Microsecond
 
 // policyDelay is the delay of the line in which waiters stand, as in the bench by
 // default.
 const policyDelay = 2 * time.Millisecond
 
-// conditions lists those that can be asked for: a failover takes a Redis with
-// replicas, chaos takes servers of its own, and both take open load.
-func conditions() []locks.Condition {
-	return slices.DeleteFunc(locks.Conditions(), func(c locks.Condition) bool { return c == locks.Failover || c == locks.Chaos })
+// conditions lists those that can be chosen. Failover needs a Redis with replicas, chaos
+// needs servers of its own, and both need open load.
+func conditions() []catalog.Condition {
+	return slices.DeleteFunc(catalog.Conditions(), func(c catalog.Condition) bool { return c == catalog.Failover || c == catalog.Chaos })
 }
 
-// Defaults returns the settings that a Start without any wishes has.
+// Defaults returns the default settings.
 func (m *Manager) Defaults() Settings {
 	return Settings{
-		Strategies: []string{"none", "v6_watchdog"}, Conditions: []locks.Condition{locks.Calm},
+		Strategies: []string{"none", "v6_watchdog"}, Conditions: []catalog.Condition{catalog.Calm},
 		Requests: int(min(2000, m.cfg.Limits.Requests.Max)), Stock: 100, Instances: 2, TTL: bench.DefaultTTL.Milliseconds(), Work: defaultWork.Microseconds(), Backend: Embedded,
 	}
 }
 
-// mostRequests is how many requests at once the bench can be asked for on this
-// machine, within the limits: each takes an open file, and so do the shops. It is
-// what any choice of conditions and instances leaves room for.
+// mostRequests is the largest number of requests that this machine allows within the
+// limits, whatever the conditions and instances: each request takes an open file, and so
+// do the shops.
 func (m *Manager) mostRequests() int64 {
 	s, l := m.Defaults(), m.cfg.Limits
 	s.Conditions, s.Instances = conditions(), int(l.Instances.Max)
@@ -114,14 +114,14 @@ func (m *Manager) mostRequests() int64 {
 		s.Requests = int(requests)
 		return !errors.Is(m.config(s).WithDefaults().Check(), bench.ErrConfig)
 	}
-	if l.Requests.Max < least || !fits(least) { // not for want of files
+	if l.Requests.Max < least || !fits(least) { // not because of open files
 		return l.Requests.Max
 	}
 	return least - 1 + int64(sort.Search(int(l.Requests.Max-least+1), func(more int) bool { return !fits(least + int64(more)) }))
 }
 
-// check returns the bench's config for the settings, on backends that are still to
-// be opened, or an error that wraps ErrSettings.
+// check returns the bench's config for the settings, without its backends, or an error
+// that wraps ErrSettings.
 func (m *Manager) check(s Settings) (bench.Config, error) {
 	l := m.cfg.Limits
 	for _, err := range []error{
@@ -144,10 +144,10 @@ func (m *Manager) check(s Settings) (bench.Config, error) {
 // config returns the bench's config for the settings.
 func (m *Manager) config(s Settings) bench.Config {
 	cfg := bench.Config{
-		Requests: s.Requests, Stock: s.Stock, Workload: locks.Deduct,
+		Requests: s.Requests, Stock: s.Stock, Workload: catalog.Deduct,
 		Strategies: s.Strategies, Conditions: s.Conditions, Instances: s.Instances,
 		Keys: bench.NoKeys, SecondLook: true, Keeper: s.Keeper, Unfenced: s.Unfenced,
-		TTL: time.Duration(s.TTL) * time.Millisecond, Work: time.Duration(s.Work) * time.Microsecond, Policy: &locks.Line{Delay: policyDelay},
+		TTL: time.Duration(s.TTL) * time.Millisecond, Work: time.Duration(s.Work) * time.Microsecond, Policy: &guard.Line{Delay: policyDelay},
 		Catalog: m.cfg.Catalog, Command: m.cfg.Command,
 	}
 	if s.Backend == Shop {
@@ -156,7 +156,7 @@ func (m *Manager) config(s Settings) bench.Config {
 	return cfg
 }
 
-// checkNames checks what is chosen from lists.
+// checkNames checks the names in the settings.
 func (m *Manager) checkNames(s Settings) error {
 	if !slices.Contains(m.backends(), s.Backend) {
 		return fmt.Errorf("%w: backend %q; allowed: %s", ErrSettings, s.Backend, list(m.backends()))
@@ -179,7 +179,7 @@ func (m *Manager) checkNames(s Settings) error {
 	return nil
 }
 
-// eachOnce returns an error unless the names are allowed and differ.
+// eachOnce returns an error unless all names are allowed and different.
 func eachOnce[T ~string](what string, names, allowed []T) error {
 	for i, name := range names {
 		if !slices.Contains(allowed, name) {
@@ -192,7 +192,7 @@ func eachOnce[T ~string](what string, names, allowed []T) error {
 	return nil
 }
 
-// short quotes a text of a client's, cut to a length that is pleasant to read.
+// short quotes a client's text, cut to a readable length.
 func short(text string) string {
 	if len(text) > 64 {
 		text = text[:64] + "..."

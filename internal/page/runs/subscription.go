@@ -4,52 +4,51 @@ import (
 	"context"
 	"time"
 
-	"oversell/internal/bench"
+	"oversell/internal/bench/report"
 )
 
-// Current is the latest run, and how its row is doing.
+// Current is the latest run and its row under way.
 type Current struct {
 	Summary
 	Now *Live `json:"now"`
 }
 
-// Event is what is new to a subscriber. What came about and went by while the
-// subscriber was busy is not in it.
+// Event is what is new to a subscriber. It leaves out states that came and went while the
+// subscriber was busy.
 type Event struct {
 	Version uint64
-	List    []Summary     // the runs, the newest first; nil: none has begun or ended
-	Rows    []NumberedRow // finished rows of the latest run that were not told of before
-	Run     *Current      // the latest run; nil: there is none
+	List    []Summary     // the runs, newest first; nil: none has begun or ended
+	Rows    []NumberedRow // rows of the latest run that have finished since the last event
+	Run     *Current      // the latest run, or nil
 }
 
 // NumberedRow is a finished row.
 type NumberedRow struct {
-	ID  string    `json:"id"` // of the run
-	N   int       `json:"n"`  // counted from 1
-	Row bench.Row `json:"row"`
+	ID  string     `json:"id"` // of the run
+	N   int        `json:"n"`  // counted from 1
+	Row report.Row `json:"row"`
 }
 
 // eventPause is the least time between two events of a subscriber.
 const eventPause = 100 * time.Millisecond
 
-// Subscription is one subscriber's view of a Manager. It keeps what it has told,
-// and nothing else: a slow subscriber is told less, and one that goes away leaves
-// nothing behind. It is for one goroutine.
+// Subscription is one subscriber's view of a Manager. It only records what it has
+// delivered: a slow subscriber gets fewer events, and one that goes away leaves nothing
+// behind. It is for one goroutine.
 type Subscription struct {
 	manager *Manager
-	version uint64    // that was told
-	begun   bool      // something was told
-	run     string    // whose rows were told of
-	rows    int       // that were told of
-	last    time.Time // when something was told
+	version uint64    // the one last delivered
+	begun   bool      // something was delivered
+	run     string    // the run whose rows were delivered
+	rows    int       // how many of them
+	last    time.Time // when something was last delivered
 }
 
-// Subscribe returns a subscription, whose first event tells everything.
+// Subscribe returns a subscription. Its first event has the whole state.
 func (m *Manager) Subscribe() *Subscription { return &Subscription{manager: m} }
 
-// Next waits until there is something new and enough time has passed since the last
-// event. It returns the cause of ctx when that ends first, and ErrClosed when the
-// Manager is closed.
+// Next waits until something is new and eventPause has passed since the last event. It
+// returns the cause of ctx if that ends first, and ErrClosed when the Manager is closed.
 func (s *Subscription) Next(ctx context.Context) (Event, error) {
 	timer := time.NewTimer(time.Until(s.last.Add(eventPause)))
 	defer timer.Stop()
@@ -72,7 +71,7 @@ func await[T any](ctx context.Context, m *Manager, c <-chan T) error {
 	if m.ctx.Err() != nil {
 		return ErrClosed
 	}
-	if ctx.Err() != nil { // also when there is something new
+	if ctx.Err() != nil { // even when something is new
 		return context.Cause(ctx)
 	}
 	select {
@@ -85,7 +84,7 @@ func await[T any](ctx context.Context, m *Manager, c <-chan T) error {
 	}
 }
 
-// take returns what is new, or what to wait for.
+// take returns what is new, or the channel to wait for.
 func (s *Subscription) take() (e Event, changed <-chan struct{}, ok bool) {
 	m := s.manager
 	m.mu.Lock()
@@ -106,7 +105,7 @@ func (s *Subscription) take() (e Event, changed <-chan struct{}, ok bool) {
 	return e, nil, true
 }
 
-// newRows returns the rows of the latest run that were not told of.
+// newRows returns the rows of the latest run that were not delivered yet.
 func (s *Subscription) newRows(r *run) []NumberedRow {
 	if s.run != r.id {
 		s.run, s.rows = r.id, 0

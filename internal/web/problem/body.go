@@ -14,10 +14,10 @@ import (
 	"unicode/utf8"
 )
 
-// CodeInvalid is the code of a request that is wrong in itself.
+// CodeInvalid is the code for an invalid request.
 const CodeInvalid = "invalid"
 
-// maxQuoted bounds a client's text in a reply, in bytes.
+// maxQuoted bounds the bytes of a client's text that a reply repeats.
 const maxQuoted = 64
 
 var (
@@ -27,10 +27,10 @@ var (
 	errCutOff   = errors.New("the body ended before it was complete")
 )
 
-// ReadBody reads the one JSON object that a body has into v, a pointer to a struct of
-// which no field holds an object. The object must have fields of the struct only, by
-// their exact names, and each at most once. To a body that is anything else, or longer
-// than an http.MaxBytesReader lets through, it replies what is wrong, and returns false.
+// ReadBody reads a body that is one JSON object into v, a pointer to a struct without nested
+// objects. The object may have only fields of the struct, by their exact names, and each at
+// most once. For any other body, or one that is longer than an http.MaxBytesReader allows,
+// it replies what is wrong and returns false.
 func ReadBody(w http.ResponseWriter, body io.Reader, v any) bool {
 	err := decode(body, v)
 	if err == nil {
@@ -50,12 +50,12 @@ func ReadBody(w http.ResponseWriter, body io.Reader, v any) bool {
 	case errors.As(err, &wrongType):
 		Reply(w, http.StatusBadRequest, CodeInvalid, "the body does not fit: "+wrongType.Field+" cannot be a "+cut(wrongType.Value))
 	default:
-		Reply(w, http.StatusBadRequest, CodeInvalid, "the body is not the JSON that is wanted: "+strings.TrimPrefix(err.Error(), "json: "))
+		Reply(w, http.StatusBadRequest, CodeInvalid, "the body is not valid for this request: "+strings.TrimPrefix(err.Error(), "json: "))
 	}
 	return false
 }
 
-// decode reads one JSON object and sees that nothing follows.
+// decode reads one JSON object, and checks that nothing follows it.
 func decode(body io.Reader, v any) error {
 	text, err := io.ReadAll(body)
 	if err != nil {
@@ -78,13 +78,13 @@ func decode(body io.Reader, v any) error {
 	return eachFieldOnce(text, fieldNames(v))
 }
 
-// eachFieldOnce checks what encoding/json lets pass: a field that is there twice, of
-// which it takes the last, and a name in other letters, as Quantity for quantity. The
-// text is a JSON value.
+// eachFieldOnce refuses what encoding/json accepts: a field given twice, of which it takes
+// the last, and a name in another case, such as Quantity for quantity. The text is a JSON
+// value.
 func eachFieldOnce(text []byte, allowed []string) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	if first, err := d.Token(); err != nil || first != json.Delim('{') {
-		return errNoObject // it is null
+		return errNoObject // null
 	}
 	var seen []string
 	for d.More() {
@@ -120,8 +120,8 @@ func fieldNames(v any) []string {
 	return names
 }
 
-// Quoted returns a client's text in a form that is safe to send back, cut to a length
-// that is pleasant to read.
+// Quoted returns a client's text quoted, so that it is safe to send back, and cut to a
+// readable length.
 func Quoted(text string) string { return strconv.QuoteToASCII(cut(text)) }
 
 func cut(text string) string {

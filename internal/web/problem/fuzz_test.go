@@ -13,7 +13,7 @@ import (
 	"oversell/internal/web/problem"
 )
 
-// refused checks that a request was told what is wrong with it.
+// refused checks that the reply says what is wrong with the request.
 func refused(t *testing.T, w *httptest.ResponseRecorder) {
 	t.Helper()
 	p := reply(t, w)
@@ -22,8 +22,8 @@ func refused(t *testing.T, w *httptest.ResponseRecorder) {
 	}
 }
 
-// A body that is read has each of its fields once, by its exact name, and says what was
-// read.
+// A body that is accepted has each of its fields once, by its exact name, and the values
+// that were read.
 func FuzzReadBody(f *testing.F) {
 	for _, seed := range []string{
 		`{"n":1}`, ` {"n":1,"s":"x","l":["a"]} `, `{"n":1,"n":2}`, `{"n":1,"\u006e":2}`, `{"N":1}`, `{"n":1,"N":2}`, `{"ſ":"x"}`,
@@ -77,7 +77,7 @@ func FuzzReadBody(f *testing.F) {
 	})
 }
 
-// A query that is read has each parameter once, and no other.
+// A query that is accepted has each parameter once, and no other.
 func FuzzReadQuery(f *testing.F) {
 	for _, seed := range []string{
 		"", "a=1", "a=1&b=2", "a=1&a=2", "a=1;x", "%zz", "a=%zz", "a", "a=", "=1", "&", "a=1&&b=2", "c=3", "A=1", "%61=1", "a=1&%61=2", "a=+", "a=1#b", "a=%00", "a=\xff",

@@ -1,5 +1,5 @@
-// Package problem writes error replies as RFC 9457 has them, with a word that names
-// the outcome.
+// Package problem writes error replies in the form of RFC 9457, with a code for the
+// outcome.
 package problem
 
 import (
@@ -13,10 +13,10 @@ type Problem struct {
 	Title  string `json:"title"`
 	Status int    `json:"status"`
 	Detail string `json:"detail"`
-	Code   string `json:"code"` // names the outcome in one word, the same as in the metrics
+	Code   string `json:"code"` // the outcome in one word, as in the metrics
 }
 
-// retryAfter is when a client that got a 503 may try again, in seconds.
+// retryAfter is after how many seconds a client may try again after a 503.
 const retryAfter = "1"
 
 // Reply replies with a problem.
@@ -28,6 +28,6 @@ func Reply(w http.ResponseWriter, status int, code, detail string) {
 		h.Set("Retry-After", retryAfter)
 	}
 	w.WriteHeader(status)
-	// There is nobody to be told that the client has gone.
+	// An error means that the client has left, and there is nobody to tell.
 	_ = json.NewEncoder(w).Encode(Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail, Code: code})
 }

@@ -12,7 +12,7 @@ import (
 	"oversell/internal/web/problem"
 )
 
-// reply reads a problem that was replied.
+// reply reads a problem from a reply.
 func reply(t *testing.T, w *httptest.ResponseRecorder) (p problem.Problem) {
 	t.Helper()
 	if got := w.Header().Get("Content-Type"); got != "application/problem+json" {
@@ -27,7 +27,7 @@ func reply(t *testing.T, w *httptest.ResponseRecorder) (p problem.Problem) {
 	return p
 }
 
-// Of a 503 a client is told when to come again, and of nothing else.
+// Only a 503 has Retry-After.
 func TestReply(t *testing.T) {
 	for status, again := range map[int]string{http.StatusServiceUnavailable: "1", http.StatusConflict: ""} {
 		w := httptest.NewRecorder()
@@ -42,19 +42,19 @@ func TestReply(t *testing.T) {
 	}
 }
 
-// What is wrong with a body is said in words of the client's, not of the program's.
+// The reply says what is wrong with a body in terms of the client, not of the program.
 func TestReadBody(t *testing.T) {
 	for body, want := range map[string]problem.Problem{
 		``:                {Status: 400, Code: "invalid", Detail: "the body is missing, and must be a JSON object"},
 		`7`:               {Status: 400, Code: "invalid", Detail: "the body must be a JSON object"},
 		`{"n":"x"}`:       {Status: 400, Code: "invalid", Detail: "the body does not fit: n cannot be a string"},
 		`{"n":1e9}`:       {Status: 400, Code: "invalid", Detail: "the body does not fit: n cannot be a number 1e9"},
-		`{"m":1}`:         {Status: 400, Code: "invalid", Detail: `the body is not the JSON that is wanted: unknown field "m"`},
-		`{"n":1} {}`:      {Status: 400, Code: "invalid", Detail: "the body is not the JSON that is wanted: there is more after the JSON object"},
-		`{"n":1,"n":2}`:   {Status: 400, Code: "invalid", Detail: `the body is not the JSON that is wanted: the field "n" is given twice`},
-		`{"N":1}`:         {Status: 400, Code: "invalid", Detail: `the body is not the JSON that is wanted: unknown field "N"`},
+		`{"m":1}`:         {Status: 400, Code: "invalid", Detail: `the body is not valid for this request: unknown field "m"`},
+		`{"n":1} {}`:      {Status: 400, Code: "invalid", Detail: "the body is not valid for this request: there is more after the JSON object"},
+		`{"n":1,"n":2}`:   {Status: 400, Code: "invalid", Detail: `the body is not valid for this request: the field "n" is given twice`},
+		`{"N":1}`:         {Status: 400, Code: "invalid", Detail: `the body is not valid for this request: unknown field "N"`},
 		`null`:            {Status: 400, Code: "invalid", Detail: "the body must be a JSON object"},
-		"{\"n\":1}\xff":   {Status: 400, Code: "invalid", Detail: "the body is not the JSON that is wanted: invalid character 'ÿ' looking for beginning of value"},
+		"{\"n\":1}\xff":   {Status: 400, Code: "invalid", Detail: "the body is not valid for this request: invalid character 'ÿ' looking for beginning of value"},
 		`{"n":1000000000`: {Status: 413, Code: "too_large", Detail: "the body may have at most 14 bytes"},
 		`{"n":1}`:         {},
 	} {
@@ -76,7 +76,7 @@ func TestReadBody(t *testing.T) {
 	}
 }
 
-// The client is told of a body that was cut off, and not what the network said of it.
+// The reply says that the body was cut off, without the error of the network.
 func TestBodyThatIsCutOff(t *testing.T) {
 	w := httptest.NewRecorder()
 	if problem.ReadBody(w, iotest.ErrReader(errors.New("read tcp 10.9.8.7:6379: i/o timeout")), new(struct{})) {

@@ -1,5 +1,5 @@
-// Package coordtest gives tests an etcd, a ZooKeeper, and a bad network between
-// them and their clients.
+// Package coordtest gives tests an etcd, a ZooKeeper, and an unreliable network
+// between them and their clients.
 package coordtest
 
 import (
@@ -15,7 +15,7 @@ import (
 	"oversell/internal/backend/coordination"
 )
 
-// Etcd serves an embedded etcd for the length of the test, and returns its address.
+// Etcd serves an embedded etcd for the length of the test and returns its address.
 func Etcd(t testing.TB) string {
 	t.Helper()
 	etcd, err := coordination.ServeEtcd(t.Context(), "embedded")
@@ -41,15 +41,16 @@ func DialEtcd(t testing.TB, endpoint string) *clientv3.Client {
 	return client
 }
 
-// zooKeeper is shared by the tests of a package, as it takes a second to start.
+// zooKeeper is shared by the tests of a package, because it takes a second to
+// start.
 var zooKeeper struct {
 	sync.Mutex
 	servers []string
 	stop    func() error
 }
 
-// ZooKeeper returns the address of a private server, which StopZooKeeper stops. The
-// test is skipped if none is installed, or fails with CI=true.
+// ZooKeeper returns the address of a private server, which StopZooKeeper stops. If
+// ZooKeeper is not installed, the test is skipped, or fails with CI=true.
 func ZooKeeper(t testing.TB) string {
 	t.Helper()
 	zooKeeper.Lock()
@@ -70,8 +71,8 @@ func ZooKeeper(t testing.TB) string {
 	return zooKeeper.servers[0]
 }
 
-// StopZooKeeper stops what ZooKeeper has started, if anything. It is for the end of
-// TestMain.
+// StopZooKeeper stops the server that ZooKeeper started, if any. TestMain calls it
+// at the end.
 func StopZooKeeper() error {
 	zooKeeper.Lock()
 	defer zooKeeper.Unlock()
@@ -79,7 +80,7 @@ func StopZooKeeper() error {
 		return nil
 	}
 	stop := zooKeeper.stop
-	zooKeeper.stop = nil // who asks again gets another one
+	zooKeeper.stop = nil // a later call of ZooKeeper starts another one
 	return stop()
 }
 

@@ -6,7 +6,8 @@ import (
 	"oversell/internal/netfault"
 )
 
-// NewRelay puts a bad network before target for the length of the test.
+// NewRelay puts a relay in front of target for the length of the test, which
+// can disturb the network between them.
 func NewRelay(t testing.TB, target string) *netfault.Relay {
 	t.Helper()
 	r, err := netfault.Start(target)

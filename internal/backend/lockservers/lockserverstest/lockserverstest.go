@@ -1,18 +1,19 @@
-// Package lockserverstest has the servers that only some locks need, for tests.
+// Package lockserverstest starts the servers that only some locks need, for
+// tests.
 package lockserverstest
 
 import (
 	"testing"
 
 	"oversell/internal/backend/lockservers"
-	"oversell/internal/locks"
+	"oversell/internal/catalog"
 )
 
-// Embedded serves, as long as the test runs, those that can be had with nothing
+// Embedded serves, for the length of the test, the servers that need nothing
 // but Go: the nodes of Redlock and etcd.
 func Embedded(t testing.TB) lockservers.Addresses {
 	t.Helper()
-	s, err := lockservers.Serve(t.Context(), lockservers.Specs{Redlock: "embedded", Etcd: "embedded"}, locks.NeedsNodes, locks.NeedsEtcd)
+	s, err := lockservers.Serve(t.Context(), lockservers.Specs{Redlock: "embedded", Etcd: "embedded"}, catalog.NeedsNodes, catalog.NeedsEtcd)
 	if err != nil {
 		t.Fatal(err)
 	}

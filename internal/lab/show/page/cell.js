@@ -1,4 +1,4 @@
-// A cell: the dialog with what it is about, its lanes, and its list of moments.
+// A cell: the dialog with what it is about, its lanes, and the list of its moments.
 
 const dialog = document.getElementById("cell");
 const part = (selector) => dialog.querySelector(selector);
@@ -8,7 +8,7 @@ new ResizeObserver(() => redraw?.()).observe(part(".story"));
 
 /** fillCell shows a cell in the dialog. */
 function fillCell(cell, anomaly) {
-  part("#cell-title").replaceChildren(cell.anomaly, el("span", { class: "on" }, " on "), cell.strategy);
+  part("#cell-title").replaceChildren(cell.anomaly, el("span.on", " on "), cell.strategy);
   part(".verdict .mark").className = `mark ${cell.class}`;
   part(".verdict .mark").textContent = cell.verdict.split(/[ ,]/, 1)[0];
   part(".verdict .words").textContent = cell.verdict.replace(/^[^ ,]+,? ?/, "");
@@ -29,24 +29,22 @@ function section(selector, ...content) {
   node.hidden = node.previousElementSibling.hidden = node.textContent === "";
 }
 
-/** linked makes links of the words that are addresses, and of nothing else. */
-function linked(text) {
-  return text.split(/(\s+)/).map((word) =>
-    /^https?:\/\/\S+$/.test(word) && URL.canParse(word) ? el("a", { href: word, rel: "noreferrer" }, word) : word);
-}
-
 function fillStory(cell) {
   const none = cell.rows.length === 0;
-  part(".moment").hidden = part(".inredis").hidden = part(".list").hidden = part(".key").hidden = none;
+  part(".moment").hidden =
+    part(".inredis").hidden =
+    part(".list").hidden =
+    part(".key").hidden =
+      none;
   redraw = null;
   if (none) {
     part(".lanes").className = "lanes";
-    part(".lanes").replaceChildren(el("p", { class: "nothing" }, "Nothing was run, so there is no timeline."));
+    part(".lanes").replaceChildren(el("p.nothing", "Nothing was run, so there is no timeline."));
     return;
   }
   for (const item of dialog.querySelectorAll(".key .in-redis")) item.hidden = !cell.lock;
   part(".list summary").textContent = `All ${cell.rows.length} moments as a list`;
-  part(".list ol").replaceChildren(...cell.rows.map((row) => el("li", {}, sentence(cell, row))));
+  part(".list ol").replaceChildren(...cell.rows.map((row) => el("li", sentence(cell, row))));
   let width = 0;
   redraw = () => {
     if (part(".lanes").clientWidth === width || !dialog.open) return;
@@ -58,36 +56,35 @@ function fillStory(cell) {
   redraw();
 }
 
-/** showMoment tells all that is known of a moment. */
+/** showMoment shows all that is known of a moment. */
 function showMoment(cell, row, event) {
   part(".event.shown")?.classList.remove("shown");
   event.classList.add("shown");
   const { text, reply } = words(row);
-  const there = el("button", { type: "button", class: "there" }, "find it");
-  there.addEventListener("click", () => event.scrollIntoView({ block: "center" }));
-  part(".moment").replaceChildren(there,
-    el("strong", {}, `${row.time} ${cell.unit}`), row.actor < 0 ? "" : ` · ${cell.actors[row.actor]}`,
-    el("pre", {}, text + reply),
-    el("span", { class: "small" }, standing(cell, row)));
+  const find = el("button.there", { onclick: () => event.scrollIntoView({ block: "center" }) }, "find it");
+  put(part(".moment"), find, el("strong", `${row.time} ${cell.unit}`),
+    row.actor < 0 ? "" : ` · ${cell.actors[row.actor]}`, el("pre", text + reply),
+    el("span.small", standing(cell, row)));
   showKeys(cell, row);
 }
 
 const ofKeys = { key: "key in Redis", value: "value", ttl: "ttl", gone: "not there" };
 
-/** showKeys shows the keys as Redis has them after a moment. */
+/** showKeys shows the keys in Redis after a moment. */
 function showKeys(cell, row) {
-  const keys = keysAt(cell, row);
   part(".inredis").hidden = !cell.rows.some((each) => each.keys);
-  part(".inredis").replaceChildren(row.blind ? el("p", { class: "small" }, "What Redis has is not known here: the commands before are not shown.") : keyTable(keys, (name) => ofKeys[name]));
+  const unknown = "The keys are not known here, because earlier commands are not shown.";
+  put(part(".inredis"), row.blind ? el("p.small", unknown) : keyTable(keysAt(cell, row), (name) => ofKeys[name]));
 }
 
-/** standing is how things stand after a moment. */
+/** standing is the state after a moment. */
 function standing(cell, row) {
   const believe = (row.believe ?? []).map((actor) => cell.actors[actor]).join(" and ") || "nobody";
   if (!cell.lock) return row.believe ? `Believes to hold the lock: ${believe}.` : "";
-  if (!row.holder) return `Not asked of Redis yet who holds the lock. Believes to hold it: ${believe}.`;
+  if (!row.holder) return `Redis has not been asked yet who holds the lock. Believes to hold it: ${believe}.`;
   const left = row.ttl == null ? (row.left ? ", with no lease" : "") : `, ${row.left} ${cell.unit} left`;
-  return `Redis: ${row.holder === "free" ? "the lock is free" : `${row.holder} holds the lock`}${left}. Believes to hold it: ${believe}.`;
+  const held = row.holder === "free" ? "the lock is free" : `${row.holder} holds the lock`;
+  return `Redis: ${held}${left}. Believes to hold it: ${believe}.`;
 }
 
 function sentence(cell, row) {
@@ -102,7 +99,7 @@ part(".copy").addEventListener("click", async () => {
     await navigator.clipboard.writeText(code.textContent);
     part(".copy").textContent = "copied";
   } catch {
-    getSelection().selectAllChildren(code); // at least half of the work
+    getSelection().selectAllChildren(code); // the user copies it
     part(".copy").textContent = "selected: press Ctrl+C";
   }
 });

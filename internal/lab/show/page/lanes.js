@@ -1,19 +1,44 @@
-// Lanes: a story drawn downwards, a lane an actor. Rows are laid out by the
-// browser, so that long commands wrap; bands and ticks are drawn behind them,
-// where the rows have come to lie.
+// Lanes: a story drawn downwards, with a lane for each actor. The browser lays out the rows,
+// so that long commands wrap; bands and ticks are drawn behind them, at the rows' positions.
+// Also the elements that this page and the shop's have in common.
 
 const BAND = 6; // width of a band; a lane begins with two of them
 const WIDE = 128; // narrower lanes have their texts beside them
 const THIN = 20;
-const TEXT = 110; // the texts beside them need as much
+const TEXT = 110; // the least width of those texts
 const GAP = 6; // between columns
 
-/** el makes an element; strings among its children become text, never markup. */
-export function el(tag, attributes, ...children) {
-  const node = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes ?? {})) node.setAttribute(name, value);
-  node.append(...children.filter((child) => child != null));
+/**
+ * el makes an element: el("p.small", { title }, "text"), where the attributes may be left out.
+ * Strings among its children become text, never markup. Attributes that are functions listen.
+ */
+export function el(tag, ...children) {
+  const [name, ...classes] = tag.split(".");
+  const node = document.createElement(name);
+  if (classes.length > 0) node.className = classes.join(" ");
+  if (name === "button") node.type = "button"; // unless it says that it submits
+  const attributes = children[0]?.constructor === Object ? children.shift() : {};
+  for (const [name, value] of Object.entries(attributes)) {
+    if (typeof value === "function") node.addEventListener(name.slice(2), value);
+    else if (value === true) node.setAttribute(name, "");
+    else if (value != null && value !== false) node.setAttribute(name, value);
+  }
+  node.append(...present(children));
   return node;
+}
+
+/** put replaces the children of a node. Null and false are left out, as in el. */
+export function put(node, ...children) {
+  node.replaceChildren(...present(children));
+}
+
+const present = (children) => children.flat().filter((child) => child != null && child !== false);
+
+/** linked makes links of the addresses in a text. */
+export function linked(text) {
+  return text.split(/(\s+)/).map((word) =>
+    /^https?:\/\/\S+$/.test(word) && URL.canParse(word) ? el("a", { href: word, rel: "noreferrer" }, word) : word
+  );
 }
 
 export function svg(tag, attributes) {
@@ -33,7 +58,7 @@ export function words(row, text = row.text) {
   return { text: (row.answers ? "↳ " : sign) + text, reply };
 }
 
-/** drawLanes fills box with the cell's story; show is called with a row. */
+/** drawLanes fills box with the cell's story. show is called with the row that is pointed at. */
 export function drawLanes(box, cell, show) {
   const narrow = box.clientWidth < 600;
   const time = narrow ? 44 : 52;
@@ -41,8 +66,7 @@ export function drawLanes(box, cell, show) {
   const room = box.clientWidth - time - (redis ? redis + GAP : 0); // for the lanes, each with its gap
   const wide = cell.actors.length > 0 && room / cell.actors.length - GAP >= WIDE;
   const many = !wide && room - cell.actors.length * (THIN + GAP) - GAP < TEXT;
-  // Texts are in the lanes, right of thin lanes, or, where these do not fit
-  // and are scrolled, left of them.
+  // Texts are in the lanes, or right of thin lanes, or left of them if the lanes are scrolled.
   const lanes = cell.actors.map(() => (wide ? "minmax(0, 1fr)" : `${THIN}px`));
   if (!wide) many ? lanes.unshift("210px") : lanes.push("minmax(0, 1fr)");
   box.style.setProperty("--columns", [`${time}px`, ...(redis ? [`${redis}px`] : []), ...lanes].join(" "));
@@ -50,35 +74,39 @@ export function drawLanes(box, cell, show) {
 
   const lane = (redis ? 3 : 2) + (many ? 1 : 0); // grid column of the first lane
   const text = many ? lane - 1 : lane + cell.actors.length;
-  const heads = el("div", { class: "heads" }, el("span", { class: "time" }, cell.unit),
-    redis ? el("span", { class: "redis" }, el("span", {}, "Redis"), el("span", {}, "ttl")) : null,
-    ...cell.actors.map((name, i) => el("span", { class: `actor ${hue(i)}`, title: name, "data-column": lane + i }, name)));
-  for (const head of heads.querySelectorAll(".actor")) head.style.gridColumn = head.dataset.column;
+  const heads = el("div.heads", el("span.time", cell.unit),
+    redis > 0 && el("span.redis", el("span", "Redis"), el("span", "ttl")),
+    cell.actors.map((name, i) => placed(lane + i, el(`span.actor.${hue(i)}`, { title: name }, name))));
   const column = (row) => {
     if (!wide) return `${text}`;
     return row.actor < 0 || row.kind === "break" ? `${lane} / -1` : `${lane + row.actor}`;
   };
-  const rows = cell.rows.map((row, i) => drawRow(cell, row, cell.rows[i - 1], { wide, redis, column: column(row), show }));
+  const rows = cell.rows.map((row, i) =>
+    drawRow(cell, row, cell.rows[i - 1], { wide, redis, column: column(row), show })
+  );
   box.replaceChildren(heads, ...rows);
   box.prepend(drawBands(cell, heads, rows, redis, box));
+}
+
+/** placed puts a node into a column of the grid. */
+function placed(column, node) {
+  node.style.gridColumn = column;
+  return node;
 }
 
 /** drawRow is one moment: its time, what Redis has, and what happens. */
 function drawRow(cell, row, before, { wide, redis, column, show }) {
   const { text, reply } = words(row, row.short);
-  const who = row.actor >= 0 && !wide && row.kind !== "break" ? el("span", { class: "who" }, `${cell.actors[row.actor]} `) : null;
-  const event = el("button", { type: "button", class: `event ${row.kind} ${hue(row.actor)}` },
-    who, text, reply ? el("span", { class: "reply" }, reply) : null);
-  event.addEventListener("mouseenter", () => show(row, event));
-  event.addEventListener("focus", () => show(row, event));
-  event.addEventListener("click", () => show(row, event));
-  event.style.gridColumn = column;
-
-  const line = el("div", { class: `row ${row.kind}` }, el("span", { class: "time" }, row.time));
+  const who = row.actor >= 0 && !wide && row.kind !== "break" && el("span.who", `${cell.actors[row.actor]} `);
+  const on = () => show(row, event);
+  const event = placed(column,
+    el(`button.event.${row.kind}.${hue(row.actor)}`, { onmouseenter: on, onfocus: on, onclick: on }, who, text,
+      reply && el("span.reply", reply)));
+  const line = el(`div.row.${row.kind}`, el("span.time", row.time));
   if (redis) {
     const name = row.holder === "free" ? cell.free ?? "free" : row.holder ?? "";
     const holder = row.holder !== before?.holder ? name : "";
-    line.append(el("span", { class: "redis" }, el("span", { class: "holder" }, holder), el("span", { class: "left" }, row.left ?? "")));
+    line.append(el("span.redis", el("span.holder", holder), el("span.left", row.left ?? "")));
   }
   line.append(event);
   const passed = before ? row.at - before.at : 0;
@@ -87,34 +115,38 @@ function drawRow(cell, row, before, { wide, redis, column, show }) {
   return line;
 }
 
-/** holdsWith tells whether the hold that Redis has as one actor's is another's too: A/1 is a caller of process A. */
-export const holdsWith = (actors, holding, actor) => holding === actor || (actors[actor] ?? "").startsWith(`${actors[holding]}/`);
+/** holdsWith tells whether a hold that is one actor's in Redis is another's too: A/1 is a caller in process A. */
+export const holdsWith = (actors, holding, actor) =>
+  holding === actor || (actors[actor] ?? "").startsWith(`${actors[holding]}/`);
 
-/** drawBands draws, behind the rows, who holds and who believes to. */
+/** drawBands draws, behind the rows, who holds the lock and who believes so. */
 function drawBands(cell, heads, rows, redis, box) {
   const bottom = rows.at(-1).offsetTop + rows.at(-1).offsetHeight;
   const picture = svg("svg", { width: box.scrollWidth, height: bottom, "aria-hidden": "true" });
   const tops = [...rows.map((row) => row.offsetTop + 11), bottom];
   const left = [...heads.querySelectorAll(".actor")].map((head) => head.offsetLeft);
-  const last = heads.querySelector(".actor:last-child"); // which may be out of sight, right of the rows
+  const last = heads.querySelector(".actor:last-child"); // it may be out of sight, right of the rows
   const laneEnd = Math.max(rows[0].offsetLeft + rows[0].offsetWidth, last ? last.offsetLeft + last.offsetWidth : 0) - 1;
 
   const bar = (cls, x, from, to, width) =>
     picture.append(svg("rect", { class: cls, x, width, y: tops[from], height: Math.max(2, tops[to] - tops[from]) }));
 
-  runs(cell.rows, (row) => (row.believe?.length ?? 0) > 1, (from, to) => bar("two", left[0] - 3, from, to, laneEnd - left[0] + 3));
+  const two = (row) => (row.believe?.length ?? 0) > 1;
+  runs(cell.rows, two, (from, to) => bar("two", left[0] - 3, from, to, laneEnd - left[0] + 3));
   left.forEach((x, actor) => {
     picture.append(svg("line", { class: "lane", x1: x - 3, x2: x - 3, y1: 0, y2: bottom }));
     runs(cell.rows, (row) => row.holding === actor, (from, to) => bar(`holds ${hue(actor)}`, x, from, to, BAND));
-    const believes = (row) => row.believe?.includes(actor) && (cell.lock && !holdsWith(cell.actors, row.holding, actor) ? "alone" : "believes");
-    runs(cell.rows, believes, (from, to, how) => bar(`believes ${how} ${hue(actor)}`, x + BAND + 3, from, to, BAND - 1));
+    const alone = (row) => cell.lock && !holdsWith(cell.actors, row.holding, actor);
+    const believes = (row) => row.believe?.includes(actor) && (alone(row) ? "alone" : "believes");
+    const draw = (from, to, how) => bar(`believes ${how} ${hue(actor)}`, x + BAND + 3, from, to, BAND - 1);
+    runs(cell.rows, believes, draw);
   });
   if (redis) drawLease(picture, cell, tops, heads.children[1].offsetLeft, redis - 4);
   cell.rows.forEach((row, i) => drawTick(picture, cell, row, i, tops, left, laneEnd));
   return picture;
 }
 
-/** runs calls draw for each run of rows of which what() says the same. */
+/** runs calls draw for each run of rows with the same what(row). */
 function runs(rows, what, draw) {
   let from = 0;
   for (let i = 1; i <= rows.length; i++) {
@@ -138,21 +170,21 @@ function drawLease(picture, cell, tops, x, width) {
   });
 }
 
-/** drawTick marks a row in its actor's lane, and a command that is under way. */
-function drawTick(picture, cell, row, i, tops, left, laneEnd) {
-  if (row.kind === "break") picture.append(svg("line", { class: "broken", x1: left[0] ?? 0, x2: laneEnd, y1: tops[i], y2: tops[i] }));
-  if (row.actor < 0 || row.kind === "break") return;
-  const x = left[row.actor] + 2 * BAND + 7;
-  if (row.waits) {
-    const end = cell.rows.findIndex((later, j) => j > i && later.answers && later.actor === row.actor && later.text === row.text);
-    if (end > 0) picture.append(svg("line", { class: `flight ${hue(row.actor)}`, x1: x, x2: x, y1: tops[i], y2: tops[end] }));
-  }
-  if (row.kind === "command") picture.append(svg("circle", { class: `tick ${hue(row.actor)}`, cx: x, cy: tops[i], r: 3 }));
+/** drawTick marks a row in its actor's lane, and for how long a command is under way. */
+function drawTick(picture, cell, { kind, actor, waits, text }, i, tops, left, laneEnd) {
+  const line = (name, x1, x2, y1, y2) => picture.append(svg("line", { class: name, x1, x2, y1, y2 }));
+  if (kind === "break") line("broken", left[0] ?? 0, laneEnd, tops[i], tops[i]);
+  if (actor < 0 || kind === "break") return;
+  const x = left[actor] + 2 * BAND + 7;
+  const answer = (row, j) => j > i && row.answers && row.actor === actor && row.text === text;
+  const end = waits ? cell.rows.findIndex(answer) : -1;
+  if (end > 0) line(`flight ${hue(actor)}`, x, x, tops[i], tops[end]);
+  if (kind === "command") picture.append(svg("circle", { class: `tick ${hue(actor)}`, cx: x, cy: tops[i], r: 3 }));
 }
 
-const FEW = 8; // keys that are shown also while they are not there, so that the others keep their places
+const FEW = 8; // of no more keys, those that do not exist are shown too, so that the others keep their places
 
-/** keysAt returns the keys of a cell as Redis has them after a row, and which of them are not as before it. */
+/** keysAt returns the keys of a cell as Redis has them after a row, and which of them the row changed. */
 export function keysAt(cell, row) {
   const keys = new Map(cell.rows.flatMap((each) => each.keys ?? []).map(({ name }) => [name, { name, gone: true }]));
   for (const { at, keys: changed } of cell.rows.slice(0, cell.rows.indexOf(row) + 1)) {
@@ -160,20 +192,19 @@ export function keysAt(cell, row) {
   }
   const changed = new Set(row.keys?.map(({ name }) => name));
   const left = (key) => Math.round((key.ttl_ms - (row.at - key.at)) * 1000) / 1000;
-  const ttl = (key) => (cell.unit === "s" ? (left(key) / 1000).toFixed(3) : Math.floor(left(key)));
-  return [...keys.values()]
-    .map((key) => ({ ...key, changed: changed.has(key.name), ttl: key.ttl_ms == null ? "–" : `${ttl(key)} ${cell.unit}` }))
-    .filter((key) => keys.size <= FEW || !key.gone || key.changed)
-    .sort((a, b) => (a.name < b.name ? -1 : 1));
+  const time = (ms) => `${cell.unit === "s" ? (ms / 1000).toFixed(3) : Math.floor(ms)} ${cell.unit}`;
+  const ttl = (key) => (key.ttl_ms == null ? "–" : time(left(key)));
+  return [...keys.values()].map((key) => ({ ...key, changed: changed.has(key.name), ttl: ttl(key) })).filter((key) =>
+    keys.size <= FEW || !key.gone || key.changed
+  ).sort((a, b) => (a.name < b.name ? -1 : 1));
 }
 
-/** keyTable shows keys. What the table says besides, say tells by its name. */
+/** keyTable is a table of keys. say returns what the table itself says, by its name. */
 export function keyTable(keys, say) {
-  const rows = keys.map(({ name, type, value, ttl, gone, changed }) => el("tr", { class: `${gone ? "gone" : ""} ${changed ? "changed" : ""}` },
-    el("th", { scope: "row" }, el("code", {}, name), " ", type && !gone ? el("span", { class: "small kind" }, type) : null),
-    el("td", {}, gone ? say("gone") : el("code", {}, value)),
-    el("td", { class: "number" }, gone ? "" : ttl)));
-  return el("table", { class: "rows keys" },
-    el("thead", {}, el("tr", {}, ...["key", "value", "ttl"].map((name) => el("th", { scope: "col", class: name === "ttl" ? "number" : "" }, say(name))))),
-    el("tbody", {}, ...rows));
+  const row = ({ name, type, value, ttl, gone, changed }) =>
+    el("tr", { class: `${gone ? "gone" : ""} ${changed ? "changed" : ""}` },
+      el("th", { scope: "row" }, el("code", name), " ", type && !gone && el("span.small.kind", type)),
+      el("td", gone ? say("gone") : el("code", value)), el("td.number", gone ? "" : ttl));
+  const title = (name) => el("th", { scope: "col", class: name === "ttl" ? "number" : null }, say(name));
+  return el("table.rows.keys", el("thead", el("tr", ["key", "value", "ttl"].map(title))), el("tbody", keys.map(row)));
 }

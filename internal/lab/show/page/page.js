@@ -2,9 +2,11 @@
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const cells = new Map(data.cells.map((cell) => [`${cell.anomaly}/${cell.strategy}`, cell]));
-const grid = [...document.querySelectorAll(".matrix tbody tr")].map((row) => [...row.cells].slice(1).map((cell) => cell.querySelector("a")));
+const grid = [...document.querySelectorAll(".matrix tbody tr")].map((row) =>
+  [...row.cells].slice(1).map((cell) => cell.querySelector("a"))
+);
 const links = grid.flat().filter(Boolean);
-let current = links[0]; // the cell that is open, or was last
+let current = links[0]; // the cell that is open, or was open last
 
 /** go shows what the address says. */
 function go() {
@@ -20,18 +22,18 @@ function decoded(address) {
   try {
     return decodeURIComponent(address);
   } catch {
-    return ""; // typed by hand, and wrong
+    return ""; // mistyped
   }
 }
 
-/** choose makes a cell the one that Tab comes to. */
+/** choose makes a cell the one where Tab stops. */
 function choose(link) {
   current.tabIndex = -1;
   current = link;
   current.tabIndex = 0;
 }
 
-/** move goes on to the next cell in a direction that there is. */
+/** move goes to the next cell in a direction. */
 function move(down, right) {
   let row = grid.findIndex((line) => line.includes(current));
   let column = grid[row].indexOf(current);

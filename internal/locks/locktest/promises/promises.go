@@ -1,5 +1,6 @@
-// Package promises is the table of what a lock may promise, and of which stage
-// keeps what. Every cell is a scenario that runs: see [Promise.Check].
+// Package promises is the table of what a lock may promise, and which stage
+// keeps which promise. Every cell is a scenario that is run: see
+// [Promise.Check].
 package promises
 
 import (
@@ -13,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"oversell/internal/locks"
 	"oversell/internal/locks/locktest"
 )
 
@@ -27,32 +29,33 @@ type Promise struct {
 
 // All returns the rows of the table.
 func All() []Promise {
-	const v1, v2, v3, v4, v5, v6, v7, v8, v9 = "v1_setnx", "v2_ttl", "v3_uuid", "v4_lua", "v5_reentrant", "v6_watchdog", "v7_queue", "v8_fenced", "v9_cohort"
-	every := []string{v1, v2, v3, v4, v5, v6, v7, v8, v9}
+	stages := locks.Stages()
+	from := func(stage int) []string { return stages[stage-1:] }
+	first := stages[:1] // the lock of v1 never expires
 	return []Promise{
-		{"exclusive", "one holder at a time", every, exclusive},
-		{"frank", "an error of Redis is not taken for a lock that is held", every, frank},
-		{"cancelled", "a cancelled caller still gives the lock back", every, cancelled},
-		{"crash", "a dead holder's lock is free after the ttl", []string{v2, v3, v4, v5, v6, v7, v8, v9}, crash},
-		{"foreign", "a holder that comes late leaves the next one's lock alone", []string{v3, v4, v5, v6, v7, v8, v9}, foreign},
-		{"atomic", "so it does if it is late between two commands", []string{v4, v5, v6, v7, v8, v9}, atomic},
-		{"reentrant", "the holder may take the lock again", []string{v5, v6, v7, v8, v9}, reentrant},
-		{"slow", "work longer than the ttl keeps the lock", []string{v1, v6, v7, v8, v9}, slow},
-		{"told", "a holder that loses the lock is told", []string{v6, v7, v8, v9}, told},
-		{"pause", "a process stopped for longer than the ttl keeps the lock", []string{v1}, pause},
-		{"fenced", "and if it does not, what it then writes is turned away", []string{v1, v8, v9}, fenced},
-		{"lost reply", "trying again after a lost reply does no harm", []string{v9}, lostReply},
+		{"exclusive", "one holder at a time", from(1), exclusive},
+		{"frank", "an error of Redis is not taken for a lock that is held", from(1), frank},
+		{"cancelled", "a cancelled caller still gives the lock back", from(1), cancelled},
+		{"crash", "a dead holder's lock is free after the ttl", from(2), crash},
+		{"foreign", "a holder that comes late leaves the next one's lock alone", from(3), foreign},
+		{"atomic", "so it does if it is late between two commands", from(4), atomic},
+		{"reentrant", "the holder may take the lock again", from(5), reentrant},
+		{"slow", "work longer than the ttl keeps the lock", slices.Concat(first, from(6)), slow},
+		{"told", "a holder that loses the lock is told", from(6), told},
+		{"pause", "a process stopped for longer than the ttl keeps the lock", first, pause},
+		{"fenced", "and if it does not, what it then writes is turned away", slices.Concat(first, from(8)), fenced},
+		{"lost reply", "trying again after a lost reply does no harm", from(9), lostReply},
 	}
 }
 
-// Keeps reports whether the table has the stage keep the promise.
+// Keeps reports whether the table says that the stage keeps the promise.
 func (p Promise) Keeps(stage Stage) bool { return slices.Contains(p.KeptBy, stage.Name) }
 
-// Check plays the promise's scenario with the stage. Broken says how the stage
-// breaks the promise, and is empty if it keeps it; err says that the scenario
-// could not be played. A stage that lets everybody in, or that cannot be given
-// back, breaks every promise: what a promise is about never happens there. It takes a few ttl, which is no time at all in a
-// testing/synctest bubble.
+// Check runs the promise's scenario with the stage. Broken says how the stage breaks the
+// promise, and is empty if it keeps it; err means that the scenario could not be run. A
+// stage that does not exclude a second holder, or whose lock cannot be released, breaks
+// every promise, because the scenarios rely on both. Check takes a few ttl, which pass
+// instantly in a testing/synctest bubble.
 func (p Promise) Check(ctx context.Context, stage Stage, ttl time.Duration) (broken string, err error) {
 	w := &world{ctx: ctx, stage: stage, ttl: ttl, server: locktest.NewServer()}
 	defer func() {
@@ -95,7 +98,7 @@ func WriteTable(w io.Writer) error {
 	return err
 }
 
-// A world is where a scenario plays: a Redis and processes that use it.
+// A world is the setting of a scenario: a Redis and the processes that use it.
 type world struct {
 	ctx       context.Context
 	stage     Stage
@@ -104,7 +107,8 @@ type world struct {
 	processes []*process
 }
 
-// What ends a scenario early, by panic, so that scenarios read as stories.
+// These end a scenario early, by panic, so that scenarios need no error
+// handling.
 type (
 	verdict string
 	failure struct{ error }
@@ -117,8 +121,8 @@ func (w *world) expect(kept bool, otherwise string) {
 	}
 }
 
-// isLock ends the scenario unless a lock keeps a second holder out until it is
-// given back. It uses a key of its own.
+// isLock ends the scenario unless the lock excludes a second holder until it is
+// released. It uses its own key.
 func (w *world) isLock() {
 	a, b := w.startAt("another lock", "a"), w.startAt("another lock", "b")
 	a.mustLock()
@@ -128,7 +132,7 @@ func (w *world) isLock() {
 	w.expect(b.unlock() && a.lock() && a.unlock(), "it cannot be given back twice")
 }
 
-// outlast waits until what was set to expire has done so.
+// outlast waits until everything that should expire within a ttl has expired.
 func (w *world) outlast() { time.Sleep(w.ttl + w.ttl/10) }
 
 func (w *world) close() error {
@@ -140,13 +144,13 @@ func (w *world) close() error {
 		}
 		errs = append(errs, p.rdb.Close())
 	}
-	// What a lock tries again in the background ends when its client is closed: it
-	// notices after its next pause.
+	// A lock's retries in the background end when its client is closed, which they
+	// notice after their next pause.
 	time.Sleep(w.ttl / 5)
 	return errors.Join(append(errs, w.server.Close())...)
 }
 
-// A process is one holder, with a client of its own.
+// A process is one holder, with its own client.
 type process struct {
 	*world
 	ctx     context.Context
@@ -167,8 +171,8 @@ func (w *world) startAt(key, name string) *process {
 	return p
 }
 
-// stop has nothing of the process reach Redis any more: it is dead, unless it
-// goes on later.
+// stop drops all commands of the process from now on: it counts as dead, unless
+// goOn is called later.
 func (p *process) stop() { p.stopped = p.hook.On(locktest.Any, -1, locktest.Drop) }
 
 func (p *process) goOn() {
@@ -177,7 +181,7 @@ func (p *process) goOn() {
 	}
 }
 
-// lock reports whether the process has got the lock.
+// lock reports whether the process acquired the lock.
 func (p *process) lock() bool {
 	ok, err := p.mutex.TryLock(p.ctx)
 	if err != nil {
@@ -186,14 +190,14 @@ func (p *process) lock() bool {
 	return ok
 }
 
-// mustLock is for a lock that is part of the scenario, not of the promise.
+// mustLock acquires a lock as part of the setup, not of the promise.
 func (p *process) mustLock() {
 	if !p.lock() {
 		panic(failure{errors.New("the lock is held before the scenario begins")})
 	}
 }
 
-// unlock reports whether there was a lock to give back.
+// unlock reports whether the process had a lock to release.
 func (p *process) unlock() bool {
 	err := p.mutex.Unlock(p.ctx)
 	if err != nil && !errors.Is(err, p.stage.NotHeld) {
@@ -202,7 +206,7 @@ func (p *process) unlock() bool {
 	return err == nil
 }
 
-// token is the fencing token that the process sends along, 0 if it has none.
+// token is the fencing token that the process sends with its writes, or 0.
 func (p *process) token() int64 {
 	if m, ok := p.mutex.(interface{ Token() int64 }); ok {
 		return m.Token()
@@ -210,10 +214,11 @@ func (p *process) token() int64 {
 	return 0
 }
 
-// unlocking is what gives the lock back, of all that Unlock may send.
+// unlocking matches the command that releases the lock, among all that Unlock
+// may send.
 var unlocking = locktest.Command("del", "eval", "evalsha")
 
-// unlockUntold gives the lock back, and the reply is lost.
+// unlockUntold releases the lock, but the reply is lost.
 func (p *process) unlockUntold() {
 	p.hook.On(unlocking, 1, locktest.LoseReply(locktest.ErrCut))
 	if err := p.mutex.Unlock(p.ctx); !errors.Is(err, locktest.ErrCut) {
@@ -221,14 +226,14 @@ func (p *process) unlockUntold() {
 	}
 }
 
-// parking is where a command is parked.
+// parking chooses the point at which a command is paused.
 type parking func(*locktest.Pause) locktest.Action
 
 func beforeIt(p *locktest.Pause) locktest.Action { return p.Before }
 func afterIt(p *locktest.Pause) locktest.Action  { return p.After }
 
-// unlockParked has an Unlock park, or end if it does not come to the command.
-// goOn lets it go on to its end.
+// unlockParked starts an Unlock and returns when it is paused, or has ended
+// without reaching that command. goOn lets it run to its end.
 func (p *process) unlockParked(where parking) (goOn func()) {
 	pause := locktest.NewPause()
 	rule := p.hook.On(unlocking, 1, where(pause))

@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Every cell of the table is so, the flaws too.
+// Every cell of the table is correct, including the flaws.
 func TestTable(t *testing.T) {
 	for _, p := range promises.All() {
 		for _, stage := range promises.Stages() {
@@ -35,8 +35,8 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// fake is a Mutex that says the same each time. It talks to Redis, so that a reply
-// can be lost.
+// fake is a Mutex that always returns the same results. It talks to Redis, so that
+// a reply can be lost.
 type fake struct {
 	rdb redis.UniversalClient
 	err error
@@ -55,7 +55,7 @@ func (f fake) Unlock(ctx context.Context) error {
 	return errors.Join(f.err, f.rdb.Ping(context.WithoutCancel(ctx)).Err())
 }
 
-// kept is a lock that is never given back.
+// kept is a lock that is never released.
 type kept struct {
 	promises.Mutex
 	rdb redis.UniversalClient
@@ -65,7 +65,7 @@ func (k kept) Unlock(ctx context.Context) error {
 	return k.rdb.Del(context.WithoutCancel(ctx), "nothing").Err()
 }
 
-// What is no lock keeps no promise.
+// A fake that is not a lock keeps no promise.
 func TestNoLockKeepsNoPromise(t *testing.T) {
 	stages := []promises.Stage{
 		{Name: "always grants", New: func(rdb redis.UniversalClient, _ string, _ time.Duration) promises.Mutex { return fake{rdb: rdb} }},
@@ -73,7 +73,7 @@ func TestNoLockKeepsNoPromise(t *testing.T) {
 			return fake{rdb: rdb, err: errFake}
 		}},
 	}
-	for _, stage := range promises.Stages()[:4] { // those that leave nothing running
+	for _, stage := range promises.Stages()[:4] { // stages that leave nothing running in the background
 		never := stage
 		never.Name = "never given back, as " + stage.Name
 		never.New = func(rdb redis.UniversalClient, key string, ttl time.Duration) promises.Mutex {

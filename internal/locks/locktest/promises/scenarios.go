@@ -43,8 +43,8 @@ func crash(w *world) {
 	w.expect(b.lock(), "the lock stays")
 }
 
-// A holder comes late when its lock has expired, and also when it gives back
-// once more what it gave back already, not knowing that for a lost reply.
+// An Unlock is late if the lock has expired, or if it repeats a release whose
+// reply was lost.
 func foreign(w *world) {
 	a, b, c := w.start("a"), w.start("b"), w.start("c")
 	a.mustLock()
@@ -100,7 +100,7 @@ func slow(w *world) {
 	}
 }
 
-// The lock expires; or if it does not, another removes it, if it can.
+// The lock expires; if it does not, another process removes it, if it can.
 func told(w *world) {
 	a, b, c := w.start("a"), w.start("b"), w.start("c")
 	c.mustLock()
@@ -121,7 +121,7 @@ func told(w *world) {
 	}
 	a.goOn()
 	if !lost {
-		return // there is nothing to tell
+		return // the lock was not lost, so there is no loss to report
 	}
 	select {
 	case <-ctx.Done():
@@ -138,8 +138,8 @@ func pause(w *world) {
 	w.expect(!b.lock(), "a second holder came in, and the first is about to go on")
 }
 
-// The resource is one that keeps the largest token it was shown, where it is shown
-// any, and takes nothing that comes with a smaller one.
+// The resource remembers the largest token it has seen, if it gets tokens at all,
+// and rejects requests with a smaller one.
 func fenced(w *world) {
 	a, b := w.start("a"), w.start("b")
 	a.mustLock()
@@ -156,7 +156,7 @@ func lostReply(w *world) {
 	if _, err := a.mutex.TryLock(a.ctx); err == nil {
 		panic(failure{errors.New("the reply was not lost")})
 	}
-	time.Sleep(w.ttl / 10) // what the attempt took may be given back meanwhile
+	time.Sleep(w.ttl / 10) // what the attempt acquired may be released meanwhile
 	w.expect(a.lock(), "it waits for the lock that it has")
 	w.expect(a.unlock() && b.lock(), "it has the lock twice, and gives it back once")
 }

@@ -17,21 +17,21 @@ import (
 	v9 "oversell/internal/locks/v9_cohort"
 )
 
-// A Mutex is what all stages have in common.
+// A Mutex has the methods that all stages share.
 type Mutex interface {
 	TryLock(ctx context.Context) (bool, error)
 	Unlock(ctx context.Context) error
 }
 
-// A Stage is a lock to be asked for the promises.
+// A Stage is a lock whose promises are checked.
 type Stage struct {
-	Name    string // as its folder
-	NotHeld error  // what its Unlock says when there is nothing to give back
+	Name    string // the name of its folder
+	NotHeld error  // the error of Unlock when there is nothing to release
 
 	// New returns the handle of one holder. A stage without expiry ignores ttl.
 	New func(rdb redis.UniversalClient, key string, ttl time.Duration) Mutex
 
-	// As names the holder in ctx, for a stage that asks for it.
+	// As puts the holder's name into ctx, for a stage that needs it.
 	As func(ctx context.Context, who string) context.Context
 }
 

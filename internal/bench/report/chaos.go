@@ -1,0 +1,133 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Chaos is the result of a row under chaos.
+type Chaos struct {
+	Seed   uint64  `json:"seed"`
+	Faults []Fault `json:"faults"`
+
+	Acknowledged int64 `json:"acknowledged"`  // buyers who were told of an order, including the sell-out
+	BoughtAtEnd  int64 `json:"bought_at_end"` // of those, in the sell-out
+	Repeated     int64 `json:"repeated"`      // requests beyond the first of a buyer
+
+	Sold         int64    `json:"sold"` // units in order rows
+	Missing      int64    `json:"acknowledged_missing"`
+	Duplicates   int64    `json:"duplicates"`
+	Unreported   int64    `json:"unreported"`
+	Foreign      int64    `json:"foreign"` // units in orders of another sale
+	Oversold     int64    `json:"oversold"`
+	Remaining    int64    `json:"remaining"` // units still on sale after the sell-out
+	Stranded     int64    `json:"stranded"`
+	SoldOut      bool     `json:"sold_out"` // the sell-out ended in "sold out"
+	StopsHolder  bool     `json:"stops_holder"`
+	MissingIDs   []string `json:"missing_orders,omitempty"`
+	DuplicateIDs []string `json:"duplicate_orders,omitempty"`
+
+	Planned, Sent, Dropped int64 `json:"-"`
+}
+
+// Fault is a fault that was injected, or skipped.
+type Fault struct {
+	Kind    string  `json:"kind"`
+	Victim  string  `json:"victim"`
+	Planned float64 `json:"planned_s"`           // when it was to begin, after the start
+	For     float64 `json:"for_s"`               // how long it was to last; 0: it has no duration
+	Amount  float64 `json:"amount_ms,omitempty"` // how late replies are, or how long an INSERT takes
+
+	At       float64  `json:"at_s"`           // when it began
+	Lasted   float64  `json:"lasted_s"`       // until its targets were available again
+	SoldIn   int64    `json:"sold_meanwhile"` // orders that buyers were told of while it lasted
+	From     string   `json:"from"`           // what sold_again_s is measured from: "end" or "fault"
+	Again    *float64 `json:"sold_again_s"`   // until a buyer was told of a new order; nil: never
+	Limit    float64  `json:"limit_s"`        // for sold_again_s
+	Stalled  float64  `json:"stalled_s"`      // of sold_again_s: how long the bench, and presumably the shops, did not get the CPU
+	Skipped  bool     `json:"skipped,omitempty"`
+	Error    string   `json:"error,omitempty"` // why it could not be injected
+	StopsFor bool     `json:"stops_holder,omitempty"`
+}
+
+// Late reports whether the sale took too long to recover, not counting stalls.
+func (d Fault) Late() bool { return !d.Skipped && (d.Again == nil || *d.Again-d.Stalled > d.Limit) }
+
+// Recovery says how long the sale took to recover.
+func (d Fault) Recovery() string {
+	switch {
+	case d.Skipped:
+		return "-"
+	case d.Again == nil:
+		return "never"
+	}
+	return fmt.Sprintf("%.2f s", *d.Again)
+}
+
+// shownRows is the largest number of rows of which all faults are shown. In a longer
+// report they are shown only for rows that did not match the expectation.
+const shownRows = 6
+
+// faults shows the result and the faults of each row under chaos.
+func (r Report) faults() string {
+	var b strings.Builder
+	for _, row := range r.Rows {
+		if row.Chaos == nil {
+			continue
+		}
+		fmt.Fprintf(&b, "\n%s\n", row.ChaosLine())
+		if len(r.Rows) <= shownRows || !row.Expected {
+			b.WriteString(Draw(row.Faults()) + "\n")
+		}
+	}
+	return b.String()
+}
+
+// ChaosLine is the result of a row under chaos in one line, or "" for another row.
+func (r Row) ChaosLine() string {
+	c := r.Chaos
+	if c == nil {
+		return ""
+	}
+	slowest, kind := 0.0, ""
+	for _, d := range c.Faults {
+		if d.Again != nil && *d.Again >= slowest {
+			slowest, kind = *d.Again, d.Kind
+		}
+	}
+	text := fmt.Sprintf("%s, seed %d: acknowledged %d (%d of them in the final sell-out), acknowledged_missing %d, duplicates %d, unreported %d, oversold %d, stranded %d, foreign %d",
+		r.Strategy, c.Seed, c.Acknowledged, c.BoughtAtEnd, c.Missing, c.Duplicates, c.Unreported, c.Oversold, c.Stranded, c.Foreign)
+	if kind != "" {
+		text += fmt.Sprintf("; slowest recovery %.2f s (%s)", slowest, kind)
+	}
+	return text
+}
+
+// Faults returns the table of the faults of a row under chaos.
+func (r Row) Faults() (heads []Head, lines [][]string) {
+	heads = []Head{{"at s", false}, {"fault", true}, {"target", true}, {"planned s", false},
+		{"lasted s", false}, {"sold during", false}, {"recovered after s", false}, {"limit s", false}}
+	for _, d := range r.Chaos.Faults {
+		what := d.Kind
+		if d.Amount > 0 {
+			what += fmt.Sprintf(" by %.0f ms", d.Amount)
+		}
+		line := []string{fmt.Sprintf("%.2f", d.At), what, d.Victim, fmt.Sprintf("%.2f", d.For)}
+		switch {
+		case d.Skipped:
+			line = append([]string{fmt.Sprintf("(%.2f)", d.Planned)}, line[1:]...)
+			line = append(line, "skipped", "", "", "")
+		default:
+			again := strings.TrimSuffix(d.Recovery(), " s")
+			if d.Stalled >= 0.1 {
+				again += fmt.Sprintf(", %.2f of it stalled", d.Stalled)
+			}
+			if d.Late() {
+				again += " (!)"
+			}
+			line = append(line, fmt.Sprintf("%.2f", d.Lasted), fmt.Sprint(d.SoldIn), again, fmt.Sprintf("%.0f after the %s", d.Limit, d.From))
+		}
+		lines = append(lines, line)
+	}
+	return heads, lines
+}

@@ -1,0 +1,168 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+
+	"oversell/internal/catalog"
+)
+
+// column is one column of the table.
+type column struct {
+	title  string
+	figure string                 // by its name in JSON, where it is one
+	show   func(v float64) string // shows the figure
+	of     kind                   // which tables have it
+	left   bool                   // aligned left
+	bad    string                 // explains a column that is shown only if a row has a figure other than 0
+}
+
+// kind is a set of kinds of tables.
+type kind int
+
+const (
+	sales kind = 1 << iota // all go at once
+	opens                  // sales at a constant rate
+	reads                  // of a cold key
+	all   = sales | opens | reads
+)
+
+func (m Manifest) kind() kind {
+	switch {
+	case catalog.Workload(m.Workload) == catalog.Cache:
+		return reads
+	case m.Rate > 0:
+		return opens
+	}
+	return sales
+}
+
+// Titles of columns that are not shown by their figure alone.
+const (
+	titleRow      = ""
+	titleOversold = "oversold"
+	titleVerdict  = "verdict"
+)
+
+// columns are those of the report's rows.
+func (r Report) columns() []column {
+	var shown []column
+	for _, c := range []column{
+		{title: titleRow, of: all, left: true},
+		{title: "planned", figure: "planned", show: whole, of: opens},
+		{title: "sent", figure: "sent", show: whole, of: opens},
+		{title: "dropped", figure: "dropped", show: zeroIsDot, of: opens},
+		{title: "sold", figure: "sold", show: whole, of: sales | opens},
+		{title: titleOversold, figure: "oversold", show: whole, of: sales | opens},
+		{title: "lost", figure: "lost_updates", show: zeroIsDot, of: sales | opens},
+		{title: "undersold", figure: "undersold", show: zeroIsDot, of: sales | opens},
+		{title: "loads", figure: "db_loads", show: whole, of: reads},
+		{title: "served", figure: "served", show: whole, of: reads | opens},
+		{title: "holders", figure: "max_holders", show: whole, of: all},
+		{title: "missing", figure: "acknowledged_missing", show: zeroIsDot, of: sales | opens,
+			bad: "replies that do not match an order in the database"},
+		{title: "unreported", figure: "unreported", show: zeroIsDot, of: sales | opens,
+			bad: "orders that no buyer was told of, except those of buyers whose outcome is unknown"},
+		{title: "duplicates", figure: "duplicates", show: zeroIsDot, of: sales | opens,
+			bad: "orders beyond the first for one idempotency key"},
+		{title: "sold out", figure: "sold_out", show: zeroIsDot, of: sales | opens},
+		{title: "failed", figure: "failed", show: zeroIsDot, of: all},
+		{title: "unknown", figure: "unknown", show: zeroIsDot, of: all},
+		{title: "p50", figure: "p50_ms", show: whole, of: sales | reads},
+		{title: "p95", figure: "p95_ms", show: whole, of: sales | reads},
+		{title: "p99", figure: "p99_ms", show: whole, of: sales | reads},
+		{title: "max", figure: "max_ms", show: whole, of: sales | reads},
+		{title: "response p50", figure: "p50_ms", show: tenths, of: opens},
+		{title: "p99", figure: "p99_ms", show: tenths, of: opens},
+		{title: "max", figure: "max_ms", show: tenths, of: opens},
+		{title: "service p50", figure: "service_p50_ms", show: tenths, of: opens},
+		{title: "p99", figure: "service_p99_ms", show: tenths, of: opens},
+		{title: "max", figure: "service_max_ms", show: tenths, of: opens},
+		{title: "cmds/req", figure: "redis_commands", show: tenths, of: all},
+		{title: "sent/s", figure: "achieved_rate", show: whole, of: opens},
+		{title: "sold/s", figure: "throughput", show: whole, of: sales | opens},
+		{title: "reads/s", figure: "throughput", show: whole, of: reads},
+		{title: titleVerdict, of: all, left: true},
+	} {
+		if c.of&r.Manifest.kind() != 0 && (c.bad == "" || r.any(c.figure)) {
+			shown = append(shown, c)
+		}
+	}
+	return shown
+}
+
+// any reports whether the figure of any row is not 0.
+func (r Report) any(figure string) bool {
+	return slices.ContainsFunc(r.Rows, func(row Row) bool { return row.figures()[figure] != 0 })
+}
+
+func whole(v float64) string { return fmt.Sprintf("%.0f", v) }
+
+func tenths(v float64) string { return fmt.Sprintf("%.1f", v) }
+
+// zeroIsDot shows a zero as a dot, so that the other figures stand out.
+func zeroIsDot(v float64) string {
+	if v == 0 {
+		return "."
+	}
+	return whole(v)
+}
+
+// row is a row's text for the column.
+func (c column) row(r Row) string {
+	switch {
+	case c.title == titleRow:
+		return "  " + r.Strategy
+	case c.title == titleVerdict && r.Expected:
+		return string(r.Verdict)
+	case c.title == titleVerdict:
+		return string(r.Verdict) + " (!)"
+	case c.title == titleOversold && r.OversoldPossible != r.Oversold:
+		return fmt.Sprintf("%d..%d", r.Oversold, r.OversoldPossible)
+	}
+	v, known := r.figures()[c.figure]
+	if !known {
+		return ""
+	}
+	return c.show(v)
+}
+
+// median is a group's text for the column.
+func (c column) median(g Group) string {
+	switch c.title {
+	case titleRow:
+		return "  " + g.Strategy
+	case titleVerdict:
+		return g.Verdict()
+	}
+	e, known := g.Figures[c.figure]
+	if !known {
+		return ""
+	}
+	return c.show(e.Median)
+}
+
+// interval is a group's text for the column below its median, or "" if the runs do not
+// differ. The interval of oversold includes what unknown outcomes leave open.
+func (c column) interval(g Group) string {
+	if c.figure == "" {
+		return ""
+	}
+	e := g.Figures[c.figure]
+	if c.title == titleOversold {
+		e.High = max(e.High, g.Figures["oversold_possible"].High)
+	}
+	low, high := c.show(e.Low), c.show(e.High)
+	if low == high && low == c.show(e.Median) {
+		return ""
+	}
+	return undot(low) + ".." + undot(high)
+}
+
+// undot undoes zeroIsDot in an interval, which has dots of its own.
+func undot(text string) string {
+	if text == "." {
+		return "0"
+	}
+	return text
+}

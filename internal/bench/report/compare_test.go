@@ -1,0 +1,176 @@
+package report_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"oversell/internal/bench/report"
+	"oversell/internal/catalog"
+	"oversell/internal/figures"
+)
+
+// measured is a report of three strategies under two conditions, in runs with noise.
+// Latencies grow by the factor.
+func measured(runs int, factor float64) report.Report {
+	r := report.Report{Manifest: report.Manifest{
+		Format: 1, Redis: "redis 7.0.15 (local)", DB: "MariaDB 10.11.6 (local)", Go: "go1.26.8", OS: "linux/amd64", CPUs: 2,
+		Version: "0123abcd", Requests: 5000, Stock: 1000, Workload: "deduct", Instances: 2, Repeat: runs,
+		TTL: "1s", Work: "0s", Wait: "12.8s", Retry: "line:2ms", Keys: "none", SecondLook: true,
+	}}
+	for run := 1; run <= runs; run++ {
+		noise := float64(run%5) - 2
+		for _, c := range []catalog.Condition{catalog.Calm, catalog.Slow} {
+			for i, strategy := range []string{"none", "watch", "v6_watchdog"} {
+				r.Rows = append(r.Rows, report.Row{
+					Strategy: strategy, Condition: c, Workload: catalog.Deduct, Repeat: run, Requests: 5000, Stock: 1000,
+					Verdict: figures.OK, Expected: true, TTL: "1s",
+					P50: 100*float64(i+1)*factor + noise, P99: 200 + 10*noise,
+					Throughput: 1000/float64(i+1)/factor + noise, RedisCommands: new(2 + float64(i)/2),
+				})
+			}
+		}
+	}
+	return r
+}
+
+func file(name string, r report.Report) report.File { return report.File{Name: name, Report: r} }
+
+func TestComparison(t *testing.T) {
+	broken := measured(6, 1.1)
+	broken.Manifest.Version, broken.Manifest.CPUs = "4567cdef", 8
+	for i, row := range broken.Rows {
+		if row.Strategy == "v6_watchdog" && row.Condition == catalog.Slow && row.Repeat == 2 {
+			broken.Rows[i].Verdict, broken.Rows[i].Expected, broken.Rows[i].TTL = figures.Oversold, false, "2s"
+			broken.Rows[i].Discarded = []report.Discarded{{TTL: "1s", Verdict: figures.OK, Stalled: 400}}
+		}
+	}
+	fewer := measured(6, 1)
+	fewer.Rows = fewer.Rows[:len(fewer.Rows)/6]
+	for name, write := range map[string]func(w io.Writer) error{
+		"files": func(w io.Writer) error {
+			c, err := report.CompareFiles(file("old.json", measured(6, 1)), file("new.json", broken))
+			return errors.Join(err, c.WriteFiles(w))
+		},
+		"few": func(w io.Writer) error {
+			c, err := report.CompareFiles(file("old.json", measured(6, 1.1)), file("new.json", fewer))
+			return errors.Join(err, c.WriteFiles(w))
+		},
+		"strategies": func(w io.Writer) error {
+			c, err := report.CompareStrategies(file("new.json", broken))
+			return errors.Join(err, c.WriteStrategies(w))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got bytes.Buffer
+			if err := write(&got); err != nil {
+				t.Fatal(err)
+			}
+			checkGolden(t, name+".txt", got.Bytes())
+		})
+	}
+}
+
+// What is of different things is not compared, and the one line names them.
+func TestReportsOfDifferentThings(t *testing.T) {
+	for want, change := range map[string]func(m *report.Manifest){
+		"redis (redis 7.0.15 (local), miniredis 2.40.0 (embedded))": func(m *report.Manifest) { m.Redis = "miniredis 2.40.0 (embedded)" },
+		"db (MariaDB 10.11.6 (local), MySQL 8)":                     func(m *report.Manifest) { m.DB = "MySQL 8" },
+		"go (go1.26.8, go1.27)":                                     func(m *report.Manifest) { m.Go = "go1.27" },
+		"format (1, 2)":                                             func(m *report.Manifest) { m.Format = 2 },
+		"workload (deduct, cache)":                                  func(m *report.Manifest) { m.Workload = "cache" },
+		"requests (5000, 300)":                                      func(m *report.Manifest) { m.Requests = 300 },
+		"stock (1000, 10)":                                          func(m *report.Manifest) { m.Stock = 10 },
+		"instances (2, 3)":                                          func(m *report.Manifest) { m.Instances = 3 },
+		"ttl (1s, 2s)":                                              func(m *report.Manifest) { m.TTL = "2s" },
+		"work (0s, 1ms)":                                            func(m *report.Manifest) { m.Work = "1ms" },
+		"wait (12.8s, 20s)":                                         func(m *report.Manifest) { m.Wait = "20s" },
+		"keys (none, pairs)":                                        func(m *report.Manifest) { m.Keys = "pairs" },
+		"second look (true, false)":                                 func(m *report.Manifest) { m.SecondLook = false },
+		"requests (5000, 7), stock (1000, 8)":                       func(m *report.Manifest) { m.Requests, m.Stock = 7, 8 },
+	} {
+		other := measured(1, 1)
+		change(&other.Manifest)
+		_, err := report.CompareFiles(file("a.json", measured(1, 1)), file("b.json", other))
+		if !errors.Is(err, report.ErrDiffer) || err.Error() != "a.json and b.json cannot be compared: they differ in "+want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+	other := measured(1, 1)
+	for i := range other.Rows {
+		other.Rows[i].Strategy = "v" + other.Rows[i].Strategy
+	}
+	if _, err := report.CompareFiles(file("a.json", measured(1, 1)), file("b.json", other)); !errors.Is(err, report.ErrDiffer) || !strings.Contains(err.Error(), "no row in common") {
+		t.Errorf("no row in common: %v", err)
+	}
+	other.Rows = other.Rows[:1]
+	if _, err := report.CompareStrategies(file("a.json", other)); !errors.Is(err, report.ErrDiffer) || !strings.Contains(err.Error(), "no condition with two strategies") {
+		t.Errorf("one strategy: %v", err)
+	}
+}
+
+// Two runs of one thing do not differ, however many there are.
+func TestNoiseIsNoDifference(t *testing.T) {
+	for _, runs := range []int{1, 3, 20} {
+		c, err := report.CompareFiles(file("a.json", measured(runs, 1)), file("b.json", measured(runs, 1)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got strings.Builder
+		if err := c.WriteFiles(&got); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(got.String(), "%") || strings.Count(got.String(), "no difference\n") != 4*6 || !strings.Contains(got.String(), "The verdicts are the same.") {
+			t.Errorf("%d runs:\n%s", runs, &got)
+		}
+	}
+}
+
+// Of one run each there is no telling what is noise.
+func TestSingleRunsAreDoubtful(t *testing.T) {
+	c, err := report.CompareFiles(file("a.json", measured(1, 1)), file("b.json", measured(1, 1.5)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got strings.Builder
+	if err := c.WriteFiles(&got); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(got.String(), "+50.3% ?") || !strings.Contains(got.String(), "with so few runs") {
+		t.Errorf("got\n%s", &got)
+	}
+}
+
+// What a median is nothing to begin with has no ratio.
+func TestNothingHasNoRatio(t *testing.T) {
+	old, changed := measured(6, 1), measured(6, 1)
+	for i := range old.Rows {
+		old.Rows[i].Throughput = 0
+	}
+	c, err := report.CompareFiles(file("a.json", old), file("b.json", changed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got strings.Builder
+	if err := c.WriteFiles(&got); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Count(got.String(), "from 0") != 6 || strings.Contains(got.String(), "Inf") {
+		t.Errorf("got\n%s", &got)
+	}
+}
+
+func TestComparisonThatCannotBeWrittenIsAnError(t *testing.T) {
+	c, err := report.CompareStrategies(file("a.json", measured(1, 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.WriteStrategies(full{}); !errors.Is(err, errFull) {
+		t.Errorf("strategies: %v", err)
+	}
+	if err := c.WriteFiles(full{}); !errors.Is(err, errFull) {
+		t.Errorf("files: %v", err)
+	}
+}

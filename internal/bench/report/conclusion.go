@@ -1,0 +1,132 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"oversell/internal/catalog"
+)
+
+// Conclusion says whether the rows match the catalog's expectations, which do not,
+// which were run again, and whether any are missing.
+func (r Report) Conclusion() string {
+	return Unfinished(len(r.Rows), r.Manifest) + r.expectations() + r.undecided() + r.leases() + r.repeated()
+}
+
+// Unfinished returns a line that says how many rows are missing from a report that was
+// cut short, and "" for a complete one.
+func Unfinished(rows int, m Manifest) string {
+	if rows >= m.Planned {
+		return ""
+	}
+	what := "row"
+	if m.Repeat > 1 {
+		what = "run"
+	}
+	return fmt.Sprintf("Not finished: %d of %s done.\n", rows, Plural(m.Planned, what))
+}
+
+// undecided names the strategies for which the catalog has no expectation.
+func (r Report) undecided() string {
+	var names []string
+	for _, row := range r.Rows {
+		if row.Undecided && !slices.Contains(names, row.Strategy) {
+			names = append(names, row.Strategy)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("No expectation for %s: which waiters these locks serve is left to chance.\n", strings.Join(names, ", "))
+}
+
+// leases names the strategies whose servers granted another lease than was asked for.
+func (r Report) leases() string {
+	var all []string
+	for _, row := range r.Rows {
+		asked := row.Condition == catalog.Failover || len(row.Discarded) > 0 || r.Manifest.TTL == "" || row.TTL == "" || row.TTL == r.Manifest.TTL
+		if text := row.Strategy + " " + row.TTL; !asked && !slices.Contains(all, text) {
+			all = append(all, text)
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("Servers that cannot grant a ttl of %s, and the ttl they granted: %s.\n", r.Manifest.TTL, strings.Join(all, ", "))
+}
+
+// repeated lists the rows that were run again, so that nothing is discarded silently.
+func (r Report) repeated() string {
+	var b strings.Builder
+	for _, row := range r.Rows {
+		for _, d := range row.Discarded {
+			fmt.Fprintf(&b, "  %s: %s; a process stalled for %.0f ms, with a ttl of %s\n",
+				r.name(row), cmp.Or(d.Differs, "verdict "+string(d.Verdict)), d.Stalled, d.TTL)
+		}
+	}
+	if b.Len() == 0 {
+		return ""
+	}
+	return fmt.Sprintf("Run again with twice the ttl, because a process stalled for more than a fifth of it:\n%s", b.String())
+}
+
+// name names a row, with the number of its run if it was repeated.
+func (r Report) name(row Row) string {
+	name := Key{row.Strategy, row.Condition, row.Workload}.String()
+	if r.repeats() {
+		name += fmt.Sprintf(", run %d", row.Repeat)
+	}
+	return name
+}
+
+// repeats reports whether any row was repeated.
+func (r Report) repeats() bool {
+	return slices.ContainsFunc(r.Rows, func(row Row) bool { return row.Repeat > 1 })
+}
+
+// expectations compares the rows with the catalog.
+func (r Report) expectations() string {
+	var wrong strings.Builder
+	n := 0
+	for _, row := range r.Rows {
+		if !row.Expected {
+			n++
+			fmt.Fprintf(&wrong, "  %s: %s\n", r.name(row), row.Differs)
+		}
+	}
+	decided := slices.DeleteFunc(slices.Clone(r.Rows), func(row Row) bool { return row.Undecided })
+	what, some := Plural(len(decided), "row"), len(decided) < len(r.Rows)
+	if r.repeats() {
+		of := Report{Rows: decided}
+		what = fmt.Sprintf("%s of %s", Plural(len(decided), "run"), Plural(len(of.Groups()), "row"))
+	}
+	if some {
+		what += " with an expectation"
+	}
+	switch {
+	case n == 0 && len(decided) == 0:
+		return ""
+	case n == 0 && len(r.Rows) == 1:
+		return "The row matched the catalog's expectation.\n"
+	case n == 0 && len(decided) == 1:
+		return "The one row with an expectation matched it.\n"
+	case n == 0:
+		return fmt.Sprintf("All %s matched the catalog's expectations.\n", what)
+	case len(r.Rows) == 1:
+		return "The row did not match the catalog's expectation:\n" + wrong.String()
+	}
+	return fmt.Sprintf("%d of %s did not match the catalog's expectations:\n%s", n, what, wrong.String())
+}
+
+// Plural counts things: "1 shop", "2 shops", "3 processes".
+func Plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	if strings.HasSuffix(what, "s") {
+		what += "e"
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

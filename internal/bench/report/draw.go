@@ -1,0 +1,43 @@
+package report
+
+import (
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+)
+
+// Head is the head of a column.
+type Head struct {
+	Title string
+	Left  bool // aligned left
+}
+
+// Draw draws a table in the style of all the bench's tables, without a final newline.
+func Draw(heads []Head, lines [][]string) string {
+	t := table.NewWriter()
+	style := table.StyleLight
+	style.Options = table.Options{SeparateHeader: true}
+	style.Format.Header = text.FormatDefault
+	style.Box.PaddingLeft, style.Box.PaddingRight = "", "  "
+	t.SetStyle(style)
+	t.SuppressTrailingSpaces()
+	var header table.Row
+	var configs []table.ColumnConfig
+	for i, h := range heads {
+		header = append(header, h.Title)
+		align := text.AlignRight
+		if h.Left {
+			align = text.AlignLeft
+		}
+		configs = append(configs, table.ColumnConfig{Number: i + 1, Align: align, AlignHeader: align})
+	}
+	t.AppendHeader(header)
+	t.SetColumnConfigs(configs)
+	for _, line := range lines {
+		row := make(table.Row, len(line))
+		for i, cell := range line {
+			row[i] = cell
+		}
+		t.AppendRow(row)
+	}
+	return t.Render()
+}

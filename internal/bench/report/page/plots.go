@@ -1,0 +1,187 @@
+package page
+
+import (
+	"slices"
+
+	"oversell/internal/bench/report"
+	"oversell/internal/catalog"
+	"oversell/internal/figures"
+)
+
+// plots is the input of the page's script.
+type plots struct {
+	Strategies []string `json:"strategies"`
+	Conditions []plot   `json:"conditions"`
+	Open       bool     `json:"open"`  // requests had planned times
+	Reads      bool     `json:"reads"` // of a cold key
+}
+
+// plot is the plots of one condition.
+type plot struct {
+	Name    string `json:"name"`
+	Bars    []bar  `json:"bars"`
+	Latency chart  `json:"latency"` // over percentiles
+	Served  chart  `json:"served"`  // per second, over seconds
+	Wait    chart  `json:"wait"`    // over percentiles
+}
+
+// bar is a strategy's units oversold and undersold, or the loads of a cold key and the
+// readers not served.
+type bar struct {
+	Strategy string           `json:"strategy"`
+	Over     figures.Estimate `json:"over"`
+	Under    figures.Estimate `json:"under"`
+}
+
+// chart is curves over the same x values.
+type chart struct {
+	X      []float64 `json:"x"`
+	Curves []curve   `json:"curves"`
+}
+
+// newChart returns an empty chart, whose lists are not null in JSON.
+func newChart() chart { return chart{X: []float64{}, Curves: []curve{}} }
+
+// curve is the medians and intervals of a strategy's runs. Unknown values are nil.
+type curve struct {
+	Strategy string     `json:"strategy"`
+	Runs     int        `json:"runs"`
+	Median   []*float64 `json:"median"`
+	Low      []*float64 `json:"low"`
+	High     []*float64 `json:"high"`
+}
+
+func newPlots(r report.Report) plots {
+	p := plots{Open: r.Manifest.Rate > 0, Reads: catalog.Workload(r.Manifest.Workload) == catalog.Cache, Conditions: []plot{}}
+	over, under := "oversold", "undersold"
+	if p.Reads {
+		over, under = "db_loads", "failed"
+	}
+	rows := make(map[report.Key][]report.Row)
+	for _, row := range r.Rows {
+		k := report.Key{Strategy: row.Strategy, Condition: row.Condition, Workload: row.Workload}
+		rows[k] = append(rows[k], row)
+	}
+	at := make(map[string]int)
+	groups := r.Groups()
+	for _, g := range groups {
+		if !slices.Contains(p.Strategies, g.Strategy) {
+			p.Strategies = append(p.Strategies, g.Strategy)
+		}
+		name := string(g.Condition)
+		if _, known := at[name]; !known {
+			at[name] = len(p.Conditions)
+			p.Conditions = append(p.Conditions, plot{Name: name, Latency: newChart(), Served: newChart(), Wait: newChart()})
+		}
+		c := &p.Conditions[at[name]]
+		c.Bars = append(c.Bars, bar{g.Strategy, g.Figures[over], g.Figures[under]})
+		runs := rows[g.Key()]
+		c.Latency.percentiles(g.Strategy, runs, func(p *report.Percentiles) []float64 { return p.Latency })
+		c.Wait.percentiles(g.Strategy, runs, func(p *report.Percentiles) []float64 { return p.Wait })
+	}
+	for i := range p.Conditions {
+		c := &p.Conditions[i]
+		bin, bins := commonBins(r.Rows, c.Name)
+		for n := range bins {
+			c.Served.X = append(c.Served.X, (float64(n)+0.5)*bin/1e3)
+		}
+		for _, g := range groups {
+			if string(g.Condition) == c.Name {
+				c.Served.timeline(g.Strategy, rows[g.Key()], bin, bins)
+			}
+		}
+	}
+	return p
+}
+
+// percentiles adds a curve over percentiles.
+func (c *chart) percentiles(strategy string, runs []report.Row, of func(p *report.Percentiles) []float64) {
+	var lines [][]float64
+	for _, row := range runs {
+		if row.Percentiles == nil {
+			continue
+		}
+		ms := of(row.Percentiles)
+		if len(ms) == 0 || len(ms) != len(row.Percentiles.P) {
+			continue
+		}
+		c.X = row.Percentiles.P
+		line := make([]float64, len(ms))
+		for i := range ms {
+			line[i] = max(ms[i], shortest)
+		}
+		lines = append(lines, line)
+	}
+	c.add(strategy, lines)
+}
+
+// shortest is the smallest value drawn, in ms: a logarithmic scale has no zero.
+const shortest = 0.01
+
+// timeline adds a curve over time.
+func (c *chart) timeline(strategy string, runs []report.Row, bin float64, bins int) {
+	var lines [][]float64
+	longest := 0
+	for _, row := range runs {
+		if row.Timeline == nil || row.Timeline.Bin <= 0 {
+			continue
+		}
+		each := bin / row.Timeline.Bin // a power of two
+		line := make([]float64, bins)
+		for i, n := range row.Timeline.Served {
+			at := int(float64(i) / each)
+			line[at] += float64(n) / bin * 1e3
+			longest = max(longest, at+2) // and one in which it is over
+		}
+		lines = append(lines, line)
+	}
+	for i := range lines {
+		lines[i] = lines[i][:min(longest, bins)]
+	}
+	c.add(strategy, lines)
+}
+
+// fewBins bounds the bins that are drawn: more would show noise.
+const fewBins = 60
+
+// commonBins returns the length of the bins in which all timelines of a condition
+// are shown, in ms, and their number.
+func commonBins(rows []report.Row, condition string) (bin float64, bins int) {
+	end := 0.0
+	for _, row := range rows {
+		if string(row.Condition) == condition && row.Timeline != nil {
+			bin = max(bin, row.Timeline.Bin)
+			end = max(end, row.Timeline.Bin*float64(len(row.Timeline.Served)))
+		}
+	}
+	if bin == 0 {
+		return 0, 0
+	}
+	for end/bin > fewBins {
+		bin *= 2
+	}
+	return bin, int(end/bin) + 2
+}
+
+// add adds the curve of a strategy, from one line for each run.
+func (c *chart) add(strategy string, lines [][]float64) {
+	if len(lines) == 0 {
+		return
+	}
+	k := curve{Strategy: strategy, Runs: len(lines)}
+	for i := range c.X {
+		var values []float64
+		for _, line := range lines {
+			if i < len(line) {
+				values = append(values, line[i])
+			}
+		}
+		var median, low, high *float64
+		if len(values) > 0 {
+			e := figures.MedianOf(values)
+			median, low, high = &e.Median, &e.Low, &e.High
+		}
+		k.Median, k.Low, k.High = append(k.Median, median), append(k.Low, low), append(k.High, high)
+	}
+	c.Curves = append(c.Curves, k)
+}

@@ -1,0 +1,121 @@
+package page
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"oversell/internal/bench/report"
+	"oversell/internal/figures"
+)
+
+// view is the page without its plots.
+type view struct {
+	Load       string
+	Header     []string
+	Wrong      bool
+	Conclusion []string
+	Titles     []string
+	Lines      []viewLine
+	Chaos      []chaosView // of each row under chaos
+	Settings   []setting
+	Conditions []string
+	File       string // name of the download
+}
+
+// viewLine is a line of the table.
+type viewLine struct {
+	Condition string // heads the lines below; "" for a row
+	Name      string // of a row; "" for the intervals below it
+	Cells     []string
+	Verdict   string
+	Class     string // of the verdict
+}
+
+// chaosView is the faults of a row.
+type chaosView struct {
+	Name, Line string
+	Wrong      bool
+	Heads      []report.Head
+	Lines      [][]string
+}
+
+type setting struct{ Name, Value string }
+
+func newView(r report.Report) view {
+	header := strings.Split(strings.TrimSpace(r.Header()), "\n")
+	sheet := r.Table()
+	v := view{
+		Load: header[0], Header: header[1:], Wrong: !r.AsExpected(),
+		Conclusion: strings.Split(strings.TrimSpace(r.Conclusion()), "\n"),
+		Titles:     sheet.Titles[1 : len(sheet.Titles)-1], Settings: settings(r.Manifest),
+		File: "oversell-" + r.Manifest.ID + ".json",
+	}
+	for _, l := range sheet.Lines {
+		if len(l.Cells) == 1 {
+			v.Lines = append(v.Lines, viewLine{Condition: l.Cells[0]})
+			continue
+		}
+		last := len(l.Cells) - 1
+		v.Lines = append(v.Lines, viewLine{
+			Name: strings.TrimSpace(l.Cells[0]), Cells: l.Cells[1:last], Verdict: l.Cells[last], Class: class(l),
+		})
+	}
+	for _, row := range r.Rows {
+		if row.Chaos != nil {
+			heads, lines := row.Faults()
+			v.Chaos = append(v.Chaos, chaosView{
+				Name: fmt.Sprintf("%s, seed %d", row.Strategy, row.Chaos.Seed), Line: row.ChaosLine(), Wrong: !row.Expected,
+				Heads: heads, Lines: lines,
+			})
+		}
+	}
+	for _, p := range newPlots(r).Conditions {
+		v.Conditions = append(v.Conditions, p.Name)
+	}
+	return v
+}
+
+// class is the CSS class of a line's worst verdict.
+func class(l report.Line) string {
+	class := "good"
+	for _, v := range l.Verdicts {
+		switch {
+		case v == figures.Oversold || v == figures.Stuck:
+			class = "bad"
+		case v != figures.OK && class == "good":
+			class = "fair"
+		}
+	}
+	if l.Wrong {
+		class += " wrong"
+	}
+	return class
+}
+
+// settings lists what the report was measured with.
+func settings(m report.Manifest) []setting {
+	all := []setting{
+		{"bench", m.ID}, {"started", m.Started.UTC().Format(time.RFC3339)}, {"oversell", m.Version},
+		{"redis", m.Redis}, {"database", m.DB}, {"Go", m.Go}, {"machine", fmt.Sprintf("%s, %d CPUs", m.OS, m.CPUs)},
+		{"flags", strings.Join(m.Flags, " ")}, {"workload", m.Workload}, {"requests", fmt.Sprint(m.Requests)},
+	}
+	if m.Rate > 0 {
+		all = append(all, setting{"rate", fmt.Sprintf("%d a second for %s, %d in flight at most", m.Rate, m.Duration, m.InFlight)})
+	}
+	if m.Seed > 0 {
+		all = append(all, setting{"seed", fmt.Sprint(m.Seed)})
+	}
+	all = append(all, []setting{
+		{"stock", fmt.Sprint(m.Stock)}, {"shops", fmt.Sprint(m.Instances)}, {"targets", strings.Join(m.Targets, " ")},
+		{"ttl", m.TTL}, {"work", m.Work}, {"wait", m.Wait}, {"retry", m.Retry}, {"keys", m.Keys},
+		{"second look", fmt.Sprint(m.SecondLook)}, {"runs of each row", fmt.Sprint(m.Repeat)},
+	}...)
+	var given []setting
+	for _, s := range all {
+		if s.Value != "" {
+			given = append(given, s)
+		}
+	}
+	return given
+}

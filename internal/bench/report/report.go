@@ -1,0 +1,211 @@
+// Package report is what a bench reports: its rows and what they were run with, read
+// and written as JSON, drawn as tables, judged in a conclusion, and compared with
+// another report. It runs nothing.
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"runtime"
+	"strings"
+	"time"
+
+	"oversell/internal/build"
+	"oversell/internal/catalog"
+	"oversell/internal/figures"
+	"oversell/internal/stock"
+)
+
+// Report is the result of a bench. Programs rely on its JSON form.
+type Report struct {
+	Manifest Manifest `json:"manifest"`
+	Rows     []Row    `json:"rows"`
+}
+
+// Manifest says what the rows of a report were measured with.
+type Manifest struct {
+	Format     int           `json:"format"` // of the report
+	ID         string        `json:"id"`     // of the bench: its items are called bench-ID-1 and so on
+	Started    time.Time     `json:"started"`
+	Redis      string        `json:"redis"` // kind and version
+	DB         string        `json:"db"`
+	Servers    []string      `json:"servers,omitempty"` // other servers that some strategies need
+	Go         string        `json:"go"`
+	OS         string        `json:"os"`
+	CPUs       int           `json:"cpus"`
+	Version    string        `json:"version"`            // of the bench
+	Requests   int           `json:"requests"`           // of each row; of an open load: planned
+	Rate       int           `json:"rate,omitempty"`     // requests a second of an open load; 0: all at once
+	Duration   string        `json:"duration,omitempty"` // of an open load
+	InFlight   int           `json:"in_flight,omitempty"`
+	Stock      int64         `json:"stock"`
+	Workload   string        `json:"workload"`
+	Instances  int           `json:"instances"`
+	Targets    []string      `json:"targets,omitempty"`
+	TTL        string        `json:"ttl,omitempty"` // this and the next three: not of shops at Targets
+	Work       string        `json:"work,omitempty"`
+	Wait       string        `json:"wait,omitempty"`
+	Retry      string        `json:"retry,omitempty"` // waiting policy
+	Keys       string        `json:"keys"`
+	SecondLook bool          `json:"second_look"`
+	Keeper     stock.Backend `json:"keeper,omitempty"`   // where the stock was asked to be
+	Unfenced   bool          `json:"unfenced,omitempty"` // the stock does not check fencing tokens
+	Repeat     int           `json:"repeat"`             // runs of each row asked for
+	Planned    int           `json:"planned,omitempty"`  // rows asked for, times Repeat
+	Seed       uint64        `json:"seed,omitempty"`     // of the faults of condition chaos in the first run
+	Flags      []string      `json:"flags,omitempty"`    // given to the bench, without secrets
+}
+
+// format is the version of the JSON form. A form that programs written for this one
+// cannot read gets another number.
+const format = 1
+
+// NewManifest returns a manifest with the machine and the backends filled in.
+func NewManifest(redis, db string) Manifest {
+	return Manifest{
+		Format:  format,
+		Started: time.Now().UTC().Truncate(time.Second),
+		Redis:   redis, DB: db,
+		Go: runtime.Version(), OS: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(),
+		Version: build.Version(),
+	}
+}
+
+// Row is the result of one run of a strategy under a condition. Package figures
+// defines the figures.
+type Row struct {
+	Strategy  string            `json:"strategy"`
+	Condition catalog.Condition `json:"condition"`
+	Workload  catalog.Workload  `json:"workload"`
+	Undecided bool              `json:"undecided,omitempty"` // the catalog has no expectation
+	Keeper    stock.Backend     `json:"keeper,omitempty"`    // where the stock was; older reports lack it
+	Repeat    int               `json:"repeat"`              // number of this run of the row, from 1
+	Requests  int               `json:"requests"`
+	Stock     int64             `json:"stock"`
+
+	Sold             int64 `json:"sold"`     // units in order rows
+	SoldOut          int64 `json:"sold_out"` // buyers told that the item is sold out
+	Failed           int64 `json:"failed"`   // requests refused for another reason
+	Unknown          int64 `json:"unknown"`  // requests whose outcome was not learned
+	Oversold         int64 `json:"oversold"`
+	OversoldPossible int64 `json:"oversold_possible"`
+	LostUpdates      int64 `json:"lost_updates"`
+	Undersold        int64 `json:"undersold"`
+	Duplicates       int64 `json:"duplicates"`
+
+	// What buyers were told, compared with the orders by id. All are 0 in older reports.
+	AcknowledgedMissing int64 `json:"acknowledged_missing"` // replies that do not match an order in the database
+	Unreported          int64 `json:"unreported"`           // orders that no buyer was told of, except those of buyers who were cut off
+	Uncompared          int64 `json:"uncompared,omitempty"` // replies beyond the number that is kept
+	Stranded            int64 `json:"stranded"`             // units that are neither sold nor left
+
+	MaxHolders int   `json:"max_holders"`
+	DBLoads    int64 `json:"db_loads"` // cache: loads of the cold key
+
+	P50           float64  `json:"p50_ms"`
+	P95           float64  `json:"p95_ms"`
+	P99           float64  `json:"p99_ms"`
+	Max           float64  `json:"max_ms"`
+	Wall          float64  `json:"wall_ms"`
+	Throughput    float64  `json:"throughput"`     // units sold, or values read, per second
+	RedisCommands *float64 `json:"redis_commands"` // that the server counted per request; nil: not counted
+
+	Verdict  figures.Verdict `json:"verdict"`
+	Expected bool            `json:"expected"`          // it matched the catalog's expectation
+	Differs  string          `json:"differs,omitempty"` // how it differs from the expectation
+
+	Rate     int    `json:"rate,omitempty"`     // of an open load, in requests a second
+	Duration string `json:"duration,omitempty"` // of an open load
+
+	TTL       string      `json:"ttl,omitempty"`       // of this row's leases
+	Stalled   float64     `json:"stalled_ms"`          // longest stall of a process, if too long for the ttl
+	Discarded []Discarded `json:"discarded,omitempty"` // earlier tries at this row
+
+	Chaos *Chaos `json:"chaos,omitempty"` // of a row under chaos
+
+	Open        *Open        `json:"open,omitempty"` // of an open load
+	Percentiles *Percentiles `json:"percentiles,omitempty"`
+	Timeline    *Timeline    `json:"timeline,omitempty"`
+
+	Served  int64            `json:"served"`            // requests answered with 200
+	Reasons map[string]int64 `json:"reasons,omitempty"` // failed and unknown requests by their code
+	Loads   map[string]int64 `json:"loads,omitempty"`   // cache: loads by instance
+}
+
+// Discarded is a try at a row that does not count: a process stalled for too long to
+// tell what the lock did.
+type Discarded struct {
+	TTL     string          `json:"ttl"`
+	Verdict figures.Verdict `json:"verdict"`
+	Differs string          `json:"differs,omitempty"` // from the expectation
+	Stalled float64         `json:"stalled_ms"`
+}
+
+// AsExpected reports whether every row matched the catalog's expectation.
+func (r Report) AsExpected() bool {
+	for _, row := range r.Rows {
+		if !row.Expected {
+			return false
+		}
+	}
+	return true
+}
+
+// WriteJSON writes the report as JSON, with a summary of the runs of each row.
+func (r Report) WriteJSON(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	if err := e.Encode(struct {
+		Report
+		Summary []Group `json:"summary"`
+	}{r, r.Groups()}); err != nil {
+		return fmt.Errorf("writing the report as JSON: %w", err)
+	}
+	return nil
+}
+
+// Open has the figures of a row whose requests were sent at a constant rate. The
+// latencies of the row itself are measured from the planned times.
+type Open struct {
+	Planned      int64   `json:"planned"`
+	Sent         int64   `json:"sent"`
+	Dropped      int64   `json:"dropped"`       // too many were in flight at the planned time
+	AchievedRate float64 `json:"achieved_rate"` // requests sent per second
+	Late         float64 `json:"late_ms"`       // longest delay between planned and sent
+	ServiceP50   float64 `json:"service_p50_ms"`
+	ServiceP99   float64 `json:"service_p99_ms"`
+	ServiceMax   float64 `json:"service_max_ms"`
+}
+
+// Timeline is how many requests were served in each part of a row.
+type Timeline struct {
+	Bin    float64 `json:"bin_ms"`
+	Served []int64 `json:"served"`
+}
+
+// Percentiles are percentiles of the times of a row, in ms.
+type Percentiles struct {
+	P       []float64 `json:"p"`
+	Latency []float64 `json:"latency_ms"`
+	Service []float64 `json:"service_ms,omitempty"` // of an open load
+	Wait    []float64 `json:"wait_ms,omitempty"`    // until the critical section, of those that entered it
+}
+
+// Untrue says what buyers were told that is not true, or "".
+func (r Row) Untrue() string {
+	var wrong []string
+	for _, w := range []struct {
+		n    int64
+		what string
+	}{
+		{r.AcknowledgedMissing, "replies that do not match an order in the database: "},
+		{r.Unreported, "orders that no buyer was told of: "},
+		{r.Duplicates, "orders beyond the first for one idempotency key: "},
+	} {
+		if w.n > 0 {
+			wrong = append(wrong, fmt.Sprint(w.what, w.n))
+		}
+	}
+	return strings.Join(wrong, ", ")
+}

@@ -1,0 +1,389 @@
+package report_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"oversell/internal/bench/report"
+	"oversell/internal/catalog"
+	"oversell/internal/figures"
+	"oversell/internal/stock"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// sale is a report with a row of every kind.
+func sale() report.Report {
+	row := func(strategy string, c catalog.Condition, v figures.Verdict, change func(*report.Row)) report.Row {
+		r := report.Row{
+			Strategy: strategy, Condition: c, Workload: catalog.Deduct, Requests: 5000, Stock: 1000,
+			Sold: 1000, SoldOut: 4000, Served: 1000, MaxHolders: 1,
+			P50: 801.4, P95: 1201.5, P99: 1300.04, Max: 1320, Wall: 1321.5, Throughput: 756.7, RedisCommands: new(2.345),
+			Verdict: v, Expected: true,
+		}
+		change(&r)
+		return r
+	}
+	return report.Report{
+		Manifest: report.Manifest{
+			Started: time.Date(2026, 11, 20, 8, 30, 0, 0, time.UTC),
+			Redis:   "redis 7.0.15 (local)", DB: "MariaDB 10.11.6 (local)", Go: "go1.26.8", OS: "linux/amd64", CPUs: 2,
+			Version: "unknown", Requests: 5000, Stock: 1000, Workload: "deduct", Instances: 2,
+			TTL: "1s", Work: "0s", Wait: "12.8s", Retry: "line:2ms", Keys: "none", SecondLook: true,
+		},
+		Rows: []report.Row{
+			row("none", catalog.Calm, figures.Oversold, func(r *report.Row) {
+				r.Sold, r.Served, r.SoldOut = 5000, 5000, 0
+				r.Oversold, r.OversoldPossible, r.LostUpdates, r.MaxHolders = 4000, 4000, 4902, 2294
+			}),
+			row("v6_watchdog", catalog.Calm, figures.OK, func(*report.Row) {}),
+			row("v1_setnx", catalog.Crash, figures.Stuck, func(r *report.Row) {
+				r.Sold, r.Served, r.SoldOut, r.Failed, r.Unknown = 142, 142, 0, 2482, 2376
+				r.Undersold, r.Throughput = 858, 14.2
+			}),
+			row("v4_lua", catalog.Crash, figures.Unknown, func(r *report.Row) {
+				r.Sold, r.Served, r.Unknown, r.SoldOut = 1003, 999, 4, 3997
+				r.Oversold, r.OversoldPossible = 3, 7
+				r.Expected, r.Differs = false, "verdict unknown instead of ok"
+				r.Stalled, r.Discarded = 211, []report.Discarded{
+					{TTL: "1s", Verdict: figures.OK, Differs: "2 holders at once instead of at most 1", Stalled: 812.4},
+					{TTL: "2s", Verdict: figures.OK, Stalled: 611.3},
+				}
+			}),
+			row("watch", catalog.Crash, figures.Drift, func(r *report.Row) {
+				r.Sold, r.LostUpdates, r.Unknown, r.SoldOut = 999, -1, 2500, 1501
+			}),
+		},
+	}
+}
+
+// repeated is a report whose rows were run five times, but for the last, at
+// which the bench was interrupted.
+func repeated() report.Report {
+	once := sale()
+	r := report.Report{Manifest: once.Manifest}
+	r.Manifest.Repeat = 5
+	for repeat := 1; repeat <= 5; repeat++ {
+		for i, row := range once.Rows {
+			if repeat == 5 && i == len(once.Rows)-1 {
+				break
+			}
+			row.Repeat = repeat
+			row.P50 += float64(repeat * 10)
+			row.Throughput -= float64(repeat)
+			row.Discarded = nil
+			switch row.Strategy {
+			case "v4_lua":
+				row.Oversold, row.OversoldPossible = 0, 0
+				row.Verdict, row.Expected, row.Differs = figures.OK, true, ""
+				if repeat == 3 {
+					row.Oversold, row.OversoldPossible, row.Sold = 3, 7, 1003
+					row.Verdict, row.Expected, row.Differs = figures.Oversold, false, "verdict oversold instead of ok"
+				}
+			case "watch":
+				if repeat == 2 {
+					row.Verdict, row.LostUpdates = figures.OK, 0
+				}
+			}
+			r.Rows = append(r.Rows, row)
+		}
+	}
+	return r
+}
+
+// reading is a report on the cache, by shops that run already.
+func reading() report.Report {
+	r := sale()
+	r.Manifest.Workload, r.Manifest.SecondLook = "cache", false
+	r.Manifest.Targets = []string{"http://127.0.0.1:8080", "http://127.0.0.1:8081"}
+	r.Rows = []report.Row{{
+		Strategy: "local", Condition: catalog.Calm, Workload: catalog.Cache, Requests: 5000, Stock: 1000,
+		Served: 5000, MaxHolders: 2, DBLoads: 5000, P50: 801, P95: 1201, P99: 1300, Max: 1320, Wall: 1321,
+		Throughput: 3785, RedisCommands: new(7.0), Verdict: figures.Reloaded, Expected: true,
+	}}
+	return r
+}
+
+// opened is a report of an open load.
+func opened() report.Report {
+	r := sale()
+	r.Manifest.Rate, r.Manifest.Duration, r.Manifest.InFlight = 500, "10s", 1000
+	for i := range r.Rows {
+		r.Rows[i].Open = &report.Open{Planned: 5000, Sent: 5000, AchievedRate: 500, ServiceP50: 1.04, ServiceP99: 20, ServiceMax: 81.06}
+	}
+	stuck := &r.Rows[2]
+	stuck.Open.Sent, stuck.Open.Dropped, stuck.Open.AchievedRate = 1200, 3800, 120
+	return r
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTable(t *testing.T) {
+	text.EnableColors() // whatever NO_COLOR and TERM say
+	for _, tt := range []struct {
+		name   string
+		report report.Report
+		colour bool
+	}{{"sale", sale(), false}, {"sale-colour", sale(), true}, {"cache", reading(), false}, {"repeated", repeated(), false}, {"open", opened(), false}} {
+		t.Run(tt.name, func(t *testing.T) {
+			var got bytes.Buffer
+			must(t, tt.report.WriteTable(&got, tt.colour))
+			checkGolden(t, tt.name+".txt", got.Bytes())
+		})
+	}
+}
+
+func checkGolden(t *testing.T, name string, got []byte) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		must(t, os.WriteFile(path, got, 0o644))
+	}
+	want, err := os.ReadFile(path)
+	must(t, err)
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s differs (-update writes it anew); got:\n%s", path, got)
+	}
+}
+
+func TestTableSaysWhatHasToBeSeen(t *testing.T) {
+	var got bytes.Buffer
+	must(t, sale().WriteTable(&got, false))
+	for _, want := range []string{
+		"redis 7.0.15 (local)", "MariaDB 10.11.6 (local)", "2 instances", // what it ran on
+		"3..7",        // what unknown outcomes leave open
+		"unknown (!)", // not what must come out
+		"1 of 5 rows did not match",
+		"v4_lua under crash: verdict unknown instead of ok",
+	} {
+		if !strings.Contains(got.String(), want) {
+			t.Errorf("the table does not have %q:\n%s", want, &got)
+		}
+	}
+	if first, _, _ := strings.Cut(got.String(), "\n"); !strings.HasPrefix(first, "5000 concurrent buyers, 1000 units") {
+		t.Errorf("the first line is %q", first)
+	}
+	if strings.Contains(got.String(), "\x1b") {
+		t.Error("there are escape sequences in a table without colour")
+	}
+	for line := range strings.Lines(got.String()) {
+		if line = strings.TrimSuffix(line, "\n"); line != strings.TrimRight(line, " ") {
+			t.Errorf("white space ends the line %q", line)
+		}
+	}
+}
+
+// Also where its end is all that anybody reads of it.
+func TestReportThatWasCutShortSaysSo(t *testing.T) {
+	r := report.Report{Manifest: report.Manifest{Planned: 3}, Rows: []report.Row{{Expected: true}}}
+	if got := r.Conclusion(); !strings.Contains(got, "Not finished: 1 of 3 rows done.") {
+		t.Errorf("it says %q", got)
+	}
+	r.Manifest.Repeat = 3
+	if got := r.Conclusion(); !strings.Contains(got, "Not finished: 1 of 3 runs done.") {
+		t.Errorf("of repeated rows it says %q", got)
+	}
+	r.Manifest.Planned = 1
+	if got := r.Conclusion(); strings.Contains(got, "Not finished") {
+		t.Errorf("of a whole one it says %q", got)
+	}
+}
+
+// afterFailover is a report in which one row had other buyers than the rest, and its
+// commands were not counted.
+func afterFailover() report.Report {
+	r := sale()
+	row := r.Rows[1]
+	row.Condition, row.Keeper, row.RedisCommands = catalog.Failover, stock.InDatabase, nil
+	row.Rate, row.Duration, row.TTL, row.Open = 500, "10s", "10s", &report.Open{Planned: 5000, Sent: 5000}
+	r.Rows = append(r.Rows[:2], row)
+	return r
+}
+
+func TestConditionSaysHowItsRowsWereRun(t *testing.T) {
+	for repeat := 1; repeat <= 2; repeat++ {
+		r := afterFailover()
+		r.Rows[2].Repeat = repeat
+		var table bytes.Buffer
+		must(t, r.WriteTable(&table, false))
+		want := "\nfailover: 500 buyers a second for 10s; ttl 10s; stock in the database where the strategy allows it; latencies from the planned time of each request\n"
+		if !strings.Contains(table.String(), want) || !strings.Contains(table.String(), "\ncalm\n") {
+			t.Errorf("%q is not in\n%s", want, table.String())
+		}
+		if widest := slices.Max(lengths(table.String(), "──")); widest > 150 {
+			t.Errorf("the heading makes the table %d wide:\n%s", widest, table.String())
+		}
+	}
+}
+
+// lengths are those of the lines that begin with the prefix.
+func lengths(of, prefix string) []int {
+	var all []int
+	for line := range strings.Lines(of) {
+		if strings.HasPrefix(line, prefix) {
+			all = append(all, utf8.RuneCountInString(line))
+		}
+	}
+	return all
+}
+
+// A zero would say that Redis had nothing to do.
+func TestWhatWasNotCountedIsBlank(t *testing.T) {
+	r := afterFailover()
+	s := r.Table()
+	at := slices.Index(s.Titles, "cmds/req")
+	for _, l := range s.Lines {
+		if len(l.Cells) > at && strings.Contains(l.Cells[0], "watchdog") && (l.Cells[at] == "") == (l.Cells[at] == "2.3") {
+			t.Errorf("%v", l.Cells)
+		}
+	}
+	if last := s.Lines[len(s.Lines)-1].Cells[at]; last != "" {
+		t.Errorf("under a failover there are %q commands a request", last)
+	}
+	var text bytes.Buffer
+	must(t, r.WriteJSON(&text))
+	if n := strings.Count(text.String(), `"redis_commands": null`); n != 1 {
+		t.Errorf("%d rows without commands in\n%s", n, text.String())
+	}
+	read, err := report.Read(&text)
+	must(t, err)
+	if len(read.Rows) != 3 || read.Rows[2].RedisCommands != nil || *read.Rows[1].RedisCommands != 2.345 {
+		t.Errorf("read %+v", read.Rows)
+	}
+}
+
+// Rows without an expectation are not counted as matching it.
+func TestConclusionCountsWhatIsExpected(t *testing.T) {
+	r := sale()
+	r.Rows = append(r.Rows[:3], r.Rows[1])
+	r.Rows[3].Strategy, r.Rows[3].Undecided = "redislock", true
+	if got := r.Conclusion(); !strings.Contains(got, "All 3 rows with an expectation matched the catalog's expectations.") {
+		t.Errorf("it says %q", got)
+	}
+	r.Rows = r.Rows[3:]
+	if got := r.Conclusion(); strings.Contains(got, "match") {
+		t.Errorf("of one of which nothing is expected it says %q", got)
+	}
+}
+
+func TestConclusionNamesLeasesThatWereNotAskedFor(t *testing.T) {
+	r := sale()
+	r.Rows = r.Rows[:2]
+	r.Rows[0].TTL, r.Rows[1].TTL, r.Rows[1].Strategy = "1s", "2s", "etcd"
+	if got := r.Conclusion(); !strings.Contains(got, "a ttl of 1s, and the ttl they granted: etcd 2s.") {
+		t.Errorf("it says %q", got)
+	}
+}
+
+// The names that programs rely upon; more may be added, none may go.
+func TestJSONHasTheNamesThatAreReliedUpon(t *testing.T) {
+	var written bytes.Buffer
+	must(t, sale().WriteJSON(&written))
+	var got struct {
+		Manifest map[string]any   `json:"manifest"`
+		Rows     []map[string]any `json:"rows"`
+		Summary  []map[string]any `json:"summary"`
+	}
+	d := json.NewDecoder(&written)
+	d.DisallowUnknownFields()
+	must(t, d.Decode(&got))
+	relied := []string{
+		"strategy", "condition", "workload", "requests", "stock", "sold", "sold_out", "failed", "unknown",
+		"oversold", "oversold_possible", "lost_updates", "undersold", "duplicates", "acknowledged_missing", "unreported", "stranded", "max_holders", "db_loads",
+		"p50_ms", "p95_ms", "p99_ms", "max_ms", "wall_ms", "throughput", "redis_commands", "verdict",
+	}
+	added := []string{"expected", "differs", "served", "reasons", "loads", "ttl", "stalled_ms", "discarded", "repeat", "open", "percentiles", "timeline", "rate", "duration"}
+	for _, row := range got.Rows {
+		for _, name := range relied {
+			if _, ok := row[name]; !ok {
+				t.Errorf("%s under %s has no %s", row["strategy"], row["condition"], name)
+			}
+		}
+		for name := range row {
+			if !slices.Contains(append(added, relied...), name) {
+				t.Errorf("%s is a name that nobody knows of", name)
+			}
+		}
+	}
+	for _, name := range []string{"started", "redis", "db", "go", "os", "cpus", "version", "requests", "stock", "workload", "instances", "ttl", "work", "wait", "retry", "keys", "second_look", "format", "id", "repeat"} {
+		if _, ok := got.Manifest[name]; !ok {
+			t.Errorf("the manifest has no %s", name)
+		}
+	}
+	for _, name := range []string{"strategy", "condition", "workload", "runs", "expected", "verdicts", "confidence", "figures"} {
+		if _, ok := got.Summary[0][name]; !ok {
+			t.Errorf("the summary has no %s", name)
+		}
+	}
+}
+
+// full is a disk on which nothing fits.
+type full struct{}
+
+var errFull = errors.New("no space left")
+
+func (full) Write([]byte) (int, error) { return 0, errFull }
+
+func TestReportThatCannotBeWrittenIsAnError(t *testing.T) {
+	if err := sale().WriteTable(full{}, false); !errors.Is(err, errFull) {
+		t.Errorf("the table: %v", err)
+	}
+	if err := sale().WriteJSON(full{}); !errors.Is(err, errFull) {
+		t.Errorf("the JSON: %v", err)
+	}
+}
+
+// The faults and their seed are in the report for a person.
+func TestFaultsAreTold(t *testing.T) {
+	again := 0.25
+	r := sale()
+	r.Rows = r.Rows[:1]
+	r.Rows[0].Condition = catalog.Chaos
+	r.Rows[0].Chaos = &report.Chaos{Seed: 77, Acknowledged: 123, Missing: 4, Faults: []report.Fault{
+		{Kind: "redis-oom", Victim: "redis", At: 1.5, For: 0.4, Lasted: 0.41, Again: &again, Limit: 2, From: "end"},
+		{Kind: "shop-kill", Victim: "shop 2", Planned: 9, Skipped: true},
+		{Kind: "db-kill", Victim: "database", At: 5, Limit: 2, From: "end"},
+	}}
+	var b strings.Builder
+	must(t, r.WriteTable(&b, false))
+	for _, want := range []string{"seed 77", "acknowledged_missing 4", "redis-oom", "0.25", "shop 2", "skipped", "never (!)"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in\n%s", want, b.String())
+		}
+	}
+}
+
+func TestLate(t *testing.T) {
+	after := func(s float64) *float64 { return &s }
+	for _, tt := range []struct {
+		done report.Fault
+		late bool
+	}{
+		{report.Fault{Limit: 2, Again: after(1.9)}, false},
+		{report.Fault{Limit: 2, Again: after(2.1)}, true},
+		{report.Fault{Limit: 2, Again: after(2.1), Stalled: 0.2}, false},
+		{report.Fault{Limit: 2, Again: after(9), Stalled: 0.2}, true},
+		{report.Fault{Limit: 2, Stalled: 9}, true}, // it was never sold again
+		{report.Fault{Limit: 2, Skipped: true}, false},
+	} {
+		if got := tt.done.Late(); got != tt.late {
+			t.Errorf("%+v: late %v, want %v", tt.done, got, tt.late)
+		}
+	}
+}

@@ -1,0 +1,159 @@
+// Package broadcast ends all waits for a key at once when there is nothing left to wait
+// for, such as when an item has sold out.
+package broadcast
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Interval is how often the look function is called for a key with waiters.
+const Interval = 20 * time.Millisecond
+
+// Broadcaster ends the waits of this process for a key as soon as its look function
+// returns a cause. There is one goroutine for each key with waiters, however many they
+// are. It is safe for concurrent use.
+type Broadcaster struct {
+	look func(ctx context.Context, key string) error
+
+	mu      sync.Mutex
+	closed  error // what Close was called with
+	keys    map[string]*waiters
+	looking sync.WaitGroup
+}
+
+// waiters are the waiters for one key.
+type waiters struct {
+	waiting map[*Waiter]struct{}
+	stop    context.CancelFunc // ends the goroutine that calls look
+}
+
+// New returns a Broadcaster. Look returns nil while there is a reason to wait for the
+// key, and otherwise the cause with which the waits end.
+func New(look func(ctx context.Context, key string) error) *Broadcaster {
+	return &Broadcaster{look: look, keys: make(map[string]*waiters)}
+}
+
+// Wait returns a context that ends with the cause from the look function, from End or
+// from Close, or with late after limit. The caller must call done when it no longer
+// waits.
+func (b *Broadcaster) Wait(ctx context.Context, key string, limit time.Duration, late error) (wait context.Context, done func()) {
+	wait, w := b.Begin(ctx, limit, late)
+	w.Attend(key)
+	return wait, w.Done
+}
+
+// Waiter is one wait. It is for one goroutine.
+type Waiter struct {
+	from   *Broadcaster
+	cancel context.CancelCauseFunc
+	timer  *time.Timer
+	key    string
+}
+
+// Begin is Wait for a caller that does not know its key yet. Until it calls Attend, the
+// wait ends only with Close, or with late after limit. The caller must call Done when it
+// no longer waits.
+func (b *Broadcaster) Begin(ctx context.Context, limit time.Duration, late error) (context.Context, *Waiter) {
+	wait, cancel := context.WithCancelCause(ctx)
+	// Thousands wait at a time, and a timer costs less than a second context with a
+	// deadline.
+	w := &Waiter{from: b, cancel: cancel}
+	w.timer = time.AfterFunc(limit, func() { cancel(late) })
+	b.join(w, noKey)
+	return wait, w
+}
+
+// noKey is the key of waiters that do not know theirs yet. Look is not called for it.
+const noKey = ""
+
+// Attend sets the key that the caller waits for from now on.
+func (w *Waiter) Attend(key string) {
+	w.from.leave(w)
+	w.from.join(w, key)
+}
+
+// Done ends the wait.
+func (w *Waiter) Done() {
+	w.from.leave(w)
+	w.timer.Stop()
+	w.cancel(nil)
+}
+
+func (b *Broadcaster) join(w *Waiter, key string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed != nil {
+		w.cancel(b.closed)
+		return
+	}
+	w.key = key
+	c := b.keys[key]
+	if c == nil {
+		c = &waiters{waiting: make(map[*Waiter]struct{}), stop: func() {}}
+		if key != noKey {
+			var ctx context.Context
+			ctx, c.stop = context.WithCancel(context.Background())
+			b.looking.Go(func() { b.watch(ctx, key) })
+		}
+		b.keys[key] = c
+	}
+	c.waiting[w] = struct{}{}
+}
+
+func (b *Broadcaster) leave(w *Waiter) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c := b.keys[w.key]
+	if c == nil {
+		return
+	}
+	delete(c.waiting, w)
+	if len(c.waiting) == 0 {
+		c.stop()
+		delete(b.keys, w.key)
+	}
+}
+
+func (b *Broadcaster) watch(ctx context.Context, key string) {
+	ticker := time.NewTicker(Interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if cause := b.look(ctx, key); cause != nil {
+			b.End(key, cause)
+		}
+	}
+}
+
+// End ends all current waits for the key.
+func (b *Broadcaster) End(key string, cause error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if c := b.keys[key]; c != nil {
+		for w := range c.waiting {
+			w.cancel(cause)
+		}
+	}
+}
+
+// Close ends all waits, those that begin later too, with cause, and waits for the
+// Broadcaster's goroutines to end.
+func (b *Broadcaster) Close(cause error) {
+	b.mu.Lock()
+	b.closed = cause
+	for _, c := range b.keys {
+		c.stop()
+		for w := range c.waiting {
+			w.cancel(cause)
+		}
+	}
+	clear(b.keys)
+	b.mu.Unlock()
+	b.looking.Wait()
+}

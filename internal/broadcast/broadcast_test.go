@@ -1,0 +1,171 @@
+package broadcast
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+var (
+	errOver   = errors.New("there is nothing left")
+	errLate   = errors.New("too late")
+	errClosed = errors.New("closed")
+)
+
+// nothing is a look that always finds a reason to wait.
+func nothing(context.Context, string) error { return nil }
+
+func TestWaitEndsWithWhatTheLookFinds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var over atomic.Bool
+		b := New(func(_ context.Context, key string) error {
+			if key == "a" && over.Load() {
+				return errOver
+			}
+			return nil
+		})
+		a, doneA := b.Wait(t.Context(), "a", time.Hour, errLate)
+		other, doneOther := b.Wait(t.Context(), "b", time.Hour, errLate)
+		defer doneA()
+		defer doneOther()
+		time.Sleep(time.Minute)
+		if a.Err() != nil {
+			t.Fatalf("the wait ended while there was a reason to wait: %v", context.Cause(a))
+		}
+		over.Store(true)
+		start := time.Now()
+		<-a.Done()
+		if got := context.Cause(a); !errors.Is(got, errOver) || time.Since(start) > Interval {
+			t.Errorf("ended after %v with %v, want within %v with %v", time.Since(start), got, Interval, errOver)
+		}
+		if other.Err() != nil {
+			t.Errorf("a wait for another key ended: %v", context.Cause(other))
+		}
+	})
+}
+
+func TestWaitEndsWithItsLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(nothing)
+		start := time.Now()
+		wait, done := b.Wait(t.Context(), "a", time.Second, errLate)
+		defer done()
+		<-wait.Done()
+		if !errors.Is(context.Cause(wait), errLate) || time.Since(start) != time.Second {
+			t.Errorf("ended after %v with %v, want after 1s with %v", time.Since(start), context.Cause(wait), errLate)
+		}
+	})
+}
+
+func TestWaitEndsWithItsCaller(t *testing.T) {
+	b := New(nothing)
+	ctx, cancel := context.WithCancel(t.Context())
+	wait, done := b.Wait(ctx, "a", time.Hour, errLate)
+	defer done()
+	cancel()
+	<-wait.Done()
+	if !errors.Is(context.Cause(wait), context.Canceled) {
+		t.Errorf("ended with %v, want %v", context.Cause(wait), context.Canceled)
+	}
+}
+
+func TestEndEndsAllWaitsForTheKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(nothing)
+		var ended atomic.Int32
+		var all sync.WaitGroup
+		for range 1000 {
+			all.Go(func() {
+				wait, done := b.Wait(t.Context(), "a", time.Hour, errLate)
+				defer done()
+				<-wait.Done()
+				if errors.Is(context.Cause(wait), errOver) {
+					ended.Add(1)
+				}
+			})
+		}
+		synctest.Wait()
+		b.End("nobody waits for this", errOver)
+		b.End("a", errOver)
+		all.Wait()
+		if ended.Load() != 1000 {
+			t.Errorf("%d of 1000 waits ended with %v", ended.Load(), errOver)
+		}
+	})
+}
+
+func TestOneGoroutineLooksWhileThereAreWaiters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var looks atomic.Int32
+		b := New(func(context.Context, string) error { looks.Add(1); return nil })
+		var leave []func()
+		for range 500 {
+			_, done := b.Wait(t.Context(), "a", time.Hour, errLate)
+			leave = append(leave, done)
+		}
+		time.Sleep(time.Second)
+		if n := looks.Load(); n < 40 || n > 60 {
+			t.Errorf("500 waiters looked %d times in a second, want about %d", n, time.Second/Interval)
+		}
+		for _, done := range leave {
+			done()
+		}
+		looks.Store(0)
+		time.Sleep(time.Minute)
+		if n := looks.Load(); n > 1 || len(b.keys) != 0 {
+			t.Errorf("%d looks after the last has left, and %d keys are remembered", n, len(b.keys))
+		}
+	})
+}
+
+func TestDoneTwiceDoesNoHarm(t *testing.T) {
+	b := New(nothing)
+	_, first := b.Wait(t.Context(), "a", time.Hour, errLate)
+	second, done := b.Wait(t.Context(), "a", time.Hour, errLate)
+	defer done()
+	first()
+	first()
+	if second.Err() != nil {
+		t.Error("leaving twice ended another's wait")
+	}
+}
+
+// Close leaves no goroutine behind, which the end of the bubble checks.
+func TestCloseEndsAllWaitsAlsoLaterOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(nothing)
+		before, done := b.Wait(t.Context(), "a", time.Hour, errLate)
+		defer done()
+		b.Close(errClosed)
+		b.Close(errClosed)
+		after, done := b.Wait(t.Context(), "b", time.Hour, errLate)
+		defer done()
+		for name, wait := range map[string]context.Context{"before": before, "after": after} {
+			if !errors.Is(context.Cause(wait), errClosed) {
+				t.Errorf("a wait begun %s Close ended with %v, want %v", name, context.Cause(wait), errClosed)
+			}
+		}
+	})
+}
+
+func TestCloseWhileOthersComeAndGo(t *testing.T) {
+	b := New(nothing)
+	var all sync.WaitGroup
+	for range 50 {
+		all.Go(func() {
+			for range 100 {
+				_, done := b.Wait(t.Context(), "a", time.Hour, errLate)
+				done()
+			}
+		})
+	}
+	b.Close(errClosed)
+	all.Wait()
+	if len(b.keys) != 0 {
+		t.Errorf("%d keys are remembered", len(b.keys))
+	}
+}

@@ -1,0 +1,484 @@
+// Package catalog lists the strategies of the shop: what each adds to the one before, what
+// it still breaks, what it needs, how it is made, and the expected outcome of a run under
+// each condition.
+package catalog
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-redsync/redsync/v4"
+	"github.com/redis/go-redis/v9"
+
+	"oversell/internal/guard"
+	"oversell/internal/locks/etcdlock"
+	"oversell/internal/locks/redlock"
+	"oversell/internal/locks/thirdparty"
+	v1 "oversell/internal/locks/v1_setnx"
+	v2 "oversell/internal/locks/v2_ttl"
+	v3 "oversell/internal/locks/v3_uuid"
+	v4 "oversell/internal/locks/v4_lua"
+	v5 "oversell/internal/locks/v5_reentrant"
+	v6 "oversell/internal/locks/v6_watchdog"
+	v7 "oversell/internal/locks/v7_queue"
+	v8 "oversell/internal/locks/v8_fenced"
+	v9 "oversell/internal/locks/v9_cohort"
+	"oversell/internal/locks/waitlock"
+	"oversell/internal/locks/zklock"
+)
+
+// Options are what a guard is made with.
+type Options struct {
+	Redis  redis.UniversalClient
+	TTL    time.Duration // lease of a lock, for those that have one
+	Policy guard.Policy  // how to wait for a lock
+
+	// For the strategies that need them, see List.With.
+	Nodes       []redis.UniversalClient // independent of each other and of Redis
+	Etcd        *etcdlock.Source
+	ZooKeeper   *zklock.Source
+	Rueidislock *thirdparty.Rueidislock
+
+	// Later fills in what is missing above, for needs that are met when a guard is first
+	// used: see Strategy.NewGuard.
+	Later map[Need]Later
+}
+
+// Kind is the mechanism by which a strategy keeps the stock correct.
+type Kind int
+
+// The kinds.
+const (
+	Guarded     Kind = iota // a guard keeps others out, or claims to: Strategy.Guard makes it
+	Optimistic              // everybody may enter, and the losers are refused at the write
+	Atomic                  // no guard: a script checks and takes in one step
+	Batched                 // as Atomic, with one script for many buyers
+	Conditional             // the database checks and takes in one statement
+	Versioned               // Optimistic, in the database
+	RowLocked               // the database locks the row for a transaction
+	NameLocked              // the database has a named lock
+)
+
+// Strategy is one way of keeping the stock correct, and what is claimed about it.
+type Strategy struct {
+	Name   string
+	Kind   Kind
+	Adds   string // what it has that the one before lacks
+	Breaks string // what still breaks
+	Test   string // the test that shows what breaks
+
+	// Needs is what it needs besides a Redis and a database.
+	Needs Need
+
+	// Extra means that the bench runs the strategy only on request, because the default
+	// run takes long enough without it.
+	Extra bool
+
+	// OwnWait means that the lock has its own way of waiting, and ignores the Policy.
+	OwnWait bool
+
+	// Guard makes the guard of a Guarded strategy, with options that meet its need. For
+	// the other kinds it is nil.
+	Guard func(o Options) guard.Guard
+
+	deduct   map[Condition]Expectation
+	unfenced map[Condition]Expectation // if the stock does not check fencing tokens; nil: as deduct
+	loads    map[Condition]loads
+}
+
+// GuardsLoads reports whether the strategy can guard the load of a cold key. That takes a
+// guard that keeps others out, so that one reader loads while the others wait.
+func (s Strategy) GuardsLoads() bool { return s.Kind == Guarded }
+
+// HasToken reports whether a hold has a fencing token that the stock checks.
+func (s Strategy) HasToken() bool { return s.unfenced != nil }
+
+// InDatabase reports whether the strategy works in the database alone, and needs the stock
+// there.
+func (s Strategy) InDatabase() bool {
+	switch s.Kind {
+	case Conditional, Versioned, RowLocked, NameLocked:
+		return true
+	}
+	return false
+}
+
+// InRedis reports whether the strategy needs the stock in Redis. A Guarded strategy works
+// with the stock in either backend.
+func (s Strategy) InRedis() bool {
+	return s.Kind == Optimistic || s.Kind == Atomic || s.Kind == Batched
+}
+
+// NeedsMySQL reports whether the strategy needs a feature that only MySQL and MariaDB have.
+func (s Strategy) NeedsMySQL() bool { return s.Kind == RowLocked || s.Kind == NameLocked }
+
+// List is a list of strategies, in the order of the lessons.
+type List []Strategy
+
+// Find returns the strategy called name. Its error wraps ErrName and lists the allowed
+// names.
+func (c List) Find(name string) (Strategy, error) {
+	for _, s := range c {
+		if s.Name == name {
+			return s, nil
+		}
+	}
+	return Strategy{}, fmt.Errorf("%w of a strategy: %q (allowed: %v)", ErrName, name, c.Names())
+}
+
+// Names lists the names of the strategies.
+func (c List) Names() []string {
+	names := make([]string, len(c))
+	for i, s := range c {
+		names[i] = s.Name
+	}
+	return names
+}
+
+// Strategies returns the whole catalog.
+func Strategies() List {
+	return List{
+		{
+			Name:   "none",
+			Adds:   "stock kept in Redis: GET, check, SET, and nothing around it",
+			Breaks: "two buyers read the same stock, and both write it back less one",
+			Test:   "TestNoneLosesUpdates",
+			Guard:  func(Options) guard.Guard { return guard.None{} },
+			deduct: always(breaks),
+			loads:  always(everyMiss),
+		},
+		{
+			Name:   "local",
+			Adds:   "a mutex in the process: one buyer at a time inside one instance",
+			Breaks: "every further instance has a mutex of its own",
+			Test:   "TestLocalIsOneMutexAProcess",
+			Guard:  func(Options) guard.Guard { return new(guard.Local) },
+			deduct: always(breaksAcross),
+			loads:  always(oncePerInstance),
+		},
+		{
+			Name:   "watch",
+			Kind:   Optimistic,
+			Adds:   "WATCH, MULTI, EXEC: a write is refused when the stock has changed since it was read",
+			Breaks: "retries grow with contention; a process that crashes after EXEC leaves stock taken with no order",
+			Test:   "TestWatchRetriesUnderContention",
+			deduct: unguarded,
+		},
+		{
+			Name:   "v1_setnx",
+			Adds:   "SETNX, work, DEL: one holder among all processes",
+			Breaks: "a holder that crashes before DEL locks everybody out forever",
+			Test:   "TestOrphanStaysForEver",
+			Guard: func(o Options) guard.Guard {
+				d := o.distributed(func(key string) guard.Lock { return v1.New(o.Redis, key) }, v1.ErrNotHeld)
+				d.Retry, d.RetryFor = refused, time.Minute // its lock never expires
+				return d
+			},
+			deduct: map[Condition]Expectation{Calm: holds, Slow: holds, Late: holds, Crash: sticks, Pause: holds, Partition: holds, Failover: breaks},
+			loads:  map[Condition]loads{Calm: once, Slow: once, Late: once, Crash: onceAndStuck, Pause: once},
+		},
+		{
+			Name:   "v2_ttl",
+			Adds:   "SET NX PX: the lock of a crashed holder expires by itself",
+			Breaks: "work longer than the ttl: the lock expires under its holder, whose DEL then removes the next holder's",
+			Test:   "TestForeignDelete",
+			Guard: func(o Options) guard.Guard {
+				return o.distributed(func(key string) guard.Lock { return v2.New(o.Redis, key, o.TTL) }, v2.ErrNotHeld)
+			},
+			deduct: leased(breaks, breaks),
+			loads:  leasedLoads,
+		},
+		{
+			Name:   "v3_uuid",
+			Adds:   "a unique token: a holder deletes no lock but its own",
+			Breaks: "GET and DEL are two commands, and the lock can change hands in between",
+			Test:   "TestCheckThenDelete",
+			Guard: func(o Options) guard.Guard {
+				return o.undoable(func(key string) guard.Lock { return v3.New(o.Redis, key, o.TTL) }, v3.ErrNotHeld)
+			},
+			deduct: leased(breaks, overlaps),
+			loads:  leasedLoads,
+		},
+		{
+			Name:   "v4_lua",
+			Adds:   "compare and delete in one script: the release is atomic",
+			Breaks: "a holder that locks again waits for itself; work longer than the ttl",
+			Test:   "TestNotReentrant",
+			Guard: func(o Options) guard.Guard {
+				return o.undoable(func(key string) guard.Lock { return v4.New(o.Redis, key, o.TTL) }, v4.ErrNotHeld)
+			},
+			deduct: leased(breaks, overlaps),
+			loads:  leasedLoads,
+		},
+		{
+			Name:   "v5_reentrant",
+			Adds:   "owner and count in a hash: the holder may lock again, a foreign unlock is refused and reported",
+			Breaks: "work longer than the ttl: a second holder is let in",
+			Test:   "TestExpiresUnderItsHolder",
+			Guard: func(o Options) guard.Guard {
+				d := o.undoable(func(key string) guard.Lock { return v5.New(o.Redis, key, o.TTL) }, v5.ErrNotHeld)
+				d.WithOwner = v5.WithOwner
+				return d
+			},
+			deduct: leased(breaks, overlaps),
+			loads:  leasedLoads,
+		},
+		{
+			Name:   "v6_watchdog",
+			Adds:   "the lease is renewed every ttl/3 while the work lasts, and the holder is told when it is lost",
+			Breaks: "a process that is paused for longer than the ttl goes on as if it held the lock; failover",
+			Test:   "TestPausedHolderWritesTooLate",
+			Guard: func(o Options) guard.Guard {
+				d := o.undoable(func(key string) guard.Lock { return v6.New(o.Redis, key, o.TTL) }, v6.ErrNotHeld)
+				d.WithOwner = v6.WithOwner
+				return d
+			},
+			deduct: leased(holds, holds),
+			loads:  renewedLoads,
+		},
+		{
+			Name:    "v7_queue",
+			Adds:    "waiters queue in Redis and are handed the lock, first come, first served, instead of polling",
+			Breaks:  "a process that is paused for longer than the ttl goes on as if it held the lock; failover",
+			Test:    "TestPausedHolderWritesTooLate",
+			OwnWait: true,
+			Guard: func(o Options) guard.Guard {
+				d := o.undoable(func(key string) guard.Lock { return v7.New(o.Redis, key, o.TTL) }, v7.ErrNotHeld)
+				d.WithOwner = v7.WithOwner
+				d.Policy, d.OneWaits = nil, true
+				return d
+			},
+			deduct: leased(holds, holds),
+			loads:  renewedLoads,
+		},
+		{
+			Name:    "v8_fenced",
+			Adds:    "a fencing token for each hold, and a stock that refuses older tokens",
+			Breaks:  "a resource that does not check the token; a lock that is never unlocked",
+			Test:    "TestPausedHolderIsFenced",
+			OwnWait: true,
+			Guard: func(o Options) guard.Guard {
+				d := o.undoable(func(key string) guard.Lock { return v8.New(o.Redis, key, o.TTL) }, v8.ErrNotHeld)
+				d.WithOwner = v8.WithOwner
+				d.Policy, d.OneWaits = nil, true
+				return d
+			},
+			deduct:   fenced,
+			unfenced: leased(holds, holds),
+			loads:    renewedLoads,
+		},
+		{
+			Name:    "v9_cohort",
+			Adds:    "a process hands the lock on among its own waiters, without asking Redis, before another process gets its turn",
+			Breaks:  "a resource that does not check the token; a lock that is never unlocked",
+			Test:    "TestForgottenUnlock",
+			OwnWait: true,
+			Guard: func(o Options) guard.Guard {
+				// Not undoable: a failed attempt leaves nothing to undo.
+				o.Policy = nil
+				d := o.distributed(func(key string) guard.Lock { return v9.New(o.Redis, key, o.TTL) }, v9.ErrNotHeld)
+				d.WithOwner = v9.WithOwner
+				return d
+			},
+			deduct:   fenced,
+			unfenced: leased(holds, holds),
+			loads:    renewedLoads,
+		},
+		{
+			Name:   "lua_atomic",
+			Kind:   Atomic,
+			Adds:   "no lock: one script checks and takes the units, and nobody waits for anybody",
+			Breaks: "a process that crashes after the script leaves stock taken with no order",
+			Test:   "TestCrashAfterTheScriptLeavesStockTaken",
+			deduct: unguarded,
+		},
+		{
+			Name:   "lua_batch",
+			Kind:   Batched,
+			Adds:   "the requests that wait in a process share one script and one INSERT, and each gets its own answer",
+			Breaks: "a process that crashes after the script leaves the stock of a whole batch taken with no order",
+			Test:   "TestCrashAfterTheScriptLeavesStockTaken",
+			deduct: unguarded,
+		},
+		{
+			Name:   "sql_conditional",
+			Kind:   Conditional,
+			Extra:  true,
+			Adds:   "the database decides: UPDATE … SET remaining = remaining - n WHERE remaining >= n, and the order in the same transaction",
+			Breaks: "the stock stays correct; work is wasted on units that are gone",
+			Test:   "TestConditionalUpdateDecides",
+			deduct: always(overlaps),
+		},
+		{
+			Name:   "sql_version",
+			Kind:   Versioned,
+			Extra:  true,
+			Adds:   "the row has a version, and is written only if it is still the one that was read",
+			Breaks: "retries grow with contention",
+			Test:   "TestVersionIsRefusedAfterAnotherWrite",
+			deduct: always(overlaps),
+		},
+		{
+			Name:   "sql_for_update",
+			Kind:   RowLocked,
+			Extra:  true,
+			Adds:   "SELECT … FOR UPDATE: the row is locked until the transaction ends, which writes stock and order or neither",
+			Breaks: "a transaction and a connection are held while the work lasts; a stopped holder keeps everybody out",
+			Test:   "TestRowLockIsKeptByAStoppedHolder",
+			deduct: always(holds),
+		},
+		{
+			Name:   "sql_get_lock",
+			Kind:   NameLocked,
+			Extra:  true,
+			Adds:   "GET_LOCK: a named lock that belongs to a connection and is released when that ends",
+			Breaks: "one connection for each waiter; no help in a cluster of databases",
+			Test:   "TestNamedLockEndsWithItsConnection",
+			deduct: always(holds),
+		},
+		{
+			Name:   "v6_wait_one",
+			Extra:  true,
+			Needs:  NeedsReplicas,
+			Adds:   "v6, and WAIT 1: nobody gets the lock before a replica has it",
+			Breaks: "a failover that promotes another replica; a paused process",
+			Test:   "TestAcknowledgedByTheWrongReplica",
+			Guard:  func(o Options) guard.Guard { return o.replicated(1) },
+			deduct: leased(holds, holds),
+			loads:  renewedLoads,
+		},
+		{
+			Name:   "v6_wait_all",
+			Extra:  true,
+			Needs:  NeedsReplicas,
+			Adds:   "v6, and WAIT 2, for a Redis with two replicas: nobody gets the lock before both have it",
+			Breaks: "nobody gets the lock while a replica is down; a paused process",
+			Test:   "TestTooFewIsAnError",
+			Guard:  func(o Options) guard.Guard { return o.replicated(2) },
+			deduct: shutting(leased(holds, holds)),
+			loads:  renewedLoads,
+		},
+		{
+			Name:   "redlock",
+			Extra:  true,
+			Needs:  NeedsNodes,
+			Adds:   "the same lock on a majority of independent Redis servers: a minority of them may fail",
+			Breaks: "a paused process; a majority whose clocks jump, or that restarts empty within the ttl",
+			Test:   "TestClockJumpLetsSecondIn",
+			Guard: func(o Options) guard.Guard {
+				return o.distributed(func(key string) guard.Lock { return quorumLock{redlock.New(o.Nodes, key, o.TTL)} }, redlock.ErrNotHeld)
+			},
+			deduct: elsewhere(leased(holds, holds)),
+			loads:  renewedLoads,
+		},
+		{
+			Name:    "etcd",
+			Extra:   true,
+			Needs:   NeedsEtcd,
+			OwnWait: true,
+			Adds:    "a key with a lease on servers that agree by consensus; its revision is the fencing token",
+			Breaks:  "a paused process, if nobody checks the token",
+			Test:    "TestLossIsToldFirst",
+			Guard: func(o Options) guard.Guard {
+				o.Policy = nil
+				return o.distributed(func(key string) guard.Lock { return etcdlock.New(o.Etcd, key) }, etcdlock.ErrNotHeld)
+			},
+			deduct:   elsewhere(fenced),
+			unfenced: elsewhere(leased(holds, holds)),
+			loads:    renewedLoads,
+		},
+		{
+			Name:    "zookeeper",
+			Extra:   true,
+			Needs:   NeedsZooKeeper,
+			OwnWait: true,
+			Adds:    "an ephemeral node in a queue in which each waiter watches the one before; its zxid is the fencing token",
+			Breaks:  "a paused process, if nobody checks the token",
+			Test:    "TestLossIsToldFirst",
+			Guard: func(o Options) guard.Guard {
+				o.Policy = nil
+				return o.distributed(func(key string) guard.Lock { return zklock.New(o.ZooKeeper, key) }, zklock.ErrNotHeld)
+			},
+			deduct:   elsewhere(fenced),
+			unfenced: elsewhere(leased(holds, holds)),
+			loads:    renewedLoads,
+		},
+		{
+			Name:    "redsync",
+			Extra:   true,
+			OwnWait: true,
+			Adds:    "go-redsync/redsync on one server, with its defaults: 32 tries, 50 to 250 ms apart, and no extension",
+			Breaks:  "work longer than the ttl; it is left to chance whether a crowd is served",
+			Test:    "TestRedsyncGivesUp",
+			Guard: func(o Options) guard.Guard {
+				o.Policy = nil
+				lib := thirdparty.NewRedsync(o.Redis, redsync.WithExpiry(o.TTL))
+				return o.distributed(func(key string) guard.Lock { return lib.New(key) }, thirdparty.ErrNotHeld)
+			},
+			deduct: always(leftOpen),
+			loads:  always(anyLoads),
+		},
+		{
+			Name:    "redislock",
+			Extra:   true,
+			OwnWait: true,
+			Adds:    "bsm/redislock with a linear backoff of 500 ms, and no refresh",
+			Breaks:  "work longer than the ttl; it is left to chance whether a crowd is served",
+			Test:    "TestRedislockWaitsBeyondTheTTL",
+			Guard: func(o Options) guard.Guard {
+				o.Policy = nil
+				lib := thirdparty.NewRedislock(o.Redis, o.TTL, thirdparty.LinearBackoff)
+				return o.distributed(func(key string) guard.Lock { return lib.New(key) }, thirdparty.ErrNotHeld)
+			},
+			deduct: always(leftOpen),
+			loads:  always(anyLoads),
+		},
+		{
+			Name:    "rueidislock",
+			Extra:   true,
+			Needs:   NeedsRueidis,
+			OwnWait: true,
+			Adds:    "rueidislock on one server: waiters are woken by client-side caching, and the lease is extended",
+			Breaks:  "a paused process; sometimes nobody is served for a while",
+			Test:    "TestUnlockBeforeTheLossIsTold",
+			Guard: func(o Options) guard.Guard {
+				o.Policy = nil
+				return o.distributed(func(key string) guard.Lock { return o.Rueidislock.New(key) }, thirdparty.ErrNotHeld)
+			},
+			deduct: always(leftOpen),
+			loads:  always(anyLoads),
+		},
+	}
+}
+
+// distributed makes the guard of a Redis lock.
+func (o Options) distributed(lock func(key string) guard.Lock, notHeld ...error) *guard.Distributed {
+	return &guard.Distributed{New: lock, Policy: o.Policy, NotHeld: notHeld}
+}
+
+// replicated makes the guard of stage 6's lock with WAIT for this many replicas.
+func (o Options) replicated(replicas int) *guard.Distributed {
+	d := o.undoable(func(key string) guard.Lock { return waitlock.New(o.Redis, key, o.TTL, replicas) }, waitlock.ErrNotHeld)
+	d.WithOwner = waitlock.WithOwner
+	return d
+}
+
+// undoable is distributed for a lock whose Unlock removes only its own lock (or almost
+// never another, as with v3), so that it may be repeated.
+func (o Options) undoable(lock func(key string) guard.Lock, notHeld ...error) *guard.Distributed {
+	d := o.distributed(lock, notHeld...)
+	d.Undo = true
+	d.Retry, d.RetryFor = func(error) bool { return true }, o.TTL
+	return d
+}
+
+// refused reports whether err is a reply of Redis, so that the command was not executed. A
+// lock without an expiry then still exists and is still the caller's, so the Unlock of v1
+// may be repeated. After a lost reply it may not, because it could delete the next holder's
+// lock. The Unlock of v2 may never be repeated: its lock may expire before the second DEL,
+// and it expires anyway.
+func refused(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply)
+}

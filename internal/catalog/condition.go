@@ -1,0 +1,70 @@
+package catalog
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Condition is what happens to some holders during a run.
+type Condition string
+
+// The conditions. The ttl is the lease of the locks.
+const (
+	Calm  Condition = "calm"  // nothing
+	Slow  Condition = "slow"  // some holders work for longer than the ttl before they write
+	Late  Condition = "late"  // some holders write in time, but release after the ttl
+	Crash Condition = "crash" // a process that holds the lock is killed
+	Pause Condition = "pause" // a process that holds the lock is stopped for longer than the ttl, then goes on
+
+	// Failover kills the Redis with the lock before the lock was replicated, and the
+	// replica takes over. The stock is in the database.
+	Failover Condition = "failover"
+
+	// Partition cuts the process that holds the lock off from Redis as it writes, for
+	// longer than the ttl. The write arrives when the network is repaired.
+	Partition Condition = "partition"
+
+	// Chaos injects random faults into the shops, Redis, the database and the network,
+	// one after the other, while buyers come and retry; see Strategy.UnderChaos.
+	Chaos Condition = "chaos"
+)
+
+// Conditions lists all conditions.
+func Conditions() []Condition {
+	return []Condition{Calm, Slow, Late, Crash, Pause, Partition, Failover, Chaos}
+}
+
+// NeedsProcess reports whether the condition affects a whole process, so that there must be
+// another one that goes on.
+func (c Condition) NeedsProcess() bool { return c == Crash || c == Pause || c == Partition }
+
+// Workload is what the requests of a run do.
+type Workload string
+
+// The workloads.
+const (
+	Deduct Workload = "deduct" // buy one unit of the hot item
+	Cache  Workload = "cache"  // read a cold key through the cache
+)
+
+// Workloads lists all workloads.
+func Workloads() []Workload { return []Workload{Deduct, Cache} }
+
+// ErrName is wrapped by the errors for an unknown name.
+var ErrName = errors.New("unknown name")
+
+// pick returns the value called name. Its error wraps ErrName and lists the allowed names.
+func pick[T ~string](what, name string, all []T) (T, error) {
+	for _, v := range all {
+		if string(v) == name {
+			return v, nil
+		}
+	}
+	return "", fmt.Errorf("%w of a %s: %q (allowed: %v)", ErrName, what, name, all)
+}
+
+// ParseCondition returns the condition called name, or ErrName.
+func ParseCondition(name string) (Condition, error) { return pick("condition", name, Conditions()) }
+
+// ParseWorkload returns the workload called name, or ErrName.
+func ParseWorkload(name string) (Workload, error) { return pick("workload", name, Workloads()) }

@@ -1,0 +1,265 @@
+package catalog
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"oversell/internal/figures"
+)
+
+// Expectation is the expected outcome of a run. A run differs from it if a lock broke that
+// should hold, or if a flaw did not show.
+type Expectation struct {
+	Verdicts   []figures.Verdict // any of these
+	MaxHolders int               // the most holders at once; 0: any number
+	NobodyIn   bool              // no holder at all
+	MinLoads   int64             // cache: the fewest loads
+	MaxLoads   int64             // cache: the most loads; 0: any number
+
+	// Undecided means that the project promises nothing: with a third-party library it
+	// is left to chance which buyers of a crowd are served.
+	Undecided bool
+}
+
+// Outcome is the outcome of a run, as far as an Expectation covers it.
+type Outcome struct {
+	Verdict    figures.Verdict
+	MaxHolders int
+	Loads      int64
+}
+
+// Check returns "" if o is as expected, and otherwise the differences.
+func (e Expectation) Check(o Outcome) string {
+	if e.Undecided {
+		return ""
+	}
+	var wrong []string
+	if !slices.Contains(e.Verdicts, o.Verdict) {
+		wrong = append(wrong, fmt.Sprintf("verdict %s instead of %s", o.Verdict, e.verdicts()))
+	}
+	if e.MaxHolders > 0 && o.MaxHolders > e.MaxHolders {
+		wrong = append(wrong, fmt.Sprintf("%d holders at once instead of at most %d", o.MaxHolders, e.MaxHolders))
+	}
+	if e.NobodyIn && o.MaxHolders > 0 {
+		wrong = append(wrong, fmt.Sprintf("%d holders at once instead of none", o.MaxHolders))
+	}
+	if o.Loads < e.MinLoads {
+		wrong = append(wrong, fmt.Sprintf("%d loads instead of at least %d", o.Loads, e.MinLoads))
+	}
+	if e.MaxLoads > 0 && o.Loads > e.MaxLoads {
+		wrong = append(wrong, fmt.Sprintf("%d loads instead of at most %d", o.Loads, e.MaxLoads))
+	}
+	return strings.Join(wrong, ", ")
+}
+
+func (e Expectation) verdicts() string {
+	names := make([]string, len(e.Verdicts))
+	for i, v := range e.Verdicts {
+		names[i] = string(v)
+	}
+	return strings.Join(names, " or ")
+}
+
+// The expected outcomes of a sale.
+var (
+	ok        = []figures.Verdict{figures.OK}
+	okOrDrift = []figures.Verdict{figures.OK, figures.Drift}
+
+	holds    = Expectation{Verdicts: ok, MaxHolders: 1}
+	overlaps = Expectation{Verdicts: ok} // several holders at once do no harm
+	breaks   = Expectation{Verdicts: []figures.Verdict{figures.Oversold, figures.Drift}}
+	sticks   = Expectation{Verdicts: []figures.Verdict{figures.Stuck}, MaxHolders: 1}
+	// shuts lets nobody in. If the run ends early the verdict is undersold instead of
+	// stuck.
+	shuts = Expectation{Verdicts: []figures.Verdict{figures.Stuck, figures.Undersold}, NobodyIn: true}
+	// leftOpen is for third-party locks. Most of them starve a crowd.
+	leftOpen = Expectation{Undecided: true}
+	// breaksAcross breaks with more than one instance.
+	breaksAcross = Expectation{}
+)
+
+// leased is the outcome of a lock with a lease. The stages differ in their outcomes under
+// slow and late.
+func leased(slow, late Expectation) map[Condition]Expectation {
+	return map[Condition]Expectation{Calm: holds, Slow: slow, Late: late, Crash: holds, Pause: breaks, Partition: breaks, Failover: breaks}
+}
+
+// fenced is the outcome of a lease with a stock that refuses holders that have lost it: two
+// holders may work at once, but only one of them writes.
+var fenced = map[Condition]Expectation{Calm: holds, Slow: holds, Late: holds, Crash: holds, Pause: overlaps, Partition: overlaps, Failover: overlaps}
+
+// elsewhere is the outcome of a lease on other servers than the Redis that fails over or is
+// cut off.
+func elsewhere(e map[Condition]Expectation) map[Condition]Expectation {
+	e = maps.Clone(e)
+	e[Partition], e[Failover] = holds, holds
+	return e
+}
+
+// shutting is the outcome of a lease that needs all replicas.
+func shutting(e map[Condition]Expectation) map[Condition]Expectation {
+	e = maps.Clone(e)
+	e[Failover] = shuts
+	return e
+}
+
+// unguarded is the outcome without a lock that could be lost. Units that a killed process
+// has taken stay taken. A replica that takes over may have an older stock: a shop sells
+// nothing of that, and rebuilds the stock from the orders.
+var unguarded = map[Condition]Expectation{
+	Calm: overlaps, Slow: overlaps, Late: overlaps, Pause: overlaps, Partition: overlaps,
+	Crash: {Verdicts: okOrDrift}, Failover: {Verdicts: okOrDrift},
+}
+
+// always gives every condition the same value.
+func always[T any](v T) map[Condition]T {
+	all := make(map[Condition]T)
+	for _, c := range Conditions() {
+		all[c] = v
+	}
+	return all
+}
+
+// loads is how often a cold key may be loaded.
+type loads int
+
+const (
+	once            loads = iota + 1 // by one reader among all instances
+	twice                            // by the holder that was killed or lost its lease, and by the next
+	twiceOrMore                      // by every holder that outlives its lease
+	oncePerInstance                  // by one reader of each instance
+	everyMiss                        // by every reader that comes before the first load is stored
+	onceAndStuck                     // by the holder that was killed; there is no next one
+	anyLoads                         // nothing is promised: Expectation.Undecided
+)
+
+// The expected loads of a cold key under a lease, and under one that is renewed.
+var (
+	leasedLoads  = map[Condition]loads{Calm: once, Slow: twiceOrMore, Late: once, Crash: twice, Pause: twice}
+	renewedLoads = map[Condition]loads{Calm: once, Slow: once, Late: once, Crash: twice, Pause: twice}
+)
+
+// Case is a run for which there is an Expectation.
+type Case struct {
+	Workload   Workload
+	Condition  Condition
+	Instances  int
+	Requests   int
+	SecondLook bool // cache: whether the readers look again under the lock
+	Unfenced   bool // whether the stock ignores fencing tokens
+	InDatabase bool // whether the stock is in the database instead of Redis
+}
+
+// Expect returns the expected outcome of the case, and false if the case does not apply to
+// the strategy.
+func (s Strategy) Expect(c Case) (Expectation, bool) {
+	if c.Workload == Cache {
+		l, known := s.loads[c.Condition]
+		return l.expectation(c), known
+	}
+	if c.Condition == Chaos {
+		return s.UnderChaos(c).expectation(), true
+	}
+	sale := s.deduct
+	if c.Unfenced && s.unfenced != nil {
+		sale = s.unfenced
+	}
+	if c.Condition == Partition && c.InDatabase {
+		c.Condition = Late // the holder writes at once, and only its unlock is late
+	}
+	e, known := sale[c.Condition]
+	if known && e.Verdicts == nil && !e.Undecided {
+		if e = breaks; c.Instances == 1 {
+			e = holds
+		}
+	}
+	return e, known
+}
+
+// Leeway is what may go wrong in a sale during which shops, Redis, the database and the
+// network fail. With every strategy no confirmed order may be missing, and no idempotency
+// key may buy twice.
+type Leeway struct {
+	Oversells string // what makes it oversell; "": it never does
+	Strands   string // which units may be stranded; "": none
+	Sticks    bool   // a killed holder may block the sale for good
+	Always    bool   // it oversells without any fault
+	LosesLock bool   // if Redis loses its keys, a second holder enters and the stock does not notice
+	Undecided bool   // the project promises nothing
+}
+
+// UnderChaos returns the leeway of the case. It follows from the outcomes of the other
+// conditions, because each fault is one of them at another moment.
+func (s Strategy) UnderChaos(c Case) Leeway {
+	under := func(condition Condition) Expectation {
+		c.Condition = condition
+		e, _ := s.Expect(c)
+		return e
+	}
+	oversells := func(condition Condition) bool {
+		return slices.Contains(under(condition).Verdicts, figures.Oversold)
+	}
+	var may Leeway
+	switch {
+	case under(Calm).Undecided:
+		may.Undecided = true
+	case oversells(Calm):
+		may.Always, may.Oversells = true, "buyers who are at work at once"
+	case oversells(Slow):
+		may.Oversells = "a holder that works for longer than the ttl"
+	case oversells(Pause) || oversells(Partition):
+		may.Oversells = "a holder whose write is held up for longer than the ttl"
+	}
+	may.LosesLock = c.InDatabase && oversells(Failover)
+	may.Sticks = slices.Contains(under(Crash).Verdicts, figures.Stuck)
+	if !c.InDatabase {
+		may.Strands = "units of sales that were under way"
+	}
+	return may
+}
+
+// expectation returns the verdicts that the leeway allows.
+func (may Leeway) expectation() Expectation {
+	e := Expectation{Verdicts: slices.Clone(ok), Undecided: may.Undecided}
+	if may.Strands != "" {
+		e.Verdicts = append(e.Verdicts, figures.Drift)
+	}
+	if may.Oversells != "" || may.LosesLock {
+		e.Verdicts = append(e.Verdicts, figures.Oversold)
+	}
+	if may.Sticks {
+		e.Verdicts = append(e.Verdicts, figures.Stuck)
+	}
+	return e
+}
+
+// expectation returns the outcome that l means. Without the second look each reader that
+// waited loads again. A tenth of the readers is far fewer than that, and far more than with
+// the second look.
+func (l loads) expectation(c Case) Expectation {
+	if l == anyLoads {
+		return leftOpen
+	}
+	n, reloaded := int64(c.Instances), []figures.Verdict{figures.Reloaded}
+	if !c.SecondLook && l != everyMiss && l != onceAndStuck {
+		return Expectation{Verdicts: reloaded, MinLoads: max(2, int64(c.Requests/10))}
+	}
+	switch l {
+	case once:
+		return Expectation{Verdicts: ok, MinLoads: 1, MaxLoads: 1}
+	case twice:
+		return Expectation{Verdicts: reloaded, MinLoads: 2, MaxLoads: 2}
+	case twiceOrMore:
+		return Expectation{Verdicts: reloaded, MinLoads: 2}
+	case oncePerInstance:
+		if n > 1 {
+			return Expectation{Verdicts: reloaded, MinLoads: n, MaxLoads: n}
+		}
+		return Expectation{Verdicts: ok, MinLoads: 1, MaxLoads: 1}
+	case everyMiss:
+		return Expectation{Verdicts: reloaded, MinLoads: n + 1}
+	}
+	return Expectation{Verdicts: []figures.Verdict{figures.Stuck}, MinLoads: 1, MaxLoads: 1}
+}

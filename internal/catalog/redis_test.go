@@ -1,0 +1,240 @@
+package catalog_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"oversell/internal/catalog"
+	"oversell/internal/guard"
+	"oversell/internal/locks/locktest"
+)
+
+// leaseOf is the ttl of these tests, in the bubble's time.
+const leaseOf = 10 * time.Second
+
+// eachLock runs f in a bubble for each strategy that is a lock in Redis.
+func eachLock(t *testing.T, f func(t *testing.T, name string, s *locktest.Server, with func(guard.Policy) guard.Guard)) {
+	for _, strategy := range catalog.Strategies() {
+		if strategy.Kind != catalog.Guarded || strategy.Extra || slices.Contains([]string{"none", "local"}, strategy.Name) {
+			continue
+		}
+		t.Run(strategy.Name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := locktest.StartTicking(t)
+				f(t, strategy.Name, s, func(p guard.Policy) guard.Guard {
+					return strategy.NewGuard(catalog.Options{Redis: s.Client, TTL: leaseOf, Policy: p})
+				})
+			})
+		})
+	}
+}
+
+// eachPolled is eachLock without the locks that have their own way of waiting.
+func eachPolled(t *testing.T, f func(t *testing.T, s *locktest.Server, with func(guard.Policy) guard.Guard)) {
+	eachLock(t, func(t *testing.T, name string, s *locktest.Server, with func(guard.Policy) guard.Guard) {
+		strategy, err := catalog.Strategies().Find(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strategy.OwnWait {
+			f(t, s, with)
+		}
+	})
+}
+
+// as is the wish of somebody who waits as long as the test takes.
+func as(t *testing.T, owner string) guard.Entry {
+	return guard.Entry{Key: "lock", Owner: owner}
+}
+
+func noWork(context.Context) error { return nil }
+
+// undone has the locks that remove only their own: a failed attempt is undone.
+func undone(name string) bool { return name != "v1_setnx" && name != "v2_ttl" }
+
+func TestLostReplyOfAnAttempt(t *testing.T) {
+	eachLock(t, func(t *testing.T, name string, s *locktest.Server, with func(guard.Policy) guard.Guard) {
+		g := with(guard.Fixed{Delay: 100 * time.Millisecond})
+		s.Hook.On(locktest.Any, 1, locktest.LoseReply(locktest.ErrCut))
+		if _, err := g.Do(t.Context(), as(t, "a"), noWork); !errors.Is(err, locktest.ErrCut) {
+			t.Fatalf("got %v, want %v", err, locktest.ErrCut)
+		}
+		start, e := time.Now(), as(t, "b")
+		wait, cancel := context.WithTimeout(t.Context(), 5*leaseOf)
+		defer cancel()
+		_, err := g.Do(wait, e, noWork)
+		switch waited := time.Since(start); {
+		case name == "v1_setnx":
+			if err == nil {
+				t.Errorf("the next holder entered after %v, want never", waited)
+			}
+		case err != nil:
+			t.Error(err)
+		case undone(name) && waited > time.Second:
+			t.Errorf("the next holder waited %v, want next to nothing", waited)
+		case !undone(name) && waited < leaseOf/2:
+			t.Errorf("the next holder waited %v, want the ttl", waited)
+		}
+	})
+}
+
+// readOnly is the reply of a server that has just become a replica.
+type readOnly struct{}
+
+func (readOnly) Error() string { return "READONLY You can't write against a read only replica." }
+func (readOnly) RedisError()   {}
+
+// A failed Unlock is repeated: the next holder enters when Redis works again, not a ttl
+// later. The holder does not wait for that.
+func TestFailedReleaseIsTriedAgain(t *testing.T) {
+	const outage = time.Second
+	for _, fault := range []error{readOnly{}, locktest.ErrCut} {
+		eachLock(t, func(t *testing.T, name string, s *locktest.Server, with func(guard.Policy) guard.Guard) {
+			g := with(guard.Fixed{Delay: 100 * time.Millisecond})
+			start := time.Now()
+			stats, err := g.Do(t.Context(), as(t, "a"), func(context.Context) error {
+				rule := s.Hook.On(locktest.Any, -1, locktest.Fail(fault))
+				time.AfterFunc(outage, rule.Off)
+				return nil
+			})
+			if err != nil || !errors.Is(stats.Release, fault) || time.Since(start) != 0 {
+				t.Errorf("got %v, and %v from the release, after %v; want no error, and %v, at once", err, stats.Release, time.Since(start), fault)
+			}
+			time.Sleep(outage + time.Millisecond)
+			e := as(t, "b")
+			wait, cancel := context.WithTimeout(t.Context(), 5*leaseOf)
+			defer cancel()
+			_, err = g.Do(wait, e, noWork)
+			waited := time.Since(start)
+			switch {
+			case name == "v1_setnx" && fault == locktest.ErrCut:
+				if err == nil {
+					t.Errorf("the next holder entered after %v, want never: the lock may have been another's", waited)
+				}
+			case err != nil:
+				t.Error(err)
+			case name == "v2_ttl":
+				if waited < leaseOf {
+					t.Errorf("the next holder entered after %v, want the ttl: the lock may have been another's", waited)
+				}
+			case waited > outage+outage/2:
+				t.Errorf("the next holder entered %v after an outage of %v", waited, outage)
+			}
+			time.Sleep(leaseOf) // for the tickets that were given up
+		})
+	}
+}
+
+// A failed attempt is undone too when Redis works again.
+func TestFailedUndoIsTriedAgain(t *testing.T) {
+	const outage = time.Second
+	eachLock(t, func(t *testing.T, name string, s *locktest.Server, with func(guard.Policy) guard.Guard) {
+		if !undone(name) {
+			t.Skip("it cannot be undone")
+		}
+		g := with(guard.Fixed{Delay: 100 * time.Millisecond})
+		s.Hook.On(locktest.Any, 1, locktest.LoseReply(locktest.ErrCut))
+		rule := s.Hook.On(func(cmd redis.Cmder) bool { return s.Exists("lock") }, -1, locktest.Fail(locktest.ErrCut))
+		time.AfterFunc(outage, rule.Off)
+		start := time.Now()
+		if _, err := g.Do(t.Context(), as(t, "a"), noWork); !errors.Is(err, locktest.ErrCut) {
+			t.Fatalf("got %v, want %v", err, locktest.ErrCut)
+		}
+		time.Sleep(outage + time.Millisecond)
+		if _, err := g.Do(t.Context(), as(t, "b"), noWork); err != nil || time.Since(start) > outage+outage/2 {
+			t.Errorf("the next holder entered after %v, %v; the outage was of %v", time.Since(start), err, outage)
+		}
+		time.Sleep(leaseOf)
+	})
+}
+
+// An attempt that never reached Redis took nothing, and undoing it does not remove another
+// holder's lock.
+func TestFailedAttemptHurtsNobody(t *testing.T) {
+	eachPolled(t, func(t *testing.T, s *locktest.Server, with func(guard.Policy) guard.Guard) {
+		g := with(guard.Fixed{Delay: time.Millisecond})
+		var all sync.WaitGroup
+		var witness locktest.Witness
+		work := func(who string) func(context.Context) error {
+			return func(context.Context) error {
+				defer witness.Enter(who)()
+				time.Sleep(time.Second)
+				return nil
+			}
+		}
+		hold := func(who string) {
+			all.Go(func() {
+				if _, err := g.Do(t.Context(), as(t, who), work(who)); err != nil {
+					t.Error(err)
+				}
+			})
+			time.Sleep(10 * time.Millisecond)
+		}
+		hold("a")
+		failed := s.Hook.On(locktest.Any, 1, locktest.Fail(locktest.ErrCut))
+		if _, err := g.Do(t.Context(), as(t, "b"), work("b")); !errors.Is(err, locktest.ErrCut) || failed.Hits() != 1 {
+			t.Errorf("got %v, want %v", err, locktest.ErrCut)
+		}
+		hold("c")
+		all.Wait()
+		for _, overlap := range witness.Overlaps() {
+			t.Error(overlap)
+		}
+	})
+}
+
+// Redis executes the attempt and then hangs. The caller gets its error at once. The bubble
+// checks that the goroutines end by themselves.
+func TestUndoDelaysNoAnswer(t *testing.T) {
+	eachLock(t, func(t *testing.T, _ string, s *locktest.Server, with func(guard.Policy) guard.Guard) {
+		s.Hook.On(locktest.Any, 1, locktest.LoseReply(locktest.ErrCut))
+		s.Hook.On(locktest.Any, -1, func(ctx context.Context, send func() error) error {
+			if s.Exists("lock") {
+				return locktest.Drop(ctx, send)
+			}
+			return send()
+		})
+		start := time.Now()
+		_, err := with(guard.Fixed{Delay: time.Millisecond}).Do(t.Context(), as(t, "a"), noWork)
+		if took := time.Since(start); !errors.Is(err, locktest.ErrCut) || took != 0 {
+			t.Errorf("got %v after %v, want %v at once", err, took, locktest.ErrCut)
+		}
+		time.Sleep(leaseOf + 6*time.Second) // it is tried again for a lease, and each try has 5 s
+	})
+}
+
+// A buyer that waited n times buys n+1 times with any lock, even one that ends the context
+// of the work with the hold.
+func TestRecursiveSellsOncePerFrame(t *testing.T) {
+	eachPolled(t, func(t *testing.T, s *locktest.Server, with func(guard.Policy) guard.Guard) {
+		const waits = 3
+		g := with(guard.Recursive{Fixed: guard.Fixed{Delay: 10 * time.Millisecond}})
+		sold := "sold"
+		var first sync.WaitGroup
+		first.Go(func() {
+			_, err := g.Do(t.Context(), as(t, "a"), func(context.Context) error {
+				time.Sleep(waits*10*time.Millisecond - time.Millisecond)
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		stats, err := g.Do(t.Context(), as(t, "b"), increment(s.Client, sold))
+		if err != nil {
+			t.Error(err)
+		}
+		if n, err := s.Client.Get(t.Context(), sold).Int(); err != nil || n != waits+1 || stats.Attempts != waits+1 {
+			t.Errorf("asked %d times and sold %d, %v; want %d of both", stats.Attempts, n, err, waits+1)
+		}
+		first.Wait()
+	})
+}

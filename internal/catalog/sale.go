@@ -1,0 +1,63 @@
+package catalog
+
+import (
+	"oversell/internal/guard"
+	"oversell/internal/stock"
+)
+
+// Sell sets the strategies of cfg to those that o can make. The caller has set cfg.Redis,
+// cfg.DB and cfg.Unfenced.
+func (c List) Sell(cfg *stock.Config, o Options) {
+	cfg.Isolations, cfg.Scripts, cfg.InDB = make(map[string]stock.Isolation), make(map[string]*stock.ScriptSeller), make(map[string]bool)
+	cfg.Families = make(map[string]string)
+	backends := stock.Backends{Redis: cfg.Redis, DB: cfg.DB, Unfenced: cfg.Unfenced}
+	connections := stock.HalfOfPool(cfg.DB)
+	for _, s := range c.With(o) {
+		backends.Strategy = s.Name
+		cfg.InDB[s.Name] = s.InDatabase()
+		cfg.Families[s.Name] = s.family()
+		switch s.Kind {
+		case Guarded:
+			cfg.Isolations[s.Name] = stock.Exclusive(backends, s.NewGuard(o))
+		case Optimistic:
+			cfg.Isolations[s.Name] = stock.Optimistic(cfg.Redis)
+		case Atomic:
+			cfg.Scripts[s.Name] = stock.Atomic(cfg.Redis, 0)
+		case Batched:
+			cfg.Scripts[s.Name] = stock.Batched(cfg.Redis, 0)
+		case Conditional:
+			cfg.Isolations[s.Name] = stock.Conditional(cfg.DB)
+		case Versioned:
+			cfg.Isolations[s.Name] = stock.Versioned(cfg.DB)
+		case RowLocked:
+			cfg.Isolations[s.Name] = stock.RowLocked(cfg.DB, connections)
+		case NameLocked:
+			cfg.Isolations[s.Name] = stock.NameLocked(cfg.DB, connections)
+		}
+	}
+}
+
+// Guards returns, by name, the guards of the strategies that can guard the load of a cached
+// value and whose needs o meets.
+func (c List) Guards(o Options) map[string]guard.Guard {
+	guards := make(map[string]guard.Guard)
+	for _, s := range c.With(o) {
+		if s.GuardsLoads() {
+			guards[s.Name] = s.NewGuard(o)
+		}
+	}
+	return guards
+}
+
+// family returns the name of the strategies that can be mixed with this one. Two different
+// locks do not exclude each other, but strategies that check and write in one step can be
+// mixed.
+func (s Strategy) family() string {
+	switch s.Kind {
+	case Optimistic, Atomic, Batched:
+		return "watch and lua"
+	case Conditional, Versioned, RowLocked:
+		return "sql"
+	}
+	return s.Name
+}

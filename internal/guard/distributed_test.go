@@ -1,0 +1,220 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+func TestStats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lock := oneLock{held: true}
+		time.AfterFunc(25*time.Millisecond, func() { _ = fakeLock{&lock}.Unlock(t.Context()) })
+		in := inside{stay: time.Second}
+		stats, err := lock.guard(Fixed{10 * time.Millisecond}).Do(t.Context(), entry, in.section(0))
+		want := Stats{Attempts: 4, Waited: 30 * time.Millisecond, Held: time.Second}
+		if err != nil || stats != want {
+			t.Errorf("got %+v, %v; want %+v", stats, err, want)
+		}
+	})
+}
+
+func TestLateReleaseIsRecorded(t *testing.T) {
+	lock := oneLock{freeErr: errGone}
+	stats, err := lock.guard(Fixed{time.Millisecond}).Do(t.Context(), entry, new(inside).section(0))
+	if err != nil || !stats.Lost || stats.Release != nil {
+		t.Errorf("got %+v, %v; want a lost lease and no error: the work is done", stats, err)
+	}
+}
+
+func TestFailedReleaseIsRecorded(t *testing.T) {
+	away := errors.New("redis is away")
+	lock := oneLock{freeErr: away}
+	stats, err := lock.guard(Fixed{time.Millisecond}).Do(t.Context(), entry, new(inside).section(0))
+	if err != nil || stats.Lost || !errors.Is(stats.Release, away) {
+		t.Errorf("got %+v, %v; want the release's error in the stats and none returned", stats, err)
+	}
+}
+
+func TestFailedSectionReleases(t *testing.T) {
+	var lock oneLock
+	broken := errors.New("no paper for the receipt")
+	_, err := lock.guard(Fixed{time.Millisecond}).Do(t.Context(), entry, func(context.Context) error { return broken })
+	if !errors.Is(err, broken) || lock.isHeld() {
+		t.Errorf("got %v, and the lock is held: %v; want %v and a free lock", err, lock.isHeld(), broken)
+	}
+}
+
+// tellingLock cancels its holder's context when the lease is lost, as stage 6 does.
+type tellingLock struct {
+	fakeLock
+	lost context.Context
+}
+
+func (l tellingLock) Context(context.Context) context.Context { return l.lost }
+func (l tellingLock) Renewals() int                           { return 7 }
+
+func TestSectionLearnsOfALostLease(t *testing.T) {
+	lost, lose := context.WithCancelCause(t.Context())
+	g := &Distributed{
+		New:    func(string) Lock { return tellingLock{fakeLock{new(oneLock)}, lost} },
+		Policy: Fixed{time.Millisecond},
+	}
+	stats, err := g.Do(t.Context(), entry, func(ctx context.Context) error {
+		lose(errGone)
+		return context.Cause(ctx)
+	})
+	if !errors.Is(err, errGone) || stats.Renewals != 7 {
+		t.Errorf("got %+v, %v; want 7 renewals and %v", stats, err, errGone)
+	}
+}
+
+func TestOwnerReachesTheLock(t *testing.T) {
+	type key struct{}
+	var seen any
+	g := &Distributed{
+		New: func(string) Lock {
+			return askedLock{fakeLock{new(oneLock)}, func(ctx context.Context) { seen = ctx.Value(key{}) }}
+		},
+		Policy: Fixed{time.Second},
+		WithOwner: func(ctx context.Context, owner string) context.Context {
+			return context.WithValue(ctx, key{}, owner)
+		},
+	}
+	if _, err := g.Do(t.Context(), entry, new(inside).section(0)); err != nil || seen != "o" {
+		t.Errorf("the lock saw owner %v, want o (%v)", seen, err)
+	}
+}
+
+// stuckLock fails each attempt, and its Unlock hangs until letGo is closed.
+type stuckLock struct {
+	letGo   chan struct{}
+	unlocks *atomic.Int32
+}
+
+func (stuckLock) TryLock(context.Context) (bool, error) { return false, errLate }
+
+func (l stuckLock) Unlock(context.Context) error {
+	l.unlocks.Add(1)
+	<-l.letGo
+	return errGone
+}
+
+func TestUndoIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lock := stuckLock{make(chan struct{}), new(atomic.Int32)}
+		g := &Distributed{New: func(string) Lock { return lock }, Policy: Fixed{time.Millisecond}, Undo: true}
+		fail := func(times int) {
+			for range times {
+				if _, err := g.Do(t.Context(), entry, nil); !errors.Is(err, errLate) {
+					t.Errorf("got %v, want %v", err, errLate)
+				}
+			}
+			synctest.Wait()
+		}
+		fail(10 * maxUndoing)
+		if n := lock.unlocks.Load(); n != maxUndoing {
+			t.Errorf("%d calls of Unlock under way, want %d", n, maxUndoing)
+		}
+		close(lock.letGo)
+		synctest.Wait()
+		fail(1)
+		if n := lock.unlocks.Load(); n != maxUndoing+1 {
+			t.Errorf("%d calls of Unlock in all, want %d: there is room again", n, maxUndoing+1)
+		}
+	})
+}
+
+// brokenLock fails each Unlock with err.
+type brokenLock struct {
+	fakeLock
+	unlocks *atomic.Int32
+	err     error
+}
+
+func (l brokenLock) Unlock(context.Context) error {
+	l.unlocks.Add(1)
+	return l.err
+}
+
+// A release is repeated only for RetryFor, not with a closed client, only if the lock
+// allows it, and only so many at a time.
+func TestRepeatedReleaseEnds(t *testing.T) {
+	broken := errors.New("broken")
+	always := func(error) bool { return true }
+	for name, test := range map[string]struct {
+		err   error
+		retry func(error) bool
+		some  bool
+	}{
+		"broken for good":      {broken, always, true},
+		"the client is closed": {fmt.Errorf("unlock: %w", redis.ErrClosed), always, false},
+		"the lease is over":    {errGone, always, false},
+		"not to be repeated":   {broken, func(error) bool { return false }, false},
+		"never to be repeated": {broken, nil, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			unlocks := new(atomic.Int32)
+			g := &Distributed{
+				New:    func(string) Lock { return brokenLock{fakeLock{new(oneLock)}, unlocks, test.err} },
+				Policy: Fixed{time.Millisecond}, NotHeld: []error{errGone}, Retry: test.retry, RetryFor: time.Second,
+			}
+			if _, err := g.Do(t.Context(), entry, new(inside).section(0)); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			time.Sleep(2 * time.Second)
+			if n := unlocks.Load(); test.some != (n > 1) || n > 20 {
+				t.Errorf("%s: %d calls of Unlock, want more than one: %v", name, n, test.some)
+			}
+			for range 2 * maxReleasing {
+				_, _ = g.Do(t.Context(), entry, new(inside).section(0))
+			}
+			synctest.Wait()
+			if n := g.releasing.Load(); n > maxReleasing {
+				t.Errorf("%s: %d are repeated at once, want at most %d", name, n, maxReleasing)
+			}
+			time.Sleep(2 * time.Second) // until the goroutines of the bubble have ended
+		})
+	}
+}
+
+// askedLock calls meanwhile during each attempt.
+type askedLock struct {
+	fakeLock
+	meanwhile func(ctx context.Context)
+}
+
+func (l askedLock) TryLock(ctx context.Context) (bool, error) {
+	l.meanwhile(ctx)
+	return l.fakeLock.TryLock(ctx)
+}
+
+// Neither the deadline of the wait nor its end cuts off a running attempt.
+func TestAttemptIsNotCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lock := oneLock{held: true}
+		limited, done := context.WithTimeout(t.Context(), time.Minute)
+		defer done()
+		wait, giveUp := context.WithCancelCause(limited)
+		g := &Distributed{Policy: Fixed{time.Hour}, New: func(string) Lock {
+			return askedLock{fakeLock{&lock}, func(ctx context.Context) {
+				time.Sleep(time.Second)
+				giveUp(errLate)
+				if _, limited := ctx.Deadline(); limited || ctx.Err() != nil {
+					t.Errorf("the attempt has a deadline: %v; and has ended: %v", limited, ctx.Err())
+				}
+			}}
+		}}
+		start := time.Now()
+		_, err := g.Do(wait, Entry{Key: "k", Owner: "o"}, nil)
+		if took := time.Since(start); !errors.Is(err, errLate) || took != time.Second || lock.asked != 1 {
+			t.Errorf("asked %d times and returned %v after %v, want once and %v after 1s", lock.asked, err, took, errLate)
+		}
+	})
+}

@@ -1,0 +1,101 @@
+// Package keymutex has a FIFO mutex for each key: the goroutines of a process get it one at
+// a time, first come, first served.
+package keymutex
+
+import (
+	"context"
+	"sync"
+
+	"golang.org/x/sync/semaphore"
+)
+
+// Mutex is a mutex for each key. The zero value is ready, and safe for concurrent use.
+type Mutex struct {
+	mu   sync.Mutex
+	keys map[string]*entry
+}
+
+// entry is the mutex of one key. It is deleted when nobody holds it or waits for it.
+type entry struct {
+	held  *semaphore.Weighted
+	users int // the holder and the waiters
+}
+
+// Hold is one caller's hold of the mutex of one key.
+type Hold struct {
+	mutex *Mutex
+	key   string
+	entry *entry
+}
+
+// Lock waits for the mutex of the key. If ctx ends first it returns the cause.
+func (m *Mutex) Lock(ctx context.Context, key string) (*Hold, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	h := m.join(key)
+	if err := h.entry.held.Acquire(ctx, 1); err != nil {
+		h.leave()
+		return nil, context.Cause(ctx)
+	}
+	return h, nil
+}
+
+// TryLock locks the mutex of the key if it is free, and returns nil otherwise.
+func (m *Mutex) TryLock(key string) *Hold {
+	h := m.join(key)
+	if !h.entry.held.TryAcquire(1) {
+		h.leave()
+		return nil
+	}
+	return h
+}
+
+// Key returns the key of the mutex.
+func (h *Hold) Key() string { return h.key }
+
+// Unlock gives the mutex to the first waiter. It must be called once.
+func (h *Hold) Unlock() {
+	h.entry.held.Release(1)
+	h.leave()
+}
+
+// Keys returns how many keys have a holder or a waiter.
+func (m *Mutex) Keys() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.keys)
+}
+
+// Users returns how many callers hold the mutex of the key or wait for it.
+func (m *Mutex) Users(key string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if e := m.keys[key]; e != nil {
+		return e.users
+	}
+	return 0
+}
+
+func (m *Mutex) join(key string) *Hold {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.keys == nil {
+		m.keys = make(map[string]*entry)
+	}
+	e := m.keys[key]
+	if e == nil {
+		e = &entry{held: semaphore.NewWeighted(1)}
+		m.keys[key] = e
+	}
+	e.users++
+	return &Hold{m, key, e}
+}
+
+func (h *Hold) leave() {
+	h.mutex.mu.Lock()
+	defer h.mutex.mu.Unlock()
+	if h.entry.users--; h.entry.users == 0 {
+		delete(h.mutex.keys, h.key)
+	}
+}

@@ -1,0 +1,126 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// queue makes n callers wait for a lock, in the order of their ids.
+func queue(t *testing.T, g Guard, in *inside, n int) *sync.WaitGroup {
+	var all sync.WaitGroup
+	for id := range n {
+		all.Go(func() {
+			if _, err := g.Do(t.Context(), entry, in.section(id)); err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+	}
+	return &all
+}
+
+func TestLineIsFirstComeFirstServed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lock := oneLock{held: true}
+		var in inside
+		all := queue(t, lock.guard(&Line{Delay: time.Millisecond}), &in, 50)
+		_ = fakeLock{&lock}.Unlock(t.Context())
+		all.Wait()
+		if !slices.IsSorted(in.entries) || len(in.entries) != 50 {
+			t.Errorf("served in the order %v", in.entries)
+		}
+	})
+}
+
+func TestLineAsksWithOneCallerOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lock := oneLock{held: true} // by another process
+		var in inside
+		all := queue(t, lock.guard(&Line{Delay: 10 * time.Millisecond}), &in, 1000)
+		before := lock.timesAsked()
+		time.Sleep(time.Second)
+		if asked := lock.timesAsked() - before; asked < 50 || asked > 200 {
+			t.Errorf("1000 callers asked %d times in a second, want about 100", asked)
+		}
+		_ = fakeLock{&lock}.Unlock(t.Context())
+		all.Wait()
+	})
+}
+
+// The delay is only for locks of other processes. A release by its own process wakes the
+// first caller at once.
+func TestLineWakesOnRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lock oneLock
+		in := inside{stay: time.Millisecond}
+		start := time.Now()
+		queue(t, lock.guard(&Line{Delay: time.Minute}), &in, 100).Wait()
+		if took := time.Since(start); took != 100*time.Millisecond {
+			t.Errorf("100 callers of 1ms each took %v, want 100ms", took)
+		}
+		if lock.asked > 110 {
+			t.Errorf("100 callers asked %d times, want hardly more than once each", lock.asked)
+		}
+	})
+}
+
+// If the lock expires under its holder, the next caller enters.
+func TestLineIsNoLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lock oneLock
+		in := inside{stay: time.Second}
+		all := queue(t, lock.guard(&Line{Delay: 10 * time.Millisecond}), &in, 2)
+		lock.mu.Lock()
+		lock.held = false // it expires
+		lock.mu.Unlock()
+		all.Wait()
+		if in.most != 2 {
+			t.Errorf("%d holders at once, want the 2 that the lock let in", in.most)
+		}
+	})
+}
+
+func TestLineForgetsCallersThatLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lock := oneLock{held: true}
+		line := &Line{Delay: time.Millisecond}
+		g := lock.guard(line)
+		var all sync.WaitGroup
+		for range 100 {
+			wait, cancel := context.WithCancelCause(t.Context())
+			all.Go(func() {
+				if _, err := g.Do(wait, Entry{Key: "k"}, nil); !errors.Is(err, errLate) {
+					t.Errorf("got %v, want %v", err, errLate)
+				}
+			})
+			time.AfterFunc(time.Second, func() { cancel(errLate) })
+		}
+		all.Wait()
+		if (line.asking.Keys() + len(line.held)) != 0 {
+			t.Errorf("the line still knows %d keys", (line.asking.Keys() + len(line.held)))
+		}
+		var in inside
+		_ = fakeLock{&lock}.Unlock(t.Context())
+		if _, err := g.Do(t.Context(), entry, in.section(0)); err != nil || in.done != 1 {
+			t.Errorf("the next caller was not served: %v", err)
+		}
+	})
+}
+
+func TestLineGoesOnAfterAPanic(t *testing.T) {
+	var lock oneLock
+	line := &Line{Delay: time.Millisecond}
+	g := lock.guard(line)
+	func() {
+		defer func() { _ = recover() }()
+		_, _ = g.Do(t.Context(), entry, func(context.Context) error { panic("in the section") })
+	}()
+	if lock.isHeld() || (line.asking.Keys()+len(line.held)) != 0 {
+		t.Errorf("after a panic the lock is held: %v, and %d callers are in line", lock.isHeld(), (line.asking.Keys() + len(line.held)))
+	}
+}

@@ -1,0 +1,109 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// sell runs n read-work-write sections, each through the guard that pick
+// returns, and returns what is left of a stock of n.
+func sell(t *testing.T, n int, pick func(caller int) Guard) int {
+	var mu sync.Mutex // keeps the race detector content, and nobody out
+	left := n
+	get := func() int { mu.Lock(); defer mu.Unlock(); return left }
+	set := func(v int) { mu.Lock(); defer mu.Unlock(); left = v }
+	var all sync.WaitGroup
+	for caller := range n {
+		all.Go(func() {
+			_, err := pick(caller).Do(t.Context(), entry, func(context.Context) error {
+				now := get()
+				time.Sleep(time.Millisecond)
+				set(now - 1)
+				return nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	return left
+}
+
+func TestNoneLosesUpdates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		if left := sell(t, 10, func(int) Guard { return None{} }); left != 9 {
+			t.Errorf("%d of 10 left after 10 sales at once, want 9: all read the same stock", left)
+		}
+	})
+}
+
+func TestLocalIsOneMutexAProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one := new(Local)
+		if left := sell(t, 10, func(int) Guard { return one }); left != 0 {
+			t.Errorf("one process: %d of 10 left after 10 sales, want 0", left)
+		}
+		two := []Guard{new(Local), new(Local)}
+		if left := sell(t, 10, func(caller int) Guard { return two[caller%2] }); left != 5 {
+			t.Errorf("two processes: %d of 10 left after 10 sales, want 5: each sold past the other", left)
+		}
+	})
+}
+
+func TestLocalGuardsEachKeyByItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l Local
+		in := inside{stay: time.Second}
+		var all sync.WaitGroup
+		for _, key := range []string{"a", "b"} {
+			all.Go(func() { _, _ = l.Do(t.Context(), Entry{Key: key}, in.section(0)) })
+		}
+		all.Wait()
+		if in.most != 2 {
+			t.Errorf("%d at once, want both keys", in.most)
+		}
+		if l.mutex.Keys() != 0 {
+			t.Errorf("%d keys are remembered", l.mutex.Keys())
+		}
+	})
+}
+
+func TestLocalEndsTheWaitWithItsCause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l Local
+		var holder sync.WaitGroup
+		holder.Go(func() {
+			_, _ = l.Do(t.Context(), entry, func(context.Context) error { time.Sleep(time.Minute); return nil })
+		})
+		synctest.Wait()
+		wait, cancel := context.WithTimeoutCause(t.Context(), time.Second, errLate)
+		defer cancel()
+		stats, err := l.Do(wait, Entry{Key: "k"}, nil)
+		if !errors.Is(err, errLate) || stats.Waited != time.Second || stats.Held != 0 {
+			t.Errorf("got %+v, %v; want 1s waited and %v", stats, err, errLate)
+		}
+		holder.Wait()
+	})
+}
+
+// A buyer who walks away does not cut off a sale that has begun.
+func TestSectionIsNotCutByCancel(t *testing.T) {
+	var lock oneLock
+	for name, g := range map[string]Guard{
+		"none": None{}, "local": new(Local), "distributed": lock.guard(Fixed{time.Millisecond}),
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		_, err := g.Do(ctx, Entry{Key: "k"}, func(ctx context.Context) error {
+			cancel()
+			return ctx.Err()
+		})
+		if err != nil {
+			t.Errorf("%s: the section's context ended with its caller's: %v", name, err)
+		}
+	}
+}

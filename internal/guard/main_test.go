@@ -1,0 +1,104 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// oneLock is the state that the fake locks of one test share: at most one is held.
+type oneLock struct {
+	mu       sync.Mutex
+	held     bool
+	asked    int
+	released int
+	tryErr   error
+	freeErr  error
+}
+
+// fakeLock is one holder's handle on a oneLock.
+type fakeLock struct{ *oneLock }
+
+func (l fakeLock) TryLock(context.Context) (bool, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.asked++
+	if l.tryErr != nil || l.held {
+		return false, l.tryErr
+	}
+	l.held = true
+	return true, nil
+}
+
+func (l fakeLock) Unlock(context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held = false
+	l.released++
+	return l.freeErr
+}
+
+func (l *oneLock) isHeld() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.held
+}
+
+func (l *oneLock) timesAsked() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.asked
+}
+
+// guard returns a guard on l that waits by policy.
+func (l *oneLock) guard(policy Policy) Guard {
+	d := &Distributed{New: func(string) Lock { return fakeLock{l} }, Policy: policy, NotHeld: []error{errGone}}
+	if r, ok := policy.(Recursive); ok {
+		return r.Around(d)
+	}
+	return d
+}
+
+var (
+	errGone = errors.New("the lease was gone")
+	errLate = errors.New("too late")
+)
+
+// entry is what the callers of a test want to enter.
+var entry = Entry{Key: "k", Owner: "o"}
+
+// inside counts how many are in a section at once.
+type inside struct {
+	mu         sync.Mutex
+	now, most  int
+	done       int
+	stay       time.Duration
+	entries    []int
+	whileThere func()
+}
+
+// section returns the section of the caller numbered id.
+func (i *inside) section(id int) func(context.Context) error {
+	return func(context.Context) error {
+		i.mu.Lock()
+		i.now++
+		i.most = max(i.most, i.now)
+		i.entries = append(i.entries, id)
+		i.mu.Unlock()
+		if i.whileThere != nil {
+			i.whileThere()
+		}
+		time.Sleep(i.stay)
+		i.mu.Lock()
+		i.now--
+		i.done++
+		i.mu.Unlock()
+		return nil
+	}
+}

@@ -1,0 +1,110 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+)
+
+// Policy is how a caller waits for a lock that has no way of waiting, only TryLock. It is
+// safe for concurrent use. If it has a method Released(key string), that is called when a
+// lock that was acquired by it has been released.
+type Policy interface {
+	// Acquire calls try until it returns true, and then returns nil. It returns the
+	// error of try, or the cause of ctx if that ends first.
+	Acquire(ctx context.Context, key string, try func() (bool, error)) error
+	// String returns the policy in the form that ParsePolicy reads.
+	String() string
+}
+
+// ErrNoWait means that a Distributed has no Policy and its lock is not a Waiter.
+var ErrNoWait = errors.New("the lock has no way of waiting")
+
+// Fixed waits the same time between two attempts.
+type Fixed struct{ Delay time.Duration }
+
+// Acquire implements Policy.
+func (f Fixed) Acquire(ctx context.Context, _ string, try func() (bool, error)) error {
+	return poll(ctx, try, func(int) time.Duration { return f.Delay })
+}
+
+func (f Fixed) String() string { return "fixed:" + f.Delay.String() }
+
+// Backoff waits a random time between two attempts, up to a bound that begins at Min and
+// doubles up to Max. The randomness keeps callers that collided once from colliding again
+// ("full jitter", Marc Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog,
+// 2015).
+type Backoff struct{ Min, Max time.Duration }
+
+// Acquire implements Policy.
+func (b Backoff) Acquire(ctx context.Context, _ string, try func() (bool, error)) error {
+	return poll(ctx, try, func(attempt int) time.Duration {
+		bound := b.Max
+		if attempt < 32 && b.Min<<attempt > 0 {
+			bound = min(b.Max, b.Min<<attempt)
+		}
+		return rand.N(bound) + 1
+	})
+}
+
+func (b Backoff) String() string { return fmt.Sprintf("backoff:%v-%v", b.Min, b.Max) }
+
+// poll tries, sleeps and tries again.
+func poll(ctx context.Context, try func() (bool, error), delay func(attempt int) time.Duration) error {
+	for attempt := 0; ; attempt++ {
+		if ok, err := try(); ok || err != nil {
+			return err
+		}
+		if err := Sleep(ctx, delay(attempt)); err != nil {
+			return err
+		}
+	}
+}
+
+// ErrPolicy is wrapped by the errors of ParsePolicy.
+var ErrPolicy = errors.New("unknown waiting policy")
+
+const policyForms = "allowed: line:DELAY, fixed:DELAY, backoff:MIN-MAX, recursive:DELAY, with durations such as 2ms, of a minute at most"
+
+// maxDelay is longer than any caller waits for a lock.
+const maxDelay = time.Minute
+
+// ParsePolicy reads a policy from text: a name, a colon and a delay. A name alone has its
+// default delay. The error wraps ErrPolicy.
+func ParsePolicy(text string) (Policy, error) {
+	name, arg, given := strings.Cut(text, ":")
+	if !given {
+		arg = defaultDelays[name]
+	}
+	low, high, ranged := strings.Cut(arg, "-")
+	from, err := time.ParseDuration(low)
+	to := from
+	if err == nil && ranged {
+		to, err = time.ParseDuration(high)
+	}
+	_, known := defaultDelays[name]
+	if !known || err != nil || from <= 0 || to < from || to > maxDelay || ranged != (name == "backoff") {
+		return nil, fmt.Errorf("%w %q (%s)", ErrPolicy, text, policyForms)
+	}
+	switch name {
+	case "line":
+		return &Line{Delay: from}, nil
+	case "fixed":
+		return Fixed{from}, nil
+	case "backoff":
+		return Backoff{from, to}, nil
+	}
+	return Recursive{Fixed{from}}, nil
+}
+
+// defaultDelays are the delays of a policy given by its name alone. The line's delay is short, because at most one caller of a
+// process asks.
+var defaultDelays = map[string]string{
+	"line":      "2ms",
+	"fixed":     "50ms",
+	"backoff":   "1ms-64ms",
+	"recursive": "50ms",
+}

@@ -1,0 +1,105 @@
+// Package anomalies is the catalogue of what can go wrong with a lock. Each file is a family
+// of anomalies, and each anomaly is a lab.Scenario: what happens, which subjects break
+// under it on record, and the run that shows it.
+package anomalies
+
+import (
+	"oversell/internal/lab"
+)
+
+// All returns all anomalies, in the order of the table.
+func All() []lab.Scenario {
+	var all []lab.Scenario
+	for _, family := range [][]lab.Scenario{
+		saleScenarios(), expiryScenarios(), clockScenarios(), releaseScenarios(), reentryScenarios(),
+		tokenScenarios(), renewalScenarios(), waitScenarios(), cacheScenarios(),
+	} {
+		all = append(all, family...)
+	}
+	return all
+}
+
+// Subjects with something in common that several records name.
+var (
+	reentrant = []string{"v5_reentrant", "v6_watchdog", "v7_queue", "v8_fenced", "v9_cohort"}
+	renewed   = []string{"v6_watchdog", "v7_queue", "v8_fenced", "v9_cohort", "rueidislock", "redlock", "etcd", "zookeeper"}
+)
+
+// Why a question does not apply, for several anomalies.
+
+// needsLock is for questions about a lock, wherever it is.
+func needsLock(c lab.Subject) string {
+	if c.Lock == nil {
+		return "it has no lock"
+	}
+	return ""
+}
+
+// needsRemoteLock is for questions about a lock that is kept by a server.
+func needsRemoteLock(c lab.Subject) string {
+	if c.InProcess {
+		return "its lock is in the memory of one process, not in Redis"
+	}
+	return needsLock(c)
+}
+
+// needsRedisLock is for questions about single commands to Redis.
+func needsRedisLock(c lab.Subject) string {
+	if c.InService() {
+		return "it sends its servers no Redis commands that the lab could count or delay"
+	}
+	return needsRemoteLock(c)
+}
+
+// needsForgetful is for questions about servers that forget what they granted.
+func needsForgetful(c lab.Subject) string {
+	if c.InService() {
+		return "a majority of its servers stores a grant before it is made, and no server without it can take over"
+	}
+	return needsRemoteLock(c)
+}
+
+// needsWallClock is for questions about leases that end by a clock that can be set.
+func needsWallClock(c lab.Subject) string {
+	if c.InService() {
+		return "its servers measure leases with a monotonic clock, which cannot be set"
+	}
+	return needsRemoteLock(c)
+}
+
+// needsToken is for questions about fencing tokens.
+func needsToken(c lab.Subject) string {
+	if !c.Tokens {
+		return "it has no fencing token"
+	}
+	return needsRemoteLock(c)
+}
+
+// needsUnlock is for questions about an unlock by somebody who does not hold the lock.
+func needsUnlock(c lab.Subject) string {
+	if c.HolderOnly {
+		return "only a holder gets something to unlock with"
+	}
+	return needsRemoteLock(c)
+}
+
+// needsLoser is for questions about callers that are refused.
+func needsLoser(c lab.Subject) string {
+	switch {
+	case c.InProcess:
+		return "its waiters queue up: they are not refused, and do not retry"
+	case c.Optimistic:
+		return "its retry is a loop inside the guard"
+	case c.Lock == nil:
+		return "nobody is ever refused"
+	}
+	return ""
+}
+
+// needsCacheGuard is for the cache, where there is no write to check.
+func needsCacheGuard(c lab.Subject) string {
+	if c.Optimistic {
+		return "it checks when it writes the stock; a cache has nothing to check"
+	}
+	return ""
+}

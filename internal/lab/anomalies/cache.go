@@ -1,0 +1,192 @@
+package anomalies
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"oversell/internal/cache"
+	"oversell/internal/guard"
+	"oversell/internal/lab"
+)
+
+func cacheScenarios() []lab.Scenario {
+	return []lab.Scenario{cacheStampede(), cacheInstances(), cacheSlowLoad(), cacheSecondLook(), cacheMissing()}
+}
+
+func cacheStampede() lab.Scenario {
+	return lab.Scenario{
+		Anomaly: lab.Anomaly{
+			Name:     "cache-stampede",
+			Sentence: "Many readers want a value that is not in the cache, and all of them load it from the database at once.",
+			Sequence: "One instance. Six readers want a value that is not in the cache. Its load takes a tenth of the ttl.",
+			Source:   "the thundering herd: Nishtala et al., Scaling Memcache at Facebook (2013), leases",
+		},
+		Breaks:        lab.Only("none"),
+		Requires:      []lab.Claim{read(6)},
+		NotApplicable: needsCacheGuard,
+		Run: func(w *lab.World) lab.Verdict {
+			k := cold(w, w.TTL/10)
+			w.Together(k.many(w.Start("A"), 6)...)
+			return k.loads(1)
+		},
+	}
+}
+
+func cacheInstances() lab.Scenario {
+	return lab.Scenario{
+		Anomaly: lab.Anomaly{
+			Name:     "cache-load-per-instance",
+			Sentence: "Each instance of the service loads the same value: with a mutex in memory the database is queried once per instance.",
+			Sequence: "Two instances. Three readers on each want a value that is not in the cache. Its load takes a tenth of the ttl.",
+			Source:   "a singleflight or mutex in the process, scaled out",
+		},
+		Breaks:        lab.Only("none", "local"),
+		Requires:      []lab.Claim{read(6)},
+		NotApplicable: needsCacheGuard,
+		Run: func(w *lab.World) lab.Verdict {
+			k := cold(w, w.TTL/10)
+			w.Together(append(k.many(w.Start("A"), 3), k.many(w.Start("B"), 3)...)...)
+			return k.loads(1)
+		},
+	}
+}
+
+func cacheSlowLoad() lab.Scenario {
+	return lab.Scenario{
+		Anomaly: lab.Anomaly{
+			Name:     "cache-load-outlives-lease",
+			Sentence: "The database is slow: the load takes longer than the ttl, and the next reader starts a load of its own.",
+			Sequence: "Two instances with a reader each. The load takes one and a half times the ttl.",
+			Source:   "a lease shorter than the work, met where it hurts most: a database under load answers late",
+		},
+		Breaks:        lab.Only("none", "local", "v2_ttl", "v3_uuid", "v4_lua", "v5_reentrant", "redsync", "redislock"),
+		Requires:      []lab.Claim{read(2)},
+		NotApplicable: needsCacheGuard,
+		Run: func(w *lab.World) lab.Verdict {
+			k := cold(w, w.TTL+w.TTL/2)
+			w.Together(append(k.many(w.Start("A"), 1), k.many(w.Start("B"), 1)...)...)
+			return k.loads(1)
+		},
+	}
+}
+
+func cacheSecondLook() lab.Scenario {
+	return lab.Scenario{
+		Anomaly: lab.Anomaly{
+			Name:     "cache-no-second-look",
+			Sentence: "A reader that gets the lock loads the value without checking the cache again, so all readers load it, one after the other. This is a mistake in the use of the lock: no lock helps.",
+			Sequence: "One instance. Three readers want a value that is not in the cache. The reader that has the lock does not check the cache again.",
+			Source:   "the second check left out of double-checked locking",
+		},
+		Breaks:        lab.EverySubject,
+		Requires:      []lab.Claim{read(3), loaded(3)},
+		NotApplicable: needsCacheGuard,
+		Run: func(w *lab.World) lab.Verdict {
+			k := cold(w, w.TTL/20)
+			k.unwary = true
+			w.Together(k.many(w.Start("A"), 3)...)
+			return k.loads(1)
+		},
+	}
+}
+
+func cacheMissing() lab.Scenario {
+	return lab.Scenario{
+		Anomaly: lab.Anomaly{
+			Name:     "cache-missing-key",
+			Sentence: "A value that does not exist is never in the cache, so each request for it queries the database.",
+			Sequence: "Five readers, one after the other, ask for a value that does not exist. This project's cache stores a marker for it.",
+			Source:   "cache penetration: requests for ids that do not exist, as from a scan",
+		},
+		Requires:      []lab.Claim{read(5)},
+		NotApplicable: needsCacheGuard,
+		Run: func(w *lab.World) lab.Verdict {
+			k := cold(w, 0)
+			k.missing = true
+			p := w.Start("A")
+			r := k.reader(p)
+			for range 5 {
+				k.read(r, "A/1")
+			}
+			return k.loads(1)
+		},
+	}
+}
+
+// coldKey is a value that many read through an empty cache.
+type coldKey struct {
+	w       *lab.World
+	load    time.Duration // that one load takes
+	missing bool          // the value does not exist
+	unwary  bool          // leave out the look under the lock
+	asked   *atomic.Int64 // times the database was asked
+}
+
+// cold is a value that nobody has read yet, whose load takes that long.
+func cold(w *lab.World, load time.Duration) coldKey {
+	k := coldKey{w: w, load: load, asked: new(atomic.Int64)}
+	w.NameKey(k.named(""), "cache")
+	w.SetLockKey(k.named(":lock:" + w.Subject.Name))
+	return k
+}
+
+// named returns the name of a key that package cache uses.
+func (k coldKey) named(rest string) string { return "oversell:{cache:" + k.w.SKU + "}" + rest }
+
+// reader is an instance that reads.
+func (k coldKey) reader(p *lab.Process) *cache.Reader {
+	w := k.w
+	r := cache.New(cache.Config{
+		Redis: p.Redis(), Instance: p.Name, Wait: 20 * w.TTL,
+		Guards: map[string]guard.Guard{w.Subject.Name: p.Guard()},
+		Work: func(context.Context, string) (func(), error) {
+			w.Record(hasLoaded, p.Name)
+			w.Trace(p.Name, lab.Note, "loads the value from the database")
+			w.Sleep(k.load)
+			return nil, nil
+		},
+	})
+	w.Cleanup(r.Close)
+	return r
+}
+
+// read reads once. A lock that gives up waiting is asked again.
+func (k coldKey) read(r *cache.Reader, owner string) {
+	req := cache.Request{Key: k.w.SKU, Strategy: k.w.Subject.Name, Owner: owner, NoSecondLook: k.unwary}
+	var err error
+	for range 20 {
+		if _, err = r.Read(k.w.Context(), req, k.source); err == nil {
+			k.w.Record(hasRead, owner)
+			return
+		}
+	}
+	lab.Need(false, "the value was not read: %v", err)
+}
+
+func (k coldKey) source(context.Context) ([]byte, bool, error) {
+	k.asked.Add(1)
+	return []byte("value"), !k.missing, nil
+}
+
+// many lets n read at the same time on an instance.
+func (k coldKey) many(p *lab.Process, n int) []<-chan struct{} {
+	r := k.reader(p)
+	var all []<-chan struct{}
+	for i := range n {
+		all = append(all, k.w.Go(func() { k.read(r, fmt.Sprintf("%s/%d", p.Name, i)) }))
+	}
+	return all
+}
+
+// loads is the verdict on how often the database was asked.
+func (k coldKey) loads(most int) lab.Verdict {
+	w := k.w
+	sum := int(k.asked.Load())
+	lab.Need(sum > 0, "nothing was loaded")
+	if sum > most {
+		return w.Broke("", "the database was queried %d times, where %d would do", sum, most)
+	}
+	return lab.Holds.Because("the database was queried %d times", sum)
+}

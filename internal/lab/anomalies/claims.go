@@ -1,0 +1,82 @@
+package anomalies
+
+import (
+	"oversell/internal/lab"
+)
+
+// More deeds that are recorded.
+const (
+	hasRead    = "read"   // a value, through a cache
+	hasLoaded  = "loaded" // a value, from the database
+	isOfFamily = "family" // its strategy need not be kept apart from the subject's
+)
+
+// of claims that check is true for all names; missing names the first for which it is
+// not.
+func of(names []string, missing string, check func(w *lab.World, who string) bool) lab.Claim {
+	return func(w *lab.World) {
+		for _, who := range names {
+			lab.Need(check(w, who), missing, who)
+		}
+	}
+}
+
+func did(what string) func(w *lab.World, who string) bool {
+	return func(w *lab.World, who string) bool { return w.Did(what, who) }
+}
+
+// Had claims that each of the actors had the lock, or was in the section.
+func had(names ...string) lab.Claim { return of(names, "%s never had the lock", (*lab.World).Had) }
+
+// refused claims that each of the actors asked for the lock and was refused.
+func refused(names ...string) lab.Claim {
+	return of(names, "%s was never refused", did(lab.WasRefused))
+}
+
+// answered claims that each of the actors was granted the lock or refused it.
+func answered(names ...string) lab.Claim {
+	return of(names, "%s asked for the lock and got no answer", func(w *lab.World, who string) bool {
+		return w.Had(who) || w.Did(lab.WasRefused, who)
+	})
+}
+
+// sold claims that each of the actors sold a unit.
+func sold(names ...string) lab.Claim { return of(names, "%s bought nothing", did(lab.HasSold)) }
+
+// read claims that there were n reads of a value, on all instances.
+func read(n int) lab.Claim { return times(hasRead, n, "%d of %d readers have the value") }
+
+// loaded claims that n readers were let in to load the value.
+func loaded(n int) lab.Claim { return times(hasLoaded, n, "%d of %d readers were let in") }
+
+func times(what string, n int, missing string) lab.Claim {
+	return func(w *lab.World) {
+		got := w.Times(what)
+		lab.Need(got >= n, missing, got, n)
+	}
+}
+
+// faulted claims that a fault was injected into each of the actors.
+func faulted(names ...string) lab.Claim {
+	return of(names, "nothing was done to %s", func(w *lab.World, who string) bool {
+		_, ok := w.First(who, lab.Fault)
+		return ok
+	})
+}
+
+// unlessInMemory makes a claim only for locks that several processes share: a lock in
+// memory ends with its process, and refuses nobody after that.
+func unlessInMemory(c lab.Claim) lab.Claim {
+	return func(w *lab.World) {
+		if !w.Subject.InProcess {
+			c(w)
+		}
+	}
+}
+
+// oneAtATime claims that no two had the lock at once.
+func oneAtATime(w *lab.World) {
+	for _, overlap := range w.Overlaps() {
+		lab.Need(false, "%s", overlap)
+	}
+}

@@ -1,0 +1,86 @@
+package anomalies
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"oversell/internal/lab"
+)
+
+// tried runs one scenario of its own on v4_lua, in virtual time.
+func tried(t *testing.T, s lab.Scenario) lab.Cell {
+	t.Helper()
+	s.Name = "tried"
+	r, err := lab.Run(t.Context(), lab.Config{Subjects: []lab.Subject{subject(t, "v4_lua")}, Redis: lab.Embedded, Scenarios: []lab.Scenario{s}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Cells[0]
+}
+
+// A scenario that says "holds" is believed only if what it is about happened.
+func TestHoldsNeedsEvidence(t *testing.T) {
+	lock := func(w *lab.World, name string) *lab.Holder {
+		h := w.Start(name).Holder()
+		h.MustLock()
+		return h
+	}
+	buy := func(w *lab.World) { _ = w.OpenShop(1).Buyer(w.Start("A"), 0).Buy() }
+	for _, tt := range []struct {
+		what     string
+		requires lab.Claim
+		run      func(w *lab.World)
+		missing  string // "" if there is evidence
+	}{
+		{"had it", had("A"), func(w *lab.World) { lock(w, "A") }, ""},
+		{"never had it", had("A", "B"), func(w *lab.World) { lock(w, "A") }, "B never had the lock"},
+		{"was refused", refused("B"), func(w *lab.World) { lock(w, "A"); w.Start("B").Holder().Try() }, ""},
+		{"was refused all the while", refused("B"), func(w *lab.World) { lock(w, "A"); w.Start("B").Holder().Obtain(w.TTL / 2) }, ""},
+		{"was not refused", refused("B"), func(w *lab.World) { lock(w, "B") }, "B was never refused"},
+		{"was answered", answered("A", "B"), func(w *lab.World) { lock(w, "A"); w.Start("B").Holder().Try() }, ""},
+		{"was not answered", answered("B"), func(w *lab.World) { lock(w, "A") }, "got no answer"},
+		{"has bought", sold("A"), buy, ""},
+		{"has not bought", sold("B"), buy, "B bought nothing"},
+		{"was kept out", keptApart("A"), func(w *lab.World) { w.Record(lab.WasRefused, "A") }, ""},
+		{"need not be kept out", keptApart("A"), func(w *lab.World) { w.Record(isOfFamily, "A") }, ""},
+		{"was not kept out", keptApart("B"), func(w *lab.World) { w.Record(lab.WasRefused, "A") }, "B was never refused"},
+		{"was stopped", faulted("A"), func(w *lab.World) { w.Start("A").Freeze() }, ""},
+		{"was not stopped", faulted("B"), func(w *lab.World) { w.Start("A").Freeze() }, "nothing was done to B"},
+		{"two at once", oneAtATime, func(w *lab.World) { w.Asks("A")(); w.Asks("B")() }, "B took the lock while A held it"},
+		{"too few reads", read(2), func(w *lab.World) { w.Record(hasRead, "A") }, "1 of 2"},
+		{"too few loads", loaded(1), func(*lab.World) {}, "0 of 1"},
+		{"it is a lock", lab.IsLock, func(w *lab.World) { lock(w, "A") }, ""},
+		{"somebody keeps it", lab.IsLock, func(w *lab.World) {
+			p := w.Start("A")
+			kept(w, p)
+			p.Cut()
+		}, "nobody gets the lock"},
+	} {
+		c := tried(t, lab.Scenario{Requires: []lab.Claim{tt.requires}, Run: func(w *lab.World) lab.Verdict {
+			tt.run(w)
+			return lab.Holds.Because("so it says")
+		}})
+		want := lab.Holds
+		if tt.missing != "" {
+			want = lab.Unknown
+		}
+		if c.Outcome != want || !strings.Contains(c.Note, tt.missing) {
+			t.Errorf("%s: %s: %s", tt.what, c.Outcome, c.Note)
+		}
+	}
+}
+
+// How it was tried whether the lock is one is not shown, unless it is not.
+func TestProofIsNotShown(t *testing.T) {
+	c := tried(t, lab.Scenario{Requires: []lab.Claim{lab.IsLock}, Run: func(w *lab.World) lab.Verdict {
+		w.Start("A").Holder().MustLock()
+		w.Sleep(time.Second)
+		return lab.Holds.Because("")
+	}})
+	for _, e := range c.Trace {
+		if e.At > 0 || e.Actor != "A" {
+			t.Errorf("it shows %+v", e)
+		}
+	}
+}

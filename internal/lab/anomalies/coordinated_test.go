@@ -1,0 +1,64 @@
+package anomalies
+
+import (
+	"regexp"
+	"slices"
+	"testing"
+
+	"oversell/internal/backend/coordination/coordtest"
+	"oversell/internal/guard"
+	"oversell/internal/lab"
+)
+
+// The locks on etcd and on ZooKeeper meet the anomalies of locks as on record,
+// and a session that expires is told before the next holder is let in. It is the
+// history that says so: who was told when, and who came in when.
+func TestCoordinatedLocksAreAsOnRecord(t *testing.T) {
+	t.Run("etcd", func(t *testing.T) {
+		t.Parallel()
+		checkCoordinated(t, lab.Config{Subjects: []lab.Subject{subject(t, "etcd")}, Etcd: []string{coordtest.Etcd(t)}})
+	})
+	t.Run("zookeeper", func(t *testing.T) {
+		t.Parallel()
+		checkCoordinated(t, lab.Config{Subjects: []lab.Subject{subject(t, "zookeeper")}, ZooKeeper: []string{coordtest.ZooKeeper(t)}})
+	})
+}
+
+// checkCoordinated leaves out what is asked of a shop and of a cache: there a lock is
+// but one that works.
+func checkCoordinated(t *testing.T, cfg lab.Config) {
+	t.Helper()
+	cfg.Redis, cfg.Attempts = lab.Embedded, 2
+	cfg.Scenarios = slices.Concat([]lab.Scenario{pausedWriter()}, expiryScenarios(), clockScenarios(), releaseScenarios(),
+		reentryScenarios(), tokenScenarios(), renewalScenarios(), waitScenarios())
+	r := checkRecord(t, cfg)
+	told := regexp.MustCompile(`^A was told of its loss \d.* before B had the lock$`)
+	for _, c := range r.Cells {
+		if c.Anomaly == "cut-off-holder" && c.Outcome == lab.Holds && !told.MatchString(c.Note) {
+			t.Errorf("%s: %q does not say when A was told", c.Strategy, c.Note)
+		}
+	}
+}
+
+// A lock that keeps a loss to itself is found out, by how long both had it.
+func TestHolderWhoIsNotToldIsNoticed(t *testing.T) {
+	t.Parallel()
+	c := subject(t, "etcd")
+	lock := c.Lock
+	c.Lock = func(p *lab.Process, key string) guard.Lock { return deafLock{lock(p, key).(waiter)} }
+	r, err := lab.Run(t.Context(), lab.Config{Subjects: []lab.Subject{c}, Scenarios: []lab.Scenario{cutOff()}, Redis: lab.Embedded, Etcd: []string{coordtest.Etcd(t)}, Attempts: 2}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cell := r.Cells[0]; cell.Outcome != lab.Breaks && !isUndecided(cell) {
+		t.Errorf("%s: %s", cell.Outcome, cell.Note)
+	}
+}
+
+// deafLock never tells its holder anything.
+type deafLock struct{ waiter }
+
+type waiter interface {
+	guard.Lock
+	guard.Waiter
+}

@@ -1,0 +1,265 @@
+package anomalies
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"gorm.io/gorm"
+
+	"oversell/internal/backend"
+	"oversell/internal/catalog"
+	"oversell/internal/lab"
+	"oversell/internal/stock"
+)
+
+// beside is the strategy that sells beside the subject's: a script that checks and takes
+// in one step, without a lock.
+const beside = "lua_atomic"
+
+func mixedStrategies() lab.Scenario {
+	return lab.Scenario{
+		Anomaly: lab.Anomaly{
+			Name:     "mixed-strategies",
+			Sentence: "Two strategies sell one item at the same time. A lock keeps out only those that ask for it: what the other strategy writes is overwritten, and a unit is sold twice. A shop with -mixed allows this.",
+			Sequence: "Two units are left. A is in its section: it has read the stock and works on its order. B buys with lua_atomic, a script that asks for no lock. A writes the stock and its order. B buys until it is told that nothing is left.",
+			Source:   "flock(2) of Linux: a process is free to ignore an advisory lock, and every lock in Redis is one; a rollout in which the old version of a shop and the new one guard the same stock in different ways",
+		},
+		Breaks:   lab.AllBut("watch"),
+		Requires: []lab.Claim{sold("A", "B")},
+		Run:      func(w *lab.World) lab.Verdict { return sellBeside(w, true) },
+	}
+}
+
+func strategiesTakeTurns() lab.Scenario {
+	return lab.Scenario{
+		Anomaly: lab.Anomaly{
+			Name:     "strategies-take-turns",
+			Sentence: "While buyers of one family of strategies are at work on an item, those of another wait, or are told to come back. The shop does this unless it is started with -mixed: it is the remedy for mixed-strategies.",
+			Sequence: "As in mixed-strategies, at a shop without -mixed. B is refused while A is at work, and asks again until it is told that nothing is left.",
+			Source:   "docs/design.md, Strategies take turns",
+		},
+		Requires: []lab.Claim{sold("A", "B"), keptApart("B")},
+		Run:      func(w *lab.World) lab.Verdict { return sellBeside(w, false) },
+	}
+}
+
+// keptApart claims that each of the actors was refused, unless its strategy is of the
+// subject's family: those need no turns.
+func keptApart(names ...string) lab.Claim {
+	return of(names, "%s was never refused", func(w *lab.World, who string) bool {
+		return w.Did(lab.WasRefused, who) || w.Did(isOfFamily, who)
+	})
+}
+
+// sellBeside has A sell by the subject's strategy, and B by another one while A is at
+// work, at a shop that keeps the two apart unless it is mixed.
+func sellBeside(w *lab.World, mixed bool) lab.Verdict {
+	f := openFlashSale(w, 2)
+	inside, goOn := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	work := func(ctx context.Context) {
+		once.Do(func() { close(inside) })
+		select {
+		case <-goOn:
+		case <-ctx.Done():
+		case <-w.Context().Done(): // an optimistic guard hands on no end
+		}
+	}
+	a := f.outlet(w.Start("A"), outletConfig{strategy: w.Subject.Name, mixed: mixed, wait: 4 * w.TTL, work: work})
+	b := f.outlet(w.Start("B"), outletConfig{strategy: beside, mixed: mixed, wait: w.TTL / 40})
+	if !mixed && a.family() == b.family() {
+		w.Record(isOfFamily, "B")
+		w.Note("B", "need not wait: its strategy is of the same family as A's")
+	}
+	var err error
+	first := w.Go(func() { err = a.buy() })
+	select {
+	case <-inside:
+	case <-first:
+		lab.Need(false, "A did not reach its section: %v", err)
+	}
+	// A's process checks regularly whether it is still at work. B must not act at the
+	// same time, or their order would be random.
+	w.Sleep(w.TTL / 80)
+	told := b.answer()
+	close(goOn)
+	w.Must(first, "the end of all buyers")
+	for n := 0; !errors.Is(told, stock.ErrSoldOut); n++ {
+		lab.Need(n < mostRequests, "B was not told that nothing is left")
+		told = b.answer()
+	}
+	return f.audit()
+}
+
+// mostRequests is ample: B asks three or four times.
+const mostRequests = 50
+
+// answer buys until the shop's answer is about the sale: "busy" is not.
+func (o *outlet) answer() error {
+	for range mostRequests {
+		err := o.buy()
+		if err == nil || errors.Is(err, stock.ErrSoldOut) || errors.Is(err, stock.ErrOtherStrategy) {
+			return err
+		}
+		lab.Need(errors.Is(err, stock.ErrBusy), "%s could not buy: %v", o.p.Name, err)
+	}
+	lab.Need(false, "%s was not answered in time", o.p.Name)
+	return nil
+}
+
+// flashSale is the shop's own sale, of package stock, with its orders in a database of
+// the cell's own. The trace does not show what its till does in Redis.
+type flashSale struct {
+	w        *lab.World
+	db       *gorm.DB
+	till     *stock.Service
+	services []*stock.Service
+}
+
+// openFlashSale puts the item on sale.
+func openFlashSale(w *lab.World, units int64) *flashSale {
+	f := &flashSale{w: w}
+	w.Cleanup(f.close)
+	f.openDatabase()
+	f.till = f.serve(stock.Config{Redis: w.Side, History: backend.RedisHistory(w.Side)})
+	item, err := f.till.Put(w.Context(), stock.Item{SKU: w.SKU, Initial: units})
+	lab.Need(err == nil, "the item could not be put on sale: %v", err)
+	prefix := "oversell:{" + w.SKU + "}:"
+	w.SetLockKey(prefix + "lock:" + w.Subject.Name)
+	w.NameKey(w.SKU, "item")
+	w.NameKey(prefix+"claims", "claims")
+	w.NameKey(item.SaleID, "sale-1")
+	w.NameKey(item.Generation, "generation-1")
+	f.begins(prefix+"sale", "sale")
+	f.begins(w.StockKey()+":"+item.SaleID+":"+item.Generation, "stock:sale-1:generation-1")
+	return f
+}
+
+// openDatabase makes the database.
+func (f *flashSale) openDatabase() {
+	ctx := f.w.Context()
+	server, err := backend.ServeDatabase(ctx, "embedded")
+	lab.Need(err == nil, "there is no database: %v", err)
+	f.w.Cleanup(func() { _ = server.Close() }) // after close
+	f.db, err = backend.DialDatabase(ctx, server.URL)
+	lab.Need(err == nil, "there is no database: %v", err)
+	err = stock.Migrate(ctx, f.db)
+	lab.Need(err == nil, "there is no database: %v", err)
+}
+
+// begins notes a key as the till has left it.
+func (f *flashSale) begins(key, name string) {
+	value, err := f.w.Side.Get(f.w.Context(), key).Result()
+	lab.Need(err == nil, "the item could not be put on sale: %v", err)
+	f.w.NameKey(key, name)
+	f.w.Begins(key, value)
+}
+
+// serve starts a service. It needs no log, because its callers get the same errors.
+func (f *flashSale) serve(cfg stock.Config) *stock.Service {
+	cfg.DB, cfg.Logger = f.db, slog.New(slog.DiscardHandler)
+	s := stock.New(cfg)
+	f.services = append(f.services, s)
+	return s
+}
+
+// close ends the services, which poll for as long as they run, and closes the database.
+func (f *flashSale) close() {
+	for _, s := range f.services {
+		s.Close()
+	}
+	if f.db == nil {
+		return
+	}
+	if pool, err := f.db.DB(); err == nil {
+		_ = pool.Close()
+	}
+}
+
+// audit has the shop compare its orders with its stock.
+func (f *flashSale) audit() lab.Verdict {
+	a, err := f.till.Audit(f.w.Context(), f.w.SKU)
+	lab.Need(err == nil, "the stock could not be read: %v", err)
+	missing := a.Initial - a.Remaining
+	switch {
+	case a.Oversold > 0:
+		return f.w.Broke("", "%d of %d units were sold", a.Sold, a.Initial)
+	case a.LostUpdates > 0:
+		return f.w.Broke("", "%d units are sold, and the stock is down by %d", a.Sold, missing)
+	case a.Stranded > 0:
+		return f.w.Broke("", "the stock is down by %d, and %d are sold", missing, a.Sold)
+	}
+	return lab.Holds.Because("%d sold, and the stock is down by %d", a.Sold, missing)
+}
+
+// outlet is an instance of the shop, at which buyers buy by one strategy.
+type outlet struct {
+	f        *flashSale
+	p        *lab.Process
+	strategy string
+	service  *stock.Service
+}
+
+// outletConfig configures an outlet.
+type outletConfig struct {
+	strategy string
+	mixed    bool                      // strategies of several families may be at work at once
+	wait     time.Duration             // for how long a buyer waits for its turn
+	work     func(ctx context.Context) // of a holder, between reading and writing; nil: nothing
+}
+
+// outlet starts an instance in a process. The subject's strategy has the subject's
+// guard there; any other one is the shop's.
+func (f *flashSale) outlet(p *lab.Process, o outletConfig) *outlet {
+	w := f.w
+	cfg := stock.Config{DB: f.db, Redis: p.Redis(), History: backend.RedisHistory(p.Redis()), Wait: o.wait, Mixed: o.mixed}
+	var used catalog.List
+	for _, s := range catalog.Strategies() {
+		if s.Name == w.Subject.Name || s.Name == o.strategy {
+			used = append(used, s)
+		}
+	}
+	used.Sell(&cfg, catalog.Options{Redis: p.Redis(), TTL: w.TTL})
+	cfg.Isolations[w.Subject.Name] = p.StockGuard(nil)
+	if o.work != nil {
+		cfg.Work = inSection(w, p, o.work)
+	}
+	return &outlet{f: f, p: p, strategy: o.strategy, service: f.serve(cfg)}
+}
+
+// inSection is work in the section of a sale.
+func inSection(w *lab.World, p *lab.Process, work func(ctx context.Context)) stock.Work {
+	return func(ctx context.Context, _ string) (after func(), err error) {
+		w.Trace(p.Name, lab.Hold, "is in the section")
+		leave := func() { w.Trace(p.Name, lab.Release, "leaves the section") }
+		work(ctx)
+		if ctx.Err() != nil {
+			leave()
+			return nil, context.Cause(ctx)
+		}
+		return leave, nil
+	}
+}
+
+// family is that of the outlet's strategy.
+func (o *outlet) family() string { return o.service.Family(o.strategy) }
+
+// buy buys one unit, and returns what the buyer is told.
+func (o *outlet) buy() error {
+	w, who := o.f.w, o.p.Name
+	req := stock.Request{SKU: w.SKU, Quantity: 1, Strategy: o.strategy, Owner: who + "/1"}
+	_, err := o.service.Deduct(o.p.Life(), req)
+	switch {
+	case err == nil:
+		w.Record(lab.HasSold, who)
+		w.Note(who, "has sold a unit")
+		return nil
+	case errors.Is(err, stock.ErrOtherStrategy):
+		w.Record(lab.WasRefused, who)
+	}
+	w.Note(who, "is told: %s", w.Readable(lab.Brief(err)))
+	return err
+}

@@ -1,0 +1,242 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/bsm/redislock"
+
+	"oversell/internal/catalog"
+	"oversell/internal/guard"
+	"oversell/internal/locks/etcdlock"
+	"oversell/internal/locks/redlock"
+	v1 "oversell/internal/locks/v1_setnx"
+	v2 "oversell/internal/locks/v2_ttl"
+	v3 "oversell/internal/locks/v3_uuid"
+	v4 "oversell/internal/locks/v4_lua"
+	v5 "oversell/internal/locks/v5_reentrant"
+	v6 "oversell/internal/locks/v6_watchdog"
+	v7 "oversell/internal/locks/v7_queue"
+	v8 "oversell/internal/locks/v8_fenced"
+	v9 "oversell/internal/locks/v9_cohort"
+	yours "oversell/internal/locks/yours"
+	"oversell/internal/locks/zklock"
+	"oversell/internal/stock"
+)
+
+// Subject is a strategy, or a library, as the lab tries it.
+type Subject struct {
+	Name  string
+	About string // what it is, in one line
+
+	// Lock makes one holder's handle on the lock called key. It is nil for a subject
+	// without a lock. If the handle has them, the lab also uses Lock(ctx) error, which
+	// waits for the lock in its own way, and Context(parent), the context of the work
+	// under the lock, which ends with the reason when the lock is lost.
+	Lock func(p *Process, key string) guard.Lock
+
+	// Guard makes an instance's guard; nil: it is made from Lock.
+	Guard func(p *Process) guard.Guard
+
+	// Optimistic says that nobody is kept out, and that the write is checked.
+	Optimistic bool
+
+	// InProcess says that the lock is in the memory of one process.
+	InProcess bool
+
+	// Needs says which servers keep the lock, if not the one Redis: NeedsNodes,
+	// NeedsEtcd or NeedsZooKeeper.
+	Needs catalog.Need
+
+	// Tokens says that a handle has Token() int64, the fencing token of its hold.
+	Tokens bool
+
+	// RedisKey returns the key of the lock in Redis; nil: its own name.
+	RedisKey func(key string) string
+
+	// Beside returns the keys that its scripts create beside the lock at key, for one of
+	// their arguments, and that are not among their KEYS; nil: there are none.
+	Beside func(key, arg string) []string
+
+	// WithOwner puts the owner where the lock looks for it, if it does.
+	WithOwner func(ctx context.Context, owner string) context.Context
+
+	// NotHeld are the errors with which Unlock says that it is too late.
+	NotHeld []error
+
+	// Undo says that Unlock undoes an attempt that failed, and removes nobody
+	// else's lock: see guard.Distributed.
+	Undo bool
+
+	// InTurn says that of an instance one caller at a time waits in the lock's own way:
+	// see guard.Distributed.OneWaits.
+	InTurn bool
+
+	// HolderOnly says that only a holder has something to unlock with.
+	HolderOnly bool
+}
+
+// Subjects returns what is tried by default, in the order of the table.
+func Subjects() []Subject {
+	return []Subject{
+		{Name: "none", About: "no lock", Guard: func(*Process) guard.Guard { return guard.None{} }},
+		{Name: "local", About: "a mutex in the process", InProcess: true, Lock: newLocalLock, Guard: func(p *Process) guard.Guard { return p.mutex }},
+		{Name: "watch", About: "WATCH, MULTI, EXEC: the write is refused when the stock has changed", Optimistic: true},
+		{Name: "v1_setnx", About: "SETNX, DEL", NotHeld: []error{v1.ErrNotHeld},
+			Lock: func(p *Process, key string) guard.Lock { return v1.New(p.Redis(), key) }},
+		{Name: "v2_ttl", About: "SET NX PX, DEL", NotHeld: []error{v2.ErrNotHeld},
+			Lock: func(p *Process, key string) guard.Lock { return v2.New(p.Redis(), key, p.TTL()) }},
+		{Name: "v3_uuid", About: "a token, looked at before DEL", Undo: true, NotHeld: []error{v3.ErrNotHeld},
+			Lock: func(p *Process, key string) guard.Lock { return v3.New(p.Redis(), key, p.TTL()) }},
+		{Name: "v4_lua", About: "compare and delete in one script", Undo: true, NotHeld: []error{v4.ErrNotHeld},
+			Lock: func(p *Process, key string) guard.Lock { return v4.New(p.Redis(), key, p.TTL()) }},
+		{Name: "v5_reentrant", About: "owner and count", Undo: true, NotHeld: []error{v5.ErrNotHeld}, WithOwner: v5.WithOwner,
+			Lock: func(p *Process, key string) guard.Lock { return v5.New(p.Redis(), key, p.TTL()) }},
+		{Name: "v6_watchdog", About: "a lease that is renewed, and a holder that is told", Undo: true, NotHeld: []error{v6.ErrNotHeld}, WithOwner: v6.WithOwner,
+			Lock: func(p *Process, key string) guard.Lock { return v6.New(p.Redis(), key, p.TTL()) }},
+		{Name: "v7_queue", About: "a queue in which a waiter is handed the lock", Undo: true, NotHeld: []error{v7.ErrNotHeld}, WithOwner: v7.WithOwner, Beside: ofOwner, InTurn: true,
+			Lock: func(p *Process, key string) guard.Lock { return v7.New(p.Redis(), key, p.TTL()) }},
+		{Name: "v8_fenced", About: "a fencing token, which the stock checks", Undo: true, Tokens: true, NotHeld: []error{v8.ErrNotHeld}, WithOwner: v8.WithOwner, Beside: ofOwner, InTurn: true,
+			Lock: func(p *Process, key string) guard.Lock { return v8.New(p.Redis(), key, p.TTL()) }},
+		{Name: "v9_cohort", About: "a process hands the lock on among its own waiters", Tokens: true, NotHeld: []error{v9.ErrNotHeld}, WithOwner: v9.WithOwner, Beside: ofTicket,
+			Lock: func(p *Process, key string) guard.Lock { return v9.New(p.Redis(), key, p.TTL()) }},
+		{Name: "redsync", About: "go-redsync/redsync on one server, with its default number of tries and no extension", NotHeld: []error{errRedsyncNotHeld}, Lock: newRedsync},
+		{Name: "redislock", About: "bsm/redislock with a linear backoff and no refresh", NotHeld: []error{redislock.ErrLockNotHeld}, Lock: newRedislock, HolderOnly: true},
+		{Name: "rueidislock", About: "rueidislock on one server, without client-side caching", Lock: newRueidislock, RedisKey: rueidisKey, HolderOnly: true},
+		{Name: "redlock", About: "the lock on a majority of five independent Redis servers", Needs: catalog.NeedsNodes, NotHeld: []error{redlock.ErrNotHeld},
+			Lock: func(p *Process, key string) guard.Lock { return redlock.New(p.Nodes(), key, p.TTL()) }},
+	}
+}
+
+// Coordinated returns the locks on servers other than Redis. They cannot run in virtual
+// time, so they are tried only when they are named.
+func Coordinated() []Subject {
+	return []Subject{
+		{Name: "etcd", About: "a key with a lease; its revision is the fencing token, which the stock checks", Needs: catalog.NeedsEtcd, Tokens: true, NotHeld: []error{etcdlock.ErrNotHeld}, Lock: newServiceLock},
+		{Name: "zookeeper", About: "a node that goes with its session, in a queue; its zxid is the fencing token", Needs: catalog.NeedsZooKeeper, Tokens: true, NotHeld: []error{zklock.ErrNotHeld}, Lock: newServiceLock},
+	}
+}
+
+// ofTicket is the list on which a ticket of a queue is woken.
+func ofTicket(key, arg string) []string {
+	if !looksRandom(arg) {
+		return nil
+	}
+	return []string{key + ":wake:" + arg}
+}
+
+// ofOwner are the list on which an owner is woken, and the last token.
+func ofOwner(key, arg string) []string {
+	if _, err := strconv.Atoi(arg); err == nil {
+		return nil
+	}
+	return []string{key + ":wake:" + arg, key + ":token"}
+}
+
+// recorded are the subjects that have a record.
+func recorded() []Subject { return append(Subjects(), Coordinated()...) }
+
+// Yours is the subject of the lock that the reader brings.
+func Yours() Subject {
+	return Subject{Name: "yours", About: "the lock in internal/locks/yours: docs/your-lock.md", NotHeld: []error{yours.ErrNotHeld}, WithOwner: yours.WithOwner,
+		Lock: func(p *Process, key string) guard.Lock { return yours.New(p.Redis(), key, p.TTL()) }}
+}
+
+// FindSubjects returns the subjects with these names, or an error that lists all, and
+// says why a strategy of the shop is not among them.
+func FindSubjects(all []Subject, names []string) ([]Subject, error) {
+	for _, name := range names {
+		s, err := catalog.Strategies().Find(name)
+		if err == nil && !slices.ContainsFunc(all, func(c Subject) bool { return c.Name == name }) {
+			return nil, fmt.Errorf("the lab does not try strategy %q: %s; shop and bench have it", name, whyNotTried(s))
+		}
+	}
+	return find("strategy", all, func(c Subject) string { return c.Name }, names)
+}
+
+// whyNotTried says why a strategy of the shop is not tried here.
+func whyNotTried(s catalog.Strategy) string {
+	switch {
+	case s.Needs == catalog.NeedsReplicas:
+		return "it needs a Redis with replicas, and the lab has single servers"
+	case s.InDatabase():
+		return "it works in the database, and the lab breaks what is outside of one"
+	}
+	return "it has no lock that could be broken"
+}
+
+// find picks what has the given names, in the order of all.
+func find[T any](what string, all []T, name func(T) string, names []string) ([]T, error) {
+	wanted := make(map[string]bool)
+	for _, n := range names {
+		wanted[n] = true
+	}
+	var found []T
+	var allowed []string
+	for _, one := range all {
+		allowed = append(allowed, name(one))
+		if wanted[name(one)] {
+			found = append(found, one)
+			delete(wanted, name(one))
+		}
+	}
+	for _, n := range names {
+		if wanted[n] {
+			return nil, fmt.Errorf("unknown %s %q (allowed: %s)", what, n, strings.Join(allowed, ", "))
+		}
+	}
+	return found, nil
+}
+
+// InRedis reports whether the subject keeps a lock in Redis, on one server or on
+// several.
+func (c Subject) InRedis() bool { return c.Lock != nil && !c.InProcess && !c.InService() }
+
+// InService reports whether the subject keeps a lock on servers other than Redis.
+func (c Subject) InService() bool {
+	return c.Needs == catalog.NeedsEtcd || c.Needs == catalog.NeedsZooKeeper
+}
+
+func (c Subject) handle(p *Process, key string) guard.Lock {
+	Need(c.Lock != nil, "%s has no lock", c.Name)
+	return c.Lock(p, key)
+}
+
+func (c Subject) withOwner(ctx context.Context, owner string) context.Context {
+	if c.WithOwner == nil {
+		return ctx
+	}
+	return c.WithOwner(ctx, owner)
+}
+
+// Guard makes the subject's guard for this instance.
+func (p *Process) Guard() guard.Guard { return p.w.Subject.guard(p, nil) }
+
+// StockGuard makes the subject's guard around the stock for this instance. Callers that
+// are refused wait as the policy says; nil: in the subject's own way.
+func (p *Process) StockGuard(policy guard.Policy) stock.Isolation {
+	c := p.w.Subject
+	if c.Optimistic {
+		return stock.Optimistic(p.rdb)
+	}
+	return stock.Exclusive(stock.Backends{Redis: p.rdb}, c.guard(p, policy))
+}
+
+func (c Subject) guard(p *Process, policy guard.Policy) guard.Guard {
+	if c.Guard != nil {
+		return c.Guard(p)
+	}
+	d := &guard.Distributed{New: func(key string) guard.Lock { return c.Lock(p, key) }, Policy: policy, WithOwner: c.WithOwner, NotHeld: c.NotHeld, Undo: c.Undo}
+	if r, ok := policy.(guard.Recursive); ok {
+		return r.Around(d)
+	}
+	if _, ok := d.New(p.w.lockKey).(guard.Waiter); ok && policy == nil {
+		d.OneWaits = c.InTurn
+	} else if policy == nil {
+		d.Policy = guard.Fixed{Delay: p.w.Delay}
+	}
+	return d
+}

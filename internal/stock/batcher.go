@@ -1,0 +1,119 @@
+package stock
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// batcher makes one call of many (group commit): items that arrive for a key while a
+// call for that key is running form the batch of the next call. It has no timer: an item
+// that arrives alone goes at once, and a batch has the items that arrived during one
+// call. It is safe for concurrent use, and has one goroutine for each key with a running
+// call.
+type batcher[T any] struct {
+	size func() int      // most items in the next call
+	call func(items []T) // one at a time for each key
+
+	mu   sync.Mutex
+	keys map[string]*queue[T]
+}
+
+// queue has the items for the next call in their order. It is deleted when there are
+// none and no call is running.
+type queue[T any] struct{ waiting []*slot[T] }
+
+// slot is one item's slot in a queue.
+type slot[T any] struct {
+	item T
+	sent bool          // it is in a call, and can no longer be withdrawn
+	gone bool          // it was withdrawn before that
+	from time.Time     // when the call began
+	done chan struct{} // closed when the call is over
+}
+
+func newBatcher[T any](size func() int, call func(items []T)) *batcher[T] {
+	return &batcher[T]{size: size, call: call, keys: make(map[string]*queue[T])}
+}
+
+// do waits for a call with the item to end, and returns when it began. If wait ends
+// before the call has begun, do returns the cause, and the item is in no call. A call
+// that has begun is waited for.
+func (b *batcher[T]) do(wait context.Context, key string, item T) (time.Time, error) {
+	if wait.Err() != nil {
+		return time.Time{}, context.Cause(wait)
+	}
+	s := b.join(key, item)
+	select {
+	case <-s.done:
+		return s.from, nil
+	case <-wait.Done():
+	}
+	if b.leave(s) {
+		return time.Time{}, context.Cause(wait)
+	}
+	<-s.done
+	return s.from, nil
+}
+
+func (b *batcher[T]) join(key string, item T) *slot[T] {
+	s := &slot[T]{item: item, done: make(chan struct{})}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	q := b.keys[key]
+	if q == nil {
+		q = new(queue[T])
+		b.keys[key] = q
+		go b.run(key, q)
+	}
+	q.waiting = append(q.waiting, s)
+	return s
+}
+
+// leave withdraws an item, and reports whether it was in time.
+func (b *batcher[T]) leave(s *slot[T]) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s.gone = !s.sent
+	return s.gone
+}
+
+// run makes calls until the queue is empty.
+func (b *batcher[T]) run(key string, q *queue[T]) {
+	for {
+		batch := b.next(key, q)
+		if len(batch) == 0 {
+			return
+		}
+		items := make([]T, len(batch))
+		for i, s := range batch {
+			items[i] = s.item
+		}
+		b.call(items)
+		for _, s := range batch {
+			close(s.done)
+		}
+	}
+}
+
+// next takes the items of the next call off the queue. If there are none it deletes the
+// queue, and run ends.
+func (b *batcher[T]) next(key string, q *queue[T]) []*slot[T] {
+	now := time.Now()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var batch []*slot[T]
+	n, most := 0, b.size()
+	for ; n < len(q.waiting) && len(batch) < most; n++ {
+		if s := q.waiting[n]; !s.gone {
+			s.sent, s.from = true, now
+			batch = append(batch, s)
+		}
+	}
+	clear(q.waiting[:n])
+	q.waiting = q.waiting[n:]
+	if len(batch) == 0 {
+		delete(b.keys, key)
+	}
+	return batch
+}

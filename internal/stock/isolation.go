@@ -1,0 +1,159 @@
+package stock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"oversell/internal/guard"
+)
+
+// Isolation runs the section of a deduct on the stock of a sale and claims that no other
+// section's write is lost; some implementations fail to keep that claim. The end of ctx
+// ends the waiting and nothing else, as with a guard.Guard. Do returns ErrLocation if it
+// cannot work with a stock at this location. It is safe for concurrent use.
+type Isolation interface {
+	Do(ctx context.Context, at Location, e guard.Entry, section Section) (guard.Stats, error)
+}
+
+// Section reads the stock, does the work, and writes the stock.
+type Section func(ctx context.Context, c Counter) error
+
+// Exclusive isolates by a guard that keeps other callers out, for a stock in Redis or in
+// the database. If the guard's lock gives out fencing tokens, the stock checks them,
+// unless b.Unfenced is set.
+func Exclusive(b Backends, guard guard.Guard) Isolation {
+	return exclusive{b, guard}
+}
+
+type exclusive struct {
+	Backends
+	guard guard.Guard
+}
+
+func (g exclusive) Do(ctx context.Context, at Location, e guard.Entry, section Section) (guard.Stats, error) {
+	return g.guard.Do(ctx, e, func(ctx context.Context) error {
+		token, fenced := guard.Token(ctx)
+		fenced = fenced && !g.Unfenced
+		switch {
+		case at.Key == "" && fenced:
+			return section(ctx, fencedLedger{ledger{store: store{g.DB}, at: at}, fence{g.Strategy, token}})
+		case at.Key == "":
+			return section(ctx, ledger{store: store{g.DB}, at: at})
+		case fenced:
+			return section(ctx, fencedCounter{g.Redis, at.Key, fence{g.Strategy, token}})
+		}
+		return section(ctx, plainCounter{g.Redis, at.Key})
+	})
+}
+
+// errConflict means that the stock changed between the read and the write.
+var errConflict = errors.New("the stock has changed")
+
+// Optimistic isolates without a lock: it watches the stock, and Redis refuses the write
+// if the stock has changed since it was read. The loser sleeps and does everything again.
+func Optimistic(rdb redis.UniversalClient) Isolation {
+	return newRepeated(make(Slots, maxAttempts), inRedis, func(ctx, _ context.Context, at Location, section Section) error {
+		return rdb.Watch(ctx, func(tx *redis.Tx) error {
+			return section(ctx, watchedCounter{tx, at.Key})
+		}, at.Key)
+	})
+}
+
+const (
+	// conflictDelay is how long the loser of a conflict sleeps.
+	conflictDelay = 50 * time.Millisecond
+	// maxAttempts bounds the concurrent attempts in this process. Only one of those
+	// that overlap succeeds, so more of them would only waste commands.
+	maxAttempts = 4
+)
+
+// repeated is an Isolation that does everything again after a conflict.
+type repeated struct {
+	slots         Slots
+	checkLocation func(Location) error
+	once          attempt
+}
+
+// attempt waits until wait ends, and runs the section once. It returns errConflict if
+// another section was faster.
+type attempt func(ctx, wait context.Context, at Location, section Section) error
+
+// Slots bounds the concurrent attempts in this process by its capacity. Several
+// isolations may share it.
+type Slots chan struct{}
+
+func newRepeated(s Slots, checkLocation func(Location) error, once attempt) *repeated {
+	return &repeated{s, checkLocation, once}
+}
+
+// Do repeats the section until its write goes through or the wait ends.
+func (r *repeated) Do(ctx context.Context, at Location, _ guard.Entry, section Section) (guard.Stats, error) {
+	start := time.Now()
+	var s guard.Stats
+	if err := r.checkLocation(at); err != nil {
+		return s, err
+	}
+	for {
+		var began time.Time
+		tried, err := r.try(ctx, at, func(ctx context.Context, c Counter) error {
+			began = time.Now()
+			return section(ctx, c)
+		})
+		if tried {
+			s.Attempts++
+		}
+		if s.Held = 0; !began.IsZero() {
+			s.Held = time.Since(began)
+		}
+		if !errors.Is(err, errConflict) {
+			s.Waited = time.Since(start) - s.Held
+			return s, err
+		}
+		if err := guard.Sleep(ctx, conflictDelay); err != nil {
+			s.Waited = time.Since(start)
+			return s, err
+		}
+	}
+}
+
+// try waits for a slot and makes one attempt. It reports whether it got that far.
+func (r *repeated) try(wait context.Context, at Location, section Section) (bool, error) {
+	if wait.Err() != nil {
+		return false, context.Cause(wait)
+	}
+	select {
+	case r.slots <- struct{}{}:
+		defer func() { <-r.slots }()
+	case <-wait.Done():
+		return false, context.Cause(wait)
+	}
+	// The end of wait ends the waiting only: a section that has begun is finished.
+	return true, r.once(context.WithoutCancel(wait), wait, at, section)
+}
+
+// watchedCounter reads with GET after WATCH and writes with MULTI, SET, EXEC.
+type watchedCounter struct {
+	tx  *redis.Tx
+	key string
+}
+
+func (c watchedCounter) Get(ctx context.Context) (int64, error) {
+	return getStock(ctx, c.tx, c.key)
+}
+
+func (c watchedCounter) Set(ctx context.Context, left int64) error {
+	_, err := c.tx.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		return p.Set(ctx, c.key, left, redis.KeepTTL).Err()
+	})
+	if errors.Is(err, redis.TxFailedErr) {
+		return errConflict
+	}
+	if err != nil {
+		return fmt.Errorf("writing the watched stock: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,210 @@
+package stock
+
+import (
+	"cmp"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+var (
+	//go:embed take.lua
+	takeSource string
+	takeScript = redis.NewScript(takeSource)
+
+	//go:embed takeall.lua
+	takeAllSource string
+	takeAllScript = redis.NewScript(takeAllSource)
+)
+
+// MaxBatch is the default for the most buyers in a batch. An INSERT on MariaDB 10.11 took
+// 14.7 µs a row with 64 rows, 12.9 with 256, 11.0 with 512 and 10.4 with 1,024. So
+// larger batches would gain little, and keep the next buyers waiting.
+const MaxBatch = 512
+
+// ScriptSeller sells without a lock: a script checks the stock and takes the units in
+// one step, and then the order is written. It belongs to one Service, and is safe for
+// concurrent use.
+//
+// Buyers that come while others are being served form the next batch of their sale
+// (group commit): their units are taken first come, first served, and then their orders
+// are written in one statement. Each buyer has its own result.
+//
+// If the process crashes after the units were taken, they stay taken with no order. The
+// same happens when the script's reply is lost: nobody knows whether it ran, and in
+// doubt units stay unsold.
+type ScriptSeller struct {
+	rdb     redis.UniversalClient
+	step    func(ctx context.Context, all []*pending) // takes the units of a batch
+	batches *batcher[*pending]
+	pace    *pace
+}
+
+// Atomic returns a ScriptSeller that calls a script for each buyer, and pipelines the
+// calls of a batch. A batch has at most size buyers; 0 means MaxBatch.
+func Atomic(rdb redis.UniversalClient, size int) *ScriptSeller {
+	t := newScriptSeller(rdb, cmp.Or(size, MaxBatch))
+	t.step = t.takeEach
+	return t
+}
+
+// Batched returns a ScriptSeller that calls one script for a whole batch, of at most size
+// buyers; 0 means MaxBatch. If too few units are left for one buyer, a later one that
+// wants fewer may still be served.
+func Batched(rdb redis.UniversalClient, size int) *ScriptSeller {
+	t := newScriptSeller(rdb, cmp.Or(size, MaxBatch))
+	t.step = t.takeAll
+	return t
+}
+
+func newScriptSeller(rdb redis.UniversalClient, size int) *ScriptSeller {
+	t := &ScriptSeller{rdb: rdb, pace: newPace(size)}
+	t.batches = newBatcher(t.pace.size, t.sell)
+	return t
+}
+
+// pending is a buyer in a batch, and its result.
+type pending struct {
+	*scriptPurchase
+	answer int64 // of the script, see take.lua
+	err    error // instead of an answer
+
+	order    Order // if the units were taken
+	orderErr error // see store.insert
+	refused  bool  // the order was not written in the batch; alone it may succeed
+}
+
+// The negative answers of the scripts.
+const (
+	answerOtherSale = -1
+	answerClaimed   = -2
+	answerTooFew    = -3 // minus the units left
+)
+
+var (
+	// errOtherSale means that the buyer's sale is over, or that Redis does not have
+	// it.
+	errOtherSale = errors.New("another sale is on")
+	// errClaimed means that another request with the same idempotency key has taken
+	// units, and may be about to write the order.
+	errClaimed = errors.New("the idempotency key is claimed")
+)
+
+// claimPeriod is how long a claim on an idempotency key lasts at least; it lasts at most
+// twice as long. That is longer than most buyers take between looking up their key and
+// taking units; for slower ones the index in the database decides. Claims of one period
+// share a hash, so that only the claims of two periods are kept, however long the sale.
+const claimPeriod = 10 * time.Second
+
+// sell takes the units of a batch and writes the orders of the buyers that got theirs.
+// No caller's context ends it: a buyer that has left may have bought.
+func (t *ScriptSeller) sell(all []*pending) {
+	ctx := context.Background()
+	t.step(ctx, all)
+	var sold []*pending
+	var orders []*Order
+	changes := all[0].changes
+	for _, one := range all {
+		if one.err == nil && one.answer >= 0 {
+			one.order = one.newOrder()
+			changes = min(changes, one.changes) // it only grows
+			sold, orders = append(sold, one), append(orders, &one.order)
+		}
+	}
+	if len(sold) == 0 {
+		return
+	}
+	start := time.Now()
+	errs := all[0].service.write(ctx, all[0].gen, changes, orders)
+	t.pace.wrote(len(orders), time.Since(start))
+	for i, one := range sold {
+		one.orderErr = errs[i]
+		// The statement may have failed because of one of the orders, such as one
+		// with a used key. Then each is tried alone.
+		one.refused = len(orders) > 1 && errs[i] != nil && !decided(errs[i])
+	}
+}
+
+// decided reports whether it is no use to write an order of a failed batch alone: it
+// would fail again, or may have been written.
+func decided(err error) bool {
+	for _, known := range []error{errUnsure, errOtherSale, errRecounted, errConflict} {
+		if errors.Is(err, known) {
+			return true
+		}
+	}
+	return false
+}
+
+// takeEach calls the script for each buyer, with one round trip for the batch.
+func (t *ScriptSeller) takeEach(ctx context.Context, all []*pending) {
+	calls := make([]*redis.Cmd, len(all))
+	// The error is that of the first failed call. Each call has its own.
+	_, _ = t.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, one := range all {
+			calls[i] = takeScript.EvalSha(ctx, p, one.keys(), one.args()...)
+		}
+		return nil
+	})
+	for i, one := range all {
+		if redis.HasErrorPrefix(calls[i].Err(), "NOSCRIPT") {
+			calls[i] = takeScript.Eval(ctx, t.rdb, one.keys(), one.args()...)
+		}
+		answer, err := calls[i].Int64()
+		if err != nil {
+			one.err = fmt.Errorf("taking the units: %w", err)
+		}
+		one.answer = answer
+	}
+}
+
+// takeAll calls the script that takes the units of the whole batch.
+func (t *ScriptSeller) takeAll(ctx context.Context, all []*pending) {
+	args := all[0].args()
+	for _, one := range all[1:] {
+		args = append(args, one.arguments()...)
+	}
+	answers, err := takeAllScript.Run(ctx, t.rdb, all[0].keys(), args...).Int64Slice()
+	switch {
+	case err != nil:
+		err = fmt.Errorf("taking the units: %w", err)
+	case len(answers) == 0:
+		err = errOtherSale
+	case len(answers) != len(all):
+		err = fmt.Errorf("taking the units: %d answers for %d buyers", len(answers), len(all))
+	}
+	for i, one := range all {
+		if one.err = err; err == nil {
+			one.answer = answers[i]
+		}
+	}
+}
+
+// keys are the KEYS of the scripts.
+func (s *scriptPurchase) keys() []string {
+	k := keys{s.req.SKU}
+	return append([]string{k.sale(), k.stock(s.gen)}, k.claimed(s.gen.saleID, time.Now())...)
+}
+
+// claimed are the keys of the claims of this period and the last.
+func (k keys) claimed(saleID string, now time.Time) []string {
+	period := now.UnixMilli() / claimPeriod.Milliseconds()
+	return []string{k.claims(saleID, period), k.claims(saleID, period-1)}
+}
+
+// args are the ARGV of the scripts, with this buyer as the only one.
+func (s *scriptPurchase) args() []any {
+	return append([]any{s.gen.String(), (2 * claimPeriod).Milliseconds()}, s.arguments()...)
+}
+
+// arguments are this buyer's part of the ARGV.
+func (s *scriptPurchase) arguments() []any {
+	if s.ignoreClaim {
+		return []any{s.req.Quantity, ""}
+	}
+	return []any{s.req.Quantity, s.req.IdempotencyKey}
+}

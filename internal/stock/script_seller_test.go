@@ -1,0 +1,529 @@
+package stock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/redis/go-redis/v9"
+	"gorm.io/gorm"
+
+	"oversell/internal/backend/backendtest"
+	"oversell/internal/catalog"
+	"oversell/internal/locks/locktest"
+	"oversell/internal/stock"
+)
+
+// scripts names the strategies that sell by a script.
+func scripts() []string {
+	var names []string
+	for _, s := range strategies() {
+		if s.Kind == catalog.Atomic || s.Kind == catalog.Batched {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}
+
+// eachScript runs f for each of these strategies on each site, with a new item.
+func eachScript(t *testing.T, f func(t *testing.T, s *site, strategy string)) {
+	for _, strategy := range scripts() {
+		t.Run(strategy, func(t *testing.T) {
+			eachSite(t, func(t *testing.T, s *site) { f(t, s, strategy) })
+		})
+	}
+}
+
+// parkFirstOrder stops the first order just before it is written, when its units are
+// taken. Parked is closed when that happens, and resume lets it go on.
+func (s *site) parkFirstOrder(t *testing.T) (parked <-chan struct{}, resume func()) {
+	t.Helper()
+	here, released := make(chan struct{}), make(chan struct{})
+	var came atomic.Bool
+	onOrders(t, s.db, "test:park", true, func(*gorm.DB) {
+		if came.CompareAndSwap(false, true) {
+			close(here)
+			<-released
+		}
+	})
+	resume = sync.OnceFunc(func() { close(released) })
+	t.Cleanup(resume)
+	return here, resume
+}
+
+// outcome is the result of a deduct.
+type outcome struct {
+	res stock.Result
+	err error
+}
+
+// order begins a deduct and returns a channel for its outcome.
+func order(ctx context.Context, service *stock.Service, req stock.Request) <-chan outcome {
+	done := make(chan outcome, 1)
+	go func() {
+		res, err := service.Deduct(ctx, req)
+		done <- outcome{res, err}
+	}()
+	return done
+}
+
+// pause gives a goroutine that was just started time to reach the point where it waits. If
+// that is not enough the test checks less, but does not fail.
+func pause() { time.Sleep(20 * time.Millisecond) }
+
+// A process that crashes after the script and before the order leaves a unit taken. If it
+// was only paused the order is written later, and there is a unit for it.
+func TestCrashAfterTheScriptLeavesStockTaken(t *testing.T) {
+	eachScript(t, func(t *testing.T, s *site, strategy string) {
+		dying, other := s.instance(t, nil), s.instance(t, nil)
+		s.put(t, other, 10)
+		parked, resume := s.parkFirstOrder(t)
+		done := order(t.Context(), dying, s.request(strategy, ""))
+		<-parked
+		if sold, soldOut, _ := rush(t, s, 15, strategy, other); sold != 9 || soldOut != 6 {
+			t.Errorf("the other sold %d and turned %d away, want 9 and 6", sold, soldOut)
+		}
+		a := s.audit(t, other)
+		wantStock(t, a, 10, 0, 9, 9)
+		if a.LostUpdates != -1 {
+			t.Errorf("%d lost updates, want -1: a unit taken with no order", a.LostUpdates)
+		}
+		resume()
+		if o := <-done; o.err != nil {
+			t.Errorf("the paused buyer got %v", o.err)
+		}
+		wantStock(t, s.audit(t, other), 10, 0, 10, 10)
+	})
+}
+
+// Nobody knows whether the units were taken, so the stock is rebuilt.
+func TestReplyOfTheScriptIsLost(t *testing.T) {
+	for name, action := range map[string]locktest.Action{
+		"before": locktest.Fail(locktest.ErrCut),
+		"after":  locktest.LoseReply(locktest.ErrCut),
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachScript(t, func(t *testing.T, s *site, strategy string) {
+				service := s.instance(t, nil)
+				s.put(t, service, 10)
+				hook := &scriptHook{action: action}
+				s.rdb.AddHook(hook)
+				hook.armed.Store(true)
+				if _, err := service.Deduct(t.Context(), s.request(strategy, "")); !errors.Is(err, locktest.ErrCut) {
+					t.Errorf("got %v, want %v", err, locktest.ErrCut)
+				}
+				wantStock(t, s.audit(t, service), 10, 10, 0, 0)
+				sold, soldOut, _ := rush(t, s, 12, strategy, service)
+				if sold != 10 || soldOut != 2 {
+					t.Errorf("%d sold and %d turned away afterwards, want 10 and 2", sold, soldOut)
+				}
+			})
+		})
+	}
+}
+
+// scriptHook applies its action to the first script that runs after it was armed.
+type scriptHook struct {
+	action locktest.Action
+	armed  atomic.Bool
+}
+
+func (h *scriptHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *scriptHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if !h.matches(cmd) {
+			return next(ctx, cmd)
+		}
+		err := h.action(ctx, func() error { return next(ctx, cmd) })
+		cmd.SetErr(err)
+		return h.again(err)
+	}
+}
+
+func (h *scriptHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if !h.matches(cmds[0]) {
+			return next(ctx, cmds)
+		}
+		err := h.action(ctx, func() error { return next(ctx, cmds) })
+		for _, cmd := range cmds {
+			cmd.SetErr(err)
+		}
+		return h.again(err)
+	}
+}
+
+func (h *scriptHook) matches(cmd redis.Cmder) bool {
+	return (cmd.Name() == "evalsha" || cmd.Name() == "eval") && h.armed.CompareAndSwap(true, false)
+}
+
+// again arms the hook again if the script was not executed.
+func (h *scriptHook) again(err error) error {
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		h.armed.Store(true)
+	}
+	return err
+}
+
+// writeHook applies its action to the first pipeline or DEL after it was armed: the part of
+// a change of sale that writes to Redis.
+type writeHook struct {
+	action locktest.Action
+	armed  atomic.Bool
+}
+
+func (h *writeHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *writeHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() != "del" || !h.armed.CompareAndSwap(true, false) {
+			return next(ctx, cmd)
+		}
+		err := h.action(ctx, func() error { return next(ctx, cmd) })
+		cmd.SetErr(err)
+		return err
+	}
+}
+
+func (h *writeHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if !h.armed.CompareAndSwap(true, false) {
+			return next(ctx, cmds)
+		}
+		return h.action(ctx, func() error { return next(ctx, cmds) })
+	}
+}
+
+// A restarted Redis does not have the scripts.
+func TestScriptsAreSentAgain(t *testing.T) {
+	eachScript(t, func(t *testing.T, s *site, strategy string) {
+		service := s.instance(t, nil)
+		s.put(t, service, 20)
+		for range 2 {
+			if err := s.rdb.ScriptFlush(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+			if sold, _, attempts := rush(t, s, 10, strategy, service); sold != 10 || attempts != 10 {
+				t.Errorf("%d sold in %d attempts, want 10 in 10", sold, attempts)
+			}
+		}
+		wantStock(t, s.audit(t, service), 20, 0, 20, 20)
+	})
+}
+
+func TestScriptsOnACluster(t *testing.T) {
+	rdb := backendtest.DialRedis(t, backendtest.Cluster(t))
+	s := newSite(t, rdb, backendtest.DialDatabase(t, backendtest.Database(t, "embedded")))
+	service := s.instance(t, nil)
+	for _, strategy := range scripts() {
+		s.sku = newSKU()
+		s.put(t, service, 30)
+		if sold, soldOut, _ := rush(t, s, 50, strategy, service); sold != 30 || soldOut != 20 {
+			t.Errorf("%s: %d sold and %d turned away, want 30 and 20", strategy, sold, soldOut)
+		}
+		s.put(t, service, 30)
+		wantOneOrder(t, sameKey(t, s, 10, strategy, "click", service))
+		wantStock(t, s.audit(t, service), 30, 29, 1, 1)
+	}
+}
+
+// refuse makes the database refuse every statement with an order for which bad is true.
+// Largest returns how many orders the largest statement had.
+func (s *site) refuse(t *testing.T, bad func(quantity int64) bool) (largest func() int) {
+	t.Helper()
+	var most atomic.Int64
+	onOrders(t, s.db, "test:refuse", true, func(tx *gorm.DB) {
+		orders := ordersIn(tx)
+		most.Store(max(most.Load(), int64(len(orders))))
+		if slices.ContainsFunc(orders, bad) {
+			_ = tx.AddError(errBroken)
+		}
+	})
+	return func() int { return int(most.Load()) }
+}
+
+func TestOneBadOrderDoesNotFailTheBatch(t *testing.T) {
+	eachScript(t, func(t *testing.T, s *site, strategy string) {
+		service := s.instance(t, nil)
+		s.put(t, service, 100)
+		largest := s.refuse(t, func(quantity int64) bool { return quantity == 2 })
+		parked, resume := s.parkFirstOrder(t)
+		var done []<-chan outcome
+		for i := range 30 {
+			req := s.request(strategy, fmt.Sprint("key-", i))
+			if i%10 == 5 {
+				req.Quantity = 2
+			}
+			done = append(done, order(t.Context(), service, req))
+		}
+		<-parked
+		pause()
+		resume()
+		for i, d := range done {
+			o := <-d
+			if bad := i%10 == 5; bad != errors.Is(o.err, errBroken) || !bad && o.err != nil {
+				t.Errorf("buyer %d got %v", i, o.err)
+			}
+		}
+		wantStock(t, s.audit(t, service), 100, 73, 27, 27)
+		if n := largest(); n < 2 {
+			t.Errorf("the largest statement had %d orders, want a batch", n)
+		}
+		// A refused order leaves no claim behind.
+		req := s.request(strategy, "key-5")
+		if res, err := service.Deduct(t.Context(), req); err != nil || res.Replayed {
+			t.Errorf("again with the key of a refused order: replayed %v, %v", res.Replayed, err)
+		}
+	})
+}
+
+// If another instance has just used the key, without a claim, the database's index finds
+// out.
+func TestKeyUsedByAnotherInstanceIsReplayed(t *testing.T) {
+	eachScript(t, func(t *testing.T, s *site, strategy string) {
+		var first stock.Result
+		elsewhere := s.instance(t, withMixed)
+		var once sync.Once
+		service := s.instance(t, func(cfg *stock.Config) {
+			cfg.Mixed, cfg.Work = true, func(ctx context.Context, _ string) (func(), error) {
+				once.Do(func() { // after the look-up of the key, and before units are taken
+					var err error
+					if first, err = elsewhere.Deduct(ctx, s.request("v4_lua", "click")); err != nil {
+						t.Error(err)
+					}
+				})
+				return nil, nil
+			}
+		})
+		s.put(t, service, 10)
+		res, err := service.Deduct(t.Context(), s.request(strategy, "click"))
+		if err != nil || !res.Replayed || res.Order.ID != first.Order.ID {
+			t.Errorf("answered with %+v, %v; want the order %s", res, err, first.Order.ID)
+		}
+		wantStock(t, s.audit(t, service), 10, 9, 1, 1)
+	})
+}
+
+// The claim of a crashed process is respected for a while, and then ignored.
+func TestClaimOfACrashedProcessIsIgnored(t *testing.T) {
+	for _, strategy := range scripts() {
+		t.Run(strategy, func(t *testing.T) {
+			s := embeddedSite(t)
+			service := s.instance(t, nil)
+			item := s.put(t, service, 10)
+			period := time.Now().Unix() / 10
+			for _, p := range []int64{period, period + 1} { // the next one may be about to begin
+				at := fmt.Sprintf("oversell:{%s}:claims:%s:%d", s.sku, item.SaleID, p)
+				if err := s.rdb.HSet(t.Context(), at, "click", "").Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			start := time.Now()
+			if _, err := service.Deduct(t.Context(), s.request(strategy, "click")); err != nil {
+				t.Error(err)
+			}
+			if took := time.Since(start); took < time.Second {
+				t.Errorf("the claim was respected for %v", took)
+			}
+			wantStock(t, s.audit(t, service), 10, 9, 1, 1)
+		})
+	}
+}
+
+func TestSmallerRequestIsServedAfterOneThatIsTooLarge(t *testing.T) {
+	eachScript(t, func(t *testing.T, s *site, strategy string) {
+		service := s.instance(t, nil)
+		s.put(t, service, 6)
+		parked, resume := s.parkFirstOrder(t)
+		var done []<-chan outcome
+		for i, quantity := range []int64{1, 4, 4, 1} {
+			req := s.request(strategy, "")
+			req.Quantity = quantity
+			done = append(done, order(t.Context(), service, req))
+			if i == 0 {
+				<-parked
+			}
+			pause()
+		}
+		resume()
+		for i, left := range []int64{5, 1, 1, 0} {
+			o := <-done[i]
+			if o.res.Left != left || errors.Is(o.err, stock.ErrSoldOut) != (i == 2) {
+				t.Errorf("buyer %d: %d left, %v; want %d", i, o.res.Left, o.err, left)
+			}
+		}
+		wantStock(t, s.audit(t, service), 6, 0, 6, 3)
+	})
+}
+
+// A buyer that leaves in time has bought nothing. A buyer whose units were taken by then
+// has bought, and gets its order.
+func TestCallersThatLeaveWhileOthersAreServed(t *testing.T) {
+	eachScript(t, func(t *testing.T, s *site, strategy string) {
+		service := s.instance(t, nil)
+		s.put(t, service, 10)
+		ctx, leave := context.WithCancel(t.Context())
+		parked, resume := s.parkFirstOrder(t)
+		served := order(ctx, service, s.request(strategy, ""))
+		<-parked
+		waiting := order(ctx, service, s.request(strategy, ""))
+		stays := order(t.Context(), service, s.request(strategy, ""))
+		pause()
+		leave()
+		if o := <-waiting; !errors.Is(o.err, context.Canceled) {
+			t.Errorf("the waiter got %v, want %v", o.err, context.Canceled)
+		}
+		resume()
+		for _, done := range []<-chan outcome{served, stays} {
+			if o := <-done; o.err != nil || o.res.Order.ID == "" {
+				t.Errorf("order %q, %v; want one", o.res.Order.ID, o.err)
+			}
+		}
+		wantStock(t, s.audit(t, service), 10, 8, 2, 2)
+	})
+}
+
+func TestCloseLetsBuyersBeingServedFinish(t *testing.T) {
+	eachScript(t, func(t *testing.T, s *site, strategy string) {
+		service := s.instance(t, nil)
+		s.put(t, service, 10)
+		parked, resume := s.parkFirstOrder(t)
+		served := order(t.Context(), service, s.request(strategy, ""))
+		<-parked
+		waiting := order(t.Context(), service, s.request(strategy, ""))
+		pause()
+		service.Close()
+		for _, late := range []<-chan outcome{waiting, order(t.Context(), service, s.request(strategy, ""))} {
+			if o := <-late; !errors.Is(o.err, stock.ErrClosing) {
+				t.Errorf("got %v, want %v", o.err, stock.ErrClosing)
+			}
+		}
+		resume()
+		if o := <-served; o.err != nil {
+			t.Errorf("the buyer being served got %v", o.err)
+		}
+		wantStock(t, s.audit(t, service), 10, 9, 1, 1)
+	})
+}
+
+// A buyer that waits for its batch gets ErrSoldOut as soon as the item is sold out.
+func TestSoldOutEndsTheWaitForABatch(t *testing.T) {
+	eachScript(t, func(t *testing.T, s *site, strategy string) {
+		service, elsewhere := s.instance(t, nil), s.instance(t, nil)
+		s.put(t, service, 3)
+		parked, resume := s.parkFirstOrder(t)
+		served := order(t.Context(), service, s.request(strategy, ""))
+		<-parked
+		waiting := order(t.Context(), service, s.request(strategy, ""))
+		rush(t, s, 2, strategy, elsewhere)
+		if o := <-waiting; !errors.Is(o.err, stock.ErrSoldOut) {
+			t.Errorf("the waiter got %v, want %v", o.err, stock.ErrSoldOut)
+		}
+		resume()
+		if o := <-served; o.err != nil {
+			t.Error(o.err)
+		}
+	})
+}
+
+// When another instance begins a new sale, an instance with a cached hint of the last one
+// sells in the new one.
+func TestScriptsSellInTheSaleThatIsOn(t *testing.T) {
+	eachScript(t, func(t *testing.T, s *site, strategy string) {
+		a, b := s.instance(t, nil), s.instance(t, nil)
+		s.put(t, a, 5)
+		wantOneOrder(t, sameKey(t, s, 2, strategy, "click", b))
+		rush(t, s, 1, strategy, b)
+		s.put(t, a, 5)
+		rush(t, s, 1, strategy, b)
+		res, err := b.Deduct(t.Context(), s.request(strategy, "click"))
+		if err != nil || res.Replayed {
+			t.Errorf("the key of the last sale: replayed %v, %v; want an order", res.Replayed, err)
+		}
+		wantStock(t, s.audit(t, a), 5, 3, 2, 2)
+		if err := a.Delete(t.Context(), s.sku); err != nil {
+			t.Fatal(err)
+		}
+		if keys := s.rdb.Keys(t.Context(), "oversell:{"+s.sku+"}:*").Val(); slices.ContainsFunc(keys, func(key string) bool {
+			return s.rdb.TTL(t.Context(), key).Val() < 0
+		}) {
+			t.Errorf("Redis keeps %v of a deleted item", keys)
+		}
+		if _, err := b.Deduct(t.Context(), s.request(strategy, "")); !errors.Is(err, stock.ErrUnknownItem) {
+			t.Errorf("a deleted item: got %v, want %v", err, stock.ErrUnknownItem)
+		}
+	})
+}
+
+// When Redis or the database is down nobody hangs, and nothing is oversold.
+func TestScriptsOutliveTheirBackends(t *testing.T) {
+	server, dbServer := backendtest.RestartableRedis(t), backendtest.RestartableDatabase(t)
+	s := newSite(t, backendtest.DialRedis(t, server.URL), backendtest.DialDatabase(t, dbServer.URL))
+	service := s.instance(t, nil)
+	for _, strategy := range scripts() {
+		s.sku = newSKU()
+		s.put(t, service, 1000)
+		rush(t, s, 20, strategy, service)
+		dbServer.Kill()
+		for range 3 {
+			if o := <-order(t.Context(), service, s.request(strategy, "")); o.err == nil {
+				t.Errorf("%s: sold without a database", strategy)
+			}
+		}
+		if err := dbServer.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		wantStock(t, s.audit(t, service), 1000, 980, 20, 20)
+		server.Kill()
+		start := time.Now()
+		var all []<-chan outcome
+		for range 50 {
+			all = append(all, order(t.Context(), service, s.request(strategy, "")))
+		}
+		for _, done := range all {
+			if o := <-done; o.err == nil || errors.Is(o.err, stock.ErrBusy) {
+				t.Errorf("%s: got %v, want the error of Redis", strategy, o.err)
+			}
+		}
+		if took := time.Since(start); took > backendtest.Slack {
+			t.Errorf("%s: the errors took %v", strategy, took)
+		}
+		if err := server.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if sold, _, _ := rush(t, s, 10, strategy, service); sold != 10 {
+			t.Errorf("%s: %d of 10 sold once Redis is back", strategy, sold)
+		}
+	}
+}
+
+// A batch of orders may or may not have been written: all its units are put back once the
+// orders can no longer be written.
+func TestUnitsOfABatchComeBackOnceItCannotBeWritten(t *testing.T) {
+	for _, strategy := range scripts() {
+		t.Run(strategy, func(t *testing.T) {
+			rdb := backendtest.DialRedis(t, backendtest.Redis(t, "embedded"))
+			s := newSite(t, rdb, backendtest.DialDatabase(t, backendtest.Database(t, "local")))
+			service := s.instance(t, nil)
+			s.put(t, service, 10)
+			failing(t, s.db, true, mysql.ErrInvalidConn)
+			var all []<-chan outcome
+			for range 5 {
+				all = append(all, order(t.Context(), service, s.request(strategy, "")))
+			}
+			for _, done := range all {
+				if o := <-done; o.err == nil {
+					t.Error("sold without an order")
+				}
+			}
+			wantStock(t, s.audit(t, service), 10, 10, 0, 0)
+		})
+	}
+}

@@ -1,0 +1,24 @@
+package web
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestLogLimitAllowsOneLineASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s logLimit
+		lines, skipped := 0, int64(0)
+		for range 2500 {
+			if n, ok := s.allow(); ok {
+				lines++
+				skipped += n
+			}
+			time.Sleep(time.Millisecond)
+		}
+		if lines != 3 || skipped != 1998 {
+			t.Errorf("%d lines in 2.5 s with %d skipped, want 3 and 1998", lines, skipped)
+		}
+	})
+}

@@ -1,0 +1,49 @@
+package payment
+
+import "fmt"
+
+// The limits of what a request may contain, in bytes.
+const (
+	maxKey       = 255
+	maxReference = 200
+	maxID        = 100
+)
+
+// check returns ErrInvalid unless the payment could be one. The key is checked apart from it.
+func (r Request) check() error {
+	switch {
+	case !printable(r.Reference, maxReference):
+		return fmt.Errorf("%w: the reference must be 1 to %d printable ASCII characters", ErrInvalid, maxReference)
+	case r.Amount < 1 || r.Amount > MaxAmount:
+		return fmt.Errorf("%w: the amount must be 1 to %d", ErrInvalid, MaxAmount)
+	case !isCurrency(r.Currency):
+		return fmt.Errorf("%w: the currency must be three capital letters", ErrInvalid)
+	}
+	return nil
+}
+
+func checkKey(key string) error {
+	if !printable(key, maxKey) {
+		return fmt.Errorf("%w: the idempotency key must be 1 to %d printable ASCII characters", ErrInvalid, maxKey)
+	}
+	return nil
+}
+
+func isCurrency(s string) bool {
+	for i := range len(s) {
+		if s[i] < 'A' || s[i] > 'Z' {
+			return false
+		}
+	}
+	return len(s) == 3
+}
+
+// printable reports whether s has 1 to most bytes, each a visible ASCII character.
+func printable(s string, most int) bool {
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return len(s) >= 1 && len(s) <= most
+}

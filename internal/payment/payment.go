@@ -1,0 +1,80 @@
+// Package payment is a payment provider, and what a shop needs of one. Provider is narrow, so
+// that Stripe or Adyen fit behind it. Client is a provider reached over HTTP. Server is a small
+// provider for tests and demonstrations: it keeps its state in memory, moves no money, delivers
+// signed webhooks, and fails on request (see Faults). Audit compares its ledger with the orders.
+package payment
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Provider authorises, captures and refunds payments. Each call that changes something has an
+// idempotency key: a call that is repeated with the same key and the same arguments does its
+// work once and returns the first result, a decline included. The same key with other
+// arguments returns ErrKeyReused.
+type Provider interface {
+	// Authorise reserves the amount on the buyer's account. If the payment is declined it
+	// returns the payment and ErrDeclined.
+	Authorise(ctx context.Context, r Request) (Payment, error)
+
+	// Capture charges the buyer for an authorised payment. It returns ErrConflict if the
+	// payment was captured with another key, cancelled, declined or refunded.
+	Capture(ctx context.Context, paymentID, key string) (Payment, error)
+
+	// Refund undoes a payment: a captured one is refunded, and one that is only authorised
+	// is cancelled, so that it cannot be captured any more. It returns ErrConflict if the
+	// payment was refunded or cancelled with another key, or declined.
+	Refund(ctx context.Context, paymentID, key string) (Payment, error)
+
+	// Payment returns the payment as it is now.
+	Payment(ctx context.Context, id string) (Payment, error)
+}
+
+// The errors of a Provider.
+var (
+	ErrInvalid        = errors.New("payment: invalid request")
+	ErrDeclined       = errors.New("payment: declined")
+	ErrUnknownPayment = errors.New("payment: unknown payment")
+	ErrConflict       = errors.New("payment: the status of the payment does not allow this")
+	ErrKeyReused      = errors.New("payment: the idempotency key was used for another request")
+
+	// ErrUnavailable means that no answer came, or one that says nothing: the work may have
+	// been done. To find out, repeat the call with the same key.
+	ErrUnavailable = errors.New("payment: no answer from the provider")
+)
+
+// Request is a payment to authorise.
+type Request struct {
+	Key       string `json:"-"`         // idempotency key: 1 to 255 printable ASCII characters
+	Reference string `json:"reference"` // the shop's own name for what is paid, such as a hold's id: 1 to 200 printable ASCII characters
+	Amount    int64  `json:"amount"`    // in minor units, such as cents
+	Currency  string `json:"currency"`  // three capital letters, as in ISO 4217
+}
+
+// MaxAmount is the largest amount of one payment, in minor units. It is Stripe's limit.
+const MaxAmount = 99_999_999
+
+// Payment is one payment, and where it stands.
+type Payment struct {
+	ID        string    `json:"id"`
+	Reference string    `json:"reference"`
+	Amount    int64     `json:"amount"`
+	Currency  string    `json:"currency"`
+	Status    Status    `json:"status"`
+	CreatedAt time.Time `json:"created_at"`
+}
+
+// Status says where a payment stands.
+type Status string
+
+// The statuses. A payment begins as authorised or declined; an authorised one is captured or
+// cancelled, and a captured one may be refunded. Nothing else happens to it.
+const (
+	Authorised Status = "authorised"
+	Declined   Status = "declined"
+	Captured   Status = "captured"
+	Cancelled  Status = "cancelled" // refunded before it was captured: no money moved
+	Refunded   Status = "refunded"
+)

@@ -1,0 +1,155 @@
+package payment
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// SignatureHeader is the header of a webhook that has its signature, in the form of Stripe's:
+// t=1795371889,v1=5257a869e7ec… The time is in Unix seconds. Several v1 mean that the provider
+// signs with several secrets, because one of them is being replaced.
+const SignatureHeader = "Payment-Signature"
+
+// Tolerance is how far the time of a signature may be from the clock of the receiver. An older
+// webhook may have been recorded and sent again by somebody else.
+const Tolerance = 5 * time.Minute
+
+// MaxEvent bounds the body of a webhook, in bytes.
+const MaxEvent = 4 << 10
+
+// The errors of Verify and ParseEvent.
+var (
+	ErrSignature = errors.New("payment: the signature of the webhook is wrong")
+	ErrStale     = errors.New("payment: the webhook was signed too long ago, or in the future")
+	ErrEvent     = errors.New("payment: the webhook is not an event")
+)
+
+// EventType says what happened to a payment.
+type EventType string
+
+// The types of events. A receiver must ignore types that it does not know: providers add some.
+const (
+	EventAuthorised EventType = "payment.authorised"
+	EventDeclined   EventType = "payment.declined"
+	EventCaptured   EventType = "payment.captured"
+	EventCancelled  EventType = "payment.cancelled"
+	EventRefunded   EventType = "payment.refunded"
+)
+
+// Event is the body of a webhook. The same event may arrive several times, late, and after
+// events that are newer. The payment is as it was when the event happened.
+type Event struct {
+	ID      string    `json:"id"` // the same in every delivery
+	Type    EventType `json:"type"`
+	Time    time.Time `json:"time"`
+	Payment Payment   `json:"payment"`
+}
+
+// Sign returns the value of SignatureHeader for a body that is sent now.
+func Sign(secret, body []byte, now time.Time) string {
+	t := strconv.FormatInt(now.Unix(), 10)
+	return "t=" + t + ",v1=" + hex.EncodeToString(mac(secret, t, body))
+}
+
+// mac signs the time with the body, so that neither can be exchanged alone.
+func mac(secret []byte, t string, body []byte) []byte {
+	h := hmac.New(sha256.New, secret)
+	h.Write([]byte(t))
+	h.Write([]byte{'.'})
+	h.Write(body)
+	return h.Sum(nil)
+}
+
+const (
+	maxHeader     = 1 << 10 // bytes of a SignatureHeader
+	maxSignatures = 4       // v1 in a SignatureHeader
+)
+
+// Verify checks that body was signed with secret, not longer ago than Tolerance. Call it with
+// the bytes that arrived, before anything reads them. It returns ErrSignature or ErrStale.
+func Verify(secret []byte, header string, body []byte, now time.Time) error {
+	if len(secret) == 0 {
+		return fmt.Errorf("%w: there is no secret to check it with", ErrSignature)
+	}
+	t, signatures, err := parseSignature(header)
+	if err != nil {
+		return err
+	}
+	want, valid := mac(secret, t, body), false
+	for _, s := range signatures {
+		valid = hmac.Equal(s, want) || valid
+	}
+	if !valid {
+		return ErrSignature
+	}
+	// The time is checked last: only the provider's own times are worth an ErrStale.
+	sec, err := strconv.ParseInt(t, 10, 64)
+	if err != nil {
+		return fmt.Errorf("%w: its time is not a number", ErrSignature)
+	}
+	if age := now.Unix() - sec; age > int64(Tolerance/time.Second) || age < -int64(Tolerance/time.Second) {
+		return ErrStale
+	}
+	return nil
+}
+
+// parseSignature returns the time, as the text that was signed, and the signatures. Other
+// schemes than v1 are passed over, as Stripe asks its receivers to do.
+func parseSignature(header string) (t string, signatures [][]byte, err error) {
+	if len(header) > maxHeader {
+		return "", nil, fmt.Errorf("%w: the header has more than %d bytes", ErrSignature, maxHeader)
+	}
+	for part := range strings.SplitSeq(header, ",") {
+		name, value, _ := strings.Cut(strings.TrimSpace(part), "=")
+		switch name {
+		case "t":
+			if t != "" {
+				return "", nil, fmt.Errorf("%w: the header has two times", ErrSignature)
+			}
+			t = value
+		case "v1":
+			if s, err := hex.DecodeString(value); err == nil && len(signatures) < maxSignatures {
+				signatures = append(signatures, s)
+			}
+		}
+	}
+	if t == "" || len(signatures) == 0 {
+		return "", nil, fmt.Errorf("%w: the header %s must be t=TIME,v1=SIGNATURE", ErrSignature, SignatureHeader)
+	}
+	return t, signatures, nil
+}
+
+// ParseEvent reads the body of a webhook. It returns ErrEvent unless the body is one JSON
+// object with an id, a type and a payment that could be real. Fields that it does not know are
+// ignored: providers add some.
+func ParseEvent(body []byte) (Event, error) {
+	var e Event
+	if len(body) > MaxEvent {
+		return Event{}, fmt.Errorf("%w: it has more than %d bytes", ErrEvent, MaxEvent)
+	}
+	if !utf8.Valid(body) {
+		return Event{}, fmt.Errorf("%w: it is not UTF-8", ErrEvent)
+	}
+	if err := json.Unmarshal(body, &e); err != nil {
+		return Event{}, fmt.Errorf("%w: %w", ErrEvent, err)
+	}
+	p := e.Payment
+	switch {
+	case !printable(e.ID, maxID), !printable(string(e.Type), maxID):
+		return Event{}, fmt.Errorf("%w: it needs an id and a type", ErrEvent)
+	case !printable(p.ID, maxID), !printable(string(p.Status), maxID):
+		return Event{}, fmt.Errorf("%w: its payment needs an id and a status", ErrEvent)
+	}
+	if err := (Request{Reference: p.Reference, Amount: p.Amount, Currency: p.Currency}).check(); err != nil {
+		return Event{}, fmt.Errorf("%w: its payment: %w", ErrEvent, err)
+	}
+	return e, nil
+}

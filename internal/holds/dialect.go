@@ -1,0 +1,90 @@
+package holds
+
+import (
+	"errors"
+
+	"github.com/glebarez/go-sqlite"
+	"github.com/go-sql-driver/mysql"
+	"gorm.io/gorm"
+)
+
+// Dialect is the SQL in which MySQL (or MariaDB) and SQLite differ. Everything else in the
+// stages is the same for both.
+type Dialect struct {
+	Clock  string // the database's time: milliseconds since 1970, in UTC
+	Ignore string // INSERT that does nothing if the row is there
+	Update string // ends a SELECT whose rows the transaction locks
+	Share  string // ends a SELECT whose rows nobody may change until the transaction ends
+
+	// Duplicate reports whether a unique index refused a row.
+	Duplicate func(error) bool
+	// Conflict reports whether the database rolled a transaction back because it was in
+	// the way of another one. It may be tried again.
+	Conflict func(error) bool
+	// Decided reports whether an error is the database's own answer, so that nothing of
+	// the transaction can take effect any more. After any other error, such as a
+	// connection that broke during COMMIT, that is not known.
+	Decided func(error) bool
+}
+
+// DialectOf returns the dialect of a database.
+func DialectOf(db *gorm.DB) Dialect {
+	if db.Name() == "mysql" {
+		return mysqlDialect
+	}
+	return sqliteDialect
+}
+
+// The errors of MySQL and MariaDB that mean something here.
+const (
+	erDuplicate       = 1062
+	erLockWaitTimeout = 1205
+	erDeadlock        = 1213
+	erCheckread       = 1020 // MariaDB: the row has changed since the transaction began
+)
+
+var mysqlDialect = Dialect{
+	// UTC_TIMESTAMP does not depend on the time zone of the session, in which an hour may
+	// come twice a year.
+	Clock:  "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000",
+	Ignore: "INSERT IGNORE",
+	Update: " FOR UPDATE",
+	Share:  " LOCK IN SHARE MODE",
+	Duplicate: func(err error) bool {
+		return isMySQL(err, erDuplicate)
+	},
+	Conflict: func(err error) bool {
+		return isMySQL(err, erLockWaitTimeout, erDeadlock, erCheckread)
+	},
+	Decided: func(err error) bool {
+		var e *mysql.MySQLError
+		return errors.As(err, &e)
+	},
+}
+
+func isMySQL(err error, numbers ...uint16) bool {
+	var e *mysql.MySQLError
+	if !errors.As(err, &e) {
+		return false
+	}
+	for _, n := range numbers {
+		if e.Number == n {
+			return true
+		}
+	}
+	return false
+}
+
+// SQLite has one writer at a time and runs in this process: its transactions begin with the
+// lock for writing (see backend.DialDatabase), and an error is always final.
+var sqliteDialect = Dialect{
+	Clock:  "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
+	Ignore: "INSERT OR IGNORE",
+	Duplicate: func(err error) bool {
+		const primaryKey, unique = 1555, 2067 // SQLITE_CONSTRAINT_PRIMARYKEY, SQLITE_CONSTRAINT_UNIQUE
+		var e *sqlite.Error
+		return errors.As(err, &e) && (e.Code() == primaryKey || e.Code() == unique)
+	},
+	Conflict: func(error) bool { return false },
+	Decided:  func(error) bool { return true },
+}

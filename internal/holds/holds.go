@@ -1,0 +1,155 @@
+// Package holds is a sale in two steps. A buyer first gets a hold on some units and pays
+// later. A hold that is paid in time becomes an order. One that is not runs out, and its
+// units are sold to somebody else.
+//
+// A hold with an expiry is a lease, and a payment that arrives late is the paused holder
+// that every lock with a lease knows. So holds have stages as the locks in internal/locks
+// have: h1_counter, h2_status and h3_claim, each a folder of its own that can be read
+// beside its neighbour. The first two sell a unit twice, or lose one. Their package comments
+// say how, and their tests show it. A product uses h3_claim.
+//
+// Service is what a shop needs around a stage: which sale is on, the payment, and a sweeper
+// that ends holds also when no buyer comes.
+package holds
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"oversell/internal/stock"
+)
+
+// Status is what became of a hold.
+type Status string
+
+// The statuses. A hold begins as held, and changes once.
+const (
+	Held     Status = "held"
+	Paid     Status = "paid"
+	Expired  Status = "expired"
+	Released Status = "released"
+)
+
+// Hold is a buyer's right to pay for some units until it expires.
+type Hold struct {
+	ID       string `json:"hold_id"`
+	SKU      string `json:"sku"`
+	SaleID   string `json:"-"`
+	Buyer    string `json:"buyer"`
+	Quantity int64  `json:"quantity"`
+	// Token is the fencing token: a later hold of the same sale has a larger one. It is 0
+	// in the stages that give out none.
+	Token  int64  `json:"token"`
+	Status Status `json:"status"`
+	// PaymentID is the payment of a paid hold.
+	PaymentID string    `json:"-"`
+	ExpiresAt time.Time `json:"expires_at"`
+	CreatedAt time.Time `json:"created_at"`
+}
+
+// Order is what a hold becomes when it is paid. It has the id of its hold, and its row in
+// the table of orders has the payment as its idempotency key. So the table's indexes let one
+// hold, and one payment, become one order at most.
+type Order struct {
+	ID        string    `json:"order_id"`
+	SKU       string    `json:"sku"`
+	SaleID    string    `json:"-"`
+	Buyer     string    `json:"buyer"`
+	Quantity  int64     `json:"quantity"`
+	PaymentID string    `json:"payment_id"`
+	CreatedAt time.Time `json:"created_at"`
+}
+
+// Request asks for a hold.
+type Request struct {
+	ID       string // of the new hold, unique; the caller chooses it, so that a hold whose reply was lost can be found
+	SKU      string
+	SaleID   string // of the sale that the caller has read
+	Buyer    string
+	Quantity int64
+	Limit    int64         // most units that the buyer may have in this sale, held or paid; 0: no limit
+	TTL      time.Duration // until the hold expires
+	Key      string        // idempotency key of the sale, or "": a second request with the key returns the first hold
+}
+
+// Units says where a sale's units are that are not sold.
+type Units struct {
+	Left int64 // can be held by the next buyer
+	Held int64 // in holds that have not expired
+}
+
+// A Stage keeps the holds of sales. It is safe for concurrent use, and several processes may
+// work on the same sale, all with the same stage.
+//
+// An error that is not one of this package's means that a backend failed, and that it is not
+// known whether the call did its work.
+type Stage interface {
+	// Take takes units from the stock, for a hold. It returns ErrSoldOut, ErrLimit,
+	// ErrKeyReused, or ErrSaleOver if the request's sale is not the current one.
+	Take(ctx context.Context, r Request) (Hold, error)
+
+	// Look returns a hold as it is now, or ErrUnknownHold. A hold that has expired is
+	// Expired, also before a sweep has found it.
+	Look(ctx context.Context, id string) (Hold, error)
+
+	// Claim turns a hold into an order. Repeated for the same payment it returns the same
+	// order. It returns ErrUnknownHold, ErrToken, or ErrNotHeld if the hold has ended
+	// otherwise: then the payment must be refunded.
+	Claim(ctx context.Context, id string, token int64, paymentID string) (Order, error)
+
+	// Release gives the units of a hold back. It returns ErrUnknownHold, ErrToken, or
+	// ErrNotHeld if the hold has ended already.
+	Release(ctx context.Context, id string, token int64) error
+
+	// Sweep ends at most limit holds of the item that have expired, gives their units back,
+	// and returns how many it ended.
+	Sweep(ctx context.Context, sku string, limit int) (expired int, err error)
+
+	// Units counts the units of a sale that are not sold.
+	Units(ctx context.Context, sku, saleID string) (Units, error)
+}
+
+// The errors of a Stage, wrapped.
+var (
+	ErrSoldOut     = stock.ErrSoldOut
+	ErrLimit       = errors.New("the buyer's limit is reached")
+	ErrUnknownHold = errors.New("unknown hold")
+	ErrNotHeld     = errors.New("the hold has ended") // see NotHeldError
+	ErrToken       = errors.New("the token is not the hold's")
+	ErrKeyReused   = errors.New("the idempotency key was used for another hold")
+	ErrSaleOver    = errors.New("another sale of the item has begun")
+)
+
+// NotHeldError is an ErrNotHeld that says how the hold ended.
+type NotHeldError struct{ Status Status }
+
+func (e NotHeldError) Error() string { return fmt.Sprintf("%v: it is %s", ErrNotHeld, e.Status) }
+
+// Unwrap returns ErrNotHeld.
+func (e NotHeldError) Unwrap() error { return ErrNotHeld }
+
+// Backends are what a stage works with. One that a stage does not use may be nil.
+type Backends struct {
+	Redis redis.UniversalClient
+	DB    *sql.DB // with the tables of Migrate and stock.Migrate
+	SQL   Dialect // of DB
+
+	// Now is the clock of this process, by which some stages let holds expire; nil:
+	// time.Now.
+	Now func() time.Time
+	// Isolation is that of transactions. The default is the database's own.
+	Isolation sql.IsolationLevel
+}
+
+// Clock returns b.Now, or time.Now if that is nil.
+func (b Backends) Clock() func() time.Time {
+	if b.Now == nil {
+		return time.Now
+	}
+	return b.Now
+}

@@ -1,0 +1,71 @@
+package holds
+
+import (
+	"context"
+	"fmt"
+
+	"gorm.io/gorm"
+)
+
+// The tables. The stages write them in SQL.
+
+// row is a hold in the table oversell_holds. Times are milliseconds since 1970, so that
+// the database can compare them with its clock whatever its time zone.
+type row struct {
+	ID     string `gorm:"primaryKey;size:36"`
+	SKU    string `gorm:"size:64;not null;index:idx_holds_sweep,priority:1"`
+	SaleID string `gorm:"size:36;not null;uniqueIndex:idx_holds_sale_key,priority:1;index:idx_holds_sale_buyer,priority:1"`
+	Buyer  string `gorm:"size:64;not null;index:idx_holds_sale_buyer,priority:2"`
+	// IdempotencyKey is NULL for a hold without a key: NULLs are not equal.
+	IdempotencyKey *string `gorm:"size:128;uniqueIndex:idx_holds_sale_key,priority:2"`
+	Quantity       int64   `gorm:"not null"`
+	Token          int64   `gorm:"not null"`
+	Status         Status  `gorm:"size:16;not null;index:idx_holds_sweep,priority:2"`
+	PaymentID      string  `gorm:"size:128;not null;default:''"`
+	ExpiresAt      int64   `gorm:"not null;autoUpdateTime:false;index:idx_holds_sweep,priority:3"`
+	CreatedAt      int64   `gorm:"not null;autoCreateTime:false"`
+}
+
+// TableName is the table's name.
+func (row) TableName() string { return "oversell_holds" }
+
+// buyerRow has the units that a buyer has in a sale, held or paid.
+type buyerRow struct {
+	SaleID string `gorm:"primaryKey;size:36"`
+	Buyer  string `gorm:"primaryKey;size:64"`
+	Units  int64  `gorm:"not null"`
+}
+
+// TableName is the table's name.
+func (buyerRow) TableName() string { return "oversell_hold_buyers" }
+
+// saleRow names the stage that a sale began with. Two stages know nothing of each other's
+// holds, so a sale has one.
+type saleRow struct {
+	SaleID string `gorm:"primaryKey;size:36"`
+	Stage  string `gorm:"size:32;not null"`
+}
+
+// TableName is the table's name.
+func (saleRow) TableName() string { return "oversell_hold_sales" }
+
+// migrateAttempts is more than the tables and indexes that another process can create first.
+const migrateAttempts = 6
+
+// Migrate creates the tables of holds, or adds what is missing in them. Several processes
+// may call it at once. The tables of stock.Migrate must be there too.
+func Migrate(ctx context.Context, db *gorm.DB) error {
+	db = db.WithContext(ctx)
+	if db.Name() == "mysql" {
+		// As in stock.Migrate: by default MySQL takes one buyer's "A" for another's "a".
+		db = db.Set("gorm:table_options", "CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")
+	}
+	var err error
+	for range migrateAttempts {
+		if err = db.AutoMigrate(&row{}, &buyerRow{}, &saleRow{}); err == nil {
+			return nil
+		}
+		// Another process may have created a table or an index first.
+	}
+	return fmt.Errorf("migrating the tables of holds: %w", err)
+}

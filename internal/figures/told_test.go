@@ -83,6 +83,7 @@ func TestStranded(t *testing.T) {
 	for want, s := range map[int64]Stock{
 		0: {Initial: 10, Sold: 4, Remaining: 6},
 		3: {Initial: 10, Sold: 4, Remaining: 3},
+		1: {Initial: 10, Sold: 4, Remaining: 3, Held: 2},
 	} {
 		if got := s.Stranded(); got != want {
 			t.Errorf("%+v: %d stranded, want %d", s, got, want)

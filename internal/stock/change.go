@@ -68,7 +68,7 @@ func (s *Service) Delete(ctx context.Context, sku string) error {
 		names = append(names, name)
 	}
 	ctx = context.WithoutCancel(ctx) // as in Put
-	return s.store.delete(ctx, sku, func(last Item) error {
+	return s.store.delete(ctx, sku, s.holds, func(last Item) error {
 		return s.stock.delete(ctx, sku, last.generation(), names)
 	})
 }
@@ -268,7 +268,7 @@ func (s *Service) read(ctx context.Context, sku string) (reading, error) {
 	if !ok {
 		return s.reconcileAndRead(ctx, sku)
 	}
-	if r.backend == InDatabase {
+	if !r.backend.inRedis() {
 		return s.readItem(ctx, sku)
 	}
 	return r, nil
@@ -281,7 +281,7 @@ func (s *Service) reconcileAndRead(ctx context.Context, sku string) (reading, er
 	if err != nil {
 		return reading{}, err
 	}
-	if reconciled.backend == InDatabase {
+	if !reconciled.backend.inRedis() {
 		return s.readItem(ctx, sku)
 	}
 	r, ok, err := s.stock.look(ctx, sku)
@@ -379,7 +379,7 @@ func (s *Service) compare(ctx context.Context, sku string) (reading, error) {
 			return reading{}, err
 		}
 		sound, current := !doubts[item.Generation] && item.History == history, item.Generation
-		if item.backend() == InDatabase {
+		if !item.backend().inRedis() {
 			sound, current = true, "" // the row is right, whatever Redis has
 		}
 		s.reconciliation.dropDoubts(sku, doubts, current)
@@ -401,10 +401,10 @@ func (s *Service) compare(ctx context.Context, sku string) (reading, error) {
 	return reading{}, fmt.Errorf("reading the stock of %s: Redis has lost it %d times", sku, maxCompare)
 }
 
-// history returns the history of the Redis with the item's stock, "" for a stock in the
-// database.
+// history returns the history of the Redis with the item's stock, "" for a stock that is
+// not there.
 func (s *Service) history(ctx context.Context, item Item) (string, error) {
-	if item.backend() == InDatabase {
+	if !item.backend().inRedis() {
 		return "", nil
 	}
 	return s.redisHistory(ctx, item.SKU)
@@ -438,7 +438,7 @@ func (s *Service) rebuild(ctx context.Context, sku string, needed func(Item) boo
 // A stock in the database needs no count. It gets a new generation only for a new family.
 func (s *Service) startGeneration(ctx context.Context, tx store, item Item, family string) error {
 	last := item.generation()
-	inDatabase := item.backend() == InDatabase
+	inDatabase := !item.backend().inRedis()
 	if inDatabase && family == item.Family {
 		return s.stock.start(ctx, item, 0, last)
 	}

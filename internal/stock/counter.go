@@ -100,7 +100,7 @@ func (c counters) recall(sku string) *hint {
 
 // reading is the result of one look at an item.
 type reading struct {
-	left    int64 // 0 if the stock is in the database, and only Redis was read
+	left    int64 // 0 if the stock is not in Redis, and only Redis was read
 	gen     generation
 	backend Backend // of the stock
 }
@@ -108,7 +108,7 @@ type reading struct {
 // location is where the stock is.
 func (r reading) location(sku string) Location {
 	at := Location{SKU: sku, SaleID: r.gen.saleID, Generation: r.gen.id}
-	if r.backend != InDatabase {
+	if r.backend.inRedis() {
 		at.Key = keys{sku}.stock(r.gen)
 	}
 	return at
@@ -148,8 +148,8 @@ func (c counters) lookAt(ctx context.Context, sku string, guess generation) (r r
 	if !ok || !r.gen.sameStock(guess) {
 		return r, false, nil
 	}
-	if text == string(InDatabase) {
-		r.backend = InDatabase
+	if keeper := Backend(text); keeper == InDatabase || keeper == InHolds {
+		r.backend = keeper
 		return r, true, nil
 	}
 	left, err := strconv.ParseInt(text, 10, 64)
@@ -160,11 +160,11 @@ func (c counters) lookAt(ctx context.Context, sku string, guess generation) (r r
 	return r, true, nil
 }
 
-// counter is the value of the stock's key: the units left, or "database" if the stock is
-// there.
+// counter is the value of the stock's key: the units left, or the keeper if that is not
+// Redis.
 func (i Item) counter(left int64) any {
-	if i.backend() == InDatabase {
-		return string(InDatabase)
+	if !i.backend().inRedis() {
+		return string(i.backend())
 	}
 	return left
 }

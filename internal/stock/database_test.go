@@ -83,6 +83,41 @@ func TestStrategiesSayWhereTheyNeedTheStock(t *testing.T) {
 	})
 }
 
+// A deduct does not see the units in holds, so no strategy deducts from an item that is
+// sold by holds.
+func TestNoStrategyDeductsFromASaleByHolds(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		service := s.instance(t, nil)
+		for _, strategy := range strategies() {
+			s.sku, s.keeper = newSKU(), stock.InHolds
+			s.put(t, service, 1)
+			for range 2 { // the second finds what the first has cached
+				if _, err := service.Deduct(t.Context(), s.request(strategy.Name, "")); !errors.Is(err, stock.ErrLocation) {
+					t.Errorf("%s: got %v, want %v", strategy.Name, err, stock.ErrLocation)
+				}
+			}
+			wantStock(t, s.audit(t, service), 1, 1, 0, 0)
+		}
+	})
+}
+
+// Put may move the stock of an item from any keeper to any other.
+func TestPutChangesTheKeeper(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		service, other := s.instance(t, nil), s.instance(t, nil)
+		keepers := []stock.Backend{stock.InHolds, stock.InRedis, stock.InHolds, stock.InDatabase, stock.InHolds}
+		for i, keeper := range keepers {
+			s.keeper = keeper
+			s.put(t, service, int64(i+1))
+			for _, each := range []*stock.Service{service, other} {
+				if left, _, err := each.Left(t.Context(), s.sku); err != nil || left != int64(i+1) {
+					t.Errorf("kept in %s: %d units left, %v; want %d", keeper, left, err, i+1)
+				}
+			}
+		}
+	})
+}
+
 func TestDatabaseStrategiesNeedNoRedis(t *testing.T) {
 	server := backendtest.RestartableRedis(t)
 	s := newSite(t, backendtest.DialRedis(t, server.URL), backendtest.DialDatabase(t, backendtest.Database(t, "local")))

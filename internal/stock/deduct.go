@@ -199,7 +199,7 @@ func (b *buyer) look(ctx context.Context) error {
 		return err
 	}
 	b.gen, b.at, b.res.Left = now.gen, now.location(b.req.SKU), now.left
-	if err := b.purchase.checkLocation(b.at); err != nil {
+	if err := errors.Join(now.backend.notInHolds(), b.purchase.checkLocation(b.at)); err != nil {
 		return err
 	}
 	if found, err := b.replay(ctx); found || err != nil {

@@ -1,6 +1,7 @@
 package stock
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -8,18 +9,41 @@ import (
 	"gorm.io/gorm"
 )
 
-// Backend is where the stock of a sale is: in Redis or in the database.
+// Backend is who keeps the stock of a sale.
 type Backend string
 
 // The stock backends. Orders are always in the database.
 const (
 	InRedis    Backend = "redis"
 	InDatabase Backend = "database"
+	// InHolds is the stock of a sale by holds, see package holds. It is in the item's row
+	// or where the stage of the sale keeps it. No strategy of a Service can deduct from it.
+	InHolds Backend = "holds"
 )
 
+// Holds is what a Service asks about items that are sold by holds. Package holds has it.
+type Holds interface {
+	// Units counts the units of the item's current sale that are not sold: those that can
+	// be held, and those in holds that have not expired.
+	Units(ctx context.Context, item Item) (left, held int64, err error)
+	// Forget removes the item's holds, in a transaction that has locked the item's row.
+	Forget(tx *gorm.DB, sku string) error
+}
+
+// noHolds is the Holds of a Service without holds.
+type noHolds struct{}
+
+func (noHolds) Units(_ context.Context, item Item) (left, held int64, err error) {
+	return item.Remaining, 0, nil
+}
+func (noHolds) Forget(*gorm.DB, string) error { return nil }
+
+// inRedis reports whether the stock is a number in Redis.
+func (b Backend) inRedis() bool { return b != InDatabase && b != InHolds }
+
 func (b Backend) check() error {
-	if b != InRedis && b != InDatabase {
-		return fmt.Errorf("%w: stock is kept in %q, and must be in %s or %s", ErrInvalid, b, InRedis, InDatabase)
+	if b != InRedis && b != InDatabase && b != InHolds {
+		return fmt.Errorf("%w: stock is kept in %q, and must be in %s, %s or %s", ErrInvalid, b, InRedis, InDatabase, InHolds)
 	}
 	return nil
 }
@@ -42,6 +66,15 @@ type Backends struct {
 
 // ErrLocation means that a strategy cannot work with the stock where it is kept.
 var ErrLocation = errors.New("the stock is not where this strategy needs it")
+
+// notInHolds returns ErrLocation for a stock that is sold by holds. A strategy that deducts
+// from it would not see the units in holds.
+func (b Backend) notInHolds() error {
+	if b == InHolds {
+		return fmt.Errorf("%w: the item is sold by holds; put the item on sale with keeper %s or %s", ErrLocation, InRedis, InDatabase)
+	}
+	return nil
+}
 
 func inRedis(at Location) error {
 	if at.Key == "" {

@@ -30,6 +30,7 @@ type Config struct {
 	Mixed      bool                     // families may sell one item at the same time, which oversells
 	Wait       time.Duration            // longest wait for a guard; 0 means 10 s
 	Unfenced   bool                     // the stock does not check fencing tokens
+	Holds      Holds                    // of items with the keeper InHolds; nil: such an item has no holds
 	Work       Work                     // what a holder does between reading and writing the stock; nil: nothing
 	Inside     figures.Inside           // is told when a holder enters and leaves, by SKU; may be nil
 	Logger     *slog.Logger             // nil: slog.Default
@@ -59,6 +60,7 @@ type Service struct {
 	wait       time.Duration
 	work       Work
 	inside     figures.Inside
+	holds      Holds
 	log        *slog.Logger
 	waiters    *broadcast.Broadcaster
 	// admitted is the admission limit: it bounds how many buyers look at items at once
@@ -89,6 +91,7 @@ func New(cfg Config) *Service {
 		wait:       cfg.Wait,
 		work:       cfg.Work,
 		inside:     cfg.Inside,
+		holds:      cfg.Holds,
 		log:        cfg.Logger,
 		historyOf:  cfg.History,
 		admitted:   make(chan struct{}, maxAdmitted),
@@ -98,6 +101,9 @@ func New(cfg Config) *Service {
 	}
 	if s.work == nil {
 		s.work = func(ctx context.Context, _ string) (func(), error) { return nil, context.Cause(ctx) }
+	}
+	if s.holds == nil {
+		s.holds = noHolds{}
 	}
 	if s.log == nil {
 		s.log = slog.Default()
@@ -121,7 +127,7 @@ func waitKey(sku string, g generation) string { return sku + " " + g.String() }
 func (s *Service) soldOut(ctx context.Context, key string) error {
 	sku, waited, _ := strings.Cut(key, " ")
 	now, ok, err := s.stock.look(ctx, sku)
-	if err == nil && ok && now.backend == InDatabase {
+	if err == nil && ok && !now.backend.inRedis() {
 		now, err = s.readItem(ctx, sku)
 	}
 	if err != nil || !ok {
@@ -163,7 +169,20 @@ func (s *Service) Item(ctx context.Context, sku string) (Item, error) {
 // current sale. It returns ErrUnknownItem.
 func (s *Service) Left(ctx context.Context, sku string) (left int64, saleID string, err error) {
 	r, err := s.read(ctx, sku)
+	if err == nil && r.backend == InHolds {
+		return s.leftInHolds(ctx, sku)
+	}
 	return r.left, r.gen.saleID, err
+}
+
+// leftInHolds is Left for an item that is sold by holds.
+func (s *Service) leftInHolds(ctx context.Context, sku string) (left int64, saleID string, err error) {
+	item, err := s.store.item(ctx, sku)
+	if err != nil {
+		return 0, "", err
+	}
+	left, _, err = s.holds.Units(ctx, item)
+	return left, item.SaleID, err
 }
 
 // Audit compares the orders with the stock. During a sale the result is approximate,
@@ -190,6 +209,12 @@ func (s *Service) Audit(ctx context.Context, sku string) (Audit, error) {
 	if item.backend() == InDatabase {
 		now.left = item.Remaining
 	}
+	var held int64
+	if item.backend() == InHolds {
+		if now.left, held, err = s.holds.Units(ctx, item); err != nil {
+			return Audit{}, err
+		}
+	}
 	found, err := s.store.count(ctx, sku, item.SaleID)
 	if err != nil {
 		return Audit{}, err
@@ -198,7 +223,7 @@ func (s *Service) Audit(ctx context.Context, sku string) (Audit, error) {
 	if err != nil {
 		return Audit{}, err
 	}
-	found.Initial, found.Remaining = item.Initial, now.left
+	found.Initial, found.Remaining, found.Held = item.Initial, now.left, held
 	return Audit{
 		SKU: sku, SaleID: item.SaleID, Stock: found,
 		Oversold: found.Oversold(), LostUpdates: found.LostUpdates(),

@@ -71,7 +71,7 @@ type Item struct {
 	UpdatedAt time.Time `json:"updated_at"`
 
 	// Keeper is the backend of the stock; "" means InRedis. Put ignores the four fields
-	// after it, which are for a stock in the database.
+	// after it, which are for a stock in the database, or sold by holds.
 	Keeper    Backend `json:"keeper" gorm:"size:16;not null;default:redis"`
 	Remaining int64   `json:"-" gorm:"not null;default:0"`          // units left
 	Version   int64   `json:"-" gorm:"not null;default:0"`          // how often Remaining was written

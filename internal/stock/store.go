@@ -119,7 +119,7 @@ func (s store) begin(item Item, conflict clause.OnConflict) (Item, bool, error) 
 	item.SaleID, item.Generation = uuid.NewString(), uuid.NewString()
 	item.UpdatedAt = now()
 	item.Remaining, item.Version, item.Fence, item.FenceOf = 0, 0, 0, ""
-	if item.Keeper == InDatabase {
+	if !item.backend().inRedis() {
 		item.Remaining = item.Initial
 	}
 	done := s.db.Clauses(conflict).Create(&item)
@@ -196,7 +196,7 @@ func (s store) item(ctx context.Context, sku string) (Item, error) {
 
 // delete removes the item, its sales and all their orders. It calls updateRedis as put
 // does.
-func (s store) delete(ctx context.Context, sku string, updateRedis func(last Item) error) error {
+func (s store) delete(ctx context.Context, sku string, holds Holds, updateRedis func(last Item) error) error {
 	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
 	defer cancel()
 	err := s.changeWithin(ctx, func(tx store) error {
@@ -208,6 +208,9 @@ func (s store) delete(ctx context.Context, sku string, updateRedis func(last Ite
 			if err := tx.db.Where("sku = ?", sku).Delete(rows).Error; err != nil {
 				return err
 			}
+		}
+		if err := holds.Forget(tx.db, sku); err != nil {
+			return err
 		}
 		return updateRedis(last)
 	})

@@ -47,3 +47,14 @@ func printable(s string, most int) bool {
 	}
 	return len(s) >= 1 && len(s) <= most
 }
+
+// isID reports whether s can be the id of a payment in a path.
+func isID(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '-' {
+			return false
+		}
+	}
+	return len(s) >= 1 && len(s) <= maxID
+}

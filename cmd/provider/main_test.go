@@ -1,0 +1,167 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"oversell/internal/payment"
+	"oversell/internal/proc"
+)
+
+// asProvider makes this test binary the program itself.
+const asProvider = "be-the-provider"
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == asProvider {
+		os.Args = append(os.Args[:1], os.Args[2:]...)
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+const secret = "a secret of the tests"
+
+func secretFile(t *testing.T) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(name, []byte(secret+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// start runs the provider as a process of its own, and returns a client of it.
+func start(t *testing.T, args ...string) (*proc.Process, *payment.Client) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self, append([]string{asProvider, "-addr", "127.0.0.1:0", "-secret-file", secretFile(t)}, args...)...)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := proc.Start(cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Kill)
+	line, err := bufio.NewReader(out).ReadString('\n')
+	_, address, ok := strings.Cut(strings.TrimSpace(line), " is at ")
+	if err != nil || !ok {
+		t.Fatalf("it said %q, %v", line, err)
+	}
+	c, err := payment.NewClient(payment.ClientConfig{URL: address, Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return p, c
+}
+
+var request = payment.Request{Key: "a", Reference: "hold-1", Amount: 1250, Currency: "EUR"}
+
+// A real provider authorises, captures and sends webhooks that its secret has signed.
+func TestProcessChargesAndTellsTheShop(t *testing.T) {
+	events := make(chan payment.Event, 8)
+	shop := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err == nil {
+			err = payment.Verify([]byte(secret), r.Header.Get(payment.SignatureHeader), body, time.Now())
+		}
+		var e payment.Event
+		if err == nil {
+			e, err = payment.ParseEvent(body)
+		}
+		if err != nil {
+			t.Errorf("a webhook: %v", err)
+		}
+		events <- e
+	}))
+	defer shop.Close()
+	_, c := start(t, "-webhook", shop.URL)
+	p, err := c.Authorise(t.Context(), request)
+	if err == nil {
+		p, err = c.Capture(t.Context(), p.ID, "c")
+	}
+	if err != nil || p.Status != payment.Captured {
+		t.Fatalf("got %+v, %v", p, err)
+	}
+	for _, want := range []payment.EventType{payment.EventAuthorised, payment.EventCaptured} {
+		if e := <-events; e.Type != want || e.Payment.ID != p.ID {
+			t.Errorf("got %+v; want %s", e, want)
+		}
+	}
+}
+
+// A provider that is killed between its work and its reply leaves its caller without an answer,
+// and says so at once.
+func TestProcessIsKilledDuringACapture(t *testing.T) {
+	p, c := start(t)
+	made, err := c.Authorise(t.Context(), request)
+	if err == nil {
+		err = c.SetFaults(t.Context(), payment.Faults{ReplyDelay: payment.Duration(time.Hour)})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error)
+	go func() {
+		_, err := c.Capture(t.Context(), made.ID, "c")
+		done <- err
+	}()
+	for charged := false; !charged; {
+		now, err := c.Payment(t.Context(), made.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		charged = now.Status == payment.Captured
+	}
+	p.Kill()
+	if err := <-done; !errors.Is(err, payment.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the capture: %v; want ErrUnavailable before the time limit", err)
+	}
+}
+
+func TestHelpHasExamples(t *testing.T) {
+	var out bytes.Buffer
+	if code := run(t.Context(), []string{"-h"}, &out, io.Discard); code != exitOK {
+		t.Errorf("it returned %d", code)
+	}
+	for _, want := range []string{"curl -X PUT $P/faults", "-secret-file", "-webhook"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the help lacks %s", want)
+		}
+	}
+}
+
+// What cannot work is said in one line.
+func TestWrongFlags(t *testing.T) {
+	empty := filepath.Join(t.TempDir(), "empty")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file := secretFile(t)
+	for _, args := range [][]string{
+		{}, {"-x"}, {"more"}, {"-secret-file", file + "x"}, {"-secret-file", empty},
+		{"-secret-file", file, "-webhook", "localhost"}, {"-secret-file", file, "-addr", "nowhere"},
+	} {
+		var out, complaint bytes.Buffer
+		code := run(t.Context(), args, &out, &complaint)
+		if text := complaint.String(); code != exitUnable || !strings.HasPrefix(text, "provider: ") || strings.Count(text, "\n") != 1 || out.Len() > 0 {
+			t.Errorf("%v: exit code %d, %q, %q", args, code, text, out.String())
+		}
+	}
+}

@@ -1,0 +1,229 @@
+package payment
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// DefaultTimeout is how long a Client waits for an answer.
+const DefaultTimeout = 10 * time.Second
+
+// maxReply bounds what a Client reads of one reply: a page of the ledger is the largest.
+const maxReply = 1 << 20
+
+// Client is a Provider over HTTP. It does not repeat a call by itself: after ErrUnavailable the
+// caller decides when, with the same key. It is safe for concurrent use.
+type Client struct {
+	base string
+	http *http.Client
+}
+
+var _ Provider = (*Client)(nil)
+
+// ClientConfig is what a Client is made with.
+type ClientConfig struct {
+	URL       string            // of the provider, such as http://127.0.0.1:8090
+	Timeout   time.Duration     // of one call; default DefaultTimeout
+	Transport http.RoundTripper // default: one of its own
+}
+
+// NewClient returns a client. It does not connect yet.
+func NewClient(cfg ClientConfig) (*Client, error) {
+	u, err := url.Parse(cfg.URL)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" {
+		return nil, fmt.Errorf("%.100q is not the URL of a payment provider, such as http://127.0.0.1:8090", cfg.URL)
+	}
+	if cfg.Transport == nil {
+		cfg.Transport = ownTransport()
+	}
+	return &Client{
+		base: strings.TrimSuffix(cfg.URL, "/"),
+		http: &http.Client{Transport: cfg.Transport, Timeout: cmp.Or(cfg.Timeout, DefaultTimeout), CheckRedirect: noRedirect},
+	}, nil
+}
+
+// Close closes the idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Authorise reserves an amount: see Provider.
+func (c *Client) Authorise(ctx context.Context, r Request) (Payment, error) {
+	return c.operation(ctx, "authorising a payment for "+r.Reference, "/payments", r.Key, r)
+}
+
+// Capture charges for an authorised payment: see Provider.
+func (c *Client) Capture(ctx context.Context, paymentID, key string) (Payment, error) {
+	return c.change(ctx, "capturing", paymentID, "/capture", key)
+}
+
+// Refund undoes a payment: see Provider.
+func (c *Client) Refund(ctx context.Context, paymentID, key string) (Payment, error) {
+	return c.change(ctx, "refunding", paymentID, "/refund", key)
+}
+
+// Payment returns a payment as it is now.
+func (c *Client) Payment(ctx context.Context, id string) (Payment, error) {
+	if !isID(id) {
+		return Payment{}, fmt.Errorf("reading the payment %.100q: %w", id, ErrUnknownPayment)
+	}
+	var p Payment
+	if err := c.do(ctx, http.MethodGet, "/payments/"+id, "", nil, &p); err != nil {
+		return Payment{}, fmt.Errorf("reading the payment %s: %w", id, err)
+	}
+	return p, nil
+}
+
+// Ledger returns the whole ledger of a Server, the oldest entry first.
+func (c *Client) Ledger(ctx context.Context) ([]Entry, error) {
+	var all []Entry
+	for after := int64(0); ; {
+		var page ledgerBody
+		if err := c.do(ctx, http.MethodGet, "/ledger?after="+strconv.FormatInt(after, 10), "", nil, &page); err != nil {
+			return nil, fmt.Errorf("reading the ledger of the payments: %w", err)
+		}
+		all = append(all, page.Entries...)
+		if page.Next <= after {
+			return all, nil
+		}
+		after = page.Next
+	}
+}
+
+// Deliveries returns what became of the webhooks of a Server.
+func (c *Client) Deliveries(ctx context.Context) (Deliveries, error) {
+	var d Deliveries
+	if err := c.do(ctx, http.MethodGet, "/deliveries", "", nil, &d); err != nil {
+		return Deliveries{}, fmt.Errorf("reading what became of the webhooks: %w", err)
+	}
+	return d, nil
+}
+
+// SetFaults switches the faults of a Server on and off: it has these and no others.
+func (c *Client) SetFaults(ctx context.Context, f Faults) error {
+	if err := c.do(ctx, http.MethodPut, "/faults", "", f, nil); err != nil {
+		return fmt.Errorf("setting the faults of the payment provider: %w", err)
+	}
+	return nil
+}
+
+// SetWebhook tells a Server where its webhooks go.
+func (c *Client) SetWebhook(ctx context.Context, address string) error {
+	if err := c.do(ctx, http.MethodPut, "/webhook", "", webhookBody{address}, nil); err != nil {
+		return fmt.Errorf("setting the address of the webhooks: %w", err)
+	}
+	return nil
+}
+
+// change sends a request that changes a payment.
+func (c *Client) change(ctx context.Context, what, id, path, key string) (Payment, error) {
+	if !isID(id) {
+		return Payment{}, fmt.Errorf("%s the payment %.100q: %w", what, id, ErrUnknownPayment)
+	}
+	return c.operation(ctx, what+" the payment "+id, "/payments/"+id+path, key, struct{}{})
+}
+
+// operation sends a request that changes something. The payment is also returned with an error
+// that concerns one.
+func (c *Client) operation(ctx context.Context, what, path, key string, body any) (Payment, error) {
+	if err := checkKey(key); err != nil {
+		return Payment{}, fmt.Errorf("%s: %w", what, err)
+	}
+	var p Payment
+	err := c.do(ctx, http.MethodPost, path, key, body, &p)
+	if err != nil {
+		return p, fmt.Errorf("%s: %w", what, err)
+	}
+	if p.ID == "" {
+		return Payment{}, fmt.Errorf("%s: %w: the reply has no payment", what, ErrUnavailable)
+	}
+	return p, nil
+}
+
+// do sends one request and reads the reply into result, if it is not nil.
+func (c *Client) do(ctx context.Context, method, path, key string, body, result any) error {
+	req, err := c.request(ctx, method, path, key, body)
+	if err != nil {
+		return err
+	}
+	res, err := c.http.Do(req)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(res.Body, maxReply+1))
+	if err != nil {
+		return fmt.Errorf("%w: reading the reply: %w", ErrUnavailable, err)
+	}
+	if len(text) > maxReply {
+		return fmt.Errorf("%w: the reply has more than %d bytes", ErrUnavailable, maxReply)
+	}
+	if res.StatusCode != http.StatusOK {
+		return refusal(res.Status, text, result)
+	}
+	if result == nil {
+		return nil
+	}
+	if err := json.Unmarshal(text, result); err != nil {
+		return fmt.Errorf("%w: reading the reply: %w", ErrUnavailable, err)
+	}
+	return nil
+}
+
+func (c *Client) request(ctx context.Context, method, path, key string, body any) (*http.Request, error) {
+	var content io.Reader
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return nil, fmt.Errorf("writing the request: %w", err)
+		}
+		content = bytes.NewReader(text)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, c.base+path, content)
+	if err != nil {
+		return nil, fmt.Errorf("making the request: %w", err)
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if key != "" {
+		req.Header.Set("Idempotency-Key", key)
+	}
+	// net/http repeats a request with an Idempotency-Key on its own when a connection breaks.
+	// The caller decides on that: without GetBody it cannot.
+	req.GetBody = nil
+	return req, nil
+}
+
+// refusal returns the error of a reply that is not 200, and fills in the payment that it
+// concerns.
+func refusal(status string, text []byte, result any) error {
+	var body problemBody
+	if err := json.Unmarshal(text, &body); err == nil {
+		if p, ok := result.(*Payment); ok && body.Payment != nil {
+			*p = *body.Payment
+		}
+		for _, known := range problems {
+			if body.Error.Code == known.code {
+				return told{known.err, body.Error.Message}
+			}
+		}
+	}
+	return fmt.Errorf("%w: it answered %s", ErrUnavailable, status)
+}
+
+// told is an error of the provider with the text that came with it.
+type told struct {
+	kind error
+	text string
+}
+
+func (t told) Error() string { return cmp.Or(t.text, t.kind.Error()) }
+func (t told) Unwrap() error { return t.kind }

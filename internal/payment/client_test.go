@@ -1,0 +1,116 @@
+package payment
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A reply that says nothing is ErrUnavailable: the work may have been done.
+func TestRepliesThatSayNothing(t *testing.T) {
+	for name, reply := range map[string]http.HandlerFunc{
+		"an error of a proxy": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "bad gateway", http.StatusBadGateway) },
+		"an unknown code": func(w http.ResponseWriter, _ *http.Request) {
+			replyJSON(w, 418, problemBody{Error: problemText{Code: "teapot"}})
+		},
+		"a bug in the provider": func(w http.ResponseWriter, _ *http.Request) { replyError(w, errors.New("bug"), Payment{}) },
+		"nothing at all":        func(http.ResponseWriter, *http.Request) {},
+		"no payment":            func(w http.ResponseWriter, _ *http.Request) { replyJSON(w, 200, struct{}{}) },
+		"no JSON":               func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "<html>") },
+		"another place": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://elsewhere/payments", http.StatusTemporaryRedirect)
+		},
+		"a body without end": func(w http.ResponseWriter, _ *http.Request) {
+			io.WriteString(w, `{"id":"`+strings.Repeat("x", maxReply))
+		},
+		"a connection that ends": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, c := range []*Client{clientOf(t, reply), overHTTP(t, reply)} {
+				if p, err := c.Authorise(t.Context(), request("a")); !errors.Is(err, ErrUnavailable) || p != (Payment{}) {
+					t.Errorf("got %+v, %v; want ErrUnavailable", p, err)
+				}
+			}
+		})
+	}
+}
+
+// A reply that is cut off in the middle says nothing either.
+func TestReplyThatIsCutOff(t *testing.T) {
+	c := overHTTP(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "100")
+		io.WriteString(w, `{"id":"pay_1"`)
+	}))
+	if _, err := c.Authorise(t.Context(), request("a")); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("got %v; want ErrUnavailable", err)
+	}
+}
+
+// The client does not repeat a request by itself, not even on a connection that it had used
+// before: the caller must learn that the outcome is unknown.
+func TestClientRepeatsNothingByItself(t *testing.T) {
+	s := newServer(Config{})
+	var captures atomic.Int64
+	c := overHTTP(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/capture") {
+			captures.Add(1)
+		}
+		s.ServeHTTP(w, r)
+	}))
+	p := authorised(t, c, "a") // on the connection that is used again
+	if err := s.faulty.set(Faults{LoseReplyTo: []string{OpCapture}}); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, c, capture(p.ID, "c"), "", ErrUnavailable)
+	if n := captures.Load(); n != 1 {
+		t.Errorf("the provider was asked %d times", n)
+	}
+}
+
+// A call ends with its context, and after the client's time limit.
+func TestCallsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(Config{})
+		if err := s.faulty.set(Faults{ReplyDelay: maxFaultTime}); err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		if _, err := clientOf(t, s).Authorise(t.Context(), request("a")); !errors.Is(err, ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		if d := time.Since(begin); d != DefaultTimeout {
+			t.Errorf("the call took %v; want %v", d, DefaultTimeout)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		begin = time.Now()
+		if _, err := clientOf(t, s).Authorise(ctx, request("b")); !errors.Is(err, ErrUnavailable) || !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+		if d := time.Since(begin); d != time.Second {
+			t.Errorf("the call took %v", d)
+		}
+	})
+}
+
+func TestNewClientRefusesWhatIsNoURL(t *testing.T) {
+	for _, address := range []string{"", "127.0.0.1:8090", "provider", "ftp://provider", "http://", "http://provider/?key=1", "http://a b/"} {
+		if _, err := NewClient(ClientConfig{URL: address}); err == nil {
+			t.Errorf("%q was accepted", address)
+		}
+	}
+}
+
+func TestErrorsSayWhatWasTried(t *testing.T) {
+	c := clientOf(t, newServer(Config{}))
+	_, err := c.Capture(t.Context(), "pay_0", "c")
+	if err == nil || err.Error() != "capturing the payment pay_0: payment: unknown payment" {
+		t.Errorf("the error is %v", err)
+	}
+}

@@ -1,0 +1,228 @@
+package payment
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Deliveries counts events by what became of their webhooks.
+type Deliveries struct {
+	Waiting   int `json:"waiting"`   // to be sent, for the first time or again
+	Delivered int `json:"delivered"` // answered with 2xx
+	Dropped   int `json:"dropped"`   // never sent: see Faults.WebhookDropEvery, or no address was set
+	GivenUp   int `json:"given_up"`  // sent as often as allowed without a 2xx
+	Attempts  int `json:"attempts"`
+}
+
+// courier delivers events to one address, each until it was accepted or tried often enough.
+// Webhooks of one payment are sent one after the other, those of different payments at once.
+type courier struct {
+	cfg     Config
+	faulty  *faulty
+	changed chan struct{} // has a value when run should look again
+
+	mu      sync.Mutex
+	address string
+	waiting []*parcel
+	sending map[string]bool // ids of payments
+	counts  Deliveries
+}
+
+// parcel is an event on its way.
+type parcel struct {
+	event  Event
+	due    time.Time
+	tried  int
+	twice  bool // it is to be sent once more after it was accepted
+	again  bool // that is now
+	newest bool // newer events of the payment go first
+}
+
+// maxSending bounds the webhooks that are sent at the same time.
+const maxSending = 16
+
+func newCourier(cfg Config, f *faulty) *courier {
+	return &courier{cfg: cfg, faulty: f, changed: make(chan struct{}, 1), address: cfg.Webhook, sending: make(map[string]bool)}
+}
+
+// setAddress says where later webhooks go. With "" events are dropped.
+func (c *courier) setAddress(address string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.address = address
+}
+
+// add takes an event to deliver.
+func (c *courier) add(e Event) {
+	faults, drop := c.faulty.event()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if drop || c.address == "" {
+		c.counts.Dropped++
+		return
+	}
+	hold := faults.WebhookDelay + faults.WebhookReverse
+	c.waiting = append(c.waiting, &parcel{
+		event: e, due: time.Now().Add(time.Duration(hold)), twice: faults.WebhookTwice, newest: faults.WebhookReverse > 0,
+	})
+	c.counts.Waiting++
+	c.look()
+}
+
+// look makes run look for parcels again.
+func (c *courier) look() {
+	select {
+	case c.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (c *courier) deliveries() Deliveries {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.counts
+}
+
+// run delivers until ctx ends. It returns when nothing is being sent any more.
+func (c *courier) run(ctx context.Context) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	slots := make(chan struct{}, maxSending)
+	for ctx.Err() == nil {
+		p, address, wait := c.next(time.Now())
+		if p == nil {
+			c.sleep(ctx, wait)
+			continue
+		}
+		slots <- struct{}{} // each ends within sendTimeout
+		running.Go(func() {
+			defer func() { <-slots }()
+			c.sent(p, c.send(ctx, address, p.event))
+		})
+	}
+}
+
+// sleep waits until something has changed, for at most the given time.
+func (c *courier) sleep(ctx context.Context, most time.Duration) {
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-c.changed:
+	case <-timer.C:
+	}
+}
+
+// idle is how long run sleeps when there is nothing to send.
+const idle = time.Minute
+
+// next takes the parcel that is to be sent now, or says how long to wait for one.
+func (c *courier) next(now time.Time) (p *parcel, address string, wait time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	wait = idle
+	for _, w := range c.waiting {
+		switch until := w.due.Sub(now); {
+		case c.sending[w.event.Payment.ID]:
+		case until > 0:
+			wait = min(wait, until)
+		case p == nil || w.due.Before(p.due):
+			p = w
+		}
+	}
+	if p == nil {
+		return nil, "", wait
+	}
+	if p.newest {
+		p = c.newestOf(p)
+	}
+	c.waiting = slices.DeleteFunc(c.waiting, func(w *parcel) bool { return w == p })
+	c.sending[p.event.Payment.ID] = true
+	c.counts.Attempts++
+	return p, c.address, 0
+}
+
+// newestOf returns the newest event of the same payment that was not tried yet, or p.
+func (c *courier) newestOf(p *parcel) *parcel {
+	for _, w := range slices.Backward(c.waiting) { // the newest is the last
+		if w.event.Payment.ID == p.event.Payment.ID && w.tried == 0 && !w.again {
+			return w
+		}
+	}
+	return p
+}
+
+// sent records what became of a delivery.
+func (c *courier) sent(p *parcel, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.sending, p.event.Payment.ID)
+	defer c.look() // the next one of this payment may go
+	p.tried++
+	switch {
+	case err == nil && p.twice:
+		p.twice, p.again = false, true
+		c.waiting = append(c.waiting, p)
+	case err == nil:
+		c.counts.Waiting--
+		c.counts.Delivered++
+	case p.tried >= c.cfg.Attempts:
+		c.counts.Waiting--
+		c.counts.GivenUp++
+		c.cfg.Logger.Warn("gave up a webhook", "event", p.event.ID, "type", p.event.Type, "payment", p.event.Payment.ID, "attempts", p.tried, "error", err)
+	default:
+		p.due = time.Now().Add(c.pause(p.tried))
+		c.waiting = append(c.waiting, p)
+	}
+}
+
+// pause is the time before the next attempt: twice as long after each.
+func (c *courier) pause(tried int) time.Duration {
+	pause := c.cfg.RetryFrom
+	for range tried - 1 {
+		if pause *= 2; pause >= c.cfg.RetryMost {
+			return c.cfg.RetryMost
+		}
+	}
+	return pause
+}
+
+// sendTimeout bounds one attempt. maxAnswer bounds what is read of its reply, so that the
+// connection can be used again.
+const (
+	sendTimeout = 5 * time.Second
+	maxAnswer   = 64 << 10
+)
+
+// send delivers an event once. Anything but a 2xx is an error.
+func (c *courier) send(ctx context.Context, address string, e Event) error {
+	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
+	defer cancel()
+	body, err := json.Marshal(e)
+	if err != nil {
+		return fmt.Errorf("writing the event %s: %w", e.ID, err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("sending the event %s: %w", e.ID, err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set(SignatureHeader, Sign(c.cfg.Secret, body, time.Now())) // each attempt has its own time
+	res, err := c.cfg.Client.Do(req)
+	if err != nil {
+		return fmt.Errorf("sending the event %s: %w", e.ID, err)
+	}
+	defer res.Body.Close()
+	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, maxAnswer)) // the status has come, and counts
+	if res.StatusCode < 200 || res.StatusCode > 299 {
+		return fmt.Errorf("sending the event %s: the receiver answered %s", e.ID, res.Status)
+	}
+	return nil
+}

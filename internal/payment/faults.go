@@ -1,0 +1,130 @@
+package payment
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// The operations of a provider, as Faults.LoseReplyTo names them.
+const (
+	OpAuthorise = "authorise"
+	OpCapture   = "capture"
+	OpRefund    = "refund"
+)
+
+// Faults are what a Server does wrong. The zero value is a provider without faults. An event
+// is subject to the faults at the time when it happened; a reply to those when it is sent.
+type Faults struct {
+	// LoseReplyTo names operations whose work is done, and whose connection is then closed
+	// without a reply. LoseEvery limits that to every nth of them; 0 is each.
+	LoseReplyTo []string `json:"lose_reply_to,omitempty"`
+	LoseEvery   int      `json:"lose_every,omitempty"`
+
+	DeclineEvery int `json:"decline_every,omitempty"` // every nth payment is declined
+	FailEvery    int `json:"fail_every,omitempty"`    // every nth operation is answered with 503, and not done
+
+	ReplyDelay Duration `json:"reply_delay,omitzero"` // between the work and its reply
+
+	WebhookDelay     Duration `json:"webhook_delay,omitzero"`       // between an event and its webhook
+	WebhookTwice     bool     `json:"webhook_twice,omitempty"`      // a webhook that was accepted is sent once more
+	WebhookDropEvery int      `json:"webhook_drop_every,omitempty"` // every nth event is never sent
+
+	// WebhookReverse holds the events of a payment back for this long after the first of
+	// them, and then sends them newest first.
+	WebhookReverse Duration `json:"webhook_reverse,omitzero"`
+}
+
+// Duration is a time.Duration that is written as text in JSON, such as "1.5s".
+type Duration time.Duration
+
+// MarshalText is for encoding/json.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// UnmarshalText is for encoding/json.
+func (d *Duration) UnmarshalText(text []byte) error {
+	v, err := time.ParseDuration(string(text))
+	*d = Duration(v)
+	return err
+}
+
+// maxFaultTime bounds the times in Faults, so that a mistyped one does not last for ever.
+const maxFaultTime = Duration(time.Hour)
+
+// check returns ErrInvalid if the faults make no sense.
+func (f Faults) check() error {
+	for _, op := range f.LoseReplyTo {
+		if !slices.Contains([]string{OpAuthorise, OpCapture, OpRefund}, op) {
+			return fmt.Errorf("%w: lose_reply_to may have %s, %s and %s", ErrInvalid, OpAuthorise, OpCapture, OpRefund)
+		}
+	}
+	if f.LoseEvery < 0 || f.DeclineEvery < 0 || f.FailEvery < 0 || f.WebhookDropEvery < 0 {
+		return fmt.Errorf("%w: a count must not be negative", ErrInvalid)
+	}
+	for _, d := range []Duration{f.ReplyDelay, f.WebhookDelay, f.WebhookReverse} {
+		if d < 0 || d > maxFaultTime {
+			return fmt.Errorf("%w: a time must be 0s to %v", ErrInvalid, time.Duration(maxFaultTime))
+		}
+	}
+	return nil
+}
+
+// faulty has the faults that are switched on, and counts for them.
+type faulty struct {
+	mu     sync.Mutex
+	faults Faults
+	counts struct{ lost, asked, done, events int } // since the faults were set
+}
+
+// set switches faults on and off. Counting begins again.
+func (f *faulty) set(faults Faults) error {
+	if err := faults.check(); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.faults = faults
+	f.counts = struct{ lost, asked, done, events int }{}
+	return nil
+}
+
+func (f *faulty) get() Faults {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.faults
+}
+
+// decline says whether the next payment is declined.
+func (f *faulty) decline() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return nth(&f.counts.asked, f.faults.DeclineEvery)
+}
+
+// fail says whether the next operation fails.
+func (f *faulty) fail() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return nth(&f.counts.done, f.faults.FailEvery)
+}
+
+// loseReply says whether the reply to an operation that was done is lost.
+func (f *faulty) loseReply(op string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Contains(f.faults.LoseReplyTo, op) && nth(&f.counts.lost, max(f.faults.LoseEvery, 1))
+}
+
+// event returns the faults for the next event, and whether it is dropped.
+func (f *faulty) event() (faults Faults, drop bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.faults, nth(&f.counts.events, f.faults.WebhookDropEvery)
+}
+
+// nth counts one more, and reports whether it is the nth. With n = 0 none is.
+func nth(count *int, n int) bool {
+	*count++
+	return n > 0 && *count%n == 0
+}

@@ -1,0 +1,89 @@
+package payment
+
+import (
+	"encoding/json"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// setFaults switches faults on as a user does, over HTTP.
+func setFaults(t *testing.T, c *Client, f Faults) {
+	t.Helper()
+	if err := c.SetFaults(t.Context(), f); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A capture whose reply is lost has charged the buyer. Repeated with its key it says so, and
+// charges nothing more.
+func TestLostReplyAfterTheWork(t *testing.T) {
+	eachWay(t, func(t *testing.T, c *Client) {
+		p := authorised(t, c, "a")
+		setFaults(t, c, Faults{LoseReplyTo: []string{OpCapture}})
+		expect(t, c, capture(p.ID, "c"), "", ErrUnavailable)
+		wantLedger(t, c, Authorised, Captured)
+		setFaults(t, c, Faults{})
+		expect(t, c, capture(p.ID, "c"), Captured, nil)
+		wantLedger(t, c, Authorised, Captured)
+	})
+}
+
+// Only the replies that are named are lost, and only every nth. An error is never lost: no
+// work was done.
+func TestEveryNthReplyIsLost(t *testing.T) {
+	c := clientOf(t, newServer(Config{}))
+	setFaults(t, c, Faults{LoseReplyTo: []string{OpCapture, OpRefund}, LoseEvery: 2})
+	p, q := authorised(t, c, "a"), authorised(t, c, "b")
+	expect(t, c, capture("pay_0", "x"), "", ErrUnknownPayment)
+	expect(t, c, capture(p.ID, "c"), Captured, nil)
+	expect(t, c, capture(q.ID, "d"), "", ErrUnavailable)
+	expect(t, c, refund(p.ID, "e"), Refunded, nil)
+	expect(t, c, refund(q.ID, "f"), "", ErrUnavailable)
+	wantLedger(t, c, Authorised, Authorised, Captured, Captured, Refunded, Refunded)
+}
+
+// An operation that fails has done nothing, and its key is free.
+func TestEveryNthOperationFails(t *testing.T) {
+	c := clientOf(t, newServer(Config{}))
+	setFaults(t, c, Faults{FailEvery: 2})
+	p := authorised(t, c, "a")
+	expect(t, c, capture(p.ID, "c"), "", ErrUnavailable)
+	wantLedger(t, c, Authorised)
+	expect(t, c, capture(p.ID, "c"), Captured, nil)
+}
+
+// A reply that is late comes after the work, so that a caller who gave up was charged.
+func TestDelayIsAfterTheWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(Config{})
+		c := clientOf(t, s)
+		p := authorised(t, c, "a")
+		setFaults(t, c, Faults{ReplyDelay: Duration(3 * time.Second)})
+		begin := time.Now()
+		time.AfterFunc(time.Second, func() {
+			if now, err := s.book.payment(p.ID); err != nil || now.Status != Captured {
+				t.Errorf("after a second the payment is %+v, %v", now, err)
+			}
+		})
+		expect(t, c, capture(p.ID, "c"), Captured, nil)
+		if d := time.Since(begin); d != 3*time.Second {
+			t.Errorf("the reply came after %v", d)
+		}
+	})
+}
+
+// Faults are written as they are read, with times as text.
+func TestFaultsInJSON(t *testing.T) {
+	const text = `{"lose_reply_to":["capture"],"lose_every":2,"decline_every":3,"fail_every":4,"reply_delay":"200ms","webhook_delay":"1m0s","webhook_twice":true,"webhook_drop_every":5,"webhook_reverse":"1.5s"}`
+	var f Faults
+	if err := json.Unmarshal([]byte(text), &f); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := json.Marshal(f); err != nil || string(again) != text {
+		t.Errorf("got %s, %v", again, err)
+	}
+	if none, err := json.Marshal(Faults{}); err != nil || string(none) != "{}" {
+		t.Errorf("no faults are %s, %v", none, err)
+	}
+}

@@ -1,0 +1,101 @@
+package payment
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Entry is one line of the provider's ledger: a payment that has reached a status. Entries are
+// only ever added.
+type Entry struct {
+	Number    int64     `json:"number"` // 1, 2, 3 …
+	Time      time.Time `json:"time"`
+	PaymentID string    `json:"payment_id"`
+	Reference string    `json:"reference"`
+	Amount    int64     `json:"amount"`
+	Currency  string    `json:"currency"`
+	Status    Status    `json:"status"` // the one it has reached
+}
+
+// Books says whether the provider's ledger and the shop's orders agree.
+type Books struct {
+	Authorised int `json:"authorised"` // payments that reached the status
+	Declined   int `json:"declined"`
+	Captured   int `json:"captured"`
+	Cancelled  int `json:"cancelled"`
+	Refunded   int `json:"refunded"`
+
+	// ChargedWithoutOrder counts the captures that ended in neither exactly one order nor
+	// exactly one refund: the buyer has paid for nothing, or has the goods and the money.
+	ChargedWithoutOrder int `json:"charged_without_order"`
+
+	// OrdersWithoutCharge counts the orders whose payment was never captured.
+	OrdersWithoutCharge int `json:"orders_without_charge"`
+
+	Wrong []Account `json:"wrong,omitempty"` // the payments behind both counts, sorted by id
+}
+
+// Account is what became of one payment.
+type Account struct {
+	PaymentID string `json:"payment_id"`
+	Reference string `json:"reference"`
+	Captures  int    `json:"captures"`
+	Refunds   int    `json:"refunds"`
+	Orders    int    `json:"orders"`
+}
+
+// Audit compares the provider's ledger with the shop's orders, given as the number of orders
+// for each payment's id. Payments in progress are counted as they are: audit when nothing is
+// under way any more.
+func Audit(ledger []Entry, orders map[string]int) Books {
+	var books Books
+	accounts := make(map[string]*Account)
+	account := func(id string) *Account {
+		if accounts[id] == nil {
+			accounts[id] = &Account{PaymentID: id, Orders: orders[id]}
+		}
+		return accounts[id]
+	}
+	for _, e := range ledger {
+		a := account(e.PaymentID)
+		a.Reference = e.Reference
+		switch e.Status {
+		case Authorised:
+			books.Authorised++
+		case Declined:
+			books.Declined++
+		case Cancelled:
+			books.Cancelled++
+		case Captured:
+			books.Captured++
+			a.Captures++
+		case Refunded:
+			books.Refunded++
+			a.Refunds++
+		}
+	}
+	for id := range orders {
+		account(id) // an order for a payment that the provider does not know
+	}
+	for _, a := range accounts {
+		charged, uncharged := a.wrong()
+		books.ChargedWithoutOrder += charged
+		books.OrdersWithoutCharge += uncharged
+		if charged+uncharged > 0 {
+			books.Wrong = append(books.Wrong, *a)
+		}
+	}
+	slices.SortFunc(books.Wrong, func(a, b Account) int { return cmp.Compare(a.PaymentID, b.PaymentID) })
+	return books
+}
+
+// wrong returns how many captures of the payment ended in nothing or in too much, and how many
+// of its orders were never charged.
+func (a Account) wrong() (charged, uncharged int) {
+	if a.Captures == 0 {
+		return 0, a.Orders
+	}
+	ends := a.Orders + a.Refunds
+	return min(a.Captures, max(a.Captures-ends, ends-a.Captures)), 0
+}

@@ -1,0 +1,88 @@
+package payment
+
+import (
+	"cmp"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// inMemory calls a handler without a network, so that it works in virtual time. A handler that
+// aborts looks like a connection that broke.
+type inMemory struct{ http.Handler }
+
+var errBroken = errors.New("the connection broke")
+
+func (m inMemory) RoundTrip(r *http.Request) (res *http.Response, err error) {
+	defer func() {
+		if p := recover(); p == http.ErrAbortHandler {
+			res, err = nil, cmp.Or(r.Context().Err(), errBroken)
+		} else if p != nil {
+			panic(p)
+		}
+	}()
+	served := r.Clone(r.Context())
+	served.RequestURI, served.Host = r.URL.RequestURI(), r.URL.Host
+	if served.Body == nil {
+		served.Body = http.NoBody
+	}
+	w := httptest.NewRecorder()
+	m.ServeHTTP(w, served)
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
+	return w.Result(), nil
+}
+
+var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+// newServer returns a provider that logs nothing.
+func newServer(cfg Config) *Server {
+	cfg.Secret, cfg.Logger = secret, quiet
+	return NewServer(cfg)
+}
+
+// clientOf returns a client that calls a handler without a network.
+func clientOf(t *testing.T, h http.Handler) *Client {
+	t.Helper()
+	c, err := NewClient(ClientConfig{URL: "http://provider", Transport: inMemory{h}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// overHTTP returns a client of a provider on a real connection.
+func overHTTP(t *testing.T, h http.Handler) *Client {
+	t.Helper()
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	c, err := NewClient(ClientConfig{URL: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// request is a payment for tests, with a key of its own.
+func request(key string) Request {
+	return Request{Key: key, Reference: "hold-" + key, Amount: 1250, Currency: "EUR"}
+}
+
+// authorised makes a payment that can be captured.
+func authorised(t *testing.T, p Provider, key string) Payment {
+	t.Helper()
+	got, err := p.Authorise(t.Context(), request(key))
+	if err != nil || got.Status != Authorised {
+		t.Fatalf("authorising: %+v, %v", got, err)
+	}
+	return got
+}

@@ -1,0 +1,253 @@
+package payment
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Config is what a Server is made with. All but the secret may be left out.
+type Config struct {
+	Secret  []byte // signs webhooks
+	Webhook string // where they go, such as http://127.0.0.1:8080/api/payments/webhook; "": nowhere until PUT /webhook
+	Client  *http.Client
+	Logger  *slog.Logger
+
+	// A webhook that is not accepted is sent again after RetryFrom, and then after twice
+	// as long each time, up to RetryMost, until there were Attempts. The defaults are 200 ms,
+	// 15 s and 20, which is about four minutes in all.
+	RetryFrom, RetryMost time.Duration
+	Attempts             int
+}
+
+func (c Config) withDefaults() Config {
+	c.RetryFrom = cmp.Or(c.RetryFrom, 200*time.Millisecond)
+	c.RetryMost = cmp.Or(c.RetryMost, 15*time.Second)
+	c.Attempts = cmp.Or(c.Attempts, 20)
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if c.Client == nil {
+		c.Client = &http.Client{Transport: ownTransport(), CheckRedirect: noRedirect}
+	}
+	return c
+}
+
+// ownTransport returns a transport whose idle connections nobody else shares.
+func ownTransport() *http.Transport {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.MaxIdleConnsPerHost = maxSending
+	return t
+}
+
+// noRedirect returns a redirect as it is: a request with money in it goes where it was sent.
+func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+// Server is a payment provider that moves no money. It keeps everything in memory: what it
+// knew is lost when its process ends. It is safe for concurrent use.
+type Server struct {
+	cfg     Config
+	book    *book
+	faulty  *faulty
+	courier *courier
+	handler http.Handler
+}
+
+// NewServer returns a provider without payments and without faults. Run Deliver to have its
+// webhooks sent.
+func NewServer(cfg Config) *Server {
+	s := &Server{cfg: cfg.withDefaults(), faulty: new(faulty)}
+	s.courier = newCourier(s.cfg, s.faulty)
+	s.book = newBook(s.courier.add)
+	s.handler = s.routes()
+	return s
+}
+
+// Deliver sends webhooks until ctx ends.
+func (s *Server) Deliver(ctx context.Context) {
+	s.courier.run(ctx)
+	s.cfg.Client.CloseIdleConnections()
+}
+
+// SetWebhook says where later webhooks go: an address with http or https. With "" events are
+// dropped.
+func (s *Server) SetWebhook(address string) error {
+	if address != "" {
+		if u, err := url.Parse(address); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+			return fmt.Errorf("%w: %.100q is not the URL of a webhook", ErrInvalid, address)
+		}
+	}
+	s.courier.setAddress(address)
+	return nil
+}
+
+// ServeHTTP serves the provider's interface.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
+
+func (s *Server) routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /payments", s.operation(OpAuthorise, s.authorise))
+	mux.HandleFunc("POST /payments/{id}/capture", s.operation(OpCapture, func(r *http.Request) (Payment, error) {
+		return s.book.capture(r.PathValue("id"), key(r))
+	}))
+	mux.HandleFunc("POST /payments/{id}/refund", s.operation(OpRefund, func(r *http.Request) (Payment, error) {
+		return s.book.refund(r.PathValue("id"), key(r))
+	}))
+	mux.HandleFunc("GET /payments/{id}", s.payment)
+	mux.HandleFunc("GET /ledger", s.ledger)
+	mux.HandleFunc("GET /deliveries", func(w http.ResponseWriter, _ *http.Request) {
+		replyJSON(w, http.StatusOK, s.courier.deliveries())
+	})
+	mux.HandleFunc("GET /faults", func(w http.ResponseWriter, _ *http.Request) {
+		replyJSON(w, http.StatusOK, s.faulty.get())
+	})
+	mux.HandleFunc("PUT /faults", s.putFaults)
+	mux.HandleFunc("PUT /webhook", s.putWebhook)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !ownName(r.Host) {
+			replyJSON(w, http.StatusForbidden, problemBody{Error: problemText{"wrong_host", "this provider is not served under that name"}})
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, maxRequest)
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// maxRequest bounds the body of a request, in bytes.
+const maxRequest = 4 << 10
+
+// ownName reports whether a request is for an address, or for a name without a dot such as
+// localhost. A site in a browser could point a name of its own here, and change the faults.
+func ownName(hostport string) bool {
+	host, _, err := net.SplitHostPort(hostport)
+	if err != nil {
+		host = hostport
+	}
+	_, err = netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil || !strings.Contains(host, ".")
+}
+
+func key(r *http.Request) string { return r.Header.Get("Idempotency-Key") }
+
+// operation answers a request that changes something, and makes the faults of its reply.
+func (s *Server) operation(name string, work func(*http.Request) (Payment, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if s.faulty.fail() {
+			replyError(w, fmt.Errorf("%w: it was told to fail", ErrUnavailable), Payment{})
+			return
+		}
+		p, err := work(r)
+		_, _ = io.Copy(io.Discard, r.Body) // only then does net/http notice that the client leaves
+		stayed := wait(r.Context(), time.Duration(s.faulty.get().ReplyDelay))
+		if !stayed || err == nil && s.faulty.loseReply(name) {
+			panic(http.ErrAbortHandler) // closes the connection without a reply
+		}
+		if err != nil {
+			replyError(w, err, p)
+			return
+		}
+		replyJSON(w, http.StatusOK, p)
+	}
+}
+
+// wait returns false if ctx ends first.
+func wait(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+func (s *Server) authorise(r *http.Request) (Payment, error) {
+	var request Request
+	if err := read(r, &request); err != nil {
+		return Payment{}, err
+	}
+	request.Key = key(r)
+	return s.book.authorise(request, s.faulty.decline)
+}
+
+func (s *Server) payment(w http.ResponseWriter, r *http.Request) {
+	p, err := s.book.payment(r.PathValue("id"))
+	if err != nil {
+		replyError(w, err, p)
+		return
+	}
+	replyJSON(w, http.StatusOK, p)
+}
+
+// ledgerPage is the most entries in one page of the ledger.
+const ledgerPage = 1000
+
+func (s *Server) ledger(w http.ResponseWriter, r *http.Request) {
+	after, err := strconv.ParseInt(cmp.Or(r.URL.Query().Get("after"), "0"), 10, 64)
+	if err != nil || after < 0 {
+		replyError(w, fmt.Errorf("%w: after must be the number of an entry", ErrInvalid), Payment{})
+		return
+	}
+	page := ledgerBody{Entries: s.book.entries(after, ledgerPage)}
+	if n := len(page.Entries); n == ledgerPage {
+		page.Next = page.Entries[n-1].Number
+	}
+	replyJSON(w, http.StatusOK, page)
+}
+
+func (s *Server) putFaults(w http.ResponseWriter, r *http.Request) {
+	var faults Faults
+	err := read(r, &faults)
+	if err == nil {
+		err = s.faulty.set(faults)
+	}
+	if err != nil {
+		replyError(w, err, Payment{})
+		return
+	}
+	s.cfg.Logger.Info("faults are set", "faults", fmt.Sprintf("%+v", faults))
+	replyJSON(w, http.StatusOK, faults)
+}
+
+func (s *Server) putWebhook(w http.ResponseWriter, r *http.Request) {
+	var body webhookBody
+	err := read(r, &body)
+	if err == nil {
+		err = s.SetWebhook(body.URL)
+	}
+	if err != nil {
+		replyError(w, err, Payment{})
+		return
+	}
+	replyJSON(w, http.StatusOK, body)
+}
+
+// read reads a body that is one JSON object with only fields of v.
+func read(r *http.Request, v any) error {
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		return fmt.Errorf("%w: reading the body: %w", ErrInvalid, err)
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return fmt.Errorf("%w: the body is not what this request needs: %w", ErrInvalid, err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("%w: there is more after the JSON object", ErrInvalid)
+	}
+	return nil
+}

@@ -46,7 +46,7 @@ const (
 var mysqlDialect = Dialect{
 	// UTC_TIMESTAMP does not depend on the time zone of the session, in which an hour may
 	// come twice a year.
-	Clock:  "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000",
+	Clock:  "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000)",
 	Ignore: "INSERT IGNORE",
 	Update: " FOR UPDATE",
 	Share:  " LOCK IN SHARE MODE",

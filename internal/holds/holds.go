@@ -59,10 +59,14 @@ type Order struct {
 	ID        string    `json:"order_id"`
 	SKU       string    `json:"sku"`
 	SaleID    string    `json:"-"`
-	Buyer     string    `json:"buyer"`
 	Quantity  int64     `json:"quantity"`
 	PaymentID string    `json:"payment_id"`
 	CreatedAt time.Time `json:"created_at"`
+}
+
+// Order is the order that the hold becomes when it is paid.
+func (h Hold) Order(now time.Time) Order {
+	return Order{h.ID, h.SKU, h.SaleID, h.Quantity, h.PaymentID, now.UTC().Truncate(time.Millisecond)}
 }
 
 // Request asks for a hold.
@@ -99,7 +103,8 @@ type Stage interface {
 
 	// Claim turns a hold into an order. Repeated for the same payment it returns the same
 	// order. It returns ErrUnknownHold, ErrToken, or ErrNotHeld if the hold has ended
-	// otherwise: then the payment must be refunded.
+	// otherwise: then the payment must be refunded. It returns ErrPaymentUsed if the
+	// payment has paid for another hold.
 	Claim(ctx context.Context, id string, token int64, paymentID string) (Order, error)
 
 	// Release gives the units of a hold back. It returns ErrUnknownHold, ErrToken, or
@@ -122,6 +127,7 @@ var (
 	ErrNotHeld     = errors.New("the hold has ended") // see NotHeldError
 	ErrToken       = errors.New("the token is not the hold's")
 	ErrKeyReused   = errors.New("the idempotency key was used for another hold")
+	ErrPaymentUsed = errors.New("the payment has paid for another hold")
 	ErrSaleOver    = errors.New("another sale of the item has begun")
 )
 

@@ -1,0 +1,151 @@
+package hold
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/redis/go-redis/v9"
+
+	"oversell/internal/holds"
+)
+
+// The keys in Redis: the units left of a sale, what a buyer has, the hold of an idempotency
+// key, the holds of an item by expiry, and a hold.
+func leftKey(sku, saleID string) string { return "oversell:h1:" + sku + ":" + saleID + ":left" }
+func hasKey(sku, saleID, who string) string {
+	return "oversell:h1:" + sku + ":" + saleID + ":has:" + who
+}
+func firstKey(sku, saleID, k string) string { return "oversell:h1:" + sku + ":" + saleID + ":key:" + k }
+func expiryKey(sku string) string           { return "oversell:h1:" + sku + ":expiry" }
+func holdKey(id string) string              { return "oversell:h1:hold:" + id }
+
+// record is what Redis has of a hold. The sorted set has all of it, because the key of the
+// hold is gone when the sweep comes.
+type record holds.Hold
+
+// text is the record as Redis keeps it: fields that the JSON of a hold leaves out, and it.
+func (r record) text() string {
+	b, err := json.Marshal([]any{r.SaleID, holds.Hold(r)})
+	if err != nil {
+		panic("a hold is not JSON: " + err.Error()) // it has strings, numbers and times
+	}
+	return string(b)
+}
+
+func parse(text string) (h holds.Hold, err error) {
+	var saleID string
+	if err := json.Unmarshal([]byte(text), &[]any{&saleID, &h}); err != nil {
+		return holds.Hold{}, fmt.Errorf("reading a hold: %w", err)
+	}
+	h.SaleID = saleID
+	return h, nil
+}
+
+// read reads a hold. One that is no longer there may have become an order.
+func (s *Stage) read(ctx context.Context, id string) (holds.Hold, error) {
+	text, err := s.rdb.Get(ctx, holdKey(id)).Result()
+	if errors.Is(err, redis.Nil) {
+		return s.paid(ctx, id)
+	}
+	if err != nil {
+		return holds.Hold{}, fmt.Errorf("reading hold %s: %w", id, err)
+	}
+	return parse(text)
+}
+
+// paid makes a hold of the order that it became.
+func (s *Stage) paid(ctx context.Context, id string) (holds.Hold, error) {
+	o, err := s.order(ctx, id)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = holds.ErrUnknownHold
+	}
+	if err != nil {
+		return holds.Hold{}, err
+	}
+	return holds.Hold{ID: id, SKU: o.SKU, SaleID: o.SaleID, Quantity: o.Quantity, Status: holds.Paid, PaymentID: o.PaymentID, CreatedAt: o.CreatedAt}, nil
+}
+
+// byKey returns the hold of an earlier request with the same idempotency key.
+func (s *Stage) byKey(ctx context.Context, r holds.Request) (h holds.Hold, found bool, err error) {
+	if r.Key == "" {
+		return holds.Hold{}, false, nil
+	}
+	id, err := s.rdb.Get(ctx, firstKey(r.SKU, r.SaleID, r.Key)).Result()
+	if err == nil {
+		h, err = s.read(ctx, id)
+	}
+	if errors.Is(err, redis.Nil) || errors.Is(err, holds.ErrUnknownHold) {
+		return holds.Hold{}, false, nil
+	}
+	if err == nil && h.Status == holds.Held && (h.Buyer != r.Buyer || h.Quantity != r.Quantity) {
+		err = holds.ErrKeyReused
+	}
+	return h, true, err
+}
+
+// due reads holds that have expired.
+func (s *Stage) due(ctx context.Context, sku string, limit int) ([]holds.Hold, error) {
+	return s.byExpiry(ctx, sku, &redis.ZRangeBy{Min: "-inf", Max: s.milliseconds(), Count: int64(limit)})
+}
+
+func (s *Stage) byExpiry(ctx context.Context, sku string, between *redis.ZRangeBy) ([]holds.Hold, error) {
+	texts, err := s.rdb.ZRangeByScore(ctx, expiryKey(sku), between).Result()
+	if err != nil {
+		return nil, fmt.Errorf("reading the holds of %s: %w", sku, err)
+	}
+	all := make([]holds.Hold, len(texts))
+	for i, text := range texts {
+		if all[i], err = parse(text); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+func (s *Stage) milliseconds() string { return strconv.FormatInt(s.now().UnixMilli(), 10) }
+
+// has reads the units that a buyer has.
+func (s *Stage) has(ctx context.Context, sku, saleID, buyer string) (units int64, err error) {
+	units, err = s.rdb.Get(ctx, hasKey(sku, saleID, buyer)).Int64()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return 0, fmt.Errorf("reading what the buyer has: %w", err)
+	}
+	return units, nil
+}
+
+// left reads the units left of a sale. The first reader sets the counter.
+func (s *Stage) left(ctx context.Context, sku, saleID string) (units int64, err error) {
+	units, err = s.rdb.Get(ctx, leftKey(sku, saleID)).Int64()
+	if errors.Is(err, redis.Nil) {
+		return s.begin(ctx, sku, saleID)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("reading the counter of %s: %w", sku, err)
+	}
+	return units, nil
+}
+
+// held adds up the units in holds that have not expired.
+func (s *Stage) held(ctx context.Context, sku, saleID string) (units int64, err error) {
+	all, err := s.byExpiry(ctx, sku, &redis.ZRangeBy{Min: "(" + s.milliseconds(), Max: "+inf"})
+	for _, h := range all {
+		if h.SaleID == saleID {
+			units += h.Quantity
+		}
+	}
+	return units, err
+}
+
+// order reads the order of a hold.
+func (s *Stage) order(ctx context.Context, id string) (o holds.Order, err error) {
+	err = s.db.QueryRowContext(ctx, "SELECT id, sku, sale_id, quantity, idempotency_key, created_at FROM oversell_orders WHERE id = ?", id).
+		Scan(&o.ID, &o.SKU, &o.SaleID, &o.Quantity, &o.PaymentID, &o.CreatedAt)
+	if err != nil {
+		return holds.Order{}, fmt.Errorf("reading order %s: %w", id, err)
+	}
+	return o, nil
+}

@@ -1,0 +1,109 @@
+package hold
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"oversell/internal/holds"
+)
+
+// read reads a hold.
+func (s *Stage) read(ctx context.Context, id string) (holds.Hold, error) {
+	return first(s.readAll(ctx, "id = ?", id))
+}
+
+// settled reads a hold when no transaction is changing it any more: the lock waits for them.
+func (s *Stage) settled(ctx context.Context, id string) (holds.Hold, error) {
+	return first(s.readAll(ctx, "id = ?"+s.sql.Update, id))
+}
+
+// byKey returns the hold of an earlier request with the same idempotency key.
+func (s *Stage) byKey(ctx context.Context, r holds.Request) (h holds.Hold, found bool, err error) {
+	if r.Key == "" {
+		return holds.Hold{}, false, nil
+	}
+	h, err = first(s.readAll(ctx, "sale_id = ? AND idempotency_key = ?", r.SaleID, r.Key))
+	if errors.Is(err, holds.ErrUnknownHold) {
+		return holds.Hold{}, false, nil
+	}
+	if err == nil && (h.Buyer != r.Buyer || h.Quantity != r.Quantity) {
+		err = holds.ErrKeyReused
+	}
+	return h, true, err
+}
+
+// due reads holds that have expired and are still held.
+func (s *Stage) due(ctx context.Context, sku string, limit int) ([]holds.Hold, error) {
+	return s.readAll(ctx, "sku = ? AND status = 'held' AND expires_at <= "+s.sql.Clock+" ORDER BY expires_at LIMIT ?", sku, limit)
+}
+
+// readAll reads the holds that meet a condition.
+func (s *Stage) readAll(ctx context.Context, condition string, args ...any) ([]holds.Hold, error) {
+	rows, err := s.db.QueryContext(ctx, "SELECT id, sku, sale_id, buyer, quantity, token, "+
+		"CASE WHEN status = 'held' AND expires_at <= "+s.sql.Clock+" THEN 'expired' ELSE status END, "+
+		"payment_id, expires_at, created_at FROM oversell_holds WHERE "+condition, args...)
+	if err != nil {
+		return nil, fmt.Errorf("reading holds: %w", err)
+	}
+	defer rows.Close()
+	var all []holds.Hold
+	for rows.Next() {
+		var h holds.Hold
+		var expires, created int64
+		if err := rows.Scan(&h.ID, &h.SKU, &h.SaleID, &h.Buyer, &h.Quantity, &h.Token, &h.Status, &h.PaymentID, &expires, &created); err != nil {
+			return nil, fmt.Errorf("reading a hold: %w", err)
+		}
+		h.ExpiresAt, h.CreatedAt = time.UnixMilli(expires).UTC(), time.UnixMilli(created).UTC()
+		all = append(all, h)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("reading holds: %w", err)
+	}
+	return all, nil
+}
+
+// first returns the first hold, or ErrUnknownHold.
+func first(all []holds.Hold, err error) (holds.Hold, error) {
+	if err == nil && len(all) == 0 {
+		err = holds.ErrUnknownHold
+	}
+	if err != nil {
+		return holds.Hold{}, err
+	}
+	return all[0], nil
+}
+
+// left reads the units left of a sale. It returns ErrSaleOver if the sale is not current.
+func (s *Stage) left(ctx context.Context, sku, saleID string) (units int64, err error) {
+	units, err = s.number(ctx, "SELECT remaining FROM oversell_items WHERE sku = ? AND sale_id = ? AND keeper = 'holds'", sku, saleID)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = holds.ErrSaleOver
+	}
+	return units, err
+}
+
+// held adds up the units in holds that have not expired.
+func (s *Stage) held(ctx context.Context, sku, saleID string) (units int64, err error) {
+	return s.number(ctx, "SELECT COALESCE(SUM(quantity), 0) FROM oversell_holds WHERE sku = ? AND sale_id = ? AND status = 'held' AND expires_at > "+s.sql.Clock, sku, saleID)
+}
+
+// number runs a query that returns one number.
+func (s *Stage) number(ctx context.Context, query string, args ...any) (n int64, err error) {
+	if err = s.db.QueryRowContext(ctx, query, args...).Scan(&n); err != nil {
+		err = fmt.Errorf("counting units: %w", err)
+	}
+	return n, err
+}
+
+// order reads the order of a hold.
+func (s *Stage) order(ctx context.Context, id string) (o holds.Order, err error) {
+	err = s.db.QueryRowContext(ctx, "SELECT id, sku, sale_id, quantity, idempotency_key, created_at FROM oversell_orders WHERE id = ?", id).
+		Scan(&o.ID, &o.SKU, &o.SaleID, &o.Quantity, &o.PaymentID, &o.CreatedAt)
+	if err != nil {
+		return holds.Order{}, fmt.Errorf("reading order %s: %w", id, err)
+	}
+	return o, nil
+}

@@ -1,0 +1,279 @@
+package holdstest
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"oversell/internal/holds"
+)
+
+// Ended reports whether err says that a hold cannot be paid or released any more. A stage
+// that forgets ended holds does not know them.
+func Ended(err error) bool { return isOneOf(err, holds.ErrNotHeld, holds.ErrUnknownHold) }
+
+// Calm checks what every stage keeps while nothing fails and nothing is late.
+func Calm(t *testing.T, s *Site) {
+	a, b := s.Hold("a"), s.Hold("b")
+	s.Want(Figures{Left: 1, Held: 2})
+	if h, err := s.Look(t.Context(), a.ID); err != nil || h != a {
+		t.Errorf("Look = %+v, %v; want %+v", h, err, a)
+	}
+	order, err := s.Claim(t.Context(), a.ID, a.Token, "payment-1")
+	if err != nil || order.ID != a.ID || order.Quantity != 1 || order.PaymentID != "payment-1" {
+		t.Errorf("Claim = %+v, %v", order, err)
+	}
+	s.Want(Figures{Left: 1, Held: 1, Sold: 1})
+	again, err := s.Claim(t.Context(), a.ID, a.Token, "payment-1")
+	if !again.CreatedAt.Equal(order.CreatedAt) || again.ID != order.ID || err != nil {
+		t.Errorf("the payment was reported again: %+v, %v; want %+v", again, err, order)
+	}
+	if _, err := s.Claim(t.Context(), a.ID, a.Token, "payment-2"); !errors.Is(err, holds.ErrNotHeld) {
+		t.Errorf("a second payment: got %v, want %v", err, holds.ErrNotHeld)
+	}
+	if err := s.Release(t.Context(), a.ID, a.Token); !errors.Is(err, holds.ErrNotHeld) {
+		t.Errorf("Release of a paid hold = %v, want %v", err, holds.ErrNotHeld)
+	}
+	if err := s.Release(t.Context(), b.ID, b.Token); err != nil {
+		t.Error(err)
+	}
+	if err := s.Release(t.Context(), b.ID, b.Token); !Ended(err) {
+		t.Errorf("the second Release = %v", err)
+	}
+	if err := s.Pay(b); !Ended(err) {
+		t.Errorf("paying a released hold: %v", err)
+	}
+	s.Want(Figures{Left: 2, Sold: 1})
+
+	c := s.Hold("c")
+	if n := s.SweepAll(); n != 0 {
+		t.Errorf("%d holds expired before their time", n)
+	}
+	s.Expire(c)
+	if err := s.Pay(c); !Ended(err) {
+		t.Errorf("paying an expired hold: %v", err)
+	}
+	if n := s.SweepAll(); n != 1 {
+		t.Errorf("%d holds expired, want 1", n)
+	}
+	if n := s.SweepAll(); n != 0 {
+		t.Errorf("%d holds expired twice", n)
+	}
+	s.Want(Figures{Left: 2, Sold: 1})
+	for _, unknown := range []error{s.Release(t.Context(), "none", 1), s.Pay(holds.Hold{ID: "none"})} {
+		if !errors.Is(unknown, holds.ErrUnknownHold) {
+			t.Errorf("got %v, want %v", unknown, holds.ErrUnknownHold)
+		}
+	}
+	limits(t, s)
+}
+
+// limits checks the buyer's limit, the stock and the idempotency key, of buyers who come one
+// after the other.
+func limits(t *testing.T, s *Site) {
+	ask := s.Request("d")
+	ask.Quantity, ask.Limit = 2, 1
+	if _, err := s.Take(t.Context(), ask); !errors.Is(err, holds.ErrLimit) {
+		t.Errorf("2 units with a limit of 1: got %v, want %v", err, holds.ErrLimit)
+	}
+	ask.Quantity, ask.Limit = 3, 0
+	if _, err := s.Take(t.Context(), ask); !errors.Is(err, holds.ErrSoldOut) {
+		t.Errorf("3 units of 2: got %v, want %v", err, holds.ErrSoldOut)
+	}
+	ask.Quantity, ask.Limit, ask.Key = 1, 1, "key"
+	first, err := s.Take(t.Context(), ask)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask.ID = s.Request("").ID
+	if again, err := s.Take(t.Context(), ask); err != nil || again != first {
+		t.Errorf("the same key again: %+v, %v; want %+v", again, err, first)
+	}
+	other := ask
+	other.Buyer = "e"
+	if _, err := s.Take(t.Context(), other); !errors.Is(err, holds.ErrKeyReused) {
+		t.Errorf("another buyer's key: got %v, want %v", err, holds.ErrKeyReused)
+	}
+	ask.Key = ""
+	if _, err := s.Take(t.Context(), ask); !errors.Is(err, holds.ErrLimit) {
+		t.Errorf("one more: got %v, want %v", err, holds.ErrLimit)
+	}
+	if err := s.Release(t.Context(), first.ID, first.Token); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Take(t.Context(), ask); err != nil {
+		t.Errorf("one more, after a release: %v", err)
+	}
+	s.Want(Figures{Left: 1, Held: 1, Sold: 1})
+}
+
+// Rush lets 200 buyers come at once for 10 units, each twice with a limit of one. It returns
+// how many holds each buyer has got.
+func Rush(t *testing.T, s *Site) map[string]int {
+	var mu sync.Mutex
+	got := make(map[string]int)
+	var all sync.WaitGroup
+	for i := range 200 {
+		r := s.Request(fmt.Sprintf("buyer-%d", i/2))
+		r.Limit = 1
+		all.Go(func() {
+			h, err := s.Take(t.Context(), r)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err == nil:
+				got[h.Buyer]++
+			case !isOneOf(err, holds.ErrSoldOut, holds.ErrLimit):
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	return got
+}
+
+// InTime waits for a hold to expire by the clocks of the backends.
+func InTime(t *testing.T, s *Site) {
+	r := s.Request("a")
+	r.TTL = 100 * time.Millisecond
+	start := time.Now()
+	h, err := s.Take(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for s.SweepAll() == 0 {
+		if time.Since(start) > time.Minute {
+			t.Fatal("the hold does not expire")
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	if held := time.Since(start); held < r.TTL/2 {
+		t.Errorf("the hold expired after %v; its ttl is %v", held, r.TTL)
+	}
+	if err := s.Pay(h); !Ended(err) {
+		t.Errorf("paying it: %v", err)
+	}
+	s.Want(Figures{Left: s.Item.Initial})
+}
+
+// LatePayment is a payment that reads the hold in time and writes when the hold has expired
+// and the next buyer has paid. It returns what the late payer is told.
+func LatePayment(t *testing.T, s *Site) error {
+	a := s.Hold("a")
+	return s.Midway(func() error { return s.Pay(a) }, func() {
+		s.Expire(a)
+		s.SweepAll()
+		if err := s.Buy("b"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// PaymentDuringRelease is a payment that reads the hold before it is released, and writes
+// when the next buyer has paid. It returns what the payer is told.
+func PaymentDuringRelease(t *testing.T, s *Site) error {
+	a := s.Hold("a")
+	return s.Midway(func() error { return s.Pay(a) }, func() {
+		if err := errors.Join(s.Release(t.Context(), a.ID, a.Token), s.Buy("b")); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TwoSweeps is a sweep that finds an expired hold, and another that ends it first.
+func TwoSweeps(t *testing.T, s *Site) {
+	s.Expire(s.Hold("a"))
+	err := s.Midway(func() error {
+		_, err := s.Sweep(t.Context(), s.Item.SKU, 10)
+		return err
+	}, func() { s.SweepAll() })
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// DoubleRelease is a release that finds the hold, and another that ends it first. It
+// returns what the first is told.
+func DoubleRelease(t *testing.T, s *Site) error {
+	a := s.Hold("a")
+	release := func() error { return s.Release(t.Context(), a.ID, a.Token) }
+	return s.Midway(release, func() {
+		if err := release(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// CrashAfterTake is a process that is killed between taking units and writing the hold.
+func CrashAfterTake(t *testing.T, s *Site) {
+	s.Dies(func() error {
+		_, err := s.Take(t.Context(), s.Request("a"))
+		return err
+	})
+}
+
+// LimitRaced is a buyer with a limit of one, who asks again while the first request is
+// about to write. It returns what the first is told.
+func LimitRaced(t *testing.T, s *Site) error {
+	take := func() error {
+		r := s.Request("a")
+		r.Limit = 1
+		_, err := s.Take(t.Context(), r)
+		return err
+	}
+	return s.Midway(take, func() {
+		if err := take(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// SameKeyAtOnce is a request that is repeated with its idempotency key while the first is
+// about to write. It reports whether both got the same hold.
+func SameKeyAtOnce(t *testing.T, s *Site) bool {
+	take := func() (holds.Hold, error) {
+		r := s.Request("a")
+		r.Key, r.Limit = "key", 1
+		return s.Take(t.Context(), r)
+	}
+	var first, second holds.Hold
+	err := s.Midway(func() (err error) {
+		first, err = take()
+		return err
+	}, func() {
+		var err error
+		if second, err = take(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	return first == second
+}
+
+// ClocksDiffer lets a process sweep whose clock is two hours ahead. It returns how many
+// holds it ended before their time.
+func ClocksDiffer(t *testing.T, s *Site) int {
+	s.Hold("a")
+	ahead := s.At(func() time.Time { return time.Now().Add(2 * TTL) })
+	n, err := ahead.Sweep(t.Context(), s.Item.SKU, 10)
+	if err != nil {
+		t.Error(err)
+	}
+	return n
+}
+
+// OldSale pays for a hold after another sale has begun, and lets another one expire. It
+// returns what the payer is told.
+func OldSale(t *testing.T, s *Site) error {
+	a, b := s.Hold("a"), s.Hold("b")
+	s.Put(5)
+	err := s.Pay(a)
+	s.Expire(b)
+	s.SweepAll()
+	s.Want(Figures{Left: 5})
+	return err
+}

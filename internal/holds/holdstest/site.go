@@ -1,0 +1,258 @@
+// Package holdstest runs the stages of package holds through what happens to holds: late
+// payments, two sweeps, processes that die. Each function arranges one situation on embedded
+// and on real backends and returns what came of it. The tests of a stage say what must.
+package holdstest
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"gorm.io/gorm"
+
+	"oversell/internal/backend/backendtest"
+	"oversell/internal/holds"
+	"oversell/internal/locks/locktest"
+	"oversell/internal/stock"
+)
+
+// TTL is that of holds which do not expire during a test by themselves.
+const TTL = time.Hour
+
+// NewStage makes a stage.
+type NewStage func(holds.Backends) holds.Stage
+
+// Site has the backends of one test, a stage on them, and an item that is sold by holds.
+type Site struct {
+	holds.Stage
+	Backends holds.Backends
+	DB       *gorm.DB
+	Shop     *stock.Service
+	Item     stock.Item
+
+	Redis *locktest.Hook // of the stage's commands
+	SQL   *SQLHook       // of the stage's statements
+
+	t   *testing.T
+	new NewStage
+}
+
+// Each runs f on embedded and on real backends, with a sale of so many units.
+func Each(t *testing.T, units int64, n NewStage, f func(t *testing.T, s *Site)) {
+	t.Helper()
+	backendtest.Each(t, func(t *testing.T, rdb redis.UniversalClient, db *gorm.DB) {
+		f(t, New(t, rdb, db, units, n, sql.LevelDefault))
+	})
+}
+
+// EachIsolation is Each, and on the real database once for each isolation level that a shop
+// may have there.
+func EachIsolation(t *testing.T, units int64, n NewStage, f func(t *testing.T, s *Site)) {
+	t.Helper()
+	backendtest.Each(t, func(t *testing.T, rdb redis.UniversalClient, db *gorm.DB) {
+		if db.Name() != "mysql" {
+			f(t, New(t, rdb, db, units, n, sql.LevelDefault))
+			return
+		}
+		for _, level := range []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead} {
+			t.Run(strings.ToLower(level.String()), func(t *testing.T) { f(t, New(t, rdb, db, units, n, level)) })
+		}
+	})
+}
+
+var skus atomic.Int64
+
+// New returns a site on these backends.
+func New(t *testing.T, rdb redis.UniversalClient, db *gorm.DB, units int64, n NewStage, level sql.IsolationLevel) *Site {
+	t.Helper()
+	if err := errors.Join(stock.Migrate(t.Context(), db), holds.Migrate(t.Context(), db)); err != nil {
+		t.Fatal(err)
+	}
+	pool, err := db.DB()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Site{DB: db, Redis: new(locktest.Hook), SQL: new(SQLHook), t: t, new: n}
+	rdb.AddHook(s.Redis)
+	s.Backends = holds.Backends{Redis: rdb, DB: WithHook(pool, s.SQL), SQL: holds.DialectOf(db), Isolation: level}
+	t.Cleanup(func() { _ = s.Backends.DB.Close() })
+	s.Shop = stock.New(stock.Config{DB: db, Redis: rdb, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	t.Cleanup(s.Shop.Close)
+	s.Stage = s.At(nil)
+	s.Item.SKU = fmt.Sprintf("item-%d", skus.Add(1))
+	s.Put(units)
+	return s
+}
+
+// At returns another process's stage on the same backends, with a clock of its own.
+func (s *Site) At(now func() time.Time) holds.Stage {
+	b := s.Backends
+	b.Now = now
+	return s.new(b)
+}
+
+// Put begins a sale.
+func (s *Site) Put(units int64) {
+	s.t.Helper()
+	item, err := s.Shop.Put(s.t.Context(), stock.Item{SKU: s.Item.SKU, Initial: units, Keeper: stock.InHolds})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.Item = item
+}
+
+var ids atomic.Int64
+
+// Request asks for one unit in the current sale.
+func (s *Site) Request(buyer string) holds.Request {
+	return holds.Request{
+		ID: fmt.Sprintf("hold-%d", ids.Add(1)), SKU: s.Item.SKU, SaleID: s.Item.SaleID,
+		Buyer: buyer, Quantity: 1, TTL: TTL,
+	}
+}
+
+// Hold takes one unit.
+func (s *Site) Hold(buyer string) holds.Hold {
+	s.t.Helper()
+	h, err := s.Take(s.t.Context(), s.Request(buyer))
+	if err != nil {
+		s.t.Fatalf("%s: %v", buyer, err)
+	}
+	return h
+}
+
+// Buy takes one unit and pays for it.
+func (s *Site) Buy(buyer string) error {
+	h, err := s.Take(s.t.Context(), s.Request(buyer))
+	if err != nil {
+		return err
+	}
+	return s.Pay(h)
+}
+
+// Pay claims a hold, with a payment of its own.
+func (s *Site) Pay(h holds.Hold) error {
+	_, err := s.Claim(s.t.Context(), h.ID, h.Token, "payment-"+h.ID)
+	return err
+}
+
+// Expire lets a hold expire now, as its ttl and the clock of the database would later.
+func (s *Site) Expire(h holds.Hold) {
+	s.t.Helper()
+	ctx, rdb := s.t.Context(), s.Backends.Redis
+	err := s.DB.Exec("UPDATE oversell_holds SET expires_at = 0 WHERE id = ?", h.ID).Error
+	err = errors.Join(err, rdb.Del(ctx, "oversell:h1:hold:"+h.ID).Err())
+	key := "oversell:h1:" + h.SKU + ":expiry"
+	for _, member := range rdb.ZRange(ctx, key, 0, -1).Val() {
+		if strings.Contains(member, `"`+h.ID+`"`) {
+			err = errors.Join(err, rdb.ZAddXX(ctx, key, redis.Z{Member: member}).Err())
+		}
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// SweepAll ends all holds that have expired.
+func (s *Site) SweepAll() int {
+	s.t.Helper()
+	n, err := s.Sweep(s.t.Context(), s.Item.SKU, 1_000)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return n
+}
+
+// Figures is where the units of the sale are.
+type Figures struct{ Left, Held, Sold, Stranded, Oversold int64 }
+
+// Figures counts the units.
+func (s *Site) Figures() Figures {
+	s.t.Helper()
+	var f Figures
+	err := s.DB.Raw("SELECT COALESCE(SUM(quantity), 0) FROM oversell_orders WHERE sku = ? AND sale_id = ?", s.Item.SKU, s.Item.SaleID).Scan(&f.Sold).Error
+	units, unitsErr := s.Units(s.t.Context(), s.Item.SKU, s.Item.SaleID)
+	if err := errors.Join(err, unitsErr); err != nil {
+		s.t.Fatal(err)
+	}
+	f.Left, f.Held = units.Left, units.Held
+	f.Stranded = max(0, s.Item.Initial-f.Sold-f.Left-f.Held)
+	f.Oversold = max(0, f.Sold+f.Left+f.Held-s.Item.Initial)
+	return f
+}
+
+// Want compares the figures.
+func (s *Site) Want(want Figures) {
+	s.t.Helper()
+	if got := s.Figures(); got != want {
+		s.t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+// writes are the statements and commands with which a stage changes something.
+func writes(statement string) bool {
+	return statement == "BEGIN" || strings.HasPrefix(statement, "UPDATE") || strings.HasPrefix(statement, "INSERT")
+}
+
+var writesRedis = locktest.Command("decrby", "incrby", "del", "set", "zadd", "zrem")
+
+// Midway runs f until it is about to write for the first time, then meanwhile, and then the
+// rest of f. What f has read is old by then.
+func (s *Site) Midway(f func() error, meanwhile func()) error {
+	s.t.Helper()
+	var parked atomic.Bool
+	here, on := make(chan struct{}), make(chan struct{})
+	park := func(ctx context.Context, send func() error) error {
+		if parked.CompareAndSwap(false, true) {
+			close(here)
+			<-on
+		}
+		return send()
+	}
+	rule := s.Redis.On(writesRedis, -1, park)
+	s.SQL.On(writes, park)
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	select {
+	case err := <-done:
+		s.t.Fatalf("nothing was written; the result is %v", err)
+	case <-here:
+	}
+	func() {
+		defer close(on)
+		meanwhile()
+	}()
+	err := <-done
+	rule.Off()
+	s.SQL.On(nil, nil)
+	return err
+}
+
+// Dies makes f fail where a stage is about to write the hold of units that it has taken, as
+// if the process were killed there.
+func (s *Site) Dies(f func() error) {
+	s.t.Helper()
+	kill := locktest.Fail(locktest.ErrCut)
+	rule := s.Redis.On(locktest.Command("zadd"), -1, kill)
+	s.SQL.On(func(statement string) bool { return strings.HasPrefix(statement, "INSERT INTO oversell_holds ") }, kill)
+	err := f()
+	rule.Off()
+	s.SQL.On(nil, nil)
+	if !errors.Is(err, locktest.ErrCut) {
+		s.t.Fatalf("got %v, want %v", err, locktest.ErrCut)
+	}
+}
+
+// isOneOf reports whether err is one of the given errors.
+func isOneOf(err error, known ...error) bool {
+	return slices.ContainsFunc(known, func(one error) bool { return errors.Is(err, one) })
+}

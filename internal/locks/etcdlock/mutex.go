@@ -38,7 +38,8 @@
 //   - a process renews for ever a lock that nobody unlocks
 //   - if somebody else deletes a key or a lease, the holder learns it up to a third
 //     of the ttl later: TestForeignDeleteIsToldLate; a waiter learns it before it
-//     could get the lock: TestForeignDeleteOfPlace
+//     could get the lock: TestForeignDeleteOfPlace; a caller without a place in the queue
+//     goes on with a new lease: TestRevokedLeaseIsReplaced
 //   - a process paused for longer than ttl learns of the loss only when it resumes,
 //     maybe one write too late: only a resource that checks the token can refuse it
 package etcdlock
@@ -46,7 +47,6 @@ package etcdlock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"oversell/internal/guard/keymutex"
@@ -78,8 +78,9 @@ func New(source *Source, key string) *Mutex {
 }
 
 // Lock waits for the lock, first come, first served. It returns the cause of ctx
-// if that ends first, and an error if etcd was unavailable for so long that the
-// place in the queue was lost. After an error there is nothing to release.
+// if that ends first, and an error if the place in the queue was lost: etcd was
+// unavailable for too long, or somebody deleted the key or revoked the lease. After an
+// error there is nothing to release.
 func (m *Mutex) Lock(ctx context.Context) error {
 	t, err := m.source.local.Lock(ctx, m.key)
 	if err != nil {
@@ -102,37 +103,34 @@ func (m *Mutex) TryLock(ctx context.Context) (bool, error) {
 	return m.enter(ctx, t, (*place).try)
 }
 
-// enter acquires the lock in etcd for the caller whose turn it is in this process. If
-// that fails, the turn ends only after the clean-up, but the caller does not wait for
-// it.
+// enter acquires the lock in etcd for the caller whose turn it is in this process.
+//
+// Somebody may have revoked the lease of this process, which learns of it only at the
+// next renewal. A caller that has no place in the queue yet has lost nothing, and goes on
+// with a new lease.
 func (m *Mutex) enter(ctx context.Context, t *keymutex.Hold, acquire func(*place, context.Context) (bool, error)) (bool, error) {
-	n, err := m.source.use(ctx)
-	if err != nil {
-		t.Unlock()
-		return false, err
+	for {
+		n, err := m.source.use(ctx)
+		if err != nil {
+			t.Unlock()
+			return false, err
+		}
+		p := newPlace(n, t)
+		acquired, err := p.acquire(ctx, acquire)
+		if errors.Is(err, errUnknown) && p.rev == 0 {
+			n.leave()
+			continue
+		}
+		switch {
+		case acquired:
+			m.hold = newHold(p)
+		case err == nil: // it left nothing behind
+			p.leave()
+		default: // the turn ends only after the clean-up, but the caller does not wait for it
+			p.abandon()
+		}
+		return acquired, err
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(n.ctx, func() { cancel(n.lost()) })()
-
-	p := newPlace(n, t)
-	acquired, err := acquire(p, ctx)
-	switch {
-	case n.over():
-		err = n.lost()
-	case acquired:
-		m.hold = newHold(p)
-		return true, nil
-	case err == nil: // it left nothing behind
-		p.leave()
-		return false, nil
-	case ctx.Err() != nil:
-		err = context.Cause(ctx)
-	default:
-		err = fmt.Errorf("etcdlock: %w", err)
-	}
-	p.abandon()
-	return false, err
 }
 
 // Unlock releases the lock, even if ctx is already cancelled: a caller that

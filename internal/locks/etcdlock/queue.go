@@ -38,6 +38,24 @@ func (p *place) leave() {
 	p.turn.Unlock()
 }
 
+// acquire runs try or queue until ctx or the session ends.
+func (p *place) acquire(ctx context.Context, how func(*place, context.Context) (bool, error)) (bool, error) {
+	n := p.session
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(n.ctx, func() { cancel(n.lost()) })()
+	acquired, err := how(p, ctx)
+	switch {
+	case n.over():
+		return false, n.lost()
+	case err == nil:
+		return acquired, nil
+	case ctx.Err() != nil:
+		return false, context.Cause(ctx)
+	}
+	return false, fmt.Errorf("etcdlock: %w", err)
+}
+
 // try puts the key if there is no other. Otherwise it leaves nothing behind.
 func (p *place) try(ctx context.Context) (bool, error) {
 	none := clientv3.Compare(clientv3.CreateRevision(p.prefix).WithPrefix(), "=", 0)
@@ -79,7 +97,7 @@ func (p *place) put(ctx context.Context, on clientv3.Cmp) (before string, err er
 		Commit()
 	switch {
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
-		p.session.end(fmt.Errorf("%w: etcd does not know the lease", ErrLost))
+		p.session.end(errUnknown)
 		return "", err
 	case err != nil:
 		p.session.retire()

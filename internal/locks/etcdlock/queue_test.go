@@ -253,7 +253,7 @@ func TestLatePut(t *testing.T) {
 	unlock(t, m)
 }
 
-// Somebody deletes a waiter's key, or revokes its lease, by hand.
+// Somebody deletes a waiter's key by hand.
 func TestForeignDeleteOfPlace(t *testing.T) {
 	client, sources := start(t, 2, calm)
 	holder, waiter := New(sources[0], "a"), New(sources[1], "a")
@@ -275,12 +275,37 @@ func TestForeignDeleteOfPlace(t *testing.T) {
 		}
 		mustNotBeHeld(t, waiter)
 	}
-	if _, err := client.Revoke(t.Context(), sources[1].session.lease); err != nil {
-		t.Fatal(err)
+}
+
+// Somebody revokes a process's lease by hand. A caller that has no place in the queue yet
+// has lost nothing: it gets a new lease, long before the next renewal of the old one.
+func TestRevokedLeaseIsReplaced(t *testing.T) {
+	client, sources := start(t, 1, calm)
+	m := New(sources[0], "a")
+	mustLock(t, m)
+	unlock(t, m)
+	for name, acquire := range map[string]func(){
+		"Lock":    func() { mustLock(t, m) },
+		"TryLock": func() { mustTryLock(t, m) },
+	} {
+		before := sources[0].session
+		if _, err := client.Revoke(t.Context(), before.lease); err != nil {
+			t.Fatal(err)
+		}
+		acquire()
+		if sources[0].session == before {
+			t.Errorf("%s acquired the lock with a lease that was revoked", name)
+		}
+		if err := context.Cause(before.ctx); !errors.Is(err, ErrLost) {
+			t.Errorf("the cause of the old lease's end is %v; want %v", err, ErrLost)
+		}
+		unlock(t, m)
 	}
-	if err := waiter.Lock(t.Context()); !errors.Is(err, ErrLost) { // long before the next renewal
-		t.Errorf("Lock = %v; want %v", err, ErrLost)
+}
+
+func mustTryLock(t *testing.T, m *Mutex) {
+	t.Helper()
+	if !tryLock(t, m) {
+		t.Fatal("TryLock did not acquire a lock that is free")
 	}
-	mustLock(t, waiter)
-	unlock(t, waiter)
 }

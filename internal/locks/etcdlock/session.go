@@ -34,6 +34,9 @@ type session struct {
 	retired bool        // revoke it once there are no users
 }
 
+// errUnknown says that the lease has expired in etcd, or that somebody revoked it.
+var errUnknown = fmt.Errorf("%w: etcd does not know the lease", ErrLost)
+
 // sure returns how much of the lease is used. The rest is a margin for telling the
 // holder, and for a clock that is slower than etcd's.
 func (n *session) sure() time.Duration { return n.ttl - n.ttl/10 }
@@ -64,7 +67,7 @@ func (n *session) keep(sent time.Time) {
 			n.note(err)
 			next.Reset(n.ttl / 10)
 		case ttl < n.ttl: // 0: it has expired or was revoked
-			n.end(ErrLost)
+			n.end(errUnknown)
 		default:
 			n.extend(sent.Add(n.sure()))
 			next.Reset(time.Until(sent.Add(n.ttl / 3)))

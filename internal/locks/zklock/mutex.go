@@ -35,6 +35,8 @@
 //   - a process keeps for ever a lock that nobody unlocks
 //   - if somebody else deletes a node, its holder learns it up to a third of the
 //     timeout later: TestForeignDeleteIsToldLate
+//   - if ZooKeeper ends the session, a holder learns it just as late; a caller without a
+//     place in the queue goes on with a new session: TestEndedSessionIsReplaced
 //   - in an ensemble, a server reports an answer to the leader only at its next tick,
 //     at most half a tick later: if it dies in between, the leader counts from the
 //     previous answer, and may end the session that much earlier
@@ -81,8 +83,9 @@ func New(source *Source, key string) *Mutex {
 }
 
 // Lock waits for the lock, first come, first served. It returns the cause of ctx
-// if that ends first, and an error if ZooKeeper was unavailable for so long that
-// the place in the queue was lost. After an error there is nothing to release.
+// if that ends first, and an error if the place in the queue was lost: ZooKeeper was
+// unavailable for too long, ended the session, or somebody deleted the node. After an
+// error there is nothing to release.
 func (m *Mutex) Lock(ctx context.Context) error {
 	t, err := m.source.local.Lock(ctx, m.key)
 	if err != nil {

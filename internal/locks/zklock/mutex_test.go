@@ -467,6 +467,40 @@ func TestForeignDeleteIsToldLate(t *testing.T) {
 	unlock(t, b)
 }
 
+// ZooKeeper has ended the session, and the process does not know it yet. A caller that has
+// no place in the queue has lost nothing: it gets the lock in the new session. The holders
+// of the old session are told.
+func TestEndedSessionIsReplaced(t *testing.T) {
+	key, sources := start(t, 1, calm)
+	s := sources[0]
+	for name, acquire := range map[string]func(m *Mutex){
+		"Lock":    func(m *Mutex) { mustLock(t, m) },
+		"TryLock": func(m *Mutex) { mustTryLock(t, m) },
+	} {
+		holder := New(s, key+name+"held before")
+		mustLock(t, holder)
+		ctx := holder.Context(t.Context())
+		s.session.id++ // as if the connection had got another one
+		m := New(s, key+name)
+		acquire(m)
+		if m.hold.session == holder.hold.session {
+			t.Errorf("%s acquired the lock in a session that has ended", name)
+		}
+		if err := context.Cause(ctx); !errors.Is(err, ErrLost) {
+			t.Errorf("%s: the cause of the end of a hold in the old session is %v; want %v", name, err, ErrLost)
+		}
+		mustNotBeHeld(t, holder)
+		unlock(t, m)
+	}
+}
+
+func mustTryLock(t *testing.T, m *Mutex) {
+	t.Helper()
+	if !tryLock(t, m) {
+		t.Fatal("TryLock did not acquire a lock that is free")
+	}
+}
+
 func TestTokenGrows(t *testing.T) {
 	key, sources := start(t, 3, calm)
 	var mu sync.Mutex // for the race detector, which cannot see synchronisation through ZooKeeper

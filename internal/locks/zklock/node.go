@@ -52,6 +52,13 @@ func newNode(s *Source, key string) *node {
 	return &node{source: s, dir: nameOf(key), id: uuid.NewString() + "-"}
 }
 
+// errGone says that the node was deleted, or went with its session.
+var errGone = fmt.Errorf("zklock: the place in the queue is gone: %w", ErrLost)
+
+// errReplaced says that ZooKeeper has ended the session, and that the connection has
+// another one.
+var errReplaced = fmt.Errorf("%w: ZooKeeper does not know the session", ErrLost)
+
 // queue puts the node into the queue, waits until it is the first if wait is set, and
 // returns its czxid.
 func (n *node) queue(ctx context.Context, session int64, wait bool) (int64, error) {
@@ -64,10 +71,12 @@ func (n *node) queue(ctx context.Context, session int64, wait bool) (int64, erro
 		return err
 	})
 	switch {
-	case errors.Is(err, zk.ErrNoNode), err == nil && stat.EphemeralOwner != session:
-		return 0, fmt.Errorf("zklock: the session ended as its node was made: %w", ErrLost)
+	case errors.Is(err, zk.ErrNoNode):
+		return 0, errGone
 	case err != nil:
 		return 0, err
+	case stat.EphemeralOwner != session:
+		return 0, errReplaced
 	}
 	return stat.Czxid, n.advance(ctx, wait)
 }
@@ -226,7 +235,7 @@ func predecessor(names []string, own string) (before string, err error) {
 		}
 	}
 	if !found {
-		return "", fmt.Errorf("zklock: the place in the queue is gone: %w", ErrLost)
+		return "", errGone
 	}
 	return before, nil
 }

@@ -87,27 +87,43 @@ type hold struct {
 
 // attempt tries to acquire the lock until ctx ends. It cancels ctx when the session
 // ends. After an error it has left nothing behind, and the turn is over.
+//
+// ZooKeeper may have ended the session, which this process notices only at its next
+// request. A caller that has no place in the queue yet has lost nothing, and goes on
+// with the new session.
 func (s *Source) attempt(ctx context.Context, cancel context.CancelCauseFunc, t *keymutex.Hold, wait bool) (*hold, error) {
-	session, err := s.use(ctx)
-	if err != nil {
-		t.Unlock()
-		return nil, err
+	for {
+		session, err := s.use(ctx)
+		if err != nil {
+			t.Unlock()
+			return nil, err
+		}
+		h, err := session.attempt(ctx, cancel, t, wait)
+		if !errors.Is(err, errReplaced) {
+			if err != nil {
+				t.Unlock()
+			}
+			return h, err
+		}
+		session.end(err)
 	}
-	defer context.AfterFunc(session.ctx, func() { cancel(session.lost()) })()
+}
 
-	n := newNode(s, t.Key())
-	token, err := n.queue(ctx, session.id, wait)
+// attempt is one attempt in this session. The turn goes on if it fails.
+func (n *session) attempt(ctx context.Context, cancel context.CancelCauseFunc, t *keymutex.Hold, wait bool) (*hold, error) {
+	defer context.AfterFunc(n.ctx, func() { cancel(n.lost()) })()
+	place := newNode(n.source, t.Key())
+	token, err := place.queue(ctx, n.id, wait)
 	switch {
-	case err == nil && !session.over():
-		h := &hold{turn: t, session: session, path: n.path, token: token}
-		h.ctx, h.end = context.WithCancelCause(session.ctx)
-		_ = s.start(h.attend) // if the source is closed, the hold is over
+	case err == nil && !n.over():
+		h := &hold{turn: t, session: n, path: place.path, token: token}
+		h.ctx, h.end = context.WithCancelCause(n.ctx)
+		_ = n.source.start(h.attend) // if the source is closed, the hold is over
 		return h, nil
-	case session.over():
-		err = session.lost()
+	case n.over():
+		err = n.lost()
 	}
-	n.remove()
-	t.Unlock()
+	place.remove()
 	return nil, err
 }
 

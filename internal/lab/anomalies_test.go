@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/lab"
@@ -155,21 +156,48 @@ func TestRealRedisShowsTheSameKeys(t *testing.T) {
 	}
 	compared := 0
 	for i, c := range real.Cells {
+		differs := keysDiffer(c, virtual.Cells[i])
+		for ttl := 2 * time.Second; differs != "" && c.Outcome != lab.Unknown && ttl <= 8*time.Second; ttl *= 2 {
+			t.Logf("%s on %s is run again, with leases of %v: %s", c.Anomaly, c.Strategy, ttl, differs)
+			c = again(t, cfg, c, ttl)
+			differs = keysDiffer(c, virtual.Cells[i])
+		}
 		if c.Outcome == lab.Unknown {
 			continue
 		}
 		compared++
-		for _, again := range shownAgain(c.Trace) {
-			t.Errorf("%s on %s: nothing has changed but what is left of a ttl: %s", c.Anomaly, c.Strategy, again)
-		}
-		got, want := timeless(c), timeless(virtual.Cells[i])
-		if len(want) < 2 || !slices.Equal(got, want) {
-			t.Errorf("%s on %s: the keys are, one look after the other,\n%s\nin memory\n%s", c.Anomaly, c.Strategy, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		if differs != "" {
+			t.Errorf("%s on %s: %s", c.Anomaly, c.Strategy, differs)
 		}
 	}
 	if compared == 0 {
 		t.Skip("this machine was too busy: nothing was compared")
 	}
+}
+
+// again runs a cell once more. A goroutine that did not run for a while can change the
+// order of commands, even if the lab noticed no stall.
+func again(t *testing.T, cfg lab.Config, c lab.Cell, ttl time.Duration) lab.Cell {
+	t.Helper()
+	cfg.Subjects, cfg.Scenarios, cfg.TTL = []lab.Subject{subject(t, c.Strategy)}, named(t, c.Anomaly), ttl
+	report, err := lab.Run(t.Context(), cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report.Cells[0]
+}
+
+// keysDiffer says how the keys in a cell's trace differ from those in virtual time, or
+// returns "".
+func keysDiffer(c, virtual lab.Cell) string {
+	if repeated := shownAgain(c.Trace); len(repeated) > 0 {
+		return "nothing has changed but what is left of a ttl: " + strings.Join(repeated, "; ")
+	}
+	got, want := timeless(c), timeless(virtual)
+	if len(want) < 2 || !slices.Equal(got, want) {
+		return fmt.Sprintf("the keys are, one look after the other,\n%s\nin memory\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	return ""
 }
 
 // shownAgain are the keys in a trace that are as the events before have left them. It is

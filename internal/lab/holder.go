@@ -132,6 +132,9 @@ func (h *Holder) Obtain(patience time.Duration) bool {
 
 // Wait waits for the lock in the lock's own way, or asks again and again, until it has
 // the lock, the patience is over or the process dies. An error counts as "not yet".
+//
+// The context of a successful wait ends with the cell, and not with Wait: rueidislock ends
+// the hold with it. So a hold should be over before the patience is.
 func (h *Holder) Wait(patience time.Duration) bool {
 	waiter, ok := h.lock.(guard.Waiter)
 	if !ok {
@@ -139,7 +142,7 @@ func (h *Holder) Wait(patience time.Duration) bool {
 	}
 	w := h.p.w
 	ctx, cancel := context.WithTimeout(h.ctx, patience)
-	defer cancel()
+	w.Cleanup(cancel)
 	defer context.AfterFunc(h.p.life, cancel)()
 	for ; ctx.Err() == nil; w.Sleep(w.Delay) {
 		called := w.history.call()

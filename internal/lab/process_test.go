@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"oversell/internal/guard"
 	"oversell/internal/lab/virtualtime"
 	"oversell/internal/lab/wire"
 )
@@ -52,6 +53,38 @@ func TestFaults(t *testing.T) {
 				t.Errorf("%s: the next command too: %v", name, err)
 			}
 		})
+	}
+}
+
+// A lock that was waited for is held after the wait, by each subject that waits in its own
+// way: the end of the wait is not the end of the hold.
+func TestWaitIsNotTheHold(t *testing.T) {
+	waiting := 0
+	err := virtualtime.Run(func() {
+		for _, c := range Subjects() {
+			if c.Lock == nil || c.InProcess {
+				continue
+			}
+			s := inMemoryFor(c)
+			w := newWorld(context.Background(), s, c, 3*time.Second)
+			h := w.Start("A").Holder()
+			if _, ok := h.lock.(guard.Waiter); ok {
+				waiting++
+				got := h.Wait(2 * w.TTL)
+				w.Sleep(w.TTL / 10)
+				if held := w.LockHeld(); !got || !held {
+					t.Errorf("%s: got the lock %v; has it after the wait: %v", c.Name, got, held)
+				}
+			}
+			w.close()
+			s.close()
+		}
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if waiting < 4 {
+		t.Errorf("only %d subjects wait in their own way", waiting)
 	}
 }
 

@@ -227,7 +227,11 @@ func (r *run) cell(ctx context.Context, s *server, i int, ttl, limit time.Durati
 		return c, false
 	}
 	w := newWorld(ctx, s, subject, ttl)
-	v := w.play(func(w *World) Verdict { return w.examined(scenario, scenario.Run(w)) }, limit)
+	v := w.play(func(w *World) Verdict {
+		v := scenario.Run(w)
+		w.finish()
+		return w.examined(scenario, v)
+	}, limit)
 	c.Outcome, c.Note, c.Trace = v.Outcome, v.Note, w.trace.events()
 	w.close()
 	return c, w.late.Load()

@@ -226,6 +226,11 @@ func (w *World) within(d time.Duration) (done func()) {
 // Settle lets enough time pass for everybody to finish what takes no time.
 func (w *World) Settle() { w.Sleep(w.TTL / 50) }
 
+// finish lets who has been let go do the last of what takes no time, such as leaving a
+// queue in the background. Otherwise the end of the trace would depend on who is quicker.
+// It lasts as long as a stall that is not noticed.
+func (w *World) finish() { w.Sleep(w.TTL / tolerance) }
+
 // Await reports whether ch is closed within limit.
 func (w *World) Await(ch <-chan struct{}, limit time.Duration) bool {
 	timer := time.NewTimer(limit)

@@ -1,0 +1,206 @@
+package holds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"oversell/internal/payment"
+)
+
+// Payments is what a Service needs of a payment provider. A payment.Provider is one; see
+// there what each method promises about idempotency keys and errors.
+type Payments interface {
+	Authorise(ctx context.Context, r payment.Request) (payment.Payment, error)
+	Capture(ctx context.Context, paymentID, key string) (payment.Payment, error)
+	Refund(ctx context.Context, paymentID, key string) (payment.Payment, error)
+	Payment(ctx context.Context, id string) (payment.Payment, error)
+}
+
+// The errors of payments, wrapped, beside those of package payment.
+var (
+	// ErrRefunded means that the buyer was charged and has the money back, because the hold
+	// had ended. The error that wraps it says how.
+	ErrRefunded = errors.New("the payment was refunded")
+	// ErrPending means that it is not known yet whether the payment becomes an order or is
+	// refunded. The provider's webhook will settle it; so does a request with the same key.
+	ErrPending = errors.New("the payment is pending")
+	// ErrNoPayments means that the Service has no payment provider.
+	ErrNoPayments = errors.New("there is no payment provider")
+)
+
+const (
+	// payTimeout bounds a payment once it has begun. It does not end with its caller's
+	// context: a buyer who leaves is charged, and gets the order, all the same.
+	payTimeout = 20 * time.Second
+	// payTries is how often the provider is asked when no answer comes. All tries have the
+	// same idempotency key.
+	payTries = 3
+	// payPause is the time between two tries.
+	payPause = 200 * time.Millisecond
+)
+
+// Pay charges the buyer and turns the hold into an order. The key is the buyer's idempotency
+// key: a request that is repeated with it charges once. Pay returns ErrUnknownHold, ErrToken
+// or ErrNotHeld before it charges; ErrRefunded, if the hold ended while the payment was
+// under way; payment.ErrDeclined; or ErrPending.
+//
+// The money moves before the hold does: the order is written when the capture is certain. If
+// the process dies in between, the webhook payment.captured settles it, see Captured.
+func (s *Service) Pay(ctx context.Context, id string, token int64, key string) (Order, error) {
+	order, err := s.pay(ctx, id, token, key)
+	if err != nil {
+		return Order{}, fmt.Errorf("paying for hold %s: %w", id, err)
+	}
+	return order, nil
+}
+
+func (s *Service) pay(ctx context.Context, id string, token int64, key string) (Order, error) {
+	if s.cfg.Payments == nil {
+		return Order{}, ErrNoPayments
+	}
+	if err := checkKey(key); err != nil {
+		return Order{}, err
+	}
+	h, stage, err := s.find(ctx, id)
+	switch {
+	case err != nil:
+		return Order{}, err
+	case h.Token != token:
+		return Order{}, ErrToken
+	case h.Status != Held && h.Status != Paid:
+		return Order{}, NotHeldError{h.Status}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), payTimeout)
+	defer cancel()
+	p, err := s.authorise(ctx, h, key)
+	if err != nil {
+		return Order{}, err
+	}
+	if h.Status == Paid && h.PaymentID != p.ID { // paid with another key: nothing is captured
+		err := NotHeldError{Paid}
+		return Order{}, errors.Join(err, s.refund(ctx, p.ID))
+	}
+	if err := s.capture(ctx, p.ID); err != nil {
+		return Order{}, err
+	}
+	return s.settle(ctx, stage, h, p.ID)
+}
+
+func (s *Service) authorise(ctx context.Context, h Hold, key string) (p payment.Payment, err error) {
+	r := payment.Request{
+		Key: "hold/" + h.ID + "/" + key, Reference: reference(h),
+		Amount: s.cfg.Price * h.Quantity, Currency: s.cfg.Currency,
+	}
+	err = ask(ctx, func() error {
+		p, err = s.cfg.Payments.Authorise(ctx, r)
+		return err
+	})
+	if err != nil {
+		return payment.Payment{}, fmt.Errorf("authorising the payment: %w", err)
+	}
+	return p, nil
+}
+
+// capture charges the buyer. The payment has one capture, so its own id is the key.
+func (s *Service) capture(ctx context.Context, paymentID string) error {
+	err := ask(ctx, func() error {
+		_, err := s.cfg.Payments.Capture(ctx, paymentID, "capture/"+paymentID)
+		return err
+	})
+	if errors.Is(err, payment.ErrUnavailable) {
+		return fmt.Errorf("%w: capturing payment %s: %w", ErrPending, paymentID, err)
+	}
+	if err != nil {
+		return fmt.Errorf("capturing payment %s: %w", paymentID, err)
+	}
+	return nil
+}
+
+// settle turns the hold of a captured payment into its order, or refunds the payment. It may
+// be called any number of times, also by several processes at once.
+func (s *Service) settle(ctx context.Context, stage Stage, h Hold, paymentID string) (Order, error) {
+	order, err := stage.Claim(ctx, h.ID, h.Token, paymentID)
+	switch {
+	case err == nil:
+		return order, nil
+	case !ended(err): // the order may have been written: refund nothing
+		return Order{}, fmt.Errorf("%w: claiming the hold: %w", ErrPending, err)
+	}
+	if refundErr := s.refund(ctx, paymentID); refundErr != nil {
+		return Order{}, fmt.Errorf("%w: %w: %w", ErrPending, err, refundErr)
+	}
+	s.log.Info("a payment came too late and was refunded", "hold", h.ID, "payment", paymentID, "because", err)
+	return Order{}, fmt.Errorf("%w: %w", ErrRefunded, err)
+}
+
+// ended reports whether err of a Claim says that the hold will never be this payment's.
+func ended(err error) bool {
+	return errors.Is(err, ErrNotHeld) || errors.Is(err, ErrUnknownHold) || errors.Is(err, ErrToken)
+}
+
+// refund gives the money back, or cancels a payment that was not captured.
+func (s *Service) refund(ctx context.Context, paymentID string) error {
+	err := ask(ctx, func() error {
+		_, err := s.cfg.Payments.Refund(ctx, paymentID, "refund/"+paymentID)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("refunding payment %s: %w", paymentID, err)
+	}
+	return nil
+}
+
+// ask calls f again while the provider gives no answer.
+func ask(ctx context.Context, f func() error) (err error) {
+	for try := 1; ; try++ {
+		if err = f(); try == payTries || !errors.Is(err, payment.ErrUnavailable) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(payPause):
+		}
+	}
+}
+
+// reference is what a payment is for: the hold and its fencing token. So the webhook of a
+// payment claims what the payment was authorised for, and no other hold.
+func reference(h Hold) string { return h.ID + "/" + strconv.FormatInt(h.Token, 10) }
+
+// Captured settles a payment that the provider says it has captured: its hold becomes an
+// order, or it is refunded. It is for the webhook payment.captured, whose signature the caller
+// has checked, and makes good what a process left that died after its capture. It may be called
+// for the same payment any number of times.
+//
+// It returns nil if the payment is settled, ErrUnknownHold if the payment is not for a hold of
+// this shop, and otherwise an error after which the provider must send the webhook again.
+func (s *Service) Captured(ctx context.Context, paymentID string) error {
+	if s.cfg.Payments == nil {
+		return ErrNoPayments
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), payTimeout)
+	defer cancel()
+	p, err := s.cfg.Payments.Payment(ctx, paymentID) // as it is now: webhooks come out of order
+	if err != nil {
+		return fmt.Errorf("asking for payment %s: %w", paymentID, err)
+	}
+	if p.Status != payment.Captured {
+		return nil
+	}
+	id, number, _ := strings.Cut(p.Reference, "/")
+	token, err := strconv.ParseInt(number, 10, 64)
+	stage, stageErr := s.stageOf(id)
+	if err != nil || stageErr != nil {
+		return fmt.Errorf("payment %s is for %q: %w", paymentID, p.Reference, ErrUnknownHold)
+	}
+	_, err = s.settle(ctx, stage, Hold{ID: id, Token: token}, p.ID)
+	if errors.Is(err, ErrRefunded) {
+		return nil
+	}
+	return err
+}

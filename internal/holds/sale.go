@@ -1,0 +1,134 @@
+package holds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
+
+	"oversell/internal/stock"
+)
+
+// dbTimeout bounds a statement of a Service.
+const dbTimeout = 5 * time.Second
+
+// limited returns the context of one statement. It does not end with ctx: GORM shares
+// prepared statements, so a caller that cancels while one is being prepared would fail all
+// that wait for it.
+func (s *Service) limited(ctx context.Context) (*gorm.DB, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dbTimeout)
+	return s.cfg.DB.WithContext(ctx), cancel
+}
+
+// join returns the id of the item's current sale. The first request decides the stage of the
+// sale. It returns ErrOtherStage if that is not the one that is asked for.
+func (s *Service) join(ctx context.Context, a Ask) (saleID string, err error) {
+	item, err := s.item(ctx, a.SKU)
+	if err != nil {
+		return "", err
+	}
+	if item.Keeper != stock.InHolds {
+		return "", fmt.Errorf("%w: it is not sold by holds; put the item on sale with keeper %s", stock.ErrLocation, stock.InHolds)
+	}
+	stage, err := s.saleStage(ctx, item.SaleID, a.Stage)
+	if err == nil && stage != a.Stage {
+		err = fmt.Errorf("%w: %s", ErrOtherStage, stage)
+	}
+	return item.SaleID, err
+}
+
+// item reads an item's row.
+func (s *Service) item(ctx context.Context, sku string) (item stock.Item, err error) {
+	db, cancel := s.limited(ctx)
+	defer cancel()
+	err = db.Where("sku = ?", sku).Take(&item).Error
+	if errors.Is(err, gorm.ErrRecordNotFound) {
+		return stock.Item{}, fmt.Errorf("%w: %s", stock.ErrUnknownItem, sku)
+	}
+	if err != nil {
+		return stock.Item{}, fmt.Errorf("reading item %s: %w", sku, err)
+	}
+	return item, nil
+}
+
+// saleStage returns the stage of a sale. If it has none, it is given this one, unless that
+// is "".
+func (s *Service) saleStage(ctx context.Context, saleID, stage string) (string, error) {
+	if known, ok := s.sales.Load(saleID); ok {
+		return known.(string), nil
+	}
+	db, cancel := s.limited(ctx)
+	defer cancel()
+	row := saleRow{SaleID: saleID, Stage: stage}
+	if stage != "" {
+		if err := db.Clauses(clause.OnConflict{DoNothing: true}).Create(&row).Error; err != nil {
+			return "", fmt.Errorf("writing the stage of sale %s: %w", saleID, err)
+		}
+	}
+	err := db.Where("sale_id = ?", saleID).Take(&row).Error
+	if errors.Is(err, gorm.ErrRecordNotFound) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("reading the stage of sale %s: %w", saleID, err)
+	}
+	s.sales.Store(saleID, row.Stage)
+	return row.Stage, nil
+}
+
+// Units counts the units of the item's sale that are not sold: those that can be held, and
+// those in holds that have not expired.
+func (s *Service) Units(ctx context.Context, item stock.Item) (left, held int64, err error) {
+	name, err := s.saleStage(ctx, item.SaleID, "")
+	if err != nil {
+		return 0, 0, err
+	}
+	stage, ok := s.cfg.Stages[name]
+	if !ok { // nobody has asked for a hold yet
+		return item.Remaining, 0, nil
+	}
+	u, err := stage.Units(ctx, item.SKU, item.SaleID)
+	if err != nil {
+		return 0, 0, fmt.Errorf("counting the units of %s: %w", item.SKU, err)
+	}
+	return u.Left, u.Held, nil
+}
+
+// Forget removes the holds of an item.
+func (s *Service) Forget(tx *gorm.DB, sku string) error {
+	sales := tx.Model(&row{}).Select("sale_id").Where("sku = ?", sku)
+	for _, rows := range []any{&buyerRow{}, &saleRow{}} {
+		if err := tx.Where("sale_id IN (?)", sales).Delete(rows).Error; err != nil {
+			return fmt.Errorf("deleting the holds of %s: %w", sku, err)
+		}
+	}
+	if err := tx.Where("sku = ?", sku).Delete(&row{}).Error; err != nil {
+		return fmt.Errorf("deleting the holds of %s: %w", sku, err)
+	}
+	return nil
+}
+
+// Order returns the order that a hold has become, or ErrUnknownOrder.
+func (s *Service) Order(ctx context.Context, id string) (Order, error) {
+	if _, err := s.stageOf(id); err != nil {
+		return Order{}, fmt.Errorf("%w: %s", ErrUnknownOrder, id)
+	}
+	db, cancel := s.limited(ctx)
+	defer cancel()
+	var o stock.Order
+	err := db.Where("id = ?", id).Take(&o).Error
+	if errors.Is(err, gorm.ErrRecordNotFound) {
+		return Order{}, fmt.Errorf("%w: %s", ErrUnknownOrder, id)
+	}
+	if err != nil {
+		return Order{}, fmt.Errorf("reading order %s: %w", id, err)
+	}
+	order := Order{ID: o.ID, SKU: o.SKU, SaleID: o.SaleID, Quantity: o.Quantity, CreatedAt: o.CreatedAt.UTC()}
+	if o.IdempotencyKey != nil {
+		order.PaymentID = *o.IdempotencyKey
+	}
+	return order, nil
+}

@@ -1,0 +1,206 @@
+package holds
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"gorm.io/gorm"
+
+	"oversell/internal/stock"
+)
+
+// Config is what a Service is made with.
+type Config struct {
+	DB       *gorm.DB         // with the tables of Migrate and stock.Migrate
+	Stages   map[string]Stage // by name, such as h3_claim: no two names have the same part before the underscore
+	Payments Payments         // nil: nothing can be paid
+	TTL      time.Duration    // of a hold; 0: DefaultTTL
+	Limit    int64            // most units that a buyer may have in a sale; 0: no limit
+	Price    int64            // of one unit, in minor units of the currency; 0: DefaultPrice
+	Currency string           // three capital letters; "": EUR
+	Sweep    time.Duration    // mean time between two sweeps; 0: DefaultSweep
+	Logger   *slog.Logger     // nil: slog.Default
+}
+
+// The defaults of a Config.
+const (
+	DefaultTTL   = 10 * time.Minute
+	DefaultPrice = 1_000
+	DefaultSweep = time.Second
+)
+
+// The errors of a Service, wrapped. It returns stock.ErrInvalid, stock.ErrUnknownItem,
+// stock.ErrLocation for an item that is not sold by holds, and the errors of its Stage too.
+var (
+	ErrUnknownStage = errors.New("unknown stage of holds")
+	ErrOtherStage   = errors.New("the sale has begun with another stage of holds")
+	ErrUnknownOrder = errors.New("unknown order")
+)
+
+// Service sells items by holds. It is safe for concurrent use. The caller must close it.
+type Service struct {
+	cfg      Config
+	prefixes map[string]string // of ids, and the stage's name
+	log      *slog.Logger
+	sales    sync.Map // sale id to stage name
+
+	cancel  context.CancelFunc
+	sweeper sync.WaitGroup
+}
+
+var _ stock.Holds = (*Service)(nil)
+
+// New returns a Service, whose sweeper has begun.
+func New(cfg Config) *Service {
+	cfg.TTL = cmp.Or(cfg.TTL, DefaultTTL)
+	cfg.Price = cmp.Or(cfg.Price, DefaultPrice)
+	cfg.Currency = cmp.Or(cfg.Currency, "EUR")
+	cfg.Sweep = cmp.Or(cfg.Sweep, DefaultSweep)
+	s := &Service{cfg: cfg, prefixes: make(map[string]string), log: cfg.Logger}
+	if s.log == nil {
+		s.log = slog.Default()
+	}
+	for name := range cfg.Stages {
+		s.prefixes[prefix(name)] = name
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	s.sweeper.Go(func() { s.sweepAll(ctx) })
+	return s
+}
+
+// Close ends the sweeper.
+func (s *Service) Close() {
+	s.cancel()
+	s.sweeper.Wait()
+}
+
+// prefix begins the ids of a stage's holds, so that a hold says where it is.
+func prefix(stage string) string {
+	short, _, _ := strings.Cut(stage, "_")
+	return short
+}
+
+// newID returns an id for a hold. It begins with the time after the prefix: random ids would
+// touch another page of the database's index each.
+func newID(stage string) string {
+	id := uuid.Must(uuid.NewV7())
+	return fmt.Sprintf("%s-%x", prefix(stage), id[:])
+}
+
+// Ask asks for a hold in the current sale of an item.
+type Ask struct {
+	Stage    string // its name
+	SKU      string
+	Buyer    string
+	Quantity int64
+	Key      string // idempotency key, or ""
+}
+
+// printable is a buyer or an idempotency key.
+var printable = regexp.MustCompile(`^[\x21-\x7e]+$`)
+
+// MaxBuyer bounds the bytes of a buyer.
+const MaxBuyer = 64
+
+func (a Ask) check() error {
+	if err := stock.CheckSKU(a.SKU); err != nil {
+		return err
+	}
+	switch {
+	case a.Quantity < 1 || a.Quantity > stock.MaxQuantity:
+		return fmt.Errorf("%w: quantity is %d, and must be 1 to %d", stock.ErrInvalid, a.Quantity, stock.MaxQuantity)
+	case len(a.Buyer) > MaxBuyer || !printable.MatchString(a.Buyer):
+		return fmt.Errorf("%w: buyer must be 1 to %d printable ASCII characters without spaces", stock.ErrInvalid, MaxBuyer)
+	}
+	return checkKey(a.Key)
+}
+
+func checkKey(key string) error {
+	if key != "" && (len(key) > stock.MaxKey || !printable.MatchString(key)) {
+		return fmt.Errorf("%w: an idempotency key must be 1 to %d printable ASCII characters without spaces", stock.ErrInvalid, stock.MaxKey)
+	}
+	return nil
+}
+
+// maxSales bounds how often a request starts again because another sale has begun.
+const maxSales = 3
+
+// Hold takes units for a buyer. The hold expires after Config.TTL.
+func (s *Service) Hold(ctx context.Context, a Ask) (h Hold, err error) {
+	stage, ok := s.cfg.Stages[a.Stage]
+	if !ok {
+		return Hold{}, fmt.Errorf("%w: %q", ErrUnknownStage, a.Stage)
+	}
+	if err := a.check(); err != nil {
+		return Hold{}, err
+	}
+	for range maxSales {
+		r := Request{
+			ID: newID(a.Stage), SKU: a.SKU, Buyer: a.Buyer, Quantity: a.Quantity, Key: a.Key,
+			Limit: s.cfg.Limit, TTL: s.cfg.TTL,
+		}
+		if r.SaleID, err = s.join(ctx, a); err == nil {
+			h, err = stage.Take(ctx, r)
+		}
+		if !errors.Is(err, ErrSaleOver) {
+			break
+		}
+	}
+	if err != nil {
+		return Hold{}, fmt.Errorf("holding %d of %s: %w", a.Quantity, a.SKU, err)
+	}
+	return h, nil
+}
+
+// Get returns a hold as it is now, or ErrUnknownHold.
+func (s *Service) Get(ctx context.Context, id string) (Hold, error) {
+	h, _, err := s.find(ctx, id)
+	return h, err
+}
+
+// Release gives the units of a hold back. It returns ErrUnknownHold, ErrToken or ErrNotHeld.
+func (s *Service) Release(ctx context.Context, id string, token int64) error {
+	stage, err := s.stageOf(id)
+	if err == nil {
+		err = stage.Release(ctx, id, token)
+	}
+	if err != nil {
+		return fmt.Errorf("releasing hold %s: %w", id, err)
+	}
+	return nil
+}
+
+// find returns a hold and its stage.
+func (s *Service) find(ctx context.Context, id string) (Hold, Stage, error) {
+	stage, err := s.stageOf(id)
+	if err != nil {
+		return Hold{}, nil, err
+	}
+	h, err := stage.Look(ctx, id)
+	if err != nil {
+		return Hold{}, nil, fmt.Errorf("looking up hold %s: %w", id, err)
+	}
+	return h, stage, nil
+}
+
+// stageOf returns the stage that has given out an id. It returns ErrUnknownHold if none has.
+func (s *Service) stageOf(id string) (Stage, error) {
+	begin, _, _ := strings.Cut(id, "-")
+	stage, ok := s.cfg.Stages[s.prefixes[begin]]
+	if !ok || len(id) > maxID || !printable.MatchString(id) {
+		return nil, ErrUnknownHold
+	}
+	return stage, nil
+}
+
+// maxID bounds the bytes of a hold's id.
+const maxID = 36

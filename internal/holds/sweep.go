@@ -1,0 +1,66 @@
+package holds
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"oversell/internal/stock"
+)
+
+// maxSwept is how many holds one call of Stage.Sweep ends.
+const maxSwept = 500
+
+// sweepAll ends holds that have expired, again and again until ctx ends. It needs no
+// requests: the last hold of a sale gives its units back too. The shops do not take turns, so
+// the pauses between their sweeps are of random length.
+func (s *Service) sweepAll(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(s.cfg.Sweep/2 + rand.N(s.cfg.Sweep)):
+		}
+		if err := s.sweepItems(ctx); err != nil && ctx.Err() == nil {
+			s.log.Warn("ending holds that have expired failed, and their units stay taken for now", "error", err)
+		}
+	}
+}
+
+// sweepItems ends the holds that have expired, of all items that are sold by holds.
+func (s *Service) sweepItems(ctx context.Context) error {
+	var items []stock.Item
+	db, cancel := s.limited(ctx)
+	err := db.Select("sku", "sale_id").Where("keeper = ?", stock.InHolds).Find(&items).Error
+	cancel()
+	if err != nil {
+		return fmt.Errorf("reading which items are sold by holds: %w", err)
+	}
+	for _, item := range items {
+		name, err := s.saleStage(ctx, item.SaleID, "")
+		if err != nil {
+			return err
+		}
+		if stage, ok := s.cfg.Stages[name]; ok {
+			if err := s.sweepItem(ctx, stage, item.SKU); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *Service) sweepItem(ctx context.Context, stage Stage, sku string) error {
+	for ctx.Err() == nil {
+		n, err := stage.Sweep(ctx, sku, maxSwept)
+		if err != nil {
+			return fmt.Errorf("ending the expired holds of %s: %w", sku, err)
+		}
+		if n == 0 {
+			return nil
+		}
+		s.log.Debug("holds have expired", "sku", sku, "holds", n)
+	}
+	return nil
+}

@@ -134,7 +134,19 @@ type tx struct {
 	hook *SQLHook
 }
 
-func (t tx) Commit() error   { return t.hook.do(context.Background(), "COMMIT", t.Tx.Commit) }
+// Commit rolls back if the COMMIT was never sent, as a server does when a connection breaks.
+func (t tx) Commit() error {
+	sent := false
+	err := t.hook.do(context.Background(), "COMMIT", func() error {
+		sent = true
+		return t.Tx.Commit()
+	})
+	if !sent {
+		err = errors.Join(err, t.Tx.Rollback())
+	}
+	return err
+}
+
 func (t tx) Rollback() error { return t.hook.do(context.Background(), "ROLLBACK", t.Tx.Rollback) }
 
 // statement is a prepared statement whose execution passes through the hook.

@@ -1,0 +1,209 @@
+package hold
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+
+	"oversell/internal/holds"
+	"oversell/internal/holds/holdstest"
+	"oversell/internal/locks/locktest"
+)
+
+// Payment, release and sweep race for a hold that expires at about that moment. One of them
+// ends it, the others are told, and no unit is lost or sold twice.
+func TestExactlyOneWins(t *testing.T) {
+	const rounds = 60
+	holdstest.EachIsolation(t, rounds, stage, func(t *testing.T, s *holdstest.Site) {
+		won := make(map[holds.Status]int)
+		for range rounds {
+			h := s.Hold("a")
+			expireSoon(t, s, h)
+			won[race(t, s, h)]++
+		}
+		t.Log("ended by", won)
+		s.SweepAll()
+		sold := int64(won[holds.Paid])
+		s.Want(holdstest.Figures{Left: rounds - sold, Sold: sold})
+	})
+}
+
+// expireSoon lets a hold expire within some milliseconds, or lets it have expired.
+func expireSoon(t *testing.T, s *holdstest.Site, h holds.Hold) {
+	t.Helper()
+	err := s.DB.Exec("UPDATE oversell_holds SET expires_at = "+s.Backends.SQL.Clock+" + ? WHERE id = ?", rand.IntN(12)-2, h.ID).Error
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// race returns how the hold ended, after it has checked that it ended once.
+func race(t *testing.T, s *holdstest.Site, h holds.Hold) holds.Status {
+	t.Helper()
+	var paid, released, expired atomic.Int64
+	refused := func(err error) {
+		if !errors.Is(err, holds.ErrNotHeld) {
+			t.Error(err)
+		}
+	}
+	var all sync.WaitGroup
+	all.Go(func() {
+		if err := s.Pay(h); err == nil {
+			paid.Add(1)
+		} else {
+			refused(err)
+		}
+	})
+	for range 2 {
+		all.Go(func() {
+			if err := s.Release(t.Context(), h.ID, h.Token); err == nil {
+				released.Add(1)
+			} else {
+				refused(err)
+			}
+		})
+		all.Go(func() {
+			for range 20 {
+				n, err := s.Sweep(t.Context(), h.SKU, 10)
+				if err != nil {
+					t.Error(err)
+				}
+				expired.Add(int64(n))
+			}
+		})
+	}
+	all.Wait()
+	if n := paid.Load() + released.Load() + expired.Load(); n > 1 {
+		t.Errorf("paid %d times, released %d times, expired %d times", paid.Load(), released.Load(), expired.Load())
+	}
+	now, err := s.Look(t.Context(), h.ID)
+	if err != nil {
+		t.Error(err)
+	}
+	for status, n := range map[holds.Status]int64{holds.Paid: paid.Load(), holds.Released: released.Load()} {
+		if (now.Status == status) != (n == 1) {
+			t.Errorf("the hold is %s, and %d were told that it is %s", now.Status, n, status)
+		}
+	}
+	return now.Status
+}
+
+func TestWrongToken(t *testing.T) {
+	holdstest.Each(t, 2, stage, func(t *testing.T, s *holdstest.Site) {
+		a, b := s.Hold("a"), s.Hold("b")
+		if b.Token <= a.Token {
+			t.Errorf("the tokens are %d and then %d; want them to grow", a.Token, b.Token)
+		}
+		wrong := a
+		wrong.Token = b.Token
+		for _, err := range []error{s.Pay(wrong), s.Release(t.Context(), a.ID, b.Token)} {
+			if !errors.Is(err, holds.ErrToken) {
+				t.Errorf("got %v, want %v", err, holds.ErrToken)
+			}
+		}
+		s.Want(holdstest.Figures{Held: 2})
+	})
+}
+
+// A payment that has paid for one hold does not pay for another.
+func TestPaymentPaysOnce(t *testing.T) {
+	holdstest.Each(t, 2, stage, func(t *testing.T, s *holdstest.Site) {
+		a, b := s.Hold("a"), s.Hold("b")
+		if _, err := s.Claim(t.Context(), a.ID, a.Token, "payment"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Claim(t.Context(), b.ID, b.Token, "payment"); !errors.Is(err, holds.ErrPaymentUsed) {
+			t.Errorf("got %v, want %v", err, holds.ErrPaymentUsed)
+		}
+		s.Want(holdstest.Figures{Held: 1, Sold: 1})
+	})
+}
+
+// onCommit applies then to the nth COMMIT from now.
+func onCommit(s *holdstest.Site, nth int64, then holdstest.Action) {
+	var seen atomic.Int64
+	s.SQL.On(func(statement string) bool { return statement == "COMMIT" && seen.Add(1) == nth }, then)
+}
+
+// The connection breaks during COMMIT, before the server has executed it or after. The stage
+// finds out which by a read that waits for the transaction.
+func TestLostCommit(t *testing.T) {
+	type step struct {
+		name string
+		nth  int64 // COMMIT of the step
+		do   func(s *holdstest.Site, h holds.Hold) error
+		want holdstest.Figures // if it was executed
+	}
+	steps := []step{
+		{"take", 2, func(s *holdstest.Site, h holds.Hold) error {
+			_, err := s.Take(context.Background(), s.Request("b"))
+			return err
+		}, holdstest.Figures{Held: 2}},
+		{"claim", 1, func(s *holdstest.Site, h holds.Hold) error { return s.Pay(h) }, holdstest.Figures{Left: 1, Sold: 1}},
+		{"release", 1, func(s *holdstest.Site, h holds.Hold) error {
+			return s.Release(context.Background(), h.ID, h.Token)
+		}, holdstest.Figures{Left: 2}},
+	}
+	for _, step := range steps {
+		t.Run(step.name, func(t *testing.T) {
+			holdstest.Each(t, 2, stage, func(t *testing.T, s *holdstest.Site) {
+				h := s.Hold("a")
+				if s.DB.Name() != "mysql" {
+					return // SQLite runs in this process: its COMMIT has no reply to lose
+				}
+				onCommit(s, step.nth, locktest.Fail(locktest.ErrCut))
+				if err := step.do(s, h); !errors.Is(err, locktest.ErrCut) {
+					t.Errorf("never executed: got %v, want %v", err, locktest.ErrCut)
+				}
+				s.Want(holdstest.Figures{Left: 1, Held: 1})
+				onCommit(s, step.nth, locktest.LoseReply(locktest.ErrCut))
+				if err := step.do(s, h); err != nil {
+					t.Errorf("executed: got %v", err)
+				}
+				s.Want(step.want)
+			})
+		})
+	}
+}
+
+// The server rolls a transaction back because of a deadlock. It is tried again.
+func TestConflictIsTriedAgain(t *testing.T) {
+	holdstest.Each(t, 2, stage, func(t *testing.T, s *holdstest.Site) {
+		if s.DB.Name() != "mysql" {
+			return // one writer at a time
+		}
+		for name, do := range map[string]func(h holds.Hold) error{
+			"take":    func(holds.Hold) error { return s.Buy("b") },
+			"claim":   s.Pay,
+			"release": func(h holds.Hold) error { return s.Release(t.Context(), h.ID, h.Token) },
+			"sweep": func(h holds.Hold) error {
+				s.Expire(h)
+				_, err := s.Sweep(t.Context(), h.SKU, 10)
+				return err
+			},
+		} {
+			s.Put(2)
+			h := s.Hold("a")
+			var deadlocks atomic.Int64
+			s.SQL.On(func(statement string) bool { return strings.HasPrefix(statement, "UPDATE") }, func(_ context.Context, send func() error) error {
+				if deadlocks.Add(1) == 1 {
+					return &mysql.MySQLError{Number: 1213, Message: "Deadlock found"}
+				}
+				return send()
+			})
+			if err := do(h); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			s.SQL.On(nil, nil)
+			if f := s.Figures(); f.Stranded != 0 || f.Oversold != 0 {
+				t.Errorf("%s: %+v", name, f)
+			}
+		}
+	})
+}

@@ -36,8 +36,8 @@ func TestMutantsAreNoticed(t *testing.T) {
 	var table strings.Builder
 	fmt.Fprintf(&table, "%-8s %-4s %s\n", "package", "lab", "fault")
 	sound := map[string]bool{}
-	for _, m := range All() {
-		if !pick.MatchString(m.Path() + " " + m.Breaks) {
+	for _, m := range all() {
+		if !pick.MatchString(m.path() + " " + m.Breaks) {
 			continue
 		}
 		if !sound[m.Stage] {
@@ -48,12 +48,12 @@ func TestMutantsAreNoticed(t *testing.T) {
 		}
 		with := overlay(t, dir, &m)
 		byPackage, byLab := noticed(t, with, m), seen(t, dir, with, m)
-		fmt.Fprintf(&table, "%-8s %-4s %s: %s\n", mark(byPackage), mark(byLab), m.Path(), m.Breaks)
+		fmt.Fprintf(&table, "%-8s %-4s %s: %s\n", mark(byPackage), mark(byLab), m.path(), m.Breaks)
 		if !byPackage {
 			t.Errorf("the tests of %s do not notice that %s: %q instead of %q in %s", m.Stage, m.Breaks, m.New, m.Old, m.File)
 		}
 		if m.Lab && *labToo && !byLab {
-			t.Errorf("the lab does not notice that %s: %q instead of %q in %s", m.Breaks, m.New, m.Old, m.Path())
+			t.Errorf("the lab does not notice that %s: %q instead of %q in %s", m.Breaks, m.New, m.Old, m.path())
 		}
 	}
 	t.Log("\n" + table.String())
@@ -68,11 +68,11 @@ func mark(noticed bool) string {
 
 // overlay writes the overlay file that makes go build use the mutant's text,
 // and returns its path.
-func overlay(t *testing.T, dir string, m *Mutant) string {
+func overlay(t *testing.T, dir string, m *mutant) string {
 	t.Helper()
 	replace := map[string]string{}
 	if m != nil {
-		path, err := filepath.Abs(filepath.Join(root, m.Path()))
+		path, err := filepath.Abs(filepath.Join(root, m.path()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,18 +97,18 @@ func overlay(t *testing.T, dir string, m *Mutant) string {
 }
 
 // noticed reports whether the tests of the mutant's stage fail.
-func noticed(t *testing.T, overlay string, m Mutant) bool {
+func noticed(t *testing.T, overlay string, m mutant) bool {
 	t.Helper()
-	out, code := run(t, "go", "test", "-overlay", overlay, "-count=1", "-vet=off", "-failfast", "-timeout=90s", m.Package())
+	out, code := run(t, "go", "test", "-overlay", overlay, "-count=1", "-vet=off", "-failfast", "-timeout=90s", "./internal/locks/"+m.Stage)
 	if strings.Contains(out, "[build failed]") || strings.Contains(out, "[setup failed]") {
-		t.Errorf("%s does not build with %q:\n%s", m.Path(), m.New, out)
+		t.Errorf("%s does not build with %q:\n%s", m.path(), m.New, out)
 	}
 	return code != 0
 }
 
 // seen reports whether a cell of the stage in the lab differs from its recorded
 // outcome.
-func seen(t *testing.T, dir, overlay string, m Mutant) bool {
+func seen(t *testing.T, dir, overlay string, m mutant) bool {
 	t.Helper()
 	if !*labToo {
 		return false

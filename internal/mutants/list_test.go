@@ -1,0 +1,160 @@
+package mutants
+
+import "path"
+
+// A mutant is one fault.
+type mutant struct {
+	Stage    string // the folder in internal/locks
+	File     string // in the folder
+	Old, New string // the text to replace, which occurs once, and its replacement
+	Breaks   string // what goes wrong
+	Lab      bool   // the lab must notice it too, not only the tests of the stage
+}
+
+// path is the mutated file, from the root of the module.
+func (m mutant) path() string { return path.Join("internal/locks", m.Stage, m.File) }
+
+// all returns the mutants, by stage.
+func all() []mutant {
+	list := []mutant{
+		{"v2_ttl", "mutex.go", `"held", m.ttl)`, `"held", 0)`, "the lock of a dead holder stays", true},
+		{"v2_ttl", "mutex.go", `if n == 0 {`, `if n < 0 {`, "an Unlock does not report that the lock had expired", false},
+
+		{"v3_uuid", "mutex.go", `token, m.ttl).Result()`, `token, 0).Result()`, "the lock of a dead holder stays", true},
+		{"v3_uuid", "mutex.go", `err == nil && token != m.token`, `token == ""`, "a late holder deletes the next holder's lock", true},
+		{"v3_uuid", "mutex.go", `if ok || err != nil {`, `if ok {`, "a lock whose reply was lost cannot be released", false},
+
+		{"v4_lua", "mutex.go", `token, m.ttl).Result()`, `token, 0).Result()`, "the lock of a dead holder stays", true},
+		{"v4_lua", "mutex.go", `if ok || err != nil {`, `if ok {`, "a lock whose reply was lost cannot be released", false},
+		{"v4_lua", "unlock.lua", `redis.call('GET', KEYS[1]) ~= ARGV[1]`, `redis.call('EXISTS', KEYS[1]) == 0`, "a late holder deletes the next holder's lock", true},
+		{"v4_lua", "mutex.go", `context.WithoutCancel(ctx)`, `ctx`, "a cancelled caller leaves the lock behind", false},
+
+		{"v5_reentrant", "lock.lua", ` and redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0`, ``, "the owner waits for itself", false},
+		{"v5_reentrant", "lock.lua", `redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2])`, `n == 1`, "a re-entry does not lengthen the lease", false},
+		{"v5_reentrant", "lock.lua", `redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2])`, `n > 1`, "the lock of a dead holder stays", false},
+		{"v5_reentrant", "lock.lua", `redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2])`, `true`, "a re-entry shortens the lease", false},
+		{"v5_reentrant", "unlock.lua", `if n == 0 then`, `if n >= 0 then`, "an inner Unlock frees the outer hold", true},
+		{"v5_reentrant", "unlock.lua", `redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0`, `redis.call('EXISTS', KEYS[1]) == 0`, "a late holder is counted in the next holder's lock", false},
+	}
+	for _, stage := range []string{"v6_watchdog", "v7_queue", "v8_fenced"} {
+		list = append(list, renewing(stage, "r", "renewal", "mutex.go", "r")...)
+		list = append(list,
+			mutant{stage, "renewal.go", `expires: sent.Add(ttl)}`, `expires: time.Now().Add(ttl)}`, "the lease is counted from the answer", false},
+			mutant{stage, "renew.lua", `if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then`, `if redis.call('EXISTS', KEYS[1]) == 0 then`, "the renewal extends another holder's lock", false},
+			mutant{stage, "renewal.go", "	delete(holds, h)\n	r.end(context.Canceled)\n", "	delete(holds, h)\n", "the renewal goes on after the Unlock", false},
+			mutant{stage, "renewal.go", `if r != nil && n == 1 {`, `if false {`, "a re-entry into a lost hold counts as one", false},
+			mutant{stage, "mutex.go", `		defer r.inFlight.Wait()`, `		_ = r`, "a renewal is in flight after the Unlock", false},
+		)
+	}
+	for _, stage := range []string{"v7_queue", "v8_fenced"} {
+		list = append(list, queueing(stage)...)
+	}
+	list = append(list,
+		mutant{"v8_fenced", "lock.lua", `math.max(token + 1, time[1] * 1000000 + time[2])`, `time[1] * 1000000 + time[2]`, "tokens repeat while the clock does not advance", false},
+		mutant{"v8_fenced", "lock.lua", `math.max(token + 1, time[1] * 1000000 + time[2])`, `token + 1`, "tokens restart when the last one has expired", false},
+		mutant{"v8_fenced", "lock.lua", `if n == 1 then`, `if n > 0 then`, "a re-entry has another token", true},
+		mutant{"v8_fenced", "lock.lua", `string.format('%.0f', token), 'PX', 2 * ARGV[2])`, `string.format('%.0f', token))`, "the token stays for ever", false},
+		mutant{"v8_fenced", "renew.lua", `redis.call('PEXPIRE', KEYS[1] .. ':token', 2 * ARGV[2])`, ``, "the last token expires while the lock is held", false},
+	)
+	list = append(list, renewing("v9_cohort", "h", "hold", "turn.go", "t")...)
+	return append(list, cohort("v9_cohort")...)
+}
+
+// renewing returns the faults of a stage with a renewal. The stage names it r, of
+// type kind; its Context is in the file named context, where turn is the variable to
+// register the cancellation with.
+func renewing(stage, r, kind, context, turn string) []mutant {
+	expire := "func (" + r + " *" + kind + ") expire() {\n\tmu.Lock()\n\tdefer mu.Unlock()\n"
+	return []mutant{
+		{stage, "renewal.go", r + `.expires = sent.Add(` + r + `.ttl)`, r + `.expires = time.Now().Add(` + r + `.ttl)`, "the lease is counted from the answer to a renewal", false},
+		{stage, "renewal.go", r + `.lease.Reset(time.Until(` + r + `.expires))`, ``, "a renewed lock is reported as lost", false},
+		{stage, "renewal.go", `	case err == nil && n == 0:`, `	case n == 0:`, "one error of Redis loses the lock", false},
+		{stage, "renewal.go", `	case err == nil && n == 0:`, `	case err == nil && n < 0:`, "the renewal of a lost lock counts", false},
+		{stage, "renewal.go", r + `.next.Reset(time.Until(sent.Add(` + r + `.ttl / 3)))`, ``, "the lease is renewed only once", false},
+		{stage, "renewal.go", expire + "\t" + r + ".over()\n", expire, "a holder is not told of the loss while Redis does not answer", false},
+		{stage, "renew.lua", `redis.call('PEXPIRE', KEYS[1], ARGV[2])`, ``, "nothing is renewed", true},
+		{stage, context, turn + `.onEnd = append(` + turn + `.onEnd, cancel)`, `_ = cancel`, "a holder is not told of the loss", true},
+	}
+}
+
+// queueing returns the faults of the queue, which v7 and v8 share.
+func queueing(stage string) []mutant {
+	return []mutant{
+		{stage, "lock.lua", `(first and first ~= ARGV[1])`, `false`, "a newcomer overtakes those in the queue", true},
+		{stage, "lock.lua", `or 0) <= now do`, `or 0) < 0 do`, "crashed waiters stay in the queue", false},
+		{stage, "lock.lua", `redis.call('HSET', KEYS[3], ARGV[1], now + ARGV[2]) == 1 then`, `redis.call('HSET', KEYS[3], ARGV[1], now + ARGV[2]) >= 0 then`, "an owner is in the queue many times", false},
+		{stage, "lock.lua", `      redis.call('PEXPIRE', KEYS[2], 2 * ARGV[2])`, ``, "the queue stays for ever", false},
+		{stage, "lock.lua", `  redis.call('LPOP', KEYS[2]) --`, `  --`, "an owner that got the lock is still in the queue", false},
+		{stage, "lock.lua", `redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2])`, `false`, "the lock of a dead holder stays", false},
+		{stage, "unlock.lua", `redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0`, `redis.call('EXISTS', KEYS[1]) == 0`, "a late holder releases the next holder's lock", false},
+		{stage, "unlock.lua", `until not first or left > 0`, `until true`, "the lock is handed to a waiter that has crashed", false},
+		{stage, "unlock.lua", `redis.call('HSET', KEYS[1], first, 0)`, `redis.call('HSET', KEYS[1], first, 1)`, "the waiter that is handed the lock counts twice", true},
+		{stage, "unlock.lua", `    redis.call('PEXPIRE', KEYS[1], left) --`, `    --`, "a crashed waiter that is handed the lock keeps it", false},
+		{stage, "unlock.lua", `    redis.call('RPUSH', KEYS[1] .. ':wake:' .. first, 'held')`, ``, "the next waiter is not woken", false},
+		{stage, "leave.lua", `redis.call('LREM', KEYS[2], 1, ARGV[1])`, ``, "a waiter that has left stays in the queue", false},
+		{stage, "leave.lua", `redis.call('HGET', KEYS[1], ARGV[1]) ~= '0'`, `true`, "a lock that was handed to a waiter that has left stays for a ttl", false},
+		{stage, "leave.lua", `redis.call('HGET', KEYS[1], ARGV[1]) ~= '0'`, `redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0`, "an owner that left and came back loses its lock", false},
+		{stage, "leave.lua", `until not first or left > 0`, `until true`, "a waiter that leaves does not hand the lock on", false},
+		{stage, "queue.go", `m.ask(context.WithoutCancel(ctx), owner, 1)`, `m.ask(ctx, owner, 1)`, "a request that was cancelled gets the lock, and its caller does not know", false},
+		{stage, "queue.go", `			go m.quit(owner) //`, `			//`, "a waiter that leaves during a request stays in the queue", false},
+		{stage, "queue.go", `context.AfterFunc(ctx, func() { m.quit(owner) })()`, `func() {}()`, "a cancelled waiter goes on waiting", true},
+		{stage, "queue.go", `min(m.ttl/3, time.Second, left)`, `min(time.Second, left)`, "a waiter does not refresh its place within a short ttl", false},
+		{stage, "queue.go", `min(m.ttl/3, time.Second, left)`, `min(m.ttl/3, time.Second)`, "the first waiter does not ask as soon as the lock has expired", false},
+		{stage, "queue.go", `		return // so many fail`, `		// so many fail`, "all waiters that leave retry at once while Redis is unavailable", false},
+		{stage, "queue.go", `err == nil || errors.Is(err, redis.ErrClosed)`, `err == nil || !errors.Is(err, redis.ErrClosed)`, "a waiter that could not leave does not retry", false},
+	}
+}
+
+// cohort returns the faults of v9.
+func cohort(stage string) []mutant {
+	return []mutant{
+		{stage, "renewal.go", `expires: sent.Add(ttl)}`, `expires: time.Now().Add(ttl)}`, "the lease is counted from the answer", false},
+		{stage, "renew.lua", `if redis.call('GET', KEYS[1]) ~= ARGV[1] then`, `if redis.call('EXISTS', KEYS[1]) == 0 then`, "the renewal extends another holder's lock", false},
+		{stage, "cohort.go", `lost := h.over()`, `lost := false`, "a lost hold is handed on", false},
+		{stage, "cohort.go", `c.hold != nil && c.hold.over()`, `false`, "a grant that arrives too late lets a waiter in", false},
+		{stage, "cohort.go", `h.passes < maxPasses`, `true`, "a process passes the lock among its own waiters for a whole ttl", false},
+		{stage, "cohort.go", ` && time.Since(h.since) < c.ttl`, ``, "a process passes the lock on for 64 long turns", false},
+		{stage, "cohort.go", `		go c.giveUp(c.ticket, c.ttl)`, ``, "the lock is handed to a process without waiters", false},
+		{stage, "cohort.go", `c.waiting.PushBack(w)`, `c.waiting.PushFront(w)`, "last come, first served", false},
+		{stage, "cohort.go", `		go c.giveUp(h.ticket, h.ttl) //`, `		//`, "a lock that only the process believes to be lost stays for a ttl", false},
+		{stage, "turn.go", `	case t.hold.over():`, `	case false:`, "an owner enters a lost lock again", false},
+		{stage, "turn.go", `	t.depth++`, ``, "an inner Unlock frees the outer hold", false},
+		{stage, "turn.go", `t.hold.over() || t.cause != nil`, `t.hold.over()`, "the context of a former holder does not end", false},
+		{stage, "renewal.go", `	if c := h.cohort; c.hold == h {`, `	if c := h.cohort; false && c.hold == h {`, "a lost hold shuts its own process out", false},
+		{stage, "renewal.go", `			c.holder.end(cause)`, `			_ = cause`, "a holder is not told of the loss", false},
+		{stage, "handover.go", `		go c.giveUp(ticket, m.ttl) //`, `		//`, "a lock whose reply was lost stays for a ttl", false},
+		{stage, "handover.go", `		go c.giveUp(h.ticket, h.ttl)`, ``, "a failed Unlock is not retried", false},
+		{stage, "handover.go", `		go c.giveUp(again, ttl) //`, `		//`, "the lock comes back to a process without waiters", false},
+		{stage, "handover.go", `	h.end(context.Canceled) //`, `	//`, "the renewal goes on after the Unlock", false},
+		{stage, "handover.go", `	h.inFlight.Wait()`, ``, "a renewal is in flight after the Unlock", false},
+		{stage, "handover.go", `newHold(c, ticket, token, m.ttl, sent)`, `newHold(c, ticket, token, m.ttl, time.Now().Add(0*time.Until(sent)))`, "the lease is counted from the answer to TryLock", false},
+		{stage, "handover.go", `newHold(c, again, n, ttl, sent)`, `newHold(c, h.ticket, n, ttl, sent)`, "a process goes on with a ticket that it has given back", false},
+		{stage, "queue.go", `newHold(c, ticket, token, ttl, sent)`, `newHold(c, ticket, token, ttl, time.Now().Add(0*time.Until(sent)))`, "the lease of a waiter is counted from when it was woken", false},
+		{stage, "queue.go", `min(ttl/3, time.Second)`, `time.Second`, "a waiter does not refresh its place within a short ttl", false},
+		{stage, "queue.go", `			go c.giveUp(ticket, ttl) //`, `			//`, "a ticket is queued after it was given up", false},
+		{stage, "queue.go", `		return // so many fail`, `		// so many fail`, "all tickets are retried at once while Redis is unavailable", false},
+		{stage, "queue.go", `err == nil || errors.Is(err, redis.ErrClosed)`, `err == nil || !errors.Is(err, redis.ErrClosed)`, "a ticket that could not be given up is not retried", false},
+		{stage, "queue.go", `done := ticket, gone || err != nil || token > 0`, `done := ticket, gone || err != nil`, "two waiters of one process ask at the same time", false},
+		{stage, "lock.lua", `(not first or first == ARGV[1])`, `true`, "a newcomer overtakes those in the queue", false},
+		{stage, "lock.lua", `ARGV[1], 'PX', ARGV[2])`, `ARGV[1])`, "the lock of a dead holder stays", false},
+		{stage, "lock.lua", `  redis.call('PEXPIRE', KEYS[1], ARGV[2])`, ``, "the lease of a ticket that asks twice is counted from the second time, and Redis counts from the first", false},
+		{stage, "lock.lua", `or 0) <= now do`, `or 0) < 0 do`, "crashed waiters stay in the queue", false},
+		{stage, "lock.lua", `  if redis.call('HEXISTS', KEYS[3], ARGV[1]) == 0 then`, `  if true then`, "a ticket is in the queue many times", false},
+		{stage, "lock.lua", `  redis.call('PEXPIRE', KEYS[2], 2 * ARGV[2])`, ``, "the queue stays for ever", false},
+		{stage, "unlock.lua", `if redis.call('GET', KEYS[1]) ~= ARGV[1] then`, `if redis.call('EXISTS', KEYS[1]) == 0 then`, "a late holder releases the next holder's lock", false},
+		{stage, "unlock.lua", `first, 'PX', left)`, `first, 'PX', ARGV[2])`, "the next process counts on a longer lease than Redis grants", false},
+		{stage, "unlock.lua", `until not first or left > 0`, `until true`, "the lock is handed to a waiter that has crashed", false},
+		{stage, "unlock.lua", `  redis.call('RPUSH', KEYS[2], ARGV[3])`, ``, "the waiters in the process lose their place", false},
+		{stage, "leave.lua", `redis.call('LREM', KEYS[2], 1, ARGV[1])`, ``, "a waiter that has left stays in the queue", false},
+		{stage, "leave.lua", `if redis.call('GET', KEYS[1]) == ARGV[1] then`, `if false then`, "a lock that was handed to a waiter that has left stays for a ttl", false},
+		{stage, "unlock.lua", `first, 'PX', left)`, `first)`, "a crashed waiter that is handed the lock keeps it", false},
+		{stage, "unlock.lua", `ARGV[3], 'PX', ARGV[2])`, `ARGV[3])`, "a lock that a process keeps has no expiry", false},
+		{stage, "lock.lua", `math.max(last + ARGV[4], time[1] * 1000000 + time[2])`, `time[1] * 1000000 + time[2]`, "tokens repeat while the clock does not advance", false},
+		{stage, "lock.lua", `math.max(last + ARGV[4], time[1] * 1000000 + time[2])`, `last + ARGV[4]`, "tokens restart when the last one has expired", false},
+		{stage, "unlock.lua", `math.max(last + ARGV[4], time[1] * 1000000 + time[2])`, `last`, "the next process gets the token of the one before", false},
+		{stage, "lock.lua", `string.format('%.0f', token), 'PX', 2 * ARGV[2])`, `string.format('%.0f', token))`, "the token stays for ever", false},
+		{stage, "token.go", `h.first + int64(h.passes)`, `h.first`, "holders of a process have the same token", false},
+		{stage, "queue.go", `wait, maxPasses+1).Int64()`, `wait, 1).Int64()`, "tokens of two processes overlap", false},
+		{stage, "renew.lua", `redis.call('PEXPIRE', KEYS[2], 2 * ARGV[2])`, ``, "the last token expires while the lock is held", false},
+	}
+}

@@ -72,7 +72,7 @@ func BenchmarkMemory(b *testing.B) {
 		b.Run("contender="+name, func(b *testing.B) {
 			r := runner(b, func(*lockbench.Config) {})
 			for b.Loop() {
-				m, err := r.Memory(b.Context(), name, 100_000)
+				m, err := r.Memory(name, 100_000)
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -1,7 +1,6 @@
 package lockbench
 
 import (
-	"context"
 	"time"
 
 	"oversell/internal/guard"
@@ -20,7 +19,7 @@ func limits() Catalog {
 			About: "a mutex in the process around SET NX PX with a token and the release by a script: the " +
 				"contenders of a process never compete in Redis, but each turn takes the lock in Redis anew.",
 			Make: func(p Process) (guard.Guard, error) {
-				return &limit{place: make(chan struct{}, 1), inner: &guard.Distributed{
+				return &guard.Local{Inner: &guard.Distributed{
 					New:    func(key string) guard.Lock { return v4.New(p.Redis, key, p.TTL) },
 					Policy: guard.Fixed{Delay: time.Millisecond}, NotHeld: []error{v4.ErrNotHeld}, Undo: true,
 				}}, nil
@@ -32,26 +31,8 @@ func limits() Catalog {
 			About: "a mutex in the process around the GET and the SET, and no lock in Redis: " +
 				"the cost of the deduct itself. With several processes it guards nothing.",
 			Make: func(Process) (guard.Guard, error) {
-				return &limit{place: make(chan struct{}, 1), inner: guard.None{}}, nil
+				return new(guard.Local), nil
 			},
 		},
 	}
-}
-
-// limit lets one of a process at a time through to the inner guard.
-type limit struct {
-	place chan struct{} // full while somebody is inside; FIFO
-	inner guard.Guard
-}
-
-// Do implements guard.Guard.
-func (l *limit) Do(ctx context.Context, e guard.Entry, section func(context.Context) error) (guard.Stats, error) {
-	start := time.Now()
-	select {
-	case l.place <- struct{}{}:
-	case <-ctx.Done():
-		return guard.Stats{Waited: time.Since(start)}, context.Cause(ctx)
-	}
-	defer func() { <-l.place }()
-	return l.inner.Do(ctx, e, section)
 }

@@ -38,7 +38,11 @@ func TestMain(m *testing.M) {
 func process() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	if err := lockbench.Serve(ctx, contenders(), os.Stdin, os.Stdout); err != nil {
+	serve := lockbench.Serve
+	if os.Getenv(lockbench.MemoryRole) != "" {
+		serve = lockbench.MeasureMemory
+	}
+	if err := serve(ctx, contenders(), os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 2
 	}

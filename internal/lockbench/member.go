@@ -29,10 +29,8 @@ func enlist(cmd *exec.Cmd, s setup) (_ *member, err error) {
 			m.unmap()
 		}
 	}()
-	if !s.Memory {
-		if m.board, err = newBoard(s.Board, s.Crowd); err != nil {
-			return nil, err
-		}
+	if m.board, err = newBoard(s.Board, s.Crowd); err != nil {
+		return nil, err
 	}
 	if m.Child, err = proc.StartChild[command, event]("process "+s.Name, cmd); err != nil {
 		return nil, err

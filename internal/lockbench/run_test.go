@@ -218,7 +218,7 @@ func TestMemoryOfWaiters(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	m, err := r.Memory(t.Context(), "v7_queue", 5000)
+	m, err := r.Memory("v7_queue", 5000)
 	if err != nil {
 		t.Fatal(err)
 	}

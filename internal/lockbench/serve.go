@@ -27,7 +27,6 @@ type setup struct {
 	Pool      int           `json:"pool"`
 	TTL       time.Duration `json:"ttl"`
 	Wait      time.Duration `json:"wait"`
-	Memory    bool          `json:"memory,omitempty"` // only measure the memory that waiting takes
 }
 
 // command is what a process receives: first its setup, then the time of the start. The
@@ -39,9 +38,8 @@ type command struct {
 
 // event is what a process reports: one of these.
 type event struct {
-	Ready  bool    `json:"ready,omitempty"`  // all contenders wait for the start
-	Over   *tally  `json:"over,omitempty"`   // every outcome is known, or never will be
-	Memory *Memory `json:"memory,omitempty"` // if only that was asked for
+	Ready bool   `json:"ready,omitempty"` // all contenders wait for the start
+	Over  *tally `json:"over,omitempty"`  // every outcome is known, or never will be
 }
 
 // Serve is what a process of a row runs: its part of the contenders. It takes commands
@@ -71,14 +69,8 @@ func obey(ctx context.Context, list Catalog, p *proc.Parent[command, event]) err
 		return err
 	}
 	defer c.close()
-	if s.Memory {
-		m, err := c.memory(ctx)
-		if err != nil {
-			return err
-		}
-		p.Send(event{Memory: &m})
-		<-ctx.Done()
-		return nil
+	if c.board, err = openBoard(s.Board, s.Crowd); err != nil {
+		return err
 	}
 	c.stand(ctx)
 	p.Send(event{Ready: true})
@@ -96,7 +88,7 @@ func obey(ctx context.Context, list Catalog, p *proc.Parent[command, event]) err
 	return nil
 }
 
-// gather makes a crowd and all that it needs. Nobody stands yet.
+// gather makes a crowd, its connections and its guard. Nobody stands yet.
 func gather(ctx context.Context, catalog Catalog, s setup) (c *crowd, err error) {
 	one, err := catalog.Find(s.Contender)
 	if err != nil {
@@ -108,11 +100,6 @@ func gather(ctx context.Context, catalog Catalog, s setup) (c *crowd, err error)
 			c.close()
 		}
 	}()
-	if !s.Memory {
-		if c.board, err = openBoard(s.Board, s.Crowd); err != nil {
-			return c, err
-		}
-	}
 	if c.rdb, err = backend.DialRedis(ctx, s.RedisURL, s.Pool); err != nil {
 		return c, err
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"oversell/internal/backend"
+	"oversell/internal/backend/backendtest"
 	"oversell/internal/catalog"
 	"oversell/internal/lockbench"
 )
@@ -23,9 +24,9 @@ func TestServeRefusesWhatItCannotDo(t *testing.T) {
 		"no setup":          {`{"start":"2026-01-01T00:00:00Z"}` + "\n", "not a setup", nil},
 		"unknown contender": {`{"setup":{"contender":"v9","memory":true}}` + "\n", "", catalog.ErrName},
 		"no Redis": {
-			`{"setup":{"contender":"v7_queue","memory":true,"redis_url":"redis://127.0.0.1:1"}}` + "\n", "", backend.ErrUnreachable,
+			`{"setup":{"contender":"v7_queue","redis_url":"redis://127.0.0.1:1"}}` + "\n", "", backend.ErrUnreachable,
 		},
-		"no board": {`{"setup":{"contender":"v7_queue","board":"/no/such/file","crowd":1}}` + "\n", "board", nil},
+		"no board": {`{"setup":{"contender":"v7_queue","board":"/no/such/file","crowd":1,"pool":1,"redis_url":"` + backendtest.Redis(t, "embedded") + `"}}` + "\n", "opening the board", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in, commands := io.Pipe() // it stays open, or the end of the commands comes first

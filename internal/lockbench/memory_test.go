@@ -1,9 +1,12 @@
 package lockbench
 
 import (
+	"bytes"
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
+	"io"
+	"os"
 	"runtime"
 	"time"
 )
@@ -18,39 +21,55 @@ type Memory struct {
 	Bare      int    `json:"bare_stack_bytes"`
 }
 
+// MemoryRole is the environment variable that makes a test binary run MeasureMemory.
+const MemoryRole = "OVERSELL_TEST_MEMORY"
+
 // Memory measures the memory of waiters in a separate process, while somebody holds the
 // lock.
-func (r *Runner) Memory(ctx context.Context, name string, waiters int) (Memory, error) {
-	if _, err := r.cfg.Catalog.Find(name); err != nil {
-		return Memory{}, err
-	}
+func (r *Runner) Memory(name string, waiters int) (m Memory, err error) {
 	r.rows++
 	cmd, err := r.cfg.Command()
 	if err != nil {
-		return Memory{}, err
+		return m, err
 	}
-	m, err := enlist(cmd, setup{
-		RedisURL: r.url, Contender: name, Name: fmt.Sprintf("%s-%d", r.id, r.rows), Memory: true,
+	text, err := json.Marshal(setup{
+		RedisURL: r.url, Contender: name, Name: fmt.Sprintf("%s-%d", r.id, r.rows),
 		Key: fmt.Sprintf("%s:%d:lock", r.prefix(), r.rows), Crowd: waiters, Pool: r.cfg.Pool, TTL: r.cfg.TTL,
 	})
 	if err != nil {
-		return Memory{}, err
+		return m, err
 	}
-	defer m.dismiss()
-	n, err := m.hear(ctx, standTimeout+settleTimeout)
+	cmd.Env = append(cmd.Env, MemoryRole+"=1")
+	cmd.Stdin, cmd.Stderr = bytes.NewReader(text), os.Stderr
+	out, err := cmd.Output()
 	if err != nil {
-		return Memory{}, err
+		return m, fmt.Errorf("measuring the memory of %s: %w", name, err)
 	}
-	if n.Memory == nil {
-		return Memory{}, errors.New("the process did not measure its memory")
+	return m, json.Unmarshal(out, &m)
+}
+
+// MeasureMemory is what the process of Memory runs.
+func MeasureMemory(ctx context.Context, list Catalog, in io.Reader, out io.Writer) error {
+	var s setup
+	if err := json.NewDecoder(in).Decode(&s); err != nil {
+		return err
 	}
-	return *n.Memory, nil
+	c, err := gather(ctx, list, s)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	m, err := c.memory(ctx)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(out).Encode(m)
 }
 
 // settleTimeout bounds the time until all waiters wait.
 const settleTimeout = 30 * time.Second
 
-// memory is what a process does for Runner.Memory. At the end its waiters give up.
+// memory measures a crowd. At the end its waiters give up.
 func (c *crowd) memory(ctx context.Context) (Memory, error) {
 	c.wait, c.end = context.WithCancelCause(ctx)
 	held, letGo := make(chan struct{}), make(chan struct{})

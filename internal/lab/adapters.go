@@ -2,212 +2,53 @@ package lab
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
-	"fmt"
-	"net"
 	"time"
 
 	"github.com/bsm/redislock"
 	"github.com/go-redsync/redsync/v4"
-	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
+	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
 	"github.com/redis/rueidis/rueidislock"
 
 	"oversell/internal/guard"
+	"oversell/internal/locks/thirdparty"
 )
 
-// rueidisPrefix keeps the library's keys inside those of the project.
-const rueidisPrefix = "oversell:lock"
-
-func rueidisKey(key string) string { return rueidisPrefix + ":0:" + key }
-
-// rueidisLock is rueidislock as its README uses it: one Locker a process,
-// WithContext, the returned context for the work, the returned function to
-// unlock. One server, so a majority of one. DisableCache, a documented option,
-// makes it poll: the embedded Redis has no client tracking, and with one
-// behaviour on every server the tables can be compared.
-type rueidisLock struct {
-	locker rueidislock.Locker
-	err    error // why there is no locker
-	name   string
-
-	held   context.Context
-	cancel context.CancelFunc
-}
-
-func newRueidislock(p *Process, key string) guard.Lock {
-	locker, err := p.rueidis()
-	return &rueidisLock{locker: locker, err: err, name: key}
-}
-
-// rueidis returns the process' Locker, made when it is first asked for.
-func (p *Process) rueidis() (rueidislock.Locker, error) {
-	p.mu.Lock()
-	locker := p.locker
-	p.mu.Unlock()
-	if locker != nil {
-		return locker, nil
-	}
-	s := p.w.server
-	locker, err := rueidislock.NewLocker(rueidislock.LockerOption{
-		KeyPrefix:    rueidisPrefix,
-		KeyValidity:  p.w.TTL,
-		KeyMajority:  1,
-		TryNextAfter: p.w.TTL / 20, // a try that takes longer fails
-		ClientOption: rueidis.ClientOption{
-			InitAddress: []string{address},
-			DialCtxFn: func(ctx context.Context, _ string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
-				return p.dial(ctx)
-			},
-			Username: s.username, Password: s.password, SelectDB: s.db,
-			ForceSingleClient: true,
-			DisableCache:      true,
-			ClientSetInfo:     rueidis.DisableClientSetInfo,
-		},
-	})
-	if err != nil {
-		return nil, err
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.locker = locker
-	return locker, nil
-}
-
-func (l *rueidisLock) TryLock(ctx context.Context) (bool, error) {
-	if l.err != nil {
-		return false, l.err
-	}
-	held, cancel, err := l.locker.TryWithContext(ctx, l.name)
-	if errors.Is(err, rueidislock.ErrNotLocked) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	l.held, l.cancel = held, cancel
-	return true, nil
-}
-
-func (l *rueidisLock) Lock(ctx context.Context) error {
-	if l.err != nil {
-		return l.err
-	}
-	held, cancel, err := l.locker.WithContext(ctx, l.name)
-	if err != nil {
-		return err
-	}
-	l.held, l.cancel = held, cancel
-	return nil
-}
-
-// Unlock calls the function that the Locker gave out. It says nothing of what
-// became of it.
-func (l *rueidisLock) Unlock(context.Context) error {
-	if l.cancel == nil {
-		return errNothingToUnlock
-	}
-	l.cancel()
-	l.cancel = nil
-	return nil
-}
-
-var errNothingToUnlock = errors.New("rueidislock: only a holder has a function to unlock with")
-
-// Context returns parent, ended when the Locker ends the hold.
-func (l *rueidisLock) Context(parent context.Context) context.Context {
-	ctx, cancel := context.WithCancelCause(parent)
-	context.AfterFunc(l.held, func() { cancel(context.Cause(l.held)) })
-	return ctx
-}
-
-// redsyncLock is redsync as its README uses it: one pool, NewMutex for each
-// holder, Lock, Unlock. The expiry is the lab's ttl, and the delay between two
-// tries that of everybody else; the number of tries is redsync's own. A lease
-// that has to last longer is the caller's to extend, which the README does not.
-type redsyncLock struct{ *redsync.Mutex }
-
+// newRedsync makes redsync's lock with the lab's ttl, and the delay between two tries that
+// all locks have here. The number of tries is redsync's own, and nothing extends the lease.
 func newRedsync(p *Process, key string) guard.Lock {
-	rs := redsync.New(goredis.NewPool(p.rdb))
-	return redsyncLock{rs.NewMutex(key, redsync.WithExpiry(p.w.TTL), redsync.WithRetryDelay(p.w.Delay), redsyncPatience(p.w.TTL))}
-}
-
-// redsyncPatience is how long redsync waits for one reply. Its own twentieth
-// of the expiry is kept, as long as that is not too short for a busy machine.
-func redsyncPatience(ttl time.Duration) redsync.Option {
-	if ttl >= 2*time.Second {
-		return redsync.OptionFunc(func(*redsync.Mutex) {})
+	options := []redsync.Option{redsync.WithExpiry(p.w.TTL), redsync.WithRetryDelay(p.w.Delay)}
+	if p.w.TTL < 2*time.Second { // redsync's own limit for a reply is too short for a busy machine
+		options = append(options, redsync.WithTimeoutFactor(0.2))
 	}
-	return redsync.WithTimeoutFactor(0.2)
+	lib := thirdparty.NewRedsync(p.rdb, options...)
+	lib.Bare = true
+	return lib.New(key)
 }
 
-// errRedsyncNotHeld wraps what UnlockContext says of a lock that is gone, or
-// another's.
-var errRedsyncNotHeld = errors.New("not held")
-
-func (l redsyncLock) TryLock(ctx context.Context) (bool, error) {
-	err := l.TryLockContext(ctx)
-	var taken *redsync.ErrTaken
-	if errors.As(err, &taken) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-func (l redsyncLock) Lock(ctx context.Context) error { return l.LockContext(ctx) }
-
-func (l redsyncLock) Unlock(ctx context.Context) error {
-	ok, err := l.UnlockContext(ctx)
-	var taken *redsync.ErrTaken
-	if errors.As(err, &taken) || errors.Is(err, redsync.ErrLockAlreadyExpired) {
-		return fmt.Errorf("%w: %w", errRedsyncNotHeld, err)
-	}
-	if err == nil && !ok {
-		return errors.New("redsync: unlock says false")
-	}
-	return err
-}
-
-// redislockLock is bsm/redislock as its README uses it: Obtain, Release.
-// Waiting is its LinearBackoff. A lease that has to last longer is the
-// caller's to Refresh, which the README does not do by itself.
-type redislockLock struct {
-	client *redislock.Client
-	key    string
-	ttl    time.Duration
-	delay  time.Duration
-
-	held *redislock.Lock // what Obtain gave out
-}
-
+// newRedislock makes redislock's lock with a linear backoff. Nothing refreshes the lease.
 func newRedislock(p *Process, key string) guard.Lock {
-	return &redislockLock{client: redislock.New(p.rdb), key: key, ttl: p.w.TTL, delay: p.w.Delay}
+	wait := func() redislock.RetryStrategy { return redislock.LinearBackoff(p.w.Delay) }
+	lib := thirdparty.NewRedislock(p.rdb, p.w.TTL, wait)
+	lib.Bare = true
+	return lib.New(key)
 }
 
-func (l *redislockLock) TryLock(ctx context.Context) (bool, error) {
-	err := l.obtain(ctx, nil)
-	if errors.Is(err, redislock.ErrNotObtained) {
-		return false, nil
-	}
-	return err == nil, err
-}
+func newRueidislock(p *Process, key string) guard.Lock { return p.rueidis.New(key) }
 
-func (l *redislockLock) Lock(ctx context.Context) error {
-	return l.obtain(ctx, &redislock.Options{RetryStrategy: redislock.LinearBackoff(l.delay)})
+// rueidis makes a process's rueidislock. DisableCache, a documented option, makes it poll:
+// the embedded Redis has no client tracking, and with one behaviour on every server the
+// tables can be compared.
+func (w *World) rueidis(rdb redis.UniversalClient) *thirdparty.Rueidislock {
+	lib := thirdparty.NewRueidislock(rdb, rueidislock.LockerOption{
+		KeyValidity:  w.TTL,
+		TryNextAfter: w.TTL / 20, // a try that takes longer fails
+		ClientOption: rueidis.ClientOption{DisableCache: true, ClientSetInfo: rueidis.DisableClientSetInfo},
+	})
+	lib.Bare = true
+	return lib
 }
-
-func (l *redislockLock) obtain(ctx context.Context, o *redislock.Options) error {
-	held, err := l.client.Obtain(ctx, l.key, l.ttl, o)
-	if err != nil {
-		return err
-	}
-	l.held = held
-	return nil
-}
-
-// Unlock releases what Obtain gave out. A nil Lock says that it is not held.
-func (l *redislockLock) Unlock(ctx context.Context) error { return l.held.Release(ctx) }
 
 // localLock is a handle on a mutex in the process, which by itself only runs
 // sections: the section waits until Unlock.

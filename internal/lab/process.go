@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/rueidis/rueidislock"
 
 	"oversell/internal/guard"
 	"oversell/internal/lab/wire"
+	"oversell/internal/locks/thirdparty"
 	"oversell/internal/netfault"
 )
 
@@ -25,10 +25,11 @@ type Process struct {
 	life context.Context // ends when it is killed
 	kill context.CancelFunc
 
-	rdb    *redis.Client
-	mutex  *guard.Local // in memory: what all of one instance share
-	links  []*link      // to the one Redis, and after it to each of redlock's nodes
-	member *member      // of the service that keeps the lock, if one does
+	rdb     *redis.Client
+	rueidis *thirdparty.Rueidislock
+	mutex   *guard.Local // in memory: what all of one instance share
+	links   []*link      // to the one Redis, and after it to each of redlock's nodes
+	member  *member      // of the service that keeps the lock, if one does
 
 	mu      sync.Mutex
 	frozen  chan struct{} // closed when it thaws; nil while it runs
@@ -36,7 +37,6 @@ type Process struct {
 	refused bool          // Redis refuses its connections
 	killed  bool
 	conns   map[net.Conn]struct{}
-	locker  rueidislock.Locker
 	holders []*Holder
 }
 
@@ -87,6 +87,7 @@ func (w *World) start(name string, mutex *guard.Local) *Process {
 		p.links = append(p.links, p.link(node, server))
 	}
 	p.rdb = p.links[0].rdb
+	p.rueidis = w.rueidis(p.rdb)
 	w.mu.Lock()
 	w.processes = append(w.processes, p)
 	w.mu.Unlock()
@@ -295,14 +296,12 @@ func (p *Process) Asked() int {
 func (p *Process) close() {
 	p.kill()
 	p.mu.Lock()
-	locker, holders := p.locker, p.holders
+	holders := p.holders
 	p.mu.Unlock()
 	for _, h := range holders {
 		h.forget()
 	}
-	if locker != nil {
-		locker.Close()
-	}
+	_ = p.rueidis.Close() // always nil
 	for _, l := range p.links {
 		_ = l.rdb.Close()
 	}

@@ -7,12 +7,11 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/bsm/redislock"
-
 	"oversell/internal/catalog"
 	"oversell/internal/guard"
 	"oversell/internal/locks/etcdlock"
 	"oversell/internal/locks/redlock"
+	"oversell/internal/locks/thirdparty"
 	v1 "oversell/internal/locks/v1_setnx"
 	v2 "oversell/internal/locks/v2_ttl"
 	v3 "oversell/internal/locks/v3_uuid"
@@ -103,9 +102,9 @@ func Subjects() []Subject {
 			Lock: func(p *Process, key string) guard.Lock { return v8.New(p.Redis(), key, p.TTL()) }},
 		{Name: "v9_cohort", About: "a process hands the lock on among its own waiters", Tokens: true, NotHeld: []error{v9.ErrNotHeld}, WithOwner: v9.WithOwner, Beside: ofTicket,
 			Lock: func(p *Process, key string) guard.Lock { return v9.New(p.Redis(), key, p.TTL()) }},
-		{Name: "redsync", About: "go-redsync/redsync on one server, with its default number of tries and no extension", NotHeld: []error{errRedsyncNotHeld}, Lock: newRedsync},
-		{Name: "redislock", About: "bsm/redislock with a linear backoff and no refresh", NotHeld: []error{redislock.ErrLockNotHeld}, Lock: newRedislock, HolderOnly: true},
-		{Name: "rueidislock", About: "rueidislock on one server, without client-side caching", Lock: newRueidislock, RedisKey: rueidisKey, HolderOnly: true},
+		{Name: "redsync", About: "go-redsync/redsync on one server, with its default number of tries and no extension", NotHeld: []error{thirdparty.ErrNotHeld}, Lock: newRedsync},
+		{Name: "redislock", About: "bsm/redislock with a linear backoff and no refresh", NotHeld: []error{thirdparty.ErrNotHeld}, Lock: newRedislock, HolderOnly: true},
+		{Name: "rueidislock", About: "rueidislock on one server, without client-side caching", Lock: newRueidislock, RedisKey: thirdparty.RueidislockKey, NotHeld: []error{thirdparty.ErrNotHeld}, HolderOnly: true},
 		{Name: "redlock", About: "the lock on a majority of five independent Redis servers", Needs: catalog.NeedsNodes, NotHeld: []error{redlock.ErrNotHeld},
 			Lock: func(p *Process, key string) guard.Lock { return redlock.New(p.Nodes(), key, p.TTL()) }},
 	}

@@ -36,6 +36,7 @@ func LinearBackoff() redislock.RetryStrategy {
 // 120 to 190 a second were served on a busy machine, with 130 commands for each; at 50
 // ms it was 8.
 type Redislock struct {
+	Bare   bool // see the package comment; set it before New
 	client *redislock.Client
 	ttl    time.Duration
 	retry  func() redislock.RetryStrategy
@@ -76,11 +77,14 @@ func (m *RedislockMutex) TryLock(ctx context.Context) (bool, error) {
 // A wait that ends during a request may leave the lock held by nobody until the ttl is
 // over.
 func (m *RedislockMutex) Lock(ctx context.Context) error {
-	// The library only needs some deadline: ctx ends the wait.
-	patient, cancel := context.WithTimeout(ctx, forever)
-	defer cancel()
+	patient := ctx
+	if !m.lib.Bare { // the library only needs some deadline: ctx ends the wait
+		var cancel context.CancelFunc
+		patient, cancel = context.WithTimeout(ctx, forever)
+		defer cancel()
+	}
 	err := m.obtain(patient, &redislock.Options{RetryStrategy: m.lib.retry()})
-	if err != nil {
+	if err != nil && !m.lib.Bare {
 		if cause := over(ctx); cause != nil {
 			return cause
 		}
@@ -99,7 +103,7 @@ func (m *RedislockMutex) obtain(ctx context.Context, o *redislock.Options) (err 
 // Unlock releases the lock, even if ctx is already cancelled. It returns
 // ErrNotHeld when the lock has expired or is another's.
 func (m *RedislockMutex) Unlock(ctx context.Context) error {
-	ctx, cancel := unlocking(ctx)
+	ctx, cancel := unlocking(ctx, m.lib.Bare)
 	defer cancel()
 	err := m.held.Release(ctx) // a nil Lock is not held either
 	if errors.Is(err, redislock.ErrLockNotHeld) {

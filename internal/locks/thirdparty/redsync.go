@@ -29,6 +29,7 @@ import (
 // requests each, and the holder's release waits in the same queue for a connection. 2
 // to 74 a second were served, fewer on a busier machine. Some use up their 32 tries.
 type Redsync struct {
+	Bare    bool // see the package comment; set it before New
 	redsync *redsync.Redsync
 	options []redsync.Option
 }
@@ -40,12 +41,15 @@ func NewRedsync(rdb redis.UniversalClient, options ...redsync.Option) *Redsync {
 
 // New returns a handle on the lock stored at key. It does not acquire it.
 func (r *Redsync) New(key string) *RedsyncMutex {
-	return &RedsyncMutex{r.redsync.NewMutex(key, r.options...)}
+	return &RedsyncMutex{r.redsync.NewMutex(key, r.options...), r.Bare}
 }
 
 // RedsyncMutex is one holder's handle on a lock. It must not be used by several
 // goroutines at once.
-type RedsyncMutex struct{ mutex *redsync.Mutex }
+type RedsyncMutex struct {
+	mutex *redsync.Mutex
+	bare  bool
+}
 
 // TryLock asks for the lock once. After an error it is not held; if Redis could not be
 // reached to undo the try, nobody can have the lock until the ttl is over.
@@ -64,8 +68,8 @@ func (m *RedsyncMutex) TryLock(ctx context.Context) (bool, error) {
 // over: redsync undoes the try with the context that has ended.
 func (m *RedsyncMutex) Lock(ctx context.Context) error {
 	err := m.mutex.LockContext(ctx)
-	if err == nil {
-		return nil
+	if err == nil || m.bare {
+		return err
 	}
 	if cause := over(ctx); cause != nil {
 		return cause // redsync says the same as when it gives up
@@ -79,7 +83,7 @@ func (m *RedsyncMutex) Lock(ctx context.Context) error {
 // Unlock releases the lock, even if ctx is already cancelled. It returns
 // ErrNotHeld when the lock has expired or is another's.
 func (m *RedsyncMutex) Unlock(ctx context.Context) error {
-	ctx, cancel := unlocking(ctx)
+	ctx, cancel := unlocking(ctx, m.bare)
 	defer cancel()
 	_, err := m.mutex.UnlockContext(ctx)
 	if isTaken(err) || errors.Is(err, redsync.ErrLockAlreadyExpired) {

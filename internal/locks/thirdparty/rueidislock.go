@@ -56,6 +56,8 @@ func RueidislockKey(key string) string { return rueidisPrefix + ":0:" + key }
 // waiter twice if a goroutine is quicker than its creator). They get no notices then: a
 // waiter is never woken, and a holder learns of its loss only at the next extension.
 type Rueidislock struct {
+	Bare bool // see the package comment; set it before New
+
 	rdb     redis.UniversalClient
 	options rueidislock.LockerOption
 
@@ -69,7 +71,7 @@ type Rueidislock struct {
 }
 
 // NewRueidislock returns the locks on rdb's Redis, with the given options except
-// ClientOption and KeyMajority. It does not connect.
+// KeyMajority and those by which rdb connects. It does not connect.
 func NewRueidislock(rdb redis.UniversalClient, o rueidislock.LockerOption) *Rueidislock {
 	life, end := context.WithCancelCause(context.Background())
 	o.KeyPrefix = cmp.Or(o.KeyPrefix, rueidisPrefix)
@@ -149,11 +151,10 @@ func (r *Rueidislock) make() (rueidislock.Locker, error) {
 // newLocker connects. If Redis cannot send notices of changes, it disables client-side
 // caching, as the library's error demands.
 func newLocker(rdb redis.UniversalClient, o rueidislock.LockerOption) (rueidislock.Locker, error) {
-	client, err := rueidisOptions(rdb)
-	if err != nil {
+	o.KeyMajority = 1
+	if err := connectTo(rdb, &o.ClientOption); err != nil {
 		return nil, err
 	}
-	o.ClientOption, o.KeyMajority = client, 1
 	locker, err := rueidislock.NewLocker(o)
 	if errors.Is(err, rueidis.ErrNoCache) {
 		o.ClientOption.DisableCache = true
@@ -182,8 +183,16 @@ type rueidisHold struct {
 // errReleased is the cause of a released hold's context.
 var errReleased = errors.New("released")
 
-// acquired runs one of the Locker's methods. ctx is not the caller's: the Locker would
-// end the lease at its deadline, and the hold when it is cancelled.
+// holding returns the context of a request and of its hold. It is not the caller's: the
+// Locker would end the lease at its deadline, and the hold when it is cancelled.
+func (r *Rueidislock) holding(caller context.Context) context.Context {
+	if r.Bare {
+		return caller
+	}
+	return r.life
+}
+
+// acquired runs one of the Locker's methods.
 func acquired(ctx context.Context, end context.CancelCauseFunc, key string,
 	ask func(context.Context, string) (context.Context, context.CancelFunc, error),
 ) *rueidisHold {
@@ -201,7 +210,7 @@ func (m *RueidislockMutex) TryLock(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	own, end := context.WithCancelCause(m.lib.life)
+	own, end := context.WithCancelCause(m.lib.holding(ctx))
 	h := acquired(own, end, m.key, locker.TryWithContext)
 	if errors.Is(h.err, rueidislock.ErrNotLocked) {
 		return false, nil
@@ -220,7 +229,7 @@ func (m *RueidislockMutex) Lock(wait context.Context) error {
 	if err != nil {
 		return err
 	}
-	own, end := context.WithCancelCause(m.lib.life)
+	own, end := context.WithCancelCause(m.lib.holding(wait))
 	// In a goroutine, because a Locker that gets no answer from Redis notices the end
 	// of the wait only when the ttl is over.
 	asked := make(chan *rueidisHold, 1)

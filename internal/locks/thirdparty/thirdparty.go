@@ -7,7 +7,9 @@
 //
 // They add only what a careful caller needs: Unlock and the hold do not depend on a
 // context that has ended, Lock returns the cause of its context, and "no longer held"
-// is the same error for all.
+// is the same error for all. The lab shows what happens to a caller that is not careful:
+// its locks are Bare, so the library gets the caller's contexts and its errors are
+// returned.
 //
 // How the libraries differ:
 //
@@ -44,7 +46,10 @@ var ErrLost = errors.New("lock: lost while held")
 const unlockTimeout = 5 * time.Second
 
 // unlocking returns the context for an Unlock.
-func unlocking(ctx context.Context) (context.Context, context.CancelFunc) {
+func unlocking(ctx context.Context, bare bool) (context.Context, context.CancelFunc) {
+	if bare {
+		return ctx, func() {}
+	}
 	return context.WithTimeout(context.WithoutCancel(ctx), unlockTimeout)
 }
 

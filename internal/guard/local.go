@@ -21,13 +21,13 @@ func (None) Do(ctx context.Context, _ Entry, section func(context.Context) error
 // with one process.
 type Local struct {
 	Inner Guard // also guards the sections, for example among processes; nil: nothing else does
-	mutex keymutex.Mutex
+	Mutex keymutex.Mutex
 }
 
 // Do waits until no other section of this process runs for e.Key, and runs section.
 func (l *Local) Do(ctx context.Context, e Entry, section func(context.Context) error) (Stats, error) {
 	start := time.Now()
-	hold, err := l.mutex.Lock(ctx, e.Key)
+	hold, err := l.Mutex.Lock(ctx, e.Key)
 	waited := time.Since(start)
 	if err != nil {
 		return Stats{Attempts: 1, Waited: waited}, err

@@ -67,8 +67,8 @@ func TestLocalGuardsEachKeyByItself(t *testing.T) {
 		if in.most != 2 {
 			t.Errorf("%d at once, want both keys", in.most)
 		}
-		if l.mutex.Keys() != 0 {
-			t.Errorf("%d keys are remembered", l.mutex.Keys())
+		if l.Mutex.Keys() != 0 {
+			t.Errorf("%d keys are remembered", l.Mutex.Keys())
 		}
 	})
 }

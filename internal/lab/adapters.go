@@ -12,6 +12,7 @@ import (
 	"github.com/redis/rueidis/rueidislock"
 
 	"oversell/internal/guard"
+	"oversell/internal/guard/keymutex"
 	"oversell/internal/locks/thirdparty"
 )
 
@@ -50,68 +51,48 @@ func (w *World) rueidis(rdb redis.UniversalClient) *thirdparty.Rueidislock {
 	return lib
 }
 
-// localLock is a handle on a mutex in the process, which by itself only runs
-// sections: the section waits until Unlock.
+// localLock is a handle on the mutex of a process.
 type localLock struct {
-	mutex *guard.Local
-	key   string
-	life  context.Context
-
-	leave chan struct{}
-	left  chan struct{}
+	p    *Process
+	key  string
+	hold *keymutex.Hold
+	stop func() bool // so that the end of the process does not unlock
 }
 
-func newLocalLock(p *Process, key string) guard.Lock {
-	return &localLock{mutex: p.mutex, key: key, life: p.life}
-}
+func newLocalLock(p *Process, key string) guard.Lock { return &localLock{p: p, key: key} }
 
-// errNotTaken is what Unlock says to who has not locked.
+// errNotTaken is what Unlock returns to a caller that has not locked.
 var errNotTaken = errors.New("lab: the mutex was not locked by this caller")
 
-// TryLock takes the mutex if it is free. The mutex cannot be asked without
-// waiting, so this waits, but not for long.
-func (l *localLock) TryLock(ctx context.Context) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, tryFor)
-	defer cancel()
-	err := l.Lock(ctx)
-	if errors.Is(err, context.DeadlineExceeded) {
+func (l *localLock) TryLock(context.Context) (bool, error) {
+	hold := l.p.mutex.Mutex.TryLock(l.key)
+	if hold == nil {
 		return false, nil
 	}
-	return err == nil, err
+	l.took(hold)
+	return true, nil
 }
 
-// tryFor is how long a try waits: much less than any ttl.
-const tryFor = 2 * time.Millisecond
-
 func (l *localLock) Lock(ctx context.Context) error {
-	entered, leave, left := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	var err error
-	go func() {
-		defer close(left)
-		_, err = l.mutex.Do(ctx, guard.Entry{Key: l.key}, func(context.Context) error {
-			close(entered)
-			select {
-			case <-leave:
-			case <-l.life.Done(): // the mutex dies with its process
-			}
-			return nil
-		})
-	}()
-	select {
-	case <-entered:
-		l.leave, l.left = leave, left
-		return nil
-	case <-left:
-		return err
+	hold, err := l.p.mutex.Mutex.Lock(ctx, l.key)
+	if err == nil {
+		l.took(hold)
 	}
+	return err
+}
+
+// took notes the hold, which ends with the process at the latest.
+func (l *localLock) took(hold *keymutex.Hold) {
+	l.hold, l.stop = hold, context.AfterFunc(l.p.life, hold.Unlock)
 }
 
 func (l *localLock) Unlock(context.Context) error {
-	if l.leave == nil {
+	if l.hold == nil {
 		return errNotTaken
 	}
-	close(l.leave)
-	<-l.left
-	l.leave = nil
+	if l.stop() {
+		l.hold.Unlock()
+	}
+	l.hold = nil
 	return nil
 }

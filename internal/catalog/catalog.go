@@ -4,6 +4,7 @@
 package catalog
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -78,8 +79,8 @@ type Strategy struct {
 	// OwnWait means that the lock has its own way of waiting, and ignores the Policy.
 	OwnWait bool
 
-	// Guard makes the guard of a Guarded strategy, with options that meet its need. For
-	// the other kinds it is nil.
+	// Guard makes the guard of a Guarded strategy, with options that meet its need and no
+	// Policy if OwnWait is set: NewGuard sees to both. For the other kinds it is nil.
 	Guard func(o Options) guard.Guard
 
 	deduct   map[Condition]Expectation
@@ -195,7 +196,7 @@ func Strategies() List {
 			Breaks: "GET and DEL are two commands, and the lock can change hands in between",
 			Test:   "TestCheckThenDelete",
 			Guard: func(o Options) guard.Guard {
-				return o.undoable(func(key string) guard.Lock { return v3.New(o.Redis, key, o.TTL) }, v3.ErrNotHeld)
+				return o.undoable(func(key string) guard.Lock { return v3.New(o.Redis, key, o.TTL) }, nil, v3.ErrNotHeld)
 			},
 			deduct: leased(breaks, overlaps),
 			loads:  leasedLoads,
@@ -206,7 +207,7 @@ func Strategies() List {
 			Breaks: "a holder that locks again waits for itself; work longer than the ttl",
 			Test:   "TestNotReentrant",
 			Guard: func(o Options) guard.Guard {
-				return o.undoable(func(key string) guard.Lock { return v4.New(o.Redis, key, o.TTL) }, v4.ErrNotHeld)
+				return o.undoable(func(key string) guard.Lock { return v4.New(o.Redis, key, o.TTL) }, nil, v4.ErrNotHeld)
 			},
 			deduct: leased(breaks, overlaps),
 			loads:  leasedLoads,
@@ -217,9 +218,7 @@ func Strategies() List {
 			Breaks: "work longer than the ttl: a second holder is let in",
 			Test:   "TestExpiresUnderItsHolder",
 			Guard: func(o Options) guard.Guard {
-				d := o.undoable(func(key string) guard.Lock { return v5.New(o.Redis, key, o.TTL) }, v5.ErrNotHeld)
-				d.WithOwner = v5.WithOwner
-				return d
+				return o.undoable(func(key string) guard.Lock { return v5.New(o.Redis, key, o.TTL) }, v5.WithOwner, v5.ErrNotHeld)
 			},
 			deduct: leased(breaks, overlaps),
 			loads:  leasedLoads,
@@ -230,9 +229,7 @@ func Strategies() List {
 			Breaks: "a process that is paused for longer than the ttl goes on as if it held the lock; failover",
 			Test:   "TestPausedHolderWritesTooLate",
 			Guard: func(o Options) guard.Guard {
-				d := o.undoable(func(key string) guard.Lock { return v6.New(o.Redis, key, o.TTL) }, v6.ErrNotHeld)
-				d.WithOwner = v6.WithOwner
-				return d
+				return o.undoable(func(key string) guard.Lock { return v6.New(o.Redis, key, o.TTL) }, v6.WithOwner, v6.ErrNotHeld)
 			},
 			deduct: leased(holds, holds),
 			loads:  renewedLoads,
@@ -244,9 +241,8 @@ func Strategies() List {
 			Test:    "TestPausedHolderWritesTooLate",
 			OwnWait: true,
 			Guard: func(o Options) guard.Guard {
-				d := o.undoable(func(key string) guard.Lock { return v7.New(o.Redis, key, o.TTL) }, v7.ErrNotHeld)
-				d.WithOwner = v7.WithOwner
-				d.Policy, d.OneWaits = nil, true
+				d := o.undoable(func(key string) guard.Lock { return v7.New(o.Redis, key, o.TTL) }, v7.WithOwner, v7.ErrNotHeld)
+				d.OneWaits = true
 				return d
 			},
 			deduct: leased(holds, holds),
@@ -259,9 +255,8 @@ func Strategies() List {
 			Test:    "TestPausedHolderIsFenced",
 			OwnWait: true,
 			Guard: func(o Options) guard.Guard {
-				d := o.undoable(func(key string) guard.Lock { return v8.New(o.Redis, key, o.TTL) }, v8.ErrNotHeld)
-				d.WithOwner = v8.WithOwner
-				d.Policy, d.OneWaits = nil, true
+				d := o.undoable(func(key string) guard.Lock { return v8.New(o.Redis, key, o.TTL) }, v8.WithOwner, v8.ErrNotHeld)
+				d.OneWaits = true
 				return d
 			},
 			deduct:   fenced,
@@ -276,7 +271,6 @@ func Strategies() List {
 			OwnWait: true,
 			Guard: func(o Options) guard.Guard {
 				// Not undoable: a failed attempt leaves nothing to undo.
-				o.Policy = nil
 				d := o.distributed(func(key string) guard.Lock { return v9.New(o.Redis, key, o.TTL) }, v9.ErrNotHeld)
 				d.WithOwner = v9.WithOwner
 				return d
@@ -381,7 +375,6 @@ func Strategies() List {
 			Breaks:  "a paused process, if nobody checks the token",
 			Test:    "TestLossIsToldFirst",
 			Guard: func(o Options) guard.Guard {
-				o.Policy = nil
 				return o.distributed(func(key string) guard.Lock { return etcdlock.New(o.Etcd, key) }, etcdlock.ErrNotHeld)
 			},
 			deduct:   elsewhere(fenced),
@@ -397,7 +390,6 @@ func Strategies() List {
 			Breaks:  "a paused process, if nobody checks the token",
 			Test:    "TestLossIsToldFirst",
 			Guard: func(o Options) guard.Guard {
-				o.Policy = nil
 				return o.distributed(func(key string) guard.Lock { return zklock.New(o.ZooKeeper, key) }, zklock.ErrNotHeld)
 			},
 			deduct:   elsewhere(fenced),
@@ -412,7 +404,6 @@ func Strategies() List {
 			Breaks:  "work longer than the ttl; it is left to chance whether a crowd is served",
 			Test:    "TestRedsyncGivesUp",
 			Guard: func(o Options) guard.Guard {
-				o.Policy = nil
 				lib := thirdparty.NewRedsync(o.Redis, redsync.WithExpiry(o.TTL))
 				return o.distributed(func(key string) guard.Lock { return lib.New(key) }, thirdparty.ErrNotHeld)
 			},
@@ -427,7 +418,6 @@ func Strategies() List {
 			Breaks:  "work longer than the ttl; it is left to chance whether a crowd is served",
 			Test:    "TestRedislockWaitsBeyondTheTTL",
 			Guard: func(o Options) guard.Guard {
-				o.Policy = nil
 				lib := thirdparty.NewRedislock(o.Redis, o.TTL, thirdparty.LinearBackoff)
 				return o.distributed(func(key string) guard.Lock { return lib.New(key) }, thirdparty.ErrNotHeld)
 			},
@@ -443,7 +433,6 @@ func Strategies() List {
 			Breaks:  "a paused process; sometimes nobody is served for a while",
 			Test:    "TestUnlockBeforeTheLossIsTold",
 			Guard: func(o Options) guard.Guard {
-				o.Policy = nil
 				return o.distributed(func(key string) guard.Lock { return o.Rueidislock.New(key) }, thirdparty.ErrNotHeld)
 			},
 			deduct: always(leftOpen),
@@ -453,22 +442,21 @@ func Strategies() List {
 }
 
 // distributed makes the guard of a Redis lock.
-func (o Options) distributed(lock func(key string) guard.Lock, notHeld ...error) *guard.Distributed {
-	return &guard.Distributed{New: lock, Policy: o.Policy, NotHeld: notHeld}
+func (o Options) distributed(lock func(key string) guard.Lock, notHeld error) *guard.Distributed {
+	return &guard.Distributed{New: lock, Policy: o.Policy, NotHeld: []error{notHeld}}
 }
 
 // replicated makes the guard of stage 6's lock with WAIT for this many replicas.
 func (o Options) replicated(replicas int) *guard.Distributed {
-	d := o.undoable(func(key string) guard.Lock { return waitlock.New(o.Redis, key, o.TTL, replicas) }, waitlock.ErrNotHeld)
-	d.WithOwner = waitlock.WithOwner
-	return d
+	return o.undoable(func(key string) guard.Lock { return waitlock.New(o.Redis, key, o.TTL, replicas) }, waitlock.WithOwner, waitlock.ErrNotHeld)
 }
 
 // undoable is distributed for a lock whose Unlock removes only its own lock (or almost
-// never another, as with v3), so that it may be repeated.
-func (o Options) undoable(lock func(key string) guard.Lock, notHeld ...error) *guard.Distributed {
-	d := o.distributed(lock, notHeld...)
-	d.Undo = true
+// never another, as with v3), so that it may be repeated. WithOwner is nil for a lock
+// without owners.
+func (o Options) undoable(lock func(key string) guard.Lock, withOwner func(ctx context.Context, owner string) context.Context, notHeld error) *guard.Distributed {
+	d := o.distributed(lock, notHeld)
+	d.WithOwner, d.Undo = withOwner, true
 	d.Retry, d.RetryFor = func(error) bool { return true }, o.TTL
 	return d
 }

@@ -21,15 +21,21 @@ func (s Strategy) NewGuard(o Options) guard.Guard {
 	return s.guard(o)
 }
 
-// guard makes the guard, and has it retry by recursion if the options say so.
 func (s Strategy) guard(o Options) guard.Guard {
+	if s.OwnWait {
+		o.Policy = nil
+	}
 	g := s.Guard(o)
-	if r, ok := o.Policy.(guard.Recursive); ok {
-		if d, ok := g.(*guard.Distributed); ok && d.Policy != nil {
-			return r.Around(d)
-		}
+	if d, ok := g.(*guard.Distributed); ok {
+		return guard.WithPolicy(d)
 	}
 	return g
+}
+
+// Distributed makes the guard of a Guarded strategy with a lock, for code that uses the
+// lock by itself. It panics if the strategy has none.
+func (s Strategy) Distributed(o Options) *guard.Distributed {
+	return s.Guard(o).(*guard.Distributed)
 }
 
 // lateGuard makes its guard when it is first used.

@@ -58,11 +58,7 @@ func (l *oneLock) timesAsked() int {
 
 // guard returns a guard on l that waits by policy.
 func (l *oneLock) guard(policy Policy) Guard {
-	d := &Distributed{New: func(string) Lock { return fakeLock{l} }, Policy: policy, NotHeld: []error{errGone}}
-	if r, ok := policy.(Recursive); ok {
-		return r.Around(d)
-	}
-	return d
+	return WithPolicy(&Distributed{New: func(string) Lock { return fakeLock{l} }, Policy: policy, NotHeld: []error{errGone}})
 }
 
 var (

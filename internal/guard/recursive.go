@@ -9,14 +9,20 @@ import (
 // the inner call returns, having done the work, the outer call goes on after its if and
 // does the work again, without the lock, and without the context by which the lock could
 // stop it. A buyer that waited n times buys n+1 times, with any lock. The stack grows with
-// the wait too. The mistake is in how the section is run, so it needs its own Guard, see
-// Around. The embedded policy by itself waits correctly.
+// the wait too. The mistake is in how the section is run, so it needs a Guard of its own,
+// see WithPolicy. The embedded policy by itself waits correctly.
 type Recursive struct{ Fixed }
 
 func (r Recursive) String() string { return "recursive:" + r.Delay.String() }
 
-// Around returns a guard that makes the mistake with the lock of d.
-func (r Recursive) Around(d *Distributed) Guard { return recursive{r, d} }
+// WithPolicy returns d, or a guard that makes the mistake of Recursive with d's lock if
+// that is d's policy.
+func WithPolicy(d *Distributed) Guard {
+	if r, ok := d.Policy.(Recursive); ok {
+		return recursive{r, d}
+	}
+	return d
+}
 
 type recursive struct {
 	Recursive

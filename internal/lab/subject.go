@@ -12,15 +12,6 @@ import (
 	"oversell/internal/locks/etcdlock"
 	"oversell/internal/locks/redlock"
 	"oversell/internal/locks/thirdparty"
-	v1 "oversell/internal/locks/v1_setnx"
-	v2 "oversell/internal/locks/v2_ttl"
-	v3 "oversell/internal/locks/v3_uuid"
-	v4 "oversell/internal/locks/v4_lua"
-	v5 "oversell/internal/locks/v5_reentrant"
-	v6 "oversell/internal/locks/v6_watchdog"
-	v7 "oversell/internal/locks/v7_queue"
-	v8 "oversell/internal/locks/v8_fenced"
-	v9 "oversell/internal/locks/v9_cohort"
 	yours "oversell/internal/locks/yours"
 	"oversell/internal/locks/zklock"
 	"oversell/internal/stock"
@@ -84,29 +75,35 @@ func Subjects() []Subject {
 		{Name: "none", About: "no lock", Guard: func(*Process) guard.Guard { return guard.None{} }},
 		{Name: "local", About: "a mutex in the process", InProcess: true, Lock: newLocalLock, Guard: func(p *Process) guard.Guard { return p.mutex }},
 		{Name: "watch", About: "WATCH, MULTI, EXEC: the write is refused when the stock has changed", Optimistic: true},
-		{Name: "v1_setnx", About: "SETNX, DEL", NotHeld: []error{v1.ErrNotHeld},
-			Lock: func(p *Process, key string) guard.Lock { return v1.New(p.Redis(), key) }},
-		{Name: "v2_ttl", About: "SET NX PX, DEL", NotHeld: []error{v2.ErrNotHeld},
-			Lock: func(p *Process, key string) guard.Lock { return v2.New(p.Redis(), key, p.TTL()) }},
-		{Name: "v3_uuid", About: "a token, looked at before DEL", Undo: true, NotHeld: []error{v3.ErrNotHeld},
-			Lock: func(p *Process, key string) guard.Lock { return v3.New(p.Redis(), key, p.TTL()) }},
-		{Name: "v4_lua", About: "compare and delete in one script", Undo: true, NotHeld: []error{v4.ErrNotHeld},
-			Lock: func(p *Process, key string) guard.Lock { return v4.New(p.Redis(), key, p.TTL()) }},
-		{Name: "v5_reentrant", About: "owner and count", Undo: true, NotHeld: []error{v5.ErrNotHeld}, WithOwner: v5.WithOwner,
-			Lock: func(p *Process, key string) guard.Lock { return v5.New(p.Redis(), key, p.TTL()) }},
-		{Name: "v6_watchdog", About: "a lease that is renewed, and a holder that is told", Undo: true, NotHeld: []error{v6.ErrNotHeld}, WithOwner: v6.WithOwner,
-			Lock: func(p *Process, key string) guard.Lock { return v6.New(p.Redis(), key, p.TTL()) }},
-		{Name: "v7_queue", About: "a queue in which a waiter is handed the lock", Undo: true, NotHeld: []error{v7.ErrNotHeld}, WithOwner: v7.WithOwner, Beside: ofOwner, InTurn: true,
-			Lock: func(p *Process, key string) guard.Lock { return v7.New(p.Redis(), key, p.TTL()) }},
-		{Name: "v8_fenced", About: "a fencing token, which the stock checks", Undo: true, Tokens: true, NotHeld: []error{v8.ErrNotHeld}, WithOwner: v8.WithOwner, Beside: ofOwner, InTurn: true,
-			Lock: func(p *Process, key string) guard.Lock { return v8.New(p.Redis(), key, p.TTL()) }},
-		{Name: "v9_cohort", About: "a process hands the lock on among its own waiters", Tokens: true, NotHeld: []error{v9.ErrNotHeld}, WithOwner: v9.WithOwner, Beside: ofTicket,
-			Lock: func(p *Process, key string) guard.Lock { return v9.New(p.Redis(), key, p.TTL()) }},
+		stageOf("v1_setnx", "SETNX, DEL", nil),
+		stageOf("v2_ttl", "SET NX PX, DEL", nil),
+		stageOf("v3_uuid", "a token, looked at before DEL", nil),
+		stageOf("v4_lua", "compare and delete in one script", nil),
+		stageOf("v5_reentrant", "owner and count", nil),
+		stageOf("v6_watchdog", "a lease that is renewed, and a holder that is told", nil),
+		stageOf("v7_queue", "a queue in which a waiter is handed the lock", ofOwner),
+		stageOf("v8_fenced", "a fencing token, which the stock checks", ofOwner),
+		stageOf("v9_cohort", "a process hands the lock on among its own waiters", ofTicket),
 		{Name: "redsync", About: "go-redsync/redsync on one server, with its default number of tries and no extension", NotHeld: []error{thirdparty.ErrNotHeld}, Lock: newRedsync},
 		{Name: "redislock", About: "bsm/redislock with a linear backoff and no refresh", NotHeld: []error{thirdparty.ErrNotHeld}, Lock: newRedislock, HolderOnly: true},
 		{Name: "rueidislock", About: "rueidislock on one server, without client-side caching", Lock: newRueidislock, RedisKey: thirdparty.RueidislockKey, NotHeld: []error{thirdparty.ErrNotHeld}, HolderOnly: true},
 		{Name: "redlock", About: "the lock on a majority of five independent Redis servers", Needs: catalog.NeedsNodes, NotHeld: []error{redlock.ErrNotHeld},
 			Lock: func(p *Process, key string) guard.Lock { return redlock.New(p.Nodes(), key, p.TTL()) }},
+	}
+}
+
+// stageOf is a stage of the lock as a subject, with the lock that the shop has.
+func stageOf(name, about string, beside func(key, arg string) []string) Subject {
+	s, err := catalog.Strategies().Find(name)
+	if err != nil {
+		panic(err) // the catalog has every stage
+	}
+	d := s.Distributed(catalog.Options{})
+	return Subject{
+		Name: name, About: about, Undo: d.Undo, Tokens: s.HasToken(), NotHeld: d.NotHeld, WithOwner: d.WithOwner, Beside: beside, InTurn: d.OneWaits,
+		Lock: func(p *Process, key string) guard.Lock {
+			return s.Distributed(catalog.Options{Redis: p.Redis(), TTL: p.TTL()}).New(key)
+		},
 	}
 }
 
@@ -229,13 +226,10 @@ func (c Subject) guard(p *Process, policy guard.Policy) guard.Guard {
 		return c.Guard(p)
 	}
 	d := &guard.Distributed{New: func(key string) guard.Lock { return c.Lock(p, key) }, Policy: policy, WithOwner: c.WithOwner, NotHeld: c.NotHeld, Undo: c.Undo}
-	if r, ok := policy.(guard.Recursive); ok {
-		return r.Around(d)
-	}
 	if _, ok := d.New(p.w.lockKey).(guard.Waiter); ok && policy == nil {
 		d.OneWaits = c.InTurn
 	} else if policy == nil {
 		d.Policy = guard.Fixed{Delay: p.w.Delay}
 	}
-	return d
+	return guard.WithPolicy(d)
 }

@@ -68,8 +68,7 @@ func lock(t *testing.T, strategy string, c *Clients) guard.Lock {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := s.Guard(c.Add(catalog.Options{TTL: time.Minute, Policy: guard.Fixed{Delay: time.Millisecond}}))
-	return g.(*guard.Distributed).New("one")
+	return s.Distributed(c.Add(catalog.Options{TTL: time.Minute})).New("one")
 }
 
 func TestWrongSpecs(t *testing.T) {

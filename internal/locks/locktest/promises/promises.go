@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"oversell/internal/guard"
 	"oversell/internal/locks"
 	"oversell/internal/locks/locktest"
 )
@@ -154,7 +155,7 @@ func (w *world) close() error {
 type process struct {
 	*world
 	ctx     context.Context
-	mutex   Mutex
+	mutex   guard.Lock
 	rdb     *redis.Client
 	hook    *locktest.Hook
 	stopped *locktest.Rule

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"oversell/internal/guard"
 	"oversell/internal/locks/locktest/promises"
 )
 
@@ -35,7 +36,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// fake is a Mutex that always returns the same results. It talks to Redis, so that
+// fake is a lock that always returns the same results. It talks to Redis, so that
 // a reply can be lost.
 type fake struct {
 	rdb redis.UniversalClient
@@ -57,7 +58,7 @@ func (f fake) Unlock(ctx context.Context) error {
 
 // kept is a lock that is never released.
 type kept struct {
-	promises.Mutex
+	guard.Lock
 	rdb redis.UniversalClient
 }
 
@@ -68,15 +69,15 @@ func (k kept) Unlock(ctx context.Context) error {
 // A fake that is not a lock keeps no promise.
 func TestNoLockKeepsNoPromise(t *testing.T) {
 	stages := []promises.Stage{
-		{Name: "always grants", New: func(rdb redis.UniversalClient, _ string, _ time.Duration) promises.Mutex { return fake{rdb: rdb} }},
-		{Name: "always fails", New: func(rdb redis.UniversalClient, _ string, _ time.Duration) promises.Mutex {
+		{Name: "always grants", New: func(rdb redis.UniversalClient, _ string, _ time.Duration) guard.Lock { return fake{rdb: rdb} }},
+		{Name: "always fails", New: func(rdb redis.UniversalClient, _ string, _ time.Duration) guard.Lock {
 			return fake{rdb: rdb, err: errFake}
 		}},
 	}
 	for _, stage := range promises.Stages()[:4] { // stages that leave nothing running in the background
 		never := stage
 		never.Name = "never given back, as " + stage.Name
-		never.New = func(rdb redis.UniversalClient, key string, ttl time.Duration) promises.Mutex {
+		never.New = func(rdb redis.UniversalClient, key string, ttl time.Duration) guard.Lock {
 			return kept{stage.New(rdb, key, ttl), rdb}
 		}
 		stages = append(stages, never)

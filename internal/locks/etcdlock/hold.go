@@ -17,8 +17,8 @@ type hold struct {
 
 func newHold(p *place) *hold {
 	h := &hold{place: p}
-	h.ctx, h.end = context.WithCancelCause(p.session.ctx)
-	_ = p.session.source.start(h.attend) // if the source is closed, the hold is over
+	h.ctx, h.end = context.WithCancelCause(p.session.Ctx)
+	_ = p.session.source.group.Go(h.attend) // if the source is closed, the hold is over
 	return h
 }
 
@@ -29,7 +29,7 @@ var errDeleted = fmt.Errorf("%w: the key was deleted", ErrLost)
 // is deleted, etcd lets the next holder in although the lease goes on.
 func (h *hold) attend() {
 	n := h.place.session
-	tick := time.NewTicker(n.ttl / 3)
+	tick := time.NewTicker(n.TTL / 3)
 	defer tick.Stop()
 	for {
 		select {
@@ -37,7 +37,7 @@ func (h *hold) attend() {
 			return
 		case <-tick.C:
 		}
-		ctx, cancel := context.WithTimeout(h.ctx, n.ttl/3)
+		ctx, cancel := context.WithTimeout(h.ctx, n.TTL/3)
 		r, err := n.source.client.Get(ctx, h.place.key, clientv3.WithCountOnly())
 		cancel()
 		if err == nil && r.Count == 0 { // errors are left to the lease
@@ -50,14 +50,14 @@ func (h *hold) attend() {
 // giveBack ends the hold, first in etcd and then in this process.
 func (h *hold) giveBack(ctx context.Context) error {
 	h.end(context.Canceled)
-	if h.place.session.over() {
+	if h.place.session.Over() {
 		h.place.leave()
 		return ErrNotHeld // its key goes with the lease
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
 	defer cancel()
 	removed := make(chan error, 1)
-	if !h.place.session.source.start(func() {
+	if !h.place.session.source.group.Go(func() {
 		err := h.place.remove()
 		h.place.leave()
 		removed <- err

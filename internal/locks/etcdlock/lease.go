@@ -6,24 +6,25 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"oversell/internal/locks/lease"
 )
 
 // newSession gets a lease and keeps it alive from then on. The session already
 // counts its first user.
 func (s *Source) newSession() (*session, error) {
-	ctx, cancel := context.WithTimeout(s.ctx, answerTimeout)
+	ctx, cancel := context.WithTimeout(s.group.Ctx, answerTimeout)
 	defer cancel()
 	granted, sent, err := s.grant(ctx)
 	if err != nil {
 		return nil, err
 	}
-	n := &session{source: s, lease: granted.ID, ttl: seconds(granted.TTL), users: 1}
-	n.ctx, n.end = context.WithCancelCause(s.ctx)
-	n.expires = sent.Add(n.sure())
-	n.alarm = time.AfterFunc(time.Until(n.expires), func() { n.over() })
-	if !s.start(func() { n.keep(sent) }) {
-		n.alarm.Stop()
-		n.end(errClosed)
+	n := &session{
+		Session: lease.NewSession(s.group.Ctx, sent, seconds(granted.TTL), ErrLost),
+		source:  s, lease: granted.ID, users: 1,
+	}
+	if !s.group.Go(n.keep) {
+		n.End(errClosed)
 		n.revoke()
 		return nil, errClosed
 	}

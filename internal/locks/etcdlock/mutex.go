@@ -156,16 +156,11 @@ func (m *Mutex) Unlock(ctx context.Context) error {
 // of the lease is not used. This assumes that neither clock is a tenth slower than the
 // other, and that this process runs.
 func (m *Mutex) Context(parent context.Context) context.Context {
-	ctx, cancel := context.WithCancelCause(parent)
-	h := m.hold
-	switch {
-	case h == nil:
-		cancel(ErrNotHeld)
-	case h.place.session.over():
-		cancel(context.Cause(h.ctx))
-	default:
-		context.AfterFunc(h.ctx, func() { cancel(context.Cause(h.ctx)) })
+	if h := m.hold; h != nil {
+		return h.place.session.Context(parent, h.ctx)
 	}
+	ctx, cancel := context.WithCancelCause(parent)
+	cancel(ErrNotHeld)
 	return ctx
 }
 

@@ -288,7 +288,7 @@ func TestTryLockHeld(t *testing.T) {
 }
 
 // die ends the renewal of a source's lease, as if its process had died.
-func die(s *Source) { s.session.end(errors.New("dead")) }
+func die(s *Source) { s.session.End(errors.New("dead")) }
 
 func TestDeadHolderExpires(t *testing.T) {
 	_, sources := start(t, 2, ttl)

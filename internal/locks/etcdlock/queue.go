@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"oversell/internal/guard/keymutex"
+	"oversell/internal/locks/lease"
 )
 
 // errGone says that somebody else deleted the waiter's key.
@@ -43,10 +44,10 @@ func (p *place) acquire(ctx context.Context, how func(*place, context.Context) (
 	n := p.session
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(n.ctx, func() { cancel(n.lost()) })()
+	defer context.AfterFunc(n.Ctx, func() { cancel(n.lost()) })()
 	acquired, err := how(p, ctx)
 	switch {
-	case n.over():
+	case n.Over():
 		return false, n.lost()
 	case err == nil:
 		return acquired, nil
@@ -97,7 +98,7 @@ func (p *place) put(ctx context.Context, on clientv3.Cmp) (before string, err er
 		Commit()
 	switch {
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
-		p.session.end(errUnknown)
+		p.session.End(errUnknown)
 		return "", err
 	case err != nil:
 		p.session.retire()
@@ -152,7 +153,7 @@ func (p *place) before(kvs []*mvccpb.KeyValue) (string, error) {
 // before is looked up again once the watch is created. That is also done once in a
 // ttl, because a watch on an unreachable server reports nothing.
 func (p *place) outlast(ctx context.Context, before string) (string, error) {
-	round, cancel := context.WithTimeout(ctx, p.session.ttl)
+	round, cancel := context.WithTimeout(ctx, p.session.TTL)
 	defer cancel()
 	watch := p.session.source.client.Watch(round, before, clientv3.WithCreatedNotify(), clientv3.WithFilterPut())
 	told := next(round, watch)
@@ -163,7 +164,7 @@ func (p *place) outlast(ctx context.Context, before string) (string, error) {
 		told = next(round, watch)
 	}
 	if len(told.Events) == 0 { // the watch broke, or was silent for a ttl
-		p.session.pause(ctx)
+		_ = lease.Sleep(ctx, lease.Rest(p.session.TTL)) // look returns the error of ctx
 	}
 	return p.look(ctx)
 }
@@ -181,7 +182,7 @@ func next(ctx context.Context, watch clientv3.WatchChan) clientv3.WatchResponse 
 // abandon removes, in the background, what a failure may have left behind, and then
 // ends the turn.
 func (p *place) abandon() {
-	if !p.session.source.start(func() {
+	if !p.session.source.group.Go(func() {
 		_ = p.remove()
 		p.leave()
 	}) {
@@ -192,7 +193,7 @@ func (p *place) abandon() {
 // remove deletes the key. It returns ErrNotHeld if the key was already deleted.
 func (p *place) remove() error {
 	tries, deleted := 0, int64(0)
-	err := p.session.retry(p.session.ctx, func(ctx context.Context) error {
+	err := p.session.retry(p.session.Ctx, func(ctx context.Context) error {
 		tries++
 		r, err := p.session.source.client.Delete(ctx, p.key)
 		if err == nil {
@@ -201,7 +202,7 @@ func (p *place) remove() error {
 		return err
 	})
 	switch {
-	case err != nil && p.session.over(): // it goes with the lease
+	case err != nil && p.session.Over(): // it goes with the lease
 		return errors.Join(ErrNotHeld, err)
 	case err != nil: // it will go with the lease
 		p.session.retire()

@@ -296,7 +296,7 @@ func TestRevokedLeaseIsReplaced(t *testing.T) {
 		if sources[0].session == before {
 			t.Errorf("%s acquired the lock with a lease that was revoked", name)
 		}
-		if err := context.Cause(before.ctx); !errors.Is(err, ErrLost) {
+		if err := context.Cause(before.Ctx); !errors.Is(err, ErrLost) {
 			t.Errorf("the cause of the old lease's end is %v; want %v", err, ErrLost)
 		}
 		unlock(t, m)

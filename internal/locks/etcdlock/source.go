@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"oversell/internal/guard/keymutex"
+	"oversell/internal/locks/lease"
 )
 
 var (
@@ -23,57 +24,31 @@ var (
 type Source struct {
 	client  *clientv3.Client
 	ttl     time.Duration
-	ctx     context.Context // ends with Close
-	end     context.CancelCauseFunc
+	group   *lease.Group // its requests and renewals
 	local   keymutex.Mutex
 	opening *semaphore.Weighted // only one goroutine gets a lease at a time
 
-	mu      sync.Mutex // guards what follows
-	session *session   // for new holds; nil before the first
-	closed  bool
-	running sync.WaitGroup
+	mu      sync.Mutex
+	session *session // for new holds; nil before the first
 }
 
 // NewSource returns a source of locks that expire ttl after their process stops
 // renewing them. etcd counts in seconds and has a minimum ttl, usually one or two
 // seconds: the ttl is rounded up. The client stays the caller's.
 func NewSource(client *clientv3.Client, ttl time.Duration) *Source {
-	ctx, end := context.WithCancelCause(context.Background())
 	return &Source{
-		client: client, ttl: ttl, ctx: ctx, end: end,
-		opening: semaphore.NewWeighted(1),
+		client: client, ttl: ttl,
+		group: lease.NewGroup(), opening: semaphore.NewWeighted(1),
 	}
 }
 
 // Close revokes the lease, which releases whatever is still held. Call it before the
 // client's own Close. It may be called more than once.
 func (s *Source) Close() error {
-	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
-	s.end(fmt.Errorf("%w: %w", ErrLost, errClosed))
-	ended := make(chan struct{})
-	go func() {
-		s.running.Wait()
-		close(ended)
-	}()
-	select {
-	case <-ended:
-		return nil
-	case <-time.After(answerTimeout):
+	if !s.group.Close(fmt.Errorf("%w: %w", ErrLost, errClosed), answerTimeout) {
 		return errors.New("etcdlock: etcd does not answer; requests in flight end with the client")
 	}
-}
-
-// start runs f in a goroutine, unless the source is closed. Close waits for it.
-func (s *Source) start(f func()) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return false
-	}
-	s.running.Go(f)
-	return true
+	return nil
 }
 
 // use returns the session for new holds, and opens one if there is none. The caller
@@ -89,7 +64,7 @@ func (s *Source) use(ctx context.Context) (*session, error) {
 		err     error
 	}
 	opened := make(chan outcome)
-	if !s.start(func() {
+	if !s.group.Go(func() {
 		n, err := s.open(limited)
 		select {
 		case opened <- outcome{n, err}:

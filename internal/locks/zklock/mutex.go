@@ -8,7 +8,7 @@
 // New: all goroutines of a process share one session, queue up in memory first, and
 // one at a time goes to ZooKeeper (source.go). The session is tracked by this
 // machine's clock, from before each request that was answered, so a holder is told of
-// a loss before ZooKeeper acts on it (session.go): the client library reports it only
+// a loss before ZooKeeper acts on it (package lease): the client library reports it only
 // when it has reached a server again, which may be much later.
 //
 // Holds:
@@ -123,7 +123,7 @@ func (m *Mutex) enter(ctx context.Context, t *keymutex.Hold, wait bool) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	attempted, gone := make(chan outcome), make(chan struct{})
-	started := m.source.start(func() {
+	started := m.source.group.Go(func() {
 		h, err := m.source.attempt(ctx, cancel, t, wait)
 		select {
 		case attempted <- outcome{h, err}:
@@ -174,16 +174,11 @@ func (m *Mutex) Unlock(ctx context.Context) error {
 // clock is a tenth slower than the other, and that this process runs; see the package
 // comment for ensembles.
 func (m *Mutex) Context(parent context.Context) context.Context {
-	ctx, cancel := context.WithCancelCause(parent)
-	h := m.hold
-	switch {
-	case h == nil:
-		cancel(ErrNotHeld)
-	case h.session.over():
-		cancel(context.Cause(h.ctx))
-	default:
-		context.AfterFunc(h.ctx, func() { cancel(context.Cause(h.ctx)) })
+	if h := m.hold; h != nil {
+		return h.session.Context(parent, h.ctx)
 	}
+	ctx, cancel := context.WithCancelCause(parent)
+	cancel(ErrNotHeld)
 	return ctx
 }
 

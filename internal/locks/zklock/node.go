@@ -9,6 +9,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 	"github.com/google/uuid"
+
+	"oversell/internal/locks/lease"
 )
 
 // root is the parent of all locks. It stays when there are none.
@@ -92,7 +94,7 @@ func (n *node) again(ctx context.Context, ask func() error) error {
 		if final(err) {
 			return fmt.Errorf("zklock: %w", err)
 		}
-		if err := pause(ctx, n.source.rest()); err != nil {
+		if err := lease.Sleep(ctx, lease.Rest(n.source.timeout)); err != nil {
 			return err
 		}
 	}

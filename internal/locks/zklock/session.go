@@ -4,23 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
+
+	"oversell/internal/locks/lease"
 )
 
 // A session is the connection's session, or the part of it during which it is known to
 // be alive by this machine's clock. After too long a gap a new one begins, even if
 // ZooKeeper has not noticed the gap.
 type session struct {
+	*lease.Session
 	source *Source
 	id     int64
-	ctx    context.Context
-	end    context.CancelCauseFunc
-
-	mu      sync.Mutex
-	expires time.Time   // by this machine's clock
-	lease   *time.Timer // declares the session lost
-	failed  error       // the error of the last request, nil if it got an answer
 }
 
 // use returns the session for new holds, and begins one if there is none.
@@ -35,7 +30,7 @@ func (s *Source) use(ctx context.Context) (*session, error) {
 	s.mu.Lock()
 	current := s.session
 	s.mu.Unlock()
-	if current != nil && !current.over() {
+	if current != nil && !current.Over() {
 		return current, nil
 	}
 	fresh, err := s.open(ctx)
@@ -60,31 +55,22 @@ func (s *Source) open(ctx context.Context) (*session, error) {
 		case err = <-failed:
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
-		case <-s.ctx.Done():
+		case <-s.group.Ctx.Done():
 			return nil, errClosed
 		}
 		if err == nil && id != 0 && id == s.conn.SessionID() {
 			return s.begin(id, sent)
 		}
-		if cause := pause(ctx, s.rest()); cause != nil {
+		if cause := lease.Sleep(ctx, lease.Rest(s.timeout)); cause != nil {
 			return nil, errors.Join(cause, err)
 		}
 	}
 }
 
-// sure returns how much of the timeout is used. The rest is a margin for telling the
-// holder, and for a clock that is slower than ZooKeeper's.
-func (s *Source) sure() time.Duration { return s.timeout - s.timeout/10 }
-
-// rest is the pause after a request that got no answer.
-func (s *Source) rest() time.Duration { return min(s.timeout/20, 100*time.Millisecond) }
-
 func (s *Source) begin(id int64, sent time.Time) (*session, error) {
-	n := &session{source: s, id: id, expires: sent.Add(s.sure())}
-	n.ctx, n.end = context.WithCancelCause(s.ctx)
-	n.lease = time.AfterFunc(time.Until(n.expires), func() { n.over() })
-	if !s.start(n.keep) {
-		n.end(errClosed)
+	n := &session{lease.NewSession(s.group.Ctx, sent, s.timeout, ErrLost), s, id}
+	if !s.group.Go(func() { n.Keep(n.renew) }) {
+		n.End(errClosed)
 		return nil, errClosed
 	}
 	return n, nil
@@ -97,64 +83,17 @@ func (s *Source) ask() error {
 	return err
 }
 
-// keep asks ZooKeeper three times in a timeout, until the session ends. The client
-// library keeps its session alive by itself, but does not say when the server last
-// heard it. An error is not yet a loss: the session has time left, and the next answer
-// may come in time.
-func (n *session) keep() {
-	defer n.lease.Stop()
-	s := n.source
-	wait := s.timeout / 3
-	for pause(n.ctx, wait) == nil {
-		sent := time.Now()
-		err := s.ask()
-		switch {
-		case err != nil:
-			n.note(err)
-			wait = s.timeout / 10
-		case s.conn.SessionID() != n.id: // the answer is another session's
-			n.end(ErrLost)
-		default:
-			n.extend(sent.Add(s.sure()))
-			wait = time.Until(sent.Add(s.timeout / 3))
-		}
+// renew gets an answer from ZooKeeper. The client library keeps its session alive by
+// itself, but does not say when the server last heard it.
+func (n *session) renew() error {
+	err := n.source.ask()
+	if err == nil && n.source.conn.SessionID() != n.id { // the answer is another session's
+		return ErrLost
 	}
-}
-
-func (n *session) note(err error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.failed = err
-}
-
-func (n *session) extend(expires time.Time) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.failed = nil
-	if n.expired() { // the answer came too late: the holder has been told of the loss
-		return
-	}
-	n.expires = expires
-	n.lease.Reset(time.Until(expires))
-}
-
-// over reports whether the session has ended, and ends it if it has run out. It
-// reads the clock, as timers may be late.
-func (n *session) over() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.expired()
-}
-
-// expired is over for callers that have locked mu.
-func (n *session) expired() bool {
-	if !time.Now().Before(n.expires) {
-		n.end(errors.Join(ErrLost, n.failed))
-	}
-	return n.ctx.Err() != nil
+	return err
 }
 
 // lost returns the error for those who waited when the session ended.
 func (n *session) lost() error {
-	return fmt.Errorf("zklock: while waiting: %w", context.Cause(n.ctx))
+	return fmt.Errorf("zklock: while waiting: %w", context.Cause(n.Ctx))
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"oversell/internal/guard/keymutex"
+	"oversell/internal/locks/lease"
 )
 
 var errClosed = errors.New("zklock: the source is closed")
@@ -20,15 +21,12 @@ var errClosed = errors.New("zklock: the source is closed")
 type Source struct {
 	conn    *zk.Conn
 	timeout time.Duration
-	ctx     context.Context // ends with Close
-	end     context.CancelCauseFunc
+	group   *lease.Group // its requests and renewals
 	local   keymutex.Mutex
 	opening *semaphore.Weighted // only one goroutine gets a session at a time
 
-	mu      sync.Mutex // guards what follows
-	session *session   // for new holds; nil before the first
-	closed  bool
-	running sync.WaitGroup
+	mu      sync.Mutex
+	session *session // for new holds; nil before the first
 }
 
 // NewSource returns a source of locks that expire when ZooKeeper has not heard from
@@ -36,10 +34,9 @@ type Source struct {
 // the one that was requested. The connection stays the caller's, and its session
 // should have no other use.
 func NewSource(conn *zk.Conn, timeout time.Duration) *Source {
-	ctx, end := context.WithCancelCause(context.Background())
 	return &Source{
-		conn: conn, timeout: timeout, ctx: ctx, end: end,
-		opening: semaphore.NewWeighted(1),
+		conn: conn, timeout: timeout,
+		group: lease.NewGroup(), opening: semaphore.NewWeighted(1),
 	}
 }
 
@@ -47,32 +44,10 @@ func NewSource(conn *zk.Conn, timeout time.Duration) *Source {
 // end with the connection, which should be closed next. Close may be called more than
 // once.
 func (s *Source) Close() error {
-	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
-	s.end(fmt.Errorf("%w: %w", ErrLost, errClosed))
-	ended := make(chan struct{})
-	go func() {
-		s.running.Wait()
-		close(ended)
-	}()
-	select {
-	case <-ended:
-		return nil
-	case <-time.After(answerTimeout):
+	if !s.group.Close(fmt.Errorf("%w: %w", ErrLost, errClosed), answerTimeout) {
 		return errors.New("zklock: ZooKeeper does not answer; requests in flight end with the connection")
 	}
-}
-
-// start runs f in a goroutine, unless the source is closed. Close waits for it.
-func (s *Source) start(f func()) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return false
-	}
-	s.running.Go(f)
-	return true
+	return nil
 }
 
 // A hold is a lock that is held.
@@ -105,22 +80,22 @@ func (s *Source) attempt(ctx context.Context, cancel context.CancelCauseFunc, t 
 			}
 			return h, err
 		}
-		session.end(err)
+		session.End(err)
 	}
 }
 
 // attempt is one attempt in this session. The turn goes on if it fails.
 func (n *session) attempt(ctx context.Context, cancel context.CancelCauseFunc, t *keymutex.Hold, wait bool) (*hold, error) {
-	defer context.AfterFunc(n.ctx, func() { cancel(n.lost()) })()
+	defer context.AfterFunc(n.Ctx, func() { cancel(n.lost()) })()
 	place := newNode(n.source, t.Key())
 	token, err := place.queue(ctx, n.id, wait)
 	switch {
-	case err == nil && !n.over():
+	case err == nil && !n.Over():
 		h := &hold{turn: t, session: n, path: place.path, token: token}
-		h.ctx, h.end = context.WithCancelCause(n.ctx)
-		_ = n.source.start(h.attend) // if the source is closed, the hold is over
+		h.ctx, h.end = context.WithCancelCause(n.Ctx)
+		_ = n.source.group.Go(h.attend) // if the source is closed, the hold is over
 		return h, nil
-	case n.over():
+	case n.Over():
 		err = n.lost()
 	}
 	place.remove()
@@ -134,7 +109,7 @@ var errDeleted = fmt.Errorf("%w: the node was deleted", ErrLost)
 // the next holder gets the lock although the session goes on.
 func (h *hold) attend() {
 	s := h.session.source
-	for pause(h.ctx, s.timeout/3) == nil {
+	for lease.Sleep(h.ctx, s.timeout/3) == nil {
 		if there, _, err := s.conn.Exists(h.path); err == nil && !there { // errors are left to the session
 			h.end(errDeleted)
 			return
@@ -147,7 +122,7 @@ func (h *hold) giveBack(ctx context.Context) error {
 	h.end(context.Canceled)
 	s := h.session.source
 	removed := make(chan error, 1)
-	if !s.start(func() {
+	if !s.group.Go(func() {
 		removed <- s.delete(h.path)
 		h.turn.Unlock()
 	}) {
@@ -158,11 +133,11 @@ func (h *hold) giveBack(ctx context.Context) error {
 	defer cancel()
 	select {
 	case err := <-removed:
-		if h.session.over() {
+		if h.session.Over() {
 			return ErrNotHeld // or was not held for a while
 		}
 		return err
-	case <-h.session.ctx.Done():
+	case <-h.session.Ctx.Done():
 		return ErrNotHeld
 	case <-ctx.Done():
 		return fmt.Errorf("zklock: unlock: %w", ctx.Err())
@@ -203,20 +178,8 @@ func (s *Source) retry(ask func() error) error {
 		if final(err) {
 			return err
 		}
-		if err := pause(s.ctx, s.rest()); err != nil {
+		if err := lease.Sleep(s.group.Ctx, lease.Rest(s.timeout)); err != nil {
 			return err
 		}
-	}
-}
-
-// pause waits for d, or returns the cause of ctx if that ends first.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
 	}
 }

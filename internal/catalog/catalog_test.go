@@ -318,4 +318,9 @@ func TestCatalogNamesTestsThatExist(t *testing.T) {
 			t.Errorf("%s: there is no test %s", s.Name, s.Test)
 		}
 	}
+	for _, s := range catalog.HoldStages() {
+		if !tests[s.Test] {
+			t.Errorf("%s: there is no test %s", s.Name, s.Test)
+		}
+	}
 }

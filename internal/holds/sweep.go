@@ -22,14 +22,15 @@ func (s *Service) sweepAll(ctx context.Context) {
 			return
 		case <-time.After(s.cfg.Sweep/2 + rand.N(s.cfg.Sweep)):
 		}
-		if err := s.sweepItems(ctx); err != nil && ctx.Err() == nil {
+		if err := s.Sweep(ctx); err != nil && ctx.Err() == nil {
 			s.log.Warn("ending holds that have expired failed, and their units stay taken for now", "error", err)
 		}
 	}
 }
 
-// sweepItems ends the holds that have expired, of all items that are sold by holds.
-func (s *Service) sweepItems(ctx context.Context) error {
+// Sweep ends the holds that have expired, of all items that are sold by holds, and gives their
+// units back. The Service does so by itself every Config.Sweep.
+func (s *Service) Sweep(ctx context.Context) error {
 	var items []stock.Item
 	db, cancel := s.limited(ctx)
 	err := db.Select("sku", "sale_id").Where("keeper = ?", stock.InHolds).Find(&items).Error

@@ -1,0 +1,461 @@
+package holds_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+	"gorm.io/gorm"
+
+	"oversell/internal/backend/backendtest"
+	"oversell/internal/catalog"
+	"oversell/internal/holds"
+	"oversell/internal/payment"
+	"oversell/internal/stock"
+)
+
+func TestMain(m *testing.M) {
+	code := backendtest.Main(m)
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+const h3 = "h3_claim"
+
+// shop is a shop that sells one item by holds, and its payment provider.
+type shop struct {
+	*holds.Service
+	db    *gorm.DB
+	stock *stock.Service
+	item  stock.Item
+	bank  *bank
+}
+
+// bank is a payment provider over HTTP. A test may change what happens before and after.
+type bank struct {
+	*payment.Client
+	afterCapture func() error // its error takes the place of the reply
+	refunds      error        // instead of a refund
+}
+
+func (b *bank) Capture(ctx context.Context, id, key string) (payment.Payment, error) {
+	p, err := b.Client.Capture(ctx, id, key)
+	if err == nil && b.afterCapture != nil {
+		err = b.afterCapture()
+	}
+	return p, err
+}
+
+func (b *bank) Refund(ctx context.Context, id, key string) (payment.Payment, error) {
+	if b.refunds != nil {
+		return payment.Payment{}, b.refunds
+	}
+	return b.Client.Refund(ctx, id, key)
+}
+
+var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+// each runs f in a shop on embedded and on real backends, which sells so many units. It does
+// not sweep by itself.
+func each(t *testing.T, units int64, f func(t *testing.T, s *shop)) {
+	backendtest.Each(t, func(t *testing.T, rdb redis.UniversalClient, db *gorm.DB) {
+		f(t, newShop(t, rdb, db, units, holds.Config{Sweep: time.Hour}))
+	})
+}
+
+func newShop(t *testing.T, rdb redis.UniversalClient, db *gorm.DB, units int64, cfg holds.Config) *shop {
+	t.Helper()
+	if err := errors.Join(stock.Migrate(t.Context(), db), holds.Migrate(t.Context(), db)); err != nil {
+		t.Fatal(err)
+	}
+	pool, err := db.DB()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &shop{db: db, bank: newBank(t)}
+	cfg.DB, cfg.Payments, cfg.Logger = db, s.bank, quiet
+	cfg.Stages = catalog.Holds(holds.Backends{Redis: rdb, DB: pool, SQL: holds.DialectOf(db)})
+	s.Service = holds.New(cfg)
+	t.Cleanup(s.Close)
+	s.stock = stock.New(stock.Config{DB: db, Redis: rdb, Holds: s.Service, Logger: quiet})
+	t.Cleanup(s.stock.Close)
+	s.put(t, units)
+	return s
+}
+
+func newBank(t *testing.T) *bank {
+	server := httptest.NewServer(payment.NewServer(payment.Config{Secret: []byte("secret"), Logger: quiet}))
+	t.Cleanup(server.Close)
+	client, err := payment.NewClient(payment.ClientConfig{URL: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return &bank{Client: client}
+}
+
+func (s *shop) put(t *testing.T, units int64) {
+	t.Helper()
+	var err error
+	if s.item, err = s.stock.Put(t.Context(), stock.Item{SKU: "hot", Initial: units, Keeper: stock.InHolds}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *shop) hold(t *testing.T, stage, buyer string) holds.Hold {
+	t.Helper()
+	h, err := s.Hold(t.Context(), holds.Ask{Stage: stage, SKU: "hot", Buyer: buyer, Quantity: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// expire lets a hold expire, and ends it.
+func (s *shop) expire(t *testing.T, h holds.Hold) {
+	t.Helper()
+	err := s.db.Exec("UPDATE oversell_holds SET expires_at = 0 WHERE id = ?", h.ID).Error
+	if err := errors.Join(err, s.Sweep(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// want compares the audit with what it must be.
+func (s *shop) want(t *testing.T, left, held, sold int64) {
+	t.Helper()
+	a, err := s.stock.Audit(t.Context(), "hot")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.Remaining != left || a.Held != held || a.Sold != sold || a.Oversold != 0 || a.Stranded != 0 || a.LostUpdates != 0 {
+		t.Errorf("the audit finds %+v; want %d left, %d held, %d sold", a, left, held, sold)
+	}
+}
+
+// books compares the provider's ledger with the orders: every capture has one order or one
+// refund, but for so many.
+func (s *shop) books(t *testing.T, wrong int) payment.Books {
+	t.Helper()
+	ledger, err := s.bank.Ledger(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var paid []string
+	if err := s.db.Raw("SELECT idempotency_key FROM oversell_orders").Scan(&paid).Error; err != nil {
+		t.Fatal(err)
+	}
+	orders := make(map[string]int)
+	for _, id := range paid {
+		orders[id]++
+	}
+	books := payment.Audit(ledger, orders)
+	if books.ChargedWithoutOrder != wrong || books.OrdersWithoutCharge != 0 {
+		t.Errorf("the books are %+v; want %d captures without order or refund", books, wrong)
+	}
+	return books
+}
+
+// A hold that is paid becomes an order, once, however often the buyer presses the button.
+func TestPay(t *testing.T) {
+	each(t, 2, func(t *testing.T, s *shop) {
+		h := s.hold(t, h3, "a")
+		s.want(t, 1, 1, 0)
+		var all sync.WaitGroup
+		orders := make([]holds.Order, 5)
+		for i := range orders {
+			all.Go(func() {
+				var err error
+				if orders[i], err = s.Pay(t.Context(), h.ID, h.Token, "key"); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		found, err := s.Order(t.Context(), h.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range orders {
+			if o.ID != h.ID || o.PaymentID != found.PaymentID {
+				t.Errorf("the order is %+v, and %+v is on record", o, found)
+			}
+		}
+		if _, err := s.Pay(t.Context(), h.ID, h.Token, "another"); !errors.Is(err, holds.ErrNotHeld) {
+			t.Errorf("with another key: got %v, want %v", err, holds.ErrNotHeld)
+		}
+		s.want(t, 1, 0, 1)
+		if b := s.books(t, 0); b.Captured != 1 {
+			t.Errorf("the buyer was charged %d times", b.Captured)
+		}
+	})
+}
+
+// What cannot be paid is not charged.
+func TestPayChargesNothingInVain(t *testing.T) {
+	each(t, 3, func(t *testing.T, s *shop) {
+		expired, released, other := s.hold(t, h3, "a"), s.hold(t, h3, "b"), s.hold(t, h3, "c")
+		s.expire(t, expired)
+		if err := s.Release(t.Context(), released.ID, released.Token); err != nil {
+			t.Fatal(err)
+		}
+		for name, try := range map[string]struct {
+			hold holds.Hold
+			key  string
+			want error
+		}{
+			"expired":         {expired, "key", holds.ErrNotHeld},
+			"released":        {released, "key", holds.ErrNotHeld},
+			"a wrong token":   {holds.Hold{ID: other.ID, Token: other.Token + 1}, "key", holds.ErrToken},
+			"an unknown hold": {holds.Hold{ID: "h3-none"}, "key", holds.ErrUnknownHold},
+			"no id of ours":   {holds.Hold{ID: strings.Repeat("x", 10_000)}, "key", holds.ErrUnknownHold},
+			"a key no header": {other, "a\nb", stock.ErrInvalid},
+		} {
+			if _, err := s.Pay(t.Context(), try.hold.ID, try.hold.Token, try.key); !errors.Is(err, try.want) {
+				t.Errorf("%s: got %v, want %v", name, err, try.want)
+			}
+		}
+		if b := s.books(t, 0); b.Authorised != 0 {
+			t.Errorf("%d payments were authorised", b.Authorised)
+		}
+		s.want(t, 2, 1, 0)
+	})
+}
+
+// The hold expires while the payment is under way, and its unit is sold to somebody else. The
+// buyer gets the money back.
+func TestLatePaymentIsRefunded(t *testing.T) {
+	each(t, 1, func(t *testing.T, s *shop) {
+		late := s.hold(t, h3, "late")
+		s.bank.afterCapture = func() error {
+			s.bank.afterCapture = nil
+			s.expire(t, late)
+			next := s.hold(t, h3, "next")
+			_, err := s.Pay(t.Context(), next.ID, next.Token, "")
+			return err
+		}
+		_, err := s.Pay(t.Context(), late.ID, late.Token, "key")
+		if !errors.Is(err, holds.ErrRefunded) || !errors.Is(err, holds.ErrNotHeld) {
+			t.Errorf("got %v, want %v and %v", err, holds.ErrRefunded, holds.ErrNotHeld)
+		}
+		s.want(t, 0, 0, 1)
+		if b := s.books(t, 0); b.Captured != 2 || b.Refunded != 1 {
+			t.Errorf("%d captured, %d refunded; want 2 and 1", b.Captured, b.Refunded)
+		}
+	})
+}
+
+// captured is a payment whose process died after the capture.
+func (s *shop) captured(t *testing.T, h holds.Hold) string {
+	t.Helper()
+	p, err := s.bank.Authorise(t.Context(), payment.Request{Key: "a/" + h.ID, Reference: fmt.Sprintf("%s/%d", h.ID, h.Token), Amount: 1, Currency: "EUR"})
+	if err == nil {
+		_, err = s.bank.Client.Capture(t.Context(), p.ID, "c/"+p.ID)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.ID
+}
+
+// The process dies between the capture and the order. The webhook writes the order, once, or
+// refunds what came too late, once.
+func TestWebhookMakesGood(t *testing.T) {
+	each(t, 2, func(t *testing.T, s *shop) {
+		inTime, late := s.hold(t, h3, "a"), s.hold(t, h3, "b")
+		first, second := s.captured(t, inTime), s.captured(t, late)
+		s.expire(t, late)
+		s.books(t, 2)
+		var all sync.WaitGroup
+		for range 4 {
+			for _, id := range []string{first, second} {
+				all.Go(func() {
+					if err := s.Captured(t.Context(), id); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		}
+		all.Wait()
+		if b := s.books(t, 0); b.Refunded != 1 {
+			t.Errorf("%d payments were refunded, want 1", b.Refunded)
+		}
+		if o, err := s.Order(t.Context(), inTime.ID); err != nil || o.PaymentID != first {
+			t.Errorf("the order is %+v, %v", o, err)
+		}
+		s.want(t, 1, 0, 1)
+	})
+}
+
+// A flaw of every payment by somebody else: the refund is not part of the transaction. Until
+// the webhook comes, the buyer has paid for nothing.
+func TestDiesBeforeRefund(t *testing.T) {
+	each(t, 1, func(t *testing.T, s *shop) {
+		h := s.hold(t, h3, "a")
+		s.bank.afterCapture = func() error {
+			s.expire(t, h)
+			return nil
+		}
+		s.bank.refunds = payment.ErrUnavailable
+		if _, err := s.Pay(t.Context(), h.ID, h.Token, ""); !errors.Is(err, holds.ErrPending) {
+			t.Errorf("got %v, want %v", err, holds.ErrPending)
+		}
+		paid := s.books(t, 1).Wrong[0].PaymentID
+		s.bank.refunds = nil
+		if err := s.Captured(t.Context(), paid); err != nil {
+			t.Error(err)
+		}
+		s.books(t, 0)
+		s.want(t, 1, 0, 0)
+	})
+}
+
+// The reply to a capture is lost. The payment is captured once, and the order is written.
+func TestLostReplyOfACapture(t *testing.T) {
+	each(t, 1, func(t *testing.T, s *shop) {
+		h := s.hold(t, h3, "a")
+		lost := 0
+		s.bank.afterCapture = func() error {
+			if lost++; lost == 1 {
+				return payment.ErrUnavailable
+			}
+			return nil
+		}
+		if _, err := s.Pay(t.Context(), h.ID, h.Token, ""); err != nil {
+			t.Error(err)
+		}
+		if b := s.books(t, 0); b.Captured != 1 {
+			t.Errorf("%d captures", b.Captured)
+		}
+		s.want(t, 0, 0, 1)
+	})
+}
+
+// A webhook for something that is no hold of this shop changes nothing.
+func TestForeignWebhook(t *testing.T) {
+	each(t, 1, func(t *testing.T, s *shop) {
+		h := s.hold(t, h3, "a")
+		for _, reference := range []string{"order-17", h.ID, h.ID + "/x", "h9-" + h.ID[3:] + "/1"} {
+			p, err := s.bank.Authorise(t.Context(), payment.Request{Key: reference, Reference: reference, Amount: 1, Currency: "EUR"})
+			if err == nil {
+				_, err = s.bank.Client.Capture(t.Context(), p.ID, "c/"+reference)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Captured(t.Context(), p.ID); !errors.Is(err, holds.ErrUnknownHold) {
+				t.Errorf("%s: got %v, want %v", reference, err, holds.ErrUnknownHold)
+			}
+		}
+		if err := s.Captured(t.Context(), "pay_none"); !errors.Is(err, payment.ErrUnknownPayment) {
+			t.Errorf("got %v, want %v", err, payment.ErrUnknownPayment)
+		}
+		s.want(t, 0, 1, 0)
+		if b := s.books(t, 4); b.Refunded != 0 {
+			t.Errorf("%d payments of others were refunded", b.Refunded)
+		}
+	})
+}
+
+// Two stages know nothing of each other's holds, so the first hold of a sale decides.
+func TestASaleHasOneStage(t *testing.T) {
+	each(t, 3, func(t *testing.T, s *shop) {
+		stages := catalog.HoldStages()
+		for i, stage := range stages {
+			s.put(t, 3)
+			s.want(t, 3, 0, 0)
+			s.hold(t, stage.Name, "a")
+			other := stages[(i+1)%len(stages)].Name
+			if _, err := s.Hold(t.Context(), holds.Ask{Stage: other, SKU: "hot", Buyer: "b", Quantity: 1}); !errors.Is(err, holds.ErrOtherStage) {
+				t.Errorf("%s after %s: got %v, want %v", other, stage.Name, err, holds.ErrOtherStage)
+			}
+			s.want(t, 2, 1, 0)
+		}
+	})
+}
+
+// Nobody asks for anything, and yet the units of a hold that has expired are for sale again.
+func TestSweeperNeedsNoRequests(t *testing.T) {
+	backendtest.Each(t, func(t *testing.T, rdb redis.UniversalClient, db *gorm.DB) {
+		s := newShop(t, rdb, db, 1, holds.Config{TTL: 50 * time.Millisecond, Sweep: 10 * time.Millisecond})
+		for _, stage := range catalog.HoldStages() {
+			s.put(t, 1)
+			s.hold(t, stage.Name, "a")
+			for start := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+				a, err := s.stock.Audit(t.Context(), "hot")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if a.Remaining == 1 {
+					break
+				}
+				if time.Since(start) > time.Minute {
+					t.Fatalf("%s: the unit does not come back: %+v", stage.Name, a)
+				}
+			}
+			s.want(t, 1, 0, 0)
+		}
+	})
+}
+
+func TestHoldRefuses(t *testing.T) {
+	each(t, 3, func(t *testing.T, s *shop) {
+		if _, err := s.stock.Put(t.Context(), stock.Item{SKU: "other", Initial: 1}); err != nil {
+			t.Fatal(err)
+		}
+		good := holds.Ask{Stage: h3, SKU: "hot", Buyer: "a", Quantity: 1}
+		for name, try := range map[string]struct {
+			change func(a *holds.Ask)
+			want   error
+		}{
+			"an unknown stage":      {func(a *holds.Ask) { a.Stage = "h9_none" }, holds.ErrUnknownStage},
+			"an unknown item":       {func(a *holds.Ask) { a.SKU = "none" }, stock.ErrUnknownItem},
+			"an item kept in Redis": {func(a *holds.Ask) { a.SKU = "other" }, stock.ErrLocation},
+			"an sku with a space":   {func(a *holds.Ask) { a.SKU = "a b" }, stock.ErrInvalid},
+			"nothing":               {func(a *holds.Ask) { a.Quantity = 0 }, stock.ErrInvalid},
+			"too much":              {func(a *holds.Ask) { a.Quantity = stock.MaxQuantity + 1 }, stock.ErrInvalid},
+			"more than there is":    {func(a *holds.Ask) { a.Quantity = 4 }, holds.ErrSoldOut},
+			"no buyer":              {func(a *holds.Ask) { a.Buyer = "" }, stock.ErrInvalid},
+			"a long buyer":          {func(a *holds.Ask) { a.Buyer = strings.Repeat("x", holds.MaxBuyer+1) }, stock.ErrInvalid},
+			"a long key":            {func(a *holds.Ask) { a.Key = strings.Repeat("x", stock.MaxKey+1) }, stock.ErrInvalid},
+		} {
+			a := good
+			try.change(&a)
+			if _, err := s.Hold(t.Context(), a); !errors.Is(err, try.want) {
+				t.Errorf("%s: got %v, want %v", name, err, try.want)
+			}
+		}
+		s.want(t, 3, 0, 0)
+	})
+}
+
+// An item that is deleted takes its holds with it.
+func TestDeleteForgetsHolds(t *testing.T) {
+	each(t, 1, func(t *testing.T, s *shop) {
+		h := s.hold(t, h3, "a")
+		if err := s.stock.Delete(t.Context(), "hot"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Get(t.Context(), h.ID); !errors.Is(err, holds.ErrUnknownHold) {
+			t.Errorf("got %v, want %v", err, holds.ErrUnknownHold)
+		}
+		var rows int64
+		for _, table := range []string{"oversell_holds", "oversell_hold_buyers", "oversell_hold_sales"} {
+			if err := s.db.Table(table).Count(&rows).Error; err != nil || rows != 0 {
+				t.Errorf("%s has %d rows, %v", table, rows, err)
+			}
+		}
+	})
+}

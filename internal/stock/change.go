@@ -438,24 +438,45 @@ func (s *Service) rebuild(ctx context.Context, sku string, needed func(Item) boo
 // A stock in the database needs no count. It gets a new generation only for a new family.
 func (s *Service) startGeneration(ctx context.Context, tx store, item Item, family string) error {
 	last := item.generation()
-	inDatabase := !item.backend().inRedis()
-	if inDatabase && family == item.Family {
-		return s.stock.start(ctx, item, 0, last)
+	if !item.backend().inRedis() {
+		if family == item.Family {
+			return s.stock.start(ctx, item, 0, last)
+		}
+		return s.beginGeneration(ctx, tx, item, family, 0)
 	}
-	next := newGeneration(item.SaleID, family)
+	left, err := s.leftByOrders(ctx, tx, item)
+	if err != nil {
+		return err
+	}
+	return s.beginGeneration(ctx, tx, item, family, left)
+}
+
+// leftByOrders returns how many units the orders of an item's sale leave. The caller has
+// locked the item's row in tx, so that the count has all that was sold.
+func (s *Service) leftByOrders(ctx context.Context, tx store, item Item) (int64, error) {
+	sold, err := tx.sold(item.SKU, item.SaleID)
+	if err != nil {
+		return 0, err
+	}
+	at := reading{gen: item.generation(), backend: item.backend()}.location(item.SKU)
+	elsewhere, err := s.elsewhereUnits(ctx, at)
+	return max(0, item.Initial-sold-elsewhere), err
+}
+
+// beginGeneration begins a new generation, with left units if the stock is in Redis. The
+// caller has locked the item's row in tx. Redis learns of the new generation of a stock in
+// the database with the next comparison: such a stock does not need Redis.
+func (s *Service) beginGeneration(ctx context.Context, tx store, item Item, family string, left int64) error {
+	last, next := item.generation(), newGeneration(item.SaleID, family)
 	item.Generation, item.Family = next.id, next.family
 	var err error
 	if item.History, err = s.history(ctx, item); err != nil {
 		return err
 	}
-	if err := tx.setGeneration(item); err != nil || inDatabase {
+	if err := tx.setGeneration(item); err != nil || !item.backend().inRedis() {
 		return err
 	}
-	sold, err := tx.sold(item.SKU, item.SaleID)
-	if err != nil {
-		return err
-	}
-	return s.stock.start(ctx, item, max(0, item.Initial-sold), last)
+	return s.stock.start(ctx, item, left, last)
 }
 
 // findWritten finds out which orders of a generation were written when the database did

@@ -39,6 +39,8 @@ type presence struct {
 	Family   string    `gorm:"primaryKey;size:32"`
 	Instance string    `gorm:"primaryKey;size:36"`
 	EndsAt   time.Time `gorm:"not null"`
+	// InFlight is the most units that the process had in flight in the last second.
+	InFlight int64 `gorm:"not null;default:0"`
 }
 
 // families lets the buyers of one family at a time work on an item. It has one goroutine
@@ -48,6 +50,7 @@ type families struct {
 	of       map[string]string // by strategy name
 	mixed    bool
 	instance string
+	inFlight func(sku string) int64 // for the rows
 	log      *slog.Logger
 
 	closing    chan struct{} // closed by close, with mu locked
@@ -67,9 +70,10 @@ type work struct {
 	announced chan struct{} // closed once the presence row is written
 }
 
-func newFamilies(cfg Config) *families {
+func newFamilies(cfg Config, inFlight func(sku string) int64) *families {
 	f := &families{
-		store: store{cfg.DB}, of: cfg.Families, mixed: cfg.Mixed, log: cfg.Logger,
+		inFlight: inFlight,
+		store:    store{cfg.DB}, of: cfg.Families, mixed: cfg.Mixed, log: cfg.Logger,
 		instance: uuid.NewString(), closing: make(chan struct{}), work: make(map[workKey]*work),
 	}
 	if f.log == nil {
@@ -183,7 +187,7 @@ func (f *families) here(at workKey) bool {
 func (f *families) renew(at workKey) {
 	ctx, cancel := limited(context.Background())
 	defer cancel()
-	row := presence{at.sku, at.family, f.instance, now().Add(presenceLease)}
+	row := presence{at.sku, at.family, f.instance, now().Add(presenceLease), f.inFlight(at.sku)}
 	err := f.store.db.WithContext(ctx).Clauses(clause.OnConflict{UpdateAll: true}).Create(&row).Error
 	if err != nil {
 		f.log.Warn("announcing which strategies are at work failed, and others may begin too early", "sku", at.sku, "family", at.family, "error", err)

@@ -81,6 +81,8 @@ func (g *guardedPurchase) write(ctx context.Context, c Counter, left int64) erro
 	if c, ok := c.(transactional); ok {
 		return g.writeTogether(ctx, c, left)
 	}
+	g.service.flights.takeOff(g.req.SKU, g.req.Quantity)
+	defer g.service.flights.land(g.req.SKU, g.req.Quantity)
 	if err := c.Set(ctx, left); err != nil {
 		if !refused(err) {
 			g.doubt() // the write may have been done, with only the reply lost

@@ -104,6 +104,9 @@ const claimPeriod = 10 * time.Second
 // No caller's context ends it: a buyer that has left may have bought.
 func (t *ScriptSeller) sell(all []*pending) {
 	ctx := context.Background()
+	for _, one := range all {
+		one.service.flights.takeOff(one.req.SKU, one.req.Quantity) // take lands it
+	}
 	t.step(ctx, all)
 	var sold []*pending
 	var orders []*Order

@@ -106,6 +106,7 @@ func (s *scriptPurchase) take(ctx, wait context.Context) error {
 		s.res.Lock.Waited += time.Since(start)
 		return err
 	}
+	defer s.service.flights.land(s.req.SKU, s.req.Quantity)
 	s.res.Lock.Waited += began.Sub(start)
 	s.res.Lock.Attempts++
 	if p.err != nil {

@@ -1,6 +1,7 @@
 package stock
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"strings"
@@ -29,10 +30,12 @@ type Config struct {
 	Families   map[string]string        // by strategy name: strategies of one family exclude each other; default: a family of its own
 	Mixed      bool                     // families may sell one item at the same time, which oversells
 	Wait       time.Duration            // longest wait for a guard; 0 means 10 s
+	Grace      time.Duration            // how long units are missing before they count as stranded; 0 means DefaultGrace
 	Unfenced   bool                     // the stock does not check fencing tokens
 	Holds      Holds                    // of items with the keeper InHolds; nil: such an item has no holds
 	Work       Work                     // what a holder does between reading and writing the stock; nil: nothing
 	Inside     figures.Inside           // is told when a holder enters and leaves, by SKU; may be nil
+	Elsewhere  []Elsewhere              // sources of units that are neither in the stock nor sold
 	Logger     *slog.Logger             // nil: slog.Default
 }
 
@@ -63,6 +66,9 @@ type Service struct {
 	holds      Holds
 	log        *slog.Logger
 	waiters    *broadcast.Broadcaster
+	flights    *flights
+	elsewhere  []Elsewhere
+	grace      time.Duration
 	// admitted is the admission limit: it bounds how many buyers look at items at once
 	// before they wait for a lock, so that a crowd does not slow down the holders.
 	admitted chan struct{}
@@ -81,13 +87,17 @@ const (
 
 // New returns a Service. Migrate must have created the tables.
 func New(cfg Config) *Service {
+	airborne := new(flights)
 	s := &Service{
+		flights:    airborne,
+		elsewhere:  cfg.Elsewhere,
+		grace:      cmp.Or(cfg.Grace, DefaultGrace),
 		store:      store{cfg.DB},
 		stock:      counters{cfg.Redis, new(sync.Map)},
 		isolations: cfg.Isolations,
 		scripts:    cfg.Scripts,
 		inDatabase: cfg.InDB,
-		families:   newFamilies(cfg),
+		families:   newFamilies(cfg, airborne.recent),
 		wait:       cfg.Wait,
 		work:       cfg.Work,
 		inside:     cfg.Inside,
@@ -224,10 +234,17 @@ func (s *Service) Audit(ctx context.Context, sku string) (Audit, error) {
 		return Audit{}, err
 	}
 	found.Initial, found.Remaining, found.Held = item.Initial, now.left, held
+	b := Balance{Missing: -found.LostUpdates()}
+	if b.Flying, err = s.flying(ctx, sku); err != nil {
+		return Audit{}, err
+	}
+	if b.Elsewhere, err = s.elsewhereUnits(ctx, now.location(sku)); err != nil {
+		return Audit{}, err
+	}
 	return Audit{
 		SKU: sku, SaleID: item.SaleID, Stock: found,
 		Oversold: found.Oversold(), LostUpdates: found.LostUpdates(),
-		Stranded: max(0, -found.LostUpdates()), Foreign: foreign,
+		Stranded: b.Stranded(), InFlight: b.InFlight(), Foreign: foreign,
 	}, nil
 }
 

@@ -171,9 +171,13 @@ type Audit struct {
 	figures.Stock
 	Oversold    int64 `json:"oversold"`
 	LostUpdates int64 `json:"lost_updates"`
-	// Stranded counts units that were taken and not sold. During a sale it includes the
-	// units whose orders have not been written yet.
+	// Stranded counts units that were taken, and are neither sold nor in flight: nobody can
+	// buy them until the stock is repaired.
 	Stranded int64 `json:"stranded"`
+	// InFlight counts units that were taken and may still become orders or go back: of
+	// purchases in progress, and of the sources of Config.Elsewhere. A killed process is
+	// known to be dead after two seconds, and its units count as stranded then.
+	InFlight int64 `json:"in_flight"`
 	// Foreign counts units in orders of sales that the database does not know.
 	Foreign int64 `json:"foreign"`
 }

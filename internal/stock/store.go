@@ -179,6 +179,17 @@ func (s store) setGeneration(item Item) error {
 	return nil
 }
 
+// setRemaining writes the stock of an item that has it in its row. The caller has locked
+// the row.
+func (s store) setRemaining(item Item, left int64) error {
+	err := s.db.Model(&Item{}).Where("sku = ?", item.SKU).
+		UpdateColumns(map[string]any{"remaining": left, "version": gorm.Expr("version + 1")}).Error
+	if err != nil {
+		return fmt.Errorf("writing the stock of %s: %w", item.SKU, err)
+	}
+	return nil
+}
+
 // item reads an item. It returns ErrUnknownItem.
 func (s store) item(ctx context.Context, sku string) (Item, error) {
 	ctx, cancel := limited(ctx)

@@ -297,6 +297,19 @@ func (a *API) audit(c *gin.Context) {
 	c.JSON(http.StatusOK, reply)
 }
 
+// repair makes the stock agree with the orders.
+func (a *API) repair(c *gin.Context) {
+	done, err := a.cfg.Stock.Repair(c.Request.Context(), c.Param("sku"))
+	if err != nil {
+		a.fail(c, err)
+		return
+	}
+	if done.Returned != 0 {
+		a.cfg.Logger.Info("the stock was repaired", "sku", done.SKU, "returned", done.Returned)
+	}
+	c.JSON(http.StatusOK, done)
+}
+
 // Audit is the reply to an audit.
 type Audit struct {
 	stock.Audit

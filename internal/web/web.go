@@ -106,6 +106,7 @@ func (a *API) routes() *gin.Engine {
 	api.DELETE("/items/:sku", a.guarded, none, a.deleteItem)
 	get(api, "/categories", reads, a.categories)
 	get(api, "/audit/:sku", none, a.audit)
+	api.POST("/audit/:sku/repair", a.guarded, none, a.repair)
 	get(api, "/audit/:sku/orders", a.guarded, parameters("after", "limit"), a.orders)
 	get(api, "/strategies", none, a.strategies)
 	api.PUT("/strategy", a.guarded, none, a.putStrategy)

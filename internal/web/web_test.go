@@ -524,3 +524,35 @@ func TestHealthNamesTheInstance(t *testing.T) {
 	})
 	wantProblem(t, ill.ask("GET", "/healthz", ""), 503, "backend")
 }
+
+func TestRepairReturnsStrandedUnitsOverHTTP(t *testing.T) {
+	s := embeddedSite(t, func(_ *web.Config, sc *stock.Config) {
+		sc.Grace = 50 * time.Millisecond
+	})
+	sku := s.put(t, 10)
+	wantProblem(t, s.ask("POST", "/api/audit/"+sku+"/repair", ""), 401, "no_token")
+	wantProblem(t, s.admin("POST", "/api/audit/unheard-of/repair", ""), 404, "unknown_item")
+	key := s.rdb.Keys(t.Context(), "oversell:{"+sku+"}:stock:*").Val()
+	if len(key) != 1 {
+		t.Fatalf("the keys of the stock are %q", key)
+	}
+	if err := s.rdb.DecrBy(t.Context(), key[0], 4).Err(); err != nil {
+		t.Fatal(err)
+	}
+	var found web.Audit
+	read(t, s.ask("GET", "/api/audit/"+sku, ""), &found)
+	if found.Stranded != 4 || found.InFlight != 0 {
+		t.Errorf("%d stranded, %d in flight; want 4, 0", found.Stranded, found.InFlight)
+	}
+	for _, want := range []int64{4, 0} {
+		var done stock.Repair
+		read(t, s.admin("POST", "/api/audit/"+sku+"/repair", ""), &done)
+		if done.Returned != want || done.SKU != sku || done.SaleID != found.SaleID {
+			t.Errorf("got %+v, want %d units", done, want)
+		}
+	}
+	read(t, s.ask("GET", "/api/audit/"+sku, ""), &found)
+	if found.Stranded != 0 || found.Remaining != 10 {
+		t.Errorf("the audit finds %+v", found)
+	}
+}

@@ -189,7 +189,7 @@ func (f *flashSale) audit() lab.Verdict {
 		return f.w.Broke("", "%d of %d units were sold", a.Sold, a.Initial)
 	case a.LostUpdates > 0:
 		return f.w.Broke("", "%d units are sold, and the stock is down by %d", a.Sold, missing)
-	case a.Stranded > 0:
+	case a.Stock.Stranded() > 0:
 		return f.w.Broke("", "the stock is down by %d, and %d are sold", missing, a.Sold)
 	}
 	return lab.Holds.Because("%d sold, and the stock is down by %d", a.Sold, missing)

@@ -1,0 +1,226 @@
+package stock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"oversell/internal/guard"
+)
+
+// DefaultGrace is how long units must be missing from both the stock and the orders before
+// a repair takes them for stranded. It is longer than a statement of a healthy database
+// takes by far. If it was too short for an order, that order is refused, and its buyer
+// continues.
+const DefaultGrace = 3 * time.Second
+
+// Grace is the grace time of the service, see DefaultGrace.
+func (s *Service) Grace() time.Duration { return s.grace }
+
+// Balance is a comparison of an item's stock with its orders. It is read without a lock:
+// first the stock, then the orders, then what is in flight. So an order that is written in
+// between can hide a missing unit, and cannot feign one.
+type Balance struct {
+	SKU, SaleID, Generation string
+
+	Left      int64 // units in the stock
+	Missing   int64 // units that are neither in the stock nor in an order; negative: units in both
+	Flying    int64 // units in purchases in progress, as far as known
+	Elsewhere int64 // units that the sources of Config.Elsewhere count
+
+	keeper Backend // "": InRedis
+}
+
+// InFlight is how many of the missing units may still become orders or go back.
+func (b Balance) InFlight() int64 { return max(0, min(b.Missing, b.Flying+b.Elsewhere)) }
+
+// Stranded is how many units are missing and not in flight.
+func (b Balance) Stranded() int64 { return max(0, b.Missing-b.Flying-b.Elsewhere) }
+
+// Balance compares the stock of an item in Redis with its orders. If the stock is what it
+// was in last, and nothing was missing then, the orders are not counted again; last may be
+// the zero Balance. For a stock that is not in Redis only SKU, SaleID, Generation and Left
+// are set: it changes together with the orders, so nothing can be missing. It returns
+// ErrUnknownItem.
+func (s *Service) Balance(ctx context.Context, sku string, last Balance) (Balance, error) {
+	item, err := s.store.item(ctx, sku)
+	if err != nil {
+		return Balance{}, err
+	}
+	if !item.backend().inRedis() {
+		return Balance{SKU: sku, SaleID: item.SaleID, Generation: item.Generation, Left: item.Remaining, keeper: item.backend()}, nil
+	}
+	r, ok, err := s.stock.look(ctx, sku)
+	if err == nil && (!ok || r.gen != item.generation() || r.backend != InRedis) {
+		if r, err = s.reconcileWithin(ctx, sku); err == nil {
+			item, err = s.store.item(ctx, sku)
+		}
+	}
+	if err != nil {
+		return Balance{}, err
+	}
+	b := Balance{SKU: sku, SaleID: r.gen.saleID, Generation: r.gen.id, Left: r.left}
+	switch {
+	case r.gen != item.generation() || r.backend != InRedis: // it changes just now
+		return b, nil
+	case last.Generation == b.Generation && last.Left == b.Left && last.Missing == 0:
+		return last, nil
+	}
+	found, err := s.store.count(ctx, sku, item.SaleID)
+	if err != nil {
+		return Balance{}, err
+	}
+	if b.Missing = item.Initial - b.Left - found.Sold; b.Missing <= 0 {
+		return b, nil
+	}
+	if b.Flying, err = s.flying(ctx, sku); err != nil {
+		return Balance{}, err
+	}
+	b.Elsewhere, err = s.elsewhereUnits(ctx, r.location(sku))
+	return b, err
+}
+
+// InRedis returns the SKUs of items whose stock is in Redis, in their order and after a
+// given one: at most limit of them.
+func (s *Service) InRedis(ctx context.Context, after string, limit int) (skus []string, err error) {
+	ctx, cancel := limited(ctx)
+	defer cancel()
+	err = s.store.db.WithContext(ctx).Model(&Item{}).Where("sku > ? AND keeper IN ?", after, []Backend{"", InRedis}).
+		Order("sku").Limit(limit).Pluck("sku", &skus).Error
+	if err != nil {
+		return nil, fmt.Errorf("listing the items with a stock in Redis: %w", err)
+	}
+	return skus, nil
+}
+
+// Recount puts the units that were stranded in a balance back on sale, and returns how
+// many units more are on sale then. It returns 0 if another generation has begun since, or
+// if nothing is missing any more.
+//
+// The stock is not overwritten. With the item's row locked, a new generation begins with
+// what the orders leave. Units in flight belong to the generation that ended: either their
+// orders were written before the count, or they are refused, and their buyers continue in
+// the new generation. So a unit cannot be sold twice, whatever is in flight, however wrong
+// the balance was, and however many processes recount. If ctx ends in the middle, or the
+// process is killed, the row is as it was, and the next reader makes Redis agree with it.
+func (s *Service) Recount(ctx context.Context, b Balance) (returned int64, err error) {
+	return s.recount(ctx, b, func(difference int64) bool { return difference > 0 })
+}
+
+// recount begins a new generation if wrong returns true for the difference between what
+// the orders leave and the units in the stock.
+func (s *Service) recount(ctx context.Context, b Balance, wrong func(difference int64) bool) (returned int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, countTimeout)
+	defer cancel()
+	err = s.reconciliation.count(b.SKU, func() error {
+		return s.store.changeWithin(ctx, func(tx store) error {
+			returned = 0
+			item, err := tx.locked(b.SKU)
+			if err != nil || item.Generation != b.Generation {
+				return err
+			}
+			left, err := s.leftByOrders(ctx, tx, item)
+			if err != nil {
+				return err
+			}
+			in, err := s.inStock(ctx, item)
+			if err != nil || !wrong(left-in) {
+				return err
+			}
+			if item.backend() == InDatabase {
+				if err := tx.setRemaining(item, left); err != nil {
+					return err
+				}
+			}
+			returned = left - in
+			return s.beginGeneration(ctx, tx, item, item.Family, left)
+		})
+	})
+	if err != nil {
+		return 0, fmt.Errorf("counting the stock of %s again: %w", b.SKU, err)
+	}
+	return returned, nil
+}
+
+// inStock returns the units in the stock of an item whose row is locked. A generation that
+// Redis has lost has none.
+func (s *Service) inStock(ctx context.Context, item Item) (int64, error) {
+	if item.backend() == InDatabase {
+		return item.Remaining, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout) // the row is locked
+	defer cancel()
+	left, err := getStock(ctx, s.stock.rdb, keys{item.SKU}.stock(item.generation()))
+	if errors.Is(err, errOtherSale) {
+		return 0, nil
+	}
+	return left, err
+}
+
+// Repair is what a repair has done.
+type Repair struct {
+	SKU        string `json:"sku"`
+	SaleID     string `json:"sale_id"`
+	Generation string `json:"-"`
+	// Returned is how many units more are on sale after the repair than before it. That
+	// includes units in flight, whose buyers continue with the others. A negative number
+	// is how many units the stock had that were sold already.
+	Returned int64 `json:"returned"`
+}
+
+// Repair makes the stock of an item agree with its orders, see Recount. Units that are
+// missing must be missing for all of the grace time, because they may be in flight. It
+// waits for that, until ctx ends. If the stock has units that are sold already it does not
+// wait. It returns ErrUnknownItem, and ErrLocation for an item that is sold by holds: what
+// they leave is up to package holds.
+func (s *Service) Repair(ctx context.Context, sku string) (Repair, error) {
+	if err := CheckSKU(sku); err != nil {
+		return Repair{}, err
+	}
+	var missing Absence
+	whole := context.WithoutCancel(ctx) // a client that leaves need not cost another count
+	for {
+		b, err := s.Balance(ctx, sku, Balance{})
+		if err != nil {
+			return Repair{}, err
+		}
+		done := Repair{SKU: sku, SaleID: b.SaleID, Generation: b.Generation}
+		switch elapsed := missing.See(b.Generation, b.Missing-b.Elsewhere, time.Now()); {
+		case b.keeper == InHolds:
+			return Repair{}, fmt.Errorf("repairing the stock of %s: %w", sku, b.keeper.notInHolds())
+		case b.keeper == InDatabase:
+			done.Returned, err = s.recount(whole, b, func(difference int64) bool { return difference != 0 })
+			return done, err
+		case b.Missing <= b.Elsewhere:
+			done.Returned, err = s.recount(whole, b, func(difference int64) bool { return difference < 0 })
+			return done, err
+		case elapsed >= s.grace:
+			done.Returned, err = s.Recount(whole, b)
+			return done, err
+		}
+		if err := guard.Sleep(ctx, s.grace/10); err != nil {
+			return Repair{}, fmt.Errorf("repairing the stock of %s: %w", sku, err)
+		}
+	}
+}
+
+// Absence remembers since when units of a generation have been missing. The zero value is
+// ready.
+type Absence struct {
+	generation string
+	since      time.Time
+}
+
+// See records how many units are missing now, and returns how long some have been missing
+// without a break.
+func (a *Absence) See(generation string, units int64, now time.Time) time.Duration {
+	if units <= 0 {
+		*a = Absence{}
+		return 0
+	}
+	if a.generation != generation {
+		*a = Absence{generation, now}
+	}
+	return now.Sub(a.since)
+}

@@ -1,0 +1,381 @@
+package stock_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"gorm.io/gorm"
+
+	"oversell/internal/backend/backendtest"
+	"oversell/internal/locks/locktest"
+	"oversell/internal/stock"
+)
+
+// soon is a grace time for tests. Correctness does not depend on it.
+func soon(cfg *stock.Config) { cfg.Grace = 100 * time.Millisecond }
+
+// strand takes units from the stock as a process does that is killed before it writes the
+// order.
+func (s *site) strand(t *testing.T, units int64) {
+	t.Helper()
+	if err := s.rdb.DecrBy(t.Context(), s.stockKey(t), units).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// repair repairs the site's item.
+func (s *site) repair(t *testing.T, service *stock.Service) stock.Repair {
+	t.Helper()
+	done, err := service.Repair(t.Context(), s.sku)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return done
+}
+
+// overwrite is the naive repair: it counts the orders and writes the stock, while the sale
+// goes on. Units in flight are in no order yet, so it puts them on sale a second time.
+func (s *site) overwrite(t *testing.T, initial int64) {
+	t.Helper()
+	var sold int64
+	if err := s.db.Model(&stock.Order{}).Where("sku = ?", s.sku).Select("COALESCE(SUM(quantity), 0)").Scan(&sold).Error; err != nil {
+		t.Fatal(err)
+	}
+	if err := s.rdb.Set(t.Context(), s.stockKey(t), initial-sold, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRepairPutsStrandedUnitsBackOnSale(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		service, other := s.instance(t, soon), s.instance(t, soon)
+		for _, strategy := range []string{"lua_atomic", "lua_batch", "watch", "v4_lua", "v9_cohort"} {
+			t.Run(strategy, func(t *testing.T) {
+				s.sku = newSKU()
+				s.put(t, service, 20)
+				rush(t, s, 5, strategy, service, other)
+				s.strand(t, 3)
+				if a := s.audit(t, other); a.Stranded != 3 || a.InFlight != 0 {
+					t.Errorf("the audit finds %d stranded and %d in flight, want 3 and 0", a.Stranded, a.InFlight)
+				}
+				if done := s.repair(t, other); done.Returned != 3 {
+					t.Errorf("%d units are back on sale, want 3", done.Returned)
+				}
+				if done := s.repair(t, service); done.Returned != 0 {
+					t.Errorf("a second repair returned %d units, want 0", done.Returned)
+				}
+				wantStock(t, s.audit(t, service), 20, 15, 5, 5)
+				if sold, _, _ := rush(t, s, 20, strategy, service, other); sold != 15 {
+					t.Errorf("%d sold after the repair, want 15", sold)
+				}
+			})
+		}
+	})
+}
+
+// A buyer has taken ten units, and its order is about to be written, when the stock is put
+// right because of another unit, which is stranded. The overwrite puts the ten on sale
+// again, and they are sold twice. The repair begins a generation in which the ten are on
+// sale, too; but their order is refused, because it belongs to the last one.
+func TestRepairDuringASaleOversellsOnlyIfItOverwrites(t *testing.T) {
+	const units, flying = 11, 10
+	repairs := []struct {
+		name     string
+		repair   func(t *testing.T, s *site, service *stock.Service)
+		oversold int64
+	}{
+		{"overwrite", func(t *testing.T, s *site, _ *stock.Service) { s.overwrite(t, units) }, flying},
+		{"new generation", func(t *testing.T, s *site, service *stock.Service) {
+			if done := s.repair(t, service); done.Returned != units {
+				t.Errorf("%d units are back on sale, want %d", done.Returned, units)
+			}
+		}, 0},
+	}
+	eachSite(t, func(t *testing.T, s *site) {
+		for _, tt := range repairs {
+			for _, strategy := range []string{"lua_atomic", "lua_batch"} {
+				t.Run(tt.name+"/"+strategy, func(t *testing.T) {
+					s.sku = newSKU()
+					slow, other := s.instance(t, soon), s.instance(t, soon)
+					s.put(t, slow, units)
+					inFlight, goOn := s.parkOrders(t)
+					var late error
+					var all sync.WaitGroup
+					all.Go(func() {
+						req := s.request(strategy, "")
+						req.Quantity = flying
+						_, late = slow.Deduct(t.Context(), req)
+					})
+					<-inFlight
+					s.strand(t, 1)
+					tt.repair(t, s, other)
+					sold, _, _ := rush(t, s, units+5, strategy, other)
+					goOn()
+					all.Wait()
+					a := s.audit(t, other)
+					if sold != units || a.Oversold != tt.oversold || a.Sold != units+tt.oversold {
+						t.Errorf("%d sold to the others, %d in all, %d oversold; want %d, %d, %d", sold, a.Sold, a.Oversold, units, units+tt.oversold, tt.oversold)
+					}
+					if refused := errors.Is(late, stock.ErrSoldOut); refused != (tt.oversold == 0) {
+						t.Errorf("the buyer in flight was told: %v", late)
+					}
+				})
+			}
+		}
+	})
+}
+
+// parkOrders makes the first statement that writes orders of the site's item wait for
+// goOn, before it reaches the database. Parked is closed when it waits.
+func (s *site) parkOrders(t *testing.T) (parked <-chan struct{}, goOn func()) {
+	t.Helper()
+	waits, released := make(chan struct{}), make(chan struct{})
+	var once atomic.Bool
+	remove := onOrders(t, s.db, "test:park", true, func(*gorm.DB) {
+		if once.CompareAndSwap(false, true) {
+			close(waits)
+			<-released
+		}
+	})
+	release := sync.OnceFunc(func() { close(released) })
+	t.Cleanup(func() {
+		release()
+		remove()
+	})
+	return waits, release
+}
+
+// While an order is being written its unit is in flight and not stranded, and the audit of
+// another instance knows that, too.
+func TestAuditTellsUnitsInFlightFromStrandedOnes(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		buying, watching := s.instance(t, soon), s.instance(t, soon)
+		for _, strategy := range []string{"lua_atomic", "v4_lua", "watch"} {
+			t.Run(strategy, func(t *testing.T) {
+				s.sku = newSKU()
+				s.put(t, buying, 10)
+				inFlight, goOn := s.parkOrders(t)
+				var all sync.WaitGroup
+				all.Go(func() { rush(t, s, 1, strategy, buying) })
+				<-inFlight
+				s.strand(t, 2)
+				want := func(service *stock.Service, inFlight, stranded int64) {
+					t.Helper()
+					a := s.audit(t, service)
+					for deadline := time.Now().Add(backendtest.Slack); a.InFlight != inFlight && time.Now().Before(deadline); pause() {
+						a = s.audit(t, service) // the other process writes its row every half second
+					}
+					if a.InFlight != inFlight || a.Stranded != stranded || a.LostUpdates != -inFlight-stranded {
+						t.Errorf("%d in flight, %d stranded, %d lost; want %d, %d", a.InFlight, a.Stranded, a.LostUpdates, inFlight, stranded)
+					}
+				}
+				want(buying, 1, 2)
+				want(watching, 1, 2)
+				goOn()
+				all.Wait()
+				want(buying, 0, 2)
+				want(watching, 0, 2)
+			})
+		}
+	})
+}
+
+// Units that wait elsewhere, such as in a stream of orders, are neither stranded nor put
+// on sale by a repair.
+func TestRepairLeavesUnitsThatWaitElsewhere(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		var waiting atomic.Int64
+		service := s.instance(t, func(cfg *stock.Config) {
+			soon(cfg)
+			cfg.Elsewhere = []stock.Elsewhere{func(_ context.Context, at stock.Location) (int64, error) {
+				if at.SKU != s.sku || at.SaleID == "" {
+					t.Errorf("asked for %+v", at)
+				}
+				return waiting.Load(), nil
+			}}
+		})
+		s.put(t, service, 20)
+		rush(t, s, 5, "lua_atomic", service)
+		s.strand(t, 4) // taken for orders in a stream
+		waiting.Store(4)
+		if a := s.audit(t, service); a.InFlight != 4 || a.Stranded != 0 {
+			t.Errorf("%d in flight, %d stranded; want 4, 0", a.InFlight, a.Stranded)
+		}
+		if done := s.repair(t, service); done.Returned != 0 {
+			t.Errorf("%d units are back on sale that wait in a stream", done.Returned)
+		}
+		s.strand(t, 2)
+		if done := s.repair(t, service); done.Returned != 2 {
+			t.Errorf("%d units are back on sale, want 2", done.Returned)
+		}
+		if left, _, err := service.Left(t.Context(), s.sku); left != 11 || err != nil {
+			t.Errorf("%d left, %v; want 11", left, err)
+		}
+	})
+}
+
+// A repair that is asked for removes units from the stock that are sold already, at once.
+func TestRepairRemovesUnitsThatAreSoldAlready(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		service := s.instance(t, soon)
+		s.put(t, service, 10)
+		rush(t, s, 4, "lua_atomic", service)
+		s.strand(t, -3)
+		if a := s.audit(t, service); a.LostUpdates != 3 {
+			t.Errorf("%d updates are lost, want 3", a.LostUpdates)
+		}
+		if done := s.repair(t, service); done.Returned != -3 {
+			t.Errorf("returned %d, want -3", done.Returned)
+		}
+		if sold, _, _ := rush(t, s, 12, "lua_atomic", service); sold != 6 {
+			t.Errorf("%d sold after the repair, want 6", sold)
+		}
+	})
+}
+
+// A stock in the database is written in the same transaction as the order. Only somebody
+// who writes the row by hand can make it wrong.
+func TestRepairOfAStockInTheDatabase(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		s.keeper = stock.InDatabase
+		service := s.instance(t, soon)
+		for _, wrong := range []int64{-2, 2} {
+			s.sku = newSKU()
+			s.put(t, service, 10)
+			rush(t, s, 4, "sql_conditional", service)
+			if err := s.db.Model(&stock.Item{}).Where("sku = ?", s.sku).UpdateColumn("remaining", 6+wrong).Error; err != nil {
+				t.Fatal(err)
+			}
+			if done := s.repair(t, service); done.Returned != -wrong {
+				t.Errorf("returned %d, want %d", done.Returned, -wrong)
+			}
+			wantStock(t, s.audit(t, service), 10, 6, 4, 4)
+			if sold, _, _ := rush(t, s, 12, "sql_conditional", service); sold != 6 {
+				t.Errorf("%d sold after the repair, want 6", sold)
+			}
+		}
+	})
+}
+
+// Several processes that repair at once do it once.
+func TestRepairsAtOnceReturnTheUnitsOnce(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		var instances []*stock.Service
+		for range 4 {
+			instances = append(instances, s.instance(t, soon))
+		}
+		s.put(t, instances[0], 20)
+		rush(t, s, 5, "lua_atomic", instances...)
+		s.strand(t, 6)
+		var returned atomic.Int64
+		var all sync.WaitGroup
+		for _, service := range instances {
+			all.Go(func() {
+				done, err := service.Repair(t.Context(), s.sku)
+				if err != nil {
+					t.Error(err)
+				}
+				returned.Add(done.Returned)
+			})
+		}
+		all.Wait()
+		if returned.Load() != 6 {
+			t.Errorf("%d units were returned, want 6", returned.Load())
+		}
+		wantStock(t, s.audit(t, instances[0]), 20, 15, 5, 5)
+	})
+}
+
+// A backend that is unavailable makes a repair fail, and not hang. Afterwards it works.
+func TestRepairFailsWhileABackendIsUnavailable(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		service := s.instance(t, soon)
+		s.put(t, service, 10)
+		rush(t, s, 1, "lua_atomic", service)
+		s.strand(t, 1)
+		hook := new(locktest.Hook)
+		s.rdb.AddHook(hook)
+		redisDown := hook.On(locktest.Any, -1, locktest.Fail(locktest.ErrCut))
+		if _, err := service.Repair(t.Context(), s.sku); !errors.Is(err, locktest.ErrCut) {
+			t.Errorf("without Redis: got %v, want %v", err, locktest.ErrCut)
+		}
+		redisDown.Off()
+		databaseUp := onReads(t, s.db, func(tx *gorm.DB) { _ = tx.AddError(errBroken) })
+		if _, err := service.Repair(t.Context(), s.sku); !errors.Is(err, errBroken) {
+			t.Errorf("without a database: got %v, want %v", err, errBroken)
+		}
+		databaseUp()
+		s.repair(t, service)
+		wantStock(t, s.audit(t, service), 10, 9, 1, 1)
+	})
+}
+
+// A change of the stock that fails in the middle of a repair leaves the sale as it was, or
+// to be counted again, and never with a unit too many.
+func TestRepairThatFailsHalfwayIsHarmless(t *testing.T) {
+	faults := map[string]locktest.Action{
+		"before Redis has changed": locktest.Fail(locktest.ErrCut),
+		"after Redis has changed":  locktest.LoseReply(locktest.ErrCut),
+	}
+	eachSite(t, func(t *testing.T, s *site) {
+		for name, fault := range faults {
+			t.Run(name, func(t *testing.T) {
+				s.sku = newSKU()
+				repairing, other := s.instance(t, soon), s.instance(t, soon)
+				s.put(t, repairing, 20)
+				rush(t, s, 5, "lua_atomic", repairing, other)
+				s.strand(t, 6)
+				hook := new(locktest.Hook)
+				s.rdb.AddHook(hook)
+				cut := hook.On(locktest.All(locktest.Command("set"), locktest.Mentioning("oversell:{"+s.sku+"}:sale")), 1, fault)
+				_, err := repairing.Repair(t.Context(), s.sku)
+				if !errors.Is(err, locktest.ErrCut) || cut.Hits() != 1 {
+					t.Fatalf("got %v after %d faults, want %v", err, cut.Hits(), locktest.ErrCut)
+				}
+				sold, _, _ := rush(t, s, 30, "lua_atomic", other)
+				s.repair(t, other)
+				again, _, _ := rush(t, s, 30, "lua_atomic", other, repairing)
+				if sold+again != 15 {
+					t.Errorf("%d and %d sold, want 15 together", sold, again)
+				}
+				wantStock(t, s.audit(t, other), 20, 0, 20, 20)
+			})
+		}
+	})
+}
+
+func TestRepairOfAnUnknownItem(t *testing.T) {
+	s := embeddedSite(t)
+	service := s.instance(t, soon)
+	if _, err := service.Repair(t.Context(), "unheard-of"); !errors.Is(err, stock.ErrUnknownItem) {
+		t.Errorf("got %v, want %v", err, stock.ErrUnknownItem)
+	}
+	if _, err := service.Repair(t.Context(), strings.Repeat("x", 65)); !errors.Is(err, stock.ErrInvalid) {
+		t.Errorf("got %v, want %v", err, stock.ErrInvalid)
+	}
+}
+
+// Units that are missing now and then, as in a rush, were in flight each time.
+func TestAbsenceIsWithoutABreak(t *testing.T) {
+	at := func(seconds int) time.Time { return time.Unix(1000, 0).Add(time.Duration(seconds) * time.Second) }
+	var a stock.Absence
+	steps := []struct {
+		generation string
+		units      int64
+		second     int
+		want       time.Duration
+	}{
+		{"g1", 0, 0, 0}, {"g1", 5, 1, 0}, {"g1", 2, 3, 2 * time.Second}, {"g1", 0, 4, 0}, {"g1", 1, 5, 0},
+		{"g1", 1, 6, time.Second}, {"g2", 1, 7, 0}, {"g2", 9, 9, 2 * time.Second}, {"g2", -1, 10, 0}, {"g2", 1, 11, 0},
+	}
+	for _, s := range steps {
+		if got := a.See(s.generation, s.units, at(s.second)); got != s.want {
+			t.Errorf("%d units of %s missing at %ds: for %v, want %v", s.units, s.generation, s.second, got, s.want)
+		}
+	}
+}

@@ -127,7 +127,7 @@ func serve(ctx context.Context, o options, log *slog.Logger, ready func(addr str
 	return shop.Run(ctx, shop.Config{
 		Addr: o.addr, Hosts: hosts, RedisURL: redis.URL, DBURL: db.URL, Servers: servers,
 		Strategy: o.strategy, Token: o.token,
-		TTL: o.ttl, Wait: o.wait, Policy: o.retry, Unfenced: o.unfenced, Mixed: o.mixed,
+		TTL: o.ttl, Wait: o.wait, Policy: o.retry, Unfenced: o.unfenced, Mixed: o.mixed, Reconcile: o.reconcile,
 		OtherFiles: otherFiles, Catalog: o.catalog(), Item: demo(strategy), Page: p, Logger: log, Ready: ready,
 	})
 }

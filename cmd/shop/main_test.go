@@ -87,6 +87,7 @@ func TestWhatIsWrongIsSaidInOneLine(t *testing.T) {
 		{[]string{"-ttl", "-1s"}, "-ttl"},
 		{[]string{"-ttl", "999us"}, "-ttl"},
 		{[]string{"-wait", "0s"}, "-wait"},
+		{[]string{"-reconcile", "-1s"}, "-reconcile"}, {[]string{"-reconcile", "5ms"}, "-reconcile"},
 		{[]string{"-retry", "spin"}, "line:DELAY"},
 		{[]string{"-log", "xml"}, "-log"},
 		{[]string{"-hosts", "*.example"}, "-hosts"},
@@ -129,6 +130,7 @@ func TestEnvironmentIsTheDefaultOfAFlag(t *testing.T) {
 	t.Setenv("OVERSELL_HOSTS", "shop.example")
 	t.Setenv("OVERSELL_TTL", "7s")
 	t.Setenv("OVERSELL_RETRY", "fixed:20ms")
+	t.Setenv("OVERSELL_RECONCILE", "9s")
 	t.Setenv("OVERSELL_WAIT", "")
 	o, err := parse([]string{"-strategy", "v1_setnx"})
 	if err != nil {
@@ -136,7 +138,7 @@ func TestEnvironmentIsTheDefaultOfAFlag(t *testing.T) {
 	}
 	want := options{
 		addr: "127.0.0.1:0", hosts: "shop.example", redis: "redis://a:1", db: "u@tcp(b:2)/d", strategy: "v1_setnx", token: "sesame",
-		ttl: 7 * time.Second, wait: 10 * time.Second, retry: o.retry, log: "text",
+		ttl: 7 * time.Second, wait: 10 * time.Second, reconcile: 9 * time.Second, retry: o.retry, log: "text",
 	}
 	if o != want || o.retry.String() != "fixed:20ms" {
 		t.Errorf("got %+v, want %+v", o, want)

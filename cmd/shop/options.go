@@ -29,6 +29,7 @@ type options struct {
 	hosts           string
 	strategy, token string
 	ttl, wait       time.Duration
+	reconcile       time.Duration
 	retry           guard.Policy
 	log             string
 	check           bool
@@ -108,6 +109,9 @@ func (o options) needs() []catalog.Need {
 	return needs
 }
 
+// minReconcile is the least pause between two rounds of the reconciler.
+const minReconcile = 100 * time.Millisecond
+
 func (o options) validate() error {
 	s, err := catalog.Strategies().Find(o.strategy)
 	if err != nil {
@@ -125,6 +129,8 @@ func (o options) validate() error {
 		return fmt.Errorf("-ttl is %v, and must be at least 1ms", o.ttl)
 	case o.wait <= 0:
 		return fmt.Errorf("-wait is %v, and must be more than 0", o.wait)
+	case o.reconcile != 0 && o.reconcile < minReconcile:
+		return fmt.Errorf("-reconcile is %v, and must be 0 or at least %v", o.reconcile, minReconcile)
 	case badHosts != nil:
 		return fmt.Errorf("-hosts: %w", badHosts)
 	case o.log != "text" && o.log != "json":
@@ -147,6 +153,7 @@ func flags(o *options, retry *string) *flag.FlagSet {
 	fs.StringVar(&o.token, "token", "", "`secret` required for changing an item or the strategy;\nempty: not required")
 	fs.DurationVar(&o.ttl, "ttl", shop.DefaultTTL, "`lease` of a lock, for the strategies that have one: nobody sells\nfor that long after a holder was killed, and a holder may stall\nfor two thirds of it (v2 to v5: work for all of it)")
 	fs.DurationVar(&o.wait, "wait", shop.DefaultWait, "longest `time` that a request waits for a lock")
+	fs.DurationVar(&o.reconcile, "reconcile", shop.DefaultReconcile, "`pause` between two searches for units that a killed process has\ntaken and not sold; one of the shops puts them back on sale; 0: off")
 	fs.StringVar(retry, "retry", "line:2ms", "`how` to wait for a lock: line:DELAY, fixed:DELAY,\nbackoff:MIN-MAX or recursive:DELAY")
 	fs.BoolVar(&o.unfenced, "unfenced", false, "the stock does not check the fencing tokens of v8_fenced, v9_cohort,\netcd and zookeeper")
 	fs.BoolVar(&o.mixed, "mixed", false, "strategies that do not exclude each other may sell one item at\nthe same time, and oversell it")

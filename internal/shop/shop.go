@@ -23,6 +23,7 @@ import (
 	"oversell/internal/guard"
 	"oversell/internal/locks/thirdparty"
 	"oversell/internal/locks/waitlock"
+	"oversell/internal/reconcile"
 	"oversell/internal/stock"
 	"oversell/internal/web"
 )
@@ -61,6 +62,10 @@ type Config struct {
 	// time, to show what happens.
 	Mixed bool
 
+	// Reconcile is the pause between two searches for stranded units in the background; 0:
+	// none. One of the shops that have it does it, see package reconcile.
+	Reconcile time.Duration
+
 	Catalog catalog.List
 	Item    *stock.Item // put on sale unless an item with its SKU exists; nil: nothing
 	Work    stock.Work  // what a holder does under the guard; nil: nothing
@@ -95,6 +100,10 @@ const (
 	poolSize = 128
 	// readStrategy guards cached reads if the default strategy cannot.
 	readStrategy = "local"
+	// DefaultReconcile is how often the program shop looks for stranded units. A round
+	// costs two reads for each item, and a count of the orders of those that were sold
+	// since the last one.
+	DefaultReconcile = 5 * time.Second
 	// checkTimeout bounds a health check of the backends.
 	checkTimeout = time.Second
 )
@@ -175,6 +184,12 @@ func Run(ctx context.Context, cfg Config) error {
 		}
 	}
 	logBackends(ctx, cfg, rdb, db)
+	if cfg.Reconcile > 0 {
+		if err := reconcile.Migrate(ctx, db); err != nil {
+			return err
+		}
+		defer reconcile.Start(ctx, reconcile.Config{Stock: p.stock, DB: db, Every: cfg.Reconcile, Logger: cfg.Logger})()
+	}
 	return p.serve(ctx)
 }
 

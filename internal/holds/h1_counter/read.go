@@ -3,7 +3,6 @@ package hold
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -12,38 +11,6 @@ import (
 
 	"oversell/internal/holds"
 )
-
-// The keys in Redis: the units left of a sale, what a buyer has, the hold of an idempotency
-// key, the holds of an item by expiry, and a hold.
-func leftKey(sku, saleID string) string { return "oversell:h1:" + sku + ":" + saleID + ":left" }
-func hasKey(sku, saleID, who string) string {
-	return "oversell:h1:" + sku + ":" + saleID + ":has:" + who
-}
-func firstKey(sku, saleID, k string) string { return "oversell:h1:" + sku + ":" + saleID + ":key:" + k }
-func expiryKey(sku string) string           { return "oversell:h1:" + sku + ":expiry" }
-func holdKey(id string) string              { return "oversell:h1:hold:" + id }
-
-// record is what Redis has of a hold. The sorted set has all of it, because the key of the
-// hold is gone when the sweep comes.
-type record holds.Hold
-
-// text is the record as Redis keeps it: fields that the JSON of a hold leaves out, and it.
-func (r record) text() string {
-	b, err := json.Marshal([]any{r.SaleID, holds.Hold(r)})
-	if err != nil {
-		panic("a hold is not JSON: " + err.Error()) // it has strings, numbers and times
-	}
-	return string(b)
-}
-
-func parse(text string) (h holds.Hold, err error) {
-	var saleID string
-	if err := json.Unmarshal([]byte(text), &[]any{&saleID, &h}); err != nil {
-		return holds.Hold{}, fmt.Errorf("reading a hold: %w", err)
-	}
-	h.SaleID = saleID
-	return h, nil
-}
 
 // read reads a hold. One that is no longer there may have become an order.
 func (s *Stage) read(ctx context.Context, id string) (holds.Hold, error) {
@@ -115,6 +82,15 @@ func (s *Stage) has(ctx context.Context, sku, saleID, buyer string) (units int64
 		return 0, fmt.Errorf("reading what the buyer has: %w", err)
 	}
 	return units, nil
+}
+
+// Units counts the units of a sale that are not sold.
+func (s *Stage) Units(ctx context.Context, sku, saleID string) (u holds.Units, err error) {
+	if u.Left, err = s.left(ctx, sku, saleID); err != nil {
+		return u, err
+	}
+	u.Held, err = s.held(ctx, sku, saleID)
+	return u, err
 }
 
 // left reads the units left of a sale. The first reader sets the counter.

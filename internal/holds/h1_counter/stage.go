@@ -129,12 +129,3 @@ func (s *Stage) Sweep(ctx context.Context, sku string, limit int) (expired int, 
 	}
 	return expired, nil
 }
-
-// Units counts the units of a sale that are not sold.
-func (s *Stage) Units(ctx context.Context, sku, saleID string) (u holds.Units, err error) {
-	if u.Left, err = s.left(ctx, sku, saleID); err != nil {
-		return u, err
-	}
-	u.Held, err = s.held(ctx, sku, saleID)
-	return u, err
-}

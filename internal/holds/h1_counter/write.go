@@ -68,8 +68,8 @@ func (s *Stage) insert(ctx context.Context, r holds.Request) (holds.Hold, error)
 		CreatedAt: now, ExpiresAt: now.Add(r.TTL).Truncate(time.Millisecond),
 	}
 	err := s.write(ctx, func(p redis.Pipeliner) {
-		p.Set(ctx, holdKey(h.ID), record(h).text(), r.TTL)
-		p.ZAdd(ctx, expiryKey(h.SKU), redis.Z{Score: float64(h.ExpiresAt.UnixMilli()), Member: record(h).text()})
+		p.Set(ctx, holdKey(h.ID), text(h), r.TTL)
+		p.ZAdd(ctx, expiryKey(h.SKU), redis.Z{Score: float64(h.ExpiresAt.UnixMilli()), Member: text(h)})
 		p.IncrBy(ctx, hasKey(h.SKU, h.SaleID, h.Buyer), h.Quantity)
 		if r.Key != "" {
 			p.Set(ctx, firstKey(h.SKU, h.SaleID, r.Key), h.ID, keep)
@@ -106,7 +106,7 @@ func (s *Stage) end(ctx context.Context, h holds.Hold, _ holds.Status) error {
 	h.Status, h.PaymentID = holds.Held, "" // as it was written
 	return s.write(ctx, func(p redis.Pipeliner) {
 		p.Del(ctx, holdKey(h.ID))
-		p.ZRem(ctx, expiryKey(h.SKU), record(h).text())
+		p.ZRem(ctx, expiryKey(h.SKU), text(h))
 	})
 }
 

@@ -74,6 +74,15 @@ func (s *Stage) has(ctx context.Context, sku, saleID, buyer string) (units int64
 	return s.number(ctx, "SELECT COALESCE(SUM(quantity), 0) FROM oversell_holds WHERE sku = ? AND sale_id = ? AND buyer = ? AND status IN ('held', 'paid')", sku, saleID, buyer)
 }
 
+// Units counts the units of a sale that are not sold.
+func (s *Stage) Units(ctx context.Context, sku, saleID string) (u holds.Units, err error) {
+	if u.Left, err = s.left(ctx, sku, saleID); err != nil {
+		return u, err
+	}
+	u.Held, err = s.held(ctx, sku, saleID)
+	return u, err
+}
+
 // left reads the units left of a sale. It returns ErrSaleOver if the sale is not current.
 func (s *Stage) left(ctx context.Context, sku, saleID string) (units int64, err error) {
 	units, err = s.number(ctx, "SELECT remaining FROM oversell_items WHERE sku = ? AND sale_id = ? AND keeper = 'holds'", sku, saleID)

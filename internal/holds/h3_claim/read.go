@@ -76,6 +76,15 @@ func first(all []holds.Hold, err error) (holds.Hold, error) {
 	return all[0], nil
 }
 
+// Units counts the units of a sale that are not sold.
+func (s *Stage) Units(ctx context.Context, sku, saleID string) (u holds.Units, err error) {
+	if u.Left, err = s.left(ctx, sku, saleID); err != nil {
+		return u, err
+	}
+	u.Held, err = s.held(ctx, sku, saleID)
+	return u, err
+}
+
 // left reads the units left of a sale. It returns ErrSaleOver if the sale is not current.
 func (s *Stage) left(ctx context.Context, sku, saleID string) (units int64, err error) {
 	units, err = s.number(ctx, "SELECT remaining FROM oversell_items WHERE sku = ? AND sale_id = ? AND keeper = 'holds'", sku, saleID)

@@ -141,24 +141,3 @@ func (s *Stage) Sweep(ctx context.Context, sku string, limit int) (expired int, 
 	}
 	return expired, nil
 }
-
-// free ends a hold and gives its units back.
-func (s *Stage) free(ctx context.Context, h holds.Hold, status holds.Status) error {
-	ctx, cancel := limited(ctx)
-	defer cancel()
-	return s.inTx(ctx, func(tx *sql.Tx) error {
-		if err := s.end(ctx, tx, h, status); err != nil {
-			return err
-		}
-		return s.giveBack(ctx, tx, h)
-	})
-}
-
-// Units counts the units of a sale that are not sold.
-func (s *Stage) Units(ctx context.Context, sku, saleID string) (u holds.Units, err error) {
-	if u.Left, err = s.left(ctx, sku, saleID); err != nil {
-		return u, err
-	}
-	u.Held, err = s.held(ctx, sku, saleID)
-	return u, err
-}

@@ -45,6 +45,18 @@ func (s *Stage) giveBack(ctx context.Context, tx *sql.Tx, h holds.Hold) error {
 	return err
 }
 
+// free ends a hold and gives its units back.
+func (s *Stage) free(ctx context.Context, h holds.Hold, status holds.Status) error {
+	ctx, cancel := limited(ctx)
+	defer cancel()
+	return s.inTx(ctx, func(tx *sql.Tx) error {
+		if err := s.end(ctx, tx, h, status); err != nil {
+			return err
+		}
+		return s.giveBack(ctx, tx, h)
+	})
+}
+
 // insert writes the hold of units that were taken. Its token is the version of the item's
 // row, which the transaction has just raised and locked.
 func (s *Stage) insert(ctx context.Context, tx *sql.Tx, r holds.Request) error {

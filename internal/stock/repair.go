@@ -20,7 +20,7 @@ func (s *Service) Grace() time.Duration { return s.grace }
 
 // Balance is a comparison of an item's stock with its orders. It is read without a lock:
 // first the stock, then the orders, then what is in flight. So an order that is written in
-// between can hide a missing unit, and cannot feign one.
+// between can hide a missing unit, but not feign one.
 type Balance struct {
 	SKU, SaleID, Generation string
 
@@ -170,7 +170,8 @@ type Repair struct {
 }
 
 // Repair makes the stock of an item agree with its orders, see Recount. Units that are
-// missing must be missing for all of the grace time, because they may be in flight. It
+// missing must be missing for all of the grace time, because they may be in flight. In a
+// rush some always are, and then a new generation begins even if none is stranded. It
 // waits for that, until ctx ends. If the stock has units that are sold already it does not
 // wait. It returns ErrUnknownItem, and ErrLocation for an item that is sold by holds: what
 // they leave is up to package holds.
@@ -181,18 +182,18 @@ func (s *Service) Repair(ctx context.Context, sku string) (Repair, error) {
 	var missing Absence
 	whole := context.WithoutCancel(ctx) // a client that leaves need not cost another count
 	for {
-		b, err := s.Balance(ctx, sku, Balance{})
+		b, most, err := s.mostMissing(ctx, sku)
 		if err != nil {
 			return Repair{}, err
 		}
 		done := Repair{SKU: sku, SaleID: b.SaleID, Generation: b.Generation}
-		switch elapsed := missing.See(b.Generation, b.Missing-b.Elsewhere, time.Now()); {
+		switch elapsed := missing.See(b.Generation, most-b.Elsewhere, time.Now()); {
 		case b.keeper == InHolds:
 			return Repair{}, fmt.Errorf("repairing the stock of %s: %w", sku, b.keeper.notInHolds())
 		case b.keeper == InDatabase:
 			done.Returned, err = s.recount(whole, b, func(difference int64) bool { return difference != 0 })
 			return done, err
-		case b.Missing <= b.Elsewhere:
+		case most <= b.Elsewhere:
 			done.Returned, err = s.recount(whole, b, func(difference int64) bool { return difference < 0 })
 			return done, err
 		case elapsed >= s.grace:
@@ -203,6 +204,25 @@ func (s *Service) Repair(ctx context.Context, sku string) (Repair, error) {
 			return Repair{}, fmt.Errorf("repairing the stock of %s: %w", sku, err)
 		}
 	}
+}
+
+// mostMissing returns a balance, and the most units that can be missing. Orders that are
+// written while the two are read hide missing units from the balance, and in a rush there
+// always are some. So the orders are counted before the stock is read, too.
+func (s *Service) mostMissing(ctx context.Context, sku string) (Balance, int64, error) {
+	item, err := s.store.item(ctx, sku)
+	if err != nil {
+		return Balance{}, 0, err
+	}
+	before, err := s.store.count(ctx, sku, item.SaleID)
+	if err != nil {
+		return Balance{}, 0, err
+	}
+	b, err := s.Balance(ctx, sku, Balance{})
+	if err != nil || b.SaleID != item.SaleID {
+		return b, b.Missing, err
+	}
+	return b, item.Initial - b.Left - before.Sold, nil
 }
 
 // Absence remembers since when units of a generation have been missing. The zero value is

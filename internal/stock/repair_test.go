@@ -185,6 +185,28 @@ func TestAuditTellsUnitsInFlightFromStrandedOnes(t *testing.T) {
 	})
 }
 
+// Orders that are written between the look at the stock and the count of the orders make up
+// for missing units. A repair that is asked for in a rush must not take that for agreement.
+func TestRepairIsNotDeceivedByARush(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		service, other := s.instance(t, soon), s.instance(t, soon)
+		s.put(t, service, 20)
+		rush(t, s, 1, "lua_atomic", other)
+		s.strand(t, 1)
+		var n atomic.Int64
+		remove := onReads(t, s.db, func(tx *gorm.DB) {
+			if counts(tx) && n.Add(1) <= 2 {
+				rush(t, s, 1, "lua_atomic", other)
+			}
+		})
+		defer remove()
+		if done := s.repair(t, service); done.Returned != 1 {
+			t.Errorf("%d units are back on sale, want 1", done.Returned)
+		}
+		wantStock(t, s.audit(t, service), 20, 17, 3, 3)
+	})
+}
+
 // Units that wait elsewhere, such as in a stream of orders, are neither stranded nor put
 // on sale by a repair.
 func TestRepairLeavesUnitsThatWaitElsewhere(t *testing.T) {

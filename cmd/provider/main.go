@@ -56,7 +56,8 @@ const usage = `provider is a payment provider for tests: it moves no money, and 
   curl $P/deliveries                                  what became of the webhooks
 
   curl -X PUT $P/faults -d '{"lose_reply_to":["capture"]}'   charge, and close the connection
-  curl -X PUT $P/faults -d '{"reply_delay":"3s"}'            charge, and reply late
+  curl -X PUT $P/faults -d '{"reply_delay":"3s"}'            do it, and reply late
+  curl -X PUT $P/faults -d '{"reply_delay":"3s","delay_reply_to":["authorise"]}'
   curl -X PUT $P/faults -d '{"webhook_delay":"20s","webhook_twice":true}'
   curl -X PUT $P/faults -d '{"webhook_reverse":"2s"}'        the newest webhook first
   curl -X PUT $P/faults -d '{"webhook_drop_every":2,"decline_every":3,"fail_every":4}'

@@ -25,7 +25,10 @@ type Faults struct {
 	DeclineEvery int `json:"decline_every,omitempty"` // every nth payment is declined
 	FailEvery    int `json:"fail_every,omitempty"`    // every nth operation is answered with 503, and not done
 
-	ReplyDelay Duration `json:"reply_delay,omitzero"` // between the work and its reply
+	// ReplyDelay is the time between the work and its reply, for the operations that
+	// DelayReplyTo names; for all if it names none.
+	ReplyDelay   Duration `json:"reply_delay,omitzero"`
+	DelayReplyTo []string `json:"delay_reply_to,omitempty"`
 
 	WebhookDelay     Duration `json:"webhook_delay,omitzero"`       // between an event and its webhook
 	WebhookTwice     bool     `json:"webhook_twice,omitempty"`      // a webhook that was accepted is sent once more
@@ -54,9 +57,9 @@ const maxFaultTime = Duration(time.Hour)
 
 // check returns ErrInvalid if the faults make no sense.
 func (f Faults) check() error {
-	for _, op := range f.LoseReplyTo {
+	for _, op := range slices.Concat(f.LoseReplyTo, f.DelayReplyTo) {
 		if !slices.Contains([]string{OpAuthorise, OpCapture, OpRefund}, op) {
-			return fmt.Errorf("%w: lose_reply_to may have %s, %s and %s", ErrInvalid, OpAuthorise, OpCapture, OpRefund)
+			return fmt.Errorf("%w: %.20q is not an operation: there are %s, %s and %s", ErrInvalid, op, OpAuthorise, OpCapture, OpRefund)
 		}
 	}
 	if f.LoseEvery < 0 || f.DeclineEvery < 0 || f.FailEvery < 0 || f.WebhookDropEvery < 0 {
@@ -114,6 +117,16 @@ func (f *faulty) loseReply(op string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Contains(f.faults.LoseReplyTo, op) && nth(&f.counts.lost, max(f.faults.LoseEvery, 1))
+}
+
+// replyDelay returns how long the reply to an operation is held back.
+func (f *faulty) replyDelay(op string) time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.faults.DelayReplyTo) > 0 && !slices.Contains(f.faults.DelayReplyTo, op) {
+		return 0
+	}
+	return time.Duration(f.faults.ReplyDelay)
 }
 
 // event returns the faults for the next event, and whether it is dropped.

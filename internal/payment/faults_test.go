@@ -73,9 +73,26 @@ func TestDelayIsAfterTheWork(t *testing.T) {
 	})
 }
 
+// Only the replies that are named are late.
+func TestOnlyNamedRepliesAreDelayed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := clientOf(t, newServer(Config{}))
+		setFaults(t, c, Faults{ReplyDelay: Duration(time.Second), DelayReplyTo: []string{OpCapture}})
+		begin := time.Now()
+		p := authorised(t, c, "a")
+		if d := time.Since(begin); d != 0 {
+			t.Errorf("the payment was authorised after %v", d)
+		}
+		expect(t, c, capture(p.ID, "c"), Captured, nil)
+		if d := time.Since(begin); d != time.Second {
+			t.Errorf("it was captured after %v", d)
+		}
+	})
+}
+
 // Faults are written as they are read, with times as text.
 func TestFaultsInJSON(t *testing.T) {
-	const text = `{"lose_reply_to":["capture"],"lose_every":2,"decline_every":3,"fail_every":4,"reply_delay":"200ms","webhook_delay":"1m0s","webhook_twice":true,"webhook_drop_every":5,"webhook_reverse":"1.5s"}`
+	const text = `{"lose_reply_to":["capture"],"lose_every":2,"decline_every":3,"fail_every":4,"reply_delay":"200ms","delay_reply_to":["refund"],"webhook_delay":"1m0s","webhook_twice":true,"webhook_drop_every":5,"webhook_reverse":"1.5s"}`
 	var f Faults
 	if err := json.Unmarshal([]byte(text), &f); err != nil {
 		t.Fatal(err)

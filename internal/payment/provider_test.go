@@ -208,7 +208,7 @@ func TestServerRefusesBodiesItDoesNotUnderstand(t *testing.T) {
 		}
 	}
 	for path, bodies := range map[string][]string{
-		"/faults":  {"", "{}x", `{"decline_every":-1}`, `{"reply_delay":"-1s"}`, `{"reply_delay":"2h"}`, `{"reply_delay":1}`, `{"lose_reply_to":["all"]}`, `{"crash":true}`},
+		"/faults":  {"", "{}x", `{"decline_every":-1}`, `{"reply_delay":"-1s"}`, `{"reply_delay":"2h"}`, `{"reply_delay":1}`, `{"lose_reply_to":["all"]}`, `{"delay_reply_to":["payment"]}`, `{"crash":true}`},
 		"/webhook": {"", `{"url":1}`, `{"url":"localhost:8080"}`, `{"url":"file:///etc/passwd"}`, `{"url":"http://"}`},
 	} {
 		for _, body := range bodies {

@@ -150,7 +150,7 @@ func (s *Server) operation(name string, work func(*http.Request) (Payment, error
 		}
 		p, err := work(r)
 		_, _ = io.Copy(io.Discard, r.Body) // only then does net/http notice that the client leaves
-		stayed := wait(r.Context(), time.Duration(s.faulty.get().ReplyDelay))
+		stayed := wait(r.Context(), s.faulty.replyDelay(name))
 		if !stayed || err == nil && s.faulty.loseReply(name) {
 			panic(http.ErrAbortHandler) // closes the connection without a reply
 		}
@@ -218,7 +218,8 @@ func (s *Server) putFaults(w http.ResponseWriter, r *http.Request) {
 		replyError(w, err, Payment{})
 		return
 	}
-	s.cfg.Logger.Info("faults are set", "faults", fmt.Sprintf("%+v", faults))
+	text, _ := json.Marshal(faults) // a struct of numbers and texts
+	s.cfg.Logger.Info("faults are set", "faults", string(text))
 	replyJSON(w, http.StatusOK, faults)
 }
 

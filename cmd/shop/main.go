@@ -124,10 +124,15 @@ func serve(ctx context.Context, o options, log *slog.Logger, ready func(addr str
 	if err != nil {
 		return fmt.Errorf("-hosts: %w", err)
 	}
+	secret, err := o.webhookSecret()
+	if err != nil {
+		return err
+	}
 	return shop.Run(ctx, shop.Config{
 		Addr: o.addr, Hosts: hosts, RedisURL: redis.URL, DBURL: db.URL, Servers: servers,
 		Strategy: o.strategy, Token: o.token,
 		TTL: o.ttl, Wait: o.wait, Policy: o.retry, Unfenced: o.unfenced, Mixed: o.mixed, Reconcile: o.reconcile,
+		HoldTTL: o.holdTTL, HoldLimit: o.holdLimit, Provider: o.provider, WebhookSecret: secret,
 		OtherFiles: otherFiles, Catalog: o.catalog(), Item: demo(strategy), Page: p, Logger: log, Ready: ready,
 	})
 }

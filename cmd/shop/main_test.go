@@ -66,7 +66,7 @@ func wantOneLine(t *testing.T, code int, stdout, stderr *output, want string) {
 	if strings.Count(text, "\n") != 1 || !strings.HasPrefix(text, "shop: ") || !strings.Contains(text, want) {
 		t.Errorf("stderr %q, want one line with %q", text, want)
 	}
-	if strings.Contains(text, "secret") {
+	if strings.Contains(text, ":secret") {
 		t.Errorf("stderr tells the password: %q", text)
 	}
 }
@@ -91,6 +91,11 @@ func TestWhatIsWrongIsSaidInOneLine(t *testing.T) {
 		{[]string{"-retry", "spin"}, "line:DELAY"},
 		{[]string{"-log", "xml"}, "-log"},
 		{[]string{"-hosts", "*.example"}, "-hosts"},
+		{[]string{"-hold-ttl", "999ms"}, "-hold-ttl"},
+		{[]string{"-hold-limit", "-1"}, "-hold-limit"},
+		{[]string{"-provider", "http://127.0.0.1:1"}, "-webhook-secret-file"},
+		{[]string{"-provider", "nowhere", "-webhook-secret-file", "/no-such-file"}, "-webhook-secret-file: "},
+		{[]string{"-webhook-secret-file", "x"}, "-webhook-secret-file"},
 		{[]string{"-redis", "nowhere"}, "-redis"},
 		{[]string{"-redis", "redis://:secret@127.0.0.1:1"}, "127.0.0.1:1"},
 		{[]string{"-db", "nowhere"}, "-db"},
@@ -132,6 +137,7 @@ func TestEnvironmentIsTheDefaultOfAFlag(t *testing.T) {
 	t.Setenv("OVERSELL_RETRY", "fixed:20ms")
 	t.Setenv("OVERSELL_RECONCILE", "9s")
 	t.Setenv("OVERSELL_WAIT", "")
+	t.Setenv("OVERSELL_HOLD_LIMIT", "3")
 	o, err := parse([]string{"-strategy", "v1_setnx"})
 	if err != nil {
 		t.Fatal(err)
@@ -139,6 +145,7 @@ func TestEnvironmentIsTheDefaultOfAFlag(t *testing.T) {
 	want := options{
 		addr: "127.0.0.1:0", hosts: "shop.example", redis: "redis://a:1", db: "u@tcp(b:2)/d", strategy: "v1_setnx", token: "sesame",
 		ttl: 7 * time.Second, wait: 10 * time.Second, reconcile: 9 * time.Second, retry: o.retry, log: "text",
+		holdTTL: 10 * time.Minute, holdLimit: 3, provider: "embedded",
 	}
 	if o != want || o.retry.String() != "fixed:20ms" {
 		t.Errorf("got %+v, want %+v", o, want)

@@ -15,6 +15,8 @@ import (
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/catalog"
 	"oversell/internal/guard"
+	"oversell/internal/holds"
+	"oversell/internal/payment"
 	"oversell/internal/shop"
 	"oversell/internal/web"
 )
@@ -35,6 +37,24 @@ type options struct {
 	check           bool
 	unfenced, mixed bool
 	servers         lockservers.Specs
+
+	holdTTL           time.Duration
+	holdLimit         int64
+	provider          string
+	webhookSecretFile string
+}
+
+// webhookSecret reads the file with the secret that signs the provider's webhooks, if there
+// is one.
+func (o options) webhookSecret() ([]byte, error) {
+	if o.webhookSecretFile == "" {
+		return nil, nil
+	}
+	secret, err := payment.ReadSecret(o.webhookSecretFile)
+	if err != nil {
+		return nil, fmt.Errorf("-webhook-secret-file: %w", err)
+	}
+	return secret, nil
 }
 
 // parse reads flags and environment. Each error is one line. It returns flag.ErrHelp if
@@ -80,15 +100,15 @@ func (o options) catalog() catalog.List {
 // none turns off servers that would be started otherwise.
 const none = "none"
 
-// withServers makes a shop with its own Redis start the servers that need no installation.
-// Several shops on one Redis need to share their nodes.
+// withServers makes a shop with its own Redis start the servers that need no installation,
+// and turns off those that are none. Several shops on one Redis need to share their nodes.
 func (o options) withServers() options {
 	for _, spec := range []*string{&o.servers.Redlock, &o.servers.Etcd} {
 		if *spec == "" && o.alone() {
 			*spec = "embedded"
 		}
 	}
-	for _, spec := range []*string{&o.servers.Redlock, &o.servers.Etcd, &o.servers.ZooKeeper} {
+	for _, spec := range []*string{&o.servers.Redlock, &o.servers.Etcd, &o.servers.ZooKeeper, &o.provider} {
 		if *spec == none {
 			*spec = ""
 		}
@@ -131,6 +151,14 @@ func (o options) validate() error {
 		return fmt.Errorf("-wait is %v, and must be more than 0", o.wait)
 	case o.reconcile != 0 && o.reconcile < minReconcile:
 		return fmt.Errorf("-reconcile is %v, and must be 0 or at least %v", o.reconcile, minReconcile)
+	case o.holdTTL < time.Second:
+		return fmt.Errorf("-hold-ttl is %v, and must be at least 1s", o.holdTTL)
+	case o.holdLimit < 0:
+		return fmt.Errorf("-hold-limit is %d, and must not be negative", o.holdLimit)
+	case o.provider == shop.OwnProvider && o.webhookSecretFile != "":
+		return errors.New("-webhook-secret-file is for a -provider of its own; the shop's own has a new secret each time")
+	case o.provider != shop.OwnProvider && o.provider != "" && o.webhookSecretFile == "":
+		return errors.New("-provider URL needs -webhook-secret-file, the secret that signs its webhooks")
 	case badHosts != nil:
 		return fmt.Errorf("-hosts: %w", badHosts)
 	case o.log != "text" && o.log != "json":
@@ -157,6 +185,10 @@ func flags(o *options, retry *string) *flag.FlagSet {
 	fs.StringVar(retry, "retry", "line:2ms", "`how` to wait for a lock: line:DELAY, fixed:DELAY,\nbackoff:MIN-MAX or recursive:DELAY")
 	fs.BoolVar(&o.unfenced, "unfenced", false, "the stock does not check the fencing tokens of v8_fenced, v9_cohort,\netcd and zookeeper")
 	fs.BoolVar(&o.mixed, "mixed", false, "strategies that do not exclude each other may sell one item at\nthe same time, and oversell it")
+	fs.DurationVar(&o.holdTTL, "hold-ttl", holds.DefaultTTL, "`time` until a hold that is not paid runs out")
+	fs.Int64Var(&o.holdLimit, "hold-limit", 0, "most `units` of a sale that one buyer may hold or have bought;\n0: no limit")
+	fs.StringVar(&o.provider, "provider", shop.OwnProvider, "`where` payments go: embedded, which is a provider in this process\nthat forgets all at its end, the URL of go run ./cmd/provider, as\nhttp://127.0.0.1:8090, or none")
+	fs.StringVar(&o.webhookSecretFile, "webhook-secret-file", "", "`file` with the secret that signs the webhooks of -provider URL")
 	fs.StringVar(&o.log, "log", "text", "`form` of the log on stderr: text or json")
 	fs.BoolVar(&o.check, "check", false, "check the health of the shop at -addr, and exit: 0 if it is well")
 	return fs
@@ -180,6 +212,8 @@ const usage = `shop is a flash sale: one hot item, and a switch for how its stoc
   shop -redis redis+sentinel://a:26379/name/0     the primary that sentinels call name
   shop -redlock a:6379,b:6379,c:6379 -etcd http://d:2379 -zookeeper e:2181
                                                   what redlock, etcd and zookeeper need
+  shop -provider http://127.0.0.1:8090 -webhook-secret-file secret
+                                                  payments by cmd/provider: see docs/sale.md
   shop -db 'user:secret@tcp(10.0.0.8:3306)/sales' your own MySQL
 
   shop -addr 0.0.0.0:8080 -hosts shop.example     for others, who ask for it by this name

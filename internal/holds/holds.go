@@ -37,7 +37,7 @@ const (
 
 // Hold is a buyer's right to pay for some units until it expires.
 type Hold struct {
-	ID       string `json:"hold_id"`
+	ID       string `json:"id"`
 	SKU      string `json:"sku"`
 	SaleID   string `json:"-"`
 	Buyer    string `json:"buyer"`

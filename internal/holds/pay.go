@@ -198,6 +198,13 @@ func (s *Service) Captured(ctx context.Context, paymentID string) error {
 	if err != nil || stageErr != nil {
 		return fmt.Errorf("payment %s is for %q: %w", paymentID, p.Reference, ErrUnknownHold)
 	}
+	// A stage with tokens remembers its holds when they have ended. One that it does not know
+	// is another shop's, and so is the money. The others cannot tell.
+	if token != 0 {
+		if _, err := stage.Look(ctx, id); err != nil {
+			return fmt.Errorf("payment %s is for %q: %w", paymentID, p.Reference, err)
+		}
+	}
 	_, err = s.settle(ctx, stage, Hold{ID: id, Token: token}, p.ID)
 	if errors.Is(err, ErrRefunded) {
 		return nil

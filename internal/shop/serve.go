@@ -2,6 +2,7 @@ package shop
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -33,6 +34,9 @@ func (p *parts) serve(ctx context.Context) error {
 	inner, err := net.Listen("tcp", p.cfg.Addr)
 	if err != nil {
 		return fmt.Errorf("listening on %s: %w", p.cfg.Addr, err)
+	}
+	if err := p.paid.webhooksTo(inner.Addr()); err != nil {
+		return errors.Join(err, inner.Close())
 	}
 	l := newConnections(inner, p.cfg.Connections, p.cfg.WriteTimeout, p.cfg.Logger)
 	requests := &counted{Handler: l.oneEach(p.api.Handler())}

@@ -21,6 +21,7 @@ import (
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
 	"oversell/internal/guard"
+	"oversell/internal/holds"
 	"oversell/internal/locks/thirdparty"
 	"oversell/internal/locks/waitlock"
 	"oversell/internal/reconcile"
@@ -65,6 +66,14 @@ type Config struct {
 	// Reconcile is the pause between two searches for stranded units in the background; 0:
 	// none. One of the shops that have it does it, see package reconcile.
 	Reconcile time.Duration
+
+	// HoldTTL, HoldLimit and HoldSweep are those of holds.Config. Provider is where payments
+	// go: "" for nowhere, OwnProvider, or a URL, whose webhooks WebhookSecret signs.
+	HoldTTL       time.Duration
+	HoldLimit     int64
+	HoldSweep     time.Duration
+	Provider      string
+	WebhookSecret []byte
 
 	Catalog catalog.List
 	Item    *stock.Item // put on sale unless an item with its SKU exists; nil: nothing
@@ -156,9 +165,14 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	defer closing(cfg.Logger, "the connections to the database", func() error { return closeDB(db) })
-	if err := stock.Migrate(ctx, db); err != nil {
+	if err := errors.Join(stock.Migrate(ctx, db), holds.Migrate(ctx, db)); err != nil {
 		return err
 	}
+	paid, err := openPayments(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer paid.close()
 	at, err := cfg.Servers.Dial(ctx, cfg.TTL)
 	if err != nil {
 		return err
@@ -174,7 +188,12 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	cfg.Catalog = served
-	p := assemble(cfg, o, db, watch, absent)
+	held, err := openHolds(cfg, rdb, db, paid)
+	if err != nil {
+		return err
+	}
+	defer held.Close()
+	p := assemble(cfg, o, db, watch, absent, held, paid)
 	defer p.close()
 	if cfg.Item != nil {
 		item := *cfg.Item
@@ -220,16 +239,17 @@ func closing(log *slog.Logger, what string, close func() error) {
 // parts are the parts of a running shop.
 type parts struct {
 	cfg   Config
+	paid  *payments
 	stock *stock.Service
 	cache *cache.Reader
 	api   *web.API
 }
 
-func assemble(cfg Config, o catalog.Options, db *gorm.DB, watch *backend.RedisWatch, absent map[string]string) *parts {
+func assemble(cfg Config, o catalog.Options, db *gorm.DB, watch *backend.RedisWatch, absent map[string]string, held *holds.Service, paid *payments) *parts {
 	rdb := o.Redis
-	sales := stock.Config{DB: db, Redis: rdb, Changes: watch.Changes, History: backend.RedisHistory(rdb), Wait: cfg.Wait, Work: cfg.Work, Inside: cfg.Inside, Unfenced: cfg.Unfenced, Mixed: cfg.Mixed, Logger: cfg.Logger}
+	sales := stock.Config{Holds: held, DB: db, Redis: rdb, Changes: watch.Changes, History: backend.RedisHistory(rdb), Wait: cfg.Wait, Work: cfg.Work, Inside: cfg.Inside, Unfenced: cfg.Unfenced, Mixed: cfg.Mixed, Logger: cfg.Logger}
 	cfg.Catalog.Sell(&sales, o)
-	p := &parts{cfg: cfg, stock: stock.New(sales)}
+	p := &parts{cfg: cfg, paid: paid, stock: stock.New(sales)}
 	cached := cache.Config{Redis: rdb, Guards: cfg.Catalog.Guards(o), Instance: cfg.Instance, Wait: cfg.Wait}
 	if cfg.Work != nil {
 		cached.Work = cfg.Work
@@ -237,6 +257,7 @@ func assemble(cfg Config, o catalog.Options, db *gorm.DB, watch *backend.RedisWa
 	p.cache = cache.New(cached)
 	p.api = web.New(web.Config{
 		Stock: p.stock, Cache: p.cache,
+		Holds: held, HoldStages: stageNames(), HoldStage: catalog.DefaultHoldStage, WebhookSecret: paid.secret,
 		Strategies: described(cfg.Catalog), Absent: absent, Default: cfg.Strategy, ForReads: readStrategy,
 		LockErrors: []web.LockError{{Err: thirdparty.ErrGaveUp, Code: "busy", WithCause: true}, {Err: waitlock.ErrNotReplicated, Code: "not_replicated"}},
 		Instance:   cfg.Instance, Token: cfg.Token, Logger: cfg.Logger, Page: cfg.Page, Addr: cfg.Addr, Hosts: cfg.Hosts,

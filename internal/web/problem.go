@@ -9,6 +9,8 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"oversell/internal/cache"
+	"oversell/internal/holds"
+	"oversell/internal/payment"
 	"oversell/internal/stock"
 	"oversell/internal/web/problem"
 )
@@ -57,6 +59,27 @@ var outcomes = []outcome{
 	{stock.ErrFenced, http.StatusServiceUnavailable, "fenced", true},
 	{stock.ErrClosing, http.StatusServiceUnavailable, "closing", false},
 	{cache.ErrClosing, http.StatusServiceUnavailable, "closing", false},
+
+	// What became of a payment comes before why: such an error wraps both.
+	{holds.ErrPending, http.StatusServiceUnavailable, "payment_pending", false},
+	{holds.ErrRefunded, http.StatusConflict, "refunded", false},
+	{holds.ErrUnknownHold, http.StatusNotFound, "unknown_hold", false},
+	{holds.ErrUnknownOrder, http.StatusNotFound, "unknown_order", false},
+	{holds.ErrUnknownStage, http.StatusNotFound, "unknown_strategy", false},
+	{holds.ErrOtherStage, http.StatusConflict, "other_strategy", false},
+	{holds.ErrSaleOver, http.StatusConflict, "sale_over", false},
+	{holds.ErrLimit, http.StatusConflict, "limit_reached", false},
+	{holds.ErrNotHeld, http.StatusConflict, "hold_ended", false},
+	{holds.ErrToken, http.StatusConflict, "wrong_token", false},
+	{holds.ErrKeyReused, http.StatusUnprocessableEntity, "key_reused", false},
+	{holds.ErrNoPayments, http.StatusServiceUnavailable, "no_payments", false},
+	{payment.ErrSignature, http.StatusBadRequest, "wrong_signature", false},
+	{payment.ErrStale, http.StatusBadRequest, "stale_signature", false},
+	{payment.ErrEvent, http.StatusBadRequest, "invalid", true},
+	{payment.ErrDeclined, http.StatusPaymentRequired, "declined", false},
+	{payment.ErrKeyReused, http.StatusUnprocessableEntity, "key_reused", false},
+	{payment.ErrConflict, http.StatusConflict, "payment_ended", false},
+	{payment.ErrUnavailable, http.StatusServiceUnavailable, "payment_unavailable", false},
 }
 
 const codeBackend = "backend"

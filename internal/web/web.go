@@ -14,6 +14,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"oversell/internal/cache"
+	"oversell/internal/holds"
 	"oversell/internal/stock"
 	"oversell/internal/web/problem"
 )
@@ -43,6 +44,14 @@ type Config struct {
 	Instance   string            // unique among all instances
 	Token      string            // required for changes; "": not required
 	Logger     *slog.Logger
+
+	// Holds sells items by holds; nil: the shop has no routes for them. HoldStages are the
+	// names of its stages, and HoldStage is the one for requests that name none. The payment
+	// provider signs its webhooks with WebhookSecret.
+	Holds         *holds.Service
+	HoldStages    []string
+	HoldStage     string
+	WebhookSecret []byte
 
 	// LockErrors are those that the locks of the strategies return beside the
 	// domain's own.
@@ -110,6 +119,9 @@ func (a *API) routes() *gin.Engine {
 	get(api, "/audit/:sku/orders", a.guarded, parameters("after", "limit"), a.orders)
 	get(api, "/strategies", none, a.strategies)
 	api.PUT("/strategy", a.guarded, none, a.putStrategy)
+	if a.cfg.Holds != nil {
+		a.holdRoutes(api)
+	}
 	return r
 }
 

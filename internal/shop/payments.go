@@ -1,0 +1,94 @@
+package shop
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"sync"
+
+	"oversell/internal/payment"
+)
+
+// webhookPath is where the provider tells the shop of payments.
+const webhookPath = "/api/payments/webhook"
+
+// OwnProvider as the Provider of a Config makes the shop start a payment provider of its own,
+// on a loopback port. It forgets all payments when the shop ends: it is for trying things out.
+const OwnProvider = "embedded"
+
+// payments is the shop's way to its payment provider.
+type payments struct {
+	client *payment.Client // nil: there is none
+	secret []byte          // signs the webhooks
+
+	own     *payment.Server // nil: the provider is a process of its own
+	stop    context.CancelFunc
+	serving sync.WaitGroup
+}
+
+// openPayments dials the provider of the shop, or starts it.
+func openPayments(ctx context.Context, cfg Config) (*payments, error) {
+	p := &payments{secret: cfg.WebhookSecret, stop: func() {}}
+	address := cfg.Provider
+	if address == OwnProvider {
+		var err error
+		if address, err = p.start(ctx, cfg.Logger); err != nil {
+			return nil, err
+		}
+	}
+	if address == "" {
+		return p, nil
+	}
+	client, err := payment.NewClient(payment.ClientConfig{URL: address})
+	if err != nil {
+		p.close()
+		return nil, err
+	}
+	p.client = client
+	cfg.Logger.Info("payments", "provider", address)
+	return p, nil
+}
+
+// start serves a provider on a free loopback port until close. Purchases that are in progress
+// when ctx ends still need it.
+func (p *payments) start(ctx context.Context, log *slog.Logger) (address string, err error) {
+	p.secret = []byte(rand.Text())
+	p.own = payment.NewServer(payment.Config{Secret: p.secret, Logger: log})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("starting the payment provider: %w", err)
+	}
+	ctx, p.stop = context.WithCancel(context.WithoutCancel(ctx))
+	p.serving.Go(func() {
+		if err := p.own.Serve(ctx, l); err != nil {
+			log.Error("the payment provider ended", "error", err)
+		}
+	})
+	return "http://" + l.Addr().String(), nil
+}
+
+// webhooksTo tells the shop's own provider where the shop listens. Any other one was told when
+// it was started.
+func (p *payments) webhooksTo(addr net.Addr) error {
+	tcp, ok := addr.(*net.TCPAddr)
+	if p.own == nil || !ok {
+		return nil
+	}
+	host := tcp.IP.String()
+	if tcp.IP.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return p.own.SetWebhook("http://" + net.JoinHostPort(host, strconv.Itoa(tcp.Port)) + webhookPath)
+}
+
+// close ends the shop's own provider, and the connections to any other one.
+func (p *payments) close() {
+	p.stop()
+	p.serving.Wait()
+	if p.client != nil {
+		p.client.Close()
+	}
+}

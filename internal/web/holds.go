@@ -1,0 +1,213 @@
+package web
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"oversell/internal/holds"
+	"oversell/internal/payment"
+	"oversell/internal/web/problem"
+)
+
+// holdRoutes adds the routes of a sale by holds.
+func (a *API) holdRoutes(api *gin.RouterGroup) {
+	api.POST("/items/:sku/holds", parameters("strategy"), a.hold)
+	get(api, "/holds/:id", parameters(), a.getHold)
+	api.DELETE("/holds/:id", parameters("token"), a.release)
+	api.POST("/holds/:id/pay", parameters(), a.pay)
+	get(api, "/orders/:id", parameters(), a.order)
+	api.POST("/payments/webhook", parameters(), a.webhook)
+}
+
+// hold takes units for a buyer.
+func (a *API) hold(c *gin.Context) {
+	stage := c.DefaultQuery("strategy", a.cfg.HoldStage)
+	if !slices.Contains(a.cfg.HoldStages, stage) {
+		reply(c, http.StatusNotFound, "unknown_strategy", "there is no strategy "+problem.Quoted(stage)+" for holds; the shop has: "+strings.Join(a.cfg.HoldStages, ", "))
+		return
+	}
+	var body struct {
+		Buyer    *string `json:"buyer"`
+		Quantity *int64  `json:"quantity"`
+	}
+	if !a.parse(c, &body) {
+		return
+	}
+	if body.Buyer == nil || body.Quantity == nil {
+		invalid(c, `buyer or quantity is missing: {"buyer":"ann","quantity":1}`)
+		return
+	}
+	key, ok := idempotencyKey(c)
+	if !ok {
+		return
+	}
+	h, err := a.cfg.Holds.Hold(c.Request.Context(), holds.Ask{
+		Stage: stage, SKU: c.Param("sku"), Buyer: *body.Buyer, Quantity: *body.Quantity, Key: key,
+	})
+	if err != nil {
+		a.metrics.request(stage, a.fail(c, err))
+		return
+	}
+	a.metrics.request(stage, "held")
+	c.Header("Location", "/api/holds/"+h.ID)
+	c.JSON(http.StatusCreated, h)
+}
+
+// getHold answers with a hold as it is now.
+func (a *API) getHold(c *gin.Context) {
+	h, err := a.cfg.Holds.Get(c.Request.Context(), c.Param("id"))
+	if err != nil {
+		a.fail(c, err)
+		return
+	}
+	c.JSON(http.StatusOK, h)
+}
+
+// release gives the units of a hold back. A hold that was released already is not an error:
+// the reply to the first request may have been lost.
+func (a *API) release(c *gin.Context) {
+	token, err := strconv.ParseInt(c.Query("token"), 10, 64)
+	if err != nil {
+		invalid(c, "the parameter token must be the hold's token, as in ?token=7")
+		return
+	}
+	id := c.Param("id")
+	err = a.cfg.Holds.Release(c.Request.Context(), id, token)
+	var ended holds.NotHeldError
+	if errors.As(err, &ended) && ended.Status == holds.Released {
+		err = nil
+	}
+	if err != nil {
+		a.metrics.request(a.stageOf(id), a.fail(c, err))
+		return
+	}
+	a.metrics.request(a.stageOf(id), "released")
+	c.Status(http.StatusNoContent)
+}
+
+// pay charges the buyer and answers with the order.
+func (a *API) pay(c *gin.Context) {
+	var body struct {
+		Token *int64 `json:"token"`
+	}
+	if !a.parse(c, &body) {
+		return
+	}
+	if body.Token == nil {
+		invalid(c, `token is missing: {"token":7}, as the reply to the hold has it`)
+		return
+	}
+	key, ok := idempotencyKey(c)
+	if !ok {
+		return
+	}
+	id := c.Param("id")
+	order, err := a.cfg.Holds.Pay(c.Request.Context(), id, *body.Token, key)
+	if err != nil {
+		a.metrics.request(a.stageOf(id), a.fail(c, err))
+		return
+	}
+	a.metrics.request(a.stageOf(id), "paid")
+	c.JSON(http.StatusOK, order)
+}
+
+// order answers with the order that a hold has become.
+func (a *API) order(c *gin.Context) {
+	o, err := a.cfg.Holds.Order(c.Request.Context(), c.Param("id"))
+	if err != nil {
+		a.fail(c, err)
+		return
+	}
+	c.JSON(http.StatusOK, o)
+}
+
+// otherHolds is the label in the metrics for ids that no stage has given out, and webhooks
+// the one for those.
+const (
+	otherHolds = "unknown_hold"
+	webhooks   = "webhook"
+)
+
+// stageOf returns the stage that may have given out the id of a hold, for the metrics.
+func (a *API) stageOf(id string) string {
+	short, _, _ := strings.Cut(id, "-")
+	for _, stage := range a.cfg.HoldStages {
+		if begin, _, _ := strings.Cut(stage, "_"); begin == short {
+			return stage
+		}
+	}
+	return otherHolds
+}
+
+// webhook takes what the payment provider tells of a payment. The signature is checked before
+// anything else of the body. Only the id of the payment is used: what has become of it the
+// service asks the provider, so that an old event, or a false one, changes nothing.
+func (a *API) webhook(c *gin.Context) {
+	event, ok := a.readWebhook(c)
+	if !ok {
+		return
+	}
+	if event.Type != payment.EventCaptured { // nothing depends on the others
+		a.answerWebhook(c, "ignored")
+		return
+	}
+	err := a.cfg.Holds.Captured(c.Request.Context(), event.Payment.ID)
+	if errors.Is(err, holds.ErrUnknownHold) || errors.Is(err, payment.ErrUnknownPayment) {
+		// To send it again would change nothing, so the reply is no error.
+		if skipped, ok := a.withheld.allow(); ok {
+			a.cfg.Logger.Warn("a webhook is for no hold of this shop", "payment", event.Payment.ID, "error", err, "not_logged_before", skipped)
+		}
+		a.answerWebhook(c, "ignored")
+		return
+	}
+	if err != nil { // the provider sends it again
+		a.metrics.request(webhooks, a.fail(c, err))
+		return
+	}
+	a.answerWebhook(c, "settled")
+}
+
+func (a *API) answerWebhook(c *gin.Context, result string) {
+	a.metrics.request(webhooks, result)
+	c.JSON(http.StatusOK, gin.H{"result": result})
+}
+
+// readWebhook returns the event of a webhook that the provider has signed. Otherwise it
+// replies and returns false.
+func (a *API) readWebhook(c *gin.Context) (payment.Event, bool) {
+	body, err := io.ReadAll(c.Request.Body)
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		reply(c, http.StatusRequestEntityTooLarge, "too_large", "a webhook may have at most "+strconv.Itoa(maxBody)+" bytes")
+	case err != nil:
+		invalid(c, "the body ended before it was complete")
+	default:
+		event, err := a.verified(c.Request.Header.Values(payment.SignatureHeader), body)
+		if err == nil {
+			return event, true
+		}
+		a.metrics.request(webhooks, a.fail(c, err))
+		return payment.Event{}, false
+	}
+	a.metrics.request(webhooks, "refused")
+	return payment.Event{}, false
+}
+
+// verified reads an event from the body if one signature is given and right.
+func (a *API) verified(signatures []string, body []byte) (payment.Event, error) {
+	if len(signatures) != 1 {
+		return payment.Event{}, payment.ErrSignature
+	}
+	if err := payment.Verify(a.cfg.WebhookSecret, signatures[0], body, time.Now()); err != nil {
+		return payment.Event{}, err
+	}
+	return payment.ParseEvent(body)
+}

@@ -1,0 +1,526 @@
+package web_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"gorm.io/gorm"
+
+	"oversell/internal/backend/backendtest"
+	"oversell/internal/catalog"
+	"oversell/internal/holds"
+	"oversell/internal/payment"
+	"oversell/internal/stock"
+	"oversell/internal/web"
+)
+
+const webhookSecret = "the secret of the provider"
+
+// holdSite is a shop that sells by holds, and the payment provider of its buyers.
+type holdSite struct {
+	*site
+	provider *payment.Server
+	paid     *payment.Client
+}
+
+// eachHoldSite runs f over embedded and real backends.
+func eachHoldSite(t *testing.T, cfg holds.Config, f func(t *testing.T, s *holdSite)) {
+	t.Helper()
+	backendtest.Each(t, func(t *testing.T, rdb redis.UniversalClient, db *gorm.DB) {
+		f(t, newHoldSite(t, rdb, db, cfg))
+	})
+}
+
+// embeddedHoldSite is for tests that do not depend on the backends.
+func embeddedHoldSite(t testing.TB, cfg holds.Config) *holdSite {
+	t.Helper()
+	rdb := backendtest.DialRedis(t, backendtest.Redis(t, "embedded"))
+	return newHoldSite(t, rdb, backendtest.DialDatabase(t, backendtest.Database(t, "embedded")), cfg)
+}
+
+func newHoldSite(t testing.TB, rdb redis.UniversalClient, db *gorm.DB, cfg holds.Config) *holdSite {
+	t.Helper()
+	if err := errors.Join(stock.Migrate(t.Context(), db), holds.Migrate(t.Context(), db)); err != nil {
+		t.Fatal(err)
+	}
+	pool, err := db.DB()
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	s := &holdSite{provider: payment.NewServer(payment.Config{Secret: []byte(webhookSecret), Logger: log, RetryFrom: time.Millisecond})}
+	address := httptest.NewServer(s.provider)
+	t.Cleanup(address.Close)
+	if s.paid, err = payment.NewClient(payment.ClientConfig{URL: address.URL}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.paid.Close)
+	cfg.DB, cfg.Payments, cfg.Logger = db, s.paid, log
+	cfg.Stages = catalog.Holds(holds.Backends{Redis: rdb, DB: pool, SQL: holds.DialectOf(db)})
+	service := holds.New(cfg)
+	t.Cleanup(service.Close)
+	s.site = newSite(t, rdb, db, func(wc *web.Config, sc *stock.Config) {
+		sc.Holds, wc.Holds, wc.WebhookSecret = service, service, []byte(webhookSecret)
+		wc.HoldStages, wc.HoldStage = stages(), catalog.DefaultHoldStage
+	})
+	return s
+}
+
+// stages are the names of the stages of holds.
+func stages() []string {
+	var names []string
+	for _, stage := range catalog.HoldStages() {
+		names = append(names, stage.Name)
+	}
+	return names
+}
+
+// sell puts an item on sale that is sold by holds.
+func (s *holdSite) sell(t testing.TB, units int64) string {
+	t.Helper()
+	sku := fmt.Sprintf("seat-%d", skus.Add(1))
+	if w := s.admin("PUT", "/api/items/"+sku, fmt.Sprintf(`{"stock":%d,"keeper":"holds"}`, units)); w.Code != http.StatusOK {
+		t.Fatalf("putting it on sale: %d %s", w.Code, w.Body)
+	}
+	return sku
+}
+
+// hold takes units for a buyer. Headers are pairs.
+func (s *holdSite) hold(t testing.TB, sku, buyer string, quantity int, headers ...string) holds.Hold {
+	t.Helper()
+	w := s.ask("POST", "/api/items/"+sku+"/holds", fmt.Sprintf(`{"buyer":%q,"quantity":%d}`, buyer, quantity), headers...)
+	var h holds.Hold
+	if err := json.Unmarshal(w.Body.Bytes(), &h); err != nil || w.Code != http.StatusCreated {
+		t.Fatalf("holding: %d %s, %v", w.Code, w.Body, err)
+	}
+	if h.ID == "" || w.Header().Get("Location") != "/api/holds/"+h.ID {
+		t.Errorf("the hold is %+v at %s", h, w.Header().Get("Location"))
+	}
+	return h
+}
+
+// pay pays for a hold with an idempotency key.
+func (s *holdSite) pay(h holds.Hold, key string) *httptest.ResponseRecorder {
+	return s.ask("POST", "/api/holds/"+h.ID+"/pay", fmt.Sprintf(`{"token":%d}`, h.Token), "Idempotency-Key", key)
+}
+
+func (s *holdSite) buy(t testing.TB, sku, buyer string) holds.Order {
+	t.Helper()
+	var o holds.Order
+	read(t, s.pay(s.hold(t, sku, buyer, 1), "key"), &o)
+	return o
+}
+
+// expire waits until a hold has ended and its units are back.
+func (s *holdSite) expire(t testing.TB, h holds.Hold) {
+	t.Helper()
+	audit := web.Audit{Audit: stock.Audit{Stranded: h.Quantity}}
+	for h.Status == holds.Held || audit.Stranded > 0 {
+		read(t, s.ask("GET", "/api/holds/"+h.ID, ""), &h)
+		read(t, s.ask("GET", "/api/audit/"+h.SKU, ""), &audit)
+	}
+}
+
+// wantBooks audits the sale and the money.
+func (s *holdSite) wantBooks(t testing.TB, sku string, sold, held int64, want payment.Books) {
+	t.Helper()
+	var audit web.Audit
+	read(t, s.ask("GET", "/api/audit/"+sku, ""), &audit)
+	if audit.Sold != sold || audit.Held != held || audit.Oversold != 0 || audit.Stranded != 0 || audit.LostUpdates != 0 {
+		t.Errorf("the sale is %+v; want %d sold and %d held", audit.Audit, sold, held)
+	}
+	page, err := s.stock.Orders(t.Context(), sku, "", stock.MaxOrders)
+	if err != nil {
+		t.Fatal(err)
+	}
+	orders := make(map[string]int)
+	for _, o := range page.Orders {
+		var order holds.Order
+		read(t, s.ask("GET", "/api/orders/"+o.ID, ""), &order)
+		orders[order.PaymentID]++
+	}
+	ledger, err := s.paid.Ledger(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := payment.Audit(ledger, orders); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("the money is %+v; want %+v", got, want)
+	}
+}
+
+func TestHoldIsPaidAndBecomesAnOrder(t *testing.T) {
+	eachHoldSite(t, holds.Config{Price: 250}, func(t *testing.T, s *holdSite) {
+		for _, stage := range stages() {
+			sku := s.sell(t, 3)
+			w := s.ask("POST", "/api/items/"+sku+"/holds?strategy="+stage, `{"buyer":"ann","quantity":2}`)
+			var h, now holds.Hold
+			if err := json.Unmarshal(w.Body.Bytes(), &h); err != nil || w.Code != http.StatusCreated {
+				t.Fatalf("holding: %d %s, %v", w.Code, w.Body, err)
+			}
+			read(t, s.ask("GET", "/api/holds/"+h.ID, ""), &now)
+			if now.Status != holds.Held || now.Buyer != "ann" || now.Quantity != 2 || !now.ExpiresAt.After(time.Now()) {
+				t.Errorf("%s: the hold is %+v", stage, now)
+			}
+			wantProblem(t, s.ask("GET", "/api/orders/"+h.ID, ""), http.StatusNotFound, "unknown_order")
+			wantProblem(t, s.ask("POST", "/api/items/"+sku+"/holds?strategy="+stage, `{"buyer":"bob","quantity":2}`), http.StatusConflict, "sold_out")
+			var order, again holds.Order
+			read(t, s.pay(h, "key"), &order)
+			read(t, s.ask("GET", "/api/orders/"+h.ID, ""), &again)
+			if order.ID != h.ID || order.SKU != sku || order.Quantity != 2 || again != order {
+				t.Errorf("%s: the order is %+v, and then %+v", stage, order, again)
+			}
+			if p, err := s.paid.Payment(t.Context(), order.PaymentID); err != nil || p.Status != payment.Captured || p.Amount != 500 {
+				t.Errorf("%s: the payment is %+v, %v", stage, p, err)
+			}
+			wantProblem(t, s.ask("DELETE", fmt.Sprintf("/api/holds/%s?token=%d", h.ID, h.Token), ""), http.StatusConflict, "hold_ended")
+		}
+	})
+}
+
+func TestReleasedHoldCannotBePaid(t *testing.T) {
+	eachHoldSite(t, holds.Config{}, func(t *testing.T, s *holdSite) {
+		sku := s.sell(t, 1)
+		h := s.hold(t, sku, "ann", 1)
+		path := fmt.Sprintf("/api/holds/%s?token=%d", h.ID, h.Token)
+		for range 2 { // the reply to the first may have been lost
+			if w := s.ask("DELETE", path, ""); w.Code != http.StatusNoContent {
+				t.Errorf("got %d %s", w.Code, w.Body)
+			}
+		}
+		wantProblem(t, s.pay(h, "key"), http.StatusConflict, "hold_ended")
+		s.wantBooks(t, sku, 0, 0, payment.Books{})
+		s.buy(t, sku, "bob")
+		s.wantBooks(t, sku, 1, 0, payment.Books{Authorised: 1, Captured: 1})
+	})
+}
+
+func TestExpiredHoldCannotBePaid(t *testing.T) {
+	eachHoldSite(t, holds.Config{TTL: 20 * time.Millisecond, Sweep: time.Millisecond}, func(t *testing.T, s *holdSite) {
+		sku := s.sell(t, 1)
+		h := s.hold(t, sku, "ann", 1)
+		s.expire(t, h)
+		wantProblem(t, s.pay(h, "key"), http.StatusConflict, "hold_ended")
+		s.wantBooks(t, sku, 0, 0, payment.Books{})
+	})
+}
+
+// The token of another hold ends nothing and pays nothing.
+func TestTokenIsTheHoldsOwn(t *testing.T) {
+	s := embeddedHoldSite(t, holds.Config{})
+	sku := s.sell(t, 2)
+	h, other := s.hold(t, sku, "ann", 1), s.hold(t, sku, "bob", 1)
+	wantProblem(t, s.ask("DELETE", fmt.Sprintf("/api/holds/%s?token=%d", h.ID, other.Token), ""), http.StatusConflict, "wrong_token")
+	wantProblem(t, s.ask("POST", "/api/holds/"+h.ID+"/pay", fmt.Sprintf(`{"token":%d}`, other.Token)), http.StatusConflict, "wrong_token")
+	for _, query := range []string{"", "?token=", "?token=x", "?token=1e1", "?token=99999999999999999999", "?token=1&token=1"} {
+		wantProblem(t, s.ask("DELETE", "/api/holds/"+h.ID+query, ""), http.StatusBadRequest, "invalid")
+	}
+	s.wantBooks(t, sku, 0, 2, payment.Books{})
+}
+
+func TestBuyersLimit(t *testing.T) {
+	eachHoldSite(t, holds.Config{Limit: 2}, func(t *testing.T, s *holdSite) {
+		sku := s.sell(t, 10)
+		s.hold(t, sku, "ann", 2)
+		wantProblem(t, s.ask("POST", "/api/items/"+sku+"/holds", `{"buyer":"ann","quantity":1}`), http.StatusConflict, "limit_reached")
+		s.hold(t, sku, "bob", 1)
+	})
+}
+
+// A repeated request makes no second hold and no second charge, and a key belongs to one
+// request.
+func TestHoldsAndPaymentsCanBeRepeated(t *testing.T) {
+	eachHoldSite(t, holds.Config{}, func(t *testing.T, s *holdSite) {
+		sku := s.sell(t, 10)
+		h := s.hold(t, sku, "ann", 1, "Idempotency-Key", "click-1")
+		if again := s.hold(t, sku, "ann", 1, "Idempotency-Key", "click-1"); again != h {
+			t.Errorf("got %+v; want %+v", again, h)
+		}
+		for _, body := range []string{`{"buyer":"ann","quantity":2}`, `{"buyer":"bob","quantity":1}`} {
+			wantProblem(t, s.ask("POST", "/api/items/"+sku+"/holds", body, "Idempotency-Key", "click-1"), http.StatusUnprocessableEntity, "key_reused")
+		}
+		var first, second holds.Order
+		read(t, s.pay(h, "pay-1"), &first)
+		read(t, s.pay(h, "pay-1"), &second)
+		if first != second {
+			t.Errorf("the orders are %+v and %+v", first, second)
+		}
+		wantProblem(t, s.pay(h, "pay-2"), http.StatusConflict, "hold_ended")
+		s.wantBooks(t, sku, 1, 0, payment.Books{Authorised: 2, Captured: 1, Cancelled: 1})
+	})
+}
+
+// A declined payment leaves the hold as it was. Another try, with another key, can pay it.
+func TestDeclinedPaymentCanBeTriedAgain(t *testing.T) {
+	s := embeddedHoldSite(t, holds.Config{})
+	if err := s.paid.SetFaults(t.Context(), payment.Faults{DeclineEvery: 1}); err != nil {
+		t.Fatal(err)
+	}
+	sku := s.sell(t, 1)
+	h := s.hold(t, sku, "ann", 1)
+	wantProblem(t, s.pay(h, "card-1"), http.StatusPaymentRequired, "declined")
+	if err := s.paid.SetFaults(t.Context(), payment.Faults{}); err != nil {
+		t.Fatal(err)
+	}
+	wantProblem(t, s.pay(h, "card-1"), http.StatusPaymentRequired, "declined")
+	s.wantBooks(t, sku, 0, 1, payment.Books{Declined: 1})
+	read(t, s.pay(h, "card-2"), new(holds.Order))
+	s.wantBooks(t, sku, 1, 0, payment.Books{Declined: 1, Authorised: 1, Captured: 1})
+}
+
+// A provider that is away has charged nothing, and the reply tells nobody where it is.
+func TestProviderIsAway(t *testing.T) {
+	s := embeddedHoldSite(t, holds.Config{})
+	sku := s.sell(t, 1)
+	h := s.hold(t, sku, "ann", 1)
+	if err := s.paid.SetFaults(t.Context(), payment.Faults{FailEvery: 1}); err != nil {
+		t.Fatal(err)
+	}
+	w := s.pay(h, "key")
+	if strings.Contains(w.Body.String(), "127.0.0.1") {
+		t.Errorf("the reply names the provider: %s", w.Body)
+	}
+	wantProblem(t, w, http.StatusServiceUnavailable, "payment_unavailable")
+	s.wantBooks(t, sku, 0, 1, payment.Books{})
+}
+
+// delivering sends the provider's webhooks to the shop until the test ends.
+func (s *holdSite) delivering(t *testing.T) {
+	t.Helper()
+	shop := httptest.NewServer(s.Handler)
+	t.Cleanup(shop.Close)
+	if err := s.provider.SetWebhook(shop.URL + "/api/payments/webhook"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { s.provider.Deliver(ctx) })
+	t.Cleanup(func() { stop(); running.Wait() })
+}
+
+// delivered waits until no webhook is on its way, and checks that the shop has accepted all.
+func (s *holdSite) delivered(t *testing.T, events int) {
+	t.Helper()
+	for {
+		d, err := s.paid.Deliveries(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.Waiting == 0 {
+			if d.Delivered != events {
+				t.Errorf("the deliveries are %+v; want %d", d, events)
+			}
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// A buyer who was charged, and whose shop never got the reply, gets the order by the webhook.
+func TestWebhookSettlesACaptureWhoseReplyWasLost(t *testing.T) {
+	eachHoldSite(t, holds.Config{}, func(t *testing.T, s *holdSite) {
+		s.delivering(t)
+		sku := s.sell(t, 1)
+		h := s.hold(t, sku, "ann", 1)
+		if err := s.paid.SetFaults(t.Context(), payment.Faults{LoseReplyTo: []string{payment.OpCapture}, WebhookTwice: true}); err != nil {
+			t.Fatal(err)
+		}
+		wantProblem(t, s.pay(h, "key"), http.StatusServiceUnavailable, "payment_pending")
+		s.delivered(t, 2)
+		var order holds.Order
+		read(t, s.ask("GET", "/api/orders/"+h.ID, ""), &order)
+		s.wantBooks(t, sku, 1, 0, payment.Books{Authorised: 1, Captured: 1})
+		if err := s.paid.SetFaults(t.Context(), payment.Faults{}); err != nil {
+			t.Fatal(err)
+		}
+		var again holds.Order
+		if read(t, s.pay(h, "key"), &again); again != order {
+			t.Errorf("the buyer who asks again gets %+v; want %+v", again, order)
+		}
+		s.delivered(t, 2)
+	})
+}
+
+// A payment that the provider captures after the hold has expired is refunded, whatever
+// happens to the unit meanwhile, and in whatever order the webhooks come.
+func TestLateCaptureIsRefunded(t *testing.T) {
+	eachHoldSite(t, holds.Config{TTL: 20 * time.Millisecond, Sweep: time.Millisecond}, func(t *testing.T, s *holdSite) {
+		s.delivering(t)
+		if err := s.paid.SetFaults(t.Context(), payment.Faults{WebhookTwice: true, WebhookReverse: payment.Duration(5 * time.Millisecond)}); err != nil {
+			t.Fatal(err)
+		}
+		sku := s.sell(t, 1)
+		h := s.hold(t, sku, "ann", 1)
+		s.expire(t, h)
+		s.capture(t, fmt.Sprintf("%s/%d", h.ID, h.Token))
+		s.delivered(t, 3)
+		s.wantBooks(t, sku, 0, 0, payment.Books{Authorised: 1, Captured: 1, Refunded: 1})
+	})
+}
+
+// capture makes the provider charge for a reference, past the shop, and returns the payment.
+func (s *holdSite) capture(t *testing.T, reference string) payment.Payment {
+	t.Helper()
+	p, err := s.paid.Authorise(t.Context(), payment.Request{Key: "a/" + reference, Reference: reference, Amount: 1000, Currency: "EUR"})
+	if err == nil {
+		p, err = s.paid.Capture(t.Context(), p.ID, "c/"+reference)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// event is the body of a webhook.
+func event(p payment.Payment, kind payment.EventType) string {
+	text, err := json.Marshal(payment.Event{ID: "evt_1", Type: kind, Time: time.Now(), Payment: p})
+	if err != nil {
+		panic(err) // it has texts and numbers
+	}
+	return string(text)
+}
+
+// webhook sends a webhook with a signature of now.
+func (s *holdSite) webhook(body string) *httptest.ResponseRecorder {
+	return s.ask("POST", "/api/payments/webhook", body, payment.SignatureHeader, payment.Sign([]byte(webhookSecret), []byte(body), time.Now()))
+}
+
+// A webhook says which payment to look at, and nothing more: what it claims is not believed,
+// even if it is signed.
+func TestWebhookIsNotBelieved(t *testing.T) {
+	s := embeddedHoldSite(t, holds.Config{})
+	sku := s.sell(t, 5)
+	h := s.hold(t, sku, "ann", 1)
+	bought := s.buy(t, sku, "bob")
+	authorised, err := s.paid.Authorise(t.Context(), payment.Request{Key: "k", Reference: fmt.Sprintf("%s/%d", h.ID, h.Token), Amount: 1000, Currency: "EUR"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	paid, err := s.paid.Payment(t.Context(), bought.PaymentID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign, other := s.capture(t, "an-order-of-another-shop"), s.capture(t, "h3-0123456789abcdef0123456789abcdef/1")
+	moved, invented := paid, paid
+	moved.Reference = authorised.Reference // bob's payment, for ann's hold
+	invented.ID = "pay_0123456789abcdef0123456789abcdef"
+	claimed := authorised
+	claimed.Status = payment.Captured // it is not
+	for name, c := range map[string]struct {
+		body, result string
+	}{
+		"again":                       {event(paid, payment.EventCaptured), "settled"},
+		"for another hold":            {event(moved, payment.EventCaptured), "settled"},
+		"a capture that never was":    {event(claimed, payment.EventCaptured), "settled"},
+		"an unknown payment":          {event(invented, payment.EventCaptured), "ignored"},
+		"a payment for another shop":  {event(foreign, payment.EventCaptured), "ignored"},
+		"a hold of another shop":      {event(other, payment.EventCaptured), "ignored"},
+		"a type that is not known":    {event(paid, "payment.disputed"), "ignored"},
+		"a refund":                    {event(paid, payment.EventRefunded), "ignored"},
+		"fields that are added later": {strings.Replace(event(paid, payment.EventCaptured), `{"id"`, `{"livemode":false,"id"`, 1), "settled"},
+	} {
+		w := s.webhook(c.body)
+		if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), c.result) {
+			t.Errorf("%s: %d %s; want %s", name, w.Code, w.Body, c.result)
+		}
+	}
+	s.wantBooks(t, sku, 1, 1, payment.Books{
+		Authorised: 4, Captured: 3, ChargedWithoutOrder: 2, // the other shop has the orders of these two
+		Wrong: accounts(foreign, other),
+	})
+}
+
+// accounts are captured payments without an order, sorted as the audit sorts them.
+func accounts(payments ...payment.Payment) []payment.Account {
+	var ledger []payment.Entry
+	for _, p := range payments {
+		ledger = append(ledger, payment.Entry{PaymentID: p.ID, Reference: p.Reference, Status: payment.Captured})
+	}
+	return payment.Audit(ledger, nil).Wrong
+}
+
+// The signature is checked before anything of the body is read.
+func TestWebhookMustBeSigned(t *testing.T) {
+	s := embeddedHoldSite(t, holds.Config{})
+	sku := s.sell(t, 1)
+	h := s.hold(t, sku, "ann", 1)
+	p := s.capture(t, fmt.Sprintf("%s/%d", h.ID, h.Token))
+	body := event(p, payment.EventCaptured)
+	sign := func(at time.Time) string { return payment.Sign([]byte(webhookSecret), []byte(body), at) }
+	for name, signatures := range map[string][]string{
+		"none": nil, "empty": {""}, "no signature": {"t=1,v1=00"}, "another secret": {payment.Sign([]byte("x"), []byte(body), time.Now())},
+		"of another body": {payment.Sign([]byte(webhookSecret), []byte(body+" "), time.Now())}, "two": {sign(time.Now()), sign(time.Now())},
+	} {
+		r := httptest.NewRequest("POST", "/api/payments/webhook", strings.NewReader(body))
+		r.Header[payment.SignatureHeader] = signatures
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		t.Run(name, func(t *testing.T) { wantProblem(t, w, http.StatusBadRequest, "wrong_signature") })
+	}
+	old := s.ask("POST", "/api/payments/webhook", body, payment.SignatureHeader, sign(time.Now().Add(-payment.Tolerance-time.Minute)))
+	wantProblem(t, old, http.StatusBadRequest, "stale_signature")
+	wantProblem(t, s.webhook("{}"), http.StatusBadRequest, "invalid")
+	wantProblem(t, s.ask("POST", "/api/payments/webhook", strings.Repeat(" ", 5000)), http.StatusRequestEntityTooLarge, "too_large")
+	wantProblem(t, s.ask("GET", "/api/payments/webhook", ""), http.StatusMethodNotAllowed, "wrong_method")
+	s.wantBooks(t, sku, 0, 1, payment.Books{Authorised: 1, Captured: 1, ChargedWithoutOrder: 1, Wrong: accounts(p)})
+	if w := s.webhook(body); w.Code != http.StatusOK {
+		t.Errorf("the real one got %d %s", w.Code, w.Body)
+	}
+	s.wantBooks(t, sku, 1, 0, payment.Books{Authorised: 1, Captured: 1})
+}
+
+// A shop without a secret accepts no webhook at all.
+func TestShopWithoutASecretAcceptsNoWebhook(t *testing.T) {
+	s := embeddedHoldSite(t, holds.Config{})
+	w := embeddedSite(t, func(wc *web.Config, sc *stock.Config) {
+		wc.Holds, wc.HoldStages, wc.HoldStage = holds.New(holds.Config{Payments: s.paid}), stages(), catalog.DefaultHoldStage
+		t.Cleanup(wc.Holds.Close)
+	})
+	body := event(payment.Payment{ID: "p", Reference: "r", Amount: 1, Currency: "EUR", Status: payment.Captured}, payment.EventCaptured)
+	wantProblem(t, w.ask("POST", "/api/payments/webhook", body, payment.SignatureHeader, payment.Sign(nil, []byte(body), time.Now())), http.StatusBadRequest, "wrong_signature")
+}
+
+func TestHoldsThatCannotBe(t *testing.T) {
+	s := embeddedHoldSite(t, holds.Config{})
+	sku, deducted := s.sell(t, 5), s.put(t, 5)
+	at := "/api/items/" + sku + "/holds"
+	good := `{"buyer":"ann","quantity":1}`
+	for _, c := range []struct {
+		method, path, body string
+		status             int
+		code               string
+	}{
+		{"POST", at + "?strategy=h0", good, 404, "unknown_strategy"},
+		{"POST", at + "?strategy=v6_watchdog", good, 404, "unknown_strategy"},
+		{"POST", at + "?ttl=1h", good, 400, "invalid"},
+		{"POST", "/api/items/nothing/holds", good, 404, "unknown_item"},
+		{"POST", "/api/items/" + deducted + "/holds", good, 400, "wrong_keeper"},
+		{"POST", "/api/items/" + sku + "/deduct", `{"quantity":1}`, 400, "wrong_keeper"},
+		{"POST", at, `{"buyer":"ann"}`, 400, "invalid"},
+		{"POST", at, `{"quantity":1}`, 400, "invalid"},
+		{"POST", at, `{"buyer":"","quantity":1}`, 400, "invalid"},
+		{"POST", at, `{"buyer":"a b","quantity":1}`, 400, "invalid"},
+		{"POST", at, `{"buyer":"ann","quantity":0}`, 400, "invalid"},
+		{"POST", at, `{"buyer":"ann","quantity":1,"price":1}`, 400, "invalid"},
+		{"GET", "/api/holds/h3-1", "", 404, "unknown_hold"},
+		{"GET", "/api/holds/x", "", 404, "unknown_hold"},
+		{"POST", "/api/holds/h3-1/pay", `{"token":1}`, 404, "unknown_hold"},
+		{"POST", "/api/holds/h3-1/pay", `{}`, 400, "invalid"},
+		{"DELETE", "/api/holds/h3-1?token=1", "", 404, "unknown_hold"},
+		{"GET", "/api/orders/h3-1", "", 404, "unknown_order"},
+	} {
+		t.Run(c.method+" "+c.path+" "+c.body, func(t *testing.T) {
+			wantProblem(t, s.ask(c.method, c.path, c.body), c.status, c.code)
+		})
+	}
+	s.wantBooks(t, sku, 0, 0, payment.Books{})
+}

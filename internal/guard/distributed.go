@@ -99,29 +99,24 @@ func (d *Distributed) acquire(ctx context.Context, h *handle) error {
 }
 
 // undo releases lock after an attempt that failed. It does so in the background, so that a
-// caller gets its error at once even if Redis hangs. If too many calls are running, Redis
-// is surely down, and the lock is left to expire.
+// caller gets its error at once even if Redis hangs.
 func (d *Distributed) undo(ctx context.Context, lock Lock) {
-	if d.undoing.Add(1) > maxUndoing {
-		d.undoing.Add(-1)
-		return
-	}
 	ctx = context.WithoutCancel(ctx) // the goroutine outlives the caller
-	go func() {
-		defer d.undoing.Add(-1)
+	inBackground(&d.undoing, maxUndoing, func() {
 		d.repeatUnlock(ctx, lock, lock.Unlock(ctx)) // "not held", most of the time
-	}()
+	})
 }
 
-// releaseLater releases lock in the background, after an Unlock that failed with err.
-func (d *Distributed) releaseLater(ctx context.Context, lock Lock, err error) {
-	if d.releasing.Add(1) > maxReleasing {
-		d.releasing.Add(-1)
+// inBackground runs f, unless so many others are running that Redis is surely down. Then
+// the lock is left to expire.
+func inBackground(running *atomic.Int32, most int32, f func()) {
+	if running.Add(1) > most {
+		running.Add(-1)
 		return
 	}
 	go func() {
-		defer d.releasing.Add(-1)
-		d.repeatUnlock(ctx, lock, err)
+		defer running.Add(-1)
+		f()
 	}()
 }
 
@@ -227,7 +222,7 @@ func (h *handle) release(ctx context.Context) {
 	default:
 		h.stats.Release = err
 		if h.guard.retries(err) {
-			h.guard.releaseLater(ctx, h.lock, err)
+			inBackground(&h.guard.releasing, maxReleasing, func() { h.guard.repeatUnlock(ctx, h.lock, err) })
 		}
 	}
 }

@@ -55,12 +55,10 @@ type Guard interface {
 
 // Sleep waits for d, or until ctx ends, and then returns the cause.
 func Sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-timer.C:
+	case <-time.After(d):
 		return nil
 	}
 }

@@ -62,12 +62,10 @@ func (p *Line) Acquire(ctx context.Context, key string, try func() (bool, error)
 
 // pause waits for the delay, or until this process releases the lock.
 func (p *Line) pause(ctx context.Context, freed <-chan struct{}) error {
-	timer := time.NewTimer(p.Delay/2 + rand.N(p.Delay))
-	defer timer.Stop()
 	select {
 	case <-freed:
 		return nil
-	case <-timer.C:
+	case <-time.After(p.Delay/2 + rand.N(p.Delay)):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)

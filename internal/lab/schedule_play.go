@@ -221,11 +221,10 @@ func (pl *player) able(a Action) error {
 // process is stopped.
 func (s *staging) pass(d time.Duration) {
 	s.letWatchdogs()
-	timer := time.NewTimer(d)
-	defer timer.Stop()
+	timer := time.After(d)
 	for over := false; !over; {
 		select {
-		case <-timer.C:
+		case <-timer:
 			over = true
 		case <-s.arrivals:
 		}

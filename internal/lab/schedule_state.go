@@ -431,11 +431,10 @@ func (s *staging) wakeUps() []*float64 {
 			left[i] = pl
 		}
 	}
-	timer := time.NewTimer(mostProbed)
-	defer timer.Stop()
+	timer := time.After(mostProbed)
 	for over := false; len(left) > 0 && !over; {
 		select {
-		case <-timer.C:
+		case <-timer:
 			over = true
 		case <-s.arrivals:
 		}

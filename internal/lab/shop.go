@@ -52,10 +52,8 @@ func (s *Shop) Buyer(p *Process, work time.Duration) *Buyer {
 	owner := fmt.Sprintf("%s/%d", p.Name, s.count(&s.buyers))
 	b := &Buyer{s: s, p: p, owner: owner, Guard: p.StockGuard(nil)}
 	b.work = func(ctx context.Context) {
-		timer := time.NewTimer(work)
-		defer timer.Stop()
 		select {
-		case <-timer.C:
+		case <-time.After(work):
 		case <-ctx.Done():
 		case <-p.life.Done():
 		}

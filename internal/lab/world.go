@@ -157,8 +157,6 @@ func (w *World) play(run func(*World) Verdict, limit time.Duration) Verdict {
 		}()
 		v = run(w)
 	})
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
 	select {
 	case v := <-out:
 		w.mu.Lock()
@@ -167,7 +165,7 @@ func (w *World) play(run func(*World) Verdict, limit time.Duration) Verdict {
 			return *w.failure
 		}
 		return v
-	case <-timer.C:
+	case <-time.After(limit):
 		return Unknown.Because("it was not over after %v", limit)
 	case <-w.ctx.Done():
 		return Unknown.Because("interrupted")
@@ -204,10 +202,8 @@ func failed(r any) Verdict {
 // Sleep lets time pass.
 func (w *World) Sleep(d time.Duration) {
 	defer w.within(d)()
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 	case <-w.ctx.Done():
 		panic(stuck{"interrupted"})
 	}
@@ -233,12 +229,10 @@ func (w *World) finish() { w.Sleep(w.TTL / tolerance) }
 
 // Await reports whether ch is closed within limit.
 func (w *World) Await(ch <-chan struct{}, limit time.Duration) bool {
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
 	select {
 	case <-ch:
 		return true
-	case <-timer.C:
+	case <-time.After(limit):
 		return false
 	case <-w.ctx.Done():
 		panic(stuck{"interrupted"})

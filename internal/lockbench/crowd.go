@@ -86,11 +86,9 @@ func (c *crowd) run(start time.Time) tally {
 		c.over.Wait()
 		close(over)
 	}()
-	limit := time.NewTimer(time.Until(start.Add(c.setup.Wait + grace)))
-	defer limit.Stop()
 	select {
 	case <-over:
-	case <-limit.C:
+	case <-time.After(time.Until(start.Add(c.setup.Wait + grace))):
 	}
 	return c.tally.get()
 }

@@ -242,10 +242,8 @@ func (r *Relay) delay(ctx context.Context) {
 	if late <= 0 {
 		return
 	}
-	timer := time.NewTimer(late)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(late):
 	case <-ctx.Done():
 	}
 }

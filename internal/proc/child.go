@@ -89,8 +89,6 @@ func (c *Child[Command, Event]) Send(command Command) error {
 // itself. The error wraps ErrDied if the child ends first, ErrLate after the limit, or is
 // the cause of ctx.
 func Await[T, Command, Event any](ctx context.Context, c *Child[Command, Event], from <-chan T, limit time.Duration) (value T, err error) {
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
 	select {
 	case v, ok := <-from:
 		if ok {
@@ -100,7 +98,7 @@ func Await[T, Command, Event any](ctx context.Context, c *Child[Command, Event],
 		return value, c.Died()
 	case <-c.Done():
 		return value, c.Died()
-	case <-timer.C:
+	case <-time.After(limit):
 		return value, fmt.Errorf("%s %w within %v%s", c.name, ErrLate, limit, &c.log)
 	case <-ctx.Done():
 		return value, context.Cause(ctx)
@@ -116,11 +114,9 @@ func (c *Child[Command, Event]) Died() error {
 // time.
 func (c *Child[Command, Event]) Close(grace time.Duration) {
 	_ = c.in.Close()
-	timer := time.NewTimer(grace)
-	defer timer.Stop()
 	select {
 	case <-c.Done():
-	case <-timer.C:
+	case <-time.After(grace):
 		c.Kill()
 	}
 	for range c.Events { // so that listen returns

@@ -69,11 +69,9 @@ func (p *Process) Signal(sig os.Signal) error {
 // Stop terminates the child, kills it after grace, and waits for its end.
 func (p *Process) Stop(grace time.Duration) {
 	p.terminate()
-	timer := time.NewTimer(grace)
-	defer timer.Stop()
 	select {
 	case <-p.done:
-	case <-timer.C:
+	case <-time.After(grace):
 		p.Kill()
 	}
 }

@@ -171,12 +171,10 @@ func (l *connections) leastUseful() *connection {
 
 // pause waits until a connection has become idle or closed, or for d.
 func (l *connections) pause(d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-l.freed:
 	case <-l.ended:
-	case <-timer.C:
+	case <-time.After(d):
 	}
 }
 

@@ -210,12 +210,10 @@ func (cfg Config) one(ctx context.Context, w *world, f Fault, start time.Time, s
 		from, stalled = time.Now(), stalls.Total()
 		again = s.next(from)
 	}
-	timer := time.NewTimer(cfg.patience())
-	defer timer.Stop()
 	select {
 	case at := <-again:
 		d.Again = new(max(0, at.Sub(from).Seconds()))
-	case <-timer.C:
+	case <-time.After(cfg.patience()):
 	case <-time.After(time.Until(start.Add(cfg.Duration + cfg.patience()))):
 	case <-ctx.Done():
 		return context.Cause(ctx)

@@ -44,12 +44,10 @@ var errStillWaiting = errors.New("it still waits")
 // ended returns what comes out of a wait, and how long it took.
 func ended(w *lab.World, out <-chan error, limit time.Duration) (took time.Duration, err error) {
 	start := time.Now()
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
 	select {
 	case err = <-out:
 		return time.Since(start), err
-	case <-timer.C:
+	case <-time.After(limit):
 		return limit, errStillWaiting
 	}
 }

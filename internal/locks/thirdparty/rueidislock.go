@@ -263,11 +263,9 @@ func (m *RueidislockMutex) Unlock(context.Context) error {
 		h.unlock()
 		close(released)
 	}()
-	timer := time.NewTimer(unlockTimeout)
-	defer timer.Stop()
 	select {
 	case <-released:
-	case <-timer.C:
+	case <-time.After(unlockTimeout):
 		return errSilent
 	}
 	if lost {

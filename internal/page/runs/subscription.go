@@ -50,9 +50,7 @@ func (m *Manager) Subscribe() *Subscription { return &Subscription{manager: m} }
 // Next waits until something is new and eventPause has passed since the last event. It
 // returns the cause of ctx if that ends first, and ErrClosed when the Manager is closed.
 func (s *Subscription) Next(ctx context.Context) (Event, error) {
-	timer := time.NewTimer(time.Until(s.last.Add(eventPause)))
-	defer timer.Stop()
-	if err := await(ctx, s.manager, timer.C); err != nil {
+	if err := await(ctx, s.manager, time.After(time.Until(s.last.Add(eventPause)))); err != nil {
 		return Event{}, err
 	}
 	for {

@@ -239,7 +239,7 @@ func TestTraceIsBounded(t *testing.T) {
 		tr.begin("A", "GET stock")
 	}
 	events := tr.events()
-	if last := events[len(events)-1]; len(events) != maxTrace+1 || last.Text != "10 more commands, not shown" {
+	if last := events[len(events)-1]; len(events) != maxTrace+1 || !last.LeftOut || last.Text != "10 more commands, not shown" {
 		t.Errorf("%d events, the last is %+v", len(events), last)
 	}
 }

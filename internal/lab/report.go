@@ -99,6 +99,10 @@ type Event struct {
 	Lock  string   `json:"lock,omitempty"`   // after a command: who holds the lock, as Redis has it; "free"; absent after one that waited in Redis
 	TTL   *float64 `json:"ttl_ms,omitempty"` // after a command: what is left of the lease; absent: no lease
 	Keys  []Key    `json:"keys,omitempty"`   // after a command or a fault: the keys that are not, in Redis, as the events before it have left them; what is left of a ttl goes on to shrink
+
+	// LeftOut says that the text is about commands that were left out. The keys in Redis are
+	// not known from the last command before it on.
+	LeftOut bool `json:"left_out,omitempty"`
 }
 
 // Unexpected returns the cells that did not come out as on record.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 )
@@ -139,22 +138,13 @@ func (t *trace) events() []Event {
 		out = append(out, *e)
 	}
 	if t.left > 0 {
-		out = append(out, Event{At: t.ms(), Kind: Note, Text: fmt.Sprintf("%d", t.left) + notShown})
+		out = append(out, Event{At: t.ms(), Kind: Note, LeftOut: true, Text: fmt.Sprintf("%d more commands, not shown", t.left)})
 	}
 	slices.SortStableFunc(out, func(a, b Event) int { return cmp.Compare(a.At, b.At) })
 	if len(out) > 0 && len(t.there) > 0 {
 		out[0].Keys = append(slices.Clone(t.there), out[0].Keys...)
 	}
 	return out
-}
-
-// notShown ends the note on commands that were left out.
-const notShown = " more commands, not shown"
-
-// LeftOut reports whether the event is about commands that were left out. The keys in
-// Redis are not known from the last command before it on.
-func (e Event) LeftOut() bool {
-	return e.Kind == Note && e.Actor == "" && strings.HasSuffix(e.Text, notShown)
 }
 
 // full reports whether commands were left out.

@@ -43,7 +43,7 @@ func tellRunOut(rows []row) {
 // is known. After it, either commands were left out of the trace, or the trace
 // ends.
 func lastSeen(trace []lab.Event) int {
-	if len(trace) == 0 || !trace[len(trace)-1].LeftOut() {
+	if len(trace) == 0 || !trace[len(trace)-1].LeftOut {
 		return math.MaxInt
 	}
 	for i, e := range slices.Backward(trace) {

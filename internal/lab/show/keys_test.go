@@ -100,7 +100,7 @@ func TestStoryKnowsWhatItDoesNotShow(t *testing.T) {
 	trace := append(keyed(),
 		lab.Event{At: 140, Actor: "A", Kind: lab.Note, Text: "works"},
 		lab.Event{At: 150, Kind: lab.Break, Text: "it breaks", Lock: "free", Keys: []lab.Key{{Name: "lock", Type: lab.Gone}}},
-		lab.Event{At: 160, Kind: lab.Note, Text: "7 more commands, not shown"})
+		lab.Event{At: 160, Kind: lab.Note, LeftOut: true, Text: "7 more commands, not shown"})
 	var blind []float64
 	for _, r := range rowsOf(t, trace) {
 		if r.Blind {

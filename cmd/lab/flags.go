@@ -32,7 +32,7 @@ Examples:
   go run ./cmd/lab -redis local                            on private servers, started from the PATH, in real time
   go run ./cmd/lab -strategies etcd,zookeeper              locks on other servers, in real time
 
-Exit code: 0 if every cell came out as on record, 1 if one did not, 2 if the
+Exit code: 0 if every cell has the recorded outcome, 1 if one has not, 2 if the
 lab could not run.
 
 Flags; OVERSELL_REDIS and OVERSELL_DB in the environment are the defaults of

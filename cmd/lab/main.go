@@ -24,7 +24,7 @@ import (
 
 // The exit codes. Scripts rely on them.
 const (
-	exitExpected   = 0 // every cell came out as on record
+	exitExpected   = 0 // every cell has the recorded outcome
 	exitUnexpected = 1 // one did not, or a file checked by -check is stale
 	exitFailed     = 2 // it could not run, or was interrupted
 )

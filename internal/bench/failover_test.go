@@ -105,7 +105,7 @@ func TestFailoverOfALockThatNobodyGets(t *testing.T) {
 		t.Errorf("%d holders at once, sold %d, served %d; want nobody and nothing", row.MaxHolders, row.Sold, row.Served)
 	}
 	if row.Reasons["not_replicated"] == 0 || row.Reasons["backend"] == 0 {
-		t.Errorf("turned away: %v; want some for want of a replica, and some for want of a primary", row.Reasons)
+		t.Errorf("refused: %v; want some for want of a replica, and some for want of a primary", row.Reasons)
 	}
 }
 

@@ -50,7 +50,7 @@ func TestCalmIsAsTheCatalogSays(t *testing.T) {
 				t.Errorf("%s: requests failed for a reason of ours: %v", name, row.Reasons)
 			}
 			if row.Verdict == figures.OK && (row.Sold != 60 || row.LostUpdates != 0 || row.SoldOut != 240) {
-				t.Errorf("%s: ok, but sold %d, lost %d, turned away %d", name, row.Sold, row.LostUpdates, row.SoldOut)
+				t.Errorf("%s: ok, but sold %d, lost %d, refused %d", name, row.Sold, row.LostUpdates, row.SoldOut)
 			}
 			if row.P50 <= 0 || row.P50 > row.P95 || row.P95 > row.P99 || row.P99 > row.Max || row.Max > row.Wall {
 				t.Errorf("%s: latencies %v %v %v %v of %v ms", name, row.P50, row.P95, row.P99, row.Max, row.Wall)
@@ -88,7 +88,7 @@ func TestCrashLeavesV1Stuck(t *testing.T) {
 	rows := run(t, cfg)
 	checkExpected(t, rows)
 	if row := rows["v1_setnx/crash"]; row.Reasons["busy"] == 0 || row.Undersold == 0 {
-		t.Errorf("%d undersold, and buyers were turned away for %v", row.Undersold, row.Reasons)
+		t.Errorf("%d undersold, and buyers were refused for %v", row.Undersold, row.Reasons)
 	}
 }
 

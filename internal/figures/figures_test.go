@@ -18,8 +18,8 @@ func TestStockFigures(t *testing.T) {
 		{"oversold by lost updates", Stock{Initial: 10, Remaining: 0, Sold: 14}, 5, 4, 4, 0, 7},
 		{"lost updates, not yet oversold", Stock{Initial: 10, Remaining: 6, Sold: 8}, 0, 0, 4, 0, 1},
 		{"stock taken, no order", Stock{Initial: 10, Remaining: 0, Sold: 9}, 5, 0, -1, 0, 2},
-		{"units left, buyers turned away", Stock{Initial: 10, Remaining: 4, Sold: 6}, 1, 0, 0, 4, 0},
-		{"units left, nobody turned away", Stock{Initial: 10, Remaining: 4, Sold: 6}, 0, 0, 0, 0, 0},
+		{"units left, buyers refused", Stock{Initial: 10, Remaining: 4, Sold: 6}, 1, 0, 0, 4, 0},
+		{"units left, nobody refused", Stock{Initial: 10, Remaining: 4, Sold: 6}, 0, 0, 0, 0, 0},
 		{"counter set back above what is left", Stock{Initial: 10, Remaining: 5, Sold: 12}, 1, 2, 7, 0, 5},
 	}
 	for _, tt := range tests {

@@ -71,7 +71,7 @@ type Cell struct {
 	Trace    []Event `json:"trace"`
 }
 
-// AsExpected reports whether the cell came out as on record.
+// AsExpected reports whether the cell has the recorded outcome.
 func (c Cell) AsExpected() bool { return c.Expected == NoRecord || c.Outcome == c.Expected }
 
 // Kind is what an event is about.
@@ -105,7 +105,7 @@ type Event struct {
 	LeftOut bool `json:"left_out,omitempty"`
 }
 
-// Unexpected returns the cells that did not come out as on record.
+// Unexpected returns the cells that do not have the recorded outcome.
 func (r Report) Unexpected() []Cell {
 	var out []Cell
 	for _, c := range r.Cells {

@@ -57,7 +57,7 @@ const (
 // during which this machine stalled is tried again, with a longer ttl. Subjects that
 // cannot run in virtual time are run in real time, after the others.
 //
-// A cell that does not come out as on record is not an error: see Report.Unexpected.
+// A cell without the recorded outcome is not an error: see Report.Unexpected.
 func Run(ctx context.Context, cfg Config, progress func(Cell)) (Report, error) {
 	start := time.Now()
 	r := &run{cfg: cfg, progress: progress}

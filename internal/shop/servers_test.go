@@ -74,7 +74,7 @@ func TestServerThatDoesNotStartIsAway(t *testing.T) {
 	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "missing"))
 	for range 3 {
 		status, reply := r.exchange(t, http.MethodPost, buyByEtcd, `{"quantity":1}`)
-		if status != http.StatusServiceUnavailable || !strings.Contains(string(reply), `"code":"backend"`) || !strings.Contains(string(reply), "or etcd is away") {
+		if status != http.StatusServiceUnavailable || !strings.Contains(string(reply), `"code":"backend"`) || !strings.Contains(string(reply), "or etcd is unavailable") {
 			t.Errorf("got %d %s, want %d", status, reply, http.StatusServiceUnavailable)
 		}
 	}

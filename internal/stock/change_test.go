@@ -95,7 +95,7 @@ func TestChangeThatRedisFailsIsUndone(t *testing.T) {
 						t.Fatalf("got %v, want %v", err, locktest.ErrCut)
 					}
 					if sold, soldOut, _ := rush(t, s, 5, "v6_watchdog", service); sold != 3 || soldOut != 2 {
-						t.Errorf("%d sold and %d turned away, want the last 3 and 2", sold, soldOut)
+						t.Errorf("%d sold and %d refused, want the last 3 and 2", sold, soldOut)
 					}
 					wantStock(t, s.audit(t, service), 5, 0, 5, 5)
 				})
@@ -121,7 +121,7 @@ func TestFreshDatabaseDecidesWhichSaleIsOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		if sold, soldOut, _ := rush(t, fresh, 8, "v6_watchdog", service); sold != 5 || soldOut != 3 {
-			t.Errorf("%d sold and %d turned away, want 5 and 3", sold, soldOut)
+			t.Errorf("%d sold and %d refused, want 5 and 3", sold, soldOut)
 		}
 		wantStock(t, fresh.audit(t, service), 5, 0, 5, 5)
 
@@ -189,7 +189,7 @@ func TestRestoreRefusesOrdersInFlight(t *testing.T) {
 						soldOut++
 					}
 					if sold != 10 || soldOut != 3 {
-						t.Errorf("%s: %d sold and %d turned away, want 10 and 3; the late buyer got %v", strategy, sold, soldOut, o.err)
+						t.Errorf("%s: %d sold and %d refused, want 10 and 3; the late buyer got %v", strategy, sold, soldOut, o.err)
 					}
 					wantStock(t, s.audit(t, other), 10, 0, 10, 10)
 				}
@@ -254,7 +254,7 @@ func TestUnitsGoBackOnlyWhereTheyWereTaken(t *testing.T) {
 					}
 					remove()
 					if sold, soldOut, _ := rush(t, s, 20, strategy, other); sold != 10 || soldOut != 10 {
-						t.Errorf("%s: %d sold and %d turned away, want 10 and 10", strategy, sold, soldOut)
+						t.Errorf("%s: %d sold and %d refused, want 10 and 10", strategy, sold, soldOut)
 					}
 					wantStock(t, s.audit(t, other), 10, 0, 10, 10)
 				}

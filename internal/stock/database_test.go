@@ -49,7 +49,7 @@ func TestDatabaseSellsExactly(t *testing.T) {
 				s.sku = newSKU()
 				s.put(t, a, units)
 				if sold, soldOut, _ := rush(t, s, buyers, strategy, a, b); sold != units || soldOut != buyers-units {
-					t.Errorf("%d sold and %d turned away, want %d and %d", sold, soldOut, units, buyers-units)
+					t.Errorf("%d sold and %d refused, want %d and %d", sold, soldOut, units, buyers-units)
 				}
 				wantStock(t, s.audit(t, b), units, 0, units, units)
 			})

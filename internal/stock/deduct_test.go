@@ -23,7 +23,7 @@ func TestGuardsSellExactly(t *testing.T) {
 			s.put(t, a, 30)
 			sold, soldOut, _ := rush(t, s, 50, v.strategy, a, b)
 			if sold != 30 || soldOut != 20 {
-				t.Errorf("%d sold and %d turned away, want 30 and 20", sold, soldOut)
+				t.Errorf("%d sold and %d refused, want 30 and 20", sold, soldOut)
 			}
 			wantStock(t, s.audit(t, b), 30, 0, 30, 30)
 		})

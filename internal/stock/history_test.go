@@ -89,7 +89,7 @@ func TestOlderStockIsNoticedByEveryProcess(t *testing.T) {
 						other = s.process(t, nil)
 					}
 					if sold, soldOut, _ := rush(t, s.site, 10, strategy, other); sold != 3 || soldOut != 7 {
-						t.Errorf("%s: %d sold and %d turned away, want the last 3 and 7", strategy, sold, soldOut)
+						t.Errorf("%s: %d sold and %d refused, want the last 3 and 7", strategy, sold, soldOut)
 					}
 					wantStock(t, s.audit(t, other), 10, 0, 10, 10)
 				}
@@ -159,7 +159,7 @@ func TestOlderStockOfAReplicaIsNoticed(t *testing.T) {
 		}
 	}
 	if sold, soldOut, _ := rush(t, s.site, 8, "lua_atomic", idle); sold != 4 || soldOut != 4 {
-		t.Errorf("%d sold and %d turned away, want the last 4 and 4", sold, soldOut)
+		t.Errorf("%d sold and %d refused, want the last 4 and 4", sold, soldOut)
 	}
 	wantStock(t, s.audit(t, busy), 10, 0, 10, 10)
 }

@@ -121,7 +121,7 @@ func TestReplyOfTheScriptIsLost(t *testing.T) {
 				wantStock(t, s.audit(t, service), 10, 10, 0, 0)
 				sold, soldOut, _ := rush(t, s, 12, strategy, service)
 				if sold != 10 || soldOut != 2 {
-					t.Errorf("%d sold and %d turned away afterwards, want 10 and 2", sold, soldOut)
+					t.Errorf("%d sold and %d refused afterwards, want 10 and 2", sold, soldOut)
 				}
 			})
 		})
@@ -226,7 +226,7 @@ func TestScriptsOnACluster(t *testing.T) {
 		s.sku = newSKU()
 		s.put(t, service, 30)
 		if sold, soldOut, _ := rush(t, s, 50, strategy, service); sold != 30 || soldOut != 20 {
-			t.Errorf("%s: %d sold and %d turned away, want 30 and 20", strategy, sold, soldOut)
+			t.Errorf("%s: %d sold and %d refused, want 30 and 20", strategy, sold, soldOut)
 		}
 		s.put(t, service, 30)
 		wantOneOrder(t, sameKey(t, s, 10, strategy, "click", service))

@@ -197,7 +197,7 @@ func TestStockIsRestoredFromTheOrders(t *testing.T) {
 				}
 				sold, soldOut, _ := rush(t, s, 10, "v6_watchdog", a, b)
 				if sold != 6 || soldOut != 4 {
-					t.Errorf("%d sold and %d turned away afterwards, want 6 and 4", sold, soldOut)
+					t.Errorf("%d sold and %d refused afterwards, want 6 and 4", sold, soldOut)
 				}
 				wantStock(t, s.audit(t, a), 10, 0, 10, 10)
 			})
@@ -248,7 +248,7 @@ func TestPutDuringASaleLeavesTheNewSaleAlone(t *testing.T) {
 		}
 		wantStock(t, s.audit(t, slow), 10, 9, 1, 1) // the buyer went on in the new sale
 		if n, soldOut, _ := rush(t, s, 20, "v6_watchdog", s.instance(t, nil)); n != 9 || soldOut != 11 {
-			t.Errorf("%d sold and %d turned away, want 9 and 11", n, soldOut)
+			t.Errorf("%d sold and %d refused, want 9 and 11", n, soldOut)
 		}
 		wantStock(t, s.audit(t, slow), 10, 0, 10, 10)
 	})

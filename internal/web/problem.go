@@ -105,9 +105,9 @@ func (a *API) whatFailed(c *gin.Context) string {
 	name := c.GetString(strategyKey)
 	i := slices.IndexFunc(a.cfg.Strategies, func(s Strategy) bool { return s.Name == name && s.Servers != "" })
 	if i < 0 {
-		return "Redis or the database is away"
+		return "Redis or the database is unavailable"
 	}
-	return "Redis, the database or " + a.cfg.Strategies[i].Servers + " is away"
+	return "Redis, the database or " + a.cfg.Strategies[i].Servers + " is unavailable"
 }
 
 // detail returns the text of err for the client. If err has a backend's error in it the

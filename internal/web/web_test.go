@@ -348,8 +348,8 @@ func TestServersOfALockMayBeAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	for strategy, want := range map[string]string{
-		"etcd":        `"Redis, the database or etcd is away"`,
-		"v6_watchdog": `"Redis or the database is away"`,
+		"etcd":        `"Redis, the database or etcd is unavailable"`,
+		"v6_watchdog": `"Redis or the database is unavailable"`,
 	} {
 		got := s.ask("POST", "/api/items/"+sku+"/deduct?strategy="+strategy, `{"quantity":1}`)
 		if !strings.Contains(got.Body.String(), want) {

@@ -70,9 +70,9 @@ func etcdFault(endpoint string) string {
 	case endpoint == "":
 		return "it is empty"
 	case endpoint == "local":
-		return "there is no local etcd, the bench has one of its own"
+		return "no local etcd is started; embedded starts one"
 	case endpoint == "embedded":
-		return "it stands alone"
+		return "it must be the only address"
 	case strings.HasPrefix(endpoint, "https:"):
 		return "TLS is not supported for etcd"
 	case strings.Contains(endpoint, "@"):
@@ -102,9 +102,9 @@ func zkFault(server string) string {
 	case server == "":
 		return "it is empty"
 	case server == "embedded":
-		return "there is no embedded ZooKeeper, for it runs on Java"
+		return "there is no embedded ZooKeeper, because it runs on Java"
 	case server == "local":
-		return "it stands alone"
+		return "it must be the only address"
 	case strings.Contains(server, "://"):
 		return "it has no scheme before the host"
 	}

@@ -191,7 +191,7 @@ func checkNodes(spec string, specs []string) error {
 	}
 	for i, one := range specs {
 		if word := strings.TrimPrefix(one, "redis://"); word == embedded || word == own {
-			return fmt.Errorf("%w of -redlock: node %d is %s, which stands alone", backend.ErrSpec, i+1, word)
+			return fmt.Errorf("%w of -redlock: node %d is %s, which must be the only value", backend.ErrSpec, i+1, word)
 		}
 		if _, err := backend.SingleAddr(one); errors.Is(err, backend.ErrSpec) {
 			return fmt.Errorf("%w of -redlock: node %d is no address of a Redis; allowed: HOST:PORT, redis://…, rediss://…, and alone: %s, %s", backend.ErrSpec, i+1, embedded, own)

@@ -103,13 +103,13 @@ func asRecorded(r lab.Report) string {
 	recorded := len(r.Cells) - unrecorded
 	switch {
 	case unexpected > 0:
-		return fmt.Sprintf("%d of %s did not come out as on record.", unexpected, plural(recorded, "cell", "cells"))
+		return fmt.Sprintf("Not as recorded: %d of %s.", unexpected, plural(recorded, "cell", "cells"))
 	case recorded == 0:
 		return "Nothing is on record for these cells."
 	case unrecorded > 0:
-		return fmt.Sprintf("All came out as on record, but for %d of which nothing is on record.", unrecorded)
+		return fmt.Sprintf("All as recorded, except %d without a record.", unrecorded)
 	}
-	return "All came out as on record."
+	return "All as recorded."
 }
 
 func plural(n int, one, many string) string {

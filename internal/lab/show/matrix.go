@@ -145,7 +145,7 @@ func outcomeColours(c lab.Cell) text.Colors {
 
 func legend(g grid) string {
 	out := "ok: the strategy keeps what it is asked for; BREAK: it does not; .: the question does not apply; " +
-		"?: the run does not decide; !: not as on record"
+		"?: the run does not decide; !: not as recorded"
 	if names := shortened(g.strategies); names != "" {
 		out += "; " + names
 	}

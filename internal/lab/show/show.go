@@ -62,7 +62,7 @@ func verdict(c lab.Cell) string {
 	case c.Expected == lab.NoRecord:
 		return fmt.Sprintf("%s (nothing is on record)", c.Outcome)
 	case c.AsExpected():
-		return fmt.Sprintf("%s, as on record", c.Outcome)
+		return fmt.Sprintf("%s, as recorded", c.Outcome)
 	}
 	return fmt.Sprintf("%s, where %s is on record", c.Outcome, c.Expected)
 }

@@ -32,7 +32,7 @@
 //     TestDepartureIsNotMissed, TestBrokenWatch
 //   - each holder's token is greater than the one before: TestTokenGrows
 //   - thousands of waiters need one lease and one key: TestOneLeaseForAll
-//   - no call hangs while etcd is away: TestServerAway
+//   - no call hangs while etcd is unavailable: TestServerAway
 //
 // Breaks:
 //   - a process renews for ever a lock that nobody unlocks

@@ -201,7 +201,7 @@ func TestOneLockerAProcess(t *testing.T) {
 			m := lib.New(fmt.Sprint("oversell:test:", i))
 			<-begin
 			if !try(t, m) {
-				t.Error("the lock of nobody is not to be had")
+				t.Error("a lock without a holder cannot be acquired")
 				return
 			}
 			unlock(t, m)

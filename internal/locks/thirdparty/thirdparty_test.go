@@ -130,7 +130,7 @@ func try(t testing.TB, m mutex) bool {
 func mustLock(t testing.TB, m mutex) {
 	t.Helper()
 	if !try(t, m) {
-		t.Fatal("the lock is not to be had")
+		t.Fatal("the lock cannot be acquired")
 	}
 }
 

@@ -118,7 +118,7 @@ func TestCutOffWaitLeavesALock(t *testing.T) {
 					time.Sleep(time.Second)
 				}
 				if left := time.Since(start); left != ttl {
-					t.Errorf("the lock was to be had after %v; want %v", left, ttl)
+					t.Errorf("the lock could be acquired after %v; want %v", left, ttl)
 				}
 				unlock(t, b)
 			})

@@ -36,7 +36,7 @@ func TestReplicaThatStandsStillHasNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !settled(t, "a", m) {
-		t.Error("the lock is held by nobody, and not to be had")
+		t.Error("nobody holds the lock, and it cannot be acquired")
 	}
 	unlock(t, "a", m)
 }

@@ -29,7 +29,7 @@
 //   - each holder's token is greater than the one before, even when the lock's
 //     name was removed in between: TestTokenGrows, TestTokenOutlivesTheName
 //   - the names of locks that nobody uses are removed: TestTokenOutlivesTheName
-//   - no call hangs while ZooKeeper is away: TestServerAway
+//   - no call hangs while ZooKeeper is unavailable: TestServerAway
 //
 // Breaks:
 //   - a process keeps for ever a lock that nobody unlocks

@@ -35,17 +35,17 @@ func All() []Promise {
 	first := stages[:1] // the lock of v1 never expires
 	return []Promise{
 		{"exclusive", "one holder at a time", from(1), exclusive},
-		{"frank", "an error of Redis is not taken for a lock that is held", from(1), frank},
-		{"cancelled", "a cancelled caller still gives the lock back", from(1), cancelled},
-		{"crash", "a dead holder's lock is free after the ttl", from(2), crash},
-		{"foreign", "a holder that comes late leaves the next one's lock alone", from(3), foreign},
-		{"atomic", "so it does if it is late between two commands", from(4), atomic},
+		{"frank", "an error of Redis is not mistaken for a held lock", from(1), frank},
+		{"cancelled", "a cancelled caller can still release the lock", from(1), cancelled},
+		{"crash", "the lock of a crashed holder is free after the ttl", from(2), crash},
+		{"foreign", "a late holder does not release the next holder's lock", from(3), foreign},
+		{"atomic", "not even if it is late between two commands", from(4), atomic},
 		{"reentrant", "the holder may take the lock again", from(5), reentrant},
 		{"slow", "work longer than the ttl keeps the lock", slices.Concat(first, from(6)), slow},
 		{"told", "a holder that loses the lock is told", from(6), told},
 		{"pause", "a process stopped for longer than the ttl keeps the lock", first, pause},
-		{"fenced", "and if it does not, what it then writes is turned away", slices.Concat(first, from(8)), fenced},
-		{"lost reply", "trying again after a lost reply does no harm", from(9), lostReply},
+		{"fenced", "if it does not keep it, its late writes are refused", slices.Concat(first, from(8)), fenced},
+		{"lost reply", "a retry after a lost reply does no harm", from(9), lostReply},
 	}
 }
 

@@ -106,15 +106,15 @@ func ExampleWriteTable() {
 	// | | v1_setnx | v2_ttl | v3_uuid | v4_lua | v5_reentrant | v6_watchdog | v7_queue | v8_fenced | v9_cohort |
 	// |---|---|---|---|---|---|---|---|---|---|
 	// | one holder at a time | holds | holds | holds | holds | holds | holds | holds | holds | holds |
-	// | an error of Redis is not taken for a lock that is held | holds | holds | holds | holds | holds | holds | holds | holds | holds |
-	// | a cancelled caller still gives the lock back | holds | holds | holds | holds | holds | holds | holds | holds | holds |
-	// | a dead holder's lock is free after the ttl | breaks | holds | holds | holds | holds | holds | holds | holds | holds |
-	// | a holder that comes late leaves the next one's lock alone | breaks | breaks | holds | holds | holds | holds | holds | holds | holds |
-	// | so it does if it is late between two commands | breaks | breaks | breaks | holds | holds | holds | holds | holds | holds |
+	// | an error of Redis is not mistaken for a held lock | holds | holds | holds | holds | holds | holds | holds | holds | holds |
+	// | a cancelled caller can still release the lock | holds | holds | holds | holds | holds | holds | holds | holds | holds |
+	// | the lock of a crashed holder is free after the ttl | breaks | holds | holds | holds | holds | holds | holds | holds | holds |
+	// | a late holder does not release the next holder's lock | breaks | breaks | holds | holds | holds | holds | holds | holds | holds |
+	// | not even if it is late between two commands | breaks | breaks | breaks | holds | holds | holds | holds | holds | holds |
 	// | the holder may take the lock again | breaks | breaks | breaks | breaks | holds | holds | holds | holds | holds |
 	// | work longer than the ttl keeps the lock | holds | breaks | breaks | breaks | breaks | holds | holds | holds | holds |
 	// | a holder that loses the lock is told | breaks | breaks | breaks | breaks | breaks | holds | holds | holds | holds |
 	// | a process stopped for longer than the ttl keeps the lock | holds | breaks | breaks | breaks | breaks | breaks | breaks | breaks | breaks |
-	// | and if it does not, what it then writes is turned away | holds | breaks | breaks | breaks | breaks | breaks | breaks | holds | holds |
-	// | trying again after a lost reply does no harm | breaks | breaks | breaks | breaks | breaks | breaks | breaks | breaks | holds |
+	// | if it does not keep it, its late writes are refused | holds | breaks | breaks | breaks | breaks | breaks | breaks | holds | holds |
+	// | a retry after a lost reply does no harm | breaks | breaks | breaks | breaks | breaks | breaks | breaks | breaks | holds |
 }

@@ -3,6 +3,7 @@ package backend
 import (
 	"context"
 	"database/sql"
+	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"net/url"
@@ -31,22 +32,28 @@ const TablePrefix = "oversell_"
 // three seconds or the password is refused; no error contains the password.
 // Later errors are translated to GORM's, such as gorm.ErrDuplicatedKey.
 func DialDatabase(ctx context.Context, url string) (*gorm.DB, error) {
+	return DialDatabaseThrough(ctx, url, func(c sqldriver.Connector) sqldriver.Connector { return c })
+}
+
+// DialDatabaseThrough is DialDatabase with a connector around the one of the driver, so
+// that faults can be injected into statements.
+func DialDatabaseThrough(ctx context.Context, url string, through func(sqldriver.Connector) sqldriver.Connector) (*gorm.DB, error) {
 	target, err := parseDatabaseURL(url)
 	if err != nil {
 		return nil, err
 	}
 	if target.mysql != nil {
-		return dialMySQL(ctx, target.mysql)
+		return dialMySQL(ctx, target.mysql, through)
 	}
-	return dialSQLite(ctx, target.file)
+	return dialSQLite(ctx, target.file, through)
 }
 
-func dialMySQL(ctx context.Context, c *driver.Config) (*gorm.DB, error) {
+func dialMySQL(ctx context.Context, c *driver.Config, through func(sqldriver.Connector) sqldriver.Connector) (*gorm.DB, error) {
 	connector, err := driver.NewConnector(c)
 	if err != nil {
 		return nil, fmt.Errorf("%w for -db: the driver refuses it; %s", ErrSpec, databaseSpecs)
 	}
-	pool := sql.OpenDB(connector)
+	pool := sql.OpenDB(through(connector))
 	// Keep as many idle as open: under load a returned connection is needed
 	// again at once, and if it had been closed, it would have to be dialled.
 	pool.SetMaxOpenConns(32)
@@ -57,12 +64,12 @@ func dialMySQL(ctx context.Context, c *driver.Config) (*gorm.DB, error) {
 	return open(ctx, pool, mysql.New(mysql.Config{Conn: pool, DSNConfig: c}), c.Addr)
 }
 
-func dialSQLite(ctx context.Context, file string) (*gorm.DB, error) {
+func dialSQLite(ctx context.Context, file string, through func(sqldriver.Connector) sqldriver.Connector) (*gorm.DB, error) {
 	// SQLite reports a missing folder as "out of memory".
 	if _, err := os.Stat(filepath.Dir(file)); err != nil {
 		return nil, fmt.Errorf("database at %s: %w: %w", file, ErrUnreachable, err)
 	}
-	pool := sql.OpenDB(&sqliteConnector{dsn: sqliteDSN(file)})
+	pool := sql.OpenDB(through(&sqliteConnector{dsn: sqliteDSN(file)}))
 	// SQLite allows one writer at a time, so more connections would only add
 	// waiters. One would be too few: a query beside an open transaction would
 	// wait forever.

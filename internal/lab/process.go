@@ -29,6 +29,7 @@ type Process struct {
 	rueidis *thirdparty.Rueidislock
 	mutex   *guard.Local // in memory: what all of one instance share
 	links   []*link      // to the one Redis, and after it to each of redlock's nodes
+	sql     rules        // of its statements
 	member  *member      // of the service that keeps the lock, if one does
 
 	mu      sync.Mutex

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -28,6 +29,10 @@ type Config struct {
 
 	Redis     string // Embedded, or the URL of one server
 	RedisName string // what the report calls it
+
+	// Database is where subjects that sell keep their orders: "" or Embedded for an SQLite
+	// file for each cell, or an address that backend.ServeDatabase takes.
+	Database string
 
 	// The servers of some subjects' locks. Without Nodes, redlock has nodes in memory if
 	// Redis is Embedded, in virtual time.
@@ -90,7 +95,15 @@ type apart struct {
 
 // virtual reports whether a subject runs in virtual time.
 func (r *run) virtual(c Subject) bool {
+	if c.Sells && r.cfg.inMySQL() {
+		return false
+	}
 	return r.cfg.Redis == Embedded && !c.InService() && (c.Needs != catalog.NeedsNodes || len(r.cfg.Nodes) == 0)
+}
+
+// inMySQL reports whether orders are kept by a server, and not in SQLite.
+func (c Config) inMySQL() bool {
+	return c.Database != "" && c.Database != Embedded && !strings.HasPrefix(c.Database, "sqlite:")
 }
 
 // ttl is the lease of a subject's locks.
@@ -226,7 +239,12 @@ func (r *run) cell(ctx context.Context, s *server, i int, ttl, limit time.Durati
 		c.Outcome, c.Expected, c.Note, c.Trace = NA, NA, "the lab can set the clocks only of servers in memory", []Event{}
 		return c, false
 	}
+	if scenario.MySQL && !r.cfg.inMySQL() {
+		c.Outcome, c.Expected, c.Note, c.Trace = NA, NA, "SQLite has one writer at a time, and no such snapshot: run it with -db local", []Event{}
+		return c, false
+	}
 	w := newWorld(ctx, s, subject, ttl)
+	w.database.spec = cmp.Or(r.cfg.Database, Embedded)
 	v := w.play(func(w *World) Verdict {
 		v := scenario.Run(w)
 		w.finish()

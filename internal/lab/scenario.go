@@ -21,6 +21,13 @@ type Scenario struct {
 	// possible only for servers in memory: elsewhere the question does not apply.
 	Clocks bool
 
+	// MySQL says that it is about what MySQL and MariaDB do and SQLite does not. On SQLite
+	// the question does not apply.
+	MySQL bool
+
+	// Of are the subjects that have a record; nil: the locks.
+	Of []Subject
+
 	// NotApplicable says why the question does not apply to a subject, or returns "".
 	// Nil: it applies to all.
 	NotApplicable func(c Subject) string
@@ -39,11 +46,15 @@ func FindScenarios(all []Scenario, names []string) ([]Scenario, error) {
 
 // Expected returns the outcome on record, or NoRecord for a subject that has none.
 func (s Scenario) Expected(strategy string) Outcome {
-	i := slices.IndexFunc(recorded(), func(c Subject) bool { return c.Name == strategy })
+	of := s.Of
+	if of == nil {
+		of = recorded()
+	}
+	i := slices.IndexFunc(of, func(c Subject) bool { return c.Name == strategy })
 	switch {
 	case i < 0:
 		return NoRecord
-	case s.whyNot(recorded()[i]) != "", s.FoundNA.has(strategy):
+	case s.whyNot(of[i]) != "", s.FoundNA.has(strategy):
 		return NA
 	case s.Breaks.has(strategy):
 		return Breaks

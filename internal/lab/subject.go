@@ -65,6 +65,9 @@ type Subject struct {
 	// see guard.Distributed.OneWaits.
 	InTurn bool
 
+	// Sells says that it is a sale with its orders in a database, and no lock.
+	Sells bool
+
 	// HolderOnly says that only a holder has something to unlock with.
 	HolderOnly bool
 }

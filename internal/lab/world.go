@@ -32,14 +32,15 @@ type World struct {
 
 	late atomic.Bool // something took longer than it may
 
-	trace   trace
-	seen    sights      // of the lock, at redlock's nodes
-	spaces  []*keyspace // the one Redis, and after it each of redlock's nodes
-	keyless bool        // only the lock is looked at
-	names   *names
-	history history
-	deeds   deeds
-	owners  owners
+	trace    trace
+	seen     sights      // of the lock, at redlock's nodes
+	spaces   []*keyspace // the one Redis, and after it each of redlock's nodes
+	keyless  bool        // only the lock is looked at
+	names    *names
+	history  history
+	deeds    deeds
+	database database
+	owners   owners
 
 	mu        sync.Mutex
 	processes []*Process
@@ -112,6 +113,7 @@ func (w *World) close() {
 	w.end()
 	w.all.Wait()
 	w.leave()
+	w.database.close()
 	// The cell is over, and its caller's context may be too.
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

@@ -1,0 +1,216 @@
+package lab
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"gorm.io/gorm"
+
+	"oversell/internal/backend"
+	"oversell/internal/lab/sqlgate"
+	"oversell/internal/lab/wire"
+)
+
+// database is the database of a cell, and who is connected to it.
+type database struct {
+	spec string // as backend.ServeDatabase takes it
+
+	mu     sync.Mutex
+	server *backend.DatabaseServer // nil until it is needed
+	pools  []*gorm.DB
+}
+
+// url starts the database if it does not run yet, and returns its address.
+func (d *database) url(ctx context.Context) (string, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.server == nil {
+		server, err := backend.ServeDatabase(ctx, d.spec)
+		if err != nil {
+			return "", err
+		}
+		d.server = server
+	}
+	return d.server.URL, nil
+}
+
+// dial connects to the database. The connections are closed with the cell.
+func (d *database) dial(ctx context.Context, through func(driver.Connector) driver.Connector) (*gorm.DB, error) {
+	url, err := d.url(ctx)
+	if err != nil {
+		return nil, err
+	}
+	db, err := backend.DialDatabaseThrough(ctx, url, through)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.pools = append(d.pools, db)
+	return db, nil
+}
+
+// close closes all connections, and removes a database that was the cell's own.
+func (d *database) close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, db := range d.pools {
+		if pool, err := db.DB(); err == nil {
+			_ = pool.Close()
+		}
+	}
+	if d.server != nil {
+		_ = d.server.Close()
+	}
+}
+
+// SideDatabase connects to the cell's database past all faults.
+func (w *World) SideDatabase() *gorm.DB {
+	db, err := w.database.dial(w.ctx, func(c driver.Connector) driver.Connector { return c })
+	Need(err == nil, "there is no database: %v", err)
+	return db
+}
+
+// Database connects the process to the cell's database. Its statements are on record, and
+// faults can be injected into them.
+func (p *Process) Database() *gorm.DB {
+	var connected atomic.Bool // what is sent before that is the library's
+	db, err := p.w.database.dial(p.w.ctx, func(c driver.Connector) driver.Connector {
+		return sqlgate.Connector(c, func(_ context.Context, s sqlgate.Statement, send func() (sqlgate.Reply, error)) error {
+			if !connected.Load() {
+				_, err := send()
+				return err
+			}
+			return p.statement(s, send)
+		})
+	})
+	connected.Store(true)
+	Need(err == nil, "%s could not connect to the database: %v", p.Name, err)
+	return db
+}
+
+// Sends matches the statements that contain all of the texts.
+func Sends(texts ...string) Match {
+	return func(cmd wire.Command) bool {
+		for _, text := range texts {
+			if !strings.Contains(cmd.Args[1], text) {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+// InjectSQL is Inject for statements to the database.
+func (p *Process) InjectSQL(match Match, n int, text string, act Effect) *Planned {
+	of := p.w.deeds.plan(text)
+	p.sql.add(of, match, n, text, act)
+	return of
+}
+
+// ParkSQL parks the next statement that matches, before the database sees it.
+func (p *Process) ParkSQL(match Match) *Pause {
+	stop := NewPause()
+	p.InjectSQL(match, 1, "delayed on its way", stop.Before)
+	return stop
+}
+
+// LoseSQLReply has the database execute the next statement that matches, and breaks the
+// connection before the reply arrives.
+func (p *Process) LoseSQLReply(match Match) {
+	p.InjectSQL(match, 1, "the connection breaks before the reply arrives", loseReply)
+}
+
+// statement decides what happens to a statement of the process.
+func (p *Process) statement(s sqlgate.Statement, send func() (sqlgate.Reply, error)) error {
+	if err := p.passage(p.life); err != nil {
+		return fmt.Errorf("%w: %w", sqlgate.ErrBroken, err)
+	}
+	w := p.w
+	text := w.names.statement(s)
+	rule := p.sql.take(wire.NewCommand("SQL", s.Text))
+	if rule != nil && rule.text != "" {
+		w.trace.add(p.Name, Fault, rule.text+": "+text)
+	}
+	e := w.trace.begin(p.Name, text)
+	var refused error // by the database
+	_, err := rule.apply(p.life, func() (wire.Value, error) {
+		if e != nil {
+			w.trace.now(e)
+		}
+		reply, err := send()
+		refused = err
+		w.sent(e, reply, err)
+		return wire.Value("+\r\n"), err
+	})
+	switch {
+	case refused != nil:
+		return refused
+	case err != nil:
+		w.lost(e, err)
+		return fmt.Errorf("%w: %w", sqlgate.ErrBroken, err)
+	}
+	if err := p.passage(p.life); err != nil {
+		w.lost(e, err)
+		return fmt.Errorf("%w: %w", sqlgate.ErrBroken, err)
+	}
+	return nil
+}
+
+// sent adds the reply to a statement to the trace.
+func (w *World) sent(e *Event, reply sqlgate.Reply, err error) {
+	if e == nil {
+		return
+	}
+	text := w.names.value(reply.String())
+	if err != nil {
+		text = "(" + Brief(err) + ")"
+	}
+	w.trace.change(e, func(e *Event) { e.Reply, e.Until = text, w.trace.ms() })
+}
+
+// lost notes that a statement or its reply did not arrive.
+func (w *World) lost(e *Event, err error) {
+	if e == nil || errors.Is(err, context.Canceled) {
+		return
+	}
+	w.trace.change(e, func(e *Event) { e.Reply, e.Until = "("+err.Error()+")", 0 })
+}
+
+// statement shows a statement as one would type it.
+func (n *names) statement(s sqlgate.Statement) string {
+	text := strings.Join(strings.Fields(s.Text), " ")
+	text = strings.ReplaceAll(text, backend.TablePrefix, "")
+	for _, arg := range s.Args {
+		before, after, found := strings.Cut(text, "?")
+		if !found {
+			break
+		}
+		text = before + n.argument(arg) + after
+	}
+	return n.value(text)
+}
+
+func (n *names) argument(arg driver.Value) string {
+	switch v := arg.(type) {
+	case nil:
+		return "NULL"
+	case []byte:
+		return n.value(string(v))
+	case string:
+		return "'" + strings.ReplaceAll(n.value(v), "?", "") + "'"
+	case time.Time:
+		return fmt.Sprintf("start+%d", v.Sub(n.start).Milliseconds())
+	}
+	text := fmt.Sprint(arg)
+	if when, ok := n.moment(text); ok {
+		return when
+	}
+	return text
+}

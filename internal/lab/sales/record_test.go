@@ -1,0 +1,117 @@
+package sales
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"oversell/internal/backend/backendtest"
+	"oversell/internal/lab"
+)
+
+// The whole table is as on record.
+func TestEverythingIsAsOnRecord(t *testing.T) {
+	checkRecord(t, lab.Config{Redis: lab.Embedded})
+}
+
+// Real servers give the same.
+func TestRealServersAreAsOnRecord(t *testing.T) {
+	checkRecord(t, lab.Config{Redis: backendtest.Redis(t, "local"), Database: backendtest.Database(t, "local")})
+}
+
+func run(t *testing.T, cfg lab.Config) lab.Report {
+	t.Helper()
+	if cfg.Subjects == nil {
+		cfg.Subjects = Subjects()
+	}
+	if cfg.Scenarios == nil {
+		cfg.Scenarios = All()
+	}
+	r, err := lab.Run(t.Context(), cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// checkRecord runs everything, and compares it with what is on record. A cell for which
+// the machine was too busy decides nothing.
+func checkRecord(t *testing.T, cfg lab.Config) {
+	t.Helper()
+	r := run(t, cfg)
+	undecided := 0
+	for _, c := range r.Cells {
+		switch {
+		case strings.HasPrefix(c.Note, "this machine was too busy"):
+			undecided++
+			continue
+		case c.Expected == lab.NoRecord:
+			t.Errorf("%s on %s: nothing is on record", c.Anomaly, c.Strategy)
+		case !c.AsExpected():
+			t.Errorf("%s on %s: %s, want %s: %s", c.Anomaly, c.Strategy, c.Outcome, c.Expected, c.Note)
+		}
+		if c.Note == "" {
+			t.Errorf("%s on %s: no word on what decided it", c.Anomaly, c.Strategy)
+		}
+	}
+	t.Logf("%d of %d cells are decided", len(r.Cells)-undecided, len(r.Cells))
+	if undecided > len(r.Cells)/2 {
+		t.Error("most are undecided")
+	}
+}
+
+// In virtual time the outcomes, the notes and what everybody sent are the same every time.
+func TestRunsAreTheSame(t *testing.T) {
+	var first []string
+	for range 20 {
+		var now []string
+		for _, c := range run(t, lab.Config{Redis: lab.Embedded}).Cells {
+			line := fmt.Sprintf("%s on %s: %s: %s", c.Anomaly, c.Strategy, c.Outcome, c.Note)
+			for _, e := range c.Trace {
+				line += fmt.Sprintf("\n  %s %s %s → %s", e.Actor, e.Kind, e.Text, e.Reply)
+			}
+			now = append(now, line)
+		}
+		if first == nil {
+			first = now
+		}
+		for i := range now {
+			if now[i] != first[i] {
+				t.Fatalf("two runs differ:\n%s\n%s", first[i], now[i])
+			}
+		}
+	}
+}
+
+// Each anomaly has its texts, a record that names subjects, and says what must have
+// happened.
+func TestAnomaliesAreTold(t *testing.T) {
+	kebab := regexp.MustCompile(`^[a-z]+(-[a-z]+)*$`)
+	seen := make(map[string]bool)
+	for _, s := range All() {
+		if !kebab.MatchString(s.Name) || seen[s.Name] {
+			t.Errorf("%q is no name, or one that is taken", s.Name)
+		}
+		seen[s.Name] = true
+		if s.Sentence == "" || s.Sequence == "" || s.Source == "" || s.Run == nil || len(s.Requires) == 0 {
+			t.Errorf("%s lacks a text, a run or a claim", s.Name)
+		}
+		for _, name := range s.Breaks.Names {
+			if _, err := lab.FindSubjects(Subjects(), []string{name}); err != nil {
+				t.Errorf("%s: %v", s.Name, err)
+			}
+		}
+	}
+}
+
+// Every cell that breaks shows where.
+func TestBrokenCellsMarkTheMoment(t *testing.T) {
+	for _, c := range run(t, lab.Config{Redis: lab.Embedded}).Cells {
+		broken := slices.ContainsFunc(c.Trace, func(e lab.Event) bool { return e.Kind == lab.Break })
+		if broken != (c.Outcome == lab.Breaks) {
+			t.Errorf("%s on %s %s, and its trace has a break: %v", c.Anomaly, c.Strategy, c.Outcome, broken)
+		}
+	}
+}

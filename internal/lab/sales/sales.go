@@ -1,0 +1,48 @@
+// Package sales is the catalogue of what can go wrong with a sale by holds. It is to the
+// stages of package holds what package anomalies is to locks: each file is a family of
+// anomalies, and each anomaly is a lab.Scenario that runs the real code of a stage, while
+// statements to the database and commands to Redis are delayed or cut off from outside.
+//
+// The outcome is not what a stage returned. It is counted at the end: the orders in the
+// database against the units that were there, and every captured payment against orders
+// and refunds.
+package sales
+
+import (
+	"oversell/internal/holds"
+	h1 "oversell/internal/holds/h1_counter"
+	h2 "oversell/internal/holds/h2_status"
+	h3 "oversell/internal/holds/h3_claim"
+	"oversell/internal/lab"
+)
+
+// All returns all anomalies, in the order of the table.
+func All() []lab.Scenario {
+	var all []lab.Scenario
+	for _, family := range [][]lab.Scenario{paymentScenarios(), releaseScenarios(), takeScenarios(), clockScenarios()} {
+		all = append(all, family...)
+	}
+	for i := range all {
+		all[i].Of = Subjects()
+	}
+	return all
+}
+
+// Subjects returns the stages, in the order of the table.
+func Subjects() []lab.Subject {
+	return []lab.Subject{
+		{Name: h1.Name, About: "a counter in Redis, and a hold with a ttl", Sells: true},
+		{Name: h2.Name, About: "a row with a status that is read, and then written", Sells: true},
+		{Name: h3.Name, About: "one conditional UPDATE, in a transaction with the order and the stock", Sells: true},
+	}
+}
+
+// stages makes a stage on its backends, by subject.
+var stages = map[string]func(holds.Backends) holds.Stage{
+	h1.Name: func(b holds.Backends) holds.Stage { return h1.New(b) },
+	h2.Name: func(b holds.Backends) holds.Stage { return h2.New(b) },
+	h3.Name: func(b holds.Backends) holds.Stage { return h3.New(b) },
+}
+
+// The subjects that decide by what they have read.
+var readFirst = lab.Only(h1.Name, h2.Name)

@@ -1,0 +1,169 @@
+package sales
+
+import (
+	"errors"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"oversell/internal/holds"
+	"oversell/internal/lab"
+	"oversell/internal/lab/wire"
+)
+
+// shop is a process of the shop, or a worker of it, with a stage of its own.
+type shop struct {
+	*lab.Process
+	holds.Stage
+	s    *sale
+	name string
+}
+
+// shop starts a process.
+func (s *sale) shop(name string) *shop { return s.shopAt(name, 0) }
+
+// shopAt starts a process whose clock is ahead.
+func (s *sale) shopAt(name string, ahead time.Duration) *shop {
+	p := s.w.Start(name)
+	db := p.Database()
+	b := holds.Backends{Redis: p.Redis(), DB: pool(db), Now: func() time.Time { return time.Now().Add(ahead) }}
+	return &shop{Process: p, s: s, name: name, Stage: s.stage(b, db)}
+}
+
+// What is recorded of an actor.
+const (
+	hasHold   = "hold"   // it got a hold
+	wasTold   = "told"   // a call of it returned
+	hasOrder  = "order"  // its payment became an order
+	hasRefund = "refund" // its payment was refunded
+)
+
+// ask asks for a hold on one unit.
+func (p *shop) ask(buyer string, limit int64) (holds.Hold, error) {
+	s := p.s
+	r := holds.Request{
+		ID: s.newID(buyer), SKU: s.item.SKU, SaleID: s.item.SaleID,
+		Buyer: buyer, Quantity: 1, Limit: limit, TTL: s.w.TTL,
+	}
+	h, err := p.Take(s.w.Context(), r)
+	if p.Process != nil {
+		p.say(hasHold, err, "has a hold")
+	}
+	return h, err
+}
+
+// take is ask, and the scenario cannot go on without a hold.
+func (p *shop) take(buyer string) holds.Hold {
+	h, err := p.ask(buyer, 0)
+	lab.Need(err == nil, "%s got no hold: %v", p.name, err)
+	return h
+}
+
+// pay pays for a hold: the money is captured, and then the hold is claimed. A payment
+// that gets no order is refunded.
+func (p *shop) pay(h holds.Hold) error { return p.payWith(h, "payment-"+h.ID) }
+
+func (p *shop) payWith(h holds.Hold, id string) error {
+	s := p.s
+	s.w.NameKey(id, strings.Replace(s.w.Readable(id), "hold-", "", 1))
+	s.capture(id)
+	_, err := p.Claim(s.w.Context(), h.ID, h.Token, id)
+	if errors.Is(err, holds.ErrNotHeld) || errors.Is(err, holds.ErrUnknownHold) || errors.Is(err, holds.ErrToken) {
+		s.refund(id)
+		s.w.Record(hasRefund, p.name)
+		s.w.Note(p.name, "refunds the payment")
+	}
+	p.say(hasOrder, err, "has an order")
+	return err
+}
+
+// release gives a hold back.
+func (p *shop) release(h holds.Hold) error {
+	err := p.Release(p.s.w.Context(), h.ID, h.Token)
+	p.say(wasTold, err, "has given the hold back")
+	return err
+}
+
+// sweep ends holds that have expired.
+func (p *shop) sweep() (n int, err error) {
+	n, err = p.Sweep(p.s.w.Context(), p.s.item.SKU, 100)
+	p.say(wasTold, err, "has swept")
+	return n, err
+}
+
+// say notes how a call ended.
+func (p *shop) say(done string, err error, good string) {
+	w := p.s.w
+	w.Record(wasTold, p.name)
+	if err != nil {
+		w.Note(p.name, "is told: %s", w.Readable(lab.Brief(err)))
+		return
+	}
+	w.Record(done, p.name)
+	w.Note(p.name, "%s", good)
+}
+
+// begin runs f as a process of its own, and does not wait for it.
+func (p *shop) begin(f func() error) <-chan struct{} {
+	return p.s.w.Go(func() { _ = f() })
+}
+
+// midway runs f until it is about to write for the first time, then meanwhile, and then
+// the rest of f. What f has read is old by then.
+func (p *shop) midway(f func() error, meanwhile func()) {
+	stop := p.parkWrite()
+	done := p.begin(f)
+	p.mustPark(stop, done)
+	meanwhile()
+	stop.Release()
+	p.s.w.Must(done, "the end of "+p.name)
+}
+
+// mustPark waits until a write is parked.
+func (p *shop) mustPark(stop *lab.Pause, done <-chan struct{}) {
+	select {
+	case <-stop.Parked:
+	case <-done:
+		lab.Need(false, "%s has written nothing", p.name)
+	case <-p.s.w.Context().Done():
+		lab.Need(false, "interrupted")
+	}
+}
+
+// parkWrite parks the next command or statement that writes, wherever it goes.
+func (p *shop) parkWrite() *lab.Pause {
+	stop := lab.NewPause()
+	var done atomic.Bool // one of the two rules is used, and once
+	first := func(match lab.Match) lab.Match {
+		return func(cmd wire.Command) bool { return match(cmd) && done.CompareAndSwap(false, true) }
+	}
+	p.InjectSQL(first(writesSQL), 1, "delayed on its way", stop.Before).Spare = true
+	p.Inject(first(writesRedis), 1, "delayed on its way", stop.Before).Spare = true
+	return stop
+}
+
+// writesSQL matches what a stage begins to write with. The row of a buyer is written
+// before anything is decided.
+func writesSQL(cmd wire.Command) bool {
+	text := cmd.Args[1]
+	return strings.HasPrefix(text, "INSERT INTO ") || strings.HasPrefix(text, "UPDATE ")
+}
+
+func writesRedis(cmd wire.Command) bool {
+	return cmd.Is("DECRBY", "INCRBY", "DEL", "SET", "ZADD", "ZREM")
+}
+
+// expire waits until a hold has expired.
+func (s *sale) expire(h holds.Hold) {
+	s.w.Sleep(max(0, time.Until(h.ExpiresAt)))
+	for range 100 {
+		now, err := s.audit.Look(s.w.Context(), h.ID)
+		if errors.Is(err, holds.ErrUnknownHold) || err == nil && now.Status == holds.Expired {
+			s.w.Note("", "%s has expired", s.w.Readable(h.ID))
+			return
+		}
+		lab.Need(err == nil, "the hold could not be read: %v", err)
+		s.w.Sleep(s.w.TTL / 100)
+	}
+	lab.Need(false, "the hold does not expire")
+}

@@ -1,0 +1,166 @@
+package sqlgate_test
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+
+	"gorm.io/gorm"
+
+	"oversell/internal/backend"
+	"oversell/internal/backend/backendtest"
+	"oversell/internal/lab/sqlgate"
+)
+
+// gate remembers what passes, and does what the test says with a statement.
+type gate struct {
+	mu     sync.Mutex
+	passed []string
+	faults map[string]func(send func() (sqlgate.Reply, error)) error
+}
+
+func (g *gate) handle(_ context.Context, s sqlgate.Statement, send func() (sqlgate.Reply, error)) error {
+	g.mu.Lock()
+	fault := g.faults[s.Text]
+	g.mu.Unlock()
+	var reply sqlgate.Reply
+	var err error
+	if fault != nil {
+		err = fault(send)
+	} else {
+		reply, err = send()
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.passed = append(g.passed, s.Text+" → "+reply.String())
+	return err
+}
+
+// each runs f on each database, with a table of one number, behind a gate.
+func each(t *testing.T, f func(t *testing.T, g *gate, db *gorm.DB)) {
+	for _, spec := range []string{"embedded", "local"} {
+		t.Run(spec, func(t *testing.T) {
+			url := backendtest.Database(t, spec)
+			g := &gate{faults: make(map[string]func(send func() (sqlgate.Reply, error)) error)}
+			db, err := backend.DialDatabaseThrough(t.Context(), url, func(c driver.Connector) driver.Connector {
+				return sqlgate.Connector(c, g.handle)
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			pool, err := db.DB()
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = pool.Close() })
+			for _, text := range []string{"DROP TABLE IF EXISTS oversell_gate", "CREATE TABLE oversell_gate (id INT PRIMARY KEY, n INT, name VARCHAR(20))", "INSERT INTO oversell_gate VALUES (1, 10, 'größe'), (2, 20, NULL)"} {
+				if err := db.Exec(text).Error; err != nil {
+					t.Fatal(err)
+				}
+			}
+			g.passed = nil
+			f(t, g, db)
+		})
+	}
+}
+
+const (
+	update = "UPDATE oversell_gate SET n = n + ? WHERE id = ?"
+	read   = "SELECT n FROM oversell_gate WHERE id = ?"
+)
+
+func number(t *testing.T, db *gorm.DB) (n int) {
+	t.Helper()
+	if err := db.Raw(read, 1).Scan(&n).Error; err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestEverythingPasses(t *testing.T) {
+	each(t, func(t *testing.T, g *gate, db *gorm.DB) {
+		err := db.Transaction(func(tx *gorm.DB) error {
+			return tx.Exec(update, 5, 1).Error
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		failed := errors.New("no")
+		if err := db.Transaction(func(*gorm.DB) error { return failed }); !errors.Is(err, failed) {
+			t.Error(err)
+		}
+		var rows []struct {
+			N    int
+			Name *string
+		}
+		const all = "SELECT n, name FROM oversell_gate ORDER BY id"
+		if err := db.Raw(all).Scan(&rows).Error; err != nil {
+			t.Fatal(err)
+		}
+		if len(rows) != 2 || rows[0].N != 15 || *rows[0].Name != "größe" || rows[1].Name != nil {
+			t.Errorf("%+v", rows)
+		}
+		if number(t, db) != 15 {
+			t.Error("the update is not there")
+		}
+		want := []string{
+			"BEGIN → ok", update + " → 1 row changed", "COMMIT → ok", "BEGIN → ok", "ROLLBACK → ok",
+			all + " → 2 rows", read + " → 15",
+		}
+		if !slices.Equal(g.passed, want) {
+			t.Errorf("passed %q\nwant   %q", g.passed, want)
+		}
+	})
+}
+
+// A statement whose reply is lost was executed, and is not repeated.
+func TestReplyIsLost(t *testing.T) {
+	each(t, func(t *testing.T, g *gate, db *gorm.DB) {
+		g.faults[update] = func(send func() (sqlgate.Reply, error)) error {
+			if _, err := send(); err != nil {
+				return err
+			}
+			return sqlgate.ErrBroken
+		}
+		if err := db.Exec(update, 5, 1).Error; !errors.Is(err, sqlgate.ErrBroken) {
+			t.Errorf("got %v", err)
+		}
+		if n := number(t, db); n != 15 {
+			t.Errorf("got %d, want 15", n)
+		}
+	})
+}
+
+// A statement that is dropped was not executed, and its transaction is rolled back.
+func TestBrokenTransactionIsRolledBack(t *testing.T) {
+	each(t, func(t *testing.T, g *gate, db *gorm.DB) {
+		err := db.Transaction(func(tx *gorm.DB) error {
+			if err := tx.Exec(update, 5, 1).Error; err != nil {
+				return err
+			}
+			g.mu.Lock()
+			g.faults[update] = func(func() (sqlgate.Reply, error)) error { return sqlgate.ErrBroken }
+			g.mu.Unlock()
+			return tx.Exec(update, 7, 1).Error
+		})
+		if !errors.Is(err, sqlgate.ErrBroken) {
+			t.Errorf("got %v", err)
+		}
+		if n := number(t, db); n != 10 {
+			t.Errorf("got %d, want 10", n)
+		}
+	})
+}
+
+// The database's own errors come through, so that a caller can tell a row that is there.
+func TestErrorsPass(t *testing.T) {
+	each(t, func(t *testing.T, _ *gate, db *gorm.DB) {
+		err := db.Exec("INSERT INTO oversell_gate VALUES (1, 10, 'a')").Error
+		if !errors.Is(err, gorm.ErrDuplicatedKey) {
+			t.Errorf("got %v", err)
+		}
+	})
+}

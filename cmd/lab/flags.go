@@ -16,9 +16,9 @@ import (
 	"oversell/internal/lab"
 )
 
-const usage = `Lab breaks each lock on purpose, in the same way every time, and shows how: a
-table of anomalies against strategies in which every cell is the outcome of a
-run of the real code.
+const usage = `Lab breaks each lock and each stage of a hold on purpose, in the same way every
+time, and shows how: two tables of anomalies against strategies in which every
+cell is the outcome of a run of the real code.
 
 Usage: lab [flags]
 
@@ -28,6 +28,7 @@ Examples:
   go run ./cmd/lab -run starvation,retry-storm             some rows
   go run ./cmd/lab -strategy redsync,v4_lua                some columns
   go run ./cmd/lab -strategy yours                         grades your own lock: docs/your-lock.md
+  go run ./cmd/lab -run late-payment -strategy h2_status    a cell of the table of holds
   go run ./cmd/lab -html lab.html                          one file with every timeline
   go run ./cmd/lab -redis local                            on private servers, started from the PATH, in real time
   go run ./cmd/lab -strategies etcd,zookeeper              locks on other servers, in real time
@@ -43,8 +44,9 @@ Flags; OVERSELL_REDIS and OVERSELL_DB in the environment are the defaults of
 type options struct {
 	redis      string
 	servers    lockservers.Specs
-	subjects   []lab.Subject
-	scenarios  []lab.Scenario
+	locks      table
+	holds      table
+	db         string // for holds
 	json, html string
 	readme     string
 	check      bool
@@ -52,9 +54,42 @@ type options struct {
 	ttl        time.Duration
 }
 
+// table is what to run of one table.
+type table struct {
+	subjects  []lab.Subject
+	scenarios []lab.Scenario
+}
+
+func (t table) cells() int { return len(t.subjects) * len(t.scenarios) }
+
+// of returns the configuration to run it.
+func (t table) of(cfg lab.Config) lab.Config {
+	cfg.Subjects, cfg.Scenarios = t.subjects, t.scenarios
+	return cfg
+}
+
+// divide splits what is named into locks and holds.
+func divide(subjects []lab.Subject, scenarios []lab.Scenario) (locks, holds table) {
+	for _, c := range subjects {
+		if c.Sells {
+			holds.subjects = append(holds.subjects, c)
+		} else {
+			locks.subjects = append(locks.subjects, c)
+		}
+	}
+	for _, s := range scenarios {
+		if s.Of != nil {
+			holds.scenarios = append(holds.scenarios, s)
+		} else {
+			locks.scenarios = append(locks.scenarios, s)
+		}
+	}
+	return locks, holds
+}
+
 // texts are the flags that hold names, which are looked up later.
 type texts struct {
-	anomalies, strategies, same, db string
+	anomalies, strategies, same string
 }
 
 // flags declares the flags.
@@ -69,7 +104,7 @@ func flags(o *options, t *texts) *flag.FlagSet {
 	fs.StringVar(&o.servers.Etcd, "etcd", "embedded", "`WHERE` etcd is, for the strategy of that name: embedded, or the addresses of yours, as http://host:port")
 	fs.StringVar(&o.servers.ZooKeeper, "zookeeper", "local", "`WHERE` ZooKeeper is, for the strategy of that name: local, or the addresses of yours, as host:port")
 	fs.StringVar(&o.redis, "redis", fromEnv("OVERSELL_REDIS"), "`WHERE` Redis is: embedded, local, or redis:// or rediss:// with one address")
-	fs.StringVar(&t.db, "db", fromEnv("OVERSELL_DB"), "`WHERE` the database is: accepted as in shop and bench, but not used; the lab keeps its orders in memory or in its own SQLite files")
+	fs.StringVar(&o.db, "db", fromEnv("OVERSELL_DB"), "`WHERE` the database is, for holds: embedded, local, sqlite:FILE or user:password@tcp(host:3306)/name; the cells of locks do not use it")
 	fs.StringVar(&o.json, "json", "", "`FILE` to write the report to as JSON; - for standard output, with nothing else there")
 	fs.StringVar(&o.html, "html", "", "`FILE` to write the table and all timelines to, for a browser")
 	fs.StringVar(&o.readme, "readme", "", "`FILE` in which to rewrite the table of strategies, between its two marks, from this run")
@@ -139,16 +174,19 @@ func checkGiven(fs *flag.FlagSet) (err error) {
 
 // interpret finds what is named, and checks the whole.
 func (p program) interpret(o *options, anomalies, strategies []string) (err error) {
-	o.subjects, o.scenarios = p.subjects, p.scenarios
+	subjects, scenarios := slices.Concat(p.subjects, p.stages), p.scenarios
 	if len(strategies) > 0 {
-		if o.subjects, err = lab.FindSubjects(p.all(), strategies); err != nil {
+		if subjects, err = lab.FindSubjects(p.all(), strategies); err != nil {
 			return err
 		}
 	}
 	if len(anomalies) > 0 {
-		if o.scenarios, err = lab.FindScenarios(p.scenarios, anomalies); err != nil {
+		if scenarios, err = lab.FindScenarios(p.scenarios, anomalies); err != nil {
 			return err
 		}
+	}
+	if o.locks, o.holds = divide(subjects, scenarios); o.locks.cells()+o.holds.cells() == 0 {
+		return errors.New("none of these anomalies is tried on any of these strategies: -run names anomalies of locks and -strategy stages of holds, or the other way round (-list shows both)")
 	}
 	if err := lab.CheckRedis(o.redis); err != nil {
 		return fmt.Errorf("-redis: %w", err)
@@ -180,10 +218,10 @@ func (o *options) giveNodes(named bool) error {
 		return nil
 	}
 	onNodes := func(c lab.Subject) bool { return c.Needs == catalog.NeedsNodes }
-	if (named || o.readme != "") && slices.ContainsFunc(o.subjects, onNodes) {
+	if (named || o.readme != "") && slices.ContainsFunc(o.locks.subjects, onNodes) {
 		return errors.New("redlock needs nodes of its own: with your own -redis, name them with -redlock")
 	}
-	o.subjects = slices.DeleteFunc(slices.Clone(o.subjects), onNodes)
+	o.locks.subjects = slices.DeleteFunc(slices.Clone(o.locks.subjects), onNodes)
 	return nil
 }
 
@@ -194,7 +232,7 @@ const local = "local"
 // redlock's nodes in memory, in virtual time.
 func (o options) needs() []catalog.Need {
 	var needs []catalog.Need
-	for _, c := range o.subjects {
+	for _, c := range o.locks.subjects {
 		inMemory := c.Needs == catalog.NeedsNodes && o.redis == lab.Embedded && o.servers.Redlock == lab.Embedded
 		if c.Needs != catalog.NeedsNothing && !inMemory {
 			needs = append(needs, c.Needs)
@@ -205,7 +243,7 @@ func (o options) needs() []catalog.Need {
 
 // all returns the strategies that can be named.
 func (p program) all() []lab.Subject {
-	return slices.Concat(p.subjects, []lab.Subject{lab.Yours()}, lab.Coordinated())
+	return slices.Concat(p.subjects, []lab.Subject{lab.Yours()}, lab.Coordinated(), p.stages)
 }
 
 // minTTL is the shortest lease that a machine can keep in real time.

@@ -1,6 +1,6 @@
-// Command lab breaks each lock on purpose, in the same way every time, and shows
-// how: a table of anomalies against strategies in which every cell is the
-// outcome of a run.
+// Command lab breaks each lock and each stage of a hold on purpose, in the same way every
+// time, and shows how: two tables of anomalies against strategies in which every cell is
+// the outcome of a run.
 package main
 
 import (
@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"github.com/redis/go-redis/v9/logging"
@@ -20,6 +21,7 @@ import (
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/lab"
 	"oversell/internal/lab/anomalies"
+	"oversell/internal/lab/sales"
 )
 
 // The exit codes. Scripts rely on them.
@@ -33,13 +35,14 @@ func main() {
 	logging.Disable() // errors are returned, and reported once
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
-	p := program{subjects: lab.Subjects(), scenarios: anomalies.All(), stdout: os.Stdout, stderr: os.Stderr}
+	p := program{subjects: lab.Subjects(), scenarios: slices.Concat(anomalies.All(), sales.All()), stages: sales.Subjects(), stdout: os.Stdout, stderr: os.Stderr}
 	os.Exit(p.run(ctx, os.Args[1:]))
 }
 
 // program is the command, with what it can try.
 type program struct {
-	subjects       []lab.Subject // tried by default
+	subjects       []lab.Subject // the locks that are tried by default
+	stages         []lab.Subject // of holds
 	scenarios      []lab.Scenario
 	stdout, stderr io.Writer
 }
@@ -82,7 +85,7 @@ func (p program) report(ctx context.Context, o options) (asExpected bool, err er
 		return false, err
 	}
 	fresh, err := p.present(o, to, report)
-	return fresh && len(report.Unexpected()) == 0, err
+	return fresh && report.AsExpected(), err
 }
 
 func (p program) complain(err error) int {
@@ -90,9 +93,9 @@ func (p program) complain(err error) int {
 	return exitFailed
 }
 
-// measure opens Redis and runs the cells.
+// measure opens Redis and runs the cells: of locks, of holds, or of both.
 func (p program) measure(ctx context.Context, o options) (report lab.Report, err error) {
-	cfg := lab.Config{Subjects: o.subjects, Scenarios: o.scenarios, Redis: lab.Embedded, TTL: o.ttl}
+	cfg := lab.Config{Redis: lab.Embedded, TTL: o.ttl}
 	server, err := backend.ServeRedis(ctx, o.redis)
 	if err != nil {
 		return report, err
@@ -110,9 +113,43 @@ func (p program) measure(ctx context.Context, o options) (report lab.Report, err
 	}
 	defer func() { err = errors.Join(err, others.Close()) }()
 	cfg.Nodes, cfg.Etcd, cfg.ZooKeeper, cfg.Servers = others.Redlock, others.Etcd, others.ZooKeeper, others.Names
-	bar := newBar(p.stderr, len(o.subjects)*len(o.scenarios))
+	bar := newBar(p.stderr, o.locks.cells()+o.holds.cells())
 	defer bar.clear()
-	return lab.Run(ctx, cfg, bar.step)
+	if o.holds.cells() == 0 {
+		return lab.Run(ctx, o.locks.of(cfg), bar.step)
+	}
+	held, err := p.measureHolds(ctx, o, cfg, bar)
+	if err != nil || o.locks.cells() == 0 {
+		return held, err
+	}
+	report, err = lab.Run(ctx, o.locks.of(cfg), bar.step)
+	report.Holds = &held
+	return report, err
+}
+
+// measureHolds opens the database and runs the cells of holds.
+func (p program) measureHolds(ctx context.Context, o options, cfg lab.Config, bar *bar) (report lab.Report, err error) {
+	server, err := backend.ServeDatabase(ctx, o.db)
+	if err != nil {
+		return report, err
+	}
+	defer func() { err = errors.Join(err, server.Close()) }()
+	db, err := backend.DialDatabase(ctx, server.URL)
+	if err != nil {
+		return report, err
+	}
+	cfg.DatabaseName, err = backend.DatabaseName(ctx, db)
+	if pool, poolErr := db.DB(); poolErr == nil {
+		err = errors.Join(err, pool.Close())
+	}
+	if err != nil {
+		return report, err
+	}
+	if o.db != lab.Embedded {
+		cfg.Database = server.URL
+	}
+	cfg.Nodes, cfg.Etcd, cfg.ZooKeeper, cfg.Servers = nil, nil, nil, nil
+	return lab.Run(ctx, o.holds.of(cfg), bar.step)
 }
 
 // nameOf asks a Redis what it is.

@@ -17,6 +17,7 @@ import (
 	"oversell/internal/guard"
 	"oversell/internal/lab"
 	"oversell/internal/lab/anomalies"
+	"oversell/internal/lab/sales"
 )
 
 func TestMain(m *testing.M) {
@@ -31,6 +32,7 @@ func runs(t *testing.T, subjects []lab.Subject, want int, args ...string) (stdou
 	t.Helper()
 	var out, errs bytes.Buffer
 	p := program{subjects: subjects, scenarios: anomalies.All(), stdout: &out, stderr: &errs}
+	p.stages, p.scenarios = sales.Subjects(), slices.Concat(p.scenarios, sales.All())
 	if code := p.run(t.Context(), args); code != want {
 		t.Errorf("%v: exit code %d, want %d\n%s%s", args, code, want, &out, &errs)
 	}

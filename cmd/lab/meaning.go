@@ -14,7 +14,7 @@ import (
 func (o options) checkMeaning(fs *flag.FlagSet) error {
 	for _, need := range []catalog.Need{catalog.NeedsNodes, catalog.NeedsEtcd, catalog.NeedsZooKeeper} {
 		name := string(need)
-		needed := slices.ContainsFunc(o.subjects, func(c lab.Subject) bool { return c.Needs == need })
+		needed := slices.ContainsFunc(o.locks.subjects, func(c lab.Subject) bool { return c.Needs == need })
 		if given(fs, name) && !needed {
 			return fmt.Errorf("-%[1]s has no effect without -strategy %[1]s", name)
 		}

@@ -35,27 +35,32 @@ func (p program) print(o options, r lab.Report) error {
 	switch {
 	case o.json == "-":
 		return r.WriteJSON(p.stdout)
-	case len(r.Cells) == 1:
+	case len(r.Cells) == 1 && r.Holds == nil:
 		return show.Timeline(p.stdout, r, r.Cells[0], coloured(p.stdout))
-	case len(o.subjects) == 1 && o.subjects[0].Name == lab.Yours().Name:
-		return lab.GradeOf(r, o.scenarios, o.subjects[0].Name).Write(p.stdout)
+	case len(o.locks.subjects) == 1 && o.locks.subjects[0].Name == lab.Yours().Name && r.Holds == nil:
+		return lab.GradeOf(r, o.locks.scenarios, o.locks.subjects[0].Name).Write(p.stdout)
+	case r.Holds == nil:
+		return show.Matrix(p.stdout, r, coloured(p.stdout))
 	}
-	return show.Matrix(p.stdout, r, coloured(p.stdout))
+	if err := show.Matrix(p.stdout, r, coloured(p.stdout)); err != nil {
+		return err
+	}
+	fmt.Fprint(p.stdout, "\nA sale by holds\n\n")
+	return show.Matrix(p.stdout, *r.Holds, coloured(p.stdout))
 }
 
-// table rewrites the table of strategies in a file, or reports whether it is
-// up to date.
+// table rewrites the tables in a file, or reports whether they are up to date.
 func (p program) table(o options, r lab.Report) (fresh bool, err error) {
 	c, err := o.replace(r)
 	if err != nil {
 		return true, err
 	}
 	if bytes.Equal(c.old, c.text) {
-		fmt.Fprintf(p.stderr, "lab: the table of strategies in %s is as this run says\n", o.readme)
+		fmt.Fprintf(p.stderr, "lab: the tables in %s are as this run says\n", o.readme)
 		return true, nil
 	}
 	if o.check {
-		fmt.Fprintf(p.stderr, "lab: the table of strategies in %s is stale: go run ./cmd/lab -readme %[1]s\n", o.readme)
+		fmt.Fprintf(p.stderr, "lab: a table in %s is stale: go run ./cmd/lab -readme %[1]s\n", o.readme)
 		return false, nil
 	}
 	return true, atomicfile.Write(o.readme, func(w io.Writer) error {

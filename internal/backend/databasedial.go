@@ -69,7 +69,11 @@ func dialSQLite(ctx context.Context, file string, through func(sqldriver.Connect
 	if _, err := os.Stat(filepath.Dir(file)); err != nil {
 		return nil, fmt.Errorf("database at %s: %w: %w", file, ErrUnreachable, err)
 	}
-	pool := sql.OpenDB(through(&sqliteConnector{dsn: sqliteDSN(file)}))
+	connector, err := newSQLiteConnector(sqliteDSN(file))
+	if err != nil {
+		return nil, fmt.Errorf("database at %s: %w: %w", file, ErrUnreachable, err)
+	}
+	pool := sql.OpenDB(through(connector))
 	// SQLite allows one writer at a time, so more connections would only add
 	// waiters. One would be too few: a query beside an open transaction would
 	// wait forever.

@@ -2,6 +2,7 @@ package backend
 
 import (
 	"context"
+	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
@@ -18,11 +19,21 @@ import (
 //
 // It implements driver.Connector.
 type sqliteConnector struct {
-	driver sqlite.Driver
+	driver driver.Driver
 	dsn    string
 }
 
-func (c *sqliteConnector) Driver() driver.Driver { return &c.driver }
+// newSQLiteConnector returns a connector with the driver that package sql knows, because
+// functions are registered with that one.
+func newSQLiteConnector(dsn string) (*sqliteConnector, error) {
+	db, err := sql.Open("sqlite", dsn)
+	if err != nil {
+		return nil, err
+	}
+	return &sqliteConnector{driver: db.Driver(), dsn: dsn}, db.Close()
+}
+
+func (c *sqliteConnector) Driver() driver.Driver { return c.driver }
 
 func (c *sqliteConnector) Connect(context.Context) (driver.Conn, error) {
 	conn, err := c.driver.Open(c.dsn)

@@ -72,7 +72,13 @@ func (d *database) close() {
 
 // SideDatabase connects to the cell's database past all faults.
 func (w *World) SideDatabase() *gorm.DB {
-	db, err := w.database.dial(w.ctx, func(c driver.Connector) driver.Connector { return c })
+	pass := func(_ context.Context, _ sqlgate.Statement, send func() (sqlgate.Reply, error)) error {
+		_, err := send()
+		return err
+	}
+	db, err := w.database.dial(w.ctx, func(c driver.Connector) driver.Connector {
+		return sqlgate.Connector(c, pass, w.Subject.Rewrite)
+	})
 	Need(err == nil, "there is no database: %v", err)
 	return db
 }
@@ -88,7 +94,7 @@ func (p *Process) Database() *gorm.DB {
 				return err
 			}
 			return p.statement(s, send)
-		})
+		}, p.w.Subject.Rewrite)
 	})
 	connected.Store(true)
 	Need(err == nil, "%s could not connect to the database: %v", p.Name, err)
@@ -133,7 +139,7 @@ func (p *Process) statement(s sqlgate.Statement, send func() (sqlgate.Reply, err
 		return fmt.Errorf("%w: %w", sqlgate.ErrBroken, err)
 	}
 	w := p.w
-	text := w.names.statement(s)
+	text := w.names.statement(p.Name, s)
 	rule := p.sql.take(wire.NewCommand("SQL", s.Text))
 	if rule != nil && rule.text != "" {
 		w.trace.add(p.Name, Fault, rule.text+": "+text)
@@ -184,7 +190,7 @@ func (w *World) lost(e *Event, err error) {
 }
 
 // statement shows a statement as one would type it.
-func (n *names) statement(s sqlgate.Statement) string {
+func (n *names) statement(actor string, s sqlgate.Statement) string {
 	text := strings.Join(strings.Fields(s.Text), " ")
 	text = strings.ReplaceAll(text, backend.TablePrefix, "")
 	for _, arg := range s.Args {
@@ -192,19 +198,21 @@ func (n *names) statement(s sqlgate.Statement) string {
 		if !found {
 			break
 		}
-		text = before + n.argument(arg) + after
+		text = before + n.argument(actor, arg) + after
 	}
 	return n.value(text)
 }
 
-func (n *names) argument(arg driver.Value) string {
+func (n *names) argument(actor string, arg driver.Value) string {
 	switch v := arg.(type) {
 	case nil:
 		return "NULL"
 	case []byte:
-		return n.value(string(v))
+		return "'" + n.key(string(v)) + "'"
 	case string:
-		return "'" + strings.ReplaceAll(n.value(v), "?", "") + "'"
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return "'" + strings.ReplaceAll(n.name(actor, v), "?", "") + "'"
 	case time.Time:
 		return fmt.Sprintf("start+%d", v.Sub(n.start).Milliseconds())
 	}

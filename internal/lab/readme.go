@@ -15,18 +15,64 @@ const (
 	TableEnd   = "<!-- strategies:end -->"
 )
 
+// The marks between which the table of holds belongs. A file need not have them.
+const (
+	HoldsBegin = "<!-- holds:begin -->"
+	HoldsEnd   = "<!-- holds:end -->"
+)
+
 // ErrMarks is returned for a file that has no place for the table.
 var ErrMarks = errors.New("it has to have the lines " + TableBegin + " and " + TableEnd + ", in this order")
 
 // ReplaceTable returns a Markdown text with the table of strategies replaced
-// by that of a report, which has to be of everything.
+// by that of a report, which has to be of everything, and the same for the table of holds.
 func ReplaceTable(text []byte, r Report) ([]byte, error) {
-	head, rest, ok := bytes.Cut(text, []byte(TableBegin+"\n"))
-	_, tail, ok2 := bytes.Cut(rest, []byte(TableEnd))
-	if !ok || !ok2 {
+	text, ok := replaceBetween(text, TableBegin, TableEnd, Table(r))
+	if !ok {
 		return nil, ErrMarks
 	}
-	return fmt.Appendf(nil, "%s%s\n%s%s%s", head, TableBegin, Table(r), TableEnd, tail), nil
+	if r.Holds != nil {
+		if with, ok := replaceBetween(text, HoldsBegin, HoldsEnd, HoldsTable(*r.Holds)); ok {
+			text = with
+		}
+	}
+	return text, nil
+}
+
+// replaceBetween replaces what is between two lines. It returns false if they are not there.
+func replaceBetween(text []byte, begin, end, table string) ([]byte, bool) {
+	head, rest, ok := bytes.Cut(text, []byte(begin+"\n"))
+	_, tail, ok2 := bytes.Cut(rest, []byte(end))
+	if !ok || !ok2 {
+		return text, false
+	}
+	return fmt.Appendf(nil, "%s%s\n%s%s%s", head, begin, table, end, tail), true
+}
+
+// HoldsTable is the table of holds in Markdown: each anomaly, and how each stage came out.
+func HoldsTable(r Report) string {
+	outcomes := make(map[[2]string]Outcome)
+	for _, c := range r.Cells {
+		outcomes[[2]string{c.Anomaly, c.Strategy}] = c.Outcome
+	}
+	var b strings.Builder
+	b.WriteString("| anomaly |")
+	for _, name := range r.Manifest.Strategies {
+		fmt.Fprintf(&b, " `%s` |", name)
+	}
+	b.WriteString("\n|---" + strings.Repeat("|---", len(r.Manifest.Strategies)) + "|\n")
+	for _, a := range r.Anomalies {
+		fmt.Fprintf(&b, "| `%s` |", a.Name)
+		for _, name := range r.Manifest.Strategies {
+			text := string(outcomes[[2]string{a.Name, name}])
+			if text == string(Breaks) {
+				text = "**" + text + "**"
+			}
+			fmt.Fprintf(&b, " %s |", text)
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
 }
 
 // Table is the table of strategies in Markdown: what each adds, and what the

@@ -35,6 +35,9 @@ type Report struct {
 	Manifest  Manifest  `json:"manifest"`
 	Anomalies []Anomaly `json:"anomalies"` // of the cells, in their order
 	Cells     []Cell    `json:"cells"`
+
+	// Holds is the report on the stages of holds, in one on locks: nil if none of them ran.
+	Holds *Report `json:"holds,omitempty"`
 }
 
 // Manifest says what a report was made with.
@@ -50,7 +53,8 @@ type Manifest struct {
 	Virtual    bool          `json:"virtual"`                // time was virtual
 	Wall       time.Duration `json:"wall_ns"`                // how long the run took
 	Strategies []string      `json:"strategies"`
-	Servers    []string      `json:"servers,omitempty"` // beside Redis: what the locks of some strategies live on
+	Database   string        `json:"database,omitempty"` // kind and version, of a sale
+	Servers    []string      `json:"servers,omitempty"`  // beside Redis: what the locks of some strategies live on
 }
 
 // Anomaly is what can go wrong, told.
@@ -114,6 +118,11 @@ func (r Report) Unexpected() []Cell {
 		}
 	}
 	return out
+}
+
+// AsExpected reports whether every cell came out as on record.
+func (r Report) AsExpected() bool {
+	return len(r.Unexpected()) == 0 && (r.Holds == nil || r.Holds.AsExpected())
 }
 
 // WriteJSON writes the report in the form that is relied upon.

@@ -32,7 +32,8 @@ type Config struct {
 
 	// Database is where subjects that sell keep their orders: "" or Embedded for an SQLite
 	// file for each cell, or an address that backend.ServeDatabase takes.
-	Database string
+	Database     string
+	DatabaseName string // what the report calls it
 
 	// The servers of some subjects' locks. Without Nodes, redlock has nodes in memory if
 	// Redis is Embedded, in virtual time.
@@ -274,8 +275,8 @@ func (r *run) done(i int, c Cell) {
 func (r *run) manifest(start time.Time) Manifest {
 	m := Manifest{
 		Started: start.UTC().Truncate(time.Second),
-		Redis:   r.cfg.RedisName,
-		Go:      runtime.Version(), OS: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(),
+		Redis:   r.cfg.RedisName, Database: r.cfg.DatabaseName,
+		Go: runtime.Version(), OS: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(),
 		Version: build.Version(), TTL: virtualTTL, AskedTTL: r.cfg.TTL, Virtual: r.cfg.Redis == Embedded, Wall: time.Since(start),
 	}
 	if len(r.cfg.Subjects) > 0 {

@@ -68,6 +68,10 @@ type Subject struct {
 	// Sells says that it is a sale with its orders in a database, and no lock.
 	Sells bool
 
+	// Rewrite changes the statements of one that sells before they are sent: so a test puts
+	// a fault into it. Nil: they stay as they are.
+	Rewrite func(statement string) string
+
 	// HolderOnly says that only a holder has something to unlock with.
 	HolderOnly bool
 }

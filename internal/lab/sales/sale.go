@@ -5,8 +5,8 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,32 +26,28 @@ type sale struct {
 	item  stock.Item
 	audit *shop // at which the others buy in the end, past all faults
 
-	mu       sync.Mutex
-	captured []payment
-	ids      int
-}
+	provider *provider
 
-// payment is money that was captured, and what became of it.
-type payment struct {
-	id       string
-	refunded bool
+	mu       sync.Mutex
+	payments []string // ids, in the order in which they were authorised
+	ids      int
 }
 
 // open puts an item on sale.
 func open(w *lab.World, units int64) *sale {
-	clockOnce.Do(registerClock) // before the first connection
-	s := &sale{w: w, units: units, db: w.SideDatabase()}
+	s := &sale{w: w, units: units, db: w.SideDatabase(), provider: newProvider()}
 	err := errors.Join(stock.Migrate(w.Context(), s.db), holds.Migrate(w.Context(), s.db))
 	lab.Need(err == nil, "the tables could not be created: %v", err)
-	till := stock.New(stock.Config{DB: s.db, Redis: w.Side, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
-	defer till.Close()
-	s.item, err = till.Put(w.Context(), stock.Item{SKU: w.SKU, Initial: units, Keeper: stock.InHolds})
+	service := stock.New(stock.Config{DB: s.db, Redis: w.Side, Logger: slog.New(slog.DiscardHandler)})
+	defer service.Close()
+	s.item, err = service.Put(w.Context(), stock.Item{SKU: w.SKU, Initial: units, Keeper: stock.InHolds})
 	lab.Need(err == nil, "the item could not be put on sale: %v", err)
 	w.NameKey(w.SKU, "item")
 	w.NameKey(s.item.SaleID, "sale-1")
 	w.NameKey("oversell:h1:"+w.SKU, "h1")
 	w.NameKey("oversell:h1:"+w.SKU+":"+s.item.SaleID, "h1")
-	s.audit = &shop{s: s, Stage: s.stage(holds.Backends{Redis: w.Side, DB: pool(s.db)}, s.db)}
+	stage := s.stage(holds.Backends{Redis: w.Side, DB: pool(s.db)}, s.db)
+	s.audit = &shop{s: s, Stage: stage, till: s.serve(s.db, stage, s.provider.client, never)}
 	return s
 }
 
@@ -79,9 +75,8 @@ func (s *sale) stage(b holds.Backends, db *gorm.DB) holds.Stage {
 // clockName is a function of SQLite that returns the time in milliseconds.
 const clockName = "oversell_lab_clock"
 
-var clockOnce sync.Once
-
-func registerClock() {
+// A connection knows the functions that are registered when it is opened.
+func init() {
 	sqlite.MustRegisterScalarFunction(clockName, 0, func(*sqlite.FunctionContext, []driver.Value) (driver.Value, error) {
 		return time.Now().UnixMilli(), nil
 	})
@@ -92,28 +87,11 @@ func (s *sale) newID(who string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ids++
-	id := fmt.Sprintf("%.20s-%s-%d", s.w.SKU[len("lab-"):], who, s.ids)
+	stage, _, _ := strings.Cut(s.w.Subject.Name, "_")
+	id := fmt.Sprintf("%s-%.13s-%s-%d", stage, s.w.SKU[len("lab-"):], who, s.ids)
 	s.w.NameKey(id, "hold-"+who)
 	s.w.NameKey("oversell:h1:hold:"+id, "hold:"+who)
 	return id
-}
-
-// capture notes that a payment was captured.
-func (s *sale) capture(id string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.captured = append(s.captured, payment{id: id})
-}
-
-// refund notes that a captured payment was refunded.
-func (s *sale) refund(id string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i := range s.captured {
-		if s.captured[i].id == id {
-			s.captured[i].refunded = true
-		}
-	}
 }
 
 // verdict lets everybody else buy what can still be bought, and counts.
@@ -129,8 +107,9 @@ func (s *sale) verdict() lab.Verdict {
 	case sold < s.units:
 		return s.w.Broke("", "%d of %d units are neither sold nor on sale", s.units-sold, s.units)
 	}
-	if v, ok := s.unpaid(); !ok {
-		return v
+	if books := s.books(); len(books.Wrong) > 0 {
+		p := books.Wrong[0]
+		return s.w.Broke("", "%s has %d captures, %d orders and %d refunds", s.w.Readable(p.PaymentID), p.Captures, p.Orders, p.Refunds)
 	}
 	return lab.Holds.Because("%d of %d units were sold, and every payment has one order or one refund", sold, s.units)
 }
@@ -144,12 +123,25 @@ func (s *sale) sellRest() (rest int64) {
 			return rest
 		}
 		lab.Need(err == nil, "the rest could not be held: %v", err)
-		_, err = s.audit.Claim(s.w.Context(), h.ID, h.Token, "payment-"+h.ID)
+		_, err = s.audit.till.Pay(s.w.Context(), h.ID, h.Token, "key")
 		lab.Need(err == nil, "the rest could not be sold: %v", err)
 		rest++
 	}
 	lab.Need(false, "it is never sold out")
 	return 0
+}
+
+// never is longer than any cell lasts.
+const never = 1000 * time.Hour
+
+// serve starts a service around a stage. Between two of its sweeps is that time.
+func (s *sale) serve(db *gorm.DB, stage holds.Stage, payments holds.Payments, sweep time.Duration) *holds.Service {
+	till := holds.New(holds.Config{
+		DB: db, Stages: map[string]holds.Stage{s.w.Subject.Name: stage}, Payments: payments,
+		TTL: s.w.TTL, Sweep: sweep, Logger: slog.New(slog.DiscardHandler),
+	})
+	s.w.Cleanup(till.Close)
+	return till
 }
 
 // mostBuyers is more than any scenario has units.
@@ -176,22 +168,4 @@ func (s *sale) sold() (units int64) {
 	err := s.db.WithContext(s.w.Context()).Raw("SELECT COALESCE(SUM(quantity), 0) FROM oversell_orders WHERE sku = ? AND sale_id = ?", s.item.SKU, s.item.SaleID).Scan(&units).Error
 	lab.Need(err == nil, "the orders could not be counted: %v", err)
 	return units
-}
-
-// unpaid returns a verdict on a payment that does not have exactly one order or one refund.
-func (s *sale) unpaid() (v lab.Verdict, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, p := range s.captured {
-		var orders int64
-		err := s.db.WithContext(s.w.Context()).Raw("SELECT COUNT(*) FROM oversell_orders WHERE sku = ? AND sale_id = ? AND idempotency_key = ?", s.item.SKU, s.item.SaleID, p.id).Scan(&orders).Error
-		lab.Need(err == nil, "the orders could not be counted: %v", err)
-		switch name := s.w.Readable(p.id); {
-		case orders == 0 && !p.refunded:
-			return s.w.Broke("", "%s was captured, and has no order and no refund", name), false
-		case orders > 0 && p.refunded:
-			return s.w.Broke("", "%s has an order and a refund", name), false
-		}
-	}
-	return v, true
 }

@@ -1,6 +1,7 @@
 package sales
 
 import (
+	"database/sql"
 	"errors"
 	"strings"
 	"sync/atomic"
@@ -8,6 +9,7 @@ import (
 
 	"oversell/internal/holds"
 	"oversell/internal/lab"
+	"oversell/internal/lab/sqlgate"
 	"oversell/internal/lab/wire"
 )
 
@@ -15,19 +17,28 @@ import (
 type shop struct {
 	*lab.Process
 	holds.Stage
+	till *holds.Service
 	s    *sale
 	name string
 }
 
 // shop starts a process.
-func (s *sale) shop(name string) *shop { return s.shopAt(name, 0) }
+func (s *sale) shop(name string) *shop { return s.shopWith(name, shopConfig{}) }
 
-// shopAt starts a process whose clock is ahead.
-func (s *sale) shopAt(name string, ahead time.Duration) *shop {
+// shopConfig is what distinguishes a process.
+type shopConfig struct {
+	ahead     time.Duration // of its clock
+	isolation sql.IsolationLevel
+}
+
+// shopWith starts a process.
+func (s *sale) shopWith(name string, c shopConfig) *shop {
 	p := s.w.Start(name)
 	db := p.Database()
-	b := holds.Backends{Redis: p.Redis(), DB: pool(db), Now: func() time.Time { return time.Now().Add(ahead) }}
-	return &shop{Process: p, s: s, name: name, Stage: s.stage(b, db)}
+	b := holds.Backends{Redis: p.Redis(), DB: pool(db), Isolation: c.isolation, Now: func() time.Time { return time.Now().Add(c.ahead) }}
+	one := &shop{Process: p, s: s, name: name, Stage: s.stage(b, db)}
+	one.till = s.serve(db, one.Stage, cashier{one, newClient(s.provider.server)}, never)
+	return one
 }
 
 // What is recorded of an actor.
@@ -61,19 +72,20 @@ func (p *shop) take(buyer string) holds.Hold {
 
 // pay pays for a hold: the money is captured, and then the hold is claimed. A payment
 // that gets no order is refunded.
-func (p *shop) pay(h holds.Hold) error { return p.payWith(h, "payment-"+h.ID) }
+func (p *shop) pay(h holds.Hold) error { return p.payWith(h, "key-"+p.name) }
 
-func (p *shop) payWith(h holds.Hold, id string) error {
-	s := p.s
-	s.w.NameKey(id, strings.Replace(s.w.Readable(id), "hold-", "", 1))
-	s.capture(id)
-	_, err := p.Claim(s.w.Context(), h.ID, h.Token, id)
-	if errors.Is(err, holds.ErrNotHeld) || errors.Is(err, holds.ErrUnknownHold) || errors.Is(err, holds.ErrToken) {
-		s.refund(id)
-		s.w.Record(hasRefund, p.name)
-		s.w.Note(p.name, "refunds the payment")
-	}
+func (p *shop) payWith(h holds.Hold, key string) error {
+	_, err := p.till.Pay(p.s.w.Context(), h.ID, h.Token, key)
 	p.say(hasOrder, err, "has an order")
+	return err
+}
+
+// webhook tells the process that a payment was captured.
+func (p *shop) webhook(id string) error {
+	w := p.s.w
+	w.Note(p.name, "webhook: %s was captured", w.Readable(id))
+	err := p.till.Captured(w.Context(), id)
+	p.say(wasTold, err, "has settled it")
 	return err
 }
 
@@ -96,12 +108,15 @@ func (p *shop) say(done string, err error, good string) {
 	w := p.s.w
 	w.Record(wasTold, p.name)
 	if err != nil {
-		w.Note(p.name, "is told: %s", w.Readable(lab.Brief(err)))
+		w.Note(p.name, "is told: %s", p.s.told(err))
 		return
 	}
 	w.Record(done, p.name)
 	w.Note(p.name, "%s", good)
 }
+
+// told is an error with the names of the trace.
+func (s *sale) told(err error) string { return lab.Brief(errors.New(s.w.Readable(err.Error()))) }
 
 // begin runs f as a process of its own, and does not wait for it.
 func (p *shop) begin(f func() error) <-chan struct{} {
@@ -142,11 +157,10 @@ func (p *shop) parkWrite() *lab.Pause {
 	return stop
 }
 
-// writesSQL matches what a stage begins to write with. The row of a buyer is written
-// before anything is decided.
+// writesSQL matches what a stage begins to write with.
 func writesSQL(cmd wire.Command) bool {
 	text := cmd.Args[1]
-	return strings.HasPrefix(text, "INSERT INTO ") || strings.HasPrefix(text, "UPDATE ")
+	return text == sqlgate.Begin || strings.HasPrefix(text, "INSERT INTO ") || strings.HasPrefix(text, "UPDATE ")
 }
 
 func writesRedis(cmd wire.Command) bool {
@@ -158,7 +172,7 @@ func (s *sale) expire(h holds.Hold) {
 	s.w.Sleep(max(0, time.Until(h.ExpiresAt)))
 	for range 100 {
 		now, err := s.audit.Look(s.w.Context(), h.ID)
-		if errors.Is(err, holds.ErrUnknownHold) || err == nil && now.Status == holds.Expired {
+		if errors.Is(err, holds.ErrUnknownHold) || err == nil && now.Status != holds.Held {
 			s.w.Note("", "%s has expired", s.w.Readable(h.ID))
 			return
 		}
@@ -166,4 +180,20 @@ func (s *sale) expire(h holds.Hold) {
 		s.w.Sleep(s.w.TTL / 100)
 	}
 	lab.Need(false, "the hold does not expire")
+}
+
+// killedAt runs f until it sends what matches, in SQL or to Redis, and kills the process
+// before that arrives.
+func (p *shop) killedAt(f func() error, inSQL, inRedis lab.Match) {
+	stop := lab.NewPause()
+	if inSQL != nil {
+		p.InjectSQL(inSQL, 1, "is killed before this arrives", stop.Before)
+	}
+	if inRedis != nil {
+		p.Inject(inRedis, 1, "is killed before this arrives", stop.Before)
+	}
+	done := p.begin(f)
+	p.mustPark(stop, done)
+	p.Kill()
+	p.s.w.Must(done, "the end of "+p.name)
 }

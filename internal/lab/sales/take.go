@@ -1,12 +1,46 @@
 package sales
 
 import (
+	"database/sql"
+	"strings"
+
 	h1 "oversell/internal/holds/h1_counter"
+	h3 "oversell/internal/holds/h3_claim"
 	"oversell/internal/lab"
+	"oversell/internal/lab/sqlgate"
+	"oversell/internal/lab/wire"
 )
 
 func takeScenarios() []lab.Scenario {
-	return []lab.Scenario{limitOutside(), evicted()}
+	return []lab.Scenario{lastUnit(), limitOutside(), killedWithUnits(), replyLostAfterTake(), snapshot(), evicted()}
+}
+
+func lastUnit() lab.Scenario {
+	return lab.Scenario{
+		Anomaly: lab.Anomaly{
+			Name:     "last-unit-raced",
+			Sentence: "Two buyers ask for the last unit at the same time. Both have read that it is there.",
+			Sequence: "One unit. A asks for a hold: the unit is there, and the write is delayed. B gets the unit and pays. A's write goes on.",
+			Source:   "saleor/saleor#543: concurrent checkouts allocate more stock than there is",
+		},
+		Requires: []lab.Claim{had(hasHold, "B"), had(hasOrder, "B"), had(wasTold, "A")},
+		Run: func(w *lab.World) lab.Verdict {
+			s := open(w, 1)
+			a, b := s.shop("A"), s.shop("B")
+			buy := func() error {
+				h, err := a.ask("A", 0)
+				if err == nil {
+					err = a.pay(h)
+				}
+				return err
+			}
+			// The counter of h1_counter is set by who reads it first.
+			_, err := s.audit.Units(w.Context(), s.item.SKU, s.item.SaleID)
+			lab.Need(err == nil, "the units could not be counted: %v", err)
+			a.midway(buy, func() { _ = b.pay(b.take("B")) })
+			return s.verdict()
+		},
+	}
 }
 
 func limitOutside() lab.Scenario {
@@ -15,7 +49,7 @@ func limitOutside() lab.Scenario {
 			Name:     "limit-outside-the-step",
 			Sentence: "The limit of a buyer is checked before the step that takes the unit. Two requests at once both pass the check, and the buyer gets more than the limit.",
 			Sequence: "Two units, one for each buyer. A asks for a hold: the limit allows it, and the write is delayed. The same buyer asks at process D, and gets a hold. A's write goes on. Both holds are paid.",
-			Source:   "the per-customer limit of many shops, which is checked when the cart is; medusajs/medusa#16502: two lines of one cart are checked against the same count",
+			Source:   "be-BOP-io-SA/be-BOP#2778: two simultaneous orders can both pass the same stock or per-person limit",
 		},
 		Breaks:   readFirst,
 		Requires: []lab.Claim{had(hasHold, "D"), had(hasOrder, "D"), had(wasTold, "A")},
@@ -48,10 +82,10 @@ func limitOutside() lab.Scenario {
 func evicted() lab.Scenario {
 	return lab.Scenario{
 		Anomaly: lab.Anomaly{
-			Name:     "evicted-stock-key",
+			Name:     "evicted-stock-key-reads-sold-out",
 			Sentence: "Redis evicts the key with the stock, or loses it. What does a shop take a missing stock for?",
 			Sequence: "Two units. A buys one. The keys of the stock are evicted. B buys what it can get.",
-			Source:   "maxmemory-policy allkeys-lru, which evicts the counter of a sale as any other key",
+			Source:   "sidekiq/sidekiq#2883: allkeys-lru evicts what was no cache",
 		},
 		Breaks:        lab.Only(h1.Name),
 		NotApplicable: needsRedis,
@@ -82,4 +116,112 @@ func (s *sale) evict() {
 	n, err := s.w.Side.Del(s.w.Context(), s.leftKey()).Result()
 	lab.Need(err == nil && n == 1, "the counter could not be evicted: %v", err)
 	s.w.Trace("", lab.Fault, "Redis evicts h1:left")
+}
+
+func killedWithUnits() lab.Scenario {
+	return lab.Scenario{
+		Anomaly: lab.Anomaly{
+			Name:     "killed-with-units",
+			Sentence: "A process is killed when it has taken a unit and has not yet written the hold. Nobody has the unit, and nobody can buy it.",
+			Sequence: "One unit. A asks for a hold: the unit is taken. Its process is killed before the hold is written. B asks.",
+			Source:   "mozilla-ai/otari#767: a process that dies between two writes leaks what it has reserved for ever",
+		},
+		Breaks:   readFirst,
+		Requires: []lab.Claim{had(wasTold, "A", "B")},
+		Run: func(w *lab.World) lab.Verdict {
+			s := open(w, 1)
+			a, b := s.shop("A"), s.shop("B")
+			take := func() error { _, err := a.ask("A", 0); return err }
+			if w.Subject.Name == h1.Name {
+				a.killedAt(take, nil, func(cmd wire.Command) bool {
+					return cmd.Is("SET") && strings.HasPrefix(cmd.Args[1], "oversell:h1:hold:")
+				})
+			} else {
+				a.killedAt(take, lab.Sends("INSERT INTO oversell_holds "), nil)
+			}
+			if h, err := b.ask("B", 0); err == nil {
+				_ = b.pay(h)
+			}
+			return s.verdict()
+		},
+	}
+}
+
+func replyLostAfterTake() lab.Scenario {
+	return lab.Scenario{
+		Anomaly: lab.Anomaly{
+			Name:     "reply-lost-after-take",
+			Sentence: "The unit is taken, and the reply is lost: the shop does not know whether it has the unit. Does somebody find out?",
+			Sequence: "One unit. A asks for a hold. The step that takes the unit is done, and its connection breaks before the reply arrives. If A has the hold, it pays. B asks.",
+			Source:   "LerianStudio/midaz#2279: a retried reserve holds capacity twice, without a row; sseshachala/conductai#2115: the reply is lost and the reservation leaks",
+		},
+		Breaks:   readFirst,
+		Requires: []lab.Claim{had(wasTold, "A", "B")},
+		Run: func(w *lab.World) lab.Verdict {
+			s := open(w, 1)
+			a, b := s.shop("A"), s.shop("B")
+			switch w.Subject.Name {
+			case h1.Name:
+				a.LoseReply(func(cmd wire.Command) bool { return cmd.Is("DECRBY") })
+			case h3.Name:
+				a.LoseSQLReply(commitOf("INSERT INTO oversell_holds "))
+			default:
+				a.LoseSQLReply(lab.Sends("UPDATE oversell_items "))
+			}
+			if h, err := a.ask("A", 0); err == nil {
+				_ = a.pay(h)
+			}
+			if h, err := b.ask("B", 0); err == nil {
+				_ = b.pay(h)
+			}
+			return s.verdict()
+		},
+	}
+}
+
+// commitOf matches the COMMIT of the transaction with a statement.
+func commitOf(text string) lab.Match {
+	sent := false // statements of one process, one at a time
+	return func(cmd wire.Command) bool {
+		if strings.HasPrefix(cmd.Args[1], text) {
+			sent = true
+		}
+		return sent && cmd.Args[1] == sqlgate.Commit
+	}
+}
+
+func snapshot() lab.Scenario {
+	return lab.Scenario{
+		Anomaly: lab.Anomaly{
+			Name:     "snapshot-before-lock",
+			Sentence: "Under REPEATABLE READ a transaction reads from a snapshot, also after it has waited for a lock. A stock that is read from it may be sold by then.",
+			Sequence: "One unit, in MySQL or MariaDB, with transactions that are REPEATABLE READ. A asks for a hold: its transaction has begun and has written the buyer's row; the statement that takes the unit is delayed. B gets the unit and pays. A's statement goes on.",
+			Source:   "ury-erp/ury#366: a plain read after a lock is served from the snapshot of the transaction; shopperlabs/shopper#703: two checkouts reserve the last unit",
+		},
+		MySQL: true,
+		NotApplicable: func(c lab.Subject) string {
+			if c.Name != h3.Name {
+				return "it has no transaction, and so no snapshot"
+			}
+			return ""
+		},
+		Requires: []lab.Claim{had(hasOrder, "B"), had(wasTold, "A")},
+		Run: func(w *lab.World) lab.Verdict {
+			s := open(w, 1)
+			a, b := s.shopWith("A", shopConfig{isolation: sql.LevelRepeatableRead}), s.shopWith("B", shopConfig{isolation: sql.LevelRepeatableRead})
+			stop := a.ParkSQL(lab.Sends("UPDATE oversell_items "))
+			done := a.begin(func() error {
+				h, err := a.ask("A", 0)
+				if err == nil {
+					err = a.pay(h)
+				}
+				return err
+			})
+			a.mustPark(stop, done)
+			_ = b.pay(b.take("B"))
+			stop.Release()
+			w.Must(done, "the end of A")
+			return s.verdict()
+		},
+	}
 }

@@ -70,19 +70,23 @@ type dataKey struct {
 	Gone bool `json:"gone,omitempty"` // the key no longer exists
 }
 
-func newData(r lab.Report) data {
+func newData(reports ...lab.Report) data {
 	d := data{Anomalies: make(map[string]dataAnomaly)}
-	for _, a := range newGrid(r).anomalies {
-		d.Anomalies[a.Name] = dataAnomaly{Sentence: a.Sentence, Sequence: a.Sequence, Source: a.Source}
-	}
-	stories := make([]story, len(r.Cells))
-	for i, c := range r.Cells {
-		stories[i] = tell(c)
+	var stories []story
+	for _, r := range reports {
+		for _, a := range newGrid(r).anomalies {
+			d.Anomalies[a.Name] = dataAnomaly{Sentence: a.Sentence, Sequence: a.Sequence, Source: a.Source}
+		}
+		for _, c := range r.Cells {
+			stories = append(stories, tell(c))
+		}
 	}
 	for _, limit := range rowLimits {
-		d.Cells = make([]dataCell, len(r.Cells))
-		for i, c := range r.Cells {
-			d.Cells[i] = newDataCell(r.Manifest, c, stories[i].shorten(limit))
+		d.Cells = make([]dataCell, 0, len(stories))
+		for _, r := range reports {
+			for _, c := range r.Cells {
+				d.Cells = append(d.Cells, newDataCell(r.Manifest, c, stories[len(d.Cells)].shorten(limit)))
+			}
 		}
 		if size(d.Cells) <= maxStories {
 			break

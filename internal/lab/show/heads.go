@@ -14,9 +14,9 @@ var shortNames = map[string]string{
 	"zookeeper":   "zk",
 }
 
-// stageName matches the stages, such as v1_setnx. The strategies after them are
-// third-party locks.
-var stageName = regexp.MustCompile(`^v\d+_`)
+// stageName matches the stages, such as v1_setnx or h1_counter. The strategies after them
+// are third-party locks.
+var stageName = regexp.MustCompile(`^[vh]\d+_`)
 
 // headWidth is the maximum number of letters in a column head.
 const headWidth = 6

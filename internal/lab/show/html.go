@@ -24,13 +24,18 @@ var pageTemplate = template.Must(template.ParseFS(assets, "page/page.html"))
 func HTML(w io.Writer, r lab.Report) error {
 	style := asset("style.css")
 	script := asset("lanes.js") + asset("cell.js") + asset("page.js")
+	views, reports := []view{newView(r)}, []lab.Report{r}
+	if r.Holds != nil {
+		views, reports = append(views, newView(*r.Holds)), append(reports, *r.Holds)
+		views[1].Title = "A sale by holds"
+	}
 	var b strings.Builder
 	err := pageTemplate.Execute(&b, map[string]any{
 		"Style":  template.CSS(style),
 		"Script": template.JS(script),
 		"Policy": policy(style, script),
-		"View":   newView(r),
-		"Data":   newData(r),
+		"Views":  views,
+		"Data":   newData(reports...),
 	})
 	if err != nil {
 		return fmt.Errorf("drawing the page: %w", err)

@@ -36,6 +36,9 @@ func ranOn(m lab.Manifest) string {
 		clock = "virtual time"
 	}
 	parts := append([]string{"redis: " + m.Redis, fmt.Sprintf("leases of %s in %s", m.TTL, clock)}, m.Servers...)
+	if m.Database != "" {
+		parts = append(parts, "database: "+m.Database)
+	}
 	if m.Go != "" {
 		parts = append(parts, fmt.Sprintf("%s on %s, %d CPUs", m.Go, m.OS, m.CPUs))
 	}
@@ -74,6 +77,9 @@ func command(m lab.Manifest, anomaly, strategy string) string {
 	out := "go run ./cmd/lab -run " + quote(anomaly) + " -strategy " + quote(strategy)
 	if strings.HasPrefix(m.Redis, "redis ") {
 		out += " -redis local"
+	}
+	if m.Database != "" && !strings.HasPrefix(m.Database, "SQLite ") {
+		out += " -db local"
 	}
 	if m.AskedTTL > 0 {
 		out += " -ttl " + m.AskedTTL.String()

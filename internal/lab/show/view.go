@@ -8,6 +8,7 @@ import (
 
 // view is the data of the page, except for its timelines.
 type view struct {
+	Title    string // "" for the first table of the page
 	RanOn    string
 	Counts   string
 	Recorded string

@@ -70,14 +70,19 @@ func values(row []driver.Value) string {
 // reply. An error that wraps driver.ErrBadConn closes the connection.
 type Handler func(ctx context.Context, s Statement, send func() (Reply, error)) error
 
-// Connector returns a connector whose connections pass the handler.
-func Connector(inner driver.Connector, handle Handler) driver.Connector {
-	return connector{inner, handle}
+// Connector returns a connector whose connections pass the handler. A statement is changed
+// by rewrite before anything else, if that is not nil: so a test puts a fault into a program.
+func Connector(inner driver.Connector, handle Handler, rewrite func(text string) string) driver.Connector {
+	if rewrite == nil {
+		rewrite = func(text string) string { return text }
+	}
+	return connector{inner, handle, rewrite}
 }
 
 type connector struct {
 	driver.Connector
-	handle Handler
+	handle  Handler
+	rewrite func(text string) string
 }
 
 func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
@@ -89,7 +94,7 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if !ok {
 		return nil, errors.Join(fmt.Errorf("the driver's %T takes no context", conn), conn.Close())
 	}
-	return &gated{inner: inner, handle: c.handle}, nil
+	return &gated{inner: inner, handle: c.handle, rewrite: c.rewrite}, nil
 }
 
 // fullConn is what the drivers of this project implement. Statements are always prepared,
@@ -102,9 +107,10 @@ type fullConn interface {
 
 // gated is a connection that passes the handler.
 type gated struct {
-	inner  fullConn
-	handle Handler
-	broken bool // database/sql uses a connection from one goroutine at a time
+	inner   fullConn
+	handle  Handler
+	rewrite func(text string) string
+	broken  bool // database/sql uses a connection from one goroutine at a time
 }
 
 func (c *gated) Close() error { return c.inner.Close() }
@@ -183,6 +189,7 @@ func (c *gated) PrepareContext(ctx context.Context, query string) (driver.Stmt, 
 	if c.broken {
 		return nil, ErrBroken
 	}
+	query = c.rewrite(query)
 	stmt, err := c.inner.PrepareContext(ctx, query)
 	if err != nil {
 		return nil, err

@@ -46,7 +46,7 @@ func each(t *testing.T, f func(t *testing.T, g *gate, db *gorm.DB)) {
 			url := backendtest.Database(t, spec)
 			g := &gate{faults: make(map[string]func(send func() (sqlgate.Reply, error)) error)}
 			db, err := backend.DialDatabaseThrough(t.Context(), url, func(c driver.Connector) driver.Connector {
-				return sqlgate.Connector(c, g.handle)
+				return sqlgate.Connector(c, g.handle, nil)
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -1,0 +1,45 @@
+package sales
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	h3 "oversell/internal/holds/h3_claim"
+	"oversell/internal/lab"
+)
+
+// A fault in a statement of h3_claim turns the cells that are about it, and no others.
+func TestMutantsAreNoticed(t *testing.T) {
+	for _, m := range []struct {
+		what     string
+		old, new string
+		turns    []string
+	}{
+		{"the status decides nothing", " AND status = 'held' AND expires_at", " AND expires_at", []string{
+			"released-still-payable", "captured-twice", "double-release", "two-sweepers",
+		}},
+		{"the limit is not checked", "units + ? <= ?)", "units + ? <= ? OR 1 = 1)", []string{"limit-outside-the-step"}},
+		{"the stock is not checked", "AND remaining >= ?", "AND ? IS NOT NULL", []string{"last-unit-raced"}},
+		{"a sweep ends what has not expired", "expires_at <= " + clockName + "()", "expires_at <= 1000000 + " + clockName + "()", []string{"clock-differs"}},
+	} {
+		t.Run(m.what, func(t *testing.T) {
+			changed := false
+			subject := lab.Subject{Name: h3.Name, Sells: true, Rewrite: func(text string) string {
+				changed = changed || strings.Contains(text, m.old)
+				return strings.Replace(text, m.old, m.new, 1)
+			}}
+			var turned []string
+			for _, c := range run(t, lab.Config{Redis: lab.Embedded, Subjects: []lab.Subject{subject}}).Unexpected() {
+				turned = append(turned, c.Anomaly)
+				t.Logf("%s: %s, was %s: %s", c.Anomaly, c.Outcome, c.Expected, c.Note)
+			}
+			if !changed {
+				t.Error("no statement was changed")
+			}
+			if !slices.Equal(turned, m.turns) {
+				t.Errorf("turned %q, want %q", turned, m.turns)
+			}
+		})
+	}
+}

@@ -1,0 +1,144 @@
+package sales
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"oversell/internal/lab"
+	"oversell/internal/payment"
+)
+
+// provider is the payment provider of a cell, and the lab's own client of it.
+type provider struct {
+	server *payment.Server
+	client *payment.Client
+}
+
+func newProvider() *provider {
+	server := payment.NewServer(payment.Config{Secret: []byte("of the lab"), Logger: slog.New(slog.DiscardHandler)})
+	return &provider{server, newClient(server)}
+}
+
+// newClient returns a client whose requests do not leave the program, so that they work in
+// virtual time.
+func newClient(server *payment.Server) *payment.Client {
+	c, err := payment.NewClient(payment.ClientConfig{URL: "http://provider", Timeout: time.Minute, Transport: direct{server}})
+	lab.Need(err == nil, "there is no client of the payment provider: %v", err)
+	return c
+}
+
+// direct is a transport that calls the handler.
+type direct struct{ handler http.Handler }
+
+// RoundTrip calls the handler. One that breaks the connection is no answer.
+func (d direct) RoundTrip(r *http.Request) (resp *http.Response, err error) {
+	if r.Body == nil {
+		r.Body = http.NoBody
+	}
+	w := &reply{header: make(http.Header), status: http.StatusOK}
+	defer func() {
+		if p := recover(); p == http.ErrAbortHandler {
+			resp, err = nil, errors.New("the connection breaks before the reply arrives")
+		} else if p != nil {
+			panic(p)
+		}
+	}()
+	d.handler.ServeHTTP(w, r)
+	return &http.Response{
+		StatusCode: w.status, Status: http.StatusText(w.status), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: w.header, Body: io.NopCloser(&w.body), ContentLength: int64(w.body.Len()), Request: r,
+	}, nil
+}
+
+// reply is what a handler writes.
+type reply struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (w *reply) Header() http.Header         { return w.header }
+func (w *reply) WriteHeader(status int)      { w.status = status }
+func (w *reply) Write(b []byte) (int, error) { return w.body.Write(b) }
+
+// cashier is the provider as one process sees it. Its calls are on record.
+type cashier struct {
+	p *shop
+	c *payment.Client
+}
+
+func (c cashier) Authorise(ctx context.Context, r payment.Request) (payment.Payment, error) {
+	return c.call("authorise "+r.Reference, func() (payment.Payment, error) {
+		done, err := c.c.Authorise(ctx, r)
+		if err == nil {
+			c.p.s.namePayment(done)
+		}
+		return done, err
+	})
+}
+
+func (c cashier) Capture(ctx context.Context, id, key string) (payment.Payment, error) {
+	return c.call("capture "+id, func() (payment.Payment, error) { return c.c.Capture(ctx, id, key) })
+}
+
+func (c cashier) Refund(ctx context.Context, id, key string) (payment.Payment, error) {
+	c.p.s.w.Record(hasRefund, c.p.name)
+	return c.call("refund "+id, func() (payment.Payment, error) { return c.c.Refund(ctx, id, key) })
+}
+
+func (c cashier) Payment(ctx context.Context, id string) (payment.Payment, error) {
+	return c.call("payment "+id, func() (payment.Payment, error) { return c.c.Payment(ctx, id) })
+}
+
+// call notes a call and what came of it.
+func (c cashier) call(what string, f func() (payment.Payment, error)) (payment.Payment, error) {
+	if err := c.p.Life().Err(); err != nil {
+		return payment.Payment{}, payment.ErrUnavailable
+	}
+	p, err := f()
+	outcome := string(p.Status)
+	if err != nil {
+		outcome = c.p.s.told(err)
+	}
+	w := c.p.s.w
+	w.Note(c.p.name, "provider: %s → %s", w.Readable(what), outcome)
+	return p, err
+}
+
+// namePayment gives a payment the name of its hold.
+func (s *sale) namePayment(p payment.Payment) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.payments = append(s.payments, p.ID)
+	s.w.NameKey(p.ID, "payment-"+string(rune('0'+len(s.payments))))
+}
+
+// lastPayment is the id of the payment that was authorised last.
+func (s *sale) lastPayment() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	lab.Need(len(s.payments) > 0, "nothing was paid")
+	return s.payments[len(s.payments)-1]
+}
+
+// books compares the provider's ledger with the orders.
+func (s *sale) books() payment.Books {
+	ledger, err := s.provider.client.Ledger(s.w.Context())
+	lab.Need(err == nil, "the ledger could not be read: %v", err)
+	var rows []struct {
+		Payment string
+		Orders  int
+	}
+	err = s.db.WithContext(s.w.Context()).Raw("SELECT idempotency_key AS payment, COUNT(*) AS orders FROM oversell_orders WHERE sku = ? AND sale_id = ? AND idempotency_key IS NOT NULL GROUP BY idempotency_key", s.item.SKU, s.item.SaleID).Scan(&rows).Error
+	lab.Need(err == nil, "the orders could not be read: %v", err)
+	orders := make(map[string]int)
+	for _, r := range rows {
+		orders[r.Payment] = r.Orders
+	}
+	return payment.Audit(ledger, orders)
+}

@@ -125,7 +125,7 @@ func TestNodesAreAskedFor(t *testing.T) {
 			t.Errorf("%s: %v", args, err)
 			continue
 		}
-		has := slices.ContainsFunc(o.subjects, func(c lab.Subject) bool { return c.Name == "redlock" })
+		has := slices.ContainsFunc(o.locks.subjects, func(c lab.Subject) bool { return c.Name == "redlock" })
 		named := strings.Contains(args, "strateg")
 		if o.servers.Redlock != want || has != (want != "" && !named) {
 			t.Errorf("%s: nodes %q, want %q; redlock has a subject: %v", args, o.servers.Redlock, want, has)

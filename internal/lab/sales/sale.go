@@ -1,6 +1,7 @@
 package sales
 
 import (
+	"context"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
@@ -30,7 +31,7 @@ type sale struct {
 
 	mu       sync.Mutex
 	payments []string // ids, in the order in which they were authorised
-	ids      int
+	buyers   []string // one for each hold that was asked for
 }
 
 // open puts an item on sale.
@@ -42,6 +43,7 @@ func open(w *lab.World, units int64) *sale {
 	defer service.Close()
 	s.item, err = service.Put(w.Context(), stock.Item{SKU: w.SKU, Initial: units, Keeper: stock.InHolds})
 	lab.Need(err == nil, "the item could not be put on sale: %v", err)
+	w.Cleanup(s.forget)
 	w.NameKey(w.SKU, "item")
 	w.NameKey(s.item.SaleID, "sale-1")
 	w.NameKey("oversell:h1:"+w.SKU, "h1")
@@ -86,9 +88,9 @@ func init() {
 func (s *sale) newID(who string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ids++
+	s.buyers = append(s.buyers, who)
 	stage, _, _ := strings.Cut(s.w.Subject.Name, "_")
-	id := fmt.Sprintf("%s-%.13s-%s-%d", stage, s.w.SKU[len("lab-"):], who, s.ids)
+	id := fmt.Sprintf("%s-%.13s-%s-%d", stage, s.w.SKU[len("lab-"):], who, len(s.buyers))
 	s.w.NameKey(id, "hold-"+who)
 	s.w.NameKey("oversell:h1:hold:"+id, "hold:"+who)
 	return id
@@ -129,6 +131,28 @@ func (s *sale) sellRest() (rest int64) {
 	}
 	lab.Need(false, "it is never sold out")
 	return 0
+}
+
+// forget removes what the cell has left on servers that outlive it.
+func (s *sale) forget() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	prefix := "oversell:h1:" + s.item.SKU + ":"
+	keys := []string{prefix + "expiry", prefix + s.item.SaleID + ":left"}
+	for _, buyer := range s.buyers {
+		keys = append(keys, prefix+s.item.SaleID+":has:"+buyer)
+	}
+	_ = s.w.Side.Del(ctx, keys...).Err() // they expire
+	if s.db.Name() == "sqlite" {
+		return // a file of the cell
+	}
+	db := s.db.WithContext(ctx)
+	for _, table := range []string{"orders", "holds", "items"} {
+		_ = db.Exec("DELETE FROM oversell_"+table+" WHERE sku = ?", s.item.SKU).Error
+	}
+	for _, table := range []string{"hold_buyers", "hold_sales"} {
+		_ = db.Exec("DELETE FROM oversell_"+table+" WHERE sale_id = ?", s.item.SaleID).Error
+	}
 }
 
 // never is longer than any cell lasts.

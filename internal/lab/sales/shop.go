@@ -107,6 +107,9 @@ func (p *shop) sweep() (n int, err error) {
 func (p *shop) say(done string, err error, good string) {
 	w := p.s.w
 	w.Record(wasTold, p.name)
+	if p.Life().Err() != nil {
+		return // it was killed, and there is nobody to tell
+	}
 	if err != nil {
 		w.Note(p.name, "is told: %s", p.s.told(err))
 		return

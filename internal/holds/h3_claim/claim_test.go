@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -205,5 +206,30 @@ func TestConflictIsTriedAgain(t *testing.T) {
 				t.Errorf("%s: %+v", name, f)
 			}
 		}
+	})
+}
+
+// A sale does not change between a payment and its order: the next one begins when the claim
+// is over, or the claim is refused.
+func TestNextSaleWaitsForAClaim(t *testing.T) {
+	holdstest.EachIsolation(t, 1, stage, func(t *testing.T, s *holdstest.Site) {
+		h, begun := s.Hold("a"), make(chan struct{})
+		onCommit(s, 1, func(_ context.Context, send func() error) error {
+			go func() {
+				defer close(begun)
+				s.Put(1)
+			}()
+			select {
+			case <-begun:
+				t.Error("the next sale began while the order of the last was being written")
+			case <-time.After(100 * time.Millisecond):
+			}
+			return send()
+		})
+		if err := s.Pay(h); err != nil {
+			t.Error(err)
+		}
+		<-begun
+		s.Want(holdstest.Figures{Left: 1})
 	})
 }

@@ -42,7 +42,7 @@ type Site struct {
 	Redis *locktest.Hook // of the stage's commands
 	SQL   *SQLHook       // of the stage's statements
 
-	t   *testing.T
+	t   testing.TB
 	new NewStage
 }
 
@@ -72,7 +72,7 @@ func EachIsolation(t *testing.T, units int64, n NewStage, f func(t *testing.T, s
 var skus atomic.Int64
 
 // New returns a site on these backends.
-func New(t *testing.T, rdb redis.UniversalClient, db *gorm.DB, units int64, n NewStage, level sql.IsolationLevel) *Site {
+func New(t testing.TB, rdb redis.UniversalClient, db *gorm.DB, units int64, n NewStage, level sql.IsolationLevel) *Site {
 	t.Helper()
 	if err := errors.Join(stock.Migrate(t.Context(), db), holds.Migrate(t.Context(), db)); err != nil {
 		t.Fatal(err)

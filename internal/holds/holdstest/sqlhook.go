@@ -45,7 +45,7 @@ func WithHook(db *sql.DB, hook *SQLHook) *sql.DB {
 	pool := sql.OpenDB(connector{db, hook})
 	if most := db.Stats().MaxOpenConnections; most > 0 {
 		pool.SetMaxOpenConns(max(1, most-1)) // one is left for the test
-		pool.SetMaxIdleConns(1)
+		pool.SetMaxIdleConns(max(1, most/2))
 	}
 	return pool
 }

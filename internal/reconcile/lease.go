@@ -68,10 +68,17 @@ func (c claim) take(ctx context.Context) (bool, error) {
 	if made.Error != nil {
 		return false, fmt.Errorf("creating the lease %s: %w", c.name, made.Error)
 	}
-	if made.RowsAffected == 0 {
-		return false, nil // it exists, and another process has it
+	if made.RowsAffected > 0 {
+		return c.extend(ctx)
 	}
-	return c.extend(ctx)
+	// MySQL counts no row that an UPDATE leaves as it is: a lease that was renewed twice in
+	// a millisecond.
+	var mine int64
+	err = c.db.WithContext(ctx).Model(&lease{}).Where("name = ? AND holder = ? AND ends_at > "+c.clock(), c.name, c.holder).Count(&mine).Error
+	if err != nil {
+		return false, fmt.Errorf("reading the lease %s: %w", c.name, err)
+	}
+	return mine > 0, nil
 }
 
 // extend takes or renews a lease whose row exists.

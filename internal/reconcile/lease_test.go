@@ -53,7 +53,9 @@ func TestLeaseHasOneHolder(t *testing.T) {
 	eachClaims(t, time.Hour, func(t *testing.T, a, b claim) {
 		wantTake(t, a, true)
 		wantTake(t, b, false)
-		wantTake(t, a, true)
+		for range 50 { // some of them within a millisecond
+			wantTake(t, a, true)
+		}
 		if err := b.release(t.Context()); err != nil {
 			t.Error(err)
 		}

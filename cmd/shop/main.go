@@ -66,6 +66,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	ready := false
 	err = serve(ctx, o, o.logger(stderr), func(addr string) {
 		ready = true
+		if o.worker {
+			fmt.Fprintln(stdout, "The worker writes the orders that shops accept by lua_stream.")
+			return
+		}
 		welcome(stdout, addr)
 	})
 	switch {
@@ -108,6 +112,11 @@ func serve(ctx context.Context, o options, log *slog.Logger, ready func(addr str
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
+	if o.worker {
+		return shop.Work(ctx, shop.Config{
+			RedisURL: redis.URL, DBURL: db.URL, Mixed: o.mixed, Consumer: o.consumer(), Logger: log, Ready: ready,
+		})
+	}
 	servers, err := lockservers.NewLazy(ctx, o.servers, o.needs()...)
 	if err != nil {
 		return err
@@ -133,6 +142,7 @@ func serve(ctx context.Context, o options, log *slog.Logger, ready func(addr str
 		Strategy: o.strategy, Token: o.token,
 		TTL: o.ttl, Wait: o.wait, Policy: o.retry, Unfenced: o.unfenced, Mixed: o.mixed, Reconcile: o.reconcile,
 		HoldTTL: o.holdTTL, HoldLimit: o.holdLimit, Provider: o.provider, WebhookSecret: secret,
+		Consumer: o.consumer(), NoConsumer: !o.consume, Backlog: o.backlog,
 		OtherFiles: otherFiles, Catalog: o.catalog(), Item: demo(strategy), Page: p, Logger: log, Ready: ready,
 	})
 }

@@ -18,6 +18,7 @@ import (
 	"oversell/internal/holds"
 	"oversell/internal/payment"
 	"oversell/internal/shop"
+	"oversell/internal/stock"
 	"oversell/internal/web"
 )
 
@@ -36,6 +37,9 @@ type options struct {
 	log             string
 	check           bool
 	unfenced, mixed bool
+	worker, consume bool
+	backlog         int
+	claim           time.Duration
 	servers         lockservers.Specs
 
 	holdTTL           time.Duration
@@ -159,6 +163,14 @@ func (o options) validate() error {
 		return errors.New("-webhook-secret-file is for a -provider of its own; the shop's own has a new secret each time")
 	case o.provider != shop.OwnProvider && o.provider != "" && o.webhookSecretFile == "":
 		return errors.New("-provider URL needs -webhook-secret-file, the secret that signs its webhooks")
+	case o.claim < 10*time.Millisecond:
+		return fmt.Errorf("-claim is %v, and must be at least 10ms", o.claim)
+	case o.backlog < 1:
+		return fmt.Errorf("-backlog is %d, and must be at least 1", o.backlog)
+	case o.worker && (o.alone() || o.db == "embedded" || o.db == "local"):
+		return errors.New("-worker needs the -redis and -db of the shops, and not a private one")
+	case o.worker && !o.consume:
+		return errors.New("-worker writes accepted orders, and -consume=false forbids it")
 	case badHosts != nil:
 		return fmt.Errorf("-hosts: %w", badHosts)
 	case o.log != "text" && o.log != "json":
@@ -189,6 +201,10 @@ func flags(o *options, retry *string) *flag.FlagSet {
 	fs.Int64Var(&o.holdLimit, "hold-limit", 0, "most `units` of a sale that one buyer may hold or have bought;\n0: no limit")
 	fs.StringVar(&o.provider, "provider", shop.OwnProvider, "`where` payments go: embedded, which is a provider in this process\nthat forgets all at its end, the URL of go run ./cmd/provider, as\nhttp://127.0.0.1:8090, or none")
 	fs.StringVar(&o.webhookSecretFile, "webhook-secret-file", "", "`file` with the secret that signs the webhooks of -provider URL")
+	fs.BoolVar(&o.worker, "worker", false, "serve no requests, and only write the orders that shops on the same\n-redis and -db have accepted by lua_stream")
+	fs.BoolVar(&o.consume, "consume", true, "write the orders that were accepted by lua_stream; with\n-consume=false processes with -worker do it")
+	fs.DurationVar(&o.claim, "claim", stock.DefaultClaimAfter, "`time` after which an accepted order that a process has read and not\nwritten is taken over by another process")
+	fs.IntVar(&o.backlog, "backlog", stock.DefaultBacklog, "accepted `orders` of an item that may wait to be written; more are\nrefused with status 503")
 	fs.StringVar(&o.log, "log", "text", "`form` of the log on stderr: text or json")
 	fs.BoolVar(&o.check, "check", false, "check the health of the shop at -addr, and exit: 0 if it is well")
 	return fs
@@ -216,6 +232,9 @@ const usage = `shop is a flash sale: one hot item, and a switch for how its stoc
                                                   payments by cmd/provider: see docs/sale.md
   shop -db 'user:secret@tcp(10.0.0.8:3306)/sales' your own MySQL
 
+  shop -worker -redis redis://10.0.0.7 -db 'user:secret@tcp(10.0.0.8:3306)/sales'
+                                                  write what shops accept by lua_stream
+
   shop -addr 0.0.0.0:8080 -hosts shop.example     for others, who ask for it by this name
 
 Flags. Each has an environment variable as its default: OVERSELL_ADDR for -addr.
@@ -232,3 +251,6 @@ func help(stdout io.Writer) {
 		fmt.Fprintf(stdout, "  %-13s %s\n", s.Name, strings.TrimSpace(s.Adds))
 	}
 }
+
+// consumer says how accepted orders are written.
+func (o options) consumer() stock.Consumer { return stock.Consumer{ClaimAfter: o.claim} }

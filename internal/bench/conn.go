@@ -109,7 +109,7 @@ func (c *conn) exchange(req *http.Request) (r reply, again bool) {
 	}
 	r.Status = res.StatusCode
 	switch {
-	case r.Status != http.StatusOK:
+	case r.Status != http.StatusOK && r.Status != http.StatusAccepted:
 		r.Code = problemCode(body)
 	case req.Method == http.MethodPost:
 		r.Order, r.Quantity = namedOrder(body)
@@ -133,7 +133,7 @@ func (c *conn) roundTrip(req *http.Request) (*http.Response, []byte, error) {
 	return res, body, err
 }
 
-// namedOrder returns the order in a 200, or "".
+// namedOrder returns the order in a 200 or 202, or "".
 func namedOrder(body []byte) (id string, quantity int64) {
 	if id, quantity, ok := namedFirst(body); ok {
 		return id, quantity

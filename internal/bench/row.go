@@ -63,7 +63,7 @@ func (r *run) do(ctx context.Context) (row report.Row, err error) {
 	if err != nil {
 		return report.Row{}, err
 	}
-	if o.audit, err = r.settled(ctx); err != nil {
+	if o.audit, o.drain, err = r.settled(ctx); err != nil {
 		return report.Row{}, err
 	}
 	if o.told, err = r.told(ctx, o); err != nil {
@@ -76,17 +76,33 @@ func (r *run) do(ctx context.Context) (row report.Row, err error) {
 	return r.row(o), nil
 }
 
-// settled audits the row. If Redis was unreachable for a while, the shop's clients may
-// need a moment to reconnect.
-func (r *run) settled(ctx context.Context) (found web.Audit, err error) {
-	for end := time.Now().Add(settleTime); ; {
+// settled audits the row once all accepted orders are written, and returns how long that
+// took. If Redis was unreachable for a while, the shop's clients may need a moment to
+// reconnect.
+func (r *run) settled(ctx context.Context) (found web.Audit, drain time.Duration, err error) {
+	away := r.cond == catalog.Partition || r.cond == catalog.Failover
+	for start, pause := time.Now(), minDrainPause; ; pause = min(2*pause, maxDrainPause) {
 		found, err = r.admin.audit(ctx, r.survivor(), r.sku)
-		away := r.cond == catalog.Partition || r.cond == catalog.Failover
-		if err == nil || !away || time.Now().After(end) || !proc.Sleep(ctx, settleTime/50) {
-			return found, err
+		drain = time.Since(start)
+		limit, wait := time.Duration(0), settleTime/50
+		switch {
+		case err != nil && away:
+			limit = settleTime
+		case err == nil && found.Unwritten > 0:
+			limit, wait = drainTime, pause
+		}
+		if drain >= limit || !proc.Sleep(ctx, wait) {
+			return found, drain, err
 		}
 	}
 }
+
+// An audit reads the whole stream, so the pause between two grows.
+const (
+	minDrainPause = 10 * time.Millisecond
+	maxDrainPause = 200 * time.Millisecond
+	drainTime     = time.Minute // how long accepted orders may take until they are written
+)
 
 // settleTime is how long they may take.
 const settleTime = 10 * time.Second
@@ -119,8 +135,9 @@ type outcome struct {
 	open        *report.Open // of an open load
 	notInjected error        // why the fault was not injected
 	audit       web.Audit
-	told        figures.Told // of a sale
-	commands    *int64       // nil: not counted
+	told        figures.Told  // of a sale
+	drain       time.Duration // until all accepted orders were written, after the last reply
+	commands    *int64        // nil: not counted
 }
 
 // observe sends the requests, injects the fault of the condition, and serves the watcher.
@@ -242,6 +259,10 @@ func (r *run) judgeSale(row *report.Row, o outcome) {
 	row.Undersold = found.Undersold(row.SoldOut + row.Failed)
 	row.Stranded = found.Stranded()
 	row.AcknowledgedMissing, row.Unreported, row.Uncompared = o.told.AcknowledgedMissing, o.told.Unreported, o.unkept
+	row.AcceptedLost, row.DurableP99 = o.told.AcceptedLost, o.audit.DurableP99
+	if r.strategy.Kind == catalog.Streamed {
+		row.Drain = figures.Milliseconds(o.drain)
+	}
 	row.Duplicates = max(found.Duplicates, o.told.Duplicates)
 	row.Throughput = float64(row.Sold) / o.wall.Seconds()
 	row.Verdict = figures.Run{

@@ -13,6 +13,7 @@ import (
 	"oversell/internal/guard"
 	"oversell/internal/proc"
 	"oversell/internal/shop"
+	"oversell/internal/stock"
 )
 
 // Serve is what an instance's process runs: a shop that takes its setup and its plans
@@ -73,6 +74,7 @@ func (s *server) setup(with *setup) (shop.Config, error) {
 		Addr: "127.0.0.1:0", RedisURL: with.RedisURL, DBURL: with.DBURL,
 		Instance: with.Name, Token: with.Token,
 		TTL: with.TTL, Wait: with.Wait, Policy: policy, Work: s.worker.work,
+		Consumer: stock.Consumer{ClaimAfter: with.TTL}, // as long as a lock of a killed process lasts
 		Unfenced: with.Unfenced, Servers: lockservers.Running(with.Servers),
 		Ready: func(addr string) { s.Send(event{Addr: addr}) },
 	}, nil

@@ -43,6 +43,7 @@ type answer struct {
 	request  int
 	order    string
 	quantity int64
+	accepted bool // the order was not written yet
 }
 
 // maxKept bounds the answers and the cut-off requests that are kept. A sale of the whole
@@ -77,7 +78,7 @@ func (t *tally) add(r reply) {
 		t.unknown[r.Target]++
 		t.reasons[r.Code]++
 		t.keepCutOff(r)
-	case r.Status == http.StatusOK:
+	case r.Status == http.StatusOK || r.Status == http.StatusAccepted:
 		t.served++
 		t.timeline.add(r.At)
 		t.keepAnswer(r)
@@ -109,7 +110,7 @@ func (t *tally) keepAnswer(r reply) {
 	case len(t.answers) == maxKept:
 		t.unkept++
 	default:
-		t.answers = append(t.answers, answer{r.Request, r.Order, r.Quantity})
+		t.answers = append(t.answers, answer{r.Request, r.Order, r.Quantity, r.Status == http.StatusAccepted})
 	}
 }
 

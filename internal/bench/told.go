@@ -18,7 +18,7 @@ func (r *run) told(ctx context.Context, o outcome) (figures.Told, error) {
 	}
 	var c figures.Comparison
 	for _, a := range o.answers {
-		c.Answer(figures.Answer{Order: a.order, Quantity: a.quantity, Asked: askedFor, Key: r.keyHash(a.request)})
+		c.Answer(figures.Answer{Order: a.order, Quantity: a.quantity, Asked: askedFor, Key: r.keyHash(a.request), Accepted: a.accepted})
 	}
 	for _, request := range o.cutOff {
 		c.CutOff(r.keyHash(request))

@@ -35,6 +35,8 @@ type Options struct {
 	TTL    time.Duration // lease of a lock, for those that have one
 	Policy guard.Policy  // how to wait for a lock
 
+	Backlog int // accepted orders of an item that may wait to be written; 0: the default of package stock
+
 	// For the strategies that need them, see List.With.
 	Nodes       []redis.UniversalClient // independent of each other and of Redis
 	Etcd        *etcdlock.Source
@@ -55,6 +57,7 @@ const (
 	Optimistic              // everybody may enter, and the losers are refused at the write
 	Atomic                  // no guard: a script checks and takes in one step
 	Batched                 // as Atomic, with one script for many buyers
+	Streamed                // as Batched, with the orders in a stream until a consumer writes them
 	Conditional             // the database checks and takes in one statement
 	Versioned               // Optimistic, in the database
 	RowLocked               // the database locks the row for a transaction
@@ -108,7 +111,7 @@ func (s Strategy) InDatabase() bool {
 // InRedis reports whether the strategy needs the stock in Redis. A Guarded strategy works
 // with the stock in either backend.
 func (s Strategy) InRedis() bool {
-	return s.Kind == Optimistic || s.Kind == Atomic || s.Kind == Batched
+	return s.Kind == Optimistic || s.Kind == Atomic || s.Kind == Batched || s.Kind == Streamed
 }
 
 // NeedsMySQL reports whether the strategy needs a feature that only MySQL and MariaDB have.
@@ -294,6 +297,14 @@ func Strategies() List {
 			Breaks: "a process that crashes after the script leaves the stock of a whole batch taken with no order",
 			Test:   "TestCrashAfterTheScriptLeavesStockTaken",
 			deduct: unguarded,
+		},
+		{
+			Name:   "lua_stream",
+			Kind:   Streamed,
+			Adds:   "orders written behind the sale: the script appends them to a stream, and consumers write them to the database",
+			Breaks: "a Redis that loses its last writes loses orders that it had accepted; nothing is oversold",
+			Test:   "TestOrdersThatRedisLostAreNotAccepted",
+			deduct: behindTheSale,
 		},
 		{
 			Name:   "sql_conditional",

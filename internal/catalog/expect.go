@@ -113,6 +113,13 @@ var unguarded = map[Condition]Expectation{
 	Crash: {Verdicts: okOrDrift}, Failover: {Verdicts: okOrDrift},
 }
 
+// behindTheSale is the outcome if the script also makes the order durable in Redis. A killed
+// process leaves nothing taken. A replica that takes over may lack orders that were
+// accepted: those are not sold, and their units are sold again.
+var behindTheSale = map[Condition]Expectation{
+	Calm: overlaps, Slow: overlaps, Late: overlaps, Pause: overlaps, Partition: overlaps, Crash: overlaps, Failover: {Verdicts: okOrDrift},
+}
+
 // always gives every condition the same value.
 func always[T any](v T) map[Condition]T {
 	all := make(map[Condition]T)

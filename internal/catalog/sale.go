@@ -25,6 +25,8 @@ func (c List) Sell(cfg *stock.Config, o Options) {
 			cfg.Scripts[s.Name] = stock.Atomic(cfg.Redis, 0)
 		case Batched:
 			cfg.Scripts[s.Name] = stock.Batched(cfg.Redis, 0)
+		case Streamed:
+			cfg.Scripts[s.Name] = stock.Streamed(cfg.Redis, 0, o.Backlog)
 		case Conditional:
 			cfg.Isolations[s.Name] = stock.Conditional(cfg.DB)
 		case Versioned:
@@ -56,6 +58,8 @@ func (s Strategy) family() string {
 	switch s.Kind {
 	case Optimistic, Atomic, Batched:
 		return "watch and lua"
+	case Streamed:
+		return stock.StreamFamily // its orders are written later: a change of family writes them first
 	case Conditional, Versioned, RowLocked:
 		return "sql"
 	}

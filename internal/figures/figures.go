@@ -14,6 +14,7 @@ type Stock struct {
 	Initial    int64 `json:"initial"`    // units the sale began with
 	Remaining  int64 `json:"remaining"`  // units left according to the counter
 	Held       int64 `json:"held"`       // units in holds that have not expired; 0 in a sale without holds
+	Unwritten  int64 `json:"unwritten"`  // units in accepted orders that are not written yet; 0 if orders are written at once
 	Sold       int64 `json:"sold"`       // units in committed order rows
 	Orders     int64 `json:"orders"`     // committed order rows
 	Duplicates int64 `json:"duplicates"` // orders beyond the first for one idempotency key
@@ -30,11 +31,11 @@ func (s Stock) OversoldPossible(unknown int64) int64 {
 
 // LostUpdates is the number of sold units that the counter does not show. It is negative
 // if stock was taken without an order.
-func (s Stock) LostUpdates() int64 { return s.Sold - (s.Initial - s.Remaining - s.Held) }
+func (s Stock) LostUpdates() int64 { return s.Sold - (s.Initial - s.Remaining - s.Held - s.Unwritten) }
 
 // Stranded is the number of units that nobody can buy: they are neither in an order nor in
-// the counter nor in a hold.
-func (s Stock) Stranded() int64 { return max(0, s.Initial-s.Sold-s.Remaining-s.Held) }
+// the counter nor in a hold, and no accepted order waits for them.
+func (s Stock) Stranded() int64 { return max(0, s.Initial-s.Sold-s.Remaining-s.Held-s.Unwritten) }
 
 // Undersold is the number of units left although turnedAway buyers were told that the item
 // is sold out, or gave up. A unit counts as left only if it is neither in an order nor
@@ -43,5 +44,5 @@ func (s Stock) Undersold(turnedAway int64) int64 {
 	if turnedAway == 0 {
 		return 0
 	}
-	return max(0, min(s.Remaining, s.Initial-s.Sold))
+	return max(0, min(s.Remaining, s.Initial-s.Sold-s.Unwritten))
 }

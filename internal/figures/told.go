@@ -6,6 +6,7 @@ type Answer struct {
 	Quantity int64  // units in the reply
 	Asked    int64  // units that the buyer asked for
 	Key      string // the buyer's idempotency key, in the form of the orders; "": none
+	Accepted bool   // the order was only accepted when the buyer was told, and could still be lost
 }
 
 // Written is an order in the database.
@@ -25,6 +26,9 @@ type Told struct {
 	// Unreported is the number of orders that no buyer was told of, except those of buyers
 	// who were cut off.
 	Unreported int64
+	// AcceptedLost is the number of orders that buyers were told of as accepted, and that
+	// are not in the database.
+	AcceptedLost int64
 	// Duplicates is the number of orders beyond the first for one idempotency key.
 	Duplicates int64
 }
@@ -48,6 +52,7 @@ type acknowledged struct {
 	quantity int64
 	asked    int64
 	replies  int64
+	durable  int64 // replies that said that the order is in the database
 }
 
 // Answer adds a reply. Several replies may have one order if all have its idempotency key:
@@ -60,14 +65,19 @@ func (c *Comparison) Answer(a Answer) {
 	if c.told == nil {
 		c.told = make(map[string][]acknowledged)
 	}
+	durable := int64(1)
+	if a.Accepted {
+		durable = 0
+	}
 	all := c.told[a.Order]
 	for i, t := range all {
 		if t.key == a.Key && t.quantity == a.Quantity && t.asked == a.Asked {
 			all[i].replies++
+			all[i].durable += durable
 			return
 		}
 	}
-	c.told[a.Order] = append(all, acknowledged{a.Key, a.Quantity, a.Asked, 1})
+	c.told[a.Order] = append(all, acknowledged{a.Key, a.Quantity, a.Asked, 1, durable})
 }
 
 // CutOff adds a buyer who does not know the outcome. An order may be theirs.
@@ -120,7 +130,10 @@ func (c *Comparison) Told() Told {
 	found := c.found
 	for _, told := range c.told {
 		for _, t := range told {
-			found.AcknowledgedMissing += t.replies
+			found.AcknowledgedMissing += t.durable
+			if t.durable == 0 {
+				found.AcceptedLost++
+			}
 		}
 	}
 	return found

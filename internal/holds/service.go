@@ -42,7 +42,7 @@ const (
 var (
 	ErrUnknownStage = errors.New("unknown stage of holds")
 	ErrOtherStage   = errors.New("the sale has begun with another stage of holds")
-	ErrUnknownOrder = errors.New("unknown order")
+	ErrUnknownOrder = stock.ErrUnknownOrder
 )
 
 // Service sells items by holds. It is safe for concurrent use. The caller must close it.

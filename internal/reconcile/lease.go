@@ -18,6 +18,10 @@ type lease struct {
 	Name   string `gorm:"primaryKey;size:64"`
 	Holder string `gorm:"size:64;not null"`
 	EndsAt int64  `gorm:"not null"` // in Unix milliseconds
+
+	// Renewals counts the updates. MySQL does not count a row that is updated to the same
+	// values as affected, as by two renewals in one millisecond.
+	Renewals int64 `gorm:"not null;default:0"`
 }
 
 const (
@@ -86,7 +90,7 @@ func (c claim) extend(ctx context.Context) (bool, error) {
 	now := c.clock()
 	done := c.db.WithContext(ctx).Model(&lease{}).
 		Where("name = ? AND (holder = ? OR ends_at <= "+now+")", c.name, c.holder).
-		Updates(map[string]any{"holder": c.holder, "ends_at": gorm.Expr(now+" + ?", c.ttl.Milliseconds())})
+		Updates(map[string]any{"holder": c.holder, "ends_at": gorm.Expr(now+" + ?", c.ttl.Milliseconds()), "renewals": gorm.Expr("renewals + 1")})
 	if done.Error != nil {
 		return false, fmt.Errorf("taking the lease %s: %w", c.name, done.Error)
 	}

@@ -75,6 +75,13 @@ type Config struct {
 	Provider      string
 	WebhookSecret []byte
 
+	// Consumer says how accepted orders are written. With NoConsumer the shop leaves that
+	// to others, see Work. Backlog is how many accepted orders of an item may wait to be
+	// written until buyers are refused; 0: the default of package stock.
+	Consumer   stock.Consumer
+	NoConsumer bool
+	Backlog    int
+
 	Catalog catalog.List
 	Item    *stock.Item // put on sale unless an item with its SKU exists; nil: nothing
 	Work    stock.Work  // what a holder does under the guard; nil: nothing
@@ -178,7 +185,7 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	defer closing(cfg.Logger, "the connections to the servers of locks", at.Close)
-	o := at.Add(catalog.Options{Redis: rdb, TTL: cfg.TTL, Policy: cfg.Policy, Rueidislock: thirdparty.NewRueidislock(rdb, rueidislock.LockerOption{KeyValidity: cfg.TTL})})
+	o := at.Add(catalog.Options{Redis: rdb, TTL: cfg.TTL, Policy: cfg.Policy, Backlog: cfg.Backlog, Rueidislock: thirdparty.NewRueidislock(rdb, rueidislock.LockerOption{KeyValidity: cfg.TTL})})
 	defer closing(cfg.Logger, "the connections of rueidislock", o.Rueidislock.Close)
 	served, absent := offered(ctx, cfg.Catalog, o, db)
 	if why := absent[cfg.Strategy]; why != "" {
@@ -209,7 +216,32 @@ func Run(ctx context.Context, cfg Config) error {
 		}
 		defer reconcile.Start(ctx, reconcile.Config{Stock: p.stock, DB: db, Every: cfg.Reconcile, Logger: cfg.Logger})()
 	}
+	stop := p.consume(ctx)
+	defer stop()
 	return p.serve(ctx)
+}
+
+// finishTime is how long a shop goes on writing accepted orders after the last request.
+const finishTime = 400 * time.Millisecond
+
+// consume writes accepted orders until stop is called. It does not end with ctx: requests
+// that are running then are still accepted.
+func (p *parts) consume(ctx context.Context) (stop func()) {
+	if p.cfg.NoConsumer {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	consumer := p.cfg.Consumer
+	consumer.Finish = finishTime
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		p.stock.Consume(ctx, consumer)
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
 }
 
 // logBackends logs the backends with their versions. A server need not tell its version.

@@ -31,9 +31,19 @@ func (s *Service) Put(ctx context.Context, item Item) (Item, error) {
 	if item.History, err = s.history(ctx, item); err != nil {
 		return Item{}, err
 	}
-	return s.store.put(ctx, item, func(item, last Item) error {
+	item, err = s.store.put(ctx, item, func(tx store, item, last Item) error {
+		if err := s.endStream(ctx, tx, last); err != nil {
+			return err
+		}
+		if item.Unpublished {
+			return s.streams.fence(ctx, item.SKU, last.generation())
+		}
 		return s.stock.start(ctx, item, item.Initial, last.generation())
 	})
+	if err == nil && item.Unpublished {
+		_, err = s.reconcile(ctx, item.SKU) // publishes it
+	}
+	return item, err
 }
 
 // Offer puts an item on sale unless an item with its SKU exists. Several instances may
@@ -48,6 +58,9 @@ func (s *Service) Offer(ctx context.Context, item Item) error {
 		return err
 	}
 	err = s.store.putNew(ctx, item, func(item Item) error {
+		if item.Unpublished {
+			return nil
+		}
 		return s.stock.start(ctx, item, item.Initial, generation{})
 	})
 	if err != nil {
@@ -359,7 +372,7 @@ func (s *Service) settleDoubts(ctx context.Context) {
 }
 
 // maxCompare bounds how often Redis and the row are compared when they keep changing.
-const maxCompare = 4
+const maxCompare = 6
 
 // compare compares and repairs once for all that share it, see reconcile.
 func (s *Service) compare(ctx context.Context, sku string) (reading, error) {
@@ -383,7 +396,7 @@ func (s *Service) compare(ctx context.Context, sku string) (reading, error) {
 			sound, current = true, "" // the row is right, whatever Redis has
 		}
 		s.reconciliation.dropDoubts(sku, doubts, current)
-		if sound && ok && r.gen == item.generation() && r.backend == item.backend() {
+		if sound && ok && r.gen == item.generation() && r.backend == item.backend() && !item.Unpublished {
 			s.reconciliation.compared(sku, changes)
 			return r, nil
 		}
@@ -392,7 +405,7 @@ func (s *Service) compare(ctx context.Context, sku string) (reading, error) {
 				return true
 			}
 			r, ok, err := s.stock.look(ctx, sku)
-			return err != nil || !ok || r.gen != now.generation() || r.backend != now.backend()
+			return err != nil || !ok || r.gen != now.generation() || r.backend != now.backend() || now.Unpublished
 		}
 		if err := s.rebuild(ctx, sku, needed); err != nil {
 			return reading{}, err
@@ -421,6 +434,9 @@ func (s *Service) rebuild(ctx context.Context, sku string, needed func(Item) boo
 			if err != nil || !needed(item) {
 				return err
 			}
+			if item.Unpublished {
+				return s.publish(ctx, tx, item)
+			}
 			return s.startGeneration(ctx, tx, item, item.Family)
 		})
 	})
@@ -436,6 +452,11 @@ func (s *Service) rebuild(ctx context.Context, sku string, needed func(Item) boo
 // ended. So the count has all that was sold.
 //
 // A stock in the database needs no count. It gets a new generation only for a new family.
+//
+// A generation for the family of streams is only written to the row here. Redis gets it
+// from publish, once the row is committed. Otherwise a process that is killed in between
+// would leave Redis with a generation that the row does not name, and orders that were
+// accepted in it could never be written.
 func (s *Service) startGeneration(ctx context.Context, tx store, item Item, family string) error {
 	last := item.generation()
 	if !item.backend().inRedis() {
@@ -443,6 +464,9 @@ func (s *Service) startGeneration(ctx context.Context, tx store, item Item, fami
 			return s.stock.start(ctx, item, 0, last)
 		}
 		return s.beginGeneration(ctx, tx, item, family, 0)
+	}
+	if err := s.endStream(ctx, tx, item); err != nil {
+		return err
 	}
 	left, err := s.leftByOrders(ctx, tx, item)
 	if err != nil {
@@ -473,7 +497,11 @@ func (s *Service) beginGeneration(ctx context.Context, tx store, item Item, fami
 	if item.History, err = s.history(ctx, item); err != nil {
 		return err
 	}
-	if err := tx.setGeneration(item); err != nil || !item.backend().inRedis() {
+	if !item.backend().inRedis() {
+		return tx.setGeneration(item)
+	}
+	item.Remaining, item.Unpublished = left, item.streamed()
+	if err := tx.setGeneration(item); err != nil || item.Unpublished {
 		return err
 	}
 	return s.stock.start(ctx, item, left, last)

@@ -269,6 +269,7 @@ func (c counters) delete(ctx context.Context, sku string, last generation, strat
 	for _, g := range []generation{inSale(text), last} {
 		all = append(all, k.of(g)...)
 		all = append(all, k.claimed(g.saleID, time.Now())...)
+		all = append(all, k.ofStream(g.saleID)...)
 	}
 	for _, name := range strategies {
 		all = append(all, k.lock(name))

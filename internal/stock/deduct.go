@@ -11,7 +11,7 @@ import (
 // ErrUnknownItem, ErrSoldOut, ErrBusy when the lock was not acquired in time,
 // ErrLost, ErrClosing, or the error of a database or Redis that failed. If a
 // backend failed, units may be taken without an order: they are not sold again until the
-// stock is counted. ErrFenced, ErrLocation and ErrOtherStrategy are returned, too.
+// stock is counted. ErrFenced, ErrLocation, ErrBacklog and ErrOtherStrategy are returned, too.
 //
 // A request takes these steps: wait for requests with the same idempotency key; read
 // the item, and any earlier order with that key; wait until strategies of other
@@ -229,7 +229,10 @@ func (b *buyer) replay(ctx context.Context) (bool, error) {
 	if found {
 		b.res.Order, b.res.Replayed = order, true
 	}
-	return found, err
+	if found || err != nil {
+		return found, err
+	}
+	return b.acceptedReplay(ctx)
 }
 
 // replayLate is replay for a buyer that got ErrSoldOut, perhaps before it knew the

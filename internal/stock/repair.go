@@ -27,7 +27,7 @@ type Balance struct {
 	Left      int64 // units in the stock
 	Missing   int64 // units that are neither in the stock nor in an order; negative: units in both
 	Flying    int64 // units in purchases in progress, as far as known
-	Elsewhere int64 // units that the sources of Config.Elsewhere count
+	Elsewhere int64 // units in accepted orders, and those that the sources of Config.Elsewhere count
 
 	keeper Backend // "": InRedis
 }
@@ -67,6 +67,10 @@ func (s *Service) Balance(ctx context.Context, sku string, last Balance) (Balanc
 	case last.Generation == b.Generation && last.Left == b.Left && last.Missing == 0:
 		return last, nil
 	}
+	behind, err := s.behind(ctx, item) // first, or an order that is written now would be in neither
+	if err != nil {
+		return Balance{}, err
+	}
 	found, err := s.store.count(ctx, sku, item.SaleID)
 	if err != nil {
 		return Balance{}, err
@@ -78,6 +82,7 @@ func (s *Service) Balance(ctx context.Context, sku string, last Balance) (Balanc
 		return Balance{}, err
 	}
 	b.Elsewhere, err = s.elsewhereUnits(ctx, r.location(sku))
+	b.Elsewhere += behind.unwritten
 	return b, err
 }
 
@@ -120,18 +125,22 @@ func (s *Service) recount(ctx context.Context, b Balance, wrong func(difference 
 			if err != nil || item.Generation != b.Generation {
 				return err
 			}
+			if err := s.endStream(ctx, tx, item); err != nil {
+				return err
+			}
 			left, err := s.leftByOrders(ctx, tx, item)
 			if err != nil {
 				return err
 			}
 			in, err := s.inStock(ctx, item)
-			if err != nil || !wrong(left-in) {
+			if err != nil || !item.streamed() && !wrong(left-in) { // the stream has ended: it needs a generation
 				return err
 			}
 			if item.backend() == InDatabase {
 				if err := tx.setRemaining(item, left); err != nil {
 					return err
 				}
+				item.Remaining = left
 			}
 			returned = left - in
 			return s.beginGeneration(ctx, tx, item, item.Family, left)

@@ -42,6 +42,11 @@ type ScriptSeller struct {
 	step    func(ctx context.Context, all []*pending) // takes the units of a batch
 	batches *batcher[*pending]
 	pace    *pace
+
+	// streamed means that orders are appended to a stream, which may have backlog
+	// entries, instead of being written to the database.
+	streamed bool
+	backlog  int
 }
 
 // Atomic returns a ScriptSeller that calls a script for each buyer, and pipelines the
@@ -81,6 +86,7 @@ type pending struct {
 // The negative answers of the scripts.
 const (
 	answerOtherSale = -1
+	answerFull      = -1 // of accept.lua, which has another answer for another sale
 	answerClaimed   = -2
 	answerTooFew    = -3 // minus the units left
 )
@@ -108,6 +114,9 @@ func (t *ScriptSeller) sell(all []*pending) {
 		one.service.flights.takeOff(one.req.SKU, one.req.Quantity) // take lands it
 	}
 	t.step(ctx, all)
+	if t.streamed {
+		return
+	}
 	var sold []*pending
 	var orders []*Order
 	changes := all[0].changes

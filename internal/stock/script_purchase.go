@@ -109,6 +109,9 @@ func (s *scriptPurchase) take(ctx, wait context.Context) error {
 	defer s.service.flights.land(s.req.SKU, s.req.Quantity)
 	s.res.Lock.Waited += began.Sub(start)
 	s.res.Lock.Attempts++
+	if s.script.streamed {
+		return s.accept(ctx, p)
+	}
 	if p.err != nil {
 		if !errors.Is(p.err, errOtherSale) {
 			s.doubt() // the units may be taken, with only the reply lost

@@ -69,6 +69,8 @@ type Service struct {
 	flights    *flights
 	elsewhere  []Elsewhere
 	grace      time.Duration
+	streams    streams
+	accepted   *acceptedItems
 	// admitted is the admission limit: it bounds how many buyers look at items at once
 	// before they wait for a lock, so that a crowd does not slow down the holders.
 	admitted chan struct{}
@@ -105,6 +107,8 @@ func New(cfg Config) *Service {
 		log:        cfg.Logger,
 		historyOf:  cfg.History,
 		admitted:   make(chan struct{}, maxAdmitted),
+		streams:    streams{cfg.Redis},
+		accepted:   newAcceptedItems(),
 	}
 	if s.wait == 0 {
 		s.wait = defaultWait
@@ -225,6 +229,10 @@ func (s *Service) Audit(ctx context.Context, sku string) (Audit, error) {
 			return Audit{}, err
 		}
 	}
+	behind, err := s.behind(ctx, item)
+	if err != nil {
+		return Audit{}, err
+	}
 	found, err := s.store.count(ctx, sku, item.SaleID)
 	if err != nil {
 		return Audit{}, err
@@ -233,7 +241,7 @@ func (s *Service) Audit(ctx context.Context, sku string) (Audit, error) {
 	if err != nil {
 		return Audit{}, err
 	}
-	found.Initial, found.Remaining, found.Held = item.Initial, now.left, held
+	found.Initial, found.Remaining, found.Held, found.Unwritten = item.Initial, now.left, held, behind.unwritten
 	b := Balance{Missing: -found.LostUpdates()}
 	if b.Flying, err = s.flying(ctx, sku); err != nil {
 		return Audit{}, err
@@ -244,7 +252,8 @@ func (s *Service) Audit(ctx context.Context, sku string) (Audit, error) {
 	return Audit{
 		SKU: sku, SaleID: item.SaleID, Stock: found,
 		Oversold: found.Oversold(), LostUpdates: found.LostUpdates(),
-		Stranded: b.Stranded(), InFlight: b.InFlight(), Foreign: foreign,
+		Stranded: b.Stranded(), InFlight: behind.unwritten + b.InFlight(), Foreign: foreign,
+		AcceptedLost: behind.refused, DurableP99: figures.Milliseconds(behind.lag99),
 	}, nil
 }
 

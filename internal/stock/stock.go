@@ -73,7 +73,7 @@ type Item struct {
 	// Keeper is the backend of the stock; "" means InRedis. Put ignores the four fields
 	// after it, which are for a stock in the database, or sold by holds.
 	Keeper    Backend `json:"keeper" gorm:"size:16;not null;default:redis"`
-	Remaining int64   `json:"-" gorm:"not null;default:0"`          // units left
+	Remaining int64   `json:"-" gorm:"not null;default:0"`          // units left; with a stock in Redis: that accepted orders of the generation may take
 	Version   int64   `json:"-" gorm:"not null;default:0"`          // how often Remaining was written
 	Fence     int64   `json:"-" gorm:"not null;default:0"`          // the largest fencing token seen
 	FenceOf   string  `json:"-" gorm:"size:32;not null;default:''"` // the strategy whose token it is
@@ -84,6 +84,8 @@ type Item struct {
 	// it was counted, see Config.History. A Redis with another history may have an
 	// older stock.
 	History string `json:"-" gorm:"size:64;not null;default:''"`
+	// Unpublished means that no Redis has had the generation yet, see startGeneration.
+	Unpublished bool `json:"-" gorm:"not null;default:false"`
 	// Family is the family of the strategies at work. A caller of Put may set it to
 	// the family expected first, which saves the first buyer a step.
 	Family string `json:"-" gorm:"size:32;not null;default:''"`
@@ -159,6 +161,7 @@ func (r Request) check() error {
 type Result struct {
 	Order    Order
 	Replayed bool           // the order is an earlier request's, with the same key
+	Accepted bool           // the order is in a stream, and not written yet
 	Left     int64          // units left as this buyer saw it
 	Spans    []figures.Span // times spent inside the critical section
 	Lock     guard.Stats
@@ -175,9 +178,14 @@ type Audit struct {
 	// buy them until the stock is repaired.
 	Stranded int64 `json:"stranded"`
 	// InFlight counts units that were taken and may still become orders or go back: of
-	// purchases in progress, and of the sources of Config.Elsewhere. A killed process is
+	// purchases in progress, of accepted orders, and of the sources of Config.Elsewhere. A killed process is
 	// known to be dead after two seconds, and its units count as stranded then.
 	InFlight int64 `json:"in_flight"`
 	// Foreign counts units in orders of sales that the database does not know.
 	Foreign int64 `json:"foreign"`
+	// AcceptedLost counts orders that were refused after they were accepted, as far as
+	// Redis has not lost them. DurableP99 is the time in milliseconds within which 99 of
+	// 100 accepted orders were written. Both are 0 if orders are written at once.
+	AcceptedLost int64   `json:"accepted_lost"`
+	DurableP99   float64 `json:"durable_p99_ms"`
 }

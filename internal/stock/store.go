@@ -87,18 +87,18 @@ const migrateAttempts = 6
 
 // put begins a new sale of the item. It calls updateRedis within the transaction, with
 // the row locked; last is the item as it was. An error rolls everything back.
-func (s store) put(ctx context.Context, item Item, updateRedis func(item, last Item) error) (Item, error) {
+func (s store) put(ctx context.Context, item Item, updateRedis func(tx store, item, last Item) error) (Item, error) {
 	err := s.change(ctx, func(tx store) error {
 		last, err := tx.locked(item.SKU)
 		if err != nil && !errors.Is(err, ErrUnknownItem) {
 			return err
 		}
 		// By name, or GORM would set a time of its own.
-		written := clause.AssignmentColumns([]string{"name", "category", "initial", "keeper", "remaining", "version", "fence", "fence_of", "sale_id", "generation", "history", "family", "updated_at"})
+		written := clause.AssignmentColumns([]string{"name", "category", "initial", "keeper", "remaining", "version", "fence", "fence_of", "sale_id", "generation", "history", "unpublished", "family", "updated_at"})
 		if item, _, err = tx.begin(item, clause.OnConflict{DoUpdates: written}); err != nil {
 			return err
 		}
-		return updateRedis(item, last)
+		return updateRedis(tx, item, last)
 	})
 	return item, err
 }
@@ -118,10 +118,8 @@ func (s store) putNew(ctx context.Context, item Item, updateRedis func(Item) err
 func (s store) begin(item Item, conflict clause.OnConflict) (Item, bool, error) {
 	item.SaleID, item.Generation = uuid.NewString(), uuid.NewString()
 	item.UpdatedAt = now()
-	item.Remaining, item.Version, item.Fence, item.FenceOf = 0, 0, 0, ""
-	if !item.backend().inRedis() {
-		item.Remaining = item.Initial
-	}
+	item.Remaining, item.Version, item.Fence, item.FenceOf = item.Initial, 0, 0, ""
+	item.Unpublished = item.streamed()
 	done := s.db.Clauses(conflict).Create(&item)
 	if done.Error != nil {
 		return Item{}, false, fmt.Errorf("writing item %s: %w", item.SKU, done.Error)
@@ -168,11 +166,13 @@ func (s store) locked(sku string) (Item, error) {
 	return item, nil
 }
 
-// setGeneration writes the item's generation, history and family. The caller has locked
+// setGeneration writes the item's generation and what belongs to it. The caller has locked
 // the row.
 func (s store) setGeneration(item Item) error {
-	err := s.db.Model(&Item{}).Where("sku = ?", item.SKU).
-		UpdateColumns(map[string]any{"generation": item.Generation, "history": item.History, "family": item.Family}).Error
+	err := s.db.Model(&Item{}).Where("sku = ?", item.SKU).UpdateColumns(map[string]any{
+		"generation": item.Generation, "history": item.History, "family": item.Family,
+		"remaining": item.Remaining, "unpublished": item.Unpublished,
+	}).Error
 	if err != nil {
 		return fmt.Errorf("writing the generation of %s: %w", item.SKU, err)
 	}

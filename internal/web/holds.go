@@ -22,7 +22,6 @@ func (a *API) holdRoutes(api *gin.RouterGroup) {
 	get(api, "/holds/:id", parameters(), a.getHold)
 	api.DELETE("/holds/:id", parameters("token"), a.release)
 	api.POST("/holds/:id/pay", parameters(), a.pay)
-	get(api, "/orders/:id", parameters(), a.order)
 	api.POST("/payments/webhook", parameters(), a.webhook)
 }
 
@@ -118,8 +117,8 @@ func (a *API) pay(c *gin.Context) {
 	c.JSON(http.StatusOK, order)
 }
 
-// order answers with the order that a hold has become.
-func (a *API) order(c *gin.Context) {
+// holdOrder answers with the order that a hold has become.
+func (a *API) holdOrder(c *gin.Context) {
 	o, err := a.cfg.Holds.Order(c.Request.Context(), c.Param("id"))
 	if err != nil {
 		a.fail(c, err)

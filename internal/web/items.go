@@ -55,13 +55,19 @@ func (a *API) deduct(c *gin.Context) {
 		outcome = a.fail(c, err)
 	} else if res.Replayed {
 		outcome = "replayed"
+	} else if res.Accepted {
+		outcome = "accepted"
 	}
 	a.metrics.request(name, outcome)
 	a.metrics.lock(name, res.Lock)
 	if res.Lock.Release != nil {
 		a.cfg.Logger.Warn("a lock was not released", "strategy", name, "sku", c.Param("sku"), "error", res.Lock.Release)
 	}
-	if err == nil {
+	switch {
+	case err != nil:
+	case res.Accepted:
+		a.accepted(c, res)
+	default:
 		c.JSON(http.StatusOK, sold{Order: res.Order, Remaining: res.Left, Replayed: res.Replayed})
 	}
 }
@@ -88,6 +94,9 @@ type sold struct {
 	stock.Order
 	Remaining int64 `json:"remaining"` // as this buyer saw it
 	Replayed  bool  `json:"replayed"`  // an earlier request with the same key made the order
+
+	// State is that of an order that is written behind the sale, as far as it is known.
+	State string `json:"state,omitempty"`
 }
 
 // held writes the spans into the reply's header.

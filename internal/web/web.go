@@ -117,6 +117,9 @@ func (a *API) routes() *gin.Engine {
 	get(api, "/audit/:sku", none, a.audit)
 	api.POST("/audit/:sku/repair", a.guarded, none, a.repair)
 	get(api, "/audit/:sku/orders", a.guarded, parameters("after", "limit"), a.orders)
+	get(api, "/items/:sku/dead", a.guarded, none, a.deadLetters)
+	api.POST("/items/:sku/dead/retry", a.guarded, none, a.retryDead)
+	get(api, "/orders/:id", parameters("sku"), a.order)
 	get(api, "/strategies", none, a.strategies)
 	api.PUT("/strategy", a.guarded, none, a.putStrategy)
 	if a.cfg.Holds != nil {

@@ -119,6 +119,7 @@ func (c *crowd) attempt(ctx context.Context, o *Outcome, key string) (again bool
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Idempotency-Key", key)
+	req.Header.Set("Prefer", "wait=3") // where orders are written behind the sale
 	sent := time.Now()
 	res, body, err := c.exchange(req)
 	o.Service = time.Since(sent)
@@ -133,6 +134,11 @@ func (c *crowd) attempt(ctx context.Context, o *Outcome, key string) (again bool
 	o.Status, o.Code, o.Held = res.StatusCode, "", res.Header.Get("Oversell-Held")
 	if res.StatusCode == http.StatusOK {
 		return c.sold(o, key, body)
+	}
+	if res.StatusCode == http.StatusAccepted { // the order may still be lost
+		o.Code, o.CutOff = codeCutOff, true
+		c.sales.cutOff(key)
+		return true, time.Second
 	}
 	o.Code = problemCode(body)
 	if o.Code == codeSoldOut {

@@ -85,7 +85,7 @@ func (r Row) figures() map[string]float64 {
 		"oversold": float64(r.Oversold), "oversold_possible": float64(r.OversoldPossible),
 		"lost_updates": float64(r.LostUpdates), "undersold": float64(r.Undersold),
 		"duplicates": float64(r.Duplicates), "acknowledged_missing": float64(r.AcknowledgedMissing),
-		"unreported": float64(r.Unreported), "stranded": float64(r.Stranded), "max_holders": float64(r.MaxHolders), "db_loads": float64(r.DBLoads),
+		"unreported": float64(r.Unreported), "stranded": float64(r.Stranded), "accepted_lost": float64(r.AcceptedLost), "durable_p99_ms": r.DurableP99, "drain_ms": r.Drain, "max_holders": float64(r.MaxHolders), "db_loads": float64(r.DBLoads),
 		"p50_ms": r.P50, "p95_ms": r.P95, "p99_ms": r.P99, "max_ms": r.Max, "wall_ms": r.Wall,
 		"throughput": r.Throughput,
 	}

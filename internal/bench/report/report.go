@@ -100,6 +100,11 @@ type Row struct {
 	Uncompared          int64 `json:"uncompared,omitempty"` // replies beyond the number that is kept
 	Stranded            int64 `json:"stranded"`             // units that are neither sold nor left
 
+	// Of orders that are written behind the sale; 0 for others.
+	AcceptedLost int64   `json:"accepted_lost"`            // orders that were accepted and then lost
+	DurableP99   float64 `json:"durable_p99_ms,omitempty"` // time until 99 of 100 accepted orders were written
+	Drain        float64 `json:"drain_ms,omitempty"`       // time from the last reply until all were
+
 	MaxHolders int   `json:"max_holders"`
 	DBLoads    int64 `json:"db_loads"` // cache: loads of the cold key
 

@@ -305,10 +305,10 @@ func TestJSONHasTheNamesThatAreReliedUpon(t *testing.T) {
 	must(t, d.Decode(&got))
 	relied := []string{
 		"strategy", "condition", "workload", "requests", "stock", "sold", "sold_out", "failed", "unknown",
-		"oversold", "oversold_possible", "lost_updates", "undersold", "duplicates", "acknowledged_missing", "unreported", "stranded", "max_holders", "db_loads",
+		"oversold", "oversold_possible", "lost_updates", "undersold", "duplicates", "acknowledged_missing", "unreported", "stranded", "accepted_lost", "max_holders", "db_loads",
 		"p50_ms", "p95_ms", "p99_ms", "max_ms", "wall_ms", "throughput", "redis_commands", "verdict",
 	}
-	added := []string{"expected", "differs", "served", "reasons", "loads", "ttl", "stalled_ms", "discarded", "repeat", "open", "percentiles", "timeline", "rate", "duration"}
+	added := []string{"expected", "differs", "served", "reasons", "loads", "ttl", "stalled_ms", "discarded", "repeat", "open", "percentiles", "timeline", "rate", "duration", "durable_p99_ms", "drain_ms"}
 	for _, row := range got.Rows {
 		for _, name := range relied {
 			if _, ok := row[name]; !ok {

@@ -1,0 +1,377 @@
+package stock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
+	"gorm.io/gorm"
+
+	"oversell/internal/guard"
+)
+
+// Consumer says how a process writes accepted orders. The zero values mean the defaults.
+type Consumer struct {
+	Name string // unique among all processes; default a new UUID
+
+	// ClaimAfter is how long entries may be with a consumer that does not write them, until
+	// another one takes them over; default 3 s. A consumer that is only slow does no
+	// harm: an order is written once.
+	ClaimAfter time.Duration
+
+	// Tries is how often an order is given to a consumer until it becomes a dead letter,
+	// if the database does not take it; default 5. While the database is away nothing
+	// becomes a dead letter.
+	Tries int64
+
+	// Poll is how often the consumer looks for orders that other processes have accepted;
+	// default 250 ms. It finds those of its own process at once.
+	Poll time.Duration
+
+	// Finish is how long the consumer goes on after its context has ended, until the
+	// streams that it reads are empty.
+	Finish time.Duration
+
+	// Seam, if not nil, is called between two steps. If it returns an error, the item's
+	// goroutine ends there, as if the process had been killed. For tests.
+	Seam func(seam string) error
+}
+
+// The seams of a consumer.
+const (
+	SeamRead    = "read"    // orders were read from the stream, and are not written
+	SeamWritten = "written" // orders were written, and are still in the stream
+)
+
+// The defaults of a Consumer.
+const (
+	DefaultClaimAfter = 3 * time.Second
+	DefaultTries      = 5
+	DefaultPoll       = 250 * time.Millisecond
+)
+
+func (c Consumer) withDefaults() Consumer {
+	c.Name = cmp.Or(c.Name, uuid.NewString())
+	c.ClaimAfter = cmp.Or(c.ClaimAfter, DefaultClaimAfter)
+	c.Tries = cmp.Or(c.Tries, DefaultTries)
+	c.Poll = cmp.Or(c.Poll, DefaultPoll)
+	if c.Seam == nil {
+		c.Seam = func(string) error { return nil }
+	}
+	return c
+}
+
+// Consume writes accepted orders of all items until ctx ends. Several processes may consume
+// at the same time. It has one goroutine for each item whose stream is not empty, and
+// returns when all of them have ended: a transaction that has begun is finished.
+func (s *Service) Consume(ctx context.Context, c Consumer) {
+	g := &consumption{service: s, Consumer: c.withDefaults(), running: make(map[string]bool), nudged: make(map[string]bool)}
+	work, stop := context.WithCancel(context.WithoutCancel(ctx)) // for Finish longer than ctx
+	defer stop()
+	g.consume(ctx, work)
+	for sku := range s.accepted.take() {
+		g.begin(work, sku)
+	}
+	late := time.AfterFunc(g.Finish, stop)
+	defer late.Stop()
+	g.readers.Wait()
+}
+
+// consume starts goroutines for items until ctx ends. They end with work.
+func (g *consumption) consume(ctx, work context.Context) {
+	s := g.service
+	poll := time.NewTimer(0)
+	defer poll.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.accepted.wake:
+		case <-poll.C:
+			g.discover(work)
+			poll.Reset(g.Poll)
+		}
+		for sku := range s.accepted.take() {
+			g.begin(work, sku)
+		}
+	}
+}
+
+// consumption is a running Consume.
+type consumption struct {
+	Consumer
+	service *Service
+	readers sync.WaitGroup
+
+	skus   []string // the items with streams, as of listed
+	listed time.Time
+
+	mu      sync.Mutex
+	running map[string]bool // by SKU
+	nudged  map[string]bool // of those, the items for which orders have come since
+}
+
+// listEvery is how often the list of items with streams is read from the database.
+const listEvery = time.Second
+
+// discover begins to read the streams that are not empty.
+func (g *consumption) discover(ctx context.Context) {
+	s := g.service
+	if time.Since(g.listed) >= listEvery {
+		skus, err := s.store.streamed(ctx)
+		if err != nil {
+			s.log.Warn("looking for accepted orders failed", "error", err)
+			return
+		}
+		g.skus, g.listed = skus, time.Now()
+	}
+	if len(g.skus) == 0 {
+		return
+	}
+	lengths, err := s.streams.lengths(ctx, g.skus)
+	if err != nil {
+		if ctx.Err() == nil {
+			s.log.Warn("looking for accepted orders failed", "error", err)
+		}
+		return
+	}
+	for i, n := range lengths {
+		if n > 0 {
+			g.begin(ctx, g.skus[i])
+		}
+	}
+}
+
+// begin starts a goroutine for an item unless it has one.
+func (g *consumption) begin(ctx context.Context, sku string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.running[sku] {
+		g.nudged[sku] = true
+		return
+	}
+	g.running[sku] = true
+	g.readers.Go(func() {
+		r := &streamReader{consumption: g, sku: sku, pace: newPace(MaxBatch)}
+		for again := true; again; {
+			r.run(ctx)
+			again = g.goesOn(ctx, sku)
+		}
+	})
+}
+
+// goesOn reports whether an item's goroutine must look again, because orders have come
+// since it found the stream empty. Otherwise another goroutine may begin.
+func (g *consumption) goesOn(ctx context.Context, sku string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.nudged[sku] && ctx.Err() == nil {
+		delete(g.nudged, sku)
+		return true
+	}
+	delete(g.running, sku)
+	delete(g.nudged, sku)
+	return false
+}
+
+// streamReader writes the accepted orders of one item. It is for one goroutine.
+type streamReader struct {
+	*consumption
+	sku     string
+	pace    *pace
+	claimed time.Time // when it last looked for entries of dead consumers
+}
+
+// The limits of the pause after a failure.
+const (
+	minConsumePause = 50 * time.Millisecond
+	maxConsumePause = 2 * time.Second
+
+	// othersPause is how long a consumer sleeps while all entries are with others.
+	othersPause = 50 * time.Millisecond
+)
+
+// run reads and writes until the stream is empty or ctx ends.
+func (r *streamReader) run(ctx context.Context) {
+	pause := minConsumePause
+	for ctx.Err() == nil {
+		entries, before, err := r.next(ctx)
+		if err == nil && len(entries) > 0 {
+			if err = r.Seam(SeamRead); err == nil {
+				err = r.consume(ctx, entries, before)
+			}
+		} else if err == nil {
+			lengths, lenErr := r.service.streams.lengths(ctx, []string{r.sku})
+			if err = lenErr; err == nil && lengths[0] == 0 {
+				return
+			}
+			// The rest is with other consumers.
+			_ = guard.Sleep(ctx, min(r.ClaimAfter/4, othersPause))
+		}
+		switch {
+		case errors.Is(err, errSeam):
+			return
+		case err == nil:
+			pause = minConsumePause
+		case ctx.Err() == nil:
+			r.service.log.Warn("accepted orders could not be written, and are tried again", "sku", r.sku, "in", pause, "error", err)
+			_ = guard.Sleep(ctx, pause)
+			pause = min(2*pause, maxConsumePause)
+		}
+	}
+}
+
+// errSeam is wrapped by the errors with which Consumer.Seam ends a goroutine.
+var errSeam = errors.New("the consumer was ended")
+
+// EndAtSeam is the error for Consumer.Seam.
+func EndAtSeam() error { return errSeam }
+
+// next returns orders to write, and whether they may have been written before.
+func (r *streamReader) next(ctx context.Context) (entries []entry, before bool, err error) {
+	streams := r.service.streams
+	if time.Since(r.claimed) >= r.ClaimAfter/4 {
+		r.claimed = time.Now()
+		entries, err = streams.claim(ctx, r.sku, r.Name, r.ClaimAfter, r.pace.size())
+		if len(entries) > 0 {
+			r.claimed = time.Time{} // there may be more
+			return entries, true, err
+		}
+	}
+	if err == nil {
+		entries, err = streams.read(ctx, r.sku, r.Name, r.pace.size())
+	}
+	if redis.HasErrorPrefix(err, "NOGROUP") {
+		if err = streams.join(ctx, r.sku); err == nil {
+			entries, err = streams.read(ctx, r.sku, r.Name, r.pace.size())
+		}
+	}
+	return entries, false, err
+}
+
+// consume writes orders and removes them from the stream. While the database is away it
+// tries again.
+func (r *streamReader) consume(ctx context.Context, entries []entry, before bool) error {
+	for pause := minConsumePause; ; pause = min(2*pause, maxConsumePause) {
+		start := time.Now()
+		fates, err := r.service.store.writeAccepted(ctx, r.sku, entries, before)
+		if errors.Is(err, gorm.ErrDuplicatedKey) && !before {
+			before = true
+			continue
+		}
+		if err != nil && !away(err) {
+			return r.oneByOne(ctx, entries, err)
+		}
+		if err == nil {
+			r.pace.wrote(len(entries), time.Since(start))
+			if err := r.Seam(SeamWritten); err != nil {
+				return err
+			}
+			return r.settle(ctx, fates)
+		}
+		r.service.log.Warn("accepted orders wait for the database", "sku", r.sku, "orders", len(entries), "again in", pause, "error", err)
+		if err := guard.Sleep(ctx, pause); err != nil {
+			return err
+		}
+		before = true // the transaction may have been committed
+	}
+}
+
+// oneByOne writes orders that the database did not take together, each alone. If it takes
+// none of several, the fault is not theirs.
+func (r *streamReader) oneByOne(ctx context.Context, entries []entry, together error) error {
+	var bad []entry
+	var last error
+	for _, e := range entries {
+		fates, err := []fate(nil), together
+		if len(entries) > 1 {
+			fates, err = r.service.store.writeAccepted(ctx, r.sku, []entry{e}, true)
+		}
+		switch {
+		case err == nil:
+			if err := r.settle(ctx, fates); err != nil {
+				return err
+			}
+		case away(err):
+			return err
+		default:
+			bad, last = append(bad, e), err
+		}
+	}
+	if len(bad) == len(entries) && len(bad) > 1 {
+		return last
+	}
+	for _, e := range bad {
+		if err := r.failed(ctx, e, last); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// failed leaves an order, which the database did not take, to be claimed again, or makes
+// it a dead letter if that was its last try.
+func (r *streamReader) failed(ctx context.Context, e entry, why error) error {
+	n, err := r.service.streams.deliveries(ctx, r.sku, e.at)
+	if err != nil || n == 0 {
+		return err
+	}
+	if n < r.Tries {
+		r.service.log.Warn("an accepted order was not written, and is tried again", "sku", r.sku, "order", e.order.ID, "try", n, "error", why)
+		return nil
+	}
+	return r.bury(ctx, e, refusal{kind: kindFailed, reason: "the database did not take the order: " + shortReason(why)}, n)
+}
+
+// maxReason bounds a reason in a dead letter, in bytes.
+const maxReason = 200
+
+func shortReason(err error) string {
+	text := err.Error()
+	return text[:min(len(text), maxReason)]
+}
+
+// bury makes an order a dead letter.
+func (r *streamReader) bury(ctx context.Context, e entry, why refusal, deliveries int64) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startTimeout)
+	defer cancel()
+	moved, err := r.service.streams.bury(ctx, e, why, deliveries)
+	if err != nil || !moved {
+		return err
+	}
+	r.service.log.Warn("an accepted order is now a dead letter", "sku", r.sku, "order", e.order.ID, "kind", why.kind, "reason", why.reason)
+	r.service.accepted.settled([]entry{e})
+	return nil
+}
+
+// settle removes written orders from the stream, and makes refused ones dead letters.
+func (r *streamReader) settle(ctx context.Context, fates []fate) error {
+	var written []entry
+	for _, f := range fates {
+		if f.written {
+			written = append(written, f.entry)
+			continue
+		}
+		if f.doubt {
+			r.service.reconciliation.doubt(r.sku, generation{saleID: f.order.SaleID, id: f.generation})
+		}
+		if err := r.bury(ctx, f.entry, f.refusal, 1); err != nil {
+			return err
+		}
+	}
+	if len(written) == 0 {
+		return nil
+	}
+	at := time.Now()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startTimeout)
+	defer cancel()
+	if err := r.service.streams.settle(ctx, r.sku, written); err != nil {
+		return err // they are claimed again, and found in the database
+	}
+	r.service.accepted.settled(written)
+	return r.service.streams.recordLag(ctx, r.sku, written, at)
+}

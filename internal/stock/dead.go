@@ -1,0 +1,254 @@
+package stock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// DeadLetter is an accepted order that could not be written.
+type DeadLetter struct {
+	entry `json:"-"`
+	Order Order `json:"-"`
+
+	ID         string    `json:"id"` // of the dead letter
+	OrderID    string    `json:"order_id"`
+	Quantity   int64     `json:"quantity"`
+	Strategy   string    `json:"strategy"`
+	AcceptedAt time.Time `json:"accepted_at"`
+	KeyHash    string    `json:"key_hash,omitempty"` // see KeyHash; "": the order has no key
+	// Kind is "failed" if the order still has its units, and "refused" if it has not.
+	Kind       string    `json:"kind"`
+	Reason     string    `json:"reason"`
+	Deliveries int64     `json:"deliveries"` // how often a consumer was given the order
+	DiedAt     time.Time `json:"died_at"`
+}
+
+func parseDead(sku string, m redis.XMessage) DeadLetter {
+	text := func(name string) string {
+		value, _ := m.Values[name].(string)
+		return value
+	}
+	number := func(name string) int64 {
+		n, _ := strconv.ParseInt(text(name), 10, 64) // 0 if somebody else wrote it
+		return n
+	}
+	e := parseEntry(sku, m)
+	return DeadLetter{
+		entry: e, Order: e.order, ID: m.ID, OrderID: e.order.ID, Quantity: e.order.Quantity, Strategy: e.order.Strategy,
+		AcceptedAt: e.order.CreatedAt, KeyHash: KeyHash(e.key()), Kind: text("kind"), Reason: text("reason"),
+		Deliveries: number("deliveries"), DiedAt: time.UnixMilli(number("died")).UTC(),
+	}
+}
+
+// deadLetters reads all dead letters of an item.
+func (s streams) deadLetters(ctx context.Context, sku string) ([]DeadLetter, error) {
+	found, err := s.pages(ctx, keys{sku}.dead())
+	if err != nil {
+		return nil, fmt.Errorf("reading the dead letters of %s: %w", sku, err)
+	}
+	letters := make([]DeadLetter, len(found))
+	for i, m := range found {
+		letters[i] = parseDead(sku, m)
+	}
+	return letters, nil
+}
+
+// DeadLetters lists the dead letters of an item, the oldest first. It returns
+// ErrUnknownItem.
+func (s *Service) DeadLetters(ctx context.Context, sku string) ([]DeadLetter, error) {
+	if _, err := s.Item(ctx, sku); err != nil {
+		return nil, err
+	}
+	return s.streams.deadLetters(ctx, sku)
+}
+
+// Retried says what became of the dead letters of an item.
+type Retried struct {
+	SKU      string `json:"sku"`
+	Requeued int    `json:"requeued"` // they are in the stream again
+	Written  int    `json:"written"`  // they were in the database already
+	Left     int    `json:"left"`     // they stay dead letters: their units are sold
+}
+
+// RetryDead puts the dead letters of an item back into the stream. An order that still has
+// its units is written with them. For any other order, units are taken from the current
+// stock, as for a new buyer. It returns ErrUnknownItem, and ErrOtherStrategy while another
+// family is at work on the item.
+func (s *Service) RetryDead(ctx context.Context, sku string) (Retried, error) {
+	done := Retried{SKU: sku}
+	letters, err := s.DeadLetters(ctx, sku)
+	if err != nil {
+		return done, err
+	}
+	if len(letters) > 0 && !s.families.mixed {
+		if err := s.claim(ctx, sku, StreamFamily); err != nil {
+			return done, fmt.Errorf("retrying the dead letters of %s: %w", sku, err)
+		}
+	}
+	now, err := s.reconcile(ctx, sku)
+	if err != nil {
+		return done, err
+	}
+	for _, letter := range letters {
+		moved, err := s.retryDead(ctx, letter, now.gen)
+		if err != nil {
+			return done, err
+		}
+		switch {
+		case moved.written:
+			done.Written++
+		case moved.requeued:
+			done.Requeued++
+		default:
+			done.Left++
+		}
+	}
+	if done.Requeued > 0 {
+		s.accepted.add(sku)
+	}
+	return done, nil
+}
+
+type retried struct{ written, requeued bool }
+
+func (s *Service) retryDead(ctx context.Context, letter DeadLetter, g generation) (retried, error) {
+	written, err := s.store.written(ctx, letter.OrderID)
+	if err != nil {
+		return retried{}, err
+	}
+	if written[letter.OrderID] {
+		return retried{written: true}, s.streams.removeDead(ctx, letter)
+	}
+	if letter.malformed != nil {
+		return retried{}, nil
+	}
+	answer, err := s.streams.requeue(ctx, letter, g)
+	return retried{requeued: answer == 1}, err
+}
+
+// removeDead removes a dead letter.
+func (s streams) removeDead(ctx context.Context, letter DeadLetter) error {
+	k := keys{letter.Order.SKU}
+	_, err := s.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		p.XDel(ctx, k.dead(), letter.ID)
+		p.HDel(ctx, k.accepted(), letter.OrderID)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("removing dead letter %s: %w", letter.ID, err)
+	}
+	return nil
+}
+
+// requeue moves a dead letter back to the stream, see requeue.lua for the answers.
+func (s streams) requeue(ctx context.Context, letter DeadLetter, g generation) (int, error) {
+	e, k, take := letter.entry, keys{letter.Order.SKU}, int64(0)
+	if letter.Kind != kindFailed || e.generation != g.id {
+		e.generation, e.order.SaleID, take = g.id, g.saleID, e.order.Quantity
+	}
+	at := []string{k.dead(), k.stream(), k.accepted(), k.sale(), k.stock(g), k.streamKeys(g.saleID)}
+	args := append([]any{letter.ID, e.order.ID, g.String(), take, e.key()}, e.fields()...)
+	answer, err := requeueScript.Run(ctx, s.rdb, at, args...).Int()
+	if err != nil {
+		return 0, fmt.Errorf("moving dead letter %s back to the stream: %w", letter.ID, err)
+	}
+	return answer, nil
+}
+
+// The states of an order.
+const (
+	StateAccepted    = "accepted"     // it is in the stream, and will be written or refused
+	StateWritten     = "written"      // it is in the database
+	StateNotAccepted = "not_accepted" // it was refused after it was accepted, and has no units
+)
+
+// ErrNotAccepted means that an order was refused after it was accepted.
+var ErrNotAccepted = errors.New("the order is not accepted: its units were lost before it was written")
+
+// ErrUnknownOrder means that no order has the id, and that none with it will be written.
+var ErrUnknownOrder = errors.New("unknown order")
+
+// OrderState is an order and what has become of it.
+type OrderState struct {
+	Order
+	State  string `json:"state"`
+	Reason string `json:"reason,omitempty"` // why it is not accepted, or not written yet
+}
+
+// OrderState returns the state of an order. If sku is "", it looks in the streams of all
+// items. It returns ErrUnknownOrder, and ErrInvalid for an id that no order can have.
+func (s *Service) OrderState(ctx context.Context, sku, id string) (OrderState, error) {
+	if !orderIDForm.MatchString(id) {
+		return OrderState{}, fmt.Errorf("%w: that is not the id of an order", ErrInvalid)
+	}
+	if sku != "" {
+		if err := CheckSKU(sku); err != nil {
+			return OrderState{}, err
+		}
+	}
+	if found, err := s.writtenState(ctx, id); err == nil || !errors.Is(err, ErrUnknownOrder) {
+		return found, err
+	}
+	skus := []string{sku}
+	if sku == "" {
+		var err error
+		if skus, err = s.store.streamed(ctx); err != nil {
+			return OrderState{}, err
+		}
+	}
+	for _, sku := range skus {
+		found, ok, err := s.streams.find(ctx, sku, id)
+		if err != nil {
+			return OrderState{}, err
+		}
+		if ok {
+			return s.stateOf(ctx, found)
+		}
+	}
+	// It may have been written, and removed from the stream, between the two.
+	return s.writtenState(ctx, id)
+}
+
+// writtenState returns the state of an order in the database, or ErrUnknownOrder.
+func (s *Service) writtenState(ctx context.Context, id string) (OrderState, error) {
+	order, ok, err := s.store.order(ctx, id)
+	if err == nil && !ok {
+		err = fmt.Errorf("%w: %s: it was never accepted, or Redis lost it before it was written", ErrUnknownOrder, id)
+	}
+	return OrderState{Order: order, State: StateWritten}, err
+}
+
+// stateOf returns the state of an order that is in the stream or is a dead letter.
+func (s *Service) stateOf(ctx context.Context, found DeadLetter) (OrderState, error) {
+	state := OrderState{Order: found.Order, State: StateAccepted, Reason: found.Reason}
+	if found.Kind == "" {
+		return state, nil
+	}
+	item, err := s.store.item(ctx, found.Order.SKU)
+	if err != nil && !errors.Is(err, ErrUnknownItem) {
+		return OrderState{}, err
+	}
+	if found.Kind != kindFailed || found.generation != item.Generation {
+		state.State = StateNotAccepted
+	}
+	return state, nil
+}
+
+// order reads an order by its id.
+func (s store) order(ctx context.Context, id string) (Order, bool, error) {
+	ctx, cancel := limited(ctx)
+	defer cancel()
+	var found []Order
+	if err := s.db.WithContext(ctx).Where("id = ?", id).Limit(1).Find(&found).Error; err != nil {
+		return Order{}, false, fmt.Errorf("reading order %s: %w", id, err)
+	}
+	if len(found) == 0 {
+		return Order{}, false, nil
+	}
+	return found[0], true, nil
+}

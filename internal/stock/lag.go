@@ -1,0 +1,74 @@
+package stock
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// lagBuckets is how many buckets of the histogram of lags there are for each doubling.
+const lagBuckets = 8
+
+// lagBucket returns the bucket of a time until an order was written.
+func lagBucket(lag time.Duration) int {
+	return int(math.Ceil(math.Log2(max(1, float64(lag)/float64(time.Millisecond))) * lagBuckets))
+}
+
+// recordLag records how long orders waited from their acceptance until they were written
+// at this time. The clocks are those of the process that accepted and of the one that
+// wrote.
+func (s streams) recordLag(ctx context.Context, sku string, written []entry, at time.Time) error {
+	k, counts := keys{sku}, make(map[string]map[int]int64)
+	for _, e := range written {
+		if counts[e.order.SaleID] == nil {
+			counts[e.order.SaleID] = make(map[int]int64)
+		}
+		counts[e.order.SaleID][lagBucket(at.Sub(e.order.CreatedAt))]++
+	}
+	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for saleID, buckets := range counts {
+			for bucket, n := range buckets {
+				p.HIncrBy(ctx, k.lag(saleID), strconv.Itoa(bucket), n)
+			}
+			p.PExpire(ctx, k.lag(saleID), keysKept)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("recording when orders of %s were written: %w", sku, err)
+	}
+	return nil
+}
+
+// lag99 returns the time within which 99 of 100 accepted orders of a sale were written, to
+// a ninth of its value; 0 if none was.
+func (s streams) lag99(ctx context.Context, sku, saleID string) (time.Duration, error) {
+	found, err := s.rdb.HGetAll(ctx, keys{sku}.lag(saleID)).Result()
+	if err != nil {
+		return 0, fmt.Errorf("reading when orders of %s were written: %w", sku, err)
+	}
+	counts, total := make(map[int]int64), int64(0)
+	var buckets []int
+	for name, text := range found {
+		bucket, err := strconv.Atoi(name)
+		if err != nil {
+			continue // somebody else wrote it
+		}
+		n, _ := strconv.ParseInt(text, 10, 64)
+		counts[bucket], total = n, total+n
+		buckets = append(buckets, bucket)
+	}
+	slices.Sort(buckets)
+	var below int64
+	for _, bucket := range buckets {
+		if below += counts[bucket]; below*100 >= total*99 {
+			return time.Duration(math.Exp2(float64(bucket)/lagBuckets) * float64(time.Millisecond)), nil
+		}
+	}
+	return 0, nil
+}

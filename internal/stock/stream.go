@@ -1,0 +1,306 @@
+package stock
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+var (
+	//go:embed settle.lua
+	settleSource string
+	settleScript = redis.NewScript(settleSource)
+
+	//go:embed bury.lua
+	burySource string
+	buryScript = redis.NewScript(burySource)
+
+	//go:embed requeue.lua
+	requeueSource string
+	requeueScript = redis.NewScript(requeueSource)
+)
+
+const (
+	// StreamFamily is the family of the strategies that append orders to a stream. A
+	// count writes the orders in the stream of an item that this family sells.
+	StreamFamily = "lua_stream"
+
+	// consumerGroup is the consumer group of all streams.
+	consumerGroup = "writers"
+
+	// keysKept is how long the idempotency keys of accepted orders are kept after the
+	// last order: longer than an order may wait to be written.
+	keysKept = 24 * time.Hour
+
+	// maxDead is how many dead letters an item has at most. Older ones are removed.
+	maxDead = 10_000
+
+	// streamPage is how many entries are read from a stream at once.
+	streamPage = 1_000
+)
+
+// stream is the key of the orders that were accepted and are not written yet.
+func (k keys) stream() string { return "oversell:{" + k.sku + "}:stream" }
+
+// dead is the key of the dead letters: orders that could not be written.
+func (k keys) dead() string { return k.stream() + ":dead" }
+
+// accepted is the key of the hash with each accepted order's entry in the stream.
+func (k keys) accepted() string { return k.stream() + ":orders" }
+
+// streamKeys is the key of the hash with the accepted orders by their idempotency keys.
+func (k keys) streamKeys(saleID string) string { return k.stream() + ":keys:" + saleID }
+
+// lag is the key of the histogram of the times until orders were written.
+func (k keys) lag(saleID string) string { return k.stream() + ":lag:" + saleID }
+
+// ofStream are the keys of an item's stream and of one of its sales.
+func (k keys) ofStream(saleID string) []string {
+	return []string{k.stream(), k.dead(), k.accepted(), k.streamKeys(saleID), k.lag(saleID)}
+}
+
+// entry is an accepted order in a stream.
+type entry struct {
+	at         string // its id in the stream
+	order      Order
+	generation string // that its units were taken from
+	malformed  error  // why it is not an order
+}
+
+// fields are the names and values of the entry.
+func (e entry) fields() []any {
+	return []any{
+		"id", e.order.ID, "sku", e.order.SKU, "sale", e.order.SaleID, "generation", e.generation,
+		"quantity", e.order.Quantity, "key", e.key(), "strategy", e.order.Strategy, "time", e.order.CreatedAt.UnixMilli(),
+	}
+}
+
+// key is the idempotency key of the order, "" for none.
+func (e entry) key() string {
+	if e.order.IdempotencyKey == nil {
+		return ""
+	}
+	return *e.order.IdempotencyKey
+}
+
+// parseEntry parses an entry of the item's stream. Somebody else may have written it.
+func parseEntry(sku string, m redis.XMessage) entry {
+	text := func(name string) string {
+		value, _ := m.Values[name].(string)
+		return value
+	}
+	e := entry{at: m.ID, generation: text("generation"), order: Order{
+		ID: text("id"), SKU: sku, SaleID: text("sale"), Strategy: text("strategy"),
+	}}
+	if key := text("key"); key != "" {
+		e.order.IdempotencyKey = &key
+	}
+	milliseconds, err := strconv.ParseInt(text("time"), 10, 64)
+	e.order.CreatedAt = time.UnixMilli(milliseconds).UTC()
+	quantity, quantityErr := strconv.ParseInt(text("quantity"), 10, 64)
+	e.order.Quantity = quantity
+	switch err := errors.Join(err, quantityErr); {
+	case err != nil:
+		e.malformed = err
+	case !orderIDForm.MatchString(e.order.ID) || quantity < 1 || quantity > MaxQuantity || len(e.key()) > MaxKey:
+		e.malformed = errors.New("it has no valid id, quantity or key")
+	}
+	return e
+}
+
+func parseEntries(sku string, all []redis.XMessage) []entry {
+	entries := make([]entry, len(all))
+	for i, m := range all {
+		entries[i] = parseEntry(sku, m)
+	}
+	return entries
+}
+
+// streams has the accepted orders of items in Redis. It is safe for concurrent use.
+type streams struct{ rdb redis.UniversalClient }
+
+// join creates the consumer group of an item's stream, unless it exists. It begins with
+// the first entry of the stream.
+func (s streams) join(ctx context.Context, sku string) error {
+	err := s.rdb.XGroupCreateMkStream(ctx, keys{sku}.stream(), consumerGroup, "0").Err()
+	if err != nil && !redis.HasErrorPrefix(err, "BUSYGROUP") {
+		return fmt.Errorf("creating the consumer group of %s: %w", sku, err)
+	}
+	return nil
+}
+
+// read reads entries that no consumer has read.
+func (s streams) read(ctx context.Context, sku, consumer string, most int) ([]entry, error) {
+	found, err := s.rdb.XReadGroup(ctx, &redis.XReadGroupArgs{
+		Group: consumerGroup, Consumer: consumer, Streams: []string{keys{sku}.stream(), ">"},
+		Count: int64(most), Block: -1, // do not block
+	}).Result()
+	if errors.Is(err, redis.Nil) || err == nil && len(found) == 0 {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the stream of %s: %w", sku, err)
+	}
+	return parseEntries(sku, found[0].Messages), nil
+}
+
+// claim takes over entries that a consumer has read and not removed for this long.
+func (s streams) claim(ctx context.Context, sku, consumer string, idle time.Duration, most int) ([]entry, error) {
+	found, _, err := s.rdb.XAutoClaim(ctx, &redis.XAutoClaimArgs{
+		Stream: keys{sku}.stream(), Group: consumerGroup, Consumer: consumer, MinIdle: idle, Start: "0-0", Count: int64(most),
+	}).Result()
+	if err != nil {
+		return nil, fmt.Errorf("claiming entries of the stream of %s: %w", sku, err)
+	}
+	return parseEntries(sku, found), nil
+}
+
+// deliveries returns how often an entry was given to a consumer.
+func (s streams) deliveries(ctx context.Context, sku, at string) (int64, error) {
+	found, err := s.rdb.XPendingExt(ctx, &redis.XPendingExtArgs{
+		Stream: keys{sku}.stream(), Group: consumerGroup, Start: at, End: at, Count: 1,
+	}).Result()
+	if err != nil {
+		return 0, fmt.Errorf("counting the deliveries of an entry of %s: %w", sku, err)
+	}
+	if len(found) == 0 {
+		return 0, nil // it is settled
+	}
+	return found[0].RetryCount, nil
+}
+
+// lengths returns how many entries the streams of items have.
+func (s streams) lengths(ctx context.Context, skus []string) ([]int64, error) {
+	calls := make([]*redis.IntCmd, len(skus))
+	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, sku := range skus {
+			calls[i] = p.XLen(ctx, keys{sku}.stream())
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading the lengths of %d streams: %w", len(skus), err)
+	}
+	lengths := make([]int64, len(skus))
+	for i, call := range calls {
+		lengths[i] = call.Val()
+	}
+	return lengths, nil
+}
+
+// all reads the whole stream of an item.
+func (s streams) all(ctx context.Context, sku string) ([]entry, error) {
+	found, err := s.pages(ctx, keys{sku}.stream())
+	if err != nil {
+		return nil, fmt.Errorf("reading the stream of %s: %w", sku, err)
+	}
+	return parseEntries(sku, found), nil
+}
+
+// pages reads a whole stream page by page.
+func (s streams) pages(ctx context.Context, key string) (all []redis.XMessage, err error) {
+	for from := "-"; ; {
+		page, err := s.rdb.XRangeN(ctx, key, from, "+", streamPage).Result()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page...)
+		if len(page) < streamPage {
+			return all, nil
+		}
+		from = "(" + page[len(page)-1].ID
+	}
+}
+
+// settle removes orders that are in the database from the stream.
+func (s streams) settle(ctx context.Context, sku string, written []entry) error {
+	k, bySale := keys{sku}, make(map[string][]any)
+	for _, e := range written {
+		bySale[e.order.SaleID] = append(bySale[e.order.SaleID], e.at, e.order.ID, e.key())
+	}
+	for saleID, orders := range bySale {
+		at := []string{k.stream(), k.accepted(), k.streamKeys(saleID), k.claimed(saleID, time.Now())[0]}
+		args := append([]any{consumerGroup, (2 * claimPeriod).Milliseconds()}, orders...)
+		if err := settleScript.Run(ctx, s.rdb, at, args...).Err(); err != nil {
+			return fmt.Errorf("removing %d written orders of %s from the stream: %w", len(orders)/3, sku, err)
+		}
+	}
+	return nil
+}
+
+// bury moves an entry to the dead letters. It reports whether it was still in the stream.
+func (s streams) bury(ctx context.Context, e entry, why refusal, deliveries int64) (bool, error) {
+	k := keys{e.order.SKU}
+	stockKey := k.stock(generation{saleID: e.order.SaleID, id: e.generation})
+	key, putBack := e.key(), int64(0)
+	if why.kind == kindFailed {
+		key = "" // the order may still be written: it keeps its key
+	}
+	if why.putBack {
+		putBack = e.order.Quantity
+	}
+	args := append([]any{consumerGroup, e.at, e.order.ID, key, putBack, maxDead}, e.fields()...)
+	args = append(args, "kind", why.kind, "reason", why.reason, "deliveries", deliveries, "died", now().UnixMilli())
+	moved, err := buryScript.Run(ctx, s.rdb, []string{k.stream(), k.dead(), k.accepted(), k.streamKeys(e.order.SaleID), stockKey}, args...).Int()
+	if err != nil {
+		return false, fmt.Errorf("moving order %s to the dead letters: %w", e.order.ID, err)
+	}
+	return moved == 1, nil
+}
+
+// find returns an accepted order, and its dead letter if it has one. It returns false if
+// neither the stream nor the dead letters have the order.
+func (s streams) find(ctx context.Context, sku, orderID string) (found DeadLetter, ok bool, err error) {
+	k := keys{sku}
+	at, err := s.rdb.HGet(ctx, k.accepted(), orderID).Result()
+	if errors.Is(err, redis.Nil) {
+		return DeadLetter{}, false, nil
+	}
+	if err != nil {
+		return DeadLetter{}, false, fmt.Errorf("looking up order %s in the stream: %w", orderID, err)
+	}
+	key, at, dead := k.stream(), at, false
+	if letter, isDead := strings.CutPrefix(at, "dead:"); isDead {
+		key, at, dead = k.dead(), letter, true
+	}
+	messages, err := s.rdb.XRange(ctx, key, at, at).Result()
+	if err != nil || len(messages) == 0 {
+		if err != nil {
+			err = fmt.Errorf("looking up order %s in the stream: %w", orderID, err)
+		}
+		return DeadLetter{}, false, err
+	}
+	if dead {
+		return parseDead(sku, messages[0]), true, nil
+	}
+	e := parseEntry(sku, messages[0])
+	return DeadLetter{entry: e, Order: e.order}, true, nil
+}
+
+// byKey returns the accepted order of a sale that has an idempotency key.
+func (s streams) byKey(ctx context.Context, sku, saleID, key string) (Order, bool, error) {
+	id, err := s.rdb.HGet(ctx, keys{sku}.streamKeys(saleID), key).Result()
+	if errors.Is(err, redis.Nil) {
+		return Order{}, false, nil
+	}
+	if err != nil {
+		return Order{}, false, fmt.Errorf("looking up the accepted order of an idempotency key: %w", err)
+	}
+	found, ok, err := s.find(ctx, sku, id)
+	return found.Order, ok, err
+}
+
+// fence ends a generation in Redis: no script accepts an order in it any more.
+func (s streams) fence(ctx context.Context, sku string, g generation) error {
+	k := keys{sku}
+	if err := s.rdb.Del(ctx, append([]string{k.sale()}, k.of(g)...)...).Err(); err != nil {
+		return fmt.Errorf("ending a generation of %s in Redis: %w", sku, err)
+	}
+	return nil
+}

@@ -1,0 +1,124 @@
+package stock
+
+import (
+	"context"
+	"time"
+)
+
+// streamed reports whether the family of streams sells the item's current generation.
+func (i Item) streamed() bool { return i.Family == StreamFamily && i.backend().inRedis() }
+
+// endStream ends the item's current generation in Redis, if orders may have been accepted
+// in it, and writes those that are in the stream. An order that is not written then is
+// never written: the caller, who has locked the item's row in tx, gives it another
+// generation. So a count has all that was accepted, and each order is either written
+// or refused.
+//
+// The orders stay in the stream until a consumer finds them in the database.
+func (s *Service) endStream(ctx context.Context, tx store, item Item) error {
+	if !item.streamed() && !s.families.mixed || item.Generation == "" || !item.backend().inRedis() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if !item.streamed() {
+		if lengths, err := s.streams.lengths(ctx, []string{item.SKU}); err != nil || lengths[0] == 0 {
+			return err
+		}
+	}
+	if err := s.streams.fence(ctx, item.SKU, item.generation()); err != nil {
+		return err
+	}
+	entries, err := s.streams.all(ctx, item.SKU)
+	if err != nil {
+		return err
+	}
+	return tx.writeLast(item, entries)
+}
+
+// publish gives Redis the generation that the item's row has, with the units that the row
+// has for it. The caller has locked the row in tx. Nobody can have accepted an order in
+// the generation, unless Redis has it already and only the row does not say so.
+func (s *Service) publish(ctx context.Context, tx store, item Item) error {
+	history, err := s.history(ctx, item)
+	if err != nil {
+		return err
+	}
+	r, ok, err := s.stock.look(ctx, item.SKU)
+	if err != nil {
+		return err
+	}
+	published := r.gen == item.generation()
+	if published && (!ok || item.History != history) {
+		return s.startGeneration(ctx, tx, item, item.Family) // its stock may be an older one
+	}
+	if !published {
+		if err := s.stock.start(ctx, item, item.Remaining, item.generation()); err != nil {
+			return err
+		}
+	}
+	item.Unpublished, item.History = false, history
+	return tx.setGeneration(item)
+}
+
+// behind is what an audit says about orders that are written behind the sale.
+type behind struct {
+	unwritten int64         // units of accepted orders that are not in the database
+	refused   int64         // orders that were refused after they were accepted
+	lag99     time.Duration // within which 99 of 100 orders were written
+}
+
+// behind reads the accepted orders of an item. Those that are unwritten belong to the current
+// generation, and are in the stream or in a dead letter that still has its units.
+func (s *Service) behind(ctx context.Context, item Item) (found behind, err error) {
+	if !item.streamed() && !s.families.mixed {
+		return behind{}, nil
+	}
+	if found.lag99, err = s.streams.lag99(ctx, item.SKU, item.SaleID); err != nil {
+		return behind{}, err
+	}
+	entries, err := s.streams.all(ctx, item.SKU)
+	if err != nil {
+		return behind{}, err
+	}
+	letters, err := s.streams.deadLetters(ctx, item.SKU)
+	if err != nil {
+		return behind{}, err
+	}
+	for _, letter := range letters {
+		switch {
+		case letter.Kind == kindFailed && letter.generation == item.Generation:
+			entries = append(entries, letter.entry)
+		case letter.Order.SaleID == item.SaleID:
+			found.refused++
+		}
+	}
+	found.unwritten, err = s.unwritten(ctx, item, entries)
+	return found, err
+}
+
+// unwritten adds up the units of orders of the item's current generation that are not in
+// the database.
+func (s *Service) unwritten(ctx context.Context, item Item, entries []entry) (units int64, err error) {
+	waiting := make(map[string]int64) // units by the order's id
+	var ids []string
+	for _, e := range entries {
+		if e.malformed == nil && e.generation == item.Generation {
+			waiting[e.order.ID] = e.order.Quantity
+			ids = append(ids, e.order.ID)
+		}
+	}
+	for from := 0; from < len(ids); from += streamPage {
+		written, err := s.store.written(ctx, ids[from:min(from+streamPage, len(ids))]...)
+		if err != nil {
+			return 0, err
+		}
+		for id := range written {
+			delete(waiting, id)
+		}
+	}
+	for _, n := range waiting {
+		units += n
+	}
+	return units, nil
+}

@@ -1,0 +1,561 @@
+package stock_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/redis/go-redis/v9"
+	"gorm.io/gorm"
+
+	"oversell/internal/backend/backendtest"
+	"oversell/internal/locks/locktest"
+	"oversell/internal/stock"
+)
+
+const streamed = "lua_stream"
+
+// claimAfter is short, so that tests need not wait long for what a dead consumer left.
+const claimAfter = 50 * time.Millisecond
+
+// consume runs a consumer until the test ends or stop is called.
+func consume(t *testing.T, service *stock.Service, c stock.Consumer) (stop func()) {
+	t.Helper()
+	if c.ClaimAfter == 0 {
+		c.ClaimAfter = claimAfter
+	}
+	if c.Poll == 0 {
+		c.Poll = 5 * time.Millisecond
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		service.Consume(ctx, c)
+		close(done)
+	}()
+	stop = func() {
+		cancel()
+		<-done
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+// accept buys n units one by one and returns the ids of the accepted orders.
+func accept(t *testing.T, s *site, service *stock.Service, n int) (ids []string) {
+	t.Helper()
+	for range n {
+		res, err := service.Deduct(t.Context(), s.request(streamed, ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !res.Accepted {
+			t.Fatalf("order %s is not only accepted", res.Order.ID)
+		}
+		ids = append(ids, res.Order.ID)
+	}
+	return ids
+}
+
+// settled waits until nothing is in flight.
+func (s *site) settled(t *testing.T, service *stock.Service) stock.Audit {
+	t.Helper()
+	return s.until(t, service, "nothing is in flight", func(a stock.Audit) bool { return a.InFlight == 0 })
+}
+
+// until waits until an audit is as wanted.
+func (s *site) until(t *testing.T, service *stock.Service, what string, wanted func(stock.Audit) bool) stock.Audit {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); ; pause() {
+		a := s.audit(t, service)
+		if wanted(a) {
+			return a
+		}
+		if time.Now().After(end) {
+			t.Fatalf("waiting until %s: the audit finds %+v", what, a)
+		}
+	}
+}
+
+// wantWritten fails unless exactly these orders are written.
+func (s *site) wantWritten(t *testing.T, service *stock.Service, ids []string) {
+	t.Helper()
+	page, err := service.Orders(t.Context(), s.sku, "", stock.MaxOrders)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var written []string
+	for _, o := range page.Orders {
+		written = append(written, o.ID)
+	}
+	want := slices.Sorted(slices.Values(ids))
+	if !slices.Equal(written, want) {
+		t.Errorf("%d orders are written and %d were accepted:\n%v\n%v", len(written), len(want), written, want)
+	}
+}
+
+// wantState fails unless the order has this state.
+func (s *site) wantState(t *testing.T, service *stock.Service, id, want string) {
+	t.Helper()
+	for _, sku := range []string{s.sku, ""} {
+		if state, err := service.OrderState(t.Context(), sku, id); err != nil || state.State != want {
+			t.Errorf("order %s is %s (%s), %v; want %s", id, state.State, state.Reason, err, want)
+		}
+	}
+}
+
+// A crowd at two instances is accepted as far as there are units, and every accepted order
+// is written exactly once.
+func TestAcceptedOrdersAreWrittenOnce(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		a, b := s.instance(t, nil), s.instance(t, nil)
+		s.put(t, a, 300)
+		if sold, soldOut, _ := rush(t, s, 400, streamed, a, b); sold != 300 || soldOut != 100 {
+			t.Errorf("%d accepted and %d turned away, want 300 and 100", sold, soldOut)
+		}
+		before := s.audit(t, a)
+		if before.InFlight != 300 || before.LostUpdates != 0 || before.Stranded != 0 {
+			t.Errorf("before a consumer runs: %+v, want 300 in flight and nothing lost or stranded", before)
+		}
+		consume(t, a, stock.Consumer{})
+		consume(t, b, stock.Consumer{})
+		after := s.settled(t, b)
+		wantStock(t, after, 300, 0, 300, 300)
+		if after.DurableP99 <= 0 {
+			t.Errorf("99 of 100 orders were written within %v ms", after.DurableP99)
+		}
+	})
+}
+
+func TestAnOrderTellsItsState(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		service := s.instance(t, nil)
+		s.put(t, service, 10)
+		id := accept(t, s, service, 1)[0]
+		s.wantState(t, service, id, stock.StateAccepted)
+		if state, err := service.AwaitOrder(t.Context(), s.sku, id, time.Millisecond); err != nil || state.State != stock.StateAccepted {
+			t.Errorf("without a consumer the wait ends with %s, %v", state.State, err)
+		}
+		consume(t, service, stock.Consumer{})
+		if state, err := service.AwaitOrder(t.Context(), s.sku, id, time.Minute); err != nil || state.State != stock.StateWritten || state.ID != id {
+			t.Errorf("got %+v, %v; want it written", state, err)
+		}
+		s.wantState(t, service, id, stock.StateWritten)
+		if _, err := service.OrderState(t.Context(), "", "018f0000-0000-7000-8000-000000000000"); !errors.Is(err, stock.ErrUnknownOrder) {
+			t.Errorf("an order that nobody made: %v, want %v", err, stock.ErrUnknownOrder)
+		}
+		if _, err := service.OrderState(t.Context(), "", "no order"); !errors.Is(err, stock.ErrInvalid) {
+			t.Errorf("no id: %v, want %v", err, stock.ErrInvalid)
+		}
+	})
+}
+
+// A key finds its order while that is in the stream, and after it was written.
+func TestKeysFindAcceptedOrders(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		a, b := s.instance(t, nil), s.instance(t, nil)
+		s.put(t, a, 10)
+		wantOneOrder(t, sameKey(t, s, 6, streamed, "click", a, b))
+		first, err := a.Deduct(t.Context(), s.request(streamed, "click"))
+		if err != nil || !first.Replayed || !first.Accepted {
+			t.Errorf("in the stream: %+v, %v; want the accepted order", first, err)
+		}
+		stop := consume(t, a, stock.Consumer{})
+		wantStock(t, s.settled(t, a), 10, 9, 1, 1)
+		stop()
+		again, err := b.Deduct(t.Context(), s.request(streamed, "click"))
+		if err != nil || !again.Replayed || again.Accepted || again.Order.ID != first.Order.ID {
+			t.Errorf("written: %+v, %v; want order %s", again, err, first.Order.ID)
+		}
+		wantStock(t, s.settled(t, a), 10, 9, 1, 1)
+	})
+}
+
+// endsAt is a consumer that dies at a seam the first time, and lives on afterwards if
+// another item comes.
+func endsAt(seam string) (stock.Consumer, <-chan struct{}) {
+	died := make(chan struct{})
+	var once sync.Once
+	return stock.Consumer{Seam: func(now string) error {
+		if now != seam {
+			return nil
+		}
+		once.Do(func() { close(died) })
+		return stock.EndAtSeam()
+	}}, died
+}
+
+// Another consumer claims what a dead one has read, and recognizes what it has written.
+func TestDeadConsumersLoseNothing(t *testing.T) {
+	for _, seam := range []string{stock.SeamRead, stock.SeamWritten} {
+		t.Run(seam, func(t *testing.T) {
+			eachSite(t, func(t *testing.T, s *site) {
+				service, other := s.instance(t, nil), s.instance(t, nil)
+				s.put(t, service, 100)
+				dying, died := endsAt(seam)
+				stop := consume(t, service, dying)
+				ids := accept(t, s, service, 20)
+				<-died
+				stop()
+				ids = append(ids, accept(t, s, service, 20)...)
+				consume(t, other, stock.Consumer{})
+				wantStock(t, s.settled(t, other), 100, 60, 40, 40)
+				s.wantWritten(t, other, ids)
+				if n, err := s.rdb.XLen(t.Context(), "oversell:{"+s.sku+"}:stream").Result(); err != nil || n > 40 {
+					t.Errorf("%d entries, %v", n, err)
+				}
+			})
+		})
+	}
+}
+
+// While the database is away the shop accepts orders, and they are written when it is back.
+func TestOrdersWaitForTheDatabase(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		service := s.instance(t, nil)
+		s.put(t, service, 50)
+		ids := accept(t, s, service, 10)
+		var failures atomic.Int64
+		remove := onOrders(t, s.db, "test:away", true, func(tx *gorm.DB) {
+			failures.Add(1)
+			_ = tx.AddError(mysql.ErrInvalidConn)
+		})
+		consume(t, service, stock.Consumer{Tries: 1})
+		for failures.Load() < 2 {
+			pause()
+		}
+		remove()
+		wantStock(t, s.settled(t, service), 50, 40, 10, 10)
+		s.wantWritten(t, service, ids)
+	})
+}
+
+var errPoison = errors.New("the database dislikes this order")
+
+// poison makes the database refuse orders of this many units.
+func poison(t *testing.T, s *site, quantity int64) (remove func()) {
+	return onOrders(t, s.db, "test:poison", true, func(tx *gorm.DB) {
+		if slices.Contains(ordersIn(tx), quantity) {
+			_ = tx.AddError(errPoison)
+		}
+	})
+}
+
+// An order that the database does not take becomes a dead letter after some tries. It does
+// not stop the others, and keeps its units, until somebody has it tried again.
+func TestDeadLettersAreListedAndRetried(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		service := s.instance(t, nil)
+		s.put(t, service, 20)
+		remove := poison(t, s, 3)
+		bad := s.request(streamed, "bad")
+		bad.Quantity = 3
+		res, err := service.Deduct(t.Context(), bad)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids := accept(t, s, service, 4)
+		consume(t, service, stock.Consumer{Tries: 2})
+		s.until(t, service, "the other orders are written", func(a stock.Audit) bool { return a.Orders == 4 })
+		var letters []stock.DeadLetter
+		for end := time.Now().Add(time.Minute); len(letters) == 0; pause() {
+			if letters, err = service.DeadLetters(t.Context(), s.sku); err != nil || time.Now().After(end) {
+				t.Fatalf("there is no dead letter: %v", err)
+			}
+		}
+		if l := letters[0]; len(letters) != 1 || l.OrderID != res.Order.ID || l.Kind != "failed" || l.Reason == "" || l.Deliveries < 2 || l.KeyHash != stock.KeyHash("bad") {
+			t.Errorf("the dead letters are %+v", letters)
+		}
+		s.wantState(t, service, res.Order.ID, stock.StateAccepted)
+		a := s.audit(t, service)
+		if a.InFlight != 3 || a.LostUpdates != 0 {
+			t.Errorf("with a dead letter of 3 units: %+v", a)
+		}
+		if again, err := service.Deduct(t.Context(), bad); err != nil || again.Order.ID != res.Order.ID {
+			t.Errorf("its key finds %+v, %v", again, err)
+		}
+		remove()
+		if done, err := service.RetryDead(t.Context(), s.sku); err != nil || done != (stock.Retried{SKU: s.sku, Requeued: 1}) {
+			t.Errorf("retrying: %+v, %v", done, err)
+		}
+		wantStock(t, s.settled(t, service), 20, 13, 7, 5)
+		s.wantWritten(t, service, append(ids, res.Order.ID))
+	})
+}
+
+// When the stream is full, buyers are refused and nothing is taken.
+func TestAFullStreamRefusesBuyers(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		service := s.instance(t, func(cfg *stock.Config) {
+			cfg.Scripts[streamed] = stock.Streamed(cfg.Redis, 0, 5)
+		})
+		s.put(t, service, 20)
+		ids := accept(t, s, service, 5)
+		if _, err := service.Deduct(t.Context(), s.request(streamed, "")); !errors.Is(err, stock.ErrBacklog) {
+			t.Errorf("got %v, want %v", err, stock.ErrBacklog)
+		}
+		consume(t, service, stock.Consumer{})
+		wantStock(t, s.settled(t, service), 20, 15, 5, 5)
+		ids = append(ids, accept(t, s, service, 1)...)
+		wantStock(t, s.settled(t, service), 20, 14, 6, 6)
+		s.wantWritten(t, service, ids)
+	})
+}
+
+// A stock key that Redis has evicted is counted again, with the orders in the stream.
+func TestAnEvictedStockIsNotSoldOut(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		service := s.instance(t, nil)
+		s.put(t, service, 10)
+		ids := accept(t, s, service, 4)
+		if err := s.rdb.Del(t.Context(), s.stockKey(t)).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if sold, soldOut, _ := rush(t, s, 9, streamed, service); sold != 6 || soldOut != 3 {
+			t.Errorf("%d accepted and %d turned away, want 6 and 3", sold, soldOut)
+		}
+		consume(t, service, stock.Consumer{})
+		a := s.settled(t, service)
+		wantStock(t, a, 10, 0, 10, 10)
+		if a.AcceptedLost != 0 {
+			t.Errorf("%d accepted orders are lost", a.AcceptedLost)
+		}
+		for _, id := range ids {
+			s.wantState(t, service, id, stock.StateWritten)
+		}
+	})
+}
+
+// A new sale, a count and another family each write the accepted orders first, although
+// no consumer runs. Consumers then find them written.
+func TestAcceptedOrdersAreWrittenBeforeACount(t *testing.T) {
+	for name, change := range map[string]func(t *testing.T, s *site, service *stock.Service){
+		"sale":   func(t *testing.T, s *site, service *stock.Service) { s.put(t, service, 7) },
+		"family": func(t *testing.T, s *site, service *stock.Service) { rush(t, s, 1, "lua_batch", service) },
+		"count": func(t *testing.T, s *site, service *stock.Service) {
+			if err := s.rdb.Del(t.Context(), "oversell:{"+s.sku+"}:sale").Err(); err != nil {
+				t.Fatal(err)
+			}
+			s.audit(t, service)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachSite(t, func(t *testing.T, s *site) {
+				service := s.instance(t, nil)
+				s.put(t, service, 10)
+				ids := accept(t, s, service, 4)
+				change(t, s, service)
+				for _, id := range ids {
+					s.wantState(t, service, id, stock.StateWritten)
+				}
+				consume(t, service, stock.Consumer{})
+				more := accept(t, s, service, 2)
+				a := s.settled(t, service)
+				if a.LostUpdates != 0 || a.AcceptedLost != 0 {
+					t.Errorf("the audit finds %+v", a)
+				}
+				for _, id := range append(ids, more...) {
+					s.wantState(t, service, id, stock.StateWritten)
+				}
+				s.streamEmpties(t)
+			})
+		})
+	}
+}
+
+// streamEmpties waits until the stream has no entries.
+func (s *site) streamEmpties(t *testing.T) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); ; pause() {
+		n, err := s.rdb.XLen(t.Context(), "oversell:{"+s.sku+"}:stream").Result()
+		if err == nil && n == 0 {
+			return
+		}
+		if err != nil || time.Now().After(end) {
+			t.Fatalf("the stream has %d entries, %v", n, err)
+		}
+	}
+}
+
+// A consumer that was paused after it had read may write when the stock was counted in the
+// meantime. Its orders were written by the count or are refused, never both.
+func TestALateConsumerWritesNothingTwice(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		service, other := s.instance(t, nil), s.instance(t, nil)
+		s.put(t, service, 10)
+		ids := accept(t, s, service, 4)
+		read, resume := make(chan struct{}), make(chan struct{})
+		var once sync.Once
+		consume(t, service, stock.Consumer{ClaimAfter: time.Minute, Seam: func(seam string) error {
+			if seam == stock.SeamRead {
+				once.Do(func() {
+					close(read)
+					<-resume
+				})
+			}
+			return nil
+		}})
+		<-read
+		if err := s.rdb.Del(t.Context(), s.stockKey(t)).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if sold, soldOut, _ := rush(t, s, 9, streamed, other); sold != 6 || soldOut != 3 {
+			t.Errorf("%d accepted and %d turned away, want 6 and 3", sold, soldOut)
+		}
+		close(resume)
+		wantStock(t, s.settled(t, service), 10, 0, 10, 10)
+		for _, id := range ids {
+			s.wantState(t, service, id, stock.StateWritten)
+		}
+	})
+}
+
+// Nobody knows whether the orders were accepted, so the count decides: they are written,
+// or their units are for sale.
+func TestReplyOfTheAcceptingScriptIsLost(t *testing.T) {
+	for name, tt := range map[string]struct {
+		action locktest.Action
+		sold   int64
+	}{
+		"before": {locktest.Fail(locktest.ErrCut), 0},
+		"after":  {locktest.LoseReply(locktest.ErrCut), 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachSite(t, func(t *testing.T, s *site) {
+				service := s.instance(t, nil)
+				s.put(t, service, 10)
+				accept(t, s, service, 1)
+				hook := &scriptHook{action: tt.action}
+				s.rdb.AddHook(hook)
+				hook.armed.Store(true)
+				res, err := service.Deduct(t.Context(), s.request(streamed, ""))
+				if tt.sold == 1 && (err != nil || res.Accepted) || tt.sold == 0 && !errors.Is(err, locktest.ErrCut) {
+					t.Errorf("accepted %v, %v", res.Accepted, err)
+				}
+				consume(t, service, stock.Consumer{})
+				wantStock(t, s.settled(t, service), 10, 9-tt.sold, 1+tt.sold, 1+tt.sold)
+			})
+		})
+	}
+}
+
+// Redis restarts with an older file: it has lost accepted orders, and has a stock that it
+// had sold already. Nothing is oversold, and the lost orders are not accepted.
+func TestOrdersThatRedisLostAreNotAccepted(t *testing.T) {
+	eachRestartable(t, func(t *testing.T, s restartable) {
+		service := s.process(t, nil)
+		s.put(t, service, 10)
+		stop := consume(t, service, stock.Consumer{})
+		kept := accept(t, s.site, service, 3)
+		s.settled(t, service)
+		s.save(t)
+		kept = append(kept, accept(t, s.site, service, 2)...)
+		s.settled(t, service)
+		stop()
+		lost := accept(t, s.site, service, 3)
+		s.restart(t)
+		if sold, soldOut, _ := rush(t, s.site, 10, streamed, service); sold != 5 || soldOut != 5 {
+			t.Errorf("%d accepted and %d turned away, want 5 and 5", sold, soldOut)
+		}
+		consume(t, service, stock.Consumer{})
+		wantStock(t, s.settled(t, service), 10, 0, 10, 10)
+		for _, id := range kept {
+			s.wantState(t, service, id, stock.StateWritten)
+		}
+		for _, id := range lost {
+			if _, err := service.OrderState(t.Context(), s.sku, id); !errors.Is(err, stock.ErrUnknownOrder) {
+				t.Errorf("order %s: %v, want %v", id, err, stock.ErrUnknownOrder)
+			}
+		}
+	})
+}
+
+// Orders that were accepted from an older stock, before anybody noticed, are refused by the
+// item's row, and can be retried when units are back.
+func TestTheRowRefusesWhatAnOlderStockSold(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		service := s.instance(t, nil)
+		s.put(t, service, 4)
+		stop := consume(t, service, stock.Consumer{})
+		accept(t, s, service, 4)
+		wantStock(t, s.settled(t, service), 4, 0, 4, 4)
+		stop()
+		if err := s.rdb.Set(t.Context(), s.stockKey(t), 4, redis.KeepTTL).Err(); err != nil {
+			t.Fatal(err)
+		}
+		ids := accept(t, s, service, 3)
+		consume(t, service, stock.Consumer{})
+		a := s.until(t, service, "the orders are refused", func(a stock.Audit) bool { return a.AcceptedLost == 3 && a.Remaining == 0 })
+		wantStock(t, a, 4, 0, 4, 4)
+		for _, id := range ids {
+			s.wantState(t, service, id, stock.StateNotAccepted)
+		}
+		if done, err := service.RetryDead(t.Context(), s.sku); err != nil || done.Left != 3 {
+			t.Errorf("retrying without units: %+v, %v", done, err)
+		}
+		s.put(t, service, 2)
+		if done, err := service.RetryDead(t.Context(), s.sku); err != nil || done.Requeued != 2 || done.Left != 1 {
+			t.Errorf("retrying with two units: %+v, %v", done, err)
+		}
+		wantStock(t, s.settled(t, service), 2, 0, 2, 2)
+	})
+}
+
+// An entry that is not an order stops nobody.
+func TestAMalformedEntryIsADeadLetter(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		service := s.instance(t, nil)
+		s.put(t, service, 5)
+		accept(t, s, service, 1)
+		if err := s.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: "oversell:{" + s.sku + "}:stream", Values: []string{"id", "x"}}).Err(); err != nil {
+			t.Fatal(err)
+		}
+		accept(t, s, service, 1)
+		consume(t, service, stock.Consumer{})
+		s.streamEmpties(t)
+		wantStock(t, s.settled(t, service), 5, 3, 2, 2)
+		letters, err := service.DeadLetters(t.Context(), s.sku)
+		if err != nil || len(letters) != 1 || letters[0].Kind != "refused" {
+			t.Errorf("the dead letters are %+v, %v", letters, err)
+		}
+	})
+}
+
+func TestStreamsOnACluster(t *testing.T) {
+	rdb := backendtest.DialRedis(t, backendtest.Cluster(t))
+	s := newSite(t, rdb, backendtest.DialDatabase(t, backendtest.Database(t, "embedded")))
+	service := s.instance(t, nil)
+	for range 3 {
+		s.sku = newSKU()
+		s.put(t, service, 30)
+		if sold, soldOut, _ := rush(t, s, 50, streamed, service); sold != 30 || soldOut != 20 {
+			t.Errorf("%d accepted and %d turned away, want 30 and 20", sold, soldOut)
+		}
+		stop := consume(t, service, stock.Consumer{})
+		wantStock(t, s.settled(t, service), 30, 0, 30, 30)
+		stop()
+	}
+}
+
+// A deleted item leaves nothing, and its orders are not written.
+func TestADeletedItemHasNoStream(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		service := s.instance(t, nil)
+		s.put(t, service, 5)
+		id := accept(t, s, service, 2)[0]
+		if err := service.Delete(t.Context(), s.sku); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := s.rdb.Exists(t.Context(), "oversell:{"+s.sku+"}:stream", "oversell:{"+s.sku+"}:stream:orders").Result(); err != nil || n != 0 {
+			t.Errorf("%d keys are left, %v", n, err)
+		}
+		if _, err := service.OrderState(t.Context(), s.sku, id); !errors.Is(err, stock.ErrUnknownOrder) {
+			t.Errorf("got %v, want %v", err, stock.ErrUnknownOrder)
+		}
+	})
+}

@@ -1,0 +1,261 @@
+package stock
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/go-sql-driver/mysql"
+	"gorm.io/gorm"
+)
+
+// The kinds of dead letters.
+const (
+	// kindFailed is an order that the database did not take. It still has its units,
+	// and can be written until its generation ends.
+	kindFailed = "failed"
+	// kindRefused is an order that is never written as it is. It has no units.
+	kindRefused = "refused"
+)
+
+// refusal is why an order is not written.
+type refusal struct {
+	kind, reason string
+	putBack      bool // its units are missing from the stock of its generation
+	doubt        bool // the stock in Redis had more units than there are
+}
+
+// The reasons to refuse an order for good.
+var (
+	refusedEnded     = refusal{kind: kindRefused, reason: "the stock was counted again before the order was written"}
+	refusedTooFew    = refusal{kind: kindRefused, reason: "the database has too few units left: Redis had lost sales", doubt: true}
+	refusedKey       = refusal{kind: kindRefused, reason: "another order has the idempotency key", putBack: true}
+	refusedMalformed = refusal{kind: kindRefused, reason: "the entry is not an order"}
+)
+
+// fate is what became of an accepted order in a transaction.
+type fate struct {
+	entry
+	written bool // it is in the database, perhaps since an earlier transaction
+	refusal      // otherwise
+}
+
+// writeAccepted writes accepted orders of an item in one transaction. It decrements the
+// units that the item's row has for the current generation by those of the orders. So the
+// database never has more orders than units, even if Redis has lost sales and sold the
+// units again. An order of another generation is refused.
+//
+// If the orders may have been written before, as those of a dead consumer, they are
+// looked up first. Otherwise writeAccepted returns gorm.ErrDuplicatedKey if one was.
+func (s store) writeAccepted(ctx context.Context, sku string, entries []entry, before bool) (fates []fate, err error) {
+	err = s.change(ctx, func(tx store) error {
+		fates = fates[:0]
+		item, err := tx.locked(sku)
+		if errors.Is(err, ErrUnknownItem) {
+			item, err = Item{}, nil // nothing of it is current
+		}
+		if err != nil {
+			return err
+		}
+		if fates, err = tx.judge(item, entries, before); err != nil {
+			return err
+		}
+		return tx.writeJudged(item, fates)
+	})
+	return fates, err
+}
+
+// judge decides which of the orders can be written. The caller has locked the item's row.
+func (s store) judge(item Item, entries []entry, before bool) ([]fate, error) {
+	for _, e := range entries {
+		before = before || e.generation != item.Generation // a count may have written it
+	}
+	var written, used map[string]bool
+	if before {
+		var err error
+		if written, used, err = s.known(item, entries); err != nil {
+			return nil, err
+		}
+	}
+	left := item.Remaining
+	fates := make([]fate, len(entries))
+	for i, e := range entries {
+		f := &fates[i]
+		f.entry = e
+		switch {
+		case e.malformed != nil:
+			f.refusal = refusedMalformed
+		case written[e.order.ID]:
+			f.written = true
+		case e.generation != item.Generation || e.order.SaleID != item.SaleID:
+			f.refusal = refusedEnded
+		case used[e.key()]:
+			f.refusal = refusedKey
+		case e.order.Quantity > left:
+			f.refusal = refusedTooFew
+		default:
+			left -= e.order.Quantity
+			if e.key() != "" && used != nil {
+				used[e.key()] = true
+			}
+			if written != nil {
+				written[e.order.ID] = true // an entry may be there twice
+			}
+		}
+	}
+	return fates, nil
+}
+
+// known returns which of the orders are written, and which of their idempotency keys
+// other orders of the item's sale have.
+func (s store) known(item Item, entries []entry) (written, used map[string]bool, err error) {
+	var ids, all []string
+	for _, e := range entries {
+		ids = append(ids, e.order.ID)
+		if e.key() != "" {
+			all = append(all, e.key())
+		}
+	}
+	written, used = make(map[string]bool), make(map[string]bool)
+	for from := 0; from < len(ids); from += streamPage {
+		var found []string
+		page := ids[from:min(from+streamPage, len(ids))]
+		if err := s.db.Model(&Order{}).Where("id IN ?", page).Pluck("id", &found).Error; err != nil {
+			return nil, nil, fmt.Errorf("looking up %d accepted orders: %w", len(page), err)
+		}
+		for _, id := range found {
+			written[id] = true
+		}
+	}
+	for from := 0; from < len(all); from += streamPage {
+		var found []string
+		page := all[from:min(from+streamPage, len(all))]
+		err := s.db.Model(&Order{}).Where("sku = ? AND sale_id = ? AND idempotency_key IN ?", item.SKU, item.SaleID, page).
+			Pluck("idempotency_key", &found).Error
+		if err != nil {
+			return nil, nil, fmt.Errorf("looking up %d idempotency keys: %w", len(page), err)
+		}
+		for _, key := range found {
+			used[key] = true
+		}
+	}
+	return written, used, nil
+}
+
+// writeJudged writes the orders that can be written, and takes their units from the item's
+// row.
+func (s store) writeJudged(item Item, fates []fate) error {
+	var orders []*Order
+	var units int64
+	for i := range fates {
+		if f := &fates[i]; !f.written && f.kind == "" {
+			f.written = true
+			orders, units = append(orders, &f.order), units+f.order.Quantity
+		}
+	}
+	if len(orders) == 0 {
+		return nil
+	}
+	err := s.db.Model(&Item{}).Where("sku = ?", item.SKU).
+		UpdateColumns(map[string]any{"remaining": gorm.Expr("remaining - ?", units), "version": gorm.Expr("version + 1")}).Error
+	if err != nil {
+		return fmt.Errorf("taking %d units from the row of %s: %w", units, item.SKU, err)
+	}
+	for from := 0; from < len(orders); from += MaxBatch {
+		page := orders[from:min(from+MaxBatch, len(orders))]
+		if err := s.createMany(page); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeLast writes the accepted orders of a generation that is about to end, as many as
+// there are units for. An order that the database does not take is left out: nobody can
+// write it any more once the generation has ended. The caller has locked the item's row,
+// and nobody can accept another order in this generation.
+func (s store) writeLast(item Item, entries []entry) error {
+	sold, err := s.sold(item.SKU, item.SaleID)
+	if err != nil {
+		return err
+	}
+	item.Remaining = max(0, item.Initial-sold)
+	fates, err := s.judge(item, entries, true)
+	if err != nil {
+		return err
+	}
+	var orders []*Order
+	for i := range fates {
+		if f := &fates[i]; !f.written && f.kind == "" {
+			orders = append(orders, &f.order)
+		}
+	}
+	for from := 0; from < len(orders); from += MaxBatch {
+		page := orders[from:min(from+MaxBatch, len(orders))]
+		err := s.createMany(page)
+		if err == nil {
+			continue
+		}
+		if away(err) {
+			return fmt.Errorf("writing %d accepted orders of %s: %w", len(page), item.SKU, err)
+		}
+		for _, o := range page { // the statement as a whole was undone
+			if err := s.db.Create(o).Error; err != nil && away(err) {
+				return fmt.Errorf("writing accepted order %s: %w", o.ID, err)
+			}
+		}
+	}
+	return nil
+}
+
+// createMany writes orders by one statement, within a transaction.
+func (s store) createMany(orders []*Order) error {
+	// See create for which statements are prepared and kept.
+	if kept, ok := s.db.Statement.ConnPool.(*gorm.PreparedStmtTX); ok && len(orders) != MaxBatch {
+		s.db.Statement.ConnPool = kept.Tx
+	}
+	return s.db.Create(orders).Error
+}
+
+// serverAway are errors of MySQL and MariaDB that say nothing about the orders: too many
+// connections, shutting down, a full disk or table, and a server that is read-only.
+var serverAway = map[uint16]bool{1040: true, 1053: true, 1021: true, 1114: true, 1290: true, 1836: true}
+
+// sqliteAway are the same of SQLite: busy, locked, read-only, an I/O error, a full disk.
+var sqliteAway = map[int]bool{5: true, 6: true, 8: true, 10: true, 13: true}
+
+// away reports whether the database did not answer, or could not have written any order,
+// so that err says nothing about the orders.
+func away(err error) bool {
+	var serverErr *mysql.MySQLError
+	if errors.As(err, &serverErr) {
+		return retryable(err) || serverAway[serverErr.Number]
+	}
+	var sqlite interface{ Code() int }
+	if errors.As(err, &sqlite) {
+		return sqliteAway[sqlite.Code()&0xff] // the rest is the extended code
+	}
+	var network net.Error
+	if errors.As(err, &network) {
+		return true
+	}
+	for _, known := range []error{context.DeadlineExceeded, context.Canceled, driver.ErrBadConn, mysql.ErrInvalidConn, sql.ErrConnDone, sql.ErrTxDone} {
+		if errors.Is(err, known) {
+			return true
+		}
+	}
+	return false
+}
+
+// streamed lists the items that the family of streams sells.
+func (s store) streamed(ctx context.Context) (skus []string, err error) {
+	ctx, cancel := limited(ctx)
+	defer cancel()
+	if err := s.db.WithContext(ctx).Model(&Item{}).Where("family = ?", StreamFamily).Pluck("sku", &skus).Error; err != nil {
+		return nil, fmt.Errorf("listing the items with streams: %w", err)
+	}
+	return skus, nil
+}

@@ -1,0 +1,93 @@
+package web
+
+import (
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"oversell/internal/stock"
+)
+
+// maxPreferredWait bounds how long a request may wait for its order to be written.
+const maxPreferredWait = 10 * time.Second
+
+// accepted answers a deduct whose order is in a stream: 202, or 200 if the client wants to
+// wait, with the header Prefer: wait=SECONDS, and the order is written in time.
+func (a *API) accepted(c *gin.Context, res stock.Result) {
+	reply := sold{Order: res.Order, Remaining: res.Left, Replayed: res.Replayed, State: stock.StateAccepted}
+	c.Header("Location", "/api/orders/"+res.Order.ID+"?sku="+url.QueryEscape(res.Order.SKU))
+	limit := preferredWait(c.Request.Header.Values("Prefer"))
+	if limit > 0 {
+		c.Header("Preference-Applied", "wait="+strconv.Itoa(int(limit/time.Second)))
+		state, err := a.cfg.Stock.AwaitOrder(c.Request.Context(), res.Order.SKU, res.Order.ID, limit)
+		if err != nil {
+			// The order is accepted all the same, and can be looked up later.
+			a.cfg.Logger.Warn("the state of an accepted order could not be read", "order", res.Order.ID, "error", err)
+		} else if reply.State = state.State; state.State == stock.StateNotAccepted {
+			a.fail(c, stock.ErrNotAccepted)
+			return
+		}
+	}
+	status := http.StatusAccepted
+	if reply.State == stock.StateWritten {
+		status = http.StatusOK
+	}
+	c.JSON(status, reply)
+}
+
+// preferredWait returns the wait of the headers Prefer, or 0. A preference that cannot be
+// understood is ignored, as RFC 7240 says.
+func preferredWait(headers []string) time.Duration {
+	for _, preference := range strings.Split(strings.Join(headers, ","), ",") {
+		preference, _, _ = strings.Cut(preference, ";")
+		name, value, _ := strings.Cut(preference, "=")
+		if !strings.EqualFold(strings.TrimSpace(name), "wait") {
+			continue
+		}
+		seconds, err := strconv.ParseUint(strings.Trim(strings.TrimSpace(value), `"`), 10, 31)
+		if err != nil {
+			continue
+		}
+		return min(time.Duration(seconds)*time.Second, maxPreferredWait)
+	}
+	return 0
+}
+
+// order answers with an order and its state. The order of a hold has the id of the hold.
+func (a *API) order(c *gin.Context) {
+	if a.cfg.Holds != nil && a.stageOf(c.Param("id")) != otherHolds {
+		a.holdOrder(c)
+		return
+	}
+	state, err := a.cfg.Stock.OrderState(c.Request.Context(), c.Query("sku"), c.Param("id"))
+	if err != nil {
+		a.fail(c, err)
+		return
+	}
+	c.JSON(http.StatusOK, state)
+}
+
+// deadLetters answers with the accepted orders of an item that could not be written.
+func (a *API) deadLetters(c *gin.Context) {
+	sku := c.Param("sku")
+	letters, err := a.cfg.Stock.DeadLetters(c.Request.Context(), sku)
+	if err != nil {
+		a.fail(c, err)
+		return
+	}
+	c.JSON(http.StatusOK, gin.H{"sku": sku, "dead": letters})
+}
+
+// retryDead puts the dead letters of an item back into its stream.
+func (a *API) retryDead(c *gin.Context) {
+	done, err := a.cfg.Stock.RetryDead(c.Request.Context(), c.Param("sku"))
+	if err != nil {
+		a.fail(c, err)
+		return
+	}
+	c.JSON(http.StatusOK, done)
+}

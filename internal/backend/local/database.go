@@ -171,7 +171,7 @@ func lookPath(names ...string) (string, error) {
 func isMariaDB(ctx context.Context, server string) (bool, error) {
 	out, err := exec.CommandContext(ctx, server, "--no-defaults", "--version").Output()
 	if err != nil {
-		return false, fmt.Errorf("ask %s for its version: %w", server, err)
+		return false, fmt.Errorf("ask %s for its version: %w", server, errors.Join(err, ctx.Err()))
 	}
 	return strings.Contains(string(out), "MariaDB"), nil
 }

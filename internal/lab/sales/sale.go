@@ -43,7 +43,9 @@ func open(w *lab.World, units int64) *sale {
 	lab.Need(err == nil, "the tables could not be created: %v", err)
 	service := stock.New(stock.Config{DB: s.db, Redis: w.Side, Logger: slog.New(slog.DiscardHandler)})
 	defer service.Close()
+	migrated.Lock() // puts of new items, side by side, are deadlocks to MySQL
 	s.item, err = service.Put(w.Context(), stock.Item{SKU: w.SKU, Initial: units, Keeper: stock.InHolds})
+	migrated.Unlock()
 	lab.Need(err == nil, "the item could not be put on sale: %v", err)
 	w.Cleanup(s.forget)
 	w.NameKey(w.SKU, "item")
@@ -55,7 +57,8 @@ func open(w *lab.World, units int64) *sale {
 	return s
 }
 
-// migrated has the servers whose tables are there. Cells run at the same time, and a table
+// migrated has the servers whose tables are there, and is locked by whoever changes what
+// all cells share. Cells run at the same time, and a table
 // that is altered may look empty to a reader.
 var migrated struct {
 	sync.Mutex
@@ -174,10 +177,10 @@ func (s *sale) forget() {
 		return // a file of the cell
 	}
 	db := s.db.WithContext(ctx)
-	for _, table := range []string{"orders", "holds", "items"} {
-		_ = db.Exec("DELETE FROM oversell_"+table+" WHERE sku = ?", s.item.SKU).Error
-	}
-	for _, table := range []string{"hold_buyers", "hold_sales"} {
+	migrated.Lock()
+	defer migrated.Unlock()
+	_ = db.Exec("DELETE FROM oversell_items WHERE sku = ?", s.item.SKU).Error
+	for _, table := range []string{"orders", "holds", "hold_buyers", "hold_sales"} { // all have an index that begins with it
 		_ = db.Exec("DELETE FROM oversell_"+table+" WHERE sale_id = ?", s.item.SaleID).Error
 	}
 }

@@ -109,3 +109,5 @@ func TestOldSaleIsStillPaid(t *testing.T) {
 		}
 	})
 }
+
+func BenchmarkHolds(b *testing.B) { holdstest.Bench(b, stage) }

@@ -114,3 +114,5 @@ func TestOldSaleIsStillPaid(t *testing.T) {
 		}
 	})
 }
+
+func BenchmarkHolds(b *testing.B) { holdstest.Bench(b, stage) }

@@ -27,6 +27,13 @@ import (
 
 func TestMain(m *testing.M) {
 	logging.Disable() // what go-redis would print it returns as well
+	if kind := os.Getenv(childEnv); kind != "" {
+		if err := child(kind); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	code := backendtest.Main(m)
 	if err := coordtest.StopZooKeeper(); err != nil {
 		fmt.Fprintln(os.Stderr, err)

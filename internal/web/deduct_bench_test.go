@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -37,6 +38,10 @@ const (
 // the constant, so that both run on an equally busy machine, and report their rate as a
 // fraction of its rate, "of-constant".
 //
+// "lua_stream" counts the orders that are accepted while a consumer writes them, and
+// "lua_stream-still" those while none does. With a consumer it also reports how long the
+// consumer took to write the rest, and the time until an order was durable.
+//
 //	go test -run xxx -bench Deduct -benchtime 100000x ./internal/web
 //
 // Clients, server, Redis and database share the machine.
@@ -47,15 +52,22 @@ func BenchmarkDeduct(b *testing.B) {
 	}
 	b.Cleanup(func() { _ = rdb.Close() }) // nothing is kept there
 	db := backendtest.DialDatabase(b, backendtest.Database(b, "local"))
-	s := newSite(b, rdb, db, func(_ *web.Config, sc *stock.Config) { sc.Wait = time.Minute })
+	s := newSite(b, rdb, db, func(_ *web.Config, sc *stock.Config) {
+		sc.Wait = time.Minute
+		sc.Scripts["lua_stream"] = stock.Streamed(sc.Redis, 0, 1_000_000_000)
+	})
 	s.Handler = s.api.HandlerWith(serveConstants)
 	server := httptest.NewServer(s)
 	b.Cleanup(server.Close)
 	clients := connect(b, server.Listener.Addr().String(), crowd)
 
-	for _, strategy := range []string{"unread", "none", "watch", "v6_watchdog", "v7_queue", "lua_atomic", "lua_batch"} {
+	for _, strategy := range []string{"unread", "none", "watch", "v6_watchdog", "v7_queue", "lua_atomic", "lua_batch", "lua_stream", "lua_stream-still"} {
 		b.Run(strategy, func(b *testing.B) {
 			path, sku := "/unread", ""
+			strategy, still := strings.CutSuffix(strategy, "-still")
+			if strategy == "lua_stream" && !still {
+				s.consume(b)
+			}
 			if strategy != "unread" {
 				sku = s.put(b, int64(b.N))
 				path = "/api/items/" + sku + "/deduct?strategy=" + strategy
@@ -74,10 +86,30 @@ func BenchmarkDeduct(b *testing.B) {
 				return
 			}
 			a, err := s.stock.Audit(b.Context(), sku)
+			if strategy == "lua_stream" {
+				a, err = s.drained(b, sku, still)
+			}
 			if err != nil || a.Sold != int64(b.N) || strategy != "none" && a.Remaining != 0 {
 				b.Errorf("%d requests sold %d and left %d, %v", b.N, a.Sold, a.Remaining, err)
 			}
 		})
+	}
+}
+
+// drained waits until the accepted orders are written, and reports the times.
+func (s *site) drained(b *testing.B, sku string, still bool) (stock.Audit, error) {
+	if still {
+		s.consume(b)
+	}
+	start := time.Now()
+	for ; ; time.Sleep(200 * time.Millisecond) { // an audit reads the whole stream
+		a, err := s.stock.Audit(b.Context(), sku)
+		if err == nil && a.InFlight > 0 && time.Since(start) < time.Minute {
+			continue
+		}
+		b.ReportMetric(time.Since(start).Seconds(), "drain-s")
+		b.ReportMetric(a.DurableP99, "durable-p99-ms")
+		return a, err
 	}
 }
 
@@ -155,7 +187,7 @@ func exchange(conn net.Conn, replies *bufio.Reader, request []byte) error {
 	}
 	defer res.Body.Close()
 	body, err := io.ReadAll(res.Body)
-	if err == nil && res.StatusCode != http.StatusOK {
+	if err == nil && res.StatusCode != http.StatusOK && res.StatusCode != http.StatusAccepted {
 		err = fmt.Errorf("got %s: %s", res.Status, body)
 	}
 	return err

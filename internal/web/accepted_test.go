@@ -1,0 +1,158 @@
+package web_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"oversell/internal/stock"
+	"oversell/internal/web"
+)
+
+// request sends a request with headers, and the token.
+func (s *site) request(t *testing.T, method, path, body string, headers map[string]string) *httptest.ResponseRecorder {
+	t.Helper()
+	req := httptest.NewRequest(method, path, strings.NewReader(body))
+	req.Header.Set("Authorization", "Bearer "+token)
+	for name, value := range headers {
+		req.Header.Set(name, value)
+	}
+	res := httptest.NewRecorder()
+	s.ServeHTTP(res, req)
+	return res
+}
+
+// consume writes accepted orders until the test ends.
+func (s *site) consume(t testing.TB) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.stock.Consume(ctx, stock.Consumer{Poll: 10 * time.Millisecond})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+}
+
+const acceptPath = "/deduct?strategy=lua_stream"
+
+func TestAnAcceptedOrderIsAnswered(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		sku := s.put(t, 10)
+		buy := func(prefer, key string) (*httptest.ResponseRecorder, map[string]any) {
+			headers := map[string]string{"Idempotency-Key": key}
+			if prefer != "" {
+				headers["Prefer"] = prefer
+			}
+			res := s.request(t, http.MethodPost, "/api/items/"+sku+acceptPath, `{"quantity":1}`, headers)
+			var body map[string]any
+			if err := json.Unmarshal(res.Body.Bytes(), &body); err != nil {
+				t.Fatal(err)
+			}
+			return res, body
+		}
+		res, body := buy("", "a")
+		location := "/api/orders/" + fmt.Sprint(body["order_id"]) + "?sku=" + sku
+		if res.Code != http.StatusAccepted || body["state"] != "accepted" || res.Header().Get("Location") != location || res.Header().Get("Preference-Applied") != "" {
+			t.Errorf("got %d, %v, %v", res.Code, body, res.Header())
+		}
+		if got := s.request(t, http.MethodGet, location, "", nil); got.Code != http.StatusOK || !strings.Contains(got.Body.String(), `"state":"accepted"`) {
+			t.Errorf("its state: %d, %s", got.Code, got.Body)
+		}
+		if res, body := buy("respond-async, wait=1", "a"); res.Code != http.StatusAccepted || body["replayed"] != true || res.Header().Get("Preference-Applied") != "wait=1" {
+			t.Errorf("waiting with no consumer: %d, %v, %v", res.Code, body, res.Header())
+		}
+		s.consume(t)
+		if res, body := buy("wait=60", "b"); res.Code != http.StatusOK || body["state"] != "written" || res.Header().Get("Preference-Applied") != "wait=10" {
+			t.Errorf("waiting: %d, %v, %v", res.Code, body, res.Header())
+		}
+		if got := s.request(t, http.MethodGet, "/api/orders/"+fmt.Sprint(body["order_id"]), "", nil); !strings.Contains(got.Body.String(), `"state":"written"`) {
+			t.Errorf("its state: %d, %s", got.Code, got.Body)
+		}
+		for _, prefer := range []string{"wait=soon", "wait", "wait=-1", ";;,"} {
+			if res, _ := buy(prefer, "c"+prefer[:1]); res.Header().Get("Preference-Applied") != "" {
+				t.Errorf("Prefer: %s was applied", prefer)
+			}
+		}
+	})
+}
+
+func TestUnknownOrders(t *testing.T) {
+	s := embeddedSite(t, nil)
+	for path, want := range map[string]string{
+		"/api/orders/01a2051e-293a-73b9-bea3-16e802ad4c04":       "404 unknown_order",
+		"/api/orders/01a2051e-293a-73b9-bea3-16e802ad4c04?sku=x": "404 unknown_order",
+		"/api/orders/" + strings.Repeat("a", 37):                 "400 invalid",
+		"/api/orders/a?sku=%21":                                  "400 invalid",
+		"/api/items/nothing/dead":                                "404 unknown_item",
+	} {
+		res := s.request(t, http.MethodGet, path, "", nil)
+		var problem struct{ Code string }
+		if err := json.Unmarshal(res.Body.Bytes(), &problem); err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprintf("%d %s", res.Code, problem.Code); got != want {
+			t.Errorf("%s: got %s, want %s", path, got, want)
+		}
+	}
+}
+
+func TestAFullStreamAnswers503(t *testing.T) {
+	s := embeddedSite(t, func(_ *web.Config, sc *stock.Config) {
+		sc.Scripts["lua_stream"] = stock.Streamed(sc.Redis, 0, 1)
+	})
+	sku := s.put(t, 10)
+	path := "/api/items/" + sku + acceptPath
+	if res := s.request(t, http.MethodPost, path, `{"quantity":1}`, nil); res.Code != http.StatusAccepted {
+		t.Errorf("got %d, %s", res.Code, res.Body)
+	}
+	res := s.request(t, http.MethodPost, path, `{"quantity":1}`, nil)
+	if res.Code != http.StatusServiceUnavailable || !strings.Contains(res.Body.String(), `"code":"backlog"`) || res.Header().Get("Retry-After") == "" {
+		t.Errorf("got %d, %s, %v", res.Code, res.Body, res.Header())
+	}
+}
+
+// Dead letters need the token, and a retry takes units from the current stock.
+func TestDeadLettersOverHTTP(t *testing.T) {
+	s := embeddedSite(t, nil)
+	sku := s.put(t, 1)
+	s.consume(t)
+	buy := func() string {
+		res := s.request(t, http.MethodPost, "/api/items/"+sku+acceptPath, `{"quantity":1}`, map[string]string{"Prefer": "wait=10"})
+		return fmt.Sprint(res.Code)
+	}
+	if got := buy(); got != "200" {
+		t.Fatalf("the unit: %s", got)
+	}
+	keys, err := s.rdb.Keys(t.Context(), "oversell:{"+sku+"}:stock:*").Result()
+	if err != nil || len(keys) != 1 {
+		t.Fatalf("%v, %v", keys, err)
+	}
+	if err := s.rdb.Set(t.Context(), keys[0], 1, 0).Err(); err != nil { // as if Redis had lost the sale
+		t.Fatal(err)
+	}
+	if got := buy(); got != "409" {
+		t.Errorf("a unit that was sold already: %s, want 409", got)
+	}
+	path := "/api/items/" + sku + "/dead"
+	res := s.request(t, http.MethodGet, path, "", nil)
+	if res.Code != http.StatusOK || !strings.Contains(res.Body.String(), `"kind":"refused"`) {
+		t.Errorf("the dead letters: %d, %s", res.Code, res.Body)
+	}
+	for _, r := range []struct{ method, path string }{{http.MethodGet, path}, {http.MethodPost, path + "/retry"}} {
+		if res := s.request(t, r.method, r.path, "", map[string]string{"Authorization": "none"}); res.Code != http.StatusUnauthorized {
+			t.Errorf("%s %s without the token: %d", r.method, r.path, res.Code)
+		}
+	}
+	if res := s.request(t, http.MethodPost, path+"/retry", "", nil); res.Code != http.StatusOK || res.Body.String() != fmt.Sprintf(`{"sku":%q,"requeued":0,"written":0,"left":1}`, sku) {
+		t.Errorf("retrying: %d, %s", res.Code, res.Body)
+	}
+}

@@ -3,10 +3,13 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +17,8 @@ import (
 
 	"github.com/redis/go-redis/v9/logging"
 	"go.uber.org/goleak"
+
+	"oversell/internal/atomicfile"
 )
 
 func TestMain(m *testing.M) {
@@ -24,15 +29,64 @@ func TestMain(m *testing.M) {
 		}
 	}
 	if os.Getenv(asProgram) != "" {
+		if kept := os.Getenv(keptMatrix); kept != "" && len(os.Args) == 2 && os.Args[1] == matrixArg {
+			os.Exit(matrixOnce(kept))
+		}
 		main()
 	}
-	code := m.Run()
+	code := runAll(m)
 	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
 	if err := goleak.Find(); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
 	}
 	os.Exit(code)
+}
+
+// runAll runs the tests, which share one run of the lab.
+func runAll(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "shop-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	if err := os.Setenv(keptMatrix, filepath.Join(dir, "matrix")); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// keptMatrix in the environment names the file with what the lab's process has written.
+// The lab takes seconds of processor time, and many tests need only its result. A test of
+// the lab itself unsets it.
+const keptMatrix = "SHOP_TEST_MATRIX"
+
+// matrixOnce is matrix, unless it has run before: then it writes what that has written.
+func matrixOnce(kept string) int {
+	if text, err := os.ReadFile(kept); err == nil {
+		_, err = os.Stdout.Write(text)
+		return exitOf(err)
+	}
+	code := exitOK
+	err := atomicfile.Write(kept, func(to io.Writer) error {
+		if code = matrix(context.Background(), io.MultiWriter(os.Stdout, to), os.Stderr); code != exitOK {
+			return errors.New("the lab has failed")
+		}
+		return nil
+	})
+	if code != exitOK {
+		return code
+	}
+	return exitOf(err)
+}
+
+func exitOf(err error) int {
+	if err != nil {
+		return complain(os.Stderr, exitUnable, err)
+	}
+	return exitOK
 }
 
 // asProgram in the environment makes the test binary run the program.

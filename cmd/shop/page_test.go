@@ -32,6 +32,7 @@ func (p *program) read(t *testing.T, path string, v any) int {
 // The program runs its own bench and lab as child processes, and ends with all of them.
 func TestPageRunsTheBenchAndTheLab(t *testing.T) {
 	t.Setenv(asProgram, "1") // for the processes that the shop starts
+	t.Setenv(keptMatrix, "")
 	p := start(t)
 	res, err := http.Get("http://" + p.addr + "/")
 	if err != nil {
@@ -128,6 +129,7 @@ func TestShopClosesInTheMiddleOfARun(t *testing.T) {
 // A shop that is stopped while the lab runs does not wait for the lab.
 func TestShopClosesInTheMiddleOfTheLab(t *testing.T) {
 	t.Setenv(asProgram, "1")
+	t.Setenv(keptMatrix, "")
 	p := start(t)
 	for far := (struct{ Done int }{}); far.Done == 0; time.Sleep(20 * time.Millisecond) {
 		if status := p.read(t, "/api/lab", &far); status != http.StatusAccepted {

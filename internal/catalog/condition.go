@@ -45,9 +45,10 @@ type Workload string
 const (
 	Deduct Workload = "deduct" // buy one unit of the hot item
 	Cache  Workload = "cache"  // read a cold key through the cache
+	Hold   Workload = "hold"   // hold a unit of the hot item and pay later: see HoldStages
 )
 
-// Workloads lists all workloads.
+// Workloads lists the workloads of the List.
 func Workloads() []Workload { return []Workload{Deduct, Cache} }
 
 // ErrName is wrapped by the errors for an unknown name.

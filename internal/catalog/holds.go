@@ -15,6 +15,8 @@ type HoldStage struct {
 	Test   string // the test that shows what breaks
 
 	New func(hold.Backends) hold.Stage
+
+	sale map[Condition]Expectation
 }
 
 // HoldStages lists the stages of a sale by holds, in the order of the lessons.
@@ -26,6 +28,7 @@ func HoldStages() []HoldStage {
 			Breaks: "a late payment sells the unit twice, and a crash loses it",
 			Test:   "TestLatePayment",
 			New:    func(b hold.Backends) hold.Stage { return h1.New(b) },
+			sale:   naive,
 		},
 		{
 			Name:   h2.Name,
@@ -33,6 +36,7 @@ func HoldStages() []HoldStage {
 			Breaks: "the status changes between the read and the write: two sweeps give the unit back twice",
 			Test:   "TestTwoSweeps",
 			New:    func(b hold.Backends) hold.Stage { return h2.New(b) },
+			sale:   naive,
 		},
 		{
 			Name:   h3.Name,
@@ -40,6 +44,7 @@ func HoldStages() []HoldStage {
 			Breaks: "a payment that lost is refunded later, not in the same transaction",
 			Test:   "TestDiesBeforeRefund",
 			New:    func(b hold.Backends) hold.Stage { return h3.New(b) },
+			sale:   map[Condition]Expectation{Calm: overlaps, Slow: overlaps, Late: overlaps, Crash: overlaps, Pause: overlaps},
 		},
 	}
 }

@@ -9,7 +9,7 @@ type Verdict string
 const (
 	OK        Verdict = "ok"        // sold what was there, and the counter agrees
 	Oversold  Verdict = "oversold"  // more units sold than there were
-	Drift     Verdict = "drift"     // counter, orders and what buyers were told disagree, nothing oversold
+	Drift     Verdict = "drift"     // counter, orders, payments and what buyers were told disagree, nothing oversold
 	Undersold Verdict = "undersold" // buyers were refused although units were left
 	Stuck     Verdict = "stuck"     // as Undersold, and at the end nobody got in any more
 	Unknown   Verdict = "unknown"   // whether it oversold depends on unknown outcomes
@@ -23,6 +23,7 @@ type Run struct {
 	SoldOut    int64         // buyers told that the item is sold out
 	GaveUp     int64         // buyers who gave up waiting, or were refused for another reason
 	Unresolved int64         // units that may have been sold
+	Charged    int64         // captures that ended in neither exactly one order nor exactly one refund
 	Idle       time.Duration // how long at the end nobody got in, while somebody waited
 	StuckAfter time.Duration // Idle from which the guard counts as stuck
 }
@@ -37,7 +38,7 @@ func (r Run) Verdict() Verdict {
 		return Stuck
 	case r.OversoldPossible(r.Unresolved) > 0:
 		return Unknown
-	case r.LostUpdates() != 0 || r.Told.Any() || r.Duplicates > 0:
+	case r.LostUpdates() != 0 || r.Told.Any() || r.Duplicates > 0 || r.Charged > 0:
 		return Drift
 	case left > 0:
 		return Undersold

@@ -97,6 +97,10 @@ type Config struct {
 	// Hook, if not nil, sees every command to Redis. Tests break locks with it.
 	Hook redis.Hook
 
+	// AdjustHolds, if not nil, may change how items are sold by holds: cfg was made with b.
+	// The shop calls what it returns at the end. The bench injects faults with it.
+	AdjustHolds func(cfg *holds.Config, b holds.Backends) (closing func() error)
+
 	// Ready is called once, with the address, when the shop serves requests.
 	Ready func(addr string)
 }
@@ -195,10 +199,11 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	cfg.Catalog = served
-	held, err := openHolds(cfg, rdb, db, paid)
+	held, done, err := openHolds(cfg, rdb, db, paid)
 	if err != nil {
 		return err
 	}
+	defer closing(cfg.Logger, "the connections of the sale by holds", done)
 	defer held.Close()
 	p := assemble(cfg, o, db, watch, absent, held, paid)
 	defer p.close()

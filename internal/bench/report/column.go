@@ -24,13 +24,16 @@ const (
 	sales kind = 1 << iota // all go at once
 	opens                  // sales at a constant rate
 	reads                  // of a cold key
-	all   = sales | opens | reads
+	held                   // sales by holds
+	all   = sales | opens | reads | held
 )
 
 func (m Manifest) kind() kind {
 	switch {
 	case catalog.Workload(m.Workload) == catalog.Cache:
 		return reads
+	case catalog.Workload(m.Workload) == catalog.Hold:
+		return held
 	case m.Rate > 0:
 		return opens
 	}
@@ -52,18 +55,25 @@ func (r Report) columns() []column {
 		{title: "planned", figure: "planned", show: whole, of: opens},
 		{title: "sent", figure: "sent", show: whole, of: opens},
 		{title: "dropped", figure: "dropped", show: zeroIsDot, of: opens},
-		{title: "sold", figure: "sold", show: whole, of: sales | opens},
-		{title: titleOversold, figure: "oversold", show: whole, of: sales | opens},
+		{title: "holds", figure: "holds", show: whole, of: held},
+		{title: "sold", figure: "sold", show: whole, of: sales | opens | held},
+		{title: titleOversold, figure: "oversold", show: whole, of: sales | opens | held},
+		{title: "stranded", figure: "stranded", show: zeroIsDot, of: held},
 		{title: "lost", figure: "lost_updates", show: zeroIsDot, of: sales | opens},
-		{title: "undersold", figure: "undersold", show: zeroIsDot, of: sales | opens},
+		{title: "undersold", figure: "undersold", show: zeroIsDot, of: sales | opens | held},
+		{title: "charged", figure: "captures", show: whole, of: held},
+		{title: "refunded", figure: "refunds", show: zeroIsDot, of: held},
+		{title: "no order", figure: "charged_without_order", show: zeroIsDot, of: held},
+		{title: "sellable s", figure: "sellable_after_s", show: hundredths, of: held},
+		{title: "agrees s", figure: "agrees_after_s", show: hundredths, of: held},
 		{title: "loads", figure: "db_loads", show: whole, of: reads},
 		{title: "served", figure: "served", show: whole, of: reads | opens},
-		{title: "holders", figure: "max_holders", show: whole, of: all},
-		{title: "missing", figure: "acknowledged_missing", show: zeroIsDot, of: sales | opens,
+		{title: "holders", figure: "max_holders", show: whole, of: sales | opens | reads},
+		{title: "missing", figure: "acknowledged_missing", show: zeroIsDot, of: sales | opens | held,
 			bad: "replies that do not match an order in the database"},
-		{title: "unreported", figure: "unreported", show: zeroIsDot, of: sales | opens,
+		{title: "unreported", figure: "unreported", show: zeroIsDot, of: sales | opens | held,
 			bad: "orders that no buyer was told of, except those of buyers whose outcome is unknown"},
-		{title: "duplicates", figure: "duplicates", show: zeroIsDot, of: sales | opens,
+		{title: "duplicates", figure: "duplicates", show: zeroIsDot, of: sales | opens | held,
 			bad: "orders beyond the first for one idempotency key"},
 		{title: "not accepted", figure: "accepted_lost", show: zeroIsDot, of: sales | opens,
 			bad: "orders that were accepted (202), and lost before they were written"},
@@ -71,20 +81,20 @@ func (r Report) columns() []column {
 			bad: "the time within which 99 of 100 accepted orders were written"},
 		{title: "drained", figure: "drain_ms", show: zeroIsDot, of: sales | opens,
 			bad: "the time from the last reply until all accepted orders were written"},
-		{title: "sold out", figure: "sold_out", show: zeroIsDot, of: sales | opens},
+		{title: "sold out", figure: "sold_out", show: zeroIsDot, of: sales | opens | held},
 		{title: "failed", figure: "failed", show: zeroIsDot, of: all},
 		{title: "unknown", figure: "unknown", show: zeroIsDot, of: all},
-		{title: "p50", figure: "p50_ms", show: whole, of: sales | reads},
-		{title: "p95", figure: "p95_ms", show: whole, of: sales | reads},
-		{title: "p99", figure: "p99_ms", show: whole, of: sales | reads},
-		{title: "max", figure: "max_ms", show: whole, of: sales | reads},
+		{title: "p50", figure: "p50_ms", show: whole, of: sales | reads | held},
+		{title: "p95", figure: "p95_ms", show: whole, of: sales | reads | held},
+		{title: "p99", figure: "p99_ms", show: whole, of: sales | reads | held},
+		{title: "max", figure: "max_ms", show: whole, of: sales | reads | held},
 		{title: "response p50", figure: "p50_ms", show: tenths, of: opens},
 		{title: "p99", figure: "p99_ms", show: tenths, of: opens},
 		{title: "max", figure: "max_ms", show: tenths, of: opens},
 		{title: "service p50", figure: "service_p50_ms", show: tenths, of: opens},
 		{title: "p99", figure: "service_p99_ms", show: tenths, of: opens},
 		{title: "max", figure: "service_max_ms", show: tenths, of: opens},
-		{title: "cmds/req", figure: "redis_commands", show: tenths, of: all},
+		{title: "cmds/req", figure: "redis_commands", show: tenths, of: sales | opens | reads},
 		{title: "sent/s", figure: "achieved_rate", show: whole, of: opens},
 		{title: "sold/s", figure: "throughput", show: whole, of: sales | opens},
 		{title: "reads/s", figure: "throughput", show: whole, of: reads},
@@ -103,6 +113,8 @@ func (r Report) any(figure string) bool {
 }
 
 func whole(v float64) string { return fmt.Sprintf("%.0f", v) }
+
+func hundredths(v float64) string { return fmt.Sprintf("%.2f", v) }
 
 func tenths(v float64) string { return fmt.Sprintf("%.1f", v) }
 

@@ -92,6 +92,17 @@ func (r Row) figures() map[string]float64 {
 	if r.RedisCommands != nil {
 		all["redis_commands"] = *r.RedisCommands
 	}
+	if h := r.Held; h != nil {
+		maps.Copy(all, map[string]float64{
+			"holds": float64(h.Holds), "captures": float64(h.Captures), "refunds": float64(h.Refunds),
+			"charged_without_order": float64(h.ChargedWithoutOrder),
+		})
+		for name, seconds := range map[string]*float64{"sellable_after_s": h.SellableAfter, "agrees_after_s": h.AgreesAfter} {
+			if seconds != nil {
+				all[name] = *seconds
+			}
+		}
+	}
 	if o := r.Open; o != nil {
 		maps.Copy(all, map[string]float64{
 			"planned": float64(o.Planned), "sent": float64(o.Sent), "dropped": float64(o.Dropped),

@@ -127,6 +127,8 @@ type Row struct {
 	Stalled   float64     `json:"stalled_ms"`          // longest stall of a process, if too long for the ttl
 	Discarded []Discarded `json:"discarded,omitempty"` // earlier tries at this row
 
+	*Held // of a sale by holds; nil: another sale
+
 	Chaos *Chaos `json:"chaos,omitempty"` // of a row under chaos
 
 	Open        *Open        `json:"open,omitempty"` // of an open load
@@ -136,6 +138,23 @@ type Row struct {
 	Served  int64            `json:"served"`            // requests answered with 200
 	Reasons map[string]int64 `json:"reasons,omitempty"` // failed and unknown requests by their code
 	Loads   map[string]int64 `json:"loads,omitempty"`   // cache: loads by instance
+}
+
+// Held has the figures of a row whose buyers hold a unit first and pay later.
+type Held struct {
+	Holds    int64 `json:"holds"`    // given out, except in the final sell-out
+	Captures int64 `json:"captures"` // payments that the provider has captured
+	Refunds  int64 `json:"refunds"`
+	// ChargedWithoutOrder is the number of captures that ended in neither exactly one order
+	// nor exactly one refund.
+	ChargedWithoutOrder int64 `json:"charged_without_order"`
+	// SellableAfter is the longest time from the expiry of a hold until its units could be
+	// sold again; nil: no hold expired while nobody bought.
+	SellableAfter *float64 `json:"sellable_after_s"`
+	// AgreesAfter is the time from the end of the load until orders, units, holds and
+	// payments agreed; nil: they did not.
+	AgreesAfter *float64 `json:"agrees_after_s"`
+	Seams       []string `json:"seams,omitempty"` // at which a fault was injected, in turn
 }
 
 // Discarded is a try at a row that does not count: a process stalled for too long to

@@ -52,6 +52,11 @@ func (r Report) Header() string {
 
 // latencies says from when to when latencies are measured.
 func (m Manifest) latencies() string {
+	if m.kind() == held {
+		return "charged: payments captured; no order: captures that ended in neither exactly one order nor exactly one refund\n" +
+			"sellable: seconds from a hold's expiry until its units could be sold again, the longest; agrees: seconds from the\n" +
+			"end of the load until units, holds, orders and payments agreed; latencies in ms, of holding and paying, without the time in between\n"
+	}
 	if m.Rate == 0 {
 		return "latencies in ms, from the common start to each request's outcome\n"
 	}
@@ -72,6 +77,9 @@ func (m Manifest) Load() string {
 		if !m.SecondLook {
 			b.WriteString(", without the second look")
 		}
+	case held:
+		fmt.Fprintf(&b, "%s who hold a unit and pay later, %s, %s; holds expire after %s\n", Plural(m.Requests, "buyer"), Plural(int(m.Stock), "unit"), shops, m.TTL)
+		return b.String()
 	case opens:
 		fmt.Fprintf(&b, "%s a second for %s, %d in all, %s, %s", Plural(m.Rate, "buyer"), m.Duration, m.Requests, Plural(int(m.Stock), "unit"), shops)
 	default:

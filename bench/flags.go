@@ -47,6 +47,8 @@ Examples:
   go run ./bench -workload cache -second-look=false -conditions calm
   go run ./bench -workload lock -redis local         all locks without a shop, 5,000 contenders in one process
   go run ./bench -workload lock -redis local -instances 4 -repeat 5 -strategies v7_queue,redsync,rueidislock
+  go run ./bench -workload hold                      buyers who hold a unit and pay later: crash, pause, late payments
+  go run ./bench -workload hold -redis local -db local -strategies h3_claim -conditions crash -seam all
   go run ./bench -redis local -db local              a private redis-server and mariadbd from the PATH
   go run ./bench -redis redis://:secret@10.0.0.5:6379 -db 'user:secret@tcp(10.0.0.6:3306)/shop'
   go run ./bench -target http://127.0.0.1:8080       a shop that is already running
@@ -81,7 +83,7 @@ const envPrefix = "OVERSELL"
 
 // texts are the flags that are parsed later: names and lists.
 type texts struct {
-	workload, strategies, conditions, retry, keys, keeper, targets, faults string
+	workload, strategies, conditions, retry, keys, keeper, targets, faults, seam string
 }
 
 // allStrategies stands for every strategy that can be run.
@@ -140,7 +142,13 @@ func checkGiven(fs, line *flag.FlagSet, t texts) error {
 		}
 	}
 	if t.workload == workloadLock {
-		return checkLine(line)
+		return checkLine(line, workloadLock, forLock)
+	}
+	if t.workload == string(catalog.Hold) {
+		return checkLine(line, string(catalog.Hold), forHold)
+	}
+	if given(line, "seam") {
+		return fmt.Errorf("-seam has no effect here: it is for -workload %s", catalog.Hold)
 	}
 	if given(line, "rate") && given(line, "requests") {
 		return errors.New("-rate and -requests exclude each other: -rate takes a -duration")
@@ -211,10 +219,11 @@ func flags(o *options, t *texts) *flag.FlagSet {
 	fs.IntVar(&o.InFlight, "in-flight", 0, "most `REQUESTS` in flight at a -rate; further ones are dropped (default 1000)")
 	fs.Int64Var(&o.Stock, "stock", 1000, "`UNITS` of the item on sale")
 	fs.IntVar(&o.Instances, "instances", 2, "`NUMBER` of shops, each in its own process")
-	fs.StringVar(&t.workload, "workload", string(catalog.Deduct), "`WORKLOAD`: deduct buys the item, cache reads it through a cold cache that takes 100ms to fill, lock has no shop: many contenders take one lock")
+	fs.StringVar(&t.workload, "workload", string(catalog.Deduct), "`WORKLOAD`: deduct buys the item, cache reads it through a cold cache that takes 100ms to fill, lock has no shop: many contenders take one lock, hold is a sale whose buyers hold a unit and pay later")
 	fs.StringVar(&t.strategies, "strategies", "", strategiesUsage(o.Catalog))
 	fs.StringVar(&t.conditions, "conditions", "", "`CONDITIONS`, separated by commas: calm,slow,late,crash,pause,partition,failover,chaos (default calm,slow,crash,pause, as far as possible)")
 	fs.Uint64Var(&o.Seed, "seed", 1, "`SEED` for the faults of condition chaos; each run of -repeat takes the next one")
+	fs.StringVar(&t.seam, "seam", "", seamUsage())
 	fs.StringVar(&t.faults, "faults", "", "`KINDS` of faults for condition chaos, separated by commas (default all that the servers allow)")
 	fs.DurationVar(&o.TTL, "ttl", bench.DefaultTTL, "lease of a lock")
 	fs.DurationVar(&o.Work, "work", defaultWork, "`TIME` that a holder works between reading the stock and writing it")
@@ -237,11 +246,14 @@ func (o *options) interpret(fs *flag.FlagSet, t texts) (err error) {
 	if t.workload == workloadLock {
 		return o.interpretLock(fs, t)
 	}
+	if t.workload == string(catalog.Hold) {
+		return o.interpretHold(fs, t)
+	}
 	if o.TTL == 0 {
 		return errors.New("-ttl is 0s, and must be at least 10ms")
 	}
 	if o.html == "-" {
-		return errors.New("-html is -, and must be a file: standard output is for the table")
+		return errHTML
 	}
 	if o.Repeat == 0 {
 		return fmt.Errorf("-repeat is 0, and must be 1 to %d", bench.MaxRepeat)
@@ -256,7 +268,7 @@ func (o *options) interpret(fs *flag.FlagSet, t texts) (err error) {
 	}
 	o.Keys, o.Targets = bench.Keys(t.keys), split(t.targets)
 	if o.Workload, err = catalog.ParseWorkload(t.workload); err != nil {
-		return fmt.Errorf("-workload: %w of a workload: %q (allowed: %v)", catalog.ErrName, t.workload, append(catalog.Workloads(), workloadLock))
+		return fmt.Errorf("-workload: %w of a workload: %q (allowed: %v)", catalog.ErrName, t.workload, append(catalog.Workloads(), catalog.Hold, workloadLock))
 	}
 	if o.Policy, err = guard.ParsePolicy(t.retry); err != nil {
 		return fmt.Errorf("-retry: %w", err)

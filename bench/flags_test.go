@@ -25,7 +25,7 @@ func TestBadFlagsAreSaidInOneLine(t *testing.T) {
 		{"-strategies v7", `"v7" (allowed: [none local`},
 		{"-conditions calm,stormy", `"stormy" (allowed: [calm slow`},
 		{"-workload write", `"write" (allowed: [deduct cache`},
-		{"-workload write", "cache lock])"},
+		{"-workload write", "cache hold lock])"},
 		{"-strategies none,watch,none", "strategy none is named twice"},
 		{"-conditions calm,slow,calm", "condition calm is named twice"},
 		{"-workload lock -conditions calm,calm", "calm is named twice"},

@@ -55,11 +55,11 @@ type crowd struct {
 // forLock are the flags that the workload uses.
 var forLock = []string{"redis", "requests", "instances", "workload", "strategies", "conditions", "ttl", "wait", "repeat", "json"}
 
-// checkLine refuses flags that are for shops.
-func checkLine(line *flag.FlagSet) (err error) {
+// checkLine refuses flags that a workload does not use.
+func checkLine(line *flag.FlagSet, workload string, used []string) (err error) {
 	line.Visit(func(f *flag.Flag) {
-		if !slices.Contains(forLock, f.Name) {
-			err = fmt.Errorf("-%s has no effect with -workload %s, which has no shop (allowed: -%s)", f.Name, workloadLock, strings.Join(forLock, ", -"))
+		if !slices.Contains(used, f.Name) {
+			err = fmt.Errorf("-%s has no effect with -workload %s (allowed: -%s)", f.Name, workload, strings.Join(used, ", -"))
 		}
 	})
 	return err

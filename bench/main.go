@@ -21,6 +21,7 @@ import (
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/bench"
 	"oversell/internal/bench/chaos"
+	"oversell/internal/bench/holdsale"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 )
@@ -42,6 +43,12 @@ func main() {
 	}
 	if len(os.Args) == 2 && os.Args[1] == contenderArg {
 		os.Exit(contender(ctx, os.Stdin, os.Stdout, os.Stderr))
+	}
+	if len(os.Args) == 2 && os.Args[1] == holdShopArg {
+		os.Exit(serveHold(ctx, holdsale.ServeShop, os.Stdin, os.Stdout, os.Stderr))
+	}
+	if len(os.Args) == 2 && os.Args[1] == providerArg {
+		os.Exit(serveHold(ctx, holdsale.ServeProvider, os.Stdin, os.Stdout, os.Stderr))
 	}
 	if len(os.Args) > 1 && os.Args[1] == compareArg {
 		os.Exit(compareReports(os.Args[2:], os.Stdout, os.Stderr))
@@ -78,8 +85,9 @@ type options struct {
 	servers     lockservers.Specs
 	serverNames []string
 	json, html  string
-	given       []string // flags that were set, without secrets
-	crowd       *crowd   // of workload lock, or nil
+	given       []string         // flags that were set, without secrets
+	crowd       *crowd           // of workload lock, or nil
+	hold        *holdsale.Config // of workload hold, or nil
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
@@ -93,6 +101,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		measure := o.run
 		if o.crowd != nil {
 			measure = o.runLock
+		}
+		if o.hold != nil {
+			measure = o.runHold
 		}
 		expected, err = measure(ctx, stdout, stderr)
 	}

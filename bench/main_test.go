@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"oversell/internal/bench"
+	"oversell/internal/bench/holdsale"
 	"oversell/internal/catalog"
 	"oversell/internal/shop"
 )
@@ -32,6 +33,10 @@ func TestMain(m *testing.M) {
 		os.Exit(brokenInstance())
 	case len(os.Args) == 2 && os.Args[1] == contenderArg:
 		os.Exit(contender(context.Background(), os.Stdin, os.Stdout, os.Stderr))
+	case len(os.Args) == 2 && os.Args[1] == holdShopArg:
+		os.Exit(serveHold(context.Background(), holdsale.ServeShop, os.Stdin, os.Stdout, os.Stderr))
+	case len(os.Args) == 2 && os.Args[1] == providerArg:
+		os.Exit(serveHold(context.Background(), holdsale.ServeProvider, os.Stdin, os.Stdout, os.Stderr))
 	case os.Getenv(asProgram) != "":
 		main()
 	}

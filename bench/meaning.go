@@ -12,7 +12,7 @@ import (
 // checkMeaning refuses flags that have no effect on this run. A setting from the
 // environment alone is ignored: it may be meant for other runs.
 func (o options) checkMeaning(line *flag.FlagSet) error {
-	if o.crowd != nil {
+	if o.crowd != nil || o.hold != nil {
 		return nil // checkLine has done it
 	}
 	for _, m := range o.meanings() {

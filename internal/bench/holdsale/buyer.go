@@ -1,0 +1,147 @@
+package holdsale
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"oversell/internal/catalog"
+	"oversell/internal/holds"
+	"oversell/internal/proc"
+)
+
+// role is what a buyer does with a hold.
+type role int
+
+const (
+	pays     role = iota
+	abandons      // neither pays nor releases: the hold expires
+	releases
+	paysLate // pays when the hold has expired
+	paysLast // pays just before that
+)
+
+// cycle is the roles of buyers that come one after the other.
+var cycle = []role{pays, abandons, pays, pays, releases, pays}
+
+// roleOf returns the role of the i-th buyer.
+func roleOf(i int, c catalog.Condition) role {
+	r := cycle[i%len(cycle)]
+	switch {
+	case r == pays && i%2 == 0 && c == catalog.Slow:
+		return paysLate
+	case r == pays && i%4 == 0 && c == catalog.Crash:
+		return paysLast
+	}
+	return r
+}
+
+// outcome is what became of a buyer.
+type outcome int
+
+const (
+	gotOrder  outcome = iota
+	soldOut           // no unit could be held
+	left              // the hold was released, or left to expire
+	tooLate           // the hold had ended before the payment; a charge was refunded
+	failed            // refused for another reason
+	unlearned         // no answer came
+)
+
+// purchase is one buyer's way through the sale.
+type purchase struct {
+	outcome outcome
+	code    string     // of a refusal
+	hold    holds.Hold // unless none was given
+	order   string     // id, if one was confirmed
+	asked   bool       // the buyer asked to pay
+	latency time.Duration
+	freed   bool // the hold does not expire: it was paid or released
+}
+
+// buy goes through the sale as one buyer. One who does not stay leaves when a request to pay
+// gets no answer; the others try again.
+func (r *row) buy(ctx context.Context, name string, as role, stays bool) (p purchase) {
+	at := time.Now()
+	path := "/api/items/" + r.sku + "/holds?" + url.Values{"strategy": {r.stage.Name}}.Encode()
+	a := r.client.ask(ctx, request{
+		method: http.MethodPost, path: path, key: name,
+		body: map[string]any{"buyer": name, "quantity": 1},
+	}, &p.hold)
+	p.latency = time.Since(at)
+	if a.status != http.StatusCreated {
+		p.hold = holds.Hold{}
+		return refused(p, a)
+	}
+	r.held(p.hold)
+	switch as {
+	case abandons:
+		p.outcome = left
+		return p
+	case releases:
+		proc.Sleep(ctx, rand.N(r.cfg.TTL/5))
+		return r.release(ctx, p)
+	case paysLast:
+		proc.Sleep(ctx, time.Until(p.hold.ExpiresAt)-rand.N(r.cfg.TTL/5))
+	case paysLate:
+		proc.Sleep(ctx, time.Until(p.hold.ExpiresAt)+2*r.cfg.sweep())
+	default:
+		proc.Sleep(ctx, rand.N(r.think))
+	}
+	return r.pay(ctx, p, name, stays)
+}
+
+func (r *row) release(ctx context.Context, p purchase) purchase {
+	path := fmt.Sprintf("/api/holds/%s?token=%d", p.hold.ID, p.hold.Token)
+	a := r.client.ask(ctx, request{method: http.MethodDelete, path: path}, nil)
+	if a.status/100 != 2 {
+		return refused(p, a)
+	}
+	p.outcome, p.freed = left, true
+	return p
+}
+
+func (r *row) pay(ctx context.Context, p purchase, name string, stays bool) purchase {
+	at := time.Now()
+	var order holds.Order
+	p.asked = true
+	asked := request{
+		method: http.MethodPost, path: "/api/holds/" + p.hold.ID + "/pay", key: name,
+		body: map[string]any{"token": p.hold.Token},
+	}
+	a := r.client.try(ctx, asked, &order)
+	if stays && a.unanswered() {
+		a = r.client.ask(ctx, asked, &order)
+	}
+	p.latency += time.Since(at)
+	if a.status != http.StatusOK {
+		return refused(p, a)
+	}
+	p.outcome, p.order, p.freed = gotOrder, order.ID, true
+	return p
+}
+
+// refused fills in the outcome of a request that did not succeed.
+func refused(p purchase, a answer) purchase {
+	p.code = a.code
+	switch {
+	case a.status == 0:
+		p.outcome, p.code = unlearned, "no_reply"
+	case a.status == http.StatusServiceUnavailable:
+		p.outcome = unlearned
+	case a.code == "sold_out":
+		p.outcome = soldOut
+	case a.code == "hold_ended" || a.code == "refunded" || a.code == "unknown_hold":
+		p.outcome = tooLate
+	default:
+		p.outcome = failed
+	}
+	return p
+}
+
+// buyerName names a buyer, and is the idempotency key of the buyer's requests.
+func buyerName(sku, phase string, i int) string { return sku + "-" + phase + strconv.Itoa(i) }

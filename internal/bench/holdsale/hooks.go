@@ -1,0 +1,117 @@
+package holdsale
+
+import (
+	"context"
+	"net"
+	"strings"
+	"sync/atomic"
+
+	"github.com/redis/go-redis/v9"
+
+	"oversell/internal/holds"
+	"oversell/internal/payment"
+)
+
+// The stages know nothing of seams. Their calls are marked in the context, and the hooks of
+// their connections see from the mark and the command which seam it is.
+
+// call is a call of a stage.
+type call struct {
+	sweep bool
+	claim bool
+	wrote atomic.Bool // the claim has begun to write
+}
+
+type callKey struct{}
+
+func marked(ctx context.Context, c *call) context.Context {
+	return context.WithValue(ctx, callKey{}, c)
+}
+
+// callOf returns the call that a context belongs to, or an empty one.
+func callOf(ctx context.Context) *call {
+	if c, ok := ctx.Value(callKey{}).(*call); ok {
+		return c
+	}
+	return new(call)
+}
+
+// markedStage is a stage whose claims and sweeps are marked.
+type markedStage struct{ holds.Stage }
+
+func (s markedStage) Claim(ctx context.Context, id string, token int64, paymentID string) (holds.Order, error) {
+	return s.Stage.Claim(marked(ctx, &call{claim: true}), id, token, paymentID)
+}
+
+func (s markedStage) Sweep(ctx context.Context, sku string, limit int) (int, error) {
+	return s.Stage.Sweep(marked(ctx, &call{sweep: true}), sku, limit)
+}
+
+// seamPayments are payments with the seams beside them.
+type seamPayments struct {
+	holds.Payments
+	seams *seams
+}
+
+func (p seamPayments) Capture(ctx context.Context, paymentID, key string) (payment.Payment, error) {
+	done, err := p.Payments.Capture(ctx, paymentID, key)
+	if err == nil {
+		p.seams.reach(ctx, AfterCapture)
+	}
+	return done, err
+}
+
+func (p seamPayments) Refund(ctx context.Context, paymentID, key string) (payment.Payment, error) {
+	p.seams.reach(ctx, BeforeRefund)
+	return p.Payments.Refund(ctx, paymentID, key)
+}
+
+// begins is called before a write to the database, or before BEGIN.
+func (s *seams) begins(ctx context.Context, statement string) {
+	c := callOf(ctx)
+	if c.claim && !c.wrote.Swap(true) {
+		s.reach(ctx, BeforeClaim)
+	}
+	if c.sweep && strings.Contains(statement, "remaining = remaining + ") {
+		s.reach(ctx, BeforeRestock)
+	}
+}
+
+// done is called after a write to the database that succeeded.
+func (s *seams) done(ctx context.Context, statement string) {
+	switch {
+	case strings.Contains(statement, "remaining = remaining - "):
+		s.reach(ctx, AfterTake)
+	case callOf(ctx).claim && strings.HasPrefix(statement, "INSERT INTO oversell_orders"):
+		s.reach(ctx, AfterOrder)
+	}
+}
+
+// redisHook sees the commands of the stage that keeps its units in Redis.
+type redisHook struct{ seams *seams }
+
+// DialHook is part of redis.Hook.
+func (redisHook) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+}
+
+// ProcessHook finds the command that takes units.
+func (h redisHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if err == nil && cmd.Name() == "decrby" {
+			h.seams.reach(ctx, AfterTake)
+		}
+		return err
+	}
+}
+
+// ProcessPipelineHook finds the commands by which a sweep gives units back.
+func (h redisHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, commands []redis.Cmder) error {
+		if callOf(ctx).sweep && len(commands) > 0 && commands[0].Name() == "incrby" {
+			h.seams.reach(ctx, BeforeRestock)
+		}
+		return next(ctx, commands)
+	}
+}

@@ -1,0 +1,110 @@
+package holdsale
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"oversell/internal/bench/report"
+	"oversell/internal/catalog"
+	"oversell/internal/figures"
+	"oversell/internal/stock"
+)
+
+// judge computes the figures from what was observed, and compares them with the expectation.
+func (r *row) judge(o observed) report.Row {
+	row := report.Row{
+		Strategy: r.stage.Name, Condition: r.cond, Workload: catalog.Hold, Keeper: stock.InHolds,
+		Requests: r.cfg.Buyers, Stock: r.cfg.Stock, Wall: figures.Milliseconds(o.wall),
+		Reasons: make(map[string]int64),
+		Held: &report.Held{
+			Captures: int64(o.books.Captured), Refunds: int64(o.books.Refunded),
+			ChargedWithoutOrder: int64(o.books.ChargedWithoutOrder + o.books.OrdersWithoutCharge),
+			SellableAfter:       o.sellable, AgreesAfter: o.agrees, Seams: o.faults,
+		},
+	}
+	count(&row, o.bought)
+	row.P50, row.P95, row.P99, row.Max = latencies(o.bought)
+	told := compare(slices.Concat(o.bought, o.rest), o.orders)
+	found := o.stock
+	row.Sold, row.Oversold, row.OversoldPossible = found.Sold, found.Oversold(), found.Oversold()
+	row.LostUpdates, row.Stranded = found.LostUpdates(), found.Stranded()
+	refusals := row.SoldOut + int64(len(o.rest))
+	row.Undersold = found.Undersold(refusals)
+	row.AcknowledgedMissing, row.Unreported = told.AcknowledgedMissing, told.Unreported
+	row.Duplicates = max(found.Duplicates, told.Duplicates)
+	row.Throughput = float64(row.Served) / o.wall.Seconds()
+	row.Verdict = figures.Run{Stock: found, Told: told, SoldOut: refusals, GaveUp: row.Failed, Charged: row.ChargedWithoutOrder}.Verdict()
+	r.expect(&row, o)
+	return row
+}
+
+// expect compares the row with the catalog's expectation.
+func (r *row) expect(row *report.Row, o observed) {
+	e, known := r.stage.Expect(r.cond, cancels(r.cfg.seams(r.stage)))
+	switch {
+	case o.noFault != nil:
+		row.Differs = fmt.Sprintf("not every fault was injected: %v", o.noFault)
+	case !known:
+		row.Differs = "the catalog has no expectation for this case"
+	default:
+		row.Differs = e.Check(catalog.Outcome{Verdict: row.Verdict})
+	}
+	row.Expected = row.Differs == ""
+}
+
+// count counts the outcomes of the load.
+func count(row *report.Row, bought []purchase) {
+	for _, p := range bought {
+		if p.hold.ID != "" {
+			row.Holds++
+		}
+		switch p.outcome {
+		case gotOrder:
+			row.Served++
+		case soldOut:
+			row.SoldOut++
+		case unlearned:
+			row.Unknown++
+			row.Reasons[p.code]++
+		case tooLate:
+			row.Reasons[p.code]++
+		case failed:
+			row.Failed++
+			row.Reasons[p.code]++
+		}
+	}
+}
+
+// latencies returns percentiles of the time that buyers waited for answers, in ms.
+func latencies(bought []purchase) (p50, p95, p99, longest float64) {
+	var all []time.Duration
+	for _, p := range bought {
+		if p.outcome != unlearned {
+			all = append(all, p.latency)
+		}
+	}
+	if len(all) == 0 {
+		return 0, 0, 0, 0
+	}
+	slices.Sort(all)
+	at := func(percent int) float64 { return figures.Milliseconds(all[(len(all)-1)*percent/100]) }
+	return at(50), at(95), at(99), at(100)
+}
+
+// compare compares what the buyers were told with the orders. An order has the id of its hold.
+func compare(bought []purchase, orders []stock.ListedOrder) figures.Told {
+	var c figures.Comparison
+	for _, p := range bought {
+		switch {
+		case p.outcome == gotOrder:
+			c.Answer(figures.Answer{Order: p.order, Quantity: 1, Asked: 1, Key: p.hold.ID})
+		case p.outcome == unlearned && p.asked:
+			c.CutOff(p.hold.ID)
+		}
+	}
+	for _, o := range orders {
+		c.Order(figures.Written{Order: o.ID, Quantity: o.Quantity, Key: o.ID})
+	}
+	return c.Told()
+}

@@ -1,0 +1,309 @@
+package holdsale
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"oversell/internal/bench/report"
+	"oversell/internal/catalog"
+	"oversell/internal/figures"
+	"oversell/internal/holds"
+	"oversell/internal/payment"
+	"oversell/internal/proc"
+	"oversell/internal/stock"
+)
+
+// row is one row in progress.
+type row struct {
+	cfg    Config
+	stage  catalog.HoldStage
+	cond   catalog.Condition
+	sku    string
+	fleet  *fleet
+	client *client
+
+	spread time.Duration // over which buyers arrive
+	think  time.Duration // most time between a hold and its payment
+	base   int64         // the provider's ledger before the row
+
+	waiting atomic.Int64 // buyers without an outcome
+	mu      sync.Mutex
+	given   []holds.Hold
+}
+
+// held notes a hold that was given out.
+func (r *row) held(h holds.Hold) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.given = append(r.given, h)
+}
+
+// observed is what was observed in a row.
+type observed struct {
+	bought   []purchase // of the load
+	rest     []purchase // of the final sell-out
+	wall     time.Duration
+	sellable *float64
+	agrees   *float64
+	faults   []string
+	noFault  error // why a fault was not injected
+	stock    figures.Stock
+	orders   []stock.ListedOrder
+	books    payment.Books
+}
+
+// do runs the row: it puts the item on sale, lets the buyers come, injects the faults, waits
+// until all has settled, sells what is left, and audits.
+func (r *row) do(ctx context.Context) (_ report.Row, err error) {
+	if err := r.prepare(ctx); err != nil {
+		return report.Row{}, err
+	}
+	var o observed
+	injecting, stop := context.WithCancel(ctx)
+	defer stop()
+	var injected sync.WaitGroup
+	injected.Go(func() { o.faults, o.noFault = r.inject(injecting) })
+	o.bought, o.wall = r.load(ctx)
+	ended := time.Now()
+	err = r.calm(ctx)
+	if err == nil {
+		o.sellable, o.agrees, err = r.settle(ctx, ended, o.bought)
+	}
+	stop()
+	injected.Wait()
+	if err != nil {
+		return report.Row{}, err
+	}
+	disarming, armed := context.WithCancel(ctx)
+	injected.Go(func() { r.disarm(disarming) })
+	defer injected.Wait()
+	defer armed()
+	if err := r.fleet.fill(ctx); err != nil {
+		return report.Row{}, err
+	}
+	o.rest = r.sellOut(ctx)
+	if _, _, err := r.settle(ctx, time.Now(), o.rest); err != nil {
+		return report.Row{}, err
+	}
+	if err := r.audit(ctx, &o); err != nil {
+		return report.Row{}, err
+	}
+	return r.judge(o), nil
+}
+
+// prepare puts the item on sale and sets the provider's faults.
+func (r *row) prepare(ctx context.Context) error {
+	r.spread, r.think = 2*r.cfg.TTL, r.cfg.TTL/5
+	switch r.cond {
+	case catalog.Late, catalog.Crash:
+		r.spread = 3 * r.cfg.TTL // late faults begin halfway; several shops are killed
+	}
+	if err := r.fleet.begin(ctx); err != nil {
+		return err
+	}
+	ledger, err := r.fleet.payments.Ledger(ctx)
+	if err != nil {
+		return err
+	}
+	r.base = int64(len(ledger))
+	if err := r.client.put(ctx, r.sku, r.cfg.Stock); err != nil {
+		return err
+	}
+	return r.fleet.payments.SetFaults(ctx, r.cfg.provided(r.cond))
+}
+
+// calm ends the faults of the provider. Its webhooks that are late stay late.
+func (r *row) calm(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return r.fleet.payments.SetFaults(ctx, payment.Faults{})
+}
+
+// load lets the buyers come, evenly spread over time, and returns when each has an outcome.
+func (r *row) load(ctx context.Context) ([]purchase, time.Duration) {
+	all := make([]purchase, r.cfg.Buyers)
+	r.waiting.Store(int64(len(all)))
+	start := time.Now()
+	var buyers sync.WaitGroup
+	for i := range all {
+		at := start.Add(r.spread * time.Duration(i) / time.Duration(len(all)))
+		buyers.Go(func() {
+			defer r.waiting.Add(-1)
+			all[i].outcome, all[i].code = unlearned, "interrupted"
+			if proc.Sleep(ctx, time.Until(at)) {
+				all[i] = r.buy(ctx, buyerName(r.sku, "b", i), roleOf(i, r.cond), r.cond != catalog.Crash)
+			}
+		})
+	}
+	buyers.Wait()
+	return all, time.Since(start)
+}
+
+const (
+	sellers = 8 // buyers at a time in the sell-out
+	// sellOutTime bounds the sell-out, in case what comes back never ends.
+	sellOutTime = time.Minute
+)
+
+// sellOut buys what is left until the item is sold out: only then it is known whether more
+// was sold than there was.
+func (r *row) sellOut(ctx context.Context) []purchase {
+	ctx, cancel := context.WithTimeout(ctx, sellOutTime)
+	defer cancel()
+	var mu sync.Mutex
+	var all []purchase
+	var buyers sync.WaitGroup
+	for n := range sellers {
+		buyers.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				p := r.buy(ctx, buyerName(r.sku, fmt.Sprintf("s%d-", n), i), pays, true)
+				mu.Lock()
+				all = append(all, p)
+				mu.Unlock()
+				if p.outcome == soldOut || p.outcome != gotOrder && !proc.Sleep(ctx, look) {
+					return
+				}
+			}
+		})
+	}
+	r.think = time.Millisecond
+	buyers.Wait()
+	return all
+}
+
+const (
+	look = 25 * time.Millisecond // between two audits
+	// settleTime bounds the time until all has settled, besides the lives of holds and the
+	// delay of webhooks.
+	settleTime = 15 * time.Second
+)
+
+// settle waits until every hold has ended and all agrees, or until nothing changes any more.
+// It returns the longest time from the expiry of a hold until its units were back, and the
+// time until all agreed, both nil if they were not seen.
+func (r *row) settle(ctx context.Context, since time.Time, bought []purchase) (sellable, agrees *float64, err error) {
+	expiries := expiring(bought, since)
+	begun, err := r.client.audit(ctx, r.sku)
+	if err != nil {
+		return nil, nil, err
+	}
+	back := returns{expiries: expiries, base: begun.Stock.Remaining + max(0, -begun.Stock.LostUpdates())}
+	last, unchanged := begun.Stock, time.Now()
+	end := time.Now().Add(5*r.cfg.TTL + settleTime)
+	for time.Now().Before(end) {
+		found, err := r.client.audit(ctx, r.sku)
+		if err != nil {
+			return nil, nil, err
+		}
+		back.see(found.Stock.Remaining, time.Now())
+		if found.Stock != last {
+			last, unchanged = found.Stock, time.Now()
+		}
+		if found.Stock.Held == 0 {
+			quiet, agree, err := r.agree(ctx, found.Stock)
+			switch {
+			case err != nil:
+				return nil, nil, err
+			case agree:
+				return back.longest, new(time.Since(since).Seconds()), nil
+			case quiet && time.Since(unchanged) > r.cfg.TTL+8*r.cfg.sweep():
+				return back.longest, nil, nil
+			}
+		}
+		if !proc.Sleep(ctx, look) {
+			return nil, nil, context.Cause(ctx)
+		}
+	}
+	return back.longest, nil, nil
+}
+
+// agree reports whether no webhook is on its way any more, and whether then units, holds,
+// orders and payments agree.
+func (r *row) agree(ctx context.Context, now figures.Stock) (quiet, agree bool, err error) {
+	d, err := r.fleet.payments.Deliveries(ctx)
+	if err != nil || d.Waiting > 0 {
+		return false, false, err
+	}
+	if now.LostUpdates() != 0 {
+		return true, false, nil
+	}
+	books, _, err := r.books(ctx)
+	return true, err == nil && books.ChargedWithoutOrder == 0 && books.OrdersWithoutCharge == 0, err
+}
+
+// expiring returns when the holds expire that nobody paid or released, the first one first,
+// as far as that is in the future.
+func expiring(bought []purchase, now time.Time) (at []time.Time) {
+	for _, p := range bought {
+		if p.hold.ID != "" && !p.freed && p.hold.ExpiresAt.After(now) {
+			at = append(at, p.hold.ExpiresAt)
+		}
+	}
+	slices.SortFunc(at, time.Time.Compare)
+	return at
+}
+
+// returns measures how long after the expiry of holds their units are back, one unit a hold.
+type returns struct {
+	expiries []time.Time
+	base     int64    // units left, and those that had to come back before
+	longest  *float64 // in seconds
+}
+
+// see is told how many units are left.
+func (b *returns) see(remaining int64, now time.Time) {
+	for n := remaining - b.base; n > 0 && len(b.expiries) > 0; n-- {
+		late := max(0, now.Sub(b.expiries[0]).Seconds())
+		if b.longest == nil || late > *b.longest {
+			b.longest = new(late)
+		}
+		b.expiries = b.expiries[1:]
+		b.base++
+	}
+}
+
+// audit reads what the sale came to.
+func (r *row) audit(ctx context.Context, o *observed) error {
+	found, err := r.client.audit(ctx, r.sku)
+	if err != nil {
+		return err
+	}
+	o.stock = found.Stock
+	if o.books, o.orders, err = r.books(ctx); err != nil {
+		return err
+	}
+	return errors.Join(r.fleet.crashed(), ctx.Err())
+}
+
+// books compares the provider's ledger of this row with the orders.
+func (r *row) books(ctx context.Context) (payment.Books, []stock.ListedOrder, error) {
+	orders, err := r.client.orders(ctx, r.sku)
+	if err != nil {
+		return payment.Books{}, nil, err
+	}
+	ledger, err := r.fleet.payments.Ledger(ctx)
+	if err != nil {
+		return payment.Books{}, nil, err
+	}
+	// Orders show a hash of their payment.
+	names := make(map[string]string)
+	ledger = slices.DeleteFunc(ledger, func(e payment.Entry) bool { return e.Number <= r.base })
+	for _, e := range ledger {
+		names[stock.KeyHash(e.PaymentID)] = e.PaymentID
+	}
+	count := make(map[string]int)
+	for _, order := range orders {
+		id := names[order.KeyHash]
+		if id == "" {
+			id = "unknown payment " + order.KeyHash
+		}
+		count[id]++
+	}
+	return payment.Audit(ledger, count), orders, nil
+}

@@ -1,0 +1,122 @@
+package holdsale_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"oversell/internal/backend/backendtest"
+	"oversell/internal/bench"
+	"oversell/internal/bench/holdsale"
+	"oversell/internal/bench/report"
+	"oversell/internal/catalog"
+	"oversell/internal/figures"
+)
+
+// run runs a small bench on backends of a kind. All rows must be as the catalog expects.
+func run(t *testing.T, kind string, stages []string, conditions ...catalog.Condition) []report.Row {
+	t.Helper()
+	rows, err := holdsale.Run(t.Context(), holdsale.Config{
+		Stages: stages, Conditions: conditions, Buyers: 150, Stock: 80, TTL: time.Second,
+		RedisURL: backendtest.Redis(t, kind), DBURL: backendtest.Database(t, kind),
+		Shop: as(shop), Provider: as(provider),
+	}, bench.Silent{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := len(stages) * len(conditions); len(rows) != want {
+		t.Fatalf("%d rows, want %d", len(rows), want)
+	}
+	for _, row := range rows {
+		if !row.Expected {
+			t.Errorf("%s under %s: %s; %+v, %+v", row.Strategy, row.Condition, row.Differs, row, *row.Held)
+		}
+	}
+	return rows
+}
+
+// checkSound checks what h3_claim promises: all units are sold once, all money is accounted
+// for, and all agrees in the end.
+func checkSound(t *testing.T, rows []report.Row) {
+	t.Helper()
+	for _, row := range rows {
+		name := fmt.Sprintf("%s under %s", row.Strategy, row.Condition)
+		if row.Verdict != figures.OK || row.Sold != row.Stock || row.Stranded != 0 || row.ChargedWithoutOrder != 0 || row.Unknown != 0 && row.Condition != catalog.Crash {
+			t.Errorf("%s: %s, sold %d of %d, stranded %d, charged without order %d, unknown %d",
+				name, row.Verdict, row.Sold, row.Stock, row.Stranded, row.ChargedWithoutOrder, row.Unknown)
+		}
+		if row.Captures != row.Sold+row.Refunds {
+			t.Errorf("%s: %d captures for %d orders and %d refunds", name, row.Captures, row.Sold, row.Refunds)
+		}
+		if row.AgreesAfter == nil {
+			t.Errorf("%s: nothing agreed before the sell-out", name)
+		}
+		if row.Condition == catalog.Late && row.Refunds == 0 {
+			t.Errorf("%s: no payment was refunded", name)
+		}
+		if row.Condition == catalog.Crash {
+			checkAllSeams(t, name, row)
+		}
+	}
+}
+
+// checkAllSeams checks that a shop was killed at each seam.
+func checkAllSeams(t *testing.T, name string, row report.Row) {
+	t.Helper()
+	for _, at := range holdsale.Seams() {
+		if !slices.Contains(row.Seams, string(at)) {
+			t.Errorf("%s: no shop was killed at seam %s, only at %v", name, at, row.Seams)
+		}
+	}
+}
+
+// Whatever is late, killed or stopped: h3_claim sells each unit once, loses none, and every
+// capture ends in one order or one refund.
+func TestClaimIsSound(t *testing.T) {
+	for _, kind := range []string{"embedded", "local"} {
+		t.Run(kind, func(t *testing.T) {
+			checkSound(t, run(t, kind, []string{"h3_claim"}, catalog.HoldConditions()...))
+		})
+	}
+}
+
+// A stage that checks first and writes later sells a unit twice or loses one, when what is
+// in between is late, killed or stopped.
+func TestNaiveStagesBreak(t *testing.T) {
+	for _, kind := range []string{"embedded", "local"} {
+		t.Run(kind, func(t *testing.T) {
+			for _, row := range run(t, kind, []string{"h1_counter", "h2_status"}, catalog.Late, catalog.Crash, catalog.Pause) {
+				if row.Oversold == 0 && row.Stranded == 0 {
+					t.Errorf("%s under %s: %s", row.Strategy, row.Condition, row.Verdict)
+				}
+			}
+		})
+	}
+}
+
+func TestWhatCannotBeRun(t *testing.T) {
+	for name, c := range map[string]holdsale.Config{
+		"buyers":            {Buyers: -1},
+		"stock":             {Stock: -1},
+		"one shop":          {Instances: 1},
+		"ttl":               {TTL: time.Millisecond},
+		"repeat":            {Repeat: 101},
+		"a condition":       {Conditions: []catalog.Condition{catalog.Failover}},
+		"a stage twice":     {Stages: []string{"h3_claim", "h3_claim"}},
+		"a condition twice": {Conditions: []catalog.Condition{catalog.Calm, catalog.Calm}},
+	} {
+		if _, err := holdsale.Run(t.Context(), c, bench.Silent{}); !errors.Is(err, holdsale.ErrConfig) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, c := range map[string]holdsale.Config{
+		"a seam":  {Seams: []holdsale.Seam{"nowhere"}},
+		"a stage": {Stages: []string{"v8_fenced"}},
+	} {
+		if _, err := holdsale.Run(t.Context(), c, bench.Silent{}); !errors.Is(err, catalog.ErrName) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

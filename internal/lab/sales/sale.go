@@ -179,8 +179,10 @@ func (s *sale) forget() {
 	db := s.db.WithContext(ctx)
 	migrated.Lock()
 	defer migrated.Unlock()
-	_ = db.Exec("DELETE FROM oversell_items WHERE sku = ?", s.item.SKU).Error
-	for _, table := range []string{"orders", "holds", "hold_buyers", "hold_sales"} { // all have an index that begins with it
+	for _, table := range []string{"items", "orders", "holds"} { // each has an index that begins with the sku
+		_ = db.Exec("DELETE FROM oversell_"+table+" WHERE sku = ?", s.item.SKU).Error
+	}
+	for _, table := range []string{"hold_buyers", "hold_sales"} {
 		_ = db.Exec("DELETE FROM oversell_"+table+" WHERE sale_id = ?", s.item.SaleID).Error
 	}
 }

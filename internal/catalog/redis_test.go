@@ -31,6 +31,7 @@ func eachLock(t *testing.T, f func(t *testing.T, name string, s *locktest.Server
 				f(t, strategy.Name, s, func(p guard.Policy) guard.Guard {
 					return strategy.NewGuard(catalog.Options{Redis: s.Client, TTL: leaseOf, Policy: p})
 				})
+				time.Sleep(leaseOf) // what goes on in the background ends: the bubble's clock stops with f
 			})
 		})
 	}

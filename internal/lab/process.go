@@ -108,9 +108,6 @@ func (p *Process) link(node int, server *server) *link {
 	return l
 }
 
-// dial connects a client of this process to the one Redis.
-func (p *Process) dial(ctx context.Context) (net.Conn, error) { return p.links[0].dial(ctx) }
-
 // dial connects a client to its server, through the relay.
 func (l *link) dial(ctx context.Context) (net.Conn, error) {
 	p := l.p

@@ -72,9 +72,9 @@ func TestPlainShopStartsNoServersOfOtherLocks(t *testing.T) {
 	}
 	for _, step := range []struct {
 		strategy string
-		want     int // that listen then
+		want     int // that listen then, the payment provider among them
 	}{
-		{"v6_watchdog", 2}, {"etcd", 4}, {"etcd", 4}, {"redlock", 9},
+		{"v6_watchdog", 3}, {"etcd", 5}, {"etcd", 5}, {"redlock", 10},
 	} {
 		if !strings.Contains(string(text), `"name":"`+step.strategy+`"`) {
 			t.Errorf("%s is not offered", step.strategy)

@@ -57,7 +57,7 @@ func startChild(t *testing.T, j job) *shopProcess {
 	if err := c.Send(j); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := proc.Await(t.Context(), c, c.Events, time.Minute); err != nil || !got.Ready {
+	if got, err := proc.Await(t.Context(), c, c.Events, sellOut); err != nil || !got.Ready {
 		t.Fatalf("got %+v, %v", got, err)
 	}
 	return c
@@ -66,7 +66,7 @@ func startChild(t *testing.T, j job) *shopProcess {
 // awaitParked waits until a child stops at its seam.
 func awaitParked(t *testing.T, c *shopProcess) {
 	t.Helper()
-	if got, err := proc.Await(t.Context(), c, c.Events, time.Minute); err != nil || !got.Parked {
+	if got, err := proc.Await(t.Context(), c, c.Events, sellOut); err != nil || !got.Parked {
 		t.Fatalf("got %+v, %v; want a parked process", got, err)
 	}
 }

@@ -76,8 +76,8 @@ func newReconciler(cfg Config) *reconciler {
 	}
 	return &reconciler{
 		Config: cfg,
-		// A process that lives renews its lease in each round, so the lease of a dead
-		// one ends two rounds later.
+		// A process that lives renews its lease, so that of a dead one ends after two
+		// rounds.
 		claim:    claim{db: cfg.DB, name: "reconcile", holder: uuid.NewString(), ttl: 2*cfg.Every + time.Second},
 		failures: failures{log: cfg.Logger},
 	}
@@ -86,7 +86,7 @@ func newReconciler(cfg Config) *reconciler {
 // run makes rounds until ctx ends.
 func (r *reconciler) run(ctx context.Context) {
 	pause := r.Every
-	for guard.Sleep(ctx, pause) == nil {
+	for r.rest(ctx, pause) == nil {
 		began := time.Now()
 		if err := r.step(ctx); ctx.Err() == nil {
 			r.failures.note(err)
@@ -98,6 +98,17 @@ func (r *reconciler) run(ctx context.Context) {
 			r.Logger.Warn("another shop goes on reconciling only when the lease ends", "error", err)
 		}
 	}
+}
+
+// rest is the pause before a round. A process that has the lease renews it meanwhile: the
+// pause after a long round would outlast it, and another process, which begins to look
+// only then, would start the grace time of all units again.
+func (r *reconciler) rest(ctx context.Context, pause time.Duration) error {
+	if r.mine {
+		_, stop := r.claim.keep(ctx)
+		defer stop()
+	}
+	return guard.Sleep(ctx, pause)
 }
 
 // step makes a round if this process gets or has the lease, and renews it meanwhile.

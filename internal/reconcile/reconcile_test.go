@@ -207,3 +207,25 @@ func TestOneBadItemDoesNotStopTheOthers(t *testing.T) {
 		}
 	})
 }
+
+// The process that has the lease renews it between two rounds, too.
+func TestLeaseIsRenewedBetweenRounds(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		r := s.stopped(t, io.Discard)
+		r.claim.ttl = 600 * time.Millisecond
+		if err := r.step(t.Context()); err != nil || !r.mine {
+			t.Fatalf("has had the lease: %v, %v", r.mine, err)
+		}
+		const tries = 20 // a machine that stalls may let a pause end before its renewal
+		first := r.claim.endsAt(t)
+		for range tries {
+			if err := r.rest(t.Context(), r.claim.ttl/2); err != nil {
+				t.Fatal(err)
+			}
+			if r.claim.endsAt(t) > first {
+				return
+			}
+		}
+		t.Errorf("the lease was not renewed in %d pauses", tries)
+	})
+}

@@ -31,13 +31,14 @@ func main() {
 }
 
 // options are the values of the flags.
-type options struct{ addr, secretFile, webhook string }
+type options struct{ addr, secretFile, webhook, ledger string }
 
 func flags(o *options) *flag.FlagSet {
 	fs := flag.NewFlagSet("provider", flag.ContinueOnError)
 	fs.StringVar(&o.addr, "addr", "127.0.0.1:8090", "`address` to listen on; port 0 takes a free one")
 	fs.StringVar(&o.secretFile, "secret-file", "", "`file` with the secret that signs the webhooks, 16 bytes or more")
 	fs.StringVar(&o.webhook, "webhook", "", "`URL` that the webhooks go to; empty: nowhere, until PUT /webhook")
+	fs.StringVar(&o.ledger, "ledger", "", "`file` that keeps all payments and idempotency keys: what was answered is\nknown after kill -9; empty: in memory only")
 	return fs
 }
 
@@ -45,6 +46,7 @@ const usage = `provider is a payment provider for tests: it moves no money, and 
 
   openssl rand -hex 32 > secret
   provider -secret-file secret -webhook http://127.0.0.1:8080/api/payments/webhook
+  provider -secret-file secret -ledger ledger.jsonl   what it has charged it knows after kill -9
   provider -secret-file secret -addr 127.0.0.1:0      a free port, which is printed
 
   P=http://127.0.0.1:8090
@@ -63,7 +65,8 @@ const usage = `provider is a payment provider for tests: it moves no money, and 
   curl -X PUT $P/faults -d '{"webhook_drop_every":2,"decline_every":3,"fail_every":4}'
   curl -X PUT $P/faults -d '{}'                              no faults
 
-All is kept in memory. SIGTERM ends it.
+Without -ledger all is kept in memory. Webhooks that are on their way, and faults, are lost at
+the end in any case. SIGTERM ends it.
 
 Flags:
 `
@@ -86,7 +89,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err != nil {
 		return complain(stderr, exitUnable, fmt.Errorf("%w (provider -h shows the flags)", err))
 	}
-	server, l, err := open(o, slog.New(slog.NewTextHandler(stderr, nil)))
+	log := slog.New(slog.NewTextHandler(stderr, nil))
+	journal, err := openJournal(o, log)
+	if err != nil {
+		return complain(stderr, exitUnable, err)
+	}
+	defer journal.Close() // each record is on the disk already
+	server, l, err := open(o, journal, log)
 	if err != nil {
 		return complain(stderr, exitUnable, err)
 	}
@@ -102,8 +111,20 @@ func complain(stderr io.Writer, code int, err error) int {
 	return code
 }
 
+// openJournal opens the file of -ledger. It returns nil if there is none.
+func openJournal(o options, log *slog.Logger) (*payment.Journal, error) {
+	if o.ledger == "" {
+		return nil, nil
+	}
+	j, err := payment.OpenJournal(o.ledger, log)
+	if err != nil {
+		return nil, fmt.Errorf("-ledger: %w", err)
+	}
+	return j, nil
+}
+
 // open makes the provider and listens.
-func open(o options, log *slog.Logger) (*payment.Server, net.Listener, error) {
+func open(o options, journal *payment.Journal, log *slog.Logger) (*payment.Server, net.Listener, error) {
 	if o.secretFile == "" {
 		return nil, nil, errors.New("-secret-file is missing (provider -h shows an example)")
 	}
@@ -111,7 +132,7 @@ func open(o options, log *slog.Logger) (*payment.Server, net.Listener, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("-secret-file: %w", err)
 	}
-	server := payment.NewServer(payment.Config{Secret: secret, Logger: log})
+	server := payment.NewServer(payment.Config{Secret: secret, Journal: journal, Logger: log})
 	if err := server.SetWebhook(o.webhook); err != nil {
 		return nil, nil, fmt.Errorf("-webhook: %w", err)
 	}

@@ -140,7 +140,7 @@ func TestHelpHasExamples(t *testing.T) {
 	if code := run(t.Context(), []string{"-h"}, &out, io.Discard); code != exitOK {
 		t.Errorf("it returned %d", code)
 	}
-	for _, want := range []string{"curl -X PUT $P/faults", "-secret-file", "-webhook"} {
+	for _, want := range []string{"curl -X PUT $P/faults", "-secret-file", "-webhook", "-ledger"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the help lacks %s", want)
 		}
@@ -157,6 +157,7 @@ func TestWrongFlags(t *testing.T) {
 	for _, args := range [][]string{
 		{}, {"-x"}, {"more"}, {"-secret-file", file + "x"}, {"-secret-file", empty},
 		{"-secret-file", file, "-webhook", "localhost"}, {"-secret-file", file, "-addr", "nowhere"},
+		{"-secret-file", file, "-ledger", filepath.Dir(file)}, {"-secret-file", file, "-ledger", file},
 	} {
 		var out, complaint bytes.Buffer
 		code := run(t.Context(), args, &out, &complaint)

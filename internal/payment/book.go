@@ -14,12 +14,14 @@ import (
 // book has the payments of a Server, the answers to its idempotency keys and its ledger. Each
 // change of a payment is one step under the mutex.
 type book struct {
+	journal  *Journal    // nil: all is kept in memory only
 	happened func(Event) // told of every change, with the mutex held
 
 	mu       sync.Mutex
-	payments map[string]*Payment
+	payments map[string]Payment
 	answers  map[string]answer // by idempotency key
 	ledger   []Entry
+	lines    map[string][]int // of a group: indexes of its entries in the ledger
 }
 
 // answer is the result of the first request with an idempotency key.
@@ -29,13 +31,25 @@ type answer struct {
 	err     error
 }
 
-func newBook(happened func(Event)) *book {
-	return &book{happened: happened, payments: make(map[string]*Payment), answers: make(map[string]answer)}
+// newBook returns a book with what the journal has.
+func newBook(j *Journal, happened func(Event)) *book {
+	b := &book{
+		journal: j, happened: happened,
+		payments: make(map[string]Payment), answers: make(map[string]answer), lines: make(map[string][]int),
+	}
+	if j != nil {
+		for _, r := range j.records {
+			b.enter(r)
+		}
+		j.records = nil
+	}
+	return b
 }
 
 // once does the work for the first request with the key, and returns its result to the others.
-// The caller holds the mutex.
-func (b *book) once(key string, work func() (Payment, error), request ...string) (Payment, error) {
+// The work changes nothing by itself: it returns the payment as it becomes, and whether that
+// is a change. The caller holds the mutex.
+func (b *book) once(key string, work func() (p Payment, changed bool, err error), request ...string) (Payment, error) {
 	asked := strings.Join(request, " ") // no part has a space in it
 	if first, ok := b.answers[key]; ok {
 		if first.request != asked {
@@ -43,13 +57,46 @@ func (b *book) once(key string, work func() (Payment, error), request ...string)
 		}
 		return first.payment, first.err
 	}
-	p, err := work()
-	b.answers[key] = answer{asked, p, err}
+	p, changed, err := work()
+	r := record{Key: key, Request: asked, Payment: p, Error: problemOf(err)}
+	now := time.Now().UTC()
+	if changed {
+		r.Entry = &Entry{
+			Number: int64(len(b.ledger)) + 1, Time: now,
+			PaymentID: p.ID, Reference: p.Reference, Amount: p.Amount, Currency: p.Currency, Status: p.Status,
+		}
+	}
+	if b.journal != nil {
+		if err := b.journal.write(r); err != nil {
+			return Payment{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		}
+	}
+	b.enter(r)
+	if changed {
+		b.happened(Event{ID: "evt_" + newID(), Type: EventType("payment." + p.Status), Time: now, Payment: p})
+	}
 	return p, err
 }
 
+// enter takes over what a record says.
+func (b *book) enter(r record) {
+	a := answer{request: r.Request, payment: r.Payment}
+	if r.Error != nil {
+		a.err = r.Error.err()
+	}
+	b.answers[r.Key] = a
+	b.payments[r.Payment.ID] = r.Payment
+	if r.Entry == nil {
+		return
+	}
+	if group := r.Payment.Group; group != "" {
+		b.lines[group] = append(b.lines[group], len(b.ledger))
+	}
+	b.ledger = append(b.ledger, *r.Entry)
+}
+
 // authorise makes a payment. It asks declined only for the first request with the key.
-func (b *book) authorise(r Request, declined func() bool) (Payment, error) {
+func (b *book) authorise(r Request, declined func(reference string) bool) (Payment, error) {
 	if err := checkKey(r.Key); err != nil {
 		return Payment{}, err
 	}
@@ -58,18 +105,17 @@ func (b *book) authorise(r Request, declined func() bool) (Payment, error) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.once(r.Key, func() (Payment, error) {
-		p := &Payment{
-			ID: "pay_" + newID(), Reference: r.Reference, Amount: r.Amount, Currency: r.Currency, CreatedAt: time.Now().UTC(),
+	return b.once(r.Key, func() (Payment, bool, error) {
+		p := Payment{
+			ID: "pay_" + newID(), Reference: r.Reference, Amount: r.Amount, Currency: r.Currency,
+			Status: Authorised, Group: r.Group, CreatedAt: time.Now().UTC(),
 		}
-		b.payments[p.ID] = p
-		if declined() {
-			b.move(p, Declined)
-			return *p, ErrDeclined
+		if declined(r.Reference) {
+			p.Status = Declined
+			return p, true, ErrDeclined
 		}
-		b.move(p, Authorised)
-		return *p, nil
-	}, "authorise", r.Reference, strconv.FormatInt(r.Amount, 10), r.Currency)
+		return p, true, nil
+	}, "authorise", r.Reference, strconv.FormatInt(r.Amount, 10), r.Currency, r.Group)
 }
 
 // capture charges for an authorised payment.
@@ -93,25 +139,14 @@ func (b *book) change(operation, id, key string, moves map[Status]Status) (Payme
 	if !ok {
 		return Payment{}, ErrUnknownPayment
 	}
-	return b.once(key, func() (Payment, error) {
+	return b.once(key, func() (Payment, bool, error) {
 		to, ok := moves[p.Status]
 		if !ok {
-			return *p, fmt.Errorf("%w: it is %s", ErrConflict, p.Status)
+			return p, false, fmt.Errorf("%w: it is %s", ErrConflict, p.Status)
 		}
-		b.move(p, to)
-		return *p, nil
+		p.Status = to
+		return p, true, nil
 	}, operation, id)
-}
-
-// move changes the status of a payment, writes it to the ledger and tells of it.
-func (b *book) move(p *Payment, to Status) {
-	p.Status = to
-	now := time.Now().UTC()
-	b.ledger = append(b.ledger, Entry{
-		Number: int64(len(b.ledger)) + 1, Time: now,
-		PaymentID: p.ID, Reference: p.Reference, Amount: p.Amount, Currency: p.Currency, Status: to,
-	})
-	b.happened(Event{ID: "evt_" + newID(), Type: EventType("payment." + to), Time: now, Payment: *p})
 }
 
 func newID() string { return strings.ReplaceAll(uuid.NewString(), "-", "") }
@@ -124,7 +159,7 @@ func (b *book) payment(id string) (Payment, error) {
 	if !ok {
 		return Payment{}, ErrUnknownPayment
 	}
-	return *p, nil
+	return p, nil
 }
 
 // entries returns up to limit entries of the ledger after the one with the given number.
@@ -133,4 +168,18 @@ func (b *book) entries(after int64, limit int) []Entry {
 	defer b.mu.Unlock()
 	from := int(min(after, int64(len(b.ledger))))
 	return slices.Clone(b.ledger[from:min(from+limit, len(b.ledger))])
+}
+
+// group returns the entries of a group, or only their number if they are more than most.
+func (b *book) group(name string, most int) (entries []Entry, number int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	lines := b.lines[name]
+	if len(lines) > most {
+		return nil, len(lines)
+	}
+	for _, i := range lines {
+		entries = append(entries, b.ledger[i])
+	}
+	return entries, len(lines)
 }

@@ -14,6 +14,8 @@ func (r Request) check() error {
 	switch {
 	case !printable(r.Reference, maxReference):
 		return fmt.Errorf("%w: the reference must be 1 to %d printable ASCII characters", ErrInvalid, maxReference)
+	case r.Group != "" && !printable(r.Group, maxReference):
+		return fmt.Errorf("%w: the group must be at most %d printable ASCII characters", ErrInvalid, maxReference)
 	case r.Amount < 1 || r.Amount > MaxAmount:
 		return fmt.Errorf("%w: the amount must be 1 to %d", ErrInvalid, MaxAmount)
 	case !isCurrency(r.Currency):

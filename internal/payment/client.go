@@ -210,10 +210,8 @@ func refusal(status string, text []byte, result any) error {
 		if p, ok := result.(*Payment); ok && body.Payment != nil {
 			*p = *body.Payment
 		}
-		for _, known := range problems {
-			if body.Error.Code == known.code {
-				return told{known.err, body.Error.Message}
-			}
+		if err := body.Error.err(); err != nil {
+			return err
 		}
 	}
 	return fmt.Errorf("%w: it answered %s", ErrUnavailable, status)

@@ -61,7 +61,7 @@ func (c *courier) setAddress(address string) {
 
 // add takes an event to deliver.
 func (c *courier) add(e Event) {
-	faults, drop := c.faulty.event()
+	faults, drop := c.faulty.event(e.Payment.Reference)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if drop || c.address == "" {

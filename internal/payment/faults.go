@@ -73,11 +73,17 @@ func (f Faults) check() error {
 	return nil
 }
 
-// faulty has the faults that are switched on, and counts for them.
-type faulty struct {
-	mu     sync.Mutex
+// switched are faults that are switched on, and counts for them.
+type switched struct {
 	faults Faults
 	counts struct{ lost, asked, done, events int } // since the faults were set
+}
+
+// faulty has the faults of all payments, and those of single ones.
+type faulty struct {
+	mu  sync.Mutex
+	all switched
+	of  map[string]*switched // by the reference of a payment, instead of all
 }
 
 // set switches faults on and off. Counting begins again.
@@ -87,53 +93,82 @@ func (f *faulty) set(faults Faults) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.faults = faults
-	f.counts = struct{ lost, asked, done, events int }{}
+	f.all = switched{faults: faults}
 	return nil
+}
+
+// setOf gives the payments with a reference faults of their own, or with nil those of all.
+func (f *faulty) setOf(reference string, faults *Faults) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if faults == nil {
+		delete(f.of, reference)
+		return nil
+	}
+	if err := faults.check(); err != nil {
+		return err
+	}
+	if f.of == nil {
+		f.of = make(map[string]*switched)
+	}
+	f.of[reference] = &switched{faults: *faults}
+	return nil
+}
+
+// at returns the faults of the payments with a reference. The caller holds the mutex.
+func (f *faulty) at(reference string) *switched {
+	if own, ok := f.of[reference]; ok {
+		return own
+	}
+	return &f.all
 }
 
 func (f *faulty) get() Faults {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.faults
+	return f.all.faults
 }
 
 // decline says whether the next payment is declined.
-func (f *faulty) decline() bool {
+func (f *faulty) decline(reference string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return nth(&f.counts.asked, f.faults.DeclineEvery)
+	s := f.at(reference)
+	return nth(&s.counts.asked, s.faults.DeclineEvery)
 }
 
-// fail says whether the next operation fails.
+// fail says whether the next operation fails. It is not known yet which payment it is for.
 func (f *faulty) fail() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return nth(&f.counts.done, f.faults.FailEvery)
+	return nth(&f.all.counts.done, f.all.faults.FailEvery)
 }
 
 // loseReply says whether the reply to an operation that was done is lost.
-func (f *faulty) loseReply(op string) bool {
+func (f *faulty) loseReply(reference, op string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.Contains(f.faults.LoseReplyTo, op) && nth(&f.counts.lost, max(f.faults.LoseEvery, 1))
+	s := f.at(reference)
+	return slices.Contains(s.faults.LoseReplyTo, op) && nth(&s.counts.lost, max(s.faults.LoseEvery, 1))
 }
 
 // replyDelay returns how long the reply to an operation is held back.
-func (f *faulty) replyDelay(op string) time.Duration {
+func (f *faulty) replyDelay(reference, op string) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.faults.DelayReplyTo) > 0 && !slices.Contains(f.faults.DelayReplyTo, op) {
+	s := f.at(reference)
+	if len(s.faults.DelayReplyTo) > 0 && !slices.Contains(s.faults.DelayReplyTo, op) {
 		return 0
 	}
-	return time.Duration(f.faults.ReplyDelay)
+	return time.Duration(s.faults.ReplyDelay)
 }
 
 // event returns the faults for the next event, and whether it is dropped.
-func (f *faulty) event() (faults Faults, drop bool) {
+func (f *faulty) event(reference string) (faults Faults, drop bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.faults, nth(&f.counts.events, f.faults.WebhookDropEvery)
+	s := f.at(reference)
+	return s.faults, nth(&s.counts.events, s.faults.WebhookDropEvery)
 }
 
 // nth counts one more, and reports whether it is the nth. With n = 0 none is.

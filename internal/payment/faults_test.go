@@ -2,6 +2,7 @@ package payment
 
 import (
 	"encoding/json"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -102,5 +103,34 @@ func TestFaultsInJSON(t *testing.T) {
 	}
 	if none, err := json.Marshal(Faults{}); err != nil || string(none) != "{}" {
 		t.Errorf("no faults are %s, %v", none, err)
+	}
+}
+
+// The payments with one reference have faults of their own, and not those of all. The other
+// payments know nothing of them.
+func TestFaultsOfOneReference(t *testing.T) {
+	s := newServer(Config{})
+	c := clientOf(t, s)
+	setFaults(t, c, Faults{LoseReplyTo: []string{OpRefund}})
+	if err := s.SetFaultsOf("hold-a", &Faults{LoseReplyTo: []string{OpCapture}}); err != nil {
+		t.Fatal(err)
+	}
+	p, q := authorised(t, c, "a"), authorised(t, c, "b")
+	expect(t, c, capture(p.ID, "c"), "", ErrUnavailable)
+	expect(t, c, capture(q.ID, "d"), Captured, nil)
+	expect(t, c, refund(p.ID, "e"), Refunded, nil)
+	expect(t, c, refund(q.ID, "f"), "", ErrUnavailable)
+	if err := s.SetFaultsOf("hold-g", &Faults{DeclineEvery: 1}); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, c, authorise(request("g")), Declined, ErrDeclined)
+	if err := s.SetFaultsOf("hold-g", nil); err != nil {
+		t.Fatal(err)
+	}
+	again := request("h")
+	again.Reference = "hold-g"
+	expect(t, c, authorise(again), Authorised, nil)
+	if err := s.SetFaultsOf("hold-a", &Faults{ReplyDelay: -1}); !errors.Is(err, ErrInvalid) {
+		t.Errorf("a delay below zero: %v", err)
 	}
 }

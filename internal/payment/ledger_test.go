@@ -1,7 +1,9 @@
 package payment
 
 import (
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -61,5 +63,52 @@ func TestAuditCountsWhatPaymentsReached(t *testing.T) {
 	), map[string]int{"d": 1})
 	if got.Authorised != 3 || got.Captured != 2 || got.Refunded != 1 || got.Cancelled != 1 || got.Declined != 1 || got.Wrong != nil {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// The entries of a group can be read by themselves, unless they are too many.
+func TestGroupHasItsEntries(t *testing.T) {
+	s := newServer(Config{})
+	c := clientOf(t, s)
+	ask := func(key, group string) Payment {
+		r := request(key)
+		r.Group = group
+		return expect(t, c, authorise(r), Authorised, nil)
+	}
+	p := ask("a", "sale-1")
+	ask("b", "sale-2")
+	ask("c", "")
+	expect(t, c, capture(p.ID, "d"), Captured, nil)
+	for _, most := range []int{2, 1} {
+		entries, number := s.Group("sale-1", most)
+		if number != 2 || most == 1 && entries != nil || most == 2 && (len(entries) != 2 || entries[0].Status != Authorised || entries[1].Status != Captured || entries[1].PaymentID != p.ID) {
+			t.Errorf("at most %d: %d, %+v", most, number, entries)
+		}
+	}
+	if entries, number := s.Group("", 9); number != 0 || entries != nil {
+		t.Errorf("payments without a group: %d, %+v", number, entries)
+	}
+	for _, group := range []string{"two words", strings.Repeat("x", maxReference+1)} {
+		r := request("e")
+		r.Group = group
+		expect(t, c, authorise(r), "", ErrInvalid)
+	}
+	r := request("a")
+	r.Group = "sale-2"
+	expect(t, c, authorise(r), "", ErrKeyReused)
+}
+
+// A provider that is started again on its journal knows the groups.
+func TestGroupsAreInTheJournal(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "ledger")
+	r := request("a")
+	r.Group = "sale-1"
+	j := open(t, name)
+	expect(t, clientOf(t, newServer(Config{Journal: j})), authorise(r), Authorised, nil)
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if entries, number := newServer(Config{Journal: open(t, name)}).Group("sale-1", 1); number != 1 || len(entries) != 1 || entries[0].Status != Authorised {
+		t.Errorf("%d, %+v", number, entries)
 	}
 }

@@ -1,7 +1,8 @@
 // Package payment is a payment provider, and what a shop needs of one. Provider is narrow, so
 // that Stripe or Adyen fit behind it. Client is a provider reached over HTTP. Server is a small
-// provider for tests and demonstrations: it keeps its state in memory, moves no money, delivers
-// signed webhooks, and fails on request (see Faults). Audit compares its ledger with the orders.
+// provider for tests and demonstrations: it moves no money, delivers signed webhooks, fails on
+// request (see Faults), and keeps its state in memory or in a file (see Journal). Audit compares
+// its ledger with the orders.
 package payment
 
 import (
@@ -51,6 +52,10 @@ type Request struct {
 	Reference string `json:"reference"` // the shop's own name for what is paid, such as a hold's id: 1 to 200 printable ASCII characters
 	Amount    int64  `json:"amount"`    // in minor units, such as cents
 	Currency  string `json:"currency"`  // three capital letters, as in ISO 4217
+
+	// Group is the shop's own name for payments that belong together, such as a sale's id; it
+	// may be empty, and is otherwise as a Reference.
+	Group string `json:"group,omitempty"`
 }
 
 // MaxAmount is the largest amount of one payment, in minor units. It is Stripe's limit.
@@ -63,6 +68,7 @@ type Payment struct {
 	Amount    int64     `json:"amount"`
 	Currency  string    `json:"currency"`
 	Status    Status    `json:"status"`
+	Group     string    `json:"group,omitempty"`
 	CreatedAt time.Time `json:"created_at"`
 }
 

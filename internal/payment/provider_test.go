@@ -5,15 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 )
 
-// eachWay runs f on a client with and without a network between it and the provider.
+// eachWay runs f on a client with and without a network between it and the provider, and on a
+// provider that is killed after each request.
 func eachWay(t *testing.T, f func(t *testing.T, c *Client)) {
 	t.Run("http", func(t *testing.T) { f(t, overHTTP(t, newServer(Config{}))) })
 	t.Run("memory", func(t *testing.T) { f(t, clientOf(t, newServer(Config{}))) })
+	t.Run("restarted", func(t *testing.T) { f(t, clientOf(t, &reborn{file: filepath.Join(t.TempDir(), "ledger")})) })
 }
 
 // call is one call to a provider in a test.

@@ -21,7 +21,7 @@ const (
 )
 
 // Serve serves the provider on l and delivers its webhooks until ctx ends. It closes l.
-// Webhooks that were not delivered by then are lost, as all of the provider's memory.
+// Webhooks that were not delivered by then are lost.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	ctx, stop := context.WithCancel(ctx)
 	delivering := make(chan struct{})

@@ -20,8 +20,9 @@ import (
 
 // Config is what a Server is made with. All but the secret may be left out.
 type Config struct {
-	Secret  []byte // signs webhooks
-	Webhook string // where they go, such as http://127.0.0.1:8080/api/payments/webhook; "": nowhere until PUT /webhook
+	Secret  []byte   // signs webhooks
+	Webhook string   // where they go, such as http://127.0.0.1:8080/api/payments/webhook; "": nowhere until PUT /webhook
+	Journal *Journal // where the Server records what it answers, and what it begins with; nil: in memory only
 	Client  *http.Client
 	Logger  *slog.Logger
 
@@ -55,8 +56,10 @@ func ownTransport() *http.Transport {
 // noRedirect returns a redirect as it is: a request with money in it goes where it was sent.
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// Server is a payment provider that moves no money. It keeps everything in memory: what it
-// knew is lost when its process ends. It is safe for concurrent use.
+// Server is a payment provider that moves no money. Without a Journal it keeps everything in
+// memory, and what it knew is lost when its process ends. With one it knows its payments, its
+// ledger and its idempotency keys after a crash, and has lost webhooks that were on their way.
+// It is safe for concurrent use.
 type Server struct {
 	cfg     Config
 	book    *book
@@ -65,12 +68,12 @@ type Server struct {
 	handler http.Handler
 }
 
-// NewServer returns a provider without payments and without faults. Run Deliver to have its
+// NewServer returns a provider with the payments of its Journal, and without faults. Run Deliver to have its
 // webhooks sent.
 func NewServer(cfg Config) *Server {
 	s := &Server{cfg: cfg.withDefaults(), faulty: new(faulty)}
 	s.courier = newCourier(s.cfg, s.faulty)
-	s.book = newBook(s.courier.add)
+	s.book = newBook(cfg.Journal, s.courier.add)
 	s.handler = s.routes()
 	return s
 }
@@ -91,6 +94,17 @@ func (s *Server) SetWebhook(address string) error {
 	}
 	s.courier.setAddress(address)
 	return nil
+}
+
+// SetFaultsOf gives the payments with a reference faults of their own, instead of those that
+// all have; FailEvery of these is ignored. With nil they have no faults of their own any more.
+// Without that the Server remembers them for ever.
+func (s *Server) SetFaultsOf(reference string, f *Faults) error { return s.faulty.setOf(reference, f) }
+
+// Group returns the entries of the ledger for payments of a group, the oldest first. If there
+// are more than most it returns none, and their number.
+func (s *Server) Group(name string, most int) (entries []Entry, number int) {
+	return s.book.group(name, most)
 }
 
 // ServeHTTP serves the provider's interface.
@@ -150,8 +164,8 @@ func (s *Server) operation(name string, work func(*http.Request) (Payment, error
 		}
 		p, err := work(r)
 		_, _ = io.Copy(io.Discard, r.Body) // only then does net/http notice that the client leaves
-		stayed := wait(r.Context(), s.faulty.replyDelay(name))
-		if !stayed || err == nil && s.faulty.loseReply(name) {
+		stayed := wait(r.Context(), s.faulty.replyDelay(p.Reference, name))
+		if !stayed || err == nil && s.faulty.loseReply(p.Reference, name) {
 			panic(http.ErrAbortHandler) // closes the connection without a reply
 		}
 		if err != nil {

@@ -43,13 +43,37 @@ var problems = []struct {
 	{ErrUnavailable, http.StatusServiceUnavailable, "unavailable"},
 }
 
-// replyError answers with an error and the payment that it concerns, if any.
-func replyError(w http.ResponseWriter, err error, p Payment) {
-	status, body := http.StatusInternalServerError, problemBody{Error: problemText{"internal", err.Error()}}
+// problemOf returns what is told of an error, nil for nil.
+func problemOf(err error) *problemText {
+	if err == nil {
+		return nil
+	}
+	text := problemText{"internal", err.Error()}
 	for _, known := range problems {
 		if errors.Is(err, known.err) {
-			status, body.Error.Code = known.status, known.code
+			text.Code = known.code
 			break
+		}
+	}
+	return &text
+}
+
+// err is the error that was told. It returns nil for a code that no error has.
+func (t problemText) err() error {
+	for _, known := range problems {
+		if t.Code == known.code {
+			return told{known.err, t.Message}
+		}
+	}
+	return nil
+}
+
+// replyError answers with an error and the payment that it concerns, if any.
+func replyError(w http.ResponseWriter, err error, p Payment) {
+	status, body := http.StatusInternalServerError, problemBody{Error: *problemOf(err)}
+	for _, known := range problems {
+		if body.Error.Code == known.code {
+			status = known.status
 		}
 	}
 	if p.ID != "" {

@@ -1,0 +1,179 @@
+package payment
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// reborn serves each request by a provider that has just been started on the same journal. The
+// faults stay switched on.
+type reborn struct {
+	mu     sync.Mutex
+	file   string
+	faulty faulty
+}
+
+func (b *reborn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	j, err := OpenJournal(b.file, quiet)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	defer j.Close()
+	s := newServer(Config{Journal: j})
+	s.faulty = &b.faulty
+	s.ServeHTTP(w, r)
+}
+
+// open opens a journal for a test.
+func open(t *testing.T, name string) *Journal {
+	t.Helper()
+	j, err := OpenJournal(name, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { j.Close() })
+	return j
+}
+
+// written is a journal file with an authorised, a captured and a declined payment, and a refused
+// capture. It returns the file's lines too.
+func written(t *testing.T) (name string, lines []string) {
+	t.Helper()
+	name = filepath.Join(t.TempDir(), "ledger")
+	s := newServer(Config{Journal: open(t, name)})
+	c := clientOf(t, s)
+	p := authorised(t, c, "a")
+	expect(t, c, capture(p.ID, "c"), Captured, nil)
+	expect(t, c, capture(p.ID, "c2"), Captured, ErrConflict)
+	if err := c.SetFaults(t.Context(), Faults{DeclineEvery: 1}); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, c, authorise(request("d")), Declined, ErrDeclined)
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return name, strings.SplitAfter(strings.TrimSuffix(string(text), "\n"), "\n")
+}
+
+// What was answered is answered the same by the next provider, refusals included.
+func TestJournalKeepsRefusals(t *testing.T) {
+	name, _ := written(t)
+	c := clientOf(t, newServer(Config{Journal: open(t, name)}))
+	p := authorised(t, c, "b")
+	wantLedger(t, c, Authorised, Captured, Declined, Authorised)
+	expect(t, c, authorise(request("d")), Declined, ErrDeclined)
+	first, err := c.Authorise(t.Context(), request("a"))
+	if err != nil || first.ID == p.ID || first.Status != Authorised {
+		t.Errorf("the first answer is %+v, %v", first, err)
+	}
+	expect(t, c, capture(first.ID, "c"), Captured, nil)
+	_, err = c.Capture(t.Context(), first.ID, "c2")
+	if !errors.Is(err, ErrConflict) || !strings.Contains(err.Error(), "it is captured") {
+		t.Errorf("got %v", err)
+	}
+	wantLedger(t, c, Authorised, Captured, Declined, Authorised)
+}
+
+// A process may be killed after any byte of a line. Then that request never was, and the
+// provider says so in its log and goes on.
+func TestTornLastLineIsDropped(t *testing.T) {
+	_, lines := written(t)
+	whole := strings.Join(lines[:len(lines)-1], "")
+	last := lines[len(lines)-1]
+	for cut := 1; cut < len(last); cut++ {
+		name := filepath.Join(t.TempDir(), "ledger")
+		if err := os.WriteFile(name, []byte(whole+last[:cut]), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var log bytes.Buffer
+		j, err := OpenJournal(name, slog.New(slog.NewTextHandler(&log, nil)))
+		if err != nil {
+			t.Fatalf("after %d bytes: %v", cut, err)
+		}
+		c := clientOf(t, newServer(Config{Journal: j}))
+		wantLedger(t, c, Authorised, Captured)
+		authorised(t, c, "d") // its first request was not answered
+		if err := j.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(log.String(), "not complete") {
+			t.Errorf("after %d bytes the log says %q", cut, log.String())
+		}
+		wantLedger(t, clientOf(t, newServer(Config{Journal: open(t, name)})), Authorised, Captured, Authorised)
+	}
+}
+
+// A file that is damaged elsewhere is not guessed at, and not changed.
+func TestDamagedJournalIsRefused(t *testing.T) {
+	_, lines := written(t)
+	for name, text := range map[string]string{
+		"not JSON":        lines[0] + "x\n" + lines[1] + lines[2],
+		"a line twice":    lines[0] + lines[0] + lines[1],
+		"a line missing":  lines[0] + lines[3] + "\n",
+		"another file":    "hello\nworld\n",
+		"another's lines": `{"number":1}` + "\n" + lines[0],
+		"an empty line":   "\n" + lines[0],
+		"a secret":        "0123456789abcdef",
+	} {
+		file := filepath.Join(t.TempDir(), "ledger")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if j, err := OpenJournal(file, quiet); err == nil || !strings.Contains(err.Error(), "line ") {
+			t.Errorf("%s: %+v, %v", name, j, err)
+		}
+		if now, err := os.ReadFile(file); err != nil || string(now) != text {
+			t.Errorf("%s: the file was changed to %q, %v", name, now, err)
+		}
+	}
+	if _, err := OpenJournal(t.TempDir(), quiet); err == nil {
+		t.Error("a folder was opened")
+	}
+}
+
+// What cannot be written has not happened, and is not answered as if it had. That goes for all
+// that follows: nobody knows what the file has.
+func TestProviderDoesNothingThatItCannotRecord(t *testing.T) {
+	for name, spoil := range map[string]func(j *Journal, name string) error{
+		"the disk fails": func(j *Journal, _ string) error { return j.file.Close() },
+		"another provider writes to it": func(_ *Journal, name string) error {
+			f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND, 0)
+			if err == nil {
+				_, err = f.WriteString("{}\n")
+				err = errors.Join(err, f.Close())
+			}
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "ledger")
+			j := open(t, file)
+			s := newServer(Config{Journal: j})
+			events := 0
+			s.book.happened = func(Event) { events++ }
+			c := clientOf(t, s)
+			p := authorised(t, c, "a")
+			if err := spoil(j, file); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				expect(t, c, capture(p.ID, "c"), "", ErrUnavailable)
+			}
+			wantLedger(t, c, Authorised)
+			if now, err := c.Payment(t.Context(), p.ID); err != nil || now.Status != Authorised || events != 1 {
+				t.Errorf("the payment is %+v, %v, with %d webhooks", now, err, events)
+			}
+		})
+	}
+}

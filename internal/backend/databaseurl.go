@@ -105,3 +105,35 @@ func withOwnSettings(c *mysql.Config) *mysql.Config {
 	}
 	return c
 }
+
+// ErrNotRelayed is returned for the URL of a database whose connections cannot be relayed:
+// an SQLite file, a Unix socket, or a server that is reached by TLS.
+var ErrNotRelayed = errors.New("not a MySQL or MariaDB at host:port without TLS")
+
+// DatabaseAddr returns the host:port in the URL of a MySQL or MariaDB. Its errors wrap ErrSpec
+// for a wrong URL and ErrNotRelayed for another kind of database, and never contain the
+// password.
+func DatabaseAddr(url string) (string, error) {
+	target, err := parseDatabaseURL(url)
+	if err != nil {
+		return "", err
+	}
+	if c := target.mysql; c == nil || c.Net != "tcp" || c.TLSConfig != "" || c.TLS != nil {
+		return "", ErrNotRelayed
+	}
+	return target.mysql.Addr, nil
+}
+
+// WithDatabaseAddr returns the URL of a MySQL or MariaDB with its host:port replaced. See
+// DatabaseAddr for the errors.
+func WithDatabaseAddr(url, addr string) (string, error) {
+	if _, err := DatabaseAddr(url); err != nil {
+		return "", err
+	}
+	c, err := mysql.ParseDSN(url)
+	if err != nil {
+		return "", fmt.Errorf("%w for -db: it does not parse as a DSN", ErrSpec) // err may repeat a piece of the password
+	}
+	c.Addr = addr
+	return c.FormatDSN(), nil
+}

@@ -34,6 +34,26 @@ func TestParseDatabaseURL(t *testing.T) {
 	}
 }
 
+// Only connections by TCP without TLS can go through a relay. The rest of the URL stays.
+func TestDatabaseAddr(t *testing.T) {
+	const dsn = "u:p@tcp(h:3307)/db?readTimeout=1m0s"
+	if addr, err := DatabaseAddr(dsn); addr != "h:3307" || err != nil {
+		t.Errorf("the address of %q is %q, %v", dsn, addr, err)
+	}
+	through, err := WithDatabaseAddr(dsn, "127.0.0.1:1")
+	if want := "u:p@tcp(127.0.0.1:1)/db?readTimeout=1m0s"; through != want || err != nil {
+		t.Errorf("through a relay it is %q, %v; want %q", through, err, want)
+	}
+	for _, other := range []string{"sqlite:shop.db", "u:secret@unix(/run/mysqld.sock)/db", "u:secret@tcp(h)/db?tls=true"} {
+		if _, err := DatabaseAddr(other); !errors.Is(err, ErrNotRelayed) {
+			t.Errorf("%s: %v, want %v", other, err, ErrNotRelayed)
+		}
+	}
+	if _, err := WithDatabaseAddr("u:secret@tcp(h:1)", "h:2"); !errors.Is(err, ErrSpec) || strings.Contains(err.Error(), "secret") {
+		t.Errorf("a wrong URL: %v, want %v without the password", err, ErrSpec)
+	}
+}
+
 func TestParseDatabaseURLKeepsTheUsersTimes(t *testing.T) {
 	got, err := parseDatabaseURL("u@tcp(h)/db?readTimeout=1m&innodb_lock_wait_timeout=50")
 	if err != nil {

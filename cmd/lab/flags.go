@@ -14,6 +14,7 @@ import (
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/catalog"
 	"oversell/internal/lab"
+	"oversell/internal/shortname"
 )
 
 const usage = `Lab breaks each lock and each stage of a hold on purpose, in the same way every
@@ -29,6 +30,7 @@ Examples:
   go run ./cmd/lab -strategy redsync,v4_lua                some columns
   go run ./cmd/lab -strategy yours                         grades your own lock: docs/your-lock.md
   go run ./cmd/lab -run late-payment -strategy h2_status    a cell of the table of holds
+  go run ./cmd/lab -search v3_uuid                         every schedule of two buyers: docs/lab.md
   go run ./cmd/lab -html lab.html                          one file with every timeline
   go run ./cmd/lab -redis local                            on private servers, started from the PATH, in real time
   go run ./cmd/lab -strategies etcd,zookeeper              locks on other servers, in real time
@@ -52,6 +54,7 @@ type options struct {
 	check      bool
 	list       bool
 	ttl        time.Duration
+	schedules  schedules
 }
 
 // table is what to run of one table.
@@ -111,6 +114,7 @@ func flags(o *options, t *texts) *flag.FlagSet {
 	fs.BoolVar(&o.check, "check", false, "with -readme: change nothing, and exit with 1 if the table is stale")
 	fs.BoolVar(&o.list, "list", false, "list anomalies and strategies")
 	fs.DurationVar(&o.ttl, "ttl", 0, "lease of a lock (default 3s in virtual time, 1s in real time)")
+	o.schedules.define(fs)
 	return fs
 }
 
@@ -135,7 +139,11 @@ func (p program) parse(args []string) (options, error) {
 	if err := checkGiven(fs); err != nil {
 		return o, err
 	}
-	if err := p.interpret(&o, split(t.anomalies), split(cmp.Or(t.strategies, t.same))); err != nil {
+	if err := o.schedules.interpret(fs); err != nil || o.schedules.asked() {
+		return o, err
+	}
+	strategies := shortname.ExpandAll(split(cmp.Or(t.strategies, t.same)), p.names())
+	if err := p.interpret(&o, split(t.anomalies), strategies); err != nil {
 		return o, err
 	}
 	return o, o.checkMeaning(fs)
@@ -244,6 +252,18 @@ func (o options) needs() []catalog.Need {
 // all returns the strategies that can be named.
 func (p program) all() []lab.Subject {
 	return slices.Concat(p.subjects, []lab.Subject{lab.Yours()}, lab.Coordinated(), p.stages)
+}
+
+// names lists the names of all strategies, and of those that only shop and bench have, which
+// are refused with a reason.
+func (p program) names() []string {
+	names := catalog.Strategies().Names()
+	for _, s := range p.all() {
+		if !slices.Contains(names, s.Name) {
+			names = append(names, s.Name)
+		}
+	}
+	return names
 }
 
 // minTTL is the shortest lease that a machine can keep in real time.

@@ -58,6 +58,11 @@ func (p program) run(ctx context.Context, args []string) int {
 	case o.list:
 		p.list()
 		return exitExpected
+	case o.schedules.asked():
+		if err := p.schedules(ctx, o.schedules); err != nil {
+			return p.complain(err)
+		}
+		return exitExpected
 	}
 	if _, err := o.replace(lab.Report{}); err != nil {
 		return p.complain(err) // before the run, not after it

@@ -168,6 +168,9 @@ func (n *names) script(cmd wire.Command) string {
 
 var redisCall = regexp.MustCompile(`(?i)redis\.p?call\(\s*["'](\w+)["']`)
 
+// ScriptName is what a script is called in the text of a command.
+func ScriptName(source string) string { return describe(source) }
+
 func describe(source string) string {
 	if comment := firstSentence(source); comment != "" {
 		return "«" + comment + "»"

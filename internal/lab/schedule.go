@@ -29,15 +29,23 @@ const (
 	Freeze Action = 'f' // a buyer's process stops
 	Thaw   Action = 't' // it goes on
 	Kill   Action = 'k' // it dies
+	Lose   Action = 'l' // like Step, but the connection breaks before the reply arrives
 )
 
 // Move is one entry of a Schedule.
 type Move struct {
 	Action Action
 	Buyer  int           // whose: 0 is A; unused by Pass
-	Nth    int           // Step: which of the buyer's commands, from 1; 0 means the first
+	Nth    int           // Step, Lose: which of the buyer's commands, from 1; 0 means the first
 	For    time.Duration // Pass: how long, in whole milliseconds
 }
+
+// ScheduleTTL is the lease of a lock in a schedule.
+const ScheduleTTL = virtualTTL
+
+// RetryDelay is how long a buyer in a schedule sleeps between two tries, if its lock has
+// no way of waiting.
+const RetryDelay = ScheduleTTL / 60
 
 // Bounds of a schedule.
 const (
@@ -52,7 +60,7 @@ const (
 var ErrSchedule = errors.New("no schedule")
 
 const moveForms = "allowed, with dots between them: A, B, C for a buyer's next command, A2 for the second one it is about to send, " +
-	"p500 to let 500 ms pass (1 to 60000), fA to freeze a process, tA to thaw it, kA to kill it"
+	"lA or lA2 for the same with the reply lost, p500 to let 500 ms pass (1 to 60000), fA to freeze a process, tA to thaw it, kA to kill it"
 
 // Levels returns the strategies that can be scheduled, from no lock at all to the fenced
 // one. The others use several servers, or other clients.
@@ -92,8 +100,15 @@ func parseMove(word string) (Move, bool) {
 		buyer, ok := parseBuyer(rest)
 		return Move{Action: action, Buyer: buyer}, ok
 	}
+	m := Move{Action: Step}
+	if Action(word[0]) == Lose {
+		m.Action, word = Lose, word[1:]
+	}
+	if word == "" {
+		return Move{}, false
+	}
 	buyer, ok := parseBuyer(word[:1])
-	m := Move{Action: Step, Buyer: buyer}
+	m.Buyer = buyer
 	if len(word) > 1 {
 		nth, good := parseNumber(word[1:], maxNth)
 		m.Nth, ok = nth, ok && good
@@ -138,12 +153,17 @@ func (m Move) String() string {
 	switch {
 	case m.Action == Pass:
 		return "p" + strconv.FormatInt(m.For.Milliseconds(), 10)
-	case m.Action != Step:
+	case m.Action != Step && m.Action != Lose:
 		return string(rune(m.Action)) + buyerName(m.Buyer)
-	case m.Nth > 1:
-		return buyerName(m.Buyer) + strconv.Itoa(m.Nth)
 	}
-	return buyerName(m.Buyer)
+	text := buyerName(m.Buyer)
+	if m.Action == Lose {
+		text = string(rune(Lose)) + text
+	}
+	if m.Nth > 1 {
+		text += strconv.Itoa(m.Nth)
+	}
+	return text
 }
 
 // buyerName is what the i-th buyer is called.

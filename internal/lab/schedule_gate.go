@@ -39,8 +39,13 @@ type held struct {
 	givenUp  atomic.Bool // nobody waits for its reply any more; it may arrive all the same
 	since    float64     // when it left its process
 	sent     float64     // when Redis got it
+	lost     bool        // its reply gets lost
 	open     chan struct{}
 }
+
+// order puts commands that were sent at the same moment in an order that does not depend
+// on who has run a script before.
+func (h *held) order() string { return strings.Replace(h.text, "EVALSHA", "EVAL", 1) }
 
 // exchange is a command and what the buyer was told.
 type exchange struct{ text, reply string }
@@ -146,6 +151,9 @@ func (g *gate) let(h *held) {
 // perform sends a command to Redis, and records the result.
 func (g *gate) perform(ctx context.Context, h *held, send func() (wire.Value, error)) (wire.Value, error) {
 	h.sent = g.p.w.trace.ms()
+	if h.lost {
+		g.p.Inject(func(cmd wire.Command) bool { return &cmd.Args[0] == &h.cmd.Args[0] }, 1, "the connection breaks before the reply arrives", loseReply)
+	}
 	if h.cmd.Blocks() {
 		g.block(h)
 		defer g.block(nil)
@@ -160,8 +168,8 @@ func (g *gate) perform(ctx context.Context, h *held, send func() (wire.Value, er
 		g.seen = append(g.seen, e)
 	}
 	g.mu.Unlock()
-	if err == nil {
-		err = g.p.passage(ctx)
+	if cut := g.p.passage(ctx); err == nil {
+		err = cut
 	}
 	return reply, err
 }
@@ -192,7 +200,7 @@ func (g *gate) commands() []*held {
 		}
 	}
 	slices.SortStableFunc(g.held, func(a, b *held) int {
-		return cmp.Or(compareBool(a.watchdog, b.watchdog), cmp.Compare(a.since, b.since), strings.Compare(a.text, b.text))
+		return cmp.Or(compareBool(a.watchdog, b.watchdog), cmp.Compare(a.since, b.since), strings.Compare(a.order(), b.order()))
 	})
 	return slices.Clone(g.held)
 }

@@ -163,7 +163,7 @@ func (s *staging) move(m Move) error {
 		return err
 	}
 	switch m.Action {
-	case Step:
+	case Step, Lose:
 		if pl.come != nil {
 			pl.come()
 		}
@@ -171,6 +171,7 @@ func (s *staging) move(m Move) error {
 		if n > len(commands) {
 			return pl.lacks(n, len(commands))
 		}
+		commands[n-1].lost = m.Action == Lose
 		pl.let(commands[n-1])
 	case Freeze:
 		pl.frozen = true
@@ -199,19 +200,19 @@ func (pl *player) lacks(n, there int) error {
 
 // able returns an error that says why an action cannot be done to the player.
 func (pl *player) able(a Action) error {
-	over := pl.status() == Done
+	over, steps := pl.status() == Done, a == Step || a == Lose
 	switch {
 	case pl.dead:
 		return errors.New(pl.name + " is dead")
-	case a != Step && pl.come != nil:
+	case !steps && pl.come != nil:
 		return errors.New(pl.name + " has not come yet")
-	case a == Step && pl.frozen:
+	case steps && pl.frozen:
 		return errors.New(pl.name + " is frozen")
 	case a == Thaw && !pl.frozen:
 		return errors.New(pl.name + " is not frozen")
 	case a == Freeze && pl.frozen:
 		return errors.New(pl.name + " is frozen already")
-	case a != Step && a != Thaw && over:
+	case !steps && a != Thaw && over:
 		return errors.New(pl.name + " is done")
 	}
 	return nil
@@ -242,6 +243,54 @@ func (s *staging) letWatchdogs() {
 			virtualtime.Wait()
 		}
 	}
+}
+
+// Outlast plays a schedule, and then lets everybody who lives go on for that long without
+// another fault: frozen processes go on, each buyer's commands are let go in turn, and
+// time passes when there are none. It returns who is not served by then. The errors are
+// those of Play.
+func Outlast(sc Schedule, d time.Duration) (waiting []string, err error) {
+	err = sc.play(func(s *staging) { waiting = s.outlast(d) })
+	return waiting, err
+}
+
+func (s *staging) outlast(d time.Duration) (waiting []string) {
+	for _, pl := range s.players {
+		switch {
+		case pl.dead:
+		case pl.come != nil:
+			pl.come()
+		case pl.frozen:
+			pl.frozen = false
+			pl.p.Thaw()
+		}
+	}
+	virtualtime.Wait()
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		if !s.round() {
+			s.pass(RetryDelay)
+		}
+	}
+	for _, pl := range s.players {
+		if status := pl.status(); status != Done && status != Dead {
+			waiting = append(waiting, pl.name)
+		}
+	}
+	return waiting
+}
+
+// round lets one command of each buyer go. It reports whether there was one.
+func (s *staging) round() (any bool) {
+	for _, pl := range s.players {
+		commands := pl.commands()
+		if pl.dead || len(commands) == 0 {
+			continue
+		}
+		any = true
+		pl.let(commands[0])
+		virtualtime.Wait()
+	}
+	return any
 }
 
 // notice wakes pass.

@@ -310,7 +310,9 @@ func (s *staging) can() []string {
 	for i, pl := range s.players {
 		if pl.able(Step) == nil {
 			for n := range max(len(pl.commands()), pl.first()) {
-				moves = append(moves, Move{Action: Step, Buyer: i, Nth: n + 1}.String())
+				for _, a := range []Action{Step, Lose} {
+					moves = append(moves, Move{Action: a, Buyer: i, Nth: n + 1}.String())
+				}
 			}
 		}
 		for _, a := range []Action{Freeze, Thaw, Kill} {

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/redis/go-redis/v9"
+
 	"oversell/internal/catalog"
 	"oversell/internal/guard"
 	"oversell/internal/locks/etcdlock"
@@ -226,6 +228,14 @@ func (p *Process) StockGuard(policy guard.Policy) stock.Isolation {
 		return stock.Optimistic(p.rdb)
 	}
 	return stock.Exclusive(stock.Backends{Redis: p.rdb}, c.guard(p, policy))
+}
+
+// Isolation is StockGuard for a process that is in no World: package search runs buyers by
+// themselves. Life is that of the process, rdb its client, and key that of the lock.
+func (c Subject) Isolation(life context.Context, rdb *redis.Client, key string) stock.Isolation {
+	w := &World{TTL: ScheduleTTL, Delay: RetryDelay, Subject: c, lockKey: key}
+	p := &Process{w: w, life: life, rdb: rdb, mutex: new(guard.Local)}
+	return p.StockGuard(nil)
 }
 
 func (c Subject) guard(p *Process, policy guard.Policy) guard.Guard {

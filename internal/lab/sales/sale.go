@@ -179,7 +179,7 @@ func (s *sale) forget() {
 	db := s.db.WithContext(ctx)
 	migrated.Lock()
 	defer migrated.Unlock()
-	for _, table := range []string{"items", "orders", "holds"} { // each has an index that begins with the sku
+	for _, table := range []string{"items", "orders", "holds", "hold_payments"} { // each has an index that begins with the sku
 		_ = db.Exec("DELETE FROM oversell_"+table+" WHERE sku = ?", s.item.SKU).Error
 	}
 	for _, table := range []string{"hold_buyers", "hold_sales"} {
@@ -194,7 +194,7 @@ const never = 1000 * time.Hour
 func (s *sale) serve(db *gorm.DB, stage holds.Stage, payments holds.Payments, sweep time.Duration) *holds.Service {
 	till := holds.New(holds.Config{
 		DB: db, Stages: map[string]holds.Stage{s.w.Subject.Name: stage}, Payments: payments,
-		TTL: s.w.TTL, Sweep: sweep, Logger: slog.New(slog.DiscardHandler),
+		TTL: s.w.TTL, Sweep: sweep, Settle: never, Logger: slog.New(slog.DiscardHandler),
 	})
 	s.w.Cleanup(till.Close)
 	return till

@@ -27,6 +27,20 @@ func Timeline(w io.Writer, r lab.Report, c lab.Cell, colour bool) error {
 	return write(w, "timeline", b.String())
 }
 
+// Schedule writes what a schedule has led to: the verdict, and moment by moment what each
+// buyer did.
+func Schedule(w io.Writer, s lab.State, colour bool) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n", paint(text.Colors{text.Bold}, clean(s.Strategy+": "+s.Moves), colour))
+	fmt.Fprintf(&b, "%s\n\n", wrap(clean(s.Verdict.Sentence), "", ""))
+	if len(s.Trace) == 0 {
+		b.WriteString("Nothing has happened.\n")
+	} else {
+		newSheet(tell(lab.Cell{Trace: s.Trace}), colour).write(&b)
+	}
+	return write(w, "schedule", b.String())
+}
+
 // writeHeading writes the cell's question and outcome.
 func writeHeading(b *strings.Builder, r lab.Report, c lab.Cell, colour bool) {
 	a := newGrid(r).anomaly(c.Anomaly)

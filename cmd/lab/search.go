@@ -1,0 +1,210 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"oversell/internal/lab"
+	"oversell/internal/lab/search"
+	"oversell/internal/lab/show"
+	"oversell/internal/shortname"
+)
+
+// schedules are the flags of -search and -replay.
+type schedules struct {
+	search, goal, replay string
+	buyers               int
+	goals                []search.Goal
+	subjects             []lab.Subject
+	replayed             lab.Schedule
+}
+
+// asked reports whether schedules are searched or replayed, and no table is run.
+func (s schedules) asked() bool { return s.search != "" || s.replay != "" }
+
+// define defines the flags.
+func (s *schedules) define(fs *flag.FlagSet) {
+	fs.StringVar(&s.search, "search", "", "`STRATEGIES` of which to explore every schedule of a few buyers, separated by commas, or all")
+	fs.StringVar(&s.goal, "goal", "", "`GOALS` of -search and -replay, separated by commas: "+goalNames()+" (default all)")
+	fs.IntVar(&s.buyers, "buyers", 2, "`NUMBER` of buyers in -search and -replay, 2 or 3; there is one unit less")
+	fs.StringVar(&s.replay, "replay", "", "`SCHEDULE` to play, as -search prints it, such as v2_ttl/A.A.p3000.B.B.A.B")
+}
+
+func goalNames() string {
+	var names []string
+	for _, g := range search.Goals() {
+		names = append(names, string(g))
+	}
+	return strings.Join(names, ", ")
+}
+
+// interpret finds what is named.
+func (s *schedules) interpret(fs *flag.FlagSet) (err error) {
+	for _, name := range []string{"search", "replay", "goal"} {
+		if given(fs, name) && len(split(fs.Lookup(name).Value.String())) == 0 {
+			return fmt.Errorf("-%s names nothing", name)
+		}
+	}
+	if !s.asked() {
+		if given(fs, "goal") || given(fs, "buyers") {
+			return errors.New("-goal and -buyers have no effect without -search or -replay")
+		}
+		return nil
+	}
+	fs.Visit(func(f *flag.Flag) {
+		if !slices.Contains([]string{"search", "goal", "buyers", "replay"}, f.Name) {
+			err = cmp.Or(err, fmt.Errorf("-%s has no effect with -search or -replay", f.Name))
+		}
+	})
+	if err == nil && s.search != "" && s.replay != "" {
+		err = errors.New("-search and -replay are two things: give one of them")
+	}
+	if err == nil && (s.buyers < 2 || s.buyers > 3) {
+		err = fmt.Errorf("-buyers is %d, and must be 2 or 3", s.buyers)
+	}
+	if err != nil {
+		return err
+	}
+	if s.goals, err = goalsOf(s.goal); err != nil {
+		return err
+	}
+	if s.replay != "" {
+		return s.interpretReplay()
+	}
+	return s.interpretSearch()
+}
+
+func goalsOf(text string) ([]search.Goal, error) {
+	if text == "" {
+		return search.Goals(), nil
+	}
+	var goals []search.Goal
+	for _, name := range split(text) {
+		if !slices.Contains(search.Goals(), search.Goal(name)) {
+			return nil, fmt.Errorf("unknown goal %q (allowed: %s)", name, goalNames())
+		}
+		goals = append(goals, search.Goal(name))
+	}
+	return goals, nil
+}
+
+func (s *schedules) interpretReplay() error {
+	strategy, text, ok := strings.Cut(s.replay, "/")
+	if !ok {
+		return fmt.Errorf("-replay is %q, and must be a strategy, a slash and moves, such as v2_ttl/A.A.p3000.B", s.replay)
+	}
+	moves, err := lab.ParseMoves(text)
+	s.replayed = lab.Schedule{Strategy: shortname.Expand(strategy, lab.Levels()), Buyers: s.buyers, Moves: moves}
+	return err
+}
+
+func (s *schedules) interpretSearch() error {
+	names := shortname.ExpandAll(split(s.search), lab.Levels())
+	if s.search == "all" {
+		names = slices.DeleteFunc(lab.Levels(), func(name string) bool { return name == "yours" })
+	}
+	for _, name := range names {
+		if !slices.Contains(lab.Levels(), name) {
+			return fmt.Errorf("-search does not know %q (allowed: all, %s)", name, strings.Join(lab.Levels(), ", "))
+		}
+	}
+	var err error
+	s.subjects, err = lab.FindSubjects(append(lab.Subjects(), lab.Yours()), names)
+	return err
+}
+
+// schedules searches or replays.
+func (p program) schedules(ctx context.Context, s schedules) error {
+	if s.replay != "" {
+		return p.replay(s)
+	}
+	fmt.Fprintf(p.stdout, "%d buyers, %s; budget of a schedule: time passes, %v; lease %v\n", s.buyers, units(s.buyers), search.OneOfEach, lab.ScheduleTTL)
+	for _, c := range s.subjects {
+		cfg := search.Config{Subject: c, Buyers: s.buyers, Faults: search.OneOfEach}
+		if terminal(p.stderr) {
+			cfg.Progress = func(states, open int) {
+				fmt.Fprintf(p.stderr, "\r\x1b[K%s: %d states, %d of them not explored yet", c.Name, states, open)
+			}
+		}
+		r, err := search.Search(ctx, cfg)
+		if terminal(p.stderr) {
+			fmt.Fprint(p.stderr, "\r\x1b[K")
+		}
+		if err != nil {
+			return err
+		}
+		if err := p.found(s, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func units(buyers int) string {
+	if n := lab.Units(buyers); n > 1 {
+		return fmt.Sprintf("%d units", n)
+	}
+	return "1 unit"
+}
+
+// found prints what a search has found. Each break is replayed first.
+func (p program) found(s schedules, r search.Result) error {
+	for _, goal := range s.goals {
+		moves, ok := r.Breaks[goal]
+		if !ok {
+			fmt.Fprintf(p.stdout, "%-13s %-15s impossible: %d states, all explored\n", r.Strategy, goal, r.States)
+			continue
+		}
+		if err := search.Replay(r.Strategy, r.Buyers, goal, moves); err != nil {
+			return fmt.Errorf("%s, %s: %w", r.Strategy, goal, err)
+		}
+		more, query := "", ""
+		if r.Buyers != 2 {
+			more, query = fmt.Sprintf(" -buyers %d", r.Buyers), fmt.Sprintf("?buyers=%d", r.Buyers)
+		}
+		n := strings.Count(moves, ".") + 1
+		fmt.Fprintf(p.stdout, "%-13s %-15s %d moves: %s\n", r.Strategy, goal, n, moves)
+		fmt.Fprintf(p.stdout, "  http://127.0.0.1:8080/#/play/%s/%s%s\n", r.Strategy, moves, query)
+		fmt.Fprintf(p.stdout, "  go run ./cmd/lab -replay %s/%s -goal %s%s\n", r.Strategy, moves, goal, more)
+	}
+	_, err := fmt.Fprintf(p.stdout, "%-13s %d states, %d moves, %v\n", r.Strategy, r.States, r.Moves, r.Wall.Round(10*time.Millisecond))
+	return err
+}
+
+// replay plays a schedule, and prints what it leads to. If goals are named, it must reach
+// them.
+func (p program) replay(s schedules) error {
+	state, err := lab.Play(s.replayed)
+	if err != nil {
+		return fmt.Errorf("-replay: %w", err)
+	}
+	if err := show.Schedule(p.stdout, state, coloured(p.stdout)); err != nil {
+		return err
+	}
+	if s.goal == "" {
+		return nil
+	}
+	for _, goal := range s.goals {
+		if err := search.Replay(state.Strategy, state.Buyers, goal, state.Moves); err != nil {
+			return err
+		}
+		fmt.Fprintf(p.stdout, "reached: %s\n", meaning(goal))
+	}
+	return nil
+}
+
+// meaning says what a goal means.
+func meaning(g search.Goal) string {
+	return map[search.Goal]string{
+		search.Oversell:      "oversell, more is sold than there is",
+		search.Overlap:       "overlap, two buyers are in the section at once",
+		search.ForeignDelete: "foreign-delete, a buyer deletes the lock of another",
+		search.Stuck:         "stuck, a buyer who lives is not served although everybody goes on for ten leases",
+	}[g]
+}

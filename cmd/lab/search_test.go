@@ -1,0 +1,58 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"oversell/internal/lab"
+)
+
+// Each break is printed with the command that replays it, which reaches the goal.
+func TestSearchPrintsCommandsThatReplayIt(t *testing.T) {
+	out, stderr := runs(t, lab.Subjects(), exitExpected, "-search", "v1,v2")
+	if stderr != "" {
+		t.Errorf("on standard error, which is no terminal: %q", stderr)
+	}
+	if !strings.Contains(out, "time passes, 1 freeze, 1 kill, 1 lost reply") {
+		t.Errorf("the budget is not stated:\n%s", out)
+	}
+	if strings.Count(out, "impossible: ") != 4 { // v1: all but stuck; v2: stuck
+		t.Errorf("impossible is not what it was:\n%s", out)
+	}
+	replayed := 0
+	for line := range strings.Lines(out) {
+		command, ok := strings.CutPrefix(strings.TrimSpace(line), "go run ./cmd/lab ")
+		if !ok {
+			continue
+		}
+		replayed++
+		again, _ := runs(t, lab.Subjects(), exitExpected, strings.Fields(command)...)
+		if !strings.Contains(again, "reached: ") {
+			t.Errorf("%s does not reach its goal:\n%s", command, again)
+		}
+	}
+	if replayed != 4 {
+		t.Errorf("%d breaks were replayed, want 4:\n%s", replayed, out)
+	}
+}
+
+// A schedule that misses its goal is an error, and so is what cannot be searched.
+func TestSearchRefuses(t *testing.T) {
+	for _, tt := range []struct{ want, args string }{
+		{"does not reach it", "-replay v4_lua/A.A -goal oversell"},
+		{"all are served", "-replay v4_lua/A.A -goal stuck"},
+		{"move 1 is \"D\"", "-replay v4_lua/D"},
+		{"a strategy, a slash and moves", "-replay v4_lua"},
+		{"does not know \"redlock\"", "-search redlock"},
+		{"unknown goal \"gold\" (allowed: oversell, ", "-search none -goal gold"},
+		{"must be 2 or 3", "-search none -buyers 4"},
+		{"-run has no effect", "-search none -run starvation"},
+		{"no effect without", "-goal oversell"},
+		{"give one of them", "-search none -replay none/A"},
+	} {
+		_, stderr := runs(t, lab.Subjects(), exitFailed, strings.Fields(tt.args)...)
+		if !strings.Contains(stderr, tt.want) {
+			t.Errorf("%s: %q, want %q in it", tt.args, stderr, tt.want)
+		}
+	}
+}

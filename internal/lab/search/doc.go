@@ -1,0 +1,45 @@
+// Package search explores every schedule of a few buyers of the last unit, under a budget
+// of faults, with the real code of a strategy: it finds the shortest schedule that breaks
+// it, or that there is none.
+//
+// # How it works
+//
+// Running code cannot be copied, so a buyer cannot be put back to where it was. But what a
+// buyer does next depends only on what it was told and when: the replies of Redis, the
+// breaks of its connections, the freezes of its process, and the time in between. So each
+// buyer is run by itself, in virtual time, once for each different sequence of such inputs
+// (node). A run notes which commands the buyer sends, and what it would do by itself if it
+// were told nothing more (view). Redis is a function as well: a command on given data leads
+// to a reply and to other data (executor, on the embedded Redis). A state of the search is
+// what Redis has, which node each buyer is at, and which faults are left (state).
+//
+// The scheduler in package lab runs all buyers beside one server. The tests compare the
+// two after random moves, and each break that the search finds must be replayed by it.
+//
+// # Which states are one
+//
+// Two states are one if the following are the same in both (state.id): the data in Redis,
+// with what is left of each ttl; of each buyer the commands without a reply, with their
+// ages, what it would do if it were told nothing, with the times until then, and what it
+// was told; the faults that are left; and how many units are sold. Times are relative. What
+// is random is numbered in the order in which it appears, of fencing tokens only the order
+// counts, and two buyers may have changed places.
+//
+// What a buyer was told is left out where its program no longer depends on it. That is an
+// assumption about the programs, in four parts:
+//
+//   - A program that sends the same command again is in a loop, and is where it was when it
+//     sent it first. So a lock that counts its tries cannot be searched.
+//   - What the section of a guard with a lock has read does not matter to the lock.
+//   - A program that has ended, with nobody waiting for a reply, does nothing more.
+//   - A program that compares times has a timer for it, or counts from its last command,
+//     and does not tell apart what is longer ago than a lease.
+//
+// # Which schedules are not tried
+//
+// Time passes up to the next moment at which a key expires, a buyer goes on by itself or a
+// command that waits in Redis has its reply. The moments of a frozen process, and those at
+// which a buyer would ask again what it was refused, count only if there are no others.
+// Renewals are sent when they are due; one that a frozen process has given up does not
+// arrive any more. Moves that commute are tried in one order (state.moves).
+package search

@@ -1,0 +1,256 @@
+package search
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"oversell/internal/lab"
+	"oversell/internal/lab/wire"
+)
+
+// Config is what is searched.
+type Config struct {
+	Subject lab.Subject
+	Buyers  int // 2 or 3; there is one unit less
+	Faults  Faults
+	Workers int // at once; 0: as many as there are processors
+
+	// Progress is called from time to time, from one goroutine, with how many states were
+	// found and how many of them are not explored yet; nil: it is not called.
+	Progress func(states, open int)
+}
+
+// Goal is what a search looks for.
+type Goal string
+
+// The goals.
+const (
+	Oversell      Goal = "oversell"       // more is sold than there is
+	Overlap       Goal = "overlap"        // two are in the section at once
+	ForeignDelete Goal = "foreign-delete" // somebody deletes a lock of another
+	Stuck         Goal = "stuck"          // a buyer waits that no schedule serves any more
+)
+
+// Goals returns all goals.
+func Goals() []Goal { return []Goal{Oversell, Overlap, ForeignDelete, Stuck} }
+
+// Result is what a search has found.
+type Result struct {
+	Strategy string          `json:"strategy"`
+	Buyers   int             `json:"buyers"`
+	Faults   Faults          `json:"faults"`
+	States   int             `json:"states"` // different ones
+	Moves    int             `json:"moves"`  // that were made from them
+	Breaks   map[Goal]string `json:"breaks"` // the shortest schedule to each goal; no entry: none leads there
+	Wall     time.Duration   `json:"-"`
+}
+
+// ErrNotSearched is wrapped by the errors of a subject that cannot be searched.
+var ErrNotSearched = errors.New("not searched")
+
+// vertex is a state in the graph of all of them.
+type vertex struct {
+	from  int // the vertex that it was first reached from
+	moves []lab.Move
+	s     *state // nil once it is explored
+	next  []int  // what follows without a fault
+	done  bool   // nobody who lives waits any more
+	timed bool   // reached by letting time pass
+}
+
+// explorer is a search under way.
+type explorer struct {
+	cfg   Config
+	root  *node
+	seen  map[[sha256.Size]byte]int
+	graph []vertex
+	out   Result
+	made  atomic.Int64
+	known sync.Map // to executors
+	setUp *executor
+}
+
+// Search explores every schedule. The error is the cause of ctx if that ends, and wraps
+// ErrNotSearched for a subject that cannot be searched.
+func Search(ctx context.Context, cfg Config) (Result, error) {
+	begin := time.Now()
+	x, err := newExplorer(cfg)
+	if err != nil {
+		return Result{}, err
+	}
+	defer x.close()
+	if err := x.run(ctx); err != nil {
+		return Result{}, fmt.Errorf("searching %s: %w", cfg.Subject.Name, err)
+	}
+	x.findStuck()
+	x.out.States, x.out.Moves, x.out.Wall = len(x.graph), int(x.made.Load()), time.Since(begin)
+	return x.out, nil
+}
+
+// newExplorer prepares a search. close must be called.
+func newExplorer(cfg Config) (*explorer, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	x := &explorer{cfg: cfg, seen: make(map[[sha256.Size]byte]int)}
+	x.out = Result{Strategy: cfg.Subject.Name, Buyers: cfg.Buyers, Faults: cfg.Faults, Breaks: make(map[Goal]string)}
+	var err error
+	if x.setUp, err = newExecutor(&x.known); err != nil {
+		return nil, err
+	}
+	x.root = newNode(program{cfg.Subject, x.setUp.setUp})
+	return x, nil
+}
+
+func (x *explorer) close() { x.setUp.close() }
+
+// engine makes an engine. Its executor must be closed.
+func (x *explorer) engine() (*engine, error) {
+	redis, err := newExecutor(&x.known)
+	return &engine{root: x.root, redis: redis, found: new(goals)}, err
+}
+
+// first is the state before anything happens.
+func (x *explorer) first() *state {
+	stock := key{name: stockKey, kind: "string", words: []string{strconv.Itoa(lab.Units(x.cfg.Buyers))}, left: -1}
+	return &state{data: data{stock}, buyers: make([]buyer, x.cfg.Buyers), holder: nobody, left: x.cfg.Faults}
+}
+
+func (cfg Config) check() error {
+	if cfg.Buyers < 2 || cfg.Buyers > 3 {
+		return fmt.Errorf("%w: there can be 2 or 3 buyers, not %d", ErrNotSearched, cfg.Buyers)
+	}
+	return nil
+}
+
+// setUp answers a command that sets up a connection. It is safe for concurrent use.
+func (e *executor) setUp(cmd wire.Command) wire.Value { return e.send(e.connect(), cmd) }
+
+// run explores all states that one move leads to, then all that two do, and so on.
+func (x *explorer) run(ctx context.Context) error {
+	level := []int{x.vertex(x.first(), -1, nil)}
+	for len(level) > 0 {
+		found := make([][]step, len(level))
+		if err := x.parallel(ctx, len(level), func(e *engine, i int) (err error) {
+			found[i], err = x.expand(e, x.graph[level[i]])
+			return err
+		}); err != nil {
+			return err
+		}
+		var next []int
+		for i, steps := range found {
+			for _, st := range steps {
+				if v, fresh := x.add(level[i], st); fresh {
+					next = append(next, v)
+				}
+			}
+			x.graph[level[i]].s = nil
+		}
+		level = next
+		if x.cfg.Progress != nil {
+			x.cfg.Progress(len(x.graph), len(level))
+		}
+	}
+	return nil
+}
+
+// parallel calls f for 0 to n-1.
+func (x *explorer) parallel(ctx context.Context, n int, f func(e *engine, i int) error) error {
+	workers := x.cfg.Workers
+	if workers == 0 {
+		workers = runtime.GOMAXPROCS(0)
+	}
+	var all sync.WaitGroup
+	var next atomic.Int64
+	errs := make([]error, min(workers, n))
+	for w := range errs {
+		all.Go(func() {
+			e, err := x.engine()
+			if err != nil {
+				errs[w] = err
+				return
+			}
+			defer e.redis.close()
+			for errs[w] == nil {
+				i := int(next.Add(1)) - 1
+				if i >= n {
+					return
+				}
+				if ctx.Err() != nil {
+					errs[w] = context.Cause(ctx)
+					return
+				}
+				errs[w] = f(e, i)
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// step is what a move leads to.
+type step struct {
+	moves []lab.Move
+	s     *state
+	id    [sha256.Size]byte
+	found goals
+	after int // the index of the step that it follows; -1: none
+}
+
+// expand makes every move that is possible. Time passes in one move up to each of the
+// moments that come, not only up to the first.
+func (x *explorer) expand(e *engine, v vertex) ([]step, error) {
+	var out []step
+	add := func(from *state, m lab.Move, after int) (*state, error) {
+		s, err := e.make(from, m)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", lab.MovesText(append(x.path(v), m)), err)
+		}
+		s.limited(m)
+		x.made.Add(1)
+		out = append(out, step{moves: []lab.Move{m}, s: s, id: s.id(), found: *e.found, after: after})
+		return s, nil
+	}
+	for _, m := range v.s.moves() {
+		if _, err := add(v.s, m, -1); err != nil {
+			return nil, err
+		}
+	}
+	met := [][sha256.Size]byte{}
+	var passed time.Duration
+	for s, after := v.s, -1; ; after = len(out) - 1 {
+		d, ok := s.nearest()
+		if !ok {
+			return out, nil
+		}
+		var err error
+		if s, err = add(s, lab.Move{Action: lab.Pass, For: d}, after); err != nil {
+			return nil, err
+		}
+		last := &out[len(out)-1]
+		passed += d
+		last.moves[0].For = passed
+		if v.timed || passed >= lab.MaxPass || slices.Contains(met, last.id) {
+			return out, nil
+		}
+		met = append(met, last.id)
+	}
+}
+
+// vertex adds a state to the graph.
+func (x *explorer) vertex(s *state, from int, moves []lab.Move) int {
+	v := vertex{from: from, moves: moves, s: s, done: true}
+	for _, b := range s.buyers {
+		v.done = v.done && (b.dead || b.node != nil && b.view().done)
+	}
+	x.graph = append(x.graph, v)
+	return len(x.graph) - 1
+}

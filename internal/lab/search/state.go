@@ -1,0 +1,445 @@
+package search
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"oversell/internal/lab"
+	"oversell/internal/lab/wire"
+)
+
+// epoch is when a sale begins, by the clock of Redis.
+var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// state is everything at one moment: what Redis has, where each buyer is, and which
+// faults may still happen. It is not changed once it is made.
+type state struct {
+	now    time.Duration
+	data   data
+	buyers []buyer
+	waits  []wait // in the order in which they came
+	holder int    // whose lock it is; nobody if it is free
+	left   Faults
+	only   limit
+}
+
+const nobody = -1
+
+// buyer is one buyer in a state.
+type buyer struct {
+	node   *node         // nil: has not come
+	idle   time.Duration // since the last input
+	frozen bool
+	dead   bool
+	asked  data           // what Redis had after its last command
+	vain   bool           // which changed nothing
+	txs    []*transaction // by connection
+}
+
+// wait is a command that waits in Redis.
+type wait struct {
+	buyer int
+	cmd   opened
+	left  time.Duration
+	lost  bool // its reply will get lost
+}
+
+// limit is which moves may follow. The others would lead, in this place, to nothing that
+// they do not lead to before or after.
+type limit struct {
+	kind  limitKind
+	buyer int
+}
+
+type limitKind byte
+
+const (
+	noLimit  limitKind = iota
+	thenPass           // time passes, or something else stops first
+	thenStep           // this buyer takes a step, or time passes
+)
+
+func (s *state) clone() *state {
+	c := *s
+	c.buyers, c.waits = slices.Clone(s.buyers), slices.Clone(s.waits)
+	c.only = limit{}
+	return &c
+}
+
+func (b *buyer) view() view {
+	if b.node == nil {
+		return view{}
+	}
+	v, _ := b.node.current(b.idle)
+	return v
+}
+
+// held are the commands that a buyer is about to send.
+func (s *state) held(i int) []opened {
+	var out []opened
+	for _, o := range s.buyers[i].view().open {
+		if !s.waiting(i, o.id) {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+func (s *state) waiting(i, id int) bool {
+	return slices.ContainsFunc(s.waits, func(w wait) bool { return w.buyer == i && w.cmd.id == id })
+}
+
+// alive reports whether the buyer takes part.
+func (b *buyer) alive() bool { return b.node != nil && !b.dead }
+
+func (s *state) sold() (n int) {
+	for _, b := range s.buyers {
+		if b.view().sold {
+			n++
+		}
+	}
+	return n
+}
+
+// letter names a buyer in what Redis has.
+func letter(i int) string { return string(rune('A' + i)) }
+
+// engine makes moves. It is for one goroutine.
+type engine struct {
+	root  *node // of each buyer
+	redis *executor
+	found *goals // what the move has led to
+}
+
+// goals are those that a move has reached.
+type goals struct{ oversell, overlap, foreign bool }
+
+// make makes a move.
+func (e *engine) make(s *state, m lab.Move) (*state, error) {
+	*e.found = goals{}
+	next := s.clone()
+	var err error
+	switch m.Action {
+	case lab.Pass:
+		err = e.pass(next, m.For)
+	case lab.Step, lab.Lose:
+		err = e.step(next, m)
+	case lab.Freeze:
+		next.left.Freezes--
+		next.buyers[m.Buyer].frozen = true
+		err = e.tell(next, m.Buyer, input{kind: inputFreeze})
+	case lab.Thaw:
+		next.buyers[m.Buyer].frozen = false
+		err = e.tell(next, m.Buyer, input{kind: inputThaw})
+	case lab.Kill:
+		next.left.Kills--
+		b := &next.buyers[m.Buyer]
+		b.dead, b.txs = true, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	e.look(s, next)
+	return next, nil
+}
+
+// look notes what can be seen of two states, one after the other.
+func (e *engine) look(before, after *state) {
+	if n := after.sold(); n > before.sold() && n > lab.Units(len(after.buyers)) {
+		e.found.oversell = true
+	}
+	if e.root.program.subject.Lock == nil {
+		return
+	}
+	inside, came := 0, false
+	for i := range after.buyers {
+		if b := &after.buyers[i]; b.alive() && b.view().inside() {
+			inside++
+			came = came || !before.buyers[i].view().inside()
+		}
+	}
+	e.found.overlap = came && inside > 1
+}
+
+// step lets a buyer's command reach Redis.
+func (e *engine) step(s *state, m lab.Move) error {
+	b := &s.buyers[m.Buyer]
+	if b.node == nil {
+		b.node = e.root
+		if err := e.tell(s, m.Buyer, input{kind: inputStart}); err != nil {
+			return err
+		}
+	}
+	held := s.held(m.Buyer)
+	n := max(m.Nth, 1)
+	if n > len(held) {
+		return fmt.Errorf("%v: the buyer has %d commands to send", m, len(held))
+	}
+	if m.Action == lab.Lose {
+		s.left.Losses--
+	}
+	return e.execute(s, m.Buyer, held[n-1], m.Action == lab.Lose)
+}
+
+// tell tells a buyer something.
+func (e *engine) tell(s *state, i int, in input) error {
+	b := &s.buyers[i]
+	in.after = b.idle
+	next, err := b.node.child(in)
+	if err != nil {
+		return err
+	}
+	b.node, b.idle = next, 0
+	return nil
+}
+
+// execute has Redis execute a command, or wait with it.
+func (e *engine) execute(s *state, i int, o opened, lost bool) error {
+	if o.wire.Blocks() && !slices.ContainsFunc(o.wire.Takes(), func(name string) bool { return s.data.find(global(name, i)).kind != "" }) {
+		seconds, err := strconv.ParseFloat(o.wire.Args[len(o.wire.Args)-1], 64)
+		if err != nil || len(o.wire.Takes()) == 0 {
+			return fmt.Errorf("the search does not know how long %s waits", o.text)
+		}
+		s.waits = append(s.waits, wait{i, o, time.Duration(seconds * float64(time.Second)), lost})
+		return nil
+	}
+	if err := e.send(s, i, o, lost); err != nil {
+		return err
+	}
+	return e.wake(s)
+}
+
+// send has Redis execute a command, and tells the buyer the reply.
+func (e *engine) send(s *state, i int, o opened, lost bool) error {
+	args := slices.Clone(o.wire.Args)
+	for j := range args[1:] {
+		args[j+1] = global(args[j+1], i)
+	}
+	var in *transaction
+	b := &s.buyers[i]
+	if o.conn < len(b.txs) {
+		in = b.txs[o.conn]
+	}
+	others, at := s.transactions(i, o.conn)
+	before := s.data
+	r, err := e.redis.execute(before, epoch.Add(s.now), wire.Command{Args: args}, in, others)
+	if err != nil {
+		return err
+	}
+	s.data = r.data
+	e.watch(s, i, before)
+	for j, t := range r.others {
+		s.setTransaction(at[j][0], at[j][1], t)
+	}
+	s.setTransaction(i, o.conn, r.tx)
+	if !o.watchdog {
+		b.asked, b.vain = s.data, s.data.sameBut(before)
+	}
+	if b.dead {
+		return nil
+	}
+	told := input{kind: inputReply, id: o.id, reply: local(string(r.reply), i)}
+	if lost {
+		told = input{kind: inputBreak, id: o.id}
+		s.setTransaction(i, o.conn, nil)
+	}
+	if err := e.tell(s, i, told); err != nil {
+		return err
+	}
+	if b.view().done {
+		b.txs = nil
+	}
+	return nil
+}
+
+// transactions are those of all connections but one, and where they are.
+func (s *state) transactions(i, conn int) (all []*transaction, at [][2]int) {
+	for j, b := range s.buyers {
+		for c, t := range b.txs {
+			if t != nil && (j != i || c != conn) {
+				all, at = append(all, t), append(at, [2]int{j, c})
+			}
+		}
+	}
+	return all, at
+}
+
+func (s *state) setTransaction(i, conn int, t *transaction) {
+	b := &s.buyers[i]
+	if t == nil && conn >= len(b.txs) {
+		return
+	}
+	b.txs = slices.Clone(b.txs)
+	for conn >= len(b.txs) {
+		b.txs = append(b.txs, nil)
+	}
+	b.txs[conn] = t
+}
+
+// wake serves the commands that wait, if there is something for them by now.
+func (e *engine) wake(s *state) error {
+	for i := 0; i < len(s.waits); i++ {
+		w := s.waits[i]
+		if slices.ContainsFunc(w.cmd.wire.Takes(), func(name string) bool { return s.data.find(global(name, w.buyer)).kind != "" }) {
+			s.waits = slices.Delete(s.waits, i, i+1)
+			if err := e.send(s, w.buyer, w.cmd, w.lost); err != nil {
+				return err
+			}
+			i = -1
+		}
+	}
+	return nil
+}
+
+// watch notes what became of the lock.
+func (e *engine) watch(s *state, actor int, before data) {
+	subject := e.root.program.subject
+	if !subject.InRedis() {
+		return
+	}
+	name := lockKey
+	if subject.RedisKey != nil {
+		name = subject.RedisKey(lockKey)
+	}
+	was, is := holding(before.find(name)), holding(s.data.find(name))
+	switch {
+	case is == "" && was != "":
+		e.found.foreign = e.found.foreign || s.holder != nobody && s.holder != actor
+		s.holder = nobody
+	case is == "":
+		s.holder = nobody
+	case is != was:
+		s.holder = actor
+		for i := range s.buyers {
+			if strings.Contains(is, "~"+letter(i)) {
+				s.holder = i
+			}
+		}
+	}
+}
+
+// holding is the value of a lock: a string has the token, a hash the owner. It is "" if
+// the lock is free.
+func holding(k key) string {
+	if len(k.words) == 0 {
+		return ""
+	}
+	return k.words[0]
+}
+
+// global is what a buyer has sent, as Redis gets it; local is the reverse.
+func global(text string, i int) string { return strings.ReplaceAll(text, "~.", "~"+letter(i)) }
+func local(text string, i int) string  { return strings.ReplaceAll(text, "~"+letter(i), "~.") }
+
+// pass lets time pass. The renewals that become due meanwhile are sent, unless their
+// process is frozen.
+func (e *engine) pass(s *state, d time.Duration) error {
+	if err := e.renew(s); err != nil {
+		return err
+	}
+	for d > 0 {
+		part := d
+		for i := range s.buyers {
+			if next, ok := s.buyers[i].next(); ok {
+				part = min(part, next)
+			}
+		}
+		for _, w := range s.waits {
+			part = min(part, w.left)
+		}
+		if err := e.elapse(s, part); err != nil {
+			return err
+		}
+		d -= part
+	}
+	return nil
+}
+
+// next is how long it takes until the buyer does something of its own accord.
+func (b *buyer) next() (time.Duration, bool) {
+	if !b.alive() {
+		return 0, false
+	}
+	_, i := b.node.current(b.idle)
+	if i+1 >= len(b.node.views) {
+		return 0, false
+	}
+	return b.node.views[i+1].at - b.idle, true
+}
+
+// elapse lets time pass in which nothing happens but at its end.
+func (e *engine) elapse(s *state, d time.Duration) error {
+	s.now += d
+	s.data = s.data.after(d)
+	if s.holder != nobody && e.gone(s) {
+		s.holder = nobody
+	}
+	for i := range s.buyers {
+		if b := &s.buyers[i]; b.alive() {
+			b.idle += d
+		}
+	}
+	var over []wait
+	s.waits = slices.Clone(s.waits)
+	for i := range s.waits {
+		s.waits[i].left -= d
+	}
+	s.waits = slices.DeleteFunc(s.waits, func(w wait) bool {
+		if w.left <= 0 {
+			over = append(over, w)
+		}
+		return w.left <= 0
+	})
+	for _, w := range over {
+		if s.buyers[w.buyer].dead {
+			continue
+		}
+		told := input{kind: inputReply, id: w.cmd.id, reply: "_\r\n"}
+		if w.lost {
+			told = input{kind: inputBreak, id: w.cmd.id}
+		}
+		if err := e.tell(s, w.buyer, told); err != nil {
+			return err
+		}
+	}
+	return e.renew(s)
+}
+
+func (e *engine) gone(s *state) bool {
+	name := lockKey
+	if of := e.root.program.subject.RedisKey; of != nil {
+		name = of(lockKey)
+	}
+	return s.data.find(name).kind == ""
+}
+
+// renew sends the commands that renew locks.
+func (e *engine) renew(s *state) error {
+	for i := range s.buyers {
+		for {
+			o, ok := s.renewal(i)
+			if !ok {
+				break
+			}
+			if err := e.execute(s, i, o, false); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *state) renewal(i int) (opened, bool) {
+	if b := &s.buyers[i]; !b.alive() || b.frozen {
+		return opened{}, false
+	}
+	for _, o := range s.held(i) {
+		if o.watchdog && !o.givenUp {
+			return o, true
+		}
+	}
+	return opened{}, false
+}

@@ -433,6 +433,32 @@ func TestPageShowsARunAsTheAuditFoundIt(t *testing.T) {
 	b.Quiet()
 }
 
+// A row of lua_stream shows when its accepted orders were written. The row of a strategy that
+// writes at once has no such times.
+func TestPageShowsWhenAcceptedOrdersWereWritten(t *testing.T) {
+	b, site := openPage(t)
+	b.Visit(site, "#/run", desk)
+	id := begin(t, site, `{"strategies":["lua_atomic","lua_stream"],"conditions":["calm"],"requests":200,"stock":50}`)
+	b.Until(`document.querySelectorAll(".figures tbody tr").length === 2`)
+	rows := get[struct{ Rows []map[string]any }](t, site, "api/runs/"+id).Rows
+	for _, figure := range []string{"durable_p99_ms", "drain_ms"} {
+		cell := func(strategy string) string {
+			return pagetest.Eval[string](b, text(fmt.Sprintf(`tr[data-strategy=%q] [data-figure=%q]`, strategy, figure)))
+		}
+		if got := cell("lua_atomic"); got != "–" {
+			t.Errorf("%s of lua_atomic is %q", figure, got)
+		}
+		want := resolved[string](t, b, fmt.Sprintf(`(await import("/page/text.js")).number(%v)`, rows[1][figure]))
+		if got := cell("lua_stream"); got != want {
+			t.Errorf("%s of lua_stream is shown as %q, want %q", figure, got, want)
+		}
+	}
+	if head := pagetest.Eval[string](b, text(".figures thead")); strings.Contains(head, "results.") {
+		t.Errorf("a column has no title: %s", head)
+	}
+	b.Quiet()
+}
+
 // Two runs are overlaid: one with a stock that checks fencing tokens, and one without. The
 // timeline shows the holder inside while its process is paused.
 func TestPageLaysRunsOverEachOther(t *testing.T) {
@@ -726,7 +752,9 @@ func TestPageIsReadable(t *testing.T) {
 		"run":   {"#/run", `document.querySelector(".runform") !== null && document.querySelector(".earlier h2") !== null`},
 		"read":  {"#/read/v4_lua", `document.querySelector(".diff") !== null`},
 		"shop":  {"#/shop", `document.querySelector(".books dd") !== null`},
+		"seats": {"#/shop/seats", `document.querySelector(".unitrows tbody th") !== null && document.querySelector(".books dd") !== null`},
 	}
+	holdSeats(t, site)
 	visits := 0
 	for name, part := range parts {
 		for _, width := range []int64{400, 1280, 1920} {

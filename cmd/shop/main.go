@@ -141,8 +141,8 @@ func serve(ctx context.Context, o options, log *slog.Logger, ready func(addr str
 		Addr: o.addr, Hosts: hosts, RedisURL: redis.URL, DBURL: db.URL, Servers: servers,
 		Strategy: o.strategy, Token: o.token,
 		TTL: o.ttl, Wait: o.wait, Policy: o.retry, Unfenced: o.unfenced, Mixed: o.mixed, Reconcile: o.reconcile,
-		HoldTTL: o.holdTTL, HoldLimit: o.holdLimit, Provider: o.provider, WebhookSecret: secret,
-		Consumer: o.consumer(), NoConsumer: !o.consume, Backlog: o.backlog,
+		HoldTTL: o.holdTTL, HoldLimit: o.holdLimit, HoldSettle: o.holdSettle, Provider: o.provider, WebhookSecret: secret,
+		Consumer: o.consumer(), NoConsumer: !o.consume, Backlog: o.backlog, AcceptReplicas: o.acceptReplicas,
 		OtherFiles: otherFiles, Catalog: o.catalog(), Item: demo(strategy), Page: p, Logger: log, Ready: ready,
 	})
 }

@@ -199,7 +199,7 @@ func TestEnvironmentIsTheDefaultOfAFlag(t *testing.T) {
 	want := options{
 		addr: "127.0.0.1:0", hosts: "shop.example", redis: "redis://a:1", db: "u@tcp(b:2)/d", strategy: "v1_setnx", token: "sesame",
 		ttl: 7 * time.Second, wait: 10 * time.Second, reconcile: 9 * time.Second, retry: o.retry, log: "text",
-		holdTTL: 10 * time.Minute, holdLimit: 3, provider: "embedded",
+		holdTTL: 10 * time.Minute, holdSettle: 30 * time.Second, holdLimit: 3, provider: "embedded",
 		consume: true, backlog: 10_000, claim: 3 * time.Second,
 	}
 	if o != want || o.retry.String() != "fixed:20ms" {

@@ -18,6 +18,7 @@ import (
 	"oversell/internal/holds"
 	"oversell/internal/payment"
 	"oversell/internal/shop"
+	"oversell/internal/shortname"
 	"oversell/internal/stock"
 	"oversell/internal/web"
 )
@@ -39,10 +40,12 @@ type options struct {
 	unfenced, mixed bool
 	worker, consume bool
 	backlog         int
+	acceptReplicas  int
 	claim           time.Duration
 	servers         lockservers.Specs
 
 	holdTTL           time.Duration
+	holdSettle        time.Duration
 	holdLimit         int64
 	provider          string
 	webhookSecretFile string
@@ -82,6 +85,7 @@ func parse(args []string) (options, error) {
 	if o.retry, err = guard.ParsePolicy(retry); err != nil {
 		return o, fmt.Errorf("-retry: %w", err)
 	}
+	o.strategy = shortname.Expand(o.strategy, catalog.Strategies().Names())
 	o = o.withServers()
 	return o, o.validate()
 }
@@ -157,6 +161,8 @@ func (o options) validate() error {
 		return fmt.Errorf("-reconcile is %v, and must be 0 or at least %v", o.reconcile, minReconcile)
 	case o.holdTTL < time.Second:
 		return fmt.Errorf("-hold-ttl is %v, and must be at least 1s", o.holdTTL)
+	case o.holdSettle < time.Second:
+		return fmt.Errorf("-hold-settle is %v, and must be at least 1s", o.holdSettle)
 	case o.holdLimit < 0:
 		return fmt.Errorf("-hold-limit is %d, and must not be negative", o.holdLimit)
 	case o.provider == shop.OwnProvider && o.webhookSecretFile != "":
@@ -167,6 +173,8 @@ func (o options) validate() error {
 		return fmt.Errorf("-claim is %v, and must be at least 10ms", o.claim)
 	case o.backlog < 1:
 		return fmt.Errorf("-backlog is %d, and must be at least 1", o.backlog)
+	case o.acceptReplicas < 0:
+		return fmt.Errorf("-accept-replicas is %d, and must not be negative", o.acceptReplicas)
 	case o.worker && (o.alone() || o.db == "embedded" || o.db == "local"):
 		return errors.New("-worker needs the -redis and -db of the shops, and not a private one")
 	case o.worker && !o.consume:
@@ -198,6 +206,7 @@ func flags(o *options, retry *string) *flag.FlagSet {
 	fs.BoolVar(&o.unfenced, "unfenced", false, "the stock does not check the fencing tokens of v8_fenced, v9_cohort,\netcd and zookeeper")
 	fs.BoolVar(&o.mixed, "mixed", false, "strategies that do not exclude each other may sell one item at\nthe same time, and oversell it")
 	fs.DurationVar(&o.holdTTL, "hold-ttl", holds.DefaultTTL, "`time` until a hold that is not paid runs out")
+	fs.DurationVar(&o.holdSettle, "hold-settle", holds.DefaultSettle, "`time` after which a payment that was interrupted is settled by any\nshop, without a webhook: as an order, a refund or a cancellation")
 	fs.Int64Var(&o.holdLimit, "hold-limit", 0, "most `units` of a sale that one buyer may hold or have bought;\n0: no limit")
 	fs.StringVar(&o.provider, "provider", shop.OwnProvider, "`where` payments go: embedded, which is a provider in this process\nthat forgets all at its end, the URL of go run ./cmd/provider, as\nhttp://127.0.0.1:8090, or none")
 	fs.StringVar(&o.webhookSecretFile, "webhook-secret-file", "", "`file` with the secret that signs the webhooks of -provider URL")
@@ -205,6 +214,7 @@ func flags(o *options, retry *string) *flag.FlagSet {
 	fs.BoolVar(&o.consume, "consume", true, "write the orders that were accepted by lua_stream; with\n-consume=false processes with -worker do it")
 	fs.DurationVar(&o.claim, "claim", stock.DefaultClaimAfter, "`time` after which an accepted order that a process has read and not\nwritten is taken over by another process")
 	fs.IntVar(&o.backlog, "backlog", stock.DefaultBacklog, "accepted `orders` of an item that may wait to be written; more are\nrefused with status 503")
+	fs.IntVar(&o.acceptReplicas, "accept-replicas", 0, "`replicas` of Redis that must have an order of lua_stream before its\nbuyer is told that it is accepted; if they are too few, the buyer waits\nuntil the order is written")
 	fs.StringVar(&o.log, "log", "text", "`form` of the log on stderr: text or json")
 	fs.BoolVar(&o.check, "check", false, "check the health of the shop at -addr, and exit: 0 if it is well")
 	return fs

@@ -37,6 +37,8 @@ type Options struct {
 
 	Backlog int // accepted orders of an item that may wait to be written; 0: the default of package stock
 
+	AcceptReplicas int // replicas of Redis that must have an accepted order: see stock.Stream
+
 	// For the strategies that need them, see List.With.
 	Nodes       []redis.UniversalClient // independent of each other and of Redis
 	Etcd        *etcdlock.Source

@@ -26,7 +26,7 @@ func (c List) Sell(cfg *stock.Config, o Options) {
 		case Batched:
 			cfg.Scripts[s.Name] = stock.Batched(cfg.Redis, 0)
 		case Streamed:
-			cfg.Scripts[s.Name] = stock.Streamed(cfg.Redis, 0, o.Backlog)
+			cfg.Scripts[s.Name] = stock.Streamed(cfg.Redis, stock.Stream{Backlog: o.Backlog, Replicas: o.AcceptReplicas})
 		case Conditional:
 			cfg.Isolations[s.Name] = stock.Conditional(cfg.DB)
 		case Versioned:

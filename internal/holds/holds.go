@@ -117,6 +117,10 @@ type Stage interface {
 
 	// Units counts the units of a sale that are not sold.
 	Units(ctx context.Context, sku, saleID string) (Units, error)
+
+	// List returns at most limit holds of a sale as they are now, in any order: the newest
+	// ones, or those that the stage has not forgotten.
+	List(ctx context.Context, sku, saleID string, limit int) ([]Hold, error)
 }
 
 // The errors of a Stage, wrapped.

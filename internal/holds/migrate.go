@@ -62,7 +62,7 @@ func Migrate(ctx context.Context, db *gorm.DB) error {
 	}
 	var err error
 	for range migrateAttempts {
-		if err = db.AutoMigrate(&row{}, &buyerRow{}, &saleRow{}); err == nil {
+		if err = db.AutoMigrate(&row{}, &buyerRow{}, &saleRow{}, &begunRow{}); err == nil {
 			return nil
 		}
 		// Another process may have created a table or an index first.

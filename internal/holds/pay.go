@@ -26,7 +26,8 @@ var (
 	// had ended. The error that wraps it says how.
 	ErrRefunded = errors.New("the payment was refunded")
 	// ErrPending means that it is not known yet whether the payment becomes an order or is
-	// refunded. The provider's webhook will settle it; so does a request with the same key.
+	// refunded. The provider's webhook will settle it, or Settle; so does a request with the
+	// same key.
 	ErrPending = errors.New("the payment is pending")
 	// ErrNoPayments means that the Service has no payment provider.
 	ErrNoPayments = errors.New("there is no payment provider")
@@ -49,7 +50,8 @@ const (
 // under way; payment.ErrDeclined; or ErrPending.
 //
 // The money moves before the hold does: the order is written when the capture is certain. If
-// the process dies in between, the webhook payment.captured settles it, see Captured.
+// the process dies in between, the webhook payment.captured settles it, see Captured, and so
+// does any shop without a webhook, see Settle.
 func (s *Service) Pay(ctx context.Context, id string, token int64, key string) (Order, error) {
 	order, err := s.pay(ctx, id, token, key)
 	if err != nil {
@@ -65,44 +67,81 @@ func (s *Service) pay(ctx context.Context, id string, token int64, key string) (
 	if err := checkKey(key); err != nil {
 		return Order{}, err
 	}
-	h, stage, err := s.find(ctx, id)
-	switch {
-	case err != nil:
+	h, stage, err := s.look(ctx, id)
+	if err != nil {
 		return Order{}, err
-	case h.Token != token:
+	}
+	if h.Token != token {
 		return Order{}, ErrToken
-	case h.Status != Held && h.Status != Paid:
-		return Order{}, NotHeldError{h.Status}
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), payTimeout)
 	defer cancel()
-	p, err := s.authorise(ctx, h, key)
+	if h.Status != Held && h.Status != Paid {
+		return Order{}, s.tooLate(ctx, h, key)
+	}
+	b, err := s.begin(ctx, h, key)
+	if err != nil {
+		return Order{}, err
+	}
+	p, err := s.authorise(ctx, b)
 	if err != nil {
 		return Order{}, err
 	}
 	if h.Status == Paid && h.PaymentID != p.ID { // paid with another key: nothing is captured
-		err := NotHeldError{Paid}
-		return Order{}, errors.Join(err, s.refund(ctx, p.ID))
+		return Order{}, errors.Join(NotHeldError{Paid}, s.cancelPayment(ctx, b, p.ID))
+	}
+	if err := s.authorised(ctx, b, p.ID); err != nil {
+		return Order{}, err
 	}
 	if err := s.capture(ctx, p.ID); err != nil {
 		return Order{}, err
 	}
-	return s.settle(ctx, stage, h, p.ID)
+	order, err := s.settle(ctx, stage, h, p.ID)
+	if err == nil || errors.Is(err, ErrRefunded) {
+		s.settled(ctx, b)
+	}
+	return order, err
 }
 
-func (s *Service) authorise(ctx context.Context, h Hold, key string) (p payment.Payment, err error) {
-	r := payment.Request{
-		Key: "hold/" + h.ID + "/" + key, Reference: reference(h),
-		Amount: s.cfg.Price * h.Quantity, Currency: s.cfg.Currency,
+// tooLate is the error for a payment whose hold has ended. If it began before that, and was
+// interrupted, it is settled first: the buyer may have been charged.
+func (s *Service) tooLate(ctx context.Context, h Hold, key string) error {
+	b, found, err := s.begun(ctx, h.ID, key)
+	if err == nil && found {
+		err = s.conclude(ctx, b)
 	}
+	switch {
+	case err == nil:
+		return NotHeldError{h.Status}
+	case errors.Is(err, ErrRefunded), errors.Is(err, ErrPending):
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrPending, err)
+}
+
+// authorise reserves the amount of a payment that has begun. A refusal settles the payment.
+func (s *Service) authorise(ctx context.Context, b begunRow) (p payment.Payment, err error) {
+	r := payment.Request{Key: "hold/" + b.HoldID + "/" + b.Key, Reference: b.reference(), Amount: b.Amount, Currency: b.Currency, Group: b.SaleID}
 	err = ask(ctx, func() error {
 		p, err = s.cfg.Payments.Authorise(ctx, r)
 		return err
 	})
-	if err != nil {
-		return payment.Payment{}, fmt.Errorf("authorising the payment: %w", err)
+	if err == nil {
+		return p, nil
 	}
-	return p, nil
+	if errors.Is(err, payment.ErrDeclined) || errors.Is(err, payment.ErrInvalid) || errors.Is(err, payment.ErrKeyReused) {
+		s.settled(ctx, b)
+	}
+	return payment.Payment{}, fmt.Errorf("authorising the payment: %w", err)
+}
+
+// cancelPayment cancels a payment that is not to be captured.
+func (s *Service) cancelPayment(ctx context.Context, b begunRow, paymentID string) error {
+	err := s.refund(ctx, paymentID)
+	if err == nil {
+		s.settled(ctx, b)
+	}
+	return err
 }
 
 // capture charges the buyer. The payment has one capture, so its own id is the key.
@@ -168,9 +207,11 @@ func ask(ctx context.Context, f func() error) (err error) {
 	}
 }
 
-// reference is what a payment is for: the hold and its fencing token. So the webhook of a
+// Reference is what a payment is for: the hold and its fencing token. So the webhook of a
 // payment claims what the payment was authorised for, and no other hold.
-func reference(h Hold) string { return h.ID + "/" + strconv.FormatInt(h.Token, 10) }
+func (h Hold) Reference() string { return h.ID + "/" + strconv.FormatInt(h.Token, 10) }
+
+func (b begunRow) reference() string { return Hold{ID: b.HoldID, Token: b.Token}.Reference() }
 
 // Captured settles a payment that the provider says it has captured: its hold becomes an
 // order, or it is refunded. It is for the webhook payment.captured, whose signature the caller
@@ -206,8 +247,9 @@ func (s *Service) Captured(ctx context.Context, paymentID string) error {
 		}
 	}
 	_, err = s.settle(ctx, stage, Hold{ID: id, Token: token}, p.ID)
-	if errors.Is(err, ErrRefunded) {
-		return nil
+	if err != nil && !errors.Is(err, ErrRefunded) {
+		return err
 	}
-	return err
+	s.settledByID(ctx, id, p.ID)
+	return nil
 }

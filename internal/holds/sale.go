@@ -23,21 +23,35 @@ func (s *Service) limited(ctx context.Context) (*gorm.DB, context.CancelFunc) {
 	return s.cfg.DB.WithContext(ctx), cancel
 }
 
-// join returns the id of the item's current sale. The first request decides the stage of the
+// join returns the item with its current sale. The first request decides the stage of the
 // sale. It returns ErrOtherStage if that is not the one that is asked for.
-func (s *Service) join(ctx context.Context, a Ask) (saleID string, err error) {
-	item, err := s.item(ctx, a.SKU)
+func (s *Service) join(ctx context.Context, a Ask) (stock.Item, error) {
+	item, err := s.heldItem(ctx, a.SKU)
 	if err != nil {
-		return "", err
-	}
-	if item.Keeper != stock.InHolds {
-		return "", fmt.Errorf("%w: it is not sold by holds; put the item on sale with keeper %s", stock.ErrLocation, stock.InHolds)
+		return stock.Item{}, err
 	}
 	stage, err := s.saleStage(ctx, item.SaleID, a.Stage)
 	if err == nil && stage != a.Stage {
 		err = fmt.Errorf("%w: %s", ErrOtherStage, stage)
 	}
-	return item.SaleID, err
+	return item, err
+}
+
+// heldItem reads the row of an item that is sold by holds.
+func (s *Service) heldItem(ctx context.Context, sku string) (stock.Item, error) {
+	item, err := s.item(ctx, sku)
+	if err == nil && item.Keeper != stock.InHolds {
+		err = fmt.Errorf("%w: it is not sold by holds; put the item on sale with keeper %s", stock.ErrLocation, stock.InHolds)
+	}
+	return item, err
+}
+
+// ttl is how long a hold of the item lasts.
+func (s *Service) ttl(item stock.Item) time.Duration {
+	if item.HoldSeconds > 0 {
+		return time.Duration(item.HoldSeconds) * time.Second
+	}
+	return s.cfg.TTL
 }
 
 // item reads an item's row.
@@ -126,9 +140,14 @@ func (s *Service) Order(ctx context.Context, id string) (Order, error) {
 	if err != nil {
 		return Order{}, fmt.Errorf("reading order %s: %w", id, err)
 	}
-	order := Order{ID: o.ID, SKU: o.SKU, SaleID: o.SaleID, Quantity: o.Quantity, CreatedAt: o.CreatedAt.UTC()}
-	if o.IdempotencyKey != nil {
-		order.PaymentID = *o.IdempotencyKey
+	return orderOf(o), nil
+}
+
+// orderOf is the order of a row, which has the payment as its idempotency key.
+func orderOf(row stock.Order) Order {
+	o := Order{ID: row.ID, SKU: row.SKU, SaleID: row.SaleID, Quantity: row.Quantity, CreatedAt: row.CreatedAt.UTC()}
+	if row.IdempotencyKey != nil {
+		o.PaymentID = *row.IdempotencyKey
 	}
-	return order, nil
+	return o
 }

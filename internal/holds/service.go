@@ -22,11 +22,12 @@ type Config struct {
 	DB       *gorm.DB         // with the tables of Migrate and stock.Migrate
 	Stages   map[string]Stage // by name, such as h3_claim: no two names have the same part before the underscore
 	Payments Payments         // nil: nothing can be paid
-	TTL      time.Duration    // of a hold; 0: DefaultTTL
+	TTL      time.Duration    // of a hold of an item that says nothing of it; 0: DefaultTTL
 	Limit    int64            // most units that a buyer may have in a sale; 0: no limit
 	Price    int64            // of one unit, in minor units of the currency; 0: DefaultPrice
 	Currency string           // three capital letters; "": EUR
 	Sweep    time.Duration    // mean time between two sweeps; 0: DefaultSweep
+	Settle   time.Duration    // after which a payment that was interrupted is settled; 0: DefaultSettle
 	Logger   *slog.Logger     // nil: slog.Default
 }
 
@@ -35,6 +36,8 @@ const (
 	DefaultTTL   = 10 * time.Minute
 	DefaultPrice = 1_000
 	DefaultSweep = time.Second
+	// DefaultSettle is longer than a payment takes that nothing interrupts: see payTimeout.
+	DefaultSettle = 30 * time.Second
 )
 
 // The errors of a Service, wrapped. It returns stock.ErrInvalid, stock.ErrUnknownItem,
@@ -50,21 +53,23 @@ type Service struct {
 	cfg      Config
 	prefixes map[string]string // of ids, and the stage's name
 	log      *slog.Logger
+	sql      Dialect  // of cfg.DB
 	sales    sync.Map // sale id to stage name
 
-	cancel  context.CancelFunc
-	sweeper sync.WaitGroup
+	cancel     context.CancelFunc
+	background sync.WaitGroup
 }
 
 var _ stock.Holds = (*Service)(nil)
 
-// New returns a Service, whose sweeper has begun.
+// New returns a Service, which has begun to sweep and to settle.
 func New(cfg Config) *Service {
 	cfg.TTL = cmp.Or(cfg.TTL, DefaultTTL)
 	cfg.Price = cmp.Or(cfg.Price, DefaultPrice)
 	cfg.Currency = cmp.Or(cfg.Currency, "EUR")
 	cfg.Sweep = cmp.Or(cfg.Sweep, DefaultSweep)
-	s := &Service{cfg: cfg, prefixes: make(map[string]string), log: cfg.Logger}
+	cfg.Settle = cmp.Or(cfg.Settle, DefaultSettle)
+	s := &Service{cfg: cfg, prefixes: make(map[string]string), log: cfg.Logger, sql: DialectOf(cfg.DB)}
 	if s.log == nil {
 		s.log = slog.Default()
 	}
@@ -73,14 +78,17 @@ func New(cfg Config) *Service {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
-	s.sweeper.Go(func() { s.sweepAll(ctx) })
+	s.background.Go(func() { s.sweepAll(ctx) })
+	if cfg.Payments != nil {
+		s.background.Go(func() { s.settleAll(ctx) })
+	}
 	return s
 }
 
-// Close ends the sweeper.
+// Close ends the sweeps, and the settling of payments.
 func (s *Service) Close() {
 	s.cancel()
-	s.sweeper.Wait()
+	s.background.Wait()
 }
 
 // prefix begins the ids of a stage's holds, so that a hold says where it is.
@@ -134,7 +142,7 @@ func checkKey(key string) error {
 // maxSales bounds how often a request starts again because another sale has begun.
 const maxSales = 3
 
-// Hold takes units for a buyer. The hold expires after Config.TTL.
+// Hold takes units for a buyer. The hold expires after the item's HoldSeconds, or Config.TTL.
 func (s *Service) Hold(ctx context.Context, a Ask) (h Hold, err error) {
 	stage, ok := s.cfg.Stages[a.Stage]
 	if !ok {
@@ -146,9 +154,11 @@ func (s *Service) Hold(ctx context.Context, a Ask) (h Hold, err error) {
 	for range maxSales {
 		r := Request{
 			ID: newID(a.Stage), SKU: a.SKU, Buyer: a.Buyer, Quantity: a.Quantity, Key: a.Key,
-			Limit: s.cfg.Limit, TTL: s.cfg.TTL,
+			Limit: s.cfg.Limit,
 		}
-		if r.SaleID, err = s.join(ctx, a); err == nil {
+		var item stock.Item
+		if item, err = s.join(ctx, a); err == nil {
+			r.SaleID, r.TTL = item.SaleID, s.ttl(item)
 			h, err = stage.Take(ctx, r)
 		}
 		if !errors.Is(err, ErrSaleOver) {
@@ -163,7 +173,7 @@ func (s *Service) Hold(ctx context.Context, a Ask) (h Hold, err error) {
 
 // Get returns a hold as it is now, or ErrUnknownHold.
 func (s *Service) Get(ctx context.Context, id string) (Hold, error) {
-	h, _, err := s.find(ctx, id)
+	h, _, err := s.look(ctx, id)
 	return h, err
 }
 
@@ -179,8 +189,8 @@ func (s *Service) Release(ctx context.Context, id string, token int64) error {
 	return nil
 }
 
-// find returns a hold and its stage.
-func (s *Service) find(ctx context.Context, id string) (Hold, Stage, error) {
+// look returns a hold and its stage.
+func (s *Service) look(ctx context.Context, id string) (Hold, Stage, error) {
 	stage, err := s.stageOf(id)
 	if err != nil {
 		return Hold{}, nil, err

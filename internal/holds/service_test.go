@@ -8,8 +8,10 @@ import (
 	"log/slog"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -38,6 +40,7 @@ const h3 = "h3_claim"
 // shop is a shop that sells one item by holds, and its payment provider.
 type shop struct {
 	*holds.Service
+	cfg   holds.Config
 	db    *gorm.DB
 	stock *stock.Service
 	item  stock.Item
@@ -47,32 +50,58 @@ type shop struct {
 // bank is a payment provider over HTTP. A test may change what happens before and after.
 type bank struct {
 	*payment.Client
-	afterCapture func() error // its error takes the place of the reply
-	refunds      error        // instead of a refund
+	asked          atomic.Int64 // calls, but for refunds that fail
+	away           error        // instead of an answer
+	afterAuthorise func() error // its error takes the place of the reply
+	afterCapture   func() error // likewise
+	refunds        error        // instead of a refund
 }
 
-func (b *bank) Capture(ctx context.Context, id, key string) (payment.Payment, error) {
-	p, err := b.Client.Capture(ctx, id, key)
-	if err == nil && b.afterCapture != nil {
-		err = b.afterCapture()
+// reply is what the shop learns of a call.
+func (b *bank) reply(p payment.Payment, err error, after func() error) (payment.Payment, error) {
+	if err == nil && after != nil {
+		err = after()
 	}
 	return p, err
 }
 
+func (b *bank) Authorise(ctx context.Context, r payment.Request) (payment.Payment, error) {
+	if b.asked.Add(1); b.away != nil {
+		return payment.Payment{}, b.away
+	}
+	p, err := b.Client.Authorise(ctx, r)
+	return b.reply(p, err, b.afterAuthorise)
+}
+
+func (b *bank) Capture(ctx context.Context, id, key string) (payment.Payment, error) {
+	if b.asked.Add(1); b.away != nil {
+		return payment.Payment{}, b.away
+	}
+	p, err := b.Client.Capture(ctx, id, key)
+	return b.reply(p, err, b.afterCapture)
+}
+
 func (b *bank) Refund(ctx context.Context, id, key string) (payment.Payment, error) {
-	if b.refunds != nil {
-		return payment.Payment{}, b.refunds
+	if err := errors.Join(b.refunds, b.away); err != nil {
+		return payment.Payment{}, err
 	}
 	return b.Client.Refund(ctx, id, key)
+}
+
+func (b *bank) Payment(ctx context.Context, id string) (payment.Payment, error) {
+	if b.asked.Add(1); b.away != nil {
+		return payment.Payment{}, b.away
+	}
+	return b.Client.Payment(ctx, id)
 }
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
 // each runs f in a shop on embedded and on real backends, which sells so many units. It does
-// not sweep by itself.
+// not sweep or settle by itself.
 func each(t *testing.T, units int64, f func(t *testing.T, s *shop)) {
 	backendtest.Each(t, func(t *testing.T, rdb redis.UniversalClient, db *gorm.DB) {
-		f(t, newShop(t, rdb, db, units, holds.Config{Sweep: time.Hour}))
+		f(t, newShop(t, rdb, db, units, holds.Config{Sweep: time.Hour, Settle: time.Hour}))
 	})
 }
 
@@ -88,12 +117,19 @@ func newShop(t *testing.T, rdb redis.UniversalClient, db *gorm.DB, units int64, 
 	s := &shop{db: db, bank: newBank(t)}
 	cfg.DB, cfg.Payments, cfg.Logger = db, s.bank, quiet
 	cfg.Stages = catalog.Holds(holds.Backends{Redis: rdb, DB: pool, SQL: holds.DialectOf(db)})
-	s.Service = holds.New(cfg)
-	t.Cleanup(s.Close)
+	s.cfg = cfg
+	s.Service = s.another(t)
 	s.stock = stock.New(stock.Config{DB: db, Redis: rdb, Holds: s.Service, Logger: quiet})
 	t.Cleanup(s.stock.Close)
 	s.put(t, units)
 	return s
+}
+
+// another is another process of the shop.
+func (s *shop) another(t *testing.T) *holds.Service {
+	till := holds.New(s.cfg)
+	t.Cleanup(till.Close)
+	return till
 }
 
 func newBank(t *testing.T) *bank {
@@ -257,10 +293,13 @@ func TestLatePaymentIsRefunded(t *testing.T) {
 	})
 }
 
+// reference is what the provider knows a payment for a hold by.
+func reference(h holds.Hold) string { return fmt.Sprintf("%s/%d", h.ID, h.Token) }
+
 // captured is a payment whose process died after the capture.
 func (s *shop) captured(t *testing.T, h holds.Hold) string {
 	t.Helper()
-	p, err := s.bank.Authorise(t.Context(), payment.Request{Key: "a/" + h.ID, Reference: fmt.Sprintf("%s/%d", h.ID, h.Token), Amount: 1, Currency: "EUR"})
+	p, err := s.bank.Authorise(t.Context(), payment.Request{Key: "a/" + h.ID, Reference: reference(h), Amount: 1, Currency: "EUR"})
 	if err == nil {
 		_, err = s.bank.Client.Capture(t.Context(), p.ID, "c/"+p.ID)
 	}
@@ -455,6 +494,113 @@ func TestDeleteForgetsHolds(t *testing.T) {
 		for _, table := range []string{"oversell_holds", "oversell_hold_buyers", "oversell_hold_sales"} {
 			if err := s.db.Table(table).Count(&rows).Error; err != nil || rows != 0 {
 				t.Errorf("%s has %d rows, %v", table, rows, err)
+			}
+		}
+	})
+}
+
+// A sale may say how long its holds last. The next sale of the item need not.
+func TestSaleSaysHowLongAHoldLasts(t *testing.T) {
+	each(t, 1, func(t *testing.T, s *shop) {
+		for _, stage := range catalog.HoldStages() {
+			for seconds, want := range map[int64]time.Duration{7: 7 * time.Second, 0: holds.DefaultTTL, stock.MaxHoldSeconds: 24 * time.Hour} {
+				if _, err := s.stock.Put(t.Context(), stock.Item{SKU: "hot", Initial: 1, Keeper: stock.InHolds, HoldSeconds: seconds}); err != nil {
+					t.Fatal(err)
+				}
+				if h := s.hold(t, stage.Name, "a"); h.ExpiresAt.Sub(h.CreatedAt) != want {
+					t.Errorf("%s: a hold of %d seconds lasts %v, want %v", stage.Name, seconds, h.ExpiresAt.Sub(h.CreatedAt), want)
+				}
+			}
+		}
+	})
+}
+
+// The list has the holds of the current sale, newest first, and their orders. A stage that
+// forgets its holds lists those that are live, and what became orders.
+func TestHoldsAreListed(t *testing.T) {
+	each(t, 5, func(t *testing.T, s *shop) {
+		for _, stage := range catalog.HoldStages() {
+			s.put(t, 5)
+			s.hold(t, stage.Name, "early") // in a sale that is over
+			s.put(t, 5)
+			if l, err := s.List(t.Context(), "hot"); err != nil || l.Stage != "" || len(l.Holds) != 0 || l.SaleID != s.item.SaleID {
+				t.Errorf("%s: nobody has a hold, and the list is %+v, %v", stage.Name, l, err)
+			}
+			paid, released, held := s.hold(t, stage.Name, "a"), s.hold(t, stage.Name, "b"), s.hold(t, stage.Name, "c")
+			order, err := s.Pay(t.Context(), paid.ID, paid.Token, "key")
+			if err := errors.Join(err, s.Release(t.Context(), released.ID, released.Token)); err != nil {
+				t.Fatal(err)
+			}
+			l, err := s.List(t.Context(), "hot")
+			if err != nil || l.Stage != stage.Name || l.SaleID != s.item.SaleID || !l.Now.Before(held.ExpiresAt) || l.Now.Before(held.CreatedAt.Add(-time.Minute)) {
+				t.Errorf("%s: the list is %+v, %v", stage.Name, l, err)
+			}
+			type line struct {
+				id     string
+				status holds.Status
+				order  bool
+			}
+			want := []line{{held.ID, holds.Held, false}, {released.ID, holds.Released, false}, {paid.ID, holds.Paid, true}}
+			if stage.Name == "h1_counter" {
+				want = slices.Delete(want, 1, 2) // it has forgotten what was released
+			}
+			var got []line
+			for _, h := range l.Holds {
+				got = append(got, line{h.ID, h.Status, h.Order != nil})
+				if h.Order != nil && (*h.Order != order || h.Quantity != 1) {
+					t.Errorf("%s: the order is %+v, want %+v", stage.Name, *h.Order, order)
+				}
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%s: listed %v, want %v", stage.Name, got, want)
+			}
+			if l.Holds[0].Buyer != "c" || !l.Holds[0].ExpiresAt.Equal(held.ExpiresAt) {
+				t.Errorf("%s: the live hold is %+v, want %+v", stage.Name, l.Holds[0].Hold, held)
+			}
+			if payments, err := s.Payments(t.Context(), "hot", s.item.SaleID); err != nil || len(payments) != 1 || payments[order.PaymentID] != 1 {
+				t.Errorf("%s: the payments are %v, %v", stage.Name, payments, err)
+			}
+		}
+	})
+}
+
+// A hold that has run out is listed as expired before a sweep has found it.
+func TestExpiredHoldIsListed(t *testing.T) {
+	each(t, 1, func(t *testing.T, s *shop) {
+		for _, stage := range []string{"h2_status", h3} {
+			s.put(t, 1)
+			h := s.hold(t, stage, "a")
+			if err := s.db.Exec("UPDATE oversell_holds SET expires_at = 1 WHERE id = ?", h.ID).Error; err != nil {
+				t.Fatal(err)
+			}
+			if l, err := s.List(t.Context(), "hot"); err != nil || len(l.Holds) != 1 || l.Holds[0].Status != holds.Expired {
+				t.Errorf("%s: %+v, %v", stage, l, err)
+			}
+		}
+	})
+}
+
+// Only so many holds are listed: the newest ones.
+func TestListIsBounded(t *testing.T) {
+	each(t, holds.MaxListed+20, func(t *testing.T, s *shop) {
+		var last holds.Hold
+		for range holds.MaxListed + 10 {
+			last = s.hold(t, h3, "a")
+		}
+		if l, err := s.List(t.Context(), "hot"); err != nil || len(l.Holds) != holds.MaxListed || l.Holds[0].ID != last.ID {
+			t.Errorf("%d holds are listed, %v", len(l.Holds), err)
+		}
+	})
+}
+
+func TestWhatHasNoList(t *testing.T) {
+	each(t, 1, func(t *testing.T, s *shop) {
+		if _, err := s.stock.Put(t.Context(), stock.Item{SKU: "other", Initial: 1}); err != nil {
+			t.Fatal(err)
+		}
+		for sku, want := range map[string]error{"other": stock.ErrLocation, "none": stock.ErrUnknownItem, "no sku": stock.ErrInvalid} {
+			if _, err := s.List(t.Context(), sku); !errors.Is(err, want) {
+				t.Errorf("%s: got %v, want %v", sku, err, want)
 			}
 		}
 	})

@@ -14,9 +14,12 @@ import (
 
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
+	"oversell/internal/holds"
+	"oversell/internal/holds/payfault"
 	"oversell/internal/lab/anomalies"
 	"oversell/internal/lab/show"
 	"oversell/internal/page/runs"
+	"oversell/internal/payment"
 )
 
 // assets are the page's files.
@@ -175,6 +178,10 @@ func TestNamesAreTranslated(t *testing.T) {
 			want["strategy."+s.Name+".adds"] = true
 			want["strategy."+s.Name+".breaks"] = true
 		}
+		for _, s := range catalog.HoldStages() {
+			want["strategy."+s.Name+".adds"] = true
+			want["strategy."+s.Name+".breaks"] = true
+		}
 		for key := range want {
 			if texts[key] == "" {
 				t.Errorf("%s has no %s", language, key)
@@ -201,6 +208,21 @@ func TestNamesAreTranslated(t *testing.T) {
 		for _, s := range []runs.State{runs.Running, runs.Stopping, runs.Done, runs.Stopped, runs.Failed} {
 			if texts["run.state."+string(s)] == "" {
 				t.Errorf("%s does not tell of the state %s", language, s)
+			}
+		}
+		for _, k := range payfault.Kinds() {
+			if texts["lane.fault."+string(k)] == "" || texts["lane.fault."+string(k)+".about"] == "" {
+				t.Errorf("%s does not tell of the fault %s", language, k)
+			}
+		}
+		for _, s := range []payment.Status{payment.Authorised, payment.Declined, payment.Captured, payment.Cancelled, payment.Refunded} {
+			if texts["payment."+string(s)] == "" {
+				t.Errorf("%s does not tell of a payment that is %s", language, s)
+			}
+		}
+		for _, s := range []holds.Status{holds.Held, holds.Paid, holds.Expired, holds.Released} {
+			if texts["seats.unit."+string(s)] == "" {
+				t.Errorf("%s does not tell of a hold that is %s", language, s)
 			}
 		}
 		for _, v := range []figures.Verdict{figures.OK, figures.Oversold, figures.Drift, figures.Undersold, figures.Stuck, figures.Unknown} {
@@ -237,7 +259,7 @@ func TestFirstPaintIsSmall(t *testing.T) {
 		if size > maxFirstPaint {
 			t.Errorf("%s: the first paint loads %d bytes, at most %d are allowed: %v", language, size, maxFirstPaint, files)
 		}
-		for _, part := range []string{"run.js", "break.js", "play.js", "read.js", "shop.js", "plot.js"} {
+		for _, part := range []string{"run.js", "break.js", "play.js", "read.js", "shop.js", "counter.js", "seats.js", "plot.js"} {
 			if slices.Contains(files, part) {
 				t.Errorf("%s is loaded at once, and not when its part is opened", part)
 			}

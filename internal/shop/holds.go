@@ -1,41 +1,66 @@
 package shop
 
 import (
+	"context"
+	"database/sql/driver"
+	"errors"
 	"fmt"
 
 	"github.com/redis/go-redis/v9"
 	"gorm.io/gorm"
 
+	"oversell/internal/backend"
 	"oversell/internal/catalog"
 	"oversell/internal/holds"
+	"oversell/internal/holds/payfault"
+	"oversell/internal/web"
 )
 
-// stageNames are the stages of holds, in the order of the lessons.
-func stageNames() []string {
-	var names []string
+// holdStages describes the stages of holds, in the order of the lessons.
+func holdStages() []web.Strategy {
+	var all []web.Strategy
 	for _, stage := range catalog.HoldStages() {
-		names = append(names, stage.Name)
+		all = append(all, web.Strategy{Name: stage.Name, Adds: stage.Adds, Breaks: stage.Breaks})
 	}
-	return names
+	return all
 }
 
-// openHolds returns the service that sells items by holds, and what to call after its end.
-func openHolds(cfg Config, rdb redis.UniversalClient, db *gorm.DB, paid *payments) (_ *holds.Service, done func() error, err error) {
+// heldSale is the sale by holds.
+type heldSale struct {
+	*holds.Service
+	faults *payfault.Faults // of single payments; nil: the payment provider is not the shop's own
+	done   func() error     // to be called after Close
+}
+
+// openHolds opens the sale by holds.
+func openHolds(cfg Config, rdb redis.UniversalClient, db *gorm.DB, paid *payments) (*heldSale, error) {
 	pool, err := db.DB()
 	if err != nil {
-		return nil, nil, fmt.Errorf("opening the sale by holds: %w", err)
+		return nil, fmt.Errorf("opening the sale by holds: %w", err)
 	}
 	b := holds.Backends{Redis: rdb, DB: pool, SQL: holds.DialectOf(db)}
 	c := holds.Config{
 		DB: db, Stages: catalog.Holds(b),
-		TTL: cfg.HoldTTL, Limit: cfg.HoldLimit, Sweep: cfg.HoldSweep, Logger: cfg.Logger,
+		TTL: cfg.HoldTTL, Limit: cfg.HoldLimit, Sweep: cfg.HoldSweep, Settle: cfg.HoldSettle, Logger: cfg.Logger,
 	}
 	if paid.client != nil {
 		c.Payments = paid.client
 	}
-	done = func() error { return nil }
-	if cfg.AdjustHolds != nil {
-		done = cfg.AdjustHolds(&c, b)
+	s := &heldSale{done: func() error { return nil }}
+	if paid.own != nil {
+		s.faults = payfault.New(payfault.Config{
+			Provider: paid.own, Backends: b, New: catalog.Holds,
+			Dial: func(ctx context.Context, through func(driver.Connector) driver.Connector) (*gorm.DB, error) {
+				return backend.DialDatabaseThrough(ctx, cfg.DBURL, through)
+			},
+		})
+		c.Stages = s.faults.Wrap(c.Stages)
+		s.done = s.faults.Close
 	}
-	return holds.New(c), done, nil
+	if cfg.AdjustHolds != nil {
+		adjusted, closed := cfg.AdjustHolds(&c, b), s.done
+		s.done = func() error { return errors.Join(adjusted(), closed()) }
+	}
+	s.Service = holds.New(c)
+	return s, nil
 }

@@ -84,6 +84,15 @@ func (p *payments) webhooksTo(addr net.Addr) error {
 	return p.own.SetWebhook("http://" + net.JoinHostPort(host, strconv.Itoa(tcp.Port)) + webhookPath)
 }
 
+// ledger returns how to read the ledger of the shop's own provider for a sale, or nil if the
+// provider is another.
+func (p *payments) ledger() func(saleID string, most int) (entries []payment.Entry, number int) {
+	if p.own == nil {
+		return nil
+	}
+	return p.own.Group
+}
+
 // close ends the shop's own provider, and the connections to any other one.
 func (p *payments) close() {
 	p.stop()

@@ -67,11 +67,12 @@ type Config struct {
 	// none. One of the shops that have it does it, see package reconcile.
 	Reconcile time.Duration
 
-	// HoldTTL, HoldLimit and HoldSweep are those of holds.Config. Provider is where payments
-	// go: "" for nowhere, OwnProvider, or a URL, whose webhooks WebhookSecret signs.
+	// HoldTTL, HoldLimit, HoldSweep and HoldSettle are those of holds.Config. Provider is where
+	// payments go: "" for nowhere, OwnProvider, or a URL, whose webhooks WebhookSecret signs.
 	HoldTTL       time.Duration
 	HoldLimit     int64
 	HoldSweep     time.Duration
+	HoldSettle    time.Duration
 	Provider      string
 	WebhookSecret []byte
 
@@ -81,6 +82,10 @@ type Config struct {
 	Consumer   stock.Consumer
 	NoConsumer bool
 	Backlog    int
+
+	// AcceptReplicas is how many replicas of Redis must have an accepted order before its
+	// buyer is told of it: see stock.Stream.
+	AcceptReplicas int
 
 	Catalog catalog.List
 	Item    *stock.Item // put on sale unless an item with its SKU exists; nil: nothing
@@ -189,7 +194,7 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	defer closing(cfg.Logger, "the connections to the servers of locks", at.Close)
-	o := at.Add(catalog.Options{Redis: rdb, TTL: cfg.TTL, Policy: cfg.Policy, Backlog: cfg.Backlog, Rueidislock: thirdparty.NewRueidislock(rdb, rueidislock.LockerOption{KeyValidity: cfg.TTL})})
+	o := at.Add(catalog.Options{Redis: rdb, TTL: cfg.TTL, Policy: cfg.Policy, Backlog: cfg.Backlog, AcceptReplicas: cfg.AcceptReplicas, Rueidislock: thirdparty.NewRueidislock(rdb, rueidislock.LockerOption{KeyValidity: cfg.TTL})})
 	defer closing(cfg.Logger, "the connections of rueidislock", o.Rueidislock.Close)
 	served, absent := offered(ctx, cfg.Catalog, o, db)
 	if why := absent[cfg.Strategy]; why != "" {
@@ -199,11 +204,11 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	cfg.Catalog = served
-	held, done, err := openHolds(cfg, rdb, db, paid)
+	held, err := openHolds(cfg, rdb, db, paid)
 	if err != nil {
 		return err
 	}
-	defer closing(cfg.Logger, "the connections of the sale by holds", done)
+	defer closing(cfg.Logger, "the connections of the sale by holds", held.done)
 	defer held.Close()
 	p := assemble(cfg, o, db, watch, absent, held, paid)
 	defer p.close()
@@ -282,9 +287,9 @@ type parts struct {
 	api   *web.API
 }
 
-func assemble(cfg Config, o catalog.Options, db *gorm.DB, watch *backend.RedisWatch, absent map[string]string, held *holds.Service, paid *payments) *parts {
+func assemble(cfg Config, o catalog.Options, db *gorm.DB, watch *backend.RedisWatch, absent map[string]string, held *heldSale, paid *payments) *parts {
 	rdb := o.Redis
-	sales := stock.Config{Holds: held, DB: db, Redis: rdb, Changes: watch.Changes, History: backend.RedisHistory(rdb), Wait: cfg.Wait, Work: cfg.Work, Inside: cfg.Inside, Unfenced: cfg.Unfenced, Mixed: cfg.Mixed, Logger: cfg.Logger}
+	sales := stock.Config{Holds: held.Service, DB: db, Redis: rdb, Changes: watch.Changes, History: backend.RedisHistory(rdb), Wait: cfg.Wait, Work: cfg.Work, Inside: cfg.Inside, Unfenced: cfg.Unfenced, Mixed: cfg.Mixed, Logger: cfg.Logger}
 	cfg.Catalog.Sell(&sales, o)
 	p := &parts{cfg: cfg, paid: paid, stock: stock.New(sales)}
 	cached := cache.Config{Redis: rdb, Guards: cfg.Catalog.Guards(o), Instance: cfg.Instance, Wait: cfg.Wait}
@@ -294,7 +299,8 @@ func assemble(cfg Config, o catalog.Options, db *gorm.DB, watch *backend.RedisWa
 	p.cache = cache.New(cached)
 	p.api = web.New(web.Config{
 		Stock: p.stock, Cache: p.cache,
-		Holds: held, HoldStages: stageNames(), HoldStage: catalog.DefaultHoldStage, WebhookSecret: paid.secret,
+		Holds: held.Service, HoldStages: holdStages(), HoldStage: catalog.DefaultHoldStage, WebhookSecret: paid.secret,
+		HoldFaults: held.faults, Ledger: paid.ledger(),
 		Strategies: described(cfg.Catalog), Absent: absent, Default: cfg.Strategy, ForReads: readStrategy,
 		LockErrors: []web.LockError{{Err: thirdparty.ErrGaveUp, Code: "busy", WithCause: true}, {Err: waitlock.ErrNotReplicated, Code: "not_replicated"}},
 		Instance:   cfg.Instance, Token: cfg.Token, Logger: cfg.Logger, Page: cfg.Page, Addr: cfg.Addr, Hosts: cfg.Hosts,

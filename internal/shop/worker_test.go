@@ -35,8 +35,11 @@ const (
 
 // What a child can be.
 const (
-	seller = "seller" // a shop that stops after the script, before it replies
-	healer = "healer" // a worker that stops nowhere
+	seller      = "seller"      // a shop that stops after the script, before it replies
+	unpublished = "unpublished" // a shop that stops when its row has a generation that Redis has not
+	published   = "published"   // a shop that stops when Redis has it too, and the row does not say so
+	successor   = "successor"   // a shop that stops nowhere
+	healer      = "healer"      // a worker that stops nowhere
 	// Any other is a worker that stops at the seam of that name.
 )
 
@@ -61,6 +64,11 @@ func child(kind string) error {
 	switch kind {
 	case seller:
 		cfg.Hook = afterScript{stop}
+		return shop.Run(ctx, cfg)
+	case unpublished, published:
+		cfg.Hook = atPublication(kind, stop)
+		return shop.Run(ctx, cfg)
+	case successor:
 		return shop.Run(ctx, cfg)
 	case healer:
 	default:

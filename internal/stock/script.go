@@ -44,9 +44,11 @@ type ScriptSeller struct {
 	pace    *pace
 
 	// streamed means that orders are appended to a stream, which may have backlog
-	// entries, instead of being written to the database.
+	// entries, instead of being written to the database. So many replicas must have them.
 	streamed bool
 	backlog  int
+	replicas int
+	patience time.Duration // of a buyer, if they do not
 }
 
 // Atomic returns a ScriptSeller that calls a script for each buyer, and pipelines the
@@ -77,6 +79,7 @@ type pending struct {
 	*scriptPurchase
 	answer int64 // of the script, see take.lua
 	err    error // instead of an answer
+	unsure bool  // too few replicas have the accepted order
 
 	order    Order // if the units were taken
 	orderErr error // see store.insert

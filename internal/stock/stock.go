@@ -41,6 +41,8 @@ const (
 	MaxStock    = 1_000_000_000 // units an item may have
 	MaxKey      = 128           // bytes of an idempotency key
 	MaxName     = 200           // bytes of an item's name
+
+	MaxHoldSeconds = 86_400 // seconds that a hold may last by an item's own setting
 )
 
 var (
@@ -78,6 +80,10 @@ type Item struct {
 	Fence     int64   `json:"-" gorm:"not null;default:0"`          // the largest fencing token seen
 	FenceOf   string  `json:"-" gorm:"size:32;not null;default:''"` // the strategy whose token it is
 
+	// HoldSeconds is how long a hold of the sale lasts; 0: as long as the shop's holds do. It
+	// is for the keeper InHolds.
+	HoldSeconds int64 `json:"hold_seconds,omitempty" gorm:"not null;default:0"`
+
 	// Generation is the id of the current generation: only its orders may be written.
 	Generation string `json:"-" gorm:"size:36;not null;default:''"`
 	// History identifies the history of the Redis that had the generation's stock when
@@ -106,6 +112,12 @@ func (i Item) check() error {
 	}
 	if i.Keeper != "" && i.Keeper.check() != nil {
 		return i.Keeper.check()
+	}
+	if i.HoldSeconds != 0 && i.Keeper != InHolds {
+		return fmt.Errorf("%w: hold_seconds is for an item with the keeper %s", ErrInvalid, InHolds)
+	}
+	if i.HoldSeconds < 0 || i.HoldSeconds > MaxHoldSeconds {
+		return fmt.Errorf("%w: hold_seconds is %d, and must be 0 to %d", ErrInvalid, i.HoldSeconds, MaxHoldSeconds)
 	}
 	if i.Category != "" && CheckSKU(i.Category) != nil {
 		return fmt.Errorf("%w: category must have the form of an sku", ErrInvalid)

@@ -94,7 +94,7 @@ func (s store) put(ctx context.Context, item Item, updateRedis func(tx store, it
 			return err
 		}
 		// By name, or GORM would set a time of its own.
-		written := clause.AssignmentColumns([]string{"name", "category", "initial", "keeper", "remaining", "version", "fence", "fence_of", "sale_id", "generation", "history", "unpublished", "family", "updated_at"})
+		written := clause.AssignmentColumns([]string{"name", "category", "initial", "keeper", "remaining", "version", "fence", "fence_of", "sale_id", "generation", "history", "unpublished", "family", "hold_seconds", "updated_at"})
 		if item, _, err = tx.begin(item, clause.OnConflict{DoUpdates: written}); err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package stock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"oversell/internal/guard"
 
 	_ "embed"
 )
@@ -18,9 +21,42 @@ var (
 	acceptScript = redis.NewScript(acceptSource)
 )
 
+// Accepts reports whether a command runs the script that accepts orders. The bench stops
+// processes after it.
+func Accepts(cmd redis.Cmder) bool {
+	args := cmd.Args()
+	return len(args) > 1 && (args[1] == acceptScript.Hash() || args[1] == acceptSource)
+}
+
 // ErrBacklog means that too many accepted orders wait to be written, and that no other one
 // is accepted until there are fewer.
 var ErrBacklog = errors.New("too many orders wait to be written")
+
+// ErrNotDurable means that it is not known whether an order that was accepted will be written:
+// too few replicas of Redis have it.
+var ErrNotDurable = errors.New("too few replicas have the accepted order, and it is not written yet")
+
+const (
+	// replicaPatience is how long a batch waits for the replicas.
+	replicaPatience = 200 * time.Millisecond
+	// defaultPatience is the default of Stream.Patience.
+	defaultPatience = 5 * time.Second
+)
+
+// Stream says how orders are accepted into streams.
+type Stream struct {
+	Size    int // most buyers in a batch; 0: MaxBatch
+	Backlog int // most entries of a stream; 0: DefaultBacklog
+
+	// Replicas is how many replicas of Redis must have an order before its buyer is told that
+	// it is accepted. If they do not have it in time, the buyer waits until the order is in the
+	// database, and gets ErrNotDurable if that takes longer than Patience. With 0 replicas an
+	// order is lost with a Redis that has not passed it on.
+	Replicas int
+
+	// Patience is how long a buyer waits if it is unknown what becomes of the order; 0: 5 s.
+	Patience time.Duration
+}
 
 // DefaultBacklog is the default for how many accepted orders of an item may wait to be
 // written.
@@ -28,20 +64,15 @@ const DefaultBacklog = 10_000
 
 // Streamed returns a ScriptSeller that writes no orders: its script takes the units of a
 // batch and appends the orders to the item's stream, from which Service.Consume writes
-// them. A batch has at most size buyers; 0 means MaxBatch. When the stream has backlog
-// entries, buyers get ErrBacklog; 0 means DefaultBacklog.
+// them. When the stream is full, buyers get ErrBacklog.
 //
 // If the process crashes after the script, the orders are in the stream and are written.
-func Streamed(rdb redis.UniversalClient, size, backlog int) *ScriptSeller {
-	if size == 0 {
-		size = MaxBatch
-	}
-	if backlog == 0 {
-		backlog = DefaultBacklog
-	}
+func Streamed(rdb redis.UniversalClient, s Stream) *ScriptSeller {
+	size := cmp.Or(s.Size, MaxBatch)
 	t := newScriptSeller(rdb, size)
 	t.pace.next.Store(int64(size)) // no statement is waited for
-	t.streamed, t.backlog = true, backlog
+	t.streamed, t.backlog = true, cmp.Or(s.Backlog, DefaultBacklog)
+	t.replicas, t.patience = s.Replicas, cmp.Or(s.Patience, defaultPatience)
 	t.step = t.acceptAll
 	return t
 }
@@ -57,7 +88,7 @@ func (t *ScriptSeller) acceptAll(ctx context.Context, all []*pending) {
 		one.order = one.newOrder()
 		args = append(args, one.req.Quantity, one.req.IdempotencyKey, one.order.ID, one.req.Strategy, one.order.CreatedAt.UnixMilli())
 	}
-	answers, err := acceptScript.Run(ctx, t.rdb, at, args...).Int64Slice()
+	answers, replicated, err := t.runAccept(ctx, at, args)
 	switch {
 	case err != nil:
 		err = fmt.Errorf("taking the units: %w", err)
@@ -68,12 +99,53 @@ func (t *ScriptSeller) acceptAll(ctx context.Context, all []*pending) {
 	}
 	for i, one := range all {
 		if one.err = err; err == nil {
-			one.answer = answers[i]
+			one.answer, one.unsure = answers[i], !replicated
 		}
 	}
 	if err == nil {
 		first.service.accepted.add(first.req.SKU)
 	}
+}
+
+// runAccept runs the script, and reports whether enough replicas have what it wrote.
+func (t *ScriptSeller) runAccept(ctx context.Context, at []string, args []any) (answers []int64, replicated bool, err error) {
+	if t.replicas == 0 {
+		answers, err = acceptScript.Run(ctx, t.rdb, at, args...).Int64Slice()
+		return answers, true, err
+	}
+	node, err := primaryOf(ctx, t.rdb, at[0])
+	if err != nil {
+		return nil, false, err
+	}
+	// WAIT covers what was written through its own connection.
+	var ran, waited *redis.Cmd
+	pipeline := func() {
+		_, _ = node.Pipelined(ctx, func(p redis.Pipeliner) error { // each command has its error
+			ran = acceptScript.EvalSha(ctx, p, at, args...)
+			waited = p.Do(ctx, "WAIT", t.replicas, replicaPatience.Milliseconds())
+			return nil
+		})
+	}
+	if pipeline(); redis.HasErrorPrefix(ran.Err(), "NOSCRIPT") { // and nothing was executed
+		if err := acceptScript.Load(ctx, node).Err(); err != nil {
+			return nil, false, err
+		}
+		pipeline()
+	}
+	if answers, err = ran.Int64Slice(); err != nil {
+		return nil, false, err
+	}
+	had, err := waited.Int()
+	return answers, err == nil && had >= t.replicas, nil // without a reply nobody knows
+}
+
+// primaryOf returns the client of the server that has a key: in a cluster WAIT, which has no
+// key, would go to any of them.
+func primaryOf(ctx context.Context, rdb redis.UniversalClient, key string) (redis.UniversalClient, error) {
+	if cluster, ok := rdb.(*redis.ClusterClient); ok {
+		return cluster.MasterForKey(ctx, key)
+	}
+	return rdb, nil
 }
 
 // accept finishes a purchase whose order is in the stream, or is not.
@@ -94,34 +166,71 @@ func (s *scriptPurchase) accept(ctx context.Context, p *pending) error {
 		p.err = fmt.Errorf("accepting an order: Redis was replaced by another one: %w", errOtherSale)
 		return s.acceptedAnyway(ctx, p) // the units may come from an older stock
 	}
-	s.res.Order, s.res.Accepted = p.order, true
+	s.res.Order = p.order
+	if p.unsure {
+		return s.service.untilWritten(ctx, s.req.SKU, p.order.ID, s.script.patience)
+	}
+	s.res.Accepted = true
 	return nil
+}
+
+// untilWritten waits until an accepted order is in the database, and returns ErrNotAccepted if
+// it was refused, or ErrNotDurable if neither happened in time. An order that Redis has lost may
+// still be with a consumer that has read it before.
+func (s *Service) untilWritten(ctx context.Context, sku, id string, limit time.Duration) error {
+	wait, w := s.waiters.Begin(ctx, limit, errWaited)
+	defer w.Done()
+	for {
+		state, err := s.AwaitOrder(wait, sku, id, limit)
+		switch {
+		case err == nil && state.State == StateWritten:
+			return nil
+		case err == nil && state.State == StateNotAccepted:
+			return ErrNotAccepted
+		}
+		if guard.Sleep(wait, maxAwaitDelay) != nil {
+			return errors.Join(fmt.Errorf("order %s: %w", id, ErrNotDurable), err)
+		}
+	}
 }
 
 // acceptedAnyway finds out whether an order counts as accepted if the script's reply was
 // lost, or if the script ran in a Redis that was replaced. It ends the generation: the
 // count writes the order if it is in the stream and there are units for it, and nobody
-// can write it later.
+// can write it later. While a backend is away it tries again: a consumer that has read the
+// order before may still write it, and the buyer should know.
 func (s *scriptPurchase) acceptedAnyway(ctx context.Context, p *pending) error {
-	written, err := s.service.findWritten(ctx, s.req.SKU, s.gen, []string{p.order.ID})
-	if err == nil && written[p.order.ID] {
-		s.res.Order = p.order
-		return nil
+	wait, w := s.service.waiters.Begin(ctx, s.script.patience, errWaited)
+	defer w.Done()
+	for {
+		written, err := s.service.findWritten(ctx, s.req.SKU, s.gen, []string{p.order.ID})
+		if err == nil && written[p.order.ID] {
+			s.res.Order = p.order
+			return nil
+		}
+		if err == nil || guard.Sleep(wait, maxAwaitDelay) != nil {
+			return errors.Join(p.err, err)
+		}
 	}
-	return errors.Join(p.err, err)
 }
 
 // acceptedReplay answers with an accepted order that has the buyer's key and is not
 // written yet.
 func (b *buyer) acceptedReplay(ctx context.Context) (bool, error) {
-	if script := b.service.scripts[b.req.Strategy]; script == nil || !script.streamed {
+	script := b.service.scripts[b.req.Strategy]
+	if script == nil || !script.streamed {
 		return false, nil
 	}
 	order, found, err := b.service.streams.byKey(ctx, b.req.SKU, b.gen.saleID, b.req.IdempotencyKey)
-	if found {
-		b.res.Order, b.res.Replayed, b.res.Accepted = order, true, true
+	if !found || err != nil {
+		return false, err
 	}
-	return found, err
+	b.res.Order, b.res.Replayed = order, true
+	if script.replicas > 0 { // whether they have it is not known
+		return true, b.service.untilWritten(ctx, b.req.SKU, order.ID, script.patience)
+	}
+	b.res.Accepted = true
+	return true, nil
 }
 
 // acceptedItems are the items of which this process has accepted orders. It wakes the

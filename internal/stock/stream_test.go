@@ -292,7 +292,7 @@ func TestDeadLettersAreListedAndRetried(t *testing.T) {
 func TestAFullStreamRefusesBuyers(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.instance(t, func(cfg *stock.Config) {
-			cfg.Scripts[streamed] = stock.Streamed(cfg.Redis, 0, 5)
+			cfg.Scripts[streamed] = stock.Streamed(cfg.Redis, stock.Stream{Backlog: 5})
 		})
 		s.put(t, service, 20)
 		ids := accept(t, s, service, 5)

@@ -107,7 +107,7 @@ func TestUnknownOrders(t *testing.T) {
 
 func TestAFullStreamAnswers503(t *testing.T) {
 	s := embeddedSite(t, func(_ *web.Config, sc *stock.Config) {
-		sc.Scripts["lua_stream"] = stock.Streamed(sc.Redis, 0, 1)
+		sc.Scripts["lua_stream"] = stock.Streamed(sc.Redis, stock.Stream{Backlog: 1})
 	})
 	sku := s.put(t, 10)
 	path := "/api/items/" + sku + acceptPath

@@ -54,7 +54,7 @@ func BenchmarkDeduct(b *testing.B) {
 	db := backendtest.DialDatabase(b, backendtest.Database(b, "local"))
 	s := newSite(b, rdb, db, func(_ *web.Config, sc *stock.Config) {
 		sc.Wait = time.Minute
-		sc.Scripts["lua_stream"] = stock.Streamed(sc.Redis, 0, 1_000_000_000)
+		sc.Scripts["lua_stream"] = stock.Streamed(sc.Redis, stock.Stream{Backlog: 1_000_000_000})
 	})
 	s.Handler = s.api.HandlerWith(serveConstants)
 	server := httptest.NewServer(s)

@@ -13,6 +13,7 @@ import (
 
 	"oversell/internal/holds"
 	"oversell/internal/payment"
+	"oversell/internal/shortname"
 	"oversell/internal/web/problem"
 )
 
@@ -22,14 +23,16 @@ func (a *API) holdRoutes(api *gin.RouterGroup) {
 	get(api, "/holds/:id", parameters(), a.getHold)
 	api.DELETE("/holds/:id", parameters("token"), a.release)
 	api.POST("/holds/:id/pay", parameters(), a.pay)
+	api.PUT("/holds/:id/fault", a.guarded, parameters(), a.putFault)
+	get(api, "/audit/:sku/holds", a.guarded, parameters(), a.listHolds)
 	api.POST("/payments/webhook", parameters(), a.webhook)
 }
 
 // hold takes units for a buyer.
 func (a *API) hold(c *gin.Context) {
-	stage := c.DefaultQuery("strategy", a.cfg.HoldStage)
-	if !slices.Contains(a.cfg.HoldStages, stage) {
-		reply(c, http.StatusNotFound, "unknown_strategy", "there is no strategy "+problem.Quoted(stage)+" for holds; the shop has: "+strings.Join(a.cfg.HoldStages, ", "))
+	stage := shortname.Expand(c.DefaultQuery("strategy", a.cfg.HoldStage), a.holdStages())
+	if !slices.Contains(a.holdStages(), stage) {
+		reply(c, http.StatusNotFound, "unknown_strategy", "there is no strategy "+problem.Quoted(stage)+" for holds; the shop has: "+strings.Join(a.holdStages(), ", "))
 		return
 	}
 	var body struct {
@@ -127,6 +130,15 @@ func (a *API) holdOrder(c *gin.Context) {
 	c.JSON(http.StatusOK, o)
 }
 
+// holdStages are the names of the stages.
+func (a *API) holdStages() []string {
+	var names []string
+	for _, s := range a.cfg.HoldStages {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
 // otherHolds is the label in the metrics for ids that no stage has given out, and webhooks
 // the one for those.
 const (
@@ -137,7 +149,7 @@ const (
 // stageOf returns the stage that may have given out the id of a hold, for the metrics.
 func (a *API) stageOf(id string) string {
 	short, _, _ := strings.Cut(id, "-")
-	for _, stage := range a.cfg.HoldStages {
+	for _, stage := range a.holdStages() {
 		if begin, _, _ := strings.Cut(stage, "_"); begin == short {
 			return stage
 		}

@@ -71,7 +71,7 @@ func newHoldSite(t testing.TB, rdb redis.UniversalClient, db *gorm.DB, cfg holds
 	t.Cleanup(service.Close)
 	s.site = newSite(t, rdb, db, func(wc *web.Config, sc *stock.Config) {
 		sc.Holds, wc.Holds, wc.WebhookSecret = service, service, []byte(webhookSecret)
-		wc.HoldStages, wc.HoldStage = stages(), catalog.DefaultHoldStage
+		wc.HoldStages, wc.HoldStage = described(stages()), catalog.DefaultHoldStage
 	})
 	return s
 }
@@ -83,6 +83,13 @@ func stages() []string {
 		names = append(names, stage.Name)
 	}
 	return names
+}
+
+func described(names []string) (all []web.Strategy) {
+	for _, name := range names {
+		all = append(all, web.Strategy{Name: name})
+	}
+	return all
 }
 
 // sell puts an item on sale that is sold by holds.
@@ -482,7 +489,7 @@ func TestWebhookMustBeSigned(t *testing.T) {
 func TestShopWithoutASecretAcceptsNoWebhook(t *testing.T) {
 	s := embeddedHoldSite(t, holds.Config{})
 	w := embeddedSite(t, func(wc *web.Config, sc *stock.Config) {
-		wc.Holds, wc.HoldStages, wc.HoldStage = holds.New(holds.Config{Payments: s.paid}), stages(), catalog.DefaultHoldStage
+		wc.Holds, wc.HoldStages, wc.HoldStage = holds.New(holds.Config{DB: sc.DB, Payments: s.paid}), described(stages()), catalog.DefaultHoldStage
 		t.Cleanup(wc.Holds.Close)
 	})
 	body := event(payment.Payment{ID: "p", Reference: "r", Amount: 1, Currency: "EUR", Status: payment.Captured}, payment.EventCaptured)
@@ -523,4 +530,20 @@ func TestHoldsThatCannotBe(t *testing.T) {
 		})
 	}
 	s.wantBooks(t, sku, 0, 0, payment.Books{})
+}
+
+// A sale may say how long its holds last, within bounds, and only if it is sold by holds.
+func TestHoldSecondsOfASale(t *testing.T) {
+	s := embeddedHoldSite(t, holds.Config{})
+	var item stock.Item
+	read(t, s.admin("PUT", "/api/items/short", `{"stock":1,"keeper":"holds","hold_seconds":5}`), &item)
+	if h := s.hold(t, "short", "ann", 1); item.HoldSeconds != 5 || h.ExpiresAt.Sub(h.CreatedAt) != 5*time.Second {
+		t.Errorf("the item is %+v, and the hold %+v", item, h)
+	}
+	for _, body := range []string{
+		`{"stock":1,"keeper":"holds","hold_seconds":-1}`, `{"stock":1,"keeper":"holds","hold_seconds":86401}`,
+		`{"stock":1,"hold_seconds":5}`, `{"stock":1,"keeper":"database","hold_seconds":5}`, `{"stock":1,"keeper":"holds","hold_seconds":"5s"}`,
+	} {
+		wantProblem(t, s.admin("PUT", "/api/items/short", body), http.StatusBadRequest, "invalid")
+	}
 }

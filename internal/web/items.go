@@ -129,11 +129,12 @@ func ParseHeld(value string) ([]figures.Span, error) {
 
 func (a *API) putItem(c *gin.Context) {
 	var body struct {
-		Name     string        `json:"name"`
-		Category string        `json:"category"`
-		Stock    *int64        `json:"stock"`
-		Keeper   stock.Backend `json:"keeper"`
-		Strategy string        `json:"strategy"`
+		Name        string        `json:"name"`
+		Category    string        `json:"category"`
+		Stock       *int64        `json:"stock"`
+		Keeper      stock.Backend `json:"keeper"`
+		HoldSeconds int64         `json:"hold_seconds"`
+		Strategy    string        `json:"strategy"`
 	}
 	if !a.parse(c, &body) {
 		return
@@ -152,7 +153,7 @@ func (a *API) putItem(c *gin.Context) {
 	ctx := context.WithoutCancel(c.Request.Context()) // a client that leaves must not interrupt a change halfway
 	item, err := a.cfg.Stock.Put(ctx, stock.Item{
 		SKU: c.Param("sku"), Name: body.Name, Category: body.Category, Initial: *body.Stock, Keeper: body.Keeper,
-		Family: a.cfg.Stock.Family(body.Strategy),
+		HoldSeconds: body.HoldSeconds, Family: a.cfg.Stock.Family(body.Strategy),
 	})
 	if err == nil {
 		err = a.forget(ctx, item.SKU)

@@ -10,6 +10,7 @@ import (
 
 	"oversell/internal/cache"
 	"oversell/internal/holds"
+	"oversell/internal/holds/payfault"
 	"oversell/internal/payment"
 	"oversell/internal/stock"
 	"oversell/internal/web/problem"
@@ -54,6 +55,7 @@ var outcomes = []outcome{
 	{stock.ErrUnknownOrder, http.StatusNotFound, "unknown_order", false},
 	{stock.ErrNotAccepted, http.StatusConflict, "not_accepted", false},
 	{stock.ErrBacklog, http.StatusServiceUnavailable, "backlog", false},
+	{stock.ErrNotDurable, http.StatusServiceUnavailable, "not_durable", false},
 	{stock.ErrSoldOut, http.StatusConflict, "sold_out", false},
 	{stock.ErrOtherStrategy, http.StatusConflict, "other_strategy", false},
 	{stock.ErrBusy, http.StatusServiceUnavailable, "busy", false},
@@ -74,6 +76,7 @@ var outcomes = []outcome{
 	{holds.ErrNotHeld, http.StatusConflict, "hold_ended", false},
 	{holds.ErrToken, http.StatusConflict, "wrong_token", false},
 	{holds.ErrKeyReused, http.StatusUnprocessableEntity, "key_reused", false},
+	{payfault.ErrTooMany, http.StatusServiceUnavailable, "too_many_faults", false},
 	{holds.ErrNoPayments, http.StatusServiceUnavailable, "no_payments", false},
 	{payment.ErrSignature, http.StatusBadRequest, "wrong_signature", false},
 	{payment.ErrStale, http.StatusBadRequest, "stale_signature", false},

@@ -15,6 +15,9 @@ import (
 
 	"oversell/internal/cache"
 	"oversell/internal/holds"
+	"oversell/internal/holds/payfault"
+	"oversell/internal/payment"
+	"oversell/internal/shortname"
 	"oversell/internal/stock"
 	"oversell/internal/web/problem"
 )
@@ -45,13 +48,19 @@ type Config struct {
 	Token      string            // required for changes; "": not required
 	Logger     *slog.Logger
 
-	// Holds sells items by holds; nil: the shop has no routes for them. HoldStages are the
-	// names of its stages, and HoldStage is the one for requests that name none. The payment
+	// Holds sells items by holds; nil: the shop has no routes for them. HoldStages are its
+	// stages, and HoldStage is the one for requests that name none. The payment
 	// provider signs its webhooks with WebhookSecret.
 	Holds         *holds.Service
-	HoldStages    []string
+	HoldStages    []Strategy
 	HoldStage     string
 	WebhookSecret []byte
+
+	// HoldFaults are those of single payments, and Ledger reads the provider's entries for a
+	// sale, or only their number if they are more than most. Both are nil if the provider is
+	// not in this process.
+	HoldFaults *payfault.Faults
+	Ledger     func(saleID string, most int) (entries []payment.Entry, number int)
 
 	// LockErrors are those that the locks of the strategies return beside the
 	// domain's own.
@@ -215,7 +224,11 @@ func (a *API) health(c *gin.Context) {
 }
 
 func (a *API) strategies(c *gin.Context) {
-	c.JSON(http.StatusOK, gin.H{"default": a.strategy.Load(), "strategies": a.cfg.Strategies})
+	reply := gin.H{"default": a.strategy.Load(), "strategies": a.cfg.Strategies}
+	if a.cfg.Holds != nil {
+		reply["holds"] = gin.H{"default": a.cfg.HoldStage, "stages": a.cfg.HoldStages}
+	}
+	c.JSON(http.StatusOK, reply)
 }
 
 func (a *API) putStrategy(c *gin.Context) {
@@ -229,13 +242,14 @@ func (a *API) putStrategy(c *gin.Context) {
 		invalid(c, `name is missing: {"name":"v4_lua"}`)
 		return
 	}
-	if !a.known(*body.Name) {
-		a.unknownStrategy(c, *body.Name)
+	name := shortname.Expand(*body.Name, a.names())
+	if !a.known(name) {
+		a.unknownStrategy(c, name)
 		return
 	}
-	a.strategy.Store(*body.Name)
-	a.cfg.Logger.Info("default strategy switched", "strategy", *body.Name)
-	c.JSON(http.StatusOK, gin.H{"default": *body.Name})
+	a.strategy.Store(name)
+	a.cfg.Logger.Info("default strategy switched", "strategy", name)
+	c.JSON(http.StatusOK, gin.H{"default": name})
 }
 
 func (a *API) known(name string) bool {
@@ -247,15 +261,19 @@ func (a *API) guardsReads(name string) bool {
 }
 
 func (a *API) unknownStrategy(c *gin.Context, name string) {
-	var names []string
-	for _, s := range a.cfg.Strategies {
-		names = append(names, s.Name)
-	}
 	detail := "there is no strategy " + problem.Quoted(name)
 	if why := a.cfg.Absent[name]; why != "" {
 		detail += " here: " + why
 	}
-	reply(c, http.StatusNotFound, "unknown_strategy", detail+"; the shop has: "+strings.Join(names, ", "))
+	reply(c, http.StatusNotFound, "unknown_strategy", detail+"; the shop has: "+strings.Join(a.names(), ", "))
+}
+
+func (a *API) names() []string {
+	names := make([]string, len(a.cfg.Strategies))
+	for i, s := range a.cfg.Strategies {
+		names[i] = s.Name
+	}
+	return names
 }
 
 // strategyKey is the key of the request's strategy in its gin.Context.
@@ -269,8 +287,10 @@ func (a *API) requested(c *gin.Context) (string, bool) {
 		name = a.strategy.Load().(string)
 	}
 	if !a.known(name) {
-		a.unknownStrategy(c, name)
-		return "", false
+		if name = shortname.Expand(name, a.names()); !a.known(name) {
+			a.unknownStrategy(c, name)
+			return "", false
+		}
 	}
 	c.Set(strategyKey, name)
 	return name, true

@@ -172,6 +172,18 @@ func TestDefaultStrategyIsSwitched(t *testing.T) {
 	}
 }
 
+// v2 is v2_ttl: in an address and as the default.
+func TestShortNamesOfStrategies(t *testing.T) {
+	s := embeddedSite(t, nil)
+	sku := s.put(t, 5)
+	read(t, s.ask("POST", "/api/items/"+sku+"/deduct?strategy=v2", `{"quantity":1}`), new(struct{}))
+	var set struct{ Default string }
+	read(t, s.admin("PUT", "/api/strategy", `{"name":"v2"}`), &set)
+	if set.Default != "v2_ttl" {
+		t.Errorf("the default is %q, want v2_ttl", set.Default)
+	}
+}
+
 func TestBadInput(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		sku := s.put(t, 10)

@@ -84,6 +84,25 @@ func (s *Stage) has(ctx context.Context, sku, saleID, buyer string) (units int64
 	return units, nil
 }
 
+// aged is a hold as it is now: one that has expired is so before the sweep has found it.
+func (s *Stage) aged(h holds.Hold) holds.Hold {
+	if h.Status == holds.Held && !s.now().Before(h.ExpiresAt) {
+		h.Status = holds.Expired
+	}
+	return h
+}
+
+// List returns holds of a sale that nobody has ended: the others are forgotten.
+func (s *Stage) List(ctx context.Context, sku, saleID string, limit int) (all []holds.Hold, err error) {
+	there, err := s.byExpiry(ctx, sku, &redis.ZRangeBy{Min: "-inf", Max: "+inf", Count: int64(limit)})
+	for _, h := range there {
+		if h.SaleID == saleID {
+			all = append(all, s.aged(h))
+		}
+	}
+	return all, err
+}
+
 // Units counts the units of a sale that are not sold.
 func (s *Stage) Units(ctx context.Context, sku, saleID string) (u holds.Units, err error) {
 	if u.Left, err = s.left(ctx, sku, saleID); err != nil {

@@ -71,10 +71,7 @@ func (s *Stage) Take(ctx context.Context, r holds.Request) (holds.Hold, error) {
 // Look returns a hold as it is now.
 func (s *Stage) Look(ctx context.Context, id string) (holds.Hold, error) {
 	h, err := s.read(ctx, id)
-	if h.Status == holds.Held && !s.now().Before(h.ExpiresAt) {
-		h.Status = holds.Expired
-	}
-	return h, err
+	return s.aged(h), err
 }
 
 // Claim turns a hold into an order.

@@ -74,6 +74,23 @@ func (s *Stage) has(ctx context.Context, sku, saleID, buyer string) (units int64
 	return s.number(ctx, "SELECT COALESCE(SUM(quantity), 0) FROM oversell_holds WHERE sku = ? AND sale_id = ? AND buyer = ? AND status IN ('held', 'paid')", sku, saleID, buyer)
 }
 
+// aged is a hold as it is now: one that has expired is so before the sweep has found it.
+func (s *Stage) aged(h holds.Hold) holds.Hold {
+	if h.Status == holds.Held && !s.now().Before(h.ExpiresAt) {
+		h.Status = holds.Expired
+	}
+	return h
+}
+
+// List returns the newest holds of a sale.
+func (s *Stage) List(ctx context.Context, sku, saleID string, limit int) ([]holds.Hold, error) {
+	all, err := s.readAll(ctx, "sku = ? AND sale_id = ? ORDER BY id DESC LIMIT ?", sku, saleID, limit)
+	for i, h := range all {
+		all[i] = s.aged(h)
+	}
+	return all, err
+}
+
 // Units counts the units of a sale that are not sold.
 func (s *Stage) Units(ctx context.Context, sku, saleID string) (u holds.Units, err error) {
 	if u.Left, err = s.left(ctx, sku, saleID); err != nil {

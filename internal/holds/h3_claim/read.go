@@ -76,6 +76,11 @@ func first(all []holds.Hold, err error) (holds.Hold, error) {
 	return all[0], nil
 }
 
+// List returns the newest holds of a sale.
+func (s *Stage) List(ctx context.Context, sku, saleID string, limit int) ([]holds.Hold, error) {
+	return s.readAll(ctx, "sku = ? AND sale_id = ? ORDER BY id DESC LIMIT ?", sku, saleID, limit)
+}
+
 // Units counts the units of a sale that are not sold.
 func (s *Stage) Units(ctx context.Context, sku, saleID string) (u holds.Units, err error) {
 	if u.Left, err = s.left(ctx, sku, saleID); err != nil {

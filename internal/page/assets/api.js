@@ -60,3 +60,8 @@ export async function call(path, { method = "GET", body, headers = {}, signal } 
   }
   return json;
 }
+
+/** key is an idempotency key for one click, so that a request that is sent twice does its work once. */
+export function key() {
+  return `page-${[...crypto.getRandomValues(new Uint8Array(12))].map((b) => b.toString(16).padStart(2, "0")).join("")}`;
+}

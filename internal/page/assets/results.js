@@ -38,11 +38,14 @@ const columns = [["sold", (row) => `${number(row.sold)} / ${number(row.stock)}`]
   (row, most) => bar(row.oversold, most, "alarmbar")],
   ...["lost_updates", "undersold", "acknowledged_missing", "unreported", "duplicates", "failed", "unknown",
     "max_holders"].map(counted), ["p50_ms", (row) => ms(row.p50_ms)], ["p99_ms", (row) => ms(row.p99_ms)], ["wait_p50",
-  (row) => ms(waited(row, 50))], ["wait_p99", (row) => ms(waited(row, 99))], counted("throughput"), ["redis_commands",
-  perRequest]];
+  (row) => ms(waited(row, 50))], ["wait_p99", (row) => ms(waited(row, 99))], counted("accepted_lost"), [
+  "durable_p99_ms",
+  (row) => ms(row.durable_p99_ms),
+], ["drain_ms", (row) => ms(row.drain_ms)], counted("throughput"), ["redis_commands", perRequest]];
 
-/** seldom are the columns that are hidden while all their values are 0. */
-const seldom = ["acknowledged_missing", "unreported", "duplicates", "unknown"];
+/** seldom are the columns that are hidden while all their values are 0. Those of lua_stream have none elsewhere. */
+const seldom = ["acknowledged_missing", "unreported", "duplicates", "unknown", "accepted_lost", "durable_p99_ms",
+  "drain_ms"];
 
 /** results is the table of a run. */
 export function results({ id, settings, redis = "", db = "", ...run }) {

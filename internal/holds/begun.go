@@ -1,0 +1,125 @@
+package holds
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// begunRow is a payment that has begun and is not settled. It is written before the provider
+// is asked for anything, and deleted when the payment has become an order, or was refunded,
+// cancelled or declined. So what a process leaves that dies in between is on record.
+type begunRow struct {
+	HoldID string `gorm:"primaryKey;size:36"`
+	// Key is the buyer's idempotency key, or "".
+	Key      string `gorm:"column:idempotency_key;primaryKey;size:128"`
+	SKU      string `gorm:"size:64;not null;index:idx_hold_payments_sku"`
+	SaleID   string `gorm:"size:36;not null;default:''"`
+	Token    int64  `gorm:"not null"`
+	Amount   int64  `gorm:"not null"`
+	Currency string `gorm:"size:3;not null"`
+	// PaymentID is "" until the payment is authorised. It is written before the capture: no
+	// money moves whose payment is not on record.
+	PaymentID string `gorm:"size:128;not null;default:''"`
+	// DueAt is when the payment may be settled by whoever finds it, in milliseconds since
+	// 1970 by the database's clock. Tries is how often somebody has begun to.
+	DueAt int64 `gorm:"not null;index:idx_hold_payments_due"`
+	Tries int   `gorm:"not null;default:0"`
+}
+
+// TableName is the table's name.
+func (begunRow) TableName() string { return "oversell_hold_payments" }
+
+// begin writes that a payment for a hold begins. If one with the key has begun already, it
+// returns that one.
+func (s *Service) begin(ctx context.Context, h Hold, key string) (begunRow, error) {
+	b := begunRow{HoldID: h.ID, Key: key, SKU: h.SKU, SaleID: h.SaleID, Token: h.Token, Amount: s.cfg.Price * h.Quantity, Currency: s.cfg.Currency}
+	written, err := s.insertBegun(ctx, b)
+	if err != nil || written {
+		return b, err
+	}
+	earlier, found, err := s.begun(ctx, h.ID, key)
+	if found {
+		b = earlier
+	}
+	return b, err // one that is not found was settled just now
+}
+
+// insertBegun writes a payment unless it is there. It reports whether it did.
+func (s *Service) insertBegun(ctx context.Context, b begunRow) (written bool, err error) {
+	rows, err := s.exec(ctx, s.sql.Ignore+" INTO oversell_hold_payments (hold_id, idempotency_key, sku, sale_id, token, amount, currency, payment_id, due_at, tries) VALUES (?, ?, ?, ?, ?, ?, ?, ?, "+s.sql.Clock+" + ?, 0)",
+		b.HoldID, b.Key, b.SKU, b.SaleID, b.Token, b.Amount, b.Currency, b.PaymentID, s.cfg.Settle.Milliseconds())
+	return rows > 0, err
+}
+
+// begun returns the payment that has begun for a hold with a key, if it is not settled.
+func (s *Service) begun(ctx context.Context, holdID, key string) (b begunRow, found bool, err error) {
+	db, cancel := s.limited(ctx)
+	defer cancel()
+	done := db.Where("hold_id = ? AND idempotency_key = ?", holdID, key).Limit(1).Find(&b)
+	if done.Error != nil {
+		return begunRow{}, false, fmt.Errorf("reading a payment for hold %s: %w", holdID, done.Error)
+	}
+	return b, done.RowsAffected > 0, nil
+}
+
+// authorised writes the id of a payment before it is captured. The row may have been deleted,
+// because somebody else has settled the payment: then it is written again, and whoever goes
+// on with the payment deletes it again.
+func (s *Service) authorised(ctx context.Context, b begunRow, paymentID string) error {
+	if b.PaymentID == paymentID {
+		return nil
+	}
+	b.PaymentID = paymentID
+	rows, err := s.exec(ctx, "UPDATE oversell_hold_payments SET payment_id = ? WHERE hold_id = ? AND idempotency_key = ?", paymentID, b.HoldID, b.Key)
+	if err == nil && rows == 0 { // or MySQL does not count it, because somebody else has written the same
+		_, err = s.insertBegun(ctx, b)
+	}
+	return err
+}
+
+// settled deletes a payment that is settled. If that fails the payment is settled again later,
+// which changes nothing.
+func (s *Service) settled(ctx context.Context, b begunRow) {
+	_, err := s.exec(ctx, "DELETE FROM oversell_hold_payments WHERE hold_id = ? AND idempotency_key = ?", b.HoldID, b.Key)
+	if err != nil {
+		s.log.Warn("a payment is settled, and will be looked at once more", "hold", b.HoldID, "error", err)
+	}
+}
+
+// settledByID is settled for a payment whose key is not known.
+func (s *Service) settledByID(ctx context.Context, holdID, paymentID string) {
+	_, err := s.exec(ctx, "DELETE FROM oversell_hold_payments WHERE hold_id = ? AND payment_id = ?", holdID, paymentID)
+	if err != nil {
+		s.log.Warn("a payment is settled, and will be looked at once more", "hold", holdID, "payment", paymentID, "error", err)
+	}
+}
+
+// due returns payments that may be settled by whoever finds them, the longest due first.
+func (s *Service) due(ctx context.Context, limit int) (all []begunRow, err error) {
+	db, cancel := s.limited(ctx)
+	defer cancel()
+	if err := db.Where("due_at <= " + s.sql.Clock).Order("due_at").Limit(limit).Find(&all).Error; err != nil {
+		return nil, fmt.Errorf("reading which payments are not settled: %w", err)
+	}
+	return all, nil
+}
+
+// take takes a payment that is due, so that no other process looks at it before the pause is
+// over. It reports false if another one was faster.
+func (s *Service) take(ctx context.Context, b begunRow, pause time.Duration) (bool, error) {
+	rows, err := s.exec(ctx, "UPDATE oversell_hold_payments SET due_at = "+s.sql.Clock+" + ?, tries = tries + 1 WHERE hold_id = ? AND idempotency_key = ? AND tries = ?",
+		pause.Milliseconds(), b.HoldID, b.Key, b.Tries)
+	return rows > 0, err
+}
+
+// exec runs one statement on the table, and returns how many rows it changed.
+func (s *Service) exec(ctx context.Context, statement string, args ...any) (rows int64, err error) {
+	db, cancel := s.limited(ctx)
+	defer cancel()
+	done := db.Exec(statement, args...)
+	if done.Error != nil {
+		return 0, fmt.Errorf("recording a payment: %w", done.Error)
+	}
+	return done.RowsAffected, nil
+}

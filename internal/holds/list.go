@@ -1,0 +1,127 @@
+package holds
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"oversell/internal/stock"
+)
+
+// Listing is what became of the units of an item's current sale, as far as the stage of the
+// sale remembers it.
+type Listing struct {
+	SKU    string
+	SaleID string
+	Stage  string    // "": nobody has asked for a hold yet
+	Now    time.Time // by the database's clock
+	Holds  []Listed  // the newest first
+}
+
+// Listed is a hold, and the order that it has become. If the stage has forgotten the hold, its
+// buyer and its expiry are not known.
+type Listed struct {
+	Hold
+	Order *Order
+}
+
+// MaxListed bounds the holds in a Listing.
+const MaxListed = 100
+
+// List returns the newest holds of the item's current sale. What it reads may change meanwhile:
+// a hold and its order need not be from the same moment.
+func (s *Service) List(ctx context.Context, sku string) (Listing, error) {
+	if err := stock.CheckSKU(sku); err != nil {
+		return Listing{}, err
+	}
+	item, err := s.heldItem(ctx, sku)
+	if err != nil {
+		return Listing{}, err
+	}
+	l := Listing{SKU: sku, SaleID: item.SaleID}
+	if l.Stage, err = s.saleStage(ctx, item.SaleID, ""); err != nil {
+		return Listing{}, err
+	}
+	if l.Now, err = s.clock(ctx); err != nil {
+		return Listing{}, err
+	}
+	stage, ok := s.cfg.Stages[l.Stage]
+	if !ok {
+		return l, nil
+	}
+	all, err := stage.List(ctx, sku, item.SaleID, MaxListed)
+	if err != nil {
+		return Listing{}, fmt.Errorf("listing the holds of %s: %w", sku, err)
+	}
+	orders, err := s.orders(ctx, item)
+	if err != nil {
+		return Listing{}, err
+	}
+	l.Holds = joined(all, orders)
+	return l, nil
+}
+
+// joined joins holds with their orders, and cuts off the oldest ones.
+func joined(all []Hold, orders []Order) []Listed {
+	become := make(map[string]*Order, len(orders))
+	for i := range orders {
+		become[orders[i].ID] = &orders[i]
+	}
+	listed := make([]Listed, 0, len(all))
+	for _, h := range all {
+		listed = append(listed, Listed{h, become[h.ID]})
+		delete(become, h.ID)
+	}
+	for _, o := range become {
+		listed = append(listed, Listed{Hold{
+			ID: o.ID, SKU: o.SKU, SaleID: o.SaleID, Quantity: o.Quantity, Status: Paid, PaymentID: o.PaymentID, CreatedAt: o.CreatedAt,
+		}, o})
+	}
+	slices.SortFunc(listed, func(a, b Listed) int { return cmp.Compare(b.ID, a.ID) }) // ids begin with the time
+	return listed[:min(len(listed), MaxListed)]
+}
+
+// clock reads the clock of the database.
+func (s *Service) clock(ctx context.Context) (time.Time, error) {
+	db, cancel := s.limited(ctx)
+	defer cancel()
+	var ms int64
+	if err := db.Raw("SELECT " + s.sql.Clock).Scan(&ms).Error; err != nil {
+		return time.Time{}, fmt.Errorf("reading the database's clock: %w", err)
+	}
+	return time.UnixMilli(ms).UTC(), nil
+}
+
+// orders reads the newest orders of the item's sale. They have the ids of their holds, so
+// these are at least the orders of the newest holds.
+func (s *Service) orders(ctx context.Context, item stock.Item) ([]Order, error) {
+	db, cancel := s.limited(ctx)
+	defer cancel()
+	var rows []stock.Order
+	if err := db.Where("sku = ? AND sale_id = ?", item.SKU, item.SaleID).Order("id DESC").Limit(MaxListed).Find(&rows).Error; err != nil {
+		return nil, fmt.Errorf("reading the orders of %s: %w", item.SKU, err)
+	}
+	orders := make([]Order, len(rows))
+	for i, row := range rows {
+		orders[i] = orderOf(row)
+	}
+	return orders, nil
+}
+
+// Payments counts the orders of a sale by payment, for payment.Audit.
+func (s *Service) Payments(ctx context.Context, sku, saleID string) (map[string]int, error) {
+	db, cancel := s.limited(ctx)
+	defer cancel()
+	var ids []string
+	err := db.Model(&stock.Order{}).Where("sku = ? AND sale_id = ? AND idempotency_key IS NOT NULL", sku, saleID).Pluck("idempotency_key", &ids).Error
+	if err != nil {
+		return nil, fmt.Errorf("reading the payments of %s: %w", sku, err)
+	}
+	orders := make(map[string]int, len(ids))
+	for _, id := range ids {
+		orders[id]++
+	}
+	return orders, nil
+}

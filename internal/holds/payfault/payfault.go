@@ -1,0 +1,190 @@
+// Package payfault lets the payment of a single hold go wrong, so that a visitor can see what a
+// stage of holds makes of it. It needs a payment provider in the process of the shop, and is
+// for demonstrations: a shop with a real provider does not have it.
+package payfault
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"gorm.io/gorm"
+
+	"oversell/internal/holds"
+	"oversell/internal/payment"
+	"oversell/internal/proc"
+	"oversell/internal/stock"
+)
+
+// Kind says what goes wrong.
+type Kind string
+
+// The kinds of faults.
+const (
+	None Kind = "none"
+	// SlowBank is a bank whose answer to the authorisation comes late.
+	SlowBank Kind = "slow_bank"
+	// LostReply means that no reply to the capture arrives, and that its webhook comes late.
+	LostReply Kind = "lost_reply"
+	// SlowShop is a shop that stops between its check of the hold and its write, as a process
+	// does that is paused. Its webhook comes after that.
+	SlowShop Kind = "slow_shop"
+)
+
+// Kinds lists the kinds.
+func Kinds() []Kind { return []Kind{None, SlowBank, LostReply, SlowShop} }
+
+// Most is the most seconds that a fault of the kind may last. A bank answers before
+// payment.DefaultTimeout, and a shop goes on before its calls to the database time out.
+func (k Kind) Most() int {
+	switch k {
+	case SlowBank:
+		return 9
+	case LostReply:
+		return 60
+	case SlowShop:
+		return 4
+	}
+	return 0
+}
+
+// Fault is what goes wrong with a payment.
+type Fault struct {
+	Kind    Kind `json:"fault"`
+	Seconds int  `json:"seconds"` // how late the answer or the webhook is, or how long the shop stops
+}
+
+// check returns stock.ErrInvalid for a fault that there is not.
+func (f Fault) check() error {
+	least := 1
+	switch f.Kind {
+	case None:
+		least = 0
+	case SlowBank, LostReply, SlowShop:
+	default:
+		return fmt.Errorf("%w: %.20q is not a fault: there are %v", stock.ErrInvalid, f.Kind, Kinds())
+	}
+	if f.Seconds < least || f.Seconds > f.Kind.Most() {
+		return fmt.Errorf("%w: seconds is %d, and must be %d to %d for %s", stock.ErrInvalid, f.Seconds, least, f.Kind.Most(), f.Kind)
+	}
+	return nil
+}
+
+// ofProvider returns what the provider does wrong, or nil if it does nothing wrong.
+func (f Fault) ofProvider() *payment.Faults {
+	late := payment.Duration(time.Duration(f.Seconds) * time.Second)
+	switch f.Kind {
+	case SlowBank:
+		return &payment.Faults{ReplyDelay: late, DelayReplyTo: []string{payment.OpAuthorise}}
+	case LostReply:
+		return &payment.Faults{LoseReplyTo: []string{payment.OpCapture}, WebhookDelay: late}
+	case SlowShop:
+		return &payment.Faults{WebhookDelay: late + payment.Duration(time.Second)} // else it would write the order meanwhile
+	}
+	return nil
+}
+
+// MaxHolds bounds the holds whose payment may go wrong at the same time.
+const MaxHolds = 100
+
+// ErrTooMany means that the payments of too many holds go wrong already.
+var ErrTooMany = errors.New("the payments of too many holds go wrong already")
+
+// forgetAfter is how long after the expiry of a hold its fault is forgotten: longer than a
+// payment takes.
+const forgetAfter = time.Minute
+
+// Config is what Faults are made with.
+type Config struct {
+	Provider *payment.Server // in this process
+	Backends holds.Backends  // of the stages
+
+	// Dial connects to the database of the Backends once more. New makes the stages, by name.
+	Dial func(ctx context.Context, through func(driver.Connector) driver.Connector) (*gorm.DB, error)
+	New  func(holds.Backends) map[string]holds.Stage
+}
+
+// Faults are those of the payments of single holds. It is safe for concurrent use. The caller
+// must close it.
+type Faults struct {
+	cfg     Config
+	stopped stopped
+	sleep   func(ctx context.Context, d time.Duration) bool // proc.Sleep; tests have one of their own
+
+	mu     sync.Mutex
+	chosen map[string]*choice // by the id of a hold
+}
+
+// choice is the fault of a hold's payment.
+type choice struct {
+	reference string        // of the hold's payments
+	pause     time.Duration // of the next claim
+	until     time.Time     // then it is forgotten
+}
+
+// New returns Faults of no hold.
+func New(cfg Config) *Faults {
+	return &Faults{cfg: cfg, sleep: proc.Sleep, chosen: make(map[string]*choice)}
+}
+
+// Close closes the connections that Faults have opened.
+func (f *Faults) Close() error { return f.stopped.close() }
+
+// Set says what goes wrong with the payment of a hold, from now on until a minute after the
+// hold has expired. A shop stops once for each SlowShop. It returns stock.ErrInvalid,
+// holds.NotHeldError or ErrTooMany.
+func (f *Faults) Set(ctx context.Context, h holds.Hold, fault Fault) error {
+	if err := fault.check(); err != nil {
+		return err
+	}
+	if h.Status != holds.Held {
+		return holds.NotHeldError{Status: h.Status}
+	}
+	if fault.Kind == SlowShop {
+		if err := f.stopped.open(ctx, f.cfg); err != nil {
+			return err
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.forget(time.Now())
+	if _, known := f.chosen[h.ID]; !known && len(f.chosen) >= MaxHolds && fault.Kind != None {
+		return ErrTooMany
+	}
+	if err := f.cfg.Provider.SetFaultsOf(h.Reference(), fault.ofProvider()); err != nil {
+		return fmt.Errorf("setting the faults of the payments for hold %s: %w", h.ID, err)
+	}
+	if fault.Kind == None {
+		delete(f.chosen, h.ID)
+		return nil
+	}
+	c := &choice{reference: h.Reference(), until: h.ExpiresAt.Add(forgetAfter)}
+	if fault.Kind == SlowShop {
+		c.pause = time.Duration(fault.Seconds) * time.Second
+	}
+	f.chosen[h.ID] = c
+	return nil
+}
+
+// forget removes the faults whose time is over. The caller holds the mutex.
+func (f *Faults) forget(now time.Time) {
+	for id, c := range f.chosen {
+		if now.After(c.until) {
+			_ = f.cfg.Provider.SetFaultsOf(c.reference, nil) // which never fails
+			delete(f.chosen, id)
+		}
+	}
+}
+
+// take returns how long the next claim of a hold stops. The one after it does not.
+func (f *Faults) take(id string) (pause time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if c, ok := f.chosen[id]; ok {
+		pause, c.pause = c.pause, 0
+	}
+	return pause
+}

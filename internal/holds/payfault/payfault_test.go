@@ -1,0 +1,207 @@
+package payfault
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"gorm.io/gorm"
+
+	"oversell/internal/backend"
+	"oversell/internal/backend/backendtest"
+	"oversell/internal/catalog"
+	"oversell/internal/holds"
+	"oversell/internal/holds/holdstest"
+	"oversell/internal/payment"
+	"oversell/internal/stock"
+)
+
+func TestMain(m *testing.M) {
+	code := backendtest.Main(m)
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// newProvider returns a provider, and a client of it that needs no network.
+func newProvider() *payment.Server {
+	return payment.NewServer(payment.Config{Secret: []byte("secret"), Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+}
+
+// each runs f for each stage, on embedded and on real backends, with a sale of one unit.
+func each(t *testing.T, f func(t *testing.T, name string, s *holdstest.Site, faults *Faults)) {
+	for _, kind := range []string{"embedded", "local"} {
+		t.Run(kind, func(t *testing.T) {
+			rdb, url := backendtest.DialRedis(t, backendtest.Redis(t, kind)), backendtest.Database(t, kind)
+			db := backendtest.DialDatabase(t, url)
+			for _, stage := range catalog.HoldStages() {
+				t.Run(stage.Name, func(t *testing.T) {
+					var faults *Faults
+					s := holdstest.New(t, rdb, db, 1, func(b holds.Backends) holds.Stage {
+						faults = New(Config{
+							Provider: newProvider(), Backends: b, New: catalog.Holds,
+							Dial: func(ctx context.Context, through func(driver.Connector) driver.Connector) (*gorm.DB, error) {
+								return backend.DialDatabaseThrough(ctx, url, through)
+							},
+						})
+						return faults.Wrap(map[string]holds.Stage{stage.Name: stage.New(b)})[stage.Name]
+					}, sql.LevelDefault)
+					t.Cleanup(func() {
+						if err := faults.Close(); err != nil {
+							t.Error(err)
+						}
+					})
+					f(t, stage.Name, s, faults)
+				})
+			}
+		})
+	}
+}
+
+// A shop that stops between the check and the write of a payment writes when the hold has run
+// out. The naive stages sell the unit twice by that, and h3_claim refuses the payment.
+func TestSlowShopWritesLate(t *testing.T) {
+	each(t, func(t *testing.T, name string, s *holdstest.Site, faults *Faults) {
+		here, on := make(chan time.Duration, 1), make(chan struct{})
+		faults.sleep = func(ctx context.Context, d time.Duration) bool {
+			here <- d
+			<-on
+			return true
+		}
+		late := s.Hold("late")
+		if err := faults.Set(t.Context(), late, Fault{SlowShop, 4}); err != nil {
+			t.Fatal(err)
+		}
+		told := make(chan error, 1)
+		go func() { told <- s.Pay(late) }()
+		select {
+		case d := <-here:
+			if d != 4*time.Second {
+				t.Errorf("the shop stops for %v", d)
+			}
+		case err := <-told:
+			t.Fatalf("the claim did not stop, and returned %v", err)
+		}
+		s.Expire(late)
+		s.SweepAll()
+		if err := s.Buy("next"); err != nil { // it does not wait for the one that has stopped
+			t.Error(err)
+		}
+		close(on)
+		err, want := <-told, holdstest.Figures{Sold: 2, Oversold: 1}
+		if name == catalog.DefaultHoldStage {
+			want = holdstest.Figures{Sold: 1}
+			if !errors.Is(err, holds.ErrNotHeld) {
+				t.Errorf("the late payer was told %v, want %v", err, holds.ErrNotHeld)
+			}
+		} else if err != nil {
+			t.Errorf("the late payer was told %v; it got an order", err)
+		}
+		s.Want(want)
+	})
+}
+
+// A shop stops once for each fault that is set, and not if that is taken back.
+func TestSlowShopStopsOnce(t *testing.T) {
+	each(t, func(t *testing.T, _ string, s *holdstest.Site, faults *Faults) {
+		stops := 0
+		faults.sleep = func(context.Context, time.Duration) bool { stops++; return true }
+		h := s.Hold("a")
+		for _, kind := range []Kind{SlowShop, None} {
+			if err := faults.Set(t.Context(), h, Fault{kind, int(kind.Most())}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.Release(t.Context(), h.ID, h.Token); err != nil {
+			t.Fatal(err)
+		}
+		h = s.Hold("b")
+		if err := faults.Set(t.Context(), h, Fault{SlowShop, 1}); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // the second is the webhook's
+			if err := s.Pay(h); err != nil {
+				t.Error(err)
+			}
+		}
+		if stops != 1 {
+			t.Errorf("the shop stopped %d times, want once", stops)
+		}
+	})
+}
+
+// A shop that closes meanwhile, or a request that runs out of time, ends the stop.
+func TestSlowShopEndsWithItsRequest(t *testing.T) {
+	each(t, func(t *testing.T, _ string, s *holdstest.Site, faults *Faults) {
+		faults.sleep = func(context.Context, time.Duration) bool { return false }
+		h := s.Hold("a")
+		if err := faults.Set(t.Context(), h, Fault{SlowShop, 1}); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Pay(h); err == nil {
+			t.Error("the claim went on")
+		}
+		if err := s.Pay(h); err != nil {
+			t.Errorf("the next claim: %v", err)
+		}
+		s.Want(holdstest.Figures{Sold: 1})
+	})
+}
+
+var held = holds.Hold{ID: "h3-1", Token: 7, Status: holds.Held, ExpiresAt: time.Now().Add(time.Hour)}
+
+func TestFaultsThatCannotBe(t *testing.T) {
+	faults := New(Config{Provider: newProvider()})
+	for _, f := range []Fault{
+		{"", 1}, {"moon", 1}, {SlowBank, 0}, {SlowBank, -1}, {SlowBank, 10}, {LostReply, 61}, {SlowShop, 5}, {None, 1}, {None, -1},
+	} {
+		if err := faults.Set(t.Context(), held, f); !errors.Is(err, stock.ErrInvalid) {
+			t.Errorf("%+v: got %v, want %v", f, err, stock.ErrInvalid)
+		}
+	}
+	ended := held
+	ended.Status = holds.Expired
+	if err := faults.Set(t.Context(), ended, Fault{SlowBank, 1}); !errors.Is(err, holds.ErrNotHeld) {
+		t.Errorf("a hold that has run out: %v", err)
+	}
+}
+
+// The faults of so many holds are remembered, and forgotten a minute after the holds have run
+// out.
+func TestFaultsAreBoundedAndForgotten(t *testing.T) {
+	faults := New(Config{Provider: newProvider()})
+	h := held
+	for i := range MaxHolds {
+		h.ID = fmt.Sprintf("h3-%d", i)
+		if err := faults.Set(t.Context(), h, Fault{SlowBank, 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	next := h
+	next.ID = "h3-next"
+	if err := faults.Set(t.Context(), next, Fault{SlowBank, 1}); !errors.Is(err, ErrTooMany) {
+		t.Errorf("one more: %v, want %v", err, ErrTooMany)
+	}
+	for _, f := range []Fault{{LostReply, 1}, {None, 0}} { // one that is there may change
+		if err := faults.Set(t.Context(), h, f); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := faults.Set(t.Context(), next, Fault{SlowBank, 1}); err != nil {
+		t.Errorf("in the place of another: %v", err)
+	}
+	faults.forget(held.ExpiresAt.Add(forgetAfter + time.Second))
+	if n := len(faults.chosen); n != 0 {
+		t.Errorf("%d holds are remembered", n)
+	}
+}

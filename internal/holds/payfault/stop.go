@@ -1,0 +1,107 @@
+package payfault
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"oversell/internal/holds"
+	"oversell/internal/lab/sqlgate"
+)
+
+// Wrap returns the stages with the faults.
+func (f *Faults) Wrap(stages map[string]holds.Stage) map[string]holds.Stage {
+	all := make(map[string]holds.Stage, len(stages))
+	for name, s := range stages {
+		all[name] = stage{s, name, f}
+	}
+	return all
+}
+
+// stage is a stage whose claims may stop.
+type stage struct {
+	holds.Stage
+	name   string
+	faults *Faults
+}
+
+// Claim is a holds.Stage's. A claim that stops has connections of its own: it takes none of
+// the shop's away.
+func (s stage) Claim(ctx context.Context, id string, token int64, paymentID string) (holds.Order, error) {
+	pause := s.faults.take(id)
+	if pause == 0 {
+		return s.Stage.Claim(ctx, id, token, paymentID)
+	}
+	stopping := &stop{sleep: func(ctx context.Context) bool { return s.faults.sleep(ctx, pause) }}
+	return s.faults.stopped.stages[s.name].Claim(context.WithValue(ctx, stopKey{}, stopping), id, token, paymentID)
+}
+
+// stop is that of one claim, before its first write.
+type stop struct {
+	sleep func(ctx context.Context) bool
+	done  atomic.Bool
+}
+
+type stopKey struct{}
+
+// stopped are stages whose claims stop, on connections of their own. They are opened when
+// they are first needed.
+type stopped struct {
+	mu     sync.Mutex
+	pool   *sql.DB
+	closed bool
+	stages map[string]holds.Stage // not changed once pool is there
+}
+
+// open opens the connections.
+func (s *stopped) open(ctx context.Context, cfg Config) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errors.New("the faults of payments are closed")
+	}
+	if s.pool != nil {
+		return nil
+	}
+	db, err := cfg.Dial(ctx, func(c driver.Connector) driver.Connector { return sqlgate.Connector(c, beforeWrite, nil) })
+	if err != nil {
+		return fmt.Errorf("connecting to the database for claims that stop: %w", err)
+	}
+	pool, err := db.DB()
+	if err != nil {
+		return fmt.Errorf("connecting to the database for claims that stop: %w", err)
+	}
+	pool.SetMaxOpenConns(MaxHolds) // a claim that stops keeps one
+	pool.SetMaxIdleConns(1)
+	b := cfg.Backends
+	b.DB = pool
+	s.pool, s.stages = pool, cfg.New(b)
+	return nil
+}
+
+func (s *stopped) close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	if s.pool == nil {
+		return nil
+	}
+	return s.pool.Close()
+}
+
+// beforeWrite stops a claim before its first write. What it has read before may be wrong when
+// it goes on.
+func beforeWrite(ctx context.Context, s sqlgate.Statement, send func() (sqlgate.Reply, error)) error {
+	if stop, ok := ctx.Value(stopKey{}).(*stop); ok && !strings.HasPrefix(s.Text, "SELECT") && !stop.done.Swap(true) {
+		if !stop.sleep(ctx) {
+			return fmt.Errorf("the claim was stopped: %w", ctx.Err())
+		}
+	}
+	_, err := send()
+	return err
+}

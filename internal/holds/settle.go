@@ -1,0 +1,169 @@
+package holds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"oversell/internal/payment"
+)
+
+const (
+	// maxSettled is how many payments one round looks at.
+	maxSettled = 100
+	// maxUnsettled is how many of them in a row may fail before a round ends: then a backend
+	// or the provider is unavailable, and the others would fail too, each after a while.
+	maxUnsettled = 3
+	// looks is how often the table is read in the time Config.Settle.
+	looks = 10
+	// maxSettlePause is the longest pause between two tries to settle a payment.
+	maxSettlePause = 10 * time.Minute
+)
+
+// errUnderWay means that a payment may still be captured, because its hold has not ended.
+var errUnderWay = errors.New("the payment is under way")
+
+// settleAll settles payments that were interrupted, again and again until ctx ends. The shops
+// do not take turns: each payment is taken by one of them, see take.
+func (s *Service) settleAll(ctx context.Context) {
+	pause := s.cfg.Settle / looks
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause/2 + rand.N(pause)):
+		}
+		if err := s.Settle(ctx); err != nil && ctx.Err() == nil {
+			s.log.Warn("a payment that was interrupted cannot be settled now, and is tried again", "error", err)
+		}
+	}
+}
+
+// Settle looks at payments that have begun longer than Config.Settle ago and are not settled,
+// because their process died or the provider did not answer: a captured one becomes its order
+// or is refunded, and one that was never captured is cancelled when its hold has ended. It
+// needs no webhook. The Service does so by itself, and several processes may do so at once.
+//
+// It looks at a bounded number of payments. A payment that cannot be settled now is tried
+// again later, after a pause that grows.
+func (s *Service) Settle(ctx context.Context) error {
+	if s.cfg.Payments == nil {
+		return ErrNoPayments
+	}
+	due, err := s.due(ctx, maxSettled)
+	if err != nil {
+		return err
+	}
+	var first error
+	failed := 0 // in a row
+	for _, b := range due {
+		if ctx.Err() != nil {
+			return errors.Join(first, context.Cause(ctx))
+		}
+		if err := s.settleOne(ctx, b); err == nil {
+			failed = 0
+			continue
+		} else if first == nil {
+			first = err
+		}
+		if failed++; failed == maxUnsettled {
+			break
+		}
+	}
+	return first
+}
+
+// settleOne settles a payment unless another process does. It returns nil also if the payment
+// is still under way.
+func (s *Service) settleOne(ctx context.Context, b begunRow) error {
+	mine, err := s.take(ctx, b, s.settlePause(b.Tries))
+	if err != nil || !mine {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, payTimeout)
+	defer cancel()
+	err = s.conclude(ctx, b)
+	switch {
+	case errors.Is(err, errUnderWay), errors.Is(err, ErrRefunded):
+		return nil
+	case err != nil:
+		return fmt.Errorf("settling a payment for hold %s: %w", b.HoldID, err)
+	}
+	s.log.Info("a payment that was interrupted is settled", "hold", b.HoldID)
+	return nil
+}
+
+// settlePause is the pause after a try to settle a payment: twice as long each time.
+func (s *Service) settlePause(tries int) time.Duration {
+	pause := s.cfg.Settle
+	for range tries {
+		if pause *= 2; pause >= maxSettlePause {
+			return maxSettlePause
+		}
+	}
+	return pause
+}
+
+// conclude brings a payment to its end, wherever it stands. It returns nil if the payment has
+// become an order or was not captured and never will be, ErrRefunded if the buyer was charged
+// and has the money back, and errUnderWay if the payment was not captured and its hold has not
+// ended. After any other error the payment is not settled. It may be called any number of
+// times, also by several processes at once, and beside the buyer's own request.
+func (s *Service) conclude(ctx context.Context, b begunRow) error {
+	stage, err := s.stageOf(b.HoldID)
+	if err != nil {
+		return err // of a shop with other stages
+	}
+	// The hold is looked at before the payment. If it has ended by now, and the payment is
+	// captured only later, the payment is too late. The hold of an item that was deleted is
+	// not there any more.
+	h, err := stage.Look(ctx, b.HoldID)
+	over := errors.Is(err, ErrUnknownHold) || err == nil && h.Status != Held
+	if err != nil && !over {
+		return fmt.Errorf("looking up the hold: %w", err)
+	}
+	if b.PaymentID == "" && !over {
+		return errUnderWay
+	}
+	p, err := s.find(ctx, b)
+	if errors.Is(err, payment.ErrDeclined) {
+		return nil // authorise has deleted the row
+	}
+	switch {
+	case err != nil:
+		return err
+	case p.Status == payment.Captured:
+		_, err = s.settle(ctx, stage, Hold{ID: b.HoldID, Token: b.Token}, p.ID)
+	case p.Status == payment.Authorised && !over:
+		return errUnderWay
+	case p.Status == payment.Authorised:
+		err = s.refund(ctx, p.ID)
+	}
+	if err == nil || errors.Is(err, ErrRefunded) {
+		s.settled(ctx, b)
+	}
+	return err
+}
+
+// find returns a payment that has begun, as it is now. One whose id is not known may have been
+// authorised, or be about to be, by a process that is slow or died. The same request with the
+// same key finds it, or takes its place.
+func (s *Service) find(ctx context.Context, b begunRow) (p payment.Payment, err error) {
+	id := b.PaymentID
+	if id == "" {
+		if p, err = s.authorise(ctx, b); err != nil {
+			return p, err
+		}
+		id = p.ID // the reply says how the payment was then
+	}
+	err = ask(ctx, func() error {
+		p, err = s.cfg.Payments.Payment(ctx, id)
+		return err
+	})
+	if err != nil {
+		return payment.Payment{}, fmt.Errorf("asking for payment %s: %w", id, err)
+	}
+	return p, nil
+}

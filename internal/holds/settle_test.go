@@ -1,0 +1,320 @@
+package holds_test
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"gorm.io/gorm"
+
+	"oversell/internal/backend/backendtest"
+	"oversell/internal/catalog"
+	"oversell/internal/holds"
+	"oversell/internal/payment"
+)
+
+// interrupt makes a payment whose process has no answer to a call at the provider, as if it
+// had died there.
+func (s *shop) interrupt(t *testing.T, h holds.Hold, at *func() error) {
+	t.Helper()
+	*at = func() error { return payment.ErrUnavailable }
+	_, err := s.Pay(t.Context(), h.ID, h.Token, "key")
+	if !errors.Is(err, payment.ErrUnavailable) {
+		t.Fatalf("the payment is not interrupted: %v", err)
+	}
+	*at = nil
+}
+
+// settle settles what was interrupted, as if a long time had passed.
+func (s *shop) settle(t *testing.T) {
+	t.Helper()
+	err := s.db.Exec("UPDATE oversell_hold_payments SET due_at = 0").Error
+	if err := errors.Join(err, s.Settle(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantUnsettled checks how many payments are on record as not settled.
+func (s *shop) wantUnsettled(t *testing.T, want int64) {
+	t.Helper()
+	var n int64
+	if err := s.db.Table("oversell_hold_payments").Count(&n).Error; err != nil || n != want {
+		t.Errorf("%d payments are not settled, %v; want %d", n, err, want)
+	}
+}
+
+// A payment that nothing interrupts leaves nothing to settle, however it ends.
+func TestPaymentsLeaveNothingToSettle(t *testing.T) {
+	each(t, 4, func(t *testing.T, s *shop) {
+		bought, late := s.hold(t, h3, "a"), s.hold(t, h3, "b")
+		for range 2 {
+			if _, err := s.Pay(t.Context(), bought.ID, bought.Token, "key"); err != nil {
+				t.Error(err)
+			}
+		}
+		if _, err := s.Pay(t.Context(), bought.ID, bought.Token, "another"); !errors.Is(err, holds.ErrNotHeld) {
+			t.Errorf("got %v, want %v", err, holds.ErrNotHeld)
+		}
+		s.bank.afterCapture = func() error { s.expire(t, late); return nil }
+		if _, err := s.Pay(t.Context(), late.ID, late.Token, "key"); !errors.Is(err, holds.ErrRefunded) {
+			t.Errorf("got %v, want %v", err, holds.ErrRefunded)
+		}
+		s.bank.afterCapture = nil
+		if err := s.bank.SetFaults(t.Context(), payment.Faults{DeclineEvery: 1}); err != nil {
+			t.Fatal(err)
+		}
+		declined := s.hold(t, h3, "c")
+		if _, err := s.Pay(t.Context(), declined.ID, declined.Token, "key"); !errors.Is(err, payment.ErrDeclined) {
+			t.Errorf("got %v, want %v", err, payment.ErrDeclined)
+		}
+		s.wantUnsettled(t, 0)
+	})
+}
+
+// The process dies between the capture and the order, and no webhook comes. The payment becomes
+// the order all the same, or is refunded if its hold has ended: in every stage.
+func TestSettlesACaptureWithoutWebhooks(t *testing.T) {
+	for _, stage := range catalog.HoldStages() {
+		t.Run(stage.Name, func(t *testing.T) {
+			each(t, 2, func(t *testing.T, s *shop) {
+				inTime, late := s.hold(t, stage.Name, "a"), s.hold(t, stage.Name, "b")
+				s.interrupt(t, inTime, &s.bank.afterCapture)
+				s.interrupt(t, late, &s.bank.afterCapture)
+				if err := s.Release(t.Context(), late.ID, late.Token); err != nil {
+					t.Fatal(err)
+				}
+				s.books(t, 2)
+				s.wantUnsettled(t, 2)
+				s.settle(t)
+				s.wantUnsettled(t, 0)
+				if b := s.books(t, 0); b.Captured != 2 || b.Refunded != 1 {
+					t.Errorf("the books are %+v; want one order and one refund", b)
+				}
+				if _, err := s.Order(t.Context(), inTime.ID); err != nil {
+					t.Error(err)
+				}
+				s.want(t, 1, 0, 1)
+			})
+		})
+	}
+}
+
+// An authorisation is cancelled when its hold has ended, and not before: until then the buyer
+// may go on paying.
+func TestCancelsWhatWasNeverCaptured(t *testing.T) {
+	each(t, 2, func(t *testing.T, s *shop) {
+		left, resumed := s.hold(t, h3, "a"), s.hold(t, h3, "b")
+		s.interrupt(t, left, &s.bank.afterAuthorise)
+		s.interrupt(t, resumed, &s.bank.afterAuthorise)
+		s.settle(t)
+		s.wantUnsettled(t, 2)
+		if b := s.books(t, 0); b.Cancelled != 0 {
+			t.Errorf("%d were cancelled although their holds are held", b.Cancelled)
+		}
+		if _, err := s.Pay(t.Context(), resumed.ID, resumed.Token, "key"); err != nil {
+			t.Error(err)
+		}
+		s.expire(t, left)
+		s.settle(t)
+		s.wantUnsettled(t, 0)
+		if b := s.books(t, 0); b.Authorised != 2 || b.Captured != 1 || b.Cancelled != 1 {
+			t.Errorf("the books are %+v; want one captured and one cancelled", b)
+		}
+	})
+}
+
+// The shop is killed after the capture was asked for, and the provider never did it: the
+// authorisation is cancelled.
+func TestCancelsACaptureThatNeverWas(t *testing.T) {
+	each(t, 1, func(t *testing.T, s *shop) {
+		h := s.hold(t, h3, "a")
+		s.bank.afterAuthorise = func() error {
+			return s.bank.SetFaults(t.Context(), payment.Faults{FailEvery: 1})
+		}
+		if _, err := s.Pay(t.Context(), h.ID, h.Token, "key"); !errors.Is(err, holds.ErrPending) {
+			t.Errorf("got %v, want %v", err, holds.ErrPending)
+		}
+		if err := s.bank.SetFaults(t.Context(), payment.Faults{}); err != nil {
+			t.Fatal(err)
+		}
+		s.expire(t, h)
+		s.settle(t)
+		s.wantUnsettled(t, 0)
+		if b := s.books(t, 0); b.Captured != 0 || b.Cancelled != 1 {
+			t.Errorf("the books are %+v; want one cancelled", b)
+		}
+	})
+}
+
+// A process that was stopped before it asked for the authorisation, for longer than anybody
+// waits, charges nothing when it goes on.
+func TestStoppedPayerChargesNothing(t *testing.T) {
+	each(t, 1, func(t *testing.T, s *shop) {
+		h := s.hold(t, h3, "a")
+		s.bank.away = payment.ErrUnavailable // the request is still in the process
+		if _, err := s.Pay(t.Context(), h.ID, h.Token, "key"); !errors.Is(err, payment.ErrUnavailable) {
+			t.Errorf("got %v, want %v", err, payment.ErrUnavailable)
+		}
+		s.bank.away = nil
+		s.expire(t, h)
+		s.settle(t)
+		s.wantUnsettled(t, 0)
+		p, err := s.bank.Authorise(t.Context(), payment.Request{Key: "hold/" + h.ID + "/key", Reference: reference(h), Amount: holds.DefaultPrice, Currency: "EUR", Group: h.SaleID})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.bank.Client.Capture(t.Context(), p.ID, "capture/"+p.ID); !errors.Is(err, payment.ErrConflict) {
+			t.Errorf("the late capture: got %v, want %v", err, payment.ErrConflict)
+		}
+		if b := s.books(t, 0); b.Captured != 0 || b.Cancelled != 1 {
+			t.Errorf("the books are %+v", b)
+		}
+	})
+}
+
+// A buyer who asks again after the hold has ended learns what became of the money, and need
+// not wait for anybody.
+func TestBuyerAsksAgainTooLate(t *testing.T) {
+	each(t, 1, func(t *testing.T, s *shop) {
+		h := s.hold(t, h3, "a")
+		s.interrupt(t, h, &s.bank.afterCapture)
+		s.expire(t, h)
+		if _, err := s.Pay(t.Context(), h.ID, h.Token, "key"); !errors.Is(err, holds.ErrRefunded) {
+			t.Errorf("got %v, want %v", err, holds.ErrRefunded)
+		}
+		s.wantUnsettled(t, 0)
+		s.books(t, 0)
+		if _, err := s.Pay(t.Context(), h.ID, h.Token, "key"); !errors.Is(err, holds.ErrNotHeld) || errors.Is(err, holds.ErrRefunded) {
+			t.Errorf("the third time: got %v, want %v", err, holds.ErrNotHeld)
+		}
+	})
+}
+
+// Several shops settle at once, webhooks come, and the buyer asks again: each payment ends
+// once.
+func TestEverybodySettlesAtOnce(t *testing.T) {
+	const units = 6 // that are sold, and as many whose payments are refunded
+	each(t, 2*units, func(t *testing.T, s *shop) {
+		second := s.another(t)
+		var bought, late []holds.Hold
+		var paid []string
+		for range units {
+			bought, late = append(bought, s.hold(t, h3, "a")), append(late, s.hold(t, h3, "b"))
+		}
+		for _, h := range append(bought, late...) {
+			s.interrupt(t, h, &s.bank.afterCapture)
+		}
+		for _, account := range s.books(t, 2*units).Wrong {
+			paid = append(paid, account.PaymentID)
+		}
+		for _, h := range late {
+			s.expire(t, h)
+		}
+		if err := s.db.Exec("UPDATE oversell_hold_payments SET due_at = 0").Error; err != nil {
+			t.Fatal(err)
+		}
+		var all sync.WaitGroup
+		for _, till := range []*holds.Service{s.Service, second} {
+			for range 2 {
+				all.Go(func() {
+					if err := till.Settle(t.Context()); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			all.Go(func() {
+				for _, id := range paid {
+					if err := till.Captured(t.Context(), id); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+			for _, h := range bought {
+				all.Go(func() {
+					if _, err := till.Pay(t.Context(), h.ID, h.Token, "key"); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		}
+		all.Wait()
+		s.settle(t) // what a buyer's request has written again is deleted by it
+		s.wantUnsettled(t, 0)
+		if b := s.books(t, 0); b.Captured != 2*units || b.Refunded != units {
+			t.Errorf("the books are %+v; want %d orders and %d refunds", b, units, units)
+		}
+		s.want(t, units, 0, units)
+	})
+}
+
+// A provider that is away costs a round a bounded number of calls. When it is back, nothing was
+// forgotten.
+func TestSettlesWhenTheProviderIsBack(t *testing.T) {
+	each(t, 6, func(t *testing.T, s *shop) {
+		for range 6 {
+			s.interrupt(t, s.hold(t, h3, "a"), &s.bank.afterCapture)
+		}
+		if err := s.db.Exec("UPDATE oversell_hold_payments SET due_at = 0").Error; err != nil {
+			t.Fatal(err)
+		}
+		s.bank.away = payment.ErrUnavailable
+		asked := s.bank.asked.Load()
+		if err := s.Settle(t.Context()); !errors.Is(err, payment.ErrUnavailable) {
+			t.Errorf("got %v, want %v", err, payment.ErrUnavailable)
+		}
+		if n := s.bank.asked.Load() - asked; n > 9 {
+			t.Errorf("the provider was asked %d times in one round", n)
+		}
+		s.books(t, 6)
+		s.bank.away = nil
+		s.settle(t)
+		s.wantUnsettled(t, 0)
+		s.books(t, 0)
+		s.want(t, 0, 0, 6)
+	})
+}
+
+// What cannot be settled does not keep the others from being settled.
+func TestSettlesTheOthers(t *testing.T) {
+	each(t, 1, func(t *testing.T, s *shop) {
+		unknown := "INSERT INTO oversell_hold_payments (hold_id, idempotency_key, sku, token, amount, currency, payment_id, due_at, tries) VALUES (?, 'key', 'hot', 1, 1, 'EUR', 'pay_none', 0, 0)"
+		for _, id := range []string{"h3-1", "h9-1"} { // a payment that the provider does not know, and a stage that the shop does not
+			if err := s.db.Exec(unknown, id).Error; err != nil {
+				t.Fatal(err)
+			}
+		}
+		h := s.hold(t, h3, "a")
+		s.interrupt(t, h, &s.bank.afterCapture)
+		if err := s.db.Exec("UPDATE oversell_hold_payments SET due_at = 0").Error; err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Settle(t.Context()); !errors.Is(err, payment.ErrUnknownPayment) {
+			t.Errorf("got %v, want %v", err, payment.ErrUnknownPayment)
+		}
+		s.books(t, 0)
+		s.wantUnsettled(t, 2)
+		if err := s.Settle(t.Context()); err != nil {
+			t.Errorf("they are tried again at once: %v", err)
+		}
+	})
+}
+
+// Nobody sends a webhook, asks or calls Settle, and yet the buyer gets the order.
+func TestSettlerNeedsNoRequests(t *testing.T) {
+	backendtest.Each(t, func(t *testing.T, rdb redis.UniversalClient, db *gorm.DB) {
+		s := newShop(t, rdb, db, 1, holds.Config{Sweep: time.Hour, Settle: 50 * time.Millisecond})
+		h := s.hold(t, h3, "a")
+		s.interrupt(t, h, &s.bank.afterCapture)
+		for {
+			if _, err := s.Order(t.Context(), h.ID); err == nil {
+				break
+			} else if !errors.Is(err, holds.ErrUnknownOrder) {
+				t.Fatal(err)
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+		s.books(t, 0)
+	})
+}

@@ -1,0 +1,253 @@
+// One buyer of a sale with a payment.
+
+import { call, key } from "./api.js";
+import { el, put, say } from "./dom.js";
+import { recall, store } from "./tab.js";
+import { t } from "./text.js";
+
+const faults = { none: 0, slow_bank: 9, lost_reply: 60, slow_shop: 4 }; // and the most seconds of each
+const usual = 4; // seconds
+const lastSecond = 1000; // milliseconds before the hold ends
+const mostHad = 50; // holds
+
+const tenths = (ms) => (Math.ceil(ms / 100) / 10).toFixed(1);
+
+/** left is how many milliseconds are left of a buyer's hold. */
+const left = ({ hold }, clock) => (hold ? Date.parse(hold.expires_at) - clock.now() : 0);
+
+/**
+ * newLane makes the i-th buyer. What has become of the buyer's hold is read from the list of the sale; only which hold
+ * it is, and its token, is kept here.
+ */
+export function newLane(usualName, i, site) {
+  const stored = `lane${i}`;
+  const lane = { name: usualName, hold: null, had: {}, fault: "none", seconds: usual, ...recall(stored) };
+  const keep = () => store(stored, lane);
+  const view = newView(lane, i, { act: during, keep });
+  let busy = ""; // what the buyer waits for
+  let running = ""; // the hold whose time is running
+
+  const listed = () => site.list()?.holds.find(({ id }) => id === lane.hold?.id);
+  const phase = () => phaseOf(lane.hold, listed(), left(lane, site.clock));
+
+  /** during does something that the buyer waits for, and shows how it ended. */
+  async function during(what) {
+    if (busy) return;
+    const now = (name) => {
+      busy = name;
+      view.tell("", t(`lane.busy.${name}`));
+      draw();
+    };
+    now(what);
+    try {
+      view.tell("good", await acts[what](lane, site, now));
+    } catch (error) {
+      view.tell("bad", error.message);
+      if (error.status === 401) site.refused(error);
+    }
+    busy = "";
+    keep();
+    await site.look();
+    draw();
+  }
+
+  function draw() {
+    const list = site.list();
+    if (lane.hold && listed()) lane.hold.sale = list.sale_id;
+    if (lane.hold && list && lane.hold.sale !== list.sale_id && !busy) {
+      lane.hold = null; // of a sale that is over
+      view.tell("", "");
+      keep();
+    }
+    view.draw(phase(), listed(), busy, list);
+    tick();
+  }
+
+  /** tick shows the time that is left, and says once when it is over. */
+  function tick() {
+    const ms = left(lane, site.clock);
+    const now = phase();
+    view.count(["held", "paying", "charged", "expired"].includes(now) ? tenths(Math.max(0, ms)) : "", ms <= 0);
+    if (now === "held" && ms > 0) running = lane.hold.id;
+    if (ms > 0 || !lane.hold || running !== lane.hold.id) return;
+    running = "";
+    if (now !== "order" && now !== "released") say(t("lane.ranout", { name: lane.name }));
+    draw();
+  }
+
+  return { node: view.node, draw, tick, had: (id) => lane.had[id] };
+}
+
+/** acts are what a buyer can do. Each returns what to tell the buyer, or throws. */
+const acts = { hold, pay, last, release };
+
+async function hold(lane, { sku, stage, list }) {
+  const got = await call(`/api/items/${sku}/holds?strategy=${encodeURIComponent(stage())}`, {
+    method: "POST",
+    body: { buyer: lane.name, quantity: 1 },
+    headers: { "Idempotency-Key": key() },
+  });
+  lane.hold = { ...got, key: key(), spoilt: false, sale: list().sale_id };
+  lane.had = Object.fromEntries([...Object.entries(lane.had), [got.id, lane.name]].slice(-mostHad));
+  return t("lane.held");
+}
+
+async function pay(lane, site) {
+  await spoil(lane, site);
+  const { id, token, key: once } = lane.hold;
+  const headers = { "Idempotency-Key": once };
+  const order = await call(`/api/holds/${id}/pay`, { method: "POST", body: { token }, headers });
+  return t("lane.ordered", { order: order.order_id.slice(-8) });
+}
+
+/** spoil has the payment go wrong as chosen. */
+async function spoil(lane, { clock, list }) {
+  const { id, token, spoilt } = lane.hold;
+  const chosen = lane.fault !== "none";
+  if (!list().faults || left(lane, clock) <= 0 || (!chosen && !spoilt)) return;
+  const seconds = Math.min(lane.seconds, faults[lane.fault]);
+  await call(`/api/holds/${id}/fault`, { method: "PUT", body: { token, fault: lane.fault, seconds } });
+  lane.hold.spoilt = chosen;
+}
+
+/** last pays in the last second. */
+async function last(lane, site, now) {
+  while (left(lane, site.clock) > lastSecond) {
+    await new Promise((done) => setTimeout(done, 20));
+    site.signal.throwIfAborted();
+  }
+  now("pay");
+  return pay(lane, site);
+}
+
+async function release({ hold: { id, token } }) {
+  await call(`/api/holds/${id}?token=${token}`, { method: "DELETE" });
+  return t("lane.released");
+}
+
+/**
+ * phaseOf says where a hold stands, by what the shop has listed of it. A hold that is not listed was made a moment ago,
+ * or its stage has forgotten that it ended.
+ */
+function phaseOf(hold, listed, left) {
+  if (!hold) return "none";
+  const money = (listed?.payments ?? []).map(({ status }) => status);
+  if (listed?.order) return "order";
+  if (money.includes("captured")) return "charged";
+  if (money.includes("authorised")) return "paying";
+  if (money.includes("refunded") || money.includes("cancelled")) return "refunded";
+  if (listed?.status === "released") return "released";
+  return left > 0 ? "held" : "expired";
+}
+
+/** allowed tells which of the actions make sense. A hold that has run out may be paid for: the shop must refuse it. */
+const allowed = {
+  hold: (phase) => ["none", "order", "refunded", "released", "expired"].includes(phase),
+  pay: (phase) => ["held", "expired", "paying", "charged"].includes(phase),
+  last: (phase) => phase === "held",
+  release: (phase) => phase === "held",
+};
+
+/** newView makes what is seen of a buyer. */
+function newView(lane, i, { act, keep }) {
+  const mark = el("span.mark.status");
+  const digits = el("strong.units");
+  const timer = el("p.countdown", { role: "timer", "aria-live": "off" }, digits, " ", t("lane.left"));
+  const says = el("p.says");
+  const outcome = el("div.outcome", { role: "status", "aria-live": "polite" });
+  const button = (name) =>
+    el("button", { type: "button", "data-act": name, onclick: () => act(name) }, t(`lane.${name}`));
+  const buttons = Object.fromEntries(Object.keys(acts).map((name) => [name, button(name)]));
+  buttons.pay.classList.add("primary");
+  const disable = disabler(buttons);
+  const trouble = newTrouble(lane, i, keep);
+  const named = newName(lane, i, keep);
+  const node = el(`section.panel.buyer.lane.a${i}`, { "aria-label": t("lane.buyer", { n: i + 1 }) },
+    el("h2", named, mark), timer, says, el("div.pair", Object.values(buttons)), trouble.node, outcome);
+  return {
+    node,
+    draw(phase, listed, busy, list) {
+      const doing = busy === "pay" && phase === "held" ? "paying" : phase;
+      mark.textContent = t(`lane.phase.${doing}`);
+      mark.className = `mark status ${doing}`;
+      put(says, t(`lane.says.${doing}`, { order: listed?.order?.order_id.slice(-8) ?? "" }));
+      disable((name) => !list || busy !== "" || !allowed[name](phase));
+      trouble.draw(list);
+    },
+    count(text, over) {
+      timer.classList.toggle("unshown", text === "");
+      timer.classList.toggle("over", over);
+      if (digits.textContent !== text) digits.textContent = text;
+    },
+    tell(kind, text) {
+      outcome.className = `outcome ${kind}`;
+      outcome.textContent = text;
+    },
+  };
+}
+
+/**
+ * disabler returns what disables buttons and enables the others. A button that is disabled loses the keyboard: it goes
+ * on with the next thing to do, as soon as there is one.
+ */
+function disabler(buttons) {
+  let lost = false;
+  return (off) => {
+    lost ||= Object.values(buttons).includes(document.activeElement) && !document.activeElement.disabled
+      && off(document.activeElement.dataset.act);
+    for (const [name, button] of Object.entries(buttons)) button.disabled = off(name);
+    const next = ["pay", "hold"].find((name) => !off(name));
+    if (!lost || !next) return;
+    lost = false;
+    if (document.activeElement === document.body || document.activeElement.disabled) buttons[next].focus();
+  };
+}
+
+/** newName makes the field for the buyer's name. */
+function newName(lane, i, keep) {
+  const form = { id: `lane${i}-name`, maxlength: 20, pattern: "[!-~]+", required: true, value: lane.name, size: 8 };
+  const input = el("input.who", { ...form, autocomplete: "off", "aria-label": t("lane.name"), onchange: take });
+  function take() {
+    if (input.checkValidity()) lane.name = input.value;
+    else input.value = lane.name;
+    keep();
+  }
+  return input;
+}
+
+/** newTrouble makes the choice of what goes wrong with the payment. */
+function newTrouble(lane, i, keep) {
+  const name = `lane${i}-fault`;
+  const option = (fault) => el("option", { value: fault, selected: fault === lane.fault }, t(`lane.fault.${fault}`));
+  const choice = el("select", { id: name, onchange: take }, Object.keys(faults).map(option));
+  const seconds = el("input", { id: `${name}-seconds`, type: "number", min: 1, required: true, onchange: take });
+  const times = el("span.pair", seconds, " ", el("label", { for: seconds.id }, t("lane.seconds")));
+  const about = el("p.small");
+  const none = el("p.small", { hidden: true }, t("lane.nofaults"));
+  const node = el("div.spoil", el("label", { for: name }, t("lane.fault")), el("div.pair", choice, times), about);
+
+  function take() {
+    lane.fault = choice.value;
+    const most = faults[lane.fault];
+    lane.seconds = Math.max(1, Math.min(most || usual, Math.round(Number(seconds.value)) || usual));
+    keep();
+    draw();
+  }
+
+  function draw() {
+    times.hidden = lane.fault === "none";
+    seconds.max = faults[lane.fault] || usual;
+    seconds.value = Math.min(lane.seconds, Number(seconds.max));
+    about.textContent = t(`lane.fault.${lane.fault}.about`);
+  }
+
+  seconds.value = lane.seconds;
+  draw();
+  return {
+    node: el("div", node, none),
+    draw(list) {
+      node.hidden = list !== null && !list.faults;
+      none.hidden = !node.hidden;
+    },
+  };
+}

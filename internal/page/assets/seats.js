@@ -1,0 +1,215 @@
+// A sale with a payment: buyers hold a unit, pay, or pay late, and see whose unit it is.
+
+import { call, wantsToken } from "./api.js";
+import { el, every, head, put, say, scroll, submitted, tokenInput } from "./dom.js";
+import { newLane } from "./lane.js";
+import { newClock } from "./serverclock.js";
+import { recall, store } from "./tab.js";
+import { language, named, t } from "./text.js";
+
+const sku = "seat";
+const offers = { name: "A seat", category: "demo", keeper: "holds" };
+const mostUnits = 100;
+const holdTimes = [3, 5, 10, 30, 60, 600]; // seconds
+const kept = "seats"; // see recall
+
+/** show shows the sale and two buyers, and keeps both up to date until the signal. */
+export async function show(box, signal) {
+  const [{ holds }, categories] = await Promise.all([call("/api/strategies", { signal }),
+    call("/api/categories", { signal })]);
+  // What is known of the sale: the list of its holds and its audit, once there is one.
+  const state = { list: null, audit: null, known: Object.values(categories).flat().includes(sku) };
+  const clock = newClock();
+  const sale = newSale(holds, (known) => {
+    state.known = known;
+    return look();
+  });
+  const site = {
+    sku,
+    signal,
+    clock,
+    look,
+    refused: sale.refused,
+    stage: () => state.list?.strategy || sale.stage(),
+    list: () => state.list,
+  };
+  const lanes = ["Ann", "Bob"].map((name, i) => newLane(name, i, site));
+  const units = newUnits();
+  const books = newBooks();
+  box.append(el("p.lead", t("seats.lead")), sale.node, el("div.counter", lanes.map(({ node }) => node)),
+    el("section.panel", { "aria-label": t("seats.units") }, books.verdict, el("h2", t("seats.units")), units.node,
+      el("h2", t("shop.books")), el("p.small", t("seats.books.about")), books.node));
+
+  function draw() {
+    for (const lane of lanes) lane.draw();
+    if (!state.list) return;
+    const owner = ownerOf(lanes);
+    sale.draw(state.list, state.audit);
+    units.draw(state.list, owner);
+    books.draw(state, owner);
+  }
+
+  async function look() {
+    if (!state.known || signal.aborted) return;
+    try {
+      const [list, audit] = await Promise.all([clock.timed(() => call(`/api/audit/${sku}/holds`), ({ now }) => now),
+        call(`/api/audit/${sku}`)]);
+      Object.assign(state, { list, audit });
+      box.classList.remove("stale");
+    } catch (error) {
+      box.classList.add("stale"); // until the next look
+      if (error.status >= 400 && error.status < 500) {
+        state.known = false; // it would be refused again and again
+        sale.refused(error);
+      }
+    }
+    draw();
+  }
+
+  const end = [every(500, look), every(100, () => lanes.forEach((lane) => lane.tick()))];
+  signal.addEventListener("abort", () => end.forEach((stop) => stop()));
+  draw();
+}
+
+/** newSale makes the form that puts the units on sale. begun is told of a sale that there may be. */
+function newSale({ default: usual, stages }, begun) {
+  const before = recall(kept) ?? { stage: usual, seconds: 10, stock: 1 };
+  const option = (value, text, chosen) => el("option", { value, selected: value === chosen }, text);
+  const choice = el("select", { id: "stage", onchange: describe },
+    stages.map(({ name }) => option(name, name, before.stage)));
+  const about = el("p.small");
+  const stock = el("input", {
+    id: "units",
+    type: "number",
+    min: 1,
+    max: mostUnits,
+    value: before.stock,
+    required: true,
+  });
+  const seconds = el("select", { id: "hold-seconds" },
+    holdTimes.map((n) => option(n, t("seats.seconds", { n }), before.seconds)));
+  const secret = tokenInput("seats-token");
+  const field = el("div.pair", { hidden: true }, el("label", { for: "seats-token" }, t("page.token")), secret);
+  const told = el("p.told", { role: "alert" });
+  const now = el("p.small.onsale");
+
+  function describe() {
+    const { name, adds, breaks } = stages.find((stage) => stage.name === choice.value);
+    put(about, el("span", t("strategy.adds"), " ", named(`strategy.${name}.adds`, adds)), el("br"),
+      el("span", t("strategy.breaks"), " ", named(`strategy.${name}.breaks`, breaks)));
+  }
+
+  function refused(error) {
+    told.textContent = error.message;
+    if (!wantsToken(error)) return;
+    field.hidden = false;
+    secret.focus();
+  }
+
+  async function offer() {
+    const chosen = { stage: choice.value, seconds: Number(seconds.value), stock: Number(stock.value) };
+    store(kept, chosen);
+    told.textContent = "";
+    try {
+      const body = { ...offers, stock: chosen.stock, hold_seconds: chosen.seconds };
+      await call(`/api/items/${sku}`, { method: "PUT", body });
+      say(t("shop.offered"));
+      await begun(true);
+    } catch (error) {
+      refused(error);
+    }
+  }
+
+  describe();
+  const labelled = (label, input) => el("div.field", el("label", { for: input.id }, label), input);
+  secret.addEventListener("change", () => begun(true));
+  return {
+    node: el("form.panel.seatform", { onsubmit: submitted(offer), "aria-label": t("seats.sale") },
+      el("div.fields", labelled(t("seats.stage"), choice), labelled(t("shop.stock"), stock),
+        labelled(t("seats.lasts"), seconds), el("button.primary", { type: "submit" }, t("shop.offer"))), about, field,
+      told, now),
+    refused,
+    stage: () => choice.value,
+    draw({ strategy }, { initial }) {
+      told.textContent = "";
+      const values = { n: initial, stage: strategy || choice.value };
+      now.textContent = t("seats.onsale", values);
+    },
+  };
+}
+
+/** ownerOf names who has a hold: its buyer, or the buyer on this page if the stage has forgotten it. */
+const ownerOf = (lanes) => ({ id, buyer }) =>
+  buyer || lanes.map((lane) => lane.had(id)).find(Boolean) || t("seats.somebody");
+
+/** newUnits makes the table that says whose the units are. */
+function newUnits() {
+  const body = el("tbody");
+  const titles = ["buyer", "unit", "order", "money"].map((name) => [t(`seats.unit.${name}`)]);
+  const line = (hold, owner) =>
+    el("tr", { "data-hold": hold.id, "data-status": hold.status }, el("th", { scope: "row" }, owner(hold)),
+      el("td", standing(hold)), el("td", hold.order && el("code", { title: hold.id }, `…${hold.id.slice(-8)}`)),
+      el("td", (hold.payments ?? []).map((payment) => el("div", money(payment)))));
+  return {
+    node: scroll(t("seats.units"), el("table.rows.unitrows", head(...titles), body)),
+    draw({ holds }, owner) {
+      put(body, holds.length > 0
+        ? holds.map((hold) => line(hold, owner))
+        : el("tr", el("td.nothing", { colspan: 4 }, t("seats.nobody"))));
+    },
+  };
+}
+
+const clockTime = (text) => new Date(text).toLocaleTimeString(document.documentElement.lang);
+
+/** standing says what has become of a unit. */
+function standing(hold) {
+  const { status, order } = hold;
+  if (order) return el("strong", t("seats.unit.sold"));
+  const until = hold.expires_at && clockTime(hold.expires_at);
+  return el("span", t(`seats.unit.${status}`, { until }));
+}
+
+/** money says where a payment stands. */
+export const money = ({ amount, currency, status }) =>
+  t(`payment.${status}`, {
+    amount: (amount / 100).toLocaleString(document.documentElement.lang, { style: "currency", currency }),
+  });
+
+/** newBooks makes the figures of the audit, and what they come to. */
+function newBooks() {
+  const node = el("dl.books");
+  const verdict = el("p.outcome.verdict", { role: "status" });
+  const figure = ([name, value, alarm]) =>
+    el("div", { class: alarm ? "alarm" : null, "data-figure": name }, el("dt", t(`books.${name}`)),
+      el("dd", value.toLocaleString(language)));
+  return {
+    node,
+    verdict,
+    draw({ list, audit }, owner) {
+      const { initial, remaining, held, sold, oversold, stranded } = audit;
+      const figures = [["initial", initial], ["remaining", remaining], ["held", held], ["sold", sold], ["oversold",
+        oversold, oversold > 0], ["stranded", stranded]];
+      if (list.books) {
+        const { captured, refunded, charged_without_order: open } = list.books;
+        figures.push(["captured", captured], ["refunded", refunded], ["unsettled", open, open > 0]);
+      }
+      put(node, figures.map(figure));
+      const [kind, text] = judged(list, audit, owner);
+      verdict.className = `outcome verdict ${kind}`;
+      if (verdict.textContent !== text) verdict.textContent = text; // a screen reader reads it once
+    },
+  };
+}
+
+/** judged says what the figures come to, and of which kind that is. */
+function judged({ holds, books }, { initial, sold, oversold, lost_updates: again }, owner) {
+  const names = holds.filter(({ order }) => order).map(owner).reverse().join(t("page.and"));
+  if (oversold > 0) return ["bad", t("seats.verdict.oversold", { sold, initial, names })];
+  if (again > 0) return ["bad", t("seats.verdict.again", { n: again })];
+  if (books?.charged_without_order > 0) {
+    return ["open", t("seats.verdict.unsettled", { n: books.charged_without_order })];
+  }
+  if (books?.refunded > 0) return ["good", t("seats.verdict.refunded", { sold, initial, n: books.refunded })];
+  return ["good", t("seats.verdict.good", { sold, initial })];
+}

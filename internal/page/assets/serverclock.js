@@ -1,0 +1,28 @@
+// The server's clock, as far as it can be known here.
+
+const trusted = 60_000; // milliseconds until a worse measurement replaces a good one
+
+/** newClock makes a clock that is this browser's until it has been set. */
+export function newClock() {
+  let ahead = 0; // milliseconds that the server's clock is ahead of this one
+  let best = { trip: Infinity, at: -Infinity };
+  return {
+    now: () => Date.now() + ahead,
+
+    /**
+     * timed returns what ask returns, and sets the clock by the time that told finds in it. The server read its clock
+     * at some moment of the round trip, so the shortest one tells the most.
+     */
+    async timed(ask, told) {
+      const begun = Date.now();
+      const reply = await ask();
+      const ended = Date.now();
+      const trip = ended - begun;
+      if (trip >= 0 && (trip <= best.trip || ended - best.at > trusted)) {
+        best = { trip, at: ended };
+        ahead = Date.parse(told(reply)) - (begun + trip / 2);
+      }
+      return reply;
+    },
+  };
+}

@@ -1,0 +1,179 @@
+package shop_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"gorm.io/gorm"
+
+	"oversell/internal/backend/backendtest"
+	"oversell/internal/figures"
+	"oversell/internal/locks/locktest"
+)
+
+// saleKey is the key of the sale in Redis, which names its generation.
+const saleKey = "oversell:{hot}:sale"
+
+// atPublication returns a hook that calls stop when a generation is published: before Redis
+// has it, or after that.
+func atPublication(seam string, stop func(string) error) redis.Hook {
+	hook := new(locktest.Hook)
+	hook.On(locktest.All(locktest.Command("set"), locktest.Mentioning(saleKey)), 1, func(_ context.Context, send func() error) error {
+		if seam == published {
+			if err := send(); err != nil {
+				return err
+			}
+		}
+		return stop(seam)
+	})
+	return hook
+}
+
+// A generation of lua_stream is committed to the item's row, then published in Redis, and
+// then the row says that it was. A shop is killed with SIGKILL on either side of the
+// publication, after a count of the stock and after a PUT. The next shop publishes what the
+// row has, and the sale goes on: every unit is sold once.
+func TestKillBetweenACountAndItsPublication(t *testing.T) {
+	for _, backends := range []string{"embedded", "local"} {
+		for _, seam := range []string{unpublished, published} {
+			t.Run(backends+"/"+seam+"/count", func(t *testing.T) {
+				s := newPublication(t, backends, seam)
+				s.begin(t, 60)
+				s.sell(t, s.front, 20)
+				s.evict(t)
+				s.killDuring(t, func(victim *running) { victim.buy() })
+				s.wantRestSold(t, 60, 20)
+			})
+			t.Run(backends+"/"+seam+"/put", func(t *testing.T) {
+				s := newPublication(t, backends, seam)
+				s.begin(t, 60)
+				s.sell(t, s.front, 20)
+				s.killDuring(t, func(victim *running) { _ = put(victim, 40) })
+				s.wantRestSold(t, 40, 0)
+			})
+		}
+	}
+}
+
+// publication is a test in which a shop is killed when it publishes a generation.
+type publication struct {
+	seam            string
+	redisURL, dbURL string
+	rdb             redis.UniversalClient
+	db              *gorm.DB
+	front           *running // goes on all the time, and writes the accepted orders
+}
+
+func newPublication(t *testing.T, backends, seam string) *publication {
+	t.Helper()
+	s := &publication{seam: seam, redisURL: backendtest.Redis(t, backends), dbURL: backendtest.Database(t, backends)}
+	s.rdb, s.db = backendtest.DialRedis(t, s.redisURL), backendtest.DialDatabase(t, s.dbURL)
+	cfg := config(s.redisURL, s.dbURL, 0)
+	cfg.Item, cfg.Strategy = nil, "lua_stream"
+	s.front = open(t, cfg)
+	return s
+}
+
+// put begins a new sale. The shop may be killed before it replies.
+func put(r *running, units int) error {
+	body := strings.NewReader(fmt.Sprintf(`{"stock":%d}`, units))
+	req, err := http.NewRequest(http.MethodPut, "http://"+r.addr+"/api/items/hot", body)
+	if err != nil {
+		return err
+	}
+	res, err := r.client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return fmt.Errorf("putting the item: %s", res.Status)
+	}
+	return nil
+}
+
+func (s *publication) begin(t *testing.T, units int) {
+	t.Helper()
+	if err := put(s.front, units); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// sell sells n units, one by one.
+func (s *publication) sell(t *testing.T, at *running, n int) {
+	t.Helper()
+	for i := range n {
+		if a := at.buy(); a.status != http.StatusAccepted {
+			t.Fatalf("buyer %d of %d got %d %s", i+1, n, a.status, a.code)
+		}
+	}
+}
+
+// evict removes the stock from Redis, so that the next buyer has it counted.
+func (s *publication) evict(t *testing.T) {
+	t.Helper()
+	keys, err := s.rdb.Keys(t.Context(), "oversell:{hot}:stock:*").Result()
+	if err != nil || len(keys) != 1 {
+		t.Fatalf("the keys of the stock are %q, %v; want one", keys, err)
+	}
+	if err := s.rdb.Del(t.Context(), keys[0]).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// killDuring starts a shop, has it do something during which it publishes a generation, and
+// kills it at the seam.
+func (s *publication) killDuring(t *testing.T, do func(victim *running)) {
+	t.Helper()
+	process, addr := startChild(t, s.seam, s.redisURL, s.dbURL)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		do(&running{addr: addr, client: s.front.client})
+	}()
+	if said := process.next(t); said != "stopped" {
+		t.Fatalf("the child says %q", said)
+	}
+	var row struct {
+		Generation  string
+		Unpublished bool
+	}
+	if err := s.db.Raw("SELECT generation, unpublished FROM oversell_items WHERE sku = 'hot'").Scan(&row).Error; err != nil {
+		t.Fatal(err)
+	}
+	sale, err := s.rdb.Get(t.Context(), saleKey).Result()
+	if err != nil && err != redis.Nil {
+		t.Fatal(err)
+	}
+	if has := strings.Contains(sale, row.Generation); !row.Unpublished || has != (s.seam == published) {
+		t.Errorf("the row is unpublished: %v; Redis has its generation: %v", row.Unpublished, has)
+	}
+	process.kill()
+	<-done
+}
+
+// wantRestSold starts another shop in place of the killed one. It and the front sell what is
+// left, and the audit agrees.
+func (s *publication) wantRestSold(t *testing.T, initial, sold int) {
+	t.Helper()
+	_, addr := startChild(t, successor, s.redisURL, s.dbURL)
+	restarted, begun := &running{addr: addr, client: s.front.client}, time.Now()
+	half := (initial - sold) / 2
+	s.sell(t, restarted, half)
+	t.Logf("%d were sold %v after the restart", half, time.Since(begun).Round(time.Millisecond))
+	s.sell(t, s.front, initial-sold-half)
+	for _, at := range []*running{s.front, restarted} {
+		if a := at.buy(); a.code != "sold_out" {
+			t.Errorf("one buyer more got %d %s", a.status, a.code)
+		}
+	}
+	want := figures.Stock{Initial: int64(initial), Sold: int64(initial), Orders: int64(initial)}
+	if a := drained(t, s.front); a.Stock != want || a.AcceptedLost != 0 || a.Duplicates != 0 {
+		t.Errorf("the audit finds %+v, want %+v", a, want)
+	}
+}

@@ -1,0 +1,78 @@
+package stock_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"oversell/internal/backend/backendtest"
+	"oversell/internal/stock"
+)
+
+// patience is how long a buyer waits for an order that nobody writes.
+const patience = 200 * time.Millisecond
+
+// A buyer is told that an order is accepted when a replica has it. Without a replica the buyer
+// waits until the order is written.
+func TestAcceptedOnAReplica(t *testing.T) {
+	backendtest.Need(t, "redis-server")
+	set := backendtest.Sentinels(t)
+	s := newSite(t, backendtest.DialRedis(t, set.URL), backendtest.DialDatabase(t, backendtest.Database(t, "embedded")))
+	service := s.instance(t, func(cfg *stock.Config) {
+		cfg.Scripts[streamed] = stock.Streamed(cfg.Redis, stock.Stream{Replicas: 1, Patience: patience})
+	})
+	const units = 50
+	s.put(t, service, units)
+	buy := func(key string) (stock.Result, error) { // without a consumer
+		return service.Deduct(t.Context(), s.request(streamed, key))
+	}
+	var ids []string
+	for accepted := 0; accepted < 3; { // a replica on a busy machine may be late
+		res, err := buy("")
+		if ids = append(ids, res.Order.ID); err == nil && res.Accepted {
+			accepted++
+		} else if !errors.Is(err, stock.ErrNotDurable) || len(ids) > units/2 {
+			t.Fatalf("with a replica: accepted %v, %v", res.Accepted, err)
+		}
+	}
+
+	set.Replica.Kill()
+	unsure, err := buy("key")
+	if !errors.Is(err, stock.ErrNotDurable) {
+		t.Fatalf("without a replica: %v, want %v", err, stock.ErrNotDurable)
+	}
+	patient := s.instance(t, func(cfg *stock.Config) {
+		cfg.Scripts[streamed] = stock.Streamed(cfg.Redis, stock.Stream{Replicas: 1, Patience: time.Minute})
+	})
+	consume(t, patient, stock.Consumer{})
+	res, err := patient.Deduct(t.Context(), s.request(streamed, ""))
+	if err != nil || res.Accepted {
+		t.Errorf("without a replica: accepted %v, %v; want a written order", res.Accepted, err)
+	}
+	again, err := patient.Deduct(t.Context(), s.request(streamed, "key"))
+	if err != nil || again.Accepted || !again.Replayed || again.Order.ID != unsure.Order.ID {
+		t.Errorf("the same key again: %+v, %v; want order %s, written", again, err, unsure.Order.ID)
+	}
+	ids = append(ids, res.Order.ID, again.Order.ID)
+	sold := int64(len(ids))
+	wantStock(t, s.settled(t, service), units, units-sold, sold, sold)
+	s.wantWritten(t, service, ids)
+}
+
+// A second request with a key that is still in the stream waits too: whether the replicas have
+// the order is not known.
+func TestReplayOfAnOrderThatIsNotOnAReplica(t *testing.T) {
+	s := embeddedSite(t) // which has no replicas
+	service := s.instance(t, func(cfg *stock.Config) {
+		cfg.Scripts[streamed] = stock.Streamed(cfg.Redis, stock.Stream{Replicas: 1, Patience: patience})
+	})
+	s.put(t, service, 10)
+	for range 2 {
+		res, err := service.Deduct(t.Context(), s.request(streamed, "key"))
+		if !errors.Is(err, stock.ErrNotDurable) || res.Accepted {
+			t.Errorf("accepted %v, %v; want %v", res.Accepted, err, stock.ErrNotDurable)
+		}
+	}
+	consume(t, service, stock.Consumer{})
+	wantStock(t, s.settled(t, service), 10, 9, 1, 1)
+}

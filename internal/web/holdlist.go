@@ -1,0 +1,172 @@
+package web
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"oversell/internal/holds"
+	"oversell/internal/holds/payfault"
+	"oversell/internal/payment"
+)
+
+// HoldList is the reply to a request for the holds of an item's sale.
+type HoldList struct {
+	SKU    string       `json:"sku"`
+	SaleID string       `json:"sale_id"`
+	Stage  string       `json:"strategy"` // "": nobody has asked for a hold yet
+	Now    time.Time    `json:"now"`      // by the database's clock, as expires_at
+	Faults bool         `json:"faults"`   // whether the payment of a hold can be made to go wrong
+	Holds  []ListedHold `json:"holds"`
+
+	// Books audit the money of the sale. They are nil if the provider is not the shop's own, or
+	// if the sale has too many payments.
+	Books *payment.Books `json:"books,omitempty"`
+}
+
+// ListedHold is a hold, what it has become, and its payments. The stage may have forgotten the
+// hold: then only its payments or its order are known. The fencing token is for its buyer only.
+type ListedHold struct {
+	ID        string          `json:"id"`
+	Buyer     string          `json:"buyer,omitempty"`
+	Quantity  int64           `json:"quantity,omitempty"`
+	Status    holds.Status    `json:"status"`
+	ExpiresAt *time.Time      `json:"expires_at,omitempty"`
+	CreatedAt time.Time       `json:"created_at"`
+	Order     *holds.Order    `json:"order,omitempty"`
+	Payments  []listedPayment `json:"payments,omitempty"`
+}
+
+// forgotten is the status of a hold of which only the payments are known.
+const forgotten holds.Status = "forgotten"
+
+// listedPayment is where a payment stands.
+type listedPayment struct {
+	ID       string         `json:"id"`
+	Amount   int64          `json:"amount"`
+	Currency string         `json:"currency"`
+	Status   payment.Status `json:"status"`
+}
+
+// maxAudited is the most entries of the ledger that one request audits.
+const maxAudited = 5_000
+
+// listHolds answers with the newest holds of the item's sale. It needs the token, because the
+// id of a hold is all that is needed to read it, and names its buyer.
+func (a *API) listHolds(c *gin.Context) {
+	ctx := c.Request.Context()
+	found, err := a.cfg.Holds.List(ctx, c.Param("sku"))
+	if err != nil {
+		a.fail(c, err)
+		return
+	}
+	list := HoldList{
+		SKU: found.SKU, SaleID: found.SaleID, Stage: found.Stage, Now: found.Now,
+		Faults: a.cfg.HoldFaults != nil, Holds: make([]ListedHold, 0, len(found.Holds)),
+	}
+	for _, h := range found.Holds {
+		list.Holds = append(list.Holds, listedHold(h))
+	}
+	if a.cfg.Ledger == nil {
+		c.JSON(http.StatusOK, list)
+		return
+	}
+	entries, number := a.cfg.Ledger(found.SaleID, maxAudited)
+	if number <= maxAudited {
+		orders, err := a.cfg.Holds.Payments(ctx, found.SKU, found.SaleID)
+		if err != nil {
+			a.fail(c, err)
+			return
+		}
+		books := payment.Audit(entries, orders)
+		list.Books = &books
+	}
+	list.pay(entries)
+	c.JSON(http.StatusOK, list)
+}
+
+func listedHold(h holds.Listed) ListedHold {
+	l := ListedHold{
+		ID: h.ID, Buyer: h.Buyer, Quantity: h.Quantity, Status: h.Status, CreatedAt: h.CreatedAt, Order: h.Order,
+	}
+	if !h.ExpiresAt.IsZero() {
+		l.ExpiresAt = &h.ExpiresAt
+	}
+	return l
+}
+
+// pay adds payments to the holds that they are for, and the holds that are not there, unless
+// there are too many.
+func (l *HoldList) pay(entries []payment.Entry) {
+	at := make(map[string]int) // the index of a hold, by its id
+	for i, h := range l.Holds {
+		at[h.ID] = i
+	}
+	for _, e := range entries {
+		id, _, _ := strings.Cut(e.Reference, "/")
+		i, known := at[id]
+		if !known && len(l.Holds) >= holds.MaxListed {
+			continue
+		}
+		if !known {
+			i = len(l.Holds)
+			at[id] = i
+			l.Holds = append(l.Holds, ListedHold{ID: id, Status: forgotten, CreatedAt: e.Time})
+		}
+		l.Holds[i].entered(e)
+	}
+	slices.SortFunc(l.Holds, func(a, b ListedHold) int { return cmp.Compare(b.ID, a.ID) }) // ids begin with the time
+}
+
+// entered adds an entry of the ledger: a payment, or its next status.
+func (h *ListedHold) entered(e payment.Entry) {
+	for i := range h.Payments {
+		if h.Payments[i].ID == e.PaymentID {
+			h.Payments[i].Status = e.Status
+			return
+		}
+	}
+	h.Payments = append(h.Payments, listedPayment{e.PaymentID, e.Amount, e.Currency, e.Status})
+}
+
+// putFault says what goes wrong with the payment of a hold. It needs the token of the shop, and
+// that of the hold.
+func (a *API) putFault(c *gin.Context) {
+	var body struct {
+		Token   *int64         `json:"token"`
+		Fault   *payfault.Kind `json:"fault"`
+		Seconds int            `json:"seconds"`
+	}
+	if !a.parse(c, &body) {
+		return
+	}
+	if body.Token == nil || body.Fault == nil {
+		invalid(c, `token or fault is missing: {"token":7,"fault":"slow_bank","seconds":8}`)
+		return
+	}
+	if a.cfg.HoldFaults == nil {
+		reply(c, http.StatusNotFound, "no_faults", "payments go wrong on request only with the shop's own provider: start it with -provider embedded")
+		return
+	}
+	fault := payfault.Fault{Kind: *body.Fault, Seconds: body.Seconds}
+	if err := a.setFault(c, *body.Token, fault); err != nil {
+		a.fail(c, err)
+		return
+	}
+	c.JSON(http.StatusOK, fault)
+}
+
+func (a *API) setFault(c *gin.Context, token int64, fault payfault.Fault) error {
+	h, err := a.cfg.Holds.Get(c.Request.Context(), c.Param("id"))
+	if err == nil && h.Token != token {
+		err = holds.ErrToken
+	}
+	if err == nil {
+		err = a.cfg.HoldFaults.Set(c.Request.Context(), h, fault)
+	}
+	return err
+}

@@ -1,0 +1,200 @@
+package web_test
+
+import (
+	"context"
+	"database/sql/driver"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"gorm.io/gorm"
+
+	"oversell/internal/backend/backendtest"
+	"oversell/internal/catalog"
+	"oversell/internal/holds"
+	"oversell/internal/holds/payfault"
+	"oversell/internal/payment"
+	"oversell/internal/stock"
+	"oversell/internal/web"
+)
+
+// ownProvider makes the provider of a site the shop's own.
+func (s *holdSite) ownProvider(t *testing.T, rdb redis.UniversalClient, db *gorm.DB, cfg holds.Config) {
+	t.Helper()
+	pool, err := db.DB()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := holds.Backends{Redis: rdb, DB: pool, SQL: holds.DialectOf(db)}
+	faults := payfault.New(payfault.Config{
+		Provider: s.provider, Backends: b, New: catalog.Holds,
+		Dial: func(context.Context, func(driver.Connector) driver.Connector) (*gorm.DB, error) { return db, nil },
+	})
+	cfg.DB, cfg.Payments, cfg.Stages = db, s.paid, faults.Wrap(catalog.Holds(b))
+	cfg.Logger = slog.New(slog.DiscardHandler)
+	service := holds.New(cfg)
+	t.Cleanup(service.Close)
+	s.site = newSite(t, rdb, db, func(wc *web.Config, sc *stock.Config) {
+		sc.Holds, wc.Holds, wc.WebhookSecret = service, service, []byte(webhookSecret)
+		wc.HoldStages, wc.HoldStage = described(stages()), catalog.DefaultHoldStage
+		wc.HoldFaults, wc.Ledger = faults, s.provider.Group
+	})
+}
+
+// eachOwnSite runs f in a shop with a payment provider of its own, over embedded and real
+// backends.
+func eachOwnSite(t *testing.T, cfg holds.Config, f func(t *testing.T, s *holdSite)) {
+	t.Helper()
+	backendtest.Each(t, func(t *testing.T, rdb redis.UniversalClient, db *gorm.DB) {
+		s := newHoldSite(t, rdb, db, cfg)
+		s.ownProvider(t, rdb, db, cfg)
+		f(t, s)
+	})
+}
+
+// list reads the holds of a sale.
+func (s *holdSite) list(t *testing.T, sku string) (list web.HoldList) {
+	t.Helper()
+	read(t, s.admin("GET", "/api/audit/"+sku+"/holds", ""), &list)
+	return list
+}
+
+// The list says whose the units are and where the money is: of a hold that is paid, of one
+// that was refunded, and of one that nobody has paid for.
+func TestListSaysWhoseTheUnitsAre(t *testing.T) {
+	eachOwnSite(t, holds.Config{}, func(t *testing.T, s *holdSite) {
+		sku := s.sell(t, 3)
+		if list := s.list(t, sku); list.Stage != "" || list.Holds == nil || len(list.Holds) != 0 || !list.Faults || fmt.Sprint(list.Books) != fmt.Sprint(&payment.Books{}) {
+			t.Errorf("before the first hold the list is %+v", list)
+		}
+		paid, open := s.hold(t, sku, "ann", 1), s.hold(t, sku, "bob", 2)
+		var order holds.Order
+		read(t, s.pay(paid, "key"), &order)
+		wantProblem(t, s.pay(paid, "another-key"), http.StatusConflict, "hold_ended")
+		list := s.list(t, sku)
+		if list.SKU != sku || list.Stage != catalog.DefaultHoldStage || len(list.Holds) != 2 || !list.Now.Before(open.ExpiresAt) {
+			t.Fatalf("the list is %+v", list)
+		}
+		if h := list.Holds[0]; h.ID != open.ID || h.Buyer != "bob" || h.Quantity != 2 || h.Status != holds.Held || h.ExpiresAt == nil || !h.ExpiresAt.Equal(open.ExpiresAt) || h.Order != nil || len(h.Payments) != 0 {
+			t.Errorf("Bob's hold is %+v, want %+v", h, open)
+		}
+		h := list.Holds[1]
+		if h.ID != paid.ID || h.Buyer != "ann" || h.Status != holds.Paid || h.Order == nil || *h.Order != order {
+			t.Errorf("Ann's hold is %+v, and the order %+v", h, order)
+		}
+		if len(h.Payments) != 2 || h.Payments[0].ID != order.PaymentID || h.Payments[0].Status != payment.Captured || h.Payments[0].Amount != holds.DefaultPrice || h.Payments[0].Currency != "EUR" || h.Payments[1].Status != payment.Cancelled {
+			t.Errorf("Ann's payments are %+v", h.Payments)
+		}
+		if want := (&payment.Books{Authorised: 2, Captured: 1, Cancelled: 1}); fmt.Sprint(list.Books) != fmt.Sprint(want) {
+			t.Errorf("the books are %+v, want %+v", list.Books, want)
+		}
+		if body := s.admin("GET", "/api/audit/"+sku+"/holds", "").Body.String(); strings.Contains(body, `"token"`) {
+			t.Errorf("the list has the fencing tokens: %s", body)
+		}
+		other := s.sell(t, 1)
+		if list := s.list(t, other); len(list.Holds) != 0 || list.Books.Captured != 0 {
+			t.Errorf("another sale has the list %+v", list)
+		}
+	})
+}
+
+// A payment that the stage knows nothing of any more is listed all the same: the money has
+// moved.
+func TestListHasThePaymentsOfForgottenHolds(t *testing.T) {
+	eachOwnSite(t, holds.Config{TTL: 2 * time.Second, Sweep: 10 * time.Millisecond}, func(t *testing.T, s *holdSite) {
+		for refunded := false; !refunded; { // the machine may stall for longer than a hold lives
+			sku := s.sell(t, 1)
+			var h holds.Hold
+			w := s.ask("POST", "/api/items/"+sku+"/holds?strategy=h1_counter", `{"buyer":"ann","quantity":1}`)
+			if err := json.Unmarshal(w.Body.Bytes(), &h); err != nil || w.Code != http.StatusCreated {
+				t.Fatalf("holding: %d %s, %v", w.Code, w.Body, err)
+			}
+			read(t, s.admin("PUT", "/api/holds/"+h.ID+"/fault", `{"token":0,"fault":"slow_bank","seconds":2}`), new(any))
+			w = s.pay(h, "key")
+			if w.Code == http.StatusNotFound {
+				continue
+			}
+			wantProblem(t, w, http.StatusConflict, "refunded")
+			refunded = true
+			list := s.list(t, sku)
+			for list.Holds[0].Status == holds.Expired { // the sweep comes
+				list = s.list(t, sku)
+			}
+			if len(list.Holds) != 1 || list.Holds[0].ID != h.ID || list.Holds[0].Status != "forgotten" || list.Holds[0].Buyer != "" || len(list.Holds[0].Payments) != 1 || list.Holds[0].Payments[0].Status != payment.Refunded {
+				t.Errorf("the list is %+v", list.Holds)
+			}
+			if list.Books.ChargedWithoutOrder != 0 || list.Books.Refunded != 1 {
+				t.Errorf("the books are %+v", list.Books)
+			}
+		}
+	})
+}
+
+// A fault is that of one hold: the shop does not hear that its buyer was charged, and the next
+// buyer's payment goes well. The webhook makes good.
+func TestFaultOfOnePayment(t *testing.T) {
+	eachOwnSite(t, holds.Config{}, func(t *testing.T, s *holdSite) {
+		sku := s.sell(t, 2)
+		ann, bob := s.hold(t, sku, "ann", 1), s.hold(t, sku, "bob", 1)
+		var fault payfault.Fault
+		read(t, s.admin("PUT", "/api/holds/"+ann.ID+"/fault", fmt.Sprintf(`{"token":%d,"fault":"lost_reply","seconds":60}`, ann.Token)), &fault)
+		if fault != (payfault.Fault{Kind: payfault.LostReply, Seconds: 60}) {
+			t.Errorf("the fault is %+v", fault)
+		}
+		wantProblem(t, s.pay(ann, "key"), http.StatusServiceUnavailable, "payment_pending")
+		read(t, s.pay(bob, "key"), new(holds.Order))
+		list := s.list(t, sku)
+		if list.Books.ChargedWithoutOrder != 1 || list.Books.Captured != 2 {
+			t.Errorf("the books are %+v", list.Books)
+		}
+		captured := list.Holds[1].Payments[0]
+		body := event(payment.Payment{ID: captured.ID, Reference: ann.Reference(), Amount: captured.Amount, Currency: captured.Currency, Status: payment.Captured}, payment.EventCaptured)
+		read(t, s.webhook(body), new(any))
+		s.wantBooks(t, sku, 2, 0, payment.Books{Authorised: 2, Captured: 2})
+	})
+}
+
+func TestFaultsThatAreRefused(t *testing.T) {
+	eachOwnSite(t, holds.Config{}, func(t *testing.T, s *holdSite) {
+		sku := s.sell(t, 2)
+		h, released := s.hold(t, sku, "ann", 1), s.hold(t, sku, "bob", 1)
+		if w := s.ask("DELETE", fmt.Sprintf("/api/holds/%s?token=%d", released.ID, released.Token), ""); w.Code != http.StatusNoContent {
+			t.Fatal(w.Body)
+		}
+		at, good := "/api/holds/"+h.ID+"/fault", fmt.Sprintf(`{"token":%d,"fault":"slow_bank","seconds":1}`, h.Token)
+		wantProblem(t, s.ask("PUT", at, good), http.StatusUnauthorized, "no_token")
+		wantProblem(t, s.ask("GET", "/api/audit/"+sku+"/holds", ""), http.StatusUnauthorized, "no_token")
+		for body, code := range map[string]string{
+			``: "invalid", `{}`: "invalid", `{"fault":"none"}`: "invalid", fmt.Sprintf(`{"token":%d}`, h.Token): "invalid",
+			strings.Replace(good, "slow_bank", "moon", 1): "invalid", strings.Replace(good, ":1}", ":10}", 1): "invalid",
+			strings.Replace(good, ":1}", ":-1}", 1): "invalid", strings.Replace(good, ":1}", ":1.5}", 1): "invalid",
+			strings.Replace(good, "token", "Token", 1): "invalid",
+		} {
+			wantProblem(t, s.admin("PUT", at, body), http.StatusBadRequest, code)
+		}
+		wantProblem(t, s.admin("PUT", at+"?moon=1", good), http.StatusBadRequest, "invalid")
+		wantProblem(t, s.admin("PUT", at, fmt.Sprintf(`{"token":%d,"fault":"slow_bank","seconds":1}`, h.Token+1)), http.StatusConflict, "wrong_token")
+		wantProblem(t, s.admin("PUT", "/api/holds/h3-none/fault", good), http.StatusNotFound, "unknown_hold")
+		wantProblem(t, s.admin("PUT", "/api/holds/"+released.ID+"/fault", fmt.Sprintf(`{"token":%d,"fault":"none"}`, released.Token)), http.StatusConflict, "hold_ended")
+		wantProblem(t, s.admin("GET", "/api/audit/none/holds", ""), http.StatusNotFound, "unknown_item")
+		wantProblem(t, s.admin("GET", "/api/audit/"+s.put(t, 1)+"/holds", ""), http.StatusBadRequest, "wrong_keeper")
+		read(t, s.pay(h, "key"), new(holds.Order))
+	})
+}
+
+// A shop whose provider is not its own cannot make it fail, and knows its own orders only.
+func TestNoFaultsAtAnotherProvider(t *testing.T) {
+	s := embeddedHoldSite(t, holds.Config{})
+	sku := s.sell(t, 1)
+	h := s.hold(t, sku, "ann", 1)
+	wantProblem(t, s.admin("PUT", "/api/holds/"+h.ID+"/fault", fmt.Sprintf(`{"token":%d,"fault":"slow_bank","seconds":1}`, h.Token)), http.StatusNotFound, "no_faults")
+	read(t, s.pay(h, "key"), new(holds.Order))
+	if list := s.list(t, sku); list.Faults || list.Books != nil || len(list.Holds) != 1 || list.Holds[0].Order == nil || list.Holds[0].Payments != nil {
+		t.Errorf("the list is %+v", list)
+	}
+}

@@ -13,8 +13,11 @@ import (
 
 	"oversell/internal/bench"
 	"oversell/internal/bench/chaos"
+	"oversell/internal/bench/holdsale"
 	"oversell/internal/catalog"
 	"oversell/internal/guard"
+	"oversell/internal/lockbench"
+	"oversell/internal/shortname"
 	"oversell/internal/stock"
 )
 
@@ -31,6 +34,7 @@ Examples:
   go run ./bench -requests 5000 -stock 5000 -strategies watch,v6_watchdog -conditions calm
   go run ./bench -rate 500 -duration 10s -stock 2000 -conditions calm
                                                      500 buyers a second, without waiting for earlier replies
+  go run ./bench -strategies v1,v2,h3 -conditions crash   short names, of v1_setnx, v2_ttl and h3_claim
   go run ./bench -strategies v8_fenced -conditions pause -unfenced
                                                      fencing tokens that the stock does not check
   go run ./bench -db local -strategies sql_conditional,sql_version,sql_for_update,sql_get_lock
@@ -47,8 +51,14 @@ Examples:
   go run ./bench -workload cache -second-look=false -conditions calm
   go run ./bench -workload lock -redis local         all locks without a shop, 5,000 contenders in one process
   go run ./bench -workload lock -redis local -instances 4 -repeat 5 -strategies v7_queue,redsync,rueidislock
+  go run ./bench -strategies lua_stream,h3_claim -conditions calm,crash
+                                                     two workloads in one run: deduct, and hold with its own sizes
   go run ./bench -workload hold                      buyers who hold a unit and pay later: crash, pause, late payments
   go run ./bench -workload hold -redis local -db local -strategies h3_claim -conditions crash -seam all
+  go run ./bench -redis local -db local -strategies lua_stream -conditions crash -seam all
+                                                     processes killed after the script, and where orders are written
+  go run ./bench -redis local -conditions calm,failover -strategies lua_stream -accept-replicas 2
+                                                     orders that no failover loses, and what that costs
   go run ./bench -redis local -db local              a private redis-server and mariadbd from the PATH
   go run ./bench -redis redis://:secret@10.0.0.5:6379 -db 'user:secret@tcp(10.0.0.6:3306)/shop'
   go run ./bench -target http://127.0.0.1:8080       a shop that is already running
@@ -84,6 +94,8 @@ const envPrefix = "OVERSELL"
 // texts are the flags that are parsed later: names and lists.
 type texts struct {
 	workload, strategies, conditions, retry, keys, keeper, targets, faults, seam string
+
+	stages []string // of holds, beside strategies of another workload
 }
 
 // allStrategies stands for every strategy that can be run.
@@ -92,8 +104,10 @@ const allStrategies = "all"
 func strategiesUsage(list catalog.List) string {
 	usual := bench.DefaultStrategies(list, catalog.Deduct)
 	extra := slices.DeleteFunc(list.Names(), func(name string) bool { return slices.Contains(usual, name) })
-	return "`STRATEGIES`, separated by commas (default " + strings.Join(usual, ",") + "); -strategies " + allStrategies + " adds " +
-		strings.Join(extra, ",") + " (zookeeper only with -zookeeper, v6_wait_… only with -conditions failover)"
+	stages := catalog.HoldNames()
+	return "`STRATEGIES`, separated by commas (default " + strings.Join(usual, ",") + "," + catalog.DefaultHoldStage + "); -strategies " + allStrategies + " adds " +
+		strings.Join(extra, ",") + " (zookeeper only with -zookeeper, v6_wait_… only with -conditions failover) and " +
+		strings.Join(stages, ",") + ", which are of workload hold"
 }
 
 // defaultWork is short compared with a sale, and long enough that two instances do not
@@ -118,6 +132,12 @@ func parse(args []string) (options, error) {
 	if fs.NArg() > 0 {
 		return o, fmt.Errorf("%q is not a flag (-h lists them)", fs.Arg(0))
 	}
+	if names := split(t.strategies); len(names) > 0 {
+		t.strategies = strings.Join(shortname.ExpandAll(names, t.names(o.Catalog)), ",")
+	}
+	if !given(fs, "workload") {
+		t.divide()
+	}
 	line := flags(new(options), new(texts)) // given as arguments, not by the environment
 	line.SetOutput(io.Discard)
 	if err := line.Parse(args); err != nil {
@@ -133,10 +153,18 @@ func parse(args []string) (options, error) {
 	return o, o.checkMeaning(line)
 }
 
+// names lists what -strategies can name in the workload.
+func (t texts) names(list catalog.List) []string {
+	if t.workload == workloadLock {
+		return lockbench.Contenders().Names()
+	}
+	return slices.Concat(list.Names(), catalog.HoldNames(), []string{allStrategies})
+}
+
 // checkGiven refuses empty lists, and with -target the settings of the shops. A setting
 // from the environment alone is ignored: it may be meant for another program.
 func checkGiven(fs, line *flag.FlagSet, t texts) error {
-	for name, list := range map[string]string{"strategies": t.strategies, "conditions": t.conditions, "target": t.targets} {
+	for name, list := range map[string]string{"strategies": t.strategies, "conditions": t.conditions, "target": t.targets, "seam": t.seam} {
 		if given(fs, name) && len(split(list)) == 0 {
 			return fmt.Errorf("-%s %q is empty (-h shows what is allowed)", name, list)
 		}
@@ -147,9 +175,6 @@ func checkGiven(fs, line *flag.FlagSet, t texts) error {
 	if t.workload == string(catalog.Hold) {
 		return checkLine(line, string(catalog.Hold), forHold)
 	}
-	if given(line, "seam") {
-		return fmt.Errorf("-seam has no effect here: it is for -workload %s", catalog.Hold)
-	}
 	if given(line, "rate") && given(line, "requests") {
 		return errors.New("-rate and -requests exclude each other: -rate takes a -duration")
 	}
@@ -159,7 +184,7 @@ func checkGiven(fs, line *flag.FlagSet, t texts) error {
 		}
 		return nil
 	}
-	for _, name := range []string{"redis", "db", "redlock", "etcd", "zookeeper", "instances", "ttl", "work", "wait", "retry", "unfenced"} {
+	for _, name := range []string{"redis", "db", "redlock", "etcd", "zookeeper", "instances", "ttl", "work", "wait", "retry", "unfenced", "accept-replicas"} {
 		if given(line, name) {
 			return fmt.Errorf("-%s is for shops that the bench starts; those at -target have their own setting", name)
 		}
@@ -219,7 +244,7 @@ func flags(o *options, t *texts) *flag.FlagSet {
 	fs.IntVar(&o.InFlight, "in-flight", 0, "most `REQUESTS` in flight at a -rate; further ones are dropped (default 1000)")
 	fs.Int64Var(&o.Stock, "stock", 1000, "`UNITS` of the item on sale")
 	fs.IntVar(&o.Instances, "instances", 2, "`NUMBER` of shops, each in its own process")
-	fs.StringVar(&t.workload, "workload", string(catalog.Deduct), "`WORKLOAD`: deduct buys the item, cache reads it through a cold cache that takes 100ms to fill, lock has no shop: many contenders take one lock, hold is a sale whose buyers hold a unit and pay later")
+	fs.StringVar(&t.workload, "workload", string(catalog.Deduct), "`WORKLOAD`: deduct buys the item, cache reads it through a cold cache that takes 100ms to fill, lock has no shop: many contenders take one lock, hold is a sale whose buyers hold a unit and pay later; without the flag hold follows deduct, with "+fmt.Sprint(holdsale.DefaultBuyers)+" buyers, "+fmt.Sprint(holdsale.DefaultStock)+" units and a ttl of "+holdsale.DefaultTTL.String())
 	fs.StringVar(&t.strategies, "strategies", "", strategiesUsage(o.Catalog))
 	fs.StringVar(&t.conditions, "conditions", "", "`CONDITIONS`, separated by commas: calm,slow,late,crash,pause,partition,failover,chaos (default calm,slow,crash,pause, as far as possible)")
 	fs.Uint64Var(&o.Seed, "seed", 1, "`SEED` for the faults of condition chaos; each run of -repeat takes the next one")
@@ -233,6 +258,7 @@ func flags(o *options, t *texts) *flag.FlagSet {
 	fs.BoolVar(&o.SecondLook, "second-look", true, "readers of a cold key check the cache again under the lock")
 	fs.StringVar(&t.keeper, "keeper", "", "`BACKEND` of the stock: redis or database (default redis, and database for the SQL strategies)")
 	fs.BoolVar(&o.Unfenced, "unfenced", false, "do not check the fencing tokens of v8_fenced, v9_cohort, etcd and zookeeper")
+	fs.IntVar(&o.Replicas, "accept-replicas", 0, "`REPLICAS` of Redis that must have an order of lua_stream before its buyer is told that it is accepted")
 	fs.IntVar(&o.Repeat, "repeat", 1, "`RUNS` of each row: all rows once, then all again; the table then has medians and intervals")
 	fs.StringVar(&t.targets, "target", "", "`URLS` of running shops, separated by commas; the bench starts none")
 	fs.StringVar(&o.Token, "token", "", "`TOKEN` of the shops at -target")
@@ -267,6 +293,9 @@ func (o *options) interpret(fs *flag.FlagSet, t texts) (err error) {
 		return err
 	}
 	o.Keys, o.Targets = bench.Keys(t.keys), split(t.targets)
+	if i := slices.IndexFunc(split(t.strategies), func(name string) bool { return slices.Contains(catalog.HoldNames(), name) }); i >= 0 {
+		return fmt.Errorf("-strategies: %s is of workload %s, and -workload is %s: leave -workload out to run both", split(t.strategies)[i], catalog.Hold, t.workload)
+	}
 	if o.Workload, err = catalog.ParseWorkload(t.workload); err != nil {
 		return fmt.Errorf("-workload: %w of a workload: %q (allowed: %v)", catalog.ErrName, t.workload, append(catalog.Workloads(), catalog.Hold, workloadLock))
 	}
@@ -290,6 +319,9 @@ func (o *options) interpret(fs *flag.FlagSet, t texts) (err error) {
 		}
 	}
 	o.Keeper = stock.Backend(t.keeper)
+	if err := o.streamSeams(t); err != nil {
+		return err
+	}
 	cfg := o.Config
 	if len(o.Targets) == 0 && (o.db == "embedded" || strings.HasPrefix(o.db, "sqlite:")) {
 		cfg.DBURL = "sqlite:" // the rest is not known yet and does not matter here
@@ -316,7 +348,25 @@ func (o *options) interpret(fs *flag.FlagSet, t texts) (err error) {
 		o.Strategies = bench.DefaultStrategies(o.Catalog, o.Workload)
 	}
 	cfg.Strategies = o.Strategies
-	return cfg.WithDefaults().Check()
+	if err := cfg.WithDefaults().Check(); err != nil {
+		return err
+	}
+	return o.addHolds(fs, t)
+}
+
+// streamSeams sets the seams of orders that are written behind the sale. Those of a sale by
+// holds are for the stages beside, if there are any.
+func (o *options) streamSeams(t texts) error {
+	if t.seam == allStrategies {
+		o.Seams = bench.Seams()
+		return nil
+	}
+	ofHolds, others := seams(t.seam)
+	if len(ofHolds) > 0 && len(t.stages) == 0 {
+		return fmt.Errorf("-seam: %s is a seam of workload %s", ofHolds[0], catalog.Hold)
+	}
+	o.Seams = others
+	return nil
 }
 
 // chaos fills in the defaults of condition chaos.

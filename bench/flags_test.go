@@ -22,7 +22,23 @@ func TestBadFlagsAreSaidInOneLine(t *testing.T) {
 		{"-requests 100001", "allowed: 1 to 100000"},
 		{"-stock 0", "stock of 0"},
 		{"-stock 99999999999999999999", "out of range"},
-		{"-strategies v7", `"v7" (allowed: [none local`},
+		{"-strategies v", `"v" (allowed: [none local`},
+		{"-workload deduct -strategies h3_claim", "h3_claim is of workload hold, and -workload is deduct: leave -workload out to run both"},
+		{"-strategies lua_stream -conditions crash -seam nowhere", `unknown name of a seam: "nowhere" (allowed: [script read written])`},
+		{"-strategies lua_stream -conditions calm -seam all", "seams without condition crash"},
+		{"-strategies lua_atomic -conditions crash -seam read", "strategy lua_atomic has no seams"},
+		{"-strategies lua_stream -conditions crash -seam read,read", "seam read is named twice"},
+		{"-seam ,", `"," is empty`},
+		{"-strategies lua_stream -accept-replicas 1", "replicas of accepted orders need a Redis with replicas: -redis local -conditions failover"},
+		{"-strategies lua_stream -accept-replicas -1", "-1 replicas of an accepted order"},
+		{"-strategies watch -accept-replicas 1 -redis redis://127.0.0.1:1", "-strategies lua_stream"},
+		{"-workload lock -seam all", "-seam has no effect with -workload lock"},
+		{"-workload cache -seam all", "has no seams"},
+		{"-strategies none,h3_claim -target http://h:1", "h3_claim is of workload hold: it needs shops that the bench starts"},
+		{"-strategies none,h3_claim -rate 10", "h3_claim is of workload hold: its buyers do not come at a -rate"},
+		{"-strategies none,h3_claim -conditions calm,chaos", "chaos cannot be combined"},
+		{"-strategies none,h3_claim -instances 1 -conditions calm", "h3_claim is of workload hold: cannot be run: 1 instance; allowed: 2 to 16"},
+		{"-strategies h3_claim -keys unique", "-keys has no effect with -workload hold"},
 		{"-conditions calm,stormy", `"stormy" (allowed: [calm slow`},
 		{"-workload write", `"write" (allowed: [deduct cache`},
 		{"-workload write", "cache hold lock])"},
@@ -170,11 +186,15 @@ func TestDefaults(t *testing.T) {
 		args       string
 		conditions []catalog.Condition
 		workload   catalog.Workload
+		holds      []catalog.Condition // of h3_claim; nil: it is not run
 	}{
-		{"", []catalog.Condition{calm, slow, crash, pause}, catalog.Deduct},
-		{"-instances 1", []catalog.Condition{calm, slow}, catalog.Deduct},
-		{"-target http://h:1", []catalog.Condition{calm}, catalog.Deduct},
-		{"-workload cache", []catalog.Condition{calm, slow, crash, pause}, catalog.Cache},
+		{"", []catalog.Condition{calm, slow, crash, pause}, catalog.Deduct, []catalog.Condition{calm, crash, pause}},
+		{"-conditions pause,slow", []catalog.Condition{pause, slow}, catalog.Deduct, []catalog.Condition{pause, slow}},
+		{"-instances 1", []catalog.Condition{calm, slow}, catalog.Deduct, nil},
+		{"-instances 17", []catalog.Condition{calm, slow, crash, pause}, catalog.Deduct, nil},
+		{"-target http://h:1", []catalog.Condition{calm}, catalog.Deduct, nil},
+		{"-workload deduct", []catalog.Condition{calm, slow, crash, pause}, catalog.Deduct, nil},
+		{"-workload cache", []catalog.Condition{calm, slow, crash, pause}, catalog.Cache, nil},
 	} {
 		o, err := parse(strings.Fields(tt.args))
 		if err != nil {
@@ -182,6 +202,14 @@ func TestDefaults(t *testing.T) {
 		}
 		if !slices.Equal(o.Conditions, tt.conditions) || !slices.Equal(o.Strategies, bench.DefaultStrategies(catalog.Strategies(), tt.workload)) {
 			t.Errorf("%q: conditions %v, strategies %v", tt.args, o.Conditions, o.Strategies)
+		}
+		var stages []string
+		var holds []catalog.Condition
+		if o.hold != nil {
+			stages, holds = o.hold.Stages, o.hold.Conditions
+		}
+		if !slices.Equal(holds, tt.holds) || len(holds) > 0 && !slices.Equal(stages, []string{"h3_claim"}) {
+			t.Errorf("%q: holds under %v, want %v; stages %v", tt.args, holds, tt.holds, stages)
 		}
 		if o.Requests != 5000 || o.Stock != 1000 || o.Keys != bench.NoKeys || !o.SecondLook || o.redis != "embedded" || o.db != "embedded" {
 			t.Errorf("%q: %+v", tt.args, o)

@@ -10,10 +10,8 @@ import (
 	"slices"
 	"strings"
 
-	"oversell/internal/backend"
 	"oversell/internal/bench"
 	"oversell/internal/bench/holdsale"
-	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 )
 
@@ -35,13 +33,26 @@ func serveHold(ctx context.Context, serve func(ctx context.Context, in io.Reader
 // forHold are the flags that the workload uses.
 var forHold = []string{"redis", "db", "requests", "stock", "instances", "workload", "strategies", "conditions", "ttl", "repeat", "seam", "json", "html"}
 
-// interpretHold parses the flags for the workload.
-func (o *options) interpretHold(fs *flag.FlagSet, t texts) error {
+// newHold returns a config of the workload, without sizes and conditions.
+func (o *options) newHold(stages []string) *holdsale.Config {
 	c := &holdsale.Config{
-		Stages: split(t.strategies), Instances: o.Instances, Repeat: o.Repeat,
+		Stages: stages, Instances: o.Instances, Repeat: o.Repeat,
 		Shop:     func() (*exec.Cmd, error) { return self(holdShopArg) },
 		Provider: func() (*exec.Cmd, error) { return self(providerArg) },
 	}
+	switch o.redis {
+	case "embedded":
+	case "local":
+		c.Failovers = struct{ bench.Failovers }{} // a placeholder: it is started if it is needed
+	default:
+		c.RedisURL = o.redis
+	}
+	return c
+}
+
+// interpretHold parses the flags for the workload.
+func (o *options) interpretHold(fs *flag.FlagSet, t texts) error {
+	c := o.newHold(split(t.strategies))
 	if o.html == "-" {
 		return errHTML
 	}
@@ -70,24 +81,32 @@ func (o *options) interpretHold(fs *flag.FlagSet, t texts) error {
 		if !slices.Contains(c.Conditions, catalog.Crash) && len(c.Conditions) > 0 {
 			return fmt.Errorf("-seam has no effect here: it is for -conditions %s", catalog.Crash)
 		}
-		if c.Seams = seams(t.seam); t.seam == allStrategies {
-			c.Seams = holdsale.Seams()
+		var others []string
+		if c.Seams, others = seams(t.seam); len(others) > 0 {
+			return fmt.Errorf("-seam: %w of a seam of workload %s: %q (allowed: %v)", catalog.ErrName, catalog.Hold, others[0], holdsale.Seams())
 		}
 	}
 	if slices.Equal(c.Stages, []string{allStrategies}) {
 		c.Stages = nil
 	}
 	*c = c.WithDefaults()
-	o.hold = c
+	o.hold, o.Strategies = c, nil
 	return c.Check()
 }
 
-// seams are the seams that a flag names.
-func seams(text string) (all []holdsale.Seam) {
-	for _, name := range split(text) {
-		all = append(all, holdsale.Seam(name))
+// seams are the seams of a sale by holds that a flag names, and the other names.
+func seams(text string) (all []holdsale.Seam, others []string) {
+	if text == allStrategies {
+		return holdsale.Seams(), nil
 	}
-	return all
+	for _, name := range split(text) {
+		if slices.Contains(holdsale.Seams(), holdsale.Seam(name)) {
+			all = append(all, holdsale.Seam(name))
+		} else {
+			others = append(others, name)
+		}
+	}
+	return all, others
 }
 
 var errHTML = errors.New("-html is -, and must be a file: standard output is for the table")
@@ -98,39 +117,7 @@ func seamUsage() string {
 	for _, at := range holdsale.Seams() {
 		names = append(names, string(at))
 	}
-	return "`SEAMS` of a sale by holds at which condition crash kills a shop, in turn, separated by commas: " + strings.Join(names, ",") + ", or all (default all for h3_claim, capture,order for the others)"
-}
-
-// runHold runs the workload, as run does the others.
-func (o options) runHold(ctx context.Context, stdout, stderr io.Writer) (bool, error) {
-	out, err := o.open(stdout, stderr)
-	if err != nil {
-		return false, err
-	}
-	report, err := o.measureHold(ctx, stderr)
-	written := out.report(len(report.Rows), func() error { return out.write(report) })
-	return report.AsExpected(), errors.Join(err, written)
-}
-
-func (o options) measureHold(ctx context.Context, stderr io.Writer) (r report.Report, err error) {
-	servers, err := backend.Serve(ctx, o.redis, o.db)
-	if err != nil {
-		return r, err
-	}
-	defer func() { err = errors.Join(err, servers.Close()) }()
-	c := *o.hold
-	c.RedisURL, c.DBURL = servers.RedisURL, servers.DBURL
-	var progress holdsale.Progress = bench.Silent{}
-	if terminal(stderr) {
-		bar := bench.NewBar(stderr)
-		defer bar.Close()
-		progress = bar
-	}
-	r.Manifest = c.Manifest(servers.RedisName, servers.DBName)
-	r.Manifest.Flags = o.given
-	r.Rows, err = holdsale.Run(ctx, c, progress)
-	if err != nil && ctx.Err() != nil {
-		err = fmt.Errorf("interrupted after %d finished rows: %w", len(r.Rows), err)
-	}
-	return r, err
+	return "`SEAMS` at which condition crash kills a process, separated by commas, or all; of workload hold: " + strings.Join(names, ",") +
+		" (default all for h3_claim, capture,order for the others); of lua_stream: " + strings.Join(bench.Seams(), ",") +
+		" (default: in the work before the script)"
 }

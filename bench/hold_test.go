@@ -2,9 +2,13 @@ package main
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"oversell/internal/bench/holdsale"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
@@ -38,20 +42,88 @@ func TestHoldWorkload(t *testing.T) {
 	}
 }
 
+// Stages of holds may be named beside other strategies, or alone, without the workload.
+func TestStrategiesDecideTheWorkload(t *testing.T) {
+	alone, err := parse([]string{"-strategies", "h3_claim", "-conditions", "calm", "-requests", "60"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(alone.Strategies) != 0 || alone.hold == nil || alone.hold.Buyers != 60 || !slices.Equal(alone.hold.Stages, []string{"h3_claim"}) {
+		t.Errorf("alone: strategies %v, holds %+v", alone.Strategies, alone.hold)
+	}
+	beside, err := parse([]string{"-strategies", "h3_claim,lua_stream", "-conditions", "calm,slow", "-requests", "60"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(beside.Strategies, []string{"lua_stream"}) || beside.Requests != 60 || beside.hold == nil ||
+		!slices.Equal(beside.hold.Stages, []string{"h3_claim"}) || beside.hold.Buyers != holdsale.DefaultBuyers || !slices.Equal(beside.hold.Conditions, beside.Conditions) {
+		t.Errorf("beside: strategies %v, %d requests, holds %+v", beside.Strategies, beside.Requests, beside.hold)
+	}
+	every, err := parse([]string{"-strategies", "all"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if every.hold == nil || !slices.Equal(every.hold.Stages, catalog.HoldNames()) {
+		t.Errorf("all: holds %+v", every.hold)
+	}
+}
+
+// A run of two workloads has a table of each in every form, and its report can be compared.
+func TestRunOfTwoWorkloads(t *testing.T) {
+	dir := t.TempDir()
+	json, html, alone := filepath.Join(dir, "both.json"), filepath.Join(dir, "both.html"), filepath.Join(dir, "alone.json")
+	got := try(t, small("-strategies", "h3_claim,lua_stream", "-conditions", "calm", "-json", json, "-html", html)...)
+	if got.code != exitExpected || got.stderr != "" {
+		t.Fatalf("exit code %d, stderr %q, stdout\n%s", got.code, got.stderr, got.stdout)
+	}
+	first, second, _ := strings.Cut(got.stdout, "buyers who hold a unit and pay later")
+	if !strings.Contains(first, "lua_stream") || strings.Contains(first, "h3_claim") || !strings.Contains(second, "h3_claim") || !strings.Contains(second, "All 2 rows matched") {
+		t.Errorf("stdout\n%s", got.stdout)
+	}
+	r, err := read(json)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts := r.Parts()
+	if len(parts) != 2 || len(parts[0].Rows) != 1 || len(parts[1].Rows) != 1 || parts[1].Rows[0].Held == nil || parts[1].Manifest.Requests != holdsale.DefaultBuyers {
+		t.Errorf("parts: %+v", parts)
+	}
+	page, err := os.ReadFile(html)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(page), `<table class="rows">`); n != 2 {
+		t.Errorf("%d tables in the page, want 2", n)
+	}
+
+	if got := tryCompare(json, json); got.code != exitExpected || !strings.Contains(got.stdout, "until all agreed") || !strings.Contains(got.stdout, "Redis commands per request") {
+		t.Errorf("exit code %d, %q\n%s", got.code, got.stderr, got.stdout)
+	}
+	if got := try(t, small("-strategies", "lua_stream", "-conditions", "calm", "-json", alone)...); got.code != exitExpected {
+		t.Fatalf("exit code %d\n%s%s", got.code, got.stdout, got.stderr)
+	}
+	if got := tryCompare(alone, json); got.code != exitExpected || !strings.Contains(got.stdout, "h3_claim under calm is only in "+json) {
+		t.Errorf("exit code %d, %q\n%s", got.code, got.stderr, got.stdout)
+	}
+}
+
 func TestHoldWorkloadRefusesWhatItDoesNotUse(t *testing.T) {
 	for args, want := range map[string]string{
-		"-workload hold -work 1ms":                         "-work has no effect with -workload hold",
-		"-workload hold -rate 10":                          "-rate has no effect with -workload hold",
-		"-workload hold -strategies v8_fenced":             `"v8_fenced" (allowed: [h1_counter h2_status h3_claim])`,
-		"-workload hold -conditions failover":              "condition failover with workload hold; allowed: [calm slow late crash pause]",
-		"-workload hold -conditions crash -seam nowhere":   `"nowhere" (allowed: [take capture claim order refund sweep])`,
-		"-workload hold -conditions pause -seam take":      "-conditions crash",
-		"-workload hold -instances 1":                      "allowed: 2 to 16",
-		"-workload hold -ttl 0":                            "-ttl is 0",
-		"-workload hold -ttl 1ms":                          "a ttl of 1ms",
-		"-workload hold -html -":                           "-html is -",
-		"-seam take":                                       "-workload hold",
-		"-workload hold -strategies h1_counter,h1_counter": "h1_counter is named twice",
+		"-workload hold -work 1ms":                                 "-work has no effect with -workload hold",
+		"-workload hold -rate 10":                                  "-rate has no effect with -workload hold",
+		"-workload hold -strategies v8_fenced":                     `"v8_fenced" (allowed: [h1_counter h2_status h3_claim])`,
+		"-workload hold -conditions failover":                      "condition failover needs a Redis with replicas that the bench starts: -redis local",
+		"-workload hold -conditions chaos":                         "condition chaos with workload hold; allowed: [calm slow late crash pause partition failover]",
+		"-workload hold -conditions partition -redis rediss://h:1": "condition partition needs a Redis whose connections can be relayed",
+		"-workload hold -conditions crash -seam nowhere":           `"nowhere" (allowed: [take capture claim order refund sweep])`,
+		"-workload hold -conditions pause -seam take":              "-conditions crash",
+		"-workload hold -instances 1":                              "allowed: 2 to 16",
+		"-workload hold -ttl 0":                                    "-ttl is 0",
+		"-workload hold -ttl 1ms":                                  "a ttl of 1ms",
+		"-workload hold -html -":                                   "-html is -",
+		"-seam take":                                               "take is a seam of workload hold",
+		"-workload hold -conditions crash -seam script":            `a seam of workload hold: "script" (allowed: [take`,
+		"-workload hold -strategies h1_counter,h1_counter":         "h1_counter is named twice",
 	} {
 		got := try(t, strings.Fields(args)...)
 		if got.code != exitFailed || !strings.Contains(got.stderr, want) || strings.Count(got.stderr, "\n") != 1 {

@@ -87,7 +87,7 @@ type options struct {
 	json, html  string
 	given       []string         // flags that were set, without secrets
 	crowd       *crowd           // of workload lock, or nil
-	hold        *holdsale.Config // of workload hold, or nil
+	hold        *holdsale.Config // of workload hold, or nil; without Strategies there is no other
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
@@ -101,9 +101,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		measure := o.run
 		if o.crowd != nil {
 			measure = o.runLock
-		}
-		if o.hold != nil {
-			measure = o.runHold
 		}
 		expected, err = measure(ctx, stdout, stderr)
 	}
@@ -134,7 +131,7 @@ func measure(ctx context.Context, o options, stderr io.Writer) (report report.Re
 	redisName, dbName := "of the shops", "of the shops"
 	if len(o.Targets) == 0 {
 		redis, db := o.redis, o.db
-		if slices.Contains(o.Conditions, catalog.Failover) {
+		if o.failsOver() {
 			set, startErr := local.StartSentinels(ctx)
 			if startErr != nil {
 				return report, startErr
@@ -170,10 +167,14 @@ func measure(ctx context.Context, o options, stderr io.Writer) (report report.Re
 		defer bar.Close()
 		progress = bar
 	}
-	report.Manifest = o.Config.Manifest(redisName, dbName)
+	parts := o.parts(redisName, dbName)
+	report.Manifest = parts[0].manifest
 	report.Manifest.Servers = o.serverNames
 	report.Manifest.Flags = o.given
-	report.Rows, err = bench.Run(ctx, o.Config, progress)
+	for _, p := range parts[1:] {
+		report.Manifest.Also = append(report.Manifest.Also, p.manifest)
+	}
+	report.Rows, err = runParts(ctx, parts, progress)
 	if err != nil && ctx.Err() != nil {
 		err = fmt.Errorf("interrupted after %d finished rows: %w", len(report.Rows), err)
 	}

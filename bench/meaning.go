@@ -12,7 +12,7 @@ import (
 // checkMeaning refuses flags that have no effect on this run. A setting from the
 // environment alone is ignored: it may be meant for other runs.
 func (o options) checkMeaning(line *flag.FlagSet) error {
-	if o.crowd != nil || o.hold != nil {
+	if o.crowd != nil || len(o.Strategies) == 0 {
 		return nil // checkLine has done it
 	}
 	for _, m := range o.meanings() {
@@ -53,6 +53,7 @@ func (o options) meanings() []meaning {
 		{"faults", chaos, "-conditions chaos"},
 		{"requests", !chaos, "other conditions than chaos, which takes -rate and -duration"},
 		{"unfenced", deduct && anyOf(catalog.Strategy.HasToken), "-workload deduct and a strategy with fencing tokens: " + strings.Join(fenced, ", ")},
+		{"accept-replicas", deduct && anyOf(func(s catalog.Strategy) bool { return s.Kind == catalog.Streamed }), "-workload deduct and -strategies lua_stream"},
 		{"redlock", slices.Contains(needs, catalog.NeedsNodes), "-strategies redlock"},
 		{"etcd", slices.Contains(needs, catalog.NeedsEtcd), "-strategies etcd"},
 		{"zookeeper", slices.Contains(needs, catalog.NeedsZooKeeper), "-strategies zookeeper"},

@@ -169,7 +169,7 @@ func (r *chaosRow) start(ctx context.Context) error {
 		r.links = append(r.links, link)
 		s := &slot{cfg: r.cfg, plan: p, setup: setup{
 			RedisURL: link.RedisURL, DBURL: link.DBURL, Name: fmt.Sprintf("%s-%d", r.sku, n+1), Token: r.admin.token,
-			TTL: r.cfg.TTL, Wait: r.cfg.Wait, Policy: r.cfg.Policy.String(), Unfenced: r.cfg.Unfenced, Servers: r.cfg.Servers,
+			TTL: r.cfg.TTL, Wait: r.cfg.Wait, Policy: r.cfg.Policy.String(), Unfenced: r.cfg.Unfenced, Servers: r.cfg.Servers, Replicas: r.cfg.Replicas,
 		}}
 		r.shops = append(r.shops, s)
 		if err := s.Start(ctx); err != nil {

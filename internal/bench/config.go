@@ -54,7 +54,9 @@ type Config struct {
 	SecondLook bool          // cache: readers check it again under the lock
 	Keeper     stock.Backend // of the stock; "": Redis, or the database for strategies that need it there
 	Unfenced   bool          // the stock does not check fencing tokens
+	Replicas   int           // of Redis that must have an accepted order: see stock.Stream
 	Repeat     int           // runs of each row; default 1
+	Seams      []string      // at which condition crash kills processes, in one row; default in the work of a holder
 	ID         string        // unique among benches; default random
 
 	// Rate makes it an open load: so many requests per second for Duration, at most
@@ -110,6 +112,7 @@ const (
 	MaxInstances = 64
 	MaxRepeat    = 100
 	maxStock     = 1_000_000
+	maxReplicas  = 16
 	maxDuration  = time.Hour
 )
 
@@ -203,6 +206,10 @@ func (c Config) Check() error {
 		return invalid("idempotency keys %q; allowed: %s, %s, %s", c.Keys, NoKeys, UniqueKeys, PairedKeys)
 	case c.Keeper != "" && c.Keeper != stock.InRedis && c.Keeper != stock.InDatabase:
 		return invalid("stock kept in %q; allowed: %s, %s", c.Keeper, stock.InRedis, stock.InDatabase)
+	case c.Replicas < 0 || c.Replicas > maxReplicas:
+		return invalid("%s of an accepted order; allowed: 0 to %d", report.Plural(c.Replicas, "replica"), maxReplicas)
+	case c.Replicas > 0 && len(c.Targets) == 0 && c.RedisURL == "" && (c.Failovers == nil || !slices.Contains(c.Conditions, catalog.Failover)):
+		return invalid("replicas of accepted orders need a Redis with replicas: -redis local -conditions %s, or your own", catalog.Failover)
 	case len(c.Strategies) == 0:
 		return invalid("no strategy")
 	case len(c.Conditions) == 0:
@@ -234,6 +241,9 @@ func (c Config) Check() error {
 		if err := c.checkStrategy(s); err != nil {
 			return err
 		}
+	}
+	if err := c.checkSeams(); err != nil {
+		return err
 	}
 	return c.checkFiles()
 }
@@ -399,7 +409,7 @@ func (c Config) Manifest(redis, db string) report.Manifest {
 	m.ID, m.Requests, m.Stock, m.Workload = c.ID, c.Requests, c.Stock, string(c.Workload)
 	m.Instances, m.Targets = c.shops(), c.Targets
 	m.Keys, m.SecondLook, m.Repeat = string(c.Keys), c.SecondLook, c.Repeat
-	m.Keeper, m.Unfenced = c.Keeper, c.Unfenced
+	m.Keeper, m.Unfenced, m.Replicas = c.Keeper, c.Unfenced, c.Replicas
 	m.Planned = len(c.Strategies) * len(c.Conditions) * c.Repeat
 	if c.chaotic() {
 		m.Seed, m.Keys = c.Seed, string(UniqueKeys)

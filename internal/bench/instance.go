@@ -25,6 +25,11 @@ type setup struct {
 	Unfenced bool          `json:"unfenced"`
 	Gauge    string        `json:"gauge,omitempty"` // path of the gauge; "": none
 
+	Replicas   int    `json:"replicas,omitempty"`    // of an accepted order
+	NoConsumer bool   `json:"no_consumer,omitempty"` // workers write the accepted orders
+	Worker     bool   `json:"worker,omitempty"`      // it is one, and no shop
+	Seam       string `json:"seam,omitempty"`        // at which a worker stops
+
 	Servers lockservers.Addresses `json:"servers"`
 }
 

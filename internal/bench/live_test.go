@@ -1,6 +1,7 @@
 package bench_test
 
 import (
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -84,17 +85,23 @@ func TestRowIsSeenOnItsWay(t *testing.T) {
 	}
 }
 
-// The commands of who looks on do not count for the row.
+// The commands of a Watcher that looks do not count for the row. On a machine that stalls
+// there are fewer audits, and the row has more of the commands that shops send now and then:
+// then the work takes twice as long in the next try.
 func TestLookingOnCostsTheRowNothing(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, "embedded")
-	cfg.Strategies, cfg.Requests, cfg.Stock, cfg.Work = []string{"sql_conditional"}, 20, 20, 2*time.Second
-	alone := run(t, cfg)["sql_conditional/calm"]
-	row, o := watched(t, cfg)
-	more := (*row.RedisCommands - *alone.RedisCommands) * float64(row.Requests)
-	if len(o.audits) < 12 || more >= float64(2*len(o.audits)) {
-		t.Errorf("%.0f more commands than when nobody looks, with %d audits of three commands or more; want next to none", more, len(o.audits))
-	}
+	cfg.Strategies, cfg.Requests, cfg.Stock = []string{"sql_conditional"}, 20, 20
+	bench.Undisturbed(t, 20*time.Millisecond, func(try int) string {
+		cfg.Work = 2 * time.Second << try
+		alone := run(t, cfg)["sql_conditional/calm"]
+		row, o := watched(t, cfg)
+		more := (*row.RedisCommands - *alone.RedisCommands) * float64(row.Requests)
+		if len(o.audits) < 12 || more >= float64(2*len(o.audits)) {
+			return fmt.Sprintf("%.0f more commands than when nobody looks, with %d audits of three commands or more; want next to none", more, len(o.audits))
+		}
+		return ""
+	})
 }
 
 // A process that is stopped cannot be asked, and the other one can.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,9 +17,10 @@ import (
 type plan struct {
 	Item      string            `json:"item"` // that is sold
 	Condition catalog.Condition `json:"condition"`
-	At        int               `json:"at"`   // which hold of the instance gets the fault, from 1
-	Work      time.Duration     `json:"work"` // how long every holder works
-	Long      time.Duration     `json:"long"` // how long a slow or late holder takes: longer than the ttl
+	At        int               `json:"at"`             // which hold of the instance gets the fault, from 1
+	Work      time.Duration     `json:"work"`           // how long every holder works
+	Long      time.Duration     `json:"long"`           // how long a slow or late holder takes: longer than the ttl
+	Seam      string            `json:"seam,omitempty"` // at which a call is parked, instead of a holder
 
 	// Gather is how long the first holder of the instance, and those that enter meanwhile,
 	// work, so that waiters gather.
@@ -37,6 +39,12 @@ func (c Config) plan(item string, condition catalog.Condition) plan {
 	}
 	if c.Workload == catalog.Cache {
 		p.Gather = coldLoad
+	}
+	if c.atSeams(condition) {
+		p.Condition = catalog.Calm
+		if slices.Contains(c.Seams, SeamScript) {
+			p.Seam = SeamScript
+		}
 	}
 	return p
 }

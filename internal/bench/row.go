@@ -27,6 +27,8 @@ type run struct {
 	fleet    *fleet // nil with running shops
 	waiting  func(waiting func() int64)
 	watcher  Watcher // or nil
+	kills    kills
+	workers  int // started
 }
 
 // do runs the row: it puts the item on sale, sends the requests, waits for every outcome,
@@ -59,11 +61,12 @@ func (r *run) do(ctx context.Context) (row report.Row, err error) {
 	if err != nil {
 		return report.Row{}, err
 	}
+	defer r.kills.close()
 	o, err := r.observe(ctx, l, w)
 	if err != nil {
 		return report.Row{}, err
 	}
-	if o.audit, o.drain, err = r.settled(ctx); err != nil {
+	if o.audit, o.settled, err = r.settle(ctx); err != nil {
 		return report.Row{}, err
 	}
 	if o.told, err = r.told(ctx, o); err != nil {
@@ -76,14 +79,13 @@ func (r *run) do(ctx context.Context) (row report.Row, err error) {
 	return r.row(o), nil
 }
 
-// settled audits the row once all accepted orders are written, and returns how long that
-// took. If Redis was unreachable for a while, the shop's clients may need a moment to
-// reconnect.
-func (r *run) settled(ctx context.Context) (found web.Audit, drain time.Duration, err error) {
+// settle audits the row once all accepted orders are written, and returns when that was. If
+// Redis was unreachable for a while, the shop's clients may need a moment to reconnect.
+func (r *run) settle(ctx context.Context) (found web.Audit, at time.Time, err error) {
 	away := r.cond == catalog.Partition || r.cond == catalog.Failover
 	for start, pause := time.Now(), minDrainPause; ; pause = min(2*pause, maxDrainPause) {
 		found, err = r.admin.audit(ctx, r.survivor(), r.sku)
-		drain = time.Since(start)
+		at = time.Now()
 		limit, wait := time.Duration(0), settleTime/50
 		switch {
 		case err != nil && away:
@@ -91,8 +93,8 @@ func (r *run) settled(ctx context.Context) (found web.Audit, drain time.Duration
 		case err == nil && found.Unwritten > 0:
 			limit, wait = drainTime, pause
 		}
-		if drain >= limit || !proc.Sleep(ctx, wait) {
-			return found, drain, err
+		if at.Sub(start) >= limit || !proc.Sleep(ctx, wait) {
+			return found, at, err
 		}
 	}
 }
@@ -135,9 +137,9 @@ type outcome struct {
 	open        *report.Open // of an open load
 	notInjected error        // why the fault was not injected
 	audit       web.Audit
-	told        figures.Told  // of a sale
-	drain       time.Duration // until all accepted orders were written, after the last reply
-	commands    *int64        // nil: not counted
+	told        figures.Told // of a sale
+	settled     time.Time    // when all accepted orders were written
+	commands    *int64       // nil: not counted
 }
 
 // observe sends the requests, injects the fault of the condition, and serves the watcher.
@@ -173,6 +175,8 @@ func (r *run) inject(ctx, load context.Context) error {
 	switch {
 	case r.fleet == nil || r.cond == catalog.Calm:
 		return nil
+	case r.cfg.atSeams(r.cond):
+		return r.killAtSeams(ctx, load)
 	case r.cond == catalog.Failover:
 		return r.failOver(ctx, load)
 	case r.cond == catalog.Partition:
@@ -261,7 +265,12 @@ func (r *run) judgeSale(row *report.Row, o outcome) {
 	row.AcknowledgedMissing, row.Unreported, row.Uncompared = o.told.AcknowledgedMissing, o.told.Unreported, o.unkept
 	row.AcceptedLost, row.DurableP99 = o.told.AcceptedLost, o.audit.DurableP99
 	if r.strategy.Kind == catalog.Streamed {
-		row.Drain = figures.Milliseconds(o.drain)
+		row.Drain = figures.Milliseconds(o.settled.Sub(o.start.Add(o.wall)))
+		agreed := o.settled
+		if o.audit.Unwritten > 0 || found.LostUpdates() != 0 {
+			agreed = time.Time{}
+		}
+		row.Kills = r.kills.figures(agreed)
 	}
 	row.Duplicates = max(found.Duplicates, o.told.Duplicates)
 	row.Throughput = float64(row.Sold) / o.wall.Seconds()

@@ -96,7 +96,7 @@ func (b *runner) newFleet(cfg Config) (*fleet, error) {
 	}
 	f := &fleet{command: cfg.Command, setup: setup{
 		RedisURL: redisURL, DBURL: cfg.DBURL, Name: b.cfg.ID, Token: b.token,
-		TTL: cfg.TTL, Wait: cfg.Wait, Policy: cfg.Policy.String(), Unfenced: cfg.Unfenced, Servers: cfg.Servers,
+		TTL: cfg.TTL, Wait: cfg.Wait, Policy: cfg.Policy.String(), Unfenced: cfg.Unfenced, Servers: cfg.Servers, Replicas: cfg.Replicas,
 	}}
 	_, f.gauged = b.progress.(Watcher)
 	if b.fleet != nil {
@@ -180,8 +180,8 @@ func (b *runner) undisturbed(ctx context.Context, name string, c catalog.Conditi
 // restart replaces the instances if cfg or the condition needs others. Until then they
 // stay: the last ones are needed to tidy up.
 func (b *runner) restart(cfg Config, c catalog.Condition) error {
-	severable := c == catalog.Partition
-	if b.fleet == nil || b.fleet.setup.TTL == cfg.TTL && b.fleet.severable == severable {
+	severable, noConsumer := c == catalog.Partition, cfg.atSeams(c)
+	if b.fleet == nil || b.fleet.setup.TTL == cfg.TTL && b.fleet.severable == severable && b.fleet.setup.NoConsumer == noConsumer {
 		return nil
 	}
 	b.fleet.stop(stopTimeout)
@@ -189,7 +189,7 @@ func (b *runner) restart(cfg Config, c catalog.Condition) error {
 	if err != nil {
 		return err
 	}
-	f.severable = severable
+	f.severable, f.setup.NoConsumer = severable, noConsumer
 	b.fleet = f
 	return nil
 }

@@ -27,7 +27,8 @@ func Serve(ctx context.Context, list catalog.List, in io.Reader, out, log io.Wri
 	s := &server{Parent: proc.Listen[command, event](ctx, cancel, in, out), resume: make(chan struct{}, 1)}
 	s.worker.park = s.park
 	s.worker.overstays = func(until time.Time) { s.Send(event{Overstays: &until}) }
-	cfg, err := s.setup(s.Next(ctx).Setup)
+	with := s.Next(ctx).Setup
+	cfg, err := s.setup(with)
 	if err != nil {
 		return err
 	}
@@ -45,6 +46,9 @@ func Serve(ctx context.Context, list catalog.List, in io.Reader, out, log io.Wri
 	s.stalls = proc.WatchStalls(tolerable(cfg.TTL), func(d time.Duration) { s.Send(event{Stalled: d}) })
 	defer s.stalls.Stop()
 	go s.obey(cfg.Logger)
+	if with.Worker {
+		return shop.Work(ctx, cfg)
+	}
 	return shop.Run(ctx, cfg)
 }
 
@@ -53,6 +57,7 @@ type server struct {
 	*proc.Parent[command, event]
 	worker  worker
 	counter counter
+	seam    seam
 	stalls  *proc.StallWatch // from the setup on
 	resume  chan struct{}
 }
@@ -70,14 +75,25 @@ func (s *server) setup(with *setup) (shop.Config, error) {
 			return shop.Config{}, err
 		}
 	}
-	return shop.Config{
+	s.seam.set(with.Seam)
+	cfg := shop.Config{
 		Addr: "127.0.0.1:0", RedisURL: with.RedisURL, DBURL: with.DBURL,
 		Instance: with.Name, Token: with.Token,
 		TTL: with.TTL, Wait: with.Wait, Policy: policy, Work: s.worker.work,
 		Consumer: stock.Consumer{ClaimAfter: with.TTL}, // as long as a lock of a killed process lasts
-		Unfenced: with.Unfenced, Servers: lockservers.Running(with.Servers),
-		Ready: func(addr string) { s.Send(event{Addr: addr}) },
-	}, nil
+		Unfenced: with.Unfenced, Servers: lockservers.Running(with.Servers), NoConsumer: with.NoConsumer, AcceptReplicas: with.Replicas,
+		Ready: func(addr string) { s.Send(event{Addr: cmp.Or(addr, "none")}) }, // a worker has none
+	}
+	if with.NoConsumer {
+		cfg.Hook = scriptHook{s}
+	}
+	if with.Seam != "" {
+		cfg.Consumer.Seam = func(at string) error {
+			s.reach(at)
+			return nil
+		}
+	}
+	return cfg, nil
 }
 
 // obey carries out commands until there are no more. Then a parked holder goes on, so
@@ -89,6 +105,7 @@ func (s *server) obey(log *slog.Logger) {
 		case c.Plan != nil:
 			s.worker.follow(*c.Plan)
 			s.counter.follow(c.Plan.Item)
+			s.seam.set(c.Plan.Seam)
 			s.stalls.Reset()
 			s.Send(event{Planned: true})
 		case c.Until != nil:

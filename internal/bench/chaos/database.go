@@ -91,13 +91,3 @@ func gone(err error) bool {
 	var said *driver.MySQLError
 	return errors.As(err, &said) && said.Number == erNoSuchThread
 }
-
-// withDBAddr returns the DSN with another host:port in it.
-func withDBAddr(dsn, addr string) (string, error) {
-	c, err := driver.ParseDSN(dsn)
-	if err != nil {
-		return "", errors.New("the DSN of the database does not parse") // it may hold a password
-	}
-	c.Addr = addr
-	return c.FormatDSN(), nil
-}

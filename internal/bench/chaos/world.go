@@ -60,7 +60,7 @@ func (s *Servers) Link() (_ *Link, err error) {
 	if l.db, err = netfault.Start(s.db.Addr); err != nil {
 		return nil, err
 	}
-	l.DBURL, err = withDBAddr(s.DBURL, l.db.Addr)
+	l.DBURL, err = backend.WithDatabaseAddr(s.DBURL, l.db.Addr)
 	return l, err
 }
 

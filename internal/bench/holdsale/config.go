@@ -15,6 +15,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"oversell/internal/backend"
+	"oversell/internal/bench"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 )
@@ -36,12 +38,15 @@ type Config struct {
 	TTL        time.Duration
 	Repeat     int
 	Seams      []Seam // at which crash kills, in turn; default depends on the stage
+	deaf       bool   // the provider sends no webhooks
 	ID         string // unique among benches; default random
 
 	RedisURL string
 	DBURL    string
-	Shop     func() (*exec.Cmd, error) // runs ServeShop
-	Provider func() (*exec.Cmd, error) // runs ServeProvider
+	// Failovers is the Redis at RedisURL, if it can fail over: see bench.Config.
+	Failovers bench.Failovers
+	Shop      func() (*exec.Cmd, error) // runs ServeShop
+	Provider  func() (*exec.Cmd, error) // runs ServeProvider
 }
 
 // The defaults of a Config.
@@ -70,7 +75,8 @@ func (c Config) WithDefaults() Config {
 		c.Stages = catalog.HoldNames()
 	}
 	if len(c.Conditions) == 0 {
-		c.Conditions = catalog.HoldConditions()
+		// The others take longer, or need other servers.
+		c.Conditions = []catalog.Condition{catalog.Calm, catalog.Slow, catalog.Late, catalog.Crash, catalog.Pause}
 	}
 	if slices.Contains(c.Seams, BeforeRefund) && !slices.Contains(c.Seams, AfterCapture) {
 		// The kill after a capture is what makes a refund.
@@ -122,6 +128,22 @@ func (c Config) Check() error {
 			return fmt.Errorf("%w of a seam: %q (allowed: %v)", catalog.ErrName, at, Seams())
 		}
 	}
+	return c.checkRedis()
+}
+
+// checkRedis returns an error for conditions that the Redis does not allow.
+func (c Config) checkRedis() error {
+	partition, failover := slices.Contains(c.Conditions, catalog.Partition), slices.Contains(c.Conditions, catalog.Failover)
+	switch {
+	case failover && partition:
+		return invalid("conditions %s and %s in one run: one needs a single Redis, the other a sentinel set", catalog.Partition, catalog.Failover)
+	case failover && c.Failovers == nil:
+		return invalid("condition %s needs a Redis with replicas that the bench starts: -redis local", catalog.Failover)
+	case partition && c.RedisURL != "": // otherwise it is not started yet
+		if _, err := backend.SingleAddr(c.RedisURL); err != nil {
+			return invalid("condition %s needs a Redis whose connections can be relayed (embedded, local or redis://host:port): %w", catalog.Partition, err)
+		}
+	}
 	return nil
 }
 
@@ -156,6 +178,15 @@ func cancels(at []Seam) bool {
 
 // sweep is the mean time between two sweeps of a shop.
 func (c Config) sweep() time.Duration { return c.TTL / 10 }
+
+// settle is after which time a shop settles a payment that was interrupted. By then a process
+// that was held up has gone on, and the webhooks have come: what they show is not to be hidden.
+func (c Config) settle() time.Duration {
+	if c.deaf {
+		return c.TTL / 2
+	}
+	return 6 * c.TTL
+}
 
 // long is longer than a hold lives, and than a sweep may take to find that it has expired.
 func (c Config) long() time.Duration { return c.TTL * 14 / 10 }

@@ -13,13 +13,25 @@ import (
 )
 
 // provided returns the faults of the payment provider from the beginning of a row on.
-// Webhooks come late enough that they do not settle a payment before the process does that
-// was held up.
 func (c Config) provided(condition catalog.Condition) payment.Faults {
+	return c.always(c.under(condition))
+}
+
+// always adds the faults that a row has from its beginning to its end.
+func (c Config) always(f payment.Faults) payment.Faults {
+	if c.deaf {
+		f.WebhookDropEvery = 1
+	}
+	return f
+}
+
+// under returns the faults of a condition. Webhooks come late enough that they do not settle a
+// payment before the process does that was held up.
+func (c Config) under(condition catalog.Condition) payment.Faults {
 	switch condition {
 	case catalog.Late:
 		return payment.Faults{WebhookDelay: payment.Duration(2 * c.long()), WebhookTwice: true}
-	case catalog.Pause:
+	case catalog.Pause, catalog.Partition:
 		return payment.Faults{WebhookDelay: payment.Duration(2 * c.long())}
 	case catalog.Crash:
 		return payment.Faults{
@@ -37,7 +49,8 @@ const (
 )
 
 // inject injects the faults of the condition until ctx ends. It returns the seams at which
-// it did, in turn, and an error if there was none to inject a fault at.
+// it did, or what shops were cut off from, in turn, and an error if there was none to inject a
+// fault at.
 func (r *row) inject(ctx context.Context) ([]string, error) {
 	switch r.cond {
 	case catalog.Late:
@@ -46,6 +59,10 @@ func (r *row) inject(ctx context.Context) ([]string, error) {
 		return r.crash(ctx)
 	case catalog.Pause:
 		return r.pause(ctx)
+	case catalog.Partition:
+		return r.partition(ctx)
+	case catalog.Failover:
+		return r.failOver(ctx)
 	}
 	return nil, nil
 }
@@ -145,18 +162,9 @@ func (r *row) pause(ctx context.Context) ([]string, error) {
 	if err := r.everywhere(ctx, arm{Seams: []Seam{BeforeClaim}, Skip: 2, Most: 1, Quiet: true}); err != nil {
 		return nil, err
 	}
-	var a arrival
-	select {
-	case a = <-r.fleet.reached:
-	case <-ctx.Done():
-		return nil, notInjected{BeforeClaim}
-	}
-	for _, other := range r.fleet.alive() {
-		if other != a.shop {
-			if err := other.arm(ctx, arm{}); err != nil {
-				return nil, err
-			}
-		}
+	a, err := r.victim(ctx, BeforeClaim)
+	if err != nil {
+		return nil, err
 	}
 	a.shop.paused.Store(true)
 	if err := a.shop.Pause(); err != nil {
@@ -164,9 +172,26 @@ func (r *row) pause(ctx context.Context) ([]string, error) {
 	}
 	r.pass(ctx, r.cfg.long())
 	// The stopped process finds the command when it goes on.
-	err := errors.Join(a.shop.Send(command{Resume: true}), a.shop.Continue())
+	err = errors.Join(a.shop.Send(command{Resume: true}), a.shop.Continue())
 	r.disarm(ctx)
 	return []string{string(a.at)}, err
+}
+
+// victim waits for a call at a seam, and disarms the seams of the shops that it is not in.
+func (r *row) victim(ctx context.Context, at Seam) (a arrival, err error) {
+	select {
+	case a = <-r.fleet.reached:
+	case <-ctx.Done():
+		return a, notInjected{at}
+	}
+	for _, other := range r.fleet.alive() {
+		if other != a.shop {
+			if err := other.arm(ctx, arm{}); err != nil {
+				return a, err
+			}
+		}
+	}
+	return a, nil
 }
 
 // pass waits, and meanwhile lets calls of other shops go on that wait at a seam.

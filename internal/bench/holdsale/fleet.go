@@ -36,6 +36,8 @@ type fleet struct {
 	token  string
 	secret []byte
 
+	severable bool // the shops' connections to their partners go through relays
+
 	provider *process
 	payments *payment.Client
 	balancer *http.Server
@@ -60,6 +62,7 @@ type arrival struct {
 type process struct {
 	*proc.Child[command, event]
 	url     string
+	links   links // of a shop that can be cut off, or nil
 	ready   chan string
 	armed   chan struct{}
 	killed  atomic.Bool // by the bench
@@ -113,13 +116,21 @@ func (f *fleet) add(ctx context.Context) (*process, error) {
 	f.started++
 	name := fmt.Sprintf("%s-%d", f.cfg.ID, f.started)
 	f.mu.Unlock()
-	p, err := f.start(ctx, f.cfg.Shop, setup{
+	s := setup{
 		Name: name, RedisURL: redisURL, DBURL: f.cfg.DBURL, Token: f.token,
-		TTL: f.cfg.TTL, Sweep: f.cfg.sweep(), Provider: f.provider.url, Secret: f.secret,
-	})
-	if err != nil {
-		return nil, err
+		TTL: f.cfg.TTL, Sweep: f.cfg.sweep(), Settle: f.cfg.settle(), Provider: f.provider.url, Secret: f.secret,
 	}
+	var between links
+	if f.severable {
+		if s, between, err = relay(s); err != nil {
+			return nil, err
+		}
+	}
+	p, err := f.start(ctx, f.cfg.Shop, s)
+	if err != nil {
+		return nil, errors.Join(err, between.close())
+	}
+	p.links = between
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.shops = append(f.shops, p)
@@ -192,6 +203,7 @@ func (p *process) arm(ctx context.Context, a arm) error {
 func (p *process) kill() {
 	p.killed.Store(true)
 	p.Kill()
+	_ = p.links.close() // nobody uses them any more
 }
 
 // alive returns the shops that were not killed.
@@ -285,7 +297,10 @@ func (f *fleet) balance() error {
 func (f *fleet) stopShops() {
 	var all sync.WaitGroup
 	for _, p := range f.alive() {
-		all.Go(func() { p.Close(stopTimeout) })
+		all.Go(func() {
+			p.Close(stopTimeout)
+			_ = p.links.close() // nobody uses them any more
+		})
 	}
 	all.Wait()
 	f.mu.Lock()

@@ -54,6 +54,7 @@ type seamPayments struct {
 }
 
 func (p seamPayments) Capture(ctx context.Context, paymentID, key string) (payment.Payment, error) {
+	p.seams.reach(ctx, beforeCapture)
 	done, err := p.Payments.Capture(ctx, paymentID, key)
 	if err == nil {
 		p.seams.reach(ctx, AfterCapture)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"oversell/internal/backend"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
@@ -41,7 +42,10 @@ func (r *row) judge(o observed) report.Row {
 
 // expect compares the row with the catalog's expectation.
 func (r *row) expect(row *report.Row, o observed) {
-	e, known := r.stage.Expect(r.cond, cancels(r.cfg.seams(r.stage)))
+	_, relayed := backend.DatabaseAddr(r.cfg.DBURL)
+	e, known := r.stage.Expect(catalog.HoldCase{
+		Condition: r.cond, Cancels: cancels(r.cfg.seams(r.stage)), InFile: relayed != nil,
+	})
 	switch {
 	case o.noFault != nil:
 		row.Differs = fmt.Sprintf("not every fault was injected: %v", o.noFault)

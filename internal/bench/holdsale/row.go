@@ -63,6 +63,11 @@ func (r *row) do(ctx context.Context) (_ report.Row, err error) {
 	if err := r.prepare(ctx); err != nil {
 		return report.Row{}, err
 	}
+	after, err := r.beforeFailover(ctx)
+	if err != nil {
+		return report.Row{}, err
+	}
+	defer func() { err = errors.Join(err, after()) }()
 	var o observed
 	injecting, stop := context.WithCancel(ctx)
 	defer stop()
@@ -102,6 +107,10 @@ func (r *row) prepare(ctx context.Context) error {
 	switch r.cond {
 	case catalog.Late, catalog.Crash:
 		r.spread = 3 * r.cfg.TTL // late faults begin halfway; several shops are killed
+	case catalog.Partition:
+		r.spread = 7 * r.cfg.TTL // shops are cut off three times, before the item is sold out
+	case catalog.Failover:
+		r.spread = max(3*r.cfg.TTL, failoverSpread)
 	}
 	if err := r.fleet.begin(ctx); err != nil {
 		return err
@@ -122,7 +131,7 @@ func (r *row) calm(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return r.fleet.payments.SetFaults(ctx, payment.Faults{})
+	return r.fleet.payments.SetFaults(ctx, r.cfg.always(payment.Faults{}))
 }
 
 // load lets the buyers come, evenly spread over time, and returns when each has an outcome.
@@ -159,6 +168,7 @@ func (r *row) sellOut(ctx context.Context) []purchase {
 	var mu sync.Mutex
 	var all []purchase
 	var buyers sync.WaitGroup
+	r.think = time.Millisecond
 	for n := range sellers {
 		buyers.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {
@@ -172,7 +182,6 @@ func (r *row) sellOut(ctx context.Context) []purchase {
 			}
 		})
 	}
-	r.think = time.Millisecond
 	buyers.Wait()
 	return all
 }

@@ -81,7 +81,7 @@ func (b *runner) undisturbed(ctx context.Context, name string, c catalog.Conditi
 	cfg := b.cfg
 	var discarded []report.Discarded
 	for {
-		b.restart(cfg)
+		b.restart(cfg, c)
 		b.stalls.Reset()
 		row, err := b.row(ctx, cfg, stage, c)
 		if err != nil {
@@ -98,11 +98,12 @@ func (b *runner) undisturbed(ctx context.Context, name string, c catalog.Conditi
 	}
 }
 
-// restart ends the shops if the config needs others. The row starts new ones.
-func (b *runner) restart(cfg Config) {
-	if b.fleet.cfg.TTL != cfg.TTL {
+// restart ends the shops if the config or the condition needs others. The row starts new ones.
+func (b *runner) restart(cfg Config, c catalog.Condition) {
+	severable := c == catalog.Partition
+	if b.fleet.cfg.TTL != cfg.TTL || b.fleet.severable != severable {
 		b.fleet.stopShops()
-		b.fleet.cfg = cfg
+		b.fleet.cfg, b.fleet.severable = cfg, severable
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"oversell/internal/backend/backendtest"
+	"oversell/internal/backend/local"
 	"oversell/internal/bench"
 	"oversell/internal/bench/holdsale"
 	"oversell/internal/bench/report"
@@ -18,15 +19,21 @@ import (
 // run runs a small bench on backends of a kind. All rows must be as the catalog expects.
 func run(t *testing.T, kind string, stages []string, conditions ...catalog.Condition) []report.Row {
 	t.Helper()
-	rows, err := holdsale.Run(t.Context(), holdsale.Config{
-		Stages: stages, Conditions: conditions, Buyers: 150, Stock: 80, TTL: time.Second,
-		RedisURL: backendtest.Redis(t, kind), DBURL: backendtest.Database(t, kind),
-		Shop: as(shop), Provider: as(provider),
-	}, bench.Silent{})
+	return runOn(t, holdsale.Config{
+		Stages: stages, Conditions: conditions, RedisURL: backendtest.Redis(t, kind), DBURL: backendtest.Database(t, kind),
+	})
+}
+
+// runOn is run on the backends of a config.
+func runOn(t *testing.T, cfg holdsale.Config) []report.Row {
+	t.Helper()
+	cfg.Buyers, cfg.Stock, cfg.TTL = 150, 80, time.Second
+	cfg.Shop, cfg.Provider = as(shop), as(provider)
+	rows, err := holdsale.Run(t.Context(), cfg, bench.Silent{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := len(stages) * len(conditions); len(rows) != want {
+	if want := len(cfg.Stages) * len(cfg.Conditions); len(rows) != want {
 		t.Fatalf("%d rows, want %d", len(rows), want)
 	}
 	for _, row := range rows {
@@ -53,7 +60,7 @@ func checkSound(t *testing.T, rows []report.Row) {
 		if row.AgreesAfter == nil {
 			t.Errorf("%s: nothing agreed before the sell-out", name)
 		}
-		if row.Condition == catalog.Late && row.Refunds == 0 {
+		if (row.Condition == catalog.Late || row.Condition == catalog.Partition) && row.Refunds == 0 {
 			t.Errorf("%s: no payment was refunded", name)
 		}
 		if row.Condition == catalog.Crash {
@@ -77,9 +84,56 @@ func checkAllSeams(t *testing.T, name string, row report.Row) {
 func TestClaimIsSound(t *testing.T) {
 	for _, kind := range []string{"embedded", "local"} {
 		t.Run(kind, func(t *testing.T) {
-			checkSound(t, run(t, kind, []string{"h3_claim"}, catalog.HoldConditions()...))
+			allowed := slices.DeleteFunc(catalog.HoldConditions(), func(c catalog.Condition) bool { return c == catalog.Failover })
+			checkSound(t, run(t, kind, []string{"h3_claim"}, allowed...))
 		})
 	}
+}
+
+// A shop that is cut off writes when the hold has expired, and a stage that does not check then
+// sells the unit twice. The stage with its units in Redis does so even if the database is a
+// file, from which no shop can be cut off.
+func TestPartition(t *testing.T) {
+	for kind, want := range map[string]struct {
+		stages, cut []string
+	}{
+		"embedded": {[]string{"h1_counter"}, []string{"redis", "provider"}},
+		"local":    {[]string{"h1_counter", "h2_status"}, []string{"database", "redis", "provider"}},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			for _, row := range run(t, kind, want.stages, catalog.Partition) {
+				if !slices.Equal(row.Seams, want.cut) {
+					t.Errorf("%s: a shop was cut off from %v, want %v", row.Strategy, row.Seams, want.cut)
+				}
+				if row.Oversold == 0 {
+					t.Errorf("%s: it sold %d of %d", row.Strategy, row.Sold, row.Stock)
+				}
+			}
+		})
+	}
+}
+
+// A replica that takes over has nothing of the sale: a counter begins again with all units. A
+// stage that does not use Redis does not notice.
+func TestFailover(t *testing.T) {
+	backendtest.Need(t, "redis-server")
+	set, err := local.StartSentinels(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := set.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	rows := runOn(t, holdsale.Config{
+		Stages: []string{"h1_counter", "h3_claim"}, Conditions: []catalog.Condition{catalog.Failover},
+		RedisURL: set.URL(), DBURL: backendtest.Database(t, "embedded"), Failovers: set,
+	})
+	if rows[0].Oversold == 0 {
+		t.Errorf("h1_counter has sold %d of %d", rows[0].Sold, rows[0].Stock)
+	}
+	checkSound(t, rows[1:])
 }
 
 // A stage that checks first and writes later sells a unit twice or loses one, when what is
@@ -98,14 +152,19 @@ func TestNaiveStagesBreak(t *testing.T) {
 
 func TestWhatCannotBeRun(t *testing.T) {
 	for name, c := range map[string]holdsale.Config{
-		"buyers":            {Buyers: -1},
-		"stock":             {Stock: -1},
-		"one shop":          {Instances: 1},
-		"ttl":               {TTL: time.Millisecond},
-		"repeat":            {Repeat: 101},
-		"a condition":       {Conditions: []catalog.Condition{catalog.Failover}},
-		"a stage twice":     {Stages: []string{"h3_claim", "h3_claim"}},
-		"a condition twice": {Conditions: []catalog.Condition{catalog.Calm, catalog.Calm}},
+		"buyers":      {Buyers: -1},
+		"stock":       {Stock: -1},
+		"one shop":    {Instances: 1},
+		"ttl":         {TTL: time.Millisecond},
+		"repeat":      {Repeat: 101},
+		"chaos":       {Conditions: []catalog.Condition{catalog.Chaos}},
+		"no replicas": {Conditions: []catalog.Condition{catalog.Failover}},
+		"two kinds of Redis": {
+			Conditions: []catalog.Condition{catalog.Failover, catalog.Partition}, Failovers: struct{ bench.Failovers }{},
+		},
+		"a Redis without a relay": {Conditions: []catalog.Condition{catalog.Partition}, RedisURL: "rediss://127.0.0.1:1"},
+		"a stage twice":           {Stages: []string{"h3_claim", "h3_claim"}},
+		"a condition twice":       {Conditions: []catalog.Condition{catalog.Calm, catalog.Calm}},
 	} {
 		if _, err := holdsale.Run(t.Context(), c, bench.Silent{}); !errors.Is(err, holdsale.ErrConfig) {
 			t.Errorf("%s: %v", name, err)

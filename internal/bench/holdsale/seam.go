@@ -23,7 +23,12 @@ const (
 	BeforeRestock Seam = "sweep"   // the sweep has ended a hold, and not given its units back
 )
 
-// Seams lists all seams.
+// beforeCapture is where a shop is cut off from the payment provider: the payment is
+// authorised, and the request to capture it is about to be sent. Nothing is killed there: a
+// process that dies has charged nobody.
+const beforeCapture Seam = "authorised"
+
+// Seams lists the seams at which a shop may be killed.
 func Seams() []Seam {
 	return []Seam{AfterTake, AfterCapture, BeforeClaim, AfterOrder, BeforeRefund, BeforeRestock}
 }

@@ -26,6 +26,7 @@ type setup struct {
 	Token    string        `json:"token,omitempty"`
 	TTL      time.Duration `json:"ttl,omitempty"`
 	Sweep    time.Duration `json:"sweep,omitempty"`
+	Settle   time.Duration `json:"settle,omitempty"`
 	Provider string        `json:"provider,omitempty"` // of payments, for a shop
 	Webhook  string        `json:"webhook,omitempty"`  // for the provider
 	Secret   []byte        `json:"secret"`             // signs webhooks
@@ -67,7 +68,7 @@ func ServeShop(ctx context.Context, in io.Reader, out, log io.Writer) error {
 	list := catalog.Strategies()
 	return shop.Run(ctx, shop.Config{
 		Addr: "127.0.0.1:0", RedisURL: with.RedisURL, DBURL: with.DBURL, Instance: with.Name, Token: with.Token,
-		HoldTTL: with.TTL, HoldSweep: with.Sweep, Provider: with.Provider, WebhookSecret: with.Secret,
+		HoldTTL: with.TTL, HoldSweep: with.Sweep, HoldSettle: with.Settle, Provider: with.Provider, WebhookSecret: with.Secret,
 		Catalog: list, Strategy: list[0].Name, Logger: logger, Hook: redisHook{&s.seams}, AdjustHolds: s.adjust,
 		Ready: func(addr string) { s.Send(event{Addr: addr}) },
 	})
@@ -94,7 +95,8 @@ func (s *server) adjust(cfg *holds.Config, b holds.Backends) (closing func() err
 	if cfg.Payments != nil {
 		cfg.Payments = seamPayments{cfg.Payments, &s.seams}
 	}
-	return pool.Close
+	err := quietWrites(cfg.DB, &s.seams)
+	return func() error { return errors.Join(err, pool.Close()) }
 }
 
 // obey carries out commands until there are no more. Then a call that waits at a seam goes

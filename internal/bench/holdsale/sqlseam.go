@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+
+	"gorm.io/gorm"
 )
 
 // withSeams returns a database whose writes pass the seams. Its connections are those of db.
@@ -17,6 +19,16 @@ func withSeams(db *sql.DB, s *seams) *sql.DB {
 		pool.SetMaxIdleConns(most)
 	}
 	return pool
+}
+
+// quietWrites makes the statements that a service writes by itself writes as those of its
+// stages are: a process that is stopped at a quiet seam keeps no lock of them.
+func quietWrites(db *gorm.DB, s *seams) error {
+	raw := db.Callback().Raw()
+	return errors.Join(
+		raw.Before("gorm:raw").Register("seams:begin", func(*gorm.DB) { s.writing.RLock() }),
+		raw.After("gorm:raw").Register("seams:end", func(*gorm.DB) { s.writing.RUnlock() }),
+	)
 }
 
 type connector struct {

@@ -81,6 +81,8 @@ func (r Report) columns() []column {
 			bad: "the time within which 99 of 100 accepted orders were written"},
 		{title: "drained", figure: "drain_ms", show: zeroIsDot, of: sales | opens,
 			bad: "the time from the last reply until all accepted orders were written"},
+		{title: "agrees s", figure: "agrees_after_kill_s", show: hundredths, of: sales | opens,
+			bad: "the seconds from the last kill until all accepted orders were written and the stock agreed with them"},
 		{title: "sold out", figure: "sold_out", show: zeroIsDot, of: sales | opens | held},
 		{title: "failed", figure: "failed", show: zeroIsDot, of: all},
 		{title: "unknown", figure: "unknown", show: zeroIsDot, of: all},

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"oversell/internal/catalog"
 	"oversell/internal/figures"
 )
 
@@ -48,6 +47,7 @@ func mustAgree() []setting {
 		{"second look", func(m Manifest) any { return m.SecondLook }},
 		{"keeper", func(m Manifest) any { return m.Keeper }},
 		{"unfenced", func(m Manifest) any { return m.Unfenced }},
+		{"replicas", func(m Manifest) any { return m.Replicas }},
 	}
 }
 
@@ -89,7 +89,7 @@ type Pair struct {
 // CompareFiles compares the rows that both reports have. The error wraps ErrDiffer when
 // they are of different backends, versions or sizes, or have no row in common.
 func CompareFiles(older, newer File) (Comparison, error) {
-	if diff := differing(mustAgree(), older.Manifest, newer.Manifest); diff != "" {
+	if diff := disagree(older.Report, newer.Report); diff != "" {
 		return Comparison{}, fmt.Errorf("%s and %s %w: they differ in %s", older.Name, newer.Name, ErrDiffer, diff)
 	}
 	c := Comparison{Old: older, New: newer}
@@ -110,6 +110,33 @@ func CompareFiles(older, newer File) (Comparison, error) {
 		return Comparison{}, fmt.Errorf("%s and %s %w: they have no row in common", older.Name, newer.Name, ErrDiffer)
 	}
 	return c, nil
+}
+
+// disagree names the settings in which the parts of the same workload must agree and do not.
+// If no workload is in both reports, that is what they differ in.
+func disagree(a, b Report) string {
+	common := false
+	for _, x := range a.Parts() {
+		for _, y := range b.Parts() {
+			if x.Manifest.Workload != y.Manifest.Workload {
+				continue
+			}
+			common = true
+			if diff := differing(mustAgree(), x.Manifest, y.Manifest); diff != "" {
+				return diff
+			}
+		}
+	}
+	if common {
+		return ""
+	}
+	return differing(mustAgree(), a.Manifest, b.Manifest)
+}
+
+// part returns the pairs of one workload.
+func (c Comparison) part(m Manifest) Comparison {
+	c.Pairs = slices.DeleteFunc(slices.Clone(c.Pairs), func(p Pair) bool { return string(p.Old.Workload) != m.Workload })
+	return c
 }
 
 // CompareStrategies compares the strategies of one report, each to the first one under
@@ -141,8 +168,17 @@ type figure struct {
 
 func compared(m Manifest) []figure {
 	throughput, latency := "units sold per second", "latency"
-	if catalog.Workload(m.Workload) == catalog.Cache {
+	switch m.kind() {
+	case reads:
 		throughput = "values read per second"
+	case held:
+		return []figure{
+			{"throughput", throughput, "%.0f"},
+			{"p50_ms", "p50 latency of holding and paying, ms", "%.1f"},
+			{"p99_ms", "p99 latency of holding and paying, ms", "%.1f"},
+			{"sellable_after_s", "seconds from the expiry of a hold until its units could be sold again", "%.2f"},
+			{"agrees_after_s", "seconds from the end of the load until all agreed", "%.2f"},
+		}
 	}
 	if m.Rate > 0 {
 		latency = "response time"

@@ -22,17 +22,12 @@ func (c Comparison) WriteFiles(w io.Writer) error {
 		fmt.Fprintf(&b, "they differ in %s\n", diff)
 	}
 	b.WriteString(meaning)
-	marked := false
-	for _, f := range compared(c.Old.Manifest) {
-		drawn, doubtful := c.table([]string{f.title, "old", "", "new", "", "change"}, func(p Pair) ([]string, bool) {
-			change, doubtful := p.change(f)
-			old, interval := f.estimate(p.Old)
-			now, after := f.estimate(p.New)
-			return []string{old, interval, now, after, change}, doubtful
-		})
-		marked = marked || doubtful
-		fmt.Fprintf(&b, "\n%s\n", drawn)
-	}
+	marked := c.tables(&b, []string{"old", "", "new", "", "change"}, func(f figure, p Pair) ([]string, bool) {
+		change, doubtful := p.change(f)
+		old, interval := f.estimate(p.Old)
+		now, after := f.estimate(p.New)
+		return []string{old, interval, now, after, change}, doubtful
+	})
 	b.WriteString("\n")
 	b.WriteString(c.verdicts())
 	for _, text := range c.Alone {
@@ -48,19 +43,14 @@ func (c Comparison) WriteStrategies(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n%s", c.Old.title(), ranOn(c.Old.Manifest))
 	b.WriteString(meaning)
-	marked := false
-	for _, f := range compared(c.Old.Manifest) {
-		drawn, doubtful := c.table([]string{f.title, "median", "", "vs first"}, func(p Pair) ([]string, bool) {
-			median, interval := f.estimate(p.New)
-			if p.Old.Key() == p.New.Key() {
-				return []string{median, interval, ""}, false
-			}
-			ratio, doubtful := p.ratio(f)
-			return []string{median, interval, ratio}, doubtful
-		})
-		marked = marked || doubtful
-		fmt.Fprintf(&b, "\n%s\n", drawn)
-	}
+	marked := c.tables(&b, []string{"median", "", "vs first"}, func(f figure, p Pair) ([]string, bool) {
+		median, interval := f.estimate(p.New)
+		if p.Old.Key() == p.New.Key() {
+			return []string{median, interval, ""}, false
+		}
+		ratio, doubtful := p.ratio(f)
+		return []string{median, interval, ratio}, doubtful
+	})
 	if leases := c.Old.unusualLeases(); leases != "" {
 		b.WriteString("\n" + leases)
 	}
@@ -95,6 +85,29 @@ func (f File) title() string {
 // ranOn says what both reports were measured with.
 func ranOn(m Manifest) string {
 	return m.Load() + fmt.Sprintf("redis: %s; db: %s; %s\n", m.Redis, m.DB, m.Go)
+}
+
+// tables writes a table of each figure of each workload, and reports whether any difference
+// is doubtful.
+func (c Comparison) tables(b *strings.Builder, titles []string, cells func(f figure, p Pair) ([]string, bool)) (marked bool) {
+	for i, part := range c.Old.Parts() {
+		pairs := c
+		if len(c.Old.Manifest.Also) > 0 {
+			pairs = c.part(part.Manifest)
+		}
+		if len(pairs.Pairs) == 0 {
+			continue
+		}
+		if i > 0 {
+			fmt.Fprintf(b, "\n%s", part.Manifest.Load())
+		}
+		for _, f := range compared(part.Manifest) {
+			drawn, doubtful := pairs.table(append([]string{f.title}, titles...), func(p Pair) ([]string, bool) { return cells(f, p) })
+			marked = marked || doubtful
+			fmt.Fprintf(b, "\n%s\n", drawn)
+		}
+	}
+	return marked
 }
 
 // table draws a line for each pair, a block for each condition, and reports whether
@@ -198,7 +211,7 @@ func (p Pair) sameVerdicts() bool {
 func (f File) unusualLeases() string {
 	var b strings.Builder
 	for _, row := range f.Rows {
-		if row.TTL != "" && row.TTL != f.Manifest.TTL {
+		if row.TTL != "" && row.TTL != f.Manifest.of(row.Workload).TTL {
 			why := ""
 			if len(row.Discarded) > 0 {
 				why = ", because a process stalled"

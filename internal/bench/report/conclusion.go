@@ -12,20 +12,28 @@ import (
 // Conclusion says whether the rows match the catalog's expectations, which do not,
 // which were run again, and whether any are missing.
 func (r Report) Conclusion() string {
-	return Unfinished(len(r.Rows), r.Manifest) + r.expectations() + r.undecided() + r.leases() + r.repeated()
+	text := Unfinished(len(r.Rows), r.Manifest) + r.expectations() + r.undecided()
+	for _, part := range r.Parts() {
+		text += part.leases()
+	}
+	return text + r.repeated()
 }
 
 // Unfinished returns a line that says how many rows are missing from a report that was
 // cut short, and "" for a complete one.
 func Unfinished(rows int, m Manifest) string {
-	if rows >= m.Planned {
+	planned := m.Planned
+	for _, also := range m.Also {
+		planned += also.Planned
+	}
+	if rows >= planned {
 		return ""
 	}
 	what := "row"
 	if m.Repeat > 1 {
 		what = "run"
 	}
-	return fmt.Sprintf("Not finished: %d of %s done.\n", rows, Plural(m.Planned, what))
+	return fmt.Sprintf("Not finished: %d of %s done.\n", rows, Plural(planned, what))
 }
 
 // undecided names the strategies for which the catalog has no expectation.

@@ -103,6 +103,9 @@ func (r Row) figures() map[string]float64 {
 			}
 		}
 	}
+	if k := r.Kills; k != nil && k.AgreesAfterKill != nil {
+		all["agrees_after_kill_s"] = *k.AgreesAfterKill
+	}
 	if o := r.Open; o != nil {
 		maps.Copy(all, map[string]float64{
 			"planned": float64(o.Planned), "sent": float64(o.Sent), "dropped": float64(o.Dropped),

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -107,14 +108,34 @@ func (r Report) check() error {
 		return fmt.Errorf("the manifest: %w", err)
 	}
 	for i, row := range r.Rows {
-		if err := row.check(r.Manifest); err != nil {
+		if err := row.check(r.Manifest.of(row.Workload)); err != nil {
 			return fmt.Errorf("row %d: %w", i+1, err)
 		}
 	}
 	return nil
 }
 
+// of returns the manifest of the rows of a workload, or m if there is none.
+func (m Manifest) of(w catalog.Workload) Manifest {
+	for _, also := range m.Also {
+		if also.Workload == string(w) {
+			return also
+		}
+	}
+	return m
+}
+
 func (m Manifest) check() error {
+	seen := []string{m.Workload}
+	for _, also := range m.Also {
+		if len(also.Also) > 0 || slices.Contains(seen, also.Workload) {
+			return fmt.Errorf("it has two manifests for workload %q, or one inside another", Printable(also.Workload[:min(len(also.Workload), 40)]))
+		}
+		seen = append(seen, also.Workload)
+		if err := also.check(); err != nil {
+			return err
+		}
+	}
 	for _, text := range append(append([]string{m.Redis, m.DB, m.Go, m.OS, m.Version, m.Workload, m.TTL, m.Duration, m.Work, m.Wait, m.Retry, m.Keys, m.ID}, m.Targets...), m.Flags...) {
 		if err := checkText(text); err != nil {
 			return err

@@ -23,7 +23,7 @@ func written(t testing.TB, r report.Report) string {
 }
 
 func TestReportIsReadAsItWasWritten(t *testing.T) {
-	for name, want := range map[string]report.Report{"once": sale(), "repeated": repeated(), "cache": reading(), "open": opened()} {
+	for name, want := range map[string]report.Report{"once": sale(), "repeated": repeated(), "cache": reading(), "open": opened(), "both": both()} {
 		want.Manifest.Format = 1
 		got, err := report.Read(strings.NewReader(written(t, want)))
 		if err != nil {
@@ -63,6 +63,14 @@ func TestReportThatIsNoneIsSaidInOneLine(t *testing.T) {
 		{"rows of another workload", changed(func(_, row map[string]any) { row["workload"] = "cache" }), "row 2: its workload is cache"},
 		{"rows of another size", changed(func(_, row map[string]any) { row["requests"] = 7 }), "row 2: it has 7 requests, and the manifest says 5000"},
 		{"rows of another stock", changed(func(_, row map[string]any) { row["stock"] = 7 }), "row 2: its stock is 7"},
+		{"rows of a workload without a manifest", changed(func(m, row map[string]any) {
+			m["also"] = []any{map[string]any{"redis": "r", "db": "d", "workload": "hold"}}
+			row["workload"] = "cache"
+		}), "row 2: its workload is cache, and the manifest says deduct"},
+		{"two manifests for one workload", changed(func(m, _ map[string]any) {
+			m["also"] = []any{map[string]any{"redis": "r", "db": "d", "workload": "deduct"}}
+		}), `two manifests for workload "deduct"`},
+		{"a second manifest without backends", changed(func(m, _ map[string]any) { m["also"] = []any{map[string]any{"workload": "hold"}} }), "does not name its redis"},
 		{"a figure below zero", changed(func(_, row map[string]any) { row["p99_ms"] = -1 }), "row 2: p99_ms is -1"},
 		{"a figure beyond all bounds", changed(func(_, row map[string]any) { row["throughput"] = 1e300 }), "row 2: throughput is 1e+300"},
 		{"a name that moves the cursor", changed(func(_, row map[string]any) { row["strategy"] = "a\x1b[2J\nb" }), "row 2: \"a\ufffd[2J\ufffdb\" is not a valid name"},

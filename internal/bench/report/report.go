@@ -51,10 +51,14 @@ type Manifest struct {
 	SecondLook bool          `json:"second_look"`
 	Keeper     stock.Backend `json:"keeper,omitempty"`   // where the stock was asked to be
 	Unfenced   bool          `json:"unfenced,omitempty"` // the stock does not check fencing tokens
+	Replicas   int           `json:"replicas,omitempty"` // of Redis that must have an accepted order
 	Repeat     int           `json:"repeat"`             // runs of each row asked for
 	Planned    int           `json:"planned,omitempty"`  // rows asked for, times Repeat
 	Seed       uint64        `json:"seed,omitempty"`     // of the faults of condition chaos in the first run
 	Flags      []string      `json:"flags,omitempty"`    // given to the bench, without secrets
+
+	// Also says what the rows of other workloads are run with, one manifest for each.
+	Also []Manifest `json:"also,omitempty"`
 }
 
 // format is the version of the JSON form. A form that programs written for this one
@@ -127,7 +131,8 @@ type Row struct {
 	Stalled   float64     `json:"stalled_ms"`          // longest stall of a process, if too long for the ttl
 	Discarded []Discarded `json:"discarded,omitempty"` // earlier tries at this row
 
-	*Held // of a sale by holds; nil: another sale
+	*Held  // of a sale by holds; nil: another sale
+	*Kills // of a row in which processes were killed at seams; nil: another row
 
 	Chaos *Chaos `json:"chaos,omitempty"` // of a row under chaos
 
@@ -157,6 +162,15 @@ type Held struct {
 	Seams       []string `json:"seams,omitempty"` // at which a fault was injected, in turn
 }
 
+// Kills has the figures of a row in which processes were killed between two steps of an order
+// that is written behind the sale.
+type Kills struct {
+	KilledAt []string `json:"killed_at"` // the seams, in turn
+	// AgreesAfterKill is the time from the last kill until all accepted orders were written and
+	// the stock agreed with them; nil: it did not.
+	AgreesAfterKill *float64 `json:"agrees_after_kill_s"`
+}
+
 // Discarded is a try at a row that does not count: a process stalled for too long to
 // tell what the lock did.
 type Discarded struct {
@@ -164,6 +178,26 @@ type Discarded struct {
 	Verdict figures.Verdict `json:"verdict"`
 	Differs string          `json:"differs,omitempty"` // from the expectation
 	Stalled float64         `json:"stalled_ms"`
+}
+
+// Parts divides the report by workload: each part has the rows of one workload, and the
+// manifest that they were run with. A part may have no rows.
+func (r Report) Parts() []Report {
+	if len(r.Manifest.Also) == 0 {
+		return []Report{r}
+	}
+	parts := make([]Report, 0, 1+len(r.Manifest.Also))
+	for _, m := range append([]Manifest{r.Manifest}, r.Manifest.Also...) {
+		part := Report{Manifest: m}
+		part.Manifest.Also = nil
+		for _, row := range r.Rows {
+			if string(row.Workload) == m.Workload {
+				part.Rows = append(part.Rows, row)
+			}
+		}
+		parts = append(parts, part)
+	}
+	return parts
 }
 
 // AsExpected reports whether every row matched the catalog's expectation.

@@ -19,11 +19,16 @@ import (
 // the conclusion. With colour it colours verdicts.
 func (r Report) WriteTable(w io.Writer, colour bool) error {
 	var out strings.Builder
-	out.WriteString(r.Header())
-	out.WriteString("\n")
-	out.WriteString(drawTable(r, colour))
-	out.WriteString(r.faults())
-	out.WriteString("\n")
+	for i, part := range r.Parts() {
+		if i > 0 && len(part.Rows) == 0 {
+			continue
+		}
+		out.WriteString(part.header(i == 0))
+		out.WriteString("\n")
+		out.WriteString(drawTable(part, colour))
+		out.WriteString(part.faults())
+		out.WriteString("\n")
+	}
 	out.WriteString(r.Conclusion())
 	if _, err := io.WriteString(w, out.String()); err != nil {
 		return fmt.Errorf("writing the report's table: %w", err)
@@ -31,13 +36,19 @@ func (r Report) WriteTable(w io.Writer, colour bool) error {
 	return nil
 }
 
-// Header says what the figures were measured with, and explains them.
-func (r Report) Header() string {
+// Header says what the figures of a part were measured with, and explains them.
+func (r Report) Header() string { return r.header(true) }
+
+// header is Header. What all parts of a report were run on is left out unless it is to be
+// named.
+func (r Report) header(servers bool) string {
 	m := r.Manifest
 	var b strings.Builder
 	b.WriteString(m.Load())
-	servers := append([]string{"redis: " + m.Redis, "db: " + m.DB}, m.Servers...)
-	fmt.Fprintf(&b, "%s; %s on %s, %d CPUs\n", strings.Join(servers, "; "), m.Go, m.OS, m.CPUs)
+	if servers {
+		all := append([]string{"redis: " + m.Redis, "db: " + m.DB}, m.Servers...)
+		fmt.Fprintf(&b, "%s; %s on %s, %d CPUs\n", strings.Join(all, "; "), m.Go, m.OS, m.CPUs)
+	}
 	b.WriteString(m.latencies())
 	for _, c := range r.columns() {
 		if c.bad != "" {
@@ -93,6 +104,9 @@ func (m Manifest) Load() string {
 	}
 	if m.Unfenced {
 		b.WriteString(", fencing tokens not checked")
+	}
+	if m.Replicas > 0 {
+		fmt.Fprintf(&b, ", accepted orders on %s", Plural(m.Replicas, "replica"))
 	}
 	if len(m.Targets) == 0 {
 		fmt.Fprintf(&b, "; ttl %s, work %s, wait %s, retry %s", m.TTL, m.Work, m.Wait, m.Retry)

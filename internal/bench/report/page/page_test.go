@@ -117,7 +117,7 @@ func TestPageKinds(t *testing.T) {
 		open.Rows[i].Open = &report.Open{Planned: 5000, Sent: 5000, AchievedRate: 500}
 		reads.Rows[i].Workload, reads.Rows[i].DBLoads = catalog.Cache, int64(i+1)
 	}
-	for name, r := range map[string]report.Report{"once": measured(1), "open": open, "reads": reads, "chaos": chaotic()} {
+	for name, r := range map[string]report.Report{"once": measured(1), "open": open, "reads": reads, "chaos": chaotic(), "holds": withHolds()} {
 		b.Open(file(t, r), pagetest.Look{Width: 1280, Height: 900, Scheme: "light"})
 		for i, ok := range b.Plots() {
 			if !ok {
@@ -141,6 +141,33 @@ func chaotic() report.Report {
 		{Kind: "shop-kill", Victim: "shop 2", At: 5, For: 1, Lasted: 1.1, SoldIn: 20, Limit: 5, From: "fault"},
 	}}
 	return r
+}
+
+// withHolds is a report of two workloads.
+func withHolds() report.Report {
+	r := measured(1)
+	held := r.Manifest
+	held.Workload, held.Requests, held.Stock, held.TTL = "hold", 400, 200, "1s"
+	r.Manifest.Also = []report.Manifest{held}
+	r.Rows = append(r.Rows, report.Row{
+		Strategy: "h3_claim", Condition: catalog.Calm, Workload: catalog.Hold, Requests: 400, Stock: 200, Sold: 200,
+		Verdict: figures.OK, Expected: true, Held: &report.Held{Holds: 250, Captures: 220, Refunds: 20},
+	})
+	return r
+}
+
+func TestPageHasATableOfEachWorkload(t *testing.T) {
+	var b strings.Builder
+	if err := page.HTML(&b, withHolds()); err != nil {
+		t.Fatal(err)
+	}
+	first, second, _ := strings.Cut(b.String(), "400 buyers who hold a unit and pay later")
+	if strings.Contains(first, ">h3_claim<") || !strings.Contains(second, `<th scope="row">h3_claim</th>`) || !strings.Contains(second, "<dt>hold: requests</dt><dd>400</dd>") {
+		t.Error("the sale by holds has no table or no settings of its own")
+	}
+	if n := strings.Count(b.String(), `<table class="rows">`); n != 2 {
+		t.Errorf("%d tables, want 2", n)
+	}
 }
 
 func TestPageHasTheFaults(t *testing.T) {

@@ -2,6 +2,7 @@ package page
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,16 +12,21 @@ import (
 
 // view is the page without its plots.
 type view struct {
-	Load       string
-	Header     []string
 	Wrong      bool
 	Conclusion []string
-	Titles     []string
-	Lines      []viewLine
+	Tables     []viewTable // one for each workload
 	Chaos      []chaosView // of each row under chaos
 	Settings   []setting
 	Conditions []string
 	File       string // name of the download
+}
+
+// viewTable is the table of the rows of one workload.
+type viewTable struct {
+	Load   string
+	Header []string
+	Titles []string
+	Lines  []viewLine
 }
 
 // viewLine is a line of the table.
@@ -43,23 +49,14 @@ type chaosView struct {
 type setting struct{ Name, Value string }
 
 func newView(r report.Report) view {
-	header := strings.Split(strings.TrimSpace(r.Header()), "\n")
-	sheet := r.Table()
 	v := view{
-		Load: header[0], Header: header[1:], Wrong: !r.AsExpected(),
-		Conclusion: strings.Split(strings.TrimSpace(r.Conclusion()), "\n"),
-		Titles:     sheet.Titles[1 : len(sheet.Titles)-1], Settings: settings(r.Manifest),
-		File: "oversell-" + r.Manifest.ID + ".json",
+		Wrong: !r.AsExpected(), Conclusion: strings.Split(strings.TrimSpace(r.Conclusion()), "\n"),
+		Settings: settings(r.Manifest), File: "oversell-" + r.Manifest.ID + ".json",
 	}
-	for _, l := range sheet.Lines {
-		if len(l.Cells) == 1 {
-			v.Lines = append(v.Lines, viewLine{Condition: l.Cells[0]})
-			continue
+	for i, part := range r.Parts() {
+		if i == 0 || len(part.Rows) > 0 {
+			v.Tables = append(v.Tables, newTable(part))
 		}
-		last := len(l.Cells) - 1
-		v.Lines = append(v.Lines, viewLine{
-			Name: strings.TrimSpace(l.Cells[0]), Cells: l.Cells[1:last], Verdict: l.Cells[last], Class: class(l),
-		})
 	}
 	for _, row := range r.Rows {
 		if row.Chaos != nil {
@@ -74,6 +71,23 @@ func newView(r report.Report) view {
 		v.Conditions = append(v.Conditions, p.Name)
 	}
 	return v
+}
+
+// newTable returns the table of a part of a report.
+func newTable(r report.Report) viewTable {
+	header, sheet := strings.Split(strings.TrimSpace(r.Header()), "\n"), r.Table()
+	t := viewTable{Load: header[0], Header: header[1:], Titles: sheet.Titles[1 : len(sheet.Titles)-1]}
+	for _, l := range sheet.Lines {
+		if len(l.Cells) == 1 {
+			t.Lines = append(t.Lines, viewLine{Condition: l.Cells[0]})
+			continue
+		}
+		last := len(l.Cells) - 1
+		t.Lines = append(t.Lines, viewLine{
+			Name: strings.TrimSpace(l.Cells[0]), Cells: l.Cells[1:last], Verdict: l.Cells[last], Class: class(l),
+		})
+	}
+	return t
 }
 
 // class is the CSS class of a line's worst verdict.
@@ -93,8 +107,21 @@ func class(l report.Line) string {
 	return class
 }
 
-// settings lists what the report was measured with.
+// settings lists what the report was measured with, and for further workloads what differs.
 func settings(m report.Manifest) []setting {
+	all := settingsOf(m)
+	for _, also := range m.Also {
+		for _, s := range settingsOf(also) {
+			if !slices.Contains(all, s) {
+				all = append(all, setting{also.Workload + ": " + s.Name, s.Value})
+			}
+		}
+	}
+	return all
+}
+
+// settingsOf lists the settings of a manifest that have a value.
+func settingsOf(m report.Manifest) []setting {
 	all := []setting{
 		{"bench", m.ID}, {"started", m.Started.UTC().Format(time.RFC3339)}, {"oversell", m.Version},
 		{"redis", m.Redis}, {"database", m.DB}, {"Go", m.Go}, {"machine", fmt.Sprintf("%s, %d CPUs", m.OS, m.CPUs)},

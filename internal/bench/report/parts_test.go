@@ -1,0 +1,83 @@
+package report_test
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"oversell/internal/bench/report"
+	"oversell/internal/catalog"
+	"oversell/internal/figures"
+)
+
+// both is a report of two workloads, with rows of the second under one condition.
+func both() report.Report {
+	r := sale()
+	held := r.Manifest
+	held.Workload, held.Requests, held.Stock, held.TTL, held.Planned = "hold", 400, 200, "500ms", 2
+	r.Manifest.Planned, r.Manifest.Also = len(r.Rows), []report.Manifest{held}
+	for _, name := range []string{"h1_counter", "h3_claim"} {
+		sellable, agrees := 0.1, 1.25
+		row := report.Row{
+			Strategy: name, Condition: catalog.Crash, Workload: catalog.Hold, Requests: 400, Stock: 200,
+			Sold: 200, Served: 190, SoldOut: 99, P50: 3, P95: 5, P99: 9, Max: 12, Throughput: 61, TTL: "500ms", Verdict: figures.OK, Expected: true,
+			Held: &report.Held{Holds: 260, Captures: 231, Refunds: 31, SellableAfter: &sellable, AgreesAfter: &agrees, Seams: []string{"order"}},
+		}
+		if name == "h1_counter" {
+			row.Sold, row.Oversold, row.OversoldPossible, row.Refunds, row.Verdict, row.AgreesAfter = 233, 33, 33, 0, figures.Oversold, nil
+		}
+		r.Rows = append(r.Rows, row)
+	}
+	return r
+}
+
+// Each workload has a table of its own, and one conclusion covers both.
+func TestTablesOfTwoWorkloads(t *testing.T) {
+	var got bytes.Buffer
+	must(t, both().WriteTable(&got, false))
+	checkGolden(t, "both.txt", got.Bytes())
+}
+
+// A bench that was interrupted in its first part has no second table, and says what is missing.
+func TestTwoWorkloadsCutShort(t *testing.T) {
+	r := both()
+	r.Rows = r.Rows[:3]
+	var got bytes.Buffer
+	must(t, r.WriteTable(&got, false))
+	if strings.Contains(got.String(), "h3_claim") || strings.Contains(got.String(), "pay later") || !strings.Contains(got.String(), "Not finished: 3 of 7 rows done.") {
+		t.Errorf("it is\n%s", &got)
+	}
+}
+
+func TestComparisonOfTwoWorkloads(t *testing.T) {
+	write := func(c report.Comparison, err error) string {
+		t.Helper()
+		must(t, err)
+		var got strings.Builder
+		must(t, c.WriteFiles(&got))
+		return got.String()
+	}
+	changed := both()
+	changed.Rows[6].Throughput = 30
+	deduct, held, found := strings.Cut(write(report.CompareFiles(file("a.json", both()), file("b.json", changed))), "400 buyers who hold a unit")
+	if !found || strings.Contains(deduct, "h3_claim") || strings.Contains(held, "watch") || !strings.Contains(held, "-50.8% ?") || !strings.Contains(held, "until all agreed") {
+		t.Errorf("it is\n%s%s", deduct, held)
+	}
+	if text := write(report.CompareFiles(file("a.json", sale()), file("b.json", both()))); !strings.Contains(text, "h3_claim under crash is only in b.json") {
+		t.Errorf("it is\n%s", text)
+	}
+	alone := both()
+	alone.Manifest, alone.Rows = alone.Manifest.Also[0], alone.Rows[5:]
+	if text := write(report.CompareFiles(file("a.json", alone), file("b.json", both()))); !strings.Contains(text, "watch under crash is only in b.json") || strings.Contains(text, "Redis commands") {
+		t.Errorf("it is\n%s", text)
+	}
+
+	if _, err := report.CompareFiles(file("a.json", alone), file("b.json", sale())); !errors.Is(err, report.ErrDiffer) || !strings.Contains(err.Error(), "they differ in workload (hold, deduct)") {
+		t.Errorf("no workload in common: %v", err)
+	}
+	changed.Manifest.Also[0].Stock = 7
+	if _, err := report.CompareFiles(file("a.json", both()), file("b.json", changed)); !errors.Is(err, report.ErrDiffer) || !strings.Contains(err.Error(), "they differ in stock (200, 7)") {
+		t.Errorf("another size of the second: %v", err)
+	}
+}

@@ -153,7 +153,7 @@ func replyLostAfterTake() lab.Scenario {
 			Name:     "reply-lost-after-take",
 			Sentence: "The unit is taken, and the reply is lost: the shop does not know whether it has the unit. Does somebody find out?",
 			Sequence: "One unit. A asks for a hold. The step that takes the unit is done, and its connection breaks before the reply arrives. If A has the hold, it pays. B asks.",
-			Source:   "LerianStudio/midaz#2279: a retried reserve holds capacity twice, without a row; sseshachala/conductai#2115: the reply is lost and the reservation leaks",
+			Source:   "LerianStudio/midaz#2279: a retried reserve holds capacity twice, without a row; ShipfoxHQ/shipfox#392: what is reserved for a client whose connection breaks counts until its ttl",
 		},
 		Breaks:   readFirst,
 		Requires: []lab.Claim{had(wasTold, "A", "B")},
@@ -196,7 +196,7 @@ func snapshot() lab.Scenario {
 			Name:     "snapshot-before-lock",
 			Sentence: "Under REPEATABLE READ a transaction reads from a snapshot, also after it has waited for a lock. A stock that is read from it may be sold by then.",
 			Sequence: "One unit, in MySQL or MariaDB, with transactions that are REPEATABLE READ. A asks for a hold: its transaction has begun and has written the buyer's row; the statement that takes the unit is delayed. B gets the unit and pays. A's statement goes on.",
-			Source:   "ury-erp/ury#366: a plain read after a lock is served from the snapshot of the transaction; shopperlabs/shopper#703: two checkouts reserve the last unit",
+			Source:   "ury-erp/ury#366: a plain read after a lock is served from the snapshot of the transaction; shopperlabs/shopper#591: two checkouts read that the last unit is there, and both orders are created",
 		},
 		MySQL: true,
 		NotApplicable: func(c lab.Subject) string {

@@ -121,12 +121,14 @@ func (r *run) overtake(ctx, buyers context.Context) error {
 	return nil
 }
 
-// beforeFailover stops replication to the heir, and returns what to do after the row.
-func (r *run) beforeFailover(ctx context.Context) (after func() error, err error) {
-	if r.cond != catalog.Failover {
+// BeforeFailover stops replication to the heir, so that it has nothing of a row under
+// failover, and returns what to do after the row: it replaces what was killed. It does nothing
+// under another condition.
+func BeforeFailover(ctx context.Context, set Failovers, cond catalog.Condition) (after func() error, err error) {
+	if cond != catalog.Failover {
 		return func() error { return nil }, nil
 	}
-	restore, err := r.cfg.Failovers.Cut(ctx)
+	restore, err := set.Cut(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("stopping replication to the heir: %w", err)
 	}
@@ -138,7 +140,7 @@ func (r *run) beforeFailover(ctx context.Context) (after func() error, err error
 		restore()
 		limited, cancel := context.WithTimeout(ctx, healTime)
 		defer cancel()
-		if err := r.cfg.Failovers.Heal(limited); err != nil && ctx.Err() == nil {
+		if err := set.Heal(limited); err != nil && ctx.Err() == nil {
 			return fmt.Errorf("replacing the killed primary: %w", err)
 		}
 		return nil

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"oversell/internal/backend/backendtest"
-	"oversell/internal/backend/local"
 	"oversell/internal/bench"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
@@ -21,16 +20,7 @@ import (
 // failingOver returns the config of an open load on a set that can fail over.
 func failingOver(t *testing.T) bench.Config {
 	t.Helper()
-	backendtest.Need(t, "redis-server")
-	set, err := local.StartSentinels(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := set.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	set := backendtest.Failovers(t)
 	cfg := config(t, "embedded")
 	cfg.RedisURL, cfg.Failovers = set.URL(), set
 	cfg.Rate, cfg.Duration, cfg.Stock = 100, 6*time.Second, 150

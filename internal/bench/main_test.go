@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9/logging"
-	"go.uber.org/goleak"
 
 	"oversell/internal/backend"
 	"oversell/internal/backend/backendtest"
@@ -45,12 +44,7 @@ func TestMain(m *testing.M) {
 	if as := os.Getenv(role); as != "" {
 		os.Exit(instance(as))
 	}
-	code := backendtest.Main(m)
-	if err := goleak.Find(); err != nil && code == 0 {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
+	os.Exit(backendtest.Main(m))
 }
 
 func instance(as string) int {

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"go.uber.org/goleak"
 	"gorm.io/gorm"
 
 	"oversell/internal/backend/backendtest"
@@ -26,14 +25,7 @@ import (
 	"oversell/internal/stock"
 )
 
-func TestMain(m *testing.M) {
-	code := backendtest.Main(m)
-	if err := goleak.Find(); err != nil && code == 0 {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { os.Exit(backendtest.Main(m)) }
 
 const h3 = "h3_claim"
 

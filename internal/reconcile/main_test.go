@@ -15,7 +15,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
-	"go.uber.org/goleak"
 	"gorm.io/gorm"
 
 	"oversell/internal/backend"
@@ -29,12 +28,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(childVariable) != "" {
 		os.Exit(child(os.Stdin, os.Stdout, os.Stderr))
 	}
-	code := backendtest.Main(m)
-	if err := goleak.Find(); err != nil && code == 0 {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
+	os.Exit(backendtest.Main(m))
 }
 
 // site has the backends of one test.

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9/logging"
-	"go.uber.org/goleak"
 
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/backend/coordination/coordtest"
@@ -34,17 +33,10 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	code := backendtest.Main(m)
-	if err := coordtest.StopZooKeeper(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
-	if err := goleak.Find(); err != nil && code == 0 {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
+	os.Exit(backendtest.Main(m, coordtest.StopZooKeeper, func() error {
+		http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+		return nil
+	}))
 }
 
 // running is a running shop.

@@ -12,7 +12,6 @@ import (
 
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/backend/coordination/coordtest"
-	"oversell/internal/backend/local"
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/backend/lockservers/lockserverstest"
 	"oversell/internal/catalog"
@@ -166,16 +165,7 @@ func TestRedisWithoutReplicasOffersNoWaitingForThem(t *testing.T) {
 }
 
 func TestWaitersForReplicasSell(t *testing.T) {
-	backendtest.Need(t, "redis-server")
-	set, err := local.StartSentinels(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := set.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	set := backendtest.Failovers(t)
 	var list catalog.List
 	for _, s := range catalog.Strategies() {
 		if s.Needs == catalog.NeedsReplicas {

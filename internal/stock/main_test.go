@@ -16,7 +16,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
-	"go.uber.org/goleak"
 	"gorm.io/gorm"
 
 	"oversell/internal/backend"
@@ -29,12 +28,7 @@ import (
 
 func TestMain(m *testing.M) {
 	logging.Disable() // what go-redis would print it returns as well
-	code := backendtest.Main(m)
-	if err := goleak.Find(); err != nil && code == 0 {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
+	os.Exit(backendtest.Main(m))
 }
 
 // site has the backends of one test, and its item. Several instances of the service may

@@ -3,10 +3,12 @@ package backendtest
 import (
 	"context"
 	"fmt"
+	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
 
+	"go.uber.org/goleak"
 	"gorm.io/gorm"
 
 	"oversell/internal/backend"
@@ -20,7 +22,6 @@ import (
 // A "local" database is created on a server that is shared by tests that run at
 // the same time; with Main in the package's TestMain, all of its tests share
 // one server.
-// share; with Main in the package's TestMain, all of them do.
 func Database(t testing.TB, spec string) string {
 	t.Helper()
 	if spec == "local" {
@@ -50,11 +51,22 @@ func DialDatabase(t testing.TB, url string) *gorm.DB {
 }
 
 // Main runs a package's tests and keeps their shared "local" database server
-// running until the last test, which saves half a second per test. It is for
-// TestMain:
+// running until the last test, which saves half a second per test. Then it
+// calls ends, and fails if a goroutine is left behind. It is for TestMain:
 //
 //	func TestMain(m *testing.M) { os.Exit(backendtest.Main(m)) }
-func Main(m *testing.M) int {
+func Main(m *testing.M, ends ...func() error) (code int) {
+	code = run(m)
+	for _, end := range append(ends, func() error { return goleak.Find() }) {
+		if err := end(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = max(code, 1)
+		}
+	}
+	return code
+}
+
+func run(m *testing.M) int {
 	shared.keep(true)
 	defer shared.keep(false)
 	return m.Run()

@@ -62,6 +62,20 @@ func Sentinels(t testing.TB) *SentinelSet {
 	}
 }
 
+// Failovers runs a set that can fail over again and again, for the length of
+// the test.
+func Failovers(t testing.TB) *local.Sentinels {
+	t.Helper()
+	set, err := local.StartSentinels(t.Context())
+	must(t, err)
+	t.Cleanup(func() {
+		if err := set.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return set
+}
+
 // sentinelCommand runs a sentinel that decides alone, within a second.
 func sentinelCommand(path, host, port string) local.Command {
 	return local.Command{

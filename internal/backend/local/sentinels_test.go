@@ -36,18 +36,9 @@ func rounds(t *testing.T, few int) int {
 // startSentinels runs a set for the length of the test.
 func startSentinels(t *testing.T) *local.Sentinels {
 	t.Helper()
-	backendtest.Need(t, "redis-server")
 	start := time.Now()
-	s, err := local.StartSentinels(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := backendtest.Failovers(t)
 	t.Logf("started in %v", time.Since(start))
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
 	return s
 }
 

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9/logging"
-	"go.uber.org/goleak"
 
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/bench"
@@ -31,12 +30,7 @@ func Main(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	code := backendtest.Main(m)
-	if err := goleak.Find(); err != nil && code == 0 {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
+	os.Exit(backendtest.Main(m))
 }
 
 // Command returns the command that runs this test binary as an instance.

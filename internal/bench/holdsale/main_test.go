@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9/logging"
-	"go.uber.org/goleak"
 
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/bench/holdsale"
@@ -32,12 +31,7 @@ func TestMain(m *testing.M) {
 	case provider:
 		err = holdsale.ServeProvider(context.Background(), os.Stdin, os.Stdout, os.Stderr)
 	default:
-		code := backendtest.Main(m)
-		if err := goleak.Find(); err != nil && code == 0 {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-		os.Exit(code)
+		os.Exit(backendtest.Main(m))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

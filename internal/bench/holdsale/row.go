@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"oversell/internal/bench"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
@@ -63,7 +64,7 @@ func (r *row) do(ctx context.Context) (_ report.Row, err error) {
 	if err := r.prepare(ctx); err != nil {
 		return report.Row{}, err
 	}
-	after, err := r.beforeFailover(ctx)
+	after, err := bench.BeforeFailover(ctx, r.cfg.Failovers, r.cond)
 	if err != nil {
 		return report.Row{}, err
 	}

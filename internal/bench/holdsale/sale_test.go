@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"oversell/internal/backend/backendtest"
-	"oversell/internal/backend/local"
 	"oversell/internal/bench"
 	"oversell/internal/bench/holdsale"
 	"oversell/internal/bench/report"
@@ -116,16 +115,7 @@ func TestPartition(t *testing.T) {
 // A replica that takes over has nothing of the sale: a counter begins again with all units. A
 // stage that does not use Redis does not notice.
 func TestFailover(t *testing.T) {
-	backendtest.Need(t, "redis-server")
-	set, err := local.StartSentinels(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := set.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	set := backendtest.Failovers(t)
 	rows := runOn(t, holdsale.Config{
 		Stages: []string{"h1_counter", "h3_claim"}, Conditions: []catalog.Condition{catalog.Failover},
 		RedisURL: set.URL(), DBURL: backendtest.Database(t, "embedded"), Failovers: set,

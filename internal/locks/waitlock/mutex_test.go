@@ -55,16 +55,7 @@ func unlock(t *testing.T, owner string, m *Mutex) {
 // startSet runs a primary with an heir and a bystander, and three sentinels.
 func startSet(t *testing.T) (*local.Sentinels, redis.UniversalClient) {
 	t.Helper()
-	backendtest.Need(t, "redis-server")
-	s, err := local.StartSentinels(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	s := backendtest.Failovers(t)
 	return s, backendtest.DialRedis(t, s.URL())
 }
 

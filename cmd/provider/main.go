@@ -111,7 +111,7 @@ func complain(stderr io.Writer, code int, err error) int {
 	return code
 }
 
-// openJournal opens the file of -ledger. It returns nil if there is none.
+// openJournal opens the file that -ledger names, or returns nil without the flag.
 func openJournal(o options, log *slog.Logger) (*payment.Journal, error) {
 	if o.ledger == "" {
 		return nil, nil

@@ -21,8 +21,8 @@ type begunRow struct {
 	// PaymentID is "" until the payment is authorised. It is written before the capture: no
 	// money moves whose payment is not on record.
 	PaymentID string `gorm:"size:128;not null;default:''"`
-	// DueAt is when the payment may be settled by whoever finds it, in milliseconds since
-	// 1970 by the database's clock. Tries is how often somebody has begun to.
+	// DueAt is the time from which any shop may settle the payment, in milliseconds since
+	// 1970 by the database's clock. Tries counts how often a shop has begun to settle it.
 	DueAt int64 `gorm:"not null;index:idx_hold_payments_due"`
 	Tries int   `gorm:"not null;default:0"`
 }

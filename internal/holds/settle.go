@@ -116,9 +116,8 @@ func (s *Service) conclude(ctx context.Context, b begunRow) error {
 	if err != nil {
 		return err // of a shop with other stages
 	}
-	// The hold is looked at before the payment. If it has ended by now, and the payment is
-	// captured only later, the payment is too late. The hold of an item that was deleted is
-	// not there any more.
+	// The hold is read before the payment. If the hold has ended by now, a capture that comes
+	// later is too late and is refunded. An item that was deleted has no hold any more.
 	h, err := stage.Look(ctx, b.HoldID)
 	over := errors.Is(err, ErrUnknownHold) || err == nil && h.Status != Held
 	if err != nil && !over {

@@ -115,7 +115,7 @@ func (r Report) check() error {
 	return nil
 }
 
-// of returns the manifest of the rows of a workload, or m if there is none.
+// of returns the manifest in Also for a workload, or m if no manifest there is for it.
 func (m Manifest) of(w catalog.Workload) Manifest {
 	for _, also := range m.Also {
 		if also.Workload == string(w) {

@@ -17,9 +17,10 @@ import (
 	"oversell/internal/shortname"
 )
 
-const usage = `Lab breaks each lock and each stage of a hold on purpose, in the same way every
-time, and shows how: two tables of anomalies against strategies in which every
-cell is the outcome of a run of the real code.
+const usage = `Lab breaks each lock, each stage of a hold, and each way of writing orders and
+repairing a stock on purpose, in the same way every time, and shows how: three
+tables of anomalies against strategies in which every cell is the outcome of a
+run of the real code.
 
 Usage: lab [flags]
 
@@ -30,6 +31,7 @@ Examples:
   go run ./cmd/lab -strategy redsync,v4_lua                some columns
   go run ./cmd/lab -strategy yours                         grades your own lock: docs/your-lock.md
   go run ./cmd/lab -run late-payment -strategy h2_status    a cell of the table of holds
+  go run ./cmd/lab -run database-reply-lost -strategy overwrite  a cell of the table of repairs and consumers
   go run ./cmd/lab -search v3_uuid                         every schedule of two buyers: docs/lab.md
   go run ./cmd/lab -html lab.html                          one file with every timeline
   go run ./cmd/lab -redis local                            on private servers, started from the PATH, in real time
@@ -48,7 +50,8 @@ type options struct {
 	servers    lockservers.Specs
 	locks      table
 	holds      table
-	db         string // for holds
+	behind     table  // repairs and consumers
+	db         string // for holds and behind
 	json, html string
 	readme     string
 	check      bool
@@ -71,23 +74,35 @@ func (t table) of(cfg lab.Config) lab.Config {
 	return cfg
 }
 
-// divide splits what is named into locks and holds.
-func divide(subjects []lab.Subject, scenarios []lab.Scenario) (locks, holds table) {
-	for _, c := range subjects {
-		if c.Sells {
-			holds.subjects = append(holds.subjects, c)
-		} else {
-			locks.subjects = append(locks.subjects, c)
+// divide splits what is named into the tables.
+func (p program) divide(o *options, subjects []lab.Subject, scenarios []lab.Scenario) {
+	o.locks, o.holds, o.behind = table{}, table{}, table{}
+	// of returns the table of a subject.
+	of := func(c lab.Subject) *table {
+		switch {
+		case has(p.stages, c.Name):
+			return &o.holds
+		case has(p.writers, c.Name):
+			return &o.behind
 		}
+		return &o.locks
+	}
+	for _, c := range subjects {
+		t := of(c)
+		t.subjects = append(t.subjects, c)
 	}
 	for _, s := range scenarios {
+		t := &o.locks
 		if s.Of != nil {
-			holds.scenarios = append(holds.scenarios, s)
-		} else {
-			locks.scenarios = append(locks.scenarios, s)
+			t = of(s.Of[0])
 		}
+		t.scenarios = append(t.scenarios, s)
 	}
-	return locks, holds
+}
+
+// has reports whether a subject has that name.
+func has(subjects []lab.Subject, name string) bool {
+	return slices.ContainsFunc(subjects, func(c lab.Subject) bool { return c.Name == name })
 }
 
 // texts are the flags that hold names, which are looked up later.
@@ -107,7 +122,7 @@ func flags(o *options, t *texts) *flag.FlagSet {
 	fs.StringVar(&o.servers.Etcd, "etcd", "embedded", "`WHERE` etcd is, for the strategy of that name: embedded, or the addresses of yours, as http://host:port")
 	fs.StringVar(&o.servers.ZooKeeper, "zookeeper", "local", "`WHERE` ZooKeeper is, for the strategy of that name: local, or the addresses of yours, as host:port")
 	fs.StringVar(&o.redis, "redis", fromEnv("OVERSELL_REDIS"), "`WHERE` Redis is: embedded, local, or redis:// or rediss:// with one address")
-	fs.StringVar(&o.db, "db", fromEnv("OVERSELL_DB"), "`WHERE` the database is, for holds: embedded, local, sqlite:FILE or user:password@tcp(host:3306)/name; the cells of locks do not use it")
+	fs.StringVar(&o.db, "db", fromEnv("OVERSELL_DB"), "`WHERE` the database is, for holds, repairs and consumers: embedded, local, sqlite:FILE or user:password@tcp(host:3306)/name; the cells of locks do not use it")
 	fs.StringVar(&o.json, "json", "", "`FILE` to write the report to as JSON; - for standard output, with nothing else there")
 	fs.StringVar(&o.html, "html", "", "`FILE` to write the table and all timelines to, for a browser")
 	fs.StringVar(&o.readme, "readme", "", "`FILE` in which to rewrite the table of strategies, between its two marks, from this run")
@@ -182,7 +197,7 @@ func checkGiven(fs *flag.FlagSet) (err error) {
 
 // interpret finds what is named, and checks the whole.
 func (p program) interpret(o *options, anomalies, strategies []string) (err error) {
-	subjects, scenarios := slices.Concat(p.subjects, p.stages), p.scenarios
+	subjects, scenarios := slices.Concat(p.subjects, p.stages, p.writers), p.scenarios
 	if len(strategies) > 0 {
 		if subjects, err = lab.FindSubjects(p.all(), strategies); err != nil {
 			return err
@@ -193,8 +208,8 @@ func (p program) interpret(o *options, anomalies, strategies []string) (err erro
 			return err
 		}
 	}
-	if o.locks, o.holds = divide(subjects, scenarios); o.locks.cells()+o.holds.cells() == 0 {
-		return errors.New("none of these anomalies is tried on any of these strategies: -run names anomalies of locks and -strategy stages of holds, or the other way round (-list shows both)")
+	if p.divide(o, subjects, scenarios); o.locks.cells()+o.holds.cells()+o.behind.cells() == 0 {
+		return errors.New("none of these anomalies is tried on any of these strategies: -run names anomalies of one table and -strategy strategies of another (-list shows all)")
 	}
 	if err := lab.CheckRedis(o.redis); err != nil {
 		return fmt.Errorf("-redis: %w", err)
@@ -251,7 +266,7 @@ func (o options) needs() []catalog.Need {
 
 // all returns the strategies that can be named.
 func (p program) all() []lab.Subject {
-	return slices.Concat(p.subjects, []lab.Subject{lab.Yours()}, lab.Coordinated(), p.stages)
+	return slices.Concat(p.subjects, []lab.Subject{lab.Yours()}, lab.Coordinated(), p.stages, p.writers)
 }
 
 // names lists the names of all strategies, and of those that only shop and bench have, which

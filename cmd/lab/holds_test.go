@@ -63,3 +63,28 @@ func TestHTMLOfBothTables(t *testing.T) {
 		}
 	}
 }
+
+// The third table has a report of its own, beside the first one of which something was named.
+func TestThirdTable(t *testing.T) {
+	r := try(t, lab.Subjects(), exitExpected, "-run", "two-sweepers,repair-with-units-in-flight", "-strategy", "h2_status,overwrite,lua_stream")
+	if len(r.Cells) != 1 || r.Cells[0].Strategy != "h2_status" || r.Behind == nil || len(r.Behind.Cells) != 2 {
+		t.Fatalf("%+v", r)
+	}
+	if c := r.Behind.Cells[0]; c.Strategy != "overwrite" || c.Outcome != lab.Breaks {
+		t.Errorf("%s: %s", c.Strategy, c.Outcome)
+	}
+	out, _ := runs(t, lab.Subjects(), exitExpected, "-run", "repair-with-units-in-flight", "-strategy", "overwrite")
+	for _, want := range []string{"INSERT INTO orders", "repairs the stock", "2 of 1 units were sold", "woocommerce_fusion"} {
+		if !strings.Contains(strings.ReplaceAll(out, "`", ""), want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+}
+
+// A cell of the third table that is not as recorded is an exit code, whatever the others say.
+func TestThirdTableDecidesTheExitCode(t *testing.T) {
+	r := lab.Report{Behind: &lab.Report{Cells: []lab.Cell{{Outcome: lab.Holds, Expected: lab.Breaks}}}}
+	if r.AsExpected() {
+		t.Error("a report is as expected, and its third table is not")
+	}
+}

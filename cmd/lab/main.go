@@ -1,6 +1,6 @@
-// Command lab breaks each lock and each stage of a hold on purpose, in the same way every
-// time, and shows how: two tables of anomalies against strategies in which every cell is
-// the outcome of a run.
+// Command lab breaks each lock, each stage of a hold, and each way of writing orders and
+// repairing a stock on purpose, in the same way every time, and shows how: three tables of
+// anomalies against strategies in which every cell is the outcome of a run.
 package main
 
 import (
@@ -35,14 +35,18 @@ func main() {
 	logging.Disable() // errors are returned, and reported once
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
-	p := program{subjects: lab.Subjects(), scenarios: slices.Concat(anomalies.All(), sales.All()), stages: sales.Subjects(), stdout: os.Stdout, stderr: os.Stderr}
+	p := program{subjects: lab.Subjects(), scenarios: everything(), stages: sales.Subjects(), writers: sales.Writers(), stdout: os.Stdout, stderr: os.Stderr}
 	os.Exit(p.run(ctx, os.Args[1:]))
 }
+
+// everything returns the anomalies of all tables.
+func everything() []lab.Scenario { return slices.Concat(anomalies.All(), sales.All(), sales.Behind()) }
 
 // program is the command, with what it can try.
 type program struct {
 	subjects       []lab.Subject // the locks that are tried by default
 	stages         []lab.Subject // of holds
+	writers        []lab.Subject // what writes orders, and repairs a stock
 	scenarios      []lab.Scenario
 	stdout, stderr io.Writer
 }
@@ -98,7 +102,8 @@ func (p program) complain(err error) int {
 	return exitFailed
 }
 
-// measure opens Redis and runs the cells: of locks, of holds, or of both.
+// measure opens Redis and runs the cells. The report is that of the first table of which there
+// are any, with the others beside it.
 func (p program) measure(ctx context.Context, o options) (report lab.Report, err error) {
 	cfg := lab.Config{Redis: lab.Embedded, TTL: o.ttl}
 	server, err := backend.ServeRedis(ctx, o.redis)
@@ -118,43 +123,64 @@ func (p program) measure(ctx context.Context, o options) (report lab.Report, err
 	}
 	defer func() { err = errors.Join(err, others.Close()) }()
 	cfg.Nodes, cfg.Etcd, cfg.ZooKeeper, cfg.Servers = others.Redlock, others.Etcd, others.ZooKeeper, others.Names
-	bar := newBar(p.stderr, o.locks.cells()+o.holds.cells())
+	bar := newBar(p.stderr, o.locks.cells()+o.holds.cells()+o.behind.cells())
 	defer bar.clear()
-	if o.holds.cells() == 0 {
-		return lab.Run(ctx, o.locks.of(cfg), bar.step)
+	held, behind, err := p.measureSales(ctx, o, cfg, bar)
+	if err != nil {
+		return report, err
 	}
-	held, err := p.measureHolds(ctx, o, cfg, bar)
-	if err != nil || o.locks.cells() == 0 {
-		return held, err
+	switch {
+	case o.locks.cells() > 0:
+		report, err = lab.Run(ctx, o.locks.of(cfg), bar.step)
+		report.Holds, report.Behind = held, behind
+	case held != nil:
+		report = *held
+		report.Behind = behind
+	default:
+		report = *behind
 	}
-	report, err = lab.Run(ctx, o.locks.of(cfg), bar.step)
-	report.Holds = &held
 	return report, err
 }
 
-// measureHolds opens the database and runs the cells of holds.
-func (p program) measureHolds(ctx context.Context, o options, cfg lab.Config, bar *bar) (report lab.Report, err error) {
+// measureSales opens the database and runs the cells of holds, and those of repairs and
+// consumers. It returns nil for a table without cells.
+func (p program) measureSales(ctx context.Context, o options, cfg lab.Config, bar *bar) (held, behind *lab.Report, err error) {
+	if o.holds.cells()+o.behind.cells() == 0 {
+		return nil, nil, nil
+	}
 	server, err := backend.ServeDatabase(ctx, o.db)
 	if err != nil {
-		return report, err
+		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, server.Close()) }()
 	db, err := backend.DialDatabase(ctx, server.URL)
 	if err != nil {
-		return report, err
+		return nil, nil, err
 	}
 	cfg.DatabaseName, err = backend.DatabaseName(ctx, db)
 	if pool, poolErr := db.DB(); poolErr == nil {
 		err = errors.Join(err, pool.Close())
 	}
 	if err != nil {
-		return report, err
+		return nil, nil, err
 	}
 	if o.db != lab.Embedded {
 		cfg.Database = server.URL
 	}
 	cfg.Nodes, cfg.Etcd, cfg.ZooKeeper, cfg.Servers = nil, nil, nil, nil
-	return lab.Run(ctx, o.holds.of(cfg), bar.step)
+	if held, err = o.holds.run(ctx, cfg, bar); err == nil {
+		behind, err = o.behind.run(ctx, cfg, bar)
+	}
+	return held, behind, err
+}
+
+// run runs the cells of a table, if it has any.
+func (t table) run(ctx context.Context, cfg lab.Config, bar *bar) (*lab.Report, error) {
+	if t.cells() == 0 {
+		return nil, nil
+	}
+	report, err := lab.Run(ctx, t.of(cfg), bar.step)
+	return &report, err
 }
 
 // nameOf asks a Redis what it is.

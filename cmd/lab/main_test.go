@@ -31,8 +31,8 @@ func TestMain(m *testing.M) {
 func runs(t *testing.T, subjects []lab.Subject, want int, args ...string) (stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	p := program{subjects: subjects, scenarios: anomalies.All(), stdout: &out, stderr: &errs}
-	p.stages, p.scenarios = sales.Subjects(), slices.Concat(p.scenarios, sales.All())
+	p := program{subjects: subjects, stdout: &out, stderr: &errs}
+	p.stages, p.writers, p.scenarios = sales.Subjects(), sales.Writers(), everything()
 	if code := p.run(t.Context(), args); code != want {
 		t.Errorf("%v: exit code %d, want %d\n%s%s", args, code, want, &out, &errs)
 	}

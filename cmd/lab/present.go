@@ -32,21 +32,21 @@ func (p program) present(o options, to files, r lab.Report) (fresh bool, err err
 
 // print writes what goes to standard output.
 func (p program) print(o options, r lab.Report) error {
+	beside := show.Parts(r)
 	switch {
 	case o.json == "-":
 		return r.WriteJSON(p.stdout)
-	case len(r.Cells) == 1 && r.Holds == nil:
+	case len(r.Cells) == 1 && len(beside) == 0:
 		return show.Timeline(p.stdout, r, r.Cells[0], coloured(p.stdout))
-	case len(o.locks.subjects) == 1 && o.locks.subjects[0].Name == lab.Yours().Name && r.Holds == nil:
+	case len(o.locks.subjects) == 1 && o.locks.subjects[0].Name == lab.Yours().Name && len(beside) == 0:
 		return lab.GradeOf(r, o.locks.scenarios, o.locks.subjects[0].Name).Write(p.stdout)
-	case r.Holds == nil:
-		return show.Matrix(p.stdout, r, coloured(p.stdout))
 	}
-	if err := show.Matrix(p.stdout, r, coloured(p.stdout)); err != nil {
-		return err
+	err := show.Matrix(p.stdout, r, coloured(p.stdout))
+	for _, part := range beside {
+		fmt.Fprintf(p.stdout, "\n%s\n\n", part.Title)
+		err = errors.Join(err, show.Matrix(p.stdout, part.Report, coloured(p.stdout)))
 	}
-	fmt.Fprint(p.stdout, "\nA sale by holds\n\n")
-	return show.Matrix(p.stdout, *r.Holds, coloured(p.stdout))
+	return err
 }
 
 // table rewrites the tables in a file, or reports whether they are up to date.

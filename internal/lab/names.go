@@ -26,6 +26,7 @@ type names struct {
 	tokens  map[string]int    // actor -> how many tokens it has used
 	users   map[string]string // token or owner -> the actor who first used it
 	scripts map[string]string // hash -> name
+	ids     int               // how many have got a name in a reply
 }
 
 func newNames(start time.Time) *names {
@@ -69,13 +70,33 @@ func (n *names) longest() []string {
 	})
 }
 
-// replaced is a text with names for known, in that order.
+// replaced is a text with names for known, in that order, and for the moments and ids in it.
 func (n *names) replaced(text string, known []string) string {
 	for _, arg := range known {
 		text = strings.ReplaceAll(text, arg, n.known[arg])
 	}
-	return text
+	text = momentForm.ReplaceAllStringFunc(text, func(found string) string {
+		if when, ok := n.moment(found); ok {
+			return when
+		}
+		return found
+	})
+	return idForm.ReplaceAllStringFunc(text, func(found string) string {
+		if n.known[found] == "" {
+			n.ids++
+			n.known[found] = fmt.Sprintf("id-%d", n.ids)
+		}
+		return n.known[found]
+	})
 }
+
+var (
+	// momentForm is a Unix time in milliseconds, as it is, or with a number behind it as the
+	// id of an entry in a stream.
+	momentForm = regexp.MustCompile(`\b\d{12,13}(-\d+)?\b`)
+	// idForm is a UUID. One that nobody has sent has no name when a reply brings it.
+	idForm = regexp.MustCompile(`\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b`)
+)
 
 // name returns the name of an argument. A token is called after the actor who
 // first used it, and counted.
@@ -132,12 +153,19 @@ func (n *names) used(actor, owner string) {
 }
 
 // moment shows a Unix time in milliseconds, as PXAT takes it, as the time since
-// the cell began.
+// the cell began; and the same in the id of an entry in a stream.
 func (n *names) moment(arg string) (string, bool) {
-	ms, err := strconv.ParseInt(arg, 10, 64)
+	text, nth, entry := strings.Cut(arg, "-")
+	ms, err := strconv.ParseInt(text, 10, 64)
+	if entry && err == nil {
+		_, err = strconv.Atoi(nth)
+	}
 	since := ms - n.start.UnixMilli()
 	if hour := time.Hour.Milliseconds(); err != nil || since < -hour || since > hour {
 		return "", false
+	}
+	if entry {
+		return fmt.Sprintf("start+%d-%s", since, nth), true
 	}
 	return fmt.Sprintf("start+%d", since), true
 }

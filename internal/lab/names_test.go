@@ -31,6 +31,7 @@ func TestNames(t *testing.T) {
 		{"C", "blpop|oversell:{x}:lock:wake:" + ticket + "|1", "BLPOP lock:wake:token-C1 1"},
 		{"B", "eval|-- No end\nreturn 1|3|oversell:{x}:lock|oversell:{x}:lock:queue|" + ticket, "EVAL «No end» lock lock:queue token-C1"},
 		{"B", "pexpireat|oversell:{x}:lock|" + later, "PEXPIREAT lock start+3000"},
+		{"B", "xack|oversell:{x}:lock|group|" + later + "-1", "XACK lock group start+3000-1"},
 	} {
 		cmd := wire.NewCommand(strings.Split(tt.cmd, "|")...)
 		if got := n.text(tt.actor, cmd); got != tt.want {
@@ -39,6 +40,10 @@ func TestNames(t *testing.T) {
 	}
 	if got := n.value("it is " + token); got != "it is token-A1" {
 		t.Errorf("%q", got)
+	}
+	unknown := "5f3c2a10-0000-4000-8000-00000000abcd"
+	if got, want := n.value("["+later+"-0 "+unknown+" "+unknown+"]"), "[start+3000-0 id-1 id-1]"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 	n.call("oversell:{x}", "all")
 	if got := n.value("[oversell:{x}:lock:wake:" + ticket + " held]"); got != "[lock:wake:token-C1 held]" {

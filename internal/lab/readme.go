@@ -15,24 +15,33 @@ const (
 	TableEnd   = "<!-- strategies:end -->"
 )
 
-// The marks between which the table of holds belongs. A file need not have them.
+// The marks between which the tables of holds, and of repairs and consumers, belong. A file need
+// not have them.
 const (
-	HoldsBegin = "<!-- holds:begin -->"
-	HoldsEnd   = "<!-- holds:end -->"
+	HoldsBegin  = "<!-- holds:begin -->"
+	HoldsEnd    = "<!-- holds:end -->"
+	BehindBegin = "<!-- behind:begin -->"
+	BehindEnd   = "<!-- behind:end -->"
 )
 
 // ErrMarks is returned for a file that has no place for the table.
 var ErrMarks = errors.New("it has to have the lines " + TableBegin + " and " + TableEnd + ", in this order")
 
 // ReplaceTable returns a Markdown text with the table of strategies replaced
-// by that of a report, which has to be of everything, and the same for the table of holds.
+// by that of a report, which has to be of everything, and the same for the tables beside it.
 func ReplaceTable(text []byte, r Report) ([]byte, error) {
 	text, ok := replaceBetween(text, TableBegin, TableEnd, Table(r))
 	if !ok {
 		return nil, ErrMarks
 	}
-	if r.Holds != nil {
-		if with, ok := replaceBetween(text, HoldsBegin, HoldsEnd, HoldsTable(*r.Holds)); ok {
+	for _, beside := range []struct {
+		of         *Report
+		begin, end string
+	}{{r.Holds, HoldsBegin, HoldsEnd}, {r.Behind, BehindBegin, BehindEnd}} {
+		if beside.of == nil {
+			continue
+		}
+		if with, ok := replaceBetween(text, beside.begin, beside.end, OutcomeTable(*beside.of)); ok {
 			text = with
 		}
 	}
@@ -49,8 +58,8 @@ func replaceBetween(text []byte, begin, end, table string) ([]byte, bool) {
 	return fmt.Appendf(nil, "%s%s\n%s%s%s", head, begin, table, end, tail), true
 }
 
-// HoldsTable is the table of holds in Markdown: each anomaly, and how each stage came out.
-func HoldsTable(r Report) string {
+// OutcomeTable is a report in Markdown: each anomaly, and how each subject came out.
+func OutcomeTable(r Report) string {
 	outcomes := make(map[[2]string]Outcome)
 	for _, c := range r.Cells {
 		outcomes[[2]string{c.Anomaly, c.Strategy}] = c.Outcome

@@ -38,6 +38,10 @@ type Report struct {
 
 	// Holds is the report on the stages of holds, in one on locks: nil if none of them ran.
 	Holds *Report `json:"holds,omitempty"`
+
+	// Behind is the report on repairs, and on orders that are written behind the sale, in the
+	// first one of a run: nil if none of them ran.
+	Behind *Report `json:"behind,omitempty"`
 }
 
 // Manifest says what a report was made with.
@@ -122,7 +126,12 @@ func (r Report) Unexpected() []Cell {
 
 // AsExpected reports whether every cell came out as on record.
 func (r Report) AsExpected() bool {
-	return len(r.Unexpected()) == 0 && (r.Holds == nil || r.Holds.AsExpected())
+	for _, beside := range []*Report{r.Holds, r.Behind} {
+		if beside != nil && !beside.AsExpected() {
+			return false
+		}
+	}
+	return len(r.Unexpected()) == 0
 }
 
 // WriteJSON writes the report in the form that is relied upon.

@@ -26,7 +26,7 @@ func clockDiffers() lab.Scenario {
 			_, _ = c.sweep()
 			next, err := b.ask("B", 0)
 			if paid := a.pay(h); paid != nil {
-				return w.Broke("A", "A pays in time, and is refused: %s", s.told(paid))
+				return w.Broke("A", "A pays in time, and is refused: %s", told(w, paid))
 			}
 			if err == nil {
 				_ = b.pay(next)

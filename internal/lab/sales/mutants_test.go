@@ -32,7 +32,7 @@ func TestMutantsAreNoticed(t *testing.T) {
 				return strings.Replace(text, m.old, m.new, 1)
 			}}
 			var turned []string
-			for _, c := range run(t, lab.Config{Redis: lab.Embedded, Subjects: []lab.Subject{subject}}).Unexpected() {
+			for _, c := range run(t, lab.Config{Redis: lab.Embedded, Subjects: []lab.Subject{subject}, Scenarios: All()}).Unexpected() {
 				turned = append(turned, c.Anomaly)
 				t.Logf("%s: %s, was %s: %s", c.Anomaly, c.Outcome, c.Expected, c.Note)
 			}

@@ -103,7 +103,7 @@ func (c cashier) call(what string, f func() (payment.Payment, error)) (payment.P
 	p, err := f()
 	outcome := string(p.Status)
 	if err != nil {
-		outcome = c.p.s.told(err)
+		outcome = told(c.p.w, err)
 	}
 	w := c.p.s.w
 	w.Note(c.p.name, "provider: %s → %s", w.Readable(what), outcome)

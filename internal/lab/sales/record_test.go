@@ -11,24 +11,26 @@ import (
 	"oversell/internal/lab"
 )
 
-// The whole table is as on record.
-func TestEverythingIsAsOnRecord(t *testing.T) {
-	checkRecord(t, lab.Config{Redis: lab.Embedded})
+// eachTable runs f for the table of holds, and for that of repairs and consumers.
+func eachTable(t *testing.T, f func(t *testing.T, cfg lab.Config)) {
+	t.Helper()
+	t.Run("holds", func(t *testing.T) { f(t, lab.Config{Redis: lab.Embedded, Subjects: Subjects(), Scenarios: All()}) })
+	t.Run("behind", func(t *testing.T) { f(t, lab.Config{Redis: lab.Embedded, Subjects: Writers(), Scenarios: Behind()}) })
 }
+
+// The tables are as on record.
+func TestEverythingIsAsOnRecord(t *testing.T) { eachTable(t, checkRecord) }
 
 // Real servers give the same.
 func TestRealServersAreAsOnRecord(t *testing.T) {
-	checkRecord(t, lab.Config{Redis: backendtest.Redis(t, "local"), Database: backendtest.Database(t, "local"), Attempts: 3})
+	eachTable(t, func(t *testing.T, cfg lab.Config) {
+		cfg.Redis, cfg.Database, cfg.Attempts = backendtest.Redis(t, "local"), backendtest.Database(t, "local"), 3
+		checkRecord(t, cfg)
+	})
 }
 
 func run(t *testing.T, cfg lab.Config) lab.Report {
 	t.Helper()
-	if cfg.Subjects == nil {
-		cfg.Subjects = Subjects()
-	}
-	if cfg.Scenarios == nil {
-		cfg.Scenarios = All()
-	}
 	r, err := lab.Run(t.Context(), cfg, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -64,25 +66,32 @@ func checkRecord(t *testing.T, cfg lab.Config) {
 
 // In virtual time the outcomes, the notes and what everybody sent are the same every time.
 func TestRunsAreTheSame(t *testing.T) {
-	var first []string
-	for range 20 {
-		var now []string
-		for _, c := range run(t, lab.Config{Redis: lab.Embedded}).Cells {
-			line := fmt.Sprintf("%s on %s: %s: %s", c.Anomaly, c.Strategy, c.Outcome, c.Note)
-			for _, e := range c.Trace {
-				line += fmt.Sprintf("\n  %s %s %s → %s", e.Actor, e.Kind, e.Text, e.Reply)
+	eachTable(t, func(t *testing.T, cfg lab.Config) {
+		var first []string
+		for range 20 {
+			now := stories(run(t, cfg))
+			if first == nil {
+				first = now
 			}
-			now = append(now, line)
-		}
-		if first == nil {
-			first = now
-		}
-		for i := range now {
-			if now[i] != first[i] {
-				t.Fatalf("two runs differ:\n%s\n%s", first[i], now[i])
+			for i := range now {
+				if now[i] != first[i] {
+					t.Fatalf("two runs differ:\n%s\n%s", first[i], now[i])
+				}
 			}
 		}
+	})
+}
+
+// stories tells what happened in each cell.
+func stories(r lab.Report) (all []string) {
+	for _, c := range r.Cells {
+		story := fmt.Sprintf("%s on %s: %s: %s", c.Anomaly, c.Strategy, c.Outcome, c.Note)
+		for _, e := range c.Trace {
+			story += fmt.Sprintf("\n  %s %s %s → %s", e.Actor, e.Kind, e.Text, e.Reply)
+		}
+		all = append(all, story)
 	}
+	return all
 }
 
 // Each anomaly has its texts, a record that names subjects, and says what must have
@@ -90,7 +99,7 @@ func TestRunsAreTheSame(t *testing.T) {
 func TestAnomaliesAreTold(t *testing.T) {
 	kebab := regexp.MustCompile(`^[a-z]+(-[a-z]+)*$`)
 	seen := make(map[string]bool)
-	for _, s := range All() {
+	for _, s := range append(All(), Behind()...) {
 		if !kebab.MatchString(s.Name) || seen[s.Name] {
 			t.Errorf("%q is no name, or one that is taken", s.Name)
 		}
@@ -99,7 +108,7 @@ func TestAnomaliesAreTold(t *testing.T) {
 			t.Errorf("%s lacks a text, a run or a claim", s.Name)
 		}
 		for _, name := range s.Breaks.Names {
-			if _, err := lab.FindSubjects(Subjects(), []string{name}); err != nil {
+			if _, err := lab.FindSubjects(s.Of, []string{name}); err != nil {
 				t.Errorf("%s: %v", s.Name, err)
 			}
 		}
@@ -108,10 +117,12 @@ func TestAnomaliesAreTold(t *testing.T) {
 
 // Every cell that breaks shows where.
 func TestBrokenCellsMarkTheMoment(t *testing.T) {
-	for _, c := range run(t, lab.Config{Redis: lab.Embedded}).Cells {
-		broken := slices.ContainsFunc(c.Trace, func(e lab.Event) bool { return e.Kind == lab.Break })
-		if broken != (c.Outcome == lab.Breaks) {
-			t.Errorf("%s on %s %s, and its trace has a break: %v", c.Anomaly, c.Strategy, c.Outcome, broken)
+	eachTable(t, func(t *testing.T, cfg lab.Config) {
+		for _, c := range run(t, cfg).Cells {
+			broken := slices.ContainsFunc(c.Trace, func(e lab.Event) bool { return e.Kind == lab.Break })
+			if broken != (c.Outcome == lab.Breaks) {
+				t.Errorf("%s on %s %s, and its trace has a break: %v", c.Anomaly, c.Strategy, c.Outcome, broken)
+			}
 		}
-	}
+	})
 }

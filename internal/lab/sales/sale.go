@@ -21,12 +21,34 @@ import (
 	"oversell/internal/stock"
 )
 
-// sale is one item on sale by holds, in a database of its own or in its own rows.
-type sale struct {
+// onSale is one item that is on sale, in a database of its own or in its own rows.
+type onSale struct {
 	w     *lab.World
 	units int64
 	db    *gorm.DB // past all faults
 	item  stock.Item
+}
+
+// put puts an item on sale. Its stock is with the keeper.
+func put(w *lab.World, item stock.Item) *onSale {
+	o := &onSale{w: w, units: item.Initial, db: w.SideDatabase()}
+	err := migrate(w.Context(), o.db)
+	lab.Need(err == nil, "the tables could not be created: %v", err)
+	service := stock.New(stock.Config{DB: o.db, Redis: w.Side, Logger: slog.New(slog.DiscardHandler)})
+	defer service.Close()
+	item.SKU = w.SKU
+	migrated.Lock() // puts of new items, side by side, are deadlocks to MySQL
+	o.item, err = service.Put(w.Context(), item)
+	migrated.Unlock()
+	lab.Need(err == nil, "the item could not be put on sale: %v", err)
+	w.NameKey(w.SKU, "item")
+	w.NameKey(o.item.SaleID, "sale-1")
+	return o
+}
+
+// sale is one item on sale by holds.
+type sale struct {
+	*onSale
 	audit *shop // at which the others buy in the end, past all faults
 
 	provider *provider
@@ -38,18 +60,8 @@ type sale struct {
 
 // open puts an item on sale.
 func open(w *lab.World, units int64) *sale {
-	s := &sale{w: w, units: units, db: w.SideDatabase(), provider: newProvider()}
-	err := migrate(w.Context(), s.db)
-	lab.Need(err == nil, "the tables could not be created: %v", err)
-	service := stock.New(stock.Config{DB: s.db, Redis: w.Side, Logger: slog.New(slog.DiscardHandler)})
-	defer service.Close()
-	migrated.Lock() // puts of new items, side by side, are deadlocks to MySQL
-	s.item, err = service.Put(w.Context(), stock.Item{SKU: w.SKU, Initial: units, Keeper: stock.InHolds})
-	migrated.Unlock()
-	lab.Need(err == nil, "the item could not be put on sale: %v", err)
+	s := &sale{onSale: put(w, stock.Item{Initial: units, Keeper: stock.InHolds}), provider: newProvider()}
 	w.Cleanup(s.forget)
-	w.NameKey(w.SKU, "item")
-	w.NameKey(s.item.SaleID, "sale-1")
 	w.NameKey("oversell:h1:"+w.SKU, "h1")
 	w.NameKey("oversell:h1:"+w.SKU+":"+s.item.SaleID, "h1")
 	stage := s.stage(holds.Backends{Redis: w.Side, DB: pool(s.db)}, s.db)
@@ -129,21 +141,31 @@ func (s *sale) newID(who string) string {
 // verdict lets everybody else buy what can still be bought, and counts.
 func (s *sale) verdict() lab.Verdict {
 	rest := s.sellRest()
-	sold := s.sold()
-	if rest > 0 {
-		s.w.Note("", "others buy what can still be bought: %d", rest)
-	}
-	switch {
-	case sold > s.units:
-		return s.w.Broke("", "%d of %d units were sold", sold, s.units)
-	case sold < s.units:
-		return s.w.Broke("", "%d of %d units are neither sold nor on sale", s.units-sold, s.units)
+	sold, broken := s.counted(rest)
+	if broken.Outcome != "" {
+		return broken
 	}
 	if books := s.books(); len(books.Wrong) > 0 {
 		p := books.Wrong[0]
 		return s.w.Broke("", "%s has %d captures, %d orders and %d refunds", s.w.Readable(p.PaymentID), p.Captures, p.Orders, p.Refunds)
 	}
 	return lab.Holds.Because("%d of %d units were sold, and every payment has one order or one refund", sold, s.units)
+}
+
+// counted counts the units in orders, of which rest were bought in the end. All units must be
+// sold, and each once.
+func (o *onSale) counted(rest int64) (sold int64, broken lab.Verdict) {
+	sold = o.sold()
+	if rest > 0 {
+		o.w.Note("", "others buy what can still be bought: %d", rest)
+	}
+	switch {
+	case sold > o.units:
+		broken = o.w.Broke("", "%d of %d units were sold", sold, o.units)
+	case sold < o.units:
+		broken = o.w.Broke("", "%d of %d units are neither sold nor on sale", o.units-sold, o.units)
+	}
+	return sold, broken
 }
 
 // sellRest ends what has expired and sells until nothing is left.
@@ -173,17 +195,20 @@ func (s *sale) forget() {
 		keys = append(keys, prefix+s.item.SaleID+":has:"+buyer)
 	}
 	_ = s.w.Side.Del(ctx, keys...).Err() // they expire
-	if s.db.Name() == "sqlite" {
+	// Each table has an index that begins with the column.
+	s.forgetRows(ctx, "sku", s.item.SKU, "items", "orders", "holds", "hold_payments")
+	s.forgetRows(ctx, "sale_id", s.item.SaleID, "hold_buyers", "hold_sales")
+}
+
+// forgetRows deletes rows from a server that outlives the cell.
+func (o *onSale) forgetRows(ctx context.Context, column, value string, tables ...string) {
+	if o.db.Name() == "sqlite" {
 		return // a file of the cell
 	}
-	db := s.db.WithContext(ctx)
 	migrated.Lock()
 	defer migrated.Unlock()
-	for _, table := range []string{"items", "orders", "holds", "hold_payments"} { // each has an index that begins with the sku
-		_ = db.Exec("DELETE FROM oversell_"+table+" WHERE sku = ?", s.item.SKU).Error
-	}
-	for _, table := range []string{"hold_buyers", "hold_sales"} {
-		_ = db.Exec("DELETE FROM oversell_"+table+" WHERE sale_id = ?", s.item.SaleID).Error
+	for _, table := range tables {
+		_ = o.db.WithContext(ctx).Exec("DELETE FROM oversell_"+table+" WHERE "+column+" = ?", value).Error
 	}
 }
 
@@ -220,8 +245,8 @@ func (s *sale) sweepAll() {
 }
 
 // sold counts the units in orders.
-func (s *sale) sold() (units int64) {
-	err := s.db.WithContext(s.w.Context()).Raw("SELECT COALESCE(SUM(quantity), 0) FROM oversell_orders WHERE sku = ? AND sale_id = ?", s.item.SKU, s.item.SaleID).Scan(&units).Error
+func (o *onSale) sold() (units int64) {
+	err := o.db.WithContext(o.w.Context()).Raw("SELECT COALESCE(SUM(quantity), 0) FROM oversell_orders WHERE sku = ? AND sale_id = ?", o.item.SKU, o.item.SaleID).Scan(&units).Error
 	lab.Need(err == nil, "the orders could not be counted: %v", err)
 	return units
 }

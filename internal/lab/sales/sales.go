@@ -1,7 +1,8 @@
-// Package sales is the catalogue of what can go wrong with a sale by holds. It is to the
-// stages of package holds what package anomalies is to locks: each file is a family of
-// anomalies, and each anomaly is a lab.Scenario that runs the real code of a stage, while
-// statements to the database and commands to Redis are delayed or cut off from outside.
+// Package sales is the catalogue of what can go wrong with a sale: with holds (All), and with
+// repairs and orders that are written behind the sale (Behind). It is to the stages of package
+// holds, and to package stock, what package anomalies is to locks: each file is a family of
+// anomalies, and each anomaly is a lab.Scenario that runs the real code, while statements to
+// the database and commands to Redis are delayed or cut off from outside.
 //
 // The outcome is not what a stage returned. It is counted at the end: the orders in the
 // database against the units that were there, and every captured payment against orders
@@ -16,7 +17,7 @@ import (
 	"oversell/internal/lab"
 )
 
-// All returns all anomalies, in the order of the table.
+// All returns the anomalies of holds, in the order of the table.
 func All() []lab.Scenario {
 	var all []lab.Scenario
 	for _, family := range [][]lab.Scenario{paymentScenarios(), releaseScenarios(), takeScenarios(), clockScenarios()} {

@@ -13,13 +13,21 @@ import (
 	"oversell/internal/lab/wire"
 )
 
+// actor is a process.
+type actor struct {
+	*lab.Process
+	w    *lab.World
+	name string
+}
+
+func start(w *lab.World, name string) actor { return actor{w.Start(name), w, name} }
+
 // shop is a process of the shop, or a worker of it, with a stage of its own.
 type shop struct {
-	*lab.Process
+	actor
 	holds.Stage
 	till *holds.Service
 	s    *sale
-	name string
 }
 
 // shop starts a process.
@@ -33,10 +41,10 @@ type shopConfig struct {
 
 // shopWith starts a process.
 func (s *sale) shopWith(name string, c shopConfig) *shop {
-	p := s.w.Start(name)
+	p := start(s.w, name)
 	db := p.Database()
 	b := holds.Backends{Redis: p.Redis(), DB: pool(db), Isolation: c.isolation, Now: func() time.Time { return time.Now().Add(c.ahead) }}
-	one := &shop{Process: p, s: s, name: name, Stage: s.stage(b, db)}
+	one := &shop{actor: p, s: s, Stage: s.stage(b, db)}
 	one.till = s.serve(db, one.Stage, cashier{one, newClient(s.provider.server)}, never)
 	return one
 }
@@ -104,14 +112,14 @@ func (p *shop) sweep() (n int, err error) {
 }
 
 // say notes how a call ended.
-func (p *shop) say(done string, err error, good string) {
-	w := p.s.w
+func (p actor) say(done string, err error, good string) {
+	w := p.w
 	w.Record(wasTold, p.name)
 	if p.Life().Err() != nil {
 		return // it was killed, and there is nobody to tell
 	}
 	if err != nil {
-		w.Note(p.name, "is told: %s", p.s.told(err))
+		w.Note(p.name, "is told: %s", told(w, err))
 		return
 	}
 	w.Record(done, p.name)
@@ -119,37 +127,37 @@ func (p *shop) say(done string, err error, good string) {
 }
 
 // told is an error with the names of the trace.
-func (s *sale) told(err error) string { return lab.Brief(errors.New(s.w.Readable(err.Error()))) }
+func told(w *lab.World, err error) string { return lab.Brief(errors.New(w.Readable(err.Error()))) }
 
 // begin runs f as a process of its own, and does not wait for it.
-func (p *shop) begin(f func() error) <-chan struct{} {
-	return p.s.w.Go(func() { _ = f() })
+func (p actor) begin(f func() error) <-chan struct{} {
+	return p.w.Go(func() { _ = f() })
 }
 
 // midway runs f until it is about to write for the first time, then meanwhile, and then
 // the rest of f. What f has read is old by then.
-func (p *shop) midway(f func() error, meanwhile func()) {
+func (p actor) midway(f func() error, meanwhile func()) {
 	stop := p.parkWrite()
 	done := p.begin(f)
 	p.mustPark(stop, done)
 	meanwhile()
 	stop.Release()
-	p.s.w.Must(done, "the end of "+p.name)
+	p.w.Must(done, "the end of "+p.name)
 }
 
 // mustPark waits until a write is parked.
-func (p *shop) mustPark(stop *lab.Pause, done <-chan struct{}) {
+func (p actor) mustPark(stop *lab.Pause, done <-chan struct{}) {
 	select {
 	case <-stop.Parked:
 	case <-done:
 		lab.Need(false, "%s has written nothing", p.name)
-	case <-p.s.w.Context().Done():
+	case <-p.w.Context().Done():
 		lab.Need(false, "interrupted")
 	}
 }
 
 // parkWrite parks the next command or statement that writes, wherever it goes.
-func (p *shop) parkWrite() *lab.Pause {
+func (p actor) parkWrite() *lab.Pause {
 	stop := lab.NewPause()
 	var done atomic.Bool // one of the two rules is used, and once
 	first := func(match lab.Match) lab.Match {
@@ -191,7 +199,7 @@ func (s *sale) expire(h holds.Hold) {
 
 // killedAt runs f until it sends what matches, in SQL or to Redis, and kills the process
 // before that arrives.
-func (p *shop) killedAt(f func() error, inSQL, inRedis lab.Match) {
+func (p actor) killedAt(f func() error, inSQL, inRedis lab.Match) {
 	stop := lab.NewPause()
 	if inSQL != nil {
 		p.InjectSQL(inSQL, 1, "is killed before this arrives", stop.Before)
@@ -202,5 +210,5 @@ func (p *shop) killedAt(f func() error, inSQL, inRedis lab.Match) {
 	done := p.begin(f)
 	p.mustPark(stop, done)
 	p.Kill()
-	p.s.w.Must(done, "the end of "+p.name)
+	p.w.Must(done, "the end of "+p.name)
 }

@@ -25,9 +25,10 @@ func HTML(w io.Writer, r lab.Report) error {
 	style := asset("style.css")
 	script := asset("lanes.js") + asset("cell.js") + asset("page.js")
 	views, reports := []view{newView(r)}, []lab.Report{r}
-	if r.Holds != nil {
-		views, reports = append(views, newView(*r.Holds)), append(reports, *r.Holds)
-		views[1].Title = "A sale by holds"
+	for _, part := range Parts(r) {
+		v := newView(part.Report)
+		v.Title = part.Title
+		views, reports = append(views, v), append(reports, part.Report)
 	}
 	var b strings.Builder
 	err := pageTemplate.Execute(&b, map[string]any{

@@ -11,6 +11,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 )
 
 // A Statement is what the program sends.
@@ -34,7 +35,7 @@ type Reply struct {
 	Tx      bool // to the begin or the end of a transaction
 }
 
-// String shows a reply on one line.
+// String shows a reply on one line. A time is a Unix time in milliseconds.
 func (r Reply) String() string {
 	switch {
 	case r.Tx:
@@ -57,8 +58,11 @@ func count(n int64, one, many string) string {
 func values(row []driver.Value) string {
 	var words []string
 	for _, v := range row {
-		if b, ok := v.([]byte); ok {
-			v = string(b)
+		switch of := v.(type) {
+		case []byte:
+			v = string(of)
+		case time.Time:
+			v = of.UnixMilli()
 		}
 		words = append(words, fmt.Sprint(v))
 	}

@@ -1,0 +1,320 @@
+package sales
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"gorm.io/gorm"
+
+	"oversell/internal/lab"
+	"oversell/internal/stock"
+	"oversell/internal/stock/naive"
+)
+
+// Behind returns the anomalies of repairs, and of orders that are written behind the sale,
+// in the order of the table.
+func Behind() []lab.Scenario {
+	all := append(repairScenarios(), consumerScenarios()...)
+	for i := range all {
+		all[i].Of = Writers()
+	}
+	return all
+}
+
+// The subjects that exist only to be broken: see package naive.
+const (
+	overwrite = "overwrite"
+	ackFirst  = "ack_first"
+	noClaim   = "no_claim"
+	newID     = "new_id"
+)
+
+// The subjects of package stock.
+const (
+	luaAtomic = "lua_atomic"
+	luaBatch  = "lua_batch"
+	luaStream = "lua_stream"
+)
+
+// Writers returns the subjects of Behind, in the order of the table: what repairs a stock, and
+// what writes orders.
+func Writers() []lab.Subject {
+	return []lab.Subject{
+		{Name: overwrite, About: "naive: a repair sets the counter to what the orders leave", Sells: true},
+		{Name: luaAtomic, About: "a script takes the units; a repair begins a new generation of the stock", Sells: true},
+		{Name: luaStream, About: "a stream of accepted orders; one transaction writes them and takes their units", Sells: true},
+	}
+}
+
+// naively are the subjects of package naive.
+var naively = map[string]func(*naive.Consumer){
+	overwrite: func(*naive.Consumer) {},
+	ackFirst:  func(c *naive.Consumer) { c.AckFirst = true },
+	noClaim:   func(c *naive.Consumer) { c.NoClaim = true },
+	newID:     func(c *naive.Consumer) { c.NewID = true },
+}
+
+// streams reports whether a subject accepts orders into a stream.
+func streams(c lab.Subject) bool {
+	return c.Name == luaStream || naively[c.Name] != nil && c.Name != overwrite
+}
+
+// seller is a process's side of a sale.
+type seller interface {
+	// buy takes one unit, and returns when the order is written or accepted.
+	buy(ctx context.Context, owner string) error
+	// repair puts the stock right while the sale goes on.
+	repair(ctx context.Context) error
+	// consume writes accepted orders until ctx ends.
+	consume(ctx context.Context, name string)
+	close()
+}
+
+// behind is one item whose orders are written by a subject of Writers.
+type behind struct {
+	*onSale
+	audit seller // at which the others buy in the end, past all faults
+	books bookkeeper
+
+	stops []func() // end the consumers
+}
+
+// bookkeeper remembers which orders were accepted. It is safe for concurrent use.
+type bookkeeper struct {
+	mu       sync.Mutex
+	accepted []string
+}
+
+func (b *bookkeeper) add(id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.accepted = append(b.accepted, id)
+}
+
+// openBehind puts an item on sale.
+func openBehind(w *lab.World, units int64) *behind {
+	b := &behind{onSale: put(w, stock.Item{Initial: units, Family: w.Subject.Name})}
+	b.audit = b.seller(w.Side, b.db)
+	if n, ok := b.audit.(naiveSeller); ok {
+		err := n.Open(w.Context())
+		lab.Need(err == nil, "the item could not be put on sale: %v", err)
+		for _, key := range n.Keys() {
+			w.NameKey(key, key[len("oversell:{}:naive:")+len(w.SKU):])
+		}
+	}
+	prefix := "oversell:{" + w.SKU + "}:"
+	w.NameKey(prefix+"sale", "sale")
+	w.NameKey(prefix+"stream", "stream")
+	w.NameKey(b.item.Generation, "generation-1")
+	w.Cleanup(b.forget)
+	return b
+}
+
+// claimAfter is how long a consumer has an order to itself.
+func (b *behind) claimAfter() time.Duration { return b.w.TTL / 8 }
+
+// seller makes the subject's side of the sale for a process.
+func (b *behind) seller(rdb redis.UniversalClient, db *gorm.DB) seller {
+	name := b.w.Subject.Name
+	if faults, ok := naively[name]; ok {
+		c := naive.Consumer{Sale: naive.Sale{Redis: rdb, DB: db, Item: b.item, Strategy: name}, ClaimAfter: b.claimAfter()}
+		faults(&c)
+		return naiveSeller{c}
+	}
+	scripts := map[string]func(redis.UniversalClient, int) *stock.ScriptSeller{
+		luaAtomic: stock.Atomic,
+		luaBatch:  stock.Batched,
+		luaStream: func(rdb redis.UniversalClient, _ int) *stock.ScriptSeller { return stock.Streamed(rdb, stock.Stream{}) },
+	}
+	make, ok := scripts[name]
+	lab.Need(ok, "%s sells nothing", name)
+	service := stock.New(stock.Config{
+		DB: db, Redis: rdb, Scripts: map[string]*stock.ScriptSeller{name: make(rdb, 0)}, Logger: slog.New(slog.DiscardHandler),
+	})
+	b.w.Cleanup(service.Close)
+	return realSeller{service, b}
+}
+
+// realSeller is package stock.
+type realSeller struct {
+	*stock.Service
+	b *behind
+}
+
+func (r realSeller) buy(ctx context.Context, owner string) error {
+	done, err := r.Deduct(ctx, stock.Request{SKU: r.b.item.SKU, Quantity: 1, Strategy: r.b.w.Subject.Name, Owner: owner})
+	if err == nil && done.Accepted {
+		r.b.books.add(done.Order.ID)
+	}
+	return err
+}
+
+// repair does what the reconciler does, without waiting to see whether the missing units are in
+// flight.
+func (r realSeller) repair(ctx context.Context) error {
+	b, err := r.Balance(ctx, r.b.item.SKU, stock.Balance{})
+	if err == nil {
+		_, err = r.Recount(ctx, b)
+	}
+	return err
+}
+
+// pollEvery is how often a consumer looks for orders that other processes have accepted. No
+// other timer has this period or a multiple of it: two that fire at once would make the trace
+// another one in each run.
+const pollEvery = 233 * time.Millisecond
+
+func (r realSeller) consume(ctx context.Context, name string) {
+	r.Consume(ctx, stock.Consumer{Name: name, ClaimAfter: r.b.claimAfter(), Poll: pollEvery})
+}
+
+func (r realSeller) close() { r.Close() }
+
+// naiveSeller is package naive.
+type naiveSeller struct{ naive.Consumer }
+
+func (n naiveSeller) buy(ctx context.Context, _ string) error {
+	if n.Strategy == overwrite {
+		return n.Buy(ctx)
+	}
+	return n.Accept(ctx)
+}
+
+func (n naiveSeller) repair(ctx context.Context) error { return n.Overwrite(ctx) }
+
+func (n naiveSeller) consume(ctx context.Context, name string) {
+	n.Name = name
+	n.Run(ctx)
+}
+
+func (n naiveSeller) close() {}
+
+// soldOut reports whether a buyer was refused because nothing was left.
+func soldOut(err error) bool {
+	return errors.Is(err, stock.ErrSoldOut) || errors.Is(err, naive.ErrSoldOut)
+}
+
+// writer is a process that sells, repairs or writes orders.
+type writer struct {
+	actor
+	b *behind
+	seller
+}
+
+// tick passes between two steps, so that timers that began with them do not fire at once.
+const tick = 7 * time.Millisecond
+
+// start starts a process.
+func (b *behind) start(name string) *writer {
+	p := start(b.w, name)
+	return &writer{p, b, b.seller(p.Redis(), p.Database())}
+}
+
+// buys buys one unit.
+func (p *writer) buys() error {
+	p.w.Sleep(tick)
+	err := p.buy(p.w.Context(), p.name)
+	if streams(p.w.Subject) {
+		p.say(hasOrder, err, "is told that its order is accepted")
+	} else {
+		p.say(hasOrder, err, "has an order")
+	}
+	return err
+}
+
+// repairs repairs the stock.
+func (p *writer) repairs() {
+	p.w.Sleep(tick)
+	p.w.Note(p.name, "repairs the stock")
+	p.say(wasTold, p.repair(p.w.Context()), "has repaired the stock")
+}
+
+// writes writes accepted orders in the background, until the end of the cell or its own.
+func (p *writer) writes() (done <-chan struct{}) {
+	p.w.Sleep(tick)
+	ctx, stop := context.WithCancel(p.Life())
+	done = p.w.Go(func() { p.consume(ctx, p.name) })
+	p.b.stops = append(p.b.stops, func() {
+		stop()
+		p.w.Must(done, "the end of "+p.name)
+	})
+	return done
+}
+
+// verdict has all orders written, lets everybody else buy what can still be bought, and counts.
+func (b *behind) verdict() lab.Verdict {
+	for _, stop := range b.stops {
+		stop()
+	}
+	b.stops = nil
+	rest := b.sellRest()
+	if _, broken := b.counted(rest); broken.Outcome != "" {
+		return broken
+	}
+	lost, broken := b.lost()
+	switch {
+	case broken.Outcome != "":
+		return broken
+	case lost > 0:
+		return lab.Holds.Because("%d of %d units were sold, and the buyer of an accepted order is told that it is not", b.units, b.units)
+	}
+	return lab.Holds.Because("%d of %d units were sold, each once", b.units, b.units)
+}
+
+// sellRest sells until nothing is left, and has the orders written.
+func (b *behind) sellRest() (rest int64) {
+	ctx, stop := context.WithCancel(b.w.Context())
+	done := b.w.Go(func() { b.audit.consume(ctx, "Z") })
+	defer func() {
+		stop()
+		b.w.Must(done, "the end of the last consumer")
+	}()
+	b.w.Sleep(3 * b.claimAfter())
+	for range mostBuyers {
+		err := b.audit.buy(b.w.Context(), "Z")
+		if soldOut(err) {
+			b.w.Sleep(3 * b.claimAfter())
+			return rest
+		}
+		lab.Need(err == nil, "the rest could not be sold: %v", err)
+		rest++
+	}
+	lab.Need(false, "it is never sold out")
+	return 0
+}
+
+// lost counts the accepted orders of which the buyers are told that they are not. One that is
+// neither written nor refused breaks the promise.
+func (b *behind) lost() (n int, broken lab.Verdict) {
+	service, ok := b.audit.(realSeller)
+	if !ok {
+		return 0, lab.Verdict{}
+	}
+	for _, id := range b.books.accepted {
+		order, err := service.OrderState(b.w.Context(), b.item.SKU, id)
+		switch {
+		case err == nil && order.State == stock.StateWritten:
+		case err == nil && order.State == stock.StateNotAccepted, errors.Is(err, stock.ErrUnknownOrder):
+			n++
+		default:
+			return n, b.w.Broke("", "an order was accepted, and is neither written nor refused: %v %v", order.State, err)
+		}
+	}
+	return n, lab.Verdict{}
+}
+
+// forget removes what the cell has left on servers that outlive it.
+func (b *behind) forget() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if n, ok := b.audit.(naiveSeller); ok {
+		_ = b.w.Side.Del(ctx, n.Keys()...).Err()
+	}
+	service := stock.New(stock.Config{DB: b.db, Redis: b.w.Side, Logger: slog.New(slog.DiscardHandler)})
+	defer service.Close()
+	_ = service.Delete(ctx, b.item.SKU)
+}

@@ -199,7 +199,9 @@ type crowdBar struct{ *bench.Bar }
 
 func (b crowdBar) Row(n, all int, name string) { b.Bar.Row(n, all, name, workloadLock) }
 
-func (b crowdBar) Done(lockbench.Row) {}
+func (b crowdBar) Done(row lockbench.Row) {
+	b.Finished(fmt.Sprintf("%-28s %s", row.Contender, row.Verdict))
+}
 
 // write writes the report as a table and as JSON.
 func (r lockReport) write(out output, c crowd) error {

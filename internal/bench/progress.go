@@ -24,12 +24,15 @@ func (Silent) Waiting(func() int64) {}
 // Done implements Progress.
 func (Silent) Done(report.Row) {}
 
-// Bar is a Progress that draws one line on a terminal: the current row, and how many
-// outcomes are missing. Call Close at the end.
+// Bar is a Progress that prints a line for each finished row on a terminal and draws one
+// below them: the current row, and how many outcomes are missing. Call Close at the end.
 type Bar struct {
+	w    io.Writer
 	bar  *progressbar.ProgressBar
 	stop chan struct{}
 	wg   sync.WaitGroup
+
+	drawing sync.Mutex // held while w is written to
 
 	mu      sync.Mutex
 	label   string
@@ -41,7 +44,7 @@ const redraw = 100 * time.Millisecond
 
 // NewBar returns a Bar that draws on w.
 func NewBar(w io.Writer) *Bar {
-	b := &Bar{stop: make(chan struct{}), label: "starting"}
+	b := &Bar{w: w, stop: make(chan struct{}), label: "starting"}
 	b.bar = progressbar.NewOptions(1,
 		progressbar.OptionSetWriter(w),
 		progressbar.OptionSetWidth(20),
@@ -62,7 +65,9 @@ func (b *Bar) draw() {
 		case <-b.stop:
 			return
 		case <-ticker.C:
+			b.drawing.Lock()
 			b.bar.Describe(b.text())
+			b.drawing.Unlock()
 		}
 	}
 }
@@ -92,8 +97,15 @@ func (b *Bar) Waiting(waiting func() int64) {
 }
 
 // Done implements Progress.
-func (b *Bar) Done(report.Row) {
-	_ = b.bar.Add(1) // only drawing can fail
+func (b *Bar) Done(row report.Row) { b.Finished(row.Line()) }
+
+// Finished prints a line about a row that is finished, and counts the row.
+func (b *Bar) Finished(line string) {
+	b.drawing.Lock()
+	defer b.drawing.Unlock()
+	_ = b.bar.Clear() // what fails here is drawing
+	_, _ = fmt.Fprintln(b.w, line)
+	_ = b.bar.Add(1)
 }
 
 // Close removes the bar.

@@ -10,6 +10,7 @@ import (
 	"oversell/internal/bench"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
+	"oversell/internal/figures"
 )
 
 // screen is what a terminal shows, and more.
@@ -40,7 +41,7 @@ func TestBarShowsTheRowAndWhoIsAwaited(t *testing.T) {
 			t.Fatalf("the bar shows %q", &s)
 		}
 	}
-	bar.Done(report.Row{})
+	bar.Done(report.Row{Strategy: "none", Condition: catalog.Calm, Sold: 5000, Oversold: 4000, Verdict: figures.Oversold, Expected: true})
 	bar.Row(2, 2, "v6_watchdog", catalog.Pause)
 	bar.Done(report.Row{})
 	bar.Close()
@@ -48,6 +49,9 @@ func TestBarShowsTheRowAndWhoIsAwaited(t *testing.T) {
 		t.Errorf("the bar does not name the row: %q", &s)
 	}
 	shown := s.String()
+	if want := "none under calm              sold  5000, oversold 4000  oversold\n"; !strings.Contains(shown, want) {
+		t.Errorf("the bar shows %q; want the line %q of the finished row", shown, want)
+	}
 	if last := shown[strings.LastIndex(shown, "\r")+1:]; strings.TrimSpace(strings.TrimPrefix(last, "\x1b[2K")) != "" {
 		t.Errorf("%q is left on the screen", last)
 	}

@@ -15,7 +15,19 @@ type column struct {
 	of     kind                   // which tables have it
 	left   bool                   // aligned left
 	bad    string                 // explains a column that is shown only if a row has a figure other than 0
+	spare  spare                  // whether a drawn table that is too wide does without it
 }
+
+// spare says in which order a drawn table that is too wide does without columns.
+type spare int
+
+const (
+	never  spare = iota
+	ifZero       // first, if no row has a figure other than 0
+	first        // then these,
+	second       // these,
+	third        // and these
+)
 
 // kind is a set of kinds of tables.
 type kind int
@@ -52,22 +64,22 @@ func (r Report) columns() []column {
 	var shown []column
 	for _, c := range []column{
 		{title: titleRow, of: all, left: true},
-		{title: "planned", figure: "planned", show: whole, of: opens},
+		{title: "planned", figure: "planned", show: whole, of: opens, spare: second},
 		{title: "sent", figure: "sent", show: whole, of: opens},
 		{title: "dropped", figure: "dropped", show: zeroIsDot, of: opens},
 		{title: "holds", figure: "holds", show: whole, of: held},
 		{title: "sold", figure: "sold", show: whole, of: sales | opens | held},
 		{title: titleOversold, figure: "oversold", show: whole, of: sales | opens | held},
 		{title: "stranded", figure: "stranded", show: zeroIsDot, of: held},
-		{title: "lost", figure: "lost_updates", show: zeroIsDot, of: sales | opens},
-		{title: "undersold", figure: "undersold", show: zeroIsDot, of: sales | opens | held},
+		{title: "lost", figure: "lost_updates", show: zeroIsDot, of: sales | opens, spare: third},
+		{title: "undersold", figure: "undersold", show: zeroIsDot, of: sales | opens | held, spare: ifZero},
 		{title: "charged", figure: "captures", show: whole, of: held},
 		{title: "refunded", figure: "refunds", show: zeroIsDot, of: held},
 		{title: "no order", figure: "charged_without_order", show: zeroIsDot, of: held},
 		{title: "sellable s", figure: "sellable_after_s", show: hundredths, of: held},
 		{title: "agrees s", figure: "agrees_after_s", show: hundredths, of: held},
 		{title: "loads", figure: "db_loads", show: whole, of: reads},
-		{title: "served", figure: "served", show: whole, of: reads | opens},
+		{title: "served", figure: "served", show: whole, of: reads | opens, spare: third},
 		{title: "holders", figure: "max_holders", show: whole, of: sales | opens | reads},
 		{title: "missing", figure: "acknowledged_missing", show: zeroIsDot, of: sales | opens | held,
 			bad: "replies that do not match an order in the database"},
@@ -83,21 +95,21 @@ func (r Report) columns() []column {
 			bad: "the time from the last reply until all accepted orders were written"},
 		{title: "agrees s", figure: "agrees_after_kill_s", show: hundredths, of: sales | opens,
 			bad: "the seconds from the last kill until all accepted orders were written and the stock agreed with them"},
-		{title: "sold out", figure: "sold_out", show: zeroIsDot, of: sales | opens | held},
-		{title: "failed", figure: "failed", show: zeroIsDot, of: all},
-		{title: "unknown", figure: "unknown", show: zeroIsDot, of: all},
+		{title: "sold out", figure: "sold_out", show: zeroIsDot, of: sales | opens | held, spare: third},
+		{title: "failed", figure: "failed", show: zeroIsDot, of: all, spare: ifZero},
+		{title: "unknown", figure: "unknown", show: zeroIsDot, of: all, spare: ifZero},
 		{title: "p50", figure: "p50_ms", show: whole, of: sales | reads | held},
-		{title: "p95", figure: "p95_ms", show: whole, of: sales | reads | held},
+		{title: "p95", figure: "p95_ms", show: whole, of: sales | reads | held, spare: first},
 		{title: "p99", figure: "p99_ms", show: whole, of: sales | reads | held},
-		{title: "max", figure: "max_ms", show: whole, of: sales | reads | held},
+		{title: "max", figure: "max_ms", show: whole, of: sales | reads | held, spare: second},
 		{title: "response p50", figure: "p50_ms", show: tenths, of: opens},
 		{title: "p99", figure: "p99_ms", show: tenths, of: opens},
-		{title: "max", figure: "max_ms", show: tenths, of: opens},
+		{title: "max", figure: "max_ms", show: tenths, of: opens, spare: second},
 		{title: "service p50", figure: "service_p50_ms", show: tenths, of: opens},
 		{title: "p99", figure: "service_p99_ms", show: tenths, of: opens},
-		{title: "max", figure: "service_max_ms", show: tenths, of: opens},
-		{title: "cmds/req", figure: "redis_commands", show: tenths, of: sales | opens | reads},
-		{title: "sent/s", figure: "achieved_rate", show: whole, of: opens},
+		{title: "max", figure: "service_max_ms", show: tenths, of: opens, spare: second},
+		{title: "cmds/req", figure: "redis_commands", show: tenths, of: sales | opens | reads, spare: third},
+		{title: "sent/s", figure: "achieved_rate", show: whole, of: opens, spare: third},
 		{title: "sold/s", figure: "throughput", show: whole, of: sales | opens},
 		{title: "reads/s", figure: "throughput", show: whole, of: reads},
 		{title: titleVerdict, of: all, left: true},
@@ -107,6 +119,22 @@ func (r Report) columns() []column {
 		}
 	}
 	return shown
+}
+
+// within returns the columns without as many of those that can be spared, up to the last order,
+// as it takes until fits reports true, and the titles of those that it left out.
+func (r Report) within(last spare, fits func([]column) bool) (shown []column, without []string) {
+	shown = r.columns()
+	for order := ifZero; order <= last; order++ {
+		for i := len(shown) - 1; i >= 0 && !fits(shown); i-- {
+			c := shown[i]
+			if c.spare == ifZero && r.any(c.figure) || c.spare != order {
+				continue
+			}
+			shown, without = slices.Delete(shown, i, i+1), append(without, c.title)
+		}
+	}
+	return shown, without
 }
 
 // any reports whether the figure of any row is not 0.

@@ -7,17 +7,25 @@ import (
 
 // Head is the head of a column.
 type Head struct {
-	Title string
-	Left  bool // aligned left
+	Title string // may have several lines
+	Left  bool   // aligned left
 }
 
 // Draw draws a table in the style of all the bench's tables, without a final newline.
-func Draw(heads []Head, lines [][]string) string {
+func Draw(heads []Head, lines [][]string) string { return draw(heads, lines, wideGap) }
+
+// Gaps between the columns of a table.
+const (
+	wideGap   = "  "
+	narrowGap = " "
+)
+
+func draw(heads []Head, lines [][]string, gap string) string {
 	t := table.NewWriter()
 	style := table.StyleLight
 	style.Options = table.Options{SeparateHeader: true}
 	style.Format.Header = text.FormatDefault
-	style.Box.PaddingLeft, style.Box.PaddingRight = "", "  "
+	style.Box.PaddingLeft, style.Box.PaddingRight = "", gap
 	t.SetStyle(style)
 	t.SuppressTrailingSpaces()
 	var header table.Row
@@ -28,7 +36,7 @@ func Draw(heads []Head, lines [][]string) string {
 		if h.Left {
 			align = text.AlignLeft
 		}
-		configs = append(configs, table.ColumnConfig{Number: i + 1, Align: align, AlignHeader: align})
+		configs = append(configs, table.ColumnConfig{Number: i + 1, Align: align, AlignHeader: align, VAlignHeader: text.VAlignBottom})
 	}
 	t.AppendHeader(header)
 	t.SetColumnConfigs(configs)

@@ -145,6 +145,19 @@ type Row struct {
 	Loads   map[string]int64 `json:"loads,omitempty"`   // cache: loads by instance
 }
 
+// Line says in one line what came out, for somebody who waits for the others. It marks an
+// outcome that differs from the expectation as the table does.
+func (r Row) Line() string {
+	verdict, what := string(r.Verdict), fmt.Sprintf("sold %5d, oversold %4d", r.Sold, r.Oversold)
+	if r.Workload == catalog.Cache {
+		what = fmt.Sprintf("loaded %3d times", r.DBLoads)
+	}
+	if !r.Expected {
+		verdict += " (!)"
+	}
+	return fmt.Sprintf("%-28s %s  %s", r.Strategy+" under "+string(r.Condition), what, verdict)
+}
+
 // Held has the figures of a row whose buyers hold a unit first and pay later.
 type Held struct {
 	Holds    int64 `json:"holds"`    // given out, except in the final sell-out

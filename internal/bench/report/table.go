@@ -65,8 +65,9 @@ func (r Report) header(servers bool) string {
 func (m Manifest) latencies() string {
 	if m.kind() == held {
 		return "charged: payments captured; no order: captures that ended in neither exactly one order nor exactly one refund\n" +
-			"sellable: seconds from a hold's expiry until its units could be sold again, the longest; agrees: seconds from the\n" +
-			"end of the load until units, holds, orders and payments agreed; latencies in ms, of holding and paying, without the time in between\n"
+			"sellable: seconds from a hold's expiry until its units could be sold again, the longest\n" +
+			"agrees: seconds from the end of the load until units, holds, orders and payments agreed\n" +
+			"latencies in ms, of holding and paying, without the time in between\n"
 	}
 	if m.Rate == 0 {
 		return "latencies in ms, from the common start to each request's outcome\n"
@@ -224,12 +225,32 @@ func newLines(shown []column, g Group) []Line {
 	return []Line{median, interval}
 }
 
-// drawTable draws the lines.
+// maxWidth is how wide a drawn table should be at most, in characters.
+const maxWidth = 120
+
+// drawTable draws the lines. A table that is too wide does without some columns, then without
+// some space between them, and then without more columns.
 func drawTable(r Report, colour bool) string {
-	shown := r.columns()
+	gap := wideGap
+	fits := func(shown []column) bool { return text.LongestLineLen(r.draw(shown, gap, false)) <= maxWidth }
+	shown, without := r.within(second, fits)
+	if !fits(shown) {
+		gap = narrowGap
+		shown, without = r.within(third, fits)
+	}
+	drawn := r.draw(shown, gap, colour)
+	if len(without) > 0 {
+		drawn += "\nleft out to fit the width: " + strings.Join(without, ", ") + " (-json and -html have them)"
+	}
+	return drawn + "\n"
+}
+
+// draw draws the lines with the columns.
+func (r Report) draw(shown []column, gap string, colour bool) string {
 	heads := make([]Head, len(shown))
+	breaks := strings.NewReplacer(" ", "\n", "cmds/", "cmds\n/")
 	for i, c := range shown {
-		heads[i] = Head{c.title, c.left}
+		heads[i] = Head{breaks.Replace(c.title), c.left}
 	}
 	var cells [][]string
 	headings := make(map[string]string)
@@ -244,13 +265,13 @@ func drawTable(r Report, colour bool) string {
 		}
 		cells = append(cells, l.Cells)
 	}
-	lines := strings.Split(Draw(heads, cells), "\n")
+	lines := strings.Split(draw(heads, cells, gap), "\n")
 	for i, text := range lines {
 		if heading, found := headings[text]; found {
 			lines[i] = heading
 		}
 	}
-	return strings.Join(lines, "\n") + "\n"
+	return strings.Join(lines, "\n")
 }
 
 // coloured colours the verdicts, and what was oversold.

@@ -387,3 +387,19 @@ func TestLate(t *testing.T) {
 		}
 	}
 }
+
+// A table fits a terminal of 120 columns, and names what it does without.
+func TestTableFitsATerminal(t *testing.T) {
+	for name, r := range map[string]report.Report{"one run": sale(), "five runs": repeated(), "with holds": both()} {
+		var out bytes.Buffer
+		must(t, r.WriteTable(&out, false))
+		for line := range strings.Lines(out.String()) {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 120 && !strings.HasPrefix(line, "redis: ") {
+				t.Errorf("%s: a line is %d wide: %s", name, n, line)
+			}
+		}
+		if !strings.Contains(out.String(), "left out to fit the width: ") {
+			t.Errorf("%s: the table does not say which columns it leaves out", name)
+		}
+	}
+}

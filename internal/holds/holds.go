@@ -126,7 +126,7 @@ type Stage interface {
 // The errors of a Stage, wrapped.
 var (
 	ErrSoldOut     = stock.ErrSoldOut
-	ErrLimit       = errors.New("the buyer's limit is reached")
+	ErrLimit       = stock.ErrLimit
 	ErrUnknownHold = errors.New("unknown hold")
 	ErrNotHeld     = errors.New("the hold has ended") // see NotHeldError
 	ErrToken       = errors.New("the token is not the hold's")

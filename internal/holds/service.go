@@ -23,7 +23,7 @@ type Config struct {
 	Stages   map[string]Stage // by name, such as h3_claim: no two names have the same part before the underscore
 	Payments Payments         // nil: nothing can be paid
 	TTL      time.Duration    // of a hold of an item that says nothing of it; 0: DefaultTTL
-	Limit    int64            // most units that a buyer may have in a sale; 0: no limit
+	Limit    int64            // most units that a buyer may have in a sale of an item without a limit; 0: no limit
 	Price    int64            // of one unit, in minor units of the currency; 0: DefaultPrice
 	Currency string           // three capital letters; "": EUR
 	Sweep    time.Duration    // mean time between two sweeps; 0: DefaultSweep
@@ -113,21 +113,18 @@ type Ask struct {
 	Key      string // idempotency key, or ""
 }
 
-// printable is a buyer or an idempotency key.
+// printable is the id of a hold or an idempotency key.
 var printable = regexp.MustCompile(`^[\x21-\x7e]+$`)
-
-// MaxBuyer bounds the bytes of a buyer.
-const MaxBuyer = 64
 
 func (a Ask) check() error {
 	if err := stock.CheckSKU(a.SKU); err != nil {
 		return err
 	}
-	switch {
-	case a.Quantity < 1 || a.Quantity > stock.MaxQuantity:
+	if a.Quantity < 1 || a.Quantity > stock.MaxQuantity {
 		return fmt.Errorf("%w: quantity is %d, and must be 1 to %d", stock.ErrInvalid, a.Quantity, stock.MaxQuantity)
-	case len(a.Buyer) > MaxBuyer || !printable.MatchString(a.Buyer):
-		return fmt.Errorf("%w: buyer must be 1 to %d printable ASCII characters without spaces", stock.ErrInvalid, MaxBuyer)
+	}
+	if err := stock.CheckBuyer(a.Buyer); err != nil {
+		return err
 	}
 	return checkKey(a.Key)
 }
@@ -154,11 +151,10 @@ func (s *Service) Hold(ctx context.Context, a Ask) (h Hold, err error) {
 	for range maxSales {
 		r := Request{
 			ID: newID(a.Stage), SKU: a.SKU, Buyer: a.Buyer, Quantity: a.Quantity, Key: a.Key,
-			Limit: s.cfg.Limit,
 		}
 		var item stock.Item
 		if item, err = s.join(ctx, a); err == nil {
-			r.SaleID, r.TTL = item.SaleID, s.ttl(item)
+			r.SaleID, r.TTL, r.Limit = item.SaleID, s.ttl(item), cmp.Or(item.Limit, s.cfg.Limit)
 			h, err = stage.Take(ctx, r)
 		}
 		if !errors.Is(err, ErrSaleOver) {

@@ -459,7 +459,7 @@ func TestHoldRefuses(t *testing.T) {
 			"too much":              {func(a *holds.Ask) { a.Quantity = stock.MaxQuantity + 1 }, stock.ErrInvalid},
 			"more than there is":    {func(a *holds.Ask) { a.Quantity = 4 }, holds.ErrSoldOut},
 			"no buyer":              {func(a *holds.Ask) { a.Buyer = "" }, stock.ErrInvalid},
-			"a long buyer":          {func(a *holds.Ask) { a.Buyer = strings.Repeat("x", holds.MaxBuyer+1) }, stock.ErrInvalid},
+			"a long buyer":          {func(a *holds.Ask) { a.Buyer = strings.Repeat("x", stock.MaxBuyer+1) }, stock.ErrInvalid},
 			"a long key":            {func(a *holds.Ask) { a.Key = strings.Repeat("x", stock.MaxKey+1) }, stock.ErrInvalid},
 		} {
 			a := good
@@ -503,6 +503,23 @@ func TestSaleSaysHowLongAHoldLasts(t *testing.T) {
 					t.Errorf("%s: a hold of %d seconds lasts %v, want %v", stage.Name, seconds, h.ExpiresAt.Sub(h.CreatedAt), want)
 				}
 			}
+		}
+	})
+}
+
+// An item's own limit counts, and not that of the shop.
+func TestSaleSaysHowManyUnitsABuyerMayHold(t *testing.T) {
+	each(t, 1, func(t *testing.T, s *shop) {
+		for _, stage := range catalog.HoldStages() {
+			if _, err := s.stock.Put(t.Context(), stock.Item{SKU: "hot", Initial: 5, Keeper: stock.InHolds, Limit: 1}); err != nil {
+				t.Fatal(err)
+			}
+			s.hold(t, stage.Name, "ann")
+			ask := holds.Ask{Stage: stage.Name, SKU: "hot", Buyer: "ann", Quantity: 1}
+			if _, err := s.Hold(t.Context(), ask); !errors.Is(err, holds.ErrLimit) {
+				t.Errorf("%s: a second unit: got %v, want %v", stage.Name, err, holds.ErrLimit)
+			}
+			s.hold(t, stage.Name, "bob")
 		}
 	})
 }

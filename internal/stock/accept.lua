@@ -1,5 +1,5 @@
 -- Takes units for several buyers in their order and appends their orders to the item's
--- stream, for each one if enough units are left.
+-- stream, for each one if enough units are left and the buyer's limit allows it.
 -- KEYS[1]: the sale, a string: the generation that is current
 -- KEYS[2]: the stock of the buyers' generation, a string: the units left
 -- KEYS[3]: the claims on idempotency keys of this period, a hash with a field for each
@@ -7,22 +7,27 @@
 -- KEYS[5]: the stream of accepted orders
 -- KEYS[6]: the accepted orders, a hash: the entry in the stream by the order's id
 -- KEYS[7]: the idempotency keys of accepted orders, a hash: the order's id by its key
+-- KEYS[8]: the units of each buyer in the sale, a hash, if there is a limit
 -- ARGV[1]: the generation in which the buyers want to buy
 -- ARGV[2]: how many entries the stream may have
 -- ARGV[3]: how long the idempotency keys are kept after the last one, in milliseconds
 -- ARGV[4]: the item's SKU
 -- ARGV[5]: the id of the sale
 -- ARGV[6]: the id of the generation
--- ARGV[7], ARGV[12], ...: how many units each buyer wants
--- ARGV[8], ARGV[13], ...: each buyer's idempotency key, '' for none
--- ARGV[9], ARGV[14], ...: the id of each buyer's order
--- ARGV[10], ARGV[15], ...: each buyer's strategy
--- ARGV[11], ARGV[16], ...: the time of each order, in Unix milliseconds
+-- ARGV[7]: the most units that one buyer may have, 0 for no limit
+-- ARGV[8], ARGV[14], ...: how many units each buyer wants
+-- ARGV[9], ARGV[15], ...: each buyer's idempotency key, '' for none
+-- ARGV[10], ARGV[16], ...: the id of each buyer's order
+-- ARGV[11], ARGV[17], ...: each buyer's strategy
+-- ARGV[12], ARGV[18], ...: the time of each order, in Unix milliseconds
+-- ARGV[13], ARGV[19], ...: the name of each buyer, '' for none
 -- Returns a list with an answer for each buyer, in their order:
 --           n: the units are taken, and the order is in the stream; n are left
 --           -1: nothing is taken, because the stream is full
 --           -2: another request has the key
---           -3 - n: nothing is taken, because only n units are left
+--           -3: nothing is taken, because the buyer would have more units than the limit
+--           -4: nothing is taken, because Redis has lost the units of each buyer
+--           -5 - n: nothing is taken, because only n units are left
 --         an empty list: another generation is current, or its stock does not exist
 local left = redis.call('GET', KEYS[2])
 if redis.call('GET', KEYS[1]) ~= ARGV[1] or not left then
@@ -30,24 +35,34 @@ if redis.call('GET', KEYS[1]) ~= ARGV[1] or not left then
 end
 left = tonumber(left)
 local length, most = redis.call('XLEN', KEYS[5]), tonumber(ARGV[2])
+local limit = tonumber(ARGV[7])
+local lost = limit > 0 and redis.call('EXISTS', KEYS[8]) == 0
 local answers, taken, keyed = {}, 0, false
-for i = 7, #ARGV, 5 do
-  local wanted, key, order = tonumber(ARGV[i]), ARGV[i + 1], ARGV[i + 2]
+for i = 8, #ARGV, 6 do
+  local wanted, key, order, buyer = tonumber(ARGV[i]), ARGV[i + 1], ARGV[i + 2], ARGV[i + 5]
   local answer
   if key ~= '' and (redis.call('HEXISTS', KEYS[7], key) == 1
       or redis.call('HEXISTS', KEYS[3], key) == 1 or redis.call('HEXISTS', KEYS[4], key) == 1) then
     answer = -2
+  elseif lost then
+    answer = -4
+  elseif limit > 0 and wanted + (redis.call('HGET', KEYS[8], buyer) or 0) > limit then
+    answer = -3
   elseif left < wanted then
-    answer = -3 - math.max(0, left)
+    answer = -5 - math.max(0, left)
   elseif length >= most then
     answer = -1
   else
     local entry = redis.call('XADD', KEYS[5], '*', 'id', order, 'sku', ARGV[4], 'sale', ARGV[5],
-      'generation', ARGV[6], 'quantity', ARGV[i], 'key', key, 'strategy', ARGV[i + 3], 'time', ARGV[i + 4])
+      'generation', ARGV[6], 'quantity', ARGV[i], 'key', key, 'strategy', ARGV[i + 3], 'time', ARGV[i + 4],
+      'buyer', buyer)
     redis.call('HSET', KEYS[6], order, entry)
     if key ~= '' then
       redis.call('HSET', KEYS[7], key, order)
       keyed = true
+    end
+    if limit > 0 then
+      redis.call('HINCRBY', KEYS[8], buyer, wanted)
     end
     length = length + 1
     left, taken = left - wanted, taken + wanted

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	"golang.org/x/sync/singleflight"
 
 	"oversell/internal/guard"
@@ -26,6 +27,7 @@ func (s *Service) Put(ctx context.Context, item Item) (Item, error) {
 	if err := item.check(); err != nil {
 		return Item{}, err
 	}
+	item = item.normalized()
 	ctx = context.WithoutCancel(ctx) // Redis and the database must not be left half changed
 	var err error
 	if item.History, err = s.history(ctx, item); err != nil {
@@ -52,6 +54,7 @@ func (s *Service) Offer(ctx context.Context, item Item) error {
 	if err := item.check(); err != nil {
 		return err
 	}
+	item = item.normalized()
 	ctx = context.WithoutCancel(ctx) // as in Put
 	var err error
 	if item.History, err = s.history(ctx, item); err != nil {
@@ -491,8 +494,8 @@ func (s *Service) leftByOrders(ctx context.Context, tx store, item Item) (int64,
 // caller has locked the item's row in tx. Redis learns of the new generation of a stock in
 // the database with the next comparison: such a stock does not need Redis.
 func (s *Service) beginGeneration(ctx context.Context, tx store, item Item, family string, left int64) error {
-	last, next := item.generation(), newGeneration(item.SaleID, family)
-	item.Generation, item.Family = next.id, next.family
+	last := item.generation()
+	item.Generation, item.Family = uuid.NewString(), family
 	var err error
 	if item.History, err = s.history(ctx, item); err != nil {
 		return err

@@ -36,6 +36,10 @@ func (k keys) stock(g generation) string {
 	return "oversell:{" + k.sku + "}:stock:" + g.saleID + ":" + g.id
 }
 
+// buyers is the key of the hash with the units that each buyer has in the sale, for an item
+// with a limit. It has a field with an empty name, so that it exists as long as the stock.
+func (k keys) buyers(g generation) string { return k.stock(g) + ":buyers" }
+
 // lock is the key of a strategy's lock. Each strategy has its own, because their locks
 // store different types.
 func (k keys) lock(strategy string) string { return "oversell:{" + k.sku + "}:lock:" + strategy }
@@ -51,7 +55,7 @@ func (k keys) claims(saleID string, period int64) string {
 func (k keys) of(g generation) []string {
 	old := "oversell:{" + k.sku + "}:stock:" + g.saleID
 	return []string{
-		k.stock(g), fenceKey(k.stock(g)),
+		k.stock(g), fenceKey(k.stock(g)), k.buyers(g),
 		old, fenceKey(old), "oversell:{" + k.sku + "}:claims:" + g.saleID,
 	}
 }

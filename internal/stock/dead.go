@@ -18,6 +18,7 @@ type DeadLetter struct {
 	ID         string    `json:"id"` // of the dead letter
 	OrderID    string    `json:"order_id"`
 	Quantity   int64     `json:"quantity"`
+	Buyer      string    `json:"buyer,omitempty"`
 	Strategy   string    `json:"strategy"`
 	AcceptedAt time.Time `json:"accepted_at"`
 	KeyHash    string    `json:"key_hash,omitempty"` // see KeyHash; "": the order has no key
@@ -39,7 +40,7 @@ func parseDead(sku string, m redis.XMessage) DeadLetter {
 	}
 	e := parseEntry(sku, m)
 	return DeadLetter{
-		entry: e, Order: e.order, ID: m.ID, OrderID: e.order.ID, Quantity: e.order.Quantity, Strategy: e.order.Strategy,
+		entry: e, Order: e.order, ID: m.ID, OrderID: e.order.ID, Quantity: e.order.Quantity, Buyer: e.buyer, Strategy: e.order.Strategy,
 		AcceptedAt: e.order.CreatedAt, KeyHash: KeyHash(e.key()), Kind: text("kind"), Reason: text("reason"),
 		Deliveries: number("deliveries"), DiedAt: time.UnixMilli(number("died")).UTC(),
 	}
@@ -72,12 +73,12 @@ type Retried struct {
 	SKU      string `json:"sku"`
 	Requeued int    `json:"requeued"` // they are in the stream again
 	Written  int    `json:"written"`  // they were in the database already
-	Left     int    `json:"left"`     // they stay dead letters: their units are sold
+	Left     int    `json:"left"`     // they stay dead letters: their units are sold, or the buyer's limit is reached
 }
 
 // RetryDead puts the dead letters of an item back into the stream. An order that still has
 // its units is written with them. For any other order, units are taken from the current
-// stock, as for a new buyer. It returns ErrUnknownItem, and ErrOtherStrategy while another
+// stock, as for a new request of its buyer. It returns ErrUnknownItem, and ErrOtherStrategy while another
 // family is at work on the item.
 func (s *Service) RetryDead(ctx context.Context, sku string) (Retried, error) {
 	done := Retried{SKU: sku}
@@ -151,8 +152,8 @@ func (s streams) requeue(ctx context.Context, letter DeadLetter, g generation) (
 	if letter.Kind != kindFailed || e.generation != g.id {
 		e.generation, e.order.SaleID, take = g.id, g.saleID, e.order.Quantity
 	}
-	at := []string{k.dead(), k.stream(), k.accepted(), k.sale(), k.stock(g), k.streamKeys(g.saleID)}
-	args := append([]any{letter.ID, e.order.ID, g.String(), take, e.key()}, e.fields()...)
+	at := []string{k.dead(), k.stream(), k.accepted(), k.sale(), k.stock(g), k.streamKeys(g.saleID), k.buyers(g)}
+	args := append([]any{letter.ID, e.order.ID, g.String(), take, e.key(), g.limit, e.buyer}, e.fields()...)
 	answer, err := requeueScript.Run(ctx, s.rdb, at, args...).Int()
 	if err != nil {
 		return 0, fmt.Errorf("moving dead letter %s back to the stream: %w", letter.ID, err)

@@ -11,7 +11,7 @@ import (
 // ErrUnknownItem, ErrSoldOut, ErrBusy when the lock was not acquired in time,
 // ErrLost, ErrClosing, or the error of a database or Redis that failed. If a
 // backend failed, units may be taken without an order: they are not sold again until the
-// stock is counted. ErrFenced, ErrLocation, ErrBacklog and ErrOtherStrategy are returned, too.
+// stock is counted. ErrFenced, ErrLocation, ErrBacklog, ErrLimit, ErrUnlimited and ErrOtherStrategy are returned, too.
 //
 // A request takes these steps: wait for requests with the same idempotency key; read
 // the item, and any earlier order with that key; wait until strategies of other
@@ -42,6 +42,8 @@ type purchase interface {
 	// checkLocation returns ErrLocation if the strategy cannot sell a stock at this
 	// location.
 	checkLocation(at Location) error
+	// checksLimit reports whether the strategy checks an item's limit per buyer.
+	checksLimit() bool
 	// sell sells from the stock that the buyer found. It returns the cause of wait if
 	// wait ended before anything was taken, and errOtherSale if that stock is no longer
 	// current.
@@ -63,10 +65,10 @@ type buyer struct {
 }
 
 // buy buys, or answers with the order of another request with the same key. Another
-// process may have sold the last units to that request.
+// process may have sold the last units to that request, or the buyer's last ones.
 func (b *buyer) buy(ctx context.Context) error {
 	err := b.buyAlone(ctx)
-	if b.req.IdempotencyKey != "" && errors.Is(err, ErrSoldOut) {
+	if b.req.IdempotencyKey != "" && (errors.Is(err, ErrSoldOut) || errors.Is(err, ErrLimit)) {
 		if found, lookErr := b.replayLate(ctx); found || lookErr != nil {
 			return lookErr
 		}
@@ -202,11 +204,28 @@ func (b *buyer) look(ctx context.Context) error {
 	if err := errors.Join(now.backend.notInHolds(), b.purchase.checkLocation(b.at)); err != nil {
 		return err
 	}
+	if err := b.checkLimit(); err != nil {
+		return err
+	}
 	if found, err := b.replay(ctx); found || err != nil {
 		return err
 	}
 	if now.left < b.req.Quantity {
 		return fmt.Errorf("%w: %d left", ErrSoldOut, now.left)
+	}
+	return nil
+}
+
+// checkLimit returns ErrUnlimited if the item has a limit per buyer that the strategy does not
+// check, and ErrInvalid if the buyer has no name.
+func (b *buyer) checkLimit() error {
+	switch {
+	case b.gen.limit == 0:
+		return nil
+	case !b.purchase.checksLimit():
+		return fmt.Errorf("%w of %d; sell it with %s", ErrUnlimited, b.gen.limit, StreamFamily)
+	case b.req.Buyer == "":
+		return fmt.Errorf("%w: buyer is missing: the item has a limit of %d units per buyer", ErrInvalid, b.gen.limit)
 	}
 	return nil
 }

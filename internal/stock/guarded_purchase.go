@@ -26,6 +26,8 @@ func (g *guardedPurchase) checkLocation(at Location) error {
 	return nil
 }
 
+func (*guardedPurchase) checksLimit() bool { return false }
+
 func (*guardedPurchase) end() {}
 
 func (g *guardedPurchase) sell(_, wait context.Context) (err error) {

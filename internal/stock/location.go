@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
-	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 	"gorm.io/gorm"
 )
@@ -103,18 +103,21 @@ type generation struct {
 	saleID string
 	id     string // unique among all generations of all items
 	family string // of the strategies at work, "" before the first buyer
-}
-
-func newGeneration(saleID, family string) generation {
-	return generation{saleID, uuid.NewString(), family}
+	limit  int64  // most units that one buyer may have in the sale; 0: no limit
 }
 
 // generation is the item's current generation.
-func (i Item) generation() generation { return generation{i.SaleID, i.Generation, i.Family} }
+func (i Item) generation() generation { return generation{i.SaleID, i.Generation, i.Family, i.Limit} }
 
 // String is the value of the sale's key in Redis. The id alone would be enough; the rest
 // saves reading the database.
-func (g generation) String() string { return g.saleID + ":" + g.id + ":" + g.family }
+func (g generation) String() string {
+	text := g.saleID + ":" + g.id + ":" + g.family
+	if g.limit > 0 {
+		text += ":" + strconv.FormatInt(g.limit, 10)
+	}
+	return text
+}
 
 // sameStock reports whether g and other are one generation, perhaps with another family.
 func (g generation) sameStock(other generation) bool {
@@ -124,9 +127,17 @@ func (g generation) sameStock(other generation) bool {
 // parseGeneration parses a result of String. For anything else, such as the value of an
 // earlier version of the shop, it returns the zero generation, which is never current.
 func parseGeneration(text string) generation {
-	parts := strings.SplitN(text, ":", 3)
+	parts := strings.SplitN(text, ":", 4)
 	if len(parts) < 3 {
 		return generation{}
 	}
-	return generation{parts[0], parts[1], parts[2]}
+	g := generation{saleID: parts[0], id: parts[1], family: parts[2]}
+	if len(parts) == 4 {
+		limit, err := strconv.ParseInt(parts[3], 10, 64)
+		if err != nil || limit < 1 {
+			return generation{}
+		}
+		g.limit = limit
+	}
+	return g
 }

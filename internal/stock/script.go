@@ -89,9 +89,17 @@ type pending struct {
 // The negative answers of the scripts.
 const (
 	answerOtherSale = -1
-	answerFull      = -1 // of accept.lua, which has another answer for another sale
 	answerClaimed   = -2
 	answerTooFew    = -3 // minus the units left
+)
+
+// The negative answers of accept.lua, which says in another way that another sale is on.
+const (
+	acceptFull    = -1
+	acceptClaimed = answerClaimed
+	acceptLimit   = -3
+	acceptLost    = -4
+	acceptTooFew  = -5 // minus the units left
 )
 
 var (

@@ -36,10 +36,12 @@ func (s *scriptPurchase) canSkipLook() bool {
 	}
 	s.gen, s.res.Left = hint.gen, left
 	s.at = reading{left, hint.gen, InRedis}.location(s.req.SKU)
-	return true
+	return s.checkLimit() == nil // the look says what is wrong
 }
 
 func (s *scriptPurchase) checkLocation(at Location) error { return inRedis(at) }
+
+func (s *scriptPurchase) checksLimit() bool { return s.script.streamed }
 
 func (s *scriptPurchase) end() {
 	if s.after != nil {

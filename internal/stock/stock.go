@@ -25,6 +25,7 @@ var (
 	ErrUnknownItem     = errors.New("unknown item")
 	ErrUnknownStrategy = errors.New("unknown strategy")
 	ErrSoldOut         = errors.New("sold out")
+	ErrLimit           = errors.New("the buyer's limit is reached")
 	ErrBusy            = errors.New("the lock was not acquired in time")
 	ErrLost            = errors.New("the lock was lost before anything was sold")
 	ErrClosing         = errors.New("the shop is closing")
@@ -33,6 +34,10 @@ var (
 	// item until the wait ended. Strategies of different families do not exclude
 	// each other, so they must not sell an item at the same time.
 	ErrOtherStrategy = errors.New("another strategy is at work on this item")
+
+	// ErrUnlimited means that the item has a limit per buyer, and that the strategy does
+	// not check it.
+	ErrUnlimited = errors.New("the strategy does not check the item's limit per buyer")
 )
 
 // The limits of a request.
@@ -40,14 +45,16 @@ const (
 	MaxQuantity = 1_000         // units in one order
 	MaxStock    = 1_000_000_000 // units an item may have
 	MaxKey      = 128           // bytes of an idempotency key
+	MaxBuyer    = 64            // bytes of the name of a buyer
 	MaxName     = 200           // bytes of an item's name
 
 	MaxHoldSeconds = 86_400 // seconds that a hold may last by an item's own setting
 )
 
 var (
-	skuForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
-	keyForm = regexp.MustCompile(`^[\x21-\x7e]{1,128}$`)
+	skuForm   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+	keyForm   = regexp.MustCompile(`^[\x21-\x7e]{1,128}$`)
+	buyerForm = regexp.MustCompile(`^[\x21-\x7e]{1,64}$`)
 )
 
 // now is the current time in milliseconds, the precision that every database keeps. So
@@ -58,6 +65,14 @@ func now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
 func CheckSKU(sku string) error {
 	if !skuForm.MatchString(sku) {
 		return fmt.Errorf("%w: sku must be 1 to 64 letters, digits, dots, dashes or underscores, and begin with a letter or digit", ErrInvalid)
+	}
+	return nil
+}
+
+// CheckBuyer returns ErrInvalid if buyer is not a valid name of a buyer.
+func CheckBuyer(buyer string) error {
+	if !buyerForm.MatchString(buyer) {
+		return fmt.Errorf("%w: buyer must be 1 to %d printable ASCII characters without spaces", ErrInvalid, MaxBuyer)
 	}
 	return nil
 }
@@ -83,6 +98,10 @@ type Item struct {
 	// HoldSeconds is how long a hold of the sale lasts; 0: as long as the shop's holds do. It
 	// is for the keeper InHolds.
 	HoldSeconds int64 `json:"hold_seconds,omitempty" gorm:"not null;default:0"`
+
+	// Limit is the most units that one buyer may have in the sale; 0: no limit. It is for a
+	// stock in Redis, which only the family of streams sells then, and for the keeper InHolds.
+	Limit int64 `json:"limit,omitempty" gorm:"column:buyer_limit;not null;default:0"`
 
 	// Generation is the id of the current generation: only its orders may be written.
 	Generation string `json:"-" gorm:"size:36;not null;default:''"`
@@ -116,6 +135,12 @@ func (i Item) check() error {
 	if i.HoldSeconds != 0 && i.Keeper != InHolds {
 		return fmt.Errorf("%w: hold_seconds is for an item with the keeper %s", ErrInvalid, InHolds)
 	}
+	if i.Limit < 0 || i.Limit > MaxStock {
+		return fmt.Errorf("%w: limit is %d, and must be 0 to %d", ErrInvalid, i.Limit, MaxStock)
+	}
+	if i.Limit > 0 && i.Keeper == InDatabase {
+		return fmt.Errorf("%w: limit is for an item with the keeper %s, which %s sells, or %s", ErrInvalid, InRedis, StreamFamily, InHolds)
+	}
 	if i.HoldSeconds < 0 || i.HoldSeconds > MaxHoldSeconds {
 		return fmt.Errorf("%w: hold_seconds is %d, and must be 0 to %d", ErrInvalid, i.HoldSeconds, MaxHoldSeconds)
 	}
@@ -123,6 +148,14 @@ func (i Item) check() error {
 		return fmt.Errorf("%w: category must have the form of an sku", ErrInvalid)
 	}
 	return nil
+}
+
+// normalized returns the item with the family that must sell it, if only one can.
+func (i Item) normalized() Item {
+	if i.Limit > 0 && i.backend().inRedis() {
+		i.Family = StreamFamily
+	}
+	return i
 }
 
 // Sale records that a sale took place. An order whose sale has no record is foreign: it
@@ -133,6 +166,18 @@ type Sale struct {
 	Initial int64     `gorm:"not null"` // units it began with
 	BegunAt time.Time `gorm:"not null"`
 }
+
+// purchased has the units that a buyer has in the written orders of a sale with a limit. It
+// changes together with the orders, while the item's row is locked.
+type purchased struct {
+	SKU    string `gorm:"primaryKey;size:64"`
+	SaleID string `gorm:"primaryKey;size:36"`
+	Buyer  string `gorm:"primaryKey;size:64"`
+	Units  int64  `gorm:"not null"`
+}
+
+// TableName is the table's name.
+func (purchased) TableName() string { return "oversell_buyers" }
 
 // Order is one sale's order. It is written once and never changed.
 type Order struct {
@@ -153,6 +198,7 @@ type Request struct {
 	Quantity       int64
 	Strategy       string
 	IdempotencyKey string // may be empty
+	Buyer          string // for an item with a limit per buyer; may be empty otherwise
 	Owner          string // the buyer's id, unique among all instances
 }
 
@@ -165,6 +211,9 @@ func (r Request) check() error {
 	}
 	if r.IdempotencyKey != "" && !keyForm.MatchString(r.IdempotencyKey) {
 		return fmt.Errorf("%w: an idempotency key must be 1 to %d printable ASCII characters without spaces", ErrInvalid, MaxKey)
+	}
+	if r.Buyer != "" {
+		return CheckBuyer(r.Buyer)
 	}
 	return nil
 }

@@ -63,7 +63,7 @@ func Migrate(ctx context.Context, db *gorm.DB) error {
 
 func migrate(db *gorm.DB) error {
 	known := db.Migrator().HasTable(&Sale{})
-	if err := db.AutoMigrate(&Item{}, &Order{}, &Sale{}, &presence{}); err != nil || known {
+	if err := db.AutoMigrate(&Item{}, &Order{}, &Sale{}, &presence{}, &purchased{}); err != nil || known {
 		return err
 	}
 	return recordSales(db)
@@ -94,7 +94,7 @@ func (s store) put(ctx context.Context, item Item, updateRedis func(tx store, it
 			return err
 		}
 		// By name, or GORM would set a time of its own.
-		written := clause.AssignmentColumns([]string{"name", "category", "initial", "keeper", "remaining", "version", "fence", "fence_of", "sale_id", "generation", "history", "unpublished", "family", "hold_seconds", "updated_at"})
+		written := clause.AssignmentColumns([]string{"name", "category", "initial", "keeper", "remaining", "version", "fence", "fence_of", "sale_id", "generation", "history", "unpublished", "family", "hold_seconds", "buyer_limit", "updated_at"})
 		if item, _, err = tx.begin(item, clause.OnConflict{DoUpdates: written}); err != nil {
 			return err
 		}
@@ -215,7 +215,7 @@ func (s store) delete(ctx context.Context, sku string, holds Holds, updateRedis 
 		if err != nil && !errors.Is(err, ErrUnknownItem) {
 			return err
 		}
-		for _, rows := range []any{&Order{}, &Item{}, &Sale{}, &presence{}} {
+		for _, rows := range []any{&Order{}, &Item{}, &Sale{}, &presence{}, &purchased{}} {
 			if err := tx.db.Where("sku = ?", sku).Delete(rows).Error; err != nil {
 				return err
 			}
@@ -302,8 +302,8 @@ func (s store) create(ctx context.Context, g generation, orders []*Order) error 
 		// Only the statement for a full batch, which a crowd uses all the time, is
 		// prepared and kept. There is another statement for each smaller number of
 		// orders: too many for a server to keep.
-		if kept, ok := tx.Statement.ConnPool.(*gorm.PreparedStmtTX); ok && len(orders) != MaxBatch {
-			tx.Statement.ConnPool = kept.Tx
+		if len(orders) != MaxBatch {
+			unprepared(tx)
 		}
 		return tx.Create(orders).Error
 	})

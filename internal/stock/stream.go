@@ -70,6 +70,7 @@ type entry struct {
 	at         string // its id in the stream
 	order      Order
 	generation string // that its units were taken from
+	buyer      string // "": none
 	malformed  error  // why it is not an order
 }
 
@@ -78,6 +79,7 @@ func (e entry) fields() []any {
 	return []any{
 		"id", e.order.ID, "sku", e.order.SKU, "sale", e.order.SaleID, "generation", e.generation,
 		"quantity", e.order.Quantity, "key", e.key(), "strategy", e.order.Strategy, "time", e.order.CreatedAt.UnixMilli(),
+		"buyer", e.buyer,
 	}
 }
 
@@ -95,7 +97,7 @@ func parseEntry(sku string, m redis.XMessage) entry {
 		value, _ := m.Values[name].(string)
 		return value
 	}
-	e := entry{at: m.ID, generation: text("generation"), order: Order{
+	e := entry{at: m.ID, generation: text("generation"), buyer: text("buyer"), order: Order{
 		ID: text("id"), SKU: sku, SaleID: text("sale"), Strategy: text("strategy"),
 	}}
 	if key := text("key"); key != "" {
@@ -108,8 +110,8 @@ func parseEntry(sku string, m redis.XMessage) entry {
 	switch err := errors.Join(err, quantityErr); {
 	case err != nil:
 		e.malformed = err
-	case !orderIDForm.MatchString(e.order.ID) || quantity < 1 || quantity > MaxQuantity || len(e.key()) > MaxKey:
-		e.malformed = errors.New("it has no valid id, quantity or key")
+	case !orderIDForm.MatchString(e.order.ID) || quantity < 1 || quantity > MaxQuantity || len(e.key()) > MaxKey || len(e.buyer) > MaxBuyer:
+		e.malformed = errors.New("it has no valid id, quantity, key or buyer")
 	}
 	return e
 }
@@ -237,7 +239,7 @@ func (s streams) settle(ctx context.Context, sku string, written []entry) error 
 // bury moves an entry to the dead letters. It reports whether it was still in the stream.
 func (s streams) bury(ctx context.Context, e entry, why refusal, deliveries int64) (bool, error) {
 	k := keys{e.order.SKU}
-	stockKey := k.stock(generation{saleID: e.order.SaleID, id: e.generation})
+	g := generation{saleID: e.order.SaleID, id: e.generation}
 	key, putBack := e.key(), int64(0)
 	if why.kind == kindFailed {
 		key = "" // the order may still be written: it keeps its key
@@ -245,9 +247,10 @@ func (s streams) bury(ctx context.Context, e entry, why refusal, deliveries int6
 	if why.putBack {
 		putBack = e.order.Quantity
 	}
-	args := append([]any{consumerGroup, e.at, e.order.ID, key, putBack, maxDead}, e.fields()...)
+	args := append([]any{consumerGroup, e.at, e.order.ID, key, putBack, maxDead, e.buyer}, e.fields()...)
 	args = append(args, "kind", why.kind, "reason", why.reason, "deliveries", deliveries, "died", now().UnixMilli())
-	moved, err := buryScript.Run(ctx, s.rdb, []string{k.stream(), k.dead(), k.accepted(), k.streamKeys(e.order.SaleID), stockKey}, args...).Int()
+	at := []string{k.stream(), k.dead(), k.accepted(), k.streamKeys(e.order.SaleID), k.stock(g), k.buyers(g)}
+	moved, err := buryScript.Run(ctx, s.rdb, at, args...).Int()
 	if err != nil {
 		return false, fmt.Errorf("moving order %s to the dead letters: %w", e.order.ID, err)
 	}

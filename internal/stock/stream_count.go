@@ -2,7 +2,10 @@ package stock
 
 import (
 	"context"
+	"fmt"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // streamed reports whether the family of streams sells the item's current generation.
@@ -53,12 +56,52 @@ func (s *Service) publish(ctx context.Context, tx store, item Item) error {
 		return s.startGeneration(ctx, tx, item, item.Family) // its stock may be an older one
 	}
 	if !published {
-		if err := s.stock.start(ctx, item, item.Remaining, item.generation()); err != nil {
+		if err := s.loadBuyers(ctx, tx, item); err != nil {
+			return err
+		}
+		if err := s.stock.start(ctx, item, item.Remaining, generation{}); err != nil {
 			return err
 		}
 	}
 	item.Unpublished, item.History = false, history
 	return tx.setGeneration(item)
+}
+
+// loadBuyers gives Redis the units that the buyers of an item with a limit have in the orders
+// of its sale, for a generation that is not published. The caller has locked the item's row
+// in tx, and nobody can have written or accepted an order of the generation.
+func (s *Service) loadBuyers(ctx context.Context, tx store, item Item) error {
+	if item.Limit == 0 {
+		return nil
+	}
+	key, after := keys{item.SKU}.buyers(item.generation()), ""
+	page := []purchased{{}} // the field with the empty name
+	for {
+		err := s.streams.setBuyers(ctx, key, page)
+		if err == nil {
+			page, err = tx.buyers(item, after, streamPage)
+		}
+		if err != nil {
+			return fmt.Errorf("loading the units of each buyer of %s: %w", item.SKU, err)
+		}
+		if len(page) == 0 {
+			return nil
+		}
+		after = page[len(page)-1].Buyer
+	}
+}
+
+// setBuyers writes the units of buyers into a hash, for those that it does not have.
+func (s streams) setBuyers(ctx context.Context, key string, all []purchased) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, b := range all {
+			p.HSetNX(ctx, key, b.Buyer, b.Units)
+		}
+		return nil
+	})
+	return err
 }
 
 // behind is what an audit says about orders that are written behind the sale.

@@ -82,11 +82,11 @@ func Streamed(rdb redis.UniversalClient, s Stream) *ScriptSeller {
 func (t *ScriptSeller) acceptAll(ctx context.Context, all []*pending) {
 	first := all[0]
 	k := keys{first.req.SKU}
-	at := append(first.keys(), k.stream(), k.accepted(), k.streamKeys(first.gen.saleID))
-	args := []any{first.gen.String(), t.backlog, keysKept.Milliseconds(), first.req.SKU, first.gen.saleID, first.gen.id}
+	at := append(first.keys(), k.stream(), k.accepted(), k.streamKeys(first.gen.saleID), k.buyers(first.gen))
+	args := []any{first.gen.String(), t.backlog, keysKept.Milliseconds(), first.req.SKU, first.gen.saleID, first.gen.id, first.gen.limit}
 	for _, one := range all {
 		one.order = one.newOrder()
-		args = append(args, one.req.Quantity, one.req.IdempotencyKey, one.order.ID, one.req.Strategy, one.order.CreatedAt.UnixMilli())
+		args = append(args, one.req.Quantity, one.req.IdempotencyKey, one.order.ID, one.req.Strategy, one.order.CreatedAt.UnixMilli(), one.req.Buyer)
 	}
 	answers, replicated, err := t.runAccept(ctx, at, args)
 	switch {
@@ -156,10 +156,19 @@ func (s *scriptPurchase) accept(ctx context.Context, p *pending) error {
 	case p.err != nil:
 		return s.acceptedAnyway(ctx, p)
 	}
-	if p.answer == answerFull {
+	answer := p.answer
+	switch {
+	case answer == acceptFull:
 		return fmt.Errorf("accepting an order of %s: %w", s.req.SKU, ErrBacklog)
+	case answer == acceptLimit:
+		return fmt.Errorf("%w: %d", ErrLimit, s.gen.limit)
+	case answer == acceptLost:
+		s.doubt() // so that the units of the buyers are counted again
+		return fmt.Errorf("checking the buyer's limit: Redis has lost what the buyers have: %w", errOtherSale)
+	case answer <= acceptTooFew:
+		answer += answerTooFew - acceptTooFew
 	}
-	if err := s.answered(p.answer); err != nil {
+	if err := s.answered(answer); err != nil {
 		return err
 	}
 	if s.service.reconciliation.changes() != s.changes {

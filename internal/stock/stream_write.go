@@ -6,10 +6,13 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 
 	"github.com/go-sql-driver/mysql"
 	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
 )
 
 // The kinds of dead letters.
@@ -32,6 +35,7 @@ type refusal struct {
 var (
 	refusedEnded     = refusal{kind: kindRefused, reason: "the stock was counted again before the order was written"}
 	refusedTooFew    = refusal{kind: kindRefused, reason: "the database has too few units left: Redis had lost sales", doubt: true}
+	refusedLimit     = refusal{kind: kindRefused, reason: "the buyer's limit is reached: Redis had lost sales", doubt: true}
 	refusedKey       = refusal{kind: kindRefused, reason: "another order has the idempotency key", putBack: true}
 	refusedMalformed = refusal{kind: kindRefused, reason: "the entry is not an order"}
 )
@@ -46,7 +50,8 @@ type fate struct {
 // writeAccepted writes accepted orders of an item in one transaction. It decrements the
 // units that the item's row has for the current generation by those of the orders. So the
 // database never has more orders than units, even if Redis has lost sales and sold the
-// units again. An order of another generation is refused.
+// units again. Neither does a buyer have more units than the item's limit. An order of
+// another generation is refused.
 //
 // If the orders may have been written before, as those of a dead consumer, they are
 // looked up first. Otherwise writeAccepted returns gorm.ErrDuplicatedKey if one was.
@@ -60,28 +65,32 @@ func (s store) writeAccepted(ctx context.Context, sku string, entries []entry, b
 		if err != nil {
 			return err
 		}
-		if fates, err = tx.judge(item, entries, before); err != nil {
+		var bought map[string]int64
+		if fates, bought, err = tx.judge(item, entries, before); err != nil {
 			return err
 		}
-		return tx.writeJudged(item, fates)
+		return tx.writeJudged(item, fates, bought)
 	})
 	return fates, err
 }
 
-// judge decides which of the orders can be written. The caller has locked the item's row.
-func (s store) judge(item Item, entries []entry, before bool) ([]fate, error) {
+// judge decides which of the orders can be written, and returns the units that their buyers
+// have with them, if the item has a limit. The caller has locked the item's row.
+func (s store) judge(item Item, entries []entry, before bool) (fates []fate, bought map[string]int64, err error) {
 	for _, e := range entries {
 		before = before || e.generation != item.Generation // a count may have written it
 	}
 	var written, used map[string]bool
 	if before {
-		var err error
 		if written, used, err = s.known(item, entries); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
+	if bought, err = s.bought(item, entries); err != nil {
+		return nil, nil, err
+	}
 	left := item.Remaining
-	fates := make([]fate, len(entries))
+	fates = make([]fate, len(entries))
 	for i, e := range entries {
 		f := &fates[i]
 		f.entry = e
@@ -96,8 +105,11 @@ func (s store) judge(item Item, entries []entry, before bool) ([]fate, error) {
 			f.refusal = refusedKey
 		case e.order.Quantity > left:
 			f.refusal = refusedTooFew
+		case item.Limit > 0 && (e.buyer == "" || bought[e.buyer]+e.order.Quantity > item.Limit):
+			f.refusal = refusedLimit
 		default:
 			left -= e.order.Quantity
+			bought[e.buyer] += e.order.Quantity
 			if e.key() != "" && used != nil {
 				used[e.key()] = true
 			}
@@ -106,7 +118,60 @@ func (s store) judge(item Item, entries []entry, before bool) ([]fate, error) {
 			}
 		}
 	}
-	return fates, nil
+	return fates, bought, nil
+}
+
+// bought returns the units that the buyers of the entries have in the written orders of the
+// item's sale, if the item has a limit.
+func (s store) bought(item Item, entries []entry) (map[string]int64, error) {
+	units := make(map[string]int64)
+	if item.Limit == 0 {
+		return units, nil
+	}
+	names := make(map[string]bool)
+	for _, e := range entries {
+		names[e.buyer] = true
+	}
+	for page := range slices.Chunk(slices.Collect(maps.Keys(names)), streamPage) {
+		var found []purchased
+		at := s.db.Where("sku = ? AND sale_id = ? AND buyer IN ?", item.SKU, item.SaleID, page)
+		if err := unprepared(at).Find(&found).Error; err != nil {
+			return nil, fmt.Errorf("reading the units of %d buyers of %s: %w", len(page), item.SKU, err)
+		}
+		for _, b := range found {
+			units[b.Buyer] = b.Units
+		}
+	}
+	return units, nil
+}
+
+// buyers returns the first buyers of the item's sale after a name, at most limit of them.
+func (s store) buyers(item Item, after string, limit int) (found []purchased, err error) {
+	err = s.db.Where("sku = ? AND sale_id = ? AND buyer > ?", item.SKU, item.SaleID, after).
+		Order("buyer").Limit(limit).Find(&found).Error
+	return found, err
+}
+
+// setBought writes the units that the buyers of these orders have now, if the item has a
+// limit. The caller has locked the item's row.
+func (s store) setBought(item Item, written []*fate, bought map[string]int64) error {
+	if item.Limit == 0 {
+		return nil
+	}
+	units := make(map[string]int64)
+	for _, f := range written {
+		units[f.buyer] = bought[f.buyer]
+	}
+	rows := make([]purchased, 0, len(units))
+	for buyer, n := range units {
+		rows = append(rows, purchased{item.SKU, item.SaleID, buyer, n})
+	}
+	for page := range slices.Chunk(rows, MaxBatch) {
+		if err := unprepared(s.db.Clauses(clause.OnConflict{UpdateAll: true})).Create(page).Error; err != nil {
+			return fmt.Errorf("writing the units of %d buyers of %s: %w", len(page), item.SKU, err)
+		}
+	}
+	return nil
 }
 
 // known returns which of the orders are written, and which of their idempotency keys
@@ -147,30 +212,37 @@ func (s store) known(item Item, entries []entry) (written, used map[string]bool,
 
 // writeJudged writes the orders that can be written, and takes their units from the item's
 // row.
-func (s store) writeJudged(item Item, fates []fate) error {
-	var orders []*Order
-	var units int64
-	for i := range fates {
-		if f := &fates[i]; !f.written && f.kind == "" {
-			f.written = true
-			orders, units = append(orders, &f.order), units+f.order.Quantity
-		}
-	}
-	if len(orders) == 0 {
+func (s store) writeJudged(item Item, fates []fate, bought map[string]int64) error {
+	accepted := acceptable(fates)
+	if len(accepted) == 0 {
 		return nil
+	}
+	var units int64
+	for _, f := range accepted {
+		f.written = true
+		units += f.order.Quantity
 	}
 	err := s.db.Model(&Item{}).Where("sku = ?", item.SKU).
 		UpdateColumns(map[string]any{"remaining": gorm.Expr("remaining - ?", units), "version": gorm.Expr("version + 1")}).Error
 	if err != nil {
 		return fmt.Errorf("taking %d units from the row of %s: %w", units, item.SKU, err)
 	}
-	for from := 0; from < len(orders); from += MaxBatch {
-		page := orders[from:min(from+MaxBatch, len(orders))]
+	for page := range slices.Chunk(accepted, MaxBatch) {
 		if err := s.createMany(page); err != nil {
 			return err
 		}
 	}
-	return nil
+	return s.setBought(item, accepted, bought)
+}
+
+// acceptable returns the fates of the orders that can be written, and are not yet.
+func acceptable(fates []fate) (all []*fate) {
+	for i := range fates {
+		if f := &fates[i]; !f.written && f.kind == "" {
+			all = append(all, f)
+		}
+	}
+	return all
 }
 
 // writeLast writes the accepted orders of a generation that is about to end, as many as
@@ -183,18 +255,12 @@ func (s store) writeLast(item Item, entries []entry) error {
 		return err
 	}
 	item.Remaining = max(0, item.Initial-sold)
-	fates, err := s.judge(item, entries, true)
+	fates, bought, err := s.judge(item, entries, true)
 	if err != nil {
 		return err
 	}
-	var orders []*Order
-	for i := range fates {
-		if f := &fates[i]; !f.written && f.kind == "" {
-			orders = append(orders, &f.order)
-		}
-	}
-	for from := 0; from < len(orders); from += MaxBatch {
-		page := orders[from:min(from+MaxBatch, len(orders))]
+	accepted := acceptable(fates)
+	for page := range slices.Chunk(accepted, MaxBatch) {
 		err := s.createMany(page)
 		if err == nil {
 			continue
@@ -202,22 +268,39 @@ func (s store) writeLast(item Item, entries []entry) error {
 		if away(err) {
 			return fmt.Errorf("writing %d accepted orders of %s: %w", len(page), item.SKU, err)
 		}
-		for _, o := range page { // the statement as a whole was undone
-			if err := s.db.Create(o).Error; err != nil && away(err) {
-				return fmt.Errorf("writing accepted order %s: %w", o.ID, err)
+		for _, f := range page { // the statement as a whole was undone
+			err := s.db.Create(&f.order).Error
+			if err != nil && away(err) {
+				return fmt.Errorf("writing accepted order %s: %w", f.order.ID, err)
+			}
+			if err != nil {
+				bought[f.buyer] -= f.order.Quantity
 			}
 		}
 	}
-	return nil
+	return s.setBought(item, accepted, bought)
 }
 
-// createMany writes orders by one statement, within a transaction.
-func (s store) createMany(orders []*Order) error {
+// createMany writes the orders of a page of fates by one statement, within a transaction.
+func (s store) createMany(page []*fate) error {
+	orders := make([]*Order, len(page))
+	for i, f := range page {
+		orders[i] = &f.order
+	}
 	// See create for which statements are prepared and kept.
-	if kept, ok := s.db.Statement.ConnPool.(*gorm.PreparedStmtTX); ok && len(orders) != MaxBatch {
-		s.db.Statement.ConnPool = kept.Tx
+	if len(orders) != MaxBatch {
+		unprepared(s.db)
 	}
 	return s.db.Create(orders).Error
+}
+
+// unprepared makes the statement of a transaction one that is not prepared and kept. It is for
+// statements with as many forms as there are numbers of rows: too many for a server to keep.
+func unprepared(tx *gorm.DB) *gorm.DB {
+	if kept, ok := tx.Statement.ConnPool.(*gorm.PreparedStmtTX); ok {
+		tx.Statement.ConnPool = kept.Tx
+	}
+	return tx
 }
 
 // serverAway are errors of MySQL and MariaDB that say nothing about the orders: too many

@@ -32,7 +32,8 @@ func (a *API) deduct(c *gin.Context) {
 		return
 	}
 	var body struct {
-		Quantity *int64 `json:"quantity"`
+		Quantity *int64  `json:"quantity"`
+		Buyer    *string `json:"buyer"`
 	}
 	if !a.parse(c, &body) {
 		return
@@ -41,13 +42,20 @@ func (a *API) deduct(c *gin.Context) {
 		invalid(c, `quantity is missing: {"quantity":1}`)
 		return
 	}
+	var buyer string
+	if body.Buyer != nil {
+		if buyer = *body.Buyer; buyer == "" {
+			invalid(c, "buyer is empty: leave it out if the item has no limit per buyer")
+			return
+		}
+	}
 	key, ok := idempotencyKey(c)
 	if !ok {
 		return
 	}
 	res, err := a.cfg.Stock.Deduct(c.Request.Context(), stock.Request{
 		SKU: c.Param("sku"), Quantity: *body.Quantity, Strategy: name,
-		IdempotencyKey: key, Owner: a.owner(),
+		IdempotencyKey: key, Buyer: buyer, Owner: a.owner(),
 	})
 	held(c, res.Spans)
 	outcome := "sold"
@@ -134,6 +142,7 @@ func (a *API) putItem(c *gin.Context) {
 		Stock       *int64        `json:"stock"`
 		Keeper      stock.Backend `json:"keeper"`
 		HoldSeconds int64         `json:"hold_seconds"`
+		Limit       int64         `json:"limit"`
 		Strategy    string        `json:"strategy"`
 	}
 	if !a.parse(c, &body) {
@@ -153,7 +162,7 @@ func (a *API) putItem(c *gin.Context) {
 	ctx := context.WithoutCancel(c.Request.Context()) // a client that leaves must not interrupt a change halfway
 	item, err := a.cfg.Stock.Put(ctx, stock.Item{
 		SKU: c.Param("sku"), Name: body.Name, Category: body.Category, Initial: *body.Stock, Keeper: body.Keeper,
-		HoldSeconds: body.HoldSeconds, Family: a.cfg.Stock.Family(body.Strategy),
+		HoldSeconds: body.HoldSeconds, Limit: body.Limit, Family: a.cfg.Stock.Family(body.Strategy),
 	})
 	if err == nil {
 		err = a.forget(ctx, item.SKU)

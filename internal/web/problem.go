@@ -56,6 +56,8 @@ var outcomes = []outcome{
 	{stock.ErrNotAccepted, http.StatusConflict, "not_accepted", false},
 	{stock.ErrBacklog, http.StatusServiceUnavailable, "backlog", false},
 	{stock.ErrNotDurable, http.StatusServiceUnavailable, "not_durable", false},
+	{stock.ErrLimit, http.StatusConflict, "limit_reached", false}, // and holds.ErrLimit, which is the same
+	{stock.ErrUnlimited, http.StatusBadRequest, "limit_unchecked", false},
 	{stock.ErrSoldOut, http.StatusConflict, "sold_out", false},
 	{stock.ErrOtherStrategy, http.StatusConflict, "other_strategy", false},
 	{stock.ErrBusy, http.StatusServiceUnavailable, "busy", false},
@@ -72,7 +74,6 @@ var outcomes = []outcome{
 	{holds.ErrUnknownStage, http.StatusNotFound, "unknown_strategy", false},
 	{holds.ErrOtherStage, http.StatusConflict, "other_strategy", false},
 	{holds.ErrSaleOver, http.StatusConflict, "sale_over", false},
-	{holds.ErrLimit, http.StatusConflict, "limit_reached", false},
 	{holds.ErrNotHeld, http.StatusConflict, "hold_ended", false},
 	{holds.ErrToken, http.StatusConflict, "wrong_token", false},
 	{holds.ErrKeyReused, http.StatusUnprocessableEntity, "key_reused", false},

@@ -1,0 +1,376 @@
+package stock_test
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"gorm.io/gorm"
+
+	"oversell/internal/stock"
+)
+
+// putLimited begins a sale of the site's item in which a buyer may have limit units.
+func (s *site) putLimited(t *testing.T, service *stock.Service, units, limit int64) stock.Item {
+	t.Helper()
+	item, err := service.Put(t.Context(), stock.Item{SKU: s.sku, Initial: units, Limit: limit})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return item
+}
+
+// buyAs asks for units of the site's item.
+func (s *site) buyAs(t *testing.T, service *stock.Service, buyer, key string, quantity int64) (stock.Result, error) {
+	t.Helper()
+	req := s.request(streamed, key)
+	req.Buyer, req.Quantity = buyer, quantity
+	return service.Deduct(t.Context(), req)
+}
+
+// mustBuy buys one unit.
+func (s *site) mustBuy(t *testing.T, service *stock.Service, buyer string) (orderID string) {
+	t.Helper()
+	res, err := s.buyAs(t, service, buyer, "", 1)
+	if err != nil {
+		t.Fatalf("a unit for %s: %v", buyer, err)
+	}
+	return res.Order.ID
+}
+
+// wantLimit fails unless the buyer cannot buy this many units because of the limit.
+func (s *site) wantLimit(t *testing.T, service *stock.Service, buyer string, quantity int64) {
+	t.Helper()
+	if res, err := s.buyAs(t, service, buyer, "", quantity); !errors.Is(err, stock.ErrLimit) {
+		t.Errorf("%d for %s: order %q, %v; want %v", quantity, buyer, res.Order.ID, err, stock.ErrLimit)
+	}
+}
+
+// buyersKey is the key of the units of each buyer in Redis.
+func (s *site) buyersKey(t *testing.T) string { return s.stockKey(t) + ":buyers" }
+
+// One buyer in many tabs, at two instances, gets as much as the limit allows. It makes no
+// difference whether the orders are written yet. Other buyers have a limit of their own, and
+// so has the next sale.
+func TestABuyerGetsNoMoreThanTheLimit(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		a, b := s.instance(t, nil), s.instance(t, nil)
+		s.putLimited(t, a, 100, 2)
+		var mu sync.Mutex
+		var all sync.WaitGroup
+		accepted, refused := 0, 0
+		for i := range 50 {
+			all.Go(func() {
+				_, err := s.buyAs(t, []*stock.Service{a, b}[i%2], "ann", "", 1)
+				mu.Lock()
+				defer mu.Unlock()
+				switch {
+				case err == nil:
+					accepted++
+				case errors.Is(err, stock.ErrLimit):
+					refused++
+				default:
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if accepted != 2 || refused != 48 {
+			t.Errorf("%d accepted and %d refused, want 2 and 48", accepted, refused)
+		}
+		s.wantLimit(t, b, "bob", 3)
+		s.mustBuy(t, b, "bob")
+		s.wantLimit(t, a, "bob", 2)
+		stop := consume(t, a, stock.Consumer{})
+		wantStock(t, s.settled(t, a), 100, 97, 3, 3)
+		stop()
+		s.wantLimit(t, a, "ann", 1)
+		s.mustBuy(t, a, "bob")
+
+		s.putLimited(t, a, 10, 1)
+		s.mustBuy(t, b, "ann")
+		s.wantLimit(t, a, "ann", 1)
+		s.put(t, a, 10) // without a limit
+		for range 3 {
+			s.mustBuy(t, b, "ann")
+		}
+	})
+}
+
+// A repeated request is answered with its order and counts once, also when the buyer has
+// reached the limit.
+func TestARepeatedRequestCountsOnce(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		a, b := s.instance(t, nil), s.instance(t, nil)
+		s.putLimited(t, a, 10, 2)
+		var all sync.WaitGroup
+		ids := make([]string, 10)
+		for i := range ids {
+			all.Go(func() {
+				res, err := s.buyAs(t, []*stock.Service{a, b}[i%2], "ann", "click", 1)
+				if err != nil {
+					t.Error(err)
+				}
+				ids[i] = res.Order.ID
+			})
+		}
+		all.Wait()
+		first := ids[0]
+		wantOneOrder(t, ids)
+		s.mustBuy(t, a, "ann")
+		again := func(what string) {
+			t.Helper()
+			if res, err := s.buyAs(t, b, "ann", "click", 1); err != nil || res.Order.ID != first {
+				t.Errorf("%s: order %s, %v; want %s", what, res.Order.ID, err, first)
+			}
+			if _, err := s.buyAs(t, b, "ann", "another", 1); !errors.Is(err, stock.ErrLimit) {
+				t.Errorf("%s: with another key: %v, want %v", what, err, stock.ErrLimit)
+			}
+		}
+		again("accepted")
+		consume(t, a, stock.Consumer{})
+		wantStock(t, s.settled(t, a), 10, 8, 2, 2)
+		again("written")
+	})
+}
+
+// Whatever Redis loses, the units of each buyer are counted again from the orders.
+func TestLimitsSurviveALostRedis(t *testing.T) {
+	for name, lost := range map[string]func(t *testing.T, s *site) []string{
+		"stock":  func(t *testing.T, s *site) []string { return []string{s.stockKey(t)} },
+		"sale":   func(_ *testing.T, s *site) []string { return []string{"oversell:{" + s.sku + "}:sale"} },
+		"buyers": func(t *testing.T, s *site) []string { return []string{s.buyersKey(t)} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachSite(t, func(t *testing.T, s *site) {
+				service, other := s.instance(t, nil), s.instance(t, nil)
+				s.putLimited(t, service, 20, 3)
+				stop := consume(t, service, stock.Consumer{})
+				ids := []string{s.mustBuy(t, service, "ann"), s.mustBuy(t, service, "bob")}
+				s.settled(t, service)
+				stop()
+				ids = append(ids, s.mustBuy(t, other, "ann")) // in the stream
+				if err := s.rdb.Del(t.Context(), lost(t, s)...).Err(); err != nil {
+					t.Fatal(err)
+				}
+				s.wantLimit(t, other, "ann", 2)
+				ids = append(ids, s.mustBuy(t, service, "ann"))
+				s.wantLimit(t, service, "ann", 1)
+				s.wantLimit(t, service, "bob", 3)
+				consume(t, service, stock.Consumer{})
+				a := s.settled(t, service)
+				wantStock(t, a, 20, 16, 4, 4)
+				if a.AcceptedLost != 0 {
+					t.Errorf("%d accepted orders are lost", a.AcceptedLost)
+				}
+				s.wantWritten(t, service, ids)
+			})
+		})
+	}
+}
+
+// Redis restarts with an older file, in which the buyer has fewer units. It has also lost
+// accepted orders, which do not count any more.
+func TestLimitsHoldAfterAnOlderRedis(t *testing.T) {
+	eachRestartable(t, func(t *testing.T, s restartable) {
+		service := s.process(t, nil)
+		s.putLimited(t, service, 20, 3)
+		stop := consume(t, service, stock.Consumer{})
+		s.mustBuy(t, service, "ann")
+		s.settled(t, service)
+		s.save(t)
+		s.mustBuy(t, service, "ann")
+		s.settled(t, service)
+		stop()
+		s.mustBuy(t, service, "ann") // it is lost
+		s.restart(t)
+		s.wantLimit(t, service, "ann", 2)
+		s.mustBuy(t, service, "ann")
+		s.wantLimit(t, service, "ann", 1)
+		consume(t, service, stock.Consumer{})
+		wantStock(t, s.settled(t, service), 20, 17, 3, 3)
+	})
+}
+
+// A Redis that was promoted with older counts accepts too much before anybody notices. The
+// database does not write it: the units are on sale again, and the counts are right.
+func TestTheDatabaseEnforcesTheLimit(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		service := s.instance(t, nil)
+		s.putLimited(t, service, 20, 2)
+		stop := consume(t, service, stock.Consumer{})
+		kept := []string{s.mustBuy(t, service, "ann"), s.mustBuy(t, service, "bob")}
+		s.settled(t, service)
+		stop()
+		if err := s.rdb.HSet(t.Context(), s.buyersKey(t), "ann", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		kept = append(kept, s.mustBuy(t, service, "ann"))
+		lost := s.mustBuy(t, service, "ann")
+		kept = append(kept, s.mustBuy(t, service, "bob"))
+		consume(t, service, stock.Consumer{})
+		a := s.until(t, service, "an order is refused", func(a stock.Audit) bool { return a.AcceptedLost == 1 && a.Remaining == 16 })
+		wantStock(t, a, 20, 16, 4, 4)
+		s.wantWritten(t, service, kept)
+		s.wantState(t, service, lost, stock.StateNotAccepted)
+		s.wantLimit(t, service, "ann", 1)
+		if done, err := service.RetryDead(t.Context(), s.sku); err != nil || done != (stock.Retried{SKU: s.sku, Left: 1}) {
+			t.Errorf("retrying beyond the limit: %+v, %v", done, err)
+		}
+		s.putLimited(t, service, 5, 1)
+		if done, err := service.RetryDead(t.Context(), s.sku); err != nil || done != (stock.Retried{SKU: s.sku, Requeued: 1}) {
+			t.Errorf("retrying in another sale: %+v, %v", done, err)
+		}
+		s.wantLimit(t, service, "ann", 1) // the retried order counts
+		wantStock(t, s.settled(t, service), 5, 4, 1, 1)
+	})
+}
+
+// A count that ends a generation writes what is in the stream, but no more than the limit.
+func TestACountKeepsTheLimit(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		service := s.instance(t, nil)
+		s.putLimited(t, service, 20, 2)
+		for range 2 {
+			s.mustBuy(t, service, "ann")
+		}
+		if err := s.rdb.HSet(t.Context(), s.buyersKey(t), "ann", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		s.mustBuy(t, service, "ann")
+		if err := s.rdb.Del(t.Context(), s.stockKey(t)).Err(); err != nil {
+			t.Fatal(err)
+		}
+		s.wantLimit(t, service, "ann", 1)
+		consume(t, service, stock.Consumer{})
+		s.streamEmpties(t)
+		wantStock(t, s.settled(t, service), 20, 18, 2, 2)
+		kept, err := s.rdb.Keys(t.Context(), "oversell:{"+s.sku+"}:*:buyers").Result()
+		if err != nil || len(kept) != 1 || kept[0] != s.buyersKey(t) {
+			t.Errorf("the counts of buyers in Redis are %v, %v; want only those of the new generation", kept, err)
+		}
+	})
+}
+
+// An order that the database does not take in a count is not one of its buyer's.
+func TestACountDoesNotCountWhatItDropped(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		service := s.instance(t, nil)
+		s.putLimited(t, service, 20, 3)
+		remove := poison(t, s, 2)
+		if _, err := s.buyAs(t, service, "ann", "", 2); err != nil {
+			t.Fatal(err)
+		}
+		s.mustBuy(t, service, "ann")
+		if err := s.rdb.Del(t.Context(), s.stockKey(t)).Err(); err != nil {
+			t.Fatal(err)
+		}
+		s.audit(t, service)
+		remove()
+		s.wantLimit(t, service, "ann", 3)
+		if _, err := s.buyAs(t, service, "ann", "", 2); err != nil {
+			t.Error(err)
+		}
+		consume(t, service, stock.Consumer{})
+		s.streamEmpties(t)
+		wantStock(t, s.settled(t, service), 20, 17, 3, 2)
+	})
+}
+
+// An order that is refused for good gives its units back, also to the buyer's limit. One that
+// may still be written keeps them.
+func TestDeadLettersAndTheLimit(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		service := s.instance(t, nil)
+		item := s.putLimited(t, service, 20, 3)
+		remove := poison(t, s, 2)
+		if _, err := s.buyAs(t, service, "bob", "", 2); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.buyAs(t, service, "ann", "click", 3); err != nil {
+			t.Fatal(err)
+		}
+		taken := "click" // by an order that the shop does not know of
+		foreign := stock.Order{ID: newSKU(), SKU: s.sku, SaleID: item.SaleID, Quantity: 1, IdempotencyKey: &taken, Strategy: streamed}
+		if err := s.db.Session(&gorm.Session{SkipHooks: true}).Create(&foreign).Error; err != nil {
+			t.Fatal(err)
+		}
+		s.wantLimit(t, service, "ann", 1)
+		consume(t, service, stock.Consumer{Tries: 1})
+		s.until(t, service, "ann's order is refused", func(a stock.Audit) bool { return a.AcceptedLost == 1 })
+		for letters := 0; letters < 2; pause() {
+			found, err := service.DeadLetters(t.Context(), s.sku)
+			if err != nil {
+				t.Fatal(err)
+			}
+			letters = len(found)
+		}
+		s.wantLimit(t, service, "ann", 4)
+		if _, err := s.buyAs(t, service, "ann", "", 3); err != nil {
+			t.Errorf("ann's units are given back: %v", err)
+		}
+		s.wantLimit(t, service, "bob", 2) // the other two may still be written
+		remove()
+		if done, err := service.RetryDead(t.Context(), s.sku); err != nil || done.Requeued != 1 || done.Left != 1 {
+			t.Errorf("retrying: %+v, %v; want bob's order requeued, and ann's left", done, err)
+		}
+		s.mustBuy(t, service, "bob")
+		s.wantLimit(t, service, "bob", 1)
+	})
+}
+
+// Strategies that do not check the limit sell nothing of such an item, in any order of
+// requests, and neither does a request without a buyer.
+func TestALimitIsCheckedOrRefused(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		service := s.instance(t, withMixed)
+		s.putLimited(t, service, 10, 1)
+		s.mustBuy(t, service, "ann")
+		for _, strategy := range strategies() {
+			if strategy.Name == streamed || strategy.InDatabase() || strategy.NeedsMySQL() {
+				continue
+			}
+			req := s.request(strategy.Name, "")
+			req.Buyer = "ann"
+			if _, err := service.Deduct(t.Context(), req); !errors.Is(err, stock.ErrUnlimited) {
+				t.Errorf("%s: %v, want %v", strategy.Name, err, stock.ErrUnlimited)
+			}
+		}
+		for name, want := range map[string]string{"": "buyer is missing", "a b": "printable", strings.Repeat("x", stock.MaxBuyer+1): "printable"} {
+			if _, err := s.buyAs(t, service, name, "", 1); !errors.Is(err, stock.ErrInvalid) || !strings.Contains(err.Error(), want) {
+				t.Errorf("buyer %q: %v, want %v that says %q", name, err, stock.ErrInvalid, want)
+			}
+		}
+		consume(t, service, stock.Consumer{})
+		wantStock(t, s.settled(t, service), 10, 9, 1, 1)
+		for _, item := range []stock.Item{{Limit: -1}, {Limit: stock.MaxStock + 1}, {Limit: 1, Keeper: stock.InDatabase}} {
+			item.SKU = s.sku
+			if _, err := service.Put(t.Context(), item); !errors.Is(err, stock.ErrInvalid) {
+				t.Errorf("%+v: %v, want %v", item, err, stock.ErrInvalid)
+			}
+		}
+	})
+}
+
+// A sale with more buyers than a page of them is loaded completely.
+func TestManyBuyersAreLoaded(t *testing.T) {
+	s := embeddedSite(t)
+	service := s.instance(t, nil)
+	item := s.putLimited(t, service, 10, 2)
+	const buyers = 2_500
+	for i := range buyers {
+		row := "INSERT INTO oversell_buyers (sku, sale_id, buyer, units) VALUES (?, ?, ?, 2)"
+		if err := s.db.Exec(row, s.sku, item.SaleID, strings.Repeat("b", i%60)+"-"+newSKU()).Error; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.rdb.Del(t.Context(), s.stockKey(t)).Err(); err != nil {
+		t.Fatal(err)
+	}
+	s.audit(t, service)
+	loaded, err := s.rdb.HGetAll(t.Context(), s.buyersKey(t)).Result()
+	if err != nil || len(loaded) != buyers+1 {
+		t.Errorf("%d fields, %v; want %d and one with an empty name", len(loaded), err, buyers)
+	}
+}

@@ -150,14 +150,14 @@ func (d *describer) number(text string) string {
 	word, rest := text[:n], text[n:]
 	value, err := strconv.ParseInt(word, 10, 64)
 	switch since := value - epoch.UnixMilli(); {
-	case err != nil || n < 12:
-	case n < 16 && since >= 0:
-		left := max(time.Duration(since)*time.Millisecond-d.now, 0)
-		word = "in " + left.String()
-	case n == 16:
+	case err != nil || since < 0:
+	case value >= epoch.UnixMicro():
 		d.fences = append(d.fences, value)
 		d.parts = append(d.parts, part{fence: value})
 		return rest
+	default:
+		left := max(time.Duration(since)*time.Millisecond-d.now, 0)
+		word = "in " + left.String()
 	}
 	d.parts = append(d.parts, part{text: word})
 	return rest

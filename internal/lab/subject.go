@@ -63,6 +63,10 @@ type Subject struct {
 	// else's lock: see guard.Distributed.
 	Undo bool
 
+	// AsksAgain says that a waiter that is woken asks for the lock once more. So when it
+	// asked before does not matter to its lease.
+	AsksAgain bool
+
 	// InTurn says that of an instance one caller at a time waits in the lock's own way:
 	// see guard.Distributed.OneWaits.
 	InTurn bool
@@ -90,8 +94,8 @@ func Subjects() []Subject {
 		stageOf("v4_lua", "compare and delete in one script", nil),
 		stageOf("v5_reentrant", "owner and count", nil),
 		stageOf("v6_watchdog", "a lease that is renewed, and a holder that is told", nil),
-		stageOf("v7_queue", "a queue in which a waiter is handed the lock", ofOwner),
-		stageOf("v8_fenced", "a fencing token, which the stock checks", ofOwner),
+		asking(stageOf("v7_queue", "a queue in which a waiter is handed the lock", ofOwner)),
+		asking(stageOf("v8_fenced", "a fencing token, which the stock checks", ofOwner)),
 		stageOf("v9_cohort", "a process hands the lock on among its own waiters", ofTicket),
 		{Name: "redsync", About: "go-redsync/redsync on one server, with its default number of tries and no extension", NotHeld: []error{thirdparty.ErrNotHeld}, Lock: newRedsync},
 		{Name: "redislock", About: "bsm/redislock with a linear backoff and no refresh", NotHeld: []error{thirdparty.ErrNotHeld}, Lock: newRedislock, HolderOnly: true},
@@ -114,6 +118,12 @@ func stageOf(name, about string, beside func(key, arg string) []string) Subject 
 			return s.Distributed(catalog.Options{Redis: p.Redis(), TTL: p.TTL()}).New(key)
 		},
 	}
+}
+
+// asking is a subject whose waiters ask once more when they are woken.
+func asking(s Subject) Subject {
+	s.AsksAgain = true
+	return s
 }
 
 // Coordinated returns the locks on servers other than Redis. They cannot run in virtual
@@ -203,6 +213,21 @@ func (c Subject) InRedis() bool { return c.Lock != nil && !c.InProcess && !c.InS
 // InService reports whether the subject keeps a lock on servers other than Redis.
 func (c Subject) InService() bool {
 	return c.Needs == catalog.NeedsEtcd || c.Needs == catalog.NeedsZooKeeper
+}
+
+// Leased reports whether a handle tells its holder that the lock is lost. Only such a
+// handle compares times.
+func (c Subject) Leased() bool {
+	if !c.InRedis() {
+		return false
+	}
+	w := &World{TTL: ScheduleTTL, Subject: c}
+	rdb := redis.NewClient(&redis.Options{}) // it never connects
+	defer rdb.Close()
+	_, ok := c.Lock(&Process{w: w, life: context.Background(), rdb: rdb}, "key").(interface {
+		Context(context.Context) context.Context
+	})
+	return ok
 }
 
 func (c Subject) handle(p *Process, key string) guard.Lock {

@@ -19,21 +19,38 @@
 // # Which states are one
 //
 // Two states are one if the following are the same in both (state.id): the data in Redis,
-// with what is left of each ttl; of each buyer the commands without a reply, with their
-// ages, what it would do if it were told nothing, with the times until then, and what it
-// was told; the faults that are left; and how many units are sold. Times are relative. What
-// is random is numbered in the order in which it appears, of fencing tokens only the order
-// counts, and two buyers may have changed places.
+// with what is left of each ttl; of each buyer the commands without a reply, what it would
+// do if it were told nothing, with the times until then, and what it was told; the faults
+// that are left; and how many units are sold. Two buyers may have changed places.
+//
+// Times are relative: the clock of Redis shows the same moment in every state, and the
+// moments that are stored there are moved instead. What is random is numbered. Fencing
+// tokens are numbered in their order, and all are below the next one (fences.go).
+//
+// Buyers are merged in the same way (nodes.same): a buyer that was told something else, and
+// that does the same from here on, goes on from the node that was found first. What it has
+// drawn or was told has other names there, and is renamed (names.go). So each strategy is
+// run a few thousand times, and not once for each state.
 //
 // What a buyer was told is left out where its program no longer depends on it. That is an
-// assumption about the programs, in four parts:
+// assumption about the programs, in six parts:
 //
-//   - A program that sends the same command again is in a loop, and is where it was when it
-//     sent it first. So a lock that counts its tries cannot be searched.
-//   - What the section of a guard with a lock has read does not matter to the lock.
+//   - A program that sends the same command again, or sleeps before it does, is in a loop,
+//     and is where it was when it sent it first. So a lock that counts its tries cannot be
+//     searched.
+//   - A program whose section has ended releases its lock by what is in the commands that it
+//     has sent. What it was told before no longer matters.
+//   - A program that waits in Redis has put what it was told into the arguments of its wait.
+//   - A renewal has told the program what it needs by the timers that it sets. Only that
+//     the last one got lost is kept, and not how many.
 //   - A program that has ended, with nobody waiting for a reply, does nothing more.
-//   - A program that compares times has a timer for it, or counts from its last command,
-//     and does not tell apart what is longer ago than a lease.
+//   - A program that compares times has a timer for it, or counts a lease from the command
+//     that has acquired or renewed it, and does not tell apart what is longer ago than a
+//     lease. If it cannot tell its holder that the lock is lost, it compares no times. If it
+//     asks once more when it is woken (lab.Subject.AsksAgain), it counts from there.
+//
+// The tests search the stages with nothing merged and no move left out, as far as that
+// comes, and compare the lengths of the shortest breaks.
 //
 // # Which schedules are not tried
 //
@@ -41,5 +58,6 @@
 // command that waits in Redis has its reply. The moments of a frozen process, and those at
 // which a buyer would ask again what it was refused, count only if there are no others.
 // Renewals are sent when they are due; one that a frozen process has given up does not
-// arrive any more. Moves that commute are tried in one order (state.moves).
+// arrive any more. Moves that commute are tried in one order (state.moves). A state in
+// which only some moves are tried is left out if all are tried from the same one.
 package search

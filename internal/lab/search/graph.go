@@ -17,7 +17,10 @@ func (x *explorer) add(from int, st step) (v int, fresh bool) {
 			x.out.Breaks[f.goal] = lab.MovesText(append(x.path(x.graph[from]), m))
 		}
 	}
-	v, ok := x.seen[st.id]
+	v, ok := x.seen[identity{sum: st.id.sum}] // from there everything is tried
+	if !ok {
+		v, ok = x.seen[st.id]
+	}
 	if !ok {
 		v = x.vertex(st.s, from, st.moves)
 		x.seen[st.id] = v

@@ -4,217 +4,279 @@ import (
 	"bytes"
 	"cmp"
 	"crypto/sha256"
-	"fmt"
+	"encoding/binary"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// id tells a state apart from those that lead to something else. Buyers are alike, so it
-// is the same when two have changed places.
-func (s *state) id() [sha256.Size]byte {
-	var least []byte
-	for _, order := range orders(len(s.buyers)) {
-		if text := s.describe(order); least == nil || bytes.Compare(text, least) < 0 {
-			least = text
-		}
-	}
-	return sha256.Sum256(least)
+// identity tells a state apart from those that lead to something else. Buyers are alike,
+// so it is the same when two have changed places.
+type identity struct {
+	sum  [sha256.Size]byte
+	only limit // of the buyer by its place
 }
 
-// orders are all orders of n buyers.
-func orders(n int) [][]int {
-	if n == 0 {
-		return [][]int{nil}
+// id is the state's identity.
+func (s *state) id() identity {
+	var least []byte
+	var only limit
+	for _, order := range s.orders() {
+		d := describer{state: s, places: make([]int, len(order))}
+		text := d.describe(order)
+		limited := s.only
+		if limited.kind == thenStep {
+			limited.buyer = d.places[s.only.buyer]
+		} else {
+			limited.buyer = 0
+		}
+		switch c := bytes.Compare(text, least); {
+		case least == nil || c < 0:
+			least, only = text, limited
+		case c == 0:
+			only.buyer = min(only.buyer, limited.buyer)
+		}
+	}
+	return identity{sha256.Sum256(least), only}
+}
+
+// orders are the orders of the buyers that may be the first one: sorted by what can be
+// seen of each buyer by itself, with all orders of those that look the same.
+func (s *state) orders() [][]int {
+	looks := make([][]byte, len(s.buyers))
+	order := make([]int, len(s.buyers))
+	for i := range s.buyers {
+		looks[i], order[i] = s.look(i), i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return bytes.Compare(looks[a], looks[b]) })
+	all := [][]int{nil}
+	for from := 0; from < len(order); {
+		to := from + 1
+		for to < len(order) && bytes.Equal(looks[order[from]], looks[order[to]]) {
+			to++
+		}
+		var longer [][]int
+		for _, head := range all {
+			for _, tail := range permutations(order[from:to]) {
+				longer = append(longer, append(slices.Clone(head), tail...))
+			}
+		}
+		all, from = longer, to
+	}
+	return all
+}
+
+// permutations are all orders of some numbers.
+func permutations(of []int) [][]int {
+	if len(of) < 2 {
+		return [][]int{of}
 	}
 	var all [][]int
-	for _, rest := range orders(n - 1) {
+	for _, rest := range permutations(of[1:]) {
 		for i := 0; i <= len(rest); i++ {
-			all = append(all, slices.Insert(slices.Clone(rest), i, n-1))
+			all = append(all, slices.Insert(slices.Clone(rest), i, of[0]))
 		}
 	}
 	return all
 }
 
-// describe describes a state, with the buyers in an order.
-func (s *state) describe(order []int) []byte {
-	places := make([]int, len(order))
-	for place, i := range order {
-		places[i] = place
+// look is what can be seen of a buyer by itself.
+func (s *state) look(i int) []byte {
+	b := &s.buyers[i]
+	switch {
+	case b.node == nil:
+		return []byte("absent")
+	case b.dead:
+		return []byte("dead")
 	}
-	d := describer{places: places, now: s.now, names: make(map[string]string)}
+	sum := b.node.shape(b.idle).sum
+	return append(flags(nil, b.frozen, s.inVain(i)), sum[:]...)
+}
+
+// flags appends booleans.
+func flags(to []byte, all ...bool) []byte {
+	for _, f := range all {
+		if f {
+			to = append(to, '1')
+		} else {
+			to = append(to, '0')
+		}
+	}
+	return to
+}
+
+// describer describes a state. What was drawn is replaced by its number in the order in
+// which it is met, or by the place of its buyer.
+type describer struct {
+	state  *state
+	places []int
+	drawn  []string
+	text   []byte
+}
+
+// describe describes the state with the buyers in an order.
+func (d *describer) describe(order []int) []byte {
+	s := d.state
+	for place, i := range order {
+		d.places[i] = place
+	}
 	for place, i := range order {
 		b := &s.buyers[i]
-		d.me = i
-		switch {
-		case b.node == nil:
-			d.add("\nabsent")
-		case b.dead:
-			d.add("\ndead")
-		default:
-			d.add(fmt.Sprintf("\n%d %v %v ", place, b.frozen, b.vain && b.asked.sameBut(s.data)))
-			d.add(b.node.id(b.idle))
+		d.text = append(d.text, byte('0'+place))
+		d.text = append(d.text, s.look(i)...)
+		if b.alive() {
+			for _, ref := range b.node.shape(b.idle).refs {
+				d.add(b.global(ref, i))
+			}
 		}
 		for _, t := range b.txs {
 			if t != nil {
-				d.add(fmt.Sprintf("\ntx %v %d", t.stale, len(t.sent)))
+				d.text = strconv.AppendInt(flags(append(d.text, " tx "...), t.stale), int64(len(t.sent)), 10)
 			}
 		}
+		d.text = append(d.text, '\n')
 	}
 	for _, w := range s.waits {
-		d.me = w.buyer
-		d.add(fmt.Sprintf("\nwait %d %v %v %s", places[w.buyer], w.left, w.lost, w.cmd.text))
+		d.text = append(d.text, "wait "...)
+		d.text = append(d.text, byte('0'+d.places[w.buyer]))
+		d.duration(w.left)
+		d.text = flags(d.text, w.lost)
+		d.add(s.buyers[w.buyer].global(w.cmd.text, w.buyer))
+		d.text = append(d.text, '\n')
 	}
-	d.me = nobody
-	d.data(s.data)
+	d.data()
 	holder := s.holder
 	if holder != nobody {
-		holder = places[holder]
+		holder = d.places[holder]
 	}
-	only := s.only
-	only.buyer = places[only.buyer]
-	d.add(fmt.Sprintf("\n%d sold %d %v %v", s.sold(), holder, s.left, only))
-	return d.text()
+	for _, n := range []int{holder, s.sold(), s.left.Freezes, s.left.Kills, s.left.Losses} {
+		d.text = append(d.text, byte('1'+n))
+	}
+	return d.text
 }
 
-// describer builds a text in which names of what was drawn, times and tokens are replaced
-// by what matters of them.
-type describer struct {
-	places []int
-	now    time.Duration
-	me     int
-	names  map[string]string // of what was drawn
-	parts  []part
-	fences []int64
-}
-
-// part is a piece of text, or a fencing token.
-type part struct {
-	text  string
-	fence int64 // 0: it is text
+func (d *describer) duration(of time.Duration) {
+	d.text = binary.BigEndian.AppendUint64(d.text, uint64(of))
 }
 
 // add adds a text.
 func (d *describer) add(text string) {
-	for text != "" {
-		i := strings.IndexFunc(text, func(r rune) bool { return r == '~' || r >= '0' && r <= '9' })
+	for {
+		i := strings.IndexByte(text, '~')
 		if i < 0 {
-			d.parts = append(d.parts, part{text: text})
-			return
+			break
 		}
-		if i > 0 {
-			d.parts = append(d.parts, part{text: text[:i]})
-		}
+		d.text = append(d.text, text[:i]...)
 		text = text[i:]
-		if text[0] == '~' {
-			text = d.standIn(text)
-		} else {
-			text = d.number(text)
+		stand, ok := standInAt(text)
+		if !ok {
+			d.text = append(d.text, text[0])
+			text = text[1:]
+			continue
 		}
+		d.text = append(d.text, d.name(stand)...)
+		text = text[len(stand):]
 	}
+	d.text = append(d.text, text...)
 }
 
-// standIn adds a stand-in by the place of its buyer, and by its order among those met. It
-// returns the rest of the text.
-func (d *describer) standIn(text string) string {
+// standInAt returns the stand-in at the beginning of a text.
+func standInAt(text string) (string, bool) {
 	end := strings.IndexByte(text[1:], '~')
-	if end < 1 || text[1] != '.' && (text[1] < 'A' || text[1] > 'C') {
-		d.parts = append(d.parts, part{text: text[:1]})
-		return text[1:]
+	if end < 2 || text[1] != '.' && (text[1] < 'A' || text[1] > 'C') {
+		return "", false
 	}
-	whose, rest := d.me, text[end+2:]
-	if text[1] != '.' {
-		whose = int(text[1] - 'A')
-	}
-	number := strings.TrimRight(text[2:end+1], "_")
-	name := fmt.Sprintf("~%d.0~", d.places[whose])
-	if number != "0" {
-		drawn := strconv.Itoa(whose) + "." + number
-		if d.names[drawn] == "" {
-			d.names[drawn] = fmt.Sprintf("~%d~", len(d.names)+1)
-		}
-		name = d.names[drawn]
-	}
-	d.parts = append(d.parts, part{text: name})
-	return rest
+	return text[:end+2], true
 }
 
-// number adds a number: a moment in milliseconds as what is left until then, a fencing
-// token as its rank.
-func (d *describer) number(text string) string {
-	n := 0
-	for n < len(text) && text[n] >= '0' && text[n] <= '9' {
-		n++
+// name is that of a stand-in: an owner by its place, what was drawn by its number.
+func (d *describer) name(stand string) string {
+	if stand[2] == '0' {
+		return "~" + strconv.Itoa(d.places[stand[1]-'A']) + ".0~"
 	}
-	word, rest := text[:n], text[n:]
-	value, err := strconv.ParseInt(word, 10, 64)
-	switch since := value - epoch.UnixMilli(); {
-	case err != nil || since < 0:
-	case value >= epoch.UnixMicro():
-		d.fences = append(d.fences, value)
-		d.parts = append(d.parts, part{fence: value})
-		return rest
-	default:
-		left := max(time.Duration(since)*time.Millisecond-d.now, 0)
-		word = "in " + left.String()
+	i := slices.Index(d.drawn, stand)
+	if i < 0 {
+		i = len(d.drawn)
+		d.drawn = append(d.drawn, stand)
 	}
-	d.parts = append(d.parts, part{text: word})
-	return rest
+	return "~" + strconv.Itoa(i) + "~"
+}
+
+// renamed is a text as add adds it.
+func (d *describer) renamed(text string) string {
+	if !strings.Contains(text, "~") {
+		return text
+	}
+	from := len(d.text)
+	d.add(text)
+	name := string(d.text[from:])
+	d.text = d.text[:from]
+	return name
 }
 
 // data adds what Redis has, in an order that does not depend on names.
-func (d *describer) data(all data) {
+func (d *describer) data() {
 	type named struct {
 		name string
 		key
 	}
 	var keys []named
-	for _, k := range all {
+	for _, k := range d.state.data {
 		keys = append(keys, named{d.renamed(k.name), k})
 	}
 	slices.SortStableFunc(keys, func(a, b named) int { return strings.Compare(a.name, b.name) })
 	for _, k := range keys {
-		words := slices.Collect(slices.Chunk(k.words, 1))
-		if k.kind == "hash" || k.kind == "zset" {
-			words = slices.Collect(slices.Chunk(k.words, 2))
-		}
-		if k.kind == "hash" || k.kind == "set" {
-			slices.SortStableFunc(words, func(a, b []string) int { return cmp.Compare(d.renamed(a[0]), d.renamed(b[0])) })
-		}
-		d.add("\n" + k.name + " " + k.kind + " " + k.left.String())
-		for _, w := range words {
-			for _, word := range w {
-				d.add(" " + word)
+		d.text = append(append(append(d.text, k.name...), ' '), k.kind...)
+		d.duration(k.left)
+		words := k.words
+		if (k.kind == "hash" || k.kind == "set") && len(words) > 2 {
+			size := 1
+			if k.kind == "hash" {
+				size = 2
 			}
+			items := slices.Collect(slices.Chunk(words, size))
+			slices.SortStableFunc(items, func(a, b []string) int { return cmp.Compare(d.renamed(a[0]), d.renamed(b[0])) })
+			words = slices.Concat(items...)
 		}
+		for _, word := range words {
+			d.text = append(d.text, ' ')
+			d.add(word)
+		}
+		d.text = append(d.text, '\n')
 	}
 }
 
-// renamed is a text with the names that are known by now.
-func (d *describer) renamed(text string) string {
-	from := len(d.parts)
-	d.add(text)
-	var b strings.Builder
-	for _, p := range d.parts[from:] {
-		b.WriteString(p.text)
-	}
-	d.parts = d.parts[:from]
-	return b.String()
+// shape is a text without what differs from buyer to buyer, and that by itself.
+type shape struct {
+	sum  [16]byte
+	refs []string // stand-ins, and names of tokens
 }
 
-// text is all of it.
-func (d *describer) text() []byte {
-	slices.Sort(d.fences)
-	ranks := slices.Compact(d.fences)
-	var b bytes.Buffer
-	for _, p := range d.parts {
-		if p.fence == 0 {
-			b.WriteString(p.text)
-			continue
+// shapeOf takes a text apart.
+func shapeOf(text string) shape {
+	var sh shape
+	text = numbers(text, nil, func(name int64) int64 {
+		sh.refs = append(sh.refs, strconv.FormatInt(name, 10))
+		return 0
+	})
+	var rest strings.Builder
+	for {
+		i := strings.IndexByte(text, '~')
+		if i < 0 {
+			break
 		}
-		rank, _ := slices.BinarySearch(ranks, p.fence)
-		fmt.Fprintf(&b, "fence%d", rank)
+		rest.WriteString(text[:i+1])
+		text = text[i:]
+		if stand, ok := standInAt(text); ok {
+			sh.refs = append(sh.refs, stand)
+			text = text[len(stand):]
+		} else {
+			text = text[1:]
+		}
 	}
-	return b.Bytes()
+	rest.WriteString(text)
+	sum := sha256.Sum256([]byte(rest.String()))
+	copy(sh.sum[:], sum[:])
+	return sh
 }

@@ -18,47 +18,106 @@ type node struct {
 	parent  *node
 	in      input
 	at      time.Duration // of the input, since the buyer came
+	frozen  bool
 	past    past
-
-	play  sync.Once
-	views []view
-	err   error
+	views   []view
 
 	mu       sync.Mutex
-	children map[input]*node
-	ids      map[time.Duration]string
+	children map[input]*child
+	shapes   map[time.Duration]shape
+}
+
+// child is what an input leads to.
+type child struct {
+	play  sync.Once
+	node  *node
+	names map[string]string // what it was told and has drawn, as this run names it -> as node does; nil: the same
+	err   error
+}
+
+// nodes are those of all buyers, by what tells them apart.
+type nodes struct {
+	mu   sync.Mutex
+	byID map[string]*node
 }
 
 // past is what a buyer was told, as far as it may matter.
 type past struct {
 	seen []exchange // by its own line of work
-	kept exchange   // by its watchdog, last
+	kept string     // what its watchdog was told last, unless it was the reply
 	sent time.Duration
 }
 
 // exchange is a command and its reply.
 type exchange struct {
 	text, reply string
-	sale        bool // of the section, and not of the lock
+	blocks      bool
+	at          section
 }
 
 // newNode is a buyer that has not come.
 func newNode(p program) *node { return &node{program: p} }
 
-// child is the buyer once it is told one more thing.
-func (n *node) child(in input) (*node, error) {
+// child is the buyer once it is told one more thing. It may be a node that something else
+// has led to, if they do the same from here on.
+func (n *node) child(in input) (*child, error) {
 	n.mu.Lock()
 	c := n.children[in]
 	if c == nil {
-		c = &node{program: n.program, parent: n, in: in, at: n.at + in.after, past: n.next(in)}
+		c = new(child)
 		if n.children == nil {
-			n.children = make(map[input]*node)
+			n.children = make(map[input]*child)
 		}
 		n.children[in] = c
 	}
 	n.mu.Unlock()
-	c.play.Do(func() { c.views, c.err = c.program.play(c.inputs()) })
+	c.play.Do(func() {
+		next := &node{program: n.program, parent: n, in: in, at: n.at + in.after, past: n.next(in)}
+		next.frozen = in.kind == inputFreeze || n.frozen && in.kind != inputThaw
+		next.views, c.err = n.program.play(next.inputs())
+		if c.err == nil {
+			c.node, c.names = n.program.nodes.same(next)
+		}
+	})
 	return c, c.err
+}
+
+// same returns the first node that is like n, with the names that it has for what n names.
+func (all *nodes) same(n *node) (*node, map[string]string) {
+	if all == nil {
+		return n, nil
+	}
+	sh := n.shape(0)
+	var b strings.Builder
+	fmt.Fprintf(&b, "%v %v %s", n.frozen, n.views[0].sold, sh.sum)
+	for _, ref := range sh.refs {
+		if strings.HasPrefix(ref, owner) {
+			b.WriteString(" owner")
+		} else {
+			fmt.Fprintf(&b, " %d", slices.Index(sh.refs, ref))
+		}
+	}
+	if n.program.subject.Optimistic { // WATCH is of a connection
+		for _, o := range n.views[0].open {
+			fmt.Fprintf(&b, " %d", o.conn)
+		}
+	}
+	id := b.String()
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	same, ok := all.byID[id]
+	if !ok {
+		if all.byID == nil {
+			all.byID = make(map[string]*node)
+		}
+		all.byID[id] = n
+		return n, nil
+	}
+	names := make(map[string]string)
+	for i, ref := range same.shape(0).refs {
+		names[sh.refs[i]] = ref
+	}
+	return same, names
 }
 
 // inputs are all that led here.
@@ -90,15 +149,22 @@ func (n *node) next(in input) past {
 	if i < 0 {
 		return p
 	}
-	e := exchange{v.open[i].text, "lost", v.open[i].wire.Mentions(stockKey)}
+	o := v.open[i]
+	e := exchange{text: o.text, reply: "lost", blocks: o.wire.Blocks(), at: v.section}
 	if in.kind == inputReply {
 		e.reply = wire.Value(in.reply).String()
 	}
-	if v.open[i].watchdog {
-		p.kept = e
+	if o.watchdog {
+		p.kept = ""
+		if in.kind == inputBreak {
+			p.kept = e.text + "=lost"
+		}
 		return p
 	}
-	p.sent = v.open[i].since
+	p.sent = o.since
+	if e.blocks && len(p.seen) > 0 { // what it counts from
+		p.sent = n.past.sent
+	}
 	p.seen = append(slices.Clone(until(p.seen, e.text)), e)
 	return p
 }
@@ -116,40 +182,39 @@ func until(seen []exchange, text string) []exchange {
 // oldest is the greatest age that counts: no program compares times that are further apart.
 const oldest = lab.ScheduleTTL
 
-// id tells a buyer apart, after so much time without an input, by what it does next: by
-// what it has seen, the ages of its commands, and what it will do if it is told nothing.
-func (n *node) id(idle time.Duration) string {
+// shape tells a buyer apart, after so much time without an input, by what it does next.
+func (n *node) shape(idle time.Duration) shape {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if id, ok := n.ids[idle]; ok {
-		return id
+	if sh, ok := n.shapes[idle]; ok {
+		return sh
 	}
-	if n.ids == nil {
-		n.ids = make(map[time.Duration]string)
+	if n.shapes == nil {
+		n.shapes = make(map[time.Duration]shape)
 	}
-	id := n.describe(idle)
-	n.ids[idle] = id
-	return id
+	sh := shapeOf(n.describe(idle))
+	n.shapes[idle] = sh
+	return sh
 }
 
+// describe describes a buyer by what it has seen, the ages of its commands, and what it
+// will do if it is told nothing.
 func (n *node) describe(idle time.Duration) string {
 	v, i := n.current(idle)
 	var b strings.Builder
 	now := n.at + idle
 	b.WriteString(v.text)
-	inRedis, awaited := len(v.open) > 0, false
+	awaited, blocks := false, false
 	for _, o := range v.open {
-		if !o.givenUp && !o.wire.Mentions(stockKey) {
+		counts := v.section == ahead || v.section == begun && o.watchdog
+		if n.program.leased && counts && !o.givenUp && !o.wire.Blocks() {
 			fmt.Fprintf(&b, " %v", min(now-o.since, oldest))
 		}
-		inRedis = inRedis && o.wire.Blocks()
 		awaited = awaited || !o.givenUp
+		blocks = blocks || !o.givenUp && o.wire.Blocks()
 	}
-	seen := n.past.seen
-	for _, o := range v.open {
-		if !o.watchdog && !o.givenUp {
-			seen = until(seen, o.text)
-		}
+	if v.section != ahead && awaited {
+		fmt.Fprintf(&b, " %v", v.spare)
 	}
 	for _, later := range n.views[i+1:] {
 		fmt.Fprintf(&b, "\n+%v %s", later.at-idle, later.text)
@@ -157,17 +222,37 @@ func (n *node) describe(idle time.Duration) string {
 	if v.done && !awaited && i == len(n.views)-1 {
 		return b.String() // the program has come to its end
 	}
-	ended := v.section == ended && n.program.subject.Lock != nil
-	for _, e := range seen {
-		if !ended || !e.sale {
+	late := n.frozen && len(n.past.seen) > 0 && n.past.seen[len(n.past.seen)-1].blocks
+	if (blocks || late) && !n.program.subject.AsksAgain {
+		fmt.Fprintf(&b, " %v", min(now-n.past.sent, oldest))
+	}
+	if !blocks {
+		for _, e := range n.seen(v, i) {
 			fmt.Fprintf(&b, "\n%s=%s", e.text, e.reply)
 		}
 	}
-	fmt.Fprintf(&b, "\n%s=%s", n.past.kept.text, n.past.kept.reply)
-	if inRedis {
-		fmt.Fprintf(&b, " %v", min(now-n.past.sent, oldest))
-	}
+	fmt.Fprintf(&b, "\n%s", n.past.kept)
 	return b.String()
+}
+
+// seen is what the buyer was told, as far as it still matters.
+func (n *node) seen(v view, i int) []exchange {
+	seen := n.past.seen
+	for _, o := range v.open {
+		if !o.watchdog && !o.givenUp {
+			seen = until(seen, o.text)
+		}
+	}
+	if len(v.open) == 0 && i+1 < len(n.views) && len(n.views[i+1].open) > 0 && !v.done { // it sleeps
+		seen = until(seen, n.views[i+1].open[0].text)
+	}
+	if v.section != ended || n.program.subject.Lock == nil {
+		return seen
+	}
+	for len(seen) > 0 && seen[0].at != ended {
+		seen = seen[1:]
+	}
+	return seen
 }
 
 // polls reports whether the buyer, after so much time without an input, sleeps before it

@@ -52,7 +52,7 @@ func (d data) after(passed time.Duration) data {
 		}
 		out = append(out, k)
 	}
-	return out
+	return out.earlier(passed)
 }
 
 // sameBut reports whether two are the same but for what is left of the ttls.
@@ -90,10 +90,10 @@ func (e *executor) close() { e.m.Close() }
 // errKind is returned for data that cannot be copied.
 var errKind = errors.New("the search does not know this kind of key")
 
-// load makes the server have the data, at that time.
-func (e *executor) load(d data, now time.Time) error {
+// load makes the server have the data.
+func (e *executor) load(d data) error {
 	e.m.FlushAll()
-	e.m.SetTime(now)
+	e.m.SetTime(epoch)
 	for _, k := range d {
 		if err := e.set(k); err != nil {
 			return fmt.Errorf("setting %s: %w", k.name, err)
@@ -183,26 +183,23 @@ type result struct {
 
 // execute executes a command on a connection that is in a transaction, or in none: nil.
 // Others are the transactions of other connections.
-func (e *executor) execute(d data, now time.Time, cmd wire.Command, in *transaction, others []*transaction) (result, error) {
-	question := ask(d, now, cmd, in, others)
+func (e *executor) execute(d data, cmd wire.Command, in *transaction, others []*transaction) (result, error) {
+	question := ask(d, cmd, in, others)
 	if r, ok := e.known.Load(question); ok {
 		return r.(result), nil
 	}
-	r, err := e.answer(d, now, cmd, in, others)
+	r, err := e.answer(d, cmd, in, others)
 	if err == nil {
 		e.known.Store(question, r)
 	}
 	return r, err
 }
 
-// ask is what a result depends on. Few commands depend on the time.
-func ask(d data, now time.Time, cmd wire.Command, in *transaction, others []*transaction) string {
+// ask is what a result depends on.
+func ask(d data, cmd wire.Command, in *transaction, others []*transaction) string {
 	var b strings.Builder
 	for _, arg := range cmd.Args {
 		b.WriteString(arg + "\x00")
-	}
-	if timed(cmd) {
-		b.WriteString(strconv.FormatInt(now.UnixMilli(), 10))
 	}
 	for _, k := range d {
 		b.WriteString("\x01" + k.name + "\x00" + k.kind + "\x00" + strconv.FormatInt(int64(k.left), 10))
@@ -223,16 +220,8 @@ func ask(d data, now time.Time, cmd wire.Command, in *transaction, others []*tra
 	return b.String()
 }
 
-// timed reports whether a command may depend on the time.
-func timed(cmd wire.Command) bool {
-	text := strings.Join(cmd.Args, " ")
-	return slices.ContainsFunc([]string{"TIME", "EXAT", "PXAT", "EXPIREAT", "XADD"}, func(word string) bool {
-		return strings.Contains(text, word)
-	})
-}
-
-func (e *executor) answer(d data, now time.Time, cmd wire.Command, in *transaction, others []*transaction) (r result, err error) {
-	if err := e.load(d, now); err != nil {
+func (e *executor) answer(d data, cmd wire.Command, in *transaction, others []*transaction) (r result, err error) {
+	if err := e.load(d); err != nil {
 		return r, err
 	}
 	mine := e.connect()

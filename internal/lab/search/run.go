@@ -37,7 +37,9 @@ const horizon = 4 * lab.ScheduleTTL
 // program is the code of one buyer: the shop's sale of one unit, under a subject's guard.
 type program struct {
 	subject lab.Subject
+	leased  bool // it compares times: see lab.Subject.Leased
 	setUp   func(wire.Command) wire.Value
+	nodes   *nodes
 }
 
 // run is the program running, from its start, in virtual time. Nobody but its own

@@ -2,7 +2,6 @@ package search
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"runtime"
@@ -70,7 +69,7 @@ type vertex struct {
 type explorer struct {
 	cfg   Config
 	root  *node
-	seen  map[[sha256.Size]byte]int
+	seen  map[identity]int
 	graph []vertex
 	out   Result
 	made  atomic.Int64
@@ -100,13 +99,13 @@ func newExplorer(cfg Config) (*explorer, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	x := &explorer{cfg: cfg, seen: make(map[[sha256.Size]byte]int)}
+	x := &explorer{cfg: cfg, seen: make(map[identity]int)}
 	x.out = Result{Strategy: cfg.Subject.Name, Buyers: cfg.Buyers, Faults: cfg.Faults, Breaks: make(map[Goal]string)}
 	var err error
 	if x.setUp, err = newExecutor(&x.known); err != nil {
 		return nil, err
 	}
-	x.root = newNode(program{cfg.Subject, x.setUp.setUp})
+	x.root = newNode(program{cfg.Subject, cfg.Subject.Leased(), x.setUp.setUp, new(nodes)})
 	return x, nil
 }
 
@@ -200,7 +199,7 @@ func (x *explorer) parallel(ctx context.Context, n int, f func(e *engine, i int)
 type step struct {
 	moves []lab.Move
 	s     *state
-	id    [sha256.Size]byte
+	id    identity
 	found goals
 	after int // the index of the step that it follows; -1: none
 }
@@ -224,7 +223,7 @@ func (x *explorer) expand(e *engine, v vertex) ([]step, error) {
 			return nil, err
 		}
 	}
-	met := [][sha256.Size]byte{}
+	var met []identity
 	var passed time.Duration
 	for s, after := v.s, -1; ; after = len(out) - 1 {
 		d, ok := s.nearest()

@@ -11,13 +11,12 @@ import (
 	"oversell/internal/lab/wire"
 )
 
-// epoch is when a sale begins, by the clock of Redis.
+// epoch is what the clock of Redis shows in every state: what Redis has is moved instead.
 var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // state is everything at one moment: what Redis has, where each buyer is, and which
 // faults may still happen. It is not changed once it is made.
 type state struct {
-	now    time.Duration
 	data   data
 	buyers []buyer
 	waits  []wait // in the order in which they came
@@ -37,6 +36,7 @@ type buyer struct {
 	asked  data           // what Redis had after its last command
 	vain   bool           // which changed nothing
 	txs    []*transaction // by connection
+	fences []int64        // the fencing tokens that it was told: see fences.go
 }
 
 // wait is a command that waits in Redis.
@@ -137,11 +137,12 @@ func (e *engine) make(s *state, m lab.Move) (*state, error) {
 	case lab.Kill:
 		next.left.Kills--
 		b := &next.buyers[m.Buyer]
-		b.dead, b.txs = true, nil
+		b.dead, b.txs, b.fences = true, nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
+	next.rank()
 	e.look(s, next)
 	return next, nil
 }
@@ -188,12 +189,55 @@ func (e *engine) step(s *state, m lab.Move) error {
 func (e *engine) tell(s *state, i int, in input) error {
 	b := &s.buyers[i]
 	in.after = b.idle
+	var before []opened
+	if len(s.waits) > 0 && in.kind != inputStart {
+		before = b.view().open
+	}
 	next, err := b.node.child(in)
 	if err != nil {
 		return err
 	}
-	b.node, b.idle = next, 0
+	b.node, b.idle = next.node, 0
+	if len(s.waits) > 0 && in.kind != inputStart {
+		s.renumber(i, before)
+	}
+	if next.names != nil {
+		s.rename(i, next.names)
+	} else {
+		b.forget()
+	}
 	return nil
+}
+
+// renumber finds the commands that wait in Redis among those of the node that the buyer is
+// at now, where they may have other numbers.
+func (s *state) renumber(i int, before []opened) {
+	s.waits = slices.Clone(s.waits)
+	for j := range s.waits {
+		w := &s.waits[j]
+		if w.buyer != i {
+			continue
+		}
+		nth := 0 // of those that wait
+		for _, o := range before {
+			if o.id == w.cmd.id {
+				break
+			}
+			if o.wire.Blocks() {
+				nth++
+			}
+		}
+		for _, o := range s.buyers[i].view().open {
+			if !o.wire.Blocks() {
+				continue
+			}
+			if nth == 0 {
+				w.cmd = o
+				break
+			}
+			nth--
+		}
+	}
 }
 
 // execute has Redis execute a command, or wait with it.
@@ -214,18 +258,18 @@ func (e *engine) execute(s *state, i int, o opened, lost bool) error {
 
 // send has Redis execute a command, and tells the buyer the reply.
 func (e *engine) send(s *state, i int, o opened, lost bool) error {
+	b := &s.buyers[i]
 	args := slices.Clone(o.wire.Args)
 	for j := range args[1:] {
-		args[j+1] = global(args[j+1], i)
+		args[j+1] = b.global(args[j+1], i)
 	}
 	var in *transaction
-	b := &s.buyers[i]
 	if o.conn < len(b.txs) {
 		in = b.txs[o.conn]
 	}
 	others, at := s.transactions(i, o.conn)
 	before := s.data
-	r, err := e.redis.execute(before, epoch.Add(s.now), wire.Command{Args: args}, in, others)
+	r, err := e.redis.execute(before, wire.Command{Args: args}, in, others)
 	if err != nil {
 		return err
 	}
@@ -241,7 +285,7 @@ func (e *engine) send(s *state, i int, o opened, lost bool) error {
 	if b.dead {
 		return nil
 	}
-	told := input{kind: inputReply, id: o.id, reply: local(string(r.reply), i)}
+	told := input{kind: inputReply, id: o.id, reply: b.local(string(r.reply), i)}
 	if lost {
 		told = input{kind: inputBreak, id: o.id}
 		s.setTransaction(i, o.conn, nil)
@@ -249,8 +293,11 @@ func (e *engine) send(s *state, i int, o opened, lost bool) error {
 	if err := e.tell(s, i, told); err != nil {
 		return err
 	}
-	if b.view().done {
+	if v := b.view(); v.done {
 		b.txs = nil
+		if len(v.open) == 0 {
+			b.fences = nil
+		}
 	}
 	return nil
 }
@@ -331,8 +378,15 @@ func holding(k key) string {
 }
 
 // global is what a buyer has sent, as Redis gets it; local is the reverse.
+func (b *buyer) global(text string, i int) string {
+	return b.actual(strings.ReplaceAll(text, "~.", "~"+letter(i)))
+}
+
+func (b *buyer) local(text string, i int) string {
+	return b.told(strings.ReplaceAll(text, "~"+letter(i), "~."))
+}
+
 func global(text string, i int) string { return strings.ReplaceAll(text, "~.", "~"+letter(i)) }
-func local(text string, i int) string  { return strings.ReplaceAll(text, "~"+letter(i), "~.") }
 
 // pass lets time pass. The renewals that become due meanwhile are sent, unless their
 // process is frozen.
@@ -372,7 +426,6 @@ func (b *buyer) next() (time.Duration, bool) {
 
 // elapse lets time pass in which nothing happens but at its end.
 func (e *engine) elapse(s *state, d time.Duration) error {
-	s.now += d
 	s.data = s.data.after(d)
 	if s.holder != nobody && e.gone(s) {
 		s.holder = nobody

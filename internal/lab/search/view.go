@@ -20,6 +20,7 @@ type view struct {
 	done    bool
 	sold    bool
 	result  string // done: with what
+	spare   bool   // there is a connection for one more command: a frozen process makes none
 	text    string // all that decides what follows, but for the ages of commands
 }
 
@@ -79,6 +80,7 @@ func (r *run) view(at time.Duration) view {
 	if r.done && r.err != nil {
 		v.result = r.err.Error()
 	}
+	v.spare = slices.ContainsFunc(r.conns, func(c *conn) bool { return c.open == nil && !c.closed && !c.broken })
 	for _, c := range r.open {
 		if c.id != answered {
 			v.open = append(v.open, opened{c.id, slices.Index(r.conns, c.conn), c.wire, c.text, c.since, c.watchdog, c.givenUp})

@@ -1,0 +1,122 @@
+package search
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"oversell/internal/lab"
+)
+
+// A search that merges nothing and leaves no move out breaks a strategy by schedules of
+// the same lengths, as far as it comes.
+func TestNothingIsLostByMerging(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		faults Faults
+		most   int
+	}{
+		{"none", OneOfEach, 4}, {"watch", Faults{}, 7}, {"local", OneOfEach, 4},
+		{"v1_setnx", OneOfEach, 6}, {"v2_ttl", Faults{}, 7}, {"v2_ttl", OneOfEach, 6}, {"v3_uuid", Faults{}, 8}, {"v3_uuid", OneOfEach, 6},
+		{"v4_lua", Faults{}, 7}, {"v5_reentrant", OneOfEach, 5}, {"v6_watchdog", OneOfEach, 5}, {"v6_watchdog", Faults{Freezes: 1}, 6},
+		{"v7_queue", OneOfEach, 5}, {"v8_fenced", OneOfEach, 5}, {"v9_cohort", Faults{Losses: 1}, 5},
+	} {
+		t.Run(tt.name+", "+tt.faults.String(), func(t *testing.T) {
+			if testing.Short() && tt.most > 4 {
+				t.Skip("it takes seconds")
+			}
+			cfg := Config{Subject: subject(t, tt.name), Buyers: 2, Faults: tt.faults}
+			reduced, err := Search(t.Context(), cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			x, err := newExplorer(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer x.close()
+			x.root.program.nodes = nil // no two are merged
+			e, err := x.engine()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer e.redis.close()
+			shortest := make(map[Goal]int)
+			tree(t, e, x.first(), 0, tt.most, shortest)
+			for _, goal := range Goals()[:3] {
+				want := 0 // too long, or impossible
+				if text, ok := reduced.Breaks[goal]; ok && strings.Count(text, ".")+1 <= tt.most {
+					want = strings.Count(text, ".") + 1
+				}
+				if shortest[goal] != want {
+					t.Errorf("%s takes %d moves, with merging %d (0: more than %d)", goal, shortest[goal], want, tt.most)
+				}
+			}
+		})
+	}
+}
+
+// tree makes all moves, and all that are possible after each.
+func tree(t *testing.T, e *engine, s *state, made, most int, shortest map[Goal]int) {
+	if made == most {
+		return
+	}
+	for _, m := range everyMove(s) {
+		next, err := e.make(s, m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for goal, found := range map[Goal]bool{Oversell: e.found.oversell, Overlap: e.found.overlap, ForeignDelete: e.found.foreign} {
+			if found && (shortest[goal] == 0 || made+1 < shortest[goal]) {
+				shortest[goal] = made + 1
+			}
+		}
+		tree(t, e, next, made+1, most, shortest)
+	}
+}
+
+// everyMove is each move that the scheduler allows, of times up to those at which
+// something happens the next, and up to a lease.
+func everyMove(s *state) (all []lab.Move) {
+	for i := range s.buyers {
+		b := &s.buyers[i]
+		switch {
+		case b.dead:
+			continue
+		case b.node == nil:
+			all = append(all, lab.Move{Action: lab.Step, Buyer: i})
+			if s.left.Losses > 0 {
+				all = append(all, lab.Move{Action: lab.Lose, Buyer: i})
+			}
+			continue
+		case b.frozen:
+			all = append(all, lab.Move{Action: lab.Thaw, Buyer: i})
+		default:
+			for nth, o := range s.held(i) {
+				if o.never() {
+					continue
+				}
+				all = append(all, lab.Move{Action: lab.Step, Buyer: i, Nth: nth + 1})
+				if s.left.Losses > 0 {
+					all = append(all, lab.Move{Action: lab.Lose, Buyer: i, Nth: nth + 1})
+				}
+			}
+			if s.left.Freezes > 0 {
+				all = append(all, lab.Move{Action: lab.Freeze, Buyer: i})
+			}
+		}
+		if s.left.Kills > 0 {
+			all = append(all, lab.Move{Action: lab.Kill, Buyer: i})
+		}
+	}
+	soon, ok := s.nearest()
+	if ok {
+		all = append(all, lab.Move{Action: lab.Pass, For: soon})
+	}
+	for _, d := range []time.Duration{lab.ScheduleTTL / 3, lab.ScheduleTTL} {
+		if ok && d != soon {
+			all = append(all, lab.Move{Action: lab.Pass, For: d})
+		}
+	}
+	return all
+}

@@ -111,8 +111,21 @@ func (s *Service) Units(ctx context.Context, item stock.Item) (left, held int64,
 	return u.Left, u.Held, nil
 }
 
-// Forget removes the holds of an item.
-func (s *Service) Forget(tx *gorm.DB, sku string) error {
+// Forget removes the holds of an item. It returns stock.ErrHoldsOpen while one of them is open,
+// or while a payment for one is not settled: a buyer may have been charged.
+func (s *Service) Forget(tx *gorm.DB, item stock.Item) error {
+	sku := item.SKU
+	open, err := s.openUnits(tx, item)
+	if err != nil {
+		return err
+	}
+	var payments int64
+	if err := tx.Model(&begunRow{}).Where("sku = ?", sku).Count(&payments).Error; err != nil {
+		return fmt.Errorf("counting the payments under way for %s: %w", sku, err)
+	}
+	if open > 0 || payments > 0 {
+		return fmt.Errorf("%w: %d units are held, and %d payments are under way; delete it when they have ended", stock.ErrHoldsOpen, open, payments)
+	}
 	sales := tx.Model(&row{}).Select("sale_id").Where("sku = ?", sku)
 	for _, rows := range []any{&buyerRow{}, &saleRow{}} {
 		if err := tx.Where("sale_id IN (?)", sales).Delete(rows).Error; err != nil {
@@ -123,6 +136,21 @@ func (s *Service) Forget(tx *gorm.DB, sku string) error {
 		return fmt.Errorf("deleting the holds of %s: %w", sku, err)
 	}
 	return nil
+}
+
+// openUnits counts the units in holds of an item that have not expired, of earlier sales too.
+// The item's row is locked in tx.
+func (s *Service) openUnits(tx *gorm.DB, item stock.Item) (units int64, err error) {
+	err = tx.Model(&row{}).Select("COALESCE(SUM(quantity), 0)").
+		Where("sku = ? AND status = ? AND expires_at > "+s.sql.Clock, item.SKU, Held).Scan(&units).Error
+	if err != nil {
+		return 0, fmt.Errorf("counting the open holds of %s: %w", item.SKU, err)
+	}
+	if units > 0 || item.SaleID == "" {
+		return units, nil
+	}
+	_, units, err = s.Units(tx.Statement.Context, item) // a stage may keep its holds elsewhere
+	return units, err
 }
 
 // Order returns the order that a hold has become, or ErrUnknownOrder.

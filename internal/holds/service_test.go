@@ -472,10 +472,66 @@ func TestHoldRefuses(t *testing.T) {
 	})
 }
 
+// wantOpen fails unless the item cannot be deleted because of its holds.
+func (s *shop) wantOpen(t *testing.T, what string) {
+	t.Helper()
+	if err := s.stock.Delete(context.Background(), "hot"); !errors.Is(err, stock.ErrHoldsOpen) {
+		t.Errorf("%s: deleting the item: got %v, want %v", what, err, stock.ErrHoldsOpen)
+	}
+}
+
+// An item stays while a hold of it can be paid, in any stage. Nothing is lost by the attempt.
+func TestAnItemWithOpenHoldsIsNotDeleted(t *testing.T) {
+	each(t, 2, func(t *testing.T, s *shop) {
+		for _, stage := range catalog.HoldStages() {
+			s.put(t, 2)
+			h, other := s.hold(t, stage.Name, "a"), s.hold(t, stage.Name, "b")
+			s.wantOpen(t, stage.Name)
+			if _, err := s.Pay(t.Context(), h.ID, h.Token, "key-"+stage.Name); err != nil {
+				t.Errorf("%s: paying after the attempt: %v", stage.Name, err)
+			}
+			s.want(t, 0, 1, 1)
+			s.wantOpen(t, stage.Name+", with one of two holds paid")
+			if err := s.Release(t.Context(), other.ID, other.Token); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.stock.Delete(t.Context(), "hot"); err != nil {
+				t.Errorf("%s: after both have ended: %v", stage.Name, err)
+			}
+		}
+	})
+}
+
+// A hold that a buyer is paying for keeps the item, also when it expires meanwhile: the payment
+// is refunded first. So does one of a sale that is over.
+func TestAnItemStaysWhileAHoldIsBeingPaid(t *testing.T) {
+	each(t, 2, func(t *testing.T, s *shop) {
+		h := s.hold(t, h3, "a")
+		s.put(t, 2)
+		s.wantOpen(t, "with a hold of an earlier sale")
+		s.bank.afterCapture = func() error {
+			if err := s.db.Exec("UPDATE oversell_holds SET expires_at = 1").Error; err != nil {
+				return err
+			}
+			s.wantOpen(t, "between capture and order")
+			return nil
+		}
+		if _, err := s.Pay(t.Context(), h.ID, h.Token, "key"); !errors.Is(err, holds.ErrRefunded) {
+			t.Errorf("paying for a hold that expires meanwhile: %v, want %v", err, holds.ErrRefunded)
+		}
+		if err := s.stock.Delete(t.Context(), "hot"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // An item that is deleted takes its holds with it.
 func TestDeleteForgetsHolds(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		h := s.hold(t, h3, "a")
+		if err := s.Release(t.Context(), h.ID, h.Token); err != nil {
+			t.Fatal(err)
+		}
 		if err := s.stock.Delete(t.Context(), "hot"); err != nil {
 			t.Fatal(err)
 		}

@@ -117,7 +117,7 @@ func (s *Service) conclude(ctx context.Context, b begunRow) error {
 		return err // of a shop with other stages
 	}
 	// The hold is read before the payment. If the hold has ended by now, a capture that comes
-	// later is too late and is refunded. An item that was deleted has no hold any more.
+	// later is too late and is refunded.
 	h, err := stage.Look(ctx, b.HoldID)
 	over := errors.Is(err, ErrUnknownHold) || err == nil && h.Status != Held
 	if err != nil && !over {

@@ -73,8 +73,9 @@ func (s *Service) Offer(ctx context.Context, item Item) error {
 	return err
 }
 
-// Delete removes an item, its orders and its keys in one transaction, like Put. It
-// returns nil if there is no such item.
+// Delete removes an item, its orders, its holds and its keys in one transaction, like Put.
+// It returns nil if there is no such item, and ErrHoldsOpen while a buyer may still pay for
+// a hold: then nothing is removed.
 func (s *Service) Delete(ctx context.Context, sku string) error {
 	if err := CheckSKU(sku); err != nil {
 		return err

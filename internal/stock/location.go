@@ -28,8 +28,9 @@ type Holds interface {
 	// Units counts the units of the item's current sale that are not sold: those that can
 	// be held, and those in holds that have not expired.
 	Units(ctx context.Context, item Item) (left, held int64, err error)
-	// Forget removes the item's holds, in a transaction that has locked the item's row.
-	Forget(tx *gorm.DB, sku string) error
+	// Forget removes the item's holds, in a transaction that has locked the item's row. It
+	// returns ErrHoldsOpen while one of them can still be paid.
+	Forget(tx *gorm.DB, item Item) error
 }
 
 // noHolds is the Holds of a Service without holds.
@@ -38,7 +39,7 @@ type noHolds struct{}
 func (noHolds) Units(_ context.Context, item Item) (left, held int64, err error) {
 	return item.Remaining, 0, nil
 }
-func (noHolds) Forget(*gorm.DB, string) error { return nil }
+func (noHolds) Forget(*gorm.DB, Item) error { return nil }
 
 // inRedis reports whether the stock is a number in Redis.
 func (b Backend) inRedis() bool { return b != InDatabase && b != InHolds }

@@ -35,6 +35,9 @@ var (
 	// each other, so they must not sell an item at the same time.
 	ErrOtherStrategy = errors.New("another strategy is at work on this item")
 
+	// ErrHoldsOpen means that an item cannot be deleted yet.
+	ErrHoldsOpen = errors.New("the item has holds that can still be paid")
+
 	// ErrUnlimited means that the item has a limit per buyer, and that the strategy does
 	// not check it.
 	ErrUnlimited = errors.New("the strategy does not check the item's limit per buyer")

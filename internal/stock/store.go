@@ -205,8 +205,8 @@ func (s store) item(ctx context.Context, sku string) (Item, error) {
 	return item, nil
 }
 
-// delete removes the item, its sales and all their orders. It calls updateRedis as put
-// does.
+// delete removes the item, its holds, its sales and all their orders. It calls updateRedis as
+// put does. It returns ErrHoldsOpen.
 func (s store) delete(ctx context.Context, sku string, holds Holds, updateRedis func(last Item) error) error {
 	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
 	defer cancel()
@@ -215,13 +215,14 @@ func (s store) delete(ctx context.Context, sku string, holds Holds, updateRedis 
 		if err != nil && !errors.Is(err, ErrUnknownItem) {
 			return err
 		}
+		last.SKU = sku // holds may be left of an item that is unknown
+		if err := holds.Forget(tx.db, last); err != nil {
+			return err
+		}
 		for _, rows := range []any{&Order{}, &Item{}, &Sale{}, &presence{}, &purchased{}} {
 			if err := tx.db.Where("sku = ?", sku).Delete(rows).Error; err != nil {
 				return err
 			}
-		}
-		if err := holds.Forget(tx.db, sku); err != nil {
-			return err
 		}
 		return updateRedis(last)
 	})

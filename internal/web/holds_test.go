@@ -532,6 +532,24 @@ func TestHoldsThatCannotBe(t *testing.T) {
 	s.wantBooks(t, sku, 0, 0, payment.Books{})
 }
 
+// An item is not deleted while a buyer may still pay for a hold of it.
+func TestAnItemWithAnOpenHoldIsNotDeleted(t *testing.T) {
+	s := embeddedHoldSite(t, holds.Config{})
+	sku := s.sell(t, 1)
+	h := s.hold(t, sku, "ann", 1)
+	wantProblem(t, s.admin("DELETE", "/api/items/"+sku, ""), http.StatusConflict, "holds_open")
+	if w := s.ask("GET", "/api/holds/"+h.ID, ""); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"status":"held"`) {
+		t.Errorf("the hold after the attempt: %d, %s", w.Code, w.Body)
+	}
+	if w := s.ask("DELETE", fmt.Sprintf("/api/holds/%s?token=%d", h.ID, h.Token), ""); w.Code != http.StatusNoContent {
+		t.Fatalf("the release: %d, %s", w.Code, w.Body)
+	}
+	if w := s.admin("DELETE", "/api/items/"+sku, ""); w.Code != http.StatusNoContent {
+		t.Errorf("after the release: %d, %s", w.Code, w.Body)
+	}
+	wantProblem(t, s.ask("GET", "/api/holds/"+h.ID, ""), http.StatusNotFound, "unknown_hold")
+}
+
 // A sale may say how long its holds last, within bounds, and only if it is sold by holds.
 func TestHoldSecondsOfASale(t *testing.T) {
 	s := embeddedHoldSite(t, holds.Config{})

@@ -57,6 +57,7 @@ var outcomes = []outcome{
 	{stock.ErrBacklog, http.StatusServiceUnavailable, "backlog", false},
 	{stock.ErrNotDurable, http.StatusServiceUnavailable, "not_durable", false},
 	{stock.ErrLimit, http.StatusConflict, "limit_reached", false}, // and holds.ErrLimit, which is the same
+	{stock.ErrHoldsOpen, http.StatusConflict, "holds_open", false},
 	{stock.ErrUnlimited, http.StatusBadRequest, "limit_unchecked", false},
 	{stock.ErrSoldOut, http.StatusConflict, "sold_out", false},
 	{stock.ErrOtherStrategy, http.StatusConflict, "other_strategy", false},

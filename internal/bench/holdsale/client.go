@@ -25,6 +25,8 @@ const (
 	// The pause between two tries of a request grows from firstPause to lastPause.
 	firstPause = 20 * time.Millisecond
 	lastPause  = 500 * time.Millisecond
+	// deletePause is the pause between two tries to delete an item with open holds.
+	deletePause = 100 * time.Millisecond
 )
 
 // client sends requests to the shops, each to the next shop, and again if no answer comes.
@@ -125,7 +127,11 @@ func (c *client) try(ctx context.Context, r request, v any) answer {
 
 // must is ask for what has to succeed.
 func (c *client) must(ctx context.Context, r request, v any) error {
-	a := c.ask(ctx, r, v)
+	return mustSucceed(ctx, r, c.ask(ctx, r, v))
+}
+
+// mustSucceed returns an error for any answer that is not a success.
+func mustSucceed(ctx context.Context, r request, a answer) error {
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -143,8 +149,15 @@ func (c *client) put(ctx context.Context, sku string, units int64) error {
 	return c.must(ctx, request{method: http.MethodPut, path: "/api/items/" + sku, body: item}, nil)
 }
 
+// delete removes an item when its last hold has ended.
 func (c *client) delete(ctx context.Context, sku string) error {
-	return c.must(ctx, request{method: http.MethodDelete, path: "/api/items/" + sku}, nil)
+	r := request{method: http.MethodDelete, path: "/api/items/" + sku}
+	for {
+		a := c.ask(ctx, r, nil)
+		if a.code != "holds_open" || !proc.Sleep(ctx, deletePause) {
+			return mustSucceed(ctx, r, a)
+		}
+	}
 }
 
 func (c *client) audit(ctx context.Context, sku string) (found web.Audit, err error) {

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -166,7 +167,7 @@ func (p *Process) passage(ctx context.Context) error {
 			return errCut
 		}
 		if frozen == nil {
-			return ctx.Err()
+			return cmp.Or(p.life.Err(), ctx.Err()) // who waits for its end may go on before ctx ends
 		}
 		select {
 		case <-frozen:

@@ -192,6 +192,17 @@ func (w *World) LoseLock(n int, why string) {
 	})
 }
 
+// LoseKeys removes all keys that the commands of the cell have named, as a Redis does that
+// begins with an older copy of its data, or with none.
+func (w *World) LoseKeys(why string) {
+	w.alone(func() {
+		e := w.trace.add("", Fault, why)
+		err := w.Side.Del(w.ctx, w.spaces[0].known()...).Err()
+		Need(err == nil, "the key could not be removed: %v", err)
+		w.show(e)
+	})
+}
+
 // JumpClocks sets the clocks of n servers ahead by the ttl. The time that the servers
 // tell does not jump with them: a server in memory has no clock that goes on from where
 // it was set. It is the leases that end.

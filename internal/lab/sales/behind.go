@@ -46,6 +46,10 @@ func Writers() []lab.Subject {
 	return []lab.Subject{
 		{Name: overwrite, About: "naive: a repair sets the counter to what the orders leave", Sells: true},
 		{Name: luaAtomic, About: "a script takes the units; a repair begins a new generation of the stock", Sells: true},
+		{Name: luaBatch, About: "a script takes the units of all buyers that wait; the repair is the same", Sells: true},
+		{Name: ackFirst, About: "naive: a consumer acknowledges orders before it writes them", Sells: true},
+		{Name: noClaim, About: "naive: nobody takes over what a dead consumer has read", Sells: true},
+		{Name: newID, About: "naive: each attempt writes the order under another id", Sells: true},
 		{Name: luaStream, About: "a stream of accepted orders; one transaction writes them and takes their units", Sells: true},
 	}
 }
@@ -71,7 +75,6 @@ type seller interface {
 	repair(ctx context.Context) error
 	// consume writes accepted orders until ctx ends.
 	consume(ctx context.Context, name string)
-	close()
 }
 
 // behind is one item whose orders are written by a subject of Writers.
@@ -134,6 +137,7 @@ func (b *behind) seller(rdb redis.UniversalClient, db *gorm.DB) seller {
 	lab.Need(ok, "%s sells nothing", name)
 	service := stock.New(stock.Config{
 		DB: db, Redis: rdb, Scripts: map[string]*stock.ScriptSeller{name: make(rdb, 0)}, Logger: slog.New(slog.DiscardHandler),
+		Mixed: true, // there is one strategy, which waits for no others
 	})
 	b.w.Cleanup(service.Close)
 	return realSeller{service, b}
@@ -172,8 +176,6 @@ func (r realSeller) consume(ctx context.Context, name string) {
 	r.Consume(ctx, stock.Consumer{Name: name, ClaimAfter: r.b.claimAfter(), Poll: pollEvery})
 }
 
-func (r realSeller) close() { r.Close() }
-
 // naiveSeller is package naive.
 type naiveSeller struct{ naive.Consumer }
 
@@ -190,8 +192,6 @@ func (n naiveSeller) consume(ctx context.Context, name string) {
 	n.Name = name
 	n.Run(ctx)
 }
-
-func (n naiveSeller) close() {}
 
 // soldOut reports whether a buyer was refused because nothing was left.
 func soldOut(err error) bool {
@@ -247,6 +247,7 @@ func (p *writer) writes() (done <-chan struct{}) {
 
 // verdict has all orders written, lets everybody else buy what can still be bought, and counts.
 func (b *behind) verdict() lab.Verdict {
+	b.w.Sleep(tick) // for what was let go just now
 	for _, stop := range b.stops {
 		stop()
 	}

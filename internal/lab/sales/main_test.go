@@ -9,5 +9,7 @@ import (
 
 func TestMain(m *testing.M) {
 	logging.Disable() // what go-redis would print it returns as well
-	goleak.VerifyTestMain(m)
+	// A client of a killed process tries to dial again, and notices only a second later that it
+	// is closed.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
 }

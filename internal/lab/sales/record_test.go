@@ -75,11 +75,24 @@ func TestRunsAreTheSame(t *testing.T) {
 			}
 			for i := range now {
 				if now[i] != first[i] {
-					t.Fatalf("two runs differ:\n%s\n%s", first[i], now[i])
+					t.Fatalf("two runs differ: %s", difference(first[i], now[i]))
 				}
 			}
 		}
 	})
+}
+
+// difference shows where two stories part, after what was last the same.
+func difference(a, b string) string {
+	one, other := strings.Split(a, "\n"), strings.Split(b, "\n")
+	n := 0
+	for n < min(len(one), len(other)) && one[n] == other[n] {
+		n++
+	}
+	rest := func(lines []string) string {
+		return strings.Join(lines[max(0, min(n-3, len(lines))):min(n+3, len(lines))], "\n")
+	}
+	return fmt.Sprintf("%s\n%s\nand\n%s", one[0], rest(one), rest(other))
 }
 
 // stories tells what happened in each cell.

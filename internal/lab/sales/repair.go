@@ -1,6 +1,7 @@
 package sales
 
 import (
+	"slices"
 	"strings"
 
 	"oversell/internal/lab"
@@ -9,7 +10,7 @@ import (
 )
 
 func repairScenarios() []lab.Scenario {
-	return []lab.Scenario{repairInFlight()}
+	return []lab.Scenario{repairInFlight(), repairAfterCrash(), stockKeyEvicted()}
 }
 
 func repairInFlight() lab.Scenario {
@@ -34,6 +35,89 @@ func repairInFlight() lab.Scenario {
 			return b.verdict()
 		},
 	}
+}
+
+func repairAfterCrash() lab.Scenario {
+	return lab.Scenario{
+		Anomaly: lab.Anomaly{
+			Name:     "repair-after-a-crash",
+			Sentence: "A process is killed when it has taken a unit and has not written the order. If nothing else is in flight, every repair puts the unit back on sale, the naive one too: that is why it is believed.",
+			Sequence: "Two units. A buys one, and its process is killed before the order is written, or, if orders are written behind the sale, when it is accepted. C repairs the stock. B buys.",
+			Source:   "mozilla-ai/otari#767: a process that dies between two writes leaks what it has reserved for ever",
+		},
+		NotApplicable: lacksRepair,
+		Requires:      []lab.Claim{had(wasTold, "A", "C"), had(hasOrder, "B")},
+		Run: func(w *lab.World) lab.Verdict {
+			b := openBehind(w, 2)
+			a, other, c := b.start("A"), b.start("B"), b.start("C")
+			if streams(w.Subject) {
+				a.killedAfter(a.buys, accepts)
+			} else {
+				a.killedAt(a.buys, writesOrder, nil)
+			}
+			c.repairs()
+			_ = other.buys()
+			return b.verdict()
+		},
+	}
+}
+
+// accepts matches the script that accepts an order.
+func accepts(cmd wire.Command) bool {
+	return cmd.Script() && slices.ContainsFunc(cmd.Args[2:], func(arg string) bool { return strings.HasSuffix(arg, ":stream") })
+}
+
+// killedAfter runs f until the reply to a command is on its way, and kills the process before
+// it arrives.
+func (p *writer) killedAfter(f func() error, match lab.Match) {
+	stop := lab.NewPause()
+	p.Inject(match, 1, "is killed before the reply arrives", stop.After)
+	done := p.begin(f)
+	p.mustPark(stop, done)
+	p.Kill()
+	p.w.Must(done, "the end of "+p.name)
+}
+
+func stockKeyEvicted() lab.Scenario {
+	return lab.Scenario{
+		Anomaly: lab.Anomaly{
+			Name:     "stock-key-evicted",
+			Sentence: "Redis evicts the key with the stock. A script that takes a missing key for 0 says that the item is sold out, until somebody repairs it.",
+			Sequence: "Two units. A buys one, and the order is written. The key of the stock is evicted. B buys. If B is told that the item is sold out, C repairs the stock, and B buys again.",
+			Source:   "sidekiq/sidekiq#2883: allkeys-lru evicts what was no cache",
+		},
+		Breaks:   lab.Only(overwrite, ackFirst, noClaim, newID),
+		Requires: []lab.Claim{had(hasOrder, "A", "B")},
+		Run: func(w *lab.World) lab.Verdict {
+			b := openBehind(w, 2)
+			a, other, c := b.start("A"), b.start("B"), b.start("C")
+			if streams(w.Subject) {
+				b.start("D").writes()
+			}
+			_ = a.buys()
+			w.Sleep(2 * b.claimAfter())
+			b.evict()
+			told := other.buys()
+			if !soldOut(told) {
+				return b.verdict()
+			}
+			v := w.Broke("B", "B is told that the item is sold out, and one unit is left")
+			c.repairs()
+			lab.Need(other.buys() == nil, "the repair did not help")
+			return v
+		},
+	}
+}
+
+// evict removes the key with the units from Redis.
+func (b *behind) evict() {
+	key := "oversell:{" + b.item.SKU + "}:stock:" + b.item.SaleID + ":" + b.item.Generation
+	if n, ok := b.audit.(naiveSeller); ok {
+		key = n.Keys()[0]
+	}
+	n, err := b.w.Side.Del(b.w.Context(), key).Result()
+	lab.Need(err == nil && n == 1, "the stock could not be evicted: %v", err)
+	b.w.Trace("", lab.Fault, "Redis evicts "+b.w.Readable(key))
 }
 
 // lacksRepair is for questions about repairs.

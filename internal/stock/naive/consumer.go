@@ -78,13 +78,11 @@ func (c Consumer) read(ctx context.Context) ([]redis.XMessage, error) {
 	return found[0].Messages, nil
 }
 
-// consume writes orders one by one, and acknowledges each.
+// consume writes orders one by one, and acknowledges them.
 func (c Consumer) consume(ctx context.Context, entries []redis.XMessage) error {
 	if c.AckFirst {
-		for _, e := range entries {
-			if err := c.acknowledge(ctx, e); err != nil {
-				return err
-			}
+		if err := c.acknowledge(ctx, entries); err != nil {
+			return err
 		}
 	}
 	for _, e := range entries {
@@ -95,19 +93,20 @@ func (c Consumer) consume(ctx context.Context, entries []redis.XMessage) error {
 		if err := c.write(ctx, id); err != nil && !errors.Is(err, gorm.ErrDuplicatedKey) {
 			return err
 		}
-		if c.AckFirst {
-			continue
-		}
-		if err := c.acknowledge(ctx, e); err != nil {
-			return err
-		}
 	}
-	return nil
+	if c.AckFirst {
+		return nil
+	}
+	return c.acknowledge(ctx, entries)
 }
 
-func (c Consumer) acknowledge(ctx context.Context, e redis.XMessage) error {
-	if err := c.Redis.XAck(ctx, c.stream(), group, e.ID).Err(); err != nil {
-		return fmt.Errorf("acknowledging an order: %w", err)
+func (c Consumer) acknowledge(ctx context.Context, entries []redis.XMessage) error {
+	ids := make([]string, len(entries))
+	for i, e := range entries {
+		ids[i] = e.ID
+	}
+	if err := c.Redis.XAck(ctx, c.stream(), group, ids...).Err(); err != nil {
+		return fmt.Errorf("acknowledging %d orders: %w", len(ids), err)
 	}
 	return nil
 }

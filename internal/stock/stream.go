@@ -41,6 +41,9 @@ const (
 	// maxDead is how many dead letters an item has at most. Older ones are removed.
 	maxDead = 10_000
 
+	// deadPrefix begins the place of an order that is a dead letter, see bury.lua.
+	deadPrefix = "dead:"
+
 	// streamPage is how many entries are read from a stream at once.
 	streamPage = 1_000
 )
@@ -261,29 +264,31 @@ func (s streams) bury(ctx context.Context, e entry, why refusal, deliveries int6
 // neither the stream nor the dead letters have the order.
 func (s streams) find(ctx context.Context, sku, orderID string) (found DeadLetter, ok bool, err error) {
 	k := keys{sku}
-	at, err := s.rdb.HGet(ctx, k.accepted(), orderID).Result()
-	if errors.Is(err, redis.Nil) {
-		return DeadLetter{}, false, nil
-	}
-	if err != nil {
-		return DeadLetter{}, false, fmt.Errorf("looking up order %s in the stream: %w", orderID, err)
-	}
-	key, at, dead := k.stream(), at, false
-	if letter, isDead := strings.CutPrefix(at, "dead:"); isDead {
-		key, at, dead = k.dead(), letter, true
-	}
-	messages, err := s.rdb.XRange(ctx, key, at, at).Result()
-	if err != nil || len(messages) == 0 {
-		if err != nil {
-			err = fmt.Errorf("looking up order %s in the stream: %w", orderID, err)
+	for last := ""; ; {
+		at, err := s.rdb.HGet(ctx, k.accepted(), orderID).Result()
+		if errors.Is(err, redis.Nil) || err == nil && at == last {
+			return DeadLetter{}, false, nil
 		}
-		return DeadLetter{}, false, err
+		if err != nil {
+			return DeadLetter{}, false, fmt.Errorf("looking up order %s in the stream: %w", orderID, err)
+		}
+		last = at
+		key, dead := k.stream(), strings.HasPrefix(at, deadPrefix)
+		if dead {
+			key, at = k.dead(), strings.TrimPrefix(at, deadPrefix)
+		}
+		messages, err := s.rdb.XRange(ctx, key, at, at).Result()
+		switch {
+		case err != nil:
+			return DeadLetter{}, false, fmt.Errorf("looking up order %s in the stream: %w", orderID, err)
+		case len(messages) == 0: // it has just been moved or removed: look again
+		case dead:
+			return parseDead(sku, messages[0]), true, nil
+		default:
+			e := parseEntry(sku, messages[0])
+			return DeadLetter{entry: e, Order: e.order}, true, nil
+		}
 	}
-	if dead {
-		return parseDead(sku, messages[0]), true, nil
-	}
-	e := parseEntry(sku, messages[0])
-	return DeadLetter{entry: e, Order: e.order}, true, nil
 }
 
 // byKey returns the accepted order of a sale that has an idempotency key.

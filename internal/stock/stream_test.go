@@ -301,6 +301,7 @@ func TestAFullStreamRefusesBuyers(t *testing.T) {
 		}
 		consume(t, service, stock.Consumer{})
 		wantStock(t, s.settled(t, service), 20, 15, 5, 5)
+		s.streamEmpties(t) // a consumer writes orders before it removes them
 		ids = append(ids, accept(t, s, service, 1)...)
 		wantStock(t, s.settled(t, service), 20, 14, 6, 6)
 		s.wantWritten(t, service, ids)
@@ -503,6 +504,53 @@ func TestTheRowRefusesWhatAnOlderStockSold(t *testing.T) {
 			t.Errorf("retrying with two units: %+v, %v", done, err)
 		}
 		wantStock(t, s.settled(t, service), 2, 0, 2, 2)
+	})
+}
+
+// An order that becomes a dead letter, or goes back to the stream, while somebody looks for it is
+// found all the same.
+func TestAnOrderIsFoundWhileItIsMoved(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		service := s.instance(t, nil)
+		s.put(t, service, 2)
+		remove := poison(t, s, 1)
+		id := accept(t, s, service, 1)[0]
+		hook := new(locktest.Hook)
+		s.rdb.AddHook(hook)
+		// between calls f after the place of the order was read, and before the order is.
+		between := func(f func()) *locktest.Rule {
+			return hook.On(locktest.Command("hget"), 1, func(_ context.Context, send func() error) error {
+				err := send()
+				f()
+				return err
+			})
+		}
+		buried := between(func() {
+			stop := consume(t, service, stock.Consumer{Tries: 1})
+			defer stop()
+			for letters := 0; letters == 0; pause() {
+				found, err := service.DeadLetters(t.Context(), s.sku)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				letters = len(found)
+			}
+		})
+		s.wantState(t, service, id, stock.StateAccepted)
+		requeued := between(func() {
+			if done, err := service.RetryDead(t.Context(), s.sku); err != nil || done.Requeued != 1 {
+				t.Errorf("retrying: %+v, %v", done, err)
+			}
+		})
+		s.wantState(t, service, id, stock.StateAccepted)
+		if buried.Hits() != 1 || requeued.Hits() != 1 {
+			t.Errorf("the order was moved %d and %d times, want once each", buried.Hits(), requeued.Hits())
+		}
+		remove()
+		consume(t, service, stock.Consumer{})
+		s.until(t, service, "the order is written", func(a stock.Audit) bool { return a.Orders == 1 })
+		s.wantState(t, service, id, stock.StateWritten)
 	})
 }
 

@@ -63,8 +63,12 @@ func (p program) run(ctx context.Context, args []string) int {
 		p.list()
 		return exitExpected
 	case o.schedules.asked():
-		if err := p.schedules(ctx, o.schedules); err != nil {
+		asExpected, err := p.schedules(ctx, o)
+		switch {
+		case err != nil:
 			return p.complain(err)
+		case !asExpected:
+			return exitUnexpected
 		}
 		return exitExpected
 	}

@@ -55,12 +55,21 @@ func (p program) table(o options, r lab.Report) (fresh bool, err error) {
 	if err != nil {
 		return true, err
 	}
+	return p.write(o, c)
+}
+
+// write rewrites the file with tables, or reports whether it is up to date.
+func (p program) write(o options, c change) (fresh bool, err error) {
 	if bytes.Equal(c.old, c.text) {
 		fmt.Fprintf(p.stderr, "lab: the tables in %s are as this run says\n", o.readme)
 		return true, nil
 	}
 	if o.check {
-		fmt.Fprintf(p.stderr, "lab: a table in %s is stale: go run ./cmd/lab -readme %[1]s\n", o.readme)
+		what := ""
+		if o.schedules.asked() {
+			what = "-search all "
+		}
+		fmt.Fprintf(p.stderr, "lab: a table in %s is stale: go run ./cmd/lab %s-readme %[1]s\n", o.readme, what)
 		return false, nil
 	}
 	return true, atomicfile.Write(o.readme, func(w io.Writer) error {

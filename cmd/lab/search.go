@@ -6,10 +6,13 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"os"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
 
+	"oversell/internal/atomicfile"
 	"oversell/internal/lab"
 	"oversell/internal/lab/search"
 	"oversell/internal/lab/show"
@@ -19,6 +22,7 @@ import (
 // schedules are the flags of -search and -replay.
 type schedules struct {
 	search, goal, replay string
+	record               string
 	buyers               int
 	goals                []search.Goal
 	subjects             []lab.Subject
@@ -33,6 +37,7 @@ func (s *schedules) define(fs *flag.FlagSet) {
 	fs.StringVar(&s.search, "search", "", "`STRATEGIES` of which to explore every schedule of a few buyers, separated by commas, or all")
 	fs.StringVar(&s.goal, "goal", "", "`GOALS` of -search and -replay, separated by commas: "+goalNames()+" (default all)")
 	fs.IntVar(&s.buyers, "buyers", 2, "`NUMBER` of buyers in -search and -replay, 2 or 3; there is one unit less")
+	fs.StringVar(&s.record, "record", "", "`FILE` to bring up to date with what -search finds, such as internal/lab/search/record.json")
 	fs.StringVar(&s.replay, "replay", "", "`SCHEDULE` to play, as -search prints it, such as v2_ttl/A.A.p3000.B.B.A.B")
 }
 
@@ -52,18 +57,24 @@ func (s *schedules) interpret(fs *flag.FlagSet) (err error) {
 		}
 	}
 	if !s.asked() {
-		if given(fs, "goal") || given(fs, "buyers") {
-			return errors.New("-goal and -buyers have no effect without -search or -replay")
+		if given(fs, "goal") || given(fs, "buyers") || given(fs, "record") {
+			return errors.New("-goal, -buyers and -record have no effect without -search or -replay")
 		}
 		return nil
 	}
 	fs.Visit(func(f *flag.Flag) {
-		if !slices.Contains([]string{"search", "goal", "buyers", "replay"}, f.Name) {
+		if !slices.Contains([]string{"search", "goal", "buyers", "replay", "record", "readme", "check"}, f.Name) {
 			err = cmp.Or(err, fmt.Errorf("-%s has no effect with -search or -replay", f.Name))
 		}
 	})
 	if err == nil && s.search != "" && s.replay != "" {
 		err = errors.New("-search and -replay are two things: give one of them")
+	}
+	if err == nil && s.replay != "" && (given(fs, "record") || given(fs, "readme") || given(fs, "check")) {
+		err = errors.New("-record, -readme and -check have no effect with -replay")
+	}
+	if err == nil && given(fs, "check") && !given(fs, "readme") {
+		err = errors.New("-check needs -readme")
 	}
 	if err == nil && (s.buyers < 2 || s.buyers > 3) {
 		err = fmt.Errorf("-buyers is %d, and must be 2 or 3", s.buyers)
@@ -119,31 +130,107 @@ func (s *schedules) interpretSearch() error {
 	return err
 }
 
-// schedules searches or replays.
-func (p program) schedules(ctx context.Context, s schedules) error {
+// schedules searches or replays. It returns false if a search has not found what is on
+// record, or if a table that -check checks is stale.
+func (p program) schedules(ctx context.Context, o options) (asExpected bool, err error) {
+	s := o.schedules
 	if s.replay != "" {
-		return p.replay(s)
+		return true, p.replay(s)
+	}
+	record, err := search.Recorded()
+	if err != nil {
+		return false, err
 	}
 	fmt.Fprintf(p.stdout, "%d buyers, %s; budget of a schedule: time passes, %v; lease %v\n", s.buyers, units(s.buyers), search.OneOfEach, lab.ScheduleTTL)
+	defer debug.SetGCPercent(debug.SetGCPercent(400)) // a search allocates much and keeps little
+	var found []search.Result
+	asExpected = true
 	for _, c := range s.subjects {
-		cfg := search.Config{Subject: c, Buyers: s.buyers, Faults: search.OneOfEach}
-		if terminal(p.stderr) {
-			cfg.Progress = func(states, open int) {
-				fmt.Fprintf(p.stderr, "\r\x1b[K%s: %d states, %d of them not explored yet", c.Name, states, open)
-			}
-		}
-		r, err := search.Search(ctx, cfg)
-		if terminal(p.stderr) {
-			fmt.Fprint(p.stderr, "\r\x1b[K")
-		}
+		r, err := p.searchOne(ctx, c, s.buyers)
 		if err != nil {
-			return err
+			return false, err
 		}
 		if err := p.found(s, r); err != nil {
-			return err
+			return false, err
+		}
+		if before, ok := record.Find(r.Strategy, r.Buyers); ok && s.record == "" && !r.Same(before) {
+			asExpected = false
+			fmt.Fprintf(p.stderr, "lab: %s is not as on record, with %d states and %d breaks: go run ./cmd/lab -search %[1]s -buyers %[4]d -record internal/lab/search/record.json\n",
+				r.Strategy, before.States, len(before.Breaks), r.Buyers)
+		}
+		found = append(found, r)
+	}
+	if len(found) > 1 {
+		p.summary(s.goals, found)
+	}
+	fresh, err := p.keep(o, record.With(found...))
+	return asExpected && fresh, err
+}
+
+// searchOne searches one strategy, and shows on a terminal how far it is.
+func (p program) searchOne(ctx context.Context, c lab.Subject, buyers int) (search.Result, error) {
+	cfg := search.Config{Subject: c, Buyers: buyers, Faults: search.OneOfEach}
+	if terminal(p.stderr) {
+		cfg.Progress = func(states, open int) {
+			fmt.Fprintf(p.stderr, "\r\x1b[K%s: %d states, %d of them not explored yet", c.Name, states, open)
+		}
+		defer fmt.Fprint(p.stderr, "\r\x1b[K")
+	}
+	return search.Search(ctx, cfg)
+}
+
+// summary prints the table of strategies and goals.
+func (p program) summary(goals []search.Goal, found []search.Result) {
+	var wall time.Duration
+	fmt.Fprintf(p.stdout, "\n%-13s", "")
+	for _, g := range goals {
+		fmt.Fprintf(p.stdout, " %-15s", g)
+	}
+	fmt.Fprintf(p.stdout, " %8s  %8s\n", "states", "time")
+	for _, r := range found {
+		fmt.Fprintf(p.stdout, "%-13s", r.Strategy)
+		for _, g := range goals {
+			text := "impossible"
+			if moves, ok := r.Breaks[g]; ok {
+				text = fmt.Sprintf("%d moves", search.MovesOf(moves))
+			}
+			fmt.Fprintf(p.stdout, " %-15s", text)
+		}
+		fmt.Fprintf(p.stdout, " %8d  %8v\n", r.States, r.Wall.Round(10*time.Millisecond))
+		wall += r.Wall
+	}
+	fmt.Fprintf(p.stdout, "in all %v\n", wall.Round(10*time.Millisecond))
+}
+
+// The marks in a Markdown file between which the table of the searches belongs.
+const (
+	searchBegin   = "<!-- search:begin -->"
+	searchBeginZH = "<!-- search:begin zh -->"
+	searchEnd     = "<!-- search:end -->"
+)
+
+// keep writes the record, and the table in a Markdown file, where that is asked for. It
+// returns false if a table that -check checks is stale.
+func (p program) keep(o options, r search.Record) (fresh bool, err error) {
+	if file := o.schedules.record; file != "" {
+		if err := atomicfile.Write(file, r.WriteJSON); err != nil {
+			return false, fmt.Errorf("-record: %w", err)
 		}
 	}
-	return nil
+	if o.readme == "" {
+		return true, nil
+	}
+	var c change
+	if c.old, err = os.ReadFile(o.readme); err != nil {
+		return false, fmt.Errorf("reading the file with the table: %w", err)
+	}
+	var ok bool
+	if c.text, ok = lab.ReplaceBetween(c.old, searchBegin, searchEnd, r.Markdown(search.English)); !ok {
+		if c.text, ok = lab.ReplaceBetween(c.old, searchBeginZH, searchEnd, r.Markdown(search.Chinese)); !ok {
+			return false, fmt.Errorf("%s: it has to have the lines %s and %s, in this order", o.readme, searchBegin, searchEnd)
+		}
+	}
+	return p.write(o, c)
 }
 
 func units(buyers int) string {
@@ -168,8 +255,7 @@ func (p program) found(s schedules, r search.Result) error {
 		if r.Buyers != 2 {
 			more, query = fmt.Sprintf(" -buyers %d", r.Buyers), fmt.Sprintf("?buyers=%d", r.Buyers)
 		}
-		n := strings.Count(moves, ".") + 1
-		fmt.Fprintf(p.stdout, "%-13s %-15s %d moves: %s\n", r.Strategy, goal, n, moves)
+		fmt.Fprintf(p.stdout, "%-13s %-15s %d moves: %s\n", r.Strategy, goal, search.MovesOf(moves), moves)
 		fmt.Fprintf(p.stdout, "  http://127.0.0.1:8080/#/play/%s/%s%s\n", r.Strategy, moves, query)
 		fmt.Fprintf(p.stdout, "  go run ./cmd/lab -replay %s/%s -goal %s%s\n", r.Strategy, moves, goal, more)
 	}

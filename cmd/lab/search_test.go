@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -54,5 +56,31 @@ func TestSearchRefuses(t *testing.T) {
 		if !strings.Contains(stderr, tt.want) {
 			t.Errorf("%s: %q, want %q in it", tt.args, stderr, tt.want)
 		}
+	}
+}
+
+// What several searches find is printed as a table, and a stale table in a file is noticed.
+func TestSearchWritesTheTable(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "table.md")
+	if err := os.WriteFile(file, []byte("# T\n<!-- search:begin -->\nold\n<!-- search:end -->\nend\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"-search", "none,v1", "-goal", "stuck", "-readme", file}
+	if _, stderr := runs(t, lab.Subjects(), exitUnexpected, append(args, "-check")...); !strings.Contains(stderr, "stale") {
+		t.Errorf("%q, want that the table is stale", stderr)
+	}
+	out, _ := runs(t, lab.Subjects(), exitExpected, args...)
+	if !strings.Contains(out, "v1_setnx      1 moves") || !strings.Contains(out, "none          impossible") {
+		t.Errorf("no table:\n%s", out)
+	}
+	runs(t, lab.Subjects(), exitExpected, append(args, "-check")...)
+	text, err := os.ReadFile(file)
+	if err != nil || !strings.HasPrefix(string(text), "# T\n") || !strings.HasSuffix(string(text), "<!-- search:end -->\nend\n") || strings.Contains(string(text), "old") {
+		t.Errorf("%v: the file is\n%s", err, text)
+	}
+	record := filepath.Join(t.TempDir(), "record.json")
+	runs(t, lab.Subjects(), exitExpected, "-search", "none", "-record", record)
+	if text, err = os.ReadFile(record); err != nil || !strings.Contains(string(text), `"strategy": "v9_cohort"`) {
+		t.Errorf("%v: the record is\n%s", err, text)
 	}
 }

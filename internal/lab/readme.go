@@ -30,7 +30,7 @@ var ErrMarks = errors.New("it has to have the lines " + TableBegin + " and " + T
 // ReplaceTable returns a Markdown text with the table of strategies replaced
 // by that of a report, which has to be of everything, and the same for the tables beside it.
 func ReplaceTable(text []byte, r Report) ([]byte, error) {
-	text, ok := replaceBetween(text, TableBegin, TableEnd, Table(r))
+	text, ok := ReplaceBetween(text, TableBegin, TableEnd, Table(r))
 	if !ok {
 		return nil, ErrMarks
 	}
@@ -41,15 +41,15 @@ func ReplaceTable(text []byte, r Report) ([]byte, error) {
 		if beside.of == nil {
 			continue
 		}
-		if with, ok := replaceBetween(text, beside.begin, beside.end, OutcomeTable(*beside.of)); ok {
+		if with, ok := ReplaceBetween(text, beside.begin, beside.end, OutcomeTable(*beside.of)); ok {
 			text = with
 		}
 	}
 	return text, nil
 }
 
-// replaceBetween replaces what is between two lines. It returns false if they are not there.
-func replaceBetween(text []byte, begin, end, table string) ([]byte, bool) {
+// ReplaceBetween replaces what is between two lines. It returns false if they are not there.
+func ReplaceBetween(text []byte, begin, end, table string) ([]byte, bool) {
 	head, rest, ok := bytes.Cut(text, []byte(begin+"\n"))
 	_, tail, ok2 := bytes.Cut(rest, []byte(end))
 	if !ok || !ok2 {

@@ -1,0 +1,106 @@
+package search
+
+import (
+	"cmp"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"oversell/internal/lab"
+)
+
+//go:embed record.json
+var recorded []byte
+
+// Record is what searches have found. Its JSON form is relied upon.
+type Record struct {
+	Goals   []Goal   `json:"goals"`
+	Results []Result `json:"results"` // by the number of buyers, then in the order of lab.Levels
+}
+
+// Recorded returns the record that this program was built with. A search of the same code
+// finds the same.
+func Recorded() (Record, error) {
+	var r Record
+	if err := json.Unmarshal(recorded, &r); err != nil {
+		return Record{}, fmt.Errorf("reading the record of the searches: %w", err)
+	}
+	return r, nil
+}
+
+// Find returns the result for a strategy and a number of buyers.
+func (r Record) Find(strategy string, buyers int) (Result, bool) {
+	i := slices.IndexFunc(r.Results, func(o Result) bool { return o.Strategy == strategy && o.Buyers == buyers })
+	if i < 0 {
+		return Result{}, false
+	}
+	return r.Results[i], true
+}
+
+// With returns the record with results in place of older ones.
+func (r Record) With(results ...Result) Record {
+	all := slices.DeleteFunc(slices.Clone(r.Results), func(o Result) bool {
+		return slices.ContainsFunc(results, func(n Result) bool { return n.Strategy == o.Strategy && n.Buyers == o.Buyers })
+	})
+	all = append(all, results...)
+	levels := lab.Levels()
+	slices.SortStableFunc(all, func(a, b Result) int {
+		return cmp.Or(cmp.Compare(a.Buyers, b.Buyers), cmp.Compare(slices.Index(levels, a.Strategy), slices.Index(levels, b.Strategy)))
+	})
+	return Record{Goals(), all}
+}
+
+// WriteJSON writes the record as Recorded reads it.
+func (r Record) WriteJSON(w io.Writer) error {
+	out := json.NewEncoder(w)
+	out.SetIndent("", " ")
+	return out.Encode(r)
+}
+
+// Same reports whether two searches have found the same.
+func (r Result) Same(o Result) bool {
+	return r.Strategy == o.Strategy && r.Buyers == o.Buyers && r.Faults == o.Faults && r.States == o.States && maps.Equal(r.Breaks, o.Breaks)
+}
+
+// MovesOf is how many moves a schedule has.
+func MovesOf(schedule string) int {
+	if schedule == "" {
+		return 0
+	}
+	return strings.Count(schedule, ".") + 1
+}
+
+// Words are those of the table, in a language.
+type Words struct{ Strategy, Buyers, Impossible, States string }
+
+// English and Chinese are the languages of the docs.
+var (
+	English = Words{"strategy", "buyers", "impossible", "states"}
+	Chinese = Words{"方案", "买家", "不可能", "状态数"}
+)
+
+// Markdown is the table of strategies and goals.
+func (r Record) Markdown(w Words) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "| %s | %s |", w.Strategy, w.Buyers)
+	for _, g := range Goals() {
+		fmt.Fprintf(&b, " %s |", g)
+	}
+	fmt.Fprintf(&b, " %s |\n|---|--:%s|--:|\n", w.States, strings.Repeat("|---", len(Goals())))
+	for _, o := range r.Results {
+		fmt.Fprintf(&b, "| `%s` | %d |", o.Strategy, o.Buyers)
+		for _, g := range Goals() {
+			if moves, ok := o.Breaks[g]; ok {
+				fmt.Fprintf(&b, " `%s` |", moves)
+			} else {
+				fmt.Fprintf(&b, " %s |", w.Impossible)
+			}
+		}
+		fmt.Fprintf(&b, " %d |\n", o.States)
+	}
+	return b.String()
+}

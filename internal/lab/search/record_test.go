@@ -1,0 +1,84 @@
+package search
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"oversell/internal/lab"
+)
+
+// The record has all strategies, and what a search of the quick ones finds now.
+func TestRecordIsUpToDate(t *testing.T) {
+	r, err := Recorded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range searched() {
+		if _, ok := r.Find(name, 2); !ok {
+			t.Errorf("%s with two buyers is not on record", name)
+		}
+	}
+	quick := []string{"none", "local", "watch", "v1_setnx", "v2_ttl", "v3_uuid", "v4_lua", "v5_reentrant", "v6_watchdog"}
+	for _, before := range r.Results {
+		if before.States > 10_000 || !slices.Contains(quick, before.Strategy) {
+			continue
+		}
+		now, err := Search(t.Context(), Config{Subject: subject(t, before.Strategy), Buyers: before.Buyers, Faults: before.Faults})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !now.Same(before) {
+			t.Errorf("%s with %d buyers: %+v; on record: %+v", before.Strategy, before.Buyers, now, before)
+		}
+	}
+}
+
+// Each break on record is replayed by the scheduler, also those of searches that take long.
+func TestRecordedBreaksAreReplayed(t *testing.T) {
+	r, err := Recorded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range r.Results {
+		for goal, moves := range o.Breaks {
+			if err := Replay(o.Strategy, o.Buyers, goal, moves); err != nil {
+				t.Errorf("%s with %d buyers, %s: %v", o.Strategy, o.Buyers, goal, err)
+			}
+		}
+	}
+}
+
+// The tables in the docs are those of the record.
+func TestDocsHaveTheRecord(t *testing.T) {
+	r, err := Recorded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, words := range map[string]Words{"results.md": English, "results.zh-CN.md": Chinese} {
+		text, err := os.ReadFile("../../../docs/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), r.Markdown(words)) {
+			t.Errorf("docs/%s has another table: go run ./cmd/lab -search all -readme docs/%[1]s", file)
+		}
+	}
+}
+
+// A result is replaced by a newer one of the same search, and the order stays.
+func TestRecordWith(t *testing.T) {
+	r := Record{}.With(Result{Strategy: "v2_ttl", Buyers: 2, States: 1}, Result{Strategy: "none", Buyers: 3}, Result{Strategy: "none", Buyers: 2})
+	r = r.With(Result{Strategy: "v2_ttl", Buyers: 2, States: 5})
+	var order []string
+	for _, o := range r.Results {
+		order = append(order, o.Strategy)
+	}
+	if found, _ := r.Find("v2_ttl", 2); found.States != 5 || !slices.Equal(order, []string{"none", "v2_ttl", "none"}) {
+		t.Errorf("%+v", r)
+	}
+	if _, err := lab.ParseMoves(""); err != nil || MovesOf("") != 0 || MovesOf("A.B") != 2 {
+		t.Error("no move is counted as one")
+	}
+}

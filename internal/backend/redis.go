@@ -3,6 +3,7 @@ package backend
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -70,6 +71,18 @@ func (s *RedisServer) Close() error {
 		return nil
 	}
 	return s.stop()
+}
+
+// EmbeddedRedis reports whether the server at a URL is an embedded one. Its errors are those of
+// DialRedis.
+func EmbeddedRedis(ctx context.Context, url string) (_ bool, err error) {
+	rdb, err := DialRedis(ctx, url, 1)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, rdb.Close()) }()
+	version, err := redisVersion(ctx, rdb)
+	return version == "", err
 }
 
 // RedisName describes the server behind rdb for the first lines of a report,

@@ -92,6 +92,10 @@ type Config struct {
 
 	Catalog catalog.List
 
+	// embedded is whether the Redis at RedisURL is an embedded one. A third-party lock gets no
+	// verdict there: how its waiters fare says nothing about a real server.
+	embedded bool
+
 	slack time.Duration // how long after its end a row's lease may still be held
 }
 

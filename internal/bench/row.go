@@ -320,6 +320,9 @@ func (r *run) expect(row *report.Row, o outcome) {
 		row.Differs = strings.Join(slices.DeleteFunc([]string{row.Differs, untrue}, func(s string) bool { return s == "" }), "; ")
 	}
 	row.Expected = row.Differs == ""
+	if row.Undecided && r.cfg.embedded {
+		row.Verdict = figures.NotComparable
+	}
 }
 
 // gently adapts an expectation to an open load: a strategy that breaks in a burst may hold

@@ -34,11 +34,16 @@ type Progress interface {
 // not all runs of one. When it fails or ctx is cancelled, it returns the finished rows
 // with the error: one of Check, of a shop or a backend, or the cause of ctx.
 func Run(ctx context.Context, cfg Config, p Progress) (rows []report.Row, err error) {
-	asked := cfg
-	cfg = cfg.WithDefaults()
-	if err := cfg.Check(); err != nil {
+	if err := cfg.WithDefaults().Check(); err != nil {
 		return nil, err
 	}
+	if len(cfg.Targets) == 0 {
+		if cfg.embedded, err = backend.EmbeddedRedis(ctx, cfg.RedisURL); err != nil {
+			return nil, err
+		}
+	}
+	asked := cfg
+	cfg = cfg.WithDefaults()
 	if cfg.chaotic() {
 		return runChaos(ctx, cfg, p)
 	}
@@ -141,9 +146,9 @@ const maxTries = 4
 func tolerable(ttl time.Duration) time.Duration { return ttl / 5 }
 
 // undisturbed runs a row. The first run without a stall is final. So is a run that matches
-// the expectation at once, the last try, and any run of shops that the bench did not start,
-// whose stalls are unknown. Each further try has twice the ttl, and tolerates twice the
-// stall. Discarded runs stay in the report.
+// an expectation at once, one that is not comparable, the last try, and any run of shops that
+// the bench did not start, whose stalls are unknown. Each further try has twice the ttl, and
+// tolerates twice the stall. Discarded runs stay in the report.
 func (b *runner) undisturbed(ctx context.Context, name string, c catalog.Condition) (report.Row, error) {
 	strategy, err := b.cfg.Catalog.Find(name)
 	if err != nil {
@@ -168,7 +173,7 @@ func (b *runner) undisturbed(ctx context.Context, name string, c catalog.Conditi
 		stalled := max(b.stalls.Get(), b.fleet.stalled())
 		row.TTL, row.Stalled, row.Discarded = cfg.TTL.String(), figures.Milliseconds(stalled), discarded
 		first := len(discarded) == 0
-		if stalled <= tolerable(cfg.TTL) || first && row.Expected || row.Untrue() != "" || len(discarded) == maxTries-1 {
+		if stalled <= tolerable(cfg.TTL) || first && row.Expected && !row.Undecided || row.Verdict == figures.NotComparable || row.Untrue() != "" || len(discarded) == maxTries-1 {
 			return row, nil
 		}
 		discarded = append(discarded, report.Discarded{TTL: row.TTL, Verdict: row.Verdict, Differs: row.Differs, Stalled: row.Stalled})

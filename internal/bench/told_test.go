@@ -61,6 +61,23 @@ func TestShopThatLies(t *testing.T) {
 	}
 }
 
+// A library's lock is judged on a real Redis only: on an embedded one its waiters fare worse.
+func TestThirdPartyLocksAreJudgedOnARealRedis(t *testing.T) {
+	for kind, judged := range map[string]bool{"embedded": false, "local": true} {
+		t.Run(kind, func(t *testing.T) {
+			cfg := config(t, kind)
+			cfg.Strategies, cfg.Requests, cfg.Stock = []string{"redislock", "v9_cohort"}, 40, 10
+			rows := run(t, cfg)
+			if got := rows["redislock/calm"].Verdict; (got != figures.NotComparable) != judged {
+				t.Errorf("the verdict on redislock is %q", got)
+			}
+			if got := rows["v9_cohort/calm"].Verdict; got != figures.OK {
+				t.Errorf("the verdict on v9_cohort is %q", got)
+			}
+		})
+	}
+}
+
 // A shop that tells the truth is not accused, with keys or without.
 func TestShopThatTellsTheTruth(t *testing.T) {
 	for _, keys := range []bench.Keys{bench.NoKeys, bench.UniqueKeys, bench.PairedKeys} {

@@ -14,6 +14,10 @@ const (
 	Stuck     Verdict = "stuck"     // as Undersold, and at the end nobody got in any more
 	Unknown   Verdict = "unknown"   // whether it oversold depends on unknown outcomes
 	Reloaded  Verdict = "reloaded"  // cache: the cold key was loaded more than once
+
+	// NotComparable is no verdict: a third-party lock ran on another server than the one it
+	// was written for.
+	NotComparable Verdict = "not comparable"
 )
 
 // Run is the input of a verdict on a sale.

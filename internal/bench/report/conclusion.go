@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"oversell/internal/catalog"
+	"oversell/internal/figures"
 )
 
 // Conclusion says whether the rows match the catalog's expectations, which do not,
@@ -36,18 +37,32 @@ func Unfinished(rows int, m Manifest) string {
 	return fmt.Sprintf("Not finished: %d of %s done.\n", rows, Plural(planned, what))
 }
 
-// undecided names the strategies for which the catalog has no expectation.
+// undecided names the strategies for which the catalog has no expectation, and those whose rows
+// have no verdict.
 func (r Report) undecided() string {
-	var names []string
+	var open, incomparable []string
 	for _, row := range r.Rows {
-		if row.Undecided && !slices.Contains(names, row.Strategy) {
-			names = append(names, row.Strategy)
+		switch {
+		case row.Verdict == figures.NotComparable:
+			incomparable = append(incomparable, row.Strategy)
+		case row.Undecided:
+			open = append(open, row.Strategy)
 		}
 	}
-	if len(names) == 0 {
-		return ""
+	text := ""
+	if names := distinct(open); names != "" {
+		text = fmt.Sprintf("No expectation for %s: which waiters these locks serve is left to chance.\n", names)
 	}
-	return fmt.Sprintf("No expectation for %s: which waiters these locks serve is left to chance.\n", strings.Join(names, ", "))
+	if names := distinct(incomparable); names != "" {
+		text += fmt.Sprintf("Not comparable here: %s. These locks were written for a real Redis, and their waiters fare worse on an\nembedded one: use -redis local.\n", names)
+	}
+	return text
+}
+
+// distinct joins the names, each once.
+func distinct(names []string) string {
+	slices.Sort(names)
+	return strings.Join(slices.Compact(names), ", ")
 }
 
 // leases names the strategies whose servers granted another lease than was asked for.

@@ -276,6 +276,10 @@ func TestConclusionCountsWhatIsExpected(t *testing.T) {
 	if got := r.Conclusion(); !strings.Contains(got, "All 3 rows with an expectation matched the catalog's expectations.") {
 		t.Errorf("it says %q", got)
 	}
+	r.Rows[3].Verdict = figures.NotComparable
+	if got := r.Conclusion(); !strings.Contains(got, "Not comparable here: redislock.") || strings.Contains(got, "No expectation for") {
+		t.Errorf("of one on an embedded Redis it says %q", got)
+	}
 	r.Rows = r.Rows[3:]
 	if got := r.Conclusion(); strings.Contains(got, "match") {
 		t.Errorf("of one of which nothing is expected it says %q", got)

@@ -13,9 +13,11 @@ const marks = {
   unknown: "unknown",
 };
 
+const signs = { ok: "✓", "not comparable": "–" };
+
 /** verdict is the verdict on a row, as a mark. */
 export const verdict = ({ verdict: name }) =>
-  el(`span.mark.${marks[name] ?? "unknown"}`, `${name === "ok" ? "✓" : "✗"} ${named(`verdict.${name}`, name)}`);
+  el(`span.mark.${marks[name] ?? "unknown"}`, `${signs[name] ?? "✗"} ${named(`verdict.${name}`, name)}`);
 
 /** bar is a number, and a bar whose full width is most. */
 function bar(value, most, kind) {
@@ -59,7 +61,7 @@ export function results({ id, settings, redis = "", db = "", ...run }) {
   const line = (row) =>
     el("tr", { "data-strategy": row.strategy, "data-condition": row.condition },
       el("th", { scope: "row" }, row.strategy), el("td", named(`condition.${row.condition}`, row.condition)),
-      el("td", verdict(row),
+      el("td", verdict(row), row.verdict === "not comparable" && el("span.small", ` ${t("results.realRedis")}`),
         row.expected === false && el("span.small", { title: row.differs ?? "" }, ` ${t("results.unexpected")}`)),
       shown.map(([name, show]) => el("td.number", { "data-figure": name }, show(row, most))));
   return [el("h2", t("run.results")),

@@ -46,7 +46,8 @@ func TestMutantsAreNoticed(t *testing.T) {
 				t.Fatalf("%s fails without a fault", m.Stage)
 			}
 		}
-		with := overlay(t, dir, &m)
+		e := m.edit()
+		with := overlay(t, dir, &e)
 		byPackage, byLab := noticed(t, with, m), seen(t, dir, with, m)
 		fmt.Fprintf(&table, "%-8s %-4s %s: %s\n", mark(byPackage), mark(byLab), m.path(), m.Breaks)
 		if !byPackage {
@@ -68,16 +69,16 @@ func mark(noticed bool) string {
 
 // overlay writes the overlay file that makes go build use the mutant's text,
 // and returns its path.
-func overlay(t *testing.T, dir string, m *mutant) string {
+func overlay(t *testing.T, dir string, e *edit) string {
 	t.Helper()
 	replace := map[string]string{}
-	if m != nil {
-		path, err := filepath.Abs(filepath.Join(root, m.path()))
+	if e != nil {
+		path, err := filepath.Abs(filepath.Join(root, e.path))
 		if err != nil {
 			t.Fatal(err)
 		}
-		text := filepath.Join(dir, "mutated"+filepath.Ext(m.File))
-		if err := os.WriteFile(text, []byte(mutated(t, *m)), 0o600); err != nil {
+		text := filepath.Join(dir, "mutated"+filepath.Ext(e.path))
+		if err := os.WriteFile(text, []byte(mutated(t, *e)), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		replace[path] = text
@@ -87,13 +88,55 @@ func overlay(t *testing.T, dir string, m *mutant) string {
 		t.Fatal(err)
 	}
 	name := filepath.Join(dir, "overlay.json")
-	if m == nil {
+	if e == nil {
 		name = filepath.Join(dir, "none.json")
 	}
 	if err := os.WriteFile(name, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return name
+}
+
+// Each fault in a sale is noticed by the test that it names, and by that one without the
+// fault it is not.
+func TestMutantsOfSalesAreNoticed(t *testing.T) {
+	pick, err := regexp.Compile(*only)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	none := overlay(t, dir, nil)
+	sound := map[string]bool{}
+	for _, m := range ofSales() {
+		if !pick.MatchString(m.File + " " + m.Breaks) {
+			continue
+		}
+		if id := m.tests() + m.Test; !sound[id] {
+			sound[id] = true
+			if out, failed := m.fails(t, none); failed {
+				t.Fatalf("%s of %s fails without a fault:\n%s", m.Test, m.tests(), out)
+			}
+		}
+		e := m.edit()
+		out, failed := m.fails(t, overlay(t, dir, &e))
+		name, _, _ := strings.Cut(m.Test, "/")
+		if !failed || !strings.Contains(out, "--- FAIL: "+name) {
+			t.Errorf("%s of %s does not notice that %s: %q instead of %q in %s\n%s", m.Test, m.tests(), m.Breaks, m.New, m.Old, m.File, out)
+			continue
+		}
+		t.Logf("%s notices that %s", m.Test, m.Breaks)
+	}
+}
+
+// fails runs the test that the mutant names.
+func (m saleMutant) fails(t *testing.T, overlay string) (out string, failed bool) {
+	t.Helper()
+	var match []string
+	for part := range strings.SplitSeq(m.Test, "/") {
+		match = append(match, "^"+part+"$")
+	}
+	out, code := run(t, "go", "test", "-overlay", overlay, "-count=1", "-vet=off", "-failfast", "-timeout=90s", "-run", strings.Join(match, "/"), "./"+m.tests())
+	return out, code != 0
 }
 
 // noticed reports whether the tests of the mutant's stage fail.

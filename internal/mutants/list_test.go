@@ -14,7 +14,9 @@ type mutant struct {
 // path is the mutated file, from the root of the module.
 func (m mutant) path() string { return path.Join("internal/locks", m.Stage, m.File) }
 
-// all returns the mutants, by stage.
+func (m mutant) edit() edit { return edit{m.path(), m.Old, m.New} }
+
+// all returns the mutants of locks, by stage.
 func all() []mutant {
 	list := []mutant{
 		{"v2_ttl", "mutex.go", `"held", m.ttl)`, `"held", 0)`, "the lock of a dead holder stays", true},

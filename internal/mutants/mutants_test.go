@@ -9,27 +9,57 @@ import (
 
 const root = "../.."
 
-// mutated returns the text of the mutant's file with the fault applied.
-func mutated(t *testing.T, m mutant) string {
+// edit is a change of a file.
+type edit struct{ path, old, new string }
+
+// mutated returns the text of the file with the change applied.
+func mutated(t *testing.T, e edit) string {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(root, m.path()))
+	b, err := os.ReadFile(filepath.Join(root, e.path))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := strings.Count(string(b), m.Old); n != 1 || m.Old == m.New {
-		t.Errorf("%s has %d times %q, which is to be replaced by %q: bring internal/mutants/list_test.go up to date", m.path(), n, m.Old, m.New)
+	if n := strings.Count(string(b), e.old); n != 1 || e.old == e.new {
+		t.Errorf("%s has %d times %q, which is to be replaced by %q: bring the lists in internal/mutants up to date", e.path, n, e.old, e.new)
 	}
-	return strings.Replace(string(b), m.Old, m.New, 1)
+	return strings.Replace(string(b), e.old, e.new, 1)
 }
 
 func TestEachFaultCanBePutIn(t *testing.T) {
-	seen := map[string]bool{}
+	breaks := map[edit]string{}
+	add := func(e edit, what string) {
+		mutated(t, e)
+		if _, twice := breaks[e]; twice || what == "" {
+			t.Errorf("%s: %q is there twice, or does not say what it breaks", e.path, e.old)
+		}
+		breaks[e] = what
+	}
 	for _, m := range all() {
-		mutated(t, m)
-		if id := m.path() + m.Old + m.New; seen[id] || m.Breaks == "" {
-			t.Errorf("%s: %q is there twice, or does not say what it breaks", m.path(), m.Old)
-		} else {
-			seen[id] = true
+		add(m.edit(), m.Breaks)
+	}
+	for _, m := range ofSales() {
+		add(m.edit(), m.Breaks)
+	}
+}
+
+// Each fault in a sale names tests that are there.
+func TestFaultsOfSalesNameTheirTests(t *testing.T) {
+	for _, m := range ofSales() {
+		found := false
+		files, err := filepath.Glob(filepath.Join(root, m.tests(), "*_test.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		name, _, _ := strings.Cut(m.Test, "/")
+		for _, file := range files {
+			b, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found = found || strings.Contains(string(b), "func "+name+"(t *testing.T)")
+		}
+		if !found {
+			t.Errorf("%s has no %s, which is to notice that %s", m.tests(), name, m.Breaks)
 		}
 	}
 }

@@ -112,6 +112,41 @@ func TestWrongToken(t *testing.T) {
 	})
 }
 
+// A transition changes the row only if that has the token that was read. A hold whose row was
+// made anew in between, under the same id, belongs to somebody else.
+func TestTransitionCarriesTheToken(t *testing.T) {
+	holdstest.Each(t, 1, stage, func(t *testing.T, s *holdstest.Site) {
+		for name, end := range map[string]func(h holds.Hold) error{
+			"claim":   s.Pay,
+			"release": func(h holds.Hold) error { return s.Release(t.Context(), h.ID, h.Token) },
+			"sweep": func(h holds.Hold) error {
+				s.Expire(h)
+				n, err := s.Sweep(t.Context(), h.SKU, 10)
+				if err == nil && n == 0 {
+					err = errLost
+				}
+				return err
+			},
+		} {
+			s.Put(1)
+			h := s.Hold("a")
+			s.SQL.On(func(statement string) bool { return statement == "BEGIN" }, func(_ context.Context, send func() error) error {
+				if err := s.DB.Exec("UPDATE oversell_holds SET token = token + 1 WHERE id = ?", h.ID).Error; err != nil {
+					t.Error(err)
+				}
+				return send()
+			})
+			if err := end(h); !errors.Is(err, errLost) {
+				t.Errorf("%s: got %v, want %v", name, err, errLost)
+			}
+			s.SQL.On(nil, nil)
+			if f := s.Figures(); f.Sold != 0 || f.Left != 0 {
+				t.Errorf("%s: %+v, want the unit held", name, f)
+			}
+		}
+	})
+}
+
 // A payment that has paid for one hold does not pay for another.
 func TestPaymentPaysOnce(t *testing.T) {
 	holdstest.Each(t, 2, stage, func(t *testing.T, s *holdstest.Site) {

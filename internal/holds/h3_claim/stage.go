@@ -18,7 +18,7 @@
 //   - a process whose clock is wrong does no harm: TestClocksDiffer
 //   - a hold of a sale that is over cannot be paid: TestOldSaleIsStillPaid
 //   - a commit whose reply was lost is looked up: TestLostCommit
-//   - the token of another hold ends nothing: TestWrongToken
+//   - the token of another hold ends nothing: TestWrongToken, TestTransitionCarriesTheToken
 //
 // Breaks:
 //   - a payment that was captured and gets no order has to be refunded, and that is not

@@ -83,7 +83,8 @@ type behind struct {
 	audit seller // at which the others buy in the end, past all faults
 	books bookkeeper
 
-	stops []func() // end the consumers
+	stops  []func()        // end the consumers
+	denied map[string]bool // accepted orders whose buyers were told that they are not
 }
 
 // bookkeeper remembers which orders were accepted. It is safe for concurrent use.
@@ -256,11 +257,16 @@ func (b *behind) verdict() lab.Verdict {
 	if _, broken := b.counted(rest); broken.Outcome != "" {
 		return broken
 	}
-	lost, broken := b.lost()
-	switch {
-	case broken.Outcome != "":
-		return broken
-	case lost > 0:
+	for _, id := range b.books.accepted {
+		written := b.written(id)
+		switch {
+		case written && b.denied[id]:
+			return b.w.Broke("", "an order is written, and its buyer was told that it is not accepted")
+		case !written && !b.denied[id]:
+			return b.w.Broke("", "an order that was accepted is not written")
+		}
+	}
+	if len(b.denied) > 0 {
 		return lab.Holds.Because("%d of %d units were sold, and the buyer of an accepted order is told that it is not", b.units, b.units)
 	}
 	return lab.Holds.Because("%d of %d units were sold, each once", b.units, b.units)
@@ -288,24 +294,28 @@ func (b *behind) sellRest() (rest int64) {
 	return 0
 }
 
-// lost counts the accepted orders of which the buyers are told that they are not. One that is
-// neither written nor refused breaks the promise.
-func (b *behind) lost() (n int, broken lab.Verdict) {
-	service, ok := b.audit.(realSeller)
-	if !ok {
-		return 0, lab.Verdict{}
-	}
+// ask has the buyers of accepted orders ask what has become of them, when Redis has lost some.
+func (b *behind) ask() {
+	b.denied = make(map[string]bool)
 	for _, id := range b.books.accepted {
-		order, err := service.OrderState(b.w.Context(), b.item.SKU, id)
-		switch {
-		case err == nil && order.State == stock.StateWritten:
-		case err == nil && order.State == stock.StateNotAccepted, errors.Is(err, stock.ErrUnknownOrder):
-			n++
-		default:
-			return n, b.w.Broke("", "an order was accepted, and is neither written nor refused: %v %v", order.State, err)
+		if !b.written(id) {
+			b.denied[id] = true
+			b.w.Note("", "the buyer of an accepted order asks, and is told that it is not")
 		}
 	}
-	return n, lab.Verdict{}
+}
+
+// written reports whether an accepted order is in the database. If it is not, it must have
+// been refused.
+func (b *behind) written(id string) bool {
+	service, ok := b.audit.(realSeller)
+	lab.Need(ok, "nobody can tell what has become of an order")
+	order, err := service.OrderState(b.w.Context(), b.item.SKU, id)
+	if errors.Is(err, stock.ErrUnknownOrder) || err == nil && order.State == stock.StateNotAccepted {
+		return false
+	}
+	lab.Need(err == nil && order.State == stock.StateWritten, "the state of an order is %q: %v", order.State, err)
+	return true
 }
 
 // forget removes what the cell has left on servers that outlive it.

@@ -1,0 +1,62 @@
+package mutants
+
+import (
+	"cmp"
+	"path"
+)
+
+// A saleMutant is a fault in a sale: in the last stage of a hold, in the consumer of accepted
+// orders, or in the repair of a stock.
+type saleMutant struct {
+	File     string // from the root of the module
+	Old, New string // the text to replace, which occurs once, and its replacement
+	Breaks   string // what goes wrong
+	Test     string // notices it
+	In       string // the package of the test; "": that of the file
+}
+
+func (m saleMutant) edit() edit { return edit{m.File, m.Old, m.New} }
+
+// tests is the folder of the test.
+func (m saleMutant) tests() string { return cmp.Or(m.In, path.Dir(m.File)) }
+
+// inTheLab is the package whose tests run the cells of the lab on sales.
+const inTheLab = "internal/lab/sales"
+
+// ofSales returns the mutants of sales.
+func ofSales() []saleMutant {
+	const (
+		write = "internal/holds/h3_claim/write.go"
+		stage = "internal/holds/h3_claim/stage.go"
+		found = "internal/holds/h3_claim/outcome.go"
+		eats  = "internal/stock/consumer.go"
+		judge = "internal/stock/stream_write.go"
+		heals = "internal/stock/repair.go"
+	)
+	return []saleMutant{
+		{write, `AND token = ? AND`, `AND (token = ? OR 1 = 1) AND`, "a transition does not carry the token", "TestTransitionCarriesTheToken", ""},
+		{found, `if err == nil && h.Token != token {`, `if false {`, "the token of another hold ends a hold", "TestWrongToken", ""},
+		{write, `due := "expires_at > "`, `due := "0 < "`, "a hold that has expired is paid", "TestHoldsInCalm", ""},
+		{write, `AND status = 'held' AND "+due`, `AND status <> '' AND "+due`, "a hold ends twice", "TestDoubleRelease", ""},
+		{write, `units + ? <= ?)"`, `units + ? <= ? OR 1 = 1)"`, "the limit is not part of the step", "TestLimitRaced", ""},
+		{write, `AND remaining >= ?"`, `AND ? IS NOT NULL"`, "the stock is not part of the step", "TestRush", ""},
+		{write, `remaining = remaining + ?,`, `remaining = remaining + 0 * ?,`, "a hold that ends gives no units back", "TestHoldsInCalm", ""},
+		{write, `units = units - ?`, `units = units - 0 * ?`, "a hold that ends counts for the limit of its buyer", "TestHoldsInCalm", ""},
+		{write, `WHERE sku = ? AND sale_id = ?"+s.sql.Share`, `WHERE sku = ? AND (sale_id = ? OR 1 = 1)"+s.sql.Share`, "a hold of a sale that is over is paid", "TestOldSaleIsStillPaid", ""},
+		{stage, "		return s.insertOrder(ctx, tx, order)\n	})\n", "		return nil\n	})\n	if err == nil {\n		err = s.inTx(ctx, func(tx *sql.Tx) error { return s.insertOrder(ctx, tx, order) })\n	}\n", "the order is not in the transaction of its hold", "TestPaymentPaysOnce", ""},
+		{stage, "		return s.insert(ctx, tx, r)\n	})\n", "		return nil\n	})\n	if err == nil {\n		err = s.inTx(ctx, func(tx *sql.Tx) error { return s.insert(ctx, tx, r) })\n	}\n", "the hold is not in the transaction that takes its units", "TestCrashAfterTake", ""},
+
+		{eats, `		fates, err := r.service.store.writeAccepted(`, "		_ = r.service.streams.settle(ctx, r.sku, entries)\n		fates, err := r.service.store.writeAccepted(", "orders are acknowledged before they are written", "TestEverythingIsAsOnRecord/behind", inTheLab},
+		{eats, `if time.Since(r.claimed) >= r.ClaimAfter/4 {`, `if false {`, "nobody takes over what a dead consumer has read", "TestDeadConsumersLoseNothing", ""},
+		{"internal/stock/stream.go", `ID: text("id"), SKU: sku`, `ID: fmt.Sprint(time.Now().UnixNano()), SKU: sku`, "each attempt writes the order under another id", "TestDeadConsumersLoseNothing", ""},
+		{judge, `case written[e.order.ID]:`, `case false:`, "an order that is written is not recognised", "TestAcceptedOrdersAreWrittenBeforeACount", ""},
+		{judge, `case e.order.Quantity > left:`, `case false:`, "orders are written for units that there are not", "TestTheRowRefusesWhatAnOlderStockSold", ""},
+		{judge, `gorm.Expr("remaining - ?", units)`, `gorm.Expr("remaining - 0 * ?", units)`, "orders do not take their units from the row", "TestTheRowRefusesWhatAnOlderStockSold", ""},
+		{judge, `case e.generation != item.Generation || e.order.SaleID != item.SaleID:`, `case e.order.SaleID != item.SaleID:`, "an order is written after its buyer was told that it is not", "TestEverythingIsAsOnRecord/behind", inTheLab},
+
+		{heals, `return s.beginGeneration(ctx, tx, item, item.Family, left)`, `return s.stock.rdb.Set(ctx, keys{item.SKU}.stock(item.generation()), left, 0).Err()`, "the repair overwrites the stock, with no mark", "TestRepairDuringASaleOversellsOnlyIfItOverwrites", ""},
+		{"internal/stock/store.go", "` WHERE sku = ? AND generation = ?\"", "` WHERE sku = ? AND (generation = ? OR 1 = 1)\"", "an order is written although its units are on sale again", "TestRepairDuringASaleOversellsOnlyIfItOverwrites", ""},
+		{heals, `if err := s.endStream(ctx, tx, item); err != nil {`, `if err != nil {`, "the repair counts without the accepted orders", "TestEverythingIsAsOnRecord/behind", inTheLab},
+		{"internal/stock/change.go", `max(0, item.Initial-sold-elsewhere)`, `max(0, item.Initial-sold-0*elsewhere)`, "the repair puts units on sale that wait elsewhere", "TestRepairLeavesUnitsThatWaitElsewhere", ""},
+	}
+}

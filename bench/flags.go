@@ -269,6 +269,12 @@ func flags(o *options, t *texts) *flag.FlagSet {
 
 // interpret parses the texts and checks the configuration.
 func (o *options) interpret(fs *flag.FlagSet, t texts) (err error) {
+	if o.servers.Redlock == "" {
+		o.servers.Redlock = "embedded"
+		if o.redis == "local" {
+			o.servers.Redlock = o.redis
+		}
+	}
 	if t.workload == workloadLock {
 		return o.interpretLock(fs, t)
 	}
@@ -311,12 +317,6 @@ func (o *options) interpret(fs *flag.FlagSet, t texts) (err error) {
 	}
 	if len(o.Conditions) == 0 {
 		o.Conditions = o.defaultConditions()
-	}
-	if o.servers.Redlock == "" {
-		o.servers.Redlock = "embedded"
-		if o.redis == "local" {
-			o.servers.Redlock = o.redis
-		}
 	}
 	o.Keeper = stock.Backend(t.keeper)
 	if err := o.streamSeams(t); err != nil {

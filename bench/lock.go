@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"oversell/internal/backend"
+	"oversell/internal/backend/lockservers"
 	"oversell/internal/bench"
 	"oversell/internal/bench/report"
 	"oversell/internal/lockbench"
@@ -53,7 +54,7 @@ type crowd struct {
 }
 
 // forLock are the flags that the workload uses.
-var forLock = []string{"redis", "requests", "instances", "workload", "strategies", "conditions", "ttl", "wait", "repeat", "json"}
+var forLock = []string{"redis", "redlock", "etcd", "zookeeper", "requests", "instances", "workload", "strategies", "conditions", "ttl", "wait", "repeat", "json"}
 
 // checkLine refuses flags that a workload does not use.
 func checkLine(line *flag.FlagSet, workload string, used []string) (err error) {
@@ -76,6 +77,9 @@ func (o *options) interpretLock(fs *flag.FlagSet, t texts) error {
 	}
 	if given(fs, "instances") {
 		c.Processes = o.Instances
+	}
+	for i, name := range c.Names {
+		c.Names[i] = lockbench.Contenders().Expand(name)
 	}
 	if len(c.conditions) == 0 {
 		c.conditions = []string{"calm"}
@@ -150,7 +154,12 @@ func (o options) measureLock(ctx context.Context, stderr io.Writer) (report lock
 		show = crowdBar{bar}
 	}
 	c := *o.crowd
-	c.RedisURL = server.URL
+	others, err := lockservers.Serve(ctx, o.servers, lockbench.Contenders().Needs(c.Names)...)
+	if err != nil {
+		return report, err
+	}
+	defer func() { err = errors.Join(err, others.Close()) }()
+	c.RedisURL, c.Servers = server.URL, others.Addresses
 	rdb, err := backend.DialRedis(ctx, server.URL, 1)
 	if err != nil {
 		return report, err
@@ -161,6 +170,7 @@ func (o options) measureLock(ctx context.Context, stderr io.Writer) (report lock
 		return report, err
 	}
 	report.Manifest = c.manifest(name, o.given)
+	report.Manifest.Servers = others.Names
 	for round := range c.repeat {
 		for _, condition := range c.conditions {
 			c.Fault = faults()[condition]

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"oversell/internal/catalog"
 	"oversell/internal/lockbench"
 )
 
@@ -43,6 +44,35 @@ func TestLockWorkload(t *testing.T) {
 	}
 }
 
+// Each lock of the shop can be measured alone, also those that need other servers, and by the
+// name that the shop has for it.
+func TestLockWorkloadTakesEveryLock(t *testing.T) {
+	var names []string
+	for _, s := range catalog.Strategies() {
+		if s.Kind == catalog.Guarded && s.Name != "none" && s.Name != "local" && s.Needs != catalog.NeedsRueidis && s.Needs != catalog.NeedsZooKeeper {
+			names = append(names, s.Name)
+		}
+	}
+	got := try(t, "-workload", "lock", "-requests", "6", "-instances", "2", "-strategies", strings.Join(names, ","), "-json", "-")
+	var r lockReport
+	if err := json.Unmarshal([]byte(got.stdout), &r); err != nil || got.code != exitExpected {
+		t.Fatalf("exit code %d, %v\n%s", got.code, err, got.stderr)
+	}
+	if len(r.Rows) != len(names) {
+		t.Errorf("%d rows, want one for each of %v", len(r.Rows), names)
+	}
+	for i, row := range r.Rows {
+		if name, _, _ := strings.Cut(row.Strategy, "+"); name != names[i] {
+			t.Errorf("for %s it ran %s", names[i], row.Strategy)
+		}
+		if replicated := strings.HasPrefix(row.Strategy, "v6_wait"); (row.Skipped != "") != replicated {
+			t.Errorf("%s: skipped %q", row.Strategy, row.Skipped)
+		} else if !replicated && row.Served != 6 {
+			t.Errorf("%s: %d of 6 served, verdict %s", row.Strategy, row.Served, row.Verdict)
+		}
+	}
+}
+
 // In two processes a mutex is no lock. The one without any is there to show what
 // a deduct costs, and does not make the exit code a failure.
 func TestLockWorkloadShowsWhatIsLost(t *testing.T) {
@@ -59,7 +89,8 @@ func TestLockWorkloadRefusesWhatIsOfAShop(t *testing.T) {
 	}{
 		{locksOnly("-stock", "5"), "-stock has no effect"},
 		{locksOnly("-db", "local"), "-db has no effect"},
-		{locksOnly("-strategies", "v4_lua"), "v4_lua+line:2ms"},
+		{locksOnly("-strategies", "v4_none"), "v4_lua+line:2ms"},
+		{locksOnly("-strategies", "v4,v4_lua+line:2ms"), "v4_lua+line:2ms is named twice"},
 		{locksOnly("-conditions", "slow"), "crash+pause"},
 		{locksOnly("-repeat", "0"), "must be 1 to"},
 		{[]string{"-workload", "lock", "-requests", "1", "-instances", "2"}, "one for each process"},

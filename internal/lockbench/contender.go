@@ -2,13 +2,16 @@ package lockbench
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"oversell/internal/backend/lockservers"
 	"oversell/internal/catalog"
 	"oversell/internal/guard"
+	"oversell/internal/shortname"
 )
 
 // Contender is a lock and a way of waiting for it, which a row measures.
@@ -20,6 +23,9 @@ type Contender struct {
 	// Tracking says that it needs a server with CLIENT TRACKING.
 	Tracking bool
 
+	// Needs is what it needs besides Redis; NeedsReplicas is a need of Redis itself.
+	Needs catalog.Need
+
 	// Make makes the guard that all contenders of a process share. It is called once in
 	// each process. A guard that is an io.Closer is closed after the row.
 	Make func(p Process) (guard.Guard, error)
@@ -30,6 +36,13 @@ type Process struct {
 	Redis redis.UniversalClient // one pool for the lock and the counter
 	Key   string                // of the lock; a prefix of its other keys
 	TTL   time.Duration         // for locks without a lease of their own
+
+	Others *lockservers.Clients // of the other servers that the lock needs
+}
+
+// options are the options of a strategy's guard that waits by the policy.
+func (p Process) options(wait guard.Policy) catalog.Options {
+	return p.Others.Add(catalog.Options{Redis: p.Redis, TTL: p.TTL, Policy: wait})
 }
 
 // Catalog is a list of contenders.
@@ -46,6 +59,32 @@ func (c Catalog) Find(name string) (Contender, error) {
 	return Contender{}, fmt.Errorf("%w of a contender: %q (allowed: %v)", catalog.ErrName, name, c.Names())
 }
 
+// Expand returns the whole name of a contender for a short one: that of a strategy, also a
+// short one such as v4, stands for its first waiting policy. A name that is none it returns as it
+// is.
+func (c Catalog) Expand(name string) string {
+	strategies := make([]string, len(c))
+	for i, one := range c {
+		strategies[i], _, _ = strings.Cut(one.Name, "+")
+	}
+	whole := shortname.Expand(name, slices.Compact(slices.Clone(strategies)))
+	if i := slices.Index(strategies, whole); i >= 0 && !slices.Contains(c.Names(), name) {
+		return c[i].Name
+	}
+	return name
+}
+
+// Needs returns what the contenders called names need besides Redis.
+func (c Catalog) Needs(names []string) []catalog.Need {
+	var needs []catalog.Need
+	for _, one := range c {
+		if slices.Contains(names, one.Name) && one.Needs != "" && !slices.Contains(needs, one.Needs) {
+			needs = append(needs, one.Needs)
+		}
+	}
+	return needs
+}
+
 // Names lists the names of the contenders.
 func (c Catalog) Names() []string {
 	names := make([]string, len(c))
@@ -57,11 +96,14 @@ func (c Catalog) Names() []string {
 
 // Usual lists the default contenders: each stage with the policy of the shop, one stage with
 // the other policies, the libraries with their defaults and their best settings, and the
-// limits.
+// limits. Locks that need other servers are left out.
 func Usual() []string {
 	var names []string
 	for _, one := range Contenders() {
 		polled := strings.Contains(one.Name, "+line:") || strings.HasPrefix(one.Name, "v6_")
+		if one.Needs != "" {
+			continue
+		}
 		if polled || !strings.HasPrefix(one.Name, "v") || one.Waits == ownQueue {
 			names = append(names, one.Name)
 		}
@@ -69,8 +111,9 @@ func Usual() []string {
 	return names
 }
 
-// Contenders returns all contenders: the stages with each waiting policy, the libraries
-// with their defaults and with the best settings that were found, and the limits.
+// Contenders returns all contenders: the stages and the locks on other servers with each
+// waiting policy, the libraries with their defaults and with the best settings that were found,
+// and the limits.
 func Contenders() Catalog {
 	var all Catalog
 	all = append(all, stages()...)

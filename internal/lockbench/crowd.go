@@ -10,17 +10,19 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"oversell/internal/backend/lockservers"
 	"oversell/internal/guard"
 	"oversell/internal/proc"
 )
 
 // crowd is the contenders of one process.
 type crowd struct {
-	setup setup
-	board *board
-	rdb   redis.UniversalClient
-	guard guard.Guard
-	tally counts
+	setup  setup
+	board  *board
+	rdb    redis.UniversalClient
+	others *lockservers.Clients
+	guard  guard.Guard
+	tally  counts
 
 	ready, over sync.WaitGroup
 	gate        chan struct{}   // closed at the start
@@ -32,6 +34,9 @@ type crowd struct {
 func (c *crowd) close() {
 	if closer, ok := c.guard.(io.Closer); ok {
 		_ = closer.Close() // the row is over
+	}
+	if c.others != nil {
+		_ = c.others.Close()
 	}
 	if c.rdb != nil {
 		_ = c.rdb.Close()

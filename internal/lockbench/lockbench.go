@@ -17,6 +17,8 @@ import (
 	"fmt"
 	"os/exec"
 	"time"
+
+	"oversell/internal/backend/lockservers"
 )
 
 // ErrConfig is wrapped by the errors for a Config that cannot be run.
@@ -26,6 +28,9 @@ var ErrConfig = errors.New("cannot be run")
 type Config struct {
 	// RedisURL is what backend.DialRedis takes. There is no default.
 	RedisURL string
+
+	// Servers are those that the named contenders need besides. A process connects to all.
+	Servers lockservers.Addresses
 
 	// Command returns the command that runs Serve with the same Catalog. There is no
 	// default.

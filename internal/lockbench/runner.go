@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"oversell/internal/backend"
+	"oversell/internal/catalog"
 	"oversell/internal/proc"
 )
 
@@ -138,6 +139,9 @@ const needsTracking = "needs a real Redis: this one has no CLIENT TRACKING"
 
 // skip says why the contender cannot be run on this server, or "".
 func (r *Runner) skip(ctx context.Context, c Contender) (string, error) {
+	if c.Needs == catalog.NeedsReplicas {
+		return r.skipWithoutReplicas(ctx)
+	}
 	if !c.Tracking {
 		return "", nil
 	}
@@ -147,6 +151,21 @@ func (r *Runner) skip(ctx context.Context, c Contender) (string, error) {
 		return needsTracking, nil
 	}
 	return "", err
+}
+
+// needsReplicas is why a contender cannot be run on a Redis that nobody replicates.
+const needsReplicas = "needs a Redis with replicas"
+
+func (r *Runner) skipWithoutReplicas(ctx context.Context) (string, error) {
+	n, err := r.rdb.Do(ctx, "wait", 1, 1).Int()
+	var refused redis.Error // by a server without replication
+	switch {
+	case errors.As(err, &refused), err == nil && n == 0:
+		return needsReplicas, nil
+	case err != nil:
+		return "", fmt.Errorf("asking for replicas: %w", err)
+	}
+	return "", nil
 }
 
 func (r *Runner) row(ctx context.Context, one Contender) (_ Row, err error) {
@@ -198,7 +217,7 @@ func (r *Runner) enlist(ctx context.Context, contender, key string, crowds []int
 	g, ctx := errgroup.WithContext(ctx)
 	for i, n := range crowds {
 		s := setup{
-			RedisURL: r.url, Contender: contender, Name: fmt.Sprintf("%s-%d-%d", r.id, r.rows, i+1),
+			RedisURL: r.url, Servers: r.cfg.Servers, Contender: contender, Name: fmt.Sprintf("%s-%d-%d", r.id, r.rows, i+1),
 			Key: key + ":lock", Counter: key + ":counter", Crowd: n,
 			Pool: r.cfg.Pool, TTL: r.cfg.TTL, Wait: r.cfg.Wait,
 		}

@@ -11,22 +11,24 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"oversell/internal/backend"
+	"oversell/internal/backend/lockservers"
 	"oversell/internal/proc"
 )
 
 // setup is the first command of a process. It goes through a pipe and not through
 // arguments, because it may hold passwords.
 type setup struct {
-	RedisURL  string        `json:"redis_url"`
-	Contender string        `json:"contender"`
-	Name      string        `json:"name"` // of the process; unique
-	Key       string        `json:"key"`  // of the lock
-	Counter   string        `json:"counter"`
-	Board     string        `json:"board"` // a file
-	Crowd     int           `json:"crowd"` // contenders of this process
-	Pool      int           `json:"pool"`
-	TTL       time.Duration `json:"ttl"`
-	Wait      time.Duration `json:"wait"`
+	RedisURL  string                `json:"redis_url"`
+	Servers   lockservers.Addresses `json:"servers"`
+	Contender string                `json:"contender"`
+	Name      string                `json:"name"` // of the process; unique
+	Key       string                `json:"key"`  // of the lock
+	Counter   string                `json:"counter"`
+	Board     string                `json:"board"` // a file
+	Crowd     int                   `json:"crowd"` // contenders of this process
+	Pool      int                   `json:"pool"`
+	TTL       time.Duration         `json:"ttl"`
+	Wait      time.Duration         `json:"wait"`
 }
 
 // command is what a process receives: first its setup, then the time of the start. The
@@ -106,7 +108,10 @@ func gather(ctx context.Context, catalog Catalog, s setup) (c *crowd, err error)
 	if err = warm(ctx, c.rdb, min(s.Pool, s.Crowd)); err != nil {
 		return c, err
 	}
-	if c.guard, err = one.Make(Process{Redis: c.rdb, Key: s.Key, TTL: s.TTL}); err != nil {
+	if c.others, err = lockservers.Dial(ctx, s.Servers, s.TTL); err != nil {
+		return c, err
+	}
+	if c.guard, err = one.Make(Process{Redis: c.rdb, Key: s.Key, TTL: s.TTL, Others: c.others}); err != nil {
 		return c, fmt.Errorf("making %s: %w", one.Name, err)
 	}
 	return c, nil

@@ -1,6 +1,8 @@
 package lockbench
 
 import (
+	"slices"
+
 	"oversell/internal/catalog"
 	"oversell/internal/guard"
 )
@@ -10,23 +12,30 @@ func policies() []string {
 	return []string{"line:2ms", "fixed:50ms", "fixed:5ms", "backoff:1ms-64ms"}
 }
 
+// servers are the needs of locks that are not a library's.
+func servers() []catalog.Need {
+	return []catalog.Need{catalog.NeedsReplicas, catalog.NeedsNodes, catalog.NeedsEtcd, catalog.NeedsZooKeeper}
+}
+
 const ownQueue = "its own queue"
 
-// stages are the locks of package locks: v1 to v6 with each policy, and v7 to v9.
+// stages are the locks of package locks, those that need other servers as well: with each
+// policy, unless they wait in their own way.
 func stages() Catalog {
 	var all Catalog
 	for _, s := range catalog.Strategies() {
 		switch {
-		case s.Kind != catalog.Guarded || s.Extra || s.Name == "none" || s.Name == "local": // no lock in Redis
+		case s.Kind != catalog.Guarded || s.Name == "none" || s.Name == "local": // no lock across processes
+		case s.Extra && !slices.Contains(servers(), s.Needs): // a library, which has contenders of its own
 		case s.OwnWait:
 			all = append(all, Contender{
-				Name: s.Name, Waits: ownQueue, About: s.Adds,
+				Name: s.Name, Waits: ownQueue, About: s.Adds, Needs: s.Needs,
 				Make: stage(s, func() (guard.Policy, error) { return nil, nil }),
 			})
 		default:
 			for _, policy := range policies() {
 				all = append(all, Contender{
-					Name: s.Name + "+" + policy, Waits: policy, About: s.Adds,
+					Name: s.Name + "+" + policy, Waits: policy, About: s.Adds, Needs: s.Needs,
 					Make: stage(s, func() (guard.Policy, error) { return guard.ParsePolicy(policy) }),
 				})
 			}
@@ -42,6 +51,6 @@ func stage(s catalog.Strategy, policy func() (guard.Policy, error)) func(Process
 		if err != nil {
 			return nil, err
 		}
-		return s.NewGuard(catalog.Options{Redis: p.Redis, TTL: p.TTL, Policy: wait}), nil
+		return s.NewGuard(p.options(wait)), nil
 	}
 }

@@ -211,9 +211,7 @@ func TestPageLetsOneBeTheScheduler(t *testing.T) {
 	b.Until(`document.querySelector(".standingline.won") !== null`)
 	pagetest.Eval[bool](b, `[...document.querySelectorAll(".tools button")][0].click() ?? true`) // take it back
 	b.Until(`document.querySelector(".standingline.open") !== null && location.hash === "#/play/none/A.B.A"`)
-	click(b, `.finding button`)
-	b.Until(`document.querySelector(".answer .mark.breaks") !== null`)
-	click(b, `.answer button`)
+	click(b, `.recorded a.mark.breaks`)
 	b.Until(`document.querySelector(".standingline.won") !== null`)
 	b.Quiet()
 }
@@ -303,18 +301,38 @@ func TestPageEndsASearchWithItsLevel(t *testing.T) {
 		b.Visit(site, "?"+url.QueryEscape(next)+"#/play/none", desk)
 		b.Until(`document.querySelector(".standingline.open") !== null`)
 		hold(b, "/api/schedule/search")
-		click(b, `.finding button`)
-		b.Until(held + ` && document.querySelector(".answer progress") !== null`)
+		click(b, `.finding .pair button`)
+		b.Until(held + ` && document.querySelector(".again progress") !== null`)
 		pagetest.Eval[string](b, fmt.Sprintf(`location.hash = %q`, next))
-		b.Until(`document.querySelector(".answer").children.length === 0 && document.querySelector(".standingline.open") !== null`)
+		b.Until(`document.querySelector(".again").children.length === 0 && document.querySelector(".standingline.open") !== null`)
 		if pagetest.Eval[bool](b, `wanted()`) {
 			t.Errorf("%s: the search goes on", next)
 		}
 		b.Until(released)
-		if answer := pagetest.Eval[string](b, text(".answer")); answer != "" {
+		if answer := pagetest.Eval[string](b, text(".again")); answer != "" {
 			t.Errorf("%s shows what was asked of #/play/none: %s", next, answer)
 		}
 	}
+	b.Quiet()
+}
+
+// What every schedule of a level leads to is shown at once, replayed from its link, and
+// searched again with the same result.
+func TestPageShowsTheProof(t *testing.T) {
+	b, site := openPage(t)
+	b.Visit(site, "#/play/v8_fenced", desk)
+	b.Until(`document.querySelector(".recorded dl") !== null`)
+	if shown := pagetest.Eval[string](b, text(".recorded")); strings.Count(shown, "impossible") != 3 || !strings.Contains(shown, "all explored") {
+		t.Errorf("of v8_fenced the page shows %q", shown)
+	}
+	pagetest.Eval[bool](b, `document.querySelector("details.proofs").open = true`)
+	click(b, `a[href="#/play/v2_ttl/A.A.p3000.B.B.A.B"]`)
+	b.Until(`document.querySelector(".standingline.won") !== null && location.hash === "#/play/v2_ttl/A.A.p3000.B.B.A.B"`)
+	if shown := pagetest.Eval[string](b, text(".recorded")); !strings.Contains(shown, "v2_ttl") || strings.Count(shown, "impossible") != 1 {
+		t.Errorf("of v2_ttl the page shows %q", shown)
+	}
+	click(b, `.finding .pair button`)
+	b.Until(`document.querySelector(".again strong")?.textContent.includes("the same result as on record")`)
 	b.Quiet()
 }
 

@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"oversell/internal/catalog"
-	"oversell/internal/lab"
+	"oversell/internal/lab/search"
 	"oversell/internal/page"
 	"oversell/internal/page/runs"
 )
 
-// budget bounds a search for a schedule that breaks a strategy.
-var budget = lab.Budget{Plays: 20_000, Time: 2 * time.Minute}
+// budget bounds a search of every schedule of a strategy. With two buyers v9_cohort has
+// 360,000 states; with three it has too many.
+var budget = search.Budget{States: 500_000, Time: 3 * time.Minute}
 
 // newPage returns the page of a shop on these backends. Its runs end with ctx. The caller
 // must call close, which waits for them, before it closes the backends.

@@ -195,6 +195,16 @@ func (s Schedule) check() error {
 	return nil
 }
 
+// Scheduled returns the subject of a strategy that so many buyers can be scheduled on. The
+// error wraps ErrSchedule.
+func Scheduled(strategy string, buyers int) (Subject, error) {
+	s := Schedule{Strategy: strategy, Buyers: buyers}
+	if err := s.check(); err != nil {
+		return Subject{}, err
+	}
+	return s.subject()
+}
+
 // Subject returns the subject of the schedule's strategy.
 func (s Schedule) subject() (Subject, error) {
 	for _, name := range Levels() {

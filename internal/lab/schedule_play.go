@@ -90,7 +90,6 @@ type player struct {
 	done  bool
 	err   error // with which it is done
 	sold  bool
-	left  bool   // it has left its section
 	read  *int64 // the stock, as it read it last
 	wrote *int64 // the stock, as it wrote it
 }
@@ -375,25 +374,9 @@ func (g watched) Do(ctx context.Context, at stock.Location, e guard.Entry, secti
 	return g.Isolation.Do(ctx, at, e, func(ctx context.Context, c stock.Counter) error {
 		g.pl.enter(true)
 		g.pl.s.entered(g.pl)
-		defer g.pl.leave()
+		defer g.pl.enter(false)
 		return section(ctx, watchedStock{c, g.pl})
 	})
-}
-
-func (pl *player) leave() {
-	pl.enter(false)
-	pl.mu.Lock()
-	defer pl.mu.Unlock()
-	pl.left = true
-}
-
-// mayBuy reports whether the player has not bought yet and still can. Only an optimistic
-// buyer enters its section again.
-func (pl *player) mayBuy() bool {
-	pl.mu.Lock()
-	defer pl.mu.Unlock()
-	again := pl.s.w.Subject.Optimistic
-	return !pl.sold && !pl.dead && !pl.done && (!pl.left || again)
 }
 
 // entered notes who else is in the section when a buyer enters with a lock.

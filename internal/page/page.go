@@ -6,7 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 
-	"oversell/internal/lab"
+	"oversell/internal/lab/search"
 	"oversell/internal/page/diff"
 	"oversell/internal/page/runs"
 	"oversell/internal/web"
@@ -18,7 +18,7 @@ type Config struct {
 	Runs      *runs.Manager // of the part Run
 	Token     string        // needed to start and stop a run and to search; "": none is needed
 	Anomalies Measure       // of the part Break
-	Budget    lab.Budget    // of a search for a schedule
+	Budget    search.Budget // of a search of every schedule
 	Logger    *slog.Logger  // nil: slog.Default
 }
 

@@ -19,6 +19,7 @@ import (
 	"oversell/internal/catalog"
 	"oversell/internal/lab"
 	"oversell/internal/lab/anomalies"
+	"oversell/internal/lab/search"
 	"oversell/internal/page"
 	"oversell/internal/page/runs"
 )
@@ -29,7 +30,7 @@ func newPage(t *testing.T, measure page.Measure) *page.Page {
 	logger := slog.New(slog.DiscardHandler)
 	m := runs.New(t.Context(), runs.Config{Catalog: catalog.Strategies(), Logger: logger})
 	t.Cleanup(m.Close)
-	p, err := page.New(t.Context(), page.Config{Runs: m, Anomalies: measure, Budget: lab.Budget{Plays: 100}, Logger: logger})
+	p, err := page.New(t.Context(), page.Config{Runs: m, Anomalies: measure, Budget: search.Budget{States: 100}, Logger: logger})
 	if err != nil {
 		t.Fatal(err)
 	}

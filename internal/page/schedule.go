@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"oversell/internal/lab"
+	"oversell/internal/lab/search"
 	"oversell/internal/page/runs"
 	"oversell/internal/web/problem"
 )
@@ -33,24 +34,31 @@ const (
 //
 //	GET  /api/schedule/levels  the strategies that can be scheduled
 //	POST /api/schedule         {"strategy", "buyers", "moves"}: the state they lead to
-//	GET  /api/schedule/search?strategy=…&buyers=…&goal=…
-//	                           whether any moves lead to the goal; needs the token, if
-//	                           there is one, as it uses a processor for a long time
+//	GET  /api/schedule/record  what the searches of all strategies have found before
+//	GET  /api/schedule/search?strategy=…&buyers=…
+//	                           searches again, through every schedule; needs the token, if
+//	                           there is one, as it uses all processors for a long time
+//	GET  /api/schedule/progress
+//	                           how far the search is that is under way
 //
 // Replies do not depend on earlier ones: a schedule is played from its start each time. A
 // search ends with its budget, the request or ctx. One runs at a time, and not beside a
 // run of the bench. Its result is kept, unless the time limit ended it. The handler is
 // safe for concurrent use.
-func Schedules(ctx context.Context, token string, budget lab.Budget, occupy Occupy, logger *slog.Logger) http.Handler {
+func Schedules(ctx context.Context, token string, budget search.Budget, occupy Occupy, logger *slog.Logger) http.Handler {
 	s := &schedules{
 		ctx: ctx, budget: budget, occupy: occupy, logger: logger,
 		plays: make(chan struct{}, maxPlays), playing: make(chan struct{}, maxPlaying), asking: make(chan struct{}, 1+maxWaiting), searching: make(chan struct{}, 1),
-		found: make(map[question]lab.SearchResult),
+		found: make(map[question]searched),
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/schedule/levels", plain(s.levels))
 	mux.HandleFunc("POST /api/schedule", plain(s.play))
-	mux.HandleFunc("GET /api/schedule/search", ownSite(guarded(token, bodiless(s.search))))
+	mux.HandleFunc("GET /api/schedule/record", plain(s.record))
+	mux.HandleFunc("GET /api/schedule/progress", plain(s.progress))
+	mux.HandleFunc("/api/schedule/record", readOnly)
+	mux.HandleFunc("/api/schedule/progress", readOnly)
+	mux.HandleFunc("GET /api/schedule/search", ownSite(guarded(token, bodiless(s.find))))
 	mux.HandleFunc("/api/schedule/levels", readOnly)
 	mux.HandleFunc("/api/schedule", only(http.MethodPost))
 	mux.HandleFunc("/api/schedule/search", readOnly)
@@ -60,7 +68,7 @@ func Schedules(ctx context.Context, token string, budget lab.Budget, occupy Occu
 
 type schedules struct {
 	ctx       context.Context // of all searches
-	budget    lab.Budget
+	budget    search.Budget
 	occupy    Occupy
 	logger    *slog.Logger
 	plays     chan struct{} // a value for each schedule that is played or waits
@@ -69,14 +77,52 @@ type schedules struct {
 	searching chan struct{} // a value for the search
 
 	mu    sync.Mutex
-	found map[question]lab.SearchResult
+	found map[question]searched
+	far   progress
 }
 
 // question is what a search answers.
 type question struct {
 	strategy string
 	buyers   int
-	goal     lab.Goal
+}
+
+// searched is what a search has found. Its JSON form is relied upon.
+type searched struct {
+	search.Result
+	Wall int64 `json:"wall_ms"`
+}
+
+// progress is how far a search is. Its JSON form is relied upon.
+type progress struct {
+	Strategy string `json:"strategy,omitempty"` // none: no search is under way
+	Buyers   int    `json:"buyers,omitempty"`
+	States   int    `json:"states"`
+	Open     int    `json:"open"` // of these, not explored yet
+}
+
+func (s *schedules) record(w http.ResponseWriter, _ *http.Request) {
+	record, err := search.Recorded()
+	if err != nil {
+		s.logger.Error("the record of the searches cannot be read", "error", err)
+		problem.Reply(w, http.StatusInternalServerError, "internal", "the record of the searches cannot be read")
+		return
+	}
+	replyJSON(w, s.logger, http.StatusOK, record)
+}
+
+func (s *schedules) progress(w http.ResponseWriter, _ *http.Request) {
+	s.mu.Lock()
+	far := s.far
+	s.mu.Unlock()
+	replyJSON(w, s.logger, http.StatusOK, far)
+}
+
+// tell notes how far the search is.
+func (s *schedules) tell(far progress) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.far = far
 }
 
 func (s *schedules) levels(w http.ResponseWriter, _ *http.Request) {
@@ -123,8 +169,8 @@ var (
 	errFull  = fmt.Errorf("%d requests are already waiting for a search", maxWaiting)
 )
 
-func (s *schedules) search(w http.ResponseWriter, r *http.Request) {
-	asked, ok := problem.ReadQuery(w, r, "strategy", "buyers", "goal")
+func (s *schedules) find(w http.ResponseWriter, r *http.Request) {
+	asked, ok := problem.ReadQuery(w, r, "strategy", "buyers")
 	if !ok {
 		return
 	}
@@ -146,22 +192,20 @@ func (s *schedules) search(w http.ResponseWriter, r *http.Request) {
 }
 
 func readQuestion(asked map[string]string) (question, error) {
-	q := question{asked["strategy"], 2, lab.ToOversell}
-	if text := asked["goal"]; text != "" {
-		q.goal = lab.Goal(text)
-	}
+	q := question{asked["strategy"], 2}
 	var err error
 	if text := asked["buyers"]; text != "" {
 		if q.buyers, err = strconv.Atoi(text); err != nil {
 			return q, fmt.Errorf("%w: buyers is a number, 2 or 3", lab.ErrSchedule)
 		}
 	}
-	return q, lab.CheckSearch(q.strategy, q.buyers, q.goal)
+	_, err = lab.Scheduled(q.strategy, q.buyers)
+	return q, err
 }
 
 // answer searches, unless the answer is known. Other requests wait meanwhile. A search
 // ends with the request that began it, and the next one starts over.
-func (s *schedules) answer(ctx context.Context, q question) (lab.SearchResult, error) {
+func (s *schedules) answer(ctx context.Context, q question) (searched, error) {
 	if result, ok := s.known(q); ok {
 		return result, nil
 	}
@@ -169,11 +213,11 @@ func (s *schedules) answer(ctx context.Context, q question) (lab.SearchResult, e
 	case s.asking <- struct{}{}:
 		defer func() { <-s.asking }()
 	default:
-		return lab.SearchResult{}, errFull
+		return searched{}, errFull
 	}
 	leave, err := enter(ctx, s.searching)
 	if err != nil {
-		return lab.SearchResult{}, err
+		return searched{}, err
 	}
 	defer leave()
 	if result, ok := s.known(q); ok {
@@ -181,10 +225,19 @@ func (s *schedules) answer(ctx context.Context, q question) (lab.SearchResult, e
 	}
 	release, err := s.occupy("a search for a schedule of " + q.strategy)
 	if err != nil {
-		return lab.SearchResult{}, err
+		return searched{}, err
 	}
 	defer release()
-	result, err := lab.Search(ctx, q.strategy, q.buyers, q.goal, s.budget)
+	subject, err := lab.Scheduled(q.strategy, q.buyers)
+	if err != nil {
+		return searched{}, err
+	}
+	defer s.tell(progress{})
+	found, err := search.Search(ctx, search.Config{
+		Subject: subject, Buyers: q.buyers, Faults: search.OneOfEach, Budget: s.budget,
+		Progress: func(states, open int) { s.tell(progress{q.strategy, q.buyers, states, open}) },
+	})
+	result := searched{found, found.Wall.Milliseconds()}
 	if err == nil {
 		s.keep(q, result)
 	}
@@ -192,10 +245,9 @@ func (s *schedules) answer(ctx context.Context, q question) (lab.SearchResult, e
 }
 
 // keep keeps a result that does not depend on the speed of the machine. There are few
-// questions: each has a known strategy, number of buyers and goal.
-func (s *schedules) keep(q question, result lab.SearchResult) {
-	tried := s.budget.Plays > 0 && result.Plays == s.budget.Plays
-	if !result.Found && !result.All && !tried {
+// questions: each has a known strategy and number of buyers.
+func (s *schedules) keep(q question, result searched) {
+	if most := s.budget.States; result.Cut && (most == 0 || result.States <= most) {
 		return // the time limit ended it
 	}
 	s.mu.Lock()
@@ -203,7 +255,7 @@ func (s *schedules) keep(q question, result lab.SearchResult) {
 	s.found[q] = result
 }
 
-func (s *schedules) known(q question) (lab.SearchResult, bool) {
+func (s *schedules) known(q question) (searched, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	result, ok := s.found[q]

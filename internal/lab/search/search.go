@@ -21,11 +21,21 @@ type Config struct {
 	Buyers  int // 2 or 3; there is one unit less
 	Faults  Faults
 	Workers int // at once; 0: as many as there are processors
+	Budget  Budget
 
 	// Progress is called from time to time, from one goroutine, with how many states were
 	// found and how many of them are not explored yet; nil: it is not called.
 	Progress func(states, open int)
 }
+
+// Budget bounds a search. What is 0 is unbounded.
+type Budget struct {
+	States int
+	Time   time.Duration
+}
+
+// errBudget means that the time of the budget is over.
+var errBudget = errors.New("the budget is used up")
 
 // Goal is what a search looks for.
 type Goal string
@@ -46,9 +56,10 @@ type Result struct {
 	Strategy string          `json:"strategy"`
 	Buyers   int             `json:"buyers"`
 	Faults   Faults          `json:"faults"`
-	States   int             `json:"states"` // different ones
-	Moves    int             `json:"moves"`  // that were made from them
-	Breaks   map[Goal]string `json:"breaks"` // the shortest schedule to each goal; no entry: none leads there
+	States   int             `json:"states"`        // different ones
+	Moves    int             `json:"moves"`         // that were made from them
+	Breaks   map[Goal]string `json:"breaks"`        // the shortest schedule to each goal; no entry: none leads there
+	Cut      bool            `json:"cut,omitempty"` // the budget ended before all was explored: what is not in Breaks may be possible
 	Wall     time.Duration   `json:"-"`
 }
 
@@ -86,10 +97,21 @@ func Search(ctx context.Context, cfg Config) (Result, error) {
 		return Result{}, err
 	}
 	defer x.close()
-	if err := x.run(ctx); err != nil {
+	if cfg.Budget.Time > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, cfg.Budget.Time, errBudget)
+		defer cancel()
+	}
+	err = x.run(ctx)
+	if x.out.Cut = x.out.Cut || errors.Is(err, errBudget); x.out.Cut {
+		err = nil
+	}
+	if err != nil {
 		return Result{}, fmt.Errorf("searching %s: %w", cfg.Subject.Name, err)
 	}
-	x.findStuck()
+	if !x.out.Cut {
+		x.findStuck()
+	}
 	x.out.States, x.out.Moves, x.out.Wall = len(x.graph), int(x.made.Load()), time.Since(begin)
 	return x.out, nil
 }
@@ -154,6 +176,10 @@ func (x *explorer) run(ctx context.Context) error {
 			x.graph[level[i]].s = nil
 		}
 		level = next
+		if most := x.cfg.Budget.States; most > 0 && len(x.graph) > most && len(level) > 0 {
+			x.out.Cut = true
+			return nil
+		}
 		if x.cfg.Progress != nil {
 			x.cfg.Progress(len(x.graph), len(level))
 		}

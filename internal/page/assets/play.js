@@ -1,9 +1,10 @@
 // Be the scheduler: the reader chooses who takes the next step. The whole schedule is in
 // the address; the engine works out what it leads to.
 
-import { call, wantsToken } from "./api.js";
-import { copy, el, put, say, submitted, tokenInput } from "./dom.js";
+import { call } from "./api.js";
+import { copy, el, put } from "./dom.js";
 import { keyTable } from "./lanes.js";
+import { newProof } from "./proof.js";
 import { named, remember, remembered, t, told } from "./text.js";
 import { newTimeline } from "./timeline.js";
 import { rowsOf } from "./trace.js";
@@ -25,8 +26,8 @@ const levelOf = ({ of: [strategy = "none", moves = ""], query }) => ({
 /** show shows the schedule of the address. */
 export async function show(box, at, page) {
   const { signal } = page;
-  const asking = [call("/api/schedule/levels", { signal }), call("/api/strategies", { signal })];
-  const [{ levels }, { strategies }] = await Promise.all(asking);
+  const asking = ["/api/schedule/levels", "/api/strategies", "/api/schedule/record"].map((at) => call(at, { signal }));
+  const [{ levels }, { strategies }, record] = await Promise.all(asking);
   let level = { strategy: "", buyers: 2, moves: [] };
   let asked = 0; // counts the requests, so that an old reply does not replace a newer one
   let own = false; // the last move was the reader's, and not from a link or the engine
@@ -46,12 +47,12 @@ export async function show(box, at, page) {
     replay,
     link: (button) => copy(button, location.href, t("page.copied"), t("page.copy.by.hand")),
   });
-  const finder = newFinder(() => level, playFound);
-  box.append(...frame.nodes, finder.node);
+  const proof = newProof(record, playFound);
+  box.append(...frame.nodes, proof.node);
   signal.addEventListener("abort", () => {
     replayer.halt();
     asked++;
-    finder.close();
+    proof.close();
     frame.close();
   });
 
@@ -63,17 +64,16 @@ export async function show(box, at, page) {
 
   const showLevel = () => frame.level(level, strategies.find(({ name }) => name === level.strategy));
 
-  async function update(address) {
+  const update = (address) => ask(change(levelOf(address)).moves);
+
+  /** change goes to a schedule, perhaps of another level, which is not shown yet. */
+  function change(next) {
     replayer.halt();
-    const next = levelOf(address);
-    if (next.strategy !== level.strategy || next.buyers !== level.buyers) {
-      finder.clear();
-      frame.blank();
-    }
+    if (next.strategy !== level.strategy || next.buyers !== level.buyers) frame.blank();
     level = next;
     page.title(`${t("nav.play")}: ${level.strategy}`);
     showLevel();
-    await ask(level.moves);
+    return proof.level(level);
   }
 
   /** ask has moves played, and shows what they lead to. */
@@ -91,12 +91,13 @@ export async function show(box, at, page) {
     frame.busy(false);
   }
 
-  /** playFound replays what a search found, on the level where it was found. */
+  /** playFound replays what a search found, on its level. */
   function playFound({ strategy, buyers, moves }) {
     own = false;
     const found = { strategy, buyers, moves: moves.split(".") };
     if (location.hash !== here(found)) history.pushState(null, "", here(found));
-    level = found;
+    change(found);
+    document.querySelector("h1").scrollIntoView();
     replay();
   }
 
@@ -217,63 +218,6 @@ function newFrame(levels, act) {
     },
     close: timeline.close,
   };
-}
-
-/** newFinder makes the panel that asks the engine whether a goal can be reached. play replays what it found. */
-function newFinder(level, play) {
-  const answer = el("div.answer", { role: "status", "aria-live": "polite" });
-  let search = null; // an AbortController
-
-  async function find(goal) {
-    search?.abort();
-    search = new AbortController();
-    const { signal } = search;
-    const { strategy, buyers } = level();
-    const stop = el("button", { onclick: () => search.abort() }, t("play.search.stop"));
-    put(answer, el("p", t("play.searching")),
-      el("p.pair", el("progress", { "aria-label": t("play.searching") }), stop));
-    try {
-      const query = new URLSearchParams({ strategy, buyers, goal });
-      found(await call(`/api/schedule/search?${query}`, { signal }));
-    } catch (error) {
-      if (error.name !== "AbortError") {
-        put(answer, el("p.alarm", error.message), wantsToken(error) && askToken(() => find(goal)));
-      } else if (search.signal === signal) put(answer);
-    }
-  }
-
-  function found(result) {
-    const kind = result.found ? "found" : result.all ? "never" : "none";
-    const sentence = t(`play.search.${kind}`, result);
-    const mark =
-      { found: ["breaks", "play.found"], never: ["holds", "play.never"], none: ["unknown", "play.notfound"] }[kind];
-    const moves = () =>
-      el("p.pair", el("code", result.moves), el("span.small", t("play.moves", { n: result.moves.split(".").length })),
-        el("button.primary", { onclick: () => play(result) }, "▶ ", t("play.playfound")));
-    put(answer, el("p", el(`span.mark.${mark[0]}`, t(mark[1])), " ", el("strong", sentence)), result.found && moves());
-    say(sentence);
-  }
-
-  const goals = ["oversell", "foreign_delete"].map((goal) =>
-    el("button", { onclick: () => find(goal) }, t(`play.find.${goal}`))
-  );
-  return {
-    node: el("section.panel.finding", { "aria-label": t("play.can") }, el("h2", t("play.can")),
-      el("p.small", t("play.can.about")), el("div.pair", goals), answer),
-    /** clear ends a search, whose answer would be another level's. */
-    clear() {
-      search?.abort();
-      put(answer);
-    },
-    close: () => search?.abort(),
-  };
-}
-
-/** askToken is a form for the token that a search needs. */
-function askToken(again) {
-  const secret = tokenInput("search-token");
-  return el("form.pair", { onsubmit: submitted(again) }, el("label", { for: "search-token" }, t("page.token")), secret,
-    el("button", { type: "submit" }, t("play.search.again")));
 }
 
 /** column is a buyer: what they are doing, and what can be done with them. */

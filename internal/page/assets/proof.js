@@ -1,0 +1,131 @@
+// What the search of every schedule has found: for each strategy and goal the shortest schedule, or that there is none.
+
+import { call, wantsToken } from "./api.js";
+import { el, every, head, put, say, scroll, submitted, tokenInput } from "./dom.js";
+import { t } from "./text.js";
+
+const goalName = (goal) => t(`proof.goal.${goal}`);
+
+/** newProof makes the panel for a level, with the table of all strategies. play replays a schedule. */
+export function newProof(record, play) {
+  const { goals, results } = record;
+  const mine = el("div.answer.recorded");
+  const recorded = ({ strategy, buyers }) => results.find((r) => r.strategy === strategy && r.buyers === buyers);
+  let shown = { strategy: "", buyers: 0 };
+
+  /** list has what was found for each goal. */
+  const list = (result) =>
+    el("dl.books.proof",
+      goals.map((goal) =>
+        el("div", el("dt", goalName(goal)), el("dd", cell(result, goal, play), " ", el("code", result.breaks[goal])))
+      ));
+
+  const row = (result) =>
+    el("tr", el("th", { scope: "row" }, result.strategy), el("td", result.buyers),
+      goals.map((goal) => el("td", cell(result, goal, play))), el("td", result.states.toLocaleString()));
+
+  const table = el("table.proofs",
+    head([t("proof.strategy")], [t("play.buyers")], ...goals.map((goal) => [goalName(goal)]), [t("proof.states")]),
+    el("tbody", results.map(row)));
+
+  const again = newSearch(() => shown, (level) => recorded(level), goals, list);
+  return {
+    node: el("section.panel.finding", { "aria-label": t("proof.title") }, el("h2", t("proof.title")),
+      el("p.small", t("proof.about")), mine, again.nodes,
+      el("details.proofs", el("summary", t("proof.all")), scroll(t("proof.all"), table))),
+    /** level shows what is on record for a level, which it returns, and ends a search of another. */
+    level(level) {
+      const { strategy, buyers } = level;
+      if (strategy === shown.strategy && buyers === shown.buyers) return level;
+      again.clear();
+      shown = { strategy, buyers };
+      const result = recorded(shown);
+      const found = result &&
+        [el("p", el("strong", t("proof.of", { strategy, states: result.states }))), list(result)];
+      put(mine, found ?? el("p", t("proof.unrecorded")));
+      return level;
+    },
+    close: again.clear,
+  };
+}
+
+/** cell is what was found for one goal: the schedule, which can be replayed, or a mark. */
+function cell({ strategy, buyers, breaks, cut }, goal, play) {
+  const moves = breaks[goal];
+  if (moves === undefined) {
+    return cut ? el("span.mark.unknown", t("proof.open")) : el("span.mark.holds", t("proof.impossible"));
+  }
+  const n = moves.split(".").length;
+  return el("a.mark.breaks", {
+    href: `#/play/${strategy}/${moves}${buyers === 2 ? "" : `?buyers=${buyers}`}`,
+    "aria-label": `${strategy}, ${goalName(goal)}: ${t("proof.play", { n })}`,
+    title: moves,
+    onclick(event) {
+      if (event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
+      event.preventDefault();
+      play({ strategy, buyers, moves });
+    },
+  }, "▶ ", t("play.moves", { n }));
+}
+
+/** newSearch makes the button that has a level searched again, and what it leads to. */
+function newSearch(level, recorded, goals, list) {
+  const found = el("div.answer.again", { role: "status", "aria-live": "polite" });
+  let searching = null; // an AbortController
+  let stopAsking = () => {};
+
+  function stop() {
+    searching?.abort();
+    stopAsking();
+  }
+
+  async function search() {
+    stop();
+    const mine = searching = new AbortController();
+    const { signal } = mine;
+    const asked = level();
+    const bar = el("progress", { "aria-label": t("proof.again") });
+    const count = el("span.small");
+    put(found, el("p.pair", bar, count, el("button", { onclick: stop }, t("play.search.stop"))));
+    stopAsking = every(500, async () => {
+      const far = await call("/api/schedule/progress", { signal }).catch(() => null);
+      if (far?.strategy !== asked.strategy) return;
+      bar.max = recorded(asked)?.states ?? far.states + far.open;
+      bar.value = far.states - far.open;
+      count.textContent = t("proof.far", far);
+    });
+    try {
+      tell(await call(`/api/schedule/search?${new URLSearchParams(asked)}`, { signal }));
+    } catch (error) {
+      if (error.name !== "AbortError") put(found, el("p.alarm", error.message), wantsToken(error) && askToken(search));
+      else if (mine === searching) put(found);
+    }
+    if (mine === searching) stopAsking();
+  }
+
+  /** tell shows what a search has found now, and whether that is on record. */
+  function tell(result) {
+    const before = recorded(result);
+    const same = before && before.states === result.states && goals.every((g) => before.breaks[g] === result.breaks[g]);
+    const kind = result.cut ? "cut" : same ? "same" : before ? "other" : "new";
+    const words = { states: result.states, seconds: result.wall_ms / 1000, before: before?.states };
+    const sentence = t(`proof.${kind}`, words);
+    put(found, el("p", el("strong", sentence)), kind !== "same" && list(result));
+    say(sentence);
+  }
+
+  return {
+    nodes: [el("p.pair", el("button", { onclick: search }, t("proof.again"))), found],
+    /** clear ends a search, whose answer would be another level's. */
+    clear() {
+      stop();
+      put(found);
+    },
+  };
+}
+
+/** askToken is a form for the token that a search needs. */
+function askToken(again) {
+  return el("form.pair", { onsubmit: submitted(again) }, el("label", { for: "search-token" }, t("page.token")),
+    tokenInput("search-token"), el("button", { type: "submit" }, t("play.search.again")));
+}

@@ -32,6 +32,13 @@ func TestReplaceTable(t *testing.T) {
 	if err != nil || string(again) != string(text) {
 		t.Errorf("%v\n%s", err, again)
 	}
+	text, err = ReplaceTable([]byte(LibrariesBegin+"\nx\n"+LibrariesEnd+"\n"), Report{
+		Anomalies: []Anomaly{{Name: "a", Sentence: "A."}, {Name: "b", Sentence: "B."}},
+		Cells:     []Cell{{Anomaly: "a", Strategy: "redsync", Outcome: Breaks}},
+	})
+	if err != nil || !strings.Contains(string(text), "| `a`: A. | [**breaks**](http://127.0.0.1:8080/#/break/a/redsync) |") || strings.Contains(string(text), "B.") {
+		t.Errorf("the table of libraries: %v\n%s", err, text)
+	}
 	for _, bad := range []string{"", TableBegin, TableEnd + "\n" + TableBegin + "\n"} {
 		if _, err := ReplaceTable([]byte(bad), r); !errors.Is(err, ErrMarks) {
 			t.Errorf("%q: %v", bad, err)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"oversell/internal/catalog"
@@ -15,35 +16,39 @@ const (
 	TableEnd   = "<!-- strategies:end -->"
 )
 
-// The marks between which the tables of holds, and of repairs and consumers, belong. A file need
-// not have them.
+// The marks between which the tables of holds, of repairs and consumers, and of the libraries'
+// locks belong.
 const (
 	HoldsBegin  = "<!-- holds:begin -->"
 	HoldsEnd    = "<!-- holds:end -->"
 	BehindBegin = "<!-- behind:begin -->"
 	BehindEnd   = "<!-- behind:end -->"
+
+	LibrariesBegin = "<!-- libraries:begin -->"
+	LibrariesEnd   = "<!-- libraries:end -->"
 )
 
-// ErrMarks is returned for a file that has no place for the table.
-var ErrMarks = errors.New("it has to have the lines " + TableBegin + " and " + TableEnd + ", in this order")
+// ErrMarks is returned for a file that has no place for any table.
+var ErrMarks = errors.New("it has to have the lines " + TableBegin + " and " + TableEnd + ", in this order, or those of another table")
 
-// ReplaceTable returns a Markdown text with the table of strategies replaced
-// by that of a report, which has to be of everything, and the same for the tables beside it.
+// ReplaceTable returns a Markdown text with the tables for which it has marks replaced by those
+// of a report, which has to be of everything.
 func ReplaceTable(text []byte, r Report) ([]byte, error) {
-	text, ok := ReplaceBetween(text, TableBegin, TableEnd, Table(r))
-	if !ok {
-		return nil, ErrMarks
+	found := false
+	replace := func(begin, end, table string) {
+		with, ok := ReplaceBetween(text, begin, end, table)
+		text, found = with, found || ok
 	}
-	for _, beside := range []struct {
-		of         *Report
-		begin, end string
-	}{{r.Holds, HoldsBegin, HoldsEnd}, {r.Behind, BehindBegin, BehindEnd}} {
-		if beside.of == nil {
-			continue
-		}
-		if with, ok := ReplaceBetween(text, beside.begin, beside.end, OutcomeTable(*beside.of)); ok {
-			text = with
-		}
+	replace(TableBegin, TableEnd, Table(r))
+	replace(LibrariesBegin, LibrariesEnd, LibrariesTable(r))
+	if r.Holds != nil {
+		replace(HoldsBegin, HoldsEnd, OutcomeTable(*r.Holds))
+	}
+	if r.Behind != nil {
+		replace(BehindBegin, BehindEnd, OutcomeTable(*r.Behind))
+	}
+	if !found {
+		return nil, ErrMarks
 	}
 	return text, nil
 }
@@ -60,10 +65,7 @@ func ReplaceBetween(text []byte, begin, end, table string) ([]byte, bool) {
 
 // OutcomeTable is a report in Markdown: each anomaly, and how each subject came out.
 func OutcomeTable(r Report) string {
-	outcomes := make(map[[2]string]Outcome)
-	for _, c := range r.Cells {
-		outcomes[[2]string{c.Anomaly, c.Strategy}] = c.Outcome
-	}
+	outcomes := r.outcomes()
 	var b strings.Builder
 	b.WriteString("| anomaly |")
 	for _, name := range r.Manifest.Strategies {
@@ -73,15 +75,28 @@ func OutcomeTable(r Report) string {
 	for _, a := range r.Anomalies {
 		fmt.Fprintf(&b, "| `%s` |", a.Name)
 		for _, name := range r.Manifest.Strategies {
-			text := string(outcomes[[2]string{a.Name, name}])
-			if text == string(Breaks) {
-				text = "**" + text + "**"
-			}
-			fmt.Fprintf(&b, " %s |", text)
+			fmt.Fprintf(&b, " %s |", inTable(outcomes[[2]string{a.Name, name}]))
 		}
 		b.WriteString("\n")
 	}
 	return b.String()
+}
+
+// outcomes are the outcomes of the cells, by anomaly and strategy.
+func (r Report) outcomes() map[[2]string]Outcome {
+	outcomes := make(map[[2]string]Outcome)
+	for _, c := range r.Cells {
+		outcomes[[2]string{c.Anomaly, c.Strategy}] = c.Outcome
+	}
+	return outcomes
+}
+
+// inTable is an outcome in a table in Markdown.
+func inTable(o Outcome) string {
+	if o == Breaks {
+		return "**" + string(o) + "**"
+	}
+	return string(o)
 }
 
 // Table is the table of strategies in Markdown: what each adds, and what the
@@ -146,4 +161,33 @@ func quoted(names []string) string {
 		return "nothing that the lab tries"
 	}
 	return "`" + strings.Join(names, "`, `") + "`"
+}
+
+// compared are the locks of libraries, and the stages that they are compared with. The first
+// theirs are those of libraries.
+func compared() (names []string, theirs int) {
+	return []string{"redsync", "redislock", "rueidislock", "v4_lua", "v6_watchdog", "v8_fenced", "v9_cohort"}, 3
+}
+
+// LibrariesTable is a table in Markdown of the locks of libraries beside the stages: the
+// anomalies that apply to a library, and in which they do not all come out alike. Each cell leads
+// to its run on the page of a shop on this machine.
+func LibrariesTable(r Report) string {
+	names, theirs := compared()
+	outcomes := r.outcomes()
+	var b strings.Builder
+	fmt.Fprintf(&b, "| what happens | `%s` |\n|---%s|\n", strings.Join(names, "` | `"), strings.Repeat("|---", len(names)))
+	for _, a := range r.Anomalies {
+		of := func(name string) Outcome { return outcomes[[2]string{a.Name, name}] }
+		differ := slices.ContainsFunc(names, func(name string) bool { return of(name) != of(names[0]) })
+		if !differ || !slices.ContainsFunc(names[:theirs], func(name string) bool { return of(name) != NA }) {
+			continue
+		}
+		fmt.Fprintf(&b, "| `%s`: %s |", a.Name, a.Sentence)
+		for _, name := range names {
+			fmt.Fprintf(&b, " [%s](http://127.0.0.1:8080/#/break/%s/%s) |", inTable(of(name)), a.Name, name)
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -36,6 +37,10 @@ type Consumer struct {
 	// streams that it reads are empty.
 	Finish time.Duration
 
+	// Only, if not nil, reports whether to look for orders of an item that other processes have
+	// accepted. Those of its own process the consumer writes in any case.
+	Only func(sku string) bool
+
 	// Seam, if not nil, is called between two steps. If it returns an error, the item's
 	// goroutine ends there, as if the process had been killed. For tests.
 	Seam func(seam string) error
@@ -59,6 +64,9 @@ func (c Consumer) withDefaults() Consumer {
 	c.ClaimAfter = cmp.Or(c.ClaimAfter, DefaultClaimAfter)
 	c.Tries = cmp.Or(c.Tries, DefaultTries)
 	c.Poll = cmp.Or(c.Poll, DefaultPoll)
+	if c.Only == nil {
+		c.Only = func(string) bool { return true }
+	}
 	if c.Seam == nil {
 		c.Seam = func(string) error { return nil }
 	}
@@ -127,7 +135,7 @@ func (g *consumption) discover(ctx context.Context) {
 			s.log.Warn("looking for accepted orders failed", "error", err)
 			return
 		}
-		g.skus, g.listed = skus, time.Now()
+		g.skus, g.listed = slices.DeleteFunc(skus, func(sku string) bool { return !g.Only(sku) }), time.Now()
 	}
 	if len(g.skus) == 0 {
 		return

@@ -132,6 +132,25 @@ func TestAcceptedOrdersAreWrittenOnce(t *testing.T) {
 	})
 }
 
+// A consumer of some items leaves the orders of the others in their streams.
+func TestAConsumerOfSomeItems(t *testing.T) {
+	s := embeddedSite(t)
+	shop, worker := s.instance(t, nil), s.instance(t, nil)
+	others := s.sku
+	s.put(t, shop, 1)
+	accept(t, s, shop, 1)
+	s.sku = newSKU()
+	s.put(t, shop, 1)
+	accept(t, s, shop, 1)
+	own := s.sku
+	consume(t, worker, stock.Consumer{Only: func(sku string) bool { return sku == own }})
+	s.settled(t, shop)
+	s.sku = others
+	if a := s.audit(t, shop); a.InFlight != 1 || a.Sold != 0 {
+		t.Errorf("of another item %d are in flight and %d are written, want 1 and 0", a.InFlight, a.Sold)
+	}
+}
+
 func TestAnOrderTellsItsState(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.instance(t, nil)

@@ -174,7 +174,8 @@ func (r realSeller) repair(ctx context.Context) error {
 const pollEvery = 233 * time.Millisecond
 
 func (r realSeller) consume(ctx context.Context, name string) {
-	r.Consume(ctx, stock.Consumer{Name: name, ClaimAfter: r.b.claimAfter(), Poll: pollEvery})
+	ours := func(sku string) bool { return sku == r.b.item.SKU } // on servers the cells share a database
+	r.Consume(ctx, stock.Consumer{Name: name, ClaimAfter: r.b.claimAfter(), Poll: pollEvery, Only: ours})
 }
 
 // naiveSeller is package naive.

@@ -26,7 +26,10 @@ func (a *API) owner() string {
 	return a.cfg.Instance + "/" + strconv.FormatUint(a.owners.Add(1), 10)
 }
 
-func (a *API) deduct(c *gin.Context) {
+func (a *API) deduct(c *gin.Context) { a.deductBy(c, a.cfg.Stock.Deduct) }
+
+// deductBy parses a deduct, sells by a function, and replies.
+func (a *API) deductBy(c *gin.Context, sell func(context.Context, stock.Request) (stock.Result, error)) {
 	name, ok := a.requested(c)
 	if !ok {
 		return
@@ -53,7 +56,7 @@ func (a *API) deduct(c *gin.Context) {
 	if !ok {
 		return
 	}
-	res, err := a.cfg.Stock.Deduct(c.Request.Context(), stock.Request{
+	res, err := sell(c.Request.Context(), stock.Request{
 		SKU: c.Param("sku"), Quantity: *body.Quantity, Strategy: name,
 		IdempotencyKey: key, Buyer: buyer, Owner: a.owner(),
 	})

@@ -25,8 +25,8 @@ type Broadcaster struct {
 
 // waiters are the waiters for one key.
 type waiters struct {
-	waiting map[*Waiter]struct{}
-	stop    context.CancelFunc // ends the goroutine that calls look
+	first *Waiter            // of a list
+	stop  context.CancelFunc // ends the goroutine that calls look
 }
 
 // New returns a Broadcaster. Look returns nil while there is a reason to wait for the
@@ -50,6 +50,10 @@ type Waiter struct {
 	cancel context.CancelCauseFunc
 	timer  *time.Timer
 	key    string
+
+	// Its neighbours among the waiters for the key. A list costs each waiter less than a map.
+	in         *waiters
+	prev, next *Waiter
 }
 
 // Begin is Wait for a caller that does not know its key yet. Until it calls Attend, the
@@ -61,6 +65,8 @@ func (b *Broadcaster) Begin(ctx context.Context, limit time.Duration, late error
 	// deadline.
 	w := &Waiter{from: b, cancel: cancel}
 	w.timer = time.AfterFunc(limit, func() { cancel(late) })
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	b.join(w, noKey)
 	return wait, w
 }
@@ -70,20 +76,26 @@ const noKey = ""
 
 // Attend sets the key that the caller waits for from now on.
 func (w *Waiter) Attend(key string) {
+	if w.key == key {
+		return
+	}
+	w.from.mu.Lock()
+	defer w.from.mu.Unlock()
 	w.from.leave(w)
 	w.from.join(w, key)
 }
 
 // Done ends the wait.
 func (w *Waiter) Done() {
+	w.from.mu.Lock()
 	w.from.leave(w)
+	w.from.mu.Unlock()
 	w.timer.Stop()
 	w.cancel(nil)
 }
 
+// join adds a waiter to those for a key. The caller has locked b.mu.
 func (b *Broadcaster) join(w *Waiter, key string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	if b.closed != nil {
 		w.cancel(b.closed)
 		return
@@ -91,7 +103,7 @@ func (b *Broadcaster) join(w *Waiter, key string) {
 	w.key = key
 	c := b.keys[key]
 	if c == nil {
-		c = &waiters{waiting: make(map[*Waiter]struct{}), stop: func() {}}
+		c = &waiters{stop: func() {}}
 		if key != noKey {
 			var ctx context.Context
 			ctx, c.stop = context.WithCancel(context.Background())
@@ -99,18 +111,29 @@ func (b *Broadcaster) join(w *Waiter, key string) {
 		}
 		b.keys[key] = c
 	}
-	c.waiting[w] = struct{}{}
+	w.in, w.next = c, c.first
+	if w.next != nil {
+		w.next.prev = w
+	}
+	c.first = w
 }
 
+// leave removes a waiter from those for its key. The caller has locked b.mu.
 func (b *Broadcaster) leave(w *Waiter) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	c := b.keys[w.key]
+	c := w.in
 	if c == nil {
 		return
 	}
-	delete(c.waiting, w)
-	if len(c.waiting) == 0 {
+	if w.next != nil {
+		w.next.prev = w.prev
+	}
+	if w.prev != nil {
+		w.prev.next = w.next
+	} else {
+		c.first = w.next
+	}
+	w.in, w.prev, w.next = nil, nil, nil
+	if c.first == nil {
 		c.stop()
 		delete(b.keys, w.key)
 	}
@@ -136,7 +159,7 @@ func (b *Broadcaster) End(key string, cause error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if c := b.keys[key]; c != nil {
-		for w := range c.waiting {
+		for w := c.first; w != nil; w = w.next {
 			w.cancel(cause)
 		}
 	}
@@ -149,7 +172,7 @@ func (b *Broadcaster) Close(cause error) {
 	b.closed = cause
 	for _, c := range b.keys {
 		c.stop()
-		for w := range c.waiting {
+		for w := c.first; w != nil; w = w.next {
 			w.cancel(cause)
 		}
 	}

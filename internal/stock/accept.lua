@@ -15,12 +15,12 @@
 -- ARGV[5]: the id of the sale
 -- ARGV[6]: the id of the generation
 -- ARGV[7]: the most units that one buyer may have, 0 for no limit
--- ARGV[8], ARGV[14], ...: how many units each buyer wants
--- ARGV[9], ARGV[15], ...: each buyer's idempotency key, '' for none
--- ARGV[10], ARGV[16], ...: the id of each buyer's order
--- ARGV[11], ARGV[17], ...: each buyer's strategy
--- ARGV[12], ARGV[18], ...: the time of each order, in Unix milliseconds
--- ARGV[13], ARGV[19], ...: the name of each buyer, '' for none
+-- ARGV[8]: the strategy
+-- ARGV[9]: the time of the orders, in Unix milliseconds
+-- ARGV[10], ARGV[14], ...: how many units each buyer wants
+-- ARGV[11], ARGV[15], ...: each buyer's idempotency key, '' for none
+-- ARGV[12], ARGV[16], ...: the id of each buyer's order
+-- ARGV[13], ARGV[17], ...: the name of each buyer, '' for none
 -- Returns a list with an answer for each buyer, in their order:
 --           n: the units are taken, and the order is in the stream; n are left
 --           -1: nothing is taken, because the stream is full
@@ -34,14 +34,13 @@ if redis.call('GET', KEYS[1]) ~= ARGV[1] or not left then
   return {}
 end
 left = tonumber(left)
-local length, most = redis.call('XLEN', KEYS[5]), tonumber(ARGV[2])
-local limit = tonumber(ARGV[7])
+local length, most, limit = redis.call('XLEN', KEYS[5]), tonumber(ARGV[2]), tonumber(ARGV[7])
 local lost = limit > 0 and redis.call('EXISTS', KEYS[8]) == 0
-local answers, taken, keyed = {}, 0, false
-for i = 8, #ARGV, 6 do
-  local wanted, key, order, buyer = tonumber(ARGV[i]), ARGV[i + 1], ARGV[i + 2], ARGV[i + 5]
+local answers, taken, entries, keys, seen = {}, 0, {}, {}, {}
+for i = 10, #ARGV, 4 do
+  local wanted, key, order, buyer = tonumber(ARGV[i]), ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
   local answer
-  if key ~= '' and (redis.call('HEXISTS', KEYS[7], key) == 1
+  if key ~= '' and (seen[key] or redis.call('HEXISTS', KEYS[7], key) == 1
       or redis.call('HEXISTS', KEYS[3], key) == 1 or redis.call('HEXISTS', KEYS[4], key) == 1) then
     answer = -2
   elseif lost then
@@ -53,13 +52,14 @@ for i = 8, #ARGV, 6 do
   elseif length >= most then
     answer = -1
   else
-    local entry = redis.call('XADD', KEYS[5], '*', 'id', order, 'sku', ARGV[4], 'sale', ARGV[5],
-      'generation', ARGV[6], 'quantity', ARGV[i], 'key', key, 'strategy', ARGV[i + 3], 'time', ARGV[i + 4],
+    entries[#entries + 1] = order
+    entries[#entries + 1] = redis.call('XADD', KEYS[5], '*', 'id', order, 'sku', ARGV[4], 'sale', ARGV[5],
+      'generation', ARGV[6], 'quantity', ARGV[i], 'key', key, 'strategy', ARGV[8], 'time', ARGV[9],
       'buyer', buyer)
-    redis.call('HSET', KEYS[6], order, entry)
     if key ~= '' then
-      redis.call('HSET', KEYS[7], key, order)
-      keyed = true
+      keys[#keys + 1] = key
+      keys[#keys + 1] = order
+      seen[key] = true
     end
     if limit > 0 then
       redis.call('HINCRBY', KEYS[8], buyer, wanted)
@@ -70,7 +70,15 @@ for i = 8, #ARGV, 6 do
   end
   answers[#answers + 1] = answer
 end
-if keyed then
+-- One command for many fields: a call of a command costs more than a field.
+local some = 1000
+for i = 1, #entries, some do
+  redis.call('HSET', KEYS[6], unpack(entries, i, math.min(i + some - 1, #entries)))
+end
+for i = 1, #keys, some do
+  redis.call('HSET', KEYS[7], unpack(keys, i, math.min(i + some - 1, #keys)))
+end
+if #keys > 0 then
   redis.call('PEXPIRE', KEYS[7], ARGV[3])
 end
 if taken > 0 then

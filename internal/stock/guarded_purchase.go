@@ -99,7 +99,7 @@ func (g *guardedPurchase) write(ctx context.Context, c Counter, left int64) erro
 // back. If too few units are left the buyer had read an old stock, and so may the
 // waiters have: with nothing left their waits end too.
 func (g *guardedPurchase) writeTogether(ctx context.Context, c transactional, left int64) error {
-	order := g.newOrder()
+	order := g.newOrder(now())
 	var tooFew tooFewError
 	err := c.sell(ctx, left, &order)
 	switch {

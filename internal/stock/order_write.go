@@ -4,16 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 )
 
 // newOrder is the order for the buyer's units. Its id begins with the time: random ids
 // would touch another page of the database's index each.
-func (b *buyer) newOrder() Order {
+func (b *buyer) newOrder(created time.Time) Order {
 	order := Order{
 		ID: uuid.Must(uuid.NewV7()).String(), SaleID: b.gen.saleID, SKU: b.req.SKU,
-		Quantity: b.req.Quantity, Strategy: b.req.Strategy, CreatedAt: now(),
+		Quantity: b.req.Quantity, Strategy: b.req.Strategy, CreatedAt: created,
 	}
 	if b.req.IdempotencyKey != "" {
 		order.IdempotencyKey = &b.req.IdempotencyKey
@@ -26,7 +27,7 @@ func (b *buyer) doubt() { b.service.reconciliation.doubt(b.req.SKU, b.gen) }
 
 // writeOrder writes the order for units that were taken.
 func (b *buyer) writeOrder(ctx context.Context) error {
-	order := b.newOrder()
+	order := b.newOrder(now())
 	return b.finishOrder(ctx, order, b.service.write(ctx, b.gen, b.changes, []*Order{&order})[0])
 }
 

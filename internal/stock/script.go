@@ -133,7 +133,7 @@ func (t *ScriptSeller) sell(all []*pending) {
 	changes := all[0].changes
 	for _, one := range all {
 		if one.err == nil && one.answer >= 0 {
-			one.order = one.newOrder()
+			one.order = one.newOrder(now())
 			changes = min(changes, one.changes) // it only grows
 			sold, orders = append(sold, one), append(orders, &one.order)
 		}

@@ -124,7 +124,7 @@ func (s *scriptPurchase) take(ctx, wait context.Context) error {
 		return err
 	}
 	if p.refused {
-		p.order = s.newOrder()
+		p.order = s.newOrder(now())
 		p.orderErr = s.service.write(ctx, s.gen, s.changes, []*Order{&p.order})[0]
 	}
 	err = s.finishOrder(ctx, p.order, p.orderErr)

@@ -3,6 +3,7 @@ package stock
 import (
 	"context"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -113,6 +114,59 @@ func TestScriptServesAllInTheirOrder(t *testing.T) {
 		}
 		if ttl := rdb.PTTL(t.Context(), claimsAt).Val(); ttl <= 0 || ttl > time.Minute {
 			t.Errorf("the claims expire in %v, want a minute", ttl)
+		}
+	})
+}
+
+// The accepting script serves a batch in its order, does for each buyer what its header says,
+// and leaves a full batch completely on record.
+func TestAcceptScriptServesABatch(t *testing.T) {
+	at := append(slices.Clone(scriptKeys), "{s}:stream", "{s}:orders", "{s}:keys", "{s}:buyers")
+	header := func(limit int64) []any { return []any{"now", 600, 60_000, "s", "sale", "id", limit, "lua_stream", 7} }
+	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
+		setStock(t, rdb, "7")
+		batch := append(header(4),
+			3, "a", "o1", "ann", 1, "a", "o2", "bob", 2, "", "o3", "ann", 5, "", "o4", "bob", 1, "claimed", "o5", "bob",
+			4, "", "o6", "bob", 1, "", "o7", "cat")
+		lost := slices.Repeat([]int64{acceptLost}, 7)
+		lost[4] = acceptClaimed
+		if got, err := acceptScript.Run(t.Context(), rdb, at, batch...).Int64Slice(); err != nil || !slices.Equal(got, lost) {
+			t.Errorf("without the counts of buyers: answers %d, %v; want %d", got, err, lost)
+		}
+		if err := rdb.HSet(t.Context(), at[7], "", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		want := []int64{4, acceptClaimed, acceptLimit, acceptLimit, acceptClaimed, 0, acceptTooFew}
+		if got, err := acceptScript.Run(t.Context(), rdb, at, batch...).Int64Slice(); err != nil || !slices.Equal(got, want) {
+			t.Errorf("answers %d, %v; want %d", got, err, want)
+		}
+		if has := rdb.HGetAll(t.Context(), at[7]).Val(); has["ann"] != "3" || has["bob"] != "4" || len(has) != 3 {
+			t.Errorf("the buyers have %v", has)
+		}
+
+		setStock(t, rdb, "1000")
+		batch = header(0)
+		for i := range 650 {
+			batch = append(batch, 1, "key"+strconv.Itoa(i), "order"+strconv.Itoa(i), "")
+		}
+		got, err := acceptScript.Run(t.Context(), rdb, at, batch...).Int64Slice()
+		if err != nil || len(got) != 650 || got[599] != 400 || got[600] != acceptFull || rdb.Get(t.Context(), stockAt).Val() != "400" {
+			t.Fatalf("a large batch, into a stream for 600: %d answers, %v", len(got), err)
+		}
+		entries, err := rdb.XRange(t.Context(), at[4], "-", "+").Result()
+		orders, byKey := rdb.HGetAll(t.Context(), at[5]).Val(), rdb.HGetAll(t.Context(), at[6]).Val()
+		if err != nil || len(entries) != 600 || len(orders) != 600 || len(byKey) != 600 {
+			t.Fatalf("%d entries, %d orders, %d keys, %v; want 600 of each", len(entries), len(orders), len(byKey), err)
+		}
+		for i, m := range entries {
+			e := parseEntry("s", m)
+			id, key := "order"+strconv.Itoa(i), "key"+strconv.Itoa(i)
+			if e.order.ID != id || e.key() != key || orders[id] != m.ID || byKey[key] != id || e.order.Strategy != "lua_stream" || e.order.CreatedAt.UnixMilli() != 7 {
+				t.Fatalf("entry %d is %+v, at %s; the key leads to %q", i, m, orders[id], byKey[key])
+			}
+		}
+		if ttl := rdb.PTTL(t.Context(), at[6]).Val(); ttl <= 0 || ttl > time.Minute {
+			t.Errorf("the keys expire in %v, want a minute", ttl)
 		}
 	})
 }

@@ -66,6 +66,7 @@ const DefaultBacklog = 10_000
 // batch and appends the orders to the item's stream, from which Service.Consume writes
 // them. When the stream is full, buyers get ErrBacklog.
 //
+// It sells for one strategy, whose name the script gets once for a batch.
 // If the process crashes after the script, the orders are in the stream and are written.
 func Streamed(rdb redis.UniversalClient, s Stream) *ScriptSeller {
 	size := cmp.Or(s.Size, MaxBatch)
@@ -77,16 +78,25 @@ func Streamed(rdb redis.UniversalClient, s Stream) *ScriptSeller {
 	return t
 }
 
+// The arguments of accept.lua: those of the batch, and those of each buyer.
+const (
+	acceptHeader = 9
+	acceptEach   = 4
+)
+
 // acceptAll calls the script that takes the units of the whole batch and appends the
 // orders to the stream.
 func (t *ScriptSeller) acceptAll(ctx context.Context, all []*pending) {
 	first := all[0]
 	k := keys{first.req.SKU}
+	created := now()
 	at := append(first.keys(), k.stream(), k.accepted(), k.streamKeys(first.gen.saleID), k.buyers(first.gen))
-	args := []any{first.gen.String(), t.backlog, keysKept.Milliseconds(), first.req.SKU, first.gen.saleID, first.gen.id, first.gen.limit}
+	args := make([]any, 0, acceptHeader+acceptEach*len(all))
+	args = append(args, first.gen.String(), t.backlog, keysKept.Milliseconds(), first.req.SKU, first.gen.saleID, first.gen.id, first.gen.limit,
+		first.req.Strategy, created.UnixMilli())
 	for _, one := range all {
-		one.order = one.newOrder()
-		args = append(args, one.req.Quantity, one.req.IdempotencyKey, one.order.ID, one.req.Strategy, one.order.CreatedAt.UnixMilli(), one.req.Buyer)
+		one.order = one.newOrder(created)
+		args = append(args, one.req.Quantity, one.req.IdempotencyKey, one.order.ID, one.req.Buyer)
 	}
 	answers, replicated, err := t.runAccept(ctx, at, args)
 	switch {

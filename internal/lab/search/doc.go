@@ -54,6 +54,8 @@
 //
 // # Which schedules are not tried
 //
+// A buyer that has bought or failed is not stopped or killed any more, although its lock may
+// still be released in the background, because the scheduler does not allow that either.
 // Time passes up to the next moment at which a key expires, a buyer goes on by itself or a
 // command that waits in Redis has its reply. The moments of a frozen process, and those at
 // which a buyer would ask again what it was refused, count only if there are no others.

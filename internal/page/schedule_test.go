@@ -234,8 +234,9 @@ func TestFewWaitForASearch(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	begun := make(chan struct{})
+	var once sync.Once
 	h := page.Schedules(ctx, "", search.Budget{}, func(string) (func(), error) {
-		close(begun)
+		once.Do(func() { close(begun) }) // when the first search ends, another begins
 		return func() {}, nil
 	}, slog.New(slog.DiscardHandler))
 	var all sync.WaitGroup

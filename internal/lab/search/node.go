@@ -166,6 +166,11 @@ func (n *node) next(in input) past {
 		p.sent = n.past.sent
 	}
 	p.seen = append(slices.Clone(until(p.seen, e.text)), e)
+	if e.blocks { // what it was told before is in the arguments
+		for j := range p.seen[:len(p.seen)-1] {
+			p.seen[j].reply = ""
+		}
+	}
 	return p
 }
 
@@ -213,7 +218,7 @@ func (n *node) describe(idle time.Duration) string {
 		awaited = awaited || !o.givenUp
 		blocks = blocks || !o.givenUp && o.wire.Blocks()
 	}
-	if v.section != ahead && awaited {
+	if awaited {
 		fmt.Fprintf(&b, " %v", v.spare)
 	}
 	for _, later := range n.views[i+1:] {

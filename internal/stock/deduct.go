@@ -18,13 +18,9 @@ import (
 // families, which this one does not exclude, have left; sell as the strategy does, see guardedPurchase and scriptPurchase. If
 // another sale has begun in the meantime, it starts again with reading the item.
 func (s *Service) Deduct(ctx context.Context, req Request) (Result, error) {
-	b := &buyer{service: s, req: req}
-	if isolation, ok := s.isolations[req.Strategy]; ok {
-		b.purchase = &guardedPurchase{buyer: b, isolation: isolation}
-	} else if script, ok := s.scripts[req.Strategy]; ok {
-		b.purchase = &scriptPurchase{buyer: b, script: script}
-	} else {
-		return Result{}, fmt.Errorf("%w: %q", ErrUnknownStrategy, req.Strategy)
+	b, err := s.newBuyer(req)
+	if err != nil {
+		return Result{}, err
 	}
 	if err := req.check(); err != nil {
 		return Result{}, err
@@ -33,6 +29,40 @@ func (s *Service) Deduct(ctx context.Context, req Request) (Result, error) {
 		return b.res, fmt.Errorf("deducting %d of %s: %w", req.Quantity, req.SKU, err)
 	}
 	return b.res, nil
+}
+
+// newBuyer returns a buyer with the purchase of its strategy, or ErrUnknownStrategy.
+func (s *Service) newBuyer(req Request) (*buyer, error) {
+	b := &buyer{service: s, req: req}
+	if isolation, ok := s.isolations[req.Strategy]; ok {
+		b.purchase = &guardedPurchase{buyer: b, isolation: isolation}
+	} else if script, ok := s.scripts[req.Strategy]; ok {
+		b.purchase = &scriptPurchase{buyer: b, script: script}
+	} else {
+		return nil, fmt.Errorf("%w: %q", ErrUnknownStrategy, req.Strategy)
+	}
+	return b, nil
+}
+
+// CanSell returns why a strategy cannot sell an item as it is about to be put on sale:
+// ErrInvalid, ErrLocation, ErrUnlimited or ErrUnknownStrategy.
+func (s *Service) CanSell(strategy string, item Item) error {
+	if err := item.check(); err != nil {
+		return err
+	}
+	b, err := s.newBuyer(Request{SKU: item.SKU, Strategy: strategy})
+	if err != nil {
+		return err
+	}
+	b.gen = item.generation()
+	err = b.canSell(item.backend(), reading{gen: b.gen, backend: item.backend()}.location(item.SKU))
+	if err == nil {
+		err = b.checksLimit()
+	}
+	if err != nil {
+		return fmt.Errorf("putting %s on sale with %s: %w", item.SKU, strategy, err)
+	}
+	return nil
 }
 
 // purchase is how a strategy sells to one buyer.
@@ -201,7 +231,7 @@ func (b *buyer) look(ctx context.Context) error {
 		return err
 	}
 	b.gen, b.at, b.res.Left = now.gen, now.location(b.req.SKU), now.left
-	if err := errors.Join(now.backend.notInHolds(), b.purchase.checkLocation(b.at)); err != nil {
+	if err := b.canSell(now.backend, b.at); err != nil {
 		return err
 	}
 	if err := b.checkLimit(); err != nil {
@@ -219,15 +249,30 @@ func (b *buyer) look(ctx context.Context) error {
 // checkLimit returns ErrUnlimited if the item has a limit per buyer that the strategy does not
 // check, and ErrInvalid if the buyer has no name.
 func (b *buyer) checkLimit() error {
-	switch {
-	case b.gen.limit == 0:
-		return nil
-	case !b.purchase.checksLimit():
-		return fmt.Errorf("%w of %d; sell it with %s", ErrUnlimited, b.gen.limit, StreamFamily)
-	case b.req.Buyer == "":
+	if err := b.checksLimit(); err != nil {
+		return err
+	}
+	if b.gen.limit > 0 && b.req.Buyer == "" {
 		return fmt.Errorf("%w: buyer is missing: the item has a limit of %d units per buyer", ErrInvalid, b.gen.limit)
 	}
 	return nil
+}
+
+// checksLimit returns ErrUnlimited if the item has a limit per buyer that the strategy does
+// not check.
+func (b *buyer) checksLimit() error {
+	if b.gen.limit > 0 && !b.purchase.checksLimit() {
+		return fmt.Errorf("%w of %d; sell it with %s", ErrUnlimited, b.gen.limit, StreamFamily)
+	}
+	return nil
+}
+
+// canSell returns ErrLocation if the strategy cannot sell a stock that is kept there.
+func (b *buyer) canSell(kept Backend, at Location) error {
+	if err := kept.notInHolds(); err != nil {
+		return err
+	}
+	return b.purchase.checkLocation(at)
 }
 
 // read reads the stock where the buyer's strategy does. A strategy that does not need

@@ -23,6 +23,9 @@ func (g *guardedPurchase) checkLocation(at Location) error {
 	if g.service.inDatabase[g.req.Strategy] {
 		return inDatabase(at)
 	}
+	if i, ok := g.isolation.(locator); ok {
+		return i.checkLocation(at)
+	}
 	return nil
 }
 

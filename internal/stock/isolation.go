@@ -19,6 +19,10 @@ type Isolation interface {
 	Do(ctx context.Context, at Location, e guard.Entry, section Section) (guard.Stats, error)
 }
 
+// locator is an Isolation that works only with a stock at some locations. It returns
+// ErrLocation for any other.
+type locator interface{ checkLocation(at Location) error }
+
 // Section reads the stock, does the work, and writes the stock.
 type Section func(ctx context.Context, c Counter) error
 
@@ -73,9 +77,9 @@ const (
 
 // repeated is an Isolation that does everything again after a conflict.
 type repeated struct {
-	slots         Slots
-	checkLocation func(Location) error
-	once          attempt
+	slots   Slots
+	located func(Location) error // returns ErrLocation for a stock that it cannot work with
+	once    attempt
 }
 
 // attempt waits until wait ends, and runs the section once. It returns errConflict if
@@ -89,6 +93,8 @@ type Slots chan struct{}
 func newRepeated(s Slots, checkLocation func(Location) error, once attempt) *repeated {
 	return &repeated{s, checkLocation, once}
 }
+
+func (r *repeated) checkLocation(at Location) error { return r.located(at) }
 
 // Do repeats the section until its write goes through or the wait ends.
 func (r *repeated) Do(ctx context.Context, at Location, _ guard.Entry, section Section) (guard.Stats, error) {

@@ -16,6 +16,13 @@ type oneByOne struct {
 	inner Isolation
 }
 
+func (o *oneByOne) checkLocation(at Location) error {
+	if i, ok := o.inner.(locator); ok {
+		return i.checkLocation(at)
+	}
+	return nil
+}
+
 func (o *oneByOne) Do(ctx context.Context, at Location, e guard.Entry, section Section) (guard.Stats, error) {
 	start := time.Now()
 	hold, err := o.mutex.Lock(ctx, at.SKU+" "+at.SaleID)

@@ -14,6 +14,7 @@ import (
 
 	"oversell/internal/cache"
 	"oversell/internal/figures"
+	"oversell/internal/shortname"
 	"oversell/internal/stock"
 )
 
@@ -155,18 +156,16 @@ func (a *API) putItem(c *gin.Context) {
 		invalid(c, `stock is missing: {"stock":1000}`)
 		return
 	}
-	if body.Strategy == "" {
-		body.Strategy = a.strategy.Load().(string)
+	item := stock.Item{
+		SKU: c.Param("sku"), Name: body.Name, Category: body.Category, Initial: *body.Stock, Keeper: body.Keeper,
+		HoldSeconds: body.HoldSeconds, Limit: body.Limit,
 	}
-	if !a.known(body.Strategy) {
-		a.unknownStrategy(c, body.Strategy)
+	var ok bool
+	if item.Family, ok = a.firstFamily(c, body.Strategy, item); !ok {
 		return
 	}
 	ctx := context.WithoutCancel(c.Request.Context()) // a client that leaves must not interrupt a change halfway
-	item, err := a.cfg.Stock.Put(ctx, stock.Item{
-		SKU: c.Param("sku"), Name: body.Name, Category: body.Category, Initial: *body.Stock, Keeper: body.Keeper,
-		HoldSeconds: body.HoldSeconds, Limit: body.Limit, Family: a.cfg.Stock.Family(body.Strategy),
-	})
+	item, err := a.cfg.Stock.Put(ctx, item)
 	if err == nil {
 		err = a.forget(ctx, item.SKU)
 	}
@@ -175,6 +174,26 @@ func (a *API) putItem(c *gin.Context) {
 		return
 	}
 	c.JSON(http.StatusOK, item)
+}
+
+// firstFamily returns the family of the strategy that sells an item first: the named one, or
+// the default one. If the named one does not exist or cannot sell the item, it replies and
+// returns false. Other strategies may sell the item as well, so the default one need not be
+// able to.
+func (a *API) firstFamily(c *gin.Context, named string, item stock.Item) (string, bool) {
+	if named == "" {
+		return a.cfg.Stock.Family(a.strategy.Load().(string)), true
+	}
+	name := shortname.Expand(named, a.names())
+	if !a.known(name) {
+		a.unknownStrategy(c, name)
+		return "", false
+	}
+	if err := a.cfg.Stock.CanSell(name, item); err != nil {
+		a.fail(c, err)
+		return "", false
+	}
+	return a.cfg.Stock.Family(name), true
 }
 
 func (a *API) deleteItem(c *gin.Context) {

@@ -186,3 +186,39 @@ func raw(t *testing.T, addr, method, path string) *http.Response {
 	}
 	return res
 }
+
+// A strategy that cannot sell the item is refused before the sale begins, with what would be
+// possible. Short names are expanded as in a query.
+func TestAnItemIsNotPutOnSaleWithAStrategyThatCannotSellIt(t *testing.T) {
+	s := embeddedSite(t, nil)
+	sku := s.put(t, 10)
+	path := "/api/items/" + sku
+	for body, want := range map[string]struct{ code, says string }{
+		`{"stock":7,"limit":2,"strategy":"v6_watchdog"}`:          {"limit_unchecked", "lua_stream"},
+		`{"stock":7,"limit":2,"strategy":"v6"}`:                   {"limit_unchecked", "lua_stream"},
+		`{"stock":7,"keeper":"database","strategy":"lua_atomic"}`: {"wrong_keeper", "with keeper redis"},
+		`{"stock":7,"keeper":"database","strategy":"lua_stream"}`: {"wrong_keeper", "with keeper redis"},
+		`{"stock":7,"keeper":"database","strategy":"watch"}`:      {"wrong_keeper", "with keeper redis"},
+		`{"stock":7,"strategy":"sql_version"}`:                    {"wrong_keeper", "with keeper database"},
+		`{"stock":7,"strategy":"sql_conditional"}`:                {"wrong_keeper", "with keeper database"},
+		`{"stock":7,"keeper":"holds","strategy":"v6_watchdog"}`:   {"wrong_keeper", "sold by holds"},
+		`{"stock":-1,"strategy":"sql_version"}`:                   {"invalid", "stock is -1"},
+	} {
+		w := s.admin("PUT", path, body)
+		if !strings.Contains(w.Body.String(), want.says) {
+			t.Errorf("%s: %s does not say %q", body, w.Body, want.says)
+		}
+		wantProblem(t, w, http.StatusBadRequest, want.code)
+	}
+	var audit web.Audit
+	if read(t, s.ask("GET", "/api/audit/"+sku, ""), &audit); audit.Initial != 10 {
+		t.Errorf("the sale began with %d units, and should be the one before", audit.Initial)
+	}
+	for _, body := range []string{
+		`{"stock":7,"strategy":"v6"}`, `{"stock":7,"strategy":""}`, `{"stock":7,"limit":2,"strategy":"lua_stream"}`, `{"stock":7,"limit":2}`,
+		`{"stock":7,"keeper":"database","strategy":"sql_version"}`, `{"stock":7,"keeper":"database","strategy":"v8"}`,
+	} {
+		read(t, s.admin("PUT", path, body), new(stock.Item))
+	}
+	wantProblem(t, s.admin("PUT", path, `{"stock":7,"strategy":"v"}`), http.StatusNotFound, "unknown_strategy")
+}

@@ -290,10 +290,10 @@ func (r *streamReader) consume(ctx context.Context, entries []entry, before bool
 }
 
 // oneByOne writes orders that the database did not take together, each alone. If it takes
-// none of several, the fault is not theirs.
+// none of several, the fault is theirs only where the error says so.
 func (r *streamReader) oneByOne(ctx context.Context, entries []entry, together error) error {
 	var bad []entry
-	var last error
+	var why []error // of each bad one
 	for _, e := range entries {
 		fates, err := []fate(nil), together
 		if len(entries) > 1 {
@@ -307,18 +307,21 @@ func (r *streamReader) oneByOne(ctx context.Context, entries []entry, together e
 		case away(err):
 			return err
 		default:
-			bad, last = append(bad, e), err
+			bad, why = append(bad, e), append(why, err)
 		}
 	}
-	if len(bad) == len(entries) && len(bad) > 1 {
-		return last
-	}
-	for _, e := range bad {
-		if err := r.failed(ctx, e, last); err != nil {
+	none := len(bad) == len(entries) && len(bad) > 1
+	var fault error
+	for i, e := range bad {
+		if none && !faultOfOrder(why[i]) {
+			fault = why[i]
+			continue
+		}
+		if err := r.failed(ctx, e, why[i]); err != nil {
 			return err
 		}
 	}
-	return nil
+	return fault
 }
 
 // failed leaves an order, which the database did not take, to be claimed again, or makes

@@ -3,6 +3,7 @@ package stock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -304,6 +305,88 @@ func TestDeadLettersAreListedAndRetried(t *testing.T) {
 		}
 		wantStock(t, s.settled(t, service), 20, 13, 7, 5)
 		s.wantWritten(t, service, append(ids, res.Order.ID))
+	})
+}
+
+// dislike has the database itself refuse orders of the item with this many units or more.
+func (s *site) dislike(t *testing.T, quantity int64) {
+	t.Helper()
+	create, drop := "ALTER TABLE oversell_orders ADD CONSTRAINT dislikes CHECK (sku <> '%s' OR quantity < %d)", "ALTER TABLE oversell_orders DROP CONSTRAINT dislikes"
+	if s.db.Name() != "mysql" {
+		create = "CREATE TRIGGER dislikes BEFORE INSERT ON oversell_orders WHEN NEW.sku = '%s' AND NEW.quantity >= %d BEGIN SELECT RAISE(ABORT, 'disliked'); END"
+		drop = "DROP TRIGGER dislikes"
+	}
+	if err := s.db.Exec(fmt.Sprintf(create, s.sku, quantity)).Error; err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.db.Exec(drop).Error; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// deadLetters waits until the item has this many dead letters.
+func (s *site) deadLetters(t *testing.T, service *stock.Service, n int) []stock.DeadLetter {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); ; pause() {
+		letters, err := service.DeadLetters(t.Context(), s.sku)
+		if err == nil && len(letters) == n {
+			return letters
+		}
+		if err != nil || time.Now().After(end) {
+			t.Fatalf("there are %d dead letters, %v; want %d", len(letters), err, n)
+		}
+	}
+}
+
+// Orders that the database refuses for their values become dead letters, too, when no good
+// order is left beside them.
+func TestSeveralBadOrdersAreDeadLetters(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		service := s.instance(t, nil)
+		s.put(t, service, 20)
+		s.dislike(t, 3)
+		for i := range int64(2) {
+			bad := s.request(streamed, "")
+			bad.Quantity = 3 + i
+			if _, err := service.Deduct(t.Context(), bad); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ids := accept(t, s, service, 3)
+		consume(t, service, stock.Consumer{Tries: 2})
+		for _, l := range s.deadLetters(t, service, 2) {
+			if l.Kind != "failed" || l.Deliveries < 2 {
+				t.Errorf("the dead letter is %+v", l)
+			}
+		}
+		s.wantWritten(t, service, ids)
+		s.streamEmpties(t)
+	})
+}
+
+// If the database takes no order for another reason, nothing becomes a dead letter.
+func TestAFaultOfTheDatabaseMakesNoDeadLetters(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		service := s.instance(t, nil)
+		s.put(t, service, 20)
+		ids := accept(t, s, service, 3)
+		var failures atomic.Int64
+		remove := onOrders(t, s.db, "test:fault", true, func(tx *gorm.DB) {
+			failures.Add(1)
+			_ = tx.AddError(&mysql.MySQLError{Number: 1142, SQLState: [5]byte([]byte("42000")), Message: "INSERT command denied"})
+		})
+		consume(t, service, stock.Consumer{Tries: 1})
+		for end := time.Now().Add(20 * time.Second); failures.Load() < 12; pause() {
+			if time.Now().After(end) {
+				t.Fatalf("the consumer tried %d times, and gave up", failures.Load())
+			}
+		}
+		remove()
+		s.settled(t, service)
+		s.wantWritten(t, service, ids)
+		s.deadLetters(t, service, 0)
 	})
 }
 

@@ -333,6 +333,36 @@ func away(err error) bool {
 	return false
 }
 
+// faultyValue are errors of MySQL and MariaDB about the values of a row that have no SQLSTATE
+// of their own: truncated data, a wrong value, a violated check.
+var faultyValue = map[uint16]bool{1265: true, 1366: true, 3819: true}
+
+// faultOfOrder reports whether the database refused the values of a row, so that it may take
+// other orders.
+func faultOfOrder(err error) bool {
+	for _, known := range []error{gorm.ErrDuplicatedKey, gorm.ErrForeignKeyViolated, gorm.ErrCheckConstraintViolated} {
+		if errors.Is(err, known) {
+			return true
+		}
+	}
+	var serverErr *mysql.MySQLError
+	if errors.As(err, &serverErr) {
+		switch string(serverErr.SQLState[:2]) {
+		case "22", "23", "45": // a value that does not fit, a constraint, SIGNAL in a trigger
+			return true
+		}
+		return faultyValue[serverErr.Number]
+	}
+	var sqlite interface{ Code() int }
+	if errors.As(err, &sqlite) {
+		return sqliteFault[sqlite.Code()&0xff]
+	}
+	return false
+}
+
+// sqliteFault are the same of SQLite: too big, a constraint, a mismatch of types.
+var sqliteFault = map[int]bool{18: true, 19: true, 20: true}
+
 // streamed lists the items that the family of streams sells.
 func (s store) streamed(ctx context.Context) (skus []string, err error) {
 	ctx, cancel := limited(ctx)

@@ -109,11 +109,9 @@ func guarded(token string, next http.HandlerFunc) http.HandlerFunc {
 // the client has gone only after the body has been read.
 func bodiless(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if r.ContentLength != 0 {
-			problem.Reply(w, http.StatusBadRequest, problem.CodeInvalid, "no body is allowed here")
-			return
+		if problem.NoBody(w, r) {
+			next(w, r)
 		}
-		next(w, r)
 	}
 }
 

@@ -21,7 +21,7 @@ import (
 func (a *API) holdRoutes(api *gin.RouterGroup) {
 	api.POST("/items/:sku/holds", parameters("strategy"), a.hold)
 	get(api, "/holds/:id", parameters(), a.getHold)
-	api.DELETE("/holds/:id", parameters("token"), a.release)
+	api.DELETE("/holds/:id", parameters("token"), bodiless, a.release)
 	api.POST("/holds/:id/pay", parameters(), a.pay)
 	api.PUT("/holds/:id/fault", a.guarded, parameters(), a.putFault)
 	get(api, "/audit/:sku/holds", a.guarded, parameters(), a.listHolds)

@@ -222,3 +222,17 @@ func TestAnItemIsNotPutOnSaleWithAStrategyThatCannotSellIt(t *testing.T) {
 	}
 	wantProblem(t, s.admin("PUT", path, `{"stock":7,"strategy":"v"}`), http.StatusNotFound, "unknown_strategy")
 }
+
+// A body that nothing reads may have been meant for another request.
+func TestBodiesThatNothingReadsAreRefused(t *testing.T) {
+	s := embeddedSite(t, nil)
+	sku := s.put(t, 1)
+	for _, r := range [][2]string{{"POST", "/api/audit/" + sku + "/repair"}, {"POST", "/api/items/" + sku + "/dead/retry"}, {"DELETE", "/api/items/" + sku}} {
+		for _, body := range []string{"garbage", "{}", " "} {
+			wantProblem(t, s.admin(r[0], r[1], body), http.StatusBadRequest, "invalid")
+		}
+		if w := s.admin(r[0], r[1], ""); w.Code/100 != 2 {
+			t.Errorf("%s %s without a body: %d %s", r[0], r[1], w.Code, w.Body)
+		}
+	}
+}

@@ -121,13 +121,13 @@ func (a *API) routes() *gin.Engine {
 	api.POST("/items/:sku/deduct", parameters("strategy"), a.deduct)
 	get(api, "/items/:sku", reads, a.item)
 	api.PUT("/items/:sku", a.guarded, none, a.putItem)
-	api.DELETE("/items/:sku", a.guarded, none, a.deleteItem)
+	api.DELETE("/items/:sku", a.guarded, none, bodiless, a.deleteItem)
 	get(api, "/categories", reads, a.categories)
 	get(api, "/audit/:sku", none, a.audit)
-	api.POST("/audit/:sku/repair", a.guarded, none, a.repair)
+	api.POST("/audit/:sku/repair", a.guarded, none, bodiless, a.repair)
 	get(api, "/audit/:sku/orders", a.guarded, parameters("after", "limit"), a.orders)
 	get(api, "/items/:sku/dead", a.guarded, none, a.deadLetters)
-	api.POST("/items/:sku/dead/retry", a.guarded, none, a.retryDead)
+	api.POST("/items/:sku/dead/retry", a.guarded, none, bodiless, a.retryDead)
 	get(api, "/orders/:id", parameters("sku"), a.order)
 	get(api, "/strategies", none, a.strategies)
 	api.PUT("/strategy", a.guarded, none, a.putStrategy)
@@ -158,6 +158,13 @@ func parameters(allowed ...string) gin.HandlerFunc {
 		if _, ok := problem.ReadQuery(c.Writer, c.Request, allowed...); !ok {
 			c.Abort()
 		}
+	}
+}
+
+// bodiless refuses requests with a body.
+func bodiless(c *gin.Context) {
+	if !problem.NoBody(c.Writer, c.Request) {
+		c.Abort()
 	}
 }
 

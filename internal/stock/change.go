@@ -34,11 +34,12 @@ func (s *Service) Put(ctx context.Context, item Item) (Item, error) {
 		return Item{}, err
 	}
 	item, err = s.store.put(ctx, item, func(tx store, item, last Item) error {
-		if err := s.endStream(ctx, tx, last); err != nil {
+		if _, _, err := s.endStream(ctx, tx, last); err != nil {
 			return err
 		}
 		if item.Unpublished {
-			return s.streams.fence(ctx, item.SKU, last.generation())
+			_, err := s.streams.fence(ctx, item.SKU, last.generation())
+			return err
 		}
 		return s.stock.start(ctx, item, item.Initial, last.generation())
 	})
@@ -469,7 +470,7 @@ func (s *Service) startGeneration(ctx context.Context, tx store, item Item, fami
 		}
 		return s.beginGeneration(ctx, tx, item, family, 0)
 	}
-	if err := s.endStream(ctx, tx, item); err != nil {
+	if _, _, err := s.endStream(ctx, tx, item); err != nil {
 		return err
 	}
 	left, err := s.leftByOrders(ctx, tx, item)

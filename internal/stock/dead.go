@@ -48,7 +48,7 @@ func parseDead(sku string, m redis.XMessage) DeadLetter {
 
 // deadLetters reads all dead letters of an item.
 func (s streams) deadLetters(ctx context.Context, sku string) ([]DeadLetter, error) {
-	found, err := s.pages(ctx, keys{sku}.dead())
+	found, err := s.pages(ctx, keys{sku}.dead(), "+")
 	if err != nil {
 		return nil, fmt.Errorf("reading the dead letters of %s: %w", sku, err)
 	}

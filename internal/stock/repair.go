@@ -114,10 +114,12 @@ func (s *Service) Recount(ctx context.Context, b Balance) (returned int64, err e
 }
 
 // recount begins a new generation if wrong returns true for the difference between what
-// the orders leave and the units in the stock.
+// the orders leave and the units in the stock. For a streamed item it does so if there is
+// any, and the units of dead letters count as missing.
 func (s *Service) recount(ctx context.Context, b Balance, wrong func(difference int64) bool) (returned int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
+	var before int64 // the units in a stock that has ended
 	err = s.reconciliation.count(b.SKU, func() error {
 		return s.store.changeWithin(ctx, func(tx store) error {
 			returned = 0
@@ -125,16 +127,25 @@ func (s *Service) recount(ctx context.Context, b Balance, wrong func(difference 
 			if err != nil || item.Generation != b.Generation {
 				return err
 			}
-			if err := s.endStream(ctx, tx, item); err != nil {
+			if item.streamed() {
+				if ok, err := s.agrees(ctx, tx, item); ok || err != nil {
+					return err
+				}
+			}
+			last, ended, err := s.endStream(ctx, tx, item)
+			if err != nil {
 				return err
 			}
 			left, err := s.leftByOrders(ctx, tx, item)
 			if err != nil {
 				return err
 			}
-			in, err := s.inStock(ctx, item)
-			if err != nil || !item.streamed() && !wrong(left-in) { // the stream has ended: it needs a generation
-				return err
+			before = max(before, last) // a second try finds no stock
+			in := before
+			if !ended {
+				if in, err = s.inStock(ctx, item); err != nil || !wrong(left-in) {
+					return err
+				}
 			}
 			if item.backend() == InDatabase {
 				if err := tx.setRemaining(item, left); err != nil {

@@ -260,6 +260,49 @@ func TestRepairRemovesUnitsThatAreSoldAlready(t *testing.T) {
 	})
 }
 
+// Units that wait in the stream are not missing. A repair gives up those of a dead letter.
+func TestRepairOfAStream(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		service := s.instance(t, soon)
+		s.put(t, service, 20)
+		ids := accept(t, s, service, 2)
+		before := s.stockKey(t)
+		if done := s.repair(t, service); done.Returned != 0 {
+			t.Errorf("a repair of a healthy stream returned %d units", done.Returned)
+		}
+		for _, id := range ids {
+			s.wantState(t, service, id, stock.StateAccepted)
+		}
+		if after := s.stockKey(t); after != before {
+			t.Errorf("a repair of a healthy stream began the generation of %s", after)
+		}
+		s.strand(t, 4)
+		for _, want := range []int64{4, 0} {
+			if done := s.repair(t, service); done.Returned != want {
+				t.Errorf("%d units are back on sale, want %d", done.Returned, want)
+			}
+		}
+		s.strand(t, -5)
+		if done := s.repair(t, service); done.Returned != -5 {
+			t.Errorf("%d units are back on sale, want -5", done.Returned)
+		}
+		poison(t, s, 3)
+		bad := s.request(streamed, "")
+		bad.Quantity = 3
+		res, err := service.Deduct(t.Context(), bad)
+		if err != nil {
+			t.Fatal(err)
+		}
+		consume(t, service, stock.Consumer{Tries: 1})
+		s.deadLetters(t, service, 1)
+		if done := s.repair(t, service); done.Returned != 3 {
+			t.Errorf("%d units of a dead letter are back on sale, want 3", done.Returned)
+		}
+		s.wantState(t, service, res.Order.ID, stock.StateNotAccepted)
+		wantStock(t, s.settled(t, service), 20, 18, 2, 2)
+	})
+}
+
 // A stock in the database is written in the same transaction as the order. Only somebody
 // who writes the row by hand can make it wrong.
 func TestRepairOfAStockInTheDatabase(t *testing.T) {

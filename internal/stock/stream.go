@@ -201,17 +201,17 @@ func (s streams) lengths(ctx context.Context, skus []string) ([]int64, error) {
 
 // all reads the whole stream of an item.
 func (s streams) all(ctx context.Context, sku string) ([]entry, error) {
-	found, err := s.pages(ctx, keys{sku}.stream())
+	found, err := s.pages(ctx, keys{sku}.stream(), "+")
 	if err != nil {
 		return nil, fmt.Errorf("reading the stream of %s: %w", sku, err)
 	}
 	return parseEntries(sku, found), nil
 }
 
-// pages reads a whole stream page by page.
-func (s streams) pages(ctx context.Context, key string) (all []redis.XMessage, err error) {
+// pages reads a stream page by page, up to an entry, or all of it up to "+".
+func (s streams) pages(ctx context.Context, key, to string) (all []redis.XMessage, err error) {
 	for from := "-"; ; {
-		page, err := s.rdb.XRangeN(ctx, key, from, "+", streamPage).Result()
+		page, err := s.rdb.XRangeN(ctx, key, from, to, streamPage).Result()
 		if err != nil {
 			return nil, err
 		}
@@ -304,11 +304,47 @@ func (s streams) byKey(ctx context.Context, sku, saleID, key string) (Order, boo
 	return found.Order, ok, err
 }
 
-// fence ends a generation in Redis: no script accepts an order in it any more.
-func (s streams) fence(ctx context.Context, sku string, g generation) error {
+// fence ends a generation in Redis: no script accepts an order in it any more. It returns
+// the units that were left in its stock, 0 if Redis had lost it.
+func (s streams) fence(ctx context.Context, sku string, g generation) (left int64, err error) {
 	k := keys{sku}
-	if err := s.rdb.Del(ctx, append([]string{k.sale()}, k.of(g)...)...).Err(); err != nil {
-		return fmt.Errorf("ending a generation of %s in Redis: %w", sku, err)
+	var stock *redis.StringCmd
+	_, err = s.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		stock = p.Get(ctx, k.stock(g))
+		p.Del(ctx, append([]string{k.sale()}, k.of(g)...)...)
+		return nil
+	})
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return 0, fmt.Errorf("ending a generation of %s in Redis: %w", sku, err)
 	}
-	return nil
+	left, _ = stock.Int64() // 0 if somebody else wrote it
+	return left, nil
+}
+
+// snapshot returns the units in the stock of a generation, and the entries that the stream had
+// at the same moment, except those that are removed meanwhile. It returns redis.Nil if Redis
+// has lost the stock.
+func (s streams) snapshot(ctx context.Context, sku string, g generation) (left int64, entries []entry, err error) {
+	k := keys{sku}
+	var stock *redis.StringCmd
+	var last *redis.XMessageSliceCmd
+	_, err = s.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		stock = p.Get(ctx, k.stock(g))
+		last = p.XRevRangeN(ctx, k.stream(), "+", "-", 1)
+		return nil
+	})
+	if err == nil {
+		left, err = stock.Int64()
+	}
+	if err != nil {
+		return 0, nil, fmt.Errorf("reading the stock and the stream of %s: %w", sku, err)
+	}
+	if len(last.Val()) == 0 {
+		return left, nil, nil
+	}
+	found, err := s.pages(ctx, k.stream(), last.Val()[0].ID)
+	if err != nil {
+		return 0, nil, fmt.Errorf("reading the stream of %s: %w", sku, err)
+	}
+	return left, parseEntries(sku, found), nil
 }

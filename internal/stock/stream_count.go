@@ -2,6 +2,7 @@ package stock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -17,26 +18,48 @@ func (i Item) streamed() bool { return i.Family == StreamFamily && i.backend().i
 // generation. So a count has all that was accepted, and each order is either written
 // or refused.
 //
-// The orders stay in the stream until a consumer finds them in the database.
-func (s *Service) endStream(ctx context.Context, tx store, item Item) error {
+// The orders stay in the stream until a consumer finds them in the database. If ended is
+// true, the stock had left units, and is gone.
+func (s *Service) endStream(ctx context.Context, tx store, item Item) (left int64, ended bool, err error) {
 	if !item.streamed() && !s.families.mixed || item.Generation == "" || !item.backend().inRedis() {
-		return nil
+		return 0, false, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	if !item.streamed() {
 		if lengths, err := s.streams.lengths(ctx, []string{item.SKU}); err != nil || lengths[0] == 0 {
-			return err
+			return 0, false, err
 		}
 	}
-	if err := s.streams.fence(ctx, item.SKU, item.generation()); err != nil {
-		return err
+	if left, err = s.streams.fence(ctx, item.SKU, item.generation()); err != nil {
+		return 0, false, err
 	}
 	entries, err := s.streams.all(ctx, item.SKU)
 	if err != nil {
-		return err
+		return 0, false, err
 	}
-	return tx.writeLast(item, entries)
+	return left, true, tx.writeLast(item, entries)
+}
+
+// agrees reports whether the stock of a streamed item and the orders in the database and in
+// the stream add up. Units of dead letters are missing. The caller has locked the item's row
+// in tx, so nobody else writes its orders.
+func (s *Service) agrees(ctx context.Context, tx store, item Item) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	in, entries, err := s.streams.snapshot(ctx, item.SKU, item.generation())
+	if errors.Is(err, redis.Nil) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	waiting, err := tx.unwritten(ctx, item, entries)
+	if err != nil {
+		return false, err
+	}
+	left, err := s.leftByOrders(ctx, tx, item)
+	return in+waiting == left, err
 }
 
 // publish gives Redis the generation that the item's row has, with the units that the row
@@ -136,13 +159,13 @@ func (s *Service) behind(ctx context.Context, item Item) (found behind, err erro
 			found.refused++
 		}
 	}
-	found.unwritten, err = s.unwritten(ctx, item, entries)
+	found.unwritten, err = s.store.unwritten(ctx, item, entries)
 	return found, err
 }
 
 // unwritten adds up the units of orders of the item's current generation that are not in
 // the database.
-func (s *Service) unwritten(ctx context.Context, item Item, entries []entry) (units int64, err error) {
+func (s store) unwritten(ctx context.Context, item Item, entries []entry) (units int64, err error) {
 	waiting := make(map[string]int64) // units by the order's id
 	var ids []string
 	for _, e := range entries {
@@ -152,7 +175,7 @@ func (s *Service) unwritten(ctx context.Context, item Item, entries []entry) (un
 		}
 	}
 	for from := 0; from < len(ids); from += streamPage {
-		written, err := s.store.written(ctx, ids[from:min(from+streamPage, len(ids))]...)
+		written, err := s.written(ctx, ids[from:min(from+streamPage, len(ids))]...)
 		if err != nil {
 			return 0, err
 		}

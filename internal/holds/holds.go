@@ -98,7 +98,7 @@ type Stage interface {
 	Take(ctx context.Context, r Request) (Hold, error)
 
 	// Look returns a hold as it is now, or ErrUnknownHold. A hold that has expired is
-	// Expired, also before a sweep has found it.
+	// Expired, also before a sweep has found it. In h3_claim so is one of a sale that is over.
 	Look(ctx context.Context, id string) (Hold, error)
 
 	// Claim turns a hold into an order. Repeated for the same payment it returns the same

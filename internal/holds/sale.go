@@ -138,11 +138,11 @@ func (s *Service) Forget(tx *gorm.DB, item stock.Item) error {
 	return nil
 }
 
-// openUnits counts the units in holds of an item that have not expired, of earlier sales too.
-// The item's row is locked in tx.
+// openUnits counts the units in holds of the item's sale that have not expired. A hold of an
+// earlier sale is no reason to keep the item. The item's row is locked in tx.
 func (s *Service) openUnits(tx *gorm.DB, item stock.Item) (units int64, err error) {
 	err = tx.Model(&row{}).Select("COALESCE(SUM(quantity), 0)").
-		Where("sku = ? AND status = ? AND expires_at > "+s.sql.Clock, item.SKU, Held).Scan(&units).Error
+		Where("sku = ? AND sale_id = ? AND status = ? AND expires_at > "+s.sql.Clock, item.SKU, item.SaleID, Held).Scan(&units).Error
 	if err != nil {
 		return 0, fmt.Errorf("counting the open holds of %s: %w", item.SKU, err)
 	}

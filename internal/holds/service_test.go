@@ -503,12 +503,10 @@ func TestAnItemWithOpenHoldsIsNotDeleted(t *testing.T) {
 }
 
 // A hold that a buyer is paying for keeps the item, also when it expires meanwhile: the payment
-// is refunded first. So does one of a sale that is over.
+// is refunded first.
 func TestAnItemStaysWhileAHoldIsBeingPaid(t *testing.T) {
 	each(t, 2, func(t *testing.T, s *shop) {
 		h := s.hold(t, h3, "a")
-		s.put(t, 2)
-		s.wantOpen(t, "with a hold of an earlier sale")
 		s.bank.afterCapture = func() error {
 			if err := s.db.Exec("UPDATE oversell_holds SET expires_at = 1").Error; err != nil {
 				return err
@@ -522,6 +520,52 @@ func TestAnItemStaysWhileAHoldIsBeingPaid(t *testing.T) {
 		if err := s.stock.Delete(t.Context(), "hot"); err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// A new sale ends the open holds of the one before. A buyer who pays for such a hold is charged
+// nothing, and it does not keep the item.
+func TestANewSaleEndsOpenHolds(t *testing.T) {
+	each(t, 2, func(t *testing.T, s *shop) {
+		h, paid := s.hold(t, h3, "a"), s.hold(t, h3, "b")
+		if _, err := s.Pay(t.Context(), paid.ID, paid.Token, "key"); err != nil {
+			t.Fatal(err)
+		}
+		s.put(t, 2)
+		for range 2 {
+			if now, err := s.Get(t.Context(), h.ID); err != nil || now.Status != holds.Expired {
+				t.Errorf("the hold is %+v, %v; want it expired", now, err)
+			}
+			_, err := s.Pay(t.Context(), h.ID, h.Token, "key")
+			if !errors.Is(err, holds.ErrNotHeld) || errors.Is(err, holds.ErrRefunded) {
+				t.Errorf("paying: got %v, want %v", err, holds.ErrNotHeld)
+			}
+		}
+		if now, err := s.Get(t.Context(), paid.ID); err != nil || now.Status != holds.Paid {
+			t.Errorf("the hold that was paid in time is %+v, %v", now, err)
+		}
+		if b := s.books(t, 0); b.Authorised != 1 {
+			t.Errorf("%d payments were authorised, want 1", b.Authorised)
+		}
+		s.want(t, 2, 0, 0)
+		if err := s.stock.Delete(t.Context(), "hot"); err != nil {
+			t.Errorf("deleting the item: %v", err)
+		}
+	})
+}
+
+// A sale begins while a buyer of the one before is paying. The buyer gets the money back.
+func TestANewSaleBeginsDuringAPayment(t *testing.T) {
+	each(t, 2, func(t *testing.T, s *shop) {
+		h := s.hold(t, h3, "a")
+		s.bank.afterCapture = func() error { s.put(t, 2); return nil }
+		if _, err := s.Pay(t.Context(), h.ID, h.Token, "key"); !errors.Is(err, holds.ErrRefunded) || !errors.Is(err, holds.ErrSaleOver) {
+			t.Errorf("got %v, want %v and %v", err, holds.ErrRefunded, holds.ErrSaleOver)
+		}
+		if b := s.books(t, 0); b.Captured != 1 || b.Refunded != 1 {
+			t.Errorf("the books are %+v; want one refund", b)
+		}
+		s.want(t, 2, 0, 0)
 	})
 }
 

@@ -221,6 +221,26 @@ func TestExpiredHoldCannotBePaid(t *testing.T) {
 	})
 }
 
+// A hold ends when another sale of its item begins, and its buyer can see that before paying.
+func TestHoldOfAnEarlierSaleCannotBePaid(t *testing.T) {
+	eachHoldSite(t, holds.Config{}, func(t *testing.T, s *holdSite) {
+		sku := s.sell(t, 2)
+		h := s.hold(t, sku, "ann", 1)
+		if w := s.admin("PUT", "/api/items/"+sku, `{"stock":3,"keeper":"holds"}`); w.Code != http.StatusOK {
+			t.Fatalf("the next sale: %d %s", w.Code, w.Body)
+		}
+		wantProblem(t, s.pay(h, "key"), http.StatusConflict, "hold_ended")
+		read(t, s.ask("GET", "/api/holds/"+h.ID, ""), &h)
+		if h.Status != holds.Expired {
+			t.Errorf("the hold is %+v; want it expired", h)
+		}
+		s.wantBooks(t, sku, 0, 0, payment.Books{})
+		if w := s.admin("DELETE", "/api/items/"+sku, ""); w.Code != http.StatusNoContent {
+			t.Errorf("deleting the item: %d %s", w.Code, w.Body)
+		}
+	})
+}
+
 // The token of another hold ends nothing and pays nothing.
 func TestTokenIsTheHoldsOwn(t *testing.T) {
 	s := embeddedHoldSite(t, holds.Config{})

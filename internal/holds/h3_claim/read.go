@@ -40,10 +40,12 @@ func (s *Stage) due(ctx context.Context, sku string, limit int) ([]holds.Hold, e
 	return s.readAll(ctx, "sku = ? AND status = 'held' AND expires_at <= "+s.sql.Clock+" ORDER BY expires_at LIMIT ?", sku, limit)
 }
 
-// readAll reads the holds that meet a condition.
+// readAll reads the holds that meet a condition. A hold that is still held has expired when
+// its time is over, and when its sale is.
 func (s *Stage) readAll(ctx context.Context, condition string, args ...any) ([]holds.Hold, error) {
 	rows, err := s.db.QueryContext(ctx, "SELECT id, sku, sale_id, buyer, quantity, token, "+
-		"CASE WHEN status = 'held' AND expires_at <= "+s.sql.Clock+" THEN 'expired' ELSE status END, "+
+		"CASE WHEN status = 'held' AND (expires_at <= "+s.sql.Clock+
+		" OR NOT EXISTS (SELECT 1 FROM oversell_items i WHERE i.sku = oversell_holds.sku AND i.sale_id = oversell_holds.sale_id)) THEN 'expired' ELSE status END, "+
 		"payment_id, expires_at, created_at FROM oversell_holds WHERE "+condition, args...)
 	if err != nil {
 		return nil, fmt.Errorf("reading holds: %w", err)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"oversell/internal/payment"
 )
 
 // begunRow is a payment that has begun and is not settled. It is written before the provider
@@ -33,7 +35,11 @@ func (begunRow) TableName() string { return "oversell_hold_payments" }
 // begin writes that a payment for a hold begins. If one with the key has begun already, it
 // returns that one.
 func (s *Service) begin(ctx context.Context, h Hold, key string) (begunRow, error) {
-	b := begunRow{HoldID: h.ID, Key: key, SKU: h.SKU, SaleID: h.SaleID, Token: h.Token, Amount: s.cfg.Price * h.Quantity, Currency: s.cfg.Currency}
+	due, err := s.price(h.Quantity)
+	if err != nil {
+		return begunRow{}, err
+	}
+	b := begunRow{HoldID: h.ID, Key: key, SKU: h.SKU, SaleID: h.SaleID, Token: h.Token, Amount: due.Amount, Currency: due.Currency}
 	written, err := s.insertBegun(ctx, b)
 	if err != nil || written {
 		return b, err
@@ -61,6 +67,18 @@ func (s *Service) begun(ctx context.Context, holdID, key string) (b begunRow, fo
 		return begunRow{}, false, fmt.Errorf("reading a payment for hold %s: %w", holdID, done.Error)
 	}
 	return b, done.RowsAffected > 0, nil
+}
+
+// asked reports whether a payment is on record with the amount and currency that it has.
+func (s *Service) asked(ctx context.Context, holdID string, p payment.Payment) (bool, error) {
+	db, cancel := s.limited(ctx)
+	defer cancel()
+	var rows int64
+	err := db.Model(&begunRow{}).Where("hold_id = ? AND payment_id = ? AND amount = ? AND currency = ?", holdID, p.ID, p.Amount, p.Currency).Count(&rows).Error
+	if err != nil {
+		return false, fmt.Errorf("reading what was asked for hold %s: %w", holdID, err)
+	}
+	return rows > 0, nil
 }
 
 // authorised writes the id of a payment before it is captured. The row may have been deleted,

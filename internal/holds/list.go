@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"oversell/internal/payment"
 	"oversell/internal/stock"
 )
 
@@ -110,18 +111,23 @@ func (s *Service) orders(ctx context.Context, item stock.Item) ([]Order, error) 
 	return orders, nil
 }
 
-// Payments counts the orders of a sale by payment, for payment.Audit.
-func (s *Service) Payments(ctx context.Context, sku, saleID string) (map[string]int, error) {
+// Payments counts the orders of a sale by payment, and says what each payment must have been,
+// for payment.AuditAmounts.
+func (s *Service) Payments(ctx context.Context, sku, saleID string) (orders map[string]int, due map[string]payment.Money, err error) {
 	db, cancel := s.limited(ctx)
 	defer cancel()
-	var ids []string
-	err := db.Model(&stock.Order{}).Where("sku = ? AND sale_id = ? AND idempotency_key IS NOT NULL", sku, saleID).Pluck("idempotency_key", &ids).Error
+	var rows []stock.Order
+	err = db.Select("idempotency_key", "quantity").Where("sku = ? AND sale_id = ? AND idempotency_key IS NOT NULL", sku, saleID).Find(&rows).Error
 	if err != nil {
-		return nil, fmt.Errorf("reading the payments of %s: %w", sku, err)
+		return nil, nil, fmt.Errorf("reading the payments of %s: %w", sku, err)
 	}
-	orders := make(map[string]int, len(ids))
-	for _, id := range ids {
+	orders, due = make(map[string]int, len(rows)), make(map[string]payment.Money, len(rows))
+	for _, row := range rows {
+		id := *row.IdempotencyKey
 		orders[id]++
+		if due[id], err = s.price(row.Quantity); err != nil { // an index lets a payment have one order
+			return nil, nil, err
+		}
 	}
-	return orders, nil
+	return orders, due, nil
 }

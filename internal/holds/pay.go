@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -23,12 +24,14 @@ type Payments interface {
 // The errors of payments, wrapped, beside those of package payment.
 var (
 	// ErrRefunded means that the buyer was charged and has the money back, because the hold
-	// had ended. The error that wraps it says how.
+	// had ended, or the payment had another amount. The error that wraps it says which.
 	ErrRefunded = errors.New("the payment was refunded")
 	// ErrPending means that it is not known yet whether the payment becomes an order or is
 	// refunded. The provider's webhook will settle it, or Settle; so does a request with the
 	// same key.
 	ErrPending = errors.New("the payment is pending")
+	// ErrAmount means that a payment has not the amount and currency of the hold that it is for.
+	ErrAmount = errors.New("the payment has not the price of the hold")
 	// ErrNoPayments means that the Service has no payment provider.
 	ErrNoPayments = errors.New("there is no payment provider")
 )
@@ -96,7 +99,7 @@ func (s *Service) pay(ctx context.Context, id string, token int64, key string) (
 	if err := s.capture(ctx, p.ID); err != nil {
 		return Order{}, err
 	}
-	order, err := s.settle(ctx, stage, h, p.ID)
+	order, err := s.settle(ctx, stage, h, p)
 	if err == nil || errors.Is(err, ErrRefunded) {
 		s.settled(ctx, b)
 	}
@@ -161,24 +164,65 @@ func (s *Service) capture(ctx context.Context, paymentID string) error {
 
 // settle turns the hold of a captured payment into its order, or refunds the payment. It may
 // be called any number of times, also by several processes at once.
-func (s *Service) settle(ctx context.Context, stage Stage, h Hold, paymentID string) (Order, error) {
-	order, err := stage.Claim(ctx, h.ID, h.Token, paymentID)
-	switch {
-	case err == nil:
-		return order, nil
-	case !ended(err): // the order may have been written: refund nothing
+func (s *Service) settle(ctx context.Context, stage Stage, h Hold, p payment.Payment) (Order, error) {
+	err := s.checkAmount(ctx, stage, h, p)
+	if err == nil {
+		var order Order
+		if order, err = stage.Claim(ctx, h.ID, h.Token, p.ID); err == nil {
+			return order, nil
+		}
+	}
+	if !ended(err) { // the order may have been written: refund nothing
 		return Order{}, fmt.Errorf("%w: claiming the hold: %w", ErrPending, err)
 	}
-	if refundErr := s.refund(ctx, paymentID); refundErr != nil {
+	if refundErr := s.refund(ctx, p.ID); refundErr != nil {
 		return Order{}, fmt.Errorf("%w: %w: %w", ErrPending, err, refundErr)
 	}
-	s.log.Info("a payment came too late and was refunded", "hold", h.ID, "payment", paymentID, "because", err)
+	if errors.Is(err, ErrAmount) {
+		s.log.Warn("a payment of a wrong amount was refunded", "hold", h.ID, "payment", p.ID, "because", err)
+	} else {
+		s.log.Info("a payment came too late and was refunded", "hold", h.ID, "payment", p.ID, "because", err)
+	}
 	return Order{}, fmt.Errorf("%w: %w", ErrRefunded, err)
 }
 
-// ended reports whether err of a Claim says that the hold will never be this payment's.
+// ended reports whether err says that the hold will never be this payment's.
 func ended(err error) bool {
-	return errors.Is(err, ErrNotHeld) || errors.Is(err, ErrUnknownHold) || errors.Is(err, ErrToken)
+	return errors.Is(err, ErrNotHeld) || errors.Is(err, ErrUnknownHold) || errors.Is(err, ErrToken) || errors.Is(err, ErrAmount)
+}
+
+// price is what so many units cost.
+func (s *Service) price(quantity int64) (payment.Money, error) {
+	if s.cfg.Price < 1 || quantity > math.MaxInt64/s.cfg.Price {
+		return payment.Money{}, fmt.Errorf("%w: %d units at %d each have no price", payment.ErrInvalid, quantity, s.cfg.Price)
+	}
+	return payment.Money{Amount: s.cfg.Price * quantity, Currency: s.cfg.Currency}, nil
+}
+
+// checkAmount returns ErrAmount unless the payment has the price of the hold. Anybody with
+// access to the account at the provider can make a payment that refers to a hold.
+//
+// The shop may have asked for the payment when its price was another. Such a payment is on
+// record until its order is written. So the hold is read again after the record.
+func (s *Service) checkAmount(ctx context.Context, stage Stage, h Hold, p payment.Payment) error {
+	if h.Quantity == 0 { // the hold is not known, and nothing can claim it
+		return nil
+	}
+	due, dueErr := s.price(h.Quantity)
+	if dueErr == nil && due == p.Money() {
+		return nil
+	}
+	if asked, err := s.asked(ctx, h.ID, p); err != nil || asked {
+		return err
+	}
+	now, err := stage.Look(ctx, h.ID)
+	switch {
+	case err != nil:
+		return fmt.Errorf("looking up the hold: %w", err)
+	case now.Status == Paid && now.PaymentID == p.ID:
+		return nil
+	}
+	return fmt.Errorf("%w: it is %d %s, and must be %d %s", ErrAmount, p.Amount, p.Currency, due.Amount, s.cfg.Currency)
 }
 
 // refund gives the money back, or cancels a payment that was not captured.
@@ -241,12 +285,12 @@ func (s *Service) Captured(ctx context.Context, paymentID string) error {
 	}
 	// A stage with tokens remembers its holds when they have ended. One that it does not know
 	// is another shop's, and so is the money. The others cannot tell.
-	if token != 0 {
-		if _, err := stage.Look(ctx, id); err != nil {
-			return fmt.Errorf("payment %s is for %q: %w", paymentID, p.Reference, err)
-		}
+	h, err := stage.Look(ctx, id)
+	if err != nil && (token != 0 || !errors.Is(err, ErrUnknownHold)) {
+		return fmt.Errorf("payment %s is for %q: %w", paymentID, p.Reference, err)
 	}
-	_, err = s.settle(ctx, stage, Hold{ID: id, Token: token}, p.ID)
+	h.ID, h.Token = id, token
+	_, err = s.settle(ctx, stage, h, p)
 	if err != nil && !errors.Is(err, ErrRefunded) {
 		return err
 	}

@@ -291,7 +291,13 @@ func reference(h holds.Hold) string { return fmt.Sprintf("%s/%d", h.ID, h.Token)
 // captured is a payment whose process died after the capture.
 func (s *shop) captured(t *testing.T, h holds.Hold) string {
 	t.Helper()
-	p, err := s.bank.Authorise(t.Context(), payment.Request{Key: "a/" + h.ID, Reference: reference(h), Amount: 1, Currency: "EUR"})
+	return s.charge(t, h, holds.DefaultPrice*h.Quantity, "EUR")
+}
+
+// charge captures a payment for a hold, past the shop.
+func (s *shop) charge(t *testing.T, h holds.Hold, amount int64, currency string) string {
+	t.Helper()
+	p, err := s.bank.Authorise(t.Context(), payment.Request{Key: fmt.Sprint("a/", h.ID, amount, currency), Reference: reference(h), Amount: amount, Currency: currency})
 	if err == nil {
 		_, err = s.bank.Client.Capture(t.Context(), p.ID, "c/"+p.ID)
 	}
@@ -327,6 +333,95 @@ func TestWebhookMakesGood(t *testing.T) {
 			t.Errorf("the order is %+v, %v", o, err)
 		}
 		s.want(t, 1, 0, 1)
+	})
+}
+
+// A payment buys a hold only with the price of the hold. Another one is refunded, whether the
+// webhook finds it or the settlement, and the hold can still be paid: in every stage.
+func TestPaymentOfAnotherAmountIsRefunded(t *testing.T) {
+	for _, stage := range catalog.HoldStages() {
+		t.Run(stage.Name, func(t *testing.T) {
+			each(t, 2, func(t *testing.T, s *shop) {
+				h, err := s.Hold(t.Context(), holds.Ask{Stage: stage.Name, SKU: "hot", Buyer: "a", Quantity: 2})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, wrong := range []payment.Money{{Amount: 1, Currency: "EUR"}, {Amount: holds.DefaultPrice, Currency: "EUR"}, {Amount: 2*holds.DefaultPrice + 1, Currency: "EUR"}, {Amount: 2 * holds.DefaultPrice, Currency: "JPY"}} {
+					id := s.charge(t, h, wrong.Amount, wrong.Currency)
+					for range 2 {
+						if err := s.Captured(t.Context(), id); err != nil {
+							t.Errorf("%v: %v", wrong, err)
+						}
+					}
+				}
+				id := s.charge(t, h, 2, "EUR")
+				begun := "INSERT INTO oversell_hold_payments (hold_id, idempotency_key, sku, token, amount, currency, payment_id, due_at, tries) VALUES (?, 'key', 'hot', ?, 2000, 'EUR', ?, 0, 0)"
+				if err := s.db.Exec(begun, h.ID, h.Token, id).Error; err != nil {
+					t.Fatal(err)
+				}
+				s.settle(t)
+				s.wantUnsettled(t, 0)
+				if b := s.books(t, 0); b.Captured != 5 || b.Refunded != 5 {
+					t.Errorf("the books are %+v; want five refunds", b)
+				}
+				s.want(t, 0, 2, 0)
+				if _, err := s.Pay(t.Context(), h.ID, h.Token, "key"); err != nil {
+					t.Error(err)
+				}
+				s.want(t, 0, 0, 2)
+				if err := s.Captured(t.Context(), s.charge(t, h, 3, "EUR")); err != nil {
+					t.Errorf("a wrong amount for a hold that is paid: %v", err)
+				}
+				if b := s.books(t, 0); b.Captured != 7 || b.Refunded != 6 {
+					t.Errorf("the books are %+v; want one order and six refunds", b)
+				}
+			})
+		})
+	}
+}
+
+// The price changes while a buyer is paying. What the shop has asked for is right, also when
+// its webhook comes once more after the order.
+func TestPriceChangesDuringAPayment(t *testing.T) {
+	for _, stage := range catalog.HoldStages() {
+		t.Run(stage.Name, func(t *testing.T) {
+			each(t, 1, func(t *testing.T, s *shop) {
+				h := s.hold(t, stage.Name, "a")
+				s.interrupt(t, h, &s.bank.afterCapture)
+				paid := s.books(t, 1).Wrong[0].PaymentID
+				s.cfg.Price = 2 * holds.DefaultPrice
+				dearer := s.another(t)
+				for range 2 {
+					if err := dearer.Captured(t.Context(), paid); err != nil {
+						t.Error(err)
+					}
+				}
+				s.wantUnsettled(t, 0)
+				s.want(t, 0, 0, 1)
+				if b := s.books(t, 0); b.Refunded != 0 {
+					t.Errorf("the books are %+v; want no refund", b)
+				}
+			})
+		})
+	}
+}
+
+// A price that does not fit into an amount charges nothing.
+func TestPriceThatIsTooLarge(t *testing.T) {
+	each(t, 4, func(t *testing.T, s *shop) {
+		s.cfg.Price = 1<<62 + 1 // four times that is 4 in an int64
+		dear := s.another(t)
+		h, err := dear.Hold(t.Context(), holds.Ask{Stage: h3, SKU: "hot", Buyer: "a", Quantity: 4})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := dear.Pay(t.Context(), h.ID, h.Token, "key"); !errors.Is(err, payment.ErrInvalid) {
+			t.Errorf("got %v, want %v", err, payment.ErrInvalid)
+		}
+		if b := s.books(t, 0); b.Authorised != 0 {
+			t.Errorf("%d payments were authorised", b.Authorised)
+		}
+		s.wantUnsettled(t, 0)
 	})
 }
 
@@ -666,8 +761,8 @@ func TestHoldsAreListed(t *testing.T) {
 			if l.Holds[0].Buyer != "c" || !l.Holds[0].ExpiresAt.Equal(held.ExpiresAt) {
 				t.Errorf("%s: the live hold is %+v, want %+v", stage.Name, l.Holds[0].Hold, held)
 			}
-			if payments, err := s.Payments(t.Context(), "hot", s.item.SaleID); err != nil || len(payments) != 1 || payments[order.PaymentID] != 1 {
-				t.Errorf("%s: the payments are %v, %v", stage.Name, payments, err)
+			if payments, due, err := s.Payments(t.Context(), "hot", s.item.SaleID); err != nil || len(payments) != 1 || payments[order.PaymentID] != 1 || due[order.PaymentID] != (payment.Money{Amount: holds.DefaultPrice, Currency: "EUR"}) {
+				t.Errorf("%s: the payments are %v of %v, %v", stage.Name, payments, due, err)
 			}
 		}
 	})

@@ -134,7 +134,8 @@ func (s *Service) conclude(ctx context.Context, b begunRow) error {
 	case err != nil:
 		return err
 	case p.Status == payment.Captured:
-		_, err = s.settle(ctx, stage, Hold{ID: b.HoldID, Token: b.Token}, p.ID)
+		h.ID, h.Token = b.HoldID, b.Token
+		_, err = s.settle(ctx, stage, h, p)
 	case p.Status == payment.Authorised && !over:
 		return errUnderWay
 	case p.Status == payment.Authorised:

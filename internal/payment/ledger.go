@@ -33,7 +33,11 @@ type Books struct {
 	// OrdersWithoutCharge counts the orders whose payment was never captured.
 	OrdersWithoutCharge int `json:"orders_without_charge"`
 
-	Wrong []Account `json:"wrong,omitempty"` // the payments behind both counts, sorted by id
+	// OrdersWithWrongAmount counts the orders whose payment was captured with another amount or
+	// currency than is due. Only AuditAmounts knows what is due.
+	OrdersWithWrongAmount int `json:"orders_with_wrong_amount,omitempty"`
+
+	Wrong []Account `json:"wrong,omitempty"` // the payments behind these counts, sorted by id
 }
 
 // Account is what became of one payment.
@@ -49,7 +53,14 @@ type Account struct {
 // for each payment's id. Payments in progress are counted as they are: audit when nothing is
 // under way any more.
 func Audit(ledger []Entry, orders map[string]int) Books {
+	return AuditAmounts(ledger, orders, nil)
+}
+
+// AuditAmounts is Audit that also compares what was captured with what is due for the orders
+// of a payment, by its id. A payment that is not in due may have any amount.
+func AuditAmounts(ledger []Entry, orders map[string]int, due map[string]Money) Books {
 	var books Books
+	wrong := make(map[string]bool) // payments that were captured with a wrong amount
 	accounts := make(map[string]*Account)
 	account := func(id string) *Account {
 		if accounts[id] == nil {
@@ -70,6 +81,8 @@ func Audit(ledger []Entry, orders map[string]int) Books {
 		case Captured:
 			books.Captured++
 			a.Captures++
+			want, known := due[e.PaymentID]
+			wrong[e.PaymentID] = wrong[e.PaymentID] || known && want != Money{e.Amount, e.Currency}
 		case Refunded:
 			books.Refunded++
 			a.Refunds++
@@ -82,7 +95,10 @@ func Audit(ledger []Entry, orders map[string]int) Books {
 		charged, uncharged := a.wrong()
 		books.ChargedWithoutOrder += charged
 		books.OrdersWithoutCharge += uncharged
-		if charged+uncharged > 0 {
+		if wrong[a.PaymentID] {
+			books.OrdersWithWrongAmount += a.Orders
+		}
+		if charged+uncharged > 0 || wrong[a.PaymentID] && a.Orders > 0 {
 			books.Wrong = append(books.Wrong, *a)
 		}
 	}

@@ -57,6 +57,38 @@ func TestAuditFindsEachWayToLoseMoney(t *testing.T) {
 	}
 }
 
+// An order must be paid with what is due for it, in the currency in which it is due.
+func TestAuditFindsOrdersOfAWrongAmount(t *testing.T) {
+	ledger := func(amount int64, currency string, statuses ...Status) []Entry {
+		all := entries("p", statuses...)
+		for i := range all {
+			all[i].Amount, all[i].Currency = amount, currency
+		}
+		return all
+	}
+	due := map[string]Money{"p": {2000, "EUR"}}
+	for name, c := range map[string]struct {
+		ledger []Entry
+		orders int
+		due    map[string]Money
+		wrong  int
+	}{
+		"the right amount":        {ledger(2000, "EUR", Authorised, Captured), 1, due, 0},
+		"a cent":                  {ledger(1, "EUR", Authorised, Captured), 1, due, 1},
+		"too much":                {ledger(2001, "EUR", Authorised, Captured), 1, due, 1},
+		"another currency":        {ledger(2000, "JPY", Authorised, Captured), 1, due, 1},
+		"a cent that is refunded": {ledger(1, "EUR", Authorised, Captured, Refunded), 0, due, 0},
+		"nothing known of it":     {ledger(1, "EUR", Authorised, Captured), 1, nil, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := AuditAmounts(c.ledger, map[string]int{"p": c.orders}, c.due)
+			if got.OrdersWithWrongAmount != c.wrong || len(got.Wrong) != c.wrong || got.ChargedWithoutOrder != 0 {
+				t.Errorf("got %+v, want %d orders of a wrong amount", got, c.wrong)
+			}
+		})
+	}
+}
+
 func TestAuditCountsWhatPaymentsReached(t *testing.T) {
 	got := Audit(slices.Concat(
 		entries("a", Authorised, Captured, Refunded), entries("b", Authorised, Cancelled), entries("c", Declined), entries("d", Authorised, Captured),

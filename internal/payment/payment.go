@@ -72,6 +72,15 @@ type Payment struct {
 	CreatedAt time.Time `json:"created_at"`
 }
 
+// Money is an amount in minor units of a currency.
+type Money struct {
+	Amount   int64
+	Currency string
+}
+
+// Money is what the payment is worth.
+func (p Payment) Money() Money { return Money{p.Amount, p.Currency} }
+
 // Status says where a payment stands.
 type Status string
 

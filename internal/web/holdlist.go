@@ -77,12 +77,12 @@ func (a *API) listHolds(c *gin.Context) {
 	}
 	entries, number := a.cfg.Ledger(found.SaleID, maxAudited)
 	if number <= maxAudited {
-		orders, err := a.cfg.Holds.Payments(ctx, found.SKU, found.SaleID)
+		orders, due, err := a.cfg.Holds.Payments(ctx, found.SKU, found.SaleID)
 		if err != nil {
 			a.fail(c, err)
 			return
 		}
-		books := payment.Audit(entries, orders)
+		books := payment.AuditAmounts(entries, orders, due)
 		list.Books = &books
 	}
 	list.pay(entries)

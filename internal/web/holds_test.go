@@ -377,6 +377,33 @@ func TestWebhookSettlesACaptureWhoseReplyWasLost(t *testing.T) {
 	})
 }
 
+// Somebody with access to the provider's account can pay for a hold past the shop. A cent does
+// not buy it: it is refunded, and the buyer can still pay, in every stage.
+func TestACentDoesNotBuyAHold(t *testing.T) {
+	eachHoldSite(t, holds.Config{}, func(t *testing.T, s *holdSite) {
+		s.delivering(t)
+		for i, stage := range stages() {
+			sku := s.sell(t, 2)
+			var h holds.Hold
+			w := s.ask("POST", "/api/items/"+sku+"/holds?strategy="+stage, `{"buyer":"ann","quantity":2}`)
+			if err := json.Unmarshal(w.Body.Bytes(), &h); err != nil || w.Code != http.StatusCreated {
+				t.Fatalf("holding: %d %s, %v", w.Code, w.Body, err)
+			}
+			cent := s.captureAmount(t, h.Reference(), 1)
+			s.delivered(t, 5*i+3) // authorised, captured, refunded
+			if p, err := s.paid.Payment(t.Context(), cent.ID); err != nil || p.Status != payment.Refunded {
+				t.Errorf("%s: the cent is %s, %v", stage, p.Status, err)
+			}
+			read(t, s.ask("GET", "/api/holds/"+h.ID, ""), &h)
+			if h.Status != holds.Held {
+				t.Errorf("%s: the hold is %s", stage, h.Status)
+			}
+			read(t, s.pay(h, "key"), new(holds.Order))
+			s.delivered(t, 5*i+5)
+		}
+	})
+}
+
 // A payment that the provider captures after the hold has expired is refunded, whatever
 // happens to the unit meanwhile, and in whatever order the webhooks come.
 func TestLateCaptureIsRefunded(t *testing.T) {
@@ -397,7 +424,12 @@ func TestLateCaptureIsRefunded(t *testing.T) {
 // capture makes the provider charge for a reference, past the shop, and returns the payment.
 func (s *holdSite) capture(t *testing.T, reference string) payment.Payment {
 	t.Helper()
-	p, err := s.paid.Authorise(t.Context(), payment.Request{Key: "a/" + reference, Reference: reference, Amount: 1000, Currency: "EUR"})
+	return s.captureAmount(t, reference, holds.DefaultPrice)
+}
+
+func (s *holdSite) captureAmount(t testing.TB, reference string, amount int64) payment.Payment {
+	t.Helper()
+	p, err := s.paid.Authorise(t.Context(), payment.Request{Key: "a/" + reference, Reference: reference, Amount: amount, Currency: "EUR"})
 	if err == nil {
 		p, err = s.paid.Capture(t.Context(), p.ID, "c/"+reference)
 	}

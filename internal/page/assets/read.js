@@ -25,33 +25,40 @@ export async function show(box, at, page) {
     if (mine !== asked) return;
     const draw = (all) => {
       whole = all;
-      put(text, about(stage, (lines) => reveal(lines, draw)), legend(whole, draw),
+      put(text, about(stage, ({ file, line }) => reveal(lineName(file, line), draw)), legend(whole, draw),
         stage.files.map((file) => source(stage, file, whole)));
     };
     draw(whole);
     const line = query.get("line");
-    if (line) document.getElementById(line)?.scrollIntoView({ block: "center" });
+    if (line) reveal(line, draw);
   }
   await update(at);
   return { update };
 }
 
-/** reveal goes to a line. If it is folded, the files are shown in full. */
-function reveal({ file, line }, draw) {
-  const find = () => document.getElementById(lineName(file, line));
-  if (!find()) draw(true);
+/** reveal goes to the line with this id. If it is folded, the files are shown in full. */
+function reveal(id, draw) {
+  const find = () => document.getElementById(id);
+  if (!find()?.checkVisibility()) draw(true);
   find()?.scrollIntoView({ block: "center" });
   find()?.focus();
 }
 
-/** commented is a package comment, translated by paragraphs and items. */
-const commented = (comment) =>
-  comment.trim().split(/\n(?=\n|  - )/).map((part) => {
+/** commented is a text of a package comment, translated by paragraphs and items. */
+const commented = (text) =>
+  text.trim().split(/\n(?=\n|  - )/).map((part) => {
     const [, before, text] = /^(\s*(?:- )?)([^]*)$/.exec(part);
     const whole = text.replace(/\s+/g, " ");
     const sentence = told(whole);
     return before + (sentence === whole ? text : sentence);
   }).join("\n");
+
+/** prose is a package comment: what is new in sight, and the rest folded. */
+function prose(comment) {
+  const [first, ...rest] = comment.trim().split("\n\n");
+  return [el("h3", t("read.comment")), el("p.comment", commented(first.replace(/\s+/g, " "))),
+    el("details", el("summary", t("read.rest")), el("pre.comment", commented(rest.join("\n\n"))))];
+}
 
 /** about is what the stage is, what it fixes and what it breaks again. reveal goes to a line. */
 function about(stage, reveal) {
@@ -70,7 +77,7 @@ function about(stage, reveal) {
     el("section.panel", el("h2", name, el("span.on.small", ` ${t("read.before", { name: before })}`)),
       el("p", el("strong", t("strategy.adds")), " ", named(`strategy.${name}.adds`, adds)),
       el("p", el("strong", t("strategy.breaks")), " ", named(`strategy.${name}.breaks`, breaks)),
-      el("h3", t("read.comment")), el("pre.comment", commented(stage.comment))),
+      prose(stage.comment)),
     el("section.panel", list("read.fixes", fixes, before), reopens.length > 0 && list("read.reopens", reopens, name)));
 }
 
@@ -93,21 +100,40 @@ function source(stage, file, whole) {
       flags.get(line).push(fix.name);
     }
   }
-  const fold = (n) => el("tr.folded", el("td", { colspan: 4 }, t("read.folded", { n })));
-  const parts = whole ? [{ rows: file.rows }] : folded(file.rows, flags);
-  const rows = parts.map((
-    part,
-  ) => (part.left ? fold(part.left) : part.rows.map((row) => line(stage, file, row, flags))));
+  const draw = (rows) =>
+    (whole ? [{ rows }] : folded(rows, flags)).flatMap(({ far, rows }) =>
+      far && rows.length > 1
+        ? fold(t("read.folded", { n: rows.length }))
+        : rows.map((row) => line(stage, file, row, flags)));
   const columns = el("colgroup", ["no", null, "no", null].map((name) => el("col", { class: name })));
   const title = (name) => el("th", { scope: "col", colspan: 2 }, name);
   return el("section.source", { "aria-label": file.name },
     el("h3.file", file.name, file.source === "" ? ` · ${t("read.gone")}` : ""),
     scroll(file.name,
       el("table.diff", columns, el("thead", el("tr", title(stage.before), title(stage.name))),
-        el("tbody", rows.flat()))));
+        heading(file, whole, draw), el("tbody", draw(file.rows.slice(file.head))))));
 }
 
-/** folded leaves out rows that are far from any difference. */
+const fold = (...inside) => el("tr.folded", el("td", { colspan: 4 }, inside));
+
+/** heading is the comment that begins a file. Only a button is shown of it at first, if it has changed. */
+function heading(file, whole, draw) {
+  const rows = file.rows.slice(0, file.head);
+  const n = rows.filter(({ kind }) => kind !== "same").length;
+  if (n === 0) return rows.length > 0 && el("tbody", draw(rows));
+  const id = `${file.name}-head`;
+  const body = el("tbody", { id, hidden: !whole }, draw(rows));
+  const toggle = () => {
+    body.hidden = !body.hidden;
+    button.setAttribute("aria-expanded", String(!body.hidden));
+  };
+  const key = file.language === "go" ? "read.head" : "read.scripthead";
+  const how = { "aria-expanded": String(whole), "aria-controls": id, onclick: toggle };
+  const button = el("button.unfold", how, t(key, { n }));
+  return [el("tbody", fold(button)), body];
+}
+
+/** folded parts rows into those near a difference and those far from any. */
 function folded(rows, flags) {
   const keep = new Set();
   rows.forEach((row, i) => {
@@ -116,9 +142,9 @@ function folded(rows, flags) {
   });
   const parts = [];
   rows.forEach((row, i) => {
-    const last = parts.at(-1);
-    if (keep.has(i)) last?.rows ? last.rows.push(row) : parts.push({ rows: [row] });
-    else last?.left ? last.left++ : parts.push({ left: 1 });
+    const far = !keep.has(i);
+    if (parts.at(-1)?.far === far) parts.at(-1).rows.push(row);
+    else parts.push({ far, rows: [row] });
   });
   return parts;
 }
@@ -138,8 +164,8 @@ function line(stage, file, { kind, old, new: now }, flags) {
 
 function side(line, sign, name, flags = []) {
   if (!line) return el(`td.side.${name}.none`);
-  const comment = /^\s*(\/\/|--)/.test(line.text);
-  const pieces = line.pieces?.map(({ text, changed }) => (changed ? el("mark", text) : text)) ?? line.text;
+  const piece = ({ text, changed, token }) =>
+    changed || token ? el(changed ? "mark" : "span", { class: token ? `code-${token}` : null }, text) : text;
   return el(`td.side.${name}`, el("span.sign", { "aria-hidden": "true" }, sign),
-    el("code", { class: comment ? "remark" : null }, pieces), flags);
+    el("code", line.pieces?.map(piece) ?? line.text), flags);
 }

@@ -165,9 +165,8 @@ func (f File) changed(first, last int) []Lines {
 		if r.New == nil || r.New.Number < first || r.New.Number > last {
 			continue
 		}
-		code := strings.TrimSpace(r.New.Text)
 		switch {
-		case code == "" || strings.HasPrefix(code, "//") || strings.HasPrefix(code, "--"):
+		case !r.New.code():
 		case r.Kind == Same:
 			open = false
 		case open:

@@ -31,13 +31,23 @@ type Row struct {
 type Line struct {
 	Number int     `json:"number"` // in its file, from 1
 	Text   string  `json:"text"`
-	Pieces []Piece `json:"pieces,omitempty"` // the text in parts, in a changed row
+	Pieces []Piece `json:"pieces,omitempty"` // the text in parts, if a part has a token or is changed
+}
+
+// code tells whether the line has code: it is neither empty nor only a comment.
+func (l *Line) code() bool {
+	if l == nil {
+		return false
+	}
+	text := strings.TrimSpace(l.Text)
+	return text != "" && !strings.HasPrefix(text, "//") && !strings.HasPrefix(text, "--")
 }
 
 // A Piece is a part of a line.
 type Piece struct {
 	Text    string `json:"text"`
-	Changed bool   `json:"changed"` // the other side lacks it
+	Changed bool   `json:"changed,omitempty"` // the other side lacks it
+	Token   Token  `json:"token,omitempty"`
 }
 
 // rows sets two texts side by side, by a shortest edit of their lines. Lines that differ

@@ -3,6 +3,7 @@
 package diff
 
 import (
+	"cmp"
 	"fmt"
 	"go/parser"
 	"go/token"
@@ -44,6 +45,7 @@ type File struct {
 	Language string `json:"language"` // go or lua
 	Source   string `json:"source"`
 	Rows     []Row  `json:"rows"`
+	Head     int    `json:"head"` // how many of the first rows are the comment that begins the file
 }
 
 // noLock is the strategy that the first stage is compared with. It has no files, so all
@@ -75,13 +77,14 @@ func Stages() ([]Stage, error) {
 			return nil, fmt.Errorf("finding the lines of %s that fix anomalies: %w", name, err)
 		}
 		stage.Reopens = stage.reopens()
+		stage.order(before.Files)
 		all = append(all, stage)
 		before = Stage{About: stage.About, Files: files}
 	}
 	return all, nil
 }
 
-// read returns the files of a stage in reading order: mutex.go first.
+// read returns the files of a stage: mutex.go first.
 func read(sources fs.FS, stage string) ([]File, error) {
 	names, err := fs.Glob(sources, stage+"/*")
 	if err != nil {
@@ -114,15 +117,76 @@ func rank(f File) int {
 func beside(before, files []File) []File {
 	var all []File
 	for _, f := range files {
-		f.Rows = rows(sourceOf(before, f.Name), f.Source)
-		all = append(all, f)
+		all = append(all, f.against(sourceOf(before, f.Name)))
 	}
 	for _, f := range before {
 		if sourceOf(files, f.Name) == "" {
-			all = append(all, File{Name: f.Name, Language: f.Language, Rows: rows(f.Source, "")})
+			all = append(all, File{Name: f.Name, Language: f.Language}.against(f.Source))
 		}
 	}
 	return all
+}
+
+// against returns the file with the rows that compare it with its source before.
+func (f File) against(before string) File {
+	f.Rows = rows(before, f.Source)
+	colour(f.Rows, f.Language, before, f.Source)
+	old, now := head(before), head(f.Source)
+	for _, r := range f.Rows {
+		if r.Old != nil && r.Old.Number > old || r.New != nil && r.New.Number > now {
+			break
+		}
+		f.Head++
+	}
+	return f
+}
+
+// head counts the lines of the comment that begins a text.
+func head(text string) int {
+	n := 0
+	for line := range strings.Lines(text) {
+		if (&Line{Text: line}).code() || strings.TrimSpace(line) == "" {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+// order puts the files in the order in which the page shows them. First are those that the
+// stage adds, then those that it changes, and last those that are gone. Of each kind those
+// that fix an anomaly come first, and then those with the most lines of changed code.
+func (s Stage) order(before []File) {
+	kind := func(f File) int {
+		switch {
+		case f.Source == "":
+			return 2
+		case sourceOf(before, f.Name) == "":
+			return 0
+		}
+		return 1
+	}
+	fixes := func(f File) int {
+		has := func(lines Lines) bool { return lines.File == f.Name }
+		if slices.ContainsFunc(s.Fixes, func(fix Fix) bool { return slices.ContainsFunc(fix.Lines, has) }) {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(s.Files, func(a, b File) int {
+		return cmp.Or(kind(a)-kind(b), fixes(a)-fixes(b), b.changedCode()-a.changedCode())
+	})
+}
+
+// changedCode counts the rows with code that differs.
+func (f File) changedCode() int {
+	n := 0
+	for _, r := range f.Rows {
+		if r.Kind != Same && (r.Old.code() || r.New.code()) {
+			n++
+		}
+	}
+	return n
 }
 
 func sourceOf(files []File, name string) string {

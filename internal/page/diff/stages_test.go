@@ -53,12 +53,72 @@ func TestStageHasItsSourcesAndItsComment(t *testing.T) {
 				t.Errorf("%s/%s is in %q", s.Name, f.Name, f.Language)
 			}
 		}
-		if s.Files[0].Name != "mutex.go" {
-			t.Errorf("the reading of %s begins with %s", s.Name, s.Files[0].Name)
-		}
 		for _, part := range []string{"Package lock is stage ", "\nNew: ", "\nHolds:\n", "\nBreaks:\n"} {
 			if !strings.Contains(s.Comment, part) {
 				t.Errorf("the comment of %s lacks %q", s.Name, part)
+			}
+		}
+	}
+}
+
+// What a stage adds is read first: the script of stage 4, not the comments of its mutex.go.
+func TestReadingBeginsWithWhatIsNew(t *testing.T) {
+	first := map[string]string{"v1_setnx": "mutex.go", "v4_lua": "unlock.lua", "v5_reentrant": "lock.lua", "v6_watchdog": "renewal.go"}
+	var before []File
+	for _, s := range all(t) {
+		if want, ok := first[s.Name]; ok && s.Files[0].Name != want {
+			t.Errorf("the reading of %s begins with %s, want %s", s.Name, s.Files[0].Name, want)
+		}
+		changed, gone := false, false
+		for _, f := range s.Files {
+			isNew := sourceOf(before, f.Name) == ""
+			if isNew && changed || gone && f.Source != "" {
+				t.Errorf("%s: %s comes too late", s.Name, f.Name)
+			}
+			changed, gone = changed || !isNew, gone || f.Source == ""
+		}
+		before = s.Files
+	}
+}
+
+func TestFilesOfAStageAreOrderedByWhatTheyChange(t *testing.T) {
+	before := []File{
+		{Name: "comment.go", Source: "package a\n"}, {Name: "fixes.go", Source: "package a\n"},
+		{Name: "gone.go", Source: "package a\n"}, {Name: "much.go", Source: "package a\n"}, {Name: "same.go", Source: "package a\n"},
+	}
+	files := []File{
+		{Name: "comment.go", Source: "// A.\n\n// B.\n// C.\n// D.\npackage a\n"}, {Name: "fixes.go", Source: "package a\nvar a int\n"},
+		{Name: "much.go", Source: "package a\nvar b, c int\nvar d int\n"}, {Name: "new.lua", Source: "return 1\n"}, {Name: "same.go", Source: "package a\n"},
+	}
+	s := Stage{Files: beside(before, files)}
+	s.Fixes = []Fix{{Lines: []Lines{{"fixes.go", 2, 2}}}}
+	s.order(before)
+	var names []string
+	for _, f := range s.Files {
+		names = append(names, f.Name)
+	}
+	if got := strings.Join(names, " "); got != "new.lua fixes.go much.go comment.go same.go gone.go" {
+		t.Errorf("the order is %s", got)
+	}
+}
+
+// The comment that begins a file can be folded without a line of code in it, and no line of
+// it is left over.
+func TestHeadOfAFileIsItsFirstComment(t *testing.T) {
+	for _, s := range all(t) {
+		for _, f := range s.Files {
+			for i, r := range f.Rows {
+				for _, l := range []*Line{r.Old, r.New} {
+					if i < f.Head && l.code() {
+						t.Errorf("%s/%s: %q is in the head", s.Name, f.Name, l.Text)
+					}
+				}
+				if i >= f.Head && r.New != nil && r.New.Number <= head(f.Source) {
+					t.Errorf("%s/%s: %q is not in the head", s.Name, f.Name, r.New.Text)
+				}
+			}
+			if f.Name == "mutex.go" && f.Head == 0 {
+				t.Errorf("%s/%s has no head", s.Name, f.Name)
 			}
 		}
 	}

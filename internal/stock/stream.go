@@ -291,17 +291,16 @@ func (s streams) find(ctx context.Context, sku, orderID string) (found DeadLette
 	}
 }
 
-// byKey returns the accepted order of a sale that has an idempotency key.
-func (s streams) byKey(ctx context.Context, sku, saleID, key string) (Order, bool, error) {
+// byKey returns the accepted order of a sale that has an idempotency key, like find.
+func (s streams) byKey(ctx context.Context, sku, saleID, key string) (found DeadLetter, ok bool, err error) {
 	id, err := s.rdb.HGet(ctx, keys{sku}.streamKeys(saleID), key).Result()
 	if errors.Is(err, redis.Nil) {
-		return Order{}, false, nil
+		return DeadLetter{}, false, nil
 	}
 	if err != nil {
-		return Order{}, false, fmt.Errorf("looking up the accepted order of an idempotency key: %w", err)
+		return DeadLetter{}, false, fmt.Errorf("looking up the accepted order of an idempotency key: %w", err)
 	}
-	found, ok, err := s.find(ctx, sku, id)
-	return found.Order, ok, err
+	return s.find(ctx, sku, id)
 }
 
 // fence ends a generation in Redis: no script accepts an order in it any more. It returns

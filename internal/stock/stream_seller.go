@@ -234,7 +234,7 @@ func (s *scriptPurchase) acceptedAnyway(ctx context.Context, p *pending) error {
 }
 
 // acceptedReplay answers with an accepted order that has the buyer's key and is not
-// written yet.
+// written yet, or with ErrNotAccepted if it never will be.
 func (b *buyer) acceptedReplay(ctx context.Context) (bool, error) {
 	script := b.service.scripts[b.req.Strategy]
 	if script == nil || !script.streamed {
@@ -244,9 +244,16 @@ func (b *buyer) acceptedReplay(ctx context.Context) (bool, error) {
 	if !found || err != nil {
 		return false, err
 	}
-	b.res.Order, b.res.Replayed = order, true
+	state, err := b.service.stateOf(ctx, order)
+	if err != nil {
+		return false, err
+	}
+	b.res.Order, b.res.Replayed = state.Order, true
+	if state.State == StateNotAccepted {
+		return true, ErrNotAccepted
+	}
 	if script.replicas > 0 { // whether they have it is not known
-		return true, b.service.untilWritten(ctx, b.req.SKU, order.ID, script.patience)
+		return true, b.service.untilWritten(ctx, b.req.SKU, state.ID, script.patience)
 	}
 	b.res.Accepted = true
 	return true, nil

@@ -366,6 +366,31 @@ func TestSeveralBadOrdersAreDeadLetters(t *testing.T) {
 	})
 }
 
+// A key whose order has lost its units is told so, and not that the order is accepted.
+func TestAKeyTellsThatItsOrderIsNotAccepted(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		service := s.instance(t, soon)
+		s.put(t, service, 20)
+		poison(t, s, 3)
+		bad := s.request(streamed, "click")
+		bad.Quantity = 3
+		res, err := service.Deduct(t.Context(), bad)
+		if err != nil {
+			t.Fatal(err)
+		}
+		consume(t, service, stock.Consumer{Tries: 1})
+		s.deadLetters(t, service, 1)
+		if again, err := service.Deduct(t.Context(), bad); err != nil || !again.Accepted || again.Order.ID != res.Order.ID {
+			t.Errorf("while the order has its units: %+v, %v", again, err)
+		}
+		s.repair(t, service)
+		s.wantState(t, service, res.Order.ID, stock.StateNotAccepted)
+		if again, err := service.Deduct(t.Context(), bad); !errors.Is(err, stock.ErrNotAccepted) {
+			t.Errorf("after its units are gone: %+v, %v; want %v", again, err, stock.ErrNotAccepted)
+		}
+	})
+}
+
 // If the database takes no order for another reason, nothing becomes a dead letter.
 func TestAFaultOfTheDatabaseMakesNoDeadLetters(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {

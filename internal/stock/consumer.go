@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -335,15 +336,15 @@ func (r *streamReader) failed(ctx context.Context, e entry, why error) error {
 		r.service.log.Warn("an accepted order was not written, and is tried again", "sku", r.sku, "order", e.order.ID, "try", n, "error", why)
 		return nil
 	}
-	return r.bury(ctx, e, refusal{kind: kindFailed, reason: "the database did not take the order: " + shortReason(why)}, n)
+	return r.bury(ctx, e, refusal{kind: kindFailed, reason: reasonFailed, err: shortError(why)}, n)
 }
 
-// maxReason bounds a reason in a dead letter, in bytes.
-const maxReason = 200
+// maxError bounds the error in a dead letter, in bytes.
+const maxError = 200
 
-func shortReason(err error) string {
+func shortError(err error) string {
 	text := err.Error()
-	return text[:min(len(text), maxReason)]
+	return strings.ToValidUTF8(text[:min(len(text), maxError)], "")
 }
 
 // bury makes an order a dead letter.
@@ -354,7 +355,7 @@ func (r *streamReader) bury(ctx context.Context, e entry, why refusal, deliverie
 	if err != nil || !moved {
 		return err
 	}
-	r.service.log.Warn("an accepted order is now a dead letter", "sku", r.sku, "order", e.order.ID, "kind", why.kind, "reason", why.reason)
+	r.service.log.Warn("an accepted order is now a dead letter", "sku", r.sku, "order", e.order.ID, "kind", why.kind, "reason", why.reason, "error", why.err)
 	r.service.accepted.settled([]entry{e})
 	return nil
 }

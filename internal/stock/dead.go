@@ -25,7 +25,8 @@ type DeadLetter struct {
 	// Kind is "failed" if the order still has its units, and "refused" if it has not.
 	Kind       string    `json:"kind"`
 	Reason     string    `json:"reason"`
-	Deliveries int64     `json:"deliveries"` // how often a consumer was given the order
+	Error      string    `json:"error,omitempty"` // of the database
+	Deliveries int64     `json:"deliveries"`      // how often a consumer was given the order
 	DiedAt     time.Time `json:"died_at"`
 }
 
@@ -41,7 +42,7 @@ func parseDead(sku string, m redis.XMessage) DeadLetter {
 	e := parseEntry(sku, m)
 	return DeadLetter{
 		entry: e, Order: e.order, ID: m.ID, OrderID: e.order.ID, Quantity: e.order.Quantity, Buyer: e.buyer, Strategy: e.order.Strategy,
-		AcceptedAt: e.order.CreatedAt, KeyHash: KeyHash(e.key()), Kind: text("kind"), Reason: text("reason"),
+		AcceptedAt: e.order.CreatedAt, KeyHash: KeyHash(e.key()), Kind: text("kind"), Reason: text("reason"), Error: text("error"),
 		Deliveries: number("deliveries"), DiedAt: time.UnixMilli(number("died")).UTC(),
 	}
 }
@@ -229,6 +230,9 @@ func (s *Service) stateOf(ctx context.Context, found DeadLetter) (OrderState, er
 	state := OrderState{Order: found.Order, State: StateAccepted, Reason: found.Reason}
 	if found.Kind == "" {
 		return state, nil
+	}
+	if found.Kind == kindFailed {
+		state.Reason = reasonFailed // an older letter has the error in its reason
 	}
 	item, err := s.store.item(ctx, found.Order.SKU)
 	if err != nil && !errors.Is(err, ErrUnknownItem) {

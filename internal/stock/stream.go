@@ -251,7 +251,7 @@ func (s streams) bury(ctx context.Context, e entry, why refusal, deliveries int6
 		putBack = e.order.Quantity
 	}
 	args := append([]any{consumerGroup, e.at, e.order.ID, key, putBack, maxDead, e.buyer}, e.fields()...)
-	args = append(args, "kind", why.kind, "reason", why.reason, "deliveries", deliveries, "died", now().UnixMilli())
+	args = append(args, "kind", why.kind, "reason", why.reason, "error", why.err, "deliveries", deliveries, "died", now().UnixMilli())
 	at := []string{k.stream(), k.dead(), k.accepted(), k.streamKeys(e.order.SaleID), k.stock(g), k.buyers(g)}
 	moved, err := buryScript.Run(ctx, s.rdb, at, args...).Int()
 	if err != nil {

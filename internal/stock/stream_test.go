@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/redis/go-redis/v9"
@@ -255,7 +257,7 @@ func TestOrdersWaitForTheDatabase(t *testing.T) {
 	})
 }
 
-var errPoison = errors.New("the database dislikes this order")
+var errPoison = errors.New("the database dislikes this order: " + strings.Repeat("界", 100))
 
 // poison makes the database refuse orders of this many units.
 func poison(t *testing.T, s *site, quantity int64) (remove func()) {
@@ -291,7 +293,14 @@ func TestDeadLettersAreListedAndRetried(t *testing.T) {
 		if l := letters[0]; len(letters) != 1 || l.OrderID != res.Order.ID || l.Kind != "failed" || l.Reason == "" || l.Deliveries < 2 || l.KeyHash != stock.KeyHash("bad") {
 			t.Errorf("the dead letters are %+v", letters)
 		}
+		l := letters[0]
+		if begin := "the database dislikes this order: 界"; !strings.Contains(l.Error, begin) || !utf8.ValidString(l.Error) || strings.Contains(l.Reason, begin) {
+			t.Errorf("the reason is %q, and the error %q", l.Reason, l.Error)
+		}
 		s.wantState(t, service, res.Order.ID, stock.StateAccepted)
+		if state, err := service.OrderState(t.Context(), s.sku, l.OrderID); err != nil || state.Reason != "the database did not take the order" {
+			t.Errorf("anybody is told the reason %q, %v", state.Reason, err)
+		}
 		a := s.audit(t, service)
 		if a.InFlight != 3 || a.LostUpdates != 0 {
 			t.Errorf("with a dead letter of 3 units: %+v", a)

@@ -26,10 +26,14 @@ const (
 
 // refusal is why an order is not written.
 type refusal struct {
-	kind, reason string
-	putBack      bool // its units are missing from the stock of its generation
-	doubt        bool // the stock in Redis had more units than there are
+	kind, reason string // the reason is told to anybody
+	err          string // of the database, for the operator
+	putBack      bool   // its units are missing from the stock of its generation
+	doubt        bool   // the stock in Redis had more units than there are
 }
+
+// reasonFailed is the reason of kindFailed.
+const reasonFailed = "the database did not take the order"
 
 // The reasons to refuse an order for good.
 var (

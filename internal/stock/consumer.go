@@ -385,5 +385,8 @@ func (r *streamReader) settle(ctx context.Context, fates []fate) error {
 		return err // they are claimed again, and found in the database
 	}
 	r.service.accepted.settled(written)
-	return r.service.streams.recordLag(ctx, r.sku, written, at)
+	if err := r.service.streams.recordLag(ctx, r.sku, written, at); err != nil { // the orders are written
+		r.service.log.Debug("the time until orders were written is not recorded", "sku", r.sku, "orders", len(written), "error", err)
+	}
+	return nil
 }

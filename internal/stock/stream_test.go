@@ -1,9 +1,11 @@
 package stock_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -396,6 +398,26 @@ func TestAKeyTellsThatItsOrderIsNotAccepted(t *testing.T) {
 		s.wantState(t, service, res.Order.ID, stock.StateNotAccepted)
 		if again, err := service.Deduct(t.Context(), bad); !errors.Is(err, stock.ErrNotAccepted) {
 			t.Errorf("after its units are gone: %+v, %v; want %v", again, err, stock.ErrNotAccepted)
+		}
+	})
+}
+
+// Orders that are written are not reported as unwritten, if only their delay is not recorded.
+func TestOrdersAreWrittenThoughTheirDelayIsNotRecorded(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		var log bytes.Buffer
+		service := s.instance(t, func(cfg *stock.Config) { cfg.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+		s.put(t, service, 20)
+		ids := accept(t, s, service, 3)
+		hook := new(locktest.Hook)
+		s.rdb.AddHook(hook)
+		lost := hook.On(locktest.Command("hincrby"), -1, locktest.Fail(locktest.ErrCut))
+		stop := consume(t, service, stock.Consumer{Finish: time.Second})
+		s.streamEmpties(t)
+		stop()
+		s.wantWritten(t, service, ids)
+		if said := log.String(); lost.Hits() == 0 || strings.Contains(said, "could not be written") {
+			t.Errorf("after %d faults the log says %q", lost.Hits(), said)
 		}
 	})
 }

@@ -46,7 +46,7 @@ const usage = `provider is a payment provider for tests: it moves no money, and 
 
   openssl rand -hex 32 > secret
   provider -secret-file secret -webhook http://127.0.0.1:8080/api/payments/webhook
-  provider -secret-file secret -ledger ledger.jsonl   what it has charged it knows after kill -9
+  provider -secret-file secret -ledger ledger.jsonl   it remembers all payments after kill -9
   provider -secret-file secret -addr 127.0.0.1:0      a free port, which is printed
 
   P=http://127.0.0.1:8090

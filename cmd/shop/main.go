@@ -152,7 +152,7 @@ func serve(ctx context.Context, o options, log *slog.Logger, ready func(addr str
 const otherFiles = 512
 
 func welcome(stdout io.Writer, addr string) {
-	fmt.Fprintf(stdout, `The shop is open at http://%[1]s. See there how it breaks, or buy one of 1,000 units:
+	fmt.Fprintf(stdout, `The shop is open at http://%[1]s. Watch it break in a browser, or buy one of 1,000 units:
   curl -X POST http://%[1]s/api/items/hot/deduct -d '{"quantity":1}'
   curl http://%[1]s/api/audit/hot
 `, localAddr(addr))

@@ -148,6 +148,11 @@ func (s *Service) Hold(ctx context.Context, a Ask) (h Hold, err error) {
 	if err := a.check(); err != nil {
 		return Hold{}, err
 	}
+	if ctx.Err() != nil {
+		return Hold{}, context.Cause(ctx)
+	}
+	ctx, cancel := untilDone(ctx)
+	defer cancel()
 	for range maxSales {
 		r := Request{
 			ID: newID(a.Stage), SKU: a.SKU, Buyer: a.Buyer, Quantity: a.Quantity, Key: a.Key,
@@ -167,6 +172,12 @@ func (s *Service) Hold(ctx context.Context, a Ask) (h Hold, err error) {
 	return h, nil
 }
 
+// untilDone returns a context for several writes that belong together. A buyer who leaves must not
+// end the work between two of them.
+func untilDone(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), payTimeout)
+}
+
 // Get returns a hold as it is now, or ErrUnknownHold.
 func (s *Service) Get(ctx context.Context, id string) (Hold, error) {
 	h, _, err := s.look(ctx, id)
@@ -175,6 +186,8 @@ func (s *Service) Get(ctx context.Context, id string) (Hold, error) {
 
 // Release gives the units of a hold back. It returns ErrUnknownHold, ErrToken or ErrNotHeld.
 func (s *Service) Release(ctx context.Context, id string, token int64) error {
+	ctx, cancel := untilDone(ctx)
+	defer cancel()
 	stage, err := s.stageOf(id)
 	if err == nil {
 		err = stage.Release(ctx, id, token)

@@ -536,6 +536,59 @@ func TestSweeperNeedsNoRequests(t *testing.T) {
 	})
 }
 
+// trouble is a stage that cannot sweep, and during whose Take the buyer leaves.
+type trouble struct {
+	holds.Stage
+	leave context.CancelFunc
+}
+
+func (trouble) Sweep(context.Context, string, int) (int, error) {
+	return 0, errors.New("the backend is away")
+}
+
+func (s trouble) Take(ctx context.Context, r holds.Request) (holds.Hold, error) {
+	s.leave()
+	return s.Stage.Take(ctx, r)
+}
+
+// One item that cannot be swept does not keep the units of the others.
+func TestOneItemDoesNotStopTheSweep(t *testing.T) {
+	each(t, 1, func(t *testing.T, s *shop) {
+		s.cfg.Stages["h1_counter"] = trouble{s.cfg.Stages["h1_counter"], func() {}}
+		for _, sku := range []string{"a-first", "z-last"} { // on both sides of the one that is well
+			if _, err := s.stock.Put(t.Context(), stock.Item{SKU: sku, Initial: 1, Keeper: stock.InHolds}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Hold(t.Context(), holds.Ask{Stage: "h1_counter", SKU: sku, Buyer: "a", Quantity: 1}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		h := s.hold(t, h3, "a")
+		if err := s.db.Exec("UPDATE oversell_holds SET expires_at = 0 WHERE id = ?", h.ID).Error; err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Sweep(t.Context()); err == nil || !strings.Contains(err.Error(), "a-first") || !strings.Contains(err.Error(), "z-last") {
+			t.Errorf("the sweep says %v, want both items that it could not sweep", err)
+		}
+		s.want(t, 1, 0, 0)
+	})
+}
+
+// A buyer who leaves while a hold is made does not strand its unit, under any stage.
+func TestABuyerWhoLeavesStrandsNothing(t *testing.T) {
+	each(t, 1, func(t *testing.T, s *shop) {
+		for _, stage := range catalog.HoldStages() {
+			s.put(t, 1)
+			ctx, leave := context.WithCancel(t.Context())
+			s.cfg.Stages[stage.Name] = trouble{s.cfg.Stages[stage.Name], leave}
+			if _, err := s.Hold(ctx, holds.Ask{Stage: stage.Name, SKU: "hot", Buyer: "a", Quantity: 1}); err != nil {
+				t.Errorf("%s: %v", stage.Name, err)
+			}
+			s.want(t, 0, 1, 0)
+		}
+	})
+}
+
 func TestHoldRefuses(t *testing.T) {
 	each(t, 3, func(t *testing.T, s *shop) {
 		if _, err := s.stock.Put(t.Context(), stock.Item{SKU: "other", Initial: 1}); err != nil {

@@ -2,6 +2,7 @@ package holds
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -9,8 +10,13 @@ import (
 	"oversell/internal/stock"
 )
 
-// maxSwept is how many holds one call of Stage.Sweep ends.
-const maxSwept = 500
+const (
+	// maxSwept is how many holds one call of Stage.Sweep ends.
+	maxSwept = 500
+	// maxUnswept is how many items may fail before a sweep ends: then a backend is away, and
+	// each of the others might take as long to fail.
+	maxUnswept = 10
+)
 
 // sweepAll ends holds that have expired, again and again until ctx ends. It needs no
 // requests: the last hold of a sale gives its units back too. The shops do not take turns, so
@@ -38,16 +44,28 @@ func (s *Service) Sweep(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reading which items are sold by holds: %w", err)
 	}
+	var errs []error
 	for _, item := range items {
-		name, err := s.saleStage(ctx, item.SaleID, "")
-		if err != nil {
-			return err
+		// One item that cannot be swept, such as a counter whose Redis is away, must not keep
+		// the units of the others.
+		if err := s.sweepSale(ctx, item); err != nil {
+			errs = append(errs, err)
 		}
-		if stage, ok := s.cfg.Stages[name]; ok {
-			if err := s.sweepItem(ctx, stage, item.SKU); err != nil {
-				return err
-			}
+		if ctx.Err() != nil || len(errs) == maxUnswept {
+			break
 		}
+	}
+	return errors.Join(errs...)
+}
+
+// sweepSale ends the expired holds of an item's sale, if this shop has its stage.
+func (s *Service) sweepSale(ctx context.Context, item stock.Item) error {
+	name, err := s.saleStage(ctx, item.SaleID, "")
+	if err != nil {
+		return err
+	}
+	if stage, ok := s.cfg.Stages[name]; ok {
+		return s.sweepItem(ctx, stage, item.SKU)
 	}
 	return nil
 }

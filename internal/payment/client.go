@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -36,11 +37,13 @@ type ClientConfig struct {
 	Transport http.RoundTripper // default: one of its own
 }
 
+var errURL = errors.New("not the URL of a payment provider, such as http://127.0.0.1:8090: it must begin with http:// or https:// and have no query")
+
 // NewClient returns a client. It does not connect yet.
 func NewClient(cfg ClientConfig) (*Client, error) {
 	u, err := url.Parse(cfg.URL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" {
-		return nil, fmt.Errorf("%.100q is not the URL of a payment provider, such as http://127.0.0.1:8090", cfg.URL)
+		return nil, errURL // without the URL, which may hold a password
 	}
 	if cfg.Transport == nil {
 		cfg.Transport = ownTransport()

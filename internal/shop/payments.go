@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/url"
 	"strconv"
 	"sync"
 
@@ -48,8 +49,17 @@ func openPayments(ctx context.Context, cfg Config) (*payments, error) {
 		return nil, err
 	}
 	p.client = client
-	cfg.Logger.Info("payments", "provider", address)
+	cfg.Logger.Info("payments", "provider", withoutPassword(address))
 	return p, nil
+}
+
+// withoutPassword returns the URL of a provider as it may be logged.
+func withoutPassword(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	return u.Redacted()
 }
 
 // start serves a provider on a free loopback port until close. Purchases that are in progress

@@ -268,3 +268,32 @@ func TestNextSaleWaitsForAClaim(t *testing.T) {
 		s.Want(holdstest.Figures{Left: 1})
 	})
 }
+
+// A claim that is told that the hold has expired may rely on it: its caller refunds. Another claim
+// of the same payment, which looked at the clock before the expiry and arrives now, is too late.
+func TestRefusedAsExpiredIsFinal(t *testing.T) {
+	holdstest.Each(t, 1, stage, func(t *testing.T, s *holdstest.Site) {
+		h := s.Hold("a")
+		after := s.Backends
+		after.SQL.Clock = "(" + after.SQL.Clock + " + 7200000)"
+		if _, err := stage(after).Claim(t.Context(), h.ID, h.Token, "payment"); !errors.Is(err, holds.ErrNotHeld) {
+			t.Fatalf("the claim after the expiry: %v, want %v", err, holds.ErrNotHeld)
+		}
+		if _, err := s.Claim(t.Context(), h.ID, h.Token, "payment"); !errors.Is(err, holds.ErrNotHeld) {
+			t.Errorf("the claim that is late: %v, want %v", err, holds.ErrNotHeld)
+		}
+		s.Want(holdstest.Figures{Left: 1})
+	})
+}
+
+// A sweep ends between two holds when its shop does.
+func TestSweepEndsWithItsShop(t *testing.T) {
+	holdstest.Each(t, 2, stage, func(t *testing.T, s *holdstest.Site) {
+		s.Expire(s.Hold("a"))
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if n, err := s.Sweep(ctx, s.Item.SKU, 10); n != 0 || err == nil {
+			t.Errorf("it ended %d holds, %v", n, err)
+		}
+	})
+}

@@ -77,6 +77,9 @@ func (s *Stage) outcome(ctx context.Context, h holds.Hold, err error) (holds.Hol
 		return holds.Hold{}, err
 	}
 	now, lookErr := s.settled(ctx, h.ID)
+	if lookErr == nil && now.Status == holds.Expired {
+		now, lookErr = s.expire(ctx, now)
+	}
 	if lookErr != nil {
 		return holds.Hold{}, errors.Join(err, lookErr)
 	}
@@ -84,4 +87,14 @@ func (s *Stage) outcome(ctx context.Context, h holds.Hold, err error) (holds.Hol
 		err = holds.NotHeldError{Status: now.Status}
 	}
 	return now, err
+}
+
+// expire ends a hold that reads as expired, unless a sweep has done so. A read decides nothing:
+// as long as the row is held, a claim that looked at the clock before the expiry may still win,
+// and its buyer would get the order and the money.
+func (s *Stage) expire(ctx context.Context, h holds.Hold) (holds.Hold, error) {
+	if err := s.free(ctx, h, holds.Expired); err != nil && !errors.Is(err, errLost) {
+		return holds.Hold{}, err
+	}
+	return s.settled(ctx, h.ID)
 }

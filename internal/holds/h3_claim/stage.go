@@ -130,6 +130,9 @@ func (s *Stage) Sweep(ctx context.Context, sku string, limit int) (expired int, 
 		return 0, err
 	}
 	for _, h := range due {
+		if ctx.Err() != nil {
+			return expired, context.Cause(ctx)
+		}
 		err := s.free(ctx, h, holds.Expired)
 		if errors.Is(err, errLost) {
 			continue // another sweep was faster

@@ -94,21 +94,27 @@ func (s *Service) saleStage(ctx context.Context, saleID, stage string) (string, 
 }
 
 // Units counts the units of the item's sale that are not sold: those that can be held, and
-// those in holds that have not expired.
+// those in holds, also if the sweep has not ended them yet.
 func (s *Service) Units(ctx context.Context, item stock.Item) (left, held int64, err error) {
 	name, err := s.saleStage(ctx, item.SaleID, "")
 	if err != nil {
 		return 0, 0, err
 	}
+	u, err := s.units(ctx, item, name)
+	return u.Left, u.Held + u.Due, err
+}
+
+// units counts the units of the item's sale in its stage.
+func (s *Service) units(ctx context.Context, item stock.Item, name string) (Units, error) {
 	stage, ok := s.cfg.Stages[name]
 	if !ok { // nobody has asked for a hold yet
-		return item.Remaining, 0, nil
+		return Units{Left: item.Remaining}, nil
 	}
 	u, err := stage.Units(ctx, item.SKU, item.SaleID)
 	if err != nil {
-		return 0, 0, fmt.Errorf("counting the units of %s: %w", item.SKU, err)
+		return Units{}, fmt.Errorf("counting the units of %s: %w", item.SKU, err)
 	}
-	return u.Left, u.Held, nil
+	return u, nil
 }
 
 // Forget removes the holds of an item. It returns stock.ErrHoldsOpen while one of them is open,
@@ -149,8 +155,12 @@ func (s *Service) openUnits(tx *gorm.DB, item stock.Item) (units int64, err erro
 	if units > 0 || item.SaleID == "" {
 		return units, nil
 	}
-	_, units, err = s.Units(tx.Statement.Context, item) // a stage may keep its holds elsewhere
-	return units, err
+	name, err := s.saleStage(tx.Statement.Context, item.SaleID, "")
+	if err != nil {
+		return 0, err
+	}
+	u, err := s.units(tx.Statement.Context, item, name) // a stage may keep its holds elsewhere
+	return u.Held, err
 }
 
 // Order returns the order that a hold has become, or ErrUnknownOrder.

@@ -34,6 +34,7 @@ type shop struct {
 	*holds.Service
 	cfg   holds.Config
 	db    *gorm.DB
+	rdb   redis.UniversalClient
 	stock *stock.Service
 	item  stock.Item
 	bank  *bank
@@ -106,7 +107,7 @@ func newShop(t *testing.T, rdb redis.UniversalClient, db *gorm.DB, units int64, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &shop{db: db, bank: newBank(t)}
+	s := &shop{db: db, rdb: rdb, bank: newBank(t)}
 	cfg.DB, cfg.Payments, cfg.Logger = db, s.bank, quiet
 	cfg.Stages = catalog.Holds(holds.Backends{Redis: rdb, DB: pool, SQL: holds.DialectOf(db)})
 	s.cfg = cfg
@@ -833,6 +834,52 @@ func TestExpiredHoldIsListed(t *testing.T) {
 			if l, err := s.List(t.Context(), "hot"); err != nil || len(l.Holds) != 1 || l.Holds[0].Status != holds.Expired {
 				t.Errorf("%s: %+v, %v", stage, l, err)
 			}
+		}
+	})
+}
+
+// Between the expiry of a hold and the sweep its units are in the hold and not stranded, and
+// the hold does not keep the item from being deleted: in every stage.
+func TestUnitsAreNotStrandedBeforeTheSweep(t *testing.T) {
+	backendtest.Each(t, func(t *testing.T, rdb redis.UniversalClient, db *gorm.DB) {
+		s := newShop(t, rdb, db, 10, holds.Config{TTL: 20 * time.Millisecond, Sweep: time.Hour, Settle: time.Hour})
+		for _, stage := range catalog.HoldStages() {
+			s.put(t, 10)
+			for range 5 {
+				h, err := s.Hold(t.Context(), holds.Ask{Stage: stage.Name, SKU: "hot", Buyer: "a", Quantity: 2})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for deadline := h.ExpiresAt.Add(time.Millisecond); time.Now().Before(deadline); {
+					time.Sleep(time.Millisecond)
+				}
+			}
+			s.want(t, 0, 10, 0)
+			if err := s.Sweep(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			s.want(t, 10, 0, 0)
+			if _, err := s.Hold(t.Context(), holds.Ask{Stage: stage.Name, SKU: "hot", Buyer: "b", Quantity: 1}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(25 * time.Millisecond)
+			if err := s.stock.Delete(t.Context(), "hot"); err != nil {
+				t.Errorf("%s: deleting the item: %v", stage.Name, err)
+			}
+		}
+	})
+}
+
+// A unit whose process died before it wrote the hold is stranded, and shows as that.
+func TestLostUnitIsStranded(t *testing.T) {
+	each(t, 3, func(t *testing.T, s *shop) {
+		s.hold(t, "h1_counter", "a")
+		if err := s.rdb.Decr(t.Context(), "oversell:h1:hot:"+s.item.SaleID+":left").Err(); err != nil {
+			t.Fatal(err)
+		}
+		a, err := s.stock.Audit(t.Context(), "hot")
+		if err != nil || a.Stranded != 1 || a.Held != 1 || a.Remaining != 1 {
+			t.Errorf("the audit finds %+v, %v; want one unit stranded", a, err)
 		}
 	})
 }

@@ -26,7 +26,7 @@ const (
 // Holds is what a Service asks about items that are sold by holds. Package holds has it.
 type Holds interface {
 	// Units counts the units of the item's current sale that are not sold: those that can
-	// be held, and those in holds that have not expired.
+	// be held, and those in holds, also if their units are not given back yet.
 	Units(ctx context.Context, item Item) (left, held int64, err error)
 	// Forget removes the item's holds, in a transaction that has locked the item's row. It
 	// returns ErrHoldsOpen while one of them can still be paid.
@@ -69,6 +69,9 @@ type Backends struct {
 
 // ErrLocation means that a strategy cannot work with the stock where it is kept.
 var ErrLocation = errors.New("the stock is not where this strategy needs it")
+
+// ErrNoRepair means that an item is sold by holds, so that there is nothing to repair.
+var ErrNoRepair = errors.New("repair is for stock in Redis or in the database; the sweep returns the units of holds that have expired")
 
 // notInHolds returns ErrLocation for a stock that is sold by holds. A strategy that deducts
 // from it would not see the units in holds.

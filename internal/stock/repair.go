@@ -193,8 +193,8 @@ type Repair struct {
 // missing must be missing for all of the grace time, because they may be in flight. In a
 // rush some always are, and then a new generation begins even if none is stranded. It
 // waits for that, until ctx ends. If the stock has units that are sold already it does not
-// wait. It returns ErrUnknownItem, and ErrLocation for an item that is sold by holds: what
-// they leave is up to package holds.
+// wait. It returns ErrUnknownItem, and ErrNoRepair for an item that is sold by holds, whose
+// units the sweep of package holds returns.
 func (s *Service) Repair(ctx context.Context, sku string) (Repair, error) {
 	if err := CheckSKU(sku); err != nil {
 		return Repair{}, err
@@ -209,7 +209,7 @@ func (s *Service) Repair(ctx context.Context, sku string) (Repair, error) {
 		done := Repair{SKU: sku, SaleID: b.SaleID, Generation: b.Generation}
 		switch elapsed := missing.See(b.Generation, most-b.Elsewhere, time.Now()); {
 		case b.keeper == InHolds:
-			return Repair{}, fmt.Errorf("repairing the stock of %s: %w", sku, b.keeper.notInHolds())
+			return Repair{}, fmt.Errorf("repairing the stock of %s: %w", sku, ErrNoRepair)
 		case b.keeper == InDatabase:
 			done.Returned, err = s.recount(whole, b, func(difference int64) bool { return difference != 0 })
 			return done, err

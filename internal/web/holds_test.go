@@ -131,8 +131,8 @@ func (s *holdSite) buy(t testing.TB, sku, buyer string) holds.Order {
 // expire waits until a hold has ended and its units are back.
 func (s *holdSite) expire(t testing.TB, h holds.Hold) {
 	t.Helper()
-	audit := web.Audit{Audit: stock.Audit{Stranded: h.Quantity}}
-	for h.Status == holds.Held || audit.Stranded > 0 {
+	var audit web.Audit
+	for h.Status == holds.Held || audit.Remaining == 0 {
 		read(t, s.ask("GET", "/api/holds/"+h.ID, ""), &h)
 		read(t, s.ask("GET", "/api/audit/"+h.SKU, ""), &audit)
 	}
@@ -239,6 +239,16 @@ func TestHoldOfAnEarlierSaleCannotBePaid(t *testing.T) {
 			t.Errorf("deleting the item: %d %s", w.Code, w.Body)
 		}
 	})
+}
+
+// Repair does not help a sale by holds, and says what does.
+func TestRepairOfASaleByHolds(t *testing.T) {
+	s := embeddedHoldSite(t, holds.Config{})
+	w := s.admin("POST", "/api/audit/"+s.sell(t, 1)+"/repair", "")
+	if text := w.Body.String(); !strings.Contains(text, "the sweep returns the units of holds") {
+		t.Errorf("got %s", text)
+	}
+	wantProblem(t, w, http.StatusBadRequest, "wrong_keeper")
 }
 
 // The token of another hold ends nothing and pays nothing.

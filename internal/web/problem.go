@@ -52,6 +52,7 @@ var outcomes = []outcome{
 	{stock.ErrUnknownStrategy, http.StatusNotFound, "unknown_strategy", false},
 	{cache.ErrUnknownStrategy, http.StatusBadRequest, "unknown_strategy", false},
 	{stock.ErrLocation, http.StatusBadRequest, "wrong_keeper", false},
+	{stock.ErrNoRepair, http.StatusBadRequest, "wrong_keeper", false},
 	{stock.ErrUnknownOrder, http.StatusNotFound, "unknown_order", false},
 	{stock.ErrNotAccepted, http.StatusConflict, "not_accepted", false},
 	{stock.ErrBacklog, http.StatusServiceUnavailable, "backlog", false},

@@ -108,7 +108,16 @@ func (s *Stage) Units(ctx context.Context, sku, saleID string) (u holds.Units, e
 	if u.Left, err = s.left(ctx, sku, saleID); err != nil {
 		return u, err
 	}
-	u.Held, err = s.held(ctx, sku, saleID)
+	all, err := s.byExpiry(ctx, sku, &redis.ZRangeBy{Min: "-inf", Max: "+inf"})
+	for _, h := range all {
+		switch {
+		case h.SaleID != saleID:
+		case s.aged(h).Status == holds.Held:
+			u.Held += h.Quantity
+		default:
+			u.Due += h.Quantity
+		}
+	}
 	return u, err
 }
 
@@ -122,17 +131,6 @@ func (s *Stage) left(ctx context.Context, sku, saleID string) (units int64, err 
 		return 0, fmt.Errorf("reading the counter of %s: %w", sku, err)
 	}
 	return units, nil
-}
-
-// held adds up the units in holds that have not expired.
-func (s *Stage) held(ctx context.Context, sku, saleID string) (units int64, err error) {
-	all, err := s.byExpiry(ctx, sku, &redis.ZRangeBy{Min: "(" + s.milliseconds(), Max: "+inf"})
-	for _, h := range all {
-		if h.SaleID == saleID {
-			units += h.Quantity
-		}
-	}
-	return units, err
 }
 
 // order reads the order of a hold.

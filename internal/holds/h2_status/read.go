@@ -91,13 +91,20 @@ func (s *Stage) List(ctx context.Context, sku, saleID string, limit int) ([]hold
 	return all, err
 }
 
-// Units counts the units of a sale that are not sold.
+// Units counts the units of a sale that are not sold. It is one statement: between two, a
+// sweep could give units back that would be counted nowhere.
 func (s *Stage) Units(ctx context.Context, sku, saleID string) (u holds.Units, err error) {
-	if u.Left, err = s.left(ctx, sku, saleID); err != nil {
-		return u, err
+	now := s.now().UnixMilli()
+	err = s.db.QueryRowContext(ctx, "SELECT i.remaining, COALESCE(SUM(CASE WHEN h.expires_at > ? THEN h.quantity END), 0), COALESCE(SUM(CASE WHEN h.expires_at <= ? THEN h.quantity END), 0) "+
+		"FROM oversell_items i LEFT JOIN oversell_holds h ON h.sku = i.sku AND h.sale_id = i.sale_id AND h.status = 'held' "+
+		"WHERE i.sku = ? AND i.sale_id = ? AND i.keeper = 'holds' GROUP BY i.sku, i.remaining", now, now, sku, saleID).Scan(&u.Left, &u.Held, &u.Due)
+	if errors.Is(err, sql.ErrNoRows) {
+		return holds.Units{}, holds.ErrSaleOver
 	}
-	u.Held, err = s.held(ctx, sku, saleID)
-	return u, err
+	if err != nil {
+		return holds.Units{}, fmt.Errorf("counting units: %w", err)
+	}
+	return u, nil
 }
 
 // left reads the units left of a sale. It returns ErrSaleOver if the sale is not current.
@@ -107,11 +114,6 @@ func (s *Stage) left(ctx context.Context, sku, saleID string) (units int64, err 
 		err = holds.ErrSaleOver
 	}
 	return units, err
-}
-
-// held adds up the units in holds that have not expired.
-func (s *Stage) held(ctx context.Context, sku, saleID string) (units int64, err error) {
-	return s.number(ctx, "SELECT COALESCE(SUM(quantity), 0) FROM oversell_holds WHERE sku = ? AND sale_id = ? AND status = 'held' AND expires_at > ?", sku, saleID, s.now().UnixMilli())
 }
 
 // number runs a query that returns one number.

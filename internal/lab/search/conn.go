@@ -25,6 +25,9 @@ type conn struct {
 	closed   bool           // by the client
 	broken   bool           // by the run
 	deadline time.Time      // of Read
+
+	held bool          // its set-up waits until the process goes on
+	from time.Duration // when that began, since the buyer came
 }
 
 // command is one that a buyer's client has sent, and that has no reply yet.
@@ -34,6 +37,7 @@ type command struct {
 	wire     wire.Command // with stand-ins for what is random
 	text     string
 	since    time.Duration // when it was sent, since the buyer came
+	from     time.Duration // when the program began to send it: its connection may have come later
 	watchdog bool          // the buyer's own line of work does not wait for it
 	givenUp  bool          // nobody waits for its reply any more
 	late     wire.Value    // its reply, while the process is frozen
@@ -67,6 +71,10 @@ func (c *conn) next() {
 	for c.open == nil && len(c.queue) > 0 && !c.closed && !c.broken {
 		cmd := c.queue[0]
 		if cmd.SetUp() && c.r.thawed != nil {
+			if !c.held {
+				c.held, c.from = true, time.Since(c.r.start)
+				c.r.changed()
+			}
 			return // thaw calls next
 		}
 		c.queue = c.queue[1:]
@@ -75,6 +83,7 @@ func (c *conn) next() {
 			continue
 		}
 		c.open = c.r.opened(c, cmd)
+		c.held = false
 	}
 }
 
@@ -139,6 +148,10 @@ func (c *conn) Close() error {
 	c.r.mu.Lock()
 	defer c.r.mu.Unlock()
 	c.closed, c.queue = true, nil
+	if c.held {
+		c.held = false
+		c.r.changed()
+	}
 	if c.open != nil && !c.open.givenUp {
 		c.open.givenUp = true
 		c.r.changed()

@@ -27,10 +27,12 @@
 // moments that are stored there are moved instead. What is random is numbered. Fencing
 // tokens are numbered in their order, and all are below the next one (fences.go).
 //
-// Buyers are merged in the same way (nodes.same): a buyer that was told something else, and
-// that does the same from here on, goes on from the node that was found first. What it has
-// drawn or was told has other names there, and is renamed (names.go). So each strategy is
-// run a few thousand times, and not once for each state.
+// Buyers are merged in the same way (nodes.add): a buyer that was told something else, and
+// that does the same from here on, goes on from another node. What it has drawn or was told
+// has other names there, and is renamed (names.go). So each strategy is run a few thousand
+// times, and not once for each state. Which node is kept is chosen after each level of the
+// search, in a fixed order (nodes.settle): what a search finds does not depend on which
+// worker was quicker. The tests keep another one, and find the same.
 //
 // What a buyer was told is left out where its program no longer depends on it. That is an
 // assumption about the programs, in six parts:

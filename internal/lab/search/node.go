@@ -1,6 +1,7 @@
 package search
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,6 +22,7 @@ type node struct {
 	frozen  bool
 	past    past
 	views   []view
+	kept    *child // the node that goes on in its place; nil: none does
 
 	mu       sync.Mutex
 	children map[input]*child
@@ -35,10 +37,14 @@ type child struct {
 	err   error
 }
 
-// nodes are those of all buyers, by what tells them apart.
+// nodes are those of all buyers, by what tells them apart. Of those that are alike one is
+// kept. Which one does not depend on how quick the workers are: it is chosen when all have
+// finished a level of the search.
 type nodes struct {
-	mu   sync.Mutex
-	byID map[string]*node
+	mu    sync.Mutex
+	byID  map[string]*node
+	fresh map[string][]*node // found since settle was called
+	order func(a, b []input) int
 }
 
 // past is what a buyer was told, as far as it may matter.
@@ -59,7 +65,7 @@ type exchange struct {
 func newNode(p program) *node { return &node{program: p} }
 
 // child is the buyer once it is told one more thing. It may be a node that something else
-// has led to, if they do the same from here on.
+// has led to, if they do the same from here on, and that was found at an earlier level.
 func (n *node) child(in input) (*child, error) {
 	n.mu.Lock()
 	c := n.children[in]
@@ -76,17 +82,75 @@ func (n *node) child(in input) (*child, error) {
 		next.frozen = in.kind == inputFreeze || n.frozen && in.kind != inputThaw
 		next.views, c.err = n.program.play(next.inputs())
 		if c.err == nil {
-			c.node, c.names = n.program.nodes.same(next)
+			c.node = next
+			n.program.nodes.add(next)
 		}
 	})
+	if c.err == nil && c.node.kept != nil {
+		return c.node.kept, nil
+	}
 	return c, c.err
 }
 
-// same returns the first node that is like n, with the names that it has for what n names.
-func (all *nodes) same(n *node) (*node, map[string]string) {
+// add adds a node, and notes the one that is kept in its place.
+func (all *nodes) add(n *node) {
 	if all == nil {
-		return n, nil
+		return
 	}
+	id := n.id()
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if same, ok := all.byID[id]; ok {
+		n.keep(same)
+		return
+	}
+	if all.fresh == nil {
+		all.fresh = make(map[string][]*node)
+	}
+	all.fresh[id] = append(all.fresh[id], n)
+}
+
+// settle chooses, of the new nodes that are alike, the one that is kept. Nobody else may
+// use them meanwhile.
+func (all *nodes) settle() {
+	if all.byID == nil {
+		all.byID = make(map[string]*node)
+	}
+	order := all.order
+	if order == nil {
+		order = compareInputs
+	}
+	for id, alike := range all.fresh {
+		first := slices.MinFunc(alike, func(a, b *node) int { return order(a.inputs(), b.inputs()) })
+		all.byID[id] = first
+		for _, n := range alike {
+			if n != first {
+				n.keep(first)
+			}
+		}
+	}
+	clear(all.fresh)
+}
+
+// compareInputs orders fewer inputs first.
+func compareInputs(a, b []input) int {
+	return cmp.Or(cmp.Compare(len(a), len(b)), slices.CompareFunc(a, b, func(a, b input) int {
+		return cmp.Or(cmp.Compare(a.after, b.after), cmp.Compare(a.kind, b.kind), cmp.Compare(a.id, b.id), strings.Compare(a.reply, b.reply))
+	}))
+}
+
+// keep notes that another node, which is alike, goes on in place of n.
+func (n *node) keep(other *node) {
+	names := make(map[string]string)
+	refs := other.shape(0).refs
+	for i, ref := range n.shape(0).refs {
+		names[ref] = refs[i]
+	}
+	n.kept = &child{node: other, names: names}
+}
+
+// id tells nodes apart that do not do the same.
+func (n *node) id() string {
 	sh := n.shape(0)
 	var b strings.Builder
 	fmt.Fprintf(&b, "%v %v %s", n.frozen, n.views[0].sold, sh.sum)
@@ -102,22 +166,7 @@ func (all *nodes) same(n *node) (*node, map[string]string) {
 			fmt.Fprintf(&b, " %d", o.conn)
 		}
 	}
-	id := b.String()
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	same, ok := all.byID[id]
-	if !ok {
-		if all.byID == nil {
-			all.byID = make(map[string]*node)
-		}
-		all.byID[id] = n
-		return n, nil
-	}
-	names := make(map[string]string)
-	for i, ref := range same.shape(0).refs {
-		names[sh.refs[i]] = ref
-	}
-	return same, names
+	return b.String()
 }
 
 // inputs are all that led here.
@@ -161,7 +210,7 @@ func (n *node) next(in input) past {
 		}
 		return p
 	}
-	p.sent = o.since
+	p.sent = o.from
 	if e.blocks && len(p.seen) > 0 { // what it counts from
 		p.sent = n.past.sent
 	}
@@ -213,10 +262,15 @@ func (n *node) describe(idle time.Duration) string {
 	for _, o := range v.open {
 		counts := v.section == ahead || v.section == begun && o.watchdog
 		if n.program.leased && counts && !o.givenUp && !o.wire.Blocks() {
-			fmt.Fprintf(&b, " %v", min(now-o.since, oldest))
+			fmt.Fprintf(&b, " %v", min(now-o.from, oldest))
 		}
 		awaited = awaited || !o.givenUp
 		blocks = blocks || !o.givenUp && o.wire.Blocks()
+	}
+	for _, from := range v.held {
+		if n.program.leased && v.section != ended {
+			fmt.Fprintf(&b, " %v", min(now-from, oldest))
+		}
 	}
 	if awaited {
 		fmt.Fprintf(&b, " %v", v.spare)

@@ -70,6 +70,8 @@ func walk(t *testing.T, name string, buyers, n int, random *rand.Rand) (moves []
 		if s, err = e.make(s, m); err != nil {
 			t.Fatalf("%s: %v", lab.MovesText(append(moves, m)), err)
 		}
+		x.root.program.nodes.settle()
+		s.settle()
 		s.limited(m)
 		moves = append(moves, m)
 	}

@@ -279,7 +279,11 @@ func (r *run) opened(c *conn, cmd wire.Command) *command {
 		}
 	}
 	cmd = wire.Command{Args: args}
-	out := &command{conn: c, wire: cmd, text: commandText(cmd), since: time.Since(r.start)}
+	now := time.Since(r.start)
+	out := &command{conn: c, wire: cmd, text: commandText(cmd), since: now, from: now}
+	if c.held {
+		out.from = c.from
+	}
 	r.open = append(r.open, out)
 	r.changed()
 	return out

@@ -175,6 +175,10 @@ func (x *explorer) run(ctx context.Context) error {
 			}
 			x.graph[level[i]].s = nil
 		}
+		x.root.program.nodes.settle()
+		for _, v := range next {
+			x.graph[v].s.settle()
+		}
 		level = next
 		if most := x.cfg.Budget.States; most > 0 && len(x.graph) > most && len(level) > 0 {
 			x.out.Cut = true

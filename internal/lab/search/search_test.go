@@ -50,3 +50,28 @@ func TestResultIsTheSameEachTime(t *testing.T) {
 		}
 	}
 }
+
+// Of buyers that do the same any one may go on in place of the others.
+func TestAnyOfTheBuyersThatAreAlikeMayBeKept(t *testing.T) {
+	for _, name := range []string{"v3_uuid", "v6_watchdog", "v7_queue"} {
+		var first Result
+		for _, sign := range []int{1, -1} {
+			cfg := Config{Subject: subject(t, name), Buyers: 2, Faults: Faults{Freezes: 1, Losses: 1}}
+			x, err := newExplorer(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer x.close()
+			x.root.program.nodes.order = func(a, b []input) int { return sign * compareInputs(a, b) }
+			if err := x.run(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			x.out.States, x.out.Moves = len(x.graph), int(x.made.Load())
+			if sign > 0 {
+				first = x.out
+			} else if x.out.Moves != first.Moves || !x.out.Same(first) {
+				t.Errorf("%s: %+v; with the last one kept, and not the first: %+v", name, first, x.out)
+			}
+		}
+	}
+}

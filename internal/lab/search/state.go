@@ -197,16 +197,32 @@ func (e *engine) tell(s *state, i int, in input) error {
 	if err != nil {
 		return err
 	}
-	b.node, b.idle = next.node, 0
-	if len(s.waits) > 0 && in.kind != inputStart {
+	b.idle = 0
+	s.goOn(i, next, before)
+	return nil
+}
+
+// goOn lets a buyer go on from another node. Before are its commands until then.
+func (s *state) goOn(i int, at *child, before []opened) {
+	b := &s.buyers[i]
+	b.node = at.node
+	if len(before) > 0 {
 		s.renumber(i, before)
 	}
-	if next.names != nil {
-		s.rename(i, next.names)
+	if at.names != nil {
+		s.rename(i, at.names)
 	} else {
 		b.forget()
 	}
-	return nil
+}
+
+// settle lets the buyers go on from the nodes that are kept.
+func (s *state) settle() {
+	for i := range s.buyers {
+		if b := &s.buyers[i]; b.alive() && b.node.kept != nil {
+			s.goOn(i, b.node.kept, b.view().open)
+		}
+	}
 }
 
 // renumber finds the commands that wait in Redis among those of the node that the buyer is

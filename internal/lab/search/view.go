@@ -19,9 +19,10 @@ type view struct {
 	told    bool // in the section: that the lock is lost
 	done    bool
 	sold    bool
-	result  string // done: with what
-	spare   bool   // there is a connection for one more command: a frozen process makes none
-	text    string // all that decides what follows, but for the ages of commands
+	result  string          // done: with what
+	held    []time.Duration // when those were begun that need a new connection, and whose process is frozen
+	spare   bool            // there is a connection for one more command: a frozen process makes none
+	text    string          // all that decides what follows, but for the ages of commands
 }
 
 // section is how far a buyer is in its section.
@@ -42,6 +43,7 @@ type opened struct {
 	wire     wire.Command
 	text     string
 	since    time.Duration // since the buyer came
+	from     time.Duration // when the program began to send it
 	watchdog bool
 	givenUp  bool
 }
@@ -81,9 +83,15 @@ func (r *run) view(at time.Duration) view {
 		v.result = r.err.Error()
 	}
 	v.spare = slices.ContainsFunc(r.conns, func(c *conn) bool { return c.open == nil && !c.closed && !c.broken })
+	for _, c := range r.conns {
+		if c.held {
+			v.held = append(v.held, c.from)
+		}
+	}
+	slices.Sort(v.held)
 	for _, c := range r.open {
 		if c.id != answered {
-			v.open = append(v.open, opened{c.id, slices.Index(r.conns, c.conn), c.wire, c.text, c.since, c.watchdog, c.givenUp})
+			v.open = append(v.open, opened{c.id, slices.Index(r.conns, c.conn), c.wire, c.text, c.since, c.from, c.watchdog, c.givenUp})
 		}
 	}
 	slices.SortStableFunc(v.open, func(a, b opened) int {
@@ -98,6 +106,9 @@ func (r *run) view(at time.Duration) view {
 			continue
 		}
 		fmt.Fprintf(&b, "|%s %v %v", c.text, c.watchdog, c.givenUp)
+	}
+	for range v.held {
+		b.WriteString("|held")
 	}
 	v.text = b.String()
 	return v

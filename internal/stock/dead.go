@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -74,20 +75,27 @@ type Retried struct {
 	SKU      string `json:"sku"`
 	Requeued int    `json:"requeued"` // they are in the stream again
 	Written  int    `json:"written"`  // they were in the database already
-	Left     int    `json:"left"`     // they stay dead letters: their units are sold, or the buyer's limit is reached
+	Left     int    `json:"left"`     // they stay dead letters: their units are sold, the buyer's limit is reached, or their sale is over
+	Over     int    `json:"over"`     // of those left: orders of sales that are over
 }
 
-// RetryDead puts the dead letters of an item back into the stream. An order that still has
-// its units is written with them. For any other order, units are taken from the current
-// stock, as for a new request of its buyer. It returns ErrUnknownItem, and ErrOtherStrategy while another
-// family is at work on the item.
+// RetryDead puts the dead letters of an item's current sale back into the stream. An order
+// that still has its units is written with them. For any other order, units are taken from
+// the current stock, as for a new request of its buyer. Orders of a sale that is over stay
+// dead letters: nobody in the current sale has asked for them. It returns ErrUnknownItem, and
+// ErrOtherStrategy while another family is at work on the item.
 func (s *Service) RetryDead(ctx context.Context, sku string) (Retried, error) {
 	done := Retried{SKU: sku}
-	letters, err := s.DeadLetters(ctx, sku)
+	item, err := s.Item(ctx, sku)
 	if err != nil {
 		return done, err
 	}
-	if len(letters) > 0 && !s.families.mixed {
+	letters, err := s.streams.deadLetters(ctx, sku)
+	if err != nil {
+		return done, err
+	}
+	current := func(letter DeadLetter) bool { return letter.Order.SaleID == item.SaleID }
+	if slices.ContainsFunc(letters, current) && !s.families.mixed {
 		if err := s.claim(ctx, sku, StreamFamily); err != nil {
 			return done, fmt.Errorf("retrying the dead letters of %s: %w", sku, err)
 		}
@@ -108,6 +116,9 @@ func (s *Service) RetryDead(ctx context.Context, sku string) (Retried, error) {
 			done.Requeued++
 		default:
 			done.Left++
+			if letter.malformed == nil && letter.Order.SaleID != now.gen.saleID {
+				done.Over++
+			}
 		}
 	}
 	if done.Requeued > 0 {
@@ -126,7 +137,7 @@ func (s *Service) retryDead(ctx context.Context, letter DeadLetter, g generation
 	if written[letter.OrderID] {
 		return retried{written: true}, s.streams.removeDead(ctx, letter)
 	}
-	if letter.malformed != nil {
+	if letter.malformed != nil || letter.Order.SaleID != g.saleID {
 		return retried{}, nil
 	}
 	answer, err := s.streams.requeue(ctx, letter, g)
@@ -151,7 +162,7 @@ func (s streams) removeDead(ctx context.Context, letter DeadLetter) error {
 func (s streams) requeue(ctx context.Context, letter DeadLetter, g generation) (int, error) {
 	e, k, take := letter.entry, keys{letter.Order.SKU}, int64(0)
 	if letter.Kind != kindFailed || e.generation != g.id {
-		e.generation, e.order.SaleID, take = g.id, g.saleID, e.order.Quantity
+		e.generation, take = g.id, e.order.Quantity
 	}
 	at := []string{k.dead(), k.stream(), k.accepted(), k.sale(), k.stock(g), k.streamKeys(g.saleID), k.buyers(g)}
 	args := append([]any{letter.ID, e.order.ID, g.String(), take, e.key(), g.limit, e.buyer}, e.fields()...)
@@ -164,13 +175,13 @@ func (s streams) requeue(ctx context.Context, letter DeadLetter, g generation) (
 
 // The states of an order.
 const (
-	StateAccepted    = "accepted"     // it is in the stream, and will be written or refused
+	StateAccepted    = "accepted"     // it has its units, and is in the stream or a dead letter of the kind "failed"
 	StateWritten     = "written"      // it is in the database
 	StateNotAccepted = "not_accepted" // it was refused after it was accepted, and has no units
 )
 
 // ErrNotAccepted means that an order was refused after it was accepted.
-var ErrNotAccepted = errors.New("the order is not accepted: its units were lost before it was written")
+var ErrNotAccepted = errors.New("the order is not accepted")
 
 // ErrUnknownOrder means that no order has the id, and that none with it will be written.
 var ErrUnknownOrder = errors.New("unknown order")
@@ -179,8 +190,23 @@ var ErrUnknownOrder = errors.New("unknown order")
 type OrderState struct {
 	Order
 	State  string `json:"state"`
-	Reason string `json:"reason,omitempty"` // why it is not accepted, or not written yet
+	Reason string `json:"reason,omitempty"` // why it is not accepted, or is a dead letter that waits for a retry
 }
+
+// Err returns ErrNotAccepted with the reason if the order is not accepted.
+func (o OrderState) Err() error {
+	if o.State != StateNotAccepted {
+		return nil
+	}
+	return fmt.Errorf("%w: %s", ErrNotAccepted, o.Reason)
+}
+
+// The reasons for the buyer of an order that the database did not take. The dead letter has the
+// error, which is not for everybody.
+const (
+	reasonWaits = reasonFailed + ", and it waits for a retry of the dead letters"
+	reasonEnded = reasonFailed + ", and the stock was counted again before a retry"
+)
 
 // OrderState returns the state of an order. If sku is "", it looks in the streams of all
 // items. It returns ErrUnknownOrder, and ErrInvalid for an id that no order can have.
@@ -231,15 +257,17 @@ func (s *Service) stateOf(ctx context.Context, found DeadLetter) (OrderState, er
 	if found.Kind == "" {
 		return state, nil
 	}
-	if found.Kind == kindFailed {
-		state.Reason = reasonFailed // an older letter has the error in its reason
-	}
 	item, err := s.store.item(ctx, found.Order.SKU)
 	if err != nil && !errors.Is(err, ErrUnknownItem) {
 		return OrderState{}, err
 	}
-	if found.Kind != kindFailed || found.generation != item.Generation {
+	switch {
+	case found.Kind != kindFailed:
 		state.State = StateNotAccepted
+	case found.generation != item.Generation:
+		state.State, state.Reason = StateNotAccepted, reasonEnded
+	default:
+		state.Reason = reasonWaits
 	}
 	return state, nil
 }

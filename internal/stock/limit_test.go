@@ -219,10 +219,11 @@ func TestTheDatabaseEnforcesTheLimit(t *testing.T) {
 			t.Errorf("retrying beyond the limit: %+v, %v", done, err)
 		}
 		s.putLimited(t, service, 5, 1)
-		if done, err := service.RetryDead(t.Context(), s.sku); err != nil || done != (stock.Retried{SKU: s.sku, Requeued: 1}) {
+		if done, err := service.RetryDead(t.Context(), s.sku); err != nil || done != (stock.Retried{SKU: s.sku, Left: 1, Over: 1}) {
 			t.Errorf("retrying in another sale: %+v, %v", done, err)
 		}
-		s.wantLimit(t, service, "ann", 1) // the retried order counts
+		s.mustBuy(t, service, "ann") // nothing of the last sale counts
+		s.wantLimit(t, service, "ann", 1)
 		wantStock(t, s.settled(t, service), 5, 4, 1, 1)
 	})
 }

@@ -205,7 +205,7 @@ func (s *Service) untilWritten(ctx context.Context, sku, id string, limit time.D
 		case err == nil && state.State == StateWritten:
 			return nil
 		case err == nil && state.State == StateNotAccepted:
-			return ErrNotAccepted
+			return state.Err()
 		}
 		if guard.Sleep(wait, maxAwaitDelay) != nil {
 			return errors.Join(fmt.Errorf("order %s: %w", id, ErrNotDurable), err)
@@ -249,8 +249,8 @@ func (b *buyer) acceptedReplay(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	b.res.Order, b.res.Replayed = state.Order, true
-	if state.State == StateNotAccepted {
-		return true, ErrNotAccepted
+	if err := state.Err(); err != nil {
+		return true, err
 	}
 	if script.replicas > 0 { // whether they have it is not known
 		return true, b.service.untilWritten(ctx, b.req.SKU, state.ID, script.patience)

@@ -300,7 +300,7 @@ func TestDeadLettersAreListedAndRetried(t *testing.T) {
 			t.Errorf("the reason is %q, and the error %q", l.Reason, l.Error)
 		}
 		s.wantState(t, service, res.Order.ID, stock.StateAccepted)
-		if state, err := service.OrderState(t.Context(), s.sku, l.OrderID); err != nil || state.Reason != "the database did not take the order" {
+		if state, err := service.OrderState(t.Context(), s.sku, l.OrderID); err != nil || state.Reason != "the database did not take the order, and it waits for a retry of the dead letters" {
 			t.Errorf("anybody is told the reason %q, %v", state.Reason, err)
 		}
 		a := s.audit(t, service)
@@ -641,7 +641,7 @@ func TestTheRowRefusesWhatAnOlderStockSold(t *testing.T) {
 		service := s.instance(t, nil)
 		s.put(t, service, 4)
 		stop := consume(t, service, stock.Consumer{})
-		accept(t, s, service, 4)
+		first := accept(t, s, service, 4)
 		wantStock(t, s.settled(t, service), 4, 0, 4, 4)
 		stop()
 		if err := s.rdb.Set(t.Context(), s.stockKey(t), 4, redis.KeepTTL).Err(); err != nil {
@@ -657,11 +657,57 @@ func TestTheRowRefusesWhatAnOlderStockSold(t *testing.T) {
 		if done, err := service.RetryDead(t.Context(), s.sku); err != nil || done.Left != 3 {
 			t.Errorf("retrying without units: %+v, %v", done, err)
 		}
-		s.put(t, service, 2)
-		if done, err := service.RetryDead(t.Context(), s.sku); err != nil || done.Requeued != 2 || done.Left != 1 {
+		// Two orders are removed, so that two units are back.
+		removed := s.db.Where("id IN ?", first[:2]).Delete(&stock.Order{})
+		if err := errors.Join(removed.Error, s.rdb.Del(t.Context(), s.stockKey(t)).Err()); err != nil {
+			t.Fatal(err)
+		}
+		if done, err := service.RetryDead(t.Context(), s.sku); err != nil || done != (stock.Retried{SKU: s.sku, Requeued: 2, Left: 1}) {
 			t.Errorf("retrying with two units: %+v, %v", done, err)
 		}
-		wantStock(t, s.settled(t, service), 2, 0, 2, 2)
+		wantStock(t, s.settled(t, service), 4, 0, 4, 4)
+	})
+}
+
+// What a buyer was refused in one sale is not bought in the next one, whatever kind of dead
+// letter it is.
+func TestARetryLeavesTheOrdersOfAnEarlierSale(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		service := s.instance(t, nil)
+		s.put(t, service, 10)
+		remove := poison(t, s, 3)
+		bad := s.request(streamed, "")
+		bad.Quantity = 3
+		res, err := service.Deduct(t.Context(), bad)
+		if err != nil {
+			t.Fatal(err)
+		}
+		consume(t, service, stock.Consumer{Tries: 1})
+		for letters := 0; letters == 0; pause() {
+			found, err := service.DeadLetters(t.Context(), s.sku)
+			if err != nil {
+				t.Fatal(err)
+			}
+			letters = len(found)
+		}
+		state, err := service.OrderState(t.Context(), s.sku, res.Order.ID)
+		if err != nil || state.State != stock.StateAccepted || !strings.Contains(state.Reason, "waits for a retry") || strings.Contains(state.Reason, errPoison.Error()) {
+			t.Errorf("a failed order is %+v, %v", state, err)
+		}
+		remove()
+		s.put(t, service, 10)
+		if done, err := service.RetryDead(t.Context(), s.sku); err != nil || done != (stock.Retried{SKU: s.sku, Left: 1, Over: 1}) {
+			t.Errorf("retrying: %+v, %v", done, err)
+		}
+		a := s.settled(t, service)
+		wantStock(t, a, 10, 10, 0, 0)
+		if a.DurableP99 != 0 {
+			t.Errorf("orders of the new sale took %v ms, and there are none", a.DurableP99)
+		}
+		state, err = service.OrderState(t.Context(), s.sku, res.Order.ID)
+		if err != nil || !errors.Is(state.Err(), stock.ErrNotAccepted) {
+			t.Errorf("the order of the earlier sale is %+v, %v", state, err)
+		}
 	})
 }
 

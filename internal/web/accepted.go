@@ -27,9 +27,11 @@ func (a *API) accepted(c *gin.Context, res stock.Result) {
 		if err != nil {
 			// The order is accepted all the same, and can be looked up later.
 			a.cfg.Logger.Warn("the state of an accepted order could not be read", "order", res.Order.ID, "error", err)
-		} else if reply.State = state.State; state.State == stock.StateNotAccepted {
-			a.fail(c, stock.ErrNotAccepted)
+		} else if err := state.Err(); err != nil {
+			a.fail(c, err)
 			return
+		} else {
+			reply.State = state.State
 		}
 	}
 	status := http.StatusAccepted

@@ -127,7 +127,11 @@ func TestDeadLettersOverHTTP(t *testing.T) {
 	s.consume(t)
 	buy := func() string {
 		res := s.request(t, http.MethodPost, "/api/items/"+sku+acceptPath, `{"quantity":1}`, map[string]string{"Prefer": "wait=10"})
-		return fmt.Sprint(res.Code)
+		var body struct{ Detail string }
+		if err := json.Unmarshal(res.Body.Bytes(), &body); err != nil {
+			t.Error(err)
+		}
+		return strings.TrimSpace(fmt.Sprint(res.Code, " ", body.Detail))
 	}
 	if got := buy(); got != "200" {
 		t.Fatalf("the unit: %s", got)
@@ -139,8 +143,9 @@ func TestDeadLettersOverHTTP(t *testing.T) {
 	if err := s.rdb.Set(t.Context(), keys[0], 1, 0).Err(); err != nil { // as if Redis had lost the sale
 		t.Fatal(err)
 	}
-	if got := buy(); got != "409" {
-		t.Errorf("a unit that was sold already: %s, want 409", got)
+	const want = "409 the order is not accepted: the database has too few units left: Redis had lost sales"
+	if got := buy(); got != want {
+		t.Errorf("a unit that was sold already: %s, want %s", got, want)
 	}
 	path := "/api/items/" + sku + "/dead"
 	res := s.request(t, http.MethodGet, path, "", nil)
@@ -152,7 +157,7 @@ func TestDeadLettersOverHTTP(t *testing.T) {
 			t.Errorf("%s %s without the token: %d", r.method, r.path, res.Code)
 		}
 	}
-	if res := s.request(t, http.MethodPost, path+"/retry", "", nil); res.Code != http.StatusOK || res.Body.String() != fmt.Sprintf(`{"sku":%q,"requeued":0,"written":0,"left":1}`, sku) {
+	if res := s.request(t, http.MethodPost, path+"/retry", "", nil); res.Code != http.StatusOK || res.Body.String() != fmt.Sprintf(`{"sku":%q,"requeued":0,"written":0,"left":1,"over":0}`, sku) {
 		t.Errorf("retrying: %d, %s", res.Code, res.Body)
 	}
 }

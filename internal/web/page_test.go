@@ -141,6 +141,9 @@ func TestOnlyKnownNamesAreServed(t *testing.T) {
 			} else if w.Code == http.StatusForbidden {
 				t.Errorf("at %s, %q is asked for: %d %s", tt.addr, tt.host, w.Code, w.Body)
 			}
+			if w := ask("Authorization", "bearer "+tt.token); tt.token != "" && w.Code == http.StatusForbidden {
+				t.Errorf("the scheme in lower case is refused: %d", w.Code)
+			}
 			if w := ask("Authorization", "Bearer "+tt.token); tt.token != "" && w.Code == http.StatusForbidden {
 				t.Errorf("at %s, %q is asked for with the token: %d %s", tt.addr, tt.host, w.Code, w.Body)
 			}

@@ -204,13 +204,13 @@ func Challenge(w http.ResponseWriter) {
 }
 
 // Authorized reports whether a request has the token. If token is "" every request is
-// authorized.
+// authorized. The name of the scheme may be in lower case (RFC 9110, section 11.1).
 func Authorized(r *http.Request, token string) bool {
 	if token == "" {
 		return true
 	}
-	given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	return ok && subtle.ConstantTimeCompare([]byte(given), []byte(token)) == 1
+	scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare([]byte(given), []byte(token)) == 1
 }
 
 // guarded refuses requests without the token, if one is required.

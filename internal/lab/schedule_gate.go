@@ -104,8 +104,8 @@ func (g *gate) hold(cmd wire.Command, source string) *held {
 	return h
 }
 
-// compareBool orders false before true.
-func compareBool(a, b bool) int {
+// CompareBool orders false before true.
+func CompareBool(a, b bool) int {
 	switch {
 	case a == b:
 		return 0
@@ -200,7 +200,7 @@ func (g *gate) commands() []*held {
 		}
 	}
 	slices.SortStableFunc(g.held, func(a, b *held) int {
-		return cmp.Or(compareBool(a.watchdog, b.watchdog), cmp.Compare(a.since, b.since), strings.Compare(a.order(), b.order()))
+		return cmp.Or(CompareBool(a.watchdog, b.watchdog), cmp.Compare(a.since, b.since), strings.Compare(a.order(), b.order()))
 	})
 	return slices.Clone(g.held)
 }

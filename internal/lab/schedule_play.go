@@ -447,6 +447,6 @@ func (t *trace) arrange(from int, mover string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	slices.SortStableFunc(t.entries[min(from, len(t.entries)):], func(a, b *Event) int {
-		return cmp.Or(cmp.Compare(a.At, b.At), compareBool(a.Actor != mover, b.Actor != mover), cmp.Compare(a.Actor, b.Actor))
+		return cmp.Or(cmp.Compare(a.At, b.At), CompareBool(a.Actor != mover, b.Actor != mover), cmp.Compare(a.Actor, b.Actor))
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"oversell/internal/lab"
 	"oversell/internal/lab/virtualtime"
 	"oversell/internal/lab/wire"
 )
@@ -95,7 +96,7 @@ func (r *run) view(at time.Duration) view {
 		}
 	}
 	slices.SortStableFunc(v.open, func(a, b opened) int {
-		return cmp.Or(compareBool(a.watchdog, b.watchdog), cmp.Compare(a.since, b.since), strings.Compare(a.text, b.text))
+		return cmp.Or(lab.CompareBool(a.watchdog, b.watchdog), cmp.Compare(a.since, b.since), strings.Compare(a.text, b.text))
 	})
 	var b strings.Builder
 	if !v.done {
@@ -112,15 +113,4 @@ func (r *run) view(at time.Duration) view {
 	}
 	v.text = b.String()
 	return v
-}
-
-// compareBool orders false before true.
-func compareBool(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
-	}
-	return 1
 }

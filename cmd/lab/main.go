@@ -63,19 +63,16 @@ func (p program) run(ctx context.Context, args []string) int {
 		p.list()
 		return exitExpected
 	case o.schedules.asked():
-		asExpected, err := p.schedules(ctx, o)
-		switch {
-		case err != nil:
-			return p.complain(err)
-		case !asExpected:
-			return exitUnexpected
-		}
-		return exitExpected
+		return p.exit(p.schedules(ctx, o))
 	}
 	if _, err := o.replace(lab.Report{}); err != nil {
 		return p.complain(err) // before the run, not after it
 	}
-	asExpected, err := p.report(ctx, o)
+	return p.exit(p.report(ctx, o))
+}
+
+// exit returns the exit code for an outcome, after it has told an error.
+func (p program) exit(asExpected bool, err error) int {
 	switch {
 	case err != nil:
 		return p.complain(err)

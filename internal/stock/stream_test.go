@@ -683,13 +683,7 @@ func TestARetryLeavesTheOrdersOfAnEarlierSale(t *testing.T) {
 			t.Fatal(err)
 		}
 		consume(t, service, stock.Consumer{Tries: 1})
-		for letters := 0; letters == 0; pause() {
-			found, err := service.DeadLetters(t.Context(), s.sku)
-			if err != nil {
-				t.Fatal(err)
-			}
-			letters = len(found)
-		}
+		s.deadLetters(t, service, 1)
 		state, err := service.OrderState(t.Context(), s.sku, res.Order.ID)
 		if err != nil || state.State != stock.StateAccepted || !strings.Contains(state.Reason, "waits for a retry") || strings.Contains(state.Reason, errPoison.Error()) {
 			t.Errorf("a failed order is %+v, %v", state, err)

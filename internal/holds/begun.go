@@ -82,8 +82,8 @@ func (s *Service) asked(ctx context.Context, holdID string, p payment.Payment) (
 }
 
 // authorised writes the id of a payment before it is captured. The row may have been deleted,
-// because somebody else has settled the payment: then it is written again, and whoever goes
-// on with the payment deletes it again.
+// because another process has settled the payment: then it is written again, and the process that
+// goes on with the payment deletes it.
 func (s *Service) authorised(ctx context.Context, b begunRow, paymentID string) error {
 	if b.PaymentID == paymentID {
 		return nil
@@ -113,7 +113,7 @@ func (s *Service) settledByID(ctx context.Context, holdID, paymentID string) {
 	}
 }
 
-// due returns payments that may be settled by whoever finds them, the longest due first.
+// due returns payments that any shop may settle now, the longest due first.
 func (s *Service) due(ctx context.Context, limit int) (all []begunRow, err error) {
 	db, cancel := s.limited(ctx)
 	defer cancel()

@@ -151,8 +151,8 @@ func writesOrder(cmd wire.Command) bool {
 	return strings.HasPrefix(cmd.Args[1], "INSERT INTO `oversell_orders`")
 }
 
-// beginsToWrite matches what a consumer begins to write with. SQLite gives the lock for writing
-// to whoever begins.
+// beginsToWrite matches what a consumer begins to write with. In SQLite a
+// transaction locks the database for writing as it begins.
 func beginsToWrite(cmd wire.Command) bool {
 	return cmd.Args[1] == sqlgate.Begin || writesOrder(cmd)
 }

@@ -1,6 +1,9 @@
 package figures
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Verdict sums up a run.
 type Verdict string
@@ -19,6 +22,14 @@ const (
 	// was written for.
 	NotComparable Verdict = "not comparable"
 )
+
+// Worse reports whether a verdict on a sale is worse than another.
+func (v Verdict) Worse(than Verdict) bool { return v.rank() > than.rank() }
+
+// rank orders the verdicts on a sale as Run.Verdict does, from OK on.
+func (v Verdict) rank() int {
+	return slices.Index([]Verdict{OK, Undersold, Drift, Unknown, Stuck, Oversold}, v)
+}
 
 // Run is the input of a verdict on a sale.
 type Run struct {

@@ -1,0 +1,54 @@
+package figures
+
+import (
+	"slices"
+	"time"
+)
+
+// Step is a part of the time that one purchase took.
+type Step struct {
+	Name string
+	Span
+	Err error
+}
+
+// Steps are recorded while a purchase is made. A nil Steps records nothing, and costs nothing.
+// They are for one goroutine.
+type Steps struct {
+	all     []Step
+	skipped int
+}
+
+// maxSteps bounds the steps of one purchase, which may try again very often.
+const maxSteps = 64
+
+// Begin begins a step, and returns a function that ends it.
+func (s *Steps) Begin(name string) (end func(err error)) {
+	if s == nil {
+		return endNothing
+	}
+	from := time.Now()
+	return func(err error) { s.Add(name, Span{from, time.Now()}, err) }
+}
+
+func endNothing(error) {}
+
+// Add records a step that has ended.
+func (s *Steps) Add(name string, span Span, err error) {
+	switch {
+	case s == nil:
+	case len(s.all) >= maxSteps:
+		s.skipped++
+	default:
+		s.all = append(s.all, Step{name, span, err})
+	}
+}
+
+// All returns the steps in the order in which they began, and how many more there were.
+func (s *Steps) All() (all []Step, skipped int) {
+	if s == nil {
+		return nil, 0
+	}
+	slices.SortStableFunc(s.all, func(a, b Step) int { return a.From.Compare(b.From) })
+	return s.all, s.skipped
+}

@@ -1,0 +1,57 @@
+package figures
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Steps are told in the order in which they began, with the time that each took.
+func TestStepsAreInTheOrderInWhichTheyBegan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refused := errors.New("refused")
+		var s Steps
+		start := time.Now()
+		outer := s.Begin("outer")
+		time.Sleep(time.Second)
+		s.Begin("inner")(refused)
+		time.Sleep(time.Second)
+		outer(nil)
+		all, skipped := s.All()
+		if len(all) != 2 || skipped != 0 {
+			t.Fatalf("got %v, and %d more", all, skipped)
+		}
+		if outer := all[0]; outer.Name != "outer" || !outer.From.Equal(start) || outer.To.Sub(outer.From) != 2*time.Second || outer.Err != nil {
+			t.Errorf("the first is %+v", outer)
+		}
+		if inner := all[1]; inner.Name != "inner" || inner.To != inner.From || inner.Err != refused {
+			t.Errorf("the second is %+v", inner)
+		}
+	})
+}
+
+// A purchase that tries for ever does not keep all it did.
+func TestStepsAreFew(t *testing.T) {
+	var s Steps
+	for range 10 * maxSteps {
+		s.Begin("again")(nil)
+	}
+	if all, skipped := s.All(); len(all) != maxSteps || skipped != 9*maxSteps {
+		t.Errorf("got %d, and %d more", len(all), skipped)
+	}
+}
+
+// Nothing is recorded, and nothing allocated, where nobody asked for it.
+func TestNoStepsCostNothing(t *testing.T) {
+	var s *Steps
+	if n := testing.AllocsPerRun(100, func() {
+		s.Begin("read")(nil)
+		s.Add("write", Span{}, nil)
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	if all, skipped := s.All(); all != nil || skipped != 0 {
+		t.Errorf("got %v, and %d more", all, skipped)
+	}
+}

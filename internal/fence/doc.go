@@ -1,0 +1,20 @@
+// Package fence refuses late holders of a lock. A holder that was paused for longer than its
+// lease still believes that it has the lock, and no lock can prevent that. The resource can: it
+// remembers the largest fencing token that it has seen, and refuses a smaller one.
+//
+// Value does so for a value in Redis, Show for anything in an SQL database. A holder shows its
+// token with its first read, not only with its writes: otherwise a late holder could still write
+// between the next holder's read and its write.
+//
+// Fencing tokens are Martin Kleppmann's answer to paused holders ("How to do distributed
+// locking", 2016). The package imports nothing of the project and can be copied alone.
+package fence
+
+import "errors"
+
+// ErrStaleToken means that a larger token has been seen: the holder has lost its lock, and another
+// has been at work since. Nothing was read or written.
+var ErrStaleToken = errors.New("fence: stale token: a later holder has been here")
+
+// ErrMissing means that there is no such value, or no such resource.
+var ErrMissing = errors.New("fence: not found")

@@ -1,0 +1,191 @@
+package fence_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"gorm.io/gorm"
+
+	"oversell/internal/backend/backendtest"
+	"oversell/internal/fence"
+)
+
+func TestMain(m *testing.M) { os.Exit(backendtest.Main(m)) }
+
+// A holder that comes back after the next one has read gets nothing and changes nothing.
+func TestLateHolderIsRefusedByAValue(t *testing.T) {
+	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
+		ctx := t.Context()
+		v := fence.Value{Client: rdb, Key: "{stock}", Fence: "{stock}:fence"}
+		if _, err := v.Get(ctx, 1); !errors.Is(err, fence.ErrMissing) {
+			t.Errorf("reading nothing: %v, want %v", err, fence.ErrMissing)
+		}
+		if err := v.Set(ctx, 1, 5); !errors.Is(err, fence.ErrMissing) {
+			t.Errorf("writing to nothing: %v, want %v", err, fence.ErrMissing)
+		}
+		if err := rdb.Set(ctx, v.Key, 10, time.Hour).Err(); err != nil {
+			t.Fatal(err)
+		}
+		wantValue(t, v, 7, "10")
+		if err := v.Set(ctx, 7, 9); err != nil {
+			t.Fatal(err)
+		}
+		wantValue(t, v, 8, "9") // the next holder
+		if err := v.Set(ctx, 7, 3); !errors.Is(err, fence.ErrStaleToken) {
+			t.Errorf("a late write: %v, want %v", err, fence.ErrStaleToken)
+		}
+		if _, err := v.Get(ctx, 7); !errors.Is(err, fence.ErrStaleToken) {
+			t.Errorf("a late read: %v, want %v", err, fence.ErrStaleToken)
+		}
+		if err := v.Set(ctx, 8, 8); err != nil {
+			t.Error(err)
+		}
+		wantValue(t, v, 8, "8")
+		for _, key := range []string{v.Key, v.Fence} {
+			if left, err := rdb.TTL(ctx, key).Result(); err != nil || left <= 0 || left > time.Hour {
+				t.Errorf("%s expires in %v, %v; want the hour that the value had", key, left, err)
+			}
+		}
+		if err := rdb.Persist(ctx, v.Key).Err(); err != nil {
+			t.Fatal(err)
+		}
+		wantValue(t, v, 8, "8")
+		if left, err := rdb.TTL(ctx, v.Fence).Result(); err != nil || left != -1 {
+			t.Errorf("the fence of a value that stays expires in %v, %v", left, err)
+		}
+	})
+}
+
+func wantValue(t *testing.T, v fence.Value, token int64, want string) {
+	t.Helper()
+	if got, err := v.Get(t.Context(), token); got != want || err != nil {
+		t.Errorf("the holder with token %d read %q, %v; want %q", token, got, err, want)
+	}
+}
+
+// Tokens of two locks are not compared: who has read last may write.
+func TestLocksAreNotCompared(t *testing.T) {
+	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
+		old := fence.Value{Client: rdb, Key: "{stock}", Fence: "{stock}:fence", Lock: "old"}
+		changed := old
+		changed.Lock = "new"
+		if err := rdb.Set(t.Context(), old.Key, 10, 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		wantValue(t, old, 1000, "10")
+		wantValue(t, changed, 1, "10")
+		if err := old.Set(t.Context(), 1000, 9); !errors.Is(err, fence.ErrStaleToken) {
+			t.Errorf("the holder of the old lock: %v, want %v", err, fence.ErrStaleToken)
+		}
+		if err := changed.Set(t.Context(), 1, 9); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// table returns the database with the table of fences, and one resource in it.
+func table(t *testing.T, db *gorm.DB) *sql.DB {
+	t.Helper()
+	pool, err := db.DB()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, statement := range []string{
+		fence.Schema, "INSERT INTO fences (resource) VALUES ('stock')",
+		"CREATE TABLE counters (n BIGINT NOT NULL)", "INSERT INTO counters (n) VALUES (0)",
+	} {
+		if _, err := pool.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return pool
+}
+
+// holding runs f in a transaction of the holder with this token.
+func holding(ctx context.Context, db *sql.DB, token int64, resource string, f func(tx *sql.Tx) error) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	err = fence.Show(ctx, tx, resource, token)
+	if err == nil {
+		err = f(tx)
+	}
+	if err != nil {
+		return errors.Join(err, tx.Rollback())
+	}
+	return tx.Commit()
+}
+
+func nothing(*sql.Tx) error { return nil }
+
+// A transaction of a late holder is refused, and one of the same holder is not.
+func TestLateHolderIsRefusedByATransaction(t *testing.T) {
+	backendtest.EachDatabase(t, func(t *testing.T, gdb *gorm.DB) {
+		db := table(t, gdb)
+		for _, step := range []struct {
+			token    int64
+			resource string
+			want     error
+		}{
+			{7, "stock", nil}, {7, "stock", nil}, {8, "stock", nil}, {7, "stock", fence.ErrStaleToken},
+			{8, "stock", nil}, {1, "stock", fence.ErrStaleToken}, {9, "prices", fence.ErrMissing},
+			{9, "STOCK", fence.ErrMissing}, {9, "stock ", fence.ErrMissing},
+		} {
+			if err := holding(t.Context(), db, step.token, step.resource, nothing); !errors.Is(err, step.want) {
+				t.Errorf("token %d to %s: %v, want %v", step.token, step.resource, err, step.want)
+			}
+		}
+	})
+}
+
+// Transactions that show their tokens first lose no update, in whatever order they come.
+func TestTransactionsAreOneAfterTheOther(t *testing.T) {
+	backendtest.EachDatabase(t, func(t *testing.T, gdb *gorm.DB) {
+		db := table(t, gdb)
+		var all sync.WaitGroup
+		results := make(chan error, 20)
+		for token := range cap(results) {
+			all.Go(func() {
+				results <- holding(t.Context(), db, int64(token+1), "stock", func(tx *sql.Tx) error { return count(t.Context(), tx) })
+			})
+		}
+		all.Wait()
+		close(results)
+		accepted := 0
+		for err := range results {
+			switch {
+			case err == nil:
+				accepted++
+			case !errors.Is(err, fence.ErrStaleToken):
+				t.Error(err)
+			}
+		}
+		var n int
+		if err := db.QueryRowContext(t.Context(), "SELECT n FROM counters").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		if n != accepted || n == 0 {
+			t.Errorf("%d were accepted and counted to %d", accepted, n)
+		}
+	})
+}
+
+// count reads the counter and writes it back, as a holder does that relies on its lock.
+func count(ctx context.Context, tx *sql.Tx) error {
+	var n int
+	if err := tx.QueryRowContext(ctx, "SELECT n FROM counters").Scan(&n); err != nil {
+		return fmt.Errorf("reading the counter: %w", err)
+	}
+	if _, err := tx.ExecContext(ctx, "UPDATE counters SET n = ?", n+1); err != nil {
+		return fmt.Errorf("writing the counter: %w", err)
+	}
+	return nil
+}

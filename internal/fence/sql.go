@@ -1,0 +1,48 @@
+package fence
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+)
+
+// Schema creates the table of Show, for MySQL, MariaDB and SQLite. Each resource needs a row,
+// inserted with the resource: INSERT INTO fences (resource) VALUES (?). Names are compared byte
+// by byte: "stock" and "STOCK" are two resources.
+const Schema = `CREATE TABLE IF NOT EXISTS fences (
+	resource VARBINARY(255) NOT NULL PRIMARY KEY,
+	token BIGINT NOT NULL DEFAULT 0,
+	shown BIGINT NOT NULL DEFAULT 0
+)`
+
+// The statement changes the row whenever the token is not late, also if the token is the same as
+// before: MySQL counts the rows that it changed and not those that it found.
+const show = "UPDATE fences SET token = ?, shown = shown + 1 WHERE resource = ? AND token <= ?"
+
+// Show shows the token of a holder to a resource, as the first statement of the transaction in
+// which the holder reads or writes the resource. The row stays locked until the transaction
+// ends, so nobody with another token is in between. It returns an error that wraps ErrStaleToken if a
+// larger token has been seen, and ErrMissing if the resource has no row. After any error the
+// transaction must be rolled back.
+func Show(ctx context.Context, tx *sql.Tx, resource string, token int64) error {
+	result, err := tx.ExecContext(ctx, show, token, resource, token)
+	if err != nil {
+		return fmt.Errorf("showing token %d to %s: %w", token, resource, err)
+	}
+	rows, err := result.RowsAffected()
+	if err != nil {
+		return fmt.Errorf("showing token %d to %s: %w", token, resource, err)
+	}
+	if rows == 1 {
+		return nil
+	}
+	var there int
+	err = tx.QueryRowContext(ctx, "SELECT COUNT(*) FROM fences WHERE resource = ?", resource).Scan(&there)
+	if err != nil {
+		return fmt.Errorf("looking for the fence of %s: %w", resource, err)
+	}
+	if there == 0 {
+		return fmt.Errorf("showing token %d to %s: %w", token, resource, ErrMissing)
+	}
+	return fmt.Errorf("showing token %d to %s: %w", token, resource, ErrStaleToken)
+}

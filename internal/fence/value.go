@@ -1,0 +1,68 @@
+package fence
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+
+	"github.com/redis/go-redis/v9"
+)
+
+var (
+	//go:embed get.lua
+	getSource string
+	getScript = redis.NewScript(getSource)
+
+	//go:embed set.lua
+	setSource string
+	setScript = redis.NewScript(setSource)
+)
+
+// Value is a string in Redis that is read and written with fencing tokens. The token is checked
+// in the same step. It is safe for concurrent use.
+type Value struct {
+	Client redis.Scripter
+	Key    string // of the value; on a cluster it and Fence need the same hash tag
+	Fence  string // the key of the largest token seen, a hash; it expires with the value
+
+	// Lock names the lock. Tokens of different locks cannot be compared: if two locks are in
+	// use at once, the holder that has read last may write. With one lock it may be "".
+	Lock string
+}
+
+// Get reads the value for the holder with this token, and refuses all holders with a smaller one
+// from now on. It returns ErrStaleToken if a larger token has been seen, ErrMissing if there is no
+// value, and the client's own errors as they are: what was being read is for the caller to say.
+func (v Value) Get(ctx context.Context, token int64) (string, error) {
+	reply, err := getScript.Run(ctx, v.Client, v.keys(), v.Lock, token).Result()
+	if errors.Is(err, redis.Nil) {
+		return "", ErrMissing
+	}
+	if err != nil {
+		return "", err
+	}
+	value, ok := reply.(string)
+	if !ok { // the empty array of get.lua
+		return "", ErrStaleToken
+	}
+	return value, nil
+}
+
+// Set writes the value for the holder with this token, which has called Get before. It keeps the
+// time after which the value expires. It returns ErrStaleToken if a larger token has been seen, or
+// one of another lock, and ErrMissing if there is no value. After any other error, which is the
+// client's, it is unknown whether the value was written.
+func (v Value) Set(ctx context.Context, token int64, value any) error {
+	written, err := setScript.Run(ctx, v.Client, v.keys(), v.Lock, token, value).Int()
+	switch {
+	case err != nil:
+		return err
+	case written < 0:
+		return ErrMissing
+	case written == 0:
+		return ErrStaleToken
+	}
+	return nil
+}
+
+func (v Value) keys() []string { return []string{v.Key, v.Fence} }

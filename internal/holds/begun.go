@@ -2,6 +2,7 @@ package holds
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -27,7 +28,16 @@ type begunRow struct {
 	// 1970 by the database's clock. Tries counts how often a shop has begun to settle it.
 	DueAt int64 `gorm:"not null;index:idx_hold_payments_due"`
 	Tries int   `gorm:"not null;default:0"`
+	// TimesUnknown counts how often the provider has said that it does not know the payment.
+	TimesUnknown int `gorm:"not null;default:0"`
+	// Ledger is Config.Ledger of the shop where the payment began: no other provider knows
+	// what became of it. Rows of before this column have "", and are any shop's.
+	Ledger string `gorm:"size:255;not null;default:''"`
 }
+
+// OwnLedger begins the name of a ledger that ends with its process, because the provider is
+// inside it. The rest of the name must be unique.
+const OwnLedger = "process:"
 
 // TableName is the table's name.
 func (begunRow) TableName() string { return "oversell_hold_payments" }
@@ -39,7 +49,7 @@ func (s *Service) begin(ctx context.Context, h Hold, key string) (begunRow, erro
 	if err != nil {
 		return begunRow{}, err
 	}
-	b := begunRow{HoldID: h.ID, Key: key, SKU: h.SKU, SaleID: h.SaleID, Token: h.Token, Amount: due.Amount, Currency: due.Currency}
+	b := begunRow{HoldID: h.ID, Key: key, SKU: h.SKU, SaleID: h.SaleID, Token: h.Token, Amount: due.Amount, Currency: due.Currency, Ledger: s.cfg.Ledger}
 	written, err := s.insertBegun(ctx, b)
 	if err != nil || written {
 		return b, err
@@ -47,14 +57,15 @@ func (s *Service) begin(ctx context.Context, h Hold, key string) (begunRow, erro
 	earlier, found, err := s.begun(ctx, h.ID, key)
 	if found {
 		b = earlier
+		err = s.checkLedger(b)
 	}
 	return b, err // one that is not found was settled just now
 }
 
 // insertBegun writes a payment unless it is there. It reports whether it did.
 func (s *Service) insertBegun(ctx context.Context, b begunRow) (written bool, err error) {
-	rows, err := s.exec(ctx, s.sql.Ignore+" INTO oversell_hold_payments (hold_id, idempotency_key, sku, sale_id, token, amount, currency, payment_id, due_at, tries) VALUES (?, ?, ?, ?, ?, ?, ?, ?, "+s.sql.Clock+" + ?, 0)",
-		b.HoldID, b.Key, b.SKU, b.SaleID, b.Token, b.Amount, b.Currency, b.PaymentID, s.cfg.Settle.Milliseconds())
+	rows, err := s.exec(ctx, s.sql.Ignore+" INTO oversell_hold_payments (hold_id, idempotency_key, sku, sale_id, token, amount, currency, payment_id, ledger, due_at, tries) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, "+s.sql.Clock+" + ?, 0)",
+		b.HoldID, b.Key, b.SKU, b.SaleID, b.Token, b.Amount, b.Currency, b.PaymentID, b.Ledger, s.cfg.Settle.Milliseconds())
 	return rows > 0, err
 }
 
@@ -113,12 +124,47 @@ func (s *Service) settledByID(ctx context.Context, holdID, paymentID string) {
 	}
 }
 
-// due returns payments that any shop may settle now, the longest due first.
+// checkLedger returns an error that wraps ErrPending if a payment began at another provider.
+func (s *Service) checkLedger(b begunRow) error {
+	if b.Ledger == "" || b.Ledger == s.cfg.Ledger {
+		return nil
+	}
+	return fmt.Errorf("%w: it began at another provider", ErrPending) // buyers need not know its address
+}
+
+// countUnknown notes that the provider does not know a payment.
+func (s *Service) countUnknown(ctx context.Context, b begunRow) error {
+	_, err := s.exec(ctx, "UPDATE oversell_hold_payments SET times_unknown = times_unknown + 1 WHERE hold_id = ? AND idempotency_key = ?", b.HoldID, b.Key)
+	return err
+}
+
+// abandoned is how long a payment may be due whose ledger ends with its process. A process that
+// lives looks at its payments more often, see maxSettlePause.
+const abandoned = 2 * maxSettlePause
+
+// errUnread is wrapped by the error of a table that cannot be read.
+var errUnread = errors.New("the payments that are not settled cannot be read")
+
+// ForgetAbandoned deletes payments at a provider inside another shop that have been due for over
+// 20 minutes: their ledger ended with that shop, and nobody can say any more what became of them.
+//
+// A Service does so by itself when it has looked at the table for as long without a gap. After
+// an outage of the database, or when machines have slept, the shops that live come first.
+func (s *Service) ForgetAbandoned(ctx context.Context) error {
+	rows, err := s.exec(ctx, "DELETE FROM oversell_hold_payments WHERE ledger <> ? AND ledger LIKE '"+OwnLedger+"%' AND due_at <= "+s.sql.Clock+" - ?",
+		s.cfg.Ledger, abandoned.Milliseconds())
+	if rows > 0 {
+		s.log.Warn("payments were forgotten whose provider ended with its shop", "payments", rows)
+	}
+	return err
+}
+
+// due returns payments that this shop may settle now, the longest due first.
 func (s *Service) due(ctx context.Context, limit int) (all []begunRow, err error) {
 	db, cancel := s.limited(ctx)
 	defer cancel()
-	if err := db.Where("due_at <= " + s.sql.Clock).Order("due_at").Limit(limit).Find(&all).Error; err != nil {
-		return nil, fmt.Errorf("reading which payments are not settled: %w", err)
+	if err := db.Where("due_at <= "+s.sql.Clock+" AND ledger IN (?)", []string{"", s.cfg.Ledger}).Order("due_at").Limit(limit).Find(&all).Error; err != nil {
+		return nil, fmt.Errorf("%w: %w", errUnread, err)
 	}
 	return all, nil
 }

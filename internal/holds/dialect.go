@@ -3,7 +3,6 @@ package holds
 import (
 	"errors"
 
-	"github.com/glebarez/go-sqlite"
 	"github.com/go-sql-driver/mysql"
 	"gorm.io/gorm"
 )
@@ -82,7 +81,10 @@ var sqliteDialect = Dialect{
 	Ignore: "INSERT OR IGNORE",
 	Duplicate: func(err error) bool {
 		const primaryKey, unique = 1555, 2067 // SQLITE_CONSTRAINT_PRIMARYKEY, SQLITE_CONSTRAINT_UNIQUE
-		var e *sqlite.Error
+		var e interface {                     // *sqlite.Error; its package does not build for a browser
+			error
+			Code() int
+		}
 		return errors.As(err, &e) && (e.Code() == primaryKey || e.Code() == unique)
 	},
 	Conflict: func(error) bool { return false },

@@ -125,12 +125,19 @@ func (s *Service) Forget(tx *gorm.DB, item stock.Item) error {
 	if err != nil {
 		return err
 	}
-	var payments int64
-	if err := tx.Model(&begunRow{}).Where("sku = ?", sku).Count(&payments).Error; err != nil {
+	var payments, elsewhere int64
+	unsettled := tx.Model(&begunRow{}).Where("sku = ?", sku)
+	err = errors.Join(unsettled.Session(&gorm.Session{}).Count(&payments).Error,
+		unsettled.Session(&gorm.Session{}).Where("ledger NOT IN (?)", []string{"", s.cfg.Ledger}).Count(&elsewhere).Error)
+	if err != nil {
 		return fmt.Errorf("counting the payments under way for %s: %w", sku, err)
 	}
 	if open > 0 || payments > 0 {
-		return fmt.Errorf("%w: %d units are held, and %d payments are under way; delete it when they have ended", stock.ErrHoldsOpen, open, payments)
+		why := fmt.Sprintf("units held: %d, payments under way: %d", open, payments)
+		if elsewhere > 0 {
+			why += fmt.Sprintf(" (%d at another provider than this shop's)", elsewhere)
+		}
+		return fmt.Errorf("%w: %s; delete it when they have ended", stock.ErrHoldsOpen, why)
 	}
 	sales := tx.Model(&row{}).Select("sale_id").Where("sku = ?", sku)
 	for _, rows := range []any{&buyerRow{}, &saleRow{}} {

@@ -22,6 +22,7 @@ type Config struct {
 	DB       *gorm.DB         // with the tables of Migrate and stock.Migrate
 	Stages   map[string]Stage // by name, such as h3_claim: no two names have the same part before the underscore
 	Payments Payments         // nil: nothing can be paid
+	Ledger   string           // names the ledger of Payments, see OwnLedger; at most 255 bytes
 	TTL      time.Duration    // of a hold of an item that says nothing of it; 0: DefaultTTL
 	Limit    int64            // most units that a buyer may have in a sale of an item without a limit; 0: no limit
 	Price    int64            // of one unit, in minor units of the currency; 0: DefaultPrice

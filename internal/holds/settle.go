@@ -16,10 +16,14 @@ const (
 	// maxUnsettled is how many of them in a row may fail before a round ends: then a backend
 	// or the provider is unavailable, and the others would fail too, each after a while.
 	maxUnsettled = 3
-	// looks is how often the table is read in the time Config.Settle.
+	// looks is how often the table is read in the time Config.Settle, or in maxSettlePause if
+	// that is shorter.
 	looks = 10
 	// maxSettlePause is the longest pause between two tries to settle a payment.
 	maxSettlePause = 10 * time.Minute
+	// maxUnknown is how often the provider may say that it does not know a payment to which it
+	// gave an id, until the shop takes its word. It has lost its ledger.
+	maxUnknown = 5
 )
 
 // errUnderWay means that a payment may still be captured, because its hold has not ended.
@@ -28,18 +32,43 @@ var errUnderWay = errors.New("the payment is under way")
 // settleAll settles payments that were interrupted, again and again until ctx ends. The shops
 // do not take turns: each payment is taken by one of them, see take.
 func (s *Service) settleAll(ctx context.Context) {
-	pause := s.cfg.Settle / looks
+	pause := s.lookPause()
+	var seen attendance
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(pause/2 + rand.N(pause)):
 		}
-		if err := s.Settle(ctx); err != nil && ctx.Err() == nil {
+		err := s.Settle(ctx)
+		if errors.Is(err, errUnread) {
+			seen = attendance{}
+		} else if seen.look(time.Now(), maxSettlePause) >= abandoned {
+			err = errors.Join(err, s.ForgetAbandoned(ctx))
+		}
+		if err != nil && ctx.Err() == nil {
 			s.log.Warn("a payment that was interrupted cannot be settled now, and is tried again", "error", err)
 		}
 	}
 }
+
+// attendance is for how long a process has looked at the table without a long gap.
+type attendance struct{ since, last time.Time }
+
+// look notes a look, and returns for how long no gap was longer than this. It goes by the wall
+// clock, because the monotonic one stands still while the machine sleeps.
+func (a *attendance) look(now time.Time, gap time.Duration) time.Duration {
+	now = now.Round(0)
+	if since := now.Sub(a.last); since > gap || since < 0 {
+		a.since = now
+	}
+	a.last = now
+	return now.Sub(a.since)
+}
+
+// lookPause is the mean time between two looks at the table. It is much shorter than abandoned,
+// whatever Config.Settle is: other shops forget what a provider inside a shop leaves for so long.
+func (s *Service) lookPause() time.Duration { return min(s.cfg.Settle, maxSettlePause) / looks }
 
 // Settle looks at payments that have begun longer than Config.Settle ago and are not settled,
 // because their process died or the provider did not answer: a captured one becomes its order
@@ -112,6 +141,9 @@ func (s *Service) settlePause(tries int) time.Duration {
 // ended. After any other error the payment is not settled. It may be called any number of
 // times, also by several processes at once, and beside the buyer's own request.
 func (s *Service) conclude(ctx context.Context, b begunRow) error {
+	if err := s.checkLedger(b); err != nil {
+		return err
+	}
 	stage, err := s.stageOf(b.HoldID)
 	if err != nil {
 		return err // of a shop with other stages
@@ -131,6 +163,13 @@ func (s *Service) conclude(ctx context.Context, b begunRow) error {
 		return nil // authorise has deleted the row
 	}
 	switch {
+	case errors.Is(err, payment.ErrUnknownPayment):
+		// Of a row without a ledger it is not known whether this is its provider.
+		if !over || b.TimesUnknown+1 < maxUnknown || b.Ledger != s.cfg.Ledger {
+			return errors.Join(err, s.countUnknown(ctx, b))
+		}
+		s.log.Error("the provider does not know a payment that it has authorised, and the shop gives it up", "hold", b.HoldID, "payment", b.PaymentID)
+		err = nil
 	case err != nil:
 		return err
 	case p.Status == payment.Captured:

@@ -15,10 +15,16 @@
 //   - two sweeps read the same hold, and both give its units back: TestTwoSweeps
 //   - so do a release and another release: TestDoubleRelease
 //   - a process that dies after DECRBY takes the units with it: TestCrashAfterTake
+//   - one that dies after it wrote the order leaves the hold, whose unit is sold again:
+//     TestCrashAfterOrder
+//   - one that dies in a sweep or a release strands the units that it was about to give
+//     back: TestCrashInSweep
 //   - the limit and the idempotency key are read before the step that takes the units:
 //     TestLimitRaced, TestSameKeyAtOnce
 //   - the ttl is by the clock of Redis, the sweep by that of its own process:
 //     TestClocksDiffer
+//   - a counter that Redis has lost, by eviction or a restart, or after a week without a
+//     hold, begins again with all units: TestRedisLosesTheSale
 //   - a hold of a sale that is over can still be paid: TestOldSaleIsStillPaid
 //   - an ended hold and one that never was look the same: TestHoldsInCalm
 package hold

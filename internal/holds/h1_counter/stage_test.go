@@ -71,6 +71,22 @@ func TestCrashAfterTake(t *testing.T) {
 	})
 }
 
+// A flaw: the order is there, and so is the hold: the sweep gives its unit to the next buyer.
+func TestCrashAfterOrder(t *testing.T) {
+	holdstest.Each(t, 1, stage, func(t *testing.T, s *holdstest.Site) {
+		holdstest.CrashAfterOrder(t, s)
+		s.Want(holdstest.Figures{Sold: 2, Oversold: 1})
+	})
+}
+
+// A flaw: the hold has ended, and nothing ever gives its unit back.
+func TestCrashInSweep(t *testing.T) {
+	holdstest.Each(t, 1, stage, func(t *testing.T, s *holdstest.Site) {
+		holdstest.CrashInSweep(t, s)
+		s.Want(holdstest.Figures{Stranded: 1})
+	})
+}
+
 // A flaw: both requests find that the buyer has nothing yet.
 func TestLimitRaced(t *testing.T) {
 	holdstest.Each(t, 3, stage, func(t *testing.T, s *holdstest.Site) {
@@ -107,6 +123,16 @@ func TestOldSaleIsStillPaid(t *testing.T) {
 		if err := holdstest.OldSale(t, s); err != nil {
 			t.Errorf("the payer was told %v; there is an order in the old sale", err)
 		}
+	})
+}
+
+// A flaw: the counter begins again with all units.
+func TestRedisLosesTheSale(t *testing.T) {
+	holdstest.Each(t, 1, stage, func(t *testing.T, s *holdstest.Site) {
+		if err := holdstest.RedisLosesTheSale(t, s); err != nil {
+			t.Errorf("the second buyer was told %v; it got the unit", err)
+		}
+		s.Want(holdstest.Figures{Sold: 2, Oversold: 1})
 	})
 }
 

@@ -8,6 +8,7 @@
 //   - a hold keeps its units from others, and gives them back: TestHoldsInCalm
 //   - no more units are held than there are, however many buyers come at once: TestRush
 //   - two requests with one idempotency key make one hold: TestSameKeyAtOnce
+//   - a Redis that loses its data does no harm, as there is nothing in it: TestRedisLosesTheSale
 //
 // Breaks:
 //   - the status can change between the read and the write: a late payment sells a unit
@@ -16,6 +17,10 @@
 //   - two sweeps read the same hold, and both give its units back: TestTwoSweeps
 //   - so do a release and another release: TestDoubleRelease
 //   - a process that dies after it took the units takes them with it: TestCrashAfterTake
+//   - one that dies after it wrote the order leaves the hold, whose unit is sold again:
+//     TestCrashAfterOrder
+//   - one that dies in a sweep or a release strands the units that it was about to give
+//     back: TestCrashInSweep
 //   - the limit is read before the step that takes the units: TestLimitRaced
 //   - holds expire by the clock of each process: one whose clock is ahead sells what
 //     another still holds: TestClocksDiffer

@@ -13,7 +13,9 @@
 //     TestPaymentDuringRelease
 //   - of payment, release and sweep exactly one wins, and the units are sold or given back
 //     once: TestExactlyOneWins, TestTwoSweeps, TestDoubleRelease
-//   - a process that dies in the middle leaves nothing behind: TestCrashAfterTake
+//   - a process that dies in the middle leaves nothing behind: TestCrashAfterTake,
+//     TestCrashAfterOrder, TestCrashInSweep
+//   - a Redis that loses its data does no harm, as there is nothing in it: TestRedisLosesTheSale
 //   - no buyer gets more than the limit: TestLimitRaced
 //   - a process whose clock is wrong does no harm: TestClocksDiffer
 //   - a hold of a sale that is over cannot be paid: TestOldSaleIsStillPaid

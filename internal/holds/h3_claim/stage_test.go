@@ -76,6 +76,22 @@ func TestCrashAfterTake(t *testing.T) {
 	})
 }
 
+// A process that dies in the transaction leaves the hold as it was.
+func TestCrashAfterOrder(t *testing.T) {
+	holdstest.Each(t, 1, stage, func(t *testing.T, s *holdstest.Site) {
+		holdstest.CrashAfterOrder(t, s)
+		s.Want(holdstest.Figures{Sold: 1})
+	})
+}
+
+// The next sweep finds the hold as it was.
+func TestCrashInSweep(t *testing.T) {
+	holdstest.Each(t, 1, stage, func(t *testing.T, s *holdstest.Site) {
+		holdstest.CrashInSweep(t, s)
+		s.Want(holdstest.Figures{Left: 1})
+	})
+}
+
 // The second request is refused by the statement that counts it.
 func TestLimitRaced(t *testing.T) {
 	holdstest.Each(t, 3, stage, func(t *testing.T, s *holdstest.Site) {
@@ -112,6 +128,16 @@ func TestOldSaleIsStillPaid(t *testing.T) {
 		if err := holdstest.OldSale(t, s); !errors.Is(err, holds.ErrNotHeld) || !errors.Is(err, holds.ErrSaleOver) {
 			t.Errorf("got %v, want %v and %v", err, holds.ErrNotHeld, holds.ErrSaleOver)
 		}
+	})
+}
+
+// The sale is in the database.
+func TestRedisLosesTheSale(t *testing.T) {
+	holdstest.Each(t, 1, stage, func(t *testing.T, s *holdstest.Site) {
+		if err := holdstest.RedisLosesTheSale(t, s); !errors.Is(err, holds.ErrSoldOut) {
+			t.Errorf("got %v, want %v", err, holds.ErrSoldOut)
+		}
+		s.Want(holdstest.Figures{Sold: 1})
 	})
 }
 

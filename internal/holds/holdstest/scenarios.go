@@ -208,10 +208,48 @@ func DoubleRelease(t *testing.T, s *Site) error {
 
 // CrashAfterTake is a process that is killed between taking units and writing the hold.
 func CrashAfterTake(t *testing.T, s *Site) {
-	s.Dies(func() error {
+	s.Dies(BeforeHold, func() error {
 		_, err := s.Take(t.Context(), s.Request("a"))
 		return err
 	})
+}
+
+// CrashAfterOrder is a process that is killed in a payment, before it ends the hold. Nobody asks
+// for that payment again. The hold expires, and the next buyer comes.
+func CrashAfterOrder(t *testing.T, s *Site) {
+	a := s.Hold("a")
+	s.Dies(BeforeEnd, func() error { return s.Pay(a) })
+	s.Expire(a)
+	s.SweepAll()
+	if err := s.Buy("b"); err != nil {
+		t.Error(err)
+	}
+}
+
+// CrashInSweep is a process that is killed in a sweep, before it gives the units back.
+func CrashInSweep(t *testing.T, s *Site) {
+	s.Expire(s.Hold("a"))
+	s.Dies(BeforeGiveBack, func() error {
+		_, err := s.Sweep(t.Context(), s.Item.SKU, 10)
+		return err
+	})
+	s.SweepAll()
+}
+
+// RedisLosesTheSale is a Redis that has lost the keys of the item, between two buyers. It
+// returns what the second is told.
+func RedisLosesTheSale(t *testing.T, s *Site) error {
+	if err := s.Buy("a"); err != nil {
+		t.Error(err)
+	}
+	lost, err := s.Backends.Redis.Keys(t.Context(), "oversell:*"+s.Item.SKU+"*").Result()
+	if err == nil && len(lost) > 0 {
+		err = s.Backends.Redis.Del(t.Context(), lost...).Err()
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	return s.Buy("b")
 }
 
 // LimitRaced is a buyer with a limit of one, who asks again while the first request is

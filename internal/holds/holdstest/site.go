@@ -237,13 +237,23 @@ func (s *Site) Midway(f func() error, meanwhile func()) error {
 	return err
 }
 
-// Dies makes f fail where a stage is about to write the hold of units that it has taken, as
-// if the process were killed there.
-func (s *Site) Dies(f func() error) {
+// Seam is a place between two writes of a stage: before a command in Redis, or before a
+// statement that begins so.
+type Seam struct{ redis, statement string }
+
+// The seams.
+var (
+	BeforeHold     = Seam{"zadd", "INSERT INTO oversell_holds "} // units were taken
+	BeforeEnd      = Seam{"zrem", "UPDATE oversell_holds "}      // of a hold
+	BeforeGiveBack = Seam{"incrby", "UPDATE oversell_items "}    // of its units
+)
+
+// Dies makes f fail at a seam, as if the process were killed there.
+func (s *Site) Dies(at Seam, f func() error) {
 	s.t.Helper()
 	kill := locktest.Fail(locktest.ErrCut)
-	rule := s.Redis.On(locktest.Command("zadd"), -1, kill)
-	s.SQL.On(func(statement string) bool { return strings.HasPrefix(statement, "INSERT INTO oversell_holds ") }, kill)
+	rule := s.Redis.On(locktest.Command(at.redis), -1, kill)
+	s.SQL.On(func(statement string) bool { return strings.HasPrefix(statement, at.statement) }, kill)
 	err := f()
 	rule.Off()
 	s.SQL.On(nil, nil)

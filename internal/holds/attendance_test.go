@@ -1,0 +1,25 @@
+package holds
+
+import (
+	"testing"
+	"time"
+)
+
+// A process that has slept, or could not read the table, has not watched the others meanwhile.
+func TestAttendanceBeginsAnewAfterAGap(t *testing.T) {
+	start := time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
+	var a attendance
+	for _, look := range []struct{ at, want time.Duration }{
+		{0, 0},
+		{9 * time.Minute, 9 * time.Minute},
+		{19 * time.Minute, 19 * time.Minute},
+		{40 * time.Minute, 0}, // it slept
+		{45 * time.Minute, 5 * time.Minute},
+		{41 * time.Minute, 0}, // the clock was set back
+		{42 * time.Minute, time.Minute},
+	} {
+		if got := a.look(start.Add(look.at), 10*time.Minute); got != look.want {
+			t.Errorf("at %v it has watched for %v, want %v", look.at, got, look.want)
+		}
+	}
+}

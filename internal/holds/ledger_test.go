@@ -1,0 +1,164 @@
+package holds_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"oversell/internal/holds"
+	"oversell/internal/payment"
+	"oversell/internal/stock"
+)
+
+// at is a process of the shop whose payments go to the provider with this ledger.
+func (s *shop) at(t *testing.T, ledger string) *holds.Service {
+	t.Helper()
+	cfg := s.cfg
+	cfg.Ledger = ledger
+	till := holds.New(cfg)
+	t.Cleanup(till.Close)
+	return till
+}
+
+// due makes all payments due for so long.
+func (s *shop) due(t *testing.T, since time.Duration) {
+	t.Helper()
+	clock := holds.DialectOf(s.db).Clock
+	if err := s.db.Exec("UPDATE oversell_hold_payments SET due_at = "+clock+" - ?", since.Milliseconds()).Error; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A payment is settled by the provider that it began at. Another provider does not know it, and
+// its word would forget a charge.
+func TestPaymentIsSettledAtItsOwnProvider(t *testing.T) {
+	each(t, 1, func(t *testing.T, s *shop) {
+		here, there := s.at(t, "http://one"), s.at(t, "http://two")
+		h := s.hold(t, h3, "a")
+		s.bank.afterCapture = func() error { return payment.ErrUnavailable }
+		if _, err := here.Pay(t.Context(), h.ID, h.Token, "key"); !errors.Is(err, holds.ErrPending) {
+			t.Fatalf("got %v, want %v", err, holds.ErrPending)
+		}
+		s.bank.afterCapture = nil
+
+		s.due(t, time.Hour)
+		if err := there.Settle(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if _, err := there.Pay(t.Context(), h.ID, h.Token, "key"); !errors.Is(err, holds.ErrPending) {
+			t.Errorf("paying elsewhere: got %v, want %v", err, holds.ErrPending)
+		} else if strings.Contains(err.Error(), "http://one") {
+			t.Errorf("a buyer is told the address of the provider: %v", err)
+		}
+		s.wantUnsettled(t, 1)
+		err := s.stock.Delete(t.Context(), "hot")
+		if !errors.Is(err, stock.ErrHoldsOpen) || !strings.Contains(err.Error(), "1 at another provider") {
+			t.Errorf("deleting the item: got %v, want %v", err, stock.ErrHoldsOpen)
+		}
+
+		if err := here.Settle(t.Context()); err != nil {
+			t.Error(err)
+		}
+		s.wantUnsettled(t, 0)
+		s.books(t, 0)
+	})
+}
+
+// The provider of a payment has ended with its process, and nobody can say what became of it.
+// It does not keep the item for ever.
+func TestForgetsPaymentsOfAProviderThatEnded(t *testing.T) {
+	each(t, 1, func(t *testing.T, s *shop) {
+		gone, here := s.at(t, holds.OwnLedger+"1"), s.at(t, holds.OwnLedger+"2")
+		h := s.hold(t, h3, "a")
+		s.bank.afterCapture = func() error { return payment.ErrUnavailable }
+		if _, err := gone.Pay(t.Context(), h.ID, h.Token, "key"); !errors.Is(err, holds.ErrPending) {
+			t.Fatalf("got %v, want %v", err, holds.ErrPending)
+		}
+		s.expire(t, h)
+		for _, step := range []struct {
+			due  time.Duration
+			want int64
+		}{{19 * time.Minute, 1}, {21 * time.Minute, 0}} {
+			s.due(t, step.due) // its own process would have looked at it every ten minutes
+			if err := here.ForgetAbandoned(t.Context()); err != nil {
+				t.Error(err)
+			}
+			s.wantUnsettled(t, step.want)
+		}
+		if err := s.stock.Delete(t.Context(), "hot"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The provider does not know a payment to which it gave an id: it has lost its ledger. The shop
+// asks several times, and not while the buyer can still pay.
+func TestGivesUpAPaymentThatTheProviderDoesNotKnow(t *testing.T) {
+	each(t, 1, func(t *testing.T, s *shop) {
+		h := s.hold(t, h3, "a")
+		s.interrupt(t, h, &s.bank.afterAuthorise)
+		if err := s.db.Exec("UPDATE oversell_hold_payments SET payment_id = 'pay_none'").Error; err != nil {
+			t.Fatal(err)
+		}
+		for range 7 {
+			s.due(t, time.Second)
+			if err := s.Settle(t.Context()); !errors.Is(err, payment.ErrUnknownPayment) {
+				t.Errorf("the hold is open: got %v, want %v", err, payment.ErrUnknownPayment)
+			}
+		}
+		s.expire(t, h)
+		s.due(t, time.Second)
+		if err := s.Settle(t.Context()); err != nil {
+			t.Error(err)
+		}
+		s.wantUnsettled(t, 0)
+	})
+}
+
+// A provider that does not answer does not say that it does not know the payment. When it does
+// again, its first word is not the last one: the buyer may have been charged.
+func TestOutageIsNotAWordOfTheProvider(t *testing.T) {
+	each(t, 1, func(t *testing.T, s *shop) {
+		h := s.hold(t, h3, "a")
+		s.interrupt(t, h, &s.bank.afterCapture)
+		s.expire(t, h)
+		for _, step := range []struct {
+			away  error
+			times int
+		}{{errors.New("the provider is away"), 7}, {payment.ErrUnknownPayment, 4}} {
+			s.bank.away = step.away
+			for range step.times {
+				s.due(t, time.Second)
+				if err := s.Settle(t.Context()); !errors.Is(err, step.away) {
+					t.Errorf("got %v, want %v", err, step.away)
+				}
+			}
+		}
+		s.wantUnsettled(t, 1)
+
+		s.bank.away = nil
+		s.settle(t)
+		s.wantUnsettled(t, 0)
+		s.books(t, 0)
+	})
+}
+
+// A payment of before the ledgers had names may have begun at any provider. One that does not
+// know it cannot give it up.
+func TestPaymentWithoutALedgerIsNotGivenUp(t *testing.T) {
+	each(t, 1, func(t *testing.T, s *shop) {
+		h := s.hold(t, h3, "a")
+		s.interrupt(t, h, &s.bank.afterCapture)
+		s.expire(t, h)
+		s.bank.away = payment.ErrUnknownPayment
+		there := s.at(t, "http://two")
+		for range 7 {
+			s.due(t, time.Second)
+			if err := there.Settle(t.Context()); !errors.Is(err, payment.ErrUnknownPayment) {
+				t.Errorf("got %v, want %v", err, payment.ErrUnknownPayment)
+			}
+		}
+		s.wantUnsettled(t, 1)
+	})
+}

@@ -1,0 +1,17 @@
+package holds
+
+import (
+	"testing"
+	"time"
+)
+
+// A shop that lives looks at its payments before another one takes them for abandoned, however
+// long it leaves an interrupted payment alone.
+func TestLooksBeforeOthersForget(t *testing.T) {
+	for _, settle := range []time.Duration{time.Second, DefaultSettle, 24 * time.Hour} {
+		s := &Service{cfg: Config{Settle: settle}}
+		if longest := 3 * s.lookPause() / 2; longest <= 0 || longest >= abandoned/2 {
+			t.Errorf("with -hold-settle %v it looks every %v, and after %v a payment is forgotten", settle, longest, abandoned)
+		}
+	}
+}

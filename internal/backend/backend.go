@@ -29,11 +29,18 @@ var (
 	ErrUnreachable = errors.New("unreachable")
 )
 
-// The values of -redis and -db that start a server.
+// The values of -redis and -db that start a server. The last is for -redis only.
 const (
-	embedded    = "embedded"
-	privateOnly = "local"
+	embedded       = "embedded"
+	privateOnly    = "local"
+	privateCluster = "local:cluster"
 )
+
+// StartsRedis reports whether a value of -redis starts a Redis that nobody else uses, instead
+// of naming one that is there.
+func StartsRedis(spec string) bool {
+	return spec == embedded || spec == privateOnly || spec == privateCluster
+}
 
 // dialTimeout bounds DialRedis and DialDatabase.
 const dialTimeout = 3 * time.Second

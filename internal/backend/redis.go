@@ -10,6 +10,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
+	"oversell/internal/backend/imitation"
 	"oversell/internal/backend/local"
 )
 
@@ -26,8 +27,9 @@ type RedisServer struct {
 // ServeRedis resolves the value of -redis:
 //
 //   - "embedded" serves miniredis from this process, on a free loopback port,
-//     with its clock ticking and a random password;
+//     with its clock ticking, a random password, and the commands of package imitation;
 //   - "local" starts a private redis-server, see package local;
+//   - "local:cluster" starts a private cluster of three primaries and three replicas;
 //   - a URL of the user's own Redis is checked and kept, see DialRedis.
 //
 // ctx bounds the start of the server, not its life, which Close ends. Errors
@@ -42,6 +44,12 @@ func ServeRedis(ctx context.Context, spec string) (*RedisServer, error) {
 			return nil, err
 		}
 		return &RedisServer{URL: s.URL(), stop: s.Close}, nil
+	case privateCluster:
+		c, err := local.StartCluster(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return &RedisServer{URL: c.URL(), stop: c.Close}, nil
 	}
 	if _, err := parseRedisURL(spec); err != nil {
 		return nil, err
@@ -57,6 +65,7 @@ func serveMiniredis() (*RedisServer, error) {
 	if err := m.StartAddr("127.0.0.1:0"); err != nil {
 		return nil, fmt.Errorf("start miniredis: %w", err)
 	}
+	imitation.Install(m, imitation.Redis88)
 	stop := func() error {
 		m.Close()
 		return nil

@@ -221,7 +221,7 @@ func TestRedisHungQueueIsBounded(t *testing.T) {
 }
 
 func TestCluster(t *testing.T) {
-	url := backendtest.Cluster(t)
+	url := backendtest.Redis(t, "local:cluster")
 	rdb := backendtest.DialRedis(t, url)
 	checkCounts(t, rdb) // writes to every master
 	checkRedisName(t, rdb, url, "(cluster, 3 masters)")

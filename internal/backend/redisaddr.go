@@ -12,8 +12,11 @@ var ErrNotSingle = errors.New("not a single Redis without TLS")
 
 // SingleAddr returns the host:port in the URL of a single Redis without TLS.
 // Errors wrap ErrSpec for a wrong URL and ErrNotSingle for any other kind of
-// Redis, and never contain the password.
+// Redis, and never contain the password. The value "local:cluster" of -redis is such a Redis.
 func SingleAddr(url string) (string, error) {
+	if url == privateCluster { // it is not started yet
+		return "", ErrNotSingle
+	}
 	target, err := parseRedisURL(url)
 	if err != nil {
 		return "", err

@@ -69,11 +69,7 @@ func (t *redisTarget) client(poolSize int, w *RedisWatch) redis.UniversalClient 
 	}
 	switch {
 	case t.cluster:
-		cluster := o.Cluster()
-		if w != nil {
-			w.watchedCluster(cluster)
-		}
-		return redis.NewClusterClient(cluster)
+		return newCluster(o, w)
 	case t.master != "":
 		return redis.NewFailoverClient(o.Failover())
 	}
@@ -99,7 +95,8 @@ func (t *redisTarget) universal() *redis.UniversalOptions {
 
 		// Never send a command twice. If the reply to an acquire is lost, the
 		// repeated SET NX finds its own key and reports "taken"; a repeated
-		// HINCRBY counts twice. The lock decides what to do instead.
+		// HINCRBY counts twice. The lock decides what to do instead. A cluster's client
+		// needs a nodeHook as well.
 		MaxRetries: -1,
 
 		// One dial attempt: a refused connection is reported at once, and the

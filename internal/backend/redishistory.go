@@ -30,16 +30,22 @@ func RedisHistory(rdb redis.UniversalClient) func(ctx context.Context, key strin
 }
 
 func historyOf(ctx context.Context, node redis.Cmdable) (string, error) {
+	id, _, err := replicationOf(ctx, node)
+	return id, err
+}
+
+// replicationOf is historyOf, and tells whether the server is a replica.
+func replicationOf(ctx context.Context, node redis.Cmdable) (history string, replica bool, err error) {
 	info, err := node.Info(ctx, "replication").Result()
 	for _, silent := range []string{"section (replication) is not supported", "NOPERM", "ERR unknown command"} {
 		if redis.HasErrorPrefix(err, silent) {
-			return "", nil
+			return "", false, nil
 		}
 	}
 	if err != nil {
-		return "", fmt.Errorf("ask redis for its history: %w", err)
+		return "", false, fmt.Errorf("ask redis for its history: %w", err)
 	}
-	return infoField(info, "master_replid"), nil
+	return infoField(info, "master_replid"), infoField(info, "role") == "slave", nil
 }
 
 // RedisWatch detects when the connections of a client lead to a different history
@@ -48,8 +54,8 @@ func historyOf(ctx context.Context, node redis.Cmdable) (string, error) {
 // notices that it talks to a different Redis even if none of its commands failed.
 // The zero value is ready for use by one client.
 //
-// A cluster's client may have a connection to a replica before that replica is
-// promoted. The watch does not detect such a promotion.
+// A cluster's client gets no connection to a replica: it would still be there when the
+// replica is promoted, and nobody would ask again.
 type RedisWatch struct {
 	changes atomic.Uint64
 
@@ -70,25 +76,23 @@ func (w *RedisWatch) Dial(ctx context.Context, url string, poolSize int) (redis.
 // watched makes w check each new connection of a client with these options.
 func (w *RedisWatch) watched(o *redis.UniversalOptions) { o.OnConnect = w.at("") }
 
-// watchedCluster is watched for a cluster, where each node has its own history.
-func (w *RedisWatch) watchedCluster(o *redis.ClusterOptions) {
-	o.OnConnect = nil
-	o.NewClient = func(node *redis.Options) *redis.Client {
-		node.OnConnect = w.at(node.Addr)
-		return redis.NewClient(node)
-	}
-}
+// errReplica refuses a connection to a replica of a cluster.
+var errReplica = errors.New("the node is a replica")
 
-// at returns the function to call on each new connection to the server of that name.
+// at returns the function to call on each new connection to the server of that name, or for
+// the name "" to the only one. Names are the addresses of a cluster's nodes.
 func (w *RedisWatch) at(name string) func(context.Context, *redis.Conn) error {
 	return func(ctx context.Context, conn *redis.Conn) error {
-		id, err := historyOf(ctx, conn)
+		id, replica, err := replicationOf(ctx, conn)
 		var refused redis.Error
 		if errors.As(err, &refused) {
 			return nil // the connection works, and the caller's command will get the same error
 		}
 		if err != nil || id == "" { // a sentinel has no history
 			return err
+		}
+		if replica && name != "" {
+			return errReplica
 		}
 		w.mu.Lock()
 		defer w.mu.Unlock()

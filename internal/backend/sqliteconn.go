@@ -40,21 +40,11 @@ func (c *sqliteConnector) Connect(context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	inner, ok := conn.(sqliteConn)
+	inner, ok := conn.(contextConn)
 	if !ok {
 		return nil, errors.Join(fmt.Errorf("the sqlite driver's %T takes no context", conn), conn.Close())
 	}
 	return waitingConn{inner}, nil
-}
-
-// sqliteConn is the set of interfaces that the driver's connections implement.
-type sqliteConn interface {
-	driver.Conn
-	driver.Pinger
-	driver.ConnBeginTx
-	driver.ConnPrepareContext
-	driver.ExecerContext
-	driver.QueryerContext
 }
 
 // sqliteStmt is the set of interfaces that the driver's statements implement.
@@ -66,22 +56,22 @@ type sqliteStmt interface {
 
 // waitingConn retries what fails because another connection is writing. That is
 // safe: a statement that failed with SQLITE_BUSY has done nothing.
-type waitingConn struct{ sqliteConn }
+type waitingConn struct{ contextConn }
 
 func (c waitingConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
-	return whenFree(ctx, func() (driver.Tx, error) { return c.sqliteConn.BeginTx(ctx, opts) })
+	return whenFree(ctx, func() (driver.Tx, error) { return c.contextConn.BeginTx(ctx, opts) })
 }
 
 func (c waitingConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	return whenFree(ctx, func() (driver.Result, error) { return c.sqliteConn.ExecContext(ctx, query, args) })
+	return whenFree(ctx, func() (driver.Result, error) { return c.contextConn.ExecContext(ctx, query, args) })
 }
 
 func (c waitingConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	return whenFree(ctx, func() (driver.Rows, error) { return c.sqliteConn.QueryContext(ctx, query, args) })
+	return whenFree(ctx, func() (driver.Rows, error) { return c.contextConn.QueryContext(ctx, query, args) })
 }
 
 func (c waitingConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
-	stmt, err := c.sqliteConn.PrepareContext(ctx, query)
+	stmt, err := c.contextConn.PrepareContext(ctx, query)
 	if err != nil {
 		return nil, err
 	}

@@ -8,8 +8,13 @@ import (
 	"time"
 )
 
-// Interval is how often the look function is called for a key with waiters.
+// Interval is how often the look function is called for a key with waiters, unless there are
+// more than fullPace such keys: then each is looked at less often, and all together as often as
+// fullPace keys would be.
 const Interval = 20 * time.Millisecond
+
+// fullPace is how many keys are looked at every Interval.
+const fullPace = 8
 
 // Broadcaster ends the waits of this process for a key as soon as its look function
 // returns a cause. There is one goroutine for each key with waiters, however many they
@@ -139,15 +144,23 @@ func (b *Broadcaster) leave(w *Waiter) {
 	}
 }
 
+// pace is how long to wait until a key is looked at again.
+func (b *Broadcaster) pace() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return Interval * time.Duration(max(1, (len(b.keys)+fullPace-1)/fullPace))
+}
+
 func (b *Broadcaster) watch(ctx context.Context, key string) {
-	ticker := time.NewTicker(Interval)
-	defer ticker.Stop()
+	timer := time.NewTimer(b.pace())
+	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C:
+		case <-timer.C:
 		}
+		timer.Reset(b.pace())
 		if cause := b.look(ctx, key); cause != nil {
 			b.End(key, cause)
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"oversell/internal/guard"
-	"oversell/internal/locks/etcdlock"
+	"oversell/internal/locks/lease"
 	"oversell/internal/locks/redlock"
 	"oversell/internal/locks/thirdparty"
 	v1 "oversell/internal/locks/v1_setnx"
@@ -26,7 +26,6 @@ import (
 	v8 "oversell/internal/locks/v8_fenced"
 	v9 "oversell/internal/locks/v9_cohort"
 	"oversell/internal/locks/waitlock"
-	"oversell/internal/locks/zklock"
 )
 
 // Options are what a guard is made with.
@@ -41,8 +40,8 @@ type Options struct {
 
 	// For the strategies that need them, see List.With.
 	Nodes       []redis.UniversalClient // independent of each other and of Redis
-	Etcd        *etcdlock.Source
-	ZooKeeper   *zklock.Source
+	Etcd        func(key string) guard.Lock
+	ZooKeeper   func(key string) guard.Lock
 	Rueidislock *thirdparty.Rueidislock
 
 	// Later fills in what is missing above, for needs that are met when a guard is first
@@ -64,6 +63,7 @@ const (
 	Versioned               // Optimistic, in the database
 	RowLocked               // the database locks the row for a transaction
 	NameLocked              // the database has a named lock
+	Pooled                  // the database has a row for each unit, and gives out those that are free
 )
 
 // Strategy is one way of keeping the stock correct, and what is claimed about it.
@@ -104,7 +104,7 @@ func (s Strategy) HasToken() bool { return s.unfenced != nil }
 // there.
 func (s Strategy) InDatabase() bool {
 	switch s.Kind {
-	case Conditional, Versioned, RowLocked, NameLocked:
+	case Conditional, Versioned, RowLocked, NameLocked, Pooled:
 		return true
 	}
 	return false
@@ -117,7 +117,9 @@ func (s Strategy) InRedis() bool {
 }
 
 // NeedsMySQL reports whether the strategy needs a feature that only MySQL and MariaDB have.
-func (s Strategy) NeedsMySQL() bool { return s.Kind == RowLocked || s.Kind == NameLocked }
+func (s Strategy) NeedsMySQL() bool {
+	return s.Kind == RowLocked || s.Kind == NameLocked || s.Kind == Pooled
+}
 
 // List is a list of strategies, in the order of the lessons.
 type List []Strategy
@@ -345,6 +347,15 @@ func Strategies() List {
 			deduct: always(holds),
 		},
 		{
+			Name:   "sql_units",
+			Kind:   Pooled,
+			Extra:  true,
+			Adds:   "one row for each unit: SELECT … FOR UPDATE SKIP LOCKED claims free rows in the transaction of the order, so claims do not wait for each other",
+			Breaks: "the stock stays correct; a process stopped while its buyer fills the pool keeps everybody out, and one stopped in a claim holds up changes of the item and the buyers of the last units",
+			Test:   "TestLockedUnitsAreSkipped",
+			deduct: always(overlaps),
+		},
+		{
 			Name:   "v6_wait_one",
 			Extra:  true,
 			Needs:  NeedsReplicas,
@@ -388,7 +399,7 @@ func Strategies() List {
 			Breaks:  "a paused process, if nobody checks the token",
 			Test:    "TestLossIsToldFirst",
 			Guard: func(o Options) guard.Guard {
-				return o.distributed(func(key string) guard.Lock { return etcdlock.New(o.Etcd, key) }, etcdlock.ErrNotHeld)
+				return o.distributed(o.Etcd, lease.ErrNotHeld)
 			},
 			deduct:   elsewhere(fenced),
 			unfenced: elsewhere(leased(holds, holds)),
@@ -403,7 +414,7 @@ func Strategies() List {
 			Breaks:  "a paused process, if nobody checks the token",
 			Test:    "TestLossIsToldFirst",
 			Guard: func(o Options) guard.Guard {
-				return o.distributed(func(key string) guard.Lock { return zklock.New(o.ZooKeeper, key) }, zklock.ErrNotHeld)
+				return o.distributed(o.ZooKeeper, lease.ErrNotHeld)
 			},
 			deduct:   elsewhere(fenced),
 			unfenced: elsewhere(leased(holds, holds)),

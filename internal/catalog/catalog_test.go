@@ -159,6 +159,7 @@ func TestCatalogExpects(t *testing.T) {
 		{"etcd", catalog.Pause, 2, figures.OK},
 		{"sql_for_update", catalog.Pause, 2, figures.OK},
 		{"sql_conditional", catalog.Crash, 2, figures.OK},
+		{"sql_units", catalog.Pause, 2, figures.OK},
 		{"lua_atomic", catalog.Calm, 2, figures.OK},
 		{"lua_atomic", catalog.Slow, 2, figures.OK},
 		{"lua_atomic", catalog.Late, 2, figures.OK},
@@ -226,6 +227,41 @@ func TestNobodyIsLetInWhileAReplicaIsAway(t *testing.T) {
 	} {
 		if e.Check(o) == "" {
 			t.Errorf("%s with %d holders was accepted", o.Verdict, o.MaxHolders)
+		}
+	}
+}
+
+// The process that is killed with the holder of one item may have holders of others between the
+// counter and the order. That strands units where the counter is in Redis, and nowhere else.
+func TestKillAmongManyItemsMayStrandUnits(t *testing.T) {
+	for _, tt := range []struct {
+		strategy   string
+		condition  catalog.Condition
+		items      int
+		inDatabase bool
+		mayStrand  bool
+	}{
+		{"v6_watchdog", catalog.Crash, 20, false, true},
+		{"v9_cohort", catalog.Crash, 20, false, true},
+		{"lua_atomic", catalog.Crash, 20, false, true},
+		{"v6_watchdog", catalog.Crash, 1, false, false},
+		{"v6_watchdog", catalog.Calm, 20, false, false},
+		{"v6_watchdog", catalog.Crash, 20, true, false},
+		{"sql_conditional", catalog.Crash, 20, true, false},
+		{"lua_stream", catalog.Crash, 20, false, false},
+	} {
+		s, err := catalog.Strategies().Find(tt.strategy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, _ := s.Expect(catalog.Case{Workload: catalog.Deduct, Condition: tt.condition, Instances: 2, Items: tt.items, InDatabase: tt.inDatabase})
+		if got := e.Check(catalog.Outcome{Verdict: figures.Drift, MaxHolders: 1}) == ""; got != tt.mayStrand {
+			t.Errorf("%+v: drift is accepted: %v", tt, got)
+		}
+		for _, never := range []figures.Verdict{figures.Oversold, figures.Undersold, figures.Stuck} {
+			if e.Check(catalog.Outcome{Verdict: never, MaxHolders: 1}) == "" {
+				t.Errorf("%+v: %s is accepted", tt, never)
+			}
 		}
 	}
 }

@@ -35,6 +35,8 @@ func (c List) Sell(cfg *stock.Config, o Options) {
 			cfg.Isolations[s.Name] = stock.RowLocked(cfg.DB, connections)
 		case NameLocked:
 			cfg.Isolations[s.Name] = stock.NameLocked(cfg.DB, connections)
+		case Pooled:
+			cfg.Isolations[s.Name] = stock.Units(cfg.DB, stock.UnitsInPool)
 		}
 	}
 }

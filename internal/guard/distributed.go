@@ -163,8 +163,10 @@ func (h *handle) try(ctx context.Context) (ok bool, err error) {
 		return false, context.Cause(ctx)
 	}
 	h.stats.Attempts++
+	begun := time.Now()
 	// WithoutCancel: a command that is cut off could leave a lock that nobody knows of.
 	h.held, err = h.lock.TryLock(context.WithoutCancel(ctx))
+	h.took(begun)
 	if err != nil && h.guard.Undo {
 		h.guard.undo(ctx, h.lock)
 	}
@@ -179,12 +181,21 @@ func (h *handle) wait(ctx context.Context) error {
 		return fmt.Errorf("%w: %T", ErrNoWait, h.lock)
 	}
 	h.stats.Attempts++
+	begun := time.Now()
 	err := l.Lock(ctx)
 	if err != nil && h.guard.Undo && !errors.Is(err, context.Cause(ctx)) {
 		h.guard.undo(ctx, h.lock)
 	}
 	h.held = err == nil
+	h.took(begun)
 	return err
+}
+
+// took notes how long the attempt took that began then, if it took the lock.
+func (h *handle) took(begun time.Time) {
+	if h.held {
+		h.stats.Taking = time.Since(begun)
+	}
 }
 
 // run runs the section and releases the lock. The section's context ends when the lock is

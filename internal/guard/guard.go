@@ -36,6 +36,7 @@ type Entry struct {
 type Stats struct {
 	Attempts int           // how often the lock was asked for
 	Waited   time.Duration // from the call to the entry, or to giving up
+	Taking   time.Duration // the end of Waited: the attempt that took the lock, of a Waiter with its wait
 	Held     time.Duration // from the entry to the end of the release
 	Renewals int           // how often the lease was renewed
 	Lost     bool          // the lease had run out before the release

@@ -12,7 +12,7 @@ import (
 	"oversell/internal/catalog"
 	"oversell/internal/lab"
 	"oversell/internal/locks"
-	"oversell/internal/locks/locktest/promises"
+	"oversell/internal/locks/locktest/stages"
 )
 
 func TestSourcesAreAllButTheTests(t *testing.T) {
@@ -48,7 +48,7 @@ func TestEveryListHasTheStages(t *testing.T) {
 	for _, s := range lab.Subjects() {
 		subjects = append(subjects, s.Name)
 	}
-	for _, s := range promises.Stages() {
+	for _, s := range stages.All() {
 		promised = append(promised, s.Name)
 	}
 	for what, names := range map[string][]string{

@@ -58,6 +58,9 @@ func all() []mutant {
 		mutant{"v8_fenced", "lock.lua", `string.format('%.0f', token), 'PX', 2 * ARGV[2])`, `string.format('%.0f', token))`, "the token stays for ever", false},
 		mutant{"v8_fenced", "renew.lua", `redis.call('PEXPIRE', KEYS[1] .. ':token', 2 * ARGV[2])`, ``, "the last token expires while the lock is held", false},
 	)
+	for _, stage := range []string{"v7_queue", "v8_fenced", "v9_cohort"} {
+		list = append(list, sleeping(stage)...)
+	}
 	list = append(list, renewing("v9_cohort", "h", "hold", "turn.go", "t")...)
 	return append(list, cohort("v9_cohort")...)
 }
@@ -104,6 +107,21 @@ func queueing(stage string) []mutant {
 		{stage, "queue.go", `min(m.ttl/3, time.Second, left)`, `min(m.ttl/3, time.Second)`, "the first waiter does not ask as soon as the lock has expired", false},
 		{stage, "queue.go", `		return // so many fail`, `		// so many fail`, "all waiters that leave retry at once while Redis is unavailable", false},
 		{stage, "queue.go", `err == nil || errors.Is(err, redis.ErrClosed)`, `err == nil || !errors.Is(err, redis.ErrClosed)`, "a waiter that could not leave does not retry", false},
+	}
+}
+
+// sleeping returns the faults of how waiters sleep, which v7, v8 and v9 do alike.
+func sleeping(stage string) []mutant {
+	return []mutant{
+		{stage, "sleep.go", `s.blocking < poolSize(rdb)/2`, `true`, "waiters block the whole pool", false},
+		{stage, "sleep.go", `	s.blocking--`, ``, "a connection that was once blocked is never used by a waiter again", false},
+		{stage, "sleep.go", ` && now.Before(w.until)`, ` && false`, "a polled waiter asks for the lock after each poll", false},
+		{stage, "sleep.go", ` && now.Before(w.until)`, ``, "a polled waiter does not refresh its place", false},
+		{stage, "sleep.go", `s.polled[len(asked):]`, `s.polled[:0]`, "a waiter that comes during a poll is never woken", false},
+		{stage, "sleep.go", `			pause = 0`, ``, "polls are slow although messages come", false},
+		{stage, "sleep.go", `min(max(2*pause, minPause), maxPause)`, `max(2*pause, minPause)`, "a message is found long after it came", false},
+		{stage, "sleep.go", `max(pause, time.Duration(len(s.polled))*pausePerWaiter)`, `pause`, "thousands of polled waiters keep Redis busy", false},
+		{stage, "sleep.go", `, time.Until(first.until))`, `, max(time.Hour, time.Until(first.until)))`, "a polled waiter with little time refreshes its place late", false},
 	}
 }
 

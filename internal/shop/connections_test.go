@@ -126,6 +126,7 @@ func TestIdleConnectionGivesItsPlaceToANewOne(t *testing.T) {
 			if _, err := c.ask("/"); err != nil {
 				t.Fatal(err)
 			}
+			synctest.Wait() // the server knows that it is idle
 		}
 		began := time.Now()
 		third := s.connect()

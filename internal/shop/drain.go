@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A shop ends within five seconds; these two together are less. Docker, for example, kills
-// a process after ten.
+// A shop ends within about five seconds; these two together are less. Sending the last traces
+// may take another one. Docker, for example, kills a process after ten.
 const (
 	// drainTimeout is how long requests may take until their last byte.
 	drainTimeout = 4 * time.Second

@@ -44,7 +44,7 @@ func openHolds(cfg Config, rdb redis.UniversalClient, db *gorm.DB, paid *payment
 		TTL: cfg.HoldTTL, Limit: cfg.HoldLimit, Sweep: cfg.HoldSweep, Settle: cfg.HoldSettle, Logger: cfg.Logger,
 	}
 	if paid.client != nil {
-		c.Payments = paid.client
+		c.Payments, c.Ledger = paid.client, paid.ledgerName
 	}
 	s := &heldSale{done: func() error { return nil }}
 	if paid.own != nil {

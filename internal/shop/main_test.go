@@ -154,7 +154,7 @@ func (c *crowd) note(a answer) {
 	c.mu.Lock()
 	c.answers = append(c.answers, a)
 	c.mu.Unlock()
-	if a.status == http.StatusOK {
+	if a.status == http.StatusOK || a.status == http.StatusAccepted {
 		select {
 		case c.sold <- struct{}{}:
 		default:

@@ -8,8 +8,12 @@ import (
 	"net"
 	"net/url"
 	"strconv"
+	"strings"
 	"sync"
 
+	"github.com/google/uuid"
+
+	"oversell/internal/holds"
 	"oversell/internal/payment"
 )
 
@@ -25,6 +29,8 @@ type payments struct {
 	client *payment.Client // nil: there is none
 	secret []byte          // signs the webhooks
 
+	ledgerName string // of the provider: see holds.Config
+
 	own     *payment.Server // nil: the provider is a process of its own
 	stop    context.CancelFunc
 	serving sync.WaitGroup
@@ -34,8 +40,12 @@ type payments struct {
 func openPayments(ctx context.Context, cfg Config) (*payments, error) {
 	p := &payments{secret: cfg.WebhookSecret, stop: func() {}}
 	address := cfg.Provider
+	var err error
+	if p.ledgerName, err = ledgerNameOf(address); err != nil {
+		return nil, err
+	}
 	if address == OwnProvider {
-		var err error
+		p.ledgerName = holds.OwnLedger + uuid.NewString()
 		if address, err = p.start(ctx, cfg.Logger); err != nil {
 			return nil, err
 		}
@@ -60,6 +70,25 @@ func withoutPassword(address string) string {
 		return ""
 	}
 	return u.Redacted()
+}
+
+// maxLedgerName is the most bytes that holds.Config.Ledger may have.
+const maxLedgerName = 255
+
+// ledgerNameOf returns the URL of a provider as it is stored with each payment: without its user
+// and password, and the same for spellings of one address.
+func ledgerNameOf(address string) (string, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return "", nil // payment.NewClient refuses it, without telling the URL
+	}
+	u.User = nil
+	u.Host = strings.ToLower(u.Host)
+	name := strings.TrimSuffix(u.String(), "/")
+	if len(name) > maxLedgerName {
+		return "", fmt.Errorf("the URL of the payment provider has %d bytes, and may have %d", len(name), maxLedgerName)
+	}
+	return name, nil
 }
 
 // start serves a provider on a free loopback port until close. Purchases that are in progress

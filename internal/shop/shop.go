@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis/rueidislock"
+	"go.opentelemetry.io/otel/trace"
 	"gorm.io/gorm"
 
 	"oversell/internal/backend"
@@ -90,10 +92,21 @@ type Config struct {
 	Catalog catalog.List
 	Item    *stock.Item // put on sale unless an item with its SKU exists; nil: nothing
 	Work    stock.Work  // what a holder does under the guard; nil: nothing
-	Logger  *slog.Logger
+	// OneEach is that of web.Config.
+	OneEach bool
+	// QuickLoads leaves the work out of loads into the cache.
+	QuickLoads bool
+	Logger     *slog.Logger
 
 	// Inside, if not nil, is told when a holder enters and leaves, by SKU.
 	Inside figures.Inside
+
+	// Tracer makes spans of purchases; nil: nothing does.
+	Tracer trace.Tracer
+
+	// DBHeld, if not nil, is told for how long each connection to the database was out of
+	// the pool.
+	DBHeld func(held time.Duration)
 
 	// Page serves all paths that are not the API's; nil: no page. Its requests that do
 	// not end by themselves must end when Run's ctx does.
@@ -176,7 +189,8 @@ func Run(ctx context.Context, cfg Config) error {
 	if cfg.Hook != nil {
 		rdb.AddHook(cfg.Hook)
 	}
-	db, err := backend.DialDatabase(ctx, cfg.DBURL)
+	connections := &backend.Connections{Returned: cfg.DBHeld}
+	db, err := backend.DialDatabaseThrough(ctx, cfg.DBURL, connections.Through)
 	if err != nil {
 		return err
 	}
@@ -210,7 +224,8 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	defer closing(cfg.Logger, "the connections of the sale by holds", held.done)
 	defer held.Close()
-	p := assemble(cfg, o, db, watch, absent, held, paid)
+	p := assemble(cfg, o, db, watch, connections, absent, held, paid)
+	defer p.api.Wait(sectionTimeout)
 	defer p.close()
 	if cfg.Item != nil {
 		item := *cfg.Item
@@ -287,13 +302,20 @@ type parts struct {
 	api   *web.API
 }
 
-func assemble(cfg Config, o catalog.Options, db *gorm.DB, watch *backend.RedisWatch, absent map[string]string, held *heldSale, paid *payments) *parts {
+func assemble(cfg Config, o catalog.Options, db *gorm.DB, watch *backend.RedisWatch, connections *backend.Connections, absent map[string]string, held *heldSale, paid *payments) *parts {
 	rdb := o.Redis
-	sales := stock.Config{Holds: held.Service, DB: db, Redis: rdb, Changes: watch.Changes, History: backend.RedisHistory(rdb), Wait: cfg.Wait, Work: cfg.Work, Inside: cfg.Inside, Unfenced: cfg.Unfenced, Mixed: cfg.Mixed, Logger: cfg.Logger}
+	var holders atomic.Int64
+	inside := func(key string, step int) {
+		holders.Add(int64(step))
+		if cfg.Inside != nil {
+			cfg.Inside(key, step)
+		}
+	}
+	sales := stock.Config{Holds: held.Service, DB: db, Redis: rdb, Changes: watch.Changes, History: backend.RedisHistory(rdb), Wait: cfg.Wait, Work: cfg.Work, Inside: inside, Unfenced: cfg.Unfenced, Mixed: cfg.Mixed, Logger: cfg.Logger}
 	cfg.Catalog.Sell(&sales, o)
 	p := &parts{cfg: cfg, paid: paid, stock: stock.New(sales)}
 	cached := cache.Config{Redis: rdb, Guards: cfg.Catalog.Guards(o), Instance: cfg.Instance, Wait: cfg.Wait}
-	if cfg.Work != nil {
+	if cfg.Work != nil && !cfg.QuickLoads {
 		cached.Work = cfg.Work
 	}
 	p.cache = cache.New(cached)
@@ -303,9 +325,10 @@ func assemble(cfg Config, o catalog.Options, db *gorm.DB, watch *backend.RedisWa
 		HoldFaults: held.faults, Ledger: paid.ledger(),
 		Strategies: described(cfg.Catalog), Absent: absent, Default: cfg.Strategy, ForReads: readStrategy,
 		LockErrors: []web.LockError{{Err: thirdparty.ErrGaveUp, Code: "busy", WithCause: true}, {Err: waitlock.ErrNotReplicated, Code: "not_replicated"}},
-		Instance:   cfg.Instance, Token: cfg.Token, Logger: cfg.Logger, Page: cfg.Page, Addr: cfg.Addr, Hosts: cfg.Hosts,
-		Check:    func(ctx context.Context) error { return check(ctx, rdb, db) },
-		Commands: func(ctx context.Context) (int64, error) { return backend.RedisCommands(ctx, rdb) },
+		Instance:   cfg.Instance, Token: cfg.Token, OneEach: cfg.OneEach, Logger: cfg.Logger, Page: cfg.Page, Addr: cfg.Addr, Hosts: cfg.Hosts,
+		Check:       func(ctx context.Context) error { return check(ctx, rdb, db) },
+		Commands:    func(ctx context.Context) (int64, error) { return backend.RedisCommands(ctx, rdb) },
+		Connections: connections.Held, Holders: holders.Load, Tracer: cfg.Tracer,
 	})
 	return p
 }
@@ -313,9 +336,20 @@ func assemble(cfg Config, o catalog.Options, db *gorm.DB, watch *backend.RedisWa
 func described(list catalog.List) []web.Strategy {
 	all := make([]web.Strategy, len(list))
 	for i, s := range list {
-		all[i] = web.Strategy{Name: s.Name, Adds: s.Adds, Breaks: s.Breaks, Cache: s.GuardsLoads(), Servers: servers(s)}
+		all[i] = web.Strategy{Name: s.Name, Adds: s.Adds, Breaks: s.Breaks, Cache: s.GuardsLoads(), Keepers: keepers(s), Limit: s.Kind == catalog.Streamed, Servers: servers(s)}
 	}
 	return all
+}
+
+// keepers are where the stock may be for a strategy.
+func keepers(s catalog.Strategy) []stock.Backend {
+	switch {
+	case s.InDatabase():
+		return []stock.Backend{stock.InDatabase}
+	case s.InRedis():
+		return []stock.Backend{stock.InRedis}
+	}
+	return []stock.Backend{stock.InRedis, stock.InDatabase}
 }
 
 // check asks both backends for an answer.
@@ -336,6 +370,7 @@ func check(ctx context.Context, rdb redis.UniversalClient, db *gorm.DB) error {
 }
 
 func (p *parts) close() {
+	p.api.Close()
 	p.stock.Close()
 	p.cache.Close()
 }

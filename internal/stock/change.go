@@ -313,7 +313,7 @@ func (s *Service) reconcileAndRead(ctx context.Context, sku string) (reading, er
 // database.
 func (s *Service) readItem(ctx context.Context, sku string) (reading, error) {
 	item, err := s.store.item(ctx, sku)
-	return reading{item.Remaining, item.generation(), item.backend()}, err
+	return reading{item.left(), item.generation(), item.backend()}, err
 }
 
 // reconcile compares Redis with the item's row, and makes Redis agree with it: it
@@ -457,6 +457,7 @@ func (s *Service) rebuild(ctx context.Context, sku string, needed func(Item) boo
 // ended. So the count has all that was sold.
 //
 // A stock in the database needs no count. It gets a new generation only for a new family.
+// The claims of the last one end with its pool.
 //
 // A generation for the family of streams is only written to the row here. Redis gets it
 // from publish, once the row is committed. Otherwise a process that is killed in between
@@ -467,6 +468,10 @@ func (s *Service) startGeneration(ctx context.Context, tx store, item Item, fami
 	if !item.backend().inRedis() {
 		if family == item.Family {
 			return s.stock.start(ctx, item, 0, last)
+		}
+		item, err := tx.drain(item) // another family does not look into the pool
+		if err != nil {
+			return err
 		}
 		return s.beginGeneration(ctx, tx, item, family, 0)
 	}

@@ -3,6 +3,7 @@ package stock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,19 +16,21 @@ import (
 	"oversell/internal/stock"
 )
 
-// onReads calls f before every SELECT.
+// onReads calls f before every SELECT, until remove is called, as with onOrders.
 func onReads(t *testing.T, db *gorm.DB, f func(tx *gorm.DB)) (remove func()) {
 	t.Helper()
-	const name = "test:reads"
+	name := fmt.Sprint("test:reads", callbacks.Add(1))
 	query, row := db.Callback().Query(), db.Callback().Row()
-	if err := errors.Join(query.Before("gorm:query").Register(name, f), row.Before("gorm:row").Register(name, f)); err != nil {
-		t.Fatal(err)
-	}
-	return func() {
-		if err := errors.Join(query.Remove(name), row.Remove(name)); err != nil {
-			t.Error(err)
+	var removed atomic.Bool
+	each := func(tx *gorm.DB) {
+		if !removed.Load() {
+			f(tx)
 		}
 	}
+	if err := errors.Join(query.Before("gorm:query").Register(name, each), row.Before("gorm:row").Register(name, each)); err != nil {
+		t.Fatal(err)
+	}
+	return func() { removed.Store(true) }
 }
 
 // counts reports whether a statement adds up the orders of a sale.

@@ -244,7 +244,9 @@ func (s *Service) claimOnce(ctx context.Context, sku, family string) error {
 		return errors.Join(err, atWork(other))
 	}
 	return s.reconciliation.count(sku, func() error {
-		return s.store.change(ctx, func(tx store) error {
+		ctx, cancel := limited(ctx)
+		defer cancel()
+		return s.store.changePool(ctx, sku, func(tx store) error {
 			item, err := tx.locked(sku)
 			if err != nil || item.Family == family {
 				return err

@@ -2,21 +2,13 @@ package stock
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/redis/go-redis/v9"
-)
 
-var (
-	//go:embed fencedget.lua
-	fencedGetSource string
-	fencedGetScript = redis.NewScript(fencedGetSource)
-
-	//go:embed fencedset.lua
-	fencedSetSource string
-	fencedSetScript = redis.NewScript(fencedSetSource)
+	"oversell/internal/fence"
 )
 
 // ErrFenced means that the stock has seen a larger fencing token than the holder's: the
@@ -27,35 +19,31 @@ var ErrFenced = errors.New("a later holder was at the stock")
 // fenceKey is the key of the largest token that the stock at key has seen.
 func fenceKey(key string) string { return key + ":fence" }
 
-// fence is a fencing token and the name of its lock. Tokens of different locks cannot be
+// shown is a fencing token and the name of its lock. Tokens of different locks cannot be
 // compared. If two locks are in use at once, the holder that has read last may write.
-type fence struct {
+type shown struct {
 	of    string
 	token int64
 }
 
 // fencedCounter reads and writes with the holder's fencing token. The token is checked
 // in the same step.
-//
-// The read needs the token as much as the write. If only writes showed it, a late holder
-// could still write between the next holder's read and its write.
 type fencedCounter struct {
 	rdb redis.UniversalClient
 	key string
-	fence
+	shown
 }
 
-func (c fencedCounter) keys() []string { return []string{c.key, fenceKey(c.key)} }
+func (c fencedCounter) value() fence.Value {
+	return fence.Value{Client: c.rdb, Key: c.key, Fence: fenceKey(c.key), Lock: c.of}
+}
 
 func (c fencedCounter) Get(ctx context.Context) (int64, error) {
-	reply := fencedGetScript.Run(ctx, c.rdb, c.keys(), c.of, c.token)
-	if text, _ := reply.Text(); text == "fenced" {
-		return 0, fmt.Errorf("reading the stock with token %d: %w", c.token, ErrFenced)
+	value, err := c.value().Get(ctx, c.token)
+	if err != nil {
+		return 0, c.failed("reading", err)
 	}
-	left, err := reply.Int64()
-	if errors.Is(err, redis.Nil) {
-		return 0, fmt.Errorf("reading the stock: the key is gone: %w", errOtherSale)
-	}
+	left, err := strconv.ParseInt(value, 10, 64)
 	if err != nil {
 		return 0, fmt.Errorf("reading the stock: %w", err)
 	}
@@ -63,15 +51,19 @@ func (c fencedCounter) Get(ctx context.Context) (int64, error) {
 }
 
 func (c fencedCounter) Set(ctx context.Context, left int64) error {
-	written, err := fencedSetScript.Run(ctx, c.rdb, c.keys(), c.of, c.token, left).Int()
-	if err != nil {
-		return fmt.Errorf("writing the stock: %w", err)
-	}
-	if written < 0 {
-		return fmt.Errorf("writing the stock: the key is gone: %w", errOtherSale)
-	}
-	if written == 0 {
-		return fmt.Errorf("writing the stock with token %d: %w", c.token, ErrFenced)
+	if err := c.value().Set(ctx, c.token, left); err != nil {
+		return c.failed("writing", err)
 	}
 	return nil
+}
+
+// failed returns an error of this package for one of package fence.
+func (c fencedCounter) failed(doing string, err error) error {
+	switch {
+	case errors.Is(err, fence.ErrStaleToken):
+		return fmt.Errorf("%s the stock with token %d: %w", doing, c.token, ErrFenced)
+	case errors.Is(err, fence.ErrMissing):
+		return fmt.Errorf("%s the stock: the key is gone: %w", doing, errOtherSale)
+	}
+	return fmt.Errorf("%s the stock: %w", doing, err)
 }

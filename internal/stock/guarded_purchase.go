@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
+	"oversell/internal/figures"
 	"oversell/internal/guard"
 )
 
@@ -35,11 +37,33 @@ func (*guardedPurchase) end() {}
 
 func (g *guardedPurchase) sell(_, wait context.Context) (err error) {
 	e := guard.Entry{Key: keys{g.req.SKU}.lock(g.req.Strategy), Owner: g.req.Owner}
+	begun, tries := time.Now(), len(g.res.Spans)
 	g.res.Lock, err = g.isolation.Do(wait, g.at, e, g.section)
+	g.guardSteps(begun, g.res.Spans[tries:], err)
 	if g.at.Key == "" && errors.Is(err, errUnsure) {
 		g.service.log.Error("an order may have been written", "sku", g.req.SKU, "quantity", g.req.Quantity, "error", err)
 	}
 	return err
+}
+
+// guardSteps records what the guard did before and after the sections that it ran.
+func (g *guardedPurchase) guardSteps(begun time.Time, inside []figures.Span, err error) {
+	steps := g.req.Steps
+	if steps == nil {
+		return
+	}
+	ended := time.Now()
+	if len(inside) == 0 {
+		steps.Add(StepWait, figures.Span{From: begun, To: ended}, err)
+		return
+	}
+	entered := inside[0].From
+	asked := entered.Add(-g.res.Lock.Taking)
+	steps.Add(StepWait, figures.Span{From: begun, To: asked}, nil)
+	if g.res.Lock.Taking > 0 {
+		steps.Add(StepAcquire, figures.Span{From: asked, To: entered}, nil)
+	}
+	steps.Add(StepRelease, figures.Span{From: inside[len(inside)-1].To, To: ended}, g.res.Lock.Release)
 }
 
 func (g *guardedPurchase) section(ctx context.Context, c Counter) error {
@@ -52,7 +76,9 @@ func (g *guardedPurchase) section(ctx context.Context, c Counter) error {
 	if err != nil {
 		return lost(ctx, err)
 	}
+	worked := g.req.Steps.Begin(StepWork)
 	after, err := g.service.work(ctx, g.req.SKU)
+	worked(err)
 	if err != nil {
 		return lost(ctx, fmt.Errorf("working on the order: %w", err))
 	}
@@ -67,7 +93,9 @@ func (g *guardedPurchase) section(ctx context.Context, c Counter) error {
 
 // check reads the stock and returns ErrSoldOut if it is not enough.
 func (g *guardedPurchase) check(ctx context.Context, c Counter) (left int64, err error) {
+	read := g.req.Steps.Begin(StepRead)
 	left, err = c.Get(ctx)
+	read(err)
 	if err != nil {
 		return 0, err
 	}
@@ -88,7 +116,10 @@ func (g *guardedPurchase) write(ctx context.Context, c Counter, left int64) erro
 	}
 	g.service.flights.takeOff(g.req.SKU, g.req.Quantity)
 	defer g.service.flights.land(g.req.SKU, g.req.Quantity)
-	if err := c.Set(ctx, left); err != nil {
+	wrote := g.req.Steps.Begin(StepWrite)
+	err := c.Set(ctx, left)
+	wrote(err)
+	if err != nil {
 		if !refused(err) {
 			g.doubt() // the write may have been done, with only the reply lost
 		}
@@ -104,7 +135,9 @@ func (g *guardedPurchase) write(ctx context.Context, c Counter, left int64) erro
 func (g *guardedPurchase) writeTogether(ctx context.Context, c transactional, left int64) error {
 	order := g.newOrder(now())
 	var tooFew tooFewError
+	wrote := g.req.Steps.Begin(StepWrite)
 	err := c.sell(ctx, left, &order)
+	wrote(err)
 	switch {
 	case errors.Is(err, errDuplicate):
 		return g.answerFirst(ctx)

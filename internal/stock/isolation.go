@@ -39,16 +39,34 @@ type exclusive struct {
 }
 
 func (g exclusive) Do(ctx context.Context, at Location, e guard.Entry, section Section) (guard.Stats, error) {
+	if at.Key != "" {
+		return exclusiveInRedis(g).Do(ctx, at, e, section)
+	}
 	return g.guard.Do(ctx, e, func(ctx context.Context) error {
-		token, fenced := guard.Token(ctx)
-		fenced = fenced && !g.Unfenced
-		switch {
-		case at.Key == "" && fenced:
-			return section(ctx, fencedLedger{ledger{store: store{g.DB}, at: at}, fence{g.Strategy, token}})
-		case at.Key == "":
-			return section(ctx, ledger{store: store{g.DB}, at: at})
-		case fenced:
-			return section(ctx, fencedCounter{g.Redis, at.Key, fence{g.Strategy, token}})
+		if token, fenced := guard.Token(ctx); fenced && !g.Unfenced {
+			return section(ctx, fencedLedger{ledger{store: store{g.DB}, at: at}, shown{g.Strategy, token}})
+		}
+		return section(ctx, ledger{store: store{g.DB}, at: at})
+	})
+}
+
+// ExclusiveInRedis is Exclusive for a stock in Redis alone. A program that uses no other is
+// linked without a client of databases.
+func ExclusiveInRedis(b Backends, guard guard.Guard) Isolation {
+	return exclusiveInRedis{b, guard}
+}
+
+type exclusiveInRedis exclusive
+
+func (g exclusiveInRedis) checkLocation(at Location) error { return inRedis(at) }
+
+func (g exclusiveInRedis) Do(ctx context.Context, at Location, e guard.Entry, section Section) (guard.Stats, error) {
+	if err := g.checkLocation(at); err != nil {
+		return guard.Stats{}, err
+	}
+	return g.guard.Do(ctx, e, func(ctx context.Context) error {
+		if token, fenced := guard.Token(ctx); fenced && !g.Unfenced {
+			return section(ctx, fencedCounter{g.Redis, at.Key, shown{g.Strategy, token}})
 		}
 		return section(ctx, plainCounter{g.Redis, at.Key})
 	})
@@ -60,7 +78,7 @@ var errConflict = errors.New("the stock has changed")
 // Optimistic isolates without a lock: it watches the stock, and Redis refuses the write
 // if the stock has changed since it was read. The loser sleeps and does everything again.
 func Optimistic(rdb redis.UniversalClient) Isolation {
-	return newRepeated(make(Slots, maxAttempts), inRedis, func(ctx, _ context.Context, at Location, section Section) error {
+	return newRepeated(make(Slots, maxAttempts), inRedis, func(ctx, _ context.Context, _ *place, at Location, section Section) error {
 		return rdb.Watch(ctx, func(tx *redis.Tx) error {
 			return section(ctx, watchedCounter{tx, at.Key})
 		}, at.Key)
@@ -83,12 +101,44 @@ type repeated struct {
 }
 
 // attempt waits until wait ends, and runs the section once. It returns errConflict if
-// another section was faster.
-type attempt func(ctx, wait context.Context, at Location, section Section) error
+// another section was faster. It has a place among the slots, and may leave it while it waits.
+type attempt func(ctx, wait context.Context, p *place, at Location, section Section) error
 
 // Slots bounds the concurrent attempts in this process by its capacity. Several
 // isolations may share it.
 type Slots chan struct{}
+
+// place is one attempt's place among those of Slots.
+type place struct {
+	of    Slots
+	taken bool
+}
+
+// take waits for a place, unless the attempt has one. If wait ends first it returns the
+// cause.
+func (p *place) take(wait context.Context) error {
+	if p.taken {
+		return nil
+	}
+	if wait.Err() != nil {
+		return context.Cause(wait)
+	}
+	select {
+	case p.of <- struct{}{}:
+		p.taken = true
+		return nil
+	case <-wait.Done():
+		return context.Cause(wait)
+	}
+}
+
+// leave gives the place to another attempt, if this one has it.
+func (p *place) leave() {
+	if p.taken {
+		p.taken = false
+		<-p.of
+	}
+}
 
 func newRepeated(s Slots, checkLocation func(Location) error, once attempt) *repeated {
 	return &repeated{s, checkLocation, once}
@@ -128,17 +178,13 @@ func (r *repeated) Do(ctx context.Context, at Location, _ guard.Entry, section S
 
 // try waits for a slot and makes one attempt. It reports whether it got that far.
 func (r *repeated) try(wait context.Context, at Location, section Section) (bool, error) {
-	if wait.Err() != nil {
-		return false, context.Cause(wait)
+	p := &place{of: r.slots}
+	if err := p.take(wait); err != nil {
+		return false, err
 	}
-	select {
-	case r.slots <- struct{}{}:
-		defer func() { <-r.slots }()
-	case <-wait.Done():
-		return false, context.Cause(wait)
-	}
+	defer p.leave()
 	// The end of wait ends the waiting only: a section that has begun is finished.
-	return true, r.once(context.WithoutCancel(wait), wait, at, section)
+	return true, r.once(context.WithoutCancel(wait), wait, p, at, section)
 }
 
 // watchedCounter reads with GET after WATCH and writes with MULTI, SET, EXEC.

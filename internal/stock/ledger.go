@@ -2,6 +2,7 @@ package stock
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 
@@ -100,10 +101,10 @@ func lockRow(db *gorm.DB) []clause.Expression {
 // the token in the WHERE of the statement that writes the row.
 type fencedLedger struct {
 	ledger
-	fence
+	shown
 }
 
-// Get shows the token before it reads; see fencedCounter for why.
+// Get shows the token before it reads; see package fence for why.
 func (l fencedLedger) Get(ctx context.Context) (int64, error) {
 	if err := l.raise(ctx); err != nil {
 		return 0, err
@@ -144,7 +145,7 @@ const maxTxAttempts = 5
 // commit takes the units and writes the order, if there is one, in one transaction. It
 // returns the errors of take unchanged. If the database rolls the transaction back
 // because of a conflict it is repeated at once.
-func (l ledger) commit(ctx context.Context, order *Order, take func(tx *gorm.DB) error) error {
+func (l ledger) commit(ctx context.Context, order *Order, take func(tx *gorm.DB) error, opts ...*sql.TxOptions) error {
 	tctx, cancel := limited(ctx)
 	defer cancel()
 	var err error
@@ -154,7 +155,7 @@ func (l ledger) commit(ctx context.Context, order *Order, take func(tx *gorm.DB)
 				return err
 			}
 			return tx.Create(order).Error
-		})
+		}, opts...)
 		if !retryable(err) {
 			break
 		}

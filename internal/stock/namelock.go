@@ -21,7 +21,7 @@ import (
 // The buyers of this process wait for the lock one at a time; see RowLocked.
 func NameLocked(db *gorm.DB, s Slots) Isolation {
 	checkLocation := func(at Location) error { return errors.Join(inDatabase(at), needsMySQL(db, "GET_LOCK")) }
-	return &oneByOne{inner: newRepeated(s, checkLocation, func(ctx, wait context.Context, at Location, section Section) error {
+	return &oneByOne{inner: newRepeated(s, checkLocation, func(ctx, wait context.Context, _ *place, at Location, section Section) error {
 		return db.WithContext(ctx).Connection(func(conn *gorm.DB) error {
 			name := lockName(at)
 			if err := getLock(wait, conn, name); err != nil {

@@ -28,7 +28,10 @@ func (b *buyer) doubt() { b.service.reconciliation.doubt(b.req.SKU, b.gen) }
 // writeOrder writes the order for units that were taken.
 func (b *buyer) writeOrder(ctx context.Context) error {
 	order := b.newOrder(now())
-	return b.finishOrder(ctx, order, b.service.write(ctx, b.gen, b.changes, []*Order{&order})[0])
+	wrote := b.req.Steps.Begin(StepOrder)
+	err := b.service.write(ctx, b.gen, b.changes, []*Order{&order})[0]
+	wrote(err)
+	return b.finishOrder(ctx, order, err)
 }
 
 // errRecounted means that an order was not written, and that its units are back in the

@@ -49,7 +49,7 @@ func (s *Service) Balance(ctx context.Context, sku string, last Balance) (Balanc
 		return Balance{}, err
 	}
 	if !item.backend().inRedis() {
-		return Balance{SKU: sku, SaleID: item.SaleID, Generation: item.Generation, Left: item.Remaining, keeper: item.backend()}, nil
+		return Balance{SKU: sku, SaleID: item.SaleID, Generation: item.Generation, Left: item.left(), keeper: item.backend()}, nil
 	}
 	r, ok, err := s.stock.look(ctx, sku)
 	if err == nil && (!ok || r.gen != item.generation() || r.backend != InRedis) {
@@ -121,7 +121,7 @@ func (s *Service) recount(ctx context.Context, b Balance, wrong func(difference 
 	defer cancel()
 	var before int64 // the units in a stock that has ended
 	err = s.reconciliation.count(b.SKU, func() error {
-		return s.store.changeWithin(ctx, func(tx store) error {
+		return s.store.changePool(ctx, b.SKU, func(tx store) error {
 			returned = 0
 			item, err := tx.locked(b.SKU)
 			if err != nil || item.Generation != b.Generation {
@@ -129,6 +129,11 @@ func (s *Service) recount(ctx context.Context, b Balance, wrong func(difference 
 			}
 			if item.streamed() {
 				if ok, err := s.agrees(ctx, tx, item); ok || err != nil {
+					return err
+				}
+			}
+			if item.backend() == InDatabase {
+				if item, err = tx.drain(item); err != nil { // a claim does not need the item's row
 					return err
 				}
 			}

@@ -286,19 +286,11 @@ func TestRepairOfAStream(t *testing.T) {
 		if done := s.repair(t, service); done.Returned != -5 {
 			t.Errorf("%d units are back on sale, want -5", done.Returned)
 		}
-		poison(t, s, 3)
-		bad := s.request(streamed, "")
-		bad.Quantity = 3
-		res, err := service.Deduct(t.Context(), bad)
-		if err != nil {
-			t.Fatal(err)
-		}
-		consume(t, service, stock.Consumer{Tries: 1})
-		s.deadLetters(t, service, 1)
+		_, order, _ := s.buyDead(t, service, "")
 		if done := s.repair(t, service); done.Returned != 3 {
 			t.Errorf("%d units of a dead letter are back on sale, want 3", done.Returned)
 		}
-		s.wantState(t, service, res.Order.ID, stock.StateNotAccepted)
+		s.wantState(t, service, order.ID, stock.StateNotAccepted)
 		wantStock(t, s.settled(t, service), 20, 18, 2, 2)
 	})
 }

@@ -21,7 +21,7 @@ import (
 // connections.
 func RowLocked(db *gorm.DB, s Slots) Isolation {
 	checkLocation := func(at Location) error { return errors.Join(inDatabase(at), needsMySQL(db, "SELECT … FOR UPDATE")) }
-	return &oneByOne{inner: newRepeated(s, checkLocation, func(ctx, wait context.Context, at Location, section Section) error {
+	return &oneByOne{inner: newRepeated(s, checkLocation, func(ctx, wait context.Context, _ *place, at Location, section Section) error {
 		r := &rowLocked{ledger: ledger{store: store{db}, at: at}}
 		err := db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
 			r.tx = tx

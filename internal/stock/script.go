@@ -81,9 +81,10 @@ type pending struct {
 	err    error // instead of an answer
 	unsure bool  // too few replicas have the accepted order
 
-	order    Order // if the units were taken
-	orderErr error // see store.insert
-	refused  bool  // the order was not written in the batch; alone it may succeed
+	order    Order     // if the units were taken
+	taken    time.Time // when the script had answered, if an order was then written
+	orderErr error     // see store.insert
+	refused  bool      // the order was not written in the batch; alone it may succeed
 }
 
 // The negative answers of the scripts.
@@ -145,7 +146,7 @@ func (t *ScriptSeller) sell(all []*pending) {
 	errs := all[0].service.write(ctx, all[0].gen, changes, orders)
 	t.pace.wrote(len(orders), time.Since(start))
 	for i, one := range sold {
-		one.orderErr = errs[i]
+		one.taken, one.orderErr = start, errs[i]
 		// The statement may have failed because of one of the orders, such as one
 		// with a used key. Then each is tried alone.
 		one.refused = len(orders) > 1 && errs[i] != nil && !decided(errs[i])

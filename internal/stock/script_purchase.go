@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"oversell/internal/figures"
 	"oversell/internal/guard"
 )
 
@@ -68,7 +69,10 @@ const (
 func (s *scriptPurchase) sell(ctx, wait context.Context) (err error) {
 	ctx = context.WithoutCancel(ctx) // once begun it is finished, even if the buyer has left
 	if !s.worked {
-		if s.after, err = s.service.work(ctx, s.req.SKU); err != nil {
+		worked := s.req.Steps.Begin(StepWork)
+		s.after, err = s.service.work(ctx, s.req.SKU)
+		worked(err)
+		if err != nil {
 			return fmt.Errorf("working on the order: %w", err)
 		}
 		s.worked = true
@@ -105,9 +109,11 @@ func (s *scriptPurchase) take(ctx, wait context.Context) error {
 	p := &pending{scriptPurchase: s}
 	began, err := s.script.batches.do(wait, keys{s.req.SKU}.stock(s.gen), p)
 	if err != nil {
+		s.req.Steps.Add(StepWait, figures.Span{From: start, To: time.Now()}, err)
 		s.res.Lock.Waited += time.Since(start)
 		return err
 	}
+	s.batchSteps(start, began, p)
 	defer s.service.flights.land(s.req.SKU, s.req.Quantity)
 	s.res.Lock.Waited += began.Sub(start)
 	s.res.Lock.Attempts++
@@ -133,6 +139,22 @@ func (s *scriptPurchase) take(ctx, wait context.Context) error {
 		return err // there is an order with the key, or units are taken for one
 	}
 	return errors.Join(err, s.service.stock.unclaim(ctx, s.req.SKU, s.gen.saleID, s.req.IdempotencyKey))
+}
+
+// batchSteps records what the batch of a buyer did, which has just ended.
+func (s *scriptPurchase) batchSteps(asked, began time.Time, p *pending) {
+	steps := s.req.Steps
+	if steps == nil {
+		return
+	}
+	ended := time.Now()
+	steps.Add(StepWait, figures.Span{From: asked, To: began}, nil)
+	if p.taken.IsZero() {
+		steps.Add(StepTake, figures.Span{From: began, To: ended}, p.err)
+		return
+	}
+	steps.Add(StepTake, figures.Span{From: began, To: p.taken}, nil)
+	steps.Add(StepOrder, figures.Span{From: p.taken, To: ended}, p.orderErr)
 }
 
 // answered interprets the script's answer, and returns nil if the units were taken.

@@ -221,7 +221,7 @@ func (s *Service) Audit(ctx context.Context, sku string) (Audit, error) {
 		return Audit{}, err
 	}
 	if item.backend() == InDatabase {
-		now.left = item.Remaining
+		now.left = item.left()
 	}
 	var held int64
 	if item.backend() == InHolds {

@@ -16,6 +16,7 @@ import (
 
 	"oversell/internal/figures"
 	"oversell/internal/guard"
+	"oversell/internal/stock/units"
 )
 
 // The errors that Service returns, wrapped. Any other error means that the
@@ -93,10 +94,14 @@ type Item struct {
 	// Keeper is the backend of the stock; "" means InRedis. Put ignores the four fields
 	// after it, which are for a stock in the database, or sold by holds.
 	Keeper    Backend `json:"keeper" gorm:"size:16;not null;default:redis"`
-	Remaining int64   `json:"-" gorm:"not null;default:0"`          // units left; with a stock in Redis: that accepted orders of the generation may take
+	Remaining int64   `json:"-" gorm:"not null;default:0"`          // units left that are not in the pool; with a stock in Redis: that accepted orders of the generation may take
 	Version   int64   `json:"-" gorm:"not null;default:0"`          // how often Remaining was written
 	Fence     int64   `json:"-" gorm:"not null;default:0"`          // the largest fencing token seen
 	FenceOf   string  `json:"-" gorm:"size:32;not null;default:''"` // the strategy whose token it is
+
+	// Pooled counts the units in the pool of the generation, see package units. Only
+	// store.item reads it.
+	Pooled int64 `json:"-" gorm:"->;-:migration"`
 
 	// HoldSeconds is how long a hold of the sale lasts; 0: as long as the shop's holds do. It
 	// is for the keeper InHolds.
@@ -121,6 +126,13 @@ type Item struct {
 
 // backend is the item's Keeper, InRedis by default.
 func (i Item) backend() Backend { return cmp.Or(i.Keeper, InRedis) }
+
+// left is how many units are left of an item that store.item has read and whose stock is in
+// the database.
+func (i Item) left() int64 { return i.Remaining + i.Pooled }
+
+// pool is the pool of the item's current generation.
+func (i Item) pool() units.Pool { return units.Pool{SKU: i.SKU, Generation: i.Generation} }
 
 func (i Item) check() error {
 	if err := CheckSKU(i.SKU); err != nil {
@@ -200,9 +212,10 @@ type Request struct {
 	SKU            string
 	Quantity       int64
 	Strategy       string
-	IdempotencyKey string // may be empty
-	Buyer          string // for an item with a limit per buyer; may be empty otherwise
-	Owner          string // the buyer's id, unique among all instances
+	IdempotencyKey string         // may be empty
+	Buyer          string         // for an item with a limit per buyer; may be empty otherwise
+	Owner          string         // the buyer's id, unique among all instances
+	Steps          *figures.Steps // records what the purchase does; nil: nothing does
 }
 
 func (r Request) check() error {

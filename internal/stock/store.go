@@ -2,10 +2,12 @@ package stock
 
 import (
 	"context"
+	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -14,6 +16,7 @@ import (
 	"gorm.io/gorm/clause"
 
 	"oversell/internal/figures"
+	"oversell/internal/stock/units"
 )
 
 // Timeouts, so that a database that hangs gives an error. An item may have a great many
@@ -63,7 +66,7 @@ func Migrate(ctx context.Context, db *gorm.DB) error {
 
 func migrate(db *gorm.DB) error {
 	known := db.Migrator().HasTable(&Sale{})
-	if err := db.AutoMigrate(&Item{}, &Order{}, &Sale{}, &presence{}, &purchased{}); err != nil || known {
+	if err := db.AutoMigrate(&Item{}, &Order{}, &Sale{}, &presence{}, &purchased{}, &units.Row{}); err != nil || known {
 		return err
 	}
 	return recordSales(db)
@@ -88,20 +91,40 @@ const migrateAttempts = 6
 // put begins a new sale of the item. It calls updateRedis within the transaction, with
 // the row locked; last is the item as it was. An error rolls everything back.
 func (s store) put(ctx context.Context, item Item, updateRedis func(tx store, item, last Item) error) (Item, error) {
-	err := s.change(ctx, func(tx store) error {
+	ctx, cancel := limited(ctx)
+	defer cancel()
+	err := s.changePool(ctx, item.SKU, func(tx store) error {
 		last, err := tx.locked(item.SKU)
-		if err != nil && !errors.Is(err, ErrUnknownItem) {
+		unknown := errors.Is(err, ErrUnknownItem)
+		if err != nil && !unknown {
 			return err
+		}
+		if last.backend() == InDatabase {
+			if _, err := last.pool().Drain(tx.db); err != nil {
+				return err
+			}
 		}
 		// By name, or GORM would set a time of its own.
-		written := clause.AssignmentColumns([]string{"name", "category", "initial", "keeper", "remaining", "version", "fence", "fence_of", "sale_id", "generation", "history", "unpublished", "family", "hold_seconds", "buyer_limit", "updated_at"})
-		if item, _, err = tx.begin(item, clause.OnConflict{DoUpdates: written}); err != nil {
-			return err
+		written := clause.OnConflict{DoUpdates: clause.AssignmentColumns([]string{"name", "category", "initial", "keeper", "remaining", "version", "fence", "fence_of", "sale_id", "generation", "history", "unpublished", "family", "hold_seconds", "buyer_limit", "updated_at"})}
+		if unknown {
+			written = clause.OnConflict{DoNothing: true}
 		}
+		begun, made, err := tx.begin(item, written)
+		switch {
+		case err != nil:
+			return err
+		case !made:
+			return errAppeared
+		}
+		item = begun
 		return updateRedis(tx, item, last)
 	})
 	return item, err
 }
+
+// errAppeared means that another process has put an item on sale after this one had found
+// that there is none. The change is repeated, so that it ends the sale of the other process.
+var errAppeared = errors.New("the item has appeared")
 
 // putNew begins a sale of the item unless the item exists.
 func (s store) putNew(ctx context.Context, item Item, updateRedis func(Item) error) error {
@@ -142,14 +165,31 @@ func (s store) change(ctx context.Context, f func(tx store) error) error {
 	return s.changeWithin(ctx, f)
 }
 
-func (s store) changeWithin(ctx context.Context, f func(tx store) error) (err error) {
+func (s store) changeWithin(ctx context.Context, f func(tx store) error, level ...*sql.TxOptions) (err error) {
 	for range maxTxAttempts {
-		err = s.db.WithContext(ctx).Transaction(func(tx *gorm.DB) error { return f(store{tx}) })
-		if !retryable(err) {
+		err = s.db.WithContext(ctx).Transaction(func(tx *gorm.DB) error { return f(store{tx}) }, level...)
+		if !retryable(err) && !errors.Is(err, errAppeared) {
 			break
 		}
 	}
 	return err
+}
+
+// changePool is changeWithin for an f that may drain the item's pool. If the stock is in the
+// database the transaction is READ COMMITTED, see units.Pool.Drain. That is enough for f:
+// what it reads cannot change after it has locked the item's row and drained the pool.
+func (s store) changePool(ctx context.Context, sku string, f func(tx store) error) error {
+	if s.db.Name() != "mysql" {
+		return s.changeWithin(ctx, f)
+	}
+	var kept []Backend
+	if err := s.db.WithContext(ctx).Model(&Item{}).Where("sku = ?", sku).Pluck("keeper", &kept).Error; err != nil {
+		return fmt.Errorf("reading where the stock of %s is: %w", sku, err)
+	}
+	if slices.Contains(kept, InDatabase) {
+		return s.changeWithin(ctx, f, readCommitted)
+	}
+	return s.changeWithin(ctx, f)
 }
 
 // locked reads an item and locks its row until the transaction ends. Until then nobody
@@ -164,6 +204,17 @@ func (s store) locked(sku string) (Item, error) {
 		return Item{}, fmt.Errorf("locking item %s: %w", sku, err)
 	}
 	return item, nil
+}
+
+// drain moves the units of an item's pool back to the item's row, and returns the item. The
+// caller has locked the row.
+func (s store) drain(item Item) (Item, error) {
+	back, err := item.pool().Drain(s.db)
+	if err != nil || back == 0 {
+		return item, err
+	}
+	item.Remaining += back
+	return item, s.setRemaining(item, item.Remaining)
 }
 
 // setGeneration writes the item's generation and what belongs to it. The caller has locked
@@ -195,7 +246,7 @@ func (s store) item(ctx context.Context, sku string) (Item, error) {
 	ctx, cancel := limited(ctx)
 	defer cancel()
 	var item Item
-	err := s.db.WithContext(ctx).Where("sku = ?", sku).Take(&item).Error
+	err := s.db.WithContext(ctx).Select("*, "+units.Count+" AS pooled").Where("sku = ?", sku).Take(&item).Error
 	if errors.Is(err, gorm.ErrRecordNotFound) {
 		return Item{}, fmt.Errorf("%w: %s", ErrUnknownItem, sku)
 	}
@@ -210,7 +261,7 @@ func (s store) item(ctx context.Context, sku string) (Item, error) {
 func (s store) delete(ctx context.Context, sku string, holds Holds, updateRedis func(last Item) error) error {
 	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
 	defer cancel()
-	err := s.changeWithin(ctx, func(tx store) error {
+	err := s.changePool(ctx, sku, func(tx store) error {
 		last, err := tx.locked(sku)
 		if err != nil && !errors.Is(err, ErrUnknownItem) {
 			return err
@@ -219,7 +270,8 @@ func (s store) delete(ctx context.Context, sku string, holds Holds, updateRedis 
 		if err := holds.Forget(tx.db, last); err != nil {
 			return err
 		}
-		for _, rows := range []any{&Order{}, &Item{}, &Sale{}, &presence{}, &purchased{}} {
+		// The units first: claims that are under way then write their orders, or never do.
+		for _, rows := range []any{&units.Row{}, &Order{}, &Item{}, &Sale{}, &presence{}, &purchased{}} {
 			if err := tx.db.Where("sku = ?", sku).Delete(rows).Error; err != nil {
 				return err
 			}

@@ -59,8 +59,8 @@ type Stream struct {
 }
 
 // DefaultBacklog is the default for how many accepted orders of an item may wait to be
-// written.
-const DefaultBacklog = 10_000
+// written: more than a burst of buyers brings at once. So many take some 12 MB of Redis.
+const DefaultBacklog = 100_000
 
 // Streamed returns a ScriptSeller that writes no orders: its script takes the units of a
 // batch and appends the orders to the item's stream, from which Service.Consume writes

@@ -270,6 +270,22 @@ func poison(t *testing.T, s *site, quantity int64) (remove func()) {
 	})
 }
 
+// buyDead buys three units in an order that the database refuses, and waits until it is a dead
+// letter. A consumer goes on.
+func (s *site) buyDead(t *testing.T, service *stock.Service, key string) (bad stock.Request, order stock.Order, remove func()) {
+	t.Helper()
+	remove = poison(t, s, 3)
+	bad = s.request(streamed, key)
+	bad.Quantity = 3
+	res, err := service.Deduct(t.Context(), bad)
+	if err != nil {
+		t.Fatal(err)
+	}
+	consume(t, service, stock.Consumer{Tries: 1})
+	s.deadLetters(t, service, 1)
+	return bad, res.Order, remove
+}
+
 // An order that the database does not take becomes a dead letter after some tries. It does
 // not stop the others, and keeps its units, until somebody has it tried again.
 func TestDeadLettersAreListedAndRetried(t *testing.T) {
@@ -382,20 +398,12 @@ func TestAKeyTellsThatItsOrderIsNotAccepted(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.instance(t, soon)
 		s.put(t, service, 20)
-		poison(t, s, 3)
-		bad := s.request(streamed, "click")
-		bad.Quantity = 3
-		res, err := service.Deduct(t.Context(), bad)
-		if err != nil {
-			t.Fatal(err)
-		}
-		consume(t, service, stock.Consumer{Tries: 1})
-		s.deadLetters(t, service, 1)
-		if again, err := service.Deduct(t.Context(), bad); err != nil || !again.Accepted || again.Order.ID != res.Order.ID {
+		bad, order, _ := s.buyDead(t, service, "click")
+		if again, err := service.Deduct(t.Context(), bad); err != nil || !again.Accepted || again.Order.ID != order.ID {
 			t.Errorf("while the order has its units: %+v, %v", again, err)
 		}
 		s.repair(t, service)
-		s.wantState(t, service, res.Order.ID, stock.StateNotAccepted)
+		s.wantState(t, service, order.ID, stock.StateNotAccepted)
 		if again, err := service.Deduct(t.Context(), bad); !errors.Is(err, stock.ErrNotAccepted) {
 			t.Errorf("after its units are gone: %+v, %v; want %v", again, err, stock.ErrNotAccepted)
 		}
@@ -675,16 +683,8 @@ func TestARetryLeavesTheOrdersOfAnEarlierSale(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.instance(t, nil)
 		s.put(t, service, 10)
-		remove := poison(t, s, 3)
-		bad := s.request(streamed, "")
-		bad.Quantity = 3
-		res, err := service.Deduct(t.Context(), bad)
-		if err != nil {
-			t.Fatal(err)
-		}
-		consume(t, service, stock.Consumer{Tries: 1})
-		s.deadLetters(t, service, 1)
-		state, err := service.OrderState(t.Context(), s.sku, res.Order.ID)
+		_, order, remove := s.buyDead(t, service, "")
+		state, err := service.OrderState(t.Context(), s.sku, order.ID)
 		if err != nil || state.State != stock.StateAccepted || !strings.Contains(state.Reason, "waits for a retry") || strings.Contains(state.Reason, errPoison.Error()) {
 			t.Errorf("a failed order is %+v, %v", state, err)
 		}
@@ -698,7 +698,7 @@ func TestARetryLeavesTheOrdersOfAnEarlierSale(t *testing.T) {
 		if a.DurableP99 != 0 {
 			t.Errorf("orders of the new sale took %v ms, and there are none", a.DurableP99)
 		}
-		state, err = service.OrderState(t.Context(), s.sku, res.Order.ID)
+		state, err = service.OrderState(t.Context(), s.sku, order.ID)
 		if err != nil || !errors.Is(state.Err(), stock.ErrNotAccepted) {
 			t.Errorf("the order of the earlier sale is %+v, %v", state, err)
 		}

@@ -58,6 +58,7 @@ func (a *API) hold(c *gin.Context) {
 		return
 	}
 	a.metrics.request(stage, "held")
+	a.metrics.sales.watch(c.Param("sku"))
 	c.Header("Location", "/api/holds/"+h.ID)
 	c.JSON(http.StatusCreated, h)
 }

@@ -46,6 +46,10 @@ func (a *API) deductBy(c *gin.Context, sell func(context.Context, stock.Request)
 		invalid(c, `quantity is missing: {"quantity":1}`)
 		return
 	}
+	if a.cfg.OneEach && (c.Query("strategy") != "" || *body.Quantity != 1) && !Authorized(c.Request, a.cfg.Token) {
+		reply(c, http.StatusForbidden, "one_each", "here a buyer takes one unit, and only the token may name a strategy")
+		return
+	}
 	var buyer string
 	if body.Buyer != nil {
 		if buyer = *body.Buyer; buyer == "" {
@@ -57,10 +61,16 @@ func (a *API) deductBy(c *gin.Context, sell func(context.Context, stock.Request)
 	if !ok {
 		return
 	}
-	res, err := sell(c.Request.Context(), stock.Request{
+	a.metrics.seen(name)
+	buying := a.metrics.buying.WithLabelValues(name)
+	buying.Inc()
+	defer buying.Dec()
+	req := stock.Request{
 		SKU: c.Param("sku"), Quantity: *body.Quantity, Strategy: name,
 		IdempotencyKey: key, Buyer: buyer, Owner: a.owner(),
-	})
+	}
+	traced := a.trace(c, &req)
+	res, err := sell(c.Request.Context(), req)
 	held(c, res.Spans)
 	outcome := "sold"
 	if err != nil {
@@ -70,8 +80,12 @@ func (a *API) deductBy(c *gin.Context, sell func(context.Context, stock.Request)
 	} else if res.Accepted {
 		outcome = "accepted"
 	}
+	defer func() { traced(outcome, res) }()
 	a.metrics.request(name, outcome)
 	a.metrics.lock(name, res.Lock)
+	if err == nil { // so that a name that nobody sells is never audited
+		a.metrics.sales.watch(c.Param("sku"))
+	}
 	if res.Lock.Release != nil {
 		a.cfg.Logger.Warn("a lock was not released", "strategy", name, "sku", c.Param("sku"), "error", res.Lock.Release)
 	}
@@ -173,6 +187,7 @@ func (a *API) putItem(c *gin.Context) {
 		a.fail(c, err)
 		return
 	}
+	a.metrics.sales.watch(item.SKU)
 	c.JSON(http.StatusOK, item)
 }
 
@@ -206,6 +221,7 @@ func (a *API) deleteItem(c *gin.Context) {
 		a.fail(c, err)
 		return
 	}
+	a.metrics.sales.forget(sku)
 	c.Status(http.StatusNoContent)
 }
 

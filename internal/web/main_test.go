@@ -113,6 +113,10 @@ func newSite(t testing.TB, rdb redis.UniversalClient, db *gorm.DB, adjust func(*
 	t.Cleanup(reader.Close)
 	wc.Stock, wc.Cache = s.stock, reader
 	s.api = web.New(wc)
+	t.Cleanup(func() {
+		s.api.Close()
+		s.api.Wait(time.Minute)
+	})
 	s.Handler = s.api.Handler()
 	return s
 }

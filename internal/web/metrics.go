@@ -22,9 +22,11 @@ type metrics struct {
 	renewals *prometheus.CounterVec
 	lost     *prometheus.CounterVec
 	loads    *prometheus.CounterVec
+	buying   *prometheus.GaugeVec
+	sales    *saleMetrics
 }
 
-func newMetrics() *metrics {
+func newMetrics(cfg Config) *metrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "oversell", Name: name, Help: help}, labels)
 	}
@@ -43,14 +45,43 @@ func newMetrics() *metrics {
 		renewals: counter("lock_renewals_total", "Times a lease was renewed.", "strategy"),
 		lost:     counter("lock_lost_total", "Leases that ran out under their holder.", "strategy"),
 		loads:    counter("cache_loads_total", "Loads of a cached value from the database.", "strategy"),
+		buying: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: "oversell", Name: "buyers", Help: "Buyers who wait for an answer.",
+		}, []string{"strategy"}),
+		sales: newSaleMetrics(cfg.Stock.Audit),
 	}
-	m.registry.MustRegister(m.requests, m.wait, m.hold, m.attempts, m.renewals, m.lost, m.loads,
+	m.registry.MustRegister(m.requests, m.wait, m.hold, m.attempts, m.renewals, m.lost, m.loads, m.buying, m.sales,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if cfg.Holders != nil {
+		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Namespace: "oversell", Name: "lock_holders", Help: "Buyers who are inside a guarded section.",
+		}, func() float64 { return float64(cfg.Holders()) }))
+	}
+	if connections := cfg.Connections; connections != nil {
+		m.registry.MustRegister(
+			prometheus.NewCounterFunc(prometheus.CounterOpts{
+				Namespace: "oversell", Name: "db_connection_held_seconds_total",
+				Help: "Time that connections to the database were out of the pool, together.",
+			}, func() float64 { held, _ := connections(); return held.Seconds() }),
+			prometheus.NewCounterFunc(prometheus.CounterOpts{
+				Namespace: "oversell", Name: "db_connection_holds_total",
+				Help: "Times a connection to the database was returned to the pool.",
+			}, func() float64 { _, times := connections(); return float64(times) }))
+	}
 	return m
 }
 
 func (m *metrics) handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+}
+
+// seen makes the series that alerts rest on when a strategy is first used: a counter that
+// appears with a 1 has not increased, as far as Prometheus knows.
+func (m *metrics) seen(strategy string) {
+	m.lost.WithLabelValues(strategy)
+	m.requests.WithLabelValues(strategy, "sold")
+	m.requests.WithLabelValues(strategy, "fenced")
+	m.requests.WithLabelValues(strategy, codeBackend)
 }
 
 func (m *metrics) request(strategy, outcome string) {

@@ -10,8 +10,10 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/gin-gonic/gin"
+	"go.opentelemetry.io/otel/trace"
 
 	"oversell/internal/cache"
 	"oversell/internal/holds"
@@ -32,6 +34,11 @@ type Strategy struct {
 	Breaks string `json:"breaks"`
 	Cache  bool   `json:"cache"` // whether it can guard the cache's loads too
 
+	// Keepers are where the stock of an item may be that the strategy sells, and Limit says
+	// whether it checks an item's limit per buyer. A stage of holds has neither.
+	Keepers []stock.Backend `json:"keepers,omitempty"`
+	Limit   bool            `json:"limit,omitempty"`
+
 	// Servers names the servers that its lock needs besides Redis and the database, if any.
 	Servers string `json:"-"`
 }
@@ -46,6 +53,7 @@ type Config struct {
 	ForReads   string            // the strategy for such reads if Default cannot guard them
 	Instance   string            // unique among all instances
 	Token      string            // required for changes; "": not required
+	OneEach    bool              // without the token a buyer takes one unit, by the default strategy
 	Logger     *slog.Logger
 
 	// Holds sells items by holds; nil: the shop has no routes for them. HoldStages are its
@@ -78,6 +86,16 @@ type Config struct {
 	// commands Redis has counted since it started.
 	Check    func(ctx context.Context) error
 	Commands func(ctx context.Context) (int64, error)
+
+	// Connections returns for how long connections to the database were in use, together,
+	// and how often one was returned to the pool; nil: there are no metrics of it.
+	Connections func() (held time.Duration, times int64)
+
+	// Tracer makes spans of purchases; nil: nothing does.
+	Tracer trace.Tracer
+
+	// Holders returns how many buyers are inside guarded sections; nil: there is no metric of it.
+	Holders func() int64
 }
 
 // API answers the shop's requests. It is safe for concurrent use.
@@ -93,10 +111,17 @@ type API struct {
 
 // New returns an API.
 func New(cfg Config) *API {
-	a := &API{cfg: cfg, metrics: newMetrics(), outcomes: outcomesWith(cfg.LockErrors)}
+	a := &API{cfg: cfg, metrics: newMetrics(cfg), outcomes: outcomesWith(cfg.LockErrors)}
 	a.strategy.Store(cfg.Default)
 	return a
 }
+
+// Close tells what the API does in the background to end. Requests may still run. The caller must
+// call Wait afterwards.
+func (a *API) Close() { a.metrics.sales.close() }
+
+// Wait waits until nothing runs in the background, but no longer than limit.
+func (a *API) Wait(limit time.Duration) { a.metrics.sales.wait(limit) }
 
 // Handler returns the handler of all routes.
 func (a *API) Handler() http.Handler { return a.wrap(a.routes()) }

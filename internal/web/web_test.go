@@ -453,7 +453,9 @@ func TestOwnWordsAreTold(t *testing.T) {
 }
 
 func TestMetricsTellWhatHappened(t *testing.T) {
-	s := embeddedSite(t, nil)
+	s := embeddedSite(t, func(cfg *web.Config, _ *stock.Config) {
+		cfg.Connections = func() (time.Duration, int64) { return 1500 * time.Millisecond, 7 }
+	})
 	sku := s.put(t, 1)
 	deduct := "/api/items/" + sku + "/deduct"
 	s.ask("POST", deduct, `{"quantity":1}`, "Idempotency-Key", "click")
@@ -477,6 +479,8 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 		`oversell_lock_wait_seconds_count{strategy="v1_setnx"} 1`,
 		`oversell_lock_renewals_total{strategy="v6_watchdog"} 0`,
 		`oversell_cache_loads_total{strategy="local"} 1`,
+		`oversell_db_connection_held_seconds_total 1.5`,
+		`oversell_db_connection_holds_total 7`,
 		`go_goroutines`,
 	} {
 		if !strings.Contains(page, line) {

@@ -11,6 +11,8 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,6 +20,7 @@ import (
 	"gorm.io/gorm"
 
 	"oversell/internal/backend"
+	"oversell/internal/backend/local"
 )
 
 // kinds are the values of -redis and -db that need no server of the user.
@@ -51,6 +54,25 @@ func EachRedis(t *testing.T, f func(t *testing.T, rdb redis.UniversalClient)) {
 			f(t, DialRedis(t, Redis(t, kind)))
 		})
 	}
+}
+
+// EachRedisWith is EachRedis for code that needs one of some newer commands, separated by
+// "|". The local server is skipped, also with CI=true, if it has none of them, because no
+// package provides such a server.
+func EachRedisWith(t *testing.T, commands string, f func(t *testing.T, rdb redis.UniversalClient)) {
+	t.Helper()
+	EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
+		names := strings.Split(commands, "|")
+		has, err := backend.HasCommands(t.Context(), rdb, names...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(names, func(name string) bool { return has[name] }) {
+			t.Skipf("this server has no %s: build redis-server 8.8 from https://github.com/redis/redis, or valkey-server 9.2, and name its file in %s",
+				strings.Join(names, " and no "), local.ServerEnv)
+		}
+		f(t, rdb)
+	})
 }
 
 // EachDatabase runs f as the subtests "embedded" and "local", each with its own

@@ -2,8 +2,8 @@ package backendtest
 
 import (
 	"context"
-	"fmt"
 	"net"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,69 +19,155 @@ import (
 // only used in tests, so it is not a secret.
 const groupPassword = "test"
 
-// slots is the number of hash slots of a Redis cluster.
-const slots = 16384
-
-// Cluster runs a Redis cluster of three masters without replicas for the length
-// of the test and returns its URL, a value for -redis.
+// Cluster runs a Redis cluster of three primaries and three replicas for the length of the
+// test and returns its URL, a value for -redis.
 func Cluster(t testing.TB) string {
 	t.Helper()
-	ctx := starting(t)
-	const masters = 3
-	var addrs []string
-	var nodes []*redis.Client
-	for i := range masters {
-		bus := clusterNode(t)
-		node := single(t, bus.node.URL)
-		must(t, node.ClusterAddSlotsRange(ctx, slots*i/masters, slots*(i+1)/masters-1).Err())
-		if i > 0 {
-			must(t, meet(ctx, nodes[0], bus))
-		}
-		nodes, addrs = append(nodes, node), append(addrs, bus.node.Addr)
-	}
-	for _, node := range nodes {
-		eventually(t, ctx, "the cluster is complete", func() bool { return complete(ctx, node, masters) })
-	}
-	return "redis://:" + groupPassword + "@" + strings.Join(addrs, ",")
+	return LocalCluster(t).URL()
 }
 
-// clusterMember is a node and its port for the cluster bus.
-type clusterMember struct {
-	node *LocalRedis
-	bus  int
+// RedisCluster is a cluster whose slots a test may move, and whose primaries it may kill.
+type RedisCluster struct {
+	*local.Cluster
+
+	password string
+	clients  map[string]*redis.Client // by address; of single nodes
 }
 
-func clusterNode(t testing.TB) clusterMember {
+// LocalCluster runs a RedisCluster for the length of the test.
+func LocalCluster(t testing.TB) *RedisCluster {
 	t.Helper()
-	bus, err := local.FreePort()
+	c, err := local.StartCluster(starting(t))
 	must(t, err)
-	node := RestartableRedis(t,
-		"--requirepass", groupPassword,
-		"--cluster-enabled", "yes",
-		"--cluster-config-file", "nodes.conf",
-		"--cluster-port", strconv.Itoa(bus),
-	)
-	return clusterMember{node: node, bus: bus}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	first, _, _ := strings.Cut(c.URL(), ",")
+	u, err := url.Parse(first)
+	must(t, err)
+	all := &RedisCluster{Cluster: c, clients: map[string]*redis.Client{}}
+	all.password, _ = u.User.Password()
+	for _, n := range c.Nodes() {
+		client := redis.NewClient(&redis.Options{Addr: n.Addr, Password: all.password, DisableIdentity: true})
+		t.Cleanup(func() { _ = client.Close() })
+		all.clients[n.Addr] = client
+	}
+	return all
 }
 
-func meet(ctx context.Context, first *redis.Client, m clusterMember) error {
-	host, port, err := net.SplitHostPort(m.node.Addr)
-	if err != nil {
-		return fmt.Errorf("meet: %w", err)
-	}
-	return first.Do(ctx, "CLUSTER", "MEET", host, port, m.bus).Err()
+// running returns the nodes that have not been killed.
+func (c *RedisCluster) running() []*local.ClusterNode {
+	return slices.DeleteFunc(c.Nodes(), func(n *local.ClusterNode) bool { return n.Pid() == 0 })
 }
 
-// complete reports whether a node knows all masters and the owners of all
-// slots.
-func complete(ctx context.Context, node *redis.Client, masters int) bool {
-	info, err := node.ClusterInfo(ctx).Result()
-	if err != nil {
-		return false
+// Slot is the slot of a key.
+func (c *RedisCluster) Slot(t testing.TB, key string) int {
+	t.Helper()
+	slot, err := c.clients[c.running()[0].Addr].ClusterKeySlot(t.Context(), key).Result()
+	must(t, err)
+	return int(slot)
+}
+
+// owner returns the address and the id of the primary that has a slot, as a node says, and
+// those of another primary.
+func owner(ctx context.Context, node *redis.Client, slot int) (with, other redis.Node, err error) {
+	shards, err := node.ClusterShards(ctx).Result()
+	for _, s := range shards {
+		i := slices.IndexFunc(s.Nodes, func(n redis.Node) bool { return n.Role == "master" && n.Health == "online" })
+		if i < 0 {
+			continue
+		}
+		if slices.ContainsFunc(s.Slots, func(r redis.SlotRange) bool { return int(r.Start) <= slot && slot <= int(r.End) }) {
+			with = s.Nodes[i]
+		} else {
+			other = s.Nodes[i]
+		}
 	}
-	lines := strings.Fields(info)
-	return slices.Contains(lines, "cluster_state:ok") &&
-		slices.Contains(lines, fmt.Sprintf("cluster_size:%d", masters))
+	return with, other, err
+}
+
+// Cut keeps all later writes to a slot from the replica of its primary: a Failover loses them.
+func (c *RedisCluster) Cut(t testing.TB, slot int) {
+	t.Helper()
+	ctx := starting(t)
+	from, _, err := owner(ctx, c.clients[c.running()[0].Addr], slot)
+	must(t, err)
+	for _, n := range c.running() {
+		replica := c.clients[n.Addr]
+		role, err := replica.Info(ctx, "replication").Result()
+		must(t, err)
+		if !strings.Contains(role, "master_port:"+strconv.FormatInt(from.Port, 10)+"\r\n") {
+			continue
+		}
+		// It connects again at once, with a password that its primary refuses.
+		must(t, replica.ConfigSet(ctx, "masterauth", "cut").Err())
+		eventually(t, ctx, "the replica's connection is killed", func() bool {
+			killed, err := replica.ClientKillByFilter(ctx, "TYPE", "master").Result()
+			return err == nil && killed > 0
+		})
+		return
+	}
+	t.Fatalf("the primary at %s has no replica", addr(from))
+}
+
+// Failover kills the primary of a slot, and returns when its replica has replaced it and all
+// other nodes say so.
+func (c *RedisCluster) Failover(t testing.TB, slot int) {
+	t.Helper()
+	ctx := starting(t)
+	was, _, err := owner(ctx, c.clients[c.running()[0].Addr], slot)
+	must(t, err)
+	for _, n := range c.running() { // otherwise they wait for five seconds
+		must(t, c.clients[n.Addr].ConfigSet(ctx, "cluster-node-timeout", "500").Err())
+	}
+	for _, n := range c.running() {
+		if n.Addr == addr(was) {
+			n.Kill()
+		}
+	}
+	for _, n := range c.running() {
+		eventually(t, ctx, "the node at "+n.Addr+" knows the new primary", func() bool {
+			now, _, err := owner(ctx, c.clients[n.Addr], slot)
+			info := c.clients[n.Addr].ClusterInfo(ctx).Val()
+			return err == nil && now.ID != "" && now.ID != was.ID && strings.Contains(info, "cluster_state:ok")
+		})
+	}
+}
+
+func addr(n redis.Node) string { return net.JoinHostPort(n.IP, strconv.FormatInt(n.Port, 10)) }
+
+// Migrate moves a slot to another primary, one key after the other, as redis-cli --cluster
+// reshard --cluster-replace does: scripts of v7 and later use keys that are derived from the
+// lock's, which may be on both sides for a while. Moved is called after each key, with how many are left.
+func (c *RedisCluster) Migrate(t testing.TB, slot int, moved func(left int)) {
+	t.Helper()
+	ctx := starting(t)
+	from, to, err := owner(ctx, c.clients[c.running()[0].Addr], slot)
+	must(t, err)
+	source, target := c.clients[addr(from)], c.clients[addr(to)]
+	setSlot := func(node *redis.Client, state, id string) {
+		must(t, node.Do(ctx, "CLUSTER", "SETSLOT", slot, state, id).Err())
+	}
+	setSlot(target, "IMPORTING", from.ID)
+	setSlot(source, "MIGRATING", to.ID)
+	for {
+		keys, err := source.ClusterGetKeysInSlot(ctx, slot, 1000).Result()
+		must(t, err)
+		if len(keys) == 0 {
+			break
+		}
+		must(t, source.Do(ctx, "MIGRATE", to.IP, to.Port, "", 0, 5000, "REPLACE", "AUTH", c.password, "KEYS", keys[0]).Err())
+		moved(len(keys) - 1)
+	}
+	setSlot(target, "NODE", to.ID)
+	setSlot(source, "NODE", to.ID)
+	for _, n := range c.running() {
+		if role := c.clients[n.Addr].Info(ctx, "replication").Val(); strings.Contains(role, "role:master") {
+			setSlot(c.clients[n.Addr], "NODE", to.ID)
+		}
+	}
 }
 
 // eventually waits until holds returns true, or fails the test when ctx ends.

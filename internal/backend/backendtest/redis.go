@@ -57,13 +57,3 @@ func closeAfter(t testing.TB, s *local.Server) {
 		}
 	})
 }
-
-// single dials one private server, for the length of the test.
-func single(t testing.TB, url string) *redis.Client {
-	t.Helper()
-	o, err := redis.ParseURL(url)
-	must(t, err)
-	rdb := redis.NewClient(o)
-	t.Cleanup(func() { _ = rdb.Close() })
-	return rdb
-}

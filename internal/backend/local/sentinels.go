@@ -597,9 +597,14 @@ func (w *watcher) primary(ctx context.Context) (string, error) {
 	return net.JoinHostPort(addr[0], addr[1]), nil
 }
 
-// replication asks a server for its replication state.
+// replication asks the server for its replication state.
 func (n *node) replication(ctx context.Context) (map[string]string, error) {
-	text, err := n.client.Info(ctx, "replication").Result()
+	return replication(ctx, n.client)
+}
+
+// replication asks a server for its replication state.
+func replication(ctx context.Context, client *redis.Client) (map[string]string, error) {
+	text, err := client.Info(ctx, "replication").Result()
 	if err != nil {
 		return nil, err
 	}
@@ -690,8 +695,12 @@ func (s *Sentinels) stop() error {
 }
 
 // failed wraps err, and adds the cause of ctx: a command that ctx cut off may
-// only report a timeout.
+// only report a timeout. The connection has a timer of its own for the deadline,
+// which may fire before that of ctx.
 func failed(ctx context.Context, doing string, err error) error {
+	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
+		<-ctx.Done() // in an instant
+	}
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 		return fmt.Errorf("%s: %w: %w", doing, cause, err)
 	}

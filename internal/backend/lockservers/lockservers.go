@@ -18,6 +18,7 @@ import (
 	"oversell/internal/backend"
 	"oversell/internal/backend/coordination"
 	"oversell/internal/catalog"
+	"oversell/internal/guard"
 	"oversell/internal/locks/etcdlock"
 	"oversell/internal/locks/zklock"
 )
@@ -252,8 +253,8 @@ func (s *Servers) Close() error {
 // Clients are the connections of one process.
 type Clients struct {
 	nodes     []redis.UniversalClient
-	etcd      *etcdlock.Source
-	zooKeeper *zklock.Source
+	etcd      func(key string) guard.Lock
+	zooKeeper func(key string) guard.Lock
 	later     map[catalog.Need]catalog.Later // servers that are dialled at their first use
 
 	closers []func() error
@@ -285,16 +286,18 @@ func Dial(ctx context.Context, a Addresses, ttl time.Duration) (c *Clients, err 
 		if err != nil {
 			return c, err
 		}
-		c.etcd = etcdlock.NewSource(client, ttl)
-		c.closers = append(c.closers, client.Close, c.etcd.Close)
+		source := etcdlock.NewSource(client, ttl)
+		c.etcd = func(key string) guard.Lock { return etcdlock.New(source, key) }
+		c.closers = append(c.closers, client.Close, source.Close)
 	}
 	if len(a.ZooKeeper) > 0 {
 		conn, err := coordination.DialZooKeeper(ctx, a.ZooKeeper, ttl)
 		if err != nil {
 			return c, err
 		}
-		c.zooKeeper = zklock.NewSource(conn.Conn, conn.Timeout)
-		c.closers = append(c.closers, func() error { conn.Close(); return nil }, c.zooKeeper.Close)
+		source := zklock.NewSource(conn.Conn, conn.Timeout)
+		c.zooKeeper = func(key string) guard.Lock { return zklock.New(source, key) }
+		c.closers = append(c.closers, func() error { conn.Close(); return nil }, source.Close)
 	}
 	return c, nil
 }

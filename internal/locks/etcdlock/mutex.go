@@ -47,14 +47,16 @@ package etcdlock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"oversell/internal/guard/keymutex"
+	"oversell/internal/locks/lease"
 )
 
 // ErrNotHeld is what Unlock returns when there was nothing to release: the
 // lease has expired, and the lock may be another's by now.
-var ErrNotHeld = errors.New("etcdlock: not held")
+var ErrNotHeld = fmt.Errorf("etcdlock: %w", lease.ErrNotHeld)
 
 // ErrLost is the cause of a lost hold's context. Match it with errors.Is. Lock
 // returns it, wrapped, when the lease or the place in the queue was lost while

@@ -10,6 +10,10 @@ import (
 	"time"
 )
 
+// ErrNotHeld is wrapped by the errors of Unlock when there was nothing to release. Code that
+// uses a lock without its client's library, such as a catalog, can match it.
+var ErrNotHeld = errors.New("not held")
+
 // Session is the time for which the server surely keeps the locks of this process. It is
 // safe for concurrent use.
 type Session struct {

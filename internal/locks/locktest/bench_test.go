@@ -13,6 +13,7 @@ import (
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/locks/locktest"
 	"oversell/internal/locks/locktest/promises"
+	"oversell/internal/locks/locktest/stages"
 )
 
 const benchTTL = 30 * time.Second
@@ -20,7 +21,7 @@ const benchTTL = 30 * time.Second
 // BenchmarkUncontended takes a free lock and gives it back.
 func BenchmarkUncontended(b *testing.B) {
 	eachRedis(b, func(b *testing.B, rdb redis.UniversalClient) {
-		for _, stage := range promises.Stages() {
+		for _, stage := range stages.All() {
 			b.Run("stage="+stage.Name, func(b *testing.B) {
 				pair := locked(b, stage, rdb)
 				for b.Loop() {
@@ -37,7 +38,7 @@ func BenchmarkUncontended(b *testing.B) {
 func BenchmarkOverhead(b *testing.B) {
 	eachRedis(b, func(b *testing.B, rdb redis.UniversalClient) {
 		bare := bareCommands(b, rdb)
-		for _, stage := range promises.Stages() {
+		for _, stage := range stages.All() {
 			if bare[stage.Name] == nil {
 				continue
 			}
@@ -54,10 +55,10 @@ func BenchmarkOverhead(b *testing.B) {
 // BenchmarkStep takes turns between a stage and the one before it, alike.
 func BenchmarkStep(b *testing.B) {
 	eachRedis(b, func(b *testing.B, rdb redis.UniversalClient) {
-		stages := promises.Stages()
-		for i, stage := range stages[1:] {
+		all := stages.All()
+		for i, stage := range all[1:] {
 			b.Run("stage="+stage.Name, func(b *testing.B) {
-				after, before := sideBySide(b, locked(b, stage, rdb), locked(b, stages[i], rdb))
+				after, before := sideBySide(b, locked(b, stage, rdb), locked(b, all[i], rdb))
 				b.ReportMetric(float64(after.Nanoseconds()), "after-ns")
 				b.ReportMetric(float64(before.Nanoseconds()), "before-ns")
 				b.ReportMetric(float64(after)/float64(before), "after/before")
@@ -90,8 +91,11 @@ func eachRedis(b *testing.B, f func(b *testing.B, rdb redis.UniversalClient)) {
 }
 
 // locked returns a TryLock and Unlock of the stage.
-func locked(b *testing.B, stage promises.Stage, rdb redis.UniversalClient) func(*testing.B) {
-	ctx := stage.As(context.Background(), uuid.NewString())
+func locked(b *testing.B, stage promises.Subject, rdb redis.UniversalClient) func(*testing.B) {
+	ctx := context.Background()
+	if stage.WithOwner != nil {
+		ctx = stage.WithOwner(ctx, uuid.NewString())
+	}
 	m := stage.New(rdb, locktest.Key(b), benchTTL)
 	return func(b *testing.B) {
 		if ok, err := m.TryLock(ctx); !ok || err != nil {

@@ -6,6 +6,6 @@
 // holders at once without asking the lock. [Start] and
 // [StartTicking] serve a Redis whose clock the test moves.
 //
-// The package knows no lock. Package promises says what each stage promises, and which
-// promises it keeps.
+// The package knows no lock. Package promises says what a lock may promise, and package
+// stages which stage keeps which promise.
 package locktest

@@ -26,9 +26,9 @@ const (
 	maxChanged = 70
 )
 
-// stages are the folders of all stages. The first taught of them are steps: each
+// folders are those of all stages. The first taught of them are steps: each
 // is read beside the one before.
-func stages(t *testing.T) []string {
+func folders(t *testing.T) []string {
 	t.Helper()
 	dirs, err := filepath.Glob("../v[0-9]_*")
 	if err != nil || len(dirs) < taught {
@@ -84,7 +84,7 @@ func changed(a, b []string) int {
 
 func TestStageSizes(t *testing.T) {
 	var before string
-	for i, dir := range stages(t) {
+	for i, dir := range folders(t) {
 		for _, name := range files(t, dir, "*.go") {
 			if strings.HasSuffix(name, "_test.go") {
 				continue
@@ -111,7 +111,7 @@ func TestStageSizes(t *testing.T) {
 // that is no lesson of the next stage is carried over to the byte.
 func TestStageFiles(t *testing.T) {
 	var before string
-	for _, dir := range stages(t)[:taught] {
+	for _, dir := range folders(t)[:taught] {
 		for _, name := range []string{"mutex.go", "mutex_test.go"} {
 			if !slices.Contains(files(t, dir, "*"), name) {
 				t.Errorf("%s has no %s", dir, name)
@@ -134,7 +134,9 @@ func TestStageFiles(t *testing.T) {
 		{"v6_watchdog", "v7_queue", []string{"renewal.go", "renew.lua", "owner.go", "mutex_test.go", "renewal_test.go"}},
 		{"v7_queue", "v8_fenced", []string{
 			"renewal.go", "owner.go", "unlock.lua", "leave.lua", "mutex_test.go", "renewal_test.go", "queue_test.go",
+			"sleep.go", "sleep_test.go",
 		}},
+		{"v8_fenced", "v9_cohort", []string{"sleep.go", "sleep_test.go"}},
 	} {
 		for _, name := range same.names {
 			if read(t, "../"+same.before+"/"+name) != read(t, "../"+same.after+"/"+name) {
@@ -182,7 +184,7 @@ func stepSize(t *testing.T, step [2]string, pattern string) string {
 }
 
 func TestStagePackages(t *testing.T) {
-	for _, dir := range stages(t) {
+	for _, dir := range folders(t) {
 		for _, name := range files(t, dir, "*.go") {
 			path := filepath.Join(dir, name)
 			f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
@@ -214,7 +216,7 @@ func TestStagePackages(t *testing.T) {
 // The package comment says what is new, holds and breaks, and each test it
 // names is in the folder.
 func TestStageComments(t *testing.T) {
-	for _, dir := range stages(t) {
+	for _, dir := range folders(t) {
 		tests := map[string]bool{}
 		for _, name := range files(t, dir, "*_test.go") {
 			f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(dir, name), nil, 0)
@@ -266,7 +268,7 @@ var (
 // A script's header names each of its KEYS and ARGV, with units, and each
 // value it returns; and every key it touches comes in KEYS.
 func TestScripts(t *testing.T) {
-	for _, dir := range stages(t) {
+	for _, dir := range folders(t) {
 		for _, name := range files(t, dir, "*.lua") {
 			t.Run(filepath.Base(dir)+"/"+name, func(t *testing.T) {
 				checkScript(t, read(t, filepath.Join(dir, name)))

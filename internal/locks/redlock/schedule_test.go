@@ -75,6 +75,7 @@ func (c contender) work(ctx context.Context) {
 	}
 	leave()
 	cause := context.Cause(hold)
+	expires := time.Now().Add(c.Validity()) // at the earliest, and Unlock takes time, too
 	err := c.Unlock(ctx)
 	c.sum.add(func() {
 		c.sum.holds++
@@ -85,7 +86,7 @@ func (c contender) work(ctx context.Context) {
 		switch {
 		case cause != nil && !errors.Is(cause, ErrLost):
 			c.sum.wrong = append(c.sum.wrong, fmt.Sprintf("%s: the cause is %v", c.who, cause))
-		case cause == nil && errors.Is(err, ErrNotHeld):
+		case cause == nil && errors.Is(err, ErrNotHeld) && time.Now().Before(expires):
 			c.sum.wrong = append(c.sum.wrong, c.who+" lost the lock and was not told")
 		case err != nil && !errors.Is(err, ErrNotHeld) && !errors.Is(err, ErrNoQuorum):
 			c.sum.wrong = append(c.sum.wrong, fmt.Sprint("Unlock: ", err))

@@ -4,8 +4,8 @@
 // of its own has a message (BLPOP). The last Unlock hands the lock to the first owner
 // in the queue and wakes only that one. Each waiter watches its own location, as in
 // the queue locks of Mellor-Crummey and Scott (ACM TOCS 9(1), 1991). A waiter blocks
-// one connection of the client's pool, so only one goroutine of a process should wait
-// for a lock at a time, with the others queued behind it in memory.
+// one connection of the client's pool, until half of the pool is blocked. One goroutine
+// polls for the waiters beyond that (sleep.go).
 //
 // Holds:
 //   - everything that stage 6 holds: TestExclusive, TestLongWorkKeepsLock, TestErrorIsNotFalse,
@@ -13,7 +13,10 @@
 //     TestUnlockAfterLostReply, TestNoHoleInUnlock, TestReentrant, TestOneRenewer,
 //     TestUnlockEndsRenewal, TestRenewalOutlivesErrors, TestLossIsTold
 //   - first come, first served: TestFIFO, TestNewcomerDoesNotOvertake
-//   - waiters do not poll: TestWaitingTakesFewCommands
+//   - waiters do not poll if half of the pool is enough for them: TestWaitingTakesFewCommands
+//   - half of the pool stays free, however many wait: TestHalfOfThePoolIsFree
+//   - a waiter that is polled for is woken at most 20 ms late, and loses no message:
+//     TestPolledWaiterIsWokenSoon, TestPolledWaiterMissesNoMessage
 //   - a dead waiter is skipped: TestDeadWaiterIsSkipped, TestDeadHeirLosesTheLock
 //   - a waiter that gives up leaves nothing behind: TestCancelLeavesNothing
 //   - a lost wake-up costs at most a third of ttl: TestLostWakeUp

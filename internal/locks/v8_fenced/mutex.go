@@ -12,7 +12,7 @@
 //     TestUnlockAfterCancel, TestDeadHolderExpires, TestLateUnlockSparesForeignLock,
 //     TestUnlockAfterLostReply, TestNoHoleInUnlock, TestReentrant, TestOneRenewer,
 //     TestUnlockEndsRenewal, TestRenewalOutlivesErrors, TestLossIsTold, TestFIFO,
-//     TestDeadWaiterIsSkipped, TestCancelLeavesNothing, TestLostWakeUp
+//     TestDeadWaiterIsSkipped, TestCancelLeavesNothing, TestLostWakeUp, TestHalfOfThePoolIsFree
 //   - a later holder has a larger token, even after the lock was idle or Redis has
 //     lost its keys: TestTokenGrows, TestTokenSurvivesFailover
 //   - a re-entry keeps the token: TestReentryKeepsToken

@@ -73,7 +73,7 @@ func (m *Mutex) Lock(ctx context.Context) error {
 // the message for a waiter whose connection broke.
 func (m *Mutex) sleep(owner string, left time.Duration) {
 	limit := min(m.ttl/3, time.Second, left) // below go-redis's read timeout
-	err := m.rdb.Do(context.Background(), "blpop", m.key+":wake:"+owner, limit.Seconds()).Err()
+	_, err := receive(m.rdb, m.key+":wake:"+owner, limit)
 	if err != nil && err != redis.Nil {
 		time.Sleep(limit / 10) // Redis is unavailable: the next request reports it
 	}

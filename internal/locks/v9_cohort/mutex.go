@@ -13,6 +13,7 @@
 //   - everything that stage 8 holds: TestExclusive, TestFIFO, TestCancelLeavesNothing,
 //     TestDeadHolderExpires, TestDeadWaiterIsSkipped, TestLostWakeUp, TestLossIsTold,
 //     TestTokenGrows, TestTokenSurvivesFailover, TestReentryKeepsToken, TestPausedHolderIsFenced
+//   - half of the pool stays free, however many locks are waited for: TestHalfOfThePoolIsFree
 //   - handing the lock on within a process takes no command: TestFIFOInAProcess
 //   - processes take turns, however many waiters one has: TestProcessesTakeTurns
 //   - a lost reply counts nothing twice, and a failed re-entry frees nothing:
@@ -64,8 +65,8 @@ type Mutex struct {
 // names that begin with key: on a cluster, key needs a hash tag.
 //
 // All Mutexes with the same client and key count as one process: they share its
-// place in the queue and, while they wait, one connection of the client's pool.
-// The pool needs more connections than there are locks the process waits for at once.
+// place in the queue and, while they wait, one connection of the client's pool. If the
+// process waits for more locks than half of the pool, it polls for the others (sleep.go).
 func New(rdb redis.UniversalClient, key string, ttl time.Duration) *Mutex {
 	return &Mutex{at: location{rdb, key}, ttl: ttl}
 }

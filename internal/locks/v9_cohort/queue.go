@@ -52,12 +52,12 @@ func (c *cohort) request(ctx context.Context, ticket string, ttl time.Duration, 
 // message for a waiter whose connection broke, and needs no set-up or clean-up.
 func (c *cohort) sleep(ticket string, ttl time.Duration) (token int64) {
 	limit := min(ttl/3, time.Second) // below go-redis's read timeout
-	reply, err := c.rdb.Do(context.Background(), "blpop", c.wake(ticket), limit.Seconds()).StringSlice()
+	reply, err := receive(c.rdb, c.wake(ticket), limit)
 	if err != nil && err != redis.Nil {
 		time.Sleep(limit / 10) // Redis is unavailable: the next request reports it
 	}
-	if err == nil && len(reply) == 2 {
-		_, _ = fmt.Sscanf(reply[1], "held:%d", &token) // or another message: the ticket was given up
+	if err == nil {
+		_, _ = fmt.Sscanf(reply, "held:%d", &token) // or another message: the ticket was given up
 	}
 	return token
 }

@@ -48,14 +48,16 @@ package zklock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"oversell/internal/guard/keymutex"
+	"oversell/internal/locks/lease"
 )
 
 // ErrNotHeld is what Unlock returns when there was nothing to release: the
 // session has ended, and the lock may be another's by now.
-var ErrNotHeld = errors.New("zklock: not held")
+var ErrNotHeld = fmt.Errorf("zklock: %w", lease.ErrNotHeld)
 
 // ErrLost is the cause of a lost hold's context. Match it with errors.Is. Lock
 // returns it, wrapped, when the session was lost while waiting.

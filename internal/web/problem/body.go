@@ -48,7 +48,7 @@ func ReadBody(w http.ResponseWriter, body io.Reader, v any) bool {
 	case errors.Is(err, errNoObject), errors.As(err, &wrongType) && wrongType.Field == "":
 		Reply(w, http.StatusBadRequest, CodeInvalid, errNoObject.Error())
 	case errors.As(err, &wrongType):
-		Reply(w, http.StatusBadRequest, CodeInvalid, "the body does not fit: "+wrongType.Field+" cannot be a "+cut(wrongType.Value))
+		Reply(w, http.StatusBadRequest, CodeInvalid, "the body does not fit: "+wrongType.Field+" must not be of the type "+cut(wrongType.Value))
 	default:
 		Reply(w, http.StatusBadRequest, CodeInvalid, "the body is not valid for this request: "+strings.TrimPrefix(err.Error(), "json: "))
 	}

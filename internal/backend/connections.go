@@ -1,0 +1,144 @@
+package backend
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+// Connections measures for how long the connections of a database's pool are in use: from
+// when one is taken out of the pool until it is returned. A pool has few connections, so
+// this limits how much a shop sells, even if the database has little to do. The zero value
+// is ready, and safe for concurrent use.
+type Connections struct {
+	// Returned, if not nil, is told for each connection how long it was in use.
+	Returned func(held time.Duration)
+
+	held  atomic.Int64
+	times atomic.Int64
+}
+
+// Held is the time of all connections together, and how often one was returned. The time of
+// one that is still in use counts when it is returned.
+func (c *Connections) Held() (held time.Duration, times int64) {
+	return time.Duration(c.held.Load()), c.times.Load()
+}
+
+// Through returns a connector whose connections are measured, for DialDatabaseThrough.
+func (c *Connections) Through(inner driver.Connector) driver.Connector {
+	return measuredConnector{inner, c}
+}
+
+type measuredConnector struct {
+	driver.Connector
+	connections *Connections
+}
+
+func (m measuredConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := m.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	inner, ok := conn.(contextConn)
+	if !ok {
+		return nil, errors.Join(fmt.Errorf("the database driver's %T takes no context", conn), conn.Close())
+	}
+	return &measuredConn{contextConn: inner, connections: m.connections}, nil
+}
+
+// contextConn is the set of interfaces that the connections of both drivers implement.
+type contextConn interface {
+	driver.Conn
+	driver.Pinger
+	driver.ConnBeginTx
+	driver.ConnPrepareContext
+	driver.ExecerContext
+	driver.QueryerContext
+}
+
+// measuredConn knows when it is taken and returned, because package sql resets a connection
+// that it takes out of its pool, and asks one that it puts back whether it is valid. A new
+// connection is not reset. It may be put into the pool unused, so its time counts from its
+// first use. Package sql locks a connection while it calls it.
+type measuredConn struct {
+	contextConn
+	connections *Connections
+	taken       time.Time // zero: it is in the pool
+}
+
+func (c *measuredConn) take() {
+	if c.taken.IsZero() {
+		c.taken = time.Now()
+	}
+}
+
+func (c *measuredConn) giveBack() {
+	if c.taken.IsZero() {
+		return
+	}
+	held := time.Since(c.taken)
+	c.taken = time.Time{}
+	c.connections.held.Add(int64(held))
+	c.connections.times.Add(1)
+	if c.connections.Returned != nil {
+		c.connections.Returned(held)
+	}
+}
+
+// ResetSession is called when the connection is taken out of the pool.
+func (c *measuredConn) ResetSession(ctx context.Context) error {
+	c.take()
+	if inner, ok := c.contextConn.(driver.SessionResetter); ok {
+		return inner.ResetSession(ctx)
+	}
+	return nil
+}
+
+// IsValid is called when the connection is returned.
+func (c *measuredConn) IsValid() bool {
+	c.giveBack()
+	inner, ok := c.contextConn.(driver.Validator)
+	return !ok || inner.IsValid()
+}
+
+// Close is called without IsValid if the connection broke.
+func (c *measuredConn) Close() error {
+	c.giveBack()
+	return c.contextConn.Close()
+}
+
+// CheckNamedValue leaves arguments to package sql if the driver does.
+func (c *measuredConn) CheckNamedValue(v *driver.NamedValue) error {
+	if inner, ok := c.contextConn.(driver.NamedValueChecker); ok {
+		return inner.CheckNamedValue(v)
+	}
+	return driver.ErrSkip
+}
+
+func (c *measuredConn) Ping(ctx context.Context) error {
+	c.take()
+	return c.contextConn.Ping(ctx)
+}
+
+func (c *measuredConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	c.take()
+	return c.contextConn.BeginTx(ctx, opts)
+}
+
+func (c *measuredConn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	c.take()
+	return c.contextConn.PrepareContext(ctx, query)
+}
+
+func (c *measuredConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	c.take()
+	return c.contextConn.ExecContext(ctx, query, args)
+}
+
+func (c *measuredConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	c.take()
+	return c.contextConn.QueryContext(ctx, query, args)
+}

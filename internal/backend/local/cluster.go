@@ -1,0 +1,289 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	// clusterPrimaries is how many primaries a Cluster has, each with one replica.
+	clusterPrimaries = 3
+
+	// clusterSlots is the number of hash slots of every Redis cluster.
+	clusterSlots = 16384
+
+	// nodeTimeout is how long a node may be silent until the others consider it down
+	// and let its replica take over. On a busy machine a healthy node may well be silent
+	// for a second or two.
+	nodeTimeout = 5 * time.Second
+
+	// hurriedTimeout is nodeTimeout until the cluster is ready: nodes exchange what they know
+	// after half of it.
+	hurriedTimeout = 400 * time.Millisecond
+
+	// clusterStartLimit bounds StartCluster.
+	clusterStartLimit = 30 * time.Second
+)
+
+// Cluster is a private Redis cluster: three primaries, each with a third of the slots
+// and one replica. Nobody else on this machine has its password.
+type Cluster struct {
+	nodes    []*ClusterNode // the primaries, and then their replicas in the same order
+	password string
+
+	turn sync.Mutex // held by the method that changes the cluster
+	slot int        // that Cut and Failover are about; guarded by turn
+}
+
+// ClusterNode is one server of a Cluster. It can be killed like any other Server.
+type ClusterNode struct {
+	*Server
+
+	client *redis.Client
+	bus    int // the port on which the nodes talk to each other
+}
+
+// StartCluster runs a private cluster and returns when all nodes agree on who has which
+// slots, and the replicas are in sync, which takes about two seconds. It needs Redis 7.
+//
+// The error wraps ErrMissing if redis-server is not installed.
+func StartCluster(ctx context.Context) (*Cluster, error) {
+	path, err := RedisPath()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, clusterStartLimit)
+	defer cancel()
+	c := &Cluster{password: newSecret()}
+	if err := c.start(ctx, path); err != nil {
+		return nil, errors.Join(failed(ctx, "start a local cluster (it needs Redis 7)", err), c.Close())
+	}
+	return c, nil
+}
+
+func (c *Cluster) start(ctx context.Context, path string) error {
+	c.nodes = make([]*ClusterNode, 2*clusterPrimaries)
+	var starting errgroup.Group
+	for i := range c.nodes {
+		starting.Go(func() (err error) {
+			c.nodes[i], err = startClusterNode(ctx, path, c.password)
+			return err
+		})
+	}
+	if err := starting.Wait(); err != nil {
+		return err
+	}
+	for i, n := range c.nodes {
+		if err := n.prepare(ctx, i); err != nil {
+			return fmt.Errorf("prepare the node at %s: %w", n.Addr, err)
+		}
+	}
+	for i, n := range c.nodes {
+		for _, other := range c.nodes[:i] {
+			if err := n.meet(ctx, other); err != nil {
+				return fmt.Errorf("introduce the node at %s to %s: %w", other.Addr, n.Addr, err)
+			}
+		}
+	}
+	for i, n := range c.nodes[clusterPrimaries:] {
+		if err := n.follow(ctx, c.nodes[i]); err != nil {
+			return err
+		}
+	}
+	if err := c.awaitReady(ctx); err != nil {
+		return err
+	}
+	for _, n := range c.nodes {
+		if err := n.bePatient(ctx, nodeTimeout); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func startClusterNode(ctx context.Context, path, password string) (_ *ClusterNode, err error) {
+	n := &ClusterNode{}
+	if n.bus, err = FreePort(); err != nil {
+		return nil, err
+	}
+	n.Server, err = Start(ctx, Command{
+		Name:    "redis-server",
+		Path:    path,
+		Prepare: func(_ context.Context, dir string, _ int) error { return writeRedisConf(dir, password) },
+		Args:    n.args,
+		Ready:   func(c net.Conn) error { return answersTo(c, password) },
+		Timeout: 10 * time.Second,
+		// A node syncs nodes.conf to disk at every change, and does not answer meanwhile.
+		InMemory: true,
+	})
+	if err != nil {
+		return nil, err
+	}
+	n.client = redis.NewClient(clientOptions(n.Addr, password))
+	return n, nil
+}
+
+func (n *ClusterNode) args(dir string, port int) []string {
+	return append(redisArgs(dir, port),
+		"--repl-diskless-sync", "yes",
+		"--repl-diskless-sync-delay", "0",
+		// A node tells clients of a replica only once that has received something.
+		"--repl-ping-replica-period", "1",
+		"--cluster-enabled", "yes",
+		"--cluster-config-file", "nodes.conf",
+		"--cluster-port", strconv.Itoa(n.bus),
+		"--cluster-node-timeout", strconv.FormatInt(hurriedTimeout.Milliseconds(), 10),
+		// A replica follows its own primary for life, and takes over however long ago it
+		// last heard from it.
+		"--cluster-allow-replica-migration", "no",
+		"--cluster-replica-validity-factor", "0",
+	)
+}
+
+// prepare gives node number i an epoch of its own, so that no two nodes claim the same
+// rank, and its slots if it is a primary.
+func (n *ClusterNode) prepare(ctx context.Context, i int) error {
+	if err := n.client.Do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err(); err != nil {
+		return err
+	}
+	if i >= clusterPrimaries {
+		return nil
+	}
+	return n.client.ClusterAddSlotsRange(ctx, clusterSlots*i/clusterPrimaries, clusterSlots*(i+1)/clusterPrimaries-1).Err()
+}
+
+// bePatient sets how long another node may be silent until this one considers it down.
+func (n *ClusterNode) bePatient(ctx context.Context, timeout time.Duration) error {
+	err := n.client.ConfigSet(ctx, "cluster-node-timeout", strconv.FormatInt(timeout.Milliseconds(), 10)).Err()
+	if err != nil {
+		return fmt.Errorf("set how long the node at %s waits for others: %w", n.Addr, err)
+	}
+	return nil
+}
+
+// meet tells a node about another one.
+func (n *ClusterNode) meet(ctx context.Context, other *ClusterNode) error {
+	host, port, err := net.SplitHostPort(other.Addr)
+	if err != nil {
+		return err
+	}
+	return n.client.Do(ctx, "CLUSTER", "MEET", host, port, other.bus).Err()
+}
+
+// follow makes a node the replica of a primary, once it has heard of that one.
+func (n *ClusterNode) follow(ctx context.Context, primary *ClusterNode) error {
+	id, err := primary.client.ClusterMyID(ctx).Result()
+	if err != nil {
+		return fmt.Errorf("ask the node at %s for its id: %w", primary.Addr, err)
+	}
+	return await(ctx, "the node at "+n.Addr+" follows "+primary.Addr, func() error {
+		return n.client.ClusterReplicate(ctx, id).Err()
+	})
+}
+
+// awaitReady waits until every node could serve every client, and every replica could
+// take over.
+func (c *Cluster) awaitReady(ctx context.Context) error {
+	for _, n := range c.nodes {
+		err := await(ctx, "the node at "+n.Addr+" knows the cluster", func() error { return n.knowsAll(ctx) })
+		if err != nil {
+			return err
+		}
+	}
+	for i, n := range c.nodes[clusterPrimaries:] {
+		err := await(ctx, "the replica at "+n.Addr+" is in sync", func() error { return n.inSync(ctx, c.nodes[i]) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// knowsAll returns nil if the node says that the cluster works, and knows a primary and a
+// replica for every slot.
+func (n *ClusterNode) knowsAll(ctx context.Context) error {
+	info, err := n.client.ClusterInfo(ctx).Result()
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(strings.Fields(info), "cluster_state:ok") {
+		return errors.New("its cluster_state is not ok")
+	}
+	shards, err := n.client.ClusterShards(ctx).Result()
+	if err != nil {
+		return err
+	}
+	covered := 0
+	for _, s := range shards {
+		if len(s.Slots) == 0 {
+			continue // a node that follows nobody yet
+		}
+		if len(s.Nodes) != 2 || slices.ContainsFunc(s.Nodes, func(n redis.Node) bool { return n.Health != "online" }) {
+			return fmt.Errorf("it says of the nodes of one primary: %+v", s.Nodes)
+		}
+		for _, r := range s.Slots {
+			covered += int(r.End - r.Start + 1)
+		}
+	}
+	if covered != clusterSlots {
+		return fmt.Errorf("it knows the owners of %d of %d slots", covered, clusterSlots)
+	}
+	return nil
+}
+
+// inSync returns nil if a replica has what its primary has, and its primary counts it.
+func (n *ClusterNode) inSync(ctx context.Context, primary *ClusterNode) error {
+	of, err := replication(ctx, primary.client)
+	if err != nil {
+		return err
+	}
+	own, err := replication(ctx, n.client)
+	if err != nil {
+		return err
+	}
+	if own["master_link_status"] != "up" || of["connected_slaves"] != "1" || number(own["slave_repl_offset"]) < number(of["master_repl_offset"]) {
+		return fmt.Errorf("its link is %s, at %s of %s", own["master_link_status"], own["slave_repl_offset"], of["master_repl_offset"])
+	}
+	return nil
+}
+
+// URL is what backend.DialRedis and -redis take. It contains the password, and the
+// addresses of the first primaries, of which any one that runs knows all other nodes.
+func (c *Cluster) URL() string {
+	var addrs []string
+	for _, n := range c.nodes[:clusterPrimaries] {
+		addrs = append(addrs, n.Addr)
+	}
+	return "redis://:" + c.password + "@" + strings.Join(addrs, ",")
+}
+
+// Nodes returns the servers: first those that started as primaries, then the replica of each
+// of them, in the same order.
+func (c *Cluster) Nodes() []*ClusterNode { return slices.Clone(c.nodes) }
+
+// Close stops all servers and removes their folders. Calls after the first do nothing.
+func (c *Cluster) Close() error {
+	errs := make([]error, len(c.nodes))
+	var stopping sync.WaitGroup
+	for i, n := range c.nodes {
+		if n == nil { // it did not start
+			continue
+		}
+		stopping.Go(func() {
+			_ = n.client.Close() // a second time it is closed already
+			errs[i] = n.Server.Close()
+		})
+	}
+	stopping.Wait()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,89 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"net"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// newCluster returns a cluster's client, which w watches unless it is nil.
+func newCluster(o *redis.UniversalOptions, w *RedisWatch) *redis.ClusterClient {
+	options := o.Cluster()
+	options.OnConnect = nil
+	var cluster *redis.ClusterClient
+	options.NewClient = func(node *redis.Options) *redis.Client {
+		if w != nil {
+			node.OnConnect = w.at(node.Addr)
+		}
+		client := redis.NewClient(node)
+		client.AddHook(nodeHook{func() { cluster.ReloadState(context.Background()) }})
+		return client
+	}
+	cluster = redis.NewClusterClient(options)
+	return cluster
+}
+
+// nodeHook corrects what the client of a cluster does when one of its nodes is away.
+//
+// The client sends a command again after a lost reply, as often as it follows MOVED and ASK;
+// MaxRetries does not limit that. The hook lets through only commands that no server has
+// executed, because a server has refused them or could not be dialled.
+//
+// The client asks for the nodes once a minute, so it would go on dialling a primary that a
+// replica has replaced. The hook makes it ask when a node does not answer.
+type nodeHook struct {
+	reload func() // returns at once
+}
+
+// DialHook is part of redis.Hook.
+func (h nodeHook) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := next(ctx, network, addr)
+		if err != nil {
+			h.reload()
+		}
+		return conn, err
+	}
+}
+
+// ProcessHook is part of redis.Hook.
+func (h nodeHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if err := cmd.Err(); maybeExecuted(err) {
+			h.reload()
+			return err
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// ProcessPipelineHook is part of redis.Hook. Each command keeps its result: if the connection
+// breaks, those before have their replies already.
+func (h nodeHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			if maybeExecuted(cmd.Err()) {
+				h.reload()
+				return nil
+			}
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// maybeExecuted reports whether a server may have executed the command that failed with err.
+func maybeExecuted(err error) bool {
+	var reply redis.Error
+	var network *net.OpError
+	switch {
+	case err == nil, errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
+		return false
+	case errors.As(err, &reply): // it refused the command
+		return false
+	case errors.As(err, &network) && network.Op == "dial":
+		return false
+	}
+	return true
+}

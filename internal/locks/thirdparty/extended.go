@@ -1,0 +1,126 @@
+package thirdparty
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/bsm/redislock"
+	"github.com/go-redsync/redsync/v4"
+)
+
+// extendable is a lock whose library extends the lease when it is asked to.
+type extendable interface {
+	TryLock(ctx context.Context) (bool, error)
+	Lock(ctx context.Context) error
+	Unlock(ctx context.Context) error
+	Extend(ctx context.Context) error
+}
+
+// Extended is a lock of redsync or redislock with the goroutine that those libraries leave to
+// their users: it extends the lease again and again while the lock is held. At the first call
+// that fails it ends the hold's context with ErrLost, as the lease may run out before the next.
+// It must not be used by several goroutines at once.
+type Extended struct {
+	lock  extendable
+	every time.Duration
+	life  context.Context // of the process: the goroutine ends with it
+
+	held    context.Context // ends with the hold; nil without one
+	lose    context.CancelCauseFunc
+	stopped chan struct{} // closed when the goroutine has ended
+}
+
+// Extend returns the lock with a goroutine that extends it every so often while it is held, at
+// most until life ends.
+func Extend(lock extendable, every time.Duration, life context.Context) *Extended {
+	return &Extended{lock: lock, every: every, life: life}
+}
+
+// TryLock asks for the lock once, as the library does.
+func (e *Extended) TryLock(ctx context.Context) (bool, error) {
+	ok, err := e.lock.TryLock(ctx)
+	if ok {
+		e.begin()
+	}
+	return ok, err
+}
+
+// Lock waits as the library does.
+func (e *Extended) Lock(ctx context.Context) error {
+	err := e.lock.Lock(ctx)
+	if err == nil {
+		e.begin()
+	}
+	return err
+}
+
+func (e *Extended) begin() {
+	e.held, e.lose = context.WithCancelCause(e.life)
+	e.stopped = make(chan struct{})
+	go e.extend(e.held, e.lose, e.stopped)
+}
+
+// extend extends the lease until the hold ends.
+func (e *Extended) extend(held context.Context, lose context.CancelCauseFunc, stopped chan struct{}) {
+	defer close(stopped)
+	tick := time.NewTicker(e.every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-held.Done():
+			return
+		case <-tick.C:
+		}
+		if err := e.lock.Extend(held); err != nil {
+			lose(fmt.Errorf("%w: %w", ErrLost, err))
+			return
+		}
+	}
+}
+
+// Unlock ends the goroutine, waits for it, and releases the lock: neither library allows its
+// lock to be extended and released at the same time.
+func (e *Extended) Unlock(ctx context.Context) error {
+	if e.held != nil {
+		e.lose(errReleased)
+		<-e.stopped
+		e.held = nil
+	}
+	return e.lock.Unlock(ctx)
+}
+
+// Context returns ctx for the work under the lock. It ends with the cause when an extension
+// fails.
+func (e *Extended) Context(ctx context.Context) context.Context {
+	held := e.held
+	if held == nil {
+		return ctx
+	}
+	inside, end := context.WithCancelCause(ctx)
+	context.AfterFunc(held, func() { end(context.Cause(held)) })
+	return inside
+}
+
+// Extend sets the lease to the whole ttl again. It returns an error unless Redis has done so in
+// time.
+func (m *RedsyncMutex) Extend(ctx context.Context) error {
+	ok, err := m.mutex.ExtendContext(ctx)
+	if err == nil && !ok {
+		err = redsync.ErrExtendFailed
+	}
+	return err
+}
+
+// Extend sets the lease to the whole ttl again.
+func (m *RedislockMutex) Extend(ctx context.Context) error {
+	if m.held == nil {
+		return redislock.ErrLockNotHeld
+	}
+	err := m.held.Refresh(ctx, m.lib.ttl, nil)
+	if errors.Is(err, redislock.ErrNotObtained) {
+		return fmt.Errorf("%w: %w", ErrNotHeld, err)
+	}
+	return err
+}

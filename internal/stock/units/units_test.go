@@ -1,0 +1,264 @@
+package units_test
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+	"gorm.io/gorm"
+	"gorm.io/gorm/clause"
+
+	"oversell/internal/backend/backendtest"
+	"oversell/internal/stock/units"
+)
+
+func TestMain(m *testing.M) { os.Exit(backendtest.Main(m)) }
+
+// newPool returns a pool with this many rows, in MySQL or MariaDB.
+func newPool(t *testing.T, rows int64) (units.Pool, *gorm.DB) {
+	t.Helper()
+	db := backendtest.DialDatabase(t, backendtest.Database(t, "local"))
+	return poolIn(t, db, rows), db
+}
+
+func poolIn(t *testing.T, db *gorm.DB, rows int64) units.Pool {
+	t.Helper()
+	if err := db.AutoMigrate(&units.Row{}); err != nil {
+		t.Fatal(err)
+	}
+	p := units.Pool{SKU: "item", Generation: "1"}
+	if err := p.Fill(db, 0, rows); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// timedOut reports whether err means that a statement has waited for a lock for too long.
+func timedOut(err error) bool {
+	const lockWaitTimeout = 1205
+	var serverErr *mysql.MySQLError
+	return errors.As(err, &serverErr) && serverErr.Number == lockWaitTimeout
+}
+
+// begin begins a transaction that does not wait for locks for long.
+func begin(t *testing.T, db *gorm.DB, level sql.IsolationLevel) *gorm.DB {
+	t.Helper()
+	tx := db.Begin(&sql.TxOptions{Isolation: level})
+	t.Cleanup(func() { tx.Rollback() })
+	if tx.Name() != "mysql" {
+		return tx
+	}
+	if err := tx.Exec("SET innodb_lock_wait_timeout = 1").Error; err != nil {
+		t.Fatal(err)
+	}
+	return tx
+}
+
+// size is the number of rows that a plain read in tx finds.
+func size(t *testing.T, p units.Pool, tx *gorm.DB) int64 {
+	t.Helper()
+	rows, _, err := p.Size(tx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rows
+}
+
+// meeting makes the transactions that delete rows wait for each other before their first
+// DELETE: all have then locked what they will delete.
+func meeting(t *testing.T, db *gorm.DB, transactions int) {
+	t.Helper()
+	var all sync.WaitGroup
+	all.Add(transactions)
+	var met sync.Map // by transaction
+	err := db.Callback().Delete().Before("gorm:delete").Register("meeting", func(tx *gorm.DB) {
+		if _, again := met.LoadOrStore(tx.Statement.ConnPool, true); !again {
+			all.Done()
+			all.Wait()
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Claims have different rows, and none waits for another, whether it deletes its rows before
+// the next one looks for some or after. Between them they get every unit of the pool: none
+// has locked a row that it does not claim.
+func TestClaimsDoNotWaitForEachOther(t *testing.T) {
+	for _, c := range []struct{ pool, units int64 }{{2, 1}, {3, 1}, {6, 2}, {21, 7}, {20, 5}, {200, 40}, {200, 100}} {
+		for _, together := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%d of %d, together %t", c.units, c.pool, together), func(t *testing.T) {
+				p, db := newPool(t, c.pool)
+				claims := make([]*gorm.DB, c.pool/c.units)
+				for i := range claims {
+					claims[i] = begin(t, db, sql.LevelReadCommitted)
+				}
+				if together {
+					meeting(t, db, len(claims))
+				}
+				var all sync.WaitGroup
+				for _, tx := range claims {
+					claim := func() {
+						if err := p.Claim(tx, c.units); err != nil {
+							t.Errorf("a claim got %v", err)
+						}
+					}
+					if together {
+						all.Go(claim)
+					} else {
+						claim()
+					}
+				}
+				all.Wait()
+				for _, tx := range claims {
+					tx.Commit()
+				}
+				if left := size(t, p, db); left != 0 {
+					t.Errorf("%d rows are left, want none", left)
+				}
+			})
+		}
+	}
+}
+
+// A claim gets all its units or none. SQLite has no locks of rows, and no two writers at once,
+// so there the claims come one after the other.
+func TestClaimIsOfWholeOrders(t *testing.T) {
+	backendtest.EachDatabase(t, func(t *testing.T, db *gorm.DB) {
+		p := poolIn(t, db, 8)
+		for _, c := range []struct {
+			units, left int64
+			keep        bool
+		}{{3, 5, true}, {3, 5, false}, {6, 5, true}, {5, 0, true}, {1, 0, true}} {
+			tx := begin(t, db, sql.LevelDefault)
+			before := size(t, p, tx)
+			if err := p.Claim(tx, c.units); errors.Is(err, units.ErrFew) != (c.units > before) || err != nil && c.units <= before {
+				t.Errorf("a claim of %d of %d units got %v", c.units, before, err)
+			}
+			if c.keep {
+				tx.Commit()
+			} else {
+				tx.Rollback()
+			}
+			if got := size(t, p, db); got != c.left {
+				t.Errorf("%d rows are left of %d after a claim of %d, want %d", got, before, c.units, c.left)
+			}
+		}
+	})
+}
+
+// A drain counts the rows of its generation, which are units of the stock, and no others. It
+// leaves the items beside it alone: it does not wait for their claims, and does not keep
+// their pools from being filled, unless it is REPEATABLE READ.
+func TestDrainIsOfOneGenerationAndOneItem(t *testing.T) {
+	for level, waits := range map[sql.IsolationLevel]bool{sql.LevelReadCommitted: false, sql.LevelRepeatableRead: true} {
+		t.Run(level.String(), func(t *testing.T) {
+			p, db := newPool(t, 3)
+			earlier, before, after := p, p, p
+			earlier.Generation, before.SKU, after.SKU = "0", "A"+p.SKU, p.SKU+"Z"
+			if err := errors.Join(earlier.Fill(db, 0, 2), before.Fill(db, 0, 1), after.Fill(db, 0, 2)); err != nil {
+				t.Fatal(err)
+			}
+			first, last := begin(t, db, sql.LevelReadCommitted), begin(t, db, sql.LevelReadCommitted)
+			if err := errors.Join(before.Claim(first, 1), after.Claim(last, 1)); err != nil {
+				t.Fatal(err)
+			}
+			drain := begin(t, db, level)
+			if drained, err := p.Drain(drain); drained != 3 || err != nil {
+				t.Fatalf("the drain counted %d units, %v; want 3", drained, err)
+			}
+			if err := before.Fill(begin(t, db, sql.LevelReadCommitted), 1, 2); timedOut(err) != waits || !waits && err != nil {
+				t.Errorf("filling the pool before it got %v", err)
+			}
+			drain.Commit()
+			var left int64
+			if err := db.Model(&units.Row{}).Where("sku = ?", p.SKU).Count(&left).Error; err != nil || left != 0 {
+				t.Errorf("%d rows are left, %v; want none", left, err)
+			}
+		})
+	}
+}
+
+// A claim that is REPEATABLE READ and has looked through the whole pool also locks the gap
+// behind it, so that nobody can fill the pool until its transaction ends.
+func TestFillingWaitsForClaimsOnlyUnderRepeatableRead(t *testing.T) {
+	for level, waits := range map[sql.IsolationLevel]bool{sql.LevelReadCommitted: false, sql.LevelRepeatableRead: true} {
+		t.Run(level.String(), func(t *testing.T) {
+			p, db := newPool(t, 2)
+			claim := begin(t, db, level)
+			if err := p.Claim(claim, 3); !errors.Is(err, units.ErrFew) {
+				t.Fatal(err)
+			}
+			err := p.Fill(begin(t, db, sql.LevelReadCommitted), 2, 2)
+			if timedOut(err) != waits || !waits && err != nil {
+				t.Errorf("filling beside a claim got %v", err)
+			}
+		})
+	}
+}
+
+// Under REPEATABLE READ a transaction that has read anything goes on reading from that
+// moment. A shop that counts the pool there, after another has claimed the last unit, sells
+// it a second time. A claim is a locking read, which sees what is committed, and READ
+// COMMITTED makes the count see it as well.
+func TestSnapshotFromBeforeAClaimStillHasItsUnit(t *testing.T) {
+	for level, sees := range map[sql.IsolationLevel]int64{sql.LevelReadCommitted: 0, sql.LevelRepeatableRead: 1} {
+		t.Run(level.String(), func(t *testing.T) {
+			p, db := newPool(t, 1)
+			late := begin(t, db, level)
+			if got := size(t, p, late); got != 1 {
+				t.Fatalf("%d rows, want 1", got)
+			}
+			first := begin(t, db, level)
+			if err := p.Claim(first, 1); err != nil {
+				t.Fatal(err)
+			}
+			first.Commit()
+			if got := size(t, p, late); got != sees {
+				t.Errorf("the late transaction counts %d units after the claim, want %d", got, sees)
+			}
+			if err := p.Claim(late, 1); !errors.Is(err, units.ErrFew) {
+				t.Errorf("its claim got %v, want %v", err, units.ErrFew)
+			}
+		})
+	}
+}
+
+// A server that accepts FOR UPDATE SKIP LOCKED and locks nothing, as TiDB does, lets several
+// claims read the same unit. One of them gets it, and the others are told to try again.
+func TestAUnitIsClaimedOnceWithoutLocks(t *testing.T) {
+	p, db := newPool(t, 1)
+	db.ClauseBuilders["FOR"] = func(clause.Clause, clause.Builder) {}
+	const claims = 4
+	meeting(t, db, claims)
+	results := make(chan error, claims)
+	for range claims {
+		tx := begin(t, db, sql.LevelReadCommitted)
+		go func() {
+			err := p.Claim(tx, 1)
+			if err != nil {
+				tx.Rollback()
+			} else {
+				err = tx.Commit().Error
+			}
+			results <- err
+		}()
+	}
+	claimed := 0
+	for range claims {
+		switch err := <-results; {
+		case err == nil:
+			claimed++
+		case !errors.Is(err, units.ErrFew):
+			t.Errorf("a claim got %v", err)
+		}
+	}
+	if claimed != 1 {
+		t.Errorf("%d claims got the only unit", claimed)
+	}
+}

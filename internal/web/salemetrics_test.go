@@ -1,0 +1,236 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"oversell/internal/figures"
+	"oversell/internal/stock"
+)
+
+// fakeAudits counts the audits of each item.
+type fakeAudits struct {
+	made   map[string]int
+	answer stock.Audit
+	fail   error
+	hang   chan struct{} // nil: audits do not hang
+	// stubborn audits do not end with their context.
+	stubborn bool
+}
+
+func (f *fakeAudits) audit(ctx context.Context, sku string) (stock.Audit, error) {
+	f.made[sku]++
+	if f.hang != nil && f.stubborn {
+		<-f.hang
+	} else if f.hang != nil {
+		select {
+		case <-f.hang:
+		case <-ctx.Done():
+			return stock.Audit{}, ctx.Err()
+		}
+	}
+	a := f.answer
+	a.SKU = sku
+	return a, f.fail
+}
+
+// watching runs a test with a clock of its own.
+func watching(t *testing.T, test func(t *testing.T, m *saleMetrics, audits *fakeAudits)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		audits := &fakeAudits{made: map[string]int{}, answer: stock.Audit{SaleID: "1"}}
+		m := newSaleMetrics(audits.audit)
+		test(t, m, audits)
+		m.close()
+		m.wait(time.Hour)
+	})
+}
+
+// A scrape shows the audit, and repeated scrapes do not repeat it.
+func TestSaleMetricsAreAuditedRarely(t *testing.T) {
+	watching(t, func(t *testing.T, m *saleMetrics, audits *fakeAudits) {
+		m.watch("hot")
+		audits.answer.Oversold, audits.answer.DurableP99 = 2, 1500
+		want := `
+# HELP oversell_sale_oversold_units Units that were sold and never there.
+# TYPE oversell_sale_oversold_units gauge
+oversell_sale_oversold_units{sku="hot"} 2
+# HELP oversell_sale_order_durable_p99_seconds Time within which 99 of 100 accepted orders were written.
+# TYPE oversell_sale_order_durable_p99_seconds gauge
+oversell_sale_order_durable_p99_seconds{sku="hot"} 1.5
+`
+		for range 3 {
+			err := testutil.CollectAndCompare(m, strings.NewReader(want), "oversell_sale_oversold_units", "oversell_sale_order_durable_p99_seconds")
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		if audits.made["hot"] != 1 {
+			t.Errorf("%d audits, want 1", audits.made["hot"])
+		}
+		time.Sleep(auditedEvery)
+		m.current()
+		if audits.made["hot"] != 2 {
+			t.Errorf("%d audits after %v, want 2", audits.made["hot"], auditedEvery)
+		}
+	})
+}
+
+// A backend that hangs delays a scrape by a second, not by a round of audits, and its old
+// figures do not stay.
+func TestHangingAuditDoesNotHoldUpAScrape(t *testing.T) {
+	watching(t, func(t *testing.T, m *saleMetrics, audits *fakeAudits) {
+		m.watch("hot")
+		if found := m.current(); len(found) != 1 {
+			t.Fatalf("%d items are shown, want 1", len(found))
+		}
+		audits.hang = make(chan struct{})
+		time.Sleep(auditedEvery)
+		begun := time.Now()
+		found := m.current()
+		if waited := time.Since(begun); waited != maxScrapeWait || len(found) != 1 {
+			t.Errorf("the scrape waited for %v and shows %d items, want %v and 1", waited, len(found), maxScrapeWait)
+		}
+		time.Sleep(maxAuditTime)
+		if found := m.current(); len(found) != 0 {
+			t.Errorf("%d items are shown after their audits have failed", len(found))
+		}
+		if audits.made["hot"] != 2 {
+			t.Errorf("%d audits, want 2: scrapes join the round that runs", audits.made["hot"])
+		}
+	})
+}
+
+// An audit that does not end with its context keeps no closing shop, and its items have no
+// figures once the round should be over.
+func TestStubbornAuditIsNotWaitedFor(t *testing.T) {
+	watching(t, func(t *testing.T, m *saleMetrics, audits *fakeAudits) {
+		m.watch("hot")
+		m.watch("cold")
+		m.current()
+		time.Sleep(auditedEvery)
+		audits.stubborn = true
+		audits.hang = make(chan struct{})
+		if found := m.current(); len(found) != 2 {
+			t.Errorf("%d items are shown while a round runs, want the 2 of the last", len(found))
+		}
+		time.Sleep(maxAuditTime)
+		if found := m.current(); len(found) != 0 {
+			t.Errorf("%d items are shown after the round should have ended", len(found))
+		}
+		m.close()
+		begun := time.Now()
+		m.wait(time.Second)
+		if waited := time.Since(begun); waited != time.Second {
+			t.Errorf("waited for %v, want a second", waited)
+		}
+		close(audits.hang)
+		m.wait(time.Hour)
+		if audits.made["hot"] != 1 {
+			t.Errorf("%d audits of an item whose turn came too late, want 1", audits.made["hot"])
+		}
+	})
+}
+
+// A scrape of a shop that is closing begins nothing.
+func TestClosedShopAuditsNothing(t *testing.T) {
+	watching(t, func(t *testing.T, m *saleMetrics, audits *fakeAudits) {
+		m.watch("hot")
+		var all sync.WaitGroup
+		for range 10 {
+			all.Go(func() { m.current() })
+		}
+		m.close()
+		all.Wait()
+		made := audits.made["hot"]
+		time.Sleep(auditedEvery)
+		m.current()
+		if audits.made["hot"] != made {
+			t.Error("an audit was begun after the end")
+		}
+	})
+}
+
+// Orders that were made between the two readings of an audit are not lost updates. What is
+// lost for good is shown by the next audit.
+func TestOnlyUnitsLostForCertainAreShown(t *testing.T) {
+	watching(t, func(t *testing.T, m *saleMetrics, audits *fakeAudits) {
+		m.watch("hot")
+		for _, step := range []struct {
+			sale            string
+			remaining, sold int64
+			unwritten, want int64
+		}{
+			{"1", 100, 5, 0, 0},
+			{"1", 60, 45, 0, 0}, // 5 orders were made after the stock was read
+			{"1", 55, 43, 4, 0}, // and 2 of those that are not written
+			{"1", 60, 60, 0, 3}, // 43 orders, and 40 were taken from the stock
+			{"1", 40, 63, 0, 0}, // 60 orders were taken at least
+			{"1", 40, 63, 0, 3},
+			{"2", 100, 3, 0, 0}, // of another sale nothing is known yet
+			{"2", 100, 3, 0, 3},
+		} {
+			audits.answer.SaleID = step.sale
+			audits.answer.Stock = figures.Stock{Initial: 100, Remaining: step.remaining, Sold: step.sold, Unwritten: step.unwritten}
+			if got := m.current()["hot"].lost; got != step.want {
+				t.Errorf("%+v: %d units are lost", step, got)
+			}
+			time.Sleep(auditedEvery)
+		}
+	})
+}
+
+// However many items are asked for, few are audited: the last ones.
+func TestSaleMetricsAreOfFewItems(t *testing.T) {
+	watching(t, func(t *testing.T, m *saleMetrics, audits *fakeAudits) {
+		for i := range 10 * maxWatched {
+			m.watch(fmt.Sprint("item-", i))
+			m.watch("hot")
+		}
+		m.forget("item-199")
+		if found := m.current(); len(found) != maxWatched-1 || len(audits.made) != maxWatched-1 || audits.made["hot"] != 1 {
+			t.Errorf("%d items are shown and %d were audited, hot %d times", len(found), len(audits.made), audits.made["hot"])
+		}
+	})
+}
+
+// An audit that fails leaves no figure, and is counted.
+func TestFailedAuditLeavesNoFigure(t *testing.T) {
+	watching(t, func(t *testing.T, m *saleMetrics, audits *fakeAudits) {
+		audits.fail = errors.New("away")
+		m.watch("hot")
+		registry := prometheus.NewPedanticRegistry()
+		registry.MustRegister(m)
+		for name, want := range map[string]int{"oversell_sale_units": 0, "oversell_sale_audit_failures_total": 1} {
+			if n, err := testutil.GatherAndCount(registry, name); n != want || err != nil {
+				t.Errorf("%s: %d series, %v; want %d", name, n, err, want)
+			}
+		}
+		if n := testutil.ToFloat64(m.failures); n != 1 {
+			t.Errorf("%v failures, want 1", n)
+		}
+	})
+}
+
+// An item that another shop has deleted is forgotten. That is no failure.
+func TestDeletedItemIsForgotten(t *testing.T) {
+	watching(t, func(t *testing.T, m *saleMetrics, audits *fakeAudits) {
+		audits.fail = fmt.Errorf("auditing: %w", stock.ErrUnknownItem)
+		m.watch("hot")
+		m.current()
+		time.Sleep(auditedEvery)
+		m.current()
+		if n := testutil.ToFloat64(m.failures); n != 0 || audits.made["hot"] != 1 {
+			t.Errorf("%v failures of %d audits, want none of 1", n, audits.made["hot"])
+		}
+	})
+}

@@ -1,0 +1,62 @@
+package web
+
+import (
+	"net/http"
+
+	"github.com/gin-gonic/gin"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"oversell/internal/figures"
+	"oversell/internal/stock"
+)
+
+// deductRoute is the route of a deduct, as traces name it.
+const deductRoute = "/api/items/{sku}/deduct"
+
+// trace begins the span of a deduct and lets the purchase record its steps. The function that it
+// returns ends the span, after the reply, with a span in it for each step. The names are those
+// of OpenTelemetry's conventions for HTTP; no idempotency key or buyer is in them.
+//
+// The steps become spans when the request is over, because a purchase that nobody traces must
+// cost nothing. So a trace of a killed shop has none.
+func (a *API) trace(c *gin.Context, req *stock.Request) (ended func(outcome string, res stock.Result)) {
+	if a.cfg.Tracer == nil {
+		return func(string, stock.Result) {}
+	}
+	ctx := propagation.TraceContext{}.Extract(c.Request.Context(), propagation.HeaderCarrier(c.Request.Header))
+	about := []attribute.KeyValue{
+		attribute.String("http.request.method", http.MethodPost), attribute.String("http.route", deductRoute),
+		attribute.String("oversell.strategy", req.Strategy), attribute.Int64("oversell.quantity", req.Quantity),
+	}
+	if stock.CheckSKU(req.SKU) == nil { // a collector refuses all spans that come with a text that is not UTF-8
+		about = append(about, attribute.String("oversell.sku", req.SKU))
+	}
+	ctx, span := a.cfg.Tracer.Start(ctx, http.MethodPost+" "+deductRoute, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(about...))
+	if !span.IsRecording() { // the sampler has not chosen it
+		return func(string, stock.Result) { span.End() }
+	}
+	req.Steps = new(figures.Steps)
+	return func(outcome string, res stock.Result) {
+		steps, skipped := req.Steps.All()
+		for _, step := range steps {
+			_, child := a.cfg.Tracer.Start(ctx, step.Name, trace.WithTimestamp(step.From))
+			if stock.IsFailure(step.Err) {
+				child.SetStatus(codes.Error, step.Err.Error())
+			}
+			child.End(trace.WithTimestamp(step.To))
+		}
+		span.SetAttributes(attribute.Int("http.response.status_code", c.Writer.Status()), attribute.String("oversell.outcome", outcome),
+			attribute.Int("oversell.lock.attempts", res.Lock.Attempts), attribute.Int("oversell.lock.renewals", res.Lock.Renewals),
+			attribute.Bool("oversell.lock.lost", res.Lock.Lost))
+		if skipped > 0 {
+			span.SetAttributes(attribute.Int("oversell.steps_skipped", skipped))
+		}
+		if c.Writer.Status() >= http.StatusInternalServerError {
+			span.SetStatus(codes.Error, outcome)
+		}
+		span.End()
+	}
+}

@@ -1,0 +1,174 @@
+package web_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/redis/go-redis/v9"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"gorm.io/gorm"
+
+	"oversell/internal/backend/backendtest"
+	"oversell/internal/stock"
+	"oversell/internal/web"
+)
+
+// traced opens a site whose spans are recorded.
+func traced(t *testing.T, rdb redis.UniversalClient, db *gorm.DB, options ...sdktrace.TracerProviderOption) (*site, *tracetest.SpanRecorder) {
+	t.Helper()
+	recorder := tracetest.NewSpanRecorder()
+	provider := sdktrace.NewTracerProvider(append(options, sdktrace.WithSpanProcessor(recorder))...)
+	t.Cleanup(func() {
+		if err := provider.Shutdown(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+	return newSite(t, rdb, db, func(wc *web.Config, sc *stock.Config) { wc.Tracer = provider.Tracer("test") }), recorder
+}
+
+// split returns the span of the request and those of its steps, and checks that these are in it,
+// one after the other but for what is inside another.
+func split(t *testing.T, spans []sdktrace.ReadOnlySpan) (root sdktrace.ReadOnlySpan, steps []string) {
+	t.Helper()
+	if len(spans) == 0 {
+		t.Fatal("no spans")
+	}
+	root = spans[len(spans)-1] // ends last
+	for _, s := range spans[:len(spans)-1] {
+		if s.Parent().SpanID() != root.SpanContext().SpanID() || s.StartTime().Before(root.StartTime()) || s.EndTime().After(root.EndTime()) || s.EndTime().Before(s.StartTime()) {
+			t.Errorf("%s is not in the span of the request", s.Name())
+		}
+		steps = append(steps, s.Name())
+	}
+	return root, steps
+}
+
+func attributes(span sdktrace.ReadOnlySpan) map[attribute.Key]string {
+	all := make(map[attribute.Key]string)
+	for _, a := range span.Attributes() {
+		all[a.Key] = a.Value.String()
+	}
+	return all
+}
+
+// The steps of a purchase are spans in the span of its request, whatever the stock is guarded by.
+func TestDeductIsTraced(t *testing.T) {
+	backendtest.Each(t, func(t *testing.T, rdb redis.UniversalClient, db *gorm.DB) {
+		s, recorder := traced(t, rdb, db)
+		for strategy, want := range map[string]string{
+			"v8_fenced":  "look join wait acquire read work write order release",
+			"local":      "look join wait read work write order release",
+			"lua_batch":  "look join work wait take order",
+			"lua_stream": "look join work wait take",
+		} {
+			recorder.Reset()
+			sku := s.put(t, 1)
+			res := s.ask(http.MethodPost, "/api/items/"+sku+"/deduct?strategy="+strategy, `{"quantity":1}`,
+				"traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+			if res.Code/100 != 2 {
+				t.Fatalf("%s: %d %s", strategy, res.Code, res.Body)
+			}
+			root, steps := split(t, recorder.Ended())
+			if got := strings.Join(steps, " "); got != want {
+				t.Errorf("%s: the steps are %s, want %s", strategy, got, want)
+			}
+			if id := root.SpanContext().TraceID().String(); id != "0af7651916cd43dd8448eb211c80319c" || root.Parent().SpanID().String() != "b7ad6b7169203331" {
+				t.Errorf("%s: the trace is %s, and not the client's", strategy, id)
+			}
+			about := attributes(root)
+			if about["oversell.strategy"] != strategy || about["oversell.sku"] != sku || about["http.response.status_code"] != fmt.Sprint(res.Code) {
+				t.Errorf("%s: %v", strategy, about)
+			}
+		}
+	})
+}
+
+// Being sold out is no error, and a backend that is away is one, in the step in which it was
+// found out.
+func TestErrorsAreInTraces(t *testing.T) {
+	rdb := backendtest.DialRedis(t, backendtest.Redis(t, "embedded"))
+	s, recorder := traced(t, rdb, backendtest.DialDatabase(t, backendtest.Database(t, "embedded")))
+	path := "/api/items/" + s.put(t, 0) + "/deduct?strategy=v8_fenced"
+	wantProblem(t, s.ask(http.MethodPost, path, `{"quantity":1}`), http.StatusConflict, "sold_out")
+	root, _ := split(t, recorder.Ended())
+	if root.Status().Code == codes.Error || slices.ContainsFunc(recorder.Ended(), failed) || attributes(root)["oversell.outcome"] != "sold_out" {
+		t.Errorf("sold out: %v, %v", root.Status(), root.Attributes())
+	}
+	if err := rdb.Close(); err != nil {
+		t.Fatal(err)
+	}
+	recorder.Reset()
+	wantProblem(t, s.ask(http.MethodPost, path, `{"quantity":1}`), http.StatusServiceUnavailable, "backend")
+	root, steps := split(t, recorder.Ended())
+	if root.Status().Code != codes.Error || len(steps) == 0 || !failed(recorder.Ended()[len(steps)-1]) {
+		t.Errorf("away: %v after %v", root.Status(), steps)
+	}
+}
+
+func failed(s sdktrace.ReadOnlySpan) bool { return s.Status().Code == codes.Error }
+
+// A path that is not UTF-8 is in no span: a collector would refuse all spans that came with it.
+func TestBadPathIsInNoSpan(t *testing.T) {
+	rdb := backendtest.DialRedis(t, backendtest.Redis(t, "embedded"))
+	s, recorder := traced(t, rdb, backendtest.DialDatabase(t, backendtest.Database(t, "embedded")))
+	wantProblem(t, s.ask(http.MethodPost, "/api/items/%ff%fe/deduct?strategy=none", `{"quantity":1}`), http.StatusBadRequest, "invalid")
+	for _, span := range recorder.Ended() {
+		for key, value := range attributes(span) {
+			if !utf8.ValidString(value) {
+				t.Errorf("%s of %s is %q", key, span.Name(), value)
+			}
+		}
+		if status := span.Status().Description; !utf8.ValidString(status) {
+			t.Errorf("the status of %s is %q", span.Name(), status)
+		}
+	}
+	if len(recorder.Ended()) == 0 {
+		t.Error("no span")
+	}
+}
+
+// The sampler decides, and an unsampled purchase records no steps.
+func TestUnsampledDeductHasNoSpans(t *testing.T) {
+	rdb := backendtest.DialRedis(t, backendtest.Redis(t, "embedded"))
+	s, recorder := traced(t, rdb, backendtest.DialDatabase(t, backendtest.Database(t, "embedded")), sdktrace.WithSampler(sdktrace.NeverSample()))
+	if res := s.ask(http.MethodPost, "/api/items/"+s.put(t, 1)+"/deduct?strategy=local", `{"quantity":1}`); res.Code != http.StatusOK {
+		t.Fatalf("%d %s", res.Code, res.Body)
+	}
+	if spans := recorder.Ended(); len(spans) != 0 {
+		t.Errorf("%d spans", len(spans))
+	}
+}
+
+// BenchmarkTraced sells with no tracer, with one whose sampler chooses nothing, and with one that
+// records every purchase and drops it then.
+//
+//	go test -run xxx -bench Traced -count 5 ./internal/web
+func BenchmarkTraced(b *testing.B) {
+	for _, bb := range []struct {
+		name    string
+		sampler sdktrace.Sampler
+	}{{"off", nil}, {"unsampled", sdktrace.NeverSample()}, {"on", sdktrace.AlwaysSample()}} {
+		b.Run(bb.name, func(b *testing.B) {
+			s := embeddedSite(b, func(wc *web.Config, _ *stock.Config) {
+				if bb.sampler != nil {
+					wc.Tracer = sdktrace.NewTracerProvider(sdktrace.WithSampler(bb.sampler)).Tracer("bench")
+				}
+			})
+			path := "/api/items/" + s.put(b, stock.MaxStock) + "/deduct?strategy=local"
+			b.ReportAllocs()
+			for b.Loop() {
+				if res := s.ask(http.MethodPost, path, `{"quantity":1}`); res.Code != http.StatusOK {
+					b.Fatalf("%d %s", res.Code, res.Body)
+				}
+			}
+		})
+	}
+}

@@ -6,14 +6,17 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/peterbourgon/ff/v3"
 
+	"oversell/internal/backend"
 	"oversell/internal/bench"
 	"oversell/internal/bench/chaos"
 	"oversell/internal/bench/holdsale"
+	"oversell/internal/bench/items"
 	"oversell/internal/catalog"
 	"oversell/internal/guard"
 	"oversell/internal/lockbench"
@@ -27,18 +30,22 @@ under each condition: calm, slow holders, crashes, and so on.
 
 Usage: bench [flags]
        bench compare OLD.json [NEW.json]
+       bench growth FILE.json...
+       bench audit [-told FILE] URL
 
 Examples:
   go run ./bench                                     everything, on embedded backends
   go run ./bench -strategies none,v6_watchdog -conditions calm
   go run ./bench -requests 5000 -stock 5000 -strategies watch,v6_watchdog -conditions calm
+  go run ./bench -items 1000 -skew zipf:1.1 -requests 20000 -strategies v6_watchdog,v9_cohort
+                                                     a thousand items, some wanted by many and most by few
   go run ./bench -rate 500 -duration 10s -stock 2000 -conditions calm
                                                      500 buyers a second, without waiting for earlier replies
   go run ./bench -strategies v1,v2,h3 -conditions crash   short names, of v1_setnx, v2_ttl and h3_claim
   go run ./bench -strategies v8_fenced -conditions pause -unfenced
                                                      fencing tokens that the stock does not check
-  go run ./bench -db local -strategies sql_conditional,sql_version,sql_for_update,sql_get_lock
-                                                     conditional updates and row locks, on a private MariaDB or MySQL
+  go run ./bench -db local -strategies sql_conditional,sql_version,sql_for_update,sql_get_lock,sql_units
+                                                     conditional updates, row locks and a row per unit, on a private MariaDB or MySQL
   go run ./bench -keeper database -strategies v6_watchdog,v9_cohort
                                                      locks, with the stock in the database
   go run ./bench -redis local -conditions failover -strategies v6_watchdog,v9_cohort,redlock
@@ -67,6 +74,7 @@ Examples:
   go run ./bench -html report.html                   the report with plots, for a browser
   go run ./bench -repeat 6 -json new.json            six runs of each row, with medians and intervals
   go run ./bench compare old.json new.json           what changed, and what is noise (compare -h)
+  go run ./bench growth grow-*.json                  how the cost of a sale grows with shops (growth -h)
 
 Conditions:
   calm       no fault
@@ -93,7 +101,7 @@ const envPrefix = "OVERSELL"
 
 // texts are the flags that are parsed later: names and lists.
 type texts struct {
-	workload, strategies, conditions, retry, keys, keeper, targets, faults, seam string
+	workload, strategies, conditions, retry, keys, keeper, targets, faults, seam, skew string
 
 	stages []string // of holds, beside strategies of another workload
 }
@@ -128,6 +136,9 @@ func parse(args []string) (options, error) {
 			return o, flag.ErrHelp
 		}
 		return o, fmt.Errorf("%w (-h shows what is allowed)", err)
+	}
+	if given(fs, "items") && o.Items == 0 {
+		return o, errors.New("-items is 0 (-h shows what is allowed)")
 	}
 	if fs.NArg() > 0 {
 		return o, fmt.Errorf("%q is not a flag (-h lists them)", fs.Arg(0))
@@ -199,6 +210,9 @@ func checkRate(fs *flag.FlagSet, o options) error {
 		if given(fs, name) && zero {
 			return fmt.Errorf("-%s is 0 (-h shows what is allowed)", name)
 		}
+		if given(fs, name) && o.Rate == 0 && name == "in-flight" && o.Items > 1 {
+			continue // it is the number of connections
+		}
 		if given(fs, name) && o.Rate == 0 {
 			return fmt.Errorf("-%s needs -rate", name)
 		}
@@ -221,7 +235,7 @@ func shown(fs *flag.FlagSet) []string {
 		case "token", "target":
 			value = "…"
 		case "redis", "db", "redlock", "etcd", "zookeeper":
-			if value != "embedded" && value != "local" {
+			if !backend.StartsRedis(value) {
 				value = "…"
 			}
 		}
@@ -233,7 +247,7 @@ func shown(fs *flag.FlagSet) []string {
 // flags declares the flags.
 func flags(o *options, t *texts) *flag.FlagSet {
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
-	fs.StringVar(&o.redis, "redis", "embedded", "Redis `SERVER`: embedded, local, or redis://, rediss://, redis+sentinel:// with one address, or several for a cluster")
+	fs.StringVar(&o.redis, "redis", "embedded", "Redis `SERVER`: embedded, local, local:cluster, which starts three primaries and three replicas, or redis://, rediss://, redis+sentinel:// with one address, or several for a cluster")
 	fs.StringVar(&o.db, "db", "embedded", "`DATABASE`: embedded, local, sqlite:FILE, or user:password@tcp(host:port)/name")
 	fs.StringVar(&o.servers.Redlock, "redlock", "", "`NODES` of redlock: embedded or local, which start five, or addresses separated by commas (default local with -redis local, else embedded)")
 	fs.StringVar(&o.servers.Etcd, "etcd", "embedded", "etcd `SERVER`: embedded, or http://host:port")
@@ -241,16 +255,18 @@ func flags(o *options, t *texts) *flag.FlagSet {
 	fs.IntVar(&o.Requests, "requests", 5000, "number of concurrent `REQUESTS`")
 	fs.IntVar(&o.Rate, "rate", 0, "`REQUESTS` per second, sent at this rate without waiting for earlier replies, instead of all at once")
 	fs.DurationVar(&o.Duration, "duration", 0, "`TIME` for which requests are sent at the -rate (default 10s)")
-	fs.IntVar(&o.InFlight, "in-flight", 0, "most `REQUESTS` in flight at a -rate; further ones are dropped (default 1000)")
-	fs.Int64Var(&o.Stock, "stock", 1000, "`UNITS` of the item on sale")
+	fs.IntVar(&o.InFlight, "in-flight", 0, "most `REQUESTS` in flight; at a -rate further ones are dropped (default 1000), in a burst for many -items they wait (default "+strconv.Itoa(bench.ItemsInFlight)+", if the open files allow them)")
+	fs.Int64Var(&o.Stock, "stock", 1000, "`UNITS` on sale; with -items of all items together, each with an equal share")
+	fs.IntVar(&o.Items, "items", 1, "`NUMBER` of items on sale, each with its own share of the -stock, its own audit and its own verdict; the row has the worst of them")
+	fs.StringVar(&t.skew, "skew", items.Skew{}.String(), "`SKEW` of who buys which of the -items, drawn by -seed: uniform, or zipf:S, where item k is wanted in proportion to 1/k^S, such as zipf:1.1")
 	fs.IntVar(&o.Instances, "instances", 2, "`NUMBER` of shops, each in its own process")
 	fs.StringVar(&t.workload, "workload", string(catalog.Deduct), "`WORKLOAD`: deduct buys the item, cache reads it through a cold cache that takes 100ms to fill, lock has no shop: many contenders take one lock, hold is a sale whose buyers hold a unit and pay later; without the flag hold follows deduct, with "+fmt.Sprint(holdsale.DefaultBuyers)+" buyers, "+fmt.Sprint(holdsale.DefaultStock)+" units and a ttl of "+holdsale.DefaultTTL.String())
 	fs.StringVar(&t.strategies, "strategies", "", strategiesUsage(o.Catalog))
 	fs.StringVar(&t.conditions, "conditions", "", "`CONDITIONS`, separated by commas: calm,slow,late,crash,pause,partition,failover,chaos (default calm,slow,crash,pause, as far as possible)")
-	fs.Uint64Var(&o.Seed, "seed", 1, "`SEED` for the faults of condition chaos; each run of -repeat takes the next one")
+	fs.Uint64Var(&o.Seed, "seed", 1, "`SEED` for the faults of condition chaos, where each run of -repeat takes the next one, and for who buys which of several -items, the same in all rows")
 	fs.StringVar(&t.seam, "seam", "", seamUsage())
 	fs.StringVar(&t.faults, "faults", "", "`KINDS` of faults for condition chaos, separated by commas (default all that the servers allow)")
-	fs.DurationVar(&o.TTL, "ttl", bench.DefaultTTL, "lease of a lock")
+	fs.DurationVar(&o.TTL, "ttl", bench.DefaultTTL, "lease of a lock; with several -items the default is "+bench.ItemsTTL.String())
 	fs.DurationVar(&o.Work, "work", defaultWork, "`TIME` that a holder works between reading the stock and writing it")
 	fs.DurationVar(&o.Wait, "wait", 0, "longest `TIME` to wait for a lock; 0: long enough for every holder's turn, at least 10s")
 	fs.StringVar(&t.retry, "retry", "line", "waiting `POLICY`: line[:DELAY], fixed[:DELAY], backoff[:MIN-MAX], recursive[:DELAY]")
@@ -290,6 +306,9 @@ func (o *options) interpret(fs *flag.FlagSet, t texts) (err error) {
 	if o.Repeat == 0 {
 		return fmt.Errorf("-repeat is 0, and must be 1 to %d", bench.MaxRepeat)
 	}
+	if o.Items > 1 && !given(fs, "ttl") {
+		o.TTL = bench.ItemsTTL
+	}
 	if slices.Contains(split(t.conditions), string(catalog.Chaos)) {
 		if err := o.chaos(fs, t); err != nil {
 			return err
@@ -297,6 +316,9 @@ func (o *options) interpret(fs *flag.FlagSet, t texts) (err error) {
 	}
 	if err := checkRate(fs, *o); err != nil {
 		return err
+	}
+	if o.Skew, err = items.Parse(t.skew); err != nil {
+		return fmt.Errorf("-skew: %w", err)
 	}
 	o.Keys, o.Targets = bench.Keys(t.keys), split(t.targets)
 	if i := slices.IndexFunc(split(t.strategies), func(name string) bool { return slices.Contains(catalog.HoldNames(), name) }); i >= 0 {
@@ -329,8 +351,11 @@ func (o *options) interpret(fs *flag.FlagSet, t texts) (err error) {
 	if o.redis != "embedded" && o.redis != "local" {
 		cfg.RedisURL = o.redis
 	}
-	if o.redis == "local" {
-		cfg.Failovers = struct{ bench.Failovers }{} // a placeholder: it is started if it is needed
+	switch o.redis { // placeholders: they are started if they are needed
+	case "local":
+		cfg.Failovers = struct{ bench.Failovers }{}
+	case localCluster:
+		cfg.Failovers = struct{ bench.ClusterFailovers }{}
 	}
 	if chaos.CheckSpecs(o.redis, o.db) == nil {
 		cfg.Chaos = new(chaos.Servers) // likewise

@@ -70,6 +70,13 @@ func TestBadFlagsAreSaidInOneLine(t *testing.T) {
 		{"-token x", "-token needs -target"},
 		{"-strategies all,none", "all excludes other names"},
 		{"-conditions failover", "needs a Redis with replicas that the bench starts: -redis local"},
+		{"-redis redis://a:1,b:2 -conditions failover", "condition failover needs a Redis with replicas that the bench starts: -redis local or local:cluster"},
+		{"-redis local:cluster -conditions failover -strategies v6_wait_one", "strategy v6_wait_one needs a Redis with two replicas: -redis local -conditions failover"},
+		{"-redis local:cluster -conditions failover -strategies lua_stream -accept-replicas 1", "which a cluster of the bench has not: -redis local"},
+		{"-redis local:cluster -conditions partition", "condition partition needs a Redis whose connections can be relayed (embedded, local or redis://host:port): not a single Redis without TLS"},
+		{"-redis local:cluster -conditions chaos", "it needs servers that the bench starts, embedded or local"},
+		{"-redis local:cluster -strategies v6_wait_one", "strategy v6_wait_one needs a Redis with two replicas: -redis local -conditions failover"},
+		{"-redis local:clusters", "want embedded, local, local:cluster, redis://"},
 		{"-redis local -strategies v6_wait_one", "-redis local -conditions failover"},
 		{"-redlock a:1,b:2 -strategies redlock", "names 2 nodes, and must name 3 at least"},
 		{"-redlock 127.0.0.1:1,127.0.0.1:2,127.0.0.1:3 -strategies redlock", "unreachable"},
@@ -168,7 +175,7 @@ func TestExamplesOfTheHelp(t *testing.T) {
 		if len(args) == 0 {
 			continue // everything is the default
 		}
-		if args[0] == compareArg {
+		if args[0] == compareArg || args[0] == growthArg {
 			continue // no flags, but files
 		}
 		if _, err := parse(args); err != nil {
@@ -243,5 +250,50 @@ func TestReportThatCannotBeWrittenIsSaidAtOnce(t *testing.T) {
 	got := try(t, "-json", filepath.Join(t.TempDir(), "no", "such", "folder"))
 	if got.code != exitFailed || !strings.HasPrefix(got.stderr, "bench: -json: ") || time.Since(begun) > 20*time.Second {
 		t.Errorf("exit code %d after %v: %s", got.code, time.Since(begun), got.stderr)
+	}
+}
+
+// Flags of several items that have no meaning are refused in one line.
+func TestItemsAreRefusedWhereThereIsOne(t *testing.T) {
+	for args, want := range map[string]string{
+		"-items 0":                                   "-items is 0",
+		"-items -1":                                  "-1 items; allowed: 1 to 10000",
+		"-items 10001 -stock 20000":                  "allowed: 1 to 10000",
+		"-items 10 -stock 9":                         "9 units of 10 items",
+		"-items 10 -skew zipf:0":                     "zipf:S with an exponent S over 0",
+		"-skew zipf:1.1":                             "-skew has no effect here: it is for several -items",
+		"-items 2 -workload lock":                    "-items has no effect with -workload lock",
+		"-items 2 -workload hold":                    "-items has no effect with -workload hold",
+		"-items 2 -workload cache":                   "2 items with workload cache, which has one",
+		"-items 2 -conditions chaos":                 "2 items under condition chaos, which sells one",
+		"-items 2 -strategies none,h3_claim":         "h3_claim is of workload hold: it sells one item",
+		"-items 2 -strategies lua_stream -seam all":  "2 items with seams",
+		"-items 10000 -stock 10000 -repeat 100":      "allowed: 1000000 in all rows together",
+		"-in-flight 10":                              "-in-flight needs -rate",
+		"-items 2 -in-flight 20001 -strategies none": "20001 requests in flight; allowed: 1 to 20000",
+	} {
+		_, err := parse(strings.Fields(args))
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v, want %q", args, err, want)
+		}
+	}
+	o, err := parse(strings.Fields("-items 100 -skew zipf:1.1 -seed 7"))
+	if err != nil || o.Items != 100 || o.Skew.String() != "zipf:1.1" || o.Seed != 7 || o.hold != nil {
+		t.Errorf("%d items, skew %s, seed %d, a sale by holds beside: %t, %v", o.Items, o.Skew, o.Seed, o.hold != nil, err)
+	}
+}
+
+func TestLeaseDependsOnTheNumberOfItems(t *testing.T) {
+	for args, want := range map[string]time.Duration{
+		"":                   bench.DefaultTTL,
+		"-items 1":           bench.DefaultTTL,
+		"-items 10":          bench.ItemsTTL,
+		"-items 10 -ttl 1s":  time.Second,
+		"-items 10 -ttl 10s": 10 * time.Second,
+	} {
+		o, err := parse(strings.Fields("-redis embedded -db embedded " + args))
+		if err != nil || o.TTL != want {
+			t.Errorf("%q: a ttl of %v and error %v, want %v", args, o.TTL, err, want)
+		}
 	}
 }

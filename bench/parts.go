@@ -59,6 +59,8 @@ func (o *options) addHolds(fs *flag.FlagSet, t texts) error {
 	switch {
 	case len(o.Targets) > 0:
 		why = errors.New("it needs shops that the bench starts")
+	case o.Items > 1:
+		why = errors.New("it sells one item, and -items says several")
 	case o.Rate > 0:
 		why = errors.New("its buyers do not come at a -rate")
 	default:
@@ -138,6 +140,13 @@ func runParts(ctx context.Context, parts []part, p bench.Progress) (rows []repor
 		}
 	}
 	return rows, nil
+}
+
+// Step is part of bench.Stepper.
+func (p partOf) Step(doing string, left func() int64) {
+	if s, ok := p.Progress.(bench.Stepper); ok {
+		s.Step(doing, left)
+	}
 }
 
 // partOf counts the rows of a part among those of all parts.

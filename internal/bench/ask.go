@@ -61,7 +61,7 @@ func (b *runner) refused(ctx context.Context, cfg Config, row report.Row) error 
 			continue
 		}
 		for _, target := range b.targets {
-			said, err := b.admin.refusal(ctx, cfg.requests(row.Strategy, b.skus[len(b.skus)-1]), target)
+			said, err := b.admin.refusal(ctx, cfg.requests(row.Strategy, func(int) string { return b.skus[len(b.skus)-1] }), target)
 			if err != nil {
 				return err
 			}

@@ -238,8 +238,8 @@ func (r *chaosRow) row(t *tally, found *report.Chaos) report.Row {
 	sold := figures.Stock{
 		Initial: r.cfg.Stock, Remaining: found.Remaining, Sold: found.Sold, Orders: found.Sold, Duplicates: found.Duplicates,
 	}
-	one := &run{cfg: r.cfg, strategy: r.strategy, cond: catalog.Chaos, sku: r.sku}
-	o := outcome{tally: t, wall: time.Since(t.start), sent: found.Sent, audit: web.Audit{Audit: stock.Audit{Stock: sold}}}
+	one := &run{cfg: r.cfg, strategy: r.strategy, cond: catalog.Chaos, skus: []string{r.sku}}
+	o := outcome{tally: t, told: make([]figures.Told, 1), wall: time.Since(t.start), sent: found.Sent, audits: []web.Audit{{Audit: stock.Audit{Stock: sold}}}}
 	o.open = &report.Open{
 		Planned: found.Planned, Sent: found.Sent, Dropped: found.Dropped, AchievedRate: float64(found.Sent) / r.cfg.Duration.Seconds(),
 		ServiceP50: t.service.ms(50), ServiceP99: t.service.ms(99), ServiceMax: t.service.ms(100),

@@ -18,6 +18,7 @@ import (
 
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/bench/chaos"
+	"oversell/internal/bench/items"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/guard"
@@ -59,13 +60,20 @@ type Config struct {
 	Seams      []string      // at which condition crash kills processes, in one row; default in the work of a holder
 	ID         string        // unique among benches; default random
 
+	// Items is how many items are on sale; default 1. They share Stock equally. Each buyer
+	// wants one of them, drawn by Seed as Skew says.
+	Items int
+	Skew  items.Skew
+
 	// Rate makes it an open load: so many requests per second for Duration, at most
-	// InFlight of them at once. Requests is then set to their number.
+	// InFlight of them at once. Requests is then set to their number. Without a rate InFlight
+	// is for several Items: so many connections there are, over which the requests go one
+	// after the other; default 2,000, or fewer if the files that may be open do not allow them.
 	Rate     int
 	Duration time.Duration // default 10 s
-	InFlight int           // default 1,000
+	InFlight int           // default 1,000 at a Rate
 
-	TTL    time.Duration // lease of a lock; default 1 s
+	TTL    time.Duration // lease of a lock; default 1 s, or 6 s with several Items
 	Work   time.Duration // how long a holder works
 	Wait   time.Duration // longest wait for a lock; default long enough for every turn
 	Policy guard.Policy  // how to wait for a lock
@@ -102,8 +110,10 @@ type Config struct {
 // Defaults of a Config.
 const (
 	DefaultTTL      = time.Second
+	ItemsTTL        = 6 * time.Second  // default TTL with several items, see defaultTTL
 	DefaultDuration = 10 * time.Second // of an open load
 	DefaultInFlight = 1000             // of an open load
+	ItemsInFlight   = 2000             // of a burst for several items, see Config.defaultInFlight
 )
 
 // Bounds of a Config.
@@ -123,6 +133,7 @@ const (
 const (
 	minimumWait = 10 * time.Second
 	perTurn     = 10 * time.Millisecond // for one holder's turn, besides its work
+	perBuyer    = 2 * time.Millisecond  // of many items, with a turn or not
 
 	// Open files that a shop's connections to an embedded Redis take in the bench's
 	// process, with a reserve, and those of the bench itself. Each request takes one more.
@@ -142,11 +153,15 @@ func (c Config) WithDefaults() Config {
 		c = c.defaultsForChaos()
 	}
 	c.Repeat = cmp.Or(c.Repeat, 1)
-	c.TTL = cmp.Or(c.TTL, DefaultTTL)
+	c.Items = cmp.Or(c.Items, 1)
+	c.TTL = cmp.Or(c.TTL, c.defaultTTL())
 	if c.Rate > 0 {
 		c.Duration = cmp.Or(c.Duration, DefaultDuration)
 		c.InFlight = cmp.Or(c.InFlight, DefaultInFlight)
 		c.Requests = int(c.Duration * time.Duration(c.Rate) / time.Second)
+	}
+	if n := c.defaultInFlight(); c.many() && c.Rate == 0 && c.InFlight == 0 && n < c.Requests {
+		c.InFlight = n
 	}
 	c.Wait = cmp.Or(c.Wait, c.defaultWait())
 	if c.ID == "" {
@@ -169,7 +184,11 @@ func (c Config) defaultWait() time.Duration {
 	for _, condition := range c.Conditions {
 		delay = max(delay, time.Duration(c.shops())*c.delay(condition))
 	}
-	return max(minimumWait, time.Duration(turns)*(c.Work+perTurn)) + delay
+	wait := max(minimumWait, time.Duration(turns)*(c.Work+perTurn)) + delay
+	if c.many() { // hundreds of items at once keep the shops busy until the last buyer is refused
+		wait += time.Duration(c.Requests) * perBuyer
+	}
+	return wait
 }
 
 // turns is how many holders have work to do if the guard holds. A cold key is loaded only
@@ -214,6 +233,8 @@ func (c Config) Check() error {
 		return invalid("%s of an accepted order; allowed: 0 to %d", report.Plural(c.Replicas, "replica"), maxReplicas)
 	case c.Replicas > 0 && len(c.Targets) == 0 && c.RedisURL == "" && (c.Failovers == nil || !slices.Contains(c.Conditions, catalog.Failover)):
 		return invalid("replicas of accepted orders need a Redis with replicas: -redis local -conditions %s, or your own", catalog.Failover)
+	case c.Replicas > 0 && c.onCluster() && slices.Contains(c.Conditions, catalog.Failover):
+		return invalid("replicas of accepted orders under %s need a second replica, which a cluster of the bench has not: -redis local", catalog.Failover)
 	case len(c.Strategies) == 0:
 		return invalid("no strategy")
 	case len(c.Conditions) == 0:
@@ -246,6 +267,9 @@ func (c Config) Check() error {
 			return err
 		}
 	}
+	if err := c.checkItems(); err != nil {
+		return err
+	}
 	if err := c.checkSeams(); err != nil {
 		return err
 	}
@@ -272,7 +296,7 @@ func (c Config) checkStrategy(s catalog.Strategy) error {
 		return invalid("strategy %s needs its stock in Redis, and -keeper is %s", s.Name, c.Keeper)
 	case c.Keeper == stock.InRedis && s.InDatabase():
 		return invalid("strategy %s needs its stock in the database, and -keeper is %s", s.Name, c.Keeper)
-	case s.Needs == catalog.NeedsReplicas && len(c.Targets) == 0 && (c.Failovers == nil || !slices.Contains(c.Conditions, catalog.Failover)):
+	case s.Needs == catalog.NeedsReplicas && len(c.Targets) == 0 && (c.Failovers == nil || c.onCluster() || !slices.Contains(c.Conditions, catalog.Failover)):
 		return invalid("strategy %s needs a Redis with two replicas: -redis local -conditions %s", s.Name, catalog.Failover)
 	case s.NeedsMySQL() && strings.HasPrefix(c.DBURL, "sqlite:"):
 		return invalid("strategy %s needs MySQL or MariaDB: -db local, or your own", s.Name)
@@ -297,8 +321,10 @@ func (c Config) checkOpen() error {
 		return invalid("a rate of %d a second; allowed: 1 to %d", c.Rate, MaxRate)
 	case c.Rate == 0 && c.Duration != 0:
 		return invalid("a duration of %v without a rate", c.Duration)
-	case c.Rate == 0 && c.InFlight != 0:
+	case c.Rate == 0 && c.InFlight != 0 && !c.many():
 		return invalid("a limit of %d requests in flight without a rate", c.InFlight)
+	case c.Rate == 0 && (c.InFlight < 0 || c.InFlight > MaxInFlight):
+		return invalid("%d requests in flight; allowed: 1 to %d", c.InFlight, MaxInFlight)
 	case c.Rate == 0:
 		return nil
 	case c.Workload != catalog.Deduct:
@@ -336,7 +362,7 @@ func (c Config) checkConditions() error {
 			return invalid("condition %s needs shops that the bench starts; with -target only %s is allowed", condition, catalog.Calm)
 		}
 		if condition == catalog.Failover && c.Failovers == nil {
-			return invalid("condition %s needs a Redis with replicas that the bench starts: -redis local", condition)
+			return invalid("condition %s needs a Redis with replicas that the bench starts: -redis local or local:cluster", condition)
 		}
 		if of := c.forCondition(condition).WithDefaults(); condition == catalog.Failover && of.Duration < leastFailover {
 			return invalid("a duration of %v; condition %s takes at least %v", of.Duration, condition, leastFailover)
@@ -367,15 +393,23 @@ func (c Config) checkFiles() error {
 	if c.Rate > 0 {
 		connections, what, less = 2*c.InFlight, "connections", "-in-flight" // half of them may be idle
 	}
-	perShop := filesPerShop
-	if slices.Contains(c.Conditions, catalog.Partition) || c.chaotic() {
-		perShop *= 3 // each connection goes through a relay with two ends
+	if c.takesTurns() {
+		connections, less = c.InFlight, "-in-flight"
 	}
-	need := uint64(connections + c.shops()*perShop + filesForSelf)
+	need := uint64(connections + c.filesBeside())
 	if limit, ok := openFilesLimit(); ok && limit < need {
 		return invalid("%d %s need %d open files, and the limit is %d; raise it with `ulimit -n %d`, or use fewer %s", connections, what, need, limit, need, less)
 	}
 	return nil
+}
+
+// filesBeside are the files that are open besides the connections of requests.
+func (c Config) filesBeside() int {
+	perShop := filesPerShop
+	if slices.Contains(c.Conditions, catalog.Partition) || c.chaotic() {
+		perShop *= 3 // each connection goes through a relay with two ends
+	}
+	return c.shops()*perShop + filesForSelf
 }
 
 // DefaultStrategies returns those that have to do with the workload, without the
@@ -420,6 +454,12 @@ func (c Config) Manifest(redis, db string) report.Manifest {
 	}
 	if c.Rate > 0 {
 		m.Rate, m.Duration, m.InFlight = c.Rate, c.Duration.String(), c.InFlight
+	}
+	if c.many() {
+		m.Items, m.Skew, m.Seed = c.Items, c.Skew.String(), c.Seed
+	}
+	if c.takesTurns() {
+		m.InFlight = c.InFlight
 	}
 	if len(c.Targets) == 0 {
 		m.TTL, m.Work, m.Wait, m.Retry = c.TTL.String(), c.Work.String(), c.Wait.String(), c.Policy.String()

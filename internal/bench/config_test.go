@@ -101,3 +101,33 @@ func TestDefaultWaitIsEnoughForEverybodysTurn(t *testing.T) {
 		}
 	}
 }
+
+// A crowd that buys many items at once delays renewals by more than a short lease.
+func TestManyItemsHaveALongerLease(t *testing.T) {
+	for _, tt := range []struct {
+		items     int
+		set, want time.Duration
+	}{{1, 0, bench.DefaultTTL}, {2, 0, bench.ItemsTTL}, {1000, 0, bench.ItemsTTL}, {1000, time.Second, time.Second}} {
+		cfg := against()
+		cfg.Items, cfg.TTL = tt.items, tt.set
+		if got := cfg.WithDefaults().TTL; got != tt.want {
+			t.Errorf("%d items with a ttl of %v: the ttl is %v, want %v", tt.items, tt.set, got, tt.want)
+		}
+	}
+}
+
+// A burst for several items is not sent all at once: its buyers do not leave when one item is sold out.
+func TestBurstForItemsIsBounded(t *testing.T) {
+	for _, tt := range []struct{ items, requests, inFlight, want int }{
+		{1000, 20_000, 0, bench.ItemsInFlight},
+		{1000, 20_000, 300, 300},
+		{1000, 1000, 0, 0}, // each has its own connection
+		{1, 5000, 0, 0},
+	} {
+		cfg := against()
+		cfg.Items, cfg.Requests, cfg.InFlight = tt.items, tt.requests, tt.inFlight
+		if got := cfg.WithDefaults().InFlight; got != tt.want {
+			t.Errorf("%d requests for %d items: %d in flight, want %d", tt.requests, tt.items, got, tt.want)
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"oversell/internal/backend/lockservers/lockserverstest"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
+	"oversell/internal/proc"
 	"oversell/internal/stock"
 )
 
@@ -18,12 +19,16 @@ func TestDatabaseHoldsUnderEveryCondition(t *testing.T) {
 	cfg := config(t, "local")
 	cfg.TTL = shortTTL
 	cfg.Conditions = []catalog.Condition{catalog.Calm, catalog.Slow, catalog.Late, catalog.Crash, catalog.Pause}
-	cfg.Strategies = []string{"sql_conditional", "sql_version", "sql_for_update", "sql_get_lock"}
+	cfg.Strategies = []string{"sql_conditional", "sql_version", "sql_for_update", "sql_get_lock", "sql_units"}
 	rows := run(t, cfg)
 	checkExpected(t, rows)
 	for name, row := range rows {
 		if row.Oversold != 0 || row.LostUpdates != 0 || row.Keeper != stock.InDatabase {
 			t.Errorf("%s: oversold %d, lost %d, stock in %s", name, row.Oversold, row.LostUpdates, row.Keeper)
+		}
+		// More than all connections of both pools for the whole run cannot be.
+		if most := 64 * row.Wall / float64(row.Sold); proc.LiveWords && (row.ConnectionTime == nil || *row.ConnectionTime <= 0 || *row.ConnectionTime > most) {
+			t.Errorf("%s: connections for %v ms a sale, want some and at most %.1f", name, row.ConnectionTime, most)
 		}
 	}
 }

@@ -11,9 +11,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-
-	"oversell/internal/catalog"
-	"oversell/internal/proc"
 )
 
 // fleet is the instances of a bench.
@@ -129,6 +126,18 @@ func (f *fleet) inside() (n int64, ok bool) {
 	return n, ok && !slices.ContainsFunc(read, func(i *instance) bool { return !i.running() })
 }
 
+// held is for how long connections to the database were out of the pools of all instances in
+// this row, those that were killed included; false if it was not measured.
+func (f *fleet) held() (sum time.Duration, ok bool) {
+	for _, i := range f.members {
+		if i.gauge == nil {
+			return 0, false
+		}
+		sum += i.gauge.held()
+	}
+	return sum, true
+}
+
 // stalled is the longest stall of an instance in this row that was not injected.
 func (f *fleet) stalled() time.Duration {
 	var longest time.Duration
@@ -190,14 +199,16 @@ func (f *fleet) inject(ctx context.Context, fault func(i *instance) error) error
 }
 
 // overstayed waits for slow and late holders until ctx ends, which is when the row is
-// over. For the first it calls then, with the time until which it is slow or late.
-func (f *fleet) overstayed(ctx context.Context, then func(until time.Time) error) error {
+// over. It calls each with the time until which one is slow or late, and for the first it
+// calls then. Both are called from several goroutines.
+func (f *fleet) overstayed(ctx context.Context, each func(until time.Time), then func(until time.Time) error) error {
 	var found atomic.Bool
 	var g errgroup.Group
 	for _, i := range f.members {
 		g.Go(func() error {
 			select {
 			case until := <-i.overstays:
+				each(until)
 				if found.Swap(true) {
 					return nil
 				}
@@ -222,20 +233,4 @@ func (f *fleet) stay(until time.Time) error {
 		}
 	}
 	return nil
-}
-
-// crashOrPause kills the process, or stops it for the given time. A stopped process finds
-// the command to resume its parked holder when it goes on, so that the holder writes
-// before anything else in the process notices.
-func (i *instance) crashOrPause(ctx context.Context, c catalog.Condition, pause time.Duration) error {
-	if c == catalog.Crash {
-		i.kill()
-		return nil
-	}
-	i.paused.Store(true)
-	if err := i.Pause(); err != nil {
-		return err
-	}
-	proc.Sleep(ctx, pause)
-	return errors.Join(i.Send(command{Resume: true}), i.Continue())
 }

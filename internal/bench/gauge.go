@@ -5,21 +5,24 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 
 	"oversell/internal/proc"
 )
 
-// gauge counts the holders of an instance in shared memory, so that the bench can read it
-// at any moment, even while the process is stopped.
+// gauge has figures of an instance in shared memory: its holders, and for how long it held
+// connections to the database. So the bench can read them at any moment, even while the
+// process is stopped or after it was killed.
 type gauge struct{ words *proc.Words }
 
-// The words of a gauge. Both only grow during a row: if they have not changed, nobody
+// The words of a gauge. All only grow during a row: if they have not changed, nobody
 // entered or left in between.
 const (
 	gaugeCame = iota
 	gaugeWent
+	gaugeHeld // nanoseconds that connections to the database were out of the pool
 	gaugeWords
 )
 
@@ -58,6 +61,9 @@ func (g *gauge) close() {
 func (g *gauge) read() (came, went int64) {
 	return g.words.Load(gaugeCame), g.words.Load(gaugeWent)
 }
+
+// held is for how long connections to the database were out of the pool in this row.
+func (g *gauge) held() time.Duration { return time.Duration(g.words.Load(gaugeHeld)) }
 
 // maxGlances bounds the attempts to read all gauges at one moment.
 const maxGlances = 100
@@ -100,6 +106,7 @@ func (c *counter) follow(item string) {
 	if c.gauge != nil {
 		c.gauge.words.Store(gaugeCame, 0)
 		c.gauge.words.Store(gaugeWent, 0)
+		c.gauge.words.Store(gaugeHeld, 0)
 	}
 }
 
@@ -115,3 +122,6 @@ func (c *counter) count(item string, step int) {
 		c.gauge.words.Add(gaugeWent, 1)
 	}
 }
+
+// held is told for how long a connection to the database was out of the pool.
+func (c *counter) held(d time.Duration) { c.gauge.words.Add(gaugeHeld, int64(d)) }

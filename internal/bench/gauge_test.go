@@ -70,7 +70,14 @@ func TestWhoIsLeftOfAnEarlierRowIsNotCounted(t *testing.T) {
 	counters, seen := gauged(t)
 	first := counters[0]
 	first.count("item", +1)
+	first.held(time.Second)
+	if got := seen[0].held(); got != time.Second {
+		t.Errorf("connections were held for %v, want 1s", got)
+	}
 	first.follow("next")
+	if got := seen[0].held(); got != 0 {
+		t.Errorf("connections were held for %v in the next row, want 0", got)
+	}
 	first.count("next", +1)
 	first.count("item", -1)
 	if n, ok := inside(seen); n != 1 || !ok {

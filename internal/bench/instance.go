@@ -23,7 +23,8 @@ type setup struct {
 	Wait     time.Duration `json:"wait"`
 	Policy   string        `json:"policy"`
 	Unfenced bool          `json:"unfenced"`
-	Gauge    string        `json:"gauge,omitempty"` // path of the gauge; "": none
+	Gauge    string        `json:"gauge,omitempty"`   // path of the gauge; "": none
+	Holders  bool          `json:"holders,omitempty"` // the gauge counts holders
 
 	Replicas   int    `json:"replicas,omitempty"`    // of an accepted order
 	NoConsumer bool   `json:"no_consumer,omitempty"` // workers write the accepted orders
@@ -63,7 +64,7 @@ type instance struct {
 	*proc.Child[command, event]
 	url   string
 	link  *netfault.Relay // between it and Redis, or nil
-	gauge *gauge          // of its holders, or nil
+	gauge *gauge          // or nil
 
 	ready     chan string       // the address, once
 	planned   chan struct{}     // after each plan
@@ -78,10 +79,10 @@ type instance struct {
 // means says what the bench needs to inject faults into an instance and to observe it.
 type means struct {
 	severable bool // its connections to Redis go through a relay, which can cut them
-	gauged    bool // it has a gauge of its holders, if gauges can be read here
+	gauged    bool // its gauge counts its holders, if gauges can be read here
 }
 
-// legible reports whether an instance has a gauge that can be read.
+// legible reports whether an instance has a gauge of its holders that can be read.
 func (m means) legible() bool { return m.gauged && proc.LiveWords }
 
 // start runs an instance and waits until it serves requests.
@@ -90,7 +91,7 @@ func start(ctx context.Context, cmd *exec.Cmd, s setup, by means) (_ *instance, 
 		ready: make(chan string, 1), planned: make(chan struct{}, 1),
 		parked: make(chan struct{}, 1), overstays: make(chan time.Time, 1),
 	}
-	if by.legible() {
+	if s.Holders = by.legible(); proc.LiveWords {
 		if i.gauge, s.Gauge, err = newGauge(); err != nil {
 			return nil, fmt.Errorf("starting instance %s: %w", s.Name, err)
 		}

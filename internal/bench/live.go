@@ -29,18 +29,23 @@ type Live struct {
 	Served, SoldOut, Failed, Unknown int64 // outcomes
 
 	// Holders is the number of holders at this moment, including those of a stopped
-	// process but not of a killed one; -1: unknown, as for a finished row, for the cache
-	// and for running shops.
+	// process but not of a killed one; -1: unknown, as for a finished row, for the cache,
+	// for running shops, and with several items.
 	Holders int64
 
-	// MaxHolders is the most holders at once: by the replies up to the last audit, or by
+	// MaxHolders is the most holders of one item at once: by the replies up to the last audit, or by
 	// the gauges, which are read every millisecond.
 	MaxHolders int
 
-	// Stock is the last audit, in which stock and orders are not read at one moment.
+	// Stock is the last audit, in which stock and orders are not read at one moment. Of many
+	// items it is the sum of what was last seen of each; a few are audited at a time.
 	// Audited is its time, like Elapsed; 0: none yet.
 	Stock   figures.Stock
 	Audited time.Duration
+
+	ServedAt time.Duration // when the last buyer was served, like Elapsed; 0: nobody was yet
+	Unserved *Unserved     // when nobody was served any more; nil: that did not happen
+	Faults   []Fault       // that were injected so far
 }
 
 const (
@@ -56,6 +61,7 @@ type watch struct {
 
 	// price is the number of Redis commands of an audit.
 	price int64
+	items glimpse
 
 	stopped chan struct{}
 	ended   sync.WaitGroup
@@ -65,6 +71,9 @@ type watch struct {
 	last   Live
 	looks  int64 // successful audits
 	gauged bool  // the gauges may be read
+
+	service service
+	during  bool // the requests are in flight, so that the fleet does not change
 }
 
 // watched returns the watch of a row, or nil if there is no watcher. It measures the cost
@@ -73,7 +82,7 @@ func (r *run) watched(ctx context.Context, l load, before *web.Audit) (*watch, e
 	if r.watcher == nil {
 		return nil, nil
 	}
-	again, err := r.admin.audit(ctx, r.targets[0], r.sku)
+	again, err := r.admin.audit(ctx, r.targets[0], r.skus[0])
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +99,8 @@ func (w *watch) start(ctx context.Context, t *tally) {
 		return
 	}
 	w.mu.Lock()
-	w.tally, w.gauged = t, w.run.fleet != nil && w.run.fleet.legible() && w.run.cfg.Workload == catalog.Deduct
+	w.during = true
+	w.tally, w.gauged = t, w.run.fleet != nil && w.run.fleet.legible() && w.run.cfg.Workload == catalog.Deduct && !w.run.cfg.many()
 	gauged := w.gauged
 	w.mu.Unlock()
 	w.ended.Go(func() { w.every(ctx, lookPause, w.look) })
@@ -120,15 +130,17 @@ func (w *watch) look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	at := w.tally.elapsed()
-	found, err := w.run.admin.audit(ctx, w.run.bystander(), w.run.sku)
-	if err != nil {
-		return
-	}
+	found, audits, err := w.items.look(ctx, w.run.skus, func(ctx context.Context, sku string) (web.Audit, error) {
+		return w.run.admin.audit(ctx, w.run.bystander(), sku)
+	})
 	holders := w.tally.mostHolders()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.looks++
-	w.last.MaxHolders, w.last.Stock, w.last.Audited = max(w.last.MaxHolders, holders), found.Stock, max(at, 1)
+	w.looks += audits
+	if err != nil {
+		return
+	}
+	w.last.MaxHolders, w.last.Stock, w.last.Audited = max(w.last.MaxHolders, holders), found, max(at, 1)
 }
 
 // glance reads the gauges. That is cheap, and two holders may overlap only briefly.
@@ -147,7 +159,7 @@ func (w *watch) stop() {
 	w.ended.Wait()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.gauged = false // the fleet may change
+	w.gauged, w.during = false, false // the fleet may change
 }
 
 // cost is the number of Redis commands of the audits.
@@ -162,14 +174,20 @@ func (w *watch) cost() int64 {
 
 func (w *watch) live() Live {
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	holders := w.holders()
-	now, t := w.last, w.tally
-	w.mu.Unlock()
+	now := w.last
 	now.Holders = holders
 	now.Waiting = w.load.awaited()
-	if t != nil {
-		t.tell(&now)
+	if w.tally == nil {
+		return now
 	}
+	now.Faults = w.run.faults.after(w.tally.tell(&now))
+	if w.during && w.run.cfg.Workload == catalog.Deduct {
+		stalled := w.run.stalled()
+		w.service.see(now, w.run.cfg.Stock, func(first bool) time.Duration { return w.run.cfg.patience(stalled, first) })
+	}
+	now.Unserved = w.service.broken
 	return now
 }
 

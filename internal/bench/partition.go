@@ -76,6 +76,7 @@ func (r *run) partition(ctx context.Context, i *instance) error {
 			}
 		}
 	}
+	defer r.faults.begin(CutOff)()
 	return i.cutOff(ctx, r.cfg.long())
 }
 

@@ -15,7 +15,7 @@ import (
 // plan is what the holders in an instance do during one row. It applies in the work step
 // of a sale and nowhere else: lock code knows nothing of it.
 type plan struct {
-	Item      string            `json:"item"` // that is sold
+	Item      string            `json:"item"` // that is sold; of several the first, whose holders get the fault
 	Condition catalog.Condition `json:"condition"`
 	At        int               `json:"at"`             // which hold of the instance gets the fault, from 1
 	Work      time.Duration     `json:"work"`           // how long every holder works
@@ -35,7 +35,7 @@ const coldLoad = 100 * time.Millisecond
 func (c Config) plan(item string, condition catalog.Condition) plan {
 	p := plan{
 		Item: item, Condition: condition, Work: c.Work, Long: c.long(),
-		At: int(max(1, c.turns()/int64(4*c.shops()))),
+		At: int(max(1, c.firstTurns()/int64(4*c.shops()))),
 	}
 	if c.Workload == catalog.Cache {
 		p.Gather = coldLoad
@@ -55,7 +55,7 @@ func (c Config) long() time.Duration { return c.TTL*13/10 + c.slack }
 
 // on returns the config of a row whose leases are granted on these terms.
 func (c Config) on(t lockservers.Terms) Config {
-	c.TTL, c.slack = t.Lease(cmp.Or(c.TTL, DefaultTTL)), t.Slack
+	c.TTL, c.slack = t.Lease(cmp.Or(c.TTL, c.defaultTTL())), t.Slack
 	return c
 }
 
@@ -126,10 +126,14 @@ func (w *worker) begin() (plan, time.Duration) {
 	return w.plan, max(w.plan.Work, time.Until(w.until))
 }
 
-// isVictim counts a hold, and reports whether the fault is injected into it.
-func (w *worker) isVictim() bool {
+// isVictim counts a hold, and reports whether the fault is injected into it. Only holds of the
+// plan's item count.
+func (w *worker) isVictim(item string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if item != w.plan.Item {
+		return false
+	}
 	w.holds++
 	return w.holds == w.plan.At
 }
@@ -137,18 +141,18 @@ func (w *worker) isVictim() bool {
 // work implements stock.Work. A slow holder is not interrupted when its lock is lost, but
 // it learns of the loss before it writes. Under Late only holds that have written count:
 // an optimistic holder may fail to.
-func (w *worker) work(ctx context.Context, _ string) (after func(), err error) {
+func (w *worker) work(ctx context.Context, item string) (after func(), err error) {
 	p, work := w.begin()
 	spend(work)
 	if p.Condition == catalog.Late {
 		after = func() {
-			if w.isVictim() {
+			if w.isVictim(item) {
 				w.takeLong(p)
 			}
 		}
 		return after, context.Cause(ctx)
 	}
-	if !w.isVictim() {
+	if !w.isVictim(item) {
 		return nil, context.Cause(ctx)
 	}
 	switch p.Condition {

@@ -32,7 +32,7 @@ func TestSlowHolderIsTheOneThatIsPlanned(t *testing.T) {
 		var struck []time.Time
 		w := &worker{overstays: func(until time.Time) { struck = append(struck, until) }}
 		for range 2 { // two rows
-			w.follow(plan{Condition: catalog.Slow, At: 3, Work: time.Millisecond, Long: time.Second})
+			w.follow(plan{Item: "hot", Condition: catalog.Slow, At: 3, Work: time.Millisecond, Long: time.Second})
 			for n := 1; n <= 5; n++ {
 				want := time.Millisecond
 				if n == 3 {
@@ -52,7 +52,7 @@ func TestSlowHolderIsTheOneThatIsPlanned(t *testing.T) {
 func TestLateHolderHasWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &worker{overstays: func(time.Time) {}}
-		w.follow(plan{Condition: catalog.Late, At: 2, Long: time.Second})
+		w.follow(plan{Item: "hot", Condition: catalog.Late, At: 2, Long: time.Second})
 		hold(t, w)
 		if _, err := w.work(t.Context(), "hot"); err != nil { // and does not write
 			t.Fatal(err)
@@ -63,11 +63,31 @@ func TestLateHolderHasWritten(t *testing.T) {
 	})
 }
 
+// With several items the fault goes into the holders of one, and others do not count.
+func TestFaultIsInjectedIntoTheItemOfThePlan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &worker{overstays: func(time.Time) {}}
+		w.follow(plan{Item: "hot", Condition: catalog.Slow, At: 1, Long: time.Second})
+		for _, tt := range []struct {
+			item string
+			want time.Duration
+		}{{"cold", 0}, {"hot", time.Second}, {"hot", 0}} {
+			begun := time.Now()
+			if _, err := w.work(t.Context(), tt.item); err != nil {
+				t.Fatal(err)
+			}
+			if work := time.Since(begun); work != tt.want {
+				t.Errorf("a holder of %s works %v, want %v", tt.item, work, tt.want)
+			}
+		}
+	})
+}
+
 // Who comes in while another is late is still inside when that one lets go.
 func TestOthersStayUntilTheLateHolderHasLetGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &worker{}
-		w.follow(plan{Condition: catalog.Late, At: 10, Work: time.Millisecond})
+		w.follow(plan{Item: "hot", Condition: catalog.Late, At: 10, Work: time.Millisecond})
 		w.stay(time.Now().Add(time.Second))
 		time.Sleep(300 * time.Millisecond)
 		if work, _ := hold(t, w); work != 700*time.Millisecond {
@@ -82,7 +102,7 @@ func TestOthersStayUntilTheLateHolderHasLetGo(t *testing.T) {
 func TestCrowdGathersBeforeAColdKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &worker{}
-		w.follow(plan{Condition: catalog.Calm, At: 1, Gather: 100 * time.Millisecond})
+		w.follow(plan{Item: "hot", Condition: catalog.Calm, At: 1, Gather: 100 * time.Millisecond})
 		if work, _ := hold(t, w); work != 100*time.Millisecond {
 			t.Errorf("the first works %v, want 100ms", work)
 		}
@@ -101,7 +121,7 @@ func TestHolderLearnsThatItsLockIsLost(t *testing.T) {
 		condition catalog.Condition
 		want      error
 	}{{catalog.Calm, lost}, {catalog.Slow, lost}, {catalog.Late, lost}, {catalog.Pause, nil}} {
-		w.follow(plan{Condition: tt.condition, At: 1})
+		w.follow(plan{Item: "hot", Condition: tt.condition, At: 1})
 		if _, err := w.work(ctx, "hot"); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v, want %v", tt.condition, err, tt.want)
 		}
@@ -113,7 +133,7 @@ func TestConditionThatDoesNotComeAboutIsSaid(t *testing.T) {
 	f := &fleet{members: []*instance{{parked: make(chan struct{}), overstays: make(chan time.Time)}}}
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := f.overstayed(over, nil); !errors.Is(err, errNotInjected) {
+	if err := f.overstayed(over, nil, nil); !errors.Is(err, errNotInjected) {
 		t.Errorf("slow: %v, want %v", err, errNotInjected)
 	}
 	if err := f.inject(over, func(*instance) error { return nil }); !errors.Is(err, errNotInjected) {

@@ -21,7 +21,7 @@ type pool struct {
 // idle is a connection that is not in use.
 type idle struct {
 	*conn
-	since time.Time
+	since time.Time // zero: it was never used
 }
 
 // stale is when an idle connection is too old to reuse: the shop, or a proxy, may be about
@@ -49,6 +49,14 @@ func (p *pool) get(ctx context.Context, target int, req *http.Request, limit tim
 	return c, nil
 }
 
+// fill adds a new connection, for a request to come.
+func (p *pool) fill(c *conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.waiting[c.target] = append(p.waiting[c.target], idle{conn: c})
+	p.idle++
+}
+
 // take returns the last used idle connection, or nil.
 func (p *pool) take(target int, limit time.Duration) *conn {
 	p.mu.Lock()
@@ -58,7 +66,7 @@ func (p *pool) take(target int, limit time.Duration) *conn {
 		return nil
 	}
 	last := all[len(all)-1]
-	if time.Since(last.since) > stale { // and so are the others
+	if !last.since.IsZero() && time.Since(last.since) > stale { // and so are the others
 		p.drop(target)
 		return nil
 	}
@@ -84,6 +92,13 @@ func (p *pool) drop(target int) {
 	}
 	p.idle -= len(p.waiting[target])
 	delete(p.waiting, target)
+}
+
+// forget closes the idle connections to a target that has ended.
+func (p *pool) forget(target int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.drop(target)
 }
 
 // put returns a connection, which can be used again or not.

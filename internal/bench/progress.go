@@ -37,6 +37,8 @@ type Bar struct {
 	mu      sync.Mutex
 	label   string
 	waiting func() int64
+	doing   string // a step; "": none
+	left    func() int64
 }
 
 // redraw is how often the bar is drawn.
@@ -75,6 +77,9 @@ func (b *Bar) draw() {
 func (b *Bar) text() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.doing != "" {
+		return fmt.Sprintf("%s %s, %5d to go", b.label, b.doing, b.left())
+	}
 	if b.waiting == nil {
 		return b.label
 	}
@@ -86,6 +91,7 @@ func (b *Bar) Row(n, all int, strategy string, c catalog.Condition) {
 	b.bar.ChangeMax(all)
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.doing = ""
 	b.label, b.waiting = fmt.Sprintf("%-24s", strategy+" under "+string(c)), nil
 }
 
@@ -93,7 +99,14 @@ func (b *Bar) Row(n, all int, strategy string, c catalog.Condition) {
 func (b *Bar) Waiting(waiting func() int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.waiting = waiting
+	b.doing, b.waiting = "", waiting
+}
+
+// Step implements Stepper.
+func (b *Bar) Step(doing string, left func() int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.doing, b.left = doing, left
 }
 
 // Done implements Progress.

@@ -21,28 +21,30 @@ type run struct {
 	cfg      Config
 	strategy catalog.Strategy
 	cond     catalog.Condition
-	sku      string
+	skus     []string // of the items
 	targets  []string
 	admin    *shopClient
 	fleet    *fleet // nil with running shops
-	waiting  func(waiting func() int64)
+	progress Progress
 	watcher  Watcher // or nil
 	kills    kills
 	workers  int // started
+	faults   faults
+	stalls   *proc.StallWatch // of this process
 }
 
-// do runs the row: it puts the item on sale, sends the requests, waits for every outcome,
+// do runs the row: it puts the items on sale, sends the requests, waits for every outcome,
 // and audits.
 func (r *run) do(ctx context.Context) (row report.Row, err error) {
-	if err := r.admin.put(ctx, r.targets[0], r.sku, r.strategy.Name, r.cfg.Stock, r.cfg.keeper(r.strategy, r.cond)); err != nil {
+	if err := r.offer(ctx); err != nil {
 		return report.Row{}, err
 	}
 	if r.fleet != nil {
-		if err := r.fleet.follow(ctx, r.cfg.plan(r.sku, r.cond)); err != nil {
+		if err := r.fleet.follow(ctx, r.cfg.plan(r.skus[0], r.cond)); err != nil {
 			return report.Row{}, err
 		}
 	}
-	after, err := BeforeFailover(ctx, r.cfg.Failovers, r.cond)
+	after, err := BeforeFailover(ctx, r.cfg.Failovers, r.cond, r.skus[0])
 	if err != nil {
 		return report.Row{}, err
 	}
@@ -52,11 +54,11 @@ func (r *run) do(ctx context.Context) (row report.Row, err error) {
 		return report.Row{}, err
 	}
 	defer l.close()
-	before, err := r.admin.audit(ctx, r.targets[0], r.sku)
+	before, err := r.admin.audit(ctx, r.targets[0], r.skus[0])
 	if err != nil {
 		return report.Row{}, err
 	}
-	r.waiting(l.awaited)
+	r.progress.Waiting(l.awaited)
 	w, err := r.watched(ctx, l, &before)
 	if err != nil {
 		return report.Row{}, err
@@ -66,7 +68,7 @@ func (r *run) do(ctx context.Context) (row report.Row, err error) {
 	if err != nil {
 		return report.Row{}, err
 	}
-	if o.audit, o.settled, err = r.settle(ctx); err != nil {
+	if o.audits, o.settled, err = r.settle(ctx); err != nil {
 		return report.Row{}, err
 	}
 	if o.told, err = r.told(ctx, o); err != nil {
@@ -74,29 +76,9 @@ func (r *run) do(ctx context.Context) (row report.Row, err error) {
 	}
 	// The new primary has its own count.
 	if r.cond != catalog.Failover {
-		o.commands = new(o.audit.RedisCommands - before.RedisCommands - w.cost())
+		o.commands = new(o.audits[0].RedisCommands - before.RedisCommands - w.cost())
 	}
 	return r.row(o), nil
-}
-
-// settle audits the row once all accepted orders are written, and returns when that was. If
-// Redis was unreachable for a while, the shop's clients may need a moment to reconnect.
-func (r *run) settle(ctx context.Context) (found web.Audit, at time.Time, err error) {
-	away := r.cond == catalog.Partition || r.cond == catalog.Failover
-	for start, pause := time.Now(), minDrainPause; ; pause = min(2*pause, maxDrainPause) {
-		found, err = r.admin.audit(ctx, r.survivor(), r.sku)
-		at = time.Now()
-		limit, wait := time.Duration(0), settleTime/50
-		switch {
-		case err != nil && away:
-			limit = settleTime
-		case err == nil && found.Unwritten > 0:
-			limit, wait = drainTime, pause
-		}
-		if at.Sub(start) >= limit || !proc.Sleep(ctx, wait) {
-			return found, at, err
-		}
-	}
 }
 
 // An audit reads the whole stream, so the pause between two grows.
@@ -120,13 +102,27 @@ type load interface {
 	close()
 }
 
+// sku is the item that a request is for.
+func (r *run) sku(of func(request int) int) func(request int) string {
+	return func(request int) string { return r.skus[of(request)] }
+}
+
 // load prepares the requests.
 func (r *run) load(ctx context.Context) (load, error) {
-	request := r.cfg.requests(r.strategy.Name, r.sku)
-	if r.cfg.Rate == 0 {
+	of, _ := r.cfg.spread()
+	request := r.cfg.requests(r.strategy.Name, r.sku(of))
+	if r.cfg.Rate == 0 && !r.cfg.takesTurns() {
 		return open(ctx, r.targets, r.cfg.Requests, request)
 	}
-	return newStream(r.cfg, r.targets, request, func(target int) bool { return !r.killed(target) })
+	s, err := newStream(r.cfg, r.targets, request, func(target int) bool { return !r.killed(target) })
+	if err != nil || r.cfg.Rate > 0 {
+		return s, err
+	}
+	if err := s.connect(ctx); err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
 }
 
 // outcome is what was observed in a row.
@@ -134,12 +130,13 @@ type outcome struct {
 	*tally
 	wall        time.Duration
 	sent        int64
-	open        *report.Open // of an open load
-	notInjected error        // why the fault was not injected
-	audit       web.Audit
-	told        figures.Told // of a sale
-	settled     time.Time    // when all accepted orders were written
-	commands    *int64       // nil: not counted
+	open        *report.Open   // of an open load
+	notInjected error          // why the fault was not injected
+	audits      []web.Audit    // by item
+	told        []figures.Told // likewise, of a sale
+	settled     time.Time      // when all accepted orders were written
+	commands    *int64         // nil: not counted
+	held        *time.Duration // of connections to the database; nil: not measured
 }
 
 // observe sends the requests, injects the fault of the condition, and serves the watcher.
@@ -150,16 +147,25 @@ func (r *run) observe(ctx context.Context, l load, w *watch) (outcome, error) {
 	go func() { injected <- r.inject(ctx, loading) }()
 	o := outcome{tally: newTally(r.limit() + r.cfg.Duration), sent: int64(r.cfg.Requests)}
 	o.sale = r.cfg.Workload == catalog.Deduct
+	if r.cfg.many() {
+		of, _ := r.cfg.spread()
+		o.spread(len(r.skus), of)
+	}
 	w.start(ctx, o.tally)
 	l.fire(ctx, r.limit(), o.tally)
 	o.wall = time.Since(o.start)
 	w.stop()
 	stop()
 	o.notInjected = <-injected
+	if r.fleet != nil {
+		if held, ok := r.fleet.held(); ok {
+			o.held = &held
+		}
+	}
 	if ctx.Err() != nil {
 		return o, context.Cause(ctx)
 	}
-	if s, ok := l.(*stream); ok {
+	if s, ok := l.(*stream); ok && r.cfg.Rate > 0 {
 		o.open = s.figures(o.tally)
 		o.sent = o.open.Sent
 	}
@@ -182,14 +188,42 @@ func (r *run) inject(ctx, load context.Context) error {
 	case r.cond == catalog.Partition:
 		return r.fleet.inject(load, func(i *instance) error { return r.partition(load, i) })
 	case r.cond.NeedsProcess():
-		return r.fleet.inject(load, func(i *instance) error { return i.crashOrPause(load, r.cond, r.cfg.long()) })
+		return r.fleet.inject(load, func(i *instance) error { return r.crashOrPause(load, i) })
 	}
-	return r.fleet.overstayed(load, func(until time.Time) error {
+	return r.fleet.overstayed(load, func(until time.Time) { r.faults.overstay(r.cond, until) }, func(until time.Time) error {
 		if r.cond == catalog.Late {
 			return r.fleet.stay(until.Add(r.cfg.linger()))
 		}
 		return nil
 	})
+}
+
+// crashOrPause kills the process of the parked holder, or stops it for longer than the lease.
+// A stopped process finds the command to resume its parked holder when it goes on, so that
+// the holder writes before anything else in the process notices.
+func (r *run) crashOrPause(ctx context.Context, i *instance) error {
+	if r.cond == catalog.Crash {
+		r.faults.begin(Killed)
+		i.kill()
+		return nil
+	}
+	i.paused.Store(true)
+	if err := i.Pause(); err != nil {
+		return err
+	}
+	end := r.faults.begin(Stopped)
+	proc.Sleep(ctx, r.cfg.long())
+	err := errors.Join(i.Send(command{Resume: true}), i.Continue())
+	end()
+	return err
+}
+
+// stalled is the longest stall in this row that was not injected, so far.
+func (r *run) stalled() time.Duration {
+	if r.fleet == nil {
+		return r.stalls.Get()
+	}
+	return max(r.stalls.Get(), r.fleet.stalled())
 }
 
 // limit is how long to wait for an outcome before it counts as unknown: longer than any
@@ -214,7 +248,7 @@ func (r *run) row(o outcome) report.Row {
 		Strategy: r.strategy.Name, Condition: r.cond, Workload: r.cfg.Workload, Keeper: r.cfg.keeper(r.strategy, r.cond),
 		Requests: r.cfg.Requests, Stock: r.cfg.Stock, Open: o.open,
 		Served: o.served, SoldOut: o.soldOut, Failed: o.failed, Reasons: o.reasons,
-		MaxHolders: o.holders.Max(),
+		MaxHolders: o.mostHolders(),
 		P50:        o.latency.ms(50), P95: o.latency.ms(95), P99: o.latency.ms(99), Max: o.latency.ms(100),
 		Percentiles: o.percentiles(o.open != nil),
 		Timeline:    o.timeline.figures(),
@@ -241,10 +275,15 @@ func (r *run) row(o outcome) report.Row {
 // unresolved is the number of requests whose sale the audit may have missed: their shop
 // still runs and may still be serving them. A killed process writes nothing any more.
 func (r *run) unresolved(o outcome) int64 {
-	var n int64
-	for target, unknown := range o.unknown {
+	return r.notKilled(o.unknown)
+}
+
+// notKilled is the number of outcomes by target that were not learned, without those of targets
+// that were killed.
+func (r *run) notKilled(unknown map[int]int64) (n int64) {
+	for target, missing := range unknown {
 		if !r.killed(target) {
-			n += unknown
+			n += missing
 		}
 	}
 	return n
@@ -254,34 +293,8 @@ func (r *run) killed(target int) bool {
 	return r.fleet != nil && r.fleet.members[target].killed.Load()
 }
 
-func (r *run) judgeSale(row *report.Row, o outcome) {
-	found := o.audit.Stock
-	row.Sold = found.Sold
-	row.Oversold = found.Oversold()
-	row.OversoldPossible = found.OversoldPossible(r.unresolved(o))
-	row.LostUpdates = found.LostUpdates()
-	row.Undersold = found.Undersold(row.SoldOut + row.Failed)
-	row.Stranded = found.Stranded()
-	row.AcknowledgedMissing, row.Unreported, row.Uncompared = o.told.AcknowledgedMissing, o.told.Unreported, o.unkept
-	row.AcceptedLost, row.DurableP99 = o.told.AcceptedLost, o.audit.DurableP99
-	if r.strategy.Kind == catalog.Streamed {
-		row.Drain = figures.Milliseconds(o.settled.Sub(o.start.Add(o.wall)))
-		agreed := o.settled
-		if o.audit.Unwritten > 0 || found.LostUpdates() != 0 {
-			agreed = time.Time{}
-		}
-		row.Kills = r.kills.figures(agreed)
-	}
-	row.Duplicates = max(found.Duplicates, o.told.Duplicates)
-	row.Throughput = float64(row.Sold) / o.wall.Seconds()
-	row.Verdict = figures.Run{
-		Stock: found, Told: o.told, SoldOut: row.SoldOut, GaveUp: row.Failed, Unresolved: r.unresolved(o),
-		Idle: o.start.Add(o.wall).Sub(o.left), StuckAfter: r.cfg.Wait / 2,
-	}.Verdict()
-}
-
 func (r *run) judgeCache(row *report.Row, o outcome) {
-	row.Loads = o.audit.CacheLoads
+	row.Loads = o.audits[0].CacheLoads
 	for _, n := range row.Loads {
 		row.DBLoads += n
 	}
@@ -294,7 +307,7 @@ func (r *run) expectation(keeper stock.Backend) catalog.Case {
 	return catalog.Case{
 		Workload: r.cfg.Workload, Condition: r.cond, Instances: r.cfg.shops(),
 		Requests: r.cfg.Requests, SecondLook: r.cfg.SecondLook, Unfenced: r.cfg.Unfenced,
-		InDatabase: keeper == stock.InDatabase,
+		InDatabase: keeper == stock.InDatabase, Items: r.cfg.Items,
 	}
 }
 
@@ -309,10 +322,13 @@ func (r *run) expect(row *report.Row, o outcome) {
 	case !known:
 		row.Differs = "the catalog has no expectation for this case"
 	default:
-		if r.cfg.Rate > 0 && r.cond != catalog.Failover {
+		if r.cfg.Rate > 0 && r.cond != catalog.Failover || r.cfg.many() {
 			e = gently(e)
 		}
 		row.Differs = e.Check(catalog.Outcome{Verdict: row.Verdict, MaxHolders: row.MaxHolders, Loads: row.DBLoads})
+		if row.Differs == "" && row.Verdict == figures.Drift && r.cfg.many() && r.cond == catalog.Crash {
+			row.Differs = r.unexplained(o, e.MaxHolders == 1)
+		}
 	}
 	// No strategy may tell buyers what is not true, whatever else is expected.
 	if untrue := row.Untrue(); untrue != "" {
@@ -325,7 +341,7 @@ func (r *run) expect(row *report.Row, o outcome) {
 	}
 }
 
-// gently adapts an expectation to an open load: a strategy that breaks in a burst may hold
+// gently adapts an expectation to an open load, or to many items: a strategy that breaks in a burst may hold
 // when buyers seldom meet; one that holds must still hold.
 func gently(e catalog.Expectation) catalog.Expectation {
 	if slices.Contains(e.Verdicts, figures.Oversold) {

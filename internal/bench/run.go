@@ -80,6 +80,7 @@ func (b *runner) round(ctx context.Context, repeat int) error {
 	old := len(b.skus)
 	for _, c := range b.cfg.Conditions {
 		for _, name := range b.cfg.Strategies {
+			before := len(b.skus)
 			row, err := b.undisturbed(ctx, name, c)
 			if err != nil {
 				return fmt.Errorf("running %s under %s: %w", name, c, err)
@@ -87,6 +88,12 @@ func (b *runner) round(ctx context.Context, repeat int) error {
 			row.Repeat = repeat
 			b.rows = append(b.rows, row)
 			b.progress.Done(row)
+			if b.cfg.many() { // there would be too many in the end
+				if err := b.remove(ctx, before); err != nil {
+					return err
+				}
+				old = 0
+			}
 		}
 	}
 	return b.remove(ctx, old)
@@ -134,7 +141,7 @@ type runner struct {
 	terms    map[catalog.Need]lockservers.Terms
 	admin    *shopClient
 	rows     []report.Row
-	items    int      // put on sale so far
+	sales    int      // begun so far, of one row each
 	skus     []string // of those that are not removed yet
 	stalls   *proc.StallWatch
 }
@@ -208,12 +215,12 @@ func (b *runner) row(ctx context.Context, cfg Config, strategy catalog.Strategy,
 		b.targets = b.fleet.urls()
 	}
 	b.progress.Row(len(b.rows)+1, len(b.cfg.Conditions)*len(b.cfg.Strategies)*b.cfg.Repeat, strategy.Name, c)
-	b.items++
-	sku := fmt.Sprintf("bench-%s-%d", b.cfg.ID, b.items)
-	b.skus = append(b.skus, sku)
+	b.sales++
+	skus := b.cfg.skus(b.sales)
+	b.skus = append(b.skus, skus...)
 	r := &run{
-		cfg: cfg, strategy: strategy, cond: c, sku: sku,
-		targets: b.targets, admin: b.admin, fleet: b.fleet, waiting: b.progress.Waiting,
+		cfg: cfg, strategy: strategy, cond: c, skus: skus,
+		targets: b.targets, admin: b.admin, fleet: b.fleet, progress: b.progress, stalls: b.stalls,
 	}
 	r.watcher, _ = b.progress.(Watcher)
 	row, err := r.do(ctx)
@@ -237,7 +244,12 @@ func (b *runner) tidy(interrupted bool) error {
 	ctx, cancel := context.WithTimeout(context.Background(), interruptTimeout)
 	defer cancel()
 	if err := b.removeAnew(ctx); err != nil {
-		return fmt.Errorf("%w; these may be left: %s", err, strings.Join(b.skus, ", "))
+		named := b.skus[:min(maxNamed, len(b.skus))]
+		more := ""
+		if len(b.skus) > len(named) {
+			more = fmt.Sprintf(" and %d more", len(b.skus)-len(named))
+		}
+		return fmt.Errorf("%w; these may be left: %s%s", err, strings.Join(named, ", "), more)
 	}
 	return nil
 }
@@ -247,6 +259,9 @@ const (
 	interruptGrace   = 2 * time.Second  // for the sales in progress
 	interruptTimeout = 10 * time.Second // for the removal of the items
 )
+
+// maxNamed is how many of the items that may be left are named.
+const maxNamed = 100
 
 // removeAnew starts an instance to remove the remaining items.
 func (b *runner) removeAnew(ctx context.Context) error {
@@ -281,13 +296,24 @@ func (b *runner) remove(ctx context.Context, n int) error {
 	} else {
 		return nil // no shop is left to ask
 	}
-	for range n {
-		if err := b.removeOne(ctx, base, b.skus[0]); err != nil {
+	removed := make([]bool, n)
+	// One after the other: the removals of several items wait for each other in SQLite, until
+	// some of them give up.
+	err := eachItem(ctx, b.progress, "removing items", n, 1, func(ctx context.Context, i int) error {
+		if err := b.removeOne(ctx, base, b.skus[i]); err != nil {
 			return fmt.Errorf("removing the bench's items: %w", err)
 		}
-		b.skus = b.skus[1:]
+		removed[i] = true
+		return nil
+	})
+	var rest []string
+	for i, sku := range b.skus {
+		if i >= n || !removed[i] {
+			rest = append(rest, sku)
+		}
 	}
-	return nil
+	b.skus = rest
+	return err
 }
 
 func (b *runner) removeOne(ctx context.Context, base, sku string) error {

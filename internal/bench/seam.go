@@ -99,6 +99,7 @@ func (r *run) killAtSeams(ctx, buyers context.Context) error {
 	if slices.Contains(r.cfg.Seams, SeamScript) {
 		g.Go(func() error {
 			return r.fleet.inject(buyers, func(i *instance) error {
+				r.faults.begin(Killed)
 				i.kill()
 				r.kills.killed(SeamScript)
 				return nil
@@ -125,6 +126,7 @@ func (r *run) killWorkers(ctx context.Context) error {
 			return err
 		}
 		if victim != nil {
+			r.faults.begin(Killed)
 			victim.kill()
 			r.kills.killed(at)
 		}
@@ -149,7 +151,7 @@ func (r *run) startWorker(ctx context.Context, seam string) (*instance, error) {
 	}
 	s := r.fleet.setup
 	r.workers++
-	s.Name, s.NoConsumer, s.Worker, s.Seam = fmt.Sprintf("%s-worker-%d", r.sku, r.workers), false, true, seam
+	s.Name, s.NoConsumer, s.Worker, s.Seam = fmt.Sprintf("%s-worker-%d", r.skus[0], r.workers), false, true, seam
 	return start(ctx, cmd, s, means{})
 }
 

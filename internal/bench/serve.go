@@ -38,7 +38,10 @@ func Serve(ctx context.Context, list catalog.List, in io.Reader, out, log io.Wri
 	if s.counter.gauge != nil {
 		// It stays open until the process ends: a sale that the shop no longer waits
 		// for may still count.
-		cfg.Inside = s.counter.count
+		cfg.DBHeld = s.counter.held
+		if with.Holders {
+			cfg.Inside = s.counter.count
+		}
 	}
 	if adjust != nil {
 		adjust(&cfg)

@@ -2,10 +2,13 @@ package bench
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"oversell/internal/bench/report"
 	"oversell/internal/figures"
@@ -19,6 +22,9 @@ import (
 // Latencies are measured from the planned time. Measured from the time a request was
 // sent, the requests that a slow shop delayed would look as if nobody had waited:
 // "coordinated omission" (Gil Tene, "How NOT to Measure Latency", 2013).
+//
+// Without a rate it is a burst whose requests are all planned for the start, and wait for one of
+// the connections instead of being dropped.
 type stream struct {
 	rate     int
 	planned  int
@@ -29,6 +35,7 @@ type stream struct {
 
 	places  *places
 	pool    *pool
+	turns   chan struct{} // of a burst whose requests wait for a connection; nil: they do not wait
 	dropped int64
 	sent    int64
 	last    time.Duration // when the last one was sent
@@ -42,10 +49,37 @@ func newStream(cfg Config, targets []string, request func(i int, target string) 
 			return nil, err
 		}
 	}
-	return &stream{
+	s := &stream{
 		rate: cfg.Rate, planned: cfg.Requests, duration: cfg.Duration, targets: targets, request: request, alive: alive,
 		places: newPlaces(cfg.InFlight), pool: newPool(cfg.InFlight),
-	}, nil
+	}
+	if cfg.Rate == 0 {
+		s.turns = make(chan struct{}, cfg.InFlight)
+	}
+	return s, nil
+}
+
+// connect opens the connections of a burst, to each target in turn.
+func (s *stream) connect(ctx context.Context) error {
+	var g errgroup.Group
+	g.SetLimit(dialers)
+	n := cap(s.turns)
+	for i := range n {
+		g.Go(func() error {
+			t := i % len(s.targets)
+			req, err := s.request(i, s.targets[t])
+			if err != nil {
+				return err
+			}
+			c, err := dial(ctx, req.URL)
+			if err != nil {
+				return fmt.Errorf("opening connection %d of %d to %s: %w", i+1, n, s.targets[t], err)
+			}
+			s.pool.fill(&conn{Conn: c, target: t})
+			return nil
+		})
+	}
+	return g.Wait()
 }
 
 // fire implements load.
@@ -62,6 +96,13 @@ func (s *stream) fire(ctx context.Context, limit time.Duration, t *tally) {
 		if !proc.Sleep(ctx, time.Until(start.Add(due))) {
 			return
 		}
+		if s.turns != nil {
+			select {
+			case s.turns <- struct{}{}:
+			case <-ctx.Done():
+				return
+			}
+		}
 		place, ok := s.places.take()
 		if !ok {
 			s.dropped++
@@ -71,7 +112,7 @@ func (s *stream) fire(ctx context.Context, limit time.Duration, t *tally) {
 		s.sent++
 		s.last = time.Since(start)
 		all.Go(func() {
-			defer s.places.leave(place)
+			defer s.leave(place)
 			r := s.exchange(ctx, i, start.Add(due), limit)
 			r.Request, r.At = i, time.Since(start)
 			t.add(r)
@@ -80,8 +121,19 @@ func (s *stream) fire(ctx context.Context, limit time.Duration, t *tally) {
 	}
 }
 
-// due is the planned time of a request, after the start.
+// leave gives a place back.
+func (s *stream) leave(place int) {
+	s.places.leave(place)
+	if s.turns != nil {
+		<-s.turns
+	}
+}
+
+// due is the planned time of a request, after the start: those of a burst all go at once.
 func (s *stream) due(i int) time.Duration {
+	if s.rate == 0 {
+		return 0
+	}
 	return time.Duration(i) * time.Second / time.Duration(s.rate)
 }
 
@@ -93,6 +145,7 @@ func (s *stream) exchange(ctx context.Context, i int, due time.Time, limit time.
 		target := (i + n) % len(s.targets)
 		r = reply{Target: target, Code: codeNoConn}
 		if !s.alive(target) {
+			s.pool.forget(target) // the next target needs its files
 			continue
 		}
 		req, err := s.request(i, s.targets[target])
@@ -104,6 +157,7 @@ func (s *stream) exchange(ctx context.Context, i int, due time.Time, limit time.
 			break
 		}
 		if err != nil {
+			s.pool.forget(target)
 			continue // it was killed meanwhile
 		}
 		sent := time.Now()

@@ -188,7 +188,7 @@ func TestStreamLearnsWhatRepliesAre(t *testing.T) {
 		counts.reasons[codeOther] != 10 || counts.reasons[codeCutOff] != 10 || counts.reasons[codeTimedOut] != 10 {
 		t.Errorf("%d served, %d sold out, %d failed, %v; want 10 of each", counts.served, counts.soldOut, counts.failed, counts.reasons)
 	}
-	if got := counts.holders.Max(); got != 10 {
+	if got := counts.mostHolders(); got != 10 {
 		t.Errorf("%d holders at once, want 10", got)
 	}
 }
@@ -222,10 +222,10 @@ func TestTallyDoesNotGrow(t *testing.T) {
 		now = now.Add(time.Microsecond)
 		counts.add(reply{Status: http.StatusOK, Latency: time.Millisecond, Spans: []figures.Span{{From: from, To: now.Add(time.Microsecond)}}})
 	}
-	if n := counts.holders.Unsettled(); n > manySpans {
+	if n := counts.open; n > manySpans {
 		t.Errorf("%d edges of spans are kept", n)
 	}
-	if n := counts.holders.Max(); n != 2 {
+	if n := counts.mostHolders(); n != 2 {
 		t.Errorf("%d holders at once, want 2", n)
 	}
 }
@@ -288,5 +288,23 @@ func TestPoolKeepsNothingStale(t *testing.T) {
 	p.put(third, false)
 	if p.idle != 0 || len(p.busy) != 0 {
 		t.Errorf("%d connections are kept that cannot be used, %d are in use", p.idle, len(p.busy))
+	}
+}
+
+// The connections to a shop that was killed are closed: those to the other shops need their files.
+func TestConnectionsToAKilledShopAreClosed(t *testing.T) {
+	dead, other := newShopLike(t, fine), newShopLike(t, fine)
+	var killed atomic.Bool
+	s := streamTo(t, 10, 10, func(target int) bool { return target == 1 || !killed.Load() }, dead.URL, other.URL)
+	s.turns = make(chan struct{}, 10)
+	if err := s.connect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	killed.Store(true)
+	if r := s.exchange(t.Context(), 0, time.Now(), time.Minute); r.Status != http.StatusOK || r.Target != 1 {
+		t.Errorf("the reply is %+v, want one of the other shop", r)
+	}
+	if n := len(s.pool.waiting[0]); n != 0 {
+		t.Errorf("%d connections to the killed shop are open", n)
 	}
 }

@@ -21,13 +21,13 @@ type tally struct {
 	mu       sync.Mutex
 	start    time.Time
 	served   int64
+	servedAt time.Duration // when the last one was, since the start
 	soldOut  int64
 	failed   int64
 	unknown  map[int]int64 // by target
 	reasons  map[string]int64
-	holders  figures.Overlap
-	full     int       // number of unsettled holds from which to settle
-	left     time.Time // when the last holder left
+	open     int // unsettled spans of all items, at most
+	full     int // number of them from which to settle
 	latency  latencies
 	service  latencies
 	wait     latencies     // of requests that entered the critical section, until they did
@@ -36,6 +36,26 @@ type tally struct {
 	answers  []answer      // of a sale
 	cutOff   []int         // of a sale: requests with an unknown outcome
 	unkept   int64         // answers and cut-off requests beyond maxKept
+
+	items []itemTally
+	of    func(request int) (item int) // nil: there is one item
+}
+
+// itemTally counts the outcomes of the requests for one item.
+type itemTally struct {
+	served, soldOut, failed int64
+	unknown                 map[int]int64 // by target
+	servedAt                time.Duration // when the last one was, since the start
+	holders                 figures.Overlap
+	left                    time.Time // when the last holder left
+}
+
+// item returns the tally of the item that a request is for. The caller has locked mu.
+func (t *tally) item(request int) *itemTally {
+	if t.of == nil {
+		return &t.items[0]
+	}
+	return &t.items[t.of(request)]
 }
 
 // answer is what a buyer was told of an order.
@@ -58,34 +78,49 @@ func newTally(limit time.Duration) *tally {
 	return &tally{
 		unknown: make(map[int]int64), reasons: make(map[string]int64), full: manySpans,
 		latency: newLatencies(limit), service: newLatencies(limit), wait: newLatencies(limit),
-		timeline: timeline{bin: firstBin},
+		timeline: timeline{bin: firstBin}, items: make([]itemTally, 1),
 	}
+}
+
+// spread says which of n items each request is for. It is called before begin.
+func (t *tally) spread(n int, of func(request int) (item int)) {
+	t.items, t.of = make([]itemTally, n), of
 }
 
 // begin sets the start of the load.
 func (t *tally) begin(start time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.start, t.left = start, start
+	t.start = start
+	for i := range t.items {
+		t.items[i].left = start
+	}
 }
 
 // add counts one outcome.
 func (t *tally) add(r reply) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	item := t.item(r.Request)
 	switch {
 	case !r.learned():
 		t.unknown[r.Target]++
+		item.cutOff(r.Target)
 		t.reasons[r.Code]++
 		t.keepCutOff(r)
 	case r.Status == http.StatusOK || r.Status == http.StatusAccepted:
 		t.served++
+		t.servedAt = max(t.servedAt, r.At)
+		item.served++
+		item.servedAt = max(item.servedAt, r.At)
 		t.timeline.add(r.At)
 		t.keepAnswer(r)
 	case r.Code == "sold_out":
 		t.soldOut++
+		item.soldOut++
 	default:
 		t.failed++
+		item.failed++
 		t.reasons[r.Code]++
 	}
 	if r.Status != 0 {
@@ -99,8 +134,16 @@ func (t *tally) add(r reply) {
 		if i == 0 {
 			t.wait.add(s.From.Sub(t.start.Add(r.At - r.Latency)))
 		}
-		t.hold(s)
+		t.hold(item, s)
 	}
+}
+
+// cutOff counts a request without an outcome.
+func (i *itemTally) cutOff(target int) {
+	if i.unknown == nil {
+		i.unknown = make(map[int]int64)
+	}
+	i.unknown[target]++
 }
 
 // keepAnswer keeps what a buyer was told. The caller has locked mu.
@@ -125,15 +168,22 @@ func (t *tally) keepCutOff(r reply) {
 	}
 }
 
-// hold adds a hold. The caller has locked mu.
-func (t *tally) hold(s figures.Span) {
-	t.holders.Add(s)
-	if s.To.After(t.left) {
-		t.left = s.To
+// hold adds a hold of an item. The caller has locked mu.
+func (t *tally) hold(item *itemTally, s figures.Span) {
+	before := item.holders.Unsettled()
+	item.holders.Add(s)
+	t.open += item.holders.Unsettled() - before
+	if s.To.After(item.left) {
+		item.left = s.To
 	}
-	if t.earliest != nil && t.holders.Unsettled() >= t.full {
-		t.holders.Settle(t.earliest())
-		t.full = max(manySpans, 2*t.holders.Unsettled())
+	if t.earliest != nil && t.open >= t.full {
+		earliest := t.earliest()
+		t.open = 0
+		for i := range t.items {
+			t.items[i].holders.Settle(earliest)
+			t.open += t.items[i].holders.Unsettled()
+		}
+		t.full = max(manySpans, 2*t.open)
 	}
 }
 
@@ -147,21 +197,25 @@ func (t *tally) elapsed() time.Duration {
 	return time.Since(t.start)
 }
 
-// mostHolders is the most holders at once that are known so far.
-func (t *tally) mostHolders() int {
-	t.mu.Lock()
-	holders := t.holders.Clone()
-	t.mu.Unlock()
-	return holders.Max()
+// mostHolders is the most holders of one item at once that are known so far.
+func (t *tally) mostHolders() (most int) {
+	for i := range t.items {
+		t.mu.Lock()
+		holders := t.items[i].holders.Clone()
+		t.mu.Unlock()
+		most = max(most, holders.Max())
+	}
+	return most
 }
 
-// tell fills in the outcomes so far.
-func (t *tally) tell(now *Live) {
+// tell fills in the outcomes so far, and returns the start of the load.
+func (t *tally) tell(now *Live) (start time.Time) {
 	now.Elapsed = t.elapsed()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now.Served, now.SoldOut, now.Failed = t.served, t.soldOut, t.failed
+	now.Served, now.SoldOut, now.Failed, now.ServedAt = t.served, t.soldOut, t.failed, t.servedAt
 	for _, n := range t.unknown {
 		now.Unknown += n
 	}
+	return t.start
 }

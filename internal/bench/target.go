@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"oversell/internal/catalog"
+	"oversell/internal/guard"
 	"oversell/internal/stock"
 	"oversell/internal/web"
 )
@@ -22,13 +24,20 @@ import (
 type shopClient struct {
 	http  *http.Client
 	token string
+	pause time.Duration // before it asks again
 }
 
-const adminTimeout = 30 * time.Second
+const (
+	adminTimeout = 30 * time.Second
+	// A shop whose backend has no time for it answers 503. The client asks again after
+	// askAgain, as long as askingFor: a rush that is over leaves much to do.
+	askAgain  = time.Second
+	askingFor = 20 * time.Second
+)
 
 // newShopClient returns a client that, like the load, uses no proxy.
 func newShopClient(token string) *shopClient {
-	return &shopClient{http: &http.Client{Transport: &http.Transport{}, Timeout: adminTimeout}, token: token}
+	return &shopClient{http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: hands}, Timeout: adminTimeout}, token: token, pause: askAgain}
 }
 
 func (c *shopClient) close() { c.http.CloseIdleConnections() }
@@ -39,7 +48,11 @@ func (c *shopClient) put(ctx context.Context, base, sku, strategy string, units 
 }
 
 func (c *shopClient) delete(ctx context.Context, base, sku string) error {
-	return c.call(ctx, http.MethodDelete, base+"/api/items/"+sku, nil, nil)
+	err := c.call(ctx, http.MethodDelete, base+"/api/items/"+sku, nil, nil)
+	if errors.Is(err, errGone) {
+		return nil // the first try has deleted it, and its answer was 503
+	}
+	return err
 }
 
 func (c *shopClient) audit(ctx context.Context, base, sku string) (web.Audit, error) {
@@ -67,7 +80,8 @@ func (c *shopClient) call(ctx context.Context, method, address string, body, v a
 	return c.callLong(ctx, method, address, body, v, maxReply)
 }
 
-// callLong is call for replies of up to limit bytes.
+// callLong is call for replies of up to limit bytes. It asks again for a while if the shop cannot
+// answer now: all that the client asks for can be repeated.
 func (c *shopClient) callLong(ctx context.Context, method, address string, body, v any, limit int64) error {
 	var text []byte
 	if body != nil {
@@ -76,6 +90,21 @@ func (c *shopClient) callLong(ctx context.Context, method, address string, body,
 			return fmt.Errorf("%s %s: %w", method, address, err)
 		}
 	}
+	for end := time.Now().Add(askingFor); ; {
+		err := c.callOnce(ctx, method, address, text, v, limit)
+		if !errors.Is(err, errNotNow) || time.Now().After(end) || guard.Sleep(ctx, c.pause) != nil {
+			return err
+		}
+	}
+}
+
+// The answers 503 and 404 of a shop.
+var (
+	errNotNow = errors.New("the shop cannot answer now")
+	errGone   = errors.New("the shop has no such item")
+)
+
+func (c *shopClient) callOnce(ctx context.Context, method, address string, text []byte, v any, limit int64) error {
 	req, err := http.NewRequestWithContext(ctx, method, address, bytes.NewReader(text))
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", method, address, err)
@@ -95,7 +124,12 @@ func (c *shopClient) callLong(ctx context.Context, method, address string, body,
 	if res.StatusCode == http.StatusUnauthorized {
 		return fmt.Errorf("%s %s: %s: set -token to the token of the shop", method, address, res.Status)
 	}
-	if res.StatusCode/100 != 2 {
+	switch said := bytes.TrimSpace(reply); {
+	case res.StatusCode == http.StatusServiceUnavailable:
+		return fmt.Errorf("%s %s: %w: %s", method, address, errNotNow, said)
+	case res.StatusCode == http.StatusNotFound:
+		return fmt.Errorf("%s %s: %w: %s", method, address, errGone, said)
+	case res.StatusCode/100 != 2:
 		return fmt.Errorf("%s %s: %s: %s", method, address, res.Status, bytes.TrimSpace(reply))
 	}
 	if v == nil {
@@ -108,17 +142,17 @@ func (c *shopClient) callLong(ctx context.Context, method, address string, body,
 }
 
 // requests returns a function that makes the i-th request of a row.
-func (c Config) requests(strategy, sku string) func(i int, target string) (*http.Request, error) {
+func (c Config) requests(strategy string, sku func(i int) string) func(i int, target string) (*http.Request, error) {
 	query := url.Values{"strategy": {strategy}}
 	if c.Workload == catalog.Cache {
 		query.Set("second_look", strconv.FormatBool(c.SecondLook))
-		return func(_ int, target string) (*http.Request, error) {
-			return http.NewRequest(http.MethodGet, target+"/api/items/"+sku+"?"+query.Encode(), nil)
+		return func(i int, target string) (*http.Request, error) {
+			return http.NewRequest(http.MethodGet, target+"/api/items/"+sku(i)+"?"+query.Encode(), nil)
 		}
 	}
 	body := fmt.Sprintf(`{"quantity":%d}`, askedFor)
 	return func(i int, target string) (*http.Request, error) {
-		req, err := http.NewRequest(http.MethodPost, target+"/api/items/"+sku+"/deduct?"+query.Encode(), strings.NewReader(body))
+		req, err := http.NewRequest(http.MethodPost, target+"/api/items/"+sku(i)+"/deduct?"+query.Encode(), strings.NewReader(body))
 		if err != nil {
 			return nil, err
 		}

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"oversell/internal/catalog"
 )
@@ -15,6 +16,8 @@ type column struct {
 	of     kind                   // which tables have it
 	left   bool                   // aligned left
 	bad    string                 // explains a column that is shown only if a row has a figure other than 0
+	with   func(Row) bool         // a column that is shown only if it returns true for a row; nil: any
+	many   bool                   // only tables of several items have it
 	spare  spare                  // whether a drawn table that is too wide does without it
 }
 
@@ -57,6 +60,7 @@ const (
 	titleRow      = ""
 	titleOversold = "oversold"
 	titleVerdict  = "verdict"
+	titleWorst    = "worst item"
 )
 
 // columns are those of the report's rows.
@@ -109,12 +113,22 @@ func (r Report) columns() []column {
 		{title: "p99", figure: "service_p99_ms", show: tenths, of: opens},
 		{title: "max", figure: "service_max_ms", show: tenths, of: opens, spare: second},
 		{title: "cmds/req", figure: "redis_commands", show: tenths, of: sales | opens | reads, spare: third},
+		{title: "conn ms/sale", figure: "connection_ms", show: tenths, of: sales | opens, with: Row.inDatabase,
+			bad: "the time that the shops had connections to the database out of their pools, in ms per unit sold"},
 		{title: "sent/s", figure: "achieved_rate", show: whole, of: opens, spare: third},
 		{title: "sold/s", figure: "throughput", show: whole, of: sales | opens},
 		{title: "reads/s", figure: "throughput", show: whole, of: reads},
+		{title: "not ok", figure: "items_not_ok", show: zeroIsDot, of: sales | opens, many: true},
+		{title: titleWorst, figure: "worst_item", show: whole, of: sales | opens, many: true},
+		{title: "its oversold", figure: "worst_oversold", show: zeroIsDot, of: sales | opens, many: true},
+		{title: "stranded", figure: "worst_stranded", show: zeroIsDot, of: sales | opens, many: true, spare: ifZero},
+		{title: "its sold/s", figure: "worst_throughput", show: tenths, of: sales | opens, many: true},
 		{title: titleVerdict, of: all, left: true},
 	} {
-		if c.of&r.Manifest.kind() != 0 && (c.bad == "" || r.any(c.figure)) {
+		if c.many && r.Manifest.Items == 0 {
+			continue
+		}
+		if c.of&r.Manifest.kind() != 0 && (c.bad == "" || r.any(c.figure)) && (c.with == nil || slices.ContainsFunc(r.Rows, c.with)) {
 			shown = append(shown, c)
 		}
 	}
@@ -142,6 +156,10 @@ func (r Report) any(figure string) bool {
 	return slices.ContainsFunc(r.Rows, func(row Row) bool { return row.figures()[figure] != 0 })
 }
 
+// inDatabase reports whether the row's strategy works in the database alone. Connections to
+// it limit what such a strategy sells.
+func (r Row) inDatabase() bool { return strings.HasPrefix(r.Strategy, "sql_") }
+
 func whole(v float64) string { return fmt.Sprintf("%.0f", v) }
 
 func hundredths(v float64) string { return fmt.Sprintf("%.2f", v) }
@@ -165,6 +183,8 @@ func (c column) row(r Row) string {
 		return string(r.Verdict)
 	case c.title == titleVerdict:
 		return string(r.Verdict) + " (!)"
+	case c.title == titleWorst && r.Items != nil:
+		return fmt.Sprintf("#%d", r.Items.Worst.Number)
 	case c.title == titleOversold && r.OversoldPossible != r.Oversold:
 		return fmt.Sprintf("%d..%d", r.Oversold, r.OversoldPossible)
 	}
@@ -182,6 +202,8 @@ func (c column) median(g Group) string {
 		return "  " + g.Strategy
 	case titleVerdict:
 		return g.Verdict()
+	case titleWorst:
+		return "" // another one in each run
 	}
 	e, known := g.Figures[c.figure]
 	if !known {
@@ -193,7 +215,7 @@ func (c column) median(g Group) string {
 // interval is a group's text for the column below its median, or "" if the runs do not
 // differ. The interval of oversold includes what unknown outcomes leave open.
 func (c column) interval(g Group) string {
-	if c.figure == "" {
+	if c.figure == "" || c.title == titleWorst {
 		return ""
 	}
 	e := g.Figures[c.figure]

@@ -39,6 +39,9 @@ func mustAgree() []setting {
 		{"duration", func(m Manifest) any { return m.Duration }},
 		{"in flight", func(m Manifest) any { return m.InFlight }},
 		{"stock", func(m Manifest) any { return m.Stock }},
+		{"items", func(m Manifest) any { return max(1, m.Items) }},
+		{"skew", func(m Manifest) any { return m.Skew }},
+		{"seed of who buys which item", func(m Manifest) any { return m.spreadSeed() }},
 		{"instances", func(m Manifest) any { return m.Instances }},
 		{"ttl", func(m Manifest) any { return m.TTL }},
 		{"work", func(m Manifest) any { return m.Work }},
@@ -59,6 +62,14 @@ func mayDiffer() []setting {
 		{"os", func(m Manifest) any { return m.OS }},
 		{"cpus", func(m Manifest) any { return m.CPUs }},
 	}
+}
+
+// spreadSeed is the seed of who buys which item, or 0 if there is one item.
+func (m Manifest) spreadSeed() uint64 {
+	if m.Items == 0 {
+		return 0
+	}
+	return m.Seed
 }
 
 // differing names the settings in which two manifests differ, with both values.

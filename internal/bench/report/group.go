@@ -92,6 +92,9 @@ func (r Row) figures() map[string]float64 {
 	if r.RedisCommands != nil {
 		all["redis_commands"] = *r.RedisCommands
 	}
+	if r.ConnectionTime != nil {
+		all["connection_ms"] = *r.ConnectionTime
+	}
 	if h := r.Held; h != nil {
 		maps.Copy(all, map[string]float64{
 			"holds": float64(h.Holds), "captures": float64(h.Captures), "refunds": float64(h.Refunds),
@@ -105,6 +108,12 @@ func (r Row) figures() map[string]float64 {
 	}
 	if k := r.Kills; k != nil && k.AgreesAfterKill != nil {
 		all["agrees_after_kill_s"] = *k.AgreesAfterKill
+	}
+	if i := r.Items; i != nil {
+		maps.Copy(all, map[string]float64{
+			"items_not_ok": float64(i.NotOK), "items_oversold": float64(i.Oversold),
+			"worst_oversold": float64(i.Worst.Oversold), "worst_stranded": float64(i.Worst.Stranded), "worst_throughput": i.Worst.Throughput,
+		})
 	}
 	if o := r.Open; o != nil {
 		maps.Copy(all, map[string]float64{

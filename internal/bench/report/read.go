@@ -136,7 +136,7 @@ func (m Manifest) check() error {
 			return err
 		}
 	}
-	for _, text := range append(append([]string{m.Redis, m.DB, m.Go, m.OS, m.Version, m.Workload, m.TTL, m.Duration, m.Work, m.Wait, m.Retry, m.Keys, m.ID}, m.Targets...), m.Flags...) {
+	for _, text := range append(append([]string{m.Redis, m.DB, m.Go, m.OS, m.Version, m.Workload, m.TTL, m.Duration, m.Work, m.Wait, m.Retry, m.Keys, m.ID, m.Skew}, m.Targets...), m.Flags...) {
 		if err := checkText(text); err != nil {
 			return err
 		}
@@ -144,7 +144,7 @@ func (m Manifest) check() error {
 	switch {
 	case m.Redis == "" || m.DB == "":
 		return errors.New("it does not name its redis and its database")
-	case m.Requests < 0 || m.Stock < 0 || m.Instances < 0 || m.Rate < 0 || m.InFlight < 0:
+	case m.Requests < 0 || m.Stock < 0 || m.Instances < 0 || m.Rate < 0 || m.InFlight < 0 || m.Items < 0:
 		return errors.New("it has a negative size")
 	}
 	return nil

@@ -34,11 +34,11 @@ type Manifest struct {
 	Go         string        `json:"go"`
 	OS         string        `json:"os"`
 	CPUs       int           `json:"cpus"`
-	Version    string        `json:"version"`            // of the bench
-	Requests   int           `json:"requests"`           // of each row; of an open load: planned
-	Rate       int           `json:"rate,omitempty"`     // requests a second of an open load; 0: all at once
-	Duration   string        `json:"duration,omitempty"` // of an open load
-	InFlight   int           `json:"in_flight,omitempty"`
+	Version    string        `json:"version"`             // of the bench
+	Requests   int           `json:"requests"`            // of each row; of an open load: planned
+	Rate       int           `json:"rate,omitempty"`      // requests a second of an open load; 0: all at once
+	Duration   string        `json:"duration,omitempty"`  // of an open load
+	InFlight   int           `json:"in_flight,omitempty"` // of a burst: connections that its requests take turns in; 0: each has its own
 	Stock      int64         `json:"stock"`
 	Workload   string        `json:"workload"`
 	Instances  int           `json:"instances"`
@@ -54,7 +54,9 @@ type Manifest struct {
 	Replicas   int           `json:"replicas,omitempty"` // of Redis that must have an accepted order
 	Repeat     int           `json:"repeat"`             // runs of each row asked for
 	Planned    int           `json:"planned,omitempty"`  // rows asked for, times Repeat
-	Seed       uint64        `json:"seed,omitempty"`     // of the faults of condition chaos in the first run
+	Seed       uint64        `json:"seed,omitempty"`     // of the faults of condition chaos in the first run, or of who buys which item
+	Items      int           `json:"items,omitempty"`    // on sale, which share the stock equally; 0: one
+	Skew       string        `json:"skew,omitempty"`     // of the buyers of several items
 	Flags      []string      `json:"flags,omitempty"`    // given to the bench, without secrets
 
 	// Also says what the rows of other workloads are run with, one manifest for each.
@@ -120,6 +122,10 @@ type Row struct {
 	Throughput    float64  `json:"throughput"`     // units sold, or values read, per second
 	RedisCommands *float64 `json:"redis_commands"` // that the server counted per request; nil: not counted
 
+	// ConnectionTime is for how long the shops had connections to the database out of their
+	// pools, in milliseconds per unit sold; nil: not measured.
+	ConnectionTime *float64 `json:"connection_ms,omitempty"`
+
 	Verdict  figures.Verdict `json:"verdict"`
 	Expected bool            `json:"expected"`          // it matched the catalog's expectation
 	Differs  string          `json:"differs,omitempty"` // how it differs from the expectation
@@ -135,6 +141,7 @@ type Row struct {
 	*Kills // of a row in which processes were killed at seams; nil: another row
 
 	Chaos *Chaos `json:"chaos,omitempty"` // of a row under chaos
+	Items *Items `json:"items,omitempty"` // of a row with several
 
 	Open        *Open        `json:"open,omitempty"` // of an open load
 	Percentiles *Percentiles `json:"percentiles,omitempty"`
@@ -149,6 +156,7 @@ type Row struct {
 // outcome that differs from the expectation as the table does.
 func (r Row) Line() string {
 	verdict, what := string(r.Verdict), fmt.Sprintf("sold %5d, oversold %4d", r.Sold, r.Oversold)
+	what += r.Items.of()
 	if r.Workload == catalog.Cache {
 		what = fmt.Sprintf("loaded %3d times", r.DBLoads)
 	}

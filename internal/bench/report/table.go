@@ -50,6 +50,7 @@ func (r Report) header(servers bool) string {
 		fmt.Fprintf(&b, "%s; %s on %s, %d CPUs\n", strings.Join(all, "; "), m.Go, m.OS, m.CPUs)
 	}
 	b.WriteString(m.latencies())
+	b.WriteString(m.items())
 	for _, c := range r.columns() {
 		if c.bad != "" {
 			fmt.Fprintf(&b, "%s: %s\n", c.title, c.bad)
@@ -93,9 +94,9 @@ func (m Manifest) Load() string {
 		fmt.Fprintf(&b, "%s who hold a unit and pay later, %s, %s; holds expire after %s\n", Plural(m.Requests, "buyer"), Plural(int(m.Stock), "unit"), shops, m.TTL)
 		return b.String()
 	case opens:
-		fmt.Fprintf(&b, "%s a second for %s, %d in all, %s, %s", Plural(m.Rate, "buyer"), m.Duration, m.Requests, Plural(int(m.Stock), "unit"), shops)
+		fmt.Fprintf(&b, "%s a second for %s, %d in all, %s, %s", Plural(m.Rate, "buyer"), m.Duration, m.Requests, m.units(), shops)
 	default:
-		fmt.Fprintf(&b, "%s, %s, %s", Plural(m.Requests, "concurrent buyer"), Plural(int(m.Stock), "unit"), shops)
+		fmt.Fprintf(&b, "%s, %s, %s", Plural(m.Requests, "concurrent buyer"), m.units(), shops)
 	}
 	if m.Keeper != "" {
 		fmt.Fprintf(&b, ", stock in %s", m.Keeper)
@@ -114,6 +115,28 @@ func (m Manifest) Load() string {
 	}
 	b.WriteString("\n")
 	return b.String()
+}
+
+// units says how many units are on sale, and of how many items.
+func (m Manifest) units() string {
+	units := Plural(int(m.Stock), "unit")
+	if m.Items == 0 {
+		return units
+	}
+	return fmt.Sprintf("%s of %s (%s)", units, Plural(m.Items, "item"), m.Skew)
+}
+
+// items explains what is shown of several items.
+func (m Manifest) items() string {
+	if m.Items == 0 {
+		return ""
+	}
+	text := "not ok: items whose own verdict is not ok; worst item: by its verdict, then what it oversold or stranded, then its buyers\n" +
+		"items are numbered from 1, the one that most buyers want; faults hit its holders\n"
+	if m.Rate == 0 && m.InFlight > 0 {
+		text += fmt.Sprintf("at most %d requests are in flight, and the others wait for a connection: -in-flight, or the open files that are allowed\n", m.InFlight)
+	}
+	return text
 }
 
 // medians explains the figures of repeated rows.

@@ -243,6 +243,34 @@ func lengths(of, prefix string) []int {
 	return all
 }
 
+// Connections limit the strategies that work in the database, so the table has them if one of
+// these was run, and then for every row.
+func TestTimeOfConnectionsIsShownBesideDatabaseStrategies(t *testing.T) {
+	r := sale()
+	for i := range r.Rows {
+		r.Rows[i].ConnectionTime = new(12.34)
+	}
+	if slices.Contains(r.Table().Titles, "conn ms/sale") {
+		t.Error("it is shown without such a strategy")
+	}
+	r.Rows[1].Strategy = "sql_units"
+	s := r.Table()
+	at := slices.Index(s.Titles, "conn ms/sale")
+	if at < 0 {
+		t.Fatal("it is not shown")
+	}
+	for _, l := range s.Lines {
+		if len(l.Cells) > at && l.Cells[at] != "12.3" {
+			t.Errorf("%v", l.Cells)
+		}
+	}
+	var table bytes.Buffer
+	must(t, r.WriteTable(&table, false))
+	if widest := slices.Max(lengths(table.String(), "──")) - len("\n"); widest > 120 || !strings.Contains(table.String(), "conn ms/sale: the time") {
+		t.Errorf("%d wide:\n%s", widest, table.String())
+	}
+}
+
 // A zero would say that Redis had nothing to do.
 func TestWhatWasNotCountedIsBlank(t *testing.T) {
 	r := afterFailover()

@@ -16,6 +16,7 @@ type view struct {
 	Conclusion []string
 	Tables     []viewTable // one for each workload
 	Chaos      []chaosView // of each row under chaos
+	Items      []itemsView // of each row with several
 	Settings   []setting
 	Conditions []string
 	File       string // name of the download
@@ -46,6 +47,14 @@ type chaosView struct {
 	Lines      [][]string
 }
 
+// itemsView is the worst items of a row, and those with the most buyers.
+type itemsView struct {
+	Name, Line string
+	Wrong      bool
+	Heads      []report.Head
+	Lines      [][]string
+}
+
 type setting struct{ Name, Value string }
 
 func newView(r report.Report) view {
@@ -65,6 +74,12 @@ func newView(r report.Report) view {
 				Name: fmt.Sprintf("%s, seed %d", row.Strategy, row.Chaos.Seed), Line: row.ChaosLine(), Wrong: !row.Expected,
 				Heads: heads, Lines: lines,
 			})
+		}
+	}
+	for _, row := range r.Rows {
+		if row.Items != nil {
+			heads, lines := row.Items.Lists()
+			v.Items = append(v.Items, itemsView{Name: fmt.Sprintf("%s under %s", row.Strategy, row.Condition), Line: row.Line(), Wrong: !row.Expected, Heads: heads, Lines: lines})
 		}
 	}
 	for _, p := range newPlots(r).Conditions {
@@ -129,6 +144,12 @@ func settingsOf(m report.Manifest) []setting {
 	}
 	if m.Rate > 0 {
 		all = append(all, setting{"rate", fmt.Sprintf("%d a second for %s, %d in flight at most", m.Rate, m.Duration, m.InFlight)})
+	}
+	if m.Items > 0 {
+		all = append(all, setting{"items", fmt.Sprintf("%d, %s", m.Items, m.Skew)})
+	}
+	if m.Items > 0 && m.Rate == 0 && m.InFlight > 0 {
+		all = append(all, setting{"connections", fmt.Sprint(m.InFlight)})
 	}
 	if m.Seed > 0 {
 		all = append(all, setting{"seed", fmt.Sprint(m.Seed)})

@@ -90,7 +90,7 @@ func (b *Tab) listen(event any) {
 	defer b.mu.Unlock()
 	switch e := event.(type) {
 	case *log.EventEntryAdded:
-		b.complaints = append(b.complaints, string(e.Entry.Level)+": "+e.Entry.Text)
+		b.complaints = append(b.complaints, strings.TrimSpace(string(e.Entry.Level)+": "+e.Entry.Text+" "+e.Entry.URL))
 	case *runtime.EventExceptionThrown:
 		b.complaints = append(b.complaints, e.ExceptionDetails.Text)
 	case *runtime.EventConsoleAPICalled:

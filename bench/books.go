@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"oversell/internal/bench/books"
+	"oversell/internal/bench/report"
+)
+
+// auditArg makes this program check a sale in a running shop.
+const auditArg = "audit"
+
+const auditUsage = `Audit checks the sale of an item in a running shop, after any load tool has bought
+from it: whether the stock and the orders agree, and whether there are as many orders as
+buyers were told of. It compares numbers, and not each order with its buyer's reply.
+
+Usage: bench audit [-sku NAME] [-told FILE] [-wait TIME] [-json] URL
+
+Examples:
+  go run ./bench audit http://127.0.0.1:8080                     the books of the item hot
+  vegeta report -type=json results.bin >told.json
+  go run ./bench audit -told told.json http://127.0.0.1:8080     and how many were told "sold"
+  load/run wrk http://127.0.0.1:8080                             a sale, wrk's load, and this
+
+FILE is JSON with requests and status_codes, as vegeta reports them; the status 0 means
+no reply. It may have dropped, cut_off and sold, which docs/bench.md explains. All its
+requests must have bought from the sale that is on now.
+
+Exit code: 0 if the books agree, 1 if they do not or requests were dropped or are
+unaccounted for, 2 if the books could not be checked.
+
+`
+
+// audit runs the command audit.
+func audit(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	agree, err := auditShop(ctx, args, stdout)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return exitExpected
+	case err != nil:
+		fmt.Fprintln(stderr, "bench: audit:", err)
+		return exitFailed
+	case !agree:
+		return exitUnexpected
+	}
+	return exitExpected
+}
+
+func auditShop(ctx context.Context, args []string, stdout io.Writer) (agree bool, err error) {
+	var cfg books.Config
+	fs := flag.NewFlagSet("audit", flag.ContinueOnError)
+	fs.SetOutput(io.Discard) // an error is reported once, by the caller
+	fs.StringVar(&cfg.SKU, "sku", "hot", "`NAME` of the item")
+	fs.DurationVar(&cfg.Wait, "wait", 10*time.Second, "`TIME` within which units in flight and accepted orders must settle")
+	file := fs.String("told", "", "`FILE` with what the load tool's buyers were told; - for standard input")
+	asJSON := fs.Bool("json", false, "write JSON instead of a table")
+	if err := fs.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			fmt.Fprint(stdout, auditUsage)
+			fs.SetOutput(stdout)
+			fs.PrintDefaults()
+		}
+		return false, err
+	}
+	if err := oneURL(fs.Args()); err != nil {
+		return false, err
+	}
+	if cfg.Wait < 0 || cfg.Wait > time.Hour {
+		return false, fmt.Errorf("-wait is %v; it must be 0s to 1h", cfg.Wait)
+	}
+	cfg.URL = fs.Arg(0)
+	if *file != "" {
+		if cfg.Told, err = toldBy(*file); err != nil {
+			return false, err
+		}
+	}
+	found, err := books.Check(ctx, cfg)
+	if err != nil {
+		return false, err
+	}
+	write := writeBooks
+	if *asJSON {
+		write = func(w io.Writer, r books.Result) error { return json.NewEncoder(w).Encode(r) }
+	}
+	return len(found.Problems) == 0, write(stdout, found)
+}
+
+// oneURL returns an error unless the arguments after the flags are one URL.
+func oneURL(args []string) error {
+	if len(args) == 1 {
+		return nil
+	}
+	if slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "-") }) {
+		return fmt.Errorf("%q: flags come before the URL (-h shows how)", args)
+	}
+	return fmt.Errorf("%d URLs given; it takes one (-h shows how)", len(args))
+}
+
+// toldBy reads what a load tool says. Its errors name the file.
+func toldBy(name string) (told *books.Told, err error) {
+	f := os.Stdin
+	if name != "-" {
+		if f, err = os.Open(name); err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, f.Close()) }()
+	}
+	if told, err = books.ReadTold(f); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return told, nil
+}
+
+// writeBooks writes a table of the figures, and then what is wrong.
+func writeBooks(out io.Writer, r books.Result) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	a := r.Audit
+	fmt.Fprintf(w, "initial\tremaining\tsold\torders\tin flight\toversold\tlost updates\tstranded\tduplicates\t\n")
+	fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\n", a.Initial, a.Remaining, a.Sold, a.Orders, a.InFlight,
+		a.Oversold, a.LostUpdates, a.Stranded, a.Duplicates)
+	errs := []error{w.Flush()}
+	if t := r.Told; t != nil {
+		fmt.Fprintf(w, "\nrequests\ttold sold\trefused\tfailed\tcut off\tdropped\t\n")
+		fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t%d\t\n", t.Requests, t.Confirmed(), t.Refused(), t.Failed(), t.CutOff, t.Unanswered())
+		errs = append(errs, w.Flush())
+	}
+	said := "\nthe books agree: " + agreement(r) + "\n"
+	if len(r.Problems) > 0 {
+		said = "\nthe books do not agree:\n"
+		for _, problem := range r.Problems {
+			said += "  " + report.Printable(problem) + "\n"
+		}
+	}
+	_, err := io.WriteString(out, said)
+	return errors.Join(append(errs, err)...)
+}
+
+// agreement says which numbers agree, if all of them do.
+func agreement(r books.Result) string {
+	const stock = "the stock and the orders add up"
+	if r.Told == nil {
+		return stock
+	}
+	if n := r.Told.Unknown(); n > 0 {
+		return fmt.Sprintf("%s; there are %d orders, buyers were told of %d, and %d more requests may have bought",
+			stock, r.Audit.Orders, r.Told.Confirmed(), n)
+	}
+	return stock + ", and there are as many orders as buyers were told of"
+}

@@ -1,0 +1,171 @@
+// Package books checks the sale of a running shop from outside, after any load tool has bought
+// from it: whether stock and orders agree, and whether there are as many orders as buyers were
+// told of. It compares numbers: a load tool does not say which orders its buyers were told of.
+package books
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"oversell/internal/guard"
+	"oversell/internal/stock"
+	"oversell/internal/web"
+)
+
+// ErrConfig is wrapped by the error of a Config that says something impossible.
+var ErrConfig = errors.New("invalid config")
+
+// errBusy is wrapped by the error of an audit that the shop could not make now, and may make later.
+var errBusy = errors.New("the shop is busy")
+
+// Config says which sale is checked.
+type Config struct {
+	URL   string        // of the shop, such as http://127.0.0.1:8080
+	SKU   string        // of the item
+	Wait  time.Duration // how long accepted orders, units in flight and a busy shop may take to settle
+	Told  *Told         // what the buyers were told; nil: not known
+	every time.Duration // how often the audit is asked for; 0 means 200 ms
+}
+
+// Result is what was found.
+type Result struct {
+	Audit    web.Audit `json:"audit"`
+	Told     *Told     `json:"told,omitempty"`
+	Problems []string  `json:"problems"` // a sentence each; none if the books agree
+}
+
+// Check waits until the sale has settled and returns what it found. Its errors mean that the
+// check could not be made. ErrConfig is among them.
+func Check(ctx context.Context, cfg Config) (Result, error) {
+	address, err := auditURL(cfg.URL, cfg.SKU)
+	if err != nil {
+		return Result{}, err
+	}
+	client := &http.Client{Transport: &http.Transport{}, Timeout: 30 * time.Second}
+	defer client.CloseIdleConnections()
+	found := Result{Told: cfg.Told, Problems: []string{}}
+	var settled bool
+	found.Audit, settled, err = settle(ctx, client, address, cfg)
+	if err != nil {
+		return found, err
+	}
+	if !settled {
+		found.add("the sale has not settled after %v: %d units are in flight, %d of them in accepted orders that are not written",
+			cfg.Wait, found.Audit.InFlight, found.Audit.Unwritten)
+	}
+	found.judgeStock()
+	if cfg.Told != nil {
+		found.judgeTold()
+	}
+	return found, nil
+}
+
+func auditURL(base, sku string) (string, error) {
+	if err := stock.CheckSKU(sku); err != nil {
+		return "", fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	if !strings.Contains(base, "://") {
+		return "", fmt.Errorf("%w: the URL %q does not begin with http:// or https://", ErrConfig, base)
+	}
+	u, err := url.Parse(base)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return "", fmt.Errorf("%w: %q is not the URL of a shop, such as http://127.0.0.1:8080", ErrConfig, base)
+	}
+	if path := strings.Trim(u.Path, "/"); path != "" {
+		return "", fmt.Errorf("%w: the URL of a shop has no path, and this one has /%s; -sku names the item", ErrConfig, path)
+	}
+	return u.Scheme + "://" + u.Host + "/api/audit/" + sku, nil
+}
+
+// settle asks for audits until nothing of the sale is under way, for as long as cfg.Wait. A shop
+// that has just had a load may be too busy for an audit; it is asked again within that time.
+func settle(ctx context.Context, client *http.Client, address string, cfg Config) (a web.Audit, settled bool, err error) {
+	every := cfg.every
+	if every == 0 {
+		every = 200 * time.Millisecond
+	}
+	for deadline := time.Now().Add(cfg.Wait); ; {
+		a, err = audit(ctx, client, address)
+		if err != nil && !errors.Is(err, errBusy) {
+			return a, false, err
+		}
+		if err == nil && a.InFlight == 0 { // the units of accepted orders are in flight, too
+			return a, true, nil
+		}
+		if time.Until(deadline) <= 0 {
+			return a, false, err
+		}
+		if err := guard.Sleep(ctx, every); err != nil {
+			return a, false, fmt.Errorf("waiting for the sale to settle: %w", err)
+		}
+	}
+}
+
+// maxReply bounds a reply of the shop, in bytes.
+const maxReply = 64 << 10
+
+func audit(ctx context.Context, client *http.Client, address string) (a web.Audit, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return a, fmt.Errorf("auditing: %w", err)
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return a, fmt.Errorf("auditing: %w", err) // names the address
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxReply))
+	if err != nil {
+		return a, fmt.Errorf("auditing: reading the reply of %s: %w", address, err)
+	}
+	switch res.StatusCode {
+	case http.StatusOK:
+	case http.StatusServiceUnavailable:
+		return a, fmt.Errorf("auditing: %w: %s: %s: %s", errBusy, address, res.Status, strings.TrimSpace(string(body)))
+	default:
+		return a, fmt.Errorf("auditing: %s: %s: %s", address, res.Status, strings.TrimSpace(string(body)))
+	}
+	if err := json.Unmarshal(body, &a); err != nil || a.SaleID == "" {
+		return a, fmt.Errorf("auditing: %s does not answer as a shop does (%v)", address, err)
+	}
+	return a, nil
+}
+
+func (r *Result) add(format string, args ...any) {
+	r.Problems = append(r.Problems, fmt.Sprintf(format, args...))
+}
+
+// judgeStock compares the stock with the orders.
+func (r *Result) judgeStock() {
+	a := r.Audit
+	for _, figure := range []struct {
+		n    int64
+		says string
+	}{
+		{a.Oversold, "oversold: %d units were sold that were not there"},
+		{a.LostUpdates, "lost updates: the counter does not show %d units that were sold"},
+		{a.Stranded, "stranded: %d units are neither sold nor for sale"},
+		{a.Duplicates, "duplicates: %d orders repeat the idempotency key of another"},
+		{a.Foreign, "foreign: %d units are in orders of sales that the database does not know"},
+		{a.AcceptedLost, "accepted and lost: %d orders were refused after they were accepted"},
+	} {
+		if figure.n > 0 {
+			r.add(figure.says, figure.n)
+		}
+	}
+	// Every unit is in one of these figures. Unwritten units are in flight. A lost update has its
+	// units in two: they are sold, and remain.
+	if sum := a.Remaining + a.Held + a.Sold + a.InFlight + a.Stranded - max(0, a.LostUpdates); sum != a.Initial {
+		r.add("the figures add up to %d units, and the sale began with %d", sum, a.Initial)
+	}
+}

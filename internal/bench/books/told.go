@@ -1,0 +1,132 @@
+package books
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+)
+
+// Told is what a load tool says of its requests, all of which bought from one sale. A JSON report
+// of vegeta has the fields requests and status_codes; the scripts in load/ write all of them.
+type Told struct {
+	Requests int64 `json:"requests"` // that were sent, or were to be sent
+	// Statuses counts the replies by their status. "0" counts requests without a reply.
+	Statuses map[string]int64 `json:"status_codes"`
+	// Dropped counts requests that were to be sent or answered and were not, beside those in
+	// Statuses.
+	Dropped int64 `json:"dropped,omitempty"`
+	// CutOff counts requests whose buyer did not wait for the reply, on purpose: those that
+	// were cancelled, or under way when the load ended. An order may be theirs.
+	CutOff int64 `json:"cut_off,omitempty"`
+	// Sold is how many different orders the replies confirmed. Without it each reply with a
+	// status of 200 to 299 counts as one: that is so if no request was repeated.
+	Sold *int64 `json:"sold,omitempty"`
+}
+
+// maxTold bounds what ReadTold reads, in bytes.
+const maxTold = 16 << 20
+
+// ReadTold reads the JSON of a load tool. Fields that it does not know are ignored. A report that
+// contradicts itself is refused with ErrConfig.
+func ReadTold(r io.Reader) (*Told, error) {
+	var t Told
+	in := json.NewDecoder(io.LimitReader(r, maxTold))
+	if err := in.Decode(&t); err != nil {
+		return nil, fmt.Errorf("reading what buyers were told: %w", err)
+	}
+	if _, err := in.Token(); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%w: something follows the JSON of what buyers were told", ErrConfig)
+	}
+	if t.Statuses == nil {
+		return nil, fmt.Errorf("%w: what buyers were told has no status_codes", ErrConfig)
+	}
+	if err := t.check(); err != nil {
+		return nil, fmt.Errorf("%w: what buyers were told cannot be: %w", ErrConfig, err)
+	}
+	return &t, nil
+}
+
+// maxRequests bounds every figure, so that no sum of a few of them overflows.
+const maxRequests = 1 << 50
+
+func (t *Told) check() error {
+	if t.Requests <= 0 || t.Dropped < 0 || t.CutOff < 0 || max(t.Requests, t.Dropped, t.CutOff) > maxRequests {
+		return fmt.Errorf("requests %d, dropped %d, cut_off %d", t.Requests, t.Dropped, t.CutOff)
+	}
+	counted := t.Dropped
+	for status, n := range t.Statuses {
+		code, err := strconv.Atoi(status)
+		if err != nil || strconv.Itoa(code) != status || code < 0 || code > 999 || n < 0 || n > t.Requests {
+			return fmt.Errorf("%d times the status %q in %d requests", n, status, t.Requests)
+		}
+		counted += n
+	}
+	if counted > t.Requests {
+		return fmt.Errorf("%d requests have a status or were dropped, of %d in all", counted, t.Requests)
+	}
+	if replies := t.count(200, 299); t.Sold != nil && (*t.Sold < 0 || *t.Sold > replies) {
+		return fmt.Errorf("%d orders were confirmed by %d replies with a status of 200 to 299", *t.Sold, replies)
+	}
+	return nil
+}
+
+// Confirmed is the number of orders that buyers were told of.
+func (t *Told) Confirmed() int64 {
+	if t.Sold != nil {
+		return *t.Sold
+	}
+	return t.count(200, 299)
+}
+
+// Unanswered is the number of requests that were not sent, or got no reply against their will.
+func (t *Told) Unanswered() int64 { return t.Dropped + t.Statuses["0"] }
+
+// Unaccounted is the number of requests of which the report says nothing more.
+func (t *Told) Unaccounted() int64 {
+	return max(0, t.Requests-t.count(0, 999)-t.Dropped-t.CutOff)
+}
+
+// Failed is the number of replies that do not say whether the buyer has an order.
+func (t *Told) Failed() int64 { return t.count(1, 199) + t.count(500, 999) }
+
+// Unknown is the number of requests that may have bought without a reply that says so.
+func (t *Told) Unknown() int64 {
+	return t.Unanswered() + t.Unaccounted() + t.Failed() + t.CutOff
+}
+
+// Refused is the number of replies that say that the buyer has none.
+func (t *Told) Refused() int64 { return t.count(300, 499) }
+
+// count counts the replies with a status in a range.
+func (t *Told) count(from, to int) (n int64) {
+	for status, replies := range t.Statuses {
+		if code, err := strconv.Atoi(status); err == nil && from <= code && code <= to {
+			n += replies
+		}
+	}
+	return n
+}
+
+// judgeTold compares the number of orders with what buyers were told.
+func (r *Result) judgeTold() {
+	t, orders := r.Told, r.Audit.Orders
+	if n := t.Unanswered(); n > 0 {
+		r.add("dropped: %d of %d requests were not sent, or got no reply", n, t.Requests)
+	}
+	if n := t.Unaccounted(); n > 0 {
+		r.add("unaccounted: %d of %d requests have no status, and were neither dropped nor cut off", n, t.Requests)
+	}
+	if t.count(1, 999) == 0 {
+		r.add("no request got a reply: nothing was tested")
+	}
+	confirmed := t.Confirmed()
+	if missing := confirmed - orders; missing > 0 {
+		r.add("missing: buyers were told of %d orders, and there are %d", confirmed, orders)
+	}
+	unknown := t.Unknown()
+	if unreported := orders - confirmed - unknown; unreported > 0 {
+		r.add("unreported: there are %d orders; buyers were told of %d, and %d more requests may have bought", orders, confirmed, unknown)
+	}
+}

@@ -1,0 +1,38 @@
+package bench
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+)
+
+// A shop whose backend has no time for it is asked again, and an item that the first try has
+// deleted counts as deleted.
+func TestBusyShopIsAskedAgain(t *testing.T) {
+	asked := map[string]int{}
+	shop := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch asked[r.Method]++; {
+		case asked[r.Method] <= 2:
+			w.WriteHeader(http.StatusServiceUnavailable)
+		case r.Method == http.MethodDelete:
+			w.WriteHeader(http.StatusNotFound)
+		default:
+			_, _ = io.WriteString(w, `{"sold":7}`)
+		}
+	}))
+	defer shop.Close()
+	c := newShopClient("")
+	defer c.close()
+	c.pause = time.Millisecond
+	if found, err := c.audit(t.Context(), shop.URL, "hot"); err != nil || found.Sold != 7 {
+		t.Errorf("the audit: %+v, %v", found, err)
+	}
+	if err := c.delete(t.Context(), shop.URL, "hot"); err != nil {
+		t.Error(err)
+	}
+	if asked[http.MethodGet] != 3 || asked[http.MethodDelete] != 3 {
+		t.Errorf("asked %v times, want 3 each", asked)
+	}
+}

@@ -1,0 +1,86 @@
+package bench
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"oversell/internal/catalog"
+)
+
+// FaultKind says what kind of fault was injected.
+type FaultKind string
+
+// The kinds of faults.
+const (
+	Killed  FaultKind = "killed"  // the process of a holder
+	Stopped FaultKind = "stopped" // the process of a holder, for a while
+	CutOff  FaultKind = "cut_off" // the process of a holder, from Redis, for a while
+	Slow    FaultKind = "slow"    // a holder works for longer than the lease
+	Late    FaultKind = "late"    // a holder releases after the end of the lease
+)
+
+// FaultKinds lists the kinds of faults.
+func FaultKinds() []FaultKind { return []FaultKind{Killed, Stopped, CutOff, Slow, Late} }
+
+// Fault is a fault that was injected into a row, as it happened.
+type Fault struct {
+	Kind FaultKind
+	At   time.Duration // when it began, like Live.Elapsed
+
+	// Until is its end, which is in the future for a holder that is slow or late; 0: it has
+	// not ended, as for a process that was killed.
+	Until time.Duration
+}
+
+// faults are the faults of one row. It is safe for concurrent use.
+type faults struct {
+	mu  sync.Mutex
+	all []span
+}
+
+// span is a fault with the times of the clock.
+type span struct {
+	kind      FaultKind
+	at, until time.Time
+}
+
+// begin notes that a fault begins now. The caller calls end when it is over.
+func (f *faults) begin(kind FaultKind) (end func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := len(f.all)
+	f.all = append(f.all, span{kind: kind, at: time.Now()})
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.all[n].until = time.Now()
+	}
+}
+
+// overstay notes that a holder is slow or late until then.
+func (f *faults) overstay(c catalog.Condition, until time.Time) {
+	kind := Slow
+	if c == catalog.Late {
+		kind = Late
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.all = append(f.all, span{kind, time.Now(), until})
+}
+
+// after returns the faults by their times since start, the earliest first.
+func (f *faults) after(start time.Time) []Fault {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var all []Fault
+	for _, s := range f.all {
+		one := Fault{Kind: s.kind, At: s.at.Sub(start)}
+		if !s.until.IsZero() {
+			one.Until = s.until.Sub(start)
+		}
+		all = append(all, one)
+	}
+	slices.SortStableFunc(all, func(a, b Fault) int { return int(a.At - b.At) })
+	return all
+}

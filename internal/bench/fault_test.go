@@ -1,0 +1,75 @@
+package bench_test
+
+import (
+	"testing"
+	"time"
+
+	"oversell/internal/bench"
+	"oversell/internal/catalog"
+)
+
+// Each fault of a row is seen as it happened: its kind, when it began, and how long it lasted.
+func TestFaultsAreSeenAsTheyHappened(t *testing.T) {
+	for condition, kind := range map[catalog.Condition]bench.FaultKind{
+		catalog.Calm: "", catalog.Slow: bench.Slow, catalog.Late: bench.Late, catalog.Crash: bench.Killed,
+		catalog.Pause: bench.Stopped, catalog.Partition: bench.CutOff,
+	} {
+		t.Run(string(condition), func(t *testing.T) {
+			t.Parallel()
+			cfg := config(t, "embedded")
+			cfg.Strategies, cfg.Conditions = []string{"v8_fenced"}, []catalog.Condition{condition}
+			row, o := watched(t, cfg)
+			faults := o.last.Faults
+			if kind == "" {
+				if len(faults) > 0 {
+					t.Errorf("%+v", faults)
+				}
+				return
+			}
+			if len(faults) == 0 {
+				t.Fatal("no fault was seen")
+			}
+			ttl, err := time.ParseDuration(row.TTL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range faults {
+				lasted := f.Until - f.At
+				ends := lasted > ttl || lasted > 0 && o.last.Elapsed < f.Until // the row may have ended before
+				if f.Kind == bench.Killed {
+					ends = f.Until == 0
+				}
+				if f.Kind != kind || f.At <= 0 || f.At > o.last.Elapsed || !ends {
+					t.Errorf("with a ttl of %v, seen at %v: %+v, want %s", ttl, o.last.Elapsed, f, kind)
+				}
+			}
+		})
+	}
+}
+
+// A lock that its dead holder keeps for ever lets nobody in, and one that expires does. That is
+// seen while the buyers still wait.
+func TestNobodyIsServedBehindAnOrphanedLock(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, "embedded")
+	cfg.Strategies, cfg.Conditions = []string{"v1_setnx"}, []catalog.Condition{catalog.Crash}
+	_, o := watched(t, cfg)
+	u := o.last.Unserved
+	if u == nil || len(o.last.Faults) != 1 {
+		t.Fatalf("v1_setnx: %+v, with the faults %+v", u, o.last.Faults)
+	}
+	if least := 13 * cfg.TTL / 10; u.At-u.Since < least || u.Waiting == 0 || u.Left == 0 || u.At > o.last.Elapsed {
+		t.Errorf("v1_setnx: %+v, at %v", u, o.last.Elapsed)
+	}
+	early := false
+	for _, l := range o.seen {
+		early = early || l.Unserved != nil && l.Waiting > 0
+	}
+	if !early {
+		t.Error("it was not seen before the buyers gave up")
+	}
+	cfg.Strategies = []string{"v2_ttl"}
+	if _, o := watched(t, cfg); o.last.Unserved != nil {
+		t.Errorf("v2_ttl: %+v", o.last.Unserved)
+	}
+}

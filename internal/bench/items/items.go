@@ -1,0 +1,105 @@
+// Package items spreads the buyers and the stock of a run over several items.
+package items
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"sort"
+	"strconv"
+	"strings"
+)
+
+// Max is the most items of a run.
+const Max = 10_000
+
+// ErrSkew is wrapped by the errors of Parse.
+var ErrSkew = errors.New("is not a skew")
+
+// The forms of a skew.
+const (
+	uniform     = "uniform"
+	zipf        = "zipf"
+	maxExponent = 10
+)
+
+// Skew says how unequally buyers want the items. The zero Skew is uniform: every item is as
+// likely as another. With an exponent s the k-th item is wanted in proportion to 1/k^s (Zipf).
+type Skew struct{ exponent float64 }
+
+// Parse parses uniform or zipf:S, with an exponent S over 0 and up to 10. Its error wraps
+// ErrSkew, is one line, and says what is allowed.
+func Parse(text string) (Skew, error) {
+	if text == uniform {
+		return Skew{}, nil
+	}
+	name, number, _ := strings.Cut(text, ":")
+	s, err := strconv.ParseFloat(number, 64)
+	if name != zipf || err != nil || !(s > 0 && s <= maxExponent) {
+		return Skew{}, fmt.Errorf("%q %w (allowed: %s, and %s:S with an exponent S over 0 and up to %d, such as %s:1.1)", text, ErrSkew, uniform, zipf, maxExponent, zipf)
+	}
+	return Skew{s}, nil
+}
+
+// String is the form that Parse reads.
+func (s Skew) String() string {
+	if s.exponent == 0 {
+		return uniform
+	}
+	return zipf + ":" + strconv.FormatFloat(s.exponent, 'g', -1, 64)
+}
+
+// Spread says which item each buyer wants. The same arguments of New always give the same
+// spread. It is safe for concurrent use.
+type Spread struct {
+	seed uint64
+	upTo []float64 // the probability of an item or one before it, by item
+}
+
+// New returns a spread over n items, of which there must be one at least.
+func New(n int, skew Skew, seed uint64) *Spread {
+	s := &Spread{seed: seed, upTo: make([]float64, n)}
+	// math/rand/v2 has a Zipf too, but only for exponents over 1.
+	sum := 0.0
+	for i := range s.upTo {
+		sum += math.Pow(float64(i+1), -skew.exponent)
+		s.upTo[i] = sum
+	}
+	for i := range s.upTo {
+		s.upTo[i] /= sum
+	}
+	return s
+}
+
+// Items is the number of items.
+func (s *Spread) Items() int { return len(s.upTo) }
+
+// Of returns the item that a buyer wants, from 0. Each buyer draws from the seed and their
+// own number alone, so that nothing has to be kept for those to come.
+func (s *Spread) Of(buyer int) int {
+	if len(s.upTo) == 1 {
+		return 0
+	}
+	draw := rand.New(rand.NewPCG(s.seed, uint64(buyer))).Float64()
+	return min(sort.SearchFloat64s(s.upTo, math.Nextafter(draw, 1)), len(s.upTo)-1)
+}
+
+// Share is the probability that a buyer wants an item.
+func (s *Spread) Share(item int) float64 {
+	if item == 0 {
+		return s.upTo[0]
+	}
+	return s.upTo[item] - s.upTo[item-1]
+}
+
+// Units is an item's part of the stock. All have the same; what remains goes to the first
+// items, one unit each.
+func (s *Spread) Units(stock int64, item int) int64 {
+	n := int64(len(s.upTo))
+	units := stock / n
+	if int64(item) < stock%n {
+		units++
+	}
+	return units
+}

@@ -1,0 +1,166 @@
+package items_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"oversell/internal/backend/backendtest"
+	"oversell/internal/bench/items"
+)
+
+// slots is the number of hash slots of a Redis cluster.
+const slots = 16384
+
+// slot is the hash slot of a key's hash tag: its CRC-16 (XMODEM), modulo the number of slots.
+func slot(tag string) int {
+	crc := uint16(0)
+	for _, b := range []byte(tag) {
+		crc ^= uint16(b) << 8
+		for range 8 {
+			high := crc&0x8000 != 0
+			crc <<= 1
+			if high {
+				crc ^= 0x1021
+			}
+		}
+	}
+	return int(crc) % slots
+}
+
+// shard is the primary with the slot, if each of them has an equal range of slots.
+func shard(slot, primaries int) int { return slot * primaries / slots }
+
+// busiest is the largest share of the buyers that one primary serves. The items have the names
+// of the given sale.
+func busiest(s *items.Spread, sale, primaries int) float64 {
+	shares := make([]float64, primaries)
+	for i := range s.Items() {
+		shares[shard(slot(fmt.Sprintf("sale-%d-item-%d", sale, i)), primaries)] += s.Share(i)
+	}
+	return slices.Max(shares)
+}
+
+// An item is on the primary that has the slot of its name. With few items, or a few that nearly
+// everybody wants, one primary gets most of the buyers, however many there are. Each figure is
+// the median of 101 sales, whose items have other names.
+func ExampleSpread_shards() {
+	fmt.Println("the busiest primary's share of the buyers")
+	fmt.Println("items   skew      3 primaries  6 primaries")
+	for _, skew := range []string{"uniform", "zipf:1.1", "zipf:1.5"} {
+		how, err := items.Parse(skew)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		for _, n := range []int{1, 10, 100, 1000} {
+			fmt.Printf("%5d   %-8s", n, skew)
+			for _, primaries := range []int{3, 6} {
+				shares := make([]float64, 101)
+				for sale := range shares {
+					shares[sale] = busiest(items.New(n, how, 1), sale, primaries)
+				}
+				slices.Sort(shares)
+				fmt.Printf("  %9.0f %%", 100*shares[len(shares)/2])
+			}
+			fmt.Println()
+		}
+	}
+	// Output:
+	// the busiest primary's share of the buyers
+	// items   skew      3 primaries  6 primaries
+	//     1   uniform         100 %        100 %
+	//    10   uniform          50 %         30 %
+	//   100   uniform          36 %         21 %
+	//  1000   uniform          34 %         18 %
+	//     1   zipf:1.1        100 %        100 %
+	//    10   zipf:1.1         56 %         47 %
+	//   100   zipf:1.1         48 %         36 %
+	//  1000   zipf:1.1         45 %         31 %
+	//     1   zipf:1.5        100 %        100 %
+	//    10   zipf:1.5         63 %         56 %
+	//   100   zipf:1.5         59 %         50 %
+	//  1000   zipf:1.5         57 %         48 %
+}
+
+// turnedAway sells the units of an item that is split into segments to buyers who come one after
+// the other. Each asks a number of segments, from one that they draw. It returns how many buyers
+// are told "sold out" while another segment has units, and the units that are left at the end.
+func turnedAway(units int64, segments, asked, buyers int, seed uint64) (falsely int, left int64) {
+	s := items.New(segments, items.Skew{}, seed)
+	stock := make([]int64, segments)
+	for i := range stock {
+		stock[i] = s.Units(units, i)
+	}
+	left = units
+	for buyer := range buyers {
+		first, sold := s.Of(buyer), false
+		for i := 0; i < asked && !sold; i++ {
+			if at := (first + i) % segments; stock[at] > 0 {
+				stock[at]--
+				left--
+				sold = true
+			}
+		}
+		if !sold && left > 0 {
+			falsely++
+		}
+	}
+	return falsely, left
+}
+
+// The fewer units a segment has, the more its number of buyers differs from its share. Each
+// figure is the median of 101 seeds.
+func ExampleSpread_segments() {
+	fmt.Println("1,000 units; buyers told \"sold out\" while units were left, and units left at the end")
+	fmt.Println("segments  asked  1,000 buyers  1,100 buyers  2,000 buyers")
+	for _, c := range []struct{ segments, asked int }{{1, 1}, {2, 1}, {4, 1}, {8, 1}, {16, 1}, {64, 1}, {16, 2}, {16, 4}, {16, 16}} {
+		fmt.Printf("%8d  %5d", c.segments, c.asked)
+		for _, buyers := range []int{1000, 1100, 2000} {
+			falsely, left := make([]int, 101), make([]int64, 101)
+			for seed := range falsely {
+				falsely[seed], left[seed] = turnedAway(1000, c.segments, c.asked, buyers, uint64(seed))
+			}
+			slices.Sort(falsely)
+			slices.Sort(left)
+			fmt.Printf("  %5d, %5d", falsely[50], left[50])
+		}
+		fmt.Println()
+	}
+	// Output:
+	// 1,000 units; buyers told "sold out" while units were left, and units left at the end
+	// segments  asked  1,000 buyers  1,100 buyers  2,000 buyers
+	//        1      1      0,     0      0,     0      0,     0
+	//        2      1      9,     9     20,     0     20,     0
+	//        4      1     20,    20     64,     0     64,     0
+	//        8      1     32,    32    104,     4    125,     0
+	//       16      1     50,    50    115,    15    221,     0
+	//       64      1     97,    97    159,    59    681,     0
+	//       16      2     29,    29    101,     1    104,     0
+	//       16      4     16,    16     44,     0     44,     0
+	//       16     16      0,     0      0,     0      0,     0
+}
+
+// A buyer who asks every segment is never turned away falsely, and no unit is left that somebody
+// wanted.
+func TestBuyersWhoAskAllSegmentsGetWhatIsLeft(t *testing.T) {
+	for range 200 {
+		units, segments, buyers := rand.Int64N(500), 1+rand.IntN(30), rand.IntN(1000)
+		falsely, left := turnedAway(units, segments, segments, buyers, rand.Uint64())
+		if falsely != 0 || left != max(0, units-int64(buyers)) {
+			t.Errorf("%d units in %d segments, %d buyers: %d turned away falsely, %d left", units, segments, buyers, falsely, left)
+		}
+	}
+}
+
+// The slots in these examples are those that Redis computes.
+func TestSlotsAreThoseOfRedis(t *testing.T) {
+	rdb := backendtest.DialRedis(t, backendtest.Cluster(t))
+	for i := range 300 {
+		tag := fmt.Sprintf("sale-%d-item-%d", i%7, i)
+		if got, err := rdb.ClusterKeySlot(t.Context(), "oversell:{"+tag+"}:stock:1").Result(); err != nil || int(got) != slot(tag) {
+			t.Errorf("%s: Redis says slot %d, %v; want %d", tag, got, err, slot(tag))
+		}
+	}
+}

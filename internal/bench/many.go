@@ -1,0 +1,390 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"oversell/internal/bench/items"
+	"oversell/internal/bench/report"
+	"oversell/internal/catalog"
+	"oversell/internal/figures"
+	"oversell/internal/proc"
+	"oversell/internal/stock"
+	"oversell/internal/web"
+)
+
+// A row sells one item, or many: then each has its part of the stock, its own buyers, its own
+// audit and its own verdict, and the row's verdict is the worst of them.
+
+// maxItemRows bounds the items of all rows of a run together: a report lists every one.
+const maxItemRows = 1_000_000
+
+// many reports whether a row has several items.
+func (c Config) many() bool { return c.Items > 1 }
+
+// defaultTTL is the lease of a lock unless another is set. The holders of many items work side by
+// side, amid a crowd that does not shrink when one item is sold out, so the renewals of a lease
+// wait for a processor. With 20,000 buyers on 2 busy cores a renewal took up to 2.8 s, and the first
+// that failed had not waited for a connection. A lease of 6 s, a shop's default, survives a renewal that takes 4 s.
+func (c Config) defaultTTL() time.Duration {
+	if c.many() {
+		return ItemsTTL
+	}
+	return DefaultTTL
+}
+
+// checkItems checks the settings of a run with several items.
+func (c Config) checkItems() error {
+	rows := len(c.Strategies) * len(c.Conditions) * c.Repeat
+	switch {
+	case c.Items < 1 || c.Items > items.Max:
+		return invalid("%s; allowed: 1 to %d", report.Plural(c.Items, "item"), items.Max)
+	case !c.many():
+		return nil
+	case c.Workload != catalog.Deduct:
+		return invalid("%d items with workload %s, which has one; several need %s", c.Items, c.Workload, catalog.Deduct)
+	case c.chaotic():
+		return invalid("%d items under condition %s, which sells one", c.Items, catalog.Chaos)
+	case len(c.Seams) > 0:
+		return invalid("%d items with seams, at which processes are killed for one item", c.Items)
+	case c.Stock < int64(c.Items):
+		return invalid("%s of %d items: the stock is that of all items together, and each needs a unit", report.Plural(int(c.Stock), "unit"), c.Items)
+	case c.Items*rows > maxItemRows:
+		return invalid("%d items in each of %s; allowed: %d in all rows together", c.Items, report.Plural(rows, "row"), maxItemRows)
+	}
+	return nil
+}
+
+// spareFiles are left for connections to an embedded Redis in this process. If it is so slow that
+// commands time out, the shops open new connections before the old ones have ended here; and
+// once it cannot accept one, miniredis accepts none any more.
+const spareFiles = 1500 // or a tenth of the files that may be open
+
+// room is how many requests can be in flight with the files that may be open, in this process
+// and in each shop. Each shop needs some for itself.
+func (c Config) room() int {
+	limit, ok := openFilesLimit()
+	if !ok {
+		return MaxInFlight
+	}
+	files := int(min(limit, 1<<30))
+	return max(1, min(files-c.filesBeside()-min(spareFiles, files/10), c.shops()*(files/2), MaxInFlight))
+}
+
+// defaultInFlight is how many requests of a burst for several items are in flight at once. When one item
+// is sold out its buyers leave at once, but those of a thousand items stay, and the shops work for
+// all of them. With 18,000 on 2 cores the shops and Redis stalled for seconds, so that leases ran out,
+// and every row was run again.
+func (c Config) defaultInFlight() int { return min(ItemsInFlight, c.room()) }
+
+// takesTurns reports whether the requests of a burst go over fewer connections than there are
+// requests.
+func (c Config) takesTurns() bool {
+	return c.Rate == 0 && c.InFlight > 0 && c.InFlight < c.Requests
+}
+
+// spread says which item each request of a row is for. The two requests of a pair are for one
+// item: they are one buyer's.
+func (c Config) spread() (of func(request int) (item int), units func(item int) int64) {
+	s := items.New(max(1, c.Items), c.Skew, c.Seed)
+	of = s.Of
+	if c.Keys == PairedKeys {
+		of = func(request int) int { return s.Of(request / 2) }
+	}
+	return of, func(item int) int64 { return s.Units(c.Stock, item) }
+}
+
+// firstTurns is how many holders of a row's first item have work to do if the guard holds. It
+// is the item that most buyers want, and faults are injected into its holders.
+func (c Config) firstTurns() int64 {
+	if !c.many() || c.Workload == catalog.Cache {
+		return c.turns()
+	}
+	s := items.New(c.Items, c.Skew, c.Seed)
+	return min(s.Units(c.Stock, 0), int64(s.Share(0)*float64(c.Requests)))
+}
+
+// skus are the names of the items of a row. One item alone is called as it always was.
+func (c Config) skus(row int) []string {
+	name := fmt.Sprintf("bench-%s-%d", c.ID, row)
+	if !c.many() {
+		return []string{name}
+	}
+	all := make([]string, c.Items)
+	for i := range all {
+		all[i] = fmt.Sprintf("%s-%d", name, i+1)
+	}
+	return all
+}
+
+// Stepper is a Progress that shows what is done for each item before and after the requests.
+type Stepper interface {
+	Progress
+	// Step begins a step. Left returns for how many items it is still to be done; it may be
+	// called until the next call of any method.
+	Step(doing string, left func() int64)
+}
+
+// hands is how many items are audited at once.
+const hands = 16
+
+// eachItem calls f for n items, so many at once, and returns the first error. A Stepper shows the
+// progress.
+func eachItem(ctx context.Context, p Progress, doing string, n, atOnce int, f func(ctx context.Context, item int) error) error {
+	var left atomic.Int64
+	left.Store(int64(n))
+	if s, ok := p.(Stepper); ok && n > 1 {
+		s.Step(doing, left.Load)
+	}
+	g, each := errgroup.WithContext(ctx)
+	g.SetLimit(atOnce)
+	for item := range n {
+		if each.Err() != nil {
+			break
+		}
+		g.Go(func() error {
+			defer left.Add(-1)
+			return f(each, item)
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	return context.Cause(ctx)
+}
+
+// offer puts all items on sale.
+func (r *run) offer(ctx context.Context) error {
+	_, units := r.cfg.spread()
+	// One after the other: transactions that insert side by side can deadlock in MariaDB.
+	return eachItem(ctx, r.progress, "putting items on sale", len(r.skus), 1, func(ctx context.Context, item int) error {
+		return r.admin.put(ctx, r.targets[0], r.skus[item], r.strategy.Name, units(item), r.cfg.keeper(r.strategy, r.cond))
+	})
+}
+
+// settle audits all items once all accepted orders are written, and returns when that was. The
+// commands of Redis are counted before the audits of all items but the first.
+func (r *run) settle(ctx context.Context) (found []web.Audit, at time.Time, err error) {
+	found, times := make([]web.Audit, len(r.skus)), make([]time.Time, len(r.skus))
+	if found[0], times[0], err = r.settleOne(ctx, r.skus[0]); err != nil {
+		return nil, at, err
+	}
+	err = eachItem(ctx, r.progress, "auditing items", len(r.skus)-1, hands, func(ctx context.Context, n int) (err error) {
+		found[n+1], times[n+1], err = r.settleOne(ctx, r.skus[n+1])
+		return err
+	})
+	for _, t := range times {
+		if t.After(at) {
+			at = t
+		}
+	}
+	return found, at, err
+}
+
+// told compares what the buyers of each item were told with the orders of its sale. The cache
+// has nothing to compare.
+func (r *run) told(ctx context.Context, o outcome) ([]figures.Told, error) {
+	told := make([]figures.Told, len(r.skus))
+	if r.cfg.Workload != catalog.Deduct {
+		return told, nil
+	}
+	of, _ := r.cfg.spread()
+	all := make([]figures.Comparison, len(r.skus))
+	for _, a := range o.answers {
+		all[of(a.request)].Answer(figures.Answer{Order: a.order, Quantity: a.quantity, Asked: askedFor, Key: r.keyHash(a.request), Accepted: a.accepted})
+	}
+	for _, request := range o.cutOff {
+		all[of(request)].CutOff(r.keyHash(request))
+	}
+	err := eachItem(ctx, r.progress, "reading orders of items", len(r.skus), hands, func(ctx context.Context, item int) error {
+		// Some may have been written since the audit: at most one for each request.
+		most := o.audits[item].Orders + o.sent
+		if err := r.eachOrder(ctx, item, o.audits[item].SaleID, most, all[item].Order); err != nil {
+			return fmt.Errorf("comparing the orders with what buyers were told: %w", err)
+		}
+		told[item] = all[item].Told()
+		if o.unkept > 0 {
+			told[item].Unreported = 0 // unknown
+		}
+		return nil
+	})
+	return told, err
+}
+
+// sale is what came out for one item.
+type sale struct {
+	report.Item
+	found            figures.Stock
+	told             figures.Told
+	oversoldPossible int64
+	duplicates       int64
+}
+
+// sale judges the sale of an item.
+func (r *run) sale(o outcome, item int) sale {
+	found, told, seen := o.audits[item].Stock, o.told[item], &o.items[item]
+	unresolved := r.notKilled(seen.unknown)
+	s := sale{
+		found: found, told: told,
+		oversoldPossible: found.OversoldPossible(unresolved),
+		duplicates:       max(found.Duplicates, told.Duplicates),
+	}
+	s.Item = report.Item{
+		Number: item + 1, Stock: found.Initial, Buyers: seen.served + seen.soldOut + seen.failed,
+		Sold: found.Sold, Oversold: found.Oversold(), LostUpdates: found.LostUpdates(), Stranded: found.Stranded(),
+		Undersold: found.Undersold(seen.soldOut + seen.failed),
+		SoldOut:   seen.soldOut, Failed: seen.failed, MaxHolders: seen.holders.Max(),
+		Untrue: told.AcknowledgedMissing + told.Unreported + told.AcceptedLost + s.duplicates,
+	}
+	for _, n := range seen.unknown {
+		s.Unknown += n
+	}
+	s.Buyers += s.Unknown
+	if seen.servedAt > 0 {
+		s.Throughput = float64(seen.served) / seen.servedAt.Seconds()
+	}
+	s.Verdict = figures.Run{
+		Stock: found, Told: told, SoldOut: seen.soldOut, GaveUp: seen.failed, Unresolved: unresolved,
+		Idle: o.start.Add(o.wall).Sub(seen.left), StuckAfter: r.cfg.stuckAfter(),
+	}.Verdict()
+	return s
+}
+
+// unexplained names an item that has drifted by what the killed process cannot have done, or is
+// "". Each buyer who was cut off with it may have taken a unit whose order was not written. If a
+// lock was held, there is one such buyer of an item at most, and none of the first item, whose
+// holder was killed before it took anything.
+func (r *run) unexplained(o outcome, locked bool) string {
+	for item := range o.audits {
+		var most int64
+		for target, missing := range o.items[item].unknown {
+			if r.killed(target) {
+				most += missing
+			}
+		}
+		if locked {
+			most = min(most, 1)
+		}
+		if locked && item == 0 {
+			most = 0
+		}
+		if lost := o.audits[item].Stock.LostUpdates(); lost > 0 || -lost > most {
+			return fmt.Sprintf("item %d has %d lost updates, and killed buyers explain %d to 0", item+1, lost, -most)
+		}
+	}
+	return ""
+}
+
+// judgeSale fills in the sums of all items, and the worst of their verdicts.
+func (r *run) judgeSale(row *report.Row, o outcome) {
+	agree := true
+	row.Verdict = figures.OK
+	all := make([]report.Item, len(o.audits))
+	for i := range o.audits {
+		s := r.sale(o, i)
+		row.Sold += s.Sold
+		row.Oversold += s.Oversold
+		row.OversoldPossible += s.oversoldPossible
+		row.LostUpdates += s.LostUpdates
+		row.Undersold += s.Undersold
+		row.Stranded += s.Stranded
+		row.AcknowledgedMissing += s.told.AcknowledgedMissing
+		row.Unreported += s.told.Unreported
+		row.AcceptedLost += s.told.AcceptedLost
+		row.Duplicates += s.duplicates
+		row.DurableP99 = max(row.DurableP99, o.audits[i].DurableP99)
+		if s.Verdict.Worse(row.Verdict) {
+			row.Verdict = s.Verdict
+		}
+		agree = agree && o.audits[i].Unwritten == 0 && s.LostUpdates == 0
+		all[i] = s.Item
+	}
+	row.Uncompared = o.unkept
+	if o.held != nil && row.Sold > 0 {
+		row.ConnectionTime = new(figures.Milliseconds(*o.held) / float64(row.Sold))
+	}
+	row.Throughput = float64(row.Sold) / o.wall.Seconds()
+	if r.strategy.Kind == catalog.Streamed {
+		row.Drain = figures.Milliseconds(o.settled.Sub(o.start.Add(o.wall)))
+		agreed := o.settled
+		if !agree {
+			agreed = time.Time{}
+		}
+		row.Kills = r.kills.figures(agreed)
+	}
+	if r.cfg.many() {
+		row.Items = report.NewItems(all)
+	}
+}
+
+// settleOne audits an item once all its accepted orders are written, and returns when that was.
+// If Redis was unreachable for a while, the shop's clients may need a moment to reconnect.
+func (r *run) settleOne(ctx context.Context, sku string) (found web.Audit, at time.Time, err error) {
+	away := r.cond == catalog.Partition || r.cond == catalog.Failover
+	for start, pause := time.Now(), minDrainPause; ; pause = min(2*pause, maxDrainPause) {
+		found, err = r.admin.audit(ctx, r.survivor(), sku)
+		at = time.Now()
+		limit, wait := time.Duration(0), settleTime/50
+		switch {
+		case err != nil && away:
+			limit = settleTime
+		case err == nil && found.Unwritten > 0:
+			limit, wait = drainTime, pause
+		}
+		if at.Sub(start) >= limit || !proc.Sleep(ctx, wait) {
+			return found, at, err
+		}
+	}
+}
+
+// glimpse audits some of the items of a row after each other, so that a row with many can be
+// watched: it returns the sums of what was last seen of each. It is for one goroutine.
+type glimpse struct {
+	seen []figures.Stock
+	sum  figures.Stock
+	next int
+}
+
+// atAGlance is how many items are audited at once at most while a row runs.
+const atAGlance = 8
+
+// look audits the next items. Price is the audits that succeeded.
+func (g *glimpse) look(ctx context.Context, skus []string, audit func(ctx context.Context, sku string) (web.Audit, error)) (sum figures.Stock, price int64, err error) {
+	if g.seen == nil {
+		g.seen = make([]figures.Stock, len(skus))
+	}
+	for range min(atAGlance, len(skus)) {
+		found, auditErr := audit(ctx, skus[g.next])
+		if auditErr != nil {
+			err = errors.Join(err, auditErr)
+			break
+		}
+		price++
+		g.replace(g.next, found.Stock)
+		g.next = (g.next + 1) % len(skus)
+	}
+	return g.sum, price, err
+}
+
+// replace replaces what was seen of an item, in the sum as well.
+func (g *glimpse) replace(item int, found figures.Stock) {
+	old := g.seen[item]
+	g.seen[item] = found
+	g.sum = figures.Stock{
+		Initial:    g.sum.Initial + found.Initial - old.Initial,
+		Remaining:  g.sum.Remaining + found.Remaining - old.Remaining,
+		Held:       g.sum.Held + found.Held - old.Held,
+		Unwritten:  g.sum.Unwritten + found.Unwritten - old.Unwritten,
+		Sold:       g.sum.Sold + found.Sold - old.Sold,
+		Orders:     g.sum.Orders + found.Orders - old.Orders,
+		Duplicates: g.sum.Duplicates + found.Duplicates - old.Duplicates,
+	}
+}
+
+// keyHash is a request's idempotency key in the form of the listed orders.
+func (r *run) keyHash(request int) string { return stock.KeyHash(r.cfg.key(request)) }

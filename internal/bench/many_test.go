@@ -1,0 +1,89 @@
+package bench_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"oversell/internal/bench"
+	"oversell/internal/bench/items"
+	"oversell/internal/bench/report"
+	"oversell/internal/catalog"
+	"oversell/internal/figures"
+)
+
+// many makes a run sell several items, some wanted by many buyers.
+func many(t *testing.T, cfg bench.Config) bench.Config {
+	t.Helper()
+	skew, err := items.Parse("zipf:1.1")
+	must(t, err)
+	cfg.Items, cfg.Skew, cfg.Seed = 20, skew, 3
+	return cfg
+}
+
+func sum(list []int64) (n int64) {
+	for _, one := range list {
+		n += one
+	}
+	return n
+}
+
+// Every item sells its own share of the stock, and the row is the sum of them.
+func TestEachItemSellsItsShare(t *testing.T) {
+	eachKind(t, catalog.Deduct, func(t *testing.T, cfg bench.Config) {
+		cfg = many(t, cfg)
+		cfg.Strategies = []string{"v6_watchdog", "watch"}
+		for name, row := range run(t, cfg) {
+			if !row.Expected || row.Verdict != figures.OK || row.Oversold != 0 || row.Items == nil || row.Items.NotOK != 0 {
+				t.Fatalf("%s: %+v", name, row)
+			}
+			each := row.Items.Each
+			if len(each.Sold) != 20 || sum(each.Sold) != row.Sold || sum(each.Stock) != 60 || sum(each.Buyers) != 300 || sum(each.SoldOut) != row.SoldOut {
+				t.Errorf("%s: the items do not add up to the row: %+v", name, each)
+			}
+			for i, sold := range each.Sold {
+				if want := min(each.Stock[i], each.Buyers[i]); sold != want {
+					t.Errorf("%s: item %d sold %d of %d units to %d buyers", name, i+1, sold, each.Stock[i], each.Buyers[i])
+				}
+			}
+		}
+	})
+}
+
+// The requests of a burst may share connections, and each still has its outcome.
+func TestBurstTakesTurnsOverFewConnections(t *testing.T) {
+	t.Parallel()
+	cfg := many(t, config(t, "embedded"))
+	cfg.Strategies, cfg.InFlight = []string{"v6_watchdog"}, 16
+	row := run(t, cfg)["v6_watchdog/calm"]
+	if !row.Expected || row.Failed != 0 || row.Unknown != 0 || sum(row.Items.Each.Buyers) != 300 {
+		t.Errorf("it is %+v", row)
+	}
+}
+
+// Faults are injected into a holder of the first item, which most buyers want. The same process may
+// have holders of other items, which the fault hits as well.
+func TestFaultsHitTheFirstItem(t *testing.T) {
+	t.Parallel()
+	cfg := many(t, config(t, "embedded"))
+	cfg.TTL = shortTTL
+	cfg.Strategies, cfg.Conditions = []string{"v6_watchdog", "v9_cohort"}, []catalog.Condition{catalog.Slow, catalog.Crash, catalog.Pause}
+	rows := run(t, cfg)
+	checkExpected(t, rows)
+	if paused := rows["v6_watchdog/pause"]; paused.Verdict == figures.Oversold && paused.Items.Each.Oversold[0] == 0 {
+		t.Errorf("the first item was not oversold: %+v", paused.Items)
+	}
+}
+
+// One item is as it was: its report names no items.
+func TestOneItemIsAsBefore(t *testing.T) {
+	t.Parallel()
+	cfg := config(t, "embedded")
+	cfg.Strategies, cfg.Items = []string{"v6_watchdog"}, 1
+	row := run(t, cfg)["v6_watchdog/calm"]
+	text, err := json.Marshal(report.Report{Manifest: cfg.Manifest("r", "d"), Rows: []report.Row{row}})
+	must(t, err)
+	if strings.Contains(string(text), `"items"`) || strings.Contains(string(text), `"skew"`) {
+		t.Errorf("it is %s", text)
+	}
+}

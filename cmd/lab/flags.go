@@ -14,6 +14,8 @@ import (
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/catalog"
 	"oversell/internal/lab"
+	"oversell/internal/lab/show"
+	pagetexts "oversell/internal/page/texts"
 	"oversell/internal/shortname"
 )
 
@@ -34,6 +36,8 @@ Examples:
   go run ./cmd/lab -run database-reply-lost -strategy overwrite  a cell of the table of repairs and consumers
   go run ./cmd/lab -search v3_uuid                         every schedule of two buyers: docs/lab.md
   go run ./cmd/lab -html lab.html                          one file with every timeline
+  go run ./cmd/lab -site public                            the page without a shop, for any server of files: docs/page.md
+  go run ./cmd/lab -lang zh                                in Chinese
   go run ./cmd/lab -redis local                            on private servers, started from the PATH, in real time
   go run ./cmd/lab -strategies etcd,zookeeper              locks on other servers, in real time
 
@@ -58,6 +62,9 @@ type options struct {
 	list       bool
 	ttl        time.Duration
 	schedules  schedules
+	site       string
+	lang       string
+	language   *pagetexts.Language // nil: English
 }
 
 // table is what to run of one table.
@@ -80,7 +87,7 @@ func (p program) divide(o *options, subjects []lab.Subject, scenarios []lab.Scen
 	// of returns the table of a subject.
 	of := func(c lab.Subject) *table {
 		switch {
-		case has(p.stages, c.Name):
+		case has(p.stages, c.Name), has(p.pools, c.Name):
 			return &o.holds
 		case has(p.writers, c.Name):
 			return &o.behind
@@ -128,7 +135,9 @@ func flags(o *options, t *texts) *flag.FlagSet {
 	fs.StringVar(&o.readme, "readme", "", "`FILE` in which to rewrite the table of strategies, between its two marks, from this run")
 	fs.BoolVar(&o.check, "check", false, "with -readme: change nothing, and exit with 1 if the table is stale")
 	fs.BoolVar(&o.list, "list", false, "list anomalies and strategies")
+	fs.StringVar(&o.lang, "lang", pagetexts.English, "`LANGUAGE` of tables, timelines, -list and -html: en or zh; names, commands, errors, the grade of yours and JSON are in English")
 	fs.DurationVar(&o.ttl, "ttl", 0, "lease of a lock (default 3s in virtual time, 1s in real time)")
+	fs.StringVar(&o.site, "site", "", "`FOLDER` to write the page to, with recordings and the lab compiled for a browser, for any server of files; it takes a few minutes and the go command")
 	o.schedules.define(fs)
 	return fs
 }
@@ -152,6 +161,12 @@ func (p program) parse(args []string) (options, error) {
 		return o, fmt.Errorf("unexpected arguments %q: lab takes only flags (-h shows them)", fs.Args())
 	}
 	if err := checkGiven(fs); err != nil {
+		return o, err
+	}
+	if given(fs, "site") {
+		return o, checkSite(fs, o.site)
+	}
+	if err := o.speak(); err != nil {
 		return o, err
 	}
 	if err := o.schedules.interpret(fs); err != nil || o.schedules.asked() {
@@ -266,7 +281,7 @@ func (o options) needs() []catalog.Need {
 
 // all returns the strategies that can be named.
 func (p program) all() []lab.Subject {
-	return slices.Concat(p.subjects, []lab.Subject{lab.Yours()}, lab.Coordinated(), p.stages, p.writers)
+	return slices.Concat(p.subjects, []lab.Subject{lab.Yours()}, lab.Coordinated(), p.stages, p.pools, p.writers)
 }
 
 // names lists the names of all strategies, and of those that only shop and bench have, which
@@ -296,13 +311,13 @@ func split(list string) []string {
 }
 
 // list prints what can be tried.
-func (p program) list() {
-	fmt.Fprintln(p.stdout, "Anomalies:")
+func (p program) list(style show.Style) {
+	fmt.Fprintln(p.stdout, style.Say("Anomalies:"))
 	for _, s := range p.scenarios {
-		fmt.Fprintf(p.stdout, "  %-30s %s\n", s.Name, s.Sentence)
+		fmt.Fprintf(p.stdout, "  %-30s %s\n", s.Name, style.Brief(s.Anomaly))
 	}
-	fmt.Fprintln(p.stdout, "Strategies:")
+	fmt.Fprintln(p.stdout, style.Say("Strategies:"))
 	for _, c := range p.all() {
-		fmt.Fprintf(p.stdout, "  %-30s %s\n", c.Name, c.About)
+		fmt.Fprintf(p.stdout, "  %-30s %s\n", c.Name, style.Say(c.About))
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"oversell/internal/lab"
 	"oversell/internal/lab/anomalies"
 	"oversell/internal/lab/sales"
+	"oversell/internal/lab/services"
 )
 
 // The exit codes. Scripts rely on them.
@@ -35,7 +36,13 @@ func main() {
 	logging.Disable() // errors are returned, and reported once
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
-	p := program{subjects: lab.Subjects(), scenarios: everything(), stages: sales.Subjects(), writers: sales.Writers(), stdout: os.Stdout, stderr: os.Stderr}
+	if len(os.Args) == 2 && os.Args[1] == instanceArg {
+		os.Exit(instance(ctx))
+	}
+	p := program{
+		subjects: lab.Subjects(), scenarios: everything(), stages: sales.Subjects(), pools: sales.Pools(), writers: sales.Writers(),
+		stdout: os.Stdout, stderr: os.Stderr,
+	}
 	os.Exit(p.run(ctx, os.Args[1:]))
 }
 
@@ -46,8 +53,10 @@ func everything() []lab.Scenario { return slices.Concat(anomalies.All(), sales.A
 type program struct {
 	subjects       []lab.Subject // the locks that are tried by default
 	stages         []lab.Subject // of holds
+	pools          []lab.Subject // what sells without holds, in the table of holds if it is named
 	writers        []lab.Subject // what writes orders, and repairs a stock
 	scenarios      []lab.Scenario
+	recordings     recordings // of a site
 	stdout, stderr io.Writer
 }
 
@@ -60,8 +69,10 @@ func (p program) run(ctx context.Context, args []string) int {
 	case err != nil:
 		return p.complain(err)
 	case o.list:
-		p.list()
+		p.list(o.style(nil))
 		return exitExpected
+	case o.site != "":
+		return p.exit(true, p.site(ctx, o.site))
 	case o.schedules.asked():
 		return p.exit(p.schedules(ctx, o))
 	}
@@ -123,7 +134,7 @@ func (p program) measure(ctx context.Context, o options) (report lab.Report, err
 		return report, err
 	}
 	defer func() { err = errors.Join(err, others.Close()) }()
-	cfg.Nodes, cfg.Etcd, cfg.ZooKeeper, cfg.Servers = others.Redlock, others.Etcd, others.ZooKeeper, others.Names
+	cfg.Nodes, cfg.Services, cfg.Servers = others.Redlock, services.At(others.Etcd, others.ZooKeeper), others.Names
 	bar := newBar(p.stderr, o.locks.cells()+o.holds.cells()+o.behind.cells())
 	defer bar.clear()
 	held, behind, err := p.measureSales(ctx, o, cfg, bar)
@@ -168,7 +179,7 @@ func (p program) measureSales(ctx context.Context, o options, cfg lab.Config, ba
 	if o.db != lab.Embedded {
 		cfg.Database = server.URL
 	}
-	cfg.Nodes, cfg.Etcd, cfg.ZooKeeper, cfg.Servers = nil, nil, nil, nil
+	cfg.Nodes, cfg.Services, cfg.Servers = nil, nil, nil
 	if held, err = o.holds.run(ctx, cfg, bar); err == nil {
 		behind, err = o.behind.run(ctx, cfg, bar)
 	}

@@ -20,8 +20,14 @@ import (
 	"oversell/internal/lab/sales"
 )
 
+// asProgram in the environment makes the test binary run the program.
+const asProgram = "LAB_TEST_AS_PROGRAM"
+
 func TestMain(m *testing.M) {
 	logging.Disable()
+	if os.Getenv(asProgram) != "" {
+		main()
+	}
 	// A client that could not dial tries again, and notices only a second later
 	// that it is closed.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
@@ -32,7 +38,7 @@ func runs(t *testing.T, subjects []lab.Subject, want int, args ...string) (stdou
 	t.Helper()
 	var out, errs bytes.Buffer
 	p := program{subjects: subjects, stdout: &out, stderr: &errs}
-	p.stages, p.writers, p.scenarios = sales.Subjects(), sales.Writers(), everything()
+	p.stages, p.pools, p.writers, p.scenarios = sales.Subjects(), sales.Pools(), sales.Writers(), everything()
 	if code := p.run(t.Context(), args); code != want {
 		t.Errorf("%v: exit code %d, want %d\n%s%s", args, code, want, &out, &errs)
 	}
@@ -269,6 +275,7 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		{[]string{"-strategy", ""}, "names nothing"},
 		{[]string{"-redis", "redis://127.0.0.1:1,127.0.0.1:2"}, "one server"},
 		{[]string{"-redis", "redis+sentinel://127.0.0.1:1/name"}, "one server"},
+		{[]string{"-redis", "local:cluster"}, "one server"},
 		{[]string{"-check"}, "-readme"},
 		{[]string{"-readme", "x", "-run", "lost-update"}, "whole table"},
 		{[]string{"-readme", filepath.Join("no", "such", "file")}, "no such file"},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"slices"
@@ -18,6 +19,9 @@ func (o options) checkMeaning(fs *flag.FlagSet) error {
 		if given(fs, name) && !needed {
 			return fmt.Errorf("-%[1]s has no effect without -strategy %[1]s", name)
 		}
+	}
+	if given(fs, "lang") && o.json == "-" && o.html == "" {
+		return errors.New("-lang has no effect with -json -, as JSON is in English")
 	}
 	return nil
 }

@@ -336,8 +336,11 @@ type lasting struct {
 	key string
 }
 
-func (l lasting) Unlock(ctx context.Context) error {
-	return errors.Join(l.Mutex.Unlock(ctx), l.rdb.Persist(ctx, l.key).Err())
+func (l lasting) Lock(ctx context.Context) error {
+	if err := l.Mutex.Lock(ctx); err != nil {
+		return err
+	}
+	return l.rdb.Persist(ctx, l.key).Err()
 }
 
 // inherited makes locks whose callers of one process hand the lock on among

@@ -22,7 +22,7 @@ func (p program) present(o options, to files, r lab.Report) (fresh bool, err err
 		err = to.json.Fill(r.WriteJSON)
 	}
 	if to.html != nil {
-		err = errors.Join(err, to.html.Fill(func(w io.Writer) error { return show.HTML(w, r) }))
+		err = errors.Join(err, to.html.Fill(func(w io.Writer) error { return show.HTML(w, r, o.style(nil)) }))
 	}
 	if err != nil || o.readme == "" {
 		return true, err
@@ -32,19 +32,20 @@ func (p program) present(o options, to files, r lab.Report) (fresh bool, err err
 
 // print writes what goes to standard output.
 func (p program) print(o options, r lab.Report) error {
-	beside := show.Parts(r)
+	style := o.style(p.stdout)
+	beside := style.Parts(r)
 	switch {
 	case o.json == "-":
 		return r.WriteJSON(p.stdout)
 	case len(r.Cells) == 1 && len(beside) == 0:
-		return show.Timeline(p.stdout, r, r.Cells[0], coloured(p.stdout))
+		return show.Timeline(p.stdout, r, r.Cells[0], style)
 	case len(o.locks.subjects) == 1 && o.locks.subjects[0].Name == lab.Yours().Name && len(beside) == 0:
 		return lab.GradeOf(r, o.locks.scenarios, o.locks.subjects[0].Name).Write(p.stdout)
 	}
-	err := show.Matrix(p.stdout, r, coloured(p.stdout))
+	err := show.Matrix(p.stdout, r, style)
 	for _, part := range beside {
 		fmt.Fprintf(p.stdout, "\n%s\n\n", part.Title)
-		err = errors.Join(err, show.Matrix(p.stdout, part.Report, coloured(p.stdout)))
+		err = errors.Join(err, show.Matrix(p.stdout, part.Report, style))
 	}
 	return err
 }

@@ -63,7 +63,7 @@ func (s *schedules) interpret(fs *flag.FlagSet) (err error) {
 		return nil
 	}
 	fs.Visit(func(f *flag.Flag) {
-		if !slices.Contains([]string{"search", "goal", "buyers", "replay", "record", "readme", "check"}, f.Name) {
+		if !slices.Contains([]string{"search", "goal", "buyers", "replay", "record", "readme", "check", "lang"}, f.Name) {
 			err = cmp.Or(err, fmt.Errorf("-%s has no effect with -search or -replay", f.Name))
 		}
 	})
@@ -72,6 +72,9 @@ func (s *schedules) interpret(fs *flag.FlagSet) (err error) {
 	}
 	if err == nil && s.replay != "" && (given(fs, "record") || given(fs, "readme") || given(fs, "check")) {
 		err = errors.New("-record, -readme and -check have no effect with -replay")
+	}
+	if err == nil && s.search != "" && given(fs, "lang") {
+		err = errors.New("-lang has no effect with -search")
 	}
 	if err == nil && given(fs, "check") && !given(fs, "readme") {
 		err = errors.New("-check needs -readme")
@@ -125,9 +128,14 @@ func (s *schedules) interpretSearch() error {
 			return fmt.Errorf("-search does not know %q (allowed: all, %s)", name, strings.Join(lab.Levels(), ", "))
 		}
 	}
-	var err error
-	s.subjects, err = lab.FindSubjects(append(lab.Subjects(), lab.Yours()), names)
-	return err
+	for _, name := range slices.DeleteFunc(lab.Levels(), func(level string) bool { return !slices.Contains(names, level) }) {
+		subject, err := lab.Scheduled(name, s.buyers)
+		if err != nil {
+			return err
+		}
+		s.subjects = append(s.subjects, subject)
+	}
+	return nil
 }
 
 // schedules searches or replays. It returns false if a search has not found what is on
@@ -135,7 +143,7 @@ func (s *schedules) interpretSearch() error {
 func (p program) schedules(ctx context.Context, o options) (asExpected bool, err error) {
 	s := o.schedules
 	if s.replay != "" {
-		return true, p.replay(s)
+		return true, p.replay(s, o.style(p.stdout))
 	}
 	record, err := search.Recorded()
 	if err != nil {
@@ -265,12 +273,12 @@ func (p program) found(s schedules, r search.Result) error {
 
 // replay plays a schedule, and prints what it leads to. If goals are named, it must reach
 // them.
-func (p program) replay(s schedules) error {
+func (p program) replay(s schedules, style show.Style) error {
 	state, err := lab.Play(s.replayed)
 	if err != nil {
 		return fmt.Errorf("-replay: %w", err)
 	}
-	if err := show.Schedule(p.stdout, state, coloured(p.stdout)); err != nil {
+	if err := show.Schedule(p.stdout, state, style); err != nil {
 		return err
 	}
 	if s.goal == "" {
@@ -291,6 +299,7 @@ func meaning(g search.Goal) string {
 		search.Oversell:      "oversell, more is sold than there is",
 		search.Overlap:       "overlap, two buyers are in the section at once",
 		search.ForeignDelete: "foreign-delete, a buyer deletes the lock of another",
+		search.SelfWait:      "self-wait, a buyer in the section waits for the lock that it has itself",
 		search.Stuck:         "stuck, a buyer who lives is not served although everybody goes on for ten leases",
 	}[g]
 }

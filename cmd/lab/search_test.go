@@ -18,7 +18,7 @@ func TestSearchPrintsCommandsThatReplayIt(t *testing.T) {
 	if !strings.Contains(out, "time passes, 1 freeze, 1 kill, 1 lost reply") {
 		t.Errorf("the budget is not stated:\n%s", out)
 	}
-	if strings.Count(out, "impossible: ") != 4 { // v1: all but stuck; v2: stuck
+	if strings.Count(out, "impossible: ") != 6 { // v1: all but stuck; v2: stuck and self-wait
 		t.Errorf("impossible is not what it was:\n%s", out)
 	}
 	replayed := 0

@@ -19,6 +19,7 @@ import (
 	"oversell/internal/bench/report/page/pagetest"
 	"oversell/internal/figures"
 	"oversell/internal/lab"
+	"oversell/internal/page/runs"
 )
 
 // desk is the default size and theme of the page.
@@ -78,7 +79,7 @@ func text(selector string) string {
 
 // click clicks the element of a selector, once it exists and is enabled.
 func click(b *pagetest.Tab, selector string) {
-	b.Until(fmt.Sprintf(`document.querySelector(%q)?.disabled === false || document.querySelector(%[1]q)?.matches("a")`, selector))
+	b.Until(fmt.Sprintf(`document.querySelector(%q)?.disabled === false || document.querySelector(%[1]q)?.matches("a, summary")`, selector))
 	pagetest.Eval[bool](b, fmt.Sprintf(`document.querySelector(%q).click() ?? true`, selector))
 }
 
@@ -92,11 +93,10 @@ func TestPageStepsToTheBreak(t *testing.T) {
 		t.Fatalf("the cell %s", cell.Outcome)
 	}
 	b.Visit(site, "#/break", desk)
-	click(b, `a.mark[href="#/break/check-then-delete/v3_uuid"]`)
+	click(b, `a.square[href="#/break/check-then-delete/v3_uuid"]`)
 	b.Until(`document.querySelector(".lanes .row.current") !== null`)
-	shown := `[...document.querySelectorAll(".lanes .row")].filter((row) => row.checkVisibility({ visibilityProperty: true })).length`
-	if n := pagetest.Eval[int](b, shown); n != 1 {
-		t.Errorf("at the first step %d moments are shown", n)
+	if n := pagetest.Eval[int](b, `document.querySelectorAll(".lanes .row:not(.later)").length`); n != 1 {
+		t.Errorf("at the first step %d moments are not ghosts", n)
 	}
 	for steps := 0; !pagetest.Eval[bool](b, `document.querySelector(".moment.break") !== null`); steps++ {
 		if steps > len(cell.Trace)*2 {
@@ -145,7 +145,7 @@ func TestPageStepsToTheBreak(t *testing.T) {
 	}
 
 	b.Visit(site, "#/break/check-then-delete/v4_lua", desk)
-	b.Until(`document.querySelector("h1").innerText.includes("v4_lua") && document.querySelector(".lanes .row") !== null`)
+	b.Until(`document.querySelector("#cell-title")?.innerText.includes("v4_lua") && document.querySelector(".lanes .row") !== null`)
 	if n := pagetest.Eval[int](b, `document.querySelectorAll(".lanes .row.break").length`); n > 0 {
 		t.Errorf("the cell of v4_lua has %d breaks", n)
 	}
@@ -167,11 +167,11 @@ func TestPageLetsOneBeTheScheduler(t *testing.T) {
 	b.Visit(site, "#/play/v2_ttl", desk)
 	for i, move := range foreignDelete {
 		if strings.HasPrefix(move, "p") {
-			click(b, `.time button:nth-of-type(3)`) // by a ttl
+			click(b, `.time button[data-focus*="3,000"]`) // by a ttl
 		} else {
 			click(b, fmt.Sprintf(`[data-focus=%q]`, move))
 		}
-		b.Until(fmt.Sprintf(`location.hash.endsWith(%q) && %s.includes("moves: %d")`, "/"+strings.Join(foreignDelete[:i+1], "."), text(".standingline"), i+1))
+		b.Until(fmt.Sprintf(`location.hash.endsWith(%q) && %s.toLowerCase().includes("moves: %d")`, "/"+strings.Join(foreignDelete[:i+1], "."), text(".standingline"), i+1))
 	}
 	b.Until(`document.querySelector(".findings .alarm") !== null`)
 	verdict := pagetest.Eval[string](b, text(".standingline"))
@@ -197,7 +197,7 @@ func TestPageLetsOneBeTheScheduler(t *testing.T) {
 	}
 
 	b.Visit(site, "#/play/v4_lua/"+strings.Join(foreignDelete, "."), desk)
-	b.Until(text(".levels [aria-pressed=true]") + `.includes("v4_lua") && ` + text(".standingline") + `.includes("moves: 6")`)
+	b.Until(text(".goalcard h2") + ` === "v4_lua" && ` + text(".standingline") + `.includes("moves: 6")`)
 	if n := pagetest.Eval[int](b, `document.querySelectorAll(".findings .alarm, .standingline.won").length`); n > 0 {
 		t.Errorf("by the same moves v4_lua is broken: %s", pagetest.Eval[string](b, text("main")))
 	}
@@ -209,7 +209,7 @@ func TestPageLetsOneBeTheScheduler(t *testing.T) {
 	b.Until(`document.activeElement?.dataset.focus === "B"`)
 	b.Do(chromedp.KeyEvent(kb.Enter))
 	b.Until(`document.querySelector(".standingline.won") !== null`)
-	pagetest.Eval[bool](b, `[...document.querySelectorAll(".tools button")][0].click() ?? true`) // take it back
+	pagetest.Eval[bool](b, `[...document.querySelectorAll(".playtools button")][0].click() ?? true`) // take it back
 	b.Until(`document.querySelector(".standingline.open") !== null && location.hash === "#/play/none/A.B.A"`)
 	click(b, `.recorded a.mark.breaks`)
 	b.Until(`document.querySelector(".standingline.won") !== null`)
@@ -288,8 +288,8 @@ func TestPageShowsTheCellThatWasChosenLast(t *testing.T) {
 	b.Until(released)
 	b.Do(chromedp.KeyEvent(kb.ArrowRight))
 	b.Until(`location.hash === "#/break/check-then-delete/v2_ttl?step=2"`)
-	if h1 := pagetest.Eval[string](b, text("h1")); !strings.Contains(h1, "v2_ttl") {
-		t.Errorf("the page shows %q", h1)
+	if title := pagetest.Eval[string](b, text("#cell-title")); !strings.Contains(title, "v2_ttl") {
+		t.Errorf("the page shows %q", title)
 	}
 	b.Quiet()
 }
@@ -322,13 +322,14 @@ func TestPageShowsTheProof(t *testing.T) {
 	b, site := openPage(t)
 	b.Visit(site, "#/play/v8_fenced", desk)
 	b.Until(`document.querySelector(".recorded dl") !== null`)
-	if shown := pagetest.Eval[string](b, text(".recorded")); strings.Count(shown, "impossible") != 3 || !strings.Contains(shown, "all explored") {
+	click(b, `.finding summary`)
+	if shown := pagetest.Eval[string](b, text(".recorded")); strings.Count(shown, "impossible") != 4 || !strings.Contains(shown, "all explored") {
 		t.Errorf("of v8_fenced the page shows %q", shown)
 	}
 	pagetest.Eval[bool](b, `document.querySelector("details.proofs").open = true`)
-	click(b, `a[href="#/play/v2_ttl/A.A.p3000.B.B.A.B"]`)
-	b.Until(`document.querySelector(".standingline.won") !== null && location.hash === "#/play/v2_ttl/A.A.p3000.B.B.A.B"`)
-	if shown := pagetest.Eval[string](b, text(".recorded")); !strings.Contains(shown, "v2_ttl") || strings.Count(shown, "impossible") != 1 {
+	click(b, `a[href="#/play/v2_ttl/A.lA.p3000.B.A"]`)
+	b.Until(`document.querySelector(".standingline.won") !== null && location.hash === "#/play/v2_ttl/A.lA.p3000.B.A"`)
+	if shown := pagetest.Eval[string](b, text(".recorded")); !strings.Contains(shown, "v2_ttl") || strings.Count(shown, "impossible") != 2 {
 		t.Errorf("of v2_ttl the page shows %q", shown)
 	}
 	click(b, `.finding .pair button`)
@@ -483,15 +484,11 @@ func TestPageLaysRunsOverEachOther(t *testing.T) {
 	b, site := openPage(t)
 	b.Visit(site, "#/run", desk)
 	b.Until(`document.querySelector(".runform") !== null`)
-	preset := func(name string) {
-		pagetest.Eval[bool](b, fmt.Sprintf(`[...document.querySelectorAll(".presets button")].find((b) => b.textContent === %q).click() ?? true`, name))
-	}
-	preset("unchecked tokens")
-	for i, fencing := range []string{"ignored", "checked"} {
-		pagetest.Eval[bool](b, fmt.Sprintf(`(document.getElementById("run-fencing").value = %q) !== ""`, fencing))
-		click(b, `.runform button[type=submit]`)
+	for i, start := range []string{`[data-preset=unfenced]`, `.runform button[type=submit]`} {
+		click(b, start)
 		b.Until(text(".fact.holders dd") + ` === "1"`)
 		b.Until(fmt.Sprintf(`document.querySelectorAll(".earlier tbody tr").length === %d && document.querySelector(".runform button[type=submit]").disabled === false`, i+1))
+		pagetest.Eval[bool](b, `(document.getElementById("run-fencing").value = "checked") !== ""`)
 	}
 	list := get[struct{ Runs []struct{ ID string } }](t, site, "api/runs").Runs
 	var ids, oversold []string
@@ -584,28 +581,256 @@ func TestPageKeepsWhatIsLaidOverEachOther(t *testing.T) {
 	b.Quiet()
 }
 
-// The row in progress shows the figures that it has, even negative ones; only an unknown
-// number of holders is left out.
-func TestPageShowsStockBelowZero(t *testing.T) {
+// stageOf makes a stage of a run of two cases that is not the shop's, as window.stage. show
+// gives it what the stream would, and returns once it is drawn.
+func stageOf(t *testing.T, strategies ...string) (b *pagetest.Tab, show func(now string)) {
+	t.Helper()
 	b, site := openPage(t)
 	b.Visit(site, "#/shop", desk)
-	b.Until(`document.querySelector(".books dd") !== null`)
+	b.Until(`document.querySelector(".buy") !== null`)
+	names, err := json.Marshal(strategies)
+	if err != nil {
+		t.Fatal(err)
+	}
 	pagetest.Eval[bool](b, `(() => {
 	  (async () => {
-	    const { newLive } = await import("/page/live.js");
-	    const live = newLive({ strategies: [] }, () => {});
-	    document.body.append(live.node);
-	    const point = { t_ms: 50, audit_ms: 50, waiting: 7, remaining: -3, sold: 13, sold_out: 0, failed: 0, unknown: 0, holders: -1, max_holders: 2 };
-	    live.update({ id: "1", state: "running", rows: [], now: { row: 1, of: 1, strategy: "none", condition: "calm", phase: "load", stock: 10, point, broken: [] } });
+	    const { newStage } = await import("/page/stage.js");
+	    const settings = { strategies: `+string(names)+`, conditions: ["calm"], stock: 10 };
+	    const stage = newStage({ strategies: settings.strategies.map((name) => ({ name, exclusive: true })) }, () => {}, () => {});
+	    document.body.append(stage.node);
+	    const point = (t_ms, sold, more) => ({ t_ms, audit_ms: t_ms, waiting: 7, remaining: 10 - sold, sold, sold_out: 0, failed: 0, unknown: 0, holders: -1, max_holders: 1, ...more });
+	    const now = (row, phase, point) => ({ row, of: 2, strategy: settings.strategies[row - 1], condition: "calm", phase, stock: 10, point, broken: [], faults: [] });
+	    const run = (now) => stage.update({ id: "1", state: "running", rows: [], settings, now });
+	    Object.assign(window, { stage, point, now, run });
 	  })();
 	  return true;
 	})()`)
-	b.Until(text(".fact.sold dd") + ` === "13"`)
-	for name, want := range map[string]string{"remaining": "-3", "holders": "–", "max_holders": "2"} {
-		if got := pagetest.Eval[string](b, text(".fact."+name+" dd")); got != want {
-			t.Errorf("%s is shown as %q, want %q", name, got, want)
+	b.Until(`window.run !== undefined`)
+	return b, func(now string) {
+		t.Helper()
+		pagetest.Eval[bool](b, `((window.drawn = false), run(`+now+`), requestAnimationFrame(() => requestAnimationFrame(() => window.drawn = true)), true)`)
+		b.Until(`window.drawn`)
+	}
+}
+
+// laneOf returns a selector for a part of the lane of a case.
+func laneOf(n int, part string) string { return fmt.Sprintf(`.lane[data-n="%d"] %s`, n, part) }
+
+// The case in progress shows the figures that it has, even negative ones; only an unknown
+// number of holders is left out.
+func TestPageShowsStockBelowZero(t *testing.T) {
+	b, show := stageOf(t, "none", "v9_cohort")
+	show(`now(1, "load", point(50, 13))`)
+	for selector, want := range map[string]string{".fact.remaining dd": "-3", ".fact.holders dd": "–", ".fact.waiting dd": "7"} {
+		if got := pagetest.Eval[string](b, text(laneOf(1, selector))); got != want {
+			t.Errorf("%s is %q, want %q", selector, got, want)
 		}
 	}
+	if came := pagetest.Eval[string](b, text(laneOf(1, ".came"))); came != "sold 13 of 10: 3 too many" {
+		t.Errorf("the lane says %q", came)
+	}
+	b.Quiet()
+}
+
+// While the next case is prepared its lane is empty: no curve of another case is in it. A case
+// that is tried again loses the curve of its last try.
+func TestPageShowsNoCurveOfAnotherCase(t *testing.T) {
+	b, show := stageOf(t, "none", "v9_cohort")
+	curves := func(want ...int) {
+		t.Helper()
+		for i, n := range want {
+			if got := pagetest.Eval[int](b, fmt.Sprintf(`document.querySelectorAll(%q).length`, laneOf(i+1, "path.sold.within"))); got != n {
+				t.Errorf("case %d has %d curves, want %d", i+1, got, n)
+			}
+		}
+	}
+	show(`now(1, "setup", null)`)
+	curves(0, 0)
+	show(`now(1, "load", point(50, 3))`)
+	show(`now(1, "load", point(900, 13))`)
+	curves(1, 0)
+	show(`now(2, "setup", null)`)
+	curves(1, 0)
+	if said := pagetest.Eval[string](b, text(laneOf(2, ".came"))); !strings.Contains(said, "starting processes") {
+		t.Errorf("the lane of the next case says %q", said)
+	}
+	show(`now(2, "load", point(50, 5))`)
+	curves(1, 1)
+	scales := pagetest.Eval[[]string](b, `[...document.querySelectorAll(".lane .stockmark")].map((mark) => mark.getAttribute("y1"))`)
+	if len(scales) != 2 || scales[0] != scales[1] {
+		t.Errorf("the stock is at %v: not one scale", scales)
+	}
+	show(`now(2, "setup", null)`) // the machine stalled
+	curves(1, 0)
+	show(`now(2, "load", point(40, 1))`)
+	if came := pagetest.Eval[string](b, text(laneOf(2, ".came"))); came != "1 sold of 10" {
+		t.Errorf("in its next try the case says %q", came)
+	}
+	b.Quiet()
+}
+
+// finished waits until the shop has no run under way, and returns the last one.
+func finished(t *testing.T, site string) (run runs.Run) {
+	t.Helper()
+	for list := (struct{ Runs []runs.Summary }{}); ; time.Sleep(50 * time.Millisecond) { // until the test's time is up
+		if list = get[struct{ Runs []runs.Summary }](t, site, "api/runs"); len(list.Runs) > 0 && list.Runs[0].Ended != nil {
+			return get[runs.Run](t, site, "api/runs/"+list.Runs[0].ID)
+		}
+	}
+}
+
+// onStage is all that the stage says, the texts in its pictures included.
+const onStage = `document.querySelector(".live").textContent`
+
+// A card starts a run at once. At the end the stage shows the case that failed, beside the other
+// one and on one scale with it. A thumbnail opens the picture of its case. After a reload the
+// page says the same.
+func TestPageFreezesOnTheFailure(t *testing.T) {
+	b, site := openPage(t)
+	b.Visit(site, "#/run", desk)
+	click(b, `[data-preset=first]`)
+	b.Until(`document.querySelector("[data-preset=first]").disabled && document.querySelector(".livehead .danger").hidden === false`)
+	run := finished(t, site)
+	ended := `document.querySelector("[data-preset=first]")?.disabled === false && document.querySelectorAll(".figures .thumbnail path.sold").length === 4`
+	b.Until(ended)
+	b.Until(`document.querySelector(".lane.chosen.failed[data-strategy=none]") !== null && ` + onStage + `.includes("Last run: done")`)
+	none := run.Samples[0]
+	if len(none.Broken) == 0 || none.Broken[len(none.Broken)-1].At <= 0 {
+		t.Fatalf("none: %+v", none.Broken)
+	}
+	for i, row := range run.Rows {
+		words := pagetest.Eval[string](b, text(laneOf(i+1, ".came")))
+		if want := resolved[string](t, b, fmt.Sprintf(`(await import("/page/text.js")).number(%d)`, row.Sold)); !strings.Contains(words, want) || !strings.Contains(words, string(row.Verdict)) {
+			t.Errorf("the lane of %s says %q, want %s sold and %s", row.Strategy, words, want, row.Verdict)
+		}
+	}
+	for _, broken := range none.Broken {
+		want := resolved[string](t, b, fmt.Sprintf(`(await import("/page/text.js")).t("live.broken", { ms: Math.round(%v) })`, broken.At))
+		if got := pagetest.Eval[string](b, text(laneOf(1, fmt.Sprintf(".invariant.broken[data-invariant=%s]", broken.Invariant)))); !strings.Contains(got, want) {
+			t.Errorf("%s of none is shown as %q, want %q in it", broken.Invariant, got, want)
+		}
+	}
+	marks := pagetest.Eval[[]string](b, `[...document.querySelectorAll(".lane .stockmark")].map((mark) => mark.getAttribute("y1"))`)
+	if len(marks) != 2 || marks[0] != marks[1] {
+		t.Errorf("the stock is at %v: not one scale", marks)
+	}
+	for _, address := range []string{"", fmt.Sprintf("#/run/%s?case=2", run.ID)} {
+		if address != "" {
+			click(b, fmt.Sprintf(`.figures a[href=%q]`, address))
+			b.Until(fmt.Sprintf(`location.hash === %q && document.querySelector(".lane.chosen").dataset.n === "2" && document.querySelectorAll(".figures .chosen .opens[aria-current]").length === 1`, address))
+		}
+		before := pagetest.Eval[string](b, onStage+` + `+text(".results"))
+		chosen := pagetest.Eval[string](b, `document.querySelector(".lane.chosen").dataset.strategy`)
+		b.Do(chromedp.Reload())
+		b.Until(ended + ` && ` + onStage + `.includes("Last run: done")`)
+		if again := pagetest.Eval[string](b, onStage+` + `+text(".results")); again != before {
+			t.Errorf("%s: loaded again it says\n%s\nbefore\n%s", address, again, before)
+		}
+		if again := pagetest.Eval[string](b, `document.querySelector(".lane.chosen").dataset.strategy`); again != chosen {
+			t.Errorf("%s: loaded again %s is chosen, before %s", address, again, chosen)
+		}
+	}
+	for _, width := range []int64{400, 1280} {
+		for _, scheme := range []string{"light", "dark"} {
+			b.Visit(site, fmt.Sprintf("?%d%s#/run", width, scheme), pagetest.Look{Width: width, Height: 720, Scheme: scheme})
+			b.Until(ended)
+			at := fmt.Sprintf("stage-%d-%s", width, scheme)
+			b.Readable(at)
+			b.Keep(at)
+			if bottom := pagetest.Eval[float64](b, `Math.max(...[...document.querySelectorAll(".lane .invariants")].map((list) => list.getBoundingClientRect().bottom))`); width == 1280 && bottom > 720 {
+				t.Errorf("the lanes end at %v pixels: below the fold", bottom)
+			}
+		}
+	}
+	b.Quiet()
+}
+
+// The stage shows the run that the address names, also while another one is under way, and nothing
+// of a run that does not exist. A case that was stopped is not judged, after a reload neither.
+func TestPageShowsTheRunThatIsSelected(t *testing.T) {
+	b, site := openPage(t)
+	begin(t, site, `{"strategies":["none","v6_watchdog"],"conditions":["calm"],"requests":200,"stock":20}`)
+	first := finished(t, site)
+	b.Visit(site, "#/run/"+first.ID, desk)
+	ready := `document.querySelectorAll(".figures .thumbnail path.sold").length === 4`
+	b.Until(ready + ` && document.querySelector(".lane.chosen[data-strategy=none]") !== null`)
+	before := pagetest.Eval[string](b, `document.querySelector(".twolanes").textContent`)
+
+	next := begin(t, site, `{"strategies":["v9_cohort","v2_ttl"],"conditions":["calm"],"requests":1000,"stock":1000,"work_us":100000}`)
+	b.Until(`document.querySelector(".elsewhere").hidden === false`)
+	if shown := pagetest.Eval[string](b, `document.querySelector(".twolanes").textContent`); shown != before {
+		t.Errorf("while another run is under way the stage shows\n%s\nbefore\n%s", shown, before)
+	}
+	click(b, ".elsewhere a")
+	b.Until(`document.querySelector(".elsewhere").hidden && document.querySelector(".lane.chosen[data-strategy=v9_cohort] path.sold") !== null`)
+	if titles := pagetest.Eval[string](b, text(".twolanes")); strings.Contains(titles, "none") {
+		t.Errorf("of the run under way the stage shows %s", titles)
+	}
+	click(b, ".livehead .danger")
+	stopped := finished(t, site)
+	const settled = `document.querySelector(".live")?.textContent.includes("Last run: stopped") && document.querySelector(".lane[data-n='1'] .unjudged") !== null`
+	b.Until(settled)
+	if stopped.ID != next || len(stopped.Rows) > 0 {
+		t.Fatalf("%s has %d rows", stopped.ID, len(stopped.Rows))
+	}
+	if came := pagetest.Eval[string](b, text(laneOf(2, ".came"))); came != "was not run" {
+		t.Errorf("the case that was not begun says %q", came)
+	}
+	b.Until(fmt.Sprintf(`document.querySelector(%q)?.textContent.startsWith("sold ")`, laneOf(1, ".soldname")))
+	after := pagetest.Eval[string](b, onStage)
+	b.Do(chromedp.Reload())
+	b.Until(settled + ` && ` + fmt.Sprintf(`document.querySelector(%q) !== null`, laneOf(1, "path.sold")))
+	if again := pagetest.Eval[string](b, onStage); again != after {
+		t.Errorf("loaded again it says\n%s\nbefore\n%s", again, after)
+	}
+	b.Quiet()
+	pagetest.Eval[string](b, `location.hash = "#/run/nobodys"`)
+	b.Until(`document.querySelector(".results .alarm") !== null`)
+	if pagetest.Eval[bool](b, `document.querySelector(".live").checkVisibility()`) {
+		t.Error("beside a run that does not exist the stage shows another one")
+	}
+}
+
+// Behind the lock of a dead holder nobody is served: the stage says so while the buyers wait, with
+// the moment that the shop recorded, and draws where the process was killed. The next lock goes on.
+func TestPageSaysThatNobodyIsServed(t *testing.T) {
+	b, site := openPage(t)
+	b.Visit(site, "#/run", desk)
+	click(b, `[data-preset=crash]`)
+	const served = "[data-invariant=service]"
+	b.Until(fmt.Sprintf(`document.querySelector(%q) !== null`, laneOf(1, served+".broken")))
+	if waiting := pagetest.Eval[string](b, text(laneOf(1, ".fact.waiting dd"))); waiting == "0" {
+		t.Error("it is only said when nobody waits any more")
+	}
+	during := pagetest.Eval[string](b, text(laneOf(1, served)))
+	run := finished(t, site)
+	b.Until(`document.querySelectorAll(".figures tbody tr").length === 2 && ` + onStage + `.includes("Last run: done")`)
+	var broken []runs.Broken
+	for _, one := range run.Samples[0].Broken {
+		if one.Invariant == runs.Served {
+			broken = append(broken, one)
+		}
+	}
+	if len(broken) != 1 || run.Rows[0].Verdict != figures.Stuck {
+		t.Fatalf("v1_setnx: %s, %+v", run.Rows[0].Verdict, run.Samples[0].Broken)
+	}
+	at := resolved[string](t, b, fmt.Sprintf(`(await import("/page/text.js")).t("live.broken", { ms: Math.round(%v) })`, broken[0].At))
+	after := pagetest.Eval[string](b, text(laneOf(1, served)))
+	if after != during || !strings.Contains(after, at) || !strings.Contains(after, broken[0].Text) {
+		t.Errorf("during the case the page said %q, then %q; want %q and %q in it", during, after, at, broken[0].Text)
+	}
+	if got := pagetest.Eval[string](b, text(laneOf(2, served))); strings.Contains(got, "✗") || got == "" {
+		t.Errorf("of v9_cohort it says %q", got)
+	}
+	for i := range run.Rows {
+		if faults := run.Samples[i].Faults; len(faults) != 1 || faults[0].At <= 0 {
+			t.Errorf("the faults of case %d are %+v", i+1, faults)
+		}
+		if drawn := pagetest.Eval[[]string](b, fmt.Sprintf(`[...document.querySelectorAll(%q)].map(({ textContent }) => textContent)`, laneOf(i+1, ".faultname"))); !slices.Equal(drawn, []string{"process killed"}) {
+			t.Errorf("case %d shows the faults %q", i+1, drawn)
+		}
+	}
+	b.Keep("stage-nobody")
 	b.Quiet()
 }
 
@@ -790,7 +1015,7 @@ func TestPageTellsInEnglishWhatItCannotTranslate(t *testing.T) {
 	pagetest.Eval[bool](b, `(() => {
 	  const ask = window.fetch;
 	  window.fetch = async (path, init) => {
-	    if (path !== "/page/texts/zh.told.json") return ask(path, init);
+	    if (!String(path).endsWith("/page/texts/zh.told.json")) return ask(path, init);
 	    window.fetch = ask;
 	    throw new TypeError("Failed to fetch");
 	  };
@@ -820,7 +1045,8 @@ func TestPageIsReadable(t *testing.T) {
 		"play":  {"#/play/v2_ttl/A.A.A.p3000.B.A", `document.querySelector(".findings") !== null && document.querySelector(".lanes .row") !== null`},
 		"run":   {"#/run", `document.querySelector(".runform") !== null && document.querySelector(".earlier h2") !== null`},
 		"read":  {"#/read/v4_lua", `document.querySelector(".diff") !== null`},
-		"shop":  {"#/shop", `document.querySelector(".books dd") !== null`},
+		"shop":  {"#/shop", `document.querySelector(".buy") !== null`},
+		"class": {"#/shop/class", `document.querySelector(".shell") !== null`},
 		"seats": {"#/shop/seats", `document.querySelector(".unitrows tbody th") !== null && document.querySelector(".books dd") !== null`},
 	}
 	holdSeats(t, site)

@@ -84,7 +84,13 @@ func TestPageTellsEverythingInChinese(t *testing.T) {
 	// Each cell of the matrix as the page has it: its reason, where it happened in practice
 	// unless that is only a reference, and its timeline.
 	wantSeen(t, b, ".matrix .sentence")
-	wantTold(t, b, "the notes of the matrix", `[...document.querySelectorAll("a.mark")].map((mark) => mark.title)`)
+	wantSeen(t, b, ".matrix .title")
+	titles := pagetest.Eval[int](b, `document.querySelectorAll(".matrix .title + .name").length`)
+	if names := pagetest.Eval[int](b, `document.querySelectorAll(".matrix .name").length`); titles != names || names == 0 {
+		t.Errorf("%d of %d anomalies have a Chinese title beside their name", titles, names)
+	}
+	wantSeen(t, b, ".chips, .legend, .matrix .head th")
+	wantTold(t, b, "the notes of the matrix", `(await call("/api/lab")).cells.map(({ note }) => told(note))`)
 	wantTold(t, b, "the sources", `(await call("/api/lab")).anomalies.map(({ source }) => told(source)).filter((source) => chinese(source) || / [a-z]+ /.test(source))`)
 	wantTold(t, b, "the timelines", `await (async () => {
 	  const { cells, manifest } = await call("/api/lab");
@@ -334,7 +340,7 @@ var inBraces = regexp.MustCompile(`\{\w+\}`)
 func TestPageTellsEachFormByItself(t *testing.T) {
 	b, site := openPage(t)
 	b.Visit(site, "?lang=zh#/shop", desk)
-	b.Until(`document.querySelector(".books dd") !== null`)
+	b.Until(`document.querySelector(".buy") !== null`)
 	forms := get[map[string]string](t, site, "page/texts/zh.told.json")
 	translations := maps.Clone(forms) // and of the values, which have forms themselves
 	maps.Copy(translations, map[string]string{"30ms": "30 毫秒", "4s": "4 秒", "1m0s": "1 分钟", "A and B": "A 和 B", "C, D and E": "C、D 和 E"})

@@ -64,10 +64,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exitOK
 	}
 	ready := false
-	err = serve(ctx, o, o.logger(stderr), func(addr string) {
+	err = serve(ctx, o, o.logger(stderr), func(addr, phones string) {
 		ready = true
 		if o.worker {
 			fmt.Fprintln(stdout, "The worker writes the orders that shops accept by lua_stream.")
+			return
+		}
+		if o.class {
+			welcomeClass(stdout, addr, phones, o.token)
 			return
 		}
 		welcome(stdout, addr)
@@ -86,18 +90,22 @@ func complain(stderr io.Writer, code int, err error) int {
 	return code
 }
 
+// hot is the SKU of the item that is on sale from the start.
+const hot = "hot"
+
 // demo is the item that is on sale from the start. Its stock is where the default strategy
 // can work with it.
 func demo(strategy catalog.Strategy) *stock.Item {
-	item := &stock.Item{SKU: "hot", Name: "The hot item", Category: "demo", Initial: 1000}
+	item := &stock.Item{SKU: hot, Name: "The hot item", Category: "demo", Initial: 1000}
 	if strategy.InDatabase() {
 		item.Keeper = stock.InDatabase
 	}
 	return item
 }
 
-// serve opens the backends and runs the shop on them until ctx is cancelled.
-func serve(ctx context.Context, o options, log *slog.Logger, ready func(addr string)) (err error) {
+// serve opens the backends and runs the shop on them until ctx is cancelled. ready is told the
+// address, and where the phones of a class find the shop.
+func serve(ctx context.Context, o options, log *slog.Logger, ready func(addr, phones string)) (err error) {
 	strategy, err := catalog.Strategies().Find(o.strategy)
 	if err != nil {
 		return err
@@ -114,7 +122,7 @@ func serve(ctx context.Context, o options, log *slog.Logger, ready func(addr str
 	defer func() { err = errors.Join(err, db.Close()) }()
 	if o.worker {
 		return shop.Work(ctx, shop.Config{
-			RedisURL: redis.URL, DBURL: db.URL, Mixed: o.mixed, Consumer: o.consumer(), Logger: log, Ready: ready,
+			RedisURL: redis.URL, DBURL: db.URL, Mixed: o.mixed, Consumer: o.consumer(), Logger: log, Ready: func(addr string) { ready(addr, "") },
 		})
 	}
 	servers, err := lockservers.NewLazy(ctx, o.servers, o.needs()...)
@@ -122,9 +130,10 @@ func serve(ctx context.Context, o options, log *slog.Logger, ready func(addr str
 		return err
 	}
 	defer func() { err = errors.Join(err, servers.Close()) }()
+	room := o.newClass()
 	p, closePage, err := newPage(ctx, o, runs.Backends{
 		RedisURL: redis.URL, DBURL: db.URL, Servers: servers,
-	}, log)
+	}, room, log)
 	if err != nil {
 		return err
 	}
@@ -137,14 +146,26 @@ func serve(ctx context.Context, o options, log *slog.Logger, ready func(addr str
 	if err != nil {
 		return err
 	}
-	return shop.Run(ctx, shop.Config{
+	cfg := shop.Config{
 		Addr: o.addr, Hosts: hosts, RedisURL: redis.URL, DBURL: db.URL, Servers: servers,
 		Strategy: o.strategy, Token: o.token,
 		TTL: o.ttl, Wait: o.wait, Policy: o.retry, Unfenced: o.unfenced, Mixed: o.mixed, Reconcile: o.reconcile,
 		HoldTTL: o.holdTTL, HoldLimit: o.holdLimit, HoldSettle: o.holdSettle, Provider: o.provider, WebhookSecret: secret,
 		Consumer: o.consumer(), NoConsumer: !o.consume, Backlog: o.backlog, AcceptReplicas: o.acceptReplicas,
-		OtherFiles: otherFiles, Catalog: o.catalog(), Item: demo(strategy), Page: p, Logger: log, Ready: ready,
-	})
+		OtherFiles: otherFiles, Catalog: o.catalog(), Item: demo(strategy), Page: p, Logger: log,
+		Ready: func(addr string) { ready(addr, "") },
+	}
+	untrace, err := o.trace(ctx, &cfg)
+	if err != nil {
+		return err
+	}
+	defer untrace()
+	if room != nil {
+		if err := o.sellTo(room, &cfg, ready); err != nil {
+			return err
+		}
+	}
+	return shop.Run(ctx, cfg)
 }
 
 // otherFiles are the open files that this process needs besides the shop's own, for the

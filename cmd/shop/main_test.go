@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -135,6 +136,7 @@ func TestWhatIsWrongIsSaidInOneLine(t *testing.T) {
 		{[]string{"-strategy", "v0"}, "v6_watchdog"},
 		{[]string{"-strategy", "v6_wait_one"}, "needs a Redis with replicas"},
 		{[]string{"-strategy", "sql_for_update"}, "needs MySQL or MariaDB"},
+		{[]string{"-strategy", "sql_units"}, "needs MySQL or MariaDB"},
 		{[]string{"-strategy", "sql_get_lock", "-db", "sqlite:x"}, "needs MySQL or MariaDB"},
 		{[]string{"-ttl", "soon"}, "-ttl"},
 		{[]string{"-ttl", "0s"}, "-ttl"},
@@ -144,6 +146,8 @@ func TestWhatIsWrongIsSaidInOneLine(t *testing.T) {
 		{[]string{"-reconcile", "-1s"}, "-reconcile"}, {[]string{"-reconcile", "5ms"}, "-reconcile"},
 		{[]string{"-retry", "spin"}, "line:DELAY"},
 		{[]string{"-log", "xml"}, "-log"},
+		{[]string{"-otlp", "127.0.0.1:4318"}, "-otlp must be the URL"},
+		{[]string{"-worker", "-otlp", "http://127.0.0.1:1", "-redis", "redis://127.0.0.1:1", "-db", "sqlite:x"}, "-otlp traces them"},
 		{[]string{"-hosts", "*.example"}, "-hosts"},
 		{[]string{"-hold-ttl", "999ms"}, "-hold-ttl"},
 		{[]string{"-hold-limit", "-1"}, "-hold-limit"},
@@ -200,7 +204,7 @@ func TestEnvironmentIsTheDefaultOfAFlag(t *testing.T) {
 		addr: "127.0.0.1:0", hosts: "shop.example", redis: "redis://a:1", db: "u@tcp(b:2)/d", strategy: "v1_setnx", token: "sesame",
 		ttl: 7 * time.Second, wait: 10 * time.Second, reconcile: 9 * time.Second, retry: o.retry, log: "text",
 		holdTTL: 10 * time.Minute, holdSettle: 30 * time.Second, holdLimit: 3, provider: "embedded",
-		consume: true, backlog: 10_000, claim: 3 * time.Second,
+		consume: true, backlog: 100_000, claim: 3 * time.Second,
 	}
 	if o != want || o.retry.String() != "fixed:20ms" {
 		t.Errorf("got %+v, want %+v", o, want)
@@ -236,6 +240,8 @@ type program struct {
 	stdout, stderr output
 }
 
+var hostPort = regexp.MustCompile(`^[^/\s]+:[0-9]+`)
+
 // start runs the shop with everything embedded, on a free port.
 func start(t *testing.T, args ...string) *program {
 	t.Helper()
@@ -250,7 +256,7 @@ func start(t *testing.T, args ...string) *program {
 		case <-time.After(5 * time.Millisecond):
 		}
 		if _, rest, found := strings.Cut(p.stdout.String(), "http://"); found {
-			p.addr, _, _ = strings.Cut(rest, ". ")
+			p.addr = hostPort.FindString(rest)
 		}
 	}
 	return p

@@ -12,6 +12,7 @@ import (
 
 	"github.com/peterbourgon/ff/v3"
 
+	"oversell/internal/backend"
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/catalog"
 	"oversell/internal/guard"
@@ -36,9 +37,11 @@ type options struct {
 	reconcile       time.Duration
 	retry           guard.Policy
 	log             string
+	otlp            string
 	check           bool
 	unfenced, mixed bool
 	worker, consume bool
+	class           bool
 	backlog         int
 	acceptReplicas  int
 	claim           time.Duration
@@ -86,12 +89,15 @@ func parse(args []string) (options, error) {
 		return o, fmt.Errorf("-retry: %w", err)
 	}
 	o.strategy = shortname.Expand(o.strategy, catalog.Strategies().Names())
+	if o.class {
+		o = o.withClass(fs)
+	}
 	o = o.withServers()
 	return o, o.validate()
 }
 
-// alone reports whether the shop starts its own Redis. Such a Redis has no replicas.
-func (o options) alone() bool { return o.redis == "embedded" || o.redis == "local" }
+// alone reports whether the shop starts its own Redis. Such a Redis has one replica at most.
+func (o options) alone() bool { return backend.StartsRedis(o.redis) }
 
 // onSQLite reports whether the database is SQLite.
 func (o options) onSQLite() bool { return o.db == "embedded" || strings.HasPrefix(o.db, "sqlite:") }
@@ -146,6 +152,7 @@ func (o options) validate() error {
 		return fmt.Errorf("-strategy: %w", err)
 	}
 	_, badHosts := web.ParseHosts(o.hosts)
+	_, badOTLP := tracesURL(o.otlp)
 	switch needs := s.Needs; {
 	case needs == catalog.NeedsReplicas && o.alone():
 		return fmt.Errorf("-strategy %s needs a Redis with replicas, and -redis %s has none", s.Name, o.redis)
@@ -179,8 +186,14 @@ func (o options) validate() error {
 		return errors.New("-worker needs the -redis and -db of the shops, and not a private one")
 	case o.worker && !o.consume:
 		return errors.New("-worker writes accepted orders, and -consume=false forbids it")
+	case o.worker && o.class:
+		return errors.New("-worker serves no requests, and -class is for buyers")
 	case badHosts != nil:
 		return fmt.Errorf("-hosts: %w", badHosts)
+	case o.worker && o.otlp != "":
+		return errors.New("-worker serves no requests, and -otlp traces them")
+	case o.otlp != "" && badOTLP != nil:
+		return fmt.Errorf("-otlp %w", badOTLP)
 	case o.log != "text" && o.log != "json":
 		return fmt.Errorf("-log is %q, and must be text or json", o.log)
 	}
@@ -192,9 +205,9 @@ func flags(o *options, retry *string) *flag.FlagSet {
 	fs := flag.NewFlagSet("shop", flag.ContinueOnError)
 	fs.StringVar(&o.addr, "addr", "127.0.0.1:8080", "`address` to listen on; port 0 takes a free one")
 	fs.StringVar(&o.hosts, "hosts", "", "`names` that the shop is served under, separated by commas,\nas shop.example,10.0.0.7; localhost, 127.0.0.1, [::1] and the\nhost of -addr always are, and any name with the token")
-	fs.StringVar(&o.redis, "redis", "embedded", "`where` the stock and the locks live: embedded, local, or a URL\nas redis://user:password@host:6379/0; see the examples")
+	fs.StringVar(&o.redis, "redis", "embedded", "`where` the stock and the locks live: embedded, local, local:cluster,\nor a URL as redis://user:password@host:6379/0; see the examples")
 	fs.StringVar(&o.db, "db", "embedded", "`where` items and orders live: embedded, local, sqlite:FILE,\nor a DSN as user:password@tcp(host:3306)/database")
-	fs.StringVar(&o.servers.Redlock, "redlock", "", "`nodes` of redlock: embedded or local, which start five when they\nare first used, your own as a:6379,b:6379,c:6379, or none;\nembedded by default where -redis is embedded or local,\notherwise none")
+	fs.StringVar(&o.servers.Redlock, "redlock", "", "`nodes` of redlock: embedded or local, which start five when they\nare first used, your own as a:6379,b:6379,c:6379, or none;\nembedded by default where the shop starts its own\nRedis, otherwise none")
 	fs.StringVar(&o.servers.Etcd, "etcd", "", "`where` etcd is: embedded, which starts when it is first used,\nhttp://host:port, or none; the same default")
 	fs.StringVar(&o.servers.ZooKeeper, "zookeeper", none, "`where` ZooKeeper is: local, which starts when it is first\nused, host:port, or none")
 	fs.StringVar(&o.strategy, "strategy", "v6_watchdog", "`name` of the strategy for requests that name none")
@@ -215,7 +228,9 @@ func flags(o *options, retry *string) *flag.FlagSet {
 	fs.DurationVar(&o.claim, "claim", stock.DefaultClaimAfter, "`time` after which an accepted order that a process has read and not\nwritten is taken over by another process")
 	fs.IntVar(&o.backlog, "backlog", stock.DefaultBacklog, "accepted `orders` of an item that may wait to be written; more are\nrefused with status 503")
 	fs.IntVar(&o.acceptReplicas, "accept-replicas", 0, "`replicas` of Redis that must have an order of lua_stream before its\nbuyer is told that it is accepted; if they are too few, the buyer waits\nuntil the order is written")
+	fs.BoolVar(&o.class, "class", false, "a sale for a class: students buy 10 units from their phones, and a page\nfor the projector has a QR code. Unless said otherwise, the shop listens on\nall addresses, makes up a token, and begins with the strategy none")
 	fs.StringVar(&o.log, "log", "text", "`form` of the log on stderr: text or json")
+	fs.StringVar(&o.otlp, "otlp", "", "`URL` of a collector that takes traces of purchases, by OTLP over HTTP,\nas http://127.0.0.1:4318; empty: no traces")
 	fs.BoolVar(&o.check, "check", false, "check the health of the shop at -addr, and exit: 0 if it is well")
 	return fs
 }
@@ -233,6 +248,7 @@ const usage = `shop is a flash sale: one hot item, and a switch for how its stoc
   shop                                            everything embedded, nothing to install
   shop -strategy none                             sell too much
   shop -redis local -db local                     a private Redis and MariaDB from the PATH
+  shop -redis local:cluster                       a private cluster: 3 primaries, 3 replicas
   shop -redis redis://:secret@10.0.0.7:6379/1     your own Redis; rediss:// for TLS
   shop -redis redis://a:7000,b:7001,c:7002        your own cluster
   shop -redis redis+sentinel://a:26379/name/0     the primary that sentinels call name
@@ -245,6 +261,8 @@ const usage = `shop is a flash sale: one hot item, and a switch for how its stoc
   shop -worker -redis redis://10.0.0.7 -db 'user:secret@tcp(10.0.0.8:3306)/sales'
                                                   write what shops accept by lua_stream
 
+  shop -otlp http://127.0.0.1:4318                traces of purchases: see docs/watch.md
+  shop -class                                     a class buys from its phones: see docs/teaching.md
   shop -addr 0.0.0.0:8080 -hosts shop.example     for others, who ask for it by this name
 
 Flags. Each has an environment variable as its default: OVERSELL_ADDR for -addr.

@@ -52,7 +52,7 @@ func TestReplicasAreNotOfferedWhereThereAreNone(t *testing.T) {
 
 func TestReplicasAreOfferedByTheUsersOwnRedis(t *testing.T) {
 	for redis, want := range map[string]bool{
-		"embedded": false, "local": false, "redis://h:1": true, "redis+sentinel://h:1/name": true,
+		"embedded": false, "local": false, "local:cluster": false, "redis://h:1": true, "redis+sentinel://h:1/name": true,
 	} {
 		o, err := parse([]string{"-redis", redis})
 		if err != nil {

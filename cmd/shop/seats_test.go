@@ -163,7 +163,7 @@ func TestPageShowsThatALatePaymentSellsTwice(t *testing.T) {
 				t.Errorf("Ann's phase is %s", p)
 			}
 			s.buy(1)
-			s.Until(text(".verdict") + `.startsWith("✗ Oversold: 2 units are sold, and there are 1.") && document.querySelector(".verdict.bad") !== null`)
+			s.Until(text(".verdict") + `.startsWith("✗ Oversold: 2 sold of 1.") && document.querySelector(".verdict.bad") !== null`)
 			if got := pagetest.Eval[string](s.Tab, text(".verdict")); !strings.Contains(got, "Ann and Bob") {
 				t.Errorf("the page says %q", got)
 			}

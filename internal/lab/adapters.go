@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/bsm/redislock"
@@ -18,8 +19,16 @@ import (
 
 // newRedsync makes redsync's lock with the lab's ttl, and the delay between two tries that
 // all locks have here. The number of tries is redsync's own, and nothing extends the lease.
-func newRedsync(p *Process, key string) guard.Lock {
-	options := []redsync.Option{redsync.WithExpiry(p.w.TTL), redsync.WithRetryDelay(p.w.Delay)}
+func newRedsync(p *Process, key string) guard.Lock { return redsyncWith(p, key) }
+
+// newRedsyncExtended makes redsync's lock with its options: WithTries, so that a waiter does not
+// give up, and ExtendContext.
+func newRedsyncExtended(p *Process, key string) guard.Lock {
+	return thirdparty.Extend(redsyncWith(p, key, redsync.WithTries(math.MaxInt)), p.w.TTL/3, p.life)
+}
+
+func redsyncWith(p *Process, key string, more ...redsync.Option) *thirdparty.RedsyncMutex {
+	options := append([]redsync.Option{redsync.WithExpiry(p.w.TTL), redsync.WithRetryDelay(p.w.Delay)}, more...)
 	if p.w.TTL < 2*time.Second { // redsync's own limit for a reply is too short for a busy machine
 		options = append(options, redsync.WithTimeoutFactor(0.2))
 	}
@@ -29,7 +38,14 @@ func newRedsync(p *Process, key string) guard.Lock {
 }
 
 // newRedislock makes redislock's lock with a linear backoff. Nothing refreshes the lease.
-func newRedislock(p *Process, key string) guard.Lock {
+func newRedislock(p *Process, key string) guard.Lock { return redislockOf(p, key) }
+
+// newRedislockRefreshed makes redislock's lock with its Refresh.
+func newRedislockRefreshed(p *Process, key string) guard.Lock {
+	return thirdparty.Extend(redislockOf(p, key), p.w.TTL/3, p.life)
+}
+
+func redislockOf(p *Process, key string) *thirdparty.RedislockMutex {
 	wait := func() redislock.RetryStrategy { return redislock.LinearBackoff(p.w.Delay) }
 	lib := thirdparty.NewRedislock(p.rdb, p.w.TTL, wait)
 	lib.Bare = true

@@ -92,9 +92,9 @@ func TestTraceHasTheKeys(t *testing.T) {
 		{"starvation", "v9_cohort", "B", "BLPOP ", 1,
 			"lock string token-B1 2940, lock:token string TOKEN 6000"},
 		// The fence of the stock, and the stock at the command that writes it.
-		{"paused-writer", "v9_cohort", "A", "EVAL «Reads the stock", 1,
+		{"paused-writer", "v9_cohort", "A", "EVAL «Reads the value", 1,
 			"lock string token-A1 3000, lock:token string TOKEN 6000, stock string 10, stock:fence hash of= token=TOKEN"},
-		{"paused-writer", "v9_cohort", "B", "EVAL «Writes the stock", 1,
+		{"paused-writer", "v9_cohort", "B", "EVAL «Writes the value", 1,
 			"lock string token-B1 3000, lock:token string TOKEN 6000, stock string 9, stock:fence hash of= token=TOKEN"},
 		// A lease that has run out: the lock is gone by then, though nobody deleted it.
 		{"paused-writer", "v3_uuid", "A", "stopped", 1,

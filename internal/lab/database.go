@@ -12,41 +12,62 @@ import (
 
 	"gorm.io/gorm"
 
-	"oversell/internal/backend"
 	"oversell/internal/lab/sqlgate"
 	"oversell/internal/lab/wire"
 )
 
+// Database is a database that runs.
+type Database interface {
+	// Dial connects to it, with a connector around the one of the driver.
+	Dial(ctx context.Context, through func(driver.Connector) driver.Connector) (*gorm.DB, error)
+
+	// TablePrefix begins the names of the tables.
+	TablePrefix() string
+
+	Close() error
+}
+
+// OpenDatabase starts a database, or finds the one at an address, as Config.Database has it.
+// The lab itself knows none: so it also builds where none can run, as in a browser.
+type OpenDatabase func(ctx context.Context, spec string) (Database, error)
+
 // database is the database of a cell, and who is connected to it.
 type database struct {
-	spec string // as backend.ServeDatabase takes it
+	open OpenDatabase
+	spec string // for open
 
 	mu     sync.Mutex
-	server *backend.DatabaseServer // nil until it is needed
+	server Database // nil until it is needed
 	pools  []*gorm.DB
 }
 
-// url starts the database if it does not run yet, and returns its address.
-func (d *database) url(ctx context.Context) (string, error) {
+// serve starts the database if it does not run yet.
+func (d *database) serve(ctx context.Context) (Database, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.open == nil {
+		return nil, errNoDatabase
+	}
 	if d.server == nil {
-		server, err := backend.ServeDatabase(ctx, d.spec)
+		server, err := d.open(ctx, d.spec)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		d.server = server
 	}
-	return d.server.URL, nil
+	return d.server, nil
 }
+
+// errNoDatabase is returned for a subject that keeps its lock elsewhere.
+var errNoDatabase = errors.New("the subject has no database")
 
 // dial connects to the database. The connections are closed with the cell.
 func (d *database) dial(ctx context.Context, through func(driver.Connector) driver.Connector) (*gorm.DB, error) {
-	url, err := d.url(ctx)
+	server, err := d.serve(ctx)
 	if err != nil {
 		return nil, err
 	}
-	db, err := backend.DialDatabaseThrough(ctx, url, through)
+	db, err := server.Dial(ctx, through)
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +160,7 @@ func (p *Process) statement(s sqlgate.Statement, send func() (sqlgate.Reply, err
 		return fmt.Errorf("%w: %w", sqlgate.ErrBroken, err)
 	}
 	w := p.w
-	text := w.names.statement(p.Name, s)
+	text := w.names.statement(p.Name, s, w.database.server.TablePrefix())
 	rule := p.sql.take(wire.NewCommand("SQL", s.Text))
 	if rule != nil && rule.text != "" {
 		w.trace.add(p.Name, Fault, rule.text+": "+text)
@@ -190,9 +211,9 @@ func (w *World) lost(e *Event, err error) {
 }
 
 // statement shows a statement as one would type it.
-func (n *names) statement(actor string, s sqlgate.Statement) string {
+func (n *names) statement(actor string, s sqlgate.Statement, prefix string) string {
 	text := strings.Join(strings.Fields(s.Text), " ")
-	text = strings.ReplaceAll(text, backend.TablePrefix, "")
+	text = strings.ReplaceAll(text, prefix, "")
 	for _, arg := range s.Args {
 		before, after, found := strings.Cut(text, "?")
 		if !found {

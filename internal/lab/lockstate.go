@@ -37,7 +37,7 @@ func (w *World) look() lockState {
 func (w *World) tryLook() (lockState, error) {
 	if s := w.server.service; s != nil {
 		// What is left of the lease is not asked: a service tells it in seconds.
-		place, err := s.first(w.ctx, w.lockKey)
+		place, err := s.First(w.ctx, w.lockKey)
 		return lockState{held: err == nil && place != "", value: place, left: w.TTL}, err
 	}
 	seen, errs := make([]lockState, len(w.sides)), make([]error, len(w.sides))

@@ -31,7 +31,7 @@ type Process struct {
 	mutex   *guard.Local // in memory: what all of one instance share
 	links   []*link      // to the one Redis, and after it to each of redlock's nodes
 	sql     rules        // of its statements
-	member  *member      // of the service that keeps the lock, if one does
+	member  *Member      // of the service that keeps the lock, if one does
 
 	mu      sync.Mutex
 	frozen  chan struct{} // closed when it thaws; nil while it runs

@@ -166,7 +166,7 @@ func quoted(names []string) string {
 // compared are the locks of libraries, and the stages that they are compared with. The first
 // theirs are those of libraries.
 func compared() (names []string, theirs int) {
-	return []string{"redsync", "redislock", "rueidislock", "v4_lua", "v6_watchdog", "v8_fenced", "v9_cohort"}, 3
+	return []string{"redsync", "redsync_extended", "redislock", "redislock_refreshed", "rueidislock", "v4_lua", "v6_watchdog", "v8_fenced", "v9_cohort"}, 5
 }
 
 // LibrariesTable is a table in Markdown of the locks of libraries beside the stages: the

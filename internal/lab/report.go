@@ -64,10 +64,27 @@ type Manifest struct {
 // Anomaly is what can go wrong, told.
 type Anomaly struct {
 	Name     string `json:"name"`
+	Loss     Loss   `json:"loss"`     // what the shop's users lose by it
 	Sentence string `json:"sentence"` // one that a beginner understands
 	Sequence string `json:"sequence"` // what happens in which order
 	Source   string `json:"source"`   // where it happened for real
 }
+
+// Loss is what the users of a shop lose when an anomaly breaks its lock, or its sale. An
+// anomaly that costs several of these has the worst one.
+type Loss string
+
+// The losses.
+const (
+	SellsTwice      Loss = "sells-twice"       // a unit goes to two buyers, or two holders are inside at once
+	Stuck           Loss = "stuck"             // a lock or a unit stays taken, and nobody gets it any more
+	WaitsForNothing Loss = "waits-for-nothing" // somebody waits, or is turned away, although the lock is free, or could be
+	WastedWork      Loss = "wasted-work"       // work is done more than once, or thrown away
+	APITrap         Loss = "api-trap"          // a call returns something else than its caller expects
+)
+
+// Losses returns all losses, the worst first.
+func Losses() []Loss { return []Loss{SellsTwice, Stuck, WaitsForNothing, WastedWork, APITrap} }
 
 // Cell is one anomaly tried on one strategy.
 type Cell struct {

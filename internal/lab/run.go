@@ -31,16 +31,15 @@ type Config struct {
 	RedisName string // what the report calls it
 
 	// Database is where subjects that sell keep their orders: "" or Embedded for an SQLite
-	// file for each cell, or an address that backend.ServeDatabase takes.
+	// file for each cell, or what their Subject.Database takes.
 	Database     string
 	DatabaseName string // what the report calls it
 
 	// The servers of some subjects' locks. Without Nodes, redlock has nodes in memory if
 	// Redis is Embedded, in virtual time.
-	Nodes     []string // URLs of redlock's nodes
-	Etcd      []string // endpoints
-	ZooKeeper []string // host:port
-	Servers   []string // what the report calls them
+	Nodes    []string                        // URLs of redlock's nodes
+	Services map[catalog.Need]ConnectService // of locks that are not in Redis: see package services
+	Servers  []string                        // what the report calls them
 
 	TTL time.Duration // lease of a lock; 0 means 3s, 1s in real time, and 2s on etcd and ZooKeeper
 
@@ -96,7 +95,7 @@ type apart struct {
 
 // virtual reports whether a subject runs in virtual time.
 func (r *run) virtual(c Subject) bool {
-	if c.Sells && r.cfg.inMySQL() {
+	if c.Database != nil && r.cfg.inMySQL() {
 		return false
 	}
 	return r.cfg.Redis == Embedded && !c.InService() && (c.Needs != catalog.NeedsNodes || len(r.cfg.Nodes) == 0)
@@ -245,7 +244,7 @@ func (r *run) cell(ctx context.Context, s *server, i int, ttl, limit time.Durati
 		return c, false
 	}
 	w := newWorld(ctx, s, subject, ttl)
-	w.database.spec = cmp.Or(r.cfg.Database, Embedded)
+	w.database.open, w.database.spec = subject.Database, cmp.Or(r.cfg.Database, Embedded)
 	v := w.play(func(w *World) Verdict {
 		v := scenario.Run(w)
 		w.finish()

@@ -59,13 +59,24 @@ const (
 // is for its author.
 var ErrSchedule = errors.New("no schedule")
 
+// Refusal returns what the author of a schedule is told of an error, if it wraps ErrSchedule:
+// the rest of its text, as its beginning says no more than that it is refused.
+func Refusal(err error) (text string, refused bool) {
+	return strings.TrimPrefix(err.Error(), ErrSchedule.Error()+": "), errors.Is(err, ErrSchedule)
+}
+
 const moveForms = "allowed, with dots between them: A, B, C for a buyer's next command, A2 for the second one it is about to send, " +
 	"lA or lA2 for the same with the reply lost, p500 to let 500 ms pass (1 to 60000), fA to freeze a process, tA to thaw it, kA to kill it"
 
 // Levels returns the strategies that can be scheduled, from no lock at all to the fenced
-// one. The others use several servers, or other clients.
+// one. The others use several servers, or other clients. In the nested ones the work under
+// the lock calls a helper that locks again.
 func Levels() []string {
-	return slices.Concat([]string{"none", "local"}, locks.Stages(), []string{"watch", "yours"})
+	names := slices.Concat([]string{"none", "local"}, locks.Stages(), []string{"watch"})
+	for _, s := range nested() {
+		names = append(names, s.Name)
+	}
+	return append(names, "yours")
 }
 
 // ParseMoves reads moves as MovesText writes them. The error wraps ErrSchedule.
@@ -211,7 +222,7 @@ func (s Schedule) subject() (Subject, error) {
 		if name != s.Strategy {
 			continue
 		}
-		found, err := FindSubjects(append(Subjects(), Yours()), []string{name})
+		found, err := FindSubjects(slices.Concat(Subjects(), nested(), []Subject{Yours()}), []string{name})
 		if err != nil {
 			return Subject{}, fmt.Errorf("%w: %w", ErrSchedule, err)
 		}

@@ -196,7 +196,7 @@ func (g *gate) commands() []*held {
 	defer g.mu.Unlock()
 	for _, h := range g.held {
 		if h.fresh {
-			h.fresh, h.watchdog = false, g.inside && w.Subject.InRedis() && !h.cmd.Mentions(w.StockKey())
+			h.fresh, h.watchdog = false, g.inside && w.Subject.Renewed() && !h.cmd.Mentions(w.StockKey())
 		}
 	}
 	slices.SortStableFunc(g.held, func(a, b *held) int {

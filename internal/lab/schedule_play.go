@@ -86,6 +86,8 @@ type player struct {
 	frozen bool
 	dead   bool
 
+	selfWaits bool // that it waits for its own lock was found
+
 	mu    sync.Mutex // guards what follows
 	done  bool
 	err   error // with which it is done
@@ -143,6 +145,7 @@ func (s *staging) all(moves []Move) error {
 		if err := s.move(m); err != nil {
 			return fmt.Errorf("%w: move %d, %v: %w", ErrSchedule, i+1, m, err)
 		}
+		s.lookForSelfWait()
 		s.w.trace.arrange(from, buyerName(m.Buyer))
 	}
 	return nil
@@ -244,54 +247,6 @@ func (s *staging) letWatchdogs() {
 	}
 }
 
-// Outlast plays a schedule, and then lets everybody who lives go on for that long without
-// another fault: frozen processes go on, each buyer's commands are let go in turn, and
-// time passes when there are none. It returns who is not served by then. The errors are
-// those of Play.
-func Outlast(sc Schedule, d time.Duration) (waiting []string, err error) {
-	err = sc.play(func(s *staging) { waiting = s.outlast(d) })
-	return waiting, err
-}
-
-func (s *staging) outlast(d time.Duration) (waiting []string) {
-	for _, pl := range s.players {
-		switch {
-		case pl.dead:
-		case pl.come != nil:
-			pl.come()
-		case pl.frozen:
-			pl.frozen = false
-			pl.p.Thaw()
-		}
-	}
-	virtualtime.Wait()
-	for end := time.Now().Add(d); time.Now().Before(end); {
-		if !s.round() {
-			s.pass(RetryDelay)
-		}
-	}
-	for _, pl := range s.players {
-		if status := pl.status(); status != Done && status != Dead {
-			waiting = append(waiting, pl.name)
-		}
-	}
-	return waiting
-}
-
-// round lets one command of each buyer go. It reports whether there was one.
-func (s *staging) round() (any bool) {
-	for _, pl := range s.players {
-		commands := pl.commands()
-		if pl.dead || len(commands) == 0 {
-			continue
-		}
-		any = true
-		pl.let(commands[0])
-		virtualtime.Wait()
-	}
-	return any
-}
-
 // notice wakes pass.
 func (s *staging) notice() {
 	select {
@@ -325,6 +280,21 @@ func (s *staging) holder(l lockState) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.of[l.value]
+}
+
+// lookForSelfWait finds who sleeps in the section until the lock is free, and has it. In its
+// section a buyer has a command to send, unless it has asked for the lock again and was
+// refused.
+func (s *staging) lookForSelfWait() {
+	if !s.w.Subject.InRedis() {
+		return
+	}
+	for _, pl := range s.players {
+		if !pl.selfWaits && pl.isInside() && pl.status() == Asleep && s.holder(s.w.look()) == pl.name {
+			pl.selfWaits = true
+			s.find(SelfWait, pl.name, pl.name+" waits for the lock that it has itself")
+		}
+	}
 }
 
 // ordered looks at the order that a player is about to write.
@@ -375,6 +345,11 @@ func (g watched) Do(ctx context.Context, at stock.Location, e guard.Entry, secti
 		g.pl.enter(true)
 		g.pl.s.entered(g.pl)
 		defer g.pl.enter(false)
+		if g.pl.s.w.Subject.Nested {
+			if err := LockAgain(ctx, g.Isolation, at, e); err != nil {
+				return err
+			}
+		}
 		return section(ctx, watchedStock{c, g.pl})
 	})
 }

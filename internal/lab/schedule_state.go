@@ -28,6 +28,8 @@ type State struct {
 	Lock     Holding   `json:"lock"`
 	Players  []Player  `json:"players"`
 	Findings []Finding `json:"findings"`
+	Reached  []Goal    `json:"reached"`            // see PlayFor
+	Unserved []string  `json:"unserved,omitempty"` // stuck: who waits for ever
 	Keys     []Key     `json:"keys"`
 	Can      []string  `json:"can"` // the moves that are possible now; time may pass in other portions, too
 	Trace    []Event   `json:"trace"`
@@ -101,6 +103,7 @@ type Player struct {
 	Inside bool      `json:"inside"`             // it is in the section
 	Read   *int64    `json:"read,omitempty"`     // the stock, as it read it last
 	Wrote  *int64    `json:"wrote,omitempty"`    // the stock, as it wrote it
+	Sold   bool      `json:"sold"`               // there is an order for it
 	Result Result    `json:"result,omitempty"`   // done: with what
 	Error  string    `json:"error,omitempty"`    // done: why it has not bought
 	Next   []Pending `json:"pending"`
@@ -124,6 +127,7 @@ const (
 	Oversold      FindingKind = "oversold"       // an order was written for which there was no unit
 	ForeignDelete FindingKind = "foreign_delete" // a lock was deleted by somebody whose it was not
 	Overlap       FindingKind = "overlap"        // the lock was granted while another relied on it
+	SelfWait      FindingKind = "self_wait"      // a buyer waits for the lock that it has itself
 	Refused       FindingKind = "refused"        // the stock turned back who came with an older fencing token
 )
 
@@ -174,7 +178,7 @@ func (s *staging) state() State {
 		Strategy: s.sc.Strategy, Buyers: s.sc.Buyers, Moves: MovesText(s.sc.Moves),
 		TTL: inMS(s.w.TTL), Now: s.w.trace.ms(), Left: inMS(MaxSchedule - s.passed()),
 		Sale: s.sale(), Lock: s.holding(), Findings: append([]Finding{}, s.findings...),
-		Keys: s.keys(), Trace: s.events(),
+		Keys: s.keys(), Trace: s.events(), Reached: reached(s.findings),
 	}
 	for _, pl := range s.players {
 		st.Players = append(st.Players, pl.player())
@@ -229,7 +233,7 @@ func (pl *player) player() Player {
 	out := Player{Name: pl.name, Status: pl.status(), Inside: pl.isInside(), Next: pl.pending()}
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
-	out.Read, out.Wrote = pl.read, pl.wrote
+	out.Read, out.Wrote, out.Sold = pl.read, pl.wrote, pl.sold
 	if out.Status == Done {
 		out.Result = resultOf(pl.err)
 	}
@@ -349,12 +353,12 @@ func (s *staging) alive() bool {
 
 // verdict says how it stands, and why.
 func (s *staging) verdict(st State) Judgment {
-	sentence := fmt.Sprintf("%d of %d units are sold", st.Sale.Sold, st.Sale.Initial)
+	sentence := fmt.Sprintf("units sold: %d of %d", st.Sale.Sold, st.Sale.Initial)
 	if st.Sale.Over > 0 {
 		sentence += s.why(st)
 	}
 	for _, f := range st.Findings {
-		if f.Kind == ForeignDelete {
+		if f.Kind == ForeignDelete || f.Kind == SelfWait {
 			sentence += "; " + f.Text
 		}
 	}

@@ -11,10 +11,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"oversell/internal/backend/imitation"
 	"oversell/internal/catalog"
 )
 
@@ -28,14 +28,16 @@ type server struct {
 
 	jump    func(time.Duration) // sets the clock ahead; nil: it cannot be set
 	nodes   []*server           // of redlock; nil: the lock lives elsewhere
-	service service             // that is no Redis; nil: the lock lives in Redis
+	service Service             // that is no Redis; nil: the lock lives in Redis
 }
 
 // inMemory is a Redis in this process, with its clock. It has no listener: its
 // connections are pipes, which work in virtual time.
 func inMemory() *server {
-	m := miniredis.NewMiniRedis()
-	m.ClockTTL(true)
+	m, err := imitation.New(imitation.Redis88)
+	if err != nil {
+		panic(err) // a pipe cannot fail
+	}
 	return &server{
 		dial:  func(context.Context) (net.Conn, error) { return m.Dial() },
 		close: m.Close,
@@ -67,7 +69,7 @@ func inMemoryFor(c Subject) *server {
 const nodesInMemory = 5
 
 // with returns the same Redis, with what else a lock lives on.
-func (s *server) with(nodes []*server, other service) *server {
+func (s *server) with(nodes []*server, other Service) *server {
 	more := *s
 	more.nodes, more.service = nodes, other
 	return &more
@@ -92,7 +94,7 @@ var errOneServer = errors.New("the lab stands between a lock and one server: emb
 // CheckRedis returns an error for a value of -redis that names several servers, such as
 // a cluster or sentinels. Other mistakes show when it is dialled.
 func CheckRedis(spec string) error {
-	if strings.Contains(spec, ",") || strings.HasPrefix(spec, "redis+sentinel:") {
+	if strings.Contains(spec, ",") || strings.HasPrefix(spec, "redis+sentinel:") || spec == "local:cluster" {
 		return errOneServer
 	}
 	return nil
@@ -169,9 +171,9 @@ func (w *World) LoseLock(n int, why string) {
 	w.alone(func() {
 		e := w.trace.add("", Fault, why)
 		if s := w.server.service; s != nil {
-			place, err := s.first(w.ctx, w.lockKey)
+			place, err := s.First(w.ctx, w.lockKey)
 			Need(err == nil && place != "", "the holder's place was not found: %v", err)
-			err = s.lose(w.ctx, place)
+			err = s.Lose(w.ctx, place)
 			Need(err == nil, "the holder's place could not be removed: %v", err)
 			return
 		}
@@ -271,8 +273,8 @@ func (r *run) open(ctx context.Context) (s sites, err error) {
 		}
 		ttl := r.ttl(c)
 		if other != nil {
-			s.stops = append(s.stops, other.close)
-			if ttl, err = other.granted(ctx, ttl); err != nil {
+			s.stops = append(s.stops, other.Close)
+			if ttl, err = other.Granted(ctx, ttl); err != nil {
 				return s, err
 			}
 		}
@@ -302,21 +304,17 @@ func (r *run) redis(ctx context.Context) (*server, error) {
 
 // lives connects to what a subject's lock lives on, besides or instead of the one
 // Redis.
-func (r *run) lives(ctx context.Context, c Subject) (nodes []*server, other service, err error) {
+func (r *run) lives(ctx context.Context, c Subject) (nodes []*server, other Service, err error) {
 	switch c.Needs {
 	case catalog.NeedsNodes:
 		nodes, err = atNodes(r.cfg.Nodes)
 		return nodes, nil, err
-	case catalog.NeedsEtcd:
-		if len(r.cfg.Etcd) == 0 {
+	case catalog.NeedsEtcd, catalog.NeedsZooKeeper:
+		connect, ok := r.cfg.Services[c.Needs]
+		if !ok {
 			return nil, nil, errNoServers
 		}
-		other, err = atEtcd(ctx, r.cfg.Etcd)
-	case catalog.NeedsZooKeeper:
-		if len(r.cfg.ZooKeeper) == 0 {
-			return nil, nil, errNoServers
-		}
-		other, err = atZooKeeper(ctx, r.cfg.ZooKeeper)
+		other, err = connect(ctx)
 	}
 	return nil, other, err
 }

@@ -9,50 +9,53 @@ import (
 	"oversell/internal/netfault"
 )
 
-// A service keeps locks and is not Redis. Its methods may be called concurrently.
-type service interface {
-	// name is what the service is called.
-	name() string
+// A Service keeps locks and is not Redis. Its methods may be called concurrently.
+type Service interface {
+	// Name is what the service is called.
+	Name() string
 
-	// dial connects a process, through relays of its own, with a lease of that
+	// Dial connects a process, through relays of its own, with a lease of that
 	// length.
-	dial(ctx context.Context, ttl time.Duration) (*member, error)
+	Dial(ctx context.Context, ttl time.Duration) (*Member, error)
 
-	// granted returns the lease that a process gets if it asks for ttl: services have a
+	// Granted returns the lease that a process gets if it asks for ttl: services have a
 	// shortest one.
-	granted(ctx context.Context, ttl time.Duration) (time.Duration, error)
+	Granted(ctx context.Context, ttl time.Duration) (time.Duration, error)
 
-	// first returns the entry of the holder of the lock called key, or "".
-	first(ctx context.Context, key string) (string, error)
+	// First returns the entry of the holder of the lock called key, or "".
+	First(ctx context.Context, key string) (string, error)
 
-	// lose removes an entry, without its holder.
-	lose(ctx context.Context, place string) error
+	// Lose removes an entry, without its holder.
+	Lose(ctx context.Context, place string) error
 
-	// watch calls gone with each entry of the lock that is removed, until ctx ends.
-	watch(ctx context.Context, key string, gone func(place string))
+	// Watch calls gone with each entry of the lock that is removed, until ctx ends.
+	Watch(ctx context.Context, key string, gone func(place string))
 
-	// close ends the lab's own connection.
-	close()
+	// Close ends the lab's own connection.
+	Close()
 }
 
-// member is a process's session at a service. It is nil if the lock is not at a service.
-type member struct {
+// ConnectService connects to a service, past all faults.
+type ConnectService func(ctx context.Context) (Service, error)
+
+// Member is a process's session at a service. It is nil if the lock is not at a service.
+type Member struct {
 	relays []*netfault.Relay
-	lock   func(key string) serviceLock
-	close  []func() error
+	Lock   func(key string) ServiceLock
+	Close  []func() error // what ends the session, in this order
 }
 
-// serviceLock is what the locks of services have in common.
-type serviceLock interface {
+// ServiceLock is what the locks of services have in common.
+type ServiceLock interface {
 	guard.Lock
 	guard.Waiter
 	Context(parent context.Context) context.Context
 	Token() int64
 }
 
-// newMember puts relays before the addresses, and has dial connect to them.
-func newMember(addresses []string, dial func(m *member, relayed []string) error) (*member, error) {
-	m := &member{}
+// NewMember puts relays before the addresses, and has dial connect to them.
+func NewMember(addresses []string, dial func(m *Member, relayed []string) error) (*Member, error) {
+	m := &Member{}
 	var relayed []string
 	for _, target := range addresses {
 		r, err := netfault.Start(target)
@@ -70,7 +73,7 @@ func newMember(addresses []string, dial func(m *member, relayed []string) error)
 }
 
 // each injects a fault into all relays of the process.
-func (m *member) each(fault func(*netfault.Relay)) {
+func (m *Member) each(fault func(*netfault.Relay)) {
 	if m == nil {
 		return
 	}
@@ -80,11 +83,11 @@ func (m *member) each(fault func(*netfault.Relay)) {
 }
 
 // leave ends the connections. A server that can be reached is told.
-func (m *member) leave() {
+func (m *Member) leave() {
 	if m == nil {
 		return
 	}
-	for _, f := range m.close {
+	for _, f := range m.Close {
 		_ = f() // a cell's end: what is left runs out
 	}
 	for _, r := range m.relays {
@@ -96,10 +99,10 @@ func (m *member) leave() {
 // a session, and whatever fails from now on is the scenario's doing. It does not get the
 // lock if somebody else holds it.
 func (p *Process) join() {
-	m, err := p.w.server.service.dial(p.w.ctx, p.w.TTL)
+	m, err := p.w.server.service.Dial(p.w.ctx, p.w.TTL)
 	Need(err == nil, "%s could not connect: %v", p.Name, err)
 	p.member = m
-	first := m.lock(p.w.lockKey)
+	first := m.Lock(p.w.lockKey)
 	had, err := first.TryLock(p.w.ctx)
 	if had {
 		err = first.Unlock(p.w.ctx)
@@ -109,20 +112,20 @@ func (p *Process) join() {
 
 // newServiceLock makes a handle whose calls are on record.
 func newServiceLock(p *Process, key string) guard.Lock {
-	return recordedLock{p.member.lock(key), p, key}
+	return recordedLock{p.member.Lock(key), p, key}
 }
 
 // recordedLock puts its calls into the trace, where a lock in Redis has its
 // commands: what its client says to the service cannot be read here.
 type recordedLock struct {
-	serviceLock
+	ServiceLock
 	p   *Process
 	key string
 }
 
 func (l recordedLock) TryLock(ctx context.Context) (ok bool, err error) {
 	defer l.record("TryLock")(func() string { return outcomeOf(fmt.Sprint(ok), err) })
-	ok, err = l.serviceLock.TryLock(ctx)
+	ok, err = l.ServiceLock.TryLock(ctx)
 	if ok {
 		l.had(ctx)
 	}
@@ -131,7 +134,7 @@ func (l recordedLock) TryLock(ctx context.Context) (ok bool, err error) {
 
 func (l recordedLock) Lock(ctx context.Context) (err error) {
 	defer l.record("Lock")(func() string { return outcomeOf("ok", err) })
-	if err = l.serviceLock.Lock(ctx); err == nil {
+	if err = l.ServiceLock.Lock(ctx); err == nil {
 		l.had(ctx)
 	}
 	return err
@@ -139,7 +142,7 @@ func (l recordedLock) Lock(ctx context.Context) (err error) {
 
 func (l recordedLock) Unlock(ctx context.Context) (err error) {
 	defer l.record("Unlock")(func() string { return outcomeOf("ok", err) })
-	return l.serviceLock.Unlock(ctx)
+	return l.ServiceLock.Unlock(ctx)
 }
 
 // record begins the record of a call. The function that it returns has to be
@@ -165,7 +168,7 @@ func outcomeOf(good string, err error) string {
 // had notes which place in the service is the process'.
 func (l recordedLock) had(ctx context.Context) {
 	w := l.p.w
-	if place, err := w.server.service.first(context.WithoutCancel(ctx), l.key); err == nil && place != "" {
+	if place, err := w.server.service.First(context.WithoutCancel(ctx), l.key); err == nil && place != "" {
 		w.owners.has(l.p.Name, place)
 	}
 }
@@ -179,9 +182,9 @@ func (w *World) watch() {
 	}
 	key := w.lockKey
 	w.all.Go(func() {
-		s.watch(w.ctx, key, func(place string) {
+		s.Watch(w.ctx, key, func(place string) {
 			if who := w.owners.who(place); who != "?" && w.ctx.Err() == nil {
-				w.Note("", "%s lets go of the lock that %s had", s.name(), who)
+				w.Note("", "%s lets go of the lock that %s had", s.Name(), who)
 			}
 		})
 	})
@@ -191,7 +194,7 @@ func (w *World) watch() {
 func (w *World) where() string {
 	switch {
 	case w.server.service != nil:
-		return w.server.service.name()
+		return w.server.service.Name()
 	case len(w.server.nodes) > 0:
 		return "each node"
 	}

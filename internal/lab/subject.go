@@ -11,11 +11,10 @@ import (
 
 	"oversell/internal/catalog"
 	"oversell/internal/guard"
-	"oversell/internal/locks/etcdlock"
+	"oversell/internal/locks/lease"
 	"oversell/internal/locks/redlock"
 	"oversell/internal/locks/thirdparty"
 	yours "oversell/internal/locks/yours"
-	"oversell/internal/locks/zklock"
 	"oversell/internal/stock"
 )
 
@@ -71,12 +70,17 @@ type Subject struct {
 	// see guard.Distributed.OneWaits.
 	InTurn bool
 
-	// Sells says that it is a sale with its orders in a database, and no lock.
-	Sells bool
+	// Database opens the database of a subject that is a sale with its orders there, and no
+	// lock. Nil: it is a lock.
+	Database OpenDatabase
 
-	// Rewrite changes the statements of one that sells before they are sent: so a test puts
+	// Rewrite changes the statements to its database before they are sent: so a test puts
 	// a fault into it. Nil: they stay as they are.
 	Rewrite func(statement string) string
+
+	// Nested says that the work under the lock calls a helper that takes the lock again:
+	// see LockAgain. Only schedules have such subjects.
+	Nested bool
 
 	// HolderOnly says that only a holder has something to unlock with.
 	HolderOnly bool
@@ -99,6 +103,8 @@ func Subjects() []Subject {
 		stageOf("v9_cohort", "a process hands the lock on among its own waiters", ofTicket),
 		{Name: "redsync", About: "go-redsync/redsync on one server, with its default number of tries and no extension", NotHeld: []error{thirdparty.ErrNotHeld}, Lock: newRedsync},
 		{Name: "redislock", About: "bsm/redislock with a linear backoff and no refresh", NotHeld: []error{thirdparty.ErrNotHeld}, Lock: newRedislock, HolderOnly: true},
+		{Name: "redsync_extended", About: "redsync with as many tries as it takes, extended every third of the ttl by a goroutine of its user", NotHeld: []error{thirdparty.ErrNotHeld}, Lock: newRedsyncExtended},
+		{Name: "redislock_refreshed", About: "redislock with a linear backoff, refreshed every third of the ttl by a goroutine of its user", NotHeld: []error{thirdparty.ErrNotHeld}, Lock: newRedislockRefreshed, HolderOnly: true},
 		{Name: "rueidislock", About: "rueidislock on one server, without client-side caching", Lock: newRueidislock, RedisKey: thirdparty.RueidislockKey, NotHeld: []error{thirdparty.ErrNotHeld}, HolderOnly: true},
 		{Name: "redlock", About: "the lock on a majority of five independent Redis servers", Needs: catalog.NeedsNodes, NotHeld: []error{redlock.ErrNotHeld},
 			Lock: func(p *Process, key string) guard.Lock { return redlock.New(p.Nodes(), key, p.TTL()) }},
@@ -130,8 +136,8 @@ func asking(s Subject) Subject {
 // time, so they are tried only when they are named.
 func Coordinated() []Subject {
 	return []Subject{
-		{Name: "etcd", About: "a key with a lease; its revision is the fencing token, which the stock checks", Needs: catalog.NeedsEtcd, Tokens: true, NotHeld: []error{etcdlock.ErrNotHeld}, Lock: newServiceLock},
-		{Name: "zookeeper", About: "a node that goes with its session, in a queue; its zxid is the fencing token", Needs: catalog.NeedsZooKeeper, Tokens: true, NotHeld: []error{zklock.ErrNotHeld}, Lock: newServiceLock},
+		{Name: "etcd", About: "a key with a lease; its revision is the fencing token, which the stock checks", Needs: catalog.NeedsEtcd, Tokens: true, NotHeld: []error{lease.ErrNotHeld}, Lock: newServiceLock},
+		{Name: "zookeeper", About: "a node that goes with its session, in a queue; its zxid is the fencing token", Needs: catalog.NeedsZooKeeper, Tokens: true, NotHeld: []error{lease.ErrNotHeld}, Lock: newServiceLock},
 	}
 }
 
@@ -153,6 +159,30 @@ func ofOwner(key, arg string) []string {
 
 // recorded are the subjects that have a record.
 func recorded() []Subject { return append(Subjects(), Coordinated()...) }
+
+// nested are the subjects of which only schedules exist: the same locks, whose holders call
+// a helper that locks again. The first waits for itself, the second does not.
+func nested() []Subject {
+	var all []Subject
+	for _, s := range Subjects() {
+		if s.Name == "v4_lua" || s.Name == "v5_reentrant" {
+			s.Name, s.About, s.Nested = "nested_"+s.Name, s.About+"; the work under it calls a helper that locks again", true
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// LockAgain is a helper that takes the lock at e while its caller has it, as the same owner,
+// and releases it. It does nothing else.
+func LockAgain(ctx context.Context, i stock.Isolation, at stock.Location, e guard.Entry) error {
+	_, err := i.Do(ctx, at, e, func(context.Context, stock.Counter) error { return nil })
+	return err
+}
+
+// Renewed reports whether a holder may send commands that renew its lock in the background.
+// A nested subject takes it again instead.
+func (c Subject) Renewed() bool { return c.InRedis() && !c.Nested }
 
 // Yours is the subject of the lock that the reader brings.
 func Yours() Subject {
@@ -252,7 +282,7 @@ func (p *Process) StockGuard(policy guard.Policy) stock.Isolation {
 	if c.Optimistic {
 		return stock.Optimistic(p.rdb)
 	}
-	return stock.Exclusive(stock.Backends{Redis: p.rdb}, c.guard(p, policy))
+	return stock.ExclusiveInRedis(stock.Backends{Redis: p.rdb}, c.guard(p, policy))
 }
 
 // Isolation is StockGuard for a process that is in no World: package search runs buyers by

@@ -81,6 +81,23 @@ func newFiles() (files, error) {
 	return all, nil
 }
 
+// Files returns the files of the page for a site without a shop, by their paths below its root.
+// They name each other by relative addresses.
+func Files() (map[string][]byte, error) {
+	all, err := newFiles()
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string][]byte, len(all))
+	for at, f := range all {
+		if at == "/" {
+			at = "/index.html"
+		}
+		out[strings.TrimPrefix(at, "/")] = f.plain
+	}
+	return out, nil
+}
+
 func newFile(name string, plain []byte) (file, error) {
 	kind, ok := types[path.Ext(name)]
 	if !ok {

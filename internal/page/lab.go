@@ -138,12 +138,6 @@ func (a *Anomalies) run() (*matrix, error) {
 	return m, err
 }
 
-// story is a cell with its trace laid out for the lanes.
-type story struct {
-	lab.Cell
-	Story any `json:"story"`
-}
-
 func cellOf(anomaly, strategy string) string { return anomaly + "/" + strategy }
 
 func newMatrix(report lab.Report) (*matrix, error) {
@@ -154,16 +148,18 @@ func newMatrix(report lab.Report) (*matrix, error) {
 		Expected lab.Outcome `json:"expected"`
 		Note     string      `json:"note"`
 		Events   int         `json:"events"`
+		Endless  bool        `json:"endless,omitempty"` // it holds only because its lock never expires
 	}
 	index := struct {
 		Manifest  lab.Manifest  `json:"manifest"`
+		Losses    []lab.Loss    `json:"losses"` // the worst first
 		Anomalies []lab.Anomaly `json:"anomalies"`
 		Cells     []brief       `json:"cells"`
-	}{Manifest: report.Manifest, Anomalies: report.Anomalies}
+	}{Manifest: report.Manifest, Losses: lab.Losses(), Anomalies: report.Anomalies}
 	m := &matrix{cells: make(map[string]file)}
 	for _, c := range report.Cells {
-		index.Cells = append(index.Cells, brief{c.Anomaly, c.Strategy, c.Outcome, c.Expected, c.Note, len(c.Trace)})
-		text, err := packJSON(story{c, show.Story(report.Manifest, c)})
+		index.Cells = append(index.Cells, brief{c.Anomaly, c.Strategy, c.Outcome, c.Expected, c.Note, len(c.Trace), show.OnlyEndless(report.Manifest, c)})
+		text, err := packJSON(show.Tell(report.Manifest, c))
 		if err != nil {
 			return nil, fmt.Errorf("writing the cell %s: %w", cellOf(c.Anomaly, c.Strategy), err)
 		}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"oversell/internal/lab/search"
+	"oversell/internal/page/class"
 	"oversell/internal/page/diff"
 	"oversell/internal/page/runs"
 	"oversell/internal/web"
@@ -16,9 +17,10 @@ import (
 // Config configures a Page.
 type Config struct {
 	Runs      *runs.Manager // of the part Run
-	Token     string        // needed to start and stop a run and to search; "": none is needed
+	Token     string        // needed to start and stop a run, to search, and to change a class; "": none is needed
 	Anomalies Measure       // of the part Break
 	Budget    search.Budget // of a search of every schedule
+	Class     *class.Class  // that buys at this shop; nil: the shop is for nobody in particular
 	Logger    *slog.Logger  // nil: slog.Default
 }
 
@@ -55,6 +57,7 @@ func New(ctx context.Context, cfg Config) (*Page, error) {
 	p := &Page{anomalies: Lab(ctx, cfg.Anomalies, cfg.Runs.Occupy, cfg.Logger)}
 	mux := http.NewServeMux()
 	for path, h := range map[string]http.Handler{
+		"/api/class":    Class(cfg.Class, cfg.Token, cfg.Logger),
 		"/api/runs":     Runs(cfg.Runs, cfg.Token, cfg.Logger),
 		"/api/lab":      p.anomalies,
 		"/api/schedule": Schedules(ctx, cfg.Token, cfg.Budget, cfg.Runs.Occupy, cfg.Logger),

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -186,6 +187,7 @@ func TestLabIsRunOnceForAll(t *testing.T) {
 	w := awaitMatrix(t, p)
 	var matrix struct {
 		Manifest  lab.Manifest
+		Losses    []lab.Loss
 		Anomalies []lab.Anomaly
 		Cells     []struct {
 			lab.Cell
@@ -197,6 +199,9 @@ func TestLabIsRunOnceForAll(t *testing.T) {
 	}
 	if len(matrix.Anomalies) != 2 || len(matrix.Cells) != 4 || len(matrix.Manifest.Strategies) != 2 || !matrix.Manifest.Virtual {
 		t.Errorf("the matrix is %+v", matrix)
+	}
+	if !slices.Equal(matrix.Losses, lab.Losses()) || !slices.Contains(matrix.Losses, matrix.Anomalies[0].Loss) {
+		t.Errorf("the losses are %v, that of %s is %q", matrix.Losses, matrix.Anomalies[0].Name, matrix.Anomalies[0].Loss)
 	}
 	for _, brief := range matrix.Cells {
 		var cell lab.Cell

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
-	"strings"
 	"sync"
 
 	"oversell/internal/lab"
@@ -32,8 +31,9 @@ const (
 
 // Schedules returns the handler of the part in which the reader is the scheduler:
 //
-//	GET  /api/schedule/levels  the strategies that can be scheduled
-//	POST /api/schedule         {"strategy", "buyers", "moves"}: the state they lead to
+//	GET  /api/schedule/levels  the strategies that can be scheduled, and the levels of the game
+//	POST /api/schedule         {"strategy", "buyers", "moves", "goal"}: the state they lead to, and
+//	                           whether the goal is reached
 //	GET  /api/schedule/record  what the searches of all strategies have found before
 //	GET  /api/schedule/search?strategy=…&buyers=…
 //	                           searches again, through every schedule; needs the token, if
@@ -126,21 +126,15 @@ func (s *schedules) tell(far progress) {
 }
 
 func (s *schedules) levels(w http.ResponseWriter, _ *http.Request) {
-	replyJSON(w, s.logger, http.StatusOK, map[string][]string{"levels": lab.Levels()})
+	replyJSON(w, s.logger, http.StatusOK, struct {
+		Levels []string    `json:"levels"`
+		Game   []lab.Level `json:"game"`
+	}{lab.Levels(), lab.Game()})
 }
 
 func (s *schedules) play(w http.ResponseWriter, r *http.Request) {
-	var asked struct {
-		Strategy string `json:"strategy"`
-		Buyers   int    `json:"buyers"`
-		Moves    string `json:"moves"`
-	}
+	var asked lab.Question
 	if !problem.ReadBody(w, http.MaxBytesReader(w, r.Body, maxSchedule), &asked) {
-		return
-	}
-	moves, err := lab.ParseMoves(asked.Moves)
-	if err != nil {
-		s.failed(w, r, err)
 		return
 	}
 	select {
@@ -156,7 +150,7 @@ func (s *schedules) play(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer leave()
-	state, err := lab.Play(lab.Schedule{Strategy: asked.Strategy, Buyers: asked.Buyers, Moves: moves})
+	state, err := asked.Answer()
 	if err != nil {
 		s.failed(w, r, err)
 		return
@@ -274,10 +268,10 @@ func enter(ctx context.Context, places chan struct{}) (leave func(), err error) 
 
 // failed replies to a request that failed with err.
 func (s *schedules) failed(w http.ResponseWriter, r *http.Request, err error) {
+	detail, refused := lab.Refusal(err)
 	switch {
-	case errors.Is(err, lab.ErrSchedule):
-		// The prefix says no more than the status.
-		problem.Reply(w, http.StatusBadRequest, problem.CodeInvalid, strings.TrimPrefix(err.Error(), lab.ErrSchedule.Error()+": "))
+	case refused:
+		problem.Reply(w, http.StatusBadRequest, problem.CodeInvalid, detail)
 	case errors.Is(err, runs.ErrBusy):
 		problem.Reply(w, http.StatusConflict, "busy", err.Error())
 	case errors.Is(err, runs.ErrClosed):

@@ -63,6 +63,25 @@ func TestLevelsCanBeScheduled(t *testing.T) {
 	}
 }
 
+// The levels of the game come with their goals, and a schedule says whether the one that is
+// asked for is reached. No goal that is not known is played for.
+func TestScheduleIsPlayedForAGoal(t *testing.T) {
+	h := newSchedules()
+	var levels struct{ Game []lab.Level }
+	if err := json.Unmarshal(askSchedules(h, "GET", "/api/schedule/levels", "").Body.Bytes(), &levels); err != nil || !reflect.DeepEqual(levels.Game, lab.Game()) {
+		t.Errorf("got %+v, %v", levels.Game, err)
+	}
+	var got lab.State
+	w := askSchedules(h, "POST", "/api/schedule", `{"strategy":"v1_setnx","buyers":2,"moves":"A.kA","goal":"stuck"}`)
+	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || !reflect.DeepEqual(got.Reached, []lab.Goal{lab.GoalStuck}) || !reflect.DeepEqual(got.Unserved, []string{"B"}) {
+		t.Errorf("%v, reached %v, unserved %v", err, got.Reached, got.Unserved)
+	}
+	w = askSchedules(h, "POST", "/api/schedule", `{"strategy":"none","buyers":2,"moves":"A","goal":"fame"}`)
+	if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "unknown goal") {
+		t.Errorf("got %d %s", w.Code, w.Body)
+	}
+}
+
 // Concurrent requests for one question lead to one search and get the same answer.
 func TestSearchIsMadeOnce(t *testing.T) {
 	h := newSchedules()

@@ -3,7 +3,6 @@ package page_test
 import (
 	"bytes"
 	"compress/gzip"
-	"encoding/json"
 	"io/fs"
 	"os"
 	"path"
@@ -12,13 +11,16 @@ import (
 	"strings"
 	"testing"
 
+	"oversell/internal/bench"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
 	"oversell/internal/holds"
 	"oversell/internal/holds/payfault"
 	"oversell/internal/lab/anomalies"
+	"oversell/internal/lab/sales"
 	"oversell/internal/lab/show"
 	"oversell/internal/page/runs"
+	"oversell/internal/page/texts"
 	"oversell/internal/payment"
 )
 
@@ -42,6 +44,13 @@ func readAsset(t *testing.T, name string) string {
 	if name == "lanes.js" {
 		return string(show.Lanes())
 	}
+	if path.Dir(name) == "texts" {
+		said, err := texts.OfPage()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(said[path.Base(name)])
+	}
 	text, err := fs.ReadFile(assets, name)
 	if err != nil {
 		t.Fatal(err)
@@ -51,11 +60,11 @@ func readAsset(t *testing.T, name string) string {
 
 func readTexts(t *testing.T, language string) map[string]string {
 	t.Helper()
-	var texts map[string]string
-	if err := json.Unmarshal([]byte(readAsset(t, "texts/"+language+".json")), &texts); err != nil {
-		t.Fatalf("%s: %v", language, err)
+	all, err := texts.Read(language)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return texts
+	return all
 }
 
 // Where the page names a text: in its markup, or in a module, in full or by its prefix.
@@ -154,12 +163,14 @@ func inBraces(text string) []string {
 // TestPageTellsEverythingInChinese.
 func TestFormsHaveTheirValues(t *testing.T) {
 	for _, language := range languages[1:] {
-		for english, text := range readTexts(t, language+".told") {
-			if want, got := inBraces(english), inBraces(text); !slices.Equal(want, got) {
-				t.Errorf("%s: %q has the values %v, want %v", language, english, got, want)
-			}
-			if text == "" || text == english {
-				t.Errorf("%s: %q has no translation", language, english)
+		for _, file := range []string{".told", ".lab"} {
+			for english, text := range readTexts(t, language+file) {
+				if want, got := inBraces(english), inBraces(text); !slices.Equal(want, got) {
+					t.Errorf("%s: %q has the values %v, want %v", language, english, got, want)
+				}
+				if text == "" || text == english {
+					t.Errorf("%s: %q has no translation", language, english)
+				}
 			}
 		}
 	}
@@ -171,8 +182,12 @@ func TestNamesAreTranslated(t *testing.T) {
 		texts := readTexts(t, language)
 		want := make(map[string]bool)
 		for _, s := range anomalies.All() {
+			want["anomaly."+s.Name+".title"] = true
 			want["anomaly."+s.Name+".sentence"] = true
 			want["anomaly."+s.Name+".sequence"] = true
+		}
+		for _, s := range slices.Concat(sales.All(), sales.Behind()) {
+			want["anomaly."+s.Name+".title"] = true // the rest is in the reports only, by its form
 		}
 		for _, s := range catalog.Strategies() {
 			want["strategy."+s.Name+".adds"] = true
@@ -205,6 +220,16 @@ func TestNamesAreTranslated(t *testing.T) {
 				t.Errorf("%s does not tell of the phase %s", language, p)
 			}
 		}
+		for _, i := range runs.Invariants() {
+			if texts["live.invariant."+string(i)] == "" || texts["stage.invariant."+string(i)] == "" {
+				t.Errorf("%s does not tell of the invariant %s", language, i)
+			}
+		}
+		for _, k := range bench.FaultKinds() {
+			if texts["stage.fault."+string(k)] == "" || texts["stage.fault."+string(k)+".for"] == "" {
+				t.Errorf("%s does not tell of the fault %s", language, k)
+			}
+		}
 		for _, s := range []runs.State{runs.Running, runs.Stopping, runs.Done, runs.Stopped, runs.Failed} {
 			if texts["run.state."+string(s)] == "" {
 				t.Errorf("%s does not tell of the state %s", language, s)
@@ -225,8 +250,8 @@ func TestNamesAreTranslated(t *testing.T) {
 				t.Errorf("%s does not tell of a hold that is %s", language, s)
 			}
 		}
-		for _, v := range []figures.Verdict{figures.OK, figures.Oversold, figures.Drift, figures.Undersold, figures.Stuck, figures.Unknown} {
-			if texts["verdict."+string(v)] == "" {
+		for _, v := range []figures.Verdict{figures.OK, figures.Oversold, figures.Drift, figures.Undersold, figures.Stuck, figures.Unknown, figures.NotComparable} {
+			if texts["verdict."+string(v)] == "" || v != figures.OK && texts["stage.verdict."+string(v)] == "" {
 				t.Errorf("%s does not tell of the verdict %s", language, v)
 			}
 		}
@@ -236,12 +261,17 @@ func TestNamesAreTranslated(t *testing.T) {
 // maxFirstPaint bounds, in bytes, what is loaded before the first paint.
 const maxFirstPaint = 100_000
 
+var stylesheets = regexp.MustCompile(`<link rel="stylesheet" href="page/([^"]+)">`)
+
 var imports = regexp.MustCompile(`(?m)^import [^;]* from "\./([^"]+)";`)
 
 // The first paint loads little, and a part's module is loaded with the part.
 func TestFirstPaintIsSmall(t *testing.T) {
 	for _, language := range languages {
-		files := []string{"index.html", "style.css", "theme.js", "icon.svg", "texts/" + language + ".json", "app.js"}
+		files := []string{"index.html", "theme.js", "icon.svg", "texts/" + language + ".json", "app.js"}
+		for _, m := range stylesheets.FindAllStringSubmatch(readAsset(t, "index.html"), -1) {
+			files = append(files, m[1])
+		}
 		for i := 0; i < len(files); i++ {
 			if path.Ext(files[i]) != ".js" {
 				continue

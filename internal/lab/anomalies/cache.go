@@ -19,6 +19,7 @@ func cacheStampede() lab.Scenario {
 	return lab.Scenario{
 		Anomaly: lab.Anomaly{
 			Name:     "cache-stampede",
+			Loss:     lab.WastedWork,
 			Sentence: "Many readers want a value that is not in the cache, and all of them load it from the database at once.",
 			Sequence: "One instance. Six readers want a value that is not in the cache. Its load takes a tenth of the ttl.",
 			Source:   "the thundering herd: Nishtala et al., Scaling Memcache at Facebook (2013), leases",
@@ -38,6 +39,7 @@ func cacheInstances() lab.Scenario {
 	return lab.Scenario{
 		Anomaly: lab.Anomaly{
 			Name:     "cache-load-per-instance",
+			Loss:     lab.WastedWork,
 			Sentence: "Each instance of the service loads the same value: with a mutex in memory the database is queried once per instance.",
 			Sequence: "Two instances. Three readers on each want a value that is not in the cache. Its load takes a tenth of the ttl.",
 			Source:   "a singleflight or mutex in the process, scaled out",
@@ -57,6 +59,7 @@ func cacheSlowLoad() lab.Scenario {
 	return lab.Scenario{
 		Anomaly: lab.Anomaly{
 			Name:     "cache-load-outlives-lease",
+			Loss:     lab.WastedWork,
 			Sentence: "The database is slow: the load takes longer than the ttl, and the next reader starts a load of its own.",
 			Sequence: "Two instances with a reader each. The load takes one and a half times the ttl.",
 			Source:   "a lease shorter than the work, met where it hurts most: a database under load answers late",
@@ -76,6 +79,7 @@ func cacheSecondLook() lab.Scenario {
 	return lab.Scenario{
 		Anomaly: lab.Anomaly{
 			Name:     "cache-no-second-look",
+			Loss:     lab.WastedWork,
 			Sentence: "A reader that gets the lock loads the value without checking the cache again, so all readers load it, one after the other. This is a mistake in the use of the lock: no lock helps.",
 			Sequence: "One instance. Three readers want a value that is not in the cache. The reader that has the lock does not check the cache again.",
 			Source:   "the second check left out of double-checked locking",
@@ -96,6 +100,7 @@ func cacheMissing() lab.Scenario {
 	return lab.Scenario{
 		Anomaly: lab.Anomaly{
 			Name:     "cache-missing-key",
+			Loss:     lab.WastedWork,
 			Sentence: "A value that does not exist is never in the cache, so each request for it queries the database.",
 			Sequence: "Five readers, one after the other, ask for a value that does not exist. This project's cache stores a marker for it.",
 			Source:   "cache penetration: requests for ids that do not exist, as from a scan",
@@ -186,7 +191,7 @@ func (k coldKey) loads(most int) lab.Verdict {
 	sum := int(k.asked.Load())
 	lab.Need(sum > 0, "nothing was loaded")
 	if sum > most {
-		return w.Broke("", "the database was queried %d times, where %d would do", sum, most)
+		return w.Broke("", "queries to the database: %d, where %d would do", sum, most)
 	}
-	return lab.Holds.Because("the database was queried %d times", sum)
+	return lab.Holds.Because("queries to the database: %d", sum)
 }

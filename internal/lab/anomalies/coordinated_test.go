@@ -8,6 +8,7 @@ import (
 	"oversell/internal/backend/coordination/coordtest"
 	"oversell/internal/guard"
 	"oversell/internal/lab"
+	"oversell/internal/lab/services"
 )
 
 // The locks on etcd and on ZooKeeper meet the anomalies of locks as on record,
@@ -16,11 +17,11 @@ import (
 func TestCoordinatedLocksAreAsOnRecord(t *testing.T) {
 	t.Run("etcd", func(t *testing.T) {
 		t.Parallel()
-		checkCoordinated(t, lab.Config{Subjects: []lab.Subject{subject(t, "etcd")}, Etcd: []string{coordtest.Etcd(t)}})
+		checkCoordinated(t, lab.Config{Subjects: []lab.Subject{subject(t, "etcd")}, Services: services.At([]string{coordtest.Etcd(t)}, nil)})
 	})
 	t.Run("zookeeper", func(t *testing.T) {
 		t.Parallel()
-		checkCoordinated(t, lab.Config{Subjects: []lab.Subject{subject(t, "zookeeper")}, ZooKeeper: []string{coordtest.ZooKeeper(t)}})
+		checkCoordinated(t, lab.Config{Subjects: []lab.Subject{subject(t, "zookeeper")}, Services: services.At(nil, []string{coordtest.ZooKeeper(t)})})
 	})
 }
 
@@ -46,7 +47,7 @@ func TestHolderWhoIsNotToldIsNoticed(t *testing.T) {
 	c := subject(t, "etcd")
 	lock := c.Lock
 	c.Lock = func(p *lab.Process, key string) guard.Lock { return deafLock{lock(p, key).(waiter)} }
-	r, err := lab.Run(t.Context(), lab.Config{Subjects: []lab.Subject{c}, Scenarios: []lab.Scenario{cutOff()}, Redis: lab.Embedded, Etcd: []string{coordtest.Etcd(t)}, Attempts: 2}, nil)
+	r, err := lab.Run(t.Context(), lab.Config{Subjects: []lab.Subject{c}, Scenarios: []lab.Scenario{cutOff()}, Redis: lab.Embedded, Services: services.At([]string{coordtest.Etcd(t)}, nil), Attempts: 2}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

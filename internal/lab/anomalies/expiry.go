@@ -17,6 +17,7 @@ func orphan() lab.Scenario {
 	return lab.Scenario{
 		Anomaly: lab.Anomaly{
 			Name:     "orphan-after-crash",
+			Loss:     lab.Stuck,
 			Sentence: "A process dies while it holds the lock, and nobody can ever acquire the lock again.",
 			Sequence: "A takes the lock and is killed. B asks again and again, for three times the ttl.",
 			Source:   "redisson/redisson#100: the locks of a client that was shut down abnormally remain for ever",
@@ -43,6 +44,7 @@ func setnxThenExpire() lab.Scenario {
 	return lab.Scenario{
 		Anomaly: lab.Anomaly{
 			Name:     "crash-before-expire",
+			Loss:     lab.Stuck,
 			Sentence: "One command acquires the lock and the next sets its expiry; a process that dies between the two leaves the lock behind for ever.",
 			Sequence: "A is killed as soon as Redis has executed the first command with which it acquires the lock. B asks again and again, for three times the ttl.",
 			Source:   "redis/redis-py#818; laravel/framework PR #29076",
@@ -67,6 +69,7 @@ func handedOnHolderDies() lab.Scenario {
 	return lab.Scenario{
 		Anomaly: lab.Anomaly{
 			Name:     "handed-on-holder-dies",
+			Loss:     lab.Stuck,
 			Sentence: "A waiter is handed the lock and dies at once. If the lock was handed on without an expiry, nobody can ever acquire it again.",
 			Sequence: "A holds the lock. Two callers in one process, B/1 and B/2, wait for it. A unlocks; one of the two gets the lock and gives it back, and the other gets it. At that moment their process is killed. C asks again and again, for three times the ttl.",
 			Source:   "redisson/redisson#6150: the application died with a fair lock, and all who came later waited without end",
@@ -106,6 +109,7 @@ func forgottenUnlock() lab.Scenario {
 	return lab.Scenario{
 		Anomaly: lab.Anomaly{
 			Name:     "forgotten-unlock",
+			Loss:     lab.Stuck,
 			Sentence: "A holder returns early and never gives the lock back. If the lock is renewed for as long as its process lives, it stays for ever.",
 			Sequence: "A takes the lock and does not unlock it. Its process lives on. B asks again and again, for three times the ttl.",
 			Source:   "redisson/redisson#1626: a watchdog that was never cancelled renewed its lock until the instance was restarted",
@@ -128,6 +132,7 @@ func expiresWhileHeld() lab.Scenario {
 	return lab.Scenario{
 		Anomaly: lab.Anomaly{
 			Name:     "expires-while-held",
+			Loss:     lab.SellsTwice,
 			Sentence: "The work takes longer than the ttl: the lock expires while its holder works, and a second holder is let in.",
 			Sequence: "A takes the lock and works for two and a half times the ttl. B asks for the lock all the while.",
 			Source:   "go-co-op/gocron-redis-lock#54: a job that takes longer than the expiry is run twice",
@@ -157,6 +162,7 @@ func longWork() lab.Scenario {
 	return lab.Scenario{
 		Anomaly: lab.Anomaly{
 			Name:     "long-work",
+			Loss:     lab.SellsTwice,
 			Sentence: "The lock does not last as long as the work: by the time the holder gives it back, it has expired.",
 			Sequence: "A takes the lock, works for five times the ttl, and gives the lock back. Nobody else wants it.",
 			Source:   "leandromoreira/redlock-rb#68: what the ttl means for work that takes longer; the reason for the watchdog of Redisson",
@@ -179,6 +185,7 @@ func lateReply() lab.Scenario {
 	return lab.Scenario{
 		Anomaly: lab.Anomaly{
 			Name:     "late-reply",
+			Loss:     lab.SellsTwice,
 			Sentence: "The reply that grants the lock arrives after the lease has expired; a caller that trusts it believes it holds a lock that somebody else has by then.",
 			Sequence: "A asks for the lock. Redis grants it, and the reply is delayed for one and a half times the ttl. Meanwhile B takes the lock. Then A gets its reply.",
 			Source:   "redis.io, Distributed Locks with Redis: the validity is the ttl less the time that it took to acquire; go-redsync/redsync#72",
@@ -208,6 +215,7 @@ func stoppedHolder() lab.Scenario {
 	return lab.Scenario{
 		Anomaly: lab.Anomaly{
 			Name:     "stopped-holder",
+			Loss:     lab.SellsTwice,
 			Sentence: "The holder's whole process is paused for longer than its lease, its clock included: the next holder is let in, and the first can be told only when it resumes.",
 			Sequence: "A takes the lock, and its process is stopped for longer than the ttl. B asks, and gets the lock as soon as it can. A resumes. How long did both believe that they held the lock?",
 			Source:   "Martin Kleppmann, How to do distributed locking (2016): a process that is paused; no lease can tell it, and paused-writer shows what a fencing token does for it",

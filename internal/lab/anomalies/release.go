@@ -18,6 +18,7 @@ func foreignDelete() lab.Scenario {
 	return lab.Scenario{
 		Anomaly: lab.Anomaly{
 			Name:     "foreign-delete",
+			Loss:     lab.SellsTwice,
 			Sentence: "A holder that unlocks late deletes the lock of the next holder, and a third one is let in.",
 			Sequence: "A's work is done, and its process is stopped before it unlocks. The lease expires, and B takes the lock. A resumes and unlocks. C asks while B works.",
 			Source:   "every lock that is given back by a bare DEL: redis.io, SET, Patterns",
@@ -51,6 +52,7 @@ func foreignChain() lab.Scenario {
 	return lab.Scenario{
 		Anomaly: lab.Anomaly{
 			Name:     "foreign-delete-chain",
+			Loss:     lab.SellsTwice,
 			Sentence: "Each late holder deletes the lock of the next one, which is then late as well: in the end there is no lock at all.",
 			Sequence: "A, B, C and D each take the lock as soon as they can, finish their work, and unlock only after the next one has been let in.",
 			Source:   "the same bare DEL, under load for as long as the work is slower than the ttl",
@@ -100,6 +102,7 @@ func checkThenDelete() lab.Scenario {
 	return lab.Scenario{
 		Anomaly: lab.Anomaly{
 			Name:     "check-then-delete",
+			Loss:     lab.SellsTwice,
 			Sentence: "The holder checks whether the lock is still its own, and then deletes it. Between the two the lock expires, and somebody else takes it.",
 			Sequence: "A unlocks. Its last command, the one that deletes, is delayed for longer than the ttl. B takes the lock. The command arrives. C asks while B works.",
 			Source:   "GET and DEL as two commands: the reason for the script in redis.io, SET, Patterns",
@@ -131,6 +134,7 @@ func foreignUnlock() lab.Scenario {
 	return lab.Scenario{
 		Anomaly: lab.Anomaly{
 			Name:     "foreign-unlock",
+			Loss:     lab.SellsTwice,
 			Sentence: "Somebody who does not hold the lock unlocks it, and it opens.",
 			Sequence: "A takes the lock. B, which never had it, unlocks. C asks while A works.",
 			Source:   "a deferred unlock, or one in a finally block, that runs even where the lock was not had: redisson/redisson#581",
@@ -156,6 +160,7 @@ func lateUnlock() lab.Scenario {
 	return lab.Scenario{
 		Anomaly: lab.Anomaly{
 			Name:     "late-unlock-not-told",
+			Loss:     lab.APITrap,
 			Sentence: "A holder unlocks too late: the lock already belongs to another holder, and nothing tells it so.",
 			Sequence: "A takes the lock, and its process is stopped. The lease expires, and B takes the lock. A resumes and unlocks. Did the lock report the loss, by its own error or before?",
 			Source:   "spring-projects/spring-integration PR #2661; go-redsync/redsync PR #143 and #107, of the error that says so",
@@ -195,6 +200,7 @@ func lostHoldHandedOn() lab.Scenario {
 	return lab.Scenario{
 		Anomaly: lab.Anomaly{
 			Name:     "lost-hold-handed-on",
+			Loss:     lab.SellsTwice,
 			Sentence: "A holder has lost the lock and gives it back. That lets in a waiter of its own process, although another process has the lock by now.",
 			Sequence: "A/1 and A/2 are callers in one process. A/1 holds the lock, and A/2 waits for it. A/1's work is done; before it unlocks an operator deletes the key, and B takes the lock. Half a ttl later A/1 unlocks, and after that B does. A/2 must wait until then, and get a lock that is not lost.",
 			Source:   "a hold that the callers of one process hand on among themselves, as in lock cohorting (Dice, Marathe and Shavit, PPoPP 2012), and that can end in between",
@@ -239,6 +245,7 @@ func unlockAfterFailure() lab.Scenario {
 	return lab.Scenario{
 		Anomaly: lab.Anomaly{
 			Name:     "unlock-after-failed-acquire",
+			Loss:     lab.SellsTwice,
 			Sentence: "A caller that does not know whether it got the lock unlocks to be safe, and so unlocks somebody else's.",
 			Sequence: "B holds the lock. A asks, and its connection breaks before Redis sees the command. A unlocks, because it may have got the lock. C asks while B works.",
 			Source:   "a clean-up after an error, by a bare DEL, as in many a finally block",
@@ -264,11 +271,12 @@ func unlockAfterCancel() lab.Scenario {
 	return lab.Scenario{
 		Anomaly: lab.Anomaly{
 			Name:     "unlock-after-cancel",
+			Loss:     lab.WaitsForNothing,
 			Sentence: "The caller is cancelled while it holds the lock, and its unlock fails for the same reason: the lock stays.",
 			Sequence: "A takes the lock. Its context is cancelled. A unlocks with that context. B asks, for half the ttl.",
 			Source:   "blnkfinance/blnk PR #355; kalbasit/ncps PR #913; googleforgames/open-match PR #1578",
 		},
-		Breaks:        lab.Only("redsync", "redislock"),
+		Breaks:        lab.Only("redsync", "redislock", "redsync_extended", "redislock_refreshed"),
 		Requires:      []lab.Claim{had("A", "B"), lab.IsLock},
 		NotApplicable: needsLock,
 		Run: func(w *lab.World) lab.Verdict {
@@ -295,11 +303,12 @@ func acquireTimesOut() lab.Scenario {
 	return lab.Scenario{
 		Anomaly: lab.Anomaly{
 			Name:     "acquire-times-out",
+			Loss:     lab.WaitsForNothing,
 			Sentence: "A caller's time runs out just as Redis grants it the lock: the lock stays, and nobody holds it.",
 			Sequence: "A asks for the lock, in a context with a deadline. Redis grants it; the deadline passes before the reply arrives. A unlocks, if it has anything to unlock with. B asks, for half the ttl.",
 			Source:   "a clean-up in the caller's context, which is over: googleforgames/open-match PR #1578; vitessio/vitess#15756",
 		},
-		Breaks:        lab.Only("redsync", "redislock"),
+		Breaks:        lab.Only("redsync", "redislock", "redsync_extended", "redislock_refreshed"),
 		Requires:      []lab.Claim{had("B"), lab.IsLock},
 		NotApplicable: needsRemoteLock,
 		Run: func(w *lab.World) lab.Verdict {
@@ -326,11 +335,12 @@ func lostReplyUnlock() lab.Scenario {
 	return lab.Scenario{
 		Anomaly: lab.Anomaly{
 			Name:     "lost-reply-gives-up",
+			Loss:     lab.WaitsForNothing,
 			Sentence: "The reply that grants the lock is lost: the lock is held by a caller that was told otherwise and goes away.",
 			Sequence: "A asks for the lock. Redis grants it, and the connection breaks before the reply arrives. A unlocks, if it has anything to unlock with, and goes away. B asks, for half the ttl.",
 			Source:   "redisson/redisson#1966",
 		},
-		Breaks:        lab.Only("redislock", "rueidislock"),
+		Breaks:        lab.Only("redislock", "redislock_refreshed", "rueidislock"),
 		Requires:      []lab.Claim{had("B"), lab.IsLock},
 		NotApplicable: needsRemoteLock,
 		Run: func(w *lab.World) lab.Verdict {
@@ -349,11 +359,12 @@ func lostReplyRetry() lab.Scenario {
 	return lab.Scenario{
 		Anomaly: lab.Anomaly{
 			Name:     "lost-reply-asks-again",
+			Loss:     lab.WaitsForNothing,
 			Sentence: "The reply that grants the lock is lost, and the caller asks again: it waits for itself, or has the lock twice and gives it back once.",
 			Sequence: "A asks for the lock. Redis grants it, and the connection breaks before the reply arrives. A asks again, for half the ttl, and unlocks when it has the lock. B asks, for half the ttl.",
 			Source:   "mike-marcacci/node-redlock PR #369; redisson/redisson#1966",
 		},
-		Breaks:        lab.AllBut("v9_cohort", "redsync", "redlock", "etcd", "zookeeper"),
+		Breaks:        lab.AllBut("v9_cohort", "redsync", "redsync_extended", "redlock", "etcd", "zookeeper"),
 		Requires:      []lab.Claim{had("A", "B"), lab.IsLock},
 		NotApplicable: needsRemoteLock,
 		Run: func(w *lab.World) lab.Verdict {
@@ -374,6 +385,7 @@ func repeatedUnlock() lab.Scenario {
 	return lab.Scenario{
 		Anomaly: lab.Anomaly{
 			Name:     "repeated-unlock",
+			Loss:     lab.SellsTwice,
 			Sentence: "The reply to an unlock is lost; the unlock is repeated and deletes the lock of the next holder.",
 			Sequence: "A unlocks. Redis does so, and the connection breaks before the reply arrives. B takes the lock. A unlocks once more. C asks while B works.",
 			Source:   "clients that repeat a command by themselves after a network error, as go-redis does unless MaxRetries is -1",

@@ -44,13 +44,13 @@ const (
 // what writes orders.
 func Writers() []lab.Subject {
 	return []lab.Subject{
-		{Name: overwrite, About: "naive: a repair sets the counter to what the orders leave", Sells: true},
-		{Name: luaAtomic, About: "a script takes the units; a repair begins a new generation of the stock", Sells: true},
-		{Name: luaBatch, About: "a script takes the units of all buyers that wait; the repair is the same", Sells: true},
-		{Name: ackFirst, About: "naive: a consumer acknowledges orders before it writes them", Sells: true},
-		{Name: noClaim, About: "naive: nobody takes over what a dead consumer has read", Sells: true},
-		{Name: newID, About: "naive: each attempt writes the order under another id", Sells: true},
-		{Name: luaStream, About: "a stream of accepted orders; one transaction writes them and takes their units", Sells: true},
+		{Name: overwrite, About: "naive: a repair sets the counter to what the orders leave", Database: openDatabase},
+		{Name: luaAtomic, About: "a script takes the units; a repair begins a new generation of the stock", Database: openDatabase},
+		{Name: luaBatch, About: "a script takes the units of all buyers that wait; the repair is the same", Database: openDatabase},
+		{Name: ackFirst, About: "naive: a consumer acknowledges orders before it writes them", Database: openDatabase},
+		{Name: noClaim, About: "naive: nobody takes over what a dead consumer has read", Database: openDatabase},
+		{Name: newID, About: "naive: each attempt writes the order under another id", Database: openDatabase},
+		{Name: luaStream, About: "a stream of accepted orders; one transaction writes them and takes their units", Database: openDatabase},
 	}
 }
 

@@ -13,6 +13,7 @@ func clockDiffers() lab.Scenario {
 	return lab.Scenario{
 		Anomaly: lab.Anomaly{
 			Name:     "clock-differs",
+			Loss:     lab.SellsTwice,
 			Sentence: "The clock of one shop is ahead. By that clock a hold has expired, and its unit is sold while its buyer still has time to pay.",
 			Sequence: "One unit. A has a hold. The clock of C is ahead by two ttls: C sweeps. B gets what there is. A pays in time.",
 			Source:   "margince/margince#1497: three deadlines written by the clock of the application and read by that of the database",
@@ -40,6 +41,7 @@ func sweepWithoutTraffic() lab.Scenario {
 	return lab.Scenario{
 		Anomaly: lab.Anomaly{
 			Name:     "sweep-only-with-traffic",
+			Loss:     lab.Stuck,
 			Sentence: "Holds are ended by the next request that looks at the item. When nobody asks any more, the last units stay taken.",
 			Sequence: "One unit. A gets a hold, and leaves. No request comes for three ttls. Then the units on sale are counted.",
 			Source:   "nirzaf/Stockpile#419: expiry is only reached from create, sell or transfer, and never runs when the item is idle",

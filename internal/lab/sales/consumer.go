@@ -24,6 +24,7 @@ func diesAfterReading() lab.Scenario {
 	return lab.Scenario{
 		Anomaly: lab.Anomaly{
 			Name:     "consumer-dies-after-reading",
+			Loss:     lab.Stuck,
 			Sentence: "A consumer is killed when it has read an order and has not written it. Redis counts the order as delivered, and hands it to nobody by itself.",
 			Sequence: "One unit. A's order is accepted. C reads it, and is killed before it writes. D consumes.",
 			Source:   "openlinker-project/openlinker#2164: a worker that is killed between read and ACK loses the message for good; svix/svix-webhooks#569: what was acknowledged first is lost in a crash",
@@ -45,6 +46,7 @@ func diesBeforeAcknowledging() lab.Scenario {
 	return lab.Scenario{
 		Anomaly: lab.Anomaly{
 			Name:     "consumer-dies-before-acknowledging",
+			Loss:     lab.SellsTwice,
 			Sentence: "A consumer is killed when it has written an order and has not acknowledged it. Another one reads the order again, and must notice that it is written.",
 			Sequence: "Two units. A's order is accepted. C reads it and writes it, and is killed before it acknowledges. D consumes.",
 			Source:   "Devlaner/devlane#374: what fails between the work and the acknowledgement is done twice, because nothing tells that it was done",
@@ -72,6 +74,7 @@ func diesBetweenTwoOrders() lab.Scenario {
 	return lab.Scenario{
 		Anomaly: lab.Anomaly{
 			Name:     "consumer-dies-between-two-orders",
+			Loss:     lab.SellsTwice,
 			Sentence: "A consumer has read two orders, and is killed when it has done a part of the work. Another one must write the rest, and nothing twice.",
 			Sequence: "Three units. The orders of A and B are accepted. C reads both, and is killed when it has written one of them; or, if they are written in one transaction, when it has taken the units in it and has not written the orders. D consumes.",
 			Source:   "dotCMS/core#37300: a batch that has created 30 of 50 files begins again from the start, and creates 30 of them twice",
@@ -107,6 +110,7 @@ func databaseReplyLost() lab.Scenario {
 	return lab.Scenario{
 		Anomaly: lab.Anomaly{
 			Name:     "database-reply-lost",
+			Loss:     lab.SellsTwice,
 			Sentence: "The database has written an order, and its reply is lost. Who takes that for a failure gives the unit back, or writes the order again.",
 			Sequence: "Two units. A buys one. The order is written, and the connection to the database breaks before the reply arrives; if orders are written behind the sale, it is that of D, which writes them.",
 			Source:   "vitessio/vitess#2085: a write is repeated after a lost connection, and nobody knows whether it was done",
@@ -137,6 +141,7 @@ func twoConsumers() lab.Scenario {
 	return lab.Scenario{
 		Anomaly: lab.Anomaly{
 			Name:     "two-consumers-at-once",
+			Loss:     lab.SellsTwice,
 			Sentence: "A consumer is slow, and another one takes its order over. Both write it.",
 			Sequence: "Two units. A's order is accepted. C reads it, and its write is delayed for longer than an order is left to a consumer. D consumes. C's write goes on.",
 			Source:   "dotnetcore/CAP#1144: a second node takes a message that the first is still working on",
@@ -163,6 +168,7 @@ func redisLosesAccepted() lab.Scenario {
 	return lab.Scenario{
 		Anomaly: lab.Anomaly{
 			Name:     "redis-loses-accepted-orders",
+			Loss:     lab.SellsTwice,
 			Sentence: "Redis loses the orders that it has accepted, and with them the stock. The stock is counted again, without them. A consumer that has read such an order must not write it any more.",
 			Sequence: "Two units. A's order is accepted. C reads it, and its write is delayed. Redis loses everything about the item, and the naive stock is repaired. B's order is accepted, and D writes it. A asks what has become of the order. C's write goes on.",
 			Source:   "redis/redis#6062: a failover loses what was acknowledged",

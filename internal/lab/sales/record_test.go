@@ -29,6 +29,29 @@ func TestRealServersAreAsOnRecord(t *testing.T) {
 	})
 }
 
+// What sells from a pool needs MySQL or MariaDB. There a naive claim breaks, and sql_units does
+// not; without it nothing can be asked of them.
+func TestPoolsAreAsOnRecord(t *testing.T) {
+	for _, spec := range []string{lab.Embedded, "local"} {
+		t.Run(spec, func(t *testing.T) {
+			cfg := lab.Config{Redis: backendtest.Redis(t, spec), Database: backendtest.Database(t, spec), Attempts: 3, Subjects: Pools(), Scenarios: All()}
+			if spec == lab.Embedded {
+				cfg.Redis, cfg.Database = lab.Embedded, ""
+			}
+			checkRecord(t, cfg)
+			broken := 0
+			for _, c := range run(t, cfg).Cells {
+				if c.Outcome == lab.Breaks {
+					broken++
+				}
+			}
+			if want := map[string]int{lab.Embedded: 0, "local": 1}[spec]; broken != want {
+				t.Errorf("%d cells break, want %d", broken, want)
+			}
+		})
+	}
+}
+
 func run(t *testing.T, cfg lab.Config) lab.Report {
 	t.Helper()
 	r, err := lab.Run(t.Context(), cfg, nil)

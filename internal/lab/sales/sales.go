@@ -24,7 +24,8 @@ func All() []lab.Scenario {
 		all = append(all, family...)
 	}
 	for i := range all {
-		all[i].Of = Subjects()
+		all[i].Of = append(Subjects(), Pools()...)
+		all[i].NotApplicable = aboutHolds(all[i])
 	}
 	return all
 }
@@ -32,9 +33,9 @@ func All() []lab.Scenario {
 // Subjects returns the stages, in the order of the table.
 func Subjects() []lab.Subject {
 	return []lab.Subject{
-		{Name: h1.Name, About: "a counter in Redis, and a hold with a ttl", Sells: true},
-		{Name: h2.Name, About: "a row with a status that is read, and then written", Sells: true},
-		{Name: h3.Name, About: "one conditional UPDATE, in a transaction with the order and the stock", Sells: true},
+		{Name: h1.Name, About: "a counter in Redis, and a hold with a ttl", Database: openDatabase},
+		{Name: h2.Name, About: "a row with a status that is read, and then written", Database: openDatabase},
+		{Name: h3.Name, About: "one conditional UPDATE, in a transaction with the order and the stock", Database: openDatabase},
 	}
 }
 

@@ -19,6 +19,7 @@ func lastUnit() lab.Scenario {
 	return lab.Scenario{
 		Anomaly: lab.Anomaly{
 			Name:     "last-unit-raced",
+			Loss:     lab.SellsTwice,
 			Sentence: "Two buyers ask for the last unit at the same time. Both have read that it is there.",
 			Sequence: "One unit. A asks for a hold: the unit is there, and the write is delayed. B gets the unit and pays. A's write goes on.",
 			Source:   "saleor/saleor#543: concurrent checkouts allocate more stock than there is",
@@ -47,6 +48,7 @@ func limitOutside() lab.Scenario {
 	return lab.Scenario{
 		Anomaly: lab.Anomaly{
 			Name:     "limit-outside-the-step",
+			Loss:     lab.SellsTwice,
 			Sentence: "The limit of a buyer is checked before the step that takes the unit. Two requests at once both pass the check, and the buyer gets more than the limit.",
 			Sequence: "Two units, one for each buyer. A asks for a hold: the limit allows it, and the write is delayed. The same buyer asks at process D, and gets a hold. A's write goes on. Both holds are paid.",
 			Source:   "be-BOP-io-SA/be-BOP#2778: two simultaneous orders can both pass the same stock or per-person limit",
@@ -83,6 +85,7 @@ func evicted() lab.Scenario {
 	return lab.Scenario{
 		Anomaly: lab.Anomaly{
 			Name:     "evicted-stock-key-reads-sold-out",
+			Loss:     lab.SellsTwice,
 			Sentence: "Redis evicts the key with the stock, or loses it. What does a shop take a missing stock for?",
 			Sequence: "Two units. A buys one. The keys of the stock are evicted. B buys what it can get.",
 			Source:   "sidekiq/sidekiq#2883: allkeys-lru evicts what was no cache",
@@ -122,6 +125,7 @@ func killedWithUnits() lab.Scenario {
 	return lab.Scenario{
 		Anomaly: lab.Anomaly{
 			Name:     "killed-with-units",
+			Loss:     lab.Stuck,
 			Sentence: "A process is killed when it has taken a unit and has not yet written the hold. Nobody has the unit, and nobody can buy it.",
 			Sequence: "One unit. A asks for a hold: the unit is taken. Its process is killed before the hold is written. B asks.",
 			Source:   "mozilla-ai/otari#767: a process that dies between two writes leaks what it has reserved for ever",
@@ -151,6 +155,7 @@ func replyLostAfterTake() lab.Scenario {
 	return lab.Scenario{
 		Anomaly: lab.Anomaly{
 			Name:     "reply-lost-after-take",
+			Loss:     lab.Stuck,
 			Sentence: "The unit is taken, and the reply is lost: the shop does not know whether it has the unit. Does somebody find out?",
 			Sequence: "One unit. A asks for a hold. The step that takes the unit is done, and its connection breaks before the reply arrives. If A has the hold, it pays. B asks.",
 			Source:   "LerianStudio/midaz#2279: a retried reserve holds capacity twice, without a row; ShipfoxHQ/shipfox#392: what is reserved for a client whose connection breaks counts until its ttl",
@@ -190,23 +195,30 @@ func commitOf(text string) lab.Match {
 	}
 }
 
+const snapshotBeforeLock = "snapshot-before-lock"
+
 func snapshot() lab.Scenario {
 	return lab.Scenario{
 		Anomaly: lab.Anomaly{
-			Name:     "snapshot-before-lock",
+			Name:     snapshotBeforeLock,
+			Loss:     lab.SellsTwice,
 			Sentence: "Under REPEATABLE READ a transaction reads from a snapshot, also after it has waited for a lock. A stock that is read from it may be sold by then.",
-			Sequence: "One unit, in MySQL or MariaDB, with transactions that are REPEATABLE READ. A asks for a hold: its transaction has begun and has written the buyer's row; the statement that takes the unit is delayed. B gets the unit and pays. A's statement goes on.",
+			Sequence: "One unit, in MySQL or MariaDB, with transactions that are REPEATABLE READ. A asks for a hold: its transaction has begun and has written the buyer's row; the statement that takes the unit is delayed. B gets the unit and pays. A's statement goes on. Of what sells from a pool without holds, A looks for a free unit, and the statement that locks is delayed.",
 			Source:   "ury-erp/ury#366: a plain read after a lock is served from the snapshot of the transaction; shopperlabs/shopper#591: two checkouts read that the last unit is there, and both orders are created",
 		},
-		MySQL: true,
+		MySQL:  true,
+		Breaks: lab.Only(sqlSnapshot),
 		NotApplicable: func(c lab.Subject) string {
-			if c.Name != h3.Name {
+			if c.Name != h3.Name && !isPool(c) {
 				return "it has no transaction, and so no snapshot"
 			}
 			return ""
 		},
 		Requires: []lab.Claim{had(hasOrder, "B"), had(wasTold, "A")},
 		Run: func(w *lab.World) lab.Verdict {
+			if isPool(w.Subject) {
+				return lastUnitOfPool(w)
+			}
 			s := open(w, 1)
 			a, b := s.shopWith("A", shopConfig{isolation: sql.LevelRepeatableRead}), s.shopWith("B", shopConfig{isolation: sql.LevelRepeatableRead})
 			stop := a.ParkSQL(lab.Sends("UPDATE oversell_items "))

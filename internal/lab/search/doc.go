@@ -38,8 +38,8 @@
 // assumption about the programs, in six parts:
 //
 //   - A program that sends the same command again, or sleeps before it does, is in a loop,
-//     and is where it was when it sent it first. So a lock that counts its tries cannot be
-//     searched.
+//     and is where it was when it sent it first, if both were sent before, in or after the
+//     section. So a lock that counts its tries cannot be searched.
 //   - A program whose section has ended releases its lock by what is in the commands that it
 //     has sent. What it was told before no longer matters.
 //   - A program that waits in Redis has put what it was told into the arguments of its wait.

@@ -12,7 +12,7 @@ func (x *explorer) add(from int, st step) (v int, fresh bool) {
 	for _, f := range []struct {
 		goal  Goal
 		found bool
-	}{{Oversell, st.found.oversell}, {Overlap, st.found.overlap}, {ForeignDelete, st.found.foreign}} {
+	}{{Oversell, st.found.oversell}, {Overlap, st.found.overlap}, {ForeignDelete, st.found.foreign}, {SelfWait, st.found.selfWait}} {
 		if _, ok := x.out.Breaks[f.goal]; f.found && !ok {
 			x.out.Breaks[f.goal] = lab.MovesText(append(x.path(x.graph[from]), m))
 		}

@@ -214,7 +214,7 @@ func (n *node) next(in input) past {
 	if e.blocks && len(p.seen) > 0 { // what it counts from
 		p.sent = n.past.sent
 	}
-	p.seen = append(slices.Clone(until(p.seen, e.text)), e)
+	p.seen = append(slices.Clone(until(p.seen, e.text, e.at)), e)
 	if e.blocks { // what it was told before is in the arguments
 		for j := range p.seen[:len(p.seen)-1] {
 			p.seen[j].reply = ""
@@ -225,8 +225,10 @@ func (n *node) next(in input) past {
 
 // until is what was seen before a command was sent for the first time. A program that sends
 // the same again is where it was then: it is in a loop.
-func until(seen []exchange, text string) []exchange {
-	i := slices.IndexFunc(seen, func(o exchange) bool { return masked(o.text) == masked(text) })
+// What it sends in another part of its work it may send for another reason, such as to take
+// a lock again that it has.
+func until(seen []exchange, text string, at section) []exchange {
+	i := slices.IndexFunc(seen, func(o exchange) bool { return o.at == at && masked(o.text) == masked(text) })
 	if i < 0 {
 		return seen
 	}
@@ -299,11 +301,11 @@ func (n *node) seen(v view, i int) []exchange {
 	seen := n.past.seen
 	for _, o := range v.open {
 		if !o.watchdog && !o.givenUp {
-			seen = until(seen, o.text)
+			seen = until(seen, o.text, v.section)
 		}
 	}
 	if len(v.open) == 0 && i+1 < len(n.views) && len(n.views[i+1].open) > 0 && !v.done { // it sleeps
-		seen = until(seen, n.views[i+1].open[0].text)
+		seen = until(seen, n.views[i+1].open[0].text, n.views[i+1].section)
 	}
 	if v.section != ended || n.program.subject.Lock == nil {
 		return seen
@@ -322,7 +324,7 @@ func (n *node) polls(idle time.Duration) (sleeps, ready bool) {
 	}
 	last := masked(n.past.seen[len(n.past.seen)-1].text)
 	v, i := n.current(idle)
-	if v.done || v.inside() {
+	if v.done || v.inside() && !n.program.subject.Nested {
 		return false, false
 	}
 	if len(v.open) == 1 {

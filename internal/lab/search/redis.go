@@ -16,6 +16,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/alicebob/miniredis/v2/server"
 
+	"oversell/internal/backend/imitation"
 	"oversell/internal/lab"
 	"oversell/internal/lab/wire"
 )
@@ -77,12 +78,12 @@ type executor struct {
 
 // newExecutor starts a server in memory. close must be called.
 func newExecutor(known *sync.Map) (*executor, error) {
-	m := miniredis.NewMiniRedis()
-	conn, err := m.Dial() // starts it without a listener
+	m, err := imitation.New(imitation.Redis88)
 	if err != nil {
-		return nil, fmt.Errorf("starting a server in memory: %w", err)
+		return nil, err
 	}
-	return &executor{m, known}, conn.Close()
+	m.ClockTTL(false)
+	return &executor{m, known}, nil
 }
 
 func (e *executor) close() { e.m.Close() }

@@ -8,9 +8,6 @@ import (
 	"oversell/internal/lab"
 )
 
-// patience is for how long everybody goes on before a buyer who is not served is stuck.
-const patience = 10 * lab.ScheduleTTL
-
 // errNotReplayed means that the scheduler does not reach what the search has found. That
 // is a fault of the search.
 var errNotReplayed = errors.New("the scheduler does not reach it")
@@ -22,20 +19,15 @@ func Replay(strategy string, buyers int, goal Goal, text string) error {
 	if err != nil {
 		return err
 	}
-	sc := lab.Schedule{Strategy: strategy, Buyers: buyers, Moves: moves}
-	if goal == Stuck {
-		waiting, err := lab.Outlast(sc, patience)
-		if err == nil && len(waiting) == 0 {
-			err = fmt.Errorf("%w: all are served within %v", errNotReplayed, patience)
-		}
-		return err
-	}
-	s, err := lab.Play(sc)
+	state, err := lab.PlayFor(lab.Schedule{Strategy: strategy, Buyers: buyers, Moves: moves}, goal)
 	if err != nil {
 		return err
 	}
-	kind := map[Goal]lab.FindingKind{Oversell: lab.Oversold, Overlap: lab.Overlap, ForeignDelete: lab.ForeignDelete}[goal]
-	if !slices.ContainsFunc(s.Findings, func(f lab.Finding) bool { return f.Kind == kind }) {
+	reached := slices.Contains(state.Reached, goal)
+	switch {
+	case !reached && goal == Stuck:
+		return fmt.Errorf("%w: all are served within %v", errNotReplayed, lab.Patience)
+	case !reached:
 		return fmt.Errorf("%w: %s by %s", errNotReplayed, goal, text)
 	}
 	return nil

@@ -37,11 +37,11 @@ func searched() []string {
 
 func subject(t *testing.T, name string) lab.Subject {
 	t.Helper()
-	found, err := lab.FindSubjects(lab.Subjects(), []string{name})
+	found, err := lab.Scheduled(name, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return found[0]
+	return found
 }
 
 // walk makes so many moves at random.

@@ -245,7 +245,7 @@ func (r *run) number() {
 	for _, c := range fresh {
 		r.numbers++
 		c.id = r.numbers
-		c.watchdog = r.at == begun && r.subject.InRedis() && !c.wire.Mentions(stockKey)
+		c.watchdog = r.at == begun && r.subject.Renewed() && !c.wire.Mentions(stockKey)
 	}
 }
 
@@ -350,13 +350,21 @@ var errSoldOut = errors.New("sold out")
 
 // buy sells one unit, as lab.Buyer does.
 func (r *run) buy(life context.Context, isolation stock.Isolation) error {
-	_, err := isolation.Do(life, stock.Location{Key: stockKey}, guard.Entry{Key: lockKey, Owner: owner}, r.section)
+	at, entry := stock.Location{Key: stockKey}, guard.Entry{Key: lockKey, Owner: owner}
+	_, err := isolation.Do(life, at, entry, func(ctx context.Context, c stock.Counter) error {
+		r.note(func() { r.at, r.told = begun, false })
+		defer r.note(func() { r.at = ended })
+		if r.subject.Nested {
+			if err := lab.LockAgain(ctx, isolation, at, entry); err != nil {
+				return err
+			}
+		}
+		return r.section(ctx, c)
+	})
 	return err
 }
 
 func (r *run) section(ctx context.Context, c stock.Counter) error {
-	r.note(func() { r.at, r.told = begun, false })
-	defer r.note(func() { r.at = ended })
 	stop := context.AfterFunc(ctx, func() { r.note(func() { r.told = true }) })
 	defer stop()
 	left, err := c.Get(ctx)

@@ -38,18 +38,19 @@ type Budget struct {
 var errBudget = errors.New("the budget is used up")
 
 // Goal is what a search looks for.
-type Goal string
+type Goal = lab.Goal
 
 // The goals.
 const (
-	Oversell      Goal = "oversell"       // more is sold than there is
-	Overlap       Goal = "overlap"        // two are in the section at once
-	ForeignDelete Goal = "foreign-delete" // somebody deletes a lock of another
-	Stuck         Goal = "stuck"          // a buyer waits that no schedule serves any more
+	Oversell      = lab.GoalOversell
+	Overlap       = lab.GoalOverlap
+	ForeignDelete = lab.GoalForeignDelete
+	SelfWait      = lab.GoalSelfWait
+	Stuck         = lab.GoalStuck
 )
 
 // Goals returns all goals.
-func Goals() []Goal { return []Goal{Oversell, Overlap, ForeignDelete, Stuck} }
+func Goals() []Goal { return lab.Goals() }
 
 // Result is what a search has found.
 type Result struct {

@@ -11,6 +11,7 @@ func TestBreaksAreReplayed(t *testing.T) {
 		"none": {Oversell}, "local": {Oversell, Overlap}, "watch": nil,
 		"v1_setnx": {Stuck}, "v2_ttl": {Oversell, Overlap, ForeignDelete},
 		"v3_uuid": {Oversell, Overlap, ForeignDelete}, "v4_lua": {Oversell, Overlap},
+		"nested_v4_lua": {Oversell, Overlap, SelfWait}, "nested_v5_reentrant": {Oversell, Overlap},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := Search(t.Context(), Config{Subject: subject(t, name), Buyers: 2, Faults: OneOfEach})

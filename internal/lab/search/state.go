@@ -115,7 +115,7 @@ type engine struct {
 }
 
 // goals are those that a move has reached.
-type goals struct{ oversell, overlap, foreign bool }
+type goals struct{ oversell, overlap, foreign, selfWait bool }
 
 // make makes a move.
 func (e *engine) make(s *state, m lab.Move) (*state, error) {
@@ -160,6 +160,7 @@ func (e *engine) look(before, after *state) {
 		if b := &after.buyers[i]; b.alive() && b.view().inside() {
 			inside++
 			came = came || !before.buyers[i].view().inside()
+			e.found.selfWait = e.found.selfWait || after.holder == i && !b.frozen && len(b.view().open) == 0
 		}
 	}
 	e.found.overlap = came && inside > 1

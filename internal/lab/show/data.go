@@ -3,6 +3,7 @@ package show
 import (
 	"encoding/json"
 	"math"
+	"strings"
 
 	"oversell/internal/lab"
 )
@@ -19,9 +20,11 @@ var rowLimits = []int{400, 200, 120, 80, 50, 30, 20, 10}
 type data struct {
 	Anomalies map[string]dataAnomaly `json:"anomalies"`
 	Cells     []dataCell             `json:"cells"`
+	Words     map[string]string      `json:"words,omitempty"` // what the scripts say, unless it is English
 }
 
 type dataAnomaly struct {
+	Title    string `json:"title,omitempty"` // beside its name
 	Sentence string `json:"sentence"`
 	Sequence string `json:"sequence"`
 	Source   string `json:"source"`
@@ -38,7 +41,8 @@ type dataCell struct {
 	Command  string    `json:"command"`
 	Actors   []string  `json:"actors"`
 	Unit     string    `json:"unit"`
-	Lock     bool      `json:"lock"` // Redis was seen to know about a lock
+	Lock     bool      `json:"lock"`           // Redis was seen to know about a lock
+	Free     string    `json:"free,omitempty"` // what a lock is that nobody holds, unless it is English
 	Rows     []dataRow `json:"rows"`
 }
 
@@ -53,7 +57,8 @@ type dataRow struct {
 	Reply   string   `json:"reply,omitempty"`
 	Waits   bool     `json:"waits,omitempty"`
 	Answers bool     `json:"answers,omitempty"`
-	Again   string   `json:"again,omitempty"` // how often it was repeated, and until when
+	Arrives int      `json:"arrives,omitempty"` // the row in which what is held up here arrives; 0: nothing is
+	Again   string   `json:"again,omitempty"`   // how often it was repeated, and until when
 	Holder  string   `json:"holder,omitempty"`
 	Holding int      `json:"holding"` // an actor, or -1
 	TTL     *float64 `json:"ttl,omitempty"`
@@ -70,12 +75,13 @@ type dataKey struct {
 	Gone bool `json:"gone,omitempty"` // the key no longer exists
 }
 
-func newData(reports ...lab.Report) data {
+func newData(style Style, reports ...lab.Report) data {
 	d := data{Anomalies: make(map[string]dataAnomaly)}
 	var stories []story
 	for _, r := range reports {
 		for _, a := range newGrid(r).anomalies {
-			d.Anomalies[a.Name] = dataAnomaly{Sentence: a.Sentence, Sequence: a.Sequence, Source: a.Source}
+			a = style.about(a)
+			d.Anomalies[a.Name] = dataAnomaly{Title: style.title(a.Name), Sentence: a.Sentence, Sequence: a.Sequence, Source: a.Source}
 		}
 		for _, c := range r.Cells {
 			stories = append(stories, tell(c))
@@ -85,7 +91,7 @@ func newData(reports ...lab.Report) data {
 		d.Cells = make([]dataCell, 0, len(stories))
 		for _, r := range reports {
 			for _, c := range r.Cells {
-				d.Cells = append(d.Cells, newDataCell(r.Manifest, c, stories[len(d.Cells)].shorten(limit)))
+				d.Cells = append(d.Cells, newDataCell(style, r.Manifest, c, stories[len(d.Cells)].shorten(limit)))
 			}
 		}
 		if size(d.Cells) <= maxStories {
@@ -103,21 +109,57 @@ func size(cells []dataCell) int {
 	return len(b)
 }
 
-func newDataCell(m lab.Manifest, c lab.Cell, s story) dataCell {
-	v := newViewCell(c)
+func newDataCell(style Style, m lab.Manifest, c lab.Cell, s story) dataCell {
+	v := style.newViewCell(c)
 	d := dataCell{
-		Anomaly: c.Anomaly, Strategy: c.Strategy, Class: v.Class, Verdict: v.Verdict, Note: c.Note, Link: v.Link,
+		Anomaly: c.Anomaly, Strategy: c.Strategy, Class: v.Class, Verdict: v.Verdict, Note: v.Note, Link: v.Link,
 		Command: command(m, c.Anomaly, c.Strategy),
 		Actors:  s.actors, Unit: s.clock.unit, Lock: s.lock, Rows: []dataRow{},
+	}
+	if said := style.Say(free); said != free {
+		d.Free = said
 	}
 	for _, r := range s.rows {
 		row := newDataRow(r, s.clock)
 		if r.kind == lab.Break {
 			row.Text = s.culprit(r) + r.text
 		}
-		d.Rows = append(d.Rows, row)
+		row.Arrives = arrival(s.rows, len(d.Rows))
+		d.Rows = append(d.Rows, row.in(style))
 	}
 	return d
+}
+
+// in returns the row in a language, as the shop's page translates it (fetchStory).
+func (d dataRow) in(style Style) dataRow {
+	if style.Language == nil {
+		return d
+	}
+	d.Text, d.Reply = style.row(d.Kind, d.Text, d.Reply)
+	if d.Short != "" {
+		d.Short, _ = style.row(d.Kind, d.Short, "")
+	}
+	d.Again, d.Left = style.Say(d.Again), style.Say(d.Left)
+	return d
+}
+
+// heldUp begins the text of a fault that holds up a command, which follows.
+const heldUp = "delayed on its way: "
+
+// arrival returns the row in which the command that the i-th row sends or holds up reaches
+// Redis, or its reply the actor, if that is a later one, and otherwise 0.
+func arrival(rows []row, i int) int {
+	from := rows[i]
+	text, fault := strings.CutPrefix(from.text, heldUp)
+	if !from.waits && !(fault && from.kind == lab.Fault) {
+		return 0
+	}
+	for j, r := range rows[i+1:] {
+		if r.kind == lab.Command && r.actor == from.actor && r.text == text && r.answers == from.waits {
+			return i + 1 + j
+		}
+	}
+	return 0
 }
 
 func newDataRow(r row, c clock) dataRow {

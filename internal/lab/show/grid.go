@@ -1,6 +1,7 @@
 package show
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -15,7 +16,8 @@ type grid struct {
 }
 
 // newGrid arranges the cells of r in rows and columns: first those that the
-// report lists, in its order, then those that only its cells name.
+// report lists, in its order, then those that only its cells name. Rows are in groups
+// by what the users lose, the worst first.
 func newGrid(r lab.Report) grid {
 	g := grid{cells: make(map[[2]string]lab.Cell, len(r.Cells))}
 	ran := make(map[string]bool) // strategies
@@ -41,7 +43,31 @@ func newGrid(r lab.Report) grid {
 			g.anomalies = append(g.anomalies, lab.Anomaly{Name: c.Anomaly})
 		}
 	}
+	slices.SortStableFunc(g.anomalies, func(a, b lab.Anomaly) int { return cmp.Compare(rank(a.Loss), rank(b.Loss)) })
 	return g
+}
+
+// rank is the place of a loss among all of them. An anomaly without one comes last.
+func rank(l lab.Loss) int {
+	if i := slices.Index(lab.Losses(), l); i >= 0 {
+		return i
+	}
+	return len(lab.Losses())
+}
+
+// lossTitles are the headings of the groups of anomalies in English.
+var lossTitles = map[lab.Loss]string{
+	lab.SellsTwice: "Sells twice", lab.Stuck: "Stuck for ever", lab.WaitsForNothing: "Waits for nothing",
+	lab.WastedWork: "Wasted work", lab.APITrap: "API trap",
+}
+
+// heading returns the title of the group that begins with the i-th anomaly, or "".
+func (g grid) heading(i int, s Style) string {
+	loss := g.anomalies[i].Loss
+	if i > 0 && g.anomalies[i-1].Loss == loss {
+		return ""
+	}
+	return s.named("break.loss."+string(loss), lossTitles[loss])
 }
 
 // at returns a cell, or false if it was not run.
@@ -77,23 +103,23 @@ func (g grid) broken(strategy string) (breaks, asked int) {
 }
 
 // counts summarises how many cells had which outcome.
-func counts(r lab.Report) string {
+func (s Style) counts(r lab.Report) string {
 	n := make(map[lab.Outcome]int)
 	for _, c := range r.Cells {
 		n[c.Outcome]++
 	}
 	g := newGrid(r)
-	out := fmt.Sprintf("%s, %s, %s: %d break, %d hold, %d n/a",
-		plural(len(g.anomalies), "anomaly", "anomalies"), plural(len(g.strategies), "strategy", "strategies"),
-		plural(len(r.Cells), "cell", "cells"), n[lab.Breaks], n[lab.Holds], n[lab.NA])
+	out := s.sayf("%s, %s, %s: %d break, %d hold, %d n/a",
+		s.plural(len(g.anomalies), "anomaly", "anomalies"), s.plural(len(g.strategies), "strategy", "strategies"),
+		s.plural(len(r.Cells), "cell", "cells"), n[lab.Breaks], n[lab.Holds], n[lab.NA])
 	if n[lab.Unknown] > 0 {
-		out += fmt.Sprintf(", %d unknown", n[lab.Unknown])
+		out += s.sayf(", %d unknown", n[lab.Unknown])
 	}
 	return out
 }
 
 // asRecorded says whether all outcomes match the record.
-func asRecorded(r lab.Report) string {
+func (s Style) asRecorded(r lab.Report) string {
 	unexpected, unrecorded := len(r.Unexpected()), 0
 	for _, c := range r.Cells {
 		if c.Expected == lab.NoRecord {
@@ -103,14 +129,17 @@ func asRecorded(r lab.Report) string {
 	recorded := len(r.Cells) - unrecorded
 	switch {
 	case unexpected > 0:
-		return fmt.Sprintf("Not as recorded: %d of %s.", unexpected, plural(recorded, "cell", "cells"))
+		return s.sayf("Not as recorded: %d of %s.", unexpected, s.plural(recorded, "cell", "cells"))
 	case recorded == 0:
-		return "Nothing is on record for these cells."
+		return s.Say("Nothing is on record for these cells.")
 	case unrecorded > 0:
-		return fmt.Sprintf("All as recorded, except %d without a record.", unrecorded)
+		return s.sayf("All as recorded, except %d without a record.", unrecorded)
 	}
-	return "All as recorded."
+	return s.Say("All as recorded.")
 }
+
+// plural formats a number of things.
+func (s Style) plural(n int, one, many string) string { return s.Say(plural(n, one, many)) }
 
 func plural(n int, one, many string) string {
 	if n == 1 {

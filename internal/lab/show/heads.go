@@ -7,11 +7,13 @@ import (
 
 // shortNames are the column heads of strategies whose names are too long.
 var shortNames = map[string]string{
-	"redsync":     "rsync",
-	"redislock":   "rlock",
-	"rueidislock": "rueid",
-	"redlock":     "redl",
-	"zookeeper":   "zk",
+	"redsync":             "rsync",
+	"redislock":           "rlock",
+	"redsync_extended":    "rsyn+",
+	"redislock_refreshed": "rlck+",
+	"rueidislock":         "rueid",
+	"redlock":             "redl",
+	"zookeeper":           "zk",
 }
 
 // stageName matches the stages, such as v1_setnx or h1_counter. The strategies after them

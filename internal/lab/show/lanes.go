@@ -24,19 +24,20 @@ func (s sheet) beside(r row) []string {
 	case s.lane == 0:
 		return s.listed(r)
 	case r.actor == everyone:
-		return r.lines(s.right(), s.clock)
+		return s.lines(r, s.right())
 	}
 	var out []string
-	for _, line := range r.lines(s.lane-len(noBands), s.clock) {
-		out = append(out, s.lanes(r, paint(r.colours(), pad(line, s.lane-len(noBands)), s.colour)))
+	for _, line := range s.lines(r, s.lane-len(noBands)) {
+		out = append(out, s.lanes(r, paint(r.colours(), pad(line, s.lane-len(noBands)), s.Colour)))
 	}
 	return out
 }
 
 // banner marks the moment of the break across all lanes.
 func (s sheet) banner(r row) []string {
-	const mark, noMark = "━━ BREAKS ━━ ", "             "
-	lines := fold(clean(s.culprit(r)+r.text), s.right()-len(noMark))
+	mark := s.Say("━━ BREAKS ━━ ")
+	noMark := strings.Repeat(" ", text.StringWidth(mark))
+	lines := fold(clean(r.text), s.right()-len(noMark))
 	for i := range lines {
 		if i > 0 {
 			lines[i] = noMark + lines[i]
@@ -46,7 +47,7 @@ func (s sheet) banner(r row) []string {
 		lines[i] += strings.Repeat("━", max(0, s.right()-text.StringWidth(lines[i])))
 	}
 	for i := range lines {
-		lines[i] = paint(text.Colors{text.FgRed, text.Bold}, lines[i], s.colour)
+		lines[i] = paint(text.Colors{text.FgRed, text.Bold}, lines[i], s.Colour)
 	}
 	return lines
 }
@@ -74,7 +75,7 @@ func (s sheet) bands(r row, actor int) string {
 	if slices.Contains(r.believe, actor) {
 		believes = s.ofActor(actor, bandBelieves)
 		if s.lock && !s.isWith(r.holding, actor) {
-			believes = paint(text.Colors{text.FgRed, text.Bold}, bandBelieves, s.colour)
+			believes = paint(text.Colors{text.FgRed, text.Bold}, bandBelieves, s.Colour)
 		}
 	}
 	return holds + believes + " "
@@ -94,8 +95,8 @@ func (s sheet) listed(r row) []string {
 	lead := pad(strings.Join(believe, " "), holderWidth) + between + s.ofActor(r.actor, pad(actor, actorWidth)) + between
 	blank := strings.Repeat(" ", holderWidth+actorWidth+2*len(between))
 	var out []string
-	for _, line := range r.lines(s.right()-len(blank), s.clock) {
-		out = append(out, lead+paint(r.colours(), line, s.colour))
+	for _, line := range s.lines(r, s.right()-len(blank)) {
+		out = append(out, lead+paint(r.colours(), line, s.Colour))
 		lead = blank
 	}
 	return out

@@ -3,6 +3,7 @@ package show
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/text"
@@ -26,8 +27,8 @@ func (r row) held() bool { return r.holder != "" && r.holder != free }
 
 // lines formats what happens in the row, in lines of at most n columns. A long
 // command is cut before its reply is cut.
-func (r row) lines(n int, c clock) []string {
-	reply := r.outcome(c)
+func (s sheet) lines(r row, n int) []string {
+	reply := s.outcome(r)
 	what := signs[r.kind]
 	if r.answers {
 		what = "↳ "
@@ -44,7 +45,7 @@ func (r row) lines(n int, c clock) []string {
 }
 
 // outcome formats the result of a command, to follow it.
-func (r row) outcome(c clock) string {
+func (s sheet) outcome(r row) string {
 	if r.waits {
 		return " …"
 	}
@@ -52,8 +53,8 @@ func (r row) outcome(c clock) string {
 	if r.reply != "" {
 		out = " → " + abridge(clean(r.reply))
 	}
-	if again := r.again(c); again != "" {
-		out += ", " + again
+	if again := r.again(s.clock); again != "" {
+		out += ", " + s.Say(again)
 	}
 	return out
 }
@@ -89,6 +90,19 @@ func (s story) culprit(r row) string {
 		return ""
 	}
 	return s.actors[r.actor] + ": "
+}
+
+// in returns the story in a language.
+func (s story) in(style Style) story {
+	s.rows = slices.Clone(s.rows)
+	for i, r := range s.rows {
+		if r.kind == lab.Break {
+			r.text = s.culprit(r) + r.text
+		}
+		r.text, r.reply = style.row(r.kind, r.text, r.reply)
+		s.rows[i] = r
+	}
+	return s
 }
 
 // colours returns the colours of a row's text.

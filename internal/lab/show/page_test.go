@@ -17,7 +17,7 @@ import (
 // parts are the elements of lanes, with their selectors.
 var parts = map[string]string{
 	"hold": "rect.holds", "belief": "rect.believes", "belief alone": "rect.alone", "two at once": "rect.two",
-	"lease": "polygon.lease", "command": "circle.tick", "command under way": "line.flight", "break": ".event.break",
+	"lease": "polygon.lease", "command": "circle.tick", "command under way": "path.flight", "its arrival": "path.arrival", "break": ".event.break",
 }
 
 // TestPage opens the page on a desktop and on a phone, in light and dark mode,
@@ -140,7 +140,7 @@ func TestPageEscapes(t *testing.T) {
 		}}},
 	}
 	var page strings.Builder
-	if err := show.HTML(&page, r); err != nil {
+	if err := show.HTML(&page, r, show.Style{}); err != nil {
 		t.Fatal(err)
 	}
 	if strings.Contains(page.String(), "<script>window") || strings.Contains(page.String(), "<img") {
@@ -175,7 +175,7 @@ func TestPageSize(t *testing.T) {
 		}
 	}
 	var page strings.Builder
-	if err := show.HTML(&page, r); err != nil {
+	if err := show.HTML(&page, r, show.Style{}); err != nil {
 		t.Fatal(err)
 	}
 	if n := page.Len(); n > 6<<20 {
@@ -196,7 +196,7 @@ func pageFile(t *testing.T, r lab.Report) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := show.HTML(f, r); err != nil {
+	if err := show.HTML(f, r, show.Style{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.Close(); err != nil {

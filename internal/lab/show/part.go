@@ -9,12 +9,12 @@ type Part struct {
 }
 
 // Parts returns the tables beside the first one, in their order.
-func Parts(r lab.Report) (parts []Part) {
+func (s Style) Parts(r lab.Report) (parts []Part) {
 	if r.Holds != nil {
-		parts = append(parts, Part{"A sale by holds", *r.Holds})
+		parts = append(parts, Part{s.Say("A sale by holds"), *r.Holds})
 	}
 	if r.Behind != nil {
-		parts = append(parts, Part{"Repairs, and orders written behind the sale", *r.Behind})
+		parts = append(parts, Part{s.Say("Repairs, and orders written behind the sale"), *r.Behind})
 	}
 	return parts
 }

@@ -1,7 +1,6 @@
 package show
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/text"
@@ -25,12 +24,12 @@ var hues = []text.Color{text.FgCyan, text.FgMagenta, text.FgYellow, text.FgBlue,
 // actor.
 type sheet struct {
 	story
-	colour bool
-	lane   int // width of an actor's lane; 0 means no lanes
+	Style
+	lane int // width of an actor's lane; 0 means no lanes
 }
 
-func newSheet(s story, colour bool) sheet {
-	sh := sheet{story: s, colour: colour}
+func newSheet(s story, style Style) sheet {
+	sh := sheet{story: s.in(style), Style: style}
 	if n := len(s.actors); n > 0 {
 		lane := (sh.right() - (n-1)*len(between)) / n
 		if lane >= minLane {
@@ -54,8 +53,8 @@ func (s sheet) write(b *strings.Builder) {
 		b.WriteString(strings.TrimRight(left+between+right, " ") + "\n")
 	}
 	left, right := s.heads()
-	writeLine(paint(text.Colors{text.Bold}, left, s.colour), right)
-	b.WriteString(paint(text.Colors{text.Faint}, strings.Repeat("─", width), s.colour) + "\n")
+	writeLine(paint(text.Colors{text.Bold}, left, s.Colour), right)
+	b.WriteString(paint(text.Colors{text.Faint}, strings.Repeat("─", width), s.Colour) + "\n")
 	blank := strings.Repeat(" ", width-s.right()-len(between))
 	for _, r := range s.rows {
 		left := s.standing(r)
@@ -71,10 +70,10 @@ func (s sheet) write(b *strings.Builder) {
 func (s sheet) heads() (left, right string) {
 	left = alignRight(s.clock.unit, momentWidth)
 	if s.lock {
-		left += between + pad("held by", holderWidth) + alignRight("ttl left", leaseWidth)
+		left += between + pad(s.Say("held by"), holderWidth) + alignRight(s.Say("ttl left"), leaseWidth)
 	}
 	if s.lane == 0 {
-		return left, pad("believe", holderWidth) + between + pad("who", actorWidth) + between + "does what"
+		return left, pad(s.Say("believe"), holderWidth) + between + pad(s.Say("who"), actorWidth) + between + s.Say("does what")
 	}
 	lanes := make([]string, len(s.actors))
 	for i, a := range s.actors {
@@ -95,9 +94,13 @@ func (s sheet) standing(r row) string {
 	case r.ttl != nil:
 		left = s.clock.format(*r.ttl)
 	case r.held():
-		left = noEnd
+		left = s.Say(noEnd)
 	}
-	return out + between + s.ofActor(r.holding, pad(r.holder, holderWidth)) + alignRight(left, leaseWidth)
+	holder := r.holder
+	if holder == free {
+		holder = s.Say(free)
+	}
+	return out + between + s.ofActor(r.holding, pad(holder, holderWidth)) + alignRight(left, leaseWidth)
 }
 
 // ofActor paints text in the actor's colour.
@@ -105,7 +108,7 @@ func (s sheet) ofActor(actor int, what string) string {
 	if actor == everyone {
 		return what
 	}
-	return paint(text.Colors{hues[actor%len(hues)]}, what, s.colour)
+	return paint(text.Colors{hues[actor%len(hues)]}, what, s.Colour)
 }
 
 func (s sheet) legend() string {
@@ -113,11 +116,13 @@ func (s sheet) legend() string {
 	switch {
 	case s.lane == 0:
 	case s.lock:
-		out = fmt.Sprintf("%s beside a lane: it holds the lock, as Redis has it; %s: it believes that it does; ", bandHolds, bandBelieves)
+		out = s.sayf("%s beside a lane: it holds the lock, as Redis has it; %s: it believes that it does; ", bandHolds, bandBelieves)
 	default: // the lock is not in Redis
-		out = fmt.Sprintf("%s beside a lane: it believes that it holds the lock; ", bandBelieves)
+		out = s.sayf("%s beside a lane: it believes that it holds the lock; ", bandBelieves)
 	}
-	return out + "▼ holds, ▲ gives back, △ is told of the loss, ‡ done to it from outside, … no reply yet, ↳ the reply"
+	return out + s.Say("▼ holds, ▲ gives back, △ is told of the loss, ‡ done to it from outside, … no reply yet, ↳ the reply")
 }
 
-func alignRight(s string, n int) string { return fmt.Sprintf("%*s", n, s) }
+func alignRight(s string, n int) string {
+	return strings.Repeat(" ", max(0, n-text.StringWidth(s))) + s
+}

@@ -30,7 +30,7 @@ func write(w io.Writer, what, drawn string) error {
 }
 
 // ranOn describes the environment of the run.
-func ranOn(m lab.Manifest) string {
+func (s Style) ranOn(m lab.Manifest) string {
 	clock := "real time"
 	if m.Virtual {
 		clock = "virtual time"
@@ -48,7 +48,10 @@ func ranOn(m lab.Manifest) string {
 	if m.Wall > 0 {
 		parts = append(parts, "took "+roundWall(m.Wall).String())
 	}
-	return clean(strings.Join(parts, "; "))
+	for i := range parts {
+		parts[i] = s.Say(parts[i])
+	}
+	return clean(strings.Join(parts, s.Say("; ")))
 }
 
 // roundWall rounds the duration of a run to about three digits.
@@ -60,14 +63,15 @@ func roundWall(d time.Duration) time.Duration {
 }
 
 // verdict describes the outcome of a cell, and how it compares with the record.
-func verdict(c lab.Cell) string {
+func (s Style) verdict(c lab.Cell) string {
+	outcome := s.Say(string(c.Outcome))
 	switch {
 	case c.Expected == lab.NoRecord:
-		return fmt.Sprintf("%s (nothing is on record)", c.Outcome)
+		return s.sayf("%s (nothing is on record)", outcome)
 	case c.AsExpected():
-		return fmt.Sprintf("%s, as recorded", c.Outcome)
+		return s.sayf("%s, as recorded", outcome)
 	}
-	return fmt.Sprintf("%s, where %s is on record", c.Outcome, c.Expected)
+	return s.sayf("%s, where %s is on record", outcome, s.Say(string(c.Expected)))
 }
 
 // command is the command that runs the cell again and shows its timeline. A

@@ -37,7 +37,7 @@ func TestMatrix(t *testing.T) {
 		"matrix-empty":       {report: lab.Report{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			golden(t, name, drawn(t, func(b *strings.Builder) error { return show.Matrix(b, tt.report, tt.colour) }))
+			golden(t, name, drawn(t, func(b *strings.Builder) error { return show.Matrix(b, tt.report, show.Style{Colour: tt.colour}) }))
 		})
 	}
 }
@@ -62,7 +62,7 @@ func TestTimeline(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := find(t, r, tt.anomaly, tt.strategy)
-			golden(t, name, drawn(t, func(b *strings.Builder) error { return show.Timeline(b, r, c, tt.colour) }))
+			golden(t, name, drawn(t, func(b *strings.Builder) error { return show.Timeline(b, r, c, show.Style{Colour: tt.colour}) }))
 		})
 	}
 }
@@ -81,7 +81,7 @@ func TestLegendSpeaksOfRedisOnlyWhereItIsSeen(t *testing.T) {
 		cell lab.Cell
 		want bool
 	}{{elsewhere, false}, {find(t, r, "check-then-delete", "v3_uuid"), true}} {
-		got := drawn(t, func(b *strings.Builder) error { return show.Timeline(b, r, tt.cell, false) })
+		got := drawn(t, func(b *strings.Builder) error { return show.Timeline(b, r, tt.cell, show.Style{}) })
 		if strings.Contains(got, "as Redis has it") != tt.want || !strings.Contains(got, "it believes that it") {
 			t.Errorf("%s: the legend speaks of Redis, want %v:\n%s", tt.cell.Strategy, tt.want, got)
 		}
@@ -97,7 +97,7 @@ func TestSeeItAgainKeepsTheLease(t *testing.T) {
 		500 * time.Millisecond: "-strategy v3_uuid -ttl 500ms\n",
 	} {
 		r.Manifest.AskedTTL = asked
-		got := drawn(t, func(b *strings.Builder) error { return show.Timeline(b, r, c, false) })
+		got := drawn(t, func(b *strings.Builder) error { return show.Timeline(b, r, c, show.Style{}) })
 		if !strings.HasSuffix(got, want) {
 			t.Errorf("-ttl %v: no %q at the end of\n%s", asked, want, got)
 		}
@@ -109,8 +109,8 @@ func TestWriteError(t *testing.T) {
 	r := report()
 	w := failing{}
 	for name, err := range map[string]error{
-		"matrix":   show.Matrix(w, r, false),
-		"timeline": show.Timeline(w, r, r.Cells[0], false),
+		"matrix":   show.Matrix(w, r, show.Style{}),
+		"timeline": show.Timeline(w, r, r.Cells[0], show.Style{}),
 	} {
 		if !errors.Is(err, errFull) {
 			t.Errorf("%s: %v, want %v", name, err, errFull)
@@ -163,7 +163,7 @@ func TestCallersHoldWithTheirProcess(t *testing.T) {
 	for caller, want := range map[string]bool{"A/1": false, "B/1": true, "AB": true} {
 		events[1].Actor = caller
 		c := lab.Cell{Anomaly: "x", Strategy: "y", Outcome: lab.Holds, Expected: lab.Holds, Trace: events}
-		out := drawn(t, func(b *strings.Builder) error { return show.Timeline(b, lab.Report{}, c, true) })
+		out := drawn(t, func(b *strings.Builder) error { return show.Timeline(b, lab.Report{}, c, show.Style{Colour: true}) })
 		if got := strings.Contains(out, alarm); got != want {
 			t.Errorf("%s with a lock of A: an alarm: %v, want %v\n%s", caller, got, want, out)
 		}

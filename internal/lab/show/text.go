@@ -25,6 +25,9 @@ func fold(s string, n int) []string {
 	if s == "" {
 		return nil
 	}
+	if hasWide(s) {
+		return foldWide(s, n)
+	}
 	lines := strings.Split(text.WrapSoft(s, n), "\n")
 	for i := range lines {
 		lines[i] = strings.TrimRight(lines[i], " ")
@@ -37,4 +40,56 @@ func fold(s string, n int) []string {
 func wrap(s, first, rest string) string {
 	lines := fold(s, width-max(text.StringWidth(first), text.StringWidth(rest)))
 	return first + strings.Join(lines, "\n"+rest)
+}
+
+// isWide reports whether a letter takes two columns, as Chinese ones do. There may be a line
+// break on both sides of it.
+func isWide(r rune) bool { return text.RuneWidth(r) > 1 }
+
+func hasWide(s string) bool { return strings.ContainsFunc(s, isWide) }
+
+// Marks that do not begin a line, and those that do not end one.
+const (
+	closing = "，。、；：？！）》”’"
+	opening = "（《“‘"
+)
+
+// foldWide breaks a text with wide letters into lines of at most n columns.
+func foldWide(s string, n int) []string {
+	var lines []string
+	line := ""
+	end := func() {
+		lines, line = append(lines, strings.TrimRight(line, " ")), ""
+	}
+	for _, piece := range pieces(s) {
+		if line != "" && text.StringWidth(line)+text.StringWidth(strings.TrimRight(piece, " ")) > n {
+			end()
+			piece = strings.TrimLeft(piece, " ")
+		}
+		for text.StringWidth(strings.TrimRight(piece, " ")) > n { // a long word
+			line = text.Trim(piece, n)
+			piece = strings.TrimPrefix(piece, line)
+			end()
+		}
+		line += piece
+	}
+	if line != "" {
+		end()
+	}
+	return lines
+}
+
+// pieces cuts a text where a line may end.
+func pieces(s string) []string {
+	var all []string
+	piece, last := "", ' '
+	for _, r := range s {
+		mayBreak := last == ' ' && r != ' ' || (isWide(r) || isWide(last)) && r != ' '
+		if piece != "" && mayBreak && !strings.ContainsRune(closing, r) && !strings.ContainsRune(opening, last) {
+			all, piece = append(all, piece), ""
+		}
+		piece += string(r)
+		last = r
+	}
+	return append(all, piece)
 }

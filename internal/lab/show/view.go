@@ -13,6 +13,7 @@ type view struct {
 	Counts   string
 	Recorded string
 	Columns  []viewColumn
+	Width    int // columns, with that of the names
 	Rows     []viewRow
 	Wrong    []viewCell // outcomes that differ from the record
 }
@@ -27,7 +28,9 @@ type viewColumn struct {
 // viewRow is an anomaly.
 type viewRow struct {
 	lab.Anomaly
-	Cells []viewCell
+	Title   string // beside its name
+	Heading string // of the group that begins here, or ""
+	Cells   []viewCell
 }
 
 // viewCell is a cell of the matrix.
@@ -38,35 +41,37 @@ type viewCell struct {
 	Class    string
 	Mark     string
 	Link     string // opens its timeline
+	On       string // the anomaly and the strategy
 	Verdict  string
 }
 
-func newView(r lab.Report) view {
+func newView(style Style, r lab.Report) view {
 	g := newGrid(r)
-	v := view{RanOn: ranOn(r.Manifest), Counts: counts(r), Recorded: asRecorded(r)}
+	v := view{RanOn: style.ranOn(r.Manifest), Counts: style.counts(r), Recorded: style.asRecorded(r)}
 	for i, s := range g.strategies {
 		stage := stageName.FindString(s)
 		c := viewColumn{Stage: stage, Rest: s[len(stage):], NewGroup: newGroup(g.strategies, i)}
 		c.Breaks, c.Asked = g.broken(s)
 		v.Columns = append(v.Columns, c)
 	}
-	for _, a := range g.anomalies {
-		row := viewRow{Anomaly: a}
+	v.Width = 1 + len(v.Columns)
+	for i, a := range g.anomalies {
+		row := viewRow{Anomaly: style.about(a), Title: style.title(a.Name), Heading: g.heading(i, style)}
 		for i, s := range g.strategies {
 			c, ran := g.at(a.Name, s)
-			vc := newViewCell(c)
+			vc := style.newViewCell(c)
 			vc.Ran, vc.NewGroup = ran, newGroup(g.strategies, i)
 			row.Cells = append(row.Cells, vc)
 		}
 		v.Rows = append(v.Rows, row)
 	}
 	for _, c := range r.Unexpected() {
-		v.Wrong = append(v.Wrong, newViewCell(c))
+		v.Wrong = append(v.Wrong, style.newViewCell(c))
 	}
 	return v
 }
 
-func newViewCell(c lab.Cell) viewCell {
+func (s Style) newViewCell(c lab.Cell) viewCell {
 	class, mark := "unknown", "?"
 	switch c.Outcome {
 	case lab.Holds:
@@ -76,10 +81,13 @@ func newViewCell(c lab.Cell) viewCell {
 	case lab.NA:
 		class, mark = "na", "·"
 	}
+	mark = s.Say(mark)
 	if !c.AsExpected() {
 		class, mark = class+" wrong", mark+" !"
 	}
-	return viewCell{Cell: c, Class: class, Mark: mark, Link: link(c), Verdict: verdict(c)}
+	v := viewCell{Cell: c, Class: class, Mark: mark, Link: link(c), On: s.on(c), Verdict: s.verdict(c)}
+	v.Note = s.Say(c.Note)
+	return v
 }
 
 // link is the address of a cell's timeline within the page.

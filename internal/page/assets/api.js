@@ -14,6 +14,16 @@ class Problem extends Error {
   }
 }
 
+/** hasShop is false on a site of recordings, which the lab's -site makes. */
+export const hasShop = document.documentElement.dataset.site === undefined;
+
+/** at is the address of a path of the shop. A site need not be at the root of its host, as a shop is. */
+export const at = (path) => hasShop ? path : new URL(path.slice(1), document.baseURI).href;
+
+/** send sends a request to the shop, or to what stands in for it. */
+const send = async (path, request) =>
+  hasShop ? fetch(at(path), request) : (await import("./site.js")).send(path, request);
+
 const tokenName = "token";
 
 /** token is the token that the visitor gave, kept as long as the tab is open. */
@@ -46,7 +56,7 @@ export async function call(path, { method = "GET", body, headers = {}, signal } 
   headers = { ...headers, ...authorization() };
   let reply;
   try {
-    reply = await fetch(path, { method, headers, signal, body: JSON.stringify(body) });
+    reply = await send(path, { method, headers, signal, body: JSON.stringify(body) });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Problem({ status: 0, code: "unreachable", detail: error.message });

@@ -1,9 +1,10 @@
 // The page and its parts. Each part has an address after the #, and is loaded when it is opened.
 
+import { hasShop } from "./api.js";
 import { el, put } from "./dom.js";
 import { choose, language, languages, learn, preferred, remember, t } from "./text.js";
 
-const parts = ["run", "break", "play", "read", "shop"];
+const parts = ["run", "break", "play", "read", "shop", "teach"];
 const systemDark = matchMedia("(prefers-color-scheme: dark)");
 const view = document.getElementById("view");
 let open = null; // the part that is shown: { name, update }
@@ -97,7 +98,7 @@ function home(box, at) {
         el("strong", t(`nav.${name}`)), el("span", t(`home.${name}`))));
   const unknown = at.unknown && el("p.alarm", { role: "alert" }, t("page.unknown", { address: location.hash }));
   put(box, unknown, el("h1", t("home.title")), el("p.lead", t("home.lead")), el("ul.cards", parts.map(card)),
-    el("p.small", t("home.real")));
+    el("p.small", t(hasShop ? "home.real" : "site.real")));
 }
 
 /** label puts the texts into the page's frame. */
@@ -132,6 +133,28 @@ document.getElementById("theme").addEventListener("click", () => {
   dispatchEvent(new Event("themechange"));
 });
 systemDark.addEventListener("change", () => dispatchEvent(new Event("themechange")));
+
+/** present switches to large type on the whole screen, for a projector, and back. */
+async function present() {
+  const { dataset } = document.documentElement;
+  if ("present" in dataset) {
+    delete dataset.present;
+    if (document.fullscreenElement) await document.exitFullscreen();
+  } else {
+    dataset.present = "";
+    await document.documentElement.requestFullscreen?.().catch(() => {}); // refused: the type is large all the same
+  }
+  dispatchEvent(new Event("resize")); // what measures its text does so again
+}
+
+document.getElementById("present").addEventListener("click", present);
+document.addEventListener("fullscreenchange", () => {
+  if (!document.fullscreenElement) delete document.documentElement.dataset.present; // Escape leaves the full screen
+});
+document.addEventListener("keydown", ({ key, altKey, ctrlKey, metaKey, target }) => {
+  if (key?.toLowerCase() !== "f" || altKey || ctrlKey || metaKey) return;
+  if (!target.closest("input, select, textarea")) present();
+});
 
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault(); // the # is for addresses

@@ -1,49 +1,56 @@
-// Break: the matrix of anomalies and strategies, and the cell that the address names.
+// Break: the matrix of anomalies and strategies, the cell that the address names, and what every schedule leads to.
 
 import { call } from "./api.js";
+import { newBoard } from "./board.js";
 import { fetchStory, showCell } from "./cell.js";
-import { el, every, head, put, scroll } from "./dom.js";
-import { named, t, told } from "./text.js";
+import { el, every, put, scroll } from "./dom.js";
+import { proofTable } from "./proof.js";
+import { called, t, told } from "./text.js";
 
 const busyPause = 1500; // milliseconds more until the lab is asked again, when it has to wait for a run
-const classes = { holds: "holds", breaks: "breaks", "n/a": "na", unknown: "unknown" };
 
 let lab = null; // what the lab found; it does not change while the shop runs
 
-/** outcome is a cell's outcome as a mark that leads to the cell. */
-export function outcome(cell, attributes = {}) {
-  const { anomaly, strategy } = cell;
-  const kind = classes[cell.outcome] ?? "unknown";
-  const label = `${t("break.on", { anomaly, strategy })}: ${t(`outcome.${kind}`)}`;
-  const link = { href: `#/break/${anomaly}/${strategy}`, title: told(cell.note), "aria-label": label };
-  return el(`a.mark.${kind}`, { ...link, ...attributes }, t(`outcome.short.${kind}`));
-}
-
-/** show shows the matrix, or a cell. */
+/** show shows the matrix, and in front of it the cell that the address names. */
 export async function show(box, at, page) {
   const { signal } = page;
-  let shown = null;
+  let shown = null; // the cell
   let asked = 0; // counts the addresses, so that a cell that is late does not replace a newer one
-  const close = () => {
+  await ready(box, signal);
+  const board = newBoard(lab, at.of.length > 0 ? new URLSearchParams() : at.query, page);
+  const trouble = el("div");
+  const proofs = el("section.everyschedule", { "aria-label": t("proof.title") });
+  put(box, trouble, intro(), board.node, made(), proofs);
+  showProofs(proofs, signal);
+
+  function close() {
     shown?.close();
     shown = null;
-  };
-  const update = async ({ of: [anomaly, strategy], query }) => {
+  }
+
+  async function update({ of: [anomaly, strategy], query }) {
     const mine = ++asked;
     const cell = lab.cells.find((c) => c.anomaly === anomaly && c.strategy === strategy);
-    page.title(cell ? t("break.on", { anomaly, strategy }) : t("nav.break"));
+    page.title(cell ? t("break.on", { anomaly: called(anomaly), strategy }) : t("nav.break"));
     if (cell && shown?.is(cell)) return shown.update(query);
-    close();
+    const unknown = !cell && anomaly && t("page.unknown", { address: location.hash });
+    put(trouble, unknown && el("p.alarm", { role: "alert" }, unknown));
     if (!cell) {
-      const unknown = anomaly && el("p.alarm", { role: "alert" }, t("page.unknown", { address: location.hash }));
-      return put(box, unknown, matrix(box.dataset.last));
+      const before = shown?.address;
+      close();
+      if (!unknown && location.hash !== board.address()) board.update(query);
+      if (before) board.focus(before);
+      return;
     }
-    box.dataset.last = `${anomaly}/${strategy}`;
     const story = await fetchStory(cell, signal);
-    if (mine === asked) shown = showCell(box, lab, cell, story, query, outcome, page);
-  };
-  signal.addEventListener("abort", close);
-  await ready(box, signal);
+    if (mine !== asked) return;
+    close();
+    shown = showCell(box, lab, cell, story, query, { ...page, leave: () => location.hash = board.address() });
+  }
+  signal.addEventListener("abort", () => {
+    close();
+    board.close();
+  });
   await update(at);
   return { update };
 }
@@ -80,65 +87,25 @@ async function ready(box, signal) {
   });
 }
 
-/** matrix is the table of all cells, with the focus on the cell that was shown last. */
-function matrix(last) {
+/** intro says what is seen. */
+const intro = () => [el("h1", t("break.title")), el("p.lead", t("break.lead"))];
+
+/** made says what the matrix was made with, and how many cells came out how. */
+function made() {
   const { redis, ttl_ns: ttl } = lab.manifest;
   const count = (kind) => lab.cells.filter((cell) => cell.outcome === kind).length;
   const counts = { cells: lab.cells.length, holds: count("holds"), breaks: count("breaks"), na: count("n/a") };
-  const made = { ...counts, unknown: count("unknown"), redis: told(redis), ttl: ttl / 1e9 };
-  const legend = (kind) => el("span", el(`span.mark.${kind}`, t(`outcome.short.${kind}`)), " ", t(`outcome.${kind}`));
-  return [el("h1", t("break.title")), el("p.lead", t("break.lead")), el("p.small", t("break.counts", made)),
-    el("p.legend.small", Object.values(classes).map(legend)),
-    el("p.small", el("label", el("input.explain", { type: "checkbox" }), " ", t("break.explain"))),
-    scroll(t("break.title"), table(last))];
+  const values = { ...counts, unknown: count("unknown"), redis: told(redis), ttl: ttl / 1e9 };
+  return el("p.small", t("break.counts", values));
 }
 
-function table(last) {
-  const { strategies } = lab.manifest;
-  const cells = new Map(lab.cells.map((cell) => [`${cell.anomaly}/${cell.strategy}`, cell]));
-  const row = ({ name, sentence }) =>
-    el("tr",
-      el("th", { scope: "row" }, el("span.name", name),
-        el("span.sentence", named(`anomaly.${name}.sentence`, sentence))), strategies.map((strategy) =>
-        cells.get(`${name}/${strategy}`)).map((cell) =>
-        el("td", cell && outcome(cell, { tabindex: -1 }))));
-  const sum = (name) => {
-    const asked = lab.cells.filter((cell) => cell.strategy === name && cell.outcome !== "n/a");
-    const n = asked.filter((cell) => cell.outcome === "breaks").length;
-    return el("td", t("break.of", { n, of: asked.length }));
-  };
-  const node = el("table.matrix", head([t("break.anomaly")], ...strategies.map((name) => [breakable(name)])),
-    el("tbody", lab.anomalies.map(row)),
-    el("tfoot", el("tr", el("th", { scope: "row" }, t("break.sum")), strategies.map(sum))));
-  const links = [...node.querySelectorAll("a.mark")];
-  const start = links.find((link) => link.hash === `#/break/${last}`) ?? links[0];
-  roam(node, start);
-  if (last) queueMicrotask(() => start.focus());
-  return node;
-}
-
-/** breakable is a strategy's name with a line break allowed before its second part. */
-const breakable = (name) => name.split(/(?<=_)/).flatMap((part) => [part, el("wbr")]);
-
-/** roam lets the arrow keys go from cell to cell. Tab stops at one of them. */
-function roam(table, start) {
-  let current = start;
-  start.tabIndex = 0;
-  const choose = (link) => {
-    current.tabIndex = -1;
-    current = link;
-    current.tabIndex = 0;
-  };
-  table.addEventListener("focusin", (event) => event.target.matches("a.mark") && choose(event.target));
-  table.addEventListener("keydown", (event) => {
-    const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
-    if (!step || event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
-    event.preventDefault();
-    const cell = current.closest("td");
-    const row = table.tBodies[0].rows[cell.parentElement.sectionRowIndex + step[0]];
-    const next = row?.cells[cell.cellIndex + step[1]]?.querySelector("a.mark");
-    if (!next) return;
-    choose(next);
-    next.focus();
-  });
+/** showProofs shows what the search of every schedule has found of all strategies. */
+async function showProofs(box, signal) {
+  const title = el("h2", t("proof.title"));
+  try {
+    const record = await call("/api/schedule/record", { signal });
+    put(box, title, el("p", t("proof.about")), scroll(t("proof.all"), proofTable(record)));
+  } catch (error) {
+    if (!signal.aborted) put(box, title, el("p.alarm", error.message));
+  }
 }

@@ -1,12 +1,15 @@
 // A cell: what it is about, and its timeline in lanes, which can be played.
 
-import { call } from "./api.js";
+import { newAgain } from "./again.js";
+import { call, hasShop } from "./api.js";
 import { copy, el, linked, put } from "./dom.js";
 import { holdsWith, keysAt, keyTable, words } from "./lanes.js";
-import { knows, named, t, told } from "./text.js";
+import { kindOf, sign, square } from "./square.js";
+import { called, knows, named, t, titleOf, told } from "./text.js";
 import { newTimeline } from "./timeline.js";
 
 const pace = 1100; // milliseconds a step, while it plays
+const ahead = 60; // pixels of what comes next that are in sight
 
 /** fetchStory asks for all that happened in a cell. */
 export async function fetchStory(cell, signal) {
@@ -19,52 +22,132 @@ export async function fetchStory(cell, signal) {
   return { ...story, free: told("free") };
 }
 
-/** showCell fills box with a cell. outcome makes the mark of a cell. */
-export function showCell(box, lab, cell, story, query, outcome, page) {
+/** showCell opens a cell over the whole window. page.leave goes back to the matrix. */
+export function showCell(box, lab, cell, story, query, page) {
   const player = story.rows.length > 0 ? newPlayer(cell, story, page) : null;
-  const row = lab.cells.filter((other) => other.anomaly === cell.anomaly);
-  const sibling = (other) => {
-    const here = other === cell;
-    return el("span", { class: here ? "sibling here" : "sibling" }, el("span.name", other.strategy),
-      outcome(other, here ? { "aria-current": "page" } : {}));
-  };
-  put(box, el("p.back", el("a", { href: "#/break" }, "← ", t("break.all"))),
-    el("h1", t("break.on", { anomaly: cell.anomaly, strategy: cell.strategy })),
-    el("p.verdict", outcome(cell, { "aria-current": "true", tabindex: -1 }), " ", el("strong.note", told(cell.note))),
-    el("nav.siblings", { "aria-label": t("break.siblings") }, el("span.small", t("break.siblings")), row.map(sibling)),
-    el("div.cell", about(lab.anomalies.find(({ name }) => name === cell.anomaly), cell),
-      player?.node ?? el("p.nothing", t("break.nothing"))));
-  scrollTo(0, 0);
+  const anomaly = lab.anomalies.find(({ name }) => name === cell.anomaly);
+  const body = el("div.cell", { tabindex: -1 }, about(anomaly, cell, page),
+    player?.node ?? el("p.nothing", t("break.nothing")));
+  const strip = siblings(lab, cell);
+  const close = el("button.close", { onclick: page.leave, title: t("cell.close"), "aria-label": t("cell.close") }, "✕");
+  const moves = neighbours(lab, cell);
+  const title = titleOf(cell.anomaly);
+  const dialog = el("dialog.cellbox", { "aria-labelledby": "cell-title" },
+    el("header",
+      el("h2", { id: "cell-title" }, title && `${title} `, el("span.name", cell.anomaly), " ",
+        el("span.on", cell.strategy)),
+      el("nav.pair", { "aria-label": t("cell.others") }, moves.buttons, close)), verdict(lab, cell), strip, body);
+  dialog.addEventListener("cancel", (event) => {
+    event.preventDefault(); // Escape: the address decides what is open
+    page.leave();
+  });
+  dialog.addEventListener("keydown", moves.keys);
+  box.append(dialog);
+  dialog.showModal();
+  body.focus();
+  const here = strip.querySelector("[aria-current]");
+  strip.scrollLeft = here.offsetLeft - strip.clientWidth / 2;
   player?.start(query);
-  return { is: (other) => other === cell, update: (next) => player?.start(next), close: () => player?.close() };
+  return {
+    is: (other) => other === cell,
+    address: addressOf(cell),
+    update: (next) => player?.start(next),
+    close() {
+      player?.close();
+      dialog.remove();
+    },
+  };
+}
+
+const addressOf = ({ anomaly, strategy }) => `#/break/${anomaly}/${strategy}`;
+
+/** verdict is what came out of a cell, and why. */
+function verdict(lab, cell) {
+  const kind = kindOf(cell);
+  const price = kind === "endless" && priceOf(lab, cell);
+  return el(`p.ruling.${kind}`, sign(kind), " ", el("strong", t(`outcome.${kind}`)), " — ", told(cell.note),
+    price && el("span.price", t("cell.price"), " ", el("a", { href: addressOf(price) }, called(price.anomaly))));
+}
+
+/** priceOf is the cell in which a lock that never expires is stuck for ever, and the fewest others are. */
+function priceOf(lab, { strategy }) {
+  const stuck = lab.anomalies.filter(({ loss }) => loss === "stuck").map(({ name }) => name);
+  const broken = lab.cells.filter(({ anomaly, outcome }) => outcome === "breaks" && stuck.includes(anomaly));
+  const others = ({ anomaly }) => broken.filter((cell) => cell.anomaly === anomaly).length;
+  return broken.filter((cell) => cell.strategy === strategy).sort((a, b) => others(a) - others(b))[0];
+}
+
+/** siblings is a strip with the same anomaly on all strategies. */
+function siblings(lab, cell) {
+  const one = (other) => {
+    const here = other === cell;
+    const name = other.strategy.replace(/^(v\d+)_.*/, "$1");
+    return el("span", { class: here ? "sibling here" : "sibling", title: other.strategy }, el("span.name", name),
+      square(other, here ? { "aria-current": "page" } : {}));
+  };
+  return el("nav.siblings", { "aria-label": t("break.siblings") },
+    lab.cells.filter(({ anomaly }) => anomaly === cell.anomaly).map(one));
+}
+
+/** neighbours are the ways to the cells beside this one, in the order of the matrix. */
+function neighbours(lab, cell) {
+  const names = lab.losses.flatMap((loss) => lab.anomalies.filter((a) => a.loss === loss)).map((a) => a.name);
+  const { strategies } = lab.manifest;
+  const at = (down, right) => {
+    const anomaly = names[names.indexOf(cell.anomaly) + down];
+    const strategy = strategies[strategies.indexOf(cell.strategy) + right];
+    return lab.cells.find((other) => other.anomaly === anomaly && other.strategy === strategy);
+  };
+  const ways = {
+    h: { sign: "←", key: "cell.left", to: at(0, -1) },
+    l: { sign: "→", key: "cell.right", to: at(0, 1) },
+    k: { sign: "↑", key: "cell.up", to: at(-1, 0) },
+    j: { sign: "↓", key: "cell.down", to: at(1, 0) },
+  };
+  const go = (to) => to && (location.hash = addressOf(to));
+  const button = ({ sign, key, to }) =>
+    el("button.way", { title: t(key), "aria-label": t(key), disabled: !to, onclick: () => go(to) }, sign);
+  return {
+    buttons: Object.values(ways).map(button),
+    keys(event) {
+      if (event.altKey || event.ctrlKey || event.metaKey) return;
+      if (ways[event.key]) go(ways[event.key].to);
+    },
+  };
 }
 
 /** about is what the anomaly is, where the strategy can be read or played, and how to read the lanes. */
-function about(anomaly, { strategy }) {
-  const { name } = anomaly;
+function about(anomaly, cell, { signal }) {
+  const { name, loss } = anomaly;
+  const { strategy } = cell;
   const command = `go run ./cmd/lab -run ${name} -strategy ${strategy}`;
   const button = el("button", { onclick: () => copy(button, command, t("page.copied"), t("page.copy.by.hand")) },
     t("page.copy"));
   const link = (part) => el("a", { href: `#/${part}/${strategy}` }, t(`break.${part}`, { name: strategy }));
   return el("section.about", { "aria-label": t("break.about") },
     el("p.sentence", named(`anomaly.${name}.sentence`, anomaly.sentence)),
+    el("p.small", el("strong", t(`break.loss.${loss}`)), " ", t(`break.costs.${loss}`)),
     part(t("break.sequence"), named(`anomaly.${name}.sequence`, anomaly.sequence)),
     part(t("break.real"), ...linked(told(anomaly.source))),
     el("p.pair", /^v\d/.test(strategy) && link("read"), /^(none|local|watch|v\d_\w+)$/.test(strategy) && link("play")),
-    part(t("break.run"), el("code.shell", command), button),
+    part(t("break.run"), el("code.shell", command), button), !hasShop && newAgain(cell, signal),
     el("details.key", el("summary", t("lanes.key")),
       el("ul.small", el("li", t("lanes.time")),
         ["holds", "believes", "alone", "two"].map((kind) => el("li", el(`i.swatch.${kind}`), " ", t(`lanes.${kind}`))),
-        el("li", t("lanes.lease")))));
+        el("li", t("lanes.lease")), el("li", t("lanes.arc")), el("li", t("lanes.later")))));
 }
 
 const part = (title, ...content) => content.some((c) => c !== "") && el("div", el("h3", title), el("p", ...content));
 
-/** newCurtain makes the lanes of a story, shown up to a step. A click on a row calls chosen with its step. */
+/**
+ * newCurtain makes the lanes of a story, in which what comes after a step is a ghost. A click on a row calls chosen
+ * with its step.
+ */
 function newCurtain(story, chosen) {
   const timeline = newTimeline(draw);
   const stage = timeline.node;
   const rows = () => [...stage.querySelectorAll(".row")];
+  const veil = el("div.veil", { "aria-hidden": "true" });
   let step = 1;
 
   function draw() {
@@ -76,9 +159,12 @@ function newCurtain(story, chosen) {
     });
     const current = all[step - 1];
     const end = current.offsetTop + current.offsetHeight;
-    stage.querySelector("svg").setAttribute("height", end);
+    const lanes = current.parentElement;
+    if (veil.parentElement !== lanes) lanes.append(veil);
+    veil.style.top = `${end}px`;
+    veil.style.width = `${lanes.scrollWidth}px`;
     if (current.offsetTop - 50 < stage.scrollTop) stage.scrollTop = current.offsetTop - 50;
-    if (end + 12 > stage.scrollTop + stage.clientHeight) stage.scrollTop = end + 12 - stage.clientHeight;
+    if (end + ahead > stage.scrollTop + stage.clientHeight) stage.scrollTop = end + ahead - stage.clientHeight;
   }
 
   stage.addEventListener("click", ({ target }) => {
@@ -116,8 +202,8 @@ function newPlayer(cell, story, page) {
     button("first", "⇤", () => to(1)), button("back", "←", () => to(step - 1)), play,
     button("next", "→", () => to(step + 1)), button("last", "⇥", () => to(last)), slider, place,
     breaks > 0 && el("button.breaks", { onclick: () => to(breaks) }, "✗ ", t("player.break")));
-  const node = el("section.story", { "aria-label": t("lanes.title") }, controls, el("div.still", moment, keysThere),
-    timeline.node);
+  const node = el("section.story", { "aria-label": t("lanes.title") }, controls, timeline.node,
+    el("div.still", moment, keysThere));
 
   /** to goes to a step, and writes it into the address. */
   function to(next, playing = false) {

@@ -1,7 +1,8 @@
-// A sale at once, as a shopper sees it.
+// A sale at once, as a shopper sees it on a phone: a count, one button, and what became of the order.
 
-import { call, key, wantsToken } from "./api.js";
-import { el, every, head, put, say, submitted, tokenInput } from "./dom.js";
+import { call, key, token } from "./api.js";
+import { el, every, head, put, submitted } from "./dom.js";
+import { newSale } from "./newsale.js";
 import { recall, store } from "./tab.js";
 import { language, named, t, told } from "./text.js";
 
@@ -11,30 +12,165 @@ const kept = "orders"; // see recall
 
 /** show shows the item, and keeps its count up to date until the signal. */
 export async function show(box, signal) {
-  const { default: usual, strategies } = await call("/api/strategies", { signal });
-  const state = { item: await call(`/api/items/${sku}`, { signal }), audit: null };
+  const [item, room] = await Promise.all([call(`/api/items/${sku}`, { signal }), call("/api/class", { signal })]);
+  const state = { item };
 
   const left = el("strong.units", { id: "left" });
   const level = el("i");
-  const orders = newOrders();
-  const books = el("dl.books");
-  const buying = newBuying(strategies, usual, look, orders.add);
-  const sale = newSale(() => state.item, look);
-  const goods = el("div.goods", { "aria-hidden": "true" }, el("span", sku));
-  const count = el("div", el("h2", told(state.item.name) || sku), el("p.count", left, " ", t("shop.left")),
-    el("div.stockbar", { "aria-hidden": "true" }, level), el("p.small", t("shop.live")));
-  box.append(el("p.lead", t("shop.lead")),
-    el("div.counter", el("section.item.panel", { "aria-label": t("shop.item") }, goods, count), buying),
-    el("div.counter", el("section.panel", el("h2", t("shop.orders")), el("div.scroll", orders.node)),
-      el("section.panel", el("h2", t("shop.books")), el("p.small", t("shop.books.about")), books,
-        el("details", el("summary", t("shop.anew")), sale))));
+  const orders = newOrders(item.sale_id);
+  const over = el("p.outcome.bad", { role: "alert", hidden: true }); // that not everybody gets a unit
+  const behind = newBehind(() => state.item, look, signal);
+  const buying = newBuying(behind.strategy, look, orders.add);
+  const count = el("div.till", el("h2", told(item.name) || sku), el("p.count", left, " ", t("shop.left")),
+    el("div.stockbar", { "aria-hidden": "true" }, level));
+  behind.node.hidden = room.open && !token(); // a student buys one unit, and nothing else
+  box.append(el("div.phone", el("section.panel", { "aria-label": t("shop.item") }, count, buying.node, over),
+    el("section.panel", el("h2", t("shop.orders")), el("div.scroll", orders.node))), behind.node);
 
   function draw() {
     const { remaining, initial } = state.item;
     left.textContent = remaining.toLocaleString(language);
+    buying.soldOut(remaining <= 0);
     level.style.width = `${Math.max(0, Math.min(100, (100 * remaining) / Math.max(1, initial)))}%`;
-    if (!state.audit) return;
-    const { sold, orders, oversold, lost_updates: lost } = state.audit;
+  }
+
+  async function look() {
+    try {
+      const next = await call(`/api/items/${sku}`);
+      if (next.sale_id !== state.item.sale_id) { // what was said is of the sale before
+        buying.clear();
+        orders.clear(next.sale_id);
+      }
+      state.item = next;
+      box.classList.remove("stale");
+    } catch {
+      box.classList.add("stale"); // until the next look
+    }
+    draw();
+    await tell();
+    await behind.look();
+  }
+
+  /** tell says to a buyer when more was sold than there is. */
+  async function tell() {
+    const audit = orders.any() ? await call(`/api/audit/${sku}`).catch(() => null) : null;
+    if (orders.any() && !audit) return; // until the next look
+    over.hidden = !(audit?.oversold > 0);
+    if (!over.hidden) over.textContent = t("shop.toomany", audit);
+  }
+
+  signal.addEventListener("abort", every(1000, look));
+}
+
+/** newBuying makes the button that buys. look looks at the item again, and ordered is told of an order. */
+function newBuying(strategy, look, ordered) {
+  const outcome = el("div.outcome", { role: "status", "aria-live": "polite" });
+  const buy = el("button.primary.buy", { type: "submit" }, t("shop.buy"));
+  let asked = 0; // counts the purchases and sales, so that a reply of the sale before says nothing
+
+  async function purchase() {
+    const mine = ++asked;
+    const show = (name, text) => {
+      if (mine !== asked) return;
+      outcome.className = `outcome ${name}`;
+      outcome.textContent = text;
+    };
+    buy.disabled = true;
+    show("", t("shop.waiting"));
+    const { name, quantity } = strategy();
+    const by = name ? `?strategy=${encodeURIComponent(name)}` : "";
+    try {
+      const order = await call(`/api/items/${sku}/deduct${by}`, {
+        method: "POST",
+        body: { quantity },
+        headers: { "Idempotency-Key": key() },
+      });
+      ordered(order);
+      show("good", order.remaining == null
+        ? t("shop.accepted", { n: order.quantity })
+        : t("shop.bought", { n: order.quantity, left: order.remaining }));
+    } catch (error) {
+      show("bad", error.message);
+    }
+    buy.disabled = false;
+    await look();
+  }
+
+  return {
+    node: el("form.buying", { onsubmit: submitted(purchase) }, buy, outcome),
+    /** soldOut says on the button that nothing is left. The button still asks: the count is a second old. */
+    soldOut: (is) => buy.textContent = t(is ? "shop.soldout" : "shop.buy"),
+    clear() {
+      asked++;
+      outcome.className = "outcome";
+      outcome.textContent = "";
+    },
+  };
+}
+
+/** newBehind makes what a shopper does not see: the strategy, the books, and a new sale. It is folded at first. */
+function newBehind(item, look, signal) {
+  const about = el("p.small");
+  const choice = el("select", { id: "strategy", onchange: describe });
+  const range = { type: "number", min: 1, max: 1000, value: 1, required: true };
+  const quantity = el("input", { id: "quantity", ...range });
+  const books = el("dl.books");
+  const body = el("div.counter");
+  const node = el("details.behind", { ontoggle: () => node.open && open() }, el("summary", t("shop.behind")), body);
+  let all = null; // the strategies
+  let usual = ""; // the shop's default
+  let offered = ""; // for what sale the list was made
+
+  /** open fetches the strategies when they are first wanted. */
+  async function open() {
+    if (!all) {
+      try {
+        ({ default: usual, strategies: all } = await call("/api/strategies", { signal }));
+      } catch (error) {
+        if (!signal.aborted) put(body, el("p.alarm", { role: "alert" }, error.message));
+        return;
+      }
+      put(body,
+        el("section.panel", el("h2", t("shop.strategy")), el("p.small", t("shop.lead")), choice, about,
+          el("div.pair", el("label", { for: "quantity" }, t("shop.quantity")), quantity)),
+        el("section.panel", el("h2", t("shop.books")), el("p.small", t("shop.books.about")), books,
+          el("h2", t("shop.anew")), newSale(sku, item, look)));
+    }
+    await lookBehind();
+  }
+
+  /** offer lists the strategies that can sell the item as it is on sale now. */
+  function offer() {
+    const { keeper, limit } = item();
+    if (offered === `${keeper} ${limit}`) return;
+    offered = `${keeper} ${limit}`;
+    const before = choice.value || usual;
+    const able = all.filter((s) => s.keepers.includes(keeper) && (!limit || s.limit));
+    put(choice, able.map(({ name }) =>
+      el("option", { value: name, selected: name === before },
+        name === usual ? t("shop.default", { name }) : name)));
+    describe();
+  }
+
+  function describe() {
+    const known = all.find((s) => s.name === choice.value);
+    if (!known) return put(about);
+    const { name, adds, breaks } = known;
+    put(about, el("span", t("strategy.adds"), " ", named(`strategy.${name}.adds`, adds)), el("br"),
+      el("span", t("strategy.breaks"), " ", named(`strategy.${name}.breaks`, breaks)));
+  }
+
+  async function lookBehind() {
+    if (!node.open || !all) return;
+    offer();
+    try {
+      draw(await call(`/api/audit/${sku}`));
+    } catch {
+      // The count says that the shop does not answer.
+    }
+  }
+
+  function draw({ initial, remaining, sold, orders, oversold, lost_updates: lost }) {
     const alarm = { oversold: oversold > 0, lost: lost !== 0 };
     const fact = ([name, value]) =>
       el("div", { class: alarm[name] ? "alarm" : null }, el("dt", t(`books.${name}`)),
@@ -42,110 +178,40 @@ export async function show(box, signal) {
     put(books, Object.entries({ initial, remaining, sold, orders, oversold, lost }).map(fact));
   }
 
-  async function look() {
-    try {
-      [state.item, state.audit] = await Promise.all([call(`/api/items/${sku}`), call(`/api/audit/${sku}`)]);
-      box.classList.remove("stale");
-    } catch {
-      box.classList.add("stale"); // until the next look
-    }
-    draw();
-  }
-
-  signal.addEventListener("abort", every(1000, look));
+  return {
+    node,
+    look: lookBehind,
+    /** strategy is what a purchase asks for: "" for the shop's default. */
+    strategy: () => ({ name: choice.value, quantity: Number(quantity.value) || 1 }),
+  };
 }
 
-/** newBuying makes the form that buys. look looks at the item again, and ordered is told of an order. */
-function newBuying(strategies, usual, look, ordered) {
-  const outcome = el("div.outcome", { role: "status", "aria-live": "polite" });
-  const about = el("p.small");
-  const option = ({ name }) =>
-    el("option", { value: name, selected: name === usual }, name === usual ? t("shop.default", { name }) : name);
-  const choice = el("select", { id: "strategy", onchange: describe }, strategies.map(option));
-  const range = { type: "number", min: 1, max: 1000, value: 1, required: true };
-  const quantity = el("input", { id: "quantity", ...range });
-  const buy = el("button.primary", { type: "submit" }, t("shop.buy"));
-
-  function describe() {
-    const { name, adds, breaks } = strategies.find((s) => s.name === choice.value);
-    put(about, el("span", t("strategy.adds"), " ", named(`strategy.${name}.adds`, adds)), el("br"),
-      el("span", t("strategy.breaks"), " ", named(`strategy.${name}.breaks`, breaks)));
-  }
-
-  async function purchase() {
-    buy.disabled = true;
-    outcome.className = "outcome";
-    outcome.textContent = t("shop.waiting");
-    try {
-      const order = await call(`/api/items/${sku}/deduct?strategy=${encodeURIComponent(choice.value)}`, {
-        method: "POST",
-        body: { quantity: Number(quantity.value) },
-        headers: { "Idempotency-Key": key() },
-      });
-      ordered(order);
-      outcome.classList.add("good");
-      outcome.textContent = t("shop.bought", { n: order.quantity, left: order.remaining });
-    } catch (error) {
-      outcome.classList.add("bad");
-      outcome.textContent = error.message;
-    }
-    buy.disabled = false;
-    await look();
-  }
-
-  describe();
-  return el("section.panel", { "aria-label": t("shop.buy") },
-    el("form.buying", { onsubmit: submitted(purchase) }, el("label", { for: "strategy" }, t("shop.strategy")), choice,
-      about, el("div.pair", el("label", { for: "quantity" }, t("shop.quantity")), quantity, buy), outcome));
-}
-
-/** newSale makes the form that puts the item on sale again. */
-function newSale(item, look) {
-  const value = Math.min(item().initial, 1000000);
-  const stock = el("input", { id: "stock", type: "number", min: 0, max: 1000000, value, required: true });
-  const secret = tokenInput("secret");
-  const field = el("div.pair", { hidden: true }, el("label", { for: "secret" }, t("page.token")), secret);
-  const offered = el("p.small", { role: "status" });
-
-  async function offer() {
-    const { name, category, keeper } = item();
-    try {
-      await call(`/api/items/${sku}`, { method: "PUT", body: { stock: Number(stock.value), name, category, keeper } });
-      offered.textContent = t("shop.offered");
-      say(offered.textContent);
-    } catch (error) {
-      offered.textContent = error.message;
-      if (wantsToken(error)) {
-        field.hidden = false;
-        secret.focus();
-      }
-    }
-    await look();
-  }
-
-  return el("form.anew", { onsubmit: submitted(offer) },
-    el("div.pair", el("label", { for: "stock" }, t("shop.stock")), stock,
-      el("button", { type: "submit" }, t("shop.offer"))), field, offered);
-}
-
-/** newOrders makes the table of the orders of this tab. */
-function newOrders() {
+/** newOrders makes the table of the orders of this tab in the current sale. */
+function newOrders(sale) {
   const list = el("tbody");
-  let orders = recall(kept) ?? [];
+  const before = recall(kept);
+  let orders = before?.sale === sale ? before.orders : [];
   const line = ({ order_id: id, replayed, quantity, strategy, created_at: at }) =>
     el("tr", el("td", el("code", { title: id }, `…${id.slice(-8)}`), replayed && ` ${t("shop.replayed")}`),
       el("td.number", quantity), el("td", strategy),
       el("td", new Date(at).toLocaleTimeString(document.documentElement.lang)));
-  const draw = () =>
+  function keep() {
+    store(kept, { sale, orders });
     put(list, orders.length > 0 ? orders.map(line) : el("tr", el("td.nothing", { colspan: 4 }, t("shop.none"))));
-  draw();
+  }
+  keep();
   return {
     node: el("table.rows", head(...["order", "quantity", "strategy", "time"].map((name) => [t(`shop.order.${name}`)])),
       list),
+    any: () => orders.length > 0,
     add(order) {
       orders = [order, ...orders].slice(0, mostOrders);
-      store(kept, orders);
-      draw();
+      keep();
+    },
+    clear(next) {
+      sale = next;
+      orders = [];
+      keep();
     },
   };
 }

@@ -1,9 +1,10 @@
 // Elements, and what every part does with them.
 
 import { token } from "./api.js";
-import { el, linked, put } from "./lanes.js";
+import { el, linked, put, svg } from "./lanes.js";
+import { t } from "./text.js";
 
-export { el, linked, put };
+export { el, linked, put, svg };
 
 /** scroll is a box that scrolls, also by the keyboard. */
 export const scroll = (label, ...children) =>
@@ -25,6 +26,9 @@ export function tokenInput(id) {
   const input = el("input", { id, type: "password", autocomplete: "off", value: token(), oninput: keep });
   return input;
 }
+
+/** byCommand tells which command shows what this page cannot, by the name of its text. */
+export const byCommand = (name, command) => el("p.bycommand.small", t(name), " ", el("code.shell", command));
 
 /** say has a screen reader tell something. */
 export function say(text) {

@@ -1,6 +1,6 @@
 // Server-sent events, read with fetch: an EventSource cannot send the token.
 
-import { authorization } from "./api.js";
+import { at, authorization, call, hasShop } from "./api.js";
 
 // Milliseconds until a stream that was lost or refused is opened again, and up to half as many more.
 const reopen = 2000;
@@ -14,7 +14,7 @@ function listen(path, on, opened, ended) {
   const { signal } = stop;
 
   async function read() {
-    const reply = await fetch(path, { headers: authorization(), cache: "no-store", signal });
+    const reply = await fetch(at(path), { headers: authorization(), cache: "no-store", signal });
     if (!reply.ok) throw new Error(`${reply.status} ${reply.statusText}`);
     opened();
     const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -41,12 +41,28 @@ function listen(path, on, opened, ended) {
   return { close: () => stop.abort() };
 }
 
+/** replay tells, once, what a stream begins with on a site of recordings: there nothing goes on. */
+function replay(on) {
+  let over = false;
+  const tell = async () => {
+    const { runs } = await call("/api/runs");
+    const run = runs.length > 0 ? await call(`/api/runs/${runs[0].id}`) : null;
+    if (over) return;
+    on.list({ runs });
+    run?.rows.forEach((row, i) => on.row({ id: run.id, n: i + 1, row }));
+    on.run({ run });
+  };
+  tell().catch(reportError);
+  return () => over = true;
+}
+
 /**
  * follow keeps a stream of events open while the page is visible, as a browser has few connections to a host. It calls
  * before each time a stream is opened, and lost with whether the last one broke off or the shop is closing. It returns
  * how to end it.
  */
 export function follow(path, on, before, lost) {
+  if (!hasShop) return replay(on);
   let stream = null;
   let again = 0; // a timer
 

@@ -1,28 +1,10 @@
 // The form that starts a run.
 
-import { token, wantsToken } from "./api.js";
-import { el, submitted, tokenInput } from "./dom.js";
+import { hasShop, token, wantsToken } from "./api.js";
+import { byCommand, el, submitted, tokenInput } from "./dom.js";
 import { named, t } from "./text.js";
 
 const numbers = ["requests", "stock", "instances", "ttl_ms", "work_us"];
-
-const preset = (name, strategies, condition, requests, stock, more) => ({
-  name,
-  strategies,
-  conditions: [condition],
-  requests,
-  stock,
-  ...more,
-});
-
-const presets = [
-  preset("first", ["none", "v6_watchdog"], "calm", 2000, 100, { work_us: 20000 }), // long enough to be watched
-  preset("big", ["none", "v6_watchdog", "lua_atomic"], "calm", 5000, 1000),
-  preset("slow", ["v2_ttl", "v3_uuid", "v4_lua", "v5_reentrant", "v6_watchdog"], "slow", 500, 50),
-  preset("crash", ["v1_setnx", "v2_ttl", "v6_watchdog"], "crash", 500, 50),
-  preset("pause", ["v6_watchdog", "v8_fenced"], "pause", 500, 50),
-  preset("unfenced", ["v8_fenced"], "pause", 500, 50, { unfenced: true }),
-];
 
 /** field is an input with its label. */
 const field = (name, input) => el("div.field", el("label", { for: `run-${name}` }, t(`run.${name}`)), input);
@@ -48,13 +30,6 @@ function newInputs({ limits, defaults, backends, keepers }) {
     fencing: select("fencing", ["checked", "ignored"], defaults.unfenced ? "ignored" : "checked"),
   };
 }
-
-/** offered are the presets that this shop can run. */
-const offered = ({ strategies, conditions }) =>
-  presets.filter((preset) =>
-    preset.strategies.every((name) => strategies.some((strategy) => strategy.name === name))
-    && preset.conditions.every((name) => conditions.some((condition) => condition.name === name))
-  );
 
 /** newChoices makes the lists of strategies and conditions. chosen are those that are ticked and can be run. */
 function newChoices({ strategies, conditions, defaults }) {
@@ -89,58 +64,84 @@ function newChoices({ strategies, conditions, defaults }) {
   };
 }
 
-/** newForm makes the form. start starts a run, and first is what the form says at first, or null. */
+/** settingsOf are the settings that the form says. */
+const settingsOf = (inputs, choices) => ({
+  ...Object.fromEntries(numbers.map((name) => [name, Number(inputs[name].value)])),
+  ...choices.chosen(),
+  backend: inputs.backend.value,
+  keeper: inputs.keeper.value,
+  unfenced: inputs.fencing.value === "ignored",
+});
+
+/** short is the name of a stage without what it adds: v2 for v2_ttl. */
+const short = (name) => /^v\d+/.exec(name)?.[0] ?? name;
+
+/** newCards makes the cards. Each starts a run at once. */
+function newCards(presets, start) {
+  const cards = presets.map((preset) =>
+    el("button.preset", { "data-preset": preset.name, onclick: () => start(preset) },
+      el("strong", t(`run.preset.${preset.name}`, preset)), el("span", preset.strategies.map(short).join(" · ")),
+      el("span.small", t(`run.preset.${preset.name}.about`, preset)))
+  );
+  return {
+    node: el("div.presets", { role: "group", "aria-label": t("run.presets") }, cards),
+    disable: (off) => cards.forEach((card) => card.disabled = off),
+  };
+}
+
+/**
+ * newForm makes the cards, and the form that they fill in. start starts a run, and first is what the form says at
+ * first, or null.
+ */
 export function newForm(options, start, first) {
-  const { limits, defaults } = options;
+  const { limits } = options;
   const inputs = newInputs(options);
   const choices = newChoices(options);
-  const presets = offered(options);
+  const { presets } = options;
   const secret = tokenInput("run-token");
   const refusal = el("p.told", { role: "alert" });
-  const count = el("span.small.rowcount");
+  const count = el("span.small.casecount");
   const button = el("button.primary", { type: "submit" }, t("run.start"));
   let running = false;
-
-  const node = el("form.panel.runform", { "aria-label": t("run.form"), onsubmit: submitted(submit), oninput: fit },
-    el("div.pair.formhead", el("h2", t("run.form")), count, button), refusal,
-    el("div.pair.presets", { role: "group", "aria-label": t("run.presets") }, el("span.small", t("run.presets")),
-      presets.map((preset) => el("button", { onclick: () => fill(preset) }, t(`run.preset.${preset.name}`)))),
-    el("div.fields", Object.entries(inputs).map(([name, input]) => field(name, input))), choices.sets,
-    options.token_needed && el("div.pair", el("label", { for: "run-token" }, t("page.token")), secret));
-
-  const settings = () => ({
-    ...Object.fromEntries(numbers.map((name) => [name, Number(inputs[name].value)])),
-    ...choices.chosen(),
-    backend: inputs.backend.value,
-    keeper: inputs.keeper.value,
-    unfenced: inputs.fencing.value === "ignored",
+  const cards = newCards(presets, (preset) => {
+    fill(preset);
+    submit();
   });
 
-  /** fill fills in settings. What a preset leaves open gets its default. */
-  function fill(preset) {
-    const all = { keeper: "", ...defaults, instances: Math.max(2, defaults.instances), ...preset };
-    for (const name of [...numbers, "backend", "keeper"]) inputs[name].value = all[name];
-    inputs.fencing.value = preset.unfenced ? "ignored" : "checked";
-    choices.choose(preset);
+  const form = el("form.runform", { "aria-label": t("run.form"), onsubmit: submitted(submit), oninput: fit },
+    el("div.fields", Object.entries(inputs).map(([name, input]) => field(name, input))), choices.sets,
+    el("div.pair", button, count));
+  const node = el("div.chooser", cards.node,
+    options.token_needed && el("div.pair", el("label", { for: "run-token" }, t("page.token")), secret), refusal,
+    hasShop && el("details.customize", el("summary", t("run.customize")), form),
+    !hasShop && byCommand("site.run", "go run ./cmd/shop"));
+
+  /** fill fills in settings. */
+  function fill(settings) {
+    for (const name of [...numbers, "backend", "keeper"]) inputs[name].value = settings[name];
+    inputs.fencing.value = settings.unfenced ? "ignored" : "checked";
+    choices.choose(settings);
     fit();
   }
 
   function fit() {
     choices.fit(inputs.backend.value, inputs.keeper.value, Number(inputs.instances.value));
     const { strategies, conditions } = choices.chosen();
-    const rows = strategies.length * conditions.length;
+    const cases = strategies.length * conditions.length;
     const { max } = limits.rows;
-    count.textContent = rows > max ? t("run.toomany", { rows, max }) : t("run.rows", { rows });
-    button.disabled = running || rows < 1 || rows > max;
+    count.textContent = cases > max ? t("run.toomany", { cases, max }) : t("run.cases", { cases });
+    button.disabled = running || cases < 1 || cases > max;
     button.textContent = running ? t("run.running") : t("run.start");
+    cards.disable(running);
   }
 
   async function submit() {
     if (options.token_needed) token(secret.value); // a password manager may have filled it in
     refusal.textContent = "";
     button.disabled = true;
+    cards.disable(true);
     try {
-      await start(settings());
+      await start(settingsOf(inputs, choices));
     } catch (error) {
       refusal.textContent = error.message;
       refused(error);
@@ -158,7 +159,7 @@ export function newForm(options, start, first) {
   return {
     node,
     refused,
-    settings,
+    settings: () => settingsOf(inputs, choices),
     busy(on) {
       if (on === running) return;
       running = on;

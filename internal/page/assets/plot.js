@@ -6,13 +6,14 @@ import { number, t } from "./text.js";
 const height = 220;
 const fromZero = (u, min, max) => [0, Math.max(max, 1) * 1.05];
 let loaded = null;
+const file = (name) => new URL(`uplot/${name}`, import.meta.url).href;
 
 /** library loads uPlot, once. */
 function library() {
   loaded ??= new Promise((done, failed) => {
     const onerror = () => failed(new Error("uPlot"));
-    document.head.append(el("link", { rel: "stylesheet", href: "/page/uplot/uPlot.min.css" }),
-      el("script", { src: "/page/uplot/uPlot.iife.min.js", onload: () => done(globalThis.uPlot), onerror }));
+    document.head.append(el("link", { rel: "stylesheet", href: file("uPlot.min.css") }),
+      el("script", { src: file("uPlot.iife.min.js"), onload: () => done(globalThis.uPlot), onerror }));
   });
   return loaded;
 }
@@ -21,7 +22,7 @@ const font = "12px system-ui, sans-serif";
 const thin = () => ({ stroke: colour("--line"), width: 1 });
 const axis = (more) => ({ stroke: colour("--muted"), grid: thin(), ticks: thin(), font, ...more });
 const time = () => axis({ space: 90, values: (u, at) => at.map((ms) => `${number(ms)} ms`) });
-const amount = (more) => axis({ size: 52, values: (u, at) => at.map(number), ...more });
+const amount = () => axis({ size: 52, values: (u, at) => at.map(number) });
 const line = (label, hue, more) => ({ label, stroke: colour(hue), width: 2, points: { show: false }, ...more });
 const stockLine = () => line(t("live.stockline"), "--alarm", { width: 1, dash: [2, 3] });
 const cursor = { drag: { x: false, y: false } };
@@ -67,32 +68,6 @@ function newChart(host, style, columns) {
       removeEventListener("themechange", restyle);
       remove();
     },
-  };
-}
-
-/** newPlot makes the plot of a row under way in host. */
-export function newPlot(host) {
-  let latest = null;
-  const series = [["remaining", "--hue0"], ["sold", "--hue3"], ["waiting", "--hue5"]];
-  const right = { scale: "requests", side: 1, grid: { show: false }, labelFont: font, labelSize: 18 };
-  const chart = newChart(host,
-    () => ({
-      scales: { x: { time: false }, y: { range: fromZero }, requests: { range: fromZero } },
-      axes: [time(), amount(), amount({ ...right, label: t("live.waiting") })],
-      series: [{}, ...series.map(([name, hue]) =>
-        line(t(`live.${name}`), hue, name === "waiting" && { scale: "requests", dash: [4, 4] })
-      ), stockLine()],
-    }), () => {
-    const { samples, stock } = latest;
-    const value = (name) => (p) => (name !== "waiting" && p.audit_ms < 0 ? null : p[name]);
-    return [samples.map((p) => p.t_ms), ...series.map(([name]) => samples.map(value(name))), samples.map(() => stock)];
-  });
-  return {
-    draw(samples, stock) {
-      latest = { samples, stock };
-      if (samples.length >= 2) chart.draw();
-    },
-    close: chart.close,
   };
 }
 

@@ -1,7 +1,7 @@
 // What the search of every schedule has found: for each strategy and goal the shortest schedule, or that there is none.
 
-import { call, wantsToken } from "./api.js";
-import { el, every, head, put, say, scroll, submitted, tokenInput } from "./dom.js";
+import { call, hasShop, wantsToken } from "./api.js";
+import { byCommand, el, every, head, put, say, scroll, submitted, tokenInput } from "./dom.js";
 import { t } from "./text.js";
 
 const goalName = (goal) => t(`proof.goal.${goal}`);
@@ -20,19 +20,11 @@ export function newProof(record, play) {
         el("div", el("dt", goalName(goal)), el("dd", cell(result, goal, play), " ", el("code", result.breaks[goal])))
       ));
 
-  const row = (result) =>
-    el("tr", el("th", { scope: "row" }, result.strategy), el("td", result.buyers),
-      goals.map((goal) => el("td", cell(result, goal, play))), el("td", result.states.toLocaleString()));
-
-  const table = el("table.proofs",
-    head([t("proof.strategy")], [t("play.buyers")], ...goals.map((goal) => [goalName(goal)]), [t("proof.states")]),
-    el("tbody", results.map(row)));
-
   const again = newSearch(() => shown, (level) => recorded(level), goals, list);
   return {
-    node: el("section.panel.finding", { "aria-label": t("proof.title") }, el("h2", t("proof.title")),
+    node: el("details.panel.finding", el("summary", el("h2", t("proof.title"))),
       el("p.small", t("proof.about")), mine, again.nodes,
-      el("details.proofs", el("summary", t("proof.all")), scroll(t("proof.all"), table))),
+      el("details.proofs", el("summary", t("proof.all")), scroll(t("proof.all"), proofTable(record, play)))),
     /** level shows what is on record for a level, which it returns, and ends a search of another. */
     level(level) {
       const { strategy, buyers } = level;
@@ -49,6 +41,16 @@ export function newProof(record, play) {
   };
 }
 
+/** proofTable is the table of all strategies and goals. A click on a schedule calls play, or follows its link. */
+export function proofTable({ goals, results }, play = null) {
+  const row = (result) =>
+    el("tr", el("th", { scope: "row" }, result.strategy), el("td", result.buyers),
+      goals.map((goal) => el("td", cell(result, goal, play))), el("td", result.states.toLocaleString()));
+  return el("table.proofs",
+    head([t("proof.strategy")], [t("play.buyers")], ...goals.map((goal) => [goalName(goal)]), [t("proof.states")]),
+    el("tbody", results.map(row)));
+}
+
 /** cell is what was found for one goal: the schedule, which can be replayed, or a mark. */
 function cell({ strategy, buyers, breaks, cut }, goal, play) {
   const moves = breaks[goal];
@@ -61,7 +63,7 @@ function cell({ strategy, buyers, breaks, cut }, goal, play) {
     "aria-label": `${strategy}, ${goalName(goal)}: ${t("proof.play", { n })}`,
     title: moves,
     onclick(event) {
-      if (event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
+      if (!play || event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
       event.preventDefault();
       play({ strategy, buyers, moves });
     },
@@ -114,8 +116,9 @@ function newSearch(level, recorded, goals, list) {
     say(sentence);
   }
 
+  const again = () => el("p.pair", el("button", { onclick: search }, t("proof.again")));
   return {
-    nodes: [el("p.pair", el("button", { onclick: search }, t("proof.again"))), found],
+    nodes: [hasShop ? again() : byCommand("site.search", "go run ./cmd/lab -search all"), found],
     /** clear ends a search, whose answer would be another level's. */
     clear() {
       stop();

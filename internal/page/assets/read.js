@@ -2,7 +2,7 @@
 
 import { call } from "./api.js";
 import { el, put, scroll } from "./dom.js";
-import { named, t, told } from "./text.js";
+import { called, named, t, told } from "./text.js";
 
 const around = 3; // unchanged lines that are shown around a difference
 
@@ -69,7 +69,7 @@ function about(stage, reveal) {
     return el("button.toline", { title: t("read.toline"), onclick: () => reveal(lines) }, `${file}:${numbers}`);
   };
   const item = (strategy) => ({ name, sentence, lines = [] }) =>
-    el("li", el("a", { href: `#/break/${name}/${strategy}` }, name), lines.map(place),
+    el("li", el("a", { href: `#/break/${name}/${strategy}` }, called(name)), lines.map(place),
       el("span.small", named(`anomaly.${name}.sentence`, sentence)));
   const list = (key, anomalies,
     strategy) => [el("h2", t(key, { n: anomalies.length })), el("ul.fixes", anomalies.map(item(strategy)))];

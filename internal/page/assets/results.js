@@ -1,5 +1,6 @@
 // Results: the table of a run, and several runs laid over each other.
 
+import { at } from "./api.js";
 import { el, head, put, scroll } from "./dom.js";
 import { newCurves } from "./plot.js";
 import { named, number, t, told } from "./text.js";
@@ -49,8 +50,16 @@ const columns = [["sold", (row) => `${number(row.sold)} / ${number(row.stock)}`]
 const seldom = ["acknowledged_missing", "unreported", "duplicates", "unknown", "accepted_lost", "durable_p99_ms",
   "drain_ms"];
 
-/** results is the table of a run. */
-export function results({ id, settings, redis = "", db = "", ...run }) {
+/** pictured is the name of a case, below its picture. Both are a link that shows it on the stage. */
+function pictured(row, n, { id, chosen, picture }) {
+  const about = t("results.open", { name: rowName(row) });
+  return el("th", { scope: "row" },
+    el("a.opens", { href: `#/run/${id}?case=${n}`, title: about, "aria-current": chosen === n ? "true" : null },
+      picture(n), el("span", row.strategy)));
+}
+
+/** results is the table of a run. chosen is the number of the case on the stage; picture draws one by its number. */
+export function results({ id, settings, redis = "", db = "", ...run }, chosen, picture) {
   const rows = run.rows.filter(Boolean);
   const shown = columns.filter(([name]) => !seldom.includes(name) || rows.some((row) => row[name] > 0));
   const most = Math.max(...rows.map((row) => row.oversold));
@@ -58,18 +67,21 @@ export function results({ id, settings, redis = "", db = "", ...run }) {
   const load = { requests, stock, instances, made: made(settings), redis: told(redis), db: told(db) };
   const titles = [...["strategy", "condition", "verdict"].map((name) => [t(`results.${name}`)]),
     ...shown.map(([name]) => [t(`results.${name}`), "number"])];
-  const line = (row) =>
-    el("tr", { "data-strategy": row.strategy, "data-condition": row.condition },
-      el("th", { scope: "row" }, row.strategy), el("td", named(`condition.${row.condition}`, row.condition)),
+  const line = (row, n) =>
+    el("tr", { class: chosen === n ? "chosen" : null, "data-strategy": row.strategy, "data-condition": row.condition },
+      pictured(row, n, { id, chosen, picture }),
+      el("td", named(`condition.${row.condition}`, row.condition)),
       el("td", verdict(row), row.verdict === "not comparable" && el("span.small", ` ${t("results.realRedis")}`),
         row.expected === false && el("span.small", { title: row.differs ?? "" }, ` ${t("results.unexpected")}`)),
       shown.map(([name, show]) => el("td.number", { "data-figure": name }, show(row, most))));
+  const lines = run.rows.map((row, i) => line(row, i + 1)).filter(Boolean); // some may not have arrived yet
   return [el("h2", t("run.results")),
     el("p.small", t("results.of", load), unfenced && el("strong", ` · ${t("results.unfenced")}`)),
-    scroll(t("run.results"), el("table.rows.figures", head(...titles), el("tbody", rows.map(line)))),
+    scroll(t("run.results"), el("table.rows.figures", head(...titles), el("tbody", lines))),
     el("p.small.legend", [...new Set(rows.map((row) => row.condition))].map((name) => el("span", meaning(name)))),
     id && rows.length > 0
-    && el("p", el("a", { href: `/api/runs/${id}/report.html`, download: "" }, t("results.download")))];
+    && el("p",
+      el("a", { href: at(`/api/runs/${id}/report.html`), download: `oversell-${id}.html` }, t("results.download")))];
 }
 
 const meaning = (name) =>
@@ -146,11 +158,11 @@ function beside(runs) {
 /** plotted are the samples of a run that can be laid over others. Of a run under way those are the finished rows. */
 const plotted = ({ samples = [], ended, rows }) => samples.filter(({ n }) => ended || rows[n - 1]);
 
-/** overTime plots what the runs sold over time, in the row that is chosen. */
+/** overTime plots what the runs sold over time, in the case that is chosen. */
 function overTime() {
   let runs = [];
   const select = el("select", { id: "overlay-row", onchange: draw });
-  const choice = el("span", el("label", { for: "overlay-row" }, t("results.row")), " ", select);
+  const choice = el("span", el("label", { for: "overlay-row" }, t("results.case")), " ", select);
   const missing = el("p.small.underway");
   const host = el("div.chart");
   const plot = newCurves(host);

@@ -1,11 +1,12 @@
 // Run: a sale with thousands of buyers, live, and the results of earlier runs.
 
-import { call } from "./api.js";
+import { call, hasShop } from "./api.js";
 import { el, head, put, say } from "./dom.js";
 import { follow } from "./events.js";
 import { newForm } from "./form.js";
-import { newLive } from "./live.js";
-import { made, newOverlay, results } from "./results.js";
+import { scaleOf, thumbnail } from "./picture.js";
+import { made, newOverlay, results, verdict } from "./results.js";
+import { newStage } from "./stage.js";
 import { named, t, told } from "./text.js";
 
 const mostCompared = 4;
@@ -15,36 +16,79 @@ let lastSettings = null; // what the form said when the part was left, for insta
 /** idsOf are the runs that an address names. */
 const idsOf = ({ of: [ids = ""] }) => ids.split(",").filter(Boolean);
 
-/** show shows the form, the run under way, and the results of the address. */
+/** caseOf is the number of the case that an address names, or 0. */
+const caseOf = ({ query }) => Number(query.get("case")) || 0;
+
+/** show shows the stage, the run under way, and the results of the address. */
 export async function show(box, at, { signal }) {
   const [options, { runs }] = await Promise.all([call("/api/runs/options", { signal }), call("/api/runs", { signal })]);
-  let list = runs; // summaries, newest first
-  let latest = null; // the run of the stream; as long as only its rows have arrived it has no settings
-  let joined = false; // the stream has reported a run
-  let ids = idsOf(at);
-  let jump = ids.length > 0; // scroll to the results, once they are there
-
+  const stop = () => all.latest() && call(`/api/runs/${all.latest().id}/stop`, { method: "POST" });
   const form = newForm(options, start, lastSettings);
-  const live = newLive(options, () => latest && call(`/api/runs/${latest.id}/stop`, { method: "POST" }), form.refused);
-  const result = newResult(options.limits.kept, signal);
-  const earlier = newEarlier(() => jump = true);
-  box.append(el("h1", t("run.title")), el("p.lead", t("run.lead")), el("div.runner", form.node, live.node), result.node,
-    earlier.node);
+  const stage = newStage(options, stop, form.refused);
+  const result = newResult(options.limits.kept, signal, stage);
+  const earlier = newEarlier();
+  const elsewhere = el("p.elsewhere", { hidden: true }, t("run.elsewhere"), " ",
+    el("a", { href: "#/run" }, t("run.watch")));
+  const all = newRuns({ form, stage, result, earlier, elsewhere }, runs, signal);
+  box.append(el("div.runhead", el("h1", t("run.title")), el("p.lead", t("run.lead"))), form.node, elsewhere,
+    stage.node, result.node, earlier.node);
 
   async function start(settings) {
-    await call("/api/runs", { method: "POST", body: settings });
+    const { id } = await call("/api/runs", { method: "POST", body: settings });
+    if (!hasShop) return void (location.hash = `#/run/${id}`); // it was recorded
     say(t("run.started"));
-    live.node.scrollIntoView({ block: "nearest" });
-    if (ids.length > 0) location.hash = "#/run";
+    if (location.hash !== "#/run") location.hash = "#/run";
+    stage.node.scrollIntoView({ block: "nearest" });
+  }
+
+  let unfollow = null;
+  signal.addEventListener("abort", () => {
+    lastSettings = form.settings();
+    unfollow?.();
+    stage.close();
+    result.close();
+  });
+  await all.go(at);
+  signal.throwIfAborted();
+  unfollow = follow("/api/runs/events", all.on, all.leave, stage.lost);
+  return {
+    update(next) {
+      if (next.of.length > 0) scrollTo(0, 0);
+      all.go(next);
+    },
+  };
+}
+
+/** newRuns brings the runs of the address, and the one of the stream, into the parts of the page. */
+function newRuns({ form, stage, result, earlier, elsewhere }, list, signal) {
+  let latest = null; // the run of the stream; as long as only its rows have arrived it has no settings
+  let joined = false; // the stream has reported a run
+  let ids = []; // of the address
+
+  /** own tells whether the stage shows the run of the stream. */
+  const own = () => ids.length === 0 || (ids.length === 1 && ids[0] === latest?.id);
+
+  /** stand puts on the stage what the address names. Nothing else is shown there meanwhile. */
+  function stand() {
+    if (own() && latest?.settings) stage.update(latest);
+    else if (own() && joined && !latest) stage.idle(form.settings()); // as after a restart of the shop
+    stage.node.hidden = ids.length > 1 || (!own() && stage.shown() !== ids[0]);
+    elsewhere.hidden = own() || !latest || Boolean(latest.ended);
   }
 
   /** draw shows the runs of the address, or the latest one. */
   async function draw() {
     earlier.draw(list, ids);
-    const chosen = ids.length > 0 ? ids.slice(0, mostCompared) : latest?.settings ? [latest.id] : [];
-    if (!await result.draw(chosen, latest)) return;
-    if (jump) result.node.scrollIntoView();
-    jump = false;
+    stand();
+    await result.draw(ids.length > 0 ? ids.slice(0, mostCompared) : latest?.settings ? [latest.id] : [], latest);
+    stand();
+  }
+
+  /** record takes the shop's record of the run under way: what was before the stream, and what is final. */
+  async function record(id) {
+    const whole = await call(`/api/runs/${id}`, { signal }).catch(() => null); // without it, the picture begins later
+    if (whole && whole.id === latest?.id && own()) stage.adopt(whole);
+    result.redraw();
   }
 
   const on = {
@@ -55,55 +99,48 @@ export async function show(box, at, { signal }) {
     run({ run }) {
       const anew = latest?.id !== run?.id;
       const known = !anew && latest?.settings;
-      const ended = latest && !latest.ended && run?.ended;
+      const ended = known && !latest.ended && run?.ended;
+      const more = !joined || anew || latest.rows_done !== run?.rows_done;
+      const whole = joined && known && !ended;
       latest = run && { ...run, rows: anew ? [] : latest.rows };
-      form.busy(Boolean(run && !run.ended));
-      if (run) live.update(latest);
-      else live.idle(); // as after a restart of the shop
-      if (run && !joined) begun(run.id, signal).then((before) => latest?.id === before?.id && live.begin(before));
-      if (!known || ended || !joined) draw();
       joined = true;
+      form.busy(Boolean(run && !run.ended));
+      if (whole) stand();
+      else draw();
+      if (run && !run.ended && more) record(run.id);
       if (ended) say(t("run.ended", { state: t(`run.state.${run.state}`) }));
     },
     row({ id, n, row }) {
       if (latest?.id !== id) latest = { id, rows: [] }; // the rest of it comes with the next event
       latest.rows[n - 1] = row;
-      live.rows(latest);
       draw();
     },
     closing() {
       form.busy(false);
-      live.closing();
+      stage.closing();
     },
   };
-
-  let unfollow = null;
-  signal.addEventListener("abort", () => {
-    lastSettings = form.settings();
-    unfollow?.();
-    live.close();
-    result.close();
-  });
-  await draw();
-  signal.throwIfAborted();
-  unfollow = follow("/api/runs/events", on, () => joined = false, live.lost);
   return {
-    update(next) {
-      ids = idsOf(next);
-      draw();
+    on,
+    latest: () => latest,
+    /** leave is called before the stream is opened anew. */
+    leave: () => joined = false,
+    /** go shows what an address names. */
+    go(at) {
+      ids = idsOf(at);
+      stage.look(caseOf(at));
+      return draw();
     },
   };
 }
 
-/** begun is a run as it was before the stream began. Without it, the plot begins there. */
-const begun = (id, signal) => call(`/api/runs/${id}`, { signal }).catch(() => null);
-
 /** newResult makes the section for the results: of one run, or of several laid over each other. */
-function newResult(kept, signal) {
+function newResult(kept, signal, stage) {
   const node = el("section.results", { "aria-label": t("run.results") });
   const runs = new Map(); // finished ones by id, with their rows
   let drawing = 0; // counts the calls of draw, so that the last one is what is shown
   let overlay = null;
+  let one = null; // the run of the table
 
   /** fetched is a run with its rows. Those of the run under way come with the stream, but not its samples. */
   async function fetched(id, sampled, latest) {
@@ -125,11 +162,22 @@ function newResult(kept, signal) {
 
   /** showOverlay keeps an overlay that is there, and what was chosen in it. */
   function showOverlay(all) {
+    one = null;
     if (!overlay) {
       overlay = newOverlay();
       put(node, ...overlay.nodes);
     }
     overlay.update(all);
+  }
+
+  /** table shows the table of a run. The pictures in it have one scale. */
+  function table() {
+    if (!one || one.rows.filter(Boolean).length === 0) return showOne();
+    const cases = stage.cases.list();
+    const scale = scaleOf(cases);
+    const focused = node.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+    showOne(...results(one, stage.looking()?.n, (n) => cases[n - 1] && thumbnail(cases[n - 1], scale)));
+    if (focused) node.querySelector(`a[href="${focused}"]`)?.focus({ preventScroll: true });
   }
 
   return {
@@ -140,14 +188,21 @@ function newResult(kept, signal) {
       try {
         const all = await Promise.all(ids.map((id) => fetched(id, ids.length > 1, latest)));
         if (mine !== drawing) return false;
-        if (all.length > 1) showOverlay(all);
-        else showOne(...(all.length === 1 && all[0].rows.length > 0 ? results(all[0]) : []));
+        if (all.length > 1) {
+          showOverlay(all);
+          return true;
+        }
+        one = all[0] ?? null;
+        if (one?.samples) stage.adopt(one, one.id !== latest?.id);
+        table();
         return true;
       } catch (error) {
         if (mine === drawing) showOne(el("p.alarm", { role: "alert" }, error.message));
         return false;
       }
     },
+    /** redraw draws the table again, when more is known of its cases. */
+    redraw: () => overlay || table(),
     close() {
       drawing++;
       overlay?.close();
@@ -155,11 +210,11 @@ function newResult(kept, signal) {
   };
 }
 
-/** newEarlier makes the list of the runs that the shop keeps. opened is called when one of them is opened. */
-function newEarlier(opened) {
+/** newEarlier makes the list of the runs that the shop keeps. */
+function newEarlier() {
   const node = el("section.panel.earlier", { "aria-label": t("run.earlier") });
   const full = el("p.told", { role: "alert" }); // why a run was not ticked
-  const columns = ["choose", "started", "state", "strategies", "conditions", "load", "oversold", "on"];
+  const columns = ["choose", "started", "state", "strategies", "conditions", "load", "verdicts", "oversold", "on"];
   const titles = columns.map((name) => [t(`run.list.${name}`), name === "oversold" ? "number" : null]);
 
   /** choose lays the ticked runs over each other. One too many is not ticked. */
@@ -173,17 +228,18 @@ function newEarlier(opened) {
     location.hash = `#/run/${ticked.map((input) => input.dataset.run).join(",")}`.replace(/\/$/, "");
   }
 
-  function line({ id, started, state, error, settings, oversold, redis }, checked) {
+  function line({ id, started, state, error, settings, verdicts, oversold, redis }, checked) {
     const { strategies, conditions, requests, stock, unfenced } = settings;
     const tick = { type: "checkbox", checked, "data-run": id, onchange: choose };
     const box = el("input", { ...tick, "aria-label": t("run.lay", { id }) });
     const at = new Date(started).toLocaleTimeString(document.documentElement.lang);
     return el("tr", { class: checked ? "chosen" : null }, el("td", box),
-      el("th", { scope: "row" }, el("a", { href: `#/run/${id}`, onclick: opened }, at)),
+      el("th", { scope: "row" }, el("a", { href: `#/run/${id}` }, at)),
       el("td", t(`run.state.${state}`), error && el("span.alarm", ` ${told(error)}`)),
       el("td", strategies.join(", "), unfenced && el("span.small", ` · ${t("results.unfenced")}`)),
       el("td", conditions.map((name) => named(`condition.${name}`, name)).join(", ")),
       el("td", t("run.load", { requests, stock }), el("span.small.made", made(settings))),
+      el("td", verdicts.map((name) => [verdict({ verdict: name }), " "]).flat()),
       el("td", { class: oversold > 0 ? "number alarm" : "number" }, oversold), el("td.small", told(redis)));
   }
 

@@ -1,22 +1,24 @@
-// Shop: a sale as shoppers see it, at once or with a payment.
+// Shop: a sale as shoppers see it, at once or with a payment, and on a projector for a class.
 
-import { el } from "./dom.js";
+import { hasShop } from "./api.js";
+import { byCommand, el } from "./dom.js";
 import { t } from "./text.js";
 
-const ways = { counter: "#/shop", seats: "#/shop/seats" }; // a module each, and its address
+const ways = { counter: "#/shop", seats: "#/shop/seats", class: "#/shop/class" }; // a module each, and its address
 
 /** show shows the way of selling that the address names. */
 export async function show(box, at, page) {
+  if (!hasShop) return void box.append(el("h1", t("shop.title")), byCommand("site.shop", "go run ./cmd/shop"));
   const links = Object.entries(ways).map(([way, href]) =>
     el("a.level", { href, "data-way": way }, t(`shop.way.${way}`))
   );
   const inner = el("div");
   let shown = "";
   let left = new AbortController(); // aborted when the other way is chosen
-  box.append(el("h1", t("shop.title")), el("nav.levels", { "aria-label": t("shop.ways") }, links), inner);
+  box.append(el("h1", t("shop.title")), inner, el("nav.levels.ways", { "aria-label": t("shop.ways") }, links));
 
   async function update({ of: [name] }) {
-    const way = name === "seats" ? "seats" : "counter";
+    const way = Object.hasOwn(ways, name) ? name : "counter";
     if (way === shown) return;
     shown = way;
     left.abort();

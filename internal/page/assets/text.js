@@ -22,7 +22,7 @@ export async function choose(name) {
  * shop for anything. Without them it shows English, and the next part tries again.
  */
 export async function learn() {
-  if (forms) return;
+  if (forms || language === "en") return; // the shop speaks English, also while no language is chosen yet
   const name = language;
   const known = await load(`${name}.told`).catch(() => null);
   if (known && name === language) speakBy(Object.entries(known).map(form).sort((a, b) => b.letters - a.letters));
@@ -35,7 +35,7 @@ function speakBy(next) {
 }
 
 async function load(name) {
-  const reply = await fetch(`/page/texts/${name}.json`);
+  const reply = await fetch(new URL(`texts/${name}.json`, import.meta.url));
   if (!reply.ok) throw new Error(`the texts of ${name}: ${reply.status}`);
   return reply.json();
 }
@@ -55,6 +55,12 @@ const filled = (text, values) =>
 
 /** named is the text with this key, or else the English of the shop. */
 export const named = (key, english) => texts[key] ?? english;
+
+/** titleOf is what an anomaly is called beside its name, or "" in the language of the names. */
+export const titleOf = (anomaly) => named(`anomaly.${anomaly}.title`, "");
+
+/** called is the name of an anomaly in a sentence, after its title if it has one. */
+export const called = (anomaly) => [titleOf(anomaly), anomaly].filter(Boolean).join(" ");
 
 /** told is the translation of an English sentence of the shop, or the sentence if any part of it has none. */
 export const told = (english) => translation(english)?.text ?? english;

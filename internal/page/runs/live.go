@@ -32,6 +32,7 @@ type Live struct {
 	Phase     Phase             `json:"phase"`
 	Point     *Point            `json:"point"` // nil in Setup
 	Broken    []Broken          `json:"broken"`
+	Faults    []Fault           `json:"faults"`
 
 	exclusive bool
 }
@@ -58,7 +59,18 @@ type Invariant string
 const (
 	StockHolds Invariant = "stock"   // no more units are sold than there were
 	OneHolder  Invariant = "holders" // at most one holder is inside, if the strategy promises it
+	Served     Invariant = "service" // somebody is being served while buyers wait and units are left
 )
+
+// Invariants lists the invariants.
+func Invariants() []Invariant { return []Invariant{StockHolds, OneHolder, Served} }
+
+// Fault is a fault that was injected into a row, as it happened: see bench.Fault.
+type Fault struct {
+	Kind  bench.FaultKind `json:"kind"`
+	At    float64         `json:"t_ms"`
+	Until float64         `json:"until_ms"` // in the future for a holder that is slow or late; 0: not ended
+}
 
 // Broken is an invariant that was violated, and when that was first seen.
 type Broken struct {
@@ -72,7 +84,7 @@ func (l *Live) clone() *Live {
 		return nil
 	}
 	c := *l
-	c.Broken = append([]Broken{}, l.Broken...)
+	c.Broken, c.Faults = append([]Broken{}, l.Broken...), append([]Fault{}, l.Faults...)
 	if l.Point != nil {
 		p := *l.Point
 		c.Point = &p
@@ -89,6 +101,17 @@ func (l *Live) see(p Point) {
 	if l.exclusive && p.MaxHolders > 1 {
 		l.broke(OneHolder, p.T, fmt.Sprintf("%d holders inside at once", p.MaxHolders))
 	}
+}
+
+// happened records the faults so far, and that nobody was served any more.
+func (l *Live) happened(now bench.Live) {
+	l.Faults = faultsOf(now.Faults)
+	u := now.Unserved
+	if u == nil {
+		return
+	}
+	text := fmt.Sprintf("nobody was served after %.0f ms; %d requests waited for %d units", milliseconds(u.Since), u.Waiting, u.Left)
+	l.broke(Served, milliseconds(u.At), text)
 }
 
 // broke records a violation, once for each invariant.
@@ -110,6 +133,15 @@ func pointOf(l bench.Live) Point {
 		p.Audited, p.Remaining, p.Sold = milliseconds(l.Audited), l.Stock.Remaining, l.Stock.Sold
 	}
 	return p
+}
+
+// faultsOf are the bench's faults as Faults.
+func faultsOf(faults []bench.Fault) []Fault {
+	all := make([]Fault, 0, len(faults))
+	for _, f := range faults {
+		all = append(all, Fault{f.Kind, milliseconds(f.At), milliseconds(f.Until)})
+	}
+	return all
 }
 
 // lastPoint is the last point of a finished row. The remaining stock follows from the

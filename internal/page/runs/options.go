@@ -16,6 +16,7 @@ type Options struct {
 	Limits     Limits          `json:"limits"`
 	Time       int64           `json:"run_ms"` // longest time of one run
 	Defaults   Settings        `json:"defaults"`
+	Presets    []Preset        `json:"presets"`
 }
 
 // Strategy is a strategy that can be chosen.
@@ -56,6 +57,7 @@ func (m *Manager) Options() Options {
 		}
 		o.Conditions = append(o.Conditions, Condition{c, least})
 	}
+	o.Presets = m.presets()
 	about := map[Backend]string{
 		Embedded: "a Redis and a database in this program, for this run alone",
 		Shop:     "the Redis and the database of this shop, with items of the run's own",

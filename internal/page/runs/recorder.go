@@ -15,13 +15,15 @@ type recorder struct {
 	manager *Manager
 	run     *run
 
-	halt chan struct{} // closed to end the sampling; nil: no row is sampled
+	look func() bench.Live // nil: the requests of the row are not about to be sent yet
+	halt chan struct{}     // closed to end the sampling; nil: no row is sampled
 	wg   sync.WaitGroup
 }
 
 // Row implements bench.Progress. A row that is repeated starts over.
 func (c *recorder) Row(n, all int, strategy string, condition catalog.Condition) {
 	c.stop()
+	c.look = nil
 	s, err := c.manager.cfg.Catalog.Find(strategy)
 	live := &Live{
 		Row: n, Of: all, Strategy: strategy, Condition: condition,
@@ -40,7 +42,7 @@ func (c *recorder) Waiting(func() int64) {}
 
 // Watch implements bench.Watcher.
 func (c *recorder) Watch(look func() bench.Live) {
-	c.halt = make(chan struct{})
+	c.look, c.halt = look, make(chan struct{})
 	halt := c.halt
 	c.wg.Go(func() { c.sample(look, halt) })
 }
@@ -56,20 +58,28 @@ func (c *recorder) sample(look func() bench.Live, halt <-chan struct{}) {
 			return
 		}
 		if l := look(); l.Elapsed > 0 {
-			c.manager.update(func() { c.see(pointOf(l), l.Waiting == 0) })
+			c.manager.update(func() { c.see(l) })
 		}
 	}
 }
 
-// see records a point of the row under way. The caller has locked the manager's mu.
-func (c *recorder) see(p Point, allKnown bool) {
-	live := c.run.now
+// see records a sample of the row under way. The caller has locked the manager's mu.
+func (c *recorder) see(l bench.Live) {
+	live, p := c.run.now, pointOf(l)
 	live.Phase = Load
-	if allKnown {
+	if l.Waiting == 0 {
 		live.Phase = Audit
 	}
 	live.see(p)
-	c.run.series[len(c.run.series)-1].add(p, false)
+	live.happened(l)
+	c.add(p, false)
+}
+
+// add adds a point to the series of the row under way, and what has happened so far.
+func (c *recorder) add(p Point, last bool) {
+	s := c.run.series[len(c.run.series)-1]
+	s.add(p, last)
+	s.Broken, s.Faults = c.run.now.Broken, c.run.now.Faults
 }
 
 // Done implements bench.Progress.
@@ -79,8 +89,11 @@ func (c *recorder) Done(row report.Row) {
 		p := lastPoint(row)
 		c.run.rows = append(c.run.rows, row)
 		c.run.now.see(p)
+		if c.look != nil { // since the last sample
+			c.run.now.happened(c.look())
+		}
 		c.run.now.Phase = Judged
-		c.run.series[len(c.run.series)-1].add(p, true)
+		c.add(p, true)
 	})
 }
 

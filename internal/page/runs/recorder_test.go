@@ -3,7 +3,9 @@ package runs
 import (
 	"slices"
 	"testing"
+	"time"
 
+	"oversell/internal/bench"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 )
@@ -61,7 +63,7 @@ func TestRowThatIsTriedAgainBeginsAnew(t *testing.T) {
 	c.Row(1, 2, "none", catalog.Calm)
 	c.Done(report.Row{Stock: 100, Sold: 100})
 	c.Row(2, 2, "v6_watchdog", catalog.Calm)
-	m.update(func() { c.see(Point{T: 1, Waiting: 5}, false) })
+	m.update(func() { c.see(bench.Live{Elapsed: time.Millisecond, Waiting: 5}) })
 	c.Row(2, 2, "v6_watchdog", catalog.Calm)
 	r := shown(t, m)
 	if len(r.Samples) != 2 || len(r.Samples[0].Points) != 1 || len(r.Samples[1].Points) != 0 || r.Now.Phase != Setup || len(r.Rows) != 1 {
@@ -73,11 +75,41 @@ func TestRowThatIsTriedAgainBeginsAnew(t *testing.T) {
 func TestTwoHoldersAreToldOfWhileTheyAreInside(t *testing.T) {
 	_, c := recording(t)
 	c.Row(1, 1, "v6_watchdog", catalog.Pause)
-	for _, p := range []Point{{T: 50, Holders: 1, MaxHolders: 1}, {T: 100, Holders: -1, MaxHolders: 1}, {T: 150, Holders: 1, MaxHolders: 2}, {T: 200, MaxHolders: 2}} {
-		c.manager.update(func() { c.see(p, false) })
+	const ms = time.Millisecond
+	for _, l := range []bench.Live{
+		{Elapsed: 50 * ms, Holders: 1, MaxHolders: 1}, {Elapsed: 100 * ms, Holders: -1, MaxHolders: 1},
+		{Elapsed: 150 * ms, Holders: 1, MaxHolders: 2}, {Elapsed: 200 * ms, MaxHolders: 2},
+	} {
+		c.manager.update(func() { c.see(l) })
 	}
 	want := []Broken{{OneHolder, 150, "2 holders inside at once"}}
 	if got := shown(t, c.manager).Now.Broken; !slices.Equal(got, want) {
 		t.Errorf("broken: %+v; want %+v", got, want)
+	}
+}
+
+// What happened in a row stays with its samples: the faults, and when nobody was served any more.
+// A fault that ended after the last sample has its end.
+func TestWhatHappenedStaysWithTheRow(t *testing.T) {
+	m, c := recording(t)
+	const ms = time.Millisecond
+	c.Row(1, 2, "v1_setnx", catalog.Crash)
+	now := bench.Live{
+		Elapsed: 1600 * ms, Waiting: 70, Faults: []bench.Fault{{Kind: bench.Stopped, At: 100 * ms}},
+		Unserved: &bench.Unserved{Since: 95 * ms, At: 1595 * ms, Waiting: 70, Left: 38},
+	}
+	c.look = func() bench.Live { return now }
+	m.update(func() { c.see(now) })
+	now.Faults = []bench.Fault{{Kind: bench.Stopped, At: 100 * ms, Until: 1650 * ms}}
+	c.Done(report.Row{Stock: 50, Sold: 12})
+	c.Row(2, 2, "v2_ttl", catalog.Crash)
+
+	r := shown(t, m)
+	if len(r.Now.Broken)+len(r.Now.Faults) > 0 {
+		t.Errorf("the next row begins with %+v, %+v", r.Now.Broken, r.Now.Faults)
+	}
+	broken, faults := []Broken{{Served, 1595, "nobody was served after 95 ms; 70 requests waited for 38 units"}}, []Fault{{bench.Stopped, 100, 1650}}
+	if s := r.Samples[0]; !slices.Equal(s.Broken, broken) || !slices.Equal(s.Faults, faults) {
+		t.Errorf("the row has %+v, %+v; want %+v, %+v", s.Broken, s.Faults, broken, faults)
 	}
 }

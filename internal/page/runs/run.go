@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"oversell/internal/backend"
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/bench"
 	"oversell/internal/bench/report"
+	"oversell/internal/figures"
 )
 
 // State is the state of a run.
@@ -37,10 +39,11 @@ type Summary struct {
 	DB       string     `json:"db"`
 	Error    string     `json:"error"` // why it failed
 
-	// Of the finished rows: the most units that one oversold, and whether all have the
-	// outcome that the catalog predicts.
-	Oversold   int64 `json:"oversold"`
-	AsExpected bool  `json:"as_expected"`
+	// Of the finished rows: the most units that one oversold, the verdicts, each once, and
+	// whether all have the outcome that the catalog predicts.
+	Oversold   int64             `json:"oversold"`
+	Verdicts   []figures.Verdict `json:"verdicts"`
+	AsExpected bool              `json:"as_expected"`
 }
 
 // Run is all that is known of a run.
@@ -72,7 +75,7 @@ func (r *run) summary() Summary {
 	s := Summary{
 		ID: r.id, State: r.state, Started: r.started, Settings: r.settings.clone(),
 		RowsAll: r.settings.rows(), RowsDone: len(r.rows), Redis: r.manifest.Redis, DB: r.manifest.DB, Error: r.err,
-		AsExpected: report.Report{Rows: r.rows}.AsExpected(),
+		Verdicts: []figures.Verdict{}, AsExpected: report.Report{Rows: r.rows}.AsExpected(),
 	}
 	if !r.ended.IsZero() {
 		ended := r.ended
@@ -80,6 +83,9 @@ func (r *run) summary() Summary {
 	}
 	for _, row := range r.rows {
 		s.Oversold = max(s.Oversold, row.Oversold)
+		if !slices.Contains(s.Verdicts, row.Verdict) {
+			s.Verdicts = append(s.Verdicts, row.Verdict)
+		}
 	}
 	return s
 }

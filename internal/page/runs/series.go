@@ -7,12 +7,14 @@ import (
 	"oversell/internal/catalog"
 )
 
-// Series has the points of one row, at most maxPoints of them.
+// Series has the points of one row, at most maxPoints of them, and what happened in it.
 type Series struct {
 	Row       int               `json:"n"`
 	Strategy  string            `json:"strategy"`
 	Condition catalog.Condition `json:"condition"`
 	Points    []Point           `json:"points"`
+	Broken    []Broken          `json:"broken"`
+	Faults    []Fault           `json:"faults"`
 }
 
 const (
@@ -53,5 +55,6 @@ func (s *series) thin() {
 func (s *series) clone() Series {
 	c := s.Series
 	c.Points = append([]Point{}, slices.Clip(s.Points)...)
+	c.Broken, c.Faults = append([]Broken{}, s.Broken...), append([]Fault{}, s.Faults...)
 	return c
 }

@@ -6,18 +6,24 @@ let redraw = null; // draws the lanes of the open cell again
 
 new ResizeObserver(() => redraw?.()).observe(part(".story"));
 
+/** say is a text in the language of the page, with values for what is in braces. */
+function say(english, values = {}) {
+  return (data.words?.[english] ?? english).replace(/\{(\w+)\}/g, (_, name) => values[name]);
+}
+
 /** fillCell shows a cell in the dialog. */
 function fillCell(cell, anomaly) {
-  part("#cell-title").replaceChildren(cell.anomaly, el("span.on", " on "), cell.strategy);
+  const name = anomaly.title ? `${anomaly.title} ${cell.anomaly}` : cell.anomaly;
+  part("#cell-title").replaceChildren(name, el("span.on", ` ${say("on")} `), cell.strategy);
   part(".verdict .mark").className = `mark ${cell.class}`;
-  part(".verdict .mark").textContent = cell.verdict.split(/[ ,]/, 1)[0];
-  part(".verdict .words").textContent = cell.verdict.replace(/^[^ ,]+,? ?/, "");
+  part(".verdict .mark").textContent = cell.verdict.split(/[ ,，（]/, 1)[0];
+  part(".verdict .words").textContent = cell.verdict.replace(/^[^ ,，（]+[,，]? ?/, "");
   part(".note").textContent = cell.note;
   part(".about .sentence").textContent = anomaly.sentence;
   section(".sequence", anomaly.sequence);
   section(".source", ...linked(anomaly.source));
   part(".run code").textContent = cell.command;
-  part(".copy").textContent = "copy";
+  part(".copy").textContent = say("copy");
   fillStory(cell);
   part(".body").scrollTop = 0;
 }
@@ -39,11 +45,11 @@ function fillStory(cell) {
   redraw = null;
   if (none) {
     part(".lanes").className = "lanes";
-    part(".lanes").replaceChildren(el("p.nothing", "Nothing was run, so there is no timeline."));
+    part(".lanes").replaceChildren(el("p.nothing", say("Nothing was run, so there is no timeline.")));
     return;
   }
   for (const item of dialog.querySelectorAll(".key .in-redis")) item.hidden = !cell.lock;
-  part(".list summary").textContent = `All ${cell.rows.length} moments as a list`;
+  part(".list summary").textContent = say("All {count} moments as a list", { count: cell.rows.length });
   part(".list ol").replaceChildren(...cell.rows.map((row) => el("li", sentence(cell, row))));
   let width = 0;
   redraw = () => {
@@ -61,35 +67,39 @@ function showMoment(cell, row, event) {
   part(".event.shown")?.classList.remove("shown");
   event.classList.add("shown");
   const { text, reply } = words(row);
-  const find = el("button.there", { onclick: () => event.scrollIntoView({ block: "center" }) }, "find it");
+  const find = el("button.there", { onclick: () => event.scrollIntoView({ block: "center" }) }, say("find it"));
   put(part(".moment"), find, el("strong", `${row.time} ${cell.unit}`),
     row.actor < 0 ? "" : ` · ${cell.actors[row.actor]}`, el("pre", text + reply),
     el("span.small", standing(cell, row)));
   showKeys(cell, row);
 }
 
-const ofKeys = { key: "key in Redis", value: "value", ttl: "ttl", gone: "not there" };
+const ofKeys = (name) => ({ key: say("key in Redis"), value: say("value"), ttl: "ttl", gone: say("not there") })[name];
 
 /** showKeys shows the keys in Redis after a moment. */
 function showKeys(cell, row) {
   part(".inredis").hidden = !cell.rows.some((each) => each.keys);
-  const unknown = "The keys are not known here, because earlier commands are not shown.";
-  put(part(".inredis"), row.blind ? el("p.small", unknown) : keyTable(keysAt(cell, row), (name) => ofKeys[name]));
+  const unknown = say("The keys are not known here, because earlier commands are not shown.");
+  put(part(".inredis"), row.blind ? el("p.small", unknown) : keyTable(keysAt(cell, row), ofKeys));
 }
 
 /** standing is the state after a moment. */
 function standing(cell, row) {
-  const believe = (row.believe ?? []).map((actor) => cell.actors[actor]).join(" and ") || "nobody";
-  if (!cell.lock) return row.believe ? `Believes to hold the lock: ${believe}.` : "";
-  if (!row.holder) return `Redis has not been asked yet who holds the lock. Believes to hold it: ${believe}.`;
-  const left = row.ttl == null ? (row.left ? ", with no lease" : "") : `, ${row.left} ${cell.unit} left`;
-  const held = row.holder === "free" ? "the lock is free" : `${row.holder} holds the lock`;
-  return `Redis: ${held}${left}. Believes to hold it: ${believe}.`;
+  const who = (row.believe ?? []).map((actor) => cell.actors[actor]).join(say(" and ")) || say("nobody");
+  if (!cell.lock) return row.believe ? say("Believes to hold the lock: {who}.", { who }) : "";
+  if (!row.holder) return say("Redis has not been asked yet who holds the lock. Believes to hold it: {who}.", { who });
+  const left = row.ttl == null
+    ? (row.left ? say(", with no lease") : "")
+    : say(", {left} {unit} left", { left: row.left, unit: cell.unit });
+  const held = row.holder === "free"
+    ? say("the lock is free")
+    : say("{holder} holds the lock", { holder: row.holder });
+  return say("Redis: {held}. Believes to hold it: {who}.", { held: held + left, who });
 }
 
 function sentence(cell, row) {
   const { text, reply } = words(row);
-  const lead = row.kind === "break" ? "breaks: " : row.actor < 0 ? "" : `${cell.actors[row.actor]}: `;
+  const lead = row.kind === "break" ? `${say("breaks")}: ` : row.actor < 0 ? "" : `${cell.actors[row.actor]}: `;
   return `${row.time} ${cell.unit} · ${lead}${text}${reply} · ${standing(cell, row)}`.replace(/ · $/, "");
 }
 
@@ -97,9 +107,9 @@ part(".copy").addEventListener("click", async () => {
   const code = part(".run code");
   try {
     await navigator.clipboard.writeText(code.textContent);
-    part(".copy").textContent = "copied";
+    part(".copy").textContent = say("copied");
   } catch {
     getSelection().selectAllChildren(code); // the user copies it
-    part(".copy").textContent = "selected: press Ctrl+C";
+    part(".copy").textContent = say("selected: press Ctrl+C");
   }
 });

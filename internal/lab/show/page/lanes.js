@@ -7,6 +7,7 @@ const WIDE = 128; // narrower lanes have their texts beside them
 const THIN = 20;
 const TEXT = 110; // the least width of those texts
 const GAP = 6; // between columns
+const ARC = 60; // how far the arc of a command that is held up bends out of its lane's ticks
 
 /**
  * el makes an element: el("p.small", { title }, "text"), where the attributes may be left out.
@@ -142,7 +143,7 @@ function drawBands(cell, heads, rows, redis, box) {
     runs(cell.rows, believes, draw);
   });
   if (redis) drawLease(picture, cell, tops, heads.children[1].offsetLeft, redis - 4);
-  cell.rows.forEach((row, i) => drawTick(picture, cell, row, i, tops, left, laneEnd));
+  cell.rows.forEach((row, i) => drawTick(picture, row, i, tops, left, laneEnd));
   return picture;
 }
 
@@ -170,16 +171,27 @@ function drawLease(picture, cell, tops, x, width) {
   });
 }
 
-/** drawTick marks a row in its actor's lane, and for how long a command is under way. */
-function drawTick(picture, cell, { kind, actor, waits, text }, i, tops, left, laneEnd) {
-  const line = (name, x1, x2, y1, y2) => picture.append(svg("line", { class: name, x1, x2, y1, y2 }));
-  if (kind === "break") line("broken", left[0] ?? 0, laneEnd, tops[i], tops[i]);
+/** drawTick marks a row in its actor's lane, and a command that is held up by an arc to its arrival. */
+function drawTick(picture, { kind, actor, arrives }, i, tops, left, laneEnd) {
+  const draw = (tag, attributes) => picture.append(svg(tag, attributes));
+  if (kind === "break") draw("line", { class: "broken", x1: left[0] ?? 0, x2: laneEnd, y1: tops[i], y2: tops[i] });
   if (actor < 0 || kind === "break") return;
   const x = left[actor] + 2 * BAND + 7;
-  const answer = (row, j) => j > i && row.answers && row.actor === actor && row.text === text;
-  const end = waits ? cell.rows.findIndex(answer) : -1;
-  if (end > 0) line(`flight ${hue(actor)}`, x, x, tops[i], tops[end]);
-  if (kind === "command") picture.append(svg("circle", { class: `tick ${hue(actor)}`, cx: x, cy: tops[i], r: 3 }));
+  if (arrives) {
+    const room = (left[actor + 1] ?? laneEnd) - x - GAP; // to the next lane
+    const d = arc(x, tops[i], tops[i + 1] - 11, tops[arrives], Math.min(ARC, room));
+    draw("path", { class: `flight ${hue(actor)}`, d });
+    draw("path", { class: `arrival ${hue(actor)}`, d: `M${x - 5} ${tops[arrives] - 13} h10 l-5 9 Z` });
+  }
+  if (kind === "command") draw("circle", { class: `tick ${hue(actor)}`, cx: x, cy: tops[i], r: 3 });
+}
+
+/** arc leads down from one row to another. It bends out below the text of the first, and above that of the second. */
+function arc(x, from, below, to, room) {
+  const above = to - 13;
+  const out = x + Math.max(6, room) * 4 / 3; // a curve comes as far as three quarters of that
+  const bend = above - below > 16 ? ` C${out} ${below + 6} ${out} ${above - 6} ${x} ${above}` : "";
+  return `M${x} ${from} V${Math.min(below, above)}${bend} V${above}`;
 }
 
 const FEW = 8; // of no more keys, those that do not exist are shown too, so that the others keep their places

@@ -2,7 +2,7 @@
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const cells = new Map(data.cells.map((cell) => [`${cell.anomaly}/${cell.strategy}`, cell]));
-const grid = [...document.querySelectorAll(".matrix tbody tr")].map((row) =>
+const grid = [...document.querySelectorAll(".matrix tbody tr:not(.loss)")].map((row) =>
   [...row.cells].slice(1).map((cell) => cell.querySelector("a"))
 );
 const links = grid.flat().filter(Boolean);
@@ -15,7 +15,7 @@ function go() {
   choose(links.find((link) => link.getAttribute("href") === cell.link) ?? current);
   if (!dialog.open) dialog.showModal();
   fillCell(cell, data.anomalies[cell.anomaly]);
-  document.title = `${cell.anomaly} on ${cell.strategy}: Failure lab`;
+  document.title = `${cell.anomaly} ${say("on")} ${cell.strategy}: ${say("Failure lab")}`;
 }
 
 function decoded(address) {
@@ -76,7 +76,7 @@ for (const button of dialog.querySelectorAll("[data-move]")) {
 }
 dialog.querySelector(".close").addEventListener("click", () => dialog.close());
 dialog.addEventListener("close", () => {
-  document.title = "Failure lab: anomalies × strategies";
+  document.title = say("Failure lab: anomalies × strategies");
   if (location.hash) history.replaceState(null, "", location.href.split("#")[0]);
   current?.focus();
 });

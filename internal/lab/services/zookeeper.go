@@ -1,4 +1,4 @@
-package lab
+package services
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"oversell/internal/backend/coordination"
+	"oversell/internal/lab"
 	"oversell/internal/locks/zklock"
 )
 
@@ -23,7 +24,7 @@ type zkService struct {
 // of this machine.
 const zkLooking = 30 * time.Second
 
-func atZooKeeper(ctx context.Context, servers []string) (service, error) {
+func atZooKeeper(ctx context.Context, servers []string) (lab.Service, error) {
 	conn, err := coordination.DialZooKeeper(ctx, servers, zkLooking)
 	if err != nil {
 		return nil, err
@@ -31,22 +32,22 @@ func atZooKeeper(ctx context.Context, servers []string) (service, error) {
 	return zkService{servers, conn}, nil
 }
 
-func (s zkService) name() string { return "ZooKeeper" }
+func (s zkService) Name() string { return "ZooKeeper" }
 
-func (s zkService) dial(ctx context.Context, ttl time.Duration) (*member, error) {
-	return newMember(slices.Clone(s.servers), func(m *member, relayed []string) error {
+func (s zkService) Dial(ctx context.Context, ttl time.Duration) (*lab.Member, error) {
+	return lab.NewMember(slices.Clone(s.servers), func(m *lab.Member, relayed []string) error {
 		conn, err := coordination.DialZooKeeper(ctx, relayed, ttl)
 		if err != nil {
 			return err
 		}
 		source := zklock.NewSource(conn.Conn, conn.Timeout)
-		m.lock = func(key string) serviceLock { return zklock.New(source, key) }
-		m.close = []func() error{source.Close, func() error { conn.Close(); return nil }}
+		m.Lock = func(key string) lab.ServiceLock { return zklock.New(source, key) }
+		m.Close = []func() error{source.Close, func() error { conn.Close(); return nil }}
 		return nil
 	})
 }
 
-func (s zkService) granted(ctx context.Context, ttl time.Duration) (time.Duration, error) {
+func (s zkService) Granted(ctx context.Context, ttl time.Duration) (time.Duration, error) {
 	conn, err := coordination.DialZooKeeper(ctx, s.servers, ttl)
 	if err != nil {
 		return 0, err
@@ -59,7 +60,7 @@ func (s zkService) granted(ctx context.Context, ttl time.Duration) (time.Duratio
 // them that would have to be written otherwise.
 func (s zkService) queue(key string) string { return "/oversell/" + key }
 
-func (s zkService) first(_ context.Context, key string) (string, error) {
+func (s zkService) First(_ context.Context, key string) (string, error) {
 	names, _, err := s.conn.Children(s.queue(key))
 	if errors.Is(err, zk.ErrNoNode) || err == nil && len(names) == 0 {
 		return "", nil
@@ -73,9 +74,9 @@ func (s zkService) first(_ context.Context, key string) (string, error) {
 // byNumber compares names by the ten digits at their ends, as ZooKeeper numbers them.
 func byNumber(a, b string) int { return strings.Compare(a[max(0, len(a)-10):], b[max(0, len(b)-10):]) }
 
-func (s zkService) lose(_ context.Context, place string) error { return s.conn.Delete(place, -1) }
+func (s zkService) Lose(_ context.Context, place string) error { return s.conn.Delete(place, -1) }
 
-func (s zkService) watch(ctx context.Context, key string, gone func(place string)) {
+func (s zkService) Watch(ctx context.Context, key string, gone func(place string)) {
 	var before []string
 	for ctx.Err() == nil {
 		names, changed, err := s.look(key)
@@ -115,4 +116,4 @@ func (s zkService) look(key string) ([]string, <-chan zk.Event, error) {
 // zkAgain is the rest after a look that failed.
 const zkAgain = 100 * time.Millisecond
 
-func (s zkService) close() { s.conn.Close() }
+func (s zkService) Close() { s.conn.Close() }

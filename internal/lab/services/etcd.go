@@ -1,4 +1,4 @@
-package lab
+package services
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"oversell/internal/backend/coordination"
+	"oversell/internal/lab"
 	"oversell/internal/locks/etcdlock"
 )
 
@@ -20,7 +21,7 @@ type etcdService struct {
 	client    *clientv3.Client // looks on, past all faults
 }
 
-func atEtcd(ctx context.Context, endpoints []string) (service, error) {
+func atEtcd(ctx context.Context, endpoints []string) (lab.Service, error) {
 	client, err := coordination.DialEtcd(ctx, endpoints)
 	if err != nil {
 		return nil, err
@@ -28,14 +29,14 @@ func atEtcd(ctx context.Context, endpoints []string) (service, error) {
 	return etcdService{endpoints, client}, nil
 }
 
-func (s etcdService) name() string { return "etcd" }
+func (s etcdService) Name() string { return "etcd" }
 
-func (s etcdService) dial(ctx context.Context, ttl time.Duration) (*member, error) {
+func (s etcdService) Dial(ctx context.Context, ttl time.Duration) (*lab.Member, error) {
 	var targets []string
 	for _, endpoint := range s.endpoints {
 		targets = append(targets, strings.TrimPrefix(endpoint, "http://"))
 	}
-	return newMember(targets, func(m *member, relayed []string) error {
+	return lab.NewMember(targets, func(m *lab.Member, relayed []string) error {
 		for i := range relayed {
 			relayed[i] = "http://" + relayed[i]
 		}
@@ -44,13 +45,13 @@ func (s etcdService) dial(ctx context.Context, ttl time.Duration) (*member, erro
 			return err
 		}
 		source := etcdlock.NewSource(client, ttl)
-		m.lock = func(key string) serviceLock { return etcdlock.New(source, key) }
-		m.close = []func() error{source.Close, client.Close}
+		m.Lock = func(key string) lab.ServiceLock { return etcdlock.New(source, key) }
+		m.Close = []func() error{source.Close, client.Close}
 		return nil
 	})
 }
 
-func (s etcdService) granted(ctx context.Context, ttl time.Duration) (time.Duration, error) {
+func (s etcdService) Granted(ctx context.Context, ttl time.Duration) (time.Duration, error) {
 	lease, err := s.client.Grant(ctx, int64(math.Ceil(ttl.Seconds())))
 	if err != nil {
 		return 0, fmt.Errorf("asking etcd for a lease: %w", err)
@@ -62,7 +63,7 @@ func (s etcdService) granted(ctx context.Context, ttl time.Duration) (time.Durat
 // prefix is where etcdlock keeps the places of a lock.
 func (s etcdService) prefix(key string) string { return url.PathEscape(key) + "/" }
 
-func (s etcdService) first(ctx context.Context, key string) (string, error) {
+func (s etcdService) First(ctx context.Context, key string) (string, error) {
 	r, err := s.client.Get(ctx, s.prefix(key), append(clientv3.WithFirstCreate(), clientv3.WithKeysOnly())...)
 	if err != nil || len(r.Kvs) == 0 {
 		return "", err
@@ -70,12 +71,12 @@ func (s etcdService) first(ctx context.Context, key string) (string, error) {
 	return string(r.Kvs[0].Key), nil
 }
 
-func (s etcdService) lose(ctx context.Context, place string) error {
+func (s etcdService) Lose(ctx context.Context, place string) error {
 	_, err := s.client.Delete(ctx, place)
 	return err
 }
 
-func (s etcdService) watch(ctx context.Context, key string, gone func(place string)) {
+func (s etcdService) Watch(ctx context.Context, key string, gone func(place string)) {
 	for told := range s.client.Watch(ctx, s.prefix(key), clientv3.WithPrefix(), clientv3.WithFilterPut()) {
 		for _, e := range told.Events {
 			gone(string(e.Kv.Key))
@@ -83,4 +84,4 @@ func (s etcdService) watch(ctx context.Context, key string, gone func(place stri
 	}
 }
 
-func (s etcdService) close() { _ = s.client.Close() }
+func (s etcdService) Close() { _ = s.client.Close() }

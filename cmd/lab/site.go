@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+
+	"oversell/internal/bench"
+	"oversell/internal/build"
+	"oversell/internal/catalog"
+	"oversell/internal/lab"
+	"oversell/internal/lab/search"
+	"oversell/internal/page"
+	benches "oversell/internal/page/runs"
+	"oversell/internal/site"
+)
+
+// instanceArg is the argument with which this program starts itself as a shop of a bench.
+const instanceArg = "instance"
+
+// self makes the command of this program with arguments. Its process is killed when ctx ends.
+func self(ctx context.Context, args ...string) (*exec.Cmd, error) {
+	path, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("finding this program's own file: %w", err)
+	}
+	return exec.CommandContext(ctx, path, args...), nil
+}
+
+// instance is a shop of a bench, which reads its setup from standard input.
+func instance(ctx context.Context) int {
+	if err := bench.Serve(ctx, catalog.Strategies(), os.Stdin, os.Stdout, os.Stderr, nil); err != nil {
+		fmt.Fprintln(os.Stderr, "lab:", err)
+		return exitFailed
+	}
+	return exitExpected
+}
+
+// recordings says what a site shows besides what is fixed.
+type recordings struct {
+	anomalies []string // of the matrix; nil: all of the locks'
+	presets   []string // of the runs; nil: all
+}
+
+// of returns the presets whose runs are recorded. The first one is recorded last, so that the
+// page shows it first.
+func (r recordings) of(all []benches.Preset) []benches.Preset {
+	chosen := slices.DeleteFunc(slices.Clone(all), func(p benches.Preset) bool { return r.presets != nil && !slices.Contains(r.presets, p.Name) })
+	slices.Reverse(chosen)
+	return chosen
+}
+
+// checkSite refuses what cannot go with -site.
+func checkSite(fs *flag.FlagSet, dir string) error {
+	var err error
+	fs.Visit(func(f *flag.Flag) {
+		if f.Name != "site" {
+			err = fmt.Errorf("-%s has no effect with -site", f.Name)
+		}
+	})
+	if err == nil && strings.TrimSpace(dir) == "" {
+		err = errors.New("-site names no folder")
+	}
+	return err
+}
+
+// site writes the page as a folder of files.
+func (p program) site(ctx context.Context, dir string) error {
+	if err := site.Check(dir); err != nil {
+		return err
+	}
+	p.tell("compiling the lab for a browser")
+	code, err := site.BuildLab(ctx)
+	if err != nil {
+		return err
+	}
+	p.tell(fmt.Sprintf("the lab has %s, compressed", megabytes(len(code.Packed))))
+	manager := benches.New(ctx, benches.Config{
+		Catalog: catalog.Strategies(), Command: func() (*exec.Cmd, error) { return self(ctx, instanceArg) },
+		Logger: slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+	})
+	defer manager.Close()
+	presets := p.recordings.of(manager.Options().Presets)
+	for i, preset := range presets {
+		p.tell(fmt.Sprintf("recording run %d of %d: %s, %s", i+1, len(presets), strings.Join(preset.Strategies, ", "), preset.Conditions[0]))
+		if err := recordRun(ctx, manager, preset.Settings); err != nil {
+			return err
+		}
+	}
+	p.tell("recording the lab's cells")
+	report, err := p.recordCells(ctx)
+	if err != nil {
+		return err
+	}
+	return p.writeSite(ctx, dir, code, manager, report)
+}
+
+// writeSite writes what was recorded.
+func (p program) writeSite(ctx context.Context, dir string, code site.Lab, manager *benches.Manager, report lab.Report) error {
+	shown, err := page.New(ctx, page.Config{
+		Runs: manager, Budget: search.Budget{States: 1}, Logger: slog.New(slog.DiscardHandler), // nobody searches
+		Anomalies: func(context.Context, func(done, of int)) (lab.Report, error) { return report, nil },
+	})
+	if err != nil {
+		return err
+	}
+	defer shown.Close()
+	files, err := page.Files()
+	if err != nil {
+		return err
+	}
+	written, err := site.Write(ctx, site.Config{
+		Dir: dir, Page: http.Handler(shown), Files: files, Lab: code, Version: build.Version(),
+		Replies: map[string]any{"/api/strategies": map[string]any{"strategies": manager.Options().Strategies}},
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(p.stdout, "%s has %d files, %s; the lab in it has %s and is loaded when it is needed.\nAny server of files shows it, such as: python3 -m http.server -d %[1]s\n",
+		dir, written.Files, megabytes(int(written.Bytes)), megabytes(written.Lab))
+	return nil
+}
+
+// recordRun runs a bench, whose rows and samples the manager keeps.
+func recordRun(ctx context.Context, manager *benches.Manager, settings benches.Settings) error {
+	id, err := manager.Start(settings)
+	if err != nil {
+		return fmt.Errorf("recording a run: %w", err)
+	}
+	for events := manager.Subscribe(); ; {
+		e, err := events.Next(ctx)
+		if err != nil {
+			return fmt.Errorf("recording a run: %w", err)
+		}
+		if e.Run == nil || e.Run.ID != id || e.Run.Ended == nil {
+			continue
+		}
+		if e.Run.State != benches.Done {
+			return fmt.Errorf("recording a run: it came to %q: %s", e.Run.State, e.Run.Error)
+		}
+		return nil
+	}
+}
+
+// recordCells runs the lab in a process of its own: client libraries keep timers, and those of
+// virtual time must not get into the benches'.
+func (p program) recordCells(ctx context.Context) (report lab.Report, err error) {
+	var names []string
+	for _, c := range p.subjects {
+		names = append(names, c.Name)
+	}
+	args := []string{"-json", "-", "-redis", lab.Embedded, "-db", lab.Embedded, "-strategy", strings.Join(names, ",")}
+	if p.recordings.anomalies != nil {
+		args = append(args, "-run", strings.Join(p.recordings.anomalies, ","))
+	}
+	cmd, err := self(ctx, args...)
+	if err != nil {
+		return report, err
+	}
+	cmd.Stderr = p.stderr
+	out, err := cmd.Output()
+	if ctx.Err() != nil {
+		return report, context.Cause(ctx)
+	}
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() == exitUnexpected {
+		return report, errors.New("running the lab: a cell has not the recorded outcome; go run ./cmd/lab names it")
+	}
+	if err != nil {
+		return report, fmt.Errorf("running the lab: %w", err)
+	}
+	if err := json.Unmarshal(out, &report); err != nil {
+		return report, fmt.Errorf("reading the lab's report: %w", err)
+	}
+	return report, nil
+}
+
+// tell tells how far the site is.
+func (p program) tell(text string) { fmt.Fprintln(p.stderr, "site:", text) }
+
+func megabytes(n int) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }

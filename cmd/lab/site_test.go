@@ -1,0 +1,222 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+
+	"oversell/internal/bench/report/page/pagetest"
+	"oversell/internal/lab"
+	"oversell/internal/lab/sales"
+	"oversell/internal/site"
+)
+
+// maxLab is the most that the lab in a browser may have, compressed.
+const maxLab = 6_000_000
+
+// writeSite writes a small site and returns its folder.
+func writeSite(t *testing.T) string {
+	t.Helper()
+	t.Setenv(asProgram, "1") // for the processes that it starts of itself
+	dir := filepath.Join(t.TempDir(), "site")
+	var out, errs bytes.Buffer
+	p := program{subjects: lab.Subjects(), scenarios: everything(), stages: sales.Subjects(), writers: sales.Writers(), stdout: &out, stderr: &errs}
+	p.recordings = recordings{anomalies: []string{"check-then-delete", "lost-update", "mixed-strategies"}, presets: []string{"slow", "first"}}
+	if code := p.run(t.Context(), []string{"-site", dir}); code != exitExpected {
+		t.Fatalf("exit code %d\n%s%s", code, &out, &errs)
+	}
+	if !strings.Contains(out.String(), dir) {
+		t.Errorf("it says %q", &out)
+	}
+	return dir
+}
+
+// serveBelow serves the folder by plain HTTP, below a path.
+func serveBelow(t *testing.T, dir, path string) (address string) {
+	t.Helper()
+	s := httptest.NewServer(http.StripPrefix(path, http.FileServer(http.Dir(dir))))
+	t.Cleanup(s.Close)
+	return s.URL + path + "/"
+}
+
+// ask has the page ask for something, as its parts do, and returns the JSON of the reply.
+func ask[T any](t *testing.T, b *pagetest.Tab, expression string) (out T) {
+	t.Helper()
+	text, err := chromedp.Run(b.Context, chromedp.Evaluate[string](`import("./page/api.js").then(async ({ call }) => JSON.stringify(await `+expression+`))`,
+		func(p *runtime.EvaluateParams) { p.AwaitPromise = new(true) }))
+	if err != nil {
+		t.Fatalf("%s: %v", expression, err)
+	}
+	if err := json.Unmarshal([]byte(text), &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// The site needs no shop, and keeps its promises from plain files.
+func TestSite(t *testing.T) {
+	dir := writeSite(t)
+	t.Run("the lab is small", func(t *testing.T) { labIsSmall(t, dir) })
+	t.Run("the scheduler runs in the browser", func(t *testing.T) { schedulerRuns(t, dir) })
+	t.Run("what was recorded is shown", func(t *testing.T) { recordingsAreShown(t, dir) })
+	t.Run("cells run in the browser", func(t *testing.T) { cellsRun(t, dir) })
+}
+
+func labIsSmall(t *testing.T, dir string) {
+	files, err := filepath.Glob(filepath.Join(dir, "wasm", "*.wasm.gz"))
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	info, err := os.Stat(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if t.Logf("the lab has %d bytes, compressed", info.Size()); info.Size() > maxLab {
+		t.Errorf("at most %d are allowed", maxLab)
+	}
+}
+
+// At the root of a server, or below a path as on GitHub Pages, the scheduler plays v3's
+// check-then-delete in the browser, with the state that this program comes to.
+func schedulerRuns(t *testing.T, dir string) {
+	b := pagetest.New(t)
+	const before, last = "A.A.A.A.p3000.B", "A" // A has looked at the lock; the lease ends; B locks; A deletes
+	moves, err := lab.ParseMoves(before + "." + last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := lab.Play(lab.Schedule{Strategy: "v3_uuid", Buyers: 2, Moves: moves})
+	if err != nil || len(want.Findings) != 1 || want.Findings[0].Kind != lab.ForeignDelete {
+		t.Fatalf("the schedule leads to %+v, %v", want.Findings, err)
+	}
+	for _, path := range []string{"", "/oversell"} {
+		address := serveBelow(t, dir, path)
+		begun := time.Now()
+		b.Visit(address, "?lang=en#/play/v3_uuid/"+before, pagetest.Look{Width: 1280, Height: 720, Scheme: "light"})
+		del := `[...document.querySelectorAll("button.step:not(:disabled)")].find((b) => b.innerText.includes("DEL lock"))`
+		b.Until(del + ` !== undefined && !document.querySelector(".labloading")`)
+		first := time.Since(begun)
+		begun = time.Now()
+		pagetest.Eval[bool](b, del+`.click() ?? true`)
+		b.Until(fmt.Sprintf(`document.body.innerText.includes(%q)`, want.Findings[0].Text))
+		t.Logf("below %q the first state was there after %v, and the next after %v", path, first.Round(time.Millisecond), time.Since(begun).Round(time.Millisecond))
+		got := ask[lab.State](t, b, fmt.Sprintf(`call("/api/schedule", { method: "POST", body: { strategy: "v3_uuid", buyers: 2, moves: %q } })`, want.Moves))
+		if text, other := asJSON(t, got), asJSON(t, want); text != other {
+			t.Errorf("in the browser it leads to\n%s\nwant\n%s", text, other)
+		}
+		b.Keep("site-play" + strings.ReplaceAll(path, "/", "-"))
+		b.Quiet()
+	}
+}
+
+func asJSON(t *testing.T, v any) string {
+	t.Helper()
+	text, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// Every part of the site shows what was recorded, and a link to it can be sent: it is opened
+// as the first page. What needs a shop is named with the command that has one.
+func recordingsAreShown(t *testing.T, dir string) {
+	b := pagetest.New(t)
+	address := serveBelow(t, dir, "/oversell")
+	look := pagetest.Look{Width: 1280, Height: 720, Scheme: "light"}
+	for i, part := range []struct{ at, until string }{
+		{"#/", `document.querySelectorAll(".card").length >= 5`},
+		{"#/break", `document.querySelector('a[href="#/break/check-then-delete/v3_uuid"]') !== null`},
+		{"#/break/check-then-delete/v3_uuid?step=4", `document.querySelector(".lanes .row.current") !== null`},
+		{"#/read/v4_lua", `document.body.innerText.includes("unlock.lua")`},
+		{"#/teach/ttl", `document.querySelector(".lesson h2") !== null`},
+		{"#/shop", `document.body.innerText.includes("go run ./cmd/shop")`},
+		{"#/run", `document.querySelectorAll("table.figures tbody tr").length === 2 && document.body.innerText.includes("go run ./cmd/shop")`},
+	} {
+		for _, language := range []string{"en", "zh"} {
+			b.Visit(address, fmt.Sprintf("?lang=%s&n=%d%s", language, i, part.at), look) // n: it is loaded anew
+			b.Until(part.until)
+			b.Keep(fmt.Sprintf("site-%d-%s", i, language))
+			b.Quiet()
+		}
+	}
+	runs := ask[struct{ Runs []struct{ ID string } }](t, b, `call("/api/runs")`).Runs
+	if len(runs) != 2 {
+		t.Fatalf("%d runs were recorded", len(runs))
+	}
+	b.Visit(address, "?lang=en&n=run#/run", look)
+	b.Until(`document.querySelector("[data-preset=slow]")?.disabled === false`)
+	pagetest.Eval[bool](b, `document.querySelector("[data-preset=slow]").click() ?? true`)
+	b.Until(fmt.Sprintf(`location.hash === %q && document.querySelector("table.figures")?.innerText.includes("v2_ttl")`, "#/run/"+runs[1].ID))
+	b.Quiet()
+}
+
+// A cell of the lab that is run in the browser comes out as in the recording, also on a lock
+// whose library keeps timers; one that needs a database says that it cannot.
+func cellsRun(t *testing.T, dir string) {
+	b := pagetest.New(t)
+	address := serveBelow(t, dir, "")
+	for _, cell := range []struct{ at, says string }{
+		{"check-then-delete/v3_uuid", "the same"},
+		{"check-then-delete/rueidislock", "the same"},
+		{"check-then-delete/redlock", "just now"}, // the order in which its nodes are asked is random,
+		{"lost-update/none", "the same"},
+		{"mixed-strategies/v4_lua", "cannot run in a browser"},
+	} {
+		b.Visit(address, "?lang=en#/break/"+cell.at, pagetest.Look{Width: 1280, Height: 720, Scheme: "dark"})
+		b.Until(fmt.Sprintf(`location.hash.startsWith("#/break/%s") && document.querySelector("#cell-title")?.innerText.includes(%q) && document.querySelector(".again button") !== null`,
+			cell.at, strings.Split(cell.at, "/")[1]))
+		pagetest.Eval[bool](b, `new MutationObserver((changes) => changes.flatMap(({ addedNodes }) => [...addedNodes])
+			.forEach((node) => node.matches?.(".labloading") && (window.notice = node.parentElement.localName)))
+			.observe(document.body, { childList: true, subtree: true }) ?? true`)
+		pagetest.Eval[bool](b, `document.querySelector(".again button").click() ?? true`)
+		b.Until(`document.querySelector(".again [role=status]")?.innerText > ""`)
+		if got := pagetest.Eval[string](b, `document.querySelector(".again [role=status]").innerText`); !strings.Contains(got, cell.says) {
+			t.Errorf("%s: it says %q, want %q in it", cell.at, got, cell.says)
+		}
+	}
+	if on := pagetest.Eval[string](b, `window.notice ?? "nowhere"`); on != "dialog" {
+		t.Errorf("the notice that the lab is being loaded is on: %s; the cell's dialog covers everything else", on)
+	}
+	b.Keep("site-again")
+	b.Quiet()
+}
+
+// Files that are not a site's are left alone, and an older site is replaced.
+func TestSiteIsWrittenOnlyOverASite(t *testing.T) {
+	dir := t.TempDir()
+	kept := filepath.Join(dir, "thesis.txt")
+	if err := os.WriteFile(kept, []byte("years of work"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, errs := runs(t, lab.Subjects(), exitFailed, "-site", dir); !strings.Contains(errs, site.ErrTaken.Error()) {
+		t.Error(errs)
+	}
+	if text, err := os.ReadFile(kept); err != nil || string(text) != "years of work" {
+		t.Errorf("the file says %q, %v", text, err)
+	}
+	if _, errs := runs(t, lab.Subjects(), exitFailed, "-site", dir, "-ttl", "1s"); !strings.Contains(errs, "-ttl has no effect with -site") {
+		t.Error(errs)
+	}
+}
+
+// Where the source is not, the error says what is needed.
+func TestSiteNeedsTheSource(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if _, errs := runs(t, lab.Subjects(), exitFailed, "-site", "site"); !strings.Contains(errs, site.ErrSource.Error()) {
+		t.Error(errs)
+	}
+	if _, err := os.Stat("site"); err == nil {
+		t.Error("there is a folder all the same")
+	}
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"crypto/rand"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"strings"
+
+	"oversell/internal/page/class"
+	"oversell/internal/shop"
+	"oversell/internal/web"
+)
+
+// classToken is how many characters the token has that a class gets. A teacher types it.
+const classToken = 10
+
+// withClass makes the shop one for a class, where the flags do not say otherwise: phones reach
+// it, they can change nothing, and the first sale has no lock.
+func (o options) withClass(fs *flag.FlagSet) options {
+	given := make(map[string]bool) // by a flag or the environment
+	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	if !given["addr"] {
+		o.addr = "0.0.0.0:8080"
+	}
+	if !given["strategy"] {
+		o.strategy = "none"
+	}
+	if !given["wait"] {
+		o.wait = class.Wait
+	}
+	if o.token == "" {
+		o.token = strings.ToLower(rand.Text()[:classToken])
+	}
+	return o
+}
+
+// newClass returns the class that buys here, or nil.
+func (o options) newClass() *class.Class {
+	if !o.class {
+		return nil
+	}
+	return class.New(hot)
+}
+
+// sellTo makes a shop one for a class. ready is told where its phones find the shop.
+func (o options) sellTo(room *class.Class, cfg *shop.Config, ready func(addr, phones string)) error {
+	hosts, err := o.classHosts()
+	if err != nil {
+		return err
+	}
+	cfg.Hosts = hosts
+	cfg.Item.Initial = class.Units
+	cfg.OneEach = true
+	cfg.Work, cfg.QuickLoads, cfg.Inside = room.Work, true, room.Inside
+	cfg.Ready = func(addr string) {
+		var phones []string // a machine may be in several networks
+		for _, host := range hosts {
+			phones = append(phones, classURL(host, addr))
+		}
+		if err := room.Open(phones[0]); err != nil {
+			cfg.Logger.Error("the phones get no QR code", "error", err)
+		}
+		ready(addr, strings.Join(phones, " or "))
+	}
+	return nil
+}
+
+// classHosts are the names that phones find the shop under: those of -hosts, or the addresses of
+// this machine in its network, or the one that the shop listens on.
+func (o options) classHosts() ([]string, error) {
+	hosts, err := web.ParseHosts(o.hosts)
+	if err != nil || len(hosts) > 0 {
+		return hosts, err
+	}
+	host, _, err := net.SplitHostPort(o.addr)
+	if err != nil {
+		return nil, fmt.Errorf("-addr: %w", err)
+	}
+	if ip, err := netip.ParseAddr(host); host != "" && (err != nil || !ip.IsUnspecified()) {
+		return []string{host}, nil
+	}
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, fmt.Errorf("asking for the addresses of this machine: %w", err)
+	}
+	for _, a := range addrs {
+		if prefix, err := netip.ParsePrefix(a.String()); err == nil && prefix.Addr().Is4() && prefix.Addr().IsGlobalUnicast() {
+			hosts = append(hosts, prefix.Addr().String())
+		}
+	}
+	if len(hosts) == 0 { // in no network
+		hosts = []string{"localhost"}
+	}
+	return hosts, nil
+}
+
+// classURL is where phones find a shop that listens on addr, under one of its names.
+func classURL(host, addr string) string {
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "http://" + addr + "/#/shop"
+	}
+	if _, withPort, err := net.SplitHostPort(host); err == nil && withPort != "" {
+		return "http://" + host + "/#/shop"
+	}
+	return "http://" + net.JoinHostPort(strings.Trim(host, "[]"), port) + "/#/shop"
+}
+
+// welcomeClass tells the teacher what to open.
+func welcomeClass(stdout io.Writer, addr, phones, token string) {
+	fmt.Fprintf(stdout, `The class is open. Show this page on the projector; it has a QR code for the phones:
+  http://%s/#/shop/class
+Phones: %s
+Your token, for new sales and another strategy: %s
+`, localAddr(addr), phones, token)
+}

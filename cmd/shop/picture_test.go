@@ -1,0 +1,49 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+
+	"oversell/internal/bench/report/page/pagetest"
+)
+
+// framePause is the time from one frame of the picture to the next, less what it takes.
+const framePause = 180 * time.Millisecond
+
+// Takes the frames of the README's picture, a run that a card starts, into the folder that
+// PICTURE names. CONTRIBUTING.md says how they become docs/page.gif.
+func TestTakeThePicture(t *testing.T) {
+	dir := os.Getenv("PICTURE")
+	if dir == "" {
+		t.Skip("PICTURE names no folder")
+	}
+	b, site := openPage(t)
+	b.Visit(site, "?lang=en#/run", pagetest.Look{Width: 1280, Height: 740, Scheme: "light"})
+	b.Until(`document.querySelectorAll(".preset").length > 1 && document.querySelector(".picture") !== null`)
+	n := 0
+	take := func() {
+		t.Helper()
+		shot, err := chromedp.Call(b.Context, page.CaptureScreenshot, page.CaptureScreenshotParams{})
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, fmt.Sprintf("%03d.png", n)), shot.Data, 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+	}
+	take()
+	click(b, ".presets > :nth-child(2)") // slow holders
+	b.Until(`document.querySelector(".preset:disabled") !== null`)
+	for pagetest.Eval[bool](b, `document.querySelector(".preset:disabled") !== null`) {
+		take()
+		time.Sleep(framePause)
+	}
+	take()
+}

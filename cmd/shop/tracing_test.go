@@ -1,0 +1,147 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	"google.golang.org/protobuf/proto"
+)
+
+// collected are the spans that a collector in this process has taken.
+type collected struct {
+	mu       sync.Mutex
+	names    []string
+	services []string
+}
+
+// openCollector starts a collector that takes traces by OTLP over HTTP.
+func openCollector(t *testing.T) (*collected, string) {
+	t.Helper()
+	got := new(collected)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		var req collector.ExportTraceServiceRequest
+		if err == nil {
+			err = proto.Unmarshal(body, &req)
+		}
+		if err != nil || r.URL.Path != "/v1/traces" {
+			t.Errorf("%s: %v", r.URL, err)
+			http.Error(w, "not spans", http.StatusBadRequest)
+			return
+		}
+		got.add(&req)
+		w.Header().Set("Content-Type", "application/x-protobuf")
+	}))
+	t.Cleanup(server.Close)
+	return got, server.URL
+}
+
+func (c *collected) add(req *collector.ExportTraceServiceRequest) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range req.ResourceSpans {
+		for _, a := range r.Resource.Attributes {
+			if a.Key == "service.name" {
+				c.services = append(c.services, a.Value.GetStringValue())
+			}
+		}
+		for _, scope := range r.ScopeSpans {
+			for _, span := range scope.Spans {
+				c.names = append(c.names, span.Name)
+			}
+		}
+	}
+}
+
+// end ends a shop that must end well.
+func (p *program) end(t *testing.T) {
+	t.Helper()
+	p.stop()
+	if code := <-p.code; code != exitOK {
+		t.Errorf("exit code %d, want %d: %s", code, exitOK, &p.stderr)
+	}
+}
+
+// The spans of a purchase come to a collector at the latest when the shop ends.
+func TestTracesComeToACollector(t *testing.T) {
+	got, url := openCollector(t)
+	p := start(t, "-otlp", url)
+	if code := p.call(t, http.MethodPost, "/api/items/hot/deduct?strategy=v8_fenced", `{"quantity":1}`, new(any)); code != http.StatusOK {
+		t.Fatalf("buying: %d", code)
+	}
+	p.end(t)
+	for _, want := range []string{"POST /api/items/{sku}/deduct", "wait", "acquire", "read", "work", "write", "order", "release"} {
+		if !slices.Contains(got.names, want) {
+			t.Errorf("no span is called %q: %q", want, got.names)
+		}
+	}
+	if !slices.Contains(got.services, "oversell") {
+		t.Errorf("the spans are of %q", got.services)
+	}
+}
+
+// A collector that is away costs no sale, and little time at the end. The log says that traces
+// are lost, and not for each of them.
+func TestCollectorMayBeAway(t *testing.T) {
+	p := start(t, "-otlp", "http://127.0.0.1:1")
+	for range 3 {
+		if code := p.call(t, http.MethodPost, "/api/items/hot/deduct", `{"quantity":1}`, new(any)); code != http.StatusOK {
+			t.Fatalf("buying: %d", code)
+		}
+	}
+	begun := time.Now()
+	p.end(t)
+	if took := time.Since(begun); took > flushTime+5*time.Second {
+		t.Errorf("the shop took %v to end", took)
+	}
+	if n := strings.Count(p.stderr.String(), "traces are lost"); n < 1 || n > 2 {
+		t.Errorf("the log says it %d times: %s", n, p.stderr.String())
+	}
+}
+
+// A collector that hangs delays the end of a shop by flushTime at most, and the log says what is
+// lost.
+func TestCollectorMayHang(t *testing.T) {
+	hang := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hang }))
+	defer server.Close()
+	defer close(hang)
+	p := start(t, "-otlp", server.URL)
+	if code := p.call(t, http.MethodPost, "/api/items/hot/deduct", `{"quantity":1}`, new(any)); code != http.StatusOK {
+		t.Fatalf("buying: %d", code)
+	}
+	p.end(t)
+	if !strings.Contains(p.stderr.String(), "the last traces are lost") {
+		t.Errorf("the log does not say it: %s", p.stderr.String())
+	}
+}
+
+func TestTracesURL(t *testing.T) {
+	for address, want := range map[string]string{
+		"http://127.0.0.1:4318":             "http://127.0.0.1:4318/v1/traces",
+		"http://127.0.0.1:4318/":            "http://127.0.0.1:4318/v1/traces",
+		"https://collector.example/a/b":     "https://collector.example/a/b",
+		"127.0.0.1:4318":                    "",
+		"localhost:4318":                    "",
+		"grpc://127.0.0.1:4317":             "",
+		"http://":                           "",
+		"http://user:secret@127.0.0.1:4318": "",
+		"http://127.0.0.1:4318?key=secret":  "",
+		"":                                  "",
+	} {
+		got, err := tracesURL(address)
+		if got != want || (err == nil) != (want != "") {
+			t.Errorf("%q: %q, %v; want %q", address, got, err, want)
+		}
+		if err != nil && strings.Contains(err.Error(), "secret") {
+			t.Errorf("%q: the error tells the secret: %v", address, err)
+		}
+	}
+}

@@ -1,0 +1,63 @@
+package show_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"oversell/internal/lab"
+	"oversell/internal/lab/anomalies"
+	"oversell/internal/lab/show"
+)
+
+// A lock without an expiry is v1_setnx's only. Where it holds only because of that, v2_ttl, which
+// differs by an expiry and nothing else, breaks; where it holds for another reason, v2_ttl does too.
+func TestOnlyEndlessIsWhatAnExpiryWouldBreak(t *testing.T) {
+	r, err := lab.Run(t.Context(), lab.Config{Subjects: lab.Subjects(), Scenarios: anomalies.All(), Redis: lab.Embedded}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	outcome := func(anomaly, strategy string) lab.Outcome {
+		i := slices.IndexFunc(r.Cells, func(c lab.Cell) bool { return c.Anomaly == anomaly && c.Strategy == strategy })
+		return r.Cells[i].Outcome
+	}
+	endless := 0
+	for _, c := range r.Cells {
+		only := show.OnlyEndless(r.Manifest, c)
+		if only {
+			endless++
+		}
+		if want := c.Strategy == "v1_setnx" && c.Outcome == lab.Holds && outcome(c.Anomaly, "v2_ttl") == lab.Breaks; only != want {
+			t.Errorf("%s on %s holds only because its lock never expires: %v, want %v", c.Anomaly, c.Strategy, only, want)
+		}
+	}
+	if endless < 10 {
+		t.Errorf("%d cells hold only because a lock never expires, want 10 or more", endless)
+	}
+}
+
+// A lock that is held without an expiry for less than a lease proves nothing, nor does one that
+// changes hands, or a cell that breaks.
+func TestOnlyEndlessNeedsALeaseToPass(t *testing.T) {
+	m := lab.Manifest{TTL: 100 * time.Millisecond}
+	held := func(at float64, by string) lab.Event { return lab.Event{At: at, Kind: lab.Command, Lock: by} }
+	for name, tt := range map[string]struct {
+		outcome lab.Outcome
+		trace   []lab.Event
+		want    bool
+	}{
+		"held for longer":     {lab.Holds, []lab.Event{held(0, "A"), held(101, "A")}, true},
+		"held for a lease":    {lab.Holds, []lab.Event{held(0, "A"), held(100, "A")}, false},
+		"handed on":           {lab.Holds, []lab.Event{held(0, "A"), held(60, "B"), held(120, "B")}, false},
+		"free in between":     {lab.Holds, []lab.Event{held(0, "A"), held(60, "free"), held(120, "A")}, false},
+		"with an expiry":      {lab.Holds, []lab.Event{{Lock: "A", TTL: ms(100)}, {At: 150, Lock: "A", TTL: ms(50)}}, false},
+		"breaks":              {lab.Breaks, []lab.Event{held(0, "A"), held(101, "A")}, false},
+		"the clock is set":    {lab.Holds, []lab.Event{held(0, "A"), {At: 5, Kind: lab.Fault, Text: "the clock of the server jumps ahead by 1s", Lock: "A"}}, true},
+		"another fault":       {lab.Holds, []lab.Event{held(0, "A"), {At: 5, Kind: lab.Fault, Actor: "A", Text: "frozen"}}, false},
+		"nothing is in Redis": {lab.Holds, []lab.Event{{At: 0, Kind: lab.Hold}, {At: 500, Kind: lab.Release}}, false},
+	} {
+		if got := show.OnlyEndless(m, lab.Cell{Outcome: tt.outcome, Trace: tt.trace}); got != tt.want {
+			t.Errorf("%s: %v, want %v", name, got, tt.want)
+		}
+	}
+}

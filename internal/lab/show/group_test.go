@@ -1,0 +1,78 @@
+package show_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"oversell/internal/lab"
+	"oversell/internal/lab/show"
+)
+
+// The anomalies are in groups by what the users lose, the worst first, in whatever order a
+// report has them. Those without a loss come last, under no heading.
+func TestMatrixGroupsByLoss(t *testing.T) {
+	r := lab.Report{Manifest: lab.Manifest{Strategies: []string{"v2_ttl"}}}
+	losses := append([]lab.Loss{""}, lab.Losses()...)
+	slices.Reverse(losses)
+	for _, loss := range losses {
+		name := "costs-" + string(loss)
+		r.Anomalies = append(r.Anomalies, lab.Anomaly{Name: name, Loss: loss})
+		r.Cells = append(r.Cells, lab.Cell{Anomaly: name, Strategy: "v2_ttl", Outcome: lab.Holds, Expected: lab.Holds})
+	}
+	matrix := drawn(t, func(b *strings.Builder) error { return show.Matrix(b, r, show.Style{}) })
+	var got []string
+	for line := range strings.Lines(matrix) {
+		if text := strings.TrimSpace(line); strings.HasPrefix(text, "costs-") || slices.Contains(headings, text) {
+			got = append(got, strings.Fields(text)[0])
+		}
+	}
+	want := strings.Fields("Sells costs-sells-twice Stuck costs-stuck Waits costs-waits-for-nothing Wasted costs-wasted-work API costs-api-trap costs-")
+	if !slices.Equal(got, want) {
+		t.Errorf("the rows are %v, want %v", got, want)
+	}
+}
+
+var headings = []string{"Sells twice", "Stuck for ever", "Waits for nothing", "Wasted work", "API trap"}
+
+// A command that is held up leads to the row in which it arrives, and one whose reply is delayed
+// to that of its reply.
+func TestStoryTellsWhereACommandArrives(t *testing.T) {
+	heldUp := []lab.Event{
+		{At: 0, Actor: "A", Kind: lab.Fault, Text: "delayed on its way: DEL lock"},
+		{At: 40, Actor: "B", Kind: lab.Command, Text: "DEL lock", Reply: "0"},
+		{At: 50, Actor: "A", Kind: lab.Command, Text: "DEL lock", Reply: "1"},
+	}
+	never := []lab.Event{
+		{At: 0, Actor: "A", Kind: lab.Fault, Text: "delayed on its way: DEL lock"},
+		{At: 40, Actor: "B", Kind: lab.Command, Text: "DEL lock", Reply: "0"},
+	}
+	for name, tt := range map[string]struct {
+		trace []lab.Event
+		want  []int
+	}{
+		"held up": {heldUp, []int{2, 0, 0}},
+		"never":   {never, []int{0, 0}},
+		"a reply": {[]lab.Event{
+			{At: 0, Until: 50, Actor: "A", Kind: lab.Command, Text: "GET stock", Reply: "1"},
+			{At: 40, Actor: "B", Kind: lab.Command, Text: "GET stock", Reply: "1"},
+		}, []int{2, 0, 0}},
+	} {
+		text, err := json.Marshal(show.Story(lab.Manifest{}, lab.Cell{Trace: tt.trace}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var story struct{ Rows []struct{ Arrives int } }
+		if err := json.Unmarshal(text, &story); err != nil {
+			t.Fatal(err)
+		}
+		var got []int
+		for _, row := range story.Rows {
+			got = append(got, row.Arrives)
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%s: the rows lead to %v, want %v", name, got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,131 @@
+package show_test
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"oversell/internal/lab"
+	"oversell/internal/lab/show"
+	"oversell/internal/page/texts"
+)
+
+// listener is Chinese, and keeps what it could not translate.
+type listener struct {
+	*texts.Language
+	untold []string
+}
+
+var (
+	han     = regexp.MustCompile(`\p{Han}`)
+	english = regexp.MustCompile(`[A-Za-z]{2,}`)
+)
+
+func (l *listener) Told(said string) string {
+	out := l.Language.Told(said)
+	if english.MatchString(said) && !han.MatchString(out) && out == said {
+		l.untold = append(l.untold, said)
+	}
+	return out
+}
+
+func newListener(t *testing.T) *listener {
+	t.Helper()
+	l, err := texts.In("zh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &listener{Language: l}
+}
+
+// In Chinese titles stand beside the names, and the columns are aligned although Chinese
+// letters are two columns wide.
+func TestChinese(t *testing.T) {
+	text.EnableColors()
+	r := report()
+	style := show.Style{Language: newListener(t)}
+	c := find(t, r, "check-then-delete", "v3_uuid")
+	golden(t, "matrix-zh", drawn(t, func(b *strings.Builder) error { return show.Matrix(b, r, style) }))
+	golden(t, "timeline-zh", drawn(t, func(b *strings.Builder) error { return show.Timeline(b, r, c, style) }))
+}
+
+// A title whose name does not fit beside it has the name below it, so that no name is cut.
+func TestChineseTitlesDoNotCutNames(t *testing.T) {
+	r := report()
+	for _, name := range []string{"redlock", "etcd", "zookeeper", "redsync_extended", "redislock_refreshed"} {
+		r.Manifest.Strategies = append(r.Manifest.Strategies, name)
+		r.Cells = append(r.Cells, lab.Cell{Anomaly: "retry-storm", Strategy: name, Outcome: lab.Holds, Expected: lab.Holds})
+	}
+	out := drawn(t, func(b *strings.Builder) error { return show.Matrix(b, r, show.Style{Language: newListener(t)}) })
+	if !strings.Contains(out, "\n重试风暴 retry-storm ") || !strings.Contains(out, "\n先检查、后删除 ") || !strings.Contains(out, "\n  check-then-delete\n") {
+		t.Errorf("names that fit and names that do not:\n%s", out)
+	}
+}
+
+// Everything that the reports themselves say is translated: what is left is what the cells of
+// the fixture say, whose texts are of no real anomaly.
+func TestReportsSayEverythingInChinese(t *testing.T) {
+	r := report()
+	r.Holds, r.Behind = new(report()), new(report())
+	var own strings.Builder // all that the fixture says
+	for _, a := range r.Anomalies {
+		own.WriteString(a.Sentence + "\n" + a.Sequence + "\n" + a.Source + "\n")
+	}
+	for _, c := range r.Cells {
+		own.WriteString(c.Note + "\n")
+		for _, e := range c.Trace {
+			own.WriteString(e.Actor + ": " + e.Text + "\n" + e.Reply + "\n")
+		}
+	}
+	l := newListener(t)
+	style := show.Style{Language: l}
+	var b strings.Builder
+	for _, err := range []error{
+		show.HTML(&b, r, style), show.Matrix(&b, r, style), show.Matrix(&b, lab.Report{Manifest: lab.Manifest{Redis: "miniredis 2.40.0 (embedded)"}}, style),
+		show.Timeline(&b, r, r.Cells[0], style), show.Schedule(&b, lab.State{Strategy: "none"}, style),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range r.Cells {
+		if err := show.Timeline(&b, r, c, style); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, said := range l.untold {
+		if !strings.Contains(own.String(), said) {
+			t.Errorf("not translated: %s", said)
+		}
+	}
+}
+
+// The page has the words of its scripts in its language, and says which language it is.
+func TestPageInChinese(t *testing.T) {
+	var b strings.Builder
+	if err := show.HTML(&b, report(), show.Style{Language: newListener(t)}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`<html lang="zh-CN">`, "故障实验室", "先检查、后删除", `"find it":"找到它"`, `"free":"空闲"`} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in the page", want)
+		}
+	}
+}
+
+// Chinese text is broken between letters, but no line begins with a mark that closes.
+func TestChineseLinesEndBetweenLetters(t *testing.T) {
+	r := report()
+	r.Cells[0].Note = strings.Repeat("锁还在，", 40) + "（完）。"
+	out := drawn(t, func(b *strings.Builder) error { return show.Timeline(b, r, r.Cells[0], show.Style{}) })
+	if !strings.Contains(out, "（完）。") {
+		t.Errorf("the end is missing in\n%s", out)
+	}
+	for line := range strings.Lines(out) {
+		if strings.ContainsAny(string([]rune(strings.TrimSpace(line) + " ")[:1]), "，。）") {
+			t.Errorf("a line begins with a mark: %s", line)
+		}
+	}
+}

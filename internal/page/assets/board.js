@@ -1,0 +1,194 @@
+// The matrix: anomalies in groups, by what the user loses, against the strategies, with columns to pin and a filter.
+
+import { addressOf, choiceOf, columnsOf, everything, groupsOf, rowChoices } from "./choice.js";
+import { newColumns } from "./columns.js";
+import { copy, el, put, say, scroll } from "./dom.js";
+import { kindOf, kinds, newTip, sign, square } from "./square.js";
+import { named, t, titleOf, told } from "./text.js";
+
+const compared = [["redsync", "v6_watchdog", "v8_fenced"], ["v1_setnx", "v2_ttl", "v4_lua"]]; // as examples
+const turn = 12; // milliseconds of writing notes at a time
+
+/** newBoard makes the matrix of a lab. It writes what is pinned and filtered into the address. */
+export function newBoard(lab, query, page) {
+  const cells = new Map(lab.cells.map((cell) => [`${cell.anomaly}/${cell.strategy}`, cell]));
+  const cellAt = (anomaly, strategy) => cells.get(`${anomaly}/${strategy}`);
+  const box = scroll(t("break.title"));
+  const columns = newColumns(box);
+  const tip = newTip(box, (link) => cells.get(link.hash.replace("#/break/", "")));
+  const nothing = el("p.nothing", { role: "status", hidden: true }, t("break.none"));
+  let choice = choiceOf(lab, query);
+  let last = ""; // the address of the cell that had the keyboard, or was open
+  let stopNotes = () => {};
+
+  const tools = newTools(lab, choose);
+
+  /** choose changes what is pinned or filtered. */
+  function choose(change) {
+    choice = { ...choice, ...change };
+    page.replace(addressOf(choice));
+    draw();
+  }
+
+  /** pin pins a column, or lets it go. */
+  function pin(name) {
+    const { pins } = choice;
+    const pinned = pins.includes(name);
+    choose({ pins: pinned ? pins.filter((each) => each !== name) : [...pins, name] });
+    box.querySelector(`[data-pin="${name}"]`).focus({ preventScroll: pinned });
+    if (!pinned) box.scrollLeft = 0;
+    say(t(pinned ? "break.unpinned" : "break.pinned", { name }));
+  }
+
+  function draw() {
+    const groups = groupsOf(lab, choice, cellAt);
+    const table = drawTable(groups, columnsOf(lab, choice), choice.pins, { cellAt, pin });
+    stopNotes();
+    tip.hide();
+    put(box, table);
+    const links = [...table.querySelectorAll("a.square")];
+    if (links.length > 0) roam(table, links.find(({ hash }) => hash === last) ?? links[0], (link) => last = link.hash);
+    nothing.hidden = groups.length > 0;
+    tools.tell(choice);
+    columns.look();
+    stopNotes = writeNotes(table, cells);
+  }
+  draw();
+  return {
+    node: el("div.board", tools.node, columns.node, box, nothing, tip.node),
+    address: () => addressOf(choice),
+    /** update shows what another address says. */
+    update(next) {
+      choice = choiceOf(lab, next);
+      draw();
+    },
+    /** focus gives a cell the keyboard. */
+    focus(address) {
+      box.querySelector(`a.square[href="${address}"]`)?.focus();
+      tip.hide();
+    },
+    close() {
+      stopNotes();
+      columns.close();
+    },
+  };
+}
+
+/** drawTable draws the groups against the columns. */
+function drawTable(groups, strategies, pins, { cellAt, pin }) {
+  const pinned = (name) => (pins.includes(name) ? "pinned" : null);
+  const top = (name) =>
+    el("th", { scope: "col", "data-column": name, class: pinned(name) },
+      el("button.pin", {
+        "data-pin": name,
+        "aria-pressed": String(pins.includes(name)),
+        title: t(pins.includes(name) ? "break.unpin" : "break.pin", { name }),
+        onclick: () => pin(name),
+      }, el("span", name)));
+  const one = (anomaly) => (name) => {
+    const cell = cellAt(anomaly.name, name);
+    const note = cell && pins.includes(name) && el("span.note", { "data-cell": `${anomaly.name}/${name}` });
+    return el("td", { class: pinned(name) }, cell && square(cell, { tabindex: -1 }), note);
+  };
+  const title = (name) => titleOf(name) && [el("span.title", titleOf(name)), " "];
+  const row = (anomaly) =>
+    el("tr",
+      el("th", { scope: "row" }, title(anomaly.name), el("span.name", anomaly.name), " ",
+        el("span.sentence", named(`anomaly.${anomaly.name}.sentence`, anomaly.sentence))),
+      strategies.map(one(anomaly)));
+  const sum = (anomalies) => (name) => {
+    const asked = anomalies.map((anomaly) => cellAt(anomaly.name, name)).filter((c) => c && c.outcome !== "n/a");
+    const n = asked.filter(({ outcome }) => outcome === "breaks").length;
+    const title = t("break.sum", { name, n, of: asked.length });
+    const count = el("span.count", { class: n > 0 ? "count some" : "count", title }, n);
+    return el("td", { class: pinned(name) }, asked.length > 0 && count);
+  };
+  const group = ({ loss, anomalies }) =>
+    el(`tbody.loss.${loss}`,
+      el("tr.head",
+        el("th", { scope: "rowgroup" }, el("strong", t(`break.loss.${loss}`)), " ",
+          el("span.small", t(`break.costs.${loss}`))), strategies.map(sum(anomalies))), anomalies.map(row));
+  const table = el(`table.matrix${pins.length > 0 ? ".pinning" : ""}`,
+    el("thead", el("tr", el("th", { scope: "col" }, t("break.anomaly")), strategies.map(top))), groups.map(group));
+  table.style.setProperty("--pins", pins.length);
+  table.style.setProperty("--others", strategies.length - pins.length);
+  return table;
+}
+
+/** writeNotes writes what decided the pinned cells, a few at a time, as they have to be translated. */
+function writeNotes(table, cells) {
+  const open = [...table.querySelectorAll("[data-cell]")];
+  let timer = 0;
+  const some = () => {
+    for (const start = performance.now(); open.length > 0 && performance.now() - start < turn;) {
+      const node = open.shift();
+      const { note } = cells.get(node.dataset.cell);
+      node.textContent = told(note);
+      node.title = node.textContent;
+    }
+    if (open.length > 0) timer = setTimeout(some);
+  };
+  timer = setTimeout(some);
+  return () => clearTimeout(timer);
+}
+
+/** newTools makes the filter and what explains the squares. */
+function newTools(lab, choose) {
+  const search = el("input", { type: "search", placeholder: t("break.search"), "aria-label": t("break.search") });
+  search.addEventListener("input", () => choose({ words: search.value }));
+  const rows = el("select", { "aria-label": t("break.rows"), onchange: () => choose({ rows: rows.value }) },
+    rowChoices.map((name) => el("option", { value: name }, t(`break.rows.${name}`))));
+  const broken = (loss) => lab.anomalies.filter((anomaly) => anomaly.loss === loss).length;
+  const chip = (loss) =>
+    el(`button.chip.${loss || "every"}`, { "data-loss": loss, onclick: () => choose({ loss }) },
+      t(`break.loss.${loss || "every"}`), " ", el("span.small", loss ? broken(loss) : lab.anomalies.length));
+  const chips = ["", ...lab.losses].map(chip);
+  const example = (pins) =>
+    el("a", { href: addressOf({ ...everything, pins, rows: "differ" }) }, pins.map((p) => p.split("_")[0]).join(" | "));
+  const link = el("button", { onclick: () => copy(link, location.href, t("page.copied"), t("page.copy.by.hand")) },
+    t("break.link"));
+  const clear = el("button", { onclick: () => choose(everything) }, t("break.clear"));
+  const said = (kind) => el("span", sign(kind), " ", t(`outcome.${kind}`));
+  const used = kinds.filter((kind) => lab.cells.some((cell) => kindOf(cell) === kind));
+  return {
+    node: el("div.tools",
+      el("div.pair", el("div.chips", { role: "group", "aria-label": t("break.losses") }, chips), search, rows),
+      el("p.small.pair.legend", used.map(said),
+        el("label", el("input.explain", { type: "checkbox" }), t("break.explain"))),
+      el("p.small.pair.comparing", el("span", t("break.compare")), compared.filter((pins) =>
+        pins.every((name) => lab.manifest.strategies.includes(name))).map(example), link, clear)),
+    /** tell shows a choice. */
+    tell({ pins, words, loss, rows: chosen }) {
+      if (search.value !== words) search.value = words;
+      rows.value = chosen;
+      for (const each of chips) each.setAttribute("aria-pressed", String(each.dataset.loss === loss));
+      link.hidden = clear.hidden = pins.length === 0 && !words && !loss && chosen === "all";
+    },
+  };
+}
+
+const steps = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
+
+/** roam lets the arrow keys go from square to square, over the heads of the groups. Tab stops at one of them. */
+function roam(table, start, chosen) {
+  const grid = [...table.tBodies].flatMap((body) => [...body.rows]).filter((row) => !row.matches(".head")).map((row) =>
+    [...row.cells].slice(1).map((cell) => cell.querySelector("a.square"))
+  );
+  let current = start;
+  start.tabIndex = 0;
+  const choose = (link) => {
+    current.tabIndex = -1;
+    current = link;
+    current.tabIndex = 0;
+    chosen(current);
+  };
+  table.addEventListener("focusin", ({ target }) => target.matches("a.square") && choose(target));
+  table.addEventListener("keydown", (event) => {
+    const step = steps[event.key];
+    if (!step || !event.target.matches("a.square")) return;
+    if (event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    const at = grid.findIndex((line) => line.includes(current));
+    grid[at + step[0]]?.[grid[at].indexOf(current) + step[1]]?.focus();
+  });
+}

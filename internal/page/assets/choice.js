@@ -1,0 +1,55 @@
+// Which cells of the matrix are shown: what is pinned and filtered, as the address has it.
+
+import { called, named } from "./text.js";
+
+/** everything is the choice in which nothing is pinned or filtered. */
+export const everything = { pins: [], words: "", loss: "", rows: "all" };
+
+export const rowChoices = ["all", "broken", "differ"];
+
+/** choiceOf reads a choice from the address. A pin may be the beginning of a name, as v6 is. */
+export function choiceOf(lab, query) {
+  const { strategies } = lab.manifest;
+  const found = (name) => strategies.find((s) => s === name) ?? strategies.find((s) => s.startsWith(`${name}_`));
+  const pins = (query.get("pin") ?? "").split(",").map(found).filter(Boolean);
+  const one = (name, allowed) => (allowed.includes(query.get(name)) ? query.get(name) : "");
+  return {
+    pins: [...new Set(pins)],
+    words: query.get("q") ?? "",
+    loss: one("loss", lab.losses),
+    rows: one("rows", rowChoices) || "all",
+  };
+}
+
+/** addressOf is the address of the matrix with a choice. */
+export function addressOf({ pins, words, loss, rows }) {
+  const query = new URLSearchParams();
+  if (pins.length > 0) query.set("pin", pins.join(","));
+  if (words) query.set("q", words);
+  if (loss) query.set("loss", loss);
+  if (rows !== "all") query.set("rows", rows);
+  const text = query.toString().replaceAll("%2C", ",");
+  return text ? `#/break?${text}` : "#/break";
+}
+
+/** columnsOf lists the strategies as columns, those that are pinned first. */
+export const columnsOf = ({ manifest }, { pins }) => [...pins, ...manifest.strategies.filter((s) => !pins.includes(s))];
+
+/** groupsOf lists the losses, the worst first, each with the anomalies of it that are chosen. */
+export function groupsOf(lab, choice, cellAt) {
+  const { words, loss, rows, pins } = choice;
+  const asked = words.trim().toLowerCase();
+  const looked = pins.length > 0 ? pins : lab.manifest.strategies;
+  const says = ({ name, sentence }) => `${called(name)} ${named(`anomaly.${name}.sentence`, sentence)}`.toLowerCase();
+  const outcomes = ({ name }) => looked.map((strategy) => cellAt(name, strategy)?.outcome);
+  const test = {
+    all: () => true,
+    broken: (anomaly) => outcomes(anomaly).includes("breaks"),
+    differ: (anomaly) => new Set(outcomes(anomaly)).size > 1,
+  }[rows];
+  const chosen = lab.anomalies.filter((anomaly) => says(anomaly).includes(asked) && test(anomaly));
+  return lab.losses.filter((each) => !loss || each === loss).map((each) => ({
+    loss: each,
+    anomalies: chosen.filter((anomaly) => anomaly.loss === each),
+  })).filter(({ anomalies }) => anomalies.length > 0);
+}

@@ -1,0 +1,82 @@
+// A worker with the lab: Go, compiled to WebAssembly. It gets { id, question } and posts { kind: "answer", id, status,
+// text }, besides "loading" with how much is there, "loaded", and "failed" with why it cannot go on.
+
+/** counted passes bytes on, and tells how many have come. */
+function counted(of) {
+  let done = 0;
+  return new TransformStream({
+    transform(chunk, passed) {
+      done += chunk.byteLength;
+      postMessage({ kind: "loading", done, of });
+      passed.enqueue(chunk);
+    },
+  });
+}
+
+/**
+ * load fetches the lab and compiles it while it arrives. The file is compressed, because not every server of files
+ * compresses WebAssembly; one that says so in a header has the browser unpack it.
+ */
+async function load() {
+  const { wasm } = await (await fetched("../site.json", { cache: "no-cache" })).json(); // the names in it change
+  importScripts(`../${wasm.start}`); // Go's own, of the same version
+  const reply = await fetched(`../${wasm.file}`);
+  let bytes = reply.body.pipeThrough(counted(wasm.bytes));
+  const unpacked = /gzip/.test(reply.headers.get("Content-Encoding") ?? "");
+  if (!unpacked) bytes = bytes.pipeThrough(new DecompressionStream("gzip"));
+  const headers = { "Content-Type": "application/wasm" };
+  return WebAssembly.compileStreaming(new Response(bytes, { headers }));
+}
+
+async function fetched(name, how) {
+  const reply = await fetch(name, how);
+  if (!reply.ok) throw new Error(`${name}: ${reply.status} ${reply.statusText}`);
+  return reply;
+}
+
+/** start starts a lab, and returns how it is asked. One starts at a time: it calls labReady. */
+async function start(module) {
+  const go = new Go();
+  const instance = await WebAssembly.instantiate(module, go.importObject);
+  const ready = new Promise((done) => globalThis.labReady = done);
+  const over = go.run(instance).then(() => {
+    throw new Error("the lab ended");
+  });
+  const ask = await Promise.race([ready, over]);
+  return (question) => {
+    const replied = new Promise((done) => ask(JSON.stringify(question), (...reply) => done(reply)));
+    return Promise.race([replied, over]);
+  };
+}
+
+const module = load();
+let scheduler = null; // a lab that plays schedules, one after the other
+let last = module; // the answer before
+
+/**
+ * answer asks a lab. A cell gets one of its own, which ends with it: client libraries keep timers, and those of one
+ * cell's virtual time must not get into another's.
+ */
+async function answer(question) {
+  if (!question.anomaly) {
+    scheduler ??= start(await module);
+    return (await scheduler)(question);
+  }
+  const once = await start(await module);
+  const reply = await once(question);
+  once({ end: true }).catch(() => {}); // it ends without a reply
+  return reply;
+}
+
+module.then(() => postMessage({ kind: "loaded" }), fail);
+
+function fail(error) {
+  postMessage({ kind: "failed", text: String(error?.message ?? error) });
+}
+
+addEventListener("message", ({ data: { id, question } }) => {
+  last = last.then(async () => {
+    const [status, text] = await answer(question);
+    postMessage({ kind: "answer", id, status, text });
+  }).catch(fail);
+});

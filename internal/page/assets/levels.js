@@ -1,0 +1,202 @@
+// The levels of the game: what the goal of each is, what helps to reach it, and whether it is won.
+
+import { el, put } from "./dom.js";
+import { knows, named, remember, remembered, t, told } from "./text.js";
+
+const wonLevels = "won.goals"; // the levels that were won in this browser
+const mostHints = 2; // of each level; then the shortest schedule can be shown
+
+const goalName = (goal) => t(`proof.goal.${goal}`);
+const movesOf = (text) => (text ? text.split(".").length : 0);
+const won = () => (remembered(wonLevels) ?? "").split(",").filter(Boolean);
+
+/** winLevel remembers a level as won. */
+export function winLevel({ strategy, goal }) {
+  const name = `${strategy}:${goal}`;
+  if (!won().includes(name)) remember(wonLevels, [...won(), name].join(","));
+}
+
+/** newGame knows the levels, and what is on record of each. */
+export function newGame(game, record) {
+  return {
+    levels: game,
+    /** of is the level of a strategy; a strategy that has none is played for a unit sold twice. */
+    of({ strategy, buyers }) {
+      const number = game.findIndex((level) => level.strategy === strategy) + 1;
+      const goal = game[number - 1]?.goal ?? "oversell";
+      const result = record.results.find((r) => r.strategy === strategy && r.buyers === buyers);
+      const best = result?.breaks[goal];
+      const impossible = result && !result.cut && best === undefined;
+      return { strategy, buyers, goal, number, result, best, impossible };
+    },
+    next: (number) => game[number]?.strategy,
+  };
+}
+
+/** newLevels makes the row of levels, and the choice of all strategies. */
+export function newLevels(strategies, game, act) {
+  const chips = el("div.levels", { role: "group", "aria-label": t("play.level") });
+  const all = el("select", { "aria-label": t("play.free"), onchange: () => all.value && act.level(all.value) },
+    el("option", { value: "" }, t("play.free")), strategies.map((name) => el("option", { value: name }, name)));
+  const crowd = el("select", { "aria-label": t("play.buyers"), onchange: () => act.crowd(Number(crowd.value)) },
+    [2, 3].map((n) => el("option", { value: n }, t("play.crowd", { n, units: n - 1 }))));
+  const star = () => el("span.won", { title: t("play.won") }, "★");
+  return {
+    node: el("div.gamebar", el("h1", t("play.title")), chips, all),
+    crowd,
+    show({ strategy, buyers }) {
+      const done = won();
+      put(chips,
+        game.levels.map(({ strategy: name, goal }, i) =>
+          el("button", {
+            "aria-pressed": String(name === strategy),
+            title: `${name}: ${t(`play.level.${name}.title`)}`,
+            onclick: () => act.level(name),
+          }, el("b", i + 1), ` ${name.match(/v\d+/)?.[0] ?? name}`, done.includes(`${name}:${goal}`) && star())
+        ));
+      all.value = game.levels.some((level) => level.strategy === strategy) ? "" : strategy;
+      crowd.value = buyers;
+    },
+  };
+}
+
+/** newCard makes the card with the goal of a level and how it stands. */
+export function newCard(act) {
+  const head = el("div.goalhead");
+  const verdict = el("div.standingline", { role: "status", "aria-live": "polite" });
+  const help = newHelp(act, claim);
+  const node = el("section.goalcard.panel", { "aria-label": t("play.goal") }, head,
+    verdict, help.hints);
+  let level = null;
+  let claimed = false; // that the goal is impossible
+
+  function mark(kind, ...said) {
+    verdict.className = `standingline ${kind}`;
+    node.className = `goalcard panel ${kind}`;
+    put(verdict, ...said.filter(Boolean));
+  }
+
+  /** claim says whether the engine has found that the goal is impossible. */
+  function claim() {
+    const { best, impossible, result } = level;
+    if (!impossible) {
+      const n = movesOf(best);
+      return mark("open", el("strong", n > 0 ? t("play.claim.wrong", { n }) : t("play.claim.unknown")));
+    }
+    claimed = true;
+    act.won(level);
+    const others = Object.entries(result.breaks).map(([other, moves]) =>
+      el("button", { onclick: () => act.show({ ...level, moves }) }, `▶ ${goalName(other)}`)
+    );
+    mark("won", el("strong", t("play.claim.right", { states: result.states })), lesson(level),
+      others.length > 0 && el("p.pair.small", t("play.possible"), others), nextLevel(level, act));
+  }
+
+  return {
+    node,
+    help: help.buttons,
+    show(next, adds) {
+      if (next.strategy !== level?.strategy || next.buyers !== level?.buyers) claimed = false;
+      level = next;
+      const numbered = isLevel(level) && t("play.numbered", { n: level.number, title: say(level, "title") });
+      const goal = isLevel(level) ? say(level, "goal") : t("play.freegoal");
+      put(head, el("h2", numbered || level.strategy), el("p.goal", goal), el("p.small.adds", adds));
+      help.show(level);
+    },
+    /** state says how a schedule stands. It returns whether the goal is reached. */
+    state(state) {
+      const n = movesOf(state.moves);
+      claimed &&= n === 0;
+      if (claimed) return false;
+      const reached = state.reached.includes(level.goal);
+      if (reached) mark("won", ...done(level, n, wordsOf(state)), nextLevel(level, act));
+      else mark(state.verdict.outcome === "over" ? "over" : "open", ...standing(level, n, state));
+      return reached;
+    },
+    blank: () => mark(""),
+    failed(error) {
+      const away = error.code === "unreachable"; // then nothing is said of the schedule
+      const why = away ? [error.message] : [el("strong", t("play.impossible")), " ", error.detail ?? error.message];
+      mark("failed", ...why);
+    },
+  };
+}
+
+const isLevel = ({ number }) => number > 0;
+const say = ({ strategy }, part) => t(`play.level.${strategy}.${part}`);
+const lesson = (level) => isLevel(level) && el("p.lesson", say(level, "win"));
+
+/** nextLevel is the button that leads to the level after this one, if there is one. */
+function nextLevel({ number }, act) {
+  const next = number > 0 && act.next(number);
+  return next && el("button.primary.next", { onclick: () => act.level(next) }, t("play.next"), " →");
+}
+
+/** notes are the findings that the verdict leaves out, because they need not do harm. */
+const notes = ["overlap", "refused"];
+
+/** wordsOf is what the engine says of a state. */
+function wordsOf({ verdict, findings, unserved = [] }) {
+  const last = findings.findLast(({ kind }) => notes.includes(kind));
+  const never = unserved.length > 0 && t("play.unserved", { names: unserved.join(t("page.and")) });
+  return [told(verdict.sentence), last && told(last.text), never].filter(Boolean).join(t("play.then"));
+}
+
+/** done is what to say of a schedule that has reached the goal. */
+function done(level, n, words) {
+  const least = movesOf(level.best);
+  const count = least > 0 ? t("play.done.best", { n, least }) : t("play.done", { n });
+  return [el("strong", "★ ", count), " ", words, lesson(level)];
+}
+
+/** standing is what to say of a schedule that has not reached the goal. */
+function standing(level, n, state) {
+  const also = state.reached.map(goalName).join(t("page.and"));
+  const least = movesOf(level.best);
+  const count = least > 0 ? t("play.moves.best", { n, least }) : t("play.moves", { n });
+  const outcome = state.verdict.outcome === "over" ? "over" : "open";
+  const words = n > 0 ? [el("strong", t(`play.outcome.${outcome}`)), " ", wordsOf(state)] : [t("play.begin")];
+  return [...words, el("span.small", ` · ${count}`),
+    also && el("p.also", t("play.also", { what: also }))];
+}
+
+/** newHelp makes the hints of a level, which are given one by one, and the claim that its goal is impossible. */
+function newHelp(act, claim) {
+  const hints = el("ol.hints", { "aria-live": "polite" });
+  const hint = el("button", { onclick: nextHint });
+  const give = el("button", { onclick: claim }, t("play.claim"));
+  let level = null;
+
+  function draw() {
+    const given = hints.children.length;
+    hint.hidden = give.hidden = !isLevel(level);
+    hint.disabled = given === mostHints && !level.best;
+    hint.textContent = given < mostHints ? t("play.hint", { n: given + 1, of: mostHints }) : t("play.show");
+  }
+
+  function nextHint() {
+    const given = hints.children.length;
+    if (given === mostHints) return act.show({ ...level, moves: level.best });
+    hints.append(el("li", say(level, `hint${given + 1}`)));
+    draw();
+  }
+
+  return {
+    hints,
+    buttons: [hint, give],
+    show(next) {
+      if (next.strategy !== level?.strategy) put(hints);
+      level = next;
+      draw();
+    },
+  };
+}
+
+/** addsOf is what a strategy adds to the one before it. */
+export function addsOf(name, strategies) {
+  const plain = name.replace(/^nested_/, "");
+  const strategy = strategies.find((s) => s.name === plain);
+  const own = knows(`play.about.${name}`) ? t(`play.about.${name}`) : "";
+  const adds = strategy ? `${plain}: ${named(`strategy.${plain}.adds`, strategy.adds)}` : "";
+  return [adds, own].filter(Boolean).join(" · ");
+}

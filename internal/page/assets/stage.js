@@ -1,0 +1,263 @@
+// The stage: two cases of a run side by side, on one scale. While a run is under way, one is the case under way.
+
+import { newCases, pair, worst } from "./cases.js";
+import { el, put, say } from "./dom.js";
+import { nameOf, picture, scaleOf, soldOf } from "./picture.js";
+import { verdict } from "./results.js";
+import { number, t, told } from "./text.js";
+
+const facts = ["waiting", "remaining", "sold_out", "failed", "unknown", "holders"];
+const invariants = ["stock", "holders", "service"];
+const stacked = 700; // px: in a narrower stage the lanes are below each other
+
+/** figure is a number of a point. -1 holders are unknown; other numbers may be negative. */
+const figure = (name, value) => (value == null || (name === "holders" && value < 0) ? "–" : number(value));
+
+/** pointOf is the last point of a finished case. */
+function pointOf({ stock, lost_updates: lost, sold, sold_out, failed, unknown, max_holders }) {
+  return { waiting: 0, holders: -1, remaining: stock - sold + lost, sold_out, failed, unknown, max_holders };
+}
+
+/** outcome is what came of a case, or how far it is. */
+function outcome(one, ended) {
+  const { row, stock, phase } = one;
+  const sold = soldOf(one);
+  if (!row && sold === null) return t(phase ? `live.phase.${phase}` : ended ? "stage.never" : "stage.next");
+  const beyond = (sold ?? 0) - stock;
+  const n = row?.verdict === "stuck" ? -beyond : row?.verdict === "undersold" ? row.undersold : beyond;
+  if (row && row.verdict !== "ok") return t(`stage.verdict.${row.verdict}`, { sold, stock, n });
+  return t(n > 0 ? "stage.verdict.oversold" : "live.bar", { sold: sold ?? 0, stock, n });
+}
+
+/** newInvariant makes a line that turns red once, and stays red for its case. An unfinished case is not judged. */
+function newInvariant(name) {
+  const sign = el("span.sign");
+  const words = el("span");
+  const node = el("li.invariant", { "data-invariant": name }, sign, " ", words);
+  const say = (on, text) => on.textContent !== text && (on.textContent = text); // a screen reader repeats what is set
+  return {
+    node,
+    /** set shows a violation, if there was one. Of a case that ended early it is not known that there was none. */
+    set(broken, unjudged, text) {
+      node.classList.toggle("broken", Boolean(broken));
+      node.classList.toggle("unjudged", Boolean(!broken && unjudged));
+      say(sign, broken ? "✗" : unjudged ? "?" : "✓");
+      const lead = broken ? t("live.broken", { ms: Math.round(broken.t_ms) }) : unjudged ? t("live.unjudged") : "";
+      say(words, lead + text);
+    },
+  };
+}
+
+/** newLane makes the lane of a case: what came of it, its picture, its invariants and its figures. */
+function newLane(exclusive) {
+  const title = el("h3");
+  const came = el("p.came");
+  const canvas = el("div.canvas");
+  const values = Object.fromEntries(facts.map((name) => [name, el("dd", "–")]));
+  const lines = Object.fromEntries(invariants.map((name) => [name, newInvariant(name)]));
+  const list = el("ul.invariants", invariants.map((name) => lines[name].node));
+  const figures = el("dl.lanefacts",
+    facts.map((name) => el(`div.fact.${name}`, el("dt", t(`live.${name}`)), values[name])));
+  const node = el("article.lane", el("header.lanehead", title, came), canvas, list, figures);
+
+  function judge(one, point, ended) {
+    const { row, stock, broken, strategy } = one;
+    const most = point?.max_holders ?? 0;
+    const harmless = most > 1 && row?.verdict === "ok" ? t("live.harmless") : "";
+    const texts = {
+      stock: t("live.invariant.stock", { sold: soldOf(one) ?? 0, stock }),
+      holders: t("live.invariant.holders", { n: most }) + harmless,
+      service: t("live.invariant.service"),
+    };
+    for (const name of invariants) {
+      const seen = broken.find(({ invariant }) => invariant === name);
+      const detail = name === "service" && seen && told(seen.text);
+      const text = detail ? t("stage.detail", { line: texts[name], detail }) : texts[name];
+      lines[name].set(seen, ended && !row, text);
+    }
+    lines.holders.node.classList.toggle("harmless", Boolean(harmless)); // the stock refused the late write
+    lines.holders.node.hidden = !exclusive.has(strategy);
+  }
+
+  return {
+    node,
+    /** draw shows a case. ended says that the run is over, and chosen that the case is the one to look at. */
+    draw(one, { ended, chosen, unfenced, ...size }) {
+      const begun = Boolean(one.row || one.points.length > 0);
+      const point = one.row ? pointOf(one.row) : one.points.at(-1);
+      list.setAttribute("aria-live", one.phase && !one.row ? "assertive" : "off");
+      Object.assign(node.dataset, { n: one.n, strategy: one.strategy, condition: one.condition });
+      node.classList.toggle("chosen", chosen);
+      node.classList.toggle("failed", Boolean(one.broken.length > 0 && one.row?.verdict !== "ok"));
+      title.textContent = nameOf(one) + (unfenced ? ` · ${t("results.unfenced")}` : "");
+      put(came, one.row && verdict(one.row), " ", outcome(one, ended));
+      put(canvas, picture(one, size));
+      list.hidden = figures.hidden = !begun;
+      judge(one, point, ended);
+      for (const name of facts) values[name].textContent = figure(name, point?.[name]);
+      values.unknown.parentElement.hidden = !point?.unknown;
+      values.holders.parentElement.classList.toggle("alarm", exclusive.has(one.strategy) && point?.holders > 1);
+    },
+  };
+}
+
+/** newHead makes the head of the stage: what is shown, what the run is doing, and the button that stops it. */
+function newHead(stop, refused) {
+  const title = el("h2", t("live.title"));
+  const phase = el("p.small.phase", { role: "status", "aria-live": "polite" });
+  const stopping = el("button.danger", { hidden: true, onclick: halt }, t("run.stop"));
+  const refusal = el("span.alarm", { role: "alert" });
+  const lost = el("p.small.alarm", { hidden: true }, t("live.lost"));
+
+  async function halt() {
+    stopping.disabled = true;
+    refusal.textContent = "";
+    try {
+      await stop();
+    } catch (error) {
+      refusal.textContent = error.message;
+      stopping.disabled = false;
+      refused(error);
+    }
+  }
+
+  return {
+    nodes: [el("div.pair.livehead", title, phase, stopping, refusal), lost],
+    draw({ now, ended, state, error, rows_done: n, rows_all: of }, earlier) {
+      stopping.hidden = Boolean(ended);
+      stopping.disabled = state === "stopping";
+      if (ended) title.textContent = t(earlier ? "stage.earlier" : "live.ended", { state: t(`run.state.${state}`) });
+      else title.textContent = now ? t("live.case", { n: now.row, of: now.of }) : t("live.title");
+      const said = now ? `${nameOf(now)} · ${t(`live.phase.${now.phase}`)}` : told(error) || t("live.done", { n, of });
+      if (phase.textContent !== said) phase.textContent = said; // a screen reader repeats what is set
+    },
+    rest(said, name = t("live.title")) {
+      title.textContent = name;
+      phase.textContent = said;
+      refusal.textContent = "";
+      stopping.hidden = true;
+    },
+    lost: (is) => lost.hidden = !is,
+  };
+}
+
+/** newLanes makes the two lanes. */
+function newLanes(exclusive) {
+  const lanes = [newLane(exclusive), newLane(exclusive)];
+  const node = el("div.twolanes", { hidden: true }, lanes.map((lane) => lane.node));
+  return {
+    node,
+    /** shows tells whether a case is in a lane. */
+    shows: ({ n }) => lanes.some((lane) => !lane.node.hidden && lane.node.dataset.n === String(n)),
+    /** draw shows one or two cases of a run on one scale. look is the one to look at. */
+    draw(shown, look, { ended, settings }) {
+      const all = node.clientWidth;
+      const narrow = all < stacked;
+      const width = (narrow || shown.length < 2 ? all : Math.floor((all - 12) / 2)) - 2;
+      const height = narrow ? 190 : Math.min(420, Math.max(210, innerHeight - 412));
+      const scale = scaleOf(shown);
+      const faulty = shown.some(({ faults }) => faults.length > 0); // there are names of faults above the picture
+      node.classList.toggle("alone", shown.length < 2);
+      lanes.forEach((lane, i) => {
+        lane.node.hidden = !shown[i];
+        const size = { scale, faulty, axis: narrow || i === 0, width, height };
+        const about = { ended, chosen: shown[i] === look, unfenced: settings?.unfenced };
+        if (shown[i]) lane.draw(shown[i], { ...about, ...size });
+      });
+    },
+  };
+}
+
+/** newWarner has a screen reader tell of a violation in a case under way that is in no lane, once. */
+function newWarner(shows) {
+  const said = new Set();
+  return (run, cases) => {
+    for (const one of cases.filter(({ phase }) => phase)) {
+      for (const { invariant, t_ms: ms } of one.broken) {
+        const key = `${run} ${one.n} ${invariant}`;
+        if (said.has(key) || shows(one)) continue;
+        if (said.size > 1000) said.clear();
+        said.add(key);
+        say(`${nameOf(one)}: ${t("live.broken", { ms: Math.round(ms) })}${t(`stage.invariant.${invariant}`)}`);
+      }
+    }
+  };
+}
+
+/** newStage makes the stage. stop stops the run under way; refused is told why it could not. */
+export function newStage(options, stop, refused) {
+  const head = newHead(stop, refused);
+  const lanes = newLanes(new Set(options.strategies.filter((s) => s.exclusive).map(({ name }) => name)));
+  const warn = newWarner(lanes.shows);
+  const node = el("section.panel.live", { "aria-label": t("live.title") }, head.nodes, lanes.node);
+  const cases = newCases();
+  let run = null;
+  let chosen = 0; // the number of the case to look at; 0: the one under way, or the worst
+  let earlier = false; // it is not the last run
+  let frame = 0;
+
+  const later = () => frame ||= requestAnimationFrame(draw);
+
+  /** looking is the case to look at. */
+  function looking() {
+    const all = cases.list();
+    return all[chosen - 1] ?? (run?.ended ? worst(all) : all[(run?.now?.row ?? Math.max(1, run?.rows_done ?? 1)) - 1]);
+  }
+
+  function draw() {
+    frame = 0;
+    const all = cases.list();
+    const look = looking();
+    lanes.node.hidden = !run || !look;
+    if (lanes.node.hidden || node.clientWidth === 0) return;
+    if (run.id) head.draw(run, earlier);
+    lanes.draw(pair(all, look), look, run);
+    warn(run.id, all);
+  }
+
+  /** rest says why nothing runs. next is a run that could be started, or null. */
+  function rest(said, next) {
+    run = next;
+    if (next) cases.take(next);
+    head.rest(said);
+    later();
+  }
+
+  const resized = new ResizeObserver(later);
+  resized.observe(node);
+  return {
+    node,
+    cases,
+    looking,
+    /** shown is the id of the run on the stage. */
+    shown: () => run?.id,
+    /** look chooses the case to look at by its number. 0 is the one under way, or else the one that failed worst. */
+    look(n) {
+      chosen = n;
+      later();
+    },
+    /** update shows a run as the stream has it. */
+    update(next) {
+      run = next;
+      earlier = false;
+      cases.take(next);
+      later();
+    },
+    /** adopt takes the shop's record of a run. Of the run that is shown, it has what the stream had not. */
+    adopt(record, isEarlier = false) {
+      if (run?.id !== record.id) run = { ...record, now: null };
+      earlier = isEarlier;
+      cases.adopt(record);
+      later();
+    },
+    /** idle shows that nothing runs, and the cases of settings as they could be started. */
+    idle: (settings) => rest(t("live.idle"), { id: "", rows: [], settings }),
+    lost: head.lost,
+    /** closing says that the shop is closing, and the run with it. */
+    closing: () => rest(t("live.closing"), null),
+    close() {
+      cancelAnimationFrame(frame);
+      resized.disconnect();
+    },
+  };
+}

@@ -1,0 +1,143 @@
+// Package class is a sale for a class: students buy from their phones, the work under the
+// lock takes as long as the teacher says, and a projector shows how many holders are inside.
+package class
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"rsc.io/qr"
+
+	"oversell/internal/guard"
+)
+
+const (
+	// DefaultWork is how long a holder works at first. Thirty people who are told to buy press
+	// within two or three seconds, so with no lock more of them read the same stock than there
+	// are units.
+	DefaultWork = 1500 * time.Millisecond
+	// MaxWork bounds the work. A buyer without a lock waits for no one else's.
+	MaxWork = 10 * time.Second
+	// Units are on sale at first.
+	Units = 10
+	// Wait is how long a buyer waits for a lock: long enough for all units to be sold one after
+	// the other, however long a holder works, and for those who then learn that nothing is left.
+	Wait = Units*MaxWork + 20*time.Second
+)
+
+// Class is a sale for a class. It is safe for concurrent use.
+type Class struct {
+	sku string
+
+	mu     sync.Mutex
+	url    string // where phones find the shop; "" until Open
+	code   []byte // the same as a QR code in SVG
+	work   time.Duration
+	inside int
+	most   int // inside at once, since the last change
+}
+
+// New returns a Class for an item.
+func New(sku string) *Class { return &Class{sku: sku, work: DefaultWork} }
+
+// Open says where phones find the shop.
+func (c *Class) Open(url string) error {
+	code, err := qr.Encode(url, qr.M)
+	if err != nil {
+		return fmt.Errorf("making the QR code of %s: %w", url, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.url, c.code = url, svg(code)
+	return nil
+}
+
+// Work is what a holder of the item does: nothing, for as long as the teacher says.
+func (c *Class) Work(ctx context.Context, sku string) (after func(), err error) {
+	if sku != c.sku {
+		return nil, nil
+	}
+	c.mu.Lock()
+	work := c.work
+	c.mu.Unlock()
+	return nil, guard.Sleep(ctx, work)
+}
+
+// Inside counts the holders of the item. It is a figures.Inside.
+func (c *Class) Inside(sku string, step int) {
+	if sku != c.sku {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.inside += step
+	c.most = max(c.most, c.inside)
+}
+
+// State is a class as it is now. Its JSON form is relied upon.
+type State struct {
+	Open       bool   `json:"open"` // false where there is no class
+	SKU        string `json:"sku"`
+	URL        string `json:"url"`
+	Work       int64  `json:"work_ms"`
+	MaxWork    int64  `json:"max_work_ms"`
+	Units      int    `json:"units"`       // that a sale begins with, unless the teacher says otherwise
+	Inside     int    `json:"inside"`      // holders at work now
+	MostInside int    `json:"most_inside"` // at once, since the last change
+}
+
+// State returns the class as it is now.
+func (c *Class) State() State {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return State{
+		Open: true, SKU: c.sku, URL: c.url, Work: c.work.Milliseconds(), MaxWork: MaxWork.Milliseconds(), Units: Units,
+		Inside: c.inside, MostInside: c.most,
+	}
+}
+
+// ErrWork means that a holder cannot work for so long.
+var ErrWork = errors.New("work_ms must be 0 to " + strconv.FormatInt(MaxWork.Milliseconds(), 10))
+
+// SetWork says how many milliseconds a holder works from now on, and counts the most holders
+// anew. It returns ErrWork unless that is 0 to MaxWork.
+func (c *Class) SetWork(ms int64) error {
+	if ms < 0 || ms > MaxWork.Milliseconds() {
+		return ErrWork
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.work, c.most = time.Duration(ms)*time.Millisecond, c.inside
+	return nil
+}
+
+// Code returns the address as a QR code in SVG. It is nil until Open.
+func (c *Class) Code() []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.code
+}
+
+// quiet is the margin that a QR code needs, in modules.
+const quiet = 4
+
+// svg draws a code: black on white also where the page is dark, as cameras want it.
+func svg(code *qr.Code) []byte {
+	var b strings.Builder
+	size := code.Size + 2*quiet
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" shape-rendering="crispEdges"><path fill="#fff" d="M0 0h%dv%dH0z"/><path d="`, size, size, size, size)
+	for y := range code.Size {
+		for x := range code.Size {
+			if code.Black(x, y) {
+				fmt.Fprintf(&b, "M%d %dh1v1h-1z", x+quiet, y+quiet)
+			}
+		}
+	}
+	b.WriteString(`"/></svg>`)
+	return []byte(b.String())
+}

@@ -1,0 +1,120 @@
+// Package texts has the texts of the page, and says in Chinese in a terminal and in an
+// offline report what the page says in its scripts (text.js). There is one table for all.
+//
+// en.json and zh.json have the texts of the page by their keys. zh.told.json has the
+// sentences that the programs say in English, by their form; zh.lab.json has those that only
+// the lab's reports say, which the page need not load.
+package texts
+
+import (
+	"embed"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+)
+
+//go:embed *.json
+var files embed.FS
+
+// onlyReports are files that the page does not load.
+var onlyReports = []string{"zh.lab.json"}
+
+// OfPage returns the files that the page loads, by their names.
+func OfPage() (map[string][]byte, error) {
+	all := make(map[string][]byte)
+	names, err := fs.Glob(files, "*.json")
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		if slices.Contains(onlyReports, name) {
+			continue
+		}
+		if all[name], err = files.ReadFile(name); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// Read returns the texts of a file, such as "zh.told", by their keys.
+func Read(name string) (map[string]string, error) {
+	text, err := files.ReadFile(name + ".json")
+	if err != nil {
+		return nil, fmt.Errorf("reading the texts: %w", err)
+	}
+	var texts map[string]string
+	if err := json.Unmarshal(text, &texts); err != nil {
+		return nil, fmt.Errorf("reading the texts in %s.json: %w", name, err)
+	}
+	return texts, nil
+}
+
+// English is the language that the programs speak.
+const English = "en"
+
+// Languages returns the languages that can be chosen, English first.
+func Languages() []string { return []string{English, "zh"} }
+
+// Language is a language into which English is translated. It is not safe for concurrent use.
+type Language struct {
+	name       string
+	texts      map[string]string
+	forms      []*form // the longest first
+	translated map[string]translation
+}
+
+// In returns a language, or nil for English.
+func In(name string) (*Language, error) {
+	if name == English {
+		return nil, nil
+	}
+	if !slices.Contains(Languages(), name) {
+		return nil, fmt.Errorf("%q is no language; allowed: %s", name, strings.Join(Languages(), ", "))
+	}
+	l := &Language{name: name, translated: make(map[string]translation)}
+	var err error
+	if l.texts, err = Read(name); err != nil {
+		return nil, err
+	}
+	said := make(map[string]string)
+	for _, file := range []string{".told", ".lab"} {
+		some, err := Read(name + file)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(said, some)
+	}
+	l.forms = formsOf(said)
+	return l, nil
+}
+
+// Name returns the tag of the language, such as zh-CN.
+func (l *Language) Name() string {
+	if l == nil {
+		return English
+	}
+	return map[string]string{"zh": "zh-CN"}[l.name]
+}
+
+// Named returns the text with a key, or the English text if the language lacks it.
+func (l *Language) Named(key, english string) string {
+	if l == nil || l.texts[key] == "" {
+		return english
+	}
+	return l.texts[key]
+}
+
+// Told returns the translation of a sentence, or the sentence if any part of it has none.
+func (l *Language) Told(english string) string {
+	if l == nil {
+		return english
+	}
+	if t := l.translate(english); t.found {
+		return t.text
+	}
+	return english
+}

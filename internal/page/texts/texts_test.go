@@ -1,0 +1,147 @@
+package texts_test
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"oversell/internal/page/texts"
+)
+
+func chinese(t *testing.T) *texts.Language {
+	t.Helper()
+	l, err := texts.In("zh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// said returns the sentences that are translated by their form.
+func said(t *testing.T) map[string]string {
+	t.Helper()
+	all := make(map[string]string)
+	for _, name := range []string{"zh.told", "zh.lab"} {
+		some, err := texts.Read(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for english := range some {
+			if _, twice := all[english]; twice {
+				t.Errorf("%q is translated in two files", english)
+			}
+		}
+		maps.Copy(all, some)
+	}
+	return all
+}
+
+// samples are values for the braces of a form, by name: numbers are for values, of which there
+// are several kinds, text and more for sentences. Values of other names are quoted.
+var samples = []map[string]string{
+	{"0": "A", "1": "B", "2": "C", "3": "D", "text": "sold out", "more": "nobody bought"},
+	{"0": "3", "1": "4", "2": "5", "3": "6", "text": "the buyer has left", "more": "is dead"},
+	{"0": "30ms", "1": "4s", "2": "1m0s", "3": "5", "text": "it has no lock", "more": "sold out"},
+	{"0": "A and B", "1": "C, D and E", "2": "F", "3": "G", "text": "the reply", "more": "a renewal"},
+}
+
+var braces = regexp.MustCompile(`\{\w+\}`)
+
+// filled puts values into a form, translated if translate is not nil.
+func filled(form string, values map[string]string, translate func(string) string) string {
+	return braces.ReplaceAllStringFunc(form, func(name string) string {
+		name = strings.Trim(name, "{}")
+		value, ok := values[name]
+		if !ok {
+			return "x" + name + "-7.4" // a quote
+		}
+		if translate == nil {
+			return value
+		}
+		return translate(value)
+	})
+}
+
+// A sentence is translated by its own form, even if another form matches it too, as the page
+// does it (TestPageTellsEachFormByItself).
+func TestEachFormIsToldByItself(t *testing.T) {
+	l := chinese(t)
+	for i, values := range samples {
+		for english, text := range said(t) {
+			asked, want := filled(english, values, nil), filled(text, values, l.Told)
+			if got := l.Told(asked); got != want {
+				t.Errorf("samples %d: %q is told as %q, want %q", i, asked, got, want)
+			}
+		}
+	}
+}
+
+// A value that a sentence has twice is the same in both places.
+func TestAValueIsOne(t *testing.T) {
+	l := chinese(t)
+	same, other := "2 sold, and the stock is down by 2", "2 sold, and the stock is down by 3"
+	if got := l.Told(same); got != "卖出 2 件，库存少了 2" {
+		t.Errorf("%q is told as %q", same, got)
+	}
+	if got := l.Told(other); got != other {
+		t.Errorf("%q is told as %q, and has no form", other, got)
+	}
+}
+
+// What is translated in part is not translated at all.
+func TestASentenceWithoutFormStaysEnglish(t *testing.T) {
+	const english = "sold out; and nobody knows this sentence"
+	if got := chinese(t).Told(english); got != english {
+		t.Errorf("%q is told as %q", english, got)
+	}
+	var none *texts.Language
+	if got := none.Told("sold out"); got != "sold out" || none.Named("nav.run", "Run") != "Run" || none.Name() != "en" {
+		t.Errorf("English is told as %q", got)
+	}
+}
+
+// A format and its translation take the same values.
+func TestFormatsKeepTheirVerbs(t *testing.T) {
+	verb := regexp.MustCompile(`%(?:\[\d\])?[a-z]`)
+	kinds := func(format string) []string {
+		var all []string
+		for _, v := range verb.FindAllString(format, -1) {
+			all = append(all, v[len(v)-1:])
+		}
+		slices.Sort(all)
+		return all
+	}
+	formats := 0
+	for english, text := range said(t) {
+		want, got := kinds(english), kinds(text)
+		if !slices.Equal(want, got) {
+			t.Errorf("%q has the verbs %v, and %q has %v", english, want, text, got)
+		}
+		formats += len(want)
+	}
+	if formats < 10 {
+		t.Errorf("%d verbs in all formats", formats)
+	}
+}
+
+func TestOnlyKnownLanguages(t *testing.T) {
+	if l, err := texts.In("en"); l != nil || err != nil {
+		t.Errorf("English: %v, %v", l, err)
+	}
+	if _, err := texts.In("fr"); err == nil || !strings.Contains(err.Error(), "allowed: en, zh") {
+		t.Errorf("fr: %v", err)
+	}
+}
+
+// The page loads no texts that only reports have.
+func TestThePageLoadsItsTexts(t *testing.T) {
+	all, err := texts.OfPage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := slices.Sorted(maps.Keys(all)), []string{"en.json", "zh.json", "zh.told.json"}; !slices.Equal(got, want) {
+		t.Errorf("the page loads %v, want %v", got, want)
+	}
+}

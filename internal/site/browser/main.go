@@ -1,0 +1,116 @@
+//go:build js
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"syscall/js"
+
+	"oversell/internal/lab"
+	"oversell/internal/lab/anomalies"
+	"oversell/internal/lab/show"
+)
+
+// The program calls the global function labReady with a function that takes a question, as
+// JSON, and a function that is called with the reply: a status of HTTP and JSON. It runs
+// until it is asked to end.
+func main() {
+	end := make(chan struct{})
+	ask := js.FuncOf(func(_ js.Value, args []js.Value) any {
+		text, reply := args[0].String(), args[1]
+		go func() { // a callback must return before anything else can go on
+			q, err := read(text)
+			switch {
+			case err != nil:
+				reply.Invoke(pair(refused(statusInvalid, "invalid", err.Error()))...)
+			case q.End:
+				close(end)
+			default:
+				reply.Invoke(pair(q.answer())...)
+			}
+		}()
+		return nil
+	})
+	js.Global().Call("labReady", ask)
+	<-end
+}
+
+// question is what can be asked: a schedule, or a cell if Anomaly is set.
+type question struct {
+	lab.Question
+	Anomaly string `json:"anomaly"`
+	End     bool   `json:"end"` // the program is to end; there is no reply
+}
+
+func read(text string) (q question, err error) {
+	if err := json.Unmarshal([]byte(text), &q); err != nil {
+		return q, fmt.Errorf("reading the question: %w", err)
+	}
+	return q, nil
+}
+
+// answer returns the reply to a question.
+func (q question) answer() (status int, reply string) {
+	var found any
+	var err error
+	if q.Anomaly == "" {
+		found, err = q.Question.Answer()
+	} else {
+		found, err = cell(q.Anomaly, q.Strategy)
+	}
+	text, why := json.Marshal(found)
+	detail, known := "", false
+	if err != nil {
+		detail, known = lab.Refusal(err)
+	}
+	switch {
+	case known:
+		return refused(statusInvalid, "invalid", detail)
+	case errors.Is(err, errElsewhere):
+		return refused(statusNotFound, "not_in_browser", err.Error())
+	case err != nil || why != nil:
+		return refused(statusFailed, "lab_failed", errors.Join(err, why).Error())
+	}
+	return statusOK, string(text)
+}
+
+// pair is a reply as the arguments of a call.
+func pair(status int, reply string) []any { return []any{status, reply} }
+
+// refused is a reply in the form of a shop's problems.
+func refused(status int, code, detail string) (int, string) {
+	text, _ := json.Marshal(map[string]any{"status": status, "code": code, "detail": detail}) // of a string it cannot fail
+	return status, string(text)
+}
+
+// The statuses, as in package http, which is not linked in for them.
+const (
+	statusOK       = 200
+	statusInvalid  = 400
+	statusNotFound = 404
+	statusFailed   = 500
+)
+
+// errElsewhere is returned for a cell that is not among those of the browser.
+var errElsewhere = errors.New("this cell cannot run in a browser")
+
+// cell runs one cell, as a shop runs them all. The program must not run another one: see
+// package virtualtime.
+func cell(anomaly, strategy string) (show.Told, error) {
+	subjects, err := lab.FindSubjects(lab.Subjects(), []string{strategy})
+	if err != nil {
+		return show.Told{}, fmt.Errorf("%w: %w", errElsewhere, err)
+	}
+	scenarios, err := lab.FindScenarios(anomalies.All(), []string{anomaly})
+	if err != nil {
+		return show.Told{}, fmt.Errorf("%w: %w", errElsewhere, err)
+	}
+	report, err := lab.Run(context.Background(), lab.Config{Subjects: subjects, Scenarios: scenarios, Redis: lab.Embedded}, nil)
+	if err != nil {
+		return show.Told{}, err
+	}
+	return show.Tell(report.Manifest, report.Cells[0]), nil
+}

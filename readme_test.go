@@ -20,6 +20,9 @@ const (
 	readme     = "README.md"
 	results    = "docs/results.md"
 	strategies = "docs/strategies.md"
+	teaching   = "docs/teaching.md"
+	thePage    = "docs/page.md"
+	theLab     = "docs/lab.md"
 )
 
 // chinese is the name of a document in Chinese.
@@ -35,7 +38,7 @@ func read(t *testing.T, name string) string {
 }
 
 func TestLanguagesSayTheSame(t *testing.T) {
-	for _, name := range []string{readme, results, strategies} {
+	for _, name := range []string{readme, results, strategies, teaching, thePage, theLab} {
 		for _, d := range differences(readPage(t, name), readPage(t, chinese(name))) {
 			t.Error(d)
 		}
@@ -328,13 +331,17 @@ func rowKey(line string) string {
 }
 
 // words finds names in backquotes, links, and figures. A link to a document in
-// Chinese counts as one to that document.
+// Chinese counts as one to that document, and the name of a heading as one in any language.
 func words(text string, first int) []fact {
 	var facts []fact
 	for _, m := range regexp.MustCompile("`[^`]+`|\\]\\([^)\\s]+\\)|[0-9]+(?:[.,][0-9]+)*").FindAllStringIndex(text, -1) {
 		key := strings.Join(strings.Fields(text[m[0]:m[1]]), " ")
 		if target, ok := strings.CutPrefix(key, "]("); ok {
-			key = "a link to " + strings.TrimSuffix(strings.ReplaceAll(target, ".zh-CN.md", ".md"), ")")
+			file, _, toHeading := strings.Cut(strings.TrimSuffix(target, ")"), "#")
+			key = "a link to " + strings.ReplaceAll(file, ".zh-CN.md", ".md")
+			if toHeading {
+				key += "#…"
+			}
 		}
 		facts = append(facts, fact{word, key, first + strings.Count(text[:m[0]], "\n")})
 	}
@@ -423,6 +430,7 @@ func TestDifferencesAreTold(t *testing.T) {
 		"a comment":               {"# this", "# 这个", ""},
 		"order in prose":          {"`a` and `b c`", "`b\nc` 和 `a`", ""},
 		"a link to Chinese":       {"(d.md)", "(d.zh-CN.md)", ""},
+		"a link to a heading":     {"(d.md)", "(d.zh-CN.md#标题)", "add to its text a link to d.md#…"},
 		"words in a table":        {"| one | 1.5 s", "| 一 | 1.5 秒", ""},
 		"no section":              {"## A\n", "", "nothing"},
 		"another level":           {"## A", "### A", "differ in number or level"},

@@ -1,0 +1,89 @@
+package oversell_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"oversell/internal/locks/locktest/promises"
+)
+
+const takeIt = "docs/take-it.md"
+
+// The commands of docs/take-it.md, as they are, copy a lock and a sale into a new module, pass
+// the promises there, and see a broken lock fail.
+func TestTakeItHomeWorks(t *testing.T) {
+	var script strings.Builder
+	for _, block := range regexp.MustCompile("(?ms)^```sh\n(.*?)^```").FindAllStringSubmatch(read(t, takeIt), -1) {
+		script.WriteString(block[1])
+	}
+	cmd := exec.CommandContext(t.Context(), "bash", "-eu")
+	cmd.Stdin = strings.NewReader(script.String())
+	cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	var want []string
+	for _, p := range promises.All() {
+		want = append(want, "TestLock/"+p.Name)
+	}
+	if passed := reported("--- PASS: (TestLock/[^ ]+) ", out); !slices.Equal(passed, want) {
+		t.Errorf("these promises passed: %q, want %q:\n%s", passed, want, out)
+	}
+	if failed := reported("--- FAIL: (TestLock/[^ ]+) ", out); !slices.Equal(failed, []string{"TestLock/slow"}) {
+		t.Errorf("these promises failed with the broken lock: %q, want the one that %s names:\n%s", failed, takeIt, out)
+	}
+	lock, sale := "example.com/take", "example.com/take/sale"
+	if packages := reported("^ok  \t([^\t]+)\t", out); !slices.Equal(packages, []string{lock, lock, sale}) {
+		t.Errorf("these packages passed: %q, want the lock, the lock that is whole again, and the sale:\n%s", packages, out)
+	}
+	if text := read(t, takeIt); !strings.Contains(text, fmt.Sprintf("after %d subtests that passed", len(want))) {
+		t.Errorf("%s does not say that there are %d subtests", takeIt, len(want))
+	}
+}
+
+// reported returns what the group of the pattern matches in each line of the output.
+func reported(pattern string, out []byte) (found []string) {
+	for _, line := range regexp.MustCompile("(?m)"+pattern).FindAllSubmatch(out, -1) {
+		found = append(found, string(line[1]))
+	}
+	return found
+}
+
+// The folders that docs/take-it.md names for each need import nothing else of the project.
+func TestTakeItHomeNamesAllFolders(t *testing.T) {
+	var all []string
+	for _, row := range regexp.MustCompile(`(?m)^\| .* \| (.*internal/.*) \| .* \|$`).FindAllStringSubmatch(read(t, takeIt), -1) {
+		named := regexp.MustCompile("`(internal/[a-z0-9_/]+)`").FindAllStringSubmatch(row[1], -1)
+		var folders []string
+		for _, n := range named {
+			folders = append(folders, n[1])
+		}
+		if strings.Contains(row[1], "the folders of the sale") {
+			folders = append(folders, all...)
+		}
+		all = folders
+		args := []string{"list", "-deps"}
+		for _, f := range folders {
+			args = append(args, "./"+f)
+		}
+		out, err := exec.CommandContext(t.Context(), "go", args...).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(out)) {
+			name, ours := strings.CutPrefix(strings.TrimSpace(line), "oversell/")
+			if ours && !slices.Contains(folders, name) {
+				t.Errorf("the row with %v lacks %s", folders, name)
+			}
+		}
+	}
+	if len(all) == 0 {
+		t.Errorf("%s names no folders", takeIt)
+	}
+}

@@ -364,6 +364,12 @@ func (o *options) interpret(fs *flag.FlagSet, t texts) (err error) {
 	switch {
 	case slices.Equal(o.Strategies, []string{allStrategies}):
 		o.Strategies = cfg.AllStrategies()
+		if o.redis != "embedded" || len(o.Targets) > 0 { // it may lack the commands
+			o.Strategies = slices.DeleteFunc(o.Strategies, func(name string) bool {
+				s, err := o.Catalog.Find(name)
+				return err == nil && s.Needs.Commands() != ""
+			})
+		}
 		if !given(fs, "zookeeper") { // not everybody has it
 			o.Strategies = slices.DeleteFunc(o.Strategies, func(name string) bool { return name == string(catalog.NeedsZooKeeper) })
 		}

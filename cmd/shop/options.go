@@ -158,7 +158,7 @@ func (o options) validate() error {
 		return fmt.Errorf("-strategy %s needs a Redis with replicas, and -redis %s has none", s.Name, o.redis)
 	case s.NeedsMySQL() && o.onSQLite():
 		return fmt.Errorf("-strategy %s needs MySQL or MariaDB, and -db %s is SQLite", s.Name, o.db)
-	case needs != catalog.NeedsNothing && needs != catalog.NeedsRueidis && needs != catalog.NeedsReplicas && !slices.Contains(o.needs(), needs):
+	case needs.OfServers() && !slices.Contains(o.needs(), needs):
 		return fmt.Errorf("-strategy %s needs -%s (shop -h shows what it can be)", s.Name, needs)
 	case o.ttl < time.Millisecond:
 		return fmt.Errorf("-ttl is %v, and must be at least 1ms", o.ttl)

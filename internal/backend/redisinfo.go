@@ -3,6 +3,7 @@ package backend
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -112,6 +113,16 @@ func HasCommands(ctx context.Context, rdb redis.UniversalClient, names ...string
 		return nil, fmt.Errorf("ask redis for its commands: %w", err)
 	}
 	return has, nil
+}
+
+// CommandsAt is HasCommands for the Redis at a URL. Its errors are those of DialRedis, too.
+func CommandsAt(ctx context.Context, url string, names ...string) (has map[string]bool, err error) {
+	rdb, err := DialRedis(ctx, url, 1)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rdb.Close()) }()
+	return HasCommands(ctx, rdb, names...)
 }
 
 // redisVersion returns the server's version, or "" for miniredis, which does

@@ -14,6 +14,7 @@ import (
 
 	"oversell/internal/guard"
 	"oversell/internal/locks/lease"
+	"oversell/internal/locks/nativelock"
 	"oversell/internal/locks/redlock"
 	"oversell/internal/locks/thirdparty"
 	v1 "oversell/internal/locks/v1_setnx"
@@ -37,6 +38,10 @@ type Options struct {
 	Backlog int // accepted orders of an item that may wait to be written; 0: the default of package stock
 
 	AcceptReplicas int // replicas of Redis that must have an accepted order: see stock.Stream
+
+	// Newer commands that Redis has, see WithCommands.
+	Release nativelock.Release // deletes a key if it has a value; "": none does
+	Increx  bool               // INCREX
 
 	// For the strategies that need them, see List.With.
 	Nodes       []redis.UniversalClient // independent of each other and of Redis
@@ -354,6 +359,19 @@ func Strategies() List {
 			Breaks: "the stock stays correct; a process stopped while its buyer fills the pool keeps everybody out, and one stopped in a claim holds up changes of the item and the buyers of the last units",
 			Test:   "TestLockedUnitsAreSkipped",
 			deduct: always(overlaps),
+		},
+		{
+			Name:   "v4_native",
+			Extra:  true,
+			Needs:  NeedsCompare,
+			Adds:   "v4 without a script: SET IFEQ renews and DELEX IFEQ releases, on servers that have these commands",
+			Breaks: "IFEQ is no fence: a process that is paused for longer than the ttl goes on as if it held the lock; failover",
+			Test:   "TestPausedHolderWritesTooLate",
+			Guard: func(o Options) guard.Guard {
+				return o.undoable(func(key string) guard.Lock { return nativelock.New(o.Redis, key, o.TTL, o.Release) }, nil, nativelock.ErrNotHeld)
+			},
+			deduct: leased(holds, holds),
+			loads:  renewedLoads,
 		},
 		{
 			Name:   "v6_wait_one",

@@ -12,9 +12,9 @@ func policies() []string {
 	return []string{"line:2ms", "fixed:50ms", "fixed:5ms", "backoff:1ms-64ms"}
 }
 
-// servers are the needs of locks that are not a library's.
-func servers() []catalog.Need {
-	return []catalog.Need{catalog.NeedsReplicas, catalog.NeedsNodes, catalog.NeedsEtcd, catalog.NeedsZooKeeper}
+// ours are the needs of locks that are not a library's.
+func ours() []catalog.Need {
+	return []catalog.Need{catalog.NeedsCompare, catalog.NeedsReplicas, catalog.NeedsNodes, catalog.NeedsEtcd, catalog.NeedsZooKeeper}
 }
 
 const ownQueue = "its own queue"
@@ -26,7 +26,7 @@ func stages() Catalog {
 	for _, s := range catalog.Strategies() {
 		switch {
 		case s.Kind != catalog.Guarded || s.Name == "none" || s.Name == "local": // no lock across processes
-		case s.Extra && !slices.Contains(servers(), s.Needs): // a library, which has contenders of its own
+		case s.Extra && !slices.Contains(ours(), s.Needs): // a library, which has contenders of its own
 		case s.OwnWait:
 			all = append(all, Contender{
 				Name: s.Name, Waits: ownQueue, About: s.Adds, Needs: s.Needs,

@@ -126,8 +126,7 @@ func (m *Manager) catalog(b Backend) catalog.List {
 // has reports whether a strategy can run on one of the backends.
 func (m *Manager) has(b Backend, s catalog.Strategy) bool {
 	if b == Embedded {
-		started := s.Needs == catalog.NeedsNothing || s.Needs == catalog.NeedsRueidis || s.Needs == catalog.NeedsNodes || s.Needs == catalog.NeedsEtcd
-		return started && !s.NeedsMySQL()
+		return s.Needs != catalog.NeedsReplicas && s.Needs != catalog.NeedsZooKeeper && !s.NeedsMySQL()
 	}
 	if s.NeedsMySQL() && strings.HasPrefix(m.cfg.Shop.DBURL, "sqlite:") {
 		return false
@@ -135,6 +134,8 @@ func (m *Manager) has(b Backend, s catalog.Strategy) bool {
 	switch s.Needs {
 	case catalog.NeedsNothing, catalog.NeedsRueidis:
 		return true
+	case catalog.NeedsCompare, catalog.NeedsIncrex:
+		return (catalog.Options{}).WithCommands(m.cfg.Shop.Commands).Meets(s.Needs)
 	}
 	return m.cfg.Shop.Servers.Has(s.Needs)
 }

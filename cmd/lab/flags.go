@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"oversell/internal/backend"
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/catalog"
 	"oversell/internal/lab"
@@ -272,16 +274,25 @@ func (o options) needs() []catalog.Need {
 	var needs []catalog.Need
 	for _, c := range o.locks.subjects {
 		inMemory := c.Needs == catalog.NeedsNodes && o.redis == lab.Embedded && o.servers.Redlock == lab.Embedded
-		if c.Needs != catalog.NeedsNothing && !inMemory {
+		if c.Needs.OfServers() && !inMemory {
 			needs = append(needs, c.Needs)
 		}
 	}
 	return needs
 }
 
+// commandsAt asks the Redis at a URL for its newer commands, if a strategy needs any.
+func (o options) commandsAt(ctx context.Context, url string) (map[string]bool, error) {
+	needsCommands := func(c lab.Subject) bool { return c.Needs.Commands() != "" }
+	if !slices.ContainsFunc(slices.Concat(o.locks.subjects, o.holds.subjects, o.behind.subjects), needsCommands) {
+		return nil, nil
+	}
+	return backend.CommandsAt(ctx, url, catalog.NewCommands()...)
+}
+
 // all returns the strategies that can be named.
 func (p program) all() []lab.Subject {
-	return slices.Concat(p.subjects, []lab.Subject{lab.Yours()}, lab.Coordinated(), p.stages, p.pools, p.writers)
+	return slices.Concat(p.subjects, []lab.Subject{lab.Yours()}, lab.Native(), lab.Coordinated(), p.stages, p.pools, p.writers)
 }
 
 // names lists the names of all strategies, and of those that only shop and bench have, which

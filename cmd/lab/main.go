@@ -128,6 +128,9 @@ func (p program) measure(ctx context.Context, o options) (report lab.Report, err
 	}
 	if o.redis != lab.Embedded {
 		cfg.Redis = server.URL
+		if cfg.Commands, err = o.commandsAt(ctx, server.URL); err != nil {
+			return report, err
+		}
 	}
 	others, err := lockservers.Serve(ctx, o.servers, o.needs()...)
 	if err != nil {

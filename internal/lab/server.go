@@ -16,6 +16,7 @@ import (
 
 	"oversell/internal/backend/imitation"
 	"oversell/internal/catalog"
+	"oversell/internal/locks/nativelock"
 )
 
 // server is the Redis that the cells run on, with the other servers of their subject's
@@ -25,6 +26,8 @@ type server struct {
 	username, password string
 	db                 int
 	close              func()
+
+	commands map[string]bool // of catalog.NewCommands, those that it has
 
 	jump    func(time.Duration) // sets the clock ahead; nil: it cannot be set
 	nodes   []*server           // of redlock; nil: the lock lives elsewhere
@@ -39,9 +42,10 @@ func inMemory() *server {
 		panic(err) // a pipe cannot fail
 	}
 	return &server{
-		dial:  func(context.Context) (net.Conn, error) { return m.Dial() },
-		close: m.Close,
-		jump:  m.FastForward,
+		dial:     func(context.Context) (net.Conn, error) { return m.Dial() },
+		close:    m.Close,
+		commands: map[string]bool{string(nativelock.DELEX): true, "INCREX": true}, // as imitated
+		jump:     m.FastForward,
 	}
 }
 
@@ -263,6 +267,9 @@ func (r *run) open(ctx context.Context) (s sites, err error) {
 		return s, err
 	}
 	s.stops = append(s.stops, redis.close)
+	if err := r.checkCommands(redis); err != nil {
+		return s, err
+	}
 	for _, c := range r.cfg.Subjects {
 		if r.virtual(c) {
 			continue
@@ -295,11 +302,26 @@ func (r *run) redis(ctx context.Context) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.commands = r.cfg.Commands
 	conn, err := s.dial(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("dialling Redis: %w", err)
 	}
 	return s, conn.Close()
+}
+
+// errNoCommands is returned, wrapped, for a subject whose commands Redis lacks.
+var errNoCommands = errors.New("this Redis lacks its commands")
+
+// checkCommands returns an error if a subject needs commands that Redis lacks.
+func (r *run) checkCommands(s *server) error {
+	has := catalog.Options{}.WithCommands(s.commands)
+	for _, c := range r.cfg.Subjects {
+		if c.Needs.Commands() != "" && !has.Meets(c.Needs) {
+			return fmt.Errorf("%s: %w: %s", c.Name, errNoCommands, c.Needs.Commands())
+		}
+	}
+	return nil
 }
 
 // lives connects to what a subject's lock lives on, besides or instead of the one

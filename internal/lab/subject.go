@@ -39,7 +39,7 @@ type Subject struct {
 	InProcess bool
 
 	// Needs says which servers keep the lock, if not the one Redis: NeedsNodes,
-	// NeedsEtcd or NeedsZooKeeper.
+	// NeedsEtcd or NeedsZooKeeper; or which commands the one Redis must have: NeedsCompare.
 	Needs catalog.Need
 
 	// Tokens says that a handle has Token() int64, the fencing token of its hold.
@@ -119,9 +119,9 @@ func stageOf(name, about string, beside func(key, arg string) []string) Subject 
 	}
 	d := s.Distributed(catalog.Options{})
 	return Subject{
-		Name: name, About: about, Undo: d.Undo, Tokens: s.HasToken(), NotHeld: d.NotHeld, WithOwner: d.WithOwner, Beside: beside, InTurn: d.OneWaits,
+		Name: name, About: about, Needs: s.Needs, Undo: d.Undo, Tokens: s.HasToken(), NotHeld: d.NotHeld, WithOwner: d.WithOwner, Beside: beside, InTurn: d.OneWaits,
 		Lock: func(p *Process, key string) guard.Lock {
-			return s.Distributed(catalog.Options{Redis: p.Redis(), TTL: p.TTL()}).New(key)
+			return s.Distributed(catalog.Options{Redis: p.Redis(), TTL: p.TTL()}.WithCommands(p.w.server.commands)).New(key)
 		},
 	}
 }
@@ -130,6 +130,12 @@ func stageOf(name, about string, beside func(key, arg string) []string) Subject 
 func asking(s Subject) Subject {
 	s.AsksAgain = true
 	return s
+}
+
+// Native returns the locks that need newer commands of Redis. They are tried only when they are
+// named: most servers lack the commands.
+func Native() []Subject {
+	return []Subject{stageOf("v4_native", "SET IFEQ renews and DELEX IFEQ releases: no script", nil)}
 }
 
 // Coordinated returns the locks on servers other than Redis. They cannot run in virtual
@@ -158,7 +164,7 @@ func ofOwner(key, arg string) []string {
 }
 
 // recorded are the subjects that have a record.
-func recorded() []Subject { return append(Subjects(), Coordinated()...) }
+func recorded() []Subject { return slices.Concat(Subjects(), Native(), Coordinated()) }
 
 // nested are the subjects of which only schedules exist: the same locks, whose holders call
 // a helper that locks again. The first waits for itself, the second does not.

@@ -38,11 +38,11 @@ func renewalAfterUnlock() lab.Scenario {
 			if !outlivesTTL(w) {
 				return lab.NA.Because(notRenewed)
 			}
-			renewal := a.Park(wire.Command.Script)
-			w.Must(renewal.Parked, "a renewal")
+			parked := a.Park(renewal)
+			w.Must(parked.Parked, "a renewal")
 			unlocking := w.Go(func() { _ = h.Unlock() })
 			w.Settle()
-			renewal.Release()
+			parked.Release()
 			w.Must(unlocking, "the end of A's unlock")
 			lab.Need(b.Obtain(w.TTL/2), "B did not get the lock")
 			_ = b.Unlock()
@@ -124,7 +124,7 @@ func renewalError() lab.Scenario {
 				return lab.NA.Because(notRenewed)
 			}
 			if busy := wire.ErrorReply("BUSY Redis is busy running a script."); !w.Subject.InService() {
-				a.Inject(wire.Command.Script, 1, "answered with an error", lab.Answer(busy))
+				a.Inject(renewal, 1, "answered with an error", lab.Answer(busy))
 			} else {
 				a.LoseReply(nil)
 			}

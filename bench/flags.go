@@ -85,7 +85,7 @@ Conditions:
   partition  a process that holds the lock loses its connection to Redis as it writes,
              for longer than the ttl; what it has sent arrives afterwards
   failover   the Redis primary with the lock is killed, and a replica that does not have
-             it is promoted; needs -redis local; buyers arrive over ten seconds
+             it is promoted; needs -redis local or local:cluster; buyers arrive over ten seconds
   chaos      faults drawn by -seed in shops, Redis, the database and the network, while
              200 buyers a second arrive for a minute and retry; only by itself, and on
              servers that the bench starts (-redis local -db local for all faults)
@@ -114,7 +114,7 @@ func strategiesUsage(list catalog.List) string {
 	extra := slices.DeleteFunc(list.Names(), func(name string) bool { return slices.Contains(usual, name) })
 	stages := catalog.HoldNames()
 	return "`STRATEGIES`, separated by commas (default " + strings.Join(usual, ",") + "," + catalog.DefaultHoldStage + "); -strategies " + allStrategies + " adds " +
-		strings.Join(extra, ",") + " (zookeeper only with -zookeeper, v6_wait_… only with -conditions failover) and " +
+		strings.Join(extra, ",") + " (zookeeper only with -zookeeper, v6_wait_… only with -conditions failover, v4_native only with -redis embedded) and " +
 		strings.Join(stages, ",") + ", which are of workload hold"
 }
 

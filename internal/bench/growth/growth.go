@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -87,22 +88,39 @@ func alike(reports []report.Report) error {
 	if len(reports) == 0 {
 		return fmt.Errorf("%w: no report", ErrReports)
 	}
-	shape := func(m report.Manifest) string {
-		return fmt.Sprint(m.DB, m.Go, m.CPUs, m.Requests, m.Rate, m.Stock, m.Workload, m.TTL, m.Work, m.Keys, m.Keeper, m.Version)
-	}
+	first := settings(reports[0].Manifest)
 	for _, r := range reports[1:] {
-		if one, other := shape(reports[0].Manifest), shape(r.Manifest); kind(one) != kind(other) {
-			return fmt.Errorf("%w: the reports differ in more than -items and -instances", ErrReports)
+		for i, other := range settings(r.Manifest) {
+			if one := first[i]; one != other {
+				return fmt.Errorf("%w: the reports differ in more than -items and -instances: %s is %v and %v", ErrReports, one.name, one.value, other.value)
+			}
 		}
 	}
 	return nil
 }
 
-// kind is a shape without the addresses of private servers.
-func kind(shape string) string {
-	fields := strings.Fields(shape)
-	return strings.Join(slices.DeleteFunc(fields, func(one string) bool { return strings.HasPrefix(one, "127.0.0.1:") }), " ")
+type setting struct {
+	name  string // in the JSON of a report
+	value any
 }
+
+// settings are what must be the same in all reports. Others follow from the number of items or
+// instances unless they are set: how long buyers wait, and how many requests are in flight.
+func settings(m report.Manifest) []setting {
+	return []setting{
+		{"redis", withoutPort(m.Redis)}, {"db", withoutPort(m.DB)},
+		{"go", m.Go}, {"os", m.OS}, {"cpus", m.CPUs}, {"version", m.Version},
+		{"requests", m.Requests}, {"rate", m.Rate}, {"duration", m.Duration},
+		{"stock", m.Stock}, {"workload", m.Workload}, {"ttl", m.TTL}, {"work", m.Work}, {"retry", m.Retry},
+		{"keys", m.Keys}, {"keeper", m.Keeper}, {"unfenced", m.Unfenced}, {"replicas", m.Replicas},
+	}
+}
+
+// withoutPort removes the ports of local servers from a server's name: a private one has
+// another at each run.
+func withoutPort(server string) string { return localPort.ReplaceAllString(server, "127.0.0.1") }
+
+var localPort = regexp.MustCompile(`127\.0\.0\.1:\d+`)
 
 // allBought returns an error unless each request of the group was a sale under calm.
 func allBought(r report.Report, g report.Group) error {

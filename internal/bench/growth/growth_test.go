@@ -68,14 +68,43 @@ func TestTablesHaveEverySize(t *testing.T) {
 func TestReportsThatCannotBeComparedAreRefused(t *testing.T) {
 	few := sale(1, 0, "lua_batch", 1, 1)
 	few.Rows[0].Sold = 99
-	other := sale(2, 0, "lua_batch", 1, 1)
-	other.Manifest.Work = "1s"
 	for name, reports := range map[string][]report.Report{
-		"none": nil, "not all bought": {few}, "another work": {sale(1, 0, "lua_batch", 1, 1), other},
+		"none": nil, "not all bought": {few},
 		"the same size twice": {sale(1, 0, "lua_batch", 1, 1), sale(1, 1, "lua_batch", 1, 1)},
 	} {
 		if err := growth.Write(new(strings.Builder), reports); !errors.Is(err, growth.ErrReports) {
 			t.Errorf("%s: %v, want %v", name, err, growth.ErrReports)
+		}
+	}
+}
+
+// Reports of two machines, versions or settings are not of one sale that grew. Private servers have
+// other ports at each run.
+func TestReportsDifferInTheirSizesAlone(t *testing.T) {
+	with := func(instances int, change func(m *report.Manifest)) report.Report {
+		r := sale(instances, 0, "lua_batch", 1, 1)
+		r.Manifest.Redis, r.Manifest.DB = "redis 7.0.15 at 127.0.0.1:4001", "MariaDB 10.11.19 at 127.0.0.1:4002"
+		r.Manifest.Go, r.Manifest.CPUs = "go1.26.0", 2
+		change(&r.Manifest)
+		return r
+	}
+	first := with(1, func(*report.Manifest) {})
+	for differs, change := range map[string]func(m *report.Manifest){
+		"": func(m *report.Manifest) {
+			m.Redis, m.DB = "redis 7.0.15 at 127.0.0.1:5001", "MariaDB 10.11.19 at 127.0.0.1:5002"
+		},
+		"redis": func(m *report.Manifest) { m.Redis = "redis 8.4.0 at 127.0.0.1:4001" },
+		"db":    func(m *report.Manifest) { m.DB = "MariaDB 10.11.19 at 10.0.0.1:4002" },
+		"go":    func(m *report.Manifest) { m.Go = "go1.25.0" },
+		"cpus":  func(m *report.Manifest) { m.CPUs = 64 },
+		"work":  func(m *report.Manifest) { m.Work = "1s" },
+	} {
+		err := growth.Write(new(strings.Builder), []report.Report{first, with(2, change)})
+		switch {
+		case differs == "" && err != nil:
+			t.Errorf("other ports: %v", err)
+		case differs != "" && (!errors.Is(err, growth.ErrReports) || !strings.Contains(err.Error(), ": "+differs+" is ")):
+			t.Errorf("another %s: %v", differs, err)
 		}
 	}
 }

@@ -135,8 +135,11 @@ func audit(ctx context.Context, client *http.Client, address string) (a web.Audi
 	default:
 		return a, fmt.Errorf("auditing: %s: %s: %s", address, res.Status, strings.TrimSpace(string(body)))
 	}
-	if err := json.Unmarshal(body, &a); err != nil || a.SaleID == "" {
-		return a, fmt.Errorf("auditing: %s does not answer as a shop does (%v)", address, err)
+	if err := json.Unmarshal(body, &a); err != nil {
+		return a, fmt.Errorf("auditing: %s does not answer as a shop does: %w", address, err)
+	}
+	if a.SaleID == "" {
+		return a, fmt.Errorf("auditing: %s does not answer as a shop does: its reply names no sale", address)
 	}
 	return a, nil
 }

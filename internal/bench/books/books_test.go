@@ -150,6 +150,8 @@ func TestWhatCannotBeChecked(t *testing.T) {
 	url := shop(t, sold(1))
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") }))
 	defer other.Close()
+	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") }))
+	defer page.Close()
 	for _, test := range []struct {
 		url, sku string
 		config   bool
@@ -164,7 +166,8 @@ func TestWhatCannotBeChecked(t *testing.T) {
 		{url + "?x=1", "hot", true, "not the URL of a shop"},
 		{url, "a/b", true, ""},
 		{url, "cold", false, "404"},
-		{other.URL, "hot", false, "does not answer as a shop does"},
+		{other.URL, "hot", false, "does not answer as a shop does: its reply names no sale"},
+		{page.URL, "hot", false, "does not answer as a shop does: invalid character"},
 		{"http://127.0.0.1:1", "hot", false, "refused"},
 	} {
 		_, err := Check(t.Context(), Config{URL: test.url, SKU: test.sku})

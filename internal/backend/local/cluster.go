@@ -104,7 +104,7 @@ func (c *Cluster) start(ctx context.Context, path string) error {
 		return err
 	}
 	for _, n := range c.nodes {
-		if err := n.bePatient(ctx, nodeTimeout); err != nil {
+		if err := n.setTimeout(ctx, nodeTimeout); err != nil {
 			return err
 		}
 	}
@@ -113,13 +113,15 @@ func (c *Cluster) start(ctx context.Context, path string) error {
 
 func startClusterNode(ctx context.Context, path, password string) (_ *ClusterNode, err error) {
 	n := &ClusterNode{}
-	if n.bus, err = FreePort(); err != nil {
-		return nil, err
-	}
 	n.Server, err = Start(ctx, Command{
-		Name:    "redis-server",
-		Path:    path,
-		Prepare: func(_ context.Context, dir string, _ int) error { return writeRedisConf(dir, password) },
+		Name: "redis-server",
+		Path: path,
+		Prepare: func(_ context.Context, dir string, _ int) (err error) {
+			if n.bus, err = FreePort(); err != nil { // another one at each attempt
+				return err
+			}
+			return writeRedisConf(dir, password)
+		},
 		Args:    n.args,
 		Ready:   func(c net.Conn) error { return answersTo(c, password) },
 		Timeout: 10 * time.Second,
@@ -162,8 +164,8 @@ func (n *ClusterNode) prepare(ctx context.Context, i int) error {
 	return n.client.ClusterAddSlotsRange(ctx, clusterSlots*i/clusterPrimaries, clusterSlots*(i+1)/clusterPrimaries-1).Err()
 }
 
-// bePatient sets how long another node may be silent until this one considers it down.
-func (n *ClusterNode) bePatient(ctx context.Context, timeout time.Duration) error {
+// setTimeout sets how long another node may be silent until this one considers it down.
+func (n *ClusterNode) setTimeout(ctx context.Context, timeout time.Duration) error {
 	err := n.client.ConfigSet(ctx, "cluster-node-timeout", strconv.FormatInt(timeout.Milliseconds(), 10)).Err()
 	if err != nil {
 		return fmt.Errorf("set how long the node at %s waits for others: %w", n.Addr, err)
@@ -212,12 +214,8 @@ func (c *Cluster) awaitReady(ctx context.Context) error {
 // knowsAll returns nil if the node says that the cluster works, and knows a primary and a
 // replica for every slot.
 func (n *ClusterNode) knowsAll(ctx context.Context) error {
-	info, err := n.client.ClusterInfo(ctx).Result()
-	if err != nil {
+	if err := n.stateOK(ctx); err != nil {
 		return err
-	}
-	if !slices.Contains(strings.Fields(info), "cluster_state:ok") {
-		return errors.New("its cluster_state is not ok")
 	}
 	shards, err := n.client.ClusterShards(ctx).Result()
 	if err != nil {
@@ -237,6 +235,18 @@ func (n *ClusterNode) knowsAll(ctx context.Context) error {
 	}
 	if covered != clusterSlots {
 		return fmt.Errorf("it knows the owners of %d of %d slots", covered, clusterSlots)
+	}
+	return nil
+}
+
+// stateOK returns nil if the node says that the cluster works.
+func (n *ClusterNode) stateOK(ctx context.Context) error {
+	info, err := n.client.ClusterInfo(ctx).Result()
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(strings.Fields(info), "cluster_state:ok") {
+		return errors.New("its cluster_state is not ok")
 	}
 	return nil
 }

@@ -8,18 +8,17 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
 const (
-	// hastyTimeout is nodeTimeout while a primary is killed: a shorter one would let a
-	// healthy node of a busy machine seem down as well.
-	hastyTimeout = 500 * time.Millisecond
+	// shortTimeout is nodeTimeout while a primary is killed. With a shorter one a healthy
+	// node of a busy machine may seem down as well.
+	shortTimeout = 500 * time.Millisecond
 
-	// promotionLimit is how long Failover hurries the nodes. Voting takes about a second.
+	// promotionLimit bounds Failover. Voting takes about a second.
 	promotionLimit = 30 * time.Second
 )
 
@@ -89,7 +88,8 @@ func (n *ClusterNode) mayFollow(ctx context.Context, password string) error {
 }
 
 // Failover kills the primary of the slot, and returns when its replica has replaced it and all
-// other nodes say so. That takes one to two seconds.
+// other nodes say so. That takes one to two seconds. If ctx is cancelled first, the replica
+// replaces it later.
 func (c *Cluster) Failover(ctx context.Context) error {
 	c.turn.Lock()
 	defer c.turn.Unlock()
@@ -101,12 +101,17 @@ func (c *Cluster) Failover(ctx context.Context) error {
 	return nil
 }
 
-func (c *Cluster) replacePrimary(ctx context.Context) error {
+func (c *Cluster) replacePrimary(ctx context.Context) (err error) {
 	primary, replica, err := c.pair(ctx)
 	if err != nil {
 		return err
 	}
-	if err := c.beHasty(ctx, hastyTimeout); err != nil {
+	defer func() { // a healthy node must not seem down later, even if this failover fails
+		restoring, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
+		defer cancel()
+		err = errors.Join(err, c.setTimeouts(restoring, nodeTimeout))
+	}()
+	if err := c.setTimeouts(ctx, shortTimeout); err != nil {
 		return err
 	}
 	primary.Kill()
@@ -116,20 +121,16 @@ func (c *Cluster) replacePrimary(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := replica.mayFollow(ctx, c.password); err != nil { // it is a primary now, and may be a replica again
-		return err
-	}
-	return c.beHasty(ctx, nodeTimeout)
+	return replica.mayFollow(ctx, c.password) // it is a primary now, and may be a replica again
 }
 
-// beHasty sets after how long a silence the nodes consider another one down.
-func (c *Cluster) beHasty(ctx context.Context, after time.Duration) error {
+// setTimeouts sets the timeout of all running nodes, even if it fails at some of them.
+func (c *Cluster) setTimeouts(ctx context.Context, timeout time.Duration) error {
+	var errs []error
 	for _, n := range c.running() {
-		if err := n.bePatient(ctx, after); err != nil {
-			return err
-		}
+		errs = append(errs, n.setTimeout(ctx, timeout))
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // Heal starts the servers again that were killed, as replicas of those that replaced them, and
@@ -159,9 +160,9 @@ func (c *Cluster) heal(ctx context.Context) error {
 			return err
 		}
 	}
-	for slot := range clusterPrimaries {
+	for i := range clusterPrimaries {
 		err := await(ctx, "a replica is in sync", func() error {
-			primary, replica, err := c.pairOf(ctx, clusterSlots*slot/clusterPrimaries)
+			primary, replica, err := c.pairOf(ctx, clusterSlots*i/clusterPrimaries)
 			if err != nil {
 				return err
 			}
@@ -171,7 +172,7 @@ func (c *Cluster) heal(ctx context.Context) error {
 			return err
 		}
 	}
-	return c.beHasty(ctx, nodeTimeout) // a restarted node has the other one
+	return c.setTimeouts(ctx, nodeTimeout) // a restarted node began with hurriedTimeout
 }
 
 // pair returns the primary of the slot, and its replica.
@@ -222,12 +223,8 @@ func (n *ClusterNode) shard(ctx context.Context, slot int) (redis.ClusterShard, 
 
 // serves returns nil if the node says that the cluster works, and that primary has the slot.
 func (n *ClusterNode) serves(ctx context.Context, slot int, primary *ClusterNode) error {
-	info, err := n.client.ClusterInfo(ctx).Result()
-	if err != nil {
+	if err := n.stateOK(ctx); err != nil {
 		return err
-	}
-	if !strings.Contains(info, "cluster_state:ok") {
-		return errors.New("its cluster_state is not ok")
 	}
 	shard, err := n.shard(ctx, slot)
 	if err != nil {

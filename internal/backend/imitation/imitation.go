@@ -8,7 +8,8 @@
 // of INCREX is refused with an error.
 //
 // Each command runs as a script of miniredis. So it is one step to all other commands, and
-// MULTI queues it. INFO counts the commands of the script too. Numbers are exact to 15 digits, as in any script; a longer one is refused.
+// MULTI queues it. INFO counts the commands of the script too. Numbers are exact to 15 digits,
+// as in any script; a longer one is refused.
 package imitation
 
 import (
@@ -62,6 +63,7 @@ func New(as Version) (*miniredis.Miniredis, error) {
 	m.ClockTTL(true)
 	conn, err := m.Dial() // starts it
 	if err != nil {
+		m.Close()
 		return nil, fmt.Errorf("starting a server in memory: %w", err)
 	}
 	Install(m, as)

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -130,8 +129,8 @@ type Stepper interface {
 	Step(doing string, left func() int64)
 }
 
-// hands is how many items are audited at once.
-const hands = 16
+// auditsAtOnce is how many items are audited at once after a row.
+const auditsAtOnce = 16
 
 // eachItem calls f for n items, so many at once, and returns the first error. A Stepper shows the
 // progress.
@@ -174,7 +173,7 @@ func (r *run) settle(ctx context.Context) (found []web.Audit, at time.Time, err 
 	if found[0], times[0], err = r.settleOne(ctx, r.skus[0]); err != nil {
 		return nil, at, err
 	}
-	err = eachItem(ctx, r.progress, "auditing items", len(r.skus)-1, hands, func(ctx context.Context, n int) (err error) {
+	err = eachItem(ctx, r.progress, "auditing items", len(r.skus)-1, auditsAtOnce, func(ctx context.Context, n int) (err error) {
 		found[n+1], times[n+1], err = r.settleOne(ctx, r.skus[n+1])
 		return err
 	})
@@ -201,7 +200,7 @@ func (r *run) told(ctx context.Context, o outcome) ([]figures.Told, error) {
 	for _, request := range o.cutOff {
 		all[of(request)].CutOff(r.keyHash(request))
 	}
-	err := eachItem(ctx, r.progress, "reading orders of items", len(r.skus), hands, func(ctx context.Context, item int) error {
+	err := eachItem(ctx, r.progress, "reading orders of items", len(r.skus), auditsAtOnce, func(ctx context.Context, item int) error {
 		// Some may have been written since the audit: at most one for each request.
 		most := o.audits[item].Orders + o.sent
 		if err := r.eachOrder(ctx, item, o.audits[item].SaleID, most, all[item].Order); err != nil {
@@ -353,22 +352,21 @@ type glimpse struct {
 // atAGlance is how many items are audited at once at most while a row runs.
 const atAGlance = 8
 
-// look audits the next items. Price is the audits that succeeded.
+// look audits the next items, until an audit fails. Price is how many succeeded.
 func (g *glimpse) look(ctx context.Context, skus []string, audit func(ctx context.Context, sku string) (web.Audit, error)) (sum figures.Stock, price int64, err error) {
 	if g.seen == nil {
 		g.seen = make([]figures.Stock, len(skus))
 	}
 	for range min(atAGlance, len(skus)) {
-		found, auditErr := audit(ctx, skus[g.next])
-		if auditErr != nil {
-			err = errors.Join(err, auditErr)
-			break
+		found, err := audit(ctx, skus[g.next])
+		if err != nil {
+			return g.sum, price, err
 		}
 		price++
 		g.replace(g.next, found.Stock)
 		g.next = (g.next + 1) % len(skus)
 	}
-	return g.sum, price, err
+	return g.sum, price, nil
 }
 
 // replace replaces what was seen of an item, in the sum as well.

@@ -37,7 +37,7 @@ const (
 
 // newShopClient returns a client that, like the load, uses no proxy.
 func newShopClient(token string) *shopClient {
-	return &shopClient{http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: hands}, Timeout: adminTimeout}, token: token, pause: askAgain}
+	return &shopClient{http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: auditsAtOnce}, Timeout: adminTimeout}, token: token, pause: askAgain}
 }
 
 func (c *shopClient) close() { c.http.CloseIdleConnections() }

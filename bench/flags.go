@@ -20,6 +20,7 @@ import (
 	"oversell/internal/catalog"
 	"oversell/internal/guard"
 	"oversell/internal/lockbench"
+	pagetexts "oversell/internal/page/texts"
 	"oversell/internal/shortname"
 	"oversell/internal/stock"
 )
@@ -72,6 +73,7 @@ Examples:
   go run ./bench -json report.json                   the report as JSON
   go run ./bench -json - | jq '.rows[].verdict'
   go run ./bench -html report.html                   the report with plots, for a browser
+  go run ./bench -html report.html -lang zh          in Chinese, as is the table
   go run ./bench -repeat 6 -json new.json            six runs of each row, with medians and intervals
   go run ./bench compare old.json new.json           what changed, and what is noise (compare -h)
   go run ./bench growth grow-*.json                  how the cost of a sale grows with shops (growth -h)
@@ -158,6 +160,11 @@ func parse(args []string) (options, error) {
 		return o, err
 	}
 	o.given = shown(fs)
+	language, err := pagetexts.OfBench(o.lang)
+	if err != nil {
+		return o, fmt.Errorf("-lang: %w", err)
+	}
+	o.language = language
 	if err := o.interpret(fs, t); err != nil {
 		return o, err
 	}
@@ -280,6 +287,7 @@ func flags(o *options, t *texts) *flag.FlagSet {
 	fs.StringVar(&o.Token, "token", "", "`TOKEN` of the shops at -target")
 	fs.StringVar(&o.json, "json", "", "`FILE` for the report as JSON; - for standard output, with the table on standard error")
 	fs.StringVar(&o.html, "html", "", "`FILE` for the report with plots, to open in a browser")
+	fs.StringVar(&o.lang, "lang", pagetexts.English, "`LANGUAGE` of the table and of -html: en or zh; names, errors and JSON are in English")
 	return fs
 }
 

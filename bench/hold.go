@@ -31,7 +31,7 @@ func serveHold(ctx context.Context, serve func(ctx context.Context, in io.Reader
 }
 
 // forHold are the flags that the workload uses.
-var forHold = []string{"redis", "db", "requests", "stock", "instances", "workload", "strategies", "conditions", "ttl", "repeat", "seam", "json", "html"}
+var forHold = []string{"redis", "db", "requests", "stock", "instances", "workload", "strategies", "conditions", "ttl", "repeat", "seam", "json", "html", "lang"}
 
 // newHold returns a config of the workload, without sizes and conditions.
 func (o *options) newHold(stages []string) *holdsale.Config {

@@ -83,7 +83,7 @@ func (r lockReport) writeTable(w io.Writer, c crowd) error {
 	if err == nil && c.repeat > 1 {
 		_, err = io.WriteString(w, r.medians())
 	}
-	if text := report.Unfinished(len(r.Rows), r.Manifest); err == nil && text != "" {
+	if text := (report.Style{}).Unfinished(len(r.Rows), r.Manifest); err == nil && text != "" {
 		_, err = io.WriteString(w, "\n"+text)
 	}
 	return err

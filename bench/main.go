@@ -24,6 +24,7 @@ import (
 	"oversell/internal/bench/holdsale"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
+	pagetexts "oversell/internal/page/texts"
 )
 
 // The exit codes. Programs rely on them.
@@ -91,9 +92,11 @@ type options struct {
 	servers     lockservers.Specs
 	serverNames []string
 	json, html  string
-	given       []string         // flags that were set, without secrets
-	crowd       *crowd           // of workload lock, or nil
-	hold        *holdsale.Config // of workload hold, or nil; without Strategies there is no other
+	lang        string
+	language    *pagetexts.Language // nil: English
+	given       []string            // flags that were set, without secrets
+	crowd       *crowd              // of workload lock, or nil
+	hold        *holdsale.Config    // of workload hold, or nil; without Strategies there is no other
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {

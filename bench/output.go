@@ -18,13 +18,14 @@ type output struct {
 	table io.Writer
 	json  io.Writer // nil: nowhere
 	html  io.Writer // nil: nowhere
+	style report.Style
 	files []*atomicfile.File
 }
 
 // open opens the files before the bench runs, so that nobody waits for a report that
 // cannot be written. With JSON on standard output, the table goes to standard error.
 func (o options) open(stdout, stderr io.Writer) (out output, err error) {
-	out.table = stdout
+	out.table, out.style = stdout, o.style()
 	switch o.json {
 	case "":
 	case "-":
@@ -42,6 +43,14 @@ func (o options) open(stdout, stderr io.Writer) (out output, err error) {
 	return out, nil
 }
 
+// style is how the report is shown.
+func (o options) style() report.Style {
+	if o.language == nil {
+		return report.Style{} // a nil *Language is no nil Language
+	}
+	return report.Style{Language: o.language}
+}
+
 // create opens the file that a flag names.
 func (w *output) create(name, path string) (io.Writer, error) {
 	f, err := atomicfile.Create(path)
@@ -53,12 +62,14 @@ func (w *output) create(name, path string) (io.Writer, error) {
 }
 
 func (w output) write(report report.Report) error {
-	err := report.WriteTable(w.table, coloured(w.table))
+	s := w.style
+	s.Colour = coloured(w.table)
+	err := report.WriteTable(w.table, s)
 	if w.json != nil {
 		err = errors.Join(err, report.WriteJSON(w.json))
 	}
 	if w.html != nil {
-		err = errors.Join(err, page.HTML(w.html, report))
+		err = errors.Join(err, page.HTML(w.html, report, s))
 	}
 	return err
 }

@@ -303,7 +303,7 @@ func chaosDiffers(may catalog.Leeway, found *report.Chaos) string {
 	if !may.Sticks {
 		for _, d := range found.Faults {
 			if d.Late() {
-				wrong = append(wrong, fmt.Sprintf("%s at %.1f s: recovery %s, limit %.1f s", d.Kind, d.At, d.Recovery(), d.Limit))
+				wrong = append(wrong, fmt.Sprintf("%s at %.1f s: recovery %s (limit %.1f s)", d.Kind, d.At, d.Recovery(), d.Limit))
 			}
 		}
 		if !found.SoldOut {

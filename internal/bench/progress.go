@@ -110,7 +110,7 @@ func (b *Bar) Step(doing string, left func() int64) {
 }
 
 // Done implements Progress.
-func (b *Bar) Done(row report.Row) { b.Finished(row.Line()) }
+func (b *Bar) Done(row report.Row) { b.Finished(row.Line(report.Style{})) }
 
 // Finished prints a line about a row that is finished, and counts the row.
 func (b *Bar) Finished(line string) {

@@ -69,22 +69,22 @@ func (d Fault) Recovery() string {
 const shownRows = 6
 
 // faults shows the result and the faults of each row under chaos.
-func (r Report) faults() string {
+func (r Report) faults(s Style) string {
 	var b strings.Builder
 	for _, row := range r.Rows {
 		if row.Chaos == nil {
 			continue
 		}
-		fmt.Fprintf(&b, "\n%s\n", row.ChaosLine())
+		fmt.Fprintf(&b, "\n%s\n", row.ChaosLine(s))
 		if len(r.Rows) <= shownRows || !row.Expected {
-			b.WriteString(Draw(row.Faults()) + "\n")
+			b.WriteString(Draw(row.Faults(s)) + "\n")
 		}
 	}
 	return b.String()
 }
 
 // ChaosLine is the result of a row under chaos in one line, or "" for another row.
-func (r Row) ChaosLine() string {
+func (r Row) ChaosLine(s Style) string {
 	c := r.Chaos
 	if c == nil {
 		return ""
@@ -95,37 +95,37 @@ func (r Row) ChaosLine() string {
 			slowest, kind = *d.Again, d.Kind
 		}
 	}
-	text := fmt.Sprintf("%s, seed %d: acknowledged %d (%d of them in the final sell-out), acknowledged_missing %d, duplicates %d, unreported %d, oversold %d, stranded %d, foreign %d",
+	text := s.Sayf("%s, seed %d: acknowledged %d (%d of them in the final sell-out), acknowledged_missing %d, duplicates %d, unreported %d, oversold %d, stranded %d, foreign %d",
 		r.Strategy, c.Seed, c.Acknowledged, c.BoughtAtEnd, c.Missing, c.Duplicates, c.Unreported, c.Oversold, c.Stranded, c.Foreign)
 	if kind != "" {
-		text += fmt.Sprintf("; slowest recovery %.2f s (%s)", slowest, kind)
+		text += s.Sayf("; slowest recovery %.2f s (%s)", slowest, kind)
 	}
 	return text
 }
 
 // Faults returns the table of the faults of a row under chaos.
-func (r Row) Faults() (heads []Head, lines [][]string) {
-	heads = []Head{{"at s", false}, {"fault", true}, {"target", true}, {"planned s", false},
-		{"lasted s", false}, {"sold during", false}, {"recovered after s", false}, {"limit s", false}}
+func (r Row) Faults(s Style) (heads []Head, lines [][]string) {
+	heads = s.heads([]Head{{"at s", false}, {"fault", true}, {"target", true}, {"planned s", false},
+		{"lasted s", false}, {"sold during", false}, {"recovered after s", false}, {"limit s", false}})
 	for _, d := range r.Chaos.Faults {
 		what := d.Kind
 		if d.Amount > 0 {
-			what += fmt.Sprintf(" by %.0f ms", d.Amount)
+			what += s.Sayf(" by %.0f ms", d.Amount)
 		}
-		line := []string{fmt.Sprintf("%.2f", d.At), what, d.Victim, fmt.Sprintf("%.2f", d.For)}
+		line := []string{fmt.Sprintf("%.2f", d.At), what, s.Say(d.Victim), fmt.Sprintf("%.2f", d.For)}
 		switch {
 		case d.Skipped:
 			line = append([]string{fmt.Sprintf("(%.2f)", d.Planned)}, line[1:]...)
-			line = append(line, "skipped", "", "", "")
+			line = append(line, s.Say("skipped"), "", "", "")
 		default:
-			again := strings.TrimSuffix(d.Recovery(), " s")
+			again := s.Say(strings.TrimSuffix(d.Recovery(), " s"))
 			if d.Stalled >= 0.1 {
-				again += fmt.Sprintf(", %.2f of it stalled", d.Stalled)
+				again += s.Sayf(", %.2f of it stalled", d.Stalled)
 			}
 			if d.Late() {
 				again += " (!)"
 			}
-			line = append(line, fmt.Sprintf("%.2f", d.Lasted), fmt.Sprint(d.SoldIn), again, fmt.Sprintf("%.0f after the %s", d.Limit, d.From))
+			line = append(line, fmt.Sprintf("%.2f", d.Lasted), fmt.Sprint(d.SoldIn), again, s.Sayf("%.0f after the %s", d.Limit, s.Say(d.From)))
 		}
 		lines = append(lines, line)
 	}

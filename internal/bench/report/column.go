@@ -175,14 +175,14 @@ func zeroIsDot(v float64) string {
 }
 
 // row is a row's text for the column.
-func (c column) row(r Row) string {
+func (c column) row(r Row, s Style) string {
 	switch {
 	case c.title == titleRow:
 		return "  " + r.Strategy
 	case c.title == titleVerdict && r.Expected:
-		return string(r.Verdict)
+		return s.verdict(r.Verdict)
 	case c.title == titleVerdict:
-		return string(r.Verdict) + " (!)"
+		return s.verdict(r.Verdict) + " (!)"
 	case c.title == titleWorst && r.Items != nil:
 		return fmt.Sprintf("#%d", r.Items.Worst.Number)
 	case c.title == titleOversold && r.OversoldPossible != r.Oversold:
@@ -196,12 +196,12 @@ func (c column) row(r Row) string {
 }
 
 // median is a group's text for the column.
-func (c column) median(g Group) string {
+func (c column) median(g Group, s Style) string {
 	switch c.title {
 	case titleRow:
 		return "  " + g.Strategy
 	case titleVerdict:
-		return g.Verdict()
+		return g.Verdict(s)
 	case titleWorst:
 		return "" // another one in each run
 	}

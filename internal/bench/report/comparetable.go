@@ -84,7 +84,7 @@ func (f File) title() string {
 
 // ranOn says what both reports were measured with.
 func ranOn(m Manifest) string {
-	return m.Load() + fmt.Sprintf("redis: %s; db: %s; %s\n", m.Redis, m.DB, m.Go)
+	return m.Load(Style{}) + "\n" + fmt.Sprintf("redis: %s; db: %s; %s\n", m.Redis, m.DB, m.Go)
 }
 
 // tables writes a table of each figure of each workload, and reports whether any difference
@@ -99,7 +99,7 @@ func (c Comparison) tables(b *strings.Builder, titles []string, cells func(f fig
 			continue
 		}
 		if i > 0 {
-			fmt.Fprintf(b, "\n%s", part.Manifest.Load())
+			fmt.Fprintf(b, "\n%s\n", part.Manifest.Load(Style{}))
 		}
 		for _, f := range compared(part.Manifest) {
 			drawn, doubtful := pairs.table(append([]string{f.title}, titles...), func(p Pair) ([]string, bool) { return cells(f, p) })
@@ -189,7 +189,7 @@ func (c Comparison) verdicts() string {
 	var b strings.Builder
 	for _, p := range c.Pairs {
 		if !p.sameVerdicts() {
-			fmt.Fprintf(&b, "  %s under %s: %s → %s\n", p.Name, p.Under, p.Old.Verdict(), p.New.Verdict())
+			fmt.Fprintf(&b, "  %s under %s: %s → %s\n", p.Name, p.Under, p.Old.Verdict(Style{}), p.New.Verdict(Style{}))
 		}
 	}
 	if b.Len() == 0 {

@@ -12,17 +12,17 @@ import (
 
 // Conclusion says whether the rows match the catalog's expectations, which do not,
 // which were run again, and whether any are missing.
-func (r Report) Conclusion() string {
-	text := Unfinished(len(r.Rows), r.Manifest) + r.expectations() + r.undecided()
+func (r Report) Conclusion(s Style) string {
+	text := s.Unfinished(len(r.Rows), r.Manifest) + r.expectations(s) + r.undecided(s)
 	for _, part := range r.Parts() {
-		text += part.leases()
+		text += part.leases(s)
 	}
-	return text + r.repeated()
+	return text + r.repeated(s)
 }
 
 // Unfinished returns a line that says how many rows are missing from a report that was
 // cut short, and "" for a complete one.
-func Unfinished(rows int, m Manifest) string {
+func (s Style) Unfinished(rows int, m Manifest) string {
 	planned := m.Planned
 	for _, also := range m.Also {
 		planned += also.Planned
@@ -34,12 +34,12 @@ func Unfinished(rows int, m Manifest) string {
 	if m.Repeat > 1 {
 		what = "run"
 	}
-	return fmt.Sprintf("Not finished: %d of %s done.\n", rows, Plural(planned, what))
+	return s.Sayf("Not finished: %d of %s done.", rows, s.count(planned, what)) + "\n"
 }
 
 // undecided names the strategies for which the catalog has no expectation, and those whose rows
 // have no verdict.
-func (r Report) undecided() string {
+func (r Report) undecided(s Style) string {
 	var open, incomparable []string
 	for _, row := range r.Rows {
 		switch {
@@ -51,10 +51,10 @@ func (r Report) undecided() string {
 	}
 	text := ""
 	if names := distinct(open); names != "" {
-		text = fmt.Sprintf("No expectation for %s: which waiters these locks serve is left to chance.\n", names)
+		text = s.Sayf("No expectation for %s: which waiters these locks serve is left to chance.", names) + "\n"
 	}
 	if names := distinct(incomparable); names != "" {
-		text += fmt.Sprintf("Not comparable here: %s. These locks were written for a real Redis, and their waiters fare worse on an\nembedded one: use -redis local.\n", names)
+		text += s.Sayf("Not comparable here: %s. These locks were written for a real Redis, and their waiters fare worse on an\nembedded one: use -redis local.", names) + "\n"
 	}
 	return text
 }
@@ -66,40 +66,40 @@ func distinct(names []string) string {
 }
 
 // leases names the strategies whose servers granted another lease than was asked for.
-func (r Report) leases() string {
+func (r Report) leases(s Style) string {
 	var all []string
 	for _, row := range r.Rows {
 		asked := row.Condition == catalog.Failover || len(row.Discarded) > 0 || r.Manifest.TTL == "" || row.TTL == "" || row.TTL == r.Manifest.TTL
-		if text := row.Strategy + " " + row.TTL; !asked && !slices.Contains(all, text) {
+		if text := row.Strategy + " " + s.Say(row.TTL); !asked && !slices.Contains(all, text) {
 			all = append(all, text)
 		}
 	}
 	if len(all) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("Servers that cannot grant a ttl of %s, and the ttl they granted: %s.\n", r.Manifest.TTL, strings.Join(all, ", "))
+	return s.Sayf("Servers that cannot grant a ttl of %s, and the ttl they granted: %s.", s.Say(r.Manifest.TTL), strings.Join(all, s.Say(", "))) + "\n"
 }
 
 // repeated lists the rows that were run again, so that nothing is discarded silently.
-func (r Report) repeated() string {
+func (r Report) repeated(s Style) string {
 	var b strings.Builder
 	for _, row := range r.Rows {
 		for _, d := range row.Discarded {
-			fmt.Fprintf(&b, "  %s: %s; a process stalled for %.0f ms, with a ttl of %s\n",
-				r.name(row), cmp.Or(d.Differs, "verdict "+string(d.Verdict)), d.Stalled, d.TTL)
+			b.WriteString("  " + s.Sayf("%s: %s; a process stalled for %.0f ms, with a ttl of %s",
+				r.name(row, s), s.Say(cmp.Or(d.Differs, "verdict "+string(d.Verdict))), d.Stalled, s.Say(d.TTL)) + "\n")
 		}
 	}
 	if b.Len() == 0 {
 		return ""
 	}
-	return fmt.Sprintf("Run again with twice the ttl, because a process stalled for more than a fifth of it:\n%s", b.String())
+	return s.Say("Run again with twice the ttl, because a process stalled for more than a fifth of it:") + "\n" + b.String()
 }
 
 // name names a row, with the number of its run if it was repeated.
-func (r Report) name(row Row) string {
-	name := Key{row.Strategy, row.Condition, row.Workload}.String()
+func (r Report) name(row Row, s Style) string {
+	name := s.row(Key{row.Strategy, row.Condition, row.Workload})
 	if r.repeats() {
-		name += fmt.Sprintf(", run %d", row.Repeat)
+		name += s.Sayf(", run %d", row.Repeat)
 	}
 	return name
 }
@@ -110,37 +110,37 @@ func (r Report) repeats() bool {
 }
 
 // expectations compares the rows with the catalog.
-func (r Report) expectations() string {
+func (r Report) expectations(s Style) string {
 	var wrong strings.Builder
 	n := 0
 	for _, row := range r.Rows {
 		if !row.Expected {
 			n++
-			fmt.Fprintf(&wrong, "  %s: %s\n", r.name(row), row.Differs)
+			wrong.WriteString("  " + s.Sayf("%s: %s", r.name(row, s), s.Say(row.Differs)) + "\n")
 		}
 	}
 	decided := slices.DeleteFunc(slices.Clone(r.Rows), func(row Row) bool { return row.Undecided })
-	what, some := Plural(len(decided), "row"), len(decided) < len(r.Rows)
+	what, some := s.count(len(decided), "row"), len(decided) < len(r.Rows)
 	if r.repeats() {
 		of := Report{Rows: decided}
-		what = fmt.Sprintf("%s of %s", Plural(len(decided), "run"), Plural(len(of.Groups()), "row"))
+		what = s.Sayf("%s of %s", s.count(len(decided), "run"), s.count(len(of.Groups()), "row"))
 	}
 	if some {
-		what += " with an expectation"
+		what = s.Sayf("%s with an expectation", what)
 	}
 	switch {
 	case n == 0 && len(decided) == 0:
 		return ""
 	case n == 0 && len(r.Rows) == 1:
-		return "The row matched the catalog's expectation.\n"
+		return s.Say("The row matched the catalog's expectation.") + "\n"
 	case n == 0 && len(decided) == 1:
-		return "The one row with an expectation matched it.\n"
+		return s.Say("The one row with an expectation matched it.") + "\n"
 	case n == 0:
-		return fmt.Sprintf("All %s matched the catalog's expectations.\n", what)
+		return s.Sayf("All %s matched the catalog's expectations.", what) + "\n"
 	case len(r.Rows) == 1:
-		return "The row did not match the catalog's expectation:\n" + wrong.String()
+		return s.Say("The row did not match the catalog's expectation:") + "\n" + wrong.String()
 	}
-	return fmt.Sprintf("%d of %s did not match the catalog's expectations:\n%s", n, what, wrong.String())
+	return s.Sayf("%d of %s did not match the catalog's expectations:", n, what) + "\n" + wrong.String()
 }
 
 // Plural counts things: "1 shop", "2 shops", "3 processes".

@@ -11,6 +11,14 @@ type Head struct {
 	Left  bool   // aligned left
 }
 
+// heads translates heads.
+func (s Style) heads(all []Head) []Head {
+	for i := range all {
+		all[i].Title = s.title(all[i].Title)
+	}
+	return all
+}
+
 // Draw draws a table in the style of all the bench's tables, without a final newline.
 func Draw(heads []Head, lines [][]string) string { return draw(heads, lines, wideGap) }
 

@@ -127,15 +127,15 @@ func (r Row) figures() map[string]float64 {
 
 // Verdict names the verdicts of the runs, the most frequent first. It ends in (!) if a
 // run did not match the catalog's expectation.
-func (g Group) Verdict() string {
+func (g Group) Verdict(s Style) string {
 	verdicts := slices.SortedFunc(maps.Keys(g.Verdicts), func(a, b figures.Verdict) int {
 		return cmp.Or(cmp.Compare(g.Verdicts[b], g.Verdicts[a]), cmp.Compare(a, b))
 	})
 	texts := make([]string, len(verdicts))
 	for i, v := range verdicts {
-		texts[i] = fmt.Sprintf("%s %d/%d", v, g.Verdicts[v], g.Runs)
+		texts[i] = fmt.Sprintf("%s %d/%d", s.verdict(v), g.Verdicts[v], g.Runs)
 	}
-	text := strings.Join(texts, ", ")
+	text := strings.Join(texts, s.Say(", "))
 	if g.Expected < g.Runs {
 		text += " (!)"
 	}

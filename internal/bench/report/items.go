@@ -105,16 +105,16 @@ func worstFirst(a, b Item) int {
 }
 
 // of says what was sold, for one line about the row.
-func (i *Items) of() string {
+func (i *Items) of(s Style) string {
 	if i == nil || i.NotOK == 0 {
 		return ""
 	}
-	return fmt.Sprintf(", %d items not ok, worst #%d (%s)", i.NotOK, i.Worst.Number, i.Worst.Verdict)
+	return s.Sayf(", %d items not ok, worst #%d (%s)", i.NotOK, i.Worst.Number, s.verdict(i.Worst.Verdict))
 }
 
 // itemHeads are the heads of the table of a row's items.
-func itemHeads() []Head {
-	return []Head{{"item", true}, {"stock", false}, {"buyers", false}, {"sold", false}, {"oversold", false}, {"stranded", false}, {"undersold", false}, {"failed", false}, {"unknown", false}, {"verdict", true}}
+func itemHeads(s Style) []Head {
+	return s.heads([]Head{{"item", true}, {"stock", false}, {"buyers", false}, {"sold", false}, {"oversold", false}, {"stranded", false}, {"undersold", false}, {"failed", false}, {"unknown", false}, {"verdict", true}})
 }
 
 // maxListed is how many items of a row are listed for a person.
@@ -122,7 +122,7 @@ const maxListed = 20
 
 // Lists returns the table of the row's items for a person: the worst of them, and those with the
 // most buyers. All are in the JSON form.
-func (i *Items) Lists() (heads []Head, lines [][]string) {
+func (i *Items) Lists(s Style) (heads []Head, lines [][]string) {
 	all := make([]Item, len(i.Each.Stock))
 	at := func(list []int64, n int) int64 {
 		if n >= len(list) {
@@ -146,7 +146,7 @@ func (i *Items) Lists() (heads []Head, lines [][]string) {
 		for _, n := range []int64{item.Stock, item.Buyers, item.Sold, item.Oversold, item.Stranded, item.Undersold, item.Failed, item.Unknown} {
 			line = append(line, zeroIsDot(float64(n)))
 		}
-		lines = append(lines, append(line, string(item.Verdict)))
+		lines = append(lines, append(line, s.verdict(item.Verdict)))
 	}
-	return itemHeads(), lines
+	return itemHeads(s), lines
 }

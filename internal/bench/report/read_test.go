@@ -106,7 +106,7 @@ func FuzzRead(f *testing.F) {
 			return
 		}
 		var table, again bytes.Buffer
-		if err := r.WriteTable(&table, false); err != nil {
+		if err := r.WriteTable(&table, report.Style{}); err != nil {
 			t.Error(err)
 		}
 		if err := r.WriteJSON(&again); err != nil {

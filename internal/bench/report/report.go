@@ -154,16 +154,16 @@ type Row struct {
 
 // Line says in one line what came out, for somebody who waits for the others. It marks an
 // outcome that differs from the expectation as the table does.
-func (r Row) Line() string {
-	verdict, what := string(r.Verdict), fmt.Sprintf("sold %5d, oversold %4d", r.Sold, r.Oversold)
-	what += r.Items.of()
+func (r Row) Line(s Style) string {
+	verdict, what := s.verdict(r.Verdict), s.Sayf("sold %5d, oversold %4d", r.Sold, r.Oversold)
+	what += r.Items.of(s)
 	if r.Workload == catalog.Cache {
-		what = fmt.Sprintf("loaded %3d times", r.DBLoads)
+		what = s.Sayf("loaded %3d times", r.DBLoads)
 	}
 	if !r.Expected {
 		verdict += " (!)"
 	}
-	return fmt.Sprintf("%-28s %s  %s", r.Strategy+" under "+string(r.Condition), what, verdict)
+	return fmt.Sprintf("%-28s %s  %s", s.row(Key{r.Strategy, r.Condition, r.Workload}), what, verdict)
 }
 
 // Held has the figures of a row whose buyers hold a unit first and pay later.

@@ -17,19 +17,19 @@ import (
 
 // WriteTable writes the report for a person: what it ran on, a line for each row, and
 // the conclusion. With colour it colours verdicts.
-func (r Report) WriteTable(w io.Writer, colour bool) error {
+func (r Report) WriteTable(w io.Writer, s Style) error {
 	var out strings.Builder
 	for i, part := range r.Parts() {
 		if i > 0 && len(part.Rows) == 0 {
 			continue
 		}
-		out.WriteString(part.header(i == 0))
+		out.WriteString(part.header(i == 0, s))
 		out.WriteString("\n")
-		out.WriteString(drawTable(part, colour))
-		out.WriteString(part.faults())
+		out.WriteString(drawTable(part, s))
+		out.WriteString(part.faults(s))
 		out.WriteString("\n")
 	}
-	out.WriteString(r.Conclusion())
+	out.WriteString(r.Conclusion(s))
 	if _, err := io.WriteString(w, out.String()); err != nil {
 		return fmt.Errorf("writing the report's table: %w", err)
 	}
@@ -37,116 +37,131 @@ func (r Report) WriteTable(w io.Writer, colour bool) error {
 }
 
 // Header says what the figures of a part were measured with, and explains them.
-func (r Report) Header() string { return r.header(true) }
+func (r Report) Header(s Style) string { return r.header(true, s) }
 
 // header is Header. What all parts of a report were run on is left out unless it is to be
 // named.
-func (r Report) header(servers bool) string {
+func (r Report) header(servers bool, s Style) string {
 	m := r.Manifest
-	var b strings.Builder
-	b.WriteString(m.Load())
+	lines := []string{m.Load(s)}
 	if servers {
-		all := append([]string{"redis: " + m.Redis, "db: " + m.DB}, m.Servers...)
-		fmt.Fprintf(&b, "%s; %s on %s, %d CPUs\n", strings.Join(all, "; "), m.Go, m.OS, m.CPUs)
+		all := []string{s.Sayf("redis: %s", s.Say(m.Redis)), s.Sayf("db: %s", s.Say(m.DB))}
+		for _, server := range m.Servers {
+			all = append(all, s.Say(server))
+		}
+		all = append(all, s.Sayf("%s on %s, %d CPUs", m.Go, m.OS, m.CPUs))
+		lines = append(lines, strings.Join(all, s.Say("; ")))
 	}
-	b.WriteString(m.latencies())
-	b.WriteString(m.items())
+	lines = append(lines, m.latencies(s)...)
+	lines = append(lines, m.items(s)...)
 	for _, c := range r.columns() {
 		if c.bad != "" {
-			fmt.Fprintf(&b, "%s: %s\n", c.title, c.bad)
+			lines = append(lines, s.Sayf("%s: %s", s.title(c.title), s.Say(c.bad)))
 		}
 	}
 	if r.repeats() {
-		b.WriteString(r.medians())
+		lines = append(lines, r.medians(s))
 	}
-	return b.String()
+	return strings.Join(lines, "\n") + "\n"
 }
 
-// latencies says from when to when latencies are measured.
-func (m Manifest) latencies() string {
-	if m.kind() == held {
-		return "charged: payments captured; no order: captures that ended in neither exactly one order nor exactly one refund\n" +
-			"sellable: seconds from a hold's expiry until its units could be sold again, the longest\n" +
-			"agrees: seconds from the end of the load until units, holds, orders and payments agreed\n" +
-			"latencies in ms, of holding and paying, without the time in between\n"
+// latencies says from when to when latencies are measured, a line each.
+func (m Manifest) latencies(s Style) []string {
+	switch {
+	case m.kind() == held:
+		return []string{
+			s.Say("charged: payments captured; no order: captures that ended in neither exactly one order nor exactly one refund"),
+			s.Say("sellable: seconds from a hold's expiry until its units could be sold again, the longest"),
+			s.Say("agrees: seconds from the end of the load until units, holds, orders and payments agreed"),
+			s.Say("latencies in ms, of holding and paying, without the time in between"),
+		}
+	case m.Rate == 0:
+		return []string{s.Say("latencies in ms, from the common start to each request's outcome")}
 	}
-	if m.Rate == 0 {
-		return "latencies in ms, from the common start to each request's outcome\n"
+	return []string{
+		s.Say("response: ms from the planned time of a request to its outcome; service: from the time it was sent"),
+		s.Sayf("dropped: not sent, because %d requests were in flight at the planned time", m.InFlight),
 	}
-	return "response: ms from the planned time of a request to its outcome; service: from the time it was sent\n" +
-		fmt.Sprintf("dropped: not sent, because %d requests were in flight at the planned time\n", m.InFlight)
 }
 
 // Load describes the load in one line.
-func (m Manifest) Load() string {
-	shops := Plural(m.Instances, "instance")
+func (m Manifest) Load(s Style) string {
+	shops := s.count(m.Instances, "instance")
 	if len(m.Targets) > 0 {
-		shops = "shops at " + strings.Join(m.Targets, ", ")
+		shops = s.Sayf("shops at %s", strings.Join(m.Targets, ", "))
 	}
-	var b strings.Builder
+	var load []string
+	settings := s.Sayf("ttl %s, work %s, wait %s, retry %s", s.Say(m.TTL), s.Say(m.Work), s.Say(m.Wait), m.Retry)
 	switch m.kind() {
 	case reads:
-		fmt.Fprintf(&b, "%s of a cold key, %s", Plural(m.Requests, "concurrent reader"), shops)
+		load = []string{s.Sayf("%s of a cold key", s.count(m.Requests, "concurrent reader")), shops}
 		if !m.SecondLook {
-			b.WriteString(", without the second look")
+			load = append(load, s.Say("without the second look"))
 		}
 	case held:
-		fmt.Fprintf(&b, "%s who hold a unit and pay later, %s, %s; holds expire after %s\n", Plural(m.Requests, "buyer"), Plural(int(m.Stock), "unit"), shops, m.TTL)
-		return b.String()
+		load = []string{s.Sayf("%s who hold a unit and pay later", s.count(m.Requests, "buyer")), s.count(int(m.Stock), "unit"), shops}
+		return strings.Join(load, s.Say(", ")) + s.Say("; ") + s.Sayf("holds expire after %s", s.Say(m.TTL))
 	case opens:
-		fmt.Fprintf(&b, "%s a second for %s, %d in all, %s, %s", Plural(m.Rate, "buyer"), m.Duration, m.Requests, m.units(), shops)
+		load = []string{s.perSecond(m.Rate, m.Duration), s.Sayf("%d in all", m.Requests), m.units(s), shops}
 	default:
-		fmt.Fprintf(&b, "%s, %s, %s", Plural(m.Requests, "concurrent buyer"), m.units(), shops)
+		load = []string{s.count(m.Requests, "concurrent buyer"), m.units(s), shops}
 	}
 	if m.Keeper != "" {
-		fmt.Fprintf(&b, ", stock in %s", m.Keeper)
+		load = append(load, s.Say("stock in "+string(m.Keeper)))
 	}
 	if m.Seed != 0 {
-		fmt.Fprintf(&b, ", seed %d", m.Seed)
+		load = append(load, s.Sayf("seed %d", m.Seed))
 	}
 	if m.Unfenced {
-		b.WriteString(", fencing tokens not checked")
+		load = append(load, s.Say("fencing tokens not checked"))
 	}
 	if m.Replicas > 0 {
-		fmt.Fprintf(&b, ", accepted orders on %s", Plural(m.Replicas, "replica"))
+		load = append(load, s.Sayf("accepted orders on %s", s.count(m.Replicas, "replica")))
 	}
-	if len(m.Targets) == 0 {
-		fmt.Fprintf(&b, "; ttl %s, work %s, wait %s, retry %s", m.TTL, m.Work, m.Wait, m.Retry)
+	line := strings.Join(load, s.Say(", "))
+	if len(m.Targets) > 0 {
+		return line
 	}
-	b.WriteString("\n")
-	return b.String()
+	return line + s.Say("; ") + settings
+}
+
+// perSecond says how many buyers an open load has.
+func (s Style) perSecond(rate int, duration string) string {
+	return s.Sayf("%s a second for %s", s.count(rate, "buyer"), s.Say(duration))
 }
 
 // units says how many units are on sale, and of how many items.
-func (m Manifest) units() string {
-	units := Plural(int(m.Stock), "unit")
+func (m Manifest) units(s Style) string {
+	units := s.count(int(m.Stock), "unit")
 	if m.Items == 0 {
 		return units
 	}
-	return fmt.Sprintf("%s of %s (%s)", units, Plural(m.Items, "item"), m.Skew)
+	return s.Sayf("%s of %s (%s)", units, s.count(m.Items, "item"), m.Skew)
 }
 
-// items explains what is shown of several items.
-func (m Manifest) items() string {
+// items explains what is shown of several items, a line each.
+func (m Manifest) items(s Style) []string {
 	if m.Items == 0 {
-		return ""
+		return nil
 	}
-	text := "not ok: items whose own verdict is not ok; worst item: by its verdict, then what it oversold or stranded, then its buyers\n" +
-		"items are numbered from 1, the one that most buyers want; faults hit its holders\n"
+	lines := []string{
+		s.Say("not ok: items whose own verdict is not ok; worst item: by its verdict, then what it oversold or stranded, then its buyers"),
+		s.Say("items are numbered from 1, the one that most buyers want; faults hit its holders"),
+	}
 	if m.Rate == 0 && m.InFlight > 0 {
-		text += fmt.Sprintf("at most %d requests are in flight, and the others wait for a connection: -in-flight, or the open files that are allowed\n", m.InFlight)
+		lines = append(lines, s.Sayf("at most %d requests are in flight, and the others wait for a connection: -in-flight, or the open files that are allowed", m.InFlight))
 	}
-	return text
+	return lines
 }
 
 // medians explains the figures of repeated rows.
-func (r Report) medians() string {
+func (r Report) medians(s Style) string {
 	fewest, most := runs(r.Groups())
 	n := fmt.Sprint(most)
 	if fewest < most {
-		n = fmt.Sprintf("%d or %d", fewest, most)
+		n = s.Sayf("%d or %d", fewest, most)
 	}
-	return fmt.Sprintf("each figure is the median of %s runs; where they differ, the line below has its %.0f%% confidence interval\n",
+	return s.Sayf("each figure is the median of %s runs; where they differ, the line below has its %.0f%% confidence interval",
 		n, math.Floor(100*figures.Confidence(fewest)))
 }
 
@@ -154,6 +169,7 @@ func (r Report) medians() string {
 // intervals of a row's medians, whose first cell is empty.
 type Line struct {
 	Cells    []string
+	short    string // of a condition: its name alone
 	Oversold bool
 	Verdicts []figures.Verdict // of a row
 	Wrong    bool              // it did not match the expectation
@@ -166,70 +182,69 @@ type Table struct {
 }
 
 // Table returns the table of the rows.
-func (r Report) Table() Table {
-	var s Table
+func (r Report) Table(s Style) Table {
 	shown := r.columns()
+	t := Table{Lines: r.lines(shown, s)}
 	for _, c := range shown {
-		s.Titles = append(s.Titles, c.title)
+		t.Titles = append(t.Titles, s.title(c.title))
 	}
-	s.Lines = r.lines(shown)
-	return s
+	return t
 }
 
 // lines returns a block of lines for each condition: one line for each row, or two if
 // the rows were repeated, with the medians and with their intervals.
-func (r Report) lines(shown []column) []Line {
+func (r Report) lines(shown []column, s Style) []Line {
 	var out []Line
 	var last catalog.Condition
 	begin := func(c catalog.Condition) {
 		if c != last {
-			out = append(out, Line{Cells: []string{r.heading(c)}})
+			out = append(out, Line{Cells: []string{r.heading(c, s)}, short: s.Condition(c)})
 		}
 		last = c
 	}
 	if !r.repeats() {
 		for _, row := range r.Rows {
 			begin(row.Condition)
-			out = append(out, newLine(shown, row))
+			out = append(out, newLine(shown, row, s))
 		}
 		return out
 	}
 	for _, g := range r.Groups() {
 		begin(g.Condition)
-		out = append(out, newLines(shown, g)...)
+		out = append(out, newLines(shown, g, s)...)
 	}
 	return out
 }
 
 // heading names a condition, and says how its rows were run if not as the header says:
 // under a failover buyers arrive at a rate, and leases are long.
-func (r Report) heading(c catalog.Condition) string {
+func (r Report) heading(c catalog.Condition, s Style) string {
 	rows := slices.DeleteFunc(slices.Clone(r.Rows), func(row Row) bool { return row.Condition != c })
 	if c != catalog.Failover || len(rows) == 0 || rows[0].Rate == 0 {
-		return string(c)
+		return s.Condition(c)
 	}
-	text := fmt.Sprintf("%s: %s a second for %s", c, Plural(rows[0].Rate, "buyer"), rows[0].Duration)
+	how := []string{s.perSecond(rows[0].Rate, rows[0].Duration)}
 	if rows[0].TTL != "" {
-		text += "; ttl " + rows[0].TTL
+		how = append(how, s.Sayf("ttl %s", s.Say(rows[0].TTL)))
 	}
 	if r.Manifest.Keeper == "" && slices.ContainsFunc(rows, func(row Row) bool { return row.Keeper == stock.InDatabase }) {
-		text += "; stock in the database where the strategy allows it"
+		how = append(how, s.Say("stock in the database where the strategy allows it"))
 	}
 	if r.Manifest.Rate == 0 {
-		text += "; latencies from the planned time of each request"
+		how = append(how, s.Say("latencies from the planned time of each request"))
 	}
-	return text
+	return s.Sayf("%s: %s", s.Condition(c), strings.Join(how, s.Say("; ")))
 }
 
-func newLine(shown []column, row Row) Line {
+func newLine(shown []column, row Row, s Style) Line {
 	l := Line{Oversold: row.Oversold > 0, Verdicts: []figures.Verdict{row.Verdict}, Wrong: !row.Expected}
 	for _, c := range shown {
-		l.Cells = append(l.Cells, c.row(row))
+		l.Cells = append(l.Cells, c.row(row, s))
 	}
 	return l
 }
 
-func newLines(shown []column, g Group) []Line {
+func newLines(shown []column, g Group, s Style) []Line {
 	median := Line{
 		Oversold: g.Figures["oversold"].Median > 0,
 		Verdicts: slices.Collect(maps.Keys(g.Verdicts)),
@@ -238,7 +253,7 @@ func newLines(shown []column, g Group) []Line {
 	interval := Line{Oversold: g.Figures["oversold"].High > 0}
 	vary := false
 	for _, c := range shown {
-		median.Cells = append(median.Cells, c.median(g))
+		median.Cells = append(median.Cells, c.median(g, s))
 		interval.Cells = append(interval.Cells, c.interval(g))
 		vary = vary || c.interval(g) != ""
 	}
@@ -253,37 +268,41 @@ const maxWidth = 120
 
 // drawTable draws the lines. A table that is too wide does without some columns, then without
 // some space between them, and then without more columns.
-func drawTable(r Report, colour bool) string {
+func drawTable(r Report, s Style) string {
 	gap := wideGap
-	fits := func(shown []column) bool { return text.LongestLineLen(r.draw(shown, gap, false)) <= maxWidth }
+	fits := func(shown []column) bool {
+		return text.LongestLineLen(r.draw(shown, gap, Style{Language: s.Language})) <= maxWidth
+	}
 	shown, without := r.within(second, fits)
 	if !fits(shown) {
 		gap = narrowGap
 		shown, without = r.within(third, fits)
 	}
-	drawn := r.draw(shown, gap, colour)
+	drawn := r.draw(shown, gap, s)
 	if len(without) > 0 {
-		drawn += "\nleft out to fit the width: " + strings.Join(without, ", ") + " (-json and -html have them)"
+		for i := range without {
+			without[i] = s.title(without[i])
+		}
+		drawn += "\n" + s.Sayf("left out to fit the width: %s (-json and -html have them)", strings.Join(without, s.Say(", ")))
 	}
 	return drawn + "\n"
 }
 
 // draw draws the lines with the columns.
-func (r Report) draw(shown []column, gap string, colour bool) string {
+func (r Report) draw(shown []column, gap string, s Style) string {
 	heads := make([]Head, len(shown))
 	breaks := strings.NewReplacer(" ", "\n", "cmds/", "cmds\n/")
 	for i, c := range shown {
-		heads[i] = Head{breaks.Replace(c.title), c.left}
+		heads[i] = Head{breaks.Replace(s.Say(c.title)), c.left}
 	}
 	var cells [][]string
 	headings := make(map[string]string)
-	for _, l := range r.lines(shown) {
+	for _, l := range r.lines(shown, s) {
 		if len(l.Cells) == 1 {
 			// The full text would widen the first column.
-			name, _, _ := strings.Cut(l.Cells[0], ":")
-			headings[name], l.Cells = l.Cells[0], []string{name}
+			headings[l.short], l.Cells = l.Cells[0], []string{l.short}
 		}
-		if colour {
+		if s.Colour {
 			l = l.coloured(shown)
 		}
 		cells = append(cells, l.Cells)

@@ -191,7 +191,7 @@ func (m *Manager) Report(id string, w io.Writer) error {
 	if len(found.Rows) == 0 {
 		return fmt.Errorf("%w: %s", ErrNoReport, id)
 	}
-	return page.HTML(w, found)
+	return page.HTML(w, found, report.Style{})
 }
 
 // find returns a run. The caller has locked mu.

@@ -2,8 +2,8 @@
 // offline report what the page says in its scripts (text.js). There is one table for all.
 //
 // en.json and zh.json have the texts of the page by their keys. zh.told.json has the
-// sentences that the programs say in English, by their form; zh.lab.json has those that only
-// the lab's reports say, which the page need not load.
+// sentences that the programs say in English, by their form; zh.lab.json and zh.bench.json have
+// those that only the reports of the lab and of the bench say, which the page need not load.
 package texts
 
 import (
@@ -20,7 +20,7 @@ import (
 var files embed.FS
 
 // onlyReports are files that the page does not load.
-var onlyReports = []string{"zh.lab.json"}
+var onlyReports = []string{"zh.lab.json", "zh.bench.json"}
 
 // OfPage returns the files that the page loads, by their names.
 func OfPage() (map[string][]byte, error) {
@@ -67,8 +67,14 @@ type Language struct {
 	translated map[string]translation
 }
 
-// In returns a language, or nil for English.
-func In(name string) (*Language, error) {
+// In returns a language, or nil for English, with the sentences of the lab's reports.
+func In(name string) (*Language, error) { return in(name, ".lab") }
+
+// OfBench returns a language as In does, with the sentences of the bench's reports. What is one
+// word in both, such as a verdict, can be another in Chinese.
+func OfBench(name string) (*Language, error) { return in(name, ".bench") }
+
+func in(name, reports string) (*Language, error) {
 	if name == English {
 		return nil, nil
 	}
@@ -81,7 +87,7 @@ func In(name string) (*Language, error) {
 		return nil, err
 	}
 	said := make(map[string]string)
-	for _, file := range []string{".told", ".lab"} {
+	for _, file := range []string{".told", reports} {
 		some, err := Read(name + file)
 		if err != nil {
 			return nil, err

@@ -19,11 +19,14 @@ func chinese(t *testing.T) *texts.Language {
 	return l
 }
 
-// said returns the sentences that are translated by their form.
-func said(t *testing.T) map[string]string {
+// ofReports are the languages of the reports, by the file that only these have.
+var ofReports = map[string]func(string) (*texts.Language, error){"zh.lab": texts.In, "zh.bench": texts.OfBench}
+
+// said returns the sentences that are translated by their form in some reports.
+func said(t *testing.T, reports string) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
-	for _, name := range []string{"zh.told", "zh.lab"} {
+	for _, name := range []string{"zh.told", reports} {
 		some, err := texts.Read(name)
 		if err != nil {
 			t.Fatal(err)
@@ -67,12 +70,17 @@ func filled(form string, values map[string]string, translate func(string) string
 // A sentence is translated by its own form, even if another form matches it too, as the page
 // does it (TestPageTellsEachFormByItself).
 func TestEachFormIsToldByItself(t *testing.T) {
-	l := chinese(t)
-	for i, values := range samples {
-		for english, text := range said(t) {
-			asked, want := filled(english, values, nil), filled(text, values, l.Told)
-			if got := l.Told(asked); got != want {
-				t.Errorf("samples %d: %q is told as %q, want %q", i, asked, got, want)
+	for reports, in := range ofReports {
+		l, err := in("zh")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, values := range samples {
+			for english, text := range said(t, reports) {
+				asked, want := filled(english, values, nil), filled(text, values, l.Told)
+				if got := l.Told(asked); got != want {
+					t.Errorf("%s, samples %d: %q is told as %q, want %q", reports, i, asked, got, want)
+				}
 			}
 		}
 	}
@@ -104,7 +112,7 @@ func TestASentenceWithoutFormStaysEnglish(t *testing.T) {
 
 // A format and its translation take the same values.
 func TestFormatsKeepTheirVerbs(t *testing.T) {
-	verb := regexp.MustCompile(`%(?:\[\d\])?[a-z]`)
+	verb := regexp.MustCompile(`%[.\d]*(?:\[\d\])?[a-z]`)
 	kinds := func(format string) []string {
 		var all []string
 		for _, v := range verb.FindAllString(format, -1) {
@@ -114,12 +122,14 @@ func TestFormatsKeepTheirVerbs(t *testing.T) {
 		return all
 	}
 	formats := 0
-	for english, text := range said(t) {
-		want, got := kinds(english), kinds(text)
-		if !slices.Equal(want, got) {
-			t.Errorf("%q has the verbs %v, and %q has %v", english, want, text, got)
+	for reports := range ofReports {
+		for english, text := range said(t, reports) {
+			want, got := kinds(english), kinds(text)
+			if !slices.Equal(want, got) {
+				t.Errorf("%q has the verbs %v, and %q has %v", english, want, text, got)
+			}
+			formats += len(want)
 		}
-		formats += len(want)
 	}
 	if formats < 10 {
 		t.Errorf("%d verbs in all formats", formats)

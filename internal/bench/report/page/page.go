@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"regexp"
 	"strings"
 
 	"oversell/internal/bench/report"
@@ -19,24 +20,50 @@ import (
 //go:embed assets
 var assets embed.FS
 
-var pageTemplate = template.Must(template.ParseFS(assets, "assets/page.html"))
+var pageTemplate = template.Must(template.New("page.html").Funcs(functions(report.Style{})).ParseFS(assets, "assets/page.html"))
 
-// HTML writes the report. The table is drawn here, so that it needs no script; the
+// functions are those of the template: t translates.
+func functions(s report.Style) template.FuncMap { return template.FuncMap{"t": s.Say, "tf": s.Sayf} }
+
+// said finds what a script says in English.
+var said = regexp.MustCompile(`\bsay\("([^"]+)"`)
+
+// words translates what the scripts say. It returns nil for English.
+func words(s report.Style, script string) map[string]string {
+	if s.Language == nil {
+		return nil
+	}
+	all := make(map[string]string)
+	for _, m := range said.FindAllStringSubmatch(script, -1) {
+		all[m[1]] = s.Say(m[1])
+	}
+	return all
+}
+
+// HTML writes the report, in the language of the style. The table is drawn here, so that it needs no script; the
 // browser draws the plots from medians and intervals that are computed here.
-func HTML(w io.Writer, r report.Report) error {
+func HTML(w io.Writer, r report.Report, s report.Style) error {
 	var raw bytes.Buffer
 	if err := r.WriteJSON(&raw); err != nil {
 		return err
 	}
 	style := asset("uplot/uPlot.min.css") + asset("style.css")
-	script := asset("uplot/uPlot.iife.min.js") + asset("charts.js") + asset("page.js")
+	own := asset("charts.js") + asset("page.js")
+	script := asset("uplot/uPlot.iife.min.js") + own
+	page, err := pageTemplate.Clone()
+	if err != nil {
+		return fmt.Errorf("drawing the page: %w", err)
+	}
+	drawn := newPlots(r, s)
+	drawn.Words = words(s, own)
 	var b strings.Builder
-	err := pageTemplate.Execute(&b, map[string]any{
+	err = page.Funcs(functions(s)).Execute(&b, map[string]any{
 		"Style":  template.CSS(style),
 		"Script": template.JS(script),
 		"Policy": policy(style, script),
-		"View":   newView(r),
-		"Plots":  newPlots(r),
+		"View":   newView(r, s),
+		"Plots":  drawn,
+		"Tag":    s.Tag(),
 		"Report": json.RawMessage(raw.Bytes()),
 	})
 	if err != nil {

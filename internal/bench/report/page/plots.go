@@ -14,11 +14,15 @@ type plots struct {
 	Conditions []plot   `json:"conditions"`
 	Open       bool     `json:"open"`  // requests had planned times
 	Reads      bool     `json:"reads"` // of a cold key
+
+	// Words are the translations of what the scripts say; nil: English.
+	Words map[string]string `json:"words,omitempty"`
 }
 
 // plot is the plots of one condition.
 type plot struct {
 	Name    string `json:"name"`
+	Title   string `json:"title"` // for a person
 	Bars    []bar  `json:"bars"`
 	Latency chart  `json:"latency"` // over percentiles
 	Served  chart  `json:"served"`  // per second, over seconds
@@ -51,7 +55,7 @@ type curve struct {
 	High     []*float64 `json:"high"`
 }
 
-func newPlots(r report.Report) plots {
+func newPlots(r report.Report, s report.Style) plots {
 	p := plots{Open: r.Manifest.Rate > 0, Reads: catalog.Workload(r.Manifest.Workload) == catalog.Cache, Conditions: []plot{}}
 	over, under := "oversold", "undersold"
 	if p.Reads {
@@ -71,7 +75,7 @@ func newPlots(r report.Report) plots {
 		name := string(g.Condition)
 		if _, known := at[name]; !known {
 			at[name] = len(p.Conditions)
-			p.Conditions = append(p.Conditions, plot{Name: name, Latency: newChart(), Served: newChart(), Wait: newChart()})
+			p.Conditions = append(p.Conditions, plot{Name: name, Title: s.Condition(g.Condition), Latency: newChart(), Served: newChart(), Wait: newChart()})
 		}
 		c := &p.Conditions[at[name]]
 		c.Bars = append(c.Bars, bar{g.Strategy, g.Figures[over], g.Figures[under]})

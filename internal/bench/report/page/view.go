@@ -18,7 +18,7 @@ type view struct {
 	Chaos      []chaosView // of each row under chaos
 	Items      []itemsView // of each row with several
 	Settings   []setting
-	Conditions []string
+	Conditions []heading
 	File       string // name of the download
 }
 
@@ -57,40 +57,43 @@ type itemsView struct {
 
 type setting struct{ Name, Value string }
 
-func newView(r report.Report) view {
+// heading is that of a condition's plots.
+type heading struct{ Name, Title string }
+
+func newView(r report.Report, s report.Style) view {
 	v := view{
-		Wrong: !r.AsExpected(), Conclusion: strings.Split(strings.TrimSpace(r.Conclusion()), "\n"),
-		Settings: settings(r.Manifest), File: "oversell-" + r.Manifest.ID + ".json",
+		Wrong: !r.AsExpected(), Conclusion: strings.Split(strings.TrimSpace(r.Conclusion(s)), "\n"),
+		Settings: settings(r.Manifest, s), File: "oversell-" + r.Manifest.ID + ".json",
 	}
 	for i, part := range r.Parts() {
 		if i == 0 || len(part.Rows) > 0 {
-			v.Tables = append(v.Tables, newTable(part))
+			v.Tables = append(v.Tables, newTable(part, s))
 		}
 	}
 	for _, row := range r.Rows {
 		if row.Chaos != nil {
-			heads, lines := row.Faults()
+			heads, lines := row.Faults(s)
 			v.Chaos = append(v.Chaos, chaosView{
-				Name: fmt.Sprintf("%s, seed %d", row.Strategy, row.Chaos.Seed), Line: row.ChaosLine(), Wrong: !row.Expected,
+				Name: s.Sayf("%s, seed %d", row.Strategy, row.Chaos.Seed), Line: row.ChaosLine(s), Wrong: !row.Expected,
 				Heads: heads, Lines: lines,
 			})
 		}
 	}
 	for _, row := range r.Rows {
 		if row.Items != nil {
-			heads, lines := row.Items.Lists()
-			v.Items = append(v.Items, itemsView{Name: fmt.Sprintf("%s under %s", row.Strategy, row.Condition), Line: row.Line(), Wrong: !row.Expected, Heads: heads, Lines: lines})
+			heads, lines := row.Items.Lists(s)
+			v.Items = append(v.Items, itemsView{Name: s.Sayf("%s under %s", row.Strategy, s.Condition(row.Condition)), Line: row.Line(s), Wrong: !row.Expected, Heads: heads, Lines: lines})
 		}
 	}
-	for _, p := range newPlots(r).Conditions {
-		v.Conditions = append(v.Conditions, p.Name)
+	for _, p := range newPlots(r, s).Conditions {
+		v.Conditions = append(v.Conditions, heading{p.Name, p.Title})
 	}
 	return v
 }
 
 // newTable returns the table of a part of a report.
-func newTable(r report.Report) viewTable {
-	header, sheet := strings.Split(strings.TrimSpace(r.Header()), "\n"), r.Table()
+func newTable(r report.Report, s report.Style) viewTable {
+	header, sheet := strings.Split(strings.TrimSpace(r.Header(s)), "\n"), r.Table(s)
 	t := viewTable{Load: header[0], Header: header[1:], Titles: sheet.Titles[1 : len(sheet.Titles)-1]}
 	for _, l := range sheet.Lines {
 		if len(l.Cells) == 1 {
@@ -123,12 +126,12 @@ func class(l report.Line) string {
 }
 
 // settings lists what the report was measured with, and for further workloads what differs.
-func settings(m report.Manifest) []setting {
-	all := settingsOf(m)
+func settings(m report.Manifest, s report.Style) []setting {
+	all := settingsOf(m, s)
 	for _, also := range m.Also {
-		for _, s := range settingsOf(also) {
-			if !slices.Contains(all, s) {
-				all = append(all, setting{also.Workload + ": " + s.Name, s.Value})
+		for _, one := range settingsOf(also, s) {
+			if !slices.Contains(all, one) {
+				all = append(all, setting{s.Sayf("%s: %s", also.Workload, one.Name), one.Value})
 			}
 		}
 	}
@@ -136,14 +139,14 @@ func settings(m report.Manifest) []setting {
 }
 
 // settingsOf lists the settings of a manifest that have a value.
-func settingsOf(m report.Manifest) []setting {
+func settingsOf(m report.Manifest, s report.Style) []setting {
 	all := []setting{
 		{"bench", m.ID}, {"started", m.Started.UTC().Format(time.RFC3339)}, {"oversell", m.Version},
-		{"redis", m.Redis}, {"database", m.DB}, {"Go", m.Go}, {"machine", fmt.Sprintf("%s, %d CPUs", m.OS, m.CPUs)},
+		{"redis", s.Say(m.Redis)}, {"database", s.Say(m.DB)}, {"Go", m.Go}, {"machine", s.Sayf("%s, %d CPUs", m.OS, m.CPUs)},
 		{"flags", strings.Join(m.Flags, " ")}, {"workload", m.Workload}, {"requests", fmt.Sprint(m.Requests)},
 	}
 	if m.Rate > 0 {
-		all = append(all, setting{"rate", fmt.Sprintf("%d a second for %s, %d in flight at most", m.Rate, m.Duration, m.InFlight)})
+		all = append(all, setting{"rate", s.Sayf("%d a second for %s, %d in flight at most", m.Rate, s.Say(m.Duration), m.InFlight)})
 	}
 	if m.Items > 0 {
 		all = append(all, setting{"items", fmt.Sprintf("%d, %s", m.Items, m.Skew)})
@@ -156,13 +159,13 @@ func settingsOf(m report.Manifest) []setting {
 	}
 	all = append(all, []setting{
 		{"stock", fmt.Sprint(m.Stock)}, {"shops", fmt.Sprint(m.Instances)}, {"targets", strings.Join(m.Targets, " ")},
-		{"ttl", m.TTL}, {"work", m.Work}, {"wait", m.Wait}, {"retry", m.Retry}, {"keys", m.Keys},
-		{"second look", fmt.Sprint(m.SecondLook)}, {"runs of each row", fmt.Sprint(m.Repeat)},
+		{"ttl", s.Say(m.TTL)}, {"work", s.Say(m.Work)}, {"wait", s.Say(m.Wait)}, {"retry", m.Retry}, {"keys", m.Keys},
+		{"second look", s.Say(map[bool]string{true: "true", false: "false"}[m.SecondLook])}, {"runs of each row", fmt.Sprint(m.Repeat)},
 	}...)
 	var given []setting
-	for _, s := range all {
-		if s.Value != "" {
-			given = append(given, s)
+	for _, one := range all {
+		if one.Value != "" {
+			given = append(given, setting{s.Say(one.Name), one.Value})
 		}
 	}
 	return given

@@ -4,42 +4,50 @@ const plots = JSON.parse(document.getElementById("plots").textContent);
 const shown = new Set(plots.strategies);
 let drawn = []; // the charts and their hosts
 
+/** say is a text in the language of the page, with values for what is in braces. */
+function say(english, values = {}) {
+  return (plots.words?.[english] ?? english).replace(/\{(\w+)\}/g, (_, name) => values[name]);
+}
+
 /** percent names a percentile. */
-const percent = (p) => (p === 0 ? "min" : p === 100 ? "max" : `p${p}`);
+const percent = (p) => (p === 0 ? say("min") : p === 100 ? say("max") : `p${p}`);
 
 /** overPercentiles returns the options of a chart whose x axis is percentiles. */
 function overPercentiles(chart) {
   const named = new Set([0, 25, 50, 75, 90, 99, 100]);
   const splits = () => chart.x.flatMap((p, i) => (named.has(p) ? [i] : []));
-  return { log: true, yLabel: "ms", xText: percent, place: { splits } };
+  return { log: true, yLabel: say("ms"), xText: percent, place: { splits } };
 }
 
 /** figures lists the plots of a condition: name, explanation, and how to draw each. */
 function figures(condition) {
-  const since = plots.open ? "the planned time of a request" : "the common start";
-  const [over, under] = plots.reads ? ["loads", "not served"] : ["oversold", "undersold"];
+  const since = plots.open ? say("the planned time of a request") : say("the common start");
+  const [over, under] = plots.reads ? [say("loads"), say("not served")] : [say("oversold"), say("undersold")];
   const common = { strategies: plots.strategies, shown, over, under };
   const percentiles = (chart) => (host, readout) =>
     lines(host, readout, chart, { ...common, ...overPercentiles(chart) });
-  const overTime = { ...common, xLabel: "s", yLabel: "per second", xText: (s) => `${words(s)} s` };
+  const seconds = (s) => say("{s} s", { s: words(s) });
+  const overTime = { ...common, xLabel: say("s"), yLabel: say("per second"), xText: seconds };
   return [{
-    name: plots.reads ? "Loads (up) and readers not served (down)" : "Units oversold (up) and undersold (down)",
-    note: "the number at a bar is its median; the whisker is the interval of the runs",
+    name: plots.reads
+      ? say("Loads (up) and readers not served (down)")
+      : say("Units oversold (up) and undersold (down)"),
+    note: say("the number at a bar is its median; the whisker is the interval of the runs"),
     draw: (host, readout) => bars(host, readout, condition.bars, common),
     empty: condition.bars.length === 0,
   }, {
-    name: plots.open ? "Response time" : "Latency",
-    note: `percentiles of all requests, from ${since} to the outcome`,
+    name: plots.open ? say("Response time") : say("Latency"),
+    note: say("percentiles of all requests, from {since} to the outcome", { since }),
     draw: percentiles(condition.latency),
     empty: condition.latency.curves.length === 0,
   }, {
-    name: plots.reads ? "Values read over time" : "Units sold over time",
-    note: "requests served per second",
+    name: plots.reads ? say("Values read over time") : say("Units sold over time"),
+    note: say("requests served per second"),
     draw: (host, readout) => lines(host, readout, condition.served, overTime),
     empty: condition.served.curves.length === 0,
   }, {
-    name: "Wait for the lock",
-    note: `percentiles of the requests that entered the critical section, from ${since}`,
+    name: say("Wait for the lock"),
+    note: say("percentiles of the requests that entered the critical section, from {since}", { since }),
     draw: percentiles(condition.wait),
     empty: condition.wait.curves.length === 0,
   }];
@@ -61,13 +69,13 @@ function frame(grid, condition, { name, note, draw, empty }) {
   figure.append(caption);
   grid.append(figure);
   if (empty) {
-    figure.append(element("p", "small", "There is nothing to draw."));
+    figure.append(element("p", "small", say("There is nothing to draw.")));
     return null;
   }
   const host = element("div", "chart");
   host.tabIndex = 0;
   host.setAttribute("role", "img");
-  host.setAttribute("aria-label", `${name}, under ${condition}`);
+  host.setAttribute("aria-label", say("{name}, under {condition}", { name, condition }));
   const readout = element("p", "small readout");
   readout.setAttribute("role", "status");
   figure.append(host, readout);
@@ -77,7 +85,7 @@ function frame(grid, condition, { name, note, draw, empty }) {
 const drawings = [];
 for (const section of document.querySelectorAll(".plots")) {
   const condition = plots.conditions.find(({ name }) => name === section.dataset.condition);
-  for (const plot of figures(condition)) drawings.push(frame(section.querySelector(".grid"), condition.name, plot));
+  for (const plot of figures(condition)) drawings.push(frame(section.querySelector(".grid"), condition.title, plot));
 }
 
 /** redraw draws everything again, after a change of colours or strategies. */

@@ -1,0 +1,181 @@
+package report_test
+
+import (
+	"bytes"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"oversell/internal/bench/report"
+	"oversell/internal/catalog"
+	"oversell/internal/figures"
+	"oversell/internal/page/texts"
+	"oversell/internal/stock"
+)
+
+// listener is Chinese, and keeps what it could not translate.
+type listener struct {
+	*texts.Language
+	untold []string
+}
+
+var (
+	han     = regexp.MustCompile(`\p{Han}`)
+	english = regexp.MustCompile(`[A-Za-z]{2,}`)
+)
+
+func (l *listener) Told(said string) string {
+	out := l.Language.Told(said)
+	if english.MatchString(said) && out == said {
+		l.untold = append(l.untold, said)
+	}
+	return out
+}
+
+func (l *listener) Named(key, otherwise string) string {
+	out := l.Language.Named(key, otherwise)
+	if !han.MatchString(out) {
+		l.untold = append(l.untold, key)
+	}
+	return out
+}
+
+func newListener(t *testing.T) *listener {
+	t.Helper()
+	l, err := texts.OfBench("zh")
+	must(t, err)
+	return &listener{Language: l}
+}
+
+// everything is reports that say all that a report can say.
+func everything() map[string]report.Report {
+	full := func(r report.Report) report.Report {
+		r.Manifest.Servers = []string{"etcd: embedded", "redlock: 5 nodes (embedded)", "zookeeper: local"}
+		r.Manifest.Keeper, r.Manifest.Seed, r.Manifest.Unfenced, r.Manifest.Replicas, r.Manifest.Planned = stock.InDatabase, 7, true, 2, 999
+		verdicts := []figures.Verdict{figures.OK, figures.Oversold, figures.Drift, figures.Undersold, figures.Stuck, figures.Unknown, figures.Reloaded, figures.NotComparable}
+		like := r.Rows[0]
+		for i, c := range append(catalog.Conditions(), catalog.Partition, catalog.Failover, catalog.Chaos) {
+			row := like
+			row.Strategy, row.Condition, row.Verdict = "sql_units", c, verdicts[i%len(verdicts)]
+			row.AcknowledgedMissing, row.Unreported, row.Duplicates, row.AcceptedLost, row.DurableP99, row.Drain = 1, 2, 3, 4, 5, 6
+			row.Stranded, row.Undersold, row.Failed, row.Unknown, row.ConnectionTime = 7, 8, 9, 10, new(1.5)
+			row.Kills = &report.Kills{AgreesAfterKill: new(1.5)}
+			row.Expected, row.Differs = false, "verdict unknown instead of ok or drift, 2 holders at once instead of at most 1; "+row.Untrue()
+			r.Rows = append(r.Rows, row)
+		}
+		for i := range r.Rows {
+			if r.Rows[i].Condition == catalog.Failover {
+				r.Rows[i].Rate, r.Rows[i].Duration, r.Rows[i].TTL, r.Rows[i].Keeper = 500, "10s", "10s", stock.InDatabase
+				r.Rows[i].Open = &report.Open{}
+			}
+		}
+		undecided, incomparable := like, like
+		undecided.Strategy, undecided.Undecided = "redsync", true
+		incomparable.Strategy, incomparable.Verdict, incomparable.TTL = "etcd", figures.NotComparable, "2s"
+		r.Rows = append(r.Rows, undecided, incomparable)
+		return r
+	}
+	many := full(sale())
+	many.Manifest.Items, many.Manifest.Skew, many.Manifest.InFlight = 3, "zipf:1.1", 2000
+	for i := range many.Rows {
+		many.Rows[i].Items = report.NewItems([]report.Item{{Number: 1, Verdict: figures.Oversold, Oversold: 3, Stock: 2, Buyers: 5, Stranded: 1, Throughput: 2}})
+	}
+	all := map[string]report.Report{"sale": full(sale()), "cache": full(reading()), "open": full(opened()), "repeated": full(repeated()), "holds": full(both()), "many": many, "chaos": chaotic()}
+	one := sale()
+	one.Rows = one.Rows[:1]
+	all["one row"] = one
+	one.Rows = []report.Row{one.Rows[0]}
+	one.Rows[0].Expected, one.Rows[0].Differs = false, "the catalog has no expectation for this case"
+	all["one wrong row"] = one
+	right := sale()
+	right.Rows = append(right.Rows[:3:3], right.Rows[1])
+	all["right rows"] = right
+	right.Rows = append(right.Rows[:1:1], right.Rows[3])
+	right.Rows[1].Undecided = true
+	all["one decided row"] = right
+	return all
+}
+
+// chaotic is a report of a row under chaos.
+func chaotic() report.Report {
+	r := sale()
+	r.Rows = r.Rows[:1]
+	r.Rows[0].Condition = catalog.Chaos
+	r.Rows[0].Chaos = &report.Chaos{Seed: 77, Acknowledged: 123, Missing: 4, Faults: []report.Fault{
+		{Kind: "redis-oom", Victim: "redis", At: 1.5, For: 0.4, Lasted: 0.41, Again: new(0.25), Limit: 2, From: "end", Amount: 30, Stalled: 0.2},
+		{Kind: "shop-kill", Victim: "shop 2", Planned: 9, Skipped: true},
+		{Kind: "db-kill", Victim: "database", At: 5, Limit: 2, From: "fault"},
+		{Kind: "redis-black-hole", Victim: "all shops", At: 5, Limit: 2, From: "end"},
+	}}
+	return r
+}
+
+// names are the words that a Chinese report may have: names of strategies, conditions, faults,
+// servers and flags, and units.
+var names = regexp.MustCompile(`^(none|local|watch|v\d_\w+|sql_units|h\d_\w+|redsync|redlock|etcd|zookeeper|calm|slow|late|crash|pause|partition|failover|chaos|` +
+	`redis|Redis|MariaDB|SQLite|go1|linux|amd64|http|line|2ms|p\d+|zipf|in|flight|json|html|JSON|oom|shop|kill|db|black|hole)$`)
+
+// A table says everything in Chinese, but for names.
+func TestTableInChinese(t *testing.T) {
+	text.EnableColors()
+	word := regexp.MustCompile(`\b[A-Za-z]\w+`)
+	for name, r := range everything() {
+		l := newListener(t)
+		var out bytes.Buffer
+		must(t, r.WriteTable(&out, report.Style{Language: l}))
+		for _, said := range l.untold {
+			t.Errorf("%s: not translated: %s", name, said)
+		}
+		for _, w := range word.FindAllString(out.String(), -1) {
+			if !names.MatchString(w) {
+				t.Errorf("%s: %q is left in\n%s", name, w, &out)
+			}
+		}
+		for _, row := range r.Rows {
+			if line := row.Line(report.Style{Language: l}); !han.MatchString(line) {
+				t.Errorf("%s: not translated: %s", name, line)
+			}
+			if row.Items != nil {
+				heads, _ := row.Items.Lists(report.Style{Language: l})
+				for _, h := range heads {
+					if english.MatchString(h.Title) {
+						t.Errorf("%s: a head is %s", name, h.Title)
+					}
+				}
+			}
+		}
+	}
+}
+
+// Chinese letters are two columns wide, and the columns are aligned all the same.
+func TestChineseColumnsAreAligned(t *testing.T) {
+	var out bytes.Buffer
+	must(t, sale().WriteTable(&out, report.Style{Language: newListener(t)}))
+	checkGolden(t, "sale-zh.txt", out.Bytes())
+	for line := range strings.Lines(out.String()) {
+		if strings.HasPrefix(line, "──") && text.StringWidth(line) > 121 {
+			t.Errorf("the table is %d wide", text.StringWidth(line))
+		}
+	}
+}
+
+// What differs from the catalog's expectation is told in Chinese.
+func TestDifferencesAreToldInChinese(t *testing.T) {
+	l := newListener(t)
+	e := catalog.Expectation{Verdicts: []figures.Verdict{figures.OK, figures.Drift}, MaxHolders: 1, MinLoads: 1}
+	wrong := report.Row{AcknowledgedMissing: 1, Unreported: 2, Duplicates: 3}
+	for _, differs := range []string{
+		e.Check(catalog.Outcome{Verdict: figures.Stuck, MaxHolders: 3}),
+		catalog.Expectation{NobodyIn: true, MaxLoads: 1, Verdicts: []figures.Verdict{figures.OK}}.Check(catalog.Outcome{Verdict: figures.Reloaded, MaxHolders: 2, Loads: 9}),
+		wrong.Untrue(),
+		e.Check(catalog.Outcome{Verdict: figures.Unknown, Loads: 1}) + "; " + wrong.Untrue(),
+		"the fault was not injected: no call reached the seam", "not every fault was injected: no call reached the seam",
+		"item 3 has -5 lost updates, and killed buyers explain -4 to 0",
+	} {
+		if told := l.Told(differs); !han.MatchString(told) || strings.Contains(told, "instead") || strings.Contains(told, "order") {
+			t.Errorf("%q is told as %q", differs, told)
+		}
+	}
+}

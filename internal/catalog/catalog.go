@@ -63,6 +63,7 @@ const (
 	Optimistic              // everybody may enter, and the losers are refused at the write
 	Atomic                  // no guard: a script checks and takes in one step
 	Batched                 // as Atomic, with one script for many buyers
+	Bounded                 // as Atomic, with INCREX instead of a script
 	Streamed                // as Batched, with the orders in a stream until a consumer writes them
 	Conditional             // the database checks and takes in one statement
 	Versioned               // Optimistic, in the database
@@ -118,7 +119,11 @@ func (s Strategy) InDatabase() bool {
 // InRedis reports whether the strategy needs the stock in Redis. A Guarded strategy works
 // with the stock in either backend.
 func (s Strategy) InRedis() bool {
-	return s.Kind == Optimistic || s.Kind == Atomic || s.Kind == Batched || s.Kind == Streamed
+	switch s.Kind {
+	case Optimistic, Atomic, Batched, Bounded, Streamed:
+		return true
+	}
+	return false
 }
 
 // NeedsMySQL reports whether the strategy needs a feature that only MySQL and MariaDB have.
@@ -304,6 +309,16 @@ func Strategies() List {
 			Kind:   Batched,
 			Adds:   "the requests that wait in a process share one script and one INSERT, and each gets its own answer",
 			Breaks: "a process that crashes after the script leaves the stock of a whole batch taken with no order",
+			Test:   "TestCrashAfterTheScriptLeavesStockTaken",
+			deduct: unguarded,
+		},
+		{
+			Name:   "increx",
+			Kind:   Bounded,
+			Extra:  true,
+			Needs:  NeedsIncrex,
+			Adds:   "no script either: INCREX stock BYINT -n LBOUND 0 takes the units, for a Redis that refuses scripts",
+			Breaks: "a process that crashes after INCREX leaves stock taken with no order; one that crashes between a claim and INCREX delays its buyer",
 			Test:   "TestCrashAfterTheScriptLeavesStockTaken",
 			deduct: unguarded,
 		},

@@ -51,9 +51,10 @@ func (s *scriptPurchase) end() {
 }
 
 const (
-	// claimDelay is how long a buyer sleeps between two look-ups of the order of the
-	// request that has claimed its key.
-	claimDelay = 10 * time.Millisecond
+	// claimDelay is how long a buyer sleeps before it looks up the order of the request that
+	// has claimed its key. It doubles each time, up to maxClaimDelay.
+	claimDelay    = 10 * time.Millisecond
+	maxClaimDelay = 160 * time.Millisecond
 	// claimTimeout is how long it waits for that order. After that it assumes that the
 	// process with the claim has crashed.
 	claimTimeout = 2 * time.Second
@@ -77,14 +78,16 @@ func (s *scriptPurchase) sell(ctx, wait context.Context) (err error) {
 		}
 		s.worked = true
 	}
+	delay := claimDelay
 	for start := time.Now(); ; s.ignoreClaim = time.Since(start) > claimTimeout {
 		err := s.take(ctx, wait)
 		if !errors.Is(err, errClaimed) {
 			return err
 		}
-		if err := guard.Sleep(wait, claimDelay); err != nil {
+		if err := guard.Sleep(wait, delay); err != nil {
 			return err
 		}
+		delay = min(2*delay, maxClaimDelay)
 		if found, err := s.replayAdmitted(ctx, wait); found || err != nil {
 			return err
 		}

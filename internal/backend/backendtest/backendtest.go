@@ -63,16 +63,29 @@ func EachRedisWith(t *testing.T, commands string, f func(t *testing.T, rdb redis
 	t.Helper()
 	EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
 		names := strings.Split(commands, "|")
-		has, err := backend.HasCommands(t.Context(), rdb, names...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !slices.ContainsFunc(names, func(name string) bool { return has[name] }) {
-			t.Skipf("this server has no %s: build redis-server 8.8 from https://github.com/redis/redis, or valkey-server 9.2, and name its file in %s",
-				strings.Join(names, " and no "), local.ServerEnv)
+		if !HasOneOf(t, rdb, names...) {
+			SkipWithout(t, names...)
 		}
 		f(t, rdb)
 	})
+}
+
+// HasOneOf reports whether a server has one of some newer commands.
+func HasOneOf(t testing.TB, rdb redis.UniversalClient, commands ...string) bool {
+	t.Helper()
+	has, err := backend.HasCommands(t.Context(), rdb, commands...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.ContainsFunc(commands, func(name string) bool { return has[name] })
+}
+
+// SkipWithout skips the test, because the server has none of the commands, and says how to get
+// one that has.
+func SkipWithout(t testing.TB, commands ...string) {
+	t.Helper()
+	t.Skipf("this server has no %s: build redis-server 8.8 from https://github.com/redis/redis, or valkey-server 9.2, and name its file in %s",
+		strings.Join(commands, " and no "), local.ServerEnv)
 }
 
 // EachDatabase runs f as the subtests "embedded" and "local", each with its own

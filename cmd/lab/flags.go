@@ -36,6 +36,7 @@ Examples:
   go run ./cmd/lab -strategy yours                         grades your own lock: docs/your-lock.md
   go run ./cmd/lab -run late-payment -strategy h2_status    a cell of the table of holds
   go run ./cmd/lab -run database-reply-lost -strategy overwrite  a cell of the table of repairs and consumers
+  go run ./cmd/lab -run lost-reply-takes-twice -strategy increx_bare  a cell of what sells without a script
   go run ./cmd/lab -search v3_uuid                         every schedule of two buyers: docs/lab.md
   go run ./cmd/lab -html lab.html                          one file with every timeline
   go run ./cmd/lab -site public                            the page without a shop, for any server of files: docs/page.md
@@ -91,7 +92,7 @@ func (p program) divide(o *options, subjects []lab.Subject, scenarios []lab.Scen
 		switch {
 		case has(p.stages, c.Name), has(p.pools, c.Name):
 			return &o.holds
-		case has(p.writers, c.Name):
+		case has(p.writers, c.Name), has(p.bounded, c.Name):
 			return &o.behind
 		}
 		return &o.locks
@@ -292,7 +293,7 @@ func (o options) commandsAt(ctx context.Context, url string) (map[string]bool, e
 
 // all returns the strategies that can be named.
 func (p program) all() []lab.Subject {
-	return slices.Concat(p.subjects, []lab.Subject{lab.Yours()}, lab.Native(), lab.Coordinated(), p.stages, p.pools, p.writers)
+	return slices.Concat(p.subjects, []lab.Subject{lab.Yours()}, lab.Native(), lab.Coordinated(), p.stages, p.pools, p.writers, p.bounded)
 }
 
 // names lists the names of all strategies, and of those that only shop and bench have, which

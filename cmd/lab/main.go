@@ -40,7 +40,7 @@ func main() {
 		os.Exit(instance(ctx))
 	}
 	p := program{
-		subjects: lab.Subjects(), scenarios: everything(), stages: sales.Subjects(), pools: sales.Pools(), writers: sales.Writers(),
+		subjects: lab.Subjects(), scenarios: everything(), stages: sales.Subjects(), pools: sales.Pools(), writers: sales.Writers(), bounded: sales.Bounded(),
 		stdout: os.Stdout, stderr: os.Stderr,
 	}
 	os.Exit(p.run(ctx, os.Args[1:]))
@@ -55,6 +55,7 @@ type program struct {
 	stages         []lab.Subject // of holds
 	pools          []lab.Subject // what sells without holds, in the table of holds if it is named
 	writers        []lab.Subject // what writes orders, and repairs a stock
+	bounded        []lab.Subject // what sells without a script, in the table of writers if it is named
 	scenarios      []lab.Scenario
 	recordings     recordings // of a site
 	stdout, stderr io.Writer

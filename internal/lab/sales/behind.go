@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,9 +19,9 @@ import (
 // Behind returns the anomalies of repairs, and of orders that are written behind the sale,
 // in the order of the table.
 func Behind() []lab.Scenario {
-	all := append(repairScenarios(), consumerScenarios()...)
+	all := slices.Concat(repairScenarios(), boundedScenarios(), consumerScenarios())
 	for i := range all {
-		all[i].Of = Writers()
+		all[i].Of = append(Writers(), Bounded()...)
 	}
 	return all
 }
@@ -31,6 +32,8 @@ const (
 	ackFirst  = "ack_first"
 	noClaim   = "no_claim"
 	newID     = "new_id"
+
+	increxBare = "increx_bare"
 )
 
 // The subjects of package stock.
@@ -38,6 +41,7 @@ const (
 	luaAtomic = "lua_atomic"
 	luaBatch  = "lua_batch"
 	luaStream = "lua_stream"
+	increx    = "increx"
 )
 
 // Writers returns the subjects of Behind, in the order of the table: what repairs a stock, and
@@ -56,21 +60,24 @@ func Writers() []lab.Subject {
 
 // naively are the subjects of package naive.
 var naively = map[string]func(*naive.Consumer){
-	overwrite: func(*naive.Consumer) {},
-	ackFirst:  func(c *naive.Consumer) { c.AckFirst = true },
-	noClaim:   func(c *naive.Consumer) { c.NoClaim = true },
-	newID:     func(c *naive.Consumer) { c.NewID = true },
+	overwrite:  func(*naive.Consumer) {},
+	increxBare: func(*naive.Consumer) {},
+
+	ackFirst: func(c *naive.Consumer) { c.AckFirst = true },
+	noClaim:  func(c *naive.Consumer) { c.NoClaim = true },
+	newID:    func(c *naive.Consumer) { c.NewID = true },
 }
 
 // streams reports whether a subject accepts orders into a stream.
 func streams(c lab.Subject) bool {
-	return c.Name == luaStream || naively[c.Name] != nil && c.Name != overwrite
+	return c.Name == luaStream || c.Name == ackFirst || c.Name == noClaim || c.Name == newID
 }
 
 // seller is a process's side of a sale.
 type seller interface {
-	// buy takes one unit, and returns when the order is written or accepted.
-	buy(ctx context.Context, owner string) error
+	// buy takes one unit, and returns when the order is written or accepted. The idempotency
+	// key may be "".
+	buy(ctx context.Context, owner, key string) error
 	// repair puts the stock right while the sale goes on.
 	repair(ctx context.Context) error
 	// consume writes accepted orders until ctx ends.
@@ -132,6 +139,7 @@ func (b *behind) seller(rdb redis.UniversalClient, db *gorm.DB) seller {
 	scripts := map[string]func(redis.UniversalClient, int) *stock.ScriptSeller{
 		luaAtomic: stock.Atomic,
 		luaBatch:  stock.Batched,
+		increx:    stock.Bounded,
 		luaStream: func(rdb redis.UniversalClient, _ int) *stock.ScriptSeller { return stock.Streamed(rdb, stock.Stream{}) },
 	}
 	make, ok := scripts[name]
@@ -150,8 +158,8 @@ type realSeller struct {
 	b *behind
 }
 
-func (r realSeller) buy(ctx context.Context, owner string) error {
-	done, err := r.Deduct(ctx, stock.Request{SKU: r.b.item.SKU, Quantity: 1, Strategy: r.b.w.Subject.Name, Owner: owner})
+func (r realSeller) buy(ctx context.Context, owner, key string) error {
+	done, err := r.Deduct(ctx, stock.Request{SKU: r.b.item.SKU, Quantity: 1, Strategy: r.b.w.Subject.Name, Owner: owner, IdempotencyKey: key})
 	if err == nil && done.Accepted {
 		r.b.books.add(done.Order.ID)
 	}
@@ -181,9 +189,12 @@ func (r realSeller) consume(ctx context.Context, name string) {
 // naiveSeller is package naive.
 type naiveSeller struct{ naive.Consumer }
 
-func (n naiveSeller) buy(ctx context.Context, _ string) error {
-	if n.Strategy == overwrite {
+func (n naiveSeller) buy(ctx context.Context, _, key string) error {
+	switch n.Strategy {
+	case overwrite:
 		return n.Buy(ctx)
+	case increxBare:
+		return n.BuyBare(ctx, key)
 	}
 	return n.Accept(ctx)
 }
@@ -217,9 +228,12 @@ func (b *behind) start(name string) *writer {
 }
 
 // buys buys one unit.
-func (p *writer) buys() error {
+func (p *writer) buys() error { return p.buysWith("") }
+
+// buysWith buys one unit with an idempotency key.
+func (p *writer) buysWith(key string) error {
 	p.w.Sleep(tick)
-	err := p.buy(p.w.Context(), p.name)
+	err := p.buy(p.w.Context(), p.name, key)
 	if streams(p.w.Subject) {
 		p.say(hasOrder, err, "is told that its order is accepted")
 	} else {
@@ -283,7 +297,7 @@ func (b *behind) sellRest() (rest int64) {
 	}()
 	b.w.Sleep(3 * b.claimAfter())
 	for range mostBuyers {
-		err := b.audit.buy(b.w.Context(), "Z")
+		err := b.audit.buy(b.w.Context(), "Z", "")
 		if soldOut(err) {
 			b.w.Sleep(3 * b.claimAfter())
 			return rest

@@ -111,6 +111,15 @@ func Subjects() []Subject {
 	}
 }
 
+// commands are the newer commands that the server has. Where schedules are searched there is no
+// server, and no stage that is searched needs any.
+func (w *World) commands() map[string]bool {
+	if w.server == nil {
+		return nil
+	}
+	return w.server.commands
+}
+
 // stageOf is a stage of the lock as a subject, with the lock that the shop has.
 func stageOf(name, about string, beside func(key, arg string) []string) Subject {
 	s, err := catalog.Strategies().Find(name)
@@ -121,7 +130,7 @@ func stageOf(name, about string, beside func(key, arg string) []string) Subject 
 	return Subject{
 		Name: name, About: about, Needs: s.Needs, Undo: d.Undo, Tokens: s.HasToken(), NotHeld: d.NotHeld, WithOwner: d.WithOwner, Beside: beside, InTurn: d.OneWaits,
 		Lock: func(p *Process, key string) guard.Lock {
-			return s.Distributed(catalog.Options{Redis: p.Redis(), TTL: p.TTL()}.WithCommands(p.w.server.commands)).New(key)
+			return s.Distributed(catalog.Options{Redis: p.Redis(), TTL: p.TTL()}.WithCommands(p.w.commands())).New(key)
 		},
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"oversell/internal/lab"
+	"oversell/internal/lab/search"
 	pagetexts "oversell/internal/page/texts"
 )
 
@@ -20,7 +21,8 @@ func TestChinese(t *testing.T) {
 		"timeline": {[]string{"-run", "check-then-delete", "-strategy", "v3_uuid"}, []string{"GET lock → token-A1", "在路上被扣住：DEL lock", "━━ 失守 ━━ C 有锁，B 也有"}},
 		"holds":    {[]string{"-run", "late-payment", "-strategy", "h2_status", "-html", file}, []string{"付款迟到 late-payment", "hold-A 过期了", "woocommerce"}},
 		"list":     {[]string{"-list"}, []string{"check-then-delete", "先检查、后删除：", "late-payment", "付款迟到："}},
-		"replay":   {[]string{"-replay", "none/A.B.A.B"}, []string{"卖出一件"}},
+		"replay":   {[]string{"-replay", "none/A.B.A.B", "-goal", "oversell"}, []string{"卖出一件", "达到：oversell：卖出的比库存多"}},
+		"search":   {[]string{"-search", "none,v1"}, []string{"2 位买家，1 件库存；", "暂停 1 次，杀掉 1 次，丢应答 1 次", "不可能：", " 步：A.", "状态数", "合计"}},
 	} {
 		out, _ := runs(t, lab.Subjects(), exitExpected, append(tt.args, "-lang", "zh")...)
 		for _, want := range tt.want {
@@ -41,6 +43,27 @@ func TestChinese(t *testing.T) {
 	}
 }
 
+// Everything that a search says is translated, but for names and commands.
+func TestSearchInChinese(t *testing.T) {
+	out, _ := runs(t, lab.Subjects(), exitExpected, "-search", "none,v1", "-lang", "zh")
+	command := regexp.MustCompile(`go run .*|http:.*|步：.*|[\d.]+m?s\b`)
+	name := regexp.MustCompile(`^(none|v1_setnx|oversell|overlap|foreign-delete|self-wait|stuck)$`)
+	for _, word := range regexp.MustCompile(`\b[A-Za-z][\w-]+`).FindAllString(command.ReplaceAllString(out, ""), -1) {
+		if !name.MatchString(word) {
+			t.Errorf("%q is left in\n%s", word, out)
+		}
+	}
+	language, err := pagetexts.In("zh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, goal := range search.Goals() {
+		if told := language.Told(meaning(goal)); !strings.Contains(told, "：") {
+			t.Errorf("%s is told as %q", goal, told)
+		}
+	}
+}
+
 // Another language is refused, and so is one that would have no effect.
 func TestLanguagesAreListed(t *testing.T) {
 	for _, tt := range []struct {
@@ -48,7 +71,6 @@ func TestLanguagesAreListed(t *testing.T) {
 		want string
 	}{
 		{[]string{"-lang", "fr"}, `-lang: "fr" is no language; allowed: en, zh`},
-		{[]string{"-lang", "zh", "-search", "none"}, "-lang has no effect with -search"},
 		{[]string{"-lang", "zh", "-json", "-"}, "-lang has no effect with -json -"},
 	} {
 		if _, errs := runs(t, lab.Subjects(), exitFailed, tt.args...); !strings.Contains(errs, tt.want) {

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jedib0t/go-pretty/v6/text"
+
 	"oversell/internal/atomicfile"
 	"oversell/internal/lab"
 	"oversell/internal/lab/search"
@@ -73,9 +75,6 @@ func (s *schedules) interpret(fs *flag.FlagSet) (err error) {
 	if err == nil && s.replay != "" && (given(fs, "record") || given(fs, "readme") || given(fs, "check")) {
 		err = errors.New("-record, -readme and -check have no effect with -replay")
 	}
-	if err == nil && s.search != "" && given(fs, "lang") {
-		err = errors.New("-lang has no effect with -search")
-	}
 	if err == nil && given(fs, "check") && !given(fs, "readme") {
 		err = errors.New("-check needs -readme")
 	}
@@ -94,12 +93,12 @@ func (s *schedules) interpret(fs *flag.FlagSet) (err error) {
 	return s.interpretSearch()
 }
 
-func goalsOf(text string) ([]search.Goal, error) {
-	if text == "" {
+func goalsOf(names string) ([]search.Goal, error) {
+	if names == "" {
 		return search.Goals(), nil
 	}
 	var goals []search.Goal
-	for _, name := range split(text) {
+	for _, name := range split(names) {
 		if !slices.Contains(search.Goals(), search.Goal(name)) {
 			return nil, fmt.Errorf("unknown goal %q (allowed: %s)", name, goalNames())
 		}
@@ -109,11 +108,11 @@ func goalsOf(text string) ([]search.Goal, error) {
 }
 
 func (s *schedules) interpretReplay() error {
-	strategy, text, ok := strings.Cut(s.replay, "/")
+	strategy, moved, ok := strings.Cut(s.replay, "/")
 	if !ok {
 		return fmt.Errorf("-replay is %q, and must be a strategy, a slash and moves, such as v2_ttl/A.A.p3000.B", s.replay)
 	}
-	moves, err := lab.ParseMoves(text)
+	moves, err := lab.ParseMoves(moved)
 	s.replayed = lab.Schedule{Strategy: shortname.Expand(strategy, lab.Levels()), Buyers: s.buyers, Moves: moves}
 	return err
 }
@@ -149,7 +148,9 @@ func (p program) schedules(ctx context.Context, o options) (asExpected bool, err
 	if err != nil {
 		return false, err
 	}
-	fmt.Fprintf(p.stdout, "%d buyers, %s; budget of a schedule: time passes, %v; lease %v\n", s.buyers, units(s.buyers), search.OneOfEach, lab.ScheduleTTL)
+	style := o.style(p.stdout)
+	fmt.Fprintf(p.stdout, style.Say("%d buyers, %s; budget of a schedule: time passes, %v; lease %v")+"\n",
+		s.buyers, style.Say(units(s.buyers)), style.Say(search.OneOfEach.String()), style.Say(lab.ScheduleTTL.String()))
 	defer debug.SetGCPercent(debug.SetGCPercent(400)) // a search allocates much and keeps little
 	var found []search.Result
 	asExpected = true
@@ -158,7 +159,7 @@ func (p program) schedules(ctx context.Context, o options) (asExpected bool, err
 		if err != nil {
 			return false, err
 		}
-		if err := p.found(s, r); err != nil {
+		if err := p.found(s, r, style); err != nil {
 			return false, err
 		}
 		if before, ok := record.Find(r.Strategy, r.Buyers); ok && s.record == "" && !r.Same(before) {
@@ -169,7 +170,7 @@ func (p program) schedules(ctx context.Context, o options) (asExpected bool, err
 		found = append(found, r)
 	}
 	if len(found) > 1 {
-		p.summary(s.goals, found)
+		p.summary(s.goals, found, style)
 	}
 	fresh, err := p.keep(o, record.With(found...))
 	return asExpected && fresh, err
@@ -188,26 +189,31 @@ func (p program) searchOne(ctx context.Context, c lab.Subject, buyers int) (sear
 }
 
 // summary prints the table of strategies and goals.
-func (p program) summary(goals []search.Goal, found []search.Result) {
+func (p program) summary(goals []search.Goal, found []search.Result, style show.Style) {
 	var wall time.Duration
 	fmt.Fprintf(p.stdout, "\n%-13s", "")
 	for _, g := range goals {
 		fmt.Fprintf(p.stdout, " %-15s", g)
 	}
-	fmt.Fprintf(p.stdout, " %8s  %8s\n", "states", "time")
+	fmt.Fprintf(p.stdout, " %s  %s\n", ahead(style.Say("states"), 8), ahead(style.Say("time"), 8))
 	for _, r := range found {
 		fmt.Fprintf(p.stdout, "%-13s", r.Strategy)
 		for _, g := range goals {
-			text := "impossible"
+			cell := style.Say("impossible")
 			if moves, ok := r.Breaks[g]; ok {
-				text = fmt.Sprintf("%d moves", search.MovesOf(moves))
+				cell = fmt.Sprintf(style.Say("%d moves"), search.MovesOf(moves))
 			}
-			fmt.Fprintf(p.stdout, " %-15s", text)
+			fmt.Fprint(p.stdout, " "+text.Pad(cell, 15, ' '))
 		}
 		fmt.Fprintf(p.stdout, " %8d  %8v\n", r.States, r.Wall.Round(10*time.Millisecond))
 		wall += r.Wall
 	}
-	fmt.Fprintf(p.stdout, "in all %v\n", wall.Round(10*time.Millisecond))
+	fmt.Fprintf(p.stdout, style.Say("in all %v")+"\n", wall.Round(10*time.Millisecond))
+}
+
+// ahead puts spaces ahead of a text, so that it is as wide as that. Chinese letters are two wide.
+func ahead(of string, width int) string {
+	return strings.Repeat(" ", max(0, width-text.StringWidth(of))) + of
 }
 
 // The marks in a Markdown file between which the table of the searches belongs.
@@ -249,11 +255,11 @@ func units(buyers int) string {
 }
 
 // found prints what a search has found. Each break is replayed first.
-func (p program) found(s schedules, r search.Result) error {
+func (p program) found(s schedules, r search.Result, style show.Style) error {
 	for _, goal := range s.goals {
 		moves, ok := r.Breaks[goal]
 		if !ok {
-			fmt.Fprintf(p.stdout, "%-13s %-15s impossible: %d states, all explored\n", r.Strategy, goal, r.States)
+			fmt.Fprintf(p.stdout, "%-13s %-15s "+style.Say("impossible: %d states, all explored")+"\n", r.Strategy, goal, r.States)
 			continue
 		}
 		if err := search.Replay(r.Strategy, r.Buyers, goal, moves); err != nil {
@@ -263,11 +269,11 @@ func (p program) found(s schedules, r search.Result) error {
 		if r.Buyers != 2 {
 			more, query = fmt.Sprintf(" -buyers %d", r.Buyers), fmt.Sprintf("?buyers=%d", r.Buyers)
 		}
-		fmt.Fprintf(p.stdout, "%-13s %-15s %d moves: %s\n", r.Strategy, goal, search.MovesOf(moves), moves)
+		fmt.Fprintf(p.stdout, "%-13s %-15s "+style.Say("%d moves: %s")+"\n", r.Strategy, goal, search.MovesOf(moves), moves)
 		fmt.Fprintf(p.stdout, "  http://127.0.0.1:8080/#/play/%s/%s%s\n", r.Strategy, moves, query)
 		fmt.Fprintf(p.stdout, "  go run ./cmd/lab -replay %s/%s -goal %s%s\n", r.Strategy, moves, goal, more)
 	}
-	_, err := fmt.Fprintf(p.stdout, "%-13s %d states, %d moves, %v\n", r.Strategy, r.States, r.Moves, r.Wall.Round(10*time.Millisecond))
+	_, err := fmt.Fprintf(p.stdout, "%-13s "+style.Say("%d states, %d moves, %v")+"\n", r.Strategy, r.States, r.Moves, r.Wall.Round(10*time.Millisecond))
 	return err
 }
 
@@ -288,7 +294,7 @@ func (p program) replay(s schedules, style show.Style) error {
 		if err := search.Replay(state.Strategy, state.Buyers, goal, state.Moves); err != nil {
 			return err
 		}
-		fmt.Fprintf(p.stdout, "reached: %s\n", meaning(goal))
+		fmt.Fprintf(p.stdout, style.Say("reached: %s")+"\n", style.Say(meaning(goal)))
 	}
 	return nil
 }

@@ -2,13 +2,17 @@ package page
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"time"
 
+	"oversell/internal/bench/report"
 	"oversell/internal/page/runs"
+	"oversell/internal/page/texts"
 	"oversell/internal/web"
 	"oversell/internal/web/problem"
 )
@@ -23,7 +27,7 @@ const maxSettings = 4 << 10
 //	GET  /api/runs                  the runs that are kept
 //	GET  /api/runs/{id}             one of them, with its rows
 //	POST /api/runs/{id}/stop        stops it
-//	GET  /api/runs/{id}/report.html the bench's report, which needs no network
+//	GET  /api/runs/{id}/report.html the bench's report, which needs no network; ?lang=zh in Chinese
 //	GET  /api/runs/events           a stream of events
 //
 // A run belongs to nobody: it goes on when the client that started it has gone, and all
@@ -38,7 +42,7 @@ func Runs(m *runs.Manager, token string, logger *slog.Logger) http.Handler {
 	mux.HandleFunc("POST /api/runs", guarded(token, plain(h.start)))
 	mux.HandleFunc("GET /api/runs/{id}", plain(h.get))
 	mux.HandleFunc("POST /api/runs/{id}/stop", guarded(token, plain(h.stop)))
-	mux.HandleFunc("GET /api/runs/{id}/report.html", plain(h.report))
+	mux.HandleFunc("GET /api/runs/{id}/report.html", h.report)
 	mux.HandleFunc("HEAD /api/runs/events", ownSite(plain(streamHeader)))
 	mux.HandleFunc("/api/runs", only("GET, HEAD, POST"))
 	mux.HandleFunc("/api/runs/{id}", readOnly)
@@ -101,8 +105,17 @@ func (h *runsHandler) stop(w http.ResponseWriter, r *http.Request) {
 
 func (h *runsHandler) report(w http.ResponseWriter, r *http.Request) {
 	id := r.PathValue("id")
+	parameters, ok := problem.ReadQuery(w, r, "lang")
+	if !ok {
+		return
+	}
+	style, err := styleIn(parameters["lang"])
+	if err != nil {
+		problem.Reply(w, http.StatusBadRequest, problem.CodeInvalid, err.Error())
+		return
+	}
 	var text bytes.Buffer
-	if err := h.manager.Report(id, &text); err != nil {
+	if err := h.manager.Report(id, &text, style); err != nil {
 		h.failed(w, r, err)
 		return
 	}
@@ -110,6 +123,18 @@ func (h *runsHandler) report(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Disposition", `attachment; filename="oversell-`+id+`.html"`) // the id exists
 	w.Header().Set("Cache-Control", "no-store")
 	_, _ = w.Write(text.Bytes()) // an error means that the client has gone
+}
+
+// styleIn is the style of a report in a language; "" is English.
+func styleIn(lang string) (report.Style, error) {
+	language, err := texts.OfBench(cmp.Or(lang, texts.English))
+	switch {
+	case err != nil:
+		return report.Style{}, fmt.Errorf("lang: %w", err)
+	case language == nil:
+		return report.Style{}, nil // a nil *Language is no nil Language
+	}
+	return report.Style{Language: language}, nil
 }
 
 // failed replies to a request that failed with err.

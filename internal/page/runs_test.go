@@ -210,10 +210,12 @@ func TestEverybodySeesTheSameRun(t *testing.T) {
 			t.Errorf("the last point of %s is %+v", samples.Strategy, last)
 		}
 	}
-	res := s.ask(t, "GET", "/api/runs/"+id+"/report.html", "", nil)
-	text, err := io.ReadAll(res.Body)
-	if err != nil || res.Header.Get("Content-Disposition") != `attachment; filename="oversell-`+id+`.html"` || !strings.Contains(string(text), id) {
-		t.Errorf("the report: %v, %v, %d bytes", err, res.Header, len(text))
+	for query, want := range map[string]string{"": `lang="en"`, "?lang=en": `lang="en"`, "?lang=zh": `lang="zh-CN"`} {
+		res := s.ask(t, "GET", "/api/runs/"+id+"/report.html"+query, "", nil)
+		text, err := io.ReadAll(res.Body)
+		if err != nil || res.Header.Get("Content-Disposition") != `attachment; filename="oversell-`+id+`.html"` || !strings.Contains(string(text), id) || !strings.Contains(string(text), want) {
+			t.Errorf("the report%s: %v, %v, %d bytes, want %s", query, err, res.Header, len(text), want)
+		}
 	}
 }
 
@@ -303,6 +305,7 @@ func TestWhatIsNoRunIsAProblem(t *testing.T) {
 		{"GET", "/api/runs/nobody/stop", ``, 405, "wrong_method", "POST"},
 		{"GET", "/api/runs/nobody/report.html", ``, 404, "unknown_run", "nobody"},
 		{"GET", "/api/runs/" + id + "/report.html", ``, 409, "no_report", id},
+		{"GET", "/api/runs/" + id + "/report.html?lang=fr", ``, 400, "invalid", "allowed: en, zh"},
 		{"DELETE", "/api/runs/" + id, ``, 405, "wrong_method", "GET"},
 		{"GET", "/api/runs?page=2", ``, 400, "invalid", "no parameter"},
 		{"POST", "/api/runs?stock=7", `{}`, 400, "invalid", "no parameter"},

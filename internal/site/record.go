@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"oversell/internal/guard"
+	"oversell/internal/page/texts"
 )
 
 // record writes the replies of a shop's page to files.
@@ -70,16 +71,28 @@ func (w *writer) runs(ctx context.Context, page http.Handler) error {
 		if _, err := w.reply(ctx, page, "/api/runs/"+r.ID); err != nil {
 			return err
 		}
-		report := "/api/runs/" + r.ID + "/report.html"
-		text, err := ask(ctx, page, report)
-		if err != nil {
-			return err
-		}
-		if err := w.file(report[1:], text); err != nil {
-			return err
+		for _, language := range texts.Languages() {
+			if err := w.report(ctx, page, r.ID, language); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// report writes the report of a run in a language. A file has no query, so its name has the
+// language, if that is not English.
+func (w *writer) report(ctx context.Context, page http.Handler, id, language string) error {
+	folder := "/api/runs/" + id
+	text, err := ask(ctx, page, folder+"/report.html?lang="+language)
+	if err != nil {
+		return err
+	}
+	name := "/report.html"
+	if language != texts.English {
+		name = "/report." + language + ".html"
+	}
+	return w.file((folder + name)[1:], text)
 }
 
 // list writes a reply, and reads it.

@@ -1,9 +1,9 @@
 // Results: the table of a run, and several runs laid over each other.
 
-import { at } from "./api.js";
+import { at, hasShop } from "./api.js";
 import { el, head, put, scroll } from "./dom.js";
 import { newCurves } from "./plot.js";
-import { named, number, t, told } from "./text.js";
+import { language, named, number, t, told } from "./text.js";
 
 const marks = {
   ok: "holds",
@@ -81,8 +81,14 @@ export function results({ id, settings, redis = "", db = "", ...run }, chosen, p
     el("p.small.legend", [...new Set(rows.map((row) => row.condition))].map((name) => el("span", meaning(name)))),
     id && rows.length > 0
     && el("p",
-      el("a", { href: at(`/api/runs/${id}/report.html`), download: `oversell-${id}.html` }, t("results.download")))];
+      el("a", { href: reportOf(id), download: `oversell-${id}.html` }, t("results.download")))];
 }
+
+/** reportOf is the address of a run's report. On a site it is a file, whose name has the language. */
+const reportOf = (id) => {
+  const file = language === "en" ? "report.html" : `report.${language}.html`;
+  return at(`/api/runs/${id}/${hasShop ? `report.html?lang=${language}` : file}`);
+};
 
 const meaning = (name) =>
   t("results.condition.about", { name: named(`condition.${name}`, name), about: t(`condition.${name}.about`) });

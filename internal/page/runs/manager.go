@@ -177,7 +177,7 @@ func (m *Manager) Get(id string) (Run, error) {
 
 // Report writes the bench's offline report of the finished rows of a run. It returns
 // ErrUnknownRun, or ErrNoReport if there are none.
-func (m *Manager) Report(id string, w io.Writer) error {
+func (m *Manager) Report(id string, w io.Writer, style report.Style) error {
 	m.mu.Lock()
 	r, err := m.find(id)
 	var found report.Report
@@ -191,7 +191,7 @@ func (m *Manager) Report(id string, w io.Writer) error {
 	if len(found.Rows) == 0 {
 		return fmt.Errorf("%w: %s", ErrNoReport, id)
 	}
-	return page.HTML(w, found, report.Style{})
+	return page.HTML(w, found, style)
 }
 
 // find returns a run. The caller has locked mu.

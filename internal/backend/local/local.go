@@ -128,8 +128,12 @@ func (s *Server) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := s.awaitReady(ctx, p, log); err != nil {
+		p.Kill()
+		return err
+	}
 	s.process = p
-	return s.awaitReady(ctx, p, log)
+	return nil
 }
 
 // awaitReady asks the server every few milliseconds whether it is ready,
@@ -170,7 +174,12 @@ func (s *Server) Pid() int {
 	if s.process == nil {
 		return 0
 	}
-	return s.process.Pid()
+	select {
+	case <-s.process.Done(): // it has died by itself
+		return 0
+	default:
+		return s.process.Pid()
+	}
 }
 
 // Signal sends sig to the server.

@@ -122,6 +122,14 @@ func TestKillAndRestartKeepThePort(t *testing.T) {
 	if s.Addr != addr || s.Pid() == first {
 		t.Errorf("address %s and pid %d, was %s and %d", s.Addr, s.Pid(), addr, first)
 	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if err := s.Restart(ended); !errors.Is(err, context.Canceled) || s.Pid() != 0 {
+		t.Errorf("restart that is given up: %v, pid %d; want context.Canceled, 0", err, s.Pid())
+	}
+	if err := s.Restart(t.Context()); err != nil || s.Pid() == 0 {
+		t.Errorf("restart after that: %v, pid %d", err, s.Pid())
+	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}

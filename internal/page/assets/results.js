@@ -86,7 +86,7 @@ export function results({ id, settings, redis = "", db = "", ...run }, chosen, p
 
 /** reportOf is the address of a run's report. On a site it is a file, whose name has the language. */
 const reportOf = (id) => {
-  const file = language === "en" ? "report.html" : `report.${language}.html`;
+  const file = ["report", language !== "en" && language, "html"].filter(Boolean).join(".");
   return at(`/api/runs/${id}/${hasShop ? `report.html?lang=${language}` : file}`);
 };
 

@@ -52,7 +52,7 @@ const usage = `provider is a payment provider for tests: it moves no money, and 
   P=http://127.0.0.1:8090
   curl $P/payments -H 'Idempotency-Key: a1' -d '{"reference":"hold-1","amount":1250,"currency":"EUR"}'
   curl -X POST $P/payments/ID/capture -H 'Idempotency-Key: c1'
-  curl -X POST $P/payments/ID/refund -H 'Idempotency-Key: r1'
+  curl -X POST $P/payments/ID/refund -H 'Idempotency-Key: r1'   it cancels what is only authorised
   curl $P/payments/ID
   curl $P/ledger                                      all that happened to the payments
   curl $P/deliveries                                  what became of the webhooks

@@ -135,6 +135,62 @@ func TestShopPaysAtTheProviderItIsGiven(t *testing.T) {
 	}
 }
 
+// A payment waits for the provider at which it began. If that has moved, a shop that has its old
+// URL as its name settles the payment.
+func TestShopSettlesPaymentsOfAProviderThatHasMoved(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(file, []byte("the secret of this test"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	provider := payment.NewServer(payment.Config{Secret: []byte("the secret of this test")})
+	before, after := httptest.NewServer(provider), httptest.NewServer(provider)
+	defer before.Close()
+	defer after.Close()
+	faults, err := payment.NewClient(payment.ClientConfig{URL: after.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer faults.Close()
+	set := func(f payment.Faults) {
+		if err := faults.SetFaults(t.Context(), f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open := func(at *httptest.Server, more ...string) *program {
+		return start(t, append([]string{"-db", "sqlite:" + file + ".db", "-hold-settle", "1s", "-provider", at.URL, "-webhook-secret-file", file}, more...)...)
+	}
+	closed := func(p *program) {
+		p.stop()
+		if code := <-p.code; code != exitOK {
+			t.Errorf("exit code %d, %s", code, &p.stderr)
+		}
+	}
+
+	p := open(before)
+	var h holds.Hold
+	p.call(t, "PUT", "/api/items/seat", `{"stock":1,"keeper":"holds"}`, new(any))
+	p.call(t, "POST", "/api/items/seat/holds", `{"buyer":"ann","quantity":1}`, &h)
+	set(payment.Faults{LoseReplyTo: []string{"capture"}})
+	var refused struct{ Code string }
+	if code := p.call(t, "POST", "/api/holds/"+h.ID+"/pay", fmt.Sprintf(`{"token":%d}`, h.Token), &refused); code != http.StatusServiceUnavailable || refused.Code != "payment_pending" {
+		t.Fatalf("paying: %d, %+v", code, refused)
+	}
+	before.Close() // or this shop might settle the payment
+	closed(p)
+	set(payment.Faults{})
+
+	p = open(after, "-provider-name", before.URL)
+	var o holds.Order
+	for deadline := time.Now().Add(time.Minute); o.PaymentID == "" && time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		o = holds.Order{}
+		p.call(t, "GET", "/api/orders/"+h.ID, "", &o)
+	}
+	if o.PaymentID == "" {
+		t.Error("the payment was not settled in a minute")
+	}
+	closed(p)
+}
+
 func TestShopWithoutAProviderSellsNothingByHolds(t *testing.T) {
 	p := start(t, "-provider", "none")
 	var h holds.Hold

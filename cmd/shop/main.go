@@ -154,7 +154,7 @@ func serve(ctx context.Context, o options, log *slog.Logger, ready func(addr, ph
 		Addr: o.addr, Hosts: hosts, RedisURL: redis.URL, DBURL: db.URL, Servers: servers,
 		Strategy: o.strategy, Token: o.token,
 		TTL: o.ttl, Wait: o.wait, Policy: o.retry, Unfenced: o.unfenced, Mixed: o.mixed, Reconcile: o.reconcile,
-		HoldTTL: o.holdTTL, HoldLimit: o.holdLimit, HoldSettle: o.holdSettle, Provider: o.provider, WebhookSecret: secret,
+		HoldTTL: o.holdTTL, HoldLimit: o.holdLimit, HoldSettle: o.holdSettle, Provider: o.provider, ProviderName: o.providerName, WebhookSecret: secret,
 		Consumer: o.consumer(), NoConsumer: !o.consume, Backlog: o.backlog, AcceptReplicas: o.acceptReplicas,
 		OtherFiles: otherFiles, Catalog: o.catalog(), Item: demo(strategy), Page: p, Logger: log,
 		Ready: func(addr string) { ready(addr, "") },

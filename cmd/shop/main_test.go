@@ -127,6 +127,10 @@ func wantOneLine(t *testing.T, code int, stdout, stderr *output, want string) {
 }
 
 func TestWhatIsWrongIsSaidInOneLine(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("the secret of this test"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, tt := range []struct {
 		args []string
 		want string
@@ -148,12 +152,15 @@ func TestWhatIsWrongIsSaidInOneLine(t *testing.T) {
 		{[]string{"-log", "xml"}, "-log"},
 		{[]string{"-otlp", "127.0.0.1:4318"}, "-otlp must be the URL"},
 		{[]string{"-worker", "-otlp", "http://127.0.0.1:1", "-redis", "redis://127.0.0.1:1", "-db", "sqlite:x"}, "-otlp traces them"},
+		{[]string{"-worker", "-addr", "127.0.0.1:0", "-redis", "redis://127.0.0.1:1", "-db", "sqlite:x"}, "-addr is where to serve them"},
 		{[]string{"-hosts", "*.example"}, "-hosts"},
 		{[]string{"-hold-ttl", "999ms"}, "-hold-ttl"},
 		{[]string{"-hold-limit", "-1"}, "-hold-limit"},
 		{[]string{"-provider", "http://127.0.0.1:1"}, "-webhook-secret-file"},
 		{[]string{"-provider", "nowhere", "-webhook-secret-file", "/no-such-file"}, "-webhook-secret-file: "},
 		{[]string{"-webhook-secret-file", "x"}, "-webhook-secret-file"},
+		{[]string{"-provider-name", "pay"}, "-provider-name is for -provider URL"},
+		{[]string{"-provider", "http://127.0.0.1:1", "-webhook-secret-file", secret, "-provider-name", "process:1"}, "begins with process:"},
 		{[]string{"-redis", "nowhere"}, "-redis"},
 		{[]string{"-redis", "redis://:secret@127.0.0.1:1"}, "127.0.0.1:1"},
 		{[]string{"-db", "nowhere"}, "-db"},

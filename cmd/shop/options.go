@@ -51,6 +51,7 @@ type options struct {
 	holdSettle        time.Duration
 	holdLimit         int64
 	provider          string
+	providerName      string
 	webhookSecretFile string
 }
 
@@ -93,7 +94,22 @@ func parse(args []string) (options, error) {
 		o = o.withClass(fs)
 	}
 	o = o.withServers()
+	if o.worker && given(args, "addr") { // the environment of a container may name one for its shops
+		return o, errors.New("-worker serves no requests, and -addr is where to serve them")
+	}
 	return o, o.validate()
+}
+
+// given reports whether a flag is among the arguments, and not only in the environment.
+func given(args []string, name string) bool {
+	fs := flags(new(options), new(string))
+	fs.SetOutput(io.Discard)
+	if fs.Parse(args) != nil {
+		return false
+	}
+	found := false
+	fs.Visit(func(f *flag.Flag) { found = found || f.Name == name })
+	return found
 }
 
 // alone reports whether the shop starts its own Redis. Such a Redis has one replica at most.
@@ -173,9 +189,11 @@ func (o options) validate() error {
 	case o.holdLimit < 0:
 		return fmt.Errorf("-hold-limit is %d, and must not be negative", o.holdLimit)
 	case o.provider == shop.OwnProvider && o.webhookSecretFile != "":
-		return errors.New("-webhook-secret-file is for a -provider of its own; the shop's own has a new secret each time")
+		return errors.New("-webhook-secret-file is only for -provider URL; an embedded provider has a new secret each time")
 	case o.provider != shop.OwnProvider && o.provider != "" && o.webhookSecretFile == "":
 		return errors.New("-provider URL needs -webhook-secret-file, the secret that signs its webhooks")
+	case o.providerName != "" && (o.provider == shop.OwnProvider || o.provider == ""):
+		return errors.New("-provider-name is for -provider URL")
 	case o.claim < 10*time.Millisecond:
 		return fmt.Errorf("-claim is %v, and must be at least 10ms", o.claim)
 	case o.backlog < 1:
@@ -221,7 +239,8 @@ func flags(o *options, retry *string) *flag.FlagSet {
 	fs.DurationVar(&o.holdTTL, "hold-ttl", holds.DefaultTTL, "`time` until a hold that is not paid runs out")
 	fs.DurationVar(&o.holdSettle, "hold-settle", holds.DefaultSettle, "`time` after which a payment that was interrupted is settled by any\nshop, without a webhook: as an order, a refund or a cancellation")
 	fs.Int64Var(&o.holdLimit, "hold-limit", 0, "most `units` of a sale that one buyer may hold or have bought;\n0: no limit")
-	fs.StringVar(&o.provider, "provider", shop.OwnProvider, "`where` payments go: embedded, which is a provider in this process\nthat forgets all at its end, the URL of go run ./cmd/provider, as\nhttp://127.0.0.1:8090, or none")
+	fs.StringVar(&o.provider, "provider", shop.OwnProvider, "`where` payments go: embedded, which is a provider in this process\nthat forgets all at its end, the URL of go run ./cmd/provider, as\nhttp://127.0.0.1:8090, or none; several shops on one database need the\nsame URL, because an embedded provider knows its own shop's payments only")
+	fs.StringVar(&o.providerName, "provider-name", "", "`name` of -provider URL in the database, where payments that are not\nsettled wait for the provider at which they began; by default its URL.\nIf the provider has moved, the name is its old URL")
 	fs.StringVar(&o.webhookSecretFile, "webhook-secret-file", "", "`file` with the secret that signs the webhooks of -provider URL")
 	fs.BoolVar(&o.worker, "worker", false, "serve no requests, and only write the orders that shops on the same\n-redis and -db have accepted by lua_stream")
 	fs.BoolVar(&o.consume, "consume", true, "write the orders that were accepted by lua_stream; with\n-consume=false processes with -worker do it")

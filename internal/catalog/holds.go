@@ -44,7 +44,7 @@ func HoldStages() []HoldStage {
 		{
 			Name:   h3.Name,
 			Adds:   "one conditional UPDATE decides how the hold ends, in the transaction of the order and the stock",
-			Breaks: "a payment that lost is refunded later, not in the same transaction",
+			Breaks: "a payment that loses the race is refunded later, not in the same transaction",
 			Test:   "TestDiesBeforeRefund",
 			New:    func(b hold.Backends) hold.Stage { return h3.New(b) },
 			sale:   always(overlaps),

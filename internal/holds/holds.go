@@ -40,7 +40,7 @@ type Hold struct {
 	ID       string `json:"id"`
 	SKU      string `json:"sku"`
 	SaleID   string `json:"-"`
-	Buyer    string `json:"buyer"`
+	Buyer    string `json:"buyer,omitzero"` // "" if the stage has forgotten it
 	Quantity int64  `json:"quantity"`
 	// Token is the fencing token: a later hold of the same sale has a larger one. It is 0
 	// in the stages that give out none.
@@ -48,7 +48,7 @@ type Hold struct {
 	Status Status `json:"status"`
 	// PaymentID is the payment of a paid hold.
 	PaymentID string    `json:"-"`
-	ExpiresAt time.Time `json:"expires_at"`
+	ExpiresAt time.Time `json:"expires_at,omitzero"` // zero if the stage has forgotten it
 	CreatedAt time.Time `json:"created_at"`
 }
 

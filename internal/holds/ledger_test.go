@@ -1,7 +1,9 @@
 package holds_test
 
 import (
+	"bytes"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -62,6 +64,32 @@ func TestPaymentIsSettledAtItsOwnProvider(t *testing.T) {
 		}
 		s.wantUnsettled(t, 0)
 		s.books(t, 0)
+	})
+}
+
+// A provider that does not know the payment of a paid hold cannot tell whether this is the same
+// payment, repeated. The buyer is not charged again, and the log says what is wrong.
+func TestHoldThatWasPaidAtAnotherProvider(t *testing.T) {
+	each(t, 1, func(t *testing.T, s *shop) {
+		h := s.hold(t, h3, "a")
+		if _, err := s.Pay(t.Context(), h.ID, h.Token, "key"); err != nil {
+			t.Fatal(err)
+		}
+		var log bytes.Buffer
+		cfg, other := s.cfg, newBank(t)
+		cfg.Payments, cfg.Logger = other, slog.New(slog.NewTextHandler(&log, nil))
+		till := holds.New(cfg)
+		defer till.Close()
+		_, err := till.Pay(t.Context(), h.ID, h.Token, "key")
+		if !errors.Is(err, holds.ErrNotHeld) || !strings.Contains(err.Error(), "at another provider") {
+			t.Errorf("got %v, want %v, at another provider", err, holds.ErrNotHeld)
+		}
+		if !strings.Contains(log.String(), "paid at another provider") {
+			t.Errorf("the log says %q", log.String())
+		}
+		if ledger, err := other.Ledger(t.Context()); err != nil || len(ledger) != 2 || ledger[1].Status != payment.Cancelled {
+			t.Errorf("the other ledger has %+v, %v; want a payment that is cancelled", ledger, err)
+		}
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"strconv"
 	"strings"
@@ -13,7 +14,8 @@ import (
 )
 
 // Payments is what a Service needs of a payment provider. A payment.Provider is one; see
-// there what each method promises about idempotency keys and errors.
+// there what each method promises about idempotency keys and errors. An error says what was
+// tried.
 type Payments interface {
 	Authorise(ctx context.Context, r payment.Request) (payment.Payment, error)
 	Capture(ctx context.Context, paymentID, key string) (payment.Payment, error)
@@ -30,8 +32,10 @@ var (
 	// refunded. The provider's webhook will settle it, or Settle; so does a request with the
 	// same key.
 	ErrPending = errors.New("the payment is pending")
-	// ErrAmount means that a payment has not the amount and currency of the hold that it is for.
-	ErrAmount = errors.New("the payment has not the price of the hold")
+	// ErrAmount means that a payment does not have the amount and currency of the hold that it is for.
+	ErrAmount = errors.New("the payment does not have the price of the hold")
+	// ErrNotCaptured means that a payment was not captured, so that there is nothing to settle.
+	ErrNotCaptured = errors.New("the payment is not captured")
 	// ErrNoPayments means that the Service has no payment provider.
 	ErrNoPayments = errors.New("there is no payment provider")
 )
@@ -87,11 +91,14 @@ func (s *Service) pay(ctx context.Context, id string, token int64, key string) (
 		return Order{}, err
 	}
 	p, err := s.authorise(ctx, b)
+	if errors.Is(err, payment.ErrUnavailable) && (b.PaymentID != "" || h.Status == Paid) {
+		err = fmt.Errorf("%w: %w", ErrPending, err) // an earlier request may have charged the buyer
+	}
 	if err != nil {
 		return Order{}, err
 	}
 	if h.Status == Paid && h.PaymentID != p.ID { // paid with another key: nothing is captured
-		return Order{}, errors.Join(NotHeldError{Paid}, s.cancelPayment(ctx, b, p.ID))
+		return Order{}, errors.Join(s.paidBefore(ctx, h), s.cancelPayment(ctx, b, p.ID))
 	}
 	if err := s.authorised(ctx, b, p.ID); err != nil {
 		return Order{}, err
@@ -104,6 +111,16 @@ func (s *Service) pay(ctx context.Context, id string, token int64, key string) (
 		s.settled(ctx, b)
 	}
 	return order, err
+}
+
+// paidBefore is the error for a hold that was paid with another payment. If this shop's provider
+// does not know that payment, this may be the request that made it, repeated at another shop.
+func (s *Service) paidBefore(ctx context.Context, h Hold) error {
+	if _, err := s.cfg.Payments.Payment(ctx, h.PaymentID); errors.Is(err, payment.ErrUnknownPayment) {
+		s.log.Warn("a hold was paid at another provider than this shop's; several shops need the same one, as -provider URL", "hold", h.ID, "payment", h.PaymentID)
+		return fmt.Errorf("%w, at another provider than this shop's", NotHeldError{Paid})
+	}
+	return NotHeldError{Paid}
 }
 
 // tooLate is the error for a payment whose hold has ended. If it began before that, and was
@@ -135,7 +152,7 @@ func (s *Service) authorise(ctx context.Context, b begunRow) (p payment.Payment,
 	if errors.Is(err, payment.ErrDeclined) || errors.Is(err, payment.ErrInvalid) || errors.Is(err, payment.ErrKeyReused) {
 		s.settled(ctx, b)
 	}
-	return payment.Payment{}, fmt.Errorf("authorising the payment: %w", err)
+	return payment.Payment{}, err
 }
 
 // cancelPayment cancels a payment that is not to be captured.
@@ -154,12 +171,9 @@ func (s *Service) capture(ctx context.Context, paymentID string) error {
 		return err
 	})
 	if errors.Is(err, payment.ErrUnavailable) {
-		return fmt.Errorf("%w: capturing payment %s: %w", ErrPending, paymentID, err)
+		return fmt.Errorf("%w: %w", ErrPending, err)
 	}
-	if err != nil {
-		return fmt.Errorf("capturing payment %s: %w", paymentID, err)
-	}
-	return nil
+	return err
 }
 
 // settle turns the hold of a captured payment into its order, or refunds the payment. It may
@@ -178,11 +192,11 @@ func (s *Service) settle(ctx context.Context, stage Stage, h Hold, p payment.Pay
 	if refundErr := s.refund(ctx, p.ID); refundErr != nil {
 		return Order{}, fmt.Errorf("%w: %w: %w", ErrPending, err, refundErr)
 	}
+	level := slog.LevelInfo
 	if errors.Is(err, ErrAmount) {
-		s.log.Warn("a payment of a wrong amount was refunded", "hold", h.ID, "payment", p.ID, "because", err)
-	} else {
-		s.log.Info("a payment came too late and was refunded", "hold", h.ID, "payment", p.ID, "because", err)
+		level = slog.LevelWarn
 	}
+	s.log.Log(ctx, level, "a payment was refunded", "hold", h.ID, "payment", p.ID, "because", err)
 	return Order{}, fmt.Errorf("%w: %w", ErrRefunded, err)
 }
 
@@ -227,14 +241,10 @@ func (s *Service) checkAmount(ctx context.Context, stage Stage, h Hold, p paymen
 
 // refund gives the money back, or cancels a payment that was not captured.
 func (s *Service) refund(ctx context.Context, paymentID string) error {
-	err := ask(ctx, func() error {
+	return ask(ctx, func() error {
 		_, err := s.cfg.Payments.Refund(ctx, paymentID, "refund/"+paymentID)
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("refunding payment %s: %w", paymentID, err)
-	}
-	return nil
 }
 
 // ask calls f again while the provider gives no answer.
@@ -262,8 +272,9 @@ func (b begunRow) reference() string { return Hold{ID: b.HoldID, Token: b.Token}
 // has checked, and makes good what a process left that died after its capture. It may be called
 // for the same payment any number of times.
 //
-// It returns nil if the payment is settled, ErrUnknownHold if the payment is not for a hold of
-// this shop, and otherwise an error after which the provider must send the webhook again.
+// It returns nil if the payment is settled, ErrNotCaptured if the provider says otherwise by now,
+// ErrUnknownHold if the payment is not for a hold of this shop, and otherwise an error after
+// which the provider must send the webhook again.
 func (s *Service) Captured(ctx context.Context, paymentID string) error {
 	if s.cfg.Payments == nil {
 		return ErrNoPayments
@@ -272,10 +283,14 @@ func (s *Service) Captured(ctx context.Context, paymentID string) error {
 	defer cancel()
 	p, err := s.cfg.Payments.Payment(ctx, paymentID) // as it is now: webhooks come out of order
 	if err != nil {
-		return fmt.Errorf("asking for payment %s: %w", paymentID, err)
+		return err
 	}
-	if p.Status != payment.Captured {
+	switch p.Status {
+	case payment.Captured:
+	case payment.Refunded:
 		return nil
+	default:
+		return fmt.Errorf("payment %s: %w: it is %s", paymentID, ErrNotCaptured, p.Status)
 	}
 	id, number, _ := strings.Cut(p.Reference, "/")
 	token, err := strconv.ParseInt(number, 10, 64)

@@ -263,6 +263,30 @@ func TestPayChargesNothingInVain(t *testing.T) {
 	})
 }
 
+// A buyer who was charged, and repeats the request while the provider is away, is not told that
+// nothing was charged.
+func TestRepeatedPaymentWhileTheProviderIsAway(t *testing.T) {
+	each(t, 2, func(t *testing.T, s *shop) {
+		first := s.hold(t, h3, "a")
+		repeat := func(h holds.Hold, want error) {
+			t.Helper()
+			s.bank.away = payment.ErrUnavailable
+			if _, err := s.Pay(t.Context(), h.ID, h.Token, "key"); errors.Is(err, holds.ErrPending) != (want == holds.ErrPending) || !errors.Is(err, want) {
+				t.Errorf("got %v, want %v", err, want)
+			}
+			s.bank.away = nil
+		}
+		repeat(first, payment.ErrUnavailable)
+		s.interrupt(t, first, &s.bank.afterCapture)
+		repeat(first, holds.ErrPending)
+		if _, err := s.Pay(t.Context(), first.ID, first.Token, "key"); err != nil {
+			t.Error(err)
+		}
+		repeat(first, holds.ErrPending)
+		s.books(t, 0)
+	})
+}
+
 // The hold expires while the payment is under way, and its unit is sold to somebody else. The
 // buyer gets the money back.
 func TestLatePaymentIsRefunded(t *testing.T) {

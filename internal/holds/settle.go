@@ -201,8 +201,5 @@ func (s *Service) find(ctx context.Context, b begunRow) (p payment.Payment, err 
 		p, err = s.cfg.Payments.Payment(ctx, id)
 		return err
 	})
-	if err != nil {
-		return payment.Payment{}, fmt.Errorf("asking for payment %s: %w", id, err)
-	}
-	return p, nil
+	return p, err
 }

@@ -48,6 +48,8 @@ func ofSales() []saleMutant {
 
 		{eats, `		fates, err := r.service.store.writeAccepted(`, "		_ = r.service.streams.settle(ctx, r.sku, entries)\n		fates, err := r.service.store.writeAccepted(", "orders are acknowledged before they are written", "TestEverythingIsAsOnRecord/behind", inTheLab},
 		{eats, `if time.Since(r.claimed) >= r.ClaimAfter/4 {`, `if false {`, "nobody takes over what a dead consumer has read", "TestDeadConsumersLoseNothing", ""},
+		{"internal/stock/retire.lua", `is.pending == 0 and `, ``, "a dead consumer is removed with the orders that it has read", "TestDeadConsumersWithOrdersStayInTheGroup", ""},
+		{eats, `if r.looksForDead(r.sku) {`, `if false {`, "dead consumers stay in the group of a stream for ever", "TestIdleConsumersLeaveTheGroup", ""},
 		{"internal/stock/stream.go", `ID: text("id"), SKU: sku`, `ID: fmt.Sprint(time.Now().UnixNano()), SKU: sku`, "each attempt writes the order under another id", "TestDeadConsumersLoseNothing", ""},
 		{judge, `case written[e.order.ID]:`, `case false:`, "an order that is written is not recognised", "TestAcceptedOrdersAreWrittenBeforeACount", ""},
 		{judge, `case e.order.Quantity > left:`, `case false:`, "orders are written for units that there are not", "TestTheRowRefusesWhatAnOlderStockSold", ""},

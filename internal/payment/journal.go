@@ -32,9 +32,12 @@ type record struct {
 	Error   *problemText `json:"error,omitempty"`
 }
 
-// OpenJournal reads a journal, or creates it. A process that was killed may have left a last
-// line that is not complete. Nobody got an answer to that, and it is dropped. Any other line
-// that cannot be read is an error. The caller must close the journal after its Server.
+var errInUse = errors.New("another process has it; give each provider a file of its own")
+
+// OpenJournal reads a journal, or creates it. It fails if another process has it open. A process
+// that was killed may have left a last line that is not complete. Nobody got an answer to that,
+// and it is dropped. Any other line that cannot be read is an error. The caller must close the
+// journal after its Server.
 func OpenJournal(name string, log *slog.Logger) (_ *Journal, err error) {
 	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
@@ -49,6 +52,9 @@ func OpenJournal(name string, log *slog.Logger) (_ *Journal, err error) {
 	info, err := file.Stat()
 	if err == nil && !info.Mode().IsRegular() {
 		err = errors.New("it is not a regular file")
+	}
+	if err == nil {
+		err = lock(file) // before it is read: the other process may be writing
 	}
 	if err == nil {
 		err = j.read()

@@ -50,7 +50,9 @@ func open(t *testing.T, name string) *Journal {
 func written(t *testing.T) (name string, lines []string) {
 	t.Helper()
 	name = filepath.Join(t.TempDir(), "ledger")
-	s := newServer(Config{Journal: open(t, name)})
+	j := open(t, name)
+	defer j.Close() // the next process opens it
+	s := newServer(Config{Journal: j})
 	c := clientOf(t, s)
 	p := authorised(t, c, "a")
 	expect(t, c, capture(p.ID, "c"), Captured, nil)
@@ -176,4 +178,19 @@ func TestProviderDoesNothingThatItCannotRecord(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A second provider on the same file would charge again for a key that the first one has
+// answered, and so it does not start.
+func TestALedgerIsForOneProcess(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "ledger")
+	j := open(t, name)
+	if second, err := OpenJournal(name, quiet); !errors.Is(err, errInUse) {
+		_ = second.Close()
+		t.Errorf("opening it again: %v, want %v", err, errInUse)
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	open(t, name)
 }

@@ -86,6 +86,14 @@ func TestParseEventRefusesWhatIsNoEvent(t *testing.T) {
 	if _, err := ParseEvent([]byte(strings.Replace(good, `{"id"`, `{"livemode":false,"id"`, 1))); err != nil {
 		t.Errorf("a field that was added later: %v", err)
 	}
+	for _, body := range []string{ // the shop asks the provider for the rest
+		`{"id":"evt_1","type":"payment.captured","payment":{"id":"pay_1"}}`,
+		`{"id":"evt_1","type":"customer.created"}`,
+	} {
+		if _, err := ParseEvent([]byte(body)); err != nil {
+			t.Errorf("%s: %v", body, err)
+		}
+	}
 	for name, body := range map[string]string{
 		"nothing":            "",
 		"null":               "null",
@@ -94,16 +102,13 @@ func TestParseEventRefusesWhatIsNoEvent(t *testing.T) {
 		"two of them":        good + good,
 		"no id":              strings.Replace(good, "evt_1", "", 1),
 		"an id with a space": strings.Replace(good, "evt_1", "evt 1", 1),
-		"a line feed in it":  strings.Replace(good, "hold-1", `hold\n1`, 1),
 		"no type":            strings.Replace(good, string(EventCaptured), "", 1),
 		"no payment":         `{"id":"evt_1","type":"payment.captured"}`,
-		"no money":           strings.Replace(good, "1250", "0", 1),
-		"less than nothing":  strings.Replace(good, "1250", "-1250", 1),
+		"no payment's id":    strings.Replace(good, "pay_1", "", 1),
+		"a line feed in it":  strings.Replace(good, "pay_1", `pay\n1`, 1),
 		"a huge number":      strings.Replace(good, "1250", "1e400", 1),
 		"too large an int":   strings.Replace(good, "1250", "99999999999999999999", 1),
 		"a fraction":         strings.Replace(good, "1250", "12.5", 1),
-		"too much money":     strings.Replace(good, "1250", "100000000", 1),
-		"no such currency":   strings.Replace(good, "EUR", "euro", 1),
 		"not UTF-8":          strings.Replace(good, "hold-1", "hold-\xff", 1),
 		"too long":           good + strings.Repeat(" ", MaxEvent),
 	} {
@@ -149,8 +154,8 @@ func FuzzVerify(f *testing.F) {
 	})
 }
 
-// What ParseEvent accepts has an id, a type and a payment that could be real, and stays the
-// same when it is written and read again.
+// What ParseEvent accepts has an id, a type and the id of its payment, and stays the same when it
+// is written and read again.
 func FuzzParseEvent(f *testing.F) {
 	f.Add(someEvent(f))
 	f.Add([]byte(`{"id":"e","type":"t","payment":{"id":"p","reference":"r","amount":1,"currency":"EUR","status":"captured"}}`))
@@ -164,12 +169,15 @@ func FuzzParseEvent(f *testing.F) {
 			}
 			return
 		}
-		if e.ID == "" || e.Type == "" || e.Payment.ID == "" || e.Payment.Reference == "" || e.Payment.Amount < 1 || e.Payment.Amount > MaxAmount {
+		if e.ID == "" || e.Type == "" || e.Type == EventCaptured && e.Payment.ID == "" {
 			t.Fatalf("accepted %+v", e)
 		}
 		text, err := json.Marshal(e)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if len(text) > MaxEvent {
+			return // it was written with more escapes
 		}
 		again, err := ParseEvent(text)
 		if err != nil || again.ID != e.ID || again.Type != e.Type || again.Payment.ID != e.Payment.ID || again.Payment.Amount != e.Payment.Amount {

@@ -1,8 +1,10 @@
 package shop
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -41,17 +43,17 @@ func openPayments(ctx context.Context, cfg Config) (*payments, error) {
 	p := &payments{secret: cfg.WebhookSecret, stop: func() {}}
 	address := cfg.Provider
 	var err error
-	if p.ledgerName, err = ledgerNameOf(address); err != nil {
-		return nil, err
-	}
-	if address == OwnProvider {
-		p.ledgerName = holds.OwnLedger + uuid.NewString()
-		if address, err = p.start(ctx, cfg.Logger); err != nil {
-			return nil, err
-		}
-	}
-	if address == "" {
+	switch address {
+	case "":
 		return p, nil
+	case OwnProvider:
+		p.ledgerName = holds.OwnLedger + uuid.NewString()
+		address, err = p.start(ctx, cfg.Logger)
+	default:
+		p.ledgerName, err = ledgerNameOf(cmp.Or(cfg.ProviderName, address))
+	}
+	if err != nil {
+		return nil, err
 	}
 	client, err := payment.NewClient(payment.ClientConfig{URL: address})
 	if err != nil {
@@ -75,18 +77,22 @@ func withoutPassword(address string) string {
 // maxLedgerName is the most bytes that holds.Config.Ledger may have.
 const maxLedgerName = 255
 
-// ledgerNameOf returns the URL of a provider as it is stored with each payment: without its user
-// and password, and the same for spellings of one address.
-func ledgerNameOf(address string) (string, error) {
-	u, err := url.Parse(address)
-	if err != nil {
-		return "", nil // payment.NewClient refuses it, without telling the URL
+// ledgerNameOf returns the name or URL of a provider as it is stored with each payment. A URL is
+// stored without its user and password, and the same for spellings of one address.
+func ledgerNameOf(provider string) (string, error) {
+	name := provider
+	if u, err := url.Parse(provider); err == nil && u.Host != "" {
+		u.User = nil
+		u.Host = strings.ToLower(u.Host)
+		name = strings.TrimSuffix(u.String(), "/")
 	}
-	u.User = nil
-	u.Host = strings.ToLower(u.Host)
-	name := strings.TrimSuffix(u.String(), "/")
-	if len(name) > maxLedgerName {
-		return "", fmt.Errorf("the URL of the payment provider has %d bytes, and may have %d", len(name), maxLedgerName)
+	switch {
+	case len(name) > maxLedgerName:
+		return "", fmt.Errorf("the name of the payment provider has %d bytes, and may have %d", len(name), maxLedgerName)
+	case strings.TrimSpace(name) == "":
+		return "", errors.New("the name of the payment provider is empty")
+	case strings.HasPrefix(strings.ToLower(name), holds.OwnLedger):
+		return "", fmt.Errorf("the name of the payment provider begins with %s, as do those of providers inside a shop", holds.OwnLedger)
 	}
 	return name, nil
 }

@@ -13,7 +13,14 @@ func TestLedgerNameOf(t *testing.T) {
 			t.Errorf("%s: %q, %v", address, got, err)
 		}
 	}
-	if got, err := ledgerNameOf("http://pay.example/" + strings.Repeat("a", maxLedgerName)); err == nil {
-		t.Errorf("a long address gives %q", got)
+	for _, name := range []string{"acme", "127.0.0.1:9000", "100% pay", "/", "Pay/"} {
+		if got, err := ledgerNameOf(name); got != name || err != nil {
+			t.Errorf("name %q: %q, %v", name, got, err)
+		}
+	}
+	for _, name := range []string{"", " ", "process:1", "Process:1", "http://pay.example/" + strings.Repeat("a", maxLedgerName)} {
+		if got, err := ledgerNameOf(name); err == nil {
+			t.Errorf("name %q gives %q", name, got)
+		}
 	}
 }

@@ -71,11 +71,14 @@ type Config struct {
 
 	// HoldTTL, HoldLimit, HoldSweep and HoldSettle are those of holds.Config. Provider is where
 	// payments go: "" for nowhere, OwnProvider, or a URL, whose webhooks WebhookSecret signs.
+	// ProviderName is its name in the database, where each payment has that of the provider at
+	// which it began; "": the URL. Not for OwnProvider, which has a new one each time.
 	HoldTTL       time.Duration
 	HoldLimit     int64
 	HoldSweep     time.Duration
 	HoldSettle    time.Duration
 	Provider      string
+	ProviderName  string
 	WebhookSecret []byte
 
 	// Consumer says how accepted orders are written. With NoConsumer the shop leaves that

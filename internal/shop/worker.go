@@ -46,6 +46,13 @@ func Work(ctx context.Context, cfg Config) error {
 	if cfg.Ready != nil {
 		cfg.Ready("")
 	}
-	service.Consume(ctx, consumer)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		service.Consume(ctx, consumer)
+	}()
+	<-ctx.Done()
+	cfg.Logger.Info("closing")
+	<-done
 	return nil
 }

@@ -2,10 +2,12 @@ package shop_test
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"os/exec"
@@ -267,5 +269,29 @@ func TestAShopWritesWhatItHasAcceptedBeforeItEnds(t *testing.T) {
 	closing.close(t)
 	if a := drained(t, other); a.Sold != 20 || a.LostUpdates != 0 {
 		t.Errorf("the audit finds %+v", a)
+	}
+}
+
+// A worker ends at once when it has nothing to write, and says that it does.
+func TestAnIdleWorkerEndsAtOnce(t *testing.T) {
+	var log bytes.Buffer
+	cfg := config(backendtest.Redis(t, "embedded"), backendtest.Database(t, "embedded"), 0)
+	cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	ctx, cancel := context.WithCancel(t.Context())
+	var ended time.Time
+	cfg.Ready = func(string) {
+		time.AfterFunc(100*time.Millisecond, func() { // it looks for orders meanwhile
+			ended = time.Now()
+			cancel()
+		})
+	}
+	if err := shop.Work(ctx, cfg); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(ended); took > time.Second {
+		t.Errorf("the worker took %v to end", took)
+	}
+	if !strings.Contains(log.String(), "msg=closing") {
+		t.Errorf("the log does not say that the worker ends:\n%s", &log)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"gorm.io/gorm"
 
 	"oversell/internal/guard"
+	"oversell/internal/loglimit"
 )
 
 // Consumer says how a process writes accepted orders. The zero values mean the defaults.
@@ -22,7 +24,8 @@ type Consumer struct {
 
 	// ClaimAfter is how long entries may be with a consumer that does not write them, until
 	// another one takes them over; default 3 s. A consumer that is only slow does no
-	// harm: an order is written once.
+	// harm: an order is written once. A consumer that was idle for twenty times as long and
+	// has no entries is removed from the group of the stream.
 	ClaimAfter time.Duration
 
 	// Tries is how often an order is given to a consumer until it becomes a dead letter,
@@ -60,6 +63,10 @@ const (
 	DefaultPoll       = 250 * time.Millisecond
 )
 
+// retireAfter is after how many times ClaimAfter a consumer without entries is taken for dead,
+// and how often others look for such consumers.
+const retireAfter = 20
+
 func (c Consumer) withDefaults() Consumer {
 	c.Name = cmp.Or(c.Name, uuid.NewString())
 	c.ClaimAfter = cmp.Or(c.ClaimAfter, DefaultClaimAfter)
@@ -78,7 +85,11 @@ func (c Consumer) withDefaults() Consumer {
 // at the same time. It has one goroutine for each item whose stream is not empty, and
 // returns when all of them have ended: a transaction that has begun is finished.
 func (s *Service) Consume(ctx context.Context, c Consumer) {
-	g := &consumption{service: s, Consumer: c.withDefaults(), running: make(map[string]bool), nudged: make(map[string]bool)}
+	g := &consumption{
+		service: s, Consumer: c.withDefaults(), began: time.Now(),
+		running: make(map[string]bool), nudged: make(map[string]bool), retired: make(map[string]time.Time),
+	}
+	g.failing.log, g.unwritten.log, g.waiting.log = s.log, s.log, s.log
 	work, stop := context.WithCancel(context.WithoutCancel(ctx)) // for Finish longer than ctx
 	defer stop()
 	g.consume(ctx, work)
@@ -95,14 +106,20 @@ func (g *consumption) consume(ctx, work context.Context) {
 	s := g.service
 	poll := time.NewTimer(0)
 	defer poll.Stop()
+	pause := g.Poll
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-s.accepted.wake:
 		case <-poll.C:
-			g.discover(work)
-			poll.Reset(g.Poll)
+			if err := g.discover(work); err == nil {
+				pause = g.Poll
+			} else {
+				g.failing.warn(work, "looking for accepted orders failed", "error", err)
+				pause = min(2*pause, max(maxConsumePause, g.Poll))
+			}
+			poll.Reset(pause)
 		}
 		for sku := range s.accepted.take() {
 			g.begin(work, sku)
@@ -120,39 +137,59 @@ type consumption struct {
 	listed time.Time
 
 	mu      sync.Mutex
-	running map[string]bool // by SKU
-	nudged  map[string]bool // of those, the items for which orders have come since
+	running map[string]bool      // by SKU
+	nudged  map[string]bool      // of those, the items for which orders have come since
+	retired map[string]time.Time // by SKU: when it last looked for dead consumers
+
+	began time.Time
+
+	// Limits of the log, one for each kind of line: while a backend is away, each item and each
+	// look for items would write its own.
+	failing, unwritten, waiting limitedLog
+}
+
+// limitedLog writes one line a second.
+type limitedLog struct {
+	loglimit.Limit
+	log *slog.Logger
+}
+
+// warn writes the line, or only counts it. Nothing has failed if ctx has ended.
+func (l *limitedLog) warn(ctx context.Context, text string, args ...any) {
+	if ctx.Err() != nil {
+		return
+	}
+	if skipped, ok := l.Allow(); ok {
+		l.log.Warn(text, append(args, "not_logged_before", skipped)...)
+	}
 }
 
 // listEvery is how often the list of items with streams is read from the database.
 const listEvery = time.Second
 
 // discover begins to read the streams that are not empty.
-func (g *consumption) discover(ctx context.Context) {
+func (g *consumption) discover(ctx context.Context) error {
 	s := g.service
 	if time.Since(g.listed) >= listEvery {
 		skus, err := s.store.streamed(ctx)
 		if err != nil {
-			s.log.Warn("looking for accepted orders failed", "error", err)
-			return
+			return err
 		}
 		g.skus, g.listed = slices.DeleteFunc(skus, func(sku string) bool { return !g.Only(sku) }), time.Now()
 	}
 	if len(g.skus) == 0 {
-		return
+		return nil
 	}
 	lengths, err := s.streams.lengths(ctx, g.skus)
 	if err != nil {
-		if ctx.Err() == nil {
-			s.log.Warn("looking for accepted orders failed", "error", err)
-		}
-		return
+		return err
 	}
 	for i, n := range lengths {
 		if n > 0 {
 			g.begin(ctx, g.skus[i])
 		}
 	}
+	return nil
 }
 
 // begin starts a goroutine for an item unless it has one.
@@ -187,6 +224,26 @@ func (g *consumption) goesOn(ctx context.Context, sku string) bool {
 	return false
 }
 
+// looksForDead reports whether it is time to remove the dead consumers of an item, and records
+// that the caller does so now. A consumer that has just begun leaves them for now: first it writes
+// what they have left.
+func (g *consumption) looksForDead(sku string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	last, ok := g.retired[sku]
+	if !ok {
+		last = g.began
+	}
+	if time.Since(last) < retireAfter*g.ClaimAfter {
+		return false
+	}
+	if len(g.retired) >= maxSeen {
+		clear(g.retired)
+	}
+	g.retired[sku] = time.Now()
+	return true
+}
+
 // streamReader writes the accepted orders of one item. It is for one goroutine.
 type streamReader struct {
 	*consumption
@@ -198,7 +255,7 @@ type streamReader struct {
 // The limits of the pause after a failure.
 const (
 	minConsumePause = 50 * time.Millisecond
-	maxConsumePause = 2 * time.Second
+	maxConsumePause = time.Second
 
 	// othersPause is how long a consumer sleeps while all entries are with others.
 	othersPause = 50 * time.Millisecond
@@ -227,7 +284,7 @@ func (r *streamReader) run(ctx context.Context) {
 		case err == nil:
 			pause = minConsumePause
 		case ctx.Err() == nil:
-			r.service.log.Warn("accepted orders could not be written, and are tried again", "sku", r.sku, "in", pause, "error", err)
+			r.unwritten.warn(ctx, "accepted orders could not be written, and are tried again", "sku", r.sku, "in", pause, "error", err)
 			_ = guard.Sleep(ctx, pause)
 			pause = min(2*pause, maxConsumePause)
 		}
@@ -245,6 +302,11 @@ func (r *streamReader) next(ctx context.Context) (entries []entry, before bool, 
 	streams := r.service.streams
 	if time.Since(r.claimed) >= r.ClaimAfter/4 {
 		r.claimed = time.Now()
+		if r.looksForDead(r.sku) {
+			if err := streams.retire(ctx, r.sku, r.Name, retireAfter*r.ClaimAfter); err != nil && ctx.Err() == nil {
+				r.service.log.Warn("dead consumers stay in the group of a stream for now", "sku", r.sku, "error", err)
+			}
+		}
 		entries, err = streams.claim(ctx, r.sku, r.Name, r.ClaimAfter, r.pace.size())
 		if len(entries) > 0 {
 			r.claimed = time.Time{} // there may be more
@@ -282,7 +344,7 @@ func (r *streamReader) consume(ctx context.Context, entries []entry, before bool
 			}
 			return r.settle(ctx, fates)
 		}
-		r.service.log.Warn("accepted orders wait for the database", "sku", r.sku, "orders", len(entries), "again in", pause, "error", err)
+		r.waiting.warn(ctx, "accepted orders wait for the database", "sku", r.sku, "orders", len(entries), "again in", pause, "error", err)
 		if err := guard.Sleep(ctx, pause); err != nil {
 			return err
 		}

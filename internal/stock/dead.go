@@ -23,8 +23,11 @@ type DeadLetter struct {
 	Strategy   string    `json:"strategy"`
 	AcceptedAt time.Time `json:"accepted_at"`
 	KeyHash    string    `json:"key_hash,omitempty"` // see KeyHash; "": the order has no key
-	// Kind is "failed" if the order still has its units, and "refused" if it has not.
+	// Kind is "failed" if the database did not take the order, and "refused" if the order was
+	// refused. HasUnits says whether it still has its units: a failed one has, until the
+	// stock is counted again. Only Service.DeadLetters sets HasUnits.
 	Kind       string    `json:"kind"`
+	HasUnits   bool      `json:"has_units"`
 	Reason     string    `json:"reason"`
 	Error      string    `json:"error,omitempty"` // of the database
 	Deliveries int64     `json:"deliveries"`      // how often a consumer was given the order
@@ -64,10 +67,16 @@ func (s streams) deadLetters(ctx context.Context, sku string) ([]DeadLetter, err
 // DeadLetters lists the dead letters of an item, the oldest first. It returns
 // ErrUnknownItem.
 func (s *Service) DeadLetters(ctx context.Context, sku string) ([]DeadLetter, error) {
-	if _, err := s.Item(ctx, sku); err != nil {
+	item, err := s.Item(ctx, sku)
+	if err != nil {
 		return nil, err
 	}
-	return s.streams.deadLetters(ctx, sku)
+	letters, err := s.streams.deadLetters(ctx, sku)
+	for i := range letters {
+		l := &letters[i]
+		l.HasUnits = l.Kind == kindFailed && l.generation == item.Generation
+	}
+	return letters, err
 }
 
 // Retried says what became of the dead letters of an item.

@@ -53,6 +53,11 @@ func (s *Service) Deduct(ctx context.Context, req Request) (Result, error) {
 	if err := b.buy(ctx); err != nil {
 		return b.res, fmt.Errorf("deducting %d of %s: %w", req.Quantity, req.SKU, err)
 	}
+	if script := s.scripts[req.Strategy]; script != nil && script.streamed {
+		if b.res.State = StateWritten; b.res.Accepted {
+			b.res.State = StateAccepted
+		}
+	}
 	return b.res, nil
 }
 
@@ -181,7 +186,8 @@ func (b *buyer) buyOnce(ctx, outer context.Context, limit time.Duration) error {
 	if err != nil || b.res.Replayed {
 		return err
 	}
-	w.Attend(waitKey(b.req.SKU, b.gen)) // another family may sell out while the buyer waits
+	found := b.gen
+	w.Attend(waitKey(b.req.SKU, found)) // another family may sell out while the buyer waits
 	joined := b.req.Steps.Begin(StepJoin)
 	leave, err := b.join(ctx, wait)
 	joined(err)
@@ -192,7 +198,9 @@ func (b *buyer) buyOnce(ctx, outer context.Context, limit time.Duration) error {
 	if b.at.Key != "" && !s.reconciliation.comparedAt(b.req.SKU, b.changes) {
 		return fmt.Errorf("checking which Redis has the stock: it has just changed: %w", errOtherSale)
 	}
-	w.Attend(waitKey(b.req.SKU, b.gen))
+	if b.gen != found { // the family has begun a generation of its own
+		w.Attend(waitKey(b.req.SKU, b.gen))
+	}
 	return b.purchase.sell(ctx, wait)
 }
 

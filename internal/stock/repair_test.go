@@ -291,6 +291,9 @@ func TestRepairOfAStream(t *testing.T) {
 			t.Errorf("%d units of a dead letter are back on sale, want 3", done.Returned)
 		}
 		s.wantState(t, service, order.ID, stock.StateNotAccepted)
+		if l := s.deadLetters(t, service, 1)[0]; l.Kind != "failed" || l.HasUnits {
+			t.Errorf("after the repair the dead letter is %+v", l)
+		}
 		wantStock(t, s.settled(t, service), 20, 18, 2, 2)
 	})
 }

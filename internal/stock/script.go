@@ -138,9 +138,11 @@ const claimPeriod = 10 * time.Second
 // No caller's context ends it: a buyer that has left may have bought.
 func (t *ScriptSeller) sell(all []*pending) {
 	ctx := context.Background()
+	var units int64
 	for _, one := range all {
-		one.service.flights.takeOff(one.req.SKU, one.req.Quantity) // take lands it
+		units += one.req.Quantity
 	}
+	all[0].service.flights.takeOff(all[0].req.SKU, units) // take lands those of each buyer
 	t.step(ctx, all)
 	if t.streamed {
 		return

@@ -157,7 +157,7 @@ func (i Item) check() error {
 		return fmt.Errorf("%w: limit is for an item with the keeper %s, which %s sells, or %s", ErrInvalid, InRedis, StreamFamily, InHolds)
 	}
 	if i.HoldSeconds < 0 || i.HoldSeconds > MaxHoldSeconds {
-		return fmt.Errorf("%w: hold_seconds is %d, and must be 0 to %d", ErrInvalid, i.HoldSeconds, MaxHoldSeconds)
+		return fmt.Errorf("%w: hold_seconds is %d, and must be 1 to %d, or 0 for the shop's -hold-ttl", ErrInvalid, i.HoldSeconds, MaxHoldSeconds)
 	}
 	if i.Category != "" && CheckSKU(i.Category) != nil {
 		return fmt.Errorf("%w: category must have the form of an sku", ErrInvalid)
@@ -237,11 +237,15 @@ func (r Request) check() error {
 // Result is the result of a request. After an error all fields but Order are set too.
 type Result struct {
 	Order    Order
-	Replayed bool           // the order is an earlier request's, with the same key
-	Accepted bool           // the order is in a stream, and not written yet
-	Left     int64          // units left as this buyer saw it
-	Spans    []figures.Span // times spent inside the critical section
-	Lock     guard.Stats
+	Replayed bool // the order is an earlier request's, with the same key
+	Accepted bool // the order is in a stream, and not written yet
+	// State and Reason are those of an OrderState if the strategy writes orders behind the
+	// sale, and "" otherwise.
+	State  string
+	Reason string
+	Left   int64          // units left as this buyer saw it
+	Spans  []figures.Span // times spent inside the critical section
+	Lock   guard.Stats
 }
 
 // Audit is what the database and Redis say about an item's current sale.

@@ -24,6 +24,10 @@ var (
 	//go:embed requeue.lua
 	requeueSource string
 	requeueScript = redis.NewScript(requeueSource)
+
+	//go:embed retire.lua
+	retireSource string
+	retireScript = redis.NewScript(retireSource)
 )
 
 const (
@@ -164,6 +168,14 @@ func (s streams) claim(ctx context.Context, sku, consumer string, idle time.Dura
 		return nil, fmt.Errorf("claiming entries of the stream of %s: %w", sku, err)
 	}
 	return parseEntries(sku, found), nil
+}
+
+// retire removes consumers that were idle for this long and have no entries, but not the one that asks.
+func (s streams) retire(ctx context.Context, sku, asks string, idle time.Duration) error {
+	if err := retireScript.Run(ctx, s.rdb, []string{keys{sku}.stream()}, consumerGroup, idle.Milliseconds(), asks).Err(); err != nil {
+		return fmt.Errorf("removing dead consumers of the stream of %s: %w", sku, err)
+	}
+	return nil
 }
 
 // deliveries returns how often an entry was given to a consumer.

@@ -255,7 +255,7 @@ func (b *buyer) acceptedReplay(ctx context.Context) (bool, error) {
 	if script.replicas > 0 { // whether they have it is not known
 		return true, b.service.untilWritten(ctx, b.req.SKU, state.ID, script.patience)
 	}
-	b.res.Accepted = true
+	b.res.Accepted, b.res.Reason = true, state.Reason
 	return true, nil
 }
 

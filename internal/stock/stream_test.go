@@ -238,6 +238,105 @@ func TestDeadConsumersLoseNothing(t *testing.T) {
 	}
 }
 
+// consumers returns the consumers of the item's stream by name.
+func (s *site) consumers(t *testing.T) map[string]redis.XInfoConsumer {
+	t.Helper()
+	all, err := s.rdb.XInfoConsumers(t.Context(), "oversell:{"+s.sku+"}:stream", "writers").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	byName := make(map[string]redis.XInfoConsumer)
+	for _, c := range all {
+		byName[c.Name] = c
+	}
+	return byName
+}
+
+// untilIdle waits until a consumer was idle for so long that it is taken for dead.
+func (s *site) untilIdle(t *testing.T, name string, claimAfter time.Duration) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); ; pause() {
+		c, ok := s.consumers(t)[name]
+		if ok && (c.Idle < 0 || c.Idle >= 20*claimAfter) { // the embedded server says -1
+			return
+		}
+		if !ok || time.Now().After(end) {
+			t.Fatalf("consumer %s is %+v", name, c)
+		}
+	}
+}
+
+// gated is a consumer that looks for orders of others only while the gate is open.
+func gated(name string, claimAfter time.Duration) (c stock.Consumer, open *atomic.Bool) {
+	open = new(atomic.Bool)
+	return stock.Consumer{Name: name, ClaimAfter: claimAfter, Only: func(string) bool { return open.Load() }}, open
+}
+
+// A consumer that was idle for long and has nothing to do leaves the group of the stream. If it
+// lives, it joins again.
+func TestIdleConsumersLeaveTheGroup(t *testing.T) {
+	const claimAfter = 10 * time.Millisecond
+	eachSite(t, func(t *testing.T, s *site) {
+		shop := s.instance(t, nil)
+		s.put(t, shop, 100_000)
+		idle, open := gated("idle", claimAfter)
+		consume(t, s.instance(t, nil), idle)
+		open.Store(true)
+		ids := accept(t, s, shop, 3)
+		s.settled(t, shop)
+		open.Store(false)
+		s.untilIdle(t, "idle", claimAfter)
+
+		stop := consume(t, s.instance(t, nil), stock.Consumer{Name: "other", ClaimAfter: claimAfter})
+		for end := time.Now().Add(time.Minute); ; pause() {
+			ids = append(ids, accept(t, s, shop, 1)...)
+			s.settled(t, shop)
+			if _, ok := s.consumers(t)["idle"]; !ok {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("the consumers are %+v", s.consumers(t))
+			}
+		}
+		stop()
+
+		open.Store(true)
+		ids = append(ids, accept(t, s, shop, 3)...)
+		s.settled(t, shop)
+		s.wantWritten(t, shop, ids)
+		if _, ok := s.consumers(t)["idle"]; !ok {
+			t.Error("the consumer that came back is not in the group")
+		}
+	})
+}
+
+// A dead consumer stays in the group until another one has claimed its orders: they would leave
+// the group with it.
+func TestDeadConsumersWithOrdersStayInTheGroup(t *testing.T) {
+	const claimAfter = 10 * time.Millisecond
+	eachSite(t, func(t *testing.T, s *site) {
+		shop := s.instance(t, nil)
+		s.put(t, shop, 100)
+		other, open := gated("other", claimAfter)
+		consume(t, s.instance(t, nil), other) // it is old enough to look for the dead at once
+
+		dying, died := endsAt(stock.SeamRead)
+		dying.Name, dying.ClaimAfter = "dead", claimAfter
+		stop := consume(t, s.instance(t, nil), dying)
+		ids := accept(t, s, shop, 3)
+		<-died
+		stop()
+		s.untilIdle(t, "dead", claimAfter)
+		if c := s.consumers(t)["dead"]; c.Pending == 0 {
+			t.Errorf("the dead consumer has no orders: %+v", c)
+		}
+
+		open.Store(true)
+		wantStock(t, s.settled(t, shop), 100, 97, 3, 3)
+		s.wantWritten(t, shop, ids)
+	})
+}
+
 // While the database is away the shop accepts orders, and they are written when it is back.
 func TestOrdersWaitForTheDatabase(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
@@ -322,6 +421,9 @@ func TestDeadLettersAreListedAndRetried(t *testing.T) {
 		a := s.audit(t, service)
 		if a.InFlight != 3 || a.LostUpdates != 0 {
 			t.Errorf("with a dead letter of 3 units: %+v", a)
+		}
+		if !l.HasUnits {
+			t.Error("the dead letter is said to have no units")
 		}
 		if again, err := service.Deduct(t.Context(), bad); err != nil || again.Order.ID != res.Order.ID {
 			t.Errorf("its key finds %+v, %v", again, err)
@@ -804,4 +906,68 @@ func TestADeletedItemHasNoStream(t *testing.T) {
 			t.Errorf("got %v, want %v", err, stock.ErrUnknownOrder)
 		}
 	})
+}
+
+// countingHandler counts the lines of a log by their message, and those that were not written.
+type countingHandler struct {
+	slog.Handler
+	mu      sync.Mutex
+	lines   map[string]int
+	skipped map[string]int64
+}
+
+func (h *countingHandler) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h *countingHandler) Handle(_ context.Context, r slog.Record) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lines[r.Message]++
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == "not_logged_before" {
+			h.skipped[r.Message] += a.Value.Int64()
+		}
+		return true
+	})
+	return nil
+}
+
+// While the database is away, a consumer that looks for orders every few milliseconds asks less
+// and less often and writes one line a second. When the database is back, orders are written
+// within about a second.
+func TestAConsumerBacksOffWhileTheDatabaseIsAway(t *testing.T) {
+	s := embeddedSite(t)
+	log := &countingHandler{lines: make(map[string]int), skipped: make(map[string]int64)}
+	var away atomic.Bool
+	var asked atomic.Int64
+	err := s.db.Callback().Query().Before("gorm:query").Register("away", func(tx *gorm.DB) {
+		if _, lists := tx.Statement.Dest.(*[]string); lists && away.Load() {
+			asked.Add(1)
+			_ = tx.AddError(errors.New("the database is away"))
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seller := s.instance(t, nil)
+	s.put(t, seller, 10)
+	accept(t, s, seller, 1)
+	away.Store(true)
+	other := s.instance(t, func(cfg *stock.Config) { cfg.Logger = slog.New(log) })
+	consume(t, other, stock.Consumer{Poll: time.Millisecond})
+	time.Sleep(2500 * time.Millisecond)
+	if n := asked.Load(); n < 3 || n > 15 {
+		t.Errorf("the database was asked %d times in 2.5 s", n)
+	}
+	log.mu.Lock()
+	const line = "looking for accepted orders failed"
+	if n, skipped := log.lines[line], log.skipped[line]; n < 2 || n > 3 || skipped == 0 {
+		t.Errorf("%d lines, which say that %d others were left out", n, skipped)
+	}
+	log.mu.Unlock()
+	back := time.Now()
+	away.Store(false)
+	s.settled(t, seller)
+	if took := time.Since(back); took > 3*time.Second {
+		t.Errorf("the order was written %v after the database was back", took)
+	}
 }

@@ -15,14 +15,17 @@ import (
 // maxPreferredWait bounds how long a request may wait for its order to be written.
 const maxPreferredWait = 10 * time.Second
 
-// accepted answers a deduct whose order is in a stream: 202, or 200 if the client wants to
-// wait, with the header Prefer: wait=SECONDS, and the order is written in time.
-func (a *API) accepted(c *gin.Context, res stock.Result) {
-	reply := sold{Order: res.Order, Remaining: res.Left, Replayed: res.Replayed, State: stock.StateAccepted}
+// behind answers a deduct whose order is written behind the sale: 200 if it is written, as that
+// of an earlier request with the same key may be, and otherwise 202. With the header
+// Prefer: wait=SECONDS it waits first.
+func (a *API) behind(c *gin.Context, res stock.Result) {
+	reply := sold{Order: res.Order, Remaining: res.Left, Replayed: res.Replayed, State: res.State, Reason: res.Reason}
 	c.Header("Location", "/api/orders/"+res.Order.ID+"?sku="+url.QueryEscape(res.Order.SKU))
 	limit := preferredWait(c.Request.Header.Values("Prefer"))
 	if limit > 0 {
 		c.Header("Preference-Applied", "wait="+strconv.Itoa(int(limit/time.Second)))
+	}
+	if limit > 0 && res.Accepted {
 		state, err := a.cfg.Stock.AwaitOrder(c.Request.Context(), res.Order.SKU, res.Order.ID, limit)
 		if err != nil {
 			// The order is accepted all the same, and can be looked up later.
@@ -31,7 +34,7 @@ func (a *API) accepted(c *gin.Context, res stock.Result) {
 			a.fail(c, err)
 			return
 		} else {
-			reply.State = state.State
+			reply.State, reply.Reason = state.State, state.Reason
 		}
 	}
 	status := http.StatusAccepted

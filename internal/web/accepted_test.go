@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"gorm.io/gorm"
+
 	"oversell/internal/stock"
 	"oversell/internal/web"
 )
@@ -30,11 +32,16 @@ func (s *site) request(t *testing.T, method, path, body string, headers map[stri
 // consume writes accepted orders until the test ends.
 func (s *site) consume(t testing.TB) {
 	t.Helper()
+	s.consumeWith(t, stock.Consumer{Poll: 10 * time.Millisecond})
+}
+
+func (s *site) consumeWith(t testing.TB, consumer stock.Consumer) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		s.stock.Consume(ctx, stock.Consumer{Poll: 10 * time.Millisecond})
+		s.stock.Consume(ctx, consumer)
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -71,11 +78,19 @@ func TestAnAcceptedOrderIsAnswered(t *testing.T) {
 			t.Errorf("waiting with no consumer: %d, %v, %v", res.Code, body, res.Header())
 		}
 		s.consume(t)
-		if res, body := buy("wait=60", "b"); res.Code != http.StatusOK || body["state"] != "written" || res.Header().Get("Preference-Applied") != "wait=10" {
+		res, body = buy("wait=60", "b")
+		if res.Code != http.StatusOK || body["state"] != "written" || res.Header().Get("Preference-Applied") != "wait=10" {
 			t.Errorf("waiting: %d, %v, %v", res.Code, body, res.Header())
 		}
 		if got := s.request(t, http.MethodGet, "/api/orders/"+fmt.Sprint(body["order_id"]), "", nil); !strings.Contains(got.Body.String(), `"state":"written"`) {
 			t.Errorf("its state: %d, %s", got.Code, got.Body)
+		}
+		for _, prefer := range []string{"wait=3", ""} { // a repeat of the written order says as much as the first reply
+			res, again := buy(prefer, "b")
+			if res.Code != http.StatusOK || again["state"] != "written" || again["replayed"] != true || again["order_id"] != body["order_id"] ||
+				res.Header().Get("Location") != "/api/orders/"+fmt.Sprint(body["order_id"])+"?sku="+sku || res.Header().Get("Preference-Applied") != prefer {
+				t.Errorf("the repeat with %q: %d, %v, %v", prefer, res.Code, again, res.Header())
+			}
 		}
 		for _, prefer := range []string{"wait=soon", "wait", "wait=-1", ";;,"} {
 			if res, _ := buy(prefer, "c"+prefer[:1]); res.Header().Get("Preference-Applied") != "" {
@@ -117,6 +132,38 @@ func TestAFullStreamAnswers503(t *testing.T) {
 	res := s.request(t, http.MethodPost, path, `{"quantity":1}`, nil)
 	if res.Code != http.StatusServiceUnavailable || !strings.Contains(res.Body.String(), `"code":"backlog"`) || res.Header().Get("Retry-After") == "" {
 		t.Errorf("got %d, %s, %v", res.Code, res.Body, res.Header())
+	}
+}
+
+// The repeat of an order that the database did not take says why it waits, as the order does.
+func TestTheRepeatOfADeadLetterHasItsReason(t *testing.T) {
+	s := embeddedSite(t, func(_ *web.Config, sc *stock.Config) {
+		err := sc.DB.Callback().Create().Before("gorm:create").Register("refuse", func(tx *gorm.DB) {
+			if tx.Statement.Table == "oversell_orders" {
+				_ = tx.AddError(gorm.ErrCheckConstraintViolated)
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+	sku := s.put(t, 10)
+	s.consumeWith(t, stock.Consumer{Poll: 10 * time.Millisecond, ClaimAfter: 20 * time.Millisecond, Tries: 1})
+	buy := func(prefer string) string {
+		headers := map[string]string{"Idempotency-Key": "a"}
+		if prefer != "" {
+			headers["Prefer"] = prefer
+		}
+		res := s.request(t, http.MethodPost, "/api/items/"+sku+acceptPath, `{"quantity":1}`, headers)
+		return fmt.Sprint(res.Code, " ", res.Body)
+	}
+	if got := buy("wait=1"); !strings.HasPrefix(got, "202 ") || !strings.Contains(got, `"state":"accepted","reason":"the database did not take the order`) {
+		t.Errorf("the order: %s", got)
+	}
+	for _, prefer := range []string{"", "wait=1"} {
+		if got := buy(prefer); !strings.HasPrefix(got, "202 ") || !strings.Contains(got, `"replayed":true,"state":"accepted","reason":"the database did not take the order`) {
+			t.Errorf("its repeat with %q: %s", prefer, got)
+		}
 	}
 }
 

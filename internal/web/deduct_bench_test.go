@@ -44,13 +44,41 @@ const (
 // does not disturb it.
 //
 // "lua_stream" counts the orders that are accepted while a consumer writes them, and
-// "lua_stream-still" those while none does. With a consumer it also reports how long the
-// consumer took to write the rest, and the time until an order was durable.
+// "lua_stream-still" those while none does. They also report the longest time in which a consumer
+// wrote the rest after the last reply of a turn, and the time until an order was durable.
 //
 //	go test -run xxx -bench Deduct -benchtime 100000x ./internal/web
 //
 // Clients, server, Redis and database share the machine.
 func BenchmarkDeduct(b *testing.B) {
+	s := newBenchSite(b)
+	clients := connect(b, s.addr, crowd)
+	for _, strategy := range []string{"unread", "none", "watch", "v6_watchdog", "v7_queue", "lua_atomic", "lua_batch", "lua_stream", "lua_stream-still"} {
+		b.Run(strategy, func(b *testing.B) { s.compare(b, strategy, b.N, share, clients.send) })
+	}
+}
+
+// BenchmarkBurst is BenchmarkDeduct for a burst of 50,000 buyers, each of which opens a connection,
+// buys once and leaves, as buyers do who come for one sale. At most 5,000 are connected at a time,
+// and the time to connect counts, for the constant too.
+//
+//	go test -run xxx -bench Burst -benchtime 5x ./internal/web
+func BenchmarkBurst(b *testing.B) {
+	const buyers = 50_000
+	s := newBenchSite(b)
+	for _, strategy := range []string{"lua_batch", "lua_stream", "lua_stream-still"} {
+		b.Run(strategy, func(b *testing.B) { s.compare(b, strategy, b.N*buyers, buyers, s.visit) })
+	}
+}
+
+// benchSite is a shop on a real Redis and a real database that serves HTTP.
+type benchSite struct {
+	*site
+	addr string
+	rdb  redis.UniversalClient
+}
+
+func newBenchSite(b *testing.B) benchSite {
 	rdb, err := backend.DialRedis(b.Context(), backendtest.Redis(b, "local"), 128)
 	if err != nil {
 		b.Fatal(err)
@@ -64,64 +92,65 @@ func BenchmarkDeduct(b *testing.B) {
 	s.Handler = s.api.HandlerWith(func(routes *gin.Engine) { serveConstants(s.api, routes) })
 	server := httptest.NewServer(s)
 	b.Cleanup(server.Close)
-	clients := connect(b, server.Listener.Addr().String(), crowd)
+	return benchSite{s, server.Listener.Addr().String(), rdb}
+}
 
-	for _, strategy := range []string{"unread", "none", "watch", "v6_watchdog", "v7_queue", "lua_atomic", "lua_batch", "lua_stream", "lua_stream-still"} {
-		b.Run(strategy, func(b *testing.B) {
-			path, sku := "/unread", ""
-			strategy, still := strings.CutSuffix(strategy, "-still")
-			if strategy == "lua_stream" && !still {
-				s.consume(b)
-			}
-			if strategy != "unread" {
-				sku = s.put(b, int64(b.N))
-				path = "/api/items/" + sku + "/deduct?strategy=" + strategy
-			}
-			var sales, constant, salesCPU, constantCPU time.Duration
-			cpu := func() time.Duration { return processorTime(b, rdb) }
-			for left := b.N; left > 0; left -= share {
-				b.StopTimer()
-				start := cpu()
-				constant += clients.send(b, "/api/items/hot/constant?strategy=lua_stream", min(left, share))
-				between := cpu()
-				b.StartTimer()
-				sales += clients.send(b, path, min(left, share))
-				b.StopTimer()
-				constantCPU, salesCPU = constantCPU+between-start, salesCPU+cpu()-between
-			}
-			b.ReportMetric(float64(b.N)/sales.Seconds(), "req/s")
-			b.ReportMetric(float64(b.N)/constant.Seconds(), "constant-req/s")
-			b.ReportMetric(float64(constant)/float64(sales), "of-constant")
-			b.ReportMetric(float64(constantCPU)/float64(salesCPU), "cpu-of-constant")
-			b.ReportMetric(float64(salesCPU.Microseconds())/float64(b.N), "cpu-µs/req")
-			if sku == "" {
-				return
-			}
-			a, err := s.stock.Audit(b.Context(), sku)
-			if strategy == "lua_stream" {
-				a, err = s.drained(b, sku, still)
-			}
-			if err != nil || a.Sold != int64(b.N) || strategy != "none" && a.Remaining != 0 {
-				b.Errorf("%d requests sold %d and left %d, %v", b.N, a.Sold, a.Remaining, err)
-			}
-		})
+// compare sends n requests in turns of at most share to the constant and to a strategy, and reports
+// the figures.
+func (s benchSite) compare(b *testing.B, strategy string, n, share int, send func(b *testing.B, path string, n int) time.Duration) {
+	path, sku := "/unread", ""
+	strategy, still := strings.CutSuffix(strategy, "-still")
+	if strategy == "lua_stream" && !still {
+		s.consume(b)
+	}
+	if strategy != "unread" {
+		sku = s.put(b, int64(n))
+		path = "/api/items/" + sku + "/deduct?strategy=" + strategy
+	}
+	var sales, constant, salesCPU, constantCPU, drain time.Duration
+	cpu := func() time.Duration { return processorTime(b, s.rdb) }
+	for left := n; left > 0; left -= share {
+		b.StopTimer()
+		start := cpu()
+		constant += send(b, "/api/items/hot/constant?strategy=lua_stream", min(left, share))
+		between := cpu()
+		b.StartTimer()
+		sales += send(b, path, min(left, share))
+		b.StopTimer()
+		constantCPU, salesCPU = constantCPU+between-start, salesCPU+cpu()-between
+		if strategy == "lua_stream" && !still { // otherwise the consumer would slow down the constant
+			drain = max(drain, s.drain(b, sku))
+		}
+	}
+	b.ReportMetric(float64(n)/sales.Seconds(), "req/s")
+	b.ReportMetric(float64(n)/constant.Seconds(), "constant-req/s")
+	b.ReportMetric(float64(constant)/float64(sales), "of-constant")
+	b.ReportMetric(float64(constantCPU)/float64(salesCPU), "cpu-of-constant")
+	b.ReportMetric(float64(salesCPU.Microseconds())/float64(n), "cpu-µs/req")
+	if sku == "" {
+		return
+	}
+	if still {
+		s.consume(b)
+		drain = s.drain(b, sku)
+	}
+	a, err := s.stock.Audit(b.Context(), sku)
+	if err != nil || a.Sold != int64(n) || strategy != "none" && a.Remaining != 0 {
+		b.Errorf("%d requests sold %d and left %d, %v", n, a.Sold, a.Remaining, err)
+	}
+	if strategy == "lua_stream" {
+		b.ReportMetric(drain.Seconds(), "drain-s")
+		b.ReportMetric(a.DurableP99, "durable-p99-ms")
 	}
 }
 
-// drained waits until the accepted orders are written, and reports the times.
-func (s *site) drained(b *testing.B, sku string, still bool) (stock.Audit, error) {
-	if still {
-		s.consume(b)
-	}
-	start := time.Now()
-	for ; ; time.Sleep(200 * time.Millisecond) { // an audit reads the whole stream
+// drain waits until the accepted orders are written, and returns how long that took.
+func (s *site) drain(b *testing.B, sku string) time.Duration {
+	for start := time.Now(); ; time.Sleep(100 * time.Millisecond) { // an audit reads the whole stream
 		a, err := s.stock.Audit(b.Context(), sku)
-		if err == nil && a.InFlight > 0 && time.Since(start) < time.Minute {
-			continue
+		if took := time.Since(start); err == nil && a.InFlight == 0 || took > time.Minute {
+			return took
 		}
-		b.ReportMetric(time.Since(start).Seconds(), "drain-s")
-		b.ReportMetric(a.DurableP99, "durable-p99-ms")
-		return a, err
 	}
 }
 
@@ -155,7 +184,7 @@ func serveConstants(api *web.API, routes *gin.Engine) {
 	res := stock.Result{Order: order, Accepted: true, Left: 999}
 	res.Lock.Attempts, res.Lock.Waited = 1, time.Millisecond
 	routes.POST("/unread", func(c *gin.Context) { c.JSON(http.StatusOK, order) })
-	routes.POST("/api/items/:sku/constant", api.Constant(res))
+	api.ConstantDeduct(routes, "/api/items/:sku/constant", res)
 }
 
 // clients are HTTP clients with one connection each.
@@ -175,18 +204,52 @@ func connect(b *testing.B, addr string, n int) clients {
 }
 
 // send makes the clients send n requests in all, each client one at a time, and returns how
-// long that took. Every reply must be 200.
+// long that took. Every reply must be 200 or 202.
 func (all clients) send(b *testing.B, path string, n int) time.Duration {
-	request := fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: example.com\r\nContent-Type: application/json\r\nContent-Length: 14\r\n\r\n{\"quantity\":1}", path)
+	request := deductRequest(path)
+	return together(b, len(all), n, func(client int) func() error {
+		conn := all[client]
+		replies := bufio.NewReaderSize(conn, 1<<10)
+		return func() error { return exchange(conn, replies, request) }
+	})
+}
+
+// visit is send for n buyers that each open a connection.
+func (s benchSite) visit(b *testing.B, path string, n int) time.Duration {
+	request := deductRequest(path)
+	return together(b, crowd, n, func(int) func() error {
+		replies := bufio.NewReaderSize(nil, 1<<10)
+		return func() error {
+			conn, err := net.Dial("tcp", s.addr)
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			if err := conn.(*net.TCPConn).SetLinger(0); err != nil { // otherwise the ports would run out
+				return err
+			}
+			replies.Reset(conn)
+			return exchange(conn, replies, request)
+		}
+	})
+}
+
+func deductRequest(path string) []byte {
+	return fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: example.com\r\nContent-Type: application/json\r\nContent-Length: 14\r\n\r\n{\"quantity\":1}", path)
+}
+
+// together makes n requests in all by so many clients, each one at a time, and returns how long
+// that took.
+func together(b *testing.B, clients, n int, client func(i int) (request func() error)) time.Duration {
 	var sent atomic.Int64
 	var failed atomic.Value
 	var done sync.WaitGroup
 	start := time.Now()
-	for _, conn := range all {
+	for i := range clients {
+		request := client(i)
 		done.Go(func() {
-			replies := bufio.NewReaderSize(conn, 1<<10)
 			for sent.Add(1) <= int64(n) {
-				if err := exchange(conn, replies, request); err != nil {
+				if err := request(); err != nil {
 					failed.Store(err)
 					return
 				}

@@ -16,10 +16,10 @@ func (a *API) HandlerWith(add func(*gin.Engine)) http.Handler {
 	return a.wrap(r)
 }
 
-// Constant is the handler of a deduct that sells nothing: it parses the request as a deduct
-// does, and writes the reply to one that got res.
-func (a *API) Constant(res stock.Result) gin.HandlerFunc {
-	return func(c *gin.Context) {
+// ConstantDeduct adds a route for a deduct that sells nothing: its requests are checked and parsed
+// as those of a deduct are, and get the reply to one that got res.
+func (a *API) ConstantDeduct(r gin.IRoutes, path string, res stock.Result) {
+	r.POST(path, parameters("strategy"), func(c *gin.Context) {
 		a.deductBy(c, func(context.Context, stock.Request) (stock.Result, error) { return res, nil })
-	}
+	})
 }

@@ -14,6 +14,7 @@ import (
 	"oversell/internal/holds"
 	"oversell/internal/payment"
 	"oversell/internal/shortname"
+	"oversell/internal/stock"
 	"oversell/internal/web/problem"
 )
 
@@ -121,14 +122,18 @@ func (a *API) pay(c *gin.Context) {
 	c.JSON(http.StatusOK, order)
 }
 
-// holdOrder answers with the order that a hold has become.
+// holdOrder answers with the order that a hold has become. It has been written: a payment that is
+// under way has no order.
 func (a *API) holdOrder(c *gin.Context) {
 	o, err := a.cfg.Holds.Order(c.Request.Context(), c.Param("id"))
 	if err != nil {
 		a.fail(c, err)
 		return
 	}
-	c.JSON(http.StatusOK, o)
+	c.JSON(http.StatusOK, struct {
+		holds.Order
+		State string `json:"state"`
+	}{o, stock.StateWritten})
 }
 
 // holdStages are the names of the stages.
@@ -171,10 +176,10 @@ func (a *API) webhook(c *gin.Context) {
 		return
 	}
 	err := a.cfg.Holds.Captured(c.Request.Context(), event.Payment.ID)
-	if errors.Is(err, holds.ErrUnknownHold) || errors.Is(err, payment.ErrUnknownPayment) {
+	if errors.Is(err, holds.ErrUnknownHold) || errors.Is(err, payment.ErrUnknownPayment) || errors.Is(err, holds.ErrNotCaptured) {
 		// To send it again would change nothing, so the reply is no error.
-		if skipped, ok := a.withheld.allow(); ok {
-			a.cfg.Logger.Warn("a webhook is for no hold of this shop", "payment", event.Payment.ID, "error", err, "not_logged_before", skipped)
+		if skipped, ok := a.withheld.Allow(); ok {
+			a.cfg.Logger.Warn("a webhook was ignored", "payment", event.Payment.ID, "error", err, "not_logged_before", skipped)
 		}
 		a.answerWebhook(c, "ignored")
 		return

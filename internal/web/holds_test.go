@@ -182,12 +182,19 @@ func TestHoldIsPaidAndBecomesAnOrder(t *testing.T) {
 			wantProblem(t, s.ask("POST", "/api/items/"+sku+"/holds?strategy="+stage, `{"buyer":"bob","quantity":2}`), http.StatusConflict, "sold_out")
 			var order, again holds.Order
 			read(t, s.pay(h, "key"), &order)
-			read(t, s.ask("GET", "/api/orders/"+h.ID, ""), &again)
+			written := s.ask("GET", "/api/orders/"+h.ID, "")
+			read(t, written, &again)
+			if !strings.Contains(written.Body.String(), `"state":"written"`) {
+				t.Errorf("%s: the order is %s; want its state", stage, written.Body)
+			}
 			if order.ID != h.ID || order.SKU != sku || order.Quantity != 2 || again != order {
 				t.Errorf("%s: the order is %+v, and then %+v", stage, order, again)
 			}
 			if p, err := s.paid.Payment(t.Context(), order.PaymentID); err != nil || p.Status != payment.Captured || p.Amount != 500 {
 				t.Errorf("%s: the payment is %+v, %v", stage, p, err)
+			}
+			if paid := s.ask("GET", "/api/holds/"+h.ID, "").Body.String(); strings.Contains(paid, `"buyer":""`) || strings.Contains(paid, `"0001-`) {
+				t.Errorf("%s: what is not known is in %s", stage, paid)
 			}
 			wantProblem(t, s.ask("DELETE", fmt.Sprintf("/api/holds/%s?token=%d", h.ID, h.Token), ""), http.StatusConflict, "hold_ended")
 		}
@@ -304,7 +311,11 @@ func TestDeclinedPaymentCanBeTriedAgain(t *testing.T) {
 	}
 	sku := s.sell(t, 1)
 	h := s.hold(t, sku, "ann", 1)
-	wantProblem(t, s.pay(h, "card-1"), http.StatusPaymentRequired, "declined")
+	w := s.pay(h, "card-1")
+	if n := strings.Count(w.Body.String(), "authorising"); n != 1 {
+		t.Errorf("the reply says %d times what failed: %s", n, w.Body)
+	}
+	wantProblem(t, w, http.StatusPaymentRequired, "declined")
 	if err := s.paid.SetFaults(t.Context(), payment.Faults{}); err != nil {
 		t.Fatal(err)
 	}
@@ -489,7 +500,9 @@ func TestWebhookIsNotBelieved(t *testing.T) {
 	}{
 		"again":                       {event(paid, payment.EventCaptured), "settled"},
 		"for another hold":            {event(moved, payment.EventCaptured), "settled"},
-		"a capture that never was":    {event(claimed, payment.EventCaptured), "settled"},
+		"a capture that never was":    {event(claimed, payment.EventCaptured), "ignored"},
+		"no more than an id":          {`{"id":"evt_1","type":"payment.captured","payment":{"id":"` + paid.ID + `"}}`, "settled"},
+		"no payment at all":           {`{"id":"evt_1","type":"customer.created"}`, "ignored"},
 		"an unknown payment":          {event(invented, payment.EventCaptured), "ignored"},
 		"a payment for another shop":  {event(foreign, payment.EventCaptured), "ignored"},
 		"a hold of another shop":      {event(other, payment.EventCaptured), "ignored"},

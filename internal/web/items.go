@@ -91,8 +91,8 @@ func (a *API) deductBy(c *gin.Context, sell func(context.Context, stock.Request)
 	}
 	switch {
 	case err != nil:
-	case res.Accepted:
-		a.accepted(c, res)
+	case res.State != "":
+		a.behind(c, res)
 	default:
 		c.JSON(http.StatusOK, sold{Order: res.Order, Remaining: res.Left, Replayed: res.Replayed})
 	}
@@ -122,7 +122,8 @@ type sold struct {
 	Replayed  bool  `json:"replayed"`  // an earlier request with the same key made the order
 
 	// State is that of an order that is written behind the sale, as far as it is known.
-	State string `json:"state,omitempty"`
+	State  string `json:"state,omitempty"`
+	Reason string `json:"reason,omitempty"` // why it waits for a retry of the dead letters
 }
 
 // held writes the spans into the reply's header.
@@ -200,6 +201,10 @@ func (a *API) firstFamily(c *gin.Context, named string, item stock.Item) (string
 		return a.cfg.Stock.Family(a.strategy.Load().(string)), true
 	}
 	name := shortname.Expand(named, a.names())
+	if !a.known(name) && item.Keeper == stock.InHolds {
+		reply(c, http.StatusBadRequest, "wrong_keeper", "no strategy sells an item with the keeper holds: leave strategy out; the first hold of the sale names the stage")
+		return "", false
+	}
 	if !a.known(name) {
 		a.unknownStrategy(c, name)
 		return "", false

@@ -101,7 +101,7 @@ func (a *API) fail(c *gin.Context, err error) string {
 		}
 	}
 	// A backend's error may name hosts and users, and belongs in the log only.
-	if skipped, ok := a.failures.allow(); ok {
+	if skipped, ok := a.failures.Allow(); ok {
 		a.cfg.Logger.Error("a backend failed", "method", c.Request.Method, "path", c.Request.URL.Path, "error", err, "not_logged_before", skipped)
 	}
 	reply(c, http.StatusServiceUnavailable, codeBackend, a.whatFailed(c))
@@ -124,7 +124,7 @@ func (a *API) detail(c *gin.Context, err, known error) string {
 	if a.allOurs(err) {
 		return err.Error()
 	}
-	if skipped, ok := a.withheld.allow(); ok {
+	if skipped, ok := a.withheld.Allow(); ok {
 		a.cfg.Logger.Warn("a request was not served", "method", c.Request.Method, "path", c.Request.URL.Path, "error", err, "not_logged_before", skipped)
 	}
 	return known.Error()

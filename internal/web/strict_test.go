@@ -202,6 +202,7 @@ func TestAnItemIsNotPutOnSaleWithAStrategyThatCannotSellIt(t *testing.T) {
 		`{"stock":7,"strategy":"sql_version"}`:                    {"wrong_keeper", "with keeper database"},
 		`{"stock":7,"strategy":"sql_conditional"}`:                {"wrong_keeper", "with keeper database"},
 		`{"stock":7,"keeper":"holds","strategy":"v6_watchdog"}`:   {"wrong_keeper", "sold by holds"},
+		`{"stock":7,"keeper":"holds","strategy":"h2"}`:            {"wrong_keeper", "the first hold of the sale names the stage"},
 		`{"stock":-1,"strategy":"sql_version"}`:                   {"invalid", "stock is -1"},
 	} {
 		w := s.admin("PUT", path, body)

@@ -77,7 +77,11 @@ func TestDeductIsTraced(t *testing.T) {
 				t.Fatalf("%s: %d %s", strategy, res.Code, res.Body)
 			}
 			root, steps := split(t, recorder.Ended())
-			if got := strings.Join(steps, " "); got != want {
+			got := strings.Join(steps, " ")
+			for strings.HasPrefix(got, "look join look") { // it took longer than the stock's place may be trusted, and began again
+				got = strings.TrimPrefix(got, "look join ")
+			}
+			if got != want {
 				t.Errorf("%s: the steps are %s, want %s", strategy, got, want)
 			}
 			if id := root.SpanContext().TraceID().String(); id != "0af7651916cd43dd8448eb211c80319c" || root.Parent().SpanID().String() != "b7ad6b7169203331" {

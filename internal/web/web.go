@@ -18,6 +18,7 @@ import (
 	"oversell/internal/cache"
 	"oversell/internal/holds"
 	"oversell/internal/holds/payfault"
+	"oversell/internal/loglimit"
 	"oversell/internal/payment"
 	"oversell/internal/shortname"
 	"oversell/internal/stock"
@@ -105,8 +106,8 @@ type API struct {
 	owners   atomic.Uint64
 	metrics  *metrics
 	outcomes []outcome
-	failures logLimit // for the errors of backends
-	withheld logLimit // for the details that clients do not get
+	failures loglimit.Limit // for the errors of backends
+	withheld loglimit.Limit // for the details that clients do not get
 }
 
 // New returns an API.

@@ -297,3 +297,20 @@ func TestSweepEndsWithItsShop(t *testing.T) {
 		}
 	})
 }
+
+// A hold ends with its sale: it is expired, also for a release that comes later.
+func TestOldSaleIsNotReleased(t *testing.T) {
+	holdstest.Each(t, 1, stage, func(t *testing.T, s *holdstest.Site) {
+		h := s.Hold("a")
+		s.Put(1)
+		for range 2 {
+			if err := s.Release(t.Context(), h.ID, h.Token); !errors.Is(err, holds.NotHeldError{Status: holds.Expired}) {
+				t.Errorf("got %v, want that it is expired", err)
+			}
+		}
+		if now, err := s.Look(t.Context(), h.ID); err != nil || now.Status != holds.Expired {
+			t.Errorf("the hold is %+v, %v", now, err)
+		}
+		s.Want(holdstest.Figures{Left: 1})
+	})
+}

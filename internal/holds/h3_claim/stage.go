@@ -18,7 +18,8 @@
 //   - a Redis that loses its data does no harm, as there is nothing in it: TestRedisLosesTheSale
 //   - no buyer gets more than the limit: TestLimitRaced
 //   - a process whose clock is wrong does no harm: TestClocksDiffer
-//   - a hold of a sale that is over cannot be paid: TestOldSaleIsStillPaid
+//   - a hold of a sale that is over cannot be paid or released: TestOldSaleIsStillPaid,
+//     TestOldSaleIsNotReleased
 //   - a commit whose reply was lost is looked up: TestLostCommit
 //   - the token of another hold ends nothing: TestWrongToken, TestTransitionCarriesTheToken
 //

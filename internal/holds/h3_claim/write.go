@@ -36,12 +36,15 @@ func (s *Stage) takeUnits(ctx context.Context, tx *sql.Tx, r holds.Request) erro
 }
 
 // giveBack gives the units of a hold back to its buyer, and to its sale if that is the
-// current one.
-func (s *Stage) giveBack(ctx context.Context, tx *sql.Tx, h holds.Hold) error {
+// current one. A hold of an earlier sale has expired with it, and is not released.
+func (s *Stage) giveBack(ctx context.Context, tx *sql.Tx, h holds.Hold, status holds.Status) error {
 	if _, err := s.write(ctx, tx, "UPDATE oversell_hold_buyers SET units = units - ? WHERE sale_id = ? AND buyer = ?", h.Quantity, h.SaleID, h.Buyer); err != nil {
 		return err
 	}
-	_, err := s.write(ctx, tx, "UPDATE oversell_items SET remaining = remaining + ?, version = version + 1 WHERE sku = ? AND sale_id = ?", h.Quantity, h.SKU, h.SaleID)
+	current, err := s.write(ctx, tx, "UPDATE oversell_items SET remaining = remaining + ?, version = version + 1 WHERE sku = ? AND sale_id = ?", h.Quantity, h.SKU, h.SaleID)
+	if err == nil && current == 0 && status == holds.Released {
+		err = holds.NotHeldError{Status: holds.Expired}
+	}
 	return err
 }
 
@@ -53,7 +56,7 @@ func (s *Stage) free(ctx context.Context, h holds.Hold, status holds.Status) err
 		if err := s.end(ctx, tx, h, status); err != nil {
 			return err
 		}
-		return s.giveBack(ctx, tx, h)
+		return s.giveBack(ctx, tx, h, status)
 	})
 }
 

@@ -48,11 +48,26 @@ func ReadBody(w http.ResponseWriter, body io.Reader, v any) bool {
 	case errors.Is(err, errNoObject), errors.As(err, &wrongType) && wrongType.Field == "":
 		Reply(w, http.StatusBadRequest, CodeInvalid, errNoObject.Error())
 	case errors.As(err, &wrongType):
-		Reply(w, http.StatusBadRequest, CodeInvalid, "the body does not fit: "+wrongType.Field+" must not be of the type "+cut(wrongType.Value))
+		Reply(w, http.StatusBadRequest, CodeInvalid, "the body does not fit: "+wrongType.Field+" must be "+kind(wrongType.Type)+", and is a "+cut(wrongType.Value))
 	default:
 		Reply(w, http.StatusBadRequest, CodeInvalid, "the body is not valid for this request: "+strings.TrimPrefix(err.Error(), "json: "))
 	}
 	return false
+}
+
+// kind says what JSON a field of a type takes.
+func kind(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice:
+		return "a list"
+	case reflect.Int, reflect.Int64:
+		return "a whole number"
+	}
+	return "of another type"
 }
 
 // NoBody reports whether a request has no body. Otherwise it replies that none is allowed: the

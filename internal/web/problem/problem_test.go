@@ -47,8 +47,9 @@ func TestReadBody(t *testing.T) {
 	for body, want := range map[string]problem.Problem{
 		``:                {Status: 400, Code: "invalid", Detail: "the body is missing, and must be a JSON object"},
 		`7`:               {Status: 400, Code: "invalid", Detail: "the body must be a JSON object"},
-		`{"n":"x"}`:       {Status: 400, Code: "invalid", Detail: "the body does not fit: n must not be of the type string"},
-		`{"n":1e9}`:       {Status: 400, Code: "invalid", Detail: "the body does not fit: n must not be of the type number 1e9"},
+		`{"n":"x"}`:       {Status: 400, Code: "invalid", Detail: "the body does not fit: n must be a whole number, and is a string"},
+		`{"s":1}`:         {Status: 400, Code: "invalid", Detail: "the body does not fit: s must be a string, and is a number"},
+		`{"n":1e9}`:       {Status: 400, Code: "invalid", Detail: "the body does not fit: n must be a whole number, and is a number 1e9"},
 		`{"m":1}`:         {Status: 400, Code: "invalid", Detail: `the body is not valid for this request: unknown field "m"`},
 		`{"n":1} {}`:      {Status: 400, Code: "invalid", Detail: "the body is not valid for this request: there is more after the JSON object"},
 		`{"n":1,"n":2}`:   {Status: 400, Code: "invalid", Detail: `the body is not valid for this request: the field "n" is given twice`},
@@ -59,7 +60,8 @@ func TestReadBody(t *testing.T) {
 		`{"n":1}`:         {},
 	} {
 		var v struct {
-			N int `json:"n"`
+			N int    `json:"n"`
+			S string `json:"s"`
 		}
 		w := httptest.NewRecorder()
 		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body))

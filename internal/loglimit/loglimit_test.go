@@ -1,17 +1,19 @@
-package web
+package loglimit_test
 
 import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"oversell/internal/loglimit"
 )
 
-func TestLogLimitAllowsOneLineASecond(t *testing.T) {
+func TestOneLineASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var s logLimit
+		var s loglimit.Limit
 		lines, skipped := 0, int64(0)
 		for range 2500 {
-			if n, ok := s.allow(); ok {
+			if n, ok := s.Allow(); ok {
 				lines++
 				skipped += n
 			}

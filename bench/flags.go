@@ -217,10 +217,7 @@ func checkRate(fs *flag.FlagSet, o options) error {
 		if given(fs, name) && zero {
 			return fmt.Errorf("-%s is 0 (-h shows what is allowed)", name)
 		}
-		if given(fs, name) && o.Rate == 0 && name == "in-flight" && o.Items > 1 {
-			continue // it is the number of connections
-		}
-		if given(fs, name) && o.Rate == 0 {
+		if given(fs, name) && o.Rate == 0 && name != "in-flight" { // of a burst it is the number of connections
 			return fmt.Errorf("-%s needs -rate", name)
 		}
 	}
@@ -262,7 +259,7 @@ func flags(o *options, t *texts) *flag.FlagSet {
 	fs.IntVar(&o.Requests, "requests", 5000, "number of concurrent `REQUESTS`")
 	fs.IntVar(&o.Rate, "rate", 0, "`REQUESTS` per second, sent at this rate without waiting for earlier replies, instead of all at once")
 	fs.DurationVar(&o.Duration, "duration", 0, "`TIME` for which requests are sent at the -rate (default 10s)")
-	fs.IntVar(&o.InFlight, "in-flight", 0, "most `REQUESTS` in flight; at a -rate further ones are dropped (default 1000), in a burst for many -items they wait (default "+strconv.Itoa(bench.ItemsInFlight)+", if the open files allow them)")
+	fs.IntVar(&o.InFlight, "in-flight", 0, "most `REQUESTS` in flight; at a -rate further ones are dropped (default 1000), in a burst they wait for a connection (default all of -requests, for many -items "+strconv.Itoa(bench.ItemsInFlight)+", if the open files allow them)")
 	fs.Int64Var(&o.Stock, "stock", 1000, "`UNITS` on sale; with -items of all items together, each with an equal share")
 	fs.IntVar(&o.Items, "items", 1, "`NUMBER` of items on sale, each with its own share of the -stock, its own audit and its own verdict; the row has the worst of them")
 	fs.StringVar(&t.skew, "skew", items.Skew{}.String(), "`SKEW` of who buys which of the -items, drawn by -seed: uniform, or zipf:S, where item k is wanted in proportion to 1/k^S, such as zipf:1.1")
@@ -287,7 +284,7 @@ func flags(o *options, t *texts) *flag.FlagSet {
 	fs.StringVar(&o.Token, "token", "", "`TOKEN` of the shops at -target")
 	fs.StringVar(&o.json, "json", "", "`FILE` for the report as JSON; - for standard output, with the table on standard error")
 	fs.StringVar(&o.html, "html", "", "`FILE` for the report with plots, to open in a browser")
-	fs.StringVar(&o.lang, "lang", pagetexts.English, "`LANGUAGE` of the table and of -html: en or zh; names, errors and JSON are in English")
+	fs.StringVar(&o.lang, "lang", pagetexts.English, "`LANGUAGE` of the tables and of -html: en or zh; names, errors and JSON are in English")
 	return fs
 }
 

@@ -105,7 +105,7 @@ func TestBadFlagsAreSaidInOneLine(t *testing.T) {
 		{"-rate 10 -in-flight 20001", "20001 requests in flight; allowed: 1 to 20000"},
 		{"-rate 10 -workload cache", "a rate with workload cache"},
 		{"-duration 5s", "-duration needs -rate"},
-		{"-in-flight 5", "-in-flight needs -rate"},
+		{"-in-flight -1", "-1 requests in flight; allowed: 1 to 20000"},
 		{"-html -", "-html is -, and must be a file"},
 		{"-keys some", `keys "some"; allowed: none, unique, pairs`},
 		{"-retry never", `"never" (allowed: line:DELAY`},
@@ -269,7 +269,8 @@ func TestItemsAreRefusedWhereThereIsOne(t *testing.T) {
 		"-items 2 -strategies none,h3_claim":         "h3_claim is of workload hold: it sells one item",
 		"-items 2 -strategies lua_stream -seam all":  "2 items with seams",
 		"-items 10000 -stock 10000 -repeat 100":      "allowed: 1000000 in all rows together",
-		"-in-flight 10":                              "-in-flight needs -rate",
+		"-in-flight 10 -workload lock":               "-in-flight has no effect with -workload lock",
+		"-in-flight 10 -workload hold":               "-in-flight has no effect with -workload hold",
 		"-items 2 -in-flight 20001 -strategies none": "20001 requests in flight; allowed: 1 to 20000",
 	} {
 		_, err := parse(strings.Fields(args))

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -33,10 +34,25 @@ func TestBenchInChinese(t *testing.T) {
 	}
 }
 
+// So does the lock workload, with the medians of its runs.
+func TestLockWorkloadInChinese(t *testing.T) {
+	got := try(t, locksOnly("-strategies", "v2,v7", "-repeat", "2", "-lang", "zh")...)
+	if got.code != exitExpected {
+		t.Fatalf("exit code %d, stderr %q", got.code, got.stderr)
+	}
+	for _, want := range []string{"个竞争者争一把锁，分布在", "等待时间以毫秒计", "无故障 calm，第 2 次，共 2 次", "正常\n", "2 次的中位数：每秒扣减次数"} {
+		if !strings.Contains(got.stdout, want) {
+			t.Errorf("no %q in\n%s", want, got.stdout)
+		}
+	}
+	if m := regexp.MustCompile(`\b(run|of|medians|wait|ttl wait|to|times|first)\b`).FindString(got.stdout); m != "" {
+		t.Errorf("%q is English in\n%s", m, got.stdout)
+	}
+}
+
 func TestBenchRefusesLanguages(t *testing.T) {
 	for args, want := range map[string]string{
-		"-lang fr":                `-lang: "fr" is no language; allowed: en, zh`,
-		"-workload lock -lang zh": "-lang has no effect with -workload lock",
+		"-lang fr": `-lang: "fr" is no language; allowed: en, zh`,
 	} {
 		if got := try(t, strings.Fields(args)...); got.code != exitFailed || !strings.Contains(got.stderr, want) {
 			t.Errorf("%s: %q", args, got.stderr)

@@ -54,7 +54,7 @@ type crowd struct {
 }
 
 // forLock are the flags that the workload uses.
-var forLock = []string{"redis", "redlock", "etcd", "zookeeper", "requests", "instances", "workload", "strategies", "conditions", "ttl", "wait", "repeat", "json"}
+var forLock = []string{"redis", "redlock", "etcd", "zookeeper", "requests", "instances", "workload", "strategies", "conditions", "ttl", "wait", "repeat", "json", "lang"}
 
 // checkLine refuses flags that a workload does not use.
 func checkLine(line *flag.FlagSet, workload string, used []string) (err error) {
@@ -216,7 +216,7 @@ func (b crowdBar) Done(row lockbench.Row) {
 // write writes the report as a table and as JSON.
 func (r lockReport) write(out output, c crowd) error {
 	r.Summary = r.groups()
-	err := r.writeTable(out.table, c)
+	err := r.writeTable(out.table, c, out.style)
 	if out.json != nil {
 		e := json.NewEncoder(out.json)
 		e.SetIndent("", "  ")

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"oversell/internal/backend/backendtest"
 	"oversell/internal/catalog"
 	"oversell/internal/lockbench"
 )
@@ -73,10 +74,31 @@ func TestLockWorkloadTakesEveryLock(t *testing.T) {
 	}
 }
 
+// A library's lock is judged on a real Redis only, with the shop and without it. What the verdict
+// is there is up to the library: one that gives up waiting does so on a busy machine too.
+func TestLockWorkloadJudgesLibrariesOnARealRedis(t *testing.T) {
+	for _, kind := range []string{"embedded", "local"} {
+		t.Run(kind, func(t *testing.T) {
+			got := try(t, locksOnly("-redis", backendtest.Redis(t, kind), "-strategies", "v2,redsync,redislock:best")...)
+			for name, library := range map[string]bool{"v2_ttl": false, "redsync ": true, "redislock:best": true} {
+				line := got.stdout[max(0, strings.Index(got.stdout, "\n"+name)+1):]
+				line, _, _ = strings.Cut(line, "\n")
+				if strings.HasSuffix(line, "  "+string(lockbench.NotComparable)) != (library && kind == "embedded") {
+					t.Errorf("%s on a Redis that is %s: %q", name, kind, line)
+				}
+			}
+			if told := strings.Contains(got.stdout, "not comparable here: redsync, redislock:best\n"); told != (kind == "embedded") || got.code != exitExpected {
+				t.Errorf("exit code %d, said to be not comparable: %v\n%s%s", got.code, told, got.stdout, got.stderr)
+			}
+		})
+	}
+}
+
 // In two processes a mutex is no lock. The one without any is there to show what
-// a deduct costs, and does not make the exit code a failure.
+// a deduct costs, and does not make the exit code a failure. So many contenders take longer
+// than a busy machine keeps one of the processes waiting.
 func TestLockWorkloadShowsWhatIsLost(t *testing.T) {
-	got := try(t, "-workload", "lock", "-requests", "400", "-instances", "2", "-strategies", lockbench.Bare)
+	got := try(t, "-workload", "lock", "-requests", "10000", "-instances", "2", "-strategies", lockbench.Bare)
 	if got.code != exitExpected || !strings.Contains(got.stdout, string(lockbench.Broken)) {
 		t.Errorf("exit code %d\n%s%s", got.code, got.stdout, got.stderr)
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"oversell/internal/bench/report"
+	"oversell/internal/catalog"
 	"oversell/internal/figures"
 	"oversell/internal/lockbench"
 )
@@ -60,10 +61,11 @@ func (g *lockGroup) estimate() {
 }
 
 // writeTable writes a table for each condition and run, and the medians of several runs.
-func (r lockReport) writeTable(w io.Writer, c crowd) error {
-	_, err := fmt.Fprintf(w, "%s for one lock, in %s; ttl %s, wait %s\nredis: %s; %s on %s, %d CPUs\nwaits in ms, from the common start\n",
-		report.Plural(r.Manifest.Requests, "contender"), report.Plural(r.Manifest.Instances, "process"), r.Manifest.TTL, r.Manifest.Wait,
-		r.Manifest.Redis, r.Manifest.Go, r.Manifest.OS, r.Manifest.CPUs)
+func (r lockReport) writeTable(w io.Writer, c crowd, s report.Style) error {
+	m := r.Manifest
+	_, err := fmt.Fprintf(w, "%s\n%s%s%s\n%s\n",
+		s.Sayf("%s for one lock, in %s; ttl %s, wait %s", s.Say(report.Plural(m.Requests, "contender")), s.Say(report.Plural(m.Instances, "process")), m.TTL, m.Wait),
+		s.Sayf("redis: %s", s.Say(m.Redis)), s.Say("; "), s.Sayf("%s on %s, %d CPUs", m.Go, m.OS, m.CPUs), s.Say("waits in ms, from the common start"))
 	for _, condition := range c.conditions {
 		for round := range c.repeat {
 			var rows []lockbench.Row
@@ -75,22 +77,22 @@ func (r lockReport) writeTable(w io.Writer, c crowd) error {
 			if len(rows) == 0 || err != nil {
 				continue
 			}
-			if _, err = fmt.Fprintf(w, "\n%s, run %d of %d\n", condition, round+1, c.repeat); err == nil {
-				err = lockbench.WriteTable(w, rows)
+			if _, err = fmt.Fprintf(w, "\n%s\n", s.Sayf("%s, run %d of %d", s.Condition(catalog.Condition(condition)), round+1, c.repeat)); err == nil {
+				err = lockbench.WriteTable(w, rows, s)
 			}
 		}
 	}
 	if err == nil && c.repeat > 1 {
-		_, err = io.WriteString(w, r.medians())
+		_, err = io.WriteString(w, r.medians(s))
 	}
-	if text := (report.Style{}).Unfinished(len(r.Rows), r.Manifest); err == nil && text != "" {
+	if text := s.Unfinished(len(r.Rows), r.Manifest); err == nil && text != "" {
 		_, err = io.WriteString(w, "\n"+text)
 	}
 	return err
 }
 
 // medians compares all contenders with the first one under the same condition.
-func (r lockReport) medians() string {
+func (r lockReport) medians(s report.Style) string {
 	var b strings.Builder
 	width := 0
 	for _, g := range r.Summary {
@@ -100,26 +102,26 @@ func (r lockReport) medians() string {
 	for _, g := range r.Summary {
 		if g.Condition != condition {
 			condition, first = g.Condition, g.Throughput
-			fmt.Fprintf(&b, "\n%s, medians of %d runs: deducts/s, with an interval of %.0f %%, and commands per deduct\n",
-				condition, g.Throughput.Runs, 100*figures.Confidence(g.Throughput.Runs))
+			b.WriteString("\n" + s.Sayf("%s, medians of %d runs: deducts/s, with an interval of %.0f %%, and commands per deduct",
+				s.Condition(catalog.Condition(condition)), g.Throughput.Runs, 100*figures.Confidence(g.Throughput.Runs)) + "\n")
 		}
-		fmt.Fprintf(&b, "  %-*s  %8.0f  %6.0f to %6.0f  %6.1f  %s\n", width, g.Strategy,
-			g.Throughput.Median, g.Throughput.Low, g.Throughput.High, g.Commands.Median, g.against(first))
+		fmt.Fprintf(&b, "  %-*s  %8.0f  %s  %6.1f  %s\n", width, g.Strategy, g.Throughput.Median,
+			s.Sayf("%6.0f to %6.0f", g.Throughput.Low, g.Throughput.High), g.Commands.Median, g.against(first, s))
 	}
 	return b.String()
 }
 
 // against compares the group's throughput with another's.
-func (g lockGroup) against(first figures.Estimate) string {
+func (g lockGroup) against(first figures.Estimate, s report.Style) string {
 	if g.Throughput == first || first.Median == 0 {
 		return ""
 	}
-	ratio := fmt.Sprintf("%.2f times the first", g.Throughput.Median/first.Median)
+	ratio := s.Sayf("%.2f times the first", g.Throughput.Median/first.Median)
 	switch g.Throughput.Differs(first) {
 	case figures.None:
-		return "no difference from the first"
+		return s.Say("no difference from the first")
 	case figures.Unclear:
-		return ratio + ", possibly by chance"
+		return s.Sayf("%s, possibly by chance", ratio)
 	}
 	return ratio
 }

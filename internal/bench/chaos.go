@@ -253,7 +253,7 @@ func (r *chaosRow) row(t *tally, found *report.Chaos) report.Row {
 	may := r.strategy.UnderChaos(one.expectation(row.Keeper))
 	row.Undecided, row.Differs = may.Undecided, chaosDiffers(may, found)
 	row.Expected = row.Differs == ""
-	if row.Undecided && r.cfg.embedded {
+	if row.Undecided && !r.strategy.Comparable(r.cfg.embedded) {
 		row.Verdict = figures.NotComparable
 	}
 	return row

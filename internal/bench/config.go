@@ -69,8 +69,9 @@ type Config struct {
 
 	// Rate makes it an open load: so many requests per second for Duration, at most
 	// InFlight of them at once. Requests is then set to their number. Without a rate InFlight
-	// is for several Items: so many connections there are, over which the requests go one
-	// after the other; default 2,000, or fewer if the files that may be open do not allow them.
+	// is the number of connections, over which the requests go one after the other; 0 means one
+	// for each request. The default for several Items is 2,000, or fewer if the files that may be
+	// open do not allow them.
 	Rate     int
 	Duration time.Duration // default 10 s
 	InFlight int           // default 1,000 at a Rate
@@ -344,8 +345,6 @@ func (c Config) checkOpen() error {
 		return invalid("a rate of %d a second; allowed: 1 to %d", c.Rate, MaxRate)
 	case c.Rate == 0 && c.Duration != 0:
 		return invalid("a duration of %v without a rate", c.Duration)
-	case c.Rate == 0 && c.InFlight != 0 && !c.many():
-		return invalid("a limit of %d requests in flight without a rate", c.InFlight)
 	case c.Rate == 0 && (c.InFlight < 0 || c.InFlight > MaxInFlight):
 		return invalid("%d requests in flight; allowed: 1 to %d", c.InFlight, MaxInFlight)
 	case c.Rate == 0:
@@ -412,7 +411,7 @@ func (c Config) checkConditions() error {
 
 // checkFiles checks before the first row that all requests can have a connection.
 func (c Config) checkFiles() error {
-	connections, what, less := c.Requests, "requests at once", "-requests"
+	connections, what, less := c.Requests, "requests at once", "-requests, or fewer connections with -in-flight"
 	if c.Rate > 0 {
 		connections, what, less = 2*c.InFlight, "connections", "-in-flight" // half of them may be idle
 	}

@@ -22,7 +22,7 @@ func TestCheckSaysWhatCannotBeRun(t *testing.T) {
 		"a rate of -1 a second":         func(c *bench.Config) { c.Rate = -1 },
 		"a rate of 100001 a second":     func(c *bench.Config) { c.Rate = bench.MaxRate + 1 },
 		"1s without a rate":             func(c *bench.Config) { c.Duration = time.Second },
-		"in flight without a rate":      func(c *bench.Config) { c.InFlight = 1 },
+		"-5 requests in flight":         func(c *bench.Config) { c.InFlight = -5 },
 		"a duration of 999ms":           func(c *bench.Config) { c.Rate, c.Duration = 1, 999*time.Millisecond },
 		"a duration of 1h0m1s":          func(c *bench.Config) { c.Rate, c.Duration = 1, time.Hour+time.Second },
 		"a duration of 2562047h":        func(c *bench.Config) { c.Rate, c.Duration = bench.MaxRate, 1<<63-1 },

@@ -10,10 +10,12 @@ import (
 // pool reuses connections to shops. It is safe for concurrent use. Call close at the end.
 type pool struct {
 	keep int // most idle connections
+	most int // most connections in all, as long as no more are in use; 0: no limit
 
 	mu      sync.Mutex
 	waiting map[int][]idle // by target; the last used is last
 	idle    int            // in waiting
+	dialing int            // about to be opened
 	busy    map[*conn]bool
 	ended   bool
 }
@@ -21,12 +23,16 @@ type pool struct {
 // idle is a connection that is not in use.
 type idle struct {
 	*conn
-	since time.Time // zero: it was never used
+	until time.Time // when it is too old to use
 }
 
-// stale is when an idle connection is too old to reuse: the shop, or a proxy, may be about
-// to close it.
-const stale = 20 * time.Second
+// How long a connection may be idle: then the shop, or a proxy, may be about to close it. A server
+// waits longer for the next request than for the first one: a shop closes a connection on which
+// nothing came for 5 s after it was opened.
+const (
+	stale       = 20 * time.Second
+	staleUnused = 4 * time.Second
+)
 
 func newPool(keep int) *pool {
 	return &pool{keep: keep, waiting: make(map[int][]idle), busy: make(map[*conn]bool)}
@@ -38,22 +44,46 @@ func (p *pool) get(ctx context.Context, target int, req *http.Request, limit tim
 	if c := p.take(target, limit); c != nil {
 		return c, nil
 	}
+	p.reserve()
 	fresh, err := dial(ctx, req.URL)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.dialing--
 	if err != nil {
 		return nil, err
 	}
 	c := &conn{Conn: fresh, target: target}
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.use(c, limit)
 	return c, nil
+}
+
+// reserve counts a connection that is about to be opened, and closes an idle one if there are
+// too many with it. The targets of requests change in turn, but one shop may reply faster than
+// another: its connections would be idle, while more and more were opened to the other.
+func (p *pool) reserve() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.dialing++
+	if p.most == 0 || p.idle == 0 || p.idle+len(p.busy)+p.dialing <= p.most {
+		return
+	}
+	fullest := -1
+	for target, all := range p.waiting {
+		if len(all) > 0 && (fullest < 0 || len(all) > len(p.waiting[fullest])) {
+			fullest = target
+		}
+	}
+	all := p.waiting[fullest]
+	all[0].reset() // the longest idle
+	p.waiting[fullest] = all[1:]
+	p.idle--
 }
 
 // fill adds a new connection, for a request to come.
 func (p *pool) fill(c *conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.waiting[c.target] = append(p.waiting[c.target], idle{conn: c})
+	p.waiting[c.target] = append(p.waiting[c.target], idle{c, time.Now().Add(staleUnused)})
 	p.idle++
 }
 
@@ -66,7 +96,7 @@ func (p *pool) take(target int, limit time.Duration) *conn {
 		return nil
 	}
 	last := all[len(all)-1]
-	if !last.since.IsZero() && time.Since(last.since) > stale { // and so are the others
+	if time.Now().After(last.until) { // and so are the others, which have waited longer
 		p.drop(target)
 		return nil
 	}
@@ -110,7 +140,7 @@ func (p *pool) put(c *conn, again bool) {
 		c.reset()
 		return
 	}
-	p.waiting[c.target] = append(p.waiting[c.target], idle{c, time.Now()})
+	p.waiting[c.target] = append(p.waiting[c.target], idle{c, time.Now().Add(stale)})
 	p.idle++
 }
 

@@ -336,7 +336,7 @@ func (r *run) expect(row *report.Row, o outcome) {
 		row.Differs = strings.Join(slices.DeleteFunc([]string{row.Differs, untrue}, func(s string) bool { return s == "" }), "; ")
 	}
 	row.Expected = row.Differs == ""
-	if row.Undecided && r.cfg.embedded {
+	if row.Undecided && !r.strategy.Comparable(r.cfg.embedded) {
 		row.Verdict = figures.NotComparable
 	}
 }

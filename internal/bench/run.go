@@ -247,14 +247,18 @@ func (b *runner) tidy(interrupted bool) error {
 	ctx, cancel := context.WithTimeout(context.Background(), interruptTimeout)
 	defer cancel()
 	if err := b.removeAnew(ctx); err != nil {
-		named := b.skus[:min(maxNamed, len(b.skus))]
-		more := ""
-		if len(b.skus) > len(named) {
-			more = fmt.Sprintf(" and %d more", len(b.skus)-len(named))
-		}
-		return fmt.Errorf("%w; these may be left: %s%s", err, strings.Join(named, ", "), more)
+		return MayBeLeft(err, b.skus)
 	}
 	return nil
+}
+
+// MayBeLeft adds to an error the names of the items that were not removed because of it.
+func MayBeLeft(err error, skus []string) error {
+	named, more := skus[:min(maxNamed, len(skus))], ""
+	if len(skus) > len(named) {
+		more = fmt.Sprintf(" and %d more", len(skus)-len(named))
+	}
+	return fmt.Errorf("%w; these may be left: %s%s", err, strings.Join(named, ", "), more)
 }
 
 // The time limits of an interrupted bench.

@@ -55,6 +55,7 @@ func newStream(cfg Config, targets []string, request func(i int, target string) 
 	}
 	if cfg.Rate == 0 {
 		s.turns = make(chan struct{}, cfg.InFlight)
+		s.pool.most = cfg.InFlight
 	}
 	return s, nil
 }

@@ -280,7 +280,7 @@ func TestPoolKeepsNothingStale(t *testing.T) {
 	if p.idle != 1 {
 		t.Errorf("%d connections are kept, want 1", p.idle)
 	}
-	p.waiting[0][0].since = time.Now().Add(-2 * stale)
+	p.waiting[0][0].until = time.Now().Add(-stale)
 	third := get()
 	if third == first || p.idle != 0 {
 		t.Error("a stale connection is used again, or kept")
@@ -307,4 +307,87 @@ func TestConnectionsToAKilledShopAreClosed(t *testing.T) {
 	if n := len(s.pool.waiting[0]); n != 0 {
 		t.Errorf("%d connections to the killed shop are open", n)
 	}
+}
+
+// A pool has no more connections than it was given, even if one shop is slow and those to the
+// other are idle: an idle one is closed for each that is opened.
+func TestPoolKeepsToItsConnections(t *testing.T) {
+	const most = 6
+	p := newPool(most)
+	p.most = most
+	defer p.close()
+	shops := []*shopLike{newShopLike(t, fine), newShopLike(t, fine)}
+	get := func(target int) *conn {
+		t.Helper()
+		req, err := http.NewRequest(http.MethodGet, shops[target].URL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := p.get(t.Context(), target, req, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := p.idle + len(p.busy) + p.dialing; n > most {
+			t.Errorf("the pool has %d connections, want at most %d", n, most)
+		}
+		return c
+	}
+	var fast []*conn
+	for range most {
+		fast = append(fast, get(0))
+	}
+	for _, c := range fast {
+		p.put(c, true) // all replies of the fast shop are there
+	}
+	for range most {
+		get(1) // the slow one keeps them
+	}
+	if p.idle != 0 || len(p.busy) != most {
+		t.Errorf("%d connections are idle and %d in use, want all in use", p.idle, len(p.busy))
+	}
+	for c := range p.busy {
+		p.put(c, false)
+	}
+}
+
+// The bench gives its pool as many connections as requests may be in flight.
+func TestStreamBoundsItsPool(t *testing.T) {
+	shop := newShopLike(t, fine)
+	s, err := newStream(Config{Requests: 200, InFlight: 6}, []string{shop.URL}, func(_ int, target string) (*http.Request, error) {
+		return http.NewRequest(http.MethodPost, target, nil)
+	}, always)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.close)
+	if s.pool.most != 6 {
+		t.Errorf("the pool may have %d connections, want 6", s.pool.most)
+	}
+}
+
+// A shop closes a connection on which nothing comes for a while after it was opened, and the
+// request that comes then would be cut off.
+func TestPoolUsesNoConnectionThatWaitedTooLongForItsFirstRequest(t *testing.T) {
+	shop := newShopLike(t, fine)
+	req, err := http.NewRequest(http.MethodGet, shop.URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inner, err := dial(t.Context(), req.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := newPool(1)
+	defer p.close()
+	unused := &conn{Conn: inner}
+	p.fill(unused)
+	p.waiting[0][0].until = p.waiting[0][0].until.Add(-2 * staleUnused)
+	c, err := p.get(t.Context(), 0, req, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c == unused || p.idle != 0 {
+		t.Error("a connection that the shop may have closed is used, or kept")
+	}
+	p.put(c, true)
 }

@@ -189,6 +189,13 @@ func (s Strategy) Expect(c Case) (Expectation, bool) {
 	return e, known
 }
 
+// Comparable reports whether a run of the strategy can be judged. A lock of which the project
+// promises nothing, that is a library's, cannot be on an embedded Redis: its waiters fare worse
+// there than on the server that it was written for.
+func (s Strategy) Comparable(embeddedRedis bool) bool {
+	return !embeddedRedis || !s.deduct[Calm].Undecided
+}
+
 // takenByKilled is the expectation for several items whose stock is in Redis. The process that is
 // killed with the holder of one item has holders of others too, at any step. One of them may have
 // taken units and not written the order yet, and no lock can help that.

@@ -32,6 +32,14 @@ type Contender struct {
 	Make func(p Process) (guard.Guard, error)
 }
 
+// comparable reports whether a row of the contender can be judged on the kind of Redis: its
+// strategy decides. A limit has no strategy, and is always judged.
+func (c Contender) comparable(embeddedRedis bool) bool {
+	strategy, _, _ := strings.Cut(c.Name, ":") // of a library's settings
+	s, err := catalog.Strategies().Find(strategy)
+	return err != nil || s.Comparable(embeddedRedis)
+}
+
 // Process is what a guard can use.
 type Process struct {
 	Redis redis.UniversalClient // one pool for the lock and the counter

@@ -87,11 +87,15 @@ const (
 	Starved   Verdict = "starved" // some were never served and never refused
 	GaveUp    Verdict = "gave up" // some were refused
 	AllServed Verdict = "ok"
+
+	// NotComparable is no verdict: see figures.NotComparable.
+	NotComparable = Verdict(figures.NotComparable)
 )
 
 // ended is a finished row.
 type ended struct {
 	contender Contender
+	embedded  bool // whether the Redis was an embedded one
 	members   []*member
 	hits      []hit
 	missed    error
@@ -122,7 +126,9 @@ func (e ended) row() Row {
 	e.holders(&r)
 	r.LostUpdates = r.Served - (e.initial - e.counter)
 	r.Disturbed = e.disturbed()
-	r.Verdict = r.verdict()
+	if r.Verdict = r.verdict(); !e.contender.comparable(e.embedded) {
+		r.Verdict = NotComparable
+	}
 	return r
 }
 

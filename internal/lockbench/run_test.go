@@ -51,17 +51,21 @@ func TestContendersServeAll(t *testing.T) {
 					}
 					continue
 				}
-				checkAllServed(t, r)
+				want := lockbench.AllServed
+				if kind == "embedded" && strings.HasPrefix(r.Contender, "red") {
+					want = lockbench.NotComparable // all the same it serves all
+				}
+				checkAllServed(t, r, want)
 			}
 		})
 	}
 }
 
-func checkAllServed(t *testing.T, r lockbench.Row) {
+func checkAllServed(t *testing.T, r lockbench.Row, want lockbench.Verdict) {
 	t.Helper()
 	// rueidislock now and then wakes nobody: that is what its row is for.
 	lazy := strings.HasPrefix(r.Contender, "rueidislock") && r.Verdict == lockbench.Starved
-	if r.Verdict != lockbench.AllServed && !lazy || r.MaxHolders != 1 || r.LostUpdates != 0 {
+	if r.Verdict != want && !lazy || r.MaxHolders != 1 || r.LostUpdates != 0 {
 		t.Errorf("%s: %+v", r.Contender, r)
 	}
 	if r.Throughput <= 0 || r.Commands < 2 || r.P50 <= 0 || r.Max < r.P99 || r.P99 < r.P50 || r.Jain <= 0 || r.Jain > 1 {
@@ -85,7 +89,7 @@ func TestBrokenLockIsSeen(t *testing.T) {
 // A mutex guards its own process, and no other.
 func TestBareMutexIsOneMutexAProcess(t *testing.T) {
 	cfg, _ := config(t, "embedded")
-	cfg.Contenders = 400
+	cfg.Contenders = 10_000 // so that both are under way at once, also on a busy machine
 	if r := row(t, cfg, "mutex+bare"); r.MaxHolders != 2 || r.LostUpdates <= 0 {
 		t.Errorf("two processes: %d holders, %d lost", r.MaxHolders, r.LostUpdates)
 	}

@@ -49,6 +49,7 @@ type Runner struct {
 	id       string // unique among all runners
 	rdb      redis.UniversalClient
 	url      string // for the processes
+	embedded bool   // whether the Redis is an embedded one
 	dir      string // for the boards
 	rows     int
 }
@@ -68,6 +69,10 @@ func NewRunner(ctx context.Context, cfg Config, p Progress) (*Runner, error) {
 		}
 	}
 	if r.rdb, err = backend.DialRedis(ctx, cfg.RedisURL, 4); err != nil {
+		return nil, err
+	}
+	if r.embedded, err = backend.EmbeddedRedis(ctx, cfg.RedisURL); err != nil {
+		_ = r.rdb.Close()
 		return nil, err
 	}
 	if r.dir, err = os.MkdirTemp("", "oversell-lockbench-"); err != nil {
@@ -191,7 +196,7 @@ func (r *Runner) skipWithoutReplicas(ctx context.Context) (string, error) {
 func (r *Runner) row(ctx context.Context, one Contender) (_ Row, err error) {
 	r.rows++
 	key := fmt.Sprintf("%s:%d", r.prefix(), r.rows)
-	e := ended{contender: one, initial: r.cfg.Contenders}
+	e := ended{contender: one, embedded: r.embedded, initial: r.cfg.Contenders}
 	if err := r.rdb.Set(ctx, key+":counter", e.initial, 0).Err(); err != nil {
 		return Row{}, err
 	}

@@ -8,33 +8,53 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/jedib0t/go-pretty/v6/text"
+
 	"oversell/internal/bench/report"
+	"oversell/internal/figures"
+)
+
+// They explain the verdict of that name.
+const (
+	notComparable        = "not comparable here: %s"
+	notComparableBecause = "These locks were written for a real Redis, and their waiters fare worse on an embedded one: use -redis local."
 )
 
 // column is one column of the table.
 type column struct {
 	title string
 	value func(r Row) string
-	left  bool // aligned left
+	left  bool  // aligned left
+	spare spare // when a table that is too wide does without it
 }
 
-func columns() []column {
+// spare says in which order a table that is too wide does without a column.
+type spare int
+
+const (
+	never spare = iota // unless it is a dot in all rows: such a column goes first
+	first
+	second
+	last // the notes have it
+)
+
+func columns(s report.Style) []column {
 	return []column{
 		{title: "", value: func(r Row) string { return r.Contender }, left: true},
 		{title: "served", value: func(r Row) string { return fmt.Sprint(r.Served) }},
-		{title: "refused", value: func(r Row) string { return zeroIsDot(r.Told) }},
-		{title: "never served", value: func(r Row) string { return zeroIsDot(r.NeverServed) }},
+		{title: "refused", value: func(r Row) string { return zeroIsDot(r.Told) }, spare: last},
+		{title: "never served", value: func(r Row) string { return zeroIsDot(r.NeverServed) }, spare: last},
 		{title: "killed", value: func(r Row) string { return zeroIsDot(r.Killed) }},
 		{title: "deducts/s", value: func(r Row) string { return whole(r.Throughput) }},
 		{title: "cmds/deduct", value: func(r Row) string { return fmt.Sprintf("%.1f", r.Commands) }},
 		{title: "p50", value: func(r Row) string { return whole(r.P50) }},
-		{title: "p99", value: func(r Row) string { return whole(r.P99) }},
+		{title: "p99", value: func(r Row) string { return whole(r.P99) }, spare: second},
 		{title: "max", value: func(r Row) string { return whole(r.Max) }},
-		{title: "max/p50", value: func(r Row) string { return hundredths(r.Spread) }},
-		{title: "jain", value: func(r Row) string { return hundredths(r.Jain) }},
+		{title: "max/p50", value: func(r Row) string { return hundredths(r.Spread) }, spare: first},
+		{title: "jain", value: func(r Row) string { return hundredths(r.Jain) }, spare: second},
 		{title: "holders", value: holders},
 		{title: "lost", value: func(r Row) string { return zeroIsDot(r.LostUpdates) }},
-		{title: "verdict", value: func(r Row) string { return string(r.Verdict) }, left: true},
+		{title: "verdict", value: func(r Row) string { return s.Verdict(figures.Verdict(r.Verdict)) }, left: true},
 	}
 }
 
@@ -65,79 +85,112 @@ func holders(r Row) string {
 
 // WriteTable writes the rows for a person: a line for each, and notes on faults, errors
 // and skipped rows below. Waits are in milliseconds; a dot is a zero.
-func WriteTable(w io.Writer, rows []Row) error {
-	if _, err := io.WriteString(w, drawTable(rows)+notes(rows)); err != nil {
+func WriteTable(w io.Writer, rows []Row, s report.Style) error {
+	if _, err := io.WriteString(w, drawTable(rows, s)+notes(rows, s)); err != nil {
 		return fmt.Errorf("writing the table: %w", err)
 	}
 	return nil
 }
 
-func drawTable(rows []Row) string {
-	var heads []report.Head
-	for _, c := range columns() {
-		heads = append(heads, report.Head{Title: c.title, Left: c.left})
-	}
-	var lines [][]string
-	for _, r := range rows {
-		if r.Skipped == "" {
-			lines = append(lines, cells(r))
+// maxWidth is how wide the table should be at most, in characters.
+const maxWidth = 120
+
+// drawTable draws the rows that were run. A table that is too wide does without some columns,
+// and names them.
+func drawTable(rows []Row, s report.Style) string {
+	rows = slices.DeleteFunc(slices.Clone(rows), func(r Row) bool { return r.Skipped != "" })
+	shown := columns(s)
+	drawn := draw(shown, rows, s)
+	var without []string
+	for order := never; order <= last; order++ {
+		for i := len(shown) - 1; i >= 0 && text.LongestLineLen(drawn) > maxWidth; i-- {
+			if c := shown[i]; order != never && c.spare == order || order == never && c.zero(rows) {
+				shown, without = slices.Delete(shown, i, i+1), append(without, s.Title(c.title))
+				drawn = draw(shown, rows, s)
+			}
 		}
 	}
-	return report.Draw(heads, lines) + "\n"
+	if len(without) > 0 {
+		drawn += "\n" + s.Sayf("left out to fit the width: %s (-json has them)", strings.Join(without, s.Say(", ")))
+	}
+	return drawn + "\n"
 }
 
-func cells(r Row) []string {
-	var row []string
-	for _, c := range columns() {
-		row = append(row, c.value(r))
+// zero reports whether the column is a dot in all rows.
+func (c column) zero(rows []Row) bool {
+	return !slices.ContainsFunc(rows, func(r Row) bool { return c.value(r) != zeroIsDot(0) })
+}
+
+// draw draws the rows with the columns. A title of two words takes two lines.
+func draw(shown []column, rows []Row, s report.Style) string {
+	heads := make([]report.Head, len(shown))
+	breaks := strings.NewReplacer(" ", "\n", "/", "\n/")
+	for i, c := range shown {
+		heads[i] = report.Head{Title: breaks.Replace(s.Say(c.title)), Left: c.left}
 	}
-	return row
+	lines := make([][]string, len(rows))
+	for i, r := range rows {
+		for _, c := range shown {
+			lines[i] = append(lines[i], c.value(r))
+		}
+	}
+	return report.Draw(heads, lines)
 }
 
 // notes lists what does not fit into a column.
-func notes(rows []Row) string {
+func notes(rows []Row, s report.Style) string {
 	var b strings.Builder
 	for _, r := range rows {
-		for _, note := range r.notes() {
-			fmt.Fprintf(&b, "  %s: %s\n", r.Contender, note)
+		for _, note := range r.notes(s) {
+			b.WriteString("  " + s.Sayf("%s: %s", r.Contender, note) + "\n")
 		}
+	}
+	var incomparable []string
+	for _, r := range rows {
+		if r.Verdict == NotComparable {
+			incomparable = append(incomparable, r.Contender)
+		}
+	}
+	if len(incomparable) > 0 {
+		b.WriteString("  " + s.Sayf(notComparable, strings.Join(incomparable, s.Say(", "))) + "\n  " + s.Say(notComparableBecause) + "\n")
 	}
 	return b.String()
 }
 
-func (r Row) notes() []string {
+// notes says what happened to a row. Errors are in English, as programs return them.
+func (r Row) notes(s report.Style) []string {
 	var notes []string
 	if r.Skipped != "" {
 		return []string{r.Skipped}
 	}
 	if d := r.Disturbed; d != nil {
-		notes = append(notes, d.note())
+		notes = append(notes, d.note(s))
 	}
 	for _, text := range slices.Sorted(maps.Keys(r.Reasons)) {
-		notes = append(notes, fmt.Sprintf("%d refused: %s", r.Reasons[text], text))
+		notes = append(notes, s.Sayf("%d refused: %s", r.Reasons[text], text))
 	}
 	for _, text := range slices.Sorted(maps.Keys(r.Releases)) {
-		notes = append(notes, fmt.Sprintf("%d releases failed: %s", r.Releases[text], text))
+		notes = append(notes, s.Sayf("%d releases failed: %s", r.Releases[text], text))
 	}
 	if r.Lost > 0 {
-		notes = append(notes, fmt.Sprintf("%d leases had expired at their release", r.Lost))
+		notes = append(notes, s.Sayf("%d leases had expired at their release", r.Lost))
 	}
 	if r.NeverServed > 0 {
-		notes = append(notes, fmt.Sprintf("%d never served; the last release was %.0f ms before the end", r.NeverServed, r.Idle))
+		notes = append(notes, s.Sayf("%d never served; the last release was %.0f ms before the end", r.NeverServed, r.Idle))
 	}
 	return notes
 }
 
-func (d Disturbed) note() string {
+func (d Disturbed) note(s report.Style) string {
 	var did []string
 	if d.Killed > 0 {
-		did = append(did, fmt.Sprintf("process %d was killed at %.0f ms", d.Killed, d.KilledAt))
+		did = append(did, s.Sayf("process %d was killed at %.0f ms", d.Killed, d.KilledAt))
 	}
 	if d.Stopped > 0 {
-		did = append(did, fmt.Sprintf("process %d was stopped from %.0f to %.0f ms", d.Stopped, d.StoppedAt, d.Resumed))
+		did = append(did, s.Sayf("process %d was stopped from %.0f to %.0f ms", d.Stopped, d.StoppedAt, d.Resumed))
 	}
 	if d.Missed != "" {
 		did = append(did, d.Missed)
 	}
-	return cmp.Or(strings.Join(did, ", "), "no fault was injected")
+	return cmp.Or(strings.Join(did, s.Say(", ")), s.Say("no fault was injected"))
 }

@@ -2,10 +2,16 @@ package lockbench_test
 
 import (
 	"errors"
+	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"oversell/internal/bench/report"
 	"oversell/internal/lockbench"
+	"oversell/internal/page/texts"
 )
 
 func TestWriteTable(t *testing.T) {
@@ -22,13 +28,14 @@ func TestWriteTable(t *testing.T) {
 		{Contender: "rueidislock", Skipped: "needs a real Redis", Verdict: lockbench.Skipped},
 	}
 	var out strings.Builder
-	if err := lockbench.WriteTable(&out, rows); err != nil {
+	if err := lockbench.WriteTable(&out, rows, report.Style{}); err != nil {
 		t.Fatal(err)
 	}
-	const want = `          served  refused  never served  killed  deducts/s  cmds/deduct  p50  p99  max  max/p50  jain  holders  lost  verdict
-───────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
-v7_queue      75        .             .      25       4821          2.4   10   20   22     2.11  1.00    2 (1)     .  late
-liar           0       99             1       .          0          0.0    0    0    0        .     .        0    -3  broken
+	const want = `                            never          deducts     cmds                  max
+          served  refused  served  killed       /s  /deduct  p50  p99  max  /p50  jain  holders  lost  verdict
+────────────────────────────────────────────────────────────────────────────────────────────────────────────────
+v7_queue      75        .       .      25     4821      2.4   10   20   22  2.11  1.00    2 (1)     .  late
+liar           0       99       1       .        0      0.0    0    0    0     .     .        0    -3  broken
   v7_queue: process 2 was killed at 7 ms, process 1 was stopped from 8 to 3008 ms
   liar: 99 refused: no room
   liar: 1 never served; the last release was 1000 ms before the end
@@ -39,6 +46,88 @@ liar           0       99             1       .          0          0.0    0    
 	}
 }
 
+// The table fits a terminal of 120 columns, and names what it does without.
+func TestTableFitsATerminal(t *testing.T) {
+	longest := lockbench.Row{
+		Contender: "v6_watchdog+backoff:1ms-64ms", Contenders: 200000, Processes: 4, Served: 199000, Throughput: 15967,
+		Commands: 12345.6, P50: 600000, P99: 600000, Max: 600000, Spread: 10.25, Jain: 0.98, MaxHolders: 2, MaxHoldersRunning: 1, Verdict: lockbench.NotComparable,
+	}
+	unlucky := longest
+	unlucky.Told, unlucky.NeverServed, unlucky.Killed, unlucky.LostUpdates = 199000, 199000, 50000, -199000
+	for name, tt := range map[string]struct {
+		rows    []lockbench.Row
+		without string // columns left out
+	}{
+		"nobody is refused or killed": {[]lockbench.Row{longest, longest}, "lost, killed, never served, refused"},
+		"all that can happen":         {[]lockbench.Row{longest, unlucky}, "max/p50, jain, p99, never served, refused"},
+	} {
+		var out strings.Builder
+		if err := lockbench.WriteTable(&out, tt.rows, report.Style{}); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(out.String()) {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 120 {
+				t.Errorf("%s: a line is %d wide: %s", name, n, line)
+			}
+		}
+		if want := "left out to fit the width: " + tt.without + " (-json has them)\n"; !strings.Contains(out.String(), want) {
+			t.Errorf("%s: want %q in\n%s", name, want, &out)
+		}
+	}
+}
+
+// listener is Chinese, and keeps what it could not translate.
+type listener struct {
+	*texts.Language
+	untold []string
+}
+
+func (l *listener) Told(english string) string {
+	out := l.Language.Told(english)
+	if out == english && words.MatchString(english) {
+		l.untold = append(l.untold, english)
+	}
+	return out
+}
+
+var words = regexp.MustCompile(`[a-z]{2,}`)
+
+// In Chinese only names and the texts of errors are in English.
+func TestTableInChinese(t *testing.T) {
+	chinese, err := texts.OfBench("zh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &listener{Language: chinese}
+	var rows []lockbench.Row
+	for _, v := range []lockbench.Verdict{lockbench.Broken, lockbench.Late, lockbench.Starved, lockbench.GaveUp, lockbench.AllServed, lockbench.NotComparable} {
+		rows = append(rows, lockbench.Row{
+			Contender: "v6_watchdog+backoff:1ms-64ms", Verdict: v, Served: 199000, Told: 1, NeverServed: 2, Idle: 3, Killed: 4, Lost: 5, LostUpdates: 6,
+			Throughput: 15967, Commands: 12345.6, P50: 600000, P99: 600000, Max: 600000, Spread: 10.25, Jain: 0.98, MaxHolders: 2,
+			Reasons: map[string]int{"E1": 1}, Releases: map[string]int{"E2": 1},
+			Disturbed: &lockbench.Disturbed{Killed: 2, KilledAt: 7, Stopped: 1, StoppedAt: 8, Resumed: 3008},
+		})
+	}
+	rows[0].Disturbed = &lockbench.Disturbed{}
+	var out strings.Builder
+	if err := lockbench.WriteTable(&out, rows, report.Style{Language: l}); err != nil {
+		t.Fatal(err)
+	}
+	if len(l.untold) > 0 {
+		t.Errorf("no Chinese for %q", l.untold)
+	}
+	for _, want := range []string{"饿死", "正常", "此处不可比：v6_watchdog", "个被拒：E1", "进程 2 在 7 毫秒时被杀死，进程 1 从 8 到 3008 毫秒被暂停", "没有注入故障", "因宽度所限略去："} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, &out)
+		}
+	}
+	for line := range strings.Lines(out.String()) {
+		if n := text.StringWidth(strings.TrimSuffix(line, "\n")); n > 120 && !strings.HasPrefix(line, "  ") { // a note has a line
+			t.Errorf("a line is %d wide: %s", n, line)
+		}
+	}
+}
+
 type full struct{}
 
 var errFull = errors.New("no space")
@@ -46,7 +135,7 @@ var errFull = errors.New("no space")
 func (full) Write([]byte) (int, error) { return 0, errFull }
 
 func TestWriteTableSaysWhatFailed(t *testing.T) {
-	if err := lockbench.WriteTable(full{}, nil); !errors.Is(err, errFull) {
+	if err := lockbench.WriteTable(full{}, nil, report.Style{}); !errors.Is(err, errFull) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -110,7 +110,7 @@ func (n notInjected) Error() string { return fmt.Sprintf("no call reached the se
 // replaced before the next one is killed.
 func (r *row) crash(ctx context.Context) (met []string, err error) {
 	missing := slices.Clone(r.cfg.seams(r.stage))
-	if err := r.everywhere(ctx, arm{Seams: missing, Most: 1}); err != nil {
+	if err := r.everywhere(ctx, r.killing(missing)); err != nil {
 		return nil, err
 	}
 	for len(missing) > 0 {
@@ -143,7 +143,7 @@ func (r *row) goOn(ctx context.Context, p *process, missing []Seam) error {
 	if p.killed.Load() {
 		return nil
 	}
-	return errors.Join(p.arm(ctx, arm{Seams: missing, Most: 1}), p.Send(command{Resume: true}))
+	return errors.Join(p.arm(ctx, r.killing(missing)), p.Send(command{Resume: true}))
 }
 
 // replace starts a shop in the place of a killed one.
@@ -152,7 +152,14 @@ func (r *row) replace(ctx context.Context, missing []Seam) error {
 	if err != nil {
 		return err
 	}
-	return started.arm(context.WithoutCancel(ctx), arm{Seams: missing, Most: 1})
+	return started.arm(context.WithoutCancel(ctx), r.killing(missing))
+}
+
+// killing arms seams for a kill. Whatever else the process is doing is cut in two as well,
+// and a sound stage must bear that. For another one it would be left to chance: a unit that is
+// lost elsewhere would hide one that is sold twice at the seam.
+func (r *row) killing(at []Seam) arm {
+	return arm{Seams: at, Most: 1, Alone: !r.stage.Sound()}
 }
 
 // pause stops a shop between the check and the write of a payment, for longer than its hold

@@ -19,6 +19,7 @@ import (
 type call struct {
 	sweep bool
 	claim bool
+	moves bool        // it takes units or gives some back
 	wrote atomic.Bool // the claim has begun to write
 }
 
@@ -36,15 +37,32 @@ func callOf(ctx context.Context) *call {
 	return new(call)
 }
 
-// markedStage is a stage whose claims and sweeps are marked.
-type markedStage struct{ holds.Stage }
+// markedStage is a stage whose calls are marked.
+type markedStage struct {
+	holds.Stage
+	seams *seams
+}
+
+func (s markedStage) Take(ctx context.Context, r holds.Request) (holds.Hold, error) {
+	ctx, end := s.seams.moving(ctx, &call{})
+	defer end()
+	return s.Stage.Take(ctx, r)
+}
+
+func (s markedStage) Release(ctx context.Context, id string, token int64) error {
+	ctx, end := s.seams.moving(ctx, &call{})
+	defer end()
+	return s.Stage.Release(ctx, id, token)
+}
 
 func (s markedStage) Claim(ctx context.Context, id string, token int64, paymentID string) (holds.Order, error) {
 	return s.Stage.Claim(marked(ctx, &call{claim: true}), id, token, paymentID)
 }
 
 func (s markedStage) Sweep(ctx context.Context, sku string, limit int) (int, error) {
-	return s.Stage.Sweep(marked(ctx, &call{sweep: true}), sku, limit)
+	ctx, end := s.seams.moving(ctx, &call{sweep: true})
+	defer end()
+	return s.Stage.Sweep(ctx, sku, limit)
 }
 
 // seamPayments are payments with the seams beside them.

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
+	"oversell/internal/bench"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
@@ -144,7 +144,7 @@ func (b *runner) tidy(interrupted bool) error {
 	defer cancel()
 	for i, sku := range b.skus {
 		if err := b.client.delete(ctx, sku); err != nil {
-			return fmt.Errorf("removing the bench's items: %w; these may be left: %s", err, strings.Join(b.skus[i:], ", "))
+			return bench.MayBeLeft(fmt.Errorf("removing the bench's items: %w", err), b.skus[i:])
 		}
 	}
 	return nil

@@ -45,6 +45,9 @@ type arm struct {
 	// Quiet lets no transaction of the process be open while a call waits, so that a process
 	// that is stopped keeps no lock in the database.
 	Quiet bool `json:"quiet"`
+	// Alone lets no other call of the process have units in its hands while a call waits, so
+	// that a process that is killed cuts no other call in two.
+	Alone bool `json:"alone"`
 }
 
 // seams are those of one process. It is safe for concurrent use.
@@ -53,6 +56,7 @@ type seams struct {
 	delayed func(at Seam) // tells the bench
 
 	writing sync.RWMutex // held for reading by every write to the database
+	hands   sync.RWMutex // held for reading by every call that moves units
 
 	mu     sync.Mutex
 	armed  arm
@@ -79,9 +83,34 @@ func (s *seams) reach(ctx context.Context, at Seam) {
 		s.writing.Lock()
 		defer s.writing.Unlock()
 		s.park(at)
+	case a.Alone:
+		defer s.alone(callOf(ctx))()
+		s.park(at)
 	default:
 		s.park(at)
 	}
+}
+
+// alone waits until no other call has units in its hands, and lets none have any until the
+// returned function is called.
+func (s *seams) alone(c *call) (end func()) {
+	if !c.moves {
+		s.hands.Lock()
+		return s.hands.Unlock
+	}
+	s.hands.RUnlock()
+	s.hands.Lock()
+	return func() {
+		s.hands.Unlock()
+		s.hands.RLock()
+	}
+}
+
+// moving lets a call move units, unless one waits alone. The call must call end.
+func (s *seams) moving(ctx context.Context, c *call) (_ context.Context, end func()) {
+	c.moves = true
+	s.hands.RLock()
+	return marked(ctx, c), s.hands.RUnlock
 }
 
 // meets counts the arrival of a call at a seam, and reports whether it meets the fault.

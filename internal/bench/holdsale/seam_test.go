@@ -26,6 +26,21 @@ func TestSeamsMeetTheRightCalls(t *testing.T) {
 	}
 }
 
+// comes waits until a call waits for mu, which is held for reading, and reports false, or true
+// if the call does not wait for mu and comes to the seam.
+func comes(mu *sync.RWMutex, parked <-chan struct{}) bool {
+	for mu.TryRLock() {
+		mu.RUnlock()
+		select {
+		case <-parked:
+			return true
+		default:
+			runtime.Gosched()
+		}
+	}
+	return false
+}
+
 // A call that waits quietly begins when no write is open, and lets none begin.
 func TestQuietSeamKeepsWritesOut(t *testing.T) {
 	parked, resume := make(chan struct{}), make(chan struct{})
@@ -34,14 +49,8 @@ func TestQuietSeamKeepsWritesOut(t *testing.T) {
 	s.writing.RLock()
 	var call sync.WaitGroup
 	call.Go(func() { s.reach(t.Context(), BeforeClaim) })
-	for s.writing.TryRLock() { // until the call waits for the open write
-		s.writing.RUnlock()
-		runtime.Gosched()
-	}
-	select {
-	case <-parked:
+	if comes(&s.writing, parked) {
 		t.Error("it waits at the seam although a write is open")
-	default:
 	}
 	s.writing.RUnlock()
 	<-parked
@@ -52,6 +61,40 @@ func TestQuietSeamKeepsWritesOut(t *testing.T) {
 	call.Wait()
 	if !s.writing.TryRLock() {
 		t.Error("no write can begin any more")
+	}
+}
+
+// A call that waits alone begins when no other has units in its hands, and lets none have any.
+// One that moves units itself does not wait for itself.
+func TestAloneNobodyElseMovesUnits(t *testing.T) {
+	for _, moves := range []bool{false, true} {
+		parked, resume := make(chan struct{}), make(chan struct{})
+		s := &seams{park: func(Seam) { close(parked); <-resume }}
+		s.set(arm{Seams: []Seam{AfterOrder}, Most: 1, Alone: true})
+		_, otherEnds := s.moving(t.Context(), new(call))
+		var waiting sync.WaitGroup
+		waiting.Go(func() {
+			ctx := t.Context()
+			if moves {
+				moving, end := s.moving(ctx, new(call))
+				defer end()
+				ctx = moving
+			}
+			s.reach(ctx, AfterOrder)
+		})
+		if comes(&s.hands, parked) {
+			t.Errorf("moves %v: it waits at the seam although another call has units", moves)
+		}
+		otherEnds()
+		<-parked
+		if s.hands.TryRLock() {
+			t.Errorf("moves %v: another call can take units", moves)
+		}
+		close(resume)
+		waiting.Wait()
+		if !s.hands.TryLock() {
+			t.Errorf("moves %v: calls cannot move units any more", moves)
+		}
 	}
 }
 

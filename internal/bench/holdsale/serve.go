@@ -90,7 +90,7 @@ func (s *server) adjust(cfg *holds.Config, b holds.Backends) (closing func() err
 	pool := withSeams(b.DB, &s.seams)
 	b.DB = pool
 	for name, stage := range catalog.Holds(b) {
-		cfg.Stages[name] = markedStage{stage}
+		cfg.Stages[name] = markedStage{stage, &s.seams}
 	}
 	if cfg.Payments != nil {
 		cfg.Payments = seamPayments{cfg.Payments, &s.seams}

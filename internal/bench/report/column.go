@@ -180,9 +180,9 @@ func (c column) row(r Row, s Style) string {
 	case c.title == titleRow:
 		return "  " + r.Strategy
 	case c.title == titleVerdict && r.Expected:
-		return s.verdict(r.Verdict)
+		return s.Verdict(r.Verdict)
 	case c.title == titleVerdict:
-		return s.verdict(r.Verdict) + " (!)"
+		return s.Verdict(r.Verdict) + " (!)"
 	case c.title == titleWorst && r.Items != nil:
 		return fmt.Sprintf("#%d", r.Items.Worst.Number)
 	case c.title == titleOversold && r.OversoldPossible != r.Oversold:

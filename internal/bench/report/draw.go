@@ -14,7 +14,7 @@ type Head struct {
 // heads translates heads.
 func (s Style) heads(all []Head) []Head {
 	for i := range all {
-		all[i].Title = s.title(all[i].Title)
+		all[i].Title = s.Title(all[i].Title)
 	}
 	return all
 }

@@ -133,7 +133,7 @@ func (g Group) Verdict(s Style) string {
 	})
 	texts := make([]string, len(verdicts))
 	for i, v := range verdicts {
-		texts[i] = fmt.Sprintf("%s %d/%d", s.verdict(v), g.Verdicts[v], g.Runs)
+		texts[i] = fmt.Sprintf("%s %d/%d", s.Verdict(v), g.Verdicts[v], g.Runs)
 	}
 	text := strings.Join(texts, s.Say(", "))
 	if g.Expected < g.Runs {

@@ -109,7 +109,7 @@ func (i *Items) of(s Style) string {
 	if i == nil || i.NotOK == 0 {
 		return ""
 	}
-	return s.Sayf(", %d items not ok, worst #%d (%s)", i.NotOK, i.Worst.Number, s.verdict(i.Worst.Verdict))
+	return s.Sayf(", %d items not ok, worst #%d (%s)", i.NotOK, i.Worst.Number, s.Verdict(i.Worst.Verdict))
 }
 
 // itemHeads are the heads of the table of a row's items.
@@ -146,7 +146,7 @@ func (i *Items) Lists(s Style) (heads []Head, lines [][]string) {
 		for _, n := range []int64{item.Stock, item.Buyers, item.Sold, item.Oversold, item.Stranded, item.Undersold, item.Failed, item.Unknown} {
 			line = append(line, zeroIsDot(float64(n)))
 		}
-		lines = append(lines, append(line, s.verdict(item.Verdict)))
+		lines = append(lines, append(line, s.Verdict(item.Verdict)))
 	}
 	return itemHeads(s), lines
 }

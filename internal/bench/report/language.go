@@ -67,13 +67,13 @@ func (s Style) named(key, english string) string {
 	return s.Language.Named(key, english)
 }
 
-// verdict names a verdict.
-func (s Style) verdict(v figures.Verdict) string {
+// Verdict names a verdict.
+func (s Style) Verdict(v figures.Verdict) string {
 	return s.named("verdict."+string(v), s.Say(string(v)))
 }
 
-// title translates the title of a column. In Chinese a space is only where a head can be broken.
-func (s Style) title(english string) string {
+// Title translates the title of a column. In Chinese a space is only where a head can be broken.
+func (s Style) Title(english string) string {
 	if s.Language == nil {
 		return english
 	}

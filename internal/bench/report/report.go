@@ -155,7 +155,7 @@ type Row struct {
 // Line says in one line what came out, for somebody who waits for the others. It marks an
 // outcome that differs from the expectation as the table does.
 func (r Row) Line(s Style) string {
-	verdict, what := s.verdict(r.Verdict), s.Sayf("sold %5d, oversold %4d", r.Sold, r.Oversold)
+	verdict, what := s.Verdict(r.Verdict), s.Sayf("sold %5d, oversold %4d", r.Sold, r.Oversold)
 	what += r.Items.of(s)
 	if r.Workload == catalog.Cache {
 		what = s.Sayf("loaded %3d times", r.DBLoads)

@@ -54,9 +54,10 @@ func (r Report) header(servers bool, s Style) string {
 	}
 	lines = append(lines, m.latencies(s)...)
 	lines = append(lines, m.items(s)...)
+	lines = append(lines, m.turns(s)...)
 	for _, c := range r.columns() {
 		if c.bad != "" {
-			lines = append(lines, s.Sayf("%s: %s", s.title(c.title), s.Say(c.bad)))
+			lines = append(lines, s.Sayf("%s: %s", s.Title(c.title), s.Say(c.bad)))
 		}
 	}
 	if r.repeats() {
@@ -144,14 +145,18 @@ func (m Manifest) items(s Style) []string {
 	if m.Items == 0 {
 		return nil
 	}
-	lines := []string{
+	return []string{
 		s.Say("not ok: items whose own verdict is not ok; worst item: by its verdict, then what it oversold or stranded, then its buyers"),
 		s.Say("items are numbered from 1, the one that most buyers want; faults hit its holders"),
 	}
-	if m.Rate == 0 && m.InFlight > 0 {
-		lines = append(lines, s.Sayf("at most %d requests are in flight, and the others wait for a connection: -in-flight, or the open files that are allowed", m.InFlight))
+}
+
+// turns explains a burst with fewer connections than requests, in one line.
+func (m Manifest) turns(s Style) []string {
+	if m.Rate > 0 || m.InFlight == 0 {
+		return nil
 	}
-	return lines
+	return []string{s.Sayf("at most %d requests are in flight, and the others wait for a connection: -in-flight, or the open files that are allowed", m.InFlight)}
 }
 
 // medians explains the figures of repeated rows.
@@ -186,7 +191,7 @@ func (r Report) Table(s Style) Table {
 	shown := r.columns()
 	t := Table{Lines: r.lines(shown, s)}
 	for _, c := range shown {
-		t.Titles = append(t.Titles, s.title(c.title))
+		t.Titles = append(t.Titles, s.Title(c.title))
 	}
 	return t
 }
@@ -281,7 +286,7 @@ func drawTable(r Report, s Style) string {
 	drawn := r.draw(shown, gap, s)
 	if len(without) > 0 {
 		for i := range without {
-			without[i] = s.title(without[i])
+			without[i] = s.Title(without[i])
 		}
 		drawn += "\n" + s.Sayf("left out to fit the width: %s (-json and -html have them)", strings.Join(without, s.Say(", ")))
 	}

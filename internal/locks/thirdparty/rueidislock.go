@@ -192,11 +192,16 @@ func (r *Rueidislock) holding(caller context.Context) context.Context {
 	return r.life
 }
 
-// acquired runs one of the Locker's methods.
+// acquired runs one of the Locker's methods. A Locker whose context ends while it asks may
+// still acquire the lock, which is released then.
 func acquired(ctx context.Context, end context.CancelCauseFunc, key string,
 	ask func(context.Context, string) (context.Context, context.CancelFunc, error),
 ) *rueidisHold {
 	held, unlock, err := ask(ctx, key)
+	if err == nil && ctx.Err() != nil {
+		unlock()
+		err = context.Cause(ctx)
+	}
 	if err != nil {
 		end(err)
 	}
@@ -239,7 +244,11 @@ func (m *RueidislockMutex) Lock(wait context.Context) error {
 		end(errReleased) // and a lock that is still acquired is released
 		return context.Cause(wait)
 	case h := <-asked:
-		if h.err != nil { // the only reason: it swallows errors of Redis
+		switch {
+		case h.err == nil:
+		case wait.Err() != nil:
+			return context.Cause(wait)
+		default: // the only other reason: it swallows errors of Redis
 			return rueidislock.ErrLockerClosed
 		}
 		m.hold = h

@@ -151,7 +151,7 @@ func settingsOf(m report.Manifest, s report.Style) []setting {
 	if m.Items > 0 {
 		all = append(all, setting{"items", fmt.Sprintf("%d, %s", m.Items, m.Skew)})
 	}
-	if m.Items > 0 && m.Rate == 0 && m.InFlight > 0 {
+	if m.Rate == 0 && m.InFlight > 0 {
 		all = append(all, setting{"connections", fmt.Sprint(m.InFlight)})
 	}
 	if m.Seed > 0 {

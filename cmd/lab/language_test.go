@@ -22,7 +22,7 @@ func TestChinese(t *testing.T) {
 		"holds":    {[]string{"-run", "late-payment", "-strategy", "h2_status", "-html", file}, []string{"付款迟到 late-payment", "hold-A 过期了", "woocommerce"}},
 		"list":     {[]string{"-list"}, []string{"check-then-delete", "先检查、后删除：", "late-payment", "付款迟到："}},
 		"replay":   {[]string{"-replay", "none/A.B.A.B", "-goal", "oversell"}, []string{"卖出一件", "达到：oversell：卖出的比库存多"}},
-		"search":   {[]string{"-search", "none,v1"}, []string{"2 位买家，1 件库存；", "暂停 1 次，杀掉 1 次，丢应答 1 次", "不可能：", " 步：A.", "状态数", "合计"}},
+		"search":   {[]string{"-search", "none,v1"}, []string{"2 位买家，1 件库存；", "暂停 1 次，杀死 1 次，丢失回复 1 次", "不可能：", " 步：A.", "状态数", "合计"}},
 	} {
 		out, _ := runs(t, lab.Subjects(), exitExpected, append(tt.args, "-lang", "zh")...)
 		for _, want := range tt.want {

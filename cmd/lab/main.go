@@ -77,7 +77,7 @@ func (p program) run(ctx context.Context, args []string) int {
 	case o.schedules.asked():
 		return p.exit(p.schedules(ctx, o))
 	}
-	if _, err := o.replace(lab.Report{}); err != nil {
+	if _, err := o.replace(lab.Report{}, nil); err != nil {
 		return p.complain(err) // before the run, not after it
 	}
 	return p.exit(p.report(ctx, o))

@@ -52,7 +52,7 @@ func (p program) print(o options, r lab.Report) error {
 
 // table rewrites the tables in a file, or reports whether they are up to date.
 func (p program) table(o options, r lab.Report) (fresh bool, err error) {
-	c, err := o.replace(r)
+	c, err := o.replace(r, p.scenarios)
 	if err != nil {
 		return true, err
 	}
@@ -82,16 +82,16 @@ func (p program) write(o options, c change) (fresh bool, err error) {
 // change is what happens to a file.
 type change struct{ old, text []byte }
 
-// replace puts the table of a report into the text of the file, which it does
+// replace puts the table of a report of scenarios into the text of the file, which it does
 // not write.
-func (o options) replace(r lab.Report) (c change, err error) {
+func (o options) replace(r lab.Report, of []lab.Scenario) (c change, err error) {
 	if o.readme == "" {
 		return c, nil
 	}
 	if c.old, err = os.ReadFile(o.readme); err != nil {
 		return c, fmt.Errorf("reading the file with the table: %w", err)
 	}
-	if c.text, err = lab.ReplaceTable(c.old, r); err != nil {
+	if c.text, err = lab.ReplaceTable(c.old, r, of); err != nil {
 		return c, fmt.Errorf("%s: %w", o.readme, err)
 	}
 	return c, nil

@@ -159,7 +159,7 @@ func (p program) schedules(ctx context.Context, o options) (asExpected bool, err
 		if err != nil {
 			return false, err
 		}
-		if err := p.found(s, r, style); err != nil {
+		if err := p.found(s, c, r, style); err != nil {
 			return false, err
 		}
 		if before, ok := record.Find(r.Strategy, r.Buyers); ok && s.record == "" && !r.Same(before) {
@@ -170,7 +170,7 @@ func (p program) schedules(ctx context.Context, o options) (asExpected bool, err
 		found = append(found, r)
 	}
 	if len(found) > 1 {
-		p.summary(s.goals, found, style)
+		p.summary(s, found, style)
 	}
 	fresh, err := p.keep(o, record.With(found...))
 	return asExpected && fresh, err
@@ -189,26 +189,54 @@ func (p program) searchOne(ctx context.Context, c lab.Subject, buyers int) (sear
 }
 
 // summary prints the table of strategies and goals.
-func (p program) summary(goals []search.Goal, found []search.Result, style show.Style) {
+func (p program) summary(s schedules, found []search.Result, style show.Style) {
 	var wall time.Duration
-	fmt.Fprintf(p.stdout, "\n%-13s", "")
-	for _, g := range goals {
+	fmt.Fprintf(p.stdout, "\n%*s", s.width(), "")
+	for _, g := range s.goals {
 		fmt.Fprintf(p.stdout, " %-15s", g)
 	}
 	fmt.Fprintf(p.stdout, " %s  %s\n", ahead(style.Say("states"), 8), ahead(style.Say("time"), 8))
 	for _, r := range found {
-		fmt.Fprintf(p.stdout, "%-13s", r.Strategy)
-		for _, g := range goals {
-			cell := style.Say("impossible")
-			if moves, ok := r.Breaks[g]; ok {
-				cell = fmt.Sprintf(style.Say("%d moves"), search.MovesOf(moves))
-			}
-			fmt.Fprint(p.stdout, " "+text.Pad(cell, 15, ' '))
+		fmt.Fprintf(p.stdout, "%-*s", s.width(), r.Strategy)
+		for _, g := range s.goals {
+			fmt.Fprint(p.stdout, " "+text.Pad(cellOf(r, g, style), 15, ' '))
 		}
 		fmt.Fprintf(p.stdout, " %8d  %8v\n", r.States, r.Wall.Round(10*time.Millisecond))
 		wall += r.Wall
 	}
+	if slices.ContainsFunc(found, func(r search.Result) bool { return len(r.NotApplicable) > 0 }) {
+		fmt.Fprintln(p.stdout, style.Say("n/a: there is no lock that the goal is about"))
+	}
 	fmt.Fprintf(p.stdout, style.Say("in all %v")+"\n", wall.Round(10*time.Millisecond))
+}
+
+// cellOf is what is in the table for a result and a goal.
+func cellOf(r search.Result, g search.Goal, style show.Style) string {
+	moves, broken := r.Breaks[g]
+	switch {
+	case broken:
+		return moveCount(moves, style)
+	case slices.Contains(r.NotApplicable, g):
+		return style.Say("n/a")
+	}
+	return style.Say("impossible")
+}
+
+// moveCount says how many moves a schedule has.
+func moveCount(moves string, style show.Style) string {
+	if n := search.MovesOf(moves); n != 1 {
+		return fmt.Sprintf(style.Say("%d moves"), n)
+	}
+	return style.Say("1 move")
+}
+
+// width is that of the column of strategies.
+func (s schedules) width() int {
+	width := 13
+	for _, c := range s.subjects {
+		width = max(width, len(c.Name))
+	}
+	return width
 }
 
 // ahead puts spaces ahead of a text, so that it is as wide as that. Chinese letters are two wide.
@@ -254,12 +282,17 @@ func units(buyers int) string {
 	return "1 unit"
 }
 
-// found prints what a search has found. Each break is replayed first.
-func (p program) found(s schedules, r search.Result, style show.Style) error {
+// found prints what a search of a subject has found. Each break is replayed first.
+func (p program) found(s schedules, c lab.Subject, r search.Result, style show.Style) error {
+	name := fmt.Sprintf("%-*s", s.width(), r.Strategy)
 	for _, goal := range s.goals {
+		if why := goal.NotApplicable(c); why != "" {
+			fmt.Fprintf(p.stdout, "%s %-15s "+style.Say("n/a: %s")+"\n", name, goal, style.Say(why))
+			continue
+		}
 		moves, ok := r.Breaks[goal]
 		if !ok {
-			fmt.Fprintf(p.stdout, "%-13s %-15s "+style.Say("impossible: %d states, all explored")+"\n", r.Strategy, goal, r.States)
+			fmt.Fprintf(p.stdout, "%s %-15s "+style.Say("impossible: %d states, all explored")+"\n", name, goal, r.States)
 			continue
 		}
 		if err := search.Replay(r.Strategy, r.Buyers, goal, moves); err != nil {
@@ -269,11 +302,11 @@ func (p program) found(s schedules, r search.Result, style show.Style) error {
 		if r.Buyers != 2 {
 			more, query = fmt.Sprintf(" -buyers %d", r.Buyers), fmt.Sprintf("?buyers=%d", r.Buyers)
 		}
-		fmt.Fprintf(p.stdout, "%-13s %-15s "+style.Say("%d moves: %s")+"\n", r.Strategy, goal, search.MovesOf(moves), moves)
+		fmt.Fprintf(p.stdout, "%s %-15s "+style.Say("%s: %s")+"\n", name, goal, moveCount(moves, style), moves)
 		fmt.Fprintf(p.stdout, "  http://127.0.0.1:8080/#/play/%s/%s%s\n", r.Strategy, moves, query)
 		fmt.Fprintf(p.stdout, "  go run ./cmd/lab -replay %s/%s -goal %s%s\n", r.Strategy, moves, goal, more)
 	}
-	_, err := fmt.Fprintf(p.stdout, "%-13s "+style.Say("%d states, %d moves, %v")+"\n", r.Strategy, r.States, r.Moves, r.Wall.Round(10*time.Millisecond))
+	_, err := fmt.Fprintf(p.stdout, "%s "+style.Say("%d states, %d moves, %v")+"\n", name, r.States, r.Moves, r.Wall.Round(10*time.Millisecond))
 	return err
 }
 

@@ -38,11 +38,51 @@ func TestSearchPrintsCommandsThatReplayIt(t *testing.T) {
 	}
 }
 
+// The columns of a strategy with a long name are those of the others, in both languages.
+func TestSearchIsAligned(t *testing.T) {
+	for _, language := range []string{"en", "zh"} {
+		out, _ := runs(t, lab.Subjects(), exitExpected, "-search", "none,v1,nested_v5", "-lang", language)
+		starts := make(map[int]int)
+		for line := range strings.Lines(out) {
+			name, rest, _ := strings.Cut(line, " ")
+			if name == "none" || name == "v1_setnx" || name == "nested_v5_reentrant" {
+				starts[len(line)-len(strings.TrimLeft(rest, " "))]++
+			}
+		}
+		if len(starts) != 1 || starts[len("nested_v5_reentrant ")] != 21 {
+			t.Errorf("-lang %s: lines go on at the columns %v:\n%s", language, starts, out)
+		}
+	}
+	out, _ := runs(t, lab.Subjects(), exitExpected, "-search", "v1", "-goal", "stuck")
+	if !strings.Contains(out, "stuck           1 move: lA\n") {
+		t.Errorf("one move is not counted as one:\n%s", out)
+	}
+}
+
+// What is about a lock is not called impossible where there is no lock to break, nor what is
+// about a lock in Redis where there is none.
+func TestSearchSaysWhatDoesNotApply(t *testing.T) {
+	out, _ := runs(t, lab.Subjects(), exitExpected, "-search", "none,local,watch")
+	for _, want := range []string{
+		"none          overlap         n/a: there is no lock", "none          foreign-delete  n/a", "none          self-wait       n/a",
+		"none          stuck           impossible: ", "watch         overlap         n/a: there is no lock", "watch         foreign-delete  n/a",
+		"watch         self-wait       n/a", "watch         oversell        impossible: ", "local         overlap         2 moves",
+		"local         foreign-delete  n/a: its lock is in its process", "local         self-wait       n/a", "local         stuck           impossible: ",
+		"none          4 moves         n/a             n/a             n/a             impossible",
+		"local         4 moves         2 moves         n/a             n/a             impossible",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is not in\n%s", want, out)
+		}
+	}
+}
+
 // A schedule that misses its goal is an error, and so is what cannot be searched.
 func TestSearchRefuses(t *testing.T) {
 	for _, tt := range []struct{ want, args string }{
 		{"does not reach it", "-replay v4_lua/A.A -goal oversell"},
 		{"all are served", "-replay v4_lua/A.A -goal stuck"},
+		{"overlap is not applicable to none: there is no lock", "-replay none/A.B -goal overlap"},
 		{"move 1 is \"D\"", "-replay v4_lua/D"},
 		{"a strategy, a slash and moves", "-replay v4_lua"},
 		{"does not know \"redlock\"", "-search redlock"},
@@ -70,7 +110,7 @@ func TestSearchWritesTheTable(t *testing.T) {
 		t.Errorf("%q, want that the table is stale", stderr)
 	}
 	out, _ := runs(t, lab.Subjects(), exitExpected, args...)
-	if !strings.Contains(out, "v1_setnx      1 moves") || !strings.Contains(out, "none          impossible") {
+	if !strings.Contains(out, "v1_setnx      1 move  ") || !strings.Contains(out, "none          impossible") {
 		t.Errorf("no table:\n%s", out)
 	}
 	runs(t, lab.Subjects(), exitExpected, append(args, "-check")...)

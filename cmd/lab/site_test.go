@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +24,9 @@ import (
 
 // maxLab is the most that the lab in a browser may have, compressed.
 const maxLab = 6_000_000
+
+// maxFirstMove is the most time from opening the scheduler to the state after the first move.
+const maxFirstMove = 3 * time.Second
 
 // writeSite writes a small site and returns its folder.
 func writeSite(t *testing.T) string {
@@ -99,17 +103,27 @@ func schedulerRuns(t *testing.T, dir string) {
 	if err != nil || len(want.Findings) != 1 || want.Findings[0].Kind != lab.ForeignDelete {
 		t.Fatalf("the schedule leads to %+v, %v", want.Findings, err)
 	}
-	for _, path := range []string{"", "/oversell"} {
-		address := serveBelow(t, dir, path)
+	// play opens the scheduler and makes the last move. It returns how long that took.
+	play := func(path string) time.Duration {
+		t.Helper()
+		address := serveBelow(t, dir, path) // another server each time, of which the browser has kept nothing
 		begun := time.Now()
 		b.Visit(address, "?lang=en#/play/v3_uuid/"+before, pagetest.Look{Width: 1280, Height: 720, Scheme: "light"})
 		del := `[...document.querySelectorAll("button.step:not(:disabled)")].find((b) => b.innerText.includes("DEL lock"))`
 		b.Until(del + ` !== undefined && !document.querySelector(".labloading")`)
-		first := time.Since(begun)
-		begun = time.Now()
 		pagetest.Eval[bool](b, del+`.click() ?? true`)
 		b.Until(fmt.Sprintf(`document.body.innerText.includes(%q)`, want.Findings[0].Text))
-		t.Logf("below %q the first state was there after %v, and the next after %v", path, first.Round(time.Millisecond), time.Since(begun).Round(time.Millisecond))
+		return time.Since(begun)
+	}
+	for _, path := range []string{"", "/oversell"} {
+		// A processor that others use, too, is slower, so one of a few tries must do.
+		took := []time.Duration{play(path)}
+		for len(took) < 8 && took[len(took)-1] > maxFirstMove {
+			took = append(took, play(path))
+		}
+		if t.Logf("below %q the first move was made after %v", path, took); slices.Min(took) > maxFirstMove {
+			t.Errorf("below %q the first move was made after %v, want it within %v", path, took, maxFirstMove)
+		}
 		got := ask[lab.State](t, b, fmt.Sprintf(`call("/api/schedule", { method: "POST", body: { strategy: "v3_uuid", buyers: 2, moves: %q } })`, want.Moves))
 		if text, other := asJSON(t, got), asJSON(t, want); text != other {
 			t.Errorf("in the browser it leads to\n%s\nwant\n%s", text, other)
@@ -138,6 +152,8 @@ func recordingsAreShown(t *testing.T, dir string) {
 		{"#/", `document.querySelectorAll(".card").length >= 5`},
 		{"#/break", `document.querySelector('a[href="#/break/check-then-delete/v3_uuid"]') !== null`},
 		{"#/break/check-then-delete/v3_uuid?step=4", `document.querySelector(".lanes .row.current") !== null`},
+		{"#/break/check-then-delete/v3", `document.querySelector("#cell-title")?.innerText.includes("v3_uuid") ?? false`},
+		{"#/read/v4", `location.hash === "#/read/v4_lua" && document.body.innerText.includes("unlock.lua")`},
 		{"#/read/v4_lua", `document.body.innerText.includes("unlock.lua")`},
 		{"#/teach/ttl", `document.querySelector(".lesson h2") !== null`},
 		{"#/shop", `document.body.innerText.includes("go run ./cmd/shop")`},

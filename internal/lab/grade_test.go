@@ -22,25 +22,27 @@ func TestGradeOfALockThatDoesNothing(t *testing.T) {
 	}
 }
 
+// nothing runs nothing.
+func nothing(*World) Verdict { return Verdict{} }
+
 func TestReplaceTable(t *testing.T) {
 	r := Report{Manifest: Manifest{Strategies: []string{"none"}}}
-	text, err := ReplaceTable([]byte("a\n"+TableBegin+"\nx\n"+TableEnd+"\nb\n"), r)
+	text, err := ReplaceTable([]byte("a\n"+TableBegin+"\nx\n"+TableEnd+"\nb\n"), r, nil)
 	if err != nil || !strings.HasPrefix(string(text), "a\n"+TableBegin+"\n| strategy |") || !strings.HasSuffix(string(text), TableEnd+"\nb\n") {
 		t.Errorf("%v\n%s", err, text)
 	}
-	again, err := ReplaceTable(text, r)
+	again, err := ReplaceTable(text, r, nil)
 	if err != nil || string(again) != string(text) {
 		t.Errorf("%v\n%s", err, again)
 	}
-	text, err = ReplaceTable([]byte(LibrariesBegin+"\nx\n"+LibrariesEnd+"\n"), Report{
-		Anomalies: []Anomaly{{Name: "a", Sentence: "A."}, {Name: "b", Sentence: "B."}},
-		Cells:     []Cell{{Anomaly: "a", Strategy: "redsync", Outcome: Breaks}},
-	})
-	if err != nil || !strings.Contains(string(text), "| `a`: A. | [**breaks**](http://127.0.0.1:8080/#/break/a/redsync) |") || strings.Contains(string(text), "B.") {
+	all := []Scenario{{Anomaly: Anomaly{Name: "a", Sentence: "A."}, Run: nothing}, {Anomaly: Anomaly{Name: "b", Sentence: "B."}, Run: nothing}}
+	r.Cells = []Cell{{Anomaly: "a", Strategy: "redsync", Outcome: Breaks}}
+	text, err = ReplaceTable([]byte(LibrariesBegin+"\nx\n"+LibrariesEnd+"\n"), r, all)
+	if err != nil || !strings.Contains(string(text), "| [`a`](../internal/lab/grade_test.go): A. | [**breaks**](http://127.0.0.1:8080/#/break/a/redsync) |") || strings.Contains(string(text), "B.") {
 		t.Errorf("the table of libraries: %v\n%s", err, text)
 	}
 	for _, bad := range []string{"", TableBegin, TableEnd + "\n" + TableBegin + "\n"} {
-		if _, err := ReplaceTable([]byte(bad), r); !errors.Is(err, ErrMarks) {
+		if _, err := ReplaceTable([]byte(bad), r, nil); !errors.Is(err, ErrMarks) {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}

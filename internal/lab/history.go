@@ -125,7 +125,7 @@ func (h *history) check() Verdict {
 	case result == porcupine.Illegal:
 		return Breaks.Because("%s", overlaps[0])
 	}
-	return Holds.Because("the history is that of a mutex; its steps: %d", len(ops))
+	return Holds.Because("a mutex would allow the same order; steps: %d", len(ops))
 }
 
 // mutexState is who holds the mutex, and how often.

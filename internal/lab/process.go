@@ -122,7 +122,7 @@ func (l *link) dial(ctx context.Context) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	mine, theirs := net.Pipe()
+	mine, theirs := wire.Pipe()
 	p.mu.Lock()
 	p.conns[theirs] = struct{}{}
 	p.mu.Unlock()

@@ -32,15 +32,15 @@ const (
 var ErrMarks = errors.New("it has to have the lines " + TableBegin + " and " + TableEnd + ", in this order, or those of another table")
 
 // ReplaceTable returns a Markdown text with the tables for which it has marks replaced by those
-// of a report, which has to be of everything.
-func ReplaceTable(text []byte, r Report) ([]byte, error) {
+// of a report, which has to be of everything: of all these scenarios.
+func ReplaceTable(text []byte, r Report, all []Scenario) ([]byte, error) {
 	found := false
 	replace := func(begin, end, table string) {
 		with, ok := ReplaceBetween(text, begin, end, table)
 		text, found = with, found || ok
 	}
 	replace(TableBegin, TableEnd, Table(r))
-	replace(LibrariesBegin, LibrariesEnd, LibrariesTable(r))
+	replace(LibrariesBegin, LibrariesEnd, librariesTable(r, all))
 	if r.Holds != nil {
 		replace(HoldsBegin, HoldsEnd, OutcomeTable(*r.Holds))
 	}
@@ -169,23 +169,40 @@ func compared() (names []string, theirs int) {
 	return []string{"redsync", "redsync_extended", "redislock", "redislock_refreshed", "rueidislock", "v4_lua", "v6_watchdog", "v8_fenced", "v9_cohort"}, 5
 }
 
-// LibrariesTable is a table in Markdown of the locks of libraries beside the stages: the
-// anomalies that apply to a library, and in which they do not all come out alike. Each cell leads
-// to its run on the page of a shop on this machine.
-func LibrariesTable(r Report) string {
+// lockSource is where the code of a compared lock is.
+func lockSource(name string) string {
+	switch library, option, _ := strings.Cut(name, "_"); {
+	case strings.HasPrefix(name, "v"):
+		return "internal/locks/" + name
+	case option != "":
+		return "internal/locks/thirdparty/extended.go"
+	default:
+		return "internal/locks/thirdparty/" + library + ".go"
+	}
+}
+
+// librariesTable is a table in Markdown, for a file in docs, of the locks of libraries beside the
+// stages: the anomalies that apply to a library, and in which they do not all come out alike. The
+// names of locks and anomalies lead to their code, which a reader without a shop can open too, and
+// each cell to its run on the page of a shop on this machine.
+func librariesTable(r Report, all []Scenario) string {
 	names, theirs := compared()
 	outcomes := r.outcomes()
 	var b strings.Builder
-	fmt.Fprintf(&b, "| what happens | `%s` |\n|---%s|\n", strings.Join(names, "` | `"), strings.Repeat("|---", len(names)))
-	for _, a := range r.Anomalies {
-		of := func(name string) Outcome { return outcomes[[2]string{a.Name, name}] }
+	b.WriteString("| what happens |")
+	for _, name := range names {
+		fmt.Fprintf(&b, " [`%s`](../%s) |", name, lockSource(name))
+	}
+	b.WriteString("\n|---" + strings.Repeat("|---", len(names)) + "|\n")
+	for _, s := range all {
+		of := func(name string) Outcome { return outcomes[[2]string{s.Name, name}] }
 		differ := slices.ContainsFunc(names, func(name string) bool { return of(name) != of(names[0]) })
 		if !differ || !slices.ContainsFunc(names[:theirs], func(name string) bool { return of(name) != NA }) {
 			continue
 		}
-		fmt.Fprintf(&b, "| `%s`: %s |", a.Name, a.Sentence)
+		fmt.Fprintf(&b, "| [`%s`](../%s): %s |", s.Name, s.source(), s.Sentence)
 		for _, name := range names {
-			fmt.Fprintf(&b, " [%s](http://127.0.0.1:8080/#/break/%s/%s) |", inTable(of(name)), a.Name, name)
+			fmt.Fprintf(&b, " [%s](http://127.0.0.1:8080/#/break/%s/%s) |", inTable(of(name)), s.Name, name)
 		}
 		b.WriteString("\n")
 	}

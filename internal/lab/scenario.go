@@ -2,7 +2,10 @@ package lab
 
 import (
 	"fmt"
+	"reflect"
+	"runtime"
 	"slices"
+	"strings"
 )
 
 // Scenario is an anomaly that can be tried.
@@ -42,6 +45,13 @@ type Scenario struct {
 // which there are.
 func FindScenarios(all []Scenario, names []string) ([]Scenario, error) {
 	return find("anomaly", all, func(s Scenario) string { return s.Name }, names)
+}
+
+// source is the file of the project in which the scenario's Run is.
+func (s Scenario) source() string {
+	at := reflect.ValueOf(s.Run).Pointer()
+	file, _ := runtime.FuncForPC(at).FileLine(at)
+	return file[max(0, strings.LastIndex(file, "internal/lab/")):]
 }
 
 // Expected returns the outcome on record, or NoRecord for a subject that has none.

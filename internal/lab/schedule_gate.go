@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"oversell/internal/lab/turnstile"
 	"oversell/internal/lab/wire"
 )
 
@@ -19,6 +20,8 @@ import (
 type gate struct {
 	s *staging
 	p *Process
+
+	turns *turnstile.Turnstile // at which the client's commands wait before they have a connection
 
 	mu      sync.Mutex
 	held    []*held
@@ -57,7 +60,9 @@ func (g *gate) client() *redis.Client {
 	o := w.server.options(g.dial)
 	o.ReadTimeout, o.WriteTimeout = 2*MaxSchedule, 2*MaxSchedule
 	o.DialTimeout = 2 * MaxSchedule
-	return redis.NewClient(o)
+	client := redis.NewClient(o)
+	client.AddHook(g.turns)
+	return client
 }
 
 func (g *gate) dial(ctx context.Context) (net.Conn, error) {
@@ -68,7 +73,7 @@ func (g *gate) dial(ctx context.Context) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	mine, theirs := net.Pipe()
+	mine, theirs := wire.Pipe()
 	g.p.w.all.Go(func() { wire.Relay(g.p.life, theirs, redisSide, g.handle) })
 	return mine, nil
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"oversell/internal/lab/virtualtime"
+	"oversell/internal/shortname"
 )
 
 // Goal is something that a schedule can lead to and that the strategy should prevent. The
@@ -27,32 +27,54 @@ func Goals() []Goal {
 	return []Goal{GoalOversell, GoalOverlap, GoalForeignDelete, GoalSelfWait, GoalStuck}
 }
 
+// NotApplicable says why the goal means nothing for a subject. It is "" if it means something.
+func (g Goal) NotApplicable(c Subject) string {
+	ofLock := g == GoalOverlap || g == GoalForeignDelete || g == GoalSelfWait
+	switch {
+	case ofLock && c.Lock == nil:
+		return "there is no lock to break"
+	case ofLock && g != GoalOverlap && !c.InRedis():
+		return "its lock is in its process, and this is about a lock in Redis"
+	}
+	return ""
+}
+
 // Level is a level of the game on the page: a strategy, and the goal to reach with it.
 type Level struct {
-	Strategy string `json:"strategy"`
-	Goal     Goal   `json:"goal"`
+	Strategy  string `json:"strategy"`
+	Goal      Goal   `json:"goal"`
+	Faultless bool   `json:"faultless,omitempty"` // it is won only without a fault
 }
 
 // Game returns the levels in their order. Each shows what is wrong with one stage of the
 // lock, and the next stage stops that. The goal of v8 cannot be reached, which is to be
-// found out.
+// found out. A frozen process would break v5 as well as v6 and v7, so at v5 only time passes:
+// no schedule wins three levels in a row.
 func Game() []Level {
 	return []Level{
-		{"none", GoalOversell},
-		{"v1_setnx", GoalStuck},
-		{"v2_ttl", GoalForeignDelete},
-		{"v3_uuid", GoalForeignDelete},
-		{"nested_v4_lua", GoalSelfWait},
-		{"v5_reentrant", GoalOversell},
-		{"v6_watchdog", GoalOversell},
-		{"v7_queue", GoalOversell},
-		{"v8_fenced", GoalOversell},
-		{"v9_cohort", GoalOverlap},
+		{Strategy: "none", Goal: GoalOversell},
+		{Strategy: "v1_setnx", Goal: GoalStuck},
+		{Strategy: "v2_ttl", Goal: GoalForeignDelete},
+		{Strategy: "v3_uuid", Goal: GoalForeignDelete},
+		{Strategy: "nested_v4_lua", Goal: GoalSelfWait},
+		{Strategy: "v5_reentrant", Goal: GoalOversell, Faultless: true},
+		{Strategy: "v6_watchdog", Goal: GoalOversell},
+		{Strategy: "v7_queue", Goal: GoalOversell},
+		{Strategy: "v8_fenced", Goal: GoalOversell},
+		{Strategy: "v9_cohort", Goal: GoalOverlap},
 	}
 }
 
-// shownBy is the kind of finding by which a goal is reached. Stuck has none: it is about what
-// comes afterwards.
+// Allows reports whether the level can be won by these moves: one that is faultless allows
+// no process that stops or dies, and no lost reply.
+func (l Level) Allows(moves []Move) bool {
+	return !l.Faultless || !slices.ContainsFunc(moves, func(m Move) bool {
+		return m.Action == Freeze || m.Action == Kill || m.Action == Lose
+	})
+}
+
+// shownBy is the kind of finding by which a goal is reached. Stuck has none here: it is about
+// what comes afterwards, which PlayFor finds out.
 var shownBy = map[Goal]FindingKind{
 	GoalOversell: Oversold, GoalOverlap: Overlap, GoalForeignDelete: ForeignDelete, GoalSelfWait: SelfWait,
 }
@@ -62,7 +84,7 @@ const Patience = 10 * ScheduleTTL
 
 // Question is a schedule as the page asks for it.
 type Question struct {
-	Strategy string `json:"strategy"`
+	Strategy string `json:"strategy"` // or a short name: see shortname.Expand
 	Buyers   int    `json:"buyers"`
 	Moves    string `json:"moves"` // as ParseMoves reads them
 	Goal     Goal   `json:"goal"`  // as PlayFor takes it
@@ -74,7 +96,7 @@ func (q Question) Answer() (State, error) {
 	if err != nil {
 		return State{}, err
 	}
-	return PlayFor(Schedule{Strategy: q.Strategy, Buyers: q.Buyers, Moves: moves}, q.Goal)
+	return PlayFor(Schedule{Strategy: shortname.Expand(q.Strategy, Levels()), Buyers: q.Buyers, Moves: moves}, q.Goal)
 }
 
 // PlayFor is Play, and notes in State.Reached whether goal was reached. Play alone notes all
@@ -94,8 +116,23 @@ func PlayFor(sc Schedule, goal Goal) (State, error) {
 	}
 	if len(waiting) > 0 {
 		st.Reached, st.Unserved = append(st.Reached, GoalStuck), waiting
+		st.find(Unserved, waiting[0], st.whyStuck(waiting))
 	}
 	return st, nil
+}
+
+// find adds a finding to a state that has been played.
+func (st *State) find(kind FindingKind, actor, text string) {
+	st.Findings = append(st.Findings, Finding{At: st.Now, Kind: kind, Actor: actor, Text: text})
+	st.Trace = append(st.Trace, Event{At: st.Now, Actor: actor, Kind: Break, Text: text})
+}
+
+// whyStuck says why buyers wait for ever: a lock that is left behind, or something else.
+func (st *State) whyStuck(waiting []string) string {
+	if st.Lock.Redis != "" && st.Lock.Redis != "free" && st.Lock.TTL == nil {
+		return "nobody can take this lock any more: it never expires"
+	}
+	return list(waiting) + " would wait for ever"
 }
 
 // reached are the goals that findings show.
@@ -130,7 +167,7 @@ func (s *staging) outlast(d time.Duration) (waiting []string) {
 			pl.p.Thaw()
 		}
 	}
-	virtualtime.Wait()
+	s.settle()
 	for end := time.Now().Add(d); time.Now().Before(end); {
 		if !s.round() {
 			s.pass(RetryDelay)
@@ -153,7 +190,7 @@ func (s *staging) round() (any bool) {
 		}
 		any = true
 		pl.let(commands[0])
-		virtualtime.Wait()
+		s.settle()
 	}
 	return any
 }

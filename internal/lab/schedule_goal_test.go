@@ -55,6 +55,8 @@ func TestWaitingIsNotStuck(t *testing.T) {
 	}
 	if s := playedFor(t, GoalStuck, "v1_setnx", "A.kA"); !slices.Equal(s.Unserved, []string{"B"}) {
 		t.Errorf("%v are never served; want B", s.Unserved)
+	} else if last := s.Trace[len(s.Trace)-1]; !slices.Equal(found(s, Unserved), []string{last.Text}) || last.Kind != Break {
+		t.Errorf("found %q, and the last event is %+v", found(s, Unserved), last)
 	}
 	if _, err := PlayFor(Schedule{Strategy: "none", Buyers: 2}, "victory"); !errors.Is(err, ErrSchedule) {
 		t.Errorf("an unknown goal: %v", err)

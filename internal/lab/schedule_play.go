@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"oversell/internal/guard"
+	"oversell/internal/lab/turnstile"
 	"oversell/internal/lab/virtualtime"
 	"oversell/internal/lab/wire"
 	"oversell/internal/stock"
@@ -117,7 +118,7 @@ func (s *staging) player(index int) *player {
 	name := buyerName(index)
 	p := s.w.Start(name)
 	_ = p.rdb.Close() // no connection was made yet
-	pl := &player{gate: &gate{s: s, p: p}, name: name, index: index}
+	pl := &player{gate: &gate{s: s, p: p, turns: turnstile.New(p.life, s.notice)}, name: name, index: index}
 	p.rdb = pl.client()
 	p.links[0].rdb = p.rdb
 	b := s.shop.Buyer(p, 0)
@@ -127,7 +128,7 @@ func (s *staging) player(index int) *player {
 	pl.come = func() {
 		pl.come = nil
 		s.w.Go(func() { pl.finish(b.Buy()) })
-		virtualtime.Wait()
+		s.settle()
 	}
 	return pl
 }
@@ -185,7 +186,7 @@ func (s *staging) move(m Move) error {
 		pl.dead = true
 		pl.p.Kill()
 	}
-	virtualtime.Wait()
+	s.settle()
 	return nil
 }
 
@@ -207,7 +208,7 @@ func (pl *player) able(a Action) error {
 	case pl.dead:
 		return errors.New(pl.name + " is dead")
 	case !steps && pl.come != nil:
-		return errors.New(pl.name + " has not come yet")
+		return errors.New(pl.name + " has not arrived yet")
 	case steps && pl.frozen:
 		return errors.New(pl.name + " is frozen")
 	case a == Thaw && !pl.frozen:
@@ -231,7 +232,7 @@ func (s *staging) pass(d time.Duration) {
 			over = true
 		case <-s.arrivals:
 		}
-		virtualtime.Wait()
+		s.settle()
 		s.letWatchdogs()
 	}
 }
@@ -242,9 +243,22 @@ func (s *staging) letWatchdogs() {
 	for _, pl := range s.players {
 		for h := pl.watchdog(); h != nil && !pl.frozen; h = pl.watchdog() {
 			pl.let(h)
-			virtualtime.Wait()
+			s.settle()
 		}
 	}
+}
+
+// settle returns when all goroutines wait, and the commands that they have sent are at their
+// gates.
+func (s *staging) settle() {
+	for virtualtime.Wait(); s.nextTurn(); {
+		virtualtime.Wait()
+	}
+}
+
+// nextTurn lets the next command through to its gate.
+func (s *staging) nextTurn() bool {
+	return slices.ContainsFunc(s.players, func(pl *player) bool { return pl.turns.Next() })
 }
 
 // notice wakes pass.
@@ -368,9 +382,9 @@ func (s *staging) entered(pl *player) {
 	switch {
 	case len(others) == 0:
 	case !s.w.Subject.InRedis():
-		s.find(Overlap, pl.name, fmt.Sprintf("%s has the lock of its own process, and %s another one", pl.name, list(others)))
+		s.find(Overlap, pl.name, fmt.Sprintf("%s got the lock of its own process while %s had another one", pl.name, list(others)))
 	default:
-		s.find(Overlap, pl.name, fmt.Sprintf("%s has the lock, and %s still relies on it", pl.name, list(others)))
+		s.find(Overlap, pl.name, fmt.Sprintf("%s got the lock while %s still relied on it", pl.name, list(others)))
 	}
 }
 
@@ -405,7 +419,7 @@ func (c watchedStock) Set(ctx context.Context, left int64) error {
 // refused notes that the stock has refused a buyer that came too late.
 func (c watchedStock) refused(err error) {
 	if errors.Is(err, stock.ErrFenced) {
-		c.pl.s.find(Refused, c.pl.name, fmt.Sprintf("the stock refuses %s: a later holder with a greater fencing token was there", c.pl.name))
+		c.pl.s.find(Refused, c.pl.name, fmt.Sprintf("the stock refused %s: a later holder with a greater fencing token was there", c.pl.name))
 	}
 }
 

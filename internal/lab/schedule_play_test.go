@@ -71,7 +71,7 @@ func TestLateHolderDeletesTheNextOnesLock(t *testing.T) {
 		t.Errorf("v4: found %q, the lock is %s", got, v4.Lock.Redis)
 	}
 	for _, s := range []State{v2, v4} {
-		if got := found(s, Overlap); len(got) != 1 || got[0] != "B has the lock, and A still relies on it" {
+		if got := found(s, Overlap); len(got) != 1 || got[0] != "B got the lock while A still relied on it" {
 			t.Errorf("%s: found %q", s.Strategy, got)
 		}
 	}
@@ -85,7 +85,7 @@ func TestLateHolderDeletesTheNextOnesLock(t *testing.T) {
 // Each process has a lock of its own: nobody relies on that of another.
 func TestLocksOfTwoProcessesAreTwo(t *testing.T) {
 	s := played(t, "local", 2, "A.B")
-	if got := found(s, Overlap); len(got) != 1 || got[0] != "B has the lock of its own process, and A another one" {
+	if got := found(s, Overlap); len(got) != 1 || got[0] != "B got the lock of its own process while A had another one" {
 		t.Errorf("found %q", got)
 	}
 }
@@ -117,7 +117,7 @@ func TestWatchdogKeepsTheLockUnlessItIsStopped(t *testing.T) {
 	}
 	for _, strategy := range []string{"v8_fenced", "v9_cohort"} {
 		s := played(t, strategy, 2, stopped)
-		if got := found(s, Refused); len(got) != 1 || !strings.HasPrefix(got[0], "the stock refuses A: ") {
+		if got := found(s, Refused); len(got) != 1 || !strings.HasPrefix(got[0], "the stock refused A: ") {
 			t.Errorf("%s, stopped: found %q", strategy, got)
 		}
 		s = played(t, strategy, 2, stopped+".A.B")

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"oversell/internal/lab/virtualtime"
 	"oversell/internal/stock"
 )
 
@@ -73,7 +72,7 @@ type Status string
 
 // The statuses.
 const (
-	Outside Status = "outside" // has not come yet: it does with its first step
+	Outside Status = "outside" // has not arrived yet: it does with its first step
 	Ready   Status = "ready"   // about to send a command
 	Asleep  Status = "asleep"  // between two tries
 	Waiting Status = "waiting" // in Redis, which answers when there is something to tell
@@ -128,6 +127,7 @@ const (
 	ForeignDelete FindingKind = "foreign_delete" // a lock was deleted by somebody whose it was not
 	Overlap       FindingKind = "overlap"        // the lock was granted while another relied on it
 	SelfWait      FindingKind = "self_wait"      // a buyer waits for the lock that it has itself
+	Unserved      FindingKind = "unserved"       // a buyer waits that no schedule serves any more
 	Refused       FindingKind = "refused"        // the stock turned back who came with an older fencing token
 )
 
@@ -289,7 +289,7 @@ func resultOf(err error) Result {
 func (pl *player) says(p Player) string {
 	switch {
 	case p.Status == Outside:
-		return p.Name + " has not come yet"
+		return p.Name + " has not arrived yet"
 	case p.Status == Waiting:
 		pl.gate.mu.Lock()
 		defer pl.gate.mu.Unlock()
@@ -444,7 +444,7 @@ func (s *staging) wakeUps() []*float64 {
 			over = true
 		case <-s.arrivals:
 		}
-		virtualtime.Wait()
+		s.settle()
 		s.letWatchdogs()
 		maps.DeleteFunc(left, func(i int, pl *player) bool {
 			if pl.status() != Ready {

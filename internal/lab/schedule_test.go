@@ -110,7 +110,7 @@ func TestMoveThatIsNotPossible(t *testing.T) {
 	for moves, why := range map[string]string{
 		"A.A.A":       "move 3, A: A has nothing to send: it is done",
 		"A2":          "A has one command to send, and no command 2",
-		"fA":          "A has not come yet",
+		"fA":          "A has not arrived yet",
 		"A.fA.A":      "A is frozen",
 		"A.fA.fA":     "A is frozen already",
 		"A.tA":        "A is not frozen",
@@ -174,6 +174,17 @@ func TestSameScheduleSameState(t *testing.T) {
 					t.Fatalf("%s, %s: %s", strategy, state.Moves, difference(want, got))
 				}
 			}
+		}
+	}
+}
+
+// After a lost reply a helper releases the lock in the background, while its caller releases
+// it too, by the same command. The caller's is always the first.
+func TestReleasesOfTheSameMomentHaveAnOrder(t *testing.T) {
+	for range 30 {
+		a := played(t, "nested_v5_reentrant", 2, "A.lA.A").Players[0]
+		if a.Status != Done || len(a.Next) != 1 {
+			t.Fatalf("A is %s with %d commands left, and not done with one", a.Status, len(a.Next))
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"oversell/internal/catalog"
 	"oversell/internal/guard"
+	"oversell/internal/lab/turnstile"
 	"oversell/internal/locks/lease"
 	"oversell/internal/locks/redlock"
 	"oversell/internal/locks/thirdparty"
@@ -191,7 +192,7 @@ func nested() []Subject {
 // LockAgain is a helper that takes the lock at e while its caller has it, as the same owner,
 // and releases it. It does nothing else.
 func LockAgain(ctx context.Context, i stock.Isolation, at stock.Location, e guard.Entry) error {
-	_, err := i.Do(ctx, at, e, func(context.Context, stock.Counter) error { return nil })
+	_, err := i.Do(turnstile.Inner(ctx), at, e, func(context.Context, stock.Counter) error { return nil })
 	return err
 }
 

@@ -63,7 +63,7 @@ func (r Record) WriteJSON(w io.Writer) error {
 
 // Same reports whether two searches have found the same.
 func (r Result) Same(o Result) bool {
-	return r.Strategy == o.Strategy && r.Buyers == o.Buyers && r.Faults == o.Faults && r.States == o.States && maps.Equal(r.Breaks, o.Breaks)
+	return r.Strategy == o.Strategy && r.Buyers == o.Buyers && r.Faults == o.Faults && r.States == o.States && maps.Equal(r.Breaks, o.Breaks) && slices.Equal(r.NotApplicable, o.NotApplicable)
 }
 
 // MovesOf is how many moves a schedule has.
@@ -80,7 +80,7 @@ type Words struct{ Strategy, Buyers, Impossible, States string }
 // English and Chinese are the languages of the docs.
 var (
 	English = Words{"strategy", "buyers", "impossible", "states"}
-	Chinese = Words{"方案", "买家", "不可能", "状态数"}
+	Chinese = Words{"策略", "买家", "不可能", "状态数"}
 )
 
 // Markdown is the table of strategies and goals.
@@ -94,9 +94,13 @@ func (r Record) Markdown(w Words) string {
 	for _, o := range r.Results {
 		fmt.Fprintf(&b, "| `%s` | %d |", o.Strategy, o.Buyers)
 		for _, g := range Goals() {
-			if moves, ok := o.Breaks[g]; ok {
+			moves, broken := o.Breaks[g]
+			switch {
+			case broken:
 				fmt.Fprintf(&b, " `%s` |", moves)
-			} else {
+			case slices.Contains(o.NotApplicable, g):
+				b.WriteString(" n/a |")
+			default:
 				fmt.Fprintf(&b, " %s |", w.Impossible)
 			}
 		}

@@ -19,6 +19,13 @@ func Replay(strategy string, buyers int, goal Goal, text string) error {
 	if err != nil {
 		return err
 	}
+	subject, err := lab.Scheduled(strategy, buyers)
+	if err != nil {
+		return err
+	}
+	if why := goal.NotApplicable(subject); why != "" {
+		return fmt.Errorf("%w: %s is not applicable to %s: %s", errNotReplayed, goal, strategy, why)
+	}
 	state, err := lab.PlayFor(lab.Schedule{Strategy: strategy, Buyers: buyers, Moves: moves}, goal)
 	if err != nil {
 		return err

@@ -18,6 +18,7 @@ import (
 
 	"oversell/internal/guard"
 	"oversell/internal/lab"
+	"oversell/internal/lab/turnstile"
 	"oversell/internal/lab/virtualtime"
 	"oversell/internal/lab/wire"
 	"oversell/internal/stock"
@@ -47,6 +48,7 @@ type program struct {
 type run struct {
 	program
 	start time.Time
+	turns *turnstile.Turnstile // at which the client's commands wait
 
 	mu      sync.Mutex
 	conns   []*conn
@@ -94,6 +96,8 @@ func (p program) play(inputs []input) (views []view, err error) {
 		r := &run{program: p, start: time.Now(), scripts: make(map[string]string), news: make(chan struct{}, 1)}
 		life, end := context.WithCancel(context.Background())
 		client := redis.NewClient(r.options())
+		r.turns = turnstile.New(life, func() { r.note(func() {}) })
+		client.AddHook(r.turns)
 		for _, in := range inputs {
 			if err = r.tell(life, client, in); err != nil {
 				break
@@ -152,9 +156,7 @@ func (r *run) end() {
 // tell tells the program one thing, and returns when it has done what it does at once.
 func (r *run) tell(life context.Context, client *redis.Client, in input) error {
 	if in.after > 0 {
-		time.Sleep(in.after)
-		virtualtime.Wait()
-		r.number()
+		r.sleep(in.after)
 	}
 	if in.kind == inputStart {
 		isolation := r.subject.Isolation(life, client, lockKey)
@@ -162,9 +164,31 @@ func (r *run) tell(life context.Context, client *redis.Client, in input) error {
 	} else if err := r.change(in); err != nil {
 		return err
 	}
-	virtualtime.Wait()
-	r.number()
+	r.settle()
 	return nil
+}
+
+// sleep lets time pass, and returns when all that is due by then is done.
+func (r *run) sleep(d time.Duration) {
+	over := time.After(d)
+	for {
+		select {
+		case <-over:
+			r.settle()
+			return
+		case <-r.news:
+			r.settle()
+		}
+	}
+}
+
+// settle returns when all goroutines wait and the commands that they have sent are
+// numbered.
+func (r *run) settle() {
+	for virtualtime.Wait(); r.turns.Next(); {
+		virtualtime.Wait()
+	}
+	r.number()
 }
 
 // change lets the input happen.

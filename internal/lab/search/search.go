@@ -54,14 +54,15 @@ func Goals() []Goal { return lab.Goals() }
 
 // Result is what a search has found.
 type Result struct {
-	Strategy string          `json:"strategy"`
-	Buyers   int             `json:"buyers"`
-	Faults   Faults          `json:"faults"`
-	States   int             `json:"states"`        // different ones
-	Moves    int             `json:"moves"`         // that were made from them
-	Breaks   map[Goal]string `json:"breaks"`        // the shortest schedule to each goal; no entry: none leads there
-	Cut      bool            `json:"cut,omitempty"` // the budget ended before all was explored: what is not in Breaks may be possible
-	Wall     time.Duration   `json:"-"`
+	Strategy      string          `json:"strategy"`
+	Buyers        int             `json:"buyers"`
+	Faults        Faults          `json:"faults"`
+	States        int             `json:"states"`                   // different ones
+	Moves         int             `json:"moves"`                    // that were made from them
+	Breaks        map[Goal]string `json:"breaks"`                   // the shortest schedule to each goal; no entry: none leads there
+	NotApplicable []Goal          `json:"not_applicable,omitempty"` // goals that mean nothing for the strategy: see lab.Goal.NotApplicable
+	Cut           bool            `json:"cut,omitempty"`            // the budget ended before all was explored: what is not in Breaks may be possible
+	Wall          time.Duration   `json:"-"`
 }
 
 // ErrNotSearched is wrapped by the errors of a subject that cannot be searched.
@@ -123,13 +124,18 @@ func newExplorer(cfg Config) (*explorer, error) {
 		return nil, err
 	}
 	x := &explorer{cfg: cfg, seen: make(map[identity]int)}
-	x.out = Result{Strategy: cfg.Subject.Name, Buyers: cfg.Buyers, Faults: cfg.Faults, Breaks: make(map[Goal]string)}
+	x.out = Result{Strategy: cfg.Subject.Name, Buyers: cfg.Buyers, Faults: cfg.Faults, Breaks: make(map[Goal]string), NotApplicable: notApplicable(cfg.Subject)}
 	var err error
 	if x.setUp, err = newExecutor(&x.known); err != nil {
 		return nil, err
 	}
 	x.root = newNode(program{cfg.Subject, cfg.Subject.Leased(), x.setUp.setUp, new(nodes)})
 	return x, nil
+}
+
+// notApplicable are the goals that mean nothing for a subject.
+func notApplicable(c lab.Subject) []Goal {
+	return slices.DeleteFunc(Goals(), func(g Goal) bool { return g.NotApplicable(c) == "" })
 }
 
 func (x *explorer) close() { x.setUp.close() }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"oversell/internal/lab"
-	"oversell/internal/lab/virtualtime"
 	"oversell/internal/lab/wire"
 )
 
@@ -64,8 +63,7 @@ func (r *run) watch() []view {
 			return views
 		case <-r.news:
 		}
-		virtualtime.Wait()
-		r.number()
+		r.settle()
 		next := r.view(time.Since(begin))
 		if last := views[len(views)-1]; next.text != last.text {
 			if next.at == last.at {

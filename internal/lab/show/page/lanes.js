@@ -8,6 +8,10 @@ const THIN = 20;
 const TEXT = 110; // the least width of those texts
 const GAP = 6; // between columns
 const ARC = 60; // how far the arc of a command that is held up bends out of its lane's ticks
+const MIDDLE = 11; // from the top of a row to the middle of its first line of text
+
+/** zoom is by how much the page's type is larger than usual, as on a projector. */
+export const zoom = () => parseFloat(getComputedStyle(document.documentElement).fontSize) / 16;
 
 /**
  * el makes an element: el("p.small", { title }, "text"), where the attributes may be left out.
@@ -62,14 +66,15 @@ export function words(row, text = row.text) {
 /** drawLanes fills box with the cell's story. show is called with the row that is pointed at. */
 export function drawLanes(box, cell, show) {
   const narrow = box.clientWidth < 600;
-  const time = narrow ? 44 : 52;
-  const redis = cell.lock ? (narrow ? 74 : 86) : 0;
+  const size = zoom();
+  const time = size * (narrow ? 44 : 52);
+  const redis = cell.lock ? size * (narrow ? 74 : 86) : 0;
   const room = box.clientWidth - time - (redis ? redis + GAP : 0); // for the lanes, each with its gap
-  const wide = cell.actors.length > 0 && room / cell.actors.length - GAP >= WIDE;
-  const many = !wide && room - cell.actors.length * (THIN + GAP) - GAP < TEXT;
+  const wide = cell.actors.length > 0 && room / cell.actors.length - GAP >= WIDE * size;
+  const many = !wide && room - cell.actors.length * (THIN + GAP) - GAP < TEXT * size;
   // Texts are in the lanes, or right of thin lanes, or left of them if the lanes are scrolled.
   const lanes = cell.actors.map(() => (wide ? "minmax(0, 1fr)" : `${THIN}px`));
-  if (!wide) many ? lanes.unshift("210px") : lanes.push("minmax(0, 1fr)");
+  if (!wide) many ? lanes.unshift(`${210 * size}px`) : lanes.push("minmax(0, 1fr)");
   box.style.setProperty("--columns", [`${time}px`, ...(redis ? [`${redis}px`] : []), ...lanes].join(" "));
   box.className = `lanes ${wide ? "wide" : "thin"} ${many ? "many" : ""}`;
 
@@ -124,7 +129,7 @@ export const holdsWith = (actors, holding, actor) =>
 function drawBands(cell, heads, rows, redis, box) {
   const bottom = rows.at(-1).offsetTop + rows.at(-1).offsetHeight;
   const picture = svg("svg", { width: box.scrollWidth, height: bottom, "aria-hidden": "true" });
-  const tops = [...rows.map((row) => row.offsetTop + 11), bottom];
+  const tops = [...rows.map((row) => row.offsetTop + MIDDLE * zoom()), bottom];
   const left = [...heads.querySelectorAll(".actor")].map((head) => head.offsetLeft);
   const last = heads.querySelector(".actor:last-child"); // it may be out of sight, right of the rows
   const laneEnd = Math.max(rows[0].offsetLeft + rows[0].offsetWidth, last ? last.offsetLeft + last.offsetWidth : 0) - 1;
@@ -179,7 +184,7 @@ function drawTick(picture, { kind, actor, arrives }, i, tops, left, laneEnd) {
   const x = left[actor] + 2 * BAND + 7;
   if (arrives) {
     const room = (left[actor + 1] ?? laneEnd) - x - GAP; // to the next lane
-    const d = arc(x, tops[i], tops[i + 1] - 11, tops[arrives], Math.min(ARC, room));
+    const d = arc(x, tops[i], tops[i + 1] - MIDDLE * zoom(), tops[arrives], Math.min(ARC, room));
     draw("path", { class: `flight ${hue(actor)}`, d });
     draw("path", { class: `arrival ${hue(actor)}`, d: `M${x - 5} ${tops[arrives] - 13} h10 l-5 9 Z` });
   }

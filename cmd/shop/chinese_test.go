@@ -76,8 +76,7 @@ func wantSeen(t *testing.T, b *pagetest.Tab, selector string) {
 // In Chinese the page shows only in English what is not prose: commands, their replies,
 // errors of programs, keys, code and names.
 func TestPageTellsEverythingInChinese(t *testing.T) {
-	b, site := openPage(t)
-	waitForLab(t, site)
+	b, site := openLab(t)
 	b.Visit(site, "?lang=zh#/break", desk)
 	b.Until(`document.querySelector(".matrix") !== null`)
 

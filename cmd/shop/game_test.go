@@ -47,6 +47,12 @@ const (
 	outside = `[...document.querySelectorAll(".gamebar, .goalcard, .playtools, .gameboard, .gameboard button")]
 	  .filter((node) => node.getBoundingClientRect().bottom > innerHeight || node.getBoundingClientRect().top < 0)
 	  .map((node) => node.className).join(", ")`
+
+	// outsideObject are the locks and units whose text is wider than they are, or which leave their buyer's panel.
+	outsideObject = `[...document.querySelectorAll(".object")].filter((node) => {
+	  const [own, text, panel] = [node, node.lastChild, node.closest(".panel")].map((n) => n.getBoundingClientRect());
+	  return text.right > own.right + 1 || own.right > panel.right + 1 || text.bottom > own.bottom + 1;
+	}).map((node) => node.textContent).join(", ")`
 )
 
 // Each level is won by its own goal, at the last move of the shortest schedule and not
@@ -68,6 +74,9 @@ func TestEachLevelIsWonByItsGoal(t *testing.T) {
 					t.Errorf("%s is won after %d moves of %s", level.Strategy, n, schedule)
 				}
 				choose(b, move)
+			}
+			if red := pagetest.Eval[int](b, `document.querySelectorAll(".lanes .row.break, .findings li").length`); red == 0 {
+				t.Errorf("%s: the picture does not show what went wrong", level.Strategy)
 			}
 			if said := pagetest.Eval[string](b, text(".standingline")); !pagetest.Eval[bool](b, won) || !strings.Contains(said, fmt.Sprintf("the best known: %d", search.MovesOf(schedule))) {
 				t.Fatalf("%s by %s: the page says %q", level.Strategy, schedule, said)
@@ -124,6 +133,62 @@ func TestLevelIsNotWonByAnotherGoal(t *testing.T) {
 	b.Quiet()
 }
 
+// A level that is won without a fault offers none. A link to a schedule with one shows what it
+// leads to, and says why that does not win.
+func TestFaultlessLevel(t *testing.T) {
+	b, site := openPage(t)
+	const faults = `[...document.querySelectorAll(".gameboard [data-focus]")].filter((button) => /^[fkl]/.test(button.dataset.focus) && !button.disabled).length`
+	b.Visit(site, "#/play/v6_watchdog/A", screen)
+	b.Until(`document.querySelector('.gameboard [data-focus="fA"]') !== null`)
+	if n := pagetest.Eval[int](b, faults); n < 3 {
+		t.Errorf("v6 offers %d faults", n)
+	}
+	b.Visit(site, "#/play/v5_reentrant/A", screen)
+	b.Until(`document.querySelector('.gameboard [data-focus="fA"]') !== null && location.hash === "#/play/v5_reentrant/A"`)
+	b.Until(text(".goalcard .goal") + `.includes("with no fault")`)
+	if n := pagetest.Eval[int](b, faults); n > 0 {
+		t.Errorf("v5 offers %d faults", n)
+	}
+	b.Visit(site, "#/play/v5_reentrant/A.A.fA.p3000.B.B.B.tA.A", screen)
+	b.Until(text(".standingline") + `.includes("This schedule has a fault")`)
+	if pagetest.Eval[bool](b, won) || !strings.Contains(pagetest.Eval[string](b, text(".standingline")), "nits sold: 2 of 1") {
+		t.Errorf("of a schedule with a fault v5 says %q", pagetest.Eval[string](b, text(".goalcard")))
+	}
+	if parts := pagetest.Eval[string](b, outside); parts != "" {
+		t.Errorf("%s do not fit on the screen", parts)
+	}
+	b.Keep("faultless-en")
+	b.Quiet()
+}
+
+// On a projector the whole board is on the screen at every level, also when it is won, with three
+// buyers, and while a long command of a script is next.
+func TestBoardFitsAProjector(t *testing.T) {
+	b, site := openPage(t)
+	b.Visit(site, "#/play", screen)
+	b.Until(`document.querySelector(".gameboard .step") !== null`)
+	b.Do(chromedp.KeyEvent("f"))
+	for _, level := range lab.Game() {
+		addresses := []string{level.Strategy, level.Strategy + "/A.A", level.Strategy + "/A.A?buyers=3", level.Strategy + "/A.A.p3000.B"}
+		if moves := recordOf(t, level).Breaks[level.Goal]; moves != "" {
+			addresses = append(addresses, level.Strategy+"/"+moves, level.Strategy+"/"+moves+"?buyers=3")
+		}
+		for _, address := range addresses {
+			pagetest.Eval[string](b, fmt.Sprintf(`location.hash = "#/play/%s"`, address))
+			b.Until(fmt.Sprintf(`document.title.includes(%q) && document.querySelector(".gameboard .step, .gameboard .act") !== null && document.querySelector(".gameboard").getAttribute("aria-busy") === "false"`, level.Strategy))
+			pagetest.Eval[bool](b, `document.getAnimations().forEach((a) => a.finish()) ?? true`) // of what glides
+			if parts := pagetest.Eval[string](b, outsideObject); parts != "" {
+				t.Errorf("%s: the text of %s leaves its box", address, parts)
+			}
+			if parts := pagetest.Eval[string](b, outside); parts != "" {
+				t.Errorf("%s: %s do not fit on the screen", address, parts)
+			}
+		}
+	}
+	b.Keep("projector-board")
+	b.Quiet()
+}
+
 // The lock and the units are where the engine says that they are.
 func TestObjectsChangeHands(t *testing.T) {
 	b, site := openPage(t)
@@ -132,9 +197,9 @@ func TestObjectsChangeHands(t *testing.T) {
 	for _, tt := range []struct{ hash, want string }{
 		{"none/", " | unit unit | "},
 		{"none/A.B.A.B", "unit unit |  | unit extra"},
-		{"v2_ttl/", " | unit unit+lock | "},
+		{"v2_ttl/", " | unit unit+lock free | "},
 		{"v2_ttl/A", "lock | unit unit | "},
-		{"v2_ttl/A.p3000", "lock lost | unit unit+lock | "},
+		{"v2_ttl/A.p3000", "lock lost | unit unit+lock free | "},
 		{"v2_ttl/A.p3000.B", "lock lost | unit unit | lock"},
 		{"v2_ttl/A.A.A.p3000.B", "unit unit |  | lock"},
 	} {

@@ -163,7 +163,7 @@ func TestPageShowsThatALatePaymentSellsTwice(t *testing.T) {
 				t.Errorf("Ann's phase is %s", p)
 			}
 			s.buy(1)
-			s.Until(text(".verdict") + `.startsWith("✗ Oversold: 2 sold of 1.") && document.querySelector(".verdict.bad") !== null`)
+			s.Until(text(".verdict") + `.startsWith("✗ Oversold: 2 sold, only 1 in stock.") && document.querySelector(".verdict.bad") !== null`)
 			if got := pagetest.Eval[string](s.Tab, text(".verdict")); !strings.Contains(got, "Ann and Bob") {
 				t.Errorf("the page says %q", got)
 			}
@@ -171,7 +171,17 @@ func TestPageShowsThatALatePaymentSellsTwice(t *testing.T) {
 			if sold, oversold := s.figure("sold"), s.figure("oversold"); sold != fmt.Sprint(sale.Sold) || sold != "2" || oversold != fmt.Sprint(sale.Oversold) || oversold != "1" {
 				t.Errorf("the page shows %s sold and %s oversold, the audit is %+v", sold, oversold, sale)
 			}
+			if !pagetest.Eval[bool](s.Tab, `document.querySelector(".verdict").getBoundingClientRect().bottom < document.querySelector(".lane").getBoundingClientRect().top`) {
+				t.Error("the verdict is below the buyers")
+			}
 			s.wantSameAfterReload()
+			pagetest.Eval[bool](s.Tab, `sessionStorage.clear() ?? true`) // as another browser, which had none of the holds
+			s.Do(chromedp.Reload())
+			s.Until(text(".verdict") + `.startsWith("✗ Oversold")`)
+			said, named := pagetest.Eval[string](s.Tab, text(".verdict")), strings.Count(pagetest.Eval[string](s.Tab, text(".unitrows")), "forgotten by the stage") == 0
+			if !named && !strings.Contains(said, "2 buyers have an order; the stage has forgotten their names") {
+				t.Errorf("without the names the page says %q", said)
+			}
 			s.Quiet()
 		})
 	}

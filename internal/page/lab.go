@@ -10,6 +10,7 @@ import (
 	"oversell/internal/lab"
 	"oversell/internal/lab/anomalies"
 	"oversell/internal/lab/show"
+	"oversell/internal/shortname"
 	"oversell/internal/web/problem"
 )
 
@@ -35,14 +36,15 @@ type Anomalies struct {
 
 // matrix is the result of a run of the lab, as it is sent.
 type matrix struct {
-	index file
-	cells map[string]file // by anomaly and strategy
+	index      file
+	strategies []string
+	cells      map[string]file // by anomaly and strategy
 }
 
 // Lab returns the handler of the part Break, which shows the lab's anomalies:
 //
 //	GET /api/lab                       the matrix, without the timelines of its cells
-//	GET /api/lab/{anomaly}/{strategy}  one cell with its timeline
+//	GET /api/lab/{anomaly}/{strategy}  one cell with its timeline; the strategy may have a short name
 //
 // The lab runs once, at the first request that arrives while the bench is idle. Until it
 // is done the reply is 202 with its progress. If it fails, one request is told so, and the
@@ -156,7 +158,7 @@ func newMatrix(report lab.Report) (*matrix, error) {
 		Anomalies []lab.Anomaly `json:"anomalies"`
 		Cells     []brief       `json:"cells"`
 	}{Manifest: report.Manifest, Losses: lab.Losses(), Anomalies: report.Anomalies}
-	m := &matrix{cells: make(map[string]file)}
+	m := &matrix{strategies: report.Manifest.Strategies, cells: make(map[string]file)}
 	for _, c := range report.Cells {
 		index.Cells = append(index.Cells, brief{c.Anomaly, c.Strategy, c.Outcome, c.Expected, c.Note, len(c.Trace), show.OnlyEndless(report.Manifest, c)})
 		text, err := packJSON(show.Tell(report.Manifest, c))
@@ -174,7 +176,7 @@ func newMatrix(report lab.Report) (*matrix, error) {
 
 func (m *matrix) cell(w http.ResponseWriter, r *http.Request) {
 	anomaly, strategy := r.PathValue("anomaly"), r.PathValue("strategy")
-	text, ok := m.cells[cellOf(anomaly, strategy)]
+	text, ok := m.cells[cellOf(anomaly, shortname.Expand(strategy, m.strategies))]
 	if !ok {
 		problem.Reply(w, http.StatusNotFound, "unknown_cell", "there is no anomaly "+problem.Quoted(anomaly)+" with strategy "+problem.Quoted(strategy))
 		return

@@ -213,6 +213,9 @@ func TestLabIsRunOnceForAll(t *testing.T) {
 			t.Errorf("the matrix has the trace of %s, or the cell no ETag", brief.Anomaly)
 		}
 	}
+	if w := askPage(p, "GET", "/api/lab/lost-update/loc"); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"strategy":"local"`) {
+		t.Errorf("by a short name: %d %.100s", w.Code, w.Body)
+	}
 	for _, path := range []string{"/api/lab/lost-update/v9", "/api/lab/v9/none", "/api/lab/lost-update%2Fnone/none"} {
 		if w := askPage(p, "GET", path); w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "unknown_cell") {
 			t.Errorf("%s: %d %s", path, w.Code, w.Body)

@@ -6,13 +6,14 @@ import (
 	"strings"
 
 	"oversell/internal/page/diff"
+	"oversell/internal/shortname"
 	"oversell/internal/web/problem"
 )
 
 // Read returns the handler of the part Read, which compares the stages:
 //
 //	GET /api/stages         the stages, without their sources
-//	GET /api/stages/{name}  one stage with its sources
+//	GET /api/stages/{name}  one stage with its sources; the name may be short
 //
 // The replies are made once and have an ETag. The handler is safe for concurrent use.
 func Read(all []diff.Stage) (http.Handler, error) {
@@ -38,7 +39,7 @@ func Read(all []diff.Stage) (http.Handler, error) {
 	mux.HandleFunc("GET /api/stages", plain(index.ServeHTTP))
 	mux.HandleFunc("GET /api/stages/{name}", plain(func(w http.ResponseWriter, r *http.Request) {
 		name := r.PathValue("name")
-		text, ok := texts[name]
+		text, ok := texts[shortname.Expand(name, names)]
 		if !ok {
 			problem.Reply(w, http.StatusNotFound, "unknown_stage", "there is no stage "+problem.Quoted(name)+"; there are "+strings.Join(names, ", "))
 			return

@@ -103,6 +103,14 @@ func TestUnchangedStageIsNotSentAgain(t *testing.T) {
 	}
 }
 
+func TestStageHasAShortName(t *testing.T) {
+	h, _ := newRead(t)
+	var got diff.Stage
+	if stageReply(t, askRead(h, "GET", "/api/stages/v4"), &got); got.Name != "v4_lua" {
+		t.Errorf("v4 is %s", got.Name)
+	}
+}
+
 func TestWhatIsNoStageIsAProblem(t *testing.T) {
 	h, all := newRead(t)
 	for _, tt := range []struct {
@@ -110,7 +118,7 @@ func TestWhatIsNoStageIsAProblem(t *testing.T) {
 		status       int
 		code, detail string
 	}{
-		{"GET", "/api/stages/v9", 404, "unknown_stage", `there is no stage "v9"; there are ` + all[0].Name + ", "},
+		{"GET", "/api/stages/v99", 404, "unknown_stage", `there is no stage "v99"; there are ` + all[0].Name + ", "},
 		{"GET", "/api/stages/none", 404, "unknown_stage", `there is no stage "none"`},
 		{"GET", "/api/stages/" + url.PathEscape("<b>\n../é"), 404, "unknown_stage", `there is no stage "<b>\n../\u00e9"`},
 		{"GET", "/api/stages/" + strings.Repeat("x", 1000), 404, "unknown_stage", `xxx..."`},

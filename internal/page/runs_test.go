@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os/exec"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -219,6 +220,18 @@ func TestEverybodySeesTheSameRun(t *testing.T) {
 	}
 }
 
+// A run can be asked for by short names. It has the whole ones.
+func TestRunsTakeShortNames(t *testing.T) {
+	s := openRuns(t, "")
+	id := s.begin(t, `{"strategies":["v4","lua_a"],"conditions":["calm"],"requests":10,"stock":5}`)
+	var run runs.Run
+	s.ask(t, "GET", "/api/runs/"+id, "", &run)
+	if got := run.Settings.Strategies; !slices.Equal(got, []string{"v4_lua", "lua_atomic"}) {
+		t.Errorf("it runs %v", got)
+	}
+	s.ask(t, "POST", "/api/runs/"+id+"/stop", "", nil)
+}
+
 // A run belongs to nobody: it goes on when the page is closed, and may take longer than the
 // read timeout of a request.
 func TestRunGoesOnWithoutThePage(t *testing.T) {
@@ -294,7 +307,7 @@ func TestWhatIsNoRunIsAProblem(t *testing.T) {
 	}{
 		{"POST", "/api/runs", "{}", 409, "busy", id},
 		{"POST", "/api/runs", `{"requests":20001}`, 400, "invalid", "allowed: 1 to "},
-		{"POST", "/api/runs", `{"strategies":["v9"]}`, 400, "invalid", "v6_watchdog"},
+		{"POST", "/api/runs", `{"strategies":["v99"]}`, 400, "invalid", "v6_watchdog"},
 		{"POST", "/api/runs", `{"speed":1}`, 400, "invalid", "speed"},
 		{"POST", "/api/runs", `{} {}`, 400, "invalid", "there is more"},
 		{"POST", "/api/runs", ``, 400, "invalid", "is missing"},

@@ -12,6 +12,7 @@ import (
 	"oversell/internal/lab"
 	"oversell/internal/lab/search"
 	"oversell/internal/page/runs"
+	"oversell/internal/shortname"
 	"oversell/internal/web/problem"
 )
 
@@ -44,7 +45,7 @@ const (
 // Replies do not depend on earlier ones: a schedule is played from its start each time. A
 // search ends with its budget, the request or ctx. One runs at a time, and not beside a
 // run of the bench. Its result is kept, unless the time limit ended it. The handler is
-// safe for concurrent use.
+// safe for concurrent use. A strategy may have a short name.
 func Schedules(ctx context.Context, token string, budget search.Budget, occupy Occupy, logger *slog.Logger) http.Handler {
 	s := &schedules{
 		ctx: ctx, budget: budget, occupy: occupy, logger: logger,
@@ -186,7 +187,7 @@ func (s *schedules) find(w http.ResponseWriter, r *http.Request) {
 }
 
 func readQuestion(asked map[string]string) (question, error) {
-	q := question{asked["strategy"], 2}
+	q := question{shortname.Expand(asked["strategy"], lab.Levels()), 2}
 	var err error
 	if text := asked["buyers"]; text != "" {
 		if q.buyers, err = strconv.Atoi(text); err != nil {

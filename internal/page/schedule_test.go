@@ -50,6 +50,23 @@ func TestScheduleIsPlayed(t *testing.T) {
 	}
 }
 
+// A short name is enough wherever a strategy is named; replies have the whole name. One that is
+// short for several is refused.
+func TestSchedulesTakeShortNames(t *testing.T) {
+	h := newSchedules()
+	w := askSchedules(h, "POST", "/api/schedule", `{"strategy":"v2","buyers":2,"moves":"A.A"}`)
+	var got lab.State
+	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || got.Strategy != "v2_ttl" || got.Moves != "A.A" {
+		t.Errorf("%d, %v: %.100s", w.Code, err, w.Body)
+	}
+	if w := askSchedules(h, "GET", "/api/schedule/search?strategy=v2", ""); !strings.Contains(w.Body.String(), `"strategy":"v2_ttl"`) {
+		t.Errorf("the search: %d %.100s", w.Code, w.Body)
+	}
+	if w := askSchedules(h, "POST", "/api/schedule", `{"strategy":"nested","buyers":2}`); w.Code != http.StatusBadRequest {
+		t.Errorf("a name that is short for two: %d %s", w.Code, w.Body)
+	}
+}
+
 func TestLevelsCanBeScheduled(t *testing.T) {
 	h := newSchedules()
 	var got struct{ Levels []string }
@@ -123,7 +140,7 @@ func TestWhatCannotBePlayedIsAProblem(t *testing.T) {
 		status             int
 		code, detail       string
 	}{
-		{"POST", "/api/schedule", `{"strategy":"v9","buyers":2}`, 400, "invalid", `unknown strategy \"v9\" (allowed: none, `},
+		{"POST", "/api/schedule", `{"strategy":"v99","buyers":2}`, 400, "invalid", `unknown strategy \"v99\" (allowed: none, `},
 		{"POST", "/api/schedule", `{"strategy":"none","buyers":4}`, 400, "invalid", "2 or 3 buyers"},
 		{"POST", "/api/schedule", `{"strategy":"none","buyers":2,"moves":"A.D"}`, 400, "invalid", `move 2 is \"D\" (allowed`},
 		{"POST", "/api/schedule", `{"strategy":"none","buyers":2,"moves":"A.A.A"}`, 400, "invalid", "move 3, A: A has nothing to send"},
@@ -133,7 +150,7 @@ func TestWhatCannotBePlayedIsAProblem(t *testing.T) {
 		{"POST", "/api/schedule", `{"moves":"` + strings.Repeat("A.", 4000) + `"}`, 413, "too_large", "4096 bytes"},
 		{"GET", "/api/schedule", ``, 405, "wrong_method", "POST"},
 		{"POST", "/api/schedule/search", ``, 405, "wrong_method", "GET, HEAD"},
-		{"GET", "/api/schedule/search?strategy=v9", ``, 400, "invalid", "v9"},
+		{"GET", "/api/schedule/search?strategy=v99", ``, 400, "invalid", "v99"},
 		{"GET", "/api/schedule/search?strategy=none&buyers=many", ``, 400, "invalid", "2 or 3"},
 		{"GET", "/api/schedule/search?strategy=none&buyers=1", ``, 400, "invalid", "2 or 3"},
 		{"GET", "/api/schedule/search?strategy=none&strategy=local", ``, 400, "invalid", "more than once"},
@@ -276,7 +293,7 @@ func TestFewWaitForASearch(t *testing.T) {
 	if got := <-full; !strings.Contains(got, `"code":"too_many_searches"`) {
 		t.Errorf("got %s", got)
 	}
-	if w := askSchedules(h, "GET", "/api/schedule/search?strategy=v9", ""); w.Code != http.StatusBadRequest {
+	if w := askSchedules(h, "GET", "/api/schedule/search?strategy=v99", ""); w.Code != http.StatusBadRequest {
 		t.Errorf("a wrong question: %d %s", w.Code, w.Body)
 	}
 }

@@ -104,7 +104,10 @@ function home(box, at) {
 /** label puts the texts into the page's frame. */
 function label() {
   for (const node of document.querySelectorAll("[data-text]")) node.textContent = t(node.dataset.text);
-  for (const node of document.querySelectorAll("[data-label]")) node.setAttribute("aria-label", t(node.dataset.label));
+  for (const node of document.querySelectorAll("[data-label]")) {
+    node.setAttribute("aria-label", t(node.dataset.label));
+    if (node.matches("button")) node.title = t(node.dataset.label);
+  }
   const next = language === "en" ? "zh" : "en";
   const button = document.getElementById("language");
   button.textContent = languages[next];
@@ -149,7 +152,9 @@ async function present() {
 
 document.getElementById("present").addEventListener("click", present);
 document.addEventListener("fullscreenchange", () => {
-  if (!document.fullscreenElement) delete document.documentElement.dataset.present; // Escape leaves the full screen
+  if (document.fullscreenElement) return;
+  delete document.documentElement.dataset.present; // Escape leaves the full screen
+  dispatchEvent(new Event("resize"));
 });
 document.addEventListener("keydown", ({ key, altKey, ctrlKey, metaKey, target }) => {
   if (key?.toLowerCase() !== "f" || altKey || ctrlKey || metaKey) return;

@@ -4,7 +4,8 @@ import { call } from "./api.js";
 import { newBoard } from "./board.js";
 import { fetchStory, showCell } from "./cell.js";
 import { el, every, put, scroll } from "./dom.js";
-import { proofTable } from "./proof.js";
+import { allProofs } from "./proof.js";
+import { expand } from "./shortname.js";
 import { called, t, told } from "./text.js";
 
 const busyPause = 1500; // milliseconds more until the lab is asked again, when it has to wait for a run
@@ -28,8 +29,9 @@ export async function show(box, at, page) {
     shown = null;
   }
 
-  async function update({ of: [anomaly, strategy], query }) {
+  async function update({ of: [anomaly, named = ""], query }) {
     const mine = ++asked;
+    const strategy = expand(named, lab.manifest.strategies);
     const cell = lab.cells.find((c) => c.anomaly === anomaly && c.strategy === strategy);
     page.title(cell ? t("break.on", { anomaly: called(anomaly), strategy }) : t("nav.break"));
     if (cell && shown?.is(cell)) return shown.update(query);
@@ -104,7 +106,7 @@ async function showProofs(box, signal) {
   const title = el("h2", t("proof.title"));
   try {
     const record = await call("/api/schedule/record", { signal });
-    put(box, title, el("p", t("proof.about")), scroll(t("proof.all"), proofTable(record)));
+    put(box, title, el("p", t("proof.about")), allProofs(record));
   } catch (error) {
     if (!signal.aborted) put(box, title, el("p.alarm", error.message));
   }

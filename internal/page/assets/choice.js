@@ -1,5 +1,6 @@
 // Which cells of the matrix are shown: what is pinned and filtered, as the address has it.
 
+import { expand } from "./shortname.js";
 import { called, named } from "./text.js";
 
 /** everything is the choice in which nothing is pinned or filtered. */
@@ -7,11 +8,11 @@ export const everything = { pins: [], words: "", loss: "", rows: "all" };
 
 export const rowChoices = ["all", "broken", "differ"];
 
-/** choiceOf reads a choice from the address. A pin may be the beginning of a name, as v6 is. */
+/** choiceOf reads a choice from the address. A pin may be a short name, as v6 is. */
 export function choiceOf(lab, query) {
   const { strategies } = lab.manifest;
-  const found = (name) => strategies.find((s) => s === name) ?? strategies.find((s) => s.startsWith(`${name}_`));
-  const pins = (query.get("pin") ?? "").split(",").map(found).filter(Boolean);
+  const named = (query.get("pin") ?? "").split(",").map((name) => expand(name, strategies));
+  const pins = named.filter((name) => strategies.includes(name));
   const one = (name, allowed) => (allowed.includes(query.get(name)) ? query.get(name) : "");
   return {
     pins: [...new Set(pins)],

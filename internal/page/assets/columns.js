@@ -32,8 +32,6 @@ export function newColumns(box) {
     tell(left, before, "columns.left");
     tell(right, after, "columns.right");
     node.hidden = before.length + after.length === 0;
-    box.classList.toggle("moreleft", before.length > 0);
-    box.classList.toggle("moreright", after.length > 0);
   }
 
   const soon = () => {

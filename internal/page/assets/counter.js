@@ -1,10 +1,10 @@
 // A sale at once, as a shopper sees it on a phone: a count, one button, and what became of the order.
 
 import { call, key, token } from "./api.js";
-import { el, every, head, put, submitted } from "./dom.js";
+import { el, every, head, put, scroll, submitted } from "./dom.js";
 import { newSale } from "./newsale.js";
 import { recall, store } from "./tab.js";
-import { language, named, t, told } from "./text.js";
+import { clockTime, language, named, t, told } from "./text.js";
 
 const sku = "hot";
 const mostOrders = 50;
@@ -25,7 +25,7 @@ export async function show(box, signal) {
     el("div.stockbar", { "aria-hidden": "true" }, level));
   behind.node.hidden = room.open && !token(); // a student buys one unit, and nothing else
   box.append(el("div.phone", el("section.panel", { "aria-label": t("shop.item") }, count, buying.node, over),
-    el("section.panel", el("h2", t("shop.orders")), el("div.scroll", orders.node))), behind.node);
+    el("section.panel", el("h2", t("shop.orders")), scroll(t("shop.orders"), orders.node))), behind.node);
 
   function draw() {
     const { remaining, initial } = state.item;
@@ -189,20 +189,21 @@ function newBehind(item, look, signal) {
 /** newOrders makes the table of the orders of this tab in the current sale. */
 function newOrders(sale) {
   const list = el("tbody");
+  const kinds = { quantity: "number", strategy: "guard" }; // a phone has no room for the strategy
+  const titles = ["order", "quantity", "strategy", "time"].map((name) => [t(`shop.order.${name}`), kinds[name]]);
   const before = recall(kept);
   let orders = before?.sale === sale ? before.orders : [];
   const line = ({ order_id: id, replayed, quantity, strategy, created_at: at }) =>
     el("tr", el("td", el("code", { title: id }, `…${id.slice(-8)}`), replayed && ` ${t("shop.replayed")}`),
-      el("td.number", quantity), el("td", strategy),
-      el("td", new Date(at).toLocaleTimeString(document.documentElement.lang)));
+      el("td.number", quantity), el("td.guard", strategy),
+      el("td", clockTime(at)));
   function keep() {
     store(kept, { sale, orders });
     put(list, orders.length > 0 ? orders.map(line) : el("tr", el("td.nothing", { colspan: 4 }, t("shop.none"))));
   }
   keep();
   return {
-    node: el("table.rows", head(...["order", "quantity", "strategy", "time"].map((name) => [t(`shop.order.${name}`)])),
-      list),
+    node: el("table.rows", head(...titles), list),
     any: () => orders.length > 0,
     add(order) {
       orders = [order, ...orders].slice(0, mostOrders);

@@ -6,9 +6,18 @@ import { t } from "./text.js";
 
 export { el, linked, put, svg };
 
-/** scroll is a box that scrolls, also by the keyboard. */
-export const scroll = (label, ...children) =>
-  el("div.scroll", { tabindex: 0, role: "region", "aria-label": label }, ...children);
+/** scroll is a box that scrolls, also by the keyboard. Its edge shows whether something is beyond it. */
+export function scroll(label, ...children) {
+  const box = el("div.scroll", { tabindex: 0, role: "region", "aria-label": label }, ...children);
+  const look = () => {
+    box.classList.toggle("moreleft", box.scrollLeft > 2);
+    box.classList.toggle("moreright", box.scrollWidth - box.clientWidth - box.scrollLeft > 2);
+  };
+  const resized = new ResizeObserver(look);
+  for (const part of [box, ...box.children]) resized.observe(part);
+  box.addEventListener("scroll", look);
+  return box;
+}
 
 /** head is the head of a table: each column's title, and the class of its cell if it has one. */
 export const head = (...columns) =>

@@ -1,6 +1,6 @@
 // The board: the buyers, the shop between them, and the lock and the units, which change hands.
 
-import { el, put } from "./dom.js";
+import { el, put, scroll } from "./dom.js";
 import { keyTable, svg } from "./lanes.js";
 import { t, told } from "./text.js";
 
@@ -35,6 +35,7 @@ export function newGameBoard(move) {
 
 const shapes = {
   lock: ["M7 10V7a5 5 0 0 1 10 0v3", "M5 10h14v11H5z"],
+  free: ["M7 10V6a5 5 0 0 1 9.8-1.4", "M5 10h14v11H5z"], // a lock that is open
   unit: ["M3 8l9-5 9 5v9l-9 5-9-5z", "M3 8l9 5 9-5", "M12 13v9"],
 };
 
@@ -62,6 +63,7 @@ function newObjects(board) {
       for (const { key, kind, at, look, name } of [...locksOf(state), ...unitsOf(state)]) {
         const o = object(key, kind);
         o.className = `object ${kind} ${look ?? ""}`;
+        o.firstChild.replaceWith(picture(look === "free" ? look : kind));
         o.lastChild.textContent = name;
         places[at][kind].append(o);
       }
@@ -92,7 +94,9 @@ function locksOf({ lock, players }) {
   const holder = players.find(({ name }) => name === lock.redis.split(" ")[0])?.name;
   const late = lock.inside.filter((name) => name !== holder);
   return [
-    { key: "lock", kind: "lock", at: holder ?? "shop", name: t(holder ? "play.object.lock" : "moment.free") },
+    holder
+      ? { key: "lock", kind: "lock", at: holder, name: t("play.object.lock") }
+      : { key: "lock", kind: "lock", at: "shop", look: lock.redis === "free" ? "free" : "", name: t("moment.free") },
     ...late.map((at) => ({ key: `lock-${at}`, kind: "lock", at, look: "lost", name: t("play.object.believes") })),
   ];
 }
@@ -138,8 +142,8 @@ function pendingOf({ move: own, text, from, script, given_up: givenUp }, can, mo
   const send = () => move(own);
   return el("li",
     el("div.sending",
-      el("button.step", { "data-focus": own, disabled: !can(own), onclick: send },
-        el("span.go", { "aria-hidden": "true" }, "▸ "), el("code", text),
+      el("button.step", { "data-focus": own, disabled: !can(own), title: text, onclick: send },
+        el("span.command", el("span.go", { "aria-hidden": "true" }, "▸ "), el("code", text)),
         from === "watchdog" && el("span.small", ` ${t("play.watchdog")}`),
         givenUp && el("span.small", ` ${t("play.givenup")}`)),
       el("button.lose", {
@@ -191,7 +195,7 @@ export function booksOf({ lock, sale, keys, findings }) {
       told(text));
   return [el("h2", t("play.redis")),
     findings.length > 0 && el("ul.findings", findings.map(finding)),
-    el("div.scroll", keyTable(keys.map((key) => ({ ...key, ttl: ttl(key) })), (name) => t(`play.key.${name}`))),
+    scroll(t("play.redis"), keyTable(keys.map((key) => ({ ...key, ttl: ttl(key) })), (name) => t(`play.key.${name}`))),
     el("dl.books", lock.redis && fact("moment.lock", lock.redis === "free" ? t("moment.free") : lock.redis),
       fact("play.inside.now", lock.inside.join(t("page.and")) || t("moment.nobody"), lock.inside.length > 1),
       fact("books.initial", sale.initial), fact("books.remaining", sale.stock),

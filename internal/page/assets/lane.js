@@ -170,7 +170,8 @@ function newView(lane, i, { act, keep }) {
       const doing = busy === "pay" && phase === "held" ? "paying" : phase;
       mark.textContent = t(`lane.phase.${doing}`);
       mark.className = `mark status ${doing}`;
-      put(says, t(`lane.says.${doing}`, { order: listed?.order?.order_id.slice(-8) ?? "" }));
+      const order = listed?.order?.order_id.slice(-8) ?? "";
+      put(says, list ? t(`lane.says.${doing}`, { order }) : t("lane.says.first"));
       disable((name) => !list || busy !== "" || !allowed[name](phase));
       trouble.draw(list);
     },

@@ -10,6 +10,12 @@ const goalName = (goal) => t(`proof.goal.${goal}`);
 const movesOf = (text) => (text ? text.split(".").length : 0);
 const won = () => (remembered(wonLevels) ?? "").split(",").filter(Boolean);
 
+/** shortOf is the short name of a level's strategy, which its button has. */
+const shortOf = (name) => name.match(/v\d+/)?.[0] ?? name;
+
+/** allowed says whether a level can be won by some moves. One that is faultless is won without a fault. */
+export const allowed = ({ faultless }, moves) => !faultless || !moves.split(".").some((move) => /^[fkl]/.test(move));
+
 /** winLevel remembers a level as won. */
 export function winLevel({ strategy, goal }) {
   const name = `${strategy}:${goal}`;
@@ -23,13 +29,15 @@ export function newGame(game, record) {
     /** of is the level of a strategy; a strategy that has none is played for a unit sold twice. */
     of({ strategy, buyers }) {
       const number = game.findIndex((level) => level.strategy === strategy) + 1;
-      const goal = game[number - 1]?.goal ?? "oversell";
+      const { goal = "oversell", faultless = false } = game[number - 1] ?? {};
       const result = record.results.find((r) => r.strategy === strategy && r.buyers === buyers);
       const best = result?.breaks[goal];
       const impossible = result && !result.cut && best === undefined;
-      return { strategy, buyers, goal, number, result, best, impossible };
+      return { strategy, buyers, goal, faultless, number, result, best, impossible };
     },
     next: (number) => game[number]?.strategy,
+    /** named is the strategy of the level whose button has this name, if there is one. */
+    named: (name) => game.find(({ strategy }) => shortOf(strategy) === name)?.strategy,
   };
 }
 
@@ -52,7 +60,7 @@ export function newLevels(strategies, game, act) {
             "aria-pressed": String(name === strategy),
             title: `${name}: ${t(`play.level.${name}.title`)}`,
             onclick: () => act.level(name),
-          }, el("b", i + 1), ` ${name.match(/v\d+/)?.[0] ?? name}`, done.includes(`${name}:${goal}`) && star())
+          }, el("b", i + 1), ` ${shortOf(name)}`, done.includes(`${name}:${goal}`) && star())
         ));
       all.value = game.levels.some((level) => level.strategy === strategy) ? "" : strategy;
       crowd.value = buyers;
@@ -108,7 +116,7 @@ export function newCard(act) {
       const n = movesOf(state.moves);
       claimed &&= n === 0;
       if (claimed) return false;
-      const reached = state.reached.includes(level.goal);
+      const reached = state.reached.includes(level.goal) && allowed(level, state.moves);
       if (reached) mark("won", ...done(level, n, wordsOf(state)), nextLevel(level, act));
       else mark(state.verdict.outcome === "over" ? "over" : "open", ...standing(level, n, state));
       return reached;
@@ -135,11 +143,15 @@ function nextLevel({ number }, act) {
 /** notes are the findings that the verdict leaves out, because they need not do harm. */
 const notes = ["overlap", "refused"];
 
-/** wordsOf is what the engine says of a state. */
+/** wordsOf is what the engine says of a state, in the order in which it happened. It begins a sentence. */
 function wordsOf({ verdict, findings, unserved = [] }) {
-  const last = findings.findLast(({ kind }) => notes.includes(kind));
-  const never = unserved.length > 0 && t("play.unserved", { names: unserved.join(t("page.and")) });
-  return [told(verdict.sentence), last && told(last.text), never].filter(Boolean).join(t("play.then"));
+  const note = findings.findLastIndex(({ kind }) => notes.includes(kind));
+  const harm = findings.findLastIndex(({ kind }) => !notes.includes(kind));
+  const said = [told(verdict.sentence)];
+  if (note >= 0) said.splice(note < harm ? 0 : 1, 0, told(findings[note].text));
+  if (unserved.length > 0) said.push(t("play.unserved", { names: unserved.join(t("page.and")) }));
+  const words = said.join(t("play.then"));
+  return words.charAt(0).toUpperCase() + words.slice(1);
 }
 
 /** done is what to say of a schedule that has reached the goal. */
@@ -156,8 +168,8 @@ function standing(level, n, state) {
   const count = least > 0 ? t("play.moves.best", { n, least }) : t("play.moves", { n });
   const outcome = state.verdict.outcome === "over" ? "over" : "open";
   const words = n > 0 ? [el("strong", t(`play.outcome.${outcome}`)), " ", wordsOf(state)] : [t("play.begin")];
-  return [...words, el("span.small", ` · ${count}`),
-    also && el("p.also", t("play.also", { what: also }))];
+  const but = allowed(level, state.moves) ? also && t("play.also", { what: also }) : t("play.faultless");
+  return [...words, el("span.small", ` · ${count}`), but && el("p.also", but)];
 }
 
 /** newHelp makes the hints of a level, which are given one by one, and the claim that its goal is impossible. */

@@ -1,11 +1,12 @@
 // The picture of a case: what was sold over time against the stock, and the faults where they happened.
 
 import { el, svg } from "./dom.js";
+import { zoom } from "./lanes.js";
 import { named, number, t } from "./text.js";
 
 const edge = { top: 16, right: 100, bottom: 24, left: 46 };
 const line = 15; // height of a line of text
-const letter = { narrow: 7, wide: 13 }; // usual widths of one
+const letter = { narrow: 7.8, wide: 13.5 }; // usual widths of one, in bold
 
 /** nameOf is a case in words. */
 export const nameOf = ({ strategy, condition }) => `${strategy} · ${named(`condition.${condition}`, condition)}`;
@@ -15,6 +16,10 @@ const endOf = ({ points }) => points.at(-1)?.t_ms ?? 0;
 
 /** soldOf is how many units a case has sold, or null if nothing is known of it. */
 export const soldOf = (one) => one.row?.sold ?? audited(one).at(-1)?.sold ?? null;
+
+/** soldWords says how many of the units a case has sold, and whether that is too many. */
+export const soldWords = ({ stock }, sold) =>
+  t(sold > stock ? "stage.verdict.oversold" : "live.bar", { sold, stock, n: sold - stock });
 
 /** scaleOf is one scale for several cases: how many ms and units there is room for. */
 export function scaleOf(cases) {
@@ -50,6 +55,15 @@ function curve(one, x, y) {
   return { path, area: `${path}L${end[0].toFixed(1)} ${y(0)}L${x(0)} ${y(0)}Z`, end };
 }
 
+/** soldAt is how many units a case had sold at a time, as its curve has it. */
+function soldAt(one, ms) {
+  const known = [{ audit_ms: 0, sold: 0 }, ...audited(one)];
+  const next = known.findIndex(({ audit_ms: at }) => at > ms);
+  if (next < 0) return known.at(-1).sold;
+  const [a, b] = [known[next - 1] ?? known[0], known[next]];
+  return a.sold + ((b.sold - a.sold) * (ms - a.audit_ms)) / Math.max(1, b.audit_ms - a.audit_ms);
+}
+
 /** filled draws the area below a curve: what was sold within the stock, and beyond it. */
 function filled({ area, path }, { left, right, top, bottom, stock }) {
   const part = (from, to, name) => {
@@ -71,10 +85,12 @@ function label(x, y, text, name, anchor = "start") {
   return node;
 }
 
-/** beside is a label next to a mark at x: right of it if there is room. */
-function beside(x, y, text, name, right) {
-  const fits = x + 5 + widthOf(text) < right;
-  return fits ? label(x + 5, y, text, name) : label(Math.max(x - 5, widthOf(text)), y, text, name, "end");
+/** beside is a label next to a mark at x: right of it if there is room, or left of it, or where it is whole. */
+function beside(x, y, text, name, { left, right }) {
+  const width = widthOf(text);
+  if (x + 5 + width < right) return label(x + 5, y, text, name);
+  if (x - 5 - width > left) return label(x - 5, y, text, name, "end");
+  return label(Math.max(left, right - width), y, text, name);
 }
 
 /** axes draws the grid, and the figures at it. */
@@ -101,7 +117,7 @@ function injected(faults, { x, box, now }) {
     return [
       svg("rect", { x: from, y, width: Math.max(0, to - from), height: box.bottom - y, class: "fault" }),
       svg("line", { x1: from, x2: from, y1: y, y2: box.bottom, class: "faultline" }),
-      beside(from, y + line - 3, faultText(fault), "faultname", box.right + edge.right),
+      beside(from, y + line - 3, faultText(fault), "faultname", { ...box, right: box.right + edge.right }),
     ];
   });
 }
@@ -116,12 +132,15 @@ function violated(broken, { x, y, box, one }) {
     const width = Math.max(0, x(endOf(one)) - from);
     const middle = (y(one.stock) + y(soldOf(one) ?? 0)) / 2;
     nodes.push(svg("rect", { x: from, y: box.top, width, height: box.bottom - box.top, class: "unserved" }),
-      beside(from, middle, t("stage.unserved"), "alarmname", box.right));
+      beside(from, middle, t("stage.unserved"), "alarmname", box));
   }
   if (stock) {
-    nodes.push(svg("circle", { cx: x(stock.t_ms), cy: y(one.stock), r: 5, class: "crossing" }),
-      beside(x(stock.t_ms) + 4, y(one.stock) + line + 2, t("stage.crossed", { time: seconds(stock.t_ms) }), "alarmname",
-        box.right));
+    const [cx, cy] = [x(stock.t_ms), y(soldAt(one, stock.t_ms))];
+    const text = t("stage.crossed", { time: seconds(stock.t_ms) });
+    const room = cx + 9 + widthOf(text) < box.right; // right of the dot and below the curve
+    const over = Math.abs(cy + line + 2 - y(one.stock)) < line / 2 + 4; // the mark of the stock
+    const height = !room ? cy - 8 : (over ? y(one.stock) : cy) + line + 2;
+    nodes.push(svg("circle", { cx, cy, r: 5, class: "crossing" }), beside(cx + 4, height, text, "alarmname", box));
   }
   return nodes;
 }
@@ -144,7 +163,7 @@ function ends(one, sold, { y, box }) {
 /** described is a picture in words. */
 function described(one) {
   const faults = one.faults.map((fault) => `${faultText(fault)} (${seconds(fault.t_ms)})`);
-  return [nameOf(one), t("live.bar", { sold: soldOf(one) ?? 0, stock: one.stock }), ...faults].join("; ");
+  return [nameOf(one), soldWords(one, soldOf(one) ?? 0), ...faults].join("; ");
 }
 
 /** frame has the places in a picture of this size. */
@@ -157,9 +176,6 @@ function frame(width, height, scale, margin) {
 
 const stockMark = (one, { box, y }) =>
   svg("line", { x1: box.left, x2: box.right, y1: y(one.stock), y2: y(one.stock), class: "stockmark" });
-
-/** zoom is by how much the page's type is larger than usual, as on a projector. */
-const zoom = () => parseFloat(getComputedStyle(document.documentElement).fontSize) / 16;
 
 /** picture draws a case. With axis it has the figures of the units, and if faulty there is room for names of faults. */
 export function picture(one, { width, height, scale, axis, faulty }) {

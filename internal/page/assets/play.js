@@ -4,8 +4,9 @@
 import { call } from "./api.js";
 import { booksOf, newGameBoard } from "./gameboard.js";
 import { copy, el, put } from "./dom.js";
-import { addsOf, newCard, newGame, newLevels, winLevel } from "./levels.js";
+import { addsOf, allowed, newCard, newGame, newLevels, winLevel } from "./levels.js";
 import { newProof } from "./proof.js";
+import { expand } from "./shortname.js";
 import { t } from "./text.js";
 import { newTimeline } from "./timeline.js";
 import { rowsOf } from "./trace.js";
@@ -16,9 +17,12 @@ const pace = 800; // milliseconds a move, while it is replayed
 const here = ({ strategy, buyers, moves }) =>
   `#/play/${strategy}/${moves.join(".")}${buyers === 2 ? "" : `?buyers=${buyers}`}`;
 
-/** levelOf is the strategy, the number of buyers and the moves that an address names. */
-const levelOf = ({ of: [strategy = "none", moves = ""], query }) => ({
-  strategy,
+/**
+ * levelOf is the strategy, the number of buyers and the moves that an address names. A short name is that of a level
+ * of the game, or else of a strategy.
+ */
+const levelOf = ({ of: [strategy = "none", moves = ""], query }, levels, game) => ({
+  strategy: game.named(strategy) ?? expand(strategy, levels),
   buyers: Number(query.get("buyers")) || 2,
   moves: moves === "" ? [] : moves.split("."),
 });
@@ -51,7 +55,11 @@ export async function show(box, at, page) {
 
   const showLevel = () => frame.level(game.of(now.level), addsOf(now.level.strategy, strategies));
 
-  const update = (address) => ask(change(levelOf(address)).moves);
+  function update(address) {
+    const level = levelOf(address, levels, game);
+    if (address.of[0] && address.of[0] !== level.strategy) page.replace(here(level));
+    return ask(change(level).moves);
+  }
 
   /** won remembers a level as won, and shows it. */
   function won(level) {
@@ -168,6 +176,8 @@ function newFrame(levels, game, act) {
   const tools = el("div.pair.playtools", { role: "group", "aria-label": t("play.tools") }, undo, restart, replay, link,
     bar.crowd, el("span.pair.helpers", card.help));
 
+  let level = null;
+
   function blank() {
     board.blank();
     put(redis);
@@ -178,14 +188,15 @@ function newFrame(levels, game, act) {
     nodes: [bar.node, card.node, tools, board.node,
       el("div.desk", el("section.story.playstory", { "aria-label": t("lanes.title") }, el("h2", t("play.sofar")),
         timeline.node), redis)],
-    level(level, adds) {
+    level(next, adds) {
+      level = next;
       bar.show(level);
       card.show(level, adds);
     },
     /** state shows where a schedule of so many moves has led. It returns whether that is the goal. */
     state(state, whole) {
       undo.disabled = restart.disabled = replay.disabled = whole === 0;
-      board.show(state, undo);
+      board.show({ ...state, can: state.can.filter((move) => allowed(level, move)) }, undo);
       put(redis, ...booksOf(state).filter(Boolean));
       timeline.show(rowsOf(state.trace, state.players.map(({ name }) => name), state.now_ms));
       return card.state(state);

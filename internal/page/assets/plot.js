@@ -21,7 +21,7 @@ function library() {
 const font = "12px system-ui, sans-serif";
 const thin = () => ({ stroke: colour("--line"), width: 1 });
 const axis = (more) => ({ stroke: colour("--muted"), grid: thin(), ticks: thin(), font, ...more });
-const time = () => axis({ space: 90, values: (u, at) => at.map((ms) => `${number(ms)} ms`) });
+const time = () => axis({ space: 90, values: (u, at) => at.map((ms) => t("play.ms", { ms })) });
 const amount = () => axis({ size: 52, values: (u, at) => at.map(number) });
 const line = (label, hue, more) => ({ label, stroke: colour(hue), width: 2, points: { show: false }, ...more });
 const stockLine = () => line(t("live.stockline"), "--alarm", { width: 1, dash: [2, 3] });

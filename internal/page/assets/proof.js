@@ -14,17 +14,19 @@ export function newProof(record, play) {
   let shown = { strategy: "", buyers: 0 };
 
   /** list has what was found for each goal. */
-  const list = (result) =>
+  const list = (result) => [
     el("dl.books.proof",
       goals.map((goal) =>
         el("div", el("dt", goalName(goal)), el("dd", cell(result, goal, play), " ", el("code", result.breaks[goal])))
-      ));
+      )),
+    result.not_applicable && el("p.small", t("proof.na.why")),
+  ];
 
   const again = newSearch(() => shown, (level) => recorded(level), goals, list);
   return {
     node: el("details.panel.finding", el("summary", el("h2", t("proof.title"))),
       el("p.small", t("proof.about")), mine, again.nodes,
-      el("details.proofs", el("summary", t("proof.all")), scroll(t("proof.all"), proofTable(record, play)))),
+      el("details.proofs", el("summary", t("proof.all")), allProofs(record, play))),
     /** level shows what is on record for a level, which it returns, and ends a search of another. */
     level(level) {
       const { strategy, buyers } = level;
@@ -33,7 +35,7 @@ export function newProof(record, play) {
       shown = { strategy, buyers };
       const result = recorded(shown);
       const found = result &&
-        [el("p", el("strong", t("proof.of", { strategy, states: result.states }))), list(result)];
+        [el("p", el("strong", t("proof.of", { strategy, states: result.states }))), ...list(result)];
       put(mine, found ?? el("p", t("proof.unrecorded")));
       return level;
     },
@@ -41,19 +43,24 @@ export function newProof(record, play) {
   };
 }
 
-/** proofTable is the table of all strategies and goals. A click on a schedule calls play, or follows its link. */
-export function proofTable({ goals, results }, play = null) {
+/** allProofs is the table of all strategies and goals. A click on a schedule calls play, or follows its link. */
+export function allProofs(record, play = null) {
+  return [scroll(t("proof.all"), proofTable(record, play)), el("p.small", t("proof.na.why"))];
+}
+
+function proofTable({ goals, results }, play) {
   const row = (result) =>
     el("tr", el("th", { scope: "row" }, result.strategy), el("td", result.buyers),
       goals.map((goal) => el("td", cell(result, goal, play))), el("td", result.states.toLocaleString()));
   return el("table.proofs",
-    head([t("proof.strategy")], [t("play.buyers")], ...goals.map((goal) => [goalName(goal)]), [t("proof.states")]),
+    head([t("proof.strategy")], [t("proof.buyers")], ...goals.map((goal) => [goalName(goal)]), [t("proof.states")]),
     el("tbody", results.map(row)));
 }
 
 /** cell is what was found for one goal: the schedule, which can be replayed, or a mark. */
-function cell({ strategy, buyers, breaks, cut }, goal, play) {
+function cell({ strategy, buyers, breaks, cut, not_applicable: none = [] }, goal, play) {
   const moves = breaks[goal];
+  if (none.includes(goal)) return el("span.mark.na", { title: t("proof.na.why") }, t("proof.na"));
   if (moves === undefined) {
     return cut ? el("span.mark.unknown", t("proof.open")) : el("span.mark.holds", t("proof.impossible"));
   }

@@ -2,6 +2,7 @@
 
 import { call } from "./api.js";
 import { el, put, scroll } from "./dom.js";
+import { expand } from "./shortname.js";
 import { called, named, t, told } from "./text.js";
 
 const around = 3; // unchanged lines that are shown around a difference
@@ -11,37 +12,79 @@ export async function show(box, at, page) {
   const { stages } = await call("/api/stages", { signal: page.signal });
   const list = el("nav.levels", { "aria-label": t("read.stages") });
   const text = el("div");
-  let whole = false; // files are shown in full
+  let shown = null;
   let asked = 0;
   box.append(el("h1", t("read.title")), el("p.lead", t("read.lead")), list, text);
 
-  async function update({ of: [name = stages[0].name], query }) {
+  async function update({ of: [given = stages[0].name], query }) {
     const mine = ++asked;
+    const name = expand(given, stages.map((stage) => stage.name));
+    if (name !== given) page.replace(location.hash.replace(given, name));
     const link = (stage) =>
       el("a.level", { href: `#/read/${stage}`, "aria-current": stage === name ? "page" : null }, stage);
     put(list, stages.map((stage) => link(stage.name)));
     page.title(`${t("nav.read")}: ${name}`);
     const stage = await call(`/api/stages/${encodeURIComponent(name)}`, { signal: page.signal });
     if (mine !== asked) return;
-    const draw = (all) => {
-      whole = all;
-      put(text, about(stage, ({ file, line }) => reveal(lineName(file, line), draw)), legend(whole, draw),
-        stage.files.map((file) => source(stage, file, whole)));
-    };
-    draw(whole);
+    const whole = shown?.whole() ?? false;
+    shown?.close();
+    shown = newText(stage, page.signal);
+    put(text, ...shown.nodes);
+    shown.draw(whole);
     const line = query.get("line");
-    if (line) reveal(line, draw);
+    if (line) shown.reveal(line);
   }
   await update(at);
   return { update };
 }
 
-/** reveal goes to the line with this id. If it is folded, the files are shown in full. */
-function reveal(id, draw) {
-  const find = () => document.getElementById(id);
-  if (!find()?.checkVisibility()) draw(true);
-  find()?.scrollIntoView({ block: "center" });
-  find()?.focus();
+const pause = () => new Promise((done) => setTimeout(done));
+
+/** newText makes the text of a stage, its files one after the other, so that the browser is not kept busy. */
+function newText(stage, signal) {
+  const files = el("div");
+  const toggle = el("input", { type: "checkbox", onchange: () => draw(toggle.checked) });
+  let drawing = Promise.resolve();
+  let turn = 0;
+  let closed = false;
+
+  async function drawAll(whole) {
+    const mine = ++turn;
+    toggle.checked = whole;
+    files.setAttribute("aria-busy", "true");
+    for (const [i, file] of stage.files.entries()) {
+      await pause();
+      if (mine !== turn || signal.aborted) return;
+      const next = source(stage, file, whole);
+      if (files.children[i]) files.children[i].replaceWith(next);
+      else files.append(next);
+    }
+    files.removeAttribute("aria-busy");
+  }
+
+  /** draw shows the differences, or whole files. */
+  const draw = (whole) => drawing = drawAll(whole);
+
+  /** reveal goes to the line with this id. If it is folded, the files are shown in full. */
+  async function reveal(id) {
+    const find = () => files.querySelector(`#${CSS.escape(id)}`);
+    await drawing;
+    if (closed) return;
+    if (!find()?.checkVisibility()) await draw(true);
+    find()?.scrollIntoView({ block: "center" });
+    find()?.focus();
+  }
+
+  return {
+    nodes: [about(stage, ({ file, line }) => reveal(lineName(file, line))), legend(toggle), files],
+    draw,
+    reveal,
+    whole: () => toggle.checked,
+    close() {
+      closed = true;
+      turn++;
+    },
+  };
 }
 
 /** commented is a text of a package comment, translated by paragraphs and items. */
@@ -81,9 +124,8 @@ function about(stage, reveal) {
     el("section.panel", list("read.fixes", fixes, before), reopens.length > 0 && list("read.reopens", reopens, name)));
 }
 
-/** legend says what the marks in the source mean, and switches between differences and whole files. */
-function legend(whole, draw) {
-  const toggle = el("input", { type: "checkbox", checked: whole, onchange: () => draw(toggle.checked) });
+/** legend says what the marks in the source mean, beside the switch between differences and whole files. */
+function legend(toggle) {
   return el("p.pair", el("label", toggle, t("read.whole")),
     el("span.small.legend", el("span.added.sample", `+ ${t("read.added")}`),
       el("span.removed.sample", `− ${t("read.removed")}`), el("span", el("span.flag", `⚑ ${t("read.flag")}`))));

@@ -3,7 +3,7 @@
 import { at, hasShop } from "./api.js";
 import { el, head, put, scroll } from "./dom.js";
 import { newCurves } from "./plot.js";
-import { language, named, number, t, told } from "./text.js";
+import { clockTime, language, named, number, t, told } from "./text.js";
 
 const marks = {
   ok: "holds",
@@ -131,7 +131,7 @@ export const made = ({ ttl_ms: ttl, work_us: work, keeper }) =>
 /** about is a run in the legend. */
 function about({ started, settings }, i) {
   const { requests, stock, unfenced } = settings;
-  const at = new Date(started).toLocaleTimeString(document.documentElement.lang);
+  const at = clockTime(started);
   const text = [`${runName(i)} ${at}`, t("run.load", { requests, stock }), made(settings)];
   if (unfenced) text.push(t("results.unfenced"));
   return el(`span.a${i}`, swatch(), ` ${text.join(" · ")}`);

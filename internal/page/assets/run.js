@@ -1,13 +1,13 @@
 // Run: a sale with thousands of buyers, live, and the results of earlier runs.
 
 import { call, hasShop } from "./api.js";
-import { el, head, put, say } from "./dom.js";
+import { el, head, put, say, scroll } from "./dom.js";
 import { follow } from "./events.js";
 import { newForm } from "./form.js";
 import { scaleOf, thumbnail } from "./picture.js";
 import { made, newOverlay, results, verdict } from "./results.js";
 import { newStage } from "./stage.js";
-import { named, t, told } from "./text.js";
+import { clockTime, named, number, t, told } from "./text.js";
 
 const mostCompared = 4;
 
@@ -53,7 +53,7 @@ export async function show(box, at, { signal }) {
   unfollow = follow("/api/runs/events", all.on, all.leave, stage.lost);
   return {
     update(next) {
-      if (next.of.length > 0) scrollTo(0, 0);
+      if (next.of.length > 0 && !earlier.node.contains(document.activeElement)) scrollTo(0, 0);
       all.go(next);
     },
   };
@@ -232,7 +232,7 @@ function newEarlier() {
     const { strategies, conditions, requests, stock, unfenced } = settings;
     const tick = { type: "checkbox", checked, "data-run": id, onchange: choose };
     const box = el("input", { ...tick, "aria-label": t("run.lay", { id }) });
-    const at = new Date(started).toLocaleTimeString(document.documentElement.lang);
+    const at = clockTime(started);
     return el("tr", { class: checked ? "chosen" : null }, el("td", box),
       el("th", { scope: "row" }, el("a", { href: `#/run/${id}` }, at)),
       el("td", t(`run.state.${state}`), error && el("span.alarm", ` ${told(error)}`)),
@@ -240,16 +240,18 @@ function newEarlier() {
       el("td", conditions.map((name) => named(`condition.${name}`, name)).join(", ")),
       el("td", t("run.load", { requests, stock }), el("span.small.made", made(settings))),
       el("td", verdicts.map((name) => [verdict({ verdict: name }), " "]).flat()),
-      el("td", { class: oversold > 0 ? "number alarm" : "number" }, oversold), el("td.small", told(redis)));
+      el("td", { class: oversold > 0 ? "number alarm" : "number" }, number(oversold)), el("td.small", told(redis)));
   }
 
   return {
     node,
     draw(list, ids) {
       const table = el("table.rows", head(...titles), el("tbody", list.map((run) => line(run, ids.includes(run.id)))));
+      const focus = node.contains(document.activeElement) && document.activeElement.dataset.run;
       put(node, el("h2", t("run.earlier")),
         list.length === 0 ? el("p.nothing", t("run.noruns")) : el("p.small", t("run.overlay", { n: mostCompared })),
-        full, list.length > 0 && el("div.scroll", table));
+        full, list.length > 0 && scroll(t("run.earlier"), table));
+      if (focus) node.querySelector(`[data-run="${CSS.escape(focus)}"]`)?.focus({ preventScroll: true });
     },
   };
 }

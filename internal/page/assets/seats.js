@@ -5,7 +5,7 @@ import { el, every, head, put, say, scroll, submitted, tokenInput } from "./dom.
 import { newLane } from "./lane.js";
 import { newClock } from "./serverclock.js";
 import { recall, store } from "./tab.js";
-import { language, named, t } from "./text.js";
+import { clockTime, language, named, t } from "./text.js";
 
 const sku = "seat";
 const offers = { name: "A seat", category: "demo", keeper: "holds" };
@@ -36,8 +36,9 @@ export async function show(box, signal) {
   const lanes = ["Ann", "Bob"].map((name, i) => newLane(name, i, site));
   const units = newUnits();
   const books = newBooks();
-  box.append(el("p.lead", t("seats.lead")), sale.node, el("div.counter", lanes.map(({ node }) => node)),
-    el("section.panel", { "aria-label": t("seats.units") }, books.verdict, el("h2", t("seats.units")), units.node,
+  box.append(el("p.lead", t("seats.lead")), sale.node, books.verdict,
+    el("div.counter", lanes.map(({ node }) => node)),
+    el("section.panel", { "aria-label": t("seats.units") }, el("h2", t("seats.units")), units.node,
       el("h2", t("shop.books")), el("p.small", t("seats.books.about")), books.node));
 
   function draw() {
@@ -138,16 +139,16 @@ function newSale({ default: usual, stages }, begun) {
   };
 }
 
-/** ownerOf names who has a hold: its buyer, or the buyer on this page if the stage has forgotten it. */
-const ownerOf = (lanes) => ({ id, buyer }) =>
-  buyer || lanes.map((lane) => lane.had(id)).find(Boolean) || t("seats.somebody");
+/** ownerOf names who has a hold: its buyer, or a buyer of this page that the stage has forgotten, if it is one. */
+const ownerOf = (lanes) => ({ id, buyer }) => buyer || lanes.map((lane) => lane.had(id)).find(Boolean);
 
 /** newUnits makes the table that says whose the units are. */
 function newUnits() {
   const body = el("tbody");
   const titles = ["buyer", "unit", "order", "money"].map((name) => [t(`seats.unit.${name}`)]);
   const line = (hold, owner) =>
-    el("tr", { "data-hold": hold.id, "data-status": hold.status }, el("th", { scope: "row" }, owner(hold)),
+    el("tr", { "data-hold": hold.id, "data-status": hold.status },
+      el("th", { scope: "row" }, owner(hold) || t("seats.somebody")),
       el("td", standing(hold)), el("td", hold.order && el("code", { title: hold.id }, `…${hold.id.slice(-8)}`)),
       el("td", (hold.payments ?? []).map((payment) => el("div", money(payment)))));
   return {
@@ -159,8 +160,6 @@ function newUnits() {
     },
   };
 }
-
-const clockTime = (text) => new Date(text).toLocaleTimeString(document.documentElement.lang);
 
 /** standing says what has become of a unit. */
 function standing(hold) {
@@ -204,12 +203,17 @@ function newBooks() {
 
 /** judged says what the figures come to, and of which kind that is. */
 function judged({ holds, books }, { initial, sold, oversold, lost_updates: again }, owner) {
-  const names = holds.filter(({ order }) => order).map(owner).reverse().join(t("page.and"));
-  if (oversold > 0) return ["bad", t("seats.verdict.oversold", { sold, initial, names })];
+  const names = holds.filter(({ order }) => order).map(owner).reverse();
+  const [known, n] = [names.every(Boolean), names.length];
+  if (oversold > 0) {
+    const values = { sold, initial, n, names: names.join(t("page.and")) };
+    return ["bad", t(known ? "seats.verdict.oversold" : "seats.verdict.oversold.forgotten", values)];
+  }
   if (again > 0) return ["bad", t("seats.verdict.again", { n: again })];
   if (books?.charged_without_order > 0) {
     return ["open", t("seats.verdict.unsettled", { n: books.charged_without_order })];
   }
   if (books?.refunded > 0) return ["good", t("seats.verdict.refunded", { sold, initial, n: books.refunded })];
+  if (sold === 0) return ["open", t("seats.verdict.none")];
   return ["good", t("seats.verdict.good", { sold, initial })];
 }

@@ -8,14 +8,17 @@ const ways = { counter: "#/shop", seats: "#/shop/seats", class: "#/shop/class" }
 
 /** show shows the way of selling that the address names. */
 export async function show(box, at, page) {
-  if (!hasShop) return void box.append(el("h1", t("shop.title")), byCommand("site.shop", "go run ./cmd/shop"));
+  if (!hasShop) {
+    const command = `go run ./cmd/shop${at.of[0] === "class" ? " -class" : ""}`;
+    return void box.append(el("h1", t("shop.title")), byCommand("site.shop", command));
+  }
   const links = Object.entries(ways).map(([way, href]) =>
     el("a.level", { href, "data-way": way }, t(`shop.way.${way}`))
   );
   const inner = el("div");
   let shown = "";
   let left = new AbortController(); // aborted when the other way is chosen
-  box.append(el("h1", t("shop.title")), inner, el("nav.levels.ways", { "aria-label": t("shop.ways") }, links));
+  box.append(el("h1", t("shop.title")), el("nav.levels.ways", { "aria-label": t("shop.ways") }, links), inner);
 
   async function update({ of: [name] }) {
     const way = Object.hasOwn(ways, name) ? name : "counter";

@@ -2,7 +2,7 @@
 
 import { newCases, pair, worst } from "./cases.js";
 import { el, put, say } from "./dom.js";
-import { nameOf, picture, scaleOf, soldOf } from "./picture.js";
+import { nameOf, picture, scaleOf, soldOf, soldWords } from "./picture.js";
 import { verdict } from "./results.js";
 import { number, t, told } from "./text.js";
 
@@ -26,10 +26,13 @@ function outcome(one, ended) {
   const beyond = (sold ?? 0) - stock;
   const n = row?.verdict === "stuck" ? -beyond : row?.verdict === "undersold" ? row.undersold : beyond;
   if (row && row.verdict !== "ok") return t(`stage.verdict.${row.verdict}`, { sold, stock, n });
-  return t(n > 0 ? "stage.verdict.oversold" : "live.bar", { sold: sold ?? 0, stock, n });
+  return soldWords(one, sold ?? 0);
 }
 
-/** newInvariant makes a line that turns red once, and stays red for its case. An unfinished case is not judged. */
+/**
+ * newInvariant makes a line that says what holds, or, once that was broken, what has happened. It stays red for its
+ * case. An unfinished case is not judged.
+ */
 function newInvariant(name) {
   const sign = el("span.sign");
   const words = el("span");
@@ -64,16 +67,19 @@ function newLane(exclusive) {
     const { row, stock, broken, strategy } = one;
     const most = point?.max_holders ?? 0;
     const harmless = most > 1 && row?.verdict === "ok" ? t("live.harmless") : "";
-    const texts = {
-      stock: t("live.invariant.stock", { sold: soldOf(one) ?? 0, stock }),
-      holders: t("live.invariant.holders", { n: most }) + harmless,
+    const sold = { sold: soldOf(one) ?? 0, stock };
+    const held = {
+      stock: t("live.invariant.stock", sold),
+      holders: t("live.invariant.holders", { n: most }),
       service: t("live.invariant.service"),
     };
+    const details = { stock: soldWords(one, sold.sold), holders: t("live.most", { n: most }) };
     for (const name of invariants) {
       const seen = broken.find(({ invariant }) => invariant === name);
-      const detail = name === "service" && seen && told(seen.text);
-      const text = detail ? t("stage.detail", { line: texts[name], detail }) : texts[name];
-      lines[name].set(seen, ended && !row, text);
+      const detail = details[name] ?? told(seen?.text ?? "");
+      const line = seen && t(`stage.invariant.${name}`);
+      const broke = line && (detail ? t("stage.detail", { line, detail }) : line);
+      lines[name].set(seen, ended && !row, (broke ?? held[name]) + (name === "holders" ? harmless : ""));
     }
     lines.holders.node.classList.toggle("harmless", Boolean(harmless)); // the stock refused the late write
     lines.holders.node.hidden = !exclusive.has(strategy);
@@ -141,6 +147,14 @@ function newHead(stop, refused) {
   };
 }
 
+/** roomIn is the height of the pictures in the lanes. On a projector the lanes end with the screen. */
+function roomIn(lanes) {
+  const least = 210;
+  if (!("present" in document.documentElement.dataset)) return Math.min(420, Math.max(least, innerHeight - 412));
+  const drawn = lanes.querySelector(".canvas").offsetHeight; // by the last drawing; the texts around it stay
+  return Math.max(least, innerHeight - (lanes.getBoundingClientRect().bottom + scrollY - drawn) - 12);
+}
+
 /** newLanes makes the two lanes. */
 function newLanes(exclusive) {
   const lanes = [newLane(exclusive), newLane(exclusive)];
@@ -154,7 +168,7 @@ function newLanes(exclusive) {
       const all = node.clientWidth;
       const narrow = all < stacked;
       const width = (narrow || shown.length < 2 ? all : Math.floor((all - 12) / 2)) - 2;
-      const height = narrow ? 190 : Math.min(420, Math.max(210, innerHeight - 412));
+      const height = narrow ? 190 : roomIn(node);
       const scale = scaleOf(shown);
       const faulty = shown.some(({ faults }) => faults.length > 0); // there are names of faults above the picture
       node.classList.toggle("alone", shown.length < 2);

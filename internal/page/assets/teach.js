@@ -4,22 +4,38 @@ import { call } from "./api.js";
 import { el, put } from "./dom.js";
 import { t } from "./text.js";
 
-// Each step has five minutes. Its exercise is a goal of a strategy, of which the record has the shortest schedule.
+// Each step has five minutes. Its exercise is a goal of a strategy, and a schedule that reaches it in the way of the
+// lesson. The record has the shortest one.
 const steps = [
-  { id: "none", show: "#/shop/class", exercise: ["none", "oversell"] },
-  { id: "local", show: "#/break/local-mutex-across-instances/local", exercise: ["local", "oversell"] },
-  { id: "setnx", show: "#/break/orphan-after-crash/v1_setnx", exercise: ["v1_setnx", "stuck"] },
-  { id: "ttl", show: "#/break/foreign-delete/v2_ttl", exercise: ["v2_ttl", "foreign-delete"] },
-  { id: "uuid", show: "#/break/check-then-delete/v3_uuid", exercise: ["v3_uuid", "foreign-delete"] },
-  { id: "lease", show: "#/break/expires-while-held/v5_reentrant", exercise: ["v5_reentrant", "oversell"] },
-  { id: "watchdog", show: "#/break/paused-writer/v6_watchdog", exercise: ["v6_watchdog", "oversell"] },
+  { id: "none", show: "#/shop/class", exercise: ["none", "oversell", "A.B.A.B"] },
+  { id: "local", show: "#/break/local-mutex-across-instances/local", exercise: ["local", "oversell", "A.B.A.B"] },
+  { id: "setnx", show: "#/break/orphan-after-crash/v1_setnx", exercise: ["v1_setnx", "stuck", "A.kA"] },
+  { id: "ttl", show: "#/break/foreign-delete/v2_ttl", exercise: ["v2_ttl", "foreign-delete", "A.A.p3000.B.A.A"] },
+  {
+    id: "uuid",
+    show: "#/break/check-then-delete/v3_uuid",
+    exercise: ["v3_uuid", "foreign-delete", "A.A.A.A.p3000.B.A"],
+  },
+  {
+    id: "lease",
+    show: "#/break/expires-while-held/v5_reentrant",
+    exercise: ["v5_reentrant", "oversell", "A.A.p3000.B.B.A.B"],
+  },
+  {
+    id: "watchdog",
+    show: "#/break/paused-writer/v6_watchdog",
+    exercise: ["v6_watchdog", "oversell", "A.A.fA.p3000.B.B.B.tA.A"],
+  },
   { id: "fence", show: "#/break/paused-writer/v8_fenced", exercise: ["v8_fenced", "oversell"] },
   { id: "money", show: "#/shop/seats", exercise: null },
 ];
 
 const minutes = 5; // of a step
 
-const stepOf = ({ of: [name] }) => Math.max(0, steps.findIndex(({ id }) => id === name));
+let last = 0; // the step that was shown last: it is shown again when the part is opened without one
+
+/** stepOf is the step that an address names. */
+const stepOf = ({ of: [name] }) => name ? Math.max(0, steps.findIndex(({ id }) => id === name)) : last;
 
 /** show shows the step of the address. */
 export async function show(box, at, page) {
@@ -33,7 +49,7 @@ export async function show(box, at, page) {
     el("div.teachroom", list, inner));
 
   function update(next) {
-    shown = stepOf(next);
+    shown = last = stepOf(next);
     for (const link of list.querySelectorAll("a")) {
       if (Number(link.dataset.step) === shown) link.setAttribute("aria-current", "step");
       else link.removeAttribute("aria-current");
@@ -64,20 +80,23 @@ function lesson({ id, show, exercise }, i, record) {
     el("p", t(`teach.${id}.show`), " ", el("a", { href: show }, t("teach.open"))), el("h3", t("teach.ask")),
     el("p.question", t(`teach.${id}.ask`)),
     el("details", el("summary", t("teach.answer")), el("p", t(`teach.${id}.answer`))),
-    ...(exercise ? exerciseOf(exercise, record) : []),
+    ...(exercise ? exerciseOf(id, exercise, record) : []),
     el("nav.pair", { "aria-label": t("teach.steps") }, turn(steps[i - 1], `← ${t("teach.before")}`),
       turn(steps[i + 1], `${t("teach.next")} →`))];
 }
 
-/** exerciseOf is a goal to be reached in the scheduler, and the shortest schedule that reaches it, if there is one. */
-function exerciseOf([strategy, goal], { results }) {
+/** exerciseOf is a goal to be reached in the scheduler, and how it is reached, if it can be. */
+function exerciseOf(id, exercise, { results }) {
+  const [strategy, goal, moves] = exercise;
   const { breaks, states } = results.find((r) => r.strategy === strategy && r.buyers === 2);
-  const moves = breaks[goal];
-  const level = el("a", { href: `#/play/${strategy}` }, strategy);
-  const solution = moves === undefined
-    ? el("p", t("teach.impossible", { states }))
-    : el("p", el("a", { href: `#/play/${strategy}/${moves}` }, el("code", moves)));
+  const link = (text) => el("a", { href: `#/play/${strategy}/${text}` }, el("code", text));
+  const shortest = breaks[goal];
+  const solution = moves
+    ? [el("p", link(moves), " ", t(`teach.${id}.moves`)),
+      shortest !== moves && el("p.small", t("teach.shortest"), " ", link(shortest))]
+    : [el("p", t("teach.impossible", { states }))];
   return [el("h3", t("teach.exercise")),
-    el("p", t("teach.reach"), " ", level, " · ", el("strong", t(`proof.goal.${goal}`))),
+    el("p", t("teach.reach"), " ", el("strong", t(`proof.goal.${goal}`)), " · ",
+      el("a", { href: `#/play/${strategy}` }, t("break.play", { name: strategy }))),
     el("details", el("summary", t("teach.answer")), solution)];
 }

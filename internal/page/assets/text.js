@@ -139,6 +139,10 @@ export function number(value) {
   return value.toLocaleString(document.documentElement.lang, { maximumFractionDigits: digits });
 }
 
+/** clockTime is a time of day, from 00:00:00 to 23:59:59 in each language. */
+export const clockTime = (time) =>
+  new Date(time).toLocaleTimeString(document.documentElement.lang, { hourCycle: "h23" });
+
 /** remembered is the value that was remembered under a name, or null. */
 export function remembered(name) {
   try {

@@ -252,7 +252,7 @@ func TestWhatCannotBeRunIsRefused(t *testing.T) {
 		{func(s *runs.Settings) { s.TTL = 99 }, "100 to 10000"},
 		{func(s *runs.Settings) { s.Work = 100_001 }, "0 to 100000"},
 		{func(s *runs.Settings) { s.Strategies = nil }, "1 to 40"},
-		{func(s *runs.Settings) { s.Strategies = []string{"v9"} }, `"v9"; allowed: none, local`},
+		{func(s *runs.Settings) { s.Strategies = []string{"v99"} }, `"v99"; allowed: none, local`},
 		{func(s *runs.Settings) { s.Strategies = []string{strings.Repeat("x", 900)} }, "xxx..."},
 		{func(s *runs.Settings) { s.Strategies = []string{"none", "none"} }, "none is named twice"},
 		{func(s *runs.Settings) { s.Strategies = []string{"zookeeper"} }, "allowed: none"},

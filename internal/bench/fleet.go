@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"oversell/internal/proc"
 )
 
 // fleet is the instances of a bench.
@@ -124,6 +126,31 @@ func (f *fleet) inside() (n int64, ok bool) {
 	n, ok = inside(gauges)
 	// The gauge of one that was killed meanwhile still counts its holders.
 	return n, ok && !slices.ContainsFunc(read, func(i *instance) bool { return !i.running() })
+}
+
+// entered is how many holders have entered in this row, except in the instance without; -1
+// without gauges.
+func (f *fleet) entered(without *instance) (n int64) {
+	if !f.legible() {
+		return -1
+	}
+	for _, i := range f.members {
+		if i != without {
+			came, _ := i.gauge.read()
+			n += came
+		}
+	}
+	return n
+}
+
+// succeeded waits until another holder has entered than the one in a stopped instance, for at
+// most so long, or until ctx ends. Before is how many had entered when it was stopped.
+func (f *fleet) succeeded(ctx context.Context, stopped *instance, before int64, most time.Duration) {
+	for end := time.Now().Add(most); before >= 0 && f.entered(stopped) == before && time.Now().Before(end); {
+		if !proc.Sleep(ctx, glancePause) {
+			return
+		}
+	}
 }
 
 // held is for how long connections to the database were out of the pools of all instances in

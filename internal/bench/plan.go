@@ -53,6 +53,15 @@ func (c Config) plan(item string, condition catalog.Condition) plan {
 // buy the whole stock. Some servers end leases late.
 func (c Config) long() time.Duration { return c.TTL*13/10 + c.slack }
 
+// longest is the longest that a fault of the condition lasts. A process stays stopped for
+// longer if nobody has entered meanwhile.
+func (c Config) longest(condition catalog.Condition) time.Duration {
+	if condition == catalog.Pause {
+		return c.long() + c.TTL*7/10
+	}
+	return c.long()
+}
+
 // on returns the config of a row whose leases are granted on these terms.
 func (c Config) on(t lockservers.Terms) Config {
 	c.TTL, c.slack = t.Lease(cmp.Or(c.TTL, c.defaultTTL())), t.Slack
@@ -73,7 +82,7 @@ func (c Config) delay(condition catalog.Condition) time.Duration {
 	case catalog.Failover:
 		return failoverTime
 	}
-	return c.long() + c.linger()
+	return c.longest(condition) + c.linger()
 }
 
 // worker does the work of an instance's holders according to the plan. It is safe for

@@ -198,7 +198,8 @@ func (r *run) inject(ctx, load context.Context) error {
 	})
 }
 
-// crashOrPause kills the process of the parked holder, or stops it for longer than the lease.
+// crashOrPause kills the process of the parked holder, or stops it for longer than the lease,
+// and on a slow machine until another holder has entered, but for no more than two leases.
 // A stopped process finds the command to resume its parked holder when it goes on, so that
 // the holder writes before anything else in the process notices.
 func (r *run) crashOrPause(ctx context.Context, i *instance) error {
@@ -208,11 +209,15 @@ func (r *run) crashOrPause(ctx context.Context, i *instance) error {
 		return nil
 	}
 	i.paused.Store(true)
+	before := r.fleet.entered(i)
 	if err := i.Pause(); err != nil {
 		return err
 	}
 	end := r.faults.begin(Stopped)
 	proc.Sleep(ctx, r.cfg.long())
+	if r.cfg.Workload == catalog.Deduct { // the loads of a cache are not counted
+		r.fleet.succeeded(ctx, i, before, r.cfg.longest(r.cond)-r.cfg.long())
+	}
 	err := errors.Join(i.Send(command{Resume: true}), i.Continue())
 	end()
 	return err

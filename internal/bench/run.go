@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -105,7 +106,7 @@ func (b *runner) round(ctx context.Context, repeat int) error {
 // newFleet returns the instances for cfg. None of them runs yet.
 func (b *runner) newFleet(cfg Config) (*fleet, error) {
 	cfg.slack = b.latest()
-	redisURL, err := backend.WithReadTimeout(cfg.RedisURL, cfg.long()+replyTime)
+	redisURL, err := backend.WithReadTimeout(cfg.RedisURL, cfg.longest(catalog.Pause)+replyTime)
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +114,8 @@ func (b *runner) newFleet(cfg Config) (*fleet, error) {
 		RedisURL: redisURL, DBURL: cfg.DBURL, Name: b.cfg.ID, Token: b.token,
 		TTL: cfg.TTL, Wait: cfg.Wait, Policy: cfg.Policy.String(), Unfenced: cfg.Unfenced, Servers: cfg.Servers, Replicas: cfg.Replicas,
 	}}
-	_, f.gauged = b.progress.(Watcher)
+	_, watched := b.progress.(Watcher)
+	f.gauged = watched || slices.Contains(cfg.Conditions, catalog.Pause)
 	if b.fleet != nil {
 		f.started = b.fleet.started // so that names are unique
 	}

@@ -1,6 +1,10 @@
 package bench
 
-import "time"
+import (
+	"time"
+
+	"oversell/internal/catalog"
+)
 
 // Unserved says that nobody was served for longer than any fault of the bench explains,
 // while buyers waited and units were left.
@@ -22,8 +26,8 @@ type service struct {
 // the work itself, and for a stall.
 // Before the first buyer is served, all requests have to arrive, which takes a busy machine
 // longer: then it is the time after which the verdict is stuck.
-func (c Config) patience(stalled time.Duration, first bool) time.Duration {
-	patience := c.long() + c.Work + max(tolerable(c.TTL), stalled)
+func (c Config) patience(condition catalog.Condition, stalled time.Duration, first bool) time.Duration {
+	patience := c.longest(condition) + c.Work + max(tolerable(c.TTL), stalled)
 	if first {
 		return max(patience, c.stuckAfter())
 	}

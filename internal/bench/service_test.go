@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"oversell/internal/catalog"
 	"oversell/internal/figures"
 )
 
@@ -45,13 +46,16 @@ func TestServiceEndsWhenNobodyIsServedForTooLong(t *testing.T) {
 // Patience lasts longer than the longest fault, and than a stall of this machine.
 func TestPatienceOutlastsWhatTheBenchDoes(t *testing.T) {
 	cfg := Config{TTL: time.Second, Work: 20 * time.Millisecond, Wait: 10 * time.Second}
-	if got, want := cfg.patience(0, false), 1520*time.Millisecond; got != want {
+	if got, want := cfg.patience(catalog.Slow, 0, false), 1520*time.Millisecond; got != want {
 		t.Errorf("%v, want %v", got, want)
 	}
-	if got, want := cfg.patience(time.Second, false), 2320*time.Millisecond; got != want {
+	if got, want := cfg.patience(catalog.Pause, 0, false), 2220*time.Millisecond; got != want {
+		t.Errorf("while a process may be stopped %v, want %v", got, want)
+	}
+	if got, want := cfg.patience(catalog.Slow, time.Second, false), 2320*time.Millisecond; got != want {
 		t.Errorf("with a stall of a second %v, want %v", got, want)
 	}
-	if got, want := cfg.patience(0, true), 5*time.Second; got != want {
+	if got, want := cfg.patience(catalog.Slow, 0, true), 5*time.Second; got != want {
 		t.Errorf("before anybody is served %v, want %v", got, want)
 	}
 }

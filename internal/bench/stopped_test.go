@@ -1,0 +1,42 @@
+package bench
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"oversell/internal/proc"
+)
+
+// A process that is stopped with a holder stays so until another one has entered: on a slow
+// machine nobody may have noticed that the lease has expired.
+func TestTheStoppedWaitForTheirSuccessor(t *testing.T) {
+	if !proc.LiveWords {
+		t.Skip("gauges cannot be read here")
+	}
+	counters, seen := gauged(t)
+	synctest.Test(t, func(t *testing.T) {
+		stopped, other := &instance{gauge: seen[0]}, &instance{gauge: seen[1]}
+		f := &fleet{members: []*instance{stopped, other}, means: means{gauged: true}}
+		waits := func(what string, want time.Duration) {
+			before, start := f.entered(stopped), time.Now()
+			f.succeeded(t.Context(), stopped, before, time.Second)
+			if took := time.Since(start); took != want {
+				t.Errorf("%s: waited for %v, want %v", what, took, want)
+			}
+		}
+		time.AfterFunc(199500*time.Microsecond, func() { counters[1].count("item", +1) })
+		waits("a successor after 200 ms", 200*time.Millisecond)
+		time.AfterFunc(199500*time.Microsecond, func() { counters[0].count("item", +1) })
+		waits("one in the stopped process", time.Second)
+
+		before, start := f.entered(stopped), time.Now()
+		counters[1].count("item", -1)
+		counters[1].count("item", +1)
+		if f.succeeded(t.Context(), stopped, before, time.Second); time.Since(start) != 0 {
+			t.Errorf("a successor before: waited for %v", time.Since(start))
+		}
+		f.means.gauged = false
+		waits("gauges that are not read", 0)
+	})
+}

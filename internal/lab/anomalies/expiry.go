@@ -29,15 +29,15 @@ func orphan() lab.Scenario {
 			a, b := w.Start("A"), w.Start("B")
 			a.Holder().MustLock()
 			a.Kill()
-			return freeAgain(w, b)
+			return freeAgain(w, b, "A took it, and its process is dead")
 		},
 	}
 }
 
-// freeAgain reports whether b gets the lock in the end.
-func freeAgain(w *lab.World, b *lab.Process) lab.Verdict {
+// freeAgain reports whether b gets the lock in the end. Why says who has it otherwise.
+func freeAgain(w *lab.World, b *lab.Process, why string) lab.Verdict {
 	ok := b.Holder().Obtain(3 * w.TTL)
-	return w.Verdict(ok, b.Name, b.Name+" gets the lock in the end", b.Name+" does not get the lock in three times the ttl: it is taken, and nobody holds it")
+	return w.Verdict(ok, b.Name, b.Name+" gets the lock in the end", b.Name+" does not get the lock in three times the ttl: "+why)
 }
 
 func setnxThenExpire() lab.Scenario {
@@ -60,7 +60,7 @@ func setnxThenExpire() lab.Scenario {
 			w.Must(first.Parked, "A's first command")
 			a.Kill()
 			w.Must(asking, "the end of A")
-			return freeAgain(w, b)
+			return freeAgain(w, b, "A took it, and its process is dead")
 		},
 	}
 }
@@ -100,7 +100,7 @@ func handedOnHolderDies() lab.Scenario {
 			_ = a.Unlock()
 			w.Together(first, second)
 			lab.Need(served.Load() == 2, "B/1 and B/2 did not both get the lock")
-			return freeAgain(w, c)
+			return freeAgain(w, c, "B took it, and its process is dead")
 		},
 	}
 }
@@ -123,7 +123,7 @@ func forgottenUnlock() lab.Scenario {
 			h := a.Holder()
 			h.MustLock()
 			h.Done()
-			return freeAgain(w, b)
+			return freeAgain(w, b, "A took it, and never unlocks it")
 		},
 	}
 }

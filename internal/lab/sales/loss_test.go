@@ -55,7 +55,7 @@ var (
 	soldOf   = regexp.MustCompile(`^(\d+) of (\d+) units were sold`)
 	downBy   = regexp.MustCompile(`^(\d+) units are sold, and the stock is down by (\d+)`)
 	atOnce   = regexp.MustCompile(`took the lock while \S+ held it`)
-	unserved = []string{"in three times the ttl: it is taken, and nobody holds it", "are neither sold nor on sale"}
+	unserved = []string{"does not get the lock in three times the ttl: ", "are neither sold nor on sale"}
 )
 
 // showsLoss returns the loss that a note shows, or "".

@@ -110,7 +110,7 @@ func size(cells []dataCell) int {
 }
 
 func newDataCell(style Style, m lab.Manifest, c lab.Cell, s story) dataCell {
-	v := style.newViewCell(c)
+	v := style.newViewCell(m, c)
 	d := dataCell{
 		Anomaly: c.Anomaly, Strategy: c.Strategy, Class: v.Class, Verdict: v.Verdict, Note: v.Note, Link: v.Link,
 		Command: command(m, c.Anomaly, c.Strategy),

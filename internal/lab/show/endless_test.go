@@ -2,6 +2,7 @@ package show_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -58,6 +59,40 @@ func TestOnlyEndlessNeedsALeaseToPass(t *testing.T) {
 	} {
 		if got := show.OnlyEndless(m, lab.Cell{Outcome: tt.outcome, Trace: tt.trace}); got != tt.want {
 			t.Errorf("%s: %v, want %v", name, got, tt.want)
+		}
+	}
+}
+
+// A table marks what holds only because a lock never expires, and says what the mark means; a
+// table without such a cell says nothing of it. The verdict on the cell says it in words.
+func TestTheTableMarksWhatOnlyEndlessLocksHold(t *testing.T) {
+	held := func(at float64) lab.Event { return lab.Event{At: at, Kind: lab.Command, Lock: "A"} }
+	cell := lab.Cell{Anomaly: "long-work", Strategy: "v1_setnx", Outcome: lab.Holds, Expected: lab.Holds, Trace: []lab.Event{held(0), held(101)}}
+	for _, endless := range []bool{true, false} {
+		if !endless {
+			cell.Trace = cell.Trace[:1]
+		}
+		r := lab.Report{
+			Manifest:  lab.Manifest{TTL: 100 * time.Millisecond, Strategies: []string{"v1_setnx"}},
+			Anomalies: []lab.Anomaly{{Name: "long-work"}}, Cells: []lab.Cell{cell},
+		}
+		for name, draw := range map[string]func(*strings.Builder) error{
+			"matrix": func(b *strings.Builder) error { return show.Matrix(b, r, show.Style{}) },
+			"page":   func(b *strings.Builder) error { return show.HTML(b, r, show.Style{}) },
+		} {
+			var b strings.Builder
+			if err := draw(&b); err != nil {
+				t.Fatal(err)
+			}
+			got := b.String()
+			marks := strings.Count(got, "ok∞") + strings.Count(got, `">ok ∞</a>`)
+			if (marks == 1) != endless || name == "matrix" && strings.Contains(got, "only because its lock never expires") != endless {
+				t.Errorf("%s, endless %v: %d marks\n%s", name, endless, marks, got)
+			}
+		}
+		got := drawn(t, func(b *strings.Builder) error { return show.Timeline(b, r, r.Cells[0], show.Style{}) })
+		if strings.Contains(got, "holds only because its lock never expires, as recorded") != endless {
+			t.Errorf("endless %v:\n%s", endless, got)
 		}
 	}
 }

@@ -21,7 +21,7 @@ var marks = map[lab.Outcome]string{lab.Holds: "ok", lab.Breaks: "BREAK", lab.NA:
 // and the outcomes that differ from the record, in at most 120 columns.
 func Matrix(w io.Writer, r lab.Report, s Style) error {
 	var b strings.Builder
-	g := matrix{newGrid(r), s}
+	g := matrix{newGrid(r), s, r.Manifest}
 	fmt.Fprintf(&b, "%s\n", wrap(s.ranOn(r.Manifest), "", "  "))
 	fmt.Fprintf(&b, "%s\n", s.counts(r))
 	for _, bl := range blocks(g) {
@@ -37,6 +37,7 @@ func Matrix(w io.Writer, r lab.Report, s Style) error {
 type matrix struct {
 	grid
 	Style
+	on lab.Manifest
 }
 
 // block is a part of the matrix that fits the width of the terminal.
@@ -149,14 +150,20 @@ func (g matrix) narrow() bool {
 	return text.StringWidth(g.Say(marks[lab.Breaks])) < len("00/00")
 }
 
+// endlessMark follows the mark of a cell that holds only because its lock never expires.
+const endlessMark = "∞"
+
 // mark returns the text of the cell's outcome. An exclamation mark means that
 // it differs from the record.
-func (s Style) mark(c lab.Cell) string {
+func (g matrix) mark(c lab.Cell) string {
 	m, known := marks[c.Outcome]
 	if !known {
 		m = "?"
 	}
-	m = s.Say(m)
+	m = g.Say(m)
+	if OnlyEndless(g.on, c) {
+		m += endlessMark
+	}
 	if !c.AsExpected() {
 		m += "!"
 	}
@@ -178,9 +185,24 @@ func outcomeColours(c lab.Cell) text.Colors {
 	return colours
 }
 
+// owes reports whether a cell holds only because its lock never expires.
+func (g matrix) owes() bool {
+	for _, a := range g.anomalies {
+		for _, s := range g.strategies {
+			if c, ran := g.at(a.Name, s); ran && OnlyEndless(g.on, c) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 func (g matrix) legend() string {
 	out := g.Say("ok: the strategy keeps what it is asked for; BREAK: it does not; .: the question does not apply; " +
 		"?: the run does not decide; !: not as recorded")
+	if g.owes() {
+		out += g.Say("; ∞: only because its lock never expires")
+	}
 	if names := shortened(g.strategies); names != "" {
 		out += g.Say("; ") + names
 	}
@@ -197,7 +219,7 @@ func (s Style) writeSummary(b *strings.Builder, r lab.Report) {
 	}
 	fmt.Fprintf(b, "\n%s\n", paint(style, s.asRecorded(r), s.Colour))
 	for _, c := range unexpected {
-		fmt.Fprintf(b, "  %s\n", paint(outcomeColours(c)[:1], clean(s.sayf("%s: %s", s.on(c), s.verdict(c))), s.Colour))
+		fmt.Fprintf(b, "  %s\n", paint(outcomeColours(c)[:1], clean(s.sayf("%s: %s", s.on(c), s.verdict(r.Manifest, c))), s.Colour))
 		if c.Note != "" {
 			fmt.Fprintf(b, "%s\n", wrap(clean(s.Say(c.Note)), "    ", "    "))
 		}

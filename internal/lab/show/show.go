@@ -63,8 +63,11 @@ func roundWall(d time.Duration) time.Duration {
 }
 
 // verdict describes the outcome of a cell, and how it compares with the record.
-func (s Style) verdict(c lab.Cell) string {
+func (s Style) verdict(m lab.Manifest, c lab.Cell) string {
 	outcome := s.Say(string(c.Outcome))
+	if OnlyEndless(m, c) {
+		outcome = s.Say("holds only because its lock never expires")
+	}
 	switch {
 	case c.Expected == lab.NoRecord:
 		return s.sayf("%s (nothing is on record)", outcome)

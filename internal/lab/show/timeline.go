@@ -62,7 +62,7 @@ func (s Style) writeHeading(b *strings.Builder, r lab.Report, c lab.Cell) {
 	}
 	field("sequence", a.Sequence, nil)
 	field("for real", a.Source, nil)
-	field("verdict", s.verdict(c), outcomeColours(c))
+	field("verdict", s.verdict(r.Manifest, c), outcomeColours(c))
 	field("because", s.Say(c.Note), nil)
 	field("ran on", s.ranOn(r.Manifest), text.Colors{text.Faint})
 	b.WriteString("\n")

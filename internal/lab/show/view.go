@@ -59,19 +59,19 @@ func newView(style Style, r lab.Report) view {
 		row := viewRow{Anomaly: style.about(a), Title: style.title(a.Name), Heading: g.heading(i, style)}
 		for i, s := range g.strategies {
 			c, ran := g.at(a.Name, s)
-			vc := style.newViewCell(c)
+			vc := style.newViewCell(r.Manifest, c)
 			vc.Ran, vc.NewGroup = ran, newGroup(g.strategies, i)
 			row.Cells = append(row.Cells, vc)
 		}
 		v.Rows = append(v.Rows, row)
 	}
 	for _, c := range r.Unexpected() {
-		v.Wrong = append(v.Wrong, style.newViewCell(c))
+		v.Wrong = append(v.Wrong, style.newViewCell(r.Manifest, c))
 	}
 	return v
 }
 
-func (s Style) newViewCell(c lab.Cell) viewCell {
+func (s Style) newViewCell(m lab.Manifest, c lab.Cell) viewCell {
 	class, mark := "unknown", "?"
 	switch c.Outcome {
 	case lab.Holds:
@@ -82,10 +82,13 @@ func (s Style) newViewCell(c lab.Cell) viewCell {
 		class, mark = "na", "·"
 	}
 	mark = s.Say(mark)
+	if OnlyEndless(m, c) {
+		class, mark = class+" endless", mark+" "+endlessMark
+	}
 	if !c.AsExpected() {
 		class, mark = class+" wrong", mark+" !"
 	}
-	v := viewCell{Cell: c, Class: class, Mark: mark, Link: link(c), On: s.on(c), Verdict: s.verdict(c)}
+	v := viewCell{Cell: c, Class: class, Mark: mark, Link: link(c), On: s.on(c), Verdict: s.verdict(m, c)}
 	v.Note = s.Say(c.Note)
 	return v
 }

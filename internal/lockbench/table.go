@@ -92,25 +92,21 @@ func WriteTable(w io.Writer, rows []Row, s report.Style) error {
 	return nil
 }
 
-// maxWidth is how wide the table should be at most, in characters.
-const maxWidth = 120
-
 // drawTable draws the rows that were run. A table that is too wide does without some columns,
 // and names them.
 func drawTable(rows []Row, s report.Style) string {
 	rows = slices.DeleteFunc(slices.Clone(rows), func(r Row) bool { return r.Skipped != "" })
-	shown := columns(s)
-	drawn := draw(shown, rows, s)
-	var without []string
-	for order := never; order <= last; order++ {
-		for i := len(shown) - 1; i >= 0 && text.LongestLineLen(drawn) > maxWidth; i-- {
-			if c := shown[i]; order != never && c.spare == order || order == never && c.zero(rows) {
-				shown, without = slices.Delete(shown, i, i+1), append(without, s.Title(c.title))
-				drawn = draw(shown, rows, s)
-			}
-		}
+	spared := []func(column) bool{func(c column) bool { return c.zero(rows) }}
+	for order := first; order <= last; order++ {
+		spared = append(spared, func(c column) bool { return c.spare == order })
 	}
-	if len(without) > 0 {
+	shown, left := report.Fit(columns(s), func(shown []column) bool { return text.LongestLineLen(draw(shown, rows, s)) <= report.MaxWidth }, spared...)
+	drawn := draw(shown, rows, s)
+	if len(left) > 0 {
+		without := make([]string, len(left))
+		for i, c := range left {
+			without[i] = s.Title(c.title)
+		}
 		drawn += "\n" + s.Sayf("left out to fit the width: %s (-json has them)", strings.Join(without, s.Say(", ")))
 	}
 	return drawn + "\n"

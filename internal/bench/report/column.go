@@ -138,15 +138,13 @@ func (r Report) columns() []column {
 // within returns the columns without as many of those that can be spared, up to the last order,
 // as it takes until fits reports true, and the titles of those that it left out.
 func (r Report) within(last spare, fits func([]column) bool) (shown []column, without []string) {
-	shown = r.columns()
+	var spared []func(column) bool
 	for order := ifZero; order <= last; order++ {
-		for i := len(shown) - 1; i >= 0 && !fits(shown); i-- {
-			c := shown[i]
-			if c.spare == ifZero && r.any(c.figure) || c.spare != order {
-				continue
-			}
-			shown, without = slices.Delete(shown, i, i+1), append(without, c.title)
-		}
+		spared = append(spared, func(c column) bool { return c.spare == order && (order != ifZero || !r.any(c.figure)) })
+	}
+	shown, left := Fit(r.columns(), fits, spared...)
+	for _, c := range left {
+		without = append(without, c.title)
 	}
 	return shown, without
 }

@@ -1,6 +1,8 @@
 package report
 
 import (
+	"slices"
+
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 )
@@ -17,6 +19,24 @@ func (s Style) heads(all []Head) []Head {
 		all[i].Title = s.Title(all[i].Title)
 	}
 	return all
+}
+
+// MaxWidth is how wide a drawn table should be at most, in characters.
+const MaxWidth = 120
+
+// Fit returns the columns of a table without as many of them as it takes until fits reports
+// true, and those that it left out: first those that the first of spared allows, the last ones
+// first, then those of the next.
+func Fit[Column any](all []Column, fits func([]Column) bool, spared ...func(Column) bool) (shown, without []Column) {
+	shown = slices.Clone(all)
+	for _, may := range spared {
+		for i := len(shown) - 1; i >= 0 && !fits(shown); i-- {
+			if c := shown[i]; may(c) {
+				shown, without = slices.Delete(shown, i, i+1), append(without, c)
+			}
+		}
+	}
+	return shown, without
 }
 
 // Draw draws a table in the style of all the bench's tables, without a final newline.

@@ -268,15 +268,12 @@ func newLines(shown []column, g Group, s Style) []Line {
 	return []Line{median, interval}
 }
 
-// maxWidth is how wide a drawn table should be at most, in characters.
-const maxWidth = 120
-
 // drawTable draws the lines. A table that is too wide does without some columns, then without
 // some space between them, and then without more columns.
 func drawTable(r Report, s Style) string {
 	gap := wideGap
 	fits := func(shown []column) bool {
-		return text.LongestLineLen(r.draw(shown, gap, Style{Language: s.Language})) <= maxWidth
+		return text.LongestLineLen(r.draw(shown, gap, Style{Language: s.Language})) <= MaxWidth
 	}
 	shown, without := r.within(second, fits)
 	if !fits(shown) {

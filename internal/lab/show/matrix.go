@@ -3,6 +3,7 @@ package show
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -21,7 +22,7 @@ var marks = map[lab.Outcome]string{lab.Holds: "ok", lab.Breaks: "BREAK", lab.NA:
 // and the outcomes that differ from the record, in at most 120 columns.
 func Matrix(w io.Writer, r lab.Report, s Style) error {
 	var b strings.Builder
-	g := matrix{newGrid(r), s, r.Manifest}
+	g := matrix{newGrid(r), s, r}
 	fmt.Fprintf(&b, "%s\n", wrap(s.ranOn(r.Manifest), "", "  "))
 	fmt.Fprintf(&b, "%s\n", s.counts(r))
 	for _, bl := range blocks(g) {
@@ -37,7 +38,7 @@ func Matrix(w io.Writer, r lab.Report, s Style) error {
 type matrix struct {
 	grid
 	Style
-	on lab.Manifest
+	of lab.Report
 }
 
 // block is a part of the matrix that fits the width of the terminal.
@@ -161,7 +162,7 @@ func (g matrix) mark(c lab.Cell) string {
 		m = "?"
 	}
 	m = g.Say(m)
-	if OnlyEndless(g.on, c) {
+	if OnlyEndless(g.of.Manifest, c) {
 		m += endlessMark
 	}
 	if !c.AsExpected() {
@@ -187,14 +188,7 @@ func outcomeColours(c lab.Cell) text.Colors {
 
 // owes reports whether a cell holds only because its lock never expires.
 func (g matrix) owes() bool {
-	for _, a := range g.anomalies {
-		for _, s := range g.strategies {
-			if c, ran := g.at(a.Name, s); ran && OnlyEndless(g.on, c) {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(g.of.Cells, func(c lab.Cell) bool { return OnlyEndless(g.of.Manifest, c) })
 }
 
 func (g matrix) legend() string {

@@ -54,6 +54,7 @@ const usage = `provider is a payment provider for tests: it moves no money, and 
   curl -X POST $P/payments/ID/capture -H 'Idempotency-Key: c1'
   curl -X POST $P/payments/ID/refund -H 'Idempotency-Key: r1'   it cancels what is only authorised
   curl $P/payments/ID
+  curl "$P/payments?reference=hold-1"                 all payments for it
   curl $P/ledger                                      all that happened to the payments
   curl $P/deliveries                                  what became of the webhooks
 

@@ -21,7 +21,8 @@ type book struct {
 	payments map[string]Payment
 	answers  map[string]answer // by idempotency key
 	ledger   []Entry
-	lines    map[string][]int // of a group: indexes of its entries in the ledger
+	lines    map[string][]int    // of a group: indexes of its entries in the ledger
+	found    map[string][]string // ids of the payments with a reference
 }
 
 // answer is the result of the first request with an idempotency key.
@@ -36,6 +37,7 @@ func newBook(j *Journal, happened func(Event)) *book {
 	b := &book{
 		journal: j, happened: happened,
 		payments: make(map[string]Payment), answers: make(map[string]answer), lines: make(map[string][]int),
+		found: make(map[string][]string),
 	}
 	if j != nil {
 		for _, r := range j.records {
@@ -85,6 +87,9 @@ func (b *book) enter(r record) {
 		a.err = r.Error.err()
 	}
 	b.answers[r.Key] = a
+	if _, known := b.payments[r.Payment.ID]; !known {
+		b.found[r.Payment.Reference] = append(b.found[r.Payment.Reference], r.Payment.ID)
+	}
 	b.payments[r.Payment.ID] = r.Payment
 	if r.Entry == nil {
 		return
@@ -160,6 +165,18 @@ func (b *book) payment(id string) (Payment, error) {
 		return Payment{}, ErrUnknownPayment
 	}
 	return p, nil
+}
+
+// find returns the newest payments with a reference, at most limit, the oldest of them first.
+func (b *book) find(reference string, limit int) []Payment {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	ids := b.found[reference]
+	found := make([]Payment, 0, len(ids))
+	for _, id := range ids[max(0, len(ids)-limit):] {
+		found = append(found, b.payments[id])
+	}
+	return found
 }
 
 // entries returns up to limit entries of the ledger after the one with the given number.

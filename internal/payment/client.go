@@ -84,6 +84,18 @@ func (c *Client) Payment(ctx context.Context, id string) (Payment, error) {
 	return p, nil
 }
 
+// Find returns the payments with a reference: see Provider.
+func (c *Client) Find(ctx context.Context, reference string) ([]Payment, error) {
+	var found foundBody
+	if err := c.do(ctx, http.MethodGet, "/payments?reference="+url.QueryEscape(reference), "", nil, &found); err != nil {
+		return nil, fmt.Errorf("finding the payments for %s: %w", reference, err)
+	}
+	if found.Payments == nil {
+		return nil, fmt.Errorf("finding the payments for %s: %w: the reply has no payments", reference, ErrUnavailable)
+	}
+	return found.Payments, nil
+}
+
 // Ledger returns the whole ledger of a Server, the oldest entry first.
 func (c *Client) Ledger(ctx context.Context) ([]Entry, error) {
 	var all []Entry

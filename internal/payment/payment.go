@@ -31,6 +31,10 @@ type Provider interface {
 
 	// Payment returns the payment as it is now.
 	Payment(ctx context.Context, id string) (Payment, error)
+
+	// Find returns the payments with a reference, as they are now, the oldest first. It needs no
+	// idempotency key, and so tells what became of a request whose key is answered with an error for ever.
+	Find(ctx context.Context, reference string) ([]Payment, error)
 }
 
 // The errors of a Provider.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -56,6 +57,27 @@ func TestPaymentIsAuthorisedCapturedAndRefunded(t *testing.T) {
 			t.Errorf("reading it: %+v, %v; want %+v", now, err, got)
 		}
 		wantLedger(t, c, Authorised, Captured, Refunded)
+	})
+}
+
+// A reference finds its payments as they are now, also those that were declined.
+func TestFindsPaymentsByTheirReference(t *testing.T) {
+	eachWay(t, func(t *testing.T, c *Client) {
+		first := authorised(t, c, "a")
+		authorised(t, c, "b")
+		again := request("again")
+		again.Reference = first.Reference
+		second := expect(t, c, authorise(again), Authorised, nil)
+		first = expect(t, c, capture(first.ID, "c"), Captured, nil)
+		if got, err := c.Find(t.Context(), first.Reference); err != nil || !slices.Equal(got, []Payment{first, second}) {
+			t.Errorf("got %+v, %v; want %+v and %+v", got, err, first, second)
+		}
+		if got, err := c.Find(t.Context(), "none"); err != nil || got == nil || len(got) > 0 {
+			t.Errorf("got %+v, %v; want no payment", got, err)
+		}
+		if _, err := c.Find(t.Context(), ""); !errors.Is(err, ErrInvalid) {
+			t.Errorf("got %v, want %v", err, ErrInvalid)
+		}
 	})
 }
 

@@ -120,6 +120,7 @@ func (s *Server) routes() http.Handler {
 		return s.book.refund(r.PathValue("id"), key(r))
 	}))
 	mux.HandleFunc("GET /payments/{id}", s.payment)
+	mux.HandleFunc("GET /payments", s.find)
 	mux.HandleFunc("GET /ledger", s.ledger)
 	mux.HandleFunc("GET /deliveries", func(w http.ResponseWriter, _ *http.Request) {
 		replyJSON(w, http.StatusOK, s.courier.deliveries())
@@ -204,6 +205,15 @@ func (s *Server) payment(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	replyJSON(w, http.StatusOK, p)
+}
+
+func (s *Server) find(w http.ResponseWriter, r *http.Request) {
+	reference := r.URL.Query().Get("reference")
+	if !printable(reference, maxReference) {
+		replyError(w, fmt.Errorf("%w: the reference must be 1 to %d printable ASCII characters", ErrInvalid, maxReference), Payment{})
+		return
+	}
+	replyJSON(w, http.StatusOK, foundBody{Payments: s.book.find(reference, ledgerPage)})
 }
 
 // ledgerPage is the most entries in one page of the ledger.

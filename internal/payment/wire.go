@@ -23,6 +23,9 @@ type (
 	webhookBody struct {
 		URL string `json:"url"`
 	}
+	foundBody struct {
+		Payments []Payment `json:"payments"`
+	}
 	ledgerBody struct {
 		Entries []Entry `json:"entries"`
 		Next    int64   `json:"next"` // the value of after for the next page; 0 on the last one

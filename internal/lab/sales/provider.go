@@ -95,6 +95,14 @@ func (c cashier) Payment(ctx context.Context, id string) (payment.Payment, error
 	return c.call("payment "+id, func() (payment.Payment, error) { return c.c.Payment(ctx, id) })
 }
 
+func (c cashier) Find(ctx context.Context, reference string) (found []payment.Payment, err error) {
+	_, err = c.call("find "+reference, func() (payment.Payment, error) {
+		found, err = c.c.Find(ctx, reference)
+		return payment.Payment{}, err
+	})
+	return found, err
+}
+
 // call notes a call and what came of it.
 func (c cashier) call(what string, f func() (payment.Payment, error)) (payment.Payment, error) {
 	if err := c.p.Life().Err(); err != nil {

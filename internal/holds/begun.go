@@ -33,7 +33,18 @@ type begunRow struct {
 	// Ledger is Config.Ledger of the shop where the payment began: no other provider knows
 	// what became of it. Rows of before this column have "", and are any shop's.
 	Ledger string `gorm:"size:255;not null;default:''"`
+	// Alarm says why somebody has to look at the payment, or is "": see the alarms below.
+	Alarm string `gorm:"size:32;not null;default:''"`
 }
+
+// The alarms of payments. A payment with an alarm is still tried, and its row is deleted when it is settled.
+const (
+	// alarmUnknown: the provider does not know a payment to which it gave an id. It has lost its ledger, or
+	// this is another provider.
+	alarmUnknown = "unknown_payment"
+	// alarmOther: the provider has answered one idempotency key with two payments. It has forgotten the key.
+	alarmOther = "other_payment"
+)
 
 // OwnLedger begins the name of a ledger that ends with its process, because the provider is
 // inside it. The rest of the name must be unique.
@@ -94,23 +105,86 @@ func (s *Service) asked(ctx context.Context, holdID string, p payment.Payment) (
 
 // authorised writes the id of a payment before it is captured. The row may have been deleted,
 // because another process has settled the payment: then it is written again, and the process that
-// goes on with the payment deletes it.
+// goes on with the payment deletes it. An id that is on record is never replaced: its payment may
+// have been captured.
 func (s *Service) authorised(ctx context.Context, b begunRow, paymentID string) error {
 	if b.PaymentID == paymentID {
 		return nil
 	}
 	b.PaymentID = paymentID
-	rows, err := s.exec(ctx, "UPDATE oversell_hold_payments SET payment_id = ? WHERE hold_id = ? AND idempotency_key = ?", paymentID, b.HoldID, b.Key)
-	if err == nil && rows == 0 { // or MySQL does not count it, because somebody else has written the same
-		_, err = s.insertBegun(ctx, b)
+	for range authorisedTries {
+		rows, err := s.exec(ctx, "UPDATE oversell_hold_payments SET payment_id = ? WHERE hold_id = ? AND idempotency_key = ? AND payment_id = ''",
+			paymentID, b.HoldID, b.Key)
+		if err != nil || rows > 0 {
+			return err
+		}
+		now, found, err := s.begun(ctx, b.HoldID, b.Key)
+		switch {
+		case err != nil:
+			return err
+		case found && now.PaymentID == paymentID: // written by a request with the same key
+			return nil
+		case found && now.PaymentID != "":
+			return s.otherPayment(ctx, now, paymentID)
+		}
+		if written, err := s.insertBegun(ctx, b); err != nil || written {
+			return err
+		}
 	}
-	return err
+	return fmt.Errorf("%w: other requests with the key come and go", ErrPending)
 }
 
-// settled deletes a payment that is settled. If that fails the payment is settled again later,
-// which changes nothing.
-func (s *Service) settled(ctx context.Context, b begunRow) {
-	_, err := s.exec(ctx, "DELETE FROM oversell_hold_payments WHERE hold_id = ? AND idempotency_key = ?", b.HoldID, b.Key)
+// authorisedTries bounds how often a request is overtaken by others with its key, which write and delete the row.
+const authorisedTries = 5
+
+// otherPayment is called when the provider has made a second payment for a request whose first one is on
+// record. The first is settled as usual. The second is put on record and cancelled.
+func (s *Service) otherPayment(ctx context.Context, b begunRow, paymentID string) error {
+	s.alarm(ctx, b, alarmOther, "the provider has made a second payment for one idempotency key", "second", paymentID)
+	second := b
+	second.Key, second.PaymentID = ownKey(paymentID), paymentID
+	if _, err := s.insertBegun(ctx, second); err != nil {
+		return err
+	}
+	return errors.Join(fmt.Errorf("%w: another payment for it is on record", ErrPending), s.cancelPayment(ctx, second, paymentID))
+}
+
+// ownKey is the key of a row whose payment was made without a buyer's key. No key of a buyer has a space.
+func ownKey(paymentID string) string { return "payment " + paymentID }
+
+// alarm says that somebody has to look at a payment: in the log, the metrics and the audit of the item. It
+// does so once for a payment.
+func (s *Service) alarm(ctx context.Context, b begunRow, alarm, text string, more ...any) {
+	rows, err := s.exec(ctx, "UPDATE oversell_hold_payments SET alarm = ? WHERE hold_id = ? AND idempotency_key = ? AND alarm = ''",
+		alarm, b.HoldID, b.Key)
+	if rows == 0 && err == nil {
+		return
+	}
+	s.alarms.Add(1)
+	s.log.Error(text, append([]any{"alarm", alarm, "hold", b.HoldID, "payment", b.PaymentID, "amount", b.Amount, "currency", b.Currency}, more...)...)
+	if err != nil {
+		s.log.Warn("an alarm of a payment is not on record", "hold", b.HoldID, "error", err)
+	}
+}
+
+// PaymentAlarms counts the payments for holds of an item that need somebody to look at them.
+func (s *Service) PaymentAlarms(ctx context.Context, sku string) (rows int64, err error) {
+	db, cancel := s.limited(ctx)
+	defer cancel()
+	if err := db.Model(&begunRow{}).Where("sku = ? AND alarm <> ''", sku).Count(&rows).Error; err != nil {
+		return 0, fmt.Errorf("counting the payments of %s with an alarm: %w", sku, err)
+	}
+	return rows, nil
+}
+
+// Alarms returns how many payments this Service has raised an alarm for.
+func (s *Service) Alarms() int64 { return s.alarms.Load() }
+
+// settled deletes a payment that is settled, which has this id, or has none because it was not made. A row with
+// another id is another payment. If that fails the payment is settled again later, which changes nothing.
+func (s *Service) settled(ctx context.Context, b begunRow, paymentID string) {
+	_, err := s.exec(ctx, "DELETE FROM oversell_hold_payments WHERE hold_id = ? AND idempotency_key = ? AND payment_id IN ('', ?)",
+		b.HoldID, b.Key, paymentID)
 	if err != nil {
 		s.log.Warn("a payment is settled, and will be looked at once more", "hold", b.HoldID, "error", err)
 	}
@@ -177,13 +251,20 @@ func (s *Service) take(ctx context.Context, b begunRow, pause time.Duration) (bo
 	return rows > 0, err
 }
 
+// execTries bounds how often a statement is tried that was in the way of another one.
+const execTries = 3
+
 // exec runs one statement on the table, and returns how many rows it changed.
 func (s *Service) exec(ctx context.Context, statement string, args ...any) (rows int64, err error) {
 	db, cancel := s.limited(ctx)
 	defer cancel()
-	done := db.Exec(statement, args...)
-	if done.Error != nil {
-		return 0, fmt.Errorf("recording a payment: %w", done.Error)
+	for try := 1; ; try++ {
+		done := db.Exec(statement, args...)
+		if done.Error == nil {
+			return done.RowsAffected, nil
+		}
+		if try == execTries || !s.sql.Conflict(done.Error) {
+			return 0, fmt.Errorf("recording a payment: %w", done.Error)
+		}
 	}
-	return done.RowsAffected, nil
 }

@@ -90,8 +90,8 @@ func (s *Service) pay(ctx context.Context, id string, token int64, key string) (
 	if err != nil {
 		return Order{}, err
 	}
-	p, err := s.authorise(ctx, b)
-	if errors.Is(err, payment.ErrUnavailable) && (b.PaymentID != "" || h.Status == Paid) {
+	p, err := s.find(ctx, b)
+	if err != nil && (b.PaymentID != "" || h.Status == Paid && errors.Is(err, payment.ErrUnavailable)) {
 		err = fmt.Errorf("%w: %w", ErrPending, err) // an earlier request may have charged the buyer
 	}
 	if err != nil {
@@ -103,12 +103,18 @@ func (s *Service) pay(ctx context.Context, id string, token int64, key string) (
 	if err := s.authorised(ctx, b, p.ID); err != nil {
 		return Order{}, err
 	}
-	if err := s.capture(ctx, p.ID); err != nil {
-		return Order{}, err
+	if p.Status == payment.Refunded {
+		s.settled(ctx, b, p.ID)
+		return Order{}, ErrRefunded
+	}
+	if p.Status != payment.Captured {
+		if err := s.capture(ctx, p.ID); err != nil {
+			return Order{}, err
+		}
 	}
 	order, err := s.settle(ctx, stage, h, p)
 	if err == nil || errors.Is(err, ErrRefunded) {
-		s.settled(ctx, b)
+		s.settled(ctx, b, p.ID)
 	}
 	return order, err
 }
@@ -150,7 +156,7 @@ func (s *Service) authorise(ctx context.Context, b begunRow) (p payment.Payment,
 		return p, nil
 	}
 	if errors.Is(err, payment.ErrDeclined) || errors.Is(err, payment.ErrInvalid) || errors.Is(err, payment.ErrKeyReused) {
-		s.settled(ctx, b)
+		s.settled(ctx, b, "")
 	}
 	return payment.Payment{}, err
 }
@@ -159,7 +165,7 @@ func (s *Service) authorise(ctx context.Context, b begunRow) (p payment.Payment,
 func (s *Service) cancelPayment(ctx context.Context, b begunRow, paymentID string) error {
 	err := s.refund(ctx, paymentID)
 	if err == nil {
-		s.settled(ctx, b)
+		s.settled(ctx, b, paymentID)
 	}
 	return err
 }

@@ -48,6 +48,7 @@ type bank struct {
 	afterAuthorise func() error // its error takes the place of the reply
 	afterCapture   func() error // likewise
 	refunds        error        // instead of a refund
+	forgotten      bool         // the provider knows no idempotency key of before
 }
 
 // reply is what the shop learns of a call.
@@ -61,6 +62,9 @@ func (b *bank) reply(p payment.Payment, err error, after func() error) (payment.
 func (b *bank) Authorise(ctx context.Context, r payment.Request) (payment.Payment, error) {
 	if b.asked.Add(1); b.away != nil {
 		return payment.Payment{}, b.away
+	}
+	if b.forgotten {
+		r.Key += "/again"
 	}
 	p, err := b.Client.Authorise(ctx, r)
 	return b.reply(p, err, b.afterAuthorise)

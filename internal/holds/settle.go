@@ -159,6 +159,9 @@ func (s *Service) conclude(ctx context.Context, b begunRow) error {
 		return errUnderWay
 	}
 	p, err := s.find(ctx, b)
+	if err == nil && b.PaymentID == "" { // the reply says how the payment was when it was made
+		p, err = s.lookUp(ctx, b, p.ID)
+	}
 	if errors.Is(err, payment.ErrDeclined) {
 		return nil // authorise has deleted the row
 	}
@@ -169,7 +172,7 @@ func (s *Service) conclude(ctx context.Context, b begunRow) error {
 			return errors.Join(err, s.countUnknown(ctx, b))
 		}
 		s.log.Error("the provider does not know a payment that it has authorised, and the shop gives it up", "hold", b.HoldID, "payment", b.PaymentID)
-		err = nil
+		p.ID, err = b.PaymentID, nil
 	case err != nil:
 		return err
 	case p.Status == payment.Captured:
@@ -181,25 +184,29 @@ func (s *Service) conclude(ctx context.Context, b begunRow) error {
 		err = s.refund(ctx, p.ID)
 	}
 	if err == nil || errors.Is(err, ErrRefunded) {
-		s.settled(ctx, b)
+		s.settled(ctx, b, p.ID)
 	}
 	return err
 }
 
-// find returns a payment that has begun, as it is now. One whose id is not known may have been
-// authorised, or be about to be, by a process that is slow or died. The same request with the
-// same key finds it, or takes its place.
-func (s *Service) find(ctx context.Context, b begunRow) (p payment.Payment, err error) {
-	id := b.PaymentID
-	if id == "" {
-		if p, err = s.authorise(ctx, b); err != nil {
-			return p, err
-		}
-		id = p.ID // the reply says how the payment was then
+// find returns a payment that has begun. If its id is on record it is looked up: the provider may have
+// forgotten the idempotency key, and would make a second payment. Otherwise it may have been authorised, or be
+// about to be, by a process that is slow or died. The same request with the same key finds it, or takes its place.
+func (s *Service) find(ctx context.Context, b begunRow) (payment.Payment, error) {
+	if b.PaymentID == "" {
+		return s.authorise(ctx, b)
 	}
+	return s.lookUp(ctx, b, b.PaymentID)
+}
+
+// lookUp returns a payment as it is now.
+func (s *Service) lookUp(ctx context.Context, b begunRow, paymentID string) (p payment.Payment, err error) {
 	err = ask(ctx, func() error {
-		p, err = s.cfg.Payments.Payment(ctx, id)
+		p, err = s.cfg.Payments.Payment(ctx, paymentID)
 		return err
 	})
+	if errors.Is(err, payment.ErrUnknownPayment) {
+		s.alarm(ctx, b, alarmUnknown, "the provider does not know a payment that it has authorised")
+	}
 	return p, err
 }

@@ -318,3 +318,86 @@ func TestSettlerNeedsNoRequests(t *testing.T) {
 		s.books(t, 0)
 	})
 }
+
+// wantAlarms checks how many payments somebody has to look at.
+func (s *shop) wantAlarms(t *testing.T, want int64) {
+	t.Helper()
+	a, err := s.stock.Audit(t.Context(), "hot")
+	if err != nil || a.PaymentAlarms != want {
+		t.Errorf("%d payments have an alarm, %v; want %d", a.PaymentAlarms, err, want)
+	}
+}
+
+// The reply to a capture is lost, and the provider has forgotten the idempotency keys when the buyer asks again.
+// The payment on record becomes the order, and there is no other.
+func TestProviderHasForgottenTheKey(t *testing.T) {
+	each(t, 1, func(t *testing.T, s *shop) {
+		h := s.hold(t, h3, "a")
+		s.interrupt(t, h, &s.bank.afterCapture)
+		s.bank.forgotten = true
+		if _, err := s.Pay(t.Context(), h.ID, h.Token, "key"); err != nil {
+			t.Error(err)
+		}
+		s.wantUnsettled(t, 0)
+		s.wantAlarms(t, 0)
+		if b := s.books(t, 0); b.Authorised != 1 || b.Captured != 1 || b.Refunded != 0 {
+			t.Errorf("the books are %+v; want one payment, captured", b)
+		}
+	})
+}
+
+// The reply to a capture is lost, and the buyer asks again while the provider has another ledger. The other
+// ledger gets no payment. The right one is asked when it is back.
+func TestProviderHasAnotherLedgerForAWhile(t *testing.T) {
+	each(t, 1, func(t *testing.T, s *shop) {
+		h := s.hold(t, h3, "a")
+		s.interrupt(t, h, &s.bank.afterCapture)
+		right, other := s.bank.Client, newBank(t)
+		s.bank.Client = other.Client
+		if _, err := s.Pay(t.Context(), h.ID, h.Token, "key"); !errors.Is(err, holds.ErrPending) {
+			t.Errorf("got %v, want %v", err, holds.ErrPending)
+		}
+		s.wantAlarms(t, 1)
+		if ledger, err := other.Ledger(t.Context()); err != nil || len(ledger) > 0 {
+			t.Errorf("the other ledger has %+v, %v; want nothing", ledger, err)
+		}
+		s.bank.Client = right
+		s.settle(t)
+		s.wantUnsettled(t, 0)
+		s.wantAlarms(t, 0)
+		s.books(t, 0)
+		if _, err := s.Order(t.Context(), h.ID); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Two requests with one key get two payments of the provider. The one on record goes on, and the other is
+// cancelled and never captured.
+func TestProviderMakesTwoPaymentsForOneKey(t *testing.T) {
+	each(t, 1, func(t *testing.T, s *shop) {
+		h := s.hold(t, h3, "a")
+		s.bank.afterAuthorise = func() error {
+			s.bank.afterAuthorise, s.bank.forgotten = nil, true
+			_, err := s.Pay(t.Context(), h.ID, h.Token, "key") // the other request, up to its capture
+			if !errors.Is(err, holds.ErrPending) {
+				t.Errorf("got %v, want %v", err, holds.ErrPending)
+			}
+			return nil
+		}
+		s.bank.afterCapture = func() error { return payment.ErrUnavailable }
+		if _, err := s.Pay(t.Context(), h.ID, h.Token, "key"); !errors.Is(err, holds.ErrPending) {
+			t.Errorf("got %v, want %v", err, holds.ErrPending)
+		}
+		s.bank.afterCapture = nil
+		s.wantAlarms(t, 1)
+		s.settle(t)
+		s.wantUnsettled(t, 0)
+		if b := s.books(t, 0); b.Authorised != 2 || b.Captured != 1 || b.Cancelled != 1 {
+			t.Errorf("the books are %+v; want one captured and one cancelled", b)
+		}
+		if _, err := s.Order(t.Context(), h.ID); err != nil {
+			t.Error(err)
+		}
+	})
+}

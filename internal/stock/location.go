@@ -28,6 +28,8 @@ type Holds interface {
 	// Units counts the units of the item's current sale that are not sold: those that can
 	// be held, and those in holds, also if their units are not given back yet.
 	Units(ctx context.Context, item Item) (left, held int64, err error)
+	// PaymentAlarms counts the payments for the item that need somebody to look at them.
+	PaymentAlarms(ctx context.Context, sku string) (int64, error)
 	// Forget removes the item's holds, in a transaction that has locked the item's row. It
 	// returns ErrHoldsOpen while one of them can still be paid.
 	Forget(tx *gorm.DB, item Item) error
@@ -39,7 +41,8 @@ type noHolds struct{}
 func (noHolds) Units(_ context.Context, item Item) (left, held int64, err error) {
 	return item.Remaining, 0, nil
 }
-func (noHolds) Forget(*gorm.DB, Item) error { return nil }
+func (noHolds) PaymentAlarms(context.Context, string) (int64, error) { return 0, nil }
+func (noHolds) Forget(*gorm.DB, Item) error                          { return nil }
 
 // inRedis reports whether the stock is a number in Redis.
 func (b Backend) inRedis() bool { return b != InDatabase && b != InHolds }

@@ -223,9 +223,12 @@ func (s *Service) Audit(ctx context.Context, sku string) (Audit, error) {
 	if item.backend() == InDatabase {
 		now.left = item.left()
 	}
-	var held int64
+	var held, alarms int64
 	if item.backend() == InHolds {
 		if now.left, held, err = s.holds.Units(ctx, item); err != nil {
+			return Audit{}, err
+		}
+		if alarms, err = s.holds.PaymentAlarms(ctx, sku); err != nil {
 			return Audit{}, err
 		}
 	}
@@ -254,6 +257,7 @@ func (s *Service) Audit(ctx context.Context, sku string) (Audit, error) {
 		Oversold: found.Oversold(), LostUpdates: found.LostUpdates(),
 		Stranded: b.Stranded(), InFlight: behind.unwritten + b.InFlight(), Foreign: foreign,
 		AcceptedLost: behind.refused, DurableP99: figures.Milliseconds(behind.lag99),
+		PaymentAlarms: alarms,
 	}, nil
 }
 

@@ -269,4 +269,6 @@ type Audit struct {
 	// 100 accepted orders were written. Both are 0 if orders are written at once.
 	AcceptedLost int64   `json:"accepted_lost"`
 	DurableP99   float64 `json:"durable_p99_ms"`
+	// PaymentAlarms counts payments for holds that somebody has to look at: see holds.Service.
+	PaymentAlarms int64 `json:"payment_alarms,omitempty"`
 }

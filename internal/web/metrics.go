@@ -57,6 +57,11 @@ func newMetrics(cfg Config) *metrics {
 			Namespace: "oversell", Name: "lock_holders", Help: "Buyers who are inside a guarded section.",
 		}, func() float64 { return float64(cfg.Holders()) }))
 	}
+	if service := cfg.Holds; service != nil {
+		m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Namespace: "oversell", Name: "payment_alarms_total", Help: "Payments for holds that this shop raised an alarm for.",
+		}, func() float64 { return float64(service.Alarms()) }))
+	}
 	if connections := cfg.Connections; connections != nil {
 		m.registry.MustRegister(
 			prometheus.NewCounterFunc(prometheus.CounterOpts{

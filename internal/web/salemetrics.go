@@ -40,8 +40,8 @@ type saleMetrics struct {
 	found   map[string]saleAudit // by the last round that has ended
 	at      time.Time            // when the last round was begun
 
-	units, oversold, lost, foreign, refused, durable *prometheus.Desc
-	failures                                         prometheus.Counter
+	units, oversold, lost, foreign, refused, durable, alarms *prometheus.Desc
+	failures                                                 prometheus.Counter
 }
 
 func newSaleMetrics(audit func(ctx context.Context, sku string) (stock.Audit, error)) *saleMetrics {
@@ -59,6 +59,7 @@ func newSaleMetrics(audit func(ctx context.Context, sku string) (stock.Audit, er
 		foreign:  gauge("foreign_units", "Units in orders of sales that the database does not know."),
 		refused:  gauge("accepted_lost_orders", "Orders that were refused after they were accepted."),
 		durable:  gauge("order_durable_p99_seconds", "Time within which 99 of 100 accepted orders were written."),
+		alarms:   gauge("payment_alarms", "Payments for holds that somebody has to look at."),
 		failures: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: "oversell", Name: "sale_audit_failures_total", Help: "Audits for metrics that failed.",
 		}),
@@ -129,7 +130,7 @@ func (m *saleMetrics) forget(sku string) {
 
 // Describe is part of prometheus.Collector.
 func (m *saleMetrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.units, m.oversold, m.lost, m.foreign, m.refused, m.durable} {
+	for _, d := range []*prometheus.Desc{m.units, m.oversold, m.lost, m.foreign, m.refused, m.durable, m.alarms} {
 		ch <- d
 	}
 	m.failures.Describe(ch)
@@ -152,6 +153,7 @@ func (m *saleMetrics) Collect(ch chan<- prometheus.Metric) {
 		gauge(m.foreign, float64(a.Foreign))
 		gauge(m.refused, float64(a.AcceptedLost))
 		gauge(m.durable, a.DurableP99/1000)
+		gauge(m.alarms, float64(a.PaymentAlarms))
 	}
 	m.failures.Collect(ch)
 }

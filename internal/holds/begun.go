@@ -28,8 +28,8 @@ type begunRow struct {
 	// 1970 by the database's clock. Tries counts how often a shop has begun to settle it.
 	DueAt int64 `gorm:"not null;index:idx_hold_payments_due"`
 	Tries int   `gorm:"not null;default:0"`
-	// TimesUnknown counts how often the provider has said that it does not know the payment.
-	TimesUnknown int `gorm:"not null;default:0"`
+	// Failures counts how often the payment could not be settled. Its column has an older name.
+	Failures int `gorm:"column:times_unknown;not null;default:0"`
 	// Ledger is Config.Ledger of the shop where the payment began: no other provider knows
 	// what became of it. Rows of before this column have "", and are any shop's.
 	Ledger string `gorm:"size:255;not null;default:''"`
@@ -44,6 +44,8 @@ const (
 	alarmUnknown = "unknown_payment"
 	// alarmOther: the provider has answered one idempotency key with two payments. It has forgotten the key.
 	alarmOther = "other_payment"
+	// alarmUnsettled: the payment could not be settled maxFailures times.
+	alarmUnsettled = "unsettled"
 )
 
 // OwnLedger begins the name of a ledger that ends with its process, because the provider is
@@ -206,12 +208,6 @@ func (s *Service) checkLedger(b begunRow) error {
 	return fmt.Errorf("%w: it began at another provider", ErrPending) // buyers need not know its address
 }
 
-// countUnknown notes that the provider does not know a payment.
-func (s *Service) countUnknown(ctx context.Context, b begunRow) error {
-	_, err := s.exec(ctx, "UPDATE oversell_hold_payments SET times_unknown = times_unknown + 1 WHERE hold_id = ? AND idempotency_key = ?", b.HoldID, b.Key)
-	return err
-}
-
 // abandoned is how long a payment may be due whose ledger ends with its process. A process that
 // lives looks at its payments more often, see maxSettlePause.
 const abandoned = 2 * maxSettlePause
@@ -233,11 +229,12 @@ func (s *Service) ForgetAbandoned(ctx context.Context) error {
 	return err
 }
 
-// due returns payments that this shop may settle now, the longest due first.
+// due returns payments that this shop may settle now. Those that were tried least are first, and of these the newest:
+// a payment that becomes due does not wait for those that cannot be settled.
 func (s *Service) due(ctx context.Context, limit int) (all []begunRow, err error) {
 	db, cancel := s.limited(ctx)
 	defer cancel()
-	if err := db.Where("due_at <= "+s.sql.Clock+" AND ledger IN (?)", []string{"", s.cfg.Ledger}).Order("due_at").Limit(limit).Find(&all).Error; err != nil {
+	if err := db.Where("due_at <= "+s.sql.Clock+" AND ledger IN (?)", []string{"", s.cfg.Ledger}).Order("tries, due_at DESC").Limit(limit).Find(&all).Error; err != nil {
 		return nil, fmt.Errorf("%w: %w", errUnread, err)
 	}
 	return all, nil

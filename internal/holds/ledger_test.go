@@ -120,27 +120,30 @@ func TestForgetsPaymentsOfAProviderThatEnded(t *testing.T) {
 	})
 }
 
-// The provider does not know a payment to which it gave an id: it has lost its ledger. The shop
-// asks several times, and not while the buyer can still pay.
-func TestGivesUpAPaymentThatTheProviderDoesNotKnow(t *testing.T) {
+// The provider does not know a payment to which it gave an id: it has lost its ledger. The payment has an alarm
+// and stays on record, and the item can be deleted when its hold has ended.
+func TestPaymentThatTheProviderDoesNotKnow(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
 		h := s.hold(t, h3, "a")
 		s.interrupt(t, h, &s.bank.afterAuthorise)
 		if err := s.db.Exec("UPDATE oversell_hold_payments SET payment_id = 'pay_none'").Error; err != nil {
 			t.Fatal(err)
 		}
-		for range 7 {
+		for range 5 {
 			s.due(t, time.Second)
 			if err := s.Settle(t.Context()); !errors.Is(err, payment.ErrUnknownPayment) {
-				t.Errorf("the hold is open: got %v, want %v", err, payment.ErrUnknownPayment)
+				t.Errorf("got %v, want %v", err, payment.ErrUnknownPayment)
 			}
+			s.wantAlarms(t, 1)
+		}
+		if err := s.stock.Delete(t.Context(), "hot"); !errors.Is(err, stock.ErrHoldsOpen) {
+			t.Errorf("the hold is open: got %v, want %v", err, stock.ErrHoldsOpen)
 		}
 		s.expire(t, h)
-		s.due(t, time.Second)
-		if err := s.Settle(t.Context()); err != nil {
+		if err := s.stock.Delete(t.Context(), "hot"); err != nil {
 			t.Error(err)
 		}
-		s.wantUnsettled(t, 0)
+		s.wantUnsettled(t, 1)
 	})
 }
 

@@ -21,6 +21,7 @@ type Payments interface {
 	Capture(ctx context.Context, paymentID, key string) (payment.Payment, error)
 	Refund(ctx context.Context, paymentID, key string) (payment.Payment, error)
 	Payment(ctx context.Context, id string) (payment.Payment, error)
+	Find(ctx context.Context, reference string) ([]payment.Payment, error)
 }
 
 // The errors of payments, wrapped, beside those of package payment.

@@ -118,7 +118,8 @@ func (s *Service) units(ctx context.Context, item stock.Item, name string) (Unit
 }
 
 // Forget removes the holds of an item. It returns stock.ErrHoldsOpen while one of them is open,
-// or while a payment for one is not settled: a buyer may have been charged.
+// or while a payment for one is not settled: a buyer may have been charged. A payment that could not be settled
+// for a long time has an alarm and does not count. It stays on record, and is settled without the item.
 func (s *Service) Forget(tx *gorm.DB, item stock.Item) error {
 	sku := item.SKU
 	open, err := s.openUnits(tx, item)
@@ -126,7 +127,7 @@ func (s *Service) Forget(tx *gorm.DB, item stock.Item) error {
 		return err
 	}
 	var payments, elsewhere int64
-	unsettled := tx.Model(&begunRow{}).Where("sku = ?", sku)
+	unsettled := tx.Model(&begunRow{}).Where("sku = ? AND times_unknown < ?", sku, maxFailures)
 	err = errors.Join(unsettled.Session(&gorm.Session{}).Count(&payments).Error,
 		unsettled.Session(&gorm.Session{}).Where("ledger NOT IN (?)", []string{"", s.cfg.Ledger}).Count(&elsewhere).Error)
 	if err != nil {

@@ -43,12 +43,15 @@ type shop struct {
 // bank is a payment provider over HTTP. A test may change what happens before and after.
 type bank struct {
 	*payment.Client
+	mu             sync.Mutex   // of looked
 	asked          atomic.Int64 // calls, but for refunds that fail
 	away           error        // instead of an answer
 	afterAuthorise func() error // its error takes the place of the reply
 	afterCapture   func() error // likewise
 	refunds        error        // instead of a refund
-	forgotten      bool         // the provider knows no idempotency key of before
+	looked         func(id string)
+	stuck          error // instead of an authorisation with the key "key"
+	forgotten      bool  // the provider knows no idempotency key of before
 }
 
 // reply is what the shop learns of a call.
@@ -62,6 +65,9 @@ func (b *bank) reply(p payment.Payment, err error, after func() error) (payment.
 func (b *bank) Authorise(ctx context.Context, r payment.Request) (payment.Payment, error) {
 	if b.asked.Add(1); b.away != nil {
 		return payment.Payment{}, b.away
+	}
+	if b.stuck != nil && strings.HasSuffix(r.Key, "/key") {
+		return payment.Payment{}, b.stuck
 	}
 	if b.forgotten {
 		r.Key += "/again"
@@ -89,7 +95,19 @@ func (b *bank) Payment(ctx context.Context, id string) (payment.Payment, error) 
 	if b.asked.Add(1); b.away != nil {
 		return payment.Payment{}, b.away
 	}
+	if b.looked != nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.looked(id)
+	}
 	return b.Client.Payment(ctx, id)
+}
+
+func (b *bank) Find(ctx context.Context, reference string) ([]payment.Payment, error) {
+	if b.asked.Add(1); b.away != nil {
+		return nil, b.away
+	}
+	return b.Client.Find(ctx, reference)
 }
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))

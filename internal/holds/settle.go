@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"sync"
 	"time"
 
 	"oversell/internal/payment"
@@ -12,18 +14,17 @@ import (
 
 const (
 	// maxSettled is how many payments one round looks at.
-	maxSettled = 100
-	// maxUnsettled is how many of them in a row may fail before a round ends: then a backend
-	// or the provider is unavailable, and the others would fail too, each after a while.
-	maxUnsettled = 3
+	maxSettled = 1_000
+	// abreast is how many of them are settled at the same time.
+	abreast = 4
 	// looks is how often the table is read in the time Config.Settle, or in maxSettlePause if
 	// that is shorter.
 	looks = 10
 	// maxSettlePause is the longest pause between two tries to settle a payment.
 	maxSettlePause = 10 * time.Minute
-	// maxUnknown is how often the provider may say that it does not know a payment to which it
-	// gave an id, until the shop takes its word. It has lost its ledger.
-	maxUnknown = 5
+	// maxFailures is how often the settlement of a payment may fail until it has an alarm, and does not keep
+	// its item from being deleted any more.
+	maxFailures = 5
 )
 
 // errUnderWay means that a payment may still be captured, because its hold has not ended.
@@ -75,8 +76,8 @@ func (s *Service) lookPause() time.Duration { return min(s.cfg.Settle, maxSettle
 // or is refunded, and one that was never captured is cancelled when its hold has ended. It
 // needs no webhook. The Service does so by itself, and several processes may do so at once.
 //
-// It looks at a bounded number of payments. A payment that cannot be settled now is tried
-// again later, after a pause that grows.
+// A payment that cannot be settled now is tried again later, after a pause that grows. So that many of these do
+// not hold up the others, a round ends after a while, and the next one begins with those that were tried least.
 func (s *Service) Settle(ctx context.Context) error {
 	if s.cfg.Payments == nil {
 		return ErrNoPayments
@@ -85,23 +86,38 @@ func (s *Service) Settle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var first error
-	failed := 0 // in a row
-	for _, b := range due {
+	var first error // of the first payments that failed
+	end := time.Now().Add(min(s.cfg.Settle, payTimeout) / 2)
+	for some := range slices.Chunk(due, abreast) {
+		failed := s.settleSome(ctx, some)
+		if first == nil {
+			first = errors.Join(failed...)
+		}
 		if ctx.Err() != nil {
 			return errors.Join(first, context.Cause(ctx))
 		}
-		if err := s.settleOne(ctx, b); err == nil {
-			failed = 0
-			continue
-		} else if first == nil {
-			first = err
-		}
-		if failed++; failed == maxUnsettled {
+		if time.Now().After(end) || len(failed) == len(some) && !s.answers(ctx) {
 			break
 		}
 	}
 	return first
+}
+
+// answers reports whether the provider answers at all. If it does, payments that fail do so for reasons of their own.
+func (s *Service) answers(ctx context.Context) bool {
+	_, err := s.cfg.Payments.Payment(ctx, "none")
+	return !errors.Is(err, payment.ErrUnavailable)
+}
+
+// settleSome settles payments at the same time, and returns the errors.
+func (s *Service) settleSome(ctx context.Context, some []begunRow) []error {
+	errs := make([]error, len(some))
+	var all sync.WaitGroup
+	for i, b := range some {
+		all.Go(func() { errs[i] = s.settleOne(ctx, b) })
+	}
+	all.Wait()
+	return slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 }
 
 // settleOne settles a payment unless another process does. It returns nil also if the payment
@@ -111,17 +127,34 @@ func (s *Service) settleOne(ctx context.Context, b begunRow) error {
 	if err != nil || !mine {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, payTimeout)
+	b, found, err := s.begun(ctx, b.HoldID, b.Key) // it may have got an id since the round began
+	if err != nil || !found {
+		return err
+	}
+	limited, cancel := context.WithTimeout(ctx, payTimeout)
 	defer cancel()
-	err = s.conclude(ctx, b)
+	err = s.conclude(limited, b)
 	switch {
 	case errors.Is(err, errUnderWay), errors.Is(err, ErrRefunded):
 		return nil
+	case err != nil && ctx.Err() == nil:
+		err = errors.Join(err, s.failed(ctx, b, err))
+		fallthrough
 	case err != nil:
 		return fmt.Errorf("settling a payment for hold %s: %w", b.HoldID, err)
 	}
 	s.log.Info("a payment that was interrupted is settled", "hold", b.HoldID)
 	return nil
+}
+
+// failed counts that a payment could not be settled. After too many failures it has an alarm.
+func (s *Service) failed(ctx context.Context, b begunRow, cause error) error {
+	_, err := s.exec(ctx, "UPDATE oversell_hold_payments SET times_unknown = times_unknown + 1 WHERE hold_id = ? AND idempotency_key = ?",
+		b.HoldID, b.Key)
+	if b.Failures+1 >= maxFailures {
+		s.alarm(ctx, b, alarmUnsettled, "a payment cannot be settled", "error", cause)
+	}
+	return err
 }
 
 // settlePause is the pause after a try to settle a payment: twice as long each time.
@@ -158,35 +191,61 @@ func (s *Service) conclude(ctx context.Context, b begunRow) error {
 	if b.PaymentID == "" && !over {
 		return errUnderWay
 	}
+	h.ID, h.Token = b.HoldID, b.Token
 	p, err := s.find(ctx, b)
 	if err == nil && b.PaymentID == "" { // the reply says how the payment was when it was made
 		p, err = s.lookUp(ctx, b, p.ID)
 	}
-	if errors.Is(err, payment.ErrDeclined) {
-		return nil // authorise has deleted the row
-	}
 	switch {
-	case errors.Is(err, payment.ErrUnknownPayment):
-		// Of a row without a ledger it is not known whether this is its provider.
-		if !over || b.TimesUnknown+1 < maxUnknown || b.Ledger != s.cfg.Ledger {
-			return errors.Join(err, s.countUnknown(ctx, b))
-		}
-		s.log.Error("the provider does not know a payment that it has authorised, and the shop gives it up", "hold", b.HoldID, "payment", b.PaymentID)
-		p.ID, err = b.PaymentID, nil
+	case errors.Is(err, payment.ErrDeclined):
+		return nil // authorise has deleted the row
+	case errors.Is(err, payment.ErrUnavailable) && b.PaymentID == "" && b.Tries > 1:
+		return s.concludeByReference(ctx, stage, h, b, err)
 	case err != nil:
 		return err
-	case p.Status == payment.Captured:
-		h.ID, h.Token = b.HoldID, b.Token
-		_, err = s.settle(ctx, stage, h, p)
-	case p.Status == payment.Authorised && !over:
-		return errUnderWay
-	case p.Status == payment.Authorised:
-		err = s.refund(ctx, p.ID)
 	}
+	err = s.finish(ctx, stage, h, p, over)
 	if err == nil || errors.Is(err, ErrRefunded) {
 		s.settled(ctx, b, p.ID)
 	}
 	return err
+}
+
+// finish brings a payment of a hold to its end. The result is that of conclude.
+func (s *Service) finish(ctx context.Context, stage Stage, h Hold, p payment.Payment, over bool) error {
+	switch {
+	case p.Status == payment.Captured:
+		_, err := s.settle(ctx, stage, h, p)
+		return err
+	case p.Status == payment.Authorised && !over:
+		return errUnderWay
+	case p.Status == payment.Authorised:
+		return s.refund(ctx, p.ID)
+	}
+	return nil
+}
+
+// concludeByReference concludes a payment without an id, when the provider answers the key of its authorisation
+// with an error again and again. The hold has ended: so all payments for it are finished, whatever their key. If
+// there is none, the buyer was never charged. A process that was stopped before it asks for the authorisation
+// writes the row again before its capture.
+func (s *Service) concludeByReference(ctx context.Context, stage Stage, h Hold, b begunRow, cause error) error {
+	found, err := s.cfg.Payments.Find(ctx, b.reference())
+	if err != nil {
+		return errors.Join(cause, err)
+	}
+	var refunded error
+	for _, p := range found {
+		switch err := s.finish(ctx, stage, h, p, true); {
+		case errors.Is(err, ErrRefunded):
+			refunded = err
+		case err != nil:
+			return err
+		}
+	}
+	s.log.Warn("the provider does not answer a request for a payment, and has these for the hold", "hold", b.HoldID, "payments", len(found), "error", cause)
+	s.settled(ctx, b, "")
+	return refunded
 }
 
 // find returns a payment that has begun. If its id is on record it is looked up: the provider may have

@@ -2,6 +2,8 @@ package holds_test
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"oversell/internal/catalog"
 	"oversell/internal/holds"
 	"oversell/internal/payment"
+	"oversell/internal/stock"
 )
 
 // interrupt makes a payment whose process has no answer to a call at the provider, as if it
@@ -264,7 +267,7 @@ func TestSettlesWhenTheProviderIsBack(t *testing.T) {
 		if err := s.Settle(t.Context()); !errors.Is(err, payment.ErrUnavailable) {
 			t.Errorf("got %v, want %v", err, payment.ErrUnavailable)
 		}
-		if n := s.bank.asked.Load() - asked; n > 9 {
+		if n := s.bank.asked.Load() - asked; n > 15 { // four payments, three times each, and once more
 			t.Errorf("the provider was asked %d times in one round", n)
 		}
 		s.books(t, 6)
@@ -276,28 +279,158 @@ func TestSettlesWhenTheProviderIsBack(t *testing.T) {
 	})
 }
 
-// What cannot be settled does not keep the others from being settled.
+// putPayment is a row of a payment that began some time ago.
+const putPayment = "INSERT INTO oversell_hold_payments (hold_id, idempotency_key, sku, token, amount, currency, payment_id, due_at, tries) VALUES (?, 'key', 'hot', 1, 1, 'EUR', 'pay_none', ?, 0)"
+
+// What cannot be settled does not keep the others from being settled, however many there are before it.
 func TestSettlesTheOthers(t *testing.T) {
 	each(t, 1, func(t *testing.T, s *shop) {
-		unknown := "INSERT INTO oversell_hold_payments (hold_id, idempotency_key, sku, token, amount, currency, payment_id, due_at, tries) VALUES (?, 'key', 'hot', 1, 1, 'EUR', 'pay_none', 0, 0)"
-		for _, id := range []string{"h3-1", "h9-1"} { // a payment that the provider does not know, and a stage that the shop does not
-			if err := s.db.Exec(unknown, id).Error; err != nil {
+		const poison = 30
+		for i := range poison { // payments that the provider does not know, and a stage that the shop does not
+			if err := s.db.Exec(putPayment, []string{fmt.Sprintf("h3-%d", i), fmt.Sprintf("h9-%d", i)}[i%2], i).Error; err != nil {
 				t.Fatal(err)
 			}
 		}
 		h := s.hold(t, h3, "a")
 		s.interrupt(t, h, &s.bank.afterCapture)
-		if err := s.db.Exec("UPDATE oversell_hold_payments SET due_at = 0").Error; err != nil {
+		if err := s.db.Exec("UPDATE oversell_hold_payments SET due_at = 1000 WHERE hold_id = ?", h.ID).Error; err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Settle(t.Context()); err == nil {
+			t.Error("payments that cannot be settled are no error")
+		}
+		s.books(t, 0)
+		s.wantUnsettled(t, poison)
+		if err := s.Settle(t.Context()); err != nil {
+			t.Errorf("they are tried again at once: %v", err)
+		}
+	})
+}
+
+// A payment that becomes due is looked at before those that were tried already, and before those that wait for
+// their first try since longer.
+func TestSettlesFirstWhatWasTriedLeast(t *testing.T) {
+	each(t, 1, func(t *testing.T, s *shop) {
+		h := s.hold(t, h3, "a")
+		s.interrupt(t, h, &s.bank.afterCapture)
+		var order []string
+		s.bank.looked = func(id string) { order = append(order, id) }
+		for i := range 8 {
+			err := s.db.Exec(putPayment, fmt.Sprintf("h3-%d", i), i).Error
+			if i >= 4 && err == nil {
+				err = s.db.Exec("UPDATE oversell_hold_payments SET tries = 1, due_at = 2000 WHERE hold_id = ?", fmt.Sprintf("h3-%d", i)).Error
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.db.Exec("UPDATE oversell_hold_payments SET due_at = 1000 WHERE hold_id = ?", h.ID).Error; err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Settle(t.Context()); !errors.Is(err, payment.ErrUnknownPayment) {
 			t.Errorf("got %v, want %v", err, payment.ErrUnknownPayment)
 		}
-		s.books(t, 0)
-		s.wantUnsettled(t, 2)
-		if err := s.Settle(t.Context()); err != nil {
-			t.Errorf("they are tried again at once: %v", err)
+		if i := slices.IndexFunc(order, func(id string) bool { return id != "pay_none" }); i < 0 || i > 3 {
+			t.Errorf("it is number %d of %d", i, len(order))
 		}
+		s.books(t, 0)
+	})
+}
+
+// The provider answers the key of an authorisation with an error, for ever. When the hold has ended its payments
+// are found by their reference: here there is none. The buyer is told, and the item can be deleted.
+func TestAuthorisationThatIsNeverAnswered(t *testing.T) {
+	each(t, 1, func(t *testing.T, s *shop) {
+		h := s.hold(t, h3, "a")
+		s.bank.stuck = payment.ErrUnavailable
+		if _, err := s.Pay(t.Context(), h.ID, h.Token, "key"); errors.Is(err, holds.ErrPending) || !errors.Is(err, payment.ErrUnavailable) {
+			t.Errorf("got %v, want %v, and not pending", err, payment.ErrUnavailable)
+		}
+		s.expire(t, h)
+		if _, err := s.Pay(t.Context(), h.ID, h.Token, "key"); !errors.Is(err, holds.ErrPending) {
+			t.Errorf("at first: got %v, want %v", err, holds.ErrPending)
+		}
+		for range 2 {
+			s.due(t, time.Second)
+			_ = s.Settle(t.Context()) // the first one fails
+		}
+		s.wantUnsettled(t, 0)
+		s.wantAlarms(t, 0)
+		if _, err := s.Pay(t.Context(), h.ID, h.Token, "key"); !errors.Is(err, holds.ErrNotHeld) || errors.Is(err, holds.ErrPending) {
+			t.Errorf("at last: got %v, want %v", err, holds.ErrNotHeld)
+		}
+		if err := s.stock.Delete(t.Context(), "hot"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The same, but the provider has made a payment: it is found, and cancelled or refunded. A payment with another
+// key that has become the order stays.
+func TestAuthorisationThatIsFoundByItsReference(t *testing.T) {
+	each(t, 3, func(t *testing.T, s *shop) {
+		made, charged, bought := s.hold(t, h3, "a"), s.hold(t, h3, "b"), s.hold(t, h3, "c")
+		s.bank.afterAuthorise = func() error { return payment.ErrUnavailable }
+		for _, h := range []holds.Hold{made, charged, bought} {
+			if _, err := s.Pay(t.Context(), h.ID, h.Token, "key"); !errors.Is(err, payment.ErrUnavailable) {
+				t.Errorf("got %v, want %v", err, payment.ErrUnavailable)
+			}
+		}
+		s.bank.afterAuthorise, s.bank.stuck = nil, payment.ErrUnavailable
+		found, err := s.bank.Find(t.Context(), reference(charged))
+		if err != nil || len(found) != 1 {
+			t.Fatalf("found %+v, %v", found, err)
+		}
+		if _, err := s.bank.Capture(t.Context(), found[0].ID, "somebody"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Pay(t.Context(), bought.ID, bought.Token, "second"); err != nil {
+			t.Error(err)
+		}
+		s.expire(t, made)
+		s.expire(t, charged)
+		for range 2 {
+			s.due(t, time.Second)
+			_ = s.Settle(t.Context()) // the first one fails
+		}
+		s.wantUnsettled(t, 0)
+		if b := s.books(t, 0); b.Cancelled != 2 || b.Refunded != 1 || b.Captured != 2 {
+			t.Errorf("the books are %+v; want two cancelled, one refunded and one order", b)
+		}
+		s.want(t, 2, 0, 1)
+	})
+}
+
+// A payment that can never be settled has an alarm, and does not keep its item. It is settled all the same when
+// the provider answers again.
+func TestPaymentThatCannotBeSettledHasAnAlarm(t *testing.T) {
+	each(t, 1, func(t *testing.T, s *shop) {
+		h := s.hold(t, h3, "a")
+		s.interrupt(t, h, &s.bank.afterCapture)
+		s.expire(t, h)
+		s.bank.away = payment.ErrUnavailable
+		for i := range 5 {
+			s.wantAlarms(t, 0)
+			if err := s.stock.Delete(t.Context(), "hot"); !errors.Is(err, stock.ErrHoldsOpen) {
+				t.Errorf("after %d failures: got %v, want %v", i, err, stock.ErrHoldsOpen)
+			}
+			s.due(t, time.Second)
+			if err := s.Settle(t.Context()); !errors.Is(err, payment.ErrUnavailable) {
+				t.Errorf("got %v, want %v", err, payment.ErrUnavailable)
+			}
+		}
+		s.wantAlarms(t, 1)
+		if n := s.Alarms(); n != 1 {
+			t.Errorf("%d alarms, want 1", n)
+		}
+		if err := s.stock.Delete(t.Context(), "hot"); err != nil {
+			t.Error(err)
+		}
+		s.wantUnsettled(t, 1)
+		s.bank.away = nil
+		s.settle(t)
+		s.wantUnsettled(t, 0)
+		s.books(t, 0)
 	})
 }
 

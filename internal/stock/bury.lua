@@ -5,6 +5,7 @@
 -- KEYS[4]: the idempotency keys of accepted orders, a hash: the order's id by its key
 -- KEYS[5]: the stock that the units were taken from, a string: the units left
 -- KEYS[6]: the units of each buyer in that generation, a hash, if there is a limit
+-- KEYS[7]: how often the database has refused an entry, a hash: the count by the entry
 -- ARGV[1]: the consumer group
 -- ARGV[2]: the entry in the stream
 -- ARGV[3]: the order's id
@@ -15,11 +16,13 @@
 -- ARGV[8], ARGV[9], ...: the names and values of the dead letter
 -- Returns 1: moved
 --         0: the entry is no longer in the stream, and nothing was written
+local pending = redis.pcall('XPENDING', KEYS[1], ARGV[1], ARGV[2], ARGV[2], 1)[1] -- nil: no such group or entry
+redis.call('HDEL', KEYS[7], ARGV[2])
 redis.call('XACK', KEYS[1], ARGV[1], ARGV[2])
 if redis.call('XDEL', KEYS[1], ARGV[2]) == 0 then
   return 0
 end
-local letter = redis.call('XADD', KEYS[2], '*', unpack(ARGV, 8))
+local letter = redis.call('XADD', KEYS[2], '*', 'deliveries', pending and pending[4] or 0, unpack(ARGV, 8))
 redis.call('HSET', KEYS[3], ARGV[3], 'dead:' .. letter)
 if ARGV[4] ~= '' and redis.call('HGET', KEYS[4], ARGV[4]) == ARGV[3] then
   redis.call('HDEL', KEYS[4], ARGV[4])

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -28,9 +29,8 @@ type Consumer struct {
 	// has no entries is removed from the group of the stream.
 	ClaimAfter time.Duration
 
-	// Tries is how often an order is given to a consumer until it becomes a dead letter,
-	// if the database does not take it; default 5. While the database is away nothing
-	// becomes a dead letter.
+	// Tries is how often the database may refuse the values of an order until it becomes a
+	// dead letter; default 5. After any other error the order waits.
 	Tries int64
 
 	// Poll is how often the consumer looks for orders that other processes have accepted;
@@ -334,7 +334,7 @@ func (r *streamReader) consume(ctx context.Context, entries []entry, before bool
 			before = true
 			continue
 		}
-		if err != nil && !away(err) {
+		if err != nil && !away(err) { // perhaps because of one of them
 			return r.oneByOne(ctx, entries, err)
 		}
 		if err == nil {
@@ -352,53 +352,53 @@ func (r *streamReader) consume(ctx context.Context, entries []entry, before bool
 	}
 }
 
-// oneByOne writes orders that the database did not take together, each alone. If it takes
-// none of several, the fault is theirs only where the error says so.
+// maxFutile is how many orders are tried alone while the database takes none and says nothing
+// about their values.
+const maxFutile = 3
+
+// oneByOne writes orders that the database did not take together, each alone. The order in which
+// it tries them is random, so that the same few do not keep the others waiting. Those that are
+// not written are claimed again.
 func (r *streamReader) oneByOne(ctx context.Context, entries []entry, together error) error {
-	var bad []entry
-	var why []error // of each bad one
-	for _, e := range entries {
+	works, futile := false, []error(nil)
+	for _, i := range rand.Perm(len(entries)) {
 		fates, err := []fate(nil), together
 		if len(entries) > 1 {
-			fates, err = r.service.store.writeAccepted(ctx, r.sku, []entry{e}, true)
+			fates, err = r.service.store.writeAccepted(ctx, r.sku, entries[i:i+1], true)
 		}
 		switch {
 		case err == nil:
-			if err := r.settle(ctx, fates); err != nil {
-				return err
-			}
-		case away(err):
-			return err
-		default:
-			bad, why = append(bad, e), append(why, err)
+			works, err = true, r.settle(ctx, fates)
+		case faultOfOrder(err):
+			works, err = true, r.failed(ctx, entries[i], err)
+		case !away(err):
+			futile, err = append(futile, err), nil
 		}
-	}
-	none := len(bad) == len(entries) && len(bad) > 1
-	var fault error
-	for i, e := range bad {
-		if none && !faultOfOrder(why[i]) {
-			fault = why[i]
-			continue
-		}
-		if err := r.failed(ctx, e, why[i]); err != nil {
+		if err != nil {
 			return err
 		}
+		if !works && len(futile) == maxFutile {
+			break
+		}
 	}
-	return fault
+	if len(futile) > 0 {
+		return futile[0]
+	}
+	return nil
 }
 
-// failed leaves an order, which the database did not take, to be claimed again, or makes
-// it a dead letter if that was its last try.
+// failed leaves an order whose values the database has refused to be claimed again, or makes it a
+// dead letter if that was its last try.
 func (r *streamReader) failed(ctx context.Context, e entry, why error) error {
-	n, err := r.service.streams.deliveries(ctx, r.sku, e.at)
-	if err != nil || n == 0 {
+	n, err := r.service.streams.countRefusal(ctx, r.sku, e.at)
+	if err != nil {
 		return err
 	}
 	if n < r.Tries {
 		r.service.log.Warn("an accepted order was not written, and is tried again", "sku", r.sku, "order", e.order.ID, "try", n, "error", why)
 		return nil
 	}
-	return r.bury(ctx, e, refusal{kind: kindFailed, reason: reasonFailed, err: shortError(why)}, n)
+	return r.bury(ctx, e, refusal{kind: kindFailed, reason: reasonFailed, err: shortError(why), refusals: n})
 }
 
 // maxError bounds the error in a dead letter, in bytes.
@@ -410,10 +410,10 @@ func shortError(err error) string {
 }
 
 // bury makes an order a dead letter.
-func (r *streamReader) bury(ctx context.Context, e entry, why refusal, deliveries int64) error {
+func (r *streamReader) bury(ctx context.Context, e entry, why refusal) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startTimeout)
 	defer cancel()
-	moved, err := r.service.streams.bury(ctx, e, why, deliveries)
+	moved, err := r.service.streams.bury(ctx, e, why)
 	if err != nil || !moved {
 		return err
 	}
@@ -433,7 +433,7 @@ func (r *streamReader) settle(ctx context.Context, fates []fate) error {
 		if f.doubt {
 			r.service.reconciliation.doubt(r.sku, generation{saleID: f.order.SaleID, id: f.generation})
 		}
-		if err := r.bury(ctx, f.entry, f.refusal, 1); err != nil {
+		if err := r.bury(ctx, f.entry, f.refusal); err != nil {
 			return err
 		}
 	}

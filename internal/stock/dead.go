@@ -30,6 +30,7 @@ type DeadLetter struct {
 	HasUnits   bool      `json:"has_units"`
 	Reason     string    `json:"reason"`
 	Error      string    `json:"error,omitempty"` // of the database
+	Refusals   int64     `json:"refusals"`        // how often the database refused its values
 	Deliveries int64     `json:"deliveries"`      // how often a consumer was given the order
 	DiedAt     time.Time `json:"died_at"`
 }
@@ -47,7 +48,7 @@ func parseDead(sku string, m redis.XMessage) DeadLetter {
 	return DeadLetter{
 		entry: e, Order: e.order, ID: m.ID, OrderID: e.order.ID, Quantity: e.order.Quantity, Buyer: e.buyer, Strategy: e.order.Strategy,
 		AcceptedAt: e.order.CreatedAt, KeyHash: KeyHash(e.key()), Kind: text("kind"), Reason: text("reason"), Error: text("error"),
-		Deliveries: number("deliveries"), DiedAt: time.UnixMilli(number("died")).UTC(),
+		Refusals: number("refusals"), Deliveries: number("deliveries"), DiedAt: time.UnixMilli(number("died")).UTC(),
 	}
 }
 

@@ -58,6 +58,9 @@ func (k keys) stream() string { return "oversell:{" + k.sku + "}:stream" }
 // dead is the key of the dead letters: orders that could not be written.
 func (k keys) dead() string { return k.stream() + ":dead" }
 
+// refusals is the key of the hash with how often the database has refused an entry.
+func (k keys) refusals() string { return k.stream() + ":refusals" }
+
 // accepted is the key of the hash with each accepted order's entry in the stream.
 func (k keys) accepted() string { return k.stream() + ":orders" }
 
@@ -69,7 +72,7 @@ func (k keys) lag(saleID string) string { return k.stream() + ":lag:" + saleID }
 
 // ofStream are the keys of an item's stream and of one of its sales.
 func (k keys) ofStream(saleID string) []string {
-	return []string{k.stream(), k.dead(), k.accepted(), k.streamKeys(saleID), k.lag(saleID)}
+	return []string{k.stream(), k.dead(), k.refusals(), k.accepted(), k.streamKeys(saleID), k.lag(saleID)}
 }
 
 // entry is an accepted order in a stream.
@@ -178,18 +181,20 @@ func (s streams) retire(ctx context.Context, sku, asks string, idle time.Duratio
 	return nil
 }
 
-// deliveries returns how often an entry was given to a consumer.
-func (s streams) deliveries(ctx context.Context, sku, at string) (int64, error) {
-	found, err := s.rdb.XPendingExt(ctx, &redis.XPendingExtArgs{
-		Stream: keys{sku}.stream(), Group: consumerGroup, Start: at, End: at, Count: 1,
-	}).Result()
+// countRefusal counts that the database has refused the values of an entry, and returns how often
+// it has. Deliveries are no measure: they grow while the database is away. The count of an entry
+// that is written after all expires.
+func (s streams) countRefusal(ctx context.Context, sku, at string) (int64, error) {
+	var n *redis.IntCmd
+	_, err := s.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		n = p.HIncrBy(ctx, keys{sku}.refusals(), at, 1)
+		p.PExpire(ctx, keys{sku}.refusals(), keysKept)
+		return nil
+	})
 	if err != nil {
-		return 0, fmt.Errorf("counting the deliveries of an entry of %s: %w", sku, err)
+		return 0, fmt.Errorf("counting the refusals of an entry of %s: %w", sku, err)
 	}
-	if len(found) == 0 {
-		return 0, nil // it is settled
-	}
-	return found[0].RetryCount, nil
+	return n.Val(), nil
 }
 
 // lengths returns how many entries the streams of items have.
@@ -252,7 +257,7 @@ func (s streams) settle(ctx context.Context, sku string, written []entry) error 
 }
 
 // bury moves an entry to the dead letters. It reports whether it was still in the stream.
-func (s streams) bury(ctx context.Context, e entry, why refusal, deliveries int64) (bool, error) {
+func (s streams) bury(ctx context.Context, e entry, why refusal) (bool, error) {
 	k := keys{e.order.SKU}
 	g := generation{saleID: e.order.SaleID, id: e.generation}
 	key, putBack := e.key(), int64(0)
@@ -263,8 +268,8 @@ func (s streams) bury(ctx context.Context, e entry, why refusal, deliveries int6
 		putBack = e.order.Quantity
 	}
 	args := append([]any{consumerGroup, e.at, e.order.ID, key, putBack, maxDead, e.buyer}, e.fields()...)
-	args = append(args, "kind", why.kind, "reason", why.reason, "error", why.err, "deliveries", deliveries, "died", now().UnixMilli())
-	at := []string{k.stream(), k.dead(), k.accepted(), k.streamKeys(e.order.SaleID), k.stock(g), k.buyers(g)}
+	args = append(args, "kind", why.kind, "reason", why.reason, "error", why.err, "refusals", why.refusals, "died", now().UnixMilli())
+	at := []string{k.stream(), k.dead(), k.accepted(), k.streamKeys(e.order.SaleID), k.stock(g), k.buyers(g), k.refusals()}
 	moved, err := buryScript.Run(ctx, s.rdb, at, args...).Int()
 	if err != nil {
 		return false, fmt.Errorf("moving order %s to the dead letters: %w", e.order.ID, err)

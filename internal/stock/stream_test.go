@@ -358,7 +358,7 @@ func TestOrdersWaitForTheDatabase(t *testing.T) {
 	})
 }
 
-var errPoison = errors.New("the database dislikes this order: " + strings.Repeat("界", 100))
+var errPoison = &mysql.MySQLError{Number: 1644, SQLState: [5]byte([]byte("45000")), Message: "the database dislikes this order: " + strings.Repeat("界", 100)}
 
 // poison makes the database refuse orders of this many units.
 func poison(t *testing.T, s *site, quantity int64) (remove func()) {
@@ -407,7 +407,7 @@ func TestDeadLettersAreListedAndRetried(t *testing.T) {
 				t.Fatalf("there is no dead letter: %v", err)
 			}
 		}
-		if l := letters[0]; len(letters) != 1 || l.OrderID != res.Order.ID || l.Kind != "failed" || l.Reason == "" || l.Deliveries < 2 || l.KeyHash != stock.KeyHash("bad") {
+		if l := letters[0]; len(letters) != 1 || l.OrderID != res.Order.ID || l.Kind != "failed" || l.Reason == "" || l.Refusals != 2 || l.Deliveries < 2 || l.KeyHash != stock.KeyHash("bad") {
 			t.Errorf("the dead letters are %+v", letters)
 		}
 		l := letters[0]
@@ -486,7 +486,7 @@ func TestSeveralBadOrdersAreDeadLetters(t *testing.T) {
 		ids := accept(t, s, service, 3)
 		consume(t, service, stock.Consumer{Tries: 2})
 		for _, l := range s.deadLetters(t, service, 2) {
-			if l.Kind != "failed" || l.Deliveries < 2 {
+			if l.Kind != "failed" || l.Refusals != 2 {
 				t.Errorf("the dead letter is %+v", l)
 			}
 		}
@@ -532,27 +532,177 @@ func TestOrdersAreWrittenThoughTheirDelayIsNotRecorded(t *testing.T) {
 	})
 }
 
-// If the database takes no order for another reason, nothing becomes a dead letter.
+// databaseFaults are errors that say nothing about the values of an order: read-only, full, too
+// many connections, a missing table, column or default, no rights, cut off, a node of a cluster
+// that is not ready.
+func databaseFaults() (all []error) {
+	for _, number := range []uint16{1021, 1030, 1040, 1044, 1045, 1047, 1053, 1054, 1114, 1142, 1146, 1180, 1203, 1226, 1290, 1317, 1364, 1526, 1792, 1836, 1927, 1969, 3024} {
+		all = append(all, &mysql.MySQLError{Number: number, SQLState: [5]byte([]byte("42000"))})
+	}
+	return append(all, errors.New("an error that nobody knows"))
+}
+
+// refusing fails every statement that writes orders of these items, with an error for each, and
+// counts them.
+type refusing struct {
+	by  map[string]error // by SKU
+	mu  sync.Mutex
+	had map[string]int
+}
+
+func (f *refusing) fail(tx *gorm.DB) {
+	for _, o := range tx.Statement.Dest.([]*stock.Order) {
+		f.mu.Lock()
+		f.had[o.SKU]++
+		f.mu.Unlock()
+		_ = tx.AddError(f.by[o.SKU])
+	}
+}
+
+func (f *refusing) each(times int) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for sku := range f.by {
+		if f.had[sku] < times {
+			return false
+		}
+	}
+	return true
+}
+
+// If the database takes no order for a reason that is not the order's, nothing becomes a dead
+// letter, also of an order that is alone.
 func TestAFaultOfTheDatabaseMakesNoDeadLetters(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.instance(t, nil)
-		s.put(t, service, 20)
-		ids := accept(t, s, service, 3)
-		var failures atomic.Int64
-		remove := onOrders(t, s.db, "test:fault", true, func(tx *gorm.DB) {
-			failures.Add(1)
-			_ = tx.AddError(&mysql.MySQLError{Number: 1142, SQLState: [5]byte([]byte("42000")), Message: "INSERT command denied"})
-		})
+		f := &refusing{by: make(map[string]error), had: make(map[string]int)}
+		accepted := make(map[string][]string)
+		for i, fault := range databaseFaults() {
+			s.sku = newSKU()
+			s.put(t, service, 20)
+			f.by[s.sku], accepted[s.sku] = fault, accept(t, s, service, 1+i%2*4)
+		}
+		remove := onOrders(t, s.db, "test:fault", true, f.fail)
 		consume(t, service, stock.Consumer{Tries: 1})
-		for end := time.Now().Add(20 * time.Second); failures.Load() < 12; pause() {
+		for end := time.Now().Add(time.Minute); !f.each(2); pause() {
 			if time.Now().After(end) {
-				t.Fatalf("the consumer tried %d times, and gave up", failures.Load())
+				t.Fatalf("orders were given up after so many tries: %v", f.had)
 			}
 		}
 		remove()
+		for sku, ids := range accepted {
+			s.sku = sku
+			s.settled(t, service)
+			s.wantWritten(t, service, ids)
+			s.deadLetters(t, service, 0)
+		}
+	})
+}
+
+// An order waits for a table that is away, although it is alone.
+func TestALoneOrderWaitsForItsTable(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		seller := s.instance(t, nil)
+		log := &countingHandler{lines: make(map[string]int), skipped: make(map[string]int64)}
+		writer := s.instance(t, func(cfg *stock.Config) { cfg.Logger = slog.New(log) })
+		s.put(t, seller, 20)
+		ids := accept(t, s, seller, 1)
+		rename := func(from, to string) {
+			if err := s.db.Exec("ALTER TABLE " + from + " RENAME TO " + to).Error; err != nil {
+				t.Fatal(err)
+			}
+		}
+		rename("oversell_orders", "elsewhere")
+		consume(t, writer, stock.Consumer{Tries: 1})
+		for end := time.Now().Add(time.Minute); log.count("accepted orders could not be written, and are tried again") < 2; pause() {
+			if time.Now().After(end) {
+				t.Error("the order was not tried again")
+				break
+			}
+		}
+		rename("elsewhere", "oversell_orders")
+		s.settled(t, seller)
+		s.wantWritten(t, seller, ids)
+	})
+}
+
+// A sale does not end while the database refuses accepted orders for a reason that is not
+// theirs: nobody could write them afterwards.
+func TestASaleDoesNotEndWhileItsOrdersWait(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		service := s.instance(t, nil)
+		s.put(t, service, 20)
+		ids := accept(t, s, service, 2)
+		f := &refusing{by: map[string]error{s.sku: &mysql.MySQLError{Number: 1142}}, had: make(map[string]int)}
+		remove := onOrders(t, s.db, "test:fault", true, f.fail)
+		if _, err := service.Put(t.Context(), stock.Item{SKU: s.sku, Initial: 5}); err == nil {
+			t.Error("a new sale began")
+		}
+		remove()
+		s.put(t, service, 5)
+		for _, id := range ids {
+			s.wantState(t, service, id, stock.StateWritten)
+		}
+	})
+}
+
+// deliver gives the item's orders to a consumer, and takes them from it n times.
+func (s *site) deliver(t *testing.T, n int) {
+	t.Helper()
+	stream := "oversell:{" + s.sku + "}:stream"
+	_ = s.rdb.XGroupCreate(t.Context(), stream, "writers", "0").Err() // it may exist
+	read, err := s.rdb.XReadGroup(t.Context(), &redis.XReadGroupArgs{Group: "writers", Consumer: "dead", Streams: []string{stream, ">"}, Block: -1}).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range n {
+		for _, m := range read[0].Messages {
+			claim := &redis.XClaimArgs{Stream: stream, Group: "writers", Consumer: "dead", Messages: []string{m.ID}}
+			if err := s.rdb.XClaim(t.Context(), claim).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// An order that consumers were given often, as in an outage, is not given up when the database
+// refuses it once.
+func TestRefusalsAreCountedAndNotDeliveries(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		service := s.instance(t, nil)
+		s.put(t, service, 20)
+		ids := accept(t, s, service, 1)
+		s.deliver(t, 9)
+		var refused atomic.Int64
+		onOrders(t, s.db, "test:once", true, func(tx *gorm.DB) {
+			if refused.Add(1) == 1 {
+				_ = tx.AddError(errPoison)
+			}
+		})
+		consume(t, service, stock.Consumer{Tries: 2})
 		s.settled(t, service)
 		s.wantWritten(t, service, ids)
 		s.deadLetters(t, service, 0)
+	})
+}
+
+// Consumers add up how often the database has refused an order.
+func TestConsumersCountRefusalsTogether(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		shop := s.instance(t, nil)
+		s.put(t, shop, 20)
+		poison(t, s, 1)
+		accept(t, s, shop, 1)
+		for range 6 {
+			consume(t, s.instance(t, nil), stock.Consumer{Tries: 5})
+		}
+		l := s.deadLetters(t, shop, 1)[0]
+		if l.Refusals < 5 || l.Refusals > 10 || l.Deliveries < l.Refusals {
+			t.Errorf("after five tries the dead letter is %+v", l)
+		}
+		if n, err := s.rdb.Exists(t.Context(), "oversell:{"+s.sku+"}:stream:refusals").Result(); err != nil || n != 0 {
+			t.Errorf("the count is left: %d, %v", n, err)
+		}
 	})
 }
 
@@ -929,6 +1079,13 @@ func (h *countingHandler) Handle(_ context.Context, r slog.Record) error {
 		return true
 	})
 	return nil
+}
+
+// count returns how many lines with a message there are, written or not.
+func (h *countingHandler) count(message string) int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return int64(h.lines[message]) + h.skipped[message]
 }
 
 // While the database is away, a consumer that looks for orders every few milliseconds asks less

@@ -28,6 +28,7 @@ const (
 type refusal struct {
 	kind, reason string // the reason is told to anybody
 	err          string // of the database, for the operator
+	refusals     int64  // by the database
 	putBack      bool   // its units are missing from the stock of its generation
 	doubt        bool   // the stock in Redis had more units than there are
 }
@@ -250,9 +251,10 @@ func acceptable(fates []fate) (all []*fate) {
 }
 
 // writeLast writes the accepted orders of a generation that is about to end, as many as
-// there are units for. An order that the database does not take is left out: nobody can
-// write it any more once the generation has ended. The caller has locked the item's row,
-// and nobody can accept another order in this generation.
+// there are units for. An order that the database refuses for its values is left out: nobody
+// can write it any more once the generation has ended. After any other error the generation
+// must not end. The caller has locked the item's row, and nobody can accept another order in
+// this generation.
 func (s store) writeLast(item Item, entries []entry) error {
 	sold, err := s.sold(item.SKU, item.SaleID)
 	if err != nil {
@@ -269,12 +271,12 @@ func (s store) writeLast(item Item, entries []entry) error {
 		if err == nil {
 			continue
 		}
-		if away(err) {
+		if !faultOfOrder(err) {
 			return fmt.Errorf("writing %d accepted orders of %s: %w", len(page), item.SKU, err)
 		}
 		for _, f := range page { // the statement as a whole was undone
-			err := s.db.Create(&f.order).Error
-			if err != nil && away(err) {
+			err := s.createMany([]*fate{f})
+			if err != nil && !faultOfOrder(err) {
 				return fmt.Errorf("writing accepted order %s: %w", f.order.ID, err)
 			}
 			if err != nil {
@@ -285,7 +287,8 @@ func (s store) writeLast(item Item, entries []entry) error {
 	return s.setBought(item, accepted, bought)
 }
 
-// createMany writes the orders of a page of fates by one statement, within a transaction.
+// createMany writes the orders of a page of fates by one statement, within a transaction. It
+// returns an orderFault if the database refuses the values of an order.
 func (s store) createMany(page []*fate) error {
 	orders := make([]*Order, len(page))
 	for i, f := range page {
@@ -295,7 +298,11 @@ func (s store) createMany(page []*fate) error {
 	if len(orders) != MaxBatch {
 		unprepared(s.db)
 	}
-	return s.db.Create(orders).Error
+	err := s.db.Create(orders).Error
+	if refusesValues(err) {
+		return orderFault{err}
+	}
+	return err
 }
 
 // unprepared makes the statement of a transaction one that is not prepared and kept. It is for
@@ -307,23 +314,15 @@ func unprepared(tx *gorm.DB) *gorm.DB {
 	return tx
 }
 
-// serverAway are errors of MySQL and MariaDB that say nothing about the orders: too many
-// connections, shutting down, a full disk or table, and a server that is read-only.
-var serverAway = map[uint16]bool{1040: true, 1053: true, 1021: true, 1114: true, 1290: true, 1836: true}
-
-// sqliteAway are the same of SQLite: busy, locked, read-only, an I/O error, a full disk.
-var sqliteAway = map[int]bool{5: true, 6: true, 8: true, 10: true, 13: true}
-
-// away reports whether the database did not answer, or could not have written any order,
-// so that err says nothing about the orders.
+// away reports whether the database did not answer, or had to undo a transaction for another
+// one. Then the same orders are tried again together.
 func away(err error) bool {
-	var serverErr *mysql.MySQLError
-	if errors.As(err, &serverErr) {
-		return retryable(err) || serverAway[serverErr.Number]
+	if retryable(err) {
+		return true
 	}
 	var sqlite interface{ Code() int }
 	if errors.As(err, &sqlite) {
-		return sqliteAway[sqlite.Code()&0xff] // the rest is the extended code
+		return sqliteBusy[sqlite.Code()&0xff] // the rest is the extended code
 	}
 	var network net.Error
 	if errors.As(err, &network) {
@@ -337,13 +336,21 @@ func away(err error) bool {
 	return false
 }
 
-// faultyValue are errors of MySQL and MariaDB about the values of a row that have no SQLSTATE
-// of their own: truncated data, a wrong value, a violated check.
-var faultyValue = map[uint16]bool{1265: true, 1366: true, 3819: true}
+// sqliteBusy are the errors of SQLite while another connection writes: busy and locked.
+var sqliteBusy = map[int]bool{5: true, 6: true}
 
-// faultOfOrder reports whether the database refused the values of a row, so that it may take
-// other orders.
-func faultOfOrder(err error) bool {
+// orderFault is an error of the database about the values of an order. No other error makes a
+// dead letter: a missing table or column, a right that was revoked, a server that is read-only or
+// full, and all that is not known here, says nothing about the order.
+type orderFault struct{ error }
+
+func (f orderFault) Unwrap() error { return f.error }
+
+func faultOfOrder(err error) bool { return errors.As(err, new(orderFault)) }
+
+// refusesValues reports whether the database has refused the values of a row that was to be
+// inserted.
+func refusesValues(err error) bool {
 	for _, known := range []error{gorm.ErrDuplicatedKey, gorm.ErrForeignKeyViolated, gorm.ErrCheckConstraintViolated} {
 		if errors.Is(err, known) {
 			return true
@@ -351,21 +358,25 @@ func faultOfOrder(err error) bool {
 	}
 	var serverErr *mysql.MySQLError
 	if errors.As(err, &serverErr) {
-		switch string(serverErr.SQLState[:2]) {
-		case "22", "23", "45": // a value that does not fit, a constraint, SIGNAL in a trigger
-			return true
-		}
-		return faultyValue[serverErr.Number]
+		return mysqlValues[serverErr.Number]
 	}
 	var sqlite interface{ Code() int }
-	if errors.As(err, &sqlite) {
-		return sqliteFault[sqlite.Code()&0xff]
-	}
-	return false
+	return errors.As(err, &sqlite) && sqliteValues[sqlite.Code()&0xff]
 }
 
-// sqliteFault are the same of SQLite: too big, a constraint, a mismatch of types.
-var sqliteFault = map[int]bool{18: true, 19: true, 20: true}
+// mysqlValues are the errors of MySQL and MariaDB about the values of a row.
+var mysqlValues = map[uint16]bool{
+	1048: true,             // NULL where none may be
+	1062: true, 1169: true, // a value that must be unique, and is not
+	1216: true, 1452: true, // a foreign key
+	1264: true, 1406: true, // out of range, too long
+	1265: true, 1292: true, 1366: true, 1367: true, // of the wrong form
+	1644: true,             // SIGNAL in a trigger
+	3819: true, 4025: true, // a check
+}
+
+// sqliteValues are the same of SQLite: too big, a constraint or RAISE in a trigger, a mismatch of types.
+var sqliteValues = map[int]bool{18: true, 19: true, 20: true}
 
 // streamed lists the items that the family of streams sells.
 func (s store) streamed(ctx context.Context) (skus []string, err error) {

@@ -151,7 +151,7 @@ func TestBrokenLocksKeepNothing(t *testing.T) {
 			"lost-update", "local-mutex-across-instances", "committed-before-release", "strategies-take-turns", "optimistic-aborts",
 			"orphan-after-crash", "crash-before-expire", "forgotten-unlock",
 			"wait-not-cancelled", "cancel-not-told-apart", "wait-limit-wrong", "wait-limit-ends-the-hold", "redis-away-while-waiting",
-			"cache-stampede", "cache-load-per-instance", "cache-missing-key",
+			"cache-stampede", "cache-load-per-instance", "cache-missing-key", "cache-failed-load",
 		}},
 	} {
 		t.Run(m.what, func(t *testing.T) {

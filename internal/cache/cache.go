@@ -85,7 +85,7 @@ type Request struct {
 	Owner    string // the reader's id, unique among all instances
 
 	// NoSecondLook leaves out the second look, to show what it is for: every reader that
-	// waited loads again.
+	// waited loads again, whether the load before it succeeded or failed.
 	NoSecondLook bool
 }
 
@@ -106,6 +106,7 @@ type keys struct{ key string }
 
 func (k keys) value() string               { return "oversell:{cache:" + k.key + "}:value" }
 func (k keys) ticket() string              { return "oversell:{cache:" + k.key + "}:ticket" }
+func (k keys) failure() string             { return "oversell:{cache:" + k.key + "}:failure" }
 func (k keys) loads() string               { return "oversell:{cache:" + k.key + "}:loads" }
 func (k keys) lock(strategy string) string { return "oversell:{cache:" + k.key + "}:lock:" + strategy }
 
@@ -113,16 +114,21 @@ func (k keys) lock(strategy string) string { return "oversell:{cache:" + k.key +
 // again. Real values are never empty. The marker is all that a missing value has in Redis.
 const empty = ""
 
-// errFilled ends the waits of readers whose value another reader has stored.
-var errFilled = errors.New("the cache has been filled")
+var (
+	// errFilled ends the waits of readers whose value another reader has stored.
+	errFilled = errors.New("the cache has been filled")
+	// errLoad is wrapped by the error of a load that failed. It ends the waits for that load.
+	errLoad = errors.New("loading")
+)
 
-// Read returns a value, from the cache if it is there.
+// Read returns a value, from the cache if it is there. If the load fails that a reader waits
+// for, Read returns the load's error. The next reader loads again.
 func (r *Reader) Read(ctx context.Context, req Request, load Load) (Result, error) {
 	held, ok := r.cfg.Guards[req.Strategy]
 	if !ok {
 		return Result{}, fmt.Errorf("%w: %q", ErrUnknownStrategy, req.Strategy)
 	}
-	res, hit, err := r.get(ctx, req.Key)
+	res, hit, before, err := r.look(ctx, req.Key)
 	if err != nil || hit {
 		return res, err
 	}
@@ -131,18 +137,24 @@ func (r *Reader) Read(ctx context.Context, req Request, load Load) (Result, erro
 	} else if exists, err := r.exists(ctx, req.Key, load); err != nil || !exists {
 		return Result{}, err
 	}
-	wait, done := r.wait(ctx, req)
+	wait, done := r.wait(ctx, req, before)
 	defer done()
 	e := guard.Entry{Key: keys{req.Key}.lock(req.Strategy), Owner: req.Owner}
 	var spans []figures.Span
 	stats, err := held.Do(wait, e, func(ctx context.Context) error {
+		if err := context.Cause(wait); errors.Is(err, errLoad) {
+			return err
+		}
 		from := time.Now()
-		res, err = r.fill(ctx, req, load)
+		res, err = r.fill(ctx, req, before, load)
 		spans = append(spans, figures.Span{From: from, To: time.Now()})
 		return err
 	})
+	if err != nil && !res.Loaded && wait.Err() != nil {
+		err = context.Cause(wait) // some locks return an error of their own then
+	}
 	if errors.Is(err, errFilled) {
-		res, hit, err = r.get(ctx, req.Key)
+		res, hit, _, err = r.look(ctx, req.Key)
 		if err == nil && !hit {
 			err = fmt.Errorf("%w: the value was stored and removed again", ErrBusy)
 		}
@@ -169,37 +181,51 @@ func (r *Reader) exists(ctx context.Context, key string, load Load) (bool, error
 }
 
 // wait begins a reader's wait for the guard. The wait ends when another reader has stored
-// the value, unless the request has NoSecondLook.
-func (r *Reader) wait(ctx context.Context, req Request) (context.Context, func()) {
-	key := req.Key
-	if req.NoSecondLook {
-		key = unwatched + key
-	}
-	return r.waiters.Wait(ctx, key, r.cfg.Wait, ErrBusy)
+// the value or failed to load it, unless the request has NoSecondLook.
+func (r *Reader) wait(ctx context.Context, req Request, before failure) (context.Context, func()) {
+	return r.waiters.Wait(ctx, watched(req, before), r.cfg.Wait, ErrBusy)
 }
 
 // unwatched is the prefix of a broadcaster's key for waits that end only with their limit.
 const unwatched = "\x00"
 
-// filled returns errFilled if the value of a broadcaster's key has been stored.
-func (r *Reader) filled(ctx context.Context, key string) error {
-	if strings.HasPrefix(key, unwatched) {
+// watched returns the broadcaster's key for readers that have seen the same last failure.
+func watched(req Request, before failure) string {
+	if req.NoSecondLook {
+		return unwatched + req.Key
+	}
+	return before.id + " " + req.Key
+}
+
+// filled returns errFilled if the value of a broadcaster's key has been stored, and the
+// error of a load that has failed since.
+func (r *Reader) filled(ctx context.Context, watched string) error {
+	if strings.HasPrefix(watched, unwatched) {
 		return nil
 	}
-	if _, hit, err := r.get(ctx, key); err == nil && hit {
+	before, key, _ := strings.Cut(watched, " ")
+	_, hit, last, err := r.look(ctx, key)
+	switch {
+	case err != nil:
+		return nil
+	case hit:
 		return errFilled
 	}
-	return nil
+	return last.since(before)
 }
 
 // fill is the guarded section: the second look, the load, the store.
-func (r *Reader) fill(ctx context.Context, req Request, load Load) (Result, error) {
+func (r *Reader) fill(ctx context.Context, req Request, before failure, load Load) (Result, error) {
 	// WithoutCancel: a load is finished even if the lease is lost. The value is still
 	// good, and the worst that can happen is a second load.
 	ctx = context.WithoutCancel(ctx)
 	if !req.NoSecondLook {
-		if res, hit, err := r.get(ctx, req.Key); err != nil || hit {
+		res, hit, last, err := r.look(ctx, req.Key)
+		if err != nil || hit {
 			return res, err
+		}
+		if err := last.since(before.id); err != nil {
+			return Result{}, err
 		}
 	}
 	ticket, err := r.begin(ctx, req.Key)
@@ -216,7 +242,12 @@ func (r *Reader) fill(ctx context.Context, req Request, load Load) (Result, erro
 	value, found, err := load(ctx)
 	switch {
 	case err != nil:
-		return Result{Loaded: true}, errors.Join(fmt.Errorf("loading: %w", err), r.failed(ctx, req.Key))
+		noted := r.failed(ctx, req.Key, err)
+		err = fmt.Errorf("%w: %w", errLoad, err)
+		if !req.NoSecondLook {
+			r.waiters.End(watched(req, before), err)
+		}
+		return Result{Loaded: true}, errors.Join(err, noted)
 	case found:
 		err = r.store(ctx, req.Key, ticket, value)
 	default:
@@ -228,16 +259,17 @@ func (r *Reader) fill(ctx context.Context, req Request, load Load) (Result, erro
 	return Result{Value: value, Found: found, Loaded: true}, nil
 }
 
-// get looks in the cache once.
-func (r *Reader) get(ctx context.Context, key string) (Result, bool, error) {
-	value, err := r.cfg.Redis.Get(ctx, keys{key}.value()).Bytes()
-	if errors.Is(err, redis.Nil) {
-		return Result{}, false, nil
-	}
+// look looks in the cache once. It also returns the last load that failed.
+func (r *Reader) look(ctx context.Context, key string) (res Result, hit bool, last failure, err error) {
+	k := keys{key}
+	got, err := r.cfg.Redis.MGet(ctx, k.value(), k.failure()).Result()
 	if err != nil {
-		return Result{}, false, fmt.Errorf("looking in the cache: %w", err)
+		return Result{}, false, failure{}, fmt.Errorf("looking in the cache: %w", err)
 	}
-	return Result{Value: value, Found: string(value) != empty}, true, nil
+	value, hit := got[0].(string)
+	failed, _ := got[1].(string)
+	last.id, last.text, _ = strings.Cut(failed, " ")
+	return Result{Value: []byte(value), Found: hit && value != empty}, hit, last, nil
 }
 
 // Forget removes a value from the cache because its source has changed. The results of
@@ -253,7 +285,7 @@ func (r *Reader) Forget(ctx context.Context, key string) error {
 // Delete removes all keys of a value, including its counts of loads and its locks.
 func (r *Reader) Delete(ctx context.Context, key string) error {
 	k := keys{key}
-	all := []string{k.value(), k.ticket(), k.loads()}
+	all := []string{k.value(), k.ticket(), k.loads(), k.failure()}
 	for name := range r.cfg.Guards {
 		all = append(all, k.lock(name))
 	}

@@ -72,11 +72,25 @@ func (r *Reader) mark(ctx context.Context, key, ticket string) error {
 	return nil
 }
 
-// failed shortens the expiry of the ticket and the count after a failed load, because the
-// value may not exist. Concurrent loads can still be stored until then.
-func (r *Reader) failed(ctx context.Context, key string) error {
+// failure is a load that failed, as it is stored in Redis for EmptyTTL. A reader remembers the
+// last one from its first look: if there is another one later, that load ended while it waited.
+type failure struct{ id, text string } // no id: none
+
+// since returns the error of the failure, or nil if it is the one from the first look, or none.
+func (f failure) since(before string) error {
+	if f.id == "" || f.id == before {
+		return nil
+	}
+	return fmt.Errorf("%w by another reader: %s", errLoad, f.text)
+}
+
+// failed stores the failure of a load for those that wait in other instances. It shortens the
+// expiry of the ticket and the count, because the value may not exist. Concurrent loads can
+// still be stored until then.
+func (r *Reader) failed(ctx context.Context, key string, failed error) error {
 	k := keys{key}
 	_, err := r.cfg.Redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+		p.Set(ctx, k.failure(), uuid.NewString()+" "+failed.Error(), r.cfg.EmptyTTL)
 		p.PExpire(ctx, k.ticket(), r.cfg.EmptyTTL)
 		p.PExpire(ctx, k.loads(), r.cfg.EmptyTTL)
 		return nil

@@ -2,7 +2,9 @@ package anomalies
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -12,7 +14,9 @@ import (
 )
 
 func cacheScenarios() []lab.Scenario {
-	return []lab.Scenario{cacheStampede(), cacheInstances(), cacheSlowLoad(), cacheSecondLook(), cacheMissing()}
+	return []lab.Scenario{
+		cacheStampede(), cacheInstances(), cacheSlowLoad(), cacheSecondLook(), cacheMissing(), cacheFailedLoad(),
+	}
 }
 
 func cacheStampede() lab.Scenario {
@@ -120,18 +124,64 @@ func cacheMissing() lab.Scenario {
 	}
 }
 
+func cacheFailedLoad() lab.Scenario {
+	return lab.Scenario{
+		Anomaly: lab.Anomaly{
+			Name:     "cache-failed-load",
+			Loss:     lab.WastedWork,
+			Sentence: "A load fails while many readers wait for it. If each of them then loads again, they query a broken database one after the other, and the last one waits for all these failures.",
+			Sequence: "Two instances with two readers each. Each load takes a twentieth of the ttl and fails. In the first round each reader that gets the lock loads again. In the second one the readers that waited share the failure, as in this project's cache.",
+			Source:   "golang.org/x/sync/singleflight, where the callers that wait for a call share its error too",
+		},
+		Breaks:        lab.Only("none", "local"),
+		Requires:      []lab.Claim{loaded(2*perInstance + 1), times(hasFailed, 4*perInstance, "%d of %d readers have the error of the load")},
+		NotApplicable: needsCacheGuard,
+		Run: func(w *lab.World) lab.Verdict {
+			a, b := w.Start("A"), w.Start("B")
+			round := func(unwary bool) coldKey {
+				k := cold(w, w.TTL/20)
+				k.unwary, k.failing = unwary, 2*perInstance
+				w.Together(append(k.many(a, perInstance), k.many(b, perInstance)...)...)
+				return k
+			}
+			naive := round(true).asked.Load()
+			w.Note("", "each reader loads again: queries to the database: %d", naive)
+			return round(false).loads(1)
+		},
+	}
+}
+
+// perInstance is how many readers of each instance wait for a load that fails.
+const perInstance = 2
+
+// errAway is the error of a load that fails.
+var errAway = errors.New("the database is away")
+
 // coldKey is a value that many read through an empty cache.
 type coldKey struct {
 	w       *lab.World
 	load    time.Duration // that one load takes
 	missing bool          // the value does not exist
 	unwary  bool          // leave out the look under the lock
+	failing int64         // each load fails, once that many readers have asked for the lock
+	waiting *atomic.Int64 // readers that have asked for the lock
 	asked   *atomic.Int64 // times the database was asked
+}
+
+// counted is a guard that counts its callers.
+type counted struct {
+	guard.Guard
+	callers *atomic.Int64
+}
+
+func (c counted) Do(ctx context.Context, e guard.Entry, section func(context.Context) error) (guard.Stats, error) {
+	c.callers.Add(1)
+	return c.Guard.Do(ctx, e, section)
 }
 
 // cold is a value that nobody has read yet, whose load takes that long.
 func cold(w *lab.World, load time.Duration) coldKey {
-	k := coldKey{w: w, load: load, asked: new(atomic.Int64)}
+	k := coldKey{w: w, load: load, waiting: new(atomic.Int64), asked: new(atomic.Int64)}
 	w.NameKey(k.named(""), "cache")
 	w.SetLockKey(k.named(":lock:" + w.Subject.Name))
 	return k
@@ -145,11 +195,14 @@ func (k coldKey) reader(p *lab.Process) *cache.Reader {
 	w := k.w
 	r := cache.New(cache.Config{
 		Redis: p.Redis(), Instance: p.Name, Wait: 20 * w.TTL,
-		Guards: map[string]guard.Guard{w.Subject.Name: p.Guard()},
+		Guards: map[string]guard.Guard{w.Subject.Name: counted{p.Guard(), k.waiting}},
 		Work: func(context.Context, string) (func(), error) {
 			w.Record(hasLoaded, p.Name)
 			w.Trace(p.Name, lab.Note, "loads the value from the database")
 			w.Sleep(k.load)
+			for k.waiting.Load() < k.failing {
+				w.Settle()
+			}
 			return nil, nil
 		},
 	})
@@ -166,12 +219,19 @@ func (k coldKey) read(r *cache.Reader, owner string) {
 			k.w.Record(hasRead, owner)
 			return
 		}
+		if k.failing > 0 && strings.Contains(err.Error(), errAway.Error()) {
+			k.w.Record(hasFailed, owner)
+			return
+		}
 	}
 	lab.Need(false, "the value was not read: %v", err)
 }
 
 func (k coldKey) source(context.Context) ([]byte, bool, error) {
 	k.asked.Add(1)
+	if k.failing > 0 {
+		return nil, false, errAway
+	}
 	return []byte("value"), !k.missing, nil
 }
 

@@ -8,6 +8,7 @@ import (
 const (
 	hasRead    = "read"   // a value, through a cache
 	hasLoaded  = "loaded" // a value, from the database
+	hasFailed  = "failed" // to read a value: its load failed
 	isOfFamily = "family" // its strategy need not be kept apart from the subject's
 )
 

@@ -40,7 +40,7 @@ type cure struct {
 func cures() []cure {
 	return []cure{
 		{"v1_setnx", "Mutex.TryLock", []string{"lost-update", "local-mutex-across-instances",
-			"cache-stampede", "cache-load-per-instance"}},
+			"cache-stampede", "cache-load-per-instance", "cache-failed-load"}},
 		{"v2_ttl", "Mutex.TryLock", []string{"orphan-after-crash", "crash-before-expire", "handed-on-holder-dies", "forgotten-unlock"}},
 		{"v3_uuid", "Mutex.TryLock", []string{"failed-re-entry-frees-outer", "token-not-unique"}},
 		{"v3_uuid", "Mutex.Unlock", []string{"foreign-delete", "foreign-delete-chain", "foreign-unlock", "late-unlock-not-told",

@@ -24,7 +24,7 @@ func newRedsync(p *Process, key string) guard.Lock { return redsyncWith(p, key) 
 // newRedsyncExtended makes redsync's lock with its options: WithTries, so that a waiter does not
 // give up, and ExtendContext.
 func newRedsyncExtended(p *Process, key string) guard.Lock {
-	return thirdparty.Extend(redsyncWith(p, key, redsync.WithTries(math.MaxInt)), p.w.TTL/3, p.life)
+	return thirdparty.Extend(redsyncWith(p, key, redsync.WithTries(math.MaxInt)), p.w.TTL, p.life)
 }
 
 func redsyncWith(p *Process, key string, more ...redsync.Option) *thirdparty.RedsyncMutex {
@@ -42,7 +42,7 @@ func newRedislock(p *Process, key string) guard.Lock { return redislockOf(p, key
 
 // newRedislockRefreshed makes redislock's lock with its Refresh.
 func newRedislockRefreshed(p *Process, key string) guard.Lock {
-	return thirdparty.Extend(redislockOf(p, key), p.w.TTL/3, p.life)
+	return thirdparty.Extend(redislockOf(p, key), p.w.TTL, p.life)
 }
 
 func redislockOf(p *Process, key string) *thirdparty.RedislockMutex {

@@ -16,7 +16,7 @@ func cutOff() lab.Scenario {
 			Sequence: "A takes the lock; soon after that everything that its connection sends is lost. B asks again and again, and gets the lock when A's lease is over. A works on for three times the ttl.",
 			Source:   "redisson/redisson#5698: no renewal for longer than the lease, and a second pod has the lock",
 		},
-		Breaks:        lab.Only("v2_ttl", "v3_uuid", "v4_lua", "v5_reentrant", "redsync", "redislock", "redsync_extended", "redislock_refreshed", "rueidislock"),
+		Breaks:        lab.Only("v2_ttl", "v3_uuid", "v4_lua", "v5_reentrant", "redsync", "redislock", "rueidislock"),
 		Requires:      []lab.Claim{had("A"), faulted("A"), refused("B")},
 		NotApplicable: needsRemoteLock,
 		Run: func(w *lab.World) lab.Verdict {

@@ -111,7 +111,7 @@ func renewalError() lab.Scenario {
 			Sequence: "A takes the lock and works for four times the ttl. One renewal in between is answered with BUSY; on servers other than Redis, its connection breaks instead. Does A keep the lock to the end?",
 			Source:   "redisson/redisson#3194: the watchdog does not go on after a failed connection",
 		},
-		Breaks:        lab.Only("redsync_extended", "redislock_refreshed", "rueidislock"),
+		Breaks:        lab.Only("rueidislock"),
 		FoundNA:       lab.AllBut(renewed...),
 		Requires:      []lab.Claim{had("A")},
 		NotApplicable: needsRemoteLock,

@@ -19,23 +19,23 @@ type extendable interface {
 }
 
 // Extended is a lock of redsync or redislock with the goroutine that those libraries leave to
-// their users: it extends the lease again and again while the lock is held. At the first call
-// that fails it ends the hold's context with ErrLost, as the lease may run out before the next.
-// It must not be used by several goroutines at once.
+// their users: it extends the lease every third of the ttl while the lock is held. It ends the
+// hold's context with ErrLost when the lock is no longer held, or when no call has succeeded by
+// the end of the lease, by its own clock. It must not be used by several goroutines at once.
 type Extended struct {
-	lock  extendable
-	every time.Duration
-	life  context.Context // of the process: the goroutine ends with it
+	lock extendable
+	ttl  time.Duration
+	life context.Context // of the process: the goroutine ends with it
 
 	held    context.Context // ends with the hold; nil without one
 	lose    context.CancelCauseFunc
 	stopped chan struct{} // closed when the goroutine has ended
 }
 
-// Extend returns the lock with a goroutine that extends it every so often while it is held, at
-// most until life ends.
-func Extend(lock extendable, every time.Duration, life context.Context) *Extended {
-	return &Extended{lock: lock, every: every, life: life}
+// Extend returns the lock, whose leases last for ttl, with a goroutine that extends it while it is
+// held, at most until life ends.
+func Extend(lock extendable, ttl time.Duration, life context.Context) *Extended {
+	return &Extended{lock: lock, ttl: ttl, life: life}
 }
 
 // TryLock asks for the lock once, as the library does.
@@ -65,7 +65,10 @@ func (e *Extended) begin() {
 // extend extends the lease until the hold ends.
 func (e *Extended) extend(held context.Context, lose context.CancelCauseFunc, stopped chan struct{}) {
 	defer close(stopped)
-	tick := time.NewTicker(e.every)
+	left := e.ttl - e.ttl/100 // as redsync counts a lease: the clocks may differ
+	lease := time.AfterFunc(left, func() { lose(fmt.Errorf("%w: not extended in time", ErrLost)) })
+	defer lease.Stop()
+	tick := time.NewTicker(e.ttl / 3)
 	defer tick.Stop()
 	for {
 		select {
@@ -73,7 +76,11 @@ func (e *Extended) extend(held context.Context, lose context.CancelCauseFunc, st
 			return
 		case <-tick.C:
 		}
-		if err := e.lock.Extend(held); err != nil {
+		sent := time.Now()
+		switch err := e.lock.Extend(held); {
+		case err == nil:
+			lease.Reset(time.Until(sent.Add(left)))
+		case errors.Is(err, ErrNotHeld):
 			lose(fmt.Errorf("%w: %w", ErrLost, err))
 			return
 		}
@@ -91,8 +98,7 @@ func (e *Extended) Unlock(ctx context.Context) error {
 	return e.lock.Unlock(ctx)
 }
 
-// Context returns ctx for the work under the lock. It ends with the cause when an extension
-// fails.
+// Context returns ctx for the work under the lock. It ends with the cause when the lock is lost.
 func (e *Extended) Context(ctx context.Context) context.Context {
 	held := e.held
 	if held == nil {
@@ -107,6 +113,9 @@ func (e *Extended) Context(ctx context.Context) context.Context {
 // time.
 func (m *RedsyncMutex) Extend(ctx context.Context) error {
 	ok, err := m.mutex.ExtendContext(ctx)
+	if isTaken(err) {
+		return fmt.Errorf("%w: %w", ErrNotHeld, err)
+	}
 	if err == nil && !ok {
 		err = redsync.ErrExtendFailed
 	}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"oversell/internal/stock"
@@ -13,49 +15,34 @@ import (
 const (
 	// maxSwept is how many holds one call of Stage.Sweep ends.
 	maxSwept = 500
-	// maxUnswept is how many items may fail before a sweep ends: then a backend is away, and
-	// each of the others might take as long to fail.
-	maxUnswept = 10
+	// slowSweep is how long a round of sweeps waits for an item.
+	slowSweep = time.Second
+	// maxSlow is how many slow items are swept at once: each may keep a connection of the
+	// database.
+	maxSlow = 8
+	// sweepTimeout ends the sweep of a slow item, so that another one has its turn.
+	sweepTimeout = 10 * time.Second
 )
-
-// sweepAll ends holds that have expired, again and again until ctx ends. It needs no
-// requests: the last hold of a sale gives its units back too. The shops do not take turns, so
-// the pauses between their sweeps are of random length.
-func (s *Service) sweepAll(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(s.cfg.Sweep/2 + rand.N(s.cfg.Sweep)):
-		}
-		if err := s.Sweep(ctx); err != nil && ctx.Err() == nil {
-			s.log.Warn("ending holds that have expired failed, and their units stay taken for now", "error", err)
-		}
-	}
-}
 
 // Sweep ends the holds that have expired, of all items that are sold by holds, and gives their
 // units back. The Service does so by itself every Config.Sweep.
 func (s *Service) Sweep(ctx context.Context) error {
-	var items []stock.Item
-	db, cancel := s.limited(ctx)
-	err := db.Select("sku", "sale_id").Where("keeper = ?", stock.InHolds).Find(&items).Error
-	cancel()
-	if err != nil {
-		return fmt.Errorf("reading which items are sold by holds: %w", err)
-	}
-	var errs []error
+	items, err := s.heldItems(ctx)
+	errs := []error{err}
 	for _, item := range items {
-		// One item that cannot be swept, such as a counter whose Redis is away, must not keep
-		// the units of the others.
-		if err := s.sweepSale(ctx, item); err != nil {
-			errs = append(errs, err)
-		}
-		if ctx.Err() != nil || len(errs) == maxUnswept {
-			break
-		}
+		errs = append(errs, s.sweepSale(ctx, item))
 	}
 	return errors.Join(errs...)
+}
+
+// heldItems reads which items are sold by holds.
+func (s *Service) heldItems(ctx context.Context) (items []stock.Item, err error) {
+	db, cancel := s.limited(ctx)
+	defer cancel()
+	if err := db.Select("sku", "sale_id").Where("keeper = ?", stock.InHolds).Find(&items).Error; err != nil {
+		return nil, fmt.Errorf("reading which items are sold by holds: %w", err)
+	}
+	return items, nil
 }
 
 // sweepSale ends the expired holds of an item's sale, if this shop has its stage.
@@ -70,10 +57,11 @@ func (s *Service) sweepSale(ctx context.Context, item stock.Item) error {
 	return nil
 }
 
+// sweepItem sweeps until a sweep ends no hold. If some holds cannot be ended, it ends the others.
 func (s *Service) sweepItem(ctx context.Context, stage Stage, sku string) error {
 	for ctx.Err() == nil {
 		n, err := stage.Sweep(ctx, sku, maxSwept)
-		if err != nil {
+		if n == 0 && err != nil {
 			return fmt.Errorf("ending the expired holds of %s: %w", sku, err)
 		}
 		if n == 0 {
@@ -82,4 +70,110 @@ func (s *Service) sweepItem(ctx context.Context, stage Stage, sku string) error 
 		s.log.Debug("holds have expired", "sku", sku, "holds", n)
 	}
 	return nil
+}
+
+// sweeper sweeps all items in rounds. An item that cannot be swept, because its row is locked
+// or its Redis is away, must not keep the units of the others.
+type sweeper struct {
+	*Service
+	room chan struct{} // has a token for each slow item that is being swept
+
+	mu sync.Mutex
+	// slow has the items by SKU whose sweep is under way (true), or was slow or failed (false).
+	slow map[string]bool
+}
+
+// sweepAll ends holds that have expired, again and again until ctx ends. It needs no
+// requests: the last hold of a sale gives its units back too. The shops do not take turns, so
+// the pauses between their sweeps are of random length.
+func (s *Service) sweepAll(ctx context.Context) {
+	r := &sweeper{Service: s, room: make(chan struct{}, maxSlow), slow: make(map[string]bool)}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(s.cfg.Sweep/2 + rand.N(s.cfg.Sweep)):
+		}
+		items, err := s.heldItems(ctx)
+		if err != nil && ctx.Err() == nil {
+			s.log.Warn("holds that have expired keep their units for now", "error", err)
+		}
+		r.round(ctx, items)
+	}
+}
+
+// round sweeps the items one after the other. If one takes long, its sweep goes on beside the
+// round. Items that were slow the last time come last, in random order.
+func (r *sweeper) round(ctx context.Context, items []stock.Item) {
+	quick, slow := r.split(items)
+	for _, item := range quick {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.begin(ctx, item, func() {}):
+		case <-time.After(slowSweep):
+		}
+	}
+	over := time.After(slowSweep)
+	for _, i := range rand.Perm(len(slow)) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-over:
+			return
+		case r.room <- struct{}{}:
+			r.begin(ctx, slow[i], func() { <-r.room })
+		}
+	}
+}
+
+// split returns the items that are not being swept: those of which the last sweep was quick,
+// and the others. It forgets items that are no longer sold.
+func (r *sweeper) split(items []stock.Item) (quick, slow []stock.Item) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known := make(map[string]bool)
+	for _, item := range items {
+		underWay, ok := r.slow[item.SKU]
+		switch {
+		case !ok:
+			quick = append(quick, item)
+		case !underWay:
+			slow = append(slow, item)
+			known[item.SKU] = true
+		}
+	}
+	maps.DeleteFunc(r.slow, func(sku string, underWay bool) bool { return !underWay && !known[sku] })
+	return quick, slow
+}
+
+// begin begins to sweep an item. At the end it calls done and closes the channel.
+func (r *sweeper) begin(ctx context.Context, item stock.Item, done func()) <-chan struct{} {
+	r.mark(item.SKU, true)
+	ended := make(chan struct{})
+	r.background.Go(func() {
+		defer close(ended)
+		defer done()
+		ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
+		defer cancel()
+		start := time.Now()
+		err := r.sweepSale(ctx, item)
+		if err != nil && !errors.Is(context.Cause(ctx), context.Canceled) {
+			r.log.Warn("ending holds that have expired failed, and their units stay taken for now", "sku", item.SKU, "error", err)
+		}
+		if err != nil || time.Since(start) > slowSweep {
+			r.mark(item.SKU, false)
+			return
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.slow, item.SKU)
+	})
+	return ended
+}
+
+func (r *sweeper) mark(sku string, underWay bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.slow[sku] = underWay
 }

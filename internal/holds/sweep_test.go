@@ -1,0 +1,84 @@
+package holds
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"oversell/internal/stock"
+)
+
+// stuck is a stage that waits for the locks of some items.
+type stuck struct {
+	Stage
+	mu    sync.Mutex
+	freed bool
+	swept map[string]time.Time // when the sweep of an item ended last
+}
+
+func (s *stuck) Sweep(ctx context.Context, sku string, _ int) (int, error) {
+	s.mu.Lock()
+	waits := strings.HasPrefix(sku, "stuck-") && !s.freed
+	s.mu.Unlock()
+	if waits {
+		<-ctx.Done()
+		return 0, context.Cause(ctx)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.swept[sku] = time.Now()
+	return 0, nil
+}
+
+// Items whose rows are locked wait by themselves: each delays the others once, for as long as a
+// round waits to find out. When they are free they are swept as the others are.
+func TestStuckItemsDelayNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const locked = 3 * maxSlow
+		stage := &stuck{swept: make(map[string]time.Time)}
+		s := &Service{log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+		s.cfg.Stages = map[string]Stage{"h3_claim": stage}
+		items := []stock.Item{{SKU: "healthy", SaleID: "0"}}
+		for i := range locked {
+			items = append(items, stock.Item{SKU: fmt.Sprintf("stuck-%d", i), SaleID: "0"})
+		}
+		s.sales.Store("0", "h3_claim")
+		ctx, cancel := context.WithCancel(t.Context())
+		defer s.background.Wait()
+		defer cancel()
+		r := &sweeper{Service: s, room: make(chan struct{}, maxSlow), slow: make(map[string]bool)}
+
+		r.round(ctx, items)
+		synctest.Wait()
+		if waited := time.Since(stage.swept["healthy"]); waited > locked*slowSweep+time.Second {
+			t.Errorf("the first round took %v", waited)
+		}
+		for start := time.Now(); time.Since(start) < time.Minute; time.Sleep(time.Second) {
+			began := time.Now()
+			r.round(ctx, items)
+			synctest.Wait()
+			if took := time.Since(began); took > slowSweep || stage.swept["healthy"].Before(began) {
+				t.Fatalf("a round took %v, and swept the item that is not locked at %v; it began at %v", took, stage.swept["healthy"], began)
+			}
+		}
+
+		stage.mu.Lock()
+		stage.freed = true
+		stage.mu.Unlock()
+		time.Sleep(sweepTimeout)
+		for range 2 {
+			r.round(ctx, items)
+			synctest.Wait()
+		}
+		if len(stage.swept) != len(items) || len(r.slow) != 0 {
+			t.Errorf("%d of %d items were swept, %d count as slow", len(stage.swept), len(items), len(r.slow))
+		}
+		r.round(ctx, nil)
+	})
+}

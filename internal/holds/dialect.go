@@ -1,6 +1,7 @@
 package holds
 
 import (
+	"context"
 	"errors"
 
 	"github.com/go-sql-driver/mysql"
@@ -14,6 +15,9 @@ type Dialect struct {
 	Ignore string // INSERT that does nothing if the row is there
 	Update string // ends a SELECT whose rows the transaction locks
 	Share  string // ends a SELECT whose rows nobody may change until the transaction ends
+	// Unlocked ends a SELECT that leaves out the rows which somebody else has locked. It is ""
+	// where there are none, and for MySQL before 8 and MariaDB before 10.6.
+	Unlocked string
 
 	// Duplicate reports whether a unique index refused a row.
 	Duplicate func(error) bool
@@ -28,15 +32,23 @@ type Dialect struct {
 
 // DialectOf returns the dialect of a database.
 func DialectOf(db *gorm.DB) Dialect {
-	if db.Name() == "mysql" {
-		return mysqlDialect
+	if db.Name() != "mysql" {
+		return sqliteDialect
 	}
-	return sqliteDialect
+	d := mysqlDialect
+	ctx, cancel := context.WithTimeout(context.Background(), dbTimeout)
+	defer cancel()
+	var one int
+	if err := db.WithContext(ctx).Raw("SELECT 1 FROM DUAL" + d.Unlocked).Scan(&one).Error; isMySQL(err, erParse) {
+		d.Unlocked = ""
+	}
+	return d
 }
 
 // The errors of MySQL and MariaDB that mean something here.
 const (
 	erDuplicate       = 1062
+	erParse           = 1064
 	erLockWaitTimeout = 1205
 	erDeadlock        = 1213
 	erCheckread       = 1020 // MariaDB: the row has changed since the transaction began
@@ -49,6 +61,8 @@ var mysqlDialect = Dialect{
 	Ignore: "INSERT IGNORE",
 	Update: " FOR UPDATE",
 	Share:  " LOCK IN SHARE MODE",
+
+	Unlocked: " FOR UPDATE SKIP LOCKED",
 	Duplicate: func(err error) bool {
 		return isMySQL(err, erDuplicate)
 	},

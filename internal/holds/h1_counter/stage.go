@@ -30,6 +30,7 @@
 package hold
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -122,13 +123,14 @@ func (s *Stage) Sweep(ctx context.Context, sku string, limit int) (expired int, 
 		return 0, err
 	}
 	for _, h := range due {
-		if err := s.end(ctx, h, holds.Expired); err != nil {
-			return expired, err
+		if endErr := s.end(ctx, h, holds.Expired); endErr != nil {
+			err = cmp.Or(err, endErr) // the next hold may well be free
+			continue
 		}
 		if err := s.giveBack(ctx, h); err != nil {
 			return expired, err
 		}
 		expired++
 	}
-	return expired, nil
+	return expired, err
 }

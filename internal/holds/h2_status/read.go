@@ -12,7 +12,7 @@ import (
 
 // read reads a hold.
 func (s *Stage) read(ctx context.Context, id string) (holds.Hold, error) {
-	return first(s.readAll(ctx, "id = ?", id))
+	return first(s.readAll(ctx, "WHERE id = ?", id))
 }
 
 // byKey returns the hold of an earlier request with the same idempotency key.
@@ -20,7 +20,7 @@ func (s *Stage) byKey(ctx context.Context, r holds.Request) (h holds.Hold, found
 	if r.Key == "" {
 		return holds.Hold{}, false, nil
 	}
-	h, err = first(s.readAll(ctx, "sale_id = ? AND idempotency_key = ?", r.SaleID, r.Key))
+	h, err = first(s.readAll(ctx, "WHERE sale_id = ? AND idempotency_key = ?", r.SaleID, r.Key))
 	if errors.Is(err, holds.ErrUnknownHold) {
 		return holds.Hold{}, false, nil
 	}
@@ -30,14 +30,15 @@ func (s *Stage) byKey(ctx context.Context, r holds.Request) (h holds.Hold, found
 	return h, true, err
 }
 
-// due reads holds that have expired and are still held.
+// due reads holds that have expired and are still held. It leaves out those whose row is
+// locked: the next sweep finds them again.
 func (s *Stage) due(ctx context.Context, sku string, limit int) ([]holds.Hold, error) {
-	return s.readAll(ctx, "sku = ? AND status = 'held' AND expires_at <= ? ORDER BY expires_at LIMIT ?", sku, s.now().UnixMilli(), limit)
+	return s.readAll(ctx, "WHERE sku = ? AND status = 'held' AND expires_at <= ? ORDER BY expires_at LIMIT ?"+s.sql.Unlocked, sku, s.now().UnixMilli(), limit)
 }
 
-// readAll reads the holds that meet a condition.
-func (s *Stage) readAll(ctx context.Context, condition string, args ...any) ([]holds.Hold, error) {
-	rows, err := s.db.QueryContext(ctx, "SELECT id, sku, sale_id, buyer, quantity, token, status, payment_id, expires_at, created_at FROM oversell_holds WHERE "+condition, args...)
+// readAll reads the holds that a WHERE selects.
+func (s *Stage) readAll(ctx context.Context, which string, args ...any) ([]holds.Hold, error) {
+	rows, err := s.db.QueryContext(ctx, "SELECT id, sku, sale_id, buyer, quantity, token, status, payment_id, expires_at, created_at FROM oversell_holds "+which, args...)
 	if err != nil {
 		return nil, fmt.Errorf("reading holds: %w", err)
 	}
@@ -84,7 +85,7 @@ func (s *Stage) aged(h holds.Hold) holds.Hold {
 
 // List returns the newest holds of a sale.
 func (s *Stage) List(ctx context.Context, sku, saleID string, limit int) ([]holds.Hold, error) {
-	all, err := s.readAll(ctx, "sku = ? AND sale_id = ? ORDER BY id DESC LIMIT ?", sku, saleID, limit)
+	all, err := s.readAll(ctx, "WHERE sku = ? AND sale_id = ? ORDER BY id DESC LIMIT ?", sku, saleID, limit)
 	for i, h := range all {
 		all[i] = s.aged(h)
 	}

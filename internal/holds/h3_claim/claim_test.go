@@ -314,3 +314,10 @@ func TestOldSaleIsNotReleased(t *testing.T) {
 		s.Want(holdstest.Figures{Left: 1})
 	})
 }
+
+// The units of a hold are the buyer's too: a sweep that waits for that row keeps the others up.
+func TestLockedBuyerIsSkipped(t *testing.T) {
+	holdstest.EachIsolation(t, 3, stage, func(t *testing.T, s *holdstest.Site) {
+		holdstest.LockedRow(t, s, "oversell_hold_buyers")
+	})
+}

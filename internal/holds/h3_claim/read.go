@@ -12,12 +12,12 @@ import (
 
 // read reads a hold.
 func (s *Stage) read(ctx context.Context, id string) (holds.Hold, error) {
-	return first(s.readAll(ctx, "id = ?", id))
+	return first(s.readAll(ctx, "WHERE id = ?", id))
 }
 
 // settled reads a hold when no transaction is changing it any more: the lock waits for them.
 func (s *Stage) settled(ctx context.Context, id string) (holds.Hold, error) {
-	return first(s.readAll(ctx, "id = ?"+s.sql.Update, id))
+	return first(s.readAll(ctx, "WHERE id = ?"+s.sql.Update, id))
 }
 
 // byKey returns the hold of an earlier request with the same idempotency key.
@@ -25,7 +25,7 @@ func (s *Stage) byKey(ctx context.Context, r holds.Request) (h holds.Hold, found
 	if r.Key == "" {
 		return holds.Hold{}, false, nil
 	}
-	h, err = first(s.readAll(ctx, "sale_id = ? AND idempotency_key = ?", r.SaleID, r.Key))
+	h, err = first(s.readAll(ctx, "WHERE sale_id = ? AND idempotency_key = ?", r.SaleID, r.Key))
 	if errors.Is(err, holds.ErrUnknownHold) {
 		return holds.Hold{}, false, nil
 	}
@@ -35,18 +35,19 @@ func (s *Stage) byKey(ctx context.Context, r holds.Request) (h holds.Hold, found
 	return h, true, err
 }
 
-// due reads holds that have expired and are still held.
+// due reads holds that have expired and are still held. It leaves out those whose row, or
+// whose buyer's, is locked: the next sweep finds them again.
 func (s *Stage) due(ctx context.Context, sku string, limit int) ([]holds.Hold, error) {
-	return s.readAll(ctx, "sku = ? AND status = 'held' AND expires_at <= "+s.sql.Clock+" ORDER BY expires_at LIMIT ?", sku, limit)
+	return s.readAll(ctx, "JOIN oversell_hold_buyers USING (sale_id, buyer) WHERE sku = ? AND status = 'held' AND expires_at <= "+s.sql.Clock+" ORDER BY expires_at LIMIT ?"+s.sql.Unlocked, sku, limit)
 }
 
-// readAll reads the holds that meet a condition. A hold that is still held has expired when
+// readAll reads the holds that a WHERE selects. A hold that is still held has expired when
 // its time is over, and when its sale is.
-func (s *Stage) readAll(ctx context.Context, condition string, args ...any) ([]holds.Hold, error) {
+func (s *Stage) readAll(ctx context.Context, which string, args ...any) ([]holds.Hold, error) {
 	rows, err := s.db.QueryContext(ctx, "SELECT id, sku, sale_id, buyer, quantity, token, "+
 		"CASE WHEN status = 'held' AND (expires_at <= "+s.sql.Clock+
 		" OR NOT EXISTS (SELECT 1 FROM oversell_items i WHERE i.sku = oversell_holds.sku AND i.sale_id = oversell_holds.sale_id)) THEN 'expired' ELSE status END, "+
-		"payment_id, expires_at, created_at FROM oversell_holds WHERE "+condition, args...)
+		"payment_id, expires_at, created_at FROM oversell_holds "+which, args...)
 	if err != nil {
 		return nil, fmt.Errorf("reading holds: %w", err)
 	}
@@ -80,7 +81,7 @@ func first(all []holds.Hold, err error) (holds.Hold, error) {
 
 // List returns the newest holds of a sale.
 func (s *Stage) List(ctx context.Context, sku, saleID string, limit int) ([]holds.Hold, error) {
-	return s.readAll(ctx, "sku = ? AND sale_id = ? ORDER BY id DESC LIMIT ?", sku, saleID, limit)
+	return s.readAll(ctx, "WHERE sku = ? AND sale_id = ? ORDER BY id DESC LIMIT ?", sku, saleID, limit)
 }
 
 // Units counts the units of a sale that are not sold. It is one statement: between two, a

@@ -31,6 +31,7 @@
 package hold
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -134,16 +135,14 @@ func (s *Stage) Sweep(ctx context.Context, sku string, limit int) (expired int, 
 	}
 	for _, h := range due {
 		if ctx.Err() != nil {
-			return expired, context.Cause(ctx)
+			return expired, cmp.Or(err, context.Cause(ctx))
 		}
-		err := s.free(ctx, h, holds.Expired)
-		if errors.Is(err, errLost) {
-			continue // another sweep was faster
+		endErr := s.free(ctx, h, holds.Expired)
+		if endErr == nil {
+			expired++
+		} else if !errors.Is(endErr, errLost) { // or another sweep was faster
+			err = cmp.Or(err, endErr) // the next hold may well be free
 		}
-		if err != nil {
-			return expired, err
-		}
-		expired++
 	}
-	return expired, nil
+	return expired, err
 }

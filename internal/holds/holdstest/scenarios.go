@@ -315,3 +315,38 @@ func OldSale(t *testing.T, s *Site) error {
 	s.Want(Figures{Left: 5})
 	return err
 }
+
+// OneCannotEnd sweeps two holds that have expired, of which the first cannot be ended. The unit
+// of the other comes back all the same.
+func OneCannotEnd(t *testing.T, s *Site) {
+	s.Expire(s.Hold("a"))
+	s.Expire(s.Hold("b"))
+	s.DiesOnce(BeforeEnd, func() error {
+		n, err := s.Sweep(t.Context(), s.Item.SKU, 10)
+		if n != 1 {
+			t.Errorf("%d holds were ended, want 1", n)
+		}
+		return err
+	})
+	if left := s.Figures().Left; left != 2 {
+		t.Errorf("%d units are left, want 2", left)
+	}
+	s.SweepAll()
+	s.Want(Figures{Left: 3})
+}
+
+// LockedRow sweeps three holds that have expired, while another session has locked the row of
+// the first in a table. The units of the others come back all the same, and its own later.
+func LockedRow(t *testing.T, s *Site, table string) {
+	a := s.Hold("a")
+	for _, h := range []holds.Hold{a, s.Hold("b"), s.Hold("c")} {
+		s.Expire(h)
+	}
+	s.Locked(table, a, func() {
+		if n := s.SweepAll(); n < 2 {
+			t.Errorf("%d holds were ended, want those that are not locked", n)
+		}
+	})
+	s.SweepAll()
+	s.Want(Figures{Left: 3})
+}

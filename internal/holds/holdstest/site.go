@@ -249,9 +249,21 @@ var (
 )
 
 // Dies makes f fail at a seam, as if the process were killed there.
-func (s *Site) Dies(at Seam, f func() error) {
+func (s *Site) Dies(at Seam, f func() error) { s.fails(at, locktest.Fail(locktest.ErrCut), f) }
+
+// DiesOnce is Dies for the first time that f is at the seam.
+func (s *Site) DiesOnce(at Seam, f func() error) {
+	var died atomic.Bool
+	s.fails(at, func(_ context.Context, send func() error) error {
+		if died.CompareAndSwap(false, true) {
+			return locktest.ErrCut
+		}
+		return send()
+	}, f)
+}
+
+func (s *Site) fails(at Seam, kill Action, f func() error) {
 	s.t.Helper()
-	kill := locktest.Fail(locktest.ErrCut)
 	rule := s.Redis.On(locktest.Command(at.redis), -1, kill)
 	s.SQL.On(func(statement string) bool { return strings.HasPrefix(statement, at.statement) }, kill)
 	err := f()
@@ -260,6 +272,26 @@ func (s *Site) Dies(at Seam, f func() error) {
 	if !errors.Is(err, locktest.ErrCut) {
 		s.t.Fatalf("got %v, want %v", err, locktest.ErrCut)
 	}
+}
+
+// Locked calls f while another session has locked the row of a hold in a table, on a database
+// that has locks on rows and if the stage has a row there.
+func (s *Site) Locked(table string, h holds.Hold, f func()) {
+	s.t.Helper()
+	tx := s.DB
+	if tx.Name() == "mysql" {
+		tx = tx.Begin()
+		defer tx.Rollback()
+		where, args := "id = ?", []any{h.ID}
+		if table == "oversell_hold_buyers" {
+			where, args = "sale_id = ? AND buyer = ?", []any{h.SaleID, h.Buyer}
+		}
+		var one int
+		if err := tx.Raw("SELECT 1 FROM "+table+" WHERE "+where+" FOR UPDATE", args...).Scan(&one).Error; err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	f()
 }
 
 // isOneOf reports whether err is one of the given errors.

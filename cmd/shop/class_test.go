@@ -124,8 +124,11 @@ func TestClassIsChangedByTheTeacherAlone(t *testing.T) {
 			t.Errorf("PUT %s without a token: %d %s", path, status, said)
 		}
 	}
-	for path, body := range map[string]string{"": `{"quantity":2}`, "?strategy=v9_cohort": `{"quantity":1}`} {
-		if status, said := c.send(t, http.MethodPost, "api/items/hot/deduct"+path, body, ""); status != http.StatusForbidden {
+	for path, body := range map[string]string{
+		"deduct": `{"quantity":2}`, "deduct?strategy=v9_cohort": `{"quantity":1}`,
+		"holds": `{"buyer":"ann","quantity":2}`, "holds?strategy=h2": `{"buyer":"ann","quantity":1}`,
+	} {
+		if status, said := c.send(t, http.MethodPost, "api/items/hot/"+path, body, ""); status != http.StatusForbidden {
 			t.Errorf("a buyer with %s %s: %d %s", path, body, status, said)
 		}
 	}

@@ -47,6 +47,9 @@ func (a *API) hold(c *gin.Context) {
 		invalid(c, `buyer or quantity is missing: {"buyer":"ann","quantity":1}`)
 		return
 	}
+	if !a.oneEach(c, *body.Quantity) {
+		return
+	}
 	key, ok := idempotencyKey(c)
 	if !ok {
 		return

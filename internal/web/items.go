@@ -46,8 +46,7 @@ func (a *API) deductBy(c *gin.Context, sell func(context.Context, stock.Request)
 		invalid(c, `quantity is missing: {"quantity":1}`)
 		return
 	}
-	if a.cfg.OneEach && (c.Query("strategy") != "" || *body.Quantity != 1) && !Authorized(c.Request, a.cfg.Token) {
-		reply(c, http.StatusForbidden, "one_each", "here a buyer takes one unit, and only the token may name a strategy")
+	if !a.oneEach(c, *body.Quantity) {
 		return
 	}
 	var buyer string
@@ -96,6 +95,16 @@ func (a *API) deductBy(c *gin.Context, sell func(context.Context, stock.Request)
 	default:
 		c.JSON(http.StatusOK, sold{Order: res.Order, Remaining: res.Left, Replayed: res.Replayed})
 	}
+}
+
+// oneEach reports whether a buyer may take so many units, and by the strategy that the request
+// names. Otherwise it replies.
+func (a *API) oneEach(c *gin.Context, quantity int64) bool {
+	if !a.cfg.OneEach || c.Query("strategy") == "" && quantity == 1 || Authorized(c.Request, a.cfg.Token) {
+		return true
+	}
+	reply(c, http.StatusForbidden, "one_each", "here a buyer takes one unit, and only the token may name a strategy")
+	return false
 }
 
 // idempotencyKey returns the key of a request, "" for none. If the header is empty or given

@@ -218,8 +218,8 @@ const (
 	reasonEnded = reasonFailed + ", and the stock was counted again before a retry"
 )
 
-// OrderState returns the state of an order. If sku is "", it looks in the streams of all
-// items. It returns ErrUnknownOrder, and ErrInvalid for an id that no order can have.
+// OrderState returns the state of an order. If sku is "", the id says where to look, see
+// newOrderID. It returns ErrUnknownOrder, and ErrInvalid for an id that no order can have.
 func (s *Service) OrderState(ctx context.Context, sku, id string) (OrderState, error) {
 	if !orderIDForm.MatchString(id) {
 		return OrderState{}, fmt.Errorf("%w: that is not the id of an order", ErrInvalid)
@@ -235,7 +235,7 @@ func (s *Service) OrderState(ctx context.Context, sku, id string) (OrderState, e
 	skus := []string{sku}
 	if sku == "" {
 		var err error
-		if skus, err = s.store.streamed(ctx); err != nil {
+		if skus, err = s.store.itemsOf(ctx, id); err != nil {
 			return OrderState{}, err
 		}
 	}

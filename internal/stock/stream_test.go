@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-sql-driver/mysql"
+	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 	"gorm.io/gorm"
 
@@ -177,6 +178,38 @@ func TestAnOrderTellsItsState(t *testing.T) {
 			t.Errorf("no id: %v, want %v", err, stock.ErrInvalid)
 		}
 	})
+}
+
+// Anybody may ask for an order without saying of which item. That must not cost a command for
+// each item.
+func TestALookUpAsksNoOtherItem(t *testing.T) {
+	s := embeddedSite(t)
+	service := s.instance(t, nil)
+	var ids []string // of an order of each item
+	for range 10 {
+		s.sku = newSKU()
+		s.put(t, service, 1)
+		ids = append(ids, accept(t, s, service, 1)...)
+	}
+	hook := new(locktest.Hook)
+	s.rdb.AddHook(hook)
+	commands := hook.On(func(redis.Cmder) bool { return true }, -1, locktest.Pass)
+	for _, id := range ids {
+		if state, err := service.OrderState(t.Context(), "", id); err != nil || state.State != stock.StateAccepted {
+			t.Errorf("order %s is %s, %v; want it accepted", id, state.State, err)
+		}
+	}
+	if n := commands.Hits(); n != 2*len(ids) {
+		t.Errorf("%d commands for %d orders, want 2 for each", n, len(ids))
+	}
+	for range ids {
+		if _, err := service.OrderState(t.Context(), "", uuid.NewString()); !errors.Is(err, stock.ErrUnknownOrder) {
+			t.Errorf("an order that nobody made: %v, want %v", err, stock.ErrUnknownOrder)
+		}
+	}
+	if n := commands.Hits(); n != 2*len(ids) {
+		t.Errorf("%d commands for orders that nobody made, want none", n-2*len(ids))
+	}
 }
 
 // A key finds its order while that is in the stream, and after it was written.

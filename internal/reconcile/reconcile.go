@@ -9,6 +9,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,7 +60,7 @@ const (
 type reconciler struct {
 	Config
 	claim    claim
-	items    map[string]*seen // of the last round, by SKU
+	items    map[string]*seen // by SKU
 	failures failures
 	mine     bool // this process has or had the lease
 }
@@ -68,6 +69,7 @@ type reconciler struct {
 type seen struct {
 	last     stock.Balance
 	stranded stock.Absence
+	failed   bool // in the last round that looked at it
 }
 
 func newReconciler(cfg Config) *reconciler {
@@ -127,42 +129,54 @@ func (r *reconciler) step(ctx context.Context) error {
 // round looks at all items whose stock is in Redis. It returns the first error, and goes
 // on after it unless a backend seems to be unavailable.
 func (r *reconciler) round(ctx context.Context) error {
-	items := make(map[string]*seen)
+	skus, err := r.list(ctx)
+	if err != nil {
+		return err
+	}
 	var first error
 	failed := 0 // in a row
+	for _, sku := range skus {
+		if ctx.Err() != nil {
+			return errors.Join(first, context.Cause(ctx))
+		}
+		one := r.items[sku]
+		err := r.look(ctx, sku, one)
+		if errors.Is(err, stock.ErrUnknownItem) {
+			continue // it was deleted just now
+		}
+		if one.failed = err != nil; !one.failed {
+			failed = 0
+			continue
+		}
+		first = cmp.Or(first, err)
+		if failed++; failed == maxFailures {
+			break
+		}
+	}
+	return first
+}
+
+// list returns the items whose stock is in Redis, last those that have failed in the round
+// before: a few that always fail must not end each round before it comes to the others.
+func (r *reconciler) list(ctx context.Context) (skus []string, err error) {
+	items := make(map[string]*seen)
+	var failed []string
 	for after := ""; ; {
-		skus, err := r.Stock.InRedis(ctx, after, page)
+		some, err := r.Stock.InRedis(ctx, after, page)
 		if err != nil {
-			return errors.Join(first, err)
+			return nil, err
 		}
-		for _, sku := range skus {
-			after = sku
-			if ctx.Err() != nil {
-				return errors.Join(first, context.Cause(ctx))
-			}
-			one := r.items[sku]
-			if one == nil {
-				one = new(seen)
-			}
-			err := r.look(ctx, sku, one)
-			if errors.Is(err, stock.ErrUnknownItem) {
-				continue // it was deleted just now
-			}
-			items[sku] = one
-			if err == nil {
-				failed = 0
-				continue
-			}
-			if first == nil {
-				first = err
-			}
-			if failed++; failed == maxFailures {
-				return first
+		for _, sku := range some {
+			one := cmp.Or(r.items[sku], new(seen))
+			if after, items[sku] = sku, one; one.failed {
+				failed = append(failed, sku)
+			} else {
+				skus = append(skus, sku)
 			}
 		}
-		if len(skus) < page {
+		if len(some) < page {
 			r.items = items
-			return first
+			return append(skus, failed...), nil
 		}
 	}
 }

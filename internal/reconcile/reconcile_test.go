@@ -183,20 +183,24 @@ func TestRoundsGoOnAfterAnOutage(t *testing.T) {
 	}
 }
 
-// One item that cannot be read does not keep the others from being repaired.
-func TestOneBadItemDoesNotStopTheOthers(t *testing.T) {
+// Items that cannot be read do not keep the others from being repaired, even if there are so many
+// that a backend seems to be unavailable.
+func TestBadItemsDoNotStopTheOthers(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		r := s.stopped(t, io.Discard)
-		bad, good := s.put(t, r.Stock, 10), s.put(t, r.Stock, 10)
+		const rounds = 2 // until the round comes to the good item
 		hook := new(locktest.Hook)
 		s.rdb.AddHook(hook)
-		key, err := stockKey(t.Context(), s.rdb, bad)
-		if err != nil {
-			t.Fatal(err)
+		for range rounds * maxFailures {
+			key, err := stockKey(t.Context(), s.rdb, s.put(t, r.Stock, 10))
+			if err != nil {
+				t.Fatal(err)
+			}
+			hook.On(locktest.Mentioning(key), -1, locktest.Fail(locktest.ErrCut))
 		}
-		hook.On(locktest.Mentioning(key), -1, locktest.Fail(locktest.ErrCut))
+		good := s.put(t, r.Stock, 10)
 		s.strand(t, good, 2)
-		for range 2 {
+		for range rounds + 2 {
 			time.Sleep(2 * r.Stock.Grace())
 			if err := r.step(t.Context()); err == nil {
 				t.Error("the bad item is not reported")

@@ -5,7 +5,8 @@
 // in the queue and wakes only that one. Each waiter watches its own location, as in
 // the queue locks of Mellor-Crummey and Scott (ACM TOCS 9(1), 1991). A waiter blocks
 // one connection of the client's pool, until half of the pool is blocked. One goroutine
-// polls for the waiters beyond that (sleep.go).
+// polls for the waiters beyond that (sleep.go). Unlock writes to a list that only its
+// script can name: on Dragonfly that needs --default_lua_flags=allow-undeclared-keys.
 //
 // Holds:
 //   - everything that stage 6 holds: TestExclusive, TestLongWorkKeepsLock, TestErrorIsNotFalse,

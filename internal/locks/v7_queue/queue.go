@@ -22,6 +22,9 @@ var leaving = make(chan struct{}, 64)
 // keys returns the lock, its queue, and the heartbeats of its waiters.
 func (m *Mutex) keys() []string { return []string{m.key, m.key + ":queue", m.key + ":waiters"} }
 
+// wake returns the list on which an owner waits to be woken.
+func (m *Mutex) wake(owner string) string { return m.key + ":wake:" + owner }
+
 // ask requests the lock once, and puts the owner into the queue if wait is 1. It returns
 // the owner's holds, or minus the milliseconds after which to ask again.
 func (m *Mutex) ask(ctx context.Context, owner string, wait int) (int, error) {
@@ -69,7 +72,7 @@ func (m *Mutex) Lock(ctx context.Context) error {
 // the message for a waiter whose connection broke.
 func (m *Mutex) sleep(owner string, left time.Duration) {
 	limit := min(m.ttl/3, time.Second, left) // below go-redis's read timeout
-	_, err := receive(m.rdb, m.key+":wake:"+owner, limit)
+	_, err := receive(m.rdb, m.wake(owner), limit)
 	if err != nil && err != redis.Nil {
 		time.Sleep(limit / 10) // Redis is unavailable: the next request reports it
 	}
@@ -102,6 +105,6 @@ func (m *Mutex) quit(owner string) {
 func (m *Mutex) left(ctx context.Context, owner string) bool {
 	ctx, cancel := context.WithTimeout(ctx, unlockTimeout)
 	defer cancel()
-	err := leaveScript.Run(ctx, m.rdb, m.keys(), owner, m.ttl.Milliseconds()).Err()
+	err := leaveScript.Run(ctx, m.rdb, append(m.keys(), m.wake(owner)), owner, m.ttl.Milliseconds()).Err()
 	return err == nil || errors.Is(err, redis.ErrClosed)
 }

@@ -4,15 +4,16 @@
 -- KEYS[2]: the queue, a list of owners, first come first
 -- KEYS[3]: the waiters, a hash: owner -> when its heartbeat expires, in
 --          milliseconds of the server's clock
--- and a key derived from KEYS[1]: the list on which an owner waits to be woken
+-- KEYS[4]: the list on which the owner waits to be woken
+-- and a key derived from KEYS[1]: the same for the first waiter, whom only the script knows
 -- ARGV[1]: the owner
 -- ARGV[2]: ttl, in milliseconds, of the wake-up message: perhaps nobody reads it
 -- Returns 1: the owner had been handed the lock, which is released
 --         0: it had not
 redis.call('LREM', KEYS[2], 1, ARGV[1])
 redis.call('HDEL', KEYS[3], ARGV[1])
-redis.call('RPUSH', KEYS[1] .. ':wake:' .. ARGV[1], 'left')
-redis.call('PEXPIRE', KEYS[1] .. ':wake:' .. ARGV[1], ARGV[2])
+redis.call('RPUSH', KEYS[4], 'left')
+redis.call('PEXPIRE', KEYS[4], ARGV[2])
 if redis.call('HGET', KEYS[1], ARGV[1]) ~= '0' then
   return 0
 end

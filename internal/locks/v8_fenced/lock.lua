@@ -5,7 +5,7 @@
 -- KEYS[2]: the queue, a list of owners, first come first
 -- KEYS[3]: the waiters, a hash: owner -> when its heartbeat expires, in
 --          milliseconds of the server's clock
--- and a key derived from KEYS[1]: the last token, a string
+-- KEYS[4]: the last token, a string
 -- ARGV[1]: the owner
 -- ARGV[2]: ttl, in milliseconds; it extends the time left, never shortens it
 -- ARGV[3]: 1 to join the queue, 0 not to
@@ -46,9 +46,9 @@ if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then
 end
 -- A token is the server's clock, in microseconds. If the clock stands still or goes
 -- back, it is the last token plus one, for as long as that is remembered.
-local token = tonumber(redis.call('GET', KEYS[1] .. ':token') or 0)
+local token = tonumber(redis.call('GET', KEYS[4]) or 0)
 if n == 1 then
   token = math.max(token + 1, time[1] * 1000000 + time[2])
-  redis.call('SET', KEYS[1] .. ':token', string.format('%.0f', token), 'PX', 2 * ARGV[2])
+  redis.call('SET', KEYS[4], string.format('%.0f', token), 'PX', 2 * ARGV[2])
 end
 return {n, token}

@@ -1,6 +1,6 @@
 -- Restarts the ttl if the lock is still the owner's.
 -- KEYS[1]: the lock, a hash of one field: the owner -> its number of holds
--- and a key derived from KEYS[1]: the last token, a string
+-- KEYS[2]: the last token, a string
 -- ARGV[1]: the owner
 -- ARGV[2]: ttl, in milliseconds
 -- Returns 1: renewed
@@ -9,5 +9,5 @@ if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
   return 0
 end
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
-redis.call('PEXPIRE', KEYS[1] .. ':token', 2 * ARGV[2])
+redis.call('PEXPIRE', KEYS[2], 2 * ARGV[2])
 return 1

@@ -114,7 +114,7 @@ func (r *renewal) renew() {
 	sent := time.Now()
 	ctx, cancel := context.WithDeadline(context.Background(), sent.Add(r.ttl/4))
 	defer cancel()
-	n, err := renewScript.Run(ctx, r.rdb, []string{r.key}, r.owner, r.ttl.Milliseconds()).Int()
+	n, err := renewScript.Run(ctx, r.rdb, []string{r.key, tokenKey(r.key)}, r.owner, r.ttl.Milliseconds()).Int()
 
 	mu.Lock()
 	defer mu.Unlock()

@@ -14,3 +14,6 @@ package lock
 // their lease has expired ("How to do distributed locking", 2016). Chubby calls such
 // a number a sequencer (M. Burrows, OSDI 2006).
 func (m *Mutex) Token() int64 { return m.token }
+
+// tokenKey returns where the last token of the lock at key is kept.
+func tokenKey(key string) string { return key + ":token" }

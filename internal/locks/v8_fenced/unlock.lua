@@ -4,7 +4,8 @@
 -- KEYS[2]: the queue, a list of owners, first come first
 -- KEYS[3]: the waiters, a hash: owner -> when its heartbeat expires, in
 --          milliseconds of the server's clock
--- and a key derived from KEYS[1]: the list on which an owner waits to be woken
+-- and a key derived from KEYS[1]: the list on which the first waiter waits to be woken,
+-- whom only the script knows
 -- ARGV[1]: the owner
 -- Returns n: the owner's remaining holds; at 0 the lock is the next waiter's, or free
 --        -1: the lock is not the owner's: it has expired, or is another's

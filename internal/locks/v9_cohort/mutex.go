@@ -7,7 +7,9 @@
 // without a command to Redis (cohort.go); then to the first process in the queue. Lock
 // cohorting is by Dice, Marathe and Shavit (PPoPP 2012). The queue has tickets, not
 // owners: a ticket is served once, and the process counts re-entries, so a lost reply
-// counts nothing twice. Each holder of a cohort has a token of its own.
+// counts nothing twice. Each holder of a cohort has a token of its own. Unlock writes
+// to a list that only its script can name: on Dragonfly that needs
+// --default_lua_flags=allow-undeclared-keys.
 //
 // Holds:
 //   - everything that stage 8 holds: TestExclusive, TestFIFO, TestCancelLeavesNothing,

@@ -5,7 +5,8 @@
 -- KEYS[3]: the waiters, a hash: ticket -> when its heartbeat expires, in
 --          milliseconds of the server's clock
 -- KEYS[4]: the last token, a string
--- and a key derived from KEYS[1]: the list on which a ticket waits to be woken
+-- and a key derived from KEYS[1]: the list on which the first waiter waits to be woken,
+-- which only the script knows
 -- ARGV[1]: the ticket
 -- ARGV[2]: ttl, in milliseconds, of the new ticket
 -- ARGV[3]: the new ticket with which the caller's process waits again, or nothing

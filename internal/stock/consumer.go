@@ -317,7 +317,8 @@ func (r *streamReader) next(ctx context.Context) (entries []entry, before bool, 
 		entries, err = streams.read(ctx, r.sku, r.Name, r.pace.size())
 	}
 	if redis.HasErrorPrefix(err, "NOGROUP") {
-		if err = streams.join(ctx, r.sku); err == nil {
+		joined, joinErr := streams.join(ctx, r.sku)
+		if err = joinErr; joined {
 			entries, err = streams.read(ctx, r.sku, r.Name, r.pace.size())
 		}
 	}

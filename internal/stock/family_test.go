@@ -132,6 +132,36 @@ func TestLateFamilyIsRefused(t *testing.T) {
 	})
 }
 
+// A generation of the family of streams may end before Redis has had it. Then Redis has the
+// one before, which must not stay there.
+func TestNoGenerationStaysInRedis(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		service := s.instance(t, nil)
+		s.put(t, service, 10)
+		rush(t, s, 1, "v8_fenced", service)
+		claimed := s.db.Exec("UPDATE oversell_items SET family = ?, generation = 'claimed', unpublished = ?, remaining = 9 "+
+			"WHERE sku = ?", streamed, true, s.sku)
+		if claimed.Error != nil {
+			t.Fatal(claimed.Error)
+		}
+		rush(t, s, 1, "v7_queue", service)
+		current := s.stockKey(t)
+		for _, key := range s.keysLeft(t) {
+			if strings.Contains(key, ":stock:") && key != current {
+				t.Errorf("%s is left of an earlier generation; the current one is %s", key, current)
+			}
+		}
+		if err := service.Delete(t.Context(), s.sku); err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range s.keysLeft(t) {
+			if ttl, err := s.rdb.PTTL(t.Context(), key).Result(); err != nil || ttl == -1 {
+				t.Errorf("%s stays for ever: %v, %v", key, ttl, err)
+			}
+		}
+	})
+}
+
 // Buyers of a crashed process do not keep other families out for long.
 func TestDeadFamilyIsNotWaitedForForEver(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -138,13 +139,17 @@ func parseEntries(sku string, all []redis.XMessage) []entry {
 type streams struct{ rdb redis.UniversalClient }
 
 // join creates the consumer group of an item's stream, unless it exists. It begins with
-// the first entry of the stream.
-func (s streams) join(ctx context.Context, sku string) error {
-	err := s.rdb.XGroupCreateMkStream(ctx, keys{sku}.stream(), consumerGroup, "0").Err()
-	if err != nil && !redis.HasErrorPrefix(err, "BUSYGROUP") {
-		return fmt.Errorf("creating the consumer group of %s: %w", sku, err)
+// the first entry of the stream. It returns false if there is no stream: nobody deletes one
+// that it would create after the item was deleted.
+func (s streams) join(ctx context.Context, sku string) (bool, error) {
+	err := s.rdb.XGroupCreate(ctx, keys{sku}.stream(), consumerGroup, "0").Err()
+	if err == nil || redis.HasErrorPrefix(err, "BUSYGROUP") {
+		return true, nil
 	}
-	return nil
+	if n, lookErr := s.rdb.Exists(ctx, keys{sku}.stream()).Result(); lookErr == nil && n == 0 {
+		return false, nil
+	}
+	return false, fmt.Errorf("creating the consumer group of %s: %w", sku, err)
 }
 
 // read reads entries that no consumer has read.
@@ -320,14 +325,20 @@ func (s streams) byKey(ctx context.Context, sku, saleID, key string) (found Dead
 	return s.find(ctx, sku, id)
 }
 
-// fence ends a generation in Redis: no script accepts an order in it any more. It returns
-// the units that were left in its stock, 0 if Redis had lost it.
+// fence ends a generation in Redis: no script accepts an order in it any more. The sale's key
+// may still name the generation before it, which ends too. It returns the units that were left
+// in the stock of g, 0 if Redis had lost it. The caller has locked the item's row.
 func (s streams) fence(ctx context.Context, sku string, g generation) (left int64, err error) {
 	k := keys{sku}
+	text, err := s.rdb.Get(ctx, k.sale()).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return 0, fmt.Errorf("reading the sale of %s: %w", sku, err)
+	}
+	gone := slices.Concat([]string{k.sale()}, k.of(g), k.of(inSale(text)))
 	var stock *redis.StringCmd
 	_, err = s.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
 		stock = p.Get(ctx, k.stock(g))
-		p.Del(ctx, append([]string{k.sale()}, k.of(g)...)...)
+		p.Del(ctx, gone...)
 		return nil
 	})
 	if err != nil && !errors.Is(err, redis.Nil) {

@@ -244,6 +244,18 @@ func (g *consumption) looksForDead(sku string) bool {
 	return true
 }
 
+// consumeOnce writes or refuses what is in an item's stream, and reports whether that was all.
+func (s *Service) consumeOnce(ctx context.Context, sku string) bool {
+	ctx, cancel := context.WithTimeout(ctx, countTimeout)
+	defer cancel()
+	g := &consumption{
+		service: s, Consumer: Consumer{}.withDefaults(), began: time.Now(), retired: make(map[string]time.Time),
+	}
+	g.failing.log, g.unwritten.log, g.waiting.log = s.log, s.log, s.log
+	(&streamReader{consumption: g, sku: sku, pace: newPace(MaxBatch)}).run(ctx)
+	return ctx.Err() == nil
+}
+
 // streamReader writes the accepted orders of one item. It is for one goroutine.
 type streamReader struct {
 	*consumption
@@ -448,6 +460,13 @@ func (r *streamReader) settle(ctx context.Context, fates []fate) error {
 		return err // they are claimed again, and found in the database
 	}
 	r.service.accepted.settled(written)
+	r.service.accepted.unfollow(r.sku, func(yield func(string) bool) {
+		for _, e := range written {
+			if !yield(e.order.ID) {
+				return
+			}
+		}
+	})
 	if err := r.service.streams.recordLag(ctx, r.sku, written, at); err != nil { // the orders are written
 		r.service.log.Debug("the time until orders were written is not recorded", "sku", r.sku, "orders", len(written), "error", err)
 	}

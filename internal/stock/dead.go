@@ -248,6 +248,10 @@ func (s *Service) OrderState(ctx context.Context, sku, id string) (OrderState, e
 			return s.stateOf(ctx, found)
 		}
 	}
+	if lost, ok, err := s.store.lostOrder(ctx, id); ok || err != nil {
+		order := Order{ID: id, SKU: lost.SKU, SaleID: lost.SaleID, Strategy: StreamFamily}
+		return OrderState{Order: order, State: StateNotAccepted, Reason: reasonLost}, err
+	}
 	// It may have been written, and removed from the stream, between the two.
 	return s.writtenState(ctx, id)
 }

@@ -124,6 +124,7 @@ func New(cfg Config) *Service {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel, s.reconciliation.settle = cancel, func() { s.settleDoubts(ctx) }
+	s.accepted.start = func() { s.follow(ctx) }
 	s.reconciliation.changes = cfg.Changes
 	if s.reconciliation.changes == nil {
 		s.reconciliation.changes = func() uint64 { return 0 }
@@ -169,6 +170,7 @@ func (s *Service) Close() {
 	s.waiters.Close(ErrClosing)
 	s.families.close()
 	s.reconciliation.close()
+	s.accepted.close()
 }
 
 // Item reads an item from the database. It returns ErrUnknownItem.
@@ -236,6 +238,10 @@ func (s *Service) Audit(ctx context.Context, sku string) (Audit, error) {
 	if err != nil {
 		return Audit{}, err
 	}
+	lost, err := s.acceptedLost(ctx, item)
+	if err != nil {
+		return Audit{}, err
+	}
 	found, err := s.store.count(ctx, sku, item.SaleID)
 	if err != nil {
 		return Audit{}, err
@@ -256,7 +262,7 @@ func (s *Service) Audit(ctx context.Context, sku string) (Audit, error) {
 		SKU: sku, SaleID: item.SaleID, Stock: found,
 		Oversold: found.Oversold(), LostUpdates: found.LostUpdates(),
 		Stranded: b.Stranded(), InFlight: behind.unwritten + b.InFlight(), Foreign: foreign,
-		AcceptedLost: behind.refused, DurableP99: figures.Milliseconds(behind.lag99),
+		AcceptedLost: lost, DurableP99: figures.Milliseconds(behind.lag99),
 		PaymentAlarms: alarms,
 	}, nil
 }

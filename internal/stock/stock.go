@@ -194,6 +194,16 @@ type purchased struct {
 // TableName is the table's name.
 func (purchased) TableName() string { return "oversell_buyers" }
 
+// lostOrder is an accepted order that Redis lost before it was written, and that never will be.
+type lostOrder struct {
+	ID     string `gorm:"primaryKey;size:36"`
+	SKU    string `gorm:"size:64;not null;index:idx_lost_sku_sale,priority:1"`
+	SaleID string `gorm:"size:36;not null;index:idx_lost_sku_sale,priority:2"`
+}
+
+// TableName is the table's name.
+func (lostOrder) TableName() string { return "oversell_lost_orders" }
+
 // Order is one sale's order. It is written once and never changed.
 type Order struct {
 	ID       string `json:"order_id" gorm:"primaryKey;size:36"`
@@ -264,8 +274,8 @@ type Audit struct {
 	InFlight int64 `json:"in_flight"`
 	// Foreign counts units in orders of sales that the database does not know.
 	Foreign int64 `json:"foreign"`
-	// AcceptedLost counts orders that were refused after they were accepted, as far as
-	// Redis has not lost them. DurableP99 is the time in milliseconds within which 99 of
+	// AcceptedLost counts orders that were refused after they were accepted, or that Redis
+	// lost before they were written. DurableP99 is the time in milliseconds within which 99 of
 	// 100 accepted orders were written. Both are 0 if orders are written at once.
 	AcceptedLost int64   `json:"accepted_lost"`
 	DurableP99   float64 `json:"durable_p99_ms"`

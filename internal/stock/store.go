@@ -66,7 +66,7 @@ func Migrate(ctx context.Context, db *gorm.DB) error {
 
 func migrate(db *gorm.DB) error {
 	known := db.Migrator().HasTable(&Sale{})
-	if err := db.AutoMigrate(&Item{}, &Order{}, &Sale{}, &presence{}, &purchased{}, &units.Row{}); err != nil || known {
+	if err := db.AutoMigrate(&Item{}, &Order{}, &Sale{}, &presence{}, &purchased{}, &lostOrder{}, &units.Row{}); err != nil || known {
 		return err
 	}
 	return recordSales(db)
@@ -271,7 +271,7 @@ func (s store) delete(ctx context.Context, sku string, holds Holds, updateRedis 
 			return err
 		}
 		// The units first: claims that are under way then write their orders, or never do.
-		for _, rows := range []any{&units.Row{}, &Order{}, &Item{}, &Sale{}, &presence{}, &purchased{}} {
+		for _, rows := range []any{&units.Row{}, &Order{}, &Item{}, &Sale{}, &presence{}, &purchased{}, &lostOrder{}} {
 			if err := tx.db.Where("sku = ?", sku).Delete(rows).Error; err != nil {
 				return err
 			}

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,6 +26,10 @@ var (
 	//go:embed requeue.lua
 	requeueSource string
 	requeueScript = redis.NewScript(requeueSource)
+
+	//go:embed release.lua
+	releaseSource string
+	releaseScript = redis.NewScript(releaseSource)
 
 	//go:embed retire.lua
 	retireSource string
@@ -313,16 +318,54 @@ func (s streams) find(ctx context.Context, sku, orderID string) (found DeadLette
 	}
 }
 
-// byKey returns the accepted order of a sale that has an idempotency key, like find.
-func (s streams) byKey(ctx context.Context, sku, saleID, key string) (found DeadLetter, ok bool, err error) {
+// orderOf returns the id of the accepted order of a sale that has an idempotency key, or "".
+func (s streams) orderOf(ctx context.Context, sku, saleID, key string) (string, error) {
 	id, err := s.rdb.HGet(ctx, keys{sku}.streamKeys(saleID), key).Result()
-	if errors.Is(err, redis.Nil) {
-		return DeadLetter{}, false, nil
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return "", fmt.Errorf("looking up the accepted order of an idempotency key: %w", err)
 	}
+	return id, nil
+}
+
+// places returns where each accepted order of an item is: an entry of the stream, or after
+// deadPrefix a dead letter.
+func (s streams) places(ctx context.Context, sku string) (map[string]string, error) {
+	places, err := s.rdb.HGetAll(ctx, keys{sku}.accepted()).Result()
 	if err != nil {
-		return DeadLetter{}, false, fmt.Errorf("looking up the accepted order of an idempotency key: %w", err)
+		return nil, fmt.Errorf("reading which orders of %s are accepted: %w", sku, err)
 	}
-	return s.find(ctx, sku, id)
+	return places, nil
+}
+
+// placed returns which of these orders have a place.
+func (s streams) placed(ctx context.Context, sku string, ids []string) (map[string]string, error) {
+	there := make(map[string]string)
+	for page := range slices.Chunk(ids, streamPage) {
+		found, err := s.rdb.HMGet(ctx, keys{sku}.accepted(), page...).Result()
+		if err != nil {
+			return nil, fmt.Errorf("looking up %d orders of %s in the stream: %w", len(page), sku, err)
+		}
+		for i, at := range found {
+			if at, ok := at.(string); ok {
+				there[page[i]] = at
+			}
+		}
+	}
+	return there, nil
+}
+
+// release removes fields of a hash that have these values.
+func (s streams) release(ctx context.Context, key string, fields map[string]string) error {
+	for page := range slices.Chunk(slices.Collect(maps.Keys(fields)), streamPage) {
+		var args []any
+		for _, name := range page {
+			args = append(args, name, fields[name])
+		}
+		if err := releaseScript.Run(ctx, s.rdb, []string{key}, args...).Err(); err != nil {
+			return fmt.Errorf("removing %d fields of %s: %w", len(page), key, err)
+		}
+	}
+	return nil
 }
 
 // fence ends a generation in Redis: no script accepts an order in it any more. The sale's key

@@ -4,9 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"gorm.io/gorm/clause"
+
+	"oversell/internal/guard"
 )
 
 // streamed reports whether the family of streams sells the item's current generation.
@@ -24,21 +30,220 @@ func (s *Service) endStream(ctx context.Context, tx store, item Item) (left int6
 	if !item.streamed() && !s.families.mixed || item.Generation == "" || !item.backend().inRedis() {
 		return 0, false, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	inRedis, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	if !item.streamed() {
-		if lengths, err := s.streams.lengths(ctx, []string{item.SKU}); err != nil || lengths[0] == 0 {
+		if lengths, err := s.streams.lengths(inRedis, []string{item.SKU}); err != nil || lengths[0] == 0 {
 			return 0, false, err
 		}
 	}
-	if left, err = s.streams.fence(ctx, item.SKU, item.generation()); err != nil {
+	if left, err = s.streams.fence(inRedis, item.SKU, item.generation()); err != nil {
 		return 0, false, err
 	}
-	entries, err := s.streams.all(ctx, item.SKU)
+	places, err := s.streams.places(inRedis, item.SKU) // first: what is settled meanwhile is written
 	if err != nil {
 		return 0, false, err
 	}
-	return left, true, tx.writeLast(item, entries)
+	entries, err := s.streams.all(inRedis, item.SKU)
+	if err != nil {
+		return 0, false, err
+	}
+	if err := tx.writeLast(item, entries); err != nil {
+		return 0, false, err
+	}
+	lost := slices.Collect(maps.Keys(withoutEntry(places, entries)))
+	s.accepted.ends(item.SKU, item.Generation)
+	return left, true, s.recordLost(ctx, tx, item.SKU, item.SaleID, lost)
+}
+
+// withoutEntry returns those of the places that are in the stream, and not among its entries:
+// Redis has lost the entries, unless they were removed since the places were read.
+func withoutEntry(places map[string]string, entries []entry) map[string]string {
+	gone := maps.Clone(places)
+	maps.DeleteFunc(gone, func(_, at string) bool { return strings.HasPrefix(at, deadPrefix) })
+	for _, e := range entries {
+		delete(gone, e.order.ID)
+	}
+	return gone
+}
+
+// recordLost records those of the orders that are neither in the database nor dead letters. The
+// stream does not have them, and their generation has ended or ends in tx. The caller has locked
+// the item's row in tx.
+func (s *Service) recordLost(ctx context.Context, tx store, sku, saleID string, ids []string) error {
+	for page := range slices.Chunk(ids, streamPage) {
+		written, err := tx.written(ctx, page...)
+		if err != nil {
+			return err
+		}
+		places, err := s.streams.placed(ctx, sku, page) // one may have just become a dead letter
+		if err != nil {
+			return err
+		}
+		var lost []lostOrder
+		for _, id := range page {
+			if !written[id] && !strings.HasPrefix(places[id], deadPrefix) {
+				lost = append(lost, lostOrder{ID: id, SKU: sku, SaleID: saleID})
+			}
+		}
+		if len(lost) == 0 {
+			continue
+		}
+		done := unprepared(tx.db.Clauses(clause.OnConflict{DoNothing: true})).Create(lost)
+		if done.Error != nil {
+			return fmt.Errorf("recording %d orders of %s that Redis has lost: %w", len(lost), sku, done.Error)
+		}
+		if done.RowsAffected > 0 { // otherwise another process knew
+			s.log.Error("Redis has lost accepted orders", "sku", sku, "sale", saleID, "orders", done.RowsAffected)
+		}
+	}
+	return nil
+}
+
+// reasonLost is the reason for the buyer of an order that Redis has lost. Only its id, the item
+// and the sale are known then.
+const reasonLost = "Redis lost the order before it was written"
+
+// lostOrder returns an order that is on record as lost by Redis.
+func (s store) lostOrder(ctx context.Context, id string) (lost lostOrder, ok bool, err error) {
+	ctx, cancel := limited(ctx)
+	defer cancel()
+	var found []lostOrder
+	if err := s.db.WithContext(ctx).Where("id = ?", id).Limit(1).Find(&found).Error; err != nil {
+		return lostOrder{}, false, fmt.Errorf("looking up whether order %s is lost: %w", id, err)
+	}
+	if len(found) == 0 {
+		return lostOrder{}, false, nil
+	}
+	return found[0], true, nil
+}
+
+// lost counts the orders of a sale that Redis has lost.
+func (s store) lost(ctx context.Context, sku, saleID string) (n int64, err error) {
+	ctx, cancel := limited(ctx)
+	defer cancel()
+	err = s.db.WithContext(ctx).Model(&lostOrder{}).Where("sku = ? AND sale_id = ?", sku, saleID).Count(&n).Error
+	if err != nil {
+		return 0, fmt.Errorf("counting the lost orders of sale %s: %w", saleID, err)
+	}
+	return n, nil
+}
+
+// followEvery is how often a process looks what has become of the orders that its buyers were
+// told are accepted, and maxFollowed how many of an item's it looks up at once.
+const (
+	followEvery = time.Second
+	maxFollowed = 10_000
+)
+
+// follow looks what has become of accepted orders, until none is left to follow or ctx ends.
+// A consumer of this process stops most of them from being followed before.
+func (s *Service) follow(ctx context.Context) {
+	for guard.Sleep(ctx, followEvery) == nil {
+		skus := s.accepted.followed()
+		if len(skus) == 0 {
+			return
+		}
+		for _, sku := range skus {
+			if err := errors.Join(s.followOrders(ctx, sku), s.followEnd(ctx, sku)); err != nil && ctx.Err() == nil {
+				s.log.Debug("what has become of accepted orders is not known yet", "sku", sku, "error", err)
+			}
+		}
+	}
+}
+
+// followOrders stops following the orders of an item that are written, and records those that
+// Redis has lost. What is lost while its generation goes on ends the generation: a consumer
+// may still have it.
+func (s *Service) followOrders(ctx context.Context, sku string) error {
+	orders := s.accepted.of(sku, maxFollowed)
+	places, err := s.streams.placed(ctx, sku, slices.Collect(maps.Keys(orders)))
+	if err != nil {
+		return err
+	}
+	maps.DeleteFunc(orders, func(id string, _ generation) bool { return places[id] != "" })
+	if len(orders) == 0 {
+		return nil
+	}
+	item, err := s.store.item(ctx, sku) // before the look-up: an order may be written until its generation ends
+	if errors.Is(err, ErrUnknownItem) {
+		s.accepted.unfollow(sku, maps.Keys(orders))
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	lost := make(map[string][]string) // by sale
+	for page := range slices.Chunk(slices.Collect(maps.Keys(orders)), streamPage) {
+		written, err := s.store.written(ctx, page...)
+		if err != nil {
+			return err
+		}
+		s.accepted.unfollow(sku, maps.Keys(written))
+		for _, id := range page {
+			switch g := orders[id]; {
+			case written[id]:
+			case g.id == item.Generation:
+				s.reconciliation.doubt(sku, g)
+			default:
+				lost[g.saleID] = append(lost[g.saleID], id)
+			}
+		}
+	}
+	for saleID, ids := range lost {
+		if err := s.lose(ctx, sku, saleID, ids); err != nil {
+			return err
+		}
+		s.accepted.unfollow(sku, slices.Values(ids))
+	}
+	return nil
+}
+
+// lose records orders of generations that have ended, which are not in the stream, see recordLost.
+func (s *Service) lose(ctx context.Context, sku, saleID string, ids []string) error {
+	err := s.store.change(ctx, func(tx store) error {
+		if _, err := tx.locked(sku); err != nil {
+			return err
+		}
+		return s.recordLost(ctx, tx, sku, saleID, ids)
+	})
+	if errors.Is(err, ErrUnknownItem) {
+		return nil // it was deleted, and its orders with it
+	}
+	return err
+}
+
+// followEnd removes what a generation that has ended left in the stream, once the database has
+// it: places without an entry, and the written orders if no consumer looks for them any more.
+func (s *Service) followEnd(ctx context.Context, sku string) error {
+	ended := s.accepted.ended(sku)
+	if ended == "" {
+		return nil
+	}
+	item, err := s.store.item(ctx, sku)
+	switch {
+	case errors.Is(err, ErrUnknownItem):
+		s.accepted.tidied(sku, ended)
+		return nil
+	case err != nil || item.Generation == ended:
+		return err
+	}
+	places, err := s.streams.places(ctx, sku)
+	if err != nil {
+		return err
+	}
+	entries, err := s.streams.all(ctx, sku)
+	if err != nil {
+		return err
+	}
+	if err := s.streams.release(ctx, keys{sku}.accepted(), withoutEntry(places, entries)); err != nil {
+		return err
+	}
+	if !item.streamed() && len(entries) > 0 && !s.consumeOnce(ctx, sku) {
+		return nil // the rest next time
+	}
+	s.accepted.tidied(sku, ended)
+	return nil
 }
 
 // agrees reports whether the stock of a streamed item and the orders in the database and in
@@ -130,7 +335,6 @@ func (s streams) setBuyers(ctx context.Context, key string, all []purchased) err
 // behind is what an audit says about orders that are written behind the sale.
 type behind struct {
 	unwritten int64         // units of accepted orders that are not in the database
-	refused   int64         // orders that were refused after they were accepted
 	lag99     time.Duration // within which 99 of 100 orders were written
 }
 
@@ -152,15 +356,32 @@ func (s *Service) behind(ctx context.Context, item Item) (found behind, err erro
 		return behind{}, err
 	}
 	for _, letter := range letters {
-		switch {
-		case letter.Kind == kindFailed && letter.generation == item.Generation:
+		if letter.Kind == kindFailed && letter.generation == item.Generation {
 			entries = append(entries, letter.entry)
-		case letter.Order.SaleID == item.SaleID:
-			found.refused++
 		}
 	}
 	found.unwritten, err = s.store.unwritten(ctx, item, entries)
 	return found, err
+}
+
+// acceptedLost counts the orders of the item's sale that were refused after they were accepted, or
+// that Redis lost. Another family may sell the item by now.
+func (s *Service) acceptedLost(ctx context.Context, item Item) (int64, error) {
+	if !item.backend().inRedis() {
+		return 0, nil
+	}
+	n, err := s.store.lost(ctx, item.SKU, item.SaleID)
+	if err != nil {
+		return 0, err
+	}
+	letters, err := s.streams.deadLetters(ctx, item.SKU)
+	for _, letter := range letters {
+		waits := letter.Kind == kindFailed && letter.generation == item.Generation
+		if letter.Order.SaleID == item.SaleID && !waits {
+			n++
+		}
+	}
+	return n, err
 }
 
 // unwritten adds up the units of orders of the item's current generation that are not in

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"sync"
 	"time"
 
@@ -190,6 +191,7 @@ func (s *scriptPurchase) accept(ctx context.Context, p *pending) error {
 		return s.service.untilWritten(ctx, s.req.SKU, p.order.ID, s.script.patience)
 	}
 	s.res.Accepted = true
+	s.service.accepted.follow(s.req.SKU, p.order.ID, s.gen)
 	return nil
 }
 
@@ -240,9 +242,16 @@ func (b *buyer) acceptedReplay(ctx context.Context) (bool, error) {
 	if script == nil || !script.streamed {
 		return false, nil
 	}
-	order, found, err := b.service.streams.byKey(ctx, b.req.SKU, b.gen.saleID, b.req.IdempotencyKey)
-	if !found || err != nil {
+	id, err := b.service.streams.orderOf(ctx, b.req.SKU, b.gen.saleID, b.req.IdempotencyKey)
+	if id == "" || err != nil {
 		return false, err
+	}
+	order, found, err := b.service.streams.find(ctx, b.req.SKU, id)
+	if err != nil {
+		return false, err
+	}
+	if !found {
+		return b.lostReplay(ctx, id)
 	}
 	state, err := b.service.stateOf(ctx, order)
 	if err != nil {
@@ -256,7 +265,46 @@ func (b *buyer) acceptedReplay(ctx context.Context) (bool, error) {
 		return true, b.service.untilWritten(ctx, b.req.SKU, state.ID, script.patience)
 	}
 	b.res.Accepted, b.res.Reason = true, state.Reason
+	b.service.accepted.follow(b.req.SKU, state.ID, generation{saleID: b.gen.saleID, id: order.generation})
 	return true, nil
+}
+
+// lostReplay answers for an order that has the buyer's key and is no longer in the stream: it
+// has just been written, or Redis has lost it. A consumer may have read a lost one before, so
+// its generation is ended first. The key of a lost order is free again: the buyer, once told,
+// may buy with it.
+func (b *buyer) lostReplay(ctx context.Context, id string) (bool, error) {
+	s := b.service
+	order, written, err := s.store.order(ctx, id)
+	if err != nil {
+		return false, err
+	}
+	_, known, err := s.store.lostOrder(ctx, id)
+	if err != nil {
+		return false, err
+	}
+	if !written && !known {
+		if _, err := s.findWritten(ctx, b.req.SKU, b.gen, []string{id}); err != nil {
+			return false, err
+		}
+		if order, written, err = s.store.order(ctx, id); err != nil {
+			return false, err
+		}
+	}
+	if written {
+		b.res.Order, b.res.Replayed = order, true
+		return true, nil
+	}
+	if !known {
+		if err := s.lose(ctx, b.req.SKU, b.gen.saleID, []string{id}); err != nil {
+			return false, err
+		}
+	}
+	at := keys{b.req.SKU}.streamKeys(b.gen.saleID)
+	if err := s.streams.release(ctx, at, map[string]string{b.req.IdempotencyKey: id}); err != nil || known {
+		return false, err
+	}
+	return true, fmt.Errorf("%w: %s", ErrNotAccepted, reasonLost)
 }
 
 // acceptedItems are the items of which this process has accepted orders. It wakes the
@@ -266,10 +314,117 @@ type acceptedItems struct {
 	items map[string]bool
 	wake  chan struct{}
 	done  map[string][]chan struct{} // by order: those who wait for it
+
+	// told are the orders whose buyers were told that they are accepted, by SKU and id, until
+	// they are written or on record as lost. Without them nobody would know of those that a
+	// Redis loses with everything else.
+	told      map[string]map[string]generation
+	ending    map[string]string // by SKU: the generation that this process has ended last, see followEnd
+	start     func()            // follows them until there are none
+	following bool
+	closed    bool
+	followers sync.WaitGroup
 }
 
 func newAcceptedItems() *acceptedItems {
-	return &acceptedItems{items: make(map[string]bool), wake: make(chan struct{}, 1), done: make(map[string][]chan struct{})}
+	return &acceptedItems{
+		items: make(map[string]bool), wake: make(chan struct{}, 1), done: make(map[string][]chan struct{}),
+		told: make(map[string]map[string]generation), ending: make(map[string]string),
+	}
+}
+
+// follow says that a buyer was told that an order is accepted.
+func (a *acceptedItems) follow(sku, id string, g generation) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.told[sku] == nil {
+		a.told[sku] = make(map[string]generation)
+	}
+	a.told[sku][id] = g
+	a.begin()
+}
+
+// ends says that this process ends a generation of a streamed item.
+func (a *acceptedItems) ends(sku, generation string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ending[sku] = generation
+	a.begin()
+}
+
+// begin starts to follow, unless that is under way. The caller has locked mu.
+func (a *acceptedItems) begin() {
+	if !a.following && !a.closed {
+		a.following = true
+		a.followers.Go(a.start)
+	}
+}
+
+// followed returns the items with something to follow. If there are none, the follower, which
+// is the only caller, must end.
+func (a *acceptedItems) followed() (skus []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for sku := range a.told {
+		skus = append(skus, sku)
+	}
+	for sku := range a.ending {
+		if _, ok := a.told[sku]; !ok {
+			skus = append(skus, sku)
+		}
+	}
+	a.following = len(skus) > 0
+	return skus
+}
+
+// of returns at most limit of the item's orders that are followed: other ones each time.
+func (a *acceptedItems) of(sku string, limit int) map[string]generation {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	orders := make(map[string]generation)
+	for id, g := range a.told[sku] {
+		if len(orders) == limit {
+			break
+		}
+		orders[id] = g
+	}
+	return orders
+}
+
+// unfollow says that it is known what became of these orders.
+func (a *acceptedItems) unfollow(sku string, ids iter.Seq[string]) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for id := range ids {
+		delete(a.told[sku], id)
+	}
+	if len(a.told[sku]) == 0 {
+		delete(a.told, sku)
+	}
+}
+
+// ended returns the generation that this process has ended last, "" for none.
+func (a *acceptedItems) ended(sku string) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.ending[sku]
+}
+
+// tidied says that nothing is left of a generation that this process has ended.
+func (a *acceptedItems) tidied(sku, generation string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.ending[sku] == generation {
+		delete(a.ending, sku)
+	}
+}
+
+// close waits for the follower, whose context the caller has cancelled.
+func (a *acceptedItems) close() {
+	a.mu.Lock()
+	a.closed = true
+	a.mu.Unlock()
+	a.followers.Wait()
 }
 
 // add says that orders of an item were accepted.

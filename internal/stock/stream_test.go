@@ -919,12 +919,107 @@ func TestOrdersThatRedisLostAreNotAccepted(t *testing.T) {
 		for _, id := range kept {
 			s.wantState(t, service, id, stock.StateWritten)
 		}
+		// Orders that the crowd was refused with the older stock may be counted with them.
+		s.until(t, service, "the lost orders are counted", func(a stock.Audit) bool { return a.AcceptedLost >= int64(len(lost)) })
 		for _, id := range lost {
-			if _, err := service.OrderState(t.Context(), s.sku, id); !errors.Is(err, stock.ErrUnknownOrder) {
-				t.Errorf("order %s: %v, want %v", id, err, stock.ErrUnknownOrder)
-			}
+			s.wantState(t, service, id, stock.StateNotAccepted)
 		}
 	})
+}
+
+// A Redis that loses the stream alone still has the keys of its orders. A buyer that repeats the
+// request with such a key is told what has become of the order, and may buy then. The process
+// that accepted the orders need not live any more.
+func TestKeysOfALostStreamAreFreeAgain(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		dead, service := s.instance(t, nil), s.instance(t, nil)
+		s.put(t, dead, 10)
+		var lost []string
+		for _, key := range []string{"one", "two"} {
+			res, err := dead.Deduct(t.Context(), s.request(streamed, key))
+			if err != nil {
+				t.Fatal(err)
+			}
+			lost = append(lost, res.Order.ID)
+		}
+		dead.Close()
+		if err := s.rdb.Del(t.Context(), "oversell:{"+s.sku+"}:stream").Err(); err != nil {
+			t.Fatal(err)
+		}
+		if res, err := service.Deduct(t.Context(), s.request(streamed, "one")); !errors.Is(err, stock.ErrNotAccepted) {
+			t.Errorf("after the loss: %+v, %v; want %v", res, err, stock.ErrNotAccepted)
+		}
+		for _, key := range []string{"one", "two"} {
+			res, err := service.Deduct(t.Context(), s.request(streamed, key))
+			if err != nil || !res.Accepted || res.Replayed {
+				t.Errorf("once the stock is counted: %+v, %v; want a new order", res, err)
+			}
+		}
+		for _, id := range lost {
+			s.wantState(t, service, id, stock.StateNotAccepted)
+		}
+		consume(t, service, stock.Consumer{})
+		a := s.settled(t, service)
+		wantStock(t, a, 10, 8, 2, 2)
+		if a.AcceptedLost != 2 {
+			t.Errorf("%d accepted orders are lost, want 2", a.AcceptedLost)
+		}
+	})
+}
+
+// A Redis that loses everything leaves no trace of the orders that it had accepted, but the
+// processes that told their buyers so know them. The count outlives the next loss, and another
+// family.
+func TestProcessesCountWhatAnEmptyRedisLost(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		a, b := s.instance(t, nil), s.instance(t, nil)
+		s.put(t, a, 20)
+		var lost []string
+		for _, service := range []*stock.Service{a, b} {
+			lost = append(lost, accept(t, s, service, 3)...)
+			if err := s.rdb.Del(t.Context(), s.keysLeft(t)...).Err(); err != nil {
+				t.Fatal(err)
+			}
+			s.until(t, service, "the lost orders are counted", func(a stock.Audit) bool { return a.AcceptedLost == int64(len(lost)) })
+		}
+		for _, id := range lost {
+			s.wantState(t, a, id, stock.StateNotAccepted)
+		}
+		rush(t, s, 1, "lua_batch", b)
+		if audit := s.audit(t, b); audit.AcceptedLost != 6 || audit.Remaining != 19 {
+			t.Errorf("after another family has sold: %+v, want 6 lost and 19 left", audit)
+		}
+	})
+}
+
+// When a generation ends, nothing of it stays in Redis: neither written orders for which no
+// consumer looks, nor the places of orders that somebody has trimmed.
+func TestAnEndedGenerationLeavesNoOrdersInRedis(t *testing.T) {
+	stream := func(s *site) string { return "oversell:{" + s.sku + "}:stream" }
+	for name, end := range map[string]func(t *testing.T, s *site, service *stock.Service){
+		"another family": func(t *testing.T, s *site, service *stock.Service) { rush(t, s, 1, "lua_batch", service) },
+		"trimmed": func(t *testing.T, s *site, service *stock.Service) {
+			if err := s.rdb.XTrimMaxLen(t.Context(), stream(s), 0).Err(); err != nil {
+				t.Fatal(err)
+			}
+			s.repair(t, service)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachSite(t, func(t *testing.T, s *site) {
+				service := s.instance(t, soon)
+				s.put(t, service, 10)
+				accept(t, s, service, 3)
+				end(t, s, service)
+				s.streamEmpties(t)
+				for end := time.Now().Add(time.Minute); s.rdb.HLen(t.Context(), stream(s)+":orders").Val() > 0; pause() {
+					if time.Now().After(end) {
+						t.Fatal("places of orders stay in Redis")
+					}
+				}
+			})
+		})
+	}
 }
 
 // Orders that were accepted from an older stock, before anybody noticed, are refused by the

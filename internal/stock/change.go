@@ -33,7 +33,9 @@ func (s *Service) Put(ctx context.Context, item Item) (Item, error) {
 	if item.History, err = s.history(ctx, item); err != nil {
 		return Item{}, err
 	}
+	var ended string // the sale before this one
 	item, err = s.store.put(ctx, item, func(tx store, item, last Item) error {
+		ended = last.SaleID
 		if _, _, err := s.endStream(ctx, tx, last); err != nil {
 			return err
 		}
@@ -43,7 +45,13 @@ func (s *Service) Put(ctx context.Context, item Item) (Item, error) {
 		}
 		return s.stock.start(ctx, item, item.Initial, last.generation())
 	})
-	if err == nil && item.Unpublished {
+	if err != nil {
+		return item, err
+	}
+	if err := s.store.forgetSale(ctx, item.SKU, ended); err != nil {
+		s.log.Warn("rows of a sale that is over stay until the item is deleted", "sku", item.SKU, "sale", ended, "error", err)
+	}
+	if item.Unpublished {
 		_, err = s.reconcile(ctx, item.SKU) // publishes it
 	}
 	return item, err

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"gorm.io/gorm"
 
@@ -49,6 +50,33 @@ func (s *site) wantLimit(t *testing.T, service *stock.Service, buyer string, qua
 
 // buyersKey is the key of the units of each buyer in Redis.
 func (s *site) buyersKey(t *testing.T) string { return s.stockKey(t) + ":buyers" }
+
+// When a sale is over, nobody needs to know any more what its buyers have, or which processes
+// were killed at work.
+func TestAFinishedSaleLeavesNoRowsOfBuyers(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		service := s.instance(t, nil)
+		s.putLimited(t, service, 10, 2)
+		s.mustBuy(t, service, "ann")
+		long := time.Now().Add(-time.Hour).UTC()
+		killed := s.db.Exec("INSERT INTO oversell_presences (sku, family, instance, ends_at) "+
+			"VALUES (?, 'watch', 'dead', ?)", s.sku, long)
+		if killed.Error != nil {
+			t.Fatal(killed.Error)
+		}
+		s.putLimited(t, service, 10, 2) // writes ann's order first
+		for table, where := range map[string]string{"oversell_buyers": "", "oversell_presences": " AND instance = 'dead'"} {
+			var rows int64
+			found := s.db.Raw("SELECT COUNT(*) FROM "+table+" WHERE sku = ?"+where, s.sku).Scan(&rows)
+			if found.Error != nil || rows != 0 {
+				t.Errorf("%s has %d rows, %v", table, rows, found.Error)
+			}
+		}
+		for range 2 {
+			s.mustBuy(t, service, "ann")
+		}
+	})
+}
 
 // One buyer in many tabs, at two instances, gets as much as the limit allows. It makes no
 // difference whether the orders are written yet. Other buyers have a limit of their own, and

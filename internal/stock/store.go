@@ -66,7 +66,8 @@ func Migrate(ctx context.Context, db *gorm.DB) error {
 
 func migrate(db *gorm.DB) error {
 	known := db.Migrator().HasTable(&Sale{})
-	if err := db.AutoMigrate(&Item{}, &Order{}, &Sale{}, &presence{}, &purchased{}, &lostOrder{}, &units.Row{}); err != nil || known {
+	tables := []any{&Item{}, &Order{}, &Sale{}, &presence{}, &purchased{}, &lostOrder{}, &units.Row{}}
+	if err := db.AutoMigrate(tables...); err != nil || known {
 		return err
 	}
 	return recordSales(db)
@@ -280,6 +281,20 @@ func (s store) delete(ctx context.Context, sku string, holds Holds, updateRedis 
 	})
 	if err != nil {
 		return fmt.Errorf("deleting item %s and its orders: %w", sku, err)
+	}
+	return nil
+}
+
+// forgetSale removes what only a running sale needs: what its buyers have, and the rows of
+// processes that were killed at work. Its orders stay.
+func (s store) forgetSale(ctx context.Context, sku, saleID string) error {
+	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
+	defer cancel()
+	db := s.db.WithContext(ctx)
+	buyers := db.Where("sku = ? AND sale_id = ?", sku, saleID).Delete(&purchased{})
+	dead := db.Where("sku = ? AND ends_at < ?", sku, now().Add(-time.Minute)).Delete(&presence{}) // clocks differ
+	if err := errors.Join(buyers.Error, dead.Error); err != nil {
+		return fmt.Errorf("removing what sale %s needed: %w", saleID, err)
 	}
 	return nil
 }

@@ -64,6 +64,7 @@ const usage = `provider is a payment provider for tests: it moves no money, and 
   curl -X PUT $P/faults -d '{"webhook_delay":"20s","webhook_twice":true}'
   curl -X PUT $P/faults -d '{"webhook_reverse":"2s"}'        the newest webhook first
   curl -X PUT $P/faults -d '{"webhook_drop_every":2,"decline_every":3,"fail_every":4}'
+  curl -X PUT $P/faults -d '{"refund_fails":"5s"}'           accept a refund, and let it fail later
   curl -X PUT $P/faults -d '{}'                              no faults
 
 Without -ledger all is kept in memory. Webhooks that are on their way, and faults, are lost at

@@ -33,6 +33,10 @@ type begunRow struct {
 	// Ledger is Config.Ledger of the shop where the payment began: no other provider knows
 	// what became of it. Rows of before this column have "", and are any shop's.
 	Ledger string `gorm:"size:255;not null;default:''"`
+	// RefundKey ends the idempotency key of the next refund. It is "" until a refund has failed.
+	RefundKey string `gorm:"size:128;not null;default:''"`
+	// RefundsFailed counts the refunds that were accepted and failed.
+	RefundsFailed int `gorm:"not null;default:0"`
 	// Alarm says why somebody has to look at the payment, or is "": see the alarms below.
 	Alarm string `gorm:"size:32;not null;default:''"`
 }
@@ -44,6 +48,8 @@ const (
 	alarmUnknown = "unknown_payment"
 	// alarmOther: the provider has answered one idempotency key with two payments. It has forgotten the key.
 	alarmOther = "other_payment"
+	// alarmRefund: maxRefunds refunds have failed, and the buyer has neither the order nor the money.
+	alarmRefund = "refund_failed"
 	// alarmUnsettled: the payment could not be settled maxFailures times.
 	alarmUnsettled = "unsettled"
 )
@@ -182,6 +188,17 @@ func (s *Service) PaymentAlarms(ctx context.Context, sku string) (rows int64, er
 // Alarms returns how many payments this Service has raised an alarm for.
 func (s *Service) Alarms() int64 { return s.alarms.Load() }
 
+// recordOf returns what is on record of a payment with an id. If there is nothing, found is false.
+func (s *Service) recordOf(ctx context.Context, holdID, paymentID string) (b begunRow, found bool, err error) {
+	db, cancel := s.limited(ctx)
+	defer cancel()
+	done := db.Where("hold_id = ? AND payment_id = ?", holdID, paymentID).Limit(1).Find(&b)
+	if done.Error != nil {
+		return begunRow{}, false, fmt.Errorf("reading a payment for hold %s: %w", holdID, done.Error)
+	}
+	return b, done.RowsAffected > 0, nil
+}
+
 // settled deletes a payment that is settled, which has this id, or has none because it was not made. A row with
 // another id is another payment. If that fails the payment is settled again later, which changes nothing.
 func (s *Service) settled(ctx context.Context, b begunRow, paymentID string) {
@@ -238,6 +255,25 @@ func (s *Service) due(ctx context.Context, limit int) (all []begunRow, err error
 		return nil, fmt.Errorf("%w: %w", errUnread, err)
 	}
 	return all, nil
+}
+
+// refundFailed notes that the refund of a payment on record has failed, once for a key, and lets the next one be
+// tried soon with that key. After maxRefunds it raises an alarm instead.
+func (s *Service) refundFailed(ctx context.Context, holdID, paymentID, key string) error {
+	rows, err := s.exec(ctx, "UPDATE oversell_hold_payments SET refund_key = ?, refunds_failed = refunds_failed + 1, due_at = "+s.sql.Clock+
+		" WHERE hold_id = ? AND payment_id = ? AND refund_key <> ? AND refunds_failed < ?", key, holdID, paymentID, key, maxRefunds)
+	if err != nil || rows == 0 {
+		return err
+	}
+	b, found, err := s.recordOf(ctx, holdID, paymentID)
+	if err != nil || !found {
+		return err
+	}
+	s.log.Warn("a refund has failed after it was accepted", "hold", holdID, "payment", paymentID, "failed", b.RefundsFailed)
+	if b.RefundsFailed >= maxRefunds {
+		s.alarm(ctx, b, alarmRefund, "the refunds of a payment have failed, and the buyer has neither the order nor the money")
+	}
+	return nil
 }
 
 // take takes a payment that is due, so that no other process looks at it before the pause is

@@ -37,6 +37,8 @@ var (
 	ErrAmount = errors.New("the payment does not have the price of the hold")
 	// ErrNotCaptured means that a payment was not captured, so that there is nothing to settle.
 	ErrNotCaptured = errors.New("the payment is not captured")
+	// errNotRefunded means that a payment is to be refunded, or cancelled, and that this is not final yet.
+	errNotRefunded = errors.New("the refund is not final")
 	// ErrNoPayments means that the Service has no payment provider.
 	ErrNoPayments = errors.New("there is no payment provider")
 )
@@ -48,6 +50,8 @@ const (
 	// payTries is how often the provider is asked when no answer comes. All tries have the
 	// same idempotency key.
 	payTries = 3
+	// maxRefunds is how many refunds of a payment may fail until somebody has to look at it.
+	maxRefunds = 3
 	// payPause is the time between two tries.
 	payPause = 200 * time.Millisecond
 )
@@ -98,17 +102,24 @@ func (s *Service) pay(ctx context.Context, id string, token int64, key string) (
 	if err != nil {
 		return Order{}, err
 	}
-	if h.Status == Paid && h.PaymentID != p.ID { // paid with another key: nothing is captured
-		return Order{}, errors.Join(s.paidBefore(ctx, h), s.cancelPayment(ctx, b, p.ID))
+	if h.Status == Paid && h.PaymentID != p.ID { // paid with another key: nothing more is captured
+		err := s.cancelPayment(ctx, b, p.ID)
+		if err != nil && p.Status == payment.Captured {
+			err = fmt.Errorf("%w: %w", ErrPending, err)
+		}
+		return Order{}, errors.Join(s.paidBefore(ctx, h), err)
 	}
 	if err := s.authorised(ctx, b, p.ID); err != nil {
 		return Order{}, err
 	}
-	if p.Status == payment.Refunded {
+	switch p.Status {
+	case payment.Refunded:
 		s.settled(ctx, b, p.ID)
 		return Order{}, ErrRefunded
-	}
-	if p.Status != payment.Captured {
+	case payment.Refunding:
+		return Order{}, fmt.Errorf("%w: %w", ErrPending, errNotRefunded)
+	case payment.Captured:
+	default:
 		if err := s.capture(ctx, p.ID); err != nil {
 			return Order{}, err
 		}
@@ -164,7 +175,7 @@ func (s *Service) authorise(ctx context.Context, b begunRow) (p payment.Payment,
 
 // cancelPayment cancels a payment that is not to be captured.
 func (s *Service) cancelPayment(ctx context.Context, b begunRow, paymentID string) error {
-	err := s.refund(ctx, paymentID)
+	err := s.refund(ctx, b.HoldID, paymentID)
 	if err == nil {
 		s.settled(ctx, b, paymentID)
 	}
@@ -196,7 +207,7 @@ func (s *Service) settle(ctx context.Context, stage Stage, h Hold, p payment.Pay
 	if !ended(err) { // the order may have been written: refund nothing
 		return Order{}, fmt.Errorf("%w: claiming the hold: %w", ErrPending, err)
 	}
-	if refundErr := s.refund(ctx, p.ID); refundErr != nil {
+	if refundErr := s.refund(ctx, h.ID, p.ID); refundErr != nil {
 		return Order{}, fmt.Errorf("%w: %w: %w", ErrPending, err, refundErr)
 	}
 	level := slog.LevelInfo
@@ -246,12 +257,34 @@ func (s *Service) checkAmount(ctx context.Context, stage Stage, h Hold, p paymen
 	return fmt.Errorf("%w: it is %d %s, and must be %d %s", ErrAmount, p.Amount, p.Currency, due.Amount, s.cfg.Currency)
 }
 
-// refund gives the money back, or cancels a payment that was not captured.
-func (s *Service) refund(ctx context.Context, paymentID string) error {
-	return ask(ctx, func() error {
-		_, err := s.cfg.Payments.Refund(ctx, paymentID, "refund/"+paymentID)
+// refund gives the money back, or cancels a payment that was not captured. It returns nil when that is final. A
+// payment whose refund has failed is refunded with another key. So the provider does it again, and not twice: it
+// refuses to give back more than was charged.
+func (s *Service) refund(ctx context.Context, holdID, paymentID string) error {
+	b, _, err := s.recordOf(ctx, holdID, paymentID)
+	if err != nil {
+		return err
+	}
+	if b.RefundsFailed >= maxRefunds {
+		return fmt.Errorf("%w: %d refunds have failed", errNotRefunded, b.RefundsFailed)
+	}
+	var p payment.Payment
+	err = ask(ctx, func() error {
+		p, err = s.cfg.Payments.Refund(ctx, paymentID, "refund/"+paymentID+b.RefundKey)
 		return err
 	})
+	if errors.Is(err, payment.ErrConflict) { // it was done with another key
+		if now, lookErr := s.cfg.Payments.Payment(ctx, paymentID); lookErr == nil {
+			p = now
+		}
+	}
+	switch {
+	case p.Status == payment.Refunded || p.Status == payment.Cancelled:
+		return nil
+	case err != nil:
+		return fmt.Errorf("%w: %w", errNotRefunded, err)
+	}
+	return fmt.Errorf("%w: the payment is %s", errNotRefunded, p.Status)
 }
 
 // ask calls f again while the provider gives no answer.
@@ -288,34 +321,72 @@ func (s *Service) Captured(ctx context.Context, paymentID string) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), payTimeout)
 	defer cancel()
-	p, err := s.cfg.Payments.Payment(ctx, paymentID) // as it is now: webhooks come out of order
-	if err != nil {
+	p, h, stage, err := s.paid(ctx, paymentID)
+	switch {
+	case err != nil:
+		return err
+	case p.Status == payment.Refunded:
+		return nil
+	case p.Status != payment.Captured:
+		return fmt.Errorf("payment %s: %w: it is %s", paymentID, ErrNotCaptured, p.Status)
+	}
+	_, err = s.settle(ctx, stage, h, p)
+	if err != nil && !errors.Is(err, ErrRefunded) {
 		return err
 	}
-	switch p.Status {
-	case payment.Captured:
-	case payment.Refunded:
-		return nil
-	default:
-		return fmt.Errorf("payment %s: %w: it is %s", paymentID, ErrNotCaptured, p.Status)
+	s.settledByID(ctx, h.ID, p.ID)
+	return nil
+}
+
+// paid returns a payment as it is now, because webhooks come out of order, and the hold that it is for.
+func (s *Service) paid(ctx context.Context, paymentID string) (payment.Payment, Hold, Stage, error) {
+	p, err := s.cfg.Payments.Payment(ctx, paymentID)
+	if err != nil {
+		return p, Hold{}, nil, err
 	}
 	id, number, _ := strings.Cut(p.Reference, "/")
 	token, err := strconv.ParseInt(number, 10, 64)
 	stage, stageErr := s.stageOf(id)
 	if err != nil || stageErr != nil {
-		return fmt.Errorf("payment %s is for %q: %w", paymentID, p.Reference, ErrUnknownHold)
+		return p, Hold{}, nil, fmt.Errorf("payment %s is for %q: %w", paymentID, p.Reference, ErrUnknownHold)
 	}
 	// A stage with tokens remembers its holds when they have ended. One that it does not know
 	// is another shop's, and so is the money. The others cannot tell.
 	h, err := stage.Look(ctx, id)
-	if err != nil && (token != 0 || !errors.Is(err, ErrUnknownHold)) {
-		return fmt.Errorf("payment %s is for %q: %w", paymentID, p.Reference, err)
-	}
 	h.ID, h.Token = id, token
-	_, err = s.settle(ctx, stage, h, p)
-	if err != nil && !errors.Is(err, ErrRefunded) {
+	if err != nil && (token != 0 || !errors.Is(err, ErrUnknownHold)) {
+		return p, h, nil, fmt.Errorf("payment %s is for %q: %w", paymentID, p.Reference, err)
+	}
+	return p, h, stage, nil
+}
+
+// RefundFailed is for the webhook refund.failed, whose signature the caller has checked: a refund that the provider
+// had accepted has failed, and the event has this id. The payment is refunded again by the settlement, with another
+// idempotency key. It may be called for the same event any number of times. The errors are those of Captured.
+func (s *Service) RefundFailed(ctx context.Context, paymentID, event string) error {
+	if s.cfg.Payments == nil {
+		return ErrNoPayments
+	}
+	ctx, cancel := untilDone(ctx)
+	defer cancel()
+	p, h, _, unknown := s.paid(ctx, paymentID)
+	if unknown != nil && !errors.Is(unknown, ErrUnknownHold) {
+		return unknown
+	}
+	if p.Status != payment.Captured { // it was refunded since
+		return fmt.Errorf("payment %s: %w: it is %s", paymentID, ErrNotCaptured, p.Status)
+	}
+	_, found, err := s.recordOf(ctx, h.ID, p.ID)
+	if err == nil && !found && unknown != nil {
+		return unknown
+	}
+	if err == nil && !found { // the refund was final. The amount is not what the hold costs: see asked
+		_, err = s.insertBegun(ctx, begunRow{
+			HoldID: h.ID, Key: ownKey(p.ID), SKU: h.SKU, SaleID: h.SaleID, Token: h.Token, Currency: p.Currency, PaymentID: p.ID, Ledger: s.cfg.Ledger,
+		})
+	}
+	if err != nil {
 		return err
 	}
-	s.settledByID(ctx, id, p.ID)
-	return nil
+	return s.refundFailed(ctx, h.ID, p.ID, "/"+event)
 }

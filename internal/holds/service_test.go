@@ -43,12 +43,14 @@ type shop struct {
 // bank is a payment provider over HTTP. A test may change what happens before and after.
 type bank struct {
 	*payment.Client
-	mu             sync.Mutex   // of looked
-	asked          atomic.Int64 // calls, but for refunds that fail
-	away           error        // instead of an answer
-	afterAuthorise func() error // its error takes the place of the reply
-	afterCapture   func() error // likewise
-	refunds        error        // instead of a refund
+	mu             sync.Mutex     // of looked
+	asked          atomic.Int64   // calls, but for refunds that fail
+	away           error          // instead of an answer
+	afterAuthorise func() error   // its error takes the place of the reply
+	afterCapture   func() error   // likewise
+	refunds        error          // instead of a refund
+	accepts        payment.Status // of a refund that the provider accepts and does not do
+	refundKeys     []string
 	looked         func(id string)
 	stuck          error // instead of an authorisation with the key "key"
 	forgotten      bool  // the provider knows no idempotency key of before
@@ -87,6 +89,9 @@ func (b *bank) Capture(ctx context.Context, id, key string) (payment.Payment, er
 func (b *bank) Refund(ctx context.Context, id, key string) (payment.Payment, error) {
 	if err := errors.Join(b.refunds, b.away); err != nil {
 		return payment.Payment{}, err
+	}
+	if b.refundKeys = append(b.refundKeys, strings.TrimPrefix(key, "refund/"+id)); b.accepts != "" {
+		return payment.Payment{ID: id, Status: b.accepts}, nil
 	}
 	return b.Client.Refund(ctx, id, key)
 }

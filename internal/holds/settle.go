@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -153,6 +154,9 @@ func (s *Service) failed(ctx context.Context, b begunRow, cause error) error {
 		b.HoldID, b.Key)
 	if b.Failures+1 >= maxFailures {
 		s.alarm(ctx, b, alarmUnsettled, "a payment cannot be settled", "error", cause)
+		if errors.Is(cause, errNotRefunded) { // or the provider answers the key with an error for ever
+			err = errors.Join(err, s.refundFailed(ctx, b.HoldID, b.PaymentID, "/"+strconv.Itoa(b.RefundsFailed+2)))
+		}
 	}
 	return err
 }
@@ -220,7 +224,9 @@ func (s *Service) finish(ctx context.Context, stage Stage, h Hold, p payment.Pay
 	case p.Status == payment.Authorised && !over:
 		return errUnderWay
 	case p.Status == payment.Authorised:
-		return s.refund(ctx, p.ID)
+		return s.refund(ctx, h.ID, p.ID)
+	case p.Status == payment.Refunding:
+		return errUnderWay
 	}
 	return nil
 }

@@ -534,3 +534,133 @@ func TestProviderMakesTwoPaymentsForOneKey(t *testing.T) {
 		}
 	})
 }
+
+// late makes a payment whose hold ends while it is under way, and returns the payment's id.
+func (s *shop) late(t *testing.T, want error) (id string) {
+	t.Helper()
+	h := s.hold(t, h3, "a")
+	s.bank.afterCapture = func() error { s.expire(t, h); return nil }
+	if _, err := s.Pay(t.Context(), h.ID, h.Token, "key"); !errors.Is(err, want) {
+		t.Errorf("got %v, want %v", err, want)
+	}
+	s.bank.afterCapture = nil
+	found, err := s.bank.Find(t.Context(), reference(h))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("found %+v, %v", found, err)
+	}
+	return found[0].ID
+}
+
+// refundFails tells the shop that a refund has failed, twice.
+func (s *shop) refundFails(t *testing.T, id, event string) {
+	t.Helper()
+	for range 2 {
+		if err := s.RefundFailed(t.Context(), id, event); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A refund that was accepted and fails later is tried again with another key, whether the provider called it
+// final or not. Until it is, the payment is on record.
+func TestRefundThatFailsLater(t *testing.T) {
+	for accepted, want := range map[payment.Status]error{
+		"pending": holds.ErrPending, payment.Refunding: holds.ErrPending, payment.Refunded: holds.ErrRefunded,
+	} {
+		t.Run(string(accepted), func(t *testing.T) {
+			each(t, 1, func(t *testing.T, s *shop) {
+				s.bank.accepts = accepted
+				id := s.late(t, want)
+				if accepted != payment.Refunded {
+					s.wantUnsettled(t, 1)
+				}
+				s.refundFails(t, id, "evt_1")
+				s.wantUnsettled(t, 1)
+				s.bank.accepts = ""
+				s.settle(t)
+				s.wantUnsettled(t, 0)
+				s.wantAlarms(t, 0)
+				if b := s.books(t, 0); b.Refunded != 1 || !slices.Equal(s.bank.refundKeys, []string{"", "/evt_1"}) {
+					t.Errorf("the books are %+v, the keys %q; want one refund with a second key", b, s.bank.refundKeys)
+				}
+				if err := s.RefundFailed(t.Context(), id, "evt_0"); !errors.Is(err, holds.ErrNotCaptured) {
+					t.Errorf("an old event: got %v, want %v", err, holds.ErrNotCaptured)
+				}
+				s.wantUnsettled(t, 0)
+			})
+		})
+	}
+}
+
+// Three refunds fail. Then somebody has to look at the payment, and no more are asked for. The payment stays on
+// record until the provider says that it is refunded.
+func TestRefundsThatAllFail(t *testing.T) {
+	each(t, 1, func(t *testing.T, s *shop) {
+		s.bank.accepts = "pending"
+		id := s.late(t, holds.ErrPending)
+		for _, event := range []string{"evt_1", "evt_2", "evt_3", "evt_4"} {
+			s.refundFails(t, id, event)
+			s.due(t, time.Second)
+			_ = s.Settle(t.Context()) // it fails
+		}
+		if want := []string{"", "/evt_1", "/evt_2"}; !slices.Equal(s.bank.refundKeys, want) {
+			t.Errorf("refunds were asked for with %q, want %q", s.bank.refundKeys, want)
+		}
+		s.wantAlarms(t, 1)
+		if n := s.Alarms(); n != 1 {
+			t.Errorf("%d alarms, want 1", n)
+		}
+		if err := s.stock.Delete(t.Context(), "hot"); err != nil {
+			t.Error(err)
+		}
+		s.wantUnsettled(t, 1)
+		if _, err := s.bank.Client.Refund(t.Context(), id, "by_hand"); err != nil {
+			t.Fatal(err)
+		}
+		s.settle(t)
+		s.wantUnsettled(t, 0)
+		s.books(t, 0)
+	})
+}
+
+// No webhook says that the refund has failed, or the provider answers its key with an error for ever. The
+// settlement finds that the payment is still captured, and tries another key.
+func TestRefundThatFailsWithoutAWebhook(t *testing.T) {
+	each(t, 1, func(t *testing.T, s *shop) {
+		s.bank.accepts = "pending"
+		s.late(t, holds.ErrPending)
+		for range 5 {
+			s.due(t, time.Second)
+			if err := s.Settle(t.Context()); err == nil {
+				t.Error("a refund that is not done is no error")
+			}
+		}
+		s.wantAlarms(t, 1)
+		s.bank.accepts = ""
+		s.settle(t)
+		s.wantUnsettled(t, 0)
+		s.books(t, 0)
+		if last := s.bank.refundKeys[len(s.bank.refundKeys)-1]; last != "/2" {
+			t.Errorf("the last key ends with %q", last)
+		}
+	})
+}
+
+// A table of before the alarms gets their columns.
+func TestMigratesPaymentsOfBefore(t *testing.T) {
+	each(t, 1, func(t *testing.T, s *shop) {
+		h := s.hold(t, h3, "a")
+		s.interrupt(t, h, &s.bank.afterCapture)
+		for _, column := range []string{"alarm", "refund_key", "refunds_failed"} {
+			if err := s.db.Exec("ALTER TABLE oversell_hold_payments DROP COLUMN " + column).Error; err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := holds.Migrate(t.Context(), s.db); err != nil {
+			t.Fatal(err)
+		}
+		s.settle(t)
+		s.wantUnsettled(t, 0)
+		s.books(t, 0)
+	})
+}

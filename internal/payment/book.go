@@ -49,9 +49,9 @@ func newBook(j *Journal, happened func(Event)) *book {
 }
 
 // once does the work for the first request with the key, and returns its result to the others.
-// The work changes nothing by itself: it returns the payment as it becomes, and whether that
-// is a change. The caller holds the mutex.
-func (b *book) once(key string, work func() (p Payment, changed bool, err error), request ...string) (Payment, error) {
+// The work changes nothing by itself: it returns the payment as it becomes, and the status in the
+// ledger if that is a change. The caller holds the mutex.
+func (b *book) once(key string, work func() (p Payment, became Status, err error), request ...string) (Payment, error) {
 	asked := strings.Join(request, " ") // no part has a space in it
 	if first, ok := b.answers[key]; ok {
 		if first.request != asked {
@@ -59,13 +59,13 @@ func (b *book) once(key string, work func() (p Payment, changed bool, err error)
 		}
 		return first.payment, first.err
 	}
-	p, changed, err := work()
+	p, became, err := work()
 	r := record{Key: key, Request: asked, Payment: p, Error: problemOf(err)}
 	now := time.Now().UTC()
-	if changed {
+	if became != "" {
 		r.Entry = &Entry{
 			Number: int64(len(b.ledger)) + 1, Time: now,
-			PaymentID: p.ID, Reference: p.Reference, Amount: p.Amount, Currency: p.Currency, Status: p.Status,
+			PaymentID: p.ID, Reference: p.Reference, Amount: p.Amount, Currency: p.Currency, Status: became,
 		}
 	}
 	if b.journal != nil {
@@ -74,8 +74,12 @@ func (b *book) once(key string, work func() (p Payment, changed bool, err error)
 		}
 	}
 	b.enter(r)
-	if changed {
-		b.happened(Event{ID: "evt_" + newID(), Type: EventType("payment." + p.Status), Time: now, Payment: p})
+	if became != "" {
+		kind := EventType("payment." + became)
+		if became == refundFailed {
+			kind = EventRefundFailed
+		}
+		b.happened(Event{ID: "evt_" + newID(), Type: kind, Time: now, Payment: p})
 	}
 	return p, err
 }
@@ -110,16 +114,16 @@ func (b *book) authorise(r Request, declined func(reference string) bool) (Payme
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.once(r.Key, func() (Payment, bool, error) {
+	return b.once(r.Key, func() (Payment, Status, error) {
 		p := Payment{
 			ID: "pay_" + newID(), Reference: r.Reference, Amount: r.Amount, Currency: r.Currency,
 			Status: Authorised, Group: r.Group, CreatedAt: time.Now().UTC(),
 		}
 		if declined(r.Reference) {
 			p.Status = Declined
-			return p, true, ErrDeclined
+			return p, Declined, ErrDeclined
 		}
-		return p, true, nil
+		return p, p.Status, nil
 	}, "authorise", r.Reference, strconv.FormatInt(r.Amount, 10), r.Currency, r.Group)
 }
 
@@ -128,9 +132,36 @@ func (b *book) capture(id, key string) (Payment, error) {
 	return b.change("capture", id, key, map[Status]Status{Authorised: Captured})
 }
 
-// refund gives back what was captured, or gives up what was only authorised.
-func (b *book) refund(id, key string) (Payment, error) {
-	return b.change("refund", id, key, map[Status]Status{Authorised: Cancelled, Captured: Refunded})
+// refund gives back what was captured, or gives up what was only authorised. It asks failing, only for the
+// first request with the key, how long after its acceptance the refund of a captured payment fails.
+func (b *book) refund(id, key string, failing func(reference string) time.Duration) (Payment, error) {
+	moves := map[Status]Status{Authorised: Cancelled, Captured: Refunded}
+	var after time.Duration
+	if p, err := b.payment(id); err == nil {
+		after = failing(p.Reference)
+	}
+	if after > 0 {
+		moves[Captured] = Refunding
+	}
+	p, err := b.change("refund", id, key, moves)
+	if err == nil && p.Status == Refunding {
+		time.AfterFunc(after, func() { b.failRefund(id, "provider/"+key) })
+	}
+	return p, err
+}
+
+// failRefund lets a refund fail that was accepted. The key is that of the failure.
+func (b *book) failRefund(id, key string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	_, _ = b.once(key, func() (Payment, Status, error) { // an error of the journal is on record there
+		p := b.payments[id]
+		if p.Status != Refunding {
+			return p, "", nil
+		}
+		p.Status = Captured
+		return p, refundFailed, nil
+	}, "fail", id)
 }
 
 // change moves a payment from its status to the one that moves names for it.
@@ -144,13 +175,13 @@ func (b *book) change(operation, id, key string, moves map[Status]Status) (Payme
 	if !ok {
 		return Payment{}, ErrUnknownPayment
 	}
-	return b.once(key, func() (Payment, bool, error) {
+	return b.once(key, func() (Payment, Status, error) {
 		to, ok := moves[p.Status]
 		if !ok {
-			return p, false, fmt.Errorf("%w: it is %s", ErrConflict, p.Status)
+			return p, "", fmt.Errorf("%w: it is %s", ErrConflict, p.Status)
 		}
 		p.Status = to
-		return p, true, nil
+		return p, to, nil
 	}, operation, id)
 }
 

@@ -34,6 +34,10 @@ type Faults struct {
 	WebhookTwice     bool     `json:"webhook_twice,omitempty"`      // a webhook that was accepted is sent once more
 	WebhookDropEvery int      `json:"webhook_drop_every,omitempty"` // every nth event is never sent
 
+	// RefundFails lets refunds of captured payments be accepted, and fail so long after that. A
+	// process that ends before leaves them as they are.
+	RefundFails Duration `json:"refund_fails,omitzero"`
+
 	// WebhookReverse holds the events of a payment back for this long after the first of
 	// them, and then sends them newest first.
 	WebhookReverse Duration `json:"webhook_reverse,omitzero"`
@@ -65,7 +69,7 @@ func (f Faults) check() error {
 	if f.LoseEvery < 0 || f.DeclineEvery < 0 || f.FailEvery < 0 || f.WebhookDropEvery < 0 {
 		return fmt.Errorf("%w: a count must not be negative", ErrInvalid)
 	}
-	for _, d := range []Duration{f.ReplyDelay, f.WebhookDelay, f.WebhookReverse} {
+	for _, d := range []Duration{f.ReplyDelay, f.WebhookDelay, f.WebhookReverse, f.RefundFails} {
 		if d < 0 || d > maxFaultTime {
 			return fmt.Errorf("%w: a time must be 0s to %v", ErrInvalid, time.Duration(maxFaultTime))
 		}
@@ -161,6 +165,13 @@ func (f *faulty) replyDelay(reference, op string) time.Duration {
 		return 0
 	}
 	return time.Duration(s.faults.ReplyDelay)
+}
+
+// refundFails returns how long after its acceptance a refund fails, or 0.
+func (f *faulty) refundFails(reference string) time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return time.Duration(f.at(reference).faults.RefundFails)
 }
 
 // event returns the faults for the next event, and whether it is dropped.

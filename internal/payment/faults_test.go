@@ -134,3 +134,23 @@ func TestFaultsOfOneReference(t *testing.T) {
 		t.Errorf("a delay below zero: %v", err)
 	}
 }
+
+// A refund is accepted and fails later. Its payment is captured again, and can be refunded with another key.
+func TestRefundThatFailsLater(t *testing.T) {
+	c := clientOf(t, newServer(Config{}))
+	p := authorised(t, c, "a")
+	expect(t, c, capture(p.ID, "c"), Captured, nil)
+	setFaults(t, c, Faults{RefundFails: Duration(time.Millisecond)})
+	expect(t, c, refund(p.ID, "r"), Refunding, nil)
+	setFaults(t, c, Faults{})
+	p.Status = Refunding
+	for p.Status != Captured {
+		var err error
+		if p, err = c.Payment(t.Context(), p.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect(t, c, refund(p.ID, "r"), Refunding, nil) // the answer of then
+	expect(t, c, refund(p.ID, "r2"), Refunded, nil)
+	wantLedger(t, c, Authorised, Captured, Refunding, refundFailed, Refunded)
+}

@@ -27,6 +27,10 @@ type Provider interface {
 	// Refund undoes a payment: a captured one is refunded, and one that is only authorised
 	// is cancelled, so that it cannot be captured any more. It returns ErrConflict if the
 	// payment was refunded or cancelled with another key, or declined.
+	//
+	// A provider may accept a refund that is not final yet: then the payment that it returns is
+	// neither Refunded nor Cancelled. A refund may also fail later, even one that was final.
+	// EventRefundFailed says so, and the payment is Captured again. A new try needs a new key.
 	Refund(ctx context.Context, paymentID, key string) (Payment, error)
 
 	// Payment returns the payment as it is now.
@@ -89,11 +93,15 @@ func (p Payment) Money() Money { return Money{p.Amount, p.Currency} }
 type Status string
 
 // The statuses. A payment begins as authorised or declined; an authorised one is captured or
-// cancelled, and a captured one may be refunded. Nothing else happens to it.
+// cancelled, and a captured one may be refunded. If the refund fails it is captured again.
 const (
 	Authorised Status = "authorised"
 	Declined   Status = "declined"
 	Captured   Status = "captured"
 	Cancelled  Status = "cancelled" // refunded before it was captured: no money moved
+	Refunding  Status = "refunding" // the refund was accepted, and is not final
 	Refunded   Status = "refunded"
 )
+
+// refundFailed is a status of an Entry only: the payment is Captured again.
+const refundFailed Status = "refund_failed"

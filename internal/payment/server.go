@@ -117,7 +117,7 @@ func (s *Server) routes() http.Handler {
 		return s.book.capture(r.PathValue("id"), key(r))
 	}))
 	mux.HandleFunc("POST /payments/{id}/refund", s.operation(OpRefund, func(r *http.Request) (Payment, error) {
-		return s.book.refund(r.PathValue("id"), key(r))
+		return s.book.refund(r.PathValue("id"), key(r), s.faulty.refundFails)
 	}))
 	mux.HandleFunc("GET /payments/{id}", s.payment)
 	mux.HandleFunc("GET /payments", s.find)

@@ -41,7 +41,10 @@ const (
 	EventDeclined   EventType = "payment.declined"
 	EventCaptured   EventType = "payment.captured"
 	EventCancelled  EventType = "payment.cancelled"
+	EventRefunding  EventType = "payment.refunding"
 	EventRefunded   EventType = "payment.refunded"
+
+	EventRefundFailed EventType = "refund.failed" // see Provider.Refund
 )
 
 // Event is the body of a webhook. The same event may arrive several times, late, and after
@@ -128,7 +131,7 @@ func parseSignature(header string) (t string, signatures [][]byte, err error) {
 }
 
 // ParseEvent reads the body of a webhook. It returns ErrEvent unless the body is one JSON
-// object with an id and a type and, if the type begins with "payment.", the id of a payment. The
+// object with an id and a type and, if the type begins with "payment." or "refund.", the id of a payment. The
 // rest of the payment need not be there: ask the provider for it. Fields that it does not know
 // are ignored: providers add some.
 func ParseEvent(body []byte) (Event, error) {
@@ -145,7 +148,7 @@ func ParseEvent(body []byte) (Event, error) {
 	switch {
 	case !printable(e.ID, maxID), !printable(string(e.Type), maxID):
 		return Event{}, fmt.Errorf("%w: it needs an id and a type", ErrEvent)
-	case strings.HasPrefix(string(e.Type), "payment.") && !printable(e.Payment.ID, maxID):
+	case (strings.HasPrefix(string(e.Type), "payment.") || e.Type == EventRefundFailed) && !printable(e.Payment.ID, maxID):
 		return Event{}, fmt.Errorf("%w: its payment needs an id", ErrEvent)
 	}
 	return e, nil

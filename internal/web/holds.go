@@ -174,11 +174,16 @@ func (a *API) webhook(c *gin.Context) {
 	if !ok {
 		return
 	}
-	if event.Type != payment.EventCaptured { // nothing depends on the others
+	var err error
+	switch event.Type {
+	case payment.EventCaptured:
+		err = a.cfg.Holds.Captured(c.Request.Context(), event.Payment.ID)
+	case payment.EventRefundFailed:
+		err = a.cfg.Holds.RefundFailed(c.Request.Context(), event.Payment.ID, event.ID)
+	default: // nothing depends on the others
 		a.answerWebhook(c, "ignored")
 		return
 	}
-	err := a.cfg.Holds.Captured(c.Request.Context(), event.Payment.ID)
 	if errors.Is(err, holds.ErrUnknownHold) || errors.Is(err, payment.ErrUnknownPayment) || errors.Is(err, holds.ErrNotCaptured) {
 		// To send it again would change nothing, so the reply is no error.
 		if skipped, ok := a.withheld.Allow(); ok {

@@ -508,6 +508,8 @@ func TestWebhookIsNotBelieved(t *testing.T) {
 		"a hold of another shop":      {event(other, payment.EventCaptured), "ignored"},
 		"a type that is not known":    {event(paid, "payment.disputed"), "ignored"},
 		"a refund":                    {event(paid, payment.EventRefunded), "ignored"},
+		"a failed refund of an order": {event(paid, payment.EventRefundFailed), "settled"}, // there was none
+		"a failed refund elsewhere":   {event(other, payment.EventRefundFailed), "ignored"},
 		"fields that are added later": {strings.Replace(event(paid, payment.EventCaptured), `{"id"`, `{"livemode":false,"id"`, 1), "settled"},
 	} {
 		w := s.webhook(c.body)

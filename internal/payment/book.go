@@ -2,7 +2,6 @@ package payment
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -215,7 +214,7 @@ func (b *book) entries(after int64, limit int) []Entry {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	from := int(min(after, int64(len(b.ledger))))
-	return slices.Clone(b.ledger[from:min(from+limit, len(b.ledger))])
+	return append([]Entry{}, b.ledger[from:min(from+limit, len(b.ledger))]...) // an empty page is [] in JSON
 }
 
 // group returns the entries of a group, or only their number if they are more than most.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -79,6 +80,15 @@ func TestFindsPaymentsByTheirReference(t *testing.T) {
 			t.Errorf("got %v, want %v", err, ErrInvalid)
 		}
 	})
+}
+
+// An empty ledger is an empty list, not null: programs in other languages add the pages up.
+func TestEmptyLedgerIsAList(t *testing.T) {
+	w := httptest.NewRecorder()
+	newServer(Config{}).ServeHTTP(w, httptest.NewRequest("GET", "http://127.0.0.1/ledger", nil))
+	if !strings.Contains(w.Body.String(), `"entries":[]`) {
+		t.Errorf("it is %s", w.Body)
+	}
 }
 
 // wantLedger checks the statuses in the ledger, in their order.

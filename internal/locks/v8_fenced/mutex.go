@@ -5,8 +5,7 @@
 // belongs to that hold and is never looked up again. The holder sends it with every
 // read and write (token.go). A resource that remembers the largest token it has seen,
 // and refuses smaller ones, is safe from a holder that has lost the lock and does not
-// know it. Unlock writes to a list that only its script can name: on Dragonfly that
-// needs --default_lua_flags=allow-undeclared-keys.
+// know it. As in stage 7, Dragonfly needs a flag for the list that Unlock writes to.
 //
 // Holds:
 //   - everything that stage 7 holds: TestExclusive, TestLongWorkKeepsLock, TestErrorIsNotFalse,

@@ -133,7 +133,7 @@ func TestStageFiles(t *testing.T) {
 		{"v5_reentrant", "v6_watchdog", []string{"lock.lua", "unlock.lua", "owner.go"}},
 		{"v6_watchdog", "v7_queue", []string{"renewal.go", "renew.lua", "owner.go", "mutex_test.go", "renewal_test.go"}},
 		{"v7_queue", "v8_fenced", []string{
-			"renewal.go", "owner.go", "unlock.lua", "leave.lua", "mutex_test.go", "renewal_test.go", "queue_test.go",
+			"owner.go", "unlock.lua", "leave.lua", "mutex_test.go", "renewal_test.go", "queue_test.go",
 			"sleep.go", "sleep_test.go",
 		}},
 		{"v8_fenced", "v9_cohort", []string{"sleep.go", "sleep_test.go"}},

@@ -155,6 +155,7 @@ func serve(ctx context.Context, o options, log *slog.Logger, ready func(addr, ph
 		Strategy: o.strategy, Token: o.token,
 		TTL: o.ttl, Wait: o.wait, Policy: o.retry, Unfenced: o.unfenced, Mixed: o.mixed, Reconcile: o.reconcile,
 		HoldTTL: o.holdTTL, HoldLimit: o.holdLimit, HoldSettle: o.holdSettle, Provider: o.provider, ProviderName: o.providerName, WebhookSecret: secret,
+		RedisEnds: o.losesOrders(), Hurry: hurry(ctx, o),
 		Consumer: o.consumer(), NoConsumer: !o.consume, Backlog: o.backlog, AcceptReplicas: o.acceptReplicas,
 		OtherFiles: otherFiles, Catalog: o.catalog(), Item: demo(strategy), Page: p, Logger: log,
 		Ready: func(addr string) { ready(addr, "") },
@@ -170,6 +171,23 @@ func serve(ctx context.Context, o options, log *slog.Logger, ready func(addr, ph
 		}
 	}
 	return shop.Run(ctx, cfg)
+}
+
+// hurry returns a context that the second signal ends, or nil if the shop has nothing to say then:
+// how many accepted orders are lost. A third signal ends the program at once.
+func hurry(ctx context.Context, o options) context.Context {
+	if !o.losesOrders() {
+		return nil
+	}
+	second, cancel := context.WithCancel(context.Background())
+	context.AfterFunc(ctx, func() {
+		signals := make(chan os.Signal, 1)
+		signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+		<-signals
+		signal.Stop(signals)
+		cancel()
+	})
+	return second
 }
 
 // otherFiles are the open files that this process needs besides the shop's own, for the

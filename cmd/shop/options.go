@@ -115,6 +115,10 @@ func given(args []string, name string) bool {
 // alone reports whether the shop starts its own Redis. Such a Redis has one replica at most.
 func (o options) alone() bool { return backend.StartsRedis(o.redis) }
 
+// losesOrders reports whether Redis ends with the shop and the database does not, so that accepted
+// orders that are not written are lost.
+func (o options) losesOrders() bool { return o.alone() && o.db != "embedded" && o.db != "local" }
+
 // onSQLite reports whether the database is SQLite.
 func (o options) onSQLite() bool { return o.db == "embedded" || strings.HasPrefix(o.db, "sqlite:") }
 

@@ -17,6 +17,12 @@ const (
 	// sectionTimeout is how long sales may go on after that. Their clients have been
 	// cut off, but a sale that has begun can still be finished.
 	sectionTimeout = 500 * time.Millisecond
+
+	// finishTime is how long a process goes on writing accepted orders after the last request, if
+	// Redis keeps them for others.
+	finishTime = 400 * time.Millisecond
+	// countTimeout bounds the count of the accepted orders that are lost.
+	countTimeout = time.Second
 )
 
 // ErrUnfinished means that sales were still running when the shop had to end.
@@ -29,6 +35,7 @@ var ErrUnfinished = errors.New("requests are still running")
 func (p *parts) drain(ctx context.Context, server *http.Server, requests *counted, failed <-chan error) error {
 	late, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()
+	defer context.AfterFunc(p.cfg.Hurry, cancel)()
 	err := server.Shutdown(late)
 	if err == nil {
 		<-failed
@@ -41,6 +48,34 @@ func (p *parts) drain(ctx context.Context, server *http.Server, requests *counte
 	<-failed
 	if n := requests.wait(sectionTimeout); n > 0 {
 		return fmt.Errorf("closing: %w: %d, after %v; a deduct among them may have taken units with no order", ErrUnfinished, n, drainTimeout+sectionTimeout)
+	}
+	return nil
+}
+
+// ErrLost means that accepted orders were lost: they were not written, and Redis ends with the shop.
+var ErrLost = errors.New("accepted orders are lost: they are not in the database, and Redis ends with the shop")
+
+// finishTime is how long the shop goes on writing accepted orders after the last request.
+func (p *parts) finishTime() time.Duration {
+	if !p.cfg.RedisEnds || p.closing.IsZero() {
+		return finishTime
+	}
+	return drainTimeout + sectionTimeout - time.Since(p.closing)
+}
+
+// lost returns ErrLost if accepted orders are lost.
+func (p *parts) lost(ctx context.Context) error {
+	if !p.cfg.RedisEnds {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), countTimeout)
+	defer cancel()
+	n, err := p.stock.Unwritten(ctx)
+	if err != nil {
+		return fmt.Errorf("closing: it is not known whether accepted orders are lost with Redis: %w", err)
+	}
+	if n > 0 {
+		return fmt.Errorf("closing: %w: %d", ErrLost, n)
 	}
 	return nil
 }

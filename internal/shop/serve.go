@@ -60,6 +60,7 @@ func (p *parts) serve(ctx context.Context) error {
 		return fmt.Errorf("serving on %s: %w", l.Addr(), err)
 	case <-ctx.Done():
 	}
+	p.closing = time.Now()
 	p.cfg.Logger.Info("closing")
 	p.close()
 	l.closeSilent()

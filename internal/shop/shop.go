@@ -88,6 +88,13 @@ type Config struct {
 	NoConsumer bool
 	Backlog    int
 
+	// RedisEnds says that Redis ends with the shop and the database does not. Then accepted orders
+	// are written for as long as a purchase may take, and Run returns ErrLost if some remain.
+	RedisEnds bool
+
+	// Hurry, if not nil, makes Run wait for nothing more when it ends after Run's ctx.
+	Hurry context.Context
+
 	// AcceptReplicas is how many replicas of Redis must have an accepted order before its
 	// buyer is told of it: see stock.Stream.
 	AcceptReplicas int
@@ -168,6 +175,9 @@ func (c Config) withDefaults() Config {
 	if c.WriteTimeout == 0 {
 		c.WriteTimeout = defaultWriteTimeout
 	}
+	if c.Hurry == nil {
+		c.Hurry = context.Background()
+	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
@@ -177,7 +187,8 @@ func (c Config) withDefaults() Config {
 // Run serves requests until ctx is cancelled. Then it turns waiters away, lets running
 // sales end, and returns nil. If sales take longer than 4.5 seconds, for example because the
 // database hangs, it closes the backends and returns ErrUnfinished: a unit may then be taken
-// with no order. Clients that are slow to send or to read are cut off after 4 seconds.
+// with no order. If accepted orders are lost with Redis it returns ErrLost. Clients that are slow
+// to send or to read are cut off after 4 seconds.
 func Run(ctx context.Context, cfg Config) error {
 	cfg = cfg.withDefaults()
 	if _, err := cfg.Catalog.Find(cfg.Strategy); err != nil {
@@ -246,12 +257,10 @@ func Run(ctx context.Context, cfg Config) error {
 		defer reconcile.Start(ctx, reconcile.Config{Stock: p.stock, DB: db, Every: cfg.Reconcile, Logger: cfg.Logger})()
 	}
 	stop := p.consume(ctx)
-	defer stop()
-	return p.serve(ctx)
+	err = p.serve(ctx)
+	stop()
+	return errors.Join(err, p.lost(ctx))
 }
-
-// finishTime is how long a shop goes on writing accepted orders after the last request.
-const finishTime = 400 * time.Millisecond
 
 // consume writes accepted orders until stop is called. It does not end with ctx: requests
 // that are running then are still accepted.
@@ -260,8 +269,9 @@ func (p *parts) consume(ctx context.Context) (stop func()) {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	finish, end := context.WithCancel(p.cfg.Hurry)
 	consumer := p.cfg.Consumer
-	consumer.Finish = finishTime
+	consumer.Finish = finish
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -269,7 +279,9 @@ func (p *parts) consume(ctx context.Context) (stop func()) {
 	}()
 	return func() {
 		cancel()
+		defer time.AfterFunc(p.finishTime(), end).Stop()
 		<-done
+		end()
 	}
 }
 
@@ -304,6 +316,8 @@ type parts struct {
 	stock *stock.Service
 	cache *cache.Reader
 	api   *web.API
+
+	closing time.Time // when it was told to end
 }
 
 func assemble(cfg Config, o catalog.Options, db *gorm.DB, watch *backend.RedisWatch, connections *backend.Connections, absent map[string]string, held *heldSale, paid *payments) *parts {

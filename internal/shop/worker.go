@@ -41,7 +41,10 @@ func Work(ctx context.Context, cfg Config) error {
 	if consumer.Poll == 0 {
 		consumer.Poll = workerPoll
 	}
-	consumer.Finish = finishTime
+	finish, end := context.WithCancel(cfg.Hurry)
+	defer end()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(finishTime, end) })()
+	consumer.Finish = finish
 	cfg.Logger.Info("writing accepted orders", "instance", cfg.Instance)
 	if cfg.Ready != nil {
 		cfg.Ready("")

@@ -37,9 +37,9 @@ type Consumer struct {
 	// default 250 ms. It finds those of its own process at once.
 	Poll time.Duration
 
-	// Finish is how long the consumer goes on after its context has ended, until the
-	// streams that it reads are empty.
-	Finish time.Duration
+	// Finish, if not nil, lets the consumer go on after its context has ended, until the
+	// streams that it reads are empty or Finish ends.
+	Finish context.Context
 
 	// Only, if not nil, reports whether to look for orders of an item that other processes have
 	// accepted. Those of its own process the consumer writes in any case.
@@ -67,11 +67,14 @@ const (
 // and how often others look for such consumers.
 const retireAfter = 20
 
-func (c Consumer) withDefaults() Consumer {
+func (c Consumer) withDefaults(ctx context.Context) Consumer {
 	c.Name = cmp.Or(c.Name, uuid.NewString())
 	c.ClaimAfter = cmp.Or(c.ClaimAfter, DefaultClaimAfter)
 	c.Tries = cmp.Or(c.Tries, DefaultTries)
 	c.Poll = cmp.Or(c.Poll, DefaultPoll)
+	if c.Finish == nil {
+		c.Finish = ctx
+	}
 	if c.Only == nil {
 		c.Only = func(string) bool { return true }
 	}
@@ -86,18 +89,17 @@ func (c Consumer) withDefaults() Consumer {
 // returns when all of them have ended: a transaction that has begun is finished.
 func (s *Service) Consume(ctx context.Context, c Consumer) {
 	g := &consumption{
-		service: s, Consumer: c.withDefaults(), began: time.Now(),
+		service: s, Consumer: c.withDefaults(ctx), began: time.Now(),
 		running: make(map[string]bool), nudged: make(map[string]bool), retired: make(map[string]time.Time),
 	}
 	g.failing.log, g.unwritten.log, g.waiting.log = s.log, s.log, s.log
-	work, stop := context.WithCancel(context.WithoutCancel(ctx)) // for Finish longer than ctx
+	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	g.consume(ctx, work)
 	for sku := range s.accepted.take() {
 		g.begin(work, sku)
 	}
-	late := time.AfterFunc(g.Finish, stop)
-	defer late.Stop()
+	defer context.AfterFunc(g.Finish, stop)()
 	g.readers.Wait()
 }
 
@@ -249,7 +251,7 @@ func (s *Service) consumeOnce(ctx context.Context, sku string) bool {
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
 	g := &consumption{
-		service: s, Consumer: Consumer{}.withDefaults(), began: time.Now(), retired: make(map[string]time.Time),
+		service: s, Consumer: Consumer{}.withDefaults(ctx), began: time.Now(), retired: make(map[string]time.Time),
 	}
 	g.failing.log, g.unwritten.log, g.waiting.log = s.log, s.log, s.log
 	(&streamReader{consumption: g, sku: sku, pace: newPace(MaxBatch)}).run(ctx)

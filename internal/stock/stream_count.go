@@ -409,3 +409,37 @@ func (s store) unwritten(ctx context.Context, item Item, entries []entry) (units
 	}
 	return units, nil
 }
+
+// Unwritten counts the orders that this process has accepted and that are not in the database: in
+// the streams, and in dead letters that wait for a retry. Orders that cannot be looked up in the
+// database count as unwritten.
+func (s *Service) Unwritten(ctx context.Context) (orders int, err error) {
+	for _, sku := range s.accepted.all() {
+		entries, err := s.streams.all(ctx, sku)
+		if err != nil {
+			return 0, err
+		}
+		letters, err := s.streams.deadLetters(ctx, sku)
+		if err != nil {
+			return 0, err
+		}
+		for _, letter := range letters {
+			if letter.Kind == kindFailed {
+				entries = append(entries, letter.entry)
+			}
+		}
+		orders += len(entries)
+		for page := range slices.Chunk(entries, streamPage) {
+			ids := make([]string, len(page))
+			for i, e := range page {
+				ids[i] = e.order.ID
+			}
+			written, err := s.store.written(ctx, ids...)
+			if err != nil {
+				break
+			}
+			orders -= len(written)
+		}
+	}
+	return orders, nil
+}

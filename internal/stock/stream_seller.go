@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -311,7 +313,8 @@ func (b *buyer) lostReplay(ctx context.Context, id string) (bool, error) {
 // consumer of this process, if there is one.
 type acceptedItems struct {
 	mu    sync.Mutex
-	items map[string]bool
+	items map[string]bool // since the last take
+	ever  map[string]bool
 	wake  chan struct{}
 	done  map[string][]chan struct{} // by order: those who wait for it
 
@@ -328,7 +331,7 @@ type acceptedItems struct {
 
 func newAcceptedItems() *acceptedItems {
 	return &acceptedItems{
-		items: make(map[string]bool), wake: make(chan struct{}, 1), done: make(map[string][]chan struct{}),
+		items: make(map[string]bool), ever: make(map[string]bool), wake: make(chan struct{}, 1), done: make(map[string][]chan struct{}),
 		told: make(map[string]map[string]generation), ending: make(map[string]string),
 	}
 }
@@ -433,6 +436,9 @@ func (a *acceptedItems) add(sku string) {
 	if len(a.items) < maxSeen {
 		a.items[sku] = true
 	}
+	if len(a.ever) < maxSeen {
+		a.ever[sku] = true
+	}
 	a.mu.Unlock()
 	select {
 	case a.wake <- struct{}{}:
@@ -447,6 +453,13 @@ func (a *acceptedItems) take() map[string]bool {
 	items := a.items
 	a.items = make(map[string]bool)
 	return items
+}
+
+// all returns the items of which this process has ever accepted orders.
+func (a *acceptedItems) all() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Collect(maps.Keys(a.ever))
 }
 
 // await returns a channel that is closed when the consumer of this process has settled an

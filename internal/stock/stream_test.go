@@ -555,7 +555,7 @@ func TestOrdersAreWrittenThoughTheirDelayIsNotRecorded(t *testing.T) {
 		hook := new(locktest.Hook)
 		s.rdb.AddHook(hook)
 		lost := hook.On(locktest.Command("hincrby"), -1, locktest.Fail(locktest.ErrCut))
-		stop := consume(t, service, stock.Consumer{Finish: time.Second})
+		stop := consume(t, service, stock.Consumer{Finish: t.Context()})
 		s.streamEmpties(t)
 		stop()
 		s.wantWritten(t, service, ids)
@@ -1178,7 +1178,7 @@ func TestADeletedItemHasNoStream(t *testing.T) {
 			t.Fatal(err)
 		}
 		// A consumer that was told of the orders before finds nothing, and leaves nothing.
-		consume(t, service, stock.Consumer{Finish: time.Minute})()
+		consume(t, service, stock.Consumer{Finish: t.Context()})()
 		if left := s.keysLeft(t); len(left) > 0 {
 			t.Errorf("these keys are left: %v", left)
 		}

@@ -1,0 +1,98 @@
+package shop_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"oversell/internal/backend/backendtest"
+	"oversell/internal/shop"
+	"oversell/internal/stock"
+)
+
+// accepting opens a shop whose Redis ends with it, and has it accept 20 orders.
+func accepting(t *testing.T, adjust func(*shop.Config)) *running {
+	t.Helper()
+	cfg := config(backendtest.Redis(t, "embedded"), backendtest.Database(t, "embedded"), 60)
+	cfg.Strategy, cfg.RedisEnds = "lua_stream", true
+	adjust(&cfg)
+	r := open(t, cfg)
+	for range 20 {
+		if a := r.buy(); a.status != http.StatusAccepted {
+			t.Errorf("a buyer got %d %s", a.status, a.code)
+		}
+	}
+	return r
+}
+
+// wantLost ends the shop and fails unless it says that this many orders are lost.
+func (r *running) wantLost(t *testing.T, n string) {
+	t.Helper()
+	r.stop()
+	err := <-r.ended
+	close(r.ended)
+	if !errors.Is(err, shop.ErrLost) || !strings.HasSuffix(err.Error(), ": "+n) {
+		t.Errorf("the shop ended with %v, want %v: %s", err, shop.ErrLost, n)
+	}
+}
+
+// A shop whose Redis ends with it writes for longer than one that leaves the orders to others.
+func TestAShopWritesAcceptedOrdersBeforeItsRedisEnds(t *testing.T) {
+	t.Parallel() // it only waits
+	slow := make(chan struct{})
+	var dbURL string
+	r := accepting(t, func(cfg *shop.Config) {
+		dbURL = cfg.DBURL
+		cfg.Consumer.Seam = func(string) error {
+			<-slow
+			return nil
+		}
+	})
+	time.AfterFunc(time.Second, func() { close(slow) })
+	r.close(t)
+	var n int64
+	if err := backendtest.DialDatabase(t, dbURL).Model(&stock.Order{}).Count(&n).Error; err != nil || n != 20 {
+		t.Errorf("%d orders are written, %v; want 20", n, err)
+	}
+}
+
+// A shop says how many accepted orders end with its Redis, whoever was to write them.
+func TestAShopCountsTheOrdersThatAreLost(t *testing.T) {
+	for name, adjust := range map[string]func(*shop.Config){
+		"no consumer":       func(cfg *shop.Config) { cfg.NoConsumer = true },
+		"the consumer ends": func(cfg *shop.Config) { cfg.Consumer.Seam = func(string) error { return stock.EndAtSeam() } },
+	} {
+		t.Run(name, func(t *testing.T) {
+			accepting(t, adjust).wantLost(t, "20")
+		})
+	}
+}
+
+// A shop that is told to hurry does not wait for the database, and counts all the same.
+func TestAShopInAHurryCountsTheOrdersThatAreLost(t *testing.T) {
+	hurry, now := context.WithCancel(t.Context())
+	closed := make(chan struct{})
+	r := accepting(t, func(cfg *shop.Config) {
+		cfg.Hurry = hurry
+		db := backendtest.DialDatabase(t, cfg.DBURL)
+		cfg.Consumer.Seam = func(seam string) error {
+			if seam == stock.SeamRead {
+				return db.Exec("DROP TABLE IF EXISTS oversell_orders").Error
+			}
+			return nil
+		}
+	})
+	time.AfterFunc(500*time.Millisecond, func() {
+		now()
+		close(closed)
+	})
+	start := time.Now()
+	r.wantLost(t, "20")
+	<-closed
+	if took := time.Since(start); took > 4*time.Second {
+		t.Errorf("ended after %v", took)
+	}
+}

@@ -94,7 +94,8 @@ type Units struct {
 // An error that is not one of this package's means that a backend failed, and that it is not
 // known whether the call did its work.
 type Stage interface {
-	// Take takes units from the stock, for a hold. It returns ErrSoldOut, ErrLimit,
+	// Take takes units from the stock, for a hold, or returns the hold of the request's key as
+	// it is now. It returns ErrSoldOut, ErrLimit,
 	// ErrKeyReused, or ErrSaleOver if the request's sale is not the current one.
 	Take(ctx context.Context, r Request) (Hold, error)
 
@@ -131,7 +132,7 @@ var (
 	ErrUnknownHold = errors.New("unknown hold")
 	ErrNotHeld     = errors.New("the hold has ended") // see NotHeldError
 	ErrToken       = errors.New("the token is not the hold's")
-	ErrKeyReused   = errors.New("the idempotency key was used for another hold")
+	ErrKeyReused   = stock.ErrKeyReused
 	ErrPaymentUsed = errors.New("the payment has paid for another hold")
 	ErrSaleOver    = errors.New("another sale of the item has begun")
 )

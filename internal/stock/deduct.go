@@ -24,7 +24,7 @@ const (
 // IsFailure reports whether a step has failed with err, which may be nil. It is no failure if the
 // step has found that the item is sold out, or that another buyer was faster.
 func IsFailure(err error) bool {
-	for _, answer := range []error{ErrSoldOut, ErrLimit, errConflict, errDuplicate, errOtherSale} {
+	for _, answer := range []error{ErrSoldOut, ErrLimit, ErrKeyReused, errConflict, errDuplicate, errOtherSale} {
 		if errors.Is(err, answer) {
 			return false
 		}
@@ -36,7 +36,8 @@ func IsFailure(err error) bool {
 // ErrUnknownItem, ErrSoldOut, ErrBusy when the lock was not acquired in time,
 // ErrLost, ErrClosing, or the error of a database or Redis that failed. If a
 // backend failed, units may be taken without an order: they are not sold again until the
-// stock is counted. ErrFenced, ErrLocation, ErrBacklog, ErrLimit, ErrUnlimited and ErrOtherStrategy are returned, too.
+// stock is counted. ErrFenced, ErrLocation, ErrBacklog, ErrLimit, ErrUnlimited,
+// ErrKeyReused and ErrOtherStrategy are returned, too.
 //
 // A request takes these steps: wait for requests with the same idempotency key; read
 // the item, and any earlier order with that key; wait until strategies of other
@@ -53,10 +54,10 @@ func (s *Service) Deduct(ctx context.Context, req Request) (Result, error) {
 	if err := b.buy(ctx); err != nil {
 		return b.res, fmt.Errorf("deducting %d of %s: %w", req.Quantity, req.SKU, err)
 	}
-	if script := s.scripts[req.Strategy]; script != nil && script.streamed {
-		if b.res.State = StateWritten; b.res.Accepted {
-			b.res.State = StateAccepted
-		}
+	if b.res.Accepted {
+		b.res.State = StateAccepted
+	} else if script := s.scripts[req.Strategy]; script != nil && script.streamed {
+		b.res.State = StateWritten
 	}
 	return b.res, nil
 }
@@ -322,19 +323,29 @@ func (b *buyer) read(ctx context.Context) (reading, error) {
 	return b.service.read(ctx, b.req.SKU)
 }
 
-// replay answers with the order that an earlier request with the same key made.
+// replay answers with the order that an earlier request with the same key made, or with
+// ErrKeyReused.
 func (b *buyer) replay(ctx context.Context) (bool, error) {
 	if b.req.IdempotencyKey == "" {
 		return false, nil
 	}
 	order, found, err := b.service.store.byKey(ctx, b.req.SKU, b.gen.saleID, b.req.IdempotencyKey)
-	if found {
-		b.res.Order, b.res.Replayed = order, true
+	switch {
+	case err != nil:
+		return false, err
+	case !found:
+		return b.acceptedReplay(ctx)
 	}
-	if found || err != nil {
-		return found, err
+	return b.replayed(order)
+}
+
+// replayed answers with a written order that has the buyer's key, or with ErrKeyReused.
+func (b *buyer) replayed(order Order) (bool, error) {
+	if err := order.answers(b.req); err != nil {
+		return false, err
 	}
-	return b.acceptedReplay(ctx)
+	b.res.Order, b.res.Replayed = order, true
+	return true, nil
 }
 
 // replayLate is replay for a buyer that got ErrSoldOut, perhaps before it knew the

@@ -3,6 +3,7 @@ package stock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -55,6 +56,94 @@ func TestSameKeyAtOnceBuysOnce(t *testing.T) {
 				t.Errorf("%d lost updates, want 0", found.LostUpdates)
 			}
 		})
+	})
+}
+
+// otherRequests are requests with the key of a request by a named buyer, for something else.
+func otherRequests(r stock.Request) []stock.Request {
+	more, other, nobody := r, r, r
+	more.Quantity++
+	other.Buyer = "bob"
+	nobody.Buyer = ""
+	for _, one := range []*stock.Request{&more, &other, &nobody} {
+		one.Owner = fmt.Sprintf("buyer-%d", owners.Add(1))
+	}
+	return []stock.Request{more, other, nobody}
+}
+
+// wantKeyReused fails unless requests for something else get ErrKeyReused.
+func wantKeyReused(t *testing.T, service *stock.Service, r stock.Request) {
+	t.Helper()
+	for _, other := range otherRequests(r) {
+		if res, err := service.Deduct(t.Context(), other); !errors.Is(err, stock.ErrKeyReused) {
+			t.Errorf("%d for %q after %d for %q: got %+v, %v; want %v", other.Quantity, other.Buyer, r.Quantity, r.Buyer, res.Order, err, stock.ErrKeyReused)
+		}
+	}
+}
+
+// Of different requests with one key that come at once, at two instances, one is served. Its
+// repetition gets its order, and the others are refused.
+func TestAKeyBelongsToOneRequest(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		a, b := s.instance(t, nil), s.instance(t, nil)
+		s.eachVariant(t, func(t *testing.T, v variant) {
+			s.put(t, a, 10)
+			bound(t, s, v.strategy, a, b)
+		})
+	})
+}
+
+// bound sends different requests with one key at once, and again later.
+func bound(t *testing.T, s *site, strategy string, a, b *stock.Service) {
+	t.Helper()
+	r := s.request(strategy, "click")
+	r.Buyer = "ann"
+	asked := append(otherRequests(r), r)
+	orders, errs := make([]stock.Order, len(asked)), make([]error, len(asked))
+	var all sync.WaitGroup
+	for i, one := range asked {
+		all.Go(func() {
+			res, err := []*stock.Service{a, b}[i%2].Deduct(t.Context(), one)
+			orders[i], errs[i] = res.Order, err
+		})
+	}
+	all.Wait()
+	first := slices.Index(errs, nil)
+	if first < 0 {
+		t.Fatalf("nobody was served: %v", errs)
+	}
+	for i, err := range errs {
+		if i != first && !errors.Is(err, stock.ErrKeyReused) {
+			t.Errorf("%+v beside %+v: got %v, want %v", asked[i], asked[first], err, stock.ErrKeyReused)
+		}
+	}
+	again, err := b.Deduct(t.Context(), asked[first])
+	if err != nil || !again.Replayed || again.Order.ID != orders[first].ID {
+		t.Errorf("repeated: %+v, %v; want order %s", again, err, orders[first].ID)
+	}
+}
+
+// An order of before the column of buyers has none: its quantity alone is compared.
+func TestAnOrderWithoutABuyerOnRecord(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		service := s.instance(t, nil)
+		s.put(t, service, 10)
+		r := s.request("v6_watchdog", "click")
+		r.Buyer = "ann"
+		first, err := service.Deduct(t.Context(), r)
+		if err == nil {
+			err = s.db.Exec("UPDATE oversell_orders SET buyer = NULL WHERE id = ?", first.Order.ID).Error
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := service.Deduct(t.Context(), r); err != nil || again.Order.ID != first.Order.ID {
+			t.Errorf("repeated: %+v, %v; want order %s", again, err, first.Order.ID)
+		}
+		r.Quantity = 2
+		if _, err := service.Deduct(t.Context(), r); !errors.Is(err, stock.ErrKeyReused) {
+			t.Errorf("another quantity: got %v, want %v", err, stock.ErrKeyReused)
+		}
 	})
 }
 

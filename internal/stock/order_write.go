@@ -14,6 +14,7 @@ func (b *buyer) newOrder(created time.Time) Order {
 	order := Order{
 		ID: newOrderID(b.gen.saleID), SaleID: b.gen.saleID, SKU: b.req.SKU,
 		Quantity: b.req.Quantity, Strategy: b.req.Strategy, CreatedAt: created,
+		Buyer: &b.req.Buyer,
 	}
 	if b.req.IdempotencyKey != "" {
 		order.IdempotencyKey = &b.req.IdempotencyKey

@@ -23,7 +23,8 @@ type Orders struct {
 }
 
 // ListedOrder is an order in a list. It has a hash of the idempotency key, because the key
-// itself is a secret of the buyer: the shop gives the order to anybody who sends it.
+// itself is a secret of the buyer: the shop gives the order to whoever sends it with
+// the same quantity and buyer.
 type ListedOrder struct {
 	ID        string    `json:"order_id"`
 	Quantity  int64     `json:"quantity"`

@@ -42,6 +42,10 @@ var (
 	// ErrUnlimited means that the item has a limit per buyer, and that the strategy does
 	// not check it.
 	ErrUnlimited = errors.New("the strategy does not check the item's limit per buyer")
+
+	// ErrKeyReused means that an earlier request with the same idempotency key asked for
+	// something else.
+	ErrKeyReused = errors.New("the idempotency key was used with another quantity or buyer")
 )
 
 // The limits of a request.
@@ -212,9 +216,21 @@ type Order struct {
 	Quantity int64  `json:"quantity" gorm:"not null"`
 	// IdempotencyKey is NULL for an order without a key. NULLs are not equal, so the
 	// index applies only to orders with a key.
-	IdempotencyKey *string   `json:"-" gorm:"size:128;uniqueIndex:idx_orders_sku_sale_key,priority:3"`
-	Strategy       string    `json:"strategy" gorm:"size:32;not null"`
-	CreatedAt      time.Time `json:"created_at"`
+	IdempotencyKey *string `json:"-" gorm:"size:128;uniqueIndex:idx_orders_sku_sale_key,priority:3"`
+	// Buyer is the buyer whom the request named, "" if it named none. It is NULL for an order of
+	// before this column, and for that of a hold, which has its buyer.
+	Buyer     *string   `json:"-" gorm:"size:64"`
+	Strategy  string    `json:"strategy" gorm:"size:32;not null"`
+	CreatedAt time.Time `json:"created_at"`
+}
+
+// answers returns ErrKeyReused if the order is not what a request with its idempotency key
+// asks for. A request may name another strategy: the shop may have switched since.
+func (o Order) answers(r Request) error {
+	if o.Quantity != r.Quantity || o.Buyer != nil && *o.Buyer != r.Buyer {
+		return ErrKeyReused
+	}
+	return nil
 }
 
 // Request is one buyer's request.

@@ -379,12 +379,12 @@ func (s store) create(ctx context.Context, g generation, orders []*Order) error 
 
 // createOne writes an order by one statement.
 func (s store) createOne(ctx context.Context, g generation, o *Order) error {
-	statement := "INSERT INTO `" + orderTable + "` (id, sku, sale_id, quantity, idempotency_key, strategy, created_at) " +
-		"SELECT ?, ?, ?, ?, ?, ?, ? FROM `" + itemTable + "` WHERE sku = ? AND generation = ?"
+	statement := "INSERT INTO `" + orderTable + "` (id, sku, sale_id, quantity, idempotency_key, buyer, strategy, created_at) " +
+		"SELECT ?, ?, ?, ?, ?, ?, ?, ? FROM `" + itemTable + "` WHERE sku = ? AND generation = ?"
 	if s.db.Name() == "mysql" {
 		statement += " LOCK IN SHARE MODE"
 	}
-	done := s.db.WithContext(ctx).Exec(statement, o.ID, o.SKU, o.SaleID, o.Quantity, o.IdempotencyKey, o.Strategy, o.CreatedAt, o.SKU, g.id)
+	done := s.db.WithContext(ctx).Exec(statement, o.ID, o.SKU, o.SaleID, o.Quantity, o.IdempotencyKey, o.Buyer, o.Strategy, o.CreatedAt, o.SKU, g.id)
 	if done.Error == nil && done.RowsAffected == 0 {
 		return errOtherSale
 	}

@@ -116,6 +116,7 @@ func parseEntry(sku string, m redis.XMessage) entry {
 	e := entry{at: m.ID, generation: text("generation"), buyer: text("buyer"), order: Order{
 		ID: text("id"), SKU: sku, SaleID: text("sale"), Strategy: text("strategy"),
 	}}
+	e.order.Buyer = &e.buyer
 	if key := text("key"); key != "" {
 		e.order.IdempotencyKey = &key
 	}

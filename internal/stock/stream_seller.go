@@ -241,6 +241,9 @@ func (s *scriptPurchase) acceptedAnyway(ctx context.Context, p *pending) error {
 // written yet, or with ErrNotAccepted if it never will be.
 func (b *buyer) acceptedReplay(ctx context.Context) (bool, error) {
 	script := b.service.scripts[b.req.Strategy]
+	if b.gen.family == StreamFamily && (script == nil || !script.streamed) {
+		script = b.service.scripts[StreamFamily] // the shop has switched since
+	}
 	if script == nil || !script.streamed {
 		return false, nil
 	}
@@ -254,6 +257,9 @@ func (b *buyer) acceptedReplay(ctx context.Context) (bool, error) {
 	}
 	if !found {
 		return b.lostReplay(ctx, id)
+	}
+	if err := order.Order.answers(b.req); err != nil {
+		return false, err
 	}
 	state, err := b.service.stateOf(ctx, order)
 	if err != nil {
@@ -294,8 +300,7 @@ func (b *buyer) lostReplay(ctx context.Context, id string) (bool, error) {
 		}
 	}
 	if written {
-		b.res.Order, b.res.Replayed = order, true
-		return true, nil
+		return b.replayed(order)
 	}
 	if !known {
 		if err := s.lose(ctx, b.req.SKU, b.gen.saleID, []string{id}); err != nil {

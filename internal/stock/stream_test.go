@@ -233,6 +233,36 @@ func TestKeysFindAcceptedOrders(t *testing.T) {
 	})
 }
 
+// A key belongs to one request also while the order is in the stream, whatever the strategy is
+// by then, and after it was written.
+func TestKeysOfAcceptedOrdersBelongToOneRequest(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		a, b := s.instance(t, nil), s.instance(t, nil)
+		s.put(t, a, 1)
+		r := s.request(streamed, "click")
+		r.Buyer = "ann"
+		first, err := a.Deduct(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantKeyReused(t, b, r)
+		switched := r
+		switched.Strategy = "v6_watchdog"
+		wantKeyReused(t, b, switched)
+		again, err := b.Deduct(t.Context(), switched)
+		if err != nil || !again.Accepted || again.State != stock.StateAccepted || again.Order.ID != first.Order.ID {
+			t.Errorf("with another strategy: %+v, %v; want the accepted order %s", again, err, first.Order.ID)
+		}
+		stop := consume(t, a, stock.Consumer{})
+		wantStock(t, s.settled(t, a), 1, 0, 1, 1)
+		stop()
+		wantKeyReused(t, b, r)
+		wantKeyReused(t, b, switched)
+		s.put(t, a, 10)
+		bound(t, s, streamed, a, b)
+	})
+}
+
 // endsAt is a consumer that dies at a seam the first time, and lives on afterwards if
 // another item comes.
 func endsAt(seam string) (stock.Consumer, <-chan struct{}) {

@@ -58,6 +58,7 @@ var outcomes = []outcome{
 	{stock.ErrBacklog, http.StatusServiceUnavailable, "backlog", false},
 	{stock.ErrNotDurable, http.StatusServiceUnavailable, "not_durable", false},
 	{stock.ErrLimit, http.StatusConflict, "limit_reached", false}, // and holds.ErrLimit, which is the same
+	{stock.ErrKeyReused, http.StatusUnprocessableEntity, "key_reused", false},
 	{stock.ErrHoldsOpen, http.StatusConflict, "holds_open", false},
 	{stock.ErrUnlimited, http.StatusBadRequest, "limit_unchecked", false},
 	{stock.ErrSoldOut, http.StatusConflict, "sold_out", false},
@@ -78,7 +79,6 @@ var outcomes = []outcome{
 	{holds.ErrSaleOver, http.StatusConflict, "sale_over", false},
 	{holds.ErrNotHeld, http.StatusConflict, "hold_ended", false},
 	{holds.ErrToken, http.StatusConflict, "wrong_token", false},
-	{holds.ErrKeyReused, http.StatusUnprocessableEntity, "key_reused", false},
 	{payfault.ErrTooMany, http.StatusServiceUnavailable, "too_many_faults", false},
 	{holds.ErrNoPayments, http.StatusServiceUnavailable, "no_payments", false},
 	{payment.ErrSignature, http.StatusBadRequest, "wrong_signature", false},

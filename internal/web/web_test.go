@@ -58,6 +58,10 @@ func TestSameKeyIsAnsweredWithTheFirstOrder(t *testing.T) {
 		if first.OrderID != second.OrderID || first.Replayed || !second.Replayed {
 			t.Errorf("got %+v, then %+v", first, second)
 		}
+		for _, body := range []string{`{"quantity":2}`, `{"quantity":1,"buyer":"bob"}`} {
+			other := s.ask("POST", "/api/items/"+sku+"/deduct", body, "Idempotency-Key", "click")
+			wantProblem(t, other, http.StatusUnprocessableEntity, "key_reused")
+		}
 	})
 }
 

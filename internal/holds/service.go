@@ -143,6 +143,7 @@ func checkKey(key string) error {
 const maxSales = 3
 
 // Hold takes units for a buyer. The hold expires after the item's HoldSeconds, or Config.TTL.
+// A request with a used key returns the first hold, or ErrNotHeld if that has ended.
 func (s *Service) Hold(ctx context.Context, a Ask) (h Hold, err error) {
 	stage, ok := s.cfg.Stages[a.Stage]
 	if !ok {
@@ -168,6 +169,9 @@ func (s *Service) Hold(ctx context.Context, a Ask) (h Hold, err error) {
 		if !errors.Is(err, ErrSaleOver) {
 			break
 		}
+	}
+	if err == nil && a.Key != "" && h.Status != Held { // an earlier request had the key
+		err = NotHeldError{h.Status}
 	}
 	if err != nil {
 		return Hold{}, fmt.Errorf("holding %d of %s: %w", a.Quantity, a.SKU, err)

@@ -824,6 +824,43 @@ func TestSaleSaysHowManyUnitsABuyerMayHold(t *testing.T) {
 	})
 }
 
+// The key of a hold that has ended gets nothing: the buyer needs a new key.
+func TestTheKeyOfAnEndedHold(t *testing.T) {
+	each(t, 3, func(t *testing.T, s *shop) {
+		for _, stage := range []string{"h2_status", h3} {
+			s.put(t, 3)
+			ends := map[holds.Status]func(h holds.Hold) error{
+				holds.Released: func(h holds.Hold) error { return s.Release(t.Context(), h.ID, h.Token) },
+				holds.Expired: func(h holds.Hold) error {
+					return s.db.Exec("UPDATE oversell_holds SET expires_at = 1 WHERE id = ?", h.ID).Error
+				},
+				holds.Paid: func(h holds.Hold) error {
+					_, err := s.Pay(t.Context(), h.ID, h.Token, "")
+					return err
+				},
+			}
+			for status, end := range ends {
+				ask := holds.Ask{Stage: stage, SKU: "hot", Buyer: "ann", Quantity: 1, Key: string(status)}
+				h, err := s.Hold(t.Context(), ask)
+				if err == nil {
+					err = end(h)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				var ended holds.NotHeldError
+				if _, err := s.Hold(t.Context(), ask); !errors.As(err, &ended) || ended.Status != status {
+					t.Errorf("%s: the key of a hold that is %s: got %v", stage, status, err)
+				}
+				ask.Quantity = 2
+				if _, err := s.Hold(t.Context(), ask); !errors.Is(err, holds.ErrKeyReused) {
+					t.Errorf("%s: the same key for two units: got %v, want %v", stage, err, holds.ErrKeyReused)
+				}
+			}
+		}
+	})
+}
+
 // The list has the holds of the current sale, newest first, and their orders. A stage that
 // forgets its holds lists those that are live, and what became orders.
 func TestHoldsAreListed(t *testing.T) {

@@ -221,9 +221,11 @@ func TestReleasedHoldCannotBePaid(t *testing.T) {
 func TestExpiredHoldCannotBePaid(t *testing.T) {
 	eachHoldSite(t, holds.Config{TTL: 20 * time.Millisecond, Sweep: time.Millisecond}, func(t *testing.T, s *holdSite) {
 		sku := s.sell(t, 1)
-		h := s.hold(t, sku, "ann", 1)
+		h := s.hold(t, sku, "ann", 1, "Idempotency-Key", "click")
 		s.expire(t, h)
 		wantProblem(t, s.pay(h, "key"), http.StatusConflict, "hold_ended")
+		again := s.ask("POST", "/api/items/"+sku+"/holds", `{"buyer":"ann","quantity":1}`, "Idempotency-Key", "click")
+		wantProblem(t, again, http.StatusConflict, "hold_ended")
 		s.wantBooks(t, sku, 0, 0, payment.Books{})
 	})
 }

@@ -48,10 +48,10 @@ func (s *Stage) byKey(ctx context.Context, r holds.Request) (h holds.Hold, found
 	if errors.Is(err, redis.Nil) || errors.Is(err, holds.ErrUnknownHold) {
 		return holds.Hold{}, false, nil
 	}
-	if err == nil && h.Status == holds.Held && (h.Buyer != r.Buyer || h.Quantity != r.Quantity) {
+	if err == nil && (h.Status == holds.Held && h.Buyer != r.Buyer || h.Quantity != r.Quantity) {
 		err = holds.ErrKeyReused
 	}
-	return h, true, err
+	return s.aged(h), true, err
 }
 
 // due reads holds that have expired.

@@ -27,7 +27,7 @@ func (s *Stage) byKey(ctx context.Context, r holds.Request) (h holds.Hold, found
 	if err == nil && (h.Buyer != r.Buyer || h.Quantity != r.Quantity) {
 		err = holds.ErrKeyReused
 	}
-	return h, true, err
+	return s.aged(h), true, err
 }
 
 // due reads holds that have expired and are still held. It leaves out those whose row is

@@ -61,8 +61,8 @@ func checkCounts(t *testing.T, rdb redis.UniversalClient) {
 		}
 	}
 	after, err := backend.RedisCommands(t.Context(), rdb)
-	if err != nil || after-before < 10 {
-		t.Errorf("counted %d commands, %v; want at least 10", after-before, err)
+	if err != nil || *after-*before < 10 {
+		t.Errorf("counted %d commands, %v; want at least 10", *after-*before, err)
 	}
 }
 

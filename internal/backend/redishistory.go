@@ -14,7 +14,7 @@ import (
 // key belongs to, which Redis calls its replication id. The id changes when a server
 // restarts, perhaps from an older file, and when a replica is promoted, perhaps without the
 // last writes. As long as it stays the same, no write has been lost. It is "" for a server
-// that does not report one, such as miniredis.
+// that does not report one, such as miniredis, or refuses INFO.
 func RedisHistory(rdb redis.UniversalClient) func(ctx context.Context, key string) (string, error) {
 	cluster, ok := rdb.(*redis.ClusterClient)
 	if !ok {
@@ -37,10 +37,8 @@ func historyOf(ctx context.Context, node redis.Cmdable) (string, error) {
 // replicationOf is historyOf, and tells whether the server is a replica.
 func replicationOf(ctx context.Context, node redis.Cmdable) (history string, replica bool, err error) {
 	info, err := node.Info(ctx, "replication").Result()
-	for _, silent := range []string{"section (replication) is not supported", "NOPERM", "ERR unknown command"} {
-		if redis.HasErrorPrefix(err, silent) {
-			return "", false, nil
-		}
+	if infoRefused(err) || redis.HasErrorPrefix(err, "section (replication) is not supported") {
+		return "", false, nil
 	}
 	if err != nil {
 		return "", false, fmt.Errorf("ask redis for its history: %w", err)

@@ -14,21 +14,30 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// infoRefused reports whether err means that the user of a Redis may not use INFO, or that the
+// server has no such command. Managed ones may have it so.
+func infoRefused(err error) bool {
+	return redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "ERR unknown command")
+}
+
 // RedisCommands returns how many commands the server has executed since its
-// start, summed over the masters of a cluster. It counts the commands of all
-// clients, this one included; after a failover to a replica the count continues
-// from the replica's.
-func RedisCommands(ctx context.Context, rdb redis.UniversalClient) (int64, error) {
+// start, summed over the masters of a cluster, or nil if it refuses INFO. It
+// counts the commands of all clients, this one included; after a failover to a
+// replica the count continues from the replica's.
+func RedisCommands(ctx context.Context, rdb redis.UniversalClient) (*int64, error) {
 	var sum atomic.Int64 // the nodes of a cluster are asked concurrently
 	err := eachMaster(ctx, rdb, func(ctx context.Context, node redis.Cmdable) error {
 		n, err := commandsOf(ctx, node)
 		sum.Add(n)
 		return err
 	})
-	if err != nil {
-		return 0, fmt.Errorf("count redis commands: %w", err)
+	if infoRefused(err) {
+		return nil, nil
 	}
-	return sum.Load(), nil
+	if err != nil {
+		return nil, fmt.Errorf("count redis commands: %w", err)
+	}
+	return new(sum.Load()), nil
 }
 
 func commandsOf(ctx context.Context, node redis.Cmdable) (int64, error) {
@@ -131,6 +140,9 @@ func redisVersion(ctx context.Context, rdb redis.UniversalClient) (string, error
 	info, err := rdb.Info(ctx, "server").Result()
 	if redis.HasErrorPrefix(err, "section (server) is not supported") {
 		return "", nil
+	}
+	if infoRefused(err) {
+		return "of unknown version", nil
 	}
 	if err != nil {
 		return "", fmt.Errorf("ask redis for its version: %w", err)

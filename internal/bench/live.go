@@ -86,7 +86,7 @@ func (r *run) watched(ctx context.Context, l load, before *web.Audit) (*watch, e
 	if err != nil {
 		return nil, err
 	}
-	w := &watch{run: r, load: l, price: again.RedisCommands - before.RedisCommands, stopped: make(chan struct{})}
+	w := &watch{run: r, load: l, price: commandsBetween(*before, again), stopped: make(chan struct{})}
 	*before = again
 	r.watcher.Watch(w.live)
 	return w, nil

@@ -75,10 +75,19 @@ func (r *run) do(ctx context.Context) (row report.Row, err error) {
 		return report.Row{}, err
 	}
 	// The new primary has its own count.
-	if r.cond != catalog.Failover {
-		o.commands = new(o.audits[0].RedisCommands - before.RedisCommands - w.cost())
+	if r.cond != catalog.Failover && before.RedisCommands != nil {
+		o.commands = new(commandsBetween(before, o.audits[0]) - w.cost())
 	}
 	return r.row(o), nil
+}
+
+// commandsBetween returns how many commands Redis has executed between two audits, or 0 if it
+// does not tell.
+func commandsBetween(before, after web.Audit) int64 {
+	if before.RedisCommands == nil || after.RedisCommands == nil {
+		return 0
+	}
+	return *after.RedisCommands - *before.RedisCommands
 }
 
 // An audit reads the whole stream, so the pause between two grows.

@@ -211,7 +211,7 @@ func (r *Runner) row(ctx context.Context, one Contender) (_ Row, err error) {
 	if err := r.contend(ctx, &e); err != nil {
 		return Row{}, err
 	}
-	after, err := backend.RedisCommands(ctx, r.rdb)
+	after, err := r.counted(ctx)
 	if err != nil {
 		return Row{}, err
 	}
@@ -224,12 +224,24 @@ func (r *Runner) row(ctx context.Context, one Contender) (_ Row, err error) {
 
 // countedBefore returns the server's count of commands, and the cost of reading it.
 func (r *Runner) countedBefore(ctx context.Context) (n, own int64, err error) {
-	first, err := backend.RedisCommands(ctx, r.rdb)
+	first, err := r.counted(ctx)
 	if err != nil {
 		return 0, 0, err
 	}
-	n, err = backend.RedisCommands(ctx, r.rdb)
+	n, err = r.counted(ctx)
 	return n, n - first, err
+}
+
+// counted is the server's count of commands.
+func (r *Runner) counted(ctx context.Context) (int64, error) {
+	n, err := backend.RedisCommands(ctx, r.rdb)
+	if err != nil {
+		return 0, err
+	}
+	if n == nil {
+		return 0, errors.New("Redis refuses INFO to this user, and commands_per_deduct is counted by it")
+	}
+	return *n, nil
 }
 
 // standTimeout is how long a process may take until its contenders are ready.

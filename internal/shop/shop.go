@@ -285,12 +285,17 @@ func (p *parts) consume(ctx context.Context) (stop func()) {
 	}
 }
 
-// logBackends logs the backends with their versions. A server need not tell its version.
+// logBackends logs the backends with their versions, and a right that the shop lacks in Redis. A
+// server need not tell its version.
 func logBackends(ctx context.Context, cfg Config, rdb redis.UniversalClient, db *gorm.DB) {
 	redisName, redisErr := backend.RedisName(ctx, rdb, cfg.RedisURL)
 	dbName, dbErr := backend.DatabaseName(ctx, db)
 	if err := errors.Join(redisErr, dbErr); err != nil {
 		cfg.Logger.Warn("a backend does not tell its version", "error", err)
+	}
+	if n, err := backend.RedisCommands(ctx, rdb); n == nil && err == nil {
+		cfg.Logger.Warn("Redis refuses INFO to this user: audits have no redis_commands, " +
+			"and a restart or failover of Redis that loses sales is not noticed")
 	}
 	cfg.Logger.Info("backends", "redis", redisName, "database", dbName)
 }
@@ -345,7 +350,7 @@ func assemble(cfg Config, o catalog.Options, db *gorm.DB, watch *backend.RedisWa
 		LockErrors: []web.LockError{{Err: thirdparty.ErrGaveUp, Code: "busy", WithCause: true}, {Err: waitlock.ErrNotReplicated, Code: "not_replicated"}},
 		Instance:   cfg.Instance, Token: cfg.Token, OneEach: cfg.OneEach, Logger: cfg.Logger, Page: cfg.Page, Addr: cfg.Addr, Hosts: cfg.Hosts,
 		Check:       func(ctx context.Context) error { return check(ctx, rdb, db) },
-		Commands:    func(ctx context.Context) (int64, error) { return backend.RedisCommands(ctx, rdb) },
+		Commands:    func(ctx context.Context) (*int64, error) { return backend.RedisCommands(ctx, rdb) },
 		Connections: connections.Held, Holders: holders.Load, Tracer: cfg.Tracer,
 	})
 	return p

@@ -1,11 +1,14 @@
 package shop_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -96,6 +99,27 @@ func (r *running) exchange(t *testing.T, method, path, body string) (status int,
 	return res.StatusCode, reply
 }
 
+// leastRights starts a Redis with the user that docs/http.md names, and returns the URL for it.
+func leastRights(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/http.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := backendtest.RestartableRedis(t)
+	_, rights, found := strings.Cut(string(text), "\nACL SETUSER oversell ")
+	rights, _, _ = strings.Cut(rights, "\n")
+	args := []any{"ACL", "SETUSER", "oversell"}
+	for _, rule := range strings.Fields(rights) {
+		args = append(args, rule)
+	}
+	if err := backendtest.DialRedis(t, server.URL).Do(t.Context(), args...).Err(); err != nil || !found {
+		t.Fatalf("rights %q: %v", rights, err)
+	}
+	return "redis://oversell:PASSWORD@" + server.Addr
+}
+
+// Every strategy sells with the rights that the docs name.
 func TestEveryStrategySells(t *testing.T) {
 	var list catalog.List
 	for _, s := range catalog.Strategies() {
@@ -103,7 +127,7 @@ func TestEveryStrategySells(t *testing.T) {
 			list = append(list, s)
 		}
 	}
-	sellByAll(t, backendtest.Redis(t, "local"), lockserverstest.Embedded(t), list)
+	sellByAll(t, leastRights(t), lockserverstest.Embedded(t), list)
 }
 
 // needing returns the strategies that need newer commands of Redis.
@@ -123,6 +147,32 @@ func needing(t *testing.T) catalog.List {
 
 func TestStrategiesWithNewerCommandsSell(t *testing.T) {
 	sellByAll(t, backendtest.Redis(t, "embedded"), lockservers.Addresses{}, needing(t))
+}
+
+// A shop whose Redis refuses INFO sells and audits, and says at its start what it lacks.
+func TestRedisThatRefusesINFO(t *testing.T) {
+	m := miniredis.RunT(t)
+	m.Server().SetPreHook(func(c *server.Peer, command string, _ ...string) bool {
+		if command != "INFO" {
+			return false
+		}
+		c.WriteError("NOPERM this user has no permissions to run the 'info' command")
+		return true
+	})
+	var log bytes.Buffer
+	cfg := config("redis://"+m.Addr(), backendtest.Database(t, "embedded"), 1)
+	cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	r := open(t, cfg)
+	if a := r.buy(); a.status != http.StatusOK {
+		t.Errorf("got %+v", a)
+	}
+	if a := r.audit(t); a.Sold != 1 || a.RedisCommands != nil {
+		t.Errorf("audit %+v, want one sale and no count of commands", a)
+	}
+	r.close(t)
+	if n := strings.Count(log.String(), "redis_commands"); n != 1 {
+		t.Errorf("%d lines say what is lost, want 1:\n%s", n, &log)
+	}
 }
 
 // A Redis without the commands, and one that does not tell what it has, offer no strategy that

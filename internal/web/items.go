@@ -384,7 +384,7 @@ func (a *API) repair(c *gin.Context) {
 // Audit is the reply to an audit.
 type Audit struct {
 	stock.Audit
-	Instance      string           `json:"instance"`       // the instance that answered
-	CacheLoads    map[string]int64 `json:"cache_loads"`    // loads of the item's cached value, by instance
-	RedisCommands int64            `json:"redis_commands"` // commands Redis has counted since it started
+	Instance      string           `json:"instance"`                 // the instance that answered
+	CacheLoads    map[string]int64 `json:"cache_loads"`              // loads of the item's cached value, by instance
+	RedisCommands *int64           `json:"redis_commands,omitempty"` // commands Redis has counted since it started; nil: it does not tell
 }

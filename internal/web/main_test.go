@@ -99,7 +99,7 @@ func newSite(t testing.TB, rdb redis.UniversalClient, db *gorm.DB, adjust func(*
 		Hosts:      []string{"example.com"}, // which a request of httptest asks for
 		LockErrors: []web.LockError{{Err: waitlock.ErrNotReplicated, Code: "not_replicated"}},
 		Check:      func(ctx context.Context) error { return rdb.Ping(ctx).Err() },
-		Commands:   func(ctx context.Context) (int64, error) { return backend.RedisCommands(ctx, rdb) },
+		Commands:   func(ctx context.Context) (*int64, error) { return backend.RedisCommands(ctx, rdb) },
 	}
 	for _, strategy := range strategies() {
 		wc.Strategies = append(wc.Strategies, web.Strategy{Name: strategy.Name, Cache: strategy.GuardsLoads()})

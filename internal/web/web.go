@@ -84,9 +84,9 @@ type Config struct {
 	Hosts []string
 
 	// Check returns an error if a backend does not answer. Commands returns how many
-	// commands Redis has counted since it started.
+	// commands Redis has counted since it started, or nil if it does not tell.
 	Check    func(ctx context.Context) error
-	Commands func(ctx context.Context) (int64, error)
+	Commands func(ctx context.Context) (*int64, error)
 
 	// Connections returns for how long connections to the database were in use, together,
 	// and how often one was returned to the pool; nil: there are no metrics of it.

@@ -77,7 +77,7 @@ func TestLockWorkloadTakesEveryLock(t *testing.T) {
 // A library's lock is judged on a real Redis only, with the shop and without it. What the verdict
 // is there is up to the library: one that gives up waiting does so on a busy machine too.
 func TestLockWorkloadJudgesLibrariesOnARealRedis(t *testing.T) {
-	for _, kind := range []string{"embedded", "local"} {
+	for _, kind := range backendtest.Kinds() {
 		t.Run(kind, func(t *testing.T) {
 			got := try(t, locksOnly("-redis", backendtest.Redis(t, kind), "-strategies", "v2,redsync,redislock:best")...)
 			for name, library := range map[string]bool{"v2_ttl": false, "redsync ": true, "redislock:best": true} {

@@ -1,3 +1,5 @@
+//go:build system
+
 // Package deploy tests the alerts and the dashboard against the metrics of a real shop.
 package deploy_test
 

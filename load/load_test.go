@@ -1,3 +1,5 @@
+//go:build system
+
 // Package load tests the scripts that let other load tools buy from a shop.
 package load_test
 

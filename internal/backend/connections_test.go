@@ -106,7 +106,7 @@ func TestConnectionsCountWhileTheyAreOutOfThePool(t *testing.T) {
 
 // A measured pool does what the pool does, on every database.
 func TestMeasuredDatabase(t *testing.T) {
-	for _, spec := range []string{"embedded", "local"} {
+	for _, spec := range backendtest.Kinds() {
 		t.Run(spec, func(t *testing.T) {
 			var measured backend.Connections
 			db, err := backend.DialDatabaseThrough(t.Context(), backendtest.Database(t, spec), measured.Through)

@@ -52,11 +52,13 @@ func TestDatabaseRoundTrip(t *testing.T) {
 
 func TestDatabaseName(t *testing.T) {
 	for spec, want := range map[string]string{"embedded": "SQLite 3.", "local": " at 127.0.0.1:"} {
-		db := backendtest.DialDatabase(t, backendtest.Database(t, spec))
-		name, err := backend.DatabaseName(t.Context(), db)
-		if err != nil || !strings.Contains(name, want) || strings.Contains(name, "oversell") {
-			t.Errorf("%s: name %q, %v; want it to contain %q and no user", spec, name, err, want)
-		}
+		t.Run(spec, func(t *testing.T) {
+			db := backendtest.DialDatabase(t, backendtest.Database(t, spec))
+			name, err := backend.DatabaseName(t.Context(), db)
+			if err != nil || !strings.Contains(name, want) || strings.Contains(name, "oversell") {
+				t.Errorf("name %q, %v; want it to contain %q and no user", name, err, want)
+			}
+		})
 	}
 }
 
@@ -77,7 +79,7 @@ func TestDatabaseNameOfAFile(t *testing.T) {
 // TestDatabaseConcurrentWriters has two clients, like two processes, increment
 // a row in transactions that read first: no increment may fail or be lost.
 func TestDatabaseConcurrentWriters(t *testing.T) {
-	for _, spec := range []string{"embedded", "local"} {
+	for _, spec := range backendtest.Kinds() {
 		t.Run(spec, func(t *testing.T) {
 			url := backendtest.Database(t, spec)
 			db := backendtest.DialDatabase(t, url)

@@ -268,7 +268,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
 	type server interface{ Close() error }
-	for _, spec := range []string{"embedded", "local"} {
+	for _, spec := range backendtest.Kinds() {
 		r, err := backend.ServeRedis(t.Context(), spec)
 		if err != nil {
 			t.Fatal(err)

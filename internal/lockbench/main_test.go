@@ -111,4 +111,4 @@ func config(t testing.TB, kind string) (lockbench.Config, *processes) {
 }
 
 // kinds are the kinds of Redis that the tests run on.
-var kinds = []string{"embedded", "local"}
+var kinds = backendtest.Kinds()

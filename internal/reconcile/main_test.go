@@ -41,7 +41,7 @@ type site struct {
 // eachSite runs f over embedded and real backends.
 func eachSite(t *testing.T, f func(t *testing.T, s *site)) {
 	t.Helper()
-	for _, kind := range []string{"embedded", "local"} {
+	for _, kind := range backendtest.Kinds() {
 		t.Run(kind, func(t *testing.T) { f(t, newSite(t, backendtest.Redis(t, kind), backendtest.Database(t, kind))) })
 	}
 }

@@ -18,7 +18,7 @@ import (
 // half-written.
 func TestCloseUnderLoad(t *testing.T) {
 	const units = 100_000
-	for _, kind := range []string{"embedded", "local"} {
+	for _, kind := range backendtest.Kinds() {
 		for _, strategy := range []string{"watch", "v1_setnx", "v6_watchdog"} {
 			t.Run(kind+"/"+strategy, func(t *testing.T) {
 				redisURL, dbURL := backendtest.Redis(t, kind), backendtest.Database(t, kind)
@@ -128,7 +128,7 @@ func TestCloseTurnsWaitersAway(t *testing.T) {
 }
 
 func TestInstancesShareOneSale(t *testing.T) {
-	for _, kind := range []string{"embedded", "local"} {
+	for _, kind := range backendtest.Kinds() {
 		t.Run(kind, func(t *testing.T) {
 			redisURL, dbURL := backendtest.Redis(t, kind), backendtest.Database(t, kind)
 			var shops []*running

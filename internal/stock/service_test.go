@@ -18,7 +18,7 @@ import (
 )
 
 func TestSeveralInstancesMigrateAtOnce(t *testing.T) {
-	for _, kind := range []string{"embedded", "local"} {
+	for _, kind := range backendtest.Kinds() {
 		t.Run(kind, func(t *testing.T) {
 			url := backendtest.Database(t, kind)
 			var all sync.WaitGroup

@@ -1,9 +1,10 @@
 // Package backendtest gives tests the backends that the program runs on:
 // private servers for each test, which are removed when the test is over.
 //
-// A test that needs a binary that is not installed is skipped, with a hint on
-// how to install it; with CI=true in the environment it fails instead, so that
-// no gap in the tests goes unnoticed.
+// Without the build tag system only the embedded backends are tested: a test that needs a
+// real server, a browser or a compiler is skipped. With the tag, a test that needs a binary
+// that is not installed is skipped, with a hint on how to install it; with CI=true in the
+// environment it fails instead, so that no gap in the tests goes unnoticed.
 package backendtest
 
 import (
@@ -23,8 +24,23 @@ import (
 	"oversell/internal/backend/local"
 )
 
-// kinds are the values of -redis and -db that need no server of the user.
-func kinds() []string { return []string{"embedded", "local"} }
+// Kinds are the values of -redis and -db that need no server of the user: "embedded", and
+// "local" with the build tag system.
+func Kinds() []string {
+	if !tagged {
+		return []string{"embedded"}
+	}
+	return []string{"embedded", "local"}
+}
+
+// System skips the test unless it is built with the tag system. Every test that starts a
+// server, a browser, a compiler or a whole program calls it, or has the tag itself.
+func System(t testing.TB) {
+	t.Helper()
+	if !tagged {
+		t.Skip("starts servers or programs: run it with -tags system")
+	}
+}
 
 // Slack is added to the time limits of tests, because a machine may be busy.
 // Such a test tells a wait that ends from one that does not; only a benchmark
@@ -34,22 +50,21 @@ const Slack = 6 * time.Second
 // startTimeout bounds the start of one server.
 const startTimeout = time.Minute
 
-// Each runs f as the subtests "embedded", on miniredis and SQLite, and "local",
-// on a real redis-server and a real MariaDB or MySQL.
+// Each runs f as the subtests "embedded", on miniredis and SQLite, and, with the tag
+// system, "local", on a real redis-server and a real MariaDB or MySQL.
 func Each(t *testing.T, f func(t *testing.T, rdb redis.UniversalClient, db *gorm.DB)) {
 	t.Helper()
-	for _, kind := range kinds() {
+	for _, kind := range Kinds() {
 		t.Run(kind, func(t *testing.T) {
 			f(t, DialRedis(t, Redis(t, kind)), DialDatabase(t, Database(t, kind)))
 		})
 	}
 }
 
-// EachRedis runs f as the subtests "embedded" and "local", each with its own
-// empty Redis.
+// EachRedis runs f as the subtests of Kinds, each with its own empty Redis.
 func EachRedis(t *testing.T, f func(t *testing.T, rdb redis.UniversalClient)) {
 	t.Helper()
-	for _, kind := range kinds() {
+	for _, kind := range Kinds() {
 		t.Run(kind, func(t *testing.T) {
 			f(t, DialRedis(t, Redis(t, kind)))
 		})
@@ -88,21 +103,21 @@ func SkipWithout(t testing.TB, commands ...string) {
 		strings.Join(commands, " and no "), local.ServerEnv)
 }
 
-// EachDatabase runs f as the subtests "embedded" and "local", each with its own
-// empty database.
+// EachDatabase runs f as the subtests of Kinds, each with its own empty database.
 func EachDatabase(t *testing.T, f func(t *testing.T, db *gorm.DB)) {
 	t.Helper()
-	for _, kind := range kinds() {
+	for _, kind := range Kinds() {
 		t.Run(kind, func(t *testing.T) {
 			f(t, DialDatabase(t, Database(t, kind)))
 		})
 	}
 }
 
-// Need skips the test if one of the binaries is not in the PATH, or fails it
-// with CI=true.
+// Need calls System, and skips the test if one of the binaries is not in the PATH, or
+// fails it with CI=true.
 func Need(t testing.TB, binaries ...string) {
 	t.Helper()
+	System(t)
 	for _, binary := range binaries {
 		if _, err := exec.LookPath(binary); err != nil {
 			skip(t, binary+" is not in the PATH: install the package that has it")

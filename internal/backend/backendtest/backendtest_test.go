@@ -30,8 +30,8 @@ func TestEachIsEmpty(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		if got := strings.Join(ran, " "); got != "embedded local" {
-			t.Errorf("ran %q, want both kinds", got)
+		if got := strings.Join(ran, " "); got != strings.Join(backendtest.Kinds(), " ") {
+			t.Errorf("ran %q, want %q", got, backendtest.Kinds())
 		}
 	}
 }
@@ -39,6 +39,7 @@ func TestEachIsEmpty(t *testing.T) {
 // TestNeed runs the test below in a separate process, because it fails or
 // skips.
 func TestNeed(t *testing.T) {
+	backendtest.System(t)
 	for ci, want := range map[string]string{"false": "--- SKIP: TestNothingNeeded", "true": "--- FAIL: TestNothingNeeded"} {
 		cmd := exec.Command(os.Args[0], "-test.v", "-test.run=^TestNothingNeeded$")
 		cmd.Env = append(os.Environ(), "CI="+ci, "OVERSELL_TEST_NEED=no-such-binary")

@@ -37,6 +37,7 @@ type RedisCluster struct {
 // LocalCluster runs a RedisCluster for the length of the test.
 func LocalCluster(t testing.TB) *RedisCluster {
 	t.Helper()
+	System(t)
 	c, err := local.StartCluster(starting(t))
 	must(t, err)
 	t.Cleanup(func() {

@@ -75,6 +75,7 @@ func run(m *testing.M) int {
 // sharedDatabase creates a database on the shared server.
 func sharedDatabase(t testing.TB) string {
 	t.Helper()
+	System(t)
 	s, err := shared.acquire(starting(t))
 	must(t, err)
 	t.Cleanup(shared.release)
@@ -152,6 +153,7 @@ type LocalDatabase struct {
 // test.
 func RestartableDatabase(t testing.TB) *LocalDatabase {
 	t.Helper()
+	System(t)
 	s, err := local.StartDatabase(starting(t))
 	must(t, err)
 	closeAfter(t, s.Server)

@@ -13,6 +13,9 @@ import (
 // returns the URL to dial, which is also a value for -redis.
 func Redis(t testing.TB, spec string) string {
 	t.Helper()
+	if spec != "embedded" {
+		System(t)
+	}
 	s, err := backend.ServeRedis(starting(t), spec)
 	must(t, err)
 	t.Cleanup(func() {
@@ -44,6 +47,7 @@ type LocalRedis struct {
 // args are added to its command line, see local.StartRedis.
 func RestartableRedis(t testing.TB, args ...string) *LocalRedis {
 	t.Helper()
+	System(t)
 	s, err := local.StartRedis(starting(t), args...)
 	must(t, err)
 	closeAfter(t, s.Server)

@@ -66,6 +66,7 @@ func Sentinels(t testing.TB) *SentinelSet {
 // the test.
 func Failovers(t testing.TB) *local.Sentinels {
 	t.Helper()
+	System(t)
 	set, err := local.StartSentinels(t.Context())
 	must(t, err)
 	t.Cleanup(func() {

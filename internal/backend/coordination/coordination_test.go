@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"oversell/internal/backend/backendtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -95,6 +97,7 @@ func TestTwoEmbeddedEtcds(t *testing.T) {
 }
 
 func TestLocalZooKeeper(t *testing.T) {
+	backendtest.System(t)
 	emptyTempDir(t)
 	servers, stop, err := ServeZooKeeper(t.Context(), "local")
 	if errors.Is(err, ErrMissing) {

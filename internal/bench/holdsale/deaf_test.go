@@ -74,7 +74,7 @@ func TestEachCaptureEndsOnceThoughNoWebhookComes(t *testing.T) {
 			t.Fatalf("OVERSELL_SETTLE_ROUNDS: %v", err)
 		}
 	}
-	for _, kind := range []string{"embedded", "local"} {
+	for _, kind := range backendtest.Kinds() {
 		t.Run(kind, func(t *testing.T) {
 			redisURL, dbURL := backendtest.Redis(t, kind), backendtest.Database(t, kind)
 			rows, err := Run(t.Context(), Config{

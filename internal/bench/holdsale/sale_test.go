@@ -81,7 +81,7 @@ func checkAllSeams(t *testing.T, name string, row report.Row) {
 // Whatever is late, killed or stopped: h3_claim sells each unit once, loses none, and every
 // capture ends in one order or one refund.
 func TestClaimIsSound(t *testing.T) {
-	for _, kind := range []string{"embedded", "local"} {
+	for _, kind := range backendtest.Kinds() {
 		t.Run(kind, func(t *testing.T) {
 			allowed := slices.DeleteFunc(catalog.HoldConditions(), func(c catalog.Condition) bool { return c == catalog.Failover })
 			checkSound(t, run(t, kind, []string{"h3_claim"}, allowed...))
@@ -129,7 +129,7 @@ func TestFailover(t *testing.T) {
 // A stage that checks first and writes later sells a unit twice or loses one, when what is
 // in between is late, killed or stopped.
 func TestNaiveStagesBreak(t *testing.T) {
-	for _, kind := range []string{"embedded", "local"} {
+	for _, kind := range backendtest.Kinds() {
 		t.Run(kind, func(t *testing.T) {
 			for _, row := range run(t, kind, []string{"h1_counter", "h2_status"}, catalog.Late, catalog.Crash, catalog.Pause) {
 				if row.Oversold == 0 && row.Stranded == 0 {

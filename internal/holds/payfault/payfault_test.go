@@ -32,7 +32,7 @@ func newProvider() *payment.Server {
 
 // each runs f for each stage, on embedded and on real backends, with a sale of one unit.
 func each(t *testing.T, f func(t *testing.T, name string, s *holdstest.Site, faults *Faults)) {
-	for _, kind := range []string{"embedded", "local"} {
+	for _, kind := range backendtest.Kinds() {
 		t.Run(kind, func(t *testing.T) {
 			rdb, url := backendtest.DialRedis(t, backendtest.Redis(t, kind)), backendtest.Database(t, kind)
 			db := backendtest.DialDatabase(t, url)

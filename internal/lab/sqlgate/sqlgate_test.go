@@ -41,7 +41,7 @@ func (g *gate) handle(_ context.Context, s sqlgate.Statement, send func() (sqlga
 
 // each runs f on each database, with a table of one number, behind a gate.
 func each(t *testing.T, f func(t *testing.T, g *gate, db *gorm.DB)) {
-	for _, spec := range []string{"embedded", "local"} {
+	for _, spec := range backendtest.Kinds() {
 		t.Run(spec, func(t *testing.T) {
 			url := backendtest.Database(t, spec)
 			g := &gate{faults: make(map[string]func(send func() (sqlgate.Reply, error)) error)}

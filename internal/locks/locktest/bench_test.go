@@ -83,7 +83,7 @@ func sideBySide(b *testing.B, one, other func(*testing.B)) (time.Duration, time.
 }
 
 func eachRedis(b *testing.B, f func(b *testing.B, rdb redis.UniversalClient)) {
-	for _, kind := range []string{"embedded", "local"} {
+	for _, kind := range backendtest.Kinds() {
 		b.Run("redis="+kind, func(b *testing.B) {
 			f(b, backendtest.DialRedis(b, backendtest.Redis(b, kind)))
 		})

@@ -146,7 +146,7 @@ func slow(d time.Duration) locktest.Action {
 // eachKind runs f with five in-memory servers, and with five real ones, in real
 // time.
 func eachKind(t *testing.T, f func(t *testing.T, clients []redis.UniversalClient)) {
-	for _, kind := range []string{"embedded", "local"} {
+	for _, kind := range backendtest.Kinds() {
 		t.Run(kind, func(t *testing.T) {
 			var clients []redis.UniversalClient
 			for range 5 {

@@ -17,7 +17,7 @@ import (
 
 // However many locks a process waits for, half of its pool is free for other commands.
 func TestHalfOfThePoolIsFree(t *testing.T) {
-	for _, kind := range []string{"embedded", "local"} {
+	for _, kind := range backendtest.Kinds() {
 		t.Run(kind, func(t *testing.T) {
 			const pool, locks = 4, 40
 			url, key := backendtest.Redis(t, kind), locktest.Key(t)

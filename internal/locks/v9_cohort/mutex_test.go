@@ -65,7 +65,7 @@ func bubble(t *testing.T, n int, f func(t *testing.T, s *locktest.Server, rdb []
 }
 
 func TestExclusive(t *testing.T) {
-	for _, kind := range []string{"embedded", "local"} {
+	for _, kind := range backendtest.Kinds() {
 		t.Run(kind, func(t *testing.T) {
 			url, key := backendtest.Redis(t, kind), locktest.Key(t)
 			var witness locktest.Witness

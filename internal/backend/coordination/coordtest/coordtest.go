@@ -12,6 +12,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"oversell/internal/backend/backendtest"
 	"oversell/internal/backend/coordination"
 )
 
@@ -53,6 +54,7 @@ var zooKeeper struct {
 // ZooKeeper is not installed, the test is skipped, or fails with CI=true.
 func ZooKeeper(t testing.TB) string {
 	t.Helper()
+	backendtest.System(t)
 	zooKeeper.Lock()
 	defer zooKeeper.Unlock()
 	if zooKeeper.stop == nil {

@@ -23,6 +23,8 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+
+	"oversell/internal/backend/backendtest"
 )
 
 // timeout bounds one test in the browser.
@@ -71,6 +73,7 @@ func New(t *testing.T) *Tab {
 
 func browser(t *testing.T) string {
 	t.Helper()
+	backendtest.System(t)
 	for _, name := range browsers {
 		if path, err := exec.LookPath(name); err == nil {
 			return path

@@ -1,0 +1,5 @@
+//go:build system
+
+package backendtest
+
+const tagged = true

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"oversell/internal/payment"
@@ -33,7 +35,8 @@ type begunRow struct {
 	// Ledger is Config.Ledger of the shop where the payment began: no other provider knows
 	// what became of it. Rows of before this column have "", and are any shop's.
 	Ledger string `gorm:"size:255;not null;default:''"`
-	// RefundKey ends the idempotency key of the next refund. It is "" until a refund has failed.
+	// RefundKey has the events of the refunds that have failed, each after a slash, and tryMark with a number if
+	// the last key was given up. Its last part ends the idempotency key of the next refund: see refundKey.
 	RefundKey string `gorm:"size:128;not null;default:''"`
 	// RefundsFailed counts the refunds that were accepted and failed.
 	RefundsFailed int `gorm:"not null;default:0"`
@@ -259,24 +262,48 @@ func (s *Service) due(ctx context.Context, limit int) (all []begunRow, err error
 	return all, nil
 }
 
-// refundFailed notes that the refund of a payment on record has failed, once for a key, and lets the next one be
-// tried soon with that key. After maxRefunds it raises an alarm instead.
-func (s *Service) refundFailed(ctx context.Context, holdID, paymentID, key string) error {
+// refundFailed notes that the refund of a payment on record has failed, once for an event, and lets the next one be
+// tried soon with another key. After maxRefunds it raises an alarm instead. It reports false if the record has
+// changed since it was read.
+func (s *Service) refundFailed(ctx context.Context, b begunRow, event string) (noted bool, err error) {
+	events, _, _ := strings.Cut(b.RefundKey, tryMark)
+	if strings.Contains(events+"/", "/"+event+"/") {
+		return true, nil
+	}
+	events += "/" + event
 	rows, err := s.exec(ctx, "UPDATE oversell_hold_payments SET refund_key = ?, refunds_failed = refunds_failed + 1, due_at = "+s.sql.Clock+
-		" WHERE hold_id = ? AND payment_id = ? AND refund_key <> ? AND refunds_failed < ?", key, holdID, paymentID, key, maxRefunds)
+		" WHERE hold_id = ? AND idempotency_key = ? AND payment_id = ? AND refund_key = ? AND refunds_failed = ?",
+		events[max(0, len(events)-maxEvents):], b.HoldID, b.Key, b.PaymentID, b.RefundKey, b.RefundsFailed)
 	if err != nil || rows == 0 {
-		return err
+		return false, err
 	}
-	b, found, err := s.recordOf(ctx, holdID, paymentID)
-	if err != nil || !found {
-		return err
-	}
-	s.log.Warn("a refund has failed after it was accepted", "hold", holdID, "payment", paymentID, "failed", b.RefundsFailed)
-	if b.RefundsFailed >= maxRefunds {
+	s.log.Warn("a refund has failed after it was accepted", "hold", b.HoldID, "payment", b.PaymentID, "failed", b.RefundsFailed+1)
+	if b.RefundsFailed+1 >= maxRefunds {
 		s.alarm(ctx, b, alarmRefund, "the refunds of a payment have failed, and the buyer has neither the order nor the money")
 	}
-	return nil
+	return true, nil
 }
+
+// nextRefundKey lets the next refund of a payment have another key, because the provider may answer this one with
+// an error for ever.
+func (s *Service) nextRefundKey(ctx context.Context, b begunRow) error {
+	events, _, _ := strings.Cut(b.RefundKey, tryMark)
+	_, err := s.exec(ctx, "UPDATE oversell_hold_payments SET refund_key = ? WHERE hold_id = ? AND idempotency_key = ? AND refund_key = ?",
+		events+tryMark+strconv.Itoa(b.Failures+1), b.HoldID, b.Key, b.RefundKey)
+	return err
+}
+
+// refundKey is the idempotency key of the next refund of a payment.
+func (b begunRow) refundKey(paymentID string) string {
+	return "refund/" + paymentID + b.RefundKey[max(0, strings.LastIndex(b.RefundKey, "/")):]
+}
+
+const (
+	// tryMark begins what nextRefundKey adds to a key.
+	tryMark = "~"
+	// maxEvents bounds the events in a refund key, so that a number has room after them.
+	maxEvents = 112
+)
 
 // take takes a payment that is due, so that no other process looks at it before the pause is
 // over. It reports false if another one was faster.

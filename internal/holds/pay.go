@@ -270,7 +270,7 @@ func (s *Service) refund(ctx context.Context, holdID, paymentID string) error {
 	}
 	var p payment.Payment
 	err = ask(ctx, func() error {
-		p, err = s.cfg.Payments.Refund(ctx, paymentID, "refund/"+paymentID+b.RefundKey)
+		p, err = s.cfg.Payments.Refund(ctx, paymentID, b.refundKey(paymentID))
 		return err
 	})
 	if errors.Is(err, payment.ErrConflict) { // it was done with another key
@@ -376,17 +376,25 @@ func (s *Service) RefundFailed(ctx context.Context, paymentID, event string) err
 	if p.Status != payment.Captured { // it was refunded since
 		return fmt.Errorf("payment %s: %w: it is %s", paymentID, ErrNotCaptured, p.Status)
 	}
-	_, found, err := s.recordOf(ctx, h.ID, p.ID)
-	if err == nil && !found && unknown != nil {
-		return unknown
-	}
-	if err == nil && !found { // the refund was final. The amount is not what the hold costs: see asked
-		_, err = s.insertBegun(ctx, begunRow{
+	for range authorisedTries {
+		b, found, err := s.recordOf(ctx, h.ID, p.ID)
+		switch {
+		case err != nil:
+			return err
+		case found:
+			if noted, err := s.refundFailed(ctx, b, event); err != nil || noted {
+				return err
+			}
+			continue
+		case unknown != nil:
+			return unknown
+		}
+		// The refund was final. The amount is not what the hold costs: see asked.
+		if _, err := s.insertBegun(ctx, begunRow{
 			HoldID: h.ID, Key: ownKey(p.ID), SKU: h.SKU, SaleID: h.SaleID, Token: h.Token, Currency: p.Currency, PaymentID: p.ID, Ledger: s.cfg.Ledger,
-		})
+		}); err != nil {
+			return err
+		}
 	}
-	if err != nil {
-		return err
-	}
-	return s.refundFailed(ctx, h.ID, p.ID, "/"+event)
+	return fmt.Errorf("%w: the record of payment %s changes all the time", ErrPending, paymentID)
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -148,14 +147,15 @@ func (s *Service) settleOne(ctx context.Context, b begunRow) error {
 	return nil
 }
 
-// failed counts that a payment could not be settled. After too many failures it has an alarm.
+// failed counts that a payment could not be settled. After too many failures it has an alarm. It counts no refund
+// as failed: the provider may just not answer.
 func (s *Service) failed(ctx context.Context, b begunRow, cause error) error {
 	_, err := s.exec(ctx, "UPDATE oversell_hold_payments SET times_unknown = times_unknown + 1 WHERE hold_id = ? AND idempotency_key = ?",
 		b.HoldID, b.Key)
 	if b.Failures+1 >= maxFailures {
 		s.alarm(ctx, b, alarmUnsettled, "a payment cannot be settled", "error", cause)
 		if errors.Is(cause, errNotRefunded) { // or the provider answers the key with an error for ever
-			err = errors.Join(err, s.refundFailed(ctx, b.HoldID, b.PaymentID, "/"+strconv.Itoa(b.RefundsFailed+2)))
+			err = errors.Join(err, s.nextRefundKey(ctx, b))
 		}
 	}
 	return err

@@ -640,8 +640,38 @@ func TestRefundThatFailsWithoutAWebhook(t *testing.T) {
 		s.settle(t)
 		s.wantUnsettled(t, 0)
 		s.books(t, 0)
-		if last := s.bank.refundKeys[len(s.bank.refundKeys)-1]; last != "/2" {
+		if last := s.bank.refundKeys[len(s.bank.refundKeys)-1]; last != "~5" {
 			t.Errorf("the last key ends with %q", last)
+		}
+	})
+}
+
+// Refunds get no answer for a long time, after one that has failed. That counts no more failed refunds, and the
+// buyer has the money back when the provider answers again. An event that comes again later counts once.
+func TestOutageOfRefundsDoesNotEndThem(t *testing.T) {
+	each(t, 1, func(t *testing.T, s *shop) {
+		s.bank.accepts = "pending"
+		id := s.late(t, holds.ErrPending)
+		s.refundFails(t, id, "evt_1")
+		s.bank.refunds = payment.ErrUnavailable
+		for range 10 {
+			s.due(t, time.Second)
+			if err := s.Settle(t.Context()); !errors.Is(err, payment.ErrUnavailable) {
+				t.Errorf("got %v, want %v", err, payment.ErrUnavailable)
+			}
+			var early int64 // rows that are due before their pause is over
+			if err := s.db.Table("oversell_hold_payments").Where("due_at < ?", time.Now().Add(time.Minute).UnixMilli()).Count(&early).Error; err != nil || early > 0 {
+				t.Errorf("%d payments are due at once, %v", early, err)
+			}
+		}
+		s.wantAlarms(t, 1)
+		s.refundFails(t, id, "evt_2")
+		s.refundFails(t, id, "evt_1")
+		s.bank.refunds, s.bank.accepts = nil, ""
+		s.settle(t)
+		s.wantUnsettled(t, 0)
+		if b := s.books(t, 0); b.Refunded != 1 {
+			t.Errorf("the books are %+v; want one refund", b)
 		}
 	})
 }

@@ -239,7 +239,7 @@ func (r *Runner) counted(ctx context.Context) (int64, error) {
 		return 0, err
 	}
 	if n == nil {
-		return 0, errors.New("Redis refuses INFO to this user, and commands_per_deduct is counted by it")
+		return 0, errors.New("the user of Redis may not run INFO, which counts commands_per_deduct")
 	}
 	return *n, nil
 }

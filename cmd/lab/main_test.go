@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 	"go.uber.org/goleak"
 
+	"oversell/internal/backend/backendtest"
 	"oversell/internal/guard"
 	"oversell/internal/lab"
 	"oversell/internal/lab/anomalies"
@@ -77,8 +79,11 @@ func TestTimeline(t *testing.T) {
 
 func TestYourLockIsGraded(t *testing.T) {
 	out, _ := runs(t, lab.Subjects(), exitExpected, "-strategy", "yours")
+	kept := regexp.MustCompile(`v1_setnx +keeps (\d+) of (\d+)\n`).FindStringSubmatch(out)
+	if kept == nil || kept[1] != kept[2] {
+		t.Errorf("it does not keep all that v1_setnx keeps:\n%s", out)
+	}
 	for _, want := range []string{
-		"v1_setnx      keeps 18 of 18",
 		"The first promise that it breaks is orphan-after-crash, which v2_ttl is the first to keep",
 		"go run ./cmd/lab -run orphan-after-crash -strategy yours",
 	} {
@@ -232,6 +237,7 @@ func TestFilesAreReplacedWhereTheyAre(t *testing.T) {
 }
 
 func TestTableInAFile(t *testing.T) {
+	backendtest.System(t) // it runs the whole lab three times
 	file := filepath.Join(t.TempDir(), "README.md")
 	write := func(text string) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {

@@ -17,7 +17,7 @@ import (
 // infoRefused reports whether err means that the user of a Redis may not use INFO, or that the
 // server has no such command. Managed ones may have it so.
 func infoRefused(err error) bool {
-	return redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "ERR unknown command")
+	return redis.HasErrorPrefix(err, "NOPERM") || redis.HasErrorPrefix(err, "unknown command") // without ERR
 }
 
 // RedisCommands returns how many commands the server has executed since its

@@ -20,8 +20,10 @@ const (
 	// maxSlow is how many slow items are swept at once: each may keep a connection of the
 	// database.
 	maxSlow = 8
-	// sweepTimeout ends the sweep of a slow item, so that another one has its turn.
-	sweepTimeout = 10 * time.Second
+	// sweepTimeout ends the sweep of a slow item, so that another one has its turn. It is longer than
+	// the 50 s for which MySQL and MariaDB wait for a lock, which end first: h1_counter and h2_status
+	// lose the units of a hold that is cut off between two writes.
+	sweepTimeout = time.Minute
 )
 
 // Sweep ends the holds that have expired, of all items that are sold by holds, and gives their

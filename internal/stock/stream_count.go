@@ -414,10 +414,14 @@ func (s store) unwritten(ctx context.Context, item Item, entries []entry) (units
 // the streams, and in dead letters that wait for a retry. Orders that cannot be looked up in the
 // database count as unwritten.
 func (s *Service) Unwritten(ctx context.Context) (orders int, err error) {
+	var ids []string
 	for _, sku := range s.accepted.all() {
 		entries, err := s.streams.all(ctx, sku)
 		if err != nil {
 			return 0, err
+		}
+		for _, e := range entries {
+			ids = append(ids, e.order.ID)
 		}
 		letters, err := s.streams.deadLetters(ctx, sku)
 		if err != nil {
@@ -425,21 +429,17 @@ func (s *Service) Unwritten(ctx context.Context) (orders int, err error) {
 		}
 		for _, letter := range letters {
 			if letter.Kind == kindFailed {
-				entries = append(entries, letter.entry)
+				ids = append(ids, letter.OrderID)
 			}
 		}
-		orders += len(entries)
-		for page := range slices.Chunk(entries, streamPage) {
-			ids := make([]string, len(page))
-			for i, e := range page {
-				ids[i] = e.order.ID
-			}
-			written, err := s.store.written(ctx, ids...)
-			if err != nil {
-				break
-			}
-			orders -= len(written)
+	}
+	orders = len(ids)
+	for page := range slices.Chunk(ids, streamPage) {
+		written, err := s.store.written(ctx, page...)
+		if err != nil {
+			break
 		}
+		orders -= len(written)
 	}
 	return orders, nil
 }

@@ -421,7 +421,7 @@ func TestOrdersWaitForTheDatabase(t *testing.T) {
 	})
 }
 
-var errPoison = &mysql.MySQLError{Number: 1644, SQLState: [5]byte([]byte("45000")), Message: "the database dislikes this order: " + strings.Repeat("界", 100)}
+var errPoison = &mysql.MySQLError{Number: 30001, SQLState: [5]byte([]byte("45000")), Message: "the database dislikes this order: " + strings.Repeat("界", 100)}
 
 // poison makes the database refuse orders of this many units.
 func poison(t *testing.T, s *site, quantity int64) (remove func()) {

@@ -358,7 +358,7 @@ func refusesValues(err error) bool {
 	}
 	var serverErr *mysql.MySQLError
 	if errors.As(err, &serverErr) {
-		return mysqlValues[serverErr.Number]
+		return mysqlValues[serverErr.Number] || string(serverErr.SQLState[:2]) == "45" // SIGNAL with a number of its own
 	}
 	var sqlite interface{ Code() int }
 	return errors.As(err, &sqlite) && sqliteValues[sqlite.Code()&0xff]
@@ -366,11 +366,11 @@ func refusesValues(err error) bool {
 
 // mysqlValues are the errors of MySQL and MariaDB about the values of a row.
 var mysqlValues = map[uint16]bool{
-	1048: true,             // NULL where none may be
-	1062: true, 1169: true, // a value that must be unique, and is not
+	1048: true,                         // NULL where none may be
+	1062: true, 1169: true, 1586: true, // a value that must be unique, and is not
 	1216: true, 1452: true, // a foreign key
-	1264: true, 1406: true, // out of range, too long
-	1265: true, 1292: true, 1366: true, 1367: true, // of the wrong form
+	1264: true, 1406: true, 1690: true, // out of range, too long
+	1265: true, 1292: true, 1366: true, 1367: true, 3140: true, // of the wrong form
 	1644: true,             // SIGNAL in a trigger
 	3819: true, 4025: true, // a check
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -13,7 +14,8 @@ import (
 
 // begunRow is a payment that has begun and is not settled. It is written before the provider
 // is asked for anything, and deleted when the payment has become an order, or was refunded,
-// cancelled or declined. So what a process leaves that dies in between is on record.
+// cancelled or declined. So what a process leaves that dies in between is on record. One with a
+// refund that has failed stays, see remove.
 type begunRow struct {
 	HoldID string `gorm:"primaryKey;size:36"`
 	// Key is the buyer's idempotency key, or "".
@@ -164,9 +166,13 @@ func (s *Service) otherPayment(ctx context.Context, b begunRow, paymentID string
 func ownKey(paymentID string) string { return "payment " + paymentID }
 
 // alarm says that somebody has to look at a payment: in the log, the metrics and the audit of the item. It
-// does so once for a payment.
+// does so once for a payment, and once more if it is alarmRefund, which takes the place of the others.
 func (s *Service) alarm(ctx context.Context, b begunRow, alarm, text string, more ...any) {
-	rows, err := s.exec(ctx, "UPDATE oversell_hold_payments SET alarm = ? WHERE hold_id = ? AND idempotency_key = ? AND alarm = ''",
+	replaced := ""
+	if alarm == alarmRefund {
+		replaced = " OR alarm <> '" + alarmRefund + "'"
+	}
+	rows, err := s.exec(ctx, "UPDATE oversell_hold_payments SET alarm = ? WHERE hold_id = ? AND idempotency_key = ? AND (alarm = ''"+replaced+")",
 		alarm, b.HoldID, b.Key)
 	if rows == 0 && err == nil {
 		return
@@ -207,20 +213,30 @@ func (s *Service) recordOf(ctx context.Context, holdID, paymentID string) (b beg
 // settled deletes a payment that is settled, which has this id, or has none because it was not made. A row with
 // another id is another payment. If that fails the payment is settled again later, which changes nothing.
 func (s *Service) settled(ctx context.Context, b begunRow, paymentID string) {
-	_, err := s.exec(ctx, "DELETE FROM oversell_hold_payments WHERE hold_id = ? AND idempotency_key = ? AND payment_id IN ('', ?)",
-		b.HoldID, b.Key, paymentID)
-	if err != nil {
+	if err := s.remove(ctx, "hold_id = ? AND idempotency_key = ? AND payment_id IN ('', ?)", b.HoldID, b.Key, paymentID); err != nil {
 		s.log.Warn("a payment is settled, and will be looked at once more", "hold", b.HoldID, "error", err)
 	}
 }
 
 // settledByID is settled for a payment whose key is not known.
 func (s *Service) settledByID(ctx context.Context, holdID, paymentID string) {
-	_, err := s.exec(ctx, "DELETE FROM oversell_hold_payments WHERE hold_id = ? AND payment_id = ?", holdID, paymentID)
-	if err != nil {
+	if err := s.remove(ctx, "hold_id = ? AND payment_id = ?", holdID, paymentID); err != nil {
 		s.log.Warn("a payment is settled, and will be looked at once more", "hold", holdID, "payment", paymentID, "error", err)
 	}
 }
+
+// remove deletes payments that are settled. One with a refund that has failed stays, and is never due: the refund
+// that is final now may fail as well, and then it counts.
+func (s *Service) remove(ctx context.Context, which string, args ...any) error {
+	rows, err := s.exec(ctx, "DELETE FROM oversell_hold_payments WHERE "+which+" AND refunds_failed = 0", args...)
+	if err == nil && rows == 0 {
+		_, err = s.exec(ctx, "UPDATE oversell_hold_payments SET due_at = ?, alarm = '' WHERE "+which+" AND refunds_failed > 0", append([]any{neverDue}, args...)...)
+	}
+	return err
+}
+
+// neverDue is due_at of a payment that is settled and stays on record. A refund that fails makes it due again.
+const neverDue = math.MaxInt64
 
 // checkLedger returns an error that wraps ErrPending if a payment began at another provider.
 func (s *Service) checkLedger(b begunRow) error {

@@ -127,7 +127,7 @@ func (s *Service) Forget(tx *gorm.DB, item stock.Item) error {
 		return err
 	}
 	var payments, elsewhere int64
-	unsettled := tx.Model(&begunRow{}).Where("sku = ? AND times_unknown < ? AND refunds_failed < ?", sku, maxFailures, maxRefunds)
+	unsettled := tx.Model(&begunRow{}).Where("sku = ? AND times_unknown < ? AND refunds_failed < ? AND due_at < ?", sku, maxFailures, maxRefunds, int64(neverDue))
 	err = errors.Join(unsettled.Session(&gorm.Session{}).Count(&payments).Error,
 		unsettled.Session(&gorm.Session{}).Where("ledger NOT IN (?)", []string{"", s.cfg.Ledger}).Count(&elsewhere).Error)
 	if err != nil {

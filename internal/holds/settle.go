@@ -197,8 +197,12 @@ func (s *Service) conclude(ctx context.Context, b begunRow) error {
 	}
 	h.ID, h.Token = b.HoldID, b.Token
 	p, err := s.find(ctx, b)
-	if err == nil && b.PaymentID == "" { // the reply says how the payment was when it was made
-		p, err = s.lookUp(ctx, b, p.ID)
+	if err == nil && b.PaymentID == "" {
+		if err := s.authorised(ctx, b, p.ID); err != nil { // a refund that fails is noted there
+			return err
+		}
+		b.PaymentID = p.ID
+		p, err = s.lookUp(ctx, b, p.ID) // the reply says how the payment was when it was made
 	}
 	switch {
 	case errors.Is(err, payment.ErrDeclined):

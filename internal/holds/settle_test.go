@@ -3,6 +3,7 @@ package holds_test
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"testing"
@@ -39,11 +40,11 @@ func (s *shop) settle(t *testing.T) {
 	}
 }
 
-// wantUnsettled checks how many payments are on record as not settled.
+// wantUnsettled checks how many payments are on record as not settled. Those that are never due are.
 func (s *shop) wantUnsettled(t *testing.T, want int64) {
 	t.Helper()
 	var n int64
-	if err := s.db.Table("oversell_hold_payments").Count(&n).Error; err != nil || n != want {
+	if err := s.db.Table("oversell_hold_payments").Where("due_at < ?", int64(math.MaxInt64)).Count(&n).Error; err != nil || n != want {
 		t.Errorf("%d payments are not settled, %v; want %d", n, err, want)
 	}
 }
@@ -643,6 +644,73 @@ func TestRefundThatFailsWithoutAWebhook(t *testing.T) {
 		if last := s.bank.refundKeys[len(s.bank.refundKeys)-1]; last != "~5" {
 			t.Errorf("the last key ends with %q", last)
 		}
+	})
+}
+
+// Each refund is final and fails later. Three are made, and then somebody has to look at the payment, although the
+// shop has taken it for settled each time.
+func TestFinalRefundsThatAllFail(t *testing.T) {
+	each(t, 1, func(t *testing.T, s *shop) {
+		s.bank.accepts = payment.Refunded
+		id := s.late(t, holds.ErrRefunded)
+		for i, event := range []string{"evt_1", "evt_2", "evt_3"} {
+			s.wantUnsettled(t, 0)
+			s.wantAlarms(t, 0)
+			s.refundFails(t, id, event)
+			s.wantUnsettled(t, 1)
+			if i == 2 {
+				break
+			}
+			s.settle(t)
+		}
+		s.due(t, time.Second)
+		if err := s.Settle(t.Context()); err == nil {
+			t.Error("a refund that has failed is no error")
+		}
+		if want := []string{"", "/evt_1", "/evt_2"}; !slices.Equal(s.bank.refundKeys, want) || s.Alarms() != 1 {
+			t.Errorf("refunds were asked for with %q and there were %d alarms, want %q and 1", s.bank.refundKeys, s.Alarms(), want)
+		}
+	})
+}
+
+// The payment could not be settled, and then its refunds fail. The second alarm takes the place of the first.
+func TestAlarmOfRefundsReplacesOthers(t *testing.T) {
+	each(t, 1, func(t *testing.T, s *shop) {
+		s.bank.accepts = "pending"
+		id := s.late(t, holds.ErrPending)
+		if err := s.db.Exec("UPDATE oversell_hold_payments SET alarm = 'unsettled'").Error; err != nil {
+			t.Fatal(err)
+		}
+		for _, event := range []string{"evt_1", "evt_2", "evt_3", "evt_4"} {
+			s.refundFails(t, id, event)
+		}
+		var alarm string
+		if err := s.db.Table("oversell_hold_payments").Pluck("alarm", &alarm).Error; err != nil || alarm != "refund_failed" || s.Alarms() != 1 {
+			t.Errorf("the alarm is %q, %v, after %d alarms; want refund_failed and 1", alarm, err, s.Alarms())
+		}
+	})
+}
+
+// The reply to an authorisation was lost, and somebody has captured the payment. When its refund gets no answer, the
+// id is on record, and so the next refund has another key.
+func TestRefundOfAPaymentWhoseIDWasLost(t *testing.T) {
+	each(t, 1, func(t *testing.T, s *shop) {
+		h := s.hold(t, h3, "a")
+		s.interrupt(t, h, &s.bank.afterAuthorise)
+		s.expire(t, h)
+		s.bank.accepts = "pending"
+		for range 6 {
+			s.due(t, time.Second)
+			if err := s.Settle(t.Context()); err == nil {
+				t.Error("a refund that is not done is no error")
+			}
+		}
+		if last := s.bank.refundKeys[len(s.bank.refundKeys)-1]; last != "~5" {
+			t.Errorf("the last key ends with %q", last)
+		}
+		s.bank.accepts = ""
+		s.settle(t)
+		s.wantUnsettled(t, 0)
 	})
 }
 

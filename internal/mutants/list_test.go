@@ -56,7 +56,7 @@ func all() []mutant {
 		mutant{"v8_fenced", "lock.lua", `math.max(token + 1, time[1] * 1000000 + time[2])`, `token + 1`, "tokens restart when the last one has expired", false},
 		mutant{"v8_fenced", "lock.lua", `if n == 1 then`, `if n > 0 then`, "a re-entry has another token", true},
 		mutant{"v8_fenced", "lock.lua", `string.format('%.0f', token), 'PX', 2 * ARGV[2])`, `string.format('%.0f', token))`, "the token stays for ever", false},
-		mutant{"v8_fenced", "renew.lua", `redis.call('PEXPIRE', KEYS[1] .. ':token', 2 * ARGV[2])`, ``, "the last token expires while the lock is held", false},
+		mutant{"v8_fenced", "renew.lua", `redis.call('PEXPIRE', KEYS[2], 2 * ARGV[2])`, ``, "the last token expires while the lock is held", false},
 	)
 	for _, stage := range []string{"v7_queue", "v8_fenced", "v9_cohort"} {
 		list = append(list, sleeping(stage)...)

@@ -116,31 +116,3 @@ func TestStoryKnowsWhatItDoesNotShow(t *testing.T) {
 		}
 	}
 }
-
-// At each moment the page has a table of the keys: the rest of their ttls, what has
-// changed, and which keys are gone because they have expired.
-func TestPageShowsTheKeys(t *testing.T) {
-	r := report()
-	r.Cells[0].Trace, r.Cells[0].Anomaly, r.Cells[0].Strategy = keyed(), "check-then-delete", "none"
-	b := newTab(t)
-	b.open(pageFile(t, r), "#check-then-delete/none", look{1280, 850, "dark"})
-	b.shows("check-then-delete on none")
-	for i, want := range []string{
-		"hint | not there | ; *lock string | a | 100 ms; *stock string | 10 | –",
-		"hint | not there | ; lock string | a | 90 ms; stock string | 10 | –",
-		"*hint string | x | 5 ms; lock string | a | 50 ms; *stock string | 8 | –",
-		"*hint | not there | ; lock string | a | 40 ms; stock string | 8 | –",
-		"hint | not there | ; *lock | not there | ; stock string | 8 | –",
-		"hint | not there | ; *lock string | b | 100 ms; stock string | 8 | –",
-	} {
-		got := eval[string](b, fmt.Sprintf(`(() => {
-		  document.querySelectorAll(".lanes .event")[%d].click();
-		  return [...document.querySelectorAll(".keys tbody tr")].map((row) => (row.classList.contains("changed") ? "*" : "") + [...row.cells].map((cell) => cell.textContent.trim()).join(" | ")).join("; ");
-		})()`, i))
-		if got != want {
-			t.Errorf("at moment %d: %q, want %q", i, got, want)
-		}
-	}
-	b.readable("keys")
-	b.quiet()
-}

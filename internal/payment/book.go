@@ -128,22 +128,32 @@ func (b *book) authorise(r Request, declined func(reference string) bool) (Payme
 
 // capture charges for an authorised payment.
 func (b *book) capture(id, key string) (Payment, error) {
-	return b.change("capture", id, key, map[Status]Status{Authorised: Captured})
+	return b.change("capture", id, key, func(p Payment) Status {
+		if p.Status == Authorised {
+			return Captured
+		}
+		return ""
+	})
 }
 
 // refund gives back what was captured, or gives up what was only authorised. It asks failing, only for the
 // first request with the key, how long after its acceptance the refund of a captured payment fails.
 func (b *book) refund(id, key string, failing func(reference string) time.Duration) (Payment, error) {
-	moves := map[Status]Status{Authorised: Cancelled, Captured: Refunded}
-	var after time.Duration
-	if p, err := b.payment(id); err == nil {
-		after = failing(p.Reference)
-	}
-	if after > 0 {
-		moves[Captured] = Refunding
-	}
-	p, err := b.change("refund", id, key, moves)
-	if err == nil && p.Status == Refunding {
+	var after time.Duration // stays 0 for a request that is repeated
+	p, err := b.change("refund", id, key, func(p Payment) Status {
+		switch p.Status {
+		case Authorised:
+			return Cancelled
+		case Captured:
+			if after = failing(p.Reference); after > 0 {
+				return Refunding
+			}
+			return Refunded
+		default:
+			return ""
+		}
+	})
+	if err == nil && after > 0 {
 		time.AfterFunc(after, func() { b.failRefund(id, "provider/"+key) })
 	}
 	return p, err
@@ -163,8 +173,9 @@ func (b *book) failRefund(id, key string) {
 	}, "fail", id)
 }
 
-// change moves a payment from its status to the one that moves names for it.
-func (b *book) change(operation, id, key string, moves map[Status]Status) (Payment, error) {
+// change gives a payment the status that next returns, or fails with ErrConflict if that is "". It calls next only
+// for the first request with the key.
+func (b *book) change(operation, id, key string, next func(Payment) Status) (Payment, error) {
 	if err := checkKey(key); err != nil {
 		return Payment{}, err
 	}
@@ -175,8 +186,8 @@ func (b *book) change(operation, id, key string, moves map[Status]Status) (Payme
 		return Payment{}, ErrUnknownPayment
 	}
 	return b.once(key, func() (Payment, Status, error) {
-		to, ok := moves[p.Status]
-		if !ok {
+		to := next(p)
+		if to == "" {
 			return p, "", fmt.Errorf("%w: it is %s", ErrConflict, p.Status)
 		}
 		p.Status = to

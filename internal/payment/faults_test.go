@@ -154,3 +154,35 @@ func TestRefundThatFailsLater(t *testing.T) {
 	expect(t, c, refund(p.ID, "r2"), Refunded, nil)
 	wantLedger(t, c, Authorised, Captured, Refunding, refundFailed, Refunded)
 }
+
+// A refund is repeated while the fault is on for others. It is the same refund, and does not fail a second time.
+func TestRepeatedRefundFailsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBook(nil, func(Event) {})
+		p, err := b.authorise(request("a"), func(string) bool { return false })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.capture(p.ID, "c"); err != nil {
+			t.Fatal(err)
+		}
+		asked := 0
+		failing := func(string) time.Duration { asked++; return time.Second }
+		for range 2 {
+			if got, err := b.refund(p.ID, "r", failing); err != nil || got.Status != Refunding {
+				t.Errorf("got %s, %v; want %s", got.Status, err, Refunding)
+			}
+		}
+		time.Sleep(time.Minute)
+		if got, err := b.refund(p.ID, "r", failing); err != nil || got.Status != Refunding || asked != 1 {
+			t.Errorf("got %s, %v after the fault was asked for %d times; want %s after 1", got.Status, err, asked, Refunding)
+		}
+		if got, _ := b.refund(p.ID, "r2", func(string) time.Duration { return 0 }); got.Status != Refunded {
+			t.Errorf("with another key: %s, want %s", got.Status, Refunded)
+		}
+		time.Sleep(time.Minute)
+		if got, _ := b.payment(p.ID); got.Status != Refunded || len(b.ledger) != 5 {
+			t.Errorf("it ends as %s after %d entries, want %s after 5", got.Status, len(b.ledger), Refunded)
+		}
+	})
+}

@@ -165,7 +165,7 @@ func (s *Service) otherPayment(ctx context.Context, b begunRow, paymentID string
 // ownKey is the key of a row whose payment was made without a buyer's key. No key of a buyer has a space.
 func ownKey(paymentID string) string { return "payment " + paymentID }
 
-// alarm says that somebody has to look at a payment: in the log, the metrics and the audit of the item. It
+// alarm records that somebody has to look at a payment, for the log, the metrics and the audit of the item. It
 // does so once for a payment, and once more if it is alarmRefund, which takes the place of the others.
 func (s *Service) alarm(ctx context.Context, b begunRow, alarm, text string, more ...any) {
 	replaced := ""
@@ -177,7 +177,6 @@ func (s *Service) alarm(ctx context.Context, b begunRow, alarm, text string, mor
 	if rows == 0 && err == nil {
 		return
 	}
-	s.alarms.Add(1)
 	s.log.Error(text, append([]any{"alarm", alarm, "hold", b.HoldID, "payment", b.PaymentID, "amount", b.Amount, "currency", b.Currency}, more...)...)
 	if err != nil {
 		s.log.Warn("an alarm of a payment is not on record", "hold", b.HoldID, "error", err)
@@ -194,8 +193,15 @@ func (s *Service) PaymentAlarms(ctx context.Context, sku string) (rows int64, er
 	return rows, nil
 }
 
-// Alarms returns how many payments this Service has raised an alarm for.
-func (s *Service) Alarms() int64 { return s.alarms.Load() }
+// Alarms counts the payments that need somebody to look at them, also those of items that were deleted.
+func (s *Service) Alarms(ctx context.Context) (rows int64, err error) {
+	db, cancel := s.limited(ctx)
+	defer cancel()
+	if err := db.Model(&begunRow{}).Where("alarm <> ''").Count(&rows).Error; err != nil {
+		return 0, fmt.Errorf("counting the payments with an alarm: %w", err)
+	}
+	return rows, nil
+}
 
 // recordOf returns what is on record of a payment with an id. If there is nothing, found is false.
 func (s *Service) recordOf(ctx context.Context, holdID, paymentID string) (b begunRow, found bool, err error) {

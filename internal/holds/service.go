@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -57,7 +56,6 @@ type Service struct {
 	log      *slog.Logger
 	sql      Dialect  // of cfg.DB
 	sales    sync.Map // sale id to stage name
-	alarms   atomic.Int64
 
 	cancel     context.CancelFunc
 	background sync.WaitGroup

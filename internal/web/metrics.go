@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -48,19 +49,18 @@ func newMetrics(cfg Config) *metrics {
 		buying: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: "oversell", Name: "buyers", Help: "Buyers who wait for an answer.",
 		}, []string{"strategy"}),
-		sales: newSaleMetrics(cfg.Stock.Audit),
 	}
+	var countAlarms func(context.Context) (int64, error)
+	if cfg.Holds != nil {
+		countAlarms = cfg.Holds.Alarms
+	}
+	m.sales = newSaleMetrics(cfg.Stock.Audit, countAlarms)
 	m.registry.MustRegister(m.requests, m.wait, m.hold, m.attempts, m.renewals, m.lost, m.loads, m.buying, m.sales,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if cfg.Holders != nil {
 		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Namespace: "oversell", Name: "lock_holders", Help: "Buyers who are inside a guarded section.",
 		}, func() float64 { return float64(cfg.Holders()) }))
-	}
-	if service := cfg.Holds; service != nil {
-		m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Namespace: "oversell", Name: "payment_alarms_total", Help: "Payments for holds that this shop raised an alarm for.",
-		}, func() float64 { return float64(service.Alarms()) }))
 	}
 	if connections := cfg.Connections; connections != nil {
 		m.registry.MustRegister(

@@ -30,21 +30,26 @@ const (
 // a round of them: a shop that nobody watches makes none. It is safe for concurrent use.
 type saleMetrics struct {
 	audit func(ctx context.Context, sku string) (stock.Audit, error)
+	// countAlarms counts the payments for holds that have an alarm, also of items that are not watched or
+	// were deleted. It is nil in a shop without holds.
+	countAlarms func(ctx context.Context) (int64, error)
 
 	ctx    context.Context // of all audits
 	cancel context.CancelFunc
 
 	mu      sync.Mutex
-	watched []string             // the one that was asked for last is last
-	round   chan struct{}        // is closed when the last round that was begun has ended
-	found   map[string]saleAudit // by the last round that has ended
-	at      time.Time            // when the last round was begun
+	watched []string      // the one that was asked for last is last
+	round   chan struct{} // is closed when the last round that was begun has ended
+	found   *saleFigures  // by the last round that has ended, or nil
+	at      time.Time     // when the last round was begun
 
 	units, oversold, lost, foreign, refused, durable, alarms *prometheus.Desc
 	failures                                                 prometheus.Counter
 }
 
-func newSaleMetrics(audit func(ctx context.Context, sku string) (stock.Audit, error)) *saleMetrics {
+func newSaleMetrics(
+	audit func(ctx context.Context, sku string) (stock.Audit, error), countAlarms func(ctx context.Context) (int64, error),
+) *saleMetrics {
 	gauge := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("oversell_sale_"+name, help, append([]string{"sku"}, labels...), nil)
 	}
@@ -52,18 +57,26 @@ func newSaleMetrics(audit func(ctx context.Context, sku string) (stock.Audit, er
 	none := make(chan struct{})
 	close(none)
 	return &saleMetrics{
-		audit: audit, ctx: ctx, cancel: cancel, round: none,
+		audit: audit, countAlarms: countAlarms, ctx: ctx, cancel: cancel, round: none,
 		units:    gauge("units", "Units of the current sale by where they are; initial is how many there were.", "state"),
 		oversold: gauge("oversold_units", "Units that were sold and never there."),
 		lost:     gauge("lost_update_units", "Units that were certainly sold and that the stock counter does not show."),
 		foreign:  gauge("foreign_units", "Units in orders of sales that the database does not know."),
 		refused:  gauge("accepted_lost_orders", "Orders that were refused after they were accepted."),
 		durable:  gauge("order_durable_p99_seconds", "Time within which 99 of 100 accepted orders were written."),
-		alarms:   gauge("payment_alarms", "Payments for holds that somebody has to look at."),
+		alarms: prometheus.NewDesc("oversell_payment_alarms",
+			"Payments for holds that the shop cannot settle by itself.", nil, nil),
 		failures: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: "oversell", Name: "sale_audit_failures_total", Help: "Audits for metrics that failed.",
 		}),
 	}
+}
+
+// saleFigures are what one round has found. An item whose audit failed is not in audits: an old
+// figure would look like a good one. Nor is there a count of alarms if counting them failed.
+type saleFigures struct {
+	audits map[string]saleAudit // by sku
+	alarms *int64
 }
 
 // saleAudit is an audit, and the units that are lost for certain.
@@ -138,7 +151,11 @@ func (m *saleMetrics) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect is part of prometheus.Collector.
 func (m *saleMetrics) Collect(ch chan<- prometheus.Metric) {
-	for sku, a := range m.current() {
+	found := m.current()
+	if found.alarms != nil {
+		ch <- prometheus.MustNewConstMetric(m.alarms, prometheus.GaugeValue, float64(*found.alarms))
+	}
+	for sku, a := range found.audits {
 		gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, append([]string{sku}, labels...)...)
 		}
@@ -153,21 +170,19 @@ func (m *saleMetrics) Collect(ch chan<- prometheus.Metric) {
 		gauge(m.foreign, float64(a.Foreign))
 		gauge(m.refused, float64(a.AcceptedLost))
 		gauge(m.durable, a.DurableP99/1000)
-		gauge(m.alarms, float64(a.PaymentAlarms))
 	}
 	m.failures.Collect(ch)
 }
 
-// current returns the audits of the last round. An item whose audit failed has none: an old
-// figure would look like a good one.
-func (m *saleMetrics) current() map[string]saleAudit {
+// current returns the figures of the last round, or none if the round that runs is late.
+func (m *saleMetrics) current() saleFigures {
 	awaitRound(m.begin(), maxScrapeWait)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.running() && time.Since(m.at) >= maxAuditTime {
-		return nil // old figures would look like good ones
+	if m.found == nil || m.running() && time.Since(m.at) >= maxAuditTime {
+		return saleFigures{} // old figures would look like good ones
 	}
-	return m.found
+	return *m.found
 }
 
 // running reports whether a round has not ended. The caller has locked mu.
@@ -191,7 +206,7 @@ func (m *saleMetrics) begin() <-chan struct{} {
 	m.at, m.round = time.Now(), make(chan struct{})
 	watched, before, ended := slices.Clone(m.watched), m.found, m.round
 	go func() {
-		found := m.auditAll(watched, before)
+		found := m.look(watched, before)
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.found = found
@@ -200,12 +215,22 @@ func (m *saleMetrics) begin() <-chan struct{} {
 	return ended
 }
 
-// auditAll audits the items, those first that were asked for last. An audit that has begun may
-// end after the round's time is over, and then the others have failed.
-func (m *saleMetrics) auditAll(watched []string, before map[string]saleAudit) map[string]saleAudit {
+// look counts the alarms and audits the items, those first that were asked for last. An audit
+// that has begun may end after the round's time is over, and then the others have failed.
+func (m *saleMetrics) look(watched []string, before *saleFigures) *saleFigures {
 	ctx, cancel := context.WithTimeout(m.ctx, maxAuditTime)
 	defer cancel()
-	found := make(map[string]saleAudit, len(watched))
+	if before == nil {
+		before = &saleFigures{}
+	}
+	found := &saleFigures{audits: make(map[string]saleAudit, len(watched))}
+	if m.countAlarms != nil {
+		if n, err := m.countAlarms(ctx); err == nil {
+			found.alarms = &n
+		} else {
+			m.failures.Inc()
+		}
+	}
 	for _, sku := range slices.Backward(watched) {
 		var a stock.Audit
 		err := ctx.Err()
@@ -218,7 +243,7 @@ func (m *saleMetrics) auditAll(watched []string, before map[string]saleAudit) ma
 		case err != nil:
 			m.failures.Inc()
 		default:
-			found[sku] = before[sku].after(a)
+			found.audits[sku] = before.audits[sku].after(a)
 		}
 	}
 	return found

@@ -19,13 +19,17 @@ import (
 
 // fakeAudits counts the audits of each item.
 type fakeAudits struct {
-	made   map[string]int
-	answer stock.Audit
-	fail   error
-	hang   chan struct{} // nil: audits do not hang
+	made     map[string]int
+	answer   stock.Audit
+	alarms   int64
+	noAlarms error
+	fail     error
+	hang     chan struct{} // nil: audits do not hang
 	// stubborn audits do not end with their context.
 	stubborn bool
 }
+
+func (f *fakeAudits) countAlarms(context.Context) (int64, error) { return f.alarms, f.noAlarms }
 
 func (f *fakeAudits) audit(ctx context.Context, sku string) (stock.Audit, error) {
 	f.made[sku]++
@@ -48,7 +52,7 @@ func watching(t *testing.T, test func(t *testing.T, m *saleMetrics, audits *fake
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		audits := &fakeAudits{made: map[string]int{}, answer: stock.Audit{SaleID: "1"}}
-		m := newSaleMetrics(audits.audit)
+		m := newSaleMetrics(audits.audit, audits.countAlarms)
 		test(t, m, audits)
 		m.close()
 		m.wait(time.Hour)
@@ -85,23 +89,48 @@ oversell_sale_order_durable_p99_seconds{sku="hot"} 1.5
 	})
 }
 
+// Payments with an alarm are counted for all items together, also if no item is watched. If they
+// cannot be counted, the metric is absent, and that is counted as a failure.
+func TestAlarmsOfPaymentsAreCounted(t *testing.T) {
+	watching(t, func(t *testing.T, m *saleMetrics, audits *fakeAudits) {
+		audits.alarms = 3
+		want := `
+# HELP oversell_payment_alarms Payments for holds that the shop cannot settle by itself.
+# TYPE oversell_payment_alarms gauge
+oversell_payment_alarms 3
+`
+		if err := testutil.CollectAndCompare(m, strings.NewReader(want), "oversell_payment_alarms"); err != nil {
+			t.Error(err)
+		}
+		audits.noAlarms = errors.New("no database")
+		time.Sleep(auditedEvery)
+		m.current()
+		if err := testutil.CollectAndCompare(m, strings.NewReader(""), "oversell_payment_alarms"); err != nil {
+			t.Error(err)
+		}
+		if n := testutil.ToFloat64(m.failures); n != 1 {
+			t.Errorf("%v failures, want 1", n)
+		}
+	})
+}
+
 // A backend that hangs delays a scrape by a second, not by a round of audits, and its old
 // figures do not stay.
 func TestHangingAuditDoesNotHoldUpAScrape(t *testing.T) {
 	watching(t, func(t *testing.T, m *saleMetrics, audits *fakeAudits) {
 		m.watch("hot")
-		if found := m.current(); len(found) != 1 {
+		if found := m.current().audits; len(found) != 1 {
 			t.Fatalf("%d items are shown, want 1", len(found))
 		}
 		audits.hang = make(chan struct{})
 		time.Sleep(auditedEvery)
 		begun := time.Now()
-		found := m.current()
+		found := m.current().audits
 		if waited := time.Since(begun); waited != maxScrapeWait || len(found) != 1 {
 			t.Errorf("the scrape waited for %v and shows %d items, want %v and 1", waited, len(found), maxScrapeWait)
 		}
 		time.Sleep(maxAuditTime)
-		if found := m.current(); len(found) != 0 {
+		if found := m.current().audits; len(found) != 0 {
 			t.Errorf("%d items are shown after their audits have failed", len(found))
 		}
 		if audits.made["hot"] != 2 {
@@ -120,11 +149,11 @@ func TestStubbornAuditIsNotWaitedFor(t *testing.T) {
 		time.Sleep(auditedEvery)
 		audits.stubborn = true
 		audits.hang = make(chan struct{})
-		if found := m.current(); len(found) != 2 {
+		if found := m.current().audits; len(found) != 2 {
 			t.Errorf("%d items are shown while a round runs, want the 2 of the last", len(found))
 		}
 		time.Sleep(maxAuditTime)
-		if found := m.current(); len(found) != 0 {
+		if found := m.current().audits; len(found) != 0 {
 			t.Errorf("%d items are shown after the round should have ended", len(found))
 		}
 		m.close()
@@ -181,7 +210,7 @@ func TestOnlyUnitsLostForCertainAreShown(t *testing.T) {
 		} {
 			audits.answer.SaleID = step.sale
 			audits.answer.Stock = figures.Stock{Initial: 100, Remaining: step.remaining, Sold: step.sold, Unwritten: step.unwritten}
-			if got := m.current()["hot"].lost; got != step.want {
+			if got := m.current().audits["hot"].lost; got != step.want {
 				t.Errorf("%+v: %d units are lost", step, got)
 			}
 			time.Sleep(auditedEvery)
@@ -197,7 +226,7 @@ func TestSaleMetricsAreOfFewItems(t *testing.T) {
 			m.watch("hot")
 		}
 		m.forget("item-199")
-		if found := m.current(); len(found) != maxWatched-1 || len(audits.made) != maxWatched-1 || audits.made["hot"] != 1 {
+		if found := m.current().audits; len(found) != maxWatched-1 || len(audits.made) != maxWatched-1 || audits.made["hot"] != 1 {
 			t.Errorf("%d items are shown and %d were audited, hot %d times", len(found), len(audits.made), audits.made["hot"])
 		}
 	})

@@ -198,6 +198,55 @@ func writeUntil(ctx context.Context, t *testing.T, db *gorm.DB, turns *atomic.In
 	}
 }
 
+// A query waits for a connection, and all are taken, by a transaction that has a lock and by others
+// that wait for the lock. The transaction needs the same query to end. It gets its answer, although
+// the query outside was asked first.
+func TestTransactionDoesNotWaitForAQueryOutside(t *testing.T) {
+	backendtest.EachDatabase(t, func(t *testing.T, db *gorm.DB) {
+		if err := db.AutoMigrate(&record{}); err != nil {
+			t.Fatal(err)
+		}
+		pool, err := db.DB()
+		if err != nil {
+			t.Fatal(err)
+		}
+		query := func(db *gorm.DB) error {
+			var n int64
+			return db.Model(&record{}).Where("name = ?", t.Name()).Count(&n).Error
+		}
+		holder := db.Begin()
+		if err := holder.Create(&record{Name: "locked"}).Error; err != nil {
+			t.Fatal(err)
+		}
+		var others sync.WaitGroup
+		for range pool.Stats().MaxOpenConnections - 1 {
+			others.Go(func() {
+				if err := db.Transaction(func(tx *gorm.DB) error { return tx.Where("name = ?", "locked").Delete(&record{}).Error }); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		for pool.Stats().InUse < pool.Stats().MaxOpenConnections {
+			time.Sleep(time.Millisecond)
+		}
+		others.Go(func() {
+			if err := query(db); err != nil {
+				t.Error(err)
+			}
+		})
+		for pool.Stats().WaitCount == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := query(holder.WithContext(ctx)); err != nil {
+			t.Errorf("the transaction waits for a query that waits for it: %v", err)
+		}
+		holder.Rollback()
+		others.Wait()
+	})
+}
+
 // TestSQLiteWaitEndsWithContext checks that a writer that waits for a lock
 // stops waiting when its context ends.
 func TestSQLiteWaitEndsWithContext(t *testing.T) {

@@ -119,12 +119,29 @@ func open(ctx context.Context, pool *sql.DB, d gorm.Dialector, addr string) (*go
 		err = fmt.Errorf("database at %s: %w: %w", addr, ErrUnreachable, err)
 		return nil, errors.Join(err, pool.Close())
 	}
+	db.ConnPool = statementPool{gorm.NewPreparedStmtDB(pool, 0, forEver), pool}
+	db.Statement.ConnPool = db.ConnPool
 	return db, nil
 }
 
 // forEver is the one lifetime of prepared statements that GORM treats as
 // unlimited. For any other value it starts a goroutine that never ends.
 const forEver = 10 * 365 * 24 * time.Hour
+
+// statementPool prepares the statements outside of transactions, once for all
+// that run them. Within transactions GORM would share them too, and there it is
+// dangerous: a transaction waits until another caller has prepared a statement,
+// and that caller waits for a connection, all of which may be waiting for a row
+// that the transaction has locked.
+type statementPool struct {
+	*gorm.PreparedStmtDB
+	pool *sql.DB
+}
+
+// BeginTx implements gorm.TxBeginner.
+func (p statementPool) BeginTx(ctx context.Context, opts *sql.TxOptions) (*sql.Tx, error) {
+	return p.pool.BeginTx(ctx, opts)
+}
 
 func settings() *gorm.Config {
 	return &gorm.Config{
@@ -133,8 +150,6 @@ func settings() *gorm.Config {
 		// here, such as a second order with the same key.
 		Logger:         logger.Discard,
 		TranslateError: true,
-		PrepareStmt:    true,
-		PrepareStmtTTL: forEver,
 		// A single statement is a transaction already.
 		SkipDefaultTransaction: true,
 		// Both databases store milliseconds and no time zone.

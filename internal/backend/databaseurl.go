@@ -86,6 +86,9 @@ func checkDSN(spec string) error {
 func withOwnSettings(c *mysql.Config) *mysql.Config {
 	c.ParseTime = true
 	c.Loc = time.UTC
+	// A statement that is not prepared for good is sent with its values, in one
+	// round trip and not in three.
+	c.InterpolateParams = true
 	// Count affected rows as rows changed. With the other count, an INSERT that
 	// finds its row already there would look as if it had inserted it.
 	c.ClientFoundRows = false

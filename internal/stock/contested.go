@@ -219,7 +219,7 @@ func (p pooled) fillOnce(ctx context.Context, pool units.Pool, size, n int64) (f
 	defer one.leave()
 	for range maxTxAttempts {
 		err = p.on().db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
-			f, err = p.fillIn(unprepared(tx), pool, size, n)
+			f, err = p.fillIn(tx, pool, size, n)
 			return err
 		}, readCommitted)
 		if !retryable(err) {

@@ -367,12 +367,6 @@ func (s store) create(ctx context.Context, g generation, orders []*Order) error 
 			}
 			return fmt.Errorf("checking the sale: %w", err)
 		}
-		// Only the statement for a full batch, which a crowd uses all the time, is
-		// prepared and kept. There is another statement for each smaller number of
-		// orders: too many for a server to keep.
-		if len(orders) != MaxBatch {
-			unprepared(tx)
-		}
 		return tx.Create(orders).Error
 	})
 }

@@ -89,7 +89,7 @@ func (s *Service) recordLost(ctx context.Context, tx store, sku, saleID string, 
 		if len(lost) == 0 {
 			continue
 		}
-		done := unprepared(tx.db.Clauses(clause.OnConflict{DoNothing: true})).Create(lost)
+		done := tx.db.Clauses(clause.OnConflict{DoNothing: true}).Create(lost)
 		if done.Error != nil {
 			return fmt.Errorf("recording %d orders of %s that Redis has lost: %w", len(lost), sku, done.Error)
 		}

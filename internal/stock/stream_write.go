@@ -140,7 +140,7 @@ func (s store) bought(item Item, entries []entry) (map[string]int64, error) {
 	for page := range slices.Chunk(slices.Collect(maps.Keys(names)), streamPage) {
 		var found []purchased
 		at := s.db.Where("sku = ? AND sale_id = ? AND buyer IN ?", item.SKU, item.SaleID, page)
-		if err := unprepared(at).Find(&found).Error; err != nil {
+		if err := at.Find(&found).Error; err != nil {
 			return nil, fmt.Errorf("reading the units of %d buyers of %s: %w", len(page), item.SKU, err)
 		}
 		for _, b := range found {
@@ -172,7 +172,7 @@ func (s store) setBought(item Item, written []*fate, bought map[string]int64) er
 		rows = append(rows, purchased{item.SKU, item.SaleID, buyer, n})
 	}
 	for page := range slices.Chunk(rows, MaxBatch) {
-		if err := unprepared(s.db.Clauses(clause.OnConflict{UpdateAll: true})).Create(page).Error; err != nil {
+		if err := s.db.Clauses(clause.OnConflict{UpdateAll: true}).Create(page).Error; err != nil {
 			return fmt.Errorf("writing the units of %d buyers of %s: %w", len(page), item.SKU, err)
 		}
 	}
@@ -294,24 +294,11 @@ func (s store) createMany(page []*fate) error {
 	for i, f := range page {
 		orders[i] = &f.order
 	}
-	// See create for which statements are prepared and kept.
-	if len(orders) != MaxBatch {
-		unprepared(s.db)
-	}
 	err := s.db.Create(orders).Error
 	if refusesValues(err) {
 		return orderFault{err}
 	}
 	return err
-}
-
-// unprepared makes the statement of a transaction one that is not prepared and kept. It is for
-// statements with as many forms as there are numbers of rows: too many for a server to keep.
-func unprepared(tx *gorm.DB) *gorm.DB {
-	if kept, ok := tx.Statement.ConnPool.(*gorm.PreparedStmtTX); ok {
-		tx.Statement.ConnPool = kept.Tx
-	}
-	return tx
 }
 
 // away reports whether the database did not answer, or had to undo a transaction for another

@@ -301,20 +301,24 @@ func (s *Service) read(ctx context.Context, sku string) (reading, error) {
 }
 
 // reconcileAndRead reconciles and then reads the stock again, because reconcile may have
-// shared a call that read it a while ago.
+// shared a call that read it a while ago, and that Redis may have lost since.
 func (s *Service) reconcileAndRead(ctx context.Context, sku string) (reading, error) {
-	reconciled, err := s.reconcile(ctx, sku)
-	if err != nil {
-		return reading{}, err
+	for tries := 1; ; tries++ {
+		reconciled, err := s.reconcile(ctx, sku)
+		if err != nil {
+			return reading{}, err
+		}
+		if !reconciled.backend.inRedis() {
+			return s.readItem(ctx, sku)
+		}
+		r, ok, err := s.stock.look(ctx, sku)
+		if err != nil || ok {
+			return r, err
+		}
+		if tries == maxCompare {
+			return reading{}, fmt.Errorf("reading the stock of %s: Redis has lost it %d times", sku, maxCompare)
+		}
 	}
-	if !reconciled.backend.inRedis() {
-		return s.readItem(ctx, sku)
-	}
-	r, ok, err := s.stock.look(ctx, sku)
-	if err != nil || !ok {
-		return reconciled, err
-	}
-	return r, nil
 }
 
 // readItem reads the item's row. The units left are valid only if the stock is in the
@@ -424,7 +428,7 @@ func (s *Service) compare(ctx context.Context, sku string) (reading, error) {
 			return reading{}, err
 		}
 	}
-	return reading{}, fmt.Errorf("reading the stock of %s: Redis has lost it %d times", sku, maxCompare)
+	return reading{}, fmt.Errorf("comparing the stock of %s: Redis has lost it %d times", sku, maxCompare)
 }
 
 // history returns the history of the Redis with the item's stock, "" for a stock that is

@@ -207,16 +207,9 @@ func (s *Service) Audit(ctx context.Context, sku string) (Audit, error) {
 	if err := CheckSKU(sku); err != nil {
 		return Audit{}, err
 	}
-	now, err := s.reconcile(ctx, sku)
+	now, err := s.reconcileAndRead(ctx, sku)
 	if err != nil {
 		return Audit{}, err
-	}
-	if now.backend == InRedis { // a shared reconciliation may have read the stock a while ago
-		if r, ok, err := s.stock.look(ctx, sku); err != nil {
-			return Audit{}, err
-		} else if ok {
-			now = r
-		}
 	}
 	item, err := s.store.item(ctx, sku)
 	if err != nil {

@@ -427,15 +427,23 @@ func neverSent(err error) bool {
 
 // written returns which of these ids have an order.
 func (s store) written(ctx context.Context, ids ...string) (map[string]bool, error) {
-	ctx, cancel := limited(ctx)
-	defer cancel()
-	var found []string
-	if err := s.db.WithContext(ctx).Model(&Order{}).Where("id IN ?", ids).Pluck("id", &found).Error; err != nil {
-		return nil, fmt.Errorf("looking up %d orders: %w", len(ids), err)
+	there := make(map[string]bool)
+	look := func(page []string) error {
+		ctx, cancel := limited(ctx)
+		defer cancel()
+		var found []string
+		if err := s.db.WithContext(ctx).Model(&Order{}).Where("id IN ?", page).Pluck("id", &found).Error; err != nil {
+			return fmt.Errorf("looking up %d orders: %w", len(page), err)
+		}
+		for _, id := range found {
+			there[id] = true
+		}
+		return nil
 	}
-	there := make(map[string]bool, len(found))
-	for _, id := range found {
-		there[id] = true
+	for page := range slices.Chunk(ids, streamPage) {
+		if err := look(page); err != nil {
+			return nil, err
+		}
 	}
 	return there, nil
 }

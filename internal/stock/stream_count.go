@@ -173,21 +173,19 @@ func (s *Service) followOrders(ctx context.Context, sku string) error {
 	if err != nil {
 		return err
 	}
+	written, err := s.store.written(ctx, slices.Collect(maps.Keys(orders))...)
+	if err != nil {
+		return err
+	}
+	s.accepted.unfollow(sku, maps.Keys(written))
 	lost := make(map[string][]string) // by sale
-	for page := range slices.Chunk(slices.Collect(maps.Keys(orders)), streamPage) {
-		written, err := s.store.written(ctx, page...)
-		if err != nil {
-			return err
-		}
-		s.accepted.unfollow(sku, maps.Keys(written))
-		for _, id := range page {
-			switch g := orders[id]; {
-			case written[id]:
-			case g.id == item.Generation:
-				s.reconciliation.doubt(sku, g)
-			default:
-				lost[g.saleID] = append(lost[g.saleID], id)
-			}
+	for id, g := range orders {
+		switch {
+		case written[id]:
+		case g.id == item.Generation:
+			s.reconciliation.doubt(sku, g)
+		default:
+			lost[g.saleID] = append(lost[g.saleID], id)
 		}
 	}
 	for saleID, ids := range lost {
@@ -395,14 +393,12 @@ func (s store) unwritten(ctx context.Context, item Item, entries []entry) (units
 			ids = append(ids, e.order.ID)
 		}
 	}
-	for from := 0; from < len(ids); from += streamPage {
-		written, err := s.written(ctx, ids[from:min(from+streamPage, len(ids))]...)
-		if err != nil {
-			return 0, err
-		}
-		for id := range written {
-			delete(waiting, id)
-		}
+	written, err := s.written(ctx, ids...)
+	if err != nil {
+		return 0, err
+	}
+	for id := range written {
+		delete(waiting, id)
 	}
 	for _, n := range waiting {
 		units += n
@@ -433,13 +429,9 @@ func (s *Service) Unwritten(ctx context.Context) (orders int, err error) {
 			}
 		}
 	}
-	orders = len(ids)
-	for page := range slices.Chunk(ids, streamPage) {
-		written, err := s.store.written(ctx, page...)
-		if err != nil {
-			break
-		}
-		orders -= len(written)
+	written, err := s.store.written(ctx, ids...)
+	if err != nil {
+		return len(ids), nil
 	}
-	return orders, nil
+	return len(ids) - len(written), nil
 }

@@ -189,17 +189,10 @@ func (s store) known(item Item, entries []entry) (written, used map[string]bool,
 			all = append(all, e.key())
 		}
 	}
-	written, used = make(map[string]bool), make(map[string]bool)
-	for from := 0; from < len(ids); from += streamPage {
-		var found []string
-		page := ids[from:min(from+streamPage, len(ids))]
-		if err := s.db.Model(&Order{}).Where("id IN ?", page).Pluck("id", &found).Error; err != nil {
-			return nil, nil, fmt.Errorf("looking up %d accepted orders: %w", len(page), err)
-		}
-		for _, id := range found {
-			written[id] = true
-		}
+	if written, err = s.written(s.db.Statement.Context, ids...); err != nil {
+		return nil, nil, err
 	}
+	used = make(map[string]bool)
 	for from := 0; from < len(all); from += streamPage {
 		var found []string
 		page := all[from:min(from+streamPage, len(all))]

@@ -43,7 +43,7 @@ type shop struct {
 // bank is a payment provider over HTTP. A test may change what happens before and after.
 type bank struct {
 	*payment.Client
-	mu             sync.Mutex     // of looked
+	mu             sync.Mutex     // of looked and refundKeys
 	asked          atomic.Int64   // calls, but for refunds that fail
 	away           error          // instead of an answer
 	afterAuthorise func() error   // its error takes the place of the reply
@@ -90,7 +90,10 @@ func (b *bank) Refund(ctx context.Context, id, key string) (payment.Payment, err
 	if err := errors.Join(b.refunds, b.away); err != nil {
 		return payment.Payment{}, err
 	}
-	if b.refundKeys = append(b.refundKeys, strings.TrimPrefix(key, "refund/"+id)); b.accepts != "" {
+	b.mu.Lock()
+	b.refundKeys = append(b.refundKeys, strings.TrimPrefix(key, "refund/"+id))
+	b.mu.Unlock()
+	if b.accepts != "" {
 		return payment.Payment{ID: id, Status: b.accepts}, nil
 	}
 	return b.Client.Refund(ctx, id, key)

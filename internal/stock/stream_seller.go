@@ -292,7 +292,14 @@ func (b *buyer) lostReplay(ctx context.Context, id string) (bool, error) {
 		return false, err
 	}
 	if !written && !known {
-		if _, err := s.findWritten(ctx, b.req.SKU, b.gen, []string{id}); err != nil {
+		item, err := s.store.item(ctx, b.req.SKU) // the order may be of a later generation than the buyer's
+		if err != nil {
+			return false, err
+		}
+		if item.SaleID != b.gen.saleID {
+			return false, errOtherSale
+		}
+		if _, err := s.findWritten(ctx, b.req.SKU, item.generation(), []string{id}); err != nil {
 			return false, err
 		}
 		if order, written, err = s.store.order(ctx, id); err != nil {

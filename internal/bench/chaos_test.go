@@ -59,10 +59,17 @@ func TestSaleInChaos(t *testing.T) {
 			if found.Sold+found.Stranded != cfg.Stock || found.Acknowledged < found.Sold-found.Unreported-row.Unknown || row.Sold != found.Sold {
 				t.Errorf("%d units, sold %d: %+v", cfg.Stock, row.Sold, found)
 			}
+			injected := 0
 			for _, d := range found.Faults {
 				if !slices.Contains(faults, chaos.Kind(d.Kind)) || d.Error != "" || !d.Skipped && d.Again == nil {
 					t.Errorf("%+v", d)
 				}
+				if !d.Skipped {
+					injected++
+				}
+			}
+			if injected == 0 || found.Acknowledged < 100 {
+				t.Errorf("%d faults were injected and %d orders acknowledged, want at least 1 and 100", injected, found.Acknowledged)
 			}
 		})
 	}

@@ -58,6 +58,9 @@ func TestMutantsAreNoticed(t *testing.T) {
 		}
 	}
 	t.Log("\n" + table.String())
+	if len(sound) == 0 && *only == "" {
+		t.Error("there is no mutant")
+	}
 }
 
 func mark(noticed bool) string {
@@ -125,6 +128,9 @@ func TestMutantsOfSalesAreNoticed(t *testing.T) {
 			continue
 		}
 		t.Logf("%s notices that %s", m.Test, m.Breaks)
+	}
+	if len(sound) == 0 && *only == "" {
+		t.Error("there is no mutant")
 	}
 }
 

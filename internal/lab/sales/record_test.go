@@ -116,8 +116,8 @@ func checkRecord(t *testing.T, cfg lab.Config) {
 		}
 	}
 	t.Logf("%d of %d cells are decided", len(r.Cells)-undecided, len(r.Cells))
-	if undecided > len(r.Cells)*9/10 {
-		t.Error("next to nothing is decided")
+	if want := len(cfg.Subjects) * len(cfg.Scenarios); len(r.Cells) != want || want == 0 || undecided > want*9/10 {
+		t.Errorf("%d cells, %d of them undecided; want %d decided cells", len(r.Cells), undecided, want)
 	}
 }
 

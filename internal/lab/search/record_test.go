@@ -21,6 +21,7 @@ func TestRecordIsUpToDate(t *testing.T) {
 		}
 	}
 	quick := []string{"none", "local", "watch", "v1_setnx", "v2_ttl", "v3_uuid", "v4_lua", "v5_reentrant", "v6_watchdog", "nested_v4_lua", "nested_v5_reentrant"}
+	compared, states := 0, 0
 	for _, before := range r.Results {
 		if before.States > 10_000 || !slices.Contains(quick, before.Strategy) {
 			continue
@@ -32,6 +33,10 @@ func TestRecordIsUpToDate(t *testing.T) {
 		if !now.Same(before) {
 			t.Errorf("%s with %d buyers: %+v; on record: %+v", before.Strategy, before.Buyers, now, before)
 		}
+		compared, states = compared+1, states+now.States
+	}
+	if compared < len(quick) || states < 10_000 {
+		t.Errorf("%d searches of %d states were compared, want at least %d of 10000", compared, states, len(quick))
 	}
 }
 
@@ -41,12 +46,17 @@ func TestRecordedBreaksAreReplayed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	replayed := 0
 	for _, o := range r.Results {
 		for goal, moves := range o.Breaks {
 			if err := Replay(o.Strategy, o.Buyers, goal, moves); err != nil {
 				t.Errorf("%s with %d buyers, %s: %v", o.Strategy, o.Buyers, goal, err)
 			}
+			replayed++
 		}
+	}
+	if replayed < 20 {
+		t.Errorf("%d breaks were replayed, want at least 20", replayed)
 	}
 }
 

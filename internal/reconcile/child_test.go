@@ -32,6 +32,9 @@ type job struct {
 	Park                 string        // the seam where it stops for ever
 }
 
+// sellOut is how long a sale may take. It only ends a hang.
+const sellOut = 10 * time.Minute
+
 // The seams where a child stops for ever.
 const (
 	beforeOrder  = "units are taken, the order is not written"

@@ -1,3 +1,5 @@
+//go:build system
+
 package reconcile
 
 import (
@@ -29,12 +31,9 @@ func rounds(t *testing.T) int {
 }
 
 const (
-	units = 5000 // in each sale
+	units = 2000 // in each sale
 	grace = 200 * time.Millisecond
 	every = 100 * time.Millisecond
-	// sellOut is how long a sale may take: a shop sells some hundreds of units a second
-	// even on a slow machine.
-	sellOut = 3 * time.Minute
 	// overwriteTries is how often the naive repair is tried again while it has not
 	// oversold: it does so only if units were in flight when it wrote last.
 	overwriteTries = 10

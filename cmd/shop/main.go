@@ -150,12 +150,14 @@ func serve(ctx context.Context, o options, log *slog.Logger, ready func(addr, ph
 	if err != nil {
 		return err
 	}
+	hurried, done := hurry(ctx, o)
+	defer done()
 	cfg := shop.Config{
 		Addr: o.addr, Hosts: hosts, RedisURL: redis.URL, DBURL: db.URL, Servers: servers,
 		Strategy: o.strategy, Token: o.token,
 		TTL: o.ttl, Wait: o.wait, Policy: o.retry, Unfenced: o.unfenced, Mixed: o.mixed, Reconcile: o.reconcile,
 		HoldTTL: o.holdTTL, HoldLimit: o.holdLimit, HoldSettle: o.holdSettle, Provider: o.provider, ProviderName: o.providerName, WebhookSecret: secret,
-		RedisEnds: o.losesOrders(), Hurry: hurry(ctx, o),
+		RedisEnds: o.losesOrders(), Hurry: hurried,
 		Consumer: o.consumer(), NoConsumer: !o.consume, Backlog: o.backlog, AcceptReplicas: o.acceptReplicas,
 		OtherFiles: otherFiles, Catalog: o.catalog(), Item: demo(strategy), Page: p, Logger: log,
 		Ready: func(addr string) { ready(addr, "") },
@@ -174,20 +176,24 @@ func serve(ctx context.Context, o options, log *slog.Logger, ready func(addr, ph
 }
 
 // hurry returns a context that the second signal ends, or nil if the shop has nothing to say then:
-// how many accepted orders are lost. A third signal ends the program at once.
-func hurry(ctx context.Context, o options) context.Context {
+// how many accepted orders are lost. A third signal ends the program at once. The caller must call
+// done.
+func hurry(ctx context.Context, o options) (second context.Context, done func()) {
 	if !o.losesOrders() {
-		return nil
+		return nil, func() {}
 	}
 	second, cancel := context.WithCancel(context.Background())
 	context.AfterFunc(ctx, func() {
 		signals := make(chan os.Signal, 1)
 		signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-		<-signals
-		signal.Stop(signals)
-		cancel()
+		defer signal.Stop(signals)
+		select {
+		case <-signals:
+			cancel()
+		case <-second.Done():
+		}
 	})
-	return second
+	return second, cancel
 }
 
 // otherFiles are the open files that this process needs besides the shop's own, for the

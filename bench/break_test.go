@@ -6,8 +6,6 @@ import (
 	"encoding/hex"
 	"net"
 	"os"
-	"strings"
-	"testing"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -62,32 +60,4 @@ func (rewrite) DialHook(next redis.DialHook) redis.DialHook {
 // ProcessPipelineHook implements redis.Hook.
 func (rewrite) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
-}
-
-// A lock that does not do what the catalog says of it is found out.
-func TestExitCodeTellsABrokenLock(t *testing.T) {
-	for _, tt := range []struct {
-		what, broken string
-		args         []string
-	}{
-		// The next one must come in during three tenths of the ttl.
-		{"v4 deletes whatever lock is there", "v4", small("-strategies", "v4_lua", "-conditions", "late", "-ttl", "2s")},
-		{"v6 renews nothing", "v6", small("-strategies", "v6_watchdog", "-conditions", "slow")},
-	} {
-		t.Run(tt.what, func(t *testing.T) {
-			if got := try(t, tt.args...); got.code != exitExpected {
-				t.Errorf("unbroken: exit code %d, want %d\n%s%s", got.code, exitExpected, got.stdout, got.stderr)
-			}
-			t.Setenv(breaking, tt.broken)
-			got := try(t, tt.args...)
-			if got.code != exitUnexpected || got.stderr != "" {
-				t.Errorf("broken: exit code %d, want %d\n%s%s", got.code, exitUnexpected, got.stdout, got.stderr)
-			}
-			for _, want := range []string{"oversold (!)", "The row did not match", "verdict oversold instead of ok"} {
-				if !strings.Contains(got.stdout, want) {
-					t.Errorf("broken: %q is not in\n%s", want, got.stdout)
-				}
-			}
-		})
-	}
 }

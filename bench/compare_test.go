@@ -17,38 +17,6 @@ func tryCompare(args ...string) outcome {
 	return outcome{code, stdout.String(), stderr.String()}
 }
 
-// What is run twice, several times each, can be compared, and one run of it too.
-func TestRepeatAndCompare(t *testing.T) {
-	dir := t.TempDir()
-	a, b, c := filepath.Join(dir, "a.json"), filepath.Join(dir, "b.json"), filepath.Join(dir, "c.json")
-	for file, args := range map[string][]string{
-		a: small("-repeat", "3"),
-		b: small("-repeat", "2"),
-		c: small("-repeat", "2", "-stock", "50"),
-	} {
-		got := try(t, append(args, "-strategies", "none,v6_watchdog", "-conditions", "calm", "-json", file)...)
-		if got.code != exitExpected || got.stderr != "" || strings.ContainsAny(got.stdout, "\x1b\r") {
-			t.Fatalf("exit code %d, stderr %q, stdout\n%s", got.code, got.stderr, got.stdout)
-		}
-		if !strings.Contains(got.stdout, "runs of 2 rows matched the catalog's expectations") || !strings.Contains(got.stdout, "each figure is the median of") {
-			t.Errorf("stdout\n%s", got.stdout)
-		}
-	}
-
-	got := tryCompare(a, b)
-	if got.code != exitExpected || got.stderr != "" || !strings.Contains(got.stdout, "units sold per second") || !strings.Contains(got.stdout, "The verdicts are the same.") {
-		t.Errorf("two files: exit code %d, %q\n%s", got.code, got.stderr, got.stdout)
-	}
-	got = tryCompare(a)
-	if got.code != exitExpected || got.stderr != "" || !strings.Contains(got.stdout, "vs first") {
-		t.Errorf("one file: exit code %d, %q\n%s", got.code, got.stderr, got.stdout)
-	}
-	got = tryCompare(a, c)
-	if got.code != exitFailed || got.stdout != "" || !strings.HasSuffix(got.stderr, "they differ in stock (100, 50)\n") {
-		t.Errorf("other sizes: exit code %d, %q\n%s", got.code, got.stderr, got.stdout)
-	}
-}
-
 func TestBadComparisonsAreSaidInOneLine(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {

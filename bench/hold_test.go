@@ -2,8 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -65,45 +63,6 @@ func TestStrategiesDecideTheWorkload(t *testing.T) {
 	}
 	if every.hold == nil || !slices.Equal(every.hold.Stages, catalog.HoldNames()) {
 		t.Errorf("all: holds %+v", every.hold)
-	}
-}
-
-// A run of two workloads has a table of each in every form, and its report can be compared.
-func TestRunOfTwoWorkloads(t *testing.T) {
-	dir := t.TempDir()
-	json, html, alone := filepath.Join(dir, "both.json"), filepath.Join(dir, "both.html"), filepath.Join(dir, "alone.json")
-	got := try(t, small("-strategies", "h3_claim,lua_stream", "-conditions", "calm", "-json", json, "-html", html)...)
-	if got.code != exitExpected || got.stderr != "" {
-		t.Fatalf("exit code %d, stderr %q, stdout\n%s", got.code, got.stderr, got.stdout)
-	}
-	first, second, _ := strings.Cut(got.stdout, "buyers who hold a unit and pay later")
-	if !strings.Contains(first, "lua_stream") || strings.Contains(first, "h3_claim") || !strings.Contains(second, "h3_claim") || !strings.Contains(second, "All 2 rows matched") {
-		t.Errorf("stdout\n%s", got.stdout)
-	}
-	r, err := read(json)
-	if err != nil {
-		t.Fatal(err)
-	}
-	parts := r.Parts()
-	if len(parts) != 2 || len(parts[0].Rows) != 1 || len(parts[1].Rows) != 1 || parts[1].Rows[0].Held == nil || parts[1].Manifest.Requests != holdsale.DefaultBuyers {
-		t.Errorf("parts: %+v", parts)
-	}
-	page, err := os.ReadFile(html)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := strings.Count(string(page), `<table class="rows">`); n != 2 {
-		t.Errorf("%d tables in the page, want 2", n)
-	}
-
-	if got := tryCompare(json, json); got.code != exitExpected || !strings.Contains(got.stdout, "until all agreed") || !strings.Contains(got.stdout, "Redis commands per request") {
-		t.Errorf("exit code %d, %q\n%s", got.code, got.stderr, got.stdout)
-	}
-	if got := try(t, small("-strategies", "lua_stream", "-conditions", "calm", "-json", alone)...); got.code != exitExpected {
-		t.Fatalf("exit code %d\n%s%s", got.code, got.stdout, got.stderr)
-	}
-	if got := tryCompare(alone, json); got.code != exitExpected || !strings.Contains(got.stdout, "h3_claim under calm is only in "+json) {
-		t.Errorf("exit code %d, %q\n%s", got.code, got.stderr, got.stdout)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"oversell/internal/backend/backendtest"
-	"oversell/internal/catalog"
 	"oversell/internal/lockbench"
 )
 
@@ -41,35 +40,6 @@ func TestLockWorkload(t *testing.T) {
 	for _, part := range []string{"40 contenders for one lock, in 2 processes", "calm, run 2 of 2", "medians of 2 runs"} {
 		if !strings.Contains(got.stderr, part) {
 			t.Errorf("%q is not in\n%s", part, got.stderr)
-		}
-	}
-}
-
-// Each lock of the shop can be measured alone, also those that need other servers, and by the
-// name that the shop has for it.
-func TestLockWorkloadTakesEveryLock(t *testing.T) {
-	var names []string
-	for _, s := range catalog.Strategies() {
-		if s.Kind == catalog.Guarded && s.Name != "none" && s.Name != "local" && s.Needs != catalog.NeedsRueidis && s.Needs != catalog.NeedsZooKeeper {
-			names = append(names, s.Name)
-		}
-	}
-	got := try(t, "-workload", "lock", "-requests", "6", "-instances", "2", "-strategies", strings.Join(names, ","), "-json", "-")
-	var r lockReport
-	if err := json.Unmarshal([]byte(got.stdout), &r); err != nil || got.code != exitExpected {
-		t.Fatalf("exit code %d, %v\n%s", got.code, err, got.stderr)
-	}
-	if len(r.Rows) != len(names) {
-		t.Errorf("%d rows, want one for each of %v", len(r.Rows), names)
-	}
-	for i, row := range r.Rows {
-		if name, _, _ := strings.Cut(row.Strategy, "+"); name != names[i] {
-			t.Errorf("for %s it ran %s", names[i], row.Strategy)
-		}
-		if replicated := strings.HasPrefix(row.Strategy, "v6_wait"); (row.Skipped != "") != replicated {
-			t.Errorf("%s: skipped %q", row.Strategy, row.Skipped)
-		} else if !replicated && row.Served != 6 {
-			t.Errorf("%s: %d of 6 served, verdict %s", row.Strategy, row.Served, row.Verdict)
 		}
 	}
 }

@@ -180,3 +180,13 @@ func must(t *testing.T, err error) {
 }
 
 var errStop = errors.New("the test has seen enough")
+
+// checkExpected fails the test for rows that differ from the catalog.
+func checkExpected(t *testing.T, rows map[string]report.Row) {
+	t.Helper()
+	for name, row := range rows {
+		if !row.Expected {
+			t.Errorf("%s: %s; %+v", name, row.Differs, row)
+		}
+	}
+}

@@ -1,3 +1,5 @@
+//go:build system
+
 package bench_test
 
 import (
@@ -6,7 +8,6 @@ import (
 
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/bench"
-	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
 )
@@ -29,16 +30,6 @@ func eachKind(t *testing.T, w catalog.Workload, f func(t *testing.T, cfg bench.C
 		}
 		f(t, cfg)
 	})
-}
-
-// checkExpected fails the test for rows that differ from the catalog.
-func checkExpected(t *testing.T, rows map[string]report.Row) {
-	t.Helper()
-	for name, row := range rows {
-		if !row.Expected {
-			t.Errorf("%s: %s; %+v", name, row.Differs, row)
-		}
-	}
 }
 
 func TestCalmIsAsTheCatalogSays(t *testing.T) {

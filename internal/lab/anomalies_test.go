@@ -122,7 +122,10 @@ func TestTraceHasTheKeys(t *testing.T) {
 func TestTraceAddsUpToWhatRedisHas(t *testing.T) {
 	compared := 0
 	err := virtualtime.Run(func() {
-		for _, c := range lab.Subjects() {
+		for i, c := range lab.Subjects() {
+			if i%backendtest.Times(4, 1) != 0 {
+				continue // one in four
+			}
 			for _, sc := range anomalies.All() {
 				if sc.NotApplicable == nil || sc.NotApplicable(c) == "" {
 					compared += lab.AddsUp(t, c, sc)
@@ -133,7 +136,7 @@ func TestTraceAddsUpToWhatRedisHas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if compared < 500 {
+	if compared < backendtest.Times(100, 500) {
 		t.Errorf("only %d keys were compared", compared)
 	}
 }

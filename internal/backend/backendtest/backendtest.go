@@ -33,6 +33,14 @@ func Kinds() []string {
 	return []string{"embedded", "local"}
 }
 
+// Times returns how often a test tries what it explores: fast, or all with the build tag system.
+func Times(fast, all int) int {
+	if tagged {
+		return all
+	}
+	return fast
+}
+
 // System skips the test unless it is built with the tag system. Every test that starts a
 // server, a browser, a compiler or a whole program calls it, or has the tag itself.
 func System(t testing.TB) {

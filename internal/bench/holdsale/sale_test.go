@@ -1,3 +1,5 @@
+//go:build system
+
 package holdsale_test
 
 import (

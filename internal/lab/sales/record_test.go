@@ -62,7 +62,7 @@ func TestBoundedIsAsOnRecord(t *testing.T) {
 	cfg := lab.Config{Redis: lab.Embedded, Subjects: both, Scenarios: Behind()}
 	checkRecord(t, cfg)
 	var first []string
-	for range 20 {
+	for range backendtest.Times(2, 20) {
 		r := run(t, cfg)
 		var broken []string
 		for _, c := range r.Cells {
@@ -125,7 +125,7 @@ func checkRecord(t *testing.T, cfg lab.Config) {
 func TestRunsAreTheSame(t *testing.T) {
 	eachTable(t, func(t *testing.T, cfg lab.Config) {
 		var first []string
-		for range 20 {
+		for range backendtest.Times(2, 10) {
 			now := stories(run(t, cfg))
 			if first == nil {
 				first = now

@@ -7,19 +7,16 @@ import (
 	"strings"
 	"testing"
 
+	"oversell/internal/backend/backendtest"
 	"oversell/internal/lab"
 )
 
 // The search runs each buyer by itself and works out what they lead to together. The
 // scheduler runs them all, beside one server. After any moves both say the same.
 func TestStatesAreThoseOfTheScheduler(t *testing.T) {
-	walks := 40
-	if testing.Short() {
-		walks = 3
-	}
 	for _, name := range searched() {
 		t.Run(name, func(t *testing.T) {
-			for i := range walks {
+			for i := range backendtest.Times(5, 40) {
 				random := rand.New(rand.NewPCG(uint64(i), 14))
 				moves, s := walk(t, name, 2+random.IntN(2), 4+random.IntN(12), random)
 				if diff := compare(t, name, moves, s); diff != "" {

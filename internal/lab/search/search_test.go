@@ -1,6 +1,7 @@
 package search
 
 import (
+	"oversell/internal/backend/backendtest"
 	"slices"
 	"testing"
 )
@@ -44,7 +45,7 @@ func TestResultIsTheSameEachTime(t *testing.T) {
 	}{{"nested_v5_reentrant", Faults{Losses: 1}, 12}, {"v2_ttl", Faults{Freezes: 1}, 20}} {
 		t.Run(tt.name, func(t *testing.T) {
 			var first Result
-			for i := range tt.runs {
+			for i := range backendtest.Times(4, tt.runs) {
 				r, err := Search(t.Context(), Config{Subject: subject(t, tt.name), Buyers: 2, Faults: tt.faults, Workers: 1 + i%4})
 				if err != nil {
 					t.Fatal(err)
@@ -62,7 +63,7 @@ func TestResultIsTheSameEachTime(t *testing.T) {
 
 // Of buyers that do the same any one may go on in place of the others.
 func TestAnyOfTheBuyersThatAreAlikeMayBeKept(t *testing.T) {
-	for _, name := range []string{"v3_uuid", "v6_watchdog", "v7_queue"} {
+	for _, name := range []string{"v3_uuid", "v6_watchdog", "v7_queue"}[:backendtest.Times(1, 3)] {
 		var first Result
 		for _, sign := range []int{1, -1} {
 			cfg := Config{Subject: subject(t, name), Buyers: 2, Faults: Faults{Freezes: 1, Losses: 1}}

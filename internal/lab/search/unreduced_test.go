@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"oversell/internal/backend/backendtest"
 	"oversell/internal/lab"
 )
 
@@ -23,8 +24,8 @@ func TestNothingIsLostByMerging(t *testing.T) {
 		{"nested_v4_lua", OneOfEach, 5}, {"nested_v4_lua", Faults{}, 7}, {"nested_v5_reentrant", OneOfEach, 5},
 	} {
 		t.Run(tt.name+", "+tt.faults.String(), func(t *testing.T) {
-			if testing.Short() && tt.most > 4 {
-				t.Skip("it takes seconds")
+			if tt.most > backendtest.Times(5, 8) {
+				t.Skip("it takes seconds: run it with -tags system")
 			}
 			cfg := Config{Subject: subject(t, tt.name), Buyers: 2, Faults: tt.faults}
 			reduced, err := Search(t.Context(), cfg)

@@ -47,10 +47,13 @@ func TestSaleInChaos(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			p := new(processes)
 			cfg := chaotic(t, kind, p, faults...)
-			cfg.Strategies = []string{"v9_cohort"}
+			cfg.Strategies = []string{map[string]string{"embedded": "lua_stream", "local": "v9_cohort"}[kind]}
 			rows, err := bench.Run(t.Context(), cfg, bench.Silent{})
 			must(t, err)
 			row := rows[0]
+			if row.Drain < 0 {
+				t.Errorf("the last order was written %v ms after the last reply", row.Drain)
+			}
 			found := row.Chaos
 			if found == nil || found.Seed != 11 || len(found.Faults) == 0 || row.Condition != catalog.Chaos || row.Open == nil {
 				t.Fatalf("%+v", row)

@@ -308,7 +308,7 @@ func (r *run) judgeSale(row *report.Row, o outcome) {
 		row.ConnectionTime = new(figures.Milliseconds(*o.held) / float64(row.Sold))
 	}
 	row.Throughput = float64(row.Sold) / o.wall.Seconds()
-	if r.strategy.Kind == catalog.Streamed {
+	if r.strategy.Kind == catalog.Streamed && !o.settled.IsZero() { // chaos does not wait for that
 		row.Drain = figures.Milliseconds(o.settled.Sub(o.start.Add(o.wall)))
 		agreed := o.settled
 		if !agree {

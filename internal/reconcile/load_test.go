@@ -14,7 +14,7 @@ import (
 // roundsVariable sets how often TestRepairUnderLoad and TestKillDuringARepair repeat each
 // case. A default run is short:
 //
-//	OVERSELL_REPAIR_ROUNDS=50 go test -v -timeout 2h -run 'UnderLoad|DuringARepair' ./internal/reconcile
+//	OVERSELL_REPAIR_ROUNDS=50 go test -tags system -v -timeout 2h -run 'UnderLoad|DuringARepair' ./internal/reconcile
 const roundsVariable = "OVERSELL_REPAIR_ROUNDS"
 
 func rounds(t *testing.T) int {

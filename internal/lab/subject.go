@@ -89,19 +89,20 @@ type Subject struct {
 
 // Subjects returns what is tried by default, in the order of the table.
 func Subjects() []Subject {
+	stages := catalog.Strategies()
 	return []Subject{
 		{Name: "none", About: "no lock", Guard: func(*Process) guard.Guard { return guard.None{} }},
 		{Name: "local", About: "a mutex in the process", InProcess: true, Lock: newLocalLock, Guard: func(p *Process) guard.Guard { return p.mutex }},
 		{Name: "watch", About: "WATCH, MULTI, EXEC: the write is refused when the stock has changed", Optimistic: true},
-		stageOf("v1_setnx", "SETNX, DEL", nil),
-		stageOf("v2_ttl", "SET NX PX, DEL", nil),
-		stageOf("v3_uuid", "a token, looked at before DEL", nil),
-		stageOf("v4_lua", "compare and delete in one script", nil),
-		stageOf("v5_reentrant", "owner and count", nil),
-		stageOf("v6_watchdog", "a lease that is renewed, and a holder that is told", nil),
-		asking(stageOf("v7_queue", "a queue in which a waiter is handed the lock", ofOwner)),
-		asking(stageOf("v8_fenced", "a fencing token, which the stock checks", ofOwner)),
-		stageOf("v9_cohort", "a process hands the lock on among its own waiters", ofTicket),
+		stageOf(stages, "v1_setnx", "SETNX, DEL", nil),
+		stageOf(stages, "v2_ttl", "SET NX PX, DEL", nil),
+		stageOf(stages, "v3_uuid", "a token, looked at before DEL", nil),
+		stageOf(stages, "v4_lua", "compare and delete in one script", nil),
+		stageOf(stages, "v5_reentrant", "owner and count", nil),
+		stageOf(stages, "v6_watchdog", "a lease that is renewed, and a holder that is told", nil),
+		asking(stageOf(stages, "v7_queue", "a queue in which a waiter is handed the lock", ofOwner)),
+		asking(stageOf(stages, "v8_fenced", "a fencing token, which the stock checks", ofOwner)),
+		stageOf(stages, "v9_cohort", "a process hands the lock on among its own waiters", ofTicket),
 		{Name: "redsync", About: "go-redsync/redsync on one server, with its default number of tries and no extension", NotHeld: []error{thirdparty.ErrNotHeld}, Lock: newRedsync},
 		{Name: "redislock", About: "bsm/redislock with a linear backoff and no refresh", NotHeld: []error{thirdparty.ErrNotHeld}, Lock: newRedislock, HolderOnly: true},
 		{Name: "redsync_extended", About: "redsync with as many tries as it takes, extended every third of the ttl by a goroutine of its user", NotHeld: []error{thirdparty.ErrNotHeld}, Lock: newRedsyncExtended},
@@ -122,8 +123,8 @@ func (w *World) commands() map[string]bool {
 }
 
 // stageOf is a stage of the lock as a subject, with the lock that the shop has.
-func stageOf(name, about string, beside func(key, arg string) []string) Subject {
-	s, err := catalog.Strategies().Find(name)
+func stageOf(stages catalog.List, name, about string, beside func(key, arg string) []string) Subject {
+	s, err := stages.Find(name)
 	if err != nil {
 		panic(err) // the catalog has every stage
 	}
@@ -145,7 +146,7 @@ func asking(s Subject) Subject {
 // Native returns the locks that need newer commands of Redis. They are tried only when they are
 // named: most servers lack the commands.
 func Native() []Subject {
-	return []Subject{stageOf("v4_native", "SET IFEQ renews and DELEX IFEQ releases: no script", nil)}
+	return []Subject{stageOf(catalog.Strategies(), "v4_native", "SET IFEQ renews and DELEX IFEQ releases: no script", nil)}
 }
 
 // Coordinated returns the locks on servers other than Redis. They cannot run in virtual

@@ -123,6 +123,7 @@ var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 // each runs f in a shop on embedded and on real backends, which sells so many units. It does
 // not sweep or settle by itself.
 func each(t *testing.T, units int64, f func(t *testing.T, s *shop)) {
+	t.Parallel()
 	backendtest.Each(t, func(t *testing.T, rdb redis.UniversalClient, db *gorm.DB) {
 		f(t, newShop(t, rdb, db, units, holds.Config{Sweep: time.Hour, Settle: time.Hour}))
 	})

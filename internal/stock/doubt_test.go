@@ -85,30 +85,27 @@ func TestSettlerTriesAgainUntilClose(t *testing.T) {
 		s.put(t, service, 10)
 		rush(t, s, 1, "lua_atomic", service)
 		var tried atomic.Int64
-		remove := onReads(t, s.db, func(tx *gorm.DB) {
-			if counts(tx) {
+		var broken atomic.Bool
+		defer onReads(t, s.db, func(tx *gorm.DB) {
+			if counts(tx) && broken.Load() {
 				tried.Add(1)
 				_ = tx.AddError(errBroken)
 			}
-		})
+		})()
 		hook := new(locktest.Hook)
 		s.rdb.AddHook(hook)
 		loseOne := func() {
 			hook.On(locktest.Command("evalsha", "eval"), 1, locktest.LoseReply(locktest.ErrCut))
 			_, _ = service.Deduct(t.Context(), s.request("lua_atomic", ""))
 		}
+		broken.Store(true)
 		loseOne()
 		for deadline := time.Now().Add(backendtest.Slack); tried.Load() < 2 && time.Now().Before(deadline); {
 			pause()
 		}
-		remove()
+		broken.Store(false)
 		s.wantLeft(t, "9")
-		remove = onReads(t, s.db, func(tx *gorm.DB) {
-			if counts(tx) {
-				_ = tx.AddError(errBroken)
-			}
-		})
-		defer remove()
+		broken.Store(true)
 		loseOne()
 		service.Close() // that no goroutine is left is checked after all tests
 	})

@@ -300,16 +300,23 @@ func (s *Service) read(ctx context.Context, sku string) (reading, error) {
 	return r, nil
 }
 
-// reconcileAndRead reconciles and then reads the stock again, because reconcile may have
-// shared a call that read it a while ago, and that Redis may have lost since.
+// reconcileAndRead is reconcileAndLook, and reads the item's row if the stock is in the database.
 func (s *Service) reconcileAndRead(ctx context.Context, sku string) (reading, error) {
+	r, err := s.reconcileAndLook(ctx, sku)
+	if err != nil || r.backend.inRedis() {
+		return r, err
+	}
+	return s.readItem(ctx, sku)
+}
+
+// reconcileAndLook reconciles and then reads a stock in Redis again, because reconcile may have
+// shared a call that read it a while ago, and that Redis may have lost since. Of a stock in the
+// database it returns no units.
+func (s *Service) reconcileAndLook(ctx context.Context, sku string) (reading, error) {
 	for tries := 1; ; tries++ {
 		reconciled, err := s.reconcile(ctx, sku)
-		if err != nil {
-			return reading{}, err
-		}
-		if !reconciled.backend.inRedis() {
-			return s.readItem(ctx, sku)
+		if err != nil || !reconciled.backend.inRedis() {
+			return reconciled, err
 		}
 		r, ok, err := s.stock.look(ctx, sku)
 		if err != nil || ok {

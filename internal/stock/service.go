@@ -207,7 +207,7 @@ func (s *Service) Audit(ctx context.Context, sku string) (Audit, error) {
 	if err := CheckSKU(sku); err != nil {
 		return Audit{}, err
 	}
-	now, err := s.reconcileAndRead(ctx, sku)
+	now, err := s.reconcileAndLook(ctx, sku)
 	if err != nil {
 		return Audit{}, err
 	}

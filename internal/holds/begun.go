@@ -184,20 +184,19 @@ func (s *Service) alarm(ctx context.Context, b begunRow, alarm, text string, mor
 }
 
 // PaymentAlarms counts the payments for holds of an item that need somebody to look at them.
-func (s *Service) PaymentAlarms(ctx context.Context, sku string) (rows int64, err error) {
-	db, cancel := s.limited(ctx)
-	defer cancel()
-	if err := db.Model(&begunRow{}).Where("sku = ? AND alarm <> ''", sku).Count(&rows).Error; err != nil {
-		return 0, fmt.Errorf("counting the payments of %s with an alarm: %w", sku, err)
-	}
-	return rows, nil
+func (s *Service) PaymentAlarms(ctx context.Context, sku string) (int64, error) {
+	return s.countAlarms(ctx, "alarm <> '' AND sku = ?", sku)
 }
 
 // Alarms counts the payments that need somebody to look at them, also those of items that were deleted.
-func (s *Service) Alarms(ctx context.Context) (rows int64, err error) {
+func (s *Service) Alarms(ctx context.Context) (int64, error) {
+	return s.countAlarms(ctx, "alarm <> ''")
+}
+
+func (s *Service) countAlarms(ctx context.Context, which string, args ...any) (rows int64, err error) {
 	db, cancel := s.limited(ctx)
 	defer cancel()
-	if err := db.Model(&begunRow{}).Where("alarm <> ''").Count(&rows).Error; err != nil {
+	if err := db.Model(&begunRow{}).Where(which, args...).Count(&rows).Error; err != nil {
 		return 0, fmt.Errorf("counting the payments with an alarm: %w", err)
 	}
 	return rows, nil

@@ -3,6 +3,7 @@ package stock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -265,10 +266,10 @@ func TestNamedLockEndsWithItsConnection(t *testing.T) {
 // The token is checked where the stock is written. A late holder sells nothing, whether or
 // not the next one has written yet.
 func TestLedgerRefusesAnOlderToken(t *testing.T) {
-	for _, unfenced := range []bool{false, true} {
-		eachSite(t, func(t *testing.T, s *site) {
+	eachSite(t, func(t *testing.T, s *site) {
+		for _, unfenced := range []bool{false, true} {
 			for _, keeper := range []stock.Backend{stock.InRedis, stock.InDatabase} {
-				t.Run(string(keeper), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s, unfenced %v", keeper, unfenced), func(t *testing.T) {
 					s.sku, s.keeper = newSKU(), keeper
 					service := s.instance(t, nil)
 					item := s.put(t, service, 10)
@@ -294,8 +295,8 @@ func TestLedgerRefusesAnOlderToken(t *testing.T) {
 					}
 				})
 			}
-		})
-	}
+		}
+	})
 }
 
 // tokenLock is a lock that is always acquired, with a token.

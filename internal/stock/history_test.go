@@ -22,6 +22,7 @@ type restartable struct {
 // eachRestartable runs f over embedded and real databases.
 func eachRestartable(t *testing.T, f func(t *testing.T, s restartable)) {
 	t.Helper()
+	t.Parallel()
 	backendtest.EachDatabase(t, func(t *testing.T, db *gorm.DB) {
 		server := backendtest.RestartableRedis(t)
 		f(t, restartable{newSite(t, backendtest.DialRedis(t, server.URL), db), server})

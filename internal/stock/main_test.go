@@ -44,6 +44,7 @@ type site struct {
 // eachSite runs f over embedded and real backends.
 func eachSite(t *testing.T, f func(t *testing.T, s *site)) {
 	t.Helper()
+	t.Parallel()
 	backendtest.Each(t, func(t *testing.T, rdb redis.UniversalClient, db *gorm.DB) {
 		f(t, newSite(t, rdb, db))
 	})

@@ -50,6 +50,7 @@ func (s *holdSite) ownProvider(t *testing.T, rdb redis.UniversalClient, db *gorm
 // backends.
 func eachOwnSite(t *testing.T, cfg holds.Config, f func(t *testing.T, s *holdSite)) {
 	t.Helper()
+	t.Parallel()
 	backendtest.Each(t, func(t *testing.T, rdb redis.UniversalClient, db *gorm.DB) {
 		s := newHoldSite(t, rdb, db, cfg)
 		s.ownProvider(t, rdb, db, cfg)

@@ -36,6 +36,7 @@ type holdSite struct {
 // eachHoldSite runs f over embedded and real backends.
 func eachHoldSite(t *testing.T, cfg holds.Config, f func(t *testing.T, s *holdSite)) {
 	t.Helper()
+	t.Parallel()
 	backendtest.Each(t, func(t *testing.T, rdb redis.UniversalClient, db *gorm.DB) {
 		f(t, newHoldSite(t, rdb, db, cfg))
 	})

@@ -299,15 +299,15 @@ func busy(t *testing.T, s *site, sku string) {
 }
 
 func TestLockThatIsNotHadInTime(t *testing.T) {
-	eachSite(t, func(t *testing.T, s *site) {
-		sku := s.put(t, 1)
-		busy(t, s, sku)
-		start := time.Now()
-		wantProblem(t, s.ask("POST", "/api/items/"+sku+"/deduct?strategy=v1_setnx", `{"quantity":1}`), 503, "busy")
-		if waited := time.Since(start); waited < wait {
-			t.Errorf("gave up after %v, before the bound of %v", waited, wait)
-		}
-	})
+	const short = 100 * time.Millisecond
+	s := embeddedSite(t, func(_ *web.Config, sc *stock.Config) { sc.Wait = short })
+	sku := s.put(t, 1)
+	busy(t, s, sku)
+	start := time.Now()
+	wantProblem(t, s.ask("POST", "/api/items/"+sku+"/deduct?strategy=v1_setnx", `{"quantity":1}`), 503, "busy")
+	if waited := time.Since(start); waited < short {
+		t.Errorf("gave up after %v, before the bound of %v", waited, short)
+	}
 }
 
 // A lock that needs a replica is not taken without one.
@@ -457,8 +457,10 @@ func TestOwnWordsAreTold(t *testing.T) {
 }
 
 func TestMetricsTellWhatHappened(t *testing.T) {
-	s := embeddedSite(t, func(cfg *web.Config, _ *stock.Config) {
+	t.Parallel()
+	s := embeddedSite(t, func(cfg *web.Config, sc *stock.Config) {
 		cfg.Connections = func() (time.Duration, int64) { return 1500 * time.Millisecond, 7 }
+		sc.Wait = 2 * time.Second // one buyer waits for nothing
 	})
 	sku := s.put(t, 1)
 	deduct := "/api/items/" + sku + "/deduct"

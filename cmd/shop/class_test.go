@@ -259,7 +259,7 @@ func TestPageIsLargeOnAProjector(t *testing.T) {
 		"#/shop":                         {".buy", fmt.Sprintf(whole, ".buy")},
 		"#/run":                          {".lane .invariant.broken", fmt.Sprintf(whole, ".live")},
 		"#/break":                        {".matrix", fmt.Sprintf(whole, ".matrix tr:has(a.square)")},
-		"#/read/v4_lua":                  {".diff", fmt.Sprintf(whole, ".fixing")},
+		"#/read/v4_lua":                  {".diff", fmt.Sprintf(whole, ".diff .added")},
 		"#/play/v2_ttl/A":                {".lanes .row", fmt.Sprintf(whole, ".gameboard")},
 		"#/play/v3_uuid/A.A.A.p3000.B.A": {".lanes .row", fmt.Sprintf(whole, ".gameboard")},
 		"#/break/check-then-delete/v3_uuid?step=5": {".lanes .row", lines},

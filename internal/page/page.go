@@ -2,13 +2,11 @@ package page
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"net/http"
 
 	"oversell/internal/lab/search"
 	"oversell/internal/page/class"
-	"oversell/internal/page/diff"
 	"oversell/internal/page/runs"
 	"oversell/internal/web"
 	"oversell/internal/web/problem"
@@ -42,11 +40,7 @@ func New(ctx context.Context, cfg Config) (*Page, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	all, err := diff.Stages()
-	if err != nil {
-		return nil, fmt.Errorf("reading the stages: %w", err)
-	}
-	read, err := Read(all)
+	read, err := Read()
 	if err != nil {
 		return nil, err
 	}

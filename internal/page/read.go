@@ -2,52 +2,93 @@ package page
 
 import (
 	"fmt"
+	"io/fs"
+	"maps"
 	"net/http"
-	"strings"
+	"path"
+	"slices"
 
-	"oversell/internal/page/diff"
-	"oversell/internal/shortname"
-	"oversell/internal/web/problem"
+	"github.com/aymanbagabas/go-udiff"
+
+	"oversell/internal/catalog"
+	"oversell/internal/locks"
 )
 
-// Read returns the handler of the part Read, which compares the stages:
-//
-//	GET /api/stages         the stages, without their sources
-//	GET /api/stages/{name}  one stage with its sources; the name may be short
-//
-// The replies are made once and have an ETag. The handler is safe for concurrent use.
-func Read(all []diff.Stage) (http.Handler, error) {
-	var list struct {
-		Stages []diff.About `json:"stages"`
-	}
-	var names []string
-	texts := make(map[string]file)
-	for _, s := range all {
-		list.Stages = append(list.Stages, s.About)
-		names = append(names, s.Name)
-		text, err := packJSON(s)
-		if err != nil {
-			return nil, fmt.Errorf("writing the stage %s: %w", s.Name, err)
-		}
-		texts[s.Name] = text
-	}
-	index, err := packJSON(list)
+// stage is a stage of the lock, as the part Read shows it.
+type stage struct {
+	Name   string   `json:"name"`
+	Before string   `json:"before,omitempty"` // the stage that it is compared with; the first has none
+	Adds   string   `json:"adds"`             // what it has that the one before lacks
+	Breaks string   `json:"breaks"`           // what still breaks
+	Files  []source `json:"files"`
+}
+
+// source is a Go file or a script of a stage.
+type source struct {
+	Name string `json:"name"`
+	Text string `json:"text,omitempty"` // empty: only the stage before has the file
+	Diff string `json:"diff,omitempty"` // unified, to the stage before; empty: nothing changed
+}
+
+// Read returns the handler of the part Read: GET /api/stages replies with the stages in teaching
+// order. The reply is made once and has an ETag. The handler is safe for concurrent use.
+func Read() (http.Handler, error) {
+	all, err := stages()
 	if err != nil {
-		return nil, fmt.Errorf("writing the list of stages: %w", err)
+		return nil, fmt.Errorf("reading the stages: %w", err)
+	}
+	reply, err := packJSON(map[string][]stage{"stages": all})
+	if err != nil {
+		return nil, fmt.Errorf("writing the stages: %w", err)
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /api/stages", plain(index.ServeHTTP))
-	mux.HandleFunc("GET /api/stages/{name}", plain(func(w http.ResponseWriter, r *http.Request) {
-		name := r.PathValue("name")
-		text, ok := texts[shortname.Expand(name, names)]
-		if !ok {
-			problem.Reply(w, http.StatusNotFound, "unknown_stage", "there is no stage "+problem.Quoted(name)+"; there are "+strings.Join(names, ", "))
-			return
-		}
-		text.ServeHTTP(w, r)
-	}))
+	mux.HandleFunc("GET /api/stages", plain(reply.ServeHTTP))
 	mux.HandleFunc("/api/stages", readOnly)
-	mux.HandleFunc("/api/stages/{name}", readOnly)
 	mux.HandleFunc("/", noSuchPath)
 	return mux, nil
+}
+
+func stages() ([]stage, error) {
+	var all []stage
+	before, old := "", map[string]string{}
+	for _, name := range locks.Stages() {
+		strategy, err := catalog.Strategies().Find(name)
+		if err != nil {
+			return nil, err
+		}
+		texts, err := textsOf(name)
+		if err != nil {
+			return nil, err
+		}
+		s := stage{Name: name, Before: before, Adds: strategy.Adds, Breaks: strategy.Breaks}
+		both := maps.Clone(texts)
+		maps.Copy(both, old)
+		for _, file := range slices.Sorted(maps.Keys(both)) {
+			f := source{Name: file, Text: texts[file]}
+			if before != "" {
+				f.Diff = udiff.Unified(path.Join(before, file), path.Join(name, file), old[file], f.Text)
+			}
+			s.Files = append(s.Files, f)
+		}
+		all = append(all, s)
+		before, old = name, texts
+	}
+	return all, nil
+}
+
+// textsOf returns the files of a stage by their names.
+func textsOf(stage string) (map[string]string, error) {
+	names, err := fs.Glob(locks.Sources(), stage+"/*")
+	if err != nil {
+		return nil, err
+	}
+	texts := make(map[string]string)
+	for _, name := range names {
+		text, err := fs.ReadFile(locks.Sources(), name)
+		if err != nil {
+			return nil, err
+		}
+		texts[path.Base(name)] = string(text)
+	}
+	return texts, nil
 }

@@ -14,15 +14,12 @@ import (
 
 // record writes the replies of a shop's page to files.
 func (w *writer) record(ctx context.Context, page http.Handler) error {
-	for _, path := range []string{"/api/schedule/levels", "/api/schedule/record", "/api/runs/options"} {
+	for _, path := range []string{"/api/schedule/levels", "/api/schedule/record", "/api/runs/options", "/api/stages"} {
 		if _, err := w.reply(ctx, page, path); err != nil {
 			return err
 		}
 	}
 	if err := w.cells(ctx, page); err != nil {
-		return err
-	}
-	if err := w.stages(ctx, page); err != nil {
 		return err
 	}
 	return w.runs(ctx, page)
@@ -38,21 +35,6 @@ func (w *writer) cells(ctx context.Context, page http.Handler) error {
 	}
 	for _, c := range matrix.Cells {
 		if _, err := w.reply(ctx, page, "/api/lab/"+c.Anomaly+"/"+c.Strategy); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (w *writer) stages(ctx context.Context, page http.Handler) error {
-	var list struct {
-		Stages []struct{ Name string }
-	}
-	if err := w.list(ctx, page, "/api/stages", &list); err != nil {
-		return err
-	}
-	for _, s := range list.Stages {
-		if _, err := w.reply(ctx, page, "/api/stages/"+s.Name); err != nil {
 			return err
 		}
 	}

@@ -20,12 +20,12 @@ const index = `<!DOCTYPE html>
 </html>
 `
 
-// shop replies as a shop's page does, with one cell, one stage and one run.
+// shop replies as a shop's page does, with one cell and one run.
 func shop(w http.ResponseWriter, r *http.Request) {
 	replies := map[string]string{
 		"/api/lab": `{"cells":[{"anomaly":"a","strategy":"s"}]}`, "/api/lab/a/s": `{"cell":1}`,
-		"/api/stages": `{"stages":[{"name":"v1"}]}`, "/api/stages/v1": `{"stage":1}`,
-		"/api/runs": `{"runs":[{"id":"r1"}]}`, "/api/runs/r1": `{"run":1}`, "/api/runs/r1/report.html": "a report ", "/api/runs/options": `{"options":1}`,
+		"/api/stages": `{"stages":1}`,
+		"/api/runs":   `{"runs":[{"id":"r1"}]}`, "/api/runs/r1": `{"run":1}`, "/api/runs/r1/report.html": "a report ", "/api/runs/options": `{"options":1}`,
 		"/api/schedule/levels": `{"levels":1}`, "/api/schedule/record": `{"record":1}`,
 	}
 	text, ok := replies[r.URL.Path]
@@ -66,7 +66,7 @@ func TestRepliesAreFiles(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "deep", "site")
 	written := write(t, config(dir))
 	for name, want := range map[string]string{
-		"api/lab/a/s.json": `{"cell":1}`, "api/stages/v1.json": `{"stage":1}`, "api/runs/r1.json": `{"run":1}`, "api/runs/r1/report.html": "a report en",
+		"api/lab/a/s.json": `{"cell":1}`, "api/stages.json": `{"stages":1}`, "api/runs/r1.json": `{"run":1}`, "api/runs/r1/report.html": "a report en",
 		"api/runs/r1/report.zh.html": "a report zh",
 		"api/schedule/record.json":   `{"record":1}`, "api/strategies.json": `["none"]`, "page/app.js": "app",
 	} {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"oversell/internal/backend/backendtest"
 	"oversell/internal/bench/holdsale"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
@@ -13,6 +14,7 @@ import (
 )
 
 func TestHoldWorkload(t *testing.T) {
+	backendtest.System(t) // a whole run
 	got := try(t, strings.Fields("-workload hold -requests 60 -stock 40 -strategies h3_claim -conditions calm -json -")...)
 	if got.code != exitExpected {
 		t.Fatalf("exit code %d\n%s", got.code, got.stderr)

@@ -68,6 +68,7 @@ func TestLockWorkloadJudgesLibrariesOnARealRedis(t *testing.T) {
 // a deduct costs, and does not make the exit code a failure. So many contenders take longer
 // than a busy machine keeps one of the processes waiting.
 func TestLockWorkloadShowsWhatIsLost(t *testing.T) {
+	backendtest.System(t) // a whole run
 	got := try(t, "-workload", "lock", "-requests", "10000", "-instances", "2", "-strategies", lockbench.Bare)
 	if got.code != exitExpected || !strings.Contains(got.stdout, string(lockbench.Broken)) {
 		t.Errorf("exit code %d\n%s%s", got.code, got.stdout, got.stderr)

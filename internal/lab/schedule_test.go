@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"oversell/internal/backend/backendtest"
 	"slices"
 	"strings"
 	"sync"
@@ -166,7 +167,7 @@ func difference(want, got string) string {
 // What is said to be possible is, and the same moves always lead to the same.
 func TestSameScheduleSameState(t *testing.T) {
 	for i, strategy := range Levels() {
-		for seed := range uint64(4) {
+		for seed := range uint64(backendtest.Times(1, 4)) {
 			state := walk(t, strategy, 2+i%2, 14, seed)
 			want := asJSON(t, state)
 			for range 3 {

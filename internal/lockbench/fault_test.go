@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"oversell/internal/backend/backendtest"
 	"oversell/internal/lockbench"
 )
 
@@ -37,6 +38,7 @@ func TestKilledProcess(t *testing.T) {
 }
 
 func TestKilledHolderOfALockWithoutALease(t *testing.T) {
+	backendtest.System(t) // processes that run for seconds
 	t.Parallel()
 	cfg := disturbed(t, "embedded", lockbench.Fault{Kill: true, Inside: true})
 	cfg.Contenders = 4000 // so many that most still wait when a busy machine comes to the kill

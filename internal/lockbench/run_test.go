@@ -39,7 +39,7 @@ func TestContendersServeAll(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
 			cfg, _ := config(t, kind)
-			cfg.Names = names
+			cfg.Names = names[:backendtest.Times(3, len(names))]
 			rows, err := lockbench.Run(t.Context(), cfg, lockbench.Silent{})
 			if err != nil {
 				t.Fatal(err)
@@ -88,6 +88,7 @@ func TestBrokenLockIsSeen(t *testing.T) {
 
 // A mutex guards its own process, and no other.
 func TestBareMutexIsOneMutexAProcess(t *testing.T) {
+	backendtest.System(t) // processes that run for seconds
 	cfg, _ := config(t, "embedded")
 	cfg.Contenders = 10_000 // so that both are under way at once, also on a busy machine
 	if r := row(t, cfg, "mutex+bare"); r.MaxHolders != 2 || r.LostUpdates <= 0 {

@@ -45,7 +45,7 @@ func TestResultIsTheSameEachTime(t *testing.T) {
 	}{{"nested_v5_reentrant", Faults{Losses: 1}, 12}, {"v2_ttl", Faults{Freezes: 1}, 20}} {
 		t.Run(tt.name, func(t *testing.T) {
 			var first Result
-			for i := range backendtest.Times(4, tt.runs) {
+			for i := range backendtest.Times(2, tt.runs) {
 				r, err := Search(t.Context(), Config{Subject: subject(t, tt.name), Buyers: 2, Faults: tt.faults, Workers: 1 + i%4})
 				if err != nil {
 					t.Fatal(err)

@@ -24,7 +24,7 @@ func TestNothingIsLostByMerging(t *testing.T) {
 		{"nested_v4_lua", OneOfEach, 5}, {"nested_v4_lua", Faults{}, 7}, {"nested_v5_reentrant", OneOfEach, 5},
 	} {
 		t.Run(tt.name+", "+tt.faults.String(), func(t *testing.T) {
-			if tt.most > backendtest.Times(5, 8) {
+			if tt.most > backendtest.Times(4, 8) {
 				t.Skip("it takes seconds: run it with -tags system")
 			}
 			cfg := Config{Subject: subject(t, tt.name), Buyers: 2, Faults: tt.faults}

@@ -212,6 +212,7 @@ func TestCloseInTheMiddleLeavesNothing(t *testing.T) {
 }
 
 func TestRunEndsWithItsTime(t *testing.T) {
+	backendtest.System(t) // whole runs
 	m, p := open(t, func(c *runs.Config) {
 		c.Limits = runs.DefaultLimits()
 		c.Limits.Time = 6 * time.Second
@@ -281,6 +282,7 @@ func TestWhatCannotBeRunIsRefused(t *testing.T) {
 
 // Every option can be started, one by one.
 func TestOptionsAreWhatCanBeStarted(t *testing.T) {
+	backendtest.System(t) // whole runs
 	on := runs.Backends{RedisURL: "redis://127.0.0.1:1", DBURL: "u@tcp(127.0.0.1:1)/d"}
 	m, _ := open(t, func(c *runs.Config) { c.Shop = &on })
 	o := m.Options()
@@ -329,6 +331,7 @@ func TestOldRunsAreLetGo(t *testing.T) {
 }
 
 func TestTwoSubscribersSeeTheSame(t *testing.T) {
+	backendtest.System(t) // whole runs
 	m, _ := open(t, nil)
 	a, b := m.Subscribe(), m.Subscribe()
 	type seen struct {
@@ -356,6 +359,7 @@ func TestTwoSubscribersSeeTheSame(t *testing.T) {
 // A subscriber that goes away ends nothing, and one that does not listen blocks nothing: it
 // gets the current state when it listens again.
 func TestSubscriberIsOnlyLookingOn(t *testing.T) {
+	backendtest.System(t) // whole runs
 	m, _ := open(t, nil)
 	gone, slow := m.Subscribe(), m.Subscribe()
 	if e, err := slow.Next(t.Context()); err != nil || e.Run != nil || e.List == nil || len(e.List) != 0 {

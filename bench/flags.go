@@ -116,7 +116,7 @@ func strategiesUsage(list catalog.List) string {
 	extra := slices.DeleteFunc(list.Names(), func(name string) bool { return slices.Contains(usual, name) })
 	stages := catalog.HoldNames()
 	return "`STRATEGIES`, separated by commas (default " + strings.Join(usual, ",") + "," + catalog.DefaultHoldStage + "); -strategies " + allStrategies + " adds " +
-		strings.Join(extra, ",") + " (zookeeper only with -zookeeper, v6_wait_… only with -conditions failover, v4_native only with -redis embedded) and " +
+		strings.Join(extra, ",") + " (zookeeper only with -zookeeper, v6_wait_… only with -conditions failover) and " +
 		strings.Join(stages, ",") + ", which are of workload hold"
 }
 
@@ -369,12 +369,6 @@ func (o *options) interpret(fs *flag.FlagSet, t texts) (err error) {
 	switch {
 	case slices.Equal(o.Strategies, []string{allStrategies}):
 		o.Strategies = cfg.AllStrategies()
-		if o.redis != "embedded" || len(o.Targets) > 0 { // it may lack the commands
-			o.Strategies = slices.DeleteFunc(o.Strategies, func(name string) bool {
-				s, err := o.Catalog.Find(name)
-				return err == nil && s.Needs.Commands() != ""
-			})
-		}
 		if !given(fs, "zookeeper") { // not everybody has it
 			o.Strategies = slices.DeleteFunc(o.Strategies, func(name string) bool { return name == string(catalog.NeedsZooKeeper) })
 		}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -12,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"oversell/internal/backend"
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/catalog"
 	"oversell/internal/lab"
@@ -36,7 +34,6 @@ Examples:
   go run ./cmd/lab -strategy yours                         grades your own lock: docs/your-lock.md
   go run ./cmd/lab -run late-payment -strategy h2_status    a cell of the table of holds
   go run ./cmd/lab -run database-reply-lost -strategy overwrite  a cell of the table of repairs and consumers
-  go run ./cmd/lab -run lost-reply-takes-twice -strategy increx_bare  a cell of what sells without a script
   go run ./cmd/lab -search v3_uuid                         every schedule of two buyers: docs/lab.md
   go run ./cmd/lab -html lab.html                          one file with every timeline
   go run ./cmd/lab -site public                            the page without a shop, for any server of files: docs/page.md
@@ -92,7 +89,7 @@ func (p program) divide(o *options, subjects []lab.Subject, scenarios []lab.Scen
 		switch {
 		case has(p.stages, c.Name), has(p.pools, c.Name):
 			return &o.holds
-		case has(p.writers, c.Name), has(p.bounded, c.Name):
+		case has(p.writers, c.Name):
 			return &o.behind
 		}
 		return &o.locks
@@ -282,18 +279,9 @@ func (o options) needs() []catalog.Need {
 	return needs
 }
 
-// commandsAt asks the Redis at a URL for its newer commands, if a strategy needs any.
-func (o options) commandsAt(ctx context.Context, url string) (map[string]bool, error) {
-	needsCommands := func(c lab.Subject) bool { return c.Needs.Commands() != "" }
-	if !slices.ContainsFunc(slices.Concat(o.locks.subjects, o.holds.subjects, o.behind.subjects), needsCommands) {
-		return nil, nil
-	}
-	return backend.CommandsAt(ctx, url, catalog.NewCommands()...)
-}
-
 // all returns the strategies that can be named.
 func (p program) all() []lab.Subject {
-	return slices.Concat(p.subjects, []lab.Subject{lab.Yours()}, lab.Native(), lab.Coordinated(), p.stages, p.pools, p.writers, p.bounded)
+	return slices.Concat(p.subjects, []lab.Subject{lab.Yours()}, lab.Coordinated(), p.stages, p.pools, p.writers)
 }
 
 // names lists the names of all strategies, and of those that only shop and bench have, which

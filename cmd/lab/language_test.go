@@ -99,7 +99,7 @@ func TestSalesAreToldInChinese(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := try(t, nil, exitExpected, "-strategy", "h1_counter,h2_status,h3_claim,overwrite,lua_atomic,lua_batch,ack_first,no_claim,new_id,lua_stream,increx_bare,increx")
+	r := try(t, nil, exitExpected, "-strategy", "h1_counter,h2_status,h3_claim,overwrite,lua_atomic,lua_batch,ack_first,no_claim,new_id,lua_stream")
 	han := regexp.MustCompile(`\p{Han}`)
 	reference := regexp.MustCompile(`^\S+$`) // to an issue, without words
 	var said []string

@@ -40,7 +40,7 @@ func main() {
 		os.Exit(instance(ctx))
 	}
 	p := program{
-		subjects: lab.Subjects(), scenarios: everything(), stages: sales.Subjects(), pools: sales.Pools(), writers: sales.Writers(), bounded: sales.Bounded(),
+		subjects: lab.Subjects(), scenarios: everything(), stages: sales.Subjects(), pools: sales.Pools(), writers: sales.Writers(),
 		stdout: os.Stdout, stderr: os.Stderr,
 	}
 	os.Exit(p.run(ctx, os.Args[1:]))
@@ -55,7 +55,6 @@ type program struct {
 	stages         []lab.Subject // of holds
 	pools          []lab.Subject // what sells without holds, in the table of holds if it is named
 	writers        []lab.Subject // what writes orders, and repairs a stock
-	bounded        []lab.Subject // what sells without a script, in the table of writers if it is named
 	scenarios      []lab.Scenario
 	recordings     recordings // of a site
 	stdout, stderr io.Writer
@@ -129,9 +128,6 @@ func (p program) measure(ctx context.Context, o options) (report lab.Report, err
 	}
 	if o.redis != lab.Embedded {
 		cfg.Redis = server.URL
-		if cfg.Commands, err = o.commandsAt(ctx, server.URL); err != nil {
-			return report, err
-		}
 	}
 	others, err := lockservers.Serve(ctx, o.servers, o.needs()...)
 	if err != nil {

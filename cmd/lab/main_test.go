@@ -40,7 +40,7 @@ func runs(t *testing.T, subjects []lab.Subject, want int, args ...string) (stdou
 	t.Helper()
 	var out, errs bytes.Buffer
 	p := program{subjects: subjects, stdout: &out, stderr: &errs}
-	p.stages, p.pools, p.writers, p.bounded, p.scenarios = sales.Subjects(), sales.Pools(), sales.Writers(), sales.Bounded(), everything()
+	p.stages, p.pools, p.writers, p.scenarios = sales.Subjects(), sales.Pools(), sales.Writers(), everything()
 	if code := p.run(t.Context(), args); code != want {
 		t.Errorf("%v: exit code %d, want %d\n%s%s", args, code, want, &out, &errs)
 	}

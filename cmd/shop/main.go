@@ -130,14 +130,8 @@ func serve(ctx context.Context, o options, log *slog.Logger, ready func(addr, ph
 		return err
 	}
 	defer func() { err = errors.Join(err, servers.Close()) }()
-	commands, err := backend.CommandsAt(ctx, redis.URL, catalog.NewCommands()...)
-	if err != nil { // it may not tell; the shop itself says so
-		commands = nil
-	}
 	room := o.newClass()
-	p, closePage, err := newPage(ctx, o, runs.Backends{
-		RedisURL: redis.URL, DBURL: db.URL, Servers: servers, Commands: commands,
-	}, room, log)
+	p, closePage, err := newPage(ctx, o, runs.Backends{RedisURL: redis.URL, DBURL: db.URL, Servers: servers}, room, log)
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
-	"oversell/internal/backend/imitation"
 	"oversell/internal/backend/local"
 )
 
@@ -27,7 +26,7 @@ type RedisServer struct {
 // ServeRedis resolves the value of -redis:
 //
 //   - "embedded" serves miniredis from this process, on a free loopback port,
-//     with its clock ticking, a random password, and the commands of package imitation;
+//     with its clock ticking and a random password;
 //   - "local" starts a private redis-server, see package local;
 //   - "local:cluster" starts a private cluster of three primaries and three replicas;
 //   - a URL of the user's own Redis is checked and kept, see DialRedis.
@@ -65,7 +64,6 @@ func serveMiniredis() (*RedisServer, error) {
 	if err := m.StartAddr("127.0.0.1:0"); err != nil {
 		return nil, fmt.Errorf("start miniredis: %w", err)
 	}
-	imitation.Install(m, imitation.Redis88)
 	stop := func() error {
 		m.Close()
 		return nil

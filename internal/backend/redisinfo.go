@@ -3,12 +3,10 @@ package backend
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
@@ -80,58 +78,6 @@ func replicasOf(ctx context.Context, node redis.Cmdable) (int64, error) {
 		return 0, fmt.Errorf("connected_slaves: %w", err)
 	}
 	return n, nil
-}
-
-// HasCommands returns which of the commands the Redis behind rdb has, as its COMMAND INFO says;
-// in a cluster, which all of its masters have. A server that refuses COMMAND is an error.
-func HasCommands(ctx context.Context, rdb redis.UniversalClient, names ...string) (map[string]bool, error) {
-	args := []any{"COMMAND", "INFO"}
-	for _, name := range names {
-		args = append(args, name)
-	}
-	has := make(map[string]bool)
-	for _, name := range names {
-		has[name] = true
-	}
-	var mu sync.Mutex // the nodes of a cluster are asked concurrently
-	err := eachMaster(ctx, rdb, func(ctx context.Context, node redis.Cmdable) error {
-		var info *redis.Cmd
-		_, err := node.Pipelined(ctx, func(p redis.Pipeliner) error {
-			info = p.Do(ctx, args...)
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		about, err := info.Slice()
-		if err == nil && len(about) != len(names) {
-			err = fmt.Errorf("%d answers about %d commands", len(about), len(names))
-		}
-		if err != nil {
-			return err
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		for i, name := range names {
-			found, _ := about[i].([]any)
-			has[name] = has[name] && len(found) > 0 // Redis before 7 answers an unknown one with an empty list
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("ask redis for its commands: %w", err)
-	}
-	return has, nil
-}
-
-// CommandsAt is HasCommands for the Redis at a URL. Its errors are those of DialRedis, too.
-func CommandsAt(ctx context.Context, url string, names ...string) (has map[string]bool, err error) {
-	rdb, err := DialRedis(ctx, url, 1)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, rdb.Close()) }()
-	return HasCommands(ctx, rdb, names...)
 }
 
 // redisVersion returns the server's version, or "" for miniredis, which does

@@ -5,7 +5,6 @@ package bench
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"net/url"
@@ -17,7 +16,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"oversell/internal/backend"
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/bench/chaos"
 	"oversell/internal/bench/items"
@@ -303,27 +301,6 @@ func (c Config) checkStrategy(s catalog.Strategy) error {
 		return invalid("strategy %s needs a Redis with two replicas: -redis local -conditions %s", s.Name, catalog.Failover)
 	case s.NeedsMySQL() && strings.HasPrefix(c.DBURL, "sqlite:"):
 		return invalid("strategy %s needs MySQL or MariaDB: -db local, or your own", s.Name)
-	}
-	return nil
-}
-
-// checkCommands returns an error if a strategy needs commands that the Redis at RedisURL lacks.
-func (c Config) checkCommands(ctx context.Context) error {
-	for _, name := range c.Strategies {
-		s, err := c.Catalog.Find(name)
-		if err != nil {
-			return err
-		}
-		if s.Needs.Commands() == "" {
-			continue
-		}
-		has, err := backend.CommandsAt(ctx, c.RedisURL, catalog.NewCommands()...)
-		if err != nil {
-			return err
-		}
-		if !(catalog.Options{}).WithCommands(has).Meets(s.Needs) {
-			return invalid("strategy %s needs %s, and this Redis lacks it; -redis embedded has it", s.Name, s.Needs.Commands())
-		}
 	}
 	return nil
 }

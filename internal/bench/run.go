@@ -42,9 +42,6 @@ func Run(ctx context.Context, cfg Config, p Progress) (rows []report.Row, err er
 		if cfg.embedded, err = backend.EmbeddedRedis(ctx, cfg.RedisURL); err != nil {
 			return nil, err
 		}
-		if err := cfg.checkCommands(ctx); err != nil {
-			return nil, err
-		}
 	}
 	asked := cfg
 	cfg = cfg.WithDefaults()

@@ -14,7 +14,6 @@ import (
 
 	"oversell/internal/guard"
 	"oversell/internal/locks/lease"
-	"oversell/internal/locks/nativelock"
 	"oversell/internal/locks/redlock"
 	"oversell/internal/locks/thirdparty"
 	v1 "oversell/internal/locks/v1_setnx"
@@ -39,10 +38,6 @@ type Options struct {
 
 	AcceptReplicas int // replicas of Redis that must have an accepted order: see stock.Stream
 
-	// Newer commands that Redis has, see WithCommands.
-	Release nativelock.Release // deletes a key if it has a value; "": none does
-	Increx  bool               // INCREX
-
 	// For the strategies that need them, see List.With.
 	Nodes       []redis.UniversalClient // independent of each other and of Redis
 	Etcd        func(key string) guard.Lock
@@ -63,7 +58,6 @@ const (
 	Optimistic              // everybody may enter, and the losers are refused at the write
 	Atomic                  // no guard: a script checks and takes in one step
 	Batched                 // as Atomic, with one script for many buyers
-	Bounded                 // as Atomic, with INCREX instead of a script
 	Streamed                // as Batched, with the orders in a stream until a consumer writes them
 	Conditional             // the database checks and takes in one statement
 	Versioned               // Optimistic, in the database
@@ -120,7 +114,7 @@ func (s Strategy) InDatabase() bool {
 // with the stock in either backend.
 func (s Strategy) InRedis() bool {
 	switch s.Kind {
-	case Optimistic, Atomic, Batched, Bounded, Streamed:
+	case Optimistic, Atomic, Batched, Streamed:
 		return true
 	}
 	return false
@@ -313,16 +307,6 @@ func Strategies() List {
 			deduct: unguarded,
 		},
 		{
-			Name:   "increx",
-			Kind:   Bounded,
-			Extra:  true,
-			Needs:  NeedsIncrex,
-			Adds:   "no script either: INCREX stock BYINT -n LBOUND 0 takes the units, for a Redis that refuses scripts",
-			Breaks: "a process that crashes after INCREX leaves stock taken with no order; one that crashes between a claim and INCREX delays its buyer",
-			Test:   "TestCrashAfterTheScriptLeavesStockTaken",
-			deduct: unguarded,
-		},
-		{
 			Name:   "lua_stream",
 			Kind:   Streamed,
 			Adds:   "orders written behind the sale: the script appends them to a stream, and consumers write them to the database",
@@ -374,19 +358,6 @@ func Strategies() List {
 			Breaks: "the stock stays correct; a process stopped while its buyer fills the pool keeps everybody out, and one stopped in a claim holds up changes of the item and the buyers of the last units",
 			Test:   "TestLockedUnitsAreSkipped",
 			deduct: always(overlaps),
-		},
-		{
-			Name:   "v4_native",
-			Extra:  true,
-			Needs:  NeedsCompare,
-			Adds:   "v4 without a script: SET IFEQ renews and DELEX IFEQ releases, on servers that have these commands",
-			Breaks: "IFEQ is no fence: a process that is paused for longer than the ttl goes on as if it held the lock; failover",
-			Test:   "TestPausedHolderWritesTooLate",
-			Guard: func(o Options) guard.Guard {
-				return o.undoable(func(key string) guard.Lock { return nativelock.New(o.Redis, key, o.TTL, o.Release) }, nil, nativelock.ErrNotHeld)
-			},
-			deduct: leased(holds, holds),
-			loads:  renewedLoads,
 		},
 		{
 			Name:   "v6_wait_one",

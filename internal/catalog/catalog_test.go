@@ -18,14 +18,12 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis/rueidislock"
 
-	"oversell/internal/backend"
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/backend/lockservers/lockserverstest"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
 	"oversell/internal/guard"
-	"oversell/internal/locks/nativelock"
 	"oversell/internal/locks/thirdparty"
 )
 
@@ -95,11 +93,7 @@ func process(t *testing.T, rdb redis.UniversalClient, at lockservers.Addresses) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	has, err := backend.HasCommands(t.Context(), rdb, catalog.NewCommands()...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	o := c.Add(catalog.Options{Redis: rdb, TTL: time.Minute, Policy: &guard.Line{Delay: time.Millisecond}, Rueidislock: thirdparty.NewRueidislock(rdb, rueidislock.LockerOption{KeyValidity: time.Minute})}).WithCommands(has)
+	o := c.Add(catalog.Options{Redis: rdb, TTL: time.Minute, Policy: &guard.Line{Delay: time.Millisecond}, Rueidislock: thirdparty.NewRueidislock(rdb, rueidislock.LockerOption{KeyValidity: time.Minute})})
 	t.Cleanup(func() {
 		if err := errors.Join(o.Rueidislock.Close(), c.Close()); err != nil {
 			t.Error(err)
@@ -197,34 +191,6 @@ func TestCatalogExpects(t *testing.T) {
 		if tt.want != figures.Drift && e.Check(catalog.Outcome{Verdict: other, MaxHolders: 1}) == "" {
 			t.Errorf("%s under %s with %d: %s was accepted", tt.strategy, tt.condition, tt.instances, other)
 		}
-	}
-}
-
-// A server needs a command that releases, not both, and a strategy that needs it is left out
-// where there is none.
-func TestNewerCommandsDecideWhatIsOffered(t *testing.T) {
-	for _, tt := range []struct {
-		has     map[string]bool
-		release nativelock.Release
-		offered []string
-	}{
-		{nil, "", nil},
-		{map[string]bool{"DELEX": true, "DELIFEQ": true}, nativelock.DELEX, []string{"v4_native"}},
-		{map[string]bool{"DELIFEQ": true}, nativelock.DELIFEQ, []string{"v4_native"}},
-	} {
-		o := catalog.Options{}.WithCommands(tt.has)
-		var offered []string
-		for _, s := range catalog.Strategies().With(o) {
-			if s.Needs.Commands() != "" {
-				offered = append(offered, s.Name)
-			}
-		}
-		if o.Release != tt.release || !slices.Equal(offered, tt.offered) {
-			t.Errorf("with %v: released by %q, offered %v; want %q, %v", tt.has, o.Release, offered, tt.release, tt.offered)
-		}
-	}
-	if o := (catalog.Options{}).WithCommands(map[string]bool{"INCREX": true}); !o.Meets(catalog.NeedsIncrex) || o.Meets(catalog.NeedsCompare) {
-		t.Errorf("INCREX alone: %+v", o)
 	}
 }
 

@@ -25,8 +25,6 @@ func (c List) Sell(cfg *stock.Config, o Options) {
 			cfg.Scripts[s.Name] = stock.Atomic(cfg.Redis, 0)
 		case Batched:
 			cfg.Scripts[s.Name] = stock.Batched(cfg.Redis, 0)
-		case Bounded:
-			cfg.Scripts[s.Name] = stock.Bounded(cfg.Redis, 0)
 		case Streamed:
 			cfg.Scripts[s.Name] = stock.Streamed(cfg.Redis, stock.Stream{Backlog: o.Backlog, Replicas: o.AcceptReplicas})
 		case Conditional:
@@ -60,7 +58,7 @@ func (c List) Guards(o Options) map[string]guard.Guard {
 // mixed.
 func (s Strategy) family() string {
 	switch s.Kind {
-	case Optimistic, Atomic, Batched, Bounded:
+	case Optimistic, Atomic, Batched:
 		return "watch and lua"
 	case Streamed:
 		return stock.StreamFamily // its orders are written later: a change of family writes them first

@@ -38,7 +38,6 @@ type Config struct {
 	// The servers of some subjects' locks. Without Nodes, redlock has nodes in memory if
 	// Redis is Embedded, in virtual time.
 	Nodes    []string                        // URLs of redlock's nodes
-	Commands map[string]bool                 // of catalog.NewCommands, those that Redis has, if that is not Embedded
 	Services map[catalog.Need]ConnectService // of locks that are not in Redis: see package services
 	Servers  []string                        // what the report calls them
 

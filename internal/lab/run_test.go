@@ -6,10 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-
 	"oversell/internal/backend/backendtest"
-	"oversell/internal/backend/imitation"
 	"oversell/internal/catalog"
 	"oversell/internal/locks"
 )
@@ -72,21 +69,6 @@ func TestSubjectsAreTheCatalogs(t *testing.T) {
 	}
 	for _, name := range locks.Stages() {
 		subject(t, name)
-	}
-}
-
-// A lock is not tried on a Redis that lacks its commands.
-func TestLocksNeedTheirCommands(t *testing.T) {
-	m := miniredis.RunT(t)
-	imitation.Install(m, imitation.Valkey90)
-	holds := []Scenario{{Run: func(*World) Verdict { return Holds.Because("") }}}
-	cfg := Config{Subjects: Native(), Scenarios: holds, Redis: "redis://" + m.Addr()}
-	if _, err := Run(t.Context(), cfg, func(Cell) {}); !errors.Is(err, errNoCommands) || !strings.Contains(err.Error(), "v4_native") {
-		t.Errorf("without them: %v, want %v", err, errNoCommands)
-	}
-	cfg.Commands = map[string]bool{"DELIFEQ": true}
-	if _, err := Run(t.Context(), cfg, func(Cell) {}); err != nil {
-		t.Errorf("with them: %v", err)
 	}
 }
 

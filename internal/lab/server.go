@@ -11,12 +11,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
-	"oversell/internal/backend/imitation"
 	"oversell/internal/catalog"
-	"oversell/internal/locks/nativelock"
 )
 
 // server is the Redis that the cells run on, with the other servers of their subject's
@@ -27,8 +26,6 @@ type server struct {
 	db                 int
 	close              func()
 
-	commands map[string]bool // of catalog.NewCommands, those that it has
-
 	jump    func(time.Duration) // sets the clock ahead; nil: it cannot be set
 	nodes   []*server           // of redlock; nil: the lock lives elsewhere
 	service Service             // that is no Redis; nil: the lock lives in Redis
@@ -37,15 +34,12 @@ type server struct {
 // inMemory is a Redis in this process, with its clock. It has no listener: its
 // connections are pipes, which work in virtual time.
 func inMemory() *server {
-	m, err := imitation.New(imitation.Redis88)
-	if err != nil {
-		panic(err) // a pipe cannot fail
-	}
+	m := miniredis.NewMiniRedis()
+	m.ClockTTL(true)
 	return &server{
-		dial:     func(context.Context) (net.Conn, error) { return m.Dial() },
-		close:    m.Close,
-		commands: map[string]bool{string(nativelock.DELEX): true, "INCREX": true}, // as imitated
-		jump:     m.FastForward,
+		dial:  func(context.Context) (net.Conn, error) { return m.Dial() },
+		close: m.Close,
+		jump:  m.FastForward,
 	}
 }
 
@@ -267,9 +261,6 @@ func (r *run) open(ctx context.Context) (s sites, err error) {
 		return s, err
 	}
 	s.stops = append(s.stops, redis.close)
-	if err := r.checkCommands(redis); err != nil {
-		return s, err
-	}
 	for _, c := range r.cfg.Subjects {
 		if r.virtual(c) {
 			continue
@@ -302,26 +293,11 @@ func (r *run) redis(ctx context.Context) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.commands = r.cfg.Commands
 	conn, err := s.dial(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("dialling Redis: %w", err)
 	}
 	return s, conn.Close()
-}
-
-// errNoCommands is returned, wrapped, for a subject whose commands Redis lacks.
-var errNoCommands = errors.New("this Redis lacks its commands")
-
-// checkCommands returns an error if a subject needs commands that Redis lacks.
-func (r *run) checkCommands(s *server) error {
-	has := catalog.Options{}.WithCommands(s.commands)
-	for _, c := range r.cfg.Subjects {
-		if c.Needs.Commands() != "" && !has.Meets(c.Needs) {
-			return fmt.Errorf("%s: %w: %s", c.Name, errNoCommands, c.Needs.Commands())
-		}
-	}
-	return nil
 }
 
 // lives connects to what a subject's lock lives on, besides or instead of the one

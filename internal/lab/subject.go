@@ -40,7 +40,7 @@ type Subject struct {
 	InProcess bool
 
 	// Needs says which servers keep the lock, if not the one Redis: NeedsNodes,
-	// NeedsEtcd or NeedsZooKeeper; or which commands the one Redis must have: NeedsCompare.
+	// NeedsEtcd or NeedsZooKeeper.
 	Needs catalog.Need
 
 	// Tokens says that a handle has Token() int64, the fencing token of its hold.
@@ -113,15 +113,6 @@ func Subjects() []Subject {
 	}
 }
 
-// commands are the newer commands that the server has. Where schedules are searched there is no
-// server, and no stage that is searched needs any.
-func (w *World) commands() map[string]bool {
-	if w.server == nil {
-		return nil
-	}
-	return w.server.commands
-}
-
 // stageOf is a stage of the lock as a subject, with the lock that the shop has.
 func stageOf(stages catalog.List, name, about string, beside func(key, arg string) []string) Subject {
 	s, err := stages.Find(name)
@@ -132,7 +123,7 @@ func stageOf(stages catalog.List, name, about string, beside func(key, arg strin
 	return Subject{
 		Name: name, About: about, Needs: s.Needs, Undo: d.Undo, Tokens: s.HasToken(), NotHeld: d.NotHeld, WithOwner: d.WithOwner, Beside: beside, InTurn: d.OneWaits,
 		Lock: func(p *Process, key string) guard.Lock {
-			return s.Distributed(catalog.Options{Redis: p.Redis(), TTL: p.TTL()}.WithCommands(p.w.commands())).New(key)
+			return s.Distributed(catalog.Options{Redis: p.Redis(), TTL: p.TTL()}).New(key)
 		},
 	}
 }
@@ -141,12 +132,6 @@ func stageOf(stages catalog.List, name, about string, beside func(key, arg strin
 func asking(s Subject) Subject {
 	s.AsksAgain = true
 	return s
-}
-
-// Native returns the locks that need newer commands of Redis. They are tried only when they are
-// named: most servers lack the commands.
-func Native() []Subject {
-	return []Subject{stageOf(catalog.Strategies(), "v4_native", "SET IFEQ renews and DELEX IFEQ releases: no script", nil)}
 }
 
 // Coordinated returns the locks on servers other than Redis. They cannot run in virtual
@@ -175,7 +160,7 @@ func ofOwner(key, arg string) []string {
 }
 
 // recorded are the subjects that have a record.
-func recorded() []Subject { return slices.Concat(Subjects(), Native(), Coordinated()) }
+func recorded() []Subject { return append(Subjects(), Coordinated()...) }
 
 // nested are the subjects of which only schedules exist: the same locks, whose holders call
 // a helper that locks again. The first waits for itself, the second does not.

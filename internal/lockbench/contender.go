@@ -23,8 +23,7 @@ type Contender struct {
 	// Tracking says that it needs a server with CLIENT TRACKING.
 	Tracking bool
 
-	// Needs is what it needs besides Redis; NeedsReplicas and NeedsCompare are needs of Redis
-	// itself.
+	// Needs is what it needs besides Redis; NeedsReplicas is a need of Redis itself.
 	Needs catalog.Need
 
 	// Make makes the guard that all contenders of a process share. It is called once in
@@ -47,13 +46,11 @@ type Process struct {
 	TTL   time.Duration         // for locks without a lease of their own
 
 	Others *lockservers.Clients // of the other servers that the lock needs
-
-	Commands map[string]bool // of catalog.NewCommands, those that Redis has
 }
 
 // options are the options of a strategy's guard that waits by the policy.
 func (p Process) options(wait guard.Policy) catalog.Options {
-	return p.Others.Add(catalog.Options{Redis: p.Redis, TTL: p.TTL, Policy: wait}).WithCommands(p.Commands)
+	return p.Others.Add(catalog.Options{Redis: p.Redis, TTL: p.TTL, Policy: wait})
 }
 
 // Catalog is a list of contenders.

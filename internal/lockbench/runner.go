@@ -147,9 +147,6 @@ func (r *Runner) skip(ctx context.Context, c Contender) (string, error) {
 	if c.Needs == catalog.NeedsReplicas {
 		return r.skipWithoutReplicas(ctx)
 	}
-	if c.Needs.Commands() != "" {
-		return r.skipWithoutCommands(ctx, c.Needs)
-	}
 	if !c.Tracking {
 		return "", nil
 	}
@@ -159,23 +156,6 @@ func (r *Runner) skip(ctx context.Context, c Contender) (string, error) {
 		return needsTracking, nil
 	}
 	return "", err
-}
-
-// newCommands asks a Redis for its newer commands, if the need is of such.
-func newCommands(ctx context.Context, rdb redis.UniversalClient, n catalog.Need) (map[string]bool, error) {
-	if n.Commands() == "" {
-		return nil, nil
-	}
-	return backend.HasCommands(ctx, rdb, catalog.NewCommands()...)
-}
-
-// skipWithoutCommands says which commands the Redis lacks.
-func (r *Runner) skipWithoutCommands(ctx context.Context, n catalog.Need) (string, error) {
-	has, err := newCommands(ctx, r.rdb, n)
-	if err != nil || (catalog.Options{}).WithCommands(has).Meets(n) {
-		return "", err
-	}
-	return "needs " + n.Commands(), nil
 }
 
 // needsReplicas is why a contender cannot be run on a Redis that nobody replicates.

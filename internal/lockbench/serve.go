@@ -112,9 +112,6 @@ func gather(ctx context.Context, catalog Catalog, s setup) (c *crowd, err error)
 		return c, err
 	}
 	p := Process{Redis: c.rdb, Key: s.Key, TTL: s.TTL, Others: c.others}
-	if p.Commands, err = newCommands(ctx, c.rdb, one.Needs); err != nil {
-		return c, err
-	}
 	if c.guard, err = one.Make(p); err != nil {
 		return c, fmt.Errorf("making %s: %w", one.Name, err)
 	}

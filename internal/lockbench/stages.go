@@ -14,7 +14,7 @@ func policies() []string {
 
 // ours are the needs of locks that are not a library's.
 func ours() []catalog.Need {
-	return []catalog.Need{catalog.NeedsCompare, catalog.NeedsReplicas, catalog.NeedsNodes, catalog.NeedsEtcd, catalog.NeedsZooKeeper}
+	return []catalog.Need{catalog.NeedsReplicas, catalog.NeedsNodes, catalog.NeedsEtcd, catalog.NeedsZooKeeper}
 }
 
 const ownQueue = "its own queue"

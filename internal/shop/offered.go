@@ -3,7 +3,6 @@ package shop
 import (
 	"context"
 	"fmt"
-	"log/slog"
 
 	"gorm.io/gorm"
 
@@ -39,22 +38,10 @@ func missing(s catalog.Strategy) string {
 		return "it needs MySQL or MariaDB, and the shop's database is SQLite"
 	case s.Needs == catalog.NeedsReplicas:
 		return "it needs a Redis with replicas, and the shop's has none"
-	case s.Needs.Commands() != "":
-		return fmt.Sprintf("it needs %s, and the shop's Redis lacks it", s.Needs.Commands())
 	case s.Needs.OfServers():
 		return fmt.Sprintf("it needs -%s, and the shop was started without it", s.Needs)
 	}
 	return "the shop was started without it"
-}
-
-// withCommands returns o with the newer commands that its Redis has. One that does not tell is
-// taken to have none.
-func withCommands(ctx context.Context, o catalog.Options, log *slog.Logger) catalog.Options {
-	has, err := backend.HasCommands(ctx, o.Redis, catalog.NewCommands()...)
-	if err != nil {
-		log.Warn("Redis does not tell which commands it has, so strategies that need newer ones are not offered", "error", err)
-	}
-	return o.WithCommands(has)
 }
 
 // prepare starts what the default strategy needs, so that a shop that cannot run it does

@@ -224,7 +224,6 @@ func Run(ctx context.Context, cfg Config) error {
 	defer closing(cfg.Logger, "the connections to the servers of locks", at.Close)
 	o := at.Add(catalog.Options{Redis: rdb, TTL: cfg.TTL, Policy: cfg.Policy, Backlog: cfg.Backlog, AcceptReplicas: cfg.AcceptReplicas, Rueidislock: thirdparty.NewRueidislock(rdb, rueidislock.LockerOption{KeyValidity: cfg.TTL})})
 	defer closing(cfg.Logger, "the connections of rueidislock", o.Rueidislock.Close)
-	o = withCommands(ctx, o, cfg.Logger)
 	served, absent := offered(ctx, cfg.Catalog, o, db)
 	if why := absent[cfg.Strategy]; why != "" {
 		return fmt.Errorf("the strategy %s is not available: %s", cfg.Strategy, why)

@@ -18,7 +18,6 @@ import (
 
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/backend/coordination/coordtest"
-	"oversell/internal/backend/imitation"
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/backend/lockservers/lockserverstest"
 	"oversell/internal/catalog"
@@ -123,30 +122,11 @@ func leastRights(t *testing.T) string {
 func TestEveryStrategySells(t *testing.T) {
 	var list catalog.List
 	for _, s := range catalog.Strategies() {
-		if s.Needs != catalog.NeedsZooKeeper && s.Needs != catalog.NeedsReplicas && s.Needs.Commands() == "" {
+		if s.Needs != catalog.NeedsZooKeeper && s.Needs != catalog.NeedsReplicas {
 			list = append(list, s)
 		}
 	}
 	sellByAll(t, leastRights(t), lockserverstest.Embedded(t), list)
-}
-
-// needing returns the strategies that need newer commands of Redis.
-func needing(t *testing.T) catalog.List {
-	t.Helper()
-	var list catalog.List
-	for _, s := range catalog.Strategies() {
-		if s.Needs.Commands() != "" {
-			list = append(list, s)
-		}
-	}
-	if len(list) == 0 {
-		t.Fatal("no strategy needs newer commands")
-	}
-	return list
-}
-
-func TestStrategiesWithNewerCommandsSell(t *testing.T) {
-	sellByAll(t, backendtest.Redis(t, "embedded"), lockservers.Addresses{}, needing(t))
 }
 
 // A shop whose Redis refuses INFO sells and audits, and says at its start what it lacks.
@@ -172,32 +152,6 @@ func TestRedisThatRefusesINFO(t *testing.T) {
 	r.close(t)
 	if n := strings.Count(log.String(), "redis_commands"); n != 1 {
 		t.Errorf("%d lines say what is lost, want 1:\n%s", n, &log)
-	}
-}
-
-// A Redis without the commands, and one that does not tell what it has, offer no strategy that
-// needs them.
-func TestRedisWithoutNewerCommandsOffersNoStrategyThatNeedsThem(t *testing.T) {
-	for name, answer := range map[string]string{"older": "", "refuses": "NOPERM no permission to run 'command'"} {
-		t.Run(name, func(t *testing.T) {
-			m := miniredis.RunT(t)
-			imitation.Install(m, imitation.Redis70)
-			if answer != "" {
-				m.Server().SetPreHook(func(c *server.Peer, command string, _ ...string) bool {
-					if command != "COMMAND" {
-						return false
-					}
-					c.WriteError(answer)
-					return true
-				})
-			}
-			redisURL, dbURL := "redis://"+m.Addr(), backendtest.Database(t, "embedded")
-			r := open(t, config(redisURL, dbURL, 1))
-			for _, s := range needing(t) {
-				wantAbsent(t, r, s.Name, "the shop's Redis lacks it")
-				wantNoDefault(t, config(redisURL, dbURL, 1), s.Name, s.Needs.Commands())
-			}
-		})
 	}
 }
 

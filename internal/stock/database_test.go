@@ -64,7 +64,7 @@ func TestDatabaseSellsExactly(t *testing.T) {
 func TestStrategiesSayWhereTheyNeedTheStock(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.instance(t, nil)
-		for _, strategy := range s.strategies(t) {
+		for _, strategy := range strategies() {
 			for keeper, wrong := range map[stock.Backend]bool{
 				stock.InRedis:    strategy.InDatabase(),
 				stock.InDatabase: strategy.InRedis() || strategy.NeedsMySQL() && s.db.Name() != "mysql",

@@ -77,7 +77,7 @@ func (s *site) instance(t *testing.T, adjust func(*stock.Config)) *stock.Service
 		DB: s.db, Redis: s.rdb, History: backend.RedisHistory(s.rdb), Wait: time.Minute,
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
-	strategies().Sell(&cfg, catalog.Options{Redis: s.rdb, Increx: true, TTL: time.Minute, Policy: &guard.Line{Delay: time.Millisecond}})
+	strategies().Sell(&cfg, catalog.Options{Redis: s.rdb, TTL: time.Minute, Policy: &guard.Line{Delay: time.Millisecond}})
 	if adjust != nil {
 		adjust(&cfg)
 	}
@@ -173,9 +173,6 @@ func (s *site) eachVariant(t *testing.T, f func(t *testing.T, v variant)) {
 				continue
 			}
 			t.Run(strategy.Name+"/"+string(keeper), func(t *testing.T) {
-				if !s.executes(t, strategy.Name) {
-					backendtest.SkipWithout(t, "INCREX")
-				}
 				s.sku, s.keeper = newSKU(), keeper
 				f(t, variant{strategy.Name, keeper})
 			})
@@ -206,7 +203,7 @@ func withWork(work stock.Work) func(*stock.Config) {
 // strategies returns those that need only Redis and a database, without the third-party
 // locks: with each of those a crowd waits for seconds.
 func strategies() catalog.List {
-	return slices.DeleteFunc(catalog.Strategies().With(catalog.Options{Increx: true}), func(s catalog.Strategy) bool {
+	return slices.DeleteFunc(catalog.Strategies().With(catalog.Options{}), func(s catalog.Strategy) bool {
 		return s.Extra && s.Kind == catalog.Guarded
 	})
 }

@@ -125,7 +125,7 @@ func (b *buyer) finishOrder(ctx context.Context, order Order, err error) error {
 		return err
 	case errors.Is(err, errOtherSale), errors.Is(err, errRecounted):
 	default:
-		if backErr := b.putBack(ctx); backErr != nil {
+		if backErr := s.stock.putBack(ctx, b.req.SKU, b.gen, b.req.Quantity); backErr != nil {
 			b.doubt()
 			s.log.Error("units are taken with no order", "sku", b.req.SKU, "quantity", b.req.Quantity, "error", backErr)
 			return errors.Join(err, errNotReturned, backErr)
@@ -136,20 +136,6 @@ func (b *buyer) finishOrder(ctx context.Context, order Order, err error) error {
 		return b.answerFirst(ctx)
 	}
 	return err
-}
-
-// putBack puts the buyer's units back into the stock that they were taken from, without a
-// script if its strategy sells without one.
-func (b *buyer) putBack(ctx context.Context) error {
-	seller := b.service.scripts[b.req.Strategy]
-	if seller == nil || seller.putBack == nil {
-		return b.service.stock.putBack(ctx, b.req.SKU, b.gen, b.req.Quantity)
-	}
-	err := seller.putBack(ctx, keys{b.req.SKU}.stock(b.gen), b.req.Quantity)
-	if err != nil {
-		return fmt.Errorf("putting back %d units of %s: %w", b.req.Quantity, b.req.SKU, err)
-	}
-	return nil
 }
 
 // errNotReturned means that units of an order that was not written are still taken.

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"oversell/internal/stock/bounded"
 )
 
 var (
@@ -28,8 +26,8 @@ var (
 // larger batches would gain little, and keep the next buyers waiting.
 const MaxBatch = 512
 
-// ScriptSeller sells without a lock: a script, or for Bounded one command, checks the stock
-// and takes the units in one step, and then the order is written. It belongs to one Service, and is safe for
+// ScriptSeller sells without a lock: a script checks the stock and takes the units in
+// one step, and then the order is written. It belongs to one Service, and is safe for
 // concurrent use.
 //
 // Buyers that come while others are being served form the next batch of their sale
@@ -41,8 +39,7 @@ const MaxBatch = 512
 // doubt units stay unsold.
 type ScriptSeller struct {
 	rdb     redis.UniversalClient
-	step    func(ctx context.Context, all []*pending)                     // takes the units of a batch
-	putBack func(ctx context.Context, stock string, quantity int64) error // nil: a script puts units back
+	step    func(ctx context.Context, all []*pending) // takes the units of a batch
 	batches *batcher[*pending]
 	pace    *pace
 
@@ -68,19 +65,6 @@ func Atomic(rdb redis.UniversalClient, size int) *ScriptSeller {
 func Batched(rdb redis.UniversalClient, size int) *ScriptSeller {
 	t := newScriptSeller(rdb, cmp.Or(size, MaxBatch))
 	t.step = t.takeAll
-	return t
-}
-
-// Bounded returns a ScriptSeller that needs no script, for a Redis that has INCREX but refuses
-// scripts. A transaction takes the units of a batch, of at most size buyers; 0 means MaxBatch.
-// Claims on idempotency keys are made in a step of their own before that, so a process that
-// crashes in between leaves claims without units, for as long as claimTimeout.
-func Bounded(rdb redis.UniversalClient, size int) *ScriptSeller {
-	t := newScriptSeller(rdb, cmp.Or(size, MaxBatch))
-	t.step = t.takeBounded
-	t.putBack = func(ctx context.Context, stock string, quantity int64) error {
-		return bounded.PutBack(ctx, rdb, stock, quantity)
-	}
 	return t
 }
 
@@ -226,79 +210,6 @@ func (t *ScriptSeller) takeAll(ctx context.Context, all []*pending) {
 	}
 }
 
-// takeBounded takes the units of the whole batch without a script, see bounded.Take. The
-// buyers with an idempotency key claim it first.
-func (t *ScriptSeller) takeBounded(ctx context.Context, all []*pending) {
-	k := keys{all[0].req.SKU}
-	at := k.claimed(all[0].gen.saleID, time.Now())
-	claims := bounded.Claims{Now: at[0], Last: at[1], Kept: 2 * claimPeriod}
-	buyers := t.claim(ctx, claims, all)
-	if len(buyers) == 0 {
-		return
-	}
-	wanted := make([]int64, len(buyers))
-	for i, one := range buyers {
-		wanted[i] = one.req.Quantity
-	}
-	gen := all[0].gen
-	answers, err := bounded.Take(ctx, t.rdb, bounded.Stock{Units: k.stock(gen), Sale: k.sale(), Generation: gen.String()}, wanted)
-	var unused []string // claims of buyers that got nothing
-	for i, one := range buyers {
-		if err != nil {
-			one.err = fmt.Errorf("taking the units: %w", err)
-			continue
-		}
-		switch a := answers[i]; {
-		case a.Taken:
-			one.answer = a.Left
-			continue
-		case a.Ended:
-			one.answer = answerOtherSale
-		default:
-			one.answer = answerTooFew - a.Left
-		}
-		if one.claims() {
-			unused = append(unused, one.req.IdempotencyKey)
-		}
-	}
-	if len(unused) > 0 {
-		_ = claims.Release(ctx, t.rdb, unused) // they are ignored after claimTimeout
-	}
-}
-
-// claim claims the idempotency keys in a batch. It returns the buyers that may take units:
-// those without a key, those that ignore claims, and those that have claimed theirs. If Redis
-// fails the others get its error, and the stock is counted again although nothing was taken.
-func (t *ScriptSeller) claim(ctx context.Context, claims bounded.Claims, all []*pending) (buyers []*pending) {
-	var keyed []*pending
-	var names []string
-	for _, one := range all {
-		if !one.claims() {
-			buyers = append(buyers, one)
-			continue
-		}
-		keyed, names = append(keyed, one), append(names, one.req.IdempotencyKey)
-	}
-	if len(keyed) == 0 {
-		return buyers
-	}
-	won, err := claims.Claim(ctx, t.rdb, names)
-	for i, one := range keyed {
-		switch {
-		case err != nil:
-			one.err = fmt.Errorf("claiming an idempotency key: %w", err)
-		case won[i]:
-			buyers = append(buyers, one)
-		default:
-			one.answer = answerClaimed
-		}
-	}
-	return buyers
-}
-
-// claims reports whether the buyer has to claim its idempotency key.
-func (s *scriptPurchase) claims() bool { return s.req.IdempotencyKey != "" && !s.ignoreClaim }
-
 // keys are the KEYS of the scripts.
 func (s *scriptPurchase) keys() []string {
 	k := keys{s.req.SKU}
@@ -318,8 +229,8 @@ func (s *scriptPurchase) args() []any {
 
 // arguments are this buyer's part of the ARGV.
 func (s *scriptPurchase) arguments() []any {
-	if s.claims() {
-		return []any{s.req.Quantity, s.req.IdempotencyKey}
+	if s.ignoreClaim {
+		return []any{s.req.Quantity, ""}
 	}
-	return []any{s.req.Quantity, ""}
+	return []any{s.req.Quantity, s.req.IdempotencyKey}
 }

@@ -20,11 +20,11 @@ import (
 	"oversell/internal/stock"
 )
 
-// scripts names the strategies that sell by a script, and the one that does the same without.
+// scripts names the strategies that sell by a script.
 func scripts() []string {
 	var names []string
 	for _, s := range strategies() {
-		if s.Kind == catalog.Atomic || s.Kind == catalog.Batched || s.Kind == catalog.Bounded {
+		if s.Kind == catalog.Atomic || s.Kind == catalog.Batched {
 			names = append(names, s.Name)
 		}
 	}
@@ -35,41 +35,9 @@ func scripts() []string {
 func eachScript(t *testing.T, f func(t *testing.T, s *site, strategy string)) {
 	for _, strategy := range scripts() {
 		t.Run(strategy, func(t *testing.T) {
-			eachSite(t, func(t *testing.T, s *site) {
-				if !s.executes(t, strategy) {
-					backendtest.SkipWithout(t, "INCREX")
-				}
-				f(t, s, strategy)
-			})
+			eachSite(t, func(t *testing.T, s *site) { f(t, s, strategy) })
 		})
 	}
-}
-
-// executes reports whether the site's Redis has the commands of a strategy.
-func (s *site) executes(t *testing.T, strategy string) bool {
-	t.Helper()
-	return strategy != bounded || backendtest.HasOneOf(t, s.rdb, "INCREX")
-}
-
-// bounded is the strategy that sells by INCREX.
-const bounded = "increx"
-
-// strategies returns those whose commands the site's Redis has.
-func (s *site) strategies(t *testing.T) catalog.List {
-	t.Helper()
-	return slices.DeleteFunc(strategies(), func(c catalog.Strategy) bool { return !s.executes(t, c.Name) })
-}
-
-// executed returns those of some strategies whose commands the site's Redis has.
-func (s *site) executed(t *testing.T, strategies ...string) []string {
-	t.Helper()
-	return slices.DeleteFunc(strategies, func(strategy string) bool {
-		without := !s.executes(t, strategy)
-		if without {
-			t.Logf("not with %s: this server has no INCREX", strategy)
-		}
-		return without
-	})
 }
 
 // parkFirstOrder stops the first order just before it is written, when its units are
@@ -160,7 +128,7 @@ func TestReplyOfTheScriptIsLost(t *testing.T) {
 	}
 }
 
-// scriptHook applies its action to the first script or INCREX after it was armed.
+// scriptHook applies its action to the first script that runs after it was armed.
 type scriptHook struct {
 	action locktest.Action
 	armed  atomic.Bool
@@ -193,8 +161,7 @@ func (h *scriptHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.P
 }
 
 func (h *scriptHook) matches(cmd redis.Cmder) bool {
-	takes := cmd.Name() == "evalsha" || cmd.Name() == "eval" || cmd.Name() == "increx"
-	return takes && h.armed.CompareAndSwap(true, false)
+	return (cmd.Name() == "evalsha" || cmd.Name() == "eval") && h.armed.CompareAndSwap(true, false)
 }
 
 // again arms the hook again if the script was not executed.
@@ -251,51 +218,11 @@ func TestScriptsAreSentAgain(t *testing.T) {
 	})
 }
 
-// Where scripts are refused an item can be put on sale, sold by INCREX, repaired and deleted.
-func TestBoundedSendsNoScript(t *testing.T) {
-	eachSite(t, func(t *testing.T, s *site) {
-		if !s.executes(t, bounded) {
-			backendtest.SkipWithout(t, "INCREX")
-		}
-		hook := new(locktest.Hook)
-		s.rdb.AddHook(hook)
-		sent := hook.Count(locktest.Command("eval", "evalsha"))
-		service := s.instance(t, nil)
-		s.put(t, service, 10)
-		s.refuse(t, func(quantity int64) bool { return quantity == 2 })
-		if _, err := service.Deduct(t.Context(), s.request(bounded, "click")); err != nil {
-			t.Error(err)
-		}
-		req := s.request(bounded, "refused")
-		req.Quantity = 2
-		if _, err := service.Deduct(t.Context(), req); !errors.Is(err, errBroken) {
-			t.Errorf("got %v, want %v", err, errBroken)
-		}
-		s.wantLeft(t, "9")
-		if err := s.rdb.Del(t.Context(), s.stockKey(t)).Err(); err != nil { // it is evicted
-			t.Fatal(err)
-		}
-		if sold, soldOut, _ := rush(t, s, 12, bounded, service); sold != 9 || soldOut != 3 {
-			t.Errorf("%d sold and %d refused, want 9 and 3", sold, soldOut)
-		}
-		if _, err := service.Repair(t.Context(), s.sku); err != nil {
-			t.Error(err)
-		}
-		wantStock(t, s.audit(t, service), 10, 0, 10, 10)
-		if err := service.Delete(t.Context(), s.sku); err != nil {
-			t.Error(err)
-		}
-		if n := sent.Hits(); n != 0 {
-			t.Errorf("%d scripts were sent", n)
-		}
-	})
-}
-
 func TestScriptsOnACluster(t *testing.T) {
 	rdb := backendtest.DialRedis(t, backendtest.Cluster(t))
 	s := newSite(t, rdb, backendtest.DialDatabase(t, backendtest.Database(t, "embedded")))
 	service := s.instance(t, nil)
-	for _, strategy := range s.executed(t, scripts()...) {
+	for _, strategy := range scripts() {
 		s.sku = newSKU()
 		s.put(t, service, 30)
 		if sold, soldOut, _ := rush(t, s, 50, strategy, service); sold != 30 || soldOut != 20 {
@@ -540,7 +467,7 @@ func TestScriptsOutliveTheirBackends(t *testing.T) {
 	server, dbServer := backendtest.RestartableRedis(t), backendtest.RestartableDatabase(t)
 	s := newSite(t, backendtest.DialRedis(t, server.URL), backendtest.DialDatabase(t, dbServer.URL))
 	service := s.instance(t, nil)
-	for _, strategy := range s.executed(t, scripts()...) {
+	for _, strategy := range scripts() {
 		s.sku = newSKU()
 		s.put(t, service, 1000)
 		rush(t, s, 20, strategy, service)

@@ -150,7 +150,7 @@ func TestKeysAreTheProjectsOwn(t *testing.T) {
 			return nil, nil
 		}))
 		s.put(t, service, 100)
-		for _, strategy := range s.strategies(t) {
+		for _, strategy := range strategies() {
 			if !strategy.InDatabase() {
 				rush(t, s, 1, strategy.Name, service)
 			}

@@ -12,8 +12,6 @@ import (
 	"errors"
 	"os"
 	"os/exec"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -21,7 +19,6 @@ import (
 	"gorm.io/gorm"
 
 	"oversell/internal/backend"
-	"oversell/internal/backend/local"
 )
 
 // Kinds are the values of -redis and -db that need no server of the user: "embedded", and
@@ -77,38 +74,6 @@ func EachRedis(t *testing.T, f func(t *testing.T, rdb redis.UniversalClient)) {
 			f(t, DialRedis(t, Redis(t, kind)))
 		})
 	}
-}
-
-// EachRedisWith is EachRedis for code that needs one of some newer commands, separated by
-// "|". The local server is skipped, also with CI=true, if it has none of them, because no
-// package provides such a server.
-func EachRedisWith(t *testing.T, commands string, f func(t *testing.T, rdb redis.UniversalClient)) {
-	t.Helper()
-	EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
-		names := strings.Split(commands, "|")
-		if !HasOneOf(t, rdb, names...) {
-			SkipWithout(t, names...)
-		}
-		f(t, rdb)
-	})
-}
-
-// HasOneOf reports whether a server has one of some newer commands.
-func HasOneOf(t testing.TB, rdb redis.UniversalClient, commands ...string) bool {
-	t.Helper()
-	has, err := backend.HasCommands(t.Context(), rdb, commands...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return slices.ContainsFunc(commands, func(name string) bool { return has[name] })
-}
-
-// SkipWithout skips the test, because the server has none of the commands, and says how to get
-// one that has.
-func SkipWithout(t testing.TB, commands ...string) {
-	t.Helper()
-	t.Skipf("this server has no %s: build redis-server 8.8 from https://github.com/redis/redis, or valkey-server 9.2, and name its file in %s",
-		strings.Join(commands, " and no "), local.ServerEnv)
 }
 
 // EachDatabase runs f as the subtests of Kinds, each with its own empty database.

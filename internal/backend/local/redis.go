@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/url"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -72,20 +71,8 @@ func writeRedisConf(dir, password string) error {
 	return writeSecret(dir, redisConf, "requirepass "+quoted+"\nmasterauth "+quoted+"\n")
 }
 
-// ServerEnv is the environment variable that names another server than the redis-server in
-// the PATH, such as a newer one that no package provides, or a valkey-server.
-const ServerEnv = "OVERSELL_REDIS_SERVER"
-
-// RedisPath finds redis-server, or the server that ServerEnv names. The error wraps
-// ErrMissing.
+// RedisPath finds redis-server in the PATH. The error wraps ErrMissing.
 func RedisPath() (string, error) {
-	if name := os.Getenv(ServerEnv); name != "" {
-		path, err := exec.LookPath(name)
-		if err != nil {
-			return "", fmt.Errorf("%s=%s %w: %v", ServerEnv, name, ErrMissing, err)
-		}
-		return path, nil
-	}
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
 		return "", fmt.Errorf("redis-server %w: install it with `apt-get install redis-server` or `brew install redis`", ErrMissing)

@@ -22,7 +22,7 @@ func All() []lab.Scenario {
 // Subjects with something in common that several records name.
 var (
 	reentrant = []string{"v5_reentrant", "v6_watchdog", "v7_queue", "v8_fenced", "v9_cohort"}
-	renewed   = []string{"v4_native", "v6_watchdog", "v7_queue", "v8_fenced", "v9_cohort", "redsync_extended", "redislock_refreshed", "rueidislock", "redlock", "etcd", "zookeeper"}
+	renewed   = []string{"v6_watchdog", "v7_queue", "v8_fenced", "v9_cohort", "redsync_extended", "redislock_refreshed", "rueidislock", "redlock", "etcd", "zookeeper"}
 )
 
 // Why a question does not apply, for several anomalies.

@@ -3,7 +3,6 @@ package anomalies
 import (
 	"fmt"
 	"os"
-	"slices"
 	"testing"
 
 	"github.com/redis/go-redis/v9/logging"
@@ -31,7 +30,7 @@ const tooBusy = "this machine was too busy"
 // subject returns one of the subjects.
 func subject(t *testing.T, name string) lab.Subject {
 	t.Helper()
-	c, err := lab.FindSubjects(slices.Concat(lab.Subjects(), lab.Native(), lab.Coordinated()), []string{name})
+	c, err := lab.FindSubjects(append(lab.Subjects(), lab.Coordinated()...), []string{name})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,22 +1,13 @@
 package anomalies
 
 import (
-	"slices"
-	"strings"
-
 	"oversell/internal/lab"
 	"oversell/internal/lab/wire"
 )
 
 // release matches the command by which a lock is given back.
 func release(cmd wire.Command) bool {
-	return cmd.Is("DEL", "UNLINK", "DELEX", "DELIFEQ") || cmd.Script()
-}
-
-// renewal matches the command by which a lock that has been taken is renewed.
-func renewal(cmd wire.Command) bool {
-	ifEqual := func(arg string) bool { return strings.EqualFold(arg, "IFEQ") }
-	return cmd.Script() || cmd.Is("SET") && slices.ContainsFunc(cmd.Args, ifEqual)
+	return cmd.Is("DEL", "UNLINK") || cmd.Script()
 }
 
 // named matches the commands with these names.

@@ -10,16 +10,13 @@ import (
 	"sync"
 	"testing"
 
-	"oversell/internal/backend"
 	"oversell/internal/backend/backendtest"
-	"oversell/internal/backend/local"
-	"oversell/internal/catalog"
 	"oversell/internal/lab"
 )
 
 // everything is what whole runs.
 func everything() lab.Config {
-	return lab.Config{Subjects: append(lab.Subjects(), lab.Native()...), Scenarios: All(), Redis: lab.Embedded}
+	return lab.Config{Subjects: lab.Subjects(), Scenarios: All(), Redis: lab.Embedded}
 }
 
 // whole runs the whole table once for all tests: a run takes half a minute.
@@ -37,19 +34,6 @@ func table(t *testing.T) lab.Report {
 
 // The whole table is as on record.
 func TestEverythingIsAsOnRecord(t *testing.T) { compare(t, everything(), table(t)) }
-
-// The locks that need newer commands are the same on a real server that has these.
-func TestNativeLocksAreAsOnRecordOnARealRedis(t *testing.T) {
-	url := backendtest.Redis(t, "local")
-	has, err := backend.CommandsAt(t.Context(), url, catalog.NewCommands()...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !(catalog.Options{}).WithCommands(has).Meets(catalog.NeedsCompare) {
-		t.Skipf("this server lacks %s: name the file of one that has it in %s", catalog.NeedsCompare.Commands(), local.ServerEnv)
-	}
-	checkAll(t, lab.Config{Subjects: lab.Native(), Redis: url, Commands: has})
-}
 
 // A real Redis gives the same, here for one subject of each sort: in real time
 // all of them take minutes. A cell in which the machine stood still says nothing,
@@ -178,7 +162,7 @@ func TestAnomaliesAreTold(t *testing.T) {
 // checkNames returns an error for a record that names no subject, or the same one
 // twice, or says of a subject that it breaks where the question does not apply to it.
 func checkNames(s lab.Scenario) error {
-	all := slices.Concat(lab.Subjects(), lab.Native(), lab.Coordinated())
+	all := append(lab.Subjects(), lab.Coordinated()...)
 	for _, set := range []lab.SubjectSet{s.Breaks, s.FoundNA} {
 		for i, name := range set.Names {
 			if _, err := lab.FindSubjects(all, []string{name}); err != nil {

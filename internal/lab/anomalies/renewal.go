@@ -38,7 +38,7 @@ func renewalAfterUnlock() lab.Scenario {
 			if !outlivesTTL(w) {
 				return lab.NA.Because(notRenewed)
 			}
-			parked := a.Park(renewal)
+			parked := a.Park(wire.Command.Script)
 			w.Must(parked.Parked, "a renewal")
 			unlocking := w.Go(func() { _ = h.Unlock() })
 			w.Settle()
@@ -124,7 +124,7 @@ func renewalError() lab.Scenario {
 				return lab.NA.Because(notRenewed)
 			}
 			if busy := wire.ErrorReply("BUSY Redis is busy running a script."); !w.Subject.InService() {
-				a.Inject(renewal, 1, "answered with an error", lab.Answer(busy))
+				a.Inject(wire.Command.Script, 1, "answered with an error", lab.Answer(busy))
 			} else {
 				a.LoseReply(nil)
 			}

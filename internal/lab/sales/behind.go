@@ -19,9 +19,9 @@ import (
 // Behind returns the anomalies of repairs, and of orders that are written behind the sale,
 // in the order of the table.
 func Behind() []lab.Scenario {
-	all := slices.Concat(repairScenarios(), boundedScenarios(), consumerScenarios())
+	all := slices.Concat(repairScenarios(), consumerScenarios())
 	for i := range all {
-		all[i].Of = append(Writers(), Bounded()...)
+		all[i].Of = Writers()
 	}
 	return all
 }
@@ -32,8 +32,6 @@ const (
 	ackFirst  = "ack_first"
 	noClaim   = "no_claim"
 	newID     = "new_id"
-
-	increxBare = "increx_bare"
 )
 
 // The subjects of package stock.
@@ -41,7 +39,6 @@ const (
 	luaAtomic = "lua_atomic"
 	luaBatch  = "lua_batch"
 	luaStream = "lua_stream"
-	increx    = "increx"
 )
 
 // Writers returns the subjects of Behind, in the order of the table: what repairs a stock, and
@@ -60,12 +57,10 @@ func Writers() []lab.Subject {
 
 // naively are the subjects of package naive.
 var naively = map[string]func(*naive.Consumer){
-	overwrite:  func(*naive.Consumer) {},
-	increxBare: func(*naive.Consumer) {},
-
-	ackFirst: func(c *naive.Consumer) { c.AckFirst = true },
-	noClaim:  func(c *naive.Consumer) { c.NoClaim = true },
-	newID:    func(c *naive.Consumer) { c.NewID = true },
+	overwrite: func(*naive.Consumer) {},
+	ackFirst:  func(c *naive.Consumer) { c.AckFirst = true },
+	noClaim:   func(c *naive.Consumer) { c.NoClaim = true },
+	newID:     func(c *naive.Consumer) { c.NewID = true },
 }
 
 // streams reports whether a subject accepts orders into a stream.
@@ -75,9 +70,8 @@ func streams(c lab.Subject) bool {
 
 // seller is a process's side of a sale.
 type seller interface {
-	// buy takes one unit, and returns when the order is written or accepted. The idempotency
-	// key may be "".
-	buy(ctx context.Context, owner, key string) error
+	// buy takes one unit, and returns when the order is written or accepted.
+	buy(ctx context.Context, owner string) error
 	// repair puts the stock right while the sale goes on.
 	repair(ctx context.Context) error
 	// consume writes accepted orders until ctx ends.
@@ -139,7 +133,6 @@ func (b *behind) seller(rdb redis.UniversalClient, db *gorm.DB) seller {
 	scripts := map[string]func(redis.UniversalClient, int) *stock.ScriptSeller{
 		luaAtomic: stock.Atomic,
 		luaBatch:  stock.Batched,
-		increx:    stock.Bounded,
 		luaStream: func(rdb redis.UniversalClient, _ int) *stock.ScriptSeller { return stock.Streamed(rdb, stock.Stream{}) },
 	}
 	make, ok := scripts[name]
@@ -158,8 +151,8 @@ type realSeller struct {
 	b *behind
 }
 
-func (r realSeller) buy(ctx context.Context, owner, key string) error {
-	done, err := r.Deduct(ctx, stock.Request{SKU: r.b.item.SKU, Quantity: 1, Strategy: r.b.w.Subject.Name, Owner: owner, IdempotencyKey: key})
+func (r realSeller) buy(ctx context.Context, owner string) error {
+	done, err := r.Deduct(ctx, stock.Request{SKU: r.b.item.SKU, Quantity: 1, Strategy: r.b.w.Subject.Name, Owner: owner})
 	if err == nil && done.Accepted {
 		r.b.books.add(done.Order.ID)
 	}
@@ -189,12 +182,9 @@ func (r realSeller) consume(ctx context.Context, name string) {
 // naiveSeller is package naive.
 type naiveSeller struct{ naive.Consumer }
 
-func (n naiveSeller) buy(ctx context.Context, _, key string) error {
-	switch n.Strategy {
-	case overwrite:
+func (n naiveSeller) buy(ctx context.Context, _ string) error {
+	if n.Strategy == overwrite {
 		return n.Buy(ctx)
-	case increxBare:
-		return n.BuyBare(ctx, key)
 	}
 	return n.Accept(ctx)
 }
@@ -228,12 +218,9 @@ func (b *behind) start(name string) *writer {
 }
 
 // buys buys one unit.
-func (p *writer) buys() error { return p.buysWith("") }
-
-// buysWith buys one unit with an idempotency key.
-func (p *writer) buysWith(key string) error {
+func (p *writer) buys() error {
 	p.w.Sleep(tick)
-	err := p.buy(p.w.Context(), p.name, key)
+	err := p.buy(p.w.Context(), p.name)
 	if streams(p.w.Subject) {
 		p.say(hasOrder, err, "is told that its order is accepted")
 	} else {
@@ -297,7 +284,7 @@ func (b *behind) sellRest() (rest int64) {
 	}()
 	b.w.Sleep(3 * b.claimAfter())
 	for range mostBuyers {
-		err := b.audit.buy(b.w.Context(), "Z", "")
+		err := b.audit.buy(b.w.Context(), "Z")
 		if soldOut(err) {
 			b.w.Sleep(3 * b.claimAfter())
 			return rest

@@ -52,40 +52,6 @@ func TestPoolsAreAsOnRecord(t *testing.T) {
 	}
 }
 
-// What sells without a script: the naive way breaks in four ways, and increx and lua_atomic hold.
-// It is the same in every run.
-func TestBoundedIsAsOnRecord(t *testing.T) {
-	both, err := lab.FindSubjects(append(Writers(), Bounded()...), []string{luaAtomic, increx, increxBare})
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg := lab.Config{Redis: lab.Embedded, Subjects: both, Scenarios: Behind()}
-	checkRecord(t, cfg)
-	var first []string
-	for range backendtest.Times(2, 20) {
-		r := run(t, cfg)
-		var broken []string
-		for _, c := range r.Cells {
-			if c.Outcome == lab.Breaks {
-				broken = append(broken, c.Strategy+" "+c.Anomaly)
-			}
-		}
-		want := []string{"increx_bare stock-key-evicted", "increx_bare lost-reply-takes-twice", "increx_bare two-keys-two-steps", "increx_bare database-reply-lost"}
-		if !slices.Equal(broken, want) {
-			t.Fatalf("broken: %q, want %q", broken, want)
-		}
-		now := stories(r)
-		if first == nil {
-			first = now
-		}
-		for i := range now {
-			if now[i] != first[i] {
-				t.Fatalf("two runs differ: %s", difference(first[i], now[i]))
-			}
-		}
-	}
-}
-
 func run(t *testing.T, cfg lab.Config) lab.Report {
 	t.Helper()
 	r, err := lab.Run(t.Context(), cfg, nil)

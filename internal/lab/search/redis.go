@@ -16,7 +16,6 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/alicebob/miniredis/v2/server"
 
-	"oversell/internal/backend/imitation"
 	"oversell/internal/lab"
 	"oversell/internal/lab/wire"
 )
@@ -78,12 +77,12 @@ type executor struct {
 
 // newExecutor starts a server in memory. close must be called.
 func newExecutor(known *sync.Map) (*executor, error) {
-	m, err := imitation.New(imitation.Redis88)
+	m := miniredis.NewMiniRedis()
+	conn, err := m.Dial() // starts it, without a listener
 	if err != nil {
 		return nil, err
 	}
-	m.ClockTTL(false)
-	return &executor{m, known}, nil
+	return &executor{m, known}, conn.Close()
 }
 
 func (e *executor) close() { e.m.Close() }

@@ -14,7 +14,6 @@ var shortNames = map[string]string{
 	"rueidislock":         "rueid",
 	"redlock":             "redl",
 	"zookeeper":           "zk",
-	"increx_bare":         "incrx-",
 }
 
 // stageName matches the stages, such as v1_setnx or h1_counter. The strategies after them

@@ -9,8 +9,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
-
-	"oversell/internal/backend/imitation"
 )
 
 // A Server is a Redis in memory.
@@ -25,11 +23,8 @@ type Server struct {
 // testing/synctest bubble time.Sleep moves the clock of both sides at once,
 // and takes no time. There the server has to be closed before the bubble ends.
 func NewServer() *Server {
-	m, err := imitation.New(imitation.Redis88)
-	if err != nil {
-		panic(err) // a pipe cannot fail
-	}
-	s := &Server{Miniredis: m}
+	s := &Server{Miniredis: miniredis.NewMiniRedis()} // it starts when it is first dialled
+	s.ClockTTL(true)
 	s.Client, s.Hook = s.NewClient()
 	return s
 }

@@ -55,7 +55,6 @@ type Config struct {
 type Backends struct {
 	RedisURL, DBURL string
 	Servers         *lockservers.Lazy // nil: none
-	Commands        map[string]bool   // of catalog.NewCommands, those that the Redis has
 }
 
 // Manager starts runs and keeps them. It is safe for concurrent use. Close must be

@@ -134,8 +134,6 @@ func (m *Manager) has(b Backend, s catalog.Strategy) bool {
 	switch s.Needs {
 	case catalog.NeedsNothing, catalog.NeedsRueidis:
 		return true
-	case catalog.NeedsCompare, catalog.NeedsIncrex:
-		return (catalog.Options{}).WithCommands(m.cfg.Shop.Commands).Meets(s.Needs)
 	}
 	return m.cfg.Shop.Servers.Has(s.Needs)
 }

@@ -3,8 +3,8 @@
 // costs. Do not copy it.
 //
 // The stock is a counter in Redis. An order is written by the request that has taken the
-// unit (Buy, and BuyBare without a script), or it is accepted into a stream and written by a Consumer (Accept). Each
-// place where it goes wrong is marked WRONG.
+// unit (Buy), or it is accepted into a stream and written by a Consumer (Accept). Each place
+// where it goes wrong is marked WRONG.
 package naive
 
 import (
@@ -93,14 +93,8 @@ func (s Sale) took(left int64, err error) error {
 //
 // WRONG: nothing checks that a unit is left for it. Not in the sale that the unit was taken
 // from, and not in the row of the item.
-func (s Sale) write(ctx context.Context, id string) error { return s.writeKeyed(ctx, id, "") }
-
-// writeKeyed is write for a buyer with an idempotency key; "": there is none.
-func (s Sale) writeKeyed(ctx context.Context, id, key string) error {
+func (s Sale) write(ctx context.Context, id string) error {
 	order := stock.Order{ID: id, SKU: s.Item.SKU, SaleID: s.Item.SaleID, Quantity: 1, Strategy: s.Strategy, CreatedAt: time.Now().UTC()}
-	if key != "" {
-		order.IdempotencyKey = &key
-	}
 	if err := s.DB.WithContext(ctx).Create(&order).Error; err != nil {
 		return fmt.Errorf("writing order %s: %w", id, err)
 	}

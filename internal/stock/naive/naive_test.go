@@ -43,22 +43,6 @@ func TestEverythingLooksRight(t *testing.T) {
 	}
 }
 
-// Without a fault INCREX as one would write it sells all units once, and a key buys once.
-func TestBareLooksRight(t *testing.T) {
-	s := openSale(t, 3)
-	for _, key := range []string{"", "a", "a", "b"} {
-		if err := s.BuyBare(t.Context(), key); err != nil {
-			t.Fatalf("key %q: %v", key, err)
-		}
-	}
-	if err := s.BuyBare(t.Context(), ""); !errors.Is(err, ErrSoldOut) {
-		t.Errorf("one more buyer is told: %v", err)
-	}
-	if n := s.orders(t); n != 3 {
-		t.Errorf("%d orders, want 3", n)
-	}
-}
-
 // The overwrite repairs a stock of which nothing is in flight.
 func TestOverwriteRepairs(t *testing.T) {
 	s := openSale(t, 3)

@@ -116,7 +116,7 @@ func strategiesUsage(list catalog.List) string {
 	extra := slices.DeleteFunc(list.Names(), func(name string) bool { return slices.Contains(usual, name) })
 	stages := catalog.HoldNames()
 	return "`STRATEGIES`, separated by commas (default " + strings.Join(usual, ",") + "," + catalog.DefaultHoldStage + "); -strategies " + allStrategies + " adds " +
-		strings.Join(extra, ",") + " (zookeeper only with -zookeeper, v6_wait_… only with -conditions failover) and " +
+		strings.Join(extra, ",") + " (zookeeper only with -zookeeper) and " +
 		strings.Join(stages, ",") + ", which are of workload hold"
 }
 

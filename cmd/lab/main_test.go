@@ -299,7 +299,6 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		{[]string{"-strategy", "v6_watchdog", "-redlock", "embedded"}, "without -strategy redlock"},
 		{[]string{"-strategy", "none", "-strategies", "local"}, "are the same flag"},
 		{[]string{"-json", "-", "-html", "-"}, "-html must be a file"},
-		{[]string{"-strategies", "v6_wait_one"}, "does not try strategy \"v6_wait_one\": it needs a Redis with replicas"},
 		{[]string{"-strategies", "sql_version"}, "does not try strategy \"sql_version\": it works in the database"},
 		{[]string{"-redis", "redis://127.0.0.1:1"}, "unreachable"},
 	} {

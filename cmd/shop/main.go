@@ -153,7 +153,7 @@ func serve(ctx context.Context, o options, log *slog.Logger, ready func(addr, ph
 		HoldTTL: o.holdTTL, HoldLimit: o.holdLimit, HoldSettle: o.holdSettle, Provider: o.provider, ProviderName: o.providerName, WebhookSecret: secret,
 		RedisEnds: o.losesOrders(), Hurry: hurried,
 		Consumer: o.consumer(), NoConsumer: !o.consume, Backlog: o.backlog, AcceptReplicas: o.acceptReplicas,
-		OtherFiles: otherFiles, Catalog: o.catalog(), Item: demo(strategy), Page: p, Logger: log,
+		OtherFiles: otherFiles, Catalog: catalog.Strategies(), Item: demo(strategy), Page: p, Logger: log,
 		Ready: func(addr string) { ready(addr, "") },
 	}
 	untrace, err := o.trace(ctx, &cfg)

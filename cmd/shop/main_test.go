@@ -138,7 +138,6 @@ func TestWhatIsWrongIsSaidInOneLine(t *testing.T) {
 		{[]string{"-nonsense"}, "-nonsense"},
 		{[]string{"hot"}, `"hot" is not a flag`},
 		{[]string{"-strategy", "v0"}, "v6_watchdog"},
-		{[]string{"-strategy", "v6_wait_one"}, "needs a Redis with replicas"},
 		{[]string{"-strategy", "sql_for_update"}, "needs MySQL or MariaDB"},
 		{[]string{"-strategy", "sql_units"}, "needs MySQL or MariaDB"},
 		{[]string{"-strategy", "sql_get_lock", "-db", "sqlite:x"}, "needs MySQL or MariaDB"},

@@ -112,7 +112,7 @@ func given(args []string, name string) bool {
 	return found
 }
 
-// alone reports whether the shop starts its own Redis. Such a Redis has one replica at most.
+// alone reports whether the shop starts its own Redis.
 func (o options) alone() bool { return backend.StartsRedis(o.redis) }
 
 // losesOrders reports whether Redis ends with the shop and the database does not, so that accepted
@@ -121,15 +121,6 @@ func (o options) losesOrders() bool { return o.alone() && o.db != "embedded" && 
 
 // onSQLite reports whether the database is SQLite.
 func (o options) onSQLite() bool { return o.db == "embedded" || strings.HasPrefix(o.db, "sqlite:") }
-
-// catalog returns the strategies that the shop may offer. The shop itself leaves out those
-// that need other servers or another database. Replicas are checked here too, because not
-// every Redis tells whether it has any.
-func (o options) catalog() catalog.List {
-	return slices.DeleteFunc(catalog.Strategies(), func(s catalog.Strategy) bool {
-		return s.Needs == catalog.NeedsReplicas && o.alone()
-	})
-}
 
 // none turns off servers that would be started otherwise.
 const none = "none"
@@ -174,8 +165,6 @@ func (o options) validate() error {
 	_, badHosts := web.ParseHosts(o.hosts)
 	_, badOTLP := tracesURL(o.otlp)
 	switch needs := s.Needs; {
-	case needs == catalog.NeedsReplicas && o.alone():
-		return fmt.Errorf("-strategy %s needs a Redis with replicas, and -redis %s has none", s.Name, o.redis)
 	case s.NeedsMySQL() && o.onSQLite():
 		return fmt.Errorf("-strategy %s needs MySQL or MariaDB, and -db %s is SQLite", s.Name, o.db)
 	case needs.OfServers() && !slices.Contains(o.needs(), needs):

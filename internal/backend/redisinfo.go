@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -46,36 +45,6 @@ func commandsOf(ctx context.Context, node redis.Cmdable) (int64, error) {
 	n, err := strconv.ParseInt(infoField(info, "total_commands_processed"), 10, 64)
 	if err != nil {
 		return 0, fmt.Errorf("total_commands_processed: %w", err)
-	}
-	return n, nil
-}
-
-// RedisReplicas returns how many replicas the Redis behind rdb has; for a
-// cluster, the smallest number that any of its masters has. A server that does
-// not report it, such as miniredis, is an error.
-func RedisReplicas(ctx context.Context, rdb redis.UniversalClient) (int, error) {
-	var least atomic.Int64 // the nodes of a cluster are asked concurrently
-	least.Store(math.MaxInt64)
-	err := eachMaster(ctx, rdb, func(ctx context.Context, node redis.Cmdable) error {
-		n, err := replicasOf(ctx, node)
-		for seen := least.Load(); n < seen && !least.CompareAndSwap(seen, n); seen = least.Load() {
-		}
-		return err
-	})
-	if err != nil {
-		return 0, fmt.Errorf("count the replicas of redis: %w", err)
-	}
-	return int(least.Load()), nil
-}
-
-func replicasOf(ctx context.Context, node redis.Cmdable) (int64, error) {
-	info, err := node.Info(ctx, "replication").Result()
-	if err != nil {
-		return 0, err
-	}
-	n, err := strconv.ParseInt(infoField(info, "connected_slaves"), 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("connected_slaves: %w", err)
 	}
 	return n, nil
 }

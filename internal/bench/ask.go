@@ -51,13 +51,10 @@ func (c *shopClient) strategies(ctx context.Context, base string) ([]string, err
 }
 
 // refused returns an error that wraps ErrConfig for a row of running shops if a shop
-// could not run the strategy at all, which says nothing about the strategy. If replicas
-// are slow a shop may refuse some buyers; it refuses all if there is no replica.
+// could not run the strategy at all, which says nothing about the strategy.
 func (b *runner) refused(ctx context.Context, cfg Config, row report.Row) error {
-	for code, n := range row.Reasons {
-		cannot := code == "unknown_strategy" || code == "wrong_keeper" ||
-			code == "not_replicated" && n == row.Failed && row.Served+row.SoldOut+row.Unknown == 0
-		if !cannot {
+	for code := range row.Reasons {
+		if code != "unknown_strategy" && code != "wrong_keeper" {
 			continue
 		}
 		for _, target := range b.targets {

@@ -297,8 +297,6 @@ func (c Config) checkStrategy(s catalog.Strategy) error {
 		return invalid("strategy %s needs its stock in Redis, and -keeper is %s", s.Name, c.Keeper)
 	case c.Keeper == stock.InRedis && s.InDatabase():
 		return invalid("strategy %s needs its stock in the database, and -keeper is %s", s.Name, c.Keeper)
-	case s.Needs == catalog.NeedsReplicas && len(c.Targets) == 0 && (c.Failovers == nil || c.onCluster() || !slices.Contains(c.Conditions, catalog.Failover)):
-		return invalid("strategy %s needs a Redis with two replicas: -redis local -conditions %s", s.Name, catalog.Failover)
 	case s.NeedsMySQL() && strings.HasPrefix(c.DBURL, "sqlite:"):
 		return invalid("strategy %s needs MySQL or MariaDB: -db local, or your own", s.Name)
 	}
@@ -427,8 +425,7 @@ func DefaultStrategies(list catalog.List, w catalog.Workload) []string {
 func (c Config) AllStrategies() []string {
 	var names []string
 	for _, s := range c.Catalog {
-		unsure := s.Needs == catalog.NeedsReplicas && len(c.Targets) > 0 // only the shops know
-		if c.checkStrategy(s) == nil && !unsure {
+		if c.checkStrategy(s) == nil {
 			names = append(names, s.Name)
 		}
 	}

@@ -66,45 +66,23 @@ func (c Config) forCondition(condition catalog.Condition) Config {
 	return c
 }
 
-// failOver fails over while the first holder is parked. If nobody is expected to get the
-// lock, it fails over all the same, to see whether somebody gets it then. A failover that
-// has begun ends even when the buyers are gone: the row is audited on the new primary.
+// failOver fails over while the first holder is parked. A failover that has begun ends
+// even when the buyers are gone: the row is audited on the new primary.
 func (r *run) failOver(ctx, buyers context.Context) error {
-	if e, _ := r.strategy.Expect(r.expectation(r.cfg.keeper(r.strategy, r.cond))); e.NobodyIn {
-		return r.failOverWithout(ctx, buyers)
-	}
 	return r.fleet.inject(buyers, func(i *instance) error {
 		return errors.Join(r.overtake(ctx, buyers), i.Send(command{Resume: true}))
 	})
 }
 
-// failOverWithout kills the primary after a quarter of the time in which buyers arrive. A
-// holder, should there be one, goes on.
-func (r *run) failOverWithout(ctx, buyers context.Context) error {
-	let := make(chan error, 1)
-	go func() {
-		let <- r.fleet.inject(buyers, func(i *instance) error { return i.Send(command{Resume: true}) })
-	}()
-	wait := max(time.Second, r.cfg.Duration/4)
-	err := errNotInjected
-	if proc.Sleep(buyers, wait) {
-		err = r.replacePrimary(ctx, r.cfg.Duration-wait)
-	}
-	if failed := <-let; !errors.Is(failed, errNotInjected) {
-		err = errors.Join(err, failed)
-	}
-	return err
-}
-
 // replacePrimary kills the primary and waits for the heir to be promoted. It fails if less
 // than a second is left in which buyers arrive: a row without buyers after the failover
 // shows nothing.
-func (r *run) replacePrimary(ctx context.Context, buyersComeFor time.Duration) error {
+func (r *run) replacePrimary(ctx context.Context) error {
 	began := time.Now()
 	if err := r.cfg.Failovers.Failover(ctx); err != nil {
 		return err
 	}
-	if took := time.Since(began); took > buyersComeFor-time.Second {
+	if took := time.Since(began); took > r.cfg.Duration-time.Second {
 		return fmt.Errorf("the failover took %v, about as long as buyers arrived: -duration must be longer", took.Round(time.Millisecond))
 	}
 	return nil
@@ -113,7 +91,7 @@ func (r *run) replacePrimary(ctx context.Context, buyersComeFor time.Duration) e
 // overtake fails over while a holder is parked, and waits until somebody has bought after
 // that.
 func (r *run) overtake(ctx, buyers context.Context) error {
-	if err := r.replacePrimary(ctx, r.cfg.Duration); err != nil {
+	if err := r.replacePrimary(ctx); err != nil {
 		return err
 	}
 	sold := int64(-1)

@@ -53,13 +53,12 @@ func runFailovers(t *testing.T, cfg bench.Config) map[string]report.Row {
 }
 
 // A replica that takes over has not heard of the lock, nor of what was taken from
-// the stock: a lease lets a second holder in, also one that another replica had
-// acknowledged, and only what is checked where it is written holds. A stock in Redis
-// is counted anew before anything of it is sold.
+// the stock: a lease lets a second holder in, and only what is checked where it is
+// written holds. A stock in Redis is counted anew before anything of it is sold.
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	cfg := failingOver(t)
-	cfg.Strategies = []string{"v6_watchdog", "v6_wait_one", "v9_cohort", "lua_atomic", "sql_conditional"}
+	cfg.Strategies = []string{"v6_watchdog", "v9_cohort", "lua_atomic", "sql_conditional"}
 	rows := runFailovers(t, cfg)
 	checkExpected(t, rows)
 	for name, row := range rows {
@@ -67,12 +66,8 @@ func TestFailover(t *testing.T) {
 			t.Errorf("%s: commands %v, rate %d for %q, ttl %q", name, row.RedisCommands, row.Rate, row.Duration, row.TTL)
 		}
 	}
-	for name, keeper := range map[string]stock.Backend{
-		"v6_watchdog": stock.InDatabase, "v6_wait_one": stock.InDatabase,
-	} {
-		if row := rows[name+"/failover"]; row.Keeper != keeper || row.Oversold == 0 && row.LostUpdates == 0 {
-			t.Errorf("%s: the stock in %s, oversold %d, lost %d", name, row.Keeper, row.Oversold, row.LostUpdates)
-		}
+	if row := rows["v6_watchdog/failover"]; row.Keeper != stock.InDatabase || row.Oversold == 0 && row.LostUpdates == 0 {
+		t.Errorf("v6_watchdog: the stock in %s, oversold %d, lost %d", row.Keeper, row.Oversold, row.LostUpdates)
 	}
 	if row := rows["lua_atomic/failover"]; row.Keeper != stock.InRedis || row.Sold > 150 {
 		t.Errorf("lua_atomic: the stock in %s, %d sold of 150", row.Keeper, row.Sold)
@@ -81,23 +76,6 @@ func TestFailover(t *testing.T) {
 		if row := rows[name+"/failover"]; row.Oversold != 0 || row.LostUpdates != 0 {
 			t.Errorf("%s: oversold %d, lost %d", name, row.Oversold, row.LostUpdates)
 		}
-	}
-}
-
-// A lock that all replicas must have is nobody's before the failover, while one of
-// them does not hear, nor after it, while one of them is gone.
-func TestFailoverOfALockThatNobodyGets(t *testing.T) {
-	t.Parallel()
-	cfg := failingOver(t)
-	cfg.Strategies, cfg.Wait = []string{"v6_wait_all"}, 3*time.Second
-	rows := runFailovers(t, cfg)
-	checkExpected(t, rows)
-	row := rows["v6_wait_all/failover"]
-	if row.MaxHolders != 0 || row.Sold != 0 || row.Served != 0 {
-		t.Errorf("%d holders at once, sold %d, served %d; want nobody and nothing", row.MaxHolders, row.Sold, row.Served)
-	}
-	if row.Reasons["not_replicated"] == 0 || row.Reasons["backend"] == 0 {
-		t.Errorf("refused: %v; want some for want of a replica, and some for want of a primary", row.Reasons)
 	}
 }
 
@@ -127,27 +105,6 @@ func TestManifestOfFailoversSaysWhatIsRun(t *testing.T) {
 	cfg.Conditions = append(cfg.Conditions, catalog.Calm)
 	if m := cfg.Manifest("redis", "db"); m.Rate != 0 || m.TTL != "1s" {
 		t.Errorf("with another condition: %+v", m)
-	}
-}
-
-// Where there are no replicas there is nothing to wait for.
-func TestWaitForReplicasNeedsThem(t *testing.T) {
-	cfg := config(t, "embedded")
-	cfg.Strategies, cfg.Failovers = []string{"v6_wait_one"}, struct{ bench.Failovers }{}
-	cfg.Conditions = []catalog.Condition{catalog.Calm}
-	err := cfg.WithDefaults().Check()
-	if !errors.Is(err, bench.ErrConfig) || !strings.Contains(err.Error(), "-redis local -conditions failover") {
-		t.Errorf("got %v, want %v and what it takes", err, bench.ErrConfig)
-	}
-	if slices.Contains(cfg.AllStrategies(), "v6_wait_one") {
-		t.Error("all strategies are with those that cannot be had")
-	}
-	cfg.Conditions = []catalog.Condition{catalog.Calm, catalog.Failover}
-	if err := cfg.WithDefaults().Check(); err != nil {
-		t.Error(err)
-	}
-	if !slices.Contains(cfg.AllStrategies(), "v6_wait_one") {
-		t.Error("all strategies are without those that can be had")
 	}
 }
 

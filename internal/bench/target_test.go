@@ -10,7 +10,6 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -171,7 +170,6 @@ func TestWhatAShopCannotRunIsSaid(t *testing.T) {
 	for strategy, want := range map[string]string{
 		"etcd":           "its strategies are none, local",
 		"sql_for_update": "its strategies are none, local",
-		"v6_wait_one":    "",
 	} {
 		cfg := against(base)
 		cfg.Strategies = []string{strategy}
@@ -201,17 +199,5 @@ func TestStockInTheWrongPlaceIsSaid(t *testing.T) {
 	rows, err := bench.Run(t.Context(), against(s.URL), bench.Silent{})
 	if !errors.Is(err, bench.ErrConfig) || !strings.Contains(err.Error(), "the shop at "+s.URL+" says: it is in the drawer") || len(rows) > 0 {
 		t.Errorf("%v, %d rows; want what the shop says", err, len(rows))
-	}
-}
-
-// Whether the shops at the targets have replicas only they know.
-func TestReplicasOfTargetsAreNotAskedFor(t *testing.T) {
-	cfg := against("http://h:1")
-	cfg.Strategies = []string{"v6_wait_one"}
-	if err := cfg.WithDefaults().Check(); err != nil {
-		t.Error(err)
-	}
-	if slices.Contains(cfg.AllStrategies(), "v6_wait_one") {
-		t.Error("all strategies are with one that the shops may not have")
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -552,8 +551,4 @@ func TestRedisThatIsAwayIsAnError(t *testing.T) {
 }
 
 // strategies returns those that need only Redis and a database.
-func strategies() catalog.List {
-	return slices.DeleteFunc(catalog.Strategies().With(catalog.Options{}), func(s catalog.Strategy) bool {
-		return s.Needs == catalog.NeedsReplicas
-	})
-}
+func strategies() catalog.List { return catalog.Strategies().With(catalog.Options{}) }

@@ -25,7 +25,6 @@ import (
 	v7 "oversell/internal/locks/v7_queue"
 	v8 "oversell/internal/locks/v8_fenced"
 	v9 "oversell/internal/locks/v9_cohort"
-	"oversell/internal/locks/waitlock"
 )
 
 // Options are what a guard is made with.
@@ -360,28 +359,6 @@ func Strategies() List {
 			deduct: always(overlaps),
 		},
 		{
-			Name:   "v6_wait_one",
-			Extra:  true,
-			Needs:  NeedsReplicas,
-			Adds:   "v6, and WAIT 1: nobody gets the lock before a replica has it",
-			Breaks: "a failover that promotes another replica; a paused process",
-			Test:   "TestAcknowledgedByTheWrongReplica",
-			Guard:  func(o Options) guard.Guard { return o.replicated(1) },
-			deduct: leased(holds, holds),
-			loads:  renewedLoads,
-		},
-		{
-			Name:   "v6_wait_all",
-			Extra:  true,
-			Needs:  NeedsReplicas,
-			Adds:   "v6, and WAIT 2, for a Redis with two replicas: nobody gets the lock before both have it",
-			Breaks: "nobody gets the lock while a replica is down; a paused process",
-			Test:   "TestTooFewIsAnError",
-			Guard:  func(o Options) guard.Guard { return o.replicated(2) },
-			deduct: shutting(leased(holds, holds)),
-			loads:  renewedLoads,
-		},
-		{
 			Name:   "redlock",
 			Extra:  true,
 			Needs:  NeedsNodes,
@@ -472,11 +449,6 @@ func Strategies() List {
 // distributed makes the guard of a Redis lock.
 func (o Options) distributed(lock func(key string) guard.Lock, notHeld error) *guard.Distributed {
 	return &guard.Distributed{New: lock, Policy: o.Policy, NotHeld: []error{notHeld}}
-}
-
-// replicated makes the guard of stage 6's lock with WAIT for this many replicas.
-func (o Options) replicated(replicas int) *guard.Distributed {
-	return o.undoable(func(key string) guard.Lock { return waitlock.New(o.Redis, key, o.TTL, replicas) }, waitlock.WithOwner, waitlock.ErrNotHeld)
 }
 
 // undoable is distributed for a lock whose Unlock removes only its own lock (or almost

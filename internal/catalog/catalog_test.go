@@ -56,7 +56,7 @@ func TestGuardsThatHoldLoseNothing(t *testing.T) {
 		processes := []catalog.Options{process(t, rdb, at), process(t, rdb, at)}
 		for _, s := range catalog.Strategies().With(processes[0]) {
 			expected, known := s.Expect(catalog.Case{Workload: catalog.Deduct, Condition: catalog.Calm, Instances: 2})
-			if s.Kind != catalog.Guarded || !known || expected.MaxHolders != 1 || s.Needs == catalog.NeedsReplicas {
+			if s.Kind != catalog.Guarded || !known || expected.MaxHolders != 1 {
 				continue
 			}
 			t.Run(s.Name, func(t *testing.T) {
@@ -153,8 +153,6 @@ func TestCatalogExpects(t *testing.T) {
 		{"v8_fenced", catalog.Failover, 2, figures.OK},
 		{"v9_cohort", catalog.Failover, 2, figures.OK},
 		{"redlock", catalog.Failover, 2, figures.OK},
-		{"v6_wait_one", catalog.Failover, 2, broken},
-		{"v6_wait_all", catalog.Calm, 2, figures.OK},
 		{"sql_version", catalog.Failover, 2, figures.OK},
 		{"etcd", catalog.Pause, 2, figures.OK},
 		{"sql_for_update", catalog.Pause, 2, figures.OK},
@@ -208,25 +206,6 @@ func TestFailoverOversellsNoStockInRedis(t *testing.T) {
 			if slices.Contains(e.Verdicts, verdict) != want {
 				t.Errorf("%s: %s is among %v: %v, want %v", name, verdict, e.Verdicts, !want, want)
 			}
-		}
-	}
-}
-
-// If nobody gets the lock nothing is sold, and the expectation is no holder at all.
-func TestNobodyIsLetInWhileAReplicaIsAway(t *testing.T) {
-	s, err := catalog.Strategies().Find("v6_wait_all")
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, _ := s.Expect(catalog.Case{Workload: catalog.Deduct, Condition: catalog.Failover, Instances: 2})
-	if wrong := e.Check(catalog.Outcome{Verdict: figures.Stuck}); wrong != "" {
-		t.Errorf("stuck was refused: %s", wrong)
-	}
-	for _, o := range []catalog.Outcome{
-		{Verdict: figures.OK}, {Verdict: figures.Oversold}, {Verdict: figures.Stuck, MaxHolders: 1},
-	} {
-		if e.Check(o) == "" {
-			t.Errorf("%s with %d holders was accepted", o.Verdict, o.MaxHolders)
 		}
 	}
 }

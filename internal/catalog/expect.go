@@ -14,7 +14,6 @@ import (
 type Expectation struct {
 	Verdicts   []figures.Verdict // any of these
 	MaxHolders int               // the most holders at once; 0: any number
-	NobodyIn   bool              // no holder at all
 	MinLoads   int64             // cache: the fewest loads
 	MaxLoads   int64             // cache: the most loads; 0: any number
 
@@ -42,9 +41,6 @@ func (e Expectation) Check(o Outcome) string {
 	if e.MaxHolders > 0 && o.MaxHolders > e.MaxHolders {
 		wrong = append(wrong, fmt.Sprintf("%d holders at once instead of at most %d", o.MaxHolders, e.MaxHolders))
 	}
-	if e.NobodyIn && o.MaxHolders > 0 {
-		wrong = append(wrong, fmt.Sprintf("%d holders at once instead of none", o.MaxHolders))
-	}
 	if o.Loads < e.MinLoads {
 		wrong = append(wrong, fmt.Sprintf("%d loads instead of at least %d", o.Loads, e.MinLoads))
 	}
@@ -71,9 +67,6 @@ var (
 	overlaps = Expectation{Verdicts: ok} // several holders at once do no harm
 	breaks   = Expectation{Verdicts: []figures.Verdict{figures.Oversold, figures.Drift}}
 	sticks   = Expectation{Verdicts: []figures.Verdict{figures.Stuck}, MaxHolders: 1}
-	// shuts lets nobody in. If the run ends early the verdict is undersold instead of
-	// stuck.
-	shuts = Expectation{Verdicts: []figures.Verdict{figures.Stuck, figures.Undersold}, NobodyIn: true}
 	// leftOpen is for third-party locks. Most of them starve a crowd.
 	leftOpen = Expectation{Undecided: true}
 	// breaksAcross breaks with more than one instance.
@@ -95,13 +88,6 @@ var fenced = map[Condition]Expectation{Calm: holds, Slow: holds, Late: holds, Cr
 func elsewhere(e map[Condition]Expectation) map[Condition]Expectation {
 	e = maps.Clone(e)
 	e[Partition], e[Failover] = holds, holds
-	return e
-}
-
-// shutting is the outcome of a lease that needs all replicas.
-func shutting(e map[Condition]Expectation) map[Condition]Expectation {
-	e = maps.Clone(e)
-	e[Failover] = shuts
 	return e
 }
 

@@ -12,10 +12,6 @@ const (
 	NeedsEtcd      Need = "etcd"        // Options.Etcd
 	NeedsZooKeeper Need = "zookeeper"   // Options.ZooKeeper
 	NeedsRueidis   Need = "rueidislock" // Options.Rueidislock
-
-	// NeedsReplicas is a need of Options.Redis itself. The lock finds out whether it is
-	// met.
-	NeedsReplicas Need = "replicas"
 )
 
 // OfServers reports whether the need is of servers beside the one Redis and the database.
@@ -23,8 +19,7 @@ func (n Need) OfServers() bool {
 	return n == NeedsNodes || n == NeedsEtcd || n == NeedsZooKeeper
 }
 
-// Meets reports whether the options meet a need, now or by Later. A need of replicas counts as
-// met: the lock finds out.
+// Meets reports whether the options meet a need, now or by Later.
 func (o Options) Meets(n Need) bool {
 	if o.Later[n] != nil {
 		return true

@@ -206,10 +206,7 @@ func FindSubjects(all []Subject, names []string) ([]Subject, error) {
 
 // whyNotTried says why a strategy of the shop is not tried here.
 func whyNotTried(s catalog.Strategy) string {
-	switch {
-	case s.Needs == catalog.NeedsReplicas:
-		return "it needs a Redis with replicas, and the lab has single servers"
-	case s.InDatabase():
+	if s.InDatabase() {
 		return "it works in the database, and the lab breaks what is outside of one"
 	}
 	return "it has no lock that could be broken"

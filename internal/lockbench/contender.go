@@ -23,8 +23,7 @@ type Contender struct {
 	// Tracking says that it needs a server with CLIENT TRACKING.
 	Tracking bool
 
-	// Needs is what it needs besides Redis; NeedsReplicas is a need of Redis itself.
-	Needs catalog.Need
+	Needs catalog.Need // what it needs besides Redis
 
 	// Make makes the guard that all contenders of a process share. It is called once in
 	// each process. A guard that is an io.Closer is closed after the row.

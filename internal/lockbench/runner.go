@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"oversell/internal/backend"
-	"oversell/internal/catalog"
 	"oversell/internal/proc"
 )
 
@@ -144,9 +143,6 @@ const needsTracking = "needs a real Redis: this one has no CLIENT TRACKING"
 
 // skip says why the contender cannot be run on this server, or "".
 func (r *Runner) skip(ctx context.Context, c Contender) (string, error) {
-	if c.Needs == catalog.NeedsReplicas {
-		return r.skipWithoutReplicas(ctx)
-	}
 	if !c.Tracking {
 		return "", nil
 	}
@@ -156,21 +152,6 @@ func (r *Runner) skip(ctx context.Context, c Contender) (string, error) {
 		return needsTracking, nil
 	}
 	return "", err
-}
-
-// needsReplicas is why a contender cannot be run on a Redis that nobody replicates.
-const needsReplicas = "needs a Redis with replicas"
-
-func (r *Runner) skipWithoutReplicas(ctx context.Context) (string, error) {
-	n, err := r.rdb.Do(ctx, "wait", 1, 1).Int()
-	var refused redis.Error // by a server without replication
-	switch {
-	case errors.As(err, &refused), err == nil && n == 0:
-		return needsReplicas, nil
-	case err != nil:
-		return "", fmt.Errorf("asking for replicas: %w", err)
-	}
-	return "", nil
 }
 
 func (r *Runner) row(ctx context.Context, one Contender) (_ Row, err error) {

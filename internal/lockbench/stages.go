@@ -1,8 +1,6 @@
 package lockbench
 
 import (
-	"slices"
-
 	"oversell/internal/catalog"
 	"oversell/internal/guard"
 )
@@ -10,11 +8,6 @@ import (
 // policies are the waiting policies for locks that have none of their own.
 func policies() []string {
 	return []string{"line:2ms", "fixed:50ms", "fixed:5ms", "backoff:1ms-64ms"}
-}
-
-// ours are the needs of locks that are not a library's.
-func ours() []catalog.Need {
-	return []catalog.Need{catalog.NeedsReplicas, catalog.NeedsNodes, catalog.NeedsEtcd, catalog.NeedsZooKeeper}
 }
 
 const ownQueue = "its own queue"
@@ -26,7 +19,7 @@ func stages() Catalog {
 	for _, s := range catalog.Strategies() {
 		switch {
 		case s.Kind != catalog.Guarded || s.Name == "none" || s.Name == "local": // no lock across processes
-		case s.Extra && !slices.Contains(ours(), s.Needs): // a library, which has contenders of its own
+		case s.Extra && !s.Needs.OfServers(): // a library, which has contenders of its own
 		case s.OwnWait:
 			all = append(all, Contender{
 				Name: s.Name, Waits: ownQueue, About: s.Adds, Needs: s.Needs,

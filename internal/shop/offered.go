@@ -6,23 +6,18 @@ import (
 
 	"gorm.io/gorm"
 
-	"oversell/internal/backend"
 	"oversell/internal/catalog"
 )
 
 // offered returns the strategies of a catalog that the shop can run, and by name why it
-// lacks the others. If Redis does not tell how many replicas it has, it is assumed to have
-// some: the lock finds out.
-func offered(ctx context.Context, list catalog.List, o catalog.Options, db *gorm.DB) (can catalog.List, absent map[string]string) {
-	replicas, err := backend.RedisReplicas(ctx, o.Redis)
-	alone := err == nil && replicas == 0
-	served := list.With(o)
+// lacks the others.
+func offered(list catalog.List, o catalog.Options, db *gorm.DB) (can catalog.List, absent map[string]string) {
 	absent = make(map[string]string)
 	for _, s := range catalog.Strategies() {
 		absent[s.Name] = missing(s)
 	}
-	for _, s := range served {
-		if s.Needs == catalog.NeedsReplicas && alone || s.NeedsMySQL() && db.Name() != "mysql" {
+	for _, s := range list.With(o) {
+		if s.NeedsMySQL() && db.Name() != "mysql" {
 			continue
 		}
 		can = append(can, s)
@@ -36,8 +31,6 @@ func missing(s catalog.Strategy) string {
 	switch {
 	case s.NeedsMySQL():
 		return "it needs MySQL or MariaDB, and the shop's database is SQLite"
-	case s.Needs == catalog.NeedsReplicas:
-		return "it needs a Redis with replicas, and the shop's has none"
 	case s.Needs.OfServers():
 		return fmt.Sprintf("it needs -%s, and the shop was started without it", s.Needs)
 	}

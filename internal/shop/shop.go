@@ -25,7 +25,6 @@ import (
 	"oversell/internal/guard"
 	"oversell/internal/holds"
 	"oversell/internal/locks/thirdparty"
-	"oversell/internal/locks/waitlock"
 	"oversell/internal/reconcile"
 	"oversell/internal/stock"
 	"oversell/internal/web"
@@ -224,7 +223,7 @@ func Run(ctx context.Context, cfg Config) error {
 	defer closing(cfg.Logger, "the connections to the servers of locks", at.Close)
 	o := at.Add(catalog.Options{Redis: rdb, TTL: cfg.TTL, Policy: cfg.Policy, Backlog: cfg.Backlog, AcceptReplicas: cfg.AcceptReplicas, Rueidislock: thirdparty.NewRueidislock(rdb, rueidislock.LockerOption{KeyValidity: cfg.TTL})})
 	defer closing(cfg.Logger, "the connections of rueidislock", o.Rueidislock.Close)
-	served, absent := offered(ctx, cfg.Catalog, o, db)
+	served, absent := offered(cfg.Catalog, o, db)
 	if why := absent[cfg.Strategy]; why != "" {
 		return fmt.Errorf("the strategy %s is not available: %s", cfg.Strategy, why)
 	}
@@ -346,7 +345,7 @@ func assemble(cfg Config, o catalog.Options, db *gorm.DB, watch *backend.RedisWa
 		Holds: held.Service, HoldStages: holdStages(), HoldStage: catalog.DefaultHoldStage, WebhookSecret: paid.secret,
 		HoldFaults: held.faults, Ledger: paid.ledger(),
 		Strategies: described(cfg.Catalog), Absent: absent, Default: cfg.Strategy, ForReads: readStrategy,
-		LockErrors: []web.LockError{{Err: thirdparty.ErrGaveUp, Code: "busy", WithCause: true}, {Err: waitlock.ErrNotReplicated, Code: "not_replicated"}},
+		LockErrors: []error{thirdparty.ErrGaveUp},
 		Instance:   cfg.Instance, Token: cfg.Token, OneEach: cfg.OneEach, Logger: cfg.Logger, Page: cfg.Page, Addr: cfg.Addr, Hosts: cfg.Hosts,
 		Check:       func(ctx context.Context) error { return check(ctx, rdb, db) },
 		Commands:    func(ctx context.Context) (*int64, error) { return backend.RedisCommands(ctx, rdb) },

@@ -3,7 +3,6 @@ package shop_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -11,7 +10,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/alicebob/miniredis/v2/server"
@@ -50,25 +48,9 @@ func sellByAll(t *testing.T, redisURL string, at lockservers.Addresses, list cat
 			if s.Kind == catalog.Streamed && want == http.StatusOK {
 				want = http.StatusAccepted
 			}
-			if got := r.buyBy(t, path+"/deduct?strategy="+s.Name); got != want {
+			if got := r.send(t, http.MethodPost, path+"/deduct?strategy="+s.Name, `{"quantity":1}`); got != want {
 				t.Errorf("%s: buyer %d got %d, want %d", s.Name, i+1, got, want)
 			}
-		}
-	}
-}
-
-// buyBy buys one unit and returns the status. If the replicas do not have the lock in time,
-// as on a busy machine, nothing was sold, and it tries again.
-func (r *running) buyBy(t *testing.T, path string) int {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; {
-		status, reply := r.exchange(t, http.MethodPost, path, `{"quantity":1}`)
-		var problem struct{ Code string }
-		if err := json.Unmarshal(reply, &problem); err != nil {
-			t.Fatalf("%s: %v in %q", path, err, reply)
-		}
-		if problem.Code != "not_replicated" || time.Now().After(end) {
-			return status
 		}
 	}
 }
@@ -122,7 +104,7 @@ func leastRights(t *testing.T) string {
 func TestEveryStrategySells(t *testing.T) {
 	var list catalog.List
 	for _, s := range catalog.Strategies() {
-		if s.Needs != catalog.NeedsZooKeeper && s.Needs != catalog.NeedsReplicas {
+		if s.Needs != catalog.NeedsZooKeeper {
 			list = append(list, s)
 		}
 	}
@@ -206,24 +188,4 @@ func TestSQLiteHasNoLocksToOffer(t *testing.T) {
 		wantAbsent(t, r, name, "MySQL or MariaDB")
 		wantNoDefault(t, config(redisURL, dbURL, 1), name, "MySQL or MariaDB")
 	}
-}
-
-func TestRedisWithoutReplicasOffersNoWaitingForThem(t *testing.T) {
-	redisURL, dbURL := backendtest.Redis(t, "local"), backendtest.Database(t, "embedded")
-	r := open(t, config(redisURL, dbURL, 1))
-	for _, name := range []string{"v6_wait_one", "v6_wait_all"} {
-		wantAbsent(t, r, name, "replicas")
-		wantNoDefault(t, config(redisURL, dbURL, 1), name, "replicas")
-	}
-}
-
-func TestWaitersForReplicasSell(t *testing.T) {
-	set := backendtest.Failovers(t)
-	var list catalog.List
-	for _, s := range catalog.Strategies() {
-		if s.Needs == catalog.NeedsReplicas {
-			list = append(list, s)
-		}
-	}
-	sellByAll(t, set.URL(), lockservers.Addresses{}, list)
 }

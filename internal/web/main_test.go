@@ -26,7 +26,6 @@ import (
 	"oversell/internal/cache"
 	"oversell/internal/catalog"
 	"oversell/internal/guard"
-	"oversell/internal/locks/waitlock"
 	"oversell/internal/stock"
 	"oversell/internal/web"
 )
@@ -97,10 +96,9 @@ func newSite(t testing.TB, rdb redis.UniversalClient, db *gorm.DB, adjust func(*
 	strategies().Sell(&sc, o)
 	wc := web.Config{
 		Default: "v6_watchdog", ForReads: "local", Instance: t.Name(), Token: token, Logger: logger,
-		Hosts:      []string{"example.com"}, // which a request of httptest asks for
-		LockErrors: []web.LockError{{Err: waitlock.ErrNotReplicated, Code: "not_replicated"}},
-		Check:      func(ctx context.Context) error { return rdb.Ping(ctx).Err() },
-		Commands:   func(ctx context.Context) (*int64, error) { return backend.RedisCommands(ctx, rdb) },
+		Hosts:    []string{"example.com"}, // which a request of httptest asks for
+		Check:    func(ctx context.Context) error { return rdb.Ping(ctx).Err() },
+		Commands: func(ctx context.Context) (*int64, error) { return backend.RedisCommands(ctx, rdb) },
 	}
 	for _, strategy := range strategies() {
 		wc.Strategies = append(wc.Strategies, web.Strategy{Name: strategy.Name, Cache: strategy.GuardsLoads()})

@@ -27,20 +27,12 @@ type outcome struct {
 	withCause bool
 }
 
-// LockError is an error of a lock that means that it was not acquired. The reply has
-// status 503 and the code.
-type LockError struct {
-	Err       error
-	Code      string
-	WithCause bool // it wraps the text of a backend, which no client is shown
-}
-
 // outcomesWith are the replies to the errors of the domain and to those of the locks.
 // Any other error means that a backend failed.
-func outcomesWith(locks []LockError) []outcome {
+func outcomesWith(locks []error) []outcome {
 	all := slices.Clone(outcomes)
-	for _, l := range locks {
-		all = append(all, outcome{l.Err, http.StatusServiceUnavailable, l.Code, l.WithCause})
+	for _, err := range locks {
+		all = append(all, outcome{err, http.StatusServiceUnavailable, "busy", true})
 	}
 	// Last, for other errors may come of a cancelled request.
 	return append(all, outcome{context.Canceled, http.StatusServiceUnavailable, "cancelled", true})

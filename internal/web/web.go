@@ -71,9 +71,9 @@ type Config struct {
 	HoldFaults *payfault.Faults
 	Ledger     func(saleID string, most int) (entries []payment.Entry, number int)
 
-	// LockErrors are those that the locks of the strategies return beside the
-	// domain's own.
-	LockErrors []LockError
+	// LockErrors are those by which the locks of the strategies say that they were not
+	// acquired, beside the domain's own.
+	LockErrors []error
 
 	// Page serves all paths that are not the API's; nil: no page.
 	Page http.Handler

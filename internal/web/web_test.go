@@ -310,14 +310,6 @@ func TestLockThatIsNotHadInTime(t *testing.T) {
 	}
 }
 
-// A lock that needs a replica is not taken without one.
-func TestLockThatNoReplicaHas(t *testing.T) {
-	eachSite(t, func(t *testing.T, s *site) {
-		sku := s.put(t, 1)
-		wantProblem(t, s.ask("POST", "/api/items/"+sku+"/deduct?strategy=v6_wait_one", `{"quantity":1}`), 503, "not_replicated")
-	})
-}
-
 func TestClosingShopTurnsEverybodyAway(t *testing.T) {
 	s := embeddedSite(t, nil)
 	sku := s.put(t, 1)

@@ -258,7 +258,6 @@ func TestWhatCannotBeRunIsRefused(t *testing.T) {
 		{func(s *runs.Settings) { s.Strategies = []string{"none", "none"} }, "none is named twice"},
 		{func(s *runs.Settings) { s.Strategies = []string{"zookeeper"} }, "allowed: none"},
 		{func(s *runs.Settings) { s.Strategies = []string{"sql_get_lock"} }, "allowed: none"},
-		{func(s *runs.Settings) { s.Strategies = []string{"v6_wait_one"} }, "allowed: none"},
 		{func(s *runs.Settings) { s.Conditions = []catalog.Condition{catalog.Failover} }, "allowed: calm, slow, late"},
 		{func(s *runs.Settings) { s.Conditions, s.Instances = []catalog.Condition{catalog.Crash}, 1 }, "at least 2 instances"},
 		{func(s *runs.Settings) { s.Backend = runs.Shop }, "allowed: embedded"},

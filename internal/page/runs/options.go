@@ -126,7 +126,7 @@ func (m *Manager) catalog(b Backend) catalog.List {
 // has reports whether a strategy can run on one of the backends.
 func (m *Manager) has(b Backend, s catalog.Strategy) bool {
 	if b == Embedded {
-		return s.Needs != catalog.NeedsReplicas && s.Needs != catalog.NeedsZooKeeper && !s.NeedsMySQL()
+		return s.Needs != catalog.NeedsZooKeeper && !s.NeedsMySQL()
 	}
 	if s.NeedsMySQL() && strings.HasPrefix(m.cfg.Shop.DBURL, "sqlite:") {
 		return false

@@ -31,7 +31,6 @@ under each condition: calm, slow holders, crashes, and so on.
 
 Usage: bench [flags]
        bench compare OLD.json [NEW.json]
-       bench growth FILE.json...
        bench audit [-told FILE] URL
 
 Examples:
@@ -76,7 +75,6 @@ Examples:
   go run ./bench -html report.html -lang zh          in Chinese, as is the table
   go run ./bench -repeat 6 -json new.json            six runs of each row, with medians and intervals
   go run ./bench compare old.json new.json           what changed, and what is noise (compare -h)
-  go run ./bench growth grow-*.json                  how the cost of a sale grows with shops (growth -h)
 
 Conditions:
   calm       no fault

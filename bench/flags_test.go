@@ -172,7 +172,7 @@ func TestExamplesOfTheHelp(t *testing.T) {
 		if len(args) == 0 {
 			continue // everything is the default
 		}
-		if args[0] == compareArg || args[0] == growthArg {
+		if args[0] == compareArg {
 			continue // no flags, but files
 		}
 		if _, err := parse(args); err != nil {

@@ -54,9 +54,6 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == compareArg {
 		os.Exit(compareReports(os.Args[2:], os.Stdout, os.Stderr))
 	}
-	if len(os.Args) > 1 && os.Args[1] == growthArg {
-		os.Exit(growthOf(os.Args[2:], os.Stdout, os.Stderr))
-	}
 	if len(os.Args) > 1 && os.Args[1] == auditArg {
 		os.Exit(audit(ctx, os.Args[2:], os.Stdout, os.Stderr))
 	}

@@ -3,11 +3,14 @@ package items_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/bench/items"
+	"oversell/internal/catalog"
 )
 
 // slots is the number of hash slots of a Redis cluster.
@@ -161,6 +164,22 @@ func TestSlotsAreThoseOfRedis(t *testing.T) {
 		tag := fmt.Sprintf("sale-%d-item-%d", i%7, i)
 		if got, err := rdb.ClusterKeySlot(t.Context(), "oversell:{"+tag+"}:stock:1").Result(); err != nil || int(got) != slot(tag) {
 			t.Errorf("%s: Redis says slot %d, %v; want %d", tag, got, err, slot(tag))
+		}
+	}
+}
+
+// docs/scale.md says of every sql_ strategy what Vitess and TiDB make of its statements.
+func TestGuideHasEverySQLStrategy(t *testing.T) {
+	guide, err := os.ReadFile("../../../docs/scale.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range catalog.Strategies() {
+		has := slices.ContainsFunc(strings.Split(string(guide), "\n"), func(line string) bool {
+			return strings.HasPrefix(line, "| `"+s.Name+"` |") && strings.Count(line, "|") == 5
+		})
+		if strings.HasPrefix(s.Name, "sql_") && !has {
+			t.Errorf("no row for %s, with its statements, Vitess and TiDB", s.Name)
 		}
 	}
 }

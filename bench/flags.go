@@ -85,7 +85,7 @@ Conditions:
   partition  a process that holds the lock loses its connection to Redis as it writes,
              for longer than the ttl; what it has sent arrives afterwards
   failover   the Redis primary with the lock is killed, and a replica that does not have
-             it is promoted; needs -redis local or local:cluster; buyers arrive over ten seconds
+             it is promoted; needs -redis local; buyers arrive over ten seconds
   chaos      faults drawn by -seed in shops, Redis, the database and the network, while
              200 buyers a second arrive for a minute and retry; only by itself, and on
              servers that the bench starts (-redis local -db local for all faults)
@@ -354,11 +354,8 @@ func (o *options) interpret(fs *flag.FlagSet, t texts) (err error) {
 	if o.redis != "embedded" && o.redis != "local" {
 		cfg.RedisURL = o.redis
 	}
-	switch o.redis { // placeholders: they are started if they are needed
-	case "local":
+	if o.redis == "local" { // a placeholder: it is started if it is needed
 		cfg.Failovers = struct{ bench.Failovers }{}
-	case localCluster:
-		cfg.Failovers = struct{ bench.ClusterFailovers }{}
 	}
 	if chaos.CheckSpecs(o.redis, o.db) == nil {
 		cfg.Chaos = new(chaos.Servers) // likewise

@@ -132,31 +132,13 @@ func (o options) run(ctx context.Context, stdout, stderr io.Writer) (bool, error
 	return report.AsExpected(), errors.Join(err, written)
 }
 
-// localCluster is the value of -redis for a private cluster.
-const localCluster = "local:cluster"
-
-// failovers is a Redis of the bench that can fail over.
-type failovers interface {
-	bench.Failovers
-	URL() string
-	Close() error
-}
-
-// startFailovers starts a cluster or a set with sentinels.
-func startFailovers(ctx context.Context, redis string) (failovers, error) {
-	if redis == localCluster {
-		return local.StartCluster(ctx)
-	}
-	return local.StartSentinels(ctx)
-}
-
 // measure opens the backends and runs the rows.
 func measure(ctx context.Context, o options, stderr io.Writer) (report report.Report, err error) {
 	redisName, dbName := "of the shops", "of the shops"
 	if len(o.Targets) == 0 {
 		redis, db := o.redis, o.db
 		if o.failsOver() {
-			set, startErr := startFailovers(ctx, o.redis)
+			set, startErr := local.StartSentinels(ctx)
 			if startErr != nil {
 				return report, startErr
 			}

@@ -4,7 +4,6 @@ package bench_test
 
 import (
 	"testing"
-	"time"
 
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/bench"
@@ -44,29 +43,6 @@ func TestEveryRedisStrategySellsOnACluster(t *testing.T) {
 			if want := min(row.Items.Each.Stock[i], row.Items.Each.Buyers[i]); sold != want {
 				t.Errorf("%s: item %d sold %d units, want %d", name, i+1, sold, want)
 			}
-		}
-	}
-}
-
-// The primary that has the item is killed in the middle of the sale, and its replica has not heard
-// of the lock: what is checked at the write holds, and a lease does not. The next row finds the
-// cluster whole again.
-func TestFailoverOfTheItemsPrimary(t *testing.T) {
-	t.Parallel()
-	cluster := backendtest.LocalCluster(t)
-	cfg := config(t, "local")
-	cfg.RedisURL, cfg.Failovers = cluster.URL(), cluster.Cluster
-	cfg.Rate, cfg.Duration, cfg.Stock = 100, 8*time.Second, 150
-	cfg.Conditions = []catalog.Condition{catalog.Failover}
-	cfg.Strategies = []string{"v6_watchdog", "v9_cohort", "lua_batch"}
-	rows := runFailovers(t, cfg)
-	checkExpected(t, rows)
-	if row := rows["v6_watchdog/failover"]; row.Oversold == 0 && row.LostUpdates == 0 {
-		t.Errorf("v6_watchdog: the lock outlived its primary: %+v", row)
-	}
-	for _, name := range []string{"v9_cohort/failover", "lua_batch/failover"} {
-		if row := rows[name]; row.Verdict != figures.OK || row.Oversold != 0 {
-			t.Errorf("%s: %s, oversold %d", name, row.Verdict, row.Oversold)
 		}
 	}
 }

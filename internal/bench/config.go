@@ -234,8 +234,6 @@ func (c Config) Check() error {
 		return invalid("%s of an accepted order; allowed: 0 to %d", report.Plural(c.Replicas, "replica"), maxReplicas)
 	case c.Replicas > 0 && len(c.Targets) == 0 && c.RedisURL == "" && (c.Failovers == nil || !slices.Contains(c.Conditions, catalog.Failover)):
 		return invalid("replicas of accepted orders need a Redis with replicas: -redis local -conditions %s, or your own", catalog.Failover)
-	case c.Replicas > 0 && c.onCluster() && slices.Contains(c.Conditions, catalog.Failover):
-		return invalid("replicas of accepted orders under %s need a second replica, which a cluster of the bench has not: -redis local", catalog.Failover)
 	case len(c.Strategies) == 0:
 		return invalid("no strategy")
 	case len(c.Conditions) == 0:
@@ -359,7 +357,7 @@ func (c Config) checkConditions() error {
 			return invalid("condition %s needs shops that the bench starts; with -target only %s is allowed", condition, catalog.Calm)
 		}
 		if condition == catalog.Failover && c.Failovers == nil {
-			return invalid("condition %s needs a Redis with replicas that the bench starts: -redis local or local:cluster", condition)
+			return invalid("condition %s needs a Redis with replicas that the bench starts: -redis local", condition)
 		}
 		if of := c.forCondition(condition).WithDefaults(); condition == catalog.Failover && of.Duration < leastFailover {
 			return invalid("a duration of %v; condition %s takes at least %v", of.Duration, condition, leastFailover)

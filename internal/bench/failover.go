@@ -22,19 +22,6 @@ type Failovers interface {
 	Heal(ctx context.Context) error
 }
 
-// ClusterFailovers is a cluster with one replica for each primary. Before a row, Aim says which
-// item's primary is killed.
-type ClusterFailovers interface {
-	Failovers
-	Aim(ctx context.Context, key string) error
-}
-
-// onCluster reports whether failovers are those of a cluster.
-func (c Config) onCluster() bool {
-	_, ok := c.Failovers.(ClusterFailovers)
-	return ok
-}
-
 const (
 	// failoverTTL is the shortest lease of a row with a failover: longer than the failover,
 	// so that the lease does not expire while there is no Redis.
@@ -114,15 +101,10 @@ func (r *run) overtake(ctx, buyers context.Context) error {
 
 // BeforeFailover stops replication to the heir, so that it has nothing of a row under
 // failover, and returns what to do after the row: it replaces what was killed. It does nothing
-// under another condition. In a cluster, the heir is the replica of the primary that has the item.
-func BeforeFailover(ctx context.Context, set Failovers, cond catalog.Condition, sku string) (after func() error, err error) {
+// under another condition.
+func BeforeFailover(ctx context.Context, set Failovers, cond catalog.Condition) (after func() error, err error) {
 	if cond != catalog.Failover {
 		return func() error { return nil }, nil
-	}
-	if cluster, ok := set.(ClusterFailovers); ok {
-		if err := cluster.Aim(ctx, "{"+sku+"}"); err != nil {
-			return nil, fmt.Errorf("finding the primary of %s: %w", sku, err)
-		}
 	}
 	restore, err := set.Cut(ctx)
 	if err != nil {

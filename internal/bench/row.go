@@ -44,7 +44,7 @@ func (r *run) do(ctx context.Context) (row report.Row, err error) {
 			return report.Row{}, err
 		}
 	}
-	after, err := BeforeFailover(ctx, r.cfg.Failovers, r.cond, r.skus[0])
+	after, err := BeforeFailover(ctx, r.cfg.Failovers, r.cond)
 	if err != nil {
 		return report.Row{}, err
 	}

@@ -40,9 +40,6 @@ const (
 type Cluster struct {
 	nodes    []*ClusterNode // the primaries, and then their replicas in the same order
 	password string
-
-	turn sync.Mutex // held by the method that changes the cluster
-	slot int        // that Cut and Failover are about; guarded by turn
 }
 
 // ClusterNode is one server of a Cluster. It can be killed like any other Server.
@@ -214,8 +211,12 @@ func (c *Cluster) awaitReady(ctx context.Context) error {
 // knowsAll returns nil if the node says that the cluster works, and knows a primary and a
 // replica for every slot.
 func (n *ClusterNode) knowsAll(ctx context.Context) error {
-	if err := n.stateOK(ctx); err != nil {
+	info, err := n.client.ClusterInfo(ctx).Result()
+	if err != nil {
 		return err
+	}
+	if !slices.Contains(strings.Fields(info), "cluster_state:ok") {
+		return errors.New("its cluster_state is not ok")
 	}
 	shards, err := n.client.ClusterShards(ctx).Result()
 	if err != nil {
@@ -235,18 +236,6 @@ func (n *ClusterNode) knowsAll(ctx context.Context) error {
 	}
 	if covered != clusterSlots {
 		return fmt.Errorf("it knows the owners of %d of %d slots", covered, clusterSlots)
-	}
-	return nil
-}
-
-// stateOK returns nil if the node says that the cluster works.
-func (n *ClusterNode) stateOK(ctx context.Context) error {
-	info, err := n.client.ClusterInfo(ctx).Result()
-	if err != nil {
-		return err
-	}
-	if !slices.Contains(strings.Fields(info), "cluster_state:ok") {
-		return errors.New("its cluster_state is not ok")
 	}
 	return nil
 }

@@ -108,28 +108,6 @@ func TestClosedClusterLeavesNothing(t *testing.T) {
 	}
 }
 
-// A failover that gives up leaves no node that soon takes a healthy one for dead.
-func TestFailedFailoverRestoresTimeouts(t *testing.T) {
-	t.Parallel()
-	c := backendtest.LocalCluster(t)
-	_, password, _ := strings.Cut(c.URL(), "://:")
-	password, _, _ = strings.Cut(password, "@")
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond) // less than a node waits
-	defer cancel()
-	if err := c.Cluster.Failover(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatalf("error %v, want %v", err, context.DeadlineExceeded)
-	}
-	for _, n := range c.Nodes() {
-		if n.Pid() == 0 {
-			continue
-		}
-		got, err := dial(t, "redis://:"+password+"@"+n.Addr).ConfigGet(t.Context(), "cluster-node-timeout").Result()
-		if err != nil || got["cluster-node-timeout"] != "5000" {
-			t.Errorf("the timeout of %s is %v, %v; want 5000 ms", n.Addr, got, err)
-		}
-	}
-}
-
 func TestClusterStartGivesUpWithContext(t *testing.T) {
 	backendtest.Need(t, "redis-server")
 	dir := emptyTempDir(t)

@@ -64,7 +64,7 @@ func (r *row) do(ctx context.Context) (_ report.Row, err error) {
 	if err := r.prepare(ctx); err != nil {
 		return report.Row{}, err
 	}
-	after, err := bench.BeforeFailover(ctx, r.cfg.Failovers, r.cond, r.sku)
+	after, err := bench.BeforeFailover(ctx, r.cfg.Failovers, r.cond)
 	if err != nil {
 		return report.Row{}, err
 	}

@@ -163,10 +163,7 @@ func parse(args []string) (options, error) {
 		return o, fmt.Errorf("-lang: %w", err)
 	}
 	o.language = language
-	if err := o.interpret(fs, t); err != nil {
-		return o, err
-	}
-	return o, o.checkMeaning(line)
+	return o, o.interpret(fs, t)
 }
 
 // names lists what -strategies can name in the workload.
@@ -177,22 +174,19 @@ func (t texts) names(list catalog.List) []string {
 	return slices.Concat(list.Names(), catalog.HoldNames(), []string{allStrategies})
 }
 
-// checkGiven refuses empty lists, and with -target the settings of the shops. A setting
-// from the environment alone is ignored: it may be meant for another program.
+// checkGiven refuses empty lists, flags of other workloads, and with -target the settings of
+// the shops. The environment may have settings that are meant for another run.
 func checkGiven(fs, line *flag.FlagSet, t texts) error {
 	for name, list := range map[string]string{"strategies": t.strategies, "conditions": t.conditions, "target": t.targets, "seam": t.seam} {
 		if given(fs, name) && len(split(list)) == 0 {
 			return fmt.Errorf("-%s %q is empty (-h shows what is allowed)", name, list)
 		}
 	}
-	if t.workload == workloadLock {
-		return checkLine(line, workloadLock, forLock)
+	if err := checkTaken(line, t.workload); err != nil {
+		return err
 	}
-	if t.workload == string(catalog.Hold) {
-		return checkLine(line, string(catalog.Hold), forHold)
-	}
-	if given(line, "rate") && given(line, "requests") {
-		return errors.New("-rate and -requests exclude each other: -rate takes a -duration")
+	if given(line, "requests") && (given(line, "rate") || slices.Contains(split(t.conditions), string(catalog.Chaos))) {
+		return errors.New("-requests come at once: -rate and condition chaos take a -duration")
 	}
 	if t.targets == "" {
 		if given(line, "token") {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"flag"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -31,14 +32,13 @@ func TestBadFlagsAreSaidInOneLine(t *testing.T) {
 		{"-seam ,", `"," is empty`},
 		{"-strategies lua_stream -accept-replicas 1", "replicas of accepted orders need a Redis with replicas: -redis local -conditions failover"},
 		{"-strategies lua_stream -accept-replicas -1", "-1 replicas of an accepted order"},
-		{"-strategies watch -accept-replicas 1 -redis redis://127.0.0.1:1", "-strategies lua_stream"},
-		{"-workload lock -seam all", "-seam has no effect with -workload lock"},
-		{"-workload cache -seam all", "has no seams"},
+		{"-workload lock -seam all", "-seam is not a flag of workload lock, which takes -workload, "},
+		{"-workload cache -seam all", "-seam is not a flag of workload cache"},
 		{"-strategies none,h3_claim -target http://h:1", "h3_claim is of workload hold: it needs shops that the bench starts"},
 		{"-strategies none,h3_claim -rate 10", "h3_claim is of workload hold: its buyers do not come at a -rate"},
 		{"-strategies none,h3_claim -conditions calm,chaos", "chaos cannot be combined"},
 		{"-strategies none,h3_claim -instances 1 -conditions calm", "h3_claim is of workload hold: cannot be run: 1 instance; allowed: 2 to 16"},
-		{"-strategies h3_claim -keys unique", "-keys has no effect with -workload hold"},
+		{"-strategies h3_claim -keys unique", "-keys is not a flag of workload hold"},
 		{"-conditions calm,stormy", `"stormy" (allowed: [calm slow`},
 		{"-workload write", `"write" (allowed: [deduct cache`},
 		{"-workload write", "cache hold lock])"},
@@ -56,13 +56,11 @@ func TestBadFlagsAreSaidInOneLine(t *testing.T) {
 		{"-redlock embedded,a:1,b:2 -strategies redlock", "of -redlock: node 1 is embedded, which must be the only value"},
 		{"-conditions partition -redis 127.0.0.1:1", "invalid value for -redis"},
 		{"-redis local -conditions failover -rate 200 -duration 1s", "a duration of 1s; condition failover takes at least 4s"},
-		{"-seed 3", "-conditions chaos"},
-		{"-faults shop-kill -conditions calm", "-conditions chaos"},
 		{"-conditions chaos -seed 0", "-seed is 0"},
 		{"-conditions chaos -seed -1", `"-1"`},
 		{"-conditions chaos -faults flood", `"flood" is not a fault (allowed: shop-kill`},
 		{"-conditions chaos -faults db-kill -strategies watch", "the fault db-kill needs a real server: -redis local -db local"},
-		{"-conditions chaos -requests 100", "-requests has no effect here"},
+		{"-conditions chaos -requests 100", "-requests come at once"},
 		{"-conditions chaos,calm", "chaos cannot be combined"},
 		{"-conditions chaos -redis redis://127.0.0.1:1", "it needs servers that the bench starts, embedded or local"},
 		{"-conditions chaos -instances 1", "at least 2 instances"},
@@ -80,26 +78,21 @@ func TestBadFlagsAreSaidInOneLine(t *testing.T) {
 		{"-strategies sql_for_update", "sql_for_update needs MySQL or MariaDB: -db local"},
 		{"-keeper database -strategies watch", "watch needs its stock in Redis, and -keeper is database"},
 		{"-keeper redis -strategies sql_version", "sql_version needs its stock in the database, and -keeper is redis"},
-		{"-unfenced -strategies v7_queue", "v8_fenced, v9_cohort, etcd, zookeeper"},
-		{"-second-look=false", "-workload cache"},
-		{"-keeper redis -workload cache", "-workload deduct"},
-		{"-keys pairs -workload cache", "-workload deduct"},
-		{"-etcd embedded -strategies v8_fenced", "-strategies etcd"},
-		{"-zookeeper local", "-strategies zookeeper"},
-		{"-redlock local", "-strategies redlock"},
+		{"-second-look=false", "-second-look is not a flag of workload deduct"},
+		{"-keeper redis -workload cache", "-keeper is not a flag of workload cache"},
 		{"-keeper drawer", `"drawer"; allowed: redis, database`},
 		{"-workload cache -strategies sql_version", "sql_version has no lock"},
 		{"-repeat 0", "-repeat is 0, and must be 1 to 100"},
 		{"-repeat 101", "101 runs of each row; allowed: 1 to 100"},
 		{"-repeat -1", "-1 runs of each row"},
-		{"-rate 10 -requests 5", "-rate and -requests exclude each other"},
+		{"-rate 10 -requests 5", "-requests come at once: -rate and condition chaos take a -duration"},
 		{"-rate 0", "-rate is 0"},
 		{"-rate 10 -duration 0", "-duration is 0"},
 		{"-rate 10 -in-flight 0", "-in-flight is 0"},
 		{"-rate 100001", "a rate of 100001 a second; allowed: 1 to 100000"},
 		{"-rate 10 -duration 999ms", "a duration of 999ms; allowed: 1s to 1h0m0s"},
 		{"-rate 10 -in-flight 20001", "20001 requests in flight; allowed: 1 to 20000"},
-		{"-rate 10 -workload cache", "a rate with workload cache"},
+		{"-rate 10 -workload cache", "-rate is not a flag of workload cache"},
 		{"-duration 5s", "-duration needs -rate"},
 		{"-in-flight -1", "-1 requests in flight; allowed: 1 to 20000"},
 		{"-html -", "-html is -, and must be a file"},
@@ -140,6 +133,24 @@ func TestBadFlagsAreSaidInOneLine(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Each flag is one that a workload takes, and each workload takes flags that there are.
+func TestEveryFlagIsOfAWorkload(t *testing.T) {
+	var taken []string
+	for workload, names := range flagsOf {
+		taken = append(taken, names...)
+		for _, name := range names {
+			if flags(new(options), new(texts)).Lookup(name) == nil {
+				t.Errorf("workload %s takes -%s, which is not a flag", workload, name)
+			}
+		}
+	}
+	flags(new(options), new(texts)).VisitAll(func(f *flag.Flag) {
+		if !slices.Contains(taken, f.Name) {
+			t.Errorf("no workload takes -%s", f.Name)
+		}
+	})
 }
 
 func TestHelpHasExamples(t *testing.T) {
@@ -249,7 +260,7 @@ func TestReportThatCannotBeWrittenIsSaidAtOnce(t *testing.T) {
 	}
 }
 
-// Flags of several items that have no meaning are refused in one line.
+// Several items are refused in one line where there is one.
 func TestItemsAreRefusedWhereThereIsOne(t *testing.T) {
 	for args, want := range map[string]string{
 		"-items 0":                                   "-items is 0",
@@ -257,16 +268,14 @@ func TestItemsAreRefusedWhereThereIsOne(t *testing.T) {
 		"-items 10001 -stock 20000":                  "allowed: 1 to 10000",
 		"-items 10 -stock 9":                         "9 units of 10 items",
 		"-items 10 -skew zipf:0":                     "zipf:S with an exponent S over 0",
-		"-skew zipf:1.1":                             "-skew has no effect here: it is for several -items",
-		"-items 2 -workload lock":                    "-items has no effect with -workload lock",
-		"-items 2 -workload hold":                    "-items has no effect with -workload hold",
-		"-items 2 -workload cache":                   "2 items with workload cache, which has one",
+		"-items 2 -workload lock":                    "-items is not a flag of workload lock",
+		"-items 2 -workload hold":                    "-items is not a flag of workload hold",
+		"-items 2 -workload cache":                   "-items is not a flag of workload cache",
 		"-items 2 -conditions chaos":                 "2 items under condition chaos, which sells one",
 		"-items 2 -strategies none,h3_claim":         "h3_claim is of workload hold: it sells one item",
 		"-items 2 -strategies lua_stream -seam all":  "2 items with seams",
 		"-items 10000 -stock 10000 -repeat 100":      "allowed: 1000000 in all rows together",
-		"-in-flight 10 -workload lock":               "-in-flight has no effect with -workload lock",
-		"-in-flight 10 -workload hold":               "-in-flight has no effect with -workload hold",
+		"-in-flight 10 -workload lock":               "-in-flight is not a flag of workload lock",
 		"-items 2 -in-flight 20001 -strategies none": "20001 requests in flight; allowed: 1 to 20000",
 	} {
 		_, err := parse(strings.Fields(args))

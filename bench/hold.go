@@ -30,9 +30,6 @@ func serveHold(ctx context.Context, serve func(ctx context.Context, in io.Reader
 	return exitExpected
 }
 
-// forHold are the flags that the workload uses.
-var forHold = []string{"redis", "db", "requests", "stock", "instances", "workload", "strategies", "conditions", "ttl", "repeat", "seam", "json", "html", "lang"}
-
 // newHold returns a config of the workload, without sizes and conditions.
 func (o *options) newHold(stages []string) *holdsale.Config {
 	c := &holdsale.Config{
@@ -77,14 +74,9 @@ func (o *options) interpretHold(fs *flag.FlagSet, t texts) error {
 		}
 		c.Conditions = append(c.Conditions, condition)
 	}
-	if given(fs, "seam") {
-		if !slices.Contains(c.Conditions, catalog.Crash) && len(c.Conditions) > 0 {
-			return fmt.Errorf("-seam has no effect here: it is for -conditions %s", catalog.Crash)
-		}
-		var others []string
-		if c.Seams, others = seams(t.seam); len(others) > 0 {
-			return fmt.Errorf("-seam: %w of a seam of workload %s: %q (allowed: %v)", catalog.ErrName, catalog.Hold, others[0], holdsale.Seams())
-		}
+	var others []string
+	if c.Seams, others = seams(t.seam); len(others) > 0 {
+		return fmt.Errorf("-seam: %w of a seam of workload %s: %q (allowed: %v)", catalog.ErrName, catalog.Hold, others[0], holdsale.Seams())
 	}
 	if slices.Equal(c.Stages, []string{allStrategies}) {
 		c.Stages = nil

@@ -70,14 +70,14 @@ func TestStrategiesDecideTheWorkload(t *testing.T) {
 
 func TestHoldWorkloadRefusesWhatItDoesNotUse(t *testing.T) {
 	for args, want := range map[string]string{
-		"-workload hold -work 1ms":                                 "-work has no effect with -workload hold",
-		"-workload hold -rate 10":                                  "-rate has no effect with -workload hold",
+		"-workload hold -work 1ms":                                 "-work is not a flag of workload hold, which takes -workload, -strategies, ",
+		"-workload hold -rate 10":                                  "-rate is not a flag of workload hold",
 		"-workload hold -strategies v8_fenced":                     `"v8_fenced" (allowed: [h1_counter h2_status h3_claim])`,
 		"-workload hold -conditions failover":                      "condition failover needs a Redis with replicas that the bench starts: -redis local",
 		"-workload hold -conditions chaos":                         "condition chaos with workload hold; allowed: [calm slow late crash pause partition failover]",
 		"-workload hold -conditions partition -redis rediss://h:1": "condition partition needs a Redis whose connections can be relayed",
 		"-workload hold -conditions crash -seam nowhere":           `"nowhere" (allowed: [take capture claim order refund sweep])`,
-		"-workload hold -conditions pause -seam take":              "-conditions crash",
+		"-workload hold -conditions pause -seam take":              "seams without condition crash",
 		"-workload hold -instances 1":                              "allowed: 2 to 16",
 		"-workload hold -ttl 0":                                    "-ttl is 0",
 		"-workload hold -ttl 1ms":                                  "a ttl of 1ms",

@@ -9,7 +9,6 @@ import (
 	"io"
 	"os/exec"
 	"slices"
-	"strings"
 	"time"
 
 	"oversell/internal/backend"
@@ -51,19 +50,6 @@ type crowd struct {
 	lockbench.Config
 	conditions []string
 	repeat     int
-}
-
-// forLock are the flags that the workload uses.
-var forLock = []string{"redis", "redlock", "etcd", "zookeeper", "requests", "instances", "workload", "strategies", "conditions", "ttl", "wait", "repeat", "json", "lang"}
-
-// checkLine refuses flags that a workload does not use.
-func checkLine(line *flag.FlagSet, workload string, used []string) (err error) {
-	line.Visit(func(f *flag.Flag) {
-		if !slices.Contains(used, f.Name) {
-			err = fmt.Errorf("-%s has no effect with -workload %s (allowed: -%s)", f.Name, workload, strings.Join(used, ", -"))
-		}
-	})
-	return err
 }
 
 // interpretLock parses the flags for the workload.

@@ -80,8 +80,8 @@ func TestLockWorkloadRefusesWhatIsOfAShop(t *testing.T) {
 		args []string
 		want string
 	}{
-		{locksOnly("-stock", "5"), "-stock has no effect"},
-		{locksOnly("-db", "local"), "-db has no effect"},
+		{locksOnly("-stock", "5"), "-stock is not a flag of workload lock"},
+		{locksOnly("-db", "local"), "-db is not a flag of workload lock"},
 		{locksOnly("-strategies", "v4_none"), "v4_lua+line:2ms"},
 		{locksOnly("-strategies", "v4,v4_lua+line:2ms"), "v4_lua+line:2ms is named twice"},
 		{locksOnly("-conditions", "slow"), "crash+pause"},

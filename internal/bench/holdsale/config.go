@@ -123,6 +123,9 @@ func (c Config) Check() error {
 			return invalid("condition %s is named twice", condition)
 		}
 	}
+	if len(c.Seams) > 0 && !slices.Contains(c.Conditions, catalog.Crash) {
+		return invalid("seams without condition %s, which kills there", catalog.Crash)
+	}
 	for _, at := range c.Seams {
 		if !slices.Contains(Seams(), at) {
 			return fmt.Errorf("%w of a seam: %q (allowed: %v)", catalog.ErrName, at, Seams())

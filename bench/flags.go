@@ -21,7 +21,6 @@ import (
 	"oversell/internal/guard"
 	"oversell/internal/lockbench"
 	pagetexts "oversell/internal/page/texts"
-	"oversell/internal/shortname"
 	"oversell/internal/stock"
 )
 
@@ -144,7 +143,7 @@ func parse(args []string) (options, error) {
 		return o, fmt.Errorf("%q is not a flag (-h lists them)", fs.Arg(0))
 	}
 	if names := split(t.strategies); len(names) > 0 {
-		t.strategies = strings.Join(shortname.ExpandAll(names, t.names(o.Catalog)), ",")
+		t.strategies = strings.Join(guard.ExpandAll(names, t.names(o.Catalog)), ",")
 	}
 	if !given(fs, "workload") {
 		t.divide()

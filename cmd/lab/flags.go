@@ -13,10 +13,10 @@ import (
 
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/catalog"
+	"oversell/internal/guard"
 	"oversell/internal/lab"
 	"oversell/internal/lab/show"
 	pagetexts "oversell/internal/page/texts"
-	"oversell/internal/shortname"
 )
 
 const usage = `Lab breaks each lock, each stage of a hold, and each way of writing orders and
@@ -172,7 +172,7 @@ func (p program) parse(args []string) (options, error) {
 	if err := o.schedules.interpret(fs); err != nil || o.schedules.asked() {
 		return o, err
 	}
-	strategies := shortname.ExpandAll(split(cmp.Or(t.strategies, t.same)), p.names())
+	strategies := guard.ExpandAll(split(cmp.Or(t.strategies, t.same)), p.names())
 	if err := p.interpret(&o, split(t.anomalies), strategies); err != nil {
 		return o, err
 	}

@@ -15,10 +15,10 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 
 	"oversell/internal/atomicfile"
+	"oversell/internal/guard"
 	"oversell/internal/lab"
 	"oversell/internal/lab/search"
 	"oversell/internal/lab/show"
-	"oversell/internal/shortname"
 )
 
 // schedules are the flags of -search and -replay.
@@ -113,12 +113,12 @@ func (s *schedules) interpretReplay() error {
 		return fmt.Errorf("-replay is %q, and must be a strategy, a slash and moves, such as v2_ttl/A.A.p3000.B", s.replay)
 	}
 	moves, err := lab.ParseMoves(moved)
-	s.replayed = lab.Schedule{Strategy: shortname.Expand(strategy, lab.Levels()), Buyers: s.buyers, Moves: moves}
+	s.replayed = lab.Schedule{Strategy: guard.Expand(strategy, lab.Levels()), Buyers: s.buyers, Moves: moves}
 	return err
 }
 
 func (s *schedules) interpretSearch() error {
-	names := shortname.ExpandAll(split(s.search), lab.Levels())
+	names := guard.ExpandAll(split(s.search), lab.Levels())
 	if s.search == "all" {
 		names = slices.DeleteFunc(lab.Levels(), func(name string) bool { return name == "yours" })
 	}

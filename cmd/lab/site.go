@@ -14,12 +14,12 @@ import (
 	"strings"
 
 	"oversell/internal/bench"
-	"oversell/internal/build"
 	"oversell/internal/catalog"
 	"oversell/internal/lab"
 	"oversell/internal/lab/search"
 	"oversell/internal/page"
 	benches "oversell/internal/page/runs"
+	"oversell/internal/proc"
 	"oversell/internal/site"
 )
 
@@ -118,7 +118,7 @@ func (p program) writeSite(ctx context.Context, dir string, code site.Lab, manag
 		return err
 	}
 	written, err := site.Write(ctx, site.Config{
-		Dir: dir, Page: http.Handler(shown), Files: files, Lab: code, Version: build.Version(),
+		Dir: dir, Page: http.Handler(shown), Files: files, Lab: code, Version: proc.Version(),
 		Replies: map[string]any{"/api/strategies": map[string]any{"strategies": manager.Options().Strategies}},
 	})
 	if err != nil {

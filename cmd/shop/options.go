@@ -19,7 +19,6 @@ import (
 	"oversell/internal/holds"
 	"oversell/internal/payment"
 	"oversell/internal/shop"
-	"oversell/internal/shortname"
 	"oversell/internal/stock"
 	"oversell/internal/web"
 )
@@ -89,7 +88,7 @@ func parse(args []string) (options, error) {
 	if o.retry, err = guard.ParsePolicy(retry); err != nil {
 		return o, fmt.Errorf("-retry: %w", err)
 	}
-	o.strategy = shortname.Expand(o.strategy, catalog.Strategies().Names())
+	o.strategy = guard.Expand(o.strategy, catalog.Strategies().Names())
 	if o.class {
 		o = o.withClass(fs)
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"oversell/internal/backend/backendtest"
-	"oversell/internal/backend/lockservers/lockserverstest"
+	"oversell/internal/backend/lockservers"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
 	"oversell/internal/proc"
@@ -56,10 +56,21 @@ func TestFenceHoldsWhatALeaseLoses(t *testing.T) {
 	}
 }
 
+// lockServers serves the nodes of redlock and an etcd for the length of the test.
+func lockServers(t *testing.T) lockservers.Addresses {
+	t.Helper()
+	servers, err := lockservers.Serve(t.Context(), lockservers.Specs{Redlock: "embedded", Etcd: "embedded"}, catalog.NeedsNodes, catalog.NeedsEtcd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = servers.Close() })
+	return servers.Addresses
+}
+
 func TestLocksOnOtherServers(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, "embedded")
-	cfg.Servers = lockserverstest.Embedded(t)
+	cfg.Servers = lockServers(t)
 	cfg.Conditions = []catalog.Condition{catalog.Calm, catalog.Crash, catalog.Pause}
 	cfg.Strategies = []string{"redlock", "etcd"}
 	checkExpected(t, run(t, cfg))
@@ -70,7 +81,7 @@ func TestLocksOnOtherServers(t *testing.T) {
 func TestPauseOutlastsTheLeaseThatTheServerGives(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, "embedded")
-	cfg.Servers = lockserverstest.Embedded(t)
+	cfg.Servers = lockServers(t)
 	cfg.Conditions, cfg.TTL, cfg.Unfenced = []catalog.Condition{catalog.Pause}, 300*time.Millisecond, true
 	cfg.Strategies = []string{"etcd"}
 	row := run(t, cfg)["etcd/pause"]

@@ -20,7 +20,6 @@ import (
 
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/backend/lockservers"
-	"oversell/internal/backend/lockservers/lockserverstest"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
 	"oversell/internal/guard"
@@ -52,8 +51,12 @@ func TestFindSaysWhatThereIs(t *testing.T) {
 // each. No update is lost by a strategy that claims so.
 func TestGuardsThatHoldLoseNothing(t *testing.T) {
 	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
-		at := lockserverstest.Embedded(t)
-		processes := []catalog.Options{process(t, rdb, at), process(t, rdb, at)}
+		servers, err := lockservers.Serve(t.Context(), lockservers.Specs{Redlock: "embedded", Etcd: "embedded"}, catalog.NeedsNodes, catalog.NeedsEtcd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = servers.Close() })
+		processes := []catalog.Options{process(t, rdb, servers.Addresses), process(t, rdb, servers.Addresses)}
 		for _, s := range catalog.Strategies().With(processes[0]) {
 			expected, known := s.Expect(catalog.Case{Workload: catalog.Deduct, Condition: catalog.Calm, Instances: 2})
 			if s.Kind != catalog.Guarded || !known || expected.MaxHolders != 1 {

@@ -12,7 +12,6 @@ import (
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/lab"
 	"oversell/internal/lab/anomalies"
-	"oversell/internal/lab/virtualtime"
 )
 
 // named returns the anomalies with these names.
@@ -121,7 +120,7 @@ func TestTraceHasTheKeys(t *testing.T) {
 // script makes by itself is missed, whatever happens in a cell.
 func TestTraceAddsUpToWhatRedisHas(t *testing.T) {
 	compared := 0
-	err := virtualtime.Run(func() {
+	err := lab.InVirtualTime(func() {
 		for i, c := range lab.Subjects() {
 			if i%backendtest.Times(8, 1) != 0 {
 				continue // one in eight

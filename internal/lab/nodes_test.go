@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"oversell/internal/lab/virtualtime"
 	"oversell/internal/lab/wire"
 	"oversell/internal/locks/redlock"
 )
@@ -16,7 +15,7 @@ import (
 func onNodes(t *testing.T, f func(t *testing.T, w *World)) {
 	t.Helper()
 	c := subject(t, "redlock")
-	err := virtualtime.Run(func() {
+	err := InVirtualTime(func() {
 		s := inMemoryFor(c)
 		defer s.close()
 		w := newWorld(context.Background(), s, c, 3*time.Second)

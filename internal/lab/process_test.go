@@ -10,14 +10,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"oversell/internal/guard"
-	"oversell/internal/lab/virtualtime"
 	"oversell/internal/lab/wire"
 )
 
 // inWorld runs f in a world of its own, in virtual time.
 func inWorld(t *testing.T, f func(t *testing.T, w *World)) {
 	t.Helper()
-	err := virtualtime.Run(func() {
+	err := InVirtualTime(func() {
 		s := inMemory()
 		defer s.close()
 		w := newWorld(context.Background(), s, subject(t, "v2_ttl"), 3*time.Second)
@@ -60,7 +59,7 @@ func TestFaults(t *testing.T) {
 // way: the end of the wait is not the end of the hold.
 func TestWaitIsNotTheHold(t *testing.T) {
 	waiting := 0
-	err := virtualtime.Run(func() {
+	err := InVirtualTime(func() {
 		for _, c := range Subjects() {
 			if c.Lock == nil || c.InProcess {
 				continue
@@ -215,7 +214,7 @@ func TestLockHandedOnIsItsNextHolders(t *testing.T) {
 // leavesNothing checks that what a cell leaves in Redis is removed, whatever a lock calls
 // it.
 func leavesNothing(t *testing.T, scenarios []Scenario) {
-	err := virtualtime.Run(func() {
+	err := InVirtualTime(func() {
 		s := inMemory()
 		defer s.close()
 		rdb := redis.NewClient(s.options(s.dial))

@@ -12,9 +12,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
-	"oversell/internal/build"
 	"oversell/internal/catalog"
-	"oversell/internal/lab/virtualtime"
 	"oversell/internal/proc"
 )
 
@@ -141,7 +139,7 @@ func (r *run) all(ctx context.Context) error {
 
 // runVirtual runs cells one after the other.
 func (r *run) runVirtual(ctx context.Context, cells []int) error {
-	return virtualtime.Run(func() {
+	return InVirtualTime(func() {
 		for _, i := range cells {
 			if ctx.Err() != nil {
 				return
@@ -276,7 +274,7 @@ func (r *run) manifest(start time.Time) Manifest {
 		Started: start.UTC().Truncate(time.Second),
 		Redis:   r.cfg.RedisName, Database: r.cfg.DatabaseName,
 		Go: runtime.Version(), OS: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(),
-		Version: build.Version(), TTL: virtualTTL, AskedTTL: r.cfg.TTL, Virtual: r.cfg.Redis == Embedded, Wall: time.Since(start),
+		Version: proc.Version(), TTL: virtualTTL, AskedTTL: r.cfg.TTL, Virtual: r.cfg.Redis == Embedded, Wall: time.Since(start),
 	}
 	if len(r.cfg.Subjects) > 0 {
 		// The manifest describes virtual time, if any subject runs in it.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"oversell/internal/shortname"
+	"oversell/internal/guard"
 )
 
 // Goal is something that a schedule can lead to and that the strategy should prevent. The
@@ -84,7 +84,7 @@ const Patience = 10 * ScheduleTTL
 
 // Question is a schedule as the page asks for it.
 type Question struct {
-	Strategy string `json:"strategy"` // or a short name: see shortname.Expand
+	Strategy string `json:"strategy"` // or a short name: see guard.Expand
 	Buyers   int    `json:"buyers"`
 	Moves    string `json:"moves"` // as ParseMoves reads them
 	Goal     Goal   `json:"goal"`  // as PlayFor takes it
@@ -96,7 +96,7 @@ func (q Question) Answer() (State, error) {
 	if err != nil {
 		return State{}, err
 	}
-	return PlayFor(Schedule{Strategy: shortname.Expand(q.Strategy, Levels()), Buyers: q.Buyers, Moves: moves}, q.Goal)
+	return PlayFor(Schedule{Strategy: guard.Expand(q.Strategy, Levels()), Buyers: q.Buyers, Moves: moves}, q.Goal)
 }
 
 // PlayFor is Play, and notes in State.Reached whether goal was reached. Play alone notes all

@@ -11,7 +11,6 @@ import (
 
 	"oversell/internal/guard"
 	"oversell/internal/lab/turnstile"
-	"oversell/internal/lab/virtualtime"
 	"oversell/internal/lab/wire"
 	"oversell/internal/stock"
 )
@@ -49,7 +48,7 @@ func (sc Schedule) play(look func(*staging)) error {
 		return err
 	}
 	var failed error
-	err = virtualtime.Run(func() {
+	err = InVirtualTime(func() {
 		server := inMemory()
 		defer server.close()
 		s := stage(server, c, sc)
@@ -251,8 +250,8 @@ func (s *staging) letWatchdogs() {
 // settle returns when all goroutines wait, and the commands that they have sent are at their
 // gates.
 func (s *staging) settle() {
-	for virtualtime.Wait(); s.nextTurn(); {
-		virtualtime.Wait()
+	for AwaitOthers(); s.nextTurn(); {
+		AwaitOthers()
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/catalog"
 	"oversell/internal/guard"
-	"oversell/internal/shortname"
 )
 
 // Contender is a lock and a way of waiting for it, which a row measures.
@@ -74,7 +73,7 @@ func (c Catalog) Expand(name string) string {
 	for i, one := range c {
 		strategies[i], _, _ = strings.Cut(one.Name, "+")
 	}
-	whole := shortname.Expand(name, slices.Compact(slices.Clone(strategies)))
+	whole := guard.Expand(name, slices.Compact(slices.Clone(strategies)))
 	if i := slices.Index(strategies, whole); i >= 0 && !slices.Contains(c.Names(), name) {
 		return c[i].Name
 	}

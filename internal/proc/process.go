@@ -1,5 +1,5 @@
 // Package proc is about processes: children that must not outlive this process or receive
-// its Ctrl-C, the commands and events between them, shared memory, and stalls.
+// its Ctrl-C, the commands and events between them, shared memory, stalls, and the version of this program.
 package proc
 
 import (

@@ -17,7 +17,6 @@ import (
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/backend/coordination/coordtest"
 	"oversell/internal/backend/lockservers"
-	"oversell/internal/backend/lockservers/lockserverstest"
 	"oversell/internal/catalog"
 	"oversell/internal/shop"
 	"oversell/internal/stock"
@@ -108,7 +107,12 @@ func TestEveryStrategySells(t *testing.T) {
 			list = append(list, s)
 		}
 	}
-	sellByAll(t, leastRights(t), lockserverstest.Embedded(t), list)
+	servers, err := lockservers.Serve(t.Context(), lockservers.Specs{Redlock: "embedded", Etcd: "embedded"}, catalog.NeedsNodes, catalog.NeedsEtcd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = servers.Close() })
+	sellByAll(t, leastRights(t), servers.Addresses, list)
 }
 
 // A shop whose Redis refuses INFO sells and audits, and says at its start what it lacks.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -16,7 +17,6 @@ import (
 	"gorm.io/gorm"
 
 	"oversell/internal/guard"
-	"oversell/internal/loglimit"
 )
 
 // Consumer says how a process writes accepted orders. The zero values mean the defaults.
@@ -152,7 +152,7 @@ type consumption struct {
 
 // limitedLog writes one line a second.
 type limitedLog struct {
-	loglimit.Limit
+	LogLimit
 	log *slog.Logger
 }
 
@@ -164,6 +164,24 @@ func (l *limitedLog) warn(ctx context.Context, text string, args ...any) {
 	if skipped, ok := l.Allow(); ok {
 		l.log.Warn(text, append(args, "not_logged_before", skipped)...)
 	}
+}
+
+// LogLimit limits a log to one line a second, for errors that a whole crowd gets. The zero value
+// is ready, and safe for concurrent use.
+type LogLimit struct {
+	next    atomic.Int64 // when the next line may be written, in Unix nanoseconds
+	skipped atomic.Int64
+}
+
+// Allow reports whether a line may be written now, and how many were skipped since the
+// last one.
+func (l *LogLimit) Allow() (skipped int64, ok bool) {
+	now, next := time.Now().UnixNano(), l.next.Load()
+	if now < next || !l.next.CompareAndSwap(next, now+int64(time.Second)) {
+		l.skipped.Add(1)
+		return 0, false
+	}
+	return l.skipped.Swap(0), true
 }
 
 // listEvery is how often the list of items with streams is read from the database.

@@ -11,9 +11,9 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"oversell/internal/guard"
 	"oversell/internal/holds"
 	"oversell/internal/payment"
-	"oversell/internal/shortname"
 	"oversell/internal/stock"
 	"oversell/internal/web/problem"
 )
@@ -31,7 +31,7 @@ func (a *API) holdRoutes(api *gin.RouterGroup) {
 
 // hold takes units for a buyer.
 func (a *API) hold(c *gin.Context) {
-	stage := shortname.Expand(c.DefaultQuery("strategy", a.cfg.HoldStage), a.holdStages())
+	stage := guard.Expand(c.DefaultQuery("strategy", a.cfg.HoldStage), a.holdStages())
 	if !slices.Contains(a.holdStages(), stage) {
 		reply(c, http.StatusNotFound, "unknown_strategy", "there is no strategy "+problem.Quoted(stage)+" for holds; the shop has: "+strings.Join(a.holdStages(), ", "))
 		return

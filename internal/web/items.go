@@ -14,7 +14,7 @@ import (
 
 	"oversell/internal/cache"
 	"oversell/internal/figures"
-	"oversell/internal/shortname"
+	"oversell/internal/guard"
 	"oversell/internal/stock"
 )
 
@@ -209,7 +209,7 @@ func (a *API) firstFamily(c *gin.Context, named string, item stock.Item) (string
 	if named == "" {
 		return a.cfg.Stock.Family(a.strategy.Load().(string)), true
 	}
-	name := shortname.Expand(named, a.names())
+	name := guard.Expand(named, a.names())
 	if !a.known(name) && item.Keeper == stock.InHolds {
 		reply(c, http.StatusBadRequest, "wrong_keeper", "no strategy sells an item with the keeper holds: leave strategy out; the first hold of the sale names the stage")
 		return "", false

@@ -16,11 +16,10 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"oversell/internal/cache"
+	"oversell/internal/guard"
 	"oversell/internal/holds"
 	"oversell/internal/holds/payfault"
-	"oversell/internal/loglimit"
 	"oversell/internal/payment"
-	"oversell/internal/shortname"
 	"oversell/internal/stock"
 	"oversell/internal/web/problem"
 )
@@ -106,8 +105,8 @@ type API struct {
 	owners   atomic.Uint64
 	metrics  *metrics
 	outcomes []outcome
-	failures loglimit.Limit // for the errors of backends
-	withheld loglimit.Limit // for the details that clients do not get
+	failures stock.LogLimit // for the errors of backends
+	withheld stock.LogLimit // for the details that clients do not get
 }
 
 // New returns an API.
@@ -275,7 +274,7 @@ func (a *API) putStrategy(c *gin.Context) {
 		invalid(c, `name is missing: {"name":"v4_lua"}`)
 		return
 	}
-	name := shortname.Expand(*body.Name, a.names())
+	name := guard.Expand(*body.Name, a.names())
 	if !a.known(name) {
 		a.unknownStrategy(c, name)
 		return
@@ -320,7 +319,7 @@ func (a *API) requested(c *gin.Context) (string, bool) {
 		name = a.strategy.Load().(string)
 	}
 	if !a.known(name) {
-		if name = shortname.Expand(name, a.names()); !a.known(name) {
+		if name = guard.Expand(name, a.names()); !a.known(name) {
 			a.unknownStrategy(c, name)
 			return "", false
 		}

@@ -11,9 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"oversell/internal/build"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
+	"oversell/internal/proc"
 	"oversell/internal/stock"
 )
 
@@ -74,7 +74,7 @@ func NewManifest(redis, db string) Manifest {
 		Started: time.Now().UTC().Truncate(time.Second),
 		Redis:   redis, DB: db,
 		Go: runtime.Version(), OS: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(),
-		Version: build.Version(),
+		Version: proc.Version(),
 	}
 }
 

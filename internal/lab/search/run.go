@@ -19,7 +19,6 @@ import (
 	"oversell/internal/guard"
 	"oversell/internal/lab"
 	"oversell/internal/lab/turnstile"
-	"oversell/internal/lab/virtualtime"
 	"oversell/internal/lab/wire"
 	"oversell/internal/stock"
 )
@@ -92,7 +91,7 @@ var errNondeterministic = errors.New("told the same twice, the buyer does not do
 // play runs the program, tells it inputs, and returns what can be seen of it from then on
 // while it is told nothing more.
 func (p program) play(inputs []input) (views []view, err error) {
-	failed := virtualtime.Run(func() {
+	failed := lab.InVirtualTime(func() {
 		r := &run{program: p, start: time.Now(), scripts: make(map[string]string), news: make(chan struct{}, 1)}
 		life, end := context.WithCancel(context.Background())
 		client := redis.NewClient(r.options())
@@ -185,8 +184,8 @@ func (r *run) sleep(d time.Duration) {
 // settle returns when all goroutines wait and the commands that they have sent are
 // numbered.
 func (r *run) settle() {
-	for virtualtime.Wait(); r.turns.Next(); {
-		virtualtime.Wait()
+	for lab.AwaitOthers(); r.turns.Next(); {
+		lab.AwaitOthers()
 	}
 	r.number()
 }

@@ -98,7 +98,7 @@ const (
 var errElsewhere = errors.New("this cell cannot run in a browser")
 
 // cell runs one cell, as a shop runs them all. The program must not run another one: see
-// package virtualtime.
+// lab.InVirtualTime.
 func cell(anomaly, strategy string) (show.Told, error) {
 	subjects, err := lab.FindSubjects(lab.Subjects(), []string{strategy})
 	if err != nil {

@@ -1,5 +1,4 @@
-// Package build returns the version that this program was built from.
-package build
+package proc
 
 import "runtime/debug"
 

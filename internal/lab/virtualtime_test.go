@@ -1,4 +1,4 @@
-package virtualtime
+package lab
 
 import (
 	"strings"
@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-func TestRun(t *testing.T) {
+func TestVirtualTime(t *testing.T) {
 	start := time.Now()
 	var passed time.Duration
-	err := Run(func() {
+	err := InVirtualTime(func() {
 		began := time.Now()
 		time.Sleep(24 * time.Hour)
 		passed = time.Since(began)
@@ -17,7 +17,7 @@ func TestRun(t *testing.T) {
 	if err != nil || passed != 24*time.Hour || time.Since(start) > 10*time.Second {
 		t.Errorf("%v passed in %v: %v", passed, time.Since(start), err)
 	}
-	if err := Run(func() { panic("out of order") }); err == nil || !strings.Contains(err.Error(), "out of order") {
+	if err := InVirtualTime(func() { panic("out of order") }); err == nil || !strings.Contains(err.Error(), "out of order") {
 		t.Errorf("a panic was returned as %v", err)
 	}
 }

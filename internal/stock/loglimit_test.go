@@ -1,19 +1,19 @@
-package loglimit_test
+package stock_test
 
 import (
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"oversell/internal/loglimit"
+	"oversell/internal/stock"
 )
 
 func TestOneLineASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var s loglimit.Limit
+		var l stock.LogLimit
 		lines, skipped := 0, int64(0)
 		for range 2500 {
-			if n, ok := s.Allow(); ok {
+			if n, ok := l.Allow(); ok {
 				lines++
 				skipped += n
 			}

@@ -1,5 +1,4 @@
-// Package shortname expands the short names of strategies, such as v2 for v2_ttl.
-package shortname
+package guard
 
 import (
 	"slices"
@@ -7,7 +6,7 @@ import (
 	"strings"
 )
 
-// Expand returns the one of the names that begins with name, such as v2 for v2_ttl. A number
+// Expand returns the one of the names of strategies that begins with name, such as v2 for v2_ttl. A number
 // alone, such as v6, is that of a stage, which is listed before its variants. Expand returns
 // name itself if it is one of the names, or if none or several begin with it: whoever looks it
 // up then refuses it as the user wrote it.

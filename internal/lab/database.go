@@ -12,8 +12,8 @@ import (
 
 	"gorm.io/gorm"
 
-	"oversell/internal/lab/sqlgate"
 	"oversell/internal/lab/wire"
+	"oversell/internal/sqlgate"
 )
 
 // Database is a database that runs.

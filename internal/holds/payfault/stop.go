@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 
 	"oversell/internal/holds"
-	"oversell/internal/lab/sqlgate"
+	"oversell/internal/sqlgate"
 )
 
 // Wrap returns the stages with the faults.

@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	"oversell/internal/lab"
-	"oversell/internal/lab/sqlgate"
 	"oversell/internal/lab/wire"
+	"oversell/internal/sqlgate"
 )
 
 func repairScenarios() []lab.Scenario {

@@ -9,8 +9,8 @@ import (
 
 	"oversell/internal/holds"
 	"oversell/internal/lab"
-	"oversell/internal/lab/sqlgate"
 	"oversell/internal/lab/wire"
+	"oversell/internal/sqlgate"
 )
 
 // actor is a process.

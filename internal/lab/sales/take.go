@@ -7,8 +7,8 @@ import (
 	h1 "oversell/internal/holds/h1_counter"
 	h3 "oversell/internal/holds/h3_claim"
 	"oversell/internal/lab"
-	"oversell/internal/lab/sqlgate"
 	"oversell/internal/lab/wire"
+	"oversell/internal/sqlgate"
 )
 
 func takeScenarios() []lab.Scenario {

@@ -12,7 +12,7 @@ import (
 
 	"oversell/internal/backend"
 	"oversell/internal/backend/backendtest"
-	"oversell/internal/lab/sqlgate"
+	"oversell/internal/sqlgate"
 )
 
 // gate remembers what passes, and does what the test says with a statement.

@@ -59,7 +59,8 @@ func TestFenceHoldsWhatALeaseLoses(t *testing.T) {
 // lockServers serves the nodes of redlock and an etcd for the length of the test.
 func lockServers(t *testing.T) lockservers.Addresses {
 	t.Helper()
-	servers, err := lockservers.Serve(t.Context(), lockservers.Specs{Redlock: "embedded", Etcd: "embedded"}, catalog.NeedsNodes, catalog.NeedsEtcd)
+	specs := lockservers.Specs{Redlock: "embedded", Etcd: "embedded"}
+	servers, err := lockservers.Serve(t.Context(), specs, catalog.NeedsNodes, catalog.NeedsEtcd)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,7 +51,8 @@ func TestFindSaysWhatThereIs(t *testing.T) {
 // each. No update is lost by a strategy that claims so.
 func TestGuardsThatHoldLoseNothing(t *testing.T) {
 	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
-		servers, err := lockservers.Serve(t.Context(), lockservers.Specs{Redlock: "embedded", Etcd: "embedded"}, catalog.NeedsNodes, catalog.NeedsEtcd)
+		specs := lockservers.Specs{Redlock: "embedded", Etcd: "embedded"}
+		servers, err := lockservers.Serve(t.Context(), specs, catalog.NeedsNodes, catalog.NeedsEtcd)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -107,7 +107,8 @@ func TestEveryStrategySells(t *testing.T) {
 			list = append(list, s)
 		}
 	}
-	servers, err := lockservers.Serve(t.Context(), lockservers.Specs{Redlock: "embedded", Etcd: "embedded"}, catalog.NeedsNodes, catalog.NeedsEtcd)
+	specs := lockservers.Specs{Redlock: "embedded", Etcd: "embedded"}
+	servers, err := lockservers.Serve(t.Context(), specs, catalog.NeedsNodes, catalog.NeedsEtcd)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,9 +22,12 @@ func everything() lab.Config {
 // whole runs the whole table once for all tests: a run takes half a minute.
 var whole = sync.OnceValues(func() (lab.Report, error) { return lab.Run(context.Background(), everything(), nil) })
 
-// table returns the whole table.
+// table returns the whole table. With -short, as with the race detector, that takes too long.
 func table(t *testing.T) lab.Report {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("runs the whole table: run it without -short")
+	}
 	r, err := whole()
 	if err != nil {
 		t.Fatal(err)

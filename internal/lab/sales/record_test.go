@@ -1,29 +1,60 @@
 package sales
 
 import (
+	"context"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/lab"
 )
 
-// eachTable runs f for the table of holds, and for that of repairs and consumers.
-func eachTable(t *testing.T, f func(t *testing.T, cfg lab.Config)) {
+// runOnce runs a table for all tests: a run takes seconds.
+func runOnce(cfg lab.Config) func() (lab.Report, error) {
+	return sync.OnceValues(func() (lab.Report, error) { return lab.Run(context.Background(), cfg, nil) })
+}
+
+// tables are the table of holds, and that of repairs and consumers.
+var tables = []struct {
+	name string
+	cfg  lab.Config
+	run  func() (lab.Report, error)
+}{
+	{"holds", holdsTable, runOnce(holdsTable)}, {"behind", behindTable, runOnce(behindTable)},
+}
+
+var (
+	holdsTable  = lab.Config{Redis: lab.Embedded, Subjects: Subjects(), Scenarios: All()}
+	behindTable = lab.Config{Redis: lab.Embedded, Subjects: Writers(), Scenarios: Behind()}
+)
+
+// eachTable runs f for each table, with what it came to on the embedded backends.
+func eachTable(t *testing.T, f func(t *testing.T, cfg lab.Config, r lab.Report)) {
 	t.Helper()
-	t.Run("holds", func(t *testing.T) { f(t, lab.Config{Redis: lab.Embedded, Subjects: Subjects(), Scenarios: All()}) })
-	t.Run("behind", func(t *testing.T) { f(t, lab.Config{Redis: lab.Embedded, Subjects: Writers(), Scenarios: Behind()}) })
+	if testing.Short() {
+		t.Skip("runs whole tables: run it without -short")
+	}
+	for _, table := range tables {
+		t.Run(table.name, func(t *testing.T) {
+			r, err := table.run()
+			if err != nil {
+				t.Fatal(err)
+			}
+			f(t, table.cfg, r)
+		})
+	}
 }
 
 // The tables are as on record.
-func TestEverythingIsAsOnRecord(t *testing.T) { eachTable(t, checkRecord) }
+func TestEverythingIsAsOnRecord(t *testing.T) { eachTable(t, compare) }
 
 // Real servers give the same.
 func TestRealServersAreAsOnRecord(t *testing.T) {
-	eachTable(t, func(t *testing.T, cfg lab.Config) {
+	eachTable(t, func(t *testing.T, cfg lab.Config, _ lab.Report) {
 		cfg.Redis, cfg.Database, cfg.Attempts = backendtest.Redis(t, "local"), backendtest.Database(t, "local"), 3
 		checkRecord(t, cfg)
 	})
@@ -61,11 +92,16 @@ func run(t *testing.T, cfg lab.Config) lab.Report {
 	return r
 }
 
-// checkRecord runs everything, and compares it with what is on record. A cell for which
-// the machine was too busy decides nothing.
+// checkRecord runs everything, and compares it with what is on record.
 func checkRecord(t *testing.T, cfg lab.Config) {
 	t.Helper()
-	r := run(t, cfg)
+	compare(t, cfg, run(t, cfg))
+}
+
+// compare compares what was run with what is on record. A cell for which the machine was too
+// busy decides nothing.
+func compare(t *testing.T, cfg lab.Config, r lab.Report) {
+	t.Helper()
 	undecided := 0
 	for _, c := range r.Cells {
 		switch {
@@ -89,13 +125,10 @@ func checkRecord(t *testing.T, cfg lab.Config) {
 
 // In virtual time the outcomes, the notes and what everybody sent are the same every time.
 func TestRunsAreTheSame(t *testing.T) {
-	eachTable(t, func(t *testing.T, cfg lab.Config) {
-		var first []string
-		for range backendtest.Times(2, 10) {
+	eachTable(t, func(t *testing.T, cfg lab.Config, r lab.Report) {
+		first := stories(r)
+		for range backendtest.Times(1, 9) {
 			now := stories(run(t, cfg))
-			if first == nil {
-				first = now
-			}
 			for i := range now {
 				if now[i] != first[i] {
 					t.Fatalf("two runs differ: %s", difference(first[i], now[i]))
@@ -153,8 +186,8 @@ func TestAnomaliesAreTold(t *testing.T) {
 
 // Every cell that breaks shows where.
 func TestBrokenCellsMarkTheMoment(t *testing.T) {
-	eachTable(t, func(t *testing.T, cfg lab.Config) {
-		for _, c := range run(t, cfg).Cells {
+	eachTable(t, func(t *testing.T, _ lab.Config, r lab.Report) {
+		for _, c := range r.Cells {
 			broken := slices.ContainsFunc(c.Trace, func(e lab.Event) bool { return e.Kind == lab.Break })
 			if broken != (c.Outcome == lab.Breaks) {
 				t.Errorf("%s on %s %s, and its trace has a break: %v", c.Anomaly, c.Strategy, c.Outcome, broken)

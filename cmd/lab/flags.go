@@ -50,6 +50,7 @@ Flags; OVERSELL_REDIS and OVERSELL_DB in the environment are the defaults of
 
 // options are the flags.
 type options struct {
+	mode       mode
 	redis      string
 	servers    lockservers.Specs
 	locks      table
@@ -59,7 +60,6 @@ type options struct {
 	json, html string
 	readme     string
 	check      bool
-	list       bool
 	ttl        time.Duration
 	schedules  schedules
 	site       string
@@ -134,7 +134,7 @@ func flags(o *options, t *texts) *flag.FlagSet {
 	fs.StringVar(&o.html, "html", "", "`FILE` to write the table and all timelines to, for a browser")
 	fs.StringVar(&o.readme, "readme", "", "`FILE` in which to rewrite the table of strategies, between its two marks, from this run")
 	fs.BoolVar(&o.check, "check", false, "with -readme: change nothing, and exit with 1 if the table is stale")
-	fs.BoolVar(&o.list, "list", false, "list anomalies and strategies")
+	fs.Bool("list", false, "list anomalies and strategies")
 	fs.StringVar(&o.lang, "lang", pagetexts.English, "`LANGUAGE` of tables, timelines, -list and -html: en or zh; names, commands, errors, the grade of yours and JSON are in English")
 	fs.DurationVar(&o.ttl, "ttl", 0, "lease of a lock (default 3s in virtual time, 1s in real time)")
 	fs.StringVar(&o.site, "site", "", "`FOLDER` to write the page to, with recordings and the lab compiled for a browser, for any server of files; it takes a few minutes and the go command")
@@ -160,23 +160,24 @@ func (p program) parse(args []string) (options, error) {
 	if fs.NArg() > 0 {
 		return o, fmt.Errorf("unexpected arguments %q: lab takes only flags (-h shows them)", fs.Args())
 	}
-	if err := checkGiven(fs); err != nil {
+	var err error
+	if o.mode, err = modeOf(fs); err != nil {
 		return o, err
 	}
-	if given(fs, "site") {
-		return o, checkSite(fs, o.site)
+	if err := checkGiven(fs); err != nil {
+		return o, err
 	}
 	if err := o.speak(); err != nil {
 		return o, err
 	}
-	if err := o.schedules.interpret(fs); err != nil || o.schedules.asked() {
-		return o, err
+	switch o.mode {
+	case modeSearch, modeReplay:
+		return o, o.schedules.interpret(o.mode)
+	case modeTable:
+		strategies := guard.ExpandAll(split(cmp.Or(t.strategies, t.same)), p.names())
+		return o, p.interpret(&o, split(t.anomalies), strategies)
 	}
-	strategies := guard.ExpandAll(split(cmp.Or(t.strategies, t.same)), p.names())
-	if err := p.interpret(&o, split(t.anomalies), strategies); err != nil {
-		return o, err
-	}
-	return o, o.checkMeaning(fs)
+	return o, nil
 }
 
 // fromEnv is the default of -redis and -db. The other flags have no variable: a
@@ -189,17 +190,20 @@ func given(fs *flag.FlagSet, name string) (found bool) {
 	return found
 }
 
-// checkGiven refuses flags that are empty or given twice.
+// checkGiven refuses flags that are empty, given twice, or given without another.
 func checkGiven(fs *flag.FlagSet) (err error) {
 	if given(fs, "strategy") && given(fs, "strategies") {
 		return errors.New("-strategy and -strategies are the same flag: give one of them, with all strategies")
 	}
+	if given(fs, "check") && !given(fs, "readme") {
+		return errors.New("-check needs -readme")
+	}
 	fs.Visit(func(f *flag.Flag) {
 		value := f.Value.String()
 		switch f.Name {
-		case "run", "strategy", "strategies", "redlock", "etcd", "zookeeper":
+		case "run", "strategy", "strategies", "redlock", "etcd", "zookeeper", "search", "replay", "goal", "readme", "site":
 			if len(split(value)) == 0 {
-				err = fmt.Errorf("-%s %q names nothing (-list shows what can be tried)", f.Name, value)
+				err = fmt.Errorf("-%s %q names nothing (-h shows what it takes)", f.Name, value)
 			}
 		case "ttl":
 			if value == "0s" {
@@ -237,8 +241,6 @@ func (p program) interpret(o *options, anomalies, strategies []string) (err erro
 		return errors.New("-html must be a file, not -: standard output is for the table")
 	case o.ttl < 0 || o.ttl > 0 && o.ttl < minTTL:
 		return fmt.Errorf("-ttl is %v, and must be at least %v", o.ttl, minTTL)
-	case o.check && o.readme == "":
-		return errors.New("-check needs -readme")
 	case o.readme != "" && (len(anomalies) > 0 || len(strategies) > 0):
 		return errors.New("-readme needs the whole table: leave out -run and -strategy")
 	}

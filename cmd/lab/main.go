@@ -68,13 +68,17 @@ func (p program) run(ctx context.Context, args []string) int {
 		return exitExpected
 	case err != nil:
 		return p.complain(err)
-	case o.list:
+	}
+	switch o.mode {
+	case modeList:
 		p.list(o.style(nil))
 		return exitExpected
-	case o.site != "":
+	case modeSite:
 		return p.exit(true, p.site(ctx, o.site))
-	case o.schedules.asked():
-		return p.exit(p.schedules(ctx, o))
+	case modeSearch:
+		return p.exit(p.search(ctx, o))
+	case modeReplay:
+		return p.exit(true, p.replay(o.schedules, o.style(p.stdout)))
 	}
 	if _, err := o.replace(lab.Report{}, nil); err != nil {
 		return p.complain(err) // before the run, not after it

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"flag"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -294,9 +295,8 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		{[]string{"-strategies", "etcd", "-etcd", "memcached"}, "-etcd"},
 		{[]string{"-strategies", "zookeeper", "-zookeeper", "memcached"}, "-zookeeper"},
 		{[]string{"-strategies", "etcd", "-etcd", ""}, "names nothing"},
-		{[]string{"-strategy", "v6_watchdog", "-etcd", "http://127.0.0.1:1"}, "-etcd has no effect"},
-		{[]string{"-zookeeper", "127.0.0.1:1"}, "without -strategy zookeeper"},
-		{[]string{"-strategy", "v6_watchdog", "-redlock", "embedded"}, "without -strategy redlock"},
+		{[]string{"-goal", "oversell"}, "-goal is not a flag of the table, which takes -run, "},
+		{[]string{"-list", "-run", "lost-update"}, "-run is not a flag of -list, which takes -list, -lang"},
 		{[]string{"-strategy", "none", "-strategies", "local"}, "are the same flag"},
 		{[]string{"-json", "-", "-html", "-"}, "-html must be a file"},
 		{[]string{"-strategies", "sql_version"}, "does not try strategy \"sql_version\": it works in the database"},
@@ -313,6 +313,25 @@ func TestEnvironment(t *testing.T) {
 	t.Setenv("OVERSELL_TTL", "1ms") // a shop's
 	runs(t, lab.Subjects(), exitFailed, "-run", "lost-update")
 	runs(t, lab.Subjects(), exitExpected, "-run", "lost-update", "-redis", "embedded")
+}
+
+// Each flag is one that a mode takes, and each mode takes flags that there are.
+func TestEveryFlagIsOfAMode(t *testing.T) {
+	fs := flags(new(options), new(texts))
+	var taken []string
+	for m, names := range flagsOf {
+		taken = append(taken, names...)
+		for _, name := range names {
+			if fs.Lookup(name) == nil {
+				t.Errorf("%s takes -%s, which is not a flag", m, name)
+			}
+		}
+	}
+	fs.VisitAll(func(f *flag.Flag) {
+		if !slices.Contains(taken, f.Name) {
+			t.Errorf("no mode takes -%s", f.Name)
+		}
+	})
 }
 
 func TestHelpAndList(t *testing.T) {

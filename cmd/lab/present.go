@@ -67,7 +67,7 @@ func (p program) write(o options, c change) (fresh bool, err error) {
 	}
 	if o.check {
 		what := ""
-		if o.schedules.asked() {
+		if o.mode == modeSearch {
 			what = "-search all "
 		}
 		fmt.Fprintf(p.stderr, "lab: a table in %s is stale: go run ./cmd/lab %s-readme %[1]s\n", o.readme, what)

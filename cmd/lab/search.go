@@ -1,9 +1,7 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -31,9 +29,6 @@ type schedules struct {
 	replayed             lab.Schedule
 }
 
-// asked reports whether schedules are searched or replayed, and no table is run.
-func (s schedules) asked() bool { return s.search != "" || s.replay != "" }
-
 // define defines the flags.
 func (s *schedules) define(fs *flag.FlagSet) {
 	fs.StringVar(&s.search, "search", "", "`STRATEGIES` of which to explore every schedule of a few buyers, separated by commas, or all")
@@ -52,42 +47,14 @@ func goalNames() string {
 }
 
 // interpret finds what is named.
-func (s *schedules) interpret(fs *flag.FlagSet) (err error) {
-	for _, name := range []string{"search", "replay", "goal"} {
-		if given(fs, name) && len(split(fs.Lookup(name).Value.String())) == 0 {
-			return fmt.Errorf("-%s names nothing", name)
-		}
-	}
-	if !s.asked() {
-		if given(fs, "goal") || given(fs, "buyers") || given(fs, "record") {
-			return errors.New("-goal, -buyers and -record have no effect without -search or -replay")
-		}
-		return nil
-	}
-	fs.Visit(func(f *flag.Flag) {
-		if !slices.Contains([]string{"search", "goal", "buyers", "replay", "record", "readme", "check", "lang"}, f.Name) {
-			err = cmp.Or(err, fmt.Errorf("-%s has no effect with -search or -replay", f.Name))
-		}
-	})
-	if err == nil && s.search != "" && s.replay != "" {
-		err = errors.New("-search and -replay are two things: give one of them")
-	}
-	if err == nil && s.replay != "" && (given(fs, "record") || given(fs, "readme") || given(fs, "check")) {
-		err = errors.New("-record, -readme and -check have no effect with -replay")
-	}
-	if err == nil && given(fs, "check") && !given(fs, "readme") {
-		err = errors.New("-check needs -readme")
-	}
-	if err == nil && (s.buyers < 2 || s.buyers > 3) {
-		err = fmt.Errorf("-buyers is %d, and must be 2 or 3", s.buyers)
-	}
-	if err != nil {
-		return err
+func (s *schedules) interpret(m mode) (err error) {
+	if s.buyers < 2 || s.buyers > 3 {
+		return fmt.Errorf("-buyers is %d, and must be 2 or 3", s.buyers)
 	}
 	if s.goals, err = goalsOf(s.goal); err != nil {
 		return err
 	}
-	if s.replay != "" {
+	if m == modeReplay {
 		return s.interpretReplay()
 	}
 	return s.interpretSearch()
@@ -137,13 +104,10 @@ func (s *schedules) interpretSearch() error {
 	return nil
 }
 
-// schedules searches or replays. It returns false if a search has not found what is on
-// record, or if a table that -check checks is stale.
-func (p program) schedules(ctx context.Context, o options) (asExpected bool, err error) {
+// search explores every schedule. It returns false if it has not found what is on record, or
+// if a table that -check checks is stale.
+func (p program) search(ctx context.Context, o options) (asExpected bool, err error) {
 	s := o.schedules
-	if s.replay != "" {
-		return true, p.replay(s, o.style(p.stdout))
-	}
 	record, err := search.Recorded()
 	if err != nil {
 		return false, err

@@ -88,9 +88,10 @@ func TestSearchRefuses(t *testing.T) {
 		{"does not know \"redlock\"", "-search redlock"},
 		{"unknown goal \"gold\" (allowed: oversell, ", "-search none -goal gold"},
 		{"must be 2 or 3", "-search none -buyers 4"},
-		{"-run has no effect", "-search none -run starvation"},
-		{"no effect without", "-goal oversell"},
-		{"give one of them", "-search none -replay none/A"},
+		{"-run is not a flag of -search, which takes -search, -goal", "-search none -run starvation"},
+		{"-replay is not a flag of -search", "-search none -replay none/A"},
+		{"-record is not a flag of -replay", "-replay none/A -record x"},
+		{"-check needs -readme", "-search none -check"},
 	} {
 		_, stderr := runs(t, lab.Subjects(), exitFailed, strings.Fields(tt.args)...)
 		if !strings.Contains(stderr, tt.want) {

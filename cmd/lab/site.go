@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -56,20 +55,6 @@ func (r recordings) of(all []benches.Preset) []benches.Preset {
 	chosen := slices.DeleteFunc(slices.Clone(all), func(p benches.Preset) bool { return r.presets != nil && !slices.Contains(r.presets, p.Name) })
 	slices.Reverse(chosen)
 	return chosen
-}
-
-// checkSite refuses what cannot go with -site.
-func checkSite(fs *flag.FlagSet, dir string) error {
-	var err error
-	fs.Visit(func(f *flag.Flag) {
-		if f.Name != "site" {
-			err = fmt.Errorf("-%s has no effect with -site", f.Name)
-		}
-	})
-	if err == nil && strings.TrimSpace(dir) == "" {
-		err = errors.New("-site names no folder")
-	}
-	return err
 }
 
 // site writes the page as a folder of files.

@@ -211,7 +211,7 @@ func TestSiteIsWrittenOnlyOverASite(t *testing.T) {
 	if text, err := os.ReadFile(kept); err != nil || string(text) != "years of work" {
 		t.Errorf("the file says %q, %v", text, err)
 	}
-	if _, errs := runs(t, lab.Subjects(), exitFailed, "-site", dir, "-ttl", "1s"); !strings.Contains(errs, "-ttl has no effect with -site") {
+	if _, errs := runs(t, lab.Subjects(), exitFailed, "-site", dir, "-ttl", "1s"); !strings.Contains(errs, "-ttl is not a flag of -site") {
 		t.Error(errs)
 	}
 }

@@ -2,12 +2,15 @@ package holdsale
 
 import (
 	"context"
+	"errors"
 	"net"
 	"strings"
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
+	"gorm.io/gorm"
 
+	"oversell/internal/fault/sqlfault"
 	"oversell/internal/holds"
 	"oversell/internal/payment"
 )
@@ -83,6 +86,52 @@ func (p seamPayments) Capture(ctx context.Context, paymentID, key string) (payme
 func (p seamPayments) Refund(ctx context.Context, paymentID, key string) (payment.Payment, error) {
 	p.seams.reach(ctx, BeforeRefund)
 	return p.Payments.Refund(ctx, paymentID, key)
+}
+
+// pass is the sqlfault.Hook of the stages.
+func (s *seams) pass(ctx context.Context, st sqlfault.Statement, send func() (sqlfault.Reply, error)) error {
+	switch {
+	case st.Reads():
+		_, err := send()
+		return err
+	case st.Text == sqlfault.Begin:
+		s.begins(ctx, st.Text)
+		s.writing.RLock() // until the transaction ends
+		_, err := send()
+		if err != nil {
+			s.writing.RUnlock()
+		}
+		return err
+	case st.Text == sqlfault.Commit, st.Text == sqlfault.Rollback:
+		defer s.writing.RUnlock()
+		_, err := send()
+		return err
+	}
+	s.begins(ctx, st.Text)
+	reply, err := s.write(st, send)
+	if err == nil && reply.Changed > 0 {
+		s.done(ctx, st.Text)
+	}
+	return err
+}
+
+// write sends a write. Within a transaction, writing is held already.
+func (s *seams) write(st sqlfault.Statement, send func() (sqlfault.Reply, error)) (sqlfault.Reply, error) {
+	if !st.InTx {
+		s.writing.RLock()
+		defer s.writing.RUnlock()
+	}
+	return send()
+}
+
+// quietWrites makes the statements that a service writes by itself writes as those of its
+// stages are: a process that is stopped at a quiet seam keeps no lock of them.
+func quietWrites(db *gorm.DB, s *seams) error {
+	raw := db.Callback().Raw()
+	return errors.Join(
+		raw.Before("gorm:raw").Register("seams:begin", func(*gorm.DB) { s.writing.RLock() }),
+		raw.After("gorm:raw").Register("seams:end", func(*gorm.DB) { s.writing.RUnlock() }),
+	)
 }
 
 // begins is called before a write to the database, or before BEGIN.

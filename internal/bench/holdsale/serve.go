@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"oversell/internal/catalog"
+	"oversell/internal/fault/sqlfault"
 	"oversell/internal/holds"
 	"oversell/internal/payment"
 	"oversell/internal/proc"
@@ -87,7 +88,7 @@ type server struct {
 
 // adjust makes the stages anew, on connections with seams. The shop closes what they use.
 func (s *server) adjust(cfg *holds.Config, b holds.Backends) (closing func() error) {
-	pool := withSeams(b.DB, &s.seams)
+	pool := sqlfault.Injector{Hook: s.seams.pass}.Pool(b.DB)
 	b.DB = pool
 	for name, stage := range catalog.Holds(b) {
 		cfg.Stages[name] = markedStage{stage, &s.seams}

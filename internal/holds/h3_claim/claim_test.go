@@ -162,7 +162,7 @@ func TestPaymentPaysOnce(t *testing.T) {
 }
 
 // onCommit applies then to the nth COMMIT from now.
-func onCommit(s *holdstest.Site, nth int64, then holdstest.Action) {
+func onCommit(s *holdstest.Site, nth int64, then locktest.Action) {
 	var seen atomic.Int64
 	s.SQL.On(func(statement string) bool { return statement == "COMMIT" && seen.Add(1) == nth }, then)
 }

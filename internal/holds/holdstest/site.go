@@ -20,6 +20,7 @@ import (
 	"gorm.io/gorm"
 
 	"oversell/internal/backend/backendtest"
+	"oversell/internal/fault/sqlfault"
 	"oversell/internal/holds"
 	"oversell/internal/locks/locktest"
 	"oversell/internal/stock"
@@ -83,8 +84,9 @@ func New(t testing.TB, rdb redis.UniversalClient, db *gorm.DB, units int64, n Ne
 	}
 	s := &Site{DB: db, Redis: new(locktest.Hook), SQL: new(SQLHook), t: t, new: n}
 	rdb.AddHook(s.Redis)
-	s.Backends = holds.Backends{Redis: rdb, DB: WithHook(pool, s.SQL), SQL: holds.DialectOf(db), Isolation: level}
-	t.Cleanup(func() { _ = s.Backends.DB.Close() })
+	pool = sqlfault.Injector{Hook: s.SQL.pass}.Pool(pool)
+	t.Cleanup(func() { _ = pool.Close() })
+	s.Backends = holds.Backends{Redis: rdb, DB: pool, SQL: holds.DialectOf(db), Isolation: level}
 	s.Shop = stock.New(stock.Config{DB: db, Redis: rdb, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	t.Cleanup(s.Shop.Close)
 	s.Stage = s.At(nil)
@@ -237,6 +239,37 @@ func (s *Site) Midway(f func() error, meanwhile func()) error {
 	return err
 }
 
+// SQLHook decides what happens to statements, and to BEGIN, COMMIT and ROLLBACK. The zero
+// SQLHook lets everything through. It is safe for concurrent use.
+type SQLHook struct{ rule atomic.Pointer[sqlRule] }
+
+type sqlRule struct {
+	match func(statement string) bool
+	then  locktest.Action
+}
+
+// On applies then to every statement that matches, until the next call. A nil match ends it.
+// An action that fails with locktest.ErrCut breaks the connection.
+func (h *SQLHook) On(match func(statement string) bool, then locktest.Action) {
+	h.rule.Store(&sqlRule{match, then})
+}
+
+func (h *SQLHook) pass(ctx context.Context, s sqlfault.Statement, send func() (sqlfault.Reply, error)) error {
+	sent := func() error {
+		_, err := send()
+		return err
+	}
+	rule := h.rule.Load()
+	if rule == nil || rule.match == nil || !rule.match(s.Text) {
+		return sent()
+	}
+	err := rule.then(ctx, sent)
+	if errors.Is(err, locktest.ErrCut) {
+		return fmt.Errorf("%w: %w", sqlfault.ErrBroken, err)
+	}
+	return err
+}
+
 // Seam is a place between two writes of a stage: before a command in Redis, or before a
 // statement that begins so.
 type Seam struct{ redis, statement string }
@@ -262,7 +295,7 @@ func (s *Site) DiesOnce(at Seam, f func() error) {
 	}, f)
 }
 
-func (s *Site) fails(at Seam, kill Action, f func() error) {
+func (s *Site) fails(at Seam, kill locktest.Action, f func() error) {
 	s.t.Helper()
 	rule := s.Redis.On(locktest.Command(at.redis), -1, kill)
 	s.SQL.On(func(statement string) bool { return strings.HasPrefix(statement, at.statement) }, kill)

@@ -3,15 +3,13 @@ package payfault
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 
+	"oversell/internal/fault/sqlfault"
 	"oversell/internal/holds"
-	"oversell/internal/sqlgate"
 )
 
 // Wrap returns the stages with the faults.
@@ -68,7 +66,7 @@ func (s *stopped) open(ctx context.Context, cfg Config) error {
 	if s.pool != nil {
 		return nil
 	}
-	db, err := cfg.Dial(ctx, func(c driver.Connector) driver.Connector { return sqlgate.Connector(c, beforeWrite, nil) })
+	db, err := cfg.Dial(ctx, sqlfault.Injector{Hook: beforeWrite}.Through)
 	if err != nil {
 		return fmt.Errorf("connecting to the database for claims that stop: %w", err)
 	}
@@ -96,8 +94,8 @@ func (s *stopped) close() error {
 
 // beforeWrite stops a claim before its first write. What it has read before may be wrong when
 // it goes on.
-func beforeWrite(ctx context.Context, s sqlgate.Statement, send func() (sqlgate.Reply, error)) error {
-	if stop, ok := ctx.Value(stopKey{}).(*stop); ok && !strings.HasPrefix(s.Text, "SELECT") && !stop.done.Swap(true) {
+func beforeWrite(ctx context.Context, s sqlfault.Statement, send func() (sqlfault.Reply, error)) error {
+	if stop, ok := ctx.Value(stopKey{}).(*stop); ok && !s.Reads() && !stop.done.Swap(true) {
 		if !stop.sleep(ctx) {
 			return fmt.Errorf("the claim was stopped: %w", ctx.Err())
 		}

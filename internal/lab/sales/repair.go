@@ -4,9 +4,9 @@ import (
 	"slices"
 	"strings"
 
+	"oversell/internal/fault/sqlfault"
 	"oversell/internal/lab"
 	"oversell/internal/lab/wire"
-	"oversell/internal/sqlgate"
 )
 
 func repairScenarios() []lab.Scenario {
@@ -157,5 +157,5 @@ func writesOrder(cmd wire.Command) bool {
 // beginsToWrite matches what a consumer begins to write with. In SQLite a
 // transaction locks the database for writing as it begins.
 func beginsToWrite(cmd wire.Command) bool {
-	return cmd.Args[1] == sqlgate.Begin || writesOrder(cmd)
+	return cmd.Args[1] == sqlfault.Begin || writesOrder(cmd)
 }

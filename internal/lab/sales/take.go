@@ -4,11 +4,11 @@ import (
 	"database/sql"
 	"strings"
 
+	"oversell/internal/fault/sqlfault"
 	h1 "oversell/internal/holds/h1_counter"
 	h3 "oversell/internal/holds/h3_claim"
 	"oversell/internal/lab"
 	"oversell/internal/lab/wire"
-	"oversell/internal/sqlgate"
 )
 
 func takeScenarios() []lab.Scenario {
@@ -191,7 +191,7 @@ func commitOf(text string) lab.Match {
 		if strings.HasPrefix(cmd.Args[1], text) {
 			sent = true
 		}
-		return sent && cmd.Args[1] == sqlgate.Commit
+		return sent && cmd.Args[1] == sqlfault.Commit
 	}
 }
 

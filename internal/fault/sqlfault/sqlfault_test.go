@@ -1,8 +1,7 @@
-package sqlgate_test
+package sqlfault_test
 
 import (
 	"context"
-	"database/sql/driver"
 	"errors"
 	"slices"
 	"sync"
@@ -12,21 +11,21 @@ import (
 
 	"oversell/internal/backend"
 	"oversell/internal/backend/backendtest"
-	"oversell/internal/sqlgate"
+	"oversell/internal/fault/sqlfault"
 )
 
 // gate remembers what passes, and does what the test says with a statement.
 type gate struct {
 	mu     sync.Mutex
 	passed []string
-	faults map[string]func(send func() (sqlgate.Reply, error)) error
+	faults map[string]func(send func() (sqlfault.Reply, error)) error
 }
 
-func (g *gate) handle(_ context.Context, s sqlgate.Statement, send func() (sqlgate.Reply, error)) error {
+func (g *gate) hook(_ context.Context, s sqlfault.Statement, send func() (sqlfault.Reply, error)) error {
 	g.mu.Lock()
 	fault := g.faults[s.Text]
 	g.mu.Unlock()
-	var reply sqlgate.Reply
+	var reply sqlfault.Reply
 	var err error
 	if fault != nil {
 		err = fault(send)
@@ -35,7 +34,11 @@ func (g *gate) handle(_ context.Context, s sqlgate.Statement, send func() (sqlga
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.passed = append(g.passed, s.Text+" → "+reply.String())
+	where := ""
+	if s.InTx {
+		where = "in a transaction: "
+	}
+	g.passed = append(g.passed, where+s.Text+" → "+reply.String())
 	return err
 }
 
@@ -44,10 +47,8 @@ func each(t *testing.T, f func(t *testing.T, g *gate, db *gorm.DB)) {
 	for _, spec := range backendtest.Kinds() {
 		t.Run(spec, func(t *testing.T) {
 			url := backendtest.Database(t, spec)
-			g := &gate{faults: make(map[string]func(send func() (sqlgate.Reply, error)) error)}
-			db, err := backend.DialDatabaseThrough(t.Context(), url, func(c driver.Connector) driver.Connector {
-				return sqlgate.Connector(c, g.handle, nil)
-			})
+			g := &gate{faults: make(map[string]func(send func() (sqlfault.Reply, error)) error)}
+			db, err := backend.DialDatabaseThrough(t.Context(), url, sqlfault.Injector{Hook: g.hook}.Through)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -56,7 +57,11 @@ func each(t *testing.T, f func(t *testing.T, g *gate, db *gorm.DB)) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { _ = pool.Close() })
-			for _, text := range []string{"DROP TABLE IF EXISTS oversell_gate", "CREATE TABLE oversell_gate (id INT PRIMARY KEY, n INT, name VARCHAR(20))", "INSERT INTO oversell_gate VALUES (1, 10, 'größe'), (2, 20, NULL)"} {
+			for _, text := range []string{
+				"DROP TABLE IF EXISTS oversell_gate",
+				"CREATE TABLE oversell_gate (id INT PRIMARY KEY, n INT, name VARCHAR(20))",
+				"INSERT INTO oversell_gate VALUES (1, 10, 'größe'), (2, 20, NULL)",
+			} {
 				if err := db.Exec(text).Error; err != nil {
 					t.Fatal(err)
 				}
@@ -107,7 +112,8 @@ func TestEverythingPasses(t *testing.T) {
 			t.Error("the update is not there")
 		}
 		want := []string{
-			"BEGIN → ok", update + " → 1 row changed", "COMMIT → ok", "BEGIN → ok", "ROLLBACK → ok",
+			"BEGIN → ok", "in a transaction: " + update + " → 1 row changed", "in a transaction: COMMIT → ok",
+			"BEGIN → ok", "in a transaction: ROLLBACK → ok",
 			all + " → 2 rows", read + " → 15",
 		}
 		if !slices.Equal(g.passed, want) {
@@ -119,13 +125,13 @@ func TestEverythingPasses(t *testing.T) {
 // A statement whose reply is lost was executed, and is not repeated.
 func TestReplyIsLost(t *testing.T) {
 	each(t, func(t *testing.T, g *gate, db *gorm.DB) {
-		g.faults[update] = func(send func() (sqlgate.Reply, error)) error {
+		g.faults[update] = func(send func() (sqlfault.Reply, error)) error {
 			if _, err := send(); err != nil {
 				return err
 			}
-			return sqlgate.ErrBroken
+			return sqlfault.ErrBroken
 		}
-		if err := db.Exec(update, 5, 1).Error; !errors.Is(err, sqlgate.ErrBroken) {
+		if err := db.Exec(update, 5, 1).Error; !errors.Is(err, sqlfault.ErrBroken) {
 			t.Errorf("got %v", err)
 		}
 		if n := number(t, db); n != 15 {
@@ -142,12 +148,48 @@ func TestBrokenTransactionIsRolledBack(t *testing.T) {
 				return err
 			}
 			g.mu.Lock()
-			g.faults[update] = func(func() (sqlgate.Reply, error)) error { return sqlgate.ErrBroken }
+			g.faults[update] = func(func() (sqlfault.Reply, error)) error { return sqlfault.ErrBroken }
 			g.mu.Unlock()
 			return tx.Exec(update, 7, 1).Error
 		})
-		if !errors.Is(err, sqlgate.ErrBroken) {
+		if !errors.Is(err, sqlfault.ErrBroken) {
 			t.Errorf("got %v", err)
+		}
+		if n := number(t, db); n != 10 {
+			t.Errorf("got %d, want 10", n)
+		}
+	})
+}
+
+// A connection that was taken from another pool and breaks does not return to it, so its
+// transaction is rolled back.
+func TestPoolDoesNotReturnABrokenConnection(t *testing.T) {
+	each(t, func(t *testing.T, _ *gate, db *gorm.DB) {
+		lender, err := db.DB()
+		if err != nil {
+			t.Fatal(err)
+		}
+		hook := func(_ context.Context, s sqlfault.Statement, send func() (sqlfault.Reply, error)) error {
+			if s.Text == sqlfault.Commit {
+				return sqlfault.ErrBroken
+			}
+			_, err := send()
+			return err
+		}
+		pool := sqlfault.Injector{Hook: hook}.Pool(lender)
+		defer pool.Close()
+		tx, err := pool.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.Exec(update, 5, 1); err != nil {
+			t.Error(err)
+		}
+		if err := tx.Commit(); !errors.Is(err, sqlfault.ErrBroken) {
+			t.Errorf("got %v", err)
+		}
+		if n := lender.Stats().InUse; n != 0 {
+			t.Errorf("%d connections are not returned", n)
 		}
 		if n := number(t, db); n != 10 {
 			t.Errorf("got %d, want 10", n)

@@ -1,0 +1,359 @@
+// Package sqlfault injects faults between a program and its database: each statement, and
+// each begin and end of a transaction, passes a Hook, which may delay it, fail it, lose its
+// reply, or break the connection. It works with every driver of database/sql that takes
+// contexts.
+package sqlfault
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A Statement is what the program sends.
+type Statement struct {
+	Text string // in SQL; or Begin, Commit or Rollback
+	Args []driver.Value
+	InTx bool // its connection is in a transaction
+}
+
+// Reads reports whether the statement is a query that changes nothing.
+func (s Statement) Reads() bool { return strings.HasPrefix(s.Text, "SELECT") }
+
+// The statements that begin and end a transaction.
+const (
+	Begin    = "BEGIN"
+	Commit   = "COMMIT"
+	Rollback = "ROLLBACK"
+)
+
+// Reply is what the database answered.
+type Reply struct {
+	Rows    [][]driver.Value // of a query
+	Changed int64            // by a statement that is no query
+	Query   bool
+	Tx      bool // to the begin or the end of a transaction
+}
+
+// String shows a reply on one line. A time is a Unix time in milliseconds.
+func (r Reply) String() string {
+	switch {
+	case r.Tx:
+		return "ok"
+	case r.Query && len(r.Rows) == 1:
+		return values(r.Rows[0])
+	case r.Query:
+		return count(int64(len(r.Rows)), "row", "rows")
+	}
+	return count(r.Changed, "row changed", "rows changed")
+}
+
+func count(n int64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+func values(row []driver.Value) string {
+	var words []string
+	for _, v := range row {
+		switch of := v.(type) {
+		case []byte:
+			v = string(of)
+		case time.Time:
+			v = of.UnixMilli()
+		}
+		words = append(words, fmt.Sprint(v))
+	}
+	return strings.Join(words, ", ")
+}
+
+// A Hook decides what happens to a statement. It calls send once, to let the database
+// execute it, or not at all. The program gets the hook's error; without one it gets the
+// reply. An error that wraps ErrBroken closes the connection.
+type Hook func(ctx context.Context, s Statement, send func() (Reply, error)) error
+
+// ErrBroken is a connection that broke. Database/sql does not repeat the statement, because
+// the database may have executed it.
+var ErrBroken = errors.New("the connection to the database broke")
+
+// An Injector puts a hook into the connections to a database.
+type Injector struct {
+	Hook Hook
+
+	// Rewrite, if not nil, changes the text of a statement before anything else: so a test
+	// puts a fault into a program.
+	Rewrite func(text string) string
+}
+
+// Through returns a connector whose connections are those of inner, and pass the hook.
+func (i Injector) Through(inner driver.Connector) driver.Connector { return connector{inner, i} }
+
+// Pool returns a pool whose connections are taken from db, and pass the hook. It leaves db a
+// quarter of its connections, and must be closed before db.
+func (i Injector) Pool(db *sql.DB) *sql.DB {
+	pool := sql.OpenDB(lender{db, i})
+	if most := db.Stats().MaxOpenConnections; most > 0 {
+		most = max(1, most*3/4)
+		pool.SetMaxOpenConns(most)
+		pool.SetMaxIdleConns(most)
+	}
+	return pool
+}
+
+type connector struct {
+	driver.Connector
+	injector Injector
+}
+
+func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
+	inner, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c.injector.conn(inner, inner.Close)
+}
+
+// lender is a connector whose connections are those of a pool.
+type lender struct {
+	pool     *sql.DB
+	injector Injector
+}
+
+func (l lender) Driver() driver.Driver { return l.pool.Driver() }
+
+func (l lender) Connect(ctx context.Context) (driver.Conn, error) {
+	lent, err := l.pool.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var inner driver.Conn
+	if err := lent.Raw(func(c any) error { inner = c.(driver.Conn); return nil }); err != nil {
+		return nil, errors.Join(err, lent.Close())
+	}
+	return l.injector.conn(inner, func() error {
+		// It may have broken within a transaction, so the pool does not get it back.
+		_ = lent.Raw(func(any) error { return driver.ErrBadConn })
+		return nil
+	})
+}
+
+func (i Injector) conn(inner driver.Conn, closing func() error) (driver.Conn, error) {
+	full, ok := inner.(fullConn)
+	if !ok {
+		return nil, errors.Join(fmt.Errorf("the driver's %T takes no context", inner), closing())
+	}
+	return &conn{Injector: i, inner: full, closing: closing}, nil
+}
+
+// fullConn is what the drivers of this project implement. Statements are always prepared,
+// so that there is one place where they pass.
+type fullConn interface {
+	driver.Conn
+	driver.ConnBeginTx
+	driver.ConnPrepareContext
+}
+
+// conn is a connection that passes the hook. Package sql uses it from one goroutine at a time.
+type conn struct {
+	Injector
+	inner   fullConn
+	closing func() error
+	inTx    bool
+	broken  bool
+}
+
+func (c *conn) Close() error { return c.closing() }
+
+// Ping is no statement of the program.
+func (c *conn) Ping(ctx context.Context) error {
+	if p, ok := c.inner.(driver.Pinger); ok {
+		return p.Ping(ctx)
+	}
+	return nil
+}
+
+// ResetSession and IsValid are asked before a connection is used again.
+func (c *conn) ResetSession(ctx context.Context) error {
+	if r, ok := c.inner.(driver.SessionResetter); ok {
+		return r.ResetSession(ctx)
+	}
+	return nil
+}
+
+// IsValid reports whether the connection may be used again.
+func (c *conn) IsValid() bool {
+	v, ok := c.inner.(driver.Validator)
+	return !c.broken && (!ok || v.IsValid())
+}
+
+// Prepare is never called by database/sql, which calls PrepareContext.
+func (c *conn) Prepare(query string) (driver.Stmt, error) {
+	return c.PrepareContext(context.Background(), query)
+}
+
+// Begin is never called by database/sql, which calls BeginTx.
+func (c *conn) Begin() (driver.Tx, error) {
+	return c.BeginTx(context.Background(), driver.TxOptions{})
+}
+
+// pass lets a statement pass the hook.
+func (c *conn) pass(ctx context.Context, s Statement, send func() (Reply, error)) (err error) {
+	if c.broken {
+		return ErrBroken
+	}
+	s.InTx = c.inTx
+	if c.Hook == nil {
+		_, err = send()
+		return err
+	}
+	err = c.Hook(ctx, s, send)
+	c.broken = errors.Is(err, ErrBroken)
+	return err
+}
+
+func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (begun driver.Tx, err error) {
+	err = c.pass(ctx, Statement{Text: Begin}, func() (Reply, error) {
+		inner, err := c.inner.BeginTx(ctx, opts)
+		begun, c.inTx = tx{c, inner, ctx}, err == nil
+		return Reply{Tx: true}, err
+	})
+	return begun, err
+}
+
+type tx struct {
+	c     *conn
+	inner driver.Tx
+	ctx   context.Context
+}
+
+func (t tx) Commit() error   { return t.end(Commit, t.inner.Commit) }
+func (t tx) Rollback() error { return t.end(Rollback, t.inner.Rollback) }
+
+func (t tx) end(how string, end func() error) error {
+	defer func() { t.c.inTx = false }()
+	return t.c.pass(context.WithoutCancel(t.ctx), Statement{Text: how}, func() (Reply, error) {
+		return Reply{Tx: true}, end()
+	})
+}
+
+func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	if c.broken {
+		return nil, ErrBroken
+	}
+	if c.Rewrite != nil {
+		query = c.Rewrite(query)
+	}
+	stmt, err := c.inner.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	inner, ok := stmt.(fullStmt)
+	if !ok {
+		return nil, errors.Join(fmt.Errorf("the driver's %T takes no context", stmt), stmt.Close())
+	}
+	return statement{inner, c, query}, nil
+}
+
+type fullStmt interface {
+	driver.Stmt
+	driver.StmtExecContext
+	driver.StmtQueryContext
+}
+
+type statement struct {
+	fullStmt
+	c    *conn
+	text string
+}
+
+// CheckNamedValue converts an argument as the driver does.
+func (s statement) CheckNamedValue(v *driver.NamedValue) error {
+	if c, ok := s.fullStmt.(driver.NamedValueChecker); ok {
+		return c.CheckNamedValue(v)
+	}
+	return driver.ErrSkip
+}
+
+func (s statement) with(args []driver.NamedValue) Statement {
+	out := Statement{Text: s.text}
+	for _, a := range args {
+		out.Args = append(out.Args, a.Value)
+	}
+	return out
+}
+
+func (s statement) ExecContext(ctx context.Context, args []driver.NamedValue) (done driver.Result, err error) {
+	err = s.c.pass(ctx, s.with(args), func() (Reply, error) {
+		if done, err = s.fullStmt.ExecContext(ctx, args); err != nil {
+			return Reply{}, err
+		}
+		n, err := done.RowsAffected()
+		return Reply{Changed: n}, err
+	})
+	return done, err
+}
+
+// QueryContext reads all rows before the program gets the first, so that the reply is one
+// step.
+func (s statement) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	read := &rows{}
+	err := s.c.pass(ctx, s.with(args), func() (Reply, error) {
+		inner, err := s.fullStmt.QueryContext(ctx, args)
+		if err != nil {
+			return Reply{}, err
+		}
+		if err := read.fill(inner); err != nil {
+			return Reply{}, err
+		}
+		return Reply{Rows: slices.Clone(read.left), Query: true}, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return read, nil
+}
+
+// rows are rows that were read.
+type rows struct {
+	columns []string
+	left    [][]driver.Value
+}
+
+func (r *rows) fill(from driver.Rows) (err error) {
+	defer func() { err = errors.Join(err, from.Close()) }()
+	r.columns = from.Columns()
+	for {
+		row := make([]driver.Value, len(r.columns))
+		if err := from.Next(row); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		for i, v := range row {
+			if b, ok := v.([]byte); ok {
+				row[i] = slices.Clone(b) // the driver may use the memory again
+			}
+		}
+		r.left = append(r.left, row)
+	}
+}
+
+func (r *rows) Columns() []string { return r.columns }
+func (r *rows) Close() error      { return nil }
+
+func (r *rows) Next(into []driver.Value) error {
+	if len(r.left) == 0 {
+		return io.EOF
+	}
+	copy(into, r.left[0])
+	r.left = r.left[1:]
+	return nil
+}

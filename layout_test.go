@@ -2,7 +2,6 @@ package oversell_test
 
 import (
 	"os/exec"
-	"strconv"
 	"strings"
 	"testing"
 )
@@ -30,16 +29,6 @@ func TestDomainAndHTTPKnowNoLock(t *testing.T) {
 	for _, dep := range list(t, "-deps", "./internal/web") {
 		if strings.HasPrefix(dep, "oversell/internal/locks") {
 			t.Errorf("package web depends on %s", dep)
-		}
-	}
-}
-
-// A reader can take in a package of at most 30 files.
-func TestNoPackageIsTooLarge(t *testing.T) {
-	for _, line := range list(t, "-f", "{{len .GoFiles}} {{.ImportPath}}", "./...") {
-		number, path, _ := strings.Cut(line, " ")
-		if n, err := strconv.Atoi(number); err != nil || n > 30 {
-			t.Errorf("%s has %s files; want 30 at most", path, number)
 		}
 	}
 }

@@ -45,15 +45,6 @@ func TestLanguagesSayTheSame(t *testing.T) {
 	}
 }
 
-// The README is a front door: it has to be read in one go.
-func TestReadmeIsShort(t *testing.T) {
-	for _, name := range []string{readme, chinese(readme)} {
-		if n := strings.Count(read(t, name), "\n"); n > 160 {
-			t.Errorf("%s has %d lines; want 160 at most: move details to docs/", name, n)
-		}
-	}
-}
-
 // The verdicts in the README are those of the run in docs/results.md.
 func TestReadmeShowsTheRun(t *testing.T) {
 	cells := make(map[string][]string) // of each strategy

@@ -169,8 +169,9 @@ func TestWithoutTheSecondLookEverybodyLoads(t *testing.T) {
 	rows := run(t, cfg)
 	checkExpected(t, rows)
 	for name, row := range rows {
-		if row.DBLoads < 100 {
-			t.Errorf("%s: %d loads by 300 readers, want far more than with it", name, row.DBLoads)
+		// How many come before the first value is there is the machine's affair.
+		if row.DBLoads < 10 {
+			t.Errorf("%s: %d loads by 300 readers, want far more than the 2 with it", name, row.DBLoads)
 		}
 	}
 }

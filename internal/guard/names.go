@@ -6,8 +6,8 @@ import (
 )
 
 // Expand returns the only one of the names that begins with name, such as v2_ttl for v2. It returns
-// name itself if it is one of the names, or if none or several begin with it: whoever looks it
-// up then refuses it as the user wrote it.
+// name itself if it is one of the names, or if none or several begin with it, so that the error
+// about an unknown strategy shows what the user wrote.
 func Expand(name string, names []string) string {
 	if name == "" || slices.Contains(names, name) {
 		return name

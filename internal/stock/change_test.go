@@ -244,7 +244,7 @@ func TestUnitsGoBackOnlyWhereTheyWereTaken(t *testing.T) {
 					service, other := s.instance(t, nil), s.instance(t, nil)
 					s.put(t, other, 10)
 					parked, resume := s.parkFirstOrder(t)
-					remove := failing(t, s.db, true, errBroken)
+					remove := s.beforeOrders(func(tx *gorm.DB) { _ = tx.AddError(errBroken) })
 					late := order(t.Context(), service, s.request(strategy, ""))
 					<-parked
 					meanwhile(t, s, other)
@@ -323,7 +323,7 @@ func TestOrdersFailWhileRedisIsEmptied(t *testing.T) {
 			service := s.instance(t, nil)
 			s.put(t, service, 150)
 			var n atomic.Int64
-			remove := onOrders(t, s.db, "test:fail", true, func(tx *gorm.DB) {
+			remove := s.beforeOrders(func(tx *gorm.DB) {
 				if n.Add(1)%2 == 0 {
 					_ = tx.AddError(errBroken)
 				}

@@ -346,14 +346,11 @@ func TestDeadlockIsTriedAgain(t *testing.T) {
 	s := newDatabaseSite(t)
 	service := s.instance(t, nil)
 	var left atomic.Int32
-	err := s.db.Callback().Create().Before("gorm:create").Register("test:deadlock", func(tx *gorm.DB) {
-		if tx.Statement.Table == "oversell_orders" && left.Add(-1) >= 0 {
+	s.beforeOrders(func(tx *gorm.DB) {
+		if left.Add(-1) >= 0 {
 			_ = tx.AddError(deadlock)
 		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, strategy := range append(s.inDatabase(), "v6_watchdog") {
 		s.sku = newSKU()
 		s.put(t, service, 10)

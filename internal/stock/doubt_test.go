@@ -3,7 +3,6 @@ package stock_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,23 +14,6 @@ import (
 	"oversell/internal/locks/locktest"
 	"oversell/internal/stock"
 )
-
-// onReads calls f before every SELECT, until remove is called, as with onOrders.
-func onReads(t *testing.T, db *gorm.DB, f func(tx *gorm.DB)) (remove func()) {
-	t.Helper()
-	name := fmt.Sprint("test:reads", callbacks.Add(1))
-	query, row := db.Callback().Query(), db.Callback().Row()
-	var removed atomic.Bool
-	each := func(tx *gorm.DB) {
-		if !removed.Load() {
-			f(tx)
-		}
-	}
-	if err := errors.Join(query.Before("gorm:query").Register(name, each), row.Before("gorm:row").Register(name, each)); err != nil {
-		t.Fatal(err)
-	}
-	return func() { removed.Store(true) }
-}
 
 // counts reports whether a statement adds up the orders of a sale.
 func counts(tx *gorm.DB) bool {
@@ -86,7 +68,7 @@ func TestSettlerTriesAgainUntilClose(t *testing.T) {
 		rush(t, s, 1, "lua_atomic", service)
 		var tried atomic.Int64
 		var broken atomic.Bool
-		defer onReads(t, s.db, func(tx *gorm.DB) {
+		defer s.onReads(func(tx *gorm.DB) {
 			if counts(tx) && broken.Load() {
 				tried.Add(1)
 				_ = tx.AddError(errBroken)
@@ -118,7 +100,7 @@ func TestFailedCountIsNotRepeatedAtOnce(t *testing.T) {
 		s.put(t, service, 10)
 		rush(t, s, 1, "v4_lua", service)
 		var tried atomic.Int64
-		remove := onReads(t, s.db, func(tx *gorm.DB) {
+		remove := s.onReads(func(tx *gorm.DB) {
 			if counts(tx) {
 				tried.Add(1)
 				_ = tx.AddError(errBroken)
@@ -168,7 +150,7 @@ func TestStockInTheDatabaseStaysInNoDoubt(t *testing.T) {
 		}
 		const looks = 50
 		var reads atomic.Int64
-		remove := onReads(t, s.db, func(tx *gorm.DB) {
+		remove := s.onReads(func(tx *gorm.DB) {
 			if tx.Statement.Table == "oversell_items" || tx.Statement.Model != nil {
 				reads.Add(1)
 			}

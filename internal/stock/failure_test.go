@@ -15,19 +15,12 @@ import (
 // errBroken is the error of a database that refuses a statement.
 var errBroken = &mysql.MySQLError{Number: 1, Message: "broken"}
 
-// failing makes every insert of an order fail with err: before it is executed, or after,
-// so that only the reply is lost.
-func failing(t *testing.T, db *gorm.DB, before bool, err error) (repair func()) {
-	t.Helper()
-	return onOrders(t, db, "test:fail", before, func(tx *gorm.DB) { _ = tx.AddError(err) })
-}
-
 func TestUnitsGoBackWhenTheOrderCannotBeWritten(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.instance(t, nil)
 		s.eachVariant(t, func(t *testing.T, v variant) {
 			s.put(t, service, 10)
-			repair := failing(t, s.db, true, errBroken)
+			repair := s.beforeOrders(func(tx *gorm.DB) { _ = tx.AddError(errBroken) })
 			_, err := service.Deduct(t.Context(), s.request(v.strategy, ""))
 			repair()
 			if !errors.Is(err, errBroken) {
@@ -45,7 +38,7 @@ func TestOrderWhoseConfirmationWasLostCounts(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.instance(t, nil)
 		s.put(t, service, 10)
-		failing(t, s.db, false, errBroken)
+		s.afterOrders(func(tx *gorm.DB) { _ = tx.AddError(errBroken) })
 		res, err := service.Deduct(t.Context(), s.request("v4_lua", ""))
 		if err != nil || res.Order.ID == "" || res.Left != 9 {
 			t.Errorf("order %q, %d left, %v; want the order, 9 left", res.Order.ID, res.Left, err)
@@ -63,7 +56,7 @@ func TestUnitsComeBackOnceTheOrderCannotBeWritten(t *testing.T) {
 			s := newSite(t, rdb, backendtest.DialDatabase(t, backendtest.Database(t, "local")))
 			service := s.instance(t, nil)
 			s.put(t, service, 10)
-			failing(t, s.db, true, cut)
+			s.beforeOrders(func(tx *gorm.DB) { _ = tx.AddError(cut) })
 			if _, err := service.Deduct(t.Context(), s.request("v4_lua", "")); err == nil {
 				t.Error("sold without an order")
 			}

@@ -34,9 +34,10 @@ func TestMain(m *testing.M) {
 // site has the backends of one test, and its item. Several instances of the service may
 // run on it.
 type site struct {
-	rdb redis.UniversalClient
-	db  *gorm.DB
-	sku string
+	rdb      redis.UniversalClient
+	db       *gorm.DB
+	watchers *watchers
+	sku      string
 
 	keeper stock.Backend // of the stock of the items that are put
 }
@@ -55,7 +56,11 @@ func newSite(t *testing.T, rdb redis.UniversalClient, db *gorm.DB) *site {
 	if err := stock.Migrate(t.Context(), db); err != nil {
 		t.Fatal(err)
 	}
-	return &site{rdb: rdb, db: db, sku: newSKU()}
+	watchers := new(watchers)
+	if err := watchers.register(db); err != nil {
+		t.Fatal(err)
+	}
+	return &site{rdb: rdb, db: db, watchers: watchers, sku: newSKU()}
 }
 
 // embeddedSite is for tests that do not depend on the backends.
@@ -208,36 +213,79 @@ func strategies() catalog.List {
 	})
 }
 
-// onOrders calls f around every statement that writes orders: before it, or after. The
-// statements of a service may go on while remove is called: gorm's own Remove would change
-// the list of callbacks that they read.
-func onOrders(t *testing.T, db *gorm.DB, name string, before bool, f func(tx *gorm.DB)) (remove func()) {
-	t.Helper()
-	name = fmt.Sprint(name, callbacks.Add(1))
-	create, raw := db.Callback().Create(), db.Callback().Raw()
-	var removed atomic.Bool
-	many := func(tx *gorm.DB) {
-		if !removed.Load() && tx.Statement.Table == "oversell_orders" {
-			f(tx)
-		}
-	}
-	one := func(tx *gorm.DB) {
-		if !removed.Load() && strings.HasPrefix(tx.Statement.SQL.String(), "INSERT INTO `oversell_orders`") {
-			f(tx)
-		}
-	}
-	atCreate, atRaw := create.After("gorm:create"), raw.After("gorm:raw")
-	if before {
-		atCreate, atRaw = create.Before("gorm:create"), raw.Before("gorm:raw")
-	}
-	if err := errors.Join(atCreate.Register(name, many), atRaw.Register(name, one)); err != nil {
-		t.Fatal(err)
-	}
-	return func() { removed.Store(true) }
+// watchers are called around the statements of a site's database. They are registered before a
+// service runs, because gorm's Register changes the list that running statements read.
+type watchers struct {
+	mu                                                    sync.Mutex
+	beforeReads, beforeOrders, afterOrders, beforeDeletes []*watcher
 }
 
-// callbacks makes the names of callbacks unique.
-var callbacks atomic.Int64
+type watcher struct {
+	removed atomic.Bool
+	f       func(tx *gorm.DB)
+}
+
+func (w *watchers) register(db *gorm.DB) error {
+	query, row, create, raw := db.Callback().Query(), db.Callback().Row(), db.Callback().Create(), db.Callback().Raw()
+	all := func(*gorm.DB) bool { return true }
+	reads, deletes := w.call(&w.beforeReads, all), w.call(&w.beforeDeletes, all)
+	many := func(tx *gorm.DB) bool { return tx.Statement.Table == "oversell_orders" }
+	one := func(tx *gorm.DB) bool {
+		return strings.HasPrefix(tx.Statement.SQL.String(), "INSERT INTO `oversell_orders`")
+	}
+	return errors.Join(
+		query.Before("gorm:query").Register("test:reads", reads),
+		row.Before("gorm:row").Register("test:reads", reads),
+		create.Before("gorm:create").Register("test:before", w.call(&w.beforeOrders, many)),
+		raw.Before("gorm:raw").Register("test:before", w.call(&w.beforeOrders, one)),
+		create.After("gorm:create").Register("test:after", w.call(&w.afterOrders, many)),
+		raw.After("gorm:raw").Register("test:after", w.call(&w.afterOrders, one)),
+		db.Callback().Delete().Before("gorm:delete").Register("test:deletes", deletes),
+	)
+}
+
+// call returns a callback that calls the watchers of a list.
+func (w *watchers) call(list *[]*watcher, concerns func(tx *gorm.DB) bool) func(tx *gorm.DB) {
+	return func(tx *gorm.DB) {
+		w.mu.Lock()
+		all := *list
+		w.mu.Unlock()
+		for _, one := range all {
+			if concerns(tx) && !one.removed.Load() {
+				one.f(tx)
+			}
+		}
+	}
+}
+
+// add adds f to a list, until remove is called.
+func (w *watchers) add(list *[]*watcher, f func(tx *gorm.DB)) (remove func()) {
+	one := &watcher{f: f}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	*list = append(*list, one)
+	return func() { one.removed.Store(true) }
+}
+
+// onReads calls f before every SELECT, until remove is called.
+func (s *site) onReads(f func(tx *gorm.DB)) (remove func()) {
+	return s.watchers.add(&s.watchers.beforeReads, f)
+}
+
+// beforeDeletes calls f before every DELETE, until remove is called.
+func (s *site) beforeDeletes(f func(tx *gorm.DB)) (remove func()) {
+	return s.watchers.add(&s.watchers.beforeDeletes, f)
+}
+
+// beforeOrders calls f before every statement that writes orders, until remove is called.
+func (s *site) beforeOrders(f func(tx *gorm.DB)) (remove func()) {
+	return s.watchers.add(&s.watchers.beforeOrders, f)
+}
+
+// afterOrders calls f after every statement that wrote orders, until remove is called.
+func (s *site) afterOrders(f func(tx *gorm.DB)) (remove func()) {
+	return s.watchers.add(&s.watchers.afterOrders, f)
+}
 
 // ordersIn returns the quantities of the orders that a statement writes.
 func ordersIn(tx *gorm.DB) (quantities []int64) {

@@ -136,7 +136,7 @@ func (s *site) parkOrders(t *testing.T) (parked <-chan struct{}, goOn func()) {
 	t.Helper()
 	waits, released := make(chan struct{}), make(chan struct{})
 	var once atomic.Bool
-	remove := onOrders(t, s.db, "test:park", true, func(*gorm.DB) {
+	remove := s.beforeOrders(func(*gorm.DB) {
 		if once.CompareAndSwap(false, true) {
 			close(waits)
 			<-released
@@ -194,7 +194,7 @@ func TestRepairIsNotDeceivedByARush(t *testing.T) {
 		rush(t, s, 1, "lua_atomic", other)
 		s.strand(t, 1)
 		var n atomic.Int64
-		remove := onReads(t, s.db, func(tx *gorm.DB) {
+		remove := s.onReads(func(tx *gorm.DB) {
 			if counts(tx) && n.Add(1) <= 2 {
 				rush(t, s, 1, "lua_atomic", other)
 			}
@@ -365,7 +365,7 @@ func TestRepairFailsWhileABackendIsUnavailable(t *testing.T) {
 			t.Errorf("without Redis: got %v, want %v", err, locktest.ErrCut)
 		}
 		redisDown.Off()
-		databaseUp := onReads(t, s.db, func(tx *gorm.DB) { _ = tx.AddError(errBroken) })
+		databaseUp := s.onReads(func(tx *gorm.DB) { _ = tx.AddError(errBroken) })
 		if _, err := service.Repair(t.Context(), s.sku); !errors.Is(err, errBroken) {
 			t.Errorf("without a database: got %v, want %v", err, errBroken)
 		}

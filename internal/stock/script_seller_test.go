@@ -46,7 +46,7 @@ func (s *site) parkFirstOrder(t *testing.T) (parked <-chan struct{}, resume func
 	t.Helper()
 	here, released := make(chan struct{}), make(chan struct{})
 	var came atomic.Bool
-	onOrders(t, s.db, "test:park", true, func(*gorm.DB) {
+	s.beforeOrders(func(*gorm.DB) {
 		if came.CompareAndSwap(false, true) {
 			close(here)
 			<-released
@@ -239,7 +239,7 @@ func TestScriptsOnACluster(t *testing.T) {
 func (s *site) refuse(t *testing.T, bad func(quantity int64) bool) (largest func() int) {
 	t.Helper()
 	var most atomic.Int64
-	onOrders(t, s.db, "test:refuse", true, func(tx *gorm.DB) {
+	s.beforeOrders(func(tx *gorm.DB) {
 		orders := ordersIn(tx)
 		most.Store(max(most.Load(), int64(len(orders))))
 		if slices.ContainsFunc(orders, bad) {
@@ -513,7 +513,7 @@ func TestUnitsOfABatchComeBackOnceItCannotBeWritten(t *testing.T) {
 			s := newSite(t, rdb, backendtest.DialDatabase(t, backendtest.Database(t, "local")))
 			service := s.instance(t, nil)
 			s.put(t, service, 10)
-			failing(t, s.db, true, mysql.ErrInvalidConn)
+			s.beforeOrders(func(tx *gorm.DB) { _ = tx.AddError(mysql.ErrInvalidConn) })
 			var all []<-chan outcome
 			for range 5 {
 				all = append(all, order(t.Context(), service, s.request(strategy, "")))

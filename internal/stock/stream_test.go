@@ -409,7 +409,7 @@ func TestOrdersWaitForTheDatabase(t *testing.T) {
 		s.put(t, service, 50)
 		ids := accept(t, s, service, 10)
 		var failures atomic.Int64
-		remove := onOrders(t, s.db, "test:away", true, func(tx *gorm.DB) {
+		remove := s.beforeOrders(func(tx *gorm.DB) {
 			failures.Add(1)
 			_ = tx.AddError(mysql.ErrInvalidConn)
 		})
@@ -427,7 +427,7 @@ var errPoison = &mysql.MySQLError{Number: 30001, SQLState: [5]byte([]byte("45000
 
 // poison makes the database refuse orders of this many units.
 func poison(t *testing.T, s *site, quantity int64) (remove func()) {
-	return onOrders(t, s.db, "test:poison", true, func(tx *gorm.DB) {
+	return s.beforeOrders(func(tx *gorm.DB) {
 		if slices.Contains(ordersIn(tx), quantity) {
 			_ = tx.AddError(errPoison)
 		}
@@ -647,7 +647,7 @@ func TestAFaultOfTheDatabaseMakesNoDeadLetters(t *testing.T) {
 			s.put(t, service, 20)
 			f.by[s.sku], accepted[s.sku] = fault, accept(t, s, service, 1+i%2*4)
 		}
-		remove := onOrders(t, s.db, "test:fault", true, f.fail)
+		remove := s.beforeOrders(f.fail)
 		consume(t, service, stock.Consumer{Tries: 1})
 		for end := time.Now().Add(time.Minute); !f.each(2); pause() {
 			if time.Now().After(end) {
@@ -699,7 +699,7 @@ func TestASaleDoesNotEndWhileItsOrdersWait(t *testing.T) {
 		s.put(t, service, 20)
 		ids := accept(t, s, service, 2)
 		f := &refusing{by: map[string]error{s.sku: &mysql.MySQLError{Number: 1142}}, had: make(map[string]int)}
-		remove := onOrders(t, s.db, "test:fault", true, f.fail)
+		remove := s.beforeOrders(f.fail)
 		if _, err := service.Put(t.Context(), stock.Item{SKU: s.sku, Initial: 5}); err == nil {
 			t.Error("a new sale began")
 		}
@@ -739,7 +739,7 @@ func TestRefusalsAreCountedAndNotDeliveries(t *testing.T) {
 		ids := accept(t, s, service, 1)
 		s.deliver(t, 9)
 		var refused atomic.Int64
-		onOrders(t, s.db, "test:once", true, func(tx *gorm.DB) {
+		s.beforeOrders(func(tx *gorm.DB) {
 			if refused.Add(1) == 1 {
 				_ = tx.AddError(errPoison)
 			}
@@ -1268,15 +1268,12 @@ func TestAConsumerBacksOffWhileTheDatabaseIsAway(t *testing.T) {
 	log := &countingHandler{lines: make(map[string]int), skipped: make(map[string]int64)}
 	var away atomic.Bool
 	var asked atomic.Int64
-	err := s.db.Callback().Query().Before("gorm:query").Register("away", func(tx *gorm.DB) {
+	s.onReads(func(tx *gorm.DB) {
 		if _, lists := tx.Statement.Dest.(*[]string); lists && away.Load() {
 			asked.Add(1)
 			_ = tx.AddError(errors.New("the database is away"))
 		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	seller := s.instance(t, nil)
 	s.put(t, seller, 10)
 	accept(t, s, seller, 1)

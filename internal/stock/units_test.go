@@ -152,7 +152,7 @@ func TestPoolItemAndOrdersHaveAllUnits(t *testing.T) {
 	var sold, soldOut, looks int
 	s.aside(t, func(aside *site) {
 		var mu sync.Mutex
-		stop := onOrders(t, s.db, "look", true, func(*gorm.DB) {
+		stop := s.beforeOrders(func(*gorm.DB) {
 			mu.Lock()
 			defer mu.Unlock()
 			looks++
@@ -335,7 +335,7 @@ func TestChangesDrainAtReadCommitted(t *testing.T) {
 			beside.sku = newSKU()
 			beside.put(t, services[0], 9)
 			drains := 0
-			err := s.db.Callback().Delete().Before("gorm:delete").Register("look", func(tx *gorm.DB) {
+			defer s.beforeDeletes(func(tx *gorm.DB) {
 				if tx.Statement.Table != "oversell_units" {
 					return
 				}
@@ -349,10 +349,7 @@ func TestChangesDrainAtReadCommitted(t *testing.T) {
 				if now := in.units(t).Remaining; now != before-1 {
 					t.Errorf("the transaction reads %d units of another item after a sale of 1 of %d", now, before)
 				}
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			})()
 			if err := change(s, services[0]); err != nil || drains == 0 {
 				t.Errorf("got %v after %d drains", err, drains)
 			}
@@ -422,7 +419,7 @@ func TestBrokenConnectionsStrandNoUnit(t *testing.T) {
 	var failed, claims atomic.Int64
 	s.aside(t, func(aside *site) {
 		var one sync.Mutex // one connection serves one kill at a time
-		stop := onOrders(t, s.db, "kill", true, func(*gorm.DB) {
+		stop := s.beforeOrders(func(*gorm.DB) {
 			if claims.Add(1)%20 == 10 {
 				one.Lock()
 				defer one.Unlock()

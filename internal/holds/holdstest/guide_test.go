@@ -1,7 +1,6 @@
 package holdstest_test
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -86,52 +85,4 @@ func TestStagesImportOnlyTheTypes(t *testing.T) {
 			}
 		}
 	}
-}
-
-// How much each step changes is in docs/design.md, as it is here.
-func TestStepSizesAreInTheDesign(t *testing.T) {
-	var table strings.Builder
-	names := []string{"stage.go", "read.go", "write.go"}
-	fmt.Fprintf(&table, "| step | %s | other files |\n|---|---|---|---|---|\n", strings.Join(names, " | "))
-	for i, stage := range stages[1:] {
-		before := stages[i]
-		fmt.Fprintf(&table, "| %s to %s |", before, stage)
-		otherAdded, otherRemoved := 0, 0
-		for _, name := range files(t, before, stage) {
-			added, removed := diff(lines(t, before, name), lines(t, stage, name))
-			if !slices.Contains(names, name) {
-				otherAdded, otherRemoved = otherAdded+added, otherRemoved+removed
-			}
-		}
-		for _, name := range names {
-			added, removed := diff(lines(t, before, name), lines(t, stage, name))
-			fmt.Fprintf(&table, " +%d −%d |", added, removed)
-		}
-		fmt.Fprintf(&table, " +%d −%d |\n", otherAdded, otherRemoved)
-	}
-	design, err := os.ReadFile("../../../docs/design.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(string(design), table.String()) {
-		t.Errorf("docs/design.md lacks, or has otherwise:\n%s", table.String())
-	}
-}
-
-// diff returns how many lines a shortest diff adds and removes.
-func diff(a, b []string) (added, removed int) {
-	common := make([]int, len(b)+1) // of what was read of a, and b[:j]
-	for _, line := range a {
-		corner := 0
-		for j := range b {
-			above := common[j+1]
-			if line == b[j] {
-				common[j+1] = corner + 1
-			} else {
-				common[j+1] = max(common[j+1], common[j])
-			}
-			corner = above
-		}
-	}
-	return len(b) - common[len(b)], len(a) - common[len(b)]
 }

@@ -2,7 +2,6 @@ package locktest_test
 
 import (
 	"bytes"
-	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -144,43 +143,6 @@ func TestStageFiles(t *testing.T) {
 			}
 		}
 	}
-}
-
-// How much each step changes is in docs/design.md, as it is here.
-func TestStepSizesAreInTheDesign(t *testing.T) {
-	var table strings.Builder
-	table.WriteString("| step | Go | Lua |\n|---|---|---|\n")
-	for _, step := range [][2]string{{"v6_watchdog", "v7_queue"}, {"v7_queue", "v8_fenced"}, {"v8_fenced", "v9_cohort"}} {
-		fmt.Fprintf(&table, "| %s to %s | %s | %s |\n", step[0], step[1], stepSize(t, step, "*.go"), stepSize(t, step, "*.lua"))
-	}
-	if !strings.Contains(read(t, "../../../docs/design.md"), table.String()) {
-		t.Errorf("docs/design.md lacks, or has otherwise:\n%s", table.String())
-	}
-}
-
-// stepSize is what a shortest diff from one stage to the other adds and removes, tests
-// aside.
-func stepSize(t *testing.T, step [2]string, pattern string) string {
-	var names []string
-	for _, stage := range step {
-		names = append(names, files(t, "../"+stage, pattern)...)
-	}
-	slices.Sort(names)
-	added, removed := 0, 0
-	for _, name := range slices.Compact(names) {
-		if strings.HasSuffix(name, "_test.go") {
-			continue
-		}
-		var sides [2][]string
-		for i, stage := range step {
-			if slices.Contains(files(t, "../"+stage, pattern), name) {
-				sides[i] = lines(read(t, "../"+stage+"/"+name))
-			}
-		}
-		common := max(len(sides[0]), len(sides[1])) - changed(sides[0], sides[1])
-		added, removed = added+len(sides[1])-common, removed+len(sides[0])-common
-	}
-	return fmt.Sprintf("+%d −%d", added, removed)
 }
 
 func TestStagePackages(t *testing.T) {

@@ -168,9 +168,9 @@ func TestSlotsAreThoseOfRedis(t *testing.T) {
 	}
 }
 
-// docs/scale.md says of every sql_ strategy what Vitess and TiDB make of its statements.
+// docs/results.md says of every sql_ strategy what Vitess and TiDB make of its statements.
 func TestGuideHasEverySQLStrategy(t *testing.T) {
-	guide, err := os.ReadFile("../../../docs/scale.md")
+	guide, err := os.ReadFile("../../../docs/results.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -199,24 +199,6 @@ func anchors(text string) []string {
 	return all
 }
 
-// docs/strategies.md quotes the examples of the stages as they are.
-func TestExamplesAreQuoted(t *testing.T) {
-	files, err := filepath.Glob("internal/locks/v[0-9]_*/example_test.go")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("%v, %v", files, err)
-	}
-	for _, file := range files {
-		for _, body := range regexp.MustCompile(`(?ms)^func Example\w*\(\) {\n(.*?)^}`).FindAllStringSubmatch(read(t, file), -1) {
-			code := "```go\n" + regexp.MustCompile(`(?m)^\t`).ReplaceAllString(body[1], "") + "```\n"
-			for _, name := range []string{strategies, chinese(strategies)} {
-				if !strings.Contains(read(t, name), code) {
-					t.Errorf("%s does not quote an example of %s as it is:\n%s", name, file, code)
-				}
-			}
-		}
-	}
-}
-
 // The table of strategies is generated, and in English in both languages: what
 // each strategy adds is said in Chinese below it.
 func TestStrategiesAreExplainedInChinese(t *testing.T) {

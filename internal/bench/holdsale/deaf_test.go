@@ -69,6 +69,7 @@ const deafRounds = 2
 // a capture and its order. Each capture ends in exactly one order or one refund, and each other
 // payment is cancelled, without anybody's help.
 func TestEachCaptureEndsOnceThoughNoWebhookComes(t *testing.T) {
+	t.Parallel()
 	rounds := deafRounds
 	if text := os.Getenv("OVERSELL_SETTLE_ROUNDS"); text != "" {
 		var err error
@@ -78,6 +79,7 @@ func TestEachCaptureEndsOnceThoughNoWebhookComes(t *testing.T) {
 	}
 	for _, kind := range backendtest.Kinds() {
 		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
 			redisURL, dbURL := backendtest.Redis(t, kind), backendtest.Database(t, kind)
 			rows, err := Run(t.Context(), Config{
 				Stages: []string{catalog.DefaultHoldStage}, Conditions: []catalog.Condition{catalog.Crash},

@@ -17,7 +17,8 @@ import (
 	"oversell/internal/figures"
 )
 
-// run runs a small bench on backends of a kind. All rows must be as the catalog expects.
+// run runs a small bench on backends of a kind. All rows must be as the catalog expects. They
+// mostly wait for leases and for what is settled, and so the tests overlap.
 func run(t *testing.T, kind string, stages []string, conditions ...catalog.Condition) []report.Row {
 	t.Helper()
 	return runOn(t, holdsale.Config{
@@ -83,8 +84,10 @@ func checkAllSeams(t *testing.T, name string, row report.Row) {
 // Whatever is late, killed or stopped: h3_claim sells each unit once, loses none, and every
 // capture ends in one order or one refund.
 func TestClaimIsSound(t *testing.T) {
+	t.Parallel()
 	for _, kind := range backendtest.Kinds() {
 		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
 			allowed := slices.DeleteFunc(catalog.HoldConditions(), func(c catalog.Condition) bool { return c == catalog.Failover })
 			checkSound(t, run(t, kind, []string{"h3_claim"}, allowed...))
 		})
@@ -95,6 +98,7 @@ func TestClaimIsSound(t *testing.T) {
 // sells the unit twice. The stage with its units in Redis does so even if the database is a
 // file, from which no shop can be cut off.
 func TestPartition(t *testing.T) {
+	t.Parallel()
 	for kind, want := range map[string]struct {
 		stages, cut []string
 	}{
@@ -102,6 +106,7 @@ func TestPartition(t *testing.T) {
 		"local":    {[]string{"h1_counter", "h2_status"}, []string{"database", "redis", "provider"}},
 	} {
 		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
 			for _, row := range run(t, kind, want.stages, catalog.Partition) {
 				if !slices.Equal(row.Seams, want.cut) {
 					t.Errorf("%s: a shop was cut off from %v, want %v", row.Strategy, row.Seams, want.cut)
@@ -117,6 +122,7 @@ func TestPartition(t *testing.T) {
 // A replica that takes over has nothing of the sale: a counter begins again with all units. A
 // stage that does not use Redis does not notice.
 func TestFailover(t *testing.T) {
+	t.Parallel()
 	set := backendtest.Failovers(t)
 	rows := runOn(t, holdsale.Config{
 		Stages: []string{"h1_counter", "h3_claim"}, Conditions: []catalog.Condition{catalog.Failover},
@@ -131,8 +137,10 @@ func TestFailover(t *testing.T) {
 // A stage that checks first and writes later sells a unit twice or loses one, when what is
 // in between is late, killed or stopped.
 func TestNaiveStagesBreak(t *testing.T) {
+	t.Parallel()
 	for _, kind := range backendtest.Kinds() {
 		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
 			for _, row := range run(t, kind, []string{"h1_counter", "h2_status"}, catalog.Late, catalog.Crash, catalog.Pause) {
 				if row.Oversold == 0 && row.Stranded == 0 {
 					t.Errorf("%s under %s: %s", row.Strategy, row.Condition, row.Verdict)

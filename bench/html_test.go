@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/browser"
+	"github.com/chromedp/chromedp"
 
 	"oversell/internal/bench/report"
 	"oversell/internal/bench/report/page/pagetest"
@@ -39,6 +40,7 @@ func TestPageOfARepeatedBench(t *testing.T) {
 
 	pagetest.Call(b, browser.SetDownloadBehavior, browser.SetDownloadBehaviorParams{
 		Behavior: browser.SetDownloadBehaviorBehaviorAllow, DownloadPath: dir,
+		BrowserContextID: chromedp.FromContext(b.Context).BrowserContextID,
 	})
 	pagetest.Eval[any](b, `document.getElementById("download").click()`)
 	loaded := await(t, filepath.Join(dir, "oversell-*.json"))

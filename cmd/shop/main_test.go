@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"oversell/internal/atomicfile"
+	"oversell/internal/bench/report/page/pagetest"
 )
 
 func TestMain(m *testing.M) {
@@ -44,7 +45,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// runAll runs the tests, which share one run of the lab.
+// runAll runs the tests, which share one run of the lab and one browser.
 func runAll(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "shop-test-")
 	if err != nil {
@@ -56,6 +57,7 @@ func runAll(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	defer pagetest.Keep()()
 	return m.Run()
 }
 

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -46,23 +45,18 @@ type Tab struct {
 	requests   []string
 }
 
-// New starts a browser of the test's own. Where there is none the test is
-// skipped, or fails with CI=true.
+// New opens a tab that knows nothing of other tabs, in a browser that tests share which run at
+// the same time. Where there is none the test is skipped, or fails with CI=true.
 func New(t *testing.T) *Tab {
 	t.Helper()
-	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
-		chromedp.ExecPath(browser(t)),
-		chromedp.NoSandbox, // it is root in a container, and opens only a file of ours
-		chromedp.Flag("disable-component-update", true),
-		chromedp.Flag("disable-domain-reliability", true),
-		chromedp.Flag("proxy-server", "127.0.0.1:9"), // nobody listens there
-		chromedp.UserDataDir(t.TempDir()),
-	)
-	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	running, err := shared.acquire(browser(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(shared.release)
+	ctx, cancel := context.WithTimeout(running, timeout)
 	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
-	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewContext(ctx)
+	ctx, cancel = chromedp.NewContext(ctx, chromedp.WithNewBrowserContext())
 	t.Cleanup(cancel)
 	b := &Tab{t: t, Context: ctx}
 	if err := chromedp.Listen(ctx, b.listen); err != nil {

@@ -26,7 +26,7 @@ func TestPageOfARepeatedBench(t *testing.T) {
 	if got.code != exitExpected || got.stderr != "" {
 		t.Fatalf("exit code %d, stderr %q", got.code, got.stderr)
 	}
-	b.Open(file, pagetest.Look{Width: 1280, Height: 900, Scheme: "light"})
+	b.Open(file, "", pagetest.Look{Width: 1280, Height: 900, Scheme: "light"})
 	drawn := b.Plots()
 	if len(drawn) != 2*4 {
 		t.Errorf("%d plots, want 4 of each of 2 conditions", len(drawn))

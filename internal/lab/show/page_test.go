@@ -12,6 +12,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"oversell/internal/bench/report/page/pagetest"
 	"oversell/internal/lab"
 	"oversell/internal/lab/show"
 )
@@ -30,9 +31,9 @@ func TestPage(t *testing.T) {
 	for _, width := range []int64{1280, 400} {
 		for _, scheme := range []string{"light", "dark"} {
 			name := fmt.Sprintf("%d-%s", width, scheme)
-			b.open(file, "", look{width, 850, scheme})
+			b.Open(file, "", pagetest.Look{Width: width, Height: 850, Scheme: scheme})
 			b.readable(name + "-matrix")
-			b.do(chromedp.Click(chromedp.CSS(`a[href="#check-then-delete/v3_uuid"]`)))
+			b.Do(chromedp.Click(chromedp.CSS(`a[href="#check-then-delete/v3_uuid"]`)))
 			b.shows("check-then-delete on v3_uuid")
 			b.readable(name + "-timeline")
 			if n := b.count(".lanes .heads .actor"); n != 3 {
@@ -43,11 +44,11 @@ func TestPage(t *testing.T) {
 					t.Errorf("%s: no %s is drawn", name, what)
 				}
 			}
-			eval[any](b, `document.querySelector(".lanes").scrollIntoView()`)
-			b.keep(name + "-lanes")
+			pagetest.Eval[any](b.Tab, `document.querySelector(".lanes").scrollIntoView()`)
+			b.Keep(name + "-lanes")
 		}
 	}
-	b.quiet()
+	b.Quiet()
 }
 
 // TestPageCells opens each cell by its address.
@@ -55,27 +56,27 @@ func TestPageCells(t *testing.T) {
 	b := newTab(t)
 	r := report()
 	file := pageFile(t, r)
-	for _, l := range []look{{1280, 850, "dark"}, {400, 850, "light"}} {
+	for _, l := range []pagetest.Look{{Width: 1280, Height: 850, Scheme: "dark"}, {Width: 400, Height: 850, Scheme: "light"}} {
 		for _, c := range r.Cells {
 			if c.Trace == nil && c.Strategy != "none" && c.Strategy != "yours" {
 				continue // same as another cell
 			}
-			b.open(file, "#"+c.Anomaly+"/"+c.Strategy, l)
+			b.Open(file, "#"+c.Anomaly+"/"+c.Strategy, l)
 			b.shows(c.Anomaly + " on " + c.Strategy)
-			b.readable(fmt.Sprintf("%d-cell-%s-%s", l.width, c.Anomaly, c.Strategy))
+			b.readable(fmt.Sprintf("%d-cell-%s-%s", l.Width, c.Anomaly, c.Strategy))
 			if got := b.count(".lanes .event") > 0; got != (c.Trace != nil) {
 				t.Errorf("%s on %s: events are drawn: %v", c.Anomaly, c.Strategy, got)
 			}
 		}
 	}
-	b.quiet()
+	b.Quiet()
 }
 
 // TestPageKeys goes from cell to cell, and from moment to moment, without a
 // mouse.
 func TestPageKeys(t *testing.T) {
 	b := newTab(t)
-	b.open(pageFile(t, report()), "#check-then-delete/v3_uuid", look{1280, 850, "light"})
+	b.Open(pageFile(t, report()), "#check-then-delete/v3_uuid", pagetest.Look{Width: 1280, Height: 850, Scheme: "light"})
 	b.shows("check-then-delete on v3_uuid")
 	for _, step := range []struct{ key, title string }{
 		{kb.ArrowRight, "check-then-delete on v4_lua"},
@@ -84,47 +85,47 @@ func TestPageKeys(t *testing.T) {
 		{"k", "check-then-delete on v3_uuid"},
 		{"k", "check-then-delete on v3_uuid"}, // there is no cell above
 	} {
-		b.do(chromedp.KeyEvent(step.key))
+		b.Do(chromedp.KeyEvent(step.key))
 		b.shows(step.title)
 	}
 
-	eval[any](b, `document.querySelector(".lanes .event").focus()`)
+	pagetest.Eval[any](b.Tab, `document.querySelector(".lanes .event").focus()`)
 	b.moment("SET lock 6f1c… PX 100 NX → OK")
 	for range 5 {
-		b.do(chromedp.KeyEvent(kb.ArrowDown))
+		b.Do(chromedp.KeyEvent(kb.ArrowDown))
 	}
 	b.moment("DEL lock …")
 
-	b.do(chromedp.KeyEvent(kb.Escape))
-	b.until(`!document.getElementById("cell").open && location.hash === ""`)
-	b.do(chromedp.KeyEvent(kb.ArrowDown))
-	if got, want := eval[string](b, `document.activeElement.getAttribute("href")`), "#orphan-after-crash/v3_uuid"; got != want {
+	b.Do(chromedp.KeyEvent(kb.Escape))
+	b.Until(`!document.getElementById("cell").open && location.hash === ""`)
+	b.Do(chromedp.KeyEvent(kb.ArrowDown))
+	if got, want := pagetest.Eval[string](b.Tab, `document.activeElement.getAttribute("href")`), "#orphan-after-crash/v3_uuid"; got != want {
 		t.Errorf("the focus is on %q, want %q", got, want)
 	}
-	b.do(chromedp.KeyEvent(kb.Enter))
+	b.Do(chromedp.KeyEvent(kb.Enter))
 	b.shows("orphan-after-crash on v3_uuid")
-	eval[any](b, `history.back()`)
-	b.until(`!document.getElementById("cell").open`)
-	b.quiet()
+	pagetest.Eval[any](b.Tab, `history.back()`)
+	b.Until(`!document.getElementById("cell").open`)
+	b.Quiet()
 }
 
 // TestPagePointer shows a moment's details on hover, and copies the command.
 func TestPagePointer(t *testing.T) {
 	b := newTab(t)
-	b.open(pageFile(t, report()), "#check-then-delete/v3_uuid", look{1280, 850, "light"})
+	b.Open(pageFile(t, report()), "#check-then-delete/v3_uuid", pagetest.Look{Width: 1280, Height: 850, Scheme: "light"})
 	b.shows("check-then-delete on v3_uuid")
 	b.moment("✗ A has deleted the lock of B, which is at work") // the break is shown before anything is pointed at
-	eval[any](b, `document.querySelectorAll(".lanes .event")[5].scrollIntoView({block: "center"})`)
+	pagetest.Eval[any](b.Tab, `document.querySelectorAll(".lanes .event")[5].scrollIntoView({block: "center"})`)
 	type point struct{ X, Y float64 }
-	p := eval[point](b, `(({x, y}) => ({X: x + 9, Y: y + 9}))(document.querySelectorAll(".lanes .event")[5].getBoundingClientRect())`)
-	b.do(chromedp.MouseEvent(chromedp.MouseMoved, p.X, p.Y))
+	p := pagetest.Eval[point](b.Tab, `(({x, y}) => ({X: x + 9, Y: y + 9}))(document.querySelectorAll(".lanes .event")[5].getBoundingClientRect())`)
+	b.Do(chromedp.MouseEvent(chromedp.MouseMoved, p.X, p.Y))
 	b.moment("DEL lock …")
-	b.do(chromedp.Click(chromedp.CSS(".copy")))
-	b.until(`document.querySelector(".copy").textContent !== "copy"`)
-	if got, want := eval[string](b, `document.querySelector(".run code").textContent`), "go run ./cmd/lab -run check-then-delete -strategy v3_uuid"; got != want {
+	b.Do(chromedp.Click(chromedp.CSS(".copy")))
+	b.Until(`document.querySelector(".copy").textContent !== "copy"`)
+	if got, want := pagetest.Eval[string](b.Tab, `document.querySelector(".run code").textContent`), "go run ./cmd/lab -run check-then-delete -strategy v3_uuid"; got != want {
 		t.Errorf("the command is %q, want %q", got, want)
 	}
-	b.quiet()
+	b.Quiet()
 }
 
 // hostile is text that a report from an untrusted source might contain.
@@ -150,16 +151,16 @@ func TestPageEscapes(t *testing.T) {
 	}
 
 	b := newTab(t)
-	b.open(pageFile(t, r), "", look{1280, 850, "light"})
-	eval[any](b, `document.querySelector(".matrix a").click()`)
+	b.Open(pageFile(t, r), "", pagetest.Look{Width: 1280, Height: 850, Scheme: "light"})
+	pagetest.Eval[any](b.Tab, `document.querySelector(".matrix a").click()`)
 	b.shows(hostile + " on " + hostile)
-	if eval[bool](b, `"pwned" in window`) {
+	if pagetest.Eval[bool](b.Tab, `"pwned" in window`) {
 		t.Error("a text of the report was run")
 	}
 	if n := b.count(`.source a[href^="javascript"], img, script:not(#data):not([type=module])`); n != 0 {
 		t.Errorf("%d elements that the page has not", n)
 	}
-	b.quiet()
+	b.Quiet()
 }
 
 // TestPageSize keeps the page of a large report small enough to be mailed.
@@ -213,7 +214,7 @@ func TestPageShowsTheKeys(t *testing.T) {
 	r := report()
 	r.Cells[0].Trace, r.Cells[0].Anomaly, r.Cells[0].Strategy = keyed(), "check-then-delete", "none"
 	b := newTab(t)
-	b.open(pageFile(t, r), "#check-then-delete/none", look{1280, 850, "dark"})
+	b.Open(pageFile(t, r), "#check-then-delete/none", pagetest.Look{Width: 1280, Height: 850, Scheme: "dark"})
 	b.shows("check-then-delete on none")
 	for i, want := range []string{
 		"hint | not there | ; *lock string | a | 100 ms; *stock string | 10 | –",
@@ -223,7 +224,7 @@ func TestPageShowsTheKeys(t *testing.T) {
 		"hint | not there | ; *lock | not there | ; stock string | 8 | –",
 		"hint | not there | ; *lock string | b | 100 ms; stock string | 8 | –",
 	} {
-		got := eval[string](b, fmt.Sprintf(`(() => {
+		got := pagetest.Eval[string](b.Tab, fmt.Sprintf(`(() => {
 		  document.querySelectorAll(".lanes .event")[%d].click();
 		  return [...document.querySelectorAll(".keys tbody tr")].map((row) => (row.classList.contains("changed") ? "*" : "") + [...row.cells].map((cell) => cell.textContent.trim()).join(" | ")).join("; ");
 		})()`, i))
@@ -232,5 +233,5 @@ func TestPageShowsTheKeys(t *testing.T) {
 		}
 	}
 	b.readable("keys")
-	b.quiet()
+	b.Quiet()
 }

@@ -125,7 +125,7 @@ func TestChinesePage(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, look := range []pagetest.Look{{Width: 400, Height: 900, Scheme: "dark"}, {Width: 1280, Height: 900, Scheme: "light"}} {
-			b.Open(path, look)
+			b.Open(path, "", look)
 			b.Plots()
 			b.Readable(name)
 			b.Keep("zh-" + name + "-" + look.Scheme)

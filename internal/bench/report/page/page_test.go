@@ -91,7 +91,7 @@ func TestPage(t *testing.T) {
 	for _, width := range []int64{400, 768, 1280, 1920} {
 		for _, scheme := range []string{"light", "dark"} {
 			name := fmt.Sprintf("%d-%s", width, scheme)
-			b.Open(path, pagetest.Look{Width: width, Height: 900, Scheme: scheme})
+			b.Open(path, "", pagetest.Look{Width: width, Height: 900, Scheme: scheme})
 			drawn := b.Plots()
 			if len(drawn) != 2*4 {
 				t.Errorf("%s: %d plots, want 4 of each of 2 conditions", name, len(drawn))
@@ -120,7 +120,7 @@ func TestPageKinds(t *testing.T) {
 		reads.Rows[i].Workload, reads.Rows[i].DBLoads = catalog.Cache, int64(i+1)
 	}
 	for name, r := range map[string]report.Report{"once": measured(1), "open": open, "reads": reads, "chaos": chaotic(), "holds": withHolds()} {
-		b.Open(file(t, r), pagetest.Look{Width: 1280, Height: 900, Scheme: "light"})
+		b.Open(file(t, r), "", pagetest.Look{Width: 1280, Height: 900, Scheme: "light"})
 		for i, ok := range b.Plots() {
 			if !ok {
 				t.Errorf("%s: nothing is drawn in plot %d", name, i+1)
@@ -190,7 +190,7 @@ func TestPageOfLittle(t *testing.T) {
 	r := measured(1)
 	r.Rows = r.Rows[:1]
 	r.Rows[0].Percentiles, r.Rows[0].Timeline = &report.Percentiles{P: []float64{0, 100}, Latency: []float64{0, 0}}, nil
-	b.Open(file(t, r), pagetest.Look{Width: 400, Height: 900, Scheme: "dark"})
+	b.Open(file(t, r), "", pagetest.Look{Width: 400, Height: 900, Scheme: "dark"})
 	if drawn := b.Plots(); len(drawn) != 2 {
 		t.Errorf("%d plots, want the units and the latency", len(drawn))
 	}
@@ -203,7 +203,7 @@ func TestPageOfLittle(t *testing.T) {
 // TestPageStrategies hides a strategy and shows it again, and reads off values.
 func TestPageStrategies(t *testing.T) {
 	b := pagetest.New(t)
-	b.Open(file(t, measured(3)), pagetest.Look{Width: 1280, Height: 900, Scheme: "light"})
+	b.Open(file(t, measured(3)), "", pagetest.Look{Width: 1280, Height: 900, Scheme: "light"})
 	b.Plots()
 	picture := func() string {
 		return pagetest.Eval[string](b, `[...document.querySelectorAll("figure canvas")].map((c) => c.toDataURL()).join()`)
@@ -251,7 +251,7 @@ func TestPageEscapes(t *testing.T) {
 		t.Error("a text of the report is markup in the page")
 	}
 	b := pagetest.New(t)
-	b.Open(path, pagetest.Look{Width: 1280, Height: 900, Scheme: "light"})
+	b.Open(path, "", pagetest.Look{Width: 1280, Height: 900, Scheme: "light"})
 	b.Plots()
 	if pagetest.Eval[bool](b, `"pwned" in window`) {
 		t.Error("a text of the report was run")

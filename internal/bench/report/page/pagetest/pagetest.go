@@ -134,8 +134,8 @@ type Look struct {
 	Scheme        string // of colours: light or dark
 }
 
-// Open opens a file with the network off.
-func (b *Tab) Open(file string, l Look) {
+// Open opens a file with the network off, at what a hash names, or at "".
+func (b *Tab) Open(file, hash string, l Look) {
 	b.t.Helper()
 	Call(b, network.EmulateNetworkConditionsByRule, network.EmulateNetworkConditionsByRuleParams{
 		MatchedNetworkConditions: []*network.Conditions{{Offline: true}},
@@ -145,7 +145,7 @@ func (b *Tab) Open(file string, l Look) {
 	})
 	b.opened++ // else it would not load the page again
 	u := url.URL{Scheme: "file", Path: filepath.ToSlash(file), RawQuery: fmt.Sprint(b.opened)}
-	b.Do(chromedp.EmulateViewport(l.Width, l.Height), chromedp.Navigate(u.String()))
+	b.Do(chromedp.EmulateViewport(l.Width, l.Height), chromedp.Navigate(u.String()+hash))
 }
 
 // Eval returns what an expression in the page comes to.

@@ -3,7 +3,7 @@ package pagetest
 import "strings"
 
 // faint lists the texts whose contrast is below what WCAG's level AA asks for.
-// It knows of plain backgrounds, one over the other.
+// It knows of plain backgrounds, one over the other. Behind an open dialog nothing is read.
 const faint = `(() => {
   const parse = (colour) => { const [r, g, b, a = 1] = colour.match(/[\d.]+/g).map(Number); return [r, g, b, a]; };
   const over = ([r, g, b, a], below) => [r, g, b].map((v, i) => v * a + below[i] * (1 - a));
@@ -17,7 +17,7 @@ const faint = `(() => {
     return 0.2126 * r + 0.7152 * g + 0.0722 * b;
   };
   const out = [];
-  for (const node of document.body.querySelectorAll("*")) {
+  for (const node of (document.querySelector("dialog[open]") ?? document.body).querySelectorAll("*")) {
     const text = [...node.childNodes].filter((child) => child.nodeType === Node.TEXT_NODE).map((child) => child.data).join("").trim();
     if (!text || !node.checkVisibility() || node.matches("script, style")) continue;
     const below = behind(node);
@@ -30,7 +30,7 @@ const faint = `(() => {
 
 // wide lists what is wider than where it has its place, but for what scrolls in
 // a box of its own.
-const wide = `["html", "body", "figure", ".chart", ".legend", ".settings"].filter((selector) =>
+const wide = `["html", "body", "figure", ".chart", ".legend", ".settings", "dialog", "dialog .body", "dialog .lanes:not(.many)"].filter((selector) =>
   [...document.querySelectorAll(selector)].some((node) => node.scrollWidth > Math.max(node.clientWidth, selector === "html" ? innerWidth : 0)))`
 
 // Readable fails the test if the page is wider than the window, or has a text

@@ -8,19 +8,23 @@ import (
 // Sell sets the strategies of cfg to those that o can make. The caller has set cfg.Redis,
 // cfg.DB and cfg.Unfenced.
 func (c List) Sell(cfg *stock.Config, o Options) {
-	cfg.Isolations, cfg.Scripts, cfg.InDB = make(map[string]stock.Isolation), make(map[string]*stock.ScriptSeller), make(map[string]bool)
+	cfg.Guards, cfg.Scripts, cfg.Keepers = make(map[string]stock.Guard), make(map[string]*stock.ScriptSeller), make(map[string]stock.Backend)
 	cfg.Families = make(map[string]string)
 	backends := stock.Backends{Redis: cfg.Redis, DB: cfg.DB, Unfenced: cfg.Unfenced}
 	connections := stock.HalfOfPool(cfg.DB)
 	for _, s := range c.With(o) {
 		backends.Strategy = s.Name
-		cfg.InDB[s.Name] = s.InDatabase()
+		if s.InDatabase() {
+			cfg.Keepers[s.Name] = stock.InDatabase
+		} else if s.InRedis() {
+			cfg.Keepers[s.Name] = stock.InRedis
+		}
 		cfg.Families[s.Name] = s.family()
 		switch s.Kind {
 		case Guarded:
-			cfg.Isolations[s.Name] = stock.Exclusive(backends, s.NewGuard(o))
+			cfg.Guards[s.Name] = stock.Exclusive(backends, s.NewGuard(o))
 		case Optimistic:
-			cfg.Isolations[s.Name] = stock.Optimistic(cfg.Redis)
+			cfg.Guards[s.Name] = stock.Optimistic(cfg.Redis)
 		case Atomic:
 			cfg.Scripts[s.Name] = stock.Atomic(cfg.Redis, 0)
 		case Batched:
@@ -28,15 +32,15 @@ func (c List) Sell(cfg *stock.Config, o Options) {
 		case Streamed:
 			cfg.Scripts[s.Name] = stock.Streamed(cfg.Redis, stock.Stream{Backlog: o.Backlog, Replicas: o.AcceptReplicas})
 		case Conditional:
-			cfg.Isolations[s.Name] = stock.Conditional(cfg.DB)
+			cfg.Guards[s.Name] = stock.Conditional(cfg.DB)
 		case Versioned:
-			cfg.Isolations[s.Name] = stock.Versioned(cfg.DB)
+			cfg.Guards[s.Name] = stock.Versioned(cfg.DB)
 		case RowLocked:
-			cfg.Isolations[s.Name] = stock.RowLocked(cfg.DB, connections)
+			cfg.Guards[s.Name] = stock.RowLocked(cfg.DB, connections)
 		case NameLocked:
-			cfg.Isolations[s.Name] = stock.NameLocked(cfg.DB, connections)
+			cfg.Guards[s.Name] = stock.NameLocked(cfg.DB, connections)
 		case Pooled:
-			cfg.Isolations[s.Name] = stock.Units(cfg.DB, stock.UnitsInPool)
+			cfg.Guards[s.Name] = stock.Units(cfg.DB, stock.UnitsInPool)
 		}
 	}
 }

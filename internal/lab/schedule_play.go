@@ -348,18 +348,18 @@ func (s *staging) failure() error {
 
 // watched is a stock guard that tells what its buyer read and wrote.
 type watched struct {
-	stock.Isolation
+	stock.Guard
 	pl *player
 }
 
-// Do implements stock.Isolation.
+// Do implements stock.Guard.
 func (g watched) Do(ctx context.Context, at stock.Location, e guard.Entry, section stock.Section) (guard.Stats, error) {
-	return g.Isolation.Do(ctx, at, e, func(ctx context.Context, c stock.Counter) error {
+	return g.Guard.Do(ctx, at, e, func(ctx context.Context, c stock.Counter) error {
 		g.pl.enter(true)
 		g.pl.s.entered(g.pl)
 		defer g.pl.enter(false)
 		if g.pl.s.w.Subject.Nested {
-			if err := LockAgain(ctx, g.Isolation, at, e); err != nil {
+			if err := LockAgain(ctx, g.Guard, at, e); err != nil {
 				return err
 			}
 		}

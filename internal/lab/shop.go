@@ -41,7 +41,7 @@ type Buyer struct {
 	s     *Shop
 	p     *Process
 	owner string // unique: two buyers of one process are two
-	Guard stock.Isolation
+	Guard stock.Guard
 
 	work     func(ctx context.Context) // between reading and writing; may be nil
 	Ordering func() error              // before the order is written; may be nil

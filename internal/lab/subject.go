@@ -177,7 +177,7 @@ func nested() []Subject {
 
 // LockAgain is a helper that takes the lock at e while its caller has it, as the same owner,
 // and releases it. It does nothing else.
-func LockAgain(ctx context.Context, i stock.Isolation, at stock.Location, e guard.Entry) error {
+func LockAgain(ctx context.Context, i stock.Guard, at stock.Location, e guard.Entry) error {
 	_, err := i.Do(turnstile.Inner(ctx), at, e, func(context.Context, stock.Counter) error { return nil })
 	return err
 }
@@ -276,7 +276,7 @@ func (p *Process) Guard() guard.Guard { return p.w.Subject.guard(p, nil) }
 
 // StockGuard makes the subject's guard around the stock for this instance. Callers that
 // are refused wait as the policy says; nil: in the subject's own way.
-func (p *Process) StockGuard(policy guard.Policy) stock.Isolation {
+func (p *Process) StockGuard(policy guard.Policy) stock.Guard {
 	c := p.w.Subject
 	if c.Optimistic {
 		return stock.Optimistic(p.rdb)
@@ -286,7 +286,7 @@ func (p *Process) StockGuard(policy guard.Policy) stock.Isolation {
 
 // Isolation is StockGuard for a process that is in no World: package search runs buyers by
 // themselves. Life is that of the process, rdb its client, and key that of the lock.
-func (c Subject) Isolation(life context.Context, rdb *redis.Client, key string) stock.Isolation {
+func (c Subject) Isolation(life context.Context, rdb *redis.Client, key string) stock.Guard {
 	w := &World{TTL: ScheduleTTL, Delay: RetryDelay, Subject: c, lockKey: key}
 	p := &Process{w: w, life: life, rdb: rdb, mutex: new(guard.Local)}
 	return p.StockGuard(nil)

@@ -89,8 +89,8 @@ func (s *Service) Delete(ctx context.Context, sku string) error {
 	if err := CheckSKU(sku); err != nil {
 		return err
 	}
-	names := make([]string, 0, len(s.isolations))
-	for name := range s.isolations {
+	names := make([]string, 0, len(s.guards))
+	for name := range s.guards {
 		names = append(names, name)
 	}
 	ctx = context.WithoutCancel(ctx) // as in Put
@@ -278,63 +278,6 @@ func (a *reconciliation) dropDoubts(sku string, doubts map[string]bool, current 
 	}
 }
 
-// read reads an item's keys, and its row if they say that the stock is in the database.
-// If a comparison is due, or if keys are missing, it reconciles first.
-func (s *Service) read(ctx context.Context, sku string) (reading, error) {
-	if s.reconciliation.due(sku) {
-		return s.reconcileAndRead(ctx, sku)
-	}
-	r, ok, err := s.stock.look(ctx, sku)
-	if err != nil {
-		if seen := s.stock.recall(sku); seen != nil {
-			s.reconciliation.doubt(sku, seen.gen) // Redis may come back with an older stock
-		}
-		return reading{}, err
-	}
-	if !ok {
-		return s.reconcileAndRead(ctx, sku)
-	}
-	if !r.backend.inRedis() {
-		return s.readItem(ctx, sku)
-	}
-	return r, nil
-}
-
-// reconcileAndRead is reconcileAndLook, and reads the item's row if the stock is in the database.
-func (s *Service) reconcileAndRead(ctx context.Context, sku string) (reading, error) {
-	r, err := s.reconcileAndLook(ctx, sku)
-	if err != nil || r.backend.inRedis() {
-		return r, err
-	}
-	return s.readItem(ctx, sku)
-}
-
-// reconcileAndLook reconciles and then reads a stock in Redis again, because reconcile may have
-// shared a call that read it a while ago, and that Redis may have lost since. Of a stock in the
-// database it returns no units.
-func (s *Service) reconcileAndLook(ctx context.Context, sku string) (reading, error) {
-	for tries := 1; ; tries++ {
-		reconciled, err := s.reconcile(ctx, sku)
-		if err != nil || !reconciled.backend.inRedis() {
-			return reconciled, err
-		}
-		r, ok, err := s.stock.look(ctx, sku)
-		if err != nil || ok {
-			return r, err
-		}
-		if tries == maxCompare {
-			return reading{}, fmt.Errorf("reading the stock of %s: Redis has lost it %d times", sku, maxCompare)
-		}
-	}
-}
-
-// readItem reads the item's row. The units left are valid only if the stock is in the
-// database.
-func (s *Service) readItem(ctx context.Context, sku string) (reading, error) {
-	item, err := s.store.item(ctx, sku)
-	return reading{item.left(), item.generation(), item.backend()}, err
-}
-
 // reconcile compares Redis with the item's row, and makes Redis agree with it: it
 // completes what another process left half done, removes a sale that the database does
 // not know, and rebuilds a stock that was lost. It returns what Redis has then, or
@@ -402,7 +345,7 @@ const maxCompare = 6
 func (s *Service) compare(ctx context.Context, sku string) (reading, error) {
 	for range maxCompare {
 		changes, doubts := s.reconciliation.changes(), s.reconciliation.doubted(sku) // before anything is read
-		r, ok, lookErr := s.stock.look(ctx, sku)
+		r, ok, lookErr := s.stock.readStock(ctx, sku)
 		item, err := s.store.item(ctx, sku)
 		if errors.Is(err, ErrUnknownItem) {
 			s.reconciliation.dropDoubts(sku, doubts, "")
@@ -428,7 +371,7 @@ func (s *Service) compare(ctx context.Context, sku string) (reading, error) {
 			if !sound && now.Generation == item.Generation {
 				return true
 			}
-			r, ok, err := s.stock.look(ctx, sku)
+			r, ok, err := s.stock.readStock(ctx, sku)
 			return err != nil || !ok || r.gen != now.generation() || r.backend != now.backend() || now.Unpublished
 		}
 		if err := s.rebuild(ctx, sku, needed); err != nil {

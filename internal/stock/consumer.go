@@ -95,7 +95,7 @@ func (s *Service) Consume(ctx context.Context, c Consumer) {
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	g.consume(ctx, work)
-	for sku := range s.accepted.take() {
+	for sku := range s.accepted.takeItems() {
 		g.begin(work, sku)
 	}
 	defer context.AfterFunc(g.Finish, stop)()
@@ -122,7 +122,7 @@ func (g *consumption) consume(ctx, work context.Context) {
 			}
 			poll.Reset(pause)
 		}
-		for sku := range s.accepted.take() {
+		for sku := range s.accepted.takeItems() {
 			g.begin(work, sku)
 		}
 	}

@@ -19,13 +19,13 @@ import (
 // maxConditional bounds the concurrent sections of Conditional in this process.
 const maxConditional = 16
 
-// Conditional isolates without a lock, by checking in the statement that takes the units:
+// Conditional guards without a lock, by checking in the statement that takes the units:
 // UPDATE … SET remaining = remaining - n WHERE remaining >= n. The database lets one
 // such statement at a time have the row.
-func Conditional(db *gorm.DB) Isolation {
-	return newRepeated(make(Slots, maxConditional), inDatabase, func(ctx, _ context.Context, _ *place, at Location, section Section) error {
+func Conditional(db *gorm.DB) Guard {
+	return &repeated{slots: make(Slots, maxConditional), once: func(ctx, _ context.Context, _ *place, at Location, section Section) error {
 		return section(ctx, conditional{ledger{store: store{db}, at: at}})
-	})
+	}}
 }
 
 // conditional takes units whatever Get has read.
@@ -45,13 +45,13 @@ type tooFewError struct{ left int64 }
 func (e tooFewError) Error() string { return fmt.Sprintf("%v: %d left", ErrSoldOut, e.left) }
 func (e tooFewError) Unwrap() error { return ErrSoldOut }
 
-// Versioned isolates without a lock, by compare and swap: each write increments a
+// Versioned guards without a lock, by compare and swap: each write increments a
 // version, and is refused if the version is no longer the one that was read. The loser
 // sleeps and does everything again.
-func Versioned(db *gorm.DB) Isolation {
-	return newRepeated(make(Slots, maxAttempts), inDatabase, func(ctx, _ context.Context, _ *place, at Location, section Section) error {
+func Versioned(db *gorm.DB) Guard {
+	return &repeated{slots: make(Slots, maxAttempts), once: func(ctx, _ context.Context, _ *place, at Location, section Section) error {
 		return section(ctx, &versioned{ledger: ledger{store: store{db}, at: at}})
-	})
+	}}
 }
 
 type versioned struct {
@@ -76,21 +76,19 @@ func (v *versioned) sell(ctx context.Context, left int64, order *Order) error {
 // one order needs more, or claims under way have locked most of them.
 const UnitsInPool = 200
 
-// Units isolates by one row for each unit that is available. A buyer claims rows that
+// Units guards by one row for each unit that is available. A buyer claims rows that
 // nobody else has locked, with SELECT … FOR UPDATE SKIP LOCKED, in the transaction that
 // writes the order. So claims do not wait for each other, and none of them writes the item's
 // row. That row has the units that have no row of their own yet; a buyer that finds too few
 // rows takes up to size units from it, and waits while another one does. See package units.
 //
 // Buyers wait without a slot, so that those of other items can buy.
-func Units(db *gorm.DB, size int64) Isolation {
-	checkLocation := func(at Location) error {
-		return errors.Join(inDatabase(at), needsMySQL(db, "SELECT … FOR UPDATE SKIP LOCKED"))
-	}
+func Units(db *gorm.DB, size int64) Guard {
 	shared := &pools{size: size, filling: make(Slots, maxFillings)}
-	return newRepeated(make(Slots, maxConditional), checkLocation, func(ctx, wait context.Context, p *place, at Location, section Section) error {
+	unusable := needsMySQL(db, "SELECT … FOR UPDATE SKIP LOCKED")
+	return &repeated{make(Slots, maxConditional), unusable, func(ctx, wait context.Context, p *place, at Location, section Section) error {
 		return section(ctx, pooled{ledger: ledger{store: store{db}, at: at}, pools: shared, wait: wait, place: p})
-	})
+	}}
 }
 
 // maxFillings bounds the pools that are filled at the same time in this process. A filling
@@ -171,7 +169,7 @@ func (p pooled) claimAgain(ctx context.Context, pool units.Pool, order *Order) e
 			return err
 		}
 	}
-	if err := p.place.take(p.wait); err != nil {
+	if err := p.place.occupy(p.wait); err != nil {
 		return err
 	}
 	return p.claim(ctx, pool, order)
@@ -213,7 +211,7 @@ func (p pooled) fillOnce(ctx context.Context, pool units.Pool, size, n int64) (f
 	ctx, cancel := limited(ctx)
 	defer cancel()
 	one := &place{of: p.filling}
-	if err := one.take(ctx); err != nil {
+	if err := one.occupy(ctx); err != nil {
 		return filling{}, fmt.Errorf("filling the pool of %s: others are being filled: %w", pool.SKU, err)
 	}
 	defer one.leave()

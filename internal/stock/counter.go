@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"oversell/internal/guard"
 )
 
 var (
@@ -118,50 +120,106 @@ func (r reading) location(sku string) Location {
 	return at
 }
 
-// look returns the units left and the generation. It returns false if Redis lacks either,
-// or if the sale keeps changing; the generation is then the one in the sale's key, if any.
-func (c counters) look(ctx context.Context, sku string) (reading, bool, error) {
-	var guess generation
-	if h := c.recall(sku); h != nil {
-		guess = h.gen
+// readCurrent reads an item's keys, and its row if they say that the stock is in the database.
+// If a comparison is due, or if keys are missing, it reconciles first.
+func (s *Service) readCurrent(ctx context.Context, sku string) (reading, error) {
+	if s.reconciliation.due(sku) {
+		return s.reconcileAndRead(ctx, sku)
 	}
-	for range 3 {
-		r, ok, err := c.lookAt(ctx, sku, guess)
-		if ok {
-			c.remember(sku, r)
+	r, ok, err := s.stock.readStock(ctx, sku)
+	if err != nil {
+		if seen := s.stock.recall(sku); seen != nil {
+			s.reconciliation.doubt(sku, seen.gen) // Redis may come back with an older stock
 		}
-		if err != nil || r.gen.sameStock(guess) {
-			return r, ok, err
-		}
-		guess = r.gen // the hint was old, or there was none
+		return reading{}, err
 	}
-	return reading{gen: guess}, false, nil
+	if !ok {
+		return s.reconcileAndRead(ctx, sku)
+	}
+	if !r.backend.inRedis() {
+		return s.readItem(ctx, sku)
+	}
+	return r, nil
 }
 
-// lookAt reads the current generation and the stock of the guessed one. It reports
-// whether the two belong together.
-func (c counters) lookAt(ctx context.Context, sku string, guess generation) (r reading, ok bool, err error) {
+// reconcileAndRead is reconcileStock, and reads the item's row if the stock is in the database.
+func (s *Service) reconcileAndRead(ctx context.Context, sku string) (reading, error) {
+	r, err := s.reconcileStock(ctx, sku)
+	if err != nil || r.backend.inRedis() {
+		return r, err
+	}
+	return s.readItem(ctx, sku)
+}
+
+// reconcileStock reconciles and then reads a stock in Redis again, because reconcile may have
+// shared a call that read it a while ago, and that Redis may have lost since. Of a stock in the
+// database it returns no units.
+func (s *Service) reconcileStock(ctx context.Context, sku string) (reading, error) {
+	for tries := 1; ; tries++ {
+		reconciled, err := s.reconcile(ctx, sku)
+		if err != nil || !reconciled.backend.inRedis() {
+			return reconciled, err
+		}
+		r, ok, err := s.stock.readStock(ctx, sku)
+		if err != nil || ok {
+			return r, err
+		}
+		if tries == maxCompare {
+			return reading{}, fmt.Errorf("reading the stock of %s: Redis has lost it %d times", sku, maxCompare)
+		}
+	}
+}
+
+// readItem reads the item's row. The units left are valid only if the stock is in the
+// database.
+func (s *Service) readItem(ctx context.Context, sku string) (reading, error) {
+	item, err := s.store.item(ctx, sku)
+	return reading{item.left(), item.generation(), item.backend()}, err
+}
+
+// readStock returns the units left and the generation. It returns false if Redis lacks either,
+// or if the sale keeps changing; the generation is then the one in the sale's key, if any.
+//
+// It reads the sale and the stock of the generation that is cached in one command. If another
+// generation is current, it reads again.
+func (c counters) readStock(ctx context.Context, sku string) (reading, bool, error) {
 	k := keys{sku}
-	values, err := c.rdb.MGet(ctx, k.sale(), k.stock(guess)).Result()
-	if err != nil {
-		return reading{}, false, fmt.Errorf("reading the stock of %s: %w", sku, err)
+	var gen generation
+	if h := c.recall(sku); h != nil {
+		gen = h.gen
 	}
-	sale, _ := values[0].(string)
-	r.gen = parseGeneration(sale)
-	text, ok := values[1].(string)
-	if !ok || !r.gen.sameStock(guess) {
-		return r, false, nil
+	for range 3 {
+		values, err := c.rdb.MGet(ctx, k.sale(), k.stock(gen)).Result()
+		if err != nil {
+			return reading{}, false, fmt.Errorf("reading the stock of %s: %w", sku, err)
+		}
+		sale, _ := values[0].(string)
+		current := parseGeneration(sale)
+		if !current.sameStock(gen) {
+			gen = current
+			continue
+		}
+		text, ok := values[1].(string)
+		if !ok {
+			return reading{gen: current}, false, nil
+		}
+		now, err := parseReading(current, text)
+		if err != nil {
+			return now, false, fmt.Errorf("the stock of %s is not a number: %w", sku, err)
+		}
+		c.remember(sku, now)
+		return now, true, nil
 	}
+	return reading{gen: gen}, false, nil
+}
+
+// parseReading parses the value of the key of a generation's stock, see Item.counter.
+func parseReading(g generation, text string) (reading, error) {
 	if keeper := Backend(text); keeper == InDatabase || keeper == InHolds {
-		r.backend = keeper
-		return r, true, nil
+		return reading{gen: g, backend: keeper}, nil
 	}
 	left, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		return r, false, fmt.Errorf("the stock of %s is not a number: %w", sku, err)
-	}
-	r.left, r.backend = left, InRedis
-	return r, true, nil
+	return reading{left, g, InRedis}, err
 }
 
 // counter is the value of the stock's key: the units left, or the keeper if that is not
@@ -283,6 +341,47 @@ func (c counters) delete(ctx context.Context, sku string, last generation, strat
 	}
 	c.seen.Delete(sku)
 	return nil
+}
+
+// Exclusive guards by keeping other callers out, a stock in Redis or in the database. If the
+// lock gives out fencing tokens, the stock checks them, unless b.Unfenced is set.
+func Exclusive(b Backends, g guard.Guard) Guard {
+	return exclusive{g, func(ctx context.Context, at Location) Counter {
+		if at.Key != "" {
+			return b.inRedis(ctx, at)
+		}
+		return b.inDatabase(ctx, at)
+	}}
+}
+
+// ExclusiveInRedis is Exclusive for a stock in Redis alone. A program that uses no other is
+// linked without a client of databases.
+func ExclusiveInRedis(b Backends, g guard.Guard) Guard { return exclusive{g, b.inRedis} }
+
+type exclusive struct {
+	guard   guard.Guard
+	counter func(ctx context.Context, at Location) Counter // for a holder
+}
+
+func (x exclusive) Do(ctx context.Context, at Location, e guard.Entry, section Section) (guard.Stats, error) {
+	return x.guard.Do(ctx, e, func(ctx context.Context) error { return section(ctx, x.counter(ctx, at)) })
+}
+
+// inRedis is the stock in Redis for a holder.
+func (b Backends) inRedis(ctx context.Context, at Location) Counter {
+	if token, fenced := guard.Token(ctx); fenced && !b.Unfenced {
+		return fencedCounter{b.Redis, at.Key, shown{b.Strategy, token}}
+	}
+	return plainCounter{b.Redis, at.Key}
+}
+
+// inDatabase is the stock in the database for a holder.
+func (b Backends) inDatabase(ctx context.Context, at Location) Counter {
+	l := ledger{store: store{b.DB}, at: at}
+	if token, fenced := guard.Token(ctx); fenced && !b.Unfenced {
+		return fencedLedger{l, shown{b.Strategy, token}}
+	}
+	return l
 }
 
 // Counter reads and writes an item's stock in a section.

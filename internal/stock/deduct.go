@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"oversell/internal/figures"
+	"oversell/internal/guard"
 )
 
 // The steps of a purchase, see Request.Steps.
@@ -39,40 +42,281 @@ func IsFailure(err error) bool {
 // stock is counted. ErrFenced, ErrLocation, ErrBacklog, ErrLimit, ErrUnlimited,
 // ErrKeyReused and ErrOtherStrategy are returned, too.
 //
-// A request takes these steps: wait for requests with the same idempotency key; read
-// the item, and any earlier order with that key; wait until strategies of other
-// families, which this one does not exclude, have left; sell as the strategy does, see guardedPurchase and scriptPurchase. If
-// another sale has begun in the meantime, it starts again with reading the item.
+// A purchase has eight steps. Step 1 is here, 2 and 3 are in buyOnce, and 4 to 8 in sellGuarded,
+// or for a strategy without a lock in sellByScript.
 func (s *Service) Deduct(ctx context.Context, req Request) (Result, error) {
-	b, err := s.newBuyer(req)
-	if err != nil {
-		return Result{}, err
+	p := &purchase{service: s, req: req, guard: s.guards[req.Strategy], script: s.scripts[req.Strategy]}
+	if p.guard == nil && p.script == nil {
+		return Result{}, fmt.Errorf("%w: %q", ErrUnknownStrategy, req.Strategy)
 	}
 	if err := req.check(); err != nil {
 		return Result{}, err
 	}
-	if err := b.buy(ctx); err != nil {
-		return b.res, fmt.Errorf("deducting %d of %s: %w", req.Quantity, req.SKU, err)
+	deadline := time.Now().Add(s.wait)
+
+	// 1. Same key: requests of this process with the same idempotency key buy one after the
+	// other. So a later one finds the order of the first, even if that has taken the last unit
+	// and is still writing its order.
+	if req.IdempotencyKey != "" {
+		wait, cancel := context.WithDeadlineCause(ctx, deadline, ErrBusy)
+		defer cancel()
+		hold, err := s.sameKey.Lock(wait, req.SKU+" "+req.IdempotencyKey)
+		if err != nil {
+			return p.result(err)
+		}
+		defer hold.Unlock()
 	}
-	if b.res.Accepted {
-		b.res.State = StateAccepted
-	} else if script := s.scripts[req.Strategy]; script != nil && script.streamed {
-		b.res.State = StateWritten
+
+	defer p.end()
+	for range maxSales {
+		err := p.buyOnce(ctx, time.Until(deadline))
+		switch {
+		case errors.Is(err, errOtherSale):
+			p.stale = true // the buyer goes on in the next sale
+		case req.IdempotencyKey != "" && (errors.Is(err, ErrSoldOut) || errors.Is(err, ErrLimit)):
+			return p.result(p.replayLate(ctx, err))
+		default:
+			return p.result(err)
+		}
 	}
-	return b.res, nil
+	return p.result(fmt.Errorf("%w: the sale changed %d times", ErrBusy, maxSales))
 }
 
-// newBuyer returns a buyer with the purchase of its strategy, or ErrUnknownStrategy.
-func (s *Service) newBuyer(req Request) (*buyer, error) {
-	b := &buyer{service: s, req: req}
-	if isolation, ok := s.isolations[req.Strategy]; ok {
-		b.purchase = &guardedPurchase{buyer: b, isolation: isolation}
-	} else if script, ok := s.scripts[req.Strategy]; ok {
-		b.purchase = &scriptPurchase{buyer: b, script: script}
-	} else {
-		return nil, fmt.Errorf("%w: %q", ErrUnknownStrategy, req.Strategy)
+// maxSales bounds how often a purchase starts again because another sale has begun, or
+// because the stock was rebuilt.
+const maxSales = 8
+
+// result is what Deduct returns after err.
+func (p *purchase) result(err error) (Result, error) {
+	switch {
+	case err != nil:
+		return p.res, fmt.Errorf("deducting %d of %s: %w", p.req.Quantity, p.req.SKU, err)
+	case p.res.Accepted:
+		p.res.State = StateAccepted
+	case p.script != nil && p.script.streamed:
+		p.res.State = StateWritten
 	}
-	return b, nil
+	return p.res, nil
+}
+
+// end ends the work of a strategy that sells by script.
+func (p *purchase) end() {
+	if p.after != nil {
+		p.after()
+	}
+}
+
+// purchase is one request while it is being served.
+type purchase struct {
+	service *Service
+	req     Request
+	guard   Guard         // of the strategy; nil: it sells by script
+	script  *ScriptSeller // of the strategy; nil: it has a guard
+
+	gen     generation // the one that was found
+	at      Location   // of its stock
+	changes uint64     // reconciliation.changes, from before gen was read
+	stale   bool       // Redis may not have the current sale: reconcile first
+	res     Result
+
+	// For a strategy that sells by script:
+	worked      bool   // the work was done: it is done once, even if another sale begins
+	after       func() // what the work returned
+	ignoreClaim bool   // the purchase has waited for claimTimeout for the order with its key
+}
+
+// buyOnce buys in the sale that it finds, and waits no longer than limit. It returns
+// errOtherSale if that sale ends before it has sold anything to the buyer.
+func (p *purchase) buyOnce(ctx context.Context, limit time.Duration) error {
+	s := p.service
+	p.changes = s.reconciliation.changes()
+	wait, w := s.waiters.Begin(ctx, limit, ErrBusy)
+	defer w.Done()
+
+	// 2. Look at the item, and for an earlier order with the same key: nobody should wait for
+	// a lock to buy what is sold out.
+	looked := p.req.Steps.Begin(StepLook)
+	err := p.lookAtItem(ctx, wait)
+	looked(err)
+	if err != nil || p.res.Replayed {
+		return err
+	}
+	w.Attend(waitKey(p.req.SKU, p.gen)) // from now on the wait ends when the item is sold out
+
+	// 3. Enter: wait until strategies of other families have left. Within the family the
+	// guard, if there is one, lets one buyer at a time in.
+	joined := p.req.Steps.Begin(StepJoin)
+	leave, err := p.join(ctx, wait)
+	joined(err)
+	if err != nil || p.res.Replayed {
+		return err
+	}
+	defer leave()
+	if p.at.Key != "" && !s.reconciliation.comparedAt(p.req.SKU, p.changes) {
+		return fmt.Errorf("checking which Redis has the stock: it has just changed: %w", errOtherSale)
+	}
+	w.Attend(waitKey(p.req.SKU, p.gen)) // the family may have begun a generation of its own
+
+	if p.script != nil {
+		return p.sellByScript(ctx, wait)
+	}
+	return p.sellGuarded(wait)
+}
+
+// sellGuarded sells inside the strategy's guard. The order is written before the guard is
+// left, so that the next holder finds stock and orders in agreement.
+func (p *purchase) sellGuarded(wait context.Context) (err error) {
+	e := guard.Entry{Key: keys{p.req.SKU}.lock(p.req.Strategy), Owner: p.req.Owner}
+	begun, tries := time.Now(), len(p.res.Spans)
+	p.res.Lock, err = p.guard.Do(wait, p.at, e, p.section) // it enters, and 8. leaves
+	p.recordGuard(begun, p.res.Spans[tries:], err)
+	if p.at.Key == "" && errors.Is(err, errUnsure) {
+		p.service.log.Error("an order may have been written", "sku", p.req.SKU, "quantity", p.req.Quantity, "error", err)
+	}
+	return err
+}
+
+// section is what a holder does.
+func (p *purchase) section(ctx context.Context, c Counter) error {
+	leave := p.service.inside.Enter(p.req.SKU)
+	defer func() { p.res.Spans = append(p.res.Spans, leave()) }()
+
+	// 4. Read the stock, and once more an earlier order with the same key.
+	if found, err := p.replay(ctx); found || err != nil {
+		return lost(ctx, err)
+	}
+	left, err := p.readStock(ctx, c)
+	if err != nil {
+		return lost(ctx, err)
+	}
+
+	// 5. Work.
+	after, err := p.work(ctx)
+	if err != nil {
+		return lost(ctx, err)
+	}
+	if after != nil {
+		defer after()
+	}
+
+	// WithoutCancel: a sale that has begun is finished, even if the holder learns just now that
+	// it has lost the lock. Half a sale helps nobody. In a process that was paused before it,
+	// this is the write that comes too late.
+	ctx, left = context.WithoutCancel(ctx), left-p.req.Quantity
+	if c, ok := c.(transactional); ok {
+		return p.writeTogether(ctx, c, left) // 6. and 7. are one step
+	}
+
+	// 6. Write the stock.
+	p.service.flights.takeOff(p.req.SKU, p.req.Quantity)
+	defer p.service.flights.land(p.req.SKU, p.req.Quantity)
+	if err := p.writeStock(ctx, c, left); err != nil {
+		return err
+	}
+
+	// 7. Write the order.
+	order := p.newOrder(now())
+	wrote := p.req.Steps.Begin(StepOrder)
+	err = p.service.writeOrders(ctx, p.gen, p.changes, []*Order{&order})[0]
+	wrote(err)
+	return p.finishOrder(ctx, order, err)
+}
+
+// lookAtItem reads the item, and any earlier order with the same key. It returns ErrSoldOut if too
+// little is left. It need not read anything if this process has just done so.
+func (p *purchase) lookAtItem(ctx, wait context.Context) error {
+	s := p.service
+	if wait.Err() != nil {
+		return context.Cause(wait)
+	}
+	if p.remembers() {
+		return nil
+	}
+	if s.keepers[p.req.Strategy] != InDatabase && (p.stale || s.reconciliation.due(p.req.SKU)) {
+		p.stale = false // before it is admitted: this may take long, and others need the place
+		if _, err := s.reconcileWithin(wait, p.req.SKU); err != nil {
+			return err
+		}
+	}
+	leave, err := s.admit(wait)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if p.remembers() { // by now
+		return nil
+	}
+	now, err := p.readSale(ctx)
+	if err != nil {
+		return err
+	}
+	p.gen, p.at, p.res.Left = now.gen, now.location(p.req.SKU), now.left
+	if err := p.canBuy(now.backend); err != nil {
+		return err
+	}
+	if found, err := p.replay(ctx); found || err != nil {
+		return err
+	}
+	if now.left < p.req.Quantity {
+		return fmt.Errorf("%w: %d left", ErrSoldOut, now.left)
+	}
+	return nil
+}
+
+// remembers reports whether the purchase need not look at the item, because a script checks
+// the stock anyway and this process has a fresh cached hint that enough units are left. A buyer
+// with an idempotency key must look: an earlier order must be looked up in the sale that is
+// current for certain.
+func (p *purchase) remembers() bool {
+	if p.script == nil || p.stale || p.req.IdempotencyKey != "" || !p.service.reconciliation.fresh(p.req.SKU) {
+		return false
+	}
+	hint := p.service.stock.recall(p.req.SKU)
+	if hint == nil {
+		return false
+	}
+	left := hint.left.Load()
+	if left < p.req.Quantity {
+		return false
+	}
+	p.gen, p.res.Left = hint.gen, left
+	p.at = reading{left, hint.gen, InRedis}.location(p.req.SKU)
+	return p.canBuy(InRedis) == nil // the look says what is wrong
+}
+
+// admit waits until a buyer is admitted to look at items, see Service.admitted. The caller
+// must call leave.
+func (s *Service) admit(wait context.Context) (leave func(), err error) {
+	if wait.Err() != nil {
+		return nil, context.Cause(wait)
+	}
+	select {
+	case s.admitted <- struct{}{}:
+		return func() { <-s.admitted }, nil
+	case <-wait.Done():
+		return nil, context.Cause(wait)
+	}
+}
+
+// readSale reads the stock where the strategy does. A strategy that does not need Redis must
+// not fail because Redis is down.
+func (p *purchase) readSale(ctx context.Context) (reading, error) {
+	if p.service.keepers[p.req.Strategy] == InDatabase {
+		return p.service.readItem(ctx, p.req.SKU)
+	}
+	return p.service.readCurrent(ctx, p.req.SKU)
+}
+
+// canBuy returns why the buyer cannot buy in the generation that was found, by this strategy
+// and from a stock that is kept there.
+func (p *purchase) canBuy(kept Backend) error {
+	if err := p.service.canSell(p.req.Strategy, kept, p.gen.limit); err != nil {
+		return err
+	}
+	if p.gen.limit > 0 && p.req.Buyer == "" {
+		return fmt.Errorf("%w: buyer is missing: the item has a limit of %d units per buyer", ErrInvalid, p.gen.limit)
+	}
+	return nil
 }
 
 // CanSell returns why a strategy cannot sell an item as it is about to be put on sale:
@@ -81,288 +325,176 @@ func (s *Service) CanSell(strategy string, item Item) error {
 	if err := item.check(); err != nil {
 		return err
 	}
-	b, err := s.newBuyer(Request{SKU: item.SKU, Strategy: strategy})
-	if err != nil {
-		return err
+	if s.guards[strategy] == nil && s.scripts[strategy] == nil {
+		return fmt.Errorf("%w: %q", ErrUnknownStrategy, strategy)
 	}
-	b.gen = item.generation()
-	err = b.canSell(item.backend(), reading{gen: b.gen, backend: item.backend()}.location(item.SKU))
-	if err == nil {
-		err = b.checksLimit()
-	}
-	if err != nil {
+	if err := s.canSell(strategy, item.backend(), item.Limit); err != nil {
 		return fmt.Errorf("putting %s on sale with %s: %w", item.SKU, strategy, err)
 	}
 	return nil
 }
 
-// purchase is how a strategy sells to one buyer.
-type purchase interface {
-	// canSkipLook reports whether the buyer need not read the item first.
-	canSkipLook() bool
-	// checkLocation returns ErrLocation if the strategy cannot sell a stock at this
-	// location.
-	checkLocation(at Location) error
-	// checksLimit reports whether the strategy checks an item's limit per buyer.
-	checksLimit() bool
-	// sell sells from the stock that the buyer found. It returns the cause of wait if
-	// wait ended before anything was taken, and errOtherSale if that stock is no longer
-	// current.
-	sell(ctx, wait context.Context) error
-	// end is called once, when the request is over.
-	end()
+// canSell returns ErrLocation if a strategy cannot sell a stock that is kept there, and
+// ErrUnlimited if it does not check a limit per buyer. A strategy that deducts from a stock that
+// is sold by holds would not see the units in holds.
+func (s *Service) canSell(strategy string, kept Backend, limit int64) error {
+	needs, script := s.keepers[strategy], s.scripts[strategy]
+	switch {
+	case kept == InHolds:
+		return fmt.Errorf("%w: the item is sold by holds; put the item on sale with keeper %s or %s", ErrLocation, InRedis, InDatabase)
+	case needs == InRedis && kept == InDatabase:
+		return fmt.Errorf("%w: it needs the stock in Redis, and the item's is in the database; put the item on sale with keeper %s", ErrLocation, InRedis)
+	case needs == InDatabase && kept != InDatabase:
+		return fmt.Errorf("%w: it needs the stock in the database, and the item's is in Redis; put the item on sale with keeper %s", ErrLocation, InDatabase)
+	case limit > 0 && (script == nil || !script.streamed):
+		return fmt.Errorf("%w of %d; sell it with %s", ErrUnlimited, limit, StreamFamily)
+	}
+	return nil
 }
 
-// buyer is one request while it is being served.
-type buyer struct {
-	service  *Service
-	req      Request
-	purchase purchase
-	gen      generation // the one that the buyer found
-	at       Location   // of its stock
-	changes  uint64     // reconciliation.changes, from before gen was read
-	stale    bool       // Redis may not have the current sale: reconcile first
-	res      Result
-}
-
-// buy buys, or answers with the order of another request with the same key. Another
-// process may have sold the last units to that request, or the buyer's last ones.
-func (b *buyer) buy(ctx context.Context) error {
-	err := b.buyAlone(ctx)
-	if b.req.IdempotencyKey != "" && (errors.Is(err, ErrSoldOut) || errors.Is(err, ErrLimit)) {
-		if found, lookErr := b.replayLate(ctx); found || lookErr != nil {
-			return lookErr
-		}
+// work does the strategy's work, and returns what to call when the sale is over.
+func (p *purchase) work(ctx context.Context) (after func(), err error) {
+	worked := p.req.Steps.Begin(StepWork)
+	after, err = p.service.work(ctx, p.req.SKU)
+	worked(err)
+	if err != nil {
+		return after, fmt.Errorf("working on the order: %w", err)
 	}
-	return err
-}
-
-// buyAlone lets requests of this process with the same idempotency key buy one after the
-// other. So a later one finds the order of the first, even if that has taken the last
-// unit and is still writing its order.
-func (b *buyer) buyAlone(ctx context.Context) error {
-	wait := ctx
-	if b.req.IdempotencyKey != "" {
-		var cancel context.CancelFunc
-		wait, cancel = context.WithTimeoutCause(ctx, b.service.wait, ErrBusy)
-		defer cancel()
-		hold, err := b.service.sameKey.Lock(wait, b.req.SKU+" "+b.req.IdempotencyKey)
-		if err != nil {
-			return err
-		}
-		defer hold.Unlock()
-	}
-	defer b.purchase.end()
-	return b.buyInCurrentSale(ctx, wait)
-}
-
-// maxSales bounds how often a buyer starts again because another sale has begun, or
-// because the stock was rebuilt.
-const maxSales = 8
-
-// buyInCurrentSale buys in the current sale. If that ends before it has sold anything to
-// the buyer, the buyer goes on in the next one.
-func (b *buyer) buyInCurrentSale(ctx, wait context.Context) error {
-	deadline := time.Now().Add(b.service.wait)
-	for range maxSales {
-		err := b.buyOnce(ctx, wait, time.Until(deadline))
-		if !errors.Is(err, errOtherSale) {
-			return err
-		}
-		b.stale = true
-	}
-	return fmt.Errorf("%w: the sale changed %d times", ErrBusy, maxSales)
-}
-
-// buyOnce finds the stock and sells from it, unless there is an earlier order with
-// the buyer's key. It stops waiting when outer ends, or after limit.
-func (b *buyer) buyOnce(ctx, outer context.Context, limit time.Duration) error {
-	s := b.service
-	b.changes = s.reconciliation.changes()
-	wait, w := s.waiters.Begin(outer, limit, ErrBusy)
-	defer w.Done()
-	looked := b.req.Steps.Begin(StepLook)
-	err := b.find(ctx, wait)
-	looked(err)
-	if err != nil || b.res.Replayed {
-		return err
-	}
-	found := b.gen
-	w.Attend(waitKey(b.req.SKU, found)) // another family may sell out while the buyer waits
-	joined := b.req.Steps.Begin(StepJoin)
-	leave, err := b.join(ctx, wait)
-	joined(err)
-	if err != nil || b.res.Replayed {
-		return err
-	}
-	defer leave()
-	if b.at.Key != "" && !s.reconciliation.comparedAt(b.req.SKU, b.changes) {
-		return fmt.Errorf("checking which Redis has the stock: it has just changed: %w", errOtherSale)
-	}
-	if b.gen != found { // the family has begun a generation of its own
-		w.Attend(waitKey(b.req.SKU, b.gen))
-	}
-	return b.purchase.sell(ctx, wait)
+	return after, nil
 }
 
 // endWaits ends the waits of all buyers of the same generation.
-func (b *buyer) endWaits(cause error) { b.service.waiters.End(waitKey(b.req.SKU, b.gen), cause) }
-
-// find reads the stock, and any earlier order with the same key. It returns ErrSoldOut
-// if too little is left.
-func (b *buyer) find(ctx, wait context.Context) error {
-	if wait.Err() != nil {
-		return context.Cause(wait)
-	}
-	if b.purchase.canSkipLook() {
-		return nil
-	}
-	return b.lookAdmitted(ctx, wait, b.purchase.canSkipLook) // another buyer may look while this one waits
-}
-
-// lookAdmitted waits for admission, and then reads the item unless skip returns true by
-// then.
-func (b *buyer) lookAdmitted(ctx, wait context.Context, skip func() bool) error {
-	if err := b.reconcile(wait); err != nil {
-		return err
-	}
-	leave, err := b.admission(wait)
-	if err != nil {
-		return err
-	}
-	defer leave()
-	if skip() {
-		return nil
-	}
-	return b.look(ctx)
-}
-
-// reconcile makes Redis agree with the database if that is due. It does so before the
-// buyer is admitted, because it may take long and others need the slot.
-func (b *buyer) reconcile(wait context.Context) error {
-	s := b.service
-	if s.inDatabase[b.req.Strategy] || !b.stale && !s.reconciliation.due(b.req.SKU) {
-		return nil
-	}
-	b.stale = false
-	_, err := s.reconcileWithin(wait, b.req.SKU)
-	return err
-}
-
-// admission waits until the buyer is admitted to look at items, see Service.admitted.
-// The caller must call leave.
-func (b *buyer) admission(wait context.Context) (leave func(), err error) {
-	if wait.Err() != nil {
-		return nil, context.Cause(wait)
-	}
-	admitted := b.service.admitted
-	select {
-	case admitted <- struct{}{}:
-		return func() { <-admitted }, nil
-	case <-wait.Done():
-		return nil, context.Cause(wait)
-	}
-}
-
-func (b *buyer) look(ctx context.Context) error {
-	now, err := b.read(ctx)
-	if err != nil {
-		return err
-	}
-	b.gen, b.at, b.res.Left = now.gen, now.location(b.req.SKU), now.left
-	if err := b.canSell(now.backend, b.at); err != nil {
-		return err
-	}
-	if err := b.checkLimit(); err != nil {
-		return err
-	}
-	if found, err := b.replay(ctx); found || err != nil {
-		return err
-	}
-	if now.left < b.req.Quantity {
-		return fmt.Errorf("%w: %d left", ErrSoldOut, now.left)
-	}
-	return nil
-}
-
-// checkLimit returns ErrUnlimited if the item has a limit per buyer that the strategy does not
-// check, and ErrInvalid if the buyer has no name.
-func (b *buyer) checkLimit() error {
-	if err := b.checksLimit(); err != nil {
-		return err
-	}
-	if b.gen.limit > 0 && b.req.Buyer == "" {
-		return fmt.Errorf("%w: buyer is missing: the item has a limit of %d units per buyer", ErrInvalid, b.gen.limit)
-	}
-	return nil
-}
-
-// checksLimit returns ErrUnlimited if the item has a limit per buyer that the strategy does
-// not check.
-func (b *buyer) checksLimit() error {
-	if b.gen.limit > 0 && !b.purchase.checksLimit() {
-		return fmt.Errorf("%w of %d; sell it with %s", ErrUnlimited, b.gen.limit, StreamFamily)
-	}
-	return nil
-}
-
-// canSell returns ErrLocation if the strategy cannot sell a stock that is kept there.
-func (b *buyer) canSell(kept Backend, at Location) error {
-	if err := kept.notInHolds(); err != nil {
-		return err
-	}
-	return b.purchase.checkLocation(at)
-}
-
-// read reads the stock where the buyer's strategy does. A strategy that does not need
-// Redis must not fail because Redis is down.
-func (b *buyer) read(ctx context.Context) (reading, error) {
-	if b.service.inDatabase[b.req.Strategy] {
-		return b.service.readItem(ctx, b.req.SKU)
-	}
-	return b.service.read(ctx, b.req.SKU)
+func (p *purchase) endWaits(cause error) {
+	p.service.waiters.End(waitKey(p.req.SKU, p.gen), cause)
 }
 
 // replay answers with the order that an earlier request with the same key made, or with
 // ErrKeyReused.
-func (b *buyer) replay(ctx context.Context) (bool, error) {
-	if b.req.IdempotencyKey == "" {
+func (p *purchase) replay(ctx context.Context) (bool, error) {
+	if p.req.IdempotencyKey == "" {
 		return false, nil
 	}
-	order, found, err := b.service.store.byKey(ctx, b.req.SKU, b.gen.saleID, b.req.IdempotencyKey)
+	order, found, err := p.service.store.byKey(ctx, p.req.SKU, p.gen.saleID, p.req.IdempotencyKey)
 	switch {
 	case err != nil:
 		return false, err
 	case !found:
-		return b.acceptedReplay(ctx)
+		return p.acceptedReplay(ctx)
 	}
-	return b.replayed(order)
+	return p.replayed(order)
 }
 
 // replayed answers with a written order that has the buyer's key, or with ErrKeyReused.
-func (b *buyer) replayed(order Order) (bool, error) {
-	if err := order.answers(b.req); err != nil {
+func (p *purchase) replayed(order Order) (bool, error) {
+	if err := order.answers(p.req); err != nil {
 		return false, err
 	}
-	b.res.Order, b.res.Replayed = order, true
+	p.res.Order, p.res.Replayed = order, true
 	return true, nil
 }
 
-// replayLate is replay for a buyer that got ErrSoldOut, perhaps before it knew the
-// current sale. All waiters get ErrSoldOut at the same moment, so it waits to be
+// replayLate is replay for a buyer that got refused, which is ErrSoldOut or ErrLimit: another
+// process may have sold the last units to a request with the same key, perhaps before this one
+// knew the current sale. All waiters get ErrSoldOut at the same moment, so it waits to be
 // admitted first: otherwise the last orders would queue behind a crowd of look-ups.
-func (b *buyer) replayLate(ctx context.Context) (bool, error) {
-	leave, err := b.admission(ctx)
+func (p *purchase) replayLate(ctx context.Context, refused error) error {
+	leave, err := p.service.admit(ctx)
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer leave()
-	if b.gen == (generation{}) {
-		now, err := b.read(ctx)
+	if p.gen == (generation{}) {
+		now, err := p.readSale(ctx)
 		if err != nil {
-			return false, err
+			return err
 		}
-		b.gen = now.gen
+		p.gen = now.gen
 	}
-	return b.replay(ctx)
+	if found, err := p.replay(ctx); found || err != nil {
+		return err
+	}
+	return refused
+}
+
+// readStock reads the stock and returns ErrSoldOut if it is not enough.
+func (p *purchase) readStock(ctx context.Context, c Counter) (left int64, err error) {
+	read := p.req.Steps.Begin(StepRead)
+	left, err = c.Get(ctx)
+	read(err)
+	if err != nil {
+		return 0, err
+	}
+	p.res.Left = left
+	if left <= 0 {
+		p.endWaits(ErrSoldOut)
+	}
+	if left < p.req.Quantity {
+		return left, fmt.Errorf("%w: %d left", ErrSoldOut, left)
+	}
+	return left, nil
+}
+
+// writeStock writes what is left.
+func (p *purchase) writeStock(ctx context.Context, c Counter, left int64) error {
+	wrote := p.req.Steps.Begin(StepWrite)
+	err := c.Set(ctx, left)
+	wrote(err)
+	if err == nil {
+		p.res.Left = left
+	} else if !refused(err) {
+		p.doubt() // the write may have been done, with only the reply lost
+	}
+	return err
+}
+
+// writeTogether writes stock and order in one step, so that nothing ever has to be put
+// back. If too few units are left the buyer had read an old stock, and so may the
+// waiters have: with nothing left their waits end too.
+func (p *purchase) writeTogether(ctx context.Context, c transactional, left int64) error {
+	order := p.newOrder(now())
+	var tooFew tooFewError
+	wrote := p.req.Steps.Begin(StepWrite)
+	err := c.sell(ctx, left, &order)
+	wrote(err)
+	switch {
+	case errors.Is(err, errDuplicate):
+		return p.answerFirst(ctx)
+	case errors.As(err, &tooFew):
+		if p.res.Left = tooFew.left; tooFew.left <= 0 {
+			p.endWaits(ErrSoldOut)
+		}
+		return err
+	case err != nil:
+		return err
+	}
+	p.res.Order, p.res.Left = order, left
+	return nil
+}
+
+// lost wraps err in ErrLost if the lock was lost by the time it occurred.
+func lost(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() == nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w: %w", ErrLost, context.Cause(ctx), err)
+}
+
+// recordGuard records what the guard did before and after the sections that it ran.
+func (p *purchase) recordGuard(begun time.Time, inside []figures.Span, err error) {
+	steps := p.req.Steps
+	if steps == nil {
+		return
+	}
+	ended := time.Now()
+	if len(inside) == 0 {
+		steps.Add(StepWait, figures.Span{From: begun, To: ended}, err)
+		return
+	}
+	entered := inside[0].From
+	asked := entered.Add(-p.res.Lock.Taking)
+	steps.Add(StepWait, figures.Span{From: begun, To: asked}, nil)
+	if p.res.Lock.Taking > 0 {
+		steps.Add(StepAcquire, figures.Span{From: asked, To: entered}, nil)
+	}
+	steps.Add(StepRelease, figures.Span{From: inside[len(inside)-1].To, To: ended}, p.res.Lock.Release)
 }

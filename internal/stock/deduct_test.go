@@ -231,7 +231,7 @@ func TestLostLockSellsNothing(t *testing.T) {
 	s := embeddedSite(t)
 	service := s.instance(t, func(cfg *stock.Config) {
 		lost, lose := context.WithCancelCause(t.Context())
-		cfg.Isolations = map[string]stock.Isolation{"test": guardFunc(func(_ context.Context, _ guard.Entry, section func(context.Context, stock.Counter) error) error {
+		cfg.Guards = map[string]stock.Guard{"test": guardFunc(func(_ context.Context, _ guard.Entry, section func(context.Context, stock.Counter) error) error {
 			return section(lost, counter{t, s})
 		})}
 		cfg.Work = func(ctx context.Context, _ string) (func(), error) {

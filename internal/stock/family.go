@@ -268,15 +268,15 @@ func atWork(family string) error {
 
 // join waits until no other family is at work on the item, and counts the buyer in among
 // those of its own. The caller must call leave.
-func (b *buyer) join(ctx, wait context.Context) (leave func(), err error) {
-	s := b.service
-	family := s.families.family(b.req.Strategy)
+func (p *purchase) join(ctx, wait context.Context) (leave func(), err error) {
+	s := p.service
+	family := s.families.family(p.req.Strategy)
 	if s.families.mixed {
 		return func() {}, nil
 	}
 	var refused error // the last atWorkError
-	for b.gen.family != family {
-		err := s.claim(ctx, b.req.SKU, family)
+	for p.gen.family != family {
+		err := s.claim(ctx, p.req.SKU, family)
 		if errors.Is(err, ErrOtherStrategy) {
 			refused = err
 			if err = guard.Sleep(wait, familyDelay); err == nil {
@@ -284,15 +284,15 @@ func (b *buyer) join(ctx, wait context.Context) (leave func(), err error) {
 			}
 		}
 		if err == nil {
-			b.stale = true // Redis may not have the new generation yet
-			err = b.lookAdmitted(ctx, wait, func() bool { return false })
+			p.stale = true // Redis may not have the new generation yet
+			err = p.lookAtItem(ctx, wait)
 		}
 		switch {
 		case refused != nil && errors.Is(err, ErrBusy): // the wait has timed out
 			return nil, refused
-		case err != nil || b.res.Replayed:
+		case err != nil || p.res.Replayed:
 			return nil, err
 		}
 	}
-	return s.families.enter(wait, b.req.SKU, family)
+	return s.families.enter(wait, p.req.SKU, family)
 }

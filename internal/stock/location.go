@@ -61,7 +61,7 @@ type Location struct {
 	Generation  string // of the stock
 }
 
-// Backends are those of an Isolation that can work with either. One that is not used may
+// Backends are those of a Guard that can work with either. One that is not used may
 // be nil.
 type Backends struct {
 	Redis    redis.UniversalClient
@@ -75,29 +75,6 @@ var ErrLocation = errors.New("the stock is not where this strategy needs it")
 
 // ErrNoRepair means that an item is sold by holds, so that there is nothing to repair.
 var ErrNoRepair = errors.New("repair is for stock in Redis or in the database; the sweep returns the units of holds that have expired")
-
-// notInHolds returns ErrLocation for a stock that is sold by holds. A strategy that deducts
-// from it would not see the units in holds.
-func (b Backend) notInHolds() error {
-	if b == InHolds {
-		return fmt.Errorf("%w: the item is sold by holds; put the item on sale with keeper %s or %s", ErrLocation, InRedis, InDatabase)
-	}
-	return nil
-}
-
-func inRedis(at Location) error {
-	if at.Key == "" {
-		return fmt.Errorf("%w: it needs the stock in Redis, and the item's is in the database; put the item on sale with keeper %s", ErrLocation, InRedis)
-	}
-	return nil
-}
-
-func inDatabase(at Location) error {
-	if at.Key != "" {
-		return fmt.Errorf("%w: it needs the stock in the database, and the item's is in Redis; put the item on sale with keeper %s", ErrLocation, InDatabase)
-	}
-	return nil
-}
 
 // generation identifies one stock of one sale in Redis. The item's row in the database
 // has the current generation, and an order is written only while the generation that its

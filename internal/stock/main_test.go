@@ -193,8 +193,8 @@ func (g guardFunc) Do(ctx context.Context, _ stock.Location, e guard.Entry, sect
 }
 
 // withGuard makes g the guard of the strategy "test".
-func withGuard(g stock.Isolation) func(*stock.Config) {
-	return func(cfg *stock.Config) { cfg.Isolations = map[string]stock.Isolation{"test": g} }
+func withGuard(g stock.Guard) func(*stock.Config) {
+	return func(cfg *stock.Config) { cfg.Guards = map[string]stock.Guard{"test": g} }
 }
 
 // withMixed lets all strategies work on an item at the same time.

@@ -11,7 +11,7 @@ import (
 	"gorm.io/gorm"
 )
 
-// NameLocked isolates by a named lock of the database server, GET_LOCK. The lock belongs
+// NameLocked guards by a named lock of the database server, GET_LOCK. The lock belongs
 // to a connection, and is released when that ends. Therefore the section's statements go
 // through the same connection: a holder that has lost its connection, and with it the
 // lock, cannot write.
@@ -19,9 +19,8 @@ import (
 // In a cluster such as Galera each server has its own locks.
 //
 // The buyers of this process wait for the lock one at a time; see RowLocked.
-func NameLocked(db *gorm.DB, s Slots) Isolation {
-	checkLocation := func(at Location) error { return errors.Join(inDatabase(at), needsMySQL(db, "GET_LOCK")) }
-	return &oneByOne{inner: newRepeated(s, checkLocation, func(ctx, wait context.Context, _ *place, at Location, section Section) error {
+func NameLocked(db *gorm.DB, s Slots) Guard {
+	return &oneByOne{inner: &repeated{s, needsMySQL(db, "GET_LOCK"), func(ctx, wait context.Context, _ *place, at Location, section Section) error {
 		return db.WithContext(ctx).Connection(func(conn *gorm.DB) error {
 			name := lockName(at)
 			if err := getLock(wait, conn, name); err != nil {
@@ -30,7 +29,7 @@ func NameLocked(db *gorm.DB, s Slots) Isolation {
 			err := section(ctx, ledger{store: store{db}, at: at, conn: conn})
 			return errors.Join(err, releaseLock(ctx, conn, name))
 		})
-	})}
+	}}}
 }
 
 // lockName is unique for each sale of an item. Servers allow 64 characters.

@@ -10,17 +10,10 @@ import (
 	"oversell/internal/guard/keymutex"
 )
 
-// oneByOne calls another Isolation for one buyer of each sale at a time, in this process.
+// oneByOne calls another Guard for one buyer of each sale at a time, in this process.
 type oneByOne struct {
 	mutex keymutex.Mutex
-	inner Isolation
-}
-
-func (o *oneByOne) checkLocation(at Location) error {
-	if i, ok := o.inner.(locator); ok {
-		return i.checkLocation(at)
-	}
-	return nil
+	inner Guard
 }
 
 func (o *oneByOne) Do(ctx context.Context, at Location, e guard.Entry, section Section) (guard.Stats, error) {

@@ -51,7 +51,7 @@ func (s *Service) Balance(ctx context.Context, sku string, last Balance) (Balanc
 	if !item.backend().inRedis() {
 		return Balance{SKU: sku, SaleID: item.SaleID, Generation: item.Generation, Left: item.left(), keeper: item.backend()}, nil
 	}
-	r, ok, err := s.stock.look(ctx, sku)
+	r, ok, err := s.stock.readStock(ctx, sku)
 	if err == nil && (!ok || r.gen != item.generation() || r.backend != InRedis) {
 		if r, err = s.reconcileWithin(ctx, sku); err == nil {
 			item, err = s.store.item(ctx, sku)

@@ -8,7 +8,7 @@ import (
 	"gorm.io/gorm"
 )
 
-// RowLocked isolates by a lock on the item's row: SELECT … FOR UPDATE locks the row until
+// RowLocked guards by a lock on the item's row: SELECT … FOR UPDATE locks the row until
 // the transaction ends, and the section runs in the transaction. If the process crashes,
 // the server rolls the transaction back. If the process is stopped, it keeps the row, and
 // everybody else out, for as long as its connection lasts.
@@ -19,9 +19,8 @@ import (
 // The buyers of this process wait for the row one at a time. A statement whose caller has
 // left goes on waiting at the server, so a crowd that comes and goes would use up the
 // connections.
-func RowLocked(db *gorm.DB, s Slots) Isolation {
-	checkLocation := func(at Location) error { return errors.Join(inDatabase(at), needsMySQL(db, "SELECT … FOR UPDATE")) }
-	return &oneByOne{inner: newRepeated(s, checkLocation, func(ctx, wait context.Context, _ *place, at Location, section Section) error {
+func RowLocked(db *gorm.DB, s Slots) Guard {
+	return &oneByOne{inner: &repeated{s, needsMySQL(db, "SELECT … FOR UPDATE"), func(ctx, wait context.Context, _ *place, at Location, section Section) error {
 		r := &rowLocked{ledger: ledger{store: store{db}, at: at}}
 		err := db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
 			r.tx = tx
@@ -34,7 +33,7 @@ func RowLocked(db *gorm.DB, s Slots) Isolation {
 			return err // nothing was written
 		}
 		return r.outcome(ctx, ctx, r.order, err)
-	})}
+	}}}
 }
 
 // rowLocked is a ledger within a transaction that began before the section and is

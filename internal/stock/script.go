@@ -39,8 +39,8 @@ const MaxBatch = 512
 // doubt units stay unsold.
 type ScriptSeller struct {
 	rdb     redis.UniversalClient
-	step    func(ctx context.Context, all []*pending) // takes the units of a batch
-	batches *batcher[*pending]
+	step    func(ctx context.Context, all []*batched) // takes the units of a batch
+	batches *batcher[*batched]
 	pace    *pace
 
 	// streamed means that orders are appended to a stream, which may have backlog
@@ -74,9 +74,9 @@ func newScriptSeller(rdb redis.UniversalClient, size int) *ScriptSeller {
 	return t
 }
 
-// pending is a buyer in a batch, and its result.
-type pending struct {
-	*scriptPurchase
+// batched is a purchase in a batch, and its result.
+type batched struct {
+	*purchase
 	answer int64 // of the script, see take.lua
 	err    error // instead of an answer
 	unsure bool  // too few replicas have the accepted order
@@ -120,18 +120,18 @@ const claimPeriod = 10 * time.Second
 
 // sell takes the units of a batch and writes the orders of the buyers that got theirs.
 // No caller's context ends it: a buyer that has left may have bought.
-func (t *ScriptSeller) sell(all []*pending) {
+func (t *ScriptSeller) sell(all []*batched) {
 	ctx := context.Background()
 	var units int64
 	for _, one := range all {
 		units += one.req.Quantity
 	}
-	all[0].service.flights.takeOff(all[0].req.SKU, units) // take lands those of each buyer
+	all[0].service.flights.takeOff(all[0].req.SKU, units) // buyInBatch lands those of each buyer
 	t.step(ctx, all)
 	if t.streamed {
 		return
 	}
-	var sold []*pending
+	var sold []*batched
 	var orders []*Order
 	changes := all[0].changes
 	for _, one := range all {
@@ -145,7 +145,7 @@ func (t *ScriptSeller) sell(all []*pending) {
 		return
 	}
 	start := time.Now()
-	errs := all[0].service.write(ctx, all[0].gen, changes, orders)
+	errs := all[0].service.writeOrders(ctx, all[0].gen, changes, orders)
 	t.pace.wrote(len(orders), time.Since(start))
 	for i, one := range sold {
 		one.taken, one.orderErr = start, errs[i]
@@ -167,7 +167,7 @@ func decided(err error) bool {
 }
 
 // takeEach calls the script for each buyer, with one round trip for the batch.
-func (t *ScriptSeller) takeEach(ctx context.Context, all []*pending) {
+func (t *ScriptSeller) takeEach(ctx context.Context, all []*batched) {
 	calls := make([]*redis.Cmd, len(all))
 	// The error is that of the first failed call. Each call has its own.
 	_, _ = t.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -189,7 +189,7 @@ func (t *ScriptSeller) takeEach(ctx context.Context, all []*pending) {
 }
 
 // takeAll calls the script that takes the units of the whole batch.
-func (t *ScriptSeller) takeAll(ctx context.Context, all []*pending) {
+func (t *ScriptSeller) takeAll(ctx context.Context, all []*batched) {
 	args := all[0].args()
 	for _, one := range all[1:] {
 		args = append(args, one.arguments()...)
@@ -211,9 +211,9 @@ func (t *ScriptSeller) takeAll(ctx context.Context, all []*pending) {
 }
 
 // keys are the KEYS of the scripts.
-func (s *scriptPurchase) keys() []string {
-	k := keys{s.req.SKU}
-	return append([]string{k.sale(), k.stock(s.gen)}, k.claimed(s.gen.saleID, time.Now())...)
+func (p *purchase) keys() []string {
+	k := keys{p.req.SKU}
+	return append([]string{k.sale(), k.stock(p.gen)}, k.claimed(p.gen.saleID, time.Now())...)
 }
 
 // claimed are the keys of the claims of this period and the last.
@@ -223,14 +223,14 @@ func (k keys) claimed(saleID string, now time.Time) []string {
 }
 
 // args are the ARGV of the scripts, with this buyer as the only one.
-func (s *scriptPurchase) args() []any {
-	return append([]any{s.gen.String(), (2 * claimPeriod).Milliseconds()}, s.arguments()...)
+func (p *purchase) args() []any {
+	return append([]any{p.gen.String(), (2 * claimPeriod).Milliseconds()}, p.arguments()...)
 }
 
 // arguments are this buyer's part of the ARGV.
-func (s *scriptPurchase) arguments() []any {
-	if s.ignoreClaim {
-		return []any{s.req.Quantity, ""}
+func (p *purchase) arguments() []any {
+	if p.ignoreClaim {
+		return []any{p.req.Quantity, ""}
 	}
-	return []any{s.req.Quantity, s.req.IdempotencyKey}
+	return []any{p.req.Quantity, p.req.IdempotencyKey}
 }

@@ -23,20 +23,20 @@ type Config struct {
 	Changes func() uint64 // how often Redis was replaced by another one, see backend.RedisWatch; nil: not watched
 	// History returns the id of the history that the data at a key of Redis belongs
 	// to, see backend.RedisHistory; nil: histories are not told apart.
-	History    func(ctx context.Context, key string) (string, error)
-	Isolations map[string]Isolation     // by strategy name: those that sell in a guarded section
-	Scripts    map[string]*ScriptSeller // by strategy name: those that sell without a lock
-	InDB       map[string]bool          // by strategy name: the guard works in the database alone
-	Families   map[string]string        // by strategy name: strategies of one family exclude each other; default: a family of its own
-	Mixed      bool                     // families may sell one item at the same time, which oversells
-	Wait       time.Duration            // longest wait for a guard; 0 means 10 s
-	Grace      time.Duration            // how long units are missing before they count as stranded; 0 means DefaultGrace
-	Unfenced   bool                     // the stock does not check fencing tokens
-	Holds      Holds                    // of items with the keeper InHolds; nil: such an item has no holds
-	Work       Work                     // what a holder does between reading and writing the stock; nil: nothing
-	Inside     figures.Inside           // is told when a holder enters and leaves, by SKU; may be nil
-	Elsewhere  []Elsewhere              // sources of units that are neither in the stock nor sold
-	Logger     *slog.Logger             // nil: slog.Default
+	History   func(ctx context.Context, key string) (string, error)
+	Guards    map[string]Guard         // by strategy name: those that sell in a guarded section
+	Scripts   map[string]*ScriptSeller // by strategy name: those that sell without a lock
+	Keepers   map[string]Backend       // by strategy name: where it needs the stock; default: either
+	Families  map[string]string        // by strategy name: strategies of one family exclude each other; default: a family of its own
+	Mixed     bool                     // families may sell one item at the same time, which oversells
+	Wait      time.Duration            // longest wait for a guard; 0 means 10 s
+	Grace     time.Duration            // how long units are missing before they count as stranded; 0 means DefaultGrace
+	Unfenced  bool                     // the stock does not check fencing tokens
+	Holds     Holds                    // of items with the keeper InHolds; nil: such an item has no holds
+	Work      Work                     // what a holder does between reading and writing the stock; nil: nothing
+	Inside    figures.Inside           // is told when a holder enters and leaves, by SKU; may be nil
+	Elsewhere []Elsewhere              // sources of units that are neither in the stock nor sold
+	Logger    *slog.Logger             // nil: slog.Default
 }
 
 // Work is the step between reading the stock and writing it. A real shop would check the
@@ -54,23 +54,23 @@ type Work func(ctx context.Context, sku string) (after func(), err error)
 
 // Service sells items. It is safe for concurrent use.
 type Service struct {
-	store      store
-	stock      counters
-	isolations map[string]Isolation
-	scripts    map[string]*ScriptSeller
-	inDatabase map[string]bool
-	families   *families
-	wait       time.Duration
-	work       Work
-	inside     figures.Inside
-	holds      Holds
-	log        *slog.Logger
-	waiters    *broadcast.Broadcaster
-	flights    *flights
-	elsewhere  []Elsewhere
-	grace      time.Duration
-	streams    streams
-	accepted   *acceptedItems
+	store     store
+	stock     counters
+	guards    map[string]Guard
+	scripts   map[string]*ScriptSeller
+	keepers   map[string]Backend
+	families  *families
+	wait      time.Duration
+	work      Work
+	inside    figures.Inside
+	holds     Holds
+	log       *slog.Logger
+	waiters   *broadcast.Broadcaster
+	flights   *flights
+	elsewhere []Elsewhere
+	grace     time.Duration
+	streams   streams
+	accepted  *acceptedItems
 	// admitted is the admission limit: it bounds how many buyers look at items at once
 	// before they wait for a lock, so that a crowd does not slow down the holders.
 	admitted chan struct{}
@@ -91,24 +91,24 @@ const (
 func New(cfg Config) *Service {
 	airborne := new(flights)
 	s := &Service{
-		flights:    airborne,
-		elsewhere:  cfg.Elsewhere,
-		grace:      cmp.Or(cfg.Grace, DefaultGrace),
-		store:      store{cfg.DB},
-		stock:      counters{cfg.Redis, new(sync.Map)},
-		isolations: cfg.Isolations,
-		scripts:    cfg.Scripts,
-		inDatabase: cfg.InDB,
-		families:   newFamilies(cfg, airborne.recent),
-		wait:       cfg.Wait,
-		work:       cfg.Work,
-		inside:     cfg.Inside,
-		holds:      cfg.Holds,
-		log:        cfg.Logger,
-		historyOf:  cfg.History,
-		admitted:   make(chan struct{}, maxAdmitted),
-		streams:    streams{cfg.Redis},
-		accepted:   newAcceptedItems(),
+		flights:   airborne,
+		elsewhere: cfg.Elsewhere,
+		grace:     cmp.Or(cfg.Grace, DefaultGrace),
+		store:     store{cfg.DB},
+		stock:     counters{cfg.Redis, new(sync.Map)},
+		guards:    cfg.Guards,
+		scripts:   cfg.Scripts,
+		keepers:   cfg.Keepers,
+		families:  newFamilies(cfg, airborne.recent),
+		wait:      cfg.Wait,
+		work:      cfg.Work,
+		inside:    cfg.Inside,
+		holds:     cfg.Holds,
+		log:       cfg.Logger,
+		historyOf: cfg.History,
+		admitted:  make(chan struct{}, maxAdmitted),
+		streams:   streams{cfg.Redis},
+		accepted:  newAcceptedItems(),
 	}
 	if s.wait == 0 {
 		s.wait = defaultWait
@@ -141,7 +141,7 @@ func waitKey(sku string, g generation) string { return sku + " " + g.String() }
 // be read it returns nil: the waiters find out by their own commands that Redis is down.
 func (s *Service) soldOut(ctx context.Context, key string) error {
 	sku, waited, _ := strings.Cut(key, " ")
-	now, ok, err := s.stock.look(ctx, sku)
+	now, ok, err := s.stock.readStock(ctx, sku)
 	if err == nil && ok && !now.backend.inRedis() {
 		now, err = s.readItem(ctx, sku)
 	}
@@ -184,7 +184,7 @@ func (s *Service) Item(ctx context.Context, sku string) (Item, error) {
 // Left returns the units left, as the stock's backend has them, and the id of the
 // current sale. It returns ErrUnknownItem.
 func (s *Service) Left(ctx context.Context, sku string) (left int64, saleID string, err error) {
-	r, err := s.read(ctx, sku)
+	r, err := s.readCurrent(ctx, sku)
 	if err == nil && r.backend == InHolds {
 		return s.leftInHolds(ctx, sku)
 	}
@@ -207,7 +207,7 @@ func (s *Service) Audit(ctx context.Context, sku string) (Audit, error) {
 	if err := CheckSKU(sku); err != nil {
 		return Audit{}, err
 	}
-	now, err := s.reconcileAndLook(ctx, sku)
+	now, err := s.reconcileStock(ctx, sku)
 	if err != nil {
 		return Audit{}, err
 	}

@@ -3,14 +3,11 @@ package stock
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
 	"github.com/google/uuid"
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
@@ -297,132 +294,6 @@ func (s store) forgetSale(ctx context.Context, sku, saleID string) error {
 		return fmt.Errorf("removing what sale %s needed: %w", saleID, err)
 	}
 	return nil
-}
-
-// errDuplicate means that an order with the same idempotency key exists.
-var errDuplicate = errors.New("an order with this idempotency key exists")
-
-// errUnsure means that the order may or may not have been written.
-var errUnsure = errors.New("it is not known whether the order was written")
-
-// insert writes one order, or several of one sale: all of them or none. It returns
-// errOtherSale if the generation is no longer current, errDuplicate, or errUnsure if the
-// database did not confirm the orders and either cannot be asked or may still write
-// them. After any other error they are not written.
-func (s store) insert(ctx context.Context, g generation, orders ...*Order) error {
-	tctx, cancel := context.WithTimeout(ctx, dbTimeout)
-	defer cancel()
-	var err error
-	for range maxTxAttempts { // a count locks the row for a moment
-		if err = s.create(tctx, g, orders); !retryable(err) {
-			break
-		}
-	}
-	return s.outcome(ctx, tctx, orders[0], err)
-}
-
-// outcome finds out whether a statement or transaction that ended with err wrote the
-// order, perhaps among others. Tctx is its context, and ctx that of the caller. If the
-// order is nil there is nothing to look up.
-func (s store) outcome(ctx, tctx context.Context, order *Order, err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case refused(err):
-		return err
-	case errors.Is(err, gorm.ErrDuplicatedKey):
-		return errDuplicate
-	case retryable(err):
-		return fmt.Errorf("%w: %w", errConflict, err)
-	case order == nil:
-		return fmt.Errorf("writing the stock: %w", err)
-	case neverSent(err):
-		return fmt.Errorf("writing order %s: %w", order.ID, err)
-	}
-	late := tctx.Err() != nil || s.mayStillRun(err)
-	err = fmt.Errorf("writing order %s: %w", order.ID, err)
-	written, lookErr := s.written(ctx, order.ID)
-	switch {
-	case written[order.ID]:
-		return nil
-	case late || lookErr != nil:
-		return errors.Join(errUnsure, err, lookErr)
-	}
-	return err
-}
-
-// create writes the orders once. It checks that the generation is current in the same
-// statement, or in the same transaction. Both lock the item's row against a change of
-// sale, but not against each other.
-func (s store) create(ctx context.Context, g generation, orders []*Order) error {
-	if len(orders) == 1 {
-		return s.createOne(ctx, g, orders[0])
-	}
-	return s.db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
-		current := tx.Model(&Item{}).Select("1").Where("sku = ? AND generation = ?", orders[0].SKU, g.id)
-		var one int
-		if err := current.Clauses(shareRow(tx)...).Take(&one).Error; err != nil {
-			if errors.Is(err, gorm.ErrRecordNotFound) {
-				return errOtherSale
-			}
-			return fmt.Errorf("checking the sale: %w", err)
-		}
-		return tx.Create(orders).Error
-	})
-}
-
-// createOne writes an order by one statement.
-func (s store) createOne(ctx context.Context, g generation, o *Order) error {
-	statement := "INSERT INTO `" + orderTable + "` (id, sku, sale_id, quantity, idempotency_key, buyer, strategy, created_at) " +
-		"SELECT ?, ?, ?, ?, ?, ?, ?, ? FROM `" + itemTable + "` WHERE sku = ? AND generation = ?"
-	if s.db.Name() == "mysql" {
-		statement += " LOCK IN SHARE MODE"
-	}
-	done := s.db.WithContext(ctx).Exec(statement, o.ID, o.SKU, o.SaleID, o.Quantity, o.IdempotencyKey, o.Buyer, o.Strategy, o.CreatedAt, o.SKU, g.id)
-	if done.Error == nil && done.RowsAffected == 0 {
-		return errOtherSale
-	}
-	return done.Error
-}
-
-// shareRow makes a SELECT keep others from changing its row, in MySQL. See lockRow.
-func shareRow(db *gorm.DB) []clause.Expression {
-	if db.Name() != "mysql" {
-		return nil
-	}
-	return []clause.Expression{clause.Locking{Strength: clause.LockingStrengthShare}}
-}
-
-// The errors of MySQL and MariaDB after which a transaction may be tried again: it was
-// in conflict with another one, and was rolled back.
-const (
-	erLockWaitTimeout = 1205
-	erLockDeadlock    = 1213
-	erCheckread       = 1020 // MariaDB: the row has changed since the transaction began
-)
-
-func retryable(err error) bool {
-	var serverErr *mysql.MySQLError
-	if !errors.As(err, &serverErr) {
-		return false
-	}
-	return serverErr.Number == erLockWaitTimeout || serverErr.Number == erLockDeadlock || serverErr.Number == erCheckread
-}
-
-// mayStillRun reports whether a statement that failed may still be executed. A server
-// finishes a statement even if the connection breaks in the middle; only an error that
-// the server itself has sent is final. SQLite runs in this process, so there a statement
-// that has returned is over.
-func (s store) mayStillRun(err error) bool {
-	var serverErr *mysql.MySQLError
-	return s.db.Name() == "mysql" && !errors.As(err, &serverErr)
-}
-
-// neverSent reports whether a statement failed because there was no connection, so that
-// the server has never seen it.
-func neverSent(err error) bool {
-	var op *net.OpError
-	return errors.Is(err, driver.ErrBadConn) || errors.As(err, &op) && op.Op == "dial"
 }
 
 // written returns which of these ids have an order.

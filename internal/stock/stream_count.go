@@ -273,7 +273,7 @@ func (s *Service) publish(ctx context.Context, tx store, item Item) error {
 	if err != nil {
 		return err
 	}
-	r, ok, err := s.stock.look(ctx, item.SKU)
+	r, ok, err := s.stock.readStock(ctx, item.SKU)
 	if err != nil {
 		return err
 	}

@@ -89,7 +89,7 @@ const (
 
 // acceptAll calls the script that takes the units of the whole batch and appends the
 // orders to the stream.
-func (t *ScriptSeller) acceptAll(ctx context.Context, all []*pending) {
+func (t *ScriptSeller) acceptAll(ctx context.Context, all []*batched) {
 	first := all[0]
 	k := keys{first.req.SKU}
 	created := now()
@@ -162,38 +162,38 @@ func primaryOf(ctx context.Context, rdb redis.UniversalClient, key string) (redi
 }
 
 // accept finishes a purchase whose order is in the stream, or is not.
-func (s *scriptPurchase) accept(ctx context.Context, p *pending) error {
+func (p *purchase) accept(ctx context.Context, b *batched) error {
 	switch {
-	case errors.Is(p.err, errOtherSale):
-		return p.err
-	case p.err != nil:
-		return s.acceptedAnyway(ctx, p)
+	case errors.Is(b.err, errOtherSale):
+		return b.err
+	case b.err != nil:
+		return p.acceptedAnyway(ctx, b)
 	}
-	answer := p.answer
+	answer := b.answer
 	switch {
 	case answer == acceptFull:
-		return fmt.Errorf("accepting an order of %s: %w", s.req.SKU, ErrBacklog)
+		return fmt.Errorf("accepting an order of %s: %w", p.req.SKU, ErrBacklog)
 	case answer == acceptLimit:
-		return fmt.Errorf("%w: %d", ErrLimit, s.gen.limit)
+		return fmt.Errorf("%w: %d", ErrLimit, p.gen.limit)
 	case answer == acceptLost:
-		s.doubt() // so that the units of the buyers are counted again
+		p.doubt() // so that the units of the buyers are counted again
 		return fmt.Errorf("checking the buyer's limit: Redis has lost what the buyers have: %w", errOtherSale)
 	case answer <= acceptTooFew:
 		answer += answerTooFew - acceptTooFew
 	}
-	if err := s.answered(answer); err != nil {
+	if err := p.answered(answer); err != nil {
 		return err
 	}
-	if s.service.reconciliation.changes() != s.changes {
-		p.err = fmt.Errorf("accepting an order: Redis was replaced by another one: %w", errOtherSale)
-		return s.acceptedAnyway(ctx, p) // the units may come from an older stock
+	if p.service.reconciliation.changes() != p.changes {
+		b.err = fmt.Errorf("accepting an order: Redis was replaced by another one: %w", errOtherSale)
+		return p.acceptedAnyway(ctx, b) // the units may come from an older stock
 	}
-	s.res.Order = p.order
-	if p.unsure {
-		return s.service.untilWritten(ctx, s.req.SKU, p.order.ID, s.script.patience)
+	p.res.Order = b.order
+	if b.unsure {
+		return p.service.untilWritten(ctx, p.req.SKU, b.order.ID, p.script.patience)
 	}
-	s.res.Accepted = true
-	s.service.accepted.follow(s.req.SKU, p.order.ID, s.gen)
+	p.res.Accepted = true
+	p.service.accepted.follow(p.req.SKU, b.order.ID, p.gen)
 	return nil
 }
 
@@ -222,58 +222,58 @@ func (s *Service) untilWritten(ctx context.Context, sku, id string, limit time.D
 // count writes the order if it is in the stream and there are units for it, and nobody
 // can write it later. While a backend is away it tries again: a consumer that has read the
 // order before may still write it, and the buyer should know.
-func (s *scriptPurchase) acceptedAnyway(ctx context.Context, p *pending) error {
-	wait, w := s.service.waiters.Begin(ctx, s.script.patience, errWaited)
+func (p *purchase) acceptedAnyway(ctx context.Context, b *batched) error {
+	wait, w := p.service.waiters.Begin(ctx, p.script.patience, errWaited)
 	defer w.Done()
 	for {
-		written, err := s.service.findWritten(ctx, s.req.SKU, s.gen, []string{p.order.ID})
-		if err == nil && written[p.order.ID] {
-			s.res.Order = p.order
+		written, err := p.service.findWritten(ctx, p.req.SKU, p.gen, []string{b.order.ID})
+		if err == nil && written[b.order.ID] {
+			p.res.Order = b.order
 			return nil
 		}
 		if err == nil || guard.Sleep(wait, maxAwaitDelay) != nil {
-			return errors.Join(p.err, err)
+			return errors.Join(b.err, err)
 		}
 	}
 }
 
 // acceptedReplay answers with an accepted order that has the buyer's key and is not
 // written yet, or with ErrNotAccepted if it never will be.
-func (b *buyer) acceptedReplay(ctx context.Context) (bool, error) {
-	script := b.service.scripts[b.req.Strategy]
-	if b.gen.family == StreamFamily && (script == nil || !script.streamed) {
-		script = b.service.scripts[StreamFamily] // the shop has switched since
+func (p *purchase) acceptedReplay(ctx context.Context) (bool, error) {
+	script := p.service.scripts[p.req.Strategy]
+	if p.gen.family == StreamFamily && (script == nil || !script.streamed) {
+		script = p.service.scripts[StreamFamily] // the shop has switched since
 	}
 	if script == nil || !script.streamed {
 		return false, nil
 	}
-	id, err := b.service.streams.orderOf(ctx, b.req.SKU, b.gen.saleID, b.req.IdempotencyKey)
+	id, err := p.service.streams.orderOf(ctx, p.req.SKU, p.gen.saleID, p.req.IdempotencyKey)
 	if id == "" || err != nil {
 		return false, err
 	}
-	order, found, err := b.service.streams.find(ctx, b.req.SKU, id)
+	order, found, err := p.service.streams.find(ctx, p.req.SKU, id)
 	if err != nil {
 		return false, err
 	}
 	if !found {
-		return b.lostReplay(ctx, id)
+		return p.lostReplay(ctx, id)
 	}
-	if err := order.Order.answers(b.req); err != nil {
+	if err := order.Order.answers(p.req); err != nil {
 		return false, err
 	}
-	state, err := b.service.stateOf(ctx, order)
+	state, err := p.service.stateOf(ctx, order)
 	if err != nil {
 		return false, err
 	}
-	b.res.Order, b.res.Replayed = state.Order, true
+	p.res.Order, p.res.Replayed = state.Order, true
 	if err := state.Err(); err != nil {
 		return true, err
 	}
 	if script.replicas > 0 { // whether they have it is not known
-		return true, b.service.untilWritten(ctx, b.req.SKU, state.ID, script.patience)
+		return true, p.service.untilWritten(ctx, p.req.SKU, state.ID, script.patience)
 	}
-	b.res.Accepted, b.res.Reason = true, state.Reason
-	b.service.accepted.follow(b.req.SKU, state.ID, generation{saleID: b.gen.saleID, id: order.generation})
+	p.res.Accepted, p.res.Reason = true, state.Reason
+	p.service.accepted.follow(p.req.SKU, state.ID, generation{saleID: p.gen.saleID, id: order.generation})
 	return true, nil
 }
 
@@ -281,8 +281,8 @@ func (b *buyer) acceptedReplay(ctx context.Context) (bool, error) {
 // has just been written, or Redis has lost it. A consumer may have read a lost one before, so
 // its generation is ended first. The key of a lost order is free again: the buyer, once told,
 // may buy with it.
-func (b *buyer) lostReplay(ctx context.Context, id string) (bool, error) {
-	s := b.service
+func (p *purchase) lostReplay(ctx context.Context, id string) (bool, error) {
+	s := p.service
 	order, written, err := s.store.order(ctx, id)
 	if err != nil {
 		return false, err
@@ -292,14 +292,14 @@ func (b *buyer) lostReplay(ctx context.Context, id string) (bool, error) {
 		return false, err
 	}
 	if !written && !known {
-		item, err := s.store.item(ctx, b.req.SKU) // the order may be of a later generation than the buyer's
+		item, err := s.store.item(ctx, p.req.SKU) // the order may be of a later generation than the buyer's
 		if err != nil {
 			return false, err
 		}
-		if item.SaleID != b.gen.saleID {
+		if item.SaleID != p.gen.saleID {
 			return false, errOtherSale
 		}
-		if _, err := s.findWritten(ctx, b.req.SKU, item.generation(), []string{id}); err != nil {
+		if _, err := s.findWritten(ctx, p.req.SKU, item.generation(), []string{id}); err != nil {
 			return false, err
 		}
 		if order, written, err = s.store.order(ctx, id); err != nil {
@@ -307,15 +307,15 @@ func (b *buyer) lostReplay(ctx context.Context, id string) (bool, error) {
 		}
 	}
 	if written {
-		return b.replayed(order)
+		return p.replayed(order)
 	}
 	if !known {
-		if err := s.lose(ctx, b.req.SKU, b.gen.saleID, []string{id}); err != nil {
+		if err := s.lose(ctx, p.req.SKU, p.gen.saleID, []string{id}); err != nil {
 			return false, err
 		}
 	}
-	at := keys{b.req.SKU}.streamKeys(b.gen.saleID)
-	if err := s.streams.release(ctx, at, map[string]string{b.req.IdempotencyKey: id}); err != nil || known {
+	at := keys{p.req.SKU}.streamKeys(p.gen.saleID)
+	if err := s.streams.release(ctx, at, map[string]string{p.req.IdempotencyKey: id}); err != nil || known {
 		return false, err
 	}
 	return true, fmt.Errorf("%w: %s", ErrNotAccepted, reasonLost)
@@ -325,7 +325,7 @@ func (b *buyer) lostReplay(ctx context.Context, id string) (bool, error) {
 // consumer of this process, if there is one.
 type acceptedItems struct {
 	mu    sync.Mutex
-	items map[string]bool // since the last take
+	items map[string]bool // since the last takeItems
 	ever  map[string]bool
 	wake  chan struct{}
 	done  map[string][]chan struct{} // by order: those who wait for it
@@ -458,8 +458,8 @@ func (a *acceptedItems) add(sku string) {
 	}
 }
 
-// take returns the items that were added since the last call.
-func (a *acceptedItems) take() map[string]bool {
+// takeItems returns the items that were added since the last call.
+func (a *acceptedItems) takeItems() map[string]bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	items := a.items

@@ -18,7 +18,7 @@ import (
 
 // withPool makes pools so small that a rush fills them many times.
 func withPool(db *gorm.DB, size int64) func(*stock.Config) {
-	return func(cfg *stock.Config) { cfg.Isolations["sql_units"] = stock.Units(db, size) }
+	return func(cfg *stock.Config) { cfg.Guards["sql_units"] = stock.Units(db, size) }
 }
 
 // poolSize is the size of the pools in these tests.

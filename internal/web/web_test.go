@@ -349,7 +349,7 @@ func TestBackendThatIsAway(t *testing.T) {
 func TestServersOfALockMayBeAway(t *testing.T) {
 	s := embeddedSite(t, func(wc *web.Config, sc *stock.Config) {
 		wc.Strategies = append(wc.Strategies, web.Strategy{Name: "etcd", Servers: "etcd"})
-		sc.Isolations["etcd"] = sc.Isolations["v6_watchdog"]
+		sc.Guards["etcd"] = sc.Guards["v6_watchdog"]
 	})
 	sku := s.put(t, 1)
 	if err := s.rdb.Close(); err != nil {
@@ -502,7 +502,7 @@ func TestLostLeasesAndRenewalsAreCounted(t *testing.T) {
 				t.Fatal(err)
 			}
 			o := catalog.Options{Redis: sc.Redis, TTL: ttl, Policy: &guard.Line{Delay: time.Millisecond}}
-			sc.Isolations = map[string]stock.Isolation{tt.strategy: stock.Exclusive(stock.Backends{Redis: sc.Redis}, strategy.NewGuard(o))}
+			sc.Guards = map[string]stock.Guard{tt.strategy: stock.Exclusive(stock.Backends{Redis: sc.Redis}, strategy.NewGuard(o))}
 			sc.Work = func(context.Context, string) (func(), error) { time.Sleep(2 * ttl); return nil, nil }
 		})
 		read(t, s.ask("POST", "/api/items/"+s.put(t, 1)+"/deduct?strategy="+tt.strategy, `{"quantity":1}`), new(sold))

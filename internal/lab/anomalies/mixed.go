@@ -231,7 +231,7 @@ func (f *flashSale) outlet(p *lab.Process, o outletConfig) *outlet {
 		}
 	}
 	used.Sell(&cfg, catalog.Options{Redis: p.Redis(), TTL: w.TTL})
-	cfg.Isolations[w.Subject.Name] = p.StockGuard(nil)
+	cfg.Guards[w.Subject.Name] = p.StockGuard(nil)
 	if o.work != nil {
 		cfg.Work = inSection(w, p, o.work)
 	}

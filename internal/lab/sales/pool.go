@@ -75,8 +75,8 @@ func (p *pooled) seller(rdb redis.UniversalClient, db *gorm.DB) func(ctx context
 		return func(ctx context.Context, _ string) error { return p.naive(db).Claim(ctx) }
 	}
 	service := stock.New(stock.Config{
-		DB: db, Redis: rdb, Isolations: map[string]stock.Isolation{name: stock.Units(db, stock.UnitsInPool)},
-		InDB: map[string]bool{name: true}, Logger: slog.New(slog.DiscardHandler),
+		DB: db, Redis: rdb, Guards: map[string]stock.Guard{name: stock.Units(db, stock.UnitsInPool)},
+		Keepers: map[string]stock.Backend{name: stock.InDatabase}, Logger: slog.New(slog.DiscardHandler),
 		Mixed: true, // there is one strategy, which waits for no others
 	})
 	p.w.Cleanup(service.Close)

@@ -372,7 +372,7 @@ func (r *run) finish(err error) { r.note(func() { r.done, r.err = true, err }) }
 var errSoldOut = errors.New("sold out")
 
 // buy sells one unit, as lab.Buyer does.
-func (r *run) buy(life context.Context, isolation stock.Isolation) error {
+func (r *run) buy(life context.Context, isolation stock.Guard) error {
 	at, entry := stock.Location{Key: stockKey}, guard.Entry{Key: lockKey, Owner: owner}
 	_, err := isolation.Do(life, at, entry, func(ctx context.Context, c stock.Counter) error {
 		r.note(func() { r.at, r.told = begun, false })

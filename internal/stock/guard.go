@@ -11,78 +11,27 @@ import (
 	"oversell/internal/guard"
 )
 
-// Isolation runs the section of a deduct on the stock of a sale and claims that no other
+// Guard runs the section of a deduct on the stock of a sale and claims that no other
 // section's write is lost; some implementations fail to keep that claim. The end of ctx
-// ends the waiting and nothing else, as with a guard.Guard. Do returns ErrLocation if it
-// cannot work with a stock at this location. It is safe for concurrent use.
-type Isolation interface {
+// ends the waiting and nothing else, as with a guard.Guard. It is safe for concurrent use.
+type Guard interface {
 	Do(ctx context.Context, at Location, e guard.Entry, section Section) (guard.Stats, error)
 }
-
-// locator is an Isolation that works only with a stock at some locations. It returns
-// ErrLocation for any other.
-type locator interface{ checkLocation(at Location) error }
 
 // Section reads the stock, does the work, and writes the stock.
 type Section func(ctx context.Context, c Counter) error
 
-// Exclusive isolates by a guard that keeps other callers out, for a stock in Redis or in
-// the database. If the guard's lock gives out fencing tokens, the stock checks them,
-// unless b.Unfenced is set.
-func Exclusive(b Backends, guard guard.Guard) Isolation {
-	return exclusive{b, guard}
-}
-
-type exclusive struct {
-	Backends
-	guard guard.Guard
-}
-
-func (g exclusive) Do(ctx context.Context, at Location, e guard.Entry, section Section) (guard.Stats, error) {
-	if at.Key != "" {
-		return exclusiveInRedis(g).Do(ctx, at, e, section)
-	}
-	return g.guard.Do(ctx, e, func(ctx context.Context) error {
-		if token, fenced := guard.Token(ctx); fenced && !g.Unfenced {
-			return section(ctx, fencedLedger{ledger{store: store{g.DB}, at: at}, shown{g.Strategy, token}})
-		}
-		return section(ctx, ledger{store: store{g.DB}, at: at})
-	})
-}
-
-// ExclusiveInRedis is Exclusive for a stock in Redis alone. A program that uses no other is
-// linked without a client of databases.
-func ExclusiveInRedis(b Backends, guard guard.Guard) Isolation {
-	return exclusiveInRedis{b, guard}
-}
-
-type exclusiveInRedis exclusive
-
-func (g exclusiveInRedis) checkLocation(at Location) error { return inRedis(at) }
-
-func (g exclusiveInRedis) Do(ctx context.Context, at Location, e guard.Entry, section Section) (guard.Stats, error) {
-	if err := g.checkLocation(at); err != nil {
-		return guard.Stats{}, err
-	}
-	return g.guard.Do(ctx, e, func(ctx context.Context) error {
-		if token, fenced := guard.Token(ctx); fenced && !g.Unfenced {
-			return section(ctx, fencedCounter{g.Redis, at.Key, shown{g.Strategy, token}})
-		}
-		return section(ctx, plainCounter{g.Redis, at.Key})
-	})
-}
-
 // errConflict means that the stock changed between the read and the write.
 var errConflict = errors.New("the stock has changed")
 
-// Optimistic isolates without a lock: it watches the stock, and Redis refuses the write
+// Optimistic guards without a lock: it watches the stock, and Redis refuses the write
 // if the stock has changed since it was read. The loser sleeps and does everything again.
-func Optimistic(rdb redis.UniversalClient) Isolation {
-	return newRepeated(make(Slots, maxAttempts), inRedis, func(ctx, _ context.Context, _ *place, at Location, section Section) error {
+func Optimistic(rdb redis.UniversalClient) Guard {
+	return &repeated{slots: make(Slots, maxAttempts), once: func(ctx, _ context.Context, _ *place, at Location, section Section) error {
 		return rdb.Watch(ctx, func(tx *redis.Tx) error {
 			return section(ctx, watchedCounter{tx, at.Key})
 		}, at.Key)
-	})
+	}}
 }
 
 const (
@@ -93,19 +42,19 @@ const (
 	maxAttempts = 4
 )
 
-// repeated is an Isolation that does everything again after a conflict.
+// repeated is a Guard that does everything again after a conflict.
 type repeated struct {
-	slots   Slots
-	located func(Location) error // returns ErrLocation for a stock that it cannot work with
-	once    attempt
+	slots    Slots
+	unusable error // why it cannot work at all
+	once     attempt
 }
 
 // attempt waits until wait ends, and runs the section once. It returns errConflict if
 // another section was faster. It has a place among the slots, and may leave it while it waits.
 type attempt func(ctx, wait context.Context, p *place, at Location, section Section) error
 
-// Slots bounds the concurrent attempts in this process by its capacity. Several
-// isolations may share it.
+// Slots bounds the concurrent attempts in this process by its capacity. Several guards may
+// share it.
 type Slots chan struct{}
 
 // place is one attempt's place among those of Slots.
@@ -114,9 +63,9 @@ type place struct {
 	taken bool
 }
 
-// take waits for a place, unless the attempt has one. If wait ends first it returns the
+// occupy waits for a place, unless the attempt has one. If wait ends first it returns the
 // cause.
-func (p *place) take(wait context.Context) error {
+func (p *place) occupy(wait context.Context) error {
 	if p.taken {
 		return nil
 	}
@@ -140,18 +89,12 @@ func (p *place) leave() {
 	}
 }
 
-func newRepeated(s Slots, checkLocation func(Location) error, once attempt) *repeated {
-	return &repeated{s, checkLocation, once}
-}
-
-func (r *repeated) checkLocation(at Location) error { return r.located(at) }
-
 // Do repeats the section until its write goes through or the wait ends.
 func (r *repeated) Do(ctx context.Context, at Location, _ guard.Entry, section Section) (guard.Stats, error) {
 	start := time.Now()
 	var s guard.Stats
-	if err := r.checkLocation(at); err != nil {
-		return s, err
+	if r.unusable != nil {
+		return s, r.unusable
 	}
 	for {
 		var began time.Time
@@ -179,7 +122,7 @@ func (r *repeated) Do(ctx context.Context, at Location, _ guard.Entry, section S
 // try waits for a slot and makes one attempt. It reports whether it got that far.
 func (r *repeated) try(wait context.Context, at Location, section Section) (bool, error) {
 	p := &place{of: r.slots}
-	if err := p.take(wait); err != nil {
+	if err := p.occupy(wait); err != nil {
 		return false, err
 	}
 	defer p.leave()

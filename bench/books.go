@@ -10,11 +10,11 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"oversell/internal/bench/books"
 	"oversell/internal/bench/report"
+	"oversell/internal/present"
 )
 
 // auditArg makes this program check a sale in a running shop.
@@ -123,26 +123,36 @@ func toldBy(name string) (told *books.Told, err error) {
 
 // writeBooks writes a table of the figures, and then what is wrong.
 func writeBooks(out io.Writer, r books.Result) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	var b strings.Builder
 	a := r.Audit
-	fmt.Fprintf(w, "initial\tremaining\tsold\torders\tin flight\toversold\tlost updates\tstranded\tduplicates\t\n")
-	fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\n", a.Initial, a.Remaining, a.Sold, a.Orders, a.InFlight,
-		a.Oversold, a.LostUpdates, a.Stranded, a.Duplicates)
-	errs := []error{w.Flush()}
+	line(&b, "initial", a.Initial, "remaining", a.Remaining, "sold", a.Sold, "orders", a.Orders, "in flight", a.InFlight,
+		"oversold", a.Oversold, "lost updates", a.LostUpdates, "stranded", a.Stranded, "duplicates", a.Duplicates)
 	if t := r.Told; t != nil {
-		fmt.Fprintf(w, "\nrequests\ttold sold\trefused\tfailed\tcut off\tdropped\t\n")
-		fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t%d\t\n", t.Requests, t.Confirmed(), t.Refused(), t.Failed(), t.CutOff, t.Unanswered())
-		errs = append(errs, w.Flush())
+		b.WriteString("\n")
+		line(&b, "requests", t.Requests, "told sold", t.Confirmed(), "refused", t.Refused(), "failed", t.Failed(),
+			"cut off", t.CutOff, "dropped", t.Unanswered())
 	}
-	said := "\nthe books agree: " + agreement(r) + "\n"
-	if len(r.Problems) > 0 {
-		said = "\nthe books do not agree:\n"
-		for _, problem := range r.Problems {
-			said += "  " + report.Printable(problem) + "\n"
-		}
+	if len(r.Problems) == 0 {
+		b.WriteString("\nthe books agree: " + agreement(r) + "\n")
+	} else {
+		b.WriteString("\nthe books do not agree:\n")
 	}
-	_, err := io.WriteString(out, said)
-	return errors.Join(append(errs, err)...)
+	for _, problem := range r.Problems {
+		b.WriteString("  " + report.Printable(problem) + "\n")
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+// line writes a table of one row: the names of its columns, and their figures.
+func line(b *strings.Builder, figures ...any) {
+	t := present.Table[[]any]{Rows: [][]any{figures}}
+	for i := 0; i < len(figures); i += 2 {
+		t.Columns = append(t.Columns, present.Column[[]any]{
+			Name: fmt.Sprint(figures[i]), Cell: func(row []any) string { return fmt.Sprint(row[i+1]) },
+		})
+	}
+	b.WriteString(t.Text(present.Style{}))
 }
 
 // agreement says which numbers agree, if all of them do.

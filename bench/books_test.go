@@ -39,7 +39,7 @@ func TestAuditExitCodes(t *testing.T) {
 		says string
 	}{
 		{[]string{shop.URL}, exitExpected, "the books agree: the stock and the orders add up\n"},
-		{[]string{"-wait", "0s", "-sku", "busy", shop.URL}, exitUnexpected, "       5     3       3          2         0"},
+		{[]string{"-wait", "0s", "-sku", "busy", shop.URL}, exitUnexpected, "    5     3       3       2         0"},
 		{[]string{"-sku", "bad", shop.URL}, exitUnexpected, "oversold: 2 units"},
 		{[]string{"-told", file(`{"requests":3,"status_codes":{"200":3}}`), shop.URL}, exitExpected, "as many orders as buyers were told of\n"},
 		{[]string{"-told", file(`{"requests":3,"status_codes":{"200":2,"500":1}}`), shop.URL}, exitExpected, "there are 3 orders, buyers were told of 2, and 1 more"},

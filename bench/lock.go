@@ -202,7 +202,7 @@ func (b crowdBar) Done(row lockbench.Row) {
 // write writes the report as a table and as JSON.
 func (r lockReport) write(out output, c crowd) error {
 	r.Summary = r.groups()
-	err := r.writeTable(out.table, c, out.style)
+	_, err := io.WriteString(out.table, r.table(c, out.style))
 	if out.json != nil {
 		e := json.NewEncoder(out.json)
 		e.SetIndent("", "  ")

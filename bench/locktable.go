@@ -2,13 +2,12 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"strings"
 
-	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
 	"oversell/internal/lockbench"
+	"oversell/internal/present"
 )
 
 // lockGroup has the runs of one contender under one condition.
@@ -60,11 +59,12 @@ func (g *lockGroup) estimate() {
 	g.Jain = of(func(r lockbench.Row) float64 { return r.Jain })
 }
 
-// writeTable writes a table for each condition and run, and the medians of several runs.
-func (r lockReport) writeTable(w io.Writer, c crowd, s report.Style) error {
+// table draws a table for each condition and run, and the medians of several runs.
+func (r lockReport) table(c crowd, s present.Style) string {
+	var b strings.Builder
 	m := r.Manifest
-	_, err := fmt.Fprintf(w, "%s\n%s%s%s\n%s\n",
-		s.Sayf("%s for one lock, in %s; ttl %s, wait %s", s.Say(report.Plural(m.Requests, "contender")), s.Say(report.Plural(m.Instances, "process")), m.TTL, m.Wait),
+	fmt.Fprintf(&b, "%s\n%s%s%s\n%s\n",
+		s.Sayf("%s for one lock, in %s; ttl %s, wait %s", s.Count(m.Requests, "contender"), s.Count(m.Instances, "process"), m.TTL, m.Wait),
 		s.Sayf("redis: %s", s.Say(m.Redis)), s.Say("; "), s.Sayf("%s on %s, %d CPUs", m.Go, m.OS, m.CPUs), s.Say("waits in ms, from the common start"))
 	for _, condition := range c.conditions {
 		for round := range c.repeat {
@@ -74,45 +74,47 @@ func (r lockReport) writeTable(w io.Writer, c crowd, s report.Style) error {
 					rows = append(rows, row.Row)
 				}
 			}
-			if len(rows) == 0 || err != nil {
-				continue
-			}
-			if _, err = fmt.Fprintf(w, "\n%s\n", s.Sayf("%s, run %d of %d", s.Condition(catalog.Condition(condition)), round+1, c.repeat)); err == nil {
-				err = lockbench.WriteTable(w, rows, s)
+			if len(rows) > 0 {
+				fmt.Fprintf(&b, "\n%s\n%s", s.Sayf("%s, run %d of %d", s.Condition(catalog.Condition(condition)), round+1, c.repeat), lockbench.Table(rows, s))
 			}
 		}
 	}
-	if err == nil && c.repeat > 1 {
-		_, err = io.WriteString(w, r.medians(s))
+	if c.repeat > 1 {
+		b.WriteString(r.medians(s))
 	}
-	if text := s.Unfinished(len(r.Rows), r.Manifest); err == nil && text != "" {
-		_, err = io.WriteString(w, "\n"+text)
-	}
-	return err
-}
-
-// medians compares all contenders with the first one under the same condition.
-func (r lockReport) medians(s report.Style) string {
-	var b strings.Builder
-	width := 0
-	for _, g := range r.Summary {
-		width = max(width, len(g.Strategy))
-	}
-	condition, first := "", figures.Estimate{}
-	for _, g := range r.Summary {
-		if g.Condition != condition {
-			condition, first = g.Condition, g.Throughput
-			b.WriteString("\n" + s.Sayf("%s, medians of %d runs: deducts/s, with an interval of %.0f %%, and commands per deduct",
-				s.Condition(catalog.Condition(condition)), g.Throughput.Runs, 100*figures.Confidence(g.Throughput.Runs)) + "\n")
-		}
-		fmt.Fprintf(&b, "  %-*s  %8.0f  %s  %6.1f  %s\n", width, g.Strategy, g.Throughput.Median,
-			s.Sayf("%6.0f to %6.0f", g.Throughput.Low, g.Throughput.High), g.Commands.Median, g.against(first, s))
+	if text := m.Unfinished(len(r.Rows), s); text != "" {
+		b.WriteString("\n" + text)
 	}
 	return b.String()
 }
 
+// medians compares all contenders with the first one under the same condition.
+func (r lockReport) medians(s present.Style) string {
+	if len(r.Summary) == 0 {
+		return ""
+	}
+	first := make(map[string]figures.Estimate)
+	for _, g := range r.Summary {
+		if _, known := first[g.Condition]; !known {
+			first[g.Condition] = g.Throughput
+		}
+	}
+	runs := r.Summary[0].Throughput.Runs
+	return "\n" + s.Sayf("medians of %d runs: deducts/s, with an interval of %.0f %%, and commands per deduct", runs, 100*figures.Confidence(runs)) + "\n" +
+		present.Table[lockGroup]{
+			Rows: r.Summary, Under: func(g lockGroup) string { return s.Condition(catalog.Condition(g.Condition)) },
+			Columns: []present.Column[lockGroup]{
+				{Left: true, Cell: func(g lockGroup) string { return g.Strategy }},
+				{Name: "deducts/s", Cell: func(g lockGroup) string { return fmt.Sprintf("%.0f", g.Throughput.Median) }},
+				{Left: true, Cell: func(g lockGroup) string { return s.Sayf("%.0f to %.0f", g.Throughput.Low, g.Throughput.High) }},
+				{Name: "cmds/deduct", Cell: func(g lockGroup) string { return fmt.Sprintf("%.1f", g.Commands.Median) }},
+				{Left: true, Cell: func(g lockGroup) string { return g.against(first[g.Condition], s) }},
+			},
+		}.Text(s)
+}
+
 // against compares the group's throughput with another's.
-func (g lockGroup) against(first figures.Estimate, s report.Style) string {
+func (g lockGroup) against(first figures.Estimate, s present.Style) string {
 	if g.Throughput == first || first.Median == 0 {
 		return ""
 	}

@@ -11,6 +11,7 @@ import (
 	"oversell/internal/atomicfile"
 	"oversell/internal/bench/report"
 	"oversell/internal/bench/report/page"
+	"oversell/internal/present"
 )
 
 // output is where the report goes. Call report or close at the end.
@@ -18,14 +19,14 @@ type output struct {
 	table io.Writer
 	json  io.Writer // nil: nowhere
 	html  io.Writer // nil: nowhere
-	style report.Style
+	style present.Style
 	files []*atomicfile.File
 }
 
 // open opens the files before the bench runs, so that nobody waits for a report that
 // cannot be written. With JSON on standard output, the table goes to standard error.
 func (o options) open(stdout, stderr io.Writer) (out output, err error) {
-	out.table, out.style = stdout, o.style()
+	out.table, out.style = stdout, present.Style{Language: o.language}
 	switch o.json {
 	case "":
 	case "-":
@@ -41,14 +42,6 @@ func (o options) open(stdout, stderr io.Writer) (out output, err error) {
 		}
 	}
 	return out, nil
-}
-
-// style is how the report is shown.
-func (o options) style() report.Style {
-	if o.language == nil {
-		return report.Style{} // a nil *Language is no nil Language
-	}
-	return report.Style{Language: o.language}
 }
 
 // create opens the file that a flag names.

@@ -22,6 +22,7 @@ import (
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/guard"
+	"oversell/internal/present"
 	"oversell/internal/stock"
 )
 
@@ -217,13 +218,13 @@ func (c Config) Check() error {
 	}
 	switch {
 	case c.Rate == 0 && (c.Requests < 1 || c.Requests > MaxRequests):
-		return invalid("%s; allowed: 1 to %d", report.Plural(c.Requests, "request"), MaxRequests)
+		return invalid("%s; allowed: 1 to %d", present.Plural(c.Requests, "request"), MaxRequests)
 	case c.Stock < 1 || c.Stock > maxStock:
 		return invalid("a stock of %d; allowed: 1 to %d", c.Stock, maxStock)
 	case c.Instances < 1 || c.Instances > MaxInstances:
-		return invalid("%s; allowed: 1 to %d", report.Plural(c.Instances, "instance"), MaxInstances)
+		return invalid("%s; allowed: 1 to %d", present.Plural(c.Instances, "instance"), MaxInstances)
 	case c.shops() > c.Requests:
-		return invalid("%s for %s: each needs at least one", report.Plural(c.shops(), "shop"), report.Plural(c.Requests, "request"))
+		return invalid("%s for %s: each needs at least one", present.Plural(c.shops(), "shop"), present.Plural(c.Requests, "request"))
 	case c.Repeat < 1 || c.Repeat > MaxRepeat:
 		return invalid("%d runs of each row; allowed: 1 to %d", c.Repeat, MaxRepeat)
 	case !slices.Contains([]Keys{NoKeys, UniqueKeys, PairedKeys}, c.Keys):
@@ -231,7 +232,7 @@ func (c Config) Check() error {
 	case c.Keeper != "" && c.Keeper != stock.InRedis && c.Keeper != stock.InDatabase:
 		return invalid("stock kept in %q; allowed: %s, %s", c.Keeper, stock.InRedis, stock.InDatabase)
 	case c.Replicas < 0 || c.Replicas > maxReplicas:
-		return invalid("%s of an accepted order; allowed: 0 to %d", report.Plural(c.Replicas, "replica"), maxReplicas)
+		return invalid("%s of an accepted order; allowed: 0 to %d", present.Plural(c.Replicas, "replica"), maxReplicas)
 	case c.Replicas > 0 && len(c.Targets) == 0 && c.RedisURL == "" && (c.Failovers == nil || !slices.Contains(c.Conditions, catalog.Failover)):
 		return invalid("replicas of accepted orders need a Redis with replicas: -redis local -conditions %s, or your own", catalog.Failover)
 	case len(c.Strategies) == 0:

@@ -12,6 +12,7 @@ import (
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
+	"oversell/internal/present"
 	"oversell/internal/proc"
 	"oversell/internal/stock"
 	"oversell/internal/web"
@@ -42,7 +43,7 @@ func (c Config) checkItems() error {
 	rows := len(c.Strategies) * len(c.Conditions) * c.Repeat
 	switch {
 	case c.Items < 1 || c.Items > items.Max:
-		return invalid("%s; allowed: 1 to %d", report.Plural(c.Items, "item"), items.Max)
+		return invalid("%s; allowed: 1 to %d", present.Plural(c.Items, "item"), items.Max)
 	case !c.many():
 		return nil
 	case c.Workload != catalog.Deduct:
@@ -52,9 +53,9 @@ func (c Config) checkItems() error {
 	case len(c.Seams) > 0:
 		return invalid("%d items with seams, at which processes are killed for one item", c.Items)
 	case c.Stock < int64(c.Items):
-		return invalid("%s of %d items: the stock is that of all items together, and each needs a unit", report.Plural(int(c.Stock), "unit"), c.Items)
+		return invalid("%s of %d items: the stock is that of all items together, and each needs a unit", present.Plural(int(c.Stock), "unit"), c.Items)
 	case c.Items*rows > maxItemRows:
-		return invalid("%d items in each of %s; allowed: %d in all rows together", c.Items, report.Plural(rows, "row"), maxItemRows)
+		return invalid("%d items in each of %s; allowed: %d in all rows together", c.Items, present.Plural(rows, "row"), maxItemRows)
 	}
 	return nil
 }

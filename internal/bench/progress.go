@@ -10,6 +10,7 @@ import (
 
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
+	"oversell/internal/present"
 )
 
 // Silent is a Progress that shows nothing.
@@ -110,7 +111,7 @@ func (b *Bar) Step(doing string, left func() int64) {
 }
 
 // Done implements Progress.
-func (b *Bar) Done(row report.Row) { b.Finished(row.Line(report.Style{})) }
+func (b *Bar) Done(row report.Row) { b.Finished(row.Line(present.Style{})) }
 
 // Finished prints a line about a row that is finished, and counts the row.
 func (b *Bar) Finished(line string) {

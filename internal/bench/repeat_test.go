@@ -17,6 +17,7 @@ import (
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
+	"oversell/internal/present"
 )
 
 // diary is a Progress that keeps what it is told.
@@ -82,7 +83,7 @@ func TestRepeatedRowsAreInterrupted(t *testing.T) {
 	}
 	var table strings.Builder
 	r := report.Report{Manifest: cfg.Manifest("a redis", "a database"), Rows: rows}
-	must(t, r.WriteTable(&table, report.Style{}))
+	must(t, r.WriteTable(&table, present.Style{}))
 	for _, want := range []string{"the median of 1 or 2 runs", "ok 2/2", "ok 1/1", "All 3 runs of 2 rows matched"} {
 		if !strings.Contains(table.String(), want) {
 			t.Errorf("%q is not in\n%s", want, &table)

@@ -1,7 +1,6 @@
 package lockbench_test
 
 import (
-	"errors"
 	"regexp"
 	"strings"
 	"testing"
@@ -9,12 +8,12 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/text"
 
-	"oversell/internal/bench/report"
 	"oversell/internal/lockbench"
 	"oversell/internal/page/texts"
+	"oversell/internal/present"
 )
 
-func TestWriteTable(t *testing.T) {
+func TestTable(t *testing.T) {
 	rows := []lockbench.Row{
 		{
 			Contender: "v7_queue", Contenders: 100, Processes: 4, Served: 75, Killed: 25, Throughput: 4821.4, Commands: 2.44,
@@ -27,10 +26,6 @@ func TestWriteTable(t *testing.T) {
 		},
 		{Contender: "rueidislock", Skipped: "needs a real Redis", Verdict: lockbench.Skipped},
 	}
-	var out strings.Builder
-	if err := lockbench.WriteTable(&out, rows, report.Style{}); err != nil {
-		t.Fatal(err)
-	}
 	const want = `                            never          deducts     cmds                  max
           served  refused  served  killed       /s  /deduct  p50  p99  max  /p50  jain  holders  lost  verdict
 ────────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -41,7 +36,7 @@ liar           0       99       1       .        0      0.0    0    0    0     .
   liar: 1 never served; the last release was 1000 ms before the end
   rueidislock: needs a real Redis
 `
-	if got := out.String(); got != want {
+	if got := lockbench.Table(rows, present.Style{}); got != want {
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)
 	}
 }
@@ -59,19 +54,16 @@ func TestTableFitsATerminal(t *testing.T) {
 		without string // columns left out
 	}{
 		"nobody is refused or killed": {[]lockbench.Row{longest, longest}, "lost, killed, never served, refused"},
-		"all that can happen":         {[]lockbench.Row{longest, unlucky}, "max/p50, jain, p99, never served, refused"},
+		"all that can happen":         {[]lockbench.Row{longest, unlucky}, "max/p50, jain, p99"},
 	} {
-		var out strings.Builder
-		if err := lockbench.WriteTable(&out, tt.rows, report.Style{}); err != nil {
-			t.Fatal(err)
-		}
-		for line := range strings.Lines(out.String()) {
+		out := lockbench.Table(tt.rows, present.Style{})
+		for line := range strings.Lines(out) {
 			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 120 {
 				t.Errorf("%s: a line is %d wide: %s", name, n, line)
 			}
 		}
-		if want := "left out to fit the width: " + tt.without + " (-json has them)\n"; !strings.Contains(out.String(), want) {
-			t.Errorf("%s: want %q in\n%s", name, want, &out)
+		if want := "left out to fit the width: " + tt.without + " (-json has them)\n"; !strings.Contains(out, want) {
+			t.Errorf("%s: want %q in\n%s", name, want, out)
 		}
 	}
 }
@@ -109,33 +101,18 @@ func TestTableInChinese(t *testing.T) {
 		})
 	}
 	rows[0].Disturbed = &lockbench.Disturbed{}
-	var out strings.Builder
-	if err := lockbench.WriteTable(&out, rows, report.Style{Language: l}); err != nil {
-		t.Fatal(err)
-	}
+	out := lockbench.Table(rows, present.Style{Language: l})
 	if len(l.untold) > 0 {
 		t.Errorf("no Chinese for %q", l.untold)
 	}
 	for _, want := range []string{"饿死", "正常", "此处不可比：v6_watchdog", "个被拒：E1", "进程 2 在 7 毫秒时被杀死，进程 1 从 8 到 3008 毫秒被暂停", "没有注入故障", "因宽度所限略去："} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("no %q in\n%s", want, &out)
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
 		}
 	}
-	for line := range strings.Lines(out.String()) {
+	for line := range strings.Lines(out) {
 		if n := text.StringWidth(strings.TrimSuffix(line, "\n")); n > 120 && !strings.HasPrefix(line, "  ") { // a note has a line
 			t.Errorf("a line is %d wide: %s", n, line)
 		}
-	}
-}
-
-type full struct{}
-
-var errFull = errors.New("no space")
-
-func (full) Write([]byte) (int, error) { return 0, errFull }
-
-func TestWriteTableSaysWhatFailed(t *testing.T) {
-	if err := lockbench.WriteTable(full{}, nil, report.Style{}); !errors.Is(err, errFull) {
-		t.Errorf("got %v", err)
 	}
 }

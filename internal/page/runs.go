@@ -10,9 +10,9 @@ import (
 	"net/http"
 	"time"
 
-	"oversell/internal/bench/report"
 	"oversell/internal/page/runs"
 	"oversell/internal/page/texts"
+	"oversell/internal/present"
 	"oversell/internal/web"
 	"oversell/internal/web/problem"
 )
@@ -126,15 +126,12 @@ func (h *runsHandler) report(w http.ResponseWriter, r *http.Request) {
 }
 
 // styleIn is the style of a report in a language; "" is English.
-func styleIn(lang string) (report.Style, error) {
+func styleIn(lang string) (present.Style, error) {
 	language, err := texts.OfBench(cmp.Or(lang, texts.English))
-	switch {
-	case err != nil:
-		return report.Style{}, fmt.Errorf("lang: %w", err)
-	case language == nil:
-		return report.Style{}, nil // a nil *Language is no nil Language
+	if err != nil {
+		return present.Style{}, fmt.Errorf("lang: %w", err)
 	}
-	return report.Style{Language: language}, nil
+	return present.Style{Language: language}, nil
 }
 
 // failed replies to a request that failed with err.

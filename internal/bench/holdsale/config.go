@@ -19,6 +19,7 @@ import (
 	"oversell/internal/bench"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
+	"oversell/internal/present"
 )
 
 // ErrConfig is wrapped by the errors for a Config that cannot be run.
@@ -97,11 +98,11 @@ func (c Config) WithDefaults() Config {
 func (c Config) Check() error {
 	switch {
 	case c.Buyers < 1 || c.Buyers > MaxBuyers:
-		return invalid("%s; allowed: 1 to %d", report.Plural(c.Buyers, "buyer"), MaxBuyers)
+		return invalid("%s; allowed: 1 to %d", present.Plural(c.Buyers, "buyer"), MaxBuyers)
 	case c.Stock < 1 || c.Stock > MaxStock:
 		return invalid("a stock of %d; allowed: 1 to %d", c.Stock, MaxStock)
 	case c.Instances < 2 || c.Instances > MaxInstances:
-		return invalid("%s; allowed: 2 to %d", report.Plural(c.Instances, "instance"), MaxInstances)
+		return invalid("%s; allowed: 2 to %d", present.Plural(c.Instances, "instance"), MaxInstances)
 	case c.TTL < MinTTL || c.TTL > MaxTTL:
 		return invalid("a ttl of %v; allowed: %v to %v", c.TTL, MinTTL, MaxTTL)
 	case c.Repeat < 1 || c.Repeat > MaxRepeat:

@@ -3,6 +3,8 @@ package report
 import (
 	"fmt"
 	"strings"
+
+	"oversell/internal/present"
 )
 
 // Chaos is the result of a row under chaos.
@@ -69,7 +71,7 @@ func (d Fault) Recovery() string {
 const shownRows = 6
 
 // faults shows the result and the faults of each row under chaos.
-func (r Report) faults(s Style) string {
+func (r Report) faults(s present.Style) string {
 	var b strings.Builder
 	for _, row := range r.Rows {
 		if row.Chaos == nil {
@@ -77,14 +79,14 @@ func (r Report) faults(s Style) string {
 		}
 		fmt.Fprintf(&b, "\n%s\n", row.ChaosLine(s))
 		if len(r.Rows) <= shownRows || !row.Expected {
-			b.WriteString(Draw(row.Faults(s)) + "\n")
+			b.WriteString(row.Chaos.FaultTable(s).Text(s))
 		}
 	}
 	return b.String()
 }
 
 // ChaosLine is the result of a row under chaos in one line, or "" for another row.
-func (r Row) ChaosLine(s Style) string {
+func (r Row) ChaosLine(s present.Style) string {
 	c := r.Chaos
 	if c == nil {
 		return ""
@@ -103,31 +105,53 @@ func (r Row) ChaosLine(s Style) string {
 	return text
 }
 
-// Faults returns the table of the faults of a row under chaos.
-func (r Row) Faults(s Style) (heads []Head, lines [][]string) {
-	heads = s.heads([]Head{{"at s", false}, {"fault", true}, {"target", true}, {"planned s", false},
-		{"lasted s", false}, {"sold during", false}, {"recovered after s", false}, {"limit s", false}})
-	for _, d := range r.Chaos.Faults {
-		what := d.Kind
-		if d.Amount > 0 {
-			what += s.Sayf(" by %.0f ms", d.Amount)
-		}
-		line := []string{fmt.Sprintf("%.2f", d.At), what, s.Say(d.Victim), fmt.Sprintf("%.2f", d.For)}
-		switch {
-		case d.Skipped:
-			line = append([]string{fmt.Sprintf("(%.2f)", d.Planned)}, line[1:]...)
-			line = append(line, s.Say("skipped"), "", "", "")
-		default:
-			again := s.Say(strings.TrimSuffix(d.Recovery(), " s"))
-			if d.Stalled >= 0.1 {
-				again += s.Sayf(", %.2f of it stalled", d.Stalled)
-			}
-			if d.Late() {
-				again += " (!)"
-			}
-			line = append(line, fmt.Sprintf("%.2f", d.Lasted), fmt.Sprint(d.SoldIn), again, s.Sayf("%.0f after the %s", d.Limit, s.Say(d.From)))
-		}
-		lines = append(lines, line)
+// FaultTable is the table of the faults of a row under chaos.
+func (c Chaos) FaultTable(s present.Style) present.Table[Fault] {
+	hundredths := func(of func(Fault) float64) func(Fault) string {
+		return func(f Fault) string { return fmt.Sprintf("%.2f", of(f)) }
 	}
-	return heads, lines
+	unless := func(skipped string, cell func(Fault) string) func(Fault) string {
+		return func(f Fault) string {
+			if f.Skipped {
+				return skipped
+			}
+			return cell(f)
+		}
+	}
+	return present.Table[Fault]{Rows: c.Faults, Columns: []present.Column[Fault]{
+		{Name: "at s", Cell: Fault.at},
+		{Name: "fault", Left: true, Cell: func(f Fault) string { return f.what(s) }},
+		{Name: "target", Left: true, Cell: func(f Fault) string { return s.Say(f.Victim) }},
+		{Name: "planned s", Cell: hundredths(func(f Fault) float64 { return f.For })},
+		{Name: "lasted s", Cell: unless(s.Say("skipped"), hundredths(func(f Fault) float64 { return f.Lasted }))},
+		{Name: "sold during", Cell: unless("", func(f Fault) string { return fmt.Sprint(f.SoldIn) })},
+		{Name: "recovered after s", Cell: unless("", func(f Fault) string { return f.recovered(s) })},
+		{Name: "limit s", Cell: unless("", func(f Fault) string { return s.Sayf("%.0f after the %s", f.Limit, s.Say(f.From)) })},
+	}}
+}
+
+// at is when it began, or was to begin.
+func (d Fault) at() string {
+	if d.Skipped {
+		return fmt.Sprintf("(%.2f)", d.Planned)
+	}
+	return fmt.Sprintf("%.2f", d.At)
+}
+
+func (d Fault) what(s present.Style) string {
+	if d.Amount > 0 {
+		return d.Kind + s.Sayf(" by %.0f ms", d.Amount)
+	}
+	return d.Kind
+}
+
+func (d Fault) recovered(s present.Style) string {
+	again := s.Say(strings.TrimSuffix(d.Recovery(), " s"))
+	if d.Stalled >= 0.1 {
+		again += s.Sayf(", %.2f of it stalled", d.Stalled)
+	}
+	if d.Late() {
+		again += " (!)"
+	}
+	return again
 }

@@ -3,10 +3,9 @@ package report
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
-
-	"oversell/internal/figures"
 )
 
 // ErrDiffer means that two reports cannot be compared.
@@ -18,69 +17,47 @@ type File struct {
 	Report
 }
 
-// setting is what two reports must agree in, or may differ in.
-type setting struct {
-	name string
-	of   func(m Manifest) any
+// free are the settings in which reports may differ. Most comparisons are of two builds. The others
+// must agree: backends, their versions and sizes.
+func free() []string {
+	return []string{"id", "started", "os", "cpus", "version", "targets", "retry", "repeat", "planned", "seed", "flags", "also"}
 }
 
-// mustAgree lists the settings in which reports must agree: backends, versions and
-// sizes. The version of oversell is not one of them: most comparisons are of two builds.
-func mustAgree() []setting {
-	return []setting{
-		{"redis", func(m Manifest) any { return m.Redis }},
-		{"db", func(m Manifest) any { return m.DB }},
-		{"servers", func(m Manifest) any { return strings.Join(m.Servers, "; ") }},
-		{"go", func(m Manifest) any { return m.Go }},
-		{"format", func(m Manifest) any { return m.Format }},
-		{"workload", func(m Manifest) any { return m.Workload }},
-		{"requests", func(m Manifest) any { return m.Requests }},
-		{"rate", func(m Manifest) any { return m.Rate }},
-		{"duration", func(m Manifest) any { return m.Duration }},
-		{"in flight", func(m Manifest) any { return m.InFlight }},
-		{"stock", func(m Manifest) any { return m.Stock }},
-		{"items", func(m Manifest) any { return max(1, m.Items) }},
-		{"skew", func(m Manifest) any { return m.Skew }},
-		{"seed of who buys which item", func(m Manifest) any { return m.spreadSeed() }},
-		{"instances", func(m Manifest) any { return m.Instances }},
-		{"ttl", func(m Manifest) any { return m.TTL }},
-		{"work", func(m Manifest) any { return m.Work }},
-		{"wait", func(m Manifest) any { return m.Wait }},
-		{"keys", func(m Manifest) any { return m.Keys }},
-		{"second look", func(m Manifest) any { return m.SecondLook }},
-		{"keeper", func(m Manifest) any { return m.Keeper }},
-		{"unfenced", func(m Manifest) any { return m.Unfenced }},
-		{"replicas", func(m Manifest) any { return m.Replicas }},
-	}
+// told are those of them whose difference may explain others, and is shown.
+func told() []string { return []string{"os", "cpus", "version", "retry"} }
+
+// disagreeing names the settings in which two manifests must agree and do not.
+func disagreeing(a, b Manifest) string {
+	return differing(a, b, func(name string) bool {
+		return !slices.Contains(free(), name) || name == "seed" && a.Items > 0 // it says who buys which item
+	})
 }
 
-// mayDiffer lists the settings in which reports may differ; the differences are shown.
-func mayDiffer() []setting {
-	return []setting{
-		{"oversell", func(m Manifest) any { return m.Version }},
-		{"retry", func(m Manifest) any { return m.Retry }},
-		{"os", func(m Manifest) any { return m.OS }},
-		{"cpus", func(m Manifest) any { return m.CPUs }},
-	}
-}
-
-// spreadSeed is the seed of who buys which item, or 0 if there is one item.
-func (m Manifest) spreadSeed() uint64 {
-	if m.Items == 0 {
-		return 0
-	}
-	return m.Seed
-}
-
-// differing names the settings in which two manifests differ, with both values.
-func differing(settings []setting, a, b Manifest) string {
+// differing names those of the settings in which two manifests differ, with both values.
+func differing(a, b Manifest, among func(name string) bool) string {
+	other := make(map[string]string)
+	fields(b, func(name string, v reflect.Value) { other[name] = fmt.Sprint(v) })
 	var all []string
-	for _, s := range settings {
-		if x, y := s.of(a), s.of(b); x != y {
-			all = append(all, fmt.Sprintf("%s (%v, %v)", s.name, x, y))
+	fields(a, func(name string, v reflect.Value) {
+		if x, y := fmt.Sprint(v), other[name]; x != y && among(name) {
+			all = append(all, fmt.Sprintf("%s (%s, %s)", strings.ReplaceAll(name, "_", " "), x, y))
+		}
+	})
+	return strings.Join(all, ", ")
+}
+
+// fields calls f with each field of a struct by its name in JSON, those of embedded structs among
+// them.
+func fields(of any, f func(name string, v reflect.Value)) {
+	for field, v := range reflect.Indirect(reflect.ValueOf(of)).Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		switch {
+		case field.Anonymous && (v.Kind() != reflect.Pointer || !v.IsNil()):
+			fields(v.Interface(), f)
+		case name != "" && name != "-":
+			f(name, v)
 		}
 	}
-	return strings.Join(all, ", ")
 }
 
 // Comparison pairs the rows of two reports, or of the strategies in one.
@@ -90,12 +67,8 @@ type Comparison struct {
 	Alone    []string // says which groups are only in one of the reports
 }
 
-// Pair is two groups to compare.
-type Pair struct {
-	Name     string // of the row
-	Under    string // condition
-	Old, New Group
-}
+// Pair is two groups to compare. The new one names it.
+type Pair struct{ Old, New Group }
 
 // CompareFiles compares the rows that both reports have. The error wraps ErrDiffer when
 // they are of different backends, versions or sizes, or have no row in common.
@@ -106,16 +79,16 @@ func CompareFiles(older, newer File) (Comparison, error) {
 	c := Comparison{Old: older, New: newer}
 	rest := newer.Groups()
 	for _, g := range older.Groups() {
-		i := slices.IndexFunc(rest, func(h Group) bool { return h.Key() == g.Key() })
+		i := slices.IndexFunc(rest, func(h Group) bool { return h.Key == g.Key })
 		if i < 0 {
-			c.Alone = append(c.Alone, fmt.Sprintf("%s is only in %s", g.Key(), older.Name))
+			c.Alone = append(c.Alone, fmt.Sprintf("%s is only in %s", g.Key, older.Name))
 			continue
 		}
-		c.Pairs = append(c.Pairs, Pair{Name: g.Strategy, Under: string(g.Condition), Old: g, New: rest[i]})
+		c.Pairs = append(c.Pairs, Pair{g, rest[i]})
 		rest = slices.Delete(rest, i, i+1)
 	}
 	for _, g := range rest {
-		c.Alone = append(c.Alone, fmt.Sprintf("%s is only in %s", g.Key(), newer.Name))
+		c.Alone = append(c.Alone, fmt.Sprintf("%s is only in %s", g.Key, newer.Name))
 	}
 	if len(c.Pairs) == 0 {
 		return Comparison{}, fmt.Errorf("%s and %s %w: they have no row in common", older.Name, newer.Name, ErrDiffer)
@@ -133,7 +106,7 @@ func disagree(a, b Report) string {
 				continue
 			}
 			common = true
-			if diff := differing(mustAgree(), x.Manifest, y.Manifest); diff != "" {
+			if diff := disagreeing(x.Manifest, y.Manifest); diff != "" {
 				return diff
 			}
 		}
@@ -141,13 +114,7 @@ func disagree(a, b Report) string {
 	if common {
 		return ""
 	}
-	return differing(mustAgree(), a.Manifest, b.Manifest)
-}
-
-// part returns the pairs of one workload.
-func (c Comparison) part(m Manifest) Comparison {
-	c.Pairs = slices.DeleteFunc(slices.Clone(c.Pairs), func(p Pair) bool { return string(p.Old.Workload) != m.Workload })
-	return c
+	return fmt.Sprintf("workload (%s, %s)", a.Manifest.Workload, b.Manifest.Workload)
 }
 
 // CompareStrategies compares the strategies of one report, each to the first one under
@@ -156,13 +123,13 @@ func CompareStrategies(f File) (Comparison, error) {
 	first := make(map[Key]Group)
 	c := Comparison{Old: f, New: f}
 	for _, g := range f.Groups() {
-		k := g.Key()
+		k := g.Key
 		k.Strategy = ""
 		base, known := first[k]
 		if !known {
 			base, first[k] = g, g
 		}
-		c.Pairs = append(c.Pairs, Pair{Name: g.Strategy, Under: string(g.Condition), Old: base, New: g})
+		c.Pairs = append(c.Pairs, Pair{base, g})
 	}
 	if len(c.Pairs) == len(first) {
 		return Comparison{}, fmt.Errorf("the rows of %s %w: there is no condition with two strategies", f.Name, ErrDiffer)
@@ -204,8 +171,4 @@ func compared(m Manifest) []figure {
 		list = append(list, figure{"dropped", "requests dropped", "%.0f"})
 	}
 	return list
-}
-
-func (p Pair) differs(f figure) figures.Difference {
-	return p.Old.Figures[f.name].Differs(p.New.Figures[f.name])
 }

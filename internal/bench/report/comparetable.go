@@ -3,10 +3,11 @@ package report
 import (
 	"fmt"
 	"io"
-	"math"
+	"slices"
 	"strings"
 
 	"oversell/internal/figures"
+	"oversell/internal/present"
 )
 
 // unclear marks a difference that may be noise.
@@ -18,15 +19,16 @@ func (c Comparison) WriteFiles(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "old: %s\nnew: %s\n", c.Old.title(), c.New.title())
 	b.WriteString(ranOn(c.Old.Manifest))
-	if diff := differing(mayDiffer(), c.Old.Manifest, c.New.Manifest); diff != "" {
+	if diff := differing(c.Old.Manifest, c.New.Manifest, func(name string) bool { return slices.Contains(told(), name) }); diff != "" {
 		fmt.Fprintf(&b, "they differ in %s\n", diff)
 	}
 	b.WriteString(meaning)
-	marked := c.tables(&b, []string{"old", "", "new", "", "change"}, func(f figure, p Pair) ([]string, bool) {
-		change, doubtful := p.change(f)
-		old, interval := f.estimate(p.Old)
-		now, after := f.estimate(p.New)
-		return []string{old, interval, now, after, change}, doubtful
+	c.tables(&b, func(f figure) []present.Column[Pair] {
+		return slices.Concat(
+			f.estimate("old", func(p Pair) Group { return p.Old }),
+			f.estimate("new", func(p Pair) Group { return p.New }),
+			[]present.Column[Pair]{{Name: "change", Cell: func(p Pair) string { return p.difference(f, change) }}},
+		)
 	})
 	b.WriteString("\n")
 	b.WriteString(c.verdicts())
@@ -35,7 +37,7 @@ func (c Comparison) WriteFiles(w io.Writer) error {
 	}
 	b.WriteString(c.Old.unusualLeases())
 	b.WriteString(c.New.unusualLeases())
-	return write(w, &b, marked)
+	return c.write(w, &b)
 }
 
 // WriteStrategies writes how the strategies differ, as CompareStrategies found it.
@@ -43,24 +45,27 @@ func (c Comparison) WriteStrategies(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n%s", c.Old.title(), ranOn(c.Old.Manifest))
 	b.WriteString(meaning)
-	marked := c.tables(&b, []string{"median", "", "vs first"}, func(f figure, p Pair) ([]string, bool) {
-		median, interval := f.estimate(p.New)
-		if p.Old.Key() == p.New.Key() {
-			return []string{median, interval, ""}, false
-		}
-		ratio, doubtful := p.ratio(f)
-		return []string{median, interval, ratio}, doubtful
+	c.tables(&b, func(f figure) []present.Column[Pair] {
+		return append(
+			f.estimate("median", func(p Pair) Group { return p.New }),
+			present.Column[Pair]{Name: "vs first", Cell: func(p Pair) string {
+				if p.Old.Key == p.New.Key {
+					return ""
+				}
+				return p.difference(f, ratio)
+			}},
+		)
 	})
 	if leases := c.Old.unusualLeases(); leases != "" {
 		b.WriteString("\n" + leases)
 	}
-	return write(w, &b, marked)
+	return c.write(w, &b)
 }
 
 const meaning = "medians, and their intervals where runs differ; \"no difference\": the intervals overlap\n"
 
-func write(w io.Writer, b *strings.Builder, marked bool) error {
-	if marked {
+func (c Comparison) write(w io.Writer, b *strings.Builder) error {
+	if strings.Contains(b.String(), unclear+"\n") {
 		b.WriteString("\n?  with so few runs the difference may be chance; use -repeat 4 or more on both sides\n")
 	}
 	if _, err := io.WriteString(w, b.String()); err != nil {
@@ -84,104 +89,73 @@ func (f File) title() string {
 
 // ranOn says what both reports were measured with.
 func ranOn(m Manifest) string {
-	return m.Load(Style{}) + "\n" + fmt.Sprintf("redis: %s; db: %s; %s\n", m.Redis, m.DB, m.Go)
+	return m.Load(present.Style{}) + "\n" + fmt.Sprintf("redis: %s; db: %s; %s\n", m.Redis, m.DB, m.Go)
 }
 
-// tables writes a table of each figure of each workload, and reports whether any difference
-// is doubtful.
-func (c Comparison) tables(b *strings.Builder, titles []string, cells func(f figure, p Pair) ([]string, bool)) (marked bool) {
+// tables writes a table of each figure of each workload.
+func (c Comparison) tables(b *strings.Builder, columns func(f figure) []present.Column[Pair]) {
 	for i, part := range c.Old.Parts() {
-		pairs := c
-		if len(c.Old.Manifest.Also) > 0 {
-			pairs = c.part(part.Manifest)
-		}
-		if len(pairs.Pairs) == 0 {
+		pairs := slices.DeleteFunc(slices.Clone(c.Pairs), func(p Pair) bool {
+			return len(c.Old.Manifest.Also) > 0 && string(p.Old.Workload) != part.Manifest.Workload
+		})
+		if len(pairs) == 0 {
 			continue
 		}
 		if i > 0 {
-			fmt.Fprintf(b, "\n%s\n", part.Manifest.Load(Style{}))
+			fmt.Fprintf(b, "\n%s\n", part.Manifest.Load(present.Style{}))
 		}
 		for _, f := range compared(part.Manifest) {
-			drawn, doubtful := pairs.table(append([]string{f.title}, titles...), func(p Pair) ([]string, bool) { return cells(f, p) })
-			marked = marked || doubtful
-			fmt.Fprintf(b, "\n%s\n", drawn)
+			names := present.Column[Pair]{Name: f.title, Left: true, Cell: func(p Pair) string { return p.New.Strategy }}
+			t := present.Table[Pair]{
+				Columns: append([]present.Column[Pair]{names}, columns(f)...), Rows: pairs,
+				Under: func(p Pair) string { return string(p.New.Condition) },
+			}
+			fmt.Fprintf(b, "\n%s", t.Text(present.Style{}))
 		}
 	}
-	return marked
 }
 
-// table draws a line for each pair, a block for each condition, and reports whether
-// any difference is doubtful. The first column has the names of the rows; a column
-// without a title belongs to the one before it.
-func (c Comparison) table(titles []string, cells func(p Pair) ([]string, bool)) (drawn string, marked bool) {
-	heads := make([]Head, len(titles))
-	for i, title := range titles {
-		heads[i] = Head{title, i == 0 || title == ""}
-	}
-	var lines [][]string
-	under := ""
-	for i, p := range c.Pairs {
-		if i == 0 || p.Under != under {
-			lines = append(lines, []string{p.Under})
-			under = p.Under
-		}
-		line, doubtful := cells(p)
-		marked = marked || doubtful
-		lines = append(lines, append([]string{"  " + p.Name}, line...))
-	}
-	return Draw(heads, lines), marked
-}
-
-// estimate is the median and, if the runs differ, its interval. Both are "" for a
-// figure that was not counted.
-func (f figure) estimate(g Group) (median, interval string) {
-	e, known := g.Figures[f.name]
-	if !known {
-		return "", ""
-	}
+// estimate returns the columns of a figure's medians and, where runs differ, of their intervals.
+func (f figure) estimate(name string, of func(Pair) Group) []present.Column[Pair] {
 	show := func(v float64) string { return fmt.Sprintf(f.format, v) }
-	median = show(e.Median)
-	if e.Low != e.High {
-		interval = show(e.Low) + ".." + show(e.High)
+	return []present.Column[Pair]{
+		{Name: name, Cell: func(p Pair) string {
+			if e, known := of(p).Figures[f.name]; known {
+				return show(e.Median)
+			}
+			return ""
+		}},
+		{Left: true, Cell: func(p Pair) string {
+			if e := of(p).Figures[f.name]; e.Low != e.High {
+				return show(e.Low) + ".." + show(e.High)
+			}
+			return ""
+		}},
 	}
-	return median, interval
 }
 
-// change is by how much a figure changed, and whether that may be noise.
-func (p Pair) change(f figure) (text string, doubtful bool) {
-	old, now := p.Old.Figures[f.name].Median, p.New.Figures[f.name].Median
-	return p.difference(f, func() string {
-		if old == 0 {
-			return "from 0"
-		}
-		return fmt.Sprintf("%+.1f%%", 100*(now/old-1))
-	})
-}
+func change(old, now float64) string { return fmt.Sprintf("%+.1f%%", 100*(now/old-1)) }
 
-// ratio compares a figure with the first strategy's, and says whether that may be noise.
-func (p Pair) ratio(f figure) (text string, doubtful bool) {
-	old, now := p.Old.Figures[f.name].Median, p.New.Figures[f.name].Median
-	return p.difference(f, func() string {
-		ratio := now / old
-		if math.IsInf(ratio, 0) || math.IsNaN(ratio) {
-			return "from 0"
-		}
-		return fmt.Sprintf("%.2f×", ratio)
-	})
-}
+func ratio(old, now float64) string { return fmt.Sprintf("%.2f×", now/old) }
 
-func (p Pair) difference(f figure, say func() string) (text string, doubtful bool) {
-	_, before := p.Old.Figures[f.name]
-	if _, now := p.New.Figures[f.name]; !before || !now {
-		return "", false // at least one was not counted
+// difference says by how much a figure differs, unless one of the groups lacks it.
+func (p Pair) difference(f figure, say func(old, now float64) string) string {
+	old, before := p.Old.Figures[f.name]
+	now, after := p.New.Figures[f.name]
+	if !before || !after {
+		return ""
 	}
-	switch p.differs(f) {
+	text := "from 0"
+	if old.Median != 0 {
+		text = say(old.Median, now.Median)
+	}
+	switch old.Differs(now) {
 	case figures.None:
-		return "no difference", false
+		return "no difference"
 	case figures.Unclear:
-		return say() + unclear, true
+		text += unclear
 	}
-	return say(), false
+	return text
 }
 
 // verdicts lists the rows whose verdicts changed, or how often they were as expected.
@@ -189,7 +163,7 @@ func (c Comparison) verdicts() string {
 	var b strings.Builder
 	for _, p := range c.Pairs {
 		if !p.sameVerdicts() {
-			fmt.Fprintf(&b, "  %s under %s: %s → %s\n", p.Name, p.Under, p.Old.Verdict(Style{}), p.New.Verdict(Style{}))
+			fmt.Fprintf(&b, "  %s: %s → %s\n", p.New.Key, p.Old.Verdict(present.Style{}), p.New.Verdict(present.Style{}))
 		}
 	}
 	if b.Len() == 0 {

@@ -2,18 +2,18 @@ package report
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
+	"oversell/internal/present"
 )
 
 // Conclusion says whether the rows match the catalog's expectations, which do not,
 // which were run again, and whether any are missing.
-func (r Report) Conclusion(s Style) string {
-	text := s.Unfinished(len(r.Rows), r.Manifest) + r.expectations(s) + r.undecided(s)
+func (r Report) Conclusion(s present.Style) string {
+	text := r.Manifest.Unfinished(len(r.Rows), s) + r.expectations(s) + r.undecided(s)
 	for _, part := range r.Parts() {
 		text += part.leases(s)
 	}
@@ -22,7 +22,7 @@ func (r Report) Conclusion(s Style) string {
 
 // Unfinished returns a line that says how many rows are missing from a report that was
 // cut short, and "" for a complete one.
-func (s Style) Unfinished(rows int, m Manifest) string {
+func (m Manifest) Unfinished(rows int, s present.Style) string {
 	planned := m.Planned
 	for _, also := range m.Also {
 		planned += also.Planned
@@ -34,12 +34,12 @@ func (s Style) Unfinished(rows int, m Manifest) string {
 	if m.Repeat > 1 {
 		what = "run"
 	}
-	return s.Sayf("Not finished: %d of %s done.", rows, s.count(planned, what)) + "\n"
+	return s.Sayf("Not finished: %d of %s done.", rows, s.Count(planned, what)) + "\n"
 }
 
 // undecided names the strategies for which the catalog has no expectation, and those whose rows
 // have no verdict.
-func (r Report) undecided(s Style) string {
+func (r Report) undecided(s present.Style) string {
 	var open, incomparable []string
 	for _, row := range r.Rows {
 		switch {
@@ -66,7 +66,7 @@ func distinct(names []string) string {
 }
 
 // leases names the strategies whose servers granted another lease than was asked for.
-func (r Report) leases(s Style) string {
+func (r Report) leases(s present.Style) string {
 	var all []string
 	for _, row := range r.Rows {
 		asked := row.Condition == catalog.Failover || len(row.Discarded) > 0 || r.Manifest.TTL == "" || row.TTL == "" || row.TTL == r.Manifest.TTL
@@ -81,7 +81,7 @@ func (r Report) leases(s Style) string {
 }
 
 // repeated lists the rows that were run again, so that nothing is discarded silently.
-func (r Report) repeated(s Style) string {
+func (r Report) repeated(s present.Style) string {
 	var b strings.Builder
 	for _, row := range r.Rows {
 		for _, d := range row.Discarded {
@@ -96,8 +96,8 @@ func (r Report) repeated(s Style) string {
 }
 
 // name names a row, with the number of its run if it was repeated.
-func (r Report) name(row Row, s Style) string {
-	name := s.row(Key{row.Strategy, row.Condition, row.Workload})
+func (r Report) name(row Row, s present.Style) string {
+	name := row.Name(s)
 	if r.repeats() {
 		name += s.Sayf(", run %d", row.Repeat)
 	}
@@ -110,7 +110,7 @@ func (r Report) repeats() bool {
 }
 
 // expectations compares the rows with the catalog.
-func (r Report) expectations(s Style) string {
+func (r Report) expectations(s present.Style) string {
 	var wrong strings.Builder
 	n := 0
 	for _, row := range r.Rows {
@@ -120,10 +120,10 @@ func (r Report) expectations(s Style) string {
 		}
 	}
 	decided := slices.DeleteFunc(slices.Clone(r.Rows), func(row Row) bool { return row.Undecided })
-	what, some := s.count(len(decided), "row"), len(decided) < len(r.Rows)
+	what, some := s.Count(len(decided), "row"), len(decided) < len(r.Rows)
 	if r.repeats() {
 		of := Report{Rows: decided}
-		what = s.Sayf("%s of %s", s.count(len(decided), "run"), s.count(len(of.Groups()), "row"))
+		what = s.Sayf("%s of %s", s.Count(len(decided), "run"), s.Count(len(of.Groups()), "row"))
 	}
 	if some {
 		what = s.Sayf("%s with an expectation", what)
@@ -141,15 +141,4 @@ func (r Report) expectations(s Style) string {
 		return s.Say("The row did not match the catalog's expectation:") + "\n" + wrong.String()
 	}
 	return s.Sayf("%d of %s did not match the catalog's expectations:", n, what) + "\n" + wrong.String()
-}
-
-// Plural counts things: "1 shop", "2 shops", "3 processes".
-func Plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	if strings.HasSuffix(what, "s") {
-		what += "e"
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

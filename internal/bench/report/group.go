@@ -9,39 +9,46 @@ import (
 
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
+	"oversell/internal/present"
 )
+
+// Key identifies a row: its runs have the same key.
+type Key struct {
+	Strategy  string            `json:"strategy"`
+	Condition catalog.Condition `json:"condition"`
+	Workload  catalog.Workload  `json:"workload"`
+}
+
+// String names a row for a person.
+func (k Key) String() string { return k.in(present.Style{}) }
+
+func (k Key) in(s present.Style) string {
+	return s.Sayf("%s under %s", k.Strategy, s.Condition(k.Condition))
+}
+
+// Name names the row for a person.
+func (r Row) Name(s present.Style) string { return r.key().in(s) }
+
+func (r Row) key() Key { return Key{r.Strategy, r.Condition, r.Workload} }
 
 // Group summarises the runs of one row.
 type Group struct {
-	Strategy   string                      `json:"strategy"`
-	Condition  catalog.Condition           `json:"condition"`
-	Workload   catalog.Workload            `json:"workload"`
+	Key
 	Runs       int                         `json:"runs"`
 	Expected   int                         `json:"expected"`   // runs that matched the catalog's expectation
 	Verdicts   map[figures.Verdict]int     `json:"verdicts"`   // runs by their verdict
 	Confidence float64                     `json:"confidence"` // that an interval contains the true median
 	Figures    map[string]figures.Estimate `json:"figures"`    // by their names in a row
+
+	Rows []Row `json:"-"` // the runs
 }
-
-// Key identifies a row: its runs have the same key.
-type Key struct {
-	Strategy  string
-	Condition catalog.Condition
-	Workload  catalog.Workload
-}
-
-// Key returns the key of the group's row.
-func (g Group) Key() Key { return Key{g.Strategy, g.Condition, g.Workload} }
-
-// String names a row for a person.
-func (k Key) String() string { return k.Strategy + " under " + string(k.Condition) }
 
 // Groups groups the runs by row, in the order of their first runs.
 func (r Report) Groups() []Group {
 	rows := make(map[Key][]Row)
 	var order []Key
 	for _, row := range r.Rows {
-		k := Key{row.Strategy, row.Condition, row.Workload}
+		k := row.key()
 		if rows[k] == nil {
 			order = append(order, k)
 		}
@@ -56,8 +63,7 @@ func (r Report) Groups() []Group {
 
 func newGroup(k Key, runs []Row) Group {
 	g := Group{
-		Strategy: k.Strategy, Condition: k.Condition, Workload: k.Workload,
-		Runs: len(runs), Confidence: figures.Confidence(len(runs)),
+		Key: k, Rows: runs, Runs: len(runs), Confidence: figures.Confidence(len(runs)),
 		Verdicts: make(map[figures.Verdict]int), Figures: make(map[string]figures.Estimate),
 	}
 	values := make(map[string][]float64)
@@ -125,15 +131,32 @@ func (r Row) figures() map[string]float64 {
 	return all
 }
 
+// Worst says how bad the worst verdict is: "good", "fair" or "bad".
+func (g Group) Worst() string {
+	worst := "good"
+	for v := range g.Verdicts {
+		switch {
+		case v == figures.Oversold || v == figures.Stuck:
+			return "bad"
+		case v != figures.OK:
+			worst = "fair"
+		}
+	}
+	return worst
+}
+
 // Verdict names the verdicts of the runs, the most frequent first. It ends in (!) if a
 // run did not match the catalog's expectation.
-func (g Group) Verdict(s Style) string {
+func (g Group) Verdict(s present.Style) string {
 	verdicts := slices.SortedFunc(maps.Keys(g.Verdicts), func(a, b figures.Verdict) int {
 		return cmp.Or(cmp.Compare(g.Verdicts[b], g.Verdicts[a]), cmp.Compare(a, b))
 	})
 	texts := make([]string, len(verdicts))
 	for i, v := range verdicts {
-		texts[i] = fmt.Sprintf("%s %d/%d", s.Verdict(v), g.Verdicts[v], g.Runs)
+		texts[i] = s.Verdict(v)
+		if g.Runs > 1 {
+			texts[i] += fmt.Sprintf(" %d/%d", g.Verdicts[v], g.Runs)
+		}
 	}
 	text := strings.Join(texts, s.Say(", "))
 	if g.Expected < g.Runs {

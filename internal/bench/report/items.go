@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"oversell/internal/figures"
+	"oversell/internal/present"
 )
 
 // Items has the figures of a row with several items.
@@ -105,25 +106,41 @@ func worstFirst(a, b Item) int {
 }
 
 // of says what was sold, for one line about the row.
-func (i *Items) of(s Style) string {
+func (i *Items) of(s present.Style) string {
 	if i == nil || i.NotOK == 0 {
 		return ""
 	}
 	return s.Sayf(", %d items not ok, worst #%d (%s)", i.NotOK, i.Worst.Number, s.Verdict(i.Worst.Verdict))
 }
 
-// itemHeads are the heads of the table of a row's items.
-func itemHeads(s Style) []Head {
-	return s.heads([]Head{{"item", true}, {"stock", false}, {"buyers", false}, {"sold", false}, {"oversold", false}, {"stranded", false}, {"undersold", false}, {"failed", false}, {"unknown", false}, {"verdict", true}})
-}
-
 // maxListed is how many items of a row are listed for a person.
 const maxListed = 20
 
-// Lists returns the table of the row's items for a person: the worst of them, and those with the
+// Table is the table of the row's items for a person: the worst of them, and those with the
 // most buyers. All are in the JSON form.
-func (i *Items) Lists(s Style) (heads []Head, lines [][]string) {
-	all := make([]Item, len(i.Each.Stock))
+func (i *Items) Table(s present.Style) present.Table[Item] {
+	all := i.Each.items()
+	slices.SortFunc(all, worstFirst)
+	number := func(name string, of func(Item) int64) present.Column[Item] {
+		return present.Column[Item]{Name: name, Cell: func(i Item) string { return zeroIsDot(float64(of(i))) }}
+	}
+	return present.Table[Item]{Rows: all[:min(maxListed, len(all))], Columns: []present.Column[Item]{
+		{Name: "item", Left: true, Cell: func(i Item) string { return fmt.Sprintf("#%d", i.Number) }},
+		number("stock", func(i Item) int64 { return i.Stock }),
+		number("buyers", func(i Item) int64 { return i.Buyers }),
+		number("sold", func(i Item) int64 { return i.Sold }),
+		number("oversold", func(i Item) int64 { return i.Oversold }),
+		number("stranded", func(i Item) int64 { return i.Stranded }),
+		number("undersold", func(i Item) int64 { return i.Undersold }),
+		number("failed", func(i Item) int64 { return i.Failed }),
+		number("unknown", func(i Item) int64 { return i.Unknown }),
+		{Name: "verdict", Left: true, Cell: func(i Item) string { return s.Verdict(i.Verdict) }},
+	}}
+}
+
+// items returns the items as they are listed.
+func (e Each) items() []Item {
+	all := make([]Item, len(e.Stock))
 	at := func(list []int64, n int) int64 {
 		if n >= len(list) {
 			return 0
@@ -131,7 +148,6 @@ func (i *Items) Lists(s Style) (heads []Head, lines [][]string) {
 		return list[n]
 	}
 	for n := range all {
-		e := i.Each
 		all[n] = Item{
 			Number: n + 1, Stock: at(e.Stock, n), Buyers: at(e.Buyers, n), Sold: at(e.Sold, n), Oversold: at(e.Oversold, n),
 			Stranded: at(e.Stranded, n), Undersold: at(e.Undersold, n), Failed: at(e.Failed, n), Unknown: at(e.Unknown, n), Verdict: figures.OK,
@@ -140,13 +156,5 @@ func (i *Items) Lists(s Style) (heads []Head, lines [][]string) {
 			all[n].Verdict = e.Verdicts[n]
 		}
 	}
-	slices.SortFunc(all, worstFirst)
-	for _, item := range all[:min(maxListed, len(all))] {
-		line := []string{fmt.Sprintf("#%d", item.Number)}
-		for _, n := range []int64{item.Stock, item.Buyers, item.Sold, item.Oversold, item.Stranded, item.Undersold, item.Failed, item.Unknown} {
-			line = append(line, zeroIsDot(float64(n)))
-		}
-		lines = append(lines, append(line, s.Verdict(item.Verdict)))
-	}
-	return itemHeads(s), lines
+	return all
 }

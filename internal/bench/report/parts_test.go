@@ -9,6 +9,7 @@ import (
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
+	"oversell/internal/present"
 )
 
 // both is a report of two workloads, with rows of the second under one condition.
@@ -35,7 +36,7 @@ func both() report.Report {
 // Each workload has a table of its own, and one conclusion covers both.
 func TestTablesOfTwoWorkloads(t *testing.T) {
 	var got bytes.Buffer
-	must(t, both().WriteTable(&got, report.Style{}))
+	must(t, both().WriteTable(&got, present.Style{}))
 	checkGolden(t, "both.txt", got.Bytes())
 }
 
@@ -44,7 +45,7 @@ func TestTwoWorkloadsCutShort(t *testing.T) {
 	r := both()
 	r.Rows = r.Rows[:3]
 	var got bytes.Buffer
-	must(t, r.WriteTable(&got, report.Style{}))
+	must(t, r.WriteTable(&got, present.Style{}))
 	if strings.Contains(got.String(), "h3_claim") || strings.Contains(got.String(), "pay later") || !strings.Contains(got.String(), "Not finished: 3 of 7 rows done.") {
 		t.Errorf("it is\n%s", &got)
 	}

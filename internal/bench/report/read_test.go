@@ -10,6 +10,7 @@ import (
 	"testing/iotest"
 
 	"oversell/internal/bench/report"
+	"oversell/internal/present"
 )
 
 // written is a report as it is written.
@@ -106,7 +107,7 @@ func FuzzRead(f *testing.F) {
 			return
 		}
 		var table, again bytes.Buffer
-		if err := r.WriteTable(&table, report.Style{}); err != nil {
+		if err := r.WriteTable(&table, present.Style{}); err != nil {
 			t.Error(err)
 		}
 		if err := r.WriteJSON(&again); err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
+	"oversell/internal/present"
 	"oversell/internal/proc"
 	"oversell/internal/stock"
 )
@@ -154,7 +155,7 @@ type Row struct {
 
 // Line says in one line what came out, for somebody who waits for the others. It marks an
 // outcome that differs from the expectation as the table does.
-func (r Row) Line(s Style) string {
+func (r Row) Line(s present.Style) string {
 	verdict, what := s.Verdict(r.Verdict), s.Sayf("sold %5d, oversold %4d", r.Sold, r.Oversold)
 	what += r.Items.of(s)
 	if r.Workload == catalog.Cache {
@@ -163,7 +164,7 @@ func (r Row) Line(s Style) string {
 	if !r.Expected {
 		verdict += " (!)"
 	}
-	return fmt.Sprintf("%-28s %s  %s", s.row(Key{r.Strategy, r.Condition, r.Workload}), what, verdict)
+	return fmt.Sprintf("%-28s %s  %s", r.Name(s), what, verdict)
 }
 
 // Held has the figures of a row whose buyers hold a unit first and pay later.

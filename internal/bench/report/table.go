@@ -3,7 +3,6 @@ package report
 import (
 	"fmt"
 	"io"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -12,12 +11,13 @@ import (
 
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
+	"oversell/internal/present"
 	"oversell/internal/stock"
 )
 
 // WriteTable writes the report for a person: what it ran on, a line for each row, and
 // the conclusion. With colour it colours verdicts.
-func (r Report) WriteTable(w io.Writer, s Style) error {
+func (r Report) WriteTable(w io.Writer, s present.Style) error {
 	var out strings.Builder
 	for i, part := range r.Parts() {
 		if i > 0 && len(part.Rows) == 0 {
@@ -25,7 +25,7 @@ func (r Report) WriteTable(w io.Writer, s Style) error {
 		}
 		out.WriteString(part.header(i == 0, s))
 		out.WriteString("\n")
-		out.WriteString(drawTable(part, s))
+		out.WriteString(part.Table(s).Text(s))
 		out.WriteString(part.faults(s))
 		out.WriteString("\n")
 	}
@@ -37,11 +37,11 @@ func (r Report) WriteTable(w io.Writer, s Style) error {
 }
 
 // Header says what the figures of a part were measured with, and explains them.
-func (r Report) Header(s Style) string { return r.header(true, s) }
+func (r Report) Header(s present.Style) string { return r.header(true, s) }
 
 // header is Header. What all parts of a report were run on is left out unless it is to be
 // named.
-func (r Report) header(servers bool, s Style) string {
+func (r Report) header(servers bool, s present.Style) string {
 	m := r.Manifest
 	lines := []string{m.Load(s)}
 	if servers {
@@ -55,9 +55,9 @@ func (r Report) header(servers bool, s Style) string {
 	lines = append(lines, m.latencies(s)...)
 	lines = append(lines, m.items(s)...)
 	lines = append(lines, m.turns(s)...)
-	for _, c := range r.columns() {
-		if c.bad != "" {
-			lines = append(lines, s.Sayf("%s: %s", s.Title(c.title), s.Say(c.bad)))
+	for _, c := range r.Table(s).Columns {
+		if c.Rare != "" {
+			lines = append(lines, s.Sayf("%s: %s", s.Title(c.Name), s.Say(c.Rare)))
 		}
 	}
 	if r.repeats() {
@@ -67,7 +67,7 @@ func (r Report) header(servers bool, s Style) string {
 }
 
 // latencies says from when to when latencies are measured, a line each.
-func (m Manifest) latencies(s Style) []string {
+func (m Manifest) latencies(s present.Style) []string {
 	switch {
 	case m.kind() == held:
 		return []string{
@@ -86,8 +86,8 @@ func (m Manifest) latencies(s Style) []string {
 }
 
 // Load describes the load in one line.
-func (m Manifest) Load(s Style) string {
-	shops := s.count(m.Instances, "instance")
+func (m Manifest) Load(s present.Style) string {
+	shops := s.Count(m.Instances, "instance")
 	if len(m.Targets) > 0 {
 		shops = s.Sayf("shops at %s", strings.Join(m.Targets, ", "))
 	}
@@ -95,17 +95,17 @@ func (m Manifest) Load(s Style) string {
 	settings := s.Sayf("ttl %s, work %s, wait %s, retry %s", s.Say(m.TTL), s.Say(m.Work), s.Say(m.Wait), m.Retry)
 	switch m.kind() {
 	case reads:
-		load = []string{s.Sayf("%s of a cold key", s.count(m.Requests, "concurrent reader")), shops}
+		load = []string{s.Sayf("%s of a cold key", s.Count(m.Requests, "concurrent reader")), shops}
 		if !m.SecondLook {
 			load = append(load, s.Say("without the second look"))
 		}
 	case held:
-		load = []string{s.Sayf("%s who hold a unit and pay later", s.count(m.Requests, "buyer")), s.count(int(m.Stock), "unit"), shops}
+		load = []string{s.Sayf("%s who hold a unit and pay later", s.Count(m.Requests, "buyer")), s.Count(int(m.Stock), "unit"), shops}
 		return strings.Join(load, s.Say(", ")) + s.Say("; ") + s.Sayf("holds expire after %s", s.Say(m.TTL))
 	case opens:
-		load = []string{s.perSecond(m.Rate, m.Duration), s.Sayf("%d in all", m.Requests), m.units(s), shops}
+		load = []string{perSecond(s, m.Rate, m.Duration), s.Sayf("%d in all", m.Requests), m.units(s), shops}
 	default:
-		load = []string{s.count(m.Requests, "concurrent buyer"), m.units(s), shops}
+		load = []string{s.Count(m.Requests, "concurrent buyer"), m.units(s), shops}
 	}
 	if m.Keeper != "" {
 		load = append(load, s.Say("stock in "+string(m.Keeper)))
@@ -117,7 +117,7 @@ func (m Manifest) Load(s Style) string {
 		load = append(load, s.Say("fencing tokens not checked"))
 	}
 	if m.Replicas > 0 {
-		load = append(load, s.Sayf("accepted orders on %s", s.count(m.Replicas, "replica")))
+		load = append(load, s.Sayf("accepted orders on %s", s.Count(m.Replicas, "replica")))
 	}
 	line := strings.Join(load, s.Say(", "))
 	if len(m.Targets) > 0 {
@@ -127,21 +127,21 @@ func (m Manifest) Load(s Style) string {
 }
 
 // perSecond says how many buyers an open load has.
-func (s Style) perSecond(rate int, duration string) string {
-	return s.Sayf("%s a second for %s", s.count(rate, "buyer"), s.Say(duration))
+func perSecond(s present.Style, rate int, duration string) string {
+	return s.Sayf("%s a second for %s", s.Count(rate, "buyer"), s.Say(duration))
 }
 
 // units says how many units are on sale, and of how many items.
-func (m Manifest) units(s Style) string {
-	units := s.count(int(m.Stock), "unit")
+func (m Manifest) units(s present.Style) string {
+	units := s.Count(int(m.Stock), "unit")
 	if m.Items == 0 {
 		return units
 	}
-	return s.Sayf("%s of %s (%s)", units, s.count(m.Items, "item"), m.Skew)
+	return s.Sayf("%s of %s (%s)", units, s.Count(m.Items, "item"), m.Skew)
 }
 
 // items explains what is shown of several items, a line each.
-func (m Manifest) items(s Style) []string {
+func (m Manifest) items(s present.Style) []string {
 	if m.Items == 0 {
 		return nil
 	}
@@ -152,7 +152,7 @@ func (m Manifest) items(s Style) []string {
 }
 
 // turns explains a burst with fewer connections than requests, in one line.
-func (m Manifest) turns(s Style) []string {
+func (m Manifest) turns(s present.Style) []string {
 	if m.Rate > 0 || m.InFlight == 0 {
 		return nil
 	}
@@ -160,7 +160,7 @@ func (m Manifest) turns(s Style) []string {
 }
 
 // medians explains the figures of repeated rows.
-func (r Report) medians(s Style) string {
+func (r Report) medians(s present.Style) string {
 	fewest, most := runs(r.Groups())
 	n := fmt.Sprint(most)
 	if fewest < most {
@@ -170,65 +170,14 @@ func (r Report) medians(s Style) string {
 		n, math.Floor(100*figures.Confidence(fewest)))
 }
 
-// Line is one line of the table: a condition, which has one cell; a row; or the
-// intervals of a row's medians, whose first cell is empty.
-type Line struct {
-	Cells    []string
-	short    string // of a condition: its name alone
-	Oversold bool
-	Verdicts []figures.Verdict // of a row
-	Wrong    bool              // it did not match the expectation
-}
-
-// Table is the table of a report, for code that draws it in another way.
-type Table struct {
-	Titles []string
-	Lines  []Line
-}
-
-// Table returns the table of the rows.
-func (r Report) Table(s Style) Table {
-	shown := r.columns()
-	t := Table{Lines: r.lines(shown, s)}
-	for _, c := range shown {
-		t.Titles = append(t.Titles, s.Title(c.title))
-	}
-	return t
-}
-
-// lines returns a block of lines for each condition: one line for each row, or two if
-// the rows were repeated, with the medians and with their intervals.
-func (r Report) lines(shown []column, s Style) []Line {
-	var out []Line
-	var last catalog.Condition
-	begin := func(c catalog.Condition) {
-		if c != last {
-			out = append(out, Line{Cells: []string{r.heading(c, s)}, short: s.Condition(c)})
-		}
-		last = c
-	}
-	if !r.repeats() {
-		for _, row := range r.Rows {
-			begin(row.Condition)
-			out = append(out, newLine(shown, row, s))
-		}
-		return out
-	}
-	for _, g := range r.Groups() {
-		begin(g.Condition)
-		out = append(out, newLines(shown, g, s)...)
-	}
-	return out
-}
-
 // heading names a condition, and says how its rows were run if not as the header says:
 // under a failover buyers arrive at a rate, and leases are long.
-func (r Report) heading(c catalog.Condition, s Style) string {
+func (r Report) heading(c catalog.Condition, s present.Style) string {
 	rows := slices.DeleteFunc(slices.Clone(r.Rows), func(row Row) bool { return row.Condition != c })
 	if c != catalog.Failover || len(rows) == 0 || rows[0].Rate == 0 {
 		return s.Condition(c)
 	}
-	how := []string{s.perSecond(rows[0].Rate, rows[0].Duration)}
+	how := []string{perSecond(s, rows[0].Rate, rows[0].Duration)}
 	if rows[0].TTL != "" {
 		how = append(how, s.Sayf("ttl %s", s.Say(rows[0].TTL)))
 	}
@@ -241,116 +190,20 @@ func (r Report) heading(c catalog.Condition, s Style) string {
 	return s.Sayf("%s: %s", s.Condition(c), strings.Join(how, s.Say("; ")))
 }
 
-func newLine(shown []column, row Row, s Style) Line {
-	l := Line{Oversold: row.Oversold > 0, Verdicts: []figures.Verdict{row.Verdict}, Wrong: !row.Expected}
-	for _, c := range shown {
-		l.Cells = append(l.Cells, c.row(row, s))
+// oversold colours the figure.
+func (l Line) oversold() text.Colors {
+	e := l.Figures["oversold"]
+	if e.Median > 0 || l.Intervals && e.High > 0 {
+		return text.Colors{text.FgRed}
 	}
-	return l
+	return nil
 }
 
-func newLines(shown []column, g Group, s Style) []Line {
-	median := Line{
-		Oversold: g.Figures["oversold"].Median > 0,
-		Verdicts: slices.Collect(maps.Keys(g.Verdicts)),
-		Wrong:    g.Expected < g.Runs,
-	}
-	interval := Line{Oversold: g.Figures["oversold"].High > 0}
-	vary := false
-	for _, c := range shown {
-		median.Cells = append(median.Cells, c.median(g, s))
-		interval.Cells = append(interval.Cells, c.interval(g))
-		vary = vary || c.interval(g) != ""
-	}
-	if !vary {
-		return []Line{median}
-	}
-	return []Line{median, interval}
-}
-
-// drawTable draws the lines. A table that is too wide does without some columns, then without
-// some space between them, and then without more columns.
-func drawTable(r Report, s Style) string {
-	gap := wideGap
-	fits := func(shown []column) bool {
-		return text.LongestLineLen(r.draw(shown, gap, Style{Language: s.Language})) <= MaxWidth
-	}
-	shown, without := r.within(second, fits)
-	if !fits(shown) {
-		gap = narrowGap
-		shown, without = r.within(third, fits)
-	}
-	drawn := r.draw(shown, gap, s)
-	if len(without) > 0 {
-		for i := range without {
-			without[i] = s.Title(without[i])
-		}
-		drawn += "\n" + s.Sayf("left out to fit the width: %s (-json and -html have them)", strings.Join(without, s.Say(", ")))
-	}
-	return drawn + "\n"
-}
-
-// draw draws the lines with the columns.
-func (r Report) draw(shown []column, gap string, s Style) string {
-	heads := make([]Head, len(shown))
-	breaks := strings.NewReplacer(" ", "\n", "cmds/", "cmds\n/")
-	for i, c := range shown {
-		heads[i] = Head{breaks.Replace(s.Say(c.title)), c.left}
-	}
-	var cells [][]string
-	headings := make(map[string]string)
-	for _, l := range r.lines(shown, s) {
-		if len(l.Cells) == 1 {
-			// The full text would widen the first column.
-			headings[l.short], l.Cells = l.Cells[0], []string{l.short}
-		}
-		if s.Colour {
-			l = l.coloured(shown)
-		}
-		cells = append(cells, l.Cells)
-	}
-	lines := strings.Split(draw(heads, cells, gap), "\n")
-	for i, text := range lines {
-		if heading, found := headings[text]; found {
-			lines[i] = heading
-		}
-	}
-	return strings.Join(lines, "\n")
-}
-
-// coloured colours the verdicts, and what was oversold.
-func (l Line) coloured(shown []column) Line {
-	l.Cells = slices.Clone(l.Cells)
-	for i := range l.Cells {
-		switch {
-		case shown[i].title == titleVerdict && len(l.Verdicts) > 0:
-			l.Cells[i] = l.verdictColours().Sprint(l.Cells[i])
-		case shown[i].title == titleOversold && l.Oversold:
-			l.Cells[i] = text.FgRed.Sprint(l.Cells[i])
-		}
-	}
-	return l
-}
-
-func (l Line) verdictColours() text.Colors {
-	colours := text.Colors{verdictColour(l.Verdicts)}
-	if l.Wrong {
+// colours are those of the verdict.
+func (l Line) colours() text.Colors {
+	colours := text.Colors{map[string]text.Color{"good": text.FgGreen, "fair": text.FgYellow, "bad": text.FgRed}[l.Worst()]}
+	if l.Expected < l.Runs {
 		colours = append(colours, text.Bold, text.ReverseVideo)
 	}
 	return colours
-}
-
-// verdictColour is the colour of the worst verdict.
-func verdictColour(verdicts []figures.Verdict) text.Color {
-	colour := text.FgGreen
-	for _, v := range verdicts {
-		switch v {
-		case figures.OK:
-		case figures.Oversold, figures.Stuck:
-			return text.FgRed
-		default:
-			colour = text.FgYellow
-		}
-	}
-	return colour
 }

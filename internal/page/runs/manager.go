@@ -24,6 +24,7 @@ import (
 	"oversell/internal/bench/report/page"
 	"oversell/internal/catalog"
 	"oversell/internal/guard"
+	"oversell/internal/present"
 )
 
 // The errors that a Manager returns, wrapped.
@@ -178,7 +179,7 @@ func (m *Manager) Get(id string) (Run, error) {
 
 // Report writes the bench's offline report of the finished rows of a run. It returns
 // ErrUnknownRun, or ErrNoReport if there are none.
-func (m *Manager) Report(id string, w io.Writer, style report.Style) error {
+func (m *Manager) Report(id string, w io.Writer, style present.Style) error {
 	m.mu.Lock()
 	r, err := m.find(id)
 	var found report.Report

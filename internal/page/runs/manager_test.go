@@ -13,10 +13,10 @@ import (
 
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/backend/lockservers"
-	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
 	"oversell/internal/page/runs"
+	"oversell/internal/present"
 	"oversell/internal/stock"
 )
 
@@ -167,7 +167,7 @@ func TestStopKeepsWhatIsFinished(t *testing.T) {
 		t.Errorf("another one stopped: %v", err)
 	}
 	var text bytes.Buffer
-	if err := m.Report(id, &text, report.Style{}); err != nil || !strings.Contains(text.String(), "Not finished: 1 of 2 rows") {
+	if err := m.Report(id, &text, present.Style{}); err != nil || !strings.Contains(text.String(), "Not finished: 1 of 2 rows") {
 		t.Errorf("the report of what is finished: %v, %d bytes", err, text.Len())
 	}
 }
@@ -178,7 +178,7 @@ func TestOneRunAtATime(t *testing.T) {
 	if _, err := m.Start(small(m)); !errors.Is(err, runs.ErrBusy) || !strings.Contains(err.Error(), id) {
 		t.Errorf("got %v, want %v and which", err, runs.ErrBusy)
 	}
-	if err := m.Report(id, new(bytes.Buffer), report.Style{}); !errors.Is(err, runs.ErrNoReport) {
+	if err := m.Report(id, new(bytes.Buffer), present.Style{}); !errors.Is(err, runs.ErrNoReport) {
 		t.Errorf("a report of nothing: %v", err)
 	}
 	if err := m.Stop(id); err != nil {
@@ -398,13 +398,13 @@ func TestReportIsTheBenchs(t *testing.T) {
 	id := start(t, m, small(m))
 	_, rows := until(t, m.Subscribe(), ended(id))
 	var text bytes.Buffer
-	if err := m.Report(id, &text, report.Style{}); err != nil {
+	if err := m.Report(id, &text, present.Style{}); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(text.String(), id) || !strings.Contains(text.String(), string(rows[0].Row.Verdict)) {
 		t.Error("the report has no id or no verdict")
 	}
-	if err := m.Report("nobody", new(bytes.Buffer), report.Style{}); !errors.Is(err, runs.ErrUnknownRun) {
+	if err := m.Report("nobody", new(bytes.Buffer), present.Style{}); !errors.Is(err, runs.ErrUnknownRun) {
 		t.Errorf("of a run that is not: %v", err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
 	"oversell/internal/page/texts"
+	"oversell/internal/present"
 )
 
 // listener is Chinese, and keeps what it could not translate.
@@ -68,7 +69,7 @@ func TestPageInChinese(t *testing.T) {
 	for name, r := range kinds() {
 		l := newListener(t)
 		var b strings.Builder
-		if err := page.HTML(&b, r, report.Style{Language: l}); err != nil {
+		if err := page.HTML(&b, r, present.Style{Language: l}); err != nil {
 			t.Fatal(err)
 		}
 		for _, said := range l.untold {
@@ -117,7 +118,7 @@ func TestChinesePage(t *testing.T) {
 	b := pagetest.New(t)
 	for name, r := range kinds() {
 		var out strings.Builder
-		if err := page.HTML(&out, r, report.Style{Language: newListener(t)}); err != nil {
+		if err := page.HTML(&out, r, present.Style{Language: newListener(t)}); err != nil {
 			t.Fatal(err)
 		}
 		path := filepath.Join(t.TempDir(), "report.html")

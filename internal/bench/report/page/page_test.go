@@ -15,6 +15,7 @@ import (
 	"oversell/internal/bench/report/page/pagetest"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
+	"oversell/internal/present"
 )
 
 // strategies are more than there are colours.
@@ -74,7 +75,7 @@ func row(strategy string, c catalog.Condition, i, run int) report.Row {
 func file(t *testing.T, r report.Report) string {
 	t.Helper()
 	var b strings.Builder
-	if err := page.HTML(&b, r, report.Style{}); err != nil {
+	if err := page.HTML(&b, r, present.Style{}); err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "report.html")
@@ -160,7 +161,7 @@ func withHolds() report.Report {
 
 func TestPageHasATableOfEachWorkload(t *testing.T) {
 	var b strings.Builder
-	if err := page.HTML(&b, withHolds(), report.Style{}); err != nil {
+	if err := page.HTML(&b, withHolds(), present.Style{}); err != nil {
 		t.Fatal(err)
 	}
 	first, second, _ := strings.Cut(b.String(), "400 buyers who hold a unit and pay later")
@@ -174,7 +175,7 @@ func TestPageHasATableOfEachWorkload(t *testing.T) {
 
 func TestPageHasTheFaults(t *testing.T) {
 	var b strings.Builder
-	if err := page.HTML(&b, chaotic(), report.Style{}); err != nil {
+	if err := page.HTML(&b, chaotic(), present.Style{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"none, seed 7: acknowledged 900", "<td>redis-black-hole</td>", "<td>shop 2</td>", "<td>never (!)</td>", "<td>0.31</td>"} {
@@ -269,7 +270,7 @@ func TestPageSize(t *testing.T) {
 		r.Rows[i].Timeline.Served = make([]int64, 240)
 	}
 	var b strings.Builder
-	if err := page.HTML(&b, r, report.Style{}); err != nil {
+	if err := page.HTML(&b, r, present.Style{}); err != nil {
 		t.Fatal(err)
 	}
 	if n := b.Len(); n > 3<<20 {

@@ -6,6 +6,7 @@ import (
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
+	"oversell/internal/present"
 )
 
 // plots is the input of the page's script.
@@ -55,16 +56,11 @@ type curve struct {
 	High     []*float64 `json:"high"`
 }
 
-func newPlots(r report.Report, s report.Style) plots {
+func newPlots(r report.Report, s present.Style) plots {
 	p := plots{Open: r.Manifest.Rate > 0, Reads: catalog.Workload(r.Manifest.Workload) == catalog.Cache, Conditions: []plot{}}
 	over, under := "oversold", "undersold"
 	if p.Reads {
 		over, under = "db_loads", "failed"
-	}
-	rows := make(map[report.Key][]report.Row)
-	for _, row := range r.Rows {
-		k := report.Key{Strategy: row.Strategy, Condition: row.Condition, Workload: row.Workload}
-		rows[k] = append(rows[k], row)
 	}
 	at := make(map[string]int)
 	groups := r.Groups()
@@ -79,9 +75,8 @@ func newPlots(r report.Report, s report.Style) plots {
 		}
 		c := &p.Conditions[at[name]]
 		c.Bars = append(c.Bars, bar{g.Strategy, g.Figures[over], g.Figures[under]})
-		runs := rows[g.Key()]
-		c.Latency.percentiles(g.Strategy, runs, func(p *report.Percentiles) []float64 { return p.Latency })
-		c.Wait.percentiles(g.Strategy, runs, func(p *report.Percentiles) []float64 { return p.Wait })
+		c.Latency.percentiles(g.Strategy, g.Rows, func(p *report.Percentiles) []float64 { return p.Latency })
+		c.Wait.percentiles(g.Strategy, g.Rows, func(p *report.Percentiles) []float64 { return p.Wait })
 	}
 	for i := range p.Conditions {
 		c := &p.Conditions[i]
@@ -91,7 +86,7 @@ func newPlots(r report.Report, s report.Style) plots {
 		}
 		for _, g := range groups {
 			if string(g.Condition) == c.Name {
-				c.Served.timeline(g.Strategy, rows[g.Key()], bin, bins)
+				c.Served.timeline(g.Strategy, g.Rows, bin, bins)
 			}
 		}
 	}

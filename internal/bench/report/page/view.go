@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"oversell/internal/bench/report"
-	"oversell/internal/figures"
+	"oversell/internal/present"
 )
 
 // view is the page without its plots.
@@ -15,10 +15,10 @@ type view struct {
 	Wrong      bool
 	Conclusion []string
 	Tables     []viewTable // one for each workload
-	Chaos      []chaosView // of each row under chaos
-	Items      []itemsView // of each row with several
+	Chaos      []details   // the faults of each row under chaos
+	Items      []details   // of each row with several: the worst, and those with the most buyers
 	Settings   []setting
-	Conditions []heading
+	Conditions []plot
 	File       string // name of the download
 }
 
@@ -32,38 +32,32 @@ type viewTable struct {
 
 // viewLine is a line of the table.
 type viewLine struct {
-	Condition string // heads the lines below; "" for a row
+	Condition string // heads the lines from here on; "" for the same as above
 	Name      string // of a row; "" for the intervals below it
 	Cells     []string
 	Verdict   string
 	Class     string // of the verdict
 }
 
-// chaosView is the faults of a row.
-type chaosView struct {
+// details is a table about one row.
+type details struct {
 	Name, Line string
 	Wrong      bool
-	Heads      []report.Head
+	Heads      []head
 	Lines      [][]string
 }
 
-// itemsView is the worst items of a row, and those with the most buyers.
-type itemsView struct {
-	Name, Line string
-	Wrong      bool
-	Heads      []report.Head
-	Lines      [][]string
+type head struct {
+	Title  string
+	Number bool
 }
 
 type setting struct{ Name, Value string }
 
-// heading is that of a condition's plots.
-type heading struct{ Name, Title string }
-
-func newView(r report.Report, s report.Style) view {
+func newView(r report.Report, s present.Style, p plots) view {
 	v := view{
 		Wrong: !r.AsExpected(), Conclusion: strings.Split(strings.TrimSpace(r.Conclusion(s)), "\n"),
-		Settings: settings(r.Manifest, s), File: "oversell-" + r.Manifest.ID + ".json",
+		Settings: settings(r.Manifest, s), File: "oversell-" + r.Manifest.ID + ".json", Conditions: p.Conditions,
 	}
 	for i, part := range r.Parts() {
 		if i == 0 || len(part.Rows) > 0 {
@@ -72,61 +66,53 @@ func newView(r report.Report, s report.Style) view {
 	}
 	for _, row := range r.Rows {
 		if row.Chaos != nil {
-			heads, lines := row.Faults(s)
-			v.Chaos = append(v.Chaos, chaosView{
-				Name: s.Sayf("%s, seed %d", row.Strategy, row.Chaos.Seed), Line: row.ChaosLine(s), Wrong: !row.Expected,
-				Heads: heads, Lines: lines,
-			})
+			v.Chaos = append(v.Chaos, newDetails(s.Sayf("Faults, %s", s.Sayf("%s, seed %d", row.Strategy, row.Chaos.Seed)), row.ChaosLine(s), row, row.Chaos.FaultTable(s), s))
 		}
-	}
-	for _, row := range r.Rows {
 		if row.Items != nil {
-			heads, lines := row.Items.Lists(s)
-			v.Items = append(v.Items, itemsView{Name: s.Sayf("%s under %s", row.Strategy, s.Condition(row.Condition)), Line: row.Line(s), Wrong: !row.Expected, Heads: heads, Lines: lines})
+			v.Items = append(v.Items, newDetails(s.Sayf("Items, %s", row.Name(s)), row.Line(s), row, row.Items.Table(s), s))
 		}
-	}
-	for _, p := range newPlots(r, s).Conditions {
-		v.Conditions = append(v.Conditions, heading{p.Name, p.Title})
 	}
 	return v
 }
 
-// newTable returns the table of a part of a report.
-func newTable(r report.Report, s report.Style) viewTable {
-	header, sheet := strings.Split(strings.TrimSpace(r.Header(s)), "\n"), r.Table(s)
-	t := viewTable{Load: header[0], Header: header[1:], Titles: sheet.Titles[1 : len(sheet.Titles)-1]}
-	for _, l := range sheet.Lines {
-		if len(l.Cells) == 1 {
-			t.Lines = append(t.Lines, viewLine{Condition: l.Cells[0]})
-			continue
+func newDetails[T any](name, line string, row report.Row, t present.Table[T], s present.Style) details {
+	d := details{Name: name, Line: line, Wrong: !row.Expected, Lines: make([][]string, len(t.Rows))}
+	for _, c := range t.Columns {
+		d.Heads = append(d.Heads, head{s.Title(c.Name), !c.Left})
+		for i, r := range t.Rows {
+			d.Lines[i] = append(d.Lines[i], c.Cell(r))
 		}
-		last := len(l.Cells) - 1
-		t.Lines = append(t.Lines, viewLine{
-			Name: strings.TrimSpace(l.Cells[0]), Cells: l.Cells[1:last], Verdict: l.Cells[last], Class: class(l),
-		})
+	}
+	return d
+}
+
+// newTable returns the table of a part of a report.
+func newTable(r report.Report, s present.Style) viewTable {
+	header, sheet := strings.Split(strings.TrimSpace(r.Header(s)), "\n"), r.Table(s)
+	t := viewTable{Load: header[0], Header: header[1:]}
+	last := len(sheet.Columns) - 1
+	for _, c := range sheet.Columns[1:last] {
+		t.Titles = append(t.Titles, s.Title(c.Name))
+	}
+	under := ""
+	for _, l := range sheet.Rows {
+		line := viewLine{Name: sheet.Columns[0].Cell(l), Verdict: sheet.Columns[last].Cell(l), Class: l.Worst()}
+		if l.Expected < l.Runs {
+			line.Class += " wrong"
+		}
+		if heading := sheet.Under(l); heading != under {
+			line.Condition, under = heading, heading
+		}
+		for _, c := range sheet.Columns[1:last] {
+			line.Cells = append(line.Cells, c.Cell(l))
+		}
+		t.Lines = append(t.Lines, line)
 	}
 	return t
 }
 
-// class is the CSS class of a line's worst verdict.
-func class(l report.Line) string {
-	class := "good"
-	for _, v := range l.Verdicts {
-		switch {
-		case v == figures.Oversold || v == figures.Stuck:
-			class = "bad"
-		case v != figures.OK && class == "good":
-			class = "fair"
-		}
-	}
-	if l.Wrong {
-		class += " wrong"
-	}
-	return class
-}
-
 // settings lists what the report was measured with, and for further workloads what differs.
-func settings(m report.Manifest, s report.Style) []setting {
+func settings(m report.Manifest, s present.Style) []setting {
 	all := settingsOf(m, s)
 	for _, also := range m.Also {
 		for _, one := range settingsOf(also, s) {
@@ -139,7 +125,7 @@ func settings(m report.Manifest, s report.Style) []setting {
 }
 
 // settingsOf lists the settings of a manifest that have a value.
-func settingsOf(m report.Manifest, s report.Style) []setting {
+func settingsOf(m report.Manifest, s present.Style) []setting {
 	all := []setting{
 		{"bench", m.ID}, {"started", m.Started.UTC().Format(time.RFC3339)}, {"oversell", m.Version},
 		{"redis", s.Say(m.Redis)}, {"database", s.Say(m.DB)}, {"Go", m.Go}, {"machine", s.Sayf("%s, %d CPUs", m.OS, m.CPUs)},

@@ -1,8 +1,11 @@
-package report
+// Package present shows results to a person: in their language, as a table in a terminal or in
+// Markdown, and as a page of one file.
+package present
 
 import (
 	"fmt"
 	"regexp"
+	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/text"
 
@@ -10,8 +13,8 @@ import (
 	"oversell/internal/figures"
 )
 
-// Language translates what a report says in English to a person. Names, flags, errors and
-// JSON stay as they are.
+// Language translates what is said in English. Names, flags, commands and their replies, the
+// errors of programs and JSON stay as they are.
 type Language interface {
 	// Name returns the tag of the language, such as zh-CN.
 	Name() string
@@ -21,13 +24,13 @@ type Language interface {
 	Named(key, english string) string
 }
 
-// Style is how a report is shown to a person.
+// Style is how results are shown.
 type Style struct {
 	Colour   bool
 	Language Language // nil: English
 }
 
-// Terminals draw lines and dots one column wide, also where the user's locale is Chinese;
+// Terminals draw lines, arrows and dots one column wide, also where the user's locale is Chinese;
 // without this, go-pretty counts two there.
 func init() { text.OverrideRuneWidthEastAsianWidth(false) }
 
@@ -44,6 +47,14 @@ func (s Style) Sayf(format string, values ...any) string {
 	return fmt.Sprintf(s.Say(format), values...)
 }
 
+// Named returns the text with a key, or else the English.
+func (s Style) Named(key, english string) string {
+	if s.Language == nil {
+		return english
+	}
+	return s.Language.Named(key, english)
+}
+
 // Tag is the language, as in the lang attribute of a page.
 func (s Style) Tag() string {
 	if s.Language == nil {
@@ -54,36 +65,31 @@ func (s Style) Tag() string {
 
 // Condition names a condition. Beside a translation stands its name, which flags take.
 func (s Style) Condition(c catalog.Condition) string {
-	if name := s.named("condition."+string(c), ""); name != "" {
-		return name + " " + string(c)
-	}
-	return string(c)
-}
-
-func (s Style) named(key, english string) string {
-	if s.Language == nil {
-		return english
-	}
-	return s.Language.Named(key, english)
+	return strings.TrimLeft(s.Named("condition."+string(c), "")+" "+string(c), " ")
 }
 
 // Verdict names a verdict.
 func (s Style) Verdict(v figures.Verdict) string {
-	return s.named("verdict."+string(v), s.Say(string(v)))
+	return s.Named("verdict."+string(v), s.Say(string(v)))
+}
+
+// Count counts things, as Plural does.
+func (s Style) Count(n int, what string) string { return s.Say(Plural(n, what)) }
+
+// Plural counts things: "1 shop", "2 shops", "3 processes".
+func Plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	if strings.HasSuffix(what, "s") {
+		what += "e"
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // Title translates the title of a column. In Chinese a space is only where a head can be broken.
 func (s Style) Title(english string) string {
-	if s.Language == nil {
-		return english
-	}
 	return chineseSpace.ReplaceAllString(s.Say(english), "$1$2")
 }
 
 var chineseSpace = regexp.MustCompile(`(\p{Han}) ([\p{Han}（/])`)
-
-// row names a row.
-func (s Style) row(k Key) string { return s.Sayf("%s under %s", k.Strategy, s.Condition(k.Condition)) }
-
-// count counts things, as Plural does.
-func (s Style) count(n int, what string) string { return s.Say(Plural(n, what)) }

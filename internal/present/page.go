@@ -1,0 +1,88 @@
+package present
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"html/template"
+	"io"
+	"io/fs"
+	"path"
+	"regexp"
+	"strings"
+)
+
+// Page is a page of one file that is opened from disk and needs no network.
+type Page struct {
+	template *template.Template
+	files    fs.FS
+}
+
+// NewPage returns the page whose template is dir/page.html. In it t translates a text, and tf a
+// format.
+func NewPage(files fs.FS, dir string) Page {
+	files, err := fs.Sub(files, dir)
+	if err != nil {
+		panic(err) // the folder is embedded, as are its files
+	}
+	return Page{template.Must(template.New("page.html").Funcs(functions(Style{})).ParseFS(files, "page.html")), files}
+}
+
+func functions(s Style) template.FuncMap { return template.FuncMap{"t": s.Say, "tf": s.Sayf} }
+
+// File is the text of files of the page, one after the other.
+func (p Page) File(names ...string) string {
+	var all strings.Builder
+	for _, name := range names {
+		text, err := fs.ReadFile(p.files, path.Clean(name))
+		if err != nil {
+			panic(err)
+		}
+		all.Write(text)
+	}
+	return all.String()
+}
+
+// Write writes the page with its style and script, and the data of its template.
+func (p Page) Write(w io.Writer, s Style, style, script string, data map[string]any) error {
+	page, err := p.template.Clone()
+	if err != nil {
+		return fmt.Errorf("drawing the page: %w", err)
+	}
+	data["Style"], data["Script"] = template.CSS(style), template.JS(script)
+	data["Policy"], data["Tag"] = policy(style, script), s.Tag()
+	var b strings.Builder
+	if err := page.Funcs(functions(s)).Execute(&b, data); err != nil {
+		return fmt.Errorf("drawing the page: %w", err)
+	}
+	if _, err := io.WriteString(w, b.String()); err != nil {
+		return fmt.Errorf("writing the page: %w", err)
+	}
+	return nil
+}
+
+// said finds what a script says in English.
+var said = regexp.MustCompile(`\bsay\("([^"]+)"`)
+
+// Words translates what a script says. It returns nil for English.
+func (s Style) Words(script string) map[string]string {
+	if s.Language == nil {
+		return nil
+	}
+	words := make(map[string]string)
+	for _, m := range said.FindAllStringSubmatch(script, -1) {
+		words[m[1]] = s.Say(m[1])
+	}
+	return words
+}
+
+// policy is the page's content security policy: this style, this script, and nothing else. Even
+// if a text of a report got through as markup, it would not run.
+func policy(style, script string) string {
+	return "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; style-src " + hash(style) + "; script-src " + hash(script)
+}
+
+func hash(inline string) string {
+	sum := sha256.Sum256([]byte(inline))
+	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+}

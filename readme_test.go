@@ -104,33 +104,6 @@ func TestReadmeNamesWhatIsInTheStages(t *testing.T) {
 	}
 }
 
-// The layout in the README has every package folder, and no other.
-func TestReadmeShowsTheLayout(t *testing.T) {
-	entries, err := os.ReadDir("internal")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var dirs []string
-	for _, e := range entries {
-		dirs = append(dirs, "internal/"+e.Name()+"/")
-	}
-	for _, name := range []string{readme, chinese(readme)} {
-		_, layout, _ := strings.Cut(read(t, name), "```\nbench/")
-		layout, _, _ = strings.Cut(layout, "```")
-		named := regexp.MustCompile(`internal/\w+/`).FindAllString(layout, -1)
-		for _, dir := range dirs {
-			if !slices.Contains(named, dir) {
-				t.Errorf("the layout in %s lacks %s", name, dir)
-			}
-		}
-		for _, dir := range named {
-			if !slices.Contains(dirs, dir) {
-				t.Errorf("the layout in %s has %s, which is not there", name, dir)
-			}
-		}
-	}
-}
-
 // One thing has one name in Chinese, on the page, in reports and in documents. These words were
 // given up for others.
 func TestChineseHasOneWordForOneThing(t *testing.T) {

@@ -172,19 +172,18 @@ func anchors(text string) []string {
 	return all
 }
 
-// The table of strategies is generated, and in English in both languages: what
-// each strategy adds is said in Chinese below it.
+// What each strategy of the generated table adds is said in Chinese too.
 func TestStrategiesAreExplainedInChinese(t *testing.T) {
-	name := chinese(strategies)
-	_, rest, _ := strings.Cut(read(t, name), lab.TableBegin)
-	table, rest, _ := strings.Cut(rest, lab.TableEnd)
+	_, table, _ := strings.Cut(read(t, strategies), lab.TableBegin)
+	table, _, _ = strings.Cut(table, lab.TableEnd)
 	rows := regexp.MustCompile("(?m)^\\| (`.+?`) \\| (.+?) \\|").FindAllStringSubmatch(table, -1)
 	if len(rows) == 0 {
-		t.Fatalf("%s has no table of strategies", name)
+		t.Fatalf("%s has no table of strategies", strategies)
 	}
+	name := chinese(strategies)
 	for _, row := range rows {
-		if !strings.Contains(rest, "\n- "+row[1]+"：") {
-			t.Errorf("%s: add to the list below the table of strategies a line \"- %s：…\" that says %q in Chinese", name, row[1], row[2])
+		if !strings.Contains(read(t, name), "\n- "+row[1]+"：") {
+			t.Errorf("%s: add to the list of strategies a line \"- %s：…\" that says %q in Chinese", name, row[1], row[2])
 		}
 	}
 }
@@ -208,10 +207,9 @@ type fact struct {
 }
 
 const (
-	code      = "the line of code"
-	row       = "a table row with"
-	generated = "the generated line"
-	word      = "to its text"
+	code = "the line of code"
+	row  = "a table row with"
+	word = "to its text"
 )
 
 func readPage(t *testing.T, name string) page {
@@ -232,9 +230,9 @@ func parse(name, text string) page {
 // reader reads a document line by line.
 type reader struct {
 	page
-	prose   []string // of the section, with an empty line for everything else
-	fence   string   // the line that opened the block of code, if one is open
-	inTable bool     // of strategies
+	prose []string // of the section, with an empty line for everything else
+	fence string   // the line that opened the block of code, if one is open
+	apart bool     // between two marks: generated, or for one language only
 }
 
 func (r *reader) read(n int, line string) {
@@ -247,10 +245,9 @@ func (r *reader) read(n int, line string) {
 		r.fence = line
 	case r.fence != "":
 		r.add(fact{code, withoutComment(strings.TrimPrefix(r.fence, "```"), line), n})
-	case line == lab.TableBegin, line == lab.TableEnd, r.inTable:
-		r.inTable = line != lab.TableEnd
-		r.add(fact{generated, line, n})
-		r.prose[len(r.prose)-1] = line // for one language may explain it
+	case r.apart || strings.HasSuffix(line, ":begin -->"):
+		r.apart = !strings.HasSuffix(line, ":end -->")
+		r.prose = append(r.prose, "")
 	case strings.HasPrefix(line, "#"):
 		r.endSection()
 		r.sections = append(r.sections, section{heading: line, line: n})
@@ -375,9 +372,6 @@ func lacks(name string, s section, otherName string, other section) []string {
 			continue
 		}
 		what := fmt.Sprintf("add %s %s", f.kind, f.key)
-		if f.kind == generated {
-			what = fmt.Sprintf("run go run ./cmd/lab -readme on both files, for one lacks %.60s…", f.key)
-		}
 		told = append(told, fmt.Sprintf("%s, under %q (line %d): %s, as in line %d of %s, or change it there",
 			name, s.heading, s.line, what, f.line, otherName))
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -28,6 +29,7 @@ const asProgram = "LAB_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
 	logging.Disable()
+	debug.SetGCPercent(400) // the lab makes much garbage and keeps little
 	if os.Getenv(asProgram) != "" {
 		main()
 	}

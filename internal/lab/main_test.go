@@ -3,6 +3,7 @@ package lab
 import (
 	"fmt"
 	"os"
+	"runtime/debug"
 	"testing"
 
 	"github.com/redis/go-redis/v9/logging"
@@ -12,7 +13,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	logging.Disable() // what go-redis would print it returns as well
+	logging.Disable()       // what go-redis would print it returns as well
+	debug.SetGCPercent(400) // the lab makes much garbage and keeps little
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		if err := coordtest.StopZooKeeper(); err != nil {
 			fmt.Fprintln(os.Stderr, err)

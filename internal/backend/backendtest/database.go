@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -67,6 +68,7 @@ func Main(m *testing.M, ends ...func() error) (code int) {
 }
 
 func run(m *testing.M) int {
+	debug.SetGCPercent(400) // tests make much garbage and keep little
 	shared.keep(true)
 	defer shared.keep(false)
 	return m.Run()

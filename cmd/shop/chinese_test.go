@@ -5,14 +5,8 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"maps"
-	"path/filepath"
 	"regexp"
-	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -78,6 +72,7 @@ func wantSeen(t *testing.T, b *pagetest.Tab, selector string) {
 // In Chinese the page shows only in English what is not prose: commands, their replies,
 // errors of programs, keys, code and names.
 func TestPageTellsEverythingInChinese(t *testing.T) {
+	t.Parallel()
 	b, site := openLab(t)
 	b.Visit(site, "?lang=zh#/break", desk)
 	b.Until(`document.querySelector(".matrix") !== null`)
@@ -104,21 +99,6 @@ func TestPageTellsEverythingInChinese(t *testing.T) {
 	  }
 	  return texts;
 	})()`)
-
-	// The texts in the sources, for those that did not occur this time.
-	var all []string
-	for _, dir := range []string{"lab", "lab/anomalies", "page/runs", "page"} {
-		all = append(all, sentences(t, "../../internal/"+dir)...)
-	}
-	all = slices.DeleteFunc(all, func(text string) bool { return slices.Contains(refusals, text) })
-	if len(all) < 100 {
-		t.Errorf("the sources have but %d sentences", len(all))
-	}
-	texts, err := json.Marshal(all)
-	if err != nil {
-		t.Fatal(err)
-	}
-	wantTold(t, b, "the sources of the shop", string(texts)+`.map(told)`)
 
 	b.Quiet() // a refusal appears on the console too
 	wantTold(t, b, "refused runs", `await refusals("/api/runs", [
@@ -204,111 +184,6 @@ func stagesInChinese(t *testing.T, b *pagetest.Tab, site string) {
 	}
 }
 
-// tellers are the functions that take texts for the user, with the index of the first
-// argument that may be such a text.
-var tellers = map[string]int{
-	"Because": 0, "Need": 1, "Broke": 1, "Note": 1, "fault": 1, "LoseLock": 1, "Verdict": 2, "add": 2, "Trace": 2, "of": 1, "times": 2, "undecided": 0, // of the lab
-	"Reply": 3, // of the page
-}
-
-// samples are sample values in a sentence for strings that the code composes, by the names of
-// functions and variables. The sample for any other name is an actor.
-var samples = map[string]string{"ServerNames": "the server", "where": "Redis", "why": "", "missing": "A never had the lock", "text": "its reply is delayed"}
-
-// refusals have texts with varying words, and are checked by badSchedules.
-var refusals = []string{"move 3 is A (A)", "A A is named twice", "A A; allowed: A"}
-
-var (
-	verb = regexp.MustCompile(`%[+#]?[a-z]`)
-	word = regexp.MustCompile(`\b[a-z]{2,}\b`)
-)
-
-// sentences collects the texts for the user from the Go files of a directory: the texts with
-// a blank among the arguments of tellers, with a sample for each verb, and the texts of errors
-// that wrap a known one.
-func sentences(t *testing.T, dir string) []string {
-	t.Helper()
-	files, err := filepath.Glob(dir + "/*.go")
-	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
-	}
-	var all []string
-	take := func(n ast.Node) bool {
-		call, ok := n.(*ast.CallExpr)
-		if !ok {
-			return true
-		}
-		first, known := tellers[nameOf(call.Fun)]
-		wraps := nameOf(call.Fun) == "Errorf"
-		for i, arg := range call.Args {
-			format, constant := formatOf(arg)
-			rest, wrapping := strings.CutPrefix(format, "%w: ")
-			if constant && strings.Contains(rest, " ") && (known && i >= first || wraps && wrapping) {
-				all = append(all, sample(rest))
-			}
-		}
-		return true
-	}
-	for _, name := range files {
-		if strings.HasSuffix(name, "_test.go") {
-			continue
-		}
-		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ast.Inspect(file, take)
-	}
-	all = slices.DeleteFunc(all, func(text string) bool { return !word.MatchString(text) })
-	slices.Sort(all)
-	return slices.Compact(all)
-}
-
-// sample replaces each verb of a format with a value.
-func sample(format string) string {
-	return verb.ReplaceAllStringFunc(format, func(v string) string {
-		switch v {
-		case "%d":
-			return "3"
-		case "%w":
-			return "sold out"
-		}
-		return "A"
-	})
-}
-
-// nameOf returns the last name of an expression such as w.verdict.
-func nameOf(e ast.Expr) string {
-	switch e := e.(type) {
-	case *ast.Ident:
-		return e.Name
-	case *ast.SelectorExpr:
-		return e.Sel.Name
-	case *ast.CallExpr:
-		return nameOf(e.Fun)
-	}
-	return ""
-}
-
-// formatOf returns the text that an expression composes, with samples for what is not a
-// constant, and reports whether any of it is a constant.
-func formatOf(e ast.Expr) (format string, constant bool) {
-	switch e := e.(type) {
-	case *ast.BasicLit:
-		if text, err := strconv.Unquote(e.Value); err == nil && e.Kind == token.STRING {
-			return text, true
-		}
-	case *ast.BinaryExpr:
-		before, x := formatOf(e.X)
-		after, y := formatOf(e.Y)
-		return before + after, x || y
-	}
-	if text, ok := samples[nameOf(e)]; ok {
-		return text, false
-	}
-	return "A", false
-}
-
 // formSamples are sample values for the placeholders of a form, by name: numbers are for
 // values, of which there are several kinds, text and more for sentences. Values of other
 // names are quoted.
@@ -339,6 +214,7 @@ var inBraces = regexp.MustCompile(`\{\w+\}`)
 
 // A sentence is translated by its own form, even if another form matches it too.
 func TestPageTellsEachFormByItself(t *testing.T) {
+	t.Parallel()
 	b, site := openPage(t)
 	b.Visit(site, "?lang=zh#/shop", desk)
 	b.Until(`document.querySelector(".buy") !== null`)

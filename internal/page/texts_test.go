@@ -159,7 +159,7 @@ func inBraces(text string) []string {
 }
 
 // A form of an English sentence of the shop and its translation have the same values in
-// them. That every sentence has a form is tested by the shop's
+// them. That what a shop says has a form is tested by the shop's
 // TestPageTellsEverythingInChinese.
 func TestFormsHaveTheirValues(t *testing.T) {
 	for _, language := range languages[1:] {

@@ -74,6 +74,7 @@ const (
 // The anomalies are in groups by what the user loses, the worst first, and each cell is a square
 // whose class and sign say what came out.
 func TestBreakGroupsByLoss(t *testing.T) {
+	t.Parallel()
 	b, _, m := openMatrix(t, desk, "#/break")
 	var order []string
 	for _, loss := range m.Losses {
@@ -106,6 +107,7 @@ func TestBreakGroupsByLoss(t *testing.T) {
 // Columns are pinned by a click and by the address, stand first with the words of their cells,
 // and the rows in which they differ can be asked for. What is chosen stays after a reload.
 func TestBreakComparesPinnedColumns(t *testing.T) {
+	t.Parallel()
 	b, site, m := openMatrix(t, desk, "#/break")
 	compared := []string{"redsync", "v6_watchdog", "v8_fenced"}
 	for _, name := range compared {
@@ -155,6 +157,7 @@ func TestBreakComparesPinnedColumns(t *testing.T) {
 // The filter shows the anomalies with a word in their name or sentence, or those of one loss. A
 // cell that is opened from there is closed to the same choice.
 func TestBreakFilters(t *testing.T) {
+	t.Parallel()
 	b, _, m := openMatrix(t, desk, "#/break")
 	pagetest.Eval[bool](b, `(() => {
 	  const search = document.querySelector(".tools input[type=search]");
@@ -195,6 +198,7 @@ func TestBreakFilters(t *testing.T) {
 
 // Where columns are out of sight, a sign says how many, and a click on it shows the next ones.
 func TestBreakTellsOfColumnsOutOfSight(t *testing.T) {
+	t.Parallel()
 	b, site, _ := openMatrix(t, pagetest.Look{Width: 400, Height: 800, Scheme: "light"}, "#/break")
 	const sign = `Number((document.querySelector(".beyond .right").textContent.match(/\d+/) ?? [0])[0])
 	  + Number((document.querySelector(".beyond .left").textContent.match(/\d+/) ?? [0])[0])`
@@ -215,6 +219,7 @@ func TestBreakTellsOfColumnsOutOfSight(t *testing.T) {
 // A cell fills the window. What has not happened yet is pale, a dashed arc leads from the command
 // that is held up to its arrival, and the other locks are in a strip of one line.
 func TestBreakCellFillsTheWindow(t *testing.T) {
+	t.Parallel()
 	b, _, m := openMatrix(t, desk, "#/break/check-then-delete/v3_uuid?step=7")
 	b.Until(`document.querySelector(".lanes .row.current") !== null`)
 	if got, want := pagetest.Eval[[]int](b, `(({ width, height }) => [width, height])(document.querySelector("dialog.cellbox").getBoundingClientRect())`), []int{1280, 900}; !slices.Equal(got, want) {
@@ -251,6 +256,7 @@ func TestBreakCellFillsTheWindow(t *testing.T) {
 // A cell that holds only because its lock never expires says so, and leads to one in which that
 // lock is stuck.
 func TestBreakTellsWhatOnlyHoldsForEver(t *testing.T) {
+	t.Parallel()
 	b, _, m := openMatrix(t, desk, "#/break/expires-while-held/v1_setnx")
 	b.Until(`document.querySelector(".ruling.endless") !== null`)
 	if told := pagetest.Eval[string](b, text(".ruling")); !strings.Contains(told, "only because its lock never expires") {
@@ -267,6 +273,7 @@ func TestBreakTellsWhatOnlyHoldsForEver(t *testing.T) {
 
 // The keyboard goes from square to square, over the heads of the groups, and tells each.
 func TestBreakIsUsedByKeyboard(t *testing.T) {
+	t.Parallel()
 	b, _, m := openMatrix(t, desk, "#/break")
 	last := ""
 	for _, a := range m.Anomalies {
@@ -291,6 +298,7 @@ func TestBreakIsUsedByKeyboard(t *testing.T) {
 
 // What every schedule leads to stands below the matrix, and each break is a link to the scheduler.
 func TestBreakShowsEverySchedule(t *testing.T) {
+	t.Parallel()
 	b, _, _ := openMatrix(t, desk, "#/break")
 	click(b, `.everyschedule a[href="#/play/v2_ttl/A.A.p3000.B.B.A.B"]`)
 	b.Until(text(".goalcard") + `.includes("more is sold than there is")`)

@@ -39,7 +39,6 @@ func openLab(t *testing.T) (b *pagetest.Tab, site string) {
 // openShop starts a shop for a browser.
 func openShop(t *testing.T, args ...string) (site string) {
 	t.Helper()
-	t.Setenv(asProgram, "1") // for the processes that it starts of itself
 	p := start(t, args...)
 	t.Cleanup(func() {
 		p.stop()
@@ -122,6 +121,7 @@ const released = `new Promise((done) => {
 // A late reply to a part that the user has left does not change the current part, nor its
 // title and address.
 func TestPageLeavesAPartThatIsStillLoading(t *testing.T) {
+	t.Parallel()
 	b, site := openLab(t)
 	for _, part := range []struct{ address, waitsFor string }{
 		{"#/break/check-then-delete/v3_uuid", "/api/lab"},
@@ -151,6 +151,7 @@ func TestPageLeavesAPartThatIsStillLoading(t *testing.T) {
 
 // A buyer sees the order, and the count goes down for all visitors.
 func TestPageSells(t *testing.T) {
+	t.Parallel()
 	b, site := openPage(t)
 	b.Visit(site, "#/shop", desk)
 	b.Until(text("#left") + ` === "1,000"`)
@@ -168,6 +169,7 @@ func TestPageSells(t *testing.T) {
 // On a phone the way to the parts is one line, and the orders are whole. A button of the page's
 // head says what it does.
 func TestPageFitsAPhone(t *testing.T) {
+	t.Parallel()
 	b, site := openPage(t)
 	b.Visit(site, "?lang=en#/shop", pagetest.Look{Width: 400, Height: 720, Scheme: "light"})
 	click(b, `.buying button[type=submit]`)
@@ -191,6 +193,7 @@ func TestPageFitsAPhone(t *testing.T) {
 // The language switch changes all texts and is remembered, and an address can have a
 // language.
 func TestPageSpeaksChinese(t *testing.T) {
+	t.Parallel()
 	b, site := openPage(t)
 	chinese, told := get[map[string]string](t, site, "page/texts/zh.json"), get[map[string]string](t, site, "page/texts/zh.told.json")
 	b.Visit(site, "?lang=en#/shop", desk)
@@ -210,6 +213,7 @@ func TestPageSpeaksChinese(t *testing.T) {
 // If the translations of the shop's texts cannot be loaded, a part is still shown, with those
 // texts in English. The next part has them.
 func TestPageTellsInEnglishWhatItCannotTranslate(t *testing.T) {
+	t.Parallel()
 	b, site := openPage(t)
 	chinese, forms := get[map[string]string](t, site, "page/texts/zh.json"), get[map[string]string](t, site, "page/texts/zh.told.json")
 	b.Visit(site, "?lang=zh#/", desk)
@@ -287,6 +291,7 @@ func checkEdges(t *testing.T, b *pagetest.Tab, at string) {
 
 // Every part can be read at any width, in the light theme in English and in the dark one in Chinese.
 func TestPageIsReadable(t *testing.T) {
+	t.Parallel()
 	b, site := openLab(t)
 	parts := map[string]struct{ path, ready string }{
 		"home":  {"#/", `document.querySelector(".cards") !== null`},

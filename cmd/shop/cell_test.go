@@ -17,6 +17,7 @@ import (
 // Stepping through a cell reaches the moment at which it breaks, the address has the step,
 // and the next stage's cell has no such moment.
 func TestPageStepsToTheBreak(t *testing.T) {
+	t.Parallel()
 	b, site := openLab(t)
 	cell := get[lab.Cell](t, site, "api/lab/check-then-delete/v3_uuid")
 	if cell.Outcome != lab.Breaks {
@@ -90,6 +91,7 @@ const keysShown = `[...document.querySelectorAll(".inredis tbody tr")].map((row)
 // The drawing behind the rows follows them when the type becomes larger, as on a projector, and
 // smaller again: each command's dot stays at its line. The head of the lease stays whole.
 func TestPageDrawsTheTimelineAgainForAProjector(t *testing.T) {
+	t.Parallel()
 	b, site := openLab(t)
 	b.Visit(site, "#/break/check-then-delete/v3_uuid?step=6", desk)
 	b.Until(`document.querySelectorAll(".lanes .tick").length > 0`)
@@ -117,6 +119,7 @@ func TestPageDrawsTheTimelineAgainForAProjector(t *testing.T) {
 // If two cells are chosen one after the other the page shows the second one, however late
 // the first one arrives, and the arrow keys step only through the second.
 func TestPageShowsTheCellThatWasChosenLast(t *testing.T) {
+	t.Parallel()
 	b, site := openLab(t)
 	b.Visit(site, "#/break", desk)
 	b.Until(`document.querySelector(".matrix") !== null`)
@@ -136,6 +139,7 @@ func TestPageShowsTheCellThatWasChosenLast(t *testing.T) {
 
 // While the lab has to wait the page says so, and asks again.
 func TestPageWaitsForALabThatIsBusy(t *testing.T) {
+	t.Parallel()
 	b, site := openLab(t)
 	b.Visit(site, "#/", desk)
 	b.Until(`document.querySelector(".cards") !== null`)

@@ -91,6 +91,7 @@ type classAudit struct{ Sold, Oversold, Remaining int64 }
 // Thirty students press within a little more than a holder's work. Without a lock the class
 // oversells every time, and with one it never does. The times are a tenth of the usual ones.
 func TestClassOversellsWithoutALock(t *testing.T) {
+	t.Parallel()
 	c, p := openClass(t)
 	for round := range 20 {
 		c.sell(t, "none", 150*time.Millisecond)
@@ -120,6 +121,7 @@ func TestClassOversellsWithoutALock(t *testing.T) {
 
 // Students can buy, and nothing else.
 func TestClassIsChangedByTheTeacherAlone(t *testing.T) {
+	t.Parallel()
 	c, _ := openClass(t)
 	for path, body := range map[string]string{"api/class": `{"work_ms":0}`, "api/items/hot": `{"stock":99}`, "api/strategy": `{"name":"v1_setnx"}`} {
 		if status, said := c.send(t, http.MethodPut, path, body, ""); status != http.StatusUnauthorized {
@@ -143,6 +145,7 @@ func TestClassIsChangedByTheTeacherAlone(t *testing.T) {
 
 // A shop without -class says so.
 func TestShopWithoutAClass(t *testing.T) {
+	t.Parallel()
 	p := start(t)
 	if got := get[map[string]any](t, "http://"+p.addr+"/", "api/class"); fmt.Sprint(got) != "map[open:false]" {
 		t.Errorf("got %v", got)
@@ -152,6 +155,7 @@ func TestShopWithoutAClass(t *testing.T) {
 // The projector shows the way in, that two holders are inside, and what was oversold. A phone
 // forgets its order when a new sale begins.
 func TestPageShowsTheClass(t *testing.T) {
+	t.Parallel()
 	phone := pagetest.New(t)
 	b, site := openPage(t, "-class", "-token", "sesame")
 	c := classroom{site, "sesame"}
@@ -199,6 +203,7 @@ func TestPageShowsTheClass(t *testing.T) {
 // The arrow keys lead through the lesson. What each step shows is there, and each exercise has its
 // answer.
 func TestPageTeaches(t *testing.T) {
+	t.Parallel()
 	b, site := openLab(t)
 	b.Visit(site, "?lang=en#/teach", desk)
 	b.Until(`document.querySelectorAll(".lessons a").length === 9`)
@@ -242,6 +247,7 @@ func TestTeachKeepsTheBrowserFree(t *testing.T) {
 // On a projector no text is smaller than 20 pixels, and what a class looks at is in sight: the
 // stage, the lanes of a cell, the board, and the way to the other parts.
 func TestPageIsLargeOnAProjector(t *testing.T) {
+	t.Parallel()
 	site := openShop(t)
 	waitForLab(t, site)
 	begin(t, site, `{"strategies":["v1_setnx","v9_cohort"],"conditions":["crash"],"requests":1000,"stock":100}`)
@@ -265,6 +271,7 @@ func TestPageIsLargeOnAProjector(t *testing.T) {
 		"#/break/check-then-delete/v3_uuid?step=5": {".lanes .row", lines},
 	} {
 		t.Run(path, func(t *testing.T) {
+			t.Parallel()
 			b := pagetest.New(t)
 			for _, size := range []pagetest.Look{{Width: 1280, Height: 720, Scheme: "light"}, {Width: 1920, Height: 1080, Scheme: "light"}} {
 				b.Visit(site, fmt.Sprintf("?lang=en&%d%s", size.Width, path), size)

@@ -20,7 +20,6 @@ import (
 func TestShopWithFewFilesOutlivesItsClients(t *testing.T) {
 	const files, clients = 256, 600
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", `ulimit -n "$1" && exec "$2" -addr 127.0.0.1:0`, "sh", strconv.Itoa(files), os.Args[0])
-	cmd.Env = append(os.Environ(), asProgram+"=1")
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -61,6 +61,7 @@ const (
 // before, and leads to the next one. The goal of v8 is impossible, and is won by saying so.
 // All that is needed stays on the screen.
 func TestEachLevelIsWonByItsGoal(t *testing.T) {
+	t.Parallel()
 	b, site := openPage(t)
 	b.Visit(site, "#/play", screen)
 	for i, level := range lab.Game() {
@@ -115,6 +116,7 @@ func thousands(n int) string {
 // can be reached is not called impossible. Hints are given one by one, and then the shortest
 // schedule, which earns no star.
 func TestLevelIsNotWonByAnotherGoal(t *testing.T) {
+	t.Parallel()
 	b, site := openPage(t)
 	b.Visit(site, "#/play/v2_ttl/A.A.p3000.B.B.A.B", screen)
 	b.Until(`document.querySelector(".also") !== null`)
@@ -138,6 +140,7 @@ func TestLevelIsNotWonByAnotherGoal(t *testing.T) {
 // A level that is won without a fault offers none. A link to a schedule with one shows what it
 // leads to, and says why that does not win.
 func TestFaultlessLevel(t *testing.T) {
+	t.Parallel()
 	b, site := openPage(t)
 	const faults = `[...document.querySelectorAll(".gameboard [data-focus]")].filter((button) => /^[fkl]/.test(button.dataset.focus) && !button.disabled).length`
 	b.Visit(site, "#/play/v6_watchdog/A", screen)
@@ -166,6 +169,7 @@ func TestFaultlessLevel(t *testing.T) {
 // On a projector the whole board is on the screen at every level, also when it is won, with three
 // buyers, and while a long command of a script is next.
 func TestBoardFitsAProjector(t *testing.T) {
+	t.Parallel()
 	b, site := openPage(t)
 	b.Visit(site, "#/play", screen)
 	b.Until(`document.querySelector(".gameboard .step") !== null`)
@@ -193,6 +197,7 @@ func TestBoardFitsAProjector(t *testing.T) {
 
 // The lock and the units are where the engine says that they are.
 func TestObjectsChangeHands(t *testing.T) {
+	t.Parallel()
 	b, site := openPage(t)
 	const seen = `[".a0", ".shopdesk", ".a1"].map((place) =>
 	  [...document.querySelectorAll(place + " .object")].map((o) => o.className.replace("object ", "").trim()).join("+")).join(" | ")`
@@ -213,6 +218,7 @@ func TestObjectsChangeHands(t *testing.T) {
 
 // A replay that another one replaces, while it waits for a reply, makes no moves in the other.
 func TestOneScheduleIsReplayedAtATime(t *testing.T) {
+	t.Parallel()
 	b, site := openPage(t)
 	b.Visit(site, "#/play/none", screen)
 	b.Until(`document.querySelector(".gameboard .step") !== null`)

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"testing"
@@ -25,6 +26,7 @@ import (
 
 func TestMain(m *testing.M) {
 	logging.Disable()
+	debug.SetGCPercent(400)              // the lab makes much garbage and keeps little
 	for _, entry := range os.Environ() { // the user's own settings are not the tests'
 		if name, _, _ := strings.Cut(entry, "="); strings.HasPrefix(name, envPrefix+"_") {
 			_ = os.Unsetenv(name)
@@ -53,7 +55,8 @@ func runAll(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	if err := os.Setenv(keptMatrix, filepath.Join(dir, "matrix")); err != nil {
+	// A shop starts processes of itself.
+	if err := errors.Join(os.Setenv(asProgram, "1"), os.Setenv(keptMatrix, filepath.Join(dir, "matrix"))); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

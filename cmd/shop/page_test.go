@@ -29,7 +29,6 @@ func (p *program) read(t *testing.T, path string, v any) int {
 
 // A shop that is stopped in the middle of a run of the bench ends the run.
 func TestShopClosesInTheMiddleOfARun(t *testing.T) {
-	t.Setenv(asProgram, "1")
 	p := start(t)
 	res, err := http.Post("http://"+p.addr+"/api/runs", "application/json", strings.NewReader(`{"strategies":["v6_watchdog"],"requests":1000,"stock":1000,"work_us":100000,"backend":"shop"}`))
 	if err != nil {
@@ -62,7 +61,6 @@ func TestShopClosesInTheMiddleOfARun(t *testing.T) {
 
 // A shop that is stopped while the lab runs does not wait for the lab.
 func TestShopClosesInTheMiddleOfTheLab(t *testing.T) {
-	t.Setenv(asProgram, "1")
 	t.Setenv(keptMatrix, "")
 	p := start(t)
 	for far := (struct{ Done int }{}); far.Done == 0; time.Sleep(20 * time.Millisecond) {

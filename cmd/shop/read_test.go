@@ -15,6 +15,7 @@ import (
 // Read shows the files of a stage, and the lines that it adds and removes. The whole files are
 // folded, and opened by the keyboard.
 func TestPageReadsAStage(t *testing.T) {
+	t.Parallel()
 	b, site := openPage(t)
 	b.Visit(site, "?lang=en#/read/v4_lua", desk)
 	b.Until(`document.querySelector(".diff .added") !== null`)

@@ -24,6 +24,7 @@ import (
 // A visitor that comes when too many are watching still sees the earlier runs, and watches
 // as soon as there is room.
 func TestPageWatchesOnceThereIsRoom(t *testing.T) {
+	t.Parallel()
 	b, site := openPage(t)
 	var watching []io.Closer
 	leave := func() {
@@ -55,6 +56,7 @@ func TestPageWatchesOnceThereIsRoom(t *testing.T) {
 
 // Each row of a run shows the figures of the audit.
 func TestPageShowsARunAsTheAuditFoundIt(t *testing.T) {
+	t.Parallel()
 	b, site := openPage(t)
 	b.Visit(site, "#/run", desk)
 	b.Until(`document.querySelector(".runform") !== null`)
@@ -103,6 +105,7 @@ func TestPageShowsARunAsTheAuditFoundIt(t *testing.T) {
 // A row of lua_stream shows when its accepted orders were written. The row of a strategy that
 // writes at once has no such times.
 func TestPageShowsWhenAcceptedOrdersWereWritten(t *testing.T) {
+	t.Parallel()
 	b, site := openPage(t)
 	b.Visit(site, "#/run", desk)
 	id := begin(t, site, `{"strategies":["lua_atomic","lua_stream"],"conditions":["calm"],"requests":200,"stock":50}`)
@@ -129,6 +132,7 @@ func TestPageShowsWhenAcceptedOrdersWereWritten(t *testing.T) {
 // Two runs are overlaid: one with a stock that checks fencing tokens, and one without. The
 // timeline shows the holder inside while its process is paused.
 func TestPageLaysRunsOverEachOther(t *testing.T) {
+	t.Parallel()
 	b, site := openPage(t)
 	b.Visit(site, "#/run", desk)
 	b.Until(`document.querySelector(".runform") !== null`)
@@ -180,6 +184,7 @@ func begin(t *testing.T, site, settings string) string {
 // Overlaid runs and the choice among them do not change while another run is in progress. A
 // run in progress arrives row by row.
 func TestPageKeepsWhatIsLaidOverEachOther(t *testing.T) {
+	t.Parallel()
 	b, site := openPage(t)
 	b.Visit(site, "#/run", desk)
 	b.Until(`document.querySelector(".runform") !== null`)
@@ -242,6 +247,7 @@ func finished(t *testing.T, site string) (run runs.Run) {
 // All visitors see the run in progress, and it goes on when the page that began it is
 // closed.
 func TestPageShowsTheSameRunToAll(t *testing.T) {
+	t.Parallel()
 	b, site := openPage(t)
 	other := pagetest.New(t)
 	b.Visit(site, "#/run", desk)
@@ -262,6 +268,7 @@ func TestPageShowsTheSameRunToAll(t *testing.T) {
 
 // If the shop has a token, only a visitor with the token can begin a run.
 func TestPageAsksForTheToken(t *testing.T) {
+	t.Parallel()
 	b, site := openPage(t, "-token", "sesame")
 	b.Visit(site, "#/run", desk)
 	b.Until(`document.querySelector("#run-token") !== null`)
@@ -278,6 +285,7 @@ func TestPageAsksForTheToken(t *testing.T) {
 
 // Ten runs leave only what the page shows of them.
 func TestPageStaysSmallOverTenRuns(t *testing.T) {
+	t.Parallel()
 	b, site := openPage(t)
 	b.Visit(site, "#/run", desk)
 	b.Until(`document.querySelector(".runform") !== null`)

@@ -25,6 +25,7 @@ var foreignDelete = []string{"A", "A", "A", "p3000", "B", "A"}
 // In the scheduler the user makes stage 2 delete another holder's lock, and the page says
 // so. The same moves do not break stage 4. A link restores all moves.
 func TestPageLetsOneBeTheScheduler(t *testing.T) {
+	t.Parallel()
 	b, site := openPage(t)
 	b.Visit(site, "#/play/v2_ttl", desk)
 	for i, move := range foreignDelete {
@@ -80,6 +81,7 @@ func TestPageLetsOneBeTheScheduler(t *testing.T) {
 
 // Addresses of the page may have short names of strategies. The page shows the whole ones.
 func TestPageTakesShortNames(t *testing.T) {
+	t.Parallel()
 	b, site := openLab(t)
 	for _, tt := range []struct{ address, shown, want, hash string }{
 		{"#/play/v2", "document.title", "v2_ttl", "#/play/v2_ttl/"},
@@ -102,6 +104,7 @@ func TestPageTakesShortNames(t *testing.T) {
 
 // The engine's result for one level is not shown on another.
 func TestPageEndsASearchWithItsLevel(t *testing.T) {
+	t.Parallel()
 	b, site := openPage(t)
 	for _, next := range []string{"#/play/v4_lua", "#/play/none?buyers=3"} {
 		b.Visit(site, "?"+url.QueryEscape(next)+"#/play/none", desk)
@@ -125,6 +128,7 @@ func TestPageEndsASearchWithItsLevel(t *testing.T) {
 // What every schedule of a level leads to is shown at once, replayed from its link, and
 // searched again with the same result.
 func TestPageShowsTheProof(t *testing.T) {
+	t.Parallel()
 	b, site := openPage(t)
 	b.Visit(site, "#/play/v8_fenced", desk)
 	b.Until(`document.querySelector(".recorded dl") !== null`)
@@ -145,6 +149,7 @@ func TestPageShowsTheProof(t *testing.T) {
 
 // What is about a lock is not called impossible of a strategy that has none.
 func TestPageSaysWhatDoesNotApply(t *testing.T) {
+	t.Parallel()
 	b, site := openPage(t)
 	for _, tt := range []struct {
 		strategy string

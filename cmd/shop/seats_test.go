@@ -158,8 +158,10 @@ func (s *seats) wantSameAfterReload() {
 // Under the naive stages a payment that comes late sells the unit once more, and the page says
 // so, as the audit does.
 func TestPageShowsThatALatePaymentSellsTwice(t *testing.T) {
+	t.Parallel()
 	for _, stage := range []string{"h1_counter", "h2_status"} {
 		t.Run(stage, func(t *testing.T) {
+			t.Parallel()
 			s := openSeats(t)
 			if p := s.payLate(stage); p != "order" {
 				t.Errorf("Ann's phase is %s", p)
@@ -191,6 +193,7 @@ func TestPageShowsThatALatePaymentSellsTwice(t *testing.T) {
 
 // Under h3_claim a payment that comes late is refunded, and the next buyer has the unit.
 func TestPageShowsThatALatePaymentIsRefunded(t *testing.T) {
+	t.Parallel()
 	s := openSeats(t)
 	if p := s.payLate("h3_claim"); p != "refunded" {
 		t.Errorf("Ann's phase is %s", p)
@@ -214,6 +217,7 @@ func TestPageShowsThatALatePaymentIsRefunded(t *testing.T) {
 // A countdown runs out where the shop lets the hold end, and a screen reader is told. A buyer who
 // pays after that is refused.
 func TestPageCountsDownUntilAHoldHasRunOut(t *testing.T) {
+	t.Parallel()
 	s := openSeats(t)
 	s.offer("h3_claim")
 	s.act(0, "hold")
@@ -237,6 +241,7 @@ func TestPageCountsDownUntilAHoldHasRunOut(t *testing.T) {
 
 // The countdown is by the shop's clock, whatever this browser's is.
 func TestPageCountsDownByTheShopsClock(t *testing.T) {
+	t.Parallel()
 	s := openSeats(t)
 	pagetest.Eval[bool](s.Tab, `(() => { const now = Date.now; Date.now = () => now() + 3_600_000; return true; })()`)
 	s.offer("h3_claim")
@@ -247,6 +252,7 @@ func TestPageCountsDownByTheShopsClock(t *testing.T) {
 
 // A buyer with a keyboard holds and pays by the Enter key alone.
 func TestPageHoldsAndPaysByTheKeyboard(t *testing.T) {
+	t.Parallel()
 	s := openSeats(t)
 	s.offerFor("h3_claim", "600")
 	pagetest.Eval[bool](s.Tab, fmt.Sprintf(`document.querySelector(%q).focus() ?? true`, lane(0, "[data-act=hold]")))
@@ -259,6 +265,7 @@ func TestPageHoldsAndPaysByTheKeyboard(t *testing.T) {
 
 // If the shop has a token, it is needed to put units on sale and to see whose they are.
 func TestPageAsksForTheTokenOfASale(t *testing.T) {
+	t.Parallel()
 	s := openSeats(t, "-token", "sesame")
 	click(s.Tab, ".seatform button[type=submit]")
 	s.Until(text(".seatform .told") + `.includes("token") && document.getElementById("seats-token").checkVisibility()`)

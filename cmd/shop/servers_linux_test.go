@@ -45,7 +45,7 @@ func listeners(t *testing.T, pid int) int {
 // start with the first buyer that needs them.
 func TestPlainShopStartsNoServersOfOtherLocks(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-addr", "127.0.0.1:0")
-	cmd.Env = append(os.Environ(), asProgram+"=1", "TMPDIR="+t.TempDir())
+	cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -15,7 +15,6 @@ func TestSignalsCloseTheShop(t *testing.T) {
 	for _, signal := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
 		t.Run(signal.String(), func(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), os.Args[0], "-addr", "127.0.0.1:0")
-			cmd.Env = append(os.Environ(), asProgram+"=1")
 			stdout, err := cmd.StdoutPipe()
 			if err != nil {
 				t.Fatal(err)

@@ -55,6 +55,7 @@ func laneOf(n int, part string) string { return fmt.Sprintf(`.lane[data-n="%d"] 
 // The case in progress shows the figures that it has, even negative ones; only an unknown
 // number of holders is left out.
 func TestPageShowsStockBelowZero(t *testing.T) {
+	t.Parallel()
 	b, show := stageOf(t, "none", "v9_cohort")
 	show(`now(1, "load", point(50, 13))`)
 	for selector, want := range map[string]string{".fact.remaining dd": "-3", ".fact.holders dd": "–", ".fact.waiting dd": "7"} {
@@ -71,6 +72,7 @@ func TestPageShowsStockBelowZero(t *testing.T) {
 // While the next case is prepared its lane is empty: no curve of another case is in it. A case
 // that is tried again loses the curve of its last try.
 func TestPageShowsNoCurveOfAnotherCase(t *testing.T) {
+	t.Parallel()
 	b, show := stageOf(t, "none", "v9_cohort")
 	curves := func(want ...int) {
 		t.Helper()
@@ -180,6 +182,7 @@ func TestPageFreezesOnTheFailure(t *testing.T) {
 // The stage shows the run that the address names, also while another one is under way, and nothing
 // of a run that does not exist. A case that was stopped is not judged, after a reload neither.
 func TestPageShowsTheRunThatIsSelected(t *testing.T) {
+	t.Parallel()
 	b, site := openPage(t)
 	begin(t, site, `{"strategies":["none","v6_watchdog"],"conditions":["calm"],"requests":200,"stock":20}`)
 	first := finished(t, site)
@@ -226,6 +229,7 @@ func TestPageShowsTheRunThatIsSelected(t *testing.T) {
 // Behind the lock of a dead holder nobody is served: the stage says so while the buyers wait, with
 // the moment that the shop recorded, and draws where the process was killed. The next lock goes on.
 func TestPageSaysThatNobodyIsServed(t *testing.T) {
+	t.Parallel()
 	b, site := openPage(t)
 	b.Visit(site, "#/run", desk)
 	click(b, `[data-preset=crash]`)

@@ -16,7 +16,6 @@ import (
 
 // The program runs its own bench and lab as child processes, and ends with all of them.
 func TestPageRunsTheBenchAndTheLab(t *testing.T) {
-	t.Setenv(asProgram, "1") // for the processes that the shop starts
 	t.Setenv(keptMatrix, "")
 	p := start(t)
 	res, err := http.Get("http://" + p.addr + "/")

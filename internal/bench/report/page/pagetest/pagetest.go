@@ -167,10 +167,10 @@ func (b *Tab) Until(expression string) {
 }
 
 // Wait returns when an expression in the page of a tab comes true, or the error of one
-// that does not within a minute, which only ends a hang. A page that has just been opened may take the place
+// that does not within three minutes, which only ends a hang. A page that has just been opened may take the place
 // of the last one meanwhile: the expression is tried again then.
 func Wait(tab context.Context, expression string) error {
-	const limit = time.Minute
+	const limit = 3 * time.Minute
 	for end := time.Now().Add(limit); ; {
 		_, err := chromedp.Run(tab, chromedp.Poll[chromedp.Void](expression, chromedp.WithPollingTimeout(limit)))
 		var refused *cdproto.Error

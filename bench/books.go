@@ -148,9 +148,7 @@ func writeBooks(out io.Writer, r books.Result) error {
 func line(b *strings.Builder, figures ...any) {
 	t := present.Table[[]any]{Rows: [][]any{figures}}
 	for i := 0; i < len(figures); i += 2 {
-		t.Columns = append(t.Columns, present.Column[[]any]{
-			Name: fmt.Sprint(figures[i]), Cell: func(row []any) string { return fmt.Sprint(row[i+1]) },
-		})
+		t.Number(fmt.Sprint(figures[i]), func(row []any) string { return fmt.Sprint(row[i+1]) })
 	}
 	b.WriteString(t.Text(present.Style{}))
 }

@@ -100,17 +100,14 @@ func (r lockReport) medians(s present.Style) string {
 		}
 	}
 	runs := r.Summary[0].Throughput.Runs
-	return "\n" + s.Sayf("medians of %d runs: deducts/s, with an interval of %.0f %%, and commands per deduct", runs, 100*figures.Confidence(runs)) + "\n" +
-		present.Table[lockGroup]{
-			Rows: r.Summary, Under: func(g lockGroup) string { return s.Condition(catalog.Condition(g.Condition)) },
-			Columns: []present.Column[lockGroup]{
-				{Left: true, Cell: func(g lockGroup) string { return g.Strategy }},
-				{Name: "deducts/s", Cell: func(g lockGroup) string { return fmt.Sprintf("%.0f", g.Throughput.Median) }},
-				{Left: true, Cell: func(g lockGroup) string { return s.Sayf("%.0f to %.0f", g.Throughput.Low, g.Throughput.High) }},
-				{Name: "cmds/deduct", Cell: func(g lockGroup) string { return fmt.Sprintf("%.1f", g.Commands.Median) }},
-				{Left: true, Cell: func(g lockGroup) string { return g.against(first[g.Condition], s) }},
-			},
-		}.Text(s)
+	t := present.Table[lockGroup]{Rows: r.Summary, Under: func(g lockGroup) string { return s.Condition(catalog.Condition(g.Condition)) }}
+	t.Add("", func(g lockGroup) string { return g.Strategy })
+	t.Number("deducts/s", func(g lockGroup) string { return fmt.Sprintf("%.0f", g.Throughput.Median) })
+	t.Add("", func(g lockGroup) string { return s.Sayf("%.0f to %.0f", g.Throughput.Low, g.Throughput.High) })
+	t.Number("cmds/deduct", func(g lockGroup) string { return fmt.Sprintf("%.1f", g.Commands.Median) })
+	t.Add("", func(g lockGroup) string { return g.against(first[g.Condition], s) })
+	return "\n" + s.Sayf("medians of %d runs: deducts/s, with an interval of %.0f %%, and commands per deduct",
+		runs, 100*figures.Confidence(runs)) + "\n" + t.Text(s)
 }
 
 // against compares the group's throughput with another's.

@@ -6,6 +6,7 @@ import (
 
 	"oversell/internal/lab/show"
 	pagetexts "oversell/internal/page/texts"
+	"oversell/internal/present"
 )
 
 // speak loads the texts of the language that -lang names.
@@ -20,9 +21,5 @@ func (o *options) speak() error {
 
 // style is how reports are shown on w, or in a file if w is nil.
 func (o options) style(w io.Writer) show.Style {
-	s := show.Style{Colour: w != nil && coloured(w)}
-	if o.language != nil {
-		s.Language = o.language
-	}
-	return s
+	return show.Style{Style: present.Style{Colour: w != nil && coloured(w), Language: o.language}}
 }

@@ -7,16 +7,16 @@ import (
 	"os"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
-
-	"github.com/jedib0t/go-pretty/v6/text"
 
 	"oversell/internal/atomicfile"
 	"oversell/internal/guard"
 	"oversell/internal/lab"
 	"oversell/internal/lab/search"
 	"oversell/internal/lab/show"
+	"oversell/internal/present"
 )
 
 // schedules are the flags of -search and -replay.
@@ -154,18 +154,16 @@ func (p program) searchOne(ctx context.Context, c lab.Subject, buyers int) (sear
 
 // summary prints the table of strategies and goals.
 func (p program) summary(s schedules, found []search.Result, style show.Style) {
-	var wall time.Duration
-	fmt.Fprintf(p.stdout, "\n%*s", s.width(), "")
+	t := present.Table[search.Result]{Rows: found}
+	t.Add("", func(r search.Result) string { return r.Strategy })
 	for _, g := range s.goals {
-		fmt.Fprintf(p.stdout, " %-15s", g)
+		t.Add(string(g), func(r search.Result) string { return cellOf(r, g, style) })
 	}
-	fmt.Fprintf(p.stdout, " %s  %s\n", ahead(style.Say("states"), 8), ahead(style.Say("time"), 8))
+	t.Number("states", func(r search.Result) string { return strconv.Itoa(r.States) })
+	t.Number("time", func(r search.Result) string { return r.Wall.Round(10 * time.Millisecond).String() })
+	fmt.Fprintf(p.stdout, "\n%s", t.Text(style.Style))
+	var wall time.Duration
 	for _, r := range found {
-		fmt.Fprintf(p.stdout, "%-*s", s.width(), r.Strategy)
-		for _, g := range s.goals {
-			fmt.Fprint(p.stdout, " "+text.Pad(cellOf(r, g, style), 15, ' '))
-		}
-		fmt.Fprintf(p.stdout, " %8d  %8v\n", r.States, r.Wall.Round(10*time.Millisecond))
 		wall += r.Wall
 	}
 	if slices.ContainsFunc(found, func(r search.Result) bool { return len(r.NotApplicable) > 0 }) {
@@ -201,11 +199,6 @@ func (s schedules) width() int {
 		width = max(width, len(c.Name))
 	}
 	return width
-}
-
-// ahead puts spaces ahead of a text, so that it is as wide as that. Chinese letters are two wide.
-func ahead(of string, width int) string {
-	return strings.Repeat(" ", max(0, width-text.StringWidth(of))) + of
 }
 
 // The marks in a Markdown file between which the table of the searches belongs.

@@ -216,43 +216,30 @@ func (r *run) told(ctx context.Context, o outcome) ([]figures.Told, error) {
 	return told, err
 }
 
-// sale is what came out for one item.
-type sale struct {
-	report.Item
-	found            figures.Stock
-	told             figures.Told
-	oversoldPossible int64
-	duplicates       int64
-}
-
 // sale judges the sale of an item.
-func (r *run) sale(o outcome, item int) sale {
+func (r *run) sale(o outcome, item int) (report.Audit, report.Item) {
 	found, told, seen := o.audits[item].Stock, o.told[item], &o.items[item]
 	unresolved := r.notKilled(seen.unknown)
-	s := sale{
-		found: found, told: told,
-		oversoldPossible: found.OversoldPossible(unresolved),
-		duplicates:       max(found.Duplicates, told.Duplicates),
-	}
-	s.Item = report.Item{
-		Number: item + 1, Stock: found.Initial, Buyers: seen.served + seen.soldOut + seen.failed,
-		Sold: found.Sold, Oversold: found.Oversold(), LostUpdates: found.LostUpdates(), Stranded: found.Stranded(),
-		Undersold: found.Undersold(seen.soldOut + seen.failed),
-		SoldOut:   seen.soldOut, Failed: seen.failed, MaxHolders: seen.holders.Max(),
-		Untrue: told.AcknowledgedMissing + told.Unreported + told.AcceptedLost + s.duplicates,
+	a := report.NewAudit(found, told, unresolved, seen.soldOut+seen.failed)
+	a.DurableP99 = o.audits[item].DurableP99
+	i := report.Item{
+		Number: item + 1, Stock: found.Initial, Sold: a.Sold, Oversold: a.Oversold, LostUpdates: a.LostUpdates,
+		Stranded: a.Stranded, Undersold: a.Undersold,
+		SoldOut: seen.soldOut, Failed: seen.failed, MaxHolders: seen.holders.Max(),
+		Untrue: a.AcknowledgedMissing + a.Unreported + a.AcceptedLost + a.Duplicates,
 	}
 	for _, n := range seen.unknown {
-		s.Unknown += n
+		i.Unknown += n
 	}
-	s.Buyers += s.Unknown
+	i.Buyers = seen.served + seen.soldOut + seen.failed + i.Unknown
 	if seen.servedAt > 0 {
-		s.Throughput = float64(seen.served) / seen.servedAt.Seconds()
+		i.Throughput = float64(seen.served) / seen.servedAt.Seconds()
 	}
-	s.Verdict = figures.Run{
+	i.Verdict = figures.Run{
 		Stock: found, Told: told, SoldOut: seen.soldOut, GaveUp: seen.failed, Unresolved: unresolved,
 		Idle: o.start.Add(o.wall).Sub(seen.left), StuckAfter: r.cfg.stuckAfter(),
 	}.Verdict()
-	return s
+	return a, i
 }
 
 // unexplained names an item that has drifted by what the killed process cannot have done, or is
@@ -286,23 +273,13 @@ func (r *run) judgeSale(row *report.Row, o outcome) {
 	row.Verdict = figures.OK
 	all := make([]report.Item, len(o.audits))
 	for i := range o.audits {
-		s := r.sale(o, i)
-		row.Sold += s.Sold
-		row.Oversold += s.Oversold
-		row.OversoldPossible += s.oversoldPossible
-		row.LostUpdates += s.LostUpdates
-		row.Undersold += s.Undersold
-		row.Stranded += s.Stranded
-		row.AcknowledgedMissing += s.told.AcknowledgedMissing
-		row.Unreported += s.told.Unreported
-		row.AcceptedLost += s.told.AcceptedLost
-		row.Duplicates += s.duplicates
-		row.DurableP99 = max(row.DurableP99, o.audits[i].DurableP99)
-		if s.Verdict.Worse(row.Verdict) {
-			row.Verdict = s.Verdict
+		audit, item := r.sale(o, i)
+		row.Audit.Add(audit)
+		if item.Verdict.Worse(row.Verdict) {
+			row.Verdict = item.Verdict
 		}
-		agree = agree && o.audits[i].Unwritten == 0 && s.LostUpdates == 0
-		all[i] = s.Item
+		agree = agree && o.audits[i].Unwritten == 0 && item.LostUpdates == 0
+		all[i] = item
 	}
 	row.Uncompared = o.unkept
 	if o.held != nil && row.Sold > 0 {

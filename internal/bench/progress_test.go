@@ -41,7 +41,10 @@ func TestBarShowsTheRowAndWhoIsAwaited(t *testing.T) {
 			t.Fatalf("the bar shows %q", &s)
 		}
 	}
-	bar.Done(report.Row{Strategy: "none", Condition: catalog.Calm, Sold: 5000, Oversold: 4000, Verdict: figures.Oversold, Expected: true})
+	bar.Done(report.Row{
+		Asked: report.Asked{Key: report.Key{Strategy: "none", Condition: catalog.Calm}}, Audit: report.Audit{Sold: 5000, Oversold: 4000},
+		Verdict: figures.Oversold, Expected: true,
+	})
 	bar.Row(2, 2, "v6_watchdog", catalog.Pause)
 	bar.Done(report.Row{})
 	bar.Close()

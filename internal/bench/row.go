@@ -259,14 +259,16 @@ func (r *run) survivor() string {
 // row computes the figures from what was observed.
 func (r *run) row(o outcome) report.Row {
 	row := report.Row{
-		Strategy: r.strategy.Name, Condition: r.cond, Workload: r.cfg.Workload, Keeper: r.cfg.keeper(r.strategy, r.cond),
-		Requests: r.cfg.Requests, Stock: r.cfg.Stock, Open: o.open,
-		Served: o.served, SoldOut: o.soldOut, Failed: o.failed, Reasons: o.reasons,
-		MaxHolders: o.mostHolders(),
-		P50:        o.latency.ms(50), P95: o.latency.ms(95), P99: o.latency.ms(99), Max: o.latency.ms(100),
-		Percentiles: o.percentiles(o.open != nil),
-		Timeline:    o.timeline.figures(),
-		Wall:        figures.Milliseconds(o.wall),
+		Asked: report.Asked{
+			Key:    report.Key{Strategy: r.strategy.Name, Condition: r.cond, Workload: r.cfg.Workload},
+			Keeper: r.cfg.keeper(r.strategy, r.cond), Requests: r.cfg.Requests, Stock: r.cfg.Stock,
+		},
+		Load: report.Load{
+			Served: o.served, SoldOut: o.soldOut, Failed: o.failed, Reasons: o.reasons, MaxHolders: o.mostHolders(),
+			P50: o.latency.ms(50), P95: o.latency.ms(95), P99: o.latency.ms(99), Max: o.latency.ms(100),
+			Wall: figures.Milliseconds(o.wall),
+			Open: o.open, Percentiles: o.percentiles(o.open != nil), Timeline: o.timeline.figures(),
+		},
 	}
 	if o.commands != nil {
 		row.RedisCommands = new(float64(*o.commands) / float64(max(1, o.sent)))

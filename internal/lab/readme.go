@@ -8,24 +8,13 @@ import (
 	"strings"
 
 	"oversell/internal/catalog"
+	"oversell/internal/present"
 )
 
 // The marks in a Markdown file between which the table of strategies belongs.
 const (
 	TableBegin = "<!-- strategies:begin -->"
 	TableEnd   = "<!-- strategies:end -->"
-)
-
-// The marks between which the tables of holds, of repairs and consumers, and of the libraries'
-// locks belong.
-const (
-	HoldsBegin  = "<!-- holds:begin -->"
-	HoldsEnd    = "<!-- holds:end -->"
-	BehindBegin = "<!-- behind:begin -->"
-	BehindEnd   = "<!-- behind:end -->"
-
-	LibrariesBegin = "<!-- libraries:begin -->"
-	LibrariesEnd   = "<!-- libraries:end -->"
 )
 
 // ErrMarks is returned for a file that has no place for any table.
@@ -35,17 +24,17 @@ var ErrMarks = errors.New("it has to have the lines " + TableBegin + " and " + T
 // of a report, which has to be of everything: of all these scenarios.
 func ReplaceTable(text []byte, r Report, all []Scenario) ([]byte, error) {
 	found := false
-	replace := func(begin, end, table string) {
-		with, ok := ReplaceBetween(text, begin, end, table)
+	replace := func(name, table string) {
+		with, ok := ReplaceBetween(text, "<!-- "+name+":begin -->", "<!-- "+name+":end -->", table)
 		text, found = with, found || ok
 	}
-	replace(TableBegin, TableEnd, Table(r))
-	replace(LibrariesBegin, LibrariesEnd, librariesTable(r, all))
+	replace("strategies", Table(r))
+	replace("libraries", librariesTable(r, all))
 	if r.Holds != nil {
-		replace(HoldsBegin, HoldsEnd, OutcomeTable(*r.Holds))
+		replace("holds", outcomeTable(*r.Holds))
 	}
 	if r.Behind != nil {
-		replace(BehindBegin, BehindEnd, OutcomeTable(*r.Behind))
+		replace("behind", outcomeTable(*r.Behind))
 	}
 	if !found {
 		return nil, ErrMarks
@@ -63,23 +52,15 @@ func ReplaceBetween(text []byte, begin, end, table string) ([]byte, bool) {
 	return fmt.Appendf(nil, "%s%s\n%s%s%s", head, begin, table, end, tail), true
 }
 
-// OutcomeTable is a report in Markdown: each anomaly, and how each subject came out.
-func OutcomeTable(r Report) string {
+// outcomeTable is a report in Markdown: each anomaly, and how each subject came out.
+func outcomeTable(r Report) string {
 	outcomes := r.outcomes()
-	var b strings.Builder
-	b.WriteString("| anomaly |")
+	t := present.Table[Anomaly]{Rows: r.Anomalies}
+	t.Add("anomaly", func(a Anomaly) string { return "`" + a.Name + "`" })
 	for _, name := range r.Manifest.Strategies {
-		fmt.Fprintf(&b, " `%s` |", name)
+		t.Add("`"+name+"`", func(a Anomaly) string { return inTable(outcomes[[2]string{a.Name, name}]) })
 	}
-	b.WriteString("\n|---" + strings.Repeat("|---", len(r.Manifest.Strategies)) + "|\n")
-	for _, a := range r.Anomalies {
-		fmt.Fprintf(&b, "| `%s` |", a.Name)
-		for _, name := range r.Manifest.Strategies {
-			fmt.Fprintf(&b, " %s |", inTable(outcomes[[2]string{a.Name, name}]))
-		}
-		b.WriteString("\n")
-	}
-	return b.String()
+	return t.Markdown()
 }
 
 // outcomes are the outcomes of the cells, by anomaly and strategy.
@@ -103,21 +84,24 @@ func inTable(o Outcome) string {
 // lab has seen it break.
 func Table(r Report) string {
 	common := brokenByAll(r)
-	var b strings.Builder
-	b.WriteString("| strategy | what it adds | what it still breaks | shown by |\n|---|---|---|---|\n")
-	list := catalog.Strategies()
-	for _, name := range r.Manifest.Strategies {
-		adds, test := "", "the lab"
-		// Of the locks of others the lab has its own settings, and texts.
-		if s, err := list.Find(name); err == nil && !s.Extra {
-			adds, test = s.Adds, "`"+s.Test+"`"
-		} else if found, err := FindSubjects(Subjects(), []string{name}); err == nil {
-			adds = found[0].About
-		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", name, adds, quoted(brokenBy(r, name, common)), test)
+	t := present.Table[string]{Rows: r.Manifest.Strategies}
+	t.Add("strategy", func(name string) string { return "`" + name + "`" })
+	t.Add("what it adds", func(name string) string { adds, _ := told(name); return adds })
+	t.Add("what it still breaks", func(name string) string { return quoted(brokenBy(r, name, common)) })
+	t.Add("shown by", func(name string) string { _, test := told(name); return test })
+	return t.Markdown() + fmt.Sprintf("\nBroken under each of the locks in Redis, and left out above: %s.\n", quoted(common))
+}
+
+// told says what a strategy adds, and which test shows it. Of the locks of others the lab has its
+// own settings, and texts.
+func told(strategy string) (adds, test string) {
+	if s, err := catalog.Strategies().Find(strategy); err == nil && !s.Extra {
+		return s.Adds, "`" + s.Test + "`"
 	}
-	fmt.Fprintf(&b, "\nBroken under each of the locks in Redis, and left out above: %s.\n", quoted(common))
-	return b.String()
+	if found, err := FindSubjects(Subjects(), []string{strategy}); err == nil {
+		adds = found[0].About
+	}
+	return adds, "the lab"
 }
 
 // brokenBy lists the anomalies that a strategy breaks under, less those given.
@@ -188,23 +172,16 @@ func lockSource(name string) string {
 func librariesTable(r Report, all []Scenario) string {
 	names, theirs := compared()
 	outcomes := r.outcomes()
-	var b strings.Builder
-	b.WriteString("| what happens |")
+	of := func(s Scenario, name string) Outcome { return outcomes[[2]string{s.Name, name}] }
+	t := present.Table[Scenario]{Rows: slices.DeleteFunc(slices.Clone(all), func(s Scenario) bool {
+		alike := !slices.ContainsFunc(names, func(name string) bool { return of(s, name) != of(s, names[0]) })
+		return alike || !slices.ContainsFunc(names[:theirs], func(name string) bool { return of(s, name) != NA })
+	})}
+	t.Add("what happens", func(s Scenario) string { return fmt.Sprintf("[`%s`](../%s): %s", s.Name, s.source(), s.Sentence) })
 	for _, name := range names {
-		fmt.Fprintf(&b, " [`%s`](../%s) |", name, lockSource(name))
+		t.Add(fmt.Sprintf("[`%s`](../%s)", name, lockSource(name)), func(s Scenario) string {
+			return fmt.Sprintf("[%s](http://127.0.0.1:8080/#/break/%s/%s)", inTable(of(s, name)), s.Name, name)
+		})
 	}
-	b.WriteString("\n|---" + strings.Repeat("|---", len(names)) + "|\n")
-	for _, s := range all {
-		of := func(name string) Outcome { return outcomes[[2]string{s.Name, name}] }
-		differ := slices.ContainsFunc(names, func(name string) bool { return of(name) != of(names[0]) })
-		if !differ || !slices.ContainsFunc(names[:theirs], func(name string) bool { return of(name) != NA }) {
-			continue
-		}
-		fmt.Fprintf(&b, "| [`%s`](../%s): %s |", s.Name, s.source(), s.Sentence)
-		for _, name := range names {
-			fmt.Fprintf(&b, " [%s](http://127.0.0.1:8080/#/break/%s/%s) |", inTable(of(name)), s.Name, name)
-		}
-		b.WriteString("\n")
-	}
-	return b.String()
+	return t.Markdown()
 }

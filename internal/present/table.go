@@ -28,6 +28,16 @@ type Column[Row any] struct {
 	Spare int                   // when a text that is too wide does without it; 0: never
 }
 
+// Add adds a column that is aligned left.
+func (t *Table[Row]) Add(name string, cell func(Row) string) {
+	t.Columns = append(t.Columns, Column[Row]{Name: name, Left: true, Cell: cell})
+}
+
+// Number adds a column that is aligned right.
+func (t *Table[Row]) Number(name string, cell func(Row) string) {
+	t.Columns = append(t.Columns, Column[Row]{Name: name, Cell: cell})
+}
+
 // The order in which a text that is too wide does without columns, of which those that have no
 // figure but zero go before all others. ThirdSpare takes less space between the columns as well.
 const (

@@ -15,9 +15,11 @@ import (
 // judge computes the figures from what was observed, and compares them with the expectation.
 func (r *row) judge(o observed) report.Row {
 	row := report.Row{
-		Strategy: r.stage.Name, Condition: r.cond, Workload: catalog.Hold, Keeper: stock.InHolds,
-		Requests: r.cfg.Buyers, Stock: r.cfg.Stock, Wall: figures.Milliseconds(o.wall),
-		Reasons: make(map[string]int64),
+		Asked: report.Asked{
+			Key:    report.Key{Strategy: r.stage.Name, Condition: r.cond, Workload: catalog.Hold},
+			Keeper: stock.InHolds, Requests: r.cfg.Buyers, Stock: r.cfg.Stock,
+		},
+		Load: report.Load{Wall: figures.Milliseconds(o.wall), Reasons: make(map[string]int64)},
 		Held: &report.Held{
 			Captures: int64(o.books.Captured), Refunds: int64(o.books.Refunded),
 			ChargedWithoutOrder: int64(o.books.ChargedWithoutOrder + o.books.OrdersWithoutCharge),
@@ -27,15 +29,10 @@ func (r *row) judge(o observed) report.Row {
 	count(&row, o.bought)
 	row.P50, row.P95, row.P99, row.Max = latencies(o.bought)
 	told := compare(slices.Concat(o.bought, o.rest), o.orders)
-	found := o.stock
-	row.Sold, row.Oversold, row.OversoldPossible = found.Sold, found.Oversold(), found.Oversold()
-	row.LostUpdates, row.Stranded = found.LostUpdates(), found.Stranded()
 	refusals := row.SoldOut + int64(len(o.rest))
-	row.Undersold = found.Undersold(refusals)
-	row.AcknowledgedMissing, row.Unreported = told.AcknowledgedMissing, told.Unreported
-	row.Duplicates = max(found.Duplicates, told.Duplicates)
+	row.Audit = report.NewAudit(o.stock, told, 0, refusals)
 	row.Throughput = float64(row.Served) / o.wall.Seconds()
-	row.Verdict = figures.Run{Stock: found, Told: told, SoldOut: refusals, GaveUp: row.Failed, Charged: row.ChargedWithoutOrder}.Verdict()
+	row.Verdict = figures.Run{Stock: o.stock, Told: told, SoldOut: refusals, GaveUp: row.Failed, Charged: row.ChargedWithoutOrder}.Verdict()
 	r.expect(&row, o)
 	return row
 }

@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"oversell/internal/present"
 )
 
 // ErrDiffer means that two reports cannot be compared.
@@ -81,14 +83,14 @@ func CompareFiles(older, newer File) (Comparison, error) {
 	for _, g := range older.Groups() {
 		i := slices.IndexFunc(rest, func(h Group) bool { return h.Key == g.Key })
 		if i < 0 {
-			c.Alone = append(c.Alone, fmt.Sprintf("%s is only in %s", g.Key, older.Name))
+			c.Alone = append(c.Alone, g.in(present.Style{})+" is only in "+older.Name)
 			continue
 		}
 		c.Pairs = append(c.Pairs, Pair{g, rest[i]})
 		rest = slices.Delete(rest, i, i+1)
 	}
 	for _, g := range rest {
-		c.Alone = append(c.Alone, fmt.Sprintf("%s is only in %s", g.Key, newer.Name))
+		c.Alone = append(c.Alone, g.in(present.Style{})+" is only in "+newer.Name)
 	}
 	if len(c.Pairs) == 0 {
 		return Comparison{}, fmt.Errorf("%s and %s %w: they have no row in common", older.Name, newer.Name, ErrDiffer)

@@ -25,10 +25,12 @@ func measured(runs int, factor float64) report.Report {
 		for _, c := range []catalog.Condition{catalog.Calm, catalog.Slow} {
 			for i, strategy := range []string{"none", "watch", "v6_watchdog"} {
 				r.Rows = append(r.Rows, report.Row{
-					Strategy: strategy, Condition: c, Workload: catalog.Deduct, Repeat: run, Requests: 5000, Stock: 1000,
-					Verdict: figures.OK, Expected: true, TTL: "1s",
-					P50: 100*float64(i+1)*factor + noise, P99: 200 + 10*noise,
-					Throughput: 1000/float64(i+1)/factor + noise, RedisCommands: new(2 + float64(i)/2),
+					Asked:   report.Asked{Key: report.Key{Strategy: strategy, Condition: c, Workload: catalog.Deduct}, Repeat: run, Requests: 5000, Stock: 1000, TTL: "1s"},
+					Verdict: figures.OK, Expected: true,
+					Load: report.Load{
+						P50: 100*float64(i+1)*factor + noise, P99: 200 + 10*noise,
+						Throughput: 1000/float64(i+1)/factor + noise, RedisCommands: new(2 + float64(i)/2),
+					},
 				})
 			}
 		}

@@ -163,7 +163,7 @@ func (c Comparison) verdicts() string {
 	var b strings.Builder
 	for _, p := range c.Pairs {
 		if !p.sameVerdicts() {
-			fmt.Fprintf(&b, "  %s: %s → %s\n", p.New.Key, p.Old.Verdict(present.Style{}), p.New.Verdict(present.Style{}))
+			fmt.Fprintf(&b, "  %s: %s → %s\n", p.New.in(present.Style{}), p.Old.Verdict(present.Style{}), p.New.Verdict(present.Style{}))
 		}
 	}
 	if b.Len() == 0 {

@@ -97,7 +97,7 @@ func (r Report) repeated(s present.Style) string {
 
 // name names a row, with the number of its run if it was repeated.
 func (r Report) name(row Row, s present.Style) string {
-	name := row.Name(s)
+	name := row.in(s)
 	if r.repeats() {
 		name += s.Sayf(", run %d", row.Repeat)
 	}

@@ -121,21 +121,21 @@ const maxListed = 20
 func (i *Items) Table(s present.Style) present.Table[Item] {
 	all := i.Each.items()
 	slices.SortFunc(all, worstFirst)
-	number := func(name string, of func(Item) int64) present.Column[Item] {
-		return present.Column[Item]{Name: name, Cell: func(i Item) string { return zeroIsDot(float64(of(i))) }}
+	t := present.Table[Item]{Rows: all[:min(maxListed, len(all))]}
+	number := func(name string, of func(Item) int64) {
+		t.Number(name, func(i Item) string { return zeroIsDot(float64(of(i))) })
 	}
-	return present.Table[Item]{Rows: all[:min(maxListed, len(all))], Columns: []present.Column[Item]{
-		{Name: "item", Left: true, Cell: func(i Item) string { return fmt.Sprintf("#%d", i.Number) }},
-		number("stock", func(i Item) int64 { return i.Stock }),
-		number("buyers", func(i Item) int64 { return i.Buyers }),
-		number("sold", func(i Item) int64 { return i.Sold }),
-		number("oversold", func(i Item) int64 { return i.Oversold }),
-		number("stranded", func(i Item) int64 { return i.Stranded }),
-		number("undersold", func(i Item) int64 { return i.Undersold }),
-		number("failed", func(i Item) int64 { return i.Failed }),
-		number("unknown", func(i Item) int64 { return i.Unknown }),
-		{Name: "verdict", Left: true, Cell: func(i Item) string { return s.Verdict(i.Verdict) }},
-	}}
+	t.Add("item", func(i Item) string { return fmt.Sprintf("#%d", i.Number) })
+	number("stock", func(i Item) int64 { return i.Stock })
+	number("buyers", func(i Item) int64 { return i.Buyers })
+	number("sold", func(i Item) int64 { return i.Sold })
+	number("oversold", func(i Item) int64 { return i.Oversold })
+	number("stranded", func(i Item) int64 { return i.Stranded })
+	number("undersold", func(i Item) int64 { return i.Undersold })
+	number("failed", func(i Item) int64 { return i.Failed })
+	number("unknown", func(i Item) int64 { return i.Unknown })
+	t.Add("verdict", func(i Item) string { return s.Verdict(i.Verdict) })
+	return t
 }
 
 // items returns the items as they are listed.

@@ -163,7 +163,7 @@ func TestChineseColumnsAreAligned(t *testing.T) {
 func TestDifferencesAreToldInChinese(t *testing.T) {
 	l := newListener(t)
 	e := catalog.Expectation{Verdicts: []figures.Verdict{figures.OK, figures.Drift}, MaxHolders: 1, MinLoads: 1}
-	wrong := report.Row{AcknowledgedMissing: 1, Unreported: 2, Duplicates: 3}
+	wrong := report.Audit{AcknowledgedMissing: 1, Unreported: 2, Duplicates: 3}
 	for _, differs := range []string{
 		e.Check(catalog.Outcome{Verdict: figures.Stuck, MaxHolders: 3}),
 		catalog.Expectation{MaxLoads: 1, Verdicts: []figures.Verdict{figures.OK}}.Check(catalog.Outcome{Verdict: figures.Reloaded, MaxHolders: 2, Loads: 9}),

@@ -21,8 +21,9 @@ func both() report.Report {
 	for _, name := range []string{"h1_counter", "h3_claim"} {
 		sellable, agrees := 0.1, 1.25
 		row := report.Row{
-			Strategy: name, Condition: catalog.Crash, Workload: catalog.Hold, Requests: 400, Stock: 200,
-			Sold: 200, Served: 190, SoldOut: 99, P50: 3, P95: 5, P99: 9, Max: 12, Throughput: 61, TTL: "500ms", Verdict: figures.OK, Expected: true,
+			Asked: report.Asked{Key: report.Key{Strategy: name, Condition: catalog.Crash, Workload: catalog.Hold}, Requests: 400, Stock: 200, TTL: "500ms"},
+			Load:  report.Load{Served: 190, SoldOut: 99, P50: 3, P95: 5, P99: 9, Max: 12, Throughput: 61},
+			Audit: report.Audit{Sold: 200}, Verdict: figures.OK, Expected: true,
 			Held: &report.Held{Holds: 260, Captures: 231, Refunds: 31, SellableAfter: &sellable, AgreesAfter: &agrees, Seams: []string{"order"}},
 		}
 		if name == "h1_counter" {

@@ -2,11 +2,13 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"unicode"
@@ -73,7 +75,7 @@ func unmarshal(text []byte, r *Report) error {
 	case errors.As(err, &syntax):
 		return fmt.Errorf("it is not JSON: %s at byte %d", Printable(syntax.Error()), syntax.Offset)
 	case errors.As(err, &kind):
-		return fmt.Errorf("it has a JSON %s for %q at byte %d", Printable(kind.Value), Printable(kind.Field), kind.Offset)
+		return fmt.Errorf("it has a JSON %s for %q at byte %d", Printable(kind.Value), Printable(kind.Field[strings.LastIndex(kind.Field, ".")+1:]), kind.Offset)
 	case err != nil:
 		return errors.New(Printable(err.Error()))
 	case only.Manifest == nil:
@@ -136,18 +138,25 @@ func (m Manifest) check() error {
 			return err
 		}
 	}
-	for _, text := range append(append([]string{m.Redis, m.DB, m.Go, m.OS, m.Version, m.Workload, m.TTL, m.Duration, m.Work, m.Wait, m.Retry, m.Keys, m.ID, m.Skew}, m.Targets...), m.Flags...) {
-		if err := checkText(text); err != nil {
-			return err
+	var wrong error
+	fields(m, func(_ string, v reflect.Value) {
+		switch v.Kind() {
+		case reflect.String:
+			wrong = cmp.Or(wrong, checkText(v.String()))
+		case reflect.Slice:
+			if texts, ok := v.Interface().([]string); ok {
+				wrong = cmp.Or(wrong, checkText(texts...))
+			}
+		case reflect.Int, reflect.Int64:
+			if v.Int() < 0 {
+				wrong = cmp.Or(wrong, errors.New("it has a negative size"))
+			}
 		}
-	}
-	switch {
-	case m.Redis == "" || m.DB == "":
+	})
+	if m.Redis == "" || m.DB == "" {
 		return errors.New("it does not name its redis and its database")
-	case m.Requests < 0 || m.Stock < 0 || m.Instances < 0 || m.Rate < 0 || m.InFlight < 0 || m.Items < 0:
-		return errors.New("it has a negative size")
 	}
-	return nil
+	return wrong
 }
 
 // check returns an error for a row that no report with the manifest m can have.
@@ -156,14 +165,9 @@ func (r Row) check(m Manifest) error {
 		if text == "" {
 			return errors.New("its strategy, condition, workload or verdict is missing")
 		}
-		if err := checkText(text); err != nil {
-			return err
-		}
 	}
-	for _, text := range []string{r.TTL, r.Duration} {
-		if err := checkText(text); err != nil {
-			return err
-		}
+	if err := checkText(r.Strategy, string(r.Condition), string(r.Workload), string(r.Verdict), r.TTL, r.Duration); err != nil {
+		return err
 	}
 	switch {
 	case string(r.Workload) != m.Workload:
@@ -189,9 +193,12 @@ func (r Row) spread(m Manifest) bool {
 	return r.Condition == catalog.Failover && r.Open != nil && m.Rate == 0
 }
 
-func checkText(text string) error {
-	if len(text) > maxNameSize || text != Printable(text) {
-		return fmt.Errorf("%q is not a valid name", Printable(text[:min(len(text), 40)]))
+// checkText returns an error if one of the texts cannot be a name or a setting.
+func checkText(texts ...string) error {
+	for _, text := range texts {
+		if len(text) > maxNameSize || text != Printable(text) {
+			return fmt.Errorf("%q is not a valid name", Printable(text[:min(len(text), 40)]))
+		}
 	}
 	return nil
 }

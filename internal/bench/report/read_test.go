@@ -56,7 +56,7 @@ func TestReportThatIsNoneIsSaidInOneLine(t *testing.T) {
 		{"no rows", `{"manifest":{"format":1,"redis":"r","db":"d"},"rows":[]}`, "it has no rows"},
 		{"another format", changed(func(m, _ map[string]any) { m["format"] = 2 }), "it has format 2, and this bench reads format 1"},
 		{"a format of which more differs", `{"manifest":{"format":7},"rows":{"a":1}}`, "it has format 7"},
-		{"words for numbers", changed(func(_, row map[string]any) { row["sold"] = "many" }), `it has a JSON string for "rows.sold"`},
+		{"words for numbers", changed(func(_, row map[string]any) { row["sold"] = "many" }), `it has a JSON string for "sold"`},
 		{"no backends", changed(func(m, _ map[string]any) { delete(m, "redis") }), "does not name its redis"},
 		{"a size below zero", changed(func(m, _ map[string]any) { m["instances"] = -1 }), "negative size"},
 		{"rows of another load", changed(func(_, row map[string]any) { row["open"] = map[string]any{} }), "row 2: it and the manifest differ in whether"},

@@ -79,41 +79,63 @@ func NewManifest(redis, db string) Manifest {
 	}
 }
 
-// Row is the result of one run of a strategy under a condition. Package figures
-// defines the figures.
+// Row is the result of one run of a strategy under a condition: what was asked, what the load saw,
+// what the audit found, and what that means. Package figures defines the figures.
 type Row struct {
+	Asked
+	Load
+	Audit
+	*Held  // of a sale by holds; nil: another sale
+	*Kills // of a row in which processes were killed at seams; nil: another row
+
+	Verdict   figures.Verdict `json:"verdict"`
+	Expected  bool            `json:"expected"`            // it matched the catalog's expectation
+	Differs   string          `json:"differs,omitempty"`   // how it differs from the expectation
+	Undecided bool            `json:"undecided,omitempty"` // the catalog has no expectation
+
+	Uncompared int64       `json:"uncompared,omitempty"` // replies beyond the number that is kept
+	Stalled    float64     `json:"stalled_ms"`           // longest stall of a process, if too long for the ttl
+	Discarded  []Discarded `json:"discarded,omitempty"`  // earlier tries at this row
+
+	Chaos *Chaos `json:"chaos,omitempty"` // of a row under chaos
+	Items *Items `json:"items,omitempty"` // of a row with several
+}
+
+// Key identifies a row: its runs have the same key.
+type Key struct {
 	Strategy  string            `json:"strategy"`
 	Condition catalog.Condition `json:"condition"`
 	Workload  catalog.Workload  `json:"workload"`
-	Undecided bool              `json:"undecided,omitempty"` // the catalog has no expectation
-	Keeper    stock.Backend     `json:"keeper,omitempty"`    // where the stock was; older reports lack it
-	Repeat    int               `json:"repeat"`              // number of this run of the row, from 1
-	Requests  int               `json:"requests"`
-	Stock     int64             `json:"stock"`
+}
 
-	Sold             int64 `json:"sold"`     // units in order rows
-	SoldOut          int64 `json:"sold_out"` // buyers told that the item is sold out
-	Failed           int64 `json:"failed"`   // requests refused for another reason
-	Unknown          int64 `json:"unknown"`  // requests whose outcome was not learned
-	Oversold         int64 `json:"oversold"`
-	OversoldPossible int64 `json:"oversold_possible"`
-	LostUpdates      int64 `json:"lost_updates"`
-	Undersold        int64 `json:"undersold"`
-	Duplicates       int64 `json:"duplicates"`
+// in names the row for a person. It is no method String, which a Row would have, too.
+func (k Key) in(s present.Style) string {
+	return s.Sayf("%s under %s", k.Strategy, s.Condition(k.Condition))
+}
 
-	// What buyers were told, compared with the orders by id. All are 0 in older reports.
-	AcknowledgedMissing int64 `json:"acknowledged_missing"` // replies that do not match an order in the database
-	Unreported          int64 `json:"unreported"`           // orders that no buyer was told of, except those of buyers who were cut off
-	Uncompared          int64 `json:"uncompared,omitempty"` // replies beyond the number that is kept
-	Stranded            int64 `json:"stranded"`             // units that are neither sold nor left
+// Asked is what a row was asked to do.
+type Asked struct {
+	Key
+	Keeper   stock.Backend `json:"keeper,omitempty"` // where the stock was; older reports lack it
+	Repeat   int           `json:"repeat"`           // number of this run of the row, from 1
+	Requests int           `json:"requests"`
+	Stock    int64         `json:"stock"`
+	Rate     int           `json:"rate,omitempty"`     // of an open load, in requests a second
+	Duration string        `json:"duration,omitempty"` // of an open load
+	TTL      string        `json:"ttl,omitempty"`      // of this row's leases
+}
 
-	// Of orders that are written behind the sale; 0 for others.
-	AcceptedLost int64   `json:"accepted_lost"`            // orders that were accepted and then lost
-	DurableP99   float64 `json:"durable_p99_ms,omitempty"` // time until 99 of 100 accepted orders were written
-	Drain        float64 `json:"drain_ms,omitempty"`       // time from the last reply until all were
+// Load is what those saw who sent the requests, and the servers meanwhile.
+type Load struct {
+	Served  int64            `json:"served"`            // requests answered with 200
+	SoldOut int64            `json:"sold_out"`          // buyers told that the item is sold out
+	Failed  int64            `json:"failed"`            // requests refused for another reason
+	Unknown int64            `json:"unknown"`           // requests whose outcome was not learned
+	Reasons map[string]int64 `json:"reasons,omitempty"` // failed and unknown requests by their code
 
-	MaxHolders int   `json:"max_holders"`
-	DBLoads    int64 `json:"db_loads"` // cache: loads of the cold key
+	MaxHolders int              `json:"max_holders"`
+	DBLoads    int64            `json:"db_loads"`        // cache: loads of the cold key
+	Loads      map[string]int64 `json:"loads,omitempty"` // cache: loads by instance
 
 	P50           float64  `json:"p50_ms"`
 	P95           float64  `json:"p95_ms"`
@@ -127,30 +149,55 @@ type Row struct {
 	// pools, in milliseconds per unit sold; nil: not measured.
 	ConnectionTime *float64 `json:"connection_ms,omitempty"`
 
-	Verdict  figures.Verdict `json:"verdict"`
-	Expected bool            `json:"expected"`          // it matched the catalog's expectation
-	Differs  string          `json:"differs,omitempty"` // how it differs from the expectation
-
-	Rate     int    `json:"rate,omitempty"`     // of an open load, in requests a second
-	Duration string `json:"duration,omitempty"` // of an open load
-
-	TTL       string      `json:"ttl,omitempty"`       // of this row's leases
-	Stalled   float64     `json:"stalled_ms"`          // longest stall of a process, if too long for the ttl
-	Discarded []Discarded `json:"discarded,omitempty"` // earlier tries at this row
-
-	*Held  // of a sale by holds; nil: another sale
-	*Kills // of a row in which processes were killed at seams; nil: another row
-
-	Chaos *Chaos `json:"chaos,omitempty"` // of a row under chaos
-	Items *Items `json:"items,omitempty"` // of a row with several
-
 	Open        *Open        `json:"open,omitempty"` // of an open load
 	Percentiles *Percentiles `json:"percentiles,omitempty"`
 	Timeline    *Timeline    `json:"timeline,omitempty"`
+}
 
-	Served  int64            `json:"served"`            // requests answered with 200
-	Reasons map[string]int64 `json:"reasons,omitempty"` // failed and unknown requests by their code
-	Loads   map[string]int64 `json:"loads,omitempty"`   // cache: loads by instance
+// Audit is what the orders and the stock say, and how that agrees with what buyers were told.
+type Audit struct {
+	Sold             int64 `json:"sold"` // units in order rows
+	Oversold         int64 `json:"oversold"`
+	OversoldPossible int64 `json:"oversold_possible"`
+	LostUpdates      int64 `json:"lost_updates"`
+	Undersold        int64 `json:"undersold"`
+	Stranded         int64 `json:"stranded"` // units that are neither sold nor left
+
+	// What buyers were told, compared with the orders by id. All are 0 in older reports.
+	Duplicates          int64 `json:"duplicates"`
+	AcknowledgedMissing int64 `json:"acknowledged_missing"` // replies that do not match an order in the database
+	Unreported          int64 `json:"unreported"`           // orders that no buyer was told of, except those of buyers who were cut off
+
+	// Of orders that are written behind the sale; 0 for others.
+	AcceptedLost int64   `json:"accepted_lost"`            // orders that were accepted and then lost
+	DurableP99   float64 `json:"durable_p99_ms,omitempty"` // time until 99 of 100 accepted orders were written
+	Drain        float64 `json:"drain_ms,omitempty"`       // time from the last reply until all were
+}
+
+// NewAudit computes the figures of one item from its stock, what buyers were told, the units
+// that may have been sold besides, and the buyers who were turned away.
+func NewAudit(found figures.Stock, told figures.Told, unresolved, turnedAway int64) Audit {
+	return Audit{
+		Sold: found.Sold, Oversold: found.Oversold(), OversoldPossible: found.OversoldPossible(unresolved),
+		LostUpdates: found.LostUpdates(), Undersold: found.Undersold(turnedAway), Stranded: found.Stranded(),
+		Duplicates:          max(found.Duplicates, told.Duplicates),
+		AcknowledgedMissing: told.AcknowledgedMissing, Unreported: told.Unreported, AcceptedLost: told.AcceptedLost,
+	}
+}
+
+// Add adds the figures of another item. The time until orders were written is that of the slower one.
+func (a *Audit) Add(b Audit) {
+	a.Sold += b.Sold
+	a.Oversold += b.Oversold
+	a.OversoldPossible += b.OversoldPossible
+	a.LostUpdates += b.LostUpdates
+	a.Undersold += b.Undersold
+	a.Stranded += b.Stranded
+	a.Duplicates += b.Duplicates
+	a.AcknowledgedMissing += b.AcknowledgedMissing
+	a.Unreported += b.Unreported
+	a.AcceptedLost += b.AcceptedLost
+	a.DurableP99 = max(a.DurableP99, b.DurableP99)
 }
 
 // Line says in one line what came out, for somebody who waits for the others. It marks an
@@ -164,7 +211,7 @@ func (r Row) Line(s present.Style) string {
 	if !r.Expected {
 		verdict += " (!)"
 	}
-	return fmt.Sprintf("%-28s %s  %s", r.Name(s), what, verdict)
+	return fmt.Sprintf("%-28s %s  %s", r.in(s), what, verdict)
 }
 
 // Held has the figures of a row whose buyers hold a unit first and pay later.
@@ -273,15 +320,15 @@ type Percentiles struct {
 }
 
 // Untrue says what buyers were told that is not true, or "".
-func (r Row) Untrue() string {
+func (a Audit) Untrue() string {
 	var wrong []string
 	for _, w := range []struct {
 		n    int64
 		what string
 	}{
-		{r.AcknowledgedMissing, "replies that do not match an order in the database: "},
-		{r.Unreported, "orders that no buyer was told of: "},
-		{r.Duplicates, "orders beyond the first for one idempotency key: "},
+		{a.AcknowledgedMissing, "replies that do not match an order in the database: "},
+		{a.Unreported, "orders that no buyer was told of: "},
+		{a.Duplicates, "orders beyond the first for one idempotency key: "},
 	} {
 		if w.n > 0 {
 			wrong = append(wrong, fmt.Sprint(w.what, w.n))

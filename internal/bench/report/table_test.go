@@ -28,10 +28,12 @@ var update = flag.Bool("update", false, "write the golden files anew")
 func sale() report.Report {
 	row := func(strategy string, c catalog.Condition, v figures.Verdict, change func(*report.Row)) report.Row {
 		r := report.Row{
-			Strategy: strategy, Condition: c, Workload: catalog.Deduct, Requests: 5000, Stock: 1000,
-			Sold: 1000, SoldOut: 4000, Served: 1000, MaxHolders: 1,
-			P50: 801.4, P95: 1201.5, P99: 1300.04, Max: 1320, Wall: 1321.5, Throughput: 756.7, RedisCommands: new(2.345),
-			Verdict: v, Expected: true,
+			Asked: report.Asked{Key: report.Key{Strategy: strategy, Condition: c, Workload: catalog.Deduct}, Requests: 5000, Stock: 1000},
+			Load: report.Load{
+				SoldOut: 4000, Served: 1000, MaxHolders: 1,
+				P50: 801.4, P95: 1201.5, P99: 1300.04, Max: 1320, Wall: 1321.5, Throughput: 756.7, RedisCommands: new(2.345),
+			},
+			Audit: report.Audit{Sold: 1000}, Verdict: v, Expected: true,
 		}
 		change(&r)
 		return r
@@ -109,9 +111,12 @@ func reading() report.Report {
 	r.Manifest.Workload, r.Manifest.SecondLook = "cache", false
 	r.Manifest.Targets = []string{"http://127.0.0.1:8080", "http://127.0.0.1:8081"}
 	r.Rows = []report.Row{{
-		Strategy: "local", Condition: catalog.Calm, Workload: catalog.Cache, Requests: 5000, Stock: 1000,
-		Served: 5000, MaxHolders: 2, DBLoads: 5000, P50: 801, P95: 1201, P99: 1300, Max: 1320, Wall: 1321,
-		Throughput: 3785, RedisCommands: new(7.0), Verdict: figures.Reloaded, Expected: true,
+		Asked: report.Asked{Key: report.Key{Strategy: "local", Condition: catalog.Calm, Workload: catalog.Cache}, Requests: 5000, Stock: 1000},
+		Load: report.Load{
+			Served: 5000, MaxHolders: 2, DBLoads: 5000, P50: 801, P95: 1201, P99: 1300, Max: 1320, Wall: 1321,
+			Throughput: 3785, RedisCommands: new(7.0),
+		},
+		Verdict: figures.Reloaded, Expected: true,
 	}}
 	return r
 }

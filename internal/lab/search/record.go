@@ -8,9 +8,11 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"oversell/internal/lab"
+	"oversell/internal/present"
 )
 
 //go:embed record.json
@@ -85,26 +87,21 @@ var (
 
 // Markdown is the table of strategies and goals.
 func (r Record) Markdown(w Words) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "| %s | %s |", w.Strategy, w.Buyers)
+	t := present.Table[Result]{Rows: r.Results}
+	t.Add(w.Strategy, func(o Result) string { return "`" + o.Strategy + "`" })
+	t.Number(w.Buyers, func(o Result) string { return strconv.Itoa(o.Buyers) })
 	for _, g := range Goals() {
-		fmt.Fprintf(&b, " %s |", g)
-	}
-	fmt.Fprintf(&b, " %s |\n|---|--:%s|--:|\n", w.States, strings.Repeat("|---", len(Goals())))
-	for _, o := range r.Results {
-		fmt.Fprintf(&b, "| `%s` | %d |", o.Strategy, o.Buyers)
-		for _, g := range Goals() {
+		t.Add(string(g), func(o Result) string {
 			moves, broken := o.Breaks[g]
 			switch {
 			case broken:
-				fmt.Fprintf(&b, " `%s` |", moves)
+				return "`" + moves + "`"
 			case slices.Contains(o.NotApplicable, g):
-				b.WriteString(" n/a |")
-			default:
-				fmt.Fprintf(&b, " %s |", w.Impossible)
+				return "n/a"
 			}
-		}
-		fmt.Fprintf(&b, " %d |\n", o.States)
+			return w.Impossible
+		})
 	}
-	return b.String()
+	t.Number(w.States, func(o Result) string { return strconv.Itoa(o.States) })
+	return t.Markdown()
 }

@@ -67,7 +67,7 @@ func (g grid) heading(i int, s Style) string {
 	if i > 0 && g.anomalies[i-1].Loss == loss {
 		return ""
 	}
-	return s.named("break.loss."+string(loss), lossTitles[loss])
+	return s.Named("break.loss."+string(loss), lossTitles[loss])
 }
 
 // at returns a cell, or false if it was not run.
@@ -109,11 +109,11 @@ func (s Style) counts(r lab.Report) string {
 		n[c.Outcome]++
 	}
 	g := newGrid(r)
-	out := s.sayf("%s, %s, %s: %d break, %d hold, %d n/a",
+	out := s.Sayf("%s, %s, %s: %d break, %d hold, %d n/a",
 		s.plural(len(g.anomalies), "anomaly", "anomalies"), s.plural(len(g.strategies), "strategy", "strategies"),
 		s.plural(len(r.Cells), "cell", "cells"), n[lab.Breaks], n[lab.Holds], n[lab.NA])
 	if n[lab.Unknown] > 0 {
-		out += s.sayf(", %d unknown", n[lab.Unknown])
+		out += s.Sayf(", %d unknown", n[lab.Unknown])
 	}
 	return out
 }
@@ -129,11 +129,11 @@ func (s Style) asRecorded(r lab.Report) string {
 	recorded := len(r.Cells) - unrecorded
 	switch {
 	case unexpected > 0:
-		return s.sayf("Not as recorded: %d of %s.", unexpected, s.plural(recorded, "cell", "cells"))
+		return s.Sayf("Not as recorded: %d of %s.", unexpected, s.plural(recorded, "cell", "cells"))
 	case recorded == 0:
 		return s.Say("Nothing is on record for these cells.")
 	case unrecorded > 0:
-		return s.sayf("All as recorded, except %d without a record.", unrecorded)
+		return s.Sayf("All as recorded, except %d without a record.", unrecorded)
 	}
 	return s.Say("All as recorded.")
 }

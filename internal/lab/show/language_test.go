@@ -10,6 +10,7 @@ import (
 	"oversell/internal/lab"
 	"oversell/internal/lab/show"
 	"oversell/internal/page/texts"
+	"oversell/internal/present"
 )
 
 // listener is Chinese, and keeps what it could not translate.
@@ -45,7 +46,7 @@ func newListener(t *testing.T) *listener {
 func TestChinese(t *testing.T) {
 	text.EnableColors()
 	r := report()
-	style := show.Style{Language: newListener(t)}
+	style := show.Style{Style: present.Style{Language: newListener(t)}}
 	c := find(t, r, "check-then-delete", "v3_uuid")
 	golden(t, "matrix-zh", drawn(t, func(b *strings.Builder) error { return show.Matrix(b, r, style) }))
 	golden(t, "timeline-zh", drawn(t, func(b *strings.Builder) error { return show.Timeline(b, r, c, style) }))
@@ -58,7 +59,9 @@ func TestChineseTitlesDoNotCutNames(t *testing.T) {
 		r.Manifest.Strategies = append(r.Manifest.Strategies, name)
 		r.Cells = append(r.Cells, lab.Cell{Anomaly: "retry-storm", Strategy: name, Outcome: lab.Holds, Expected: lab.Holds})
 	}
-	out := drawn(t, func(b *strings.Builder) error { return show.Matrix(b, r, show.Style{Language: newListener(t)}) })
+	out := drawn(t, func(b *strings.Builder) error {
+		return show.Matrix(b, r, show.Style{Style: present.Style{Language: newListener(t)}})
+	})
 	if !strings.Contains(out, "\n重试风暴 retry-storm ") || !strings.Contains(out, "\n先检查、后删除 ") || !strings.Contains(out, "\n  check-then-delete\n") {
 		t.Errorf("names that fit and names that do not:\n%s", out)
 	}
@@ -80,7 +83,7 @@ func TestReportsSayEverythingInChinese(t *testing.T) {
 		}
 	}
 	l := newListener(t)
-	style := show.Style{Language: l}
+	style := show.Style{Style: present.Style{Language: l}}
 	var b strings.Builder
 	for _, err := range []error{
 		show.HTML(&b, r, style), show.Matrix(&b, r, style), show.Matrix(&b, lab.Report{Manifest: lab.Manifest{Redis: "miniredis 2.40.0 (embedded)"}}, style),
@@ -105,7 +108,7 @@ func TestReportsSayEverythingInChinese(t *testing.T) {
 // The page has the words of its scripts in its language, and says which language it is.
 func TestPageInChinese(t *testing.T) {
 	var b strings.Builder
-	if err := show.HTML(&b, report(), show.Style{Language: newListener(t)}); err != nil {
+	if err := show.HTML(&b, report(), show.Style{Style: present.Style{Language: newListener(t)}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{`<html lang="zh-CN">`, "故障实验室", "先检查、后删除", `"find it":"找到它"`, `"free":"空闲"`} {

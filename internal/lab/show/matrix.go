@@ -213,13 +213,13 @@ func (s Style) writeSummary(b *strings.Builder, r lab.Report) {
 	}
 	fmt.Fprintf(b, "\n%s\n", paint(style, s.asRecorded(r), s.Colour))
 	for _, c := range unexpected {
-		fmt.Fprintf(b, "  %s\n", paint(outcomeColours(c)[:1], clean(s.sayf("%s: %s", s.on(c), s.verdict(r.Manifest, c))), s.Colour))
+		fmt.Fprintf(b, "  %s\n", paint(outcomeColours(c)[:1], clean(s.Sayf("%s: %s", s.on(c), s.verdict(r.Manifest, c))), s.Colour))
 		if c.Note != "" {
 			fmt.Fprintf(b, "%s\n", wrap(clean(s.Say(c.Note)), "    ", "    "))
 		}
 		fmt.Fprintf(b, "    %s\n", clean(command(r.Manifest, c.Anomaly, c.Strategy)))
 	}
 	if len(unexpected) == 0 && len(r.Cells) > 0 {
-		fmt.Fprintf(b, "%s\n", s.sayf("See how a cell came about: %s", "go run ./cmd/lab -run NAME -strategy NAME"))
+		fmt.Fprintf(b, "%s\n", s.Sayf("See how a cell came about: %s", "go run ./cmd/lab -run NAME -strategy NAME"))
 	}
 }

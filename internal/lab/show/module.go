@@ -4,7 +4,7 @@ import "oversell/internal/lab"
 
 // Lanes returns the JavaScript module that draws a timeline in lanes, also used
 // by the report that HTML writes. It draws what Story returns.
-func Lanes() []byte { return []byte(asset("lanes.js")) }
+func Lanes() []byte { return []byte(page.File("lanes.js")) }
 
 // Told is a cell with its timeline, as the page asks for it. Its JSON form is relied upon.
 type Told struct {

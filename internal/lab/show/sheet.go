@@ -116,9 +116,9 @@ func (s sheet) legend() string {
 	switch {
 	case s.lane == 0:
 	case s.lock:
-		out = s.sayf("%s beside a lane: it holds the lock, as Redis has it; %s: it believes that it does; ", bandHolds, bandBelieves)
+		out = s.Sayf("%s beside a lane: it holds the lock, as Redis has it; %s: it believes that it does; ", bandHolds, bandBelieves)
 	default: // the lock is not in Redis
-		out = s.sayf("%s beside a lane: it believes that it holds the lock; ", bandBelieves)
+		out = s.Sayf("%s beside a lane: it believes that it holds the lock; ", bandBelieves)
 	}
 	return out + s.Say("▼ holds, ▲ gives back, △ is told of the loss, ‡ done to it from outside, … no reply yet, ↳ the reply")
 }

@@ -70,11 +70,11 @@ func (s Style) verdict(m lab.Manifest, c lab.Cell) string {
 	}
 	switch {
 	case c.Expected == lab.NoRecord:
-		return s.sayf("%s (nothing is on record)", outcome)
+		return s.Sayf("%s (nothing is on record)", outcome)
 	case c.AsExpected():
-		return s.sayf("%s, as recorded", outcome)
+		return s.Sayf("%s, as recorded", outcome)
 	}
-	return s.sayf("%s, where %s is on record", outcome, s.Say(string(c.Expected)))
+	return s.Sayf("%s, where %s is on record", outcome, s.Say(string(c.Expected)))
 }
 
 // command is the command that runs the cell again and shows its timeline. A

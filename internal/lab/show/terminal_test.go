@@ -10,6 +10,7 @@ import (
 
 	"oversell/internal/lab"
 	"oversell/internal/lab/show"
+	"oversell/internal/present"
 )
 
 func TestMatrix(t *testing.T) {
@@ -37,7 +38,9 @@ func TestMatrix(t *testing.T) {
 		"matrix-empty":       {report: lab.Report{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			golden(t, name, drawn(t, func(b *strings.Builder) error { return show.Matrix(b, tt.report, show.Style{Colour: tt.colour}) }))
+			golden(t, name, drawn(t, func(b *strings.Builder) error {
+				return show.Matrix(b, tt.report, show.Style{Style: present.Style{Colour: tt.colour}})
+			}))
 		})
 	}
 }
@@ -62,7 +65,9 @@ func TestTimeline(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := find(t, r, tt.anomaly, tt.strategy)
-			golden(t, name, drawn(t, func(b *strings.Builder) error { return show.Timeline(b, r, c, show.Style{Colour: tt.colour}) }))
+			golden(t, name, drawn(t, func(b *strings.Builder) error {
+				return show.Timeline(b, r, c, show.Style{Style: present.Style{Colour: tt.colour}})
+			}))
 		})
 	}
 }
@@ -163,7 +168,9 @@ func TestCallersHoldWithTheirProcess(t *testing.T) {
 	for caller, want := range map[string]bool{"A/1": false, "B/1": true, "AB": true} {
 		events[1].Actor = caller
 		c := lab.Cell{Anomaly: "x", Strategy: "y", Outcome: lab.Holds, Expected: lab.Holds, Trace: events}
-		out := drawn(t, func(b *strings.Builder) error { return show.Timeline(b, lab.Report{}, c, show.Style{Colour: true}) })
+		out := drawn(t, func(b *strings.Builder) error {
+			return show.Timeline(b, lab.Report{}, c, show.Style{Style: present.Style{Colour: true}})
+		})
 		if got := strings.Contains(out, alarm); got != want {
 			t.Errorf("%s with a lock of A: an alarm: %v, want %v\n%s", caller, got, want, out)
 		}

@@ -10,6 +10,14 @@ import (
 	"oversell/internal/catalog"
 )
 
+// rowOf is a finished row.
+func rowOf(stock, sold, lost int64, holders int, wall float64) report.Row {
+	return report.Row{
+		Asked: report.Asked{Stock: stock}, Load: report.Load{MaxHolders: holders, Wall: wall},
+		Audit: report.Audit{Sold: sold, LostUpdates: lost},
+	}
+}
+
 // recording returns a recorder of a run that has not begun a row.
 func recording(t *testing.T) (*Manager, *recorder) {
 	t.Helper()
@@ -37,7 +45,7 @@ func TestFinishedRowIsShownAsItWasJudged(t *testing.T) {
 	if now := shown(t, m).Now; now.Phase != Setup || now.Point != nil || len(now.Broken) != 0 {
 		t.Errorf("before the requests are out: %+v", now)
 	}
-	c.Done(report.Row{Stock: 100, Sold: 112, LostUpdates: 15, MaxHolders: 2, Wall: 7})
+	c.Done(rowOf(100, 112, 15, 2, 7))
 	r := shown(t, m)
 	want := Point{T: 7, Holders: -1, MaxHolders: 2, Audited: 7, Remaining: 3, Sold: 112}
 	if r.Now.Phase != Judged || *r.Now.Point != want || len(r.Now.Broken) != 2 || len(r.Rows) != 1 || len(r.Samples[0].Points) != 1 {
@@ -50,7 +58,7 @@ func TestOneHolderIsAskedOfThoseWhoPromiseIt(t *testing.T) {
 	for name, broken := range map[string]int{"v6_watchdog": 1, "watch": 0, "lua_atomic": 0, "sql_version": 0, "sql_for_update": 1} {
 		m, c := recording(t)
 		c.Row(1, 1, name, catalog.Calm)
-		c.Done(report.Row{Stock: 100, Sold: 100, MaxHolders: 5})
+		c.Done(rowOf(100, 100, 0, 5, 0))
 		if got := shown(t, m).Now.Broken; len(got) != broken {
 			t.Errorf("%s: %+v", name, got)
 		}
@@ -61,7 +69,7 @@ func TestOneHolderIsAskedOfThoseWhoPromiseIt(t *testing.T) {
 func TestRowThatIsTriedAgainBeginsAnew(t *testing.T) {
 	m, c := recording(t)
 	c.Row(1, 2, "none", catalog.Calm)
-	c.Done(report.Row{Stock: 100, Sold: 100})
+	c.Done(rowOf(100, 100, 0, 0, 0))
 	c.Row(2, 2, "v6_watchdog", catalog.Calm)
 	m.update(func() { c.see(bench.Live{Elapsed: time.Millisecond, Waiting: 5}) })
 	c.Row(2, 2, "v6_watchdog", catalog.Calm)
@@ -101,7 +109,7 @@ func TestWhatHappenedStaysWithTheRow(t *testing.T) {
 	c.look = func() bench.Live { return now }
 	m.update(func() { c.see(now) })
 	now.Faults = []bench.Fault{{Kind: bench.Stopped, At: 100 * ms, Until: 1650 * ms}}
-	c.Done(report.Row{Stock: 50, Sold: 12})
+	c.Done(rowOf(50, 12, 0, 0, 0))
 	c.Row(2, 2, "v2_ttl", catalog.Crash)
 
 	r := shown(t, m)

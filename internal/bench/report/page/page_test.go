@@ -42,11 +42,14 @@ func measured(runs int) report.Report {
 func row(strategy string, c catalog.Condition, i, run int) report.Row {
 	speed := float64(i+1) * (1 + float64(run)/20)
 	r := report.Row{
-		Strategy: strategy, Condition: c, Workload: catalog.Deduct, Repeat: run, Requests: 5000, Stock: 1000,
-		Sold: 1000, SoldOut: 4000, Served: 1000, MaxHolders: 1, Verdict: figures.OK, Expected: true,
-		P50: 100 * speed, P95: 200 * speed, P99: 250 * speed, Max: 300 * speed, Wall: 300 * speed, Throughput: 5000 / speed, RedisCommands: new(2.0),
-		Percentiles: &report.Percentiles{P: []float64{0, 25, 50, 75, 90, 95, 99, 100}},
-		Timeline:    &report.Timeline{Bin: 10},
+		Asked: report.Asked{Key: report.Key{Strategy: strategy, Condition: c, Workload: catalog.Deduct}, Repeat: run, Requests: 5000, Stock: 1000},
+		Load: report.Load{
+			SoldOut: 4000, Served: 1000, MaxHolders: 1,
+			P50: 100 * speed, P95: 200 * speed, P99: 250 * speed, Max: 300 * speed, Wall: 300 * speed, Throughput: 5000 / speed, RedisCommands: new(2.0),
+			Percentiles: &report.Percentiles{P: []float64{0, 25, 50, 75, 90, 95, 99, 100}},
+			Timeline:    &report.Timeline{Bin: 10},
+		},
+		Audit: report.Audit{Sold: 1000}, Verdict: figures.OK, Expected: true,
 	}
 	for n := range r.Percentiles.P {
 		r.Percentiles.Latency = append(r.Percentiles.Latency, float64(n)*40*speed)
@@ -153,7 +156,8 @@ func withHolds() report.Report {
 	held.Workload, held.Requests, held.Stock, held.TTL = "hold", 400, 200, "1s"
 	r.Manifest.Also = []report.Manifest{held}
 	r.Rows = append(r.Rows, report.Row{
-		Strategy: "h3_claim", Condition: catalog.Calm, Workload: catalog.Hold, Requests: 400, Stock: 200, Sold: 200,
+		Asked:   report.Asked{Key: report.Key{Strategy: "h3_claim", Condition: catalog.Calm, Workload: catalog.Hold}, Requests: 400, Stock: 200},
+		Audit:   report.Audit{Sold: 200},
 		Verdict: figures.OK, Expected: true, Held: &report.Held{Holds: 250, Captures: 220, Refunds: 20},
 	})
 	return r

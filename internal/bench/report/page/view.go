@@ -69,7 +69,7 @@ func newView(r report.Report, s present.Style, p plots) view {
 			v.Chaos = append(v.Chaos, newDetails(s.Sayf("Faults, %s", s.Sayf("%s, seed %d", row.Strategy, row.Chaos.Seed)), row.ChaosLine(s), row, row.Chaos.FaultTable(s), s))
 		}
 		if row.Items != nil {
-			v.Items = append(v.Items, newDetails(s.Sayf("Items, %s", row.Name(s)), row.Line(s), row, row.Items.Table(s), s))
+			v.Items = append(v.Items, newDetails(s.Sayf("Items, %s", s.Sayf("%s under %s", row.Strategy, s.Condition(row.Condition))), row.Line(s), row, row.Items.Table(s), s))
 		}
 	}
 	return v

@@ -55,7 +55,7 @@ func main() {
 		os.Exit(compareReports(os.Args[2:], os.Stdout, os.Stderr))
 	}
 	if len(os.Args) > 1 && os.Args[1] == auditArg {
-		os.Exit(audit(ctx, os.Args[2:], os.Stdout, os.Stderr))
+		os.Exit(auditSale(ctx, os.Args[2:], os.Stdout, os.Stderr))
 	}
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }

@@ -20,9 +20,6 @@ const (
 	Late    FaultKind = "late"    // a holder releases after the end of the lease
 )
 
-// FaultKinds lists the kinds of faults.
-func FaultKinds() []FaultKind { return []FaultKind{Killed, Stopped, CutOff, Slow, Late} }
-
 // Fault is a fault that was injected into a row, as it happened.
 type Fault struct {
 	Kind FaultKind

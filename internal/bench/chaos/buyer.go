@@ -69,7 +69,7 @@ type crowd struct {
 func newCrowd(cfg Config, s *sales) *crowd {
 	dialer := &net.Dialer{Timeout: dialTimeout}
 	return &crowd{
-		shops: cfg.Shops, sku: cfg.SKU, strategy: cfg.Strategy, seed: cfg.Seed, sales: s, patience: cfg.patience(),
+		shops: cfg.Shops, sku: cfg.SKU, strategy: cfg.Strategy, seed: cfg.Seed, sales: s, patience: patience,
 		client: &http.Client{Transport: &http.Transport{DialContext: dialer.DialContext, MaxIdleConnsPerHost: 256, DisableCompression: true}},
 	}
 }

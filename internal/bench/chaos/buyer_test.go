@@ -52,7 +52,8 @@ func refuses(status int, code string) http.HandlerFunc {
 func cutsOff(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 
 func crowdOf(t *testing.T, patience time.Duration, shops ...Shop) *crowd {
-	c := newCrowd(Config{Shops: shops, SKU: "hot", Strategy: "watch", Seed: 1, Patience: patience}, newSales())
+	c := newCrowd(Config{Shops: shops, SKU: "hot", Strategy: "watch", Seed: 1}, newSales())
+	c.patience = patience
 	t.Cleanup(c.close)
 	return c
 }

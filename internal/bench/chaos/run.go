@@ -1,7 +1,6 @@
 package chaos
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,11 +38,7 @@ type Config struct {
 
 	// Remaining asks a shop how many units it has left.
 	Remaining func(ctx context.Context) (int64, error)
-
-	Patience time.Duration // how long a buyer retries; default 30 s
 }
-
-func (c Config) patience() time.Duration { return cmp.Or(c.Patience, patience) }
 
 // The values of report.Fault.From.
 const (
@@ -213,8 +208,8 @@ func (cfg Config) one(ctx context.Context, w *world, f Fault, start time.Time, s
 	select {
 	case at := <-again:
 		d.Again = new(max(0, at.Sub(from).Seconds()))
-	case <-time.After(cfg.patience()):
-	case <-time.After(time.Until(start.Add(cfg.Duration + cfg.patience()))):
+	case <-time.After(patience):
+	case <-time.After(time.Until(start.Add(cfg.Duration + patience))):
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

@@ -72,9 +72,6 @@ func New(n int, skew Skew, seed uint64) *Spread {
 	return s
 }
 
-// Items is the number of items.
-func (s *Spread) Items() int { return len(s.upTo) }
-
 // Of returns the item that a buyer wants, from 0. Each buyer draws from the seed and their
 // own number alone, so that nothing has to be kept for those to come.
 func (s *Spread) Of(buyer int) int {

@@ -21,8 +21,8 @@ func skew(t *testing.T, text string) items.Skew {
 }
 
 // counts is how many of the first buyers want each item.
-func counts(s *items.Spread, buyers int) []int {
-	n := make([]int, s.Items())
+func counts(s *items.Spread, items, buyers int) []int {
+	n := make([]int, items)
 	for i := range buyers {
 		n[s.Of(i)]++
 	}
@@ -55,7 +55,7 @@ func TestBuyersAreSpreadAsTheSkewSays(t *testing.T) {
 				const buyers = 200_000
 				s := items.New(tt.n, skew(t, tt.skew), seed)
 				sum, chi, all := 0.0, 0.0, 0
-				for i, got := range counts(s, buyers) {
+				for i, got := range counts(s, tt.n, buyers) {
 					want := s.Share(i) * buyers
 					sum += s.Share(i)
 					chi += (float64(got) - want) * (float64(got) - want) / want
@@ -107,7 +107,7 @@ func TestSpreadDependsOnItsSeedAlone(t *testing.T) {
 }
 
 func TestOneItemHasAllBuyers(t *testing.T) {
-	if got := counts(items.New(1, skew(t, "zipf:1.1"), 3), 1000); !slices.Equal(got, []int{1000}) {
+	if got := counts(items.New(1, skew(t, "zipf:1.1"), 3), 1, 1000); !slices.Equal(got, []int{1000}) {
 		t.Errorf("they are %v", got)
 	}
 }

@@ -37,9 +37,9 @@ func shard(slot, primaries int) int { return slot * primaries / slots }
 
 // busiest is the largest share of the buyers that one primary serves. The items have the names
 // of the given sale.
-func busiest(s *items.Spread, sale, primaries int) float64 {
+func busiest(s *items.Spread, n, sale, primaries int) float64 {
 	shares := make([]float64, primaries)
-	for i := range s.Items() {
+	for i := range n {
 		shares[shard(slot(fmt.Sprintf("sale-%d-item-%d", sale, i)), primaries)] += s.Share(i)
 	}
 	return slices.Max(shares)
@@ -62,7 +62,7 @@ func ExampleSpread_shards() {
 			for _, primaries := range []int{3, 6} {
 				shares := make([]float64, 101)
 				for sale := range shares {
-					shares[sale] = busiest(items.New(n, how, 1), sale, primaries)
+					shares[sale] = busiest(items.New(n, how, 1), n, sale, primaries)
 				}
 				slices.Sort(shares)
 				fmt.Printf("  %9.0f %%", 100*shares[len(shares)/2])

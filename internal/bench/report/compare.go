@@ -65,12 +65,12 @@ func fields(of any, f func(name string, v reflect.Value)) {
 // Comparison pairs the rows of two reports, or of the strategies in one.
 type Comparison struct {
 	Old, New File
-	Pairs    []Pair
-	Alone    []string // says which groups are only in one of the reports
+	pairs    []pair
+	alone    []string // says which groups are only in one of the reports
 }
 
-// Pair is two groups to compare. The new one names it.
-type Pair struct{ Old, New Group }
+// pair is two groups to compare. The new one names it.
+type pair struct{ old, now Group }
 
 // CompareFiles compares the rows that both reports have. The error wraps ErrDiffer when
 // they are of different backends, versions or sizes, or have no row in common.
@@ -83,16 +83,16 @@ func CompareFiles(older, newer File) (Comparison, error) {
 	for _, g := range older.Groups() {
 		i := slices.IndexFunc(rest, func(h Group) bool { return h.Key == g.Key })
 		if i < 0 {
-			c.Alone = append(c.Alone, g.in(present.Style{})+" is only in "+older.Name)
+			c.alone = append(c.alone, g.in(present.Style{})+" is only in "+older.Name)
 			continue
 		}
-		c.Pairs = append(c.Pairs, Pair{g, rest[i]})
+		c.pairs = append(c.pairs, pair{g, rest[i]})
 		rest = slices.Delete(rest, i, i+1)
 	}
 	for _, g := range rest {
-		c.Alone = append(c.Alone, g.in(present.Style{})+" is only in "+newer.Name)
+		c.alone = append(c.alone, g.in(present.Style{})+" is only in "+newer.Name)
 	}
-	if len(c.Pairs) == 0 {
+	if len(c.pairs) == 0 {
 		return Comparison{}, fmt.Errorf("%s and %s %w: they have no row in common", older.Name, newer.Name, ErrDiffer)
 	}
 	return c, nil
@@ -131,9 +131,9 @@ func CompareStrategies(f File) (Comparison, error) {
 		if !known {
 			base, first[k] = g, g
 		}
-		c.Pairs = append(c.Pairs, Pair{base, g})
+		c.pairs = append(c.pairs, pair{base, g})
 	}
-	if len(c.Pairs) == len(first) {
+	if len(c.pairs) == len(first) {
 		return Comparison{}, fmt.Errorf("the rows of %s %w: there is no condition with two strategies", f.Name, ErrDiffer)
 	}
 	return c, nil

@@ -23,16 +23,14 @@ func (c Comparison) WriteFiles(w io.Writer) error {
 		fmt.Fprintf(&b, "they differ in %s\n", diff)
 	}
 	b.WriteString(meaning)
-	c.tables(&b, func(f figure) []present.Column[Pair] {
-		return slices.Concat(
-			f.estimate("old", func(p Pair) Group { return p.Old }),
-			f.estimate("new", func(p Pair) Group { return p.New }),
-			[]present.Column[Pair]{{Name: "change", Cell: func(p Pair) string { return p.difference(f, change) }}},
-		)
+	c.tables(&b, func(f figure, t *present.Table[pair]) {
+		f.estimate("old", func(p pair) Group { return p.old }, t)
+		f.estimate("new", func(p pair) Group { return p.now }, t)
+		t.Number("change", func(p pair) string { return p.difference(f, change) })
 	})
 	b.WriteString("\n")
 	b.WriteString(c.verdicts())
-	for _, text := range c.Alone {
+	for _, text := range c.alone {
 		fmt.Fprintf(&b, "%s.\n", text)
 	}
 	b.WriteString(c.Old.unusualLeases())
@@ -45,16 +43,14 @@ func (c Comparison) WriteStrategies(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n%s", c.Old.title(), ranOn(c.Old.Manifest))
 	b.WriteString(meaning)
-	c.tables(&b, func(f figure) []present.Column[Pair] {
-		return append(
-			f.estimate("median", func(p Pair) Group { return p.New }),
-			present.Column[Pair]{Name: "vs first", Cell: func(p Pair) string {
-				if p.Old.Key == p.New.Key {
-					return ""
-				}
-				return p.difference(f, ratio)
-			}},
-		)
+	c.tables(&b, func(f figure, t *present.Table[pair]) {
+		f.estimate("median", func(p pair) Group { return p.now }, t)
+		t.Number("vs first", func(p pair) string {
+			if p.old.Key == p.now.Key {
+				return ""
+			}
+			return p.difference(f, ratio)
+		})
 	})
 	if leases := c.Old.unusualLeases(); leases != "" {
 		b.WriteString("\n" + leases)
@@ -93,10 +89,10 @@ func ranOn(m Manifest) string {
 }
 
 // tables writes a table of each figure of each workload.
-func (c Comparison) tables(b *strings.Builder, columns func(f figure) []present.Column[Pair]) {
+func (c Comparison) tables(b *strings.Builder, columns func(f figure, t *present.Table[pair])) {
 	for i, part := range c.Old.Parts() {
-		pairs := slices.DeleteFunc(slices.Clone(c.Pairs), func(p Pair) bool {
-			return len(c.Old.Manifest.Also) > 0 && string(p.Old.Workload) != part.Manifest.Workload
+		pairs := slices.DeleteFunc(slices.Clone(c.pairs), func(p pair) bool {
+			return len(c.Old.Manifest.Also) > 0 && string(p.old.Workload) != part.Manifest.Workload
 		})
 		if len(pairs) == 0 {
 			continue
@@ -105,33 +101,29 @@ func (c Comparison) tables(b *strings.Builder, columns func(f figure) []present.
 			fmt.Fprintf(b, "\n%s\n", part.Manifest.Load(present.Style{}))
 		}
 		for _, f := range compared(part.Manifest) {
-			names := present.Column[Pair]{Name: f.title, Left: true, Cell: func(p Pair) string { return p.New.Strategy }}
-			t := present.Table[Pair]{
-				Columns: append([]present.Column[Pair]{names}, columns(f)...), Rows: pairs,
-				Under: func(p Pair) string { return string(p.New.Condition) },
-			}
+			t := present.Table[pair]{Rows: pairs, Under: func(p pair) string { return string(p.now.Condition) }}
+			t.Add(f.title, func(p pair) string { return p.now.Strategy })
+			columns(f, &t)
 			fmt.Fprintf(b, "\n%s", t.Text(present.Style{}))
 		}
 	}
 }
 
-// estimate returns the columns of a figure's medians and, where runs differ, of their intervals.
-func (f figure) estimate(name string, of func(Pair) Group) []present.Column[Pair] {
+// estimate adds the columns of a figure's medians and, where runs differ, of their intervals.
+func (f figure) estimate(name string, of func(pair) Group, t *present.Table[pair]) {
 	show := func(v float64) string { return fmt.Sprintf(f.format, v) }
-	return []present.Column[Pair]{
-		{Name: name, Cell: func(p Pair) string {
-			if e, known := of(p).Figures[f.name]; known {
-				return show(e.Median)
-			}
-			return ""
-		}},
-		{Left: true, Cell: func(p Pair) string {
-			if e := of(p).Figures[f.name]; e.Low != e.High {
-				return show(e.Low) + ".." + show(e.High)
-			}
-			return ""
-		}},
-	}
+	t.Number(name, func(p pair) string {
+		if e, known := of(p).Figures[f.name]; known {
+			return show(e.Median)
+		}
+		return ""
+	})
+	t.Add("", func(p pair) string {
+		if e := of(p).Figures[f.name]; e.Low != e.High {
+			return show(e.Low) + ".." + show(e.High)
+		}
+		return ""
+	})
 }
 
 func change(old, now float64) string { return fmt.Sprintf("%+.1f%%", 100*(now/old-1)) }
@@ -139,9 +131,9 @@ func change(old, now float64) string { return fmt.Sprintf("%+.1f%%", 100*(now/ol
 func ratio(old, now float64) string { return fmt.Sprintf("%.2f×", now/old) }
 
 // difference says by how much a figure differs, unless one of the groups lacks it.
-func (p Pair) difference(f figure, say func(old, now float64) string) string {
-	old, before := p.Old.Figures[f.name]
-	now, after := p.New.Figures[f.name]
+func (p pair) difference(f figure, say func(old, now float64) string) string {
+	old, before := p.old.Figures[f.name]
+	now, after := p.now.Figures[f.name]
 	if !before || !after {
 		return ""
 	}
@@ -161,9 +153,9 @@ func (p Pair) difference(f figure, say func(old, now float64) string) string {
 // verdicts lists the rows whose verdicts changed, or how often they were as expected.
 func (c Comparison) verdicts() string {
 	var b strings.Builder
-	for _, p := range c.Pairs {
+	for _, p := range c.pairs {
 		if !p.sameVerdicts() {
-			fmt.Fprintf(&b, "  %s: %s → %s\n", p.New.in(present.Style{}), p.Old.Verdict(present.Style{}), p.New.Verdict(present.Style{}))
+			fmt.Fprintf(&b, "  %s: %s → %s\n", p.now.in(present.Style{}), p.old.Verdict(present.Style{}), p.now.Verdict(present.Style{}))
 		}
 	}
 	if b.Len() == 0 {
@@ -172,12 +164,12 @@ func (c Comparison) verdicts() string {
 	return "Changed verdicts:\n" + b.String()
 }
 
-func (p Pair) sameVerdicts() bool {
-	same := p.Old.Expected*p.New.Runs == p.New.Expected*p.Old.Runs
-	for v := range p.Old.Verdicts {
-		same = same && p.New.Verdicts[v] > 0
+func (p pair) sameVerdicts() bool {
+	same := p.old.Expected*p.now.Runs == p.now.Expected*p.old.Runs
+	for v := range p.old.Verdicts {
+		same = same && p.now.Verdicts[v] > 0
 	}
-	return same && len(p.Old.Verdicts) == len(p.New.Verdicts)
+	return same && len(p.old.Verdicts) == len(p.now.Verdicts)
 }
 
 // unusualLeases lists the runs that had another ttl than the rest: because a process

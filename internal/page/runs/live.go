@@ -62,9 +62,6 @@ const (
 	Served     Invariant = "service" // somebody is being served while buyers wait and units are left
 )
 
-// Invariants lists the invariants.
-func Invariants() []Invariant { return []Invariant{StockHolds, OneHolder, Served} }
-
 // Fault is a fault that was injected into a row, as it happened: see bench.Fault.
 type Fault struct {
 	Kind  bench.FaultKind `json:"kind"`

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"oversell/internal/bench/books"
+	"oversell/internal/bench/audit"
 )
 
 // Audit exits with 0 if the books agree, 1 if they do not, and 2 if they cannot be checked.
@@ -56,14 +56,14 @@ func TestAuditExitCodes(t *testing.T) {
 		{[]string{"-h"}, exitExpected, "-told"},
 	} {
 		var stdout, stderr bytes.Buffer
-		code := audit(t.Context(), test.args, &stdout, &stderr)
+		code := auditSale(t.Context(), test.args, &stdout, &stderr)
 		if said := stdout.String() + stderr.String(); code != test.code || !strings.Contains(said, test.says) {
 			t.Errorf("%v: exit code %d, want %d, and %q in:\n%s", test.args, code, test.code, test.says, said)
 		}
 	}
 	var stdout, stderr bytes.Buffer
-	audit(t.Context(), []string{"-json", "-sku", "bad", shop.URL}, &stdout, &stderr)
-	var found books.Result
+	auditSale(t.Context(), []string{"-json", "-sku", "bad", shop.URL}, &stdout, &stderr)
+	var found audit.Result
 	if err := json.Unmarshal(stdout.Bytes(), &found); err != nil || len(found.Problems) != 1 || found.Audit.Oversold != 2 {
 		t.Errorf("-json: %+v, %v", found, err)
 	}

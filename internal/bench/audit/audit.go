@@ -1,7 +1,7 @@
-// Package books checks the sale of a running shop from outside, after any load tool has bought
+// Package audit checks the sale of a running shop from outside, after any load tool has bought
 // from it: whether stock and orders agree, and whether there are as many orders as buyers were
 // told of. It compares numbers: a load tool does not say which orders its buyers were told of.
-package books
+package audit
 
 import (
 	"context"
@@ -27,18 +27,20 @@ var errBusy = errors.New("the shop is busy")
 
 // Config says which sale is checked.
 type Config struct {
-	URL   string        // of the shop, such as http://127.0.0.1:8080
-	SKU   string        // of the item
-	Wait  time.Duration // how long accepted orders, units in flight and a busy shop may take to settle
-	Told  *Told         // what the buyers were told; nil: not known
-	every time.Duration // how often the audit is asked for; 0 means 200 ms
+	URL  string        // of the shop, such as http://127.0.0.1:8080
+	SKU  string        // of the item
+	Wait time.Duration // how long accepted orders, units in flight and a busy shop may take to settle
+	Told *Told         // what the buyers were told; nil: not known
 }
+
+// every is how often a shop is asked for an audit.
+const every = 200 * time.Millisecond
 
 // Result is what was found.
 type Result struct {
 	Audit    web.Audit `json:"audit"`
 	Told     *Told     `json:"told,omitempty"`
-	Problems []string  `json:"problems"` // a sentence each; none if the books agree
+	Problems []string  `json:"problems"` // a sentence each; none if all agrees
 }
 
 // Check waits until the sale has settled and returns what it found. Its errors mean that the
@@ -90,12 +92,8 @@ func auditURL(base, sku string) (string, error) {
 // settle asks for audits until nothing of the sale is under way, for as long as cfg.Wait. A shop
 // that has just had a load may be too busy for an audit; it is asked again within that time.
 func settle(ctx context.Context, client *http.Client, address string, cfg Config) (a web.Audit, settled bool, err error) {
-	every := cfg.every
-	if every == 0 {
-		every = 200 * time.Millisecond
-	}
 	for deadline := time.Now().Add(cfg.Wait); ; {
-		a, err = audit(ctx, client, address)
+		a, err = ask(ctx, client, address)
 		if err != nil && !errors.Is(err, errBusy) {
 			return a, false, err
 		}
@@ -114,7 +112,7 @@ func settle(ctx context.Context, client *http.Client, address string, cfg Config
 // maxReply bounds a reply of the shop, in bytes.
 const maxReply = 64 << 10
 
-func audit(ctx context.Context, client *http.Client, address string) (a web.Audit, err error) {
+func ask(ctx context.Context, client *http.Client, address string) (a web.Audit, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return a, fmt.Errorf("auditing: %w", err)

@@ -1,4 +1,4 @@
-package books
+package audit
 
 import (
 	"context"
@@ -87,7 +87,7 @@ func TestProblems(t *testing.T) {
 		"asked twice":         {sold(4), `{"requests":9,"status_codes":{"200":6,"409":3},"sold":4}`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg := Config{URL: shop(t, test.audit), SKU: "hot", every: time.Millisecond}
+			cfg := Config{URL: shop(t, test.audit), SKU: "hot"}
 			if test.told != "" {
 				cfg.Told = told(t, test.told)
 			}
@@ -108,7 +108,7 @@ func TestCheckWaitsUntilTheSaleHasSettled(t *testing.T) {
 	busy.InFlight, busy.Remaining = 1, 6
 	accepted := sold(3)
 	accepted.InFlight, accepted.Unwritten, accepted.Remaining = 1, 1, 6
-	found, err := Check(t.Context(), Config{URL: shop(t, busy, accepted, sold(4)), SKU: "hot", Wait: time.Minute, every: time.Millisecond})
+	found, err := Check(t.Context(), Config{URL: shop(t, busy, accepted, sold(4)), SKU: "hot", Wait: time.Minute})
 	if err != nil || len(found.Problems) > 0 || found.Audit.Orders != 4 {
 		t.Errorf("%+v, %v; want the four orders of the third audit", found, err)
 	}
@@ -134,12 +134,12 @@ func TestCheckAsksABusyShopAgain(t *testing.T) {
 		}
 	}))
 	defer busy.Close()
-	found, err := Check(t.Context(), Config{URL: busy.URL, SKU: "hot", Wait: time.Minute, every: time.Millisecond})
+	found, err := Check(t.Context(), Config{URL: busy.URL, SKU: "hot", Wait: time.Minute})
 	if err != nil || found.Audit.Orders != 4 || asked != free {
 		t.Errorf("after %d audits: %+v, %v; want the four orders of the third", asked, found, err)
 	}
 	free = 1 << 20
-	_, err = Check(t.Context(), Config{URL: busy.URL, SKU: "hot", Wait: 20 * time.Millisecond, every: time.Millisecond})
+	_, err = Check(t.Context(), Config{URL: busy.URL, SKU: "hot", Wait: 20 * time.Millisecond})
 	if !errors.Is(err, errBusy) || !strings.Contains(err.Error(), "no connection is free") {
 		t.Errorf("of a shop that stays busy: %v; want what it says", err)
 	}
@@ -213,7 +213,7 @@ func FuzzReadTold(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if found.Confirmed() < 0 || found.Failed() < 0 || found.Refused() < 0 || found.Unknown() < 0 || found.Unaccounted() < 0 ||
+		if found.Confirmed() < 0 || found.Failed() < 0 || found.Refused() < 0 || found.Unknown() < 0 || found.unaccounted() < 0 ||
 			found.Requests <= 0 || found.Confirmed() > found.Requests {
 			t.Errorf("%s was read as %+v", text, found)
 		}

@@ -1,4 +1,4 @@
-package books
+package audit
 
 import (
 	"encoding/json"
@@ -83,8 +83,8 @@ func (t *Told) Confirmed() int64 {
 // Unanswered is the number of requests that were not sent, or got no reply against their will.
 func (t *Told) Unanswered() int64 { return t.Dropped + t.Statuses["0"] }
 
-// Unaccounted is the number of requests of which the report says nothing more.
-func (t *Told) Unaccounted() int64 {
+// unaccounted is the number of requests of which the report says nothing more.
+func (t *Told) unaccounted() int64 {
 	return max(0, t.Requests-t.count(0, 999)-t.Dropped-t.CutOff)
 }
 
@@ -93,7 +93,7 @@ func (t *Told) Failed() int64 { return t.count(1, 199) + t.count(500, 999) }
 
 // Unknown is the number of requests that may have bought without a reply that says so.
 func (t *Told) Unknown() int64 {
-	return t.Unanswered() + t.Unaccounted() + t.Failed() + t.CutOff
+	return t.Unanswered() + t.unaccounted() + t.Failed() + t.CutOff
 }
 
 // Refused is the number of replies that say that the buyer has none.
@@ -115,7 +115,7 @@ func (r *Result) judgeTold() {
 	if n := t.Unanswered(); n > 0 {
 		r.add("dropped: %d of %d requests were not sent, or got no reply", n, t.Requests)
 	}
-	if n := t.Unaccounted(); n > 0 {
+	if n := t.unaccounted(); n > 0 {
 		r.add("unaccounted: %d of %d requests have no status, and were neither dropped nor cut off", n, t.Requests)
 	}
 	if t.count(1, 999) == 0 {

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"oversell/internal/bench/books"
+	"oversell/internal/bench/audit"
 	"oversell/internal/bench/report"
 	"oversell/internal/present"
 )
@@ -41,8 +41,8 @@ unaccounted for, 2 if the books could not be checked.
 
 `
 
-// audit runs the command audit.
-func audit(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+// auditSale runs the command audit.
+func auditSale(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	agree, err := auditShop(ctx, args, stdout)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -57,7 +57,7 @@ func audit(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 }
 
 func auditShop(ctx context.Context, args []string, stdout io.Writer) (agree bool, err error) {
-	var cfg books.Config
+	var cfg audit.Config
 	fs := flag.NewFlagSet("audit", flag.ContinueOnError)
 	fs.SetOutput(io.Discard) // an error is reported once, by the caller
 	fs.StringVar(&cfg.SKU, "sku", "hot", "`NAME` of the item")
@@ -84,13 +84,13 @@ func auditShop(ctx context.Context, args []string, stdout io.Writer) (agree bool
 			return false, err
 		}
 	}
-	found, err := books.Check(ctx, cfg)
+	found, err := audit.Check(ctx, cfg)
 	if err != nil {
 		return false, err
 	}
-	write := writeBooks
+	write := writeAudit
 	if *asJSON {
-		write = func(w io.Writer, r books.Result) error { return json.NewEncoder(w).Encode(r) }
+		write = func(w io.Writer, r audit.Result) error { return json.NewEncoder(w).Encode(r) }
 	}
 	return len(found.Problems) == 0, write(stdout, found)
 }
@@ -107,7 +107,7 @@ func oneURL(args []string) error {
 }
 
 // toldBy reads what a load tool says. Its errors name the file.
-func toldBy(name string) (told *books.Told, err error) {
+func toldBy(name string) (told *audit.Told, err error) {
 	f := os.Stdin
 	if name != "-" {
 		if f, err = os.Open(name); err != nil {
@@ -115,14 +115,14 @@ func toldBy(name string) (told *books.Told, err error) {
 		}
 		defer func() { err = errors.Join(err, f.Close()) }()
 	}
-	if told, err = books.ReadTold(f); err != nil {
+	if told, err = audit.ReadTold(f); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return told, nil
 }
 
-// writeBooks writes a table of the figures, and then what is wrong.
-func writeBooks(out io.Writer, r books.Result) error {
+// writeAudit writes a table of the figures, and then what is wrong.
+func writeAudit(out io.Writer, r audit.Result) error {
 	var b strings.Builder
 	a := r.Audit
 	line(&b, "initial", a.Initial, "remaining", a.Remaining, "sold", a.Sold, "orders", a.Orders, "in flight", a.InFlight,
@@ -154,7 +154,7 @@ func line(b *strings.Builder, figures ...any) {
 }
 
 // agreement says which numbers agree, if all of them do.
-func agreement(r books.Result) string {
+func agreement(r audit.Result) string {
 	const stock = "the stock and the orders add up"
 	if r.Told == nil {
 		return stock

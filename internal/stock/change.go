@@ -40,7 +40,7 @@ func (s *Service) Put(ctx context.Context, item Item) (Item, error) {
 			return err
 		}
 		if item.Unpublished {
-			_, err := s.streams.fence(ctx, item.SKU, last.generation())
+			_, err := s.stock.endGeneration(ctx, item.SKU, last.generation())
 			return err
 		}
 		return s.stock.start(ctx, item, item.Initial, last.generation())
@@ -381,13 +381,19 @@ func (s *Service) compare(ctx context.Context, sku string) (reading, error) {
 	return reading{}, fmt.Errorf("comparing the stock of %s: Redis has lost it %d times", sku, maxCompare)
 }
 
-// history returns the history of the Redis with the item's stock, "" for a stock that is
-// not there.
+// history returns the history of the Redis with the item's stock, see Config.History. It is ""
+// for a stock that is not there.
 func (s *Service) history(ctx context.Context, item Item) (string, error) {
-	if !item.backend().inRedis() {
+	if s.historyOf == nil || !item.backend().inRedis() {
 		return "", nil
 	}
-	return s.redisHistory(ctx, item.SKU)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	id, err := s.historyOf(ctx, keys{item.SKU}.sale())
+	if err != nil {
+		return "", fmt.Errorf("checking which Redis has %s: %w", item.SKU, err)
+	}
+	return id, nil
 }
 
 // rebuild locks the item's row and, if needed returns true for it, starts a new
@@ -440,7 +446,7 @@ func (s *Service) startGeneration(ctx context.Context, tx store, item Item, fami
 	if _, _, err := s.endStream(ctx, tx, item); err != nil {
 		return err
 	}
-	left, err := s.leftByOrders(ctx, tx, item)
+	left, err := tx.leftByOrders(item)
 	if err != nil {
 		return err
 	}
@@ -448,15 +454,10 @@ func (s *Service) startGeneration(ctx context.Context, tx store, item Item, fami
 }
 
 // leftByOrders returns how many units the orders of an item's sale leave. The caller has
-// locked the item's row in tx, so that the count has all that was sold.
-func (s *Service) leftByOrders(ctx context.Context, tx store, item Item) (int64, error) {
-	sold, err := tx.sold(item.SKU, item.SaleID)
-	if err != nil {
-		return 0, err
-	}
-	at := reading{gen: item.generation(), backend: item.backend()}.location(item.SKU)
-	elsewhere, err := s.elsewhereUnits(ctx, at)
-	return max(0, item.Initial-sold-elsewhere), err
+// locked the item's row, so that the count has all that was sold.
+func (s store) leftByOrders(item Item) (int64, error) {
+	sold, err := s.sold(item.SKU, item.SaleID)
+	return max(0, item.Initial-sold), err
 }
 
 // beginGeneration begins a new generation, with left units if the stock is in Redis. The

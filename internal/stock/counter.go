@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"oversell/internal/guard"
+	"oversell/internal/stock/stream"
 )
 
 var (
@@ -231,22 +233,8 @@ func (i Item) counter(left int64) any {
 	return left
 }
 
-// startTimeout bounds start and redisHistory, during which the item's row is locked.
+// startTimeout bounds start and history, during which the item's row is locked.
 const startTimeout = 2 * time.Second
-
-// redisHistory returns the history of the Redis with the item's keys, see Config.History.
-func (s *Service) redisHistory(ctx context.Context, sku string) (string, error) {
-	if s.historyOf == nil {
-		return "", nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	id, err := s.historyOf(ctx, keys{sku}.sale())
-	if err != nil {
-		return "", fmt.Errorf("checking which Redis has %s: %w", sku, err)
-	}
-	return id, nil
-}
 
 // start sets the keys of the item's generation to left units, and removes the keys of the
 // generation that Redis has, and of last. The caller has locked the item's row, so that
@@ -273,6 +261,42 @@ func (c counters) start(ctx context.Context, item Item, left int64, last generat
 	}
 	c.seen.Delete(item.SKU)
 	return nil
+}
+
+// endGeneration ends a generation in Redis: no script accepts an order in it any more. The sale's key
+// may still name the generation before it, which ends too. It returns the units that were left
+// in the stock of g, 0 if Redis had lost it. The caller has locked the item's row.
+func (c counters) endGeneration(ctx context.Context, sku string, g generation) (left int64, err error) {
+	k := keys{sku}
+	text, err := c.rdb.Get(ctx, k.sale()).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return 0, fmt.Errorf("reading the sale of %s: %w", sku, err)
+	}
+	gone := slices.Concat([]string{k.sale()}, k.of(g), k.of(inSale(text)))
+	var stock *redis.StringCmd
+	_, err = c.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		stock = p.Get(ctx, k.stock(g))
+		p.Del(ctx, gone...)
+		return nil
+	})
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return 0, fmt.Errorf("ending a generation of %s in Redis: %w", sku, err)
+	}
+	left, _ = stock.Int64() // 0 if somebody else wrote it
+	return left, nil
+}
+
+// setBuyers writes the units of buyers into a hash, for those that it does not have.
+func (c counters) setBuyers(ctx context.Context, key string, all []purchased) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	_, err := c.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, b := range all {
+			p.HSetNX(ctx, key, b.Buyer, b.Units)
+		}
+		return nil
+	})
+	return err
 }
 
 // putBack puts units that were taken and not sold back into the stock that they were
@@ -331,7 +355,7 @@ func (c counters) delete(ctx context.Context, sku string, last generation, strat
 	for _, g := range []generation{inSale(text), last} {
 		all = append(all, k.of(g)...)
 		all = append(all, k.claimed(g.saleID, time.Now())...)
-		all = append(all, k.ofStream(g.saleID)...)
+		all = append(all, stream.Keys{SKU: sku}.All(g.saleID)...)
 	}
 	for _, name := range strategies {
 		all = append(all, k.lock(name))

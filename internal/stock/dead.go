@@ -5,77 +5,22 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"time"
 
-	"github.com/redis/go-redis/v9"
+	"oversell/internal/stock/stream"
 )
-
-// DeadLetter is an accepted order that could not be written.
-type DeadLetter struct {
-	entry `json:"-"`
-	Order Order `json:"-"`
-
-	ID         string    `json:"id"` // of the dead letter
-	OrderID    string    `json:"order_id"`
-	Quantity   int64     `json:"quantity"`
-	Buyer      string    `json:"buyer,omitempty"`
-	Strategy   string    `json:"strategy"`
-	AcceptedAt time.Time `json:"accepted_at"`
-	KeyHash    string    `json:"key_hash,omitempty"` // see KeyHash; "": the order has no key
-	// Kind is "failed" if the database did not take the order, and "refused" if the order was
-	// refused. HasUnits says whether it still has its units: a failed one has, until the
-	// stock is counted again. Only Service.DeadLetters sets HasUnits.
-	Kind       string    `json:"kind"`
-	HasUnits   bool      `json:"has_units"`
-	Reason     string    `json:"reason"`
-	Error      string    `json:"error,omitempty"` // of the database
-	Refusals   int64     `json:"refusals"`        // how often the database refused its values
-	Deliveries int64     `json:"deliveries"`      // how often a consumer was given the order
-	DiedAt     time.Time `json:"died_at"`
-}
-
-func parseDead(sku string, m redis.XMessage) DeadLetter {
-	text := func(name string) string {
-		value, _ := m.Values[name].(string)
-		return value
-	}
-	number := func(name string) int64 {
-		n, _ := strconv.ParseInt(text(name), 10, 64) // 0 if somebody else wrote it
-		return n
-	}
-	e := parseEntry(sku, m)
-	return DeadLetter{
-		entry: e, Order: e.order, ID: m.ID, OrderID: e.order.ID, Quantity: e.order.Quantity, Buyer: e.buyer, Strategy: e.order.Strategy,
-		AcceptedAt: e.order.CreatedAt, KeyHash: KeyHash(e.key()), Kind: text("kind"), Reason: text("reason"), Error: text("error"),
-		Refusals: number("refusals"), Deliveries: number("deliveries"), DiedAt: time.UnixMilli(number("died")).UTC(),
-	}
-}
-
-// deadLetters reads all dead letters of an item.
-func (s streams) deadLetters(ctx context.Context, sku string) ([]DeadLetter, error) {
-	found, err := s.pages(ctx, keys{sku}.dead(), "+")
-	if err != nil {
-		return nil, fmt.Errorf("reading the dead letters of %s: %w", sku, err)
-	}
-	letters := make([]DeadLetter, len(found))
-	for i, m := range found {
-		letters[i] = parseDead(sku, m)
-	}
-	return letters, nil
-}
 
 // DeadLetters lists the dead letters of an item, the oldest first. It returns
 // ErrUnknownItem.
-func (s *Service) DeadLetters(ctx context.Context, sku string) ([]DeadLetter, error) {
+func (s *Service) DeadLetters(ctx context.Context, sku string) ([]stream.DeadLetter, error) {
 	item, err := s.Item(ctx, sku)
 	if err != nil {
 		return nil, err
 	}
-	letters, err := s.streams.deadLetters(ctx, sku)
+	letters, err := s.streams.DeadLetters(ctx, sku)
 	for i := range letters {
 		l := &letters[i]
-		l.HasUnits = l.Kind == kindFailed && l.generation == item.Generation
+		l.KeyHash = KeyHash(l.Key)
+		l.HasUnits = l.Kind == stream.Failed && l.Generation == item.Generation
 	}
 	return letters, err
 }
@@ -100,11 +45,11 @@ func (s *Service) RetryDead(ctx context.Context, sku string) (Retried, error) {
 	if err != nil {
 		return done, err
 	}
-	letters, err := s.streams.deadLetters(ctx, sku)
+	letters, err := s.streams.DeadLetters(ctx, sku)
 	if err != nil {
 		return done, err
 	}
-	current := func(letter DeadLetter) bool { return letter.Order.SaleID == item.SaleID }
+	current := func(letter stream.DeadLetter) bool { return letter.SaleID == item.SaleID }
 	if slices.ContainsFunc(letters, current) && !s.families.mixed {
 		if err := s.claim(ctx, sku, StreamFamily); err != nil {
 			return done, fmt.Errorf("retrying the dead letters of %s: %w", sku, err)
@@ -126,7 +71,7 @@ func (s *Service) RetryDead(ctx context.Context, sku string) (Retried, error) {
 			done.Requeued++
 		default:
 			done.Left++
-			if letter.malformed == nil && letter.Order.SaleID != now.gen.saleID {
+			if letter.Malformed == nil && letter.SaleID != now.gen.saleID {
 				done.Over++
 			}
 		}
@@ -139,48 +84,19 @@ func (s *Service) RetryDead(ctx context.Context, sku string) (Retried, error) {
 
 type retried struct{ written, requeued bool }
 
-func (s *Service) retryDead(ctx context.Context, letter DeadLetter, g generation) (retried, error) {
+func (s *Service) retryDead(ctx context.Context, letter stream.DeadLetter, g generation) (retried, error) {
 	written, err := s.store.written(ctx, letter.OrderID)
 	if err != nil {
 		return retried{}, err
 	}
 	if written[letter.OrderID] {
-		return retried{written: true}, s.streams.removeDead(ctx, letter)
+		return retried{written: true}, s.streams.RemoveDead(ctx, letter)
 	}
-	if letter.malformed != nil || letter.Order.SaleID != g.saleID {
+	if letter.Malformed != nil || letter.SaleID != g.saleID {
 		return retried{}, nil
 	}
-	answer, err := s.streams.requeue(ctx, letter, g)
+	answer, err := s.streams.Requeue(ctx, letter, g.id, g.String(), g.limit)
 	return retried{requeued: answer == 1}, err
-}
-
-// removeDead removes a dead letter.
-func (s streams) removeDead(ctx context.Context, letter DeadLetter) error {
-	k := keys{letter.Order.SKU}
-	_, err := s.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
-		p.XDel(ctx, k.dead(), letter.ID)
-		p.HDel(ctx, k.accepted(), letter.OrderID)
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("removing dead letter %s: %w", letter.ID, err)
-	}
-	return nil
-}
-
-// requeue moves a dead letter back to the stream, see requeue.lua for the answers.
-func (s streams) requeue(ctx context.Context, letter DeadLetter, g generation) (int, error) {
-	e, k, take := letter.entry, keys{letter.Order.SKU}, int64(0)
-	if letter.Kind != kindFailed || e.generation != g.id {
-		e.generation, take = g.id, e.order.Quantity
-	}
-	at := []string{k.dead(), k.stream(), k.accepted(), k.sale(), k.stock(g), k.streamKeys(g.saleID), k.buyers(g)}
-	args := append([]any{letter.ID, e.order.ID, g.String(), take, e.key(), g.limit, e.buyer}, e.fields()...)
-	answer, err := requeueScript.Run(ctx, s.rdb, at, args...).Int()
-	if err != nil {
-		return 0, fmt.Errorf("moving dead letter %s back to the stream: %w", letter.ID, err)
-	}
-	return answer, nil
 }
 
 // The states of an order.
@@ -214,8 +130,8 @@ func (o OrderState) Err() error {
 // The reasons for the buyer of an order that the database did not take. The dead letter has the
 // error, which is not for everybody.
 const (
-	reasonWaits = reasonFailed + ", and it waits for a retry of the dead letters"
-	reasonEnded = reasonFailed + ", and the stock was counted again before a retry"
+	reasonWaits = stream.ReasonFailed + ", and it waits for a retry of the dead letters"
+	reasonEnded = stream.ReasonFailed + ", and the stock was counted again before a retry"
 )
 
 // OrderState returns the state of an order. If sku is "", the id says where to look, see
@@ -240,7 +156,7 @@ func (s *Service) OrderState(ctx context.Context, sku, id string) (OrderState, e
 		}
 	}
 	for _, sku := range skus {
-		found, ok, err := s.streams.find(ctx, sku, id)
+		found, ok, err := s.streams.Find(ctx, sku, id)
 		if err != nil {
 			return OrderState{}, err
 		}
@@ -266,19 +182,19 @@ func (s *Service) writtenState(ctx context.Context, id string) (OrderState, erro
 }
 
 // stateOf returns the state of an order that is in the stream or is a dead letter.
-func (s *Service) stateOf(ctx context.Context, found DeadLetter) (OrderState, error) {
-	state := OrderState{Order: found.Order, State: StateAccepted, Reason: found.Reason}
+func (s *Service) stateOf(ctx context.Context, found stream.DeadLetter) (OrderState, error) {
+	state := OrderState{Order: orderOf(found.Entry), State: StateAccepted, Reason: found.Reason}
 	if found.Kind == "" {
 		return state, nil
 	}
-	item, err := s.store.item(ctx, found.Order.SKU)
+	item, err := s.store.item(ctx, found.SKU)
 	if err != nil && !errors.Is(err, ErrUnknownItem) {
 		return OrderState{}, err
 	}
 	switch {
-	case found.Kind != kindFailed:
+	case found.Kind != stream.Failed:
 		state.State = StateNotAccepted
-	case found.generation != item.Generation:
+	case found.Generation != item.Generation:
 		state.State, state.Reason = StateNotAccepted, reasonEnded
 	default:
 		state.Reason = reasonWaits

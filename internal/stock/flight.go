@@ -61,30 +61,6 @@ func (f *flights) recent(sku string) int64 {
 	return most
 }
 
-// Elsewhere counts units of a sale that are out of the stock and in no order, and that are
-// not lost: something else than a purchase in progress will sell them or put them back.
-// Examples are orders that wait in a stream, and units that are held for a buyer. The
-// location names the sale, and the generation that is current.
-//
-// This is the one place where such units are made known: the audit shows them as units in
-// flight, a repair does not take them for stranded, and a new generation of the stock
-// begins without them. A count may be too large for a moment but not too small: it must
-// contain a unit from the moment it is taken until its order is committed or it is back
-// in the stock.
-type Elsewhere func(ctx context.Context, at Location) (units int64, err error)
-
-// elsewhereUnits adds up the units of all sources.
-func (s *Service) elsewhereUnits(ctx context.Context, at Location) (units int64, err error) {
-	for _, count := range s.elsewhere {
-		n, err := count(ctx, at)
-		if err != nil {
-			return 0, fmt.Errorf("counting the units of %s that are neither in the stock nor sold: %w", at.SKU, err)
-		}
-		units += n
-	}
-	return units, nil
-}
-
 // flying counts the units in flight in purchases: of this process now, and the most that
 // each other process had in the last second, as its row says. With -mixed no process
 // writes such rows. The row of a killed process counts until it expires.

@@ -27,16 +27,16 @@ type Balance struct {
 	Left      int64 // units in the stock
 	Missing   int64 // units that are neither in the stock nor in an order; negative: units in both
 	Flying    int64 // units in purchases in progress, as far as known
-	Elsewhere int64 // units in accepted orders, and those that the sources of Config.Elsewhere count
+	Unwritten int64 // units in accepted orders that are not in the database
 
 	keeper Backend // "": InRedis
 }
 
 // InFlight is how many of the missing units may still become orders or go back.
-func (b Balance) InFlight() int64 { return max(0, min(b.Missing, b.Flying+b.Elsewhere)) }
+func (b Balance) InFlight() int64 { return max(0, min(b.Missing, b.Flying+b.Unwritten)) }
 
 // Stranded is how many units are missing and not in flight.
-func (b Balance) Stranded() int64 { return max(0, b.Missing-b.Flying-b.Elsewhere) }
+func (b Balance) Stranded() int64 { return max(0, b.Missing-b.Flying-b.Unwritten) }
 
 // Balance compares the stock of an item in Redis with its orders. If the stock is what it
 // was in last, and nothing was missing then, the orders are not counted again; last may be
@@ -78,11 +78,8 @@ func (s *Service) Balance(ctx context.Context, sku string, last Balance) (Balanc
 	if b.Missing = item.Initial - b.Left - found.Sold; b.Missing <= 0 {
 		return b, nil
 	}
-	if b.Flying, err = s.flying(ctx, sku); err != nil {
-		return Balance{}, err
-	}
-	b.Elsewhere, err = s.elsewhereUnits(ctx, r.location(sku))
-	b.Elsewhere += behind.unwritten
+	b.Unwritten = behind.unwritten
+	b.Flying, err = s.flying(ctx, sku)
 	return b, err
 }
 
@@ -141,7 +138,7 @@ func (s *Service) recount(ctx context.Context, b Balance, wrong func(difference 
 			if err != nil {
 				return err
 			}
-			left, err := s.leftByOrders(ctx, tx, item)
+			left, err := tx.leftByOrders(item)
 			if err != nil {
 				return err
 			}
@@ -212,13 +209,13 @@ func (s *Service) Repair(ctx context.Context, sku string) (Repair, error) {
 			return Repair{}, err
 		}
 		done := Repair{SKU: sku, SaleID: b.SaleID, Generation: b.Generation}
-		switch elapsed := missing.See(b.Generation, most-b.Elsewhere, time.Now()); {
+		switch elapsed := missing.See(b.Generation, most-b.Unwritten, time.Now()); {
 		case b.keeper == InHolds:
 			return Repair{}, fmt.Errorf("repairing the stock of %s: %w", sku, ErrNoRepair)
 		case b.keeper == InDatabase:
 			done.Returned, err = s.recount(whole, b, func(difference int64) bool { return difference != 0 })
 			return done, err
-		case most <= b.Elsewhere:
+		case most <= b.Unwritten:
 			done.Returned, err = s.recount(whole, b, func(difference int64) bool { return difference < 0 })
 			return done, err
 		case elapsed >= s.grace:

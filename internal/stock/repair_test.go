@@ -1,7 +1,6 @@
 package stock_test
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"sync"
@@ -204,40 +203,6 @@ func TestRepairIsNotDeceivedByARush(t *testing.T) {
 			t.Errorf("%d units are back on sale, want 1", done.Returned)
 		}
 		wantStock(t, s.audit(t, service), 20, 17, 3, 3)
-	})
-}
-
-// Units that wait elsewhere, such as in a stream of orders, are neither stranded nor put
-// on sale by a repair.
-func TestRepairLeavesUnitsThatWaitElsewhere(t *testing.T) {
-	eachSite(t, func(t *testing.T, s *site) {
-		var waiting atomic.Int64
-		service := s.instance(t, func(cfg *stock.Config) {
-			soon(cfg)
-			cfg.Elsewhere = []stock.Elsewhere{func(_ context.Context, at stock.Location) (int64, error) {
-				if at.SKU != s.sku || at.SaleID == "" {
-					t.Errorf("asked for %+v", at)
-				}
-				return waiting.Load(), nil
-			}}
-		})
-		s.put(t, service, 20)
-		rush(t, s, 5, "lua_atomic", service)
-		s.strand(t, 4) // taken for orders in a stream
-		waiting.Store(4)
-		if a := s.audit(t, service); a.InFlight != 4 || a.Stranded != 0 {
-			t.Errorf("%d in flight, %d stranded; want 4, 0", a.InFlight, a.Stranded)
-		}
-		if done := s.repair(t, service); done.Returned != 0 {
-			t.Errorf("%d units are back on sale that wait in a stream", done.Returned)
-		}
-		s.strand(t, 2)
-		if done := s.repair(t, service); done.Returned != 2 {
-			t.Errorf("%d units are back on sale, want 2", done.Returned)
-		}
-		if left, _, err := service.Left(t.Context(), s.sku); left != 11 || err != nil {
-			t.Errorf("%d left, %v; want 11", left, err)
-		}
 	})
 }
 

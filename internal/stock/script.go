@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"oversell/internal/stock/pace"
 )
 
 var (
@@ -41,7 +43,7 @@ type ScriptSeller struct {
 	rdb     redis.UniversalClient
 	step    func(ctx context.Context, all []*batched) // takes the units of a batch
 	batches *batcher[*batched]
-	pace    *pace
+	pace    *pace.Statement
 
 	// streamed means that orders are appended to a stream, which may have backlog
 	// entries, instead of being written to the database. So many replicas must have them.
@@ -54,7 +56,7 @@ type ScriptSeller struct {
 // Atomic returns a ScriptSeller that calls a script for each buyer, and pipelines the
 // calls of a batch. A batch has at most size buyers; 0 means MaxBatch.
 func Atomic(rdb redis.UniversalClient, size int) *ScriptSeller {
-	t := newScriptSeller(rdb, cmp.Or(size, MaxBatch))
+	t := newPacedSeller(rdb, size)
 	t.step = t.takeEach
 	return t
 }
@@ -63,14 +65,24 @@ func Atomic(rdb redis.UniversalClient, size int) *ScriptSeller {
 // buyers; 0 means MaxBatch. If too few units are left for one buyer, a later one that
 // wants fewer may still be served.
 func Batched(rdb redis.UniversalClient, size int) *ScriptSeller {
-	t := newScriptSeller(rdb, cmp.Or(size, MaxBatch))
+	t := newPacedSeller(rdb, size)
 	t.step = t.takeAll
 	return t
 }
 
-func newScriptSeller(rdb redis.UniversalClient, size int) *ScriptSeller {
-	t := &ScriptSeller{rdb: rdb, pace: newPace(size)}
-	t.batches = newBatcher(t.pace.size, t.sell)
+// newScriptSeller returns a ScriptSeller with batches of this size.
+func newScriptSeller(rdb redis.UniversalClient, size func() int) *ScriptSeller {
+	t := &ScriptSeller{rdb: rdb}
+	t.batches = newBatcher(size, t.sell)
+	return t
+}
+
+// newPacedSeller returns a ScriptSeller with batches of at most size buyers, or of as many orders
+// as the database takes in time.
+func newPacedSeller(rdb redis.UniversalClient, size int) *ScriptSeller {
+	limit := pace.NewStatement(cmp.Or(size, MaxBatch))
+	t := newScriptSeller(rdb, limit.Size)
+	t.pace = limit
 	return t
 }
 
@@ -146,7 +158,7 @@ func (t *ScriptSeller) sell(all []*batched) {
 	}
 	start := time.Now()
 	errs := all[0].service.writeOrders(ctx, all[0].gen, changes, orders)
-	t.pace.wrote(len(orders), time.Since(start))
+	t.pace.Wrote(len(orders), time.Since(start))
 	for i, one := range sold {
 		one.taken, one.orderErr = start, errs[i]
 		// The statement may have failed because of one of the orders, such as one
@@ -195,6 +207,12 @@ func (t *ScriptSeller) takeAll(ctx context.Context, all []*batched) {
 		args = append(args, one.arguments()...)
 	}
 	answers, err := takeAllScript.Run(ctx, t.rdb, all[0].keys(), args...).Int64Slice()
+	_ = giveAnswers(all, answers, err) // each buyer has it
+}
+
+// giveAnswers gives each buyer of a batch its answer of a script that was called once for all, or
+// the error that it returns.
+func giveAnswers(all []*batched, answers []int64, err error) error {
 	switch {
 	case err != nil:
 		err = fmt.Errorf("taking the units: %w", err)
@@ -208,6 +226,7 @@ func (t *ScriptSeller) takeAll(ctx context.Context, all []*batched) {
 			one.answer = answers[i]
 		}
 	}
+	return err
 }
 
 // keys are the KEYS of the scripts.

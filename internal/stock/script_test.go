@@ -159,9 +159,9 @@ func TestAcceptScriptServesABatch(t *testing.T) {
 			t.Fatalf("%d entries, %d orders, %d keys, %v; want 600 of each", len(entries), len(orders), len(byKey), err)
 		}
 		for i, m := range entries {
-			e := parseEntry("s", m)
 			id, key := "order"+strconv.Itoa(i), "key"+strconv.Itoa(i)
-			if e.order.ID != id || e.key() != key || orders[id] != m.ID || byKey[key] != id || e.order.Strategy != "lua_stream" || e.order.CreatedAt.UnixMilli() != 7 {
+			v := m.Values
+			if v["id"] != id || v["key"] != key || orders[id] != m.ID || byKey[key] != id || v["strategy"] != "lua_stream" || v["time"] != "7" {
 				t.Fatalf("entry %d is %+v, at %s; the key leads to %q", i, m, orders[id], byKey[key])
 			}
 		}

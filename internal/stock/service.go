@@ -14,6 +14,7 @@ import (
 	"oversell/internal/broadcast"
 	"oversell/internal/figures"
 	"oversell/internal/guard/keymutex"
+	"oversell/internal/stock/stream"
 )
 
 // Config is what a Service is made with.
@@ -23,20 +24,19 @@ type Config struct {
 	Changes func() uint64 // how often Redis was replaced by another one, see backend.RedisWatch; nil: not watched
 	// History returns the id of the history that the data at a key of Redis belongs
 	// to, see backend.RedisHistory; nil: histories are not told apart.
-	History   func(ctx context.Context, key string) (string, error)
-	Guards    map[string]Guard         // by strategy name: those that sell in a guarded section
-	Scripts   map[string]*ScriptSeller // by strategy name: those that sell without a lock
-	Keepers   map[string]Backend       // by strategy name: where it needs the stock; default: either
-	Families  map[string]string        // by strategy name: strategies of one family exclude each other; default: a family of its own
-	Mixed     bool                     // families may sell one item at the same time, which oversells
-	Wait      time.Duration            // longest wait for a guard; 0 means 10 s
-	Grace     time.Duration            // how long units are missing before they count as stranded; 0 means DefaultGrace
-	Unfenced  bool                     // the stock does not check fencing tokens
-	Holds     Holds                    // of items with the keeper InHolds; nil: such an item has no holds
-	Work      Work                     // what a holder does between reading and writing the stock; nil: nothing
-	Inside    figures.Inside           // is told when a holder enters and leaves, by SKU; may be nil
-	Elsewhere []Elsewhere              // sources of units that are neither in the stock nor sold
-	Logger    *slog.Logger             // nil: slog.Default
+	History  func(ctx context.Context, key string) (string, error)
+	Guards   map[string]Guard         // by strategy name: those that sell in a guarded section
+	Scripts  map[string]*ScriptSeller // by strategy name: those that sell without a lock
+	Keepers  map[string]Backend       // by strategy name: where it needs the stock; default: either
+	Families map[string]string        // by strategy name: strategies of one family exclude each other; default: a family of its own
+	Mixed    bool                     // families may sell one item at the same time, which oversells
+	Wait     time.Duration            // longest wait for a guard; 0 means 10 s
+	Grace    time.Duration            // how long units are missing before they count as stranded; 0 means DefaultGrace
+	Unfenced bool                     // the stock does not check fencing tokens
+	Holds    Holds                    // of items with the keeper InHolds; nil: such an item has no holds
+	Work     Work                     // what a holder does between reading and writing the stock; nil: nothing
+	Inside   figures.Inside           // is told when a holder enters and leaves, by SKU; may be nil
+	Logger   *slog.Logger             // nil: slog.Default
 }
 
 // Work is the step between reading the stock and writing it. A real shop would check the
@@ -54,23 +54,22 @@ type Work func(ctx context.Context, sku string) (after func(), err error)
 
 // Service sells items. It is safe for concurrent use.
 type Service struct {
-	store     store
-	stock     counters
-	guards    map[string]Guard
-	scripts   map[string]*ScriptSeller
-	keepers   map[string]Backend
-	families  *families
-	wait      time.Duration
-	work      Work
-	inside    figures.Inside
-	holds     Holds
-	log       *slog.Logger
-	waiters   *broadcast.Broadcaster
-	flights   *flights
-	elsewhere []Elsewhere
-	grace     time.Duration
-	streams   streams
-	accepted  *acceptedItems
+	store    store
+	stock    counters
+	guards   map[string]Guard
+	scripts  map[string]*ScriptSeller
+	keepers  map[string]Backend
+	families *families
+	wait     time.Duration
+	work     Work
+	inside   figures.Inside
+	holds    Holds
+	log      *slog.Logger
+	waiters  *broadcast.Broadcaster
+	grace    time.Duration
+	streams  stream.Streams
+	accepted *acceptedItems
+	flights  *flights
 	// admitted is the admission limit: it bounds how many buyers look at items at once
 	// before they wait for a lock, so that a crowd does not slow down the holders.
 	admitted chan struct{}
@@ -89,10 +88,10 @@ const (
 
 // New returns a Service. Migrate must have created the tables.
 func New(cfg Config) *Service {
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	airborne := new(flights)
 	s := &Service{
 		flights:   airborne,
-		elsewhere: cfg.Elsewhere,
 		grace:     cmp.Or(cfg.Grace, DefaultGrace),
 		store:     store{cfg.DB},
 		stock:     counters{cfg.Redis, new(sync.Map)},
@@ -100,27 +99,21 @@ func New(cfg Config) *Service {
 		scripts:   cfg.Scripts,
 		keepers:   cfg.Keepers,
 		families:  newFamilies(cfg, airborne.recent),
-		wait:      cfg.Wait,
+		wait:      cmp.Or(cfg.Wait, defaultWait),
 		work:      cfg.Work,
 		inside:    cfg.Inside,
 		holds:     cfg.Holds,
 		log:       cfg.Logger,
 		historyOf: cfg.History,
 		admitted:  make(chan struct{}, maxAdmitted),
-		streams:   streams{cfg.Redis},
+		streams:   stream.Streams{Redis: cfg.Redis, Keys: saleKeys, ClaimsKept: 2 * claimPeriod, Check: checkEntry},
 		accepted:  newAcceptedItems(),
-	}
-	if s.wait == 0 {
-		s.wait = defaultWait
 	}
 	if s.work == nil {
 		s.work = func(ctx context.Context, _ string) (func(), error) { return nil, context.Cause(ctx) }
 	}
 	if s.holds == nil {
 		s.holds = noHolds{}
-	}
-	if s.log == nil {
-		s.log = slog.Default()
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel, s.reconciliation.settle = cancel, func() { s.settleDoubts(ctx) }
@@ -246,9 +239,6 @@ func (s *Service) Audit(ctx context.Context, sku string) (Audit, error) {
 	found.Initial, found.Remaining, found.Held, found.Unwritten = item.Initial, now.left, held, behind.unwritten
 	b := Balance{Missing: -found.LostUpdates()}
 	if b.Flying, err = s.flying(ctx, sku); err != nil {
-		return Audit{}, err
-	}
-	if b.Elsewhere, err = s.elsewhereUnits(ctx, now.location(sku)); err != nil {
 		return Audit{}, err
 	}
 	return Audit{

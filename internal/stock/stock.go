@@ -285,7 +285,7 @@ type Audit struct {
 	// buy them until the stock is repaired.
 	Stranded int64 `json:"stranded"`
 	// InFlight counts units that were taken and may still become orders or go back: of
-	// purchases in progress, of accepted orders, and of the sources of Config.Elsewhere. A killed process is
+	// purchases in progress, and of accepted orders. A killed process is
 	// known to be dead after two seconds, and its units count as stranded then.
 	InFlight int64 `json:"in_flight"`
 	// Foreign counts units in orders of sales that the database does not know.

@@ -296,6 +296,9 @@ func (s store) forgetSale(ctx context.Context, sku, saleID string) error {
 	return nil
 }
 
+// pageSize is how many rows are looked up at once.
+const pageSize = 1_000
+
 // written returns which of these ids have an order.
 func (s store) written(ctx context.Context, ids ...string) (map[string]bool, error) {
 	there := make(map[string]bool)
@@ -311,7 +314,7 @@ func (s store) written(ctx context.Context, ids ...string) (map[string]bool, err
 		}
 		return nil
 	}
-	for page := range slices.Chunk(ids, streamPage) {
+	for page := range slices.Chunk(ids, pageSize) {
 		if err := look(page); err != nil {
 			return nil, err
 		}

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"gorm.io/gorm/clause"
 
 	"oversell/internal/guard"
+	"oversell/internal/stock/stream"
 )
 
 // streamed reports whether the family of streams sells the item's current generation.
@@ -33,18 +33,18 @@ func (s *Service) endStream(ctx context.Context, tx store, item Item) (left int6
 	inRedis, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	if !item.streamed() {
-		if lengths, err := s.streams.lengths(inRedis, []string{item.SKU}); err != nil || lengths[0] == 0 {
+		if lengths, err := s.streams.Lengths(inRedis, []string{item.SKU}); err != nil || lengths[0] == 0 {
 			return 0, false, err
 		}
 	}
-	if left, err = s.streams.fence(inRedis, item.SKU, item.generation()); err != nil {
+	if left, err = s.stock.endGeneration(inRedis, item.SKU, item.generation()); err != nil {
 		return 0, false, err
 	}
-	places, err := s.streams.places(inRedis, item.SKU) // first: what is settled meanwhile is written
+	places, err := s.streams.Places(inRedis, item.SKU) // first: what is settled meanwhile is written
 	if err != nil {
 		return 0, false, err
 	}
-	entries, err := s.streams.all(inRedis, item.SKU)
+	entries, err := s.streams.All(inRedis, item.SKU)
 	if err != nil {
 		return 0, false, err
 	}
@@ -58,11 +58,11 @@ func (s *Service) endStream(ctx context.Context, tx store, item Item) (left int6
 
 // withoutEntry returns those of the places that are in the stream, and not among its entries:
 // Redis has lost the entries, unless they were removed since the places were read.
-func withoutEntry(places map[string]string, entries []entry) map[string]string {
+func withoutEntry(places map[string]string, entries []stream.Entry) map[string]string {
 	gone := maps.Clone(places)
-	maps.DeleteFunc(gone, func(_, at string) bool { return strings.HasPrefix(at, deadPrefix) })
+	maps.DeleteFunc(gone, func(_, at string) bool { return stream.IsDead(at) })
 	for _, e := range entries {
-		delete(gone, e.order.ID)
+		delete(gone, e.ID)
 	}
 	return gone
 }
@@ -71,18 +71,18 @@ func withoutEntry(places map[string]string, entries []entry) map[string]string {
 // stream does not have them, and their generation has ended or ends in tx. The caller has locked
 // the item's row in tx.
 func (s *Service) recordLost(ctx context.Context, tx store, sku, saleID string, ids []string) error {
-	for page := range slices.Chunk(ids, streamPage) {
+	for page := range slices.Chunk(ids, pageSize) {
 		written, err := tx.written(ctx, page...)
 		if err != nil {
 			return err
 		}
-		places, err := s.streams.placed(ctx, sku, page) // one may have just become a dead letter
+		places, err := s.streams.Placed(ctx, sku, page) // one may have just become a dead letter
 		if err != nil {
 			return err
 		}
 		var lost []lostOrder
 		for _, id := range page {
-			if !written[id] && !strings.HasPrefix(places[id], deadPrefix) {
+			if !written[id] && !stream.IsDead(places[id]) {
 				lost = append(lost, lostOrder{ID: id, SKU: sku, SaleID: saleID})
 			}
 		}
@@ -157,7 +157,7 @@ func (s *Service) follow(ctx context.Context) {
 // may still have it.
 func (s *Service) followOrders(ctx context.Context, sku string) error {
 	orders := s.accepted.of(sku, maxFollowed)
-	places, err := s.streams.placed(ctx, sku, slices.Collect(maps.Keys(orders)))
+	places, err := s.streams.Placed(ctx, sku, slices.Collect(maps.Keys(orders)))
 	if err != nil {
 		return err
 	}
@@ -226,15 +226,15 @@ func (s *Service) followEnd(ctx context.Context, sku string) error {
 	case err != nil || item.Generation == ended:
 		return err
 	}
-	places, err := s.streams.places(ctx, sku)
+	places, err := s.streams.Places(ctx, sku)
 	if err != nil {
 		return err
 	}
-	entries, err := s.streams.all(ctx, sku)
+	entries, err := s.streams.All(ctx, sku)
 	if err != nil {
 		return err
 	}
-	if err := s.streams.release(ctx, keys{sku}.accepted(), withoutEntry(places, entries)); err != nil {
+	if err := s.streams.Release(ctx, stream.Keys{SKU: sku}.Places(), withoutEntry(places, entries)); err != nil {
 		return err
 	}
 	if !item.streamed() && len(entries) > 0 && !s.consumeOnce(ctx, sku) {
@@ -250,7 +250,7 @@ func (s *Service) followEnd(ctx context.Context, sku string) error {
 func (s *Service) agrees(ctx context.Context, tx store, item Item) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	in, entries, err := s.streams.snapshot(ctx, item.SKU, item.generation())
+	in, entries, err := s.streams.Snapshot(ctx, item.SKU, keys{item.SKU}.stock(item.generation()))
 	if errors.Is(err, redis.Nil) {
 		return false, nil
 	}
@@ -261,7 +261,7 @@ func (s *Service) agrees(ctx context.Context, tx store, item Item) (bool, error)
 	if err != nil {
 		return false, err
 	}
-	left, err := s.leftByOrders(ctx, tx, item)
+	left, err := tx.leftByOrders(item)
 	return in+waiting == left, err
 }
 
@@ -303,9 +303,9 @@ func (s *Service) loadBuyers(ctx context.Context, tx store, item Item) error {
 	key, after := keys{item.SKU}.buyers(item.generation()), ""
 	page := []purchased{{}} // the field with the empty name
 	for {
-		err := s.streams.setBuyers(ctx, key, page)
+		err := s.stock.setBuyers(ctx, key, page)
 		if err == nil {
-			page, err = tx.buyers(item, after, streamPage)
+			page, err = tx.buyers(item, after, pageSize)
 		}
 		if err != nil {
 			return fmt.Errorf("loading the units of each buyer of %s: %w", item.SKU, err)
@@ -315,19 +315,6 @@ func (s *Service) loadBuyers(ctx context.Context, tx store, item Item) error {
 		}
 		after = page[len(page)-1].Buyer
 	}
-}
-
-// setBuyers writes the units of buyers into a hash, for those that it does not have.
-func (s streams) setBuyers(ctx context.Context, key string, all []purchased) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for _, b := range all {
-			p.HSetNX(ctx, key, b.Buyer, b.Units)
-		}
-		return nil
-	})
-	return err
 }
 
 // behind is what an audit says about orders that are written behind the sale.
@@ -342,20 +329,20 @@ func (s *Service) behind(ctx context.Context, item Item) (found behind, err erro
 	if !item.streamed() && !s.families.mixed {
 		return behind{}, nil
 	}
-	if found.lag99, err = s.streams.lag99(ctx, item.SKU, item.SaleID); err != nil {
+	if found.lag99, err = s.streams.Lag99(ctx, item.SKU, item.SaleID); err != nil {
 		return behind{}, err
 	}
-	entries, err := s.streams.all(ctx, item.SKU)
+	entries, err := s.streams.All(ctx, item.SKU)
 	if err != nil {
 		return behind{}, err
 	}
-	letters, err := s.streams.deadLetters(ctx, item.SKU)
+	letters, err := s.streams.DeadLetters(ctx, item.SKU)
 	if err != nil {
 		return behind{}, err
 	}
 	for _, letter := range letters {
-		if letter.Kind == kindFailed && letter.generation == item.Generation {
-			entries = append(entries, letter.entry)
+		if letter.Kind == stream.Failed && letter.Generation == item.Generation {
+			entries = append(entries, letter.Entry)
 		}
 	}
 	found.unwritten, err = s.store.unwritten(ctx, item, entries)
@@ -372,10 +359,10 @@ func (s *Service) acceptedLost(ctx context.Context, item Item) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	letters, err := s.streams.deadLetters(ctx, item.SKU)
+	letters, err := s.streams.DeadLetters(ctx, item.SKU)
 	for _, letter := range letters {
-		waits := letter.Kind == kindFailed && letter.generation == item.Generation
-		if letter.Order.SaleID == item.SaleID && !waits {
+		waits := letter.Kind == stream.Failed && letter.Generation == item.Generation
+		if letter.SaleID == item.SaleID && !waits {
 			n++
 		}
 	}
@@ -384,13 +371,13 @@ func (s *Service) acceptedLost(ctx context.Context, item Item) (int64, error) {
 
 // unwritten adds up the units of orders of the item's current generation that are not in
 // the database.
-func (s store) unwritten(ctx context.Context, item Item, entries []entry) (units int64, err error) {
+func (s store) unwritten(ctx context.Context, item Item, entries []stream.Entry) (units int64, err error) {
 	waiting := make(map[string]int64) // units by the order's id
 	var ids []string
 	for _, e := range entries {
-		if e.malformed == nil && e.generation == item.Generation {
-			waiting[e.order.ID] = e.order.Quantity
-			ids = append(ids, e.order.ID)
+		if e.Malformed == nil && e.Generation == item.Generation {
+			waiting[e.ID] = e.Quantity
+			ids = append(ids, e.ID)
 		}
 	}
 	written, err := s.written(ctx, ids...)
@@ -412,19 +399,19 @@ func (s store) unwritten(ctx context.Context, item Item, entries []entry) (units
 func (s *Service) Unwritten(ctx context.Context) (orders int, err error) {
 	var ids []string
 	for _, sku := range s.accepted.all() {
-		entries, err := s.streams.all(ctx, sku)
+		entries, err := s.streams.All(ctx, sku)
 		if err != nil {
 			return 0, err
 		}
 		for _, e := range entries {
-			ids = append(ids, e.order.ID)
+			ids = append(ids, e.ID)
 		}
-		letters, err := s.streams.deadLetters(ctx, sku)
+		letters, err := s.streams.DeadLetters(ctx, sku)
 		if err != nil {
 			return 0, err
 		}
 		for _, letter := range letters {
-			if letter.Kind == kindFailed {
+			if letter.Kind == stream.Failed {
 				ids = append(ids, letter.OrderID)
 			}
 		}

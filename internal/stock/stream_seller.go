@@ -16,6 +16,7 @@ import (
 	"oversell/internal/guard"
 
 	_ "embed"
+	"oversell/internal/stock/stream"
 )
 
 var (
@@ -23,6 +24,10 @@ var (
 	acceptSource string
 	acceptScript = redis.NewScript(acceptSource)
 )
+
+// StreamFamily is the family of the strategies that append orders to a stream. A count writes the
+// orders in the stream of an item that this family sells.
+const StreamFamily = "lua_stream"
 
 // Accepts reports whether a command runs the script that accepts orders. The bench stops
 // processes after it.
@@ -73,8 +78,7 @@ const DefaultBacklog = 100_000
 // If the process crashes after the script, the orders are in the stream and are written.
 func Streamed(rdb redis.UniversalClient, s Stream) *ScriptSeller {
 	size := cmp.Or(s.Size, MaxBatch)
-	t := newScriptSeller(rdb, size)
-	t.pace.next.Store(int64(size)) // no statement is waited for
+	t := newScriptSeller(rdb, func() int { return size }) // no statement is waited for
 	t.streamed, t.backlog = true, cmp.Or(s.Backlog, DefaultBacklog)
 	t.replicas, t.patience = s.Replicas, cmp.Or(s.Patience, defaultPatience)
 	t.step = t.acceptAll
@@ -91,33 +95,24 @@ const (
 // orders to the stream.
 func (t *ScriptSeller) acceptAll(ctx context.Context, all []*batched) {
 	first := all[0]
-	k := keys{first.req.SKU}
+	k, of := keys{first.req.SKU}, stream.Keys{SKU: first.req.SKU}
 	created := now()
-	at := append(first.keys(), k.stream(), k.accepted(), k.streamKeys(first.gen.saleID), k.buyers(first.gen))
+	at := append(first.keys(), of.Stream(), of.Places(), of.ByKey(first.gen.saleID), k.buyers(first.gen))
 	args := make([]any, 0, acceptHeader+acceptEach*len(all))
-	args = append(args, first.gen.String(), t.backlog, keysKept.Milliseconds(), first.req.SKU, first.gen.saleID, first.gen.id, first.gen.limit,
+	args = append(args, first.gen.String(), t.backlog, stream.KeysKept.Milliseconds(), first.req.SKU, first.gen.saleID, first.gen.id, first.gen.limit,
 		first.req.Strategy, created.UnixMilli())
 	for _, one := range all {
 		one.order = one.newOrder(created)
 		args = append(args, one.req.Quantity, one.req.IdempotencyKey, one.order.ID, one.req.Buyer)
 	}
 	answers, replicated, err := t.runAccept(ctx, at, args)
-	switch {
-	case err != nil:
-		err = fmt.Errorf("taking the units: %w", err)
-	case len(answers) == 0:
-		err = errOtherSale
-	case len(answers) != len(all):
-		err = fmt.Errorf("taking the units: %d answers for %d buyers", len(answers), len(all))
+	if giveAnswers(all, answers, err) != nil {
+		return
 	}
-	for i, one := range all {
-		if one.err = err; err == nil {
-			one.answer, one.unsure = answers[i], !replicated
-		}
+	for _, one := range all {
+		one.unsure = !replicated
 	}
-	if err == nil {
-		first.service.accepted.add(first.req.SKU)
-	}
+	first.service.accepted.add(first.req.SKU)
 }
 
 // runAccept runs the script, and reports whether enough replicas have what it wrote.
@@ -247,18 +242,18 @@ func (p *purchase) acceptedReplay(ctx context.Context) (bool, error) {
 	if script == nil || !script.streamed {
 		return false, nil
 	}
-	id, err := p.service.streams.orderOf(ctx, p.req.SKU, p.gen.saleID, p.req.IdempotencyKey)
+	id, err := p.service.streams.OrderOf(ctx, p.req.SKU, p.gen.saleID, p.req.IdempotencyKey)
 	if id == "" || err != nil {
 		return false, err
 	}
-	order, found, err := p.service.streams.find(ctx, p.req.SKU, id)
+	order, found, err := p.service.streams.Find(ctx, p.req.SKU, id)
 	if err != nil {
 		return false, err
 	}
 	if !found {
 		return p.lostReplay(ctx, id)
 	}
-	if err := order.Order.answers(p.req); err != nil {
+	if err := orderOf(order.Entry).answers(p.req); err != nil {
 		return false, err
 	}
 	state, err := p.service.stateOf(ctx, order)
@@ -273,7 +268,7 @@ func (p *purchase) acceptedReplay(ctx context.Context) (bool, error) {
 		return true, p.service.untilWritten(ctx, p.req.SKU, state.ID, script.patience)
 	}
 	p.res.Accepted, p.res.Reason = true, state.Reason
-	p.service.accepted.follow(p.req.SKU, state.ID, generation{saleID: p.gen.saleID, id: order.generation})
+	p.service.accepted.follow(p.req.SKU, state.ID, generation{saleID: p.gen.saleID, id: order.Generation})
 	return true, nil
 }
 
@@ -314,8 +309,8 @@ func (p *purchase) lostReplay(ctx context.Context, id string) (bool, error) {
 			return false, err
 		}
 	}
-	at := keys{p.req.SKU}.streamKeys(p.gen.saleID)
-	if err := s.streams.release(ctx, at, map[string]string{p.req.IdempotencyKey: id}); err != nil || known {
+	at := stream.Keys{SKU: p.req.SKU}.ByKey(p.gen.saleID)
+	if err := s.streams.Release(ctx, at, map[string]string{p.req.IdempotencyKey: id}); err != nil || known {
 		return false, err
 	}
 	return true, fmt.Errorf("%w: %s", ErrNotAccepted, reasonLost)
@@ -489,14 +484,14 @@ func (a *acceptedItems) await(id string) (settled <-chan struct{}, forget func()
 }
 
 // settled tells those who wait that orders were written or refused.
-func (a *acceptedItems) settled(entries []entry) {
+func (a *acceptedItems) settled(entries []stream.Entry) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, e := range entries {
-		for _, c := range a.done[e.order.ID] {
+		for _, c := range a.done[e.ID] {
 			close(c)
 		}
-		delete(a.done, e.order.ID)
+		delete(a.done, e.ID)
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/locks/locktest"
 	"oversell/internal/stock"
+	"oversell/internal/stock/stream"
 )
 
 const streamed = "lua_stream"
@@ -466,7 +467,7 @@ func TestDeadLettersAreListedAndRetried(t *testing.T) {
 		ids := accept(t, s, service, 4)
 		consume(t, service, stock.Consumer{Tries: 2})
 		s.until(t, service, "the other orders are written", func(a stock.Audit) bool { return a.Orders == 4 })
-		var letters []stock.DeadLetter
+		var letters []stream.DeadLetter
 		for end := time.Now().Add(time.Minute); len(letters) == 0; pause() {
 			if letters, err = service.DeadLetters(t.Context(), s.sku); err != nil || time.Now().After(end) {
 				t.Fatalf("there is no dead letter: %v", err)
@@ -521,7 +522,7 @@ func (s *site) dislike(t *testing.T, quantity int64) {
 }
 
 // deadLetters waits until the item has this many dead letters.
-func (s *site) deadLetters(t *testing.T, service *stock.Service, n int) []stock.DeadLetter {
+func (s *site) deadLetters(t *testing.T, service *stock.Service, n int) []stream.DeadLetter {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); ; pause() {
 		letters, err := service.DeadLetters(t.Context(), s.sku)

@@ -13,44 +13,18 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
+
+	"oversell/internal/stock/stream"
 )
-
-// The kinds of dead letters.
-const (
-	// kindFailed is an order that the database did not take. It still has its units,
-	// and can be written until its generation ends.
-	kindFailed = "failed"
-	// kindRefused is an order that is never written as it is. It has no units.
-	kindRefused = "refused"
-)
-
-// refusal is why an order is not written.
-type refusal struct {
-	kind, reason string // the reason is told to anybody
-	err          string // of the database, for the operator
-	refusals     int64  // by the database
-	putBack      bool   // its units are missing from the stock of its generation
-	doubt        bool   // the stock in Redis had more units than there are
-}
-
-// reasonFailed is the reason of kindFailed.
-const reasonFailed = "the database did not take the order"
 
 // The reasons to refuse an order for good.
 var (
-	refusedEnded     = refusal{kind: kindRefused, reason: "the stock was counted again before the order was written"}
-	refusedTooFew    = refusal{kind: kindRefused, reason: "the database has too few units left: Redis had lost sales", doubt: true}
-	refusedLimit     = refusal{kind: kindRefused, reason: "the buyer's limit is reached: Redis had lost sales", doubt: true}
-	refusedKey       = refusal{kind: kindRefused, reason: "another order has the idempotency key", putBack: true}
-	refusedMalformed = refusal{kind: kindRefused, reason: "the entry is not an order"}
+	refusedEnded     = stream.Refusal{Kind: stream.Refused, Reason: "the stock was counted again before the order was written"}
+	refusedTooFew    = stream.Refusal{Kind: stream.Refused, Reason: "the database has too few units left: Redis had lost sales", Doubt: true}
+	refusedLimit     = stream.Refusal{Kind: stream.Refused, Reason: "the buyer's limit is reached: Redis had lost sales", Doubt: true}
+	refusedKey       = stream.Refusal{Kind: stream.Refused, Reason: "another order has the idempotency key", PutBack: true}
+	refusedMalformed = stream.Refusal{Kind: stream.Refused, Reason: "the entry is not an order"}
 )
-
-// fate is what became of an accepted order in a transaction.
-type fate struct {
-	entry
-	written bool // it is in the database, perhaps since an earlier transaction
-	refusal      // otherwise
-}
 
 // writeAccepted writes accepted orders of an item in one transaction. It decrements the
 // units that the item's row has for the current generation by those of the orders. So the
@@ -60,7 +34,7 @@ type fate struct {
 //
 // If the orders may have been written before, as those of a dead consumer, they are
 // looked up first. Otherwise writeAccepted returns gorm.ErrDuplicatedKey if one was.
-func (s store) writeAccepted(ctx context.Context, sku string, entries []entry, before bool) (fates []fate, err error) {
+func (s store) writeAccepted(ctx context.Context, sku string, entries []stream.Entry, before bool) (fates []stream.Fate, err error) {
 	err = s.change(ctx, func(tx store) error {
 		fates = fates[:0]
 		item, err := tx.locked(sku)
@@ -81,9 +55,9 @@ func (s store) writeAccepted(ctx context.Context, sku string, entries []entry, b
 
 // judge decides which of the orders can be written, and returns the units that their buyers
 // have with them, if the item has a limit. The caller has locked the item's row.
-func (s store) judge(item Item, entries []entry, before bool) (fates []fate, bought map[string]int64, err error) {
+func (s store) judge(item Item, entries []stream.Entry, before bool) (fates []stream.Fate, bought map[string]int64, err error) {
 	for _, e := range entries {
-		before = before || e.generation != item.Generation // a count may have written it
+		before = before || e.Generation != item.Generation // a count may have written it
 	}
 	var written, used map[string]bool
 	if before {
@@ -95,31 +69,31 @@ func (s store) judge(item Item, entries []entry, before bool) (fates []fate, bou
 		return nil, nil, err
 	}
 	left := item.Remaining
-	fates = make([]fate, len(entries))
+	fates = make([]stream.Fate, len(entries))
 	for i, e := range entries {
 		f := &fates[i]
-		f.entry = e
+		f.Entry = e
 		switch {
-		case e.malformed != nil:
-			f.refusal = refusedMalformed
-		case written[e.order.ID]:
-			f.written = true
-		case e.generation != item.Generation || e.order.SaleID != item.SaleID:
-			f.refusal = refusedEnded
-		case used[e.key()]:
-			f.refusal = refusedKey
-		case e.order.Quantity > left:
-			f.refusal = refusedTooFew
-		case item.Limit > 0 && (e.buyer == "" || bought[e.buyer]+e.order.Quantity > item.Limit):
-			f.refusal = refusedLimit
+		case e.Malformed != nil:
+			f.Refusal = refusedMalformed
+		case written[e.ID]:
+			f.Written = true
+		case e.Generation != item.Generation || e.SaleID != item.SaleID:
+			f.Refusal = refusedEnded
+		case used[e.Key]:
+			f.Refusal = refusedKey
+		case e.Quantity > left:
+			f.Refusal = refusedTooFew
+		case item.Limit > 0 && (e.Buyer == "" || bought[e.Buyer]+e.Quantity > item.Limit):
+			f.Refusal = refusedLimit
 		default:
-			left -= e.order.Quantity
-			bought[e.buyer] += e.order.Quantity
-			if e.key() != "" && used != nil {
-				used[e.key()] = true
+			left -= e.Quantity
+			bought[e.Buyer] += e.Quantity
+			if e.Key != "" && used != nil {
+				used[e.Key] = true
 			}
 			if written != nil {
-				written[e.order.ID] = true // an entry may be there twice
+				written[e.ID] = true // an entry may be there twice
 			}
 		}
 	}
@@ -128,16 +102,16 @@ func (s store) judge(item Item, entries []entry, before bool) (fates []fate, bou
 
 // bought returns the units that the buyers of the entries have in the written orders of the
 // item's sale, if the item has a limit.
-func (s store) bought(item Item, entries []entry) (map[string]int64, error) {
+func (s store) bought(item Item, entries []stream.Entry) (map[string]int64, error) {
 	units := make(map[string]int64)
 	if item.Limit == 0 {
 		return units, nil
 	}
 	names := make(map[string]bool)
 	for _, e := range entries {
-		names[e.buyer] = true
+		names[e.Buyer] = true
 	}
-	for page := range slices.Chunk(slices.Collect(maps.Keys(names)), streamPage) {
+	for page := range slices.Chunk(slices.Collect(maps.Keys(names)), pageSize) {
 		var found []purchased
 		at := s.db.Where("sku = ? AND sale_id = ? AND buyer IN ?", item.SKU, item.SaleID, page)
 		if err := at.Find(&found).Error; err != nil {
@@ -159,13 +133,13 @@ func (s store) buyers(item Item, after string, limit int) (found []purchased, er
 
 // setBought writes the units that the buyers of these orders have now, if the item has a
 // limit. The caller has locked the item's row.
-func (s store) setBought(item Item, written []*fate, bought map[string]int64) error {
+func (s store) setBought(item Item, written []*stream.Fate, bought map[string]int64) error {
 	if item.Limit == 0 {
 		return nil
 	}
 	units := make(map[string]int64)
 	for _, f := range written {
-		units[f.buyer] = bought[f.buyer]
+		units[f.Buyer] = bought[f.Buyer]
 	}
 	rows := make([]purchased, 0, len(units))
 	for buyer, n := range units {
@@ -181,21 +155,21 @@ func (s store) setBought(item Item, written []*fate, bought map[string]int64) er
 
 // known returns which of the orders are written, and which of their idempotency keys
 // other orders of the item's sale have.
-func (s store) known(item Item, entries []entry) (written, used map[string]bool, err error) {
+func (s store) known(item Item, entries []stream.Entry) (written, used map[string]bool, err error) {
 	var ids, all []string
 	for _, e := range entries {
-		ids = append(ids, e.order.ID)
-		if e.key() != "" {
-			all = append(all, e.key())
+		ids = append(ids, e.ID)
+		if e.Key != "" {
+			all = append(all, e.Key)
 		}
 	}
 	if written, err = s.written(s.db.Statement.Context, ids...); err != nil {
 		return nil, nil, err
 	}
 	used = make(map[string]bool)
-	for from := 0; from < len(all); from += streamPage {
+	for from := 0; from < len(all); from += pageSize {
 		var found []string
-		page := all[from:min(from+streamPage, len(all))]
+		page := all[from:min(from+pageSize, len(all))]
 		err := s.db.Model(&Order{}).Where("sku = ? AND sale_id = ? AND idempotency_key IN ?", item.SKU, item.SaleID, page).
 			Pluck("idempotency_key", &found).Error
 		if err != nil {
@@ -210,15 +184,15 @@ func (s store) known(item Item, entries []entry) (written, used map[string]bool,
 
 // writeJudged writes the orders that can be written, and takes their units from the item's
 // row.
-func (s store) writeJudged(item Item, fates []fate, bought map[string]int64) error {
+func (s store) writeJudged(item Item, fates []stream.Fate, bought map[string]int64) error {
 	accepted := acceptable(fates)
 	if len(accepted) == 0 {
 		return nil
 	}
 	var units int64
 	for _, f := range accepted {
-		f.written = true
-		units += f.order.Quantity
+		f.Written = true
+		units += f.Quantity
 	}
 	err := s.db.Model(&Item{}).Where("sku = ?", item.SKU).
 		UpdateColumns(map[string]any{"remaining": gorm.Expr("remaining - ?", units), "version": gorm.Expr("version + 1")}).Error
@@ -234,9 +208,9 @@ func (s store) writeJudged(item Item, fates []fate, bought map[string]int64) err
 }
 
 // acceptable returns the fates of the orders that can be written, and are not yet.
-func acceptable(fates []fate) (all []*fate) {
+func acceptable(fates []stream.Fate) (all []*stream.Fate) {
 	for i := range fates {
-		if f := &fates[i]; !f.written && f.kind == "" {
+		if f := &fates[i]; !f.Written && f.Kind == "" {
 			all = append(all, f)
 		}
 	}
@@ -248,12 +222,11 @@ func acceptable(fates []fate) (all []*fate) {
 // can write it any more once the generation has ended. After any other error the generation
 // must not end. The caller has locked the item's row, and nobody can accept another order in
 // this generation.
-func (s store) writeLast(item Item, entries []entry) error {
-	sold, err := s.sold(item.SKU, item.SaleID)
-	if err != nil {
+func (s store) writeLast(item Item, entries []stream.Entry) error {
+	var err error
+	if item.Remaining, err = s.leftByOrders(item); err != nil {
 		return err
 	}
-	item.Remaining = max(0, item.Initial-sold)
 	fates, bought, err := s.judge(item, entries, true)
 	if err != nil {
 		return err
@@ -268,12 +241,12 @@ func (s store) writeLast(item Item, entries []entry) error {
 			return fmt.Errorf("writing %d accepted orders of %s: %w", len(page), item.SKU, err)
 		}
 		for _, f := range page { // the statement as a whole was undone
-			err := s.createMany([]*fate{f})
+			err := s.createMany([]*stream.Fate{f})
 			if err != nil && !faultOfOrder(err) {
-				return fmt.Errorf("writing accepted order %s: %w", f.order.ID, err)
+				return fmt.Errorf("writing accepted order %s: %w", f.ID, err)
 			}
 			if err != nil {
-				bought[f.buyer] -= f.order.Quantity
+				bought[f.Buyer] -= f.Quantity
 			}
 		}
 	}
@@ -282,10 +255,11 @@ func (s store) writeLast(item Item, entries []entry) error {
 
 // createMany writes the orders of a page of fates by one statement, within a transaction. It
 // returns an orderFault if the database refuses the values of an order.
-func (s store) createMany(page []*fate) error {
+func (s store) createMany(page []*stream.Fate) error {
 	orders := make([]*Order, len(page))
 	for i, f := range page {
-		orders[i] = &f.order
+		order := orderOf(f.Entry)
+		orders[i] = &order
 	}
 	err := s.db.Create(orders).Error
 	if refusesValues(err) {

@@ -21,6 +21,7 @@ import (
 	"oversell/internal/holds/payfault"
 	"oversell/internal/payment"
 	"oversell/internal/stock"
+	"oversell/internal/stock/pace"
 	"oversell/internal/web/problem"
 )
 
@@ -105,8 +106,8 @@ type API struct {
 	owners   atomic.Uint64
 	metrics  *metrics
 	outcomes []outcome
-	failures stock.LogLimit // for the errors of backends
-	withheld stock.LogLimit // for the details that clients do not get
+	failures pace.LogLimit // for the errors of backends
+	withheld pace.LogLimit // for the details that clients do not get
 }
 
 // New returns an API.

@@ -1,16 +1,16 @@
-package stock_test
+package pace_test
 
 import (
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"oversell/internal/stock"
+	"oversell/internal/stock/pace"
 )
 
 func TestOneLineASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var l stock.LogLimit
+		var l pace.LogLimit
 		lines, skipped := 0, int64(0)
 		for range 2500 {
 			if n, ok := l.Allow(); ok {

@@ -1,35 +1,37 @@
-package stock
+package pace_test
 
 import (
 	"testing"
 	"time"
+
+	"oversell/internal/stock/pace"
 )
 
 func TestPaceFollowsTheDatabase(t *testing.T) {
-	p := newPace(512)
+	p := pace.NewStatement(512)
 	for range 10 {
-		p.wrote(p.size(), time.Duration(p.size())*10*time.Microsecond)
+		p.Wrote(p.Size(), time.Duration(p.Size())*10*time.Microsecond)
 	}
-	if n := p.size(); n != 512 {
+	if n := p.Size(); n != 512 {
 		t.Errorf("%d orders in a statement while each takes 10µs, want 512", n)
 	}
-	p.wrote(512, 512*50*time.Millisecond)
-	if n := p.size(); n != 10 {
+	p.Wrote(512, 512*50*time.Millisecond)
+	if n := p.Size(); n != 10 {
 		t.Errorf("%d orders in a statement while each takes 50ms, want 10: half a second's", n)
 	}
-	p.wrote(10, 2*dbTimeout)
-	if n := p.size(); n != 1 {
+	p.Wrote(10, 10*time.Second)
+	if n := p.Size(); n != 1 {
 		t.Errorf("%d orders in a statement while one takes a second, want 1", n)
 	}
 	for range 10 {
-		p.wrote(p.size(), time.Millisecond)
+		p.Wrote(p.Size(), time.Millisecond)
 	}
-	if n := p.size(); n != 512 {
+	if n := p.Size(); n != 512 {
 		t.Errorf("%d orders in a statement when the database is fast again, want 512", n)
 	}
-	p.wrote(1, time.Second)
-	p.wrote(0, 0) // nobody was served
-	if n := newPace(4).size(); n != 4 {
+	p.Wrote(1, time.Second)
+	p.Wrote(0, 0) // nobody was served
+	if n := pace.NewStatement(4).Size(); n != 4 {
 		t.Errorf("%d orders in the first statement, want no more than allowed", n)
 	}
 }

@@ -1,4 +1,4 @@
-package stock
+package stream
 
 import (
 	"context"
@@ -22,20 +22,20 @@ func lagBucket(lag time.Duration) int {
 // recordLag records how long orders waited from their acceptance until they were written
 // at this time. The clocks are those of the process that accepted and of the one that
 // wrote.
-func (s streams) recordLag(ctx context.Context, sku string, written []entry, at time.Time) error {
-	k, counts := keys{sku}, make(map[string]map[int]int64)
+func (s Streams) recordLag(ctx context.Context, sku string, written []Entry, at time.Time) error {
+	k, counts := Keys{sku}, make(map[string]map[int]int64)
 	for _, e := range written {
-		if counts[e.order.SaleID] == nil {
-			counts[e.order.SaleID] = make(map[int]int64)
+		if counts[e.SaleID] == nil {
+			counts[e.SaleID] = make(map[int]int64)
 		}
-		counts[e.order.SaleID][lagBucket(at.Sub(e.order.CreatedAt))]++
+		counts[e.SaleID][lagBucket(at.Sub(e.AcceptedAt))]++
 	}
-	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+	_, err := s.Redis.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for saleID, buckets := range counts {
 			for bucket, n := range buckets {
-				p.HIncrBy(ctx, k.lag(saleID), strconv.Itoa(bucket), n)
+				p.HIncrBy(ctx, k.Lag(saleID), strconv.Itoa(bucket), n)
 			}
-			p.PExpire(ctx, k.lag(saleID), keysKept)
+			p.PExpire(ctx, k.Lag(saleID), KeysKept)
 		}
 		return nil
 	})
@@ -45,10 +45,10 @@ func (s streams) recordLag(ctx context.Context, sku string, written []entry, at 
 	return nil
 }
 
-// lag99 returns the time within which 99 of 100 accepted orders of a sale were written, to
+// Lag99 returns the time within which 99 of 100 accepted orders of a sale were written, to
 // a ninth of its value; 0 if none was.
-func (s streams) lag99(ctx context.Context, sku, saleID string) (time.Duration, error) {
-	found, err := s.rdb.HGetAll(ctx, keys{sku}.lag(saleID)).Result()
+func (s Streams) Lag99(ctx context.Context, sku, saleID string) (time.Duration, error) {
+	found, err := s.Redis.HGetAll(ctx, Keys{sku}.Lag(saleID)).Result()
 	if err != nil {
 		return 0, fmt.Errorf("reading when orders of %s were written: %w", sku, err)
 	}

@@ -1,4 +1,4 @@
-package stock
+package pace
 
 import (
 	"sync/atomic"

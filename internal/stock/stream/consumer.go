@@ -1,4 +1,4 @@
-package stock
+package stream
 
 import (
 	"cmp"
@@ -13,10 +13,40 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
-	"gorm.io/gorm"
 
 	"oversell/internal/guard"
+	"oversell/internal/stock/pace"
 )
+
+// Sale is what a Consumer calls of the sale whose orders it writes.
+type Sale interface {
+	// Items lists the items that may have a stream.
+	Items(ctx context.Context) ([]string, error)
+	// Accepted gets a value when this process has accepted orders, and TakeAccepted returns the
+	// items of which it has since the last call.
+	Accepted() <-chan struct{}
+	TakeAccepted() map[string]bool
+
+	// Write writes orders of an item in one transaction, and says what became of each. Before
+	// says that they may have been written before.
+	Write(ctx context.Context, sku string, entries []Entry, before bool) ([]Fate, error)
+	// Away reports whether an error of Write means that the database did not answer, and
+	// FaultOfOrder whether it is about the values of an order.
+	Away(err error) bool
+	FaultOfOrder(err error) bool
+
+	// Doubt says that the stock that an order came from may be wrong, and Settled that orders
+	// have left the stream: they are in the database, or refused.
+	Doubt(e Entry)
+	Settled(sku string, entries []Entry, written bool)
+}
+
+// Fate is what became of an accepted order in a transaction.
+type Fate struct {
+	Entry
+	Written bool // it is in the database, perhaps since an earlier transaction
+	Refusal      // otherwise
+}
 
 // Consumer says how a process writes accepted orders. The zero values mean the defaults.
 type Consumer struct {
@@ -86,25 +116,38 @@ func (c Consumer) withDefaults(ctx context.Context) Consumer {
 // Consume writes accepted orders of all items until ctx ends. Several processes may consume
 // at the same time. It has one goroutine for each item whose stream is not empty, and
 // returns when all of them have ended: a transaction that has begun is finished.
-func (s *Service) Consume(ctx context.Context, c Consumer) {
-	g := &consumption{
-		service: s, Consumer: c.withDefaults(ctx), began: time.Now(),
-		running: make(map[string]bool), nudged: make(map[string]bool), retired: make(map[string]time.Time),
-	}
-	g.failing.log, g.unwritten.log, g.waiting.log = s.log, s.log, s.log
+func (s Streams) Consume(ctx context.Context, sale Sale, log *slog.Logger, c Consumer) {
+	g := s.consumption(sale, log, c.withDefaults(ctx))
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	g.consume(ctx, work)
-	for sku := range s.accepted.takeItems() {
+	for sku := range sale.TakeAccepted() {
 		g.begin(work, sku)
 	}
 	defer context.AfterFunc(g.Finish, stop)()
 	g.readers.Wait()
 }
 
+// ConsumeOnce writes or refuses what is in an item's stream, until it is empty or ctx ends.
+func (s Streams) ConsumeOnce(ctx context.Context, sale Sale, log *slog.Logger, sku string) {
+	g := s.consumption(sale, log, Consumer{}.withDefaults(ctx))
+	(&reader{consumption: g, sku: sku, pace: pace.NewStatement(maxBatch)}).run(ctx)
+}
+
+// maxBatch is the most orders in one statement.
+const maxBatch = 512
+
+func (s Streams) consumption(sale Sale, log *slog.Logger, c Consumer) *consumption {
+	g := &consumption{
+		Consumer: c, streams: s, sale: sale, log: log, began: time.Now(),
+		running: make(map[string]bool), nudged: make(map[string]bool), retired: make(map[string]time.Time),
+	}
+	g.failing.log, g.unwritten.log, g.waiting.log = log, log, log
+	return g
+}
+
 // consume starts goroutines for items until ctx ends. They end with work.
 func (g *consumption) consume(ctx, work context.Context) {
-	s := g.service
 	poll := time.NewTimer(0)
 	defer poll.Stop()
 	pause := g.Poll
@@ -112,7 +155,7 @@ func (g *consumption) consume(ctx, work context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.accepted.wake:
+		case <-g.sale.Accepted():
 		case <-poll.C:
 			if err := g.discover(work); err == nil {
 				pause = g.Poll
@@ -122,7 +165,7 @@ func (g *consumption) consume(ctx, work context.Context) {
 			}
 			poll.Reset(pause)
 		}
-		for sku := range s.accepted.takeItems() {
+		for sku := range g.sale.TakeAccepted() {
 			g.begin(work, sku)
 		}
 	}
@@ -131,7 +174,9 @@ func (g *consumption) consume(ctx, work context.Context) {
 // consumption is a running Consume.
 type consumption struct {
 	Consumer
-	service *Service
+	streams Streams
+	sale    Sale
+	log     *slog.Logger
 	readers sync.WaitGroup
 
 	skus   []string // the items with streams, as of listed
@@ -151,7 +196,7 @@ type consumption struct {
 
 // limitedLog writes one line a second.
 type limitedLog struct {
-	LogLimit
+	pace.LogLimit
 	log *slog.Logger
 }
 
@@ -170,9 +215,8 @@ const listEvery = time.Second
 
 // discover begins to read the streams that are not empty.
 func (g *consumption) discover(ctx context.Context) error {
-	s := g.service
 	if time.Since(g.listed) >= listEvery {
-		skus, err := s.store.streamed(ctx)
+		skus, err := g.sale.Items(ctx)
 		if err != nil {
 			return err
 		}
@@ -181,7 +225,7 @@ func (g *consumption) discover(ctx context.Context) error {
 	if len(g.skus) == 0 {
 		return nil
 	}
-	lengths, err := s.streams.lengths(ctx, g.skus)
+	lengths, err := g.streams.Lengths(ctx, g.skus)
 	if err != nil {
 		return err
 	}
@@ -203,7 +247,7 @@ func (g *consumption) begin(ctx context.Context, sku string) {
 	}
 	g.running[sku] = true
 	g.readers.Go(func() {
-		r := &streamReader{consumption: g, sku: sku, pace: newPace(MaxBatch)}
+		r := &reader{consumption: g, sku: sku, pace: pace.NewStatement(maxBatch)}
 		for again := true; again; {
 			r.run(ctx)
 			again = g.goesOn(ctx, sku)
@@ -225,6 +269,9 @@ func (g *consumption) goesOn(ctx context.Context, sku string) bool {
 	return false
 }
 
+// maxRetired bounds the items in consumption.retired.
+const maxRetired = 10_000
+
 // looksForDead reports whether it is time to remove the dead consumers of an item, and records
 // that the caller does so now. A consumer that has just begun leaves them for now: first it writes
 // what they have left.
@@ -238,30 +285,18 @@ func (g *consumption) looksForDead(sku string) bool {
 	if time.Since(last) < retireAfter*g.ClaimAfter {
 		return false
 	}
-	if len(g.retired) >= maxSeen {
+	if len(g.retired) >= maxRetired {
 		clear(g.retired)
 	}
 	g.retired[sku] = time.Now()
 	return true
 }
 
-// consumeOnce writes or refuses what is in an item's stream, and reports whether that was all.
-func (s *Service) consumeOnce(ctx context.Context, sku string) bool {
-	ctx, cancel := context.WithTimeout(ctx, countTimeout)
-	defer cancel()
-	g := &consumption{
-		service: s, Consumer: Consumer{}.withDefaults(ctx), began: time.Now(), retired: make(map[string]time.Time),
-	}
-	g.failing.log, g.unwritten.log, g.waiting.log = s.log, s.log, s.log
-	(&streamReader{consumption: g, sku: sku, pace: newPace(MaxBatch)}).run(ctx)
-	return ctx.Err() == nil
-}
-
-// streamReader writes the accepted orders of one item. It is for one goroutine.
-type streamReader struct {
+// reader writes the accepted orders of one item. It is for one goroutine.
+type reader struct {
 	*consumption
 	sku     string
-	pace    *pace
+	pace    *pace.Statement
 	claimed time.Time // when it last looked for entries of dead consumers
 }
 
@@ -275,7 +310,7 @@ const (
 )
 
 // run reads and writes until the stream is empty or ctx ends.
-func (r *streamReader) run(ctx context.Context) {
+func (r *reader) run(ctx context.Context) {
 	pause := minConsumePause
 	for ctx.Err() == nil {
 		entries, before, err := r.next(ctx)
@@ -284,7 +319,7 @@ func (r *streamReader) run(ctx context.Context) {
 				err = r.consume(ctx, entries, before)
 			}
 		} else if err == nil {
-			lengths, lenErr := r.service.streams.lengths(ctx, []string{r.sku})
+			lengths, lenErr := r.streams.Lengths(ctx, []string{r.sku})
 			if err = lenErr; err == nil && lengths[0] == 0 {
 				return
 			}
@@ -311,28 +346,28 @@ var errSeam = errors.New("the consumer was ended")
 func EndAtSeam() error { return errSeam }
 
 // next returns orders to write, and whether they may have been written before.
-func (r *streamReader) next(ctx context.Context) (entries []entry, before bool, err error) {
-	streams := r.service.streams
+func (r *reader) next(ctx context.Context) (entries []Entry, before bool, err error) {
+	streams := r.streams
 	if time.Since(r.claimed) >= r.ClaimAfter/4 {
 		r.claimed = time.Now()
 		if r.looksForDead(r.sku) {
 			if err := streams.retire(ctx, r.sku, r.Name, retireAfter*r.ClaimAfter); err != nil && ctx.Err() == nil {
-				r.service.log.Warn("dead consumers stay in the group of a stream for now", "sku", r.sku, "error", err)
+				r.log.Warn("dead consumers stay in the group of a stream for now", "sku", r.sku, "error", err)
 			}
 		}
-		entries, err = streams.claim(ctx, r.sku, r.Name, r.ClaimAfter, r.pace.size())
+		entries, err = streams.claim(ctx, r.sku, r.Name, r.ClaimAfter, r.pace.Size())
 		if len(entries) > 0 {
 			r.claimed = time.Time{} // there may be more
 			return entries, true, err
 		}
 	}
 	if err == nil {
-		entries, err = streams.read(ctx, r.sku, r.Name, r.pace.size())
+		entries, err = streams.read(ctx, r.sku, r.Name, r.pace.Size())
 	}
 	if redis.HasErrorPrefix(err, "NOGROUP") {
 		joined, joinErr := streams.join(ctx, r.sku)
 		if err = joinErr; joined {
-			entries, err = streams.read(ctx, r.sku, r.Name, r.pace.size())
+			entries, err = streams.read(ctx, r.sku, r.Name, r.pace.Size())
 		}
 	}
 	return entries, false, err
@@ -340,19 +375,15 @@ func (r *streamReader) next(ctx context.Context) (entries []entry, before bool, 
 
 // consume writes orders and removes them from the stream. While the database is away it
 // tries again.
-func (r *streamReader) consume(ctx context.Context, entries []entry, before bool) error {
+func (r *reader) consume(ctx context.Context, entries []Entry, before bool) error {
 	for pause := minConsumePause; ; pause = min(2*pause, maxConsumePause) {
 		start := time.Now()
-		fates, err := r.service.store.writeAccepted(ctx, r.sku, entries, before)
-		if errors.Is(err, gorm.ErrDuplicatedKey) && !before {
-			before = true
-			continue
-		}
-		if err != nil && !away(err) { // perhaps because of one of them
+		fates, err := r.sale.Write(ctx, r.sku, entries, before)
+		if err != nil && !r.sale.Away(err) { // perhaps because of one of them
 			return r.oneByOne(ctx, entries, err)
 		}
 		if err == nil {
-			r.pace.wrote(len(entries), time.Since(start))
+			r.pace.Wrote(len(entries), time.Since(start))
 			if err := r.Seam(SeamWritten); err != nil {
 				return err
 			}
@@ -373,19 +404,19 @@ const maxFutile = 3
 // oneByOne writes orders that the database did not take together, each alone. The order in which
 // it tries them is random, so that the same few do not keep the others waiting. Those that are
 // not written are claimed again.
-func (r *streamReader) oneByOne(ctx context.Context, entries []entry, together error) error {
+func (r *reader) oneByOne(ctx context.Context, entries []Entry, together error) error {
 	works, futile := false, []error(nil)
 	for _, i := range rand.Perm(len(entries)) {
-		fates, err := []fate(nil), together
+		fates, err := []Fate(nil), together
 		if len(entries) > 1 {
-			fates, err = r.service.store.writeAccepted(ctx, r.sku, entries[i:i+1], true)
+			fates, err = r.sale.Write(ctx, r.sku, entries[i:i+1], true)
 		}
 		switch {
 		case err == nil:
 			works, err = true, r.settle(ctx, fates)
-		case faultOfOrder(err):
+		case r.sale.FaultOfOrder(err):
 			works, err = true, r.failed(ctx, entries[i], err)
-		case !away(err):
+		case !r.sale.Away(err):
 			futile, err = append(futile, err), nil
 		}
 		if err != nil {
@@ -403,17 +434,20 @@ func (r *streamReader) oneByOne(ctx context.Context, entries []entry, together e
 
 // failed leaves an order whose values the database has refused to be claimed again, or makes it a
 // dead letter if that was its last try.
-func (r *streamReader) failed(ctx context.Context, e entry, why error) error {
-	n, err := r.service.streams.countRefusal(ctx, r.sku, e.at)
+func (r *reader) failed(ctx context.Context, e Entry, why error) error {
+	n, err := r.streams.countRefusal(ctx, r.sku, e.At)
 	if err != nil {
 		return err
 	}
 	if n < r.Tries {
-		r.service.log.Warn("an accepted order was not written, and is tried again", "sku", r.sku, "order", e.order.ID, "try", n, "error", why)
+		r.log.Warn("an accepted order was not written, and is tried again", "sku", r.sku, "order", e.ID, "try", n, "error", why)
 		return nil
 	}
-	return r.bury(ctx, e, refusal{kind: kindFailed, reason: reasonFailed, err: shortError(why), refusals: n})
+	return r.bury(ctx, e, Refusal{Kind: Failed, Reason: ReasonFailed, Err: shortError(why), Refusals: n})
 }
+
+// settleTimeout bounds how long a consumer takes to remove orders from the stream.
+const settleTimeout = 2 * time.Second
 
 // maxError bounds the error in a dead letter, in bytes.
 const maxError = 200
@@ -424,30 +458,30 @@ func shortError(err error) string {
 }
 
 // bury makes an order a dead letter.
-func (r *streamReader) bury(ctx context.Context, e entry, why refusal) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startTimeout)
+func (r *reader) bury(ctx context.Context, e Entry, why Refusal) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
-	moved, err := r.service.streams.bury(ctx, e, why)
+	moved, err := r.streams.bury(ctx, e, why)
 	if err != nil || !moved {
 		return err
 	}
-	r.service.log.Warn("an accepted order is now a dead letter", "sku", r.sku, "order", e.order.ID, "kind", why.kind, "reason", why.reason, "error", why.err)
-	r.service.accepted.settled([]entry{e})
+	r.log.Warn("an accepted order is now a dead letter", "sku", r.sku, "order", e.ID, "kind", why.Kind, "reason", why.Reason, "error", why.Err)
+	r.sale.Settled(r.sku, []Entry{e}, false)
 	return nil
 }
 
 // settle removes written orders from the stream, and makes refused ones dead letters.
-func (r *streamReader) settle(ctx context.Context, fates []fate) error {
-	var written []entry
+func (r *reader) settle(ctx context.Context, fates []Fate) error {
+	var written []Entry
 	for _, f := range fates {
-		if f.written {
-			written = append(written, f.entry)
+		if f.Written {
+			written = append(written, f.Entry)
 			continue
 		}
-		if f.doubt {
-			r.service.reconciliation.doubt(r.sku, generation{saleID: f.order.SaleID, id: f.generation})
+		if f.Doubt {
+			r.sale.Doubt(f.Entry)
 		}
-		if err := r.bury(ctx, f.entry, f.refusal); err != nil {
+		if err := r.bury(ctx, f.Entry, f.Refusal); err != nil {
 			return err
 		}
 	}
@@ -455,21 +489,14 @@ func (r *streamReader) settle(ctx context.Context, fates []fate) error {
 		return nil
 	}
 	at := time.Now()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), startTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
-	if err := r.service.streams.settle(ctx, r.sku, written); err != nil {
+	if err := r.streams.settle(ctx, r.sku, written); err != nil {
 		return err // they are claimed again, and found in the database
 	}
-	r.service.accepted.settled(written)
-	r.service.accepted.unfollow(r.sku, func(yield func(string) bool) {
-		for _, e := range written {
-			if !yield(e.order.ID) {
-				return
-			}
-		}
-	})
-	if err := r.service.streams.recordLag(ctx, r.sku, written, at); err != nil { // the orders are written
-		r.service.log.Debug("the time until orders were written is not recorded", "sku", r.sku, "orders", len(written), "error", err)
+	r.sale.Settled(r.sku, written, true)
+	if err := r.streams.recordLag(ctx, r.sku, written, at); err != nil { // the orders are written
+		r.log.Debug("the time until orders were written is not recorded", "sku", r.sku, "orders", len(written), "error", err)
 	}
 	return nil
 }

@@ -1,0 +1,116 @@
+package stream
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// The kinds of dead letters.
+const (
+	// Failed is the kind of an order that the database did not take. It still has its units,
+	// and can be written until its generation ends.
+	Failed = "failed"
+	// Refused is the kind of an order that is never written as it is. It has no units.
+	Refused = "refused"
+)
+
+// ReasonFailed is the reason of the kind Failed.
+const ReasonFailed = "the database did not take the order"
+
+// Refusal is why an order is not written.
+type Refusal struct {
+	Kind, Reason string // the reason is told to anybody
+	Err          string // of the database, for the operator
+	Refusals     int64  // by the database
+	PutBack      bool   // its units are missing from the stock of its generation
+	Doubt        bool   // the stock in Redis had more units than there are
+}
+
+// DeadLetter is an accepted order that could not be written.
+type DeadLetter struct {
+	Entry `json:"-"`
+
+	ID         string    `json:"id"` // of the dead letter
+	OrderID    string    `json:"order_id"`
+	Quantity   int64     `json:"quantity"`
+	Buyer      string    `json:"buyer,omitempty"`
+	Strategy   string    `json:"strategy"`
+	AcceptedAt time.Time `json:"accepted_at"`
+	KeyHash    string    `json:"key_hash,omitempty"` // a hash of its idempotency key; "": it has none
+	// Kind is "failed" if the database did not take the order, and "refused" if the order was
+	// refused. HasUnits says whether it still has its units: a failed one has, until the
+	// stock is counted again. HasUnits is for the caller to set.
+	Kind       string    `json:"kind"`
+	HasUnits   bool      `json:"has_units"`
+	Reason     string    `json:"reason"`
+	Error      string    `json:"error,omitempty"` // of the database
+	Refusals   int64     `json:"refusals"`        // how often the database refused its values
+	Deliveries int64     `json:"deliveries"`      // how often a consumer was given the order
+	DiedAt     time.Time `json:"died_at"`
+}
+
+func (s Streams) parseDead(sku string, m redis.XMessage) DeadLetter {
+	text := func(name string) string {
+		value, _ := m.Values[name].(string)
+		return value
+	}
+	number := func(name string) int64 {
+		n, _ := strconv.ParseInt(text(name), 10, 64) // 0 if somebody else wrote it
+		return n
+	}
+	e := s.parseEntry(sku, m)
+	return DeadLetter{
+		Entry: e, ID: m.ID, OrderID: e.ID, Quantity: e.Quantity, Buyer: e.Buyer, Strategy: e.Strategy,
+		AcceptedAt: e.AcceptedAt, Kind: text("kind"), Reason: text("reason"), Error: text("error"),
+		Refusals: number("refusals"), Deliveries: number("deliveries"), DiedAt: time.UnixMilli(number("died")).UTC(),
+	}
+}
+
+// DeadLetters reads all dead letters of an item.
+func (s Streams) DeadLetters(ctx context.Context, sku string) ([]DeadLetter, error) {
+	found, err := s.pages(ctx, Keys{sku}.Dead(), "+")
+	if err != nil {
+		return nil, fmt.Errorf("reading the dead letters of %s: %w", sku, err)
+	}
+	letters := make([]DeadLetter, len(found))
+	for i, m := range found {
+		letters[i] = s.parseDead(sku, m)
+	}
+	return letters, nil
+}
+
+// RemoveDead removes a dead letter.
+func (s Streams) RemoveDead(ctx context.Context, letter DeadLetter) error {
+	k := Keys{letter.SKU}
+	_, err := s.Redis.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		p.XDel(ctx, k.Dead(), letter.ID)
+		p.HDel(ctx, k.Places(), letter.OrderID)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("removing dead letter %s: %w", letter.ID, err)
+	}
+	return nil
+}
+
+// Requeue moves a dead letter back to the stream, in a generation of its sale: current is the
+// value of the sale's key, and limit the most units of a buyer. If the letter does not have its
+// units any more they are taken from the stock. See requeue.lua for the answers.
+func (s Streams) Requeue(ctx context.Context, letter DeadLetter, generation, current string, limit int64) (int, error) {
+	e, k, take := letter.Entry, Keys{letter.SKU}, int64(0)
+	if letter.Kind != Failed || e.Generation != generation {
+		e.Generation, take = generation, e.Quantity
+	}
+	sale := s.Keys(e.SKU, e.SaleID, generation)
+	at := []string{k.Dead(), k.Stream(), k.Places(), sale.Sale, sale.Stock, k.ByKey(e.SaleID), sale.Buyers}
+	args := append([]any{letter.ID, e.ID, current, take, e.Key, limit, e.Buyer}, e.fields()...)
+	answer, err := requeueScript.Run(ctx, s.Redis, at, args...).Int()
+	if err != nil {
+		return 0, fmt.Errorf("moving dead letter %s back to the stream: %w", letter.ID, err)
+	}
+	return answer, nil
+}

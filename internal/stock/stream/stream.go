@@ -1,0 +1,404 @@
+// Package stream keeps the orders that a sale has accepted until they are in the database. Each
+// item has a stream of them in Redis, the dead letters, which are orders that the database did not
+// take, and hashes that find an order by its id and by its idempotency key. A Consumer writes them.
+//
+// The package knows nothing of a sale but the names of its keys, see SaleKeys, and the five
+// functions of a Sale that a Consumer calls.
+package stream
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+var (
+	//go:embed settle.lua
+	settleSource string
+	settleScript = redis.NewScript(settleSource)
+
+	//go:embed bury.lua
+	burySource string
+	buryScript = redis.NewScript(burySource)
+
+	//go:embed requeue.lua
+	requeueSource string
+	requeueScript = redis.NewScript(requeueSource)
+
+	//go:embed release.lua
+	releaseSource string
+	releaseScript = redis.NewScript(releaseSource)
+
+	//go:embed retire.lua
+	retireSource string
+	retireScript = redis.NewScript(retireSource)
+)
+
+const (
+	// group is the consumer group of all streams.
+	group = "writers"
+
+	// KeysKept is how long the idempotency keys of accepted orders are kept after the
+	// last order: longer than an order may wait to be written.
+	KeysKept = 24 * time.Hour
+
+	// maxDead is how many dead letters an item has at most. Older ones are removed.
+	maxDead = 10_000
+
+	// deadPrefix begins the place of an order that is a dead letter, see bury.lua.
+	deadPrefix = "dead:"
+
+	// page is how many entries are read from a stream at once.
+	page = 1_000
+)
+
+// Keys are the keys of an item's stream in Redis. They have the hash tag of the item's other keys.
+type Keys struct{ SKU string }
+
+// Stream is the key of the orders that were accepted and are not written yet.
+func (k Keys) Stream() string { return "oversell:{" + k.SKU + "}:stream" }
+
+// Dead is the key of the dead letters: orders that could not be written.
+func (k Keys) Dead() string { return k.Stream() + ":dead" }
+
+// Refusals is the key of the hash with how often the database has refused an entry.
+func (k Keys) Refusals() string { return k.Stream() + ":refusals" }
+
+// Places is the key of the hash with each accepted order's entry in the stream.
+func (k Keys) Places() string { return k.Stream() + ":orders" }
+
+// ByKey is the key of the hash with the accepted orders by their idempotency keys.
+func (k Keys) ByKey(saleID string) string { return k.Stream() + ":keys:" + saleID }
+
+// Lag is the key of the histogram of the times until orders were written.
+func (k Keys) Lag(saleID string) string { return k.Stream() + ":lag:" + saleID }
+
+// All are the keys of an item's stream and of one of its sales.
+func (k Keys) All(saleID string) []string {
+	return []string{k.Stream(), k.Dead(), k.Refusals(), k.Places(), k.ByKey(saleID), k.Lag(saleID)}
+}
+
+// SaleKeys are the keys of a sale that change together with its stream.
+type SaleKeys struct {
+	Sale   string // the current generation
+	Stock  string // the units left in a generation
+	Buyers string // the units of each buyer in that generation
+	Claims string // the claims on idempotency keys of this period
+}
+
+// Entry is an accepted order in a stream.
+type Entry struct {
+	At                   string // its id in the stream
+	ID, SKU, SaleID      string
+	Generation           string // that its units were taken from
+	Key, Buyer, Strategy string // the idempotency key and the buyer: "" for none
+	Quantity             int64
+	AcceptedAt           time.Time
+	Malformed            error // why it is not an order
+}
+
+// fields are the names and values of the Entry.
+func (e Entry) fields() []any {
+	return []any{
+		"id", e.ID, "sku", e.SKU, "sale", e.SaleID, "generation", e.Generation, "quantity", e.Quantity,
+		"key", e.Key, "strategy", e.Strategy, "time", e.AcceptedAt.UnixMilli(), "buyer", e.Buyer,
+	}
+}
+
+// parseEntry parses an entry of the item's stream. Somebody else may have written it.
+func (s Streams) parseEntry(sku string, m redis.XMessage) Entry {
+	text := func(name string) string {
+		value, _ := m.Values[name].(string)
+		return value
+	}
+	e := Entry{
+		At: m.ID, ID: text("id"), SKU: sku, SaleID: text("sale"), Generation: text("generation"),
+		Key: text("key"), Buyer: text("buyer"), Strategy: text("strategy"),
+	}
+	milliseconds, err := strconv.ParseInt(text("time"), 10, 64)
+	e.AcceptedAt = time.UnixMilli(milliseconds).UTC()
+	quantity, quantityErr := strconv.ParseInt(text("quantity"), 10, 64)
+	e.Quantity = quantity
+	if e.Malformed = errors.Join(err, quantityErr); e.Malformed == nil {
+		e.Malformed = s.Check(e)
+	}
+	return e
+}
+
+func (s Streams) parseEntries(sku string, all []redis.XMessage) []Entry {
+	entries := make([]Entry, len(all))
+	for i, m := range all {
+		entries[i] = s.parseEntry(sku, m)
+	}
+	return entries
+}
+
+// Streams has the accepted orders of items in Redis. It is safe for concurrent use.
+type Streams struct {
+	Redis      redis.UniversalClient
+	Keys       func(sku, saleID, generation string) SaleKeys
+	ClaimsKept time.Duration     // after the last claim
+	Check      func(Entry) error // why it is not an order
+}
+
+// join creates the consumer group of an item's stream, unless it exists. It begins with
+// the first entry of the stream. It returns false if there is no stream: nobody deletes one
+// that it would create after the item was deleted.
+func (s Streams) join(ctx context.Context, sku string) (bool, error) {
+	err := s.Redis.XGroupCreate(ctx, Keys{sku}.Stream(), group, "0").Err()
+	if err == nil || redis.HasErrorPrefix(err, "BUSYGROUP") {
+		return true, nil
+	}
+	if n, lookErr := s.Redis.Exists(ctx, Keys{sku}.Stream()).Result(); lookErr == nil && n == 0 {
+		return false, nil
+	}
+	return false, fmt.Errorf("creating the consumer group of %s: %w", sku, err)
+}
+
+// read reads entries that no consumer has read.
+func (s Streams) read(ctx context.Context, sku, consumer string, most int) ([]Entry, error) {
+	found, err := s.Redis.XReadGroup(ctx, &redis.XReadGroupArgs{
+		Group: group, Consumer: consumer, Streams: []string{Keys{sku}.Stream(), ">"},
+		Count: int64(most), Block: -1, // do not block
+	}).Result()
+	if errors.Is(err, redis.Nil) || err == nil && len(found) == 0 {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the stream of %s: %w", sku, err)
+	}
+	return s.parseEntries(sku, found[0].Messages), nil
+}
+
+// claim takes over entries that a consumer has read and not removed for this long.
+func (s Streams) claim(ctx context.Context, sku, consumer string, idle time.Duration, most int) ([]Entry, error) {
+	found, _, err := s.Redis.XAutoClaim(ctx, &redis.XAutoClaimArgs{
+		Stream: Keys{sku}.Stream(), Group: group, Consumer: consumer, MinIdle: idle, Start: "0-0", Count: int64(most),
+	}).Result()
+	if err != nil {
+		return nil, fmt.Errorf("claiming entries of the stream of %s: %w", sku, err)
+	}
+	return s.parseEntries(sku, found), nil
+}
+
+// retire removes consumers that were idle for this long and have no entries, but not the one that asks.
+func (s Streams) retire(ctx context.Context, sku, asks string, idle time.Duration) error {
+	if err := retireScript.Run(ctx, s.Redis, []string{Keys{sku}.Stream()}, group, idle.Milliseconds(), asks).Err(); err != nil {
+		return fmt.Errorf("removing dead consumers of the stream of %s: %w", sku, err)
+	}
+	return nil
+}
+
+// countRefusal counts that the database has refused the values of an entry, and returns how often
+// it has. Deliveries are no measure: they grow while the database is away. The count of an entry
+// that is written after all expires.
+func (s Streams) countRefusal(ctx context.Context, sku, at string) (int64, error) {
+	var n *redis.IntCmd
+	_, err := s.Redis.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		n = p.HIncrBy(ctx, Keys{sku}.Refusals(), at, 1)
+		p.PExpire(ctx, Keys{sku}.Refusals(), KeysKept)
+		return nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("counting the refusals of an entry of %s: %w", sku, err)
+	}
+	return n.Val(), nil
+}
+
+// Lengths returns how many entries the streams of items have.
+func (s Streams) Lengths(ctx context.Context, skus []string) ([]int64, error) {
+	calls := make([]*redis.IntCmd, len(skus))
+	_, err := s.Redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, sku := range skus {
+			calls[i] = p.XLen(ctx, Keys{sku}.Stream())
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading the lengths of %d streams: %w", len(skus), err)
+	}
+	lengths := make([]int64, len(skus))
+	for i, call := range calls {
+		lengths[i] = call.Val()
+	}
+	return lengths, nil
+}
+
+// All reads the whole stream of an item.
+func (s Streams) All(ctx context.Context, sku string) ([]Entry, error) {
+	found, err := s.pages(ctx, Keys{sku}.Stream(), "+")
+	if err != nil {
+		return nil, fmt.Errorf("reading the stream of %s: %w", sku, err)
+	}
+	return s.parseEntries(sku, found), nil
+}
+
+// pages reads a stream page by page, up to an entry, or all of it up to "+".
+func (s Streams) pages(ctx context.Context, key, to string) (all []redis.XMessage, err error) {
+	for from := "-"; ; {
+		found, err := s.Redis.XRangeN(ctx, key, from, to, page).Result()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+		if len(found) < page {
+			return all, nil
+		}
+		from = "(" + found[len(found)-1].ID
+	}
+}
+
+// settle removes orders that are in the database from the stream.
+func (s Streams) settle(ctx context.Context, sku string, written []Entry) error {
+	k, bySale := Keys{sku}, make(map[string][]any)
+	for _, e := range written {
+		bySale[e.SaleID] = append(bySale[e.SaleID], e.At, e.ID, e.Key)
+	}
+	for saleID, orders := range bySale {
+		at := []string{k.Stream(), k.Places(), k.ByKey(saleID), s.Keys(sku, saleID, "").Claims}
+		args := append([]any{group, s.ClaimsKept.Milliseconds()}, orders...)
+		if err := settleScript.Run(ctx, s.Redis, at, args...).Err(); err != nil {
+			return fmt.Errorf("removing %d written orders of %s from the stream: %w", len(orders)/3, sku, err)
+		}
+	}
+	return nil
+}
+
+// bury moves an entry to the dead letters. It reports whether it was still in the stream.
+func (s Streams) bury(ctx context.Context, e Entry, why Refusal) (bool, error) {
+	k, sale := Keys{e.SKU}, s.Keys(e.SKU, e.SaleID, e.Generation)
+	key, putBack := e.Key, int64(0)
+	if why.Kind == Failed {
+		key = "" // the order may still be written: it keeps its key
+	}
+	if why.PutBack {
+		putBack = e.Quantity
+	}
+	args := append([]any{group, e.At, e.ID, key, putBack, maxDead, e.Buyer}, e.fields()...)
+	args = append(args, "kind", why.Kind, "reason", why.Reason, "error", why.Err, "refusals", why.Refusals, "died", time.Now().UnixMilli())
+	at := []string{k.Stream(), k.Dead(), k.Places(), k.ByKey(e.SaleID), sale.Stock, sale.Buyers, k.Refusals()}
+	moved, err := buryScript.Run(ctx, s.Redis, at, args...).Int()
+	if err != nil {
+		return false, fmt.Errorf("moving order %s to the dead letters: %w", e.ID, err)
+	}
+	return moved == 1, nil
+}
+
+// Find returns an accepted order, and its dead letter if it has one. It returns false if
+// neither the stream nor the dead letters have the order.
+func (s Streams) Find(ctx context.Context, sku, orderID string) (found DeadLetter, ok bool, err error) {
+	k := Keys{sku}
+	for last := ""; ; {
+		at, err := s.Redis.HGet(ctx, k.Places(), orderID).Result()
+		if errors.Is(err, redis.Nil) || err == nil && at == last {
+			return DeadLetter{}, false, nil
+		}
+		if err != nil {
+			return DeadLetter{}, false, fmt.Errorf("looking up order %s in the stream: %w", orderID, err)
+		}
+		last = at
+		key, dead := k.Stream(), IsDead(at)
+		if dead {
+			key, at = k.Dead(), strings.TrimPrefix(at, deadPrefix)
+		}
+		messages, err := s.Redis.XRange(ctx, key, at, at).Result()
+		switch {
+		case err != nil:
+			return DeadLetter{}, false, fmt.Errorf("looking up order %s in the stream: %w", orderID, err)
+		case len(messages) == 0: // it has just been moved or removed: look again
+		case dead:
+			return s.parseDead(sku, messages[0]), true, nil
+		default:
+			return DeadLetter{Entry: s.parseEntry(sku, messages[0])}, true, nil
+		}
+	}
+}
+
+// OrderOf returns the id of the accepted order of a sale that has an idempotency key, or "".
+func (s Streams) OrderOf(ctx context.Context, sku, saleID, key string) (string, error) {
+	id, err := s.Redis.HGet(ctx, Keys{sku}.ByKey(saleID), key).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return "", fmt.Errorf("looking up the accepted order of an idempotency key: %w", err)
+	}
+	return id, nil
+}
+
+// Places returns where each accepted order of an item is: an entry of the stream, or after
+// deadPrefix a dead letter, see IsDead.
+func (s Streams) Places(ctx context.Context, sku string) (map[string]string, error) {
+	places, err := s.Redis.HGetAll(ctx, Keys{sku}.Places()).Result()
+	if err != nil {
+		return nil, fmt.Errorf("reading which orders of %s are accepted: %w", sku, err)
+	}
+	return places, nil
+}
+
+// IsDead reports whether a place is that of a dead letter.
+func IsDead(place string) bool { return strings.HasPrefix(place, deadPrefix) }
+
+// Placed returns which of these orders have a place.
+func (s Streams) Placed(ctx context.Context, sku string, ids []string) (map[string]string, error) {
+	there := make(map[string]string)
+	for some := range slices.Chunk(ids, page) {
+		found, err := s.Redis.HMGet(ctx, Keys{sku}.Places(), some...).Result()
+		if err != nil {
+			return nil, fmt.Errorf("looking up %d orders of %s in the stream: %w", len(some), sku, err)
+		}
+		for i, at := range found {
+			if at, ok := at.(string); ok {
+				there[some[i]] = at
+			}
+		}
+	}
+	return there, nil
+}
+
+// Release removes fields of a hash that have these values.
+func (s Streams) Release(ctx context.Context, key string, fields map[string]string) error {
+	for some := range slices.Chunk(slices.Collect(maps.Keys(fields)), page) {
+		var args []any
+		for _, name := range some {
+			args = append(args, name, fields[name])
+		}
+		if err := releaseScript.Run(ctx, s.Redis, []string{key}, args...).Err(); err != nil {
+			return fmt.Errorf("removing %d fields of %s: %w", len(some), key, err)
+		}
+	}
+	return nil
+}
+
+// Snapshot returns the units in the stock at a key, and the entries that the stream had
+// at the same moment, except those that are removed meanwhile. It returns redis.Nil if Redis
+// has lost the stock.
+func (s Streams) Snapshot(ctx context.Context, sku, stockKey string) (left int64, entries []Entry, err error) {
+	k := Keys{sku}
+	var stock *redis.StringCmd
+	var last *redis.XMessageSliceCmd
+	_, err = s.Redis.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		stock = p.Get(ctx, stockKey)
+		last = p.XRevRangeN(ctx, k.Stream(), "+", "-", 1)
+		return nil
+	})
+	if err == nil {
+		left, err = stock.Int64()
+	}
+	if err != nil {
+		return 0, nil, fmt.Errorf("reading the stock and the stream of %s: %w", sku, err)
+	}
+	if len(last.Val()) == 0 {
+		return left, nil, nil
+	}
+	found, err := s.pages(ctx, k.Stream(), last.Val()[0].ID)
+	if err != nil {
+		return 0, nil, fmt.Errorf("reading the stream of %s: %w", sku, err)
+	}
+	return left, s.parseEntries(sku, found), nil
+}

@@ -17,9 +17,9 @@ import (
 	"oversell/internal/bench/chaos"
 	"oversell/internal/bench/holdsale"
 	"oversell/internal/bench/items"
+	"oversell/internal/bench/lockbench"
 	"oversell/internal/catalog"
 	"oversell/internal/guard"
-	"oversell/internal/lockbench"
 	pagetexts "oversell/internal/page/texts"
 	"oversell/internal/stock"
 )

@@ -13,6 +13,7 @@ import (
 	"oversell/internal/bench"
 	"oversell/internal/bench/holdsale"
 	"oversell/internal/catalog"
+	"oversell/internal/fleet"
 )
 
 // The arguments that make this program a shop or the payment provider of workload hold.
@@ -74,7 +75,7 @@ func (o *options) interpretHold(fs *flag.FlagSet, t texts) error {
 		}
 		c.Conditions = append(c.Conditions, condition)
 	}
-	var others []string
+	var others []fleet.Seam
 	if c.Seams, others = seams(t.seam); len(others) > 0 {
 		return fmt.Errorf("-seam: %w of a seam of workload %s: %q (allowed: %v)", catalog.ErrName, catalog.Hold, others[0], holdsale.Seams())
 	}
@@ -86,30 +87,36 @@ func (o *options) interpretHold(fs *flag.FlagSet, t texts) error {
 	return c.Check()
 }
 
-// seams are the seams of a sale by holds that a flag names, and the other names.
-func seams(text string) (all []holdsale.Seam, others []string) {
+// seams are the seams of a sale by holds that a flag names, and the others.
+func seams(text string) (all, others []fleet.Seam) {
 	if text == allStrategies {
 		return holdsale.Seams(), nil
 	}
 	for _, name := range split(text) {
-		if slices.Contains(holdsale.Seams(), holdsale.Seam(name)) {
-			all = append(all, holdsale.Seam(name))
+		at := fleet.Seam(name)
+		if slices.Contains(holdsale.Seams(), at) {
+			all = append(all, at)
 		} else {
-			others = append(others, name)
+			others = append(others, at)
 		}
 	}
 	return all, others
+}
+
+// list lists seams.
+func list(seams []fleet.Seam) string {
+	names := make([]string, len(seams))
+	for i, at := range seams {
+		names[i] = string(at)
+	}
+	return strings.Join(names, ",")
 }
 
 var errHTML = errors.New("-html is -, and must be a file: standard output is for the table")
 
 // seamUsage is the usage of -seam.
 func seamUsage() string {
-	var names []string
-	for _, at := range holdsale.Seams() {
-		names = append(names, string(at))
-	}
-	return "`SEAMS` at which condition crash kills a process, separated by commas, or all; of workload hold: " + strings.Join(names, ",") +
-		" (default all for h3_claim, capture,order for the others); of lua_stream: " + strings.Join(bench.Seams(), ",") +
+	return "`SEAMS` at which condition crash kills a process, separated by commas, or all; of workload hold: " + list(holdsale.Seams()) +
+		" (default all for h3_claim, capture,order for the others); of lua_stream: " + list(bench.Seams()) +
 		" (default: in the work before the script)"
 }

@@ -14,8 +14,8 @@ import (
 	"oversell/internal/backend"
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/bench"
+	"oversell/internal/bench/lockbench"
 	"oversell/internal/bench/report"
-	"oversell/internal/lockbench"
 )
 
 // workloadLock is the workload that has no shop: see package lockbench.

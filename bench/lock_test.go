@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"oversell/internal/backend/backendtest"
-	"oversell/internal/lockbench"
+	"oversell/internal/bench/lockbench"
 )
 
 // locksOnly makes a bench of locks that is over soon.

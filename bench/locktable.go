@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"strings"
 
+	"oversell/internal/bench/lockbench"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
-	"oversell/internal/lockbench"
 	"oversell/internal/present"
 )
 

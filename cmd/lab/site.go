@@ -14,11 +14,11 @@ import (
 
 	"oversell/internal/bench"
 	"oversell/internal/catalog"
+	"oversell/internal/fleet"
 	"oversell/internal/lab"
 	"oversell/internal/lab/search"
 	"oversell/internal/page"
 	benches "oversell/internal/page/runs"
-	"oversell/internal/proc"
 	"oversell/internal/site"
 )
 
@@ -103,7 +103,7 @@ func (p program) writeSite(ctx context.Context, dir string, code site.Lab, manag
 		return err
 	}
 	written, err := site.Write(ctx, site.Config{
-		Dir: dir, Page: http.Handler(shown), Files: files, Lab: code, Version: proc.Version(),
+		Dir: dir, Page: http.Handler(shown), Files: files, Lab: code, Version: fleet.Version(),
 		Replies: map[string]any{"/api/strategies": map[string]any{"strategies": manager.Options().Strategies}},
 	})
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"oversell/internal/fleet"
 	"oversell/internal/payment"
-	"oversell/internal/proc"
 )
 
 // asProvider makes this test binary the program itself.
@@ -42,7 +42,7 @@ func secretFile(t *testing.T) string {
 }
 
 // start runs the provider as a process of its own, and returns a client of it.
-func start(t *testing.T, args ...string) (*proc.Process, *payment.Client) {
+func start(t *testing.T, args ...string) (*fleet.Process, *payment.Client) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -53,7 +53,7 @@ func start(t *testing.T, args ...string) (*proc.Process, *payment.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := proc.Start(cmd)
+	p, err := fleet.Start(cmd)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,9 +12,9 @@ import (
 	"oversell/internal/backend"
 	"oversell/internal/bench"
 	"oversell/internal/catalog"
+	"oversell/internal/fleet"
 	"oversell/internal/lab"
 	"oversell/internal/lab/anomalies"
-	"oversell/internal/proc"
 )
 
 // The arguments with which this program starts itself as a child process.
@@ -102,7 +102,7 @@ func measureMatrix(ctx context.Context, progress func(done, of int)) (report lab
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
 	cmd.Stdout, cmd.Stderr = to, os.Stderr
-	process, err := proc.Start(cmd)
+	process, err := fleet.Start(cmd)
 	if err := errors.Join(err, to.Close()); err != nil {
 		return report, fmt.Errorf("running the lab: %w", err)
 	}

@@ -16,7 +16,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
-	"oversell/internal/proc"
+	"oversell/internal/fleet"
 	"oversell/internal/shop"
 )
 
@@ -63,7 +63,7 @@ func openTraces(ctx context.Context, address, instance string, log *slog.Logger)
 	if err != nil {
 		return nil, fmt.Errorf("opening the exporter of traces: %w", err)
 	}
-	about, err := resource.Merge(resource.NewSchemaless(attribute.String("service.name", "oversell"), attribute.String("service.version", proc.Version()),
+	about, err := resource.Merge(resource.NewSchemaless(attribute.String("service.name", "oversell"), attribute.String("service.version", fleet.Version()),
 		attribute.String("service.instance.id", instance)), resource.Environment())
 	if err != nil {
 		return nil, fmt.Errorf("describing the shop to the collector of traces: %w", err)

@@ -16,7 +16,7 @@ import (
 // askTargets returns an error that wraps ErrConfig if a running shop lacks a strategy of
 // the config.
 func (b *runner) askTargets(ctx context.Context) error {
-	if b.fleet != nil {
+	if b.shops != nil {
 		return nil
 	}
 	for _, target := range b.targets {

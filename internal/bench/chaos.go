@@ -17,7 +17,7 @@ import (
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
-	"oversell/internal/proc"
+	"oversell/internal/fleet"
 	"oversell/internal/stock"
 	"oversell/internal/web"
 )
@@ -216,7 +216,7 @@ func (r *chaosRow) remaining(ctx context.Context) (left int64, err error) {
 				return found.Remaining, nil
 			}
 		}
-		if time.Now().After(end) || !proc.Sleep(ctx, settleTime/50) {
+		if time.Now().After(end) || !fleet.Sleep(ctx, settleTime/50) {
 			return 0, err
 		}
 	}
@@ -320,7 +320,7 @@ type slot struct {
 	plan  plan
 
 	mu      sync.Mutex
-	shop    *instance // nil before the first start
+	shop    *fleet.Member // nil before the first start
 	started int
 	ended   bool // by the bench
 }
@@ -332,34 +332,30 @@ func (s *slot) URL() string {
 	if s.shop == nil || s.ended {
 		return ""
 	}
-	return s.shop.url
+	return s.shop.URL
 }
 
 // Start implements chaos.Shop.
 func (s *slot) Start(ctx context.Context) error {
-	cmd, err := s.cfg.Command()
-	if err != nil {
-		return err
-	}
 	s.started++
 	with := s.setup
 	with.Name = fmt.Sprintf("%s-%d", s.setup.Name, s.started)
-	i, err := start(ctx, cmd, with, means{})
+	m, err := fleet.Run(ctx, fleet.Program{Name: "instance " + with.Name, Command: s.cfg.Command, Setup: with}, nil)
 	if err != nil {
 		return err
 	}
-	if err := i.follow(ctx, s.plan); err != nil {
-		i.kill()
+	if err := m.Tell(ctx, order{Plan: &s.plan}, nil, orderTimeout); err != nil {
+		m.Kill()
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.shop, s.ended = i, false
+	s.shop, s.ended = m, false
 	return nil
 }
 
 // current returns the running shop, or nil. With ends, the bench is about to end it.
-func (s *slot) current(ends bool) *instance {
+func (s *slot) current(ends bool) *fleet.Member {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.shop == nil || s.ended {
@@ -371,40 +367,40 @@ func (s *slot) current(ends bool) *instance {
 
 // Kill implements chaos.Shop.
 func (s *slot) Kill() {
-	if i := s.current(true); i != nil {
-		i.kill()
+	if m := s.current(true); m != nil {
+		m.Kill()
 	}
 }
 
 // End implements chaos.Shop.
 func (s *slot) End() {
-	if i := s.current(true); i != nil {
-		i.stop(stopTimeout)
+	if m := s.current(true); m != nil {
+		m.Close(stopTimeout)
 	}
 }
 
 // Pause implements chaos.Shop.
 func (s *slot) Pause() error {
-	i := s.current(false)
-	if i == nil {
+	m := s.current(false)
+	if m == nil {
 		return errors.New("the shop to stop does not run")
 	}
-	return i.Pause()
+	return m.Pause()
 }
 
 // Continue implements chaos.Shop.
 func (s *slot) Continue() error {
-	i := s.current(false)
-	if i == nil {
+	m := s.current(false)
+	if m == nil {
 		return errors.New("the shop that was stopped does not run")
 	}
-	return i.Continue()
+	return m.Continue()
 }
 
 // Err implements chaos.Shop.
 func (s *slot) Err() error {
-	if i := s.current(false); i != nil && !i.alive() {
-		return i.Died()
+	if m := s.current(false); m != nil {
+		return m.Err()
 	}
 	return nil
 }

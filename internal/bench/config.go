@@ -21,6 +21,7 @@ import (
 	"oversell/internal/bench/items"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
+	"oversell/internal/fleet"
 	"oversell/internal/guard"
 	"oversell/internal/present"
 	"oversell/internal/stock"
@@ -58,7 +59,7 @@ type Config struct {
 	Unfenced   bool          // the stock does not check fencing tokens
 	Replicas   int           // of Redis that must have an accepted order: see stock.Stream
 	Repeat     int           // runs of each row; default 1
-	Seams      []string      // at which condition crash kills processes, in one row; default in the work of a holder
+	Seams      []fleet.Seam  // at which condition crash kills processes, in one row; default in the work of a holder
 	ID         string        // unique among benches; default random
 
 	// Items is how many items are on sale; default 1. They share Stock equally. Each buyer

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"oversell/internal/catalog"
-	"oversell/internal/proc"
+	"oversell/internal/fleet"
 )
 
 // Failovers is a Redis with replicas that can fail over again and again to one of them,
@@ -56,8 +56,8 @@ func (c Config) forCondition(condition catalog.Condition) Config {
 // failOver fails over while the first holder is parked. A failover that has begun ends
 // even when the buyers are gone: the row is audited on the new primary.
 func (r *run) failOver(ctx, buyers context.Context) error {
-	return r.fleet.inject(buyers, func(i *instance) error {
-		return errors.Join(r.overtake(ctx, buyers), i.Send(command{Resume: true}))
+	return r.shops.inject(buyers, func(m *fleet.Member) error {
+		return errors.Join(r.overtake(ctx, buyers), m.Resume())
 	})
 }
 
@@ -83,7 +83,7 @@ func (r *run) overtake(ctx, buyers context.Context) error {
 	}
 	sold := int64(-1)
 	for end := time.Now().Add(settleTime); time.Now().Before(end); {
-		if !proc.Sleep(buyers, failoverPatience/40) {
+		if !fleet.Sleep(buyers, failoverPatience/40) {
 			return nil // the row is over
 		}
 		found, err := r.admin.audit(buyers, r.survivor(), r.skus[0])

@@ -1,33 +1,26 @@
 package bench
 
 import (
-	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
+
+	"oversell/internal/fleet"
 )
 
-// gauged returns two counters and the gauges by which another process sees them.
-func gauged(t *testing.T) (counters []*counter, seen []*gauge) {
+// gauged returns two counters and the members by which another process sees them.
+func gauged(t *testing.T) (counters []*counter, seen []*fleet.Member) {
 	t.Helper()
 	for range 2 {
-		read, path, err := newGauge()
+		words, err := fleet.CreateWords(filepath.Join(t.TempDir(), "gauge"), gaugeWords)
 		if err != nil {
 			t.Fatal(err)
 		}
-		written, err := openGauge(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		read.opened()
-		if _, err := os.Stat(path); !os.IsNotExist(err) {
-			t.Errorf("the file of an open gauge is still there: %v", err)
-		}
-		t.Cleanup(read.close)
-		t.Cleanup(written.close)
-		c := &counter{gauge: written}
+		t.Cleanup(func() { _ = words.Close() })
+		c := &counter{gauge: words}
 		c.follow("item")
-		counters, seen = append(counters, c), append(seen, read)
+		counters, seen = append(counters, c), append(seen, &fleet.Member{Words: words})
 	}
 	return counters, seen
 }
@@ -71,11 +64,12 @@ func TestWhoIsLeftOfAnEarlierRowIsNotCounted(t *testing.T) {
 	first := counters[0]
 	first.count("item", +1)
 	first.held(time.Second)
-	if got := seen[0].held(); got != time.Second {
+	held := func() time.Duration { return time.Duration(seen[0].Words.Load(gaugeHeld)) }
+	if got := held(); got != time.Second {
 		t.Errorf("connections were held for %v, want 1s", got)
 	}
 	first.follow("next")
-	if got := seen[0].held(); got != 0 {
+	if got := held(); got != 0 {
 		t.Errorf("connections were held for %v in the next row, want 0", got)
 	}
 	first.count("next", +1)

@@ -100,7 +100,7 @@ func (w *watch) start(ctx context.Context, t *tally) {
 	}
 	w.mu.Lock()
 	w.during = true
-	w.tally, w.gauged = t, w.run.fleet != nil && w.run.fleet.legible() && w.run.cfg.Workload == catalog.Deduct && !w.run.cfg.many()
+	w.tally, w.gauged = t, w.run.shops != nil && w.run.shops.legible() && w.run.cfg.Workload == catalog.Deduct && !w.run.cfg.many()
 	gauged := w.gauged
 	w.mu.Unlock()
 	w.ended.Go(func() { w.every(ctx, lookPause, w.look) })
@@ -131,7 +131,7 @@ func (w *watch) look(ctx context.Context) {
 	defer cancel()
 	at := w.tally.elapsed()
 	found, audits, err := w.items.look(ctx, w.run.skus, func(ctx context.Context, sku string) (web.Audit, error) {
-		return w.run.admin.audit(ctx, w.run.bystander(), sku)
+		return w.run.admin.audit(ctx, w.run.survivor(), sku)
 	})
 	holders := w.tally.mostHolders()
 	w.mu.Lock()
@@ -196,22 +196,10 @@ func (w *watch) holders() int64 {
 	if !w.gauged {
 		return -1
 	}
-	n, ok := w.run.fleet.inside()
+	n, ok := w.run.shops.inside()
 	if !ok {
 		return -1
 	}
 	w.last.MaxHolders = max(w.last.MaxHolders, int(n))
 	return n
-}
-
-// bystander is the address of a shop without a fault in this row.
-func (r *run) bystander() string {
-	if r.fleet != nil {
-		for _, i := range r.fleet.members {
-			if i.alive() && !i.paused.Load() && !i.cut.Load() {
-				return i.url
-			}
-		}
-	}
-	return r.survivor()
 }

@@ -12,8 +12,8 @@ import (
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
+	"oversell/internal/fleet"
 	"oversell/internal/present"
-	"oversell/internal/proc"
 	"oversell/internal/stock"
 	"oversell/internal/web"
 )
@@ -313,7 +313,7 @@ func (r *run) settleOne(ctx context.Context, sku string) (found web.Audit, at ti
 		case err == nil && found.Unwritten > 0:
 			limit, wait = drainTime, pause
 		}
-		if at.Sub(start) >= limit || !proc.Sleep(ctx, wait) {
+		if at.Sub(start) >= limit || !fleet.Sleep(ctx, wait) {
 			return found, at, err
 		}
 	}

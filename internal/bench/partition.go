@@ -9,8 +9,8 @@ import (
 
 	"oversell/internal/backend"
 	"oversell/internal/catalog"
+	"oversell/internal/fleet"
 	"oversell/internal/netfault"
-	"oversell/internal/proc"
 	"oversell/internal/stock"
 )
 
@@ -60,35 +60,20 @@ func relayed(redisURL string) (through string, link *netfault.Relay, err error) 
 	return through, link, nil
 }
 
-// partition cuts off the instance of the parked holder, and lets the holder go on.
+// toRedis is the link of an instance to Redis.
+const toRedis = "redis"
+
+// partition cuts off the instance of the holder that waits, and lets the holder go on.
 //
 // With the stock in the database only the unlock arrives too late, as under Late; and as
 // there, holders elsewhere are kept at work until it has arrived.
-func (r *run) partition(ctx context.Context, i *instance) error {
+func (r *run) partition(ctx context.Context, m *fleet.Member) error {
 	if r.cfg.keeper(r.strategy, r.cond) == stock.InDatabase && r.strategy.Kind == catalog.Guarded {
-		until := time.Now().Add(r.cfg.long() + r.cfg.linger())
-		for _, other := range r.fleet.members {
-			if other == i {
-				continue // within its process the lock is handed on without Redis
-			}
-			if err := other.Send(command{Until: &until}); err != nil {
-				return err
-			}
+		// Within its process the lock is handed on without Redis.
+		if err := r.shops.stay(ctx, time.Now().Add(r.cfg.long()+r.cfg.linger()), m); err != nil {
+			return err
 		}
 	}
 	defer r.faults.begin(CutOff)()
-	return i.cutOff(ctx, r.cfg.long())
-}
-
-// cutOff cuts a process off from Redis for the given time. Its parked holder goes on, and
-// what it sends arrives at the end.
-func (i *instance) cutOff(ctx context.Context, d time.Duration) error {
-	i.cut.Store(true)
-	i.link.Hole()
-	defer i.link.Restore()
-	if err := i.Send(command{Resume: true}); err != nil {
-		return err
-	}
-	proc.Sleep(ctx, d)
-	return nil
+	return m.CutOff(ctx, toRedis, r.cfg.long())
 }

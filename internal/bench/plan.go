@@ -10,17 +10,21 @@ import (
 
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/catalog"
+	"oversell/internal/fleet"
+)
+
+// The seams of a sale's critical section.
+const (
+	seamWork   fleet.Seam = "work"   // the holder has read the stock, and not written it
+	seamUnlock fleet.Seam = "unlock" // it has written, and not unlocked
 )
 
 // plan is what the holders in an instance do during one row. It applies in the work step
 // of a sale and nowhere else: lock code knows nothing of it.
 type plan struct {
-	Item      string            `json:"item"` // that is sold; of several the first, whose holders get the fault
-	Condition catalog.Condition `json:"condition"`
-	At        int               `json:"at"`             // which hold of the instance gets the fault, from 1
-	Work      time.Duration     `json:"work"`           // how long every holder works
-	Long      time.Duration     `json:"long"`           // how long a slow or late holder takes: longer than the ttl
-	Seam      string            `json:"seam,omitempty"` // at which a call is parked, instead of a holder
+	Item  string        `json:"item"`           // that is sold; of several the first, whose holders get the fault
+	Work  time.Duration `json:"work"`           // how long every holder works
+	Fault fleet.Arm     `json:"fault,omitzero"` // at the seams of the item's holders
 
 	// Gather is how long the first holder of the instance, and those that enter meanwhile,
 	// work, so that waiters gather.
@@ -33,20 +37,34 @@ const coldLoad = 100 * time.Millisecond
 // plan returns the plan for a row on an item. The fault is injected early in the sale, but
 // when all instances take part in it.
 func (c Config) plan(item string, condition catalog.Condition) plan {
-	p := plan{
-		Item: item, Condition: condition, Work: c.Work, Long: c.long(),
-		At: int(max(1, c.firstTurns()/int64(4*c.shops()))),
-	}
+	p := plan{Item: item, Work: c.Work}
 	if c.Workload == catalog.Cache {
 		p.Gather = coldLoad
 	}
-	if c.atSeams(condition) {
-		p.Condition = catalog.Calm
-		if slices.Contains(c.Seams, SeamScript) {
-			p.Seam = SeamScript
+	switch condition {
+	case catalog.Slow:
+		p.Fault = c.early(seamWork)
+		p.Fault.Delay = c.long()
+	case catalog.Late:
+		p.Fault = c.early(seamUnlock)
+		p.Fault.Delay = c.long()
+	case catalog.Crash:
+		if c.atSeams(condition) {
+			if slices.Contains(c.Seams, SeamScript) {
+				p.Fault.At = []fleet.Seam{SeamScript}
+			}
+			break
 		}
+		p.Fault = c.early(seamWork)
+	case catalog.Pause, catalog.Partition, catalog.Failover:
+		p.Fault = c.early(seamWork)
 	}
 	return p
+}
+
+// early is a fault at a seam for one of the first holders of each instance.
+func (c Config) early(at fleet.Seam) fleet.Arm {
+	return fleet.Arm{At: []fleet.Seam{at}, Skip: int(max(1, c.firstTurns()/int64(4*c.shops()))) - 1}
 }
 
 // long is longer than the ttl by enough for others to enter, and not by so much that they
@@ -88,16 +106,11 @@ func (c Config) delay(condition catalog.Condition) time.Duration {
 // worker does the work of an instance's holders according to the plan. It is safe for
 // concurrent use.
 type worker struct {
-	// park is called by the holder that the fault is injected into. It tells the bench,
-	// and returns when the bench lets the holder go on.
-	park func()
-	// overstays is called by a slow or late holder. It tells the bench until when.
-	overstays func(until time.Time)
+	seams *fleet.Seams
 
 	mu    sync.Mutex
 	plan  plan
 	begun bool      // a holder has entered
-	holds int       // that the fault could be injected into
 	until time.Time // no holder leaves before
 }
 
@@ -105,7 +118,8 @@ type worker struct {
 func (w *worker) follow(p plan) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.plan, w.begun, w.holds, w.until = p, false, 0, time.Time{}
+	w.plan, w.begun, w.until = p, false, time.Time{}
+	w.seams.Set(p.Fault)
 }
 
 // stay keeps holders that enter from now on inside until then, so that they are at work
@@ -135,43 +149,21 @@ func (w *worker) begin() (plan, time.Duration) {
 	return w.plan, max(w.plan.Work, time.Until(w.until))
 }
 
-// isVictim counts a hold, and reports whether the fault is injected into it. Only holds of the
-// plan's item count.
-func (w *worker) isVictim(item string) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if item != w.plan.Item {
-		return false
-	}
-	w.holds++
-	return w.holds == w.plan.At
-}
-
-// work implements stock.Work. A slow holder is not interrupted when its lock is lost, but
-// it learns of the loss before it writes. Under Late only holds that have written count:
-// an optimistic holder may fail to.
+// work implements stock.Work. A holder that is held up is not interrupted when its lock is
+// lost, but it learns of the loss before it writes, unless it waited for the bench: it goes on
+// as if nothing had happened.
 func (w *worker) work(ctx context.Context, item string) (after func(), err error) {
 	p, work := w.begin()
 	spend(work)
-	if p.Condition == catalog.Late {
-		after = func() {
-			if w.isVictim(item) {
-				w.takeLong(p)
-			}
-		}
-		return after, context.Cause(ctx)
-	}
-	if !w.isVictim(item) {
+	if item != p.Item {
 		return nil, context.Cause(ctx)
 	}
-	switch p.Condition {
-	case catalog.Slow:
-		w.takeLong(p)
-	case catalog.Crash, catalog.Pause, catalog.Partition, catalog.Failover:
-		w.park()
-		return nil, nil // it goes on as if nothing had happened
+	held := context.WithoutCancel(ctx)
+	after = func() { w.seams.Reach(held, seamUnlock) }
+	if w.seams.Reach(held, seamWork) {
+		return after, nil
 	}
-	return nil, context.Cause(ctx)
+	return after, context.Cause(ctx)
 }
 
 // spend takes d. A sleep shorter than a millisecond takes a millisecond or more, so short
@@ -184,9 +176,4 @@ func spend(d time.Duration) {
 	for end := time.Now().Add(d); time.Now().Before(end); {
 		runtime.Gosched()
 	}
-}
-
-func (w *worker) takeLong(p plan) {
-	w.overstays(time.Now().Add(p.Long))
-	time.Sleep(p.Long)
 }

@@ -9,6 +9,7 @@ import (
 
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
+	"oversell/internal/fleet"
 )
 
 // hold runs one hold of a worker and returns how long its work and its end
@@ -27,12 +28,24 @@ func hold(t *testing.T, w *worker) (work, after time.Duration) {
 	return work, time.Since(begun) - work
 }
 
+// planned is a worker whose slow and late holders tell f.
+func planned(f func(until time.Time)) *worker {
+	return &worker{seams: &fleet.Seams{Park: func(fleet.Seam) {}, HeldUp: f}}
+}
+
+func nobody(time.Time) {}
+
+// long is a fault for the n-th holder of an instance.
+func long(at fleet.Seam, n int) fleet.Arm {
+	return fleet.Arm{At: []fleet.Seam{at}, Skip: n - 1, Delay: time.Second}
+}
+
 func TestSlowHolderIsTheOneThatIsPlanned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var struck []time.Time
-		w := &worker{overstays: func(until time.Time) { struck = append(struck, until) }}
+		w := planned(func(until time.Time) { struck = append(struck, until) })
 		for range 2 { // two rows
-			w.follow(plan{Item: "hot", Condition: catalog.Slow, At: 3, Work: time.Millisecond, Long: time.Second})
+			w.follow(plan{Item: "hot", Work: time.Millisecond, Fault: long(seamWork, 3)})
 			for n := 1; n <= 5; n++ {
 				want := time.Millisecond
 				if n == 3 {
@@ -51,8 +64,8 @@ func TestSlowHolderIsTheOneThatIsPlanned(t *testing.T) {
 
 func TestLateHolderHasWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &worker{overstays: func(time.Time) {}}
-		w.follow(plan{Item: "hot", Condition: catalog.Late, At: 2, Long: time.Second})
+		w := planned(nobody)
+		w.follow(plan{Item: "hot", Fault: long(seamUnlock, 2)})
 		hold(t, w)
 		if _, err := w.work(t.Context(), "hot"); err != nil { // and does not write
 			t.Fatal(err)
@@ -66,8 +79,8 @@ func TestLateHolderHasWritten(t *testing.T) {
 // With several items the fault goes into the holders of one, and others do not count.
 func TestFaultIsInjectedIntoTheItemOfThePlan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &worker{overstays: func(time.Time) {}}
-		w.follow(plan{Item: "hot", Condition: catalog.Slow, At: 1, Long: time.Second})
+		w := planned(nobody)
+		w.follow(plan{Item: "hot", Fault: long(seamWork, 1)})
 		for _, tt := range []struct {
 			item string
 			want time.Duration
@@ -86,8 +99,8 @@ func TestFaultIsInjectedIntoTheItemOfThePlan(t *testing.T) {
 // Who comes in while another is late is still inside when that one lets go.
 func TestOthersStayUntilTheLateHolderHasLetGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &worker{}
-		w.follow(plan{Item: "hot", Condition: catalog.Late, At: 10, Work: time.Millisecond})
+		w := planned(nobody)
+		w.follow(plan{Item: "hot", Work: time.Millisecond, Fault: long(seamUnlock, 10)})
 		w.stay(time.Now().Add(time.Second))
 		time.Sleep(300 * time.Millisecond)
 		if work, _ := hold(t, w); work != 700*time.Millisecond {
@@ -101,8 +114,8 @@ func TestOthersStayUntilTheLateHolderHasLetGo(t *testing.T) {
 
 func TestCrowdGathersBeforeAColdKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &worker{}
-		w.follow(plan{Item: "hot", Condition: catalog.Calm, At: 1, Gather: 100 * time.Millisecond})
+		w := planned(nobody)
+		w.follow(plan{Item: "hot", Gather: 100 * time.Millisecond})
 		if work, _ := hold(t, w); work != 100*time.Millisecond {
 			t.Errorf("the first works %v, want 100ms", work)
 		}
@@ -116,12 +129,13 @@ func TestHolderLearnsThatItsLockIsLost(t *testing.T) {
 	lost := errors.New("lost")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(lost)
-	w := &worker{park: func() {}, overstays: func(time.Time) {}}
+	w := planned(nobody)
+	config := Config{Requests: 1, Stock: 1, Instances: 1, Items: 1, TTL: time.Millisecond}
 	for _, tt := range []struct {
 		condition catalog.Condition
 		want      error
 	}{{catalog.Calm, lost}, {catalog.Slow, lost}, {catalog.Late, lost}, {catalog.Pause, nil}} {
-		w.follow(plan{Item: "hot", Condition: tt.condition, At: 1})
+		w.follow(config.plan("hot", tt.condition))
 		if _, err := w.work(ctx, "hot"); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v, want %v", tt.condition, err, tt.want)
 		}
@@ -130,16 +144,15 @@ func TestHolderLearnsThatItsLockIsLost(t *testing.T) {
 
 // A row in which nobody was struck proves nothing.
 func TestConditionThatDoesNotComeAboutIsSaid(t *testing.T) {
-	f := &fleet{members: []*instance{{parked: make(chan struct{}), overstays: make(chan time.Time)}}}
+	r := &run{strategy: catalog.Strategies()[0], cond: catalog.Slow, cfg: Config{Workload: catalog.Deduct}, shops: &shops{Fleet: fleet.Of(new(fleet.Member))}}
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := f.overstayed(over, nil, nil); !errors.Is(err, errNotInjected) {
+	if err := r.overstayed(over); !errors.Is(err, errNotInjected) {
 		t.Errorf("slow: %v, want %v", err, errNotInjected)
 	}
-	if err := f.inject(over, func(*instance) error { return nil }); !errors.Is(err, errNotInjected) {
+	if err := r.shops.inject(over, func(*fleet.Member) error { return nil }); !errors.Is(err, errNotInjected) {
 		t.Errorf("crash: %v, want %v", err, errNotInjected)
 	}
-	r := &run{strategy: catalog.Strategies()[0], cond: catalog.Slow, cfg: Config{Workload: catalog.Deduct}}
 	var row report.Row
 	if r.expect(&row, outcome{notInjected: errNotInjected}); row.Expected || row.Differs == "" {
 		t.Errorf("such a row counts as expected: %+v", row)

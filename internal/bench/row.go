@@ -11,7 +11,7 @@ import (
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
-	"oversell/internal/proc"
+	"oversell/internal/fleet"
 	"oversell/internal/stock"
 	"oversell/internal/web"
 )
@@ -24,13 +24,12 @@ type run struct {
 	skus     []string // of the items
 	targets  []string
 	admin    *shopClient
-	fleet    *fleet // nil with running shops
+	shops    *shops // nil with running shops
 	progress Progress
 	watcher  Watcher // or nil
 	kills    kills
-	workers  int // started
 	faults   faults
-	stalls   *proc.StallWatch // of this process
+	stalls   *fleet.StallWatch // of this process
 }
 
 // do runs the row: it puts the items on sale, sends the requests, waits for every outcome,
@@ -39,8 +38,8 @@ func (r *run) do(ctx context.Context) (row report.Row, err error) {
 	if err := r.offer(ctx); err != nil {
 		return report.Row{}, err
 	}
-	if r.fleet != nil {
-		if err := r.fleet.follow(ctx, r.cfg.plan(r.skus[0], r.cond)); err != nil {
+	if r.shops != nil {
+		if err := r.shops.follow(ctx, r.cfg.plan(r.skus[0], r.cond)); err != nil {
 			return report.Row{}, err
 		}
 	}
@@ -166,8 +165,8 @@ func (r *run) observe(ctx context.Context, l load, w *watch) (outcome, error) {
 	w.stop()
 	stop()
 	o.notInjected = <-injected
-	if r.fleet != nil {
-		if held, ok := r.fleet.held(); ok {
+	if r.shops != nil {
+		if held, ok := r.shops.held(); ok {
 			o.held = &held
 		}
 	}
@@ -178,8 +177,8 @@ func (r *run) observe(ctx context.Context, l load, w *watch) (outcome, error) {
 		o.open = s.figures(o.tally)
 		o.sent = o.open.Sent
 	}
-	if r.fleet != nil && r.unresolved(o) > 0 {
-		return o, r.fleet.crashed(proc.ExitGrace)
+	if r.shops != nil && r.unresolved(o) > 0 {
+		return o, r.shops.Crashed(fleet.ExitGrace)
 	}
 	return o, nil
 }
@@ -188,56 +187,50 @@ func (r *run) observe(ctx context.Context, l load, w *watch) (outcome, error) {
 // outcomes. The error says why the fault was not injected.
 func (r *run) inject(ctx, load context.Context) error {
 	switch {
-	case r.fleet == nil || r.cond == catalog.Calm:
+	case r.shops == nil || r.cond == catalog.Calm:
 		return nil
 	case r.cfg.atSeams(r.cond):
 		return r.killAtSeams(ctx, load)
 	case r.cond == catalog.Failover:
 		return r.failOver(ctx, load)
 	case r.cond == catalog.Partition:
-		return r.fleet.inject(load, func(i *instance) error { return r.partition(load, i) })
+		return r.shops.inject(load, func(m *fleet.Member) error { return r.partition(load, m) })
 	case r.cond.NeedsProcess():
-		return r.fleet.inject(load, func(i *instance) error { return r.crashOrPause(load, i) })
+		return r.shops.inject(load, func(m *fleet.Member) error { return r.crashOrPause(load, m) })
 	}
-	return r.fleet.overstayed(load, func(until time.Time) { r.faults.overstay(r.cond, until) }, func(until time.Time) error {
-		if r.cond == catalog.Late {
-			return r.fleet.stay(until.Add(r.cfg.linger()))
-		}
-		return nil
-	})
+	return r.overstayed(load)
 }
 
 // crashOrPause kills the process of the parked holder, or stops it for longer than the lease,
 // and on a slow machine until another holder has entered, but for no more than two leases.
 // A stopped process finds the command to resume its parked holder when it goes on, so that
 // the holder writes before anything else in the process notices.
-func (r *run) crashOrPause(ctx context.Context, i *instance) error {
+func (r *run) crashOrPause(ctx context.Context, m *fleet.Member) error {
 	if r.cond == catalog.Crash {
 		r.faults.begin(Killed)
-		i.kill()
+		m.Kill()
 		return nil
 	}
-	i.paused.Store(true)
-	before := r.fleet.entered(i)
-	if err := i.Pause(); err != nil {
+	before := r.shops.entered(m)
+	if err := m.Pause(); err != nil {
 		return err
 	}
 	end := r.faults.begin(Stopped)
-	proc.Sleep(ctx, r.cfg.long())
+	fleet.Sleep(ctx, r.cfg.long())
 	if r.cfg.Workload == catalog.Deduct { // the loads of a cache are not counted
-		r.fleet.succeeded(ctx, i, before, r.cfg.longest(r.cond)-r.cfg.long())
+		r.shops.succeeded(ctx, m, before, r.cfg.longest(r.cond)-r.cfg.long())
 	}
-	err := errors.Join(i.Send(command{Resume: true}), i.Continue())
+	err := errors.Join(m.Resume(), m.Continue())
 	end()
 	return err
 }
 
 // stalled is the longest stall in this row that was not injected, so far.
 func (r *run) stalled() time.Duration {
-	if r.fleet == nil {
+	if r.shops == nil {
 		return r.stalls.Get()
 	}
-	return max(r.stalls.Get(), r.fleet.stalled())
+	return max(r.stalls.Get(), r.shops.Stalled())
 }
 
 // limit is how long to wait for an outcome before it counts as unknown: longer than any
@@ -246,11 +239,11 @@ func (r *run) limit() time.Duration {
 	return r.cfg.Wait + r.cfg.Work + 4*r.cfg.long() + 30*time.Second
 }
 
-// survivor is the address of a running shop.
+// survivor is the address of a running shop, if possible of one without a fault.
 func (r *run) survivor() string {
-	if r.fleet != nil {
-		if i := r.fleet.survivor(); i != nil {
-			return i.url
+	if r.shops != nil {
+		if m := r.shops.Survivor(); m != nil {
+			return m.URL
 		}
 	}
 	return r.targets[0]
@@ -306,7 +299,7 @@ func (r *run) notKilled(unknown map[int]int64) (n int64) {
 }
 
 func (r *run) killed(target int) bool {
-	return r.fleet != nil && r.fleet.members[target].killed.Load()
+	return r.shops != nil && r.shops.Members()[target].Killed.Load()
 }
 
 func (r *run) judgeCache(row *report.Row, o outcome) {

@@ -15,7 +15,7 @@ import (
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
-	"oversell/internal/proc"
+	"oversell/internal/fleet"
 )
 
 // Progress receives the progress of a bench. Its methods are called from one goroutine at
@@ -54,17 +54,17 @@ func Run(ctx context.Context, cfg Config, p Progress) (rows []report.Row, err er
 		if b.terms, err = lockservers.Ask(ctx, cfg.Servers); err != nil {
 			return nil, err
 		}
-		if b.fleet, err = b.newFleet(cfg); err != nil {
+		if b.shops, err = b.newShops(cfg); err != nil {
 			return nil, err
 		}
-		defer func() { b.fleet.stop(stopTimeout) }()
+		defer func() { b.shops.Stop(stopTimeout) }()
 	}
 	b.admin = newShopClient(b.token)
 	defer b.admin.close()
 	if err := b.askTargets(ctx); err != nil {
 		return nil, err
 	}
-	b.stalls = proc.WatchStalls(tolerable(cfg.TTL), nil)
+	b.stalls = fleet.WatchStalls(tolerable(cfg.TTL), nil)
 	defer b.stalls.Stop()
 	defer func() { err = errors.Join(err, b.tidy(ctx.Err() != nil)) }()
 	for repeat := 1; repeat <= cfg.Repeat; repeat++ {
@@ -100,22 +100,23 @@ func (b *runner) round(ctx context.Context, repeat int) error {
 	return b.remove(ctx, old)
 }
 
-// newFleet returns the instances for cfg. None of them runs yet.
-func (b *runner) newFleet(cfg Config) (*fleet, error) {
+// newShops returns the instances for cfg. None of them runs yet.
+func (b *runner) newShops(cfg Config) (*shops, error) {
 	cfg.slack = b.latest()
 	redisURL, err := backend.WithReadTimeout(cfg.RedisURL, cfg.longest(catalog.Pause)+replyTime)
 	if err != nil {
 		return nil, err
 	}
-	f := &fleet{command: cfg.Command, setup: setup{
+	first := 1
+	if b.shops != nil {
+		first = b.shops.Started() + 1 // so that names are unique
+	}
+	f := newShops(cfg.Command, setup{
 		RedisURL: redisURL, DBURL: cfg.DBURL, Name: b.cfg.ID, Token: b.token,
 		TTL: cfg.TTL, Wait: cfg.Wait, Policy: cfg.Policy.String(), Unfenced: cfg.Unfenced, Servers: cfg.Servers, Replicas: cfg.Replicas,
-	}}
+	}, first)
 	_, watched := b.progress.(Watcher)
 	f.gauged = watched || slices.Contains(cfg.Conditions, catalog.Pause)
-	if b.fleet != nil {
-		f.started = b.fleet.started // so that names are unique
-	}
 	return f, nil
 }
 
@@ -139,13 +140,13 @@ type runner struct {
 	progress Progress
 	token    string
 	targets  []string
-	fleet    *fleet // nil with running shops
+	shops    *shops // nil with running shops
 	terms    map[catalog.Need]lockservers.Terms
 	admin    *shopClient
 	rows     []report.Row
 	sales    int      // begun so far, of one row each
 	skus     []string // of those that are not removed yet
-	stalls   *proc.StallWatch
+	stalls   *fleet.StallWatch
 }
 
 // maxTries bounds how often a row is run if processes stall.
@@ -173,13 +174,13 @@ func (b *runner) undisturbed(ctx context.Context, name string, c catalog.Conditi
 		}
 		b.stalls.Reset()
 		row, err := b.row(ctx, cfg, strategy, c)
-		if err == nil && b.fleet == nil {
+		if err == nil && b.shops == nil {
 			err = b.refused(ctx, cfg, row)
 		}
-		if err != nil || b.fleet == nil {
+		if err != nil || b.shops == nil {
 			return row, err
 		}
-		stalled := max(b.stalls.Get(), b.fleet.stalled())
+		stalled := max(b.stalls.Get(), b.shops.Stalled())
 		row.TTL, row.Stalled, row.Discarded = cfg.TTL.String(), figures.Milliseconds(stalled), discarded
 		first := len(discarded) == 0
 		if stalled <= tolerable(cfg.TTL) || first && row.Expected && !row.Undecided || row.Verdict == figures.NotComparable || row.Untrue() != "" || len(discarded) == maxTries-1 {
@@ -195,26 +196,26 @@ func (b *runner) undisturbed(ctx context.Context, name string, c catalog.Conditi
 // stay: the last ones are needed to tidy up.
 func (b *runner) restart(cfg Config, c catalog.Condition) error {
 	severable, noConsumer := c == catalog.Partition, cfg.atSeams(c)
-	if b.fleet == nil || b.fleet.setup.TTL == cfg.TTL && b.fleet.severable == severable && b.fleet.setup.NoConsumer == noConsumer {
+	if b.shops == nil || b.shops.setup.TTL == cfg.TTL && b.shops.severable == severable && b.shops.setup.NoConsumer == noConsumer {
 		return nil
 	}
-	b.fleet.stop(stopTimeout)
-	f, err := b.newFleet(cfg)
+	b.shops.Stop(stopTimeout)
+	f, err := b.newShops(cfg)
 	if err != nil {
 		return err
 	}
 	f.severable, f.setup.NoConsumer = severable, noConsumer
-	b.fleet = f
+	b.shops = f
 	return nil
 }
 
 // row runs one row on its own item, so that nothing of an earlier row can count for it.
 func (b *runner) row(ctx context.Context, cfg Config, strategy catalog.Strategy, c catalog.Condition) (report.Row, error) {
-	if b.fleet != nil {
-		if err := b.fleet.fill(ctx, b.cfg.Instances); err != nil {
+	if b.shops != nil {
+		if err := b.shops.Fill(ctx, b.cfg.Instances); err != nil {
 			return report.Row{}, err
 		}
-		b.targets = b.fleet.urls()
+		b.targets = b.shops.urls()
 	}
 	b.progress.Row(len(b.rows)+1, len(b.cfg.Conditions)*len(b.cfg.Strategies)*b.cfg.Repeat, strategy.Name, c)
 	b.sales++
@@ -222,13 +223,13 @@ func (b *runner) row(ctx context.Context, cfg Config, strategy catalog.Strategy,
 	b.skus = append(b.skus, skus...)
 	r := &run{
 		cfg: cfg, strategy: strategy, cond: c, skus: skus,
-		targets: b.targets, admin: b.admin, fleet: b.fleet, progress: b.progress, stalls: b.stalls,
+		targets: b.targets, admin: b.admin, shops: b.shops, progress: b.progress, stalls: b.stalls,
 	}
 	r.watcher, _ = b.progress.(Watcher)
 	row, err := r.do(ctx)
-	if err != nil && ctx.Err() == nil && b.fleet != nil {
+	if err != nil && ctx.Err() == nil && b.shops != nil {
 		// That an instance crashed says more than that it does not answer.
-		if crashed := b.fleet.crashed(proc.ExitGrace); crashed != nil {
+		if crashed := b.shops.Crashed(fleet.ExitGrace); crashed != nil {
 			return report.Row{}, crashed
 		}
 	}
@@ -239,10 +240,10 @@ func (b *runner) row(ctx context.Context, cfg Config, strategy catalog.Strategy,
 // may still be selling, and would write again what was removed: they are stopped, and a
 // new one does it. The user is waiting, so it takes a few seconds at most.
 func (b *runner) tidy(interrupted bool) error {
-	if !interrupted || b.fleet == nil || len(b.skus) == 0 {
+	if !interrupted || b.shops == nil || len(b.skus) == 0 {
 		return b.remove(context.Background(), len(b.skus))
 	}
-	b.fleet.stop(interruptGrace)
+	b.shops.Stop(interruptGrace)
 	ctx, cancel := context.WithTimeout(context.Background(), interruptTimeout)
 	defer cancel()
 	if err := b.removeAnew(ctx); err != nil {
@@ -271,7 +272,7 @@ const maxNamed = 100
 
 // removeAnew starts an instance to remove the remaining items.
 func (b *runner) removeAnew(ctx context.Context) error {
-	b.fleet.severable = false
+	b.shops.severable = false
 	if b.cfg.Failovers != nil {
 		// The sentinels may be promoting a replica, or have none. Their data is thrown
 		// away with them; the database may be the user's own.
@@ -280,10 +281,10 @@ func (b *runner) removeAnew(ctx context.Context) error {
 			return fmt.Errorf("removing the bench's items: %w", err)
 		}
 		defer func() { _ = redis.Close() }() // it was empty
-		defer b.fleet.stop(interruptGrace)
-		b.fleet.setup.RedisURL = redis.URL
+		defer b.shops.Stop(interruptGrace)
+		b.shops.setup.RedisURL = redis.URL
 	}
-	if err := b.fleet.add(ctx, 1); err != nil {
+	if _, err := b.shops.Add(ctx); err != nil {
 		return fmt.Errorf("removing the bench's items: %w", err)
 	}
 	return b.remove(ctx, len(b.skus))
@@ -295,10 +296,10 @@ const removeTimeout = 20 * time.Second
 // remove removes the first n remaining items.
 func (b *runner) remove(ctx context.Context, n int) error {
 	base := ""
-	if b.fleet == nil {
+	if b.shops == nil {
 		base = b.targets[0]
-	} else if i := b.fleet.survivor(); i != nil {
-		base = i.url
+	} else if m := b.shops.Survivor(); m != nil {
+		base = m.URL
 	} else {
 		return nil // no shop is left to ask
 	}

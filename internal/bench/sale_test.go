@@ -7,6 +7,7 @@ import (
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
+	"oversell/internal/fleet"
 	"oversell/internal/stock"
 	"oversell/internal/web"
 )
@@ -49,9 +50,9 @@ func TestOneOversoldItemIsAnOversoldRow(t *testing.T) {
 // A killed process explains the units of the buyers it had, and no others.
 func TestKilledBuyersExplainWhatTheyTook(t *testing.T) {
 	const dead, alive = 0, 1
-	killed, running := &instance{}, &instance{}
-	killed.killed.Store(true)
-	r := &run{fleet: &fleet{members: []*instance{killed, running}}}
+	killed, running := new(fleet.Member), new(fleet.Member)
+	killed.Killed.Store(true)
+	r := &run{shops: &shops{Fleet: fleet.Of(killed, running)}}
 	for _, tt := range []struct {
 		name   string
 		locked bool

@@ -13,17 +13,17 @@ import (
 
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
-	"oversell/internal/proc"
+	"oversell/internal/fleet"
 	"oversell/internal/stock"
 )
 
 // SeamScript is the seam of an accepted order after the script: the order is in the stream, and
 // the buyer has not been told. The others are those of stock.Consumer.
-const SeamScript = "script"
+const SeamScript fleet.Seam = "script"
 
 // Seams lists the seams at which condition crash can kill a process, in the order of an accepted
 // order's life.
-func Seams() []string { return []string{SeamScript, stock.SeamRead, stock.SeamWritten} }
+func Seams() []fleet.Seam { return []fleet.Seam{SeamScript, stock.SeamRead, stock.SeamWritten} }
 
 // atSeams reports whether a condition kills processes at seams.
 func (c Config) atSeams(condition catalog.Condition) bool {
@@ -56,24 +56,25 @@ func (c Config) checkSeams() error {
 
 // kills are the processes that were killed at seams in a row.
 type kills struct {
-	heir *instance // writes what the killed ones have left
+	workers *fleet.Fleet // the last one writes what the killed ones have left; nil: none were started
 
 	mu   sync.Mutex
 	met  []string
 	last time.Time
 }
 
-// killed notes that a process was killed.
-func (k *kills) killed(seam string) {
+// kill kills a process at a seam.
+func (k *kills) kill(m *fleet.Member, at fleet.Seam) {
+	m.Kill()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.met, k.last = append(k.met, seam), time.Now()
+	k.met, k.last = append(k.met, string(at)), time.Now()
 }
 
-// close ends the heir.
+// close ends the workers.
 func (k *kills) close() {
-	if k.heir != nil {
-		k.heir.stop(stopTimeout)
+	if k.workers != nil {
+		k.workers.Stop(stopTimeout)
 	}
 }
 
@@ -98,10 +99,9 @@ func (r *run) killAtSeams(ctx, buyers context.Context) error {
 	var g errgroup.Group
 	if slices.Contains(r.cfg.Seams, SeamScript) {
 		g.Go(func() error {
-			return r.fleet.inject(buyers, func(i *instance) error {
+			return r.shops.inject(buyers, func(m *fleet.Member) error {
 				r.faults.begin(Killed)
-				i.kill()
-				r.kills.killed(SeamScript)
+				r.kills.kill(m, SeamScript)
 				return nil
 			})
 		})
@@ -111,83 +111,46 @@ func (r *run) killAtSeams(ctx, buyers context.Context) error {
 }
 
 // killWorkers starts a worker for each seam of a consumer, and kills it there when the next one
-// runs. The last one is the heir.
+// runs. The last one writes the rest.
 func (r *run) killWorkers(ctx context.Context) error {
-	var victim *instance
-	defer func() {
-		if victim != nil {
-			victim.kill()
-		}
-	}()
-	at := ""
-	for _, seam := range append(slices.DeleteFunc(slices.Clone(r.cfg.Seams), func(s string) bool { return s == SeamScript }), "") {
-		next, err := r.startWorker(ctx, seam)
+	seams := slices.DeleteFunc(slices.Clone(r.cfg.Seams), func(at fleet.Seam) bool { return at == SeamScript })
+	r.kills.workers = fleet.New(1, func(n int) (fleet.Program, error) { return r.worker(n, seams), nil })
+	var victim *fleet.Member
+	for n := range len(seams) + 1 {
+		next, err := r.kills.workers.Add(ctx)
 		if err != nil {
 			return err
 		}
 		if victim != nil {
 			r.faults.begin(Killed)
-			victim.kill()
-			r.kills.killed(at)
+			r.kills.kill(victim, seams[n-1])
 		}
-		if seam == "" {
-			victim, r.kills.heir = nil, next
+		if victim = next; n == len(seams) {
 			return nil
 		}
-		victim, at = next, seam
-		if _, err = proc.Await(ctx, victim.Child, victim.parked, r.limit()); err != nil {
-			return fmt.Errorf("waiting for a worker at seam %s: %w", seam, err)
+		waiting, cancel := context.WithTimeout(ctx, r.limit())
+		_, err = r.kills.workers.Next(waiting)
+		cancel()
+		if err != nil {
+			return fmt.Errorf("waiting for a worker at seam %s: %w", seams[n], err)
 		}
 	}
 	return nil
 }
 
-// startWorker starts a process that writes accepted orders, and that stops at a seam unless it is
-// "".
-func (r *run) startWorker(ctx context.Context, seam string) (*instance, error) {
-	cmd, err := r.fleet.command()
-	if err != nil {
-		return nil, err
+// worker says how to start the n-th process that writes accepted orders. It stops at the n-th
+// seam, if there is one.
+func (r *run) worker(n int, seams []fleet.Seam) fleet.Program {
+	s := r.shops.setup
+	s.Name, s.NoConsumer, s.Worker = fmt.Sprintf("%s-worker-%d", r.skus[0], n), false, true
+	if n <= len(seams) {
+		s.Fault.At = seams[n-1 : n]
 	}
-	s := r.fleet.setup
-	r.workers++
-	s.Name, s.NoConsumer, s.Worker, s.Seam = fmt.Sprintf("%s-worker-%d", r.skus[0], r.workers), false, true, seam
-	return start(ctx, cmd, s, means{})
-}
-
-// seam is the seam at which a process is to be killed. It is safe for concurrent use.
-type seam struct {
-	mu sync.Mutex
-	at string // "": none
-}
-
-// set sets the seam.
-func (s *seam) set(at string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.at = at
-}
-
-// meets reports whether the process has reached its seam, once.
-func (s *seam) meets(at string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.at != at {
-		return false
-	}
-	s.at = ""
-	return true
-}
-
-// reach parks the first call that comes to the seam of the process.
-func (s *server) reach(at string) {
-	if s.seam.meets(at) {
-		s.park()
-	}
+	return fleet.Program{Name: "instance " + s.Name, Command: r.shops.command, Setup: s}
 }
 
 // scriptHook sees when a script has accepted orders.
-type scriptHook struct{ s *server }
+type scriptHook struct{ seams *fleet.Seams }
 
 // DialHook is part of redis.Hook.
 func (scriptHook) DialHook(next redis.DialHook) redis.DialHook {
@@ -199,7 +162,7 @@ func (h scriptHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
 		if err == nil && stock.Accepts(cmd) {
-			h.s.reach(SeamScript)
+			h.seams.Reach(ctx, SeamScript)
 		}
 		return err
 	}
@@ -210,7 +173,7 @@ func (h scriptHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 	return func(ctx context.Context, commands []redis.Cmder) error {
 		err := next(ctx, commands)
 		if slices.ContainsFunc(commands, func(cmd redis.Cmder) bool { return cmd.Err() == nil && stock.Accepts(cmd) }) {
-			h.s.reach(SeamScript)
+			h.seams.Reach(ctx, SeamScript)
 		}
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"oversell/internal/bench"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
+	"oversell/internal/fleet"
 	"oversell/internal/stock"
 )
 
@@ -28,7 +29,7 @@ func TestKillsAtSeamsOfAcceptedOrders(t *testing.T) {
 				t.Fatalf("nothing was killed: %+v", row)
 			}
 			met := slices.Sorted(slices.Values(row.KilledAt))
-			if !slices.Equal(met, []string{stock.SeamRead, bench.SeamScript, stock.SeamWritten}) {
+			if !slices.Equal(met, []string{stock.SeamRead, string(bench.SeamScript), stock.SeamWritten}) {
 				t.Errorf("processes were killed at %v", row.KilledAt)
 			}
 			if row.Verdict != figures.OK || row.Sold != row.Stock || row.LostUpdates != 0 || row.AcceptedLost != 0 || row.Duplicates != 0 || row.AgreesAfterKill == nil {
@@ -49,11 +50,11 @@ func TestKillAtOneSeam(t *testing.T) {
 	t.Parallel()
 	for _, seam := range bench.Seams() {
 		cfg := config(t, "embedded")
-		cfg.Strategies, cfg.Conditions, cfg.Seams = []string{"lua_stream"}, []catalog.Condition{catalog.Crash}, []string{seam}
+		cfg.Strategies, cfg.Conditions, cfg.Seams = []string{"lua_stream"}, []catalog.Condition{catalog.Crash}, []fleet.Seam{seam}
 		rows := run(t, cfg)
 		checkExpected(t, rows)
 		row := rows["lua_stream/crash"]
-		if row.Kills == nil || !slices.Equal(row.KilledAt, cfg.Seams) || (row.Unknown > 0) != (seam == bench.SeamScript) {
+		if row.Kills == nil || !slices.Equal(row.KilledAt, []string{string(seam)}) || (row.Unknown > 0) != (seam == bench.SeamScript) {
 			t.Errorf("%s: killed at %+v, and %d buyers cut off", seam, row.Kills, row.Unknown)
 		}
 	}

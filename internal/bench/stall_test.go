@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"oversell/internal/proc"
+	"oversell/internal/fleet"
 )
 
 // Undisturbed calls f, which returns what is wrong, or "". What is wrong does not count if
@@ -13,7 +13,7 @@ import (
 func Undisturbed(t *testing.T, limit time.Duration, f func(try int) (wrong string)) {
 	t.Helper()
 	for try := range maxTries {
-		watch := proc.WatchStalls(limit, nil)
+		watch := fleet.WatchStalls(limit, nil)
 		wrong := f(try)
 		stalled := watch.Stop().Round(time.Millisecond)
 		if wrong == "" {

@@ -5,19 +5,19 @@ import (
 	"testing/synctest"
 	"time"
 
-	"oversell/internal/proc"
+	"oversell/internal/fleet"
 )
 
 // A process that is stopped with a holder stays so until another one has entered: on a slow
 // machine nobody may have noticed that the lease has expired.
 func TestTheStoppedWaitForTheirSuccessor(t *testing.T) {
-	if !proc.LiveWords {
+	if !fleet.LiveWords {
 		t.Skip("gauges cannot be read here")
 	}
 	counters, seen := gauged(t)
 	synctest.Test(t, func(t *testing.T) {
-		stopped, other := &instance{gauge: seen[0]}, &instance{gauge: seen[1]}
-		f := &fleet{members: []*instance{stopped, other}, means: means{gauged: true}}
+		stopped := seen[0]
+		f := &shops{Fleet: fleet.Of(seen...), gauged: true}
 		waits := func(what string, want time.Duration) {
 			before, start := f.entered(stopped), time.Now()
 			f.succeeded(t.Context(), stopped, before, time.Second)
@@ -36,7 +36,7 @@ func TestTheStoppedWaitForTheirSuccessor(t *testing.T) {
 		if f.succeeded(t.Context(), stopped, before, time.Second); time.Since(start) != 0 {
 			t.Errorf("a successor before: waited for %v", time.Since(start))
 		}
-		f.means.gauged = false
+		f.gauged = false
 		waits("gauges that are not read", 0)
 	})
 }

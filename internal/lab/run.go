@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"oversell/internal/catalog"
-	"oversell/internal/proc"
+	"oversell/internal/fleet"
 )
 
 // Embedded is the value of Config.Redis for a Redis in this process, in
@@ -211,7 +211,7 @@ func weightOf(c Subject) int64 {
 // timed runs a cell and reports whether its times were kept. If not, the cell decides
 // nothing.
 func (r *run) timed(ctx context.Context, s *server, i int, ttl time.Duration) (c Cell, kept bool) {
-	watch := proc.WatchStalls(ttl/tolerance, nil)
+	watch := fleet.WatchStalls(ttl/tolerance, nil)
 	c, late := r.cell(ctx, s, i, ttl, ttl*realLimit)
 	if stalled := watch.Stop(); stalled == 0 && !late {
 		return c, true
@@ -274,7 +274,7 @@ func (r *run) manifest(start time.Time) Manifest {
 		Started: start.UTC().Truncate(time.Second),
 		Redis:   r.cfg.RedisName, Database: r.cfg.DatabaseName,
 		Go: runtime.Version(), OS: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(),
-		Version: proc.Version(), TTL: virtualTTL, AskedTTL: r.cfg.TTL, Virtual: r.cfg.Redis == Embedded, Wall: time.Since(start),
+		Version: fleet.Version(), TTL: virtualTTL, AskedTTL: r.cfg.TTL, Virtual: r.cfg.Redis == Embedded, Wall: time.Since(start),
 	}
 	if len(r.cfg.Subjects) > 0 {
 		// The manifest describes virtual time, if any subject runs in it.

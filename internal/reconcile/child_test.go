@@ -15,8 +15,8 @@ import (
 	"gorm.io/gorm"
 
 	"oversell/internal/backend"
+	"oversell/internal/fleet"
 	"oversell/internal/locks/locktest"
-	"oversell/internal/proc"
 	"oversell/internal/stock"
 )
 
@@ -29,7 +29,7 @@ type job struct {
 	RedisURL, DBURL, SKU string
 	Buyers               int
 	Every, Grace         time.Duration // of the reconciler; no Every: none
-	Park                 string        // the seam where it stops for ever
+	Park                 fleet.Seam    // the seam where it stops for ever
 }
 
 // sellOut is how long a sale may take. It only ends a hang.
@@ -37,49 +37,49 @@ const sellOut = 10 * time.Minute
 
 // The seams where a child stops for ever.
 const (
-	beforeOrder  = "units are taken, the order is not written"
-	beforeChange = "a repair has locked the row"
-	beforeCommit = "a repair has changed Redis"
+	beforeOrder  fleet.Seam = "units are taken, the order is not written"
+	beforeChange fleet.Seam = "a repair has locked the row"
+	beforeCommit fleet.Seam = "a repair has changed Redis"
 )
 
-// news is what a child tells.
-type news struct{ Ready, Parked bool }
-
-type shopProcess = proc.Child[job, news]
+// shopProcess is a child, and where it stops.
+type shopProcess struct {
+	*fleet.Member
+	parked chan fleet.Arrival
+}
 
 // startChild starts a child and waits until it sells.
-func startChild(t *testing.T, j job) *shopProcess {
+func startChild(t *testing.T, j job) shopProcess {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], "-test.run=^$")
-	cmd.Env = append(os.Environ(), childVariable+"=1")
-	c, err := proc.StartChild[job, news]("a shop", cmd)
-	if err != nil {
+	command := func() (*exec.Cmd, error) {
+		cmd := exec.Command(os.Args[0], "-test.run=^$")
+		cmd.Env = append(os.Environ(), childVariable+"=1")
+		return cmd, nil
+	}
+	c := shopProcess{parked: make(chan fleet.Arrival, 1)}
+	var err error
+	if c.Member, err = fleet.Run(t.Context(), fleet.Program{Name: "a shop", Command: command, Setup: j}, c.parked); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close(time.Second) })
-	if err := c.Send(j); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := proc.Await(t.Context(), c, c.Events, sellOut); err != nil || !got.Ready {
-		t.Fatalf("got %+v, %v", got, err)
-	}
 	return c
 }
 
 // awaitParked waits until a child stops at its seam.
-func awaitParked(t *testing.T, c *shopProcess) {
+func awaitParked(t *testing.T, c shopProcess) {
 	t.Helper()
-	if got, err := proc.Await(t.Context(), c, c.Events, sellOut); err != nil || !got.Parked {
-		t.Fatalf("got %+v, %v; want a parked process", got, err)
+	select {
+	case <-c.parked:
+	case <-c.Done():
+		t.Fatal(c.Err())
+	case <-time.After(sellOut):
+		t.Fatal("it does not come to its seam")
 	}
 }
 
 // child is the program of a child. It returns the exit code.
 func child(stdin io.Reader, stdout, stderr io.Writer) int {
-	ctx, over := context.WithCancel(context.Background())
-	defer over()
-	parent := proc.Listen[job, news](ctx, over, stdin, stdout)
-	if err := sellAndBuy(ctx, parent.Next(ctx), parent); err != nil {
+	if err := fleet.Serve(context.Background(), stdin, stdout, sellAndBuy); err != nil {
 		fmt.Fprintln(stderr, err)
 		return 1
 	}
@@ -87,7 +87,7 @@ func child(stdin io.Reader, stdout, stderr io.Writer) int {
 }
 
 // sellAndBuy does a job until ctx ends.
-func sellAndBuy(ctx context.Context, j job, parent *proc.Parent[job, news]) error {
+func sellAndBuy(ctx context.Context, j job, parent *fleet.Server) error {
 	rdb, err := backend.DialRedis(ctx, j.RedisURL, 0)
 	if err != nil {
 		return err
@@ -97,10 +97,8 @@ func sellAndBuy(ctx context.Context, j job, parent *proc.Parent[job, news]) erro
 	if err != nil {
 		return err
 	}
-	park := func() {
-		parent.Send(news{Parked: true})
-		select {} // until the process is killed
-	}
+	parent.Seams.Set(fleet.Arm{At: []fleet.Seam{j.Park}})
+	park := func() { parent.Seams.Reach(ctx, j.Park) } // until the process is killed
 	switch j.Park {
 	case beforeOrder:
 		err = atOrder(db, 20, park)
@@ -129,9 +127,9 @@ func sellAndBuy(ctx context.Context, j job, parent *proc.Parent[job, news]) erro
 	for range j.Buyers {
 		all.Go(func() { buyAgainAndAgain(ctx, service, j.SKU) })
 	}
-	parent.Send(news{Ready: true})
+	parent.Ready("")
 	all.Wait()
-	return parent.Err()
+	return nil
 }
 
 // atOrder calls f instead of the n-th statement that writes one order or several.

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"oversell/internal/fleet"
 	"oversell/internal/stock"
 )
 
@@ -61,7 +62,7 @@ func audit(t *testing.T, service *stock.Service, sku string) stock.Audit {
 
 // wantSoldOut waits until everything is sold, ends the shops, and audits the sale. It
 // returns when the audit agreed.
-func wantSoldOut(t *testing.T, service *stock.Service, sku string, shops ...*shopProcess) time.Time {
+func wantSoldOut(t *testing.T, service *stock.Service, sku string, shops ...shopProcess) time.Time {
 	t.Helper()
 	var a stock.Audit
 	for deadline := time.Now().Add(sellOut); a.Sold < units || a.LostUpdates != 0; time.Sleep(20 * time.Millisecond) {
@@ -134,7 +135,7 @@ func TestRepairUnderLoad(t *testing.T) {
 }
 
 // crash starts two shops, and kills the first with units that it has taken and not sold.
-func (s *site) crash(t *testing.T, first, second job) (dead, other *shopProcess, killed time.Time) {
+func (s *site) crash(t *testing.T, first, second job) (dead, other shopProcess, killed time.Time) {
 	t.Helper()
 	first.Park = beforeOrder
 	other = startChild(t, second)
@@ -176,8 +177,8 @@ func TestKillDuringARepair(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := newService(s.rdb, s.db, grace)
 		t.Cleanup(service.Close)
-		for _, seam := range []string{beforeChange, beforeCommit} {
-			t.Run(seam, func(t *testing.T) {
+		for _, seam := range []fleet.Seam{beforeChange, beforeCommit} {
+			t.Run(string(seam), func(t *testing.T) {
 				for range rounds(t) {
 					j := s.open(t, service)
 					j.Every = every

@@ -2,16 +2,16 @@
 
 package backendtest
 
-import "oversell/internal/proc"
+import "oversell/internal/fleet"
 
 // Stop is not supported on this system.
-func (r *LocalRedis) Stop() error { return proc.ErrUnsupported }
+func (r *LocalRedis) Stop() error { return fleet.ErrUnsupported }
 
 // Cont is not supported on this system.
-func (r *LocalRedis) Cont() error { return proc.ErrUnsupported }
+func (r *LocalRedis) Cont() error { return fleet.ErrUnsupported }
 
 // Stop is not supported on this system.
-func (d *LocalDatabase) Stop() error { return proc.ErrUnsupported }
+func (d *LocalDatabase) Stop() error { return fleet.ErrUnsupported }
 
 // Cont is not supported on this system.
-func (d *LocalDatabase) Cont() error { return proc.ErrUnsupported }
+func (d *LocalDatabase) Cont() error { return fleet.ErrUnsupported }

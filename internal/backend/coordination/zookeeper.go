@@ -18,7 +18,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"oversell/internal/backend/local"
-	"oversell/internal/proc"
+	"oversell/internal/fleet"
 )
 
 // ServeZooKeeper resolves the value of -zookeeper:
@@ -94,7 +94,7 @@ func findZooKeeper() (java, classPath string, err error) {
 type zkServer struct {
 	addr    string
 	dir     string
-	process *proc.Process
+	process *fleet.Process
 }
 
 // stopGrace is how long the server may take to end before it is killed. Its
@@ -137,7 +137,7 @@ func (s *zkServer) run(ctx context.Context, java, classPath string) error {
 		"-Dznode.container.checkIntervalMs=1000",
 		"-cp", classPath, "org.apache.zookeeper.server.ZooKeeperServerMain", config)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = s.dir, out, out
-	if s.process, err = proc.Start(cmd); err != nil {
+	if s.process, err = fleet.Start(cmd); err != nil {
 		return err
 	}
 	return s.awaitReady(ctx, log)

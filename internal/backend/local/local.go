@@ -20,7 +20,7 @@ import (
 	"sync"
 	"time"
 
-	"oversell/internal/proc"
+	"oversell/internal/fleet"
 )
 
 // ErrMissing is returned, wrapped, when a binary that a server needs is not
@@ -71,7 +71,7 @@ type Server struct {
 	port    int
 
 	mu      sync.Mutex
-	process *proc.Process
+	process *fleet.Process
 	closed  bool
 }
 
@@ -138,7 +138,7 @@ func (s *Server) run(ctx context.Context) error {
 
 // awaitReady asks the server every few milliseconds whether it is ready,
 // until it is, has died, or ctx is done.
-func (s *Server) awaitReady(ctx context.Context, p *proc.Process, log string) error {
+func (s *Server) awaitReady(ctx context.Context, p *fleet.Process, log string) error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -184,10 +184,10 @@ func (s *Server) Pid() int {
 
 // Signal sends sig to the server.
 func (s *Server) Signal(sig os.Signal) error {
-	return s.withProcess(func(p *proc.Process) error { return p.Signal(sig) })
+	return s.withProcess(func(p *fleet.Process) error { return p.Signal(sig) })
 }
 
-func (s *Server) withProcess(do func(*proc.Process) error) error {
+func (s *Server) withProcess(do func(*fleet.Process) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.process == nil {
@@ -201,10 +201,10 @@ func (s *Server) withProcess(do func(*proc.Process) error) error {
 
 // Pause stops the server's process until Continue. It keeps its connections.
 // Both fail on operating systems that cannot pause a process.
-func (s *Server) Pause() error { return s.withProcess((*proc.Process).Pause) }
+func (s *Server) Pause() error { return s.withProcess((*fleet.Process).Pause) }
 
 // Continue resumes a paused server.
-func (s *Server) Continue() error { return s.withProcess((*proc.Process).Continue) }
+func (s *Server) Continue() error { return s.withProcess((*fleet.Process).Continue) }
 
 // Kill ends the server without warning and waits until it is gone. Its files
 // stay for Restart.

@@ -6,18 +6,18 @@ import (
 	"os/exec"
 	"strings"
 
-	"oversell/internal/proc"
+	"oversell/internal/fleet"
 )
 
 // startLogged runs cmd with its output going to the file log.
-func startLogged(cmd *exec.Cmd, log string) (*proc.Process, error) {
+func startLogged(cmd *exec.Cmd, log string) (*fleet.Process, error) {
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open the log: %w", err)
 	}
 	defer out.Close() // the child has its own handle
 	cmd.Stdout, cmd.Stderr = out, out
-	return proc.Start(cmd)
+	return fleet.Start(cmd)
 }
 
 // lastLines returns the end of a log, to be added to an error message.

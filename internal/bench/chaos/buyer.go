@@ -15,7 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"oversell/internal/proc"
+	"oversell/internal/fleet"
 )
 
 // The settings of a buyer's client.
@@ -94,7 +94,7 @@ func (c *crowd) buy(ctx context.Context, n int, key string) (o Outcome) {
 			return o
 		}
 		wait := max(after, time.Duration(rng.Int64N(int64(pause))))
-		if !proc.Sleep(ctx, wait) {
+		if !fleet.Sleep(ctx, wait) {
 			return o
 		}
 		pause = min(2*pause, maxBackoff)

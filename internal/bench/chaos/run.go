@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"oversell/internal/bench/report"
-	"oversell/internal/proc"
+	"oversell/internal/fleet"
 )
 
 // Config is one sale under chaos.
@@ -111,7 +111,7 @@ func (cfg Config) arrive(ctx context.Context, start time.Time, c *crowd, r *repo
 	}()
 	planned := int(cfg.Duration * time.Duration(cfg.Rate) / time.Second)
 	for n := range planned {
-		if !proc.Sleep(ctx, time.Until(start.Add(time.Duration(n)*time.Second/time.Duration(cfg.Rate)))) {
+		if !fleet.Sleep(ctx, time.Until(start.Add(time.Duration(n)*time.Second/time.Duration(cfg.Rate)))) {
 			return
 		}
 		r.Planned++
@@ -142,7 +142,7 @@ const shortestStall = 10 * time.Millisecond
 // inject injects one fault after the other.
 func (cfg Config) inject(ctx context.Context, start time.Time, s *sales, r *report.Chaos) error {
 	w := &world{servers: cfg.Servers, shops: cfg.Shops, links: cfg.Links, sku: cfg.SKU}
-	stalls := proc.WatchStalls(shortestStall, nil)
+	stalls := fleet.WatchStalls(shortestStall, nil)
 	defer stalls.Stop()
 	over := start.Add(cfg.Duration)
 	for _, f := range cfg.Faults {
@@ -157,7 +157,7 @@ func (cfg Config) inject(ctx context.Context, start time.Time, s *sales, r *repo
 		if f.Kind == ShopKill {
 			d.From = fromFault
 		}
-		if !proc.Sleep(ctx, time.Until(start.Add(f.At))) {
+		if !fleet.Sleep(ctx, time.Until(start.Add(f.At))) {
 			return context.Cause(ctx)
 		}
 		if time.Now().Add(f.For).After(over) {
@@ -170,7 +170,7 @@ func (cfg Config) inject(ctx context.Context, start time.Time, s *sales, r *repo
 		}
 		r.Faults = append(r.Faults, d)
 		r.StopsHolder = r.StopsHolder || d.StopsFor
-		if !proc.Sleep(ctx, settle) {
+		if !fleet.Sleep(ctx, settle) {
 			return context.Cause(ctx)
 		}
 	}
@@ -182,7 +182,7 @@ const endTimeout = 30 * time.Second
 
 // one injects one fault, and waits until the item is sold again or buyers have given up.
 // Its error means that the sale cannot go on.
-func (cfg Config) one(ctx context.Context, w *world, f Fault, start time.Time, s *sales, stalls *proc.StallWatch, d *report.Fault) error {
+func (cfg Config) one(ctx context.Context, w *world, f Fault, start time.Time, s *sales, stalls *fleet.StallWatch, d *report.Fault) error {
 	before, began := s.acknowledged(), time.Now()
 	d.At = began.Sub(start).Seconds()
 	again, from, stalled := s.next(began), began, stalls.Total()
@@ -190,7 +190,7 @@ func (cfg Config) one(ctx context.Context, w *world, f Fault, start time.Time, s
 	if err != nil {
 		d.Error = err.Error()
 	}
-	if !proc.Sleep(ctx, f.For) {
+	if !fleet.Sleep(ctx, f.For) {
 		return context.Cause(ctx) // everything is about to stop
 	}
 	if end != nil {

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"oversell/internal/backend"
+	"oversell/internal/fleet"
 	"oversell/internal/netfault"
-	"oversell/internal/proc"
 )
 
 // Shop is a shop in a separate process. URL may be called concurrently; the other methods
@@ -124,7 +124,7 @@ func (w *world) start(victim Shop) func(context.Context) error {
 			if err = victim.Start(ctx); err == nil || ctx.Err() != nil {
 				return err
 			}
-			proc.Sleep(ctx, 200*time.Millisecond)
+			fleet.Sleep(ctx, 200*time.Millisecond)
 		}
 		return err
 	}

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"oversell/internal/catalog"
+	"oversell/internal/fleet"
 	"oversell/internal/holds"
-	"oversell/internal/proc"
 )
 
 // role is what a buyer does with a hold.
@@ -83,14 +83,14 @@ func (r *row) buy(ctx context.Context, name string, as role, stays bool) (p purc
 		p.outcome = left
 		return p
 	case releases:
-		proc.Sleep(ctx, rand.N(r.cfg.TTL/5))
+		fleet.Sleep(ctx, rand.N(r.cfg.TTL/5))
 		return r.release(ctx, p)
 	case paysLast:
-		proc.Sleep(ctx, time.Until(p.hold.ExpiresAt)-rand.N(r.cfg.TTL/5))
+		fleet.Sleep(ctx, time.Until(p.hold.ExpiresAt)-rand.N(r.cfg.TTL/5))
 	case paysLate:
-		proc.Sleep(ctx, time.Until(p.hold.ExpiresAt)+2*r.cfg.sweep())
+		fleet.Sleep(ctx, time.Until(p.hold.ExpiresAt)+2*r.cfg.sweep())
 	default:
-		proc.Sleep(ctx, rand.N(r.think))
+		fleet.Sleep(ctx, rand.N(r.think))
 	}
 	return r.pay(ctx, p, name, stays)
 }

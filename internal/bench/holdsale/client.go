@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"time"
 
-	"oversell/internal/proc"
+	"oversell/internal/fleet"
 	"oversell/internal/stock"
 	"oversell/internal/web"
 )
@@ -32,10 +32,10 @@ const (
 // client sends requests to the shops, each to the next shop, and again if no answer comes.
 type client struct {
 	http  *http.Client
-	shops *fleet
+	shops *shops
 }
 
-func newClient(f *fleet) *client {
+func newClient(f *shops) *client {
 	return &client{
 		http:  &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: maxConnections}, Timeout: requestTimeout},
 		shops: f,
@@ -71,7 +71,7 @@ func (c *client) ask(ctx context.Context, r request, v any) answer {
 		if !a.unanswered() {
 			return a
 		}
-		if !proc.Sleep(ctx, pause) {
+		if !fleet.Sleep(ctx, pause) {
 			return a
 		}
 		pause = min(2*pause, lastPause)
@@ -154,7 +154,7 @@ func (c *client) delete(ctx context.Context, sku string) error {
 	r := request{method: http.MethodDelete, path: "/api/items/" + sku}
 	for {
 		a := c.ask(ctx, r, nil)
-		if a.code != "holds_open" || !proc.Sleep(ctx, deletePause) {
+		if a.code != "holds_open" || !fleet.Sleep(ctx, deletePause) {
 			return mustSucceed(ctx, r, a)
 		}
 	}

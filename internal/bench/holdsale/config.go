@@ -19,6 +19,7 @@ import (
 	"oversell/internal/bench"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
+	"oversell/internal/fleet"
 	"oversell/internal/present"
 )
 
@@ -38,9 +39,9 @@ type Config struct {
 	Instances  int   // shops; default DefaultInstances
 	TTL        time.Duration
 	Repeat     int
-	Seams      []Seam // at which crash kills, in turn; default depends on the stage
-	deaf       bool   // the provider sends no webhooks
-	ID         string // unique among benches; default random
+	Seams      []fleet.Seam // at which crash kills, in turn; default depends on the stage
+	deaf       bool         // the provider sends no webhooks
+	ID         string       // unique among benches; default random
 
 	RedisURL string
 	DBURL    string
@@ -81,7 +82,7 @@ func (c Config) WithDefaults() Config {
 	}
 	if slices.Contains(c.Seams, BeforeRefund) && !slices.Contains(c.Seams, AfterCapture) {
 		// The kill after a capture is what makes a refund.
-		c.Seams = append([]Seam{AfterCapture}, c.Seams...)
+		c.Seams = append([]fleet.Seam{AfterCapture}, c.Seams...)
 	}
 	c.Buyers = cmp.Or(c.Buyers, DefaultBuyers)
 	c.Stock = cmp.Or(c.Stock, DefaultStock)
@@ -165,18 +166,18 @@ func (c Config) Manifest(redis, db string) report.Manifest {
 // seams are those at which crash kills the shops of a stage, in turn. By default a stage that
 // may lose units and sell others twice meets only kills of which one kind follows: otherwise
 // the two might cancel out.
-func (c Config) seams(stage catalog.HoldStage) []Seam {
+func (c Config) seams(stage catalog.HoldStage) []fleet.Seam {
 	switch {
 	case len(c.Seams) > 0:
 		return c.Seams
 	case stage.Sound():
 		return Seams()
 	}
-	return []Seam{AfterCapture, AfterOrder}
+	return []fleet.Seam{AfterCapture, AfterOrder}
 }
 
 // cancels reports whether units that are lost at one seam may hide units that are sold twice.
-func cancels(at []Seam) bool {
+func cancels(at []fleet.Seam) bool {
 	return slices.Contains(at, AfterTake) || slices.Contains(at, BeforeRestock) || !slices.Contains(at, AfterOrder)
 }
 

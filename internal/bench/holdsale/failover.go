@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"oversell/internal/proc"
+	"oversell/internal/fleet"
 )
 
 // failoverSpread is how long buyers arrive at least in a row with a failover: some before it,
@@ -14,11 +14,11 @@ const failoverSpread = 6 * time.Second
 // failOver kills the primary when a third of the buyers have come. A failover that has begun
 // ends even if the load is over: the row is audited on the new primary.
 func (r *row) failOver(ctx context.Context) ([]string, error) {
-	if !proc.Sleep(ctx, r.spread/3) {
+	if !fleet.Sleep(ctx, r.spread/3) {
 		return nil, context.Cause(ctx)
 	}
 	if err := r.cfg.Failovers.Failover(context.WithoutCancel(ctx)); err != nil {
 		return nil, err
 	}
-	return []string{string(fromRedis)}, nil
+	return []string{fromRedis}, nil
 }

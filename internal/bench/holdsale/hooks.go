@@ -75,16 +75,16 @@ type seamPayments struct {
 }
 
 func (p seamPayments) Capture(ctx context.Context, paymentID, key string) (payment.Payment, error) {
-	p.seams.reach(ctx, beforeCapture)
+	p.seams.Reach(ctx, beforeCapture)
 	done, err := p.Payments.Capture(ctx, paymentID, key)
 	if err == nil {
-		p.seams.reach(ctx, AfterCapture)
+		p.seams.Reach(ctx, AfterCapture)
 	}
 	return done, err
 }
 
 func (p seamPayments) Refund(ctx context.Context, paymentID, key string) (payment.Payment, error) {
-	p.seams.reach(ctx, BeforeRefund)
+	p.seams.Reach(ctx, BeforeRefund)
 	return p.Payments.Refund(ctx, paymentID, key)
 }
 
@@ -138,10 +138,10 @@ func quietWrites(db *gorm.DB, s *seams) error {
 func (s *seams) begins(ctx context.Context, statement string) {
 	c := callOf(ctx)
 	if c.claim && !c.wrote.Swap(true) {
-		s.reach(ctx, BeforeClaim)
+		s.Reach(ctx, BeforeClaim)
 	}
 	if c.sweep && strings.Contains(statement, "remaining = remaining + ") {
-		s.reach(ctx, BeforeRestock)
+		s.Reach(ctx, BeforeRestock)
 	}
 }
 
@@ -149,9 +149,9 @@ func (s *seams) begins(ctx context.Context, statement string) {
 func (s *seams) done(ctx context.Context, statement string) {
 	switch {
 	case strings.Contains(statement, "remaining = remaining - "):
-		s.reach(ctx, AfterTake)
+		s.Reach(ctx, AfterTake)
 	case callOf(ctx).claim && strings.HasPrefix(statement, "INSERT INTO oversell_orders"):
-		s.reach(ctx, AfterOrder)
+		s.Reach(ctx, AfterOrder)
 	}
 }
 
@@ -168,7 +168,7 @@ func (h redisHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
 		if err == nil && cmd.Name() == "decrby" {
-			h.seams.reach(ctx, AfterTake)
+			h.seams.Reach(ctx, AfterTake)
 		}
 		return err
 	}
@@ -178,7 +178,7 @@ func (h redisHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 func (h redisHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, commands []redis.Cmder) error {
 		if callOf(ctx).sweep && len(commands) > 0 && commands[0].Name() == "incrby" {
-			h.seams.reach(ctx, BeforeRestock)
+			h.seams.Reach(ctx, BeforeRestock)
 		}
 		return next(ctx, commands)
 	}

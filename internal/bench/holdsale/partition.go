@@ -7,37 +7,36 @@ import (
 	"net/url"
 
 	"oversell/internal/backend"
+	"oversell/internal/fleet"
 	"oversell/internal/netfault"
 )
 
-// partner is what a shop is cut off from.
-type partner string
-
-// The partners.
+// What a shop is cut off from.
 const (
-	fromDatabase partner = "database"
-	fromRedis    partner = "redis"
-	fromProvider partner = "provider" // of payments
+	fromDatabase = "database"
+	fromRedis    = "redis"
+	fromProvider = "provider" // of payments
 )
-
-// links are the relays between one shop and its partners.
-type links map[partner]*netfault.Relay
 
 // relay puts relays between a shop and its partners. A database that is a file, or that is
 // reached in another way than by TCP, has none.
-func relay(s setup) (_ setup, _ links, err error) {
-	l := make(links)
+func relay(s setup) (_ setup, l map[string]*netfault.Relay, err error) {
+	l = make(map[string]*netfault.Relay)
+	started := l
 	defer func() {
 		if err != nil {
-			err = errors.Join(fmt.Errorf("relaying the connections of %s: %w", s.Name, err), l.close())
+			err = fmt.Errorf("relaying the connections of %s: %w", s.Name, err)
+			for _, r := range started {
+				err = errors.Join(err, r.Close())
+			}
 		}
 	}()
-	through := func(name partner, target string) (string, error) {
+	through := func(name, target string) (string, error) {
 		r, err := netfault.Start(target)
 		if err != nil {
 			return "", err
 		}
-		l[name] = r
+		started[name] = r
 		return r.Addr, nil
 	}
 	addr, err := backend.SingleAddr(s.RedisURL)
@@ -72,15 +71,6 @@ func relay(s setup) (_ setup, _ links, err error) {
 	return s, l, err
 }
 
-// close ends the relays.
-func (l links) close() error {
-	var errs []error
-	for _, r := range l {
-		errs = append(errs, r.Close())
-	}
-	return errors.Join(errs...)
-}
-
 // partition cuts a shop off from each of its partners in turn, for longer than a hold lives.
 // What the shop sends meanwhile arrives at the end:
 //
@@ -95,8 +85,8 @@ func (r *row) partition(ctx context.Context) (met []string, err error) {
 		}
 	}()
 	for _, cut := range []struct {
-		from partner
-		at   Seam
+		from string
+		at   fleet.Seam
 	}{{fromDatabase, BeforeClaim}, {fromRedis, BeforeClaim}, {fromProvider, beforeCapture}} {
 		if !r.relayed(cut.from) {
 			continue
@@ -104,15 +94,15 @@ func (r *row) partition(ctx context.Context) (met []string, err error) {
 		if err := r.cutOff(ctx, cut.from, cut.at); err != nil {
 			return met, fmt.Errorf("cutting a shop off from %s: %w", cut.from, err)
 		}
-		met = append(met, string(cut.from))
+		met = append(met, cut.from)
 	}
 	return met, nil
 }
 
 // relayed reports whether shops can be cut off from a partner.
-func (r *row) relayed(from partner) bool {
-	for _, p := range r.fleet.alive() {
-		return p.links[from] != nil // all are alike
+func (r *row) relayed(from string) bool {
+	for _, m := range r.shops.Running() {
+		return m.Links[from] != nil // all are alike
 	}
 	return false
 }
@@ -120,20 +110,10 @@ func (r *row) relayed(from partner) bool {
 // cutOff cuts off the shop of the first call that reaches a seam, and lets the call go on. The
 // shop has no open transaction when that begins: the fault is the late write, and not a lock in
 // the database that everybody else waits for.
-func (r *row) cutOff(ctx context.Context, from partner, at Seam) error {
-	if err := r.everywhere(ctx, arm{Seams: []Seam{at}, Skip: 1, Most: 1, Quiet: from == fromDatabase}); err != nil {
-		return err
+func (r *row) cutOff(ctx context.Context, from string, at fleet.Seam) error {
+	fault := fleet.Arm{At: []fleet.Seam{at}, Skip: 1}
+	if from == fromDatabase {
+		fault.Around = quiet
 	}
-	a, err := r.victim(ctx, at)
-	if err != nil {
-		return err
-	}
-	link := a.shop.links[from]
-	link.Hole()
-	defer link.Restore()
-	if err := a.shop.Send(command{Resume: true}); err != nil {
-		return err
-	}
-	r.pass(ctx, r.cfg.long())
-	return nil
+	return r.meet(ctx, fault, func(m *fleet.Member) error { return m.CutOff(ctx, from, r.cfg.long()) })
 }

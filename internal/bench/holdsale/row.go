@@ -13,9 +13,9 @@ import (
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
+	"oversell/internal/fleet"
 	"oversell/internal/holds"
 	"oversell/internal/payment"
-	"oversell/internal/proc"
 	"oversell/internal/stock"
 )
 
@@ -25,7 +25,7 @@ type row struct {
 	stage  catalog.HoldStage
 	cond   catalog.Condition
 	sku    string
-	fleet  *fleet
+	shops  *shops
 	client *client
 
 	spread time.Duration // over which buyers arrive
@@ -89,7 +89,7 @@ func (r *row) do(ctx context.Context) (_ report.Row, err error) {
 	injected.Go(func() { r.disarm(disarming) })
 	defer injected.Wait()
 	defer armed()
-	if err := r.fleet.fill(ctx); err != nil {
+	if err := r.shops.Fill(ctx, r.cfg.Instances); err != nil {
 		return report.Row{}, err
 	}
 	o.rest = r.sellOut(ctx)
@@ -113,10 +113,10 @@ func (r *row) prepare(ctx context.Context) error {
 	case catalog.Failover:
 		r.spread = max(3*r.cfg.TTL, failoverSpread)
 	}
-	if err := r.fleet.begin(ctx); err != nil {
+	if err := r.shops.begin(ctx); err != nil {
 		return err
 	}
-	ledger, err := r.fleet.payments.Ledger(ctx)
+	ledger, err := r.shops.payments.Ledger(ctx)
 	if err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ func (r *row) prepare(ctx context.Context) error {
 	if err := r.client.put(ctx, r.sku, r.cfg.Stock); err != nil {
 		return err
 	}
-	return r.fleet.payments.SetFaults(ctx, r.cfg.provided(r.cond))
+	return r.shops.payments.SetFaults(ctx, r.cfg.provided(r.cond))
 }
 
 // calm ends the faults of the provider. Its webhooks that are late stay late.
@@ -132,7 +132,7 @@ func (r *row) calm(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return r.fleet.payments.SetFaults(ctx, r.cfg.always(payment.Faults{}))
+	return r.shops.payments.SetFaults(ctx, r.cfg.always(payment.Faults{}))
 }
 
 // load lets the buyers come, evenly spread over time, and returns when each has an outcome.
@@ -146,7 +146,7 @@ func (r *row) load(ctx context.Context) ([]purchase, time.Duration) {
 		buyers.Go(func() {
 			defer r.waiting.Add(-1)
 			all[i].outcome, all[i].code = unlearned, "interrupted"
-			if proc.Sleep(ctx, time.Until(at)) {
+			if fleet.Sleep(ctx, time.Until(at)) {
 				all[i] = r.buy(ctx, buyerName(r.sku, "b", i), roleOf(i, r.cond), r.cond != catalog.Crash)
 			}
 		})
@@ -177,7 +177,7 @@ func (r *row) sellOut(ctx context.Context) []purchase {
 				mu.Lock()
 				all = append(all, p)
 				mu.Unlock()
-				if p.outcome == soldOut || p.outcome != gotOrder && !proc.Sleep(ctx, look) {
+				if p.outcome == soldOut || p.outcome != gotOrder && !fleet.Sleep(ctx, look) {
 					return
 				}
 			}
@@ -226,7 +226,7 @@ func (r *row) settle(ctx context.Context, since time.Time, bought []purchase) (s
 				return back.longest, nil, nil
 			}
 		}
-		if !proc.Sleep(ctx, look) {
+		if !fleet.Sleep(ctx, look) {
 			return nil, nil, context.Cause(ctx)
 		}
 	}
@@ -236,7 +236,7 @@ func (r *row) settle(ctx context.Context, since time.Time, bought []purchase) (s
 // agree reports whether no webhook is on its way any more, and whether then units, holds,
 // orders and payments agree.
 func (r *row) agree(ctx context.Context, now figures.Stock) (quiet, agree bool, err error) {
-	d, err := r.fleet.payments.Deliveries(ctx)
+	d, err := r.shops.payments.Deliveries(ctx)
 	if err != nil || d.Waiting > 0 {
 		return false, false, err
 	}
@@ -288,7 +288,7 @@ func (r *row) audit(ctx context.Context, o *observed) error {
 	if o.books, o.orders, err = r.books(ctx); err != nil {
 		return err
 	}
-	return errors.Join(r.fleet.crashed(), ctx.Err())
+	return errors.Join(r.shops.crashed(), ctx.Err())
 }
 
 // books compares the provider's ledger of this row with the orders.
@@ -297,7 +297,7 @@ func (r *row) books(ctx context.Context) (payment.Books, []stock.ListedOrder, er
 	if err != nil {
 		return payment.Books{}, nil, err
 	}
-	ledger, err := r.fleet.payments.Ledger(ctx)
+	ledger, err := r.shops.payments.Ledger(ctx)
 	if err != nil {
 		return payment.Books{}, nil, err
 	}

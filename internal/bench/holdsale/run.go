@@ -10,7 +10,7 @@ import (
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
-	"oversell/internal/proc"
+	"oversell/internal/fleet"
 )
 
 // Progress receives the progress of a bench, as bench.Progress does.
@@ -32,13 +32,13 @@ func Run(ctx context.Context, cfg Config, p Progress) (rows []report.Row, err er
 		return nil, err
 	}
 	b := &runner{cfg: cfg, progress: p}
-	if b.fleet, err = open(ctx, cfg); err != nil {
+	if b.shops, err = open(ctx, cfg); err != nil {
 		return nil, err
 	}
-	defer func() { b.fleet.close() }()
-	b.client = newClient(b.fleet)
+	defer func() { b.shops.close() }()
+	b.client = newClient(b.shops)
 	defer b.client.close()
-	b.stalls = proc.WatchStalls(tolerable(cfg.TTL), nil)
+	b.stalls = fleet.WatchStalls(tolerable(cfg.TTL), nil)
 	defer b.stalls.Stop()
 	defer func() { err = errors.Join(err, b.tidy(ctx.Err() != nil)) }()
 	for repeat := 1; repeat <= cfg.Repeat; repeat++ {
@@ -61,9 +61,9 @@ func Run(ctx context.Context, cfg Config, p Progress) (rows []report.Row, err er
 type runner struct {
 	cfg      Config
 	progress Progress
-	fleet    *fleet
+	shops    *shops
 	client   *client
-	stalls   *proc.StallWatch
+	stalls   *fleet.StallWatch
 	rows     []report.Row
 	skus     []string // of the items that were put on sale
 }
@@ -87,7 +87,7 @@ func (b *runner) undisturbed(ctx context.Context, name string, c catalog.Conditi
 		if err != nil {
 			return report.Row{}, err
 		}
-		stalled := max(b.stalls.Get(), b.fleet.stalled())
+		stalled := max(b.stalls.Get(), b.shops.Stalled())
 		row.TTL, row.Stalled, row.Discarded = cfg.TTL.String(), figures.Milliseconds(stalled), discarded
 		first := len(discarded) == 0
 		if stalled <= tolerable(cfg.TTL) || first && row.Expected || 2*cfg.TTL > MaxTTL || len(discarded) == maxTries-1 {
@@ -101,9 +101,9 @@ func (b *runner) undisturbed(ctx context.Context, name string, c catalog.Conditi
 // restart ends the shops if the config or the condition needs others. The row starts new ones.
 func (b *runner) restart(cfg Config, c catalog.Condition) {
 	severable := c == catalog.Partition
-	if b.fleet.cfg.TTL != cfg.TTL || b.fleet.severable != severable {
-		b.fleet.stopShops()
-		b.fleet.cfg, b.fleet.severable = cfg, severable
+	if b.shops.cfg.TTL != cfg.TTL || b.shops.severable != severable {
+		b.shops.Stop(stopTimeout)
+		b.shops.cfg, b.shops.severable = cfg, severable
 	}
 }
 
@@ -112,12 +112,12 @@ func (b *runner) row(ctx context.Context, cfg Config, stage catalog.HoldStage, c
 	b.progress.Row(len(b.rows)+1, len(cfg.Conditions)*len(cfg.Stages)*cfg.Repeat, stage.Name, c)
 	sku := fmt.Sprintf("bench-%s-%d", cfg.ID, len(b.skus)+1)
 	b.skus = append(b.skus, sku)
-	r := &row{cfg: cfg, stage: stage, cond: c, sku: sku, fleet: b.fleet, client: b.client}
+	r := &row{cfg: cfg, stage: stage, cond: c, sku: sku, shops: b.shops, client: b.client}
 	b.progress.Waiting(r.waiting.Load)
 	row, err := r.do(ctx)
 	if err != nil && ctx.Err() == nil {
 		// That a process ended by itself says more than that it does not answer.
-		if crashed := b.fleet.crashed(); crashed != nil {
+		if crashed := b.shops.crashed(); crashed != nil {
 			return report.Row{}, crashed
 		}
 	}
@@ -133,7 +133,7 @@ const (
 
 // tidy removes the items, orders and holds of the bench.
 func (b *runner) tidy(interrupted bool) error {
-	if len(b.skus) == 0 || len(b.fleet.alive()) == 0 {
+	if len(b.skus) == 0 || len(b.shops.Running()) == 0 {
 		return nil
 	}
 	limit := removeTimeout * time.Duration(len(b.skus))

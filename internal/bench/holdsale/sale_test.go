@@ -15,6 +15,7 @@ import (
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
+	"oversell/internal/fleet"
 )
 
 // run runs a small bench on backends of a kind. All rows must be as the catalog expects. They
@@ -171,7 +172,7 @@ func TestWhatCannotBeRun(t *testing.T) {
 		}
 	}
 	for name, c := range map[string]holdsale.Config{
-		"a seam":  {Seams: []holdsale.Seam{"nowhere"}},
+		"a seam":  {Seams: []fleet.Seam{"nowhere"}},
 		"a stage": {Stages: []string{"v8_fenced"}},
 	} {
 		if _, err := holdsale.Run(t.Context(), c, bench.Silent{}); !errors.Is(err, catalog.ErrName) {

@@ -4,27 +4,10 @@ import (
 	"runtime"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
-)
 
-// A fault meets the calls that it is meant for, and no others.
-func TestSeamsMeetTheRightCalls(t *testing.T) {
-	var s seams
-	s.set(arm{Seams: []Seam{BeforeClaim}, Skip: 1, Every: 3, Most: 2})
-	var met []int
-	for i := range 12 {
-		if _, yes := s.meets(BeforeClaim); yes {
-			met = append(met, i)
-		}
-		if _, yes := s.meets(AfterTake); yes {
-			t.Errorf("call %d: a seam that is not armed", i)
-		}
-	}
-	if len(met) != 2 || met[0] != 1 || met[1] != 4 {
-		t.Errorf("calls %v met the fault, want 1 and 4", met)
-	}
-}
+	"oversell/internal/fleet"
+)
 
 // comes waits until a call waits for mu, which is held for reading, and reports false, or true
 // if the call does not wait for mu and comes to the seam.
@@ -44,11 +27,11 @@ func comes(mu *sync.RWMutex, parked <-chan struct{}) bool {
 // A call that waits quietly begins when no write is open, and lets none begin.
 func TestQuietSeamKeepsWritesOut(t *testing.T) {
 	parked, resume := make(chan struct{}), make(chan struct{})
-	s := &seams{park: func(Seam) { close(parked); <-resume }}
-	s.set(arm{Seams: []Seam{BeforeClaim}, Most: 1, Quiet: true})
+	s := newSeams(&fleet.Seams{Park: func(fleet.Seam) { close(parked); <-resume }})
+	s.Set(fleet.Arm{At: []fleet.Seam{BeforeClaim}, Around: quiet})
 	s.writing.RLock()
 	var call sync.WaitGroup
-	call.Go(func() { s.reach(t.Context(), BeforeClaim) })
+	call.Go(func() { s.Reach(t.Context(), BeforeClaim) })
 	if comes(&s.writing, parked) {
 		t.Error("it waits at the seam although a write is open")
 	}
@@ -69,8 +52,8 @@ func TestQuietSeamKeepsWritesOut(t *testing.T) {
 func TestAloneNobodyElseMovesUnits(t *testing.T) {
 	for _, moves := range []bool{false, true} {
 		parked, resume := make(chan struct{}), make(chan struct{})
-		s := &seams{park: func(Seam) { close(parked); <-resume }}
-		s.set(arm{Seams: []Seam{AfterOrder}, Most: 1, Alone: true})
+		s := newSeams(&fleet.Seams{Park: func(fleet.Seam) { close(parked); <-resume }})
+		s.Set(fleet.Arm{At: []fleet.Seam{AfterOrder}, Around: alone})
 		_, otherEnds := s.moving(t.Context(), new(call))
 		var waiting sync.WaitGroup
 		waiting.Go(func() {
@@ -80,7 +63,7 @@ func TestAloneNobodyElseMovesUnits(t *testing.T) {
 				defer end()
 				ctx = moving
 			}
-			s.reach(ctx, AfterOrder)
+			s.Reach(ctx, AfterOrder)
 		})
 		if comes(&s.hands, parked) {
 			t.Errorf("moves %v: it waits at the seam although another call has units", moves)
@@ -96,24 +79,6 @@ func TestAloneNobodyElseMovesUnits(t *testing.T) {
 			t.Errorf("moves %v: calls cannot move units any more", moves)
 		}
 	}
-}
-
-// A call that is held up goes on after the delay, or when its context ends.
-func TestDelayAtASeam(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		told := 0
-		s := &seams{delayed: func(Seam) { told++ }}
-		s.set(arm{Seams: []Seam{BeforeClaim}, Delay: time.Minute, Most: 1})
-		begun := time.Now()
-		s.reach(t.Context(), BeforeClaim)
-		if d := time.Since(begun); d != time.Minute || told != 1 {
-			t.Errorf("held up for %v, told %d times", d, told)
-		}
-		s.reach(t.Context(), BeforeClaim)
-		if d := time.Since(begun); d != time.Minute {
-			t.Errorf("a second call was held up too, until %v", d)
-		}
-	})
 }
 
 // Units that come back are counted for the holds in the order of their expiry.

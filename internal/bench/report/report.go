@@ -13,8 +13,8 @@ import (
 
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
+	"oversell/internal/fleet"
 	"oversell/internal/present"
-	"oversell/internal/proc"
 	"oversell/internal/stock"
 )
 
@@ -75,7 +75,7 @@ func NewManifest(redis, db string) Manifest {
 		Started: time.Now().UTC().Truncate(time.Second),
 		Redis:   redis, DB: db,
 		Go: runtime.Version(), OS: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(),
-		Version: proc.Version(),
+		Version: fleet.Version(),
 	}
 }
 

@@ -13,9 +13,9 @@ import (
 
 	"gorm.io/gorm"
 
+	"oversell/internal/fleet"
 	"oversell/internal/holds"
 	"oversell/internal/payment"
-	"oversell/internal/proc"
 	"oversell/internal/stock"
 )
 
@@ -112,7 +112,7 @@ type Config struct {
 type Faults struct {
 	cfg     Config
 	stopped stopped
-	sleep   func(ctx context.Context, d time.Duration) bool // proc.Sleep; tests have one of their own
+	sleep   func(ctx context.Context, d time.Duration) bool // fleet.Sleep; tests have one of their own
 
 	mu     sync.Mutex
 	chosen map[string]*choice // by the id of a hold
@@ -127,7 +127,7 @@ type choice struct {
 
 // New returns Faults of no hold.
 func New(cfg Config) *Faults {
-	return &Faults{cfg: cfg, sleep: proc.Sleep, chosen: make(map[string]*choice)}
+	return &Faults{cfg: cfg, sleep: fleet.Sleep, chosen: make(map[string]*choice)}
 }
 
 // Close closes the connections that Faults have opened.

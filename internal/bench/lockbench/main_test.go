@@ -1,0 +1,114 @@
+package lockbench_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9/logging"
+	"go.uber.org/goleak"
+
+	"oversell/internal/backend/backendtest"
+	"oversell/internal/bench/lockbench"
+	"oversell/internal/guard"
+)
+
+// role makes this test binary a process of a row, instead of a run of tests.
+const role = "OVERSELL_TEST_CONTEND"
+
+func TestMain(m *testing.M) {
+	logging.Disable() // what go-redis would print it returns as well
+	if os.Getenv(role) != "" {
+		os.Exit(process())
+	}
+	code := m.Run()
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func process() int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	serve := lockbench.Serve
+	if os.Getenv(lockbench.MemoryRole) != "" {
+		serve = lockbench.MeasureMemory
+	}
+	if err := serve(ctx, contenders(), os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 2
+	}
+	return 0
+}
+
+// processes are those of one test.
+type processes struct {
+	mu   sync.Mutex
+	cmds []*exec.Cmd
+}
+
+func (p *processes) command() (*exec.Cmd, error) {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), role+"=1")
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cmds = append(p.cmds, cmd)
+	return cmd, nil
+}
+
+// checkEnded fails the test unless all have ended.
+func (p *processes) checkEnded(t testing.TB) {
+	t.Helper()
+	for _, cmd := range p.cmds {
+		if cmd.Process != nil && cmd.ProcessState == nil {
+			t.Errorf("process %d still runs", cmd.Process.Pid)
+		}
+	}
+}
+
+// contenders is what the tests know besides the contenders of the project: locks
+// that do not do their part.
+func contenders() lockbench.Catalog {
+	return append(lockbench.Contenders(),
+		lockbench.Contender{Name: "open", Make: func(lockbench.Process) (guard.Guard, error) {
+			return guard.None{}, nil
+		}},
+		lockbench.Contender{Name: "deaf", Make: func(lockbench.Process) (guard.Guard, error) {
+			return deaf{}, nil
+		}},
+		lockbench.Contender{Name: "liar", Make: func(lockbench.Process) (guard.Guard, error) {
+			return liar{}, nil
+		}},
+		lockbench.Contender{Name: "rude", Make: func(lockbench.Process) (guard.Guard, error) {
+			return rude{}, nil
+		}},
+		lockbench.Contender{Name: "dies", Make: func(lockbench.Process) (guard.Guard, error) {
+			return dies{}, nil
+		}},
+		lockbench.Contender{Name: "unable", Make: func(lockbench.Process) (guard.Guard, error) {
+			return nil, errUnable
+		}},
+	)
+}
+
+// config is a small run on a Redis of the given kind.
+func config(t testing.TB, kind string) (lockbench.Config, *processes) {
+	t.Helper()
+	p := new(processes)
+	t.Cleanup(func() { p.checkEnded(t) })
+	return lockbench.Config{
+		RedisURL: backendtest.Redis(t, kind), Command: p.command, Catalog: contenders(),
+		Contenders: 60, Processes: 2, Pool: 16, TTL: 2 * time.Second, Wait: 30 * time.Second,
+	}, p
+}
+
+// kinds are the kinds of Redis that the tests run on.
+var kinds = backendtest.Kinds()

@@ -1,0 +1,149 @@
+package lockbench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"oversell/internal/backend/lockservers"
+	"oversell/internal/fleet"
+	"oversell/internal/guard"
+)
+
+// inside is the seam at which a contender holds the lock and has not read the counter.
+const inside fleet.Seam = "inside"
+
+// part is the contenders of one process.
+type part struct {
+	setup  setup
+	slots  slots
+	seams  *fleet.Seams
+	rdb    redis.UniversalClient
+	others *lockservers.Clients
+	guard  guard.Guard
+	tally  counts
+
+	ready, over sync.WaitGroup
+	gate        chan struct{}   // closed at the start
+	wait        context.Context // ends everybody's wait; set before the gate opens
+	end         context.CancelCauseFunc
+}
+
+// close closes the guard and the connections.
+func (c *part) close() {
+	if closer, ok := c.guard.(io.Closer); ok {
+		_ = closer.Close() // the row is over
+	}
+	if c.others != nil {
+		_ = c.others.Close()
+	}
+	if c.rdb != nil {
+		_ = c.rdb.Close()
+	}
+}
+
+// errWaitOver is the cause with which all waits end.
+var errWaitOver = errors.New("the wait is over")
+
+// stand starts all contenders, which wait at the gate. Their waits end with ctx.
+func (c *part) stand(ctx context.Context) {
+	c.wait, c.end = context.WithCancelCause(ctx)
+	c.ready.Add(c.setup.Contenders)
+	for i := range c.setup.Contenders {
+		c.over.Go(func() {
+			c.ready.Done()
+			<-c.gate
+			c.contend(i)
+		})
+	}
+	c.ready.Wait()
+}
+
+// grace is how long after the end of the wait outcomes are still awaited: requests in
+// flight are not interrupted, and there may be thousands.
+const grace = 10 * time.Second
+
+// tolerable is a stall that is normal on a busy machine.
+const tolerable = 20 * time.Millisecond
+
+// run opens the gate at the given time and returns when all outcomes are known, or after
+// the grace time.
+func (c *part) run(start time.Time) tally {
+	wait, cancel := context.WithDeadlineCause(c.wait, start.Add(c.setup.Wait), errWaitOver)
+	defer cancel()
+	c.wait = wait
+	time.Sleep(time.Until(start))
+	close(c.gate)
+	over := make(chan struct{})
+	go func() {
+		c.over.Wait()
+		close(over)
+	}()
+	select {
+	case <-over:
+	case <-time.After(time.Until(start.Add(c.setup.Wait + grace))):
+	}
+	return c.tally.get()
+}
+
+// contend is one contender, from its wait to its outcome. Its wait has its own context, as
+// that of a request has.
+func (c *part) contend(i int) {
+	wait, cancel := context.WithCancel(c.wait)
+	defer cancel()
+	d := deduct{part: c, slot: c.slots.slot(i)}
+	stats, err := c.guard.Do(wait, c.entry(i), d.do)
+	c.tally.release(stats)
+	switch {
+	case err == nil:
+		d.slot.ended(stateServed)
+	case !d.begun && wait.Err() != nil:
+		d.slot.ended(stateUnserved)
+	case d.unsure:
+		c.tally.told(err)
+		d.slot.ended(stateUnsure)
+	default:
+		c.tally.told(err)
+		d.slot.ended(stateTold)
+	}
+}
+
+func (c *part) entry(i int) guard.Entry {
+	return guard.Entry{Key: c.setup.Key, Owner: fmt.Sprintf("%s-%d", c.setup.Name, i)}
+}
+
+// deduct is what a contender does inside.
+type deduct struct {
+	*part
+	slot   slot
+	begun  bool
+	unsure bool // whether the counter was written
+}
+
+// do decrements the counter. A lost lease ends it, except during the SET, which is not
+// interrupted so that its outcome is known.
+func (d *deduct) do(ctx context.Context) error {
+	d.begun = true
+	if ctx.Err() != nil {
+		return context.Cause(ctx) // lost before it began
+	}
+	d.slot.entered()
+	d.seams.Reach(ctx, inside)
+	n, err := d.rdb.Get(ctx, d.setup.Counter).Int64()
+	if ctx.Err() != nil {
+		err = context.Cause(ctx) // lost meanwhile
+	}
+	if err != nil {
+		d.slot.left(false)
+		return err
+	}
+	err = d.rdb.Set(context.WithoutCancel(ctx), d.setup.Counter, n-1, 0).Err()
+	d.unsure = err != nil
+	d.slot.left(err == nil)
+	return err
+}

@@ -1,0 +1,202 @@
+package lockbench
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"oversell/internal/fleet"
+)
+
+// begun is the start of all rows of these tests.
+var begun = time.Unix(1_000_000, 0)
+
+func at(millisecond int) time.Time {
+	return begun.Add(time.Duration(millisecond) * time.Millisecond)
+}
+
+// in is a contender that was let in, left, and was served.
+func in(from, to int) slip { return slip{at(from), at(to), at(to + 1), stateServed} }
+
+// process makes a member whose contenders have come to this.
+func processOf(t *testing.T, slips ...slip) *member {
+	t.Helper()
+	words, err := fleet.CreateWords(filepath.Join(t.TempDir(), "slots"), slotWords(len(slips)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = words.Close() })
+	all := slots{words}
+	for i, s := range slips {
+		slot := all.slot(i)
+		slot.state(s.state)
+		for what, when := range []time.Time{slotFrom: s.from, slotTo: s.to, slotEnd: s.end} {
+			if !when.IsZero() {
+				slot.note(what, when)
+			}
+		}
+	}
+	return &member{Member: new(fleet.Member), contenders: len(slips), slots: all}
+}
+
+// over is the end of a row of these processes, in which nothing was lost.
+func over(end int, members ...*member) ended {
+	e := ended{members: members, start: begun, end: at(end), initial: 100, counter: 100}
+	e.each(func(_ *member, s slip) {
+		if s.state == stateServed {
+			e.counter--
+		}
+	})
+	return e
+}
+
+func TestOutcomesAndWaits(t *testing.T) {
+	e := over(1000, processOf(t,
+		in(10, 11), in(20, 21), in(30, 31), in(40, 49),
+		slip{end: at(60), state: stateTold},
+		slip{end: at(900), state: stateUnserved},
+		slip{}, // it never came back
+		slip{from: at(55), to: at(56), end: at(57), state: stateUnsure},
+	))
+	e.commands = 40
+	r := e.row()
+	if r.Contenders != 8 || r.Served != 4 || r.Told != 2 || r.NeverServed != 2 || r.Killed != 0 || r.Unsure != 1 {
+		t.Errorf("%d contenders, %d served, %d told, %d never served, %d killed, %d unsure", r.Contenders, r.Served, r.Told, r.NeverServed, r.Killed, r.Unsure)
+	}
+	if r.P50 != 30 || r.Max != 55 || r.Throughput != 4/0.050 || r.Commands != 10 || r.Idle != 950 {
+		t.Errorf("p50 %v, max %v, %v deducts/s, %v commands, idle %v", r.P50, r.Max, r.Throughput, r.Commands, r.Idle)
+	}
+	if r.Verdict != Starved || r.Jain != 0 {
+		t.Errorf("verdict %s, jain %v", r.Verdict, r.Jain)
+	}
+}
+
+// The second process has three deducts when the first has no waiter left, and
+// all ten in the end.
+func TestFairnessIsCountedDuringContention(t *testing.T) {
+	var first, second []slip
+	for i := range 10 {
+		first = append(first, in(10*i, 10*i+1))
+	}
+	for i := range 10 {
+		from := 200 + i
+		if i < 3 {
+			from = 5 + 30*i
+		}
+		second = append(second, in(from, from+1))
+	}
+	r := over(1000, processOf(t, first...), processOf(t, second...)).row()
+	if want := []int{10, 3}; !slices.Equal(r.Deducts, want) || r.Jain != Jain(want) {
+		t.Errorf("%v deducts, jain %v; want %v, %v", r.Deducts, r.Jain, want, Jain(want))
+	}
+}
+
+func TestAProcessThatWaitsInVainContends(t *testing.T) {
+	vain := slip{end: at(900), state: stateUnserved}
+	r := over(1000, processOf(t, in(0, 1), in(10, 11)), processOf(t, vain, vain)).row()
+	if want := []int{2, 0}; !slices.Equal(r.Deducts, want) || r.Jain != 0.5 {
+		t.Errorf("%v deducts, jain %v; want %v, 0.5", r.Deducts, r.Jain, want)
+	}
+}
+
+func TestHoldersOfDisturbedProcesses(t *testing.T) {
+	other := in(200, 300)
+	for name, test := range map[string]struct {
+		slip         slip
+		stopped      bool // from 100 to 250, and not killed at 100
+		all, running int
+	}{
+		"stopped inside":          {slip: in(50, 260), stopped: true, all: 2, running: 1},
+		"in when it goes on":      {slip: in(251, 260), stopped: true, all: 2, running: 2},
+		"out before it stopped":   {slip: in(50, 60), stopped: true, all: 1, running: 1},
+		"stopped, out too late":   {slip: in(99, 199), stopped: true, all: 1, running: 1},
+		"in after the signal":     {slip: in(105, 260), stopped: true, all: 2, running: 1},
+		"killed inside":           {slip: slip{from: at(50), state: stateInside}, all: 1, running: 1},
+		"killed after its writes": {slip: slip{from: at(50), to: at(60), state: stateWritten}, all: 1, running: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := over(1000, processOf(t, test.slip), processOf(t, other))
+			h := hit{member: e.members[0], from: at(100)}
+			if test.stopped {
+				h.still, h.to = at(110), at(250)
+			} else {
+				h.member.Killed.Store(true)
+			}
+			e.hits = []hit{h}
+			r := e.row()
+			if r.MaxHolders != test.all || r.MaxHoldersRunning != test.running {
+				t.Errorf("%d holders, %d that run; want %d, %d", r.MaxHolders, r.MaxHoldersRunning, test.all, test.running)
+			}
+		})
+	}
+}
+
+func TestKilledContenders(t *testing.T) {
+	m := processOf(t,
+		in(1, 2),
+		slip{from: at(3), to: at(4), state: stateWritten}, // it was about to let go
+		slip{from: at(5), state: stateInside},
+		slip{}, slip{},
+	)
+	m.Killed.Store(true)
+	e := over(1000, m)
+	e.counter-- // that of the second
+	r := e.row()
+	if r.Served != 2 || r.Killed != 3 || r.NeverServed != 0 || r.Unsure != 1 || r.LostUpdates != 0 || r.Verdict != AllServed {
+		t.Errorf("%d served, %d killed, %d never served, %d unsure, %d lost: %s", r.Served, r.Killed, r.NeverServed, r.Unsure, r.LostUpdates, r.Verdict)
+	}
+	e.counter-- // that of the third, who had no time to say so
+	if r := e.row(); r.LostUpdates != -1 || r.Verdict != AllServed {
+		t.Errorf("%d lost: %s; want -1, which is within what is unsure", r.LostUpdates, r.Verdict)
+	}
+}
+
+func TestVerdict(t *testing.T) {
+	for _, test := range []struct {
+		row  Row
+		want Verdict
+	}{
+		{Row{MaxHolders: 1, MaxHoldersRunning: 1}, AllServed},
+		{Row{MaxHolders: 1, MaxHoldersRunning: 1, Told: 1}, GaveUp},
+		{Row{MaxHolders: 1, MaxHoldersRunning: 1, Told: 1, NeverServed: 1}, Starved},
+		{Row{MaxHolders: 2, MaxHoldersRunning: 1, NeverServed: 1}, Late},
+		{Row{MaxHolders: 2, MaxHoldersRunning: 1, LostUpdates: 1}, Late},
+		{Row{MaxHolders: 2, MaxHoldersRunning: 2}, Broken},
+		{Row{MaxHolders: 1, MaxHoldersRunning: 1, LostUpdates: 1}, Broken},
+		{Row{MaxHolders: 1, MaxHoldersRunning: 1, LostUpdates: -1}, Broken},
+		{Row{MaxHolders: 1, MaxHoldersRunning: 1, LostUpdates: -1, Unsure: 1, Told: 1}, GaveUp},
+		{Row{MaxHolders: 1, MaxHoldersRunning: 1, LostUpdates: -2, Unsure: 1, Told: 1}, Broken},
+	} {
+		if got := test.row.verdict(); got != test.want {
+			t.Errorf("%+v: %s, want %s", test.row, got, test.want)
+		}
+	}
+}
+
+func TestQuantile(t *testing.T) {
+	var sorted []time.Duration
+	for i := range 200 {
+		sorted = append(sorted, time.Duration(i+1))
+	}
+	for q, want := range map[float64]time.Duration{0.5: 100, 0.99: 198, 1: 200, 0.001: 1} {
+		if got := quantile(sorted, q); got != want {
+			t.Errorf("quantile %v: %d, want %d", q, got, want)
+		}
+	}
+	if got := quantile(nil, 0.5); got != 0 {
+		t.Errorf("quantile of nothing: %d", got)
+	}
+}
+
+func TestReasonsAreBounded(t *testing.T) {
+	var c counts
+	for i := range 100 {
+		c.told(fmt.Errorf("error %d", i))
+	}
+	told := c.get().Told
+	if len(told) != maxReasons+1 || told["other errors"] != 100-maxReasons {
+		t.Errorf("%d reasons: %v", len(told), told)
+	}
+}

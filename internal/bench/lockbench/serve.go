@@ -1,0 +1,106 @@
+package lockbench
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"oversell/internal/backend"
+	"oversell/internal/backend/lockservers"
+	"oversell/internal/fleet"
+)
+
+// setup is what a process is told first.
+type setup struct {
+	RedisURL  string                `json:"redis_url"`
+	Servers   lockservers.Addresses `json:"servers"`
+	Contender string                `json:"contender"`
+	Name      string                `json:"name"` // of the process; unique
+	Key       string                `json:"key"`  // of the lock
+	Counter   string                `json:"counter"`
+	Pool      int                   `json:"pool"`
+	TTL       time.Duration         `json:"ttl"`
+	Wait      time.Duration         `json:"wait"`
+
+	Contenders int `json:"contenders"` // of this process
+}
+
+// Serve is what a process of a row runs: its part of the contenders. It takes commands
+// from in and reports events to out: see fleet.Serve. The process should exit when it returns: a
+// contender that does not return from its lock is left behind, and so is the reader of in.
+func Serve(ctx context.Context, list Catalog, in io.Reader, out io.Writer) error {
+	return fleet.Serve(ctx, in, out, func(ctx context.Context, with setup, s *fleet.Server) error {
+		c, err := gather(ctx, list, with)
+		if err != nil {
+			return err
+		}
+		defer c.close()
+		c.slots, c.seams = slots{s.Words}, s.Seams
+		c.stand(ctx)
+		s.Obey(func(_ context.Context, text json.RawMessage) (any, error) {
+			var start time.Time
+			if err := json.Unmarshal(text, &start); err != nil {
+				return nil, fmt.Errorf("reading the time of the start: %w", err)
+			}
+			defer s.WatchStalls(tolerable)()
+			return c.run(start), c.slots.Flush()
+		})
+		s.Ready("")
+		<-ctx.Done()
+		return nil
+	})
+}
+
+// gather makes a part, its connections and its guard. Nobody stands yet.
+func gather(ctx context.Context, catalog Catalog, s setup) (c *part, err error) {
+	one, err := catalog.Find(s.Contender)
+	if err != nil {
+		return nil, err
+	}
+	c = &part{setup: s, gate: make(chan struct{})}
+	defer func() {
+		if err != nil {
+			c.close()
+		}
+	}()
+	if c.rdb, err = backend.DialRedis(ctx, s.RedisURL, s.Pool); err != nil {
+		return c, err
+	}
+	if err = warm(ctx, c.rdb, min(s.Pool, s.Contenders)); err != nil {
+		return c, err
+	}
+	if c.others, err = lockservers.Dial(ctx, s.Servers, s.TTL); err != nil {
+		return c, err
+	}
+	p := Process{Redis: c.rdb, Key: s.Key, TTL: s.TTL, Others: c.others}
+	if c.guard, err = one.Make(p); err != nil {
+		return c, fmt.Errorf("making %s: %w", one.Name, err)
+	}
+	return c, nil
+}
+
+// warm opens n connections. Of a cluster it opens those that n commands at once
+// take.
+func warm(ctx context.Context, rdb redis.UniversalClient, n int) error {
+	client, ok := rdb.(*redis.Client)
+	if !ok {
+		var open errgroup.Group
+		for range n {
+			open.Go(func() error { return rdb.Ping(ctx).Err() })
+		}
+		return open.Wait()
+	}
+	for range n { // each holds its own until all have one
+		c := client.Conn()
+		defer c.Close()
+		if err := c.Ping(ctx).Err(); err != nil {
+			return fmt.Errorf("opening connections: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+package lockbench
+
+import (
+	"time"
+
+	"oversell/internal/fleet"
+)
+
+// slots has the outcomes of a process's contenders, in memory that it shares with the
+// runner: nothing is lost when the process is killed, and nothing has to be sent. Both
+// sides may use it at once.
+type slots struct{ *fleet.Words }
+
+// The words of a process: first those of all its contenders, then those of each. Times are in
+// nanoseconds of Unix time; 0: not yet.
+const (
+	servedWord = iota // contenders that have unlocked
+	overWord          // contenders whose outcome is known
+	headerWords
+
+	slotFrom  = 0 // it entered
+	slotTo    = 1 // it wrote the counter, or failed to
+	slotEnd   = 2 // its outcome was known
+	slotState = 3 // see the states
+	slotSize  = 4
+)
+
+// The states of a contender.
+const (
+	stateWaiting  = iota
+	stateInside   // it is not known whether it has written
+	stateWritten  // the counter, and not unlocked yet
+	stateServed   // it has unlocked
+	stateTold     // it was refused, or lost the lock
+	stateUnsure   // it got an error, and may have written the counter
+	stateUnserved // it got nothing before the end of its wait
+)
+
+func slotWords(n int) int { return headerWords + slotSize*n }
+
+func (all slots) served() int64 { return all.Load(servedWord) }
+func (all slots) over() int64   { return all.Load(overWord) }
+
+// slot is that of one contender.
+type slot struct {
+	slots
+	at int
+}
+
+func (all slots) slot(i int) slot { return slot{all, headerWords + slotSize*i} }
+
+func (s slot) note(what int, at time.Time) { s.Store(s.at+what, at.UnixNano()) }
+func (s slot) state(now int64)             { s.Store(s.at+slotState, now) }
+
+func (s slot) entered() {
+	s.note(slotFrom, time.Now())
+	s.state(stateInside)
+}
+
+// left notes the end of the time inside, and whether the counter was written.
+func (s slot) left(written bool) {
+	s.note(slotTo, time.Now())
+	if written {
+		s.state(stateWritten)
+	}
+}
+
+// ended notes the outcome.
+func (s slot) ended(state int64) {
+	s.note(slotEnd, time.Now())
+	s.state(state)
+	if state == stateServed {
+		s.Add(servedWord, 1)
+	}
+	s.Add(overWord, 1)
+}
+
+// slip is what a slot says. Times are zero for what has not happened.
+type slip struct {
+	from, to, end time.Time
+	state         int64
+}
+
+func (all slots) slip(i int) slip {
+	s := all.slot(i)
+	return slip{s.time(slotFrom), s.time(slotTo), s.time(slotEnd), s.Load(s.at + slotState)}
+}
+
+func (s slot) time(what int) time.Time {
+	if n := s.Load(s.at + what); n != 0 {
+		return time.Unix(0, n)
+	}
+	return time.Time{}
+}

@@ -1,0 +1,230 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Fleet is the processes of a bench that do the same work. It is safe for concurrent use.
+type Fleet struct {
+	program func(n int) (Program, error)
+	reached chan Arrival
+
+	mu      sync.Mutex
+	members []*Member
+	started int
+}
+
+// New returns a fleet without a process. Program is called for each one, with its number, from
+// first on. It must be safe for concurrent use.
+func New(first int, program func(n int) (Program, error)) *Fleet {
+	return &Fleet{program: program, reached: make(chan Arrival, maxParked), started: first - 1}
+}
+
+// Of returns a fleet of members that do not run, for tests.
+func Of(members ...*Member) *Fleet { return &Fleet{members: members} }
+
+// Started is the number of the process that was started last.
+func (f *Fleet) Started() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.started
+}
+
+// Fill starts processes until n of them run, and begins a row. The very first starts alone,
+// because it may create what all use.
+func (f *Fleet) Fill(ctx context.Context, n int) error {
+	if err := f.Crashed(0); err != nil {
+		return err
+	}
+	f.reap()
+	if f.Started() == 0 {
+		if err := f.add(ctx, 1); err != nil {
+			return err
+		}
+	}
+	if err := f.add(ctx, n-len(f.Members())); err != nil {
+		return err
+	}
+	for _, m := range f.Members() {
+		m.begin()
+	}
+	for {
+		select {
+		case a := <-f.reached: // it came too late for the row before
+			_ = a.Member.Resume() // if it has ended, the row fails
+		default:
+			return nil
+		}
+	}
+}
+
+// reap removes the processes that have ended.
+func (f *Fleet) reap() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.members = slices.DeleteFunc(f.members, func(m *Member) bool {
+		ended := m.ended()
+		if ended {
+			m.release()
+		}
+		return ended
+	})
+}
+
+// Add starts one process.
+func (f *Fleet) Add(ctx context.Context) (*Member, error) {
+	if err := f.add(ctx, 1); err != nil {
+		return nil, err
+	}
+	all := f.Members()
+	return all[len(all)-1], nil
+}
+
+// add starts n processes. Those that started are members even if another did not, so that Stop
+// ends them.
+func (f *Fleet) add(ctx context.Context, n int) error {
+	more := make([]*Member, max(0, n))
+	g, starting := errgroup.WithContext(ctx)
+	for i := range more {
+		f.mu.Lock()
+		f.started++
+		number := f.started
+		f.mu.Unlock()
+		g.Go(func() error {
+			p, err := f.program(number)
+			if err == nil {
+				more[i], err = Run(starting, p, f.reached)
+			}
+			return err
+		})
+	}
+	err := g.Wait()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.members = append(f.members, slices.DeleteFunc(more, func(m *Member) bool { return m == nil })...)
+	return err
+}
+
+// Members are the processes that were started and not yet replaced, also those that were killed
+// in this row.
+func (f *Fleet) Members() []*Member {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.members)
+}
+
+// Running are the members that run.
+func (f *Fleet) Running() []*Member {
+	return slices.DeleteFunc(f.Members(), func(m *Member) bool { return !m.Runs() })
+}
+
+// Survivor is a member that runs, if possible one that is neither stopped nor cut off; or nil.
+func (f *Fleet) Survivor() *Member {
+	running := f.Running()
+	for _, m := range running {
+		if !m.Paused.Load() && !m.Cut.Load() {
+			return m
+		}
+	}
+	if len(running) == 0 {
+		return nil
+	}
+	return running[0]
+}
+
+// Each calls do for all members that run, at the same time, and returns the first error.
+func (f *Fleet) Each(do func(m *Member) error) error {
+	var g errgroup.Group
+	for _, m := range f.Running() {
+		g.Go(func() error { return do(m) })
+	}
+	return g.Wait()
+}
+
+// Arm arms the seams of all members that run.
+func (f *Fleet) Arm(ctx context.Context, a Arm) error {
+	return f.Each(func(m *Member) error { return m.Arm(ctx, a) })
+}
+
+// Crashed returns the error of a member that ended by itself. The connections of a process break
+// before its end is known, so it keeps checking for the grace time.
+func (f *Fleet) Crashed(grace time.Duration) error {
+	for end := time.Now().Add(grace); ; time.Sleep(grace / 20) {
+		for _, m := range f.Members() {
+			if err := m.Err(); err != nil {
+				return err
+			}
+		}
+		if !time.Now().Before(end) {
+			return nil
+		}
+	}
+}
+
+// Stalled is the longest stall of a member in this row that was not injected.
+func (f *Fleet) Stalled() (longest time.Duration) {
+	for _, m := range f.Members() {
+		if !m.Paused.Load() {
+			longest = max(longest, m.Stalls.Get())
+		}
+	}
+	return longest
+}
+
+// Stop ends all members, and kills those that take longer than the grace time.
+func (f *Fleet) Stop(grace time.Duration) {
+	var all sync.WaitGroup
+	for _, m := range f.Members() {
+		all.Go(func() { m.Close(grace) })
+	}
+	all.Wait()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.members = nil
+}
+
+// ErrNotReached means that nobody came to a seam where a fault was to be injected.
+var ErrNotReached = errors.New("nobody reached the seam")
+
+// Next returns the next call that waits at a seam.
+func (f *Fleet) Next(ctx context.Context) (Arrival, error) {
+	select {
+	case a := <-f.reached:
+		return a, nil
+	case <-ctx.Done():
+		return Arrival{}, ErrNotReached
+	}
+}
+
+// Catch waits for a call that comes to a seam, and calls fault with its process. It lets calls go
+// on that come to a seam meanwhile.
+func (f *Fleet) Catch(ctx context.Context, fault func(m *Member) error) error {
+	first, err := f.Next(ctx)
+	if err != nil {
+		return err
+	}
+	over, end := context.WithCancel(context.WithoutCancel(ctx))
+	var others sync.WaitGroup
+	others.Go(func() { f.LetGo(over) })
+	defer others.Wait()
+	defer end()
+	return fault(first.Member)
+}
+
+// LetGo lets calls go on that come to a seam, until ctx ends.
+func (f *Fleet) LetGo(ctx context.Context) {
+	for {
+		select {
+		case a := <-f.reached:
+			_ = a.Member.Resume() // if it has ended, the row fails or has killed it
+		case <-ctx.Done():
+			return
+		}
+	}
+}

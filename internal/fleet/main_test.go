@@ -1,0 +1,135 @@
+package fleet_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"oversell/internal/fleet"
+)
+
+// role says what this test binary is to be instead of a run of tests: a child
+// of one. Each role prints a line when it is ready.
+const role = "OVERSELL_TEST_CHILD"
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(role) {
+	case "echo": // answers each line, and ends politely with code 3
+		asked := make(chan os.Signal, 1)
+		signal.Notify(asked, syscall.SIGTERM)
+		go echo()
+		<-asked
+		os.Exit(3)
+	case "stubborn": // does not hear SIGTERM
+		signal.Ignore(syscall.SIGTERM)
+		fmt.Println("ready")
+		time.Sleep(time.Minute)
+	case "parent": // has a child of its own, of which it tells the process id
+		p, err := fleet.Start(command("stubborn"))
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		fmt.Println(p.Pid())
+		time.Sleep(time.Minute)
+	default:
+		goleak.VerifyTestMain(m)
+	}
+}
+
+func echo() {
+	fmt.Println("ready")
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		fmt.Println(lines.Text())
+	}
+}
+
+func command(as string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), role+"="+as)
+	return cmd
+}
+
+// talk is what a test and its child say to each other.
+type talk struct {
+	io.Writer             // to the child
+	lines     chan string // from the child; closed when it says no more
+}
+
+// start runs a child until the end of the test, and waits until it is ready.
+func start(t *testing.T, as string) (*fleet.Process, talk) {
+	t.Helper()
+	cmd := command(as)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, theirs, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdout, cmd.Stderr = theirs, os.Stderr
+	p, err := fleet.Start(cmd)
+	_ = theirs.Close() // the child has its own handle
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := talk{in, make(chan string, 10)}
+	go said.listen(out)
+	t.Cleanup(func() {
+		p.Kill()
+		for range said.lines { // to the end, so that nobody is left listening
+		}
+	})
+	if as == "echo" || as == "stubborn" {
+		if first := said.next(t); first != "ready" {
+			t.Fatalf("the child says %q", first)
+		}
+	}
+	return p, said
+}
+
+func (s talk) listen(out *os.File) {
+	defer out.Close()
+	defer close(s.lines)
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		s.lines <- lines.Text()
+	}
+}
+
+// next returns what the child says next.
+func (s talk) next(t *testing.T) string {
+	t.Helper()
+	select {
+	case line, ok := <-s.lines:
+		if !ok {
+			t.Fatal("the child has ended")
+		}
+		return line
+	case <-time.After(10 * time.Second):
+		t.Fatal("the child says nothing")
+	}
+	return ""
+}
+
+func (s talk) nextPid(t *testing.T) int {
+	t.Helper()
+	line := s.next(t)
+	pid, err := strconv.Atoi(strings.TrimSpace(line))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}

@@ -1,0 +1,410 @@
+package fleet
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"oversell/internal/netfault"
+)
+
+// The errors of a Member.
+var (
+	ErrDied = errors.New("ended by itself")
+	ErrLate = errors.New("did not answer")
+)
+
+// ExitGrace is how long a process may take to end after its pipes and connections broke.
+const ExitGrace = 200 * time.Millisecond
+
+// The time limits of a member.
+const (
+	readyTimeout = time.Minute
+	armTimeout   = 5 * time.Second
+)
+
+// command is what a member reads from its standard input, one JSON object a line. It goes
+// through a pipe and not through arguments, because it may hold passwords.
+type command struct {
+	Setup  json.RawMessage `json:"setup,omitempty"` // the first command has it
+	Words  *shared         `json:"words,omitempty"` // likewise, if there are any
+	ID     int             `json:"id,omitempty"`    // of a command that is answered
+	Order  json.RawMessage `json:"order,omitempty"`
+	Arm    *Arm            `json:"arm,omitempty"`
+	Resume bool            `json:"resume,omitempty"` // a call that waits at a seam may go on
+}
+
+// shared is where Words are.
+type shared struct {
+	Path string `json:"path"`
+	N    int    `json:"n"`
+}
+
+// event is what a member writes to its standard output, likewise: one of these.
+type event struct {
+	Ready   *string         `json:"ready,omitempty"`   // it is ready, and serves at this address, if any
+	ID      int             `json:"id,omitempty"`      // of the command that is answered
+	Answer  json.RawMessage `json:"answer,omitempty"`  // to an order
+	Reached Seam            `json:"reached,omitempty"` // a call waits at this seam
+	HeldUp  *time.Time      `json:"held_up,omitempty"` // a call is held up at a seam, until then
+	Stalled time.Duration   `json:"stalled,omitempty"` // the process stalled for so long
+}
+
+// Program says how to start a Member.
+type Program struct {
+	Name    string // for error messages
+	Command func() (*exec.Cmd, error)
+	Setup   any                        // what its Serve receives first
+	Words   int                        // how many it shares; 0: none
+	Links   map[string]*netfault.Relay // its connections that can be cut; Run or its Member closes them
+}
+
+// Member is a process that was started by Run and runs Serve. Its input ends with this process,
+// and then it ends too.
+type Member struct {
+	*Process
+	URL    string // where it serves HTTP, or ""
+	Words  *Words // or nil
+	Links  map[string]*netfault.Relay
+	HeldUp <-chan time.Time // until when a call is held up at a seam; it keeps one
+	Stalls LongestStall
+
+	Killed atomic.Bool // by Kill
+	Paused atomic.Bool // by Pause, in this row
+	Cut    atomic.Bool // from a partner by the bench, in this row
+
+	name string
+	in   io.WriteCloser
+	log  tail
+
+	ready   chan string
+	heldUp  chan time.Time
+	reached chan<- Arrival
+
+	mu      sync.Mutex
+	last    int // command that wants an answer
+	answers map[int]chan json.RawMessage
+}
+
+// Arrival is a call that waits at a seam.
+type Arrival struct {
+	Member *Member
+	At     Seam
+}
+
+// Run starts a process and waits until it is ready. Calls that wait at its seams are sent to
+// reached, which must have room.
+func Run(ctx context.Context, p Program, reached chan<- Arrival) (_ *Member, err error) {
+	m := &Member{
+		name: p.Name, Links: p.Links, ready: make(chan string, 1), heldUp: make(chan time.Time, 1),
+		reached: reached, answers: make(map[int]chan json.RawMessage),
+	}
+	m.HeldUp = m.heldUp
+	defer func() {
+		if err != nil {
+			m.release()
+		}
+	}()
+	first, err := m.prepare(p)
+	if err != nil {
+		return nil, fmt.Errorf("starting %s: %w", p.Name, err)
+	}
+	if err := m.start(p.Command); err != nil {
+		return nil, fmt.Errorf("starting %s: %w", p.Name, err)
+	}
+	addr := ""
+	if err = m.send(first); err == nil {
+		addr, err = await(ctx, m, m.ready, readyTimeout)
+	}
+	if err != nil {
+		m.Process.Kill()
+		return nil, err
+	}
+	if addr != "" {
+		m.URL = "http://" + addr
+	}
+	if m.Words != nil && LiveWords {
+		_ = m.Words.Remove() // both have opened it; at worst a small file is left
+	}
+	return m, nil
+}
+
+// prepare returns the first command.
+func (m *Member) prepare(p Program) (first command, err error) {
+	if first.Setup, err = json.Marshal(p.Setup); err != nil || p.Words == 0 {
+		return first, err
+	}
+	first.Words = &shared{filepath.Join(os.TempDir(), "oversell-words-"+uuid.NewString()), p.Words}
+	m.Words, err = CreateWords(first.Words.Path, first.Words.N)
+	return first, err
+}
+
+func (m *Member) start(program func() (*exec.Cmd, error)) error {
+	cmd, err := program()
+	if err != nil {
+		return err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if m.in, err = cmd.StdinPipe(); err != nil {
+		return err
+	}
+	cmd.Stderr = &m.log
+	if m.Process, err = Start(cmd); err != nil {
+		return err
+	}
+	go m.listen(out)
+	return nil
+}
+
+// listen passes the events on until there are no more.
+func (m *Member) listen(out io.Reader) {
+	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var e event
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			fmt.Fprintf(&m.log, "not an event: %s\n", lines.Bytes())
+			continue
+		}
+		switch {
+		case e.Ready != nil:
+			post(m.ready, *e.Ready)
+		case e.ID != 0:
+			m.answer(e.ID, e.Answer)
+		case e.Reached != "":
+			post(m.reached, Arrival{m, e.Reached})
+		case e.HeldUp != nil:
+			post(m.heldUp, *e.HeldUp)
+		case e.Stalled > 0:
+			m.Stalls.Add(e.Stalled)
+		}
+	}
+}
+
+// post puts v into a channel unless it is full.
+func post[T any](to chan<- T, v T) {
+	select {
+	case to <- v:
+	default:
+	}
+}
+
+func (m *Member) answer(id int, text json.RawMessage) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if waiting := m.answers[id]; waiting != nil {
+		waiting <- text
+		delete(m.answers, id)
+	}
+}
+
+// Tell gives the process an order, and reads its answer into answer, unless that is nil. The
+// error wraps ErrDied if the process ends first, ErrLate after the limit, or is the cause of ctx.
+func (m *Member) Tell(ctx context.Context, order, answer any, limit time.Duration) error {
+	text, err := json.Marshal(order)
+	if err != nil {
+		return fmt.Errorf("commanding %s: %w", m.name, err)
+	}
+	said, err := m.ask(ctx, command{Order: text}, limit)
+	if err != nil || answer == nil {
+		return err
+	}
+	if err := json.Unmarshal(said, answer); err != nil {
+		return fmt.Errorf("reading the answer of %s: %w", m.name, err)
+	}
+	return nil
+}
+
+// Arm arms the seams of the process, instead of those that were armed before.
+func (m *Member) Arm(ctx context.Context, a Arm) error {
+	_, err := m.ask(ctx, command{Arm: &a}, armTimeout)
+	return err
+}
+
+// ask sends a command and waits for the answer.
+func (m *Member) ask(ctx context.Context, c command, limit time.Duration) (json.RawMessage, error) {
+	answer := make(chan json.RawMessage, 1)
+	m.mu.Lock()
+	m.last++
+	c.ID = m.last
+	m.answers[c.ID] = answer
+	m.mu.Unlock()
+	if err := m.send(c); err != nil {
+		return nil, err
+	}
+	return await(ctx, m, answer, limit)
+}
+
+// Resume lets a call go on that waits at a seam. A process that is stopped does so when it goes
+// on.
+func (m *Member) Resume() error { return m.send(command{Resume: true}) }
+
+// send sends a command. The error wraps ErrDied if the process has ended.
+func (m *Member) send(c command) error {
+	text, err := json.Marshal(c)
+	if err != nil {
+		return fmt.Errorf("commanding %s: %w", m.name, err)
+	}
+	if _, err := m.in.Write(append(text, '\n')); err != nil {
+		select {
+		case <-m.Done():
+			return m.died()
+		case <-time.After(ExitGrace):
+			return fmt.Errorf("commanding %s: %w", m.name, err)
+		}
+	}
+	return nil
+}
+
+// await returns the next value of a channel that the events of a process feed.
+func await[T any](ctx context.Context, m *Member, from <-chan T, limit time.Duration) (value T, err error) {
+	select {
+	case v := <-from:
+		return v, nil
+	case <-m.Done():
+		return value, m.died()
+	case <-time.After(limit):
+		return value, fmt.Errorf("%s %w within %v%s", m.name, ErrLate, limit, &m.log)
+	case <-ctx.Done():
+		return value, context.Cause(ctx)
+	}
+}
+
+// died returns the error of a process that has ended and was not told to.
+func (m *Member) died() error {
+	return fmt.Errorf("%s %w: %v%s", m.name, ErrDied, m.State(), &m.log)
+}
+
+// Err returns an error that wraps ErrDied if the process has ended by itself.
+func (m *Member) Err() error {
+	if m.ended() && !m.Killed.Load() {
+		return m.died()
+	}
+	return nil
+}
+
+// ended reports whether the process has ended. One that was never started, in a test, has not.
+func (m *Member) ended() bool {
+	if m.Process == nil {
+		return false
+	}
+	select {
+	case <-m.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// Runs reports whether the process has not ended and is not about to be killed.
+func (m *Member) Runs() bool { return !m.Killed.Load() && !m.ended() }
+
+// Kill kills the process, as a crash would. Its words stay.
+func (m *Member) Kill() {
+	m.Killed.Store(true)
+	m.Process.Kill()
+	m.unlink()
+}
+
+// Pause stops the process until Continue.
+func (m *Member) Pause() error {
+	m.Paused.Store(true)
+	return m.Process.Pause()
+}
+
+// CutOff cuts the process off from what a link leads to, for the given time or until ctx ends, as
+// a call waits at a seam. The call goes on, and what it sends arrives at the end.
+func (m *Member) CutOff(ctx context.Context, link string, d time.Duration) error {
+	m.Cut.Store(true)
+	m.Links[link].Hole()
+	defer m.Links[link].Restore()
+	if err := m.Resume(); err != nil {
+		return err
+	}
+	Sleep(ctx, d)
+	return nil
+}
+
+// Close ends the process after what it is doing, or kills it after the grace time. Nobody may
+// use its words any more.
+func (m *Member) Close(grace time.Duration) {
+	_ = m.in.Close()
+	select {
+	case <-m.Done():
+	case <-time.After(grace):
+		m.Process.Kill()
+	}
+	m.release()
+}
+
+// release gives back what a process that has ended, or has not begun, had of this one.
+func (m *Member) release() {
+	m.unlink()
+	if m.Words != nil {
+		_ = m.Words.Close() // at worst a page of memory is left
+		if !LiveWords {
+			_ = m.Words.Remove()
+		}
+	}
+}
+
+func (m *Member) unlink() {
+	for _, link := range m.Links {
+		_ = link.Close() // nobody uses it any more
+	}
+}
+
+// begin forgets the row before.
+func (m *Member) begin() {
+	select {
+	case <-m.heldUp: // it came too late
+	default:
+	}
+	m.Paused.Store(false)
+	m.Cut.Store(false)
+	m.Stalls.Reset()
+}
+
+// tail keeps the end of what is written to it, for an error message. It is safe for
+// concurrent use; the zero value is empty.
+type tail struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+const tailSize = 2 << 10 // bytes
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text = append(t.text, p...)
+	if extra := len(t.text) - tailSize; extra > 0 {
+		t.text = append(t.text[:0], t.text[extra:]...)
+	}
+	return len(p), nil
+}
+
+// String returns what was kept as an addition to an error message.
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.text) == 0 {
+		return ""
+	}
+	return "; it logged:\n" + string(bytes.TrimRight(t.text, "\n"))
+}

@@ -1,0 +1,38 @@
+package fleet_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A parent that is killed can stop nobody: the kernel does it.
+func TestChildDiesWithAKilledParent(t *testing.T) {
+	parent, said := start(t, "parent")
+	pid := said.nextPid(t)
+	// Long enough for threads that started something and are idle to end:
+	// the child hangs on the thread, not on the process, that started it.
+	time.Sleep(50 * time.Millisecond)
+	if !alive(pid) {
+		t.Fatal("the child died before its parent")
+	}
+	parent.Kill()
+	for end := time.Now().Add(5 * time.Second); alive(pid); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the child outlives its parent")
+		}
+	}
+}
+
+// alive reports whether a process runs. One that ended and was not yet waited
+// for by its new parent does not.
+func alive(pid int) bool {
+	if syscall.Kill(pid, 0) != nil {
+		return false
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && !strings.Contains(string(stat), ") Z ")
+}

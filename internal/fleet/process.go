@@ -1,0 +1,96 @@
+// Package fleet runs processes that must not outlive this one or receive its Ctrl-C: their
+// start and end, the one protocol on their pipes, the seams at which they are held or killed,
+// memory that they share, and their stalls.
+package fleet
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"time"
+)
+
+// ErrUnsupported is returned by Pause and Continue if the operating system cannot stop and
+// continue processes.
+var ErrUnsupported = errors.New("this operating system cannot stop and continue a process")
+
+// Process is a running child. It is safe for concurrent use.
+type Process struct {
+	cmd  *exec.Cmd
+	done chan struct{}
+}
+
+// Start runs cmd, whose SysProcAttr it sets.
+func Start(cmd *exec.Cmd) (*Process, error) {
+	cmd.SysProcAttr = attributes()
+	p := &Process{cmd: cmd, done: make(chan struct{})}
+	started := make(chan error)
+	go p.run(started)
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("running %s: %w", cmd.Path, err)
+	}
+	return p, nil
+}
+
+// run starts the child and waits for it on one thread. Linux sends the parent-death signal
+// when the thread that started the child ends, not the process, so that thread must last
+// as long as the child.
+func (p *Process) run(started chan<- error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	err := p.cmd.Start()
+	started <- err
+	if err != nil {
+		return
+	}
+	defer close(p.done)
+	// A child that is ended on purpose returns an error too; see State.
+	_ = p.cmd.Wait()
+}
+
+// Done is closed when the child has ended.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// State says how the child ended. Call it only after Done is closed.
+func (p *Process) State() *os.ProcessState { return p.cmd.ProcessState }
+
+// Pid is the child's process id.
+func (p *Process) Pid() int { return p.cmd.Process.Pid }
+
+// Signal sends sig to the child. The error wraps os.ErrProcessDone if it has ended.
+func (p *Process) Signal(sig os.Signal) error {
+	if err := p.cmd.Process.Signal(sig); err != nil {
+		return fmt.Errorf("sending %v to process %d: %w", sig, p.Pid(), err)
+	}
+	return nil
+}
+
+// Stop terminates the child, kills it after grace, and waits for its end.
+func (p *Process) Stop(grace time.Duration) {
+	p.terminate()
+	select {
+	case <-p.done:
+	case <-time.After(grace):
+		p.Kill()
+	}
+}
+
+// Kill ends the child at once and waits for its end.
+func (p *Process) Kill() {
+	_ = p.cmd.Process.Kill() // it can only have ended
+	<-p.done
+}
+
+// KillGroup kills the child and the processes it started, and waits for the child's end.
+func (p *Process) KillGroup() {
+	p.killGroup()
+	<-p.done
+}
+
+// Pause stops the child until Continue. Its threads stop a moment later.
+func (p *Process) Pause() error { return p.pause() }
+
+// Continue continues a paused child.
+func (p *Process) Continue() error { return p.resume() }

@@ -1,0 +1,14 @@
+//go:build !unix
+
+package fleet
+
+import "syscall"
+
+func attributes() *syscall.SysProcAttr { return nil }
+
+// terminate kills the child: there is no SIGTERM here.
+func (p *Process) terminate() { _ = p.cmd.Process.Kill() }
+func (p *Process) killGroup() { _ = p.cmd.Process.Kill() }
+
+func (p *Process) pause() error  { return ErrUnsupported }
+func (p *Process) resume() error { return ErrUnsupported }

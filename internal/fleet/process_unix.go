@@ -1,0 +1,17 @@
+//go:build unix
+
+package fleet
+
+import "syscall"
+
+// terminate sends SIGTERM. A paused child must be continued to receive it.
+func (p *Process) terminate() {
+	_ = p.Signal(syscall.SIGTERM) // it can only have ended
+	_ = p.Signal(syscall.SIGCONT)
+}
+
+// killGroup kills the process group that the child leads.
+func (p *Process) killGroup() { _ = syscall.Kill(-p.Pid(), syscall.SIGKILL) }
+
+func (p *Process) pause() error  { return p.Signal(syscall.SIGSTOP) }
+func (p *Process) resume() error { return p.Signal(syscall.SIGCONT) }

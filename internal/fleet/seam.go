@@ -1,0 +1,85 @@
+package fleet
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Seam is a place where a process can be held or killed: what comes before it has been done,
+// and what comes after has not.
+type Seam string
+
+// Arm says which calls meet a fault, at which seams. The zero value is for none.
+type Arm struct {
+	At    []Seam `json:"at,omitempty"`
+	Skip  int    `json:"skip,omitempty"`  // how often the seams are passed before
+	Every int    `json:"every,omitempty"` // of those that come after, the first and so on; default each
+	Most  int    `json:"most,omitempty"`  // calls that meet the fault, at most; default 1
+
+	// Delay is how long a call is held up; 0: it waits until Member.Resume, or until the process
+	// is killed.
+	Delay time.Duration `json:"delay,omitempty"`
+
+	// Around names what else has to wait while a call does: see Seams.
+	Around string `json:"around,omitempty"`
+}
+
+// Seams are the seams of one process. They are safe for concurrent use.
+type Seams struct {
+	// Around is called for an Arm with Around, by the call, before it waits. End is called when it
+	// goes on.
+	Around func(ctx context.Context, what string) (end func())
+
+	// Park is called by a call that waits, and returns when it may go on.
+	Park func(at Seam)
+	// HeldUp is called by a call that is held up, until then.
+	HeldUp func(until time.Time)
+
+	mu     sync.Mutex
+	armed  Arm
+	passed int
+	met    int
+}
+
+// Set arms seams instead of those that were armed before.
+func (s *Seams) Set(a Arm) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.armed, s.passed, s.met = a, 0, 0
+}
+
+// Reach is called by whoever comes to a seam, and returns when it may go on. It reports whether
+// it waited for the bench.
+func (s *Seams) Reach(ctx context.Context, at Seam) (waited bool) {
+	a, met := s.meets(at)
+	switch {
+	case !met:
+		return false
+	case a.Delay > 0:
+		s.HeldUp(time.Now().Add(a.Delay))
+		Sleep(ctx, a.Delay)
+		return false
+	case a.Around != "":
+		defer s.Around(ctx, a.Around)()
+	}
+	s.Park(at)
+	return true
+}
+
+// meets counts the arrival of a call at a seam, and reports whether it meets the fault.
+func (s *Seams) meets(at Seam) (Arm, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.armed
+	if !slices.Contains(a.At, at) || s.met >= max(1, a.Most) {
+		return a, false
+	}
+	s.passed++
+	if s.passed <= a.Skip || (s.passed-a.Skip-1)%max(1, a.Every) != 0 {
+		return a, false
+	}
+	s.met++
+	return a, true
+}

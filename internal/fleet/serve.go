@@ -1,0 +1,161 @@
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+)
+
+// Server is a member's own end of the conversation. It is safe for concurrent use.
+type Server struct {
+	Seams *Seams
+	Words *Words // that the process shares, or nil
+
+	resume  chan struct{}
+	obeying chan obeyer
+
+	mu  sync.Mutex
+	out *json.Encoder
+	err error // of the conversation
+}
+
+// obeyer carries out an order, and returns the answer.
+type obeyer = func(ctx context.Context, order json.RawMessage) (answer any, err error)
+
+// maxParked is more than the calls that wait at seams at the same time.
+const maxParked = 64
+
+// Serve is what a member runs: run, with the setup that it gets from in. It returns nil when
+// in ends, so that no process outlives the one that started it, or when ctx is cancelled; or the
+// error of run, or of a command that cannot be read or carried out. The process should exit then.
+func Serve[Setup any](ctx context.Context, in io.Reader, out io.Writer, run func(ctx context.Context, with Setup, s *Server) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s := &Server{out: json.NewEncoder(out), resume: make(chan struct{}, maxParked), obeying: make(chan obeyer, 1)}
+	s.Seams = &Seams{
+		Park: func(at Seam) {
+			s.send(event{Reached: at})
+			<-s.resume
+		},
+		HeldUp: func(until time.Time) { s.send(event{HeldUp: &until}) },
+	}
+	first := make(chan command, 1)
+	go s.listen(ctx, cancel, json.NewDecoder(in), first)
+	var c command
+	select {
+	case c = <-first:
+	case <-ctx.Done():
+		return s.failed()
+	}
+	err := s.begin(ctx, c, func() error {
+		var with Setup
+		if err := json.Unmarshal(c.Setup, &with); err != nil {
+			return fmt.Errorf("reading the setup: %w", err)
+		}
+		return run(ctx, with, s)
+	})
+	if ctx.Err() != nil {
+		err = nil
+	}
+	return cmp.Or(err, s.failed())
+}
+
+func (s *Server) begin(ctx context.Context, c command, run func() error) (err error) {
+	if c.Setup == nil {
+		return cmp.Or(s.failed(), errors.New("the first command is not a setup"))
+	}
+	if c.Words != nil {
+		// They stay mapped until the process ends: what run leaves behind may still use them.
+		if s.Words, err = OpenWords(c.Words.Path, c.Words.N); err != nil {
+			return err
+		}
+	}
+	return run()
+}
+
+// listen reads commands until there are no more, and then calls over. A call that waits at a
+// seam goes on then, so that the process can end.
+func (s *Server) listen(ctx context.Context, over func(), in *json.Decoder, first chan<- command) {
+	defer close(s.resume)
+	defer over()
+	var obey obeyer
+	for n := 0; ; n++ {
+		var c command
+		if err := in.Decode(&c); err != nil {
+			if err != io.EOF {
+				s.fail(fmt.Errorf("reading a command: %w", err))
+			}
+			return
+		}
+		if n == 0 {
+			first <- c
+			continue
+		}
+		if obey == nil {
+			select {
+			case obey = <-s.obeying:
+			case <-ctx.Done():
+				return
+			}
+		}
+		s.carryOut(ctx, over, c, obey)
+	}
+}
+
+func (s *Server) carryOut(ctx context.Context, over func(), c command, obey obeyer) {
+	switch {
+	case c.Arm != nil:
+		s.Seams.Set(*c.Arm)
+		s.send(event{ID: c.ID})
+	case c.Resume:
+		post(s.resume, struct{}{})
+	default:
+		go func() { // it may take long, and must not keep others waiting
+			answer, err := obey(ctx, c.Order)
+			text, wrong := json.Marshal(answer)
+			if err = errors.Join(err, wrong); err != nil {
+				s.fail(err)
+				over()
+				return
+			}
+			s.send(event{ID: c.ID, Answer: text})
+		}()
+	}
+}
+
+// Obey has orders carried out by obey, each in a goroutine, with the answer that it returns. An
+// error ends the process. Until Obey is called, commands wait.
+func (s *Server) Obey(obey obeyer) { s.obeying <- obey }
+
+// Ready says that the process is ready, and serves HTTP at this address, if it is not "".
+func (s *Server) Ready(addr string) { s.send(event{Ready: &addr}) }
+
+// WatchStalls reports stalls of the process that are longer than limit, until stop is called.
+func (s *Server) WatchStalls(limit time.Duration) (stop func()) {
+	w := WatchStalls(limit, func(d time.Duration) { s.send(event{Stalled: d}) })
+	return func() { w.Stop() }
+}
+
+// send reports an event. If nobody listens any more, the commands end.
+func (s *Server) send(e event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_ = s.out.Encode(e)
+}
+
+func (s *Server) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = cmp.Or(s.err, err)
+}
+
+func (s *Server) failed() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}

@@ -1,0 +1,96 @@
+package fleet
+
+import (
+	"fmt"
+	"os"
+	"sync/atomic"
+)
+
+// Words are 64-bit words of memory that processes on one machine share through a file. They
+// begin as zero and are accessed atomically. What a process has written survives when it
+// is killed, and can be read while it is stopped. They are safe for concurrent use by
+// goroutines and processes.
+type Words struct {
+	path    string
+	words   []int64
+	release func() error
+}
+
+// wordSize is in bytes.
+const wordSize = 8
+
+// CreateWords makes the file at path, which must not exist, with n words.
+func CreateWords(path string, n int) (w *Words, err error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("making shared memory: %w", err)
+	}
+	defer func() {
+		_ = f.Close() // the mapping stays
+		if err != nil {
+			_ = os.Remove(path)
+		}
+	}()
+	// A sparse file would take its space on the disk when it is used, and a full disk would
+	// then crash the process.
+	if _, err := f.Write(make([]byte, n*wordSize)); err != nil {
+		return nil, fmt.Errorf("making shared memory: %w", err)
+	}
+	return newWords(f, n)
+}
+
+// OpenWords opens the n words that CreateWords made, in another process.
+func OpenWords(path string, n int) (*Words, error) {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return nil, fmt.Errorf("opening shared memory: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("opening shared memory: %w", err)
+	}
+	// Reading beyond the end of a mapped file would crash.
+	if want := int64(n) * wordSize; info.Size() != want {
+		return nil, fmt.Errorf("opening shared memory: %s has %d bytes, not %d", path, info.Size(), want)
+	}
+	return newWords(f, n)
+}
+
+func newWords(f *os.File, n int) (*Words, error) {
+	words, release, err := mapWords(f, n)
+	if err != nil {
+		return nil, fmt.Errorf("mapping shared memory: %w", err)
+	}
+	return &Words{path: f.Name(), words: words, release: release}, nil
+}
+
+// Load returns a word.
+func (w *Words) Load(i int) int64 { return atomic.LoadInt64(&w.words[i]) }
+
+// Store sets a word.
+func (w *Words) Store(i int, v int64) { atomic.StoreInt64(&w.words[i], v) }
+
+// Add adds to a word, and returns the result.
+func (w *Words) Add(i int, d int64) int64 { return atomic.AddInt64(&w.words[i], d) }
+
+// CompareAndSwap sets a word to to if it is from.
+func (w *Words) CompareAndSwap(i int, from, to int64) bool {
+	return atomic.CompareAndSwapInt64(&w.words[i], from, to)
+}
+
+// Close unmaps the memory in this process. The file stays.
+func (w *Words) Close() error {
+	if err := w.release(); err != nil {
+		return fmt.Errorf("closing shared memory: %w", err)
+	}
+	return nil
+}
+
+// Remove removes the file. With LiveWords, processes that have opened it keep the memory.
+func (w *Words) Remove() error {
+	if err := os.Remove(w.path); err != nil {
+		return fmt.Errorf("removing shared memory: %w", err)
+	}
+	return nil
+}

@@ -10,31 +10,6 @@ import (
 	"oversell/internal/guard"
 )
 
-// The steps of a purchase, see Request.Steps.
-const (
-	StepLook    = "look"    // reading the item, and any earlier order with the same key
-	StepJoin    = "join"    // waiting until strategies of other families have left
-	StepWait    = "wait"    // waiting for the guard, or for the batch to begin
-	StepAcquire = "acquire" // the attempt that took the lock, with the wait in the lock's queue if it has one
-	StepRead    = "read"    // reading the stock
-	StepWork    = "work"    // what Config.Work does
-	StepWrite   = "write"   // writing the stock, in one transaction with the order where both are in the database
-	StepTake    = "take"    // the script that checks and takes
-	StepOrder   = "order"   // writing the order, with others in a batch
-	StepRelease = "release" // releasing the lock, or committing
-)
-
-// IsFailure reports whether a step has failed with err, which may be nil. It is no failure if the
-// step has found that the item is sold out, or that another buyer was faster.
-func IsFailure(err error) bool {
-	for _, answer := range []error{ErrSoldOut, ErrLimit, ErrKeyReused, errConflict, errDuplicate, errOtherSale} {
-		if errors.Is(err, answer) {
-			return false
-		}
-	}
-	return err != nil
-}
-
 // Deduct sells req.Quantity units. It returns ErrInvalid, ErrUnknownStrategy,
 // ErrUnknownItem, ErrSoldOut, ErrBusy when the lock was not acquired in time,
 // ErrLost, ErrClosing, or the error of a database or Redis that failed. If a
@@ -85,26 +60,6 @@ func (s *Service) Deduct(ctx context.Context, req Request) (Result, error) {
 // maxSales bounds how often a purchase starts again because another sale has begun, or
 // because the stock was rebuilt.
 const maxSales = 8
-
-// result is what Deduct returns after err.
-func (p *purchase) result(err error) (Result, error) {
-	switch {
-	case err != nil:
-		return p.res, fmt.Errorf("deducting %d of %s: %w", p.req.Quantity, p.req.SKU, err)
-	case p.res.Accepted:
-		p.res.State = StateAccepted
-	case p.script != nil && p.script.streamed:
-		p.res.State = StateWritten
-	}
-	return p.res, nil
-}
-
-// end ends the work of a strategy that sells by script.
-func (p *purchase) end() {
-	if p.after != nil {
-		p.after()
-	}
-}
 
 // purchase is one request while it is being served.
 type purchase struct {
@@ -208,8 +163,8 @@ func (p *purchase) section(ctx context.Context, c Counter) error {
 	}
 
 	// 6. Write the stock.
-	p.service.flights.takeOff(p.req.SKU, p.req.Quantity)
-	defer p.service.flights.land(p.req.SKU, p.req.Quantity)
+	p.service.families.addInFlight(p.req.SKU, p.req.Quantity)
+	defer p.service.families.addInFlight(p.req.SKU, -p.req.Quantity)
 	if err := p.writeStock(ctx, c, left); err != nil {
 		return err
 	}
@@ -219,7 +174,31 @@ func (p *purchase) section(ctx context.Context, c Counter) error {
 	wrote := p.req.Steps.Begin(StepOrder)
 	err = p.service.writeOrders(ctx, p.gen, p.changes, []*Order{&order})[0]
 	wrote(err)
-	return p.finishOrder(ctx, order, err)
+	if err != nil {
+		return p.undo(ctx, order, err)
+	}
+	p.res.Order = order
+	return nil
+}
+
+// result is what Deduct returns after err.
+func (p *purchase) result(err error) (Result, error) {
+	switch {
+	case err != nil:
+		return p.res, fmt.Errorf("deducting %d of %s: %w", p.req.Quantity, p.req.SKU, err)
+	case p.res.Accepted:
+		p.res.State = StateAccepted
+	case p.script != nil && p.script.streamed:
+		p.res.State = StateWritten
+	}
+	return p.res, nil
+}
+
+// end ends the work of a strategy that sells by script.
+func (p *purchase) end() {
+	if p.after != nil {
+		p.after()
+	}
 }
 
 // lookAtItem reads the item, and any earlier order with the same key. It returns ErrSoldOut if too

@@ -1,6 +1,7 @@
 package stock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,24 +18,23 @@ import (
 
 // Family returns the family of a strategy. Strategies of one family may sell an item at
 // the same time.
-func (s *Service) Family(strategy string) string { return s.families.family(strategy) }
+func (s *Service) Family(strategy string) string { return cmp.Or(s.families.of[strategy], strategy) }
 
 const (
-	// presenceLease is how long the buyers of a crashed process keep other families
-	// out.
-	presenceLease = 2 * time.Second
-	// presenceTick is how often a process checks whether its buyers have left, and so
-	// the longest delay before another family may enter.
-	presenceTick = 100 * time.Millisecond
+	// leaseTime is how long the buyers of a crashed process keep other families out.
+	leaseTime = 2 * time.Second
+	// leaseTick is how often a process checks whether its buyers have left, and so the
+	// longest delay before another family may enter.
+	leaseTick = 100 * time.Millisecond
 	// familyDelay is how long a buyer sleeps before it checks again whether another
 	// family has left.
 	familyDelay = 50 * time.Millisecond
 )
 
-// presence is a row that says that buyers of a family are at work on an item in one
-// process. It makes other families wait. Even if it fails the families cannot mix,
-// because the generation changes when another family begins.
-type presence struct {
+// familyLease is a process's lease on an item for one family, as long as it has buyers of that
+// family at work. It makes other families wait. Even if it fails the families cannot mix, because
+// the generation changes when another family begins.
+type familyLease struct {
 	SKU      string    `gorm:"primaryKey;size:64"`
 	Family   string    `gorm:"primaryKey;size:32"`
 	Instance string    `gorm:"primaryKey;size:36"`
@@ -43,54 +43,45 @@ type presence struct {
 	InFlight int64 `gorm:"not null;default:0"`
 }
 
-// families lets the buyers of one family at a time work on an item. It has one goroutine
-// for each item and family with buyers in this process. It is safe for concurrent use.
+// TableName is the table's name.
+func (familyLease) TableName() string { return "oversell_presences" }
+
+// families lets the buyers of one family at a time work on an item, and counts the units that they
+// have in flight. It has one goroutine for each item and family with buyers in this process. It is
+// safe for concurrent use.
 type families struct {
 	store    store
 	of       map[string]string // by strategy name
 	mixed    bool
 	instance string
-	inFlight func(sku string) int64 // for the rows
 	log      *slog.Logger
 
-	closing    chan struct{} // closed by close, with mu locked
-	announcers sync.WaitGroup
-	claims     singleflight.Group
+	closing  chan struct{} // closed by close, with mu locked
+	renewing sync.WaitGroup
+	claims   singleflight.Group
 
 	mu     sync.Mutex
 	closed bool
 	work   map[workKey]*work
+	flying map[string]inFlight // by SKU
 }
 
 type workKey struct{ sku, family string }
 
 // work has the buyers of one family on one item in this process.
 type work struct {
-	buyers    int
-	announced chan struct{} // closed once the presence row is written
+	buyers int
+	leased chan struct{} // closed once the lease is written
 }
 
-func newFamilies(cfg Config, inFlight func(sku string) int64) *families {
-	f := &families{
-		inFlight: inFlight,
-		store:    store{cfg.DB}, of: cfg.Families, mixed: cfg.Mixed, log: cfg.Logger,
-		instance: uuid.NewString(), closing: make(chan struct{}), work: make(map[workKey]*work),
+func newFamilies(cfg Config) *families {
+	return &families{
+		store: store{cfg.DB}, of: cfg.Families, mixed: cfg.Mixed, log: cfg.Logger,
+		instance: uuid.NewString(), closing: make(chan struct{}), work: make(map[workKey]*work), flying: make(map[string]inFlight),
 	}
-	if f.log == nil {
-		f.log = slog.Default()
-	}
-	return f
 }
 
-// family returns the family of a strategy.
-func (f *families) family(strategy string) string {
-	if name, ok := f.of[strategy]; ok {
-		return name
-	}
-	return strategy
-}
-
-// close removes the presence rows of this process. Nobody can enter after it.
+// close ends the leases of this process. Nobody can enter after it.
 func (f *families) close() {
 	f.mu.Lock()
 	if !f.closed {
@@ -98,10 +89,10 @@ func (f *families) close() {
 		close(f.closing)
 	}
 	f.mu.Unlock()
-	f.announcers.Wait()
+	f.renewing.Wait()
 }
 
-// enter counts a buyer in, and waits until the presence row is written. The caller must
+// enter counts a buyer in, and waits until the lease is written. The caller must
 // call leave.
 func (f *families) enter(wait context.Context, sku, family string) (leave func(), err error) {
 	at := workKey{sku, family}
@@ -112,9 +103,9 @@ func (f *families) enter(wait context.Context, sku, family string) (leave func()
 			f.mu.Unlock()
 			return nil, ErrClosing
 		}
-		w = &work{announced: make(chan struct{})}
+		w = &work{leased: make(chan struct{})}
 		f.work[at] = w
-		f.announcers.Go(func() { f.announce(at, w) })
+		f.renewing.Go(func() { f.keepLease(at, w) })
 	}
 	w.buyers++
 	f.mu.Unlock()
@@ -124,7 +115,7 @@ func (f *families) enter(wait context.Context, sku, family string) (leave func()
 		w.buyers--
 	}
 	select {
-	case <-w.announced:
+	case <-w.leased:
 		return leave, nil
 	case <-wait.Done():
 		leave()
@@ -132,14 +123,14 @@ func (f *families) enter(wait context.Context, sku, family string) (leave func()
 	}
 }
 
-// announce writes and renews the presence row until there are no more buyers.
-func (f *families) announce(at workKey, w *work) {
+// keepLease writes and renews the lease until there are no more buyers.
+func (f *families) keepLease(at workKey, w *work) {
 	f.renew(at)
-	close(w.announced)
-	ticker := time.NewTicker(presenceTick)
+	close(w.leased)
+	ticker := time.NewTicker(leaseTick)
 	defer ticker.Stop()
 	for renewed := time.Now(); f.stay(at, w); {
-		if time.Since(renewed) >= presenceLease/4 {
+		if time.Since(renewed) >= leaseTime/4 {
 			f.renew(at)
 			renewed = time.Now()
 		}
@@ -154,7 +145,7 @@ func (f *families) announce(at workKey, w *work) {
 		}
 	}
 	f.remove(at)
-	// A new buyer may have announced itself before the row was removed.
+	// A new buyer may have written the lease before it was removed.
 	f.mu.Lock()
 	next := f.work[at]
 	f.mu.Unlock()
@@ -182,12 +173,12 @@ func (f *families) here(at workKey) bool {
 	return w != nil && w.buyers > 0
 }
 
-// renew writes the presence row. If that fails another family may enter too early, and
+// renew writes the lease. If that fails another family may enter too early, and
 // then the orders of the buyers here are refused.
 func (f *families) renew(at workKey) {
 	ctx, cancel := limited(context.Background())
 	defer cancel()
-	row := presence{at.sku, at.family, f.instance, now().Add(presenceLease), f.inFlight(at.sku)}
+	row := familyLease{at.sku, at.family, f.instance, now().Add(leaseTime), f.recentlyInFlight(at.sku)}
 	err := f.store.db.WithContext(ctx).Clauses(clause.OnConflict{UpdateAll: true}).Create(&row).Error
 	if err != nil {
 		f.log.Warn("announcing which strategies are at work failed, and others may begin too early", "sku", at.sku, "family", at.family, "error", err)
@@ -197,28 +188,28 @@ func (f *families) renew(at workKey) {
 func (f *families) remove(at workKey) {
 	ctx, cancel := limited(context.Background())
 	defer cancel()
-	row := presence{SKU: at.sku, Family: at.family, Instance: f.instance}
+	row := familyLease{SKU: at.sku, Family: at.family, Instance: f.instance}
 	if err := f.store.db.WithContext(ctx).Delete(&row).Error; err != nil {
 		f.log.Warn("announcing that strategies have left failed, and others wait for a while", "sku", at.sku, "family", at.family, "error", err)
 	}
 }
 
-// others returns another family with buyers at work on an item, or "". It reads the
-// database through at, which may be a transaction.
-func (f *families) others(ctx context.Context, at store, sku, family string) (string, error) {
+// checkAlone returns an atWorkError if another family has buyers at work on an item. It reads
+// the database through at, which may be a transaction.
+func (f *families) checkAlone(ctx context.Context, at store, sku, family string) error {
 	ctx, cancel := limited(ctx)
 	defer cancel()
-	var rows []presence
+	var rows []familyLease
 	err := at.db.WithContext(ctx).Where("sku = ? AND family <> ? AND ends_at > ?", sku, family, now()).Find(&rows).Error
 	if err != nil {
-		return "", fmt.Errorf("reading which strategies are at work on %s: %w", sku, err)
+		return fmt.Errorf("reading which strategies are at work on %s: %w", sku, err)
 	}
 	for _, row := range rows {
 		if row.Instance != f.instance || f.here(workKey{sku, row.Family}) {
-			return row.Family, nil
+			return atWorkError{row.Family}
 		}
 	}
-	return "", nil
+	return nil
 }
 
 // atWorkError is an ErrOtherStrategy that names the other family.
@@ -240,8 +231,8 @@ func (s *Service) claim(ctx context.Context, sku, family string) error {
 
 func (s *Service) claimOnce(ctx context.Context, sku, family string) error {
 	// First without locking the row, because waiters do this again and again.
-	if other, err := s.families.others(ctx, s.store, sku, family); err != nil || other != "" {
-		return errors.Join(err, atWork(other))
+	if err := s.families.checkAlone(ctx, s.store, sku, family); err != nil {
+		return err
 	}
 	return s.reconciliation.count(sku, func() error {
 		ctx, cancel := limited(ctx)
@@ -251,26 +242,19 @@ func (s *Service) claimOnce(ctx context.Context, sku, family string) error {
 			if err != nil || item.Family == family {
 				return err
 			}
-			if other, err := s.families.others(ctx, tx, sku, family); err != nil || other != "" {
-				return errors.Join(err, atWork(other))
+			if err := s.families.checkAlone(ctx, tx, sku, family); err != nil {
+				return err
 			}
 			return s.startGeneration(ctx, tx, item, family)
 		})
 	})
 }
 
-func atWork(family string) error {
-	if family == "" {
-		return nil
-	}
-	return atWorkError{family}
-}
-
 // join waits until no other family is at work on the item, and counts the buyer in among
 // those of its own. The caller must call leave.
 func (p *purchase) join(ctx, wait context.Context) (leave func(), err error) {
 	s := p.service
-	family := s.families.family(p.req.Strategy)
+	family := s.Family(p.req.Strategy)
 	if s.families.mixed {
 		return func() {}, nil
 	}
@@ -295,4 +279,53 @@ func (p *purchase) join(ctx, wait context.Context) (leave func(), err error) {
 		}
 	}
 	return s.families.enter(wait, p.req.SKU, family)
+}
+
+// inFlight counts units of an item that may have been taken from a stock in Redis by this process,
+// and whose order is neither written nor given up.
+type inFlight struct {
+	now  int64
+	peak int64 // the most since the last call of recentlyInFlight
+	last int64 // the same, up to the last call
+}
+
+// addInFlight adds units that are about to be taken. With a negative number it removes units whose
+// order was written, that were put back, or that were not taken.
+func (f *families) addInFlight(sku string, units int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := f.flying[sku]
+	n.now += units
+	n.peak = max(n.peak, n.now)
+	f.flying[sku] = n
+}
+
+// inFlight returns how many units of an item are in flight now.
+func (f *families) inFlight(sku string) int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.flying[sku].now
+}
+
+// recentlyInFlight returns the most units that were in flight since the last call but one.
+func (f *families) recentlyInFlight(sku string) int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := f.flying[sku]
+	f.flying[sku] = inFlight{now: n.now, peak: n.now, last: n.peak}
+	return max(n.peak, n.last)
+}
+
+// flying counts the units in flight in purchases: of this process now, and the most that
+// each other process had in the last second, as its row says. With -mixed no process
+// writes such rows. The row of a killed process counts until it expires.
+func (s *Service) flying(ctx context.Context, sku string) (units int64, err error) {
+	ctx, cancel := limited(ctx)
+	defer cancel()
+	err = s.store.db.WithContext(ctx).Model(&familyLease{}).Select("COALESCE(SUM(in_flight), 0)").
+		Where("sku = ? AND instance <> ? AND ends_at > ?", sku, s.families.instance, now()).Scan(&units).Error
+	if err != nil {
+		return 0, fmt.Errorf("counting the units of %s in flight: %w", sku, err)
+	}
+	return units + s.families.inFlight(sku), nil
 }

@@ -97,7 +97,7 @@ func TestOneFamilyWorksTogether(t *testing.T) {
 	})
 }
 
-// A process that can no longer renew its presence, because it is paused or cut off, loses
+// A process that can no longer renew its lease, because it is paused or cut off, loses
 // its turn. Its later writes are refused.
 func TestLateFamilyIsRefused(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
@@ -177,7 +177,7 @@ func TestDeadFamilyIsNotWaitedForForEver(t *testing.T) {
 			t.Error(err)
 		}
 		if time.Now().Before(dies) {
-			t.Error("the other family was let in before the presence had expired")
+			t.Error("the other family was let in before the lease had expired")
 		}
 	})
 }

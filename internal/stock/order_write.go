@@ -105,16 +105,13 @@ func (s *Service) writeOrders(ctx context.Context, g generation, changes uint64,
 	return errs
 }
 
-// finishOrder handles err, the result of writing an order. If the order was not written it
-// puts the units back. If that is in doubt they stay taken: an unsold unit is better than
-// a unit sold twice. If the generation has ended there is nothing to put back, because
-// the next one was counted without them.
-func (p *purchase) finishOrder(ctx context.Context, order Order, err error) error {
+// undo handles err, with which writing an order has ended: it puts the units back. If it is in
+// doubt whether the order was written they stay taken: an unsold unit is better than a unit sold
+// twice. If the generation has ended there is nothing to put back, because the next one was
+// counted without them.
+func (p *purchase) undo(ctx context.Context, order Order, err error) error {
 	s := p.service
 	switch {
-	case err == nil:
-		p.res.Order = order
-		return nil
 	case errors.Is(err, errUnsure):
 		p.doubt()
 		s.log.Error("units may be taken with no order", "sku", p.req.SKU, "quantity", p.req.Quantity, "order", order.ID, "error", err)
@@ -161,7 +158,12 @@ func (s store) insert(ctx context.Context, g generation, orders ...*Order) error
 	defer cancel()
 	var err error
 	for range maxTxAttempts { // a count locks the row for a moment
-		if err = s.create(tctx, g, orders); !retryable(err) {
+		if len(orders) == 1 {
+			err = s.createOne(tctx, g, orders[0])
+		} else {
+			err = s.createAll(tctx, g, orders)
+		}
+		if !retryable(err) {
 			break
 		}
 	}
@@ -198,13 +200,10 @@ func (s store) outcome(ctx, tctx context.Context, order *Order, err error) error
 	return err
 }
 
-// create writes the orders once. It checks that the generation is current in the same
-// statement, or in the same transaction. Both lock the item's row against a change of
-// sale, but not against each other.
-func (s store) create(ctx context.Context, g generation, orders []*Order) error {
-	if len(orders) == 1 {
-		return s.createOne(ctx, g, orders[0])
-	}
+// createAll writes orders in a transaction. It checks that the generation is current in the same
+// transaction, as createOne does in the same statement. Both lock the item's row against a
+// change of sale, but not against each other.
+func (s store) createAll(ctx context.Context, g generation, orders []*Order) error {
 	return s.db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
 		current := tx.Model(&Item{}).Select("1").Where("sku = ? AND generation = ?", orders[0].SKU, g.id)
 		var one int

@@ -138,7 +138,7 @@ func (t *ScriptSeller) sell(all []*batched) {
 	for _, one := range all {
 		units += one.req.Quantity
 	}
-	all[0].service.flights.takeOff(all[0].req.SKU, units) // buyInBatch lands those of each buyer
+	all[0].service.families.addInFlight(all[0].req.SKU, units) // buyInBatch removes those of each buyer
 	t.step(ctx, all)
 	if t.streamed {
 		return

@@ -76,7 +76,7 @@ func (p *purchase) buyInBatch(ctx, wait context.Context) error {
 		return err
 	}
 	b.recordSteps(asked, began)
-	defer p.service.flights.land(p.req.SKU, p.req.Quantity)
+	defer p.service.families.addInFlight(p.req.SKU, -p.req.Quantity)
 	p.res.Lock.Waited += began.Sub(asked)
 	p.res.Lock.Attempts++
 	if p.script.streamed {
@@ -95,7 +95,11 @@ func (p *purchase) buyInBatch(ctx, wait context.Context) error {
 		b.order = p.newOrder(now())
 		b.orderErr = p.service.writeOrders(ctx, p.gen, p.changes, []*Order{&b.order})[0]
 	}
-	err = p.finishOrder(ctx, b.order, b.orderErr)
+	if b.orderErr == nil {
+		p.res.Order = b.order
+		return nil
+	}
+	err = p.undo(ctx, b.order, b.orderErr)
 	if err == nil || p.req.IdempotencyKey == "" || errors.Is(b.orderErr, errDuplicate) ||
 		errors.Is(err, errUnsure) || errors.Is(err, errNotReturned) {
 		return err // there is an order with the key, or units are taken for one

@@ -69,7 +69,6 @@ type Service struct {
 	grace    time.Duration
 	streams  stream.Streams
 	accepted *acceptedItems
-	flights  *flights
 	// admitted is the admission limit: it bounds how many buyers look at items at once
 	// before they wait for a lock, so that a crowd does not slow down the holders.
 	admitted chan struct{}
@@ -89,16 +88,14 @@ const (
 // New returns a Service. Migrate must have created the tables.
 func New(cfg Config) *Service {
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
-	airborne := new(flights)
 	s := &Service{
-		flights:   airborne,
 		grace:     cmp.Or(cfg.Grace, DefaultGrace),
 		store:     store{cfg.DB},
 		stock:     counters{cfg.Redis, new(sync.Map)},
 		guards:    cfg.Guards,
 		scripts:   cfg.Scripts,
 		keepers:   cfg.Keepers,
-		families:  newFamilies(cfg, airborne.recent),
+		families:  newFamilies(cfg),
 		wait:      cmp.Or(cfg.Wait, defaultWait),
 		work:      cfg.Work,
 		inside:    cfg.Inside,

@@ -63,7 +63,7 @@ func Migrate(ctx context.Context, db *gorm.DB) error {
 
 func migrate(db *gorm.DB) error {
 	known := db.Migrator().HasTable(&Sale{})
-	tables := []any{&Item{}, &Order{}, &Sale{}, &presence{}, &purchased{}, &lostOrder{}, &units.Row{}}
+	tables := []any{&Item{}, &Order{}, &Sale{}, &familyLease{}, &purchased{}, &lostOrder{}, &units.Row{}}
 	if err := db.AutoMigrate(tables...); err != nil || known {
 		return err
 	}
@@ -269,7 +269,7 @@ func (s store) delete(ctx context.Context, sku string, holds Holds, updateRedis 
 			return err
 		}
 		// The units first: claims that are under way then write their orders, or never do.
-		for _, rows := range []any{&units.Row{}, &Order{}, &Item{}, &Sale{}, &presence{}, &purchased{}, &lostOrder{}} {
+		for _, rows := range []any{&units.Row{}, &Order{}, &Item{}, &Sale{}, &familyLease{}, &purchased{}, &lostOrder{}} {
 			if err := tx.db.Where("sku = ?", sku).Delete(rows).Error; err != nil {
 				return err
 			}
@@ -289,7 +289,7 @@ func (s store) forgetSale(ctx context.Context, sku, saleID string) error {
 	defer cancel()
 	db := s.db.WithContext(ctx)
 	buyers := db.Where("sku = ? AND sale_id = ?", sku, saleID).Delete(&purchased{})
-	dead := db.Where("sku = ? AND ends_at < ?", sku, now().Add(-time.Minute)).Delete(&presence{}) // clocks differ
+	dead := db.Where("sku = ? AND ends_at < ?", sku, now().Add(-time.Minute)).Delete(&familyLease{}) // clocks differ
 	if err := errors.Join(buyers.Error, dead.Error); err != nil {
 		return fmt.Errorf("removing what sale %s needed: %w", saleID, err)
 	}

@@ -2,7 +2,7 @@
 // item has a stream of them in Redis, the dead letters, which are orders that the database did not
 // take, and hashes that find an order by its id and by its idempotency key. A Consumer writes them.
 //
-// The package knows nothing of a sale but the names of its keys, see SaleKeys, and the five
+// The package knows nothing of a sale but the names of its keys, see SaleKeys, and the
 // functions of a Sale that a Consumer calls.
 package stream
 

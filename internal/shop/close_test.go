@@ -17,6 +17,7 @@ import (
 // Every confirmed order is in the database, and stock and orders agree: nothing is lost or
 // half-written.
 func TestCloseUnderLoad(t *testing.T) {
+	t.Parallel()
 	const units = 100_000
 	for _, kind := range backendtest.Kinds() {
 		for _, strategy := range []string{"watch", "v1_setnx", "v6_watchdog"} {

@@ -12,6 +12,7 @@ import (
 )
 
 func TestShopFullOfSilentConnectionsGoesOnSelling(t *testing.T) {
+	t.Parallel()
 	cfg := config(backendtest.Redis(t, "embedded"), backendtest.Database(t, "embedded"), 1000)
 	cfg.Connections = 8
 	r := open(t, cfg)

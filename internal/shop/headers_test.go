@@ -11,6 +11,7 @@ import (
 // A normal header has a few hundred bytes. A crowd of clients with larger ones would fill
 // the shop's memory.
 func TestHeadersAreBounded(t *testing.T) {
+	t.Parallel()
 	r := open(t, config(backendtest.Redis(t, "embedded"), backendtest.Database(t, "embedded"), 10))
 	for bytes, want := range map[int]int{8 << 10: http.StatusOK, 32 << 10: http.StatusRequestHeaderFieldsTooLarge, 200_000: http.StatusRequestHeaderFieldsTooLarge} {
 		for _, value := range []string{strings.Repeat("x", bytes), strings.Repeat("x ", bytes/2)} {

@@ -61,6 +61,7 @@ func TestAShopWritesAcceptedOrdersBeforeItsRedisEnds(t *testing.T) {
 
 // A shop says how many accepted orders end with its Redis, whoever was to write them.
 func TestAShopCountsTheOrdersThatAreLost(t *testing.T) {
+	t.Parallel()
 	for name, adjust := range map[string]func(*shop.Config){
 		"no consumer":       func(cfg *shop.Config) { cfg.NoConsumer = true },
 		"the consumer ends": func(cfg *shop.Config) { cfg.Consumer.Seam = func(string) error { return stock.EndAtSeam() } },
@@ -73,6 +74,7 @@ func TestAShopCountsTheOrdersThatAreLost(t *testing.T) {
 
 // A shop that is told to hurry does not wait for the database, and counts all the same.
 func TestAShopInAHurryCountsTheOrdersThatAreLost(t *testing.T) {
+	t.Parallel()
 	hurry, now := context.WithCancel(t.Context())
 	closed := make(chan struct{})
 	r := accepting(t, func(cfg *shop.Config) {

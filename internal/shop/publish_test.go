@@ -39,6 +39,7 @@ func atPublication(seam string, stop func(string) error) redis.Hook {
 // publication, after a count of the stock and after a PUT. The next shop publishes what the
 // row has, and the sale goes on: every unit is sold once.
 func TestKillBetweenACountAndItsPublication(t *testing.T) {
+	t.Parallel()
 	for _, backends := range backendtest.Kinds() {
 		for _, seam := range []string{unpublished, published} {
 			t.Run(backends+"/"+seam+"/count", func(t *testing.T) {

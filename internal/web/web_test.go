@@ -119,6 +119,7 @@ func TestItemIsReadThroughTheCache(t *testing.T) {
 
 // Requests with made-up SKUs do not fill Redis.
 func TestUnknownItemsFillNothing(t *testing.T) {
+	t.Parallel()
 	s := embeddedSite(t, nil)
 	before := s.rdb.DBSize(t.Context()).Val()
 	for i := range 1100 {
@@ -491,6 +492,7 @@ func TestMetricsTellWhatHappened(t *testing.T) {
 }
 
 func TestLostLeasesAndRenewalsAreCounted(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct{ strategy, line string }{
 		{"v4_lua", `oversell_lock_lost_total{strategy="v4_lua"} 1`},
 		{"v6_watchdog", `oversell_lock_renewals_total{strategy="v6_watchdog"}`},

@@ -2,6 +2,7 @@ package backendtest
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"runtime/debug"
@@ -68,7 +69,8 @@ func Main(m *testing.M, ends ...func() error) (code int) {
 }
 
 func run(m *testing.M) int {
-	debug.SetGCPercent(400) // tests make much garbage and keep little
+	debug.SetGCPercent(400)            // tests make much garbage and keep little
+	_ = flag.Set("test.parallel", "8") // they mostly wait; the flag -parallel overrides it
 	shared.keep(true)
 	defer shared.keep(false)
 	return m.Run()

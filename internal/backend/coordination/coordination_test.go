@@ -10,12 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"oversell/internal/backend/backendtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { os.Exit(backendtest.Main(m)) }
 
 // emptyTempDir gives the test a folder for temporary files, and checks at the
 // end that it is empty.

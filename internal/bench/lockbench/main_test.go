@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9/logging"
-	"go.uber.org/goleak"
 
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/bench/lockbench"
@@ -27,12 +26,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(role) != "" {
 		os.Exit(process())
 	}
-	code := m.Run()
-	if err := goleak.Find(); err != nil && code == 0 {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
+	os.Exit(backendtest.Main(m))
 }
 
 func process() int {

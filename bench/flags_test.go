@@ -121,6 +121,7 @@ func TestBadFlagsAreSaidInOneLine(t *testing.T) {
 		{"calm", `"calm" is not a flag`},
 	} {
 		t.Run(tt.args, func(t *testing.T) {
+			t.Parallel() // some wait for who is away
 			got := try(t, strings.Fields(tt.args)...)
 			if got.code != exitFailed || got.stdout != "" {
 				t.Errorf("exit code %d, stdout %q; want %d and nothing", got.code, got.stdout, exitFailed)

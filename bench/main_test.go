@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9/logging"
-	"go.uber.org/goleak"
 
+	"oversell/internal/backend/backendtest"
 	"oversell/internal/bench"
 	"oversell/internal/bench/holdsale"
 	"oversell/internal/catalog"
@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 	for _, name := range []string{"REDIS", "DB", "TOKEN", "REQUESTS", "STRATEGIES", "CONDITIONS"} {
 		_ = os.Unsetenv("OVERSELL_" + name) // the flags' defaults are what is tested
 	}
-	goleak.VerifyTestMain(m)
+	os.Exit(backendtest.Main(m))
 }
 
 // brokenInstance is the instance of the program, except for the lock that is

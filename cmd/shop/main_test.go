@@ -18,9 +18,9 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9/logging"
-	"go.uber.org/goleak"
 
 	"oversell/internal/atomicfile"
+	"oversell/internal/backend/backendtest"
 	"oversell/internal/bench/report/page/pagetest"
 )
 
@@ -38,30 +38,28 @@ func TestMain(m *testing.M) {
 		}
 		main()
 	}
-	code := runAll(m)
-	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
-	if err := goleak.Find(); err != nil && code == 0 {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-// runAll runs the tests, which share one run of the lab and one browser.
-func runAll(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "shop-test-")
+	done, err := prepare()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		return 1
+		os.Exit(1)
 	}
-	defer os.RemoveAll(dir)
+	os.Exit(backendtest.Main(m, done))
+}
+
+// prepare has the tests share one run of the lab and one browser, until done is called.
+func prepare() (done func() error, err error) {
+	dir, err := os.MkdirTemp("", "shop-test-")
+	if err != nil {
+		return nil, err
+	}
+	closeBrowser := pagetest.Keep()
 	// A shop starts processes of itself.
-	if err := errors.Join(os.Setenv(asProgram, "1"), os.Setenv(keptMatrix, filepath.Join(dir, "matrix"))); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer pagetest.Keep()()
-	return m.Run()
+	err = errors.Join(os.Setenv(asProgram, "1"), os.Setenv(keptMatrix, filepath.Join(dir, "matrix")))
+	return func() error {
+		closeBrowser()
+		http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+		return os.RemoveAll(dir)
+	}, err
 }
 
 // keptMatrix in the environment names the file with what the lab's process has written.

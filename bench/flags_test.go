@@ -13,6 +13,7 @@ import (
 )
 
 func TestBadFlagsAreSaidInOneLine(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		args string
 		want string

@@ -14,6 +14,7 @@ import (
 )
 
 func TestHoldWorkload(t *testing.T) {
+	t.Parallel()
 	backendtest.System(t) // a whole run
 	got := try(t, strings.Fields("-workload hold -requests 60 -stock 40 -strategies h3_claim -conditions calm -json -")...)
 	if got.code != exitExpected {

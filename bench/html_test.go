@@ -19,6 +19,7 @@ import (
 // The page of a real bench draws every plot, asks for nothing, and gives its
 // figures away in a form that can be compared.
 func TestPageOfARepeatedBench(t *testing.T) {
+	t.Parallel()
 	b := pagetest.New(t)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "report.html")

@@ -12,6 +12,7 @@ import (
 
 // -lang zh shows the table and the page in Chinese. JSON stays as it is.
 func TestBenchInChinese(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "report.html")
 	got := try(t, small("-strategies", "v6_watchdog", "-conditions", "calm", "-lang", "zh", "-json", "-", "-html", file)...)
 	if got.code != exitExpected {
@@ -36,6 +37,7 @@ func TestBenchInChinese(t *testing.T) {
 
 // So does the lock workload, with the medians of its runs.
 func TestLockWorkloadInChinese(t *testing.T) {
+	t.Parallel()
 	got := try(t, locksOnly("-strategies", "v2,v7", "-repeat", "2", "-lang", "zh")...)
 	if got.code != exitExpected {
 		t.Fatalf("exit code %d, stderr %q", got.code, got.stderr)

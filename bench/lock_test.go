@@ -15,6 +15,7 @@ func locksOnly(args ...string) []string {
 }
 
 func TestLockWorkload(t *testing.T) {
+	t.Parallel()
 	got := try(t, locksOnly("-strategies", "v7_queue,v4_lua+line:2ms", "-repeat", "2", "-json", "-")...)
 	if got.code != exitExpected {
 		t.Fatalf("exit code %d\n%s", got.code, got.stderr)
@@ -47,6 +48,7 @@ func TestLockWorkload(t *testing.T) {
 // A library's lock is judged on a real Redis only, with the shop and without it. What the verdict
 // is there is up to the library: one that gives up waiting does so on a busy machine too.
 func TestLockWorkloadJudgesLibrariesOnARealRedis(t *testing.T) {
+	t.Parallel()
 	for _, kind := range backendtest.Kinds() {
 		t.Run(kind, func(t *testing.T) {
 			got := try(t, locksOnly("-redis", backendtest.Redis(t, kind), "-strategies", "v2,redsync,redislock:best")...)

@@ -11,6 +11,7 @@ import (
 )
 
 func TestTableOnStandardOutputIsPlain(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "report.json")
 	got := try(t, small("-strategies", "none,v6_watchdog", "-conditions", "calm", "-json", file)...)
 	if got.code != exitExpected || got.stderr != "" {
@@ -32,6 +33,7 @@ func TestTableOnStandardOutputIsPlain(t *testing.T) {
 }
 
 func TestJSONOnStandardOutputIsAlone(t *testing.T) {
+	t.Parallel()
 	got := try(t, small("-strategies", "none,v6_watchdog", "-conditions", "calm", "-json", "-")...)
 	if got.code != exitExpected || !strings.Contains(got.stderr, "All 2 rows matched") {
 		t.Errorf("exit code %d, stderr %q", got.code, got.stderr)
@@ -52,6 +54,7 @@ func checkJSON(t *testing.T, text []byte) {
 
 // A report that was there is worth more than none.
 func TestReportStaysUntilThereIsAnother(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	json, html := filepath.Join(dir, "report.json"), filepath.Join(dir, "report.html")
 	for _, file := range []string{json, html} {

@@ -49,6 +49,7 @@ func awaitChildren(t *testing.T, pid, n int) []string {
 // While everybody waits for a dead holder, Ctrl-C ends the bench: it prints
 // what is finished and leaves nothing behind.
 func TestInterruptPrintsWhatIsFinished(t *testing.T) {
+	t.Parallel()
 	cmd, stdout, stderr := program(t, small("-strategies", "v1_setnx", "-conditions", "calm,crash", "-wait", "1m")...)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -85,6 +86,7 @@ func TestInterruptPrintsWhatIsFinished(t *testing.T) {
 // Ctrl-C ends a sale in chaos also while a shop or a server is stopped, and leaves no
 // process and no file behind.
 func TestInterruptEndsChaos(t *testing.T) {
+	t.Parallel()
 	for _, faults := range []string{"shop-stop", "redis-stop", "db-kill"} {
 		t.Run(faults, func(t *testing.T) {
 			backendtest.Need(t, "redis-server", "mariadb-install-db")

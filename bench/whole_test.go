@@ -42,6 +42,7 @@ func TestExitCodeTellsABrokenLock(t *testing.T) {
 
 // What is run twice, several times each, can be compared, and one run of it too.
 func TestRepeatAndCompare(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	a, b, c := filepath.Join(dir, "a.json"), filepath.Join(dir, "b.json"), filepath.Join(dir, "c.json")
 	for file, args := range map[string][]string{
@@ -74,6 +75,7 @@ func TestRepeatAndCompare(t *testing.T) {
 
 // A run of two workloads has a table of each in every form, and its report can be compared.
 func TestRunOfTwoWorkloads(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	json, html, alone := filepath.Join(dir, "both.json"), filepath.Join(dir, "both.html"), filepath.Join(dir, "alone.json")
 	got := try(t, small("-strategies", "h3_claim,lua_stream", "-conditions", "calm", "-json", json, "-html", html)...)
@@ -114,6 +116,7 @@ func TestRunOfTwoWorkloads(t *testing.T) {
 // Each lock of the shop can be measured alone, also those that need other servers, and by the
 // name that the shop has for it.
 func TestLockWorkloadTakesEveryLock(t *testing.T) {
+	t.Parallel()
 	var names []string
 	for _, s := range catalog.Strategies() {
 		if s.Kind == catalog.Guarded && s.Name != "none" && s.Name != "local" && s.Needs != catalog.NeedsRueidis && s.Needs != catalog.NeedsZooKeeper {

@@ -1,7 +1,6 @@
 package lockbench_test
 
 import (
-	"regexp"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -10,6 +9,7 @@ import (
 
 	"oversell/internal/bench/lockbench"
 	"oversell/internal/page/texts"
+	"oversell/internal/page/texts/textstest"
 	"oversell/internal/present"
 )
 
@@ -68,29 +68,9 @@ func TestTableFitsATerminal(t *testing.T) {
 	}
 }
 
-// listener is Chinese, and keeps what it could not translate.
-type listener struct {
-	*texts.Language
-	untold []string
-}
-
-func (l *listener) Told(english string) string {
-	out := l.Language.Told(english)
-	if out == english && words.MatchString(english) {
-		l.untold = append(l.untold, english)
-	}
-	return out
-}
-
-var words = regexp.MustCompile(`[a-z]{2,}`)
-
 // In Chinese only names and the texts of errors are in English.
 func TestTableInChinese(t *testing.T) {
-	chinese, err := texts.OfBench("zh")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := &listener{Language: chinese}
+	l := textstest.New(t, texts.OfBench)
 	var rows []lockbench.Row
 	for _, v := range []lockbench.Verdict{lockbench.Broken, lockbench.Late, lockbench.Starved, lockbench.GaveUp, lockbench.AllServed, lockbench.NotComparable} {
 		rows = append(rows, lockbench.Row{
@@ -102,8 +82,8 @@ func TestTableInChinese(t *testing.T) {
 	}
 	rows[0].Disturbed = &lockbench.Disturbed{}
 	out := lockbench.Table(rows, present.Style{Language: l})
-	if len(l.untold) > 0 {
-		t.Errorf("no Chinese for %q", l.untold)
+	if len(l.Untold) > 0 {
+		t.Errorf("no Chinese for %q", l.Untold)
 	}
 	for _, want := range []string{"饿死", "正常", "此处不可比：v6_watchdog", "个被拒：E1", "进程 2 在 7 毫秒时被杀死，进程 1 从 8 到 3008 毫秒被暂停", "没有注入故障", "因宽度所限略去："} {
 		if !strings.Contains(out, want) {

@@ -12,43 +12,15 @@ import (
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
 	"oversell/internal/page/texts"
+	"oversell/internal/page/texts/textstest"
 	"oversell/internal/present"
 	"oversell/internal/stock"
 )
-
-// listener is Chinese, and keeps what it could not translate.
-type listener struct {
-	*texts.Language
-	untold []string
-}
 
 var (
 	han     = regexp.MustCompile(`\p{Han}`)
 	english = regexp.MustCompile(`[A-Za-z]{2,}`)
 )
-
-func (l *listener) Told(said string) string {
-	out := l.Language.Told(said)
-	if english.MatchString(said) && out == said {
-		l.untold = append(l.untold, said)
-	}
-	return out
-}
-
-func (l *listener) Named(key, otherwise string) string {
-	out := l.Language.Named(key, otherwise)
-	if !han.MatchString(out) {
-		l.untold = append(l.untold, key)
-	}
-	return out
-}
-
-func newListener(t *testing.T) *listener {
-	t.Helper()
-	l, err := texts.OfBench("zh")
-	must(t, err)
-	return &listener{Language: l}
-}
 
 // everything is reports that say all that a report can say.
 func everything() map[string]report.Report {
@@ -123,10 +95,10 @@ func TestTableInChinese(t *testing.T) {
 	text.EnableColors()
 	word := regexp.MustCompile(`\b[A-Za-z]\w+`)
 	for name, r := range everything() {
-		l := newListener(t)
+		l := textstest.New(t, texts.OfBench)
 		var out bytes.Buffer
 		must(t, r.WriteTable(&out, present.Style{Language: l}))
-		for _, said := range l.untold {
+		for _, said := range l.Untold {
 			t.Errorf("%s: not translated: %s", name, said)
 		}
 		for _, w := range word.FindAllString(out.String(), -1) {
@@ -150,7 +122,7 @@ func TestTableInChinese(t *testing.T) {
 // Chinese letters are two columns wide, and the columns are aligned all the same.
 func TestChineseColumnsAreAligned(t *testing.T) {
 	var out bytes.Buffer
-	must(t, sale().WriteTable(&out, present.Style{Language: newListener(t)}))
+	must(t, sale().WriteTable(&out, present.Style{Language: textstest.New(t, texts.OfBench)}))
 	checkGolden(t, "sale-zh.txt", out.Bytes())
 	for line := range strings.Lines(out.String()) {
 		if strings.HasPrefix(line, "──") && text.StringWidth(line) > 121 {
@@ -161,7 +133,7 @@ func TestChineseColumnsAreAligned(t *testing.T) {
 
 // What differs from the catalog's expectation is told in Chinese.
 func TestDifferencesAreToldInChinese(t *testing.T) {
-	l := newListener(t)
+	l := textstest.New(t, texts.OfBench)
 	e := catalog.Expectation{Verdicts: []figures.Verdict{figures.OK, figures.Drift}, MaxHolders: 1, MinLoads: 1}
 	wrong := report.Audit{AcknowledgedMissing: 1, Unreported: 2, Duplicates: 3}
 	for _, differs := range []string{

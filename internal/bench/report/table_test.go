@@ -168,33 +168,6 @@ func checkGolden(t *testing.T, name string, got []byte) {
 	}
 }
 
-func TestTableSaysWhatHasToBeSeen(t *testing.T) {
-	var got bytes.Buffer
-	must(t, sale().WriteTable(&got, present.Style{}))
-	for _, want := range []string{
-		"redis 7.0.15 (local)", "MariaDB 10.11.6 (local)", "2 instances", // what it ran on
-		"3..7",        // what unknown outcomes leave open
-		"unknown (!)", // not what must come out
-		"1 of 5 rows did not match",
-		"v4_lua under crash: verdict unknown instead of ok",
-	} {
-		if !strings.Contains(got.String(), want) {
-			t.Errorf("the table does not have %q:\n%s", want, &got)
-		}
-	}
-	if first, _, _ := strings.Cut(got.String(), "\n"); !strings.HasPrefix(first, "5000 concurrent buyers, 1000 units") {
-		t.Errorf("the first line is %q", first)
-	}
-	if strings.Contains(got.String(), "\x1b") {
-		t.Error("there are escape sequences in a table without colour")
-	}
-	for line := range strings.Lines(got.String()) {
-		if line = strings.TrimSuffix(line, "\n"); line != strings.TrimRight(line, " ") {
-			t.Errorf("white space ends the line %q", line)
-		}
-	}
-}
-
 // Also where its end is all that anybody reads of it.
 func TestReportThatWasCutShortSaysSo(t *testing.T) {
 	r := report.Report{Manifest: report.Manifest{Planned: 3}, Rows: []report.Row{{Expected: true}}}
@@ -391,15 +364,7 @@ func TestReportThatCannotBeWrittenIsAnError(t *testing.T) {
 
 // The faults and their seed are in the report for a person.
 func TestFaultsAreTold(t *testing.T) {
-	again := 0.25
-	r := sale()
-	r.Rows = r.Rows[:1]
-	r.Rows[0].Condition = catalog.Chaos
-	r.Rows[0].Chaos = &report.Chaos{Seed: 77, Acknowledged: 123, Missing: 4, Faults: []report.Fault{
-		{Kind: "redis-oom", Victim: "redis", At: 1.5, For: 0.4, Lasted: 0.41, Again: &again, Limit: 2, From: "end"},
-		{Kind: "shop-kill", Victim: "shop 2", Planned: 9, Skipped: true},
-		{Kind: "db-kill", Victim: "database", At: 5, Limit: 2, From: "end"},
-	}}
+	r := chaotic()
 	var b strings.Builder
 	must(t, r.WriteTable(&b, present.Style{}))
 	for _, want := range []string{"seed 77", "acknowledged_missing 4", "redis-oom", "0.25", "shop 2", "skipped", "never (!)"} {

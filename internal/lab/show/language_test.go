@@ -1,7 +1,6 @@
 package show_test
 
 import (
-	"regexp"
 	"strings"
 	"testing"
 
@@ -10,43 +9,16 @@ import (
 	"oversell/internal/lab"
 	"oversell/internal/lab/show"
 	"oversell/internal/page/texts"
+	"oversell/internal/page/texts/textstest"
 	"oversell/internal/present"
 )
-
-// listener is Chinese, and keeps what it could not translate.
-type listener struct {
-	*texts.Language
-	untold []string
-}
-
-var (
-	han     = regexp.MustCompile(`\p{Han}`)
-	english = regexp.MustCompile(`[A-Za-z]{2,}`)
-)
-
-func (l *listener) Told(said string) string {
-	out := l.Language.Told(said)
-	if english.MatchString(said) && !han.MatchString(out) && out == said {
-		l.untold = append(l.untold, said)
-	}
-	return out
-}
-
-func newListener(t *testing.T) *listener {
-	t.Helper()
-	l, err := texts.In("zh")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &listener{Language: l}
-}
 
 // In Chinese titles stand beside the names, and the columns are aligned although Chinese
 // letters are two columns wide.
 func TestChinese(t *testing.T) {
 	text.EnableColors()
 	r := report()
-	style := show.Style{Style: present.Style{Language: newListener(t)}}
+	style := show.Style{Style: present.Style{Language: textstest.New(t, texts.In)}}
 	c := find(t, r, "check-then-delete", "v3_uuid")
 	golden(t, "matrix-zh", drawn(t, func(b *strings.Builder) error { return show.Matrix(b, r, style) }))
 	golden(t, "timeline-zh", drawn(t, func(b *strings.Builder) error { return show.Timeline(b, r, c, style) }))
@@ -60,7 +32,7 @@ func TestChineseTitlesDoNotCutNames(t *testing.T) {
 		r.Cells = append(r.Cells, lab.Cell{Anomaly: "retry-storm", Strategy: name, Outcome: lab.Holds, Expected: lab.Holds})
 	}
 	out := drawn(t, func(b *strings.Builder) error {
-		return show.Matrix(b, r, show.Style{Style: present.Style{Language: newListener(t)}})
+		return show.Matrix(b, r, show.Style{Style: present.Style{Language: textstest.New(t, texts.In)}})
 	})
 	if !strings.Contains(out, "\n重试风暴 retry-storm ") || !strings.Contains(out, "\n先检查、后删除 ") || !strings.Contains(out, "\n  check-then-delete\n") {
 		t.Errorf("names that fit and names that do not:\n%s", out)
@@ -82,7 +54,7 @@ func TestReportsSayEverythingInChinese(t *testing.T) {
 			own.WriteString(e.Actor + ": " + e.Text + "\n" + e.Reply + "\n")
 		}
 	}
-	l := newListener(t)
+	l := textstest.New(t, texts.In)
 	style := show.Style{Style: present.Style{Language: l}}
 	var b strings.Builder
 	for _, err := range []error{
@@ -98,7 +70,7 @@ func TestReportsSayEverythingInChinese(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, said := range l.untold {
+	for _, said := range l.Untold {
 		if !strings.Contains(own.String(), said) {
 			t.Errorf("not translated: %s", said)
 		}
@@ -108,7 +80,7 @@ func TestReportsSayEverythingInChinese(t *testing.T) {
 // The page has the words of its scripts in its language, and says which language it is.
 func TestPageInChinese(t *testing.T) {
 	var b strings.Builder
-	if err := show.HTML(&b, report(), show.Style{Style: present.Style{Language: newListener(t)}}); err != nil {
+	if err := show.HTML(&b, report(), show.Style{Style: present.Style{Language: textstest.New(t, texts.In)}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{`<html lang="zh-CN">`, "故障实验室", "先检查、后删除", `"find it":"找到它"`, `"free":"空闲"`} {

@@ -15,31 +15,9 @@ import (
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
 	"oversell/internal/page/texts"
+	"oversell/internal/page/texts/textstest"
 	"oversell/internal/present"
 )
-
-// listener is Chinese, and keeps what it could not translate.
-type listener struct {
-	*texts.Language
-	untold []string
-}
-
-func (l *listener) Told(said string) string {
-	out := l.Language.Told(said)
-	if regexp.MustCompile(`[A-Za-z]{2,}`).MatchString(said) && out == said {
-		l.untold = append(l.untold, said)
-	}
-	return out
-}
-
-func newListener(t *testing.T) *listener {
-	t.Helper()
-	l, err := texts.OfBench("zh")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &listener{Language: l}
-}
 
 // kinds are reports of all kinds.
 func kinds() map[string]report.Report {
@@ -67,12 +45,12 @@ func TestPageInChinese(t *testing.T) {
 	tag := regexp.MustCompile(`<[^>]*>`)
 	word := regexp.MustCompile(`\b[A-Za-z]\w+`)
 	for name, r := range kinds() {
-		l := newListener(t)
+		l := textstest.New(t, texts.OfBench)
 		var b strings.Builder
 		if err := page.HTML(&b, r, present.Style{Language: l}); err != nil {
 			t.Fatal(err)
 		}
-		for _, said := range l.untold {
+		for _, said := range l.Untold {
 			if names.MatchString(said) {
 				continue
 			}
@@ -118,7 +96,7 @@ func TestChinesePage(t *testing.T) {
 	b := pagetest.New(t)
 	for name, r := range kinds() {
 		var out strings.Builder
-		if err := page.HTML(&out, r, present.Style{Language: newListener(t)}); err != nil {
+		if err := page.HTML(&out, r, present.Style{Language: textstest.New(t, texts.OfBench)}); err != nil {
 			t.Fatal(err)
 		}
 		path := filepath.Join(t.TempDir(), "report.html")

@@ -64,7 +64,8 @@ func (r lockReport) table(c crowd, s present.Style) string {
 	var b strings.Builder
 	m := r.Manifest
 	fmt.Fprintf(&b, "%s\n%s%s%s\n%s\n",
-		s.Sayf("%s for one lock, in %s; ttl %s, wait %s", s.Count(m.Requests, "contender"), s.Count(m.Instances, "process"), m.TTL, m.Wait),
+		s.Sayf("%s for one lock, in %s; ttl %s, wait %s",
+			s.Count(m.Requests, "contender"), s.Count(m.Instances, "process"), m.TTL, m.Wait),
 		s.Sayf("redis: %s", s.Say(m.Redis)), s.Say("; "), s.Sayf("%s on %s, %d CPUs", m.Go, m.OS, m.CPUs), s.Say("waits in ms, from the common start"))
 	for _, condition := range c.conditions {
 		for round := range c.repeat {
@@ -75,7 +76,8 @@ func (r lockReport) table(c crowd, s present.Style) string {
 				}
 			}
 			if len(rows) > 0 {
-				fmt.Fprintf(&b, "\n%s\n%s", s.Sayf("%s, run %d of %d", s.Condition(catalog.Condition(condition)), round+1, c.repeat), lockbench.Table(rows, s))
+				title := s.Sayf("%s, run %d of %d", s.Condition(catalog.Condition(condition)), round+1, c.repeat)
+				fmt.Fprintf(&b, "\n%s\n%s", title, lockbench.Table(rows, s))
 			}
 		}
 	}
@@ -100,7 +102,8 @@ func (r lockReport) medians(s present.Style) string {
 		}
 	}
 	runs := r.Summary[0].Throughput.Runs
-	t := present.Table[lockGroup]{Rows: r.Summary, Under: func(g lockGroup) string { return s.Condition(catalog.Condition(g.Condition)) }}
+	t := present.Table[lockGroup]{Rows: r.Summary}
+	t.Under = func(g lockGroup) string { return s.Condition(catalog.Condition(g.Condition)) }
 	t.Add("", func(g lockGroup) string { return g.Strategy })
 	t.Number("deducts/s", func(g lockGroup) string { return fmt.Sprintf("%.0f", g.Throughput.Median) })
 	t.Add("", func(g lockGroup) string { return s.Sayf("%.0f to %.0f", g.Throughput.Low, g.Throughput.High) })

@@ -7,7 +7,6 @@ import (
 	"html/template"
 	"io"
 	"io/fs"
-	"path"
 	"regexp"
 	"strings"
 )
@@ -34,7 +33,7 @@ func functions(s Style) template.FuncMap { return template.FuncMap{"t": s.Say, "
 func (p Page) File(names ...string) string {
 	var all strings.Builder
 	for _, name := range names {
-		text, err := fs.ReadFile(p.files, path.Clean(name))
+		text, err := fs.ReadFile(p.files, name)
 		if err != nil {
 			panic(err)
 		}

@@ -56,7 +56,7 @@ const Zero = "."
 // Filled returns the columns that are not blank.
 func (t Table[Row]) Filled() []Column[Row] {
 	return slices.DeleteFunc(slices.Clone(t.Columns), func(c Column[Row]) bool {
-		return !slices.ContainsFunc(t.Rows, func(r Row) bool { return c.Cell(r) != "" && (c.Rare == "" || c.Cell(r) != Zero) })
+		return c.Rare != "" && t.zero(c) || !slices.ContainsFunc(t.Rows, func(r Row) bool { return c.Cell(r) != "" })
 	})
 }
 
@@ -123,7 +123,9 @@ func (t Table[Row]) draw(s Style, gap string) string {
 			head = breaks.Replace(head)
 		}
 		heads = append(heads, head)
-		configs = append(configs, table.ColumnConfig{Number: i + 1, Align: align, AlignHeader: align, VAlignHeader: text.VAlignBottom})
+		configs = append(configs, table.ColumnConfig{
+			Number: i + 1, Align: align, AlignHeader: align, VAlignHeader: text.VAlignBottom,
+		})
 	}
 	w.AppendHeader(heads)
 	w.SetColumnConfigs(configs)

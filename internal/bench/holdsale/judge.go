@@ -32,7 +32,9 @@ func (r *row) judge(o observed) report.Row {
 	refusals := row.SoldOut + int64(len(o.rest))
 	row.Audit = report.NewAudit(o.stock, told, 0, refusals)
 	row.Throughput = float64(row.Served) / o.wall.Seconds()
-	row.Verdict = figures.Run{Stock: o.stock, Told: told, SoldOut: refusals, GaveUp: row.Failed, Charged: row.ChargedWithoutOrder}.Verdict()
+	row.Verdict = figures.Run{
+		Stock: o.stock, Told: told, SoldOut: refusals, GaveUp: row.Failed, Charged: row.ChargedWithoutOrder,
+	}.Verdict()
 	r.expect(&row, o)
 	return row
 }

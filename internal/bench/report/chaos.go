@@ -126,7 +126,9 @@ func (c Chaos) FaultTable(s present.Style) present.Table[Fault] {
 		{Name: "lasted s", Cell: unless(s.Say("skipped"), hundredths(func(f Fault) float64 { return f.Lasted }))},
 		{Name: "sold during", Cell: unless("", func(f Fault) string { return fmt.Sprint(f.SoldIn) })},
 		{Name: "recovered after s", Cell: unless("", func(f Fault) string { return f.recovered(s) })},
-		{Name: "limit s", Cell: unless("", func(f Fault) string { return s.Sayf("%.0f after the %s", f.Limit, s.Say(f.From)) })},
+		{Name: "limit s", Cell: unless("", func(f Fault) string {
+			return s.Sayf("%.0f after the %s", f.Limit, s.Say(f.From))
+		})},
 	}}
 }
 

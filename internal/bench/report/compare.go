@@ -22,7 +22,7 @@ type File struct {
 // free are the settings in which reports may differ. Most comparisons are of two builds. The others
 // must agree: backends, their versions and sizes.
 func free() []string {
-	return []string{"id", "started", "os", "cpus", "version", "targets", "retry", "repeat", "planned", "seed", "flags", "also"}
+	return append(told(), "id", "started", "targets", "repeat", "planned", "seed", "flags", "also")
 }
 
 // told are those of them whose difference may explain others, and is shown.

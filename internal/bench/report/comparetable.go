@@ -19,7 +19,8 @@ func (c Comparison) WriteFiles(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "old: %s\nnew: %s\n", c.Old.title(), c.New.title())
 	b.WriteString(ranOn(c.Old.Manifest))
-	if diff := differing(c.Old.Manifest, c.New.Manifest, func(name string) bool { return slices.Contains(told(), name) }); diff != "" {
+	shown := func(name string) bool { return slices.Contains(told(), name) }
+	if diff := differing(c.Old.Manifest, c.New.Manifest, shown); diff != "" {
 		fmt.Fprintf(&b, "they differ in %s\n", diff)
 	}
 	b.WriteString(meaning)
@@ -155,7 +156,8 @@ func (c Comparison) verdicts() string {
 	var b strings.Builder
 	for _, p := range c.pairs {
 		if !p.sameVerdicts() {
-			fmt.Fprintf(&b, "  %s: %s → %s\n", p.now.in(present.Style{}), p.old.Verdict(present.Style{}), p.now.Verdict(present.Style{}))
+			english := present.Style{}
+			fmt.Fprintf(&b, "  %s: %s → %s\n", p.now.in(english), p.old.Verdict(english), p.now.Verdict(english))
 		}
 	}
 	if b.Len() == 0 {

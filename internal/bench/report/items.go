@@ -51,30 +51,39 @@ type Each struct {
 	Verdicts  []figures.Verdict `json:"verdicts,omitempty"`
 }
 
+// lists are the lists of figures: each by its title, and the figure of an item that is in it.
+func lists() []list {
+	return []list{
+		{"stock", func(e *Each) *[]int64 { return &e.Stock }, func(i *Item) *int64 { return &i.Stock }},
+		{"buyers", func(e *Each) *[]int64 { return &e.Buyers }, func(i *Item) *int64 { return &i.Buyers }},
+		{"sold", func(e *Each) *[]int64 { return &e.Sold }, func(i *Item) *int64 { return &i.Sold }},
+		{"oversold", func(e *Each) *[]int64 { return &e.Oversold }, func(i *Item) *int64 { return &i.Oversold }},
+		{"stranded", func(e *Each) *[]int64 { return &e.Stranded }, func(i *Item) *int64 { return &i.Stranded }},
+		{"undersold", func(e *Each) *[]int64 { return &e.Undersold }, func(i *Item) *int64 { return &i.Undersold }},
+		{"", func(e *Each) *[]int64 { return &e.SoldOut }, func(i *Item) *int64 { return &i.SoldOut }},
+		{"failed", func(e *Each) *[]int64 { return &e.Failed }, func(i *Item) *int64 { return &i.Failed }},
+		{"unknown", func(e *Each) *[]int64 { return &e.Unknown }, func(i *Item) *int64 { return &i.Unknown }},
+	}
+}
+
+type list struct {
+	title string // "": it is not shown
+	of    func(*Each) *[]int64
+	in    func(*Item) *int64
+}
+
 // NewItems sums up the items of a row, of which there is one at least.
 func NewItems(all []Item) *Items {
-	list := func(of func(Item) int64) (listed []int64) {
-		other := false
+	i := &Items{Worst: slices.MinFunc(all, worstFirst)}
+	for _, l := range lists() {
+		var listed []int64
 		for _, item := range all {
-			n := of(item)
-			listed, other = append(listed, n), other || n != 0
+			listed = append(listed, *l.in(&item))
 		}
-		if !other {
-			return nil
+		if slices.ContainsFunc(listed, func(n int64) bool { return n != 0 }) {
+			*l.of(&i.Each) = listed
 		}
-		return listed
 	}
-	i := &Items{Worst: all[0], Each: Each{
-		Stock:     list(func(i Item) int64 { return i.Stock }),
-		Buyers:    list(func(i Item) int64 { return i.Buyers }),
-		Sold:      list(func(i Item) int64 { return i.Sold }),
-		Oversold:  list(func(i Item) int64 { return i.Oversold }),
-		Stranded:  list(func(i Item) int64 { return i.Stranded }),
-		Undersold: list(func(i Item) int64 { return i.Undersold }),
-		SoldOut:   list(func(i Item) int64 { return i.SoldOut }),
-		Failed:    list(func(i Item) int64 { return i.Failed }),
-		Unknown:   list(func(i Item) int64 { return i.Unknown }),
-	}}
 	var verdicts []figures.Verdict
 	for _, item := range all {
 		verdicts = append(verdicts, item.Verdict)
@@ -88,7 +97,6 @@ func NewItems(all []Item) *Items {
 	if i.NotOK > 0 {
 		i.Each.Verdicts = verdicts
 	}
-	i.Worst = slices.MinFunc(all, worstFirst)
 	return i
 }
 
@@ -122,18 +130,10 @@ func (i *Items) Table(s present.Style) present.Table[Item] {
 	all := i.Each.items()
 	slices.SortFunc(all, worstFirst)
 	t := present.Table[Item]{Rows: all[:min(maxListed, len(all))]}
-	number := func(name string, of func(Item) int64) {
-		t.Number(name, func(i Item) string { return zeroIsDot(float64(of(i))) })
-	}
 	t.Add("item", func(i Item) string { return fmt.Sprintf("#%d", i.Number) })
-	number("stock", func(i Item) int64 { return i.Stock })
-	number("buyers", func(i Item) int64 { return i.Buyers })
-	number("sold", func(i Item) int64 { return i.Sold })
-	number("oversold", func(i Item) int64 { return i.Oversold })
-	number("stranded", func(i Item) int64 { return i.Stranded })
-	number("undersold", func(i Item) int64 { return i.Undersold })
-	number("failed", func(i Item) int64 { return i.Failed })
-	number("unknown", func(i Item) int64 { return i.Unknown })
+	for _, l := range slices.DeleteFunc(lists(), func(l list) bool { return l.title == "" }) {
+		t.Number(l.title, func(i Item) string { return zeroIsDot(float64(*l.in(&i))) })
+	}
 	t.Add("verdict", func(i Item) string { return s.Verdict(i.Verdict) })
 	return t
 }
@@ -141,16 +141,12 @@ func (i *Items) Table(s present.Style) present.Table[Item] {
 // items returns the items as they are listed.
 func (e Each) items() []Item {
 	all := make([]Item, len(e.Stock))
-	at := func(list []int64, n int) int64 {
-		if n >= len(list) {
-			return 0
-		}
-		return list[n]
-	}
 	for n := range all {
-		all[n] = Item{
-			Number: n + 1, Stock: at(e.Stock, n), Buyers: at(e.Buyers, n), Sold: at(e.Sold, n), Oversold: at(e.Oversold, n),
-			Stranded: at(e.Stranded, n), Undersold: at(e.Undersold, n), Failed: at(e.Failed, n), Unknown: at(e.Unknown, n), Verdict: figures.OK,
+		all[n] = Item{Number: n + 1, Verdict: figures.OK}
+		for _, l := range lists() {
+			if listed := *l.of(&e); n < len(listed) {
+				*l.in(&all[n]) = listed[n]
+			}
 		}
 		if n < len(e.Verdicts) {
 			all[n].Verdict = e.Verdicts[n]

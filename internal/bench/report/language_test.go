@@ -17,10 +17,7 @@ import (
 	"oversell/internal/stock"
 )
 
-var (
-	han     = regexp.MustCompile(`\p{Han}`)
-	english = regexp.MustCompile(`[A-Za-z]{2,}`)
-)
+var han = regexp.MustCompile(`\p{Han}`)
 
 // everything is reports that say all that a report can say.
 func everything() map[string]report.Report {

@@ -75,7 +75,8 @@ func unmarshal(text []byte, r *Report) error {
 	case errors.As(err, &syntax):
 		return fmt.Errorf("it is not JSON: %s at byte %d", Printable(syntax.Error()), syntax.Offset)
 	case errors.As(err, &kind):
-		return fmt.Errorf("it has a JSON %s for %q at byte %d", Printable(kind.Value), Printable(kind.Field[strings.LastIndex(kind.Field, ".")+1:]), kind.Offset)
+		name := kind.Field[strings.LastIndex(kind.Field, ".")+1:]
+		return fmt.Errorf("it has a JSON %s for %q at byte %d", Printable(kind.Value), Printable(name), kind.Offset)
 	case err != nil:
 		return errors.New(Printable(err.Error()))
 	case only.Manifest == nil:

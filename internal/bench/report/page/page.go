@@ -27,7 +27,8 @@ func HTML(w io.Writer, r report.Report, s present.Style) error {
 	own := page.File("charts.js", "page.js")
 	drawn := newPlots(r, s)
 	drawn.Words = s.Words(own)
-	return page.Write(w, s, page.File("uplot/uPlot.min.css", "style.css"), page.File("uplot/uPlot.iife.min.js")+own, map[string]any{
+	style, script := page.File("uplot/uPlot.min.css", "style.css"), page.File("uplot/uPlot.iife.min.js")+own
+	return page.Write(w, s, style, script, map[string]any{
 		"View": newView(r, s, drawn), "Plots": drawn, "Report": json.RawMessage(raw.Bytes()),
 	})
 }

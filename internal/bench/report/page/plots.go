@@ -28,6 +28,8 @@ type plot struct {
 	Latency chart  `json:"latency"` // over percentiles
 	Served  chart  `json:"served"`  // per second, over seconds
 	Wait    chart  `json:"wait"`    // over percentiles
+
+	bin float64 // of Served, in ms
 }
 
 // bar is a strategy's units oversold and undersold, or the loads of a cold key and the
@@ -62,33 +64,31 @@ func newPlots(r report.Report, s present.Style) plots {
 	if p.Reads {
 		over, under = "db_loads", "failed"
 	}
-	at := make(map[string]int)
-	groups := r.Groups()
-	for _, g := range groups {
+	for _, g := range r.Groups() {
 		if !slices.Contains(p.Strategies, g.Strategy) {
 			p.Strategies = append(p.Strategies, g.Strategy)
 		}
 		name := string(g.Condition)
-		if _, known := at[name]; !known {
-			at[name] = len(p.Conditions)
-			p.Conditions = append(p.Conditions, plot{Name: name, Title: s.Condition(g.Condition), Latency: newChart(), Served: newChart(), Wait: newChart()})
+		at := slices.IndexFunc(p.Conditions, func(c plot) bool { return c.Name == name })
+		if at < 0 {
+			at = len(p.Conditions)
+			p.Conditions = append(p.Conditions, newPlot(r, name, s.Condition(g.Condition)))
 		}
-		c := &p.Conditions[at[name]]
+		c := &p.Conditions[at]
 		c.Bars = append(c.Bars, bar{g.Strategy, g.Figures[over], g.Figures[under]})
 		c.Latency.percentiles(g.Strategy, g.Rows, func(p *report.Percentiles) []float64 { return p.Latency })
 		c.Wait.percentiles(g.Strategy, g.Rows, func(p *report.Percentiles) []float64 { return p.Wait })
+		c.Served.timeline(g.Strategy, g.Rows, c.bin)
 	}
-	for i := range p.Conditions {
-		c := &p.Conditions[i]
-		bin, bins := commonBins(r.Rows, c.Name)
-		for n := range bins {
-			c.Served.X = append(c.Served.X, (float64(n)+0.5)*bin/1e3)
-		}
-		for _, g := range groups {
-			if string(g.Condition) == c.Name {
-				c.Served.timeline(g.Strategy, g.Rows, bin, bins)
-			}
-		}
+	return p
+}
+
+// newPlot returns the plots of a condition, without curves.
+func newPlot(r report.Report, name, title string) plot {
+	bin, bins := commonBins(r.Rows, name)
+	p := plot{Name: name, Title: title, Latency: newChart(), Served: newChart(), Wait: newChart(), bin: bin}
+	for n := range bins {
+		p.Served.X = append(p.Served.X, (float64(n)+0.5)*bin/1e3)
 	}
 	return p
 }
@@ -118,7 +118,8 @@ func (c *chart) percentiles(strategy string, runs []report.Row, of func(p *repor
 const shortest = 0.01
 
 // timeline adds a curve over time.
-func (c *chart) timeline(strategy string, runs []report.Row, bin float64, bins int) {
+func (c *chart) timeline(strategy string, runs []report.Row, bin float64) {
+	bins := len(c.X)
 	var lines [][]float64
 	longest := 0
 	for _, row := range runs {

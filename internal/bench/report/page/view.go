@@ -66,10 +66,12 @@ func newView(r report.Report, s present.Style, p plots) view {
 	}
 	for _, row := range r.Rows {
 		if row.Chaos != nil {
-			v.Chaos = append(v.Chaos, newDetails(s.Sayf("Faults, %s", s.Sayf("%s, seed %d", row.Strategy, row.Chaos.Seed)), row.ChaosLine(s), row, row.Chaos.FaultTable(s), s))
+			name := s.Sayf("Faults, %s", s.Sayf("%s, seed %d", row.Strategy, row.Chaos.Seed))
+			v.Chaos = append(v.Chaos, newDetails(name, row.ChaosLine(s), row, row.Chaos.FaultTable(s), s))
 		}
 		if row.Items != nil {
-			v.Items = append(v.Items, newDetails(s.Sayf("Items, %s", s.Sayf("%s under %s", row.Strategy, s.Condition(row.Condition))), row.Line(s), row, row.Items.Table(s), s))
+			name := s.Sayf("Items, %s", s.Sayf("%s under %s", row.Strategy, s.Condition(row.Condition)))
+			v.Items = append(v.Items, newDetails(name, row.Line(s), row, row.Items.Table(s), s))
 		}
 	}
 	return v
@@ -131,14 +133,14 @@ func settingsOf(m report.Manifest, s present.Style) []setting {
 		{"redis", s.Say(m.Redis)}, {"database", s.Say(m.DB)}, {"Go", m.Go}, {"machine", s.Sayf("%s, %d CPUs", m.OS, m.CPUs)},
 		{"flags", strings.Join(m.Flags, " ")}, {"workload", m.Workload}, {"requests", fmt.Sprint(m.Requests)},
 	}
-	if m.Rate > 0 {
+	switch {
+	case m.Rate > 0:
 		all = append(all, setting{"rate", s.Sayf("%d a second for %s, %d in flight at most", m.Rate, s.Say(m.Duration), m.InFlight)})
+	case m.InFlight > 0:
+		all = append(all, setting{"connections", fmt.Sprint(m.InFlight)})
 	}
 	if m.Items > 0 {
 		all = append(all, setting{"items", fmt.Sprintf("%d, %s", m.Items, m.Skew)})
-	}
-	if m.Rate == 0 && m.InFlight > 0 {
-		all = append(all, setting{"connections", fmt.Sprint(m.InFlight)})
 	}
 	if m.Seed > 0 {
 		all = append(all, setting{"seed", fmt.Sprint(m.Seed)})
@@ -146,13 +148,11 @@ func settingsOf(m report.Manifest, s present.Style) []setting {
 	all = append(all, []setting{
 		{"stock", fmt.Sprint(m.Stock)}, {"shops", fmt.Sprint(m.Instances)}, {"targets", strings.Join(m.Targets, " ")},
 		{"ttl", s.Say(m.TTL)}, {"work", s.Say(m.Work)}, {"wait", s.Say(m.Wait)}, {"retry", m.Retry}, {"keys", m.Keys},
-		{"second look", s.Say(map[bool]string{true: "true", false: "false"}[m.SecondLook])}, {"runs of each row", fmt.Sprint(m.Repeat)},
+		{"second look", s.Say(fmt.Sprint(m.SecondLook))}, {"runs of each row", fmt.Sprint(m.Repeat)},
 	}...)
-	var given []setting
-	for _, one := range all {
-		if one.Value != "" {
-			given = append(given, setting{s.Say(one.Name), one.Value})
-		}
+	all = slices.DeleteFunc(all, func(one setting) bool { return one.Value == "" })
+	for i := range all {
+		all[i].Name = s.Say(all[i].Name)
 	}
-	return given
+	return all
 }

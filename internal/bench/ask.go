@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"oversell/internal/bench/client"
 	"oversell/internal/bench/report"
 	"oversell/internal/web/problem"
 )
@@ -40,8 +41,8 @@ func (c *shopClient) strategies(ctx context.Context, base string) ([]string, err
 			Name string `json:"name"`
 		} `json:"strategies"`
 	}
-	if err := c.call(ctx, http.MethodGet, base+"/api/strategies", nil, &found); err != nil {
-		return nil, err
+	if a := c.at(base).Ask(ctx, client.Request{Method: http.MethodGet, Path: "/api/strategies"}, &found); a.Err != nil {
+		return nil, a.Err
 	}
 	names := make([]string, len(found.Strategies))
 	for i, s := range found.Strategies {
@@ -78,7 +79,7 @@ func (c *shopClient) refusal(ctx context.Context, request func(i int, target str
 	if err != nil {
 		return said, err
 	}
-	res, err := c.http.Do(req.WithContext(ctx))
+	res, err := c.Do(req.WithContext(ctx))
 	if err != nil {
 		return said, err
 	}

@@ -70,35 +70,42 @@ func (c Config) kinds() ([]chaos.Kind, error) {
 	return can, nil
 }
 
-// runChaos runs all rows. Each repetition has the next seed.
+// runChaos runs all rows.
 func runChaos(ctx context.Context, cfg Config, p Progress) (rows []report.Row, err error) {
 	kinds, err := cfg.kinds()
 	if err != nil {
 		return nil, err
 	}
-	admin := newShopClient(uuid.NewString())
-	defer admin.close()
-	for repeat := 1; repeat <= cfg.Repeat; repeat++ {
-		for _, name := range cfg.Strategies {
-			strategy, err := cfg.Catalog.Find(name)
-			if err != nil {
-				return rows, err
-			}
-			p.Row(len(rows)+1, len(cfg.Strategies)*cfg.Repeat, name, catalog.Chaos)
-			r := &chaosRow{
-				cfg: cfg, strategy: strategy, kinds: kinds, seed: cfg.Seed + uint64(repeat-1), admin: admin,
-				sku: fmt.Sprintf("bench-%s-%d", cfg.ID, len(rows)+1),
-			}
-			row, err := r.run(ctx, p)
-			if err != nil {
-				return rows, fmt.Errorf("running %s under %s with seed %d: %w", name, catalog.Chaos, r.seed, err)
-			}
-			row.Repeat = repeat
-			rows = append(rows, row)
-			p.Done(row)
-		}
+	w := &chaotic{cfg: cfg, kinds: kinds, admin: newShopClient(uuid.NewString()), progress: p}
+	defer w.admin.CloseIdleConnections()
+	return cfg.series().Run(ctx, w, p)
+}
+
+// chaotic is the workload deduct under chaos, whose buyers retry.
+type chaotic struct {
+	cfg      Config
+	kinds    []chaos.Kind
+	admin    *shopClient
+	progress Progress
+	rows     int // begun so far
+}
+
+// Row implements Workload. Each repetition has the next seed.
+func (w *chaotic) Row(ctx context.Context, of Case) (Result, error) {
+	strategy, err := w.cfg.Catalog.Find(of.Strategy)
+	if err != nil {
+		return Result{}, err
 	}
-	return rows, nil
+	w.rows++
+	r := &chaosRow{
+		cfg: w.cfg, strategy: strategy, kinds: w.kinds, seed: w.cfg.Seed + uint64(of.Repeat-1), admin: w.admin,
+		sku: fmt.Sprintf("bench-%s-%d", w.cfg.ID, w.rows),
+	}
+	row, err := r.run(ctx, w.progress)
+	if err != nil {
+		return Result{}, fmt.Errorf("with seed %d: %w", r.seed, err)
+	}
+	return Result{Row: row, Final: true}, nil
 }
 
 // chaosRow is one row under chaos.
@@ -119,10 +126,10 @@ func (r *chaosRow) run(ctx context.Context, p Progress) (row report.Row, err err
 		return report.Row{}, err
 	}
 	keeper := r.cfg.keeper(r.strategy, catalog.Chaos)
-	if err := r.admin.put(ctx, r.shops[0].URL(), r.sku, r.strategy.Name, r.cfg.Stock, keeper); err != nil {
+	if err := r.admin.at(r.shops[0].URL()).Put(ctx, r.sku, r.cfg.Stock, keeper, r.strategy.Name); err != nil {
 		return report.Row{}, err
 	}
-	before, err := r.admin.audit(ctx, r.shops[0].URL(), r.sku)
+	before, err := r.admin.at(r.shops[0].URL()).Audit(ctx, r.sku)
 	if err != nil {
 		return report.Row{}, err
 	}
@@ -168,7 +175,7 @@ func (r *chaosRow) start(ctx context.Context) error {
 		}
 		r.links = append(r.links, link)
 		s := &slot{cfg: r.cfg, plan: p, setup: setup{
-			RedisURL: link.RedisURL, DBURL: link.DBURL, Name: fmt.Sprintf("%s-%d", r.sku, n+1), Token: r.admin.token,
+			RedisURL: link.RedisURL, DBURL: link.DBURL, Name: fmt.Sprintf("%s-%d", r.sku, n+1), Token: r.admin.Token,
 			TTL: r.cfg.TTL, Wait: r.cfg.Wait, Policy: r.cfg.Policy.String(), Unfenced: r.cfg.Unfenced, Servers: r.cfg.Servers, Replicas: r.cfg.Replicas,
 		}}
 		r.shops = append(r.shops, s)
@@ -212,7 +219,7 @@ func (r *chaosRow) remaining(ctx context.Context) (left int64, err error) {
 	for end := time.Now().Add(settleTime); ; {
 		for _, s := range r.shops {
 			var found web.Audit
-			if found, err = r.admin.audit(ctx, s.URL(), r.sku); err == nil {
+			if found, err = r.admin.at(s.URL()).Audit(ctx, r.sku); err == nil {
 				return found.Remaining, nil
 			}
 		}

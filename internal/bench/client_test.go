@@ -24,12 +24,12 @@ func TestBusyShopIsAskedAgain(t *testing.T) {
 	}))
 	defer shop.Close()
 	c := newShopClient("")
-	defer c.close()
-	c.pause = time.Millisecond
-	if found, err := c.audit(t.Context(), shop.URL, "hot"); err != nil || found.Sold != 7 {
+	defer c.CloseIdleConnections()
+	c.patience.First, c.patience.Last = time.Millisecond, time.Millisecond
+	if found, err := c.at(shop.URL).Audit(t.Context(), "hot"); err != nil || found.Sold != 7 {
 		t.Errorf("the audit: %+v, %v", found, err)
 	}
-	if err := c.delete(t.Context(), shop.URL, "hot"); err != nil {
+	if err := c.at(shop.URL).Delete(t.Context(), "hot"); err != nil {
 		t.Error(err)
 	}
 	if asked[http.MethodGet] != 3 || asked[http.MethodDelete] != 3 {

@@ -86,7 +86,7 @@ func (r *run) overtake(ctx, buyers context.Context) error {
 		if !fleet.Sleep(buyers, failoverPatience/40) {
 			return nil // the row is over
 		}
-		found, err := r.admin.audit(buyers, r.survivor(), r.skus[0])
+		found, err := r.admin.at(r.survivor()).Audit(buyers, r.skus[0])
 		switch {
 		case err != nil: // the shop has not found the new primary yet
 		case sold < 0:

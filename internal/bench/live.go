@@ -82,7 +82,7 @@ func (r *run) watched(ctx context.Context, l load, before *web.Audit) (*watch, e
 	if r.watcher == nil {
 		return nil, nil
 	}
-	again, err := r.admin.audit(ctx, r.targets[0], r.skus[0])
+	again, err := r.admin.at(r.targets[0]).Audit(ctx, r.skus[0])
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +131,7 @@ func (w *watch) look(ctx context.Context) {
 	defer cancel()
 	at := w.tally.elapsed()
 	found, audits, err := w.items.look(ctx, w.run.skus, func(ctx context.Context, sku string) (web.Audit, error) {
-		return w.run.admin.audit(ctx, w.run.survivor(), sku)
+		return w.run.admin.at(w.run.survivor()).Audit(ctx, sku)
 	})
 	holders := w.tally.mostHolders()
 	w.mu.Lock()

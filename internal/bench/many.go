@@ -163,7 +163,7 @@ func (r *run) offer(ctx context.Context) error {
 	_, units := r.cfg.spread()
 	// One after the other: transactions that insert side by side can deadlock in MariaDB.
 	return eachItem(ctx, r.progress, "putting items on sale", len(r.skus), 1, func(ctx context.Context, item int) error {
-		return r.admin.put(ctx, r.targets[0], r.skus[item], r.strategy.Name, units(item), r.cfg.keeper(r.strategy, r.cond))
+		return r.admin.at(r.targets[0]).Put(ctx, r.skus[item], units(item), r.cfg.keeper(r.strategy, r.cond), r.strategy.Name)
 	})
 }
 
@@ -304,7 +304,7 @@ func (r *run) judgeSale(row *report.Row, o outcome) {
 func (r *run) settleOne(ctx context.Context, sku string) (found web.Audit, at time.Time, err error) {
 	away := r.cond == catalog.Partition || r.cond == catalog.Failover
 	for start, pause := time.Now(), minDrainPause; ; pause = min(2*pause, maxDrainPause) {
-		found, err = r.admin.audit(ctx, r.survivor(), sku)
+		found, err = r.admin.at(r.survivor()).Audit(ctx, sku)
 		at = time.Now()
 		limit, wait := time.Duration(0), settleTime/50
 		switch {

@@ -53,7 +53,7 @@ func (r *run) do(ctx context.Context) (row report.Row, err error) {
 		return report.Row{}, err
 	}
 	defer l.close()
-	before, err := r.admin.audit(ctx, r.targets[0], r.skus[0])
+	before, err := r.admin.at(r.targets[0]).Audit(ctx, r.skus[0])
 	if err != nil {
 		return report.Row{}, err
 	}

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,22 +19,8 @@ import (
 	"oversell/internal/fleet"
 )
 
-// Progress receives the progress of a bench. Its methods are called from one goroutine at
-// a time.
-type Progress interface {
-	// Row begins row n of all, for a strategy under a condition.
-	Row(n, all int, strategy string, c catalog.Condition)
-	// Waiting gets a function that returns how many outcomes of the row are missing. It may
-	// be called until the next Row.
-	Waiting(waiting func() int64)
-	// Done gets a finished row.
-	Done(row report.Row)
-}
-
-// Run runs all rows of the config one after the other: all once, then all again, as often
-// as they are repeated. A machine that is slow for a while thus slows down all rows and
-// not all runs of one. When it fails or ctx is cancelled, it returns the finished rows
-// with the error: one of Check, of a shop or a backend, or the cause of ctx.
+// Run runs all rows of the config: see Series.Run. When it fails or ctx is cancelled, it returns
+// the finished rows with the error: one of Check, of a shop or a backend, or the cause of ctx.
 func Run(ctx context.Context, cfg Config, p Progress) (rows []report.Row, err error) {
 	if err := cfg.WithDefaults().Check(); err != nil {
 		return nil, err
@@ -60,45 +47,17 @@ func Run(ctx context.Context, cfg Config, p Progress) (rows []report.Row, err er
 		defer func() { b.shops.Stop(stopTimeout) }()
 	}
 	b.admin = newShopClient(b.token)
-	defer b.admin.close()
+	defer b.admin.CloseIdleConnections()
 	if err := b.askTargets(ctx); err != nil {
 		return nil, err
 	}
-	b.stalls = fleet.WatchStalls(tolerable(cfg.TTL), nil)
+	b.stalls = fleet.WatchStalls(Tolerable(cfg.TTL), nil)
 	defer b.stalls.Stop()
 	defer func() { err = errors.Join(err, b.tidy(ctx.Err() != nil)) }()
-	for repeat := 1; repeat <= cfg.Repeat; repeat++ {
-		if err := b.round(ctx, repeat); err != nil {
-			return b.rows, err
-		}
-	}
-	return b.rows, nil
+	return cfg.series().Run(ctx, b, p)
 }
 
-// round runs every row once. Then it removes the items of the round before: late writes
-// for them have arrived by now.
-func (b *runner) round(ctx context.Context, repeat int) error {
-	old := len(b.skus)
-	for _, c := range b.cfg.Conditions {
-		for _, name := range b.cfg.Strategies {
-			before := len(b.skus)
-			row, err := b.undisturbed(ctx, name, c)
-			if err != nil {
-				return fmt.Errorf("running %s under %s: %w", name, c, err)
-			}
-			row.Repeat = repeat
-			b.rows = append(b.rows, row)
-			b.progress.Done(row)
-			if b.cfg.many() { // there would be too many in the end
-				if err := b.remove(ctx, before); err != nil {
-					return err
-				}
-				old = 0
-			}
-		}
-	}
-	return b.remove(ctx, old)
-}
+func (c Config) series() Series { return Series{c.Strategies, c.Conditions, c.Repeat} }
 
 // newShops returns the instances for cfg. None of them runs yet.
 func (b *runner) newShops(cfg Config) (*shops, error) {
@@ -143,53 +102,57 @@ type runner struct {
 	shops    *shops // nil with running shops
 	terms    map[catalog.Need]lockservers.Terms
 	admin    *shopClient
-	rows     []report.Row
+	round    int      // which the rows are in
+	old      int      // how many of the skus were there when it began
 	sales    int      // begun so far, of one row each
 	skus     []string // of those that are not removed yet
 	stalls   *fleet.StallWatch
 }
 
-// maxTries bounds how often a row is run if processes stall.
-const maxTries = 4
-
-// tolerable is how long a process may stall without affecting what a lease of ttl shows.
-func tolerable(ttl time.Duration) time.Duration { return ttl / 5 }
-
-// undisturbed runs a row. The first run without a stall is final. So is a run that matches
-// an expectation at once, one that is not comparable, the last try, and any run of shops that
-// the bench did not start, whose stalls are unknown. Each further try has twice the ttl, and
-// tolerates twice the stall. Discarded runs stay in the report.
-func (b *runner) undisturbed(ctx context.Context, name string, c catalog.Condition) (report.Row, error) {
-	strategy, err := b.cfg.Catalog.Find(name)
+// Row implements Workload. Runs that are not comparable or not true are final, and those of
+// shops that the bench did not start, whose stalls are unknown.
+func (b *runner) Row(ctx context.Context, of Case) (r Result, err error) {
+	strategy, err := b.cfg.Catalog.Find(of.Strategy)
 	if err != nil {
-		return report.Row{}, err
+		return r, err
+	}
+	if err := b.removeOld(ctx, of); err != nil {
+		return r, err
 	}
 	asked := b.asked
 	asked.ID = b.cfg.ID // otherwise it would be drawn again
-	cfg := asked.forCondition(c).on(b.terms[strategy.Needs]).WithDefaults()
-	var discarded []report.Discarded
-	for {
-		if err := b.restart(cfg, c); err != nil {
-			return report.Row{}, err
-		}
-		b.stalls.Reset()
-		row, err := b.row(ctx, cfg, strategy, c)
-		if err == nil && b.shops == nil {
-			err = b.refused(ctx, cfg, row)
-		}
-		if err != nil || b.shops == nil {
-			return row, err
-		}
-		stalled := max(b.stalls.Get(), b.shops.Stalled())
-		row.TTL, row.Stalled, row.Discarded = cfg.TTL.String(), figures.Milliseconds(stalled), discarded
-		first := len(discarded) == 0
-		if stalled <= tolerable(cfg.TTL) || first && row.Expected && !row.Undecided || row.Verdict == figures.NotComparable || row.Untrue() != "" || len(discarded) == maxTries-1 {
-			return row, nil
-		}
-		discarded = append(discarded, report.Discarded{TTL: row.TTL, Verdict: row.Verdict, Differs: row.Differs, Stalled: row.Stalled})
-		asked.TTL = 2 * cfg.TTL
-		cfg = asked.forCondition(c).on(b.terms[strategy.Needs]).WithDefaults()
+	asked.TTL = cmp.Or(of.TTL, asked.TTL)
+	cfg := asked.forCondition(of.Condition).on(b.terms[strategy.Needs]).WithDefaults()
+	if err := b.restart(cfg, of.Condition); err != nil {
+		return r, err
 	}
+	b.stalls.Reset()
+	r.Row, err = b.row(ctx, cfg, strategy, of.Condition)
+	if b.shops == nil {
+		r.Final = true
+		if err == nil {
+			err = b.refused(ctx, cfg, r.Row)
+		}
+		return r, err
+	}
+	r.TTL, r.Stalled = cfg.TTL, max(b.stalls.Get(), b.shops.Stalled())
+	r.Final = r.Verdict == figures.NotComparable || r.Untrue() != ""
+	return r, err
+}
+
+// removeOld removes the items of the round before when a new one begins: late writes for them
+// have arrived by now. With many items there would be too many in the end: then those of the row
+// before the last one are removed.
+func (b *runner) removeOld(ctx context.Context, of Case) error {
+	again := of.TTL > 0
+	if again || of.Repeat == b.round && !b.cfg.many() {
+		return nil
+	}
+	if err := b.remove(ctx, b.old); err != nil {
+		return err
+	}
+	b.round, b.old = of.Repeat, len(b.skus)
+	return nil
 }
 
 // restart replaces the instances if cfg or the condition needs others. Until then they
@@ -217,7 +180,6 @@ func (b *runner) row(ctx context.Context, cfg Config, strategy catalog.Strategy,
 		}
 		b.targets = b.shops.urls()
 	}
-	b.progress.Row(len(b.rows)+1, len(b.cfg.Conditions)*len(b.cfg.Strategies)*b.cfg.Repeat, strategy.Name, c)
 	b.sales++
 	skus := b.cfg.skus(b.sales)
 	b.skus = append(b.skus, skus...)
@@ -326,5 +288,5 @@ func (b *runner) remove(ctx context.Context, n int) error {
 func (b *runner) removeOne(ctx context.Context, base, sku string) error {
 	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
 	defer cancel()
-	return b.admin.delete(ctx, base, sku)
+	return b.admin.at(base).Delete(ctx, sku)
 }

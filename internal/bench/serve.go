@@ -31,7 +31,7 @@ func Serve(ctx context.Context, list catalog.List, in io.Reader, out, log io.Wri
 		if adjust != nil {
 			adjust(&cfg)
 		}
-		defer s.WatchStalls(tolerable(cfg.TTL))()
+		defer s.WatchStalls(Tolerable(cfg.TTL))()
 		s.Obey(s.obey)
 		if with.Worker {
 			return shop.Work(ctx, cfg)

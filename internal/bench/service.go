@@ -27,7 +27,7 @@ type service struct {
 // Before the first buyer is served, all requests have to arrive, which takes a busy machine
 // longer: then it is the time after which the verdict is stuck.
 func (c Config) patience(condition catalog.Condition, stalled time.Duration, first bool) time.Duration {
-	patience := c.longest(condition) + c.Work + max(tolerable(c.TTL), stalled)
+	patience := c.longest(condition) + c.Work + max(Tolerable(c.TTL), stalled)
 	if first {
 		return max(patience, c.stuckAfter())
 	}

@@ -12,7 +12,7 @@ import (
 func (r *run) eachOrder(ctx context.Context, item int, saleID string, most int64, f func(figures.Written)) error {
 	var n int64
 	for after := ""; ; {
-		page, err := r.admin.orders(ctx, r.survivor(), r.skus[item], after)
+		page, err := r.admin.at(r.survivor()).Orders(ctx, r.skus[item], after)
 		n += int64(len(page.Orders))
 		switch {
 		case err != nil:

@@ -4,27 +4,23 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
+	"oversell/internal/bench/client"
 	"oversell/internal/fleet"
 )
 
 // The settings of a buyer's client.
 const (
 	attemptTimeout = 5 * time.Second
-	dialTimeout    = 2 * time.Second
 	firstBackoff   = 50 * time.Millisecond // at most; doubles with each attempt
 	maxBackoff     = 2 * time.Second
-	maxReply       = 64 << 10
 )
 
 // patience is how long a buyer retries.
@@ -60,17 +56,16 @@ type crowd struct {
 	sku      string
 	strategy string
 	seed     uint64
-	client   *http.Client
+	client   *client.Client
 	sales    *sales
 	patience time.Duration
 	soldOut  atomic.Int64
 }
 
 func newCrowd(cfg Config, s *sales) *crowd {
-	dialer := &net.Dialer{Timeout: dialTimeout}
 	return &crowd{
 		shops: cfg.Shops, sku: cfg.SKU, strategy: cfg.Strategy, seed: cfg.Seed, sales: s, patience: patience,
-		client: &http.Client{Transport: &http.Transport{DialContext: dialer.DialContext, MaxIdleConnsPerHost: 256, DisableCompression: true}},
+		client: client.New("", attemptTimeout),
 	}
 }
 
@@ -109,55 +104,39 @@ func (c *crowd) attempt(ctx context.Context, o *Outcome, key string) (again bool
 	if base == "" {
 		return true, 0
 	}
-	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
-	defer cancel()
-	address := base + "/api/items/" + c.sku + "/deduct?" + url.Values{"strategy": {c.strategy}}.Encode()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, strings.NewReader(`{"quantity":1}`))
-	if err != nil {
-		o.Code = codeNotReply
-		return false, 0
-	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Idempotency-Key", key)
-	req.Header.Set("Prefer", "wait=3") // where orders are written behind the sale
 	sent := time.Now()
-	res, body, err := c.exchange(req)
+	a := c.client.Send(ctx, base, client.Request{
+		Method: http.MethodPost, Path: "/api/items/" + c.sku + "/deduct?" + url.Values{"strategy": {c.strategy}}.Encode(),
+		Key: key, Body: map[string]int{"quantity": 1},
+		Prefer: "wait=3", // where orders are written behind the sale
+	}, nil)
 	o.Service = time.Since(sent)
-	if err != nil {
-		if unsent(err) {
-			return true, 0
-		}
-		o.Code, o.CutOff = codeCutOff, true
-		c.sales.cutOff(key)
+	if a.Status == 0 && unsent(a.Err) {
 		return true, 0
 	}
-	o.Status, o.Code, o.Held = res.StatusCode, "", res.Header.Get("Oversell-Held")
-	if res.StatusCode == http.StatusOK {
-		return c.sold(o, key, body)
-	}
-	if res.StatusCode == http.StatusAccepted { // the order may still be lost
-		o.Code, o.CutOff = codeCutOff, true
+	if a.Status == 0 || a.Status == http.StatusAccepted { // the order may still be lost
+		o.Status, o.Code, o.CutOff = a.Status, codeCutOff, true
 		c.sales.cutOff(key)
-		return true, time.Second
+		if a.Status != 0 {
+			after = time.Second
+		}
+		return true, after
 	}
-	o.Code = problemCode(body)
+	o.Status, o.Code, o.Held = a.Status, "", a.Header.Get("Oversell-Held")
+	if a.Status == http.StatusOK {
+		return c.sold(o, key, a.Text)
+	}
+	o.Code = a.Code
+	if o.Code == strconv.Itoa(a.Status) {
+		o.Code = codeNotReply
+	}
 	if o.Code == codeSoldOut {
 		c.soldOut.Add(1)
 		return false, 0
 	}
-	seconds, _ := strconv.Atoi(res.Header.Get("Retry-After")) // none is 0
-	return res.StatusCode >= http.StatusInternalServerError || res.StatusCode == http.StatusTooManyRequests,
+	seconds, _ := strconv.Atoi(a.Header.Get("Retry-After")) // none is 0
+	return a.Status >= http.StatusInternalServerError || a.Status == http.StatusTooManyRequests,
 		time.Duration(max(0, seconds)) * time.Second
-}
-
-func (c *crowd) exchange(req *http.Request) (*http.Response, []byte, error) {
-	res, err := c.client.Do(req)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(res.Body, maxReply))
-	return res, body, err
 }
 
 // unsent reports whether an attempt failed before anything was sent.
@@ -181,16 +160,5 @@ func (c *crowd) sold(o *Outcome, key string, body []byte) (again bool, after tim
 	return false, 0
 }
 
-// problemCode returns the code of a problem reply.
-func problemCode(body []byte) string {
-	var p struct {
-		Code string `json:"code"`
-	}
-	if err := json.Unmarshal(body, &p); err != nil || p.Code == "" {
-		return codeNotReply
-	}
-	return p.Code
-}
-
 // keyOf is the idempotency key of the n-th buyer.
-func keyOf(n int) string { return fmt.Sprintf("buyer-%d", n) }
+func keyOf(n int) string { return "buyer-" + strconv.Itoa(n) }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"oversell/internal/bench/client"
 	"oversell/internal/catalog"
 	"oversell/internal/fleet"
 	"oversell/internal/holds"
@@ -68,12 +69,12 @@ type purchase struct {
 func (r *row) buy(ctx context.Context, name string, as role, stays bool) (p purchase) {
 	at := time.Now()
 	path := "/api/items/" + r.sku + "/holds?" + url.Values{"strategy": {r.stage.Name}}.Encode()
-	a := r.client.ask(ctx, request{
-		method: http.MethodPost, path: path, key: name,
-		body: map[string]any{"buyer": name, "quantity": 1},
+	a := r.client.Ask(ctx, client.Request{
+		Method: http.MethodPost, Path: path, Key: name,
+		Body: map[string]any{"buyer": name, "quantity": 1},
 	}, &p.hold)
 	p.latency = time.Since(at)
-	if a.status != http.StatusCreated {
+	if a.Status != http.StatusCreated {
 		p.hold = holds.Hold{}
 		return refused(p, a)
 	}
@@ -97,8 +98,8 @@ func (r *row) buy(ctx context.Context, name string, as role, stays bool) (p purc
 
 func (r *row) release(ctx context.Context, p purchase) purchase {
 	path := fmt.Sprintf("/api/holds/%s?token=%d", p.hold.ID, p.hold.Token)
-	a := r.client.ask(ctx, request{method: http.MethodDelete, path: path}, nil)
-	if a.status/100 != 2 {
+	a := r.client.Ask(ctx, client.Request{Method: http.MethodDelete, Path: path}, nil)
+	if a.Status/100 != 2 {
 		return refused(p, a)
 	}
 	p.outcome, p.freed = left, true
@@ -109,16 +110,16 @@ func (r *row) pay(ctx context.Context, p purchase, name string, stays bool) purc
 	at := time.Now()
 	var order holds.Order
 	p.asked = true
-	asked := request{
-		method: http.MethodPost, path: "/api/holds/" + p.hold.ID + "/pay", key: name,
-		body: map[string]any{"token": p.hold.Token},
+	asked := client.Request{
+		Method: http.MethodPost, Path: "/api/holds/" + p.hold.ID + "/pay", Key: name,
+		Body: map[string]any{"token": p.hold.Token},
 	}
-	a := r.client.try(ctx, asked, &order)
-	if stays && a.unanswered() {
-		a = r.client.ask(ctx, asked, &order)
+	a := r.client.Send(ctx, r.client.Base(), asked, &order)
+	if stays && a.Unanswered() {
+		a = r.client.Ask(ctx, asked, &order)
 	}
 	p.latency += time.Since(at)
-	if a.status != http.StatusOK {
+	if a.Status != http.StatusOK {
 		return refused(p, a)
 	}
 	p.outcome, p.order, p.freed = gotOrder, order.ID, true
@@ -126,16 +127,16 @@ func (r *row) pay(ctx context.Context, p purchase, name string, stays bool) purc
 }
 
 // refused fills in the outcome of a request that did not succeed.
-func refused(p purchase, a answer) purchase {
-	p.code = a.code
+func refused(p purchase, a client.Answer) purchase {
+	p.code = a.Code
 	switch {
-	case a.status == 0:
+	case a.Status == 0:
 		p.outcome, p.code = unlearned, "no_reply"
-	case a.status == http.StatusServiceUnavailable:
+	case a.Status == http.StatusServiceUnavailable:
 		p.outcome = unlearned
-	case a.code == "sold_out":
+	case a.Code == "sold_out":
 		p.outcome = soldOut
-	case a.code == "hold_ended" || a.code == "refunded" || a.code == "unknown_hold":
+	case a.Code == "hold_ended" || a.Code == "refunded" || a.Code == "unknown_hold":
 		p.outcome = tooLate
 	default:
 		p.outcome = failed

@@ -195,6 +195,3 @@ func (c Config) settle() time.Duration {
 
 // long is longer than a hold lives, and than a sweep may take to find that it has expired.
 func (c Config) long() time.Duration { return c.TTL * 14 / 10 }
-
-// tolerable is how long a process may stall without affecting what a hold of ttl shows.
-func tolerable(ttl time.Duration) time.Duration { return ttl / 5 }

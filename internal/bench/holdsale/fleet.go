@@ -19,6 +19,9 @@ import (
 	"oversell/internal/payment"
 )
 
+// maxConnections is how many connections to each shop the load balancer keeps.
+const maxConnections = 256
+
 // The time limits of processes.
 const (
 	startTimeout = 20 * time.Second

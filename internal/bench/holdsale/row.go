@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"oversell/internal/bench"
+	"oversell/internal/bench/client"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
@@ -26,7 +27,7 @@ type row struct {
 	cond   catalog.Condition
 	sku    string
 	shops  *shops
-	client *client
+	client client.Shops
 
 	spread time.Duration // over which buyers arrive
 	think  time.Duration // most time between a hold and its payment
@@ -121,7 +122,7 @@ func (r *row) prepare(ctx context.Context) error {
 		return err
 	}
 	r.base = int64(len(ledger))
-	if err := r.client.put(ctx, r.sku, r.cfg.Stock); err != nil {
+	if err := r.client.Put(ctx, r.sku, r.cfg.Stock, stock.InHolds, ""); err != nil {
 		return err
 	}
 	return r.shops.payments.SetFaults(ctx, r.cfg.provided(r.cond))
@@ -199,7 +200,7 @@ const (
 // time until all agreed, both nil if they were not seen.
 func (r *row) settle(ctx context.Context, since time.Time, bought []purchase) (sellable, agrees *float64, err error) {
 	expiries := expiring(bought, since)
-	begun, err := r.client.audit(ctx, r.sku)
+	begun, err := r.client.Audit(ctx, r.sku)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -207,7 +208,7 @@ func (r *row) settle(ctx context.Context, since time.Time, bought []purchase) (s
 	last, unchanged := begun.Stock, time.Now()
 	end := time.Now().Add(5*r.cfg.TTL + settleTime)
 	for time.Now().Before(end) {
-		found, err := r.client.audit(ctx, r.sku)
+		found, err := r.client.Audit(ctx, r.sku)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -280,7 +281,7 @@ func (b *returns) see(remaining int64, now time.Time) {
 
 // audit reads what the sale came to.
 func (r *row) audit(ctx context.Context, o *observed) error {
-	found, err := r.client.audit(ctx, r.sku)
+	found, err := r.client.Audit(ctx, r.sku)
 	if err != nil {
 		return err
 	}
@@ -293,7 +294,7 @@ func (r *row) audit(ctx context.Context, o *observed) error {
 
 // books compares the provider's ledger of this row with the orders.
 func (r *row) books(ctx context.Context) (payment.Books, []stock.ListedOrder, error) {
-	orders, err := r.client.orders(ctx, r.sku)
+	orders, err := r.orders(ctx)
 	if err != nil {
 		return payment.Books{}, nil, err
 	}

@@ -1,32 +1,22 @@
 package holdsale
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"oversell/internal/bench"
+	"oversell/internal/bench/client"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
-	"oversell/internal/figures"
 	"oversell/internal/fleet"
 )
 
-// Progress receives the progress of a bench, as bench.Progress does.
-type Progress interface {
-	// Row begins row n of all, for a stage under a condition.
-	Row(n, all int, stage string, c catalog.Condition)
-	// Waiting gets a function that returns how many buyers of the row have no outcome.
-	Waiting(waiting func() int64)
-	// Done gets a finished row.
-	Done(row report.Row)
-}
-
-// Run runs all rows of the config one after the other: all once, then all again, as often as
-// they are repeated. When it fails or ctx is cancelled, it returns the finished rows with the
-// error: one of Check, of a process, or the cause of ctx.
-func Run(ctx context.Context, cfg Config, p Progress) (rows []report.Row, err error) {
+// Run runs all rows of the config: see bench.Series. When it fails or ctx is cancelled, it returns
+// the finished rows with the error: one of Check, of a process, or the cause of ctx.
+func Run(ctx context.Context, cfg Config, p bench.Progress) (rows []report.Row, err error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Check(); err != nil {
 		return nil, err
@@ -37,65 +27,36 @@ func Run(ctx context.Context, cfg Config, p Progress) (rows []report.Row, err er
 	}
 	defer func() { b.shops.close() }()
 	b.client = newClient(b.shops)
-	defer b.client.close()
-	b.stalls = fleet.WatchStalls(tolerable(cfg.TTL), nil)
+	defer b.client.CloseIdleConnections()
+	b.stalls = fleet.WatchStalls(bench.Tolerable(cfg.TTL), nil)
 	defer b.stalls.Stop()
 	defer func() { err = errors.Join(err, b.tidy(ctx.Err() != nil)) }()
-	for repeat := 1; repeat <= cfg.Repeat; repeat++ {
-		for _, c := range cfg.Conditions {
-			for _, name := range cfg.Stages {
-				row, err := b.undisturbed(ctx, name, c)
-				if err != nil {
-					return b.rows, fmt.Errorf("running %s under %s: %w", name, c, err)
-				}
-				row.Repeat = repeat
-				b.rows = append(b.rows, row)
-				p.Done(row)
-			}
-		}
-	}
-	return b.rows, nil
+	return bench.Series{Strategies: cfg.Stages, Conditions: cfg.Conditions, Repeat: cfg.Repeat}.Run(ctx, b, p)
 }
 
 // runner is a bench in progress.
 type runner struct {
 	cfg      Config
-	progress Progress
+	progress bench.Progress
 	shops    *shops
-	client   *client
+	client   client.Shops
 	stalls   *fleet.StallWatch
-	rows     []report.Row
 	skus     []string // of the items that were put on sale
 }
 
-// maxTries bounds how often a row is run if processes stall.
-const maxTries = 4
-
-// undisturbed runs a row, as in package bench: one that differs from the expectation while a
-// process stalled is run again, with holds that live twice as long.
-func (b *runner) undisturbed(ctx context.Context, name string, c catalog.Condition) (report.Row, error) {
-	stage, err := catalog.FindHoldStage(name)
+// Row implements bench.Workload.
+func (b *runner) Row(ctx context.Context, of bench.Case) (r bench.Result, err error) {
+	stage, err := catalog.FindHoldStage(of.Strategy)
 	if err != nil {
-		return report.Row{}, err
+		return r, err
 	}
 	cfg := b.cfg
-	var discarded []report.Discarded
-	for {
-		b.restart(cfg, c)
-		b.stalls.Reset()
-		row, err := b.row(ctx, cfg, stage, c)
-		if err != nil {
-			return report.Row{}, err
-		}
-		stalled := max(b.stalls.Get(), b.shops.Stalled())
-		row.TTL, row.Stalled, row.Discarded = cfg.TTL.String(), figures.Milliseconds(stalled), discarded
-		first := len(discarded) == 0
-		if stalled <= tolerable(cfg.TTL) || first && row.Expected || 2*cfg.TTL > MaxTTL || len(discarded) == maxTries-1 {
-			return row, nil
-		}
-		discarded = append(discarded, report.Discarded{TTL: row.TTL, Verdict: row.Verdict, Differs: row.Differs, Stalled: row.Stalled})
-		cfg.TTL *= 2
-	}
+	cfg.TTL = cmp.Or(of.TTL, cfg.TTL)
+	b.restart(cfg, of.Condition)
+	b.stalls.Reset()
+	r.Row, err = b.row(ctx, cfg, stage, of.Condition)
+	r.TTL, r.Stalled, r.Final = cfg.TTL, max(b.stalls.Get(), b.shops.Stalled()), 2*cfg.TTL > MaxTTL
+	return r, err
 }
 
 // restart ends the shops if the config or the condition needs others. The row starts new ones.
@@ -109,7 +70,6 @@ func (b *runner) restart(cfg Config, c catalog.Condition) {
 
 // row runs one row on its own item.
 func (b *runner) row(ctx context.Context, cfg Config, stage catalog.HoldStage, c catalog.Condition) (report.Row, error) {
-	b.progress.Row(len(b.rows)+1, len(cfg.Conditions)*len(cfg.Stages)*cfg.Repeat, stage.Name, c)
 	sku := fmt.Sprintf("bench-%s-%d", cfg.ID, len(b.skus)+1)
 	b.skus = append(b.skus, sku)
 	r := &row{cfg: cfg, stage: stage, cond: c, sku: sku, shops: b.shops, client: b.client}
@@ -143,7 +103,7 @@ func (b *runner) tidy(interrupted bool) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	for i, sku := range b.skus {
-		if err := b.client.delete(ctx, sku); err != nil {
+		if err := b.client.Delete(ctx, sku); err != nil {
 			return bench.MayBeLeft(fmt.Errorf("removing the bench's items: %w", err), b.skus[i:])
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"net"
 	"time"
 
+	"oversell/internal/bench"
 	"oversell/internal/catalog"
 	"oversell/internal/fault/sqlfault"
 	"oversell/internal/fleet"
@@ -36,7 +37,7 @@ type setup struct {
 // reports events to out: see fleet.Serve.
 func ServeShop(ctx context.Context, in io.Reader, out, log io.Writer) error {
 	return fleet.Serve(ctx, in, out, func(ctx context.Context, with setup, s *fleet.Server) error {
-		defer s.WatchStalls(tolerable(with.TTL))()
+		defer s.WatchStalls(bench.Tolerable(with.TTL))()
 		hooks := newSeams(s.Seams)
 		list := catalog.Strategies()
 		s.Obey(nothing)

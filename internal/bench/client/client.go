@@ -1,0 +1,197 @@
+// Package client asks shops. It is not for a burst of thousands of requests at one moment.
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"oversell/internal/fleet"
+	"oversell/internal/stock"
+	"oversell/internal/web"
+)
+
+const (
+	maxConnections = 256
+	// maxReply bounds a reply, in bytes. An order takes less than 400.
+	maxReply = 400*stock.MaxOrders + 64<<10
+	// deletePause is the pause between two tries to delete an item with open holds.
+	deletePause = 100 * time.Millisecond
+)
+
+// Client sends requests to shops, without a proxy. Call CloseIdleConnections at the end.
+type Client struct {
+	http.Client
+	Token string // of the shops, or ""
+}
+
+// New returns a client whose requests take at most the timeout.
+func New(token string, timeout time.Duration) *Client {
+	transport := &http.Transport{
+		DialContext: (&net.Dialer{Timeout: timeout / 2}).DialContext, MaxIdleConnsPerHost: maxConnections, DisableCompression: true,
+	}
+	return &Client{http.Client{Transport: transport, Timeout: timeout}, token}
+}
+
+// Request is a request to a shop.
+type Request struct {
+	Method, Path string
+	Key          string // of idempotency, or ""
+	Prefer       string // the header, or ""
+	Body         any    // sent as JSON; nil: none
+}
+
+// Answer is the outcome of a request.
+type Answer struct {
+	Status int    // 0: nothing was learned
+	Code   string // of a problem; without one the status
+	Header http.Header
+	Text   []byte
+	Err    error // why nothing was learned, or else the refusal
+}
+
+// Unanswered reports whether the request should be sent again.
+func (a Answer) Unanswered() bool { return a.Status == 0 || a.Status == http.StatusServiceUnavailable }
+
+// Send sends a request once, to the shop at base. It reads the body of a success into v, unless v
+// is nil.
+func (c *Client) Send(ctx context.Context, base string, r Request, v any) Answer {
+	a, err := c.exchange(ctx, base, r)
+	if err == nil && a.Status/100 == 2 && v != nil {
+		if err = json.Unmarshal(a.Text, v); err != nil {
+			err = fmt.Errorf("reading the reply: %w", err)
+		}
+	}
+	if err != nil {
+		return Answer{Err: fmt.Errorf("%s %s%s: %w", r.Method, base, r.Path, err)}
+	}
+	if a.Status/100 == 2 {
+		return a
+	}
+	var problem struct {
+		Code string `json:"code"`
+	}
+	_ = json.Unmarshal(a.Text, &problem) // a reply without a code is known by its status
+	if a.Code = problem.Code; a.Code == "" {
+		a.Code = strconv.Itoa(a.Status)
+	}
+	said := string(bytes.TrimSpace(a.Text))
+	if a.Status == http.StatusUnauthorized {
+		said = "set -token to the token of the shop"
+	}
+	a.Err = fmt.Errorf("%s %s%s: %d %s: %s", r.Method, base, r.Path, a.Status, http.StatusText(a.Status), said)
+	return a
+}
+
+func (c *Client) exchange(ctx context.Context, base string, r Request) (a Answer, err error) {
+	var content []byte
+	if r.Body != nil {
+		if content, err = json.Marshal(r.Body); err != nil {
+			return a, err
+		}
+	}
+	req, err := http.NewRequestWithContext(ctx, r.Method, base+r.Path, bytes.NewReader(content))
+	if err != nil {
+		return a, err
+	}
+	if r.Body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if c.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.Token)
+	}
+	for name, value := range map[string]string{"Idempotency-Key": r.Key, "Prefer": r.Prefer} {
+		if value != "" {
+			req.Header.Set(name, value)
+		}
+	}
+	res, err := c.Do(req)
+	if err != nil {
+		return a, err
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(res.Body, maxReply))
+	return Answer{Status: res.StatusCode, Header: res.Header, Text: text}, err
+}
+
+// Patience says how a request is repeated that a shop cannot serve now, and answers with 503.
+type Patience struct {
+	First, Last time.Duration // the pause between two tries grows from First to Last
+	For         time.Duration // no try begins later
+	Silent      bool          // it is repeated too if no answer comes
+}
+
+// Shops asks one shop, or each of several in turn.
+type Shops struct {
+	*Client
+	Base func() string // the address of the next shop
+	Patience
+}
+
+// Ask sends a request until a shop gives an answer, as long as the patience lasts.
+func (s Shops) Ask(ctx context.Context, r Request, v any) Answer {
+	end := time.Now().Add(s.For)
+	for pause := s.First; ; pause = min(2*pause, s.Last) {
+		a := s.Send(ctx, s.Base(), r, v)
+		again := a.Status == http.StatusServiceUnavailable || a.Status == 0 && s.Silent
+		if !again || time.Now().Add(pause).After(end) || !fleet.Sleep(ctx, pause) {
+			return a
+		}
+	}
+}
+
+// must is Ask for what has to succeed.
+func (s Shops) must(ctx context.Context, r Request, v any) error {
+	a := s.Ask(ctx, r, v)
+	if a.Err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return a.Err
+}
+
+// Put puts an item on sale. Strategy is the one that it is sold by unless a request names
+// another; "": the shop's.
+func (s Shops) Put(ctx context.Context, sku string, units int64, keeper stock.Backend, strategy string) error {
+	item := map[string]any{"stock": units, "name": "the bench's item", "keeper": keeper}
+	if strategy != "" {
+		item["strategy"] = strategy
+	}
+	return s.must(ctx, Request{Method: http.MethodPut, Path: "/api/items/" + sku, Body: item}, nil)
+}
+
+// Delete removes an item, when its last hold has ended.
+func (s Shops) Delete(ctx context.Context, sku string) error {
+	r := Request{Method: http.MethodDelete, Path: "/api/items/" + sku}
+	for {
+		a := s.Ask(ctx, r, nil)
+		switch {
+		case a.Status == http.StatusNotFound: // the first try has deleted it, and its answer was 503
+			return nil
+		case a.Code != "holds_open" || !fleet.Sleep(ctx, deletePause):
+			return a.Err
+		}
+	}
+}
+
+// Audit reads what the sale of an item has come to.
+func (s Shops) Audit(ctx context.Context, sku string) (found web.Audit, err error) {
+	err = s.must(ctx, Request{Method: http.MethodGet, Path: "/api/audit/" + sku}, &found)
+	return found, err
+}
+
+// Orders reads a page of the orders of an item's sale that come after an id.
+func (s Shops) Orders(ctx context.Context, sku, after string) (page stock.Orders, err error) {
+	query := url.Values{"limit": {strconv.Itoa(stock.MaxOrders)}}
+	if after != "" {
+		query.Set("after", after)
+	}
+	err = s.must(ctx, Request{Method: http.MethodGet, Path: "/api/audit/" + sku + "/orders?" + query.Encode()}, &page)
+	return page, err
+}

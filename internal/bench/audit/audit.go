@@ -5,15 +5,14 @@ package audit
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
+	"oversell/internal/bench/client"
 	"oversell/internal/guard"
 	"oversell/internal/stock"
 	"oversell/internal/web"
@@ -46,15 +45,15 @@ type Result struct {
 // Check waits until the sale has settled and returns what it found. Its errors mean that the
 // check could not be made. ErrConfig is among them.
 func Check(ctx context.Context, cfg Config) (Result, error) {
-	address, err := auditURL(cfg.URL, cfg.SKU)
+	base, err := shopURL(cfg.URL, cfg.SKU)
 	if err != nil {
 		return Result{}, err
 	}
-	client := &http.Client{Transport: &http.Transport{}, Timeout: 30 * time.Second}
-	defer client.CloseIdleConnections()
+	shop := client.New("", 30*time.Second)
+	defer shop.CloseIdleConnections()
 	found := Result{Told: cfg.Told, Problems: []string{}}
 	var settled bool
-	found.Audit, settled, err = settle(ctx, client, address, cfg)
+	found.Audit, settled, err = settle(ctx, shop, base, cfg)
 	if err != nil {
 		return found, err
 	}
@@ -69,7 +68,7 @@ func Check(ctx context.Context, cfg Config) (Result, error) {
 	return found, nil
 }
 
-func auditURL(base, sku string) (string, error) {
+func shopURL(base, sku string) (string, error) {
 	if err := stock.CheckSKU(sku); err != nil {
 		return "", fmt.Errorf("%w: %w", ErrConfig, err)
 	}
@@ -86,14 +85,14 @@ func auditURL(base, sku string) (string, error) {
 	if path := strings.Trim(u.Path, "/"); path != "" {
 		return "", fmt.Errorf("%w: the URL of a shop has no path, and this one has /%s; -sku names the item", ErrConfig, path)
 	}
-	return u.Scheme + "://" + u.Host + "/api/audit/" + sku, nil
+	return u.Scheme + "://" + u.Host, nil
 }
 
 // settle asks for audits until nothing of the sale is under way, for as long as cfg.Wait. A shop
 // that has just had a load may be too busy for an audit; it is asked again within that time.
-func settle(ctx context.Context, client *http.Client, address string, cfg Config) (a web.Audit, settled bool, err error) {
+func settle(ctx context.Context, shop *client.Client, base string, cfg Config) (a web.Audit, settled bool, err error) {
 	for deadline := time.Now().Add(cfg.Wait); ; {
-		a, err = ask(ctx, client, address)
+		a, err = readAudit(ctx, shop, base, cfg.SKU)
 		if err != nil && !errors.Is(err, errBusy) {
 			return a, false, err
 		}
@@ -109,35 +108,15 @@ func settle(ctx context.Context, client *http.Client, address string, cfg Config
 	}
 }
 
-// maxReply bounds a reply of the shop, in bytes.
-const maxReply = 64 << 10
-
-func ask(ctx context.Context, client *http.Client, address string) (a web.Audit, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
-	if err != nil {
-		return a, fmt.Errorf("auditing: %w", err)
-	}
-	res, err := client.Do(req)
-	if err != nil {
-		return a, fmt.Errorf("auditing: %w", err) // names the address
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(res.Body, maxReply))
-	if err != nil {
-		return a, fmt.Errorf("auditing: reading the reply of %s: %w", address, err)
-	}
-	switch res.StatusCode {
-	case http.StatusOK:
-	case http.StatusServiceUnavailable:
-		return a, fmt.Errorf("auditing: %w: %s: %s: %s", errBusy, address, res.Status, strings.TrimSpace(string(body)))
-	default:
-		return a, fmt.Errorf("auditing: %s: %s: %s", address, res.Status, strings.TrimSpace(string(body)))
-	}
-	if err := json.Unmarshal(body, &a); err != nil {
-		return a, fmt.Errorf("auditing: %s does not answer as a shop does: %w", address, err)
-	}
-	if a.SaleID == "" {
-		return a, fmt.Errorf("auditing: %s does not answer as a shop does: its reply names no sale", address)
+func readAudit(ctx context.Context, shop *client.Client, base, sku string) (a web.Audit, err error) {
+	got := shop.Send(ctx, base, client.Request{Method: http.MethodGet, Path: "/api/audit/" + sku}, &a)
+	switch {
+	case got.Status == http.StatusServiceUnavailable:
+		return a, fmt.Errorf("auditing: %w: %w", errBusy, got.Err)
+	case got.Err != nil:
+		return a, fmt.Errorf("auditing: %w", got.Err)
+	case a.SaleID == "":
+		return a, fmt.Errorf("auditing: %s does not answer as a shop does: its reply names no sale", base)
 	}
 	return a, nil
 }

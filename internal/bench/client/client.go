@@ -66,7 +66,7 @@ func (c *Client) Send(ctx context.Context, base string, r Request, v any) Answer
 	a, err := c.exchange(ctx, base, r)
 	if err == nil && a.Status/100 == 2 && v != nil {
 		if err = json.Unmarshal(a.Text, v); err != nil {
-			err = fmt.Errorf("reading the reply: %w", err)
+			err = fmt.Errorf("it does not answer as a shop does: %w", err)
 		}
 	}
 	if err != nil {

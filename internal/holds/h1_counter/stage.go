@@ -33,7 +33,10 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -133,4 +136,275 @@ func (s *Stage) Sweep(ctx context.Context, sku string, limit int) (expired int, 
 		expired++
 	}
 	return expired, err
+}
+
+// The keys in Redis: the units left of a sale, what a buyer has, the hold of an idempotency
+// key, the holds of an item by expiry, and a hold.
+func leftKey(sku, saleID string) string { return "oversell:h1:" + sku + ":" + saleID + ":left" }
+func hasKey(sku, saleID, who string) string {
+	return "oversell:h1:" + sku + ":" + saleID + ":has:" + who
+}
+func firstKey(sku, saleID, k string) string { return "oversell:h1:" + sku + ":" + saleID + ":key:" + k }
+func expiryKey(sku string) string           { return "oversell:h1:" + sku + ":expiry" }
+func holdKey(id string) string              { return "oversell:h1:hold:" + id }
+
+// text is a hold as Redis keeps it, at its own key and in the sorted set, because its key is
+// gone when the sweep comes. The JSON of a hold leaves its sale out.
+func text(h holds.Hold) string {
+	b, err := json.Marshal([]any{h.SaleID, h})
+	if err != nil {
+		panic("a hold is not JSON: " + err.Error()) // it has strings, numbers and times
+	}
+	return string(b)
+}
+
+// parse reads a text.
+func parse(text string) (h holds.Hold, err error) {
+	var saleID string
+	if err := json.Unmarshal([]byte(text), &[]any{&saleID, &h}); err != nil {
+		return holds.Hold{}, fmt.Errorf("reading a hold: %w", err)
+	}
+	h.SaleID = saleID
+	return h, nil
+}
+
+// read reads a hold. One that is no longer there may have become an order.
+func (s *Stage) read(ctx context.Context, id string) (holds.Hold, error) {
+	text, err := s.rdb.Get(ctx, holdKey(id)).Result()
+	if errors.Is(err, redis.Nil) {
+		return s.paid(ctx, id)
+	}
+	if err != nil {
+		return holds.Hold{}, fmt.Errorf("reading hold %s: %w", id, err)
+	}
+	return parse(text)
+}
+
+// paid makes a hold of the order that it became.
+func (s *Stage) paid(ctx context.Context, id string) (holds.Hold, error) {
+	o, err := s.order(ctx, id)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = holds.ErrUnknownHold
+	}
+	if err != nil {
+		return holds.Hold{}, err
+	}
+	return holds.Hold{ID: id, SKU: o.SKU, SaleID: o.SaleID, Quantity: o.Quantity, Status: holds.Paid, PaymentID: o.PaymentID, CreatedAt: o.CreatedAt}, nil
+}
+
+// byKey returns the hold of an earlier request with the same idempotency key.
+func (s *Stage) byKey(ctx context.Context, r holds.Request) (h holds.Hold, found bool, err error) {
+	if r.Key == "" {
+		return holds.Hold{}, false, nil
+	}
+	id, err := s.rdb.Get(ctx, firstKey(r.SKU, r.SaleID, r.Key)).Result()
+	if err == nil {
+		h, err = s.read(ctx, id)
+	}
+	if errors.Is(err, redis.Nil) || errors.Is(err, holds.ErrUnknownHold) {
+		return holds.Hold{}, false, nil
+	}
+	if err == nil && (h.Status == holds.Held && h.Buyer != r.Buyer || h.Quantity != r.Quantity) {
+		err = holds.ErrKeyReused
+	}
+	return s.aged(h), true, err
+}
+
+// due reads holds that have expired.
+func (s *Stage) due(ctx context.Context, sku string, limit int) ([]holds.Hold, error) {
+	return s.byExpiry(ctx, sku, &redis.ZRangeBy{Min: "-inf", Max: s.milliseconds(), Count: int64(limit)})
+}
+
+func (s *Stage) byExpiry(ctx context.Context, sku string, between *redis.ZRangeBy) ([]holds.Hold, error) {
+	texts, err := s.rdb.ZRangeByScore(ctx, expiryKey(sku), between).Result()
+	if err != nil {
+		return nil, fmt.Errorf("reading the holds of %s: %w", sku, err)
+	}
+	all := make([]holds.Hold, len(texts))
+	for i, text := range texts {
+		if all[i], err = parse(text); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+func (s *Stage) milliseconds() string { return strconv.FormatInt(s.now().UnixMilli(), 10) }
+
+// has reads the units that a buyer has.
+func (s *Stage) has(ctx context.Context, sku, saleID, buyer string) (units int64, err error) {
+	units, err = s.rdb.Get(ctx, hasKey(sku, saleID, buyer)).Int64()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return 0, fmt.Errorf("reading what the buyer has: %w", err)
+	}
+	return units, nil
+}
+
+// aged is a hold as it is now: one that has expired is so before the sweep has found it.
+func (s *Stage) aged(h holds.Hold) holds.Hold {
+	if h.Status == holds.Held && !s.now().Before(h.ExpiresAt) {
+		h.Status = holds.Expired
+	}
+	return h
+}
+
+// List returns holds of a sale that nobody has ended: the others are forgotten.
+func (s *Stage) List(ctx context.Context, sku, saleID string, limit int) (all []holds.Hold, err error) {
+	there, err := s.byExpiry(ctx, sku, &redis.ZRangeBy{Min: "-inf", Max: "+inf", Count: int64(limit)})
+	for _, h := range there {
+		if h.SaleID == saleID {
+			all = append(all, s.aged(h))
+		}
+	}
+	return all, err
+}
+
+// Units counts the units of a sale that are not sold.
+func (s *Stage) Units(ctx context.Context, sku, saleID string) (u holds.Units, err error) {
+	if u.Left, err = s.left(ctx, sku, saleID); err != nil {
+		return u, err
+	}
+	all, err := s.byExpiry(ctx, sku, &redis.ZRangeBy{Min: "-inf", Max: "+inf"})
+	for _, h := range all {
+		switch {
+		case h.SaleID != saleID:
+		case s.aged(h).Status == holds.Held:
+			u.Held += h.Quantity
+		default:
+			u.Due += h.Quantity
+		}
+	}
+	return u, err
+}
+
+// left reads the units left of a sale. The first reader sets the counter.
+func (s *Stage) left(ctx context.Context, sku, saleID string) (units int64, err error) {
+	units, err = s.rdb.Get(ctx, leftKey(sku, saleID)).Int64()
+	if errors.Is(err, redis.Nil) {
+		return s.begin(ctx, sku, saleID)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("reading the counter of %s: %w", sku, err)
+	}
+	return units, nil
+}
+
+// order reads the order of a hold.
+func (s *Stage) order(ctx context.Context, id string) (o holds.Order, err error) {
+	err = s.db.QueryRowContext(ctx, "SELECT id, sku, sale_id, quantity, idempotency_key, created_at FROM oversell_orders WHERE id = ?", id).
+		Scan(&o.ID, &o.SKU, &o.SaleID, &o.Quantity, &o.PaymentID, &o.CreatedAt)
+	if err != nil {
+		return holds.Order{}, fmt.Errorf("reading order %s: %w", id, err)
+	}
+	return o, nil
+}
+
+// keep is how long the keys of a sale are kept after its last hold.
+const keep = 7 * 24 * time.Hour
+
+// begin sets the counter of a sale from the item's row, unless another process was faster.
+func (s *Stage) begin(ctx context.Context, sku, saleID string) (left int64, err error) {
+	err = s.db.QueryRowContext(ctx, "SELECT remaining FROM oversell_items WHERE sku = ? AND sale_id = ? AND keeper = 'holds'", sku, saleID).Scan(&left)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, holds.ErrSaleOver
+	}
+	if err != nil {
+		return 0, fmt.Errorf("reading the stock of %s: %w", sku, err)
+	}
+	if err := s.rdb.SetNX(ctx, leftKey(sku, saleID), left, keep).Err(); err != nil {
+		return 0, fmt.Errorf("setting the counter of %s: %w", sku, err)
+	}
+	return left, nil
+}
+
+// takeUnits takes the units from the counter, and gives them back if there were not enough.
+func (s *Stage) takeUnits(ctx context.Context, r holds.Request) error {
+	left, err := s.left(ctx, r.SKU, r.SaleID)
+	if err != nil {
+		return err
+	}
+	if left < r.Quantity {
+		return fmt.Errorf("%w: %d left", holds.ErrSoldOut, left)
+	}
+	left, err = s.rdb.DecrBy(ctx, leftKey(r.SKU, r.SaleID), r.Quantity).Result()
+	if err != nil {
+		return fmt.Errorf("taking the units: %w", err)
+	}
+	if left >= 0 {
+		return nil
+	}
+	if err := s.rdb.IncrBy(ctx, leftKey(r.SKU, r.SaleID), r.Quantity).Err(); err != nil {
+		return fmt.Errorf("giving the units back: %w", err)
+	}
+	return fmt.Errorf("%w: %d left", holds.ErrSoldOut, max(0, left+r.Quantity))
+}
+
+// giveBack gives the units of a hold back to its sale.
+func (s *Stage) giveBack(ctx context.Context, h holds.Hold) error {
+	return s.write(ctx, func(p redis.Pipeliner) {
+		p.IncrBy(ctx, leftKey(h.SKU, h.SaleID), h.Quantity)
+		p.DecrBy(ctx, hasKey(h.SKU, h.SaleID, h.Buyer), h.Quantity)
+	})
+}
+
+// insert writes the hold of units that were taken.
+func (s *Stage) insert(ctx context.Context, r holds.Request) (holds.Hold, error) {
+	now := s.now().UTC().Truncate(time.Millisecond)
+	h := holds.Hold{
+		ID: r.ID, SKU: r.SKU, SaleID: r.SaleID, Buyer: r.Buyer, Quantity: r.Quantity, Status: holds.Held,
+		CreatedAt: now, ExpiresAt: now.Add(r.TTL).Truncate(time.Millisecond),
+	}
+	err := s.write(ctx, func(p redis.Pipeliner) {
+		p.Set(ctx, holdKey(h.ID), text(h), r.TTL)
+		p.ZAdd(ctx, expiryKey(h.SKU), redis.Z{Score: float64(h.ExpiresAt.UnixMilli()), Member: text(h)})
+		p.IncrBy(ctx, hasKey(h.SKU, h.SaleID, h.Buyer), h.Quantity)
+		if r.Key != "" {
+			p.Set(ctx, firstKey(h.SKU, h.SaleID, r.Key), h.ID, keep)
+		}
+		p.Expire(ctx, hasKey(h.SKU, h.SaleID, h.Buyer), keep)
+		p.Expire(ctx, leftKey(h.SKU, h.SaleID), keep)
+	})
+	return h, err
+}
+
+// insertOrder writes the order of a hold. If the payment is reported again, it returns the
+// order that is there.
+func (s *Stage) insertOrder(ctx context.Context, o holds.Order) (holds.Order, error) {
+	_, err := s.db.ExecContext(ctx, "INSERT INTO oversell_orders (id, sku, sale_id, quantity, idempotency_key, strategy, created_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
+		o.ID, o.SKU, o.SaleID, o.Quantity, o.PaymentID, Name, o.CreatedAt)
+	if err == nil {
+		return o, nil
+	}
+	if !s.sql.Duplicate(err) {
+		return holds.Order{}, fmt.Errorf("writing order %s: %w", o.ID, err)
+	}
+	there, err := s.order(ctx, o.ID)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return holds.Order{}, holds.ErrPaymentUsed
+	case err == nil && there.PaymentID != o.PaymentID:
+		return holds.Order{}, holds.NotHeldError{Status: holds.Paid}
+	}
+	return there, err
+}
+
+// end removes the hold, however it ended.
+func (s *Stage) end(ctx context.Context, h holds.Hold, _ holds.Status) error {
+	h.Status, h.PaymentID = holds.Held, "" // as it was written
+	return s.write(ctx, func(p redis.Pipeliner) {
+		p.Del(ctx, holdKey(h.ID))
+		p.ZRem(ctx, expiryKey(h.SKU), text(h))
+	})
+}
+
+// write sends commands in one round trip.
+func (s *Stage) write(ctx context.Context, commands func(redis.Pipeliner)) error {
+	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+		commands(p)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("writing a hold or its units: %w", err)
+	}
+	return nil
 }

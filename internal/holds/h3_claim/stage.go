@@ -35,6 +35,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"oversell/internal/holds"
@@ -145,4 +147,364 @@ func (s *Stage) Sweep(ctx context.Context, sku string, limit int) (expired int, 
 		}
 	}
 	return expired, err
+}
+
+// errLost means that the hold had ended, or that the token was wrong, so that nothing was
+// written.
+var errLost = errors.New("the hold was not changed")
+
+// find reads what never changes of a hold, and checks the token. What its status is now
+// decides nothing: it may be another by the time of the UPDATE.
+func (s *Stage) find(ctx context.Context, id string, token int64) (holds.Hold, error) {
+	h, err := s.read(ctx, id)
+	if err == nil && h.Token != token {
+		err = holds.ErrToken
+	}
+	return h, err
+}
+
+// checkLeft saves a transaction for what is sold out.
+func (s *Stage) checkLeft(ctx context.Context, r holds.Request) error {
+	left, err := s.left(ctx, r.SKU, r.SaleID)
+	if err == nil && left < r.Quantity {
+		err = fmt.Errorf("%w: %d left", holds.ErrSoldOut, left)
+	}
+	return err
+}
+
+// notTaken answers a Take whose transaction returned err. The hold may be there all the
+// same: from this request if the reply of the COMMIT was lost, or from another one with its
+// key that was faster.
+func (s *Stage) notTaken(ctx context.Context, r holds.Request, err error) (holds.Hold, error) {
+	if errors.Is(err, errUnsure) {
+		h, lookErr := s.settled(ctx, r.ID)
+		if errors.Is(lookErr, holds.ErrUnknownHold) {
+			lookErr = err
+		}
+		return h, lookErr
+	}
+	if h, found, lookErr := s.byKey(ctx, r); found || lookErr != nil {
+		return h, lookErr
+	}
+	if errors.Is(err, holds.ErrSoldOut) {
+		return holds.Hold{}, errors.Join(s.checkLeft(ctx, r), err)
+	}
+	return holds.Hold{}, err
+}
+
+// notClaimed answers a Claim whose transaction returned err. The order may be there all the
+// same: from this call, or from an earlier one for the same payment.
+func (s *Stage) notClaimed(ctx context.Context, h holds.Hold, err error) (holds.Order, error) {
+	now, err := s.outcome(ctx, h, err)
+	if now.Status == holds.Paid && now.PaymentID == h.PaymentID {
+		return s.order(ctx, h.ID)
+	}
+	return holds.Order{}, err
+}
+
+// notReleased answers a Release whose transaction returned err.
+func (s *Stage) notReleased(ctx context.Context, h holds.Hold, err error) error {
+	now, outcome := s.outcome(ctx, h, err)
+	if now.Status == holds.Released && errors.Is(err, errUnsure) {
+		return nil
+	}
+	return outcome
+}
+
+// outcome looks up what became of a hold if err leaves that open. It returns the error for
+// the caller too.
+func (s *Stage) outcome(ctx context.Context, h holds.Hold, err error) (holds.Hold, error) {
+	if !errors.Is(err, errUnsure) && !errors.Is(err, errLost) {
+		return holds.Hold{}, err
+	}
+	now, lookErr := s.settled(ctx, h.ID)
+	if lookErr == nil && now.Status == holds.Expired {
+		now, lookErr = s.expire(ctx, now)
+	}
+	if lookErr != nil {
+		return holds.Hold{}, errors.Join(err, lookErr)
+	}
+	if now.Status != holds.Held {
+		err = holds.NotHeldError{Status: now.Status}
+	}
+	return now, err
+}
+
+// expire ends a hold that reads as expired, unless a sweep has done so. A read decides nothing:
+// as long as the row is held, a claim that looked at the clock before the expiry may still win,
+// and its buyer would get the order and the money.
+func (s *Stage) expire(ctx context.Context, h holds.Hold) (holds.Hold, error) {
+	if err := s.free(ctx, h, holds.Expired); err != nil && !errors.Is(err, errLost) {
+		return holds.Hold{}, err
+	}
+	return s.settled(ctx, h.ID)
+}
+
+// read reads a hold.
+func (s *Stage) read(ctx context.Context, id string) (holds.Hold, error) {
+	return first(s.readAll(ctx, "WHERE id = ?", id))
+}
+
+// settled reads a hold when no transaction is changing it any more: the lock waits for them.
+func (s *Stage) settled(ctx context.Context, id string) (holds.Hold, error) {
+	return first(s.readAll(ctx, "WHERE id = ?"+s.sql.Update, id))
+}
+
+// byKey returns the hold of an earlier request with the same idempotency key.
+func (s *Stage) byKey(ctx context.Context, r holds.Request) (h holds.Hold, found bool, err error) {
+	if r.Key == "" {
+		return holds.Hold{}, false, nil
+	}
+	h, err = first(s.readAll(ctx, "WHERE sale_id = ? AND idempotency_key = ?", r.SaleID, r.Key))
+	if errors.Is(err, holds.ErrUnknownHold) {
+		return holds.Hold{}, false, nil
+	}
+	if err == nil && (h.Buyer != r.Buyer || h.Quantity != r.Quantity) {
+		err = holds.ErrKeyReused
+	}
+	return h, true, err
+}
+
+// due reads holds that have expired and are still held. It leaves out those whose row, or
+// whose buyer's, is locked: the next sweep finds them again.
+func (s *Stage) due(ctx context.Context, sku string, limit int) ([]holds.Hold, error) {
+	return s.readAll(ctx, "JOIN oversell_hold_buyers USING (sale_id, buyer) WHERE sku = ? AND status = 'held' AND expires_at <= "+s.sql.Clock+" ORDER BY expires_at LIMIT ?"+s.sql.Unlocked, sku, limit)
+}
+
+// readAll reads the holds that a WHERE selects. A hold that is still held has expired when
+// its time is over, and when its sale is.
+func (s *Stage) readAll(ctx context.Context, which string, args ...any) ([]holds.Hold, error) {
+	rows, err := s.db.QueryContext(ctx, "SELECT id, sku, sale_id, buyer, quantity, token, "+
+		"CASE WHEN status = 'held' AND (expires_at <= "+s.sql.Clock+
+		" OR NOT EXISTS (SELECT 1 FROM oversell_items i WHERE i.sku = oversell_holds.sku AND i.sale_id = oversell_holds.sale_id)) THEN 'expired' ELSE status END, "+
+		"payment_id, expires_at, created_at FROM oversell_holds "+which, args...)
+	if err != nil {
+		return nil, fmt.Errorf("reading holds: %w", err)
+	}
+	defer rows.Close()
+	var all []holds.Hold
+	for rows.Next() {
+		var h holds.Hold
+		var expires, created int64
+		if err := rows.Scan(&h.ID, &h.SKU, &h.SaleID, &h.Buyer, &h.Quantity, &h.Token, &h.Status, &h.PaymentID, &expires, &created); err != nil {
+			return nil, fmt.Errorf("reading a hold: %w", err)
+		}
+		h.ExpiresAt, h.CreatedAt = time.UnixMilli(expires).UTC(), time.UnixMilli(created).UTC()
+		all = append(all, h)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("reading holds: %w", err)
+	}
+	return all, nil
+}
+
+// first returns the first hold, or ErrUnknownHold.
+func first(all []holds.Hold, err error) (holds.Hold, error) {
+	if err == nil && len(all) == 0 {
+		err = holds.ErrUnknownHold
+	}
+	if err != nil {
+		return holds.Hold{}, err
+	}
+	return all[0], nil
+}
+
+// List returns the newest holds of a sale.
+func (s *Stage) List(ctx context.Context, sku, saleID string, limit int) ([]holds.Hold, error) {
+	return s.readAll(ctx, "WHERE sku = ? AND sale_id = ? ORDER BY id DESC LIMIT ?", sku, saleID, limit)
+}
+
+// Units counts the units of a sale that are not sold. It is one statement: between two, a
+// sweep could give units back that would be counted nowhere.
+func (s *Stage) Units(ctx context.Context, sku, saleID string) (u holds.Units, err error) {
+	err = s.db.QueryRowContext(ctx, "SELECT i.remaining, COALESCE(SUM(CASE WHEN h.expires_at > "+s.sql.Clock+" THEN h.quantity END), 0), COALESCE(SUM(CASE WHEN h.expires_at <= "+s.sql.Clock+" THEN h.quantity END), 0) "+
+		"FROM oversell_items i LEFT JOIN oversell_holds h ON h.sku = i.sku AND h.sale_id = i.sale_id AND h.status = 'held' "+
+		"WHERE i.sku = ? AND i.sale_id = ? AND i.keeper = 'holds' GROUP BY i.sku, i.remaining", sku, saleID).Scan(&u.Left, &u.Held, &u.Due)
+	if errors.Is(err, sql.ErrNoRows) {
+		return holds.Units{}, holds.ErrSaleOver
+	}
+	if err != nil {
+		return holds.Units{}, fmt.Errorf("counting units: %w", err)
+	}
+	return u, nil
+}
+
+// left reads the units left of a sale. It returns ErrSaleOver if the sale is not current.
+func (s *Stage) left(ctx context.Context, sku, saleID string) (units int64, err error) {
+	units, err = s.number(ctx, "SELECT remaining FROM oversell_items WHERE sku = ? AND sale_id = ? AND keeper = 'holds'", sku, saleID)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = holds.ErrSaleOver
+	}
+	return units, err
+}
+
+// number runs a query that returns one number.
+func (s *Stage) number(ctx context.Context, query string, args ...any) (n int64, err error) {
+	if err = s.db.QueryRowContext(ctx, query, args...).Scan(&n); err != nil {
+		err = fmt.Errorf("counting units: %w", err)
+	}
+	return n, err
+}
+
+// order reads the order of a hold.
+func (s *Stage) order(ctx context.Context, id string) (o holds.Order, err error) {
+	err = s.db.QueryRowContext(ctx, "SELECT id, sku, sale_id, quantity, idempotency_key, created_at FROM oversell_orders WHERE id = ?", id).
+		Scan(&o.ID, &o.SKU, &o.SaleID, &o.Quantity, &o.PaymentID, &o.CreatedAt)
+	if err != nil {
+		return holds.Order{}, fmt.Errorf("reading order %s: %w", id, err)
+	}
+	return o, nil
+}
+
+// countIn adds the units to what the buyer has, if the limit allows it.
+func (s *Stage) countIn(ctx context.Context, tx *sql.Tx, r holds.Request) error {
+	counted, err := s.write(ctx, tx, "UPDATE oversell_hold_buyers SET units = units + ? WHERE sale_id = ? AND buyer = ? AND (? = 0 OR units + ? <= ?)", r.Quantity, r.SaleID, r.Buyer, r.Limit, r.Quantity, r.Limit)
+	if err == nil && counted == 0 {
+		err = fmt.Errorf("%w: %d", holds.ErrLimit, r.Limit)
+	}
+	return err
+}
+
+// meet writes the buyer's row for countIn, unless there is one. It does so before the
+// transaction: in it, two requests of a new buyer would wait for each other.
+func (s *Stage) meet(ctx context.Context, r holds.Request) error {
+	return s.inTx(ctx, func(tx *sql.Tx) error {
+		_, err := s.write(ctx, tx, s.sql.Ignore+" INTO oversell_hold_buyers (sale_id, buyer, units) VALUES (?, ?, 0)", r.SaleID, r.Buyer)
+		return err
+	})
+}
+
+// takeUnits takes the units from the item's row if there are enough.
+func (s *Stage) takeUnits(ctx context.Context, tx *sql.Tx, r holds.Request) error {
+	taken, err := s.write(ctx, tx, "UPDATE oversell_items SET remaining = remaining - ?, version = version + 1 WHERE sku = ? AND sale_id = ? AND keeper = 'holds' AND remaining >= ?", r.Quantity, r.SKU, r.SaleID, r.Quantity)
+	if err == nil && taken == 0 {
+		err = holds.ErrSoldOut
+	}
+	return err
+}
+
+// giveBack gives the units of a hold back to its buyer, and to its sale if that is the
+// current one. A hold of an earlier sale has expired with it, and is not released.
+func (s *Stage) giveBack(ctx context.Context, tx *sql.Tx, h holds.Hold, status holds.Status) error {
+	if _, err := s.write(ctx, tx, "UPDATE oversell_hold_buyers SET units = units - ? WHERE sale_id = ? AND buyer = ?", h.Quantity, h.SaleID, h.Buyer); err != nil {
+		return err
+	}
+	current, err := s.write(ctx, tx, "UPDATE oversell_items SET remaining = remaining + ?, version = version + 1 WHERE sku = ? AND sale_id = ?", h.Quantity, h.SKU, h.SaleID)
+	if err == nil && current == 0 && status == holds.Released {
+		err = holds.NotHeldError{Status: holds.Expired}
+	}
+	return err
+}
+
+// free ends a hold and gives its units back.
+func (s *Stage) free(ctx context.Context, h holds.Hold, status holds.Status) error {
+	ctx, cancel := limited(ctx)
+	defer cancel()
+	return s.inTx(ctx, func(tx *sql.Tx) error {
+		if err := s.end(ctx, tx, h, status); err != nil {
+			return err
+		}
+		return s.giveBack(ctx, tx, h, status)
+	})
+}
+
+// insert writes the hold of units that were taken. Its token is the version of the item's
+// row, which the transaction has just raised and locked.
+func (s *Stage) insert(ctx context.Context, tx *sql.Tx, r holds.Request) error {
+	_, err := s.write(ctx, tx, "INSERT INTO oversell_holds (id, sku, sale_id, buyer, idempotency_key, quantity, token, status, payment_id, expires_at, created_at) "+
+		"SELECT ?, sku, sale_id, ?, NULLIF(?, ''), ?, version, 'held', '', "+s.sql.Clock+" + ?, "+s.sql.Clock+" FROM oversell_items WHERE sku = ?",
+		r.ID, r.Buyer, r.Key, r.Quantity, r.TTL.Milliseconds(), r.SKU)
+	return err
+}
+
+// insertOrder writes the order of a hold if its sale is the current one. It locks the
+// item's row against the beginning of another.
+func (s *Stage) insertOrder(ctx context.Context, tx *sql.Tx, o holds.Order) error {
+	written, err := s.write(ctx, tx, "INSERT INTO oversell_orders (id, sku, sale_id, quantity, idempotency_key, strategy, created_at) "+
+		"SELECT ?, sku, sale_id, ?, ?, ?, ? FROM oversell_items WHERE sku = ? AND sale_id = ?"+s.sql.Share,
+		o.ID, o.Quantity, o.PaymentID, Name, o.CreatedAt, o.SKU, o.SaleID)
+	switch {
+	case s.sql.Duplicate(err):
+		return holds.ErrPaymentUsed
+	case err == nil && written == 0:
+		return fmt.Errorf("%w: %w", holds.NotHeldError{Status: holds.Expired}, holds.ErrSaleOver)
+	}
+	return err
+}
+
+// end decides how the hold ends: of all that try, one changes the row. The others get
+// errLost.
+func (s *Stage) end(ctx context.Context, tx *sql.Tx, h holds.Hold, status holds.Status) error {
+	due := "expires_at > "
+	if status == holds.Expired {
+		due = "expires_at <= "
+	}
+	ended, err := s.write(ctx, tx, "UPDATE oversell_holds SET status = ?, payment_id = ? WHERE id = ? AND token = ? AND status = 'held' AND "+due+s.sql.Clock, status, h.PaymentID, h.ID, h.Token)
+	if err == nil && ended == 0 {
+		err = errLost
+	}
+	return err
+}
+
+// write runs one statement, and returns how many rows it changed.
+func (s *Stage) write(ctx context.Context, tx *sql.Tx, statement string, args ...any) (rows int64, err error) {
+	done, err := tx.ExecContext(ctx, statement, args...)
+	if err != nil {
+		return 0, fmt.Errorf("writing a hold or its units: %w", err)
+	}
+	return done.RowsAffected()
+}
+
+// errUnsure means that the connection broke during COMMIT: the transaction may have been
+// committed.
+var errUnsure = errors.New("it is not known whether the transaction was committed")
+
+const (
+	// timeout bounds one call of a Stage. A call does not end with its caller's context:
+	// a transaction that is cut off costs its connection, and leaves a doubt.
+	timeout = 5 * time.Second
+	// maxAttempts is how often a transaction is tried that was in another's way.
+	maxAttempts = 10
+	// maxPause is the longest pause between two attempts.
+	maxPause = 20 * time.Millisecond
+)
+
+func limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), timeout)
+}
+
+// inTx runs f in a transaction, and again if the database rolled that back because of a
+// deadlock or a lock wait. An error of f rolls it back, and is returned as it is.
+//
+// All transactions lock in one order: the hold's row, the buyer's, the item's. The item's
+// is last because everybody wants it. Take inserts its hold after that, but nobody else
+// knows that row yet.
+func (s *Stage) inTx(ctx context.Context, f func(tx *sql.Tx) error) (err error) {
+	for range maxAttempts {
+		if err = s.tryTx(ctx, f); !s.sql.Conflict(err) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(rand.N(maxPause)):
+		}
+	}
+	return err
+}
+
+func (s *Stage) tryTx(ctx context.Context, f func(tx *sql.Tx) error) error {
+	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{Isolation: s.isolation})
+	if err != nil {
+		return fmt.Errorf("beginning a transaction: %w", err)
+	}
+	if err := f(tx); err != nil {
+		_ = tx.Rollback() // if it fails, so did the connection, and the server rolls back
+		return err
+	}
+	err = tx.Commit()
+	if err != nil && !s.sql.Decided(err) {
+		return fmt.Errorf("%w: %w", errUnsure, err)
+	}
+	return err
 }

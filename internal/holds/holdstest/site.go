@@ -55,6 +55,18 @@ func Each(t *testing.T, units int64, n NewStage, f func(t *testing.T, s *Site)) 
 	})
 }
 
+// Test runs a situation on embedded and on real backends, with a sale of so many units, and checks
+// what somebody in it is told, and where the units are then.
+func Test(t *testing.T, units int64, n NewStage, situation func(*testing.T, *Site) error, told error, want Figures) {
+	t.Helper()
+	Each(t, units, n, func(t *testing.T, s *Site) {
+		if err := situation(t, s); !errors.Is(err, told) {
+			t.Errorf("told %v, want %v", err, told)
+		}
+		s.Want(want)
+	})
+}
+
 // EachIsolation is Each, and on the real database once for each isolation level that a shop
 // may have there.
 func EachIsolation(t *testing.T, units int64, n NewStage, f func(t *testing.T, s *Site)) {

@@ -18,7 +18,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"oversell/internal/backend/local"
-	"oversell/internal/fleet"
 )
 
 // ServeZooKeeper resolves the value of -zookeeper:
@@ -46,20 +45,35 @@ func serveLocal(ctx context.Context) ([]string, func() error, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	// A port that was free a moment ago may be taken by the time the server
-	// listens on it. Then another port is tried.
-	for attempt := 1; ; attempt++ {
-		s, err := startZooKeeper(ctx, java, classPath)
-		if err == nil {
-			return []string{s.addr}, sync.OnceValue(s.stop), nil
-		}
-		if attempt == 3 || ctx.Err() != nil || !strings.Contains(err.Error(), "already in use") {
-			return nil, nil, fmt.Errorf("start a local zookeeper: %w", err)
-		}
+	server, err := local.Start(ctx, local.Command{
+		Name: "zookeeper",
+		Path: java,
+		Prepare: func(_ context.Context, dir string, port int) error {
+			return os.WriteFile(filepath.Join(dir, zkConfigFile), []byte(zkConfig(dir, port)), 0o600)
+		},
+		Args: func(dir string, _ int) []string {
+			return []string{
+				"-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", // a quick start matters more than speed
+				"-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
+				"-Dzookeeper.jmx.log4j.disable=true",
+				"-Dzookeeper.forceSync=no", // its data is thrown away anyway
+				"-Dzookeeper.preAllocSize=1024",
+				"-Dznode.container.checkIntervalMs=1000",
+				"-cp", classPath, "org.apache.zookeeper.server.ZooKeeperServerMain", filepath.Join(dir, zkConfigFile),
+			}
+		},
+		Ready:   isOK,
+		OnPort:  true,
+		Timeout: startTimeout,
+	})
+	if err != nil {
+		return nil, nil, err
 	}
+	return []string{server.Addr}, server.Close, nil
 }
+
+// zkConfigFile is the file in the server's folder with its configuration.
+const zkConfigFile = "zoo.cfg"
 
 // debianJar is where Debian's package installs ZooKeeper. Its manifest names
 // the other jars that it needs, except for a logging backend.
@@ -90,59 +104,6 @@ func findZooKeeper() (java, classPath string, err error) {
 	return java, classPath, nil
 }
 
-// zkServer is a running ZooKeeper.
-type zkServer struct {
-	addr    string
-	dir     string
-	process *fleet.Process
-}
-
-// stopGrace is how long the server may take to end before it is killed. Its
-// data is thrown away, so killing it does no harm.
-const stopGrace = 5 * time.Second
-
-func startZooKeeper(ctx context.Context, java, classPath string) (*zkServer, error) {
-	dir, err := os.MkdirTemp("", "oversell-zookeeper-")
-	if err != nil {
-		return nil, fmt.Errorf("make a temporary folder: %w", err)
-	}
-	s := &zkServer{dir: dir}
-	if err := s.run(ctx, java, classPath); err != nil {
-		return nil, errors.Join(err, s.stop())
-	}
-	return s, nil
-}
-
-func (s *zkServer) run(ctx context.Context, java, classPath string) error {
-	port, err := local.FreePort()
-	if err != nil {
-		return err
-	}
-	s.addr = fmt.Sprintf("%s:%d", host, port)
-	config, log := filepath.Join(s.dir, "zoo.cfg"), filepath.Join(s.dir, "log")
-	if err := os.WriteFile(config, []byte(zkConfig(s.dir, port)), 0o600); err != nil {
-		return fmt.Errorf("write the configuration: %w", err)
-	}
-	out, err := os.OpenFile(log, os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		return fmt.Errorf("open the log: %w", err)
-	}
-	defer out.Close() // the child has its own handle
-	cmd := exec.Command(java,
-		"-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", // a quick start matters more than speed
-		"-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
-		"-Dzookeeper.jmx.log4j.disable=true",
-		"-Dzookeeper.forceSync=no", // its data is thrown away anyway
-		"-Dzookeeper.preAllocSize=1024",
-		"-Dznode.container.checkIntervalMs=1000",
-		"-cp", classPath, "org.apache.zookeeper.server.ZooKeeperServerMain", config)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = s.dir, out, out
-	if s.process, err = fleet.Start(cmd); err != nil {
-		return err
-	}
-	return s.awaitReady(ctx, log)
-}
-
 // zkConfig allows sessions from a second to a minute. The server rounds the end
 // of a session to a tick.
 func zkConfig(dir string, port int) string {
@@ -158,60 +119,16 @@ admin.enableServer=false
 `, filepath.Join(dir, "data"), port, host)
 }
 
-func (s *zkServer) awaitReady(ctx context.Context, log string) error {
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		select {
-		case <-s.process.Done():
-			return fmt.Errorf("it ended at once (%s)%s", s.process.State(), lastLines(log))
-		case <-ctx.Done():
-			return fmt.Errorf("it did not become ready: %w%s", context.Cause(ctx), lastLines(log))
-		case <-tick.C:
-			if isOK(s.addr) {
-				return nil
-			}
-		}
-	}
-}
-
-// isOK sends the four-letter command "ruok" and reports whether the reply is
-// "imok".
-func isOK(addr string) bool {
-	c, err := net.DialTimeout("tcp", addr, time.Second)
-	if err != nil {
-		return false
-	}
-	defer c.Close()
-	if c.SetDeadline(time.Now().Add(time.Second)) != nil {
-		return false
-	}
+// isOK sends the four-letter command "ruok". The reply of a server that is ready is "imok".
+func isOK(c net.Conn) error {
 	if _, err := io.WriteString(c, "ruok"); err != nil {
-		return false
+		return err
 	}
 	reply, err := io.ReadAll(c)
-	return err == nil && string(reply) == "imok"
-}
-
-// lastLines returns the end of a log, to be added to an error message.
-func lastLines(log string) string {
-	const most = 5
-	b, err := os.ReadFile(log)
-	if err != nil || len(b) == 0 {
-		return ""
+	if err == nil && string(reply) != "imok" {
+		err = errors.New("no imok")
 	}
-	lines := strings.Split(strings.TrimRight(string(b), "\n"), "\n")
-	return "; it logged:\n" + strings.Join(lines[max(0, len(lines)-most):], "\n")
-}
-
-func (s *zkServer) stop() error {
-	if s.process != nil {
-		s.process.Stop(stopGrace)
-	}
-	if err := os.RemoveAll(s.dir); err != nil {
-		return fmt.Errorf("remove the files of zookeeper: %w", err)
-	}
-	return nil
+	return err
 }
 
 // ZooKeeper is a connection and the session timeout that the server granted.

@@ -1,5 +1,5 @@
 // Package local runs private servers for the length of one program: a
-// redis-server or a mariadbd from the PATH, on a free loopback port, with all
+// redis-server, a mariadbd or a ZooKeeper, on a free loopback port, with all
 // its files in a temporary folder.
 //
 // A server does not outlive the program. Close stops it and removes the folder;
@@ -41,13 +41,15 @@ type Command struct {
 	// Path is the executable.
 	Path string
 	// Args are the arguments for a server that keeps its files in dir, listens
-	// on port of 127.0.0.1 and on the socket SocketPath(dir).
+	// on port of 127.0.0.1 and, unless OnPort is set, on the socket SocketPath(dir).
 	Args func(dir string, port int) []string
 	// Prepare creates the files that the first start needs. It may be nil.
 	Prepare func(ctx context.Context, dir string, port int) error
 	// Ready asks the server behind c whether it can be used yet. A nil error
 	// means yes; after any other error, Ready is called again.
 	Ready func(c net.Conn) error
+	// OnPort says that the server has no socket, and is asked on its port.
+	OnPort bool
 	// Timeout bounds preparing and starting.
 	Timeout time.Duration
 	// InMemory says that the files are small and that the server waits for the disk
@@ -156,7 +158,11 @@ func (s *Server) awaitReady(ctx context.Context, p *fleet.Process, log string) e
 }
 
 func (s *Server) ask() error {
-	c, err := net.DialTimeout("unix", SocketPath(s.dir), time.Second)
+	network, addr := "unix", SocketPath(s.dir)
+	if s.command.OnPort {
+		network, addr = "tcp", s.Addr
+	}
+	c, err := net.DialTimeout(network, addr, time.Second)
 	if err != nil {
 		return err
 	}

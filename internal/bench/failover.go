@@ -13,12 +13,11 @@ import (
 // Failovers is a Redis with replicas that can fail over again and again to one of them,
 // the heir.
 type Failovers interface {
-	// Cut stops replication to the heir until restore is called. Another replica stays
-	// connected.
-	Cut(ctx context.Context) (restore func(), err error)
+	// Cut stops replication to the heir. Another replica stays connected.
+	Cut(ctx context.Context) error
 	// Failover kills the primary, and returns when the heir has been promoted.
 	Failover(ctx context.Context) error
-	// Heal replaces what was killed by a new replica.
+	// Heal replaces what was killed by a new replica, and lets the heir replicate again.
 	Heal(ctx context.Context) error
 }
 
@@ -106,8 +105,7 @@ func BeforeFailover(ctx context.Context, set Failovers, cond catalog.Condition) 
 	if cond != catalog.Failover {
 		return func() error { return nil }, nil
 	}
-	restore, err := set.Cut(ctx)
-	if err != nil {
+	if err := set.Cut(ctx); err != nil {
 		return nil, fmt.Errorf("stopping replication to the heir: %w", err)
 	}
 	return func() error {
@@ -115,7 +113,6 @@ func BeforeFailover(ctx context.Context, set Failovers, cond catalog.Condition) 
 		if ctx.Err() != nil {
 			return nil
 		}
-		restore()
 		limited, cancel := context.WithTimeout(ctx, healTime)
 		defer cancel()
 		if err := set.Heal(limited); err != nil && ctx.Err() == nil {

@@ -283,29 +283,25 @@ func (s *Sentinels) replicas() []*node { return []*node{s.heir(), s.bystander} }
 // Cut keeps from the heir all writes that the primary receives after Cut
 // returns: a Failover loses them. The heir has all writes from before Cut was
 // called. The primary continues to serve, the bystander continues to acknowledge
-// writes, and no sentinel notices.
-//
-// restore lets the heir catch up, which takes about a second; Heal waits for
-// that. restore itself waits for a Failover in progress. It does nothing after a
-// Failover, or when called a second time.
-func (s *Sentinels) Cut(ctx context.Context) (restore func(), err error) {
+// writes, and no sentinel notices. Heal lets the heir catch up.
+func (s *Sentinels) Cut(ctx context.Context) error {
 	ctx, done, err := s.begin(ctx, cutLimit)
 	if err != nil {
-		return nil, fmt.Errorf("cut off the heir: %w", err)
+		return fmt.Errorf("cut off the heir: %w", err)
 	}
 	defer done()
 	if s.cut != nil {
-		return nil, errors.New("cut off the heir: it is cut off already")
+		return errors.New("cut off the heir: it is cut off already")
 	}
 	primary := s.primary.Load()
 	c := &cut{replica: s.heir()}
 	if err := c.apply(ctx, primary); err != nil {
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
 		defer cancel()
-		return nil, errors.Join(failed(ctx, "cut off the heir", err), c.replica.mayFollow(undo, true))
+		return errors.Join(failed(ctx, "cut off the heir", err), c.replica.mayFollow(undo, true))
 	}
 	s.cut = c
-	return func() { s.restore(c) }, nil
+	return nil
 }
 
 func (c *cut) apply(ctx context.Context, primary *node) error {
@@ -338,19 +334,6 @@ func (n *node) mayFollow(ctx context.Context, may bool) error {
 		return fmt.Errorf("change the replica's password: %w", err)
 	}
 	return nil
-}
-
-func (s *Sentinels) restore(c *cut) {
-	// The error is dropped: it means that the replica is gone, with its
-	// password.
-	ctx, done, err := s.begin(context.Background(), cutLimit)
-	if err != nil {
-		return
-	}
-	defer done()
-	if s.cut == c {
-		_ = s.uncut(ctx)
-	}
 }
 
 // uncut ends the Cut in effect, if any.
@@ -434,7 +417,7 @@ func (s *Sentinels) promoted(ctx context.Context, n *node) error {
 			return fmt.Errorf("the sentinel at %s names %s", w.Addr, addr)
 		}
 	}
-	info, err := n.replication(ctx)
+	info, err := replication(ctx, n.client)
 	if err != nil {
 		return err
 	}
@@ -511,13 +494,13 @@ func (s *Sentinels) awaitSync(ctx context.Context) error {
 
 // awaitOffset waits until a replica has everything that its primary has now.
 func (n *node) awaitOffset(ctx context.Context, primary *node) error {
-	info, err := primary.replication(ctx)
+	info, err := replication(ctx, primary.client)
 	if err != nil {
 		return fmt.Errorf("ask the primary how far it is: %w", err)
 	}
 	offset := info["master_repl_offset"]
 	return await(ctx, "the replica is in sync", func() error {
-		info, err := n.replication(ctx)
+		info, err := replication(ctx, n.client)
 		if err != nil {
 			return err
 		}
@@ -595,11 +578,6 @@ func (w *watcher) primary(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("ask the sentinel at %s for the primary: %w", w.Addr, err)
 	}
 	return net.JoinHostPort(addr[0], addr[1]), nil
-}
-
-// replication asks the server for its replication state.
-func (n *node) replication(ctx context.Context) (map[string]string, error) {
-	return replication(ctx, n.client)
 }
 
 // replication asks a server for its replication state.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"oversell/internal/guard"
 	"oversell/internal/payment"
 )
 
@@ -290,13 +291,8 @@ func (s *Service) refund(ctx context.Context, holdID, paymentID string) error {
 // ask calls f again while the provider gives no answer.
 func ask(ctx context.Context, f func() error) (err error) {
 	for try := 1; ; try++ {
-		if err = f(); try == payTries || !errors.Is(err, payment.ErrUnavailable) {
+		if err = f(); try == payTries || !errors.Is(err, payment.ErrUnavailable) || guard.Sleep(ctx, payPause) != nil {
 			return err
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(payPause):
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"oversell/internal/guard"
 	"oversell/internal/payment"
 )
 
@@ -35,12 +36,7 @@ var errUnderWay = errors.New("the payment is under way")
 func (s *Service) settleAll(ctx context.Context) {
 	pause := s.lookPause()
 	var seen attendance
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(pause/2 + rand.N(pause)):
-		}
+	for guard.Sleep(ctx, pause/2+rand.N(pause)) == nil {
 		err := s.Settle(ctx)
 		if errors.Is(err, errUnread) {
 			seen = attendance{}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"oversell/internal/guard"
 	"oversell/internal/stock"
 )
 
@@ -90,12 +91,7 @@ type sweeper struct {
 // the pauses between their sweeps are of random length.
 func (s *Service) sweepAll(ctx context.Context) {
 	r := &sweeper{Service: s, room: make(chan struct{}, maxSlow), slow: make(map[string]bool)}
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(s.cfg.Sweep/2 + rand.N(s.cfg.Sweep)):
-		}
+	for guard.Sleep(ctx, s.cfg.Sweep/2+rand.N(s.cfg.Sweep)) == nil {
 		items, err := s.heldItems(ctx)
 		if err != nil && ctx.Err() == nil {
 			s.log.Warn("holds that have expired keep their units for now", "error", err)

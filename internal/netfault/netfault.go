@@ -9,6 +9,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"oversell/internal/proc"
 )
 
 // Relay forwards TCP connections to one server. It is safe for concurrent use.
@@ -239,13 +241,7 @@ func (r *Relay) delay(ctx context.Context) {
 	r.mu.Lock()
 	late := r.late
 	r.mu.Unlock()
-	if late <= 0 {
-		return
-	}
-	select {
-	case <-time.After(late):
-	case <-ctx.Done():
-	}
+	proc.Sleep(ctx, late)
 }
 
 // listen reads into the queue until the connection ends, or breaks it when a reply is to be

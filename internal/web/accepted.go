@@ -69,30 +69,18 @@ func (a *API) order(c *gin.Context) {
 		return
 	}
 	state, err := a.cfg.Stock.OrderState(c.Request.Context(), c.Query("sku"), c.Param("id"))
-	if err != nil {
-		a.fail(c, err)
-		return
-	}
-	c.JSON(http.StatusOK, state)
+	a.answer(c, state, err)
 }
 
 // deadLetters answers with the accepted orders of an item that could not be written.
 func (a *API) deadLetters(c *gin.Context) {
 	sku := c.Param("sku")
 	letters, err := a.cfg.Stock.DeadLetters(c.Request.Context(), sku)
-	if err != nil {
-		a.fail(c, err)
-		return
-	}
-	c.JSON(http.StatusOK, gin.H{"sku": sku, "dead": letters})
+	a.answer(c, gin.H{"sku": sku, "dead": letters}, err)
 }
 
 // retryDead puts the dead letters of an item back into its stream.
 func (a *API) retryDead(c *gin.Context) {
 	done, err := a.cfg.Stock.RetryDead(c.Request.Context(), c.Param("sku"))
-	if err != nil {
-		a.fail(c, err)
-		return
-	}
-	c.JSON(http.StatusOK, done)
+	a.answer(c, done, err)
 }

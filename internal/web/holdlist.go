@@ -153,11 +153,7 @@ func (a *API) putFault(c *gin.Context) {
 		return
 	}
 	fault := payfault.Fault{Kind: *body.Fault, Seconds: body.Seconds}
-	if err := a.setFault(c, *body.Token, fault); err != nil {
-		a.fail(c, err)
-		return
-	}
-	c.JSON(http.StatusOK, fault)
+	a.answer(c, fault, a.setFault(c, *body.Token, fault))
 }
 
 func (a *API) setFault(c *gin.Context, token int64, fault payfault.Fault) error {

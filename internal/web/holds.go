@@ -70,11 +70,7 @@ func (a *API) hold(c *gin.Context) {
 // getHold answers with a hold as it is now.
 func (a *API) getHold(c *gin.Context) {
 	h, err := a.cfg.Holds.Get(c.Request.Context(), c.Param("id"))
-	if err != nil {
-		a.fail(c, err)
-		return
-	}
-	c.JSON(http.StatusOK, h)
+	a.answer(c, h, err)
 }
 
 // release gives the units of a hold back. A hold that was released already is not an error:
@@ -129,14 +125,10 @@ func (a *API) pay(c *gin.Context) {
 // under way has no order.
 func (a *API) holdOrder(c *gin.Context) {
 	o, err := a.cfg.Holds.Order(c.Request.Context(), c.Param("id"))
-	if err != nil {
-		a.fail(c, err)
-		return
-	}
-	c.JSON(http.StatusOK, struct {
+	a.answer(c, struct {
 		holds.Order
 		State string `json:"state"`
-	}{o, stock.StateWritten})
+	}{o, stock.StateWritten}, err)
 }
 
 // holdStages are the names of the stages.

@@ -357,28 +357,19 @@ func (a *API) audit(c *gin.Context) {
 		return
 	}
 	reply := Audit{Audit: found, Instance: a.cfg.Instance}
-	if reply.CacheLoads, err = a.cfg.Cache.Loads(ctx, itemKey(sku)); err != nil {
-		a.fail(c, err)
-		return
+	if reply.CacheLoads, err = a.cfg.Cache.Loads(ctx, itemKey(sku)); err == nil {
+		reply.RedisCommands, err = a.cfg.Commands(ctx)
 	}
-	if reply.RedisCommands, err = a.cfg.Commands(ctx); err != nil {
-		a.fail(c, err)
-		return
-	}
-	c.JSON(http.StatusOK, reply)
+	a.answer(c, reply, err)
 }
 
 // repair makes the stock agree with the orders.
 func (a *API) repair(c *gin.Context) {
 	done, err := a.cfg.Stock.Repair(c.Request.Context(), c.Param("sku"))
-	if err != nil {
-		a.fail(c, err)
-		return
-	}
-	if done.Returned != 0 {
+	if err == nil && done.Returned != 0 {
 		a.cfg.Logger.Info("the stock was repaired", "sku", done.SKU, "returned", done.Returned)
 	}
-	c.JSON(http.StatusOK, done)
+	a.answer(c, done, err)
 }
 
 // Audit is the reply to an audit.

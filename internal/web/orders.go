@@ -1,7 +1,6 @@
 package web
 
 import (
-	"net/http"
 	"strconv"
 
 	"github.com/gin-gonic/gin"
@@ -19,9 +18,5 @@ func (a *API) orders(c *gin.Context) {
 		return
 	}
 	page, err := a.cfg.Stock.Orders(c.Request.Context(), c.Param("sku"), c.Query("after"), limit)
-	if err != nil {
-		a.fail(c, err)
-		return
-	}
-	c.JSON(http.StatusOK, page)
+	a.answer(c, page, err)
 }

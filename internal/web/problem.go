@@ -84,6 +84,15 @@ var outcomes = []outcome{
 
 const codeBackend = "backend"
 
+// answer replies with v, or with what failed.
+func (a *API) answer(c *gin.Context, v any, err error) {
+	if err != nil {
+		a.fail(c, err)
+		return
+	}
+	c.JSON(http.StatusOK, v)
+}
+
 // fail replies to a request that ended with err, and returns the code.
 func (a *API) fail(c *gin.Context, err error) string {
 	for _, o := range a.outcomes {

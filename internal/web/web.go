@@ -249,11 +249,7 @@ func (a *API) guarded(c *gin.Context) {
 }
 
 func (a *API) health(c *gin.Context) {
-	if err := a.cfg.Check(c.Request.Context()); err != nil {
-		a.fail(c, err)
-		return
-	}
-	c.JSON(http.StatusOK, gin.H{"status": "ok", "instance": a.cfg.Instance})
+	a.answer(c, gin.H{"status": "ok", "instance": a.cfg.Instance}, a.cfg.Check(c.Request.Context()))
 }
 
 func (a *API) strategies(c *gin.Context) {

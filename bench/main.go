@@ -64,7 +64,7 @@ func main() {
 const instanceArg = "instance"
 
 func instance(ctx context.Context) int {
-	if err := bench.Serve(ctx, catalog.Strategies(), os.Stdin, os.Stdout, os.Stderr, nil); err != nil {
+	if err := bench.Serve(ctx, os.Stdin, os.Stdout, os.Stderr, nil); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return exitFailed
 	}

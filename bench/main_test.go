@@ -15,7 +15,6 @@ import (
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/bench"
 	"oversell/internal/bench/holdsale"
-	"oversell/internal/catalog"
 	"oversell/internal/shop"
 )
 
@@ -56,7 +55,7 @@ func brokenInstance() int {
 			c.Hook = breakers[what]
 		}
 	}
-	if err := bench.Serve(ctx, catalog.Strategies(), os.Stdin, os.Stdout, os.Stderr, adjust); err != nil {
+	if err := bench.Serve(ctx, os.Stdin, os.Stdout, os.Stderr, adjust); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return exitFailed
 	}

@@ -36,7 +36,7 @@ func self(ctx context.Context, args ...string) (*exec.Cmd, error) {
 
 // instance is a shop of a bench, which reads its setup from standard input.
 func instance(ctx context.Context) int {
-	if err := bench.Serve(ctx, catalog.Strategies(), os.Stdin, os.Stdout, os.Stderr, nil); err != nil {
+	if err := bench.Serve(ctx, os.Stdin, os.Stdout, os.Stderr, nil); err != nil {
 		fmt.Fprintln(os.Stderr, "lab:", err)
 		return exitFailed
 	}

@@ -23,16 +23,16 @@ func (o options) withClass(fs *flag.FlagSet) options {
 	given := make(map[string]bool) // by a flag or the environment
 	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
 	if !given["addr"] {
-		o.addr = "0.0.0.0:8080"
+		o.Web.Addr = "0.0.0.0:8080"
 	}
 	if !given["strategy"] {
-		o.strategy = "none"
+		o.Strategy = "none"
 	}
 	if !given["wait"] {
-		o.wait = class.Wait
+		o.Stock.Wait = class.Wait
 	}
-	if o.token == "" {
-		o.token = strings.ToLower(rand.Text()[:classToken])
+	if o.Web.Token == "" {
+		o.Web.Token = strings.ToLower(rand.Text()[:classToken])
 	}
 	return o
 }
@@ -51,10 +51,10 @@ func (o options) sellTo(room *class.Class, cfg *shop.Config, ready func(addr, ph
 	if err != nil {
 		return err
 	}
-	cfg.Hosts = hosts
+	cfg.Web.Hosts = hosts
 	cfg.Item.Initial = class.Units
-	cfg.OneEach = true
-	cfg.Work, cfg.QuickLoads, cfg.Inside = room.Work, true, room.Inside
+	cfg.Web.OneEach = true
+	cfg.Stock.Work, cfg.QuickLoads, cfg.Stock.Inside = room.Work, true, room.Inside
 	cfg.Ready = func(addr string) {
 		var phones []string // a machine may be in several networks
 		for _, host := range hosts {
@@ -75,7 +75,7 @@ func (o options) classHosts() ([]string, error) {
 	if err != nil || len(hosts) > 0 {
 		return hosts, err
 	}
-	host, _, err := net.SplitHostPort(o.addr)
+	host, _, err := net.SplitHostPort(o.Web.Addr)
 	if err != nil {
 		return nil, fmt.Errorf("-addr: %w", err)
 	}

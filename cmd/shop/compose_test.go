@@ -63,8 +63,8 @@ func TestComposeSetsWhatTheProgramReads(t *testing.T) {
 	if err != nil {
 		t.Fatalf("the program refuses what is set: %v", err)
 	}
-	if !strings.HasPrefix(o.addr, "0.0.0.0:") {
-		t.Errorf("the shop listens on %s, which cannot be reached from outside its container", o.addr)
+	if !strings.HasPrefix(o.Web.Addr, "0.0.0.0:") {
+		t.Errorf("the shop listens on %s, which cannot be reached from outside its container", o.Web.Addr)
 	}
 	hosts, err := web.ParseHosts(o.hosts)
 	if want := []string{"localhost", "127.0.0.1", "shop"}; err != nil || !slices.Equal(hosts, want) {

@@ -58,7 +58,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case err != nil:
 		return complain(stderr, exitUnable, err)
 	case o.check:
-		if err := check(ctx, o.addr); err != nil {
+		if err := check(ctx, o.Web.Addr); err != nil {
 			return complain(stderr, exitFailed, err)
 		}
 		return exitOK
@@ -71,7 +71,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 			return
 		}
 		if o.class {
-			welcomeClass(stdout, addr, phones, o.token)
+			welcomeClass(stdout, addr, phones, o.Web.Token)
 			return
 		}
 		welcome(stdout, addr)
@@ -106,7 +106,7 @@ func demo(strategy catalog.Strategy) *stock.Item {
 // serve opens the backends and runs the shop on them until ctx is cancelled. ready is told the
 // address, and where the phones of a class find the shop.
 func serve(ctx context.Context, o options, log *slog.Logger, ready func(addr, phones string)) (err error) {
-	strategy, err := catalog.Strategies().Find(o.strategy)
+	strategy, err := catalog.Strategies().Find(o.Strategy)
 	if err != nil {
 		return err
 	}
@@ -120,10 +120,11 @@ func serve(ctx context.Context, o options, log *slog.Logger, ready func(addr, ph
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
+	cfg := o.Config
+	cfg.RedisURL, cfg.DBURL, cfg.Logger = redis.URL, db.URL, log
+	cfg.Ready = func(addr string) { ready(addr, "") }
 	if o.worker {
-		return shop.Work(ctx, shop.Config{
-			RedisURL: redis.URL, DBURL: db.URL, Mixed: o.mixed, Consumer: o.consumer(), Logger: log, Ready: func(addr string) { ready(addr, "") },
-		})
+		return shop.Work(ctx, cfg)
 	}
 	servers, err := lockservers.NewLazy(ctx, o.servers, o.needs()...)
 	if err != nil {
@@ -136,26 +137,17 @@ func serve(ctx context.Context, o options, log *slog.Logger, ready func(addr, ph
 		return err
 	}
 	defer closePage()
-	hosts, err := web.ParseHosts(o.hosts)
-	if err != nil {
+	if cfg.Web.Hosts, err = web.ParseHosts(o.hosts); err != nil {
 		return fmt.Errorf("-hosts: %w", err)
 	}
-	secret, err := o.webhookSecret()
-	if err != nil {
+	if cfg.Web.WebhookSecret, err = o.webhookSecret(); err != nil {
 		return err
 	}
-	hurried, done := hurry(ctx, o)
+	var done func()
+	cfg.Hurry, done = hurry(ctx, o)
 	defer done()
-	cfg := shop.Config{
-		Addr: o.addr, Hosts: hosts, RedisURL: redis.URL, DBURL: db.URL, Servers: servers,
-		Strategy: o.strategy, Token: o.token,
-		TTL: o.ttl, Wait: o.wait, Policy: o.retry, Unfenced: o.unfenced, Mixed: o.mixed, Reconcile: o.reconcile,
-		HoldTTL: o.holdTTL, HoldLimit: o.holdLimit, HoldSettle: o.holdSettle, Provider: o.provider, ProviderName: o.providerName, WebhookSecret: secret,
-		RedisEnds: o.losesOrders(), Hurry: hurried,
-		Consumer: o.consumer(), NoConsumer: !o.consume, Backlog: o.backlog, AcceptReplicas: o.acceptReplicas,
-		OtherFiles: otherFiles, Catalog: catalog.Strategies(), Item: demo(strategy), Page: p, Logger: log,
-		Ready: func(addr string) { ready(addr, "") },
-	}
+	cfg.RedisEnds, cfg.NoConsumer, cfg.OtherFiles = o.losesOrders(), !o.consume, otherFiles
+	cfg.Servers, cfg.Item, cfg.Web.Page = servers, demo(strategy), p
 	untrace, err := o.trace(ctx, &cfg)
 	if err != nil {
 		return err

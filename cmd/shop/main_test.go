@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"runtime/debug"
 	"strings"
@@ -22,6 +23,10 @@ import (
 	"oversell/internal/atomicfile"
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/bench/report/page/pagetest"
+	"oversell/internal/holds"
+	"oversell/internal/shop"
+	"oversell/internal/stock"
+	"oversell/internal/web"
 )
 
 func TestMain(m *testing.M) {
@@ -210,12 +215,16 @@ func TestEnvironmentIsTheDefaultOfAFlag(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := options{
-		addr: "127.0.0.1:0", hosts: "shop.example", redis: "redis://a:1", db: "u@tcp(b:2)/d", strategy: "v1_setnx", token: "sesame",
-		ttl: 7 * time.Second, wait: 10 * time.Second, reconcile: 9 * time.Second, retry: o.retry, log: "text",
-		holdTTL: 10 * time.Minute, holdSettle: 30 * time.Second, holdLimit: 3, provider: "embedded",
-		consume: true, backlog: 100_000, claim: 3 * time.Second,
+		hosts: "shop.example", redis: "redis://a:1", db: "u@tcp(b:2)/d", log: "text", consume: true,
+		Config: shop.Config{
+			Web:   web.Config{Addr: "127.0.0.1:0", Token: "sesame"},
+			Stock: stock.Config{Wait: 10 * time.Second},
+			Holds: holds.Config{TTL: 10 * time.Minute, Settle: 30 * time.Second, Limit: 3},
+			TTL:   7 * time.Second, Reconcile: 9 * time.Second, Policy: o.Policy, Strategy: "v1_setnx", Provider: "embedded",
+			Stream: stock.Stream{Backlog: 100_000}, Consumer: stock.Consumer{ClaimAfter: 3 * time.Second},
+		},
 	}
-	if o != want || o.retry.String() != "fixed:20ms" {
+	if !reflect.DeepEqual(o, want) || o.Policy.String() != "fixed:20ms" {
 		t.Errorf("got %+v, want %+v", o, want)
 	}
 	t.Setenv("OVERSELL_TTL", "soon")

@@ -27,31 +27,16 @@ import (
 // default.
 const envPrefix = "OVERSELL"
 
-// options are the values of the flags.
+// options are the values of the flags: the shop's config, and what becomes a part of it.
 type options struct {
-	addr, redis, db string
-	hosts           string
-	strategy, token string
-	ttl, wait       time.Duration
-	reconcile       time.Duration
-	retry           guard.Policy
-	log             string
-	otlp            string
-	check           bool
-	unfenced, mixed bool
-	worker, consume bool
-	class           bool
-	backlog         int
-	acceptReplicas  int
-	claim           time.Duration
-	servers         lockservers.Specs
-
-	holdTTL           time.Duration
-	holdSettle        time.Duration
-	holdLimit         int64
-	provider          string
-	providerName      string
+	shop.Config
+	redis, db         string // see backend.ServeRedis and backend.ServeDatabase
+	hosts             string // see web.ParseHosts
+	servers           lockservers.Specs
 	webhookSecretFile string
+	log, otlp         string
+	check, class      bool
+	worker, consume   bool
 }
 
 // webhookSecret reads the file with the secret that signs the provider's webhooks, if there
@@ -85,10 +70,10 @@ func parse(args []string) (options, error) {
 		return o, fmt.Errorf("%q is not a flag (shop -h shows the flags)", fs.Arg(0))
 	}
 	var err error
-	if o.retry, err = guard.ParsePolicy(retry); err != nil {
+	if o.Policy, err = guard.ParsePolicy(retry); err != nil {
 		return o, fmt.Errorf("-retry: %w", err)
 	}
-	o.strategy = guard.Expand(o.strategy, catalog.Strategies().Names())
+	o.Strategy = guard.Expand(o.Strategy, catalog.Strategies().Names())
 	if o.class {
 		o = o.withClass(fs)
 	}
@@ -132,7 +117,7 @@ func (o options) withServers() options {
 			*spec = "embedded"
 		}
 	}
-	for _, spec := range []*string{&o.servers.Redlock, &o.servers.Etcd, &o.servers.ZooKeeper, &o.provider} {
+	for _, spec := range []*string{&o.servers.Redlock, &o.servers.Etcd, &o.servers.ZooKeeper, &o.Provider} {
 		if *spec == none {
 			*spec = ""
 		}
@@ -157,7 +142,7 @@ func (o options) needs() []catalog.Need {
 const minReconcile = 100 * time.Millisecond
 
 func (o options) validate() error {
-	s, err := catalog.Strategies().Find(o.strategy)
+	s, err := catalog.Strategies().Find(o.Strategy)
 	if err != nil {
 		return fmt.Errorf("-strategy: %w", err)
 	}
@@ -168,30 +153,30 @@ func (o options) validate() error {
 		return fmt.Errorf("-strategy %s needs MySQL or MariaDB, and -db %s is SQLite", s.Name, o.db)
 	case needs.OfServers() && !slices.Contains(o.needs(), needs):
 		return fmt.Errorf("-strategy %s needs -%s (shop -h shows what it can be)", s.Name, needs)
-	case o.ttl < time.Millisecond:
-		return fmt.Errorf("-ttl is %v, and must be at least 1ms", o.ttl)
-	case o.wait <= 0:
-		return fmt.Errorf("-wait is %v, and must be more than 0", o.wait)
-	case o.reconcile != 0 && o.reconcile < minReconcile:
-		return fmt.Errorf("-reconcile is %v, and must be 0 or at least %v", o.reconcile, minReconcile)
-	case o.holdTTL < time.Second:
-		return fmt.Errorf("-hold-ttl is %v, and must be at least 1s", o.holdTTL)
-	case o.holdSettle < time.Second:
-		return fmt.Errorf("-hold-settle is %v, and must be at least 1s", o.holdSettle)
-	case o.holdLimit < 0:
-		return fmt.Errorf("-hold-limit is %d, and must not be negative", o.holdLimit)
-	case o.provider == shop.OwnProvider && o.webhookSecretFile != "":
+	case o.TTL < time.Millisecond:
+		return fmt.Errorf("-ttl is %v, and must be at least 1ms", o.TTL)
+	case o.Stock.Wait <= 0:
+		return fmt.Errorf("-wait is %v, and must be more than 0", o.Stock.Wait)
+	case o.Reconcile != 0 && o.Reconcile < minReconcile:
+		return fmt.Errorf("-reconcile is %v, and must be 0 or at least %v", o.Reconcile, minReconcile)
+	case o.Holds.TTL < time.Second:
+		return fmt.Errorf("-hold-ttl is %v, and must be at least 1s", o.Holds.TTL)
+	case o.Holds.Settle < time.Second:
+		return fmt.Errorf("-hold-settle is %v, and must be at least 1s", o.Holds.Settle)
+	case o.Holds.Limit < 0:
+		return fmt.Errorf("-hold-limit is %d, and must not be negative", o.Holds.Limit)
+	case o.Provider == shop.OwnProvider && o.webhookSecretFile != "":
 		return errors.New("-webhook-secret-file is only for -provider URL; an embedded provider has a new secret each time")
-	case o.provider != shop.OwnProvider && o.provider != "" && o.webhookSecretFile == "":
+	case o.Provider != shop.OwnProvider && o.Provider != "" && o.webhookSecretFile == "":
 		return errors.New("-provider URL needs -webhook-secret-file, the secret that signs its webhooks")
-	case o.providerName != "" && (o.provider == shop.OwnProvider || o.provider == ""):
+	case o.Holds.Ledger != "" && (o.Provider == shop.OwnProvider || o.Provider == ""):
 		return errors.New("-provider-name is for -provider URL")
-	case o.claim < 10*time.Millisecond:
-		return fmt.Errorf("-claim is %v, and must be at least 10ms", o.claim)
-	case o.backlog < 1:
-		return fmt.Errorf("-backlog is %d, and must be at least 1", o.backlog)
-	case o.acceptReplicas < 0:
-		return fmt.Errorf("-accept-replicas is %d, and must not be negative", o.acceptReplicas)
+	case o.Consumer.ClaimAfter < 10*time.Millisecond:
+		return fmt.Errorf("-claim is %v, and must be at least 10ms", o.Consumer.ClaimAfter)
+	case o.Stream.Backlog < 1:
+		return fmt.Errorf("-backlog is %d, and must be at least 1", o.Stream.Backlog)
+	case o.Stream.Replicas < 0:
+		return fmt.Errorf("-accept-replicas is %d, and must not be negative", o.Stream.Replicas)
 	case o.worker && (o.alone() || o.db == "embedded" || o.db == "local"):
 		return errors.New("-worker needs the -redis and -db of the shops, and not a private one")
 	case o.worker && !o.consume:
@@ -213,32 +198,32 @@ func (o options) validate() error {
 // flags declares the flags. The retry policy is left as text.
 func flags(o *options, retry *string) *flag.FlagSet {
 	fs := flag.NewFlagSet("shop", flag.ContinueOnError)
-	fs.StringVar(&o.addr, "addr", "127.0.0.1:8080", "`address` to listen on; port 0 takes a free one")
+	fs.StringVar(&o.Web.Addr, "addr", "127.0.0.1:8080", "`address` to listen on; port 0 takes a free one")
 	fs.StringVar(&o.hosts, "hosts", "", "`names` that the shop is served under, separated by commas,\nas shop.example,10.0.0.7; localhost, 127.0.0.1, [::1] and the\nhost of -addr always are, and any name with the token")
 	fs.StringVar(&o.redis, "redis", "embedded", "`where` the stock and the locks live: embedded, local, local:cluster,\nor a URL as redis://user:password@host:6379/0; see the examples")
 	fs.StringVar(&o.db, "db", "embedded", "`where` items and orders live: embedded, local, sqlite:FILE,\nor a DSN as user:password@tcp(host:3306)/database")
 	fs.StringVar(&o.servers.Redlock, "redlock", "", "`nodes` of redlock: embedded or local, which start five when they\nare first used, your own as a:6379,b:6379,c:6379, or none;\nembedded by default where the shop starts its own\nRedis, otherwise none")
 	fs.StringVar(&o.servers.Etcd, "etcd", "", "`where` etcd is: embedded, which starts when it is first used,\nhttp://host:port, or none; the same default")
 	fs.StringVar(&o.servers.ZooKeeper, "zookeeper", none, "`where` ZooKeeper is: local, which starts when it is first\nused, host:port, or none")
-	fs.StringVar(&o.strategy, "strategy", "v6_watchdog", "`name` of the strategy for requests that name none")
-	fs.StringVar(&o.token, "token", "", "`secret` required for changing an item or the strategy;\nempty: not required")
-	fs.DurationVar(&o.ttl, "ttl", shop.DefaultTTL, "`lease` of a lock, for the strategies that have one: nobody sells\nfor that long after a holder was killed, and a holder may stall\nfor two thirds of it (v2 to v5: work for all of it)")
-	fs.DurationVar(&o.wait, "wait", shop.DefaultWait, "longest `time` that a request waits for a lock")
-	fs.DurationVar(&o.reconcile, "reconcile", shop.DefaultReconcile, "`pause` between two searches for units that a killed process has\ntaken and not sold; one of the shops puts them back on sale; 0: off")
+	fs.StringVar(&o.Strategy, "strategy", "v6_watchdog", "`name` of the strategy for requests that name none")
+	fs.StringVar(&o.Web.Token, "token", "", "`secret` required for changing an item or the strategy;\nempty: not required")
+	fs.DurationVar(&o.TTL, "ttl", shop.DefaultTTL, "`lease` of a lock, for the strategies that have one: nobody sells\nfor that long after a holder was killed, and a holder may stall\nfor two thirds of it (v2 to v5: work for all of it)")
+	fs.DurationVar(&o.Stock.Wait, "wait", shop.DefaultWait, "longest `time` that a request waits for a lock")
+	fs.DurationVar(&o.Reconcile, "reconcile", shop.DefaultReconcile, "`pause` between two searches for units that a killed process has\ntaken and not sold; one of the shops puts them back on sale; 0: off")
 	fs.StringVar(retry, "retry", "line:2ms", "`how` to wait for a lock: line:DELAY, fixed:DELAY,\nbackoff:MIN-MAX or recursive:DELAY")
-	fs.BoolVar(&o.unfenced, "unfenced", false, "the stock does not check the fencing tokens of v8_fenced, v9_cohort,\netcd and zookeeper")
-	fs.BoolVar(&o.mixed, "mixed", false, "strategies that do not exclude each other may sell one item at\nthe same time, and oversell it")
-	fs.DurationVar(&o.holdTTL, "hold-ttl", holds.DefaultTTL, "`time` until a hold that is not paid runs out")
-	fs.DurationVar(&o.holdSettle, "hold-settle", holds.DefaultSettle, "`time` after which a payment that was interrupted is settled by any\nshop, without a webhook: as an order, a refund or a cancellation")
-	fs.Int64Var(&o.holdLimit, "hold-limit", 0, "most `units` of a sale that one buyer may hold or have bought;\n0: no limit")
-	fs.StringVar(&o.provider, "provider", shop.OwnProvider, "`where` payments go: embedded, which is a provider in this process\nthat forgets all at its end, the URL of go run ./cmd/provider, as\nhttp://127.0.0.1:8090, or none; several shops on one database need the\nsame URL, because an embedded provider knows its own shop's payments only")
-	fs.StringVar(&o.providerName, "provider-name", "", "`name` of -provider URL in the database, where payments that are not\nsettled wait for the provider at which they began; by default its URL.\nIf the provider has moved, the name is its old URL")
+	fs.BoolVar(&o.Stock.Unfenced, "unfenced", false, "the stock does not check the fencing tokens of v8_fenced, v9_cohort,\netcd and zookeeper")
+	fs.BoolVar(&o.Stock.Mixed, "mixed", false, "strategies that do not exclude each other may sell one item at\nthe same time, and oversell it")
+	fs.DurationVar(&o.Holds.TTL, "hold-ttl", holds.DefaultTTL, "`time` until a hold that is not paid runs out")
+	fs.DurationVar(&o.Holds.Settle, "hold-settle", holds.DefaultSettle, "`time` after which a payment that was interrupted is settled by any\nshop, without a webhook: as an order, a refund or a cancellation")
+	fs.Int64Var(&o.Holds.Limit, "hold-limit", 0, "most `units` of a sale that one buyer may hold or have bought;\n0: no limit")
+	fs.StringVar(&o.Provider, "provider", shop.OwnProvider, "`where` payments go: embedded, which is a provider in this process\nthat forgets all at its end, the URL of go run ./cmd/provider, as\nhttp://127.0.0.1:8090, or none; several shops on one database need the\nsame URL, because an embedded provider knows its own shop's payments only")
+	fs.StringVar(&o.Holds.Ledger, "provider-name", "", "`name` of -provider URL in the database, where payments that are not\nsettled wait for the provider at which they began; by default its URL.\nIf the provider has moved, the name is its old URL")
 	fs.StringVar(&o.webhookSecretFile, "webhook-secret-file", "", "`file` with the secret that signs the webhooks of -provider URL")
 	fs.BoolVar(&o.worker, "worker", false, "serve no requests, and only write the orders that shops on the same\n-redis and -db have accepted by lua_stream")
 	fs.BoolVar(&o.consume, "consume", true, "write the orders that were accepted by lua_stream; with\n-consume=false processes with -worker do it")
-	fs.DurationVar(&o.claim, "claim", stock.DefaultClaimAfter, "`time` after which an accepted order that a process has read and not\nwritten is taken over by another process")
-	fs.IntVar(&o.backlog, "backlog", stock.DefaultBacklog, "accepted `orders` of an item that may wait to be written; more are\nrefused with status 503")
-	fs.IntVar(&o.acceptReplicas, "accept-replicas", 0, "`replicas` of Redis that must have an order of lua_stream before its\nbuyer is told that it is accepted; if they are too few, the buyer waits\nuntil the order is written")
+	fs.DurationVar(&o.Consumer.ClaimAfter, "claim", stock.DefaultClaimAfter, "`time` after which an accepted order that a process has read and not\nwritten is taken over by another process")
+	fs.IntVar(&o.Stream.Backlog, "backlog", stock.DefaultBacklog, "accepted `orders` of an item that may wait to be written; more are\nrefused with status 503")
+	fs.IntVar(&o.Stream.Replicas, "accept-replicas", 0, "`replicas` of Redis that must have an order of lua_stream before its\nbuyer is told that it is accepted; if they are too few, the buyer waits\nuntil the order is written")
 	fs.BoolVar(&o.class, "class", false, "a sale for a class: students buy 10 units from their phones, and a page\nfor the projector has a QR code. Unless said otherwise, the shop listens on\nall addresses, makes up a token, and begins with the strategy none")
 	fs.StringVar(&o.log, "log", "text", "`form` of the log on stderr: text or json")
 	fs.StringVar(&o.otlp, "otlp", "", "`URL` of a collector that takes traces of purchases, by OTLP over HTTP,\nas http://127.0.0.1:4318; empty: no traces")
@@ -290,6 +275,3 @@ func help(stdout io.Writer) {
 		fmt.Fprintf(stdout, "  %-13s %s\n", s.Name, strings.TrimSpace(s.Adds))
 	}
 }
-
-// consumer says how accepted orders are written.
-func (o options) consumer() stock.Consumer { return stock.Consumer{ClaimAfter: o.claim} }

@@ -22,7 +22,7 @@ var budget = search.Budget{States: 500_000, Time: 3 * time.Minute}
 func newPage(ctx context.Context, o options, on runs.Backends, room *class.Class, log *slog.Logger) (h http.Handler, close func(), err error) {
 	manager := runs.New(ctx, runs.Config{Catalog: catalog.Strategies(), Command: self(instanceArg), Shop: &on, Logger: log})
 	p, err := page.New(ctx, page.Config{
-		Runs: manager, Token: o.token, Anomalies: measureMatrix, Budget: budget, Class: room, Logger: log,
+		Runs: manager, Token: o.Web.Token, Anomalies: measureMatrix, Budget: budget, Class: room, Logger: log,
 	})
 	if err != nil {
 		manager.Close()

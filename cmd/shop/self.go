@@ -11,7 +11,6 @@ import (
 
 	"oversell/internal/backend"
 	"oversell/internal/bench"
-	"oversell/internal/catalog"
 	"oversell/internal/fleet"
 	"oversell/internal/lab"
 	"oversell/internal/lab/anomalies"
@@ -35,7 +34,7 @@ func self(arg string) func() (*exec.Cmd, error) {
 }
 
 func instance(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) int {
-	if err := bench.Serve(ctx, catalog.Strategies(), stdin, stdout, stderr, nil); err != nil {
+	if err := bench.Serve(ctx, stdin, stdout, stderr, nil); err != nil {
 		return complain(stderr, exitUnable, err)
 	}
 	return exitOK

@@ -41,7 +41,7 @@ func (o options) trace(ctx context.Context, cfg *shop.Config) (closing func(), e
 	if err != nil {
 		return nil, err
 	}
-	cfg.Tracer = t.tracer()
+	cfg.Web.Tracer = t.tracer()
 	return t.close, nil
 }
 

@@ -52,7 +52,7 @@ func instance(as string) int {
 	defer stop()
 	adjust := func(c *shop.Config) {
 		if as == dies {
-			c.Work = dieInSecondRow(c.Work)
+			c.Stock.Work = dieInSecondRow(c.Stock.Work)
 		}
 		if as == unable {
 			c.RedisURL = "redis://127.0.0.1:1"
@@ -64,7 +64,7 @@ func instance(as string) int {
 	if as == chatters {
 		fmt.Println("what a fine day it is")
 	}
-	if err := bench.Serve(ctx, catalog.Strategies(), os.Stdin, os.Stdout, os.Stderr, adjust); err != nil {
+	if err := bench.Serve(ctx, os.Stdin, os.Stdout, os.Stderr, adjust); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 2
 	}
@@ -88,9 +88,9 @@ func forgetOrders(c *shop.Config) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
 	}
-	work := c.Work
+	work := c.Stock.Work
 	var taken atomic.Int64
-	c.Work = func(ctx context.Context, sku string) (func(), error) {
+	c.Stock.Work = func(ctx context.Context, sku string) (func(), error) {
 		if taken.Add(1)%10 == 0 {
 			db.Exec("DELETE FROM " + backend.TablePrefix + "orders WHERE id = (SELECT id FROM (SELECT MIN(id) AS id FROM " + backend.TablePrefix + "orders) AS oldest)")
 		}

@@ -8,25 +8,24 @@ import (
 	"log/slog"
 
 	"oversell/internal/backend/lockservers"
-	"oversell/internal/catalog"
 	"oversell/internal/fleet"
 	"oversell/internal/guard"
 	"oversell/internal/shop"
 	"oversell/internal/stock"
+	"oversell/internal/web"
 )
 
 // Serve is what an instance's process runs: a shop that takes its setup and its plans
 // from in, and reports events to out: see fleet.Serve. Adjust, unless it is nil, may change the
 // shop's configuration before it starts: tests break a lock with it.
-func Serve(ctx context.Context, list catalog.List, in io.Reader, out, log io.Writer, adjust func(*shop.Config)) error {
+func Serve(ctx context.Context, in io.Reader, out, log io.Writer, adjust func(*shop.Config)) error {
 	return fleet.Serve(ctx, in, out, func(ctx context.Context, with setup, parent *fleet.Server) error {
 		s := &server{Server: parent, worker: worker{seams: parent.Seams}, counter: counter{gauge: parent.Words}}
 		cfg, err := s.shop(with)
 		if err != nil {
 			return err
 		}
-		cfg.Catalog = list
-		cfg.Strategy = list[0].Name // every request names its own
+		cfg.Strategy = "none" // every request names its own
 		cfg.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 		if adjust != nil {
 			adjust(&cfg)
@@ -55,12 +54,14 @@ func (s *server) shop(with setup) (shop.Config, error) {
 	}
 	s.Seams.Set(with.Fault)
 	cfg := shop.Config{
-		Addr: "127.0.0.1:0", RedisURL: with.RedisURL, DBURL: with.DBURL,
-		Instance: with.Name, Token: with.Token,
-		TTL: with.TTL, Wait: with.Wait, Policy: policy, Work: s.worker.work,
-		Consumer: stock.Consumer{ClaimAfter: with.TTL}, // as long as a lock of a killed process lasts
-		Unfenced: with.Unfenced, Servers: lockservers.Running(with.Servers), NoConsumer: with.NoConsumer, AcceptReplicas: with.Replicas,
-		Ready: s.Ready,
+		RedisURL: with.RedisURL, DBURL: with.DBURL, Servers: lockservers.Running(with.Servers),
+		Instance: with.Name, TTL: with.TTL, Policy: policy,
+		Web:        web.Config{Addr: "127.0.0.1:0", Token: with.Token},
+		Stock:      stock.Config{Wait: with.Wait, Work: s.worker.work, Unfenced: with.Unfenced},
+		Stream:     stock.Stream{Replicas: with.Replicas},
+		Consumer:   stock.Consumer{ClaimAfter: with.TTL}, // as long as a lock of a killed process lasts
+		NoConsumer: with.NoConsumer,
+		Ready:      s.Ready,
 	}
 	if with.NoConsumer {
 		cfg.Hook = scriptHook{s.Seams}
@@ -76,7 +77,7 @@ func (s *server) shop(with setup) (shop.Config, error) {
 		// for may still count.
 		cfg.DBHeld = s.counter.held
 		if with.Holders {
-			cfg.Inside = s.counter.count
+			cfg.Stock.Inside = s.counter.count
 		}
 	}
 	return cfg, nil

@@ -20,6 +20,7 @@ import (
 	"oversell/internal/figures"
 	"oversell/internal/guard"
 	"oversell/internal/shop"
+	"oversell/internal/web"
 )
 
 // open runs a shop that the bench did not start, until the end of the test,
@@ -29,7 +30,7 @@ func open(t *testing.T, token string) string {
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, ended := make(chan string, 1), make(chan error, 1)
 	cfg := shop.Config{
-		Addr: "127.0.0.1:0", Strategy: "v6_watchdog", Token: token, Catalog: catalog.Strategies(),
+		Web: web.Config{Addr: "127.0.0.1:0", Token: token}, Strategy: "v6_watchdog",
 		RedisURL: backendtest.Redis(t, "embedded"), DBURL: backendtest.Database(t, "embedded"),
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Ready:  func(addr string) { ready <- addr },

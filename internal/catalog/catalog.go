@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-redsync/redsync/v4"
@@ -25,6 +26,7 @@ import (
 	v7 "oversell/internal/locks/v7_queue"
 	v8 "oversell/internal/locks/v8_fenced"
 	v9 "oversell/internal/locks/v9_cohort"
+	"oversell/internal/stock"
 )
 
 // Options are what a guard is made with.
@@ -33,9 +35,7 @@ type Options struct {
 	TTL    time.Duration // lease of a lock, for those that have one
 	Policy guard.Policy  // how to wait for a lock
 
-	Backlog int // accepted orders of an item that may wait to be written; 0: the default of package stock
-
-	AcceptReplicas int // replicas of Redis that must have an accepted order: see stock.Stream
+	Stream stock.Stream // how a Streamed strategy accepts orders
 
 	// For the strategies that need them, see List.With.
 	Nodes       []redis.UniversalClient // independent of each other and of Redis
@@ -99,25 +99,24 @@ func (s Strategy) GuardsLoads() bool { return s.Kind == Guarded }
 // HasToken reports whether a hold has a fencing token that the stock checks.
 func (s Strategy) HasToken() bool { return s.unfenced != nil }
 
-// InDatabase reports whether the strategy works in the database alone, and needs the stock
-// there.
-func (s Strategy) InDatabase() bool {
+// Keepers are where the stock may be for the strategy. A Guarded strategy works with the stock in
+// either backend.
+func (s Strategy) Keepers() []stock.Backend {
 	switch s.Kind {
 	case Conditional, Versioned, RowLocked, NameLocked, Pooled:
-		return true
+		return []stock.Backend{stock.InDatabase}
+	case Optimistic, Atomic, Batched, Streamed:
+		return []stock.Backend{stock.InRedis}
 	}
-	return false
+	return []stock.Backend{stock.InRedis, stock.InDatabase}
 }
 
-// InRedis reports whether the strategy needs the stock in Redis. A Guarded strategy works
-// with the stock in either backend.
-func (s Strategy) InRedis() bool {
-	switch s.Kind {
-	case Optimistic, Atomic, Batched, Streamed:
-		return true
-	}
-	return false
-}
+// InDatabase reports whether the strategy works in the database alone, and needs the stock
+// there.
+func (s Strategy) InDatabase() bool { return !slices.Contains(s.Keepers(), stock.InRedis) }
+
+// InRedis reports whether the strategy needs the stock in Redis.
+func (s Strategy) InRedis() bool { return !slices.Contains(s.Keepers(), stock.InDatabase) }
 
 // NeedsMySQL reports whether the strategy needs a feature that only MySQL and MariaDB have.
 func (s Strategy) NeedsMySQL() bool {

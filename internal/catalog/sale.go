@@ -30,7 +30,7 @@ func (c List) Sell(cfg *stock.Config, o Options) {
 		case Batched:
 			cfg.Scripts[s.Name] = stock.Batched(cfg.Redis, 0)
 		case Streamed:
-			cfg.Scripts[s.Name] = stock.Streamed(cfg.Redis, stock.Stream{Backlog: o.Backlog, Replicas: o.AcceptReplicas})
+			cfg.Scripts[s.Name] = stock.Streamed(cfg.Redis, o.Stream)
 		case Conditional:
 			cfg.Guards[s.Name] = stock.Conditional(cfg.DB)
 		case Versioned:

@@ -9,8 +9,6 @@ import (
 	"net"
 	"sync"
 	"time"
-
-	"oversell/internal/proc"
 )
 
 // Relay forwards TCP connections to one server. It is safe for concurrent use.
@@ -241,7 +239,13 @@ func (r *Relay) delay(ctx context.Context) {
 	r.mu.Lock()
 	late := r.late
 	r.mu.Unlock()
-	proc.Sleep(ctx, late)
+	if late <= 0 {
+		return
+	}
+	select {
+	case <-time.After(late):
+	case <-ctx.Done():
+	}
 }
 
 // listen reads into the queue until the connection ends, or breaks it when a reply is to be

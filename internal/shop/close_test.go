@@ -108,7 +108,7 @@ func TestCloseDoesNotWaitForSilentConnections(t *testing.T) {
 func TestCloseTurnsWaitersAway(t *testing.T) {
 	redisURL := backendtest.Redis(t, "local")
 	cfg := config(redisURL, backendtest.Database(t, "embedded"), 10)
-	cfg.Strategy, cfg.Wait = "v1_setnx", time.Minute
+	cfg.Strategy, cfg.Stock.Wait = "v1_setnx", time.Minute
 	r := open(t, cfg)
 	rdb := backendtest.DialRedis(t, redisURL)
 	if err := rdb.Set(t.Context(), "oversell:{hot}:lock:v1_setnx", "a dead process", 0).Err(); err != nil {
@@ -125,35 +125,5 @@ func TestCloseTurnsWaitersAway(t *testing.T) {
 		if a.status != 0 && a.code != "closing" {
 			t.Errorf("a waiter got %+v", a)
 		}
-	}
-}
-
-func TestInstancesShareOneSale(t *testing.T) {
-	for _, kind := range backendtest.Kinds() {
-		t.Run(kind, func(t *testing.T) {
-			redisURL, dbURL := backendtest.Redis(t, kind), backendtest.Database(t, kind)
-			var shops []*running
-			for range 3 {
-				shops = append(shops, open(t, config(redisURL, dbURL, 20)))
-			}
-			var crowds []*crowd
-			for _, r := range shops {
-				crowds = append(crowds, r.crowd(10))
-			}
-			sold := 0
-			for shops[0].audit(t).Remaining > 0 {
-				time.Sleep(time.Millisecond)
-			}
-			for _, c := range crowds {
-				for _, a := range c.goHome() {
-					if a.status == http.StatusOK {
-						sold++
-					}
-				}
-			}
-			if a := shops[2].audit(t); sold != 20 || a.Sold != 20 || a.LostUpdates != 0 {
-				t.Errorf("%d orders were confirmed, the audit finds %+v; want 20", sold, a)
-			}
-		})
 	}
 }

@@ -14,7 +14,7 @@ func onACluster(t *testing.T, strategy string, units int64) (a, b *running, c *b
 	t.Helper()
 	c, dbURL = backendtest.LocalCluster(t), backendtest.Database(t, "local")
 	cfg := config(c.URL(), dbURL, units)
-	cfg.Strategy, cfg.Wait = strategy, 5*time.Second
+	cfg.Strategy, cfg.Stock.Wait = strategy, 5*time.Second
 	return open(t, cfg), open(t, cfg), c, dbURL
 }
 

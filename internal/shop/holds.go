@@ -3,16 +3,15 @@ package shop
 import (
 	"context"
 	"database/sql/driver"
-	"errors"
 	"fmt"
 
-	"github.com/redis/go-redis/v9"
 	"gorm.io/gorm"
 
 	"oversell/internal/backend"
 	"oversell/internal/catalog"
 	"oversell/internal/holds"
 	"oversell/internal/holds/payfault"
+	"oversell/internal/payment"
 	"oversell/internal/web"
 )
 
@@ -25,42 +24,38 @@ func holdStages() []web.Strategy {
 	return all
 }
 
-// heldSale is the sale by holds.
-type heldSale struct {
-	*holds.Service
-	faults *payfault.Faults // of single payments; nil: the payment provider is not the shop's own
-	done   func() error     // to be called after Close
-}
-
-// openHolds opens the sale by holds.
-func openHolds(cfg Config, rdb redis.UniversalClient, db *gorm.DB, paid *payments) (*heldSale, error) {
-	pool, err := db.DB()
+// openHolds opens the sale by holds, and adds it to the parts of the config. Own is the shop's own
+// payment provider, or nil. The caller must call end.
+func openHolds(ctx context.Context, cfg *Config, own *payment.Server) (end func() error, err error) {
+	c := &cfg.Holds
+	c.DB = cfg.Stock.DB
+	if err := holds.Migrate(ctx, c.DB); err != nil {
+		return nil, err
+	}
+	pool, err := c.DB.DB()
 	if err != nil {
 		return nil, fmt.Errorf("opening the sale by holds: %w", err)
 	}
-	b := holds.Backends{Redis: rdb, DB: pool, SQL: holds.DialectOf(db)}
-	c := holds.Config{
-		DB: db, Stages: catalog.Holds(b),
-		TTL: cfg.HoldTTL, Limit: cfg.HoldLimit, Sweep: cfg.HoldSweep, Settle: cfg.HoldSettle, Logger: cfg.Logger,
-	}
-	if paid.client != nil {
-		c.Payments, c.Ledger = paid.client, paid.ledgerName
-	}
-	s := &heldSale{done: func() error { return nil }}
-	if paid.own != nil {
-		s.faults = payfault.New(payfault.Config{
-			Provider: paid.own, Backends: b, New: catalog.Holds,
+	b := holds.Backends{Redis: cfg.Stock.Redis, DB: pool, SQL: holds.DialectOf(c.DB)}
+	c.Stages = catalog.Holds(b)
+	closing := func() error { return nil }
+	if own != nil {
+		faults := payfault.New(payfault.Config{
+			Provider: own, Backends: b, New: catalog.Holds,
 			Dial: func(ctx context.Context, through func(driver.Connector) driver.Connector) (*gorm.DB, error) {
 				return backend.DialDatabaseThrough(ctx, cfg.DBURL, through)
 			},
 		})
-		c.Stages = s.faults.Wrap(c.Stages)
-		s.done = s.faults.Close
+		c.Stages, cfg.Web.HoldFaults, closing = faults.Wrap(c.Stages), faults, faults.Close
 	}
 	if cfg.AdjustHolds != nil {
-		adjusted, closed := cfg.AdjustHolds(&c, b), s.done
-		s.done = func() error { return errors.Join(adjusted(), closed()) }
+		cfg.AdjustHolds(c)
 	}
-	s.Service = holds.New(c)
-	return s, nil
+	s := holds.New(*c)
+	cfg.Stock.Holds, cfg.Web.Holds = s, s
+	cfg.Web.HoldStages, cfg.Web.HoldStage = holdStages(), catalog.DefaultHoldStage
+	return func() error {
+		s.Close()
+		return closing()
+	}, nil
 }

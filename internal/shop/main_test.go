@@ -18,7 +18,6 @@ import (
 
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/backend/coordination/coordtest"
-	"oversell/internal/catalog"
 	"oversell/internal/shop"
 	"oversell/internal/stock"
 	"oversell/internal/web"
@@ -50,8 +49,8 @@ type running struct {
 // config returns the Config of a shop on the given backends with the item "hot".
 func config(redisURL, dbURL string, units int64) shop.Config {
 	return shop.Config{
-		Addr: "127.0.0.1:0", RedisURL: redisURL, DBURL: dbURL, Strategy: "v6_watchdog",
-		Catalog: catalog.Strategies(), Item: &stock.Item{SKU: "hot", Initial: units},
+		Web: web.Config{Addr: "127.0.0.1:0"}, RedisURL: redisURL, DBURL: dbURL, Strategy: "v6_watchdog",
+		Item:   &stock.Item{SKU: "hot", Initial: units},
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}
 }
@@ -213,7 +212,7 @@ func TestRunSaysWhyItCannot(t *testing.T) {
 		"unknown name":           func(c *shop.Config) { c.Strategy = "v0" },
 		"invalid value":          func(c *shop.Config) { c.RedisURL = "where" },
 		"unreachable":            func(c *shop.Config) { c.DBURL = "u:secret@tcp(127.0.0.1:1)/d" },
-		"address already in use": func(c *shop.Config) { c.Addr = other.addr },
+		"address already in use": func(c *shop.Config) { c.Web.Addr = other.addr },
 		"invalid request":        func(c *shop.Config) { c.Item = &stock.Item{SKU: "a b"} },
 	} {
 		cfg := config(redisURL, dbURL, 1)
@@ -229,7 +228,7 @@ func TestLogKeepsSecrets(t *testing.T) {
 	var log bytes.Buffer
 	server := backendtest.RestartableRedis(t, "--requirepass", "open-sesame")
 	cfg := config("redis://:open-sesame@"+server.Addr, backendtest.Database(t, "embedded"), 1)
-	cfg.Logger, cfg.Token = slog.New(slog.NewTextHandler(&log, nil)), "token-of-trust"
+	cfg.Logger, cfg.Web.Token = slog.New(slog.NewTextHandler(&log, nil)), "token-of-trust"
 	r := open(t, cfg)
 	r.buy()
 	server.Kill()

@@ -4,26 +4,28 @@ import (
 	"context"
 	"fmt"
 
-	"gorm.io/gorm"
-
 	"oversell/internal/catalog"
 )
 
-// offered returns the strategies of a catalog that the shop can run, and by name why it
-// lacks the others.
-func offered(list catalog.List, o catalog.Options, db *gorm.DB) (can catalog.List, absent map[string]string) {
-	absent = make(map[string]string)
+// offer returns the strategies that the shop can run with o, and tells the API why it lacks the
+// others. It starts what the default strategy needs, so that a shop that cannot run it does not open.
+func (c *Config) offer(ctx context.Context, o catalog.Options) (can catalog.List, err error) {
+	c.Web.Absent = make(map[string]string)
 	for _, s := range catalog.Strategies() {
-		absent[s.Name] = missing(s)
-	}
-	for _, s := range list.With(o) {
-		if s.NeedsMySQL() && db.Name() != "mysql" {
+		if !o.Meets(s.Needs) || s.NeedsMySQL() && c.Stock.DB.Name() != "mysql" {
+			c.Web.Absent[s.Name] = missing(s)
 			continue
 		}
 		can = append(can, s)
-		delete(absent, s.Name)
 	}
-	return can, absent
+	if why := c.Web.Absent[c.Strategy]; why != "" {
+		return nil, fmt.Errorf("the strategy %s is not available: %s", c.Strategy, why)
+	}
+	s, err := can.Find(c.Strategy)
+	if later := o.Later[s.Needs]; later != nil {
+		_, err = later(ctx, o)
+	}
+	return can, err
 }
 
 // missing says what a strategy needs that this shop lacks.
@@ -35,19 +37,6 @@ func missing(s catalog.Strategy) string {
 		return fmt.Sprintf("it needs -%s, and the shop was started without it", s.Needs)
 	}
 	return "the shop was started without it"
-}
-
-// prepare starts what the default strategy needs, so that a shop that cannot run it does
-// not open.
-func prepare(ctx context.Context, list catalog.List, name string, o catalog.Options) error {
-	s, err := list.Find(name)
-	if err != nil {
-		return err
-	}
-	if later := o.Later[s.Needs]; later != nil {
-		_, err = later(ctx, o)
-	}
-	return err
 }
 
 // servers names the servers that a strategy's lock needs besides Redis and the database.

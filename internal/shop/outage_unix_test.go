@@ -14,7 +14,7 @@ import (
 func TestRedisHangsAndGoesOn(t *testing.T) {
 	server := backendtest.RestartableRedis(t)
 	cfg := config(server.URL, backendtest.Database(t, "embedded"), 1_000_000)
-	cfg.TTL, cfg.Wait = time.Second, 2*time.Second
+	cfg.TTL, cfg.Stock.Wait = time.Second, 2*time.Second
 	r := open(t, cfg)
 	c := r.crowd(50)
 	c.awaitSales(50)

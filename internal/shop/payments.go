@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/url"
 	"strconv"
@@ -29,38 +28,33 @@ const OwnProvider = "embedded"
 // payments is the shop's way to its payment provider.
 type payments struct {
 	client *payment.Client // nil: there is none
-	secret []byte          // signs the webhooks
-
-	ledgerName string // of the provider: see holds.Config
 
 	own     *payment.Server // nil: the provider is a process of its own
 	stop    context.CancelFunc
 	serving sync.WaitGroup
 }
 
-// openPayments dials the provider of the shop, or starts it.
-func openPayments(ctx context.Context, cfg Config) (*payments, error) {
-	p := &payments{secret: cfg.WebhookSecret, stop: func() {}}
+// openPayments dials the provider of the shop, or starts it, and adds it to the parts of the config.
+func openPayments(ctx context.Context, cfg *Config) (p *payments, err error) {
+	p = &payments{stop: func() {}}
 	address := cfg.Provider
-	var err error
 	switch address {
 	case "":
 		return p, nil
 	case OwnProvider:
-		p.ledgerName = holds.OwnLedger + uuid.NewString()
-		address, err = p.start(ctx, cfg.Logger)
+		cfg.Holds.Ledger = holds.OwnLedger + uuid.NewString()
+		address, err = p.start(ctx, cfg)
 	default:
-		p.ledgerName, err = ledgerNameOf(cmp.Or(cfg.ProviderName, address))
+		cfg.Holds.Ledger, err = ledgerNameOf(cmp.Or(cfg.Holds.Ledger, address))
 	}
 	if err != nil {
 		return nil, err
 	}
-	client, err := payment.NewClient(payment.ClientConfig{URL: address})
-	if err != nil {
+	if p.client, err = payment.NewClient(payment.ClientConfig{URL: address}); err != nil {
 		p.close()
 		return nil, err
 	}
-	p.client = client
+	cfg.Holds.Payments = p.client
 	cfg.Logger.Info("payments", "provider", withoutPassword(address))
 	return p, nil
 }
@@ -99,9 +93,10 @@ func ledgerNameOf(provider string) (string, error) {
 
 // start serves a provider on a free loopback port until close. Purchases that are in progress
 // when ctx ends still need it.
-func (p *payments) start(ctx context.Context, log *slog.Logger) (address string, err error) {
-	p.secret = []byte(rand.Text())
-	p.own = payment.NewServer(payment.Config{Secret: p.secret, Logger: log})
+func (p *payments) start(ctx context.Context, cfg *Config) (address string, err error) {
+	cfg.Web.WebhookSecret = []byte(rand.Text())
+	p.own = payment.NewServer(payment.Config{Secret: cfg.Web.WebhookSecret, Logger: cfg.Logger})
+	cfg.Web.Ledger = p.own.Group
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", fmt.Errorf("starting the payment provider: %w", err)
@@ -109,7 +104,7 @@ func (p *payments) start(ctx context.Context, log *slog.Logger) (address string,
 	ctx, p.stop = context.WithCancel(context.WithoutCancel(ctx))
 	p.serving.Go(func() {
 		if err := p.own.Serve(ctx, l); err != nil {
-			log.Error("the payment provider ended", "error", err)
+			cfg.Logger.Error("the payment provider ended", "error", err)
 		}
 	})
 	return "http://" + l.Addr().String(), nil
@@ -127,15 +122,6 @@ func (p *payments) webhooksTo(addr net.Addr) error {
 		host = "127.0.0.1"
 	}
 	return p.own.SetWebhook("http://" + net.JoinHostPort(host, strconv.Itoa(tcp.Port)) + webhookPath)
-}
-
-// ledger returns how to read the ledger of the shop's own provider for a sale, or nil if the
-// provider is another.
-func (p *payments) ledger() func(saleID string, most int) (entries []payment.Entry, number int) {
-	if p.own == nil {
-		return nil
-	}
-	return p.own.Group
 }
 
 // close ends the shop's own provider, and the connections to any other one.

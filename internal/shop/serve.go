@@ -31,9 +31,9 @@ func maxConnections(files, reserved int) int {
 
 // serve runs the HTTP server until ctx is cancelled or the server fails.
 func (p *parts) serve(ctx context.Context) error {
-	inner, err := net.Listen("tcp", p.cfg.Addr)
+	inner, err := net.Listen("tcp", p.cfg.Web.Addr)
 	if err != nil {
-		return fmt.Errorf("listening on %s: %w", p.cfg.Addr, err)
+		return fmt.Errorf("listening on %s: %w", p.cfg.Web.Addr, err)
 	}
 	if err := p.paid.webhooksTo(inner.Addr()); err != nil {
 		return errors.Join(err, inner.Close())

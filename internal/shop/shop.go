@@ -4,24 +4,22 @@ package shop
 
 import (
 	"context"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis/rueidislock"
-	"go.opentelemetry.io/otel/trace"
 	"gorm.io/gorm"
 
 	"oversell/internal/backend"
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/cache"
 	"oversell/internal/catalog"
-	"oversell/internal/figures"
 	"oversell/internal/guard"
 	"oversell/internal/holds"
 	"oversell/internal/locks/thirdparty"
@@ -30,20 +28,21 @@ import (
 	"oversell/internal/web"
 )
 
-// Config is what a shop is made with. The zero values of TTL, Wait, Policy and Instance
-// mean the defaults.
+// Config is what a shop is made with: the configs of its parts, and what it needs besides. In those
+// it sets the backends, the strategies, the logger, and what a comment says.
 type Config struct {
-	Addr     string            // to listen on, such as 127.0.0.1:8080
-	Hosts    []string          // names that it is served under, besides this machine's own: see web.ParseHosts
+	Stock stock.Config
+	Holds holds.Config // Ledger: a name for Provider in the database; "": its URL
+	Web   web.Config   // WebhookSecret: not for OwnProvider
+
 	RedisURL string            // see backend.DialRedis
 	DBURL    string            // see backend.DialDatabase
 	Servers  *lockservers.Lazy // that some strategies need; nil: none
 	Strategy string            // default strategy
-	Token    string            // required for changes; "": not required
 	Instance string            // unique among all instances; default: a new UUID
+	Logger   *slog.Logger      // default: slog.Default
 
 	TTL    time.Duration // lease of a lock; default 6 s
-	Wait   time.Duration // longest wait for a lock; default 10 s
 	Policy guard.Policy  // how to wait for a lock; default a line
 
 	// Connections is the most connections to clients at once. The default is what the
@@ -56,36 +55,18 @@ type Config struct {
 	// cut off; default 10 s.
 	WriteTimeout time.Duration
 
-	// Unfenced makes the stock ignore fencing tokens, to show what they are for. Locks
-	// without tokens behave the same.
-	Unfenced bool
-
-	// Mixed lets strategies that do not exclude each other sell one item at the same
-	// time, to show what happens.
-	Mixed bool
-
 	// Reconcile is the pause between two searches for stranded units in the background; 0:
 	// none. One of the shops that have it does it, see package reconcile.
 	Reconcile time.Duration
 
-	// HoldTTL, HoldLimit, HoldSweep and HoldSettle are those of holds.Config. Provider is where
-	// payments go: "" for nowhere, OwnProvider, or a URL, whose webhooks WebhookSecret signs.
-	// ProviderName is its name in the database, where each payment has that of the provider at
-	// which it began; "": the URL. Not for OwnProvider, which has a new one each time.
-	HoldTTL       time.Duration
-	HoldLimit     int64
-	HoldSweep     time.Duration
-	HoldSettle    time.Duration
-	Provider      string
-	ProviderName  string
-	WebhookSecret []byte
+	// Provider is where payments go: "" for nowhere, OwnProvider, or a URL.
+	Provider string
 
-	// Consumer says how accepted orders are written. With NoConsumer the shop leaves that
-	// to others, see Work. Backlog is how many accepted orders of an item may wait to be
-	// written until buyers are refused; 0: the default of package stock.
+	// Stream says how orders are accepted, and Consumer how accepted ones are written. With
+	// NoConsumer the shop leaves that to others, see Work.
+	Stream     stock.Stream
 	Consumer   stock.Consumer
 	NoConsumer bool
-	Backlog    int
 
 	// RedisEnds says that Redis ends with the shop and the database does not. Then accepted orders
 	// are written for as long as a purchase may take, and Run returns ErrLost if some remain.
@@ -94,39 +75,23 @@ type Config struct {
 	// Hurry, if not nil, makes Run wait for nothing more when it ends after Run's ctx.
 	Hurry context.Context
 
-	// AcceptReplicas is how many replicas of Redis must have an accepted order before its
-	// buyer is told of it: see stock.Stream.
-	AcceptReplicas int
+	Item *stock.Item // put on sale unless an item with its SKU exists; nil: nothing
 
-	Catalog catalog.List
-	Item    *stock.Item // put on sale unless an item with its SKU exists; nil: nothing
-	Work    stock.Work  // what a holder does under the guard; nil: nothing
-	// OneEach is that of web.Config.
-	OneEach bool
 	// QuickLoads leaves the work out of loads into the cache.
 	QuickLoads bool
-	Logger     *slog.Logger
-
-	// Inside, if not nil, is told when a holder enters and leaves, by SKU.
-	Inside figures.Inside
-
-	// Tracer makes spans of purchases; nil: nothing does.
-	Tracer trace.Tracer
 
 	// DBHeld, if not nil, is told for how long each connection to the database was out of
 	// the pool.
 	DBHeld func(held time.Duration)
 
-	// Page serves all paths that are not the API's; nil: no page. Its requests that do
-	// not end by themselves must end when Run's ctx does.
-	Page http.Handler
+	// Hook, if not nil, sees every command to Redis, and Through puts something into the
+	// connections to the database. Tests and the bench inject faults with them.
+	Hook    redis.Hook
+	Through func(driver.Connector) driver.Connector
 
-	// Hook, if not nil, sees every command to Redis. Tests break locks with it.
-	Hook redis.Hook
-
-	// AdjustHolds, if not nil, may change how items are sold by holds: cfg was made with b.
-	// The shop calls what it returns at the end. The bench injects faults with it.
-	AdjustHolds func(cfg *holds.Config, b holds.Backends) (closing func() error)
+	// AdjustHolds, if not nil, may change how items are sold by holds. The bench injects faults
+	// with it.
+	AdjustHolds func(cfg *holds.Config)
 
 	// Ready is called once, with the address, when the shop serves requests.
 	Ready func(addr string)
@@ -159,8 +124,8 @@ func (c Config) withDefaults() Config {
 	if c.TTL == 0 {
 		c.TTL = DefaultTTL
 	}
-	if c.Wait == 0 {
-		c.Wait = DefaultWait
+	if c.Stock.Wait == 0 {
+		c.Stock.Wait = DefaultWait
 	}
 	if c.Policy == nil {
 		c.Policy = &guard.Line{Delay: 2 * time.Millisecond}
@@ -180,6 +145,7 @@ func (c Config) withDefaults() Config {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
+	c.Stock.Logger, c.Holds.Logger, c.Web.Logger = c.Logger, c.Logger, c.Logger
 	return c
 }
 
@@ -190,28 +156,15 @@ func (c Config) withDefaults() Config {
 // to send or to read are cut off after 4 seconds.
 func Run(ctx context.Context, cfg Config) error {
 	cfg = cfg.withDefaults()
-	if _, err := cfg.Catalog.Find(cfg.Strategy); err != nil {
+	if _, err := catalog.Strategies().Find(cfg.Strategy); err != nil {
 		return err
 	}
-	watch := new(backend.RedisWatch)
-	rdb, err := watch.Dial(ctx, cfg.RedisURL, poolSize)
+	hangUp, err := cfg.dial(ctx)
 	if err != nil {
 		return err
 	}
-	defer closing(cfg.Logger, "the connections to Redis", rdb.Close)
-	if cfg.Hook != nil {
-		rdb.AddHook(cfg.Hook)
-	}
-	connections := &backend.Connections{Returned: cfg.DBHeld}
-	db, err := backend.DialDatabaseThrough(ctx, cfg.DBURL, connections.Through)
-	if err != nil {
-		return err
-	}
-	defer closing(cfg.Logger, "the connections to the database", func() error { return closeDB(db) })
-	if err := errors.Join(stock.Migrate(ctx, db), holds.Migrate(ctx, db)); err != nil {
-		return err
-	}
-	paid, err := openPayments(ctx, cfg)
+	defer hangUp()
+	paid, err := openPayments(ctx, &cfg)
 	if err != nil {
 		return err
 	}
@@ -221,23 +174,22 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	defer closing(cfg.Logger, "the connections to the servers of locks", at.Close)
-	o := at.Add(catalog.Options{Redis: rdb, TTL: cfg.TTL, Policy: cfg.Policy, Backlog: cfg.Backlog, AcceptReplicas: cfg.AcceptReplicas, Rueidislock: thirdparty.NewRueidislock(rdb, rueidislock.LockerOption{KeyValidity: cfg.TTL})})
+	rdb := cfg.Stock.Redis
+	o := at.Add(catalog.Options{
+		Redis: rdb, TTL: cfg.TTL, Policy: cfg.Policy, Stream: cfg.Stream,
+		Rueidislock: thirdparty.NewRueidislock(rdb, rueidislock.LockerOption{KeyValidity: cfg.TTL}),
+	})
 	defer closing(cfg.Logger, "the connections of rueidislock", o.Rueidislock.Close)
-	served, absent := offered(cfg.Catalog, o, db)
-	if why := absent[cfg.Strategy]; why != "" {
-		return fmt.Errorf("the strategy %s is not available: %s", cfg.Strategy, why)
-	}
-	if err := prepare(ctx, served, cfg.Strategy, o); err != nil {
-		return err
-	}
-	cfg.Catalog = served
-	held, err := openHolds(cfg, rdb, db, paid)
+	served, err := cfg.offer(ctx, o)
 	if err != nil {
 		return err
 	}
-	defer closing(cfg.Logger, "the connections of the sale by holds", held.done)
-	defer held.Close()
-	p := assemble(cfg, o, db, watch, connections, absent, held, paid)
+	endHolds, err := openHolds(ctx, &cfg, paid.own)
+	if err != nil {
+		return err
+	}
+	defer closing(cfg.Logger, "the sale by holds", endHolds)
+	p := assemble(cfg, served, o, paid)
 	defer p.api.Wait(sectionTimeout)
 	defer p.close()
 	if cfg.Item != nil {
@@ -247,17 +199,54 @@ func Run(ctx context.Context, cfg Config) error {
 			return err
 		}
 	}
-	logBackends(ctx, cfg, rdb, db)
+	cfg.logBackends(ctx)
 	if cfg.Reconcile > 0 {
-		if err := reconcile.Migrate(ctx, db); err != nil {
+		if err := reconcile.Migrate(ctx, cfg.Stock.DB); err != nil {
 			return err
 		}
-		defer reconcile.Start(ctx, reconcile.Config{Stock: p.stock, DB: db, Every: cfg.Reconcile, Logger: cfg.Logger})()
+		defer reconcile.Start(ctx, reconcile.Config{Stock: p.stock, DB: cfg.Stock.DB, Every: cfg.Reconcile, Logger: cfg.Logger})()
 	}
 	stop := p.consume(ctx)
 	err = p.serve(ctx)
 	stop()
 	return errors.Join(err, p.lost(ctx))
+}
+
+// dial connects to the backends, and adds them to the parts of the config. The caller must call
+// hangUp.
+func (c *Config) dial(ctx context.Context) (hangUp func(), err error) {
+	watch := new(backend.RedisWatch)
+	rdb, err := watch.Dial(ctx, c.RedisURL, poolSize)
+	if err != nil {
+		return nil, err
+	}
+	if c.Hook != nil {
+		rdb.AddHook(c.Hook)
+	}
+	connections := &backend.Connections{Returned: c.DBHeld}
+	db, err := backend.DialDatabaseThrough(ctx, c.DBURL, func(inner driver.Connector) driver.Connector {
+		inner = connections.Through(inner)
+		if c.Through != nil {
+			inner = c.Through(inner)
+		}
+		return inner
+	})
+	if err != nil {
+		return nil, errors.Join(err, rdb.Close())
+	}
+	hangUp = func() {
+		closing(c.Logger, "the connections to the database", func() error { return closeDB(db) })
+		closing(c.Logger, "the connections to Redis", rdb.Close)
+	}
+	if err := stock.Migrate(ctx, db); err != nil {
+		hangUp()
+		return nil, err
+	}
+	c.Stock.DB, c.Stock.Redis, c.Stock.Changes, c.Stock.History = db, rdb, watch.Changes, backend.RedisHistory(rdb)
+	c.Web.Check = func(ctx context.Context) error { return check(ctx, rdb, db) }
+	c.Web.Commands = func(ctx context.Context) (*int64, error) { return backend.RedisCommands(ctx, rdb) }
+	c.Web.Connections = connections.Held
+	return hangUp, nil
 }
 
 // consume writes accepted orders until stop is called. It does not end with ctx: requests
@@ -285,17 +274,18 @@ func (p *parts) consume(ctx context.Context) (stop func()) {
 
 // logBackends logs the backends with their versions, and a right that the shop lacks in Redis. A
 // server need not tell its version.
-func logBackends(ctx context.Context, cfg Config, rdb redis.UniversalClient, db *gorm.DB) {
-	redisName, redisErr := backend.RedisName(ctx, rdb, cfg.RedisURL)
-	dbName, dbErr := backend.DatabaseName(ctx, db)
+func (c *Config) logBackends(ctx context.Context) {
+	rdb := c.Stock.Redis
+	redisName, redisErr := backend.RedisName(ctx, rdb, c.RedisURL)
+	dbName, dbErr := backend.DatabaseName(ctx, c.Stock.DB)
 	if err := errors.Join(redisErr, dbErr); err != nil {
-		cfg.Logger.Warn("a backend does not tell its version", "error", err)
+		c.Logger.Warn("a backend does not tell its version", "error", err)
 	}
 	if n, err := backend.RedisCommands(ctx, rdb); n == nil && err == nil {
-		cfg.Logger.Warn("Redis refuses INFO to this user: audits have no redis_commands, " +
+		c.Logger.Warn("Redis refuses INFO to this user: audits have no redis_commands, " +
 			"and a restart or failover of Redis that loses sales is not noticed")
 	}
-	cfg.Logger.Info("backends", "redis", redisName, "database", dbName)
+	c.Logger.Info("backends", "redis", redisName, "database", dbName)
 }
 
 func closeDB(db *gorm.DB) error {
@@ -323,54 +313,37 @@ type parts struct {
 	closing time.Time // when it was told to end
 }
 
-func assemble(cfg Config, o catalog.Options, db *gorm.DB, watch *backend.RedisWatch, connections *backend.Connections, absent map[string]string, held *heldSale, paid *payments) *parts {
-	rdb := o.Redis
+// assemble makes the parts that sell by the strategies.
+func assemble(cfg Config, served catalog.List, o catalog.Options, paid *payments) *parts {
 	var holders atomic.Int64
-	inside := func(key string, step int) {
+	sales := cfg.Stock
+	sales.Inside = func(key string, step int) {
 		holders.Add(int64(step))
-		if cfg.Inside != nil {
-			cfg.Inside(key, step)
+		if cfg.Stock.Inside != nil {
+			cfg.Stock.Inside(key, step)
 		}
 	}
-	sales := stock.Config{Holds: held.Service, DB: db, Redis: rdb, Changes: watch.Changes, History: backend.RedisHistory(rdb), Wait: cfg.Wait, Work: cfg.Work, Inside: inside, Unfenced: cfg.Unfenced, Mixed: cfg.Mixed, Logger: cfg.Logger}
-	cfg.Catalog.Sell(&sales, o)
+	served.Sell(&sales, o)
 	p := &parts{cfg: cfg, paid: paid, stock: stock.New(sales)}
-	cached := cache.Config{Redis: rdb, Guards: cfg.Catalog.Guards(o), Instance: cfg.Instance, Wait: cfg.Wait}
-	if cfg.Work != nil && !cfg.QuickLoads {
-		cached.Work = cfg.Work
+	cached := cache.Config{Redis: sales.Redis, Guards: served.Guards(o), Instance: cfg.Instance, Wait: sales.Wait}
+	if sales.Work != nil && !cfg.QuickLoads {
+		cached.Work = sales.Work
 	}
 	p.cache = cache.New(cached)
-	p.api = web.New(web.Config{
-		Stock: p.stock, Cache: p.cache,
-		Holds: held.Service, HoldStages: holdStages(), HoldStage: catalog.DefaultHoldStage, WebhookSecret: paid.secret,
-		HoldFaults: held.faults, Ledger: paid.ledger(),
-		Strategies: described(cfg.Catalog), Absent: absent, Default: cfg.Strategy, ForReads: readStrategy,
-		LockErrors: []error{thirdparty.ErrGaveUp},
-		Instance:   cfg.Instance, Token: cfg.Token, OneEach: cfg.OneEach, Logger: cfg.Logger, Page: cfg.Page, Addr: cfg.Addr, Hosts: cfg.Hosts,
-		Check:       func(ctx context.Context) error { return check(ctx, rdb, db) },
-		Commands:    func(ctx context.Context) (*int64, error) { return backend.RedisCommands(ctx, rdb) },
-		Connections: connections.Held, Holders: holders.Load, Tracer: cfg.Tracer,
-	})
+	api := cfg.Web
+	api.Stock, api.Cache, api.Holders = p.stock, p.cache, holders.Load
+	api.Strategies, api.Default, api.ForReads = described(served), cfg.Strategy, readStrategy
+	api.LockErrors, api.Instance = []error{thirdparty.ErrGaveUp}, cfg.Instance
+	p.api = web.New(api)
 	return p
 }
 
 func described(list catalog.List) []web.Strategy {
 	all := make([]web.Strategy, len(list))
 	for i, s := range list {
-		all[i] = web.Strategy{Name: s.Name, Adds: s.Adds, Breaks: s.Breaks, Cache: s.GuardsLoads(), Keepers: keepers(s), Limit: s.Kind == catalog.Streamed, Servers: servers(s)}
+		all[i] = web.Strategy{Name: s.Name, Adds: s.Adds, Breaks: s.Breaks, Cache: s.GuardsLoads(), Keepers: s.Keepers(), Limit: s.Kind == catalog.Streamed, Servers: servers(s)}
 	}
 	return all
-}
-
-// keepers are where the stock may be for a strategy.
-func keepers(s catalog.Strategy) []stock.Backend {
-	switch {
-	case s.InDatabase():
-		return []stock.Backend{stock.InDatabase}
-	case s.InRedis():
-		return []stock.Backend{stock.InRedis}
-	}
-	return []stock.Backend{stock.InRedis, stock.InDatabase}
 }
 
 // check asks both backends for an answer.

@@ -26,7 +26,7 @@ import (
 func sellByAll(t *testing.T, redisURL string, at lockservers.Addresses, list catalog.List) {
 	t.Helper()
 	cfg := config(redisURL, backendtest.Database(t, "local"), 1)
-	cfg.Servers, cfg.Catalog, cfg.Strategy = lockservers.Running(at), list, list[0].Name
+	cfg.Servers, cfg.Strategy = lockservers.Running(at), list[0].Name
 	a, b := open(t, cfg), open(t, cfg)
 	for _, s := range list {
 		keeper := stock.InRedis

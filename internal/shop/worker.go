@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"oversell/internal/backend"
 	"oversell/internal/stock"
 )
 
@@ -13,30 +12,18 @@ const workerPoll = 20 * time.Millisecond
 
 // Work writes the accepted orders of shops on the same backends until ctx is cancelled, and
 // serves no requests. Several workers may run, beside shops or instead of their consumers.
-// Of cfg it uses the backends, Consumer, Mixed and Logger; it calls Ready with "" once it
+// Of cfg it uses the backends, Stock, Consumer and Logger; it calls Ready with "" once it
 // writes.
 func Work(ctx context.Context, cfg Config) error {
 	cfg = cfg.withDefaults()
-	watch := new(backend.RedisWatch)
-	rdb, err := watch.Dial(ctx, cfg.RedisURL, poolSize)
+	hangUp, err := cfg.dial(ctx)
 	if err != nil {
 		return err
 	}
-	defer closing(cfg.Logger, "the connections to Redis", rdb.Close)
-	if cfg.Hook != nil {
-		rdb.AddHook(cfg.Hook)
-	}
-	db, err := backend.DialDatabase(ctx, cfg.DBURL)
-	if err != nil {
-		return err
-	}
-	defer closing(cfg.Logger, "the connections to the database", func() error { return closeDB(db) })
-	if err := stock.Migrate(ctx, db); err != nil {
-		return err
-	}
-	service := stock.New(stock.Config{DB: db, Redis: rdb, Changes: watch.Changes, History: backend.RedisHistory(rdb), Mixed: cfg.Mixed, Logger: cfg.Logger})
+	defer hangUp()
+	service := stock.New(cfg.Stock)
 	defer service.Close()
-	logBackends(ctx, cfg, rdb, db)
+	cfg.logBackends(ctx)
 	consumer := cfg.Consumer
 	if consumer.Poll == 0 {
 		consumer.Poll = workerPoll

@@ -13,7 +13,6 @@ import (
 
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/bench"
-	"oversell/internal/catalog"
 )
 
 // asInstance in the environment makes a test binary an instance of the bench.
@@ -24,7 +23,7 @@ const asInstance = "OVERSELL_TEST_INSTANCE"
 func Main(m *testing.M) {
 	logging.Disable() // what go-redis would print it returns as well
 	if os.Getenv(asInstance) != "" {
-		if err := bench.Serve(context.Background(), catalog.Strategies(), os.Stdin, os.Stdout, os.Stderr, nil); err != nil {
+		if err := bench.Serve(context.Background(), os.Stdin, os.Stdout, os.Stderr, nil); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(2)
 		}

@@ -2,13 +2,11 @@ package holdsale
 
 import (
 	"context"
-	"errors"
 	"net"
 	"strings"
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
-	"gorm.io/gorm"
 
 	"oversell/internal/fault/sqlfault"
 	"oversell/internal/holds"
@@ -88,7 +86,8 @@ func (p seamPayments) Refund(ctx context.Context, paymentID, key string) (paymen
 	return p.Payments.Refund(ctx, paymentID, key)
 }
 
-// pass is the sqlfault.Hook of the stages.
+// pass is the sqlfault.Hook of the shop: a process that is stopped at a quiet seam keeps no lock of
+// its stages or of the service around them.
 func (s *seams) pass(ctx context.Context, st sqlfault.Statement, send func() (sqlfault.Reply, error)) error {
 	switch {
 	case st.Reads():
@@ -122,16 +121,6 @@ func (s *seams) write(st sqlfault.Statement, send func() (sqlfault.Reply, error)
 		defer s.writing.RUnlock()
 	}
 	return send()
-}
-
-// quietWrites makes the statements that a service writes by itself writes as those of its
-// stages are: a process that is stopped at a quiet seam keeps no lock of them.
-func quietWrites(db *gorm.DB, s *seams) error {
-	raw := db.Callback().Raw()
-	return errors.Join(
-		raw.Before("gorm:raw").Register("seams:begin", func(*gorm.DB) { s.writing.RLock() }),
-		raw.After("gorm:raw").Register("seams:end", func(*gorm.DB) { s.writing.RUnlock() }),
-	)
 }
 
 // begins is called before a write to the database, or before BEGIN.

@@ -3,7 +3,6 @@ package holdsale
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -11,12 +10,12 @@ import (
 	"time"
 
 	"oversell/internal/bench"
-	"oversell/internal/catalog"
 	"oversell/internal/fault/sqlfault"
 	"oversell/internal/fleet"
 	"oversell/internal/holds"
 	"oversell/internal/payment"
 	"oversell/internal/shop"
+	"oversell/internal/web"
 )
 
 // setup is what a process is told first.
@@ -39,12 +38,13 @@ func ServeShop(ctx context.Context, in io.Reader, out, log io.Writer) error {
 	return fleet.Serve(ctx, in, out, func(ctx context.Context, with setup, s *fleet.Server) error {
 		defer s.WatchStalls(bench.Tolerable(with.TTL))()
 		hooks := newSeams(s.Seams)
-		list := catalog.Strategies()
 		s.Obey(nothing)
 		return shop.Run(ctx, shop.Config{
-			Addr: "127.0.0.1:0", RedisURL: with.RedisURL, DBURL: with.DBURL, Instance: with.Name, Token: with.Token,
-			HoldTTL: with.TTL, HoldSweep: with.Sweep, HoldSettle: with.Settle, Provider: with.Provider, WebhookSecret: with.Secret,
-			Catalog: list, Strategy: list[0].Name, Logger: logger(log), Hook: redisHook{hooks}, AdjustHolds: hooks.adjust,
+			RedisURL: with.RedisURL, DBURL: with.DBURL, Instance: with.Name, Provider: with.Provider,
+			Web:      web.Config{Addr: "127.0.0.1:0", Token: with.Token, WebhookSecret: with.Secret},
+			Holds:    holds.Config{TTL: with.TTL, Sweep: with.Sweep, Settle: with.Settle},
+			Strategy: "none", Logger: logger(log),
+			Hook: redisHook{hooks}, Through: sqlfault.Injector{Hook: hooks.pass}.Through, AdjustHolds: hooks.adjust,
 			Ready: s.Ready,
 		})
 	})
@@ -57,18 +57,14 @@ func logger(w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
-// adjust makes the stages anew, on connections with seams. The shop closes what they use.
-func (s *seams) adjust(cfg *holds.Config, b holds.Backends) (closing func() error) {
-	pool := sqlfault.Injector{Hook: s.pass}.Pool(b.DB)
-	b.DB = pool
-	for name, stage := range catalog.Holds(b) {
+// adjust marks the calls of the stages, and puts the seams beside the payments.
+func (s *seams) adjust(cfg *holds.Config) {
+	for name, stage := range cfg.Stages {
 		cfg.Stages[name] = markedStage{stage, s}
 	}
 	if cfg.Payments != nil {
 		cfg.Payments = seamPayments{cfg.Payments, s}
 	}
-	err := quietWrites(cfg.DB, s)
-	return func() error { return errors.Join(err, pool.Close()) }
 }
 
 // ServeProvider is what the payment provider's process runs, as ServeShop is for a shop.

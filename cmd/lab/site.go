@@ -13,7 +13,6 @@ import (
 	"strings"
 
 	"oversell/internal/bench"
-	"oversell/internal/catalog"
 	"oversell/internal/fleet"
 	"oversell/internal/lab"
 	"oversell/internal/lab/search"
@@ -69,8 +68,8 @@ func (p program) site(ctx context.Context, dir string) error {
 	}
 	p.tell(fmt.Sprintf("the lab has %s, compressed", megabytes(len(code.Packed))))
 	manager := benches.New(ctx, benches.Config{
-		Catalog: catalog.Strategies(), Command: func() (*exec.Cmd, error) { return self(ctx, instanceArg) },
-		Logger: slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Command: func() (*exec.Cmd, error) { return self(ctx, instanceArg) },
+		Logger:  slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
 	defer manager.Close()
 	presets := p.recordings.of(manager.Options().Presets)

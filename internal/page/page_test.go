@@ -17,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"oversell/internal/catalog"
 	"oversell/internal/lab"
 	"oversell/internal/lab/anomalies"
 	"oversell/internal/lab/search"
@@ -29,7 +28,7 @@ import (
 func newPage(t *testing.T, measure page.Measure) *page.Page {
 	t.Helper()
 	logger := slog.New(slog.DiscardHandler)
-	m := runs.New(t.Context(), runs.Config{Catalog: catalog.Strategies(), Logger: logger})
+	m := runs.New(t.Context(), runs.Config{Logger: logger})
 	t.Cleanup(m.Close)
 	p, err := page.New(t.Context(), page.Config{Runs: m, Anomalies: measure, Budget: search.Budget{States: 100}, Logger: logger})
 	if err != nil {

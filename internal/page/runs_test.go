@@ -20,7 +20,6 @@ import (
 
 	"oversell/internal/bench/benchtest"
 	"oversell/internal/bench/report"
-	"oversell/internal/catalog"
 	"oversell/internal/figures"
 	"oversell/internal/page"
 	"oversell/internal/page/runs"
@@ -39,7 +38,7 @@ func openRuns(t *testing.T, token string) *site {
 		return benchtest.Command(), nil
 	}
 	logger := slog.New(slog.DiscardHandler)
-	m := runs.New(t.Context(), runs.Config{Catalog: catalog.Strategies(), Command: command, Logger: logger})
+	m := runs.New(t.Context(), runs.Config{Command: command, Logger: logger})
 	s := &site{httptest.NewUnstartedServer(page.Runs(m, token, logger)), m}
 	s.Config.ReadTimeout = 300 * time.Millisecond // no stream is to end by it
 	s.Start()

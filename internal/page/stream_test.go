@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"oversell/internal/catalog"
 	"oversell/internal/page/runs"
 )
 
@@ -40,7 +39,7 @@ func serveStream(t *testing.T, w http.ResponseWriter) time.Duration {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	m := runs.New(ctx, runs.Config{Catalog: catalog.Strategies(), Logger: slog.New(slog.DiscardHandler)})
+	m := runs.New(ctx, runs.Config{Logger: slog.New(slog.DiscardHandler)})
 	defer m.Close()
 	start := time.Now()
 	Runs(m, "", slog.New(slog.DiscardHandler)).ServeHTTP(w, httptest.NewRequest("GET", "/api/runs/events", nil))

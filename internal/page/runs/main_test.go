@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"oversell/internal/bench/benchtest"
-	"oversell/internal/catalog"
 	"oversell/internal/page/runs"
 )
 
@@ -49,7 +48,7 @@ func (p *processes) checkEnded(t *testing.T) {
 func open(t *testing.T, change func(*runs.Config)) (*runs.Manager, *processes) {
 	t.Helper()
 	p := new(processes)
-	cfg := runs.Config{Catalog: catalog.Strategies(), Command: p.command, Logger: slog.New(slog.DiscardHandler)}
+	cfg := runs.Config{Command: p.command, Logger: slog.New(slog.DiscardHandler)}
 	if change != nil {
 		change(&cfg)
 	}

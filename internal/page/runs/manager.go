@@ -45,7 +45,6 @@ var (
 
 // Config configures a Manager.
 type Config struct {
-	Catalog catalog.List
 	Command func() (*exec.Cmd, error) // makes an instance of the bench: see bench.Config
 	Shop    *Backends                 // nil: there is no backend Shop
 	Limits  Limits                    // zero: DefaultLimits
@@ -100,7 +99,7 @@ func (m *Manager) Close() {
 // Start starts a run and returns its id. Strategies may have short names. The errors wrap ErrSettings, ErrBusy,
 // ErrOccupied or ErrClosed.
 func (m *Manager) Start(s Settings) (id string, err error) {
-	s.Strategies = guard.ExpandAll(s.Strategies, m.cfg.Catalog.Names())
+	s.Strategies = guard.ExpandAll(s.Strategies, catalog.Strategies().Names())
 	cfg, err := m.check(s)
 	if err != nil {
 		return "", err

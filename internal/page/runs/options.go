@@ -70,10 +70,10 @@ func (m *Manager) Options() Options {
 
 func (m *Manager) strategies() []Strategy {
 	var all []Strategy
-	for _, s := range m.cfg.Catalog {
+	for _, s := range catalog.Strategies() {
 		one := Strategy{
 			Name: s.Name, Adds: s.Adds, Breaks: s.Breaks, Extra: s.Extra, OwnWait: s.OwnWait,
-			Exclusive: exclusive(s), Needs: s.Needs, Keepers: keepersOf(s),
+			Exclusive: exclusive(s), Needs: s.Needs, Keepers: s.Keepers(),
 		}
 		for _, b := range m.backends() {
 			if m.has(b, s) {
@@ -95,16 +95,6 @@ func exclusive(s catalog.Strategy) bool {
 
 func keepers() []stock.Backend { return []stock.Backend{stock.InRedis, stock.InDatabase} }
 
-func keepersOf(s catalog.Strategy) []stock.Backend {
-	switch {
-	case s.InRedis():
-		return []stock.Backend{stock.InRedis}
-	case s.InDatabase():
-		return []stock.Backend{stock.InDatabase}
-	}
-	return keepers()
-}
-
 func (m *Manager) backends() []Backend {
 	if m.cfg.Shop == nil {
 		return []Backend{Embedded}
@@ -115,7 +105,7 @@ func (m *Manager) backends() []Backend {
 // catalog is the strategies that can run on a backend.
 func (m *Manager) catalog(b Backend) catalog.List {
 	var offered catalog.List
-	for _, s := range m.cfg.Catalog {
+	for _, s := range catalog.Strategies() {
 		if m.has(b, s) {
 			offered = append(offered, s)
 		}

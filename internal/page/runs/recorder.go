@@ -24,7 +24,7 @@ type recorder struct {
 func (c *recorder) Row(n, all int, strategy string, condition catalog.Condition) {
 	c.stop()
 	c.look = nil
-	s, err := c.manager.cfg.Catalog.Find(strategy)
+	s, err := catalog.Strategies().Find(strategy)
 	live := &Live{
 		Row: n, Of: all, Strategy: strategy, Condition: condition,
 		Requests: c.run.settings.Requests, Stock: c.run.settings.Stock,

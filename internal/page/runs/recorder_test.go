@@ -21,7 +21,7 @@ func rowOf(stock, sold, lost int64, holders int, wall float64) report.Row {
 // recording returns a recorder of a run that has not begun a row.
 func recording(t *testing.T) (*Manager, *recorder) {
 	t.Helper()
-	m := New(t.Context(), Config{Catalog: catalog.Strategies()})
+	m := New(t.Context(), Config{})
 	t.Cleanup(m.Close)
 	r := &run{id: "1", state: Running, settings: m.Defaults()}
 	m.runs = append(m.runs, r)

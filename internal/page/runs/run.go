@@ -11,6 +11,7 @@ import (
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/bench"
 	"oversell/internal/bench/report"
+	"oversell/internal/catalog"
 	"oversell/internal/figures"
 )
 
@@ -157,7 +158,7 @@ type opened struct {
 // open opens the backends of a run, and the lock servers that its strategies need. The
 // caller closes them.
 func (m *Manager) open(ctx context.Context, s Settings) (o opened, err error) {
-	needs := m.cfg.Catalog.Needs(s.Strategies)
+	needs := catalog.Strategies().Needs(s.Strategies)
 	if s.Backend == Shop {
 		if o.addresses, o.names, err = m.cfg.Shop.Servers.Open(ctx, needs...); err != nil {
 			return o, err

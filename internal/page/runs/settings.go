@@ -148,7 +148,7 @@ func (m *Manager) config(s Settings) bench.Config {
 		Strategies: s.Strategies, Conditions: s.Conditions, Instances: s.Instances,
 		Keys: bench.NoKeys, SecondLook: true, Keeper: s.Keeper, Unfenced: s.Unfenced,
 		TTL: time.Duration(s.TTL) * time.Millisecond, Work: time.Duration(s.Work) * time.Microsecond, Policy: &guard.Line{Delay: policyDelay},
-		Catalog: m.cfg.Catalog, Command: m.cfg.Command,
+		Catalog: catalog.Strategies(), Command: m.cfg.Command,
 	}
 	if s.Backend == Shop {
 		cfg.RedisURL, cfg.DBURL = m.cfg.Shop.RedisURL, m.cfg.Shop.DBURL
@@ -172,8 +172,8 @@ func (m *Manager) checkNames(s Settings) error {
 		return err
 	}
 	for _, strategy := range offered {
-		if slices.Contains(s.Strategies, strategy.Name) && s.Keeper != "" && !slices.Contains(keepersOf(strategy), s.Keeper) {
-			return fmt.Errorf("%w: strategy %s with keeper %s; it goes with %s", ErrSettings, strategy.Name, s.Keeper, list(keepersOf(strategy)))
+		if slices.Contains(s.Strategies, strategy.Name) && s.Keeper != "" && !slices.Contains(strategy.Keepers(), s.Keeper) {
+			return fmt.Errorf("%w: strategy %s with keeper %s; it goes with %s", ErrSettings, strategy.Name, s.Keeper, list(strategy.Keepers()))
 		}
 	}
 	return nil

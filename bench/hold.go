@@ -1,11 +1,9 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os/exec"
 	"slices"
 	"strings"
@@ -15,21 +13,6 @@ import (
 	"oversell/internal/catalog"
 	"oversell/internal/fleet"
 )
-
-// The arguments that make this program a shop or the payment provider of workload hold.
-const (
-	holdShopArg = "holdshop"
-	providerArg = "provider"
-)
-
-// serveHold runs a process of workload hold.
-func serveHold(ctx context.Context, serve func(ctx context.Context, in io.Reader, out, log io.Writer) error, in io.Reader, stdout, stderr io.Writer) int {
-	if err := serve(ctx, in, stdout, stderr); err != nil {
-		fmt.Fprintln(stderr, err)
-		return exitFailed
-	}
-	return exitExpected
-}
 
 // newHold returns a config of the workload, without sizes and conditions.
 func (o *options) newHold(stages []string) *holdsale.Config {

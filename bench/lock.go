@@ -21,17 +21,6 @@ import (
 // workloadLock is the workload that has no shop: see package lockbench.
 const workloadLock = "lock"
 
-// contenderArg makes this program one of the processes with contenders.
-const contenderArg = "contender"
-
-func contender(ctx context.Context, in io.Reader, stdout, stderr io.Writer) int {
-	if err := lockbench.Serve(ctx, lockbench.Contenders(), in, stdout); err != nil {
-		fmt.Fprintln(stderr, err)
-		return exitFailed
-	}
-	return exitExpected
-}
-
 // stopped is how long a process is stopped under pause.
 const stopped = 3 * time.Second
 

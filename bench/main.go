@@ -22,6 +22,7 @@ import (
 	"oversell/internal/bench"
 	"oversell/internal/bench/chaos"
 	"oversell/internal/bench/holdsale"
+	"oversell/internal/bench/lockbench"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	pagetexts "oversell/internal/page/texts"
@@ -39,17 +40,8 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second Ctrl-C is not waited for
-	if len(os.Args) == 2 && os.Args[1] == instanceArg {
-		os.Exit(instance(ctx))
-	}
-	if len(os.Args) == 2 && os.Args[1] == contenderArg {
-		os.Exit(contender(ctx, os.Stdin, os.Stdout, os.Stderr))
-	}
-	if len(os.Args) == 2 && os.Args[1] == holdShopArg {
-		os.Exit(serveHold(ctx, holdsale.ServeShop, os.Stdin, os.Stdout, os.Stderr))
-	}
-	if len(os.Args) == 2 && os.Args[1] == providerArg {
-		os.Exit(serveHold(ctx, holdsale.ServeProvider, os.Stdin, os.Stdout, os.Stderr))
+	if len(os.Args) == 2 && processes()[os.Args[1]] != nil {
+		os.Exit(serve(ctx, processes()[os.Args[1]]))
 	}
 	if len(os.Args) > 1 && os.Args[1] == compareArg {
 		os.Exit(compareReports(os.Args[2:], os.Stdout, os.Stderr))
@@ -60,11 +52,33 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// instanceArg makes this program one of its own shops.
-const instanceArg = "instance"
+// The arguments that make this program one of its own processes.
+const (
+	instanceArg  = "instance"  // a shop
+	contenderArg = "contender" // of workload lock
+	holdShopArg  = "holdshop"  // a shop of workload hold
+	providerArg  = "provider"  // the payment provider of that
+)
 
-func instance(ctx context.Context) int {
-	if err := bench.Serve(ctx, os.Stdin, os.Stdout, os.Stderr, nil); err != nil {
+// process is what one of the program's own processes runs.
+type process func(ctx context.Context, in io.Reader, out, log io.Writer) error
+
+func processes() map[string]process {
+	return map[string]process{
+		instanceArg: func(ctx context.Context, in io.Reader, out, log io.Writer) error {
+			return bench.Serve(ctx, in, out, log, nil)
+		},
+		contenderArg: func(ctx context.Context, in io.Reader, out, _ io.Writer) error {
+			return lockbench.Serve(ctx, lockbench.Contenders(), in, out)
+		},
+		holdShopArg: holdsale.ServeShop,
+		providerArg: holdsale.ServeProvider,
+	}
+}
+
+// serve runs one of the program's own processes, and returns its exit code.
+func serve(ctx context.Context, run process) int {
+	if err := run(ctx, os.Stdin, os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return exitFailed
 	}

@@ -3,7 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
-	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"strings"
@@ -14,7 +14,6 @@ import (
 
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/bench"
-	"oversell/internal/bench/holdsale"
 	"oversell/internal/shop"
 )
 
@@ -30,12 +29,8 @@ func TestMain(m *testing.M) {
 	switch {
 	case len(os.Args) == 2 && os.Args[1] == instanceArg:
 		os.Exit(brokenInstance())
-	case len(os.Args) == 2 && os.Args[1] == contenderArg:
-		os.Exit(contender(context.Background(), os.Stdin, os.Stdout, os.Stderr))
-	case len(os.Args) == 2 && os.Args[1] == holdShopArg:
-		os.Exit(serveHold(context.Background(), holdsale.ServeShop, os.Stdin, os.Stdout, os.Stderr))
-	case len(os.Args) == 2 && os.Args[1] == providerArg:
-		os.Exit(serveHold(context.Background(), holdsale.ServeProvider, os.Stdin, os.Stdout, os.Stderr))
+	case len(os.Args) == 2 && processes()[os.Args[1]] != nil:
+		os.Exit(serve(context.Background(), processes()[os.Args[1]]))
 	case os.Getenv(asProgram) != "":
 		main()
 	}
@@ -55,11 +50,9 @@ func brokenInstance() int {
 			c.Hook = breakers[what]
 		}
 	}
-	if err := bench.Serve(ctx, os.Stdin, os.Stdout, os.Stderr, adjust); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return exitFailed
-	}
-	return exitExpected
+	return serve(ctx, func(ctx context.Context, in io.Reader, out, log io.Writer) error {
+		return bench.Serve(ctx, in, out, log, adjust)
+	})
 }
 
 // outcome is what a run of the program came to.

@@ -61,7 +61,8 @@ func (s Series) Run(ctx context.Context, w Workload, p Progress) (rows []report.
 		for _, condition := range s.Conditions {
 			for _, name := range s.Strategies {
 				begin := func() { p.Row(len(rows)+1, all, name, condition) }
-				row, err := undisturbed(ctx, w, Case{Strategy: name, Condition: condition, Repeat: repeat}, begin)
+				c := Case{Strategy: name, Condition: condition, Repeat: repeat}
+				row, err := undisturbed(ctx, w, c, begin)
 				if err != nil {
 					return rows, fmt.Errorf("running %s under %s: %w", name, condition, err)
 				}
@@ -100,7 +101,9 @@ func undisturbed(ctx context.Context, w Workload, c Case, begin func()) (report.
 		if r.Final || asExpected || r.Stalled <= Tolerable(r.TTL) || len(discarded) == maxTries-1 {
 			return row, nil
 		}
-		discarded = append(discarded, report.Discarded{TTL: row.TTL, Verdict: row.Verdict, Differs: row.Differs, Stalled: row.Stalled})
+		discarded = append(discarded, report.Discarded{
+			TTL: row.TTL, Verdict: row.Verdict, Differs: row.Differs, Stalled: row.Stalled,
+		})
 		c.TTL = 2 * r.TTL
 	}
 }

@@ -33,7 +33,9 @@ const maxParked = 64
 // Serve is what a member runs: run, with the setup that it gets from in. It returns nil when
 // in ends, so that no process outlives the one that started it, or when ctx is cancelled; or the
 // error of run, or of a command that cannot be read or carried out. The process should exit then.
-func Serve[Setup any](ctx context.Context, in io.Reader, out io.Writer, run func(ctx context.Context, with Setup, s *Server) error) error {
+func Serve[Setup any](
+	ctx context.Context, in io.Reader, out io.Writer, run func(ctx context.Context, with Setup, s *Server) error,
+) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	s := &Server{out: json.NewEncoder(out), resume: make(chan struct{}, maxParked), obeying: make(chan obeyer, 1)}

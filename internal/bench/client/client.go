@@ -35,7 +35,8 @@ type Client struct {
 // New returns a client whose requests take at most the timeout.
 func New(token string, timeout time.Duration) *Client {
 	transport := &http.Transport{
-		DialContext: (&net.Dialer{Timeout: timeout / 2}).DialContext, MaxIdleConnsPerHost: maxConnections, DisableCompression: true,
+		DialContext:         (&net.Dialer{Timeout: timeout / 2}).DialContext,
+		MaxIdleConnsPerHost: maxConnections, DisableCompression: true,
 	}
 	return &Client{http.Client{Transport: transport, Timeout: timeout}, token}
 }
@@ -192,6 +193,7 @@ func (s Shops) Orders(ctx context.Context, sku, after string) (page stock.Orders
 	if after != "" {
 		query.Set("after", after)
 	}
-	err = s.must(ctx, Request{Method: http.MethodGet, Path: "/api/audit/" + sku + "/orders?" + query.Encode()}, &page)
+	path := "/api/audit/" + sku + "/orders?" + query.Encode()
+	err = s.must(ctx, Request{Method: http.MethodGet, Path: path}, &page)
 	return page, err
 }

@@ -12,7 +12,6 @@ import (
 	"oversell/internal/catalog"
 	"oversell/internal/lab"
 	"oversell/internal/locks"
-	"oversell/internal/locks/locktest/stages"
 )
 
 func TestSourcesAreAllButTheTests(t *testing.T) {
@@ -44,15 +43,12 @@ func TestSourcesAreAllButTheTests(t *testing.T) {
 
 // Whatever lists the stages has all of them, in this order.
 func TestEveryListHasTheStages(t *testing.T) {
-	var subjects, promised []string
+	var subjects []string
 	for _, s := range lab.Subjects() {
 		subjects = append(subjects, s.Name)
 	}
-	for _, s := range stages.All() {
-		promised = append(promised, s.Name)
-	}
 	for what, names := range map[string][]string{
-		"the catalog": catalog.Strategies().Names(), "the lab": subjects, "the scheduler": lab.Levels(), "the promises": promised,
+		"the catalog": catalog.Strategies().Names(), "the lab": subjects, "the scheduler": lab.Levels(),
 	} {
 		got := slices.DeleteFunc(names, func(name string) bool { return !slices.Contains(locks.Stages(), name) })
 		if !slices.Equal(got, locks.Stages()) {

@@ -12,8 +12,6 @@ import (
 
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/locks/locktest"
-	"oversell/internal/locks/locktest/promises"
-	"oversell/internal/locks/locktest/stages"
 )
 
 const benchTTL = 30 * time.Second
@@ -21,8 +19,8 @@ const benchTTL = 30 * time.Second
 // BenchmarkUncontended takes a free lock and gives it back.
 func BenchmarkUncontended(b *testing.B) {
 	eachRedis(b, func(b *testing.B, rdb redis.UniversalClient) {
-		for _, stage := range stages.All() {
-			b.Run("stage="+stage.Name, func(b *testing.B) {
+		for _, stage := range stages(b) {
+			b.Run("stage="+stage.name, func(b *testing.B) {
 				pair := locked(b, stage, rdb)
 				for b.Loop() {
 					pair(b)
@@ -38,12 +36,12 @@ func BenchmarkUncontended(b *testing.B) {
 func BenchmarkOverhead(b *testing.B) {
 	eachRedis(b, func(b *testing.B, rdb redis.UniversalClient) {
 		bare := bareCommands(b, rdb)
-		for _, stage := range stages.All() {
-			if bare[stage.Name] == nil {
+		for _, stage := range stages(b) {
+			if bare[stage.name] == nil {
 				continue
 			}
-			b.Run("stage="+stage.Name, func(b *testing.B) {
-				m, c := sideBySide(b, locked(b, stage, rdb), bare[stage.Name])
+			b.Run("stage="+stage.name, func(b *testing.B) {
+				m, c := sideBySide(b, locked(b, stage, rdb), bare[stage.name])
 				b.ReportMetric(float64(m.Nanoseconds()), "mutex-ns")
 				b.ReportMetric(float64(c.Nanoseconds()), "bare-ns")
 				b.ReportMetric(float64(m)/float64(c), "mutex/bare")
@@ -55,9 +53,9 @@ func BenchmarkOverhead(b *testing.B) {
 // BenchmarkStep takes turns between a stage and the one before it, alike.
 func BenchmarkStep(b *testing.B) {
 	eachRedis(b, func(b *testing.B, rdb redis.UniversalClient) {
-		all := stages.All()
+		all := stages(b)
 		for i, stage := range all[1:] {
-			b.Run("stage="+stage.Name, func(b *testing.B) {
+			b.Run("stage="+stage.name, func(b *testing.B) {
 				after, before := sideBySide(b, locked(b, stage, rdb), locked(b, all[i], rdb))
 				b.ReportMetric(float64(after.Nanoseconds()), "after-ns")
 				b.ReportMetric(float64(before.Nanoseconds()), "before-ns")
@@ -91,11 +89,8 @@ func eachRedis(b *testing.B, f func(b *testing.B, rdb redis.UniversalClient)) {
 }
 
 // locked returns a TryLock and Unlock of the stage.
-func locked(b *testing.B, stage promises.Subject, rdb redis.UniversalClient) func(*testing.B) {
-	ctx := context.Background()
-	if stage.WithOwner != nil {
-		ctx = stage.WithOwner(ctx, uuid.NewString())
-	}
+func locked(b *testing.B, stage stage, rdb redis.UniversalClient) func(*testing.B) {
+	ctx := stage.as(context.Background(), uuid.NewString())
 	m := stage.New(rdb, locktest.Key(b), benchTTL)
 	return func(b *testing.B) {
 		if ok, err := m.TryLock(ctx); !ok || err != nil {

@@ -6,6 +6,6 @@
 // holders at once without asking the lock. [Start] and
 // [StartTicking] serve a Redis whose clock the test moves.
 //
-// The package knows no lock. Package promises says what a lock may promise, and package
-// stages which stage keeps which promise.
+// [Run] checks what a lock promises; the package knows no lock. It imports nothing else of the
+// project, so that it can be copied to where another lock is: see docs/take-it.md.
 package locktest

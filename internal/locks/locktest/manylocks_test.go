@@ -2,7 +2,6 @@ package locktest_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -14,12 +13,10 @@ import (
 	"oversell/internal/backend"
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/locks/locktest"
-	"oversell/internal/locks/locktest/promises"
-	"oversell/internal/locks/locktest/stages"
 )
 
 // queueing are the stages whose waiters sleep in Redis.
-func queueing() []promises.Subject { return stages.All()[6:] }
+func queueing(t testing.TB) []stage { return stages(t)[6:] }
 
 // BenchmarkManyLocks has goroutines of four processes take 40 locks in turn, two for each
 // lock in each process, for a millisecond each time. An op is half a second of that with a
@@ -27,8 +24,8 @@ func queueing() []promises.Subject { return stages.All()[6:] }
 // lock was taken a second with each, and the quotient of the two.
 func BenchmarkManyLocks(b *testing.B) {
 	url := backendtest.Redis(b, "local")
-	for _, stage := range queueing() {
-		b.Run("stage="+stage.Name, func(b *testing.B) {
+	for _, stage := range queueing(b) {
+		b.Run("stage="+stage.name, func(b *testing.B) {
 			pools := []int{20, 100}
 			crowds, taken, took := make([]crowd, 2), make([]int64, 2), make([]time.Duration, 2)
 			for i, pool := range pools {
@@ -61,11 +58,11 @@ func TestManyLocksWithAFewConnections(t *testing.T) {
 	} {
 		t.Run(kind, func(t *testing.T) {
 			url := serve(t)
-			for _, stage := range queueing() {
+			for _, stage := range queueing(t) {
 				for _, pool := range []int{1, 2, 5} {
 					c := crowd{stage, dial(t, url, pool), locktest.Key(t), 20, 2, 0}
 					if _, err := c.takeTurns(func(turn int) bool { return turn == 3 }); err != nil {
-						t.Errorf("%s, %d connections: %v", stage.Name, pool, err)
+						t.Errorf("%s, %d connections: %v", stage.name, pool, err)
 					}
 				}
 			}
@@ -88,7 +85,7 @@ func dial(t testing.TB, url string, pool int) (processes []redis.UniversalClient
 
 // A crowd takes locks in turn, with so many goroutines for each lock in each process.
 type crowd struct {
-	stage             promises.Subject
+	stage             stage
 	processes         []redis.UniversalClient
 	key               string
 	locks, goroutines int
@@ -106,7 +103,7 @@ func (c crowd) takeTurns(enough func(turn int) bool) (int64, error) {
 			ctx := c.stage.WithOwner(context.Background(), fmt.Sprint(p, ":", i))
 			all.Go(func() error {
 				for turn := 0; !enough(turn); turn++ {
-					if err := lockAndUnlock(ctx, lock, c.work); err != nil {
+					if err := c.lockAndUnlock(ctx, lock); err != nil {
 						return err
 					}
 					taken.Add(1)
@@ -119,14 +116,10 @@ func (c crowd) takeTurns(enough func(turn int) bool) (int64, error) {
 	return taken.Load(), err
 }
 
-func lockAndUnlock(ctx context.Context, lock promises.Lock, work time.Duration) error {
-	waiter, ok := lock.(interface{ Lock(context.Context) error })
-	if !ok {
-		return errors.New("the stage has no Lock")
-	}
-	if err := waiter.Lock(ctx); err != nil {
+func (c crowd) lockAndUnlock(ctx context.Context, lock locktest.Mutex) error {
+	if err := c.stage.lock(ctx, lock); err != nil {
 		return err
 	}
-	time.Sleep(work)
+	time.Sleep(c.work)
 	return lock.Unlock(ctx)
 }

@@ -4,17 +4,19 @@
 // step on the server, so only one of any number of processes succeeds.
 //
 // Holds:
-//   - one holder at a time: TestExclusive
-//   - a cancelled caller still releases the lock: TestUnlockAfterCancel
-//   - "held by another" and "Redis failed" are different results: TestErrorIsNotFalse
+//   - one holder at a time
+//   - a cancelled caller still releases the lock
+//   - "held by another" and "Redis failed" are different results
 //
 // Breaks:
 //   - a holder that dies before Unlock locks everybody out for ever:
 //     TestOrphanStaysForEver
-//   - so does a TryLock whose reply is lost: its caller cannot tell its own
-//     lock from another's: TestLostReplyLocksOut
+//   - so does a TryLock whose reply is lost: its caller cannot tell its own lock
+//     from another's
 //   - Unlock deletes whatever lock is there: repeated after a lost reply, it
-//     deletes the next holder's: TestRepeatedUnlock
+//     deletes the next holder's
+//
+// TestPromises shows what names no other test.
 package lock
 
 import (

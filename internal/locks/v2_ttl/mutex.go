@@ -5,20 +5,21 @@
 // lock of stage 1 behind.
 //
 // Holds:
-//   - one holder at a time, for at most ttl: TestExclusive
-//   - a cancelled caller still releases the lock: TestUnlockAfterCancel
-//   - "held by another" and "Redis failed" are different results: TestErrorIsNotFalse
-//   - a dead holder's lock is free after ttl: TestDeadHolderExpires
+//   - one holder at a time, for at most ttl
+//   - a cancelled caller still releases the lock
+//   - "held by another" and "Redis failed" are different results
+//   - a dead holder's lock is free after ttl
 //
 // Breaks:
 //   - a late holder deletes the next holder's lock, and that one in turn the
 //     lock of the holder after it: TestForeignDelete
 //   - Unlock deletes whatever lock is there: repeated after a lost reply, it
-//     deletes the next holder's: TestRepeatedUnlock
+//     deletes the next holder's
 //   - a TryLock whose reply is lost locks everybody out for ttl: its caller
-//     cannot tell its own lock from another's: TestLostReplyLocksOut
-//   - work that takes longer than ttl lets a second holder in:
-//     TestExpiresUnderItsHolder
+//     cannot tell its own lock from another's
+//   - work that takes longer than ttl lets a second holder in
+//
+// TestPromises shows what names no other test.
 package lock
 
 import (

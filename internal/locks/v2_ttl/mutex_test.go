@@ -1,236 +1,45 @@
 package lock
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"go.uber.org/goleak"
 
-	"oversell/internal/backend/backendtest"
 	"oversell/internal/locks/locktest"
 )
 
-const ttl = 30 * time.Second
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-func TestExclusive(t *testing.T) {
-	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
-		key := locktest.Key(t)
-		var witness locktest.Witness
-		var wg sync.WaitGroup
-		for i := range 8 {
-			wg.Go(func() {
-				who := fmt.Sprint("holder ", i)
-				m := New(rdb, key, ttl)
-				for range 20 {
-					for !tryLock(t, as(t, who), m) {
-						if t.Failed() {
-							return
-						}
-						time.Sleep(time.Millisecond)
-					}
-					leave := witness.Enter(who)
-					time.Sleep(100 * time.Microsecond)
-					leave()
-					unlock(t, as(t, who), m)
-				}
-			})
-		}
-		wg.Wait()
-		for _, overlap := range witness.Overlaps() {
-			t.Error(overlap)
-		}
-	})
-}
-
-func TestUnlockAfterCancel(t *testing.T) {
-	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
-		key := locktest.Key(t)
-		a, b := New(rdb, key, ttl), New(rdb, key, ttl)
-
-		ctx, cancel := context.WithCancel(as(t, "a"))
-		mustLock(t, ctx, a)
-		cancel()
-		unlock(t, ctx, a)
-		mustLock(t, as(t, "b"), b)
-		unlock(t, as(t, "b"), b)
-	})
-}
-
-func TestUnlockNotHeld(t *testing.T) {
-	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
-		m := New(rdb, locktest.Key(t), ttl)
-		mustNotBeHeld(t, as(t, "a"), m)
-		mustLock(t, as(t, "a"), m)
-		unlock(t, as(t, "a"), m)
-		mustNotBeHeld(t, as(t, "a"), m)
-	})
-}
-
-func TestErrorIsNotFalse(t *testing.T) {
-	s := locktest.Start(t)
-	m := New(s.Client, locktest.Key(t), ttl)
-
-	s.Hook.On(locktest.Any, 1, locktest.Fail(locktest.ErrCut))
-	if ok, err := m.TryLock(as(t, "a")); ok || !errors.Is(err, locktest.ErrCut) {
-		t.Errorf("TryLock = %v, %v; want false, %v", ok, err, locktest.ErrCut)
+// stage is this stage's lock.
+func stage() locktest.Lock {
+	return locktest.Lock{
+		New: func(rdb redis.UniversalClient, key string, ttl time.Duration) locktest.Mutex {
+			return New(rdb, key, ttl)
+		},
+		NotHeld: ErrNotHeld,
+		Breaks: []string{
+			"a late holder does not release the next holder's lock",
+			"nor if it is late between two commands",
+			"the holder may take the lock again",
+			"work longer than the ttl keeps the lock",
+			"a process stopped for longer than the ttl keeps the lock",
+			"a retry after a lost reply does no harm",
+		},
 	}
-	mustLock(t, as(t, "a"), m)
-	s.Hook.On(locktest.Any, 1, locktest.Fail(locktest.ErrCut))
-	if err := m.Unlock(as(t, "a")); !errors.Is(err, locktest.ErrCut) {
-		t.Errorf("Unlock = %v; want %v", err, locktest.ErrCut)
-	}
-	unlock(t, as(t, "a"), m)
 }
 
-func TestDeadHolderExpires(t *testing.T) {
-	s := locktest.Start(t)
-	key := locktest.Key(t)
-	a, b := New(s.Client, key, ttl), New(s.Client, key, ttl)
-
-	mustLock(t, as(t, "a"), a) // and dies
-	s.FastForward(ttl - time.Millisecond)
-	mustNotLock(t, as(t, "b"), b)
-	s.FastForward(time.Millisecond)
-	mustLock(t, as(t, "b"), b)
-	unlock(t, as(t, "b"), b)
-}
-
-// The same test by the server's own clock.
-func TestDeadHolderExpiresInTime(t *testing.T) {
-	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
-		const ttl = 100 * time.Millisecond
-		key := locktest.Key(t)
-		a, b := New(rdb, key, ttl), New(rdb, key, ttl)
-
-		start := time.Now()
-		mustLock(t, as(t, "a"), a) // and dies
-		for !tryLock(t, as(t, "b"), b) {
-			if time.Since(start) > 50*ttl {
-				t.Fatal("the lock does not expire")
-			}
-			time.Sleep(ttl / 20)
-		}
-		if waited := time.Since(start); waited < ttl/2 {
-			t.Errorf("the lock expired after %v; ttl is %v", waited, ttl)
-		}
-	})
-}
+func TestPromises(t *testing.T) { locktest.Run(t, stage()) }
 
 // A flaw: a late holder deletes whatever lock is there, and starts a chain. In
 // the end there is no lock at all.
 func TestForeignDelete(t *testing.T) {
-	s := locktest.Start(t)
-	key := locktest.Key(t)
-	a, b, c := New(s.Client, key, ttl), New(s.Client, key, ttl), New(s.Client, key, ttl)
-
-	mustLock(t, as(t, "a"), a)
-	s.FastForward(ttl)
-	mustLock(t, as(t, "b"), b)
-	unlock(t, as(t, "a"), a)
-	mustLock(t, as(t, "c"), c) // b is still working
-	unlock(t, as(t, "b"), b)
-	mustNotBeHeld(t, as(t, "c"), c)
-}
-
-// A flaw: Unlock was executed, and only its reply was lost. Repeated, it deletes
-// the next holder's lock.
-func TestRepeatedUnlock(t *testing.T) {
-	s := locktest.Start(t)
-	key := locktest.Key(t)
-	a, b, c := New(s.Client, key, ttl), New(s.Client, key, ttl), New(s.Client, key, ttl)
-
-	mustLock(t, as(t, "a"), a)
-	s.Hook.On(locktest.Command("del"), 1, locktest.LoseReply(locktest.ErrCut))
-	if err := a.Unlock(as(t, "a")); !errors.Is(err, locktest.ErrCut) {
-		t.Errorf("Unlock = %v; want %v", err, locktest.ErrCut)
-	}
-	mustLock(t, as(t, "b"), b)
-	unlock(t, as(t, "a"), a)
-	mustLock(t, as(t, "c"), c) // b is still working
-}
-
-// A flaw: a caller that got no reply cannot know that the lock is its own.
-func TestLostReplyLocksOut(t *testing.T) {
-	s := locktest.Start(t)
-	key := locktest.Key(t)
-	a, b := New(s.Client, key, ttl), New(s.Client, key, ttl)
-
-	s.Hook.On(locktest.Any, 1, locktest.LoseReply(locktest.ErrCut))
-	if ok, err := a.TryLock(as(t, "a")); ok || !errors.Is(err, locktest.ErrCut) {
-		t.Errorf("TryLock = %v, %v; want false, %v", ok, err, locktest.ErrCut)
-	}
-	mustNotLock(t, as(t, "a"), a)
-	s.FastForward(ttl - time.Millisecond)
-	mustNotLock(t, as(t, "b"), b)
-	s.FastForward(time.Millisecond)
-	mustLock(t, as(t, "b"), b)
-}
-
-// A flaw: the lock expires under its holder, which still writes.
-func TestExpiresUnderItsHolder(t *testing.T) {
-	s := locktest.Start(t)
-	key := locktest.Key(t)
-	a, b := New(s.Client, key, ttl), New(s.Client, key, ttl)
-	sold := locktest.NewCounter(t, s.Client)
-
-	mustLock(t, as(t, "a"), a)
-	seen := sold.Get()
-	s.FastForward(ttl) // a is still working
-	mustLock(t, as(t, "b"), b)
-	sold.Set(sold.Get() + 1)
-	sold.Set(seen + 1)
-	if n := sold.Get(); n != 1 {
-		t.Errorf("two holders sold one each, and %d are on record; want 1: a wrote over b", n)
-	}
-	unlock(t, as(t, "b"), b)
-	mustNotBeHeld(t, as(t, "a"), a)
-}
-
-// as returns a context that locks as who.
-func as(t *testing.T, _ string) context.Context {
-	return t.Context()
-}
-
-func tryLock(t *testing.T, ctx context.Context, m *Mutex) bool {
-	t.Helper()
-	ok, err := m.TryLock(ctx)
-	if err != nil {
-		t.Error("TryLock:", err)
-	}
-	return ok
-}
-
-func mustLock(t *testing.T, ctx context.Context, m *Mutex) {
-	t.Helper()
-	if !tryLock(t, ctx, m) {
-		t.Fatal("the lock is held, want it free")
-	}
-}
-
-func mustNotLock(t *testing.T, ctx context.Context, m *Mutex) {
-	t.Helper()
-	if tryLock(t, ctx, m) {
-		t.Fatal("the lock is free, want it held")
-	}
-}
-
-func unlock(t *testing.T, ctx context.Context, m *Mutex) {
-	t.Helper()
-	if err := m.Unlock(ctx); err != nil {
-		t.Error("Unlock:", err)
-	}
-}
-
-func mustNotBeHeld(t *testing.T, ctx context.Context, m *Mutex) {
-	t.Helper()
-	if err := m.Unlock(ctx); !errors.Is(err, ErrNotHeld) {
-		t.Errorf("Unlock = %v; want %v", err, ErrNotHeld)
-	}
+	locktest.Scenario(t, stage(), func(w *locktest.World) {
+		a, b, c := w.Holder("a"), w.Holder("b"), w.Holder("c")
+		a.MustLock()
+		w.FastForward(locktest.TTL)
+		b.MustLock()
+		a.MustUnlock()
+		c.MustLock() // b is still working
+		b.MustUnlock()
+		c.MustNotHold()
+	})
 }

@@ -5,19 +5,19 @@
 // two machines can have the same one.
 //
 // Holds:
-//   - one holder at a time, for at most ttl: TestExclusive
-//   - a cancelled caller still releases the lock: TestUnlockAfterCancel
-//   - "held by another" and "Redis failed" are different results: TestErrorIsNotFalse
-//   - a dead holder's lock is free after ttl: TestDeadHolderExpires
-//   - a late holder leaves the next holder's lock alone:
-//     TestLateUnlockSparesForeignLock
-//   - a lock whose reply was lost can be released: TestUnlockAfterLostReply
+//   - one holder at a time, for at most ttl
+//   - a cancelled caller still releases the lock
+//   - "held by another" and "Redis failed" are different results
+//   - a dead holder's lock is free after ttl
+//   - a late holder leaves the next holder's lock alone
+//   - a lock whose reply was lost can be released
 //
 // Breaks:
 //   - GET and DEL are two commands, and between them the lock can change
 //     hands: TestCheckThenDelete
-//   - work that takes longer than ttl lets a second holder in:
-//     TestExpiresUnderItsHolder
+//   - work that takes longer than ttl lets a second holder in
+//
+// TestPromises shows what names no other test.
 package lock
 
 import (

@@ -5,24 +5,25 @@
 // re-enters with a Mutex of its own. Redisson (Java) stores its RLock this way.
 //
 // Holds:
-//   - one owner at a time, for at most ttl: TestExclusive
-//   - a cancelled caller still releases the lock: TestUnlockAfterCancel
-//   - "held by another" and "Redis failed" are different results: TestErrorIsNotFalse
-//   - a dead holder's lock is free after ttl: TestDeadHolderExpires
-//   - a late holder leaves the next holder's lock alone:
-//     TestLateUnlockSparesForeignLock
-//   - a lock whose reply was lost can be released: TestUnlockAfterLostReply
-//   - nothing can come between compare and delete: TestNoHoleInUnlock
-//   - the owner can re-enter, and only its last Unlock frees the lock:
-//     TestReentrant, TestReentrantAcrossMutexes
+//   - one owner at a time, for at most ttl
+//   - a cancelled caller still releases the lock
+//   - "held by another" and "Redis failed" are different results
+//   - a dead holder's lock is free after ttl
+//   - a late holder leaves the next holder's lock alone
+//   - a lock whose reply was lost can be released
+//   - nothing can come between compare and delete
+//   - the owner can re-enter, and only its last Unlock frees the lock
+//   - the ttl of a re-entry lengthens the lease, and never shortens it:
+//     TestInnerTTLShortensNothing
 //
 // Breaks:
 //   - an owner that retries after a lost reply, without Unlock in between, is
-//     counted twice, and the lock stays for ttl: TestLostReplyCountsTwice
-//   - Unlock after a re-entry that Redis never saw releases the outer hold:
-//     TestFailedReentryFreesOuter
+//     counted twice, and the lock stays for ttl
+//   - Unlock after a re-entry that Redis never saw releases the outer hold
 //   - work that takes longer than ttl lets a second holder in:
 //     TestExpiresUnderItsHolder
+//
+// TestPromises shows what names no other test.
 package lock
 
 import (

@@ -5,29 +5,28 @@
 // reports a lost lock. The idea, and the interval of ttl/3, are Redisson's.
 //
 // Holds:
-//   - one owner at a time, however long the work takes: TestExclusive, TestLongWorkKeepsLock
-//   - a cancelled caller still releases the lock: TestUnlockAfterCancel
-//   - "held by another" and "Redis failed" are different results: TestErrorIsNotFalse
-//   - a dead holder's lock is free after ttl: TestDeadHolderExpires
-//   - a late holder leaves the next holder's lock alone:
-//     TestLateUnlockSparesForeignLock
-//   - a lock whose reply was lost can be released: TestUnlockAfterLostReply
-//   - nothing can come between compare and delete: TestNoHoleInUnlock
-//   - the owner can re-enter, and only its last Unlock frees the lock:
-//     TestReentrant, TestReentrantAcrossMutexes
-//   - each outermost hold has one renewer; the last Unlock ends it, even if it
-//     fails: TestOneRenewer, TestUnlockEndsRenewal, TestFailedUnlockEndsRenewal
-//   - a transient Redis error does no harm: TestRenewalOutlivesErrors
-//   - the holder is told of a loss, at the latest when ttl is over: TestLossIsTold
+//   - one owner at a time, however long the work takes
+//   - a cancelled caller still releases the lock
+//   - "held by another" and "Redis failed" are different results
+//   - a dead holder's lock is free after ttl
+//   - a late holder leaves the next holder's lock alone
+//   - a lock whose reply was lost can be released
+//   - nothing can come between compare and delete
+//   - the owner can re-enter, and only its last Unlock frees the lock
+//   - each outermost hold has one renewer; the last Unlock ends it, even if it fails:
+//     TestOneRenewer
+//   - a transient Redis error does no harm
+//   - the holder is told of a loss, at the latest when ttl is over
 //
 // Breaks:
-//   - an owner that retries after a lost reply, without Unlock in between, is
-//     counted twice, and the lock stays for ttl: TestLostReplyCountsTwice
-//   - Unlock after a re-entry that Redis never saw releases the outer hold:
-//     TestFailedReentryFreesOuter
-//   - a process renews for ever a lock that nobody unlocks: TestForgottenUnlock
+//   - an owner that retries after a lost reply, without Unlock in between, is counted
+//     twice, and the lock stays for ttl
+//   - Unlock after a re-entry that Redis never saw releases the outer hold
+//   - a process renews for ever a lock that nobody unlocks
 //   - a process paused for longer than ttl learns of the loss only when it
 //     resumes, maybe one write too late: TestPausedHolderWritesTooLate
+//
+// TestPromises shows what names no other test.
 package lock
 
 import (

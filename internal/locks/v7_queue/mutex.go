@@ -9,27 +9,25 @@
 // script can name: on Dragonfly that needs --default_lua_flags=allow-undeclared-keys.
 //
 // Holds:
-//   - everything that stage 6 holds: TestExclusive, TestLongWorkKeepsLock, TestErrorIsNotFalse,
-//     TestUnlockAfterCancel, TestDeadHolderExpires, TestLateUnlockSparesForeignLock,
-//     TestUnlockAfterLostReply, TestNoHoleInUnlock, TestReentrant, TestOneRenewer,
-//     TestUnlockEndsRenewal, TestRenewalOutlivesErrors, TestLossIsTold
-//   - first come, first served: TestFIFO, TestNewcomerDoesNotOvertake
+//   - everything that stage 6 holds
+//   - first come, first served
 //   - waiters do not poll if half of the pool is enough for them: TestWaitingTakesFewCommands
-//   - half of the pool stays free, however many wait: TestHalfOfThePoolIsFree
+//   - half of the pool stays free, however many wait
 //   - a waiter that is polled for is woken at most 20 ms late, and loses no message:
 //     TestPolledWaiterIsWokenSoon, TestPolledWaiterMissesNoMessage
-//   - a dead waiter is skipped: TestDeadWaiterIsSkipped, TestDeadHeirLosesTheLock
-//   - a waiter that gives up leaves nothing behind: TestCancelLeavesNothing
-//   - a lost wake-up costs at most a third of ttl: TestLostWakeUp
+//   - a dead waiter is skipped
+//   - a waiter that gives up leaves nothing behind
+//   - a lost wake-up costs at most a third of ttl
 //
 // Breaks:
-//   - an owner that retries after a lost reply, without Unlock in between, is
-//     counted twice, and the lock stays for ttl: TestLostReplyCountsTwice
-//   - Unlock after a re-entry that Redis never saw releases the outer hold:
-//     TestFailedReentryFreesOuter
-//   - a process renews for ever a lock that nobody unlocks: TestForgottenUnlock
+//   - an owner that retries after a lost reply, without Unlock in between, is counted
+//     twice, and the lock stays for ttl
+//   - Unlock after a re-entry that Redis never saw releases the outer hold
+//   - a process renews for ever a lock that nobody unlocks
 //   - a process paused for longer than ttl learns of the loss only when it
 //     resumes, maybe one write too late: TestPausedHolderWritesTooLate
+//
+// TestPromises shows what names no other test.
 package lock
 
 import (

@@ -8,28 +8,24 @@
 // know it. As in stage 7, Dragonfly needs a flag for the list that Unlock writes to.
 //
 // Holds:
-//   - everything that stage 7 holds: TestExclusive, TestLongWorkKeepsLock, TestErrorIsNotFalse,
-//     TestUnlockAfterCancel, TestDeadHolderExpires, TestLateUnlockSparesForeignLock,
-//     TestUnlockAfterLostReply, TestNoHoleInUnlock, TestReentrant, TestOneRenewer,
-//     TestUnlockEndsRenewal, TestRenewalOutlivesErrors, TestLossIsTold, TestFIFO,
-//     TestDeadWaiterIsSkipped, TestCancelLeavesNothing, TestLostWakeUp, TestHalfOfThePoolIsFree
+//   - everything that stage 7 holds
 //   - a later holder has a larger token, even after the lock was idle or Redis has
-//     lost its keys: TestTokenGrows, TestTokenSurvivesFailover
-//   - a re-entry keeps the token: TestReentryKeepsToken
+//     lost its keys
+//   - a re-entry keeps the token
 //   - a paused holder that resumes is refused by a resource that checks:
 //     TestPausedHolderIsFenced
 //
 // Breaks:
-//   - an owner that retries after a lost reply, without Unlock in between, is
-//     counted twice, and the lock stays for ttl: TestLostReplyCountsTwice
-//   - Unlock after a re-entry that Redis never saw releases the outer hold:
-//     TestFailedReentryFreesOuter
-//   - a process renews for ever a lock that nobody unlocks: TestForgottenUnlock
+//   - an owner that retries after a lost reply, without Unlock in between, is counted
+//     twice, and the lock stays for ttl
+//   - Unlock after a re-entry that Redis never saw releases the outer hold
+//   - a process renews for ever a lock that nobody unlocks
 //   - if the resource does not check, a paused holder writes too late, as in
-//     stage 7: TestPausedHolderWritesTooLate
-//   - if the server's clock is set back by more than the time for which the last
-//     token is kept, the resource refuses new holds until the clock has caught up:
-//     TestClockThatGoesBackIsRefused
+//     stage 7: TestPausedHolderIsFenced
+//   - if the server's clock is set back by more than the time for which the last token is
+//     kept, the resource refuses new holds until the clock has caught up
+//
+// TestPromises shows what names no other test.
 package lock
 
 import (

@@ -82,41 +82,6 @@ func TestNobodyReliesOnMoreThanRedisKeeps(t *testing.T) {
 	}
 }
 
-// A holder's lease begins before the granted request was sent: a late reply does not
-// make it longer.
-func TestLeaseCountsFromTheRequest(t *testing.T) {
-	const late = ttl / 5
-	for _, delayed := range []struct {
-		name, script string
-		lease        time.Duration // from the call on
-	}{
-		{"lock", lockSource, ttl},
-		{"renew", renewSource, ttl/3 + ttl},
-	} {
-		bubble(t, 1, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, hooks []*locktest.Hook) {
-			key := locktest.Key(t)
-			a := New(rdb[0], key, ttl)
-			hooks[0].On(locktest.Script(delayed.script), 1, func(ctx context.Context, send func() error) error {
-				defer time.Sleep(late)
-				return send()
-			})
-			if delayed.name == "lock" {
-				hooks[0].On(locktest.Script(renewSource), -1, locktest.Fail(locktest.ErrCut))
-			}
-			start := time.Now()
-			mustLock(t, as(t, "a"), a)
-			ctx := a.Context(t.Context())
-			time.Sleep(time.Until(start.Add(ttl/3 + late + time.Millisecond)))
-			hooks[0].On(locktest.Script(renewSource), -1, locktest.Fail(locktest.ErrCut))
-			<-ctx.Done()
-			if took := time.Since(start); took != delayed.lease {
-				t.Errorf("%s: told of the loss after %v, want %v", delayed.name, took, delayed.lease)
-			}
-			_ = a.Unlock(as(t, "a"))
-		})
-	}
-}
-
 // errReadOnly is the reply of a server that has just become a replica.
 var errReadOnly = errors.New("READONLY You can't write against a read only replica")
 

@@ -12,25 +12,25 @@
 // --default_lua_flags=allow-undeclared-keys.
 //
 // Holds:
-//   - everything that stage 8 holds: TestExclusive, TestFIFO, TestCancelLeavesNothing,
-//     TestDeadHolderExpires, TestDeadWaiterIsSkipped, TestLostWakeUp, TestLossIsTold,
-//     TestTokenGrows, TestTokenSurvivesFailover, TestReentryKeepsToken, TestPausedHolderIsFenced
-//   - half of the pool stays free, however many locks are waited for: TestHalfOfThePoolIsFree
+//   - everything that stage 8 holds
+//   - half of the pool stays free, however many locks are waited for
 //   - handing the lock on within a process takes no command: TestFIFOInAProcess
+//   - each of these holders has a token of its own, larger than the one before: TestTokenGrows
 //   - processes take turns, however many waiters one has: TestProcessesTakeTurns
-//   - a lost reply counts nothing twice, and a failed re-entry frees nothing:
-//     TestLostReplyCountsOnce
+//   - a lost reply counts nothing twice, and a failed re-entry frees nothing
 //   - a failed Unlock is retried until the ttl is over: TestFailedUnlockIsTriedAgain
 //   - a holder that has lost the lock and hangs blocks nobody: TestLostHoldLetsItsProcessGoOn
 //   - no holder relies on a longer lease than Redis keeps: TestNobodyReliesOnMoreThanRedisKeeps
 //
 // Breaks:
 //   - a process renews for ever a lock that nobody unlocks: TestForgottenUnlock
-//   - if the resource does not check, a paused holder writes too late, as in
-//     stage 7: TestPausedHolderIsFenced
+//   - if the resource does not check, a paused holder writes too late, as in stage 7
 //   - if the server's clock is set back by more than the time for which the last
-//     token is kept, the resource refuses new holds until the clock has caught up:
-//     TestClockThatGoesBackIsRefused
+//     token is kept, the resource refuses new holds until the clock has caught up
+//   - the waiters of other processes learn of a holder's death up to a third of ttl after the
+//     lease has expired
+//
+// TestPromises shows what names no other test.
 package lock
 
 import (

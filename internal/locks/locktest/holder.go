@@ -1,0 +1,222 @@
+package locktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A Holder takes the lock and releases it.
+type Holder struct {
+	Mutex Mutex
+	Ctx   context.Context // names the owner
+	Hook  *Hook           // in the client of its process
+
+	w       *World
+	name    string
+	rdb     *redis.Client
+	ttl     time.Duration
+	stopped *Rule
+	goOn    chan struct{}
+	cancel  context.CancelFunc
+	waiting sync.WaitGroup
+}
+
+// Holder returns a holder in a process of its own.
+func (w *World) Holder(name string) *Holder { return w.holderWith(name, TTL) }
+
+func (w *World) holderWith(name string, ttl time.Duration) *Holder {
+	rdb, hook := w.NewClient()
+	w.clients = append(w.clients, rdb)
+	return w.newHolder(rdb, hook, name, ttl)
+}
+
+// Sibling returns a holder in the same process.
+func (h *Holder) Sibling(name string) *Holder { return h.w.newHolder(h.rdb, h.Hook, name, h.ttl) }
+
+func (w *World) newHolder(rdb *redis.Client, hook *Hook, name string, ttl time.Duration) *Holder {
+	h := &Holder{Mutex: w.lock.New(rdb, w.Key, ttl), Hook: hook, w: w, name: name, rdb: rdb, ttl: ttl}
+	h.Ctx, h.cancel = context.WithCancel(w.ctx)
+	if w.lock.WithOwner != nil {
+		h.Ctx = w.lock.WithOwner(h.Ctx, name)
+	}
+	w.holders = append(w.holders, h)
+	return h
+}
+
+// Stop keeps back all commands of the process: it counts as dead, unless GoOn is called. Then
+// the commands that were kept back fail.
+func (h *Holder) Stop() {
+	h.goOn = make(chan struct{})
+	goOn := h.goOn
+	h.stopped = h.Hook.On(Any, -1, func(ctx context.Context, _ func() error) error {
+		select {
+		case <-goOn:
+			return ErrCut
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+}
+
+// GoOn ends Stop.
+func (h *Holder) GoOn() {
+	if h.stopped != nil {
+		h.stopped.Off()
+		close(h.goOn)
+		h.stopped = nil
+	}
+}
+
+// TryLock reports whether the holder acquired the lock. An error ends the scenario.
+func (h *Holder) TryLock() bool {
+	ok, err := h.Mutex.TryLock(h.Ctx)
+	if err != nil {
+		panic(failure{fmt.Errorf("TryLock of %s: %w", h.name, err)})
+	}
+	return ok
+}
+
+// MustLock acquires a lock that is free.
+func (h *Holder) MustLock() { h.w.Expect(h.TryLock(), "the lock is held, and %s wants it", h.name) }
+
+// MustNotLock expects that the lock is another's.
+func (h *Holder) MustNotLock() {
+	h.w.Expect(!h.TryLock(), "%s got the lock of another holder", h.name)
+}
+
+// Unlock reports whether the holder had a lock to release. An error ends the scenario.
+func (h *Holder) Unlock() bool {
+	err := h.Mutex.Unlock(h.Ctx)
+	if err != nil && !errors.Is(err, h.w.lock.NotHeld) {
+		panic(failure{fmt.Errorf("Unlock of %s: %w", h.name, err)})
+	}
+	return err == nil
+}
+
+// MustUnlock releases the lock.
+func (h *Holder) MustUnlock() { h.w.Expect(h.Unlock(), "%s has no lock to release", h.name) }
+
+// MustNotHold expects that the holder has no lock to release.
+func (h *Holder) MustNotHold() { h.w.Expect(!h.Unlock(), "%s released a lock", h.name) }
+
+// LoseReply has the holder ask for the lock, and loses the reply.
+func (h *Holder) LoseReply() {
+	h.Hook.On(Any, 1, LoseReply(ErrCut))
+	ok, err := h.Mutex.TryLock(h.Ctx)
+	h.w.Expect(!ok && errors.Is(err, ErrCut), "TryLock = %v, %v, when the reply was lost", ok, err)
+}
+
+// Context returns the context of the holder's work, which never ends if the lock has none.
+func (h *Holder) Context() context.Context {
+	if m, ok := h.Mutex.(contextual); ok {
+		return m.Context(h.w.ctx)
+	}
+	return h.w.ctx
+}
+
+// Token returns the fencing token that the holder sends with its writes, or 0.
+func (h *Holder) Token() int64 {
+	if m, ok := h.Mutex.(fenced); ok {
+		return m.Token()
+	}
+	return 0
+}
+
+// What a Mutex may have.
+type (
+	waiter interface {
+		Lock(ctx context.Context) error
+	}
+	contextual interface {
+		Context(parent context.Context) context.Context
+	}
+	fenced interface{ Token() int64 }
+)
+
+// lock acquires the lock before ctx ends. A lock that cannot wait is asked again and again.
+func (h *Holder) lock(ctx context.Context) error {
+	if m, ok := h.Mutex.(waiter); ok {
+		return m.Lock(ctx)
+	}
+	for {
+		if ok, err := h.Mutex.TryLock(ctx); ok || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(TTL / 100):
+		}
+	}
+}
+
+// start runs f in a goroutine, with the holder's context until cancel is called.
+func (h *Holder) start(f func(ctx context.Context) error) (done attempt, cancel context.CancelFunc) {
+	ctx, cancel := context.WithCancel(h.Ctx)
+	got := make(chan error, 1)
+	h.waiting.Go(func() { got <- f(ctx) })
+	return got, cancel
+}
+
+// wait starts a wait for the lock, and returns when it is in the queue.
+func (h *Holder) wait() (served attempt, cancel context.CancelFunc) {
+	served, cancel = h.start(h.lock)
+	synctest.Wait()
+	return served, cancel
+}
+
+// lockNow waits for the lock, and returns how long that took.
+func (h *Holder) lockNow() time.Duration {
+	start := time.Now()
+	if err := h.lock(h.Ctx); err != nil {
+		panic(failure{fmt.Errorf("Lock of %s: %w", h.name, err)})
+	}
+	return time.Since(start)
+}
+
+// unlocking matches the command that releases the lock, among all that Unlock may send.
+var unlocking = Command("del", "unlink", "eval", "evalsha", "fcall", "delex", "delifeq")
+
+// unlockUntold releases the lock, but the reply is lost.
+func (h *Holder) unlockUntold() {
+	h.Hook.On(unlocking, 1, LoseReply(ErrCut))
+	if err := h.Mutex.Unlock(h.Ctx); !errors.Is(err, ErrCut) {
+		panic(failure{fmt.Errorf("the reply to Unlock was to be lost: %w", err)})
+	}
+}
+
+// parking chooses the point at which a command is paused.
+type parking func(*Pause) Action
+
+func beforeIt(p *Pause) Action { return p.Before }
+func afterIt(p *Pause) Action  { return p.After }
+
+// unlockParked starts an Unlock and returns when it is paused, or has ended without reaching
+// that command. goOn lets it run to its end.
+func (h *Holder) unlockParked(where parking) (goOn func()) {
+	pause := NewPause()
+	rule := h.Hook.On(unlocking, 1, where(pause))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = h.Mutex.Unlock(h.Ctx)
+	}()
+	select {
+	case <-pause.Parked():
+	case <-ended:
+	}
+	return func() {
+		pause.Release()
+		<-ended
+		rule.Off()
+	}
+}
+
+// faults are the ways in which a command fails.
+var faults = map[string]Action{"never sent": Fail(ErrCut), "reply lost": LoseReply(ErrCut), "no answer": Drop}

@@ -1,0 +1,118 @@
+package locktest
+
+import "time"
+
+// ofTokens returns the promises of a lock with fencing tokens.
+func ofTokens() []promise {
+	return applying(func(l Lock) bool { _, ok := l.handle().(fenced); return ok }, []promise{
+		{name: "the late writes of a stopped process are refused", scenario: lateWrite},
+		{name: "a re-entry keeps the token", scenario: reentryKeepsToken},
+		{name: "tokens grow while the clock stands still", scenario: stillClock},
+		{name: "tokens grow after an idle time", scenario: idleTime},
+		{name: "tokens grow after Redis has lost its keys", scenario: lostKeys},
+		{name: "tokens grow while the lock is held, even if the clock goes back", scenario: clockBack},
+		{name: "tokens grow if the clock goes back and Redis has lost its keys", scenario: clockBackAndLostKeys},
+	})
+}
+
+// The resource remembers the largest token it has seen, and refuses requests with a smaller one.
+func lateWrite(w *World) {
+	a, b := w.Holder("a"), w.Holder("b")
+	a.MustLock()
+	a.Stop()
+	w.Outlast()
+	late := b.TryLock()
+	a.GoOn()
+	w.Expect(!late || a.Token() < b.Token(), "it writes over what the second holder wrote")
+}
+
+func reentryKeepsToken(w *World) {
+	if w.lock.WithOwner == nil {
+		return
+	}
+	outer := w.Holder("a")
+	inner := outer.Sibling("a")
+	w.Expect(outer.Token() == 0, "token %d before the first hold", outer.Token())
+	outer.MustLock()
+	first := outer.Token()
+	outer.MustLock()
+	inner.MustLock()
+	w.Expect(first != 0 && outer.Token() == first && inner.Token() == first,
+		"tokens %d, %d and %d of one hold", first, outer.Token(), inner.Token())
+}
+
+// takes has the holder acquire and release the lock, and returns its token.
+func (h *Holder) takes() int64 {
+	h.MustLock()
+	defer h.MustUnlock()
+	return h.Token()
+}
+
+// growing returns a function that expects tokens to grow from one to the next.
+func (w *World) growing() func(token int64) {
+	var last int64
+	return func(token int64) {
+		w.Expect(token > last, "token %d after %d", token, last)
+		last = token
+	}
+}
+
+// Holders of two processes take the lock in turn, and hand it on within a process.
+func stillClock(w *World) {
+	w.SetTime(time.Now())
+	a, b, grows := w.Holder("a"), w.Holder("b"), w.growing()
+	for range 3 {
+		c := a.Sibling("c")
+		a.MustLock()
+		grows(a.Token())
+		served, _ := c.wait()
+		a.MustUnlock()
+		w.Expect(served.within(TTL) == nil, "a waiter is not served")
+		grows(c.Token())
+		c.MustUnlock()
+		grows(b.takes())
+	}
+	w.SetTime(time.Time{})
+	w.FlushAll()
+}
+
+func idleTime(w *World) {
+	a, grows := w.Holder("a"), w.growing()
+	grows(a.takes())
+	time.Sleep(3 * TTL)
+	w.Expect(len(w.Keys()) == 0, "an idle lock leaves %v in Redis", w.Keys())
+	grows(a.takes())
+}
+
+// A replica that becomes the primary may never have heard of the lock.
+func lostKeys(w *World) {
+	a, b, grows := w.Holder("a"), w.Holder("b"), w.growing()
+	a.MustLock()
+	grows(a.Token())
+	time.Sleep(Tick)
+	w.FlushAll()
+	grows(b.takes())
+	a.MustNotHold()
+}
+
+// The last token is remembered for as long as the lock is held, and longer.
+func clockBack(w *World) {
+	a, b, grows := w.Holder("a"), w.Holder("b"), w.growing()
+	a.MustLock()
+	grows(a.Token())
+	time.Sleep(10 * TTL)
+	a.MustUnlock()
+	w.SetTime(time.Now().Add(-time.Minute))
+	grows(b.takes())
+	w.SetTime(time.Time{})
+}
+
+func clockBackAndLostKeys(w *World) {
+	a, b, grows := w.Holder("a"), w.Holder("b"), w.growing()
+	grows(a.takes())
+	w.FlushAll()
+	w.SetTime(time.Now().Add(-time.Minute))
+	grows(b.takes())
+	w.SetTime(time.Time{})
+	w.FlushAll()
+}

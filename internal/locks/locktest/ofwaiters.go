@@ -1,0 +1,423 @@
+package locktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing/synctest"
+	"time"
+)
+
+// ofWaiters returns the promises of a lock that waits.
+func ofWaiters() []promise {
+	return applying(func(l Lock) bool { _, ok := l.handle().(waiter); return ok }, []promise{
+		{name: "Lock waits until the holder releases the lock, and returns soon after", scenario: waits},
+	})
+}
+
+func waits(w *World) {
+	a, b, c := w.Holder("a"), w.Holder("b"), w.Holder("c")
+	a.MustLock()
+	served, _ := b.wait()
+	err := served.within(TTL / 2)
+	w.Expect(errors.Is(err, errGoesOn), "Lock returned %v while another holder had the lock", err)
+	w.Expect(a.Unlock(), "the holder could not release the lock")
+	err = served.within(TTL / 3)
+	w.Expect(err == nil, "the lock was free for a third of the ttl, and its waiter has not got it: %v", err)
+	w.Expect(!c.TryLock(), "Lock returned without the lock")
+	w.Expect(b.Unlock() && c.TryLock(), "the waiter could not release the lock")
+}
+
+// look is how long a waiter in a queue sleeps at most before it asks again.
+const look = TTL / 3
+
+// ofQueues returns the promises of a lock whose waiters queue up in Redis.
+func ofQueues() []promise {
+	return applying(func(l Lock) bool { return l.Queue != "" }, []promise{
+		{name: "first come, first served, and handing on takes no time", scenario: fifo},
+		{name: "a newcomer does not overtake a waiter, even when the lease has expired", scenario: newcomer},
+		{name: "a waiter keeps its place", scenario: keepsPlace},
+		{name: "a dead waiter is skipped", scenario: deadWaiters},
+		{name: "a lock that is handed to a dead waiter is free within the ttl", scenario: deadHeir},
+		{name: "a dead process is succeeded as soon as its lease has expired", scenario: deadProcess},
+		{name: "a dead holder and dead waiters leave nothing behind", scenario: deadLeaveNothing},
+		{name: "a waiter that gives up leaves nothing behind", scenario: givesUp},
+		{name: "nor if it gives up during its request", scenario: givesUpDuringRequest},
+		{name: "nor if Redis fails when it gives up", scenario: givesUpInVain},
+		{name: "a waiter that leaves hands on what it was handed", scenario: leavingHeir},
+		{name: "a waiter that leaves late takes no lock", scenario: leavesLate},
+		{name: "few of the waiters that cannot leave retry", scenario: fewRetry},
+		{name: "a lost wake-up costs a third of the ttl at most", scenario: lostWakeUp},
+		{name: "the lease of a waiter begins when it gets the lock", scenario: leaseOfWaiter},
+		{name: "a waiter is told when Redis fails", scenario: redisFails},
+		{name: "an owner does not wait for itself", scenario: ownerReenters},
+		{name: "waiters leave half of the pool to other commands", scenario: halfOfThePool},
+	})
+}
+
+// queued are waiters in the order in which they came.
+type queued struct {
+	w    *World
+	mu   sync.Mutex
+	who  []string // were served, in this order
+	done []attempt
+}
+
+// add starts a waiter that works and releases the lock.
+func (q *queued) add(h *Holder, work time.Duration) {
+	done, _ := h.start(func(ctx context.Context) error {
+		if err := h.lock(ctx); err != nil {
+			return err
+		}
+		q.mu.Lock()
+		q.who = append(q.who, h.name)
+		q.mu.Unlock()
+		time.Sleep(work)
+		return h.Mutex.Unlock(h.Ctx)
+	})
+	q.done = append(q.done, done)
+	synctest.Wait()
+}
+
+// served expects that all get the lock within the limit, in this order.
+func (q *queued) served(limit time.Duration, want ...string) {
+	end := time.Now().Add(limit)
+	for _, done := range q.done {
+		synctest.Wait()
+		err := done.within(time.Until(end))
+		q.w.Expect(err == nil, "not served within %v: %v; served were %v", limit, err, q.who)
+	}
+	q.w.Expect(fmt.Sprint(q.who) == fmt.Sprint(want), "served %v, want %v", q.who, want)
+}
+
+func fifo(w *World) {
+	a, q := w.Holder("a"), queued{w: w}
+	a.MustLock()
+	for _, who := range []string{"b", "c", "d"} {
+		q.add(w.Holder(who), 0)
+	}
+	a.MustUnlock()
+	q.served(0, "b", "c", "d")
+}
+
+func newcomer(w *World) {
+	a, b, c, q := w.Holder("a"), w.Holder("b"), w.Holder("c"), queued{w: w}
+	a.MustLock()
+	a.Stop()
+	time.Sleep(look / 2)
+	q.add(b, look)
+	time.Sleep(TTL - look/2 + Tick/2)
+	c.MustNotLock()
+	q.add(w.Holder("d"), 0)
+	time.Sleep(look)
+	w.Expect(len(w.queue()) == 1, "the queue has %v, want the only waiter", w.queue())
+	q.served(2*look, "b", "d")
+}
+
+// A waiter sends a heartbeat within each ttl, however short, and is in the queue once.
+func keepsPlace(w *World) {
+	const ttl = TTL / 10
+	a, b := w.holderWith("a", ttl), w.holderWith("b", ttl)
+	a.MustLock()
+	served, leave := b.wait()
+	for range 100 {
+		time.Sleep(ttl / 10)
+		w.Expect(len(w.queue()) == 1, "the queue has %v, want the waiter once", w.queue())
+	}
+	leave()
+	<-served
+	q := queued{w: w}
+	q.add(w.holderWith("c", ttl), 0)
+	q.add(b, 0)
+	time.Sleep(10 * ttl)
+	a.MustUnlock()
+	q.served(0, "c", "b")
+}
+
+// dead queues up so many waiters that send nothing after that.
+func (w *World) dead(n int) {
+	for i := range n {
+		h := w.Holder(fmt.Sprint("dead ", i))
+		h.wait()
+		h.Stop()
+	}
+}
+
+// Dead waiters are skipped once their heartbeats have expired, by Unlock and by the next request.
+func deadWaiters(w *World) {
+	for _, unlocked := range []bool{true, false} {
+		a, q := w.Holder("a"), queued{w: w}
+		a.MustLock()
+		w.dead(3)
+		time.Sleep(look / 2)
+		q.add(w.Holder("b"), 0)
+		time.Sleep(TTL - look/4)
+		if unlocked {
+			a.MustUnlock()
+			q.served(0, "b")
+		} else {
+			a.Stop()
+			w.Del(w.Key)
+			q.served(look, "b")
+		}
+	}
+}
+
+func deadHeir(w *World) {
+	a, b := w.Holder("a"), w.Holder("b")
+	a.MustLock()
+	w.dead(1)
+	time.Sleep(TTL / 2)
+	a.MustUnlock()
+	b.MustNotLock()
+	took := b.lockNow()
+	w.Expect(took <= TTL/2+look, "waited %v, want the rest of the heartbeat of %v and a look at most", took, TTL/2)
+	w.Expect(len(w.queue()) == 0, "the queue has %v, which has the lock", w.queue())
+}
+
+// A holder has died, and with it a waiter of its process.
+func deadProcess(w *World) {
+	a, b := w.Holder("a"), w.Holder("b")
+	a.MustLock()
+	time.Sleep(look / 10)
+	a.Sibling("dead").wait()
+	a.Stop()
+	time.Sleep(look / 10)
+	took := b.lockNow()
+	w.Expect(took <= TTL-look/10+5*Tick, "waited %v, want %v", took, TTL-look/10)
+}
+
+func deadLeaveNothing(w *World) {
+	a := w.Holder("a")
+	a.MustLock()
+	w.dead(1)
+	a.Stop()
+	time.Sleep(5 * TTL)
+	w.Expect(len(w.Keys()) == 0, "left in Redis: %v", w.Keys())
+}
+
+func givesUp(w *World) {
+	a, b := w.Holder("a"), w.Holder("b")
+	a.MustLock()
+	errEnough := errors.New("enough")
+	const patience = 5*look + look/2 // between two heartbeats
+	ctx, cancel := context.WithTimeoutCause(b.Ctx, patience, errEnough)
+	defer cancel()
+	start := time.Now()
+	err := b.lock(ctx)
+	w.Expect(errors.Is(err, errEnough) && time.Since(start) == patience, "Lock = %v after %v", err, time.Since(start))
+	synctest.Wait()
+	w.Expect(len(w.queue()) == 0, "the queue has %v", w.queue())
+	a.MustUnlock()
+	w.mustBeFree()
+	err = b.lock(ctx)
+	w.Expect(errors.Is(err, errEnough), "Lock = %v after the wait was over", err)
+	w.mustBeFree()
+}
+
+// Either the request or what takes it back reaches Redis first.
+func givesUpDuringRequest(w *World) {
+	for _, where := range []parking{beforeIt, afterIt} {
+		a, b := w.Holder("a"), w.Holder("b")
+		a.MustLock()
+		pause := NewPause()
+		b.Hook.On(Any, 1, where(pause))
+		gone, leave := b.start(b.lock)
+		<-pause.Parked()
+		leave()
+		synctest.Wait()
+		pause.Release()
+		err := gone.within(look + Tick)
+		w.Expect(errors.Is(err, context.Canceled), "Lock = %v", err)
+		time.Sleep(look + Tick)
+		w.Expect(len(w.queue()) == 0, "the queue has %v", w.queue())
+		a.MustUnlock()
+		w.mustBeFree()
+	}
+}
+
+func givesUpInVain(w *World) {
+	a, b := w.Holder("a"), w.Holder("b")
+	a.MustLock()
+	_, leave := b.wait()
+	b.Hook.On(Any, 4, Fail(ErrCut))
+	leave()
+	time.Sleep(TTL / 4)
+	w.Expect(len(w.queue()) == 0, "the queue has %v", w.queue())
+	a.MustUnlock()
+	w.mustBeFree()
+}
+
+// The waiter is woken, and leaves before it has asked again. A dead waiter is behind it.
+func leavingHeir(w *World) {
+	a, b, q := w.Holder("a"), w.Holder("b"), queued{w: w}
+	a.MustLock()
+	gone, leave := b.wait()
+	w.dead(1)
+	time.Sleep(look / 2)
+	q.add(w.Holder("c"), 0)
+	time.Sleep(TTL - look/4)
+	pause := NewPause()
+	asks := b.Hook.On(Any, 1, pause.Before)
+	a.MustUnlock()
+	synctest.Wait()
+	asks.Off() // if it got the lock with the message
+	leave()
+	synctest.Wait()
+	if asks.Hits() == 0 {
+		b.MustUnlock()
+	}
+	q.served(0, "c")
+	pause.Release()
+	if err := gone.now(); err == nil { // nobody has the lock, so it got it after all
+		b.Unlock()
+	}
+}
+
+// What takes a waiter out of the queue reaches Redis late, when its owner has the lock.
+func leavesLate(w *World) {
+	a, b, c := w.Holder("a"), w.Holder("b"), w.Holder("c")
+	a.MustLock()
+	gone, leave := b.wait()
+	pause := NewPause()
+	b.Hook.On(Any, 1, pause.Before)
+	leave()
+	<-pause.Parked()
+	err := gone.within(look + Tick)
+	w.Expect(errors.Is(err, context.Canceled), "Lock = %v", err)
+	time.Sleep(Tick)
+	a.MustUnlock()
+	locked := b.TryLock()
+	pause.Release()
+	synctest.Wait()
+	if locked {
+		c.MustNotLock()
+		b.MustUnlock()
+	}
+	w.mustBeFree()
+}
+
+// While Redis is unavailable, most of the waiters that leave try once.
+func fewRetry(w *World) {
+	const many = 640
+	a := w.Holder("a")
+	failing := a.Hook.On(Any, -1, Fail(ErrCut))
+	tries := func(waiters int) int {
+		before := failing.Hits()
+		for i := range waiters {
+			a.Sibling(fmt.Sprint("waiter ", i)).wait()
+		}
+		time.Sleep(2 * TTL)
+		return failing.Hits() - before
+	}
+	one := tries(1)
+	n := tries(many)
+	w.Expect(one >= 5 && n <= 3*many+many/10*one, "%d commands of %d waiters, where one sends %d", n, many, one)
+}
+
+// The message is taken from its list, and the connection breaks.
+func lostWakeUp(w *World) {
+	a, b := w.Holder("a"), w.Holder("b")
+	a.MustLock()
+	b.Hook.On(Command("blpop"), 1, LoseReply(ErrCut))
+	served, _ := b.wait()
+	a.MustUnlock()
+	err := served.within(look)
+	w.Expect(err == nil, "after a third of the ttl: %v", err)
+}
+
+// The holder relies on no longer lease than Redis keeps.
+func leaseOfWaiter(w *World) {
+	a, b, c := w.Holder("a"), w.Holder("b"), w.Holder("c")
+	a.MustLock()
+	served, _ := b.wait()
+	time.Sleep(TTL / 2)
+	a.MustUnlock()
+	w.Expect(served.now() == nil, "the waiter is not served")
+	w.Expect(w.TTL(w.Key) > TTL/2, "Redis keeps the lock for %v", w.TTL(w.Key))
+	ctx := b.Context()
+	b.Hook.On(Any, -1, Fail(ErrCut))
+	for ctx.Err() == nil {
+		w.Expect(!c.TryLock(), "a second holder came in, and the first was not told")
+		time.Sleep(look / 10)
+		synctest.Wait()
+	}
+	time.Sleep(TTL)
+	c.MustLock()
+	_ = b.Mutex.Unlock(b.Ctx)
+}
+
+func redisFails(w *World) {
+	a, b := w.Holder("a"), w.Holder("b")
+	a.MustLock()
+	failed, _ := b.wait()
+	away := b.Hook.On(Any, -1, Fail(ErrCut))
+	err := failed.within(2 * look)
+	w.Expect(errors.Is(err, ErrCut), "Lock = %v", err)
+	time.Sleep(TTL / 2)
+	away.Off()
+	time.Sleep(TTL / 5)
+	w.Expect(len(w.queue()) == 0, "the queue has %v", w.queue())
+	a.MustUnlock()
+	w.mustBeFree()
+}
+
+func ownerReenters(w *World) {
+	if w.lock.WithOwner == nil {
+		return
+	}
+	outer, q := w.Holder("a"), queued{w: w}
+	inner := outer.Sibling("a")
+	outer.MustLock()
+	q.add(w.Holder("b"), 0)
+	took := inner.lockNow()
+	w.Expect(took == 0, "the owner waited %v for itself", took)
+	inner.MustUnlock()
+	synctest.Wait()
+	w.Expect(len(q.who) == 0, "the inner Unlock hands the lock on")
+	outer.MustUnlock()
+	q.served(0, "b")
+}
+
+// One process waits for many locks.
+func halfOfThePool(w *World) {
+	const locks = 50
+	key, waiting, q := w.Key, w.Holder("waiting"), queued{w: w}
+	pool := waiting.rdb.Options().PoolSize
+	var blocked gauge
+	waiting.Hook.On(Command("blpop"), -1, blocked.count)
+	var held []*Holder
+	for i := range locks {
+		w.Key = fmt.Sprint(key, i)
+		held = append(held, w.Holder("holder"))
+		held[i].MustLock()
+		q.add(waiting.Sibling("waiting"), 0)
+	}
+	w.Expect(blocked.most <= pool/2, "%d waiters block a connection each; the pool has %d", blocked.most, pool)
+	for _, h := range held {
+		h.MustUnlock()
+	}
+	time.Sleep(look)
+	w.Expect(len(q.who) == locks, "%d of %d waiters were served", len(q.who), locks)
+	w.Key = key
+}
+
+// A gauge counts the commands that are in flight.
+type gauge struct {
+	mu        sync.Mutex
+	now, most int
+}
+
+func (g *gauge) count(_ context.Context, send func() error) error {
+	g.add(1)
+	defer g.add(-1)
+	return send()
+}
+
+func (g *gauge) add(n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.now += n
+	g.most = max(g.most, g.now)
+}

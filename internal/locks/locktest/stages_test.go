@@ -1,0 +1,158 @@
+package locktest_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"oversell/internal/backend/backendtest"
+	"oversell/internal/catalog"
+	"oversell/internal/locks"
+	"oversell/internal/locks/locktest"
+)
+
+// A stage is one of the teaching stages.
+type stage struct {
+	locktest.Lock
+
+	name string
+}
+
+// stages returns all of them, in order. A stage without expiry ignores the ttl.
+func stages(t testing.TB) (all []stage) {
+	t.Helper()
+	for _, name := range locks.Stages() {
+		s, err := catalog.Strategies().Find(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, stage{name: name, Lock: locktest.Lock{
+			WithOwner: s.Distributed(catalog.Options{}).WithOwner,
+			New: func(rdb redis.UniversalClient, key string, ttl time.Duration) locktest.Mutex {
+				return s.Distributed(catalog.Options{Redis: rdb, TTL: ttl}).New(key)
+			},
+		}})
+	}
+	return all
+}
+
+// renewed is the number of stages, from the first, that do not renew the lock.
+const renewed = 5
+
+// as returns a context that locks as owner.
+func (s stage) as(ctx context.Context, owner string) context.Context {
+	if s.WithOwner == nil {
+		return ctx
+	}
+	return s.WithOwner(ctx, owner)
+}
+
+// lock waits for the lock.
+func (s stage) lock(ctx context.Context, m locktest.Mutex) error {
+	if m, ok := m.(interface{ Lock(context.Context) error }); ok {
+		return m.Lock(ctx)
+	}
+	for {
+		if ok, err := m.TryLock(ctx); ok || err != nil {
+			return err
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// The promises that tell a real server from one in memory, in real time.
+func TestStagesInTime(t *testing.T) {
+	for _, kind := range backendtest.Kinds() {
+		t.Run(kind, func(t *testing.T) {
+			url := backendtest.Redis(t, kind)
+			for i, s := range stages(t) {
+				t.Run(s.name, func(t *testing.T) {
+					s.excludes(t, url)
+					if i > 0 {
+						s.expires(t, url)
+					}
+					if i >= renewed {
+						s.isRenewed(t, url)
+					}
+				})
+			}
+		})
+	}
+}
+
+// excludes has two processes compete for the lock.
+func (s stage) excludes(t *testing.T, url string) {
+	key := locktest.Key(t)
+	var witness locktest.Witness
+	var wg sync.WaitGroup
+	for p := range 2 {
+		rdb := backendtest.DialRedis(t, url)
+		for i := range 4 {
+			wg.Go(func() {
+				who := fmt.Sprint("process ", p, " holder ", i)
+				m, ctx := s.New(rdb, key, benchTTL), s.as(t.Context(), who)
+				for range 20 {
+					if err := s.lock(ctx, m); err != nil {
+						t.Error(err)
+						return
+					}
+					leave := witness.Enter(who)
+					time.Sleep(100 * time.Microsecond)
+					leave()
+					if err := m.Unlock(ctx); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	for _, overlap := range witness.Overlaps() {
+		t.Error(overlap)
+	}
+}
+
+// expires has a holder die.
+func (s stage) expires(t *testing.T, url string) {
+	const ttl = 200 * time.Millisecond
+	key, dying, hook := locktest.Key(t), backendtest.DialRedis(t, url), new(locktest.Hook)
+	dying.AddHook(hook)
+	a, b := s.New(dying, key, ttl), s.New(backendtest.DialRedis(t, url), key, ttl)
+	start, other := time.Now(), s.as(t.Context(), "b")
+	if ok, err := a.TryLock(s.as(t.Context(), "a")); !ok {
+		t.Fatal("TryLock:", err)
+	}
+	hook.On(locktest.Any, -1, locktest.Fail(locktest.ErrCut))
+	if err := s.lock(other, b); err != nil {
+		t.Fatal(err)
+	}
+	if waited := time.Since(start); waited < ttl || waited > ttl+backendtest.Slack {
+		t.Errorf("the lock of a dead holder was free after %v; the ttl is %v", waited, ttl)
+	}
+	_ = a.Unlock(s.as(t.Context(), "a"))
+	if err := b.Unlock(other); err != nil {
+		t.Error(err)
+	}
+}
+
+// isRenewed works for longer than the ttl.
+func (s stage) isRenewed(t *testing.T, url string) {
+	const ttl = time.Second // a loaded machine stalls for part of it
+	key, rdb := locktest.Key(t), backendtest.DialRedis(t, url)
+	a, ctx := s.New(rdb, key, ttl), s.as(t.Context(), "a")
+	if ok, err := a.TryLock(ctx); !ok {
+		t.Fatal("TryLock:", err)
+	}
+	for start := time.Now(); time.Since(start) < ttl+ttl/2; time.Sleep(ttl / 20) {
+		if ok, err := s.New(rdb, key, ttl).TryLock(s.as(t.Context(), "b")); ok || err != nil {
+			t.Fatal("a second holder came in, or Redis failed:", err)
+		}
+	}
+	if err := a.Unlock(ctx); err != nil {
+		t.Error(err)
+	}
+}

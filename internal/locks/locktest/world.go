@@ -1,0 +1,169 @@
+package locktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// TTL is the ttl of the locks in a World. It is long compared with what a scenario waits for
+// besides, and passes instantly.
+const TTL = 3 * time.Second
+
+// Tick is added to a sleep so that it ends after a timer of the same length, not beside it.
+const Tick = time.Millisecond
+
+// A World is the setting of a scenario: a Redis, and the processes that use it.
+type World struct {
+	*Server
+
+	Key string // of the lock
+
+	ctx     context.Context
+	lock    Lock
+	holders []*Holder
+	clients []*redis.Client
+}
+
+// Scenario runs a test of the lock's own as Run does the promises: in a bubble of
+// testing/synctest, where time.Sleep moves the clocks of Redis and of all timers together. It
+// fails the test if an expectation is not met, or a key is left in Redis in the end.
+func Scenario(t *testing.T, lock Lock, scenario func(w *World)) {
+	t.Helper()
+	broken, err := play(t, lock, scenario)
+	if broken != "" || err != nil {
+		t.Error(broken, err)
+	}
+}
+
+// play returns the expectation that is not met, and "" if all are; an error means that the
+// scenario could not be run. A lock that does not exclude a second holder, or cannot be
+// released, fails every scenario, because they rely on both.
+func play(t *testing.T, lock Lock, scenario func(w *World)) (broken string, err error) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &World{Server: NewServer(), Key: "lock", ctx: t.Context(), lock: lock}
+		broken, err = w.run(func() { w.isLock(); scenario(w) })
+		left := w.close()
+		if broken == "" && len(left) > 0 {
+			broken = fmt.Sprint("left in Redis: ", left)
+		}
+	})
+	return broken, err
+}
+
+// These end a scenario early, by panic, so that scenarios need no error handling.
+type (
+	unmet   string
+	failure struct{ error }
+)
+
+func (w *World) run(f func()) (broken string, err error) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case unmet:
+			broken = string(r)
+		case failure:
+			err = r.error
+		default:
+			panic(r)
+		}
+	}()
+	f()
+	return
+}
+
+// Expect ends the scenario unless the expectation is met.
+func (w *World) Expect(met bool, otherwise string, args ...any) {
+	if !met {
+		panic(unmet(fmt.Sprintf(otherwise, args...)))
+	}
+}
+
+// isLock ends the scenario unless the lock excludes a second holder until it is released. It
+// uses its own key.
+func (w *World) isLock() {
+	key := w.Key
+	w.Key = "another lock"
+	a, b := w.Holder("a"), w.Holder("b")
+	w.Key = key
+	a.MustLock()
+	w.Expect(!b.TryLock(), "it lets everybody in")
+	w.Expect(a.Unlock(), "it cannot be released")
+	w.Expect(b.TryLock(), "it is not released")
+	w.Expect(b.Unlock() && a.TryLock() && a.Unlock(), "it cannot be released twice")
+}
+
+// close lets everything end, and returns the keys that are left in Redis.
+func (w *World) close() (left []string) {
+	for _, h := range w.holders {
+		h.GoOn()
+		h.cancel()
+	}
+	for _, h := range w.holders {
+		h.waiting.Wait()
+		for range 10 { // it may have been entered more than once
+			if h.Mutex.Unlock(h.Ctx) != nil {
+				break
+			}
+		}
+	}
+	time.Sleep(3 * TTL) // retries in the background end, and keys expire
+	left = w.Keys()
+	for _, rdb := range w.clients {
+		_ = rdb.Close()
+	}
+	// A lock's renewals in the background notice that their client is closed after their next
+	// pause, which may be a large part of the ttl.
+	time.Sleep(2 * TTL)
+	_ = w.Server.Close()
+	return left
+}
+
+// Outlast waits until everything that should expire within a ttl has expired.
+func (w *World) Outlast() { time.Sleep(TTL + TTL/10) }
+
+// queue returns who is in the queue.
+func (w *World) queue() []string {
+	who, _ := w.List(w.Key + w.lock.Queue)
+	return who
+}
+
+// mustBeFree ends the scenario unless nobody has the lock, or waits for it.
+func (w *World) mustBeFree() {
+	synctest.Wait()
+	w.Expect(!w.Exists(w.Key), "the lock is not free")
+	w.Expect(len(w.queue()) == 0, "the queue has %v", w.queue())
+}
+
+// attempt is a call that may still be going on.
+type attempt <-chan error
+
+// errGoesOn is the error of an attempt that has not ended in time.
+var errGoesOn = errors.New("it has not returned")
+
+// within returns the error of the attempt, or errGoesOn if it takes longer than limit.
+func (a attempt) within(limit time.Duration) error {
+	select {
+	case err := <-a:
+		return err
+	case <-time.After(limit):
+		return a.now()
+	}
+}
+
+// now returns the error of the attempt if it ends without any time passing.
+func (a attempt) now() error {
+	synctest.Wait()
+	select {
+	case err := <-a:
+		return err
+	default:
+		return errGoesOn
+	}
+}

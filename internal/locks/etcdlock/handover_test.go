@@ -8,6 +8,7 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 
 	"oversell/internal/backend/coordination/coordtest"
+	"oversell/internal/locks/lease/leasetest"
 )
 
 // BenchmarkHandover hands a lock back and forth between two sessions, which the
@@ -15,7 +16,7 @@ import (
 func BenchmarkHandover(b *testing.B) {
 	b.Run("etcdlock", func(b *testing.B) {
 		endpoint := coordtest.Etcd(b)
-		handover(b, New(newSource(b, endpoint, calm), "a"), New(newSource(b, endpoint, calm), "a"))
+		handover(b, New(newSource(b, endpoint, leasetest.Calm), "a"), New(newSource(b, endpoint, leasetest.Calm), "a"))
 	})
 	b.Run("concurrency", func(b *testing.B) {
 		endpoint := coordtest.Etcd(b)

@@ -16,23 +16,22 @@
 // before each renewal was sent, so a holder is told of a loss before etcd acts on it.
 //
 // Holds:
-//   - one holder at a time, in a process and among processes: TestExclusive
+//   - one holder at a time, in a process and among processes: TestPromises
 //   - first come, first served, in a process, and among processes by the order in
-//     which etcd got their keys: TestFIFOInAProcess, TestFIFO
-//   - a waiter that gives up leaves nothing behind: TestCancelLeavesNothing,
-//     TestCancelAtAnyMoment, TestLatePut
-//   - a cancelled caller still releases the lock: TestUnlockAfterCancel
+//     which etcd got their keys: TestPromises
+//   - a waiter that gives up leaves nothing behind: TestPromises, TestLatePut
+//   - a cancelled caller still releases the lock: TestPromises
 //   - a dead holder's lock is free after ttl: TestDeadHolderExpires
 //   - a late holder leaves the next holder's lock alone:
 //     TestLateUnlockSparesForeignLock
 //   - a holder is told of a loss before the next one has the lock: TestLossIsToldFirst
-//   - a transient failure of etcd does no harm: TestShortOutageDoesNoHarm,
+//   - a transient failure of etcd does no harm: TestPromises,
 //     TestLostReply, TestLateLease
 //   - a waiter is woken whenever the one before it goes, even if its watch breaks:
 //     TestDepartureIsNotMissed, TestBrokenWatch
-//   - each holder's token is greater than the one before: TestTokenGrows
+//   - each holder's token is greater than the one before: TestPromises
 //   - thousands of waiters need one lease and one key: TestOneLeaseForAll
-//   - no call hangs while etcd is unavailable: TestServerAway
+//   - no call hangs while etcd is unavailable: TestPromises
 //
 // Breaks:
 //   - a process renews for ever a lock that nobody unlocks

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 
 	"oversell/internal/backend/coordination/coordtest"
+	"oversell/internal/locks/lease/leasetest"
 )
 
 const (
@@ -88,18 +89,18 @@ func TestDepartureIsNotMissed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			endpoint := coordtest.Etcd(t)
-			holder := New(newSource(t, endpoint, calm), "a")
-			mustLock(t, holder)
+			holder := New(newSource(t, endpoint, leasetest.Calm), "a")
+			leasetest.MustLock(t, holder)
 			left := make(chan struct{})
 			var p tap
 			arrange(&p, func() {
 				defer close(left)
-				unlock(t, holder)
+				leasetest.Unlock(t, holder)
 			})
-			waiter := New(tapped(t, endpoint, calm, &p), "a")
-			inTime(t, slack, func() { mustLock(t, waiter) })
+			waiter := New(tapped(t, endpoint, leasetest.Calm, &p), "a")
+			leasetest.InTime(t, leasetest.Slack, func() { leasetest.MustLock(t, waiter) })
 			<-left
-			unlock(t, waiter)
+			leasetest.Unlock(t, waiter)
 		})
 	}
 }
@@ -109,7 +110,7 @@ func TestDepartureIsNotMissed(t *testing.T) {
 // away.
 func TestBrokenWatch(t *testing.T) {
 	t.Parallel()
-	for name, fail := range failures {
+	for name, fail := range leasetest.Failures() {
 		for _, compact := range []bool{false, true} {
 			if compact {
 				name += ", compacted"
@@ -118,15 +119,15 @@ func TestBrokenWatch(t *testing.T) {
 				t.Parallel()
 				endpoint := coordtest.Etcd(t)
 				relay := coordtest.NewRelay(t, strings.TrimPrefix(endpoint, "http://"))
-				here, there := newSource(t, "http://"+relay.Addr, calm), newSource(t, endpoint, calm)
+				here, there := newSource(t, "http://"+relay.Addr, leasetest.Calm), newSource(t, endpoint, leasetest.Calm)
 				waiter, holder := New(here, "a"), New(there, "a")
-				mustLock(t, holder)
+				leasetest.MustLock(t, holder)
 				done := make(chan bool)
-				go func() { done <- lock(t, waiter) }()
-				eventually(t, "the waiter's key", func() bool { return len(keys(t, there.client)) == 2 })
+				go func() { done <- leasetest.Wait(t, waiter) }()
+				leasetest.Eventually(t, "the waiter's key", func() bool { return len(keys(t, there.client)) == 2 })
 				time.Sleep(100 * time.Millisecond) // until it sleeps
 				fail(relay)
-				unlock(t, holder)
+				leasetest.Unlock(t, holder)
 				if compact {
 					r, err := there.client.Put(t.Context(), "b", "")
 					if err != nil {
@@ -137,9 +138,9 @@ func TestBrokenWatch(t *testing.T) {
 					}
 				}
 				relay.Restore()
-				inTime(t, slack, func() {
+				leasetest.InTime(t, leasetest.Slack, func() {
 					if <-done {
-						unlock(t, waiter)
+						leasetest.Unlock(t, waiter)
 					}
 				})
 			})
@@ -152,21 +153,21 @@ func TestLostReply(t *testing.T) {
 	t.Parallel()
 	endpoint := coordtest.Etcd(t)
 	relay := coordtest.NewRelay(t, strings.TrimPrefix(endpoint, "http://"))
-	here, there := newSource(t, "http://"+relay.Addr, calm), newSource(t, endpoint, calm)
+	here, there := newSource(t, "http://"+relay.Addr, leasetest.Calm), newSource(t, endpoint, leasetest.Calm)
 	a, b := New(here, "a"), New(there, "a")
-	mustLock(t, a)
-	unlock(t, a)
+	leasetest.MustLock(t, a)
+	leasetest.Unlock(t, a)
 	for _, held := range []bool{false, true} {
 		if held {
-			mustLock(t, b)
+			leasetest.MustLock(t, b)
 		}
 		relay.LoseReply()
 		done := make(chan bool)
-		go func() { done <- lock(t, a) }()
+		go func() { done <- leasetest.Wait(t, a) }()
 		if held {
-			eventually(t, "loss", relay.ReplyLost)
-			eventually(t, "a's key", func() bool { return len(keys(t, there.client)) == 2 })
-			unlock(t, b)
+			leasetest.Eventually(t, "loss", relay.ReplyLost)
+			leasetest.Eventually(t, "a's key", func() bool { return len(keys(t, there.client)) == 2 })
+			leasetest.Unlock(t, b)
 		}
 		if !<-done {
 			return
@@ -174,10 +175,10 @@ func TestLostReply(t *testing.T) {
 		if n := len(keys(t, there.client)); n != 1 || !relay.ReplyLost() {
 			t.Errorf("%d keys, and the reply lost: %v; want 1 and true", n, relay.ReplyLost())
 		}
-		unlock(t, a)
-		mustLock(t, a)
+		leasetest.Unlock(t, a)
+		leasetest.MustLock(t, a)
 		relay.LoseReply()
-		unlock(t, a) // the request is repeated, although its key is already gone
+		leasetest.Unlock(t, a) // the request is repeated, although its key is already gone
 	}
 	// The lost message may be a different one that the server sends on its own.
 	for tries := 0; ; tries++ {
@@ -189,10 +190,10 @@ func TestLostReply(t *testing.T) {
 		if !ok || tries == 10 {
 			t.Fatalf("TryLock = %v, %v; want an error", ok, err)
 		}
-		unlock(t, a)
+		leasetest.Unlock(t, a)
 	}
-	eventually(t, "no keys", func() bool { return len(keys(t, there.client)) == 0 })
-	eventually(t, "the leases given up", func() bool { return leases(t, there.client) == 1 }) // the other source keeps its lease
+	leasetest.Eventually(t, "no keys", func() bool { return len(keys(t, there.client)) == 0 })
+	leasetest.Eventually(t, "the leases given up", func() bool { return leases(t, there.client) == 1 }) // the other source keeps its lease
 }
 
 // The reply to the request for a lease arrives after the lease has expired.
@@ -203,8 +204,8 @@ func TestLateLease(t *testing.T) {
 	m := New(newSource(t, "http://"+relay.Addr, ttl), "a")
 	relay.Hole()
 	time.AfterFunc(ttl*3/2, relay.Restore)
-	mustLock(t, m)
-	unlock(t, m)
+	leasetest.MustLock(t, m)
+	leasetest.Unlock(t, m)
 }
 
 // A waiter gives up before etcd has answered, and etcd executes the request last. The
@@ -231,16 +232,16 @@ func TestLatePut(t *testing.T) {
 		<-ctx.Done()
 		return ctx.Err()
 	}}
-	s := tapped(t, endpoint, calm, &p)
+	s := tapped(t, endpoint, leasetest.Calm, &p)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	failed := make(chan error, 1)
 	go func() { failed <- New(s, "a").Lock(ctx) }()
 	<-asked
-	cancel(errEnough)
-	if err := <-failed; !errors.Is(err, errEnough) {
-		t.Errorf("Lock = %v; want %v", err, errEnough)
+	cancel(leasetest.ErrEnough)
+	if err := <-failed; !errors.Is(err, leasetest.ErrEnough) {
+		t.Errorf("Lock = %v; want %v", err, leasetest.ErrEnough)
 	}
-	eventually(t, "the lease given up", func() bool { return leases(t, client) == 0 })
+	leasetest.Eventually(t, "the lease given up", func() bool { return leases(t, client) == 0 })
 	close(late)
 	if err := <-done; err == nil {
 		t.Error("the late request was carried out")
@@ -249,19 +250,19 @@ func TestLatePut(t *testing.T) {
 		t.Errorf("left behind: %q", left)
 	}
 	m := New(s, "a")
-	inTime(t, slack, func() { mustLock(t, m) })
-	unlock(t, m)
+	leasetest.InTime(t, leasetest.Slack, func() { leasetest.MustLock(t, m) })
+	leasetest.Unlock(t, m)
 }
 
 // Somebody deletes a waiter's key by hand.
 func TestForeignDeleteOfPlace(t *testing.T) {
-	client, sources := start(t, 2, calm)
+	client, sources := start(t, 2, leasetest.Calm)
 	holder, waiter := New(sources[0], "a"), New(sources[1], "a")
 	for range 2 {
-		mustLock(t, holder)
+		leasetest.MustLock(t, holder)
 		failed := make(chan error, 1)
 		go func() { failed <- waiter.Lock(t.Context()) }()
-		eventually(t, "the waiter's key", func() bool { return len(keys(t, client)) == 2 })
+		leasetest.Eventually(t, "the waiter's key", func() bool { return len(keys(t, client)) == 2 })
 		for _, key := range keys(t, client) {
 			if key != holder.hold.place.key {
 				if _, err := client.Delete(t.Context(), key); err != nil {
@@ -269,7 +270,7 @@ func TestForeignDeleteOfPlace(t *testing.T) {
 				}
 			}
 		}
-		unlock(t, holder)
+		leasetest.Unlock(t, holder)
 		if err := <-failed; !errors.Is(err, ErrLost) {
 			t.Errorf("Lock = %v; want %v", err, ErrLost)
 		}
@@ -280,12 +281,12 @@ func TestForeignDeleteOfPlace(t *testing.T) {
 // Somebody revokes a process's lease by hand. A caller that has no place in the queue yet
 // has lost nothing: it gets a new lease, long before the next renewal of the old one.
 func TestRevokedLeaseIsReplaced(t *testing.T) {
-	client, sources := start(t, 1, calm)
+	client, sources := start(t, 1, leasetest.Calm)
 	m := New(sources[0], "a")
-	mustLock(t, m)
-	unlock(t, m)
+	leasetest.MustLock(t, m)
+	leasetest.Unlock(t, m)
 	for name, acquire := range map[string]func(){
-		"Lock":    func() { mustLock(t, m) },
+		"Lock":    func() { leasetest.MustLock(t, m) },
 		"TryLock": func() { mustTryLock(t, m) },
 	} {
 		before := sources[0].session
@@ -299,13 +300,13 @@ func TestRevokedLeaseIsReplaced(t *testing.T) {
 		if err := context.Cause(before.Ctx); !errors.Is(err, ErrLost) {
 			t.Errorf("the cause of the old lease's end is %v; want %v", err, ErrLost)
 		}
-		unlock(t, m)
+		leasetest.Unlock(t, m)
 	}
 }
 
 func mustTryLock(t *testing.T, m *Mutex) {
 	t.Helper()
-	if !tryLock(t, m) {
+	if !leasetest.TryLock(t, m) {
 		t.Fatal("TryLock did not acquire a lock that is free")
 	}
 }

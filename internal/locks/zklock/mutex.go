@@ -12,24 +12,23 @@
 // when it has reached a server again, which may be much later.
 //
 // Holds:
-//   - one holder at a time, in a process and among processes: TestExclusive
+//   - one holder at a time, in a process and among processes: TestPromises
 //   - first come, first served, in a process, and among processes by the order in
-//     which ZooKeeper got their nodes: TestFIFOInAProcess, TestFIFO
+//     which ZooKeeper got their nodes: TestPromises
 //   - a release wakes one waiter: TestOnlyTheNextIsWoken
-//   - a waiter that gives up leaves nothing behind: TestCancelLeavesNothing,
-//     TestCancelAtAnyMoment
+//   - a waiter that gives up leaves nothing behind: TestPromises
 //   - a node whose creation was not confirmed is found again: TestLostReply
-//   - a cancelled caller still releases the lock: TestUnlockAfterCancel
+//   - a cancelled caller still releases the lock: TestPromises
 //   - a dead holder's lock is free after the session's timeout:
 //     TestDeadHolderExpires
 //   - a late holder leaves the next holder's lock alone:
 //     TestLateUnlockSparesForeignLock
 //   - a holder is told of a loss before the next one has the lock: TestLossIsToldFirst
-//   - a transient failure of ZooKeeper does no harm: TestShortOutageDoesNoHarm
+//   - a transient failure of ZooKeeper does no harm: TestPromises
 //   - each holder's token is greater than the one before, even when the lock's
-//     name was removed in between: TestTokenGrows, TestTokenOutlivesTheName
+//     name was removed in between: TestPromises, TestTokenOutlivesTheName
 //   - the names of locks that nobody uses are removed: TestTokenOutlivesTheName
-//   - no call hangs while ZooKeeper is unavailable: TestServerAway
+//   - no call hangs while ZooKeeper is unavailable: TestPromises
 //
 // Breaks:
 //   - a process keeps for ever a lock that nobody unlocks

@@ -63,6 +63,7 @@ func described(t *testing.T) leasetest.Lock {
 			New:    func(process int) leasetest.Mutex { return New(sources[process], "a") },
 			Other:  func(process int) leasetest.Mutex { return New(sources[process], "b") },
 			Places: func() int { return len(keys(t, client)) },
+			Leases: func() int { return leases(t, client) },
 			Users:  func(process int) int { return sources[process].users("a") },
 		}
 	}

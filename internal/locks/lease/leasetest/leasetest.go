@@ -40,6 +40,7 @@ type Processes struct {
 	Other  func(process int) Mutex // a handle of another lock
 	Places func() int              // how many places the lock's queue has on the server
 	Users  func(process int) int   // how many callers of a process hold or want the lock
+	Leases func() int              // how many leases or sessions the server has; nil to trust it
 }
 
 // A Lock is what is checked.
@@ -208,6 +209,9 @@ func endsAtAnyMoment(t *testing.T, l Lock) {
 	InTime(t, Slack, func() { MustLock(t, b) }) // long before the ttl has run out
 	Unlock(t, b)
 	Eventually(t, "no places", func() bool { return ps.Places() == 0 })
+	if ps.Leases != nil {
+		Eventually(t, "one lease for each process at most", func() bool { return ps.Leases() <= 2 })
+	}
 }
 
 func cancelled(t *testing.T, l Lock) {

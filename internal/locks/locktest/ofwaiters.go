@@ -316,14 +316,15 @@ func fewRetry(w *World) {
 	w.Expect(one >= 5 && n <= 3*many+many/10*one, "%d commands of %d waiters, where one sends %d", n, many, one)
 }
 
-// The message is taken from its list, and the connection breaks.
+// The message is taken from its list, and the connection breaks. The ttl is short.
 func lostWakeUp(w *World) {
-	a, b := w.Holder("a"), w.Holder("b")
+	const ttl = TTL / 10
+	a, b := w.holderWith("a", ttl), w.holderWith("b", ttl)
 	a.MustLock()
 	b.Hook.On(Command("blpop"), 1, LoseReply(ErrCut))
 	served, _ := b.wait()
 	a.MustUnlock()
-	err := served.within(look)
+	err := served.within(ttl / 3)
 	w.Expect(err == nil, "after a third of the ttl: %v", err)
 }
 

@@ -29,25 +29,23 @@ const inTheStock = "internal/stock"
 // ofSales returns the mutants of sales.
 func ofSales() []saleMutant {
 	const (
-		write = "internal/holds/h3_claim/write.go"
-		stage = "internal/holds/h3_claim/stage.go"
-		found = "internal/holds/h3_claim/outcome.go"
+		claim = "internal/holds/h3_claim/stage.go"
 		eats  = "internal/stock/stream/consumer.go"
 		judge = "internal/stock/stream_write.go"
 		heals = "internal/stock/repair.go"
 	)
 	return []saleMutant{
-		{write, `AND token = ? AND`, `AND (token = ? OR 1 = 1) AND`, "a transition does not carry the token", "TestTransitionCarriesTheToken", ""},
-		{found, `if err == nil && h.Token != token {`, `if false {`, "the token of another hold ends a hold", "TestWrongToken", ""},
-		{write, `due := "expires_at > "`, `due := "0 < "`, "a hold that has expired is paid", "TestHoldsInCalm", ""},
-		{write, `AND status = 'held' AND "+due`, `AND status <> '' AND "+due`, "a hold ends twice", "TestDoubleRelease", ""},
-		{write, `units + ? <= ?)"`, `units + ? <= ? OR 1 = 1)"`, "the limit is not part of the step", "TestLimitRaced", ""},
-		{write, `AND remaining >= ?"`, `AND ? IS NOT NULL"`, "the stock is not part of the step", "TestRush", ""},
-		{write, `remaining = remaining + ?,`, `remaining = remaining + 0 * ?,`, "a hold that ends gives no units back", "TestHoldsInCalm", ""},
-		{write, `units = units - ?`, `units = units - 0 * ?`, "a hold that ends counts for the limit of its buyer", "TestHoldsInCalm", ""},
-		{write, `WHERE sku = ? AND sale_id = ?"+s.sql.Share`, `WHERE sku = ? AND (sale_id = ? OR 1 = 1)"+s.sql.Share`, "a hold of a sale that is over is paid", "TestOldSaleIsStillPaid", ""},
-		{stage, "		return s.insertOrder(ctx, tx, order)\n	})\n", "		return nil\n	})\n	if err == nil {\n		err = s.inTx(ctx, func(tx *sql.Tx) error { return s.insertOrder(ctx, tx, order) })\n	}\n", "the order is not in the transaction of its hold", "TestPaymentPaysOnce", ""},
-		{stage, "		return s.insert(ctx, tx, r)\n	})\n", "		return nil\n	})\n	if err == nil {\n		err = s.inTx(ctx, func(tx *sql.Tx) error { return s.insert(ctx, tx, r) })\n	}\n", "the hold is not in the transaction that takes its units", "TestCrashAfterTake", ""},
+		{claim, `AND token = ? AND`, `AND (token = ? OR 1 = 1) AND`, "a transition does not carry the token", "TestTransitionCarriesTheToken", ""},
+		{claim, `if err == nil && h.Token != token {`, `if false {`, "the token of another hold ends a hold", "TestWrongToken", ""},
+		{claim, `due := "expires_at > "`, `due := "0 < "`, "a hold that has expired is paid", "TestHoldsInCalm", ""},
+		{claim, `AND status = 'held' AND "+due`, `AND status <> '' AND "+due`, "a hold ends twice", "TestDoubleRelease", ""},
+		{claim, `units + ? <= ?)"`, `units + ? <= ? OR 1 = 1)"`, "the limit is not part of the step", "TestLimitRaced", ""},
+		{claim, `AND remaining >= ?"`, `AND ? IS NOT NULL"`, "the stock is not part of the step", "TestRush", ""},
+		{claim, `remaining = remaining + ?,`, `remaining = remaining + 0 * ?,`, "a hold that ends gives no units back", "TestHoldsInCalm", ""},
+		{claim, `units = units - ?`, `units = units - 0 * ?`, "a hold that ends counts for the limit of its buyer", "TestHoldsInCalm", ""},
+		{claim, `WHERE sku = ? AND sale_id = ?"+s.sql.Share`, `WHERE sku = ? AND (sale_id = ? OR 1 = 1)"+s.sql.Share`, "a hold of a sale that is over is paid", "TestOldSaleIsStillPaid", ""},
+		{claim, "		return s.insertOrder(ctx, tx, order)\n	})\n", "		return nil\n	})\n	if err == nil {\n		err = s.inTx(ctx, func(tx *sql.Tx) error { return s.insertOrder(ctx, tx, order) })\n	}\n", "the order is not in the transaction of its hold", "TestPaymentPaysOnce", ""},
+		{claim, "		return s.insert(ctx, tx, r)\n	})\n", "		return nil\n	})\n	if err == nil {\n		err = s.inTx(ctx, func(tx *sql.Tx) error { return s.insert(ctx, tx, r) })\n	}\n", "the hold is not in the transaction that takes its units", "TestCrashAfterTake", ""},
 
 		{eats, `		fates, err := r.sale.Write(`, "		_ = r.streams.settle(ctx, r.sku, entries)\n		fates, err := r.sale.Write(", "orders are acknowledged before they are written", "TestEverythingIsAsOnRecord/behind", inTheLab},
 		{eats, `if time.Since(r.claimed) >= r.ClaimAfter/4 {`, `if false {`, "nobody takes over what a dead consumer has read", "TestDeadConsumersLoseNothing", inTheStock},

@@ -16,6 +16,7 @@ import (
 type Group struct {
 	Key
 	Runs       int                         `json:"runs"`
+	repeated   bool                        // the bench has run one of its rows more than once
 	Expected   int                         `json:"expected"`   // runs that matched the catalog's expectation
 	Verdicts   map[figures.Verdict]int     `json:"verdicts"`   // runs by their verdict
 	Confidence float64                     `json:"confidence"` // that an interval contains the true median
@@ -38,6 +39,7 @@ func (r Report) Groups() []Group {
 	groups := make([]Group, len(order))
 	for i, k := range order {
 		groups[i] = newGroup(k, rows[k])
+		groups[i].repeated = len(r.Rows) > len(order)
 	}
 	return groups
 }
@@ -116,7 +118,7 @@ func (g Group) Worst() string {
 }
 
 // Verdict names the verdicts of the runs, the most frequent first. It ends in (!) if a
-// run did not match the catalog's expectation.
+// run did not match the catalog's expectation. Where rows are repeated, it counts the runs.
 func (g Group) Verdict(s present.Style) string {
 	verdicts := slices.SortedFunc(maps.Keys(g.Verdicts), func(a, b figures.Verdict) int {
 		return cmp.Or(cmp.Compare(g.Verdicts[b], g.Verdicts[a]), cmp.Compare(a, b))
@@ -124,7 +126,7 @@ func (g Group) Verdict(s present.Style) string {
 	texts := make([]string, len(verdicts))
 	for i, v := range verdicts {
 		texts[i] = s.Verdict(v)
-		if g.Runs > 1 {
+		if g.repeated {
 			texts[i] += fmt.Sprintf(" %d/%d", g.Verdicts[v], g.Runs)
 		}
 	}

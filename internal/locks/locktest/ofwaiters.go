@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing/synctest"
@@ -81,15 +82,22 @@ func (q *queued) add(h *Holder, work time.Duration) {
 	synctest.Wait()
 }
 
+// soFar returns who was served, in this order.
+func (q *queued) soFar() []string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return slices.Clone(q.who)
+}
+
 // served expects that all get the lock within the limit, in this order.
 func (q *queued) served(limit time.Duration, want ...string) {
 	end := time.Now().Add(limit)
 	for _, done := range q.done {
 		synctest.Wait()
 		err := done.within(time.Until(end))
-		q.w.Expect(err == nil, "not served within %v: %v; served were %v", limit, err, q.who)
+		q.w.Expect(err == nil, "not served within %v: %v; served were %v", limit, err, q.soFar())
 	}
-	q.w.Expect(fmt.Sprint(q.who) == fmt.Sprint(want), "served %v, want %v", q.who, want)
+	q.w.Expect(fmt.Sprint(q.soFar()) == fmt.Sprint(want), "served %v, want %v", q.soFar(), want)
 }
 
 func fifo(w *World) {
@@ -393,7 +401,7 @@ func ownerReenters(w *World) {
 	w.Expect(took == 0, "the owner waited %v for itself", took)
 	inner.MustUnlock()
 	synctest.Wait()
-	w.Expect(len(q.who) == 0, "the inner Unlock hands the lock on")
+	w.Expect(len(q.soFar()) == 0, "the inner Unlock hands the lock on")
 	outer.MustUnlock()
 	q.served(0, "b")
 }
@@ -417,7 +425,7 @@ func halfOfThePool(w *World) {
 		h.MustUnlock()
 	}
 	time.Sleep(look)
-	w.Expect(len(q.who) == locks, "%d of %d waiters were served", len(q.who), locks)
+	w.Expect(len(q.soFar()) == locks, "%d of %d waiters were served", len(q.soFar()), locks)
 	w.Key = key
 }
 

@@ -64,7 +64,7 @@ func TestRepeatAndCompare(t *testing.T) {
 		t.Errorf("two files: exit code %d, %q\n%s", got.code, got.stderr, got.stdout)
 	}
 	got = tryCompare(a)
-	if got.code != exitExpected || got.stderr != "" || !strings.Contains(got.stdout, "vs first") {
+	if got.code != exitExpected || got.stderr != "" || !strings.Contains(got.stdout, "first\n") {
 		t.Errorf("one file: exit code %d, %q\n%s", got.code, got.stderr, got.stdout)
 	}
 	got = tryCompare(a, c)

@@ -42,7 +42,8 @@ type Result struct {
 	report.Row
 	TTL     time.Duration // that it was run with; 0: not known
 	Stalled time.Duration // longest stall of a process that was not injected
-	Final   bool          // it counts whatever stalled
+	Missed  bool          // a fault found nobody where it was to hit: the run shows nothing
+	Final   bool          // it counts whatever stalled or was missed
 }
 
 // Series is the rows of a run.
@@ -75,13 +76,13 @@ func (s Series) Run(ctx context.Context, w Workload, p Progress) (rows []report.
 	return rows, nil
 }
 
-// maxTries bounds how often a row is run if processes stall.
+// maxTries bounds how often a row is run if processes stall or faults hit nobody.
 const maxTries = 4
 
 // Tolerable is how long a process may stall without affecting what a lease of ttl shows.
 func Tolerable(ttl time.Duration) time.Duration { return ttl / 5 }
 
-// undisturbed runs a row. The first run without a stall counts. So does a run that matches
+// undisturbed runs a row. The first run without a stall and with all its faults counts. So does a run that matches
 // an expectation at once, one that is final, and the last try. Each further try has twice the
 // ttl, and tolerates twice the stall. Discarded runs stay in the report.
 func undisturbed(ctx context.Context, w Workload, c Case, begin func()) (report.Row, error) {
@@ -98,7 +99,7 @@ func undisturbed(ctx context.Context, w Workload, c Case, begin func()) (report.
 		}
 		row.Discarded = discarded
 		asExpected := len(discarded) == 0 && row.Expected && !row.Undecided
-		if r.Final || asExpected || r.Stalled <= Tolerable(r.TTL) || len(discarded) == maxTries-1 {
+		if r.Final || asExpected || !r.Missed && r.Stalled <= Tolerable(r.TTL) || len(discarded) == maxTries-1 {
 			return row, nil
 		}
 		discarded = append(discarded, report.Discarded{

@@ -47,6 +47,7 @@ func (r *row) expect(row *report.Row, o observed) {
 	})
 	switch {
 	case o.noFault != nil:
+		r.missed = true
 		row.Differs = fmt.Sprintf("not every fault was injected: %v", o.noFault)
 	case !known:
 		row.Differs = "the catalog has no expectation for this case"

@@ -33,6 +33,7 @@ type row struct {
 	think  time.Duration // most time between a hold and its payment
 	base   int64         // the provider's ledger before the row
 
+	missed  bool         // a fault hit nobody
 	waiting atomic.Int64 // buyers without an outcome
 	mu      sync.Mutex
 	given   []holds.Hold

@@ -54,7 +54,7 @@ func (b *runner) Row(ctx context.Context, of bench.Case) (r bench.Result, err er
 	cfg.TTL = cmp.Or(of.TTL, cfg.TTL)
 	b.restart(cfg, of.Condition)
 	b.stalls.Reset()
-	r.Row, err = b.row(ctx, cfg, stage, of.Condition)
+	r.Row, r.Missed, err = b.row(ctx, cfg, stage, of.Condition)
 	r.TTL, r.Stalled, r.Final = cfg.TTL, max(b.stalls.Get(), b.shops.Stalled()), 2*cfg.TTL > MaxTTL
 	return r, err
 }
@@ -68,8 +68,10 @@ func (b *runner) restart(cfg Config, c catalog.Condition) {
 	}
 }
 
-// row runs one row on its own item.
-func (b *runner) row(ctx context.Context, cfg Config, stage catalog.HoldStage, c catalog.Condition) (report.Row, error) {
+// row runs one row on its own item. It reports whether a fault hit nobody.
+func (b *runner) row(
+	ctx context.Context, cfg Config, stage catalog.HoldStage, c catalog.Condition,
+) (_ report.Row, missed bool, err error) {
 	sku := fmt.Sprintf("bench-%s-%d", cfg.ID, len(b.skus)+1)
 	b.skus = append(b.skus, sku)
 	r := &row{cfg: cfg, stage: stage, cond: c, sku: sku, shops: b.shops, client: b.client}
@@ -78,10 +80,10 @@ func (b *runner) row(ctx context.Context, cfg Config, stage catalog.HoldStage, c
 	if err != nil && ctx.Err() == nil {
 		// That a process ended by itself says more than that it does not answer.
 		if crashed := b.shops.crashed(); crashed != nil {
-			return report.Row{}, crashed
+			return report.Row{}, false, crashed
 		}
 	}
-	return row, err
+	return row, r.missed, err
 }
 
 // The time limits for the removal of an item, and of all items after an interruption: the

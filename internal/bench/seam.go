@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -128,14 +129,26 @@ func (r *run) killWorkers(ctx context.Context) error {
 		if victim = next; n == len(seams) {
 			return nil
 		}
-		waiting, cancel := context.WithTimeout(ctx, r.limit())
-		_, err = r.kills.workers.Next(waiting)
-		cancel()
-		if err != nil {
+		if err := r.awaitSeam(ctx, next); err != nil {
 			return fmt.Errorf("waiting for a worker at seam %s: %w", seams[n], err)
 		}
 	}
 	return nil
+}
+
+// awaitSeam waits until a worker is at its seam, or has ended by itself.
+func (r *run) awaitSeam(ctx context.Context, worker *fleet.Member) error {
+	waiting, cancel := context.WithTimeout(ctx, r.limit())
+	defer cancel()
+	go func() {
+		select {
+		case <-worker.Done():
+			cancel()
+		case <-waiting.Done():
+		}
+	}()
+	_, err := r.kills.workers.Next(waiting)
+	return cmp.Or(r.kills.workers.Crashed(0), err)
 }
 
 // worker says how to start the n-th process that writes accepted orders. It stops at the n-th

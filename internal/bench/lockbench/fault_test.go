@@ -41,7 +41,7 @@ func TestKilledHolderOfALockWithoutALease(t *testing.T) {
 	backendtest.System(t) // processes that run for seconds
 	t.Parallel()
 	cfg := disturbed(t, "embedded", lockbench.Fault{Kill: true, Inside: true})
-	cfg.Contenders = 4000 // so many that most still wait when a busy machine comes to the kill
+	cfg.Contenders = 4000      // so many that most still wait when a busy machine comes to the kill
 	cfg.Wait = 6 * time.Second // within which the kill must come
 	r := row(t, cfg, "v1_setnx+line:2ms")
 	if r.Verdict != lockbench.Starved || r.NeverServed == 0 || r.Unsure != 1 {

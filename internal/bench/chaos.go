@@ -18,6 +18,7 @@ import (
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
 	"oversell/internal/fleet"
+	"oversell/internal/guard"
 	"oversell/internal/stock"
 	"oversell/internal/web"
 )
@@ -223,7 +224,7 @@ func (r *chaosRow) remaining(ctx context.Context) (left int64, err error) {
 				return found.Remaining, nil
 			}
 		}
-		if time.Now().After(end) || !fleet.Sleep(ctx, settleTime/50) {
+		if time.Now().After(end) || guard.Sleep(ctx, settleTime/50) != nil {
 			return 0, err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"oversell/internal/catalog"
 	"oversell/internal/fleet"
+	"oversell/internal/guard"
 )
 
 // Failovers is a Redis with replicas that can fail over again and again to one of them,
@@ -82,7 +83,7 @@ func (r *run) overtake(ctx, buyers context.Context) error {
 	}
 	sold := int64(-1)
 	for end := time.Now().Add(settleTime); time.Now().Before(end); {
-		if !fleet.Sleep(buyers, failoverPatience/40) {
+		if guard.Sleep(buyers, failoverPatience/40) != nil {
 			return nil // the row is over
 		}
 		found, err := r.admin.at(r.survivor()).Audit(buyers, r.skus[0])

@@ -11,6 +11,7 @@ import (
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/catalog"
 	"oversell/internal/fleet"
+	"oversell/internal/guard"
 	"oversell/internal/netfault"
 )
 
@@ -129,7 +130,7 @@ func (f *shops) entered(without *fleet.Member) (n int64) {
 // most so long, or until ctx ends. Before is how many had entered when it was stopped.
 func (f *shops) succeeded(ctx context.Context, stopped *fleet.Member, before int64, most time.Duration) {
 	for end := time.Now().Add(most); before >= 0 && f.entered(stopped) == before && time.Now().Before(end); {
-		if !fleet.Sleep(ctx, glancePause) {
+		if guard.Sleep(ctx, glancePause) != nil {
 			return
 		}
 	}

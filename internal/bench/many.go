@@ -12,7 +12,7 @@ import (
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
-	"oversell/internal/fleet"
+	"oversell/internal/guard"
 	"oversell/internal/present"
 	"oversell/internal/stock"
 	"oversell/internal/web"
@@ -313,7 +313,7 @@ func (r *run) settleOne(ctx context.Context, sku string) (found web.Audit, at ti
 		case err == nil && found.Unwritten > 0:
 			limit, wait = drainTime, pause
 		}
-		if at.Sub(start) >= limit || !fleet.Sleep(ctx, wait) {
+		if at.Sub(start) >= limit || guard.Sleep(ctx, wait) != nil {
 			return found, at, err
 		}
 	}

@@ -71,7 +71,7 @@ func TestFaultsHitTheFirstItem(t *testing.T) {
 	t.Parallel()
 	cfg := many(t, config(t, "embedded"))
 	cfg.TTL = 2 * time.Second // a busy machine stalls a holder for less than that
-	// Who waits for a reply while the process is stopped gets it when the process goes on.
+	// A client that waits for a reply while the process is stopped gets it when the process continues.
 	url, err := backend.WithReadTimeout(cfg.RedisURL, time.Minute)
 	must(t, err)
 	cfg.RedisURL = url

@@ -12,6 +12,7 @@ import (
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
 	"oversell/internal/fleet"
+	"oversell/internal/guard"
 	"oversell/internal/stock"
 	"oversell/internal/web"
 )
@@ -216,7 +217,7 @@ func (r *run) crashOrPause(ctx context.Context, m *fleet.Member) error {
 		return err
 	}
 	end := r.faults.begin(Stopped)
-	fleet.Sleep(ctx, r.cfg.long())
+	_ = guard.Sleep(ctx, r.cfg.long())
 	if r.cfg.Workload == catalog.Deduct { // the loads of a cache are not counted
 		r.shops.succeeded(ctx, m, before, r.cfg.longest(r.cond)-r.cfg.long())
 	}

@@ -12,7 +12,7 @@ import (
 
 	"oversell/internal/bench/report"
 	"oversell/internal/figures"
-	"oversell/internal/fleet"
+	"oversell/internal/guard"
 )
 
 // stream is a load of requests that are sent at planned times, at a constant rate,
@@ -94,7 +94,7 @@ func (s *stream) fire(ctx context.Context, limit time.Duration, t *tally) {
 	t.begin(start)
 	for i := range s.planned {
 		due := s.due(i)
-		if !fleet.Sleep(ctx, time.Until(start.Add(due))) {
+		if guard.Sleep(ctx, time.Until(start.Add(due))) != nil {
 			return
 		}
 		if s.turns != nil {

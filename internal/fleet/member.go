@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"oversell/internal/guard"
 	"oversell/internal/netfault"
 )
 
@@ -336,7 +337,7 @@ func (m *Member) CutOff(ctx context.Context, link string, d time.Duration) error
 	if err := m.Resume(); err != nil {
 		return err
 	}
-	Sleep(ctx, d)
+	_ = guard.Sleep(ctx, d)
 	return nil
 }
 

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"oversell/internal/guard"
 	"slices"
 	"sync"
 	"time"
@@ -50,8 +51,8 @@ func (s *Seams) Set(a Arm) {
 	s.armed, s.passed, s.met = a, 0, 0
 }
 
-// Reach is called by whoever comes to a seam, and returns when it may go on. It reports whether
-// it waited for the bench.
+// Reach is called by a call at a seam, and returns when the call may go on. It reports whether
+// the call waited for the bench.
 func (s *Seams) Reach(ctx context.Context, at Seam) (waited bool) {
 	a, met := s.meets(at)
 	switch {
@@ -59,7 +60,7 @@ func (s *Seams) Reach(ctx context.Context, at Seam) (waited bool) {
 		return false
 	case a.Delay > 0:
 		s.HeldUp(time.Now().Add(a.Delay))
-		Sleep(ctx, a.Delay)
+		_ = guard.Sleep(ctx, a.Delay)
 		return false
 	case a.Around != "":
 		defer s.Around(ctx, a.Around)()

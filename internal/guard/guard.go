@@ -56,6 +56,9 @@ type Guard interface {
 
 // Sleep waits for d, or until ctx ends, and then returns the cause.
 func Sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return context.Cause(ctx)
+	}
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)

@@ -9,7 +9,7 @@ import (
 
 	"oversell/internal/bench/report"
 	"oversell/internal/figures"
-	"oversell/internal/fleet"
+	"oversell/internal/guard"
 )
 
 const (
@@ -56,7 +56,7 @@ func (cfg Config) sellOut(ctx context.Context, c *crowd, r *report.Chaos) error 
 			break
 		}
 		// Missing units may still come back.
-		if !fleet.Sleep(ctx, grace/10) {
+		if guard.Sleep(ctx, grace/10) != nil {
 			break
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"oversell/internal/bench/client"
-	"oversell/internal/fleet"
+	"oversell/internal/guard"
 )
 
 // The settings of a buyer's client.
@@ -89,7 +89,7 @@ func (c *crowd) buy(ctx context.Context, n int, key string) (o Outcome) {
 			return o
 		}
 		wait := max(after, time.Duration(rng.Int64N(int64(pause))))
-		if !fleet.Sleep(ctx, wait) {
+		if guard.Sleep(ctx, wait) != nil {
 			return o
 		}
 		pause = min(2*pause, maxBackoff)

@@ -8,7 +8,7 @@ import (
 	driver "github.com/go-sql-driver/mysql"
 
 	"oversell/internal/backend/local"
-	"oversell/internal/fleet"
+	"oversell/internal/guard"
 )
 
 // shopUser is the shops' database user, to whom read_only applies.
@@ -57,7 +57,7 @@ func (s *Servers) rootDo(statement string) func(context.Context) error {
 			if err = s.root.WithContext(ctx).Exec(statement).Error; err == nil {
 				return nil
 			}
-			if !fleet.Sleep(ctx, often) {
+			if guard.Sleep(ctx, often) != nil {
 				return fmt.Errorf("%s: %w", statement, err)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 
 	"oversell/internal/bench/report"
 	"oversell/internal/fleet"
+	"oversell/internal/guard"
 )
 
 // Config is one sale under chaos.
@@ -111,7 +112,7 @@ func (cfg Config) arrive(ctx context.Context, start time.Time, c *crowd, r *repo
 	}()
 	planned := int(cfg.Duration * time.Duration(cfg.Rate) / time.Second)
 	for n := range planned {
-		if !fleet.Sleep(ctx, time.Until(start.Add(time.Duration(n)*time.Second/time.Duration(cfg.Rate)))) {
+		if guard.Sleep(ctx, time.Until(start.Add(time.Duration(n)*time.Second/time.Duration(cfg.Rate)))) != nil {
 			return
 		}
 		r.Planned++
@@ -157,7 +158,7 @@ func (cfg Config) inject(ctx context.Context, start time.Time, s *sales, r *repo
 		if f.Kind == ShopKill {
 			d.From = fromFault
 		}
-		if !fleet.Sleep(ctx, time.Until(start.Add(f.At))) {
+		if guard.Sleep(ctx, time.Until(start.Add(f.At))) != nil {
 			return context.Cause(ctx)
 		}
 		if time.Now().Add(f.For).After(over) {
@@ -170,7 +171,7 @@ func (cfg Config) inject(ctx context.Context, start time.Time, s *sales, r *repo
 		}
 		r.Faults = append(r.Faults, d)
 		r.StopsHolder = r.StopsHolder || d.StopsFor
-		if !fleet.Sleep(ctx, settle) {
+		if guard.Sleep(ctx, settle) != nil {
 			return context.Cause(ctx)
 		}
 	}
@@ -190,7 +191,7 @@ func (cfg Config) one(ctx context.Context, w *world, f Fault, start time.Time, s
 	if err != nil {
 		d.Error = err.Error()
 	}
-	if !fleet.Sleep(ctx, f.For) {
+	if guard.Sleep(ctx, f.For) != nil {
 		return context.Cause(ctx) // everything is about to stop
 	}
 	if end != nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"oversell/internal/backend"
-	"oversell/internal/fleet"
+	"oversell/internal/guard"
 	"oversell/internal/netfault"
 )
 
@@ -124,7 +124,7 @@ func (w *world) start(victim Shop) func(context.Context) error {
 			if err = victim.Start(ctx); err == nil || ctx.Err() != nil {
 				return err
 			}
-			fleet.Sleep(ctx, 200*time.Millisecond)
+			_ = guard.Sleep(ctx, 200*time.Millisecond)
 		}
 		return err
 	}

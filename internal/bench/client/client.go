@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"time"
 
-	"oversell/internal/fleet"
+	"oversell/internal/guard"
 	"oversell/internal/stock"
 	"oversell/internal/web"
 )
@@ -142,7 +142,7 @@ func (s Shops) Ask(ctx context.Context, r Request, v any) Answer {
 	for pause := s.First; ; pause = min(2*pause, s.Last) {
 		a := s.Send(ctx, s.Base(), r, v)
 		again := a.Status == http.StatusServiceUnavailable || a.Status == 0 && s.Silent
-		if !again || time.Now().Add(pause).After(end) || !fleet.Sleep(ctx, pause) {
+		if !again || time.Now().Add(pause).After(end) || guard.Sleep(ctx, pause) != nil {
 			return a
 		}
 	}
@@ -175,7 +175,7 @@ func (s Shops) Delete(ctx context.Context, sku string) error {
 		switch {
 		case a.Status == http.StatusNotFound: // the first try has deleted it, and its answer was 503
 			return nil
-		case a.Code != "holds_open" || !fleet.Sleep(ctx, deletePause):
+		case a.Code != "holds_open" || guard.Sleep(ctx, deletePause) != nil:
 			return a.Err
 		}
 	}

@@ -11,7 +11,7 @@ import (
 
 	"oversell/internal/bench/client"
 	"oversell/internal/catalog"
-	"oversell/internal/fleet"
+	"oversell/internal/guard"
 	"oversell/internal/holds"
 )
 
@@ -84,14 +84,14 @@ func (r *row) buy(ctx context.Context, name string, as role, stays bool) (p purc
 		p.outcome = left
 		return p
 	case releases:
-		fleet.Sleep(ctx, rand.N(r.cfg.TTL/5))
+		_ = guard.Sleep(ctx, rand.N(r.cfg.TTL/5))
 		return r.release(ctx, p)
 	case paysLast:
-		fleet.Sleep(ctx, time.Until(p.hold.ExpiresAt)-rand.N(r.cfg.TTL/5))
+		_ = guard.Sleep(ctx, time.Until(p.hold.ExpiresAt)-rand.N(r.cfg.TTL/5))
 	case paysLate:
-		fleet.Sleep(ctx, time.Until(p.hold.ExpiresAt)+2*r.cfg.sweep())
+		_ = guard.Sleep(ctx, time.Until(p.hold.ExpiresAt)+2*r.cfg.sweep())
 	default:
-		fleet.Sleep(ctx, rand.N(r.think))
+		_ = guard.Sleep(ctx, rand.N(r.think))
 	}
 	return r.pay(ctx, p, name, stays)
 }

@@ -2,9 +2,8 @@ package holdsale
 
 import (
 	"context"
+	"oversell/internal/guard"
 	"time"
-
-	"oversell/internal/fleet"
 )
 
 // failoverSpread is how long buyers arrive at least in a row with a failover: some before it,
@@ -14,7 +13,7 @@ const failoverSpread = 6 * time.Second
 // failOver kills the primary when a third of the buyers have come. A failover that has begun
 // ends even if the load is over: the row is audited on the new primary.
 func (r *row) failOver(ctx context.Context) ([]string, error) {
-	if !fleet.Sleep(ctx, r.spread/3) {
+	if guard.Sleep(ctx, r.spread/3) != nil {
 		return nil, context.Cause(ctx)
 	}
 	if err := r.cfg.Failovers.Failover(context.WithoutCancel(ctx)); err != nil {

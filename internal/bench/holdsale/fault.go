@@ -8,6 +8,7 @@ import (
 
 	"oversell/internal/catalog"
 	"oversell/internal/fleet"
+	"oversell/internal/guard"
 	"oversell/internal/payment"
 )
 
@@ -73,7 +74,7 @@ func (r *row) late(ctx context.Context) ([]string, error) {
 	if err := r.shops.Arm(ctx, fleet.Arm{At: []fleet.Seam{BeforeClaim}, Delay: r.cfg.long(), Skip: 1, Every: betweenHeld, Most: heldUp}); err != nil {
 		return nil, err
 	}
-	if fleet.Sleep(ctx, r.spread/2) {
+	if guard.Sleep(ctx, r.spread/2) == nil {
 		f := r.cfg.provided(r.cond)
 		f.ReplyDelay = payment.Duration(r.cfg.TTL * 7 / 10) // to the authorisation, and to the capture
 		f.LoseReplyTo, f.LoseEvery = []string{payment.OpCapture}, 5
@@ -159,7 +160,7 @@ func (r *row) pause(ctx context.Context) ([]string, error) {
 		if err := m.Pause(); err != nil {
 			return fmt.Errorf("stopping a shop: %w", err)
 		}
-		fleet.Sleep(ctx, r.cfg.long())
+		_ = guard.Sleep(ctx, r.cfg.long())
 		// The stopped process finds the command when it goes on.
 		return errors.Join(m.Resume(), m.Continue())
 	})

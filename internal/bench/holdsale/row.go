@@ -14,7 +14,7 @@ import (
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
-	"oversell/internal/fleet"
+	"oversell/internal/guard"
 	"oversell/internal/holds"
 	"oversell/internal/payment"
 	"oversell/internal/stock"
@@ -148,7 +148,7 @@ func (r *row) load(ctx context.Context) ([]purchase, time.Duration) {
 		buyers.Go(func() {
 			defer r.waiting.Add(-1)
 			all[i].outcome, all[i].code = unlearned, "interrupted"
-			if fleet.Sleep(ctx, time.Until(at)) {
+			if guard.Sleep(ctx, time.Until(at)) == nil {
 				all[i] = r.buy(ctx, buyerName(r.sku, "b", i), roleOf(i, r.cond), r.cond != catalog.Crash)
 			}
 		})
@@ -179,7 +179,7 @@ func (r *row) sellOut(ctx context.Context) []purchase {
 				mu.Lock()
 				all = append(all, p)
 				mu.Unlock()
-				if p.outcome == soldOut || p.outcome != gotOrder && !fleet.Sleep(ctx, look) {
+				if p.outcome == soldOut || p.outcome != gotOrder && guard.Sleep(ctx, look) != nil {
 					return
 				}
 			}
@@ -228,7 +228,7 @@ func (r *row) settle(ctx context.Context, since time.Time, bought []purchase) (s
 				return back.longest, nil, nil
 			}
 		}
-		if !fleet.Sleep(ctx, look) {
+		if guard.Sleep(ctx, look) != nil {
 			return nil, nil, context.Cause(ctx)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"oversell/internal/fleet"
+	"oversell/internal/guard"
 )
 
 // Fault is a fault that is injected into random processes in the middle of a row.
@@ -138,7 +139,7 @@ func (d Fault) stop(ctx context.Context, m *member) (hit, error) {
 		return hit{}, err
 	}
 	h.still = h.from.Add(settle)
-	fleet.Sleep(ctx, d.Stop)
+	_ = guard.Sleep(ctx, d.Stop)
 	err := m.Resume() // one that is stopped inside
 	h.to = time.Now()
 	return h, errors.Join(err, m.Continue())

@@ -13,7 +13,7 @@ import (
 
 	"gorm.io/gorm"
 
-	"oversell/internal/fleet"
+	"oversell/internal/guard"
 	"oversell/internal/holds"
 	"oversell/internal/payment"
 	"oversell/internal/stock"
@@ -112,7 +112,7 @@ type Config struct {
 type Faults struct {
 	cfg     Config
 	stopped stopped
-	sleep   func(ctx context.Context, d time.Duration) bool // fleet.Sleep; tests have one of their own
+	sleep   func(ctx context.Context, d time.Duration) bool // it reports whether it slept for d; tests have one of their own
 
 	mu     sync.Mutex
 	chosen map[string]*choice // by the id of a hold
@@ -127,7 +127,8 @@ type choice struct {
 
 // New returns Faults of no hold.
 func New(cfg Config) *Faults {
-	return &Faults{cfg: cfg, sleep: fleet.Sleep, chosen: make(map[string]*choice)}
+	sleep := func(ctx context.Context, d time.Duration) bool { return guard.Sleep(ctx, d) == nil }
+	return &Faults{cfg: cfg, sleep: sleep, chosen: make(map[string]*choice)}
 }
 
 // Close closes the connections that Faults have opened.

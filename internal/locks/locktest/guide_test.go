@@ -1,7 +1,6 @@
 package locktest_test
 
 import (
-	"bytes"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -14,29 +13,15 @@ import (
 	"testing"
 )
 
-// What the stages are held to, as texts: each is read alone, and next to its
-// neighbour.
-const (
-	maxLines = 150 // of a Go file, tests aside
-
-	// maxChanged is for one step in a file that both neighbours have. It is
-	// the larger of the lines added and the lines removed, as diff counts
-	// them. A file that a stage adds is new, not changed: it has maxLines.
-	maxChanged = 70
-)
-
-// folders are those of all stages. The first taught of them are steps: each
-// is read beside the one before.
+// folders are those of all stages.
 func folders(t *testing.T) []string {
 	t.Helper()
 	dirs, err := filepath.Glob("../v[0-9]_*")
-	if err != nil || len(dirs) < taught {
-		t.Fatalf("stages: %v, %v; want %d or more", dirs, err, taught)
+	if err != nil || len(dirs) != 9 {
+		t.Fatalf("stages: %v, %v; want nine", dirs, err)
 	}
 	return dirs
 }
-
-const taught = 8
 
 func read(t *testing.T, path string) string {
 	t.Helper()
@@ -60,72 +45,9 @@ func files(t *testing.T, dir, pattern string) []string {
 	return names
 }
 
-func lines(s string) []string { return strings.Split(strings.TrimSuffix(s, "\n"), "\n") }
-
-// changed returns how many lines a shortest diff from a to b adds or removes,
-// whichever is more.
-func changed(a, b []string) int {
-	common := make([][]int, len(a)+1) // longest common subsequence of a[i:], b[j:]
-	for i := range common {
-		common[i] = make([]int, len(b)+1)
-	}
-	for i := len(a) - 1; i >= 0; i-- {
-		for j := len(b) - 1; j >= 0; j-- {
-			if a[i] == b[j] {
-				common[i][j] = common[i+1][j+1] + 1
-			} else {
-				common[i][j] = max(common[i+1][j], common[i][j+1])
-			}
-		}
-	}
-	return max(len(a), len(b)) - common[0][0]
-}
-
-func TestStageSizes(t *testing.T) {
-	var before string
-	for i, dir := range folders(t) {
-		for _, name := range files(t, dir, "*.go") {
-			if strings.HasSuffix(name, "_test.go") {
-				continue
-			}
-			text := lines(read(t, filepath.Join(dir, name)))
-			if len(text) > maxLines {
-				t.Errorf("%s/%s has %d lines; want %d at most", dir, name, len(text), maxLines)
-			}
-			t.Logf("%s/%s: %d lines", dir, name, len(text))
-			if before == "" || i >= taught || !slices.Contains(files(t, before, "*.go"), name) {
-				continue
-			}
-			n := changed(lines(read(t, filepath.Join(before, name))), text)
-			if n > maxChanged {
-				t.Errorf("%s/%s differs from %s in %d lines; want %d at most", dir, name, before, n, maxChanged)
-			}
-			t.Logf("%s/%s: %d lines changed", dir, name, n)
-		}
-		before = dir
-	}
-}
-
-// Stages have the same files, and more as ideas are added, tests aside; a script or helper
-// that is no lesson of the next stage is carried over to the byte. So it is tested, and
-// package mutants changes it, in the first stage that has it.
+// A script or helper that is no lesson of the next stage is carried over to the byte. So it is
+// tested, and package mutants changes it, in the first stage that has it.
 func TestStageFiles(t *testing.T) {
-	var before string
-	for _, dir := range folders(t)[:taught] {
-		for _, name := range []string{"mutex.go", "mutex_test.go"} {
-			if !slices.Contains(files(t, dir, "*"), name) {
-				t.Errorf("%s has no %s", dir, name)
-			}
-		}
-		if before != "" {
-			for _, name := range files(t, before, "*") {
-				if !strings.HasSuffix(name, "_test.go") && !slices.Contains(files(t, dir, "*"), name) {
-					t.Errorf("%s is in %s but not in %s", name, before, dir)
-				}
-			}
-		}
-		before = dir
-	}
 	for _, same := range []struct {
 		before, after string
 		names         []string
@@ -173,28 +95,24 @@ func TestStagePackages(t *testing.T) {
 	}
 }
 
-// The package comment says what is new, holds and breaks, and each test that it names is in
-// the folder.
-func TestStageComments(t *testing.T) {
-	for _, dir := range folders(t) {
-		tests := map[string]bool{}
-		for _, name := range files(t, dir, "*_test.go") {
-			f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(dir, name), nil, 0)
+// The package comment of a lock says what is new, holds and breaks, and each test that it names is
+// in the folder.
+func TestComments(t *testing.T) {
+	for _, dir := range append(folders(t), "../redlock", "../etcdlock", "../zklock") {
+		tests, doc := map[string]bool{}, ""
+		for _, name := range files(t, dir, "*.go") {
+			f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(dir, name), nil, parser.ParseComments)
 			if err != nil {
 				t.Fatal(err)
 			}
+			doc += f.Doc.Text()
 			for _, decl := range f.Decls {
 				if fn, ok := decl.(*ast.FuncDecl); ok {
 					tests[fn.Name.Name] = true
 				}
 			}
 		}
-		f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(dir, "mutex.go"), nil, parser.ParseComments)
-		if err != nil {
-			t.Fatal(err)
-		}
-		doc := f.Doc.Text()
-		for _, part := range []string{"\nNew: ", "\nHolds:\n  - ", "\nBreaks:\n  - ", "TestPromises"} {
+		for _, part := range []string{"\nNew", "\nHolds:\n  - ", "\nBreaks:\n  - "} {
 			if !strings.Contains(doc, part) {
 				t.Errorf("%s: the package comment lacks %q", dir, part)
 			}
@@ -273,20 +191,5 @@ func checkScript(t *testing.T, script string) {
 	slices.Sort(does)
 	if !slices.Equal(says, slices.Compact(does)) {
 		t.Errorf("the header says that %q is returned; it is %q", says, does)
-	}
-}
-
-func TestChanged(t *testing.T) {
-	split := func(s string) []string { return strings.Fields(s) }
-	for _, test := range []struct {
-		a, b string
-		want int
-	}{{"a b c", "a b c", 0}, {"a b c", "a x c", 1}, {"a c", "a b c d", 2}, {"a b c", "c", 2}} {
-		if n := changed(split(test.a), split(test.b)); n != test.want {
-			t.Errorf("changed(%q, %q) = %d; want %d", test.a, test.b, n, test.want)
-		}
-	}
-	if bytes.Count([]byte("a\nb\n"), []byte("\n")) != len(lines("a\nb\n")) {
-		t.Error("lines does not count as wc does")
 	}
 }

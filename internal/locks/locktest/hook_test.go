@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
@@ -14,81 +12,6 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-func TestFail(t *testing.T) {
-	s := locktest.Start(t)
-	rule := s.Hook.On(locktest.Command("SET"), 2, locktest.Fail(locktest.ErrCut))
-	for i := range 3 {
-		err := s.Client.Set(t.Context(), "k", i, 0).Err()
-		if failed := errors.Is(err, locktest.ErrCut); failed != (i < 2) {
-			t.Errorf("SET %d: %v", i, err)
-		}
-		if s.Exists("k") != (i == 2) {
-			t.Errorf("after SET %d, key is there: %v", i, s.Exists("k"))
-		}
-	}
-	if n := rule.Hits(); n != 2 {
-		t.Errorf("%d hits; want 2", n)
-	}
-}
-
-func TestLoseReply(t *testing.T) {
-	s := locktest.Start(t)
-	s.Hook.On(locktest.Any, 1, locktest.LoseReply(locktest.ErrCut))
-	ok, err := s.Client.SetNX(t.Context(), "k", "v", 0).Result()
-	if ok || !errors.Is(err, locktest.ErrCut) {
-		t.Errorf("SETNX = %v, %v; want false, %v", ok, err, locktest.ErrCut)
-	}
-	if !s.Exists("k") {
-		t.Error("the command was not executed")
-	}
-}
-
-func TestDrop(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := locktest.StartTicking(t)
-		s.Hook.On(locktest.Any, 1, locktest.Drop)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		start := time.Now()
-		if err := s.Client.Set(ctx, "k", "v", 0).Err(); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("SET: %v; want %v", err, context.DeadlineExceeded)
-		}
-		if d := time.Since(start); d != time.Second {
-			t.Errorf("SET took %v; want 1s", d)
-		}
-		if s.Exists("k") {
-			t.Error("the command was executed")
-		}
-	})
-}
-
-func TestPause(t *testing.T) {
-	for _, test := range []struct {
-		name  string
-		where func(*locktest.Pause) locktest.Action
-		there bool // whether the key is, while the command is parked
-	}{
-		{"before", func(p *locktest.Pause) locktest.Action { return p.Before }, false},
-		{"after", func(p *locktest.Pause) locktest.Action { return p.After }, true},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			s := locktest.Start(t)
-			pause := locktest.NewPause()
-			s.Hook.On(locktest.Command("set"), 1, test.where(pause))
-			done := make(chan error)
-			go func() { done <- s.Client.Set(t.Context(), "k", "v", 0).Err() }()
-			<-pause.Parked()
-			if s.Exists("k") != test.there {
-				t.Errorf("while parked, key is there: %v", !test.there)
-			}
-			pause.Release()
-			if err := <-done; err != nil || !s.Exists("k") {
-				t.Errorf("SET: %v, key is there: %v", err, s.Exists("k"))
-			}
-		})
-	}
-}
 
 // A paused command is never sent once its caller has given up.
 func TestPauseAndCancel(t *testing.T) {
@@ -192,21 +115,5 @@ func TestPipeline(t *testing.T) {
 		if s.Exists("k") != test.there {
 			t.Errorf("key is there: %v; want %v", !test.there, test.there)
 		}
-	}
-}
-
-func TestWitness(t *testing.T) {
-	var w locktest.Witness
-	w.Enter("a")()
-	w.Enter("b")()
-	if w.Most() != 1 || len(w.Overlaps()) != 0 {
-		t.Errorf("one by one: most %d, overlaps %v", w.Most(), w.Overlaps())
-	}
-	a := w.Enter("a")
-	b := w.Enter("b")
-	a()
-	b()
-	if w.Most() != 2 || len(w.Overlaps()) != 1 {
-		t.Errorf("together: most %d, overlaps %v", w.Most(), w.Overlaps())
 	}
 }

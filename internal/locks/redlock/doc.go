@@ -34,36 +34,36 @@
 //   - while any two of five nodes fail, in any way, the lock is acquired and
 //     released without delay: TestMinorityFails
 //   - while three fail it is not acquired; the caller learns that within NodeLimit,
-//     and nothing is left behind: TestNoQuorum, TestMajorityOfProcessesHangs
+//     and nothing is left behind: TestNoQuorum
 //   - "held by another" and "no majority answered" are different results:
 //     TestRefused, TestNoQuorum, TestFalseIsCertain
 //   - a lock whose reply was lost is undone, and nothing else is:
 //     TestLostReplyIsUndone, TestReleaseAwaitsSet, TestLateReleaseSparesNextAttempt
-//   - replies that come too late grant no lock: TestTooLateIsNotHeld, TestValidity
+//   - replies that come too late grant no lock: TestTooLateIsNotHeld
 //   - a cancelled caller still releases the lock: TestUnlockAfterCancel,
 //     TestCancelledTryLock
 //   - an Unlock that does not get through returns in time, and the lock expires:
-//     TestUnlockWithoutQuorum, TestUnlockEndsRenewal
+//     TestUnlockWithoutQuorum
 //   - a late holder leaves the next holder's lock alone:
 //     TestLateUnlockSparesForeignLock
 //   - a dead holder's lock is free after ttl: TestDeadHolderExpires
-//   - a majority renews: TestLongWorkKeepsLock, TestRenewalByMajority,
-//     TestRenewalOutlivesErrors, TestForgetfulMinority
+//   - a majority renews: TestLongWorkKeepsLock, TestRenewalOutlivesErrors,
+//     TestForgetfulMinority
 //   - the holder is told of a loss, at the latest when the validity ends: TestLossIsTold
-//   - a node that comes back with its data does no harm: TestRestartWithData
-//   - nor does one that comes back without it after the ttl: TestDelayedRestart
+//   - a node that comes back with its data does no harm, nor does one that comes back
+//     without it after the ttl: TestSchedules
 //
 // Breaks:
-//   - if a majority's clocks jump, a second holder gets in:
-//     TestClockJumpLetsSecondIn
+//   - if a majority's clocks jump, a second holder gets in: the lab's
+//     clock-jump-majority
 //   - so it does if a node comes back empty within the ttl:
-//     TestEmptyRestartLetsSecondIn, TestSchedulesWithoutDelayedRestart
+//     TestSchedulesWithoutDelayedRestart
 //   - a process paused for longer than ttl learns of the loss only when it resumes,
 //     maybe one write too late. There is no fencing token by which the resource
 //     could refuse it: the tokens here are random, not ordered:
-//     TestPausedHolderWritesTooLate
+//     the lab's stopped-holder
 //   - of several that try at the same moment, none may get it: TestSplitVote
 //   - a SET that is carried out after its release locks a node for nobody, until
 //     the ttl: TestLateSetStaysUntilTTL
-//   - a process renews for ever a lock that nobody unlocks: TestForgottenUnlock
+//   - a process renews for ever a lock that nobody unlocks: the lab's forgotten-unlock
 package redlock

@@ -38,28 +38,6 @@ func TestLongWorkKeepsLock(t *testing.T) {
 	})
 }
 
-func TestUnlockEndsRenewal(t *testing.T) {
-	for name, fault := range faults {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, ns nodes) {
-				a := ns.mutex(locktest.Key(t))
-				mustLock(t, a)
-				time.Sleep(ttl)
-				off := ns.hooks().on(locktest.Any, fault.action)
-				if err := a.Unlock(t.Context()); !errors.Is(err, ErrNoQuorum) {
-					t.Errorf("Unlock = %v; want %v", err, ErrNoQuorum)
-				}
-				off()
-				sent := ns[0].Hook.Count(locktest.Script(renewSource))
-				time.Sleep(10 * ttl)
-				if n := sent.Hits(); n != 0 {
-					t.Errorf("%d renewals after Unlock; want none", n)
-				}
-			})
-		})
-	}
-}
-
 // A renewal in flight does not restore what Unlock has deleted.
 func TestUnlockDuringRenewal(t *testing.T) {
 	inBubble(t, func(t *testing.T, ns nodes) {
@@ -80,28 +58,6 @@ func TestUnlockDuringRenewal(t *testing.T) {
 		mustLock(t, b)
 		unlock(t, b)
 	})
-}
-
-// Two nodes stay down; the other three are enough.
-func TestRenewalByMajority(t *testing.T) {
-	for name, fault := range faults {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, ns nodes) {
-				a := ns.mutex(locktest.Key(t))
-				mustLock(t, a)
-				ctx := a.Context(t.Context())
-				defer ns.hooks()[3:].on(locktest.Any, fault.action)()
-				time.Sleep(10*ttl + tick)
-				if ctx.Err() != nil {
-					t.Error("the context has ended:", context.Cause(ctx))
-				}
-				if n := a.Renewals(); n != 30 {
-					t.Errorf("renewed %d times; want 30", n)
-				}
-				unlock(t, a)
-			})
-		})
-	}
 }
 
 func TestRenewalOutlivesErrors(t *testing.T) {
@@ -231,56 +187,5 @@ func TestDeadHolderExpires(t *testing.T) {
 		time.Sleep(tick)
 		mustLock(t, b)
 		unlock(t, b)
-	})
-}
-
-func TestContextOfNoHold(t *testing.T) {
-	inBubble(t, func(t *testing.T, ns nodes) {
-		a := ns.mutex(locktest.Key(t))
-		if err := context.Cause(a.Context(t.Context())); err != ErrNotHeld {
-			t.Errorf("before TryLock the context's cause is %v; want %v", err, ErrNotHeld)
-		}
-		mustLock(t, a)
-		unlock(t, a)
-		if err := context.Cause(a.Context(t.Context())); err != context.Canceled {
-			t.Errorf("after Unlock the context's cause is %v; want %v", err, context.Canceled)
-		}
-	})
-}
-
-// The handle is used concurrently while its timers run.
-func TestConcurrentQuestions(t *testing.T) {
-	inBubble(t, func(t *testing.T, ns nodes) {
-		a := ns.mutex(locktest.Key(t))
-		mustLock(t, a)
-		for range 4 {
-			go func() {
-				for a.Validity() > 0 {
-					_ = a.Renewals()
-					_ = a.Context(t.Context())
-					time.Sleep(ttl / 3)
-				}
-			}()
-		}
-		time.Sleep(5 * ttl)
-		unlock(t, a)
-		time.Sleep(ttl)
-	})
-}
-
-// A flaw: a lock that is never unlocked is renewed as long as the process
-// lives.
-func TestForgottenUnlock(t *testing.T) {
-	inBubble(t, func(t *testing.T, ns nodes) {
-		key := locktest.Key(t)
-		a, b := ns.mutex(key), ns.mutex(key)
-		ctx, cancel := context.WithCancel(t.Context())
-		if ok, err := a.TryLock(ctx); !ok {
-			t.Fatal("TryLock:", err)
-		}
-		cancel() // the caller returns without Unlock
-		time.Sleep(time.Hour)
-		mustNotLock(t, b)
-		unlock(t, a)
 	})
 }

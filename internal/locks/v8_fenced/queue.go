@@ -72,8 +72,8 @@ func (m *Mutex) Lock(ctx context.Context) error {
 // the latest: by then the holder or the first waiter may have died, and the dead wake
 // nobody. The message grants nothing: the owner asks again, and its lease counts from that request.
 //
-// A subscription would wake it no sooner (BenchmarkWakeUp in v9_cohort). A list keeps
-// the message for a waiter whose connection broke.
+// A subscription would wake it no sooner. A list keeps the message for a waiter whose
+// connection broke.
 func (m *Mutex) sleep(owner string, left time.Duration) {
 	limit := min(m.ttl/3, time.Second, left) // below go-redis's read timeout
 	_, err := receive(m.rdb, m.wake(owner), limit)

@@ -48,8 +48,8 @@ func (c *cohort) request(ctx context.Context, ticket string, ttl time.Duration, 
 // sleep waits until the ticket is woken, for at most a third of the ttl: then it is
 // time to renew the heartbeat, and to check whether a message was lost.
 //
-// A subscription would wake it no sooner (BenchmarkWakeUp). A list keeps the
-// message for a waiter whose connection broke, and needs no set-up or clean-up.
+// A subscription would wake it no sooner. A list keeps the message for a waiter whose
+// connection broke, and needs no set-up or clean-up.
 func (c *cohort) sleep(ticket string, ttl time.Duration) (token int64) {
 	limit := min(ttl/3, time.Second) // below go-redis's read timeout
 	reply, err := receive(c.rdb, c.wake(ticket), limit)

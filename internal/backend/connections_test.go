@@ -9,10 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"gorm.io/gorm"
-
 	"oversell/internal/backend"
-	"oversell/internal/backend/backendtest"
 )
 
 // slowDriver has connections whose statements take a second each.
@@ -102,37 +99,4 @@ func TestConnectionsCountWhileTheyAreOutOfThePool(t *testing.T) {
 			t.Errorf("after connections that broke: %v in %d times", h, n)
 		}
 	})
-}
-
-// A measured pool does what the pool does, on every database.
-func TestMeasuredDatabase(t *testing.T) {
-	for _, spec := range backendtest.Kinds() {
-		t.Run(spec, func(t *testing.T) {
-			var measured backend.Connections
-			db, err := backend.DialDatabaseThrough(t.Context(), backendtest.Database(t, spec), measured.Through)
-			if err != nil {
-				t.Fatal(err)
-			}
-			pool, err := db.DB()
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer pool.Close()
-			if err := db.AutoMigrate(&record{}); err != nil {
-				t.Fatal(err)
-			}
-			_, before := measured.Held()
-			const held = 20 * time.Millisecond
-			err = db.Transaction(func(tx *gorm.DB) error {
-				time.Sleep(held)
-				return tx.Create(&record{Name: "größe"}).Error
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if h, n := measured.Held(); h < held || n <= before {
-				t.Errorf("%v in %d times after a transaction of %v", h, n-before, held)
-			}
-		})
-	}
 }

@@ -275,7 +275,7 @@ func TestDialDatabaseUnreachable(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { checkDatabaseUnreachable(t, url) })
 	}
-	if err := server.Stop(); err != nil {
+	if err := server.Pause(); err != nil {
 		t.Fatal(err)
 	}
 	t.Run("hung", func(t *testing.T) { checkDatabaseUnreachable(t, server.URL) })
@@ -330,7 +330,7 @@ func TestDatabaseKilledAndBack(t *testing.T) {
 func TestDatabaseHungEndsWithContext(t *testing.T) {
 	server := backendtest.RestartableDatabase(t)
 	db := backendtest.DialDatabase(t, server.URL)
-	if err := server.Stop(); err != nil {
+	if err := server.Pause(); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -342,7 +342,7 @@ func TestDatabaseHungEndsWithContext(t *testing.T) {
 	if took := time.Since(start); took > time.Second+backendtest.Slack {
 		t.Errorf("the caller's 100 ms ended the statement after %v", took)
 	}
-	if err := server.Cont(); err != nil {
+	if err := server.Continue(); err != nil {
 		t.Fatal(err)
 	}
 	within(t, 2*time.Second+backendtest.Slack, func() error { return db.Exec("SELECT 1").Error })

@@ -81,7 +81,7 @@ func TestEmbeddedRedisTTLRunsByItself(t *testing.T) {
 
 func TestDialRedisUnreachable(t *testing.T) {
 	hung := backendtest.RestartableRedis(t)
-	if err := hung.Stop(); err != nil {
+	if err := hung.Pause(); err != nil {
 		t.Fatal(err)
 	}
 	locked := backendtest.RestartableRedis(t, "--requirepass", "right")
@@ -167,7 +167,7 @@ func TestRedisKilledAndBack(t *testing.T) {
 func TestRedisHung(t *testing.T) {
 	server := backendtest.RestartableRedis(t)
 	rdb := backendtest.DialRedis(t, server.URL)
-	if err := server.Stop(); err != nil {
+	if err := server.Pause(); err != nil {
 		t.Fatal(err)
 	}
 	start := time.Now()
@@ -186,7 +186,7 @@ func TestRedisHung(t *testing.T) {
 	if took := time.Since(start); took > time.Second+backendtest.Slack {
 		t.Errorf("the caller's deadline of 50 ms ended the command after %v", took)
 	}
-	if err := server.Cont(); err != nil {
+	if err := server.Continue(); err != nil {
 		t.Fatal(err)
 	}
 	within(t, 2*time.Second+backendtest.Slack, func() error { return rdb.Ping(t.Context()).Err() })
@@ -198,7 +198,7 @@ func TestRedisHungQueueIsBounded(t *testing.T) {
 	t.Parallel() // it only waits
 	server := backendtest.RestartableRedis(t)
 	rdb := backendtest.DialRedis(t, server.URL+"?pool_size=1&read_timeout=300ms")
-	if err := server.Stop(); err != nil {
+	if err := server.Pause(); err != nil {
 		t.Fatal(err)
 	}
 	start := time.Now()
@@ -214,7 +214,7 @@ func TestRedisHungQueueIsBounded(t *testing.T) {
 	if took := time.Since(start); took > 9*time.Second+backendtest.Slack {
 		t.Errorf("the last error came after %v", took)
 	}
-	if err := server.Cont(); err != nil {
+	if err := server.Continue(); err != nil {
 		t.Fatal(err)
 	}
 	within(t, 2*time.Second+backendtest.Slack, func() error { return rdb.Ping(t.Context()).Err() })

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // ErrNotSingle is returned for the URL of a Redis that is not a single server
@@ -40,4 +41,30 @@ func WithAddr(url, addr string) (string, error) {
 	authority, tail := cutAuthority(rest)
 	user := authority[:strings.LastIndex(authority, "@")+1]
 	return scheme + "://" + user + addr + tail, nil
+}
+
+// WithReadTimeout returns the URL of a Redis with the given read timeout added,
+// unless the URL already has one. The error wraps ErrSpec for a wrong URL.
+func WithReadTimeout(url string, d time.Duration) (string, error) {
+	target, err := parseRedisURL(url)
+	if err != nil {
+		return "", err
+	}
+	if target.options.ReadTimeout != 0 {
+		return url, nil
+	}
+	first, others, err := cutURLs(url)
+	if err != nil {
+		return "", fmt.Errorf("%w for -redis: %w", ErrSpec, err)
+	}
+	separator := "?"
+	if strings.Contains(first, "?") {
+		separator = "&"
+	}
+	urls := []string{first + separator + "read_timeout=" + d.String()}
+	for _, other := range others {
+		other, _, _ = strings.Cut(other, "?") // its parameters, if any, are those of the first
+		urls = append(urls, other)
+	}
+	return strings.Join(urls, ","), nil
 }

@@ -10,9 +10,9 @@ import (
 
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/catalog"
+	"oversell/internal/fault"
 	"oversell/internal/fleet"
 	"oversell/internal/guard"
-	"oversell/internal/netfault"
 )
 
 // setup is what an instance is told first.
@@ -73,11 +73,11 @@ func (f *shops) shop(number int) (p fleet.Program, err error) {
 		p.Words = gaugeWords
 	}
 	if f.severable {
-		var link *netfault.Relay
+		var link *fault.Relay
 		if s.RedisURL, link, err = relayed(s.RedisURL); err != nil {
 			return p, err
 		}
-		p.Links = map[string]*netfault.Relay{toRedis: link}
+		p.Links = map[string]*fault.Relay{toRedis: link}
 	}
 	p.Name, p.Command, p.Setup = "instance "+s.Name, f.command, s
 	return p, nil

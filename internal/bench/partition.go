@@ -9,8 +9,8 @@ import (
 
 	"oversell/internal/backend"
 	"oversell/internal/catalog"
+	"oversell/internal/fault"
 	"oversell/internal/fleet"
-	"oversell/internal/netfault"
 	"oversell/internal/stock"
 )
 
@@ -46,12 +46,12 @@ func single(redisURL string) (string, error) {
 }
 
 // relayed starts a relay to the Redis at the URL. The caller closes it.
-func relayed(redisURL string) (through string, link *netfault.Relay, err error) {
+func relayed(redisURL string) (through string, link *fault.Relay, err error) {
 	addr, err := single(redisURL)
 	if err != nil {
 		return "", nil, err
 	}
-	if link, err = netfault.Start(addr); err != nil {
+	if link, err = fault.StartRelay(addr); err != nil {
 		return "", nil, fmt.Errorf("relaying an instance's connections to Redis: %w", err)
 	}
 	if through, err = backend.WithAddr(redisURL, link.Addr); err != nil {

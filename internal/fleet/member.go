@@ -17,8 +17,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"oversell/internal/fault"
 	"oversell/internal/guard"
-	"oversell/internal/netfault"
 )
 
 // The errors of a Member.
@@ -67,9 +67,9 @@ type event struct {
 type Program struct {
 	Name    string // for error messages
 	Command func() (*exec.Cmd, error)
-	Setup   any                        // what its Serve receives first
-	Words   int                        // how many it shares; 0: none
-	Links   map[string]*netfault.Relay // its connections that can be cut; Run or its Member closes them
+	Setup   any                     // what its Serve receives first
+	Words   int                     // how many it shares; 0: none
+	Links   map[string]*fault.Relay // its connections that can be cut; Run or its Member closes them
 }
 
 // Member is a process that was started by Run and runs Serve. Its input ends with this process,
@@ -78,7 +78,7 @@ type Member struct {
 	*Process
 	URL    string // where it serves HTTP, or ""
 	Words  *Words // or nil
-	Links  map[string]*netfault.Relay
+	Links  map[string]*fault.Relay
 	HeldUp <-chan time.Time // until when a call is held up at a seam; it keeps one
 	Stalls LongestStall
 

@@ -12,7 +12,7 @@ import (
 
 	"gorm.io/gorm"
 
-	"oversell/internal/fault/sqlfault"
+	"oversell/internal/fault"
 	"oversell/internal/lab/wire"
 )
 
@@ -93,7 +93,7 @@ func (d *database) close() {
 
 // SideDatabase connects to the cell's database past all faults.
 func (w *World) SideDatabase() *gorm.DB {
-	db, err := w.database.dial(w.ctx, sqlfault.Injector{Rewrite: w.Subject.Rewrite}.Through)
+	db, err := w.database.dial(w.ctx, fault.Injector{Rewrite: w.Subject.Rewrite}.Through)
 	Need(err == nil, "there is no database: %v", err)
 	return db
 }
@@ -102,14 +102,14 @@ func (w *World) SideDatabase() *gorm.DB {
 // faults can be injected into them.
 func (p *Process) Database() *gorm.DB {
 	var connected atomic.Bool // what is sent before that is the library's
-	hook := func(_ context.Context, s sqlfault.Statement, send func() (sqlfault.Reply, error)) error {
+	hook := func(_ context.Context, s fault.Statement, send func() (fault.Reply, error)) error {
 		if !connected.Load() {
 			_, err := send()
 			return err
 		}
 		return p.statement(s, send)
 	}
-	db, err := p.w.database.dial(p.w.ctx, sqlfault.Injector{Hook: hook, Rewrite: p.w.Subject.Rewrite}.Through)
+	db, err := p.w.database.dial(p.w.ctx, fault.Injector{Hook: hook, Rewrite: p.w.Subject.Rewrite}.Through)
 	connected.Store(true)
 	Need(err == nil, "%s could not connect to the database: %v", p.Name, err)
 	return db
@@ -148,9 +148,9 @@ func (p *Process) LoseSQLReply(match Match) {
 }
 
 // statement decides what happens to a statement of the process.
-func (p *Process) statement(s sqlfault.Statement, send func() (sqlfault.Reply, error)) error {
+func (p *Process) statement(s fault.Statement, send func() (fault.Reply, error)) error {
 	if err := p.passage(p.life); err != nil {
-		return fmt.Errorf("%w: %w", sqlfault.ErrBroken, err)
+		return fmt.Errorf("%w: %w", fault.ErrBroken, err)
 	}
 	w := p.w
 	text := w.names.statement(p.Name, s, w.database.server.TablePrefix())
@@ -174,17 +174,17 @@ func (p *Process) statement(s sqlfault.Statement, send func() (sqlfault.Reply, e
 		return refused
 	case err != nil:
 		w.lost(e, err)
-		return fmt.Errorf("%w: %w", sqlfault.ErrBroken, err)
+		return fmt.Errorf("%w: %w", fault.ErrBroken, err)
 	}
 	if err := p.passage(p.life); err != nil {
 		w.lost(e, err)
-		return fmt.Errorf("%w: %w", sqlfault.ErrBroken, err)
+		return fmt.Errorf("%w: %w", fault.ErrBroken, err)
 	}
 	return nil
 }
 
 // sent adds the reply to a statement to the trace.
-func (w *World) sent(e *Event, reply sqlfault.Reply, err error) {
+func (w *World) sent(e *Event, reply fault.Reply, err error) {
 	if e == nil {
 		return
 	}
@@ -204,7 +204,7 @@ func (w *World) lost(e *Event, err error) {
 }
 
 // statement shows a statement as one would type it.
-func (n *names) statement(actor string, s sqlfault.Statement, prefix string) string {
+func (n *names) statement(actor string, s fault.Statement, prefix string) string {
 	text := strings.Join(strings.Fields(s.Text), " ")
 	text = strings.ReplaceAll(text, prefix, "")
 	for _, arg := range s.Args {

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"sync"
 
+	"oversell/internal/fault"
 	"oversell/internal/lab/wire"
-	"oversell/internal/netfault"
 )
 
 // A Match selects the commands that a fault is injected into.
@@ -49,7 +49,7 @@ func (p *Process) LoseReply(match Match) {
 		return
 	}
 	p.w.fault(p, "the connection breaks before the next reply arrives")
-	p.member.each((*netfault.Relay).LoseReply)
+	p.member.each((*fault.Relay).LoseReply)
 }
 
 // LoseQuestion breaks the connection before the next request arrives, until mend is
@@ -60,8 +60,8 @@ func (p *Process) LoseQuestion(spare bool) (mend func()) {
 		return func() {}
 	}
 	p.w.fault(p, "the connection breaks before the next request arrives")
-	p.member.each((*netfault.Relay).Cut)
-	return func() { p.member.each((*netfault.Relay).Restore) }
+	p.member.each((*fault.Relay).Cut)
+	return func() { p.member.each((*fault.Relay).Restore) }
 }
 
 // Delay delays the reply to the next request, until letGo is called; if the lock is not
@@ -73,10 +73,10 @@ func (p *Process) Delay() (under <-chan struct{}, letGo func()) {
 		return late.Parked, late.Release
 	}
 	p.w.fault(p, "everything that it sends and receives is delayed")
-	p.member.each((*netfault.Relay).Hole)
+	p.member.each((*fault.Relay).Hole)
 	now := make(chan struct{})
 	close(now)
-	return now, func() { p.member.each((*netfault.Relay).Restore) }
+	return now, func() { p.member.each((*fault.Relay).Restore) }
 }
 
 // A Pause parks a command until it is released.

@@ -12,10 +12,10 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"oversell/internal/fault"
 	"oversell/internal/guard"
 	"oversell/internal/lab/wire"
 	"oversell/internal/locks/thirdparty"
-	"oversell/internal/netfault"
 )
 
 // Process is an actor. To Redis it is a process of its own: it has its own connections,
@@ -184,7 +184,7 @@ func (p *Process) Freeze() {
 	p.mu.Lock()
 	p.frozen = make(chan struct{})
 	p.mu.Unlock()
-	p.member.each((*netfault.Relay).Hole)
+	p.member.each((*fault.Relay).Hole)
 	p.w.fault(p, "stopped")
 }
 
@@ -198,7 +198,7 @@ func (p *Process) Thaw() {
 	p.w.fault(p, "goes on")
 	close(p.frozen)
 	p.frozen = nil
-	p.member.each((*netfault.Relay).Restore)
+	p.member.each((*fault.Relay).Restore)
 }
 
 // running waits while the process is stopped. It returns false if the process is killed
@@ -224,7 +224,7 @@ func (p *Process) Cut() {
 	p.mu.Lock()
 	p.cut = true
 	p.mu.Unlock()
-	p.member.each((*netfault.Relay).Hole)
+	p.member.each((*fault.Relay).Hole)
 }
 
 // Restore ends Cut and Refuse for what is sent from now on.
@@ -233,7 +233,7 @@ func (p *Process) Restore() {
 	p.mu.Lock()
 	p.cut, p.refused = false, false
 	p.mu.Unlock()
-	p.member.each((*netfault.Relay).Restore)
+	p.member.each((*fault.Relay).Restore)
 }
 
 // Refuse breaks the connections of the process and refuses new ones, as if the server
@@ -246,14 +246,14 @@ func (p *Process) Refuse() {
 		conn.Close()
 	}
 	p.mu.Unlock()
-	p.member.each((*netfault.Relay).Cut)
+	p.member.each((*fault.Relay).Cut)
 }
 
 // Kill kills the process on the spot. It cannot clean up.
 func (p *Process) Kill() {
 	p.w.fault(p, "killed")
 	p.kill()
-	p.member.each((*netfault.Relay).Cut)
+	p.member.each((*fault.Relay).Cut)
 	p.mu.Lock()
 	p.killed = true
 	holders := p.holders
@@ -312,7 +312,7 @@ func (p *Process) leave() {
 	lost := p.killed || p.cut || p.refused
 	p.mu.Unlock()
 	if lost {
-		p.member.each((*netfault.Relay).Cut) // no goodbye gets through, and nobody is to wait for that
+		p.member.each((*fault.Relay).Cut) // no goodbye gets through, and nobody is to wait for that
 	}
 	p.member.leave()
 }

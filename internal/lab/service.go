@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"oversell/internal/fault"
 	"oversell/internal/guard"
-	"oversell/internal/netfault"
 )
 
 // A Service keeps locks and is not Redis. Its methods may be called concurrently.
@@ -40,7 +40,7 @@ type ConnectService func(ctx context.Context) (Service, error)
 
 // Member is a process's session at a service. It is nil if the lock is not at a service.
 type Member struct {
-	relays []*netfault.Relay
+	relays []*fault.Relay
 	Lock   func(key string) ServiceLock
 	Close  []func() error // what ends the session, in this order
 }
@@ -58,7 +58,7 @@ func NewMember(addresses []string, dial func(m *Member, relayed []string) error)
 	m := &Member{}
 	var relayed []string
 	for _, target := range addresses {
-		r, err := netfault.Start(target)
+		r, err := fault.StartRelay(target)
 		if err != nil {
 			m.leave()
 			return nil, err
@@ -73,7 +73,7 @@ func NewMember(addresses []string, dial func(m *Member, relayed []string) error)
 }
 
 // each injects a fault into all relays of the process.
-func (m *Member) each(fault func(*netfault.Relay)) {
+func (m *Member) each(fault func(*fault.Relay)) {
 	if m == nil {
 		return
 	}

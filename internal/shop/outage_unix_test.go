@@ -18,14 +18,14 @@ func TestRedisHangsAndGoesOn(t *testing.T) {
 	r := open(t, cfg)
 	c := r.crowd(50)
 	c.awaitSales(50)
-	if err := server.Stop(); err != nil {
+	if err := server.Pause(); err != nil {
 		t.Fatal(err)
 	}
 	c.goHome()
 	if a := r.buy(); a.status != http.StatusServiceUnavailable || a.took > 3*time.Second {
 		t.Errorf("while Redis hangs: %+v, want a 503", a)
 	}
-	if err := server.Cont(); err != nil {
+	if err := server.Continue(); err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("selling again %v after Redis goes on", r.eventually(t, 20*time.Second).took)

@@ -15,10 +15,6 @@ import (
 	"oversell/internal/backend/local"
 )
 
-// groupPassword is the password of servers that have to know each other's. It is
-// only used in tests, so it is not a secret.
-const groupPassword = "test"
-
 // Cluster runs a Redis cluster of three primaries and three replicas for the length of the
 // test and returns its URL, a value for -redis.
 func Cluster(t testing.TB) string {
@@ -40,11 +36,7 @@ func LocalCluster(t testing.TB) *RedisCluster {
 	System(t)
 	c, err := local.StartCluster(starting(t))
 	must(t, err)
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	closeAfter(t, c)
 	first, _, _ := strings.Cut(c.URL(), ",")
 	u, err := url.Parse(first)
 	must(t, err)

@@ -31,11 +31,7 @@ func Database(t testing.TB, spec string) string {
 	}
 	s, err := backend.ServeDatabase(starting(t), spec)
 	must(t, err)
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	closeAfter(t, s)
 	return s.URL
 }
 

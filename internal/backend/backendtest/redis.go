@@ -1,6 +1,7 @@
 package backendtest
 
 import (
+	"io"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -18,11 +19,7 @@ func Redis(t testing.TB, spec string) string {
 	}
 	s, err := backend.ServeRedis(starting(t), spec)
 	must(t, err)
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	closeAfter(t, s)
 	return s.URL
 }
 
@@ -54,7 +51,9 @@ func RestartableRedis(t testing.TB, args ...string) *LocalRedis {
 	return &LocalRedis{Server: s.Server, URL: s.URL()}
 }
 
-func closeAfter(t testing.TB, s *local.Server) {
+// closeAfter closes a server after the test.
+func closeAfter(t testing.TB, s io.Closer) {
+	t.Helper()
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)

@@ -60,40 +60,6 @@ func TestEmbeddedEtcd(t *testing.T) {
 	}
 }
 
-// Two embedded etcds can run at the same time.
-func TestTwoEmbeddedEtcds(t *testing.T) {
-	emptyTempDir(t)
-	var addresses []string
-	for range 2 {
-		etcd, err := ServeEtcd(t.Context(), "embedded")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() {
-			if err := etcd.Close(); err != nil {
-				t.Error(err)
-			}
-		}()
-		addresses = append(addresses, etcd.Endpoints...)
-	}
-	first, err := DialEtcd(t.Context(), addresses[:1])
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer first.Close()
-	second, err := DialEtcd(t.Context(), addresses[1:])
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer second.Close()
-	if _, err := first.Put(t.Context(), "a", "b"); err != nil {
-		t.Fatal(err)
-	}
-	if r, err := second.Get(t.Context(), "a"); err != nil || r.Count != 0 {
-		t.Errorf("the other one has %v, %v", r, err)
-	}
-}
-
 func TestLocalZooKeeper(t *testing.T) {
 	backendtest.System(t)
 	emptyTempDir(t)

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -30,9 +29,6 @@ const (
 	// hurriedTimeout is nodeTimeout until the cluster is ready: nodes exchange what they know
 	// after half of it.
 	hurriedTimeout = 400 * time.Millisecond
-
-	// clusterStartLimit bounds StartCluster.
-	clusterStartLimit = 30 * time.Second
 )
 
 // Cluster is a private Redis cluster: three primaries, each with a third of the slots
@@ -59,7 +55,7 @@ func StartCluster(ctx context.Context) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, clusterStartLimit)
+	ctx, cancel := context.WithTimeout(ctx, groupLimit)
 	defer cancel()
 	c := &Cluster{password: newSecret()}
 	if err := c.start(ctx, path); err != nil {
@@ -200,8 +196,7 @@ func (c *Cluster) awaitReady(ctx context.Context) error {
 		}
 	}
 	for i, n := range c.nodes[clusterPrimaries:] {
-		err := await(ctx, "the replica at "+n.Addr+" is in sync", func() error { return n.inSync(ctx, c.nodes[i]) })
-		if err != nil {
+		if err := awaitOffset(ctx, n.client, c.nodes[i].client); err != nil {
 			return err
 		}
 	}
@@ -240,22 +235,6 @@ func (n *ClusterNode) knowsAll(ctx context.Context) error {
 	return nil
 }
 
-// inSync returns nil if a replica has what its primary has, and its primary counts it.
-func (n *ClusterNode) inSync(ctx context.Context, primary *ClusterNode) error {
-	of, err := replication(ctx, primary.client)
-	if err != nil {
-		return err
-	}
-	own, err := replication(ctx, n.client)
-	if err != nil {
-		return err
-	}
-	if own["master_link_status"] != "up" || of["connected_slaves"] != "1" || number(own["slave_repl_offset"]) < number(of["master_repl_offset"]) {
-		return fmt.Errorf("its link is %s, at %s of %s", own["master_link_status"], own["slave_repl_offset"], of["master_repl_offset"])
-	}
-	return nil
-}
-
 // URL is what backend.DialRedis and -redis take. It contains the password, and the
 // addresses of the first primaries, of which any one that runs knows all other nodes.
 func (c *Cluster) URL() string {
@@ -272,17 +251,12 @@ func (c *Cluster) Nodes() []*ClusterNode { return slices.Clone(c.nodes) }
 
 // Close stops all servers and removes their folders. Calls after the first do nothing.
 func (c *Cluster) Close() error {
-	errs := make([]error, len(c.nodes))
-	var stopping sync.WaitGroup
-	for i, n := range c.nodes {
-		if n == nil { // it did not start
-			continue
-		}
-		stopping.Go(func() {
+	var servers []*Server
+	for _, n := range c.nodes {
+		if n != nil { // it did start
 			_ = n.client.Close() // a second time it is closed already
-			errs[i] = n.Server.Close()
-		})
+			servers = append(servers, n.Server)
+		}
 	}
-	stopping.Wait()
-	return errors.Join(errs...)
+	return closeAll(servers)
 }

@@ -9,12 +9,14 @@ package local
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -188,29 +190,45 @@ func (s *Server) Pid() int {
 	}
 }
 
-// Signal sends sig to the server.
-func (s *Server) Signal(sig os.Signal) error {
-	return s.withProcess(func(p *fleet.Process) error { return p.Signal(sig) })
+// Pause stops the server's process until Continue, like a machine that hangs: it keeps its
+// connections and accepts new ones, but does not answer. Both fail on operating systems that
+// cannot pause a process.
+func (s *Server) Pause() error {
+	if err := s.withProcess((*fleet.Process).Pause); err != nil {
+		return err
+	}
+	for range 1000 { // one of its threads may run a little longer, and answer
+		if halted(s.Pid()) {
+			return nil
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return fmt.Errorf("pause %s: it goes on", s.command.Name)
 }
+
+// halted reports whether all threads of a process are stopped, as far as /proc shows.
+func halted(pid int) bool {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	return !slices.ContainsFunc(threads, func(thread string) bool {
+		stat, err := os.ReadFile(thread)
+		return err == nil && !strings.Contains(string(stat), ") T ")
+	})
+}
+
+// Continue resumes a paused server.
+func (s *Server) Continue() error { return s.withProcess((*fleet.Process).Continue) }
 
 func (s *Server) withProcess(do func(*fleet.Process) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.process == nil {
-		return fmt.Errorf("signal %s: %w", s.command.Name, os.ErrProcessDone)
+		return fmt.Errorf("pause or continue %s: %w", s.command.Name, os.ErrProcessDone)
 	}
 	if err := do(s.process); err != nil {
-		return fmt.Errorf("signal %s: %w", s.command.Name, err)
+		return fmt.Errorf("pause or continue %s: %w", s.command.Name, err)
 	}
 	return nil
 }
-
-// Pause stops the server's process until Continue. It keeps its connections.
-// Both fail on operating systems that cannot pause a process.
-func (s *Server) Pause() error { return s.withProcess((*fleet.Process).Pause) }
-
-// Continue resumes a paused server.
-func (s *Server) Continue() error { return s.withProcess((*fleet.Process).Continue) }
 
 // Kill ends the server without warning and waits until it is gone. Its files
 // stay for Restart.
@@ -313,4 +331,39 @@ func FreePort() (int, error) {
 // process took its port.
 func portTaken(err error) bool {
 	return strings.Contains(strings.ToLower(err.Error()), "already in use")
+}
+
+// startLogged runs cmd with its output going to the file log.
+func startLogged(cmd *exec.Cmd, log string) (*fleet.Process, error) {
+	out, err := os.OpenFile(log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open the log: %w", err)
+	}
+	defer out.Close() // the child has its own handle
+	cmd.Stdout, cmd.Stderr = out, out
+	return fleet.Start(cmd)
+}
+
+// lastLines returns the end of a log, to be added to an error message.
+func lastLines(log string) string {
+	const most = 8
+	b, err := os.ReadFile(log)
+	if err != nil || len(b) == 0 {
+		return ""
+	}
+	lines := strings.Split(strings.TrimRight(string(b), "\n"), "\n")
+	return "; it logged:\n" + strings.Join(lines[max(0, len(lines)-most):], "\n")
+}
+
+// newSecret returns a password that nobody can guess. It needs no escaping in a URL,
+// in SQL or in a configuration file.
+func newSecret() string { return rand.Text() }
+
+// writeSecret writes a file in the folder dir that no other user can read. Servers
+// get their passwords from such a file, because every user can see command lines.
+func writeSecret(dir, name, text string) error {
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+		return fmt.Errorf("write the file %s: %w", name, err)
+	}
+	return nil
 }

@@ -3,12 +3,8 @@ package local_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
-	"os"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,70 +14,44 @@ import (
 	"oversell/internal/backend/local"
 )
 
-// rounds is how often a test repeats what must always work. OVERSELL_TEST_ROUNDS
-// raises it above the few that every run has time for.
-func rounds(t *testing.T, few int) int {
-	t.Helper()
-	more := os.Getenv("OVERSELL_TEST_ROUNDS")
-	if more == "" {
-		return few
-	}
-	n, err := strconv.Atoi(more)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
-// startSentinels runs a set for the length of the test.
-func startSentinels(t *testing.T) *local.Sentinels {
-	t.Helper()
-	start := time.Now()
-	s := backendtest.Failovers(t)
-	t.Logf("started in %v", time.Since(start))
-	return s
-}
-
-// TestFailovers checks that each failover loses what was written after a cut,
-// and nothing else.
+// Each failover loses what was written after a cut, and nothing else, although the bystander
+// has acknowledged it.
 func TestFailovers(t *testing.T) {
 	t.Parallel()
-	s := startSentinels(t)
+	s := backendtest.Failovers(t)
 	rdb := backendtest.DialRedis(t, s.URL())
-	for i := range rounds(t, 3) {
-		kept, lost := fmt.Sprint("kept-", i), fmt.Sprint("lost-", i)
-		set(t, rdb, kept)
+	for range 2 {
+		primary, heir, _ := s.Nodes()
+		set(t, rdb, "kept")
 		if err := s.Cut(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		set(t, rdb, lost)
-		was := s.PrimaryAddr()
-
-		start := time.Now()
+		set(t, rdb, "lost")
+		if n := acknowledged(t, primary, 1); n != 1 {
+			t.Fatalf("%d replicas have the write, want the bystander alone", n)
+		}
 		if err := s.Failover(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		failedOver := time.Now()
-		if s.PrimaryAddr() == was {
-			t.Errorf("the primary is %s as before", was)
+		if now, _, _ := s.Nodes(); now != heir {
+			t.Errorf("the primary is %s, want %s", now.Addr, heir.Addr)
 		}
-		answersWithin(t, rdb, 5*time.Second)
-		answered := time.Now()
-		for j := range i + 1 {
-			if n := rdb.Exists(t.Context(), fmt.Sprint("kept-", j)).Val(); n != 1 {
-				t.Errorf("failover %d loses what was written before cut %d", i+1, j+1)
-			}
+		eventually(t, func() error { return rdb.Set(t.Context(), "alive", "v", 0).Err() })
+		if n := rdb.Exists(t.Context(), "kept").Val(); n != 1 {
+			t.Error("the failover loses what was written before the cut")
 		}
-		if n := rdb.Exists(t.Context(), lost).Val(); n != 0 {
-			t.Errorf("failover %d keeps what was written after the cut", i+1)
+		if n := rdb.Exists(t.Context(), "lost").Val(); n != 0 {
+			t.Error("the failover keeps what was written after the cut")
 		}
-
-		healing := time.Now()
+		if err := s.Failover(t.Context()); err == nil || !strings.Contains(err.Error(), "Heal") {
+			t.Errorf("failover without an heir: %v, want a word on Heal", err)
+		}
 		if err := s.Heal(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		t.Logf("failover %v, the client %v later, heal %v",
-			failedOver.Sub(start), answered.Sub(failedOver), time.Since(healing))
+		if n := acknowledged(t, heir, 2); n != 2 {
+			t.Errorf("after Heal %d replicas follow, want two", n)
+		}
 	}
 }
 
@@ -92,287 +62,164 @@ func set(t *testing.T, rdb redis.UniversalClient, key string) {
 	}
 }
 
-// answersWithin waits until a client has noticed the failover.
-func answersWithin(t *testing.T, rdb redis.UniversalClient, limit time.Duration) {
+func eventually(t *testing.T, is func() error) {
 	t.Helper()
-	for end := time.Now().Add(limit); ; time.Sleep(10 * time.Millisecond) {
-		err := rdb.Set(t.Context(), "alive", "v", 0).Err()
-		if err == nil {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		if err := is(); err == nil {
 			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("after %v: %v", limit, err)
-		}
-	}
-}
-
-// TestCutIsSharp increments a counter all the while: the replica must stop at a
-// value between the last before Cut and the first after it.
-func TestCutIsSharp(t *testing.T) {
-	t.Parallel()
-	s := startSentinels(t)
-	primary := dial(t, s.PrimaryURL())
-	heir, _ := replicas(t, primary)
-	for range rounds(t, 2) {
-		stop := count(t, primary)
-		time.Sleep(5 * time.Millisecond)
-		before := number(t, primary)
-		if err := s.Cut(t.Context()); err != nil {
+		} else if time.Now().After(end) {
 			t.Fatal(err)
 		}
-		after := number(t, primary)
-		time.Sleep(1200 * time.Millisecond) // the replica tries to connect once a second
-		if n := number(t, heir); n < before || n > after {
-			t.Errorf("the heir is at %d, want it between %d and %d", n, before, after)
-		}
-		last := stop()
-		if err := s.Heal(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if n := number(t, heir); n != last {
-			t.Errorf("after Heal the heir is at %d, want %d", n, last)
-		}
 	}
 }
 
-// count increments "n" until stop, which returns the last number.
-func count(t *testing.T, rdb *redis.Client) (stop func() int64) {
-	ctx, cancel := context.WithCancel(t.Context())
-	var last int64
-	var counting sync.WaitGroup
-	counting.Go(func() {
-		for ctx.Err() == nil {
-			n, err := rdb.Incr(t.Context(), "n").Result()
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			last = n
-		}
-	})
-	return func() int64 {
-		cancel()
-		counting.Wait()
-		return last
-	}
-}
-
-func number(t *testing.T, rdb *redis.Client) int64 {
+// acknowledged writes a key, and returns how many replicas have it, once n do.
+func acknowledged(t *testing.T, server *local.Redis, n int) (have int64) {
 	t.Helper()
-	n, err := rdb.Get(t.Context(), "n").Int64()
-	if err != nil && !errors.Is(err, redis.Nil) {
-		t.Fatal(err)
-	}
-	return n
-}
-
-func dial(t *testing.T, url string) *redis.Client {
-	t.Helper()
-	o, err := redis.ParseURL(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	o.DisableIdentity, o.ReadTimeout = true, 15*time.Second
-	rdb := redis.NewClient(o)
-	t.Cleanup(func() { _ = rdb.Close() })
-	return rdb
-}
-
-// replicas returns the two replicas of a primary; the bystander is never
-// promoted.
-func replicas(t *testing.T, primary *redis.Client) (heir, bystander *redis.Client) {
-	t.Helper()
-	for line := range strings.Lines(primary.Info(t.Context(), "replication").Val()) {
-		var n, port int
-		if _, err := fmt.Sscanf(line, "slave%d:ip=127.0.0.1,port=%d,", &n, &port); err != nil {
-			continue
-		}
-		replica := dial(t, fmt.Sprintf("redis://:%s@127.0.0.1:%d", primary.Options().Password, port))
-		if strings.Contains(replica.Info(t.Context(), "replication").Val(), "slave_priority:0\r\n") {
-			bystander = replica
-		} else {
-			heir = replica
-		}
-	}
-	if heir == nil || bystander == nil {
-		t.Fatalf("the heir is %v, the bystander %v", heir, bystander)
-	}
-	return heir, bystander
-}
-
-// TestHeirIsPromotedAlthoughStale has the bystander acknowledge what the heir has
-// not received: that is lost all the same, on the bystander as well.
-func TestHeirIsPromotedAlthoughStale(t *testing.T) {
-	t.Parallel()
-	s := startSentinels(t)
-	for i := range rounds(t, 2) {
-		primary := dial(t, s.PrimaryURL())
-		heir, bystander := replicas(t, primary)
-		if err := s.Cut(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		key := fmt.Sprint("acknowledged-", i)
-		if n := acknowledged(t, primary, key, 2); n != 1 {
-			t.Fatalf("%d replicas have the write, want the bystander alone", n)
-		}
-		if bystander.Exists(t.Context(), key).Val() != 1 || heir.Exists(t.Context(), key).Val() != 0 {
-			t.Fatal("the write is on the heir, or not on the bystander")
-		}
-		if err := s.Failover(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if heir.Options().Addr != s.PrimaryAddr() {
-			t.Errorf("the primary is %s, want the heir %s", s.PrimaryAddr(), heir.Options().Addr)
-		}
-		start := time.Now()
-		if n := acknowledged(t, heir, "alive", 1); n != 1 {
-			t.Errorf("%d replicas follow the new primary, want the bystander", n)
-		}
-		t.Logf("the bystander follows after %v", time.Since(start))
-		for name, node := range map[string]*redis.Client{"heir": heir, "bystander": bystander} {
-			if node.Exists(t.Context(), key).Val() != 0 {
-				t.Errorf("the %s has what the heir had not heard of", name)
-			}
-		}
-		if err := s.Heal(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if n := acknowledged(t, heir, "alive", 2); n != 2 {
-			t.Errorf("after Heal %d replicas follow, want two", n)
-		}
-	}
-}
-
-// acknowledged writes a key, waits for n replicas, and returns how many had
-// received it in time.
-func acknowledged(t *testing.T, rdb *redis.Client, key string, n int) int64 {
-	t.Helper()
-	limit := time.Second
-	if n == 1 {
-		limit = 10 * time.Second // it is expected to happen
-	}
+	rdb := backendtest.DialRedis(t, server.URL())
 	var waited *redis.Cmd
 	_, err := rdb.Pipelined(t.Context(), func(p redis.Pipeliner) error {
-		p.Set(t.Context(), key, "v", 0)
-		waited = p.Do(t.Context(), "WAIT", n, limit.Milliseconds())
+		p.Set(t.Context(), "acknowledged", "v", 0)
+		waited = p.Do(t.Context(), "WAIT", n, 1000)
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	had, err := waited.Int64()
+	have, err = waited.Int64()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return had
+	return have
 }
 
-// TestFailoverAfterLongCut covers a safety rule of the sentinels: they do not
-// promote a replica that was cut off for ten times their down-after time.
-func TestFailoverAfterLongCut(t *testing.T) {
+// The replica has every write from before a Cut, and none from after it, until Heal.
+func TestCutIsSharp(t *testing.T) {
 	t.Parallel()
-	s := startSentinels(t)
+	s := backendtest.Failovers(t)
+	primary, replica, _ := s.Nodes()
+	rdb, heir := backendtest.DialRedis(t, primary.URL()), backendtest.DialRedis(t, replica.URL())
+	set(t, rdb, "before")
 	if err := s.Cut(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Cut(t.Context()); err == nil {
-		t.Error("a second cut works")
-	}
-	time.Sleep(4 * time.Second)
-	start := time.Now()
-	if err := s.Failover(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("failover %v", time.Since(start))
-	if err := s.Failover(t.Context()); err == nil || !strings.Contains(err.Error(), "Heal") {
-		t.Errorf("failover without an heir: %v, want a word on Heal", err)
+	set(t, rdb, "after")
+	time.Sleep(1200 * time.Millisecond) // the replica tries to connect once a second
+	if b, a := heir.Exists(t.Context(), "before").Val(), heir.Exists(t.Context(), "after").Val(); b != 1 || a != 0 {
+		t.Errorf("the heir has %d of what was written before the cut, and %d of what was after it", b, a)
 	}
 	if err := s.Heal(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	if heir.Exists(t.Context(), "after").Val() != 1 {
+		t.Error("after Heal the heir does not have all")
+	}
 }
 
-// The sentinels continue a failover that its caller has given up on.
+// A sentinel does not promote a replica that was cut off for ten times its down-after time.
+func TestFailoverAfterLongCut(t *testing.T) {
+	t.Parallel()
+	s := backendtest.Failovers(t)
+	if err := s.Cut(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(4 * time.Second)
+	if err := s.Failover(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The sentinel continues a failover that its caller has given up on.
 func TestFailoverGivesUpWithContext(t *testing.T) {
 	t.Parallel()
-	s := startSentinels(t)
+	s := backendtest.Failovers(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if err := s.Failover(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error %v, want context.DeadlineExceeded", err)
 	}
-	start := time.Now()
 	if err := s.Heal(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("heal %v", time.Since(start))
 	if err := s.Failover(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestCloseEndsAFailover(t *testing.T) {
-	t.Parallel()
-	s := startSentinels(t)
-	failed := make(chan error)
-	go func() { failed <- s.Failover(t.Context()) }()
-	time.Sleep(50 * time.Millisecond)
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := <-failed; !errors.Is(err, os.ErrClosed) {
-		t.Errorf("failover: %v, want os.ErrClosed", err)
-	}
-	if err := s.Cut(t.Context()); !errors.Is(err, os.ErrClosed) {
-		t.Errorf("cut after Close: %v, want os.ErrClosed", err)
-	}
-	if err := s.Heal(t.Context()); !errors.Is(err, os.ErrClosed) {
-		t.Errorf("heal after Close: %v, want os.ErrClosed", err)
-	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestSentinelsLeaveNothing(t *testing.T) {
-	dir := emptyTempDir(t)
-	s := startSentinels(t)
-	_, sentinels, _ := strings.Cut(s.URL(), "@")
-	sentinels, _, _ = strings.Cut(sentinels, "/")
-	heir, bystander := replicas(t, dial(t, s.PrimaryURL()))
-	addrs := append(strings.Split(sentinels, ","), s.PrimaryAddr(), heir.Options().Addr, bystander.Options().Addr)
-	if len(addrs) != 6 {
-		t.Errorf("addresses %q, want six", addrs)
-	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
-	for _, addr := range addrs {
-		if c, err := net.DialTimeout("tcp", addr, time.Second); err == nil {
-			c.Close()
-			t.Errorf("%s still listens", addr)
+// groups start several servers that belong together.
+var groups = map[string]func(ctx context.Context) (addrs []string, stop func() error, err error){
+	"sentinel": func(ctx context.Context) ([]string, func() error, error) {
+		s, err := local.StartSentinels(ctx)
+		if err != nil {
+			return nil, nil, err
 		}
-	}
-	checkEmpty(t, dir)
+		a, b, c := s.Nodes()
+		_, sentinel, _ := strings.Cut(s.URL(), "@")
+		sentinel, _, _ = strings.Cut(sentinel, "/")
+		return []string{a.Addr, b.Addr, c.Addr, sentinel}, s.Close, nil
+	},
+	"cluster": func(ctx context.Context) ([]string, func() error, error) {
+		c, err := local.StartCluster(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		var addrs []string
+		for _, n := range c.Nodes() {
+			addrs = append(addrs, n.Addr)
+		}
+		return addrs, c.Close, nil
+	},
 }
 
-func TestSentinelsStartGivesUpWithContext(t *testing.T) {
+// Any program of any user on this machine can dial the servers. Nothing is left of them when they
+// are closed, or do not start in time.
+func TestServersThatBelongTogether(t *testing.T) {
 	backendtest.Need(t, "redis-server")
-	dir := emptyTempDir(t)
-	for _, limit := range []time.Duration{time.Millisecond, 50 * time.Millisecond, 300 * time.Millisecond} {
-		ctx, cancel := context.WithTimeout(t.Context(), limit)
-		_, err := local.StartSentinels(ctx)
-		cancel()
-		if !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("after %v: error %v, want context.DeadlineExceeded", limit, err)
-		}
-		checkEmpty(t, dir)
+	for name, start := range groups {
+		t.Run(name, func(t *testing.T) {
+			dir := emptyTempDir(t)
+			addrs, stop, err := start(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, addr := range addrs {
+				letsNoStrangerIn(t, addr)
+			}
+			if err := errors.Join(stop(), stop()); err != nil {
+				t.Error(err)
+			}
+			for _, addr := range addrs {
+				if c, err := net.DialTimeout("tcp", addr, time.Second); err == nil {
+					c.Close()
+					t.Errorf("%s still listens", addr)
+				}
+			}
+			checkEmpty(t, dir)
+			for _, limit := range []time.Duration{time.Millisecond, 50 * time.Millisecond, 200 * time.Millisecond} {
+				ctx, cancel := context.WithTimeout(t.Context(), limit)
+				_, _, err := start(ctx)
+				cancel()
+				if !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("after %v: error %v, want context.DeadlineExceeded", limit, err)
+				}
+				checkEmpty(t, dir)
+			}
+		})
 	}
 }
 
-func TestSentinelsWithoutBinary(t *testing.T) {
-	t.Setenv("PATH", t.TempDir())
-	if _, err := local.StartSentinels(t.Context()); !errors.Is(err, local.ErrMissing) {
-		t.Errorf("error %v, want ErrMissing", err)
+// letsNoStrangerIn checks that a server refuses clients without its password.
+func letsNoStrangerIn(t *testing.T, addr string) {
+	t.Helper()
+	if !strings.HasPrefix(addr, "127.0.0.1:") {
+		t.Errorf("it listens on %s", addr)
+	}
+	for _, password := range []string{"", "wrong"} {
+		rdb := redis.NewClient(&redis.Options{Addr: addr, Password: password, DisableIdentity: true})
+		err := rdb.Ping(t.Context()).Err()
+		_ = rdb.Close()
+		if err == nil || !strings.Contains(err.Error(), "NOAUTH") && !strings.Contains(err.Error(), "WRONGPASS") {
+			t.Errorf("%s lets in a client with the password %q: %v", addr, password, err)
+		}
 	}
 }

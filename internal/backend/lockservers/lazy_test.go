@@ -3,10 +3,7 @@ package lockservers
 import (
 	"context"
 	"errors"
-	"net"
 	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -94,29 +91,6 @@ func TestServersStartWhenTheyAreFirstUsed(t *testing.T) {
 	}
 }
 
-// All callers that waited get the error of a failed start. A later caller starts
-// the server again.
-func TestFailedStartIsToldAndTriedAgain(t *testing.T) {
-	l, dir := lazily(t, Specs{Etcd: "embedded"}, catalog.NeedsEtcd)
-	c := clients(t, l)
-	t.Setenv("TMPDIR", filepath.Join(dir, "missing"))
-	for range 2 {
-		if err := sells(t, c, "etcd"); err == nil || !strings.Contains(err.Error(), "temporary folder") {
-			t.Errorf("got %v; want why etcd did not start", err)
-		}
-	}
-	t.Setenv("TMPDIR", dir)
-	for end := time.Now().Add(time.Minute); ; time.Sleep(retryAfter / 4) {
-		err := sells(t, c, "etcd")
-		if err == nil {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("still %v", err)
-		}
-	}
-}
-
 // An etcd that has failed does not recover. Its strategy reports that at once.
 func TestServerThatFailedSinceIsTold(t *testing.T) {
 	broken := make(chan struct{})
@@ -157,29 +131,6 @@ func TestServerThatFailedSinceIsTold(t *testing.T) {
 	}
 }
 
-// Close does not wait for a start to complete, and leaves no files behind: see
-// lazily.
-func TestCloseDuringTheStartOfAServer(t *testing.T) {
-	l, dir := lazily(t, Specs{Etcd: "embedded"}, catalog.NeedsEtcd)
-	c := clients(t, l)
-	told := make(chan error)
-	go func() { told <- sells(t, c, "etcd") }()
-	for files := 0; files == 0; time.Sleep(time.Millisecond) {
-		got, err := filepath.Glob(filepath.Join(dir, "oversell-etcd-*"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		files = len(got)
-	}
-	if err := errors.Join(l.Close(), l.Close()); err != nil {
-		t.Error(err)
-	}
-	<-told // an error, unless the sale was quick enough
-	if _, _, err := l.Open(t.Context(), catalog.NeedsEtcd); !errors.Is(err, errClosed) {
-		t.Errorf("after Close: %v; want %v", err, errClosed)
-	}
-}
-
 // The user's own servers are checked at once, and a server that is to be started
 // must be installed.
 func TestWhatCannotBeHadIsToldAtOnce(t *testing.T) {
@@ -200,23 +151,5 @@ func TestWhatCannotBeHadIsToldAtOnce(t *testing.T) {
 		if _, err := NewLazy(t.Context(), tt.specs, tt.need); !errors.Is(err, tt.is) {
 			t.Errorf("%+v: got %v, want %v", tt.specs, err, tt.is)
 		}
-	}
-}
-
-// A user's own etcd that is down is an error at once, not at the first request.
-func TestServersThatRunAreDialledAtOnce(t *testing.T) {
-	nobody, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := nobody.Close(); err != nil {
-		t.Fatal(err)
-	}
-	l, err := NewLazy(t.Context(), Specs{Etcd: "http://" + nobody.Addr().String()}, catalog.NeedsEtcd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := l.Dial(t.Context(), time.Minute); !errors.Is(err, coordination.ErrUnreachable) {
-		t.Errorf("got %v; want %v", err, coordination.ErrUnreachable)
 	}
 }

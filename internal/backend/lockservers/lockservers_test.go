@@ -95,14 +95,6 @@ func TestWrongSpecs(t *testing.T) {
 	}
 }
 
-// A server that is not needed is neither checked nor started.
-func TestOnlyWhatIsNeededIsServed(t *testing.T) {
-	s, err := Serve(t.Context(), Specs{Redlock: "nonsense", Etcd: "nonsense", ZooKeeper: "local"})
-	if err != nil || len(s.Names) != 0 {
-		t.Errorf("serves %v, %v", s, err)
-	}
-}
-
 // A minority of nodes may be down when a process starts.
 func TestNodesMayBeAway(t *testing.T) {
 	s, err := Serve(t.Context(), Specs{Redlock: "embedded"}, catalog.NeedsNodes)

@@ -157,16 +157,3 @@ func TestCloseDuringAStart(t *testing.T) {
 		})
 	}
 }
-
-func TestNothingIsOpenedAfterClose(t *testing.T) {
-	d := newOnDemand(func(context.Context) (*thing, error) {
-		t.Error("opened")
-		return nil, nil
-	})
-	if err := d.Close(); err != nil {
-		t.Error(err)
-	}
-	if _, err := d.get(t.Context()); !errors.Is(err, errClosed) {
-		t.Errorf("got %v; want %v", err, errClosed)
-	}
-}

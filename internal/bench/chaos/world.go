@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"oversell/internal/backend"
+	"oversell/internal/fault"
 	"oversell/internal/guard"
-	"oversell/internal/netfault"
 )
 
 // Shop is a shop in a separate process. URL may be called concurrently; the other methods
@@ -33,7 +33,7 @@ type Shop interface {
 type Link struct {
 	RedisURL, DBURL string // what the shop dials
 
-	redis, db *netfault.Relay // db is nil where the database is a file
+	redis, db *fault.Relay // db is nil where the database is a file
 }
 
 // Link makes the network for one shop. Call Close at the end.
@@ -48,7 +48,7 @@ func (s *Servers) Link() (_ *Link, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if l.redis, err = netfault.Start(addr); err != nil {
+	if l.redis, err = fault.StartRelay(addr); err != nil {
 		return nil, err
 	}
 	if l.RedisURL, err = backend.WithAddr(s.RedisURL, l.redis.Addr); err != nil {
@@ -57,7 +57,7 @@ func (s *Servers) Link() (_ *Link, err error) {
 	if s.db == nil {
 		return l, nil
 	}
-	if l.db, err = netfault.Start(s.db.Addr); err != nil {
+	if l.db, err = fault.StartRelay(s.db.Addr); err != nil {
 		return nil, err
 	}
 	l.DBURL, err = backend.WithDatabaseAddr(s.DBURL, l.db.Addr)
@@ -67,7 +67,7 @@ func (s *Servers) Link() (_ *Link, err error) {
 // Close ends the network.
 func (l *Link) Close() error {
 	var errs []error
-	for _, r := range []*netfault.Relay{l.redis, l.db} {
+	for _, r := range []*fault.Relay{l.redis, l.db} {
 		if r != nil {
 			errs = append(errs, r.Close())
 		}
@@ -138,7 +138,7 @@ func (w *world) linkFault(ctx context.Context, f Fault, p part) (end func(contex
 	if f.Victim != all {
 		links = links[f.Victim : f.Victim+1]
 	}
-	var targets []*netfault.Relay
+	var targets []*fault.Relay
 	for _, l := range links {
 		r := l.redis
 		if p == dbLink {
@@ -146,26 +146,26 @@ func (w *world) linkFault(ctx context.Context, f Fault, p part) (end func(contex
 		}
 		targets = append(targets, r)
 	}
-	each := func(do func(*netfault.Relay)) {
+	each := func(do func(*fault.Relay)) {
 		for _, r := range targets {
 			do(r)
 		}
 	}
 	restore := func(context.Context) error {
-		each((*netfault.Relay).Restore)
+		each((*fault.Relay).Restore)
 		return nil
 	}
 	switch f.Kind {
 	case RedisBlackHole, DBBlackHole:
-		each((*netfault.Relay).Hole)
+		each((*fault.Relay).Hole)
 	case RedisDisconnected, DBDisconnected:
-		each((*netfault.Relay).Cut)
+		each((*fault.Relay).Cut)
 	case RedisRepliesLate, DBRepliesLate:
-		each(func(r *netfault.Relay) { r.Late(f.Amount) })
+		each(func(r *fault.Relay) { r.Late(f.Amount) })
 	case RedisRepliesLost, DBRepliesLost:
-		each((*netfault.Relay).LoseReply)
+		each((*fault.Relay).LoseReply)
 		return repeat(ctx, lossEvery, func(context.Context) error {
-			each((*netfault.Relay).LoseReply)
+			each((*fault.Relay).LoseReply)
 			return nil
 		}), nil
 	default:

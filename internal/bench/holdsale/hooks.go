@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"oversell/internal/fault/sqlfault"
+	"oversell/internal/fault"
 	"oversell/internal/holds"
 	"oversell/internal/payment"
 )
@@ -86,14 +86,14 @@ func (p seamPayments) Refund(ctx context.Context, paymentID, key string) (paymen
 	return p.Payments.Refund(ctx, paymentID, key)
 }
 
-// pass is the sqlfault.Hook of the shop: a process that is stopped at a quiet seam keeps no lock of
+// pass is the fault.Hook of the shop: a process that is stopped at a quiet seam keeps no lock of
 // its stages or of the service around them.
-func (s *seams) pass(ctx context.Context, st sqlfault.Statement, send func() (sqlfault.Reply, error)) error {
+func (s *seams) pass(ctx context.Context, st fault.Statement, send func() (fault.Reply, error)) error {
 	switch {
 	case st.Reads():
 		_, err := send()
 		return err
-	case st.Text == sqlfault.Begin:
+	case st.Text == fault.Begin:
 		s.begins(ctx, st.Text)
 		s.writing.RLock() // until the transaction ends
 		_, err := send()
@@ -101,7 +101,7 @@ func (s *seams) pass(ctx context.Context, st sqlfault.Statement, send func() (sq
 			s.writing.RUnlock()
 		}
 		return err
-	case st.Text == sqlfault.Commit, st.Text == sqlfault.Rollback:
+	case st.Text == fault.Commit, st.Text == fault.Rollback:
 		defer s.writing.RUnlock()
 		_, err := send()
 		return err
@@ -115,7 +115,7 @@ func (s *seams) pass(ctx context.Context, st sqlfault.Statement, send func() (sq
 }
 
 // write sends a write. Within a transaction, writing is held already.
-func (s *seams) write(st sqlfault.Statement, send func() (sqlfault.Reply, error)) (sqlfault.Reply, error) {
+func (s *seams) write(st fault.Statement, send func() (fault.Reply, error)) (fault.Reply, error) {
 	if !st.InTx {
 		s.writing.RLock()
 		defer s.writing.RUnlock()

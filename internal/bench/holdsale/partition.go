@@ -7,8 +7,8 @@ import (
 	"net/url"
 
 	"oversell/internal/backend"
+	"oversell/internal/fault"
 	"oversell/internal/fleet"
-	"oversell/internal/netfault"
 )
 
 // What a shop is cut off from.
@@ -20,8 +20,8 @@ const (
 
 // relay puts relays between a shop and its partners. A database that is a file, or that is
 // reached in another way than by TCP, has none.
-func relay(s setup) (_ setup, l map[string]*netfault.Relay, err error) {
-	l = make(map[string]*netfault.Relay)
+func relay(s setup) (_ setup, l map[string]*fault.Relay, err error) {
+	l = make(map[string]*fault.Relay)
 	started := l
 	defer func() {
 		if err != nil {
@@ -32,7 +32,7 @@ func relay(s setup) (_ setup, l map[string]*netfault.Relay, err error) {
 		}
 	}()
 	through := func(name, target string) (string, error) {
-		r, err := netfault.Start(target)
+		r, err := fault.StartRelay(target)
 		if err != nil {
 			return "", err
 		}

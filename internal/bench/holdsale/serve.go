@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"oversell/internal/bench"
-	"oversell/internal/fault/sqlfault"
+	"oversell/internal/fault"
 	"oversell/internal/fleet"
 	"oversell/internal/holds"
 	"oversell/internal/payment"
@@ -44,7 +44,7 @@ func ServeShop(ctx context.Context, in io.Reader, out, log io.Writer) error {
 			Web:      web.Config{Addr: "127.0.0.1:0", Token: with.Token, WebhookSecret: with.Secret},
 			Holds:    holds.Config{TTL: with.TTL, Sweep: with.Sweep, Settle: with.Settle},
 			Strategy: "none", Logger: logger(log),
-			Hook: redisHook{hooks}, Through: sqlfault.Injector{Hook: hooks.pass}.Through, AdjustHolds: hooks.adjust,
+			Hook: redisHook{hooks}, Through: fault.Injector{Hook: hooks.pass}.Through, AdjustHolds: hooks.adjust,
 			Ready: s.Ready,
 		})
 	})

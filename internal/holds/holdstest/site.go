@@ -20,7 +20,7 @@ import (
 	"gorm.io/gorm"
 
 	"oversell/internal/backend/backendtest"
-	"oversell/internal/fault/sqlfault"
+	"oversell/internal/fault"
 	"oversell/internal/holds"
 	"oversell/internal/locks/locktest"
 	"oversell/internal/stock"
@@ -96,7 +96,7 @@ func New(t testing.TB, rdb redis.UniversalClient, db *gorm.DB, units int64, n Ne
 	}
 	s := &Site{DB: db, Redis: new(locktest.Hook), SQL: new(SQLHook), t: t, new: n}
 	rdb.AddHook(s.Redis)
-	pool = sqlfault.Injector{Hook: s.SQL.pass}.Pool(pool)
+	pool = fault.Injector{Hook: s.SQL.pass}.Pool(pool)
 	t.Cleanup(func() { _ = pool.Close() })
 	s.Backends = holds.Backends{Redis: rdb, DB: pool, SQL: holds.DialectOf(db), Isolation: level}
 	s.Shop = stock.New(stock.Config{DB: db, Redis: rdb, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
@@ -266,7 +266,7 @@ func (h *SQLHook) On(match func(statement string) bool, then locktest.Action) {
 	h.rule.Store(&sqlRule{match, then})
 }
 
-func (h *SQLHook) pass(ctx context.Context, s sqlfault.Statement, send func() (sqlfault.Reply, error)) error {
+func (h *SQLHook) pass(ctx context.Context, s fault.Statement, send func() (fault.Reply, error)) error {
 	sent := func() error {
 		_, err := send()
 		return err
@@ -277,7 +277,7 @@ func (h *SQLHook) pass(ctx context.Context, s sqlfault.Statement, send func() (s
 	}
 	err := rule.then(ctx, sent)
 	if errors.Is(err, locktest.ErrCut) {
-		return fmt.Errorf("%w: %w", sqlfault.ErrBroken, err)
+		return fmt.Errorf("%w: %w", fault.ErrBroken, err)
 	}
 	return err
 }

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"oversell/internal/fault/sqlfault"
+	"oversell/internal/fault"
 	"oversell/internal/holds"
 )
 
@@ -66,7 +66,7 @@ func (s *stopped) open(ctx context.Context, cfg Config) error {
 	if s.pool != nil {
 		return nil
 	}
-	db, err := cfg.Dial(ctx, sqlfault.Injector{Hook: beforeWrite}.Through)
+	db, err := cfg.Dial(ctx, fault.Injector{Hook: beforeWrite}.Through)
 	if err != nil {
 		return fmt.Errorf("connecting to the database for claims that stop: %w", err)
 	}
@@ -94,7 +94,7 @@ func (s *stopped) close() error {
 
 // beforeWrite stops a claim before its first write. What it has read before may be wrong when
 // it goes on.
-func beforeWrite(ctx context.Context, s sqlfault.Statement, send func() (sqlfault.Reply, error)) error {
+func beforeWrite(ctx context.Context, s fault.Statement, send func() (fault.Reply, error)) error {
 	if stop, ok := ctx.Value(stopKey{}).(*stop); ok && !s.Reads() && !stop.done.Swap(true) {
 		if !stop.sleep(ctx) {
 			return fmt.Errorf("the claim was stopped: %w", ctx.Err())

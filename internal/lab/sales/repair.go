@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"oversell/internal/fault/sqlfault"
+	"oversell/internal/fault"
 	"oversell/internal/lab"
 	"oversell/internal/lab/wire"
 )
@@ -157,5 +157,5 @@ func writesOrder(cmd wire.Command) bool {
 // beginsToWrite matches what a consumer begins to write with. In SQLite a
 // transaction locks the database for writing as it begins.
 func beginsToWrite(cmd wire.Command) bool {
-	return cmd.Args[1] == sqlfault.Begin || writesOrder(cmd)
+	return cmd.Args[1] == fault.Begin || writesOrder(cmd)
 }

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"oversell/internal/fault/sqlfault"
+	"oversell/internal/fault"
 	"oversell/internal/holds"
 	"oversell/internal/lab"
 	"oversell/internal/lab/wire"
@@ -175,7 +175,7 @@ func writesSQL(cmd wire.Command) bool {
 	if strings.Contains(text, "oversell_hold_payments") {
 		return false
 	}
-	return text == sqlfault.Begin || strings.HasPrefix(text, "INSERT INTO ") || strings.HasPrefix(text, "UPDATE ")
+	return text == fault.Begin || strings.HasPrefix(text, "INSERT INTO ") || strings.HasPrefix(text, "UPDATE ")
 }
 
 func writesRedis(cmd wire.Command) bool {

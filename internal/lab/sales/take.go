@@ -4,7 +4,7 @@ import (
 	"database/sql"
 	"strings"
 
-	"oversell/internal/fault/sqlfault"
+	"oversell/internal/fault"
 	h1 "oversell/internal/holds/h1_counter"
 	h3 "oversell/internal/holds/h3_claim"
 	"oversell/internal/lab"
@@ -191,7 +191,7 @@ func commitOf(text string) lab.Match {
 		if strings.HasPrefix(cmd.Args[1], text) {
 			sent = true
 		}
-		return sent && cmd.Args[1] == sqlfault.Commit
+		return sent && cmd.Args[1] == fault.Commit
 	}
 }
 

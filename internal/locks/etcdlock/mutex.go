@@ -10,7 +10,7 @@
 // revision, and the server serves such a watch only every 100 ms, so two processes
 // hand a lock over 23 times a second. Here a watch starts from now, and the key
 // before is looked up only after the watch was created (queue.go): more than 1000
-// hand-overs a second on two idle cores (BenchmarkHandover). All goroutines of a
+// hand-overs a second on two idle cores. All goroutines of a
 // process share one lease (session.go); they queue up in memory first, and one at a
 // time goes to etcd (source.go). The lease is counted by this machine's clock, from
 // before each renewal was sent, so a holder is told of a loss before etcd acts on it.
@@ -22,8 +22,7 @@
 //   - a waiter that gives up leaves nothing behind: TestPromises, TestLatePut
 //   - a cancelled caller still releases the lock: TestPromises
 //   - a dead holder's lock is free after ttl: TestDeadHolderExpires
-//   - a late holder leaves the next holder's lock alone:
-//     TestLateUnlockSparesForeignLock
+//   - a late holder leaves the next holder's lock alone: TestLossIsToldFirst
 //   - a holder is told of a loss before the next one has the lock: TestLossIsToldFirst
 //   - a transient failure of etcd does no harm: TestPromises,
 //     TestLostReply, TestLateLease

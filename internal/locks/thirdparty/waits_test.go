@@ -38,19 +38,6 @@ func TestRedsyncGivesUp(t *testing.T) {
 	})
 }
 
-// An error of Redis counts as a failed attempt, and is returned if it was the
-// last one.
-func TestRedsyncTellsTheLastError(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := locktest.StartTicking(t)
-		m := NewRedsync(s.Client, redsync.WithExpiry(ttl)).New(locktest.Key(t))
-		s.Hook.On(locktest.Any, -1, locktest.Fail(locktest.ErrCut))
-		if err := m.Lock(t.Context()); !errors.Is(err, locktest.ErrCut) || errors.Is(err, ErrGaveUp) {
-			t.Errorf("Lock = %v; want %v", err, locktest.ErrCut)
-		}
-	})
-}
-
 // redislock keeps retrying after the ttl, every half second, until the wait ends.
 func TestRedislockWaitsBeyondTheTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -75,18 +62,6 @@ func TestRedislockWaitsBeyondTheTTL(t *testing.T) {
 			t.Errorf("%d tries; want one every %v", n, redislockBackoff)
 		}
 	})
-}
-
-func TestRedislockTellsTheFirstError(t *testing.T) {
-	s := locktest.Start(t)
-	m := NewRedislock(s.Client, ttl, LinearBackoff).New(locktest.Key(t))
-	rule := s.Hook.On(locktest.Any, -1, locktest.Fail(locktest.ErrCut))
-	if err := m.Lock(t.Context()); !errors.Is(err, locktest.ErrCut) {
-		t.Errorf("Lock = %v; want %v", err, locktest.ErrCut)
-	}
-	if n := rule.Hits(); n != 1 {
-		t.Errorf("%d tries; want 1", n)
-	}
 }
 
 // A flaw of both: a wait that ends during its request leaves a lock behind that

@@ -21,8 +21,7 @@
 //   - a cancelled caller still releases the lock: TestPromises
 //   - a dead holder's lock is free after the session's timeout:
 //     TestDeadHolderExpires
-//   - a late holder leaves the next holder's lock alone:
-//     TestLateUnlockSparesForeignLock
+//   - a late holder leaves the next holder's lock alone: TestLossIsToldFirst
 //   - a holder is told of a loss before the next one has the lock: TestLossIsToldFirst
 //   - a transient failure of ZooKeeper does no harm: TestPromises
 //   - each holder's token is greater than the one before, even when the lock's

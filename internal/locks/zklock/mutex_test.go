@@ -17,8 +17,8 @@ import (
 	"go.uber.org/goleak"
 
 	"oversell/internal/backend/coordination/coordtest"
+	"oversell/internal/fault"
 	"oversell/internal/locks/lease/leasetest"
-	"oversell/internal/netfault"
 )
 
 // timeout is the shortest session timeout that the private server allows.
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 			code = 1
 		}
 		os.Exit(code)
-	}), goleak.IgnoreTopFunction("oversell/internal/proc.(*Process).run"),
+	}), goleak.IgnoreTopFunction("oversell/internal/fleet.(*Process).run"),
 		goleak.IgnoreAnyFunction("os/exec.(*Cmd).Wait")) // of the server, which is stopped after this check
 }
 
@@ -63,7 +63,7 @@ func newSource(t *testing.T, server string, timeout time.Duration) *Source {
 }
 
 // apart gives the test one process behind a network that may fail, and another.
-func apart(t *testing.T, timeout time.Duration) (key string, link *netfault.Relay, here, there *Source) {
+func apart(t *testing.T, timeout time.Duration) (key string, link *fault.Relay, here, there *Source) {
 	t.Helper()
 	t.Parallel()
 	server := coordtest.ZooKeeper(t)
@@ -82,7 +82,6 @@ func described(t *testing.T) leasetest.Lock {
 			New:    func(process int) leasetest.Mutex { return New(sources[process], key) },
 			Other:  func(process int) leasetest.Mutex { return New(sources[process], key+"b") },
 			Places: func() int { return len(nodes(t, sources[len(sources)-1], key)) },
-			Users:  func(process int) int { return sources[process].users(key) },
 		}
 	}
 	return leasetest.Lock{
@@ -90,19 +89,12 @@ func described(t *testing.T) leasetest.Lock {
 			key, sources := start(t, n, timeout)
 			return processes(key, sources...)
 		},
-		Apart: func(t *testing.T, timeout time.Duration) (*netfault.Relay, leasetest.Processes) {
+		Apart: func(t *testing.T, timeout time.Duration) (*fault.Relay, leasetest.Processes) {
 			key, relay, here, there := apart(t, timeout)
 			return relay, processes(key, here, there)
 		},
 		TTL: timeout, Answer: answerTimeout, NotHeld: ErrNotHeld, Lost: ErrLost,
 	}
-}
-
-// users returns how many callers hold the lock or want it.
-func (s *Source) users(key string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.local.Users(key)
 }
 
 func TestNames(t *testing.T) {
@@ -242,21 +234,6 @@ func TestDeadHolderExpires(t *testing.T) {
 	}
 	leasetest.Unlock(t, b)
 	relay.Restore()
-}
-
-func TestLateUnlockSparesForeignLock(t *testing.T) {
-	key, relay, here, there := apart(t, timeout)
-	a, b, c := New(here, key), New(there, key), New(there, key)
-	leasetest.MustLock(t, a)
-	relay.Cut()
-	leasetest.MustLock(t, b)
-	relay.Restore()
-	mustNotBeHeld(t, a)
-	time.Sleep(timeout / 4) // time for what a's Unlock may still do
-	if len(nodes(t, there, key)) != 1 || leasetest.TryLock(t, c) {
-		t.Error("the lock is free, want it b's")
-	}
-	leasetest.Unlock(t, b)
 }
 
 // Somebody deletes a node by hand.

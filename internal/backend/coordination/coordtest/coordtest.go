@@ -5,6 +5,7 @@ package coordtest
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"sync"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/backend/coordination"
+	"oversell/internal/fault"
 )
 
 // Etcd serves an embedded etcd for the length of the test and returns its address.
@@ -23,11 +25,7 @@ func Etcd(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := etcd.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	closeAfter(t, etcd)
 	return etcd.Endpoints[0]
 }
 
@@ -95,4 +93,25 @@ func DialZooKeeper(t testing.TB, server string, timeout time.Duration) *coordina
 	}
 	t.Cleanup(conn.Close)
 	return conn
+}
+
+// NewRelay puts a relay in front of target for the length of the test, which
+// can disturb the network between them.
+func NewRelay(t testing.TB, target string) *fault.Relay {
+	t.Helper()
+	r, err := fault.StartRelay(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeAfter(t, r)
+	return r
+}
+
+func closeAfter(t testing.TB, c io.Closer) {
+	t.Helper()
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }

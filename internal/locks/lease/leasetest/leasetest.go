@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"oversell/internal/fault"
 	"oversell/internal/locks/locktest"
-	"oversell/internal/netfault"
 )
 
 const (
@@ -39,7 +39,6 @@ type Processes struct {
 	New    func(process int) Mutex // a new handle
 	Other  func(process int) Mutex // a handle of another lock
 	Places func() int              // how many places the lock's queue has on the server
-	Users  func(process int) int   // how many callers of a process hold or want the lock
 	Leases func() int              // how many leases or sessions the server has; nil to trust it
 }
 
@@ -47,7 +46,7 @@ type Processes struct {
 type Lock struct {
 	Start func(t *testing.T, processes int, ttl time.Duration) Processes
 	// Apart starts process 0 behind a network that may fail, and process 1 beside it.
-	Apart   func(t *testing.T, ttl time.Duration) (*netfault.Relay, Processes)
+	Apart   func(t *testing.T, ttl time.Duration) (*fault.Relay, Processes)
 	TTL     time.Duration // the shortest that the server allows
 	Answer  time.Duration // the limit for an answer of the server
 	NotHeld error         // the error of Unlock when there is nothing to release
@@ -60,7 +59,6 @@ func Run(t *testing.T, lock Lock) {
 	for name, scenario := range map[string]func(t *testing.T, lock Lock){
 		"one holder at a time":                            exclusive,
 		"first come, first served among processes":        fifo,
-		"first come, first served in a process":           fifoInAProcess,
 		"a waiter that gives up leaves nothing behind":    givesUp,
 		"a wait may end at any moment":                    endsAtAnyMoment,
 		"a cancelled caller can still release the lock":   cancelled,
@@ -71,7 +69,7 @@ func Run(t *testing.T, lock Lock) {
 	} {
 		t.Run(name, func(t *testing.T) { scenario(t, lock) })
 	}
-	for name, scenario := range map[string]func(t *testing.T, lock Lock, fail func(*netfault.Relay)){
+	for name, scenario := range map[string]func(t *testing.T, lock Lock, fail func(*fault.Relay)){
 		"a short outage does no harm":              shortOutage,
 		"a waiter is told when the server is away": serverAway,
 	} {
@@ -83,8 +81,8 @@ func Run(t *testing.T, lock Lock) {
 }
 
 // Failures returns the ways in which the network fails: silently or not.
-func Failures() map[string]func(*netfault.Relay) {
-	return map[string]func(*netfault.Relay){"hole": (*netfault.Relay).Hole, "cut": (*netfault.Relay).Cut}
+func Failures() map[string]func(*fault.Relay) {
+	return map[string]func(*fault.Relay){"hole": (*fault.Relay).Hole, "cut": (*fault.Relay).Cut}
 }
 
 func exclusive(t *testing.T, l Lock) {
@@ -124,14 +122,6 @@ func fifo(t *testing.T, l Lock) {
 	ps := l.Start(t, 4, Calm)
 	inOrder(t, []Mutex{ps.New(0), ps.New(1), ps.New(2), ps.New(3)}, func(n int) {
 		Eventually(t, "a place in the queue", func() bool { return ps.Places() == n+1 })
-	})
-}
-
-func fifoInAProcess(t *testing.T, l Lock) {
-	ps := l.Start(t, 1, Calm)
-	inOrder(t, []Mutex{ps.New(0), ps.New(0), ps.New(0), ps.New(0), ps.New(0)}, func(n int) {
-		Eventually(t, "in line", func() bool { return ps.Users(0) == n+1 })
-		time.Sleep(10 * time.Millisecond) // from joining the queue until it really waits
 	})
 }
 
@@ -188,7 +178,6 @@ func givesUp(t *testing.T, l Lock) {
 	if n := ps.Places(); n > 0 {
 		t.Errorf("%d places left behind", n)
 	}
-	Eventually(t, "the callers forgotten", func() bool { return ps.Users(0) == 0 && ps.Users(1) == 0 })
 }
 
 // A cancelled attempt may be cut off at any point.
@@ -328,7 +317,7 @@ func LossIsToldFirst(t *testing.T, lock Lock) {
 }
 
 // The holder's network fails; the waiter's does not.
-func toldFirst(t *testing.T, l Lock, fail func(*netfault.Relay)) {
+func toldFirst(t *testing.T, l Lock, fail func(*fault.Relay)) {
 	relay, ps := l.Apart(t, l.TTL)
 	a, b := ps.New(0), ps.New(1)
 	MustLock(t, a)
@@ -356,7 +345,7 @@ func toldFirst(t *testing.T, l Lock, fail func(*netfault.Relay)) {
 	Unlock(t, a)
 }
 
-func shortOutage(t *testing.T, l Lock, fail func(*netfault.Relay)) {
+func shortOutage(t *testing.T, l Lock, fail func(*fault.Relay)) {
 	ttl := 4 * l.TTL
 	relay, ps := l.Apart(t, ttl)
 	a, b := ps.New(0), ps.New(1)
@@ -376,7 +365,7 @@ func shortOutage(t *testing.T, l Lock, fail func(*netfault.Relay)) {
 }
 
 // No caller has a deadline.
-func serverAway(t *testing.T, l Lock, fail func(*netfault.Relay)) {
+func serverAway(t *testing.T, l Lock, fail func(*fault.Relay)) {
 	relay, ps := l.Apart(t, l.TTL)
 	waiter, holder := ps.New(0), ps.New(1)
 	MustLock(t, holder)

@@ -1,6 +1,6 @@
-// Package netfault injects network faults: a relay between clients and a server that can
-// delay, lose or hold what it forwards.
-package netfault
+// Package fault injects faults between a program and its servers: a Relay delays, loses or holds
+// what it forwards, and an Injector does so with the statements of a database.
+package fault
 
 import (
 	"context"
@@ -17,7 +17,6 @@ type Relay struct {
 
 	target   string
 	listener net.Listener
-	places   chan struct{} // one for each client
 	hangUp   context.CancelFunc
 	running  sync.WaitGroup
 
@@ -31,21 +30,15 @@ type Relay struct {
 	conns  map[net.Conn]bool
 }
 
-// maxClients bounds the clients at one time, as a server does. Further ones wait to be
-// accepted.
-const maxClients = 500
-
-// Start forwards to target, a host:port, until Close.
-func Start(target string) (*Relay, error) { return startFor(target, maxClients) }
-
-func startFor(target string, clients int) (*Relay, error) {
+// StartRelay forwards to target, a host:port, until Close.
+func StartRelay(target string) (*Relay, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("start a relay to %s: %w", target, err)
 	}
 	ctx, hangUp := context.WithCancel(context.Background())
 	r := &Relay{
-		Addr: l.Addr().String(), target: target, listener: l, places: make(chan struct{}, clients), hangUp: hangUp,
+		Addr: l.Addr().String(), target: target, listener: l, hangUp: hangUp,
 		gate: make(chan struct{}), conns: map[net.Conn]bool{},
 	}
 	close(r.gate)
@@ -58,20 +51,15 @@ func startFor(target string, clients int) (*Relay, error) {
 func (r *Relay) accept(ctx context.Context) {
 	for {
 		r.pass()
-		r.places <- struct{}{}
 		c, err := r.listener.Accept()
 		switch {
 		case errors.Is(err, net.ErrClosed):
 			return
 		case err != nil:
-			<-r.places
 			time.Sleep(acceptAgain) // too many open files, perhaps: some will be closed
 			continue
 		}
-		r.running.Go(func() {
-			defer func() { <-r.places }()
-			r.serve(ctx, c)
-		})
+		r.running.Go(func() { r.serve(ctx, c) })
 	}
 }
 
@@ -282,4 +270,55 @@ func (r *Relay) tell(to net.Conn, q *queue, delay func()) {
 		}
 	}
 	r.pass()
+}
+
+// maxHeld bounds a queue, in bytes. Adding more waits.
+const maxHeld = 1 << 20
+
+// queue holds what one side has sent until it is forwarded. One goroutine adds to it and one
+// takes from it.
+type queue struct {
+	mu      sync.Mutex
+	changed sync.Cond
+	held    []byte
+	ended   bool
+}
+
+func newQueue() *queue {
+	q := new(queue)
+	q.changed.L = &q.mu
+	return q
+}
+
+// add waits until there is room, and copies p.
+func (q *queue) add(p []byte) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for len(q.held) > 0 && len(q.held)+len(p) > maxHeld {
+		q.changed.Wait()
+	}
+	q.held = append(q.held, p...)
+	q.changed.Signal()
+}
+
+// end says that nothing more will be added.
+func (q *queue) end() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.ended = true
+	q.changed.Signal()
+}
+
+// take waits for data and returns all there is, or false at the end. The caller passes in
+// the last buffer to be reused.
+func (q *queue) take(last []byte) ([]byte, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for len(q.held) == 0 && !q.ended {
+		q.changed.Wait()
+	}
+	all := q.held
+	q.held = last[:0]
+	q.changed.Signal()
+	return all, len(all) > 0
 }

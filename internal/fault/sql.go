@@ -1,8 +1,4 @@
-// Package sqlfault injects faults between a program and its database: each statement, and
-// each begin and end of a transaction, passes a Hook, which may delay it, fail it, lose its
-// reply, or break the connection. It works with every driver of database/sql that takes
-// contexts.
-package sqlfault
+package fault
 
 import (
 	"context"
@@ -84,7 +80,8 @@ type Hook func(ctx context.Context, s Statement, send func() (Reply, error)) err
 // the database may have executed it.
 var ErrBroken = errors.New("the connection to the database broke")
 
-// An Injector puts a hook into the connections to a database.
+// An Injector puts a hook into the connections to a database: each statement, and each begin and
+// end of a transaction, passes it. It works with every driver of database/sql that takes contexts.
 type Injector struct {
 	Hook Hook
 

@@ -51,13 +51,13 @@
 //     TestForgetfulMinority
 //   - the holder is told of a loss, at the latest when the validity ends: TestLossIsTold
 //   - a node that comes back with its data does no harm, nor does one that comes back
-//     without it after the ttl: TestSchedules
+//     without it after the ttl: TestSchedules, TestDelayedRestart
 //
 // Breaks:
-//   - if a majority's clocks jump, a second holder gets in: the lab's
-//     clock-jump-majority
+//   - if a majority's clocks jump, a second holder gets in:
+//     TestClockJumpLetsSecondIn
 //   - so it does if a node comes back empty within the ttl:
-//     TestSchedulesWithoutDelayedRestart
+//     TestEmptyRestartLetsSecondIn, TestSchedulesWithoutDelayedRestart
 //   - a process paused for longer than ttl learns of the loss only when it resumes,
 //     maybe one write too late. There is no fencing token by which the resource
 //     could refuse it: the tokens here are random, not ordered:

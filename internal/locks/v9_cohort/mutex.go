@@ -23,7 +23,7 @@
 //   - no holder relies on a longer lease than Redis keeps: TestNobodyReliesOnMoreThanRedisKeeps
 //
 // Breaks:
-//   - a process renews for ever a lock that nobody unlocks: TestPromises
+//   - a process renews for ever a lock that nobody unlocks: TestForgottenUnlock
 //   - if the resource does not check, a paused holder writes too late, as in stage 7
 //   - if the server's clock is set back by more than the time for which the last
 //     token is kept, the resource refuses new holds until the clock has caught up

@@ -225,6 +225,18 @@ func TestTokenGrows(t *testing.T) {
 	})
 }
 
+// A flaw: a lock that nobody unlocks is renewed for as long as the process lives.
+func TestForgottenUnlock(t *testing.T) {
+	bubble(t, 2, func(t *testing.T, s *locktest.Server, rdb []redis.UniversalClient, _ []*locktest.Hook) {
+		key := locktest.Key(t)
+		a, b := New(rdb[0], key, ttl), New(rdb[1], key, ttl)
+		mustLock(t, as(t, "a"), a) // and returns
+		time.Sleep(100 * ttl)
+		mustNotLock(t, as(t, "b"), b)
+		unlock(t, as(t, "a"), a)
+	})
+}
+
 // as returns a context that locks as who.
 func as(t *testing.T, who string) context.Context {
 	return WithOwner(t.Context(), who)

@@ -1,0 +1,101 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"oversell/internal/locks/locktest"
+)
+
+// enter lets b acquire the lock while a holds it and has not been told of a
+// loss.
+func enter(t *testing.T, a, b *Mutex, ctx context.Context) {
+	t.Helper()
+	var witness locktest.Witness
+	defer witness.Enter("a")()
+	mustLock(t, b)
+	if ctx.Err() == nil && a.Validity() > 0 {
+		defer witness.Enter("b")()
+	}
+	if n := witness.Most(); n != 2 {
+		t.Errorf("%d holders; want 2: the flaw is gone", n)
+	}
+}
+
+// A flaw: on three of five nodes the clock jumps ahead by the ttl.
+func TestClockJumpLetsSecondIn(t *testing.T) {
+	inBubble(t, func(t *testing.T, ns nodes) {
+		key := locktest.Key(t)
+		a, b := ns.mutex(key), ns.mutex(key)
+		mustLock(t, a)
+		synctest.Wait()
+		ctx := a.Context(t.Context())
+		for _, n := range ns[:2] {
+			n.FastForward(ttl)
+		}
+		mustNotLock(t, b) // the clocks of a minority do no harm
+		time.Sleep(limit)
+		ns[2].FastForward(ttl)
+		enter(t, a, b, ctx)
+		<-ctx.Done() // at its next renewal, which is too late
+		if err := context.Cause(ctx); !errors.Is(err, ErrLost) {
+			t.Errorf("the context's cause is %v; want %v", err, ErrLost)
+		}
+		mustNotBeHeld(t, a)
+		unlock(t, b)
+	})
+}
+
+// heldByThree lets a acquire the lock while two nodes are down. The two come
+// back; then the third node crashes and loses its data.
+func heldByThree(t *testing.T, ns nodes, a *Mutex) context.Context {
+	t.Helper()
+	off := ns.hooks()[3:].on(locktest.Any, locktest.Fail(locktest.ErrCut))
+	mustLock(t, a)
+	synctest.Wait()
+	off()
+	ns[2].FlushAll()
+	return a.Context(t.Context())
+}
+
+// A flaw: the crashed node is back at once and, with the two that never saw a's
+// lock, forms a majority.
+func TestEmptyRestartLetsSecondIn(t *testing.T) {
+	inBubble(t, func(t *testing.T, ns nodes) {
+		key := locktest.Key(t)
+		a, b := ns.mutex(key), ns.mutex(key)
+		ctx := heldByThree(t, ns, a)
+		enter(t, a, b, ctx)
+		unlock(t, b)
+		die(a)
+	})
+}
+
+// The crashed node stays down for longer than the ttl: by then a has noticed
+// that it can no longer renew.
+func TestDelayedRestart(t *testing.T) {
+	inBubble(t, func(t *testing.T, ns nodes) {
+		key := locktest.Key(t)
+		a, b := ns.mutex(key), ns.mutex(key)
+		ctx := heldByThree(t, ns, a)
+		off := ns.hooks()[2:3].on(locktest.Any, locktest.Fail(locktest.ErrCut))
+		time.AfterFunc(ttl+tick, off)
+
+		start := time.Now()
+		for ok := false; !ok && time.Since(start) < 2*ttl; {
+			ok, _ = b.TryLock(t.Context())
+			if ok && ctx.Err() == nil {
+				t.Fatalf("b is let in after %v, and a not told", time.Since(start))
+			}
+			time.Sleep(ttl / 50)
+		}
+		if err := context.Cause(ctx); !errors.Is(err, ErrLost) {
+			t.Errorf("the context's cause is %v; want %v", err, ErrLost)
+		}
+		mustNotLock(t, ns.mutex(key)) // b has it
+		unlock(t, b)
+	})
+}

@@ -10,7 +10,6 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"oversell/internal/guard/keymutex"
 	"oversell/internal/locks/lease"
 )
 
@@ -20,41 +19,41 @@ var errGone = fmt.Errorf("the key in the queue is gone: %w", ErrLost)
 // A place is one contender's place in etcd's queue for a lock: a key that is never
 // used again, whether the contender gets the lock or not.
 type place struct {
-	turn    *keymutex.Hold
 	session *session
 	prefix  string // of all keys of the lock
 	key     string
 	rev     int64 // the revision that created the key, or 0
 }
 
-func newPlace(n *session, t *keymutex.Hold) *place {
-	prefix := url.PathEscape(t.Key()) + "/" // so that no lock's prefix is part of another's
-	key := fmt.Sprintf("%s%x-%d", prefix, int64(n.lease), n.places.Add(1))
-	return &place{turn: t, session: n, prefix: prefix, key: key}
+func (n *session) place(key string) lease.Place {
+	prefix := url.PathEscape(key) + "/" // so that no lock's prefix is part of another's
+	return &place{session: n, prefix: prefix, key: fmt.Sprintf("%s%x-%d", prefix, int64(n.id), n.places.Add(1))}
 }
 
-// leave ends the turn. The key must be deleted, or about to expire with the lease.
-func (p *place) leave() {
-	p.session.leave()
-	p.turn.Unlock()
-}
-
-// acquire runs try or queue until ctx or the session ends.
-func (p *place) acquire(ctx context.Context, how func(*place, context.Context) (bool, error)) (bool, error) {
-	n := p.session
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(n.Ctx, func() { cancel(n.lost()) })()
-	acquired, err := how(p, ctx)
-	switch {
-	case n.Over():
-		return false, n.lost()
-	case err == nil:
-		return acquired, nil
-	case ctx.Err() != nil:
-		return false, context.Cause(ctx)
+func (p *place) Acquire(ctx context.Context, wait bool) (acquired bool, err error) {
+	if wait {
+		err = p.queue(ctx)
+		acquired = err == nil
+	} else {
+		acquired, err = p.try(ctx)
 	}
-	return false, fmt.Errorf("etcdlock: %w", err)
+	if err != nil {
+		return false, fmt.Errorf("etcdlock: %w", err)
+	}
+	return acquired, nil
+}
+
+func (p *place) Put() bool { return p.rev != 0 }
+
+// Token is the revision at which the holder's key was created: etcd numbers all its changes, and
+// a key waits for every key created before it, so each holder's token is greater
+// than all earlier ones. It can also be compared in etcd itself, in the transaction
+// that does the work.
+func (p *place) Token() int64 { return p.rev }
+
+func (p *place) Exists(ctx context.Context) (bool, error) {
+	r, err := p.session.client.Get(ctx, p.key, clientv3.WithCountOnly())
+	return err == nil && r.Count > 0, err
 }
 
 // try puts the key if there is no other. Otherwise it leaves nothing behind.
@@ -68,7 +67,7 @@ func (p *place) try(ctx context.Context) (bool, error) {
 }
 
 // queue puts the key, and waits until it is the oldest.
-func (p *place) queue(ctx context.Context) (bool, error) {
+func (p *place) queue(ctx context.Context) error {
 	absent := clientv3.Compare(clientv3.CreateRevision(p.key), "=", 0)
 	var before string
 	err := p.session.retry(ctx, func(ctx context.Context) (err error) {
@@ -78,7 +77,7 @@ func (p *place) queue(ctx context.Context) (bool, error) {
 	for err == nil && before != "" {
 		before, err = p.outlast(ctx, before)
 	}
-	return err == nil, err
+	return err
 }
 
 // put puts the key on one condition, and returns the key before it. It also succeeds
@@ -92,8 +91,8 @@ func (p *place) put(ctx context.Context, on clientv3.Cmp) (before string, err er
 	if ctx.Err() != nil {
 		return "", context.Cause(ctx)
 	}
-	r, err := p.session.source.client.Txn(ctx).If(on).
-		Then(clientv3.OpPut(p.key, "", clientv3.WithLease(p.session.lease)), clientv3.OpGet(p.prefix, lastTwo()...)).
+	r, err := p.session.client.Txn(ctx).If(on).
+		Then(clientv3.OpPut(p.key, "", clientv3.WithLease(p.session.id)), clientv3.OpGet(p.prefix, lastTwo()...)).
 		Else(clientv3.OpGet(p.key)).
 		Commit()
 	switch {
@@ -101,7 +100,7 @@ func (p *place) put(ctx context.Context, on clientv3.Cmp) (before string, err er
 		p.session.End(errUnknown)
 		return "", err
 	case err != nil:
-		p.session.retire()
+		p.session.Retire()
 		return "", err
 	case r.Succeeded:
 		p.rev = r.Header.Revision
@@ -124,7 +123,7 @@ func lastTwo() []clientv3.OpOption {
 func (p *place) look(ctx context.Context) (before string, err error) {
 	var r *clientv3.GetResponse
 	err = p.session.retry(ctx, func(ctx context.Context) (err error) {
-		r, err = p.session.source.client.Get(ctx, p.prefix, append(lastTwo(), clientv3.WithMaxCreateRev(p.rev))...)
+		r, err = p.session.client.Get(ctx, p.prefix, append(lastTwo(), clientv3.WithMaxCreateRev(p.rev))...)
 		return err
 	})
 	if err != nil {
@@ -155,7 +154,7 @@ func (p *place) before(kvs []*mvccpb.KeyValue) (string, error) {
 func (p *place) outlast(ctx context.Context, before string) (string, error) {
 	round, cancel := context.WithTimeout(ctx, p.session.TTL)
 	defer cancel()
-	watch := p.session.source.client.Watch(round, before, clientv3.WithCreatedNotify(), clientv3.WithFilterPut())
+	watch := p.session.client.Watch(round, before, clientv3.WithCreatedNotify(), clientv3.WithFilterPut())
 	told := next(round, watch)
 	if told.Created && told.Err() == nil {
 		if now, err := p.look(ctx); err != nil || now != before {
@@ -179,23 +178,12 @@ func next(ctx context.Context, watch clientv3.WatchChan) clientv3.WatchResponse 
 	}
 }
 
-// abandon removes, in the background, what a failure may have left behind, and then
-// ends the turn.
-func (p *place) abandon() {
-	if !p.session.source.group.Go(func() {
-		_ = p.remove()
-		p.leave()
-	}) {
-		p.leave() // the source was closed: the key goes with the lease
-	}
-}
-
-// remove deletes the key. It returns ErrNotHeld if the key was already deleted.
-func (p *place) remove() error {
+// Remove deletes the key. It returns ErrNotHeld if the key was already deleted.
+func (p *place) Remove() error {
 	tries, deleted := 0, int64(0)
 	err := p.session.retry(p.session.Ctx, func(ctx context.Context) error {
 		tries++
-		r, err := p.session.source.client.Delete(ctx, p.key)
+		r, err := p.session.client.Delete(ctx, p.key)
 		if err == nil {
 			deleted = r.Deleted
 		}
@@ -205,7 +193,7 @@ func (p *place) remove() error {
 	case err != nil && p.session.Over(): // it goes with the lease
 		return errors.Join(ErrNotHeld, err)
 	case err != nil: // it will go with the lease
-		p.session.retire()
+		p.session.Retire()
 		return fmt.Errorf("etcdlock: unlock: %w", err)
 	case deleted == 0 && tries == 1: // otherwise an earlier attempt may have deleted it
 		return ErrNotHeld

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 
 	"oversell/internal/backend/coordination/coordtest"
+	"oversell/internal/locks/lease"
 	"oversell/internal/locks/lease/leasetest"
 )
 
@@ -30,7 +31,7 @@ type tap struct {
 
 // tapped returns a source whose client has the tap. The tap must not be changed
 // after the client's first request, and its functions must lock what they write.
-func tapped(t *testing.T, endpoint string, ttl time.Duration, p *tap) *Source {
+func tapped(t *testing.T, endpoint string, ttl time.Duration, p *tap) *lease.Source {
 	t.Helper()
 	call := func(f func(string), method string) {
 		if f != nil {
@@ -119,21 +120,22 @@ func TestBrokenWatch(t *testing.T) {
 				t.Parallel()
 				endpoint := coordtest.Etcd(t)
 				relay := coordtest.NewRelay(t, strings.TrimPrefix(endpoint, "http://"))
+				client := coordtest.DialEtcd(t, endpoint)
 				here, there := newSource(t, "http://"+relay.Addr, leasetest.Calm), newSource(t, endpoint, leasetest.Calm)
 				waiter, holder := New(here, "a"), New(there, "a")
 				leasetest.MustLock(t, holder)
 				done := make(chan bool)
 				go func() { done <- leasetest.Wait(t, waiter) }()
-				leasetest.Eventually(t, "the waiter's key", func() bool { return len(keys(t, there.client)) == 2 })
+				leasetest.Eventually(t, "the waiter's key", func() bool { return len(keys(t, client)) == 2 })
 				time.Sleep(100 * time.Millisecond) // until it sleeps
 				fail(relay)
 				leasetest.Unlock(t, holder)
 				if compact {
-					r, err := there.client.Put(t.Context(), "b", "")
+					r, err := client.Put(t.Context(), "b", "")
 					if err != nil {
 						t.Fatal(err)
 					}
-					if _, err := there.client.Compact(t.Context(), r.Header.Revision); err != nil {
+					if _, err := client.Compact(t.Context(), r.Header.Revision); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -153,6 +155,7 @@ func TestLostReply(t *testing.T) {
 	t.Parallel()
 	endpoint := coordtest.Etcd(t)
 	relay := coordtest.NewRelay(t, strings.TrimPrefix(endpoint, "http://"))
+	client := coordtest.DialEtcd(t, endpoint)
 	here, there := newSource(t, "http://"+relay.Addr, leasetest.Calm), newSource(t, endpoint, leasetest.Calm)
 	a, b := New(here, "a"), New(there, "a")
 	leasetest.MustLock(t, a)
@@ -166,13 +169,13 @@ func TestLostReply(t *testing.T) {
 		go func() { done <- leasetest.Wait(t, a) }()
 		if held {
 			leasetest.Eventually(t, "loss", relay.ReplyLost)
-			leasetest.Eventually(t, "a's key", func() bool { return len(keys(t, there.client)) == 2 })
+			leasetest.Eventually(t, "a's key", func() bool { return len(keys(t, client)) == 2 })
 			leasetest.Unlock(t, b)
 		}
 		if !<-done {
 			return
 		}
-		if n := len(keys(t, there.client)); n != 1 || !relay.ReplyLost() {
+		if n := len(keys(t, client)); n != 1 || !relay.ReplyLost() {
 			t.Errorf("%d keys, and the reply lost: %v; want 1 and true", n, relay.ReplyLost())
 		}
 		leasetest.Unlock(t, a)
@@ -192,8 +195,8 @@ func TestLostReply(t *testing.T) {
 		}
 		leasetest.Unlock(t, a)
 	}
-	leasetest.Eventually(t, "no keys", func() bool { return len(keys(t, there.client)) == 0 })
-	leasetest.Eventually(t, "the leases given up", func() bool { return leases(t, there.client) == 1 }) // the other source keeps its lease
+	leasetest.Eventually(t, "no keys", func() bool { return len(keys(t, client)) == 0 })
+	leasetest.Eventually(t, "the leases given up", func() bool { return len(leases(t, client)) == 1 }) // the other source keeps its lease
 }
 
 // The reply to the request for a lease arrives after the lease has expired.
@@ -241,7 +244,7 @@ func TestLatePut(t *testing.T) {
 	if err := <-failed; !errors.Is(err, leasetest.ErrEnough) {
 		t.Errorf("Lock = %v; want %v", err, leasetest.ErrEnough)
 	}
-	leasetest.Eventually(t, "the lease given up", func() bool { return leases(t, client) == 0 })
+	leasetest.Eventually(t, "the lease given up", func() bool { return len(leases(t, client)) == 0 })
 	close(late)
 	if err := <-done; err == nil {
 		t.Error("the late request was carried out")
@@ -260,11 +263,12 @@ func TestForeignDeleteOfPlace(t *testing.T) {
 	holder, waiter := New(sources[0], "a"), New(sources[1], "a")
 	for range 2 {
 		leasetest.MustLock(t, holder)
+		own := keys(t, client)[0]
 		failed := make(chan error, 1)
 		go func() { failed <- waiter.Lock(t.Context()) }()
 		leasetest.Eventually(t, "the waiter's key", func() bool { return len(keys(t, client)) == 2 })
 		for _, key := range keys(t, client) {
-			if key != holder.hold.place.key {
+			if key != own {
 				if _, err := client.Delete(t.Context(), key); err != nil {
 					t.Fatal(err)
 				}
@@ -289,22 +293,19 @@ func TestRevokedLeaseIsReplaced(t *testing.T) {
 		"Lock":    func() { leasetest.MustLock(t, m) },
 		"TryLock": func() { mustTryLock(t, m) },
 	} {
-		before := sources[0].session
-		if _, err := client.Revoke(t.Context(), before.lease); err != nil {
+		before := leases(t, client)[0]
+		if _, err := client.Revoke(t.Context(), before); err != nil {
 			t.Fatal(err)
 		}
 		acquire()
-		if sources[0].session == before {
-			t.Errorf("%s acquired the lock with a lease that was revoked", name)
-		}
-		if err := context.Cause(before.Ctx); !errors.Is(err, ErrLost) {
-			t.Errorf("the cause of the old lease's end is %v; want %v", err, ErrLost)
+		if now := leases(t, client); len(now) != 1 || now[0] == before {
+			t.Errorf("%s acquired the lock with the leases %v, after %v was revoked", name, now, before)
 		}
 		leasetest.Unlock(t, m)
 	}
 }
 
-func mustTryLock(t *testing.T, m *Mutex) {
+func mustTryLock(t *testing.T, m *lease.Mutex) {
 	t.Helper()
 	if !leasetest.TryLock(t, m) {
 		t.Fatal("TryLock did not acquire a lock that is free")

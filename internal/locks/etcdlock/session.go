@@ -4,16 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"math"
 	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"oversell/internal/locks/lease"
 )
+
+// A server is etcd, as one process sees it.
+type server struct {
+	client *clientv3.Client
+	ttl    time.Duration
+}
 
 // A session is a lease that is kept alive, and tracked by this machine's clock.
 //
@@ -22,25 +31,49 @@ import (
 // whole ttl.
 type session struct {
 	*lease.Session
-	source *Source
-	lease  clientv3.LeaseID
+	client *clientv3.Client
+	id     clientv3.LeaseID
 	places atomic.Int64 // how many there have been
-
-	mu      sync.Mutex
-	users   int  // attempts and holds
-	retired bool // revoke it once there are no users
 }
 
 // errUnknown says that the lease has expired in etcd, or that somebody revoked it.
-var errUnknown = fmt.Errorf("%w: etcd does not know the lease", ErrLost)
+var errUnknown = fmt.Errorf("%w: %w", ErrLost, lease.ErrReplaced)
 
 func seconds(n int64) time.Duration { return time.Duration(n) * time.Second }
+
+// open gets a lease and keeps it alive from then on.
+func (s *server) open(ctx context.Context, source *lease.Source) (*lease.Session, error) {
+	granted, sent, err := s.grant(ctx)
+	if err != nil {
+		return nil, err
+	}
+	n := &session{Session: source.NewSession(sent, seconds(granted.TTL)), client: s.client, id: granted.ID}
+	n.Place = n.place
+	if !source.Go(n.keep) {
+		n.End(lease.ErrClosed)
+		n.revoke()
+		return nil, lease.ErrClosed
+	}
+	return n.Session, nil
+}
+
+// grant gets a lease. It asks again if the answer is so late that half of the lease
+// is over, which the first answer after an outage can be.
+func (s *server) grant(ctx context.Context) (*clientv3.LeaseGrantResponse, time.Time, error) {
+	for {
+		sent := time.Now()
+		granted, err := s.client.Grant(ctx, int64(math.Ceil(s.ttl.Seconds())))
+		if err != nil || time.Since(sent) < seconds(granted.TTL)/2 {
+			return granted, sent, err
+		} // the unused lease expires by itself
+	}
+}
 
 // keep renews the lease until the session ends. A lease that this process gives up is
 // revoked; a lost one is left to expire, as its holders may only just have been told.
 func (n *session) keep() {
 	n.Keep(n.renew)
-	if cause := context.Cause(n.Ctx); errors.Is(cause, errUnused) || errors.Is(cause, errClosed) {
+	if n.GivenUp() {
 		n.revoke()
 	}
 }
@@ -50,11 +83,11 @@ func (n *session) keep() {
 func (n *session) renew() error {
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(n.Ctx), n.TTL/4)
 	defer cancel()
-	stream, err := pb.NewLeaseClient(n.source.client.ActiveConnection()).LeaseKeepAlive(ctx, grpc.WaitForReady(true))
+	stream, err := pb.NewLeaseClient(n.client.ActiveConnection()).LeaseKeepAlive(ctx, grpc.WaitForReady(true))
 	if err != nil {
 		return err
 	}
-	if err := stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(n.lease)}); err != nil {
+	if err := stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(n.id)}); err != nil {
 		return err
 	}
 	answer, err := stream.Recv()
@@ -67,47 +100,32 @@ func (n *session) renew() error {
 	return nil
 }
 
-// lost returns the error for those who waited when the session ended.
-func (n *session) lost() error {
-	return fmt.Errorf("etcdlock: while waiting: %w", context.Cause(n.Ctx))
-}
-
-// enter counts a user, unless the session is over or retired.
-func (n *session) enter() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.retired || n.Over() {
-		return false
-	}
-	n.users++
-	return true
-}
-
-// leave ends what enter or newSession began.
-func (n *session) leave() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.users--
-	n.endUnused()
-}
-
-// retire admits no new users. The lease is revoked once nobody uses it any more.
-func (n *session) retire() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.retired = true
-	n.endUnused()
-}
-
-func (n *session) endUnused() {
-	if n.retired && n.users == 0 {
-		n.End(fmt.Errorf("%w: %w", ErrLost, errUnused))
-	}
-}
-
 // revoke revokes the lease if etcd can be reached.
 func (n *session) revoke() {
 	ctx, cancel := context.WithTimeout(context.Background(), n.TTL)
 	defer cancel()
-	_, _ = n.source.client.Revoke(ctx, n.lease) // it expires anyway
+	_, _ = n.client.Revoke(ctx, n.id) // it expires anyway
+}
+
+// retry repeats ask until there is an answer, or ctx has ended. Each attempt has a time
+// limit: perhaps only the server that was asked is unavailable.
+func (n *session) retry(ctx context.Context, ask func(context.Context) error) error {
+	for {
+		once, cancel := context.WithTimeout(ctx, n.TTL)
+		err := ask(once)
+		transient := isTransient(err) || once.Err() != nil
+		cancel()
+		if err == nil || !transient || lease.Sleep(ctx, lease.Rest(n.TTL)) != nil {
+			return err
+		}
+	}
+}
+
+// isTransient tells an unavailable server, or one without a leader, from a refusal.
+func isTransient(err error) bool {
+	var refused rpctypes.EtcdError
+	if errors.As(err, &refused) {
+		return refused.Code() == codes.Unavailable
+	}
+	return status.Code(err) == codes.Unavailable
 }

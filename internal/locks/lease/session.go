@@ -1,18 +1,12 @@
-// Package lease has what the locks on etcd and ZooKeeper share: a session that is renewed
-// and counted by this machine's clock, and the goroutines of a source of locks, which end
-// with it.
 package lease
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 )
-
-// ErrNotHeld is wrapped by the errors of Unlock when there was nothing to release. Code that
-// uses a lock without its client's library, such as a catalog, can match it.
-var ErrNotHeld = errors.New("not held")
 
 // Session is the time for which the server surely keeps the locks of this process. It is
 // safe for concurrent use.
@@ -21,90 +15,130 @@ type Session struct {
 	End context.CancelCauseFunc
 	TTL time.Duration
 
-	lost error
-	next time.Time // when to renew it first
+	// Place returns a place of this session in the queue of the lock named key. It is put
+	// into the queue by Acquire.
+	Place func(key string) Place
+
+	source *Source
+	next   time.Time // when to renew it first
 
 	mu      sync.Mutex
 	expires time.Time   // by this machine's clock
 	alarm   *time.Timer // declares the session lost
 	failed  error       // the error of the last renewal, nil if it got an answer
+	users   int         // attempts and holds
+	retired bool        // end it once there are no users
 }
 
-// NewSession returns a session that the server has granted for the ttl, and that ends with
-// parent at the latest. It is counted from when the request was sent. A tenth of the ttl
-// is not used: it is a margin for telling the holder, and for a clock that is slower than
-// the server's. The cause of a lost session wraps lost and the error of the last renewal.
-func NewSession(parent context.Context, sent time.Time, ttl time.Duration, lost error) *Session {
-	s := &Session{TTL: ttl, lost: lost, next: sent.Add(ttl / 3), expires: sent.Add(ttl - ttl/10)}
-	s.Ctx, s.End = context.WithCancelCause(parent)
-	s.alarm = time.AfterFunc(time.Until(s.expires), func() { s.Over() })
-	return s
+// NewSession returns a session that the server has granted for the ttl. It is counted from
+// when the request was sent. A tenth of the ttl is not used: it is a margin for telling the
+// holder, and for a clock that is slower than the server's. The cause of a lost session wraps
+// Kind.Lost and the error of the last renewal.
+func (s *Source) NewSession(sent time.Time, ttl time.Duration) *Session {
+	n := &Session{TTL: ttl, source: s, next: sent.Add(ttl / 3), expires: sent.Add(ttl - ttl/10)}
+	n.Ctx, n.End = context.WithCancelCause(s.Ctx)
+	n.alarm = time.AfterFunc(time.Until(n.expires), func() { n.Over() })
+	return n
 }
 
-// Keep renews the session three times in a ttl, until it ends. If renew returns the error
-// for a lost session, it ends the session. Another error is not yet a loss: there is time
-// left, and the next attempt may succeed.
-func (s *Session) Keep(renew func() error) {
-	defer s.alarm.Stop()
-	for wait := time.Until(s.next); Sleep(s.Ctx, wait) == nil; {
+// Keep renews the session three times in a ttl, until it ends. If renew returns Kind.Lost, it
+// ends the session. Another error is not yet a loss: there is time left, and the next attempt
+// may succeed.
+func (n *Session) Keep(renew func() error) {
+	defer n.alarm.Stop()
+	for wait := time.Until(n.next); Sleep(n.Ctx, wait) == nil; {
 		sent := time.Now()
 		err := renew()
 		switch {
-		case errors.Is(err, s.lost):
-			s.End(err)
+		case errors.Is(err, n.source.kind.Lost):
+			n.End(err)
 		case err != nil:
-			s.note(err)
-			wait = s.TTL / 10
+			n.note(err)
+			wait = n.TTL / 10
 		default:
-			s.extend(sent.Add(s.TTL - s.TTL/10))
-			wait = time.Until(sent.Add(s.TTL / 3))
+			n.extend(sent.Add(n.TTL - n.TTL/10))
+			wait = time.Until(sent.Add(n.TTL / 3))
 		}
 	}
 }
 
-func (s *Session) note(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.failed = err
+func (n *Session) note(err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.failed = err
 }
 
-func (s *Session) extend(expires time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.failed = nil
-	if s.over() { // the answer came too late: the holder has been told of the loss
+func (n *Session) extend(expires time.Time) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.failed = nil
+	if n.over() { // the answer came too late: the holder has been told of the loss
 		return
 	}
-	s.expires = expires
-	s.alarm.Reset(time.Until(expires))
+	n.expires = expires
+	n.alarm.Reset(time.Until(expires))
 }
 
 // Over reports whether the session has ended, and ends it if its time has run out. It
 // reads the clock, as timers may be late.
-func (s *Session) Over() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.over()
+func (n *Session) Over() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.over()
 }
 
 // over is Over for callers that have locked mu.
-func (s *Session) over() bool {
-	if !time.Now().Before(s.expires) {
-		s.End(errors.Join(s.lost, s.failed))
+func (n *Session) over() bool {
+	if !time.Now().Before(n.expires) {
+		n.End(errors.Join(n.source.kind.Lost, n.failed))
 	}
-	return s.Ctx.Err() != nil
+	return n.Ctx.Err() != nil
 }
 
-// Context returns a copy of parent for the work under a lock. It ends with hold, the
-// context of the hold, for the same cause, and is over already if the session is.
-func (s *Session) Context(parent, hold context.Context) context.Context {
-	ctx, cancel := context.WithCancelCause(parent)
-	if s.Over() {
-		cancel(context.Cause(hold))
-	} else {
-		context.AfterFunc(hold, func() { cancel(context.Cause(hold)) })
+// enter counts a user, unless the session is over or retired.
+func (n *Session) enter() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.retired || n.over() {
+		return false
 	}
-	return ctx
+	n.users++
+	return true
+}
+
+// leave ends what enter began.
+func (n *Session) leave() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.users--
+	n.endUnused()
+}
+
+// Retire admits no new users. The session ends once nobody uses it any more.
+func (n *Session) Retire() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.retired = true
+	n.endUnused()
+}
+
+var errUnused = errors.New("nobody uses the session")
+
+func (n *Session) endUnused() {
+	if n.retired && n.users == 0 {
+		n.End(fmt.Errorf("%w: %w", n.source.kind.Lost, errUnused))
+	}
+}
+
+// GivenUp reports whether this process has ended the session: it was not lost.
+func (n *Session) GivenUp() bool {
+	cause := context.Cause(n.Ctx)
+	return errors.Is(cause, errUnused) || errors.Is(cause, ErrClosed)
+}
+
+// lost returns the error for those who waited when the session ended.
+func (n *Session) lost() error {
+	return n.source.errorf("while waiting: %w", context.Cause(n.Ctx))
 }
 
 // Sleep waits for d, or returns the cause of ctx if that ends first.

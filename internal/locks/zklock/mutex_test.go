@@ -18,6 +18,7 @@ import (
 
 	"oversell/internal/backend/coordination/coordtest"
 	"oversell/internal/fault"
+	"oversell/internal/locks/lease"
 	"oversell/internal/locks/lease/leasetest"
 )
 
@@ -40,17 +41,18 @@ func TestMain(m *testing.M) {
 
 // start gives the test as many sources as processes, which the lock treats as
 // separate processes, and its own key.
-func start(t *testing.T, processes int, timeout time.Duration) (key string, sources []*Source) {
+func start(t *testing.T, processes int, timeout time.Duration) (key string, sources []*lease.Source) {
 	t.Helper()
 	t.Parallel()
 	server := coordtest.ZooKeeper(t)
 	for range processes {
-		sources = append(sources, newSource(t, server, timeout))
+		s, _ := newSource(t, server, timeout)
+		sources = append(sources, s)
 	}
 	return "oversell:{" + t.Name() + "}:lock", sources
 }
 
-func newSource(t *testing.T, server string, timeout time.Duration) *Source {
+func newSource(t *testing.T, server string, timeout time.Duration) (*lease.Source, *zk.Conn) {
 	t.Helper()
 	conn := coordtest.DialZooKeeper(t, server, timeout)
 	s := NewSource(conn.Conn, conn.Timeout)
@@ -59,16 +61,24 @@ func newSource(t *testing.T, server string, timeout time.Duration) *Source {
 			t.Error("Close:", err)
 		}
 	})
-	return s
+	return s, conn.Conn
 }
 
 // apart gives the test one process behind a network that may fail, and another.
-func apart(t *testing.T, timeout time.Duration) (key string, link *fault.Relay, here, there *Source) {
+func apart(t *testing.T, timeout time.Duration) (key string, link *fault.Relay, here, there *lease.Source) {
 	t.Helper()
 	t.Parallel()
 	server := coordtest.ZooKeeper(t)
 	link = coordtest.NewRelay(t, server)
-	return "oversell:{" + t.Name() + "}:lock", link, newSource(t, link.Addr, timeout), newSource(t, server, timeout)
+	here, _ = newSource(t, link.Addr, timeout)
+	there, _ = newSource(t, server, timeout)
+	return "oversell:{" + t.Name() + "}:lock", link, here, there
+}
+
+// dial returns a connection past all faults.
+func dial(t *testing.T) *zk.Conn {
+	t.Helper()
+	return coordtest.DialZooKeeper(t, coordtest.ZooKeeper(t), leasetest.Calm).Conn
 }
 
 func TestPromises(t *testing.T) { leasetest.Run(t, described(t)) }
@@ -77,23 +87,24 @@ func TestLossIsToldFirst(t *testing.T) { leasetest.LossIsToldFirst(t, described(
 
 // described describes the lock.
 func described(t *testing.T) leasetest.Lock {
-	processes := func(key string, sources ...*Source) leasetest.Processes {
+	processes := func(t *testing.T, key string, sources ...*lease.Source) leasetest.Processes {
+		conn := dial(t)
 		return leasetest.Processes{
 			New:    func(process int) leasetest.Mutex { return New(sources[process], key) },
 			Other:  func(process int) leasetest.Mutex { return New(sources[process], key+"b") },
-			Places: func() int { return len(nodes(t, sources[len(sources)-1], key)) },
+			Places: func() int { return len(nodes(t, conn, key)) },
 		}
 	}
 	return leasetest.Lock{
 		Start: func(t *testing.T, n int, timeout time.Duration) leasetest.Processes {
 			key, sources := start(t, n, timeout)
-			return processes(key, sources...)
+			return processes(t, key, sources...)
 		},
 		Apart: func(t *testing.T, timeout time.Duration) (*fault.Relay, leasetest.Processes) {
 			key, relay, here, there := apart(t, timeout)
-			return relay, processes(key, here, there)
+			return relay, processes(t, key, here, there)
 		},
-		TTL: timeout, Answer: answerTimeout, NotHeld: ErrNotHeld, Lost: ErrLost,
+		TTL: timeout, Answer: lease.AnswerTimeout, NotHeld: ErrNotHeld, Lost: ErrLost,
 	}
 }
 
@@ -186,9 +197,9 @@ func watches(t *testing.T, key string) map[string]int {
 // replied.
 func TestLostReply(t *testing.T) {
 	key, relay, here, there := apart(t, 20*time.Second) // few pings whose replies could be lost instead
-	a, b := New(here, key), New(there, key)
+	conn, a, b := dial(t), New(here, key), New(there, key)
 	leasetest.MustLock(t, b) // creates the name, which is kept as long as it has a child
-	if _, err := there.conn.Create(nameOf(key)+"/stays", nil, zk.FlagEphemeral, anyone); err != nil {
+	if _, err := conn.Create(nameOf(key)+"/stays", nil, zk.FlagEphemeral, anyone); err != nil {
 		t.Fatal(err)
 	}
 	leasetest.Unlock(t, b)
@@ -199,7 +210,7 @@ func TestLostReply(t *testing.T) {
 	if !relay.ReplyLost() {
 		t.Fatal("no reply was lost")
 	}
-	if n := nodes(t, there, key); len(n) != 2 {
+	if n := nodes(t, conn, key); len(n) != 2 {
 		t.Errorf("the nodes are %q; want one, and the one that stays", n)
 	}
 	if leasetest.TryLock(t, b) {
@@ -217,32 +228,16 @@ func TestLostReply(t *testing.T) {
 	if err := <-failed; err == nil {
 		leasetest.Unlock(t, a) // the cancellation came too late
 	}
-	leasetest.Eventually(t, "no nodes of a's", func() bool { return len(nodes(t, there, key)) == 1 })
-}
-
-func TestDeadHolderExpires(t *testing.T) {
-	key, relay, here, there := apart(t, timeout)
-	a, b := New(here, key), New(there, key)
-	leasetest.MustLock(t, a)
-	relay.Cut() // as the death of the process would
-	died := time.Now()
-	leasetest.MustLock(t, b)
-	waited := time.Since(died)
-	t.Logf("the next one was let in %v after the death; the timeout is %v", waited.Round(time.Millisecond), timeout)
-	if waited < timeout/2 || waited > 3*timeout+leasetest.Slack {
-		t.Errorf("the next one was let in after %v; the timeout is %v", waited, timeout)
-	}
-	leasetest.Unlock(t, b)
-	relay.Restore()
+	leasetest.Eventually(t, "no nodes of a's", func() bool { return len(nodes(t, conn, key)) == 1 })
 }
 
 // Somebody deletes a node by hand.
 func TestForeignDeleteIsToldLate(t *testing.T) {
 	key, sources := start(t, 2, timeout)
-	a, b := New(sources[0], key), New(sources[1], key)
+	conn, a, b := dial(t), New(sources[0], key), New(sources[1], key)
 	leasetest.MustLock(t, a)
 	ctx := a.Context(t.Context())
-	if err := sources[1].conn.Delete(nameOf(key)+"/"+nodes(t, sources[1], key)[0], -1); err != nil {
+	if err := conn.Delete(nameOf(key)+"/"+nodes(t, conn, key)[0], -1); err != nil {
 		t.Fatal(err)
 	}
 	leasetest.MustLock(t, b) // even though a does not know yet
@@ -262,20 +257,36 @@ func TestForeignDeleteIsToldLate(t *testing.T) {
 // no place in the queue has lost nothing: it gets the lock in the new session. The holders
 // of the old session are told.
 func TestEndedSessionIsReplaced(t *testing.T) {
-	key, sources := start(t, 1, leasetest.Calm)
-	s := sources[0]
-	for name, acquire := range map[string]func(m *Mutex){
-		"Lock":    func(m *Mutex) { leasetest.MustLock(t, m) },
-		"TryLock": func(m *Mutex) { mustTryLock(t, m) },
+	t.Parallel()
+	key, conn := "oversell:{"+t.Name()+"}:lock", coordtest.DialZooKeeper(t, coordtest.ZooKeeper(t), leasetest.Calm)
+	kind := (&server{conn: conn.Conn, timeout: conn.Timeout}).kind()
+	open, opened := kind.Open, 0
+	var last *session
+	kind.Open = func(ctx context.Context, s *lease.Source) (*lease.Session, error) {
+		n, err := open(ctx, s)
+		if err == nil {
+			opened, last = opened+1, n.Place(key).(*node).session
+		}
+		return n, err
+	}
+	s := lease.NewSource(kind)
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error("Close:", err)
+		}
+	}()
+	for name, acquire := range map[string]func(m *lease.Mutex){
+		"Lock":    func(m *lease.Mutex) { leasetest.MustLock(t, m) },
+		"TryLock": func(m *lease.Mutex) { mustTryLock(t, m) },
 	} {
 		holder := New(s, key+name+"held before")
 		leasetest.MustLock(t, holder)
-		ctx := holder.Context(t.Context())
-		s.session.id++ // as if the connection had got another one
+		ctx, before := holder.Context(t.Context()), opened
+		last.id++ // as if the connection had got another one
 		m := New(s, key+name)
 		acquire(m)
-		if m.hold.session == holder.hold.session {
-			t.Errorf("%s acquired the lock in a session that has ended", name)
+		if opened != before+1 {
+			t.Errorf("%s opened %d sessions, want one", name, opened-before)
 		}
 		if err := context.Cause(ctx); !errors.Is(err, ErrLost) {
 			t.Errorf("%s: the cause of the end of a hold in the old session is %v; want %v", name, err, ErrLost)
@@ -285,7 +296,7 @@ func TestEndedSessionIsReplaced(t *testing.T) {
 	}
 }
 
-func mustTryLock(t *testing.T, m *Mutex) {
+func mustTryLock(t *testing.T, m *lease.Mutex) {
 	t.Helper()
 	if !leasetest.TryLock(t, m) {
 		t.Fatal("TryLock did not acquire a lock that is free")
@@ -294,56 +305,57 @@ func mustTryLock(t *testing.T, m *Mutex) {
 
 func TestTokenOutlivesTheName(t *testing.T) {
 	key, sources := start(t, 1, leasetest.Calm)
-	m := New(sources[0], key)
+	conn, m := dial(t), New(sources[0], key)
 	leasetest.MustLock(t, m)
-	before, name := m.Token(), m.hold.path
+	before, name := m.Token(), nodes(t, conn, key)[0]
 	leasetest.Unlock(t, m)
 	leasetest.Eventually(t, "the name removed", func() bool {
-		there, _, err := sources[0].conn.Exists(nameOf(key))
+		there, _, err := conn.Exists(nameOf(key))
 		return err == nil && !there
 	})
 	leasetest.MustLock(t, m)
 	if m.Token() <= before {
 		t.Errorf("token %d after %d", m.Token(), before)
 	}
-	if number(m.hold.path) != number(name) {
-		t.Errorf("the number goes on, from %s to %s: it might be the token", name, m.hold.path)
+	if now := nodes(t, conn, key)[0]; number(now) != number(name) {
+		t.Errorf("the number goes on, from %s to %s: it might be the token", name, now)
 	}
 	leasetest.Unlock(t, m)
 }
 
 func TestClose(t *testing.T) {
-	key, sources := start(t, 2, leasetest.Calm)
-	a, b := New(sources[0], key), New(sources[1], key)
+	key, sources := start(t, 1, leasetest.Calm)
+	closing, conn := newSource(t, coordtest.ZooKeeper(t), leasetest.Calm)
+	a, b := New(closing, key), New(sources[0], key)
 	leasetest.MustLock(t, a)
 	ctx := a.Context(t.Context())
-	if err := sources[0].Close(); err != nil {
+	if err := closing.Close(); err != nil {
 		t.Error(err)
 	}
 	<-ctx.Done()
 	if err := context.Cause(ctx); !errors.Is(err, ErrLost) {
 		t.Errorf("the cause is %v; want %v", err, ErrLost)
 	}
-	sources[0].conn.Close()
+	conn.Close()
 	leasetest.InTime(t, leasetest.Slack, func() { leasetest.MustLock(t, b) }) // the session was ended
 	leasetest.Unlock(t, b)
 	mustNotBeHeld(t, a)
-	if ok, err := New(sources[0], key).TryLock(t.Context()); ok || !errors.Is(err, errClosed) {
-		t.Errorf("TryLock = %v, %v; want %v", ok, err, errClosed)
+	if ok, err := New(closing, key).TryLock(t.Context()); ok || !errors.Is(err, lease.ErrClosed) {
+		t.Errorf("TryLock = %v, %v; want %v", ok, err, lease.ErrClosed)
 	}
 }
 
 // nodes returns the nodes in a lock's queue.
-func nodes(t *testing.T, s *Source, key string) []string {
+func nodes(t *testing.T, conn *zk.Conn, key string) []string {
 	t.Helper()
-	names, _, err := s.conn.Children(nameOf(key))
+	names, _, err := conn.Children(nameOf(key))
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
 		t.Fatal(err)
 	}
 	return names
 }
 
-func mustNotBeHeld(t *testing.T, m *Mutex) {
+func mustNotBeHeld(t *testing.T, m *lease.Mutex) {
 	t.Helper()
 	if err := m.Unlock(t.Context()); !errors.Is(err, ErrNotHeld) {
 		t.Errorf("Unlock = %v; want %v", err, ErrNotHeld)
@@ -354,10 +366,10 @@ func mustNotBeHeld(t *testing.T, m *Mutex) {
 // retrying forever.
 func TestUnlockThatIsNotAllowed(t *testing.T) {
 	t.Parallel()
-	here := newSource(t, coordtest.ZooKeeper(t), timeout)
+	here, conn := newSource(t, coordtest.ZooKeeper(t), timeout)
 	m := New(here, "oversell:{"+t.Name()+"}:lock")
 	leasetest.MustLock(t, m)
-	if _, err := here.conn.SetACL(nameOf("oversell:{"+t.Name()+"}:lock"), zk.WorldACL(zk.PermRead|zk.PermAdmin), -1); err != nil {
+	if _, err := conn.SetACL(nameOf("oversell:{"+t.Name()+"}:lock"), zk.WorldACL(zk.PermRead|zk.PermAdmin), -1); err != nil {
 		t.Fatal(err)
 	}
 	leasetest.InTime(t, leasetest.Slack, func() {

@@ -43,44 +43,69 @@ func nameOf(key string) string {
 // has a call that does so too, but if that fails in the end, it does not reveal the
 // id, and the node blocks everybody for as long as the session lives.
 type node struct {
-	source *Source
-	dir    string
-	id     string
-	begun  bool   // it may exist
-	path   string // set once it is known to exist
+	session *session
+	conn    *zk.Conn
+	dir     string
+	id      string
+	begun   bool   // it may exist
+	path    string // set once it is known to exist
+	token   int64
 }
 
-func newNode(s *Source, key string) *node {
-	return &node{source: s, dir: nameOf(key), id: uuid.NewString() + "-"}
+func (n *session) place(key string) lease.Place {
+	return &node{session: n, conn: n.server.conn, dir: nameOf(key), id: uuid.NewString() + "-"}
 }
 
 // errGone says that the node was deleted, or went with its session.
 var errGone = fmt.Errorf("zklock: the place in the queue is gone: %w", ErrLost)
 
-// errReplaced says that ZooKeeper has ended the session, and that the connection has
-// another one.
-var errReplaced = fmt.Errorf("%w: ZooKeeper does not know the session", ErrLost)
+// errLocked ends an attempt that does not wait for a held lock.
+var errLocked = errors.New("zklock: locked")
 
-// queue puts the node into the queue, waits until it is the first if wait is set, and
-// returns its czxid.
-func (n *node) queue(ctx context.Context, session int64, wait bool) (int64, error) {
+// Acquire puts the node into the queue, and waits until it is the first if wait is set.
+func (n *node) Acquire(ctx context.Context, wait bool) (bool, error) {
+	err := n.queue(ctx, wait)
+	if errors.Is(err, errLocked) {
+		_ = n.Remove() // its error matters to nobody: it has been repeated
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func (n *node) queue(ctx context.Context, wait bool) error {
 	if err := n.create(ctx); err != nil {
-		return 0, err
+		return err
 	}
 	var stat *zk.Stat
 	err := n.again(ctx, func() (err error) {
-		_, stat, err = n.source.conn.Get(n.path)
+		_, stat, err = n.conn.Get(n.path)
 		return err
 	})
 	switch {
 	case errors.Is(err, zk.ErrNoNode):
-		return 0, errGone
+		return errGone
 	case err != nil:
-		return 0, err
-	case stat.EphemeralOwner != session:
-		return 0, errReplaced
+		return err
+	case stat.EphemeralOwner != n.session.id: // the connection has another session
+		return lease.ErrReplaced
 	}
-	return stat.Czxid, n.advance(ctx, wait)
+	n.token = stat.Czxid
+	return n.advance(ctx, wait)
+}
+
+func (n *node) Put() bool { return n.path != "" }
+
+// Token is the czxid of the holder's node, the number of the change that created it: ZooKeeper
+// numbers all its changes, and a node waits for every node created before it, so each holder's
+// token is greater than all earlier ones.
+//
+// The number at the end of the node's name would not do. It counts the changes to
+// the lock's name, and starts again at 0 when that was removed and created again.
+func (n *node) Token() int64 { return n.token }
+
+func (n *node) Exists(context.Context) (bool, error) {
+	there, _, err := n.conn.Exists(n.path)
+	return there, err
 }
 
 // again repeats ask until there is an answer, such as that there is no such node, or
@@ -94,7 +119,7 @@ func (n *node) again(ctx context.Context, ask func() error) error {
 		if final(err) {
 			return fmt.Errorf("zklock: %w", err)
 		}
-		if err := lease.Sleep(ctx, lease.Rest(n.source.timeout)); err != nil {
+		if err := lease.Sleep(ctx, lease.Rest(n.session.TTL)); err != nil {
 			return err
 		}
 	}
@@ -125,7 +150,7 @@ func (n *node) create(ctx context.Context) error {
 			}
 		}
 		n.begun = true
-		made, err := n.source.conn.Create(n.dir+"/"+n.id, nil, zk.FlagEphemeralSequential, anyone)
+		made, err := n.conn.Create(n.dir+"/"+n.id, nil, zk.FlagEphemeralSequential, anyone)
 		switch {
 		case err == nil:
 			n.path = made
@@ -146,7 +171,7 @@ var errAgain = errors.New("zklock: once more")
 // makeDir creates the lock's name. It is a container: ZooKeeper removes it once it has
 // become empty, usually within a minute. That needs ZooKeeper 3.5.3 or later.
 func (n *node) makeDir() error {
-	c := n.source.conn
+	c := n.conn
 	_, err := c.CreateContainer(n.dir, nil, zk.FlagContainer, anyone)
 	if errors.Is(err, zk.ErrNoNode) {
 		if _, err := c.Create(root, nil, zk.FlagPersistent, anyone); err != nil && !errors.Is(err, zk.ErrNodeExists) {
@@ -164,10 +189,10 @@ func (n *node) makeDir() error {
 // catch up first: after a broken connection it may be another server, which does not
 // know yet what the first one did.
 func (n *node) find() (mine []string, err error) {
-	if _, err := n.source.conn.Sync(n.dir); err != nil {
+	if _, err := n.conn.Sync(n.dir); err != nil {
 		return nil, err
 	}
-	names, _, err := n.source.conn.Children(n.dir)
+	names, _, err := n.conn.Children(n.dir)
 	if err != nil {
 		return nil, err
 	}
@@ -184,7 +209,7 @@ func (n *node) advance(ctx context.Context, wait bool) error {
 	for {
 		var names []string
 		if err := n.again(ctx, func() (err error) {
-			names, _, err = n.source.conn.Children(n.dir)
+			names, _, err = n.conn.Children(n.dir)
 			return err
 		}); err != nil {
 			return fmt.Errorf("zklock: wait: %w", err)
@@ -208,7 +233,7 @@ func (n *node) advance(ctx context.Context, wait bool) error {
 func (n *node) await(ctx context.Context, p string) error {
 	var changed <-chan zk.Event
 	err := n.again(ctx, func() (err error) {
-		_, _, changed, err = n.source.conn.GetW(p)
+		_, _, changed, err = n.conn.GetW(p)
 		return err
 	})
 	switch {
@@ -246,26 +271,41 @@ func predecessor(names []string, own string) (before string, err error) {
 // strings.
 func number(name string) string { return name[max(0, len(name)-10):] }
 
-// remove deletes the node if it exists. It retries until that is done or the source
-// is closed.
-func (n *node) remove() {
+// Remove deletes the node if it exists. It retries until that is done or the source is closed: a
+// session that counts as lost here may live on in ZooKeeper, with all its nodes.
+func (n *node) Remove() error {
 	if !n.begun {
-		return
+		return nil
 	}
-	if n.path != "" {
-		_ = n.source.delete(n.path) // or it is already gone
-		return
-	}
-	_ = n.source.retry(func() error {
-		mine, err := n.find()
-		if errors.Is(err, zk.ErrNoNode) {
-			return nil
-		}
-		for _, p := range mine {
-			if err := n.source.conn.Delete(p, -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
-				return err
-			}
-		}
+	first, gone := true, false
+	err := n.again(n.session.closing, func() error {
+		err := n.delete()
+		gone = first && errors.Is(err, zk.ErrNoNode) // otherwise an earlier attempt may have deleted it
+		first = false
 		return err
 	})
+	switch {
+	case gone, n.session.Over(): // or was not held for a while
+		return ErrNotHeld
+	case errors.Is(err, zk.ErrNoNode):
+		return nil
+	}
+	return err
+}
+
+// delete deletes the node once. It finds it first if it is not known to exist.
+func (n *node) delete() error {
+	mine := []string{n.path}
+	if n.path == "" {
+		var err error
+		if mine, err = n.find(); err != nil {
+			return err
+		}
+	}
+	for _, p := range mine {
+		if err := n.conn.Delete(p, -1); err != nil && (n.path != "" || !errors.Is(err, zk.ErrNoNode)) {
+			return err
+		}
+	}
+	return nil
 }

@@ -78,6 +78,7 @@ func Run(t *testing.T, lock Lock) {
 		}
 	}
 	t.Run("Unlock is told when the server is away", func(t *testing.T) { unlockWhileAway(t, lock) })
+	t.Run("a dead holder's lock is free after the ttl", func(t *testing.T) { deadHolder(t, lock) })
 }
 
 // Failures returns the ways in which the network fails: silently or not.
@@ -400,6 +401,16 @@ func unlockWhileAway(t *testing.T, l Lock) {
 		}
 	})
 	MustLock(t, b) // the lease has expired
+	relay.Restore()
+	Unlock(t, b)
+}
+
+func deadHolder(t *testing.T, l Lock) {
+	relay, ps := l.Apart(t, l.TTL)
+	a, b := ps.New(0), ps.New(1)
+	MustLock(t, a)
+	relay.Cut() // as the death of the process would
+	MustLock(t, b)
 	relay.Restore()
 	Unlock(t, b)
 }

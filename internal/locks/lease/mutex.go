@@ -1,0 +1,268 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"oversell/internal/guard/keymutex"
+)
+
+// A Place is a contender's place in a lock's queue on the server.
+type Place interface {
+	// Acquire puts the place into the queue, and waits until it is the first, or until ctx ends.
+	// Without wait, it returns false if it is not the first, and leaves nothing behind.
+	Acquire(ctx context.Context, wait bool) (bool, error)
+	// Put reports whether the place is known to have been in the queue.
+	Put() bool
+	// Exists asks the server whether the place is still in the queue.
+	Exists(ctx context.Context) (bool, error)
+	// Remove takes the place out of the queue. It repeats that until it is done, or the session
+	// has ended. It returns Kind.NotHeld if the place was already gone.
+	Remove() error
+	// Token is the number of the change that put the place: it grows from holder to holder.
+	Token() int64
+}
+
+// A Mutex is one holder's handle on the lock: every holder makes its own.
+// It must not be used by several goroutines at once.
+type Mutex struct {
+	source *Source
+	key    string
+	hold   *hold
+}
+
+// New returns a handle on the lock named key. It does not acquire it.
+func New(source *Source, key string) *Mutex { return &Mutex{source: source, key: key} }
+
+// Lock waits for the lock, first come, first served. It returns the cause of ctx if that ends
+// first, and an error if the place in the queue was lost: the server was unavailable for too long,
+// ended the session, or somebody deleted the place. After an error there is nothing to release.
+func (m *Mutex) Lock(ctx context.Context) error {
+	t, err := m.source.local.Lock(ctx, m.key)
+	if err != nil {
+		return err
+	}
+	_, err = m.enter(ctx, t, true)
+	return err
+}
+
+// TryLock acquires the lock if it is free and nobody in this process waits for it.
+// False means that it is not. After an error the lock is not held: if it was
+// acquired, it is released.
+func (m *Mutex) TryLock(ctx context.Context) (bool, error) {
+	t := m.source.local.TryLock(m.key)
+	if t == nil {
+		return false, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, AnswerTimeout)
+	defer cancel()
+	return m.enter(ctx, t, false)
+}
+
+// enter acquires the lock on the server for the caller whose turn it is in this process. A
+// request may be cut off only by the client's end, so enter does not wait for it when ctx or the
+// session has ended. The turn ends only after the clean-up.
+func (m *Mutex) enter(ctx context.Context, t *keymutex.Hold, wait bool) (bool, error) {
+	type outcome struct {
+		hold *hold
+		err  error
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	attempted, gone := make(chan outcome), make(chan struct{})
+	started := m.source.Go(func() {
+		h, err := m.source.attempt(ctx, cancel, t, wait)
+		select {
+		case attempted <- outcome{h, err}:
+		case <-gone:
+			if h != nil {
+				_ = h.giveBack(context.Background()) // it is repeated until that is done
+			}
+		}
+	})
+	if !started {
+		t.Unlock()
+		return false, m.source.errorf("%w", ErrClosed)
+	}
+	select {
+	case o := <-attempted:
+		m.hold = o.hold
+		if o.err != nil && ctx.Err() != nil {
+			return false, context.Cause(ctx)
+		}
+		return o.hold != nil, o.err
+	case <-ctx.Done():
+		close(gone)
+		return false, context.Cause(ctx)
+	}
+}
+
+// attempt tries to acquire the lock until ctx ends, and calls giveUp when the session is lost.
+// It returns nil without an error if it did not wait for a lock that is held. Without a hold it
+// has left nothing behind, and the turn is over.
+//
+// The server may have ended the session, which this process notices only at its next request. A
+// caller that has no place in the queue yet has lost nothing, and goes on with a new session.
+func (s *Source) attempt(ctx context.Context, giveUp context.CancelCauseFunc, t *keymutex.Hold, wait bool) (*hold, error) {
+	for {
+		n, err := s.use(ctx)
+		if err != nil {
+			t.Unlock()
+			return nil, err
+		}
+		h, again, err := n.attempt(ctx, giveUp, t, wait)
+		if h != nil {
+			return h, nil
+		}
+		n.leave()
+		if !again {
+			t.Unlock()
+			return nil, err
+		}
+	}
+}
+
+// attempt is one attempt in this session. Again means that the caller has lost nothing by the end
+// of the session.
+func (n *Session) attempt(ctx context.Context, giveUp context.CancelCauseFunc, t *keymutex.Hold, wait bool) (_ *hold, again bool, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(n.Ctx, func() {
+		cancel(n.lost())
+		if !n.replaced() {
+			giveUp(n.lost())
+		}
+	})()
+	place := n.Place(t.Key())
+	acquired, err := place.Acquire(ctx, wait)
+	switch {
+	case err == nil && !acquired:
+		return nil, false, nil
+	case err == nil && !n.Over():
+		return newHold(n, t, place), false, nil
+	}
+	_ = place.Remove()
+	if errors.Is(err, ErrReplaced) {
+		n.End(fmt.Errorf("%w: %w", n.source.kind.Lost, ErrReplaced))
+		return nil, true, nil
+	}
+	if n.Over() {
+		return nil, n.replaced() && !place.Put(), n.lost()
+	}
+	return nil, false, err
+}
+
+// replaced reports whether the session has ended because the server does not know it.
+func (n *Session) replaced() bool { return errors.Is(context.Cause(n.Ctx), ErrReplaced) }
+
+// Unlock releases the lock, even if ctx is already cancelled: a caller that gives up must not keep
+// the others waiting. When the server does not answer in time Unlock returns an error, and the
+// lock is released as soon as the server does, or goes with the session.
+func (m *Mutex) Unlock(ctx context.Context) error {
+	h := m.hold
+	if h == nil {
+		return m.source.kind.NotHeld
+	}
+	m.hold = nil
+	return h.giveBack(ctx)
+}
+
+// Context returns a copy of parent for the work under the lock. It ends when the session is lost,
+// with Kind.Lost as its cause, or when the lock is released. It also ends with Kind.Lost after
+// somebody else has deleted the place, but up to a third of the ttl later: the next holder may
+// have the lock by then.
+//
+// It ends before the server lets the next holder in: the session is counted from before the last
+// answered request was sent, while the server counts from when it received it, and the last tenth
+// of the ttl is not used. This assumes that neither clock is a tenth slower than the other, and
+// that this process runs.
+func (m *Mutex) Context(parent context.Context) context.Context {
+	ctx, cancel := context.WithCancelCause(parent)
+	h := m.hold
+	switch {
+	case h == nil:
+		cancel(m.source.kind.NotHeld)
+	case h.session.Over():
+		cancel(context.Cause(h.ctx))
+	default:
+		context.AfterFunc(h.ctx, func() { cancel(context.Cause(h.ctx)) })
+	}
+	return ctx
+}
+
+// Token returns the fencing token of the hold, or 0 if there is none.
+func (m *Mutex) Token() int64 {
+	if m.hold == nil {
+		return 0
+	}
+	return m.hold.place.Token()
+}
+
+// A hold is a lock that is held.
+type hold struct {
+	session *Session
+	turn    *keymutex.Hold
+	place   Place
+	ctx     context.Context // ends with the hold
+	end     context.CancelCauseFunc
+}
+
+func newHold(n *Session, t *keymutex.Hold, p Place) *hold {
+	h := &hold{session: n, turn: t, place: p}
+	h.ctx, h.end = context.WithCancelCause(n.Ctx)
+	_ = n.source.Go(h.attend) // if the source is closed, the hold is over
+	return h
+}
+
+// attend checks, as often as the session is renewed, that the place still exists: if it is
+// deleted, the server lets the next holder in although the session goes on.
+func (h *hold) attend() {
+	limit := h.session.TTL / 3
+	for Sleep(h.ctx, limit) == nil {
+		ctx, cancel := context.WithTimeout(h.ctx, limit)
+		there, err := h.place.Exists(ctx)
+		cancel()
+		if err == nil && !there { // errors are left to the session
+			h.end(fmt.Errorf("%w: somebody deleted the place in the queue", h.session.source.kind.Lost))
+			return
+		}
+	}
+}
+
+// giveBack ends the hold, first on the server and then in this process.
+func (h *hold) giveBack(ctx context.Context) error {
+	h.end(context.Canceled)
+	s := h.session.source
+	removed, left := make(chan error, 1), make(chan struct{})
+	if !s.Go(func() {
+		defer close(left)
+		removed <- h.place.Remove()
+		h.leave()
+	}) {
+		h.leave()
+		return s.kind.NotHeld // it goes with the session
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), AnswerTimeout)
+	defer cancel()
+	select {
+	case err := <-removed:
+		<-left
+		return err
+	case <-h.session.Ctx.Done():
+	case <-ctx.Done():
+		return s.errorf("unlock: %w", ctx.Err())
+	}
+	select {
+	case err := <-removed: // the session has ended with its last user
+		<-left
+		return err
+	default:
+		return s.kind.NotHeld
+	}
+}
+
+func (h *hold) leave() {
+	h.session.leave()
+	h.turn.Unlock()
+}

@@ -1,0 +1,141 @@
+// Package lease has what the locks on etcd and ZooKeeper share. All goroutines of a process use
+// one session with the server, which is renewed and counted by this machine's clock. They queue
+// up in memory first, and one at a time takes a place in the server's queue. A lock adds only how
+// a session is opened and renewed, and what a place is: see Kind and Place.
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"oversell/internal/guard/keymutex"
+)
+
+var (
+	// ErrNotHeld is wrapped by the errors of Unlock when there was nothing to release. Code that
+	// uses a lock without its client's library, such as a catalog, can match it.
+	ErrNotHeld = errors.New("not held")
+
+	// ErrClosed is wrapped by the errors of a source that is closed.
+	ErrClosed = errors.New("the source is closed")
+
+	// ErrReplaced is wrapped by the error, or the cause of a session's end, when the server does
+	// not know the session any more.
+	ErrReplaced = errors.New("the server does not know the session")
+)
+
+// AnswerTimeout limits calls that their caller's context does not limit.
+const AnswerTimeout = 5 * time.Second
+
+// Kind is a kind of lock.
+type Kind struct {
+	Name    string // begins the errors
+	NotHeld error  // the error of Unlock when there is nothing to release
+	Lost    error  // wrapped by the cause of a lost session
+
+	// Open begins a session until ctx ends, and keeps it: see Source.NewSession and Source.Go.
+	Open func(ctx context.Context, s *Source) (*Session, error)
+}
+
+// A Source is what all holders of a process share: a session, and for each lock a queue of its
+// waiters in this process. It is safe for concurrent use.
+type Source struct {
+	kind    Kind
+	local   keymutex.Mutex
+	opening *semaphore.Weighted // only one goroutine opens a session at a time
+
+	Ctx     context.Context // ends with Close
+	end     context.CancelCauseFunc
+	running sync.WaitGroup // requests and renewals
+
+	mu      sync.Mutex
+	closed  bool
+	session *Session // for new holds; nil before the first
+}
+
+// NewSource returns a source of locks.
+func NewSource(kind Kind) *Source {
+	s := &Source{kind: kind, opening: semaphore.NewWeighted(1)}
+	s.Ctx, s.end = context.WithCancelCause(context.Background())
+	return s
+}
+
+// Go runs f in a goroutine, unless the source is closed.
+func (s *Source) Go(f func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	s.running.Go(f)
+	return true
+}
+
+// Close tells all holders that their locks are lost, and ends the session if the server answers.
+// Call it before the client's own Close. It may be called more than once.
+func (s *Source) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.end(fmt.Errorf("%w: %w", s.kind.Lost, ErrClosed))
+	ended := make(chan struct{})
+	go func() {
+		s.running.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return nil
+	case <-time.After(AnswerTimeout):
+		return s.errorf("the server does not answer; requests in flight end with the client")
+	}
+}
+
+// use returns the session for new holds, and opens one if there is none. The caller must leave it.
+func (s *Source) use(ctx context.Context) (*Session, error) {
+	if n := s.current(); n != nil {
+		return n, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, AnswerTimeout)
+	defer cancel()
+	if err := s.opening.Acquire(ctx, 1); err != nil {
+		return nil, s.errorf("wait for a session: %w", err)
+	}
+	defer s.opening.Release(1)
+	if n := s.current(); n != nil {
+		return n, nil
+	}
+	// Not the caller's context: a request that is cut off might leave behind a session that
+	// nobody knows of. The next caller can use it.
+	own, end := context.WithTimeout(s.Ctx, AnswerTimeout)
+	defer end()
+	n, err := s.kind.Open(own, s)
+	if err != nil {
+		return nil, s.errorf("open a session: %w", err)
+	}
+	n.enter()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.session = n
+	return n, nil
+}
+
+// current returns the open session, counting a user, or nil.
+func (s *Source) current() *Session {
+	s.mu.Lock()
+	n := s.session
+	s.mu.Unlock()
+	if n == nil || !n.enter() {
+		return nil
+	}
+	return n
+}
+
+func (s *Source) errorf(format string, args ...any) error {
+	return fmt.Errorf(s.kind.Name+": "+format, args...)
+}

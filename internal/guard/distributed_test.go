@@ -33,15 +33,6 @@ func TestLateReleaseIsRecorded(t *testing.T) {
 	}
 }
 
-func TestFailedReleaseIsRecorded(t *testing.T) {
-	away := errors.New("redis is away")
-	lock := oneLock{freeErr: away}
-	stats, err := lock.guard(Fixed{time.Millisecond}).Do(t.Context(), entry, new(inside).section(0))
-	if err != nil || stats.Lost || !errors.Is(stats.Release, away) {
-		t.Errorf("got %+v, %v; want the release's error in the stats and none returned", stats, err)
-	}
-}
-
 func TestFailedSectionReleases(t *testing.T) {
 	var lock oneLock
 	broken := errors.New("no paper for the receipt")
@@ -73,62 +64,6 @@ func TestSectionLearnsOfALostLease(t *testing.T) {
 	if !errors.Is(err, errGone) || stats.Renewals != 7 {
 		t.Errorf("got %+v, %v; want 7 renewals and %v", stats, err, errGone)
 	}
-}
-
-func TestOwnerReachesTheLock(t *testing.T) {
-	type key struct{}
-	var seen any
-	g := &Distributed{
-		New: func(string) Lock {
-			return askedLock{fakeLock{new(oneLock)}, func(ctx context.Context) { seen = ctx.Value(key{}) }}
-		},
-		Policy: Fixed{time.Second},
-		WithOwner: func(ctx context.Context, owner string) context.Context {
-			return context.WithValue(ctx, key{}, owner)
-		},
-	}
-	if _, err := g.Do(t.Context(), entry, new(inside).section(0)); err != nil || seen != "o" {
-		t.Errorf("the lock saw owner %v, want o (%v)", seen, err)
-	}
-}
-
-// stuckLock fails each attempt, and its Unlock hangs until letGo is closed.
-type stuckLock struct {
-	letGo   chan struct{}
-	unlocks *atomic.Int32
-}
-
-func (stuckLock) TryLock(context.Context) (bool, error) { return false, errLate }
-
-func (l stuckLock) Unlock(context.Context) error {
-	l.unlocks.Add(1)
-	<-l.letGo
-	return errGone
-}
-
-func TestUndoIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		lock := stuckLock{make(chan struct{}), new(atomic.Int32)}
-		g := &Distributed{New: func(string) Lock { return lock }, Policy: Fixed{time.Millisecond}, Undo: true}
-		fail := func(times int) {
-			for range times {
-				if _, err := g.Do(t.Context(), entry, nil); !errors.Is(err, errLate) {
-					t.Errorf("got %v, want %v", err, errLate)
-				}
-			}
-			synctest.Wait()
-		}
-		fail(10 * maxUndoing)
-		if n := lock.unlocks.Load(); n != maxUndoing {
-			t.Errorf("%d calls of Unlock under way, want %d", n, maxUndoing)
-		}
-		close(lock.letGo)
-		synctest.Wait()
-		fail(1)
-		if n := lock.unlocks.Load(); n != maxUndoing+1 {
-			t.Errorf("%d calls of Unlock in all, want %d: there is room again", n, maxUndoing+1)
-		}
-	})
 }
 
 // brokenLock fails each Unlock with err.

@@ -7,6 +7,8 @@ package guard
 import (
 	"context"
 	"time"
+
+	"oversell/internal/guard/keymutex"
 )
 
 // Lock is the interface of every stage. A Lock belongs to one holder.
@@ -65,4 +67,55 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	case <-time.After(d):
 		return nil
 	}
+}
+
+// None guards nothing: all sections run at the same time.
+type None struct{}
+
+// Do runs section.
+func (None) Do(ctx context.Context, _ Entry, section func(context.Context) error) (Stats, error) {
+	start := time.Now()
+	err := section(context.WithoutCancel(ctx)) // the end of ctx ends the waiting only, see Guard
+	return Stats{Attempts: 1, Held: time.Since(start)}, err
+}
+
+// Local is a mutex for each key in this process. The zero value is ready; it is safe only
+// with one process.
+type Local struct {
+	Inner Guard // also guards the sections, for example among processes; nil: nothing else does
+	Mutex keymutex.Mutex
+}
+
+// Do waits until no other section of this process runs for e.Key, and runs section.
+func (l *Local) Do(ctx context.Context, e Entry, section func(context.Context) error) (Stats, error) {
+	start := time.Now()
+	hold, err := l.Mutex.Lock(ctx, e.Key)
+	waited := time.Since(start)
+	if err != nil {
+		return Stats{Attempts: 1, Waited: waited}, err
+	}
+	defer hold.Unlock()
+	inner := l.Inner
+	if inner == nil {
+		inner = None{}
+	}
+	s, err := inner.Do(ctx, e, section)
+	s.Waited += waited
+	return s, err
+}
+
+// tokenKey is the type of the context key: unexported, so that it cannot collide.
+type tokenKey struct{}
+
+// withToken returns a copy of ctx that carries the fencing token of a hold.
+func withToken(ctx context.Context, token int64) context.Context {
+	return context.WithValue(ctx, tokenKey{}, token)
+}
+
+// Token returns the fencing token of the hold under which a section runs, or false if its
+// lock has none. The section must send the token with every read and write of the guarded
+// resource.
+func Token(ctx context.Context) (int64, bool) {
+	token, ok := ctx.Value(tokenKey{}).(int64)
+	return token, ok
 }

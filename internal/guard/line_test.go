@@ -1,9 +1,6 @@
 package guard
 
 import (
-	"context"
-	"errors"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -22,19 +19,6 @@ func queue(t *testing.T, g Guard, in *inside, n int) *sync.WaitGroup {
 		synctest.Wait()
 	}
 	return &all
-}
-
-func TestLineIsFirstComeFirstServed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		lock := oneLock{held: true}
-		var in inside
-		all := queue(t, lock.guard(&Line{Delay: time.Millisecond}), &in, 50)
-		_ = fakeLock{&lock}.Unlock(t.Context())
-		all.Wait()
-		if !slices.IsSorted(in.entries) || len(in.entries) != 50 {
-			t.Errorf("served in the order %v", in.entries)
-		}
-	})
 }
 
 func TestLineAsksWithOneCallerOnly(t *testing.T) {
@@ -83,44 +67,4 @@ func TestLineIsNoLock(t *testing.T) {
 			t.Errorf("%d holders at once, want the 2 that the lock let in", in.most)
 		}
 	})
-}
-
-func TestLineForgetsCallersThatLeft(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		lock := oneLock{held: true}
-		line := &Line{Delay: time.Millisecond}
-		g := lock.guard(line)
-		var all sync.WaitGroup
-		for range 100 {
-			wait, cancel := context.WithCancelCause(t.Context())
-			all.Go(func() {
-				if _, err := g.Do(wait, Entry{Key: "k"}, nil); !errors.Is(err, errLate) {
-					t.Errorf("got %v, want %v", err, errLate)
-				}
-			})
-			time.AfterFunc(time.Second, func() { cancel(errLate) })
-		}
-		all.Wait()
-		if (line.asking.Keys() + len(line.held)) != 0 {
-			t.Errorf("the line still knows %d keys", (line.asking.Keys() + len(line.held)))
-		}
-		var in inside
-		_ = fakeLock{&lock}.Unlock(t.Context())
-		if _, err := g.Do(t.Context(), entry, in.section(0)); err != nil || in.done != 1 {
-			t.Errorf("the next caller was not served: %v", err)
-		}
-	})
-}
-
-func TestLineGoesOnAfterAPanic(t *testing.T) {
-	var lock oneLock
-	line := &Line{Delay: time.Millisecond}
-	g := lock.guard(line)
-	func() {
-		defer func() { _ = recover() }()
-		_, _ = g.Do(t.Context(), entry, func(context.Context) error { panic("in the section") })
-	}()
-	if lock.isHeld() || (line.asking.Keys()+len(line.held)) != 0 {
-		t.Errorf("after a panic the lock is held: %v, and %d callers are in line", lock.isHeld(), (line.asking.Keys() + len(line.held)))
-	}
 }

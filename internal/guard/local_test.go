@@ -2,7 +2,6 @@ package guard
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -52,42 +51,6 @@ func TestLocalIsOneMutexAProcess(t *testing.T) {
 		if left := sell(t, 10, func(caller int) Guard { return two[caller%2] }); left != 5 {
 			t.Errorf("two processes: %d of 10 left after 10 sales, want 5: each sold past the other", left)
 		}
-	})
-}
-
-func TestLocalGuardsEachKeyByItself(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var l Local
-		in := inside{stay: time.Second}
-		var all sync.WaitGroup
-		for _, key := range []string{"a", "b"} {
-			all.Go(func() { _, _ = l.Do(t.Context(), Entry{Key: key}, in.section(0)) })
-		}
-		all.Wait()
-		if in.most != 2 {
-			t.Errorf("%d at once, want both keys", in.most)
-		}
-		if l.Mutex.Keys() != 0 {
-			t.Errorf("%d keys are remembered", l.Mutex.Keys())
-		}
-	})
-}
-
-func TestLocalEndsTheWaitWithItsCause(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var l Local
-		var holder sync.WaitGroup
-		holder.Go(func() {
-			_, _ = l.Do(t.Context(), entry, func(context.Context) error { time.Sleep(time.Minute); return nil })
-		})
-		synctest.Wait()
-		wait, cancel := context.WithTimeoutCause(t.Context(), time.Second, errLate)
-		defer cancel()
-		stats, err := l.Do(wait, Entry{Key: "k"}, nil)
-		if !errors.Is(err, errLate) || stats.Waited != time.Second || stats.Held != 0 {
-			t.Errorf("got %+v, %v; want 1s waited and %v", stats, err, errLate)
-		}
-		holder.Wait()
 	})
 }
 

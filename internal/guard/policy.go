@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 )
@@ -107,4 +108,84 @@ var defaultDelays = map[string]string{
 	"fixed":     "50ms",
 	"backoff":   "1ms-64ms",
 	"recursive": "50ms",
+}
+
+// Recursive makes a well-known mistake on purpose: the loser sleeps and calls itself. When
+// the inner call returns, having done the work, the outer call goes on after its if and
+// does the work again, without the lock, and without the context by which the lock could
+// stop it. A buyer that waited n times buys n+1 times, with any lock. The stack grows with
+// the wait too. The mistake is in how the section is run, so it needs a Guard of its own,
+// see WithPolicy. The embedded policy by itself waits correctly.
+type Recursive struct{ Fixed }
+
+func (r Recursive) String() string { return "recursive:" + r.Delay.String() }
+
+// WithPolicy returns d, or a guard that makes the mistake of Recursive with d's lock if
+// that is d's policy.
+func WithPolicy(d *Distributed) Guard {
+	if r, ok := d.Policy.(Recursive); ok {
+		return recursive{r, d}
+	}
+	return d
+}
+
+type recursive struct {
+	Recursive
+	guard *Distributed
+}
+
+func (r recursive) Do(ctx context.Context, e Entry, section func(context.Context) error) (Stats, error) {
+	ctx, h := r.guard.handle(ctx, e)
+	start, entered := time.Now(), false
+	err := r.do(ctx, h, func(ctx context.Context) error {
+		if !entered {
+			entered, h.stats.Waited = true, time.Since(start)
+		}
+		return section(ctx)
+	})
+	if !entered {
+		h.stats.Waited = time.Since(start)
+	}
+	return h.stats, err
+}
+
+func (r recursive) do(ctx context.Context, h *handle, section func(context.Context) error) error {
+	ok, err := h.try(ctx)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		if err := Sleep(ctx, r.Delay); err != nil {
+			return err
+		}
+		if err := r.do(ctx, h, section); err != nil {
+			return err
+		}
+		// The flaw: a return is missing here, or an else.
+	}
+	return h.run(ctx, section)
+}
+
+// Expand returns the only one of the names that begins with name, such as v2_ttl for v2. It returns
+// name itself if it is one of the names, or if none or several begin with it, so that the error
+// about an unknown strategy shows what the user wrote.
+func Expand(name string, names []string) string {
+	if name == "" || slices.Contains(names, name) {
+		return name
+	}
+	begins := func(n string) bool { return strings.HasPrefix(n, name) }
+	i := slices.IndexFunc(names, begins)
+	if i < 0 || slices.ContainsFunc(names[i+1:], begins) {
+		return name
+	}
+	return names[i]
+}
+
+// ExpandAll expands each name of a list.
+func ExpandAll(list, names []string) []string {
+	whole := make([]string, len(list))
+	for i, name := range list {
+		whole[i] = Expand(name, names)
+	}
+	return whole
 }

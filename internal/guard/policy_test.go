@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
 )
 
 // waiting returns the policies that wait correctly.
@@ -67,42 +67,6 @@ func TestPoliciesEndTheWaitWithItsCause(t *testing.T) {
 	}
 }
 
-func TestPoliciesDoNotAskOnceTheWaitIsOver(t *testing.T) {
-	over, cancel := context.WithCancelCause(t.Context())
-	cancel(errLate)
-	for _, policy := range append(waiting(), Recursive{Fixed{time.Millisecond}}) {
-		var lock oneLock
-		_, err := lock.guard(policy).Do(over, Entry{Key: "k"}, nil)
-		if !errors.Is(err, errLate) || lock.asked != 0 {
-			t.Errorf("%v: asked %d times and returned %v, want 0 and %v", policy, lock.asked, err, errLate)
-		}
-	}
-}
-
-func TestPoliciesReturnTheErrorOfALockThatCannotBeAsked(t *testing.T) {
-	away := errors.New("redis is away")
-	for _, policy := range append(waiting(), Recursive{Fixed{time.Millisecond}}) {
-		lock := oneLock{tryErr: away}
-		_, err := lock.guard(policy).Do(t.Context(), entry, nil)
-		if !errors.Is(err, away) || lock.asked != 1 {
-			t.Errorf("%v: asked %d times and returned %v, want once and %v", policy, lock.asked, err, away)
-		}
-	}
-}
-
-func TestBackoffStaysWithinItsBounds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		lock := oneLock{held: true}
-		wait, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		stats, _ := lock.guard(Backoff{time.Millisecond, 64 * time.Millisecond}).Do(wait, Entry{Key: "k"}, nil)
-		// A mean of 32 ms makes about 1,900 attempts a minute.
-		if stats.Attempts < 1000 || stats.Attempts > 4000 {
-			t.Errorf("%d attempts in a minute, want about 1900", stats.Attempts)
-		}
-	})
-}
-
 // A buyer that waited n times buys n+1 times.
 func TestRecursiveFallsThrough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -139,38 +103,6 @@ func TestParsePolicy(t *testing.T) {
 			t.Errorf("%q: got %v, want %v", text, got, want)
 		}
 	}
-}
-
-func TestParsePolicySaysWhatIsAllowed(t *testing.T) {
-	for _, text := range []string{
-		"", ":", "line:", "Line", "spin", "line:0s", "line:-1ms", "line:1", "line:1ms-2ms", "line:61s",
-		"backoff:1ms", "backoff:2ms-1ms", "backoff:1ms--2ms", "backoff:0s-1ms", "backoff:1ms-2h", "fixed:9999999h",
-	} {
-		_, err := ParsePolicy(text)
-		if !errors.Is(err, ErrPolicy) || !strings.Contains(err.Error(), "backoff:MIN-MAX") {
-			t.Errorf("%q: error %v, want %v with what is allowed", text, err, ErrPolicy)
-		}
-	}
-}
-
-// The text of a parsed policy parses as the same policy.
-func FuzzParsePolicy(f *testing.F) {
-	for _, text := range []string{"line", "fixed:50ms", "backoff:1ms-64ms", "recursive:1h", "line:-1ms", "backoff:1ns-9999h"} {
-		f.Add(text)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		policy, err := ParsePolicy(text)
-		if err != nil {
-			if !errors.Is(err, ErrPolicy) {
-				t.Fatalf("%q: %v", text, err)
-			}
-			return
-		}
-		again, err := ParsePolicy(policy.String())
-		if err != nil || again.String() != policy.String() {
-			t.Fatalf("%q reads as %v, which reads as %v, %v", text, policy, again, err)
-		}
-	})
 }
 
 // ownWay is a lock with its own way of waiting.
@@ -299,4 +231,21 @@ func TestFailedWaitIsUndone(t *testing.T) {
 			t.Error("a lock was released that was never taken")
 		}
 	})
+}
+
+// A short name stands for the only name that begins with it, and for nothing else.
+func TestExpandTakesOnlyWhatIsUnique(t *testing.T) {
+	names := []string{
+		"none", "local", "v1_setnx", "v2_ttl", "v5_reentrant", "v6_watchdog", "lua_atomic", "lua_batch",
+		"redlock", "redsync", "redislock", "v2", "h1_counter", "h2_status",
+	}
+	for short, want := range map[string]string{
+		"v1": "v1_setnx", "v5_": "v5_reentrant", "redl": "redlock", "lua_b": "lua_batch", "none": "none", "h1": "h1_counter",
+		"red": "red", "lua": "lua", "h": "h", "v": "v", "": "", // several begin with it
+		"v2": "v2", "v1_setnx_": "v1_setnx_", "V1": "V1", "v1_x": "v1_x",
+	} {
+		if got := Expand(short, names); got != want {
+			t.Errorf("Expand(%q) is %q, want %q", short, got, want)
+		}
+	}
 }

@@ -60,13 +60,6 @@ func (h *Hold) Unlock() {
 	h.leave()
 }
 
-// Keys returns how many keys have a holder or a waiter.
-func (m *Mutex) Keys() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return len(m.keys)
-}
-
 // Users returns how many callers hold the mutex of the key or wait for it.
 func (m *Mutex) Users(key string) int {
 	m.mu.Lock()

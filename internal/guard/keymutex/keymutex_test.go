@@ -37,8 +37,8 @@ func TestFirstComeFirstServed(t *testing.T) {
 		}
 		first.Unlock()
 		synctest.Wait()
-		if !slices.Equal(order, []int{0, 1, 2, 3, 4}) || m.Keys() != 0 {
-			t.Errorf("served %v, and %d keys are remembered", order, m.Keys())
+		if !slices.Equal(order, []int{0, 1, 2, 3, 4}) || m.Users("a") != 0 {
+			t.Errorf("served %v, and %d users are left", order, m.Users("a"))
 		}
 	})
 }

@@ -30,8 +30,8 @@ type Broadcaster struct {
 
 // waiters are the waiters for one key.
 type waiters struct {
-	first *Waiter            // of a list
-	stop  context.CancelFunc // ends the goroutine that calls look
+	all  map[*Waiter]bool
+	stop context.CancelFunc // ends the goroutine that calls look
 }
 
 // New returns a Broadcaster. Look returns nil while there is a reason to wait for the
@@ -55,10 +55,6 @@ type Waiter struct {
 	cancel context.CancelCauseFunc
 	timer  *time.Timer
 	key    string
-
-	// Its neighbours among the waiters for the key. A list costs each waiter less than a map.
-	in         *waiters
-	prev, next *Waiter
 }
 
 // Begin is Wait for a caller that does not know its key yet. Until it calls Attend, the
@@ -108,7 +104,7 @@ func (b *Broadcaster) join(w *Waiter, key string) {
 	w.key = key
 	c := b.keys[key]
 	if c == nil {
-		c = &waiters{stop: func() {}}
+		c = &waiters{all: make(map[*Waiter]bool), stop: func() {}}
 		if key != noKey {
 			var ctx context.Context
 			ctx, c.stop = context.WithCancel(context.Background())
@@ -116,29 +112,16 @@ func (b *Broadcaster) join(w *Waiter, key string) {
 		}
 		b.keys[key] = c
 	}
-	w.in, w.next = c, c.first
-	if w.next != nil {
-		w.next.prev = w
-	}
-	c.first = w
+	c.all[w] = true
 }
 
 // leave removes a waiter from those for its key. The caller has locked b.mu.
 func (b *Broadcaster) leave(w *Waiter) {
-	c := w.in
-	if c == nil {
+	c := b.keys[w.key]
+	if c == nil || !c.all[w] {
 		return
 	}
-	if w.next != nil {
-		w.next.prev = w.prev
-	}
-	if w.prev != nil {
-		w.prev.next = w.next
-	} else {
-		c.first = w.next
-	}
-	w.in, w.prev, w.next = nil, nil, nil
-	if c.first == nil {
+	if delete(c.all, w); len(c.all) == 0 {
 		c.stop()
 		delete(b.keys, w.key)
 	}
@@ -172,7 +155,7 @@ func (b *Broadcaster) End(key string, cause error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if c := b.keys[key]; c != nil {
-		for w := c.first; w != nil; w = w.next {
+		for w := range c.all {
 			w.cancel(cause)
 		}
 	}
@@ -185,7 +168,7 @@ func (b *Broadcaster) Close(cause error) {
 	b.closed = cause
 	for _, c := range b.keys {
 		c.stop()
-		for w := c.first; w != nil; w = w.next {
+		for w := range c.all {
 			w.cancel(cause)
 		}
 	}

@@ -61,18 +61,6 @@ func TestWaitEndsWithItsLimit(t *testing.T) {
 	})
 }
 
-func TestWaitEndsWithItsCaller(t *testing.T) {
-	b := New(nothing)
-	ctx, cancel := context.WithCancel(t.Context())
-	wait, done := b.Wait(ctx, "a", time.Hour, errLate)
-	defer done()
-	cancel()
-	<-wait.Done()
-	if !errors.Is(context.Cause(wait), context.Canceled) {
-		t.Errorf("ended with %v, want %v", context.Cause(wait), context.Canceled)
-	}
-}
-
 func TestEndEndsAllWaitsForTheKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New(nothing)
@@ -122,18 +110,6 @@ func TestOneGoroutineLooksWhileThereAreWaiters(t *testing.T) {
 	})
 }
 
-func TestDoneTwiceDoesNoHarm(t *testing.T) {
-	b := New(nothing)
-	_, first := b.Wait(t.Context(), "a", time.Hour, errLate)
-	second, done := b.Wait(t.Context(), "a", time.Hour, errLate)
-	defer done()
-	first()
-	first()
-	if second.Err() != nil {
-		t.Error("leaving twice ended another's wait")
-	}
-}
-
 // Close leaves no goroutine behind, which the end of the bubble checks.
 func TestCloseEndsAllWaitsAlsoLaterOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -150,22 +126,4 @@ func TestCloseEndsAllWaitsAlsoLaterOnes(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestCloseWhileOthersComeAndGo(t *testing.T) {
-	b := New(nothing)
-	var all sync.WaitGroup
-	for range 50 {
-		all.Go(func() {
-			for range 100 {
-				_, done := b.Wait(t.Context(), "a", time.Hour, errLate)
-				done()
-			}
-		})
-	}
-	b.Close(errClosed)
-	all.Wait()
-	if len(b.keys) != 0 {
-		t.Errorf("%d keys are remembered", len(b.keys))
-	}
 }

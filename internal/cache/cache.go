@@ -4,10 +4,12 @@
 package cache
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -55,22 +57,14 @@ type Reader struct {
 
 // New returns a Reader. The caller must call Close.
 func New(cfg Config) *Reader {
-	if cfg.Wait == 0 {
-		cfg.Wait = 10 * time.Second
-	}
-	if cfg.TTL == 0 {
-		cfg.TTL = 5 * time.Minute
-	}
-	if cfg.EmptyTTL == 0 {
-		cfg.EmptyTTL = 10 * time.Second
-	}
-	if cfg.MaxEmpty == 0 {
-		cfg.MaxEmpty = 1000
-	}
+	cfg.Wait = cmp.Or(cfg.Wait, 10*time.Second)
+	cfg.TTL = cmp.Or(cfg.TTL, 5*time.Minute)
+	cfg.EmptyTTL = cmp.Or(cfg.EmptyTTL, 10*time.Second)
+	cfg.MaxEmpty = cmp.Or(cfg.MaxEmpty, 1000)
 	if cfg.Work == nil {
 		cfg.Work = func(context.Context, string) (func(), error) { return nil, nil }
 	}
-	r := &Reader{cfg: cfg, misses: newMisses(cfg.MaxEmpty, cfg.EmptyTTL)}
+	r := &Reader{cfg: cfg, misses: &misses{limit: cfg.MaxEmpty, stay: cfg.EmptyTTL}}
 	r.waiters = broadcast.New(r.filled)
 	return r
 }
@@ -133,7 +127,11 @@ func (r *Reader) Read(ctx context.Context, req Request, load Load) (Result, erro
 		return res, err
 	}
 	if r.misses.enter(req.Key) {
-		defer func() { r.misses.leave(req.Key, res.Found) }()
+		defer func() {
+			if res.Found {
+				r.misses.found(req.Key)
+			}
+		}()
 	} else if exists, err := r.exists(ctx, req.Key, load); err != nil || !exists {
 		return Result{}, err
 	}
@@ -310,4 +308,48 @@ func (r *Reader) Loads(ctx context.Context, key string) (map[string]int64, error
 		counts[instance] = n
 	}
 	return counts, nil
+}
+
+// misses bounds what reads of missing values leave in Redis. Anybody can make up keys, and
+// each key costs Redis a marker, and with some locks more. So at most limit keys at a time
+// may leave something: those that were read since the turn before the last. It takes stay from one
+// turn to the next, so that a marker has expired when its key is forgotten. It is safe for
+// concurrent use.
+type misses struct {
+	limit int
+	stay  time.Duration
+
+	mu          sync.Mutex
+	turned      time.Time
+	keys, older map[string]bool
+}
+
+// enter reports whether a reader of a key may leave something in Redis. If it finds that the value
+// exists, the caller must call found.
+func (m *misses) enter(key string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if passed := time.Since(m.turned); passed >= m.stay {
+		if m.older = m.keys; passed >= 2*m.stay {
+			m.older = nil
+		}
+		m.keys, m.turned = make(map[string]bool), time.Now()
+	}
+	if m.keys[key] {
+		return true
+	}
+	if !m.older[key] && len(m.keys)+len(m.older) >= m.limit {
+		return false
+	}
+	delete(m.older, key)
+	m.keys[key] = true
+	return true
+}
+
+// found says that the value of a key exists: it does not count.
+func (m *misses) found(key string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.keys, key)
+	delete(m.older, key)
 }

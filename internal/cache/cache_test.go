@@ -271,42 +271,6 @@ func checkChangeDuringALoad(t *testing.T, rdb redis.UniversalClient, old string,
 	}
 }
 
-// A load that begins, and may fail, does not invalidate a running one.
-func TestLoadsDoNotSpoilEachOther(t *testing.T) {
-	broken := errors.New("the database is away")
-	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
-		r, key := instance(t, rdb, "a", nil), newName()
-		src := source{value: []byte("v"), before: func() {
-			_, err := r.Read(t.Context(), ask(key, "none"), func(context.Context) ([]byte, bool, error) { return nil, false, broken })
-			if !errors.Is(err, broken) {
-				t.Errorf("got %v, want %v", err, broken)
-			}
-		}}
-		for range 2 {
-			rush(t, 1, func() cache.Request { return ask(key, "none") }, &src, r)
-		}
-		if n := src.loads.Load(); n != 1 {
-			t.Errorf("%d loads, want one that is stored", n)
-		}
-	})
-}
-
-// Reads of missing values leave nothing in Redis without an expiry.
-func TestEverythingKeptHasAnEnd(t *testing.T) {
-	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
-		r := instance(t, rdb, "a", nil)
-		rush(t, 20, func() cache.Request { return ask(newName(), "v4_lua") }, &source{}, r)
-		for _, key := range rdb.Keys(t.Context(), "*").Val() {
-			if rdb.PTTL(t.Context(), key).Val() <= 0 {
-				t.Errorf("%s never expires", key)
-			}
-			if !strings.HasPrefix(key, "oversell:{cache:") {
-				t.Errorf("%s does not have the project's prefix", key)
-			}
-		}
-	})
-}
-
 // leftovers returns the keys in Redis of values whose names begin with prefix.
 func leftovers(t *testing.T, rdb redis.UniversalClient, prefix string) []string {
 	t.Helper()
@@ -348,56 +312,6 @@ func TestWhatDoesNotExistFillsNothing(t *testing.T) {
 		}
 		if n := src.loads.Load(); n != names {
 			t.Errorf("%d names were looked for %d times, want each once", names, n)
-		}
-	})
-}
-
-// While somebody makes up names, an existing value is still loaded once, and a missing one
-// is still reported as missing.
-func TestCrowdIsServedDuringAFlood(t *testing.T) {
-	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
-		r := instance(t, rdb, "a", func(cfg *cache.Config) { cfg.MaxEmpty = 1 })
-		rush(t, 1, func() cache.Request { return ask(newName(), "v9_cohort") }, &source{}, r)
-		key, missing := newName(), newName()
-		rush(t, 50, func() cache.Request { return ask(key, "v9_cohort") }, &source{value: []byte("v")}, r)
-		rush(t, 50, func() cache.Request { return ask(missing, "v9_cohort") }, &source{}, r)
-		if got, err := r.Loads(t.Context(), key); err != nil || got["a"] != 1 {
-			t.Errorf("loads %v, %v; want 1", got, err)
-		}
-		if keys := leftovers(t, rdb, missing); len(keys) > 0 {
-			t.Errorf("Redis has %v", keys)
-		}
-		if r.Close(); len(leftovers(t, rdb, key)) == 0 {
-			t.Error("the existing value was not stored")
-		}
-		broken := errors.New("the database is away")
-		if _, err := r.Read(t.Context(), ask(missing, "v9_cohort"), func(context.Context) ([]byte, bool, error) { return nil, false, broken }); !errors.Is(err, broken) {
-			t.Errorf("got %v, want %v", err, broken)
-		}
-	})
-}
-
-// While the source is down nobody knows whether a value exists. Failed loads leave a bounded
-// number of keys too, and these expire soon.
-func TestFailedLoadsFillNothing(t *testing.T) {
-	const most = 20
-	broken := errors.New("the database is away")
-	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
-		r, prefix := instance(t, rdb, "a", func(cfg *cache.Config) { cfg.MaxEmpty = most }), newName()+"-broken"
-		for i := range 10 * most {
-			_, err := r.Read(t.Context(), ask(fmt.Sprint(prefix, i), "v6_watchdog"), func(context.Context) ([]byte, bool, error) { return nil, false, broken })
-			if !errors.Is(err, broken) {
-				t.Fatalf("got %v, want %v", err, broken)
-			}
-		}
-		keys := leftovers(t, rdb, prefix)
-		if len(keys) > 3*most {
-			t.Errorf("%d keys are left, want a ticket, a count and the failure for %d names", len(keys), most)
-		}
-		for _, key := range keys {
-			if ttl := rdb.PTTL(t.Context(), key).Val(); ttl > 10*time.Second || ttl == -1 {
-				t.Errorf("%s stays for %v", key, ttl)
-			}
 		}
 	})
 }
@@ -451,29 +365,6 @@ func TestCloseEndsTheWaits(t *testing.T) {
 			t.Errorf("got %v, want %v", err, cache.ErrClosing)
 		}
 	}
-}
-
-func TestUnknownStrategy(t *testing.T) {
-	rdb := backendtest.DialRedis(t, backendtest.Redis(t, "embedded"))
-	r := instance(t, rdb, "a", nil)
-	for _, strategy := range []string{"", "watch", "lua_atomic", "lua_batch", "v0"} {
-		if _, err := r.Read(t.Context(), ask(newName(), strategy), nil); !errors.Is(err, cache.ErrUnknownStrategy) {
-			t.Errorf("%q: got %v, want %v", strategy, err, cache.ErrUnknownStrategy)
-		}
-	}
-}
-
-// An error is returned and not stored, and the guard is released.
-func TestFailedLoadIsTriedAgain(t *testing.T) {
-	broken := errors.New("the database is away")
-	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
-		r, key := instance(t, rdb, "a", nil), newName()
-		_, err := r.Read(t.Context(), ask(key, "v2_ttl"), func(context.Context) ([]byte, bool, error) { return nil, false, broken })
-		if !errors.Is(err, broken) {
-			t.Errorf("got %v, want %v", err, broken)
-		}
-		rush(t, 1, func() cache.Request { return ask(key, "v2_ttl") }, &source{value: []byte("v")}, r)
-	})
 }
 
 // Readers that wait for a load that fails get its error, on all instances, and none of them
@@ -539,15 +430,6 @@ func TestWorkIsDoneAroundTheLoad(t *testing.T) {
 		src.value = []byte("v")
 		rush(t, 1, func() cache.Request { return ask(key, "v6_watchdog") }, &src, r)
 	})
-}
-
-func TestRedisThatIsAwayIsAnError(t *testing.T) {
-	server := backendtest.RestartableRedis(t)
-	r := instance(t, backendtest.DialRedis(t, server.URL), "a", nil)
-	server.Kill()
-	if _, err := r.Read(t.Context(), ask(newName(), "v6_watchdog"), nil); err == nil || errors.Is(err, cache.ErrBusy) {
-		t.Errorf("got %v, want the error of Redis", err)
-	}
 }
 
 // strategies returns those that need only Redis and a database.

@@ -26,6 +26,7 @@ import (
 	"oversell/internal/holds"
 	"oversell/internal/shop"
 	"oversell/internal/stock"
+	"oversell/internal/stock/stream"
 	"oversell/internal/web"
 )
 
@@ -221,7 +222,7 @@ func TestEnvironmentIsTheDefaultOfAFlag(t *testing.T) {
 			Stock: stock.Config{Wait: 10 * time.Second},
 			Holds: holds.Config{TTL: 10 * time.Minute, Settle: 30 * time.Second, Limit: 3},
 			TTL:   7 * time.Second, Reconcile: 9 * time.Second, Policy: o.Policy, Strategy: "v1_setnx", Provider: "embedded",
-			Stream: stock.Stream{Backlog: 100_000}, Consumer: stock.Consumer{ClaimAfter: 3 * time.Second},
+			Stream: stock.Stream{Backlog: 100_000}, Consumer: stream.Consumer{ClaimAfter: 3 * time.Second},
 		},
 	}
 	if !reflect.DeepEqual(o, want) || o.Policy.String() != "fixed:20ms" {

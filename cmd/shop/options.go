@@ -20,6 +20,7 @@ import (
 	"oversell/internal/payment"
 	"oversell/internal/shop"
 	"oversell/internal/stock"
+	"oversell/internal/stock/stream"
 	"oversell/internal/web"
 )
 
@@ -221,7 +222,7 @@ func flags(o *options, retry *string) *flag.FlagSet {
 	fs.StringVar(&o.webhookSecretFile, "webhook-secret-file", "", "`file` with the secret that signs the webhooks of -provider URL")
 	fs.BoolVar(&o.worker, "worker", false, "serve no requests, and only write the orders that shops on the same\n-redis and -db have accepted by lua_stream")
 	fs.BoolVar(&o.consume, "consume", true, "write the orders that were accepted by lua_stream; with\n-consume=false processes with -worker do it")
-	fs.DurationVar(&o.Consumer.ClaimAfter, "claim", stock.DefaultClaimAfter, "`time` after which an accepted order that a process has read and not\nwritten is taken over by another process")
+	fs.DurationVar(&o.Consumer.ClaimAfter, "claim", stream.DefaultClaimAfter, "`time` after which an accepted order that a process has read and not\nwritten is taken over by another process")
 	fs.IntVar(&o.Stream.Backlog, "backlog", stock.DefaultBacklog, "accepted `orders` of an item that may wait to be written; more are\nrefused with status 503")
 	fs.IntVar(&o.Stream.Replicas, "accept-replicas", 0, "`replicas` of Redis that must have an order of lua_stream before its\nbuyer is told that it is accepted; if they are too few, the buyer waits\nuntil the order is written")
 	fs.BoolVar(&o.class, "class", false, "a sale for a class: students buy 10 units from their phones, and a page\nfor the projector has a QR code. Unless said otherwise, the shop listens on\nall addresses, makes up a token, and begins with the strategy none")

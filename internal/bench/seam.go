@@ -16,15 +16,16 @@ import (
 	"oversell/internal/catalog"
 	"oversell/internal/fleet"
 	"oversell/internal/stock"
+	accepted "oversell/internal/stock/stream"
 )
 
 // SeamScript is the seam of an accepted order after the script: the order is in the stream, and
-// the buyer has not been told. The others are those of stock.Consumer.
+// the buyer has not been told. The others are those of stream.Consumer.
 const SeamScript fleet.Seam = "script"
 
 // Seams lists the seams at which condition crash can kill a process, in the order of an accepted
 // order's life.
-func Seams() []fleet.Seam { return []fleet.Seam{SeamScript, stock.SeamRead, stock.SeamWritten} }
+func Seams() []fleet.Seam { return []fleet.Seam{SeamScript, accepted.SeamRead, accepted.SeamWritten} }
 
 // atSeams reports whether a condition kills processes at seams.
 func (c Config) atSeams(condition catalog.Condition) bool {

@@ -10,7 +10,7 @@ import (
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
 	"oversell/internal/fleet"
-	"oversell/internal/stock"
+	"oversell/internal/stock/stream"
 )
 
 // Processes are killed after the script, and where orders are read and written. Every accepted
@@ -29,7 +29,7 @@ func TestKillsAtSeamsOfAcceptedOrders(t *testing.T) {
 				t.Fatalf("nothing was killed: %+v", row)
 			}
 			met := slices.Sorted(slices.Values(row.KilledAt))
-			if !slices.Equal(met, []string{stock.SeamRead, string(bench.SeamScript), stock.SeamWritten}) {
+			if !slices.Equal(met, []string{stream.SeamRead, string(bench.SeamScript), stream.SeamWritten}) {
 				t.Errorf("processes were killed at %v", row.KilledAt)
 			}
 			if row.Verdict != figures.OK || row.Sold != row.Stock || row.LostUpdates != 0 || row.AcceptedLost != 0 || row.Duplicates != 0 || row.AgreesAfterKill == nil {

@@ -12,6 +12,7 @@ import (
 	"oversell/internal/guard"
 	"oversell/internal/shop"
 	"oversell/internal/stock"
+	accepted "oversell/internal/stock/stream"
 	"oversell/internal/web"
 )
 
@@ -59,7 +60,7 @@ func (s *server) shop(with setup) (shop.Config, error) {
 		Web:        web.Config{Addr: "127.0.0.1:0", Token: with.Token},
 		Stock:      stock.Config{Wait: with.Wait, Work: s.worker.work, Unfenced: with.Unfenced},
 		Stream:     stock.Stream{Replicas: with.Replicas},
-		Consumer:   stock.Consumer{ClaimAfter: with.TTL}, // as long as a lock of a killed process lasts
+		Consumer:   accepted.Consumer{ClaimAfter: with.TTL}, // as long as a lock of a killed process lasts
 		NoConsumer: with.NoConsumer,
 		Ready:      s.Ready,
 	}

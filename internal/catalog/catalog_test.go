@@ -1,29 +1,17 @@
 package catalog_test
 
 import (
-	"context"
 	"errors"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
-	"github.com/redis/go-redis/v9"
-	"github.com/redis/rueidis/rueidislock"
-
-	"oversell/internal/backend/backendtest"
-	"oversell/internal/backend/lockservers"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
-	"oversell/internal/guard"
-	"oversell/internal/locks/thirdparty"
 )
 
 func TestFindSaysWhatThereIs(t *testing.T) {
@@ -47,233 +35,48 @@ func TestFindSaysWhatThereIs(t *testing.T) {
 	}
 }
 
-// Each strategy guards read-work-write on a number in Redis, in 2 processes with 20 callers
-// each. No update is lost by a strategy that claims so.
-func TestGuardsThatHoldLoseNothing(t *testing.T) {
-	backendtest.EachRedis(t, func(t *testing.T, rdb redis.UniversalClient) {
-		specs := lockservers.Specs{Redlock: "embedded", Etcd: "embedded"}
-		servers, err := lockservers.Serve(t.Context(), specs, catalog.NeedsNodes, catalog.NeedsEtcd)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = servers.Close() })
-		processes := []catalog.Options{process(t, rdb, servers.Addresses), process(t, rdb, servers.Addresses)}
-		for _, s := range catalog.Strategies().With(processes[0]) {
-			expected, known := s.Expect(catalog.Case{Workload: catalog.Deduct, Condition: catalog.Calm, Instances: 2})
-			if s.Kind != catalog.Guarded || !known || expected.MaxHolders != 1 {
-				continue
-			}
-			t.Run(s.Name, func(t *testing.T) {
-				const callers = 20
-				key := "{" + s.Name + "}"
-				var all sync.WaitGroup
-				for process, o := range processes {
-					g := s.NewGuard(o)
-					for caller := range callers {
-						e := guard.Entry{Key: key + ":lock", Owner: strconv.Itoa(process) + "/" + strconv.Itoa(caller)}
-						all.Go(func() {
-							if _, err := g.Do(t.Context(), e, increment(rdb, key)); err != nil {
-								t.Error(err)
-							}
-						})
-					}
-				}
-				all.Wait()
-				if n, err := rdb.Get(t.Context(), key).Int(); err != nil || n != 2*callers {
-					t.Errorf("counted %d, %v; want %d", n, err, 2*callers)
-				}
-				if n, err := rdb.Exists(t.Context(), key+":lock").Result(); err != nil || n != 0 {
-					t.Errorf("the lock is left behind (%v)", err)
-				}
-			})
-		}
-	})
-}
-
-// process returns the Options of one process.
-func process(t *testing.T, rdb redis.UniversalClient, at lockservers.Addresses) catalog.Options {
-	t.Helper()
-	c, err := lockservers.Dial(t.Context(), at, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	o := c.Add(catalog.Options{Redis: rdb, TTL: time.Minute, Policy: &guard.Line{Delay: time.Millisecond}, Rueidislock: thirdparty.NewRueidislock(rdb, rueidislock.LockerOption{KeyValidity: time.Minute})})
-	t.Cleanup(func() {
-		if err := errors.Join(o.Rueidislock.Close(), c.Close()); err != nil {
-			t.Error(err)
-		}
-	})
-	return o
-}
-
-func increment(rdb redis.UniversalClient, key string) func(context.Context) error {
-	return func(ctx context.Context) error {
-		n, err := rdb.Get(ctx, key).Int()
-		if err != nil && !errors.Is(err, redis.Nil) {
-			return err
-		}
-		return rdb.Set(ctx, key, n+1, 0).Err()
-	}
-}
-
-// The expectations that the bench's table must show.
+// What follows from the case beside the strategy and the condition.
 func TestCatalogExpects(t *testing.T) {
-	const broken = figures.Oversold
+	type of = catalog.Case
+	type verdicts = []figures.Verdict
+	const reads = catalog.Cache
+	const ok, drift, sold, again = figures.OK, figures.Drift, figures.Oversold, figures.Reloaded
 	for _, tt := range []struct {
-		strategy  string
-		condition catalog.Condition
-		instances int
-		want      figures.Verdict
+		strategy string
+		c        of
+		accepted verdicts // of oversold, stuck and these
+		loads    int64
 	}{
-		{"none", catalog.Calm, 1, broken},
-		{"none", catalog.Calm, 2, broken},
-		{"local", catalog.Calm, 1, figures.OK},
-		{"local", catalog.Calm, 2, broken},
-		{"watch", catalog.Calm, 2, figures.OK},
-		{"watch", catalog.Crash, 2, figures.Drift},
-		{"v1_setnx", catalog.Calm, 2, figures.OK},
-		{"v1_setnx", catalog.Slow, 2, figures.OK},
-		{"v1_setnx", catalog.Crash, 2, figures.Stuck},
-		{"v2_ttl", catalog.Calm, 2, figures.OK},
-		{"v2_ttl", catalog.Slow, 2, broken},
-		{"v2_ttl", catalog.Late, 2, broken},
-		{"v2_ttl", catalog.Crash, 2, figures.OK},
-		{"v3_uuid", catalog.Slow, 2, broken},
-		{"v3_uuid", catalog.Late, 2, figures.OK},
-		{"v4_lua", catalog.Slow, 2, broken},
-		{"v5_reentrant", catalog.Slow, 2, broken},
-		{"v5_reentrant", catalog.Pause, 2, broken},
-		{"v6_watchdog", catalog.Calm, 2, figures.OK},
-		{"v6_watchdog", catalog.Slow, 2, figures.OK},
-		{"v6_watchdog", catalog.Crash, 2, figures.OK},
-		{"v6_watchdog", catalog.Pause, 2, broken},
-		{"v7_queue", catalog.Slow, 2, figures.OK},
-		{"v7_queue", catalog.Crash, 2, figures.OK},
-		{"v7_queue", catalog.Pause, 2, broken},
-		{"v8_fenced", catalog.Pause, 2, figures.OK},
-		{"v9_cohort", catalog.Pause, 2, figures.OK},
-		{"redlock", catalog.Pause, 2, broken},
-		{"v6_watchdog", catalog.Failover, 2, broken},
-		{"v8_fenced", catalog.Failover, 2, figures.OK},
-		{"v9_cohort", catalog.Failover, 2, figures.OK},
-		{"redlock", catalog.Failover, 2, figures.OK},
-		{"sql_version", catalog.Failover, 2, figures.OK},
-		{"etcd", catalog.Pause, 2, figures.OK},
-		{"sql_for_update", catalog.Pause, 2, figures.OK},
-		{"sql_conditional", catalog.Crash, 2, figures.OK},
-		{"sql_units", catalog.Pause, 2, figures.OK},
-		{"lua_atomic", catalog.Calm, 2, figures.OK},
-		{"lua_atomic", catalog.Slow, 2, figures.OK},
-		{"lua_atomic", catalog.Late, 2, figures.OK},
-		{"lua_atomic", catalog.Crash, 2, figures.OK},
-		{"lua_atomic", catalog.Crash, 2, figures.Drift},
-		{"lua_atomic", catalog.Pause, 2, figures.OK},
-		{"lua_batch", catalog.Calm, 2, figures.OK},
-		{"lua_batch", catalog.Slow, 2, figures.OK},
-		{"lua_batch", catalog.Late, 2, figures.OK},
-		{"lua_batch", catalog.Crash, 2, figures.OK},
-		{"lua_batch", catalog.Crash, 2, figures.Drift},
-		{"lua_batch", catalog.Pause, 2, figures.OK},
+		{"local", of{Condition: catalog.Calm, Instances: 1}, verdicts{ok}, 0},
+		{"local", of{Condition: catalog.Calm, Instances: 2}, verdicts{sold}, 0},
+		{"v2_ttl", of{Condition: catalog.Slow, Instances: 2}, verdicts{sold, drift}, 0},
+		{"v6_watchdog", of{Condition: catalog.Slow, Instances: 2}, verdicts{ok}, 0},
+		{"v6_watchdog", of{Condition: catalog.Partition, Instances: 2}, verdicts{sold}, 0},
+		{"v6_watchdog", of{Condition: catalog.Partition, Instances: 2, InDatabase: true}, verdicts{ok}, 0},
+		{"v8_fenced", of{Condition: catalog.Pause, Instances: 2}, verdicts{ok}, 0},
+		{"v8_fenced", of{Condition: catalog.Pause, Instances: 2, Unfenced: true}, verdicts{sold}, 0},
+		{"v9_cohort", of{Condition: catalog.Crash, Instances: 2, Items: 20}, verdicts{ok, drift}, 0},
+		{"v9_cohort", of{Condition: catalog.Crash, Instances: 2, Items: 20, InDatabase: true}, verdicts{ok}, 0},
+		{"lua_atomic", of{Condition: catalog.Failover, Instances: 2}, verdicts{ok, drift}, 0},
+		{"lua_stream", of{Condition: catalog.Crash, Instances: 2, Items: 20}, verdicts{ok}, 0},
+		{"none", of{Workload: reads, Condition: catalog.Calm, Instances: 2, SecondLook: true}, verdicts{again}, 3},
+		{"local", of{Workload: reads, Condition: catalog.Calm, Instances: 2, SecondLook: true}, verdicts{again}, 2},
+		{"v6_watchdog", of{Workload: reads, Condition: catalog.Slow, Instances: 2, SecondLook: true}, verdicts{ok}, 1},
+		{"v6_watchdog", of{Workload: reads, Condition: catalog.Calm, Instances: 2, Requests: 5000}, verdicts{again}, 500},
 	} {
 		s, err := catalog.Strategies().Find(tt.strategy)
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, known := s.Expect(catalog.Case{Workload: catalog.Deduct, Condition: tt.condition, Instances: tt.instances})
-		if !known {
-			t.Errorf("%s under %s: there is no expectation", tt.strategy, tt.condition)
+		e, known := s.Expect(tt.c)
+		if !known || e.MinLoads != tt.loads {
+			t.Errorf("%s, %+v: known %v, at least %d loads; want %d", tt.strategy, tt.c, known, e.MinLoads, tt.loads)
 		}
-		if wrong := e.Check(catalog.Outcome{Verdict: tt.want, MaxHolders: 1}); wrong != "" {
-			t.Errorf("%s under %s with %d: %s was refused: %s", tt.strategy, tt.condition, tt.instances, tt.want, wrong)
-		}
-		other := figures.OK
-		if tt.want == figures.OK {
-			other = broken
-		}
-		if tt.want != figures.Drift && e.Check(catalog.Outcome{Verdict: other, MaxHolders: 1}) == "" {
-			t.Errorf("%s under %s with %d: %s was accepted", tt.strategy, tt.condition, tt.instances, other)
-		}
-	}
-}
-
-// If a failover brings back an older stock, the stock is rebuilt before it is sold again.
-func TestFailoverOversellsNoStockInRedis(t *testing.T) {
-	for _, name := range []string{"watch", "lua_atomic", "lua_batch"} {
-		s, err := catalog.Strategies().Find(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		e, _ := s.Expect(catalog.Case{Workload: catalog.Deduct, Condition: catalog.Failover, Instances: 2})
-		for verdict, want := range map[figures.Verdict]bool{
-			figures.OK: true, figures.Drift: true, figures.Oversold: false, figures.Stuck: false, figures.Undersold: false,
-		} {
-			if slices.Contains(e.Verdicts, verdict) != want {
-				t.Errorf("%s: %s is among %v: %v, want %v", name, verdict, e.Verdicts, !want, want)
+		for _, verdict := range append(verdicts{sold, figures.Stuck}, tt.accepted...) {
+			want := slices.Contains(tt.accepted, verdict)
+			if got := e.Check(catalog.Outcome{Verdict: verdict, MaxHolders: 1, Loads: tt.loads}) == ""; got != want {
+				t.Errorf("%s, %+v: %s is accepted: %v, want %v", tt.strategy, tt.c, verdict, got, want)
 			}
-		}
-	}
-}
-
-// The process that is killed with the holder of one item may have holders of others between the
-// counter and the order. That strands units where the counter is in Redis, and nowhere else.
-func TestKillAmongManyItemsMayStrandUnits(t *testing.T) {
-	for _, tt := range []struct {
-		strategy   string
-		condition  catalog.Condition
-		items      int
-		inDatabase bool
-		mayStrand  bool
-	}{
-		{"v6_watchdog", catalog.Crash, 20, false, true},
-		{"v9_cohort", catalog.Crash, 20, false, true},
-		{"lua_atomic", catalog.Crash, 20, false, true},
-		{"v6_watchdog", catalog.Crash, 1, false, false},
-		{"v6_watchdog", catalog.Calm, 20, false, false},
-		{"v6_watchdog", catalog.Crash, 20, true, false},
-		{"sql_conditional", catalog.Crash, 20, true, false},
-		{"lua_stream", catalog.Crash, 20, false, false},
-	} {
-		s, err := catalog.Strategies().Find(tt.strategy)
-		if err != nil {
-			t.Fatal(err)
-		}
-		e, _ := s.Expect(catalog.Case{Workload: catalog.Deduct, Condition: tt.condition, Instances: 2, Items: tt.items, InDatabase: tt.inDatabase})
-		if got := e.Check(catalog.Outcome{Verdict: figures.Drift, MaxHolders: 1}) == ""; got != tt.mayStrand {
-			t.Errorf("%+v: drift is accepted: %v", tt, got)
-		}
-		for _, never := range []figures.Verdict{figures.Oversold, figures.Undersold, figures.Stuck} {
-			if e.Check(catalog.Outcome{Verdict: never, MaxHolders: 1}) == "" {
-				t.Errorf("%+v: %s is accepted", tt, never)
-			}
-		}
-	}
-}
-
-func TestCatalogExpectsLoads(t *testing.T) {
-	for _, tt := range []struct {
-		strategy   string
-		condition  catalog.Condition
-		secondLook bool
-		min, max   int64
-	}{
-		{"none", catalog.Calm, true, 3, 0},
-		{"local", catalog.Calm, true, 2, 2},
-		{"v1_setnx", catalog.Calm, true, 1, 1},
-		{"v6_watchdog", catalog.Calm, true, 1, 1},
-		{"v6_watchdog", catalog.Slow, true, 1, 1},
-		{"v4_lua", catalog.Slow, true, 2, 0},
-		{"v6_watchdog", catalog.Calm, false, 500, 0},
-		{"local", catalog.Calm, false, 500, 0},
-	} {
-		s, err := catalog.Strategies().Find(tt.strategy)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c := catalog.Case{Workload: catalog.Cache, Condition: tt.condition, Instances: 2, Requests: 5000, SecondLook: tt.secondLook}
-		e, known := s.Expect(c)
-		if !known || e.MinLoads != tt.min || e.MaxLoads != tt.max {
-			t.Errorf("%s under %s, second look %v: %d to %d loads expected, want %d to %d",
-				tt.strategy, tt.condition, tt.secondLook, e.MinLoads, e.MaxLoads, tt.min, tt.max)
 		}
 	}
 }

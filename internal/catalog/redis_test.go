@@ -9,8 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"oversell/internal/catalog"
 	"oversell/internal/guard"
 	"oversell/internal/locks/locktest"
@@ -133,29 +131,6 @@ func TestFailedReleaseIsTriedAgain(t *testing.T) {
 	}
 }
 
-// A failed attempt is undone too when Redis works again.
-func TestFailedUndoIsTriedAgain(t *testing.T) {
-	const outage = time.Second
-	eachLock(t, func(t *testing.T, name string, s *locktest.Server, with func(guard.Policy) guard.Guard) {
-		if !undone(name) {
-			t.Skip("it cannot be undone")
-		}
-		g := with(guard.Fixed{Delay: 100 * time.Millisecond})
-		s.Hook.On(locktest.Any, 1, locktest.LoseReply(locktest.ErrCut))
-		rule := s.Hook.On(func(cmd redis.Cmder) bool { return s.Exists("lock") }, -1, locktest.Fail(locktest.ErrCut))
-		time.AfterFunc(outage, rule.Off)
-		start := time.Now()
-		if _, err := g.Do(t.Context(), as(t, "a"), noWork); !errors.Is(err, locktest.ErrCut) {
-			t.Fatalf("got %v, want %v", err, locktest.ErrCut)
-		}
-		time.Sleep(outage + time.Millisecond)
-		if _, err := g.Do(t.Context(), as(t, "b"), noWork); err != nil || time.Since(start) > outage+outage/2 {
-			t.Errorf("the next holder entered after %v, %v; the outage was of %v", time.Since(start), err, outage)
-		}
-		time.Sleep(leaseOf)
-	})
-}
-
 // An attempt that never reached Redis took nothing, and undoing it does not remove another
 // holder's lock.
 func TestFailedAttemptHurtsNobody(t *testing.T) {
@@ -211,31 +186,59 @@ func TestUndoDelaysNoAnswer(t *testing.T) {
 	})
 }
 
-// A buyer that waited n times buys n+1 times with any lock, even one that ends the context
-// of the work with the hold.
-func TestRecursiveSellsOncePerFrame(t *testing.T) {
-	eachPolled(t, func(t *testing.T, s *locktest.Server, with func(guard.Policy) guard.Guard) {
-		const waits = 3
-		g := with(guard.Recursive{Fixed: guard.Fixed{Delay: 10 * time.Millisecond}})
-		sold := "sold"
-		var first sync.WaitGroup
-		first.Go(func() {
-			_, err := g.Do(t.Context(), as(t, "a"), func(context.Context) error {
-				time.Sleep(waits*10*time.Millisecond - time.Millisecond)
-				return nil
-			})
-			if err != nil {
-				t.Error(err)
+// A need that Later meets counts as met. The guard calls Later at each use, and is made once,
+// with the options that Later returned.
+func TestGuardOfALateNeed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		away := errors.New("it is away")
+		asked, made, met := 0, 0, false
+		o := catalog.Options{Later: map[catalog.Need]catalog.Later{
+			catalog.NeedsNodes: func(ctx context.Context, o catalog.Options) (catalog.Options, error) {
+				asked++
+				if !met {
+					return o, away
+				}
+				time.Sleep(time.Second)
+				o.TTL = time.Minute
+				return o, context.Cause(ctx)
+			},
+		}}
+		strategy := catalog.Strategy{Name: "late", Needs: catalog.NeedsNodes, Guard: func(o catalog.Options) guard.Guard {
+			if made++; o.TTL != time.Minute {
+				t.Errorf("made with %+v", o)
 			}
-		})
-		synctest.Wait()
-		stats, err := g.Do(t.Context(), as(t, "b"), increment(s.Client, sold))
-		if err != nil {
-			t.Error(err)
+			return new(guard.Local)
+		}}
+		if got := (catalog.List{strategy, {Name: "never", Needs: catalog.NeedsEtcd}}).With(o).Names(); len(got) != 1 || got[0] != "late" {
+			t.Errorf("available: %v", got)
 		}
-		if n, err := s.Client.Get(t.Context(), sold).Int(); err != nil || n != waits+1 || stats.Attempts != waits+1 {
-			t.Errorf("asked %d times and sold %d, %v; want %d of both", stats.Attempts, n, err, waits+1)
+		g := strategy.NewGuard(o)
+		if asked != 0 || made != 0 {
+			t.Error("the need is met before the guard is used")
 		}
-		first.Wait()
+		e := guard.Entry{Key: "a", Owner: "b"}
+		inside := func(context.Context) error { return nil }
+		if _, err := g.Do(t.Context(), e, inside); !errors.Is(err, away) {
+			t.Errorf("got %v; want %v", err, away)
+		}
+		met = true
+		for range 2 {
+			if stats, err := g.Do(t.Context(), e, inside); err != nil || stats.Waited != time.Second {
+				t.Errorf("got %+v, %v", stats, err)
+			}
+		}
+		met = false
+		if _, err := g.Do(t.Context(), e, inside); !errors.Is(err, away) {
+			t.Errorf("after the need was no longer met: %v; want %v", err, away)
+		}
+		if asked != 4 || made != 1 {
+			t.Errorf("asked %d times, made %d times", asked, made)
+		}
+		wait, cancel := context.WithCancelCause(t.Context())
+		met = true
+		cancel(away)
+		if _, err := g.Do(wait, e, inside); !errors.Is(err, away) {
+			t.Errorf("after the wait: %v; want %v", err, away)
+		}
 	})
 }

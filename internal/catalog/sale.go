@@ -1,47 +1,53 @@
 package catalog
 
 import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
 	"oversell/internal/guard"
+	"oversell/internal/locks/redlock"
 	"oversell/internal/stock"
 )
 
 // Sell sets the strategies of cfg to those that o can make. The caller has set cfg.Redis,
 // cfg.DB and cfg.Unfenced.
 func (c List) Sell(cfg *stock.Config, o Options) {
-	cfg.Guards, cfg.Scripts, cfg.Keepers = make(map[string]stock.Guard), make(map[string]*stock.ScriptSeller), make(map[string]stock.Backend)
-	cfg.Families = make(map[string]string)
+	cfg.Strategies = make(map[string]stock.Strategy)
 	backends := stock.Backends{Redis: cfg.Redis, DB: cfg.DB, Unfenced: cfg.Unfenced}
 	connections := stock.HalfOfPool(cfg.DB)
 	for _, s := range c.With(o) {
 		backends.Strategy = s.Name
-		if s.InDatabase() {
-			cfg.Keepers[s.Name] = stock.InDatabase
-		} else if s.InRedis() {
-			cfg.Keepers[s.Name] = stock.InRedis
+		sells := stock.Strategy{Family: s.family()}
+		if keepers := s.Keepers(); len(keepers) == 1 {
+			sells.Keeper = keepers[0]
 		}
-		cfg.Families[s.Name] = s.family()
 		switch s.Kind {
 		case Guarded:
-			cfg.Guards[s.Name] = stock.Exclusive(backends, s.NewGuard(o))
+			sells.Guard = stock.Exclusive(backends, s.NewGuard(o))
 		case Optimistic:
-			cfg.Guards[s.Name] = stock.Optimistic(cfg.Redis)
+			sells.Guard = stock.Optimistic(cfg.Redis)
 		case Atomic:
-			cfg.Scripts[s.Name] = stock.Atomic(cfg.Redis, 0)
+			sells.Script = stock.Atomic(cfg.Redis, 0)
 		case Batched:
-			cfg.Scripts[s.Name] = stock.Batched(cfg.Redis, 0)
+			sells.Script = stock.Batched(cfg.Redis, 0)
 		case Streamed:
-			cfg.Scripts[s.Name] = stock.Streamed(cfg.Redis, o.Stream)
+			sells.Script = stock.Streamed(cfg.Redis, o.Stream)
 		case Conditional:
-			cfg.Guards[s.Name] = stock.Conditional(cfg.DB)
+			sells.Guard = stock.Conditional(cfg.DB)
 		case Versioned:
-			cfg.Guards[s.Name] = stock.Versioned(cfg.DB)
+			sells.Guard = stock.Versioned(cfg.DB)
 		case RowLocked:
-			cfg.Guards[s.Name] = stock.RowLocked(cfg.DB, connections)
+			sells.Guard = stock.RowLocked(cfg.DB, connections)
 		case NameLocked:
-			cfg.Guards[s.Name] = stock.NameLocked(cfg.DB, connections)
+			sells.Guard = stock.NameLocked(cfg.DB, connections)
 		case Pooled:
-			cfg.Guards[s.Name] = stock.Units(cfg.DB, stock.UnitsInPool)
+			sells.Guard = stock.Units(cfg.DB, stock.UnitsInPool)
 		}
+		cfg.Strategies[s.Name] = sells
 	}
 }
 
@@ -70,4 +76,138 @@ func (s Strategy) family() string {
 		return "sql"
 	}
 	return s.Name
+}
+
+// Later returns the options with what they lacked. It is called for every section, so it
+// must keep what it has opened. If ctx ends it returns the cause.
+type Later func(ctx context.Context, o Options) (Options, error)
+
+// NewGuard makes the guard of a Guarded strategy. If the options meet its need by Later, the
+// guard calls that when it is first used.
+func (s Strategy) NewGuard(o Options) guard.Guard {
+	if later := o.Later[s.Needs]; later != nil {
+		return &lateGuard{options: o, later: later, make: s.guard}
+	}
+	return s.guard(o)
+}
+
+func (s Strategy) guard(o Options) guard.Guard {
+	if s.OwnWait {
+		o.Policy = nil
+	}
+	g := s.Guard(o)
+	if d, ok := g.(*guard.Distributed); ok {
+		return guard.WithPolicy(d)
+	}
+	return g
+}
+
+// Distributed makes the guard of a Guarded strategy with a lock, for code that uses the
+// lock by itself. It panics if the strategy has none.
+func (s Strategy) Distributed(o Options) *guard.Distributed {
+	return s.Guard(o).(*guard.Distributed)
+}
+
+// lateGuard makes its guard when it is first used.
+type lateGuard struct {
+	options Options
+	later   Later
+	make    func(Options) guard.Guard
+
+	once  sync.Once
+	guard guard.Guard
+}
+
+// Do calls later each time, because what it opened may have failed since.
+func (g *lateGuard) Do(ctx context.Context, e guard.Entry, section func(context.Context) error) (guard.Stats, error) {
+	start := time.Now()
+	o, err := g.later(ctx, g.options)
+	waited := time.Since(start)
+	if err != nil {
+		return guard.Stats{Waited: waited}, err
+	}
+	g.once.Do(func() { g.guard = g.make(o) })
+	stats, err := g.guard.Do(ctx, e, section)
+	stats.Waited += waited
+	return stats, err
+}
+
+// Need is what a strategy needs besides one Redis and a database.
+type Need string
+
+// The needs.
+const (
+	NeedsNothing   Need = ""
+	NeedsNodes     Need = "redlock"     // independent Redis servers: Options.Nodes
+	NeedsEtcd      Need = "etcd"        // Options.Etcd
+	NeedsZooKeeper Need = "zookeeper"   // Options.ZooKeeper
+	NeedsRueidis   Need = "rueidislock" // Options.Rueidislock
+)
+
+// OfServers reports whether the need is of servers beside the one Redis and the database.
+func (n Need) OfServers() bool {
+	return n == NeedsNodes || n == NeedsEtcd || n == NeedsZooKeeper
+}
+
+// Meets reports whether the options meet a need, now or by Later.
+func (o Options) Meets(n Need) bool {
+	if o.Later[n] != nil {
+		return true
+	}
+	switch n {
+	case NeedsNodes:
+		return len(o.Nodes) > 0
+	case NeedsEtcd:
+		return o.Etcd != nil
+	case NeedsZooKeeper:
+		return o.ZooKeeper != nil
+	case NeedsRueidis:
+		return o.Rueidislock != nil
+	}
+	return true
+}
+
+// With returns the strategies whose needs the options meet.
+func (c List) With(o Options) List {
+	return slices.DeleteFunc(slices.Clone(c), func(s Strategy) bool { return !o.Meets(s.Needs) })
+}
+
+// Needs returns the needs of the strategies with these names, each once. It ignores names
+// that are not in the catalog.
+func (c List) Needs(names []string) []Need {
+	var needs []Need
+	for _, s := range c {
+		if s.Needs != NeedsNothing && slices.Contains(names, s.Name) && !slices.Contains(needs, s.Needs) {
+			needs = append(needs, s.Needs)
+		}
+	}
+	return needs
+}
+
+const (
+	// quorumTries is how often too few nodes may answer in a row before that is an error.
+	// On a busy machine all nodes are sometimes late at once.
+	quorumTries = 4
+	// quorumDelay is the longest pause between two of these tries.
+	quorumDelay = 50 * time.Millisecond
+)
+
+// quorumLock is a Redlock that tries again if too few nodes answered, instead of failing
+// the caller at once.
+type quorumLock struct{ *redlock.Mutex }
+
+func (l quorumLock) TryLock(ctx context.Context) (ok bool, err error) {
+	for try := range quorumTries {
+		if try > 0 {
+			// Random, so that callers that collided do not collide again.
+			if err := guard.Sleep(ctx, rand.N(quorumDelay)); err != nil {
+				return false, err
+			}
+		}
+		ok, err = l.Mutex.TryLock(ctx)
+		if !errors.Is(err, redlock.ErrNoQuorum) {
+			return ok, err
+		}
+	}
+	return false, err
 }

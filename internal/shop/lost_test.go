@@ -11,6 +11,7 @@ import (
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/shop"
 	"oversell/internal/stock"
+	"oversell/internal/stock/stream"
 )
 
 // accepting opens a shop whose Redis ends with it, and has it accept 20 orders.
@@ -64,7 +65,7 @@ func TestAShopCountsTheOrdersThatAreLost(t *testing.T) {
 	t.Parallel()
 	for name, adjust := range map[string]func(*shop.Config){
 		"no consumer":       func(cfg *shop.Config) { cfg.NoConsumer = true },
-		"the consumer ends": func(cfg *shop.Config) { cfg.Consumer.Seam = func(string) error { return stock.EndAtSeam() } },
+		"the consumer ends": func(cfg *shop.Config) { cfg.Consumer.Seam = func(string) error { return stream.EndAtSeam() } },
 	} {
 		t.Run(name, func(t *testing.T) {
 			accepting(t, adjust).wantLost(t, "20")
@@ -81,7 +82,7 @@ func TestAShopInAHurryCountsTheOrdersThatAreLost(t *testing.T) {
 		cfg.Hurry = hurry
 		db := backendtest.DialDatabase(t, cfg.DBURL)
 		cfg.Consumer.Seam = func(seam string) error {
-			if seam == stock.SeamRead {
+			if seam == stream.SeamRead {
 				return db.Exec("DROP TABLE IF EXISTS oversell_orders").Error
 			}
 			return nil

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,8 +24,8 @@ import (
 	"oversell/internal/guard"
 	"oversell/internal/holds"
 	"oversell/internal/locks/thirdparty"
-	"oversell/internal/reconcile"
 	"oversell/internal/stock"
+	"oversell/internal/stock/stream"
 	"oversell/internal/web"
 )
 
@@ -56,7 +57,7 @@ type Config struct {
 	WriteTimeout time.Duration
 
 	// Reconcile is the pause between two searches for stranded units in the background; 0:
-	// none. One of the shops that have it does it, see package reconcile.
+	// none. See stock.Service.ReturnStranded.
 	Reconcile time.Duration
 
 	// Provider is where payments go: "" for nowhere, OwnProvider, or a URL.
@@ -65,7 +66,7 @@ type Config struct {
 	// Stream says how orders are accepted, and Consumer how accepted ones are written. With
 	// NoConsumer the shop leaves that to others, see Work.
 	Stream     stock.Stream
-	Consumer   stock.Consumer
+	Consumer   stream.Consumer
 	NoConsumer bool
 
 	// RedisEnds says that Redis ends with the shop and the database does not. Then accepted orders
@@ -201,10 +202,11 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	cfg.logBackends(ctx)
 	if cfg.Reconcile > 0 {
-		if err := reconcile.Migrate(ctx, cfg.Stock.DB); err != nil {
-			return err
-		}
-		defer reconcile.Start(ctx, reconcile.Config{Stock: p.stock, DB: cfg.Stock.DB, Every: cfg.Reconcile, Logger: cfg.Logger})()
+		ctx, cancel := context.WithCancel(ctx)
+		var returning sync.WaitGroup
+		returning.Go(func() { p.stock.ReturnStranded(ctx, cfg.Reconcile) })
+		defer returning.Wait()
+		defer cancel()
 	}
 	stop := p.consume(ctx)
 	err = p.serve(ctx)

@@ -23,6 +23,7 @@ import (
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/shop"
 	"oversell/internal/stock"
+	"oversell/internal/stock/stream"
 )
 
 // The environment of a child process of these tests: what it is, and its backends.
@@ -61,7 +62,7 @@ func child(kind string) error {
 	cfg := config(os.Getenv(childRedisEnv), os.Getenv(childDBEnv), 0)
 	cfg.Item = nil
 	cfg.Strategy, cfg.NoConsumer = "lua_stream", true
-	cfg.Consumer = stock.Consumer{ClaimAfter: workerClaim}
+	cfg.Consumer = stream.Consumer{ClaimAfter: workerClaim}
 	cfg.Ready = func(addr string) { fmt.Println("ready", addr) }
 	switch kind {
 	case seller:
@@ -160,7 +161,7 @@ func TestNoOrderIsLostWhenAProcessIsKilled(t *testing.T) {
 	cfg := config(redisURL, dbURL, 0)
 	cfg.Strategy, cfg.NoConsumer = "lua_stream", true
 	front := open(t, cfg)
-	for _, kind := range []string{seller, stock.SeamRead, stock.SeamWritten} {
+	for _, kind := range []string{seller, stream.SeamRead, stream.SeamWritten} {
 		t.Run(kind, func(t *testing.T) {
 			var slowest time.Duration
 			for range rounds {

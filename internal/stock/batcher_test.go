@@ -55,19 +55,6 @@ func batching(t *testing.T, size int, f func(t *testing.T, c *batcher[int], made
 	})
 }
 
-func TestSingleItemGoesAtOnce(t *testing.T) {
-	batching(t, 10, func(t *testing.T, c *batcher[int], made *calls) {
-		for i := range 3 {
-			start := time.Now()
-			from, err := c.do(t.Context(), "k", i)
-			if err != nil || !from.Equal(start) || time.Since(start) != callTime {
-				t.Errorf("item %d: began after %v, done after %v, %v; want at once, and %v", i, from.Sub(start), time.Since(start), err, callTime)
-			}
-		}
-		made.want(t, []int{0}, []int{1}, []int{2})
-	})
-}
-
 func TestItemsThatArriveDuringACallFormTheNextBatch(t *testing.T) {
 	batching(t, 10, func(t *testing.T, c *batcher[int], made *calls) {
 		var all sync.WaitGroup
@@ -85,20 +72,6 @@ func TestBatchesAreBounded(t *testing.T) {
 		submit(t, &all, c, t.Context(), "k", 0, 1, 2, 3, 4, 5, 6, 7)
 		all.Wait()
 		made.want(t, []int{0}, []int{1, 2, 3}, []int{4, 5, 6}, []int{7})
-	})
-}
-
-func TestKeysDoNotWaitForEachOther(t *testing.T) {
-	batching(t, 10, func(t *testing.T, c *batcher[int], made *calls) {
-		var all sync.WaitGroup
-		start := time.Now()
-		submit(t, &all, c, t.Context(), "k", 0)
-		submit(t, &all, c, t.Context(), "other", 1)
-		all.Wait()
-		made.want(t, []int{0}, []int{1})
-		if took := time.Since(start); took != callTime {
-			t.Errorf("calls for two keys took %v, want %v", took, callTime)
-		}
 	})
 }
 
@@ -122,43 +95,5 @@ func TestItemIsWithdrawnBeforeItsCall(t *testing.T) {
 		}
 		all.Wait()
 		made.want(t, []int{0}, []int{1, 3})
-	})
-}
-
-func TestCallerThatGivesUpDuringItsCallGetsTheResult(t *testing.T) {
-	batching(t, 10, func(t *testing.T, c *batcher[int], made *calls) {
-		wait, giveUp := context.WithCancelCause(t.Context())
-		var all sync.WaitGroup
-		start := time.Now()
-		submit(t, &all, c, wait, "k", 0)
-		giveUp(errEnough)
-		all.Wait()
-		made.want(t, []int{0})
-		if took := time.Since(start); took != callTime {
-			t.Errorf("returned after %v, want %v", took, callTime)
-		}
-	})
-}
-
-func TestAllWaitersGiveUp(t *testing.T) {
-	batching(t, 10, func(t *testing.T, c *batcher[int], made *calls) {
-		wait, giveUp := context.WithCancelCause(t.Context())
-		var all sync.WaitGroup
-		submit(t, &all, c, t.Context(), "k", 0)
-		for range 5 {
-			all.Go(func() { _, _ = c.do(wait, "k", 1) })
-		}
-		synctest.Wait()
-		giveUp(errEnough)
-		all.Wait()
-		submit(t, &all, c, t.Context(), "k", 2) // the batcher still works
-		all.Wait()
-		made.want(t, []int{0}, []int{2})
-		synctest.Wait()
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if len(c.keys) != 0 {
-			t.Errorf("%d queues are left", len(c.keys))
-		}
 	})
 }

@@ -89,10 +89,7 @@ func (s *Service) Delete(ctx context.Context, sku string) error {
 	if err := CheckSKU(sku); err != nil {
 		return err
 	}
-	names := make([]string, 0, len(s.guards))
-	for name := range s.guards {
-		names = append(names, name)
-	}
+	names := slices.Collect(maps.Keys(s.strategies))
 	ctx = context.WithoutCancel(ctx) // as in Put
 	return s.store.delete(ctx, sku, s.holds, func(last Item) error {
 		return s.stock.delete(ctx, sku, last.generation(), names)
@@ -106,54 +103,10 @@ type reconciliation struct {
 	changes func() uint64 // how often Redis was replaced by another one
 
 	mu     sync.Mutex
-	seen   map[string]comparison      // by SKU: the last comparison
+	seen   map[string]comparison      // by SKU: the last comparison that found them in agreement
 	doubts map[string]map[string]bool // by SKU: ids of generations of which units may be taken with no order
-	failed map[string]failure         // by SKU: the last count, if it failed
 
-	settle   func() // reconciles until nothing is in doubt
-	settling bool   // settle is running
-	closed   bool
-	settlers sync.WaitGroup
-}
-
-// failure is a failed count, and until when its error is returned instead of another.
-type failure struct {
-	err   error
-	until time.Time
-}
-
-// The limits of the pause after a failed count. Between them the pause is as long as the
-// count took, so that a slow database has nothing to count for half of the time.
-const (
-	minCountPause = 100 * time.Millisecond
-	maxCountPause = 5 * time.Second
-)
-
-// count calls f, which locks the item's row and counts. If the last count has just
-// failed it returns that error instead.
-func (a *reconciliation) count(sku string, f func() error) error {
-	a.mu.Lock()
-	last := a.failed[sku]
-	a.mu.Unlock()
-	if time.Now().Before(last.until) {
-		return last.err
-	}
-	begun := time.Now()
-	err := f()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, notFailed := range []error{nil, ErrUnknownItem, ErrOtherStrategy, context.Canceled} {
-		if errors.Is(err, notFailed) {
-			delete(a.failed, sku)
-			return err
-		}
-	}
-	if a.failed == nil || len(a.failed) >= maxSeen {
-		a.failed = make(map[string]failure)
-	}
-	pause := min(max(time.Since(begun), minCountPause), maxCountPause)
-	a.failed[sku] = failure{err, time.Now().Add(pause)}
-	return err
+	settler *background // reconciles until nothing is in doubt
 }
 
 // comparison is a comparison that found Redis and the database in agreement.
@@ -191,30 +144,27 @@ func (a *reconciliation) fresh(sku string) bool {
 }
 
 func (a *reconciliation) isFresh(sku string) bool {
-	return len(a.doubts[sku]) == 0 && a.isComparedAt(sku, a.changes()) && time.Since(a.seen[sku].at) < compareEvery
+	last, ok := a.seen[sku]
+	return ok && last.changes == a.changes() && len(a.doubts[sku]) == 0 && time.Since(last.at) < compareEvery
 }
 
 // comparedAt reports whether the item's last comparison began at this count of changes.
 func (a *reconciliation) comparedAt(sku string, changes uint64) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.isComparedAt(sku, changes)
-}
-
-func (a *reconciliation) isComparedAt(sku string, changes uint64) bool {
 	last, ok := a.seen[sku]
 	return ok && last.changes == changes
 }
 
-// maxSeen bounds the items in the maps of a reconciliation.
+// maxSeen bounds the items in the maps of a Service.
 const maxSeen = 10_000
 
 // compared records that Redis agreed, in a comparison that began at this count of changes.
 func (a *reconciliation) compared(sku string, changes uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.seen == nil || len(a.seen) >= maxSeen {
-		a.seen = make(map[string]comparison)
+	if len(a.seen) >= maxSeen {
+		clear(a.seen)
 	}
 	a.seen[sku] = comparison{time.Now(), changes}
 }
@@ -224,36 +174,19 @@ func (a *reconciliation) compared(sku string, changes uint64) {
 // orders and rebuilds the stock.
 func (a *reconciliation) doubt(sku string, g generation) {
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.doubts == nil {
-		a.doubts = make(map[string]map[string]bool)
-	}
 	if a.doubts[sku] == nil {
 		a.doubts[sku] = make(map[string]bool)
 	}
 	a.doubts[sku][g.id] = true
-	if !a.settling && !a.closed {
-		a.settling = true
-		a.settlers.Go(a.settle)
-	}
+	a.mu.Unlock()
+	a.settler.wake()
 }
 
-// inDoubt returns the items that are in doubt. If there are none, the settler, which is
-// the only caller, must end.
+// inDoubt returns the items that are in doubt.
 func (a *reconciliation) inDoubt() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.settling = len(a.doubts) > 0
 	return slices.Collect(maps.Keys(a.doubts))
-}
-
-// close waits for the settler, whose context the caller has cancelled, and lets no other
-// begin.
-func (a *reconciliation) close() {
-	a.mu.Lock()
-	a.closed = true
-	a.mu.Unlock()
-	a.settlers.Wait()
 }
 
 // doubted returns the ids of the generations that are in doubt.
@@ -276,6 +209,46 @@ func (a *reconciliation) dropDoubts(sku string, doubts map[string]bool, current 
 	if len(a.doubts[sku]) == 0 {
 		delete(a.doubts, sku)
 	}
+}
+
+// background repeats a step in a goroutine of its own: from wake until the step reports that
+// nothing is left to do, or the context ends. It is safe for concurrent use.
+type background struct {
+	ctx  context.Context
+	step func(ctx context.Context) (more bool)
+
+	mu      sync.Mutex
+	woken   bool // since the step began
+	running bool
+	all     sync.WaitGroup
+}
+
+func (b *background) wake() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.woken = true
+	if !b.running && b.ctx.Err() == nil {
+		b.running = true
+		b.all.Go(func() {
+			for b.again(b.step(b.ctx)) {
+			}
+		})
+	}
+}
+
+// again reports whether to do another step.
+func (b *background) again(more bool) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.running, b.woken = (more || b.woken) && b.ctx.Err() == nil, false
+	return b.running
+}
+
+// wait waits for the last step. The caller has cancelled the context.
+func (b *background) wait() {
+	defer b.all.Wait()
+	b.mu.Lock() // a wake that has begun adds its goroutine first
+	defer b.mu.Unlock()
 }
 
 // reconcile compares Redis with the item's row, and makes Redis agree with it: it
@@ -315,26 +288,24 @@ const (
 	maxSettleDelay = 10 * time.Second
 )
 
-// settleDoubts reconciles the items in doubt until none is left or ctx ends. Without it
-// units that are in doubt after the last buyer would never be put back on sale.
-func (s *Service) settleDoubts(ctx context.Context) {
-	for delay := minSettleDelay; guard.Sleep(ctx, delay) == nil; {
-		doubted := s.reconciliation.inDoubt()
-		if len(doubted) == 0 {
-			return
-		}
-		delay = min(2*delay, maxSettleDelay)
-		for _, sku := range doubted {
+// settleDoubts is the step that reconciles the items in doubt. Without it units that are in doubt
+// after the last buyer would never be put back on sale.
+func (s *Service) settleDoubts() (step func(ctx context.Context) (more bool)) {
+	delay := minSettleDelay
+	return func(ctx context.Context) bool {
+		_ = guard.Sleep(ctx, delay)
+		next := minSettleDelay
+		for _, sku := range s.reconciliation.inDoubt() {
 			if ctx.Err() != nil {
-				return
+				break
 			}
-			_, err := s.compare(ctx, sku)
-			if err == nil || errors.Is(err, ErrUnknownItem) {
-				delay = minSettleDelay
-				continue
+			if _, err := s.compare(ctx, sku); err != nil && !errors.Is(err, ErrUnknownItem) {
+				next = min(2*delay, maxSettleDelay)
+				s.log.Warn("units may be taken with no order, and the orders cannot be counted yet", "sku", sku, "again in", next, "error", err)
 			}
-			s.log.Warn("units may be taken with no order, and the orders cannot be counted yet", "sku", sku, "again in", delay, "error", err)
 		}
+		delay = next
+		return len(s.reconciliation.inDoubt()) > 0
 	}
 }
 
@@ -401,17 +372,15 @@ func (s *Service) history(ctx context.Context, item Item) (string, error) {
 func (s *Service) rebuild(ctx context.Context, sku string, needed func(Item) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
-	err := s.reconciliation.count(sku, func() error {
-		return s.store.changeWithin(ctx, func(tx store) error {
-			item, err := tx.locked(sku)
-			if err != nil || !needed(item) {
-				return err
-			}
-			if item.Unpublished {
-				return s.publish(ctx, tx, item)
-			}
-			return s.startGeneration(ctx, tx, item, item.Family)
-		})
+	err := s.store.changeWithin(ctx, func(tx store) error {
+		item, err := tx.locked(sku)
+		if err != nil || !needed(item) {
+			return err
+		}
+		if item.Unpublished {
+			return s.publish(ctx, tx, item)
+		}
+		return s.startGeneration(ctx, tx, item, item.Family)
 	})
 	if err != nil {
 		return fmt.Errorf("rebuilding the stock of %s: %w", sku, err)

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -198,35 +197,6 @@ func TestRestoreRefusesOrdersInFlight(t *testing.T) {
 	}
 }
 
-// The same for a batch: it is counted or refused as a whole.
-func TestRestoreRefusesABatchInFlight(t *testing.T) {
-	eachSite(t, func(t *testing.T, s *site) {
-		slow, other := s.instance(t, nil), s.instance(t, nil)
-		s.put(t, other, 100)
-		parked, resume := s.parkFirstOrder(t)
-		all := []<-chan outcome{order(t.Context(), slow, s.request("lua_batch", ""))}
-		<-parked
-		for range 30 {
-			all = append(all, order(t.Context(), slow, s.request("lua_batch", "")))
-		}
-		pause()
-		if err := s.rdb.FlushDB(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
-		time.AfterFunc(20*time.Millisecond, resume)
-		sold, _, _ := rush(t, s, 100, "lua_batch", other)
-		for _, done := range all {
-			if o := <-done; o.err == nil {
-				sold++
-			}
-		}
-		a := s.audit(t, other)
-		if sold != 100 || a.Sold != 100 || a.Remaining != 0 || a.Stranded != 0 {
-			t.Errorf("%d buyers got an order, the audit finds %+v; want all 100", sold, a)
-		}
-	})
-}
-
 // Units go back to the stock that they were taken from, and to no other.
 func TestUnitsGoBackOnlyWhereTheyWereTaken(t *testing.T) {
 	for name, meanwhile := range map[string]func(t *testing.T, s *site, service *stock.Service){
@@ -312,44 +282,5 @@ func TestSoldOutBelongsToASale(t *testing.T) {
 			}
 		}
 		wantStock(t, s.audit(t, other), 1000, 979, 21, 21)
-	})
-}
-
-// Redis is emptied again and again while orders fail: every unit is sold exactly once.
-func TestOrdersFailWhileRedisIsEmptied(t *testing.T) {
-	eachSite(t, func(t *testing.T, s *site) {
-		for _, strategy := range []string{"v6_watchdog", "watch", "lua_atomic", "lua_batch"} {
-			s.sku = newSKU()
-			service := s.instance(t, nil)
-			s.put(t, service, 150)
-			var n atomic.Int64
-			remove := s.beforeOrders(func(tx *gorm.DB) {
-				if n.Add(1)%2 == 0 {
-					_ = tx.AddError(errBroken)
-				}
-			})
-			var sold atomic.Int64
-			var all sync.WaitGroup
-			for range 10 {
-				for range 20 {
-					all.Go(func() {
-						if _, err := service.Deduct(t.Context(), s.request(strategy, "")); err == nil {
-							sold.Add(1)
-						}
-					})
-				}
-				time.Sleep(2 * time.Millisecond)
-				if err := s.rdb.FlushDB(t.Context()).Err(); err != nil {
-					t.Fatal(err)
-				}
-			}
-			all.Wait()
-			remove()
-			rest, _, _ := rush(t, s, 200, strategy, service)
-			if total := sold.Load() + int64(rest); total != 150 {
-				t.Errorf("%s: %d sold, want 150", strategy, total)
-			}
-			wantStock(t, s.audit(t, service), 150, 0, 150, 150)
-		}
 	})
 }

@@ -11,8 +11,6 @@ import (
 	"golang.org/x/sync/singleflight"
 	"gorm.io/gorm"
 
-	"oversell/internal/guard"
-	"oversell/internal/guard/keymutex"
 	"oversell/internal/stock/units"
 )
 
@@ -23,7 +21,7 @@ const maxConditional = 16
 // UPDATE … SET remaining = remaining - n WHERE remaining >= n. The database lets one
 // such statement at a time have the row.
 func Conditional(db *gorm.DB) Guard {
-	return &repeated{slots: make(Slots, maxConditional), once: func(ctx, _ context.Context, _ *place, at Location, section Section) error {
+	return &repeated{slots: make(Slots, maxConditional), once: func(ctx, _ context.Context, at Location, section Section) error {
 		return section(ctx, conditional{ledger{store: store{db}, at: at}})
 	}}
 }
@@ -49,7 +47,7 @@ func (e tooFewError) Unwrap() error { return ErrSoldOut }
 // version, and is refused if the version is no longer the one that was read. The loser
 // sleeps and does everything again.
 func Versioned(db *gorm.DB) Guard {
-	return &repeated{slots: make(Slots, maxAttempts), once: func(ctx, _ context.Context, _ *place, at Location, section Section) error {
+	return &repeated{slots: make(Slots, maxAttempts), once: func(ctx, _ context.Context, at Location, section Section) error {
 		return section(ctx, &versioned{ledger: ledger{store: store{db}, at: at}})
 	}}
 }
@@ -82,12 +80,13 @@ const UnitsInPool = 200
 // row. That row has the units that have no row of their own yet; a buyer that finds too few
 // rows takes up to size units from it, and waits while another one does. See package units.
 //
-// Buyers wait without a slot, so that those of other items can buy.
+// A buyer that finds all units locked gives up its slot and tries again, so that those of other
+// items can buy.
 func Units(db *gorm.DB, size int64) Guard {
 	shared := &pools{size: size, filling: make(Slots, maxFillings)}
 	unusable := needsMySQL(db, "SELECT … FOR UPDATE SKIP LOCKED")
-	return &repeated{make(Slots, maxConditional), unusable, func(ctx, wait context.Context, p *place, at Location, section Section) error {
-		return section(ctx, pooled{ledger: ledger{store: store{db}, at: at}, pools: shared, wait: wait, place: p})
+	return &repeated{make(Slots, maxConditional), unusable, func(ctx, _ context.Context, at Location, section Section) error {
+		return section(ctx, pooled{ledger{store: store{db}, at: at}, shared})
 	}}
 }
 
@@ -100,15 +99,12 @@ type pools struct {
 	size    int64
 	fills   singleflight.Group // buyers of an item that find too few rows share a filling
 	filling Slots
-	looks   keymutex.Mutex // by generation: buyers that wait for locked rows look again one at a time
 }
 
 // pooled takes units from the pool, whatever Get has read.
 type pooled struct {
 	ledger
 	*pools
-	wait  context.Context // of the buyer
-	place *place          // of the buyer
 }
 
 // Get returns the units in the pool and in the item's row.
@@ -121,19 +117,30 @@ func (p pooled) Get(ctx context.Context) (int64, error) {
 var readCommitted = &sql.TxOptions{Isolation: sql.LevelReadCommitted}
 
 const (
-	// lookDelay is how long a buyer sleeps before it looks again, if enough units are left
-	// but others have locked them. Most claims are over by then.
-	lookDelay = 5 * time.Millisecond
+	// maxFilled is how often a buyer fills the pool while others are faster to claim its rows.
+	maxFilled = 5
 	// fillPatience is how long a buyer keeps its slot while the pool is filled. Most
-	// fillings are over by then, and the buyer need not queue for a slot again.
+	// fillings are over by then.
 	fillPatience = 50 * time.Millisecond
 )
 
+// sell returns errConflict if the units that are left are locked by other claims, which may be
+// rolled back.
 func (p pooled) sell(ctx context.Context, _ int64, order *Order) error {
 	pool := units.Pool{SKU: p.at.SKU, Generation: p.at.Generation}
 	err := p.claim(ctx, pool, order)
-	for errors.Is(err, units.ErrFew) {
-		err = p.claimAgain(ctx, pool, order)
+	for range maxFilled {
+		if !errors.Is(err, units.ErrFew) {
+			return err
+		}
+		enough, fillErr := p.fill(ctx, pool, order.Quantity)
+		if fillErr != nil {
+			return fillErr
+		}
+		if !enough {
+			return err
+		}
+		err = p.claim(ctx, pool, order)
 	}
 	return err
 }
@@ -150,57 +157,26 @@ func (p pooled) claim(ctx context.Context, pool units.Pool, order *Order) error 
 	}, readCommitted)
 }
 
-// claimAgain claims after a claim that has found too few rows. It fills the pool first. If
-// the item has no units to add, the rows are locked by other claims, which may be rolled back:
-// then it waits for its turn to look again.
-func (p pooled) claimAgain(ctx context.Context, pool units.Pool, order *Order) error {
-	enough, err := p.fill(ctx, pool, order.Quantity)
-	if err != nil {
-		return err
-	}
-	if !enough {
-		p.place.leave()
-		turn, err := p.looks.Lock(p.wait, pool.Generation)
-		if err != nil {
-			return err
-		}
-		defer turn.Unlock()
-		if err := guard.Sleep(p.wait, lookDelay); err != nil {
-			return err
-		}
-	}
-	if err := p.place.occupy(p.wait); err != nil {
-		return err
-	}
-	return p.claim(ctx, pool, order)
-}
-
 // filling is what a filling has found or left: free rows, and all units, with the locked ones.
 type filling struct{ free, left int64 }
 
 // fill fills the pool, if the item's row has units, and reports whether n rows are free now. It
-// returns a tooFewError if fewer than n units are left, and errOtherSale. It waits until the
-// buyer's wait ends; the filling, which others share, goes on.
+// returns a tooFewError if fewer than n units are left, and errOtherSale. It waits for fillPatience;
+// the filling, which others share, goes on.
 func (p pooled) fill(ctx context.Context, pool units.Pool, n int64) (enough bool, err error) {
 	size := max(p.size, n)
 	filled := p.fills.DoChan(pool.Generation+" "+strconv.FormatInt(size, 10), func() (any, error) {
 		return p.fillOnce(ctx, pool, size, n)
 	})
-	patience := time.NewTimer(fillPatience)
-	defer patience.Stop()
-	for {
-		select {
-		case done := <-filled:
-			f, _ := done.Val.(filling)
-			if done.Err == nil && f.left < n {
-				done.Err = tooFewError{f.left}
-			}
-			return f.free >= n, done.Err
-		case <-patience.C:
-			p.place.leave()
-		case <-p.wait.Done():
-			return false, context.Cause(p.wait)
+	select {
+	case done := <-filled:
+		f, _ := done.Val.(filling)
+		if done.Err == nil && f.left < n {
+			done.Err = tooFewError{f.left}
 		}
+		return f.free >= n, done.Err
+	case <-time.After(fillPatience):
+		return false, nil
 	}
 }
 
@@ -210,11 +186,12 @@ func (p pooled) fill(ctx context.Context, pool units.Pool, n int64) (enough bool
 func (p pooled) fillOnce(ctx context.Context, pool units.Pool, size, n int64) (f filling, err error) {
 	ctx, cancel := limited(ctx)
 	defer cancel()
-	one := &place{of: p.filling}
-	if err := one.occupy(ctx); err != nil {
-		return filling{}, fmt.Errorf("filling the pool of %s: others are being filled: %w", pool.SKU, err)
+	select {
+	case p.filling <- struct{}{}:
+		defer func() { <-p.filling }()
+	case <-ctx.Done():
+		return filling{}, fmt.Errorf("filling the pool of %s: others are being filled: %w", pool.SKU, context.Cause(ctx))
 	}
-	defer one.leave()
 	for range maxTxAttempts {
 		err = p.on().db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
 			f, err = p.fillIn(tx, pool, size, n)

@@ -54,23 +54,9 @@ func (k keys) claims(saleID string, period int64) string {
 	return "oversell:{" + k.sku + "}:claims:" + saleID + ":" + strconv.FormatInt(period, 10)
 }
 
-// of are the keys of a generation's stock, and the keys that an earlier version of the
-// shop, without generations, may have left for its sale.
+// of are the keys of a generation's stock.
 func (k keys) of(g generation) []string {
-	old := "oversell:{" + k.sku + "}:stock:" + g.saleID
-	return []string{
-		k.stock(g), fenceKey(k.stock(g)), k.buyers(g),
-		old, fenceKey(old), "oversell:{" + k.sku + "}:claims:" + g.saleID,
-	}
-}
-
-// inSale parses the value of the sale's key. If a version without generations has
-// written it, only the sale's id is set.
-func inSale(text string) generation {
-	if g := parseGeneration(text); g != (generation{}) {
-		return g
-	}
-	return generation{saleID: text}
+	return []string{k.stock(g), fenceKey(k.stock(g)), k.buyers(g)}
 }
 
 // counters has the stock of items in Redis. It is safe for concurrent use.
@@ -249,7 +235,7 @@ func (c counters) start(ctx context.Context, item Item, left int64, last generat
 	}
 	gen := item.generation()
 	_, err = c.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
-		for _, old := range []generation{inSale(text), last} {
+		for _, old := range []generation{parseGeneration(text), last} {
 			p.Del(ctx, k.of(old)...)
 		}
 		p.Set(ctx, k.stock(gen), item.counter(left), 0)
@@ -272,7 +258,7 @@ func (c counters) endGeneration(ctx context.Context, sku string, g generation) (
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return 0, fmt.Errorf("reading the sale of %s: %w", sku, err)
 	}
-	gone := slices.Concat([]string{k.sale()}, k.of(g), k.of(inSale(text)))
+	gone := slices.Concat([]string{k.sale()}, k.of(g), k.of(parseGeneration(text)))
 	var stock *redis.StringCmd
 	_, err = c.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
 		stock = p.Get(ctx, k.stock(g))
@@ -336,7 +322,7 @@ func (c counters) forget(ctx context.Context, sku string) error {
 	if err != nil {
 		return fmt.Errorf("reading the sale of %s: %w", sku, err)
 	}
-	at := append([]string{k.sale()}, k.of(inSale(text))...)
+	at := append([]string{k.sale()}, k.of(parseGeneration(text))...)
 	if err := forgetScript.Run(ctx, c.rdb, at, text).Err(); err != nil {
 		return fmt.Errorf("removing the keys of %s: %w", sku, err)
 	}
@@ -352,7 +338,7 @@ func (c counters) delete(ctx context.Context, sku string, last generation, strat
 		return fmt.Errorf("reading the sale of %s: %w", sku, err)
 	}
 	all := []string{k.sale()}
-	for _, g := range []generation{inSale(text), last} {
+	for _, g := range []generation{parseGeneration(text), last} {
 		all = append(all, k.of(g)...)
 		all = append(all, k.claimed(g.saleID, time.Now())...)
 		all = append(all, stream.Keys{SKU: sku}.All(g.saleID)...)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,7 +13,6 @@ import (
 	"gorm.io/gorm"
 
 	"oversell/internal/backend/backendtest"
-	"oversell/internal/catalog"
 	"oversell/internal/guard"
 	"oversell/internal/stock"
 )
@@ -40,71 +38,30 @@ func newDatabaseSite(t *testing.T) *site {
 	return s
 }
 
-// A crowd at several instances buys exactly the units that there are.
-func TestDatabaseSellsExactly(t *testing.T) {
-	const units, buyers = 200, 300
-	eachSite(t, func(t *testing.T, s *site) {
-		s.keeper = stock.InDatabase
-		a, b := s.instance(t, nil), s.instance(t, nil)
-		for _, strategy := range s.inDatabase() {
-			t.Run(strategy, func(t *testing.T) {
-				s.sku = newSKU()
-				s.put(t, a, units)
-				if sold, soldOut, _ := rush(t, s, buyers, strategy, a, b); sold != units || soldOut != buyers-units {
-					t.Errorf("%d sold and %d refused, want %d and %d", sold, soldOut, units, buyers-units)
-				}
-				wantStock(t, s.audit(t, b), units, 0, units, units)
-			})
-		}
-	})
-}
-
-// The item's row says where its stock is. A strategy that cannot work with it there
-// returns ErrLocation, and takes nothing.
+// The item's row says where its stock is. A strategy that cannot work with it there, or that would
+// not see the units in holds, returns ErrLocation, and takes nothing.
 func TestStrategiesSayWhereTheyNeedTheStock(t *testing.T) {
-	eachSite(t, func(t *testing.T, s *site) {
-		service := s.instance(t, nil)
-		for _, strategy := range strategies() {
-			for keeper, wrong := range map[stock.Backend]bool{
-				stock.InRedis:    strategy.InDatabase(),
-				stock.InDatabase: strategy.InRedis() || strategy.NeedsMySQL() && s.db.Name() != "mysql",
-			} {
-				s.sku, s.keeper = newSKU(), keeper
-				s.put(t, service, 1)
-				_, err := service.Deduct(t.Context(), s.request(strategy.Name, ""))
-				if errors.Is(err, stock.ErrLocation) != wrong || !wrong && err != nil {
-					t.Errorf("%s with the stock in %s: got %v", strategy.Name, keeper, err)
-				}
-				sold := int64(1)
-				if wrong {
-					sold = 0
-				}
-				a := s.audit(t, service)
-				if strategy.Kind == catalog.Streamed && !wrong { // no consumer runs
-					a.Sold, a.Orders, a.Unwritten = a.Sold+a.Unwritten, a.Orders+a.Unwritten, 0
-				}
-				wantStock(t, a, 1, 1-sold, sold, sold)
+	s := embeddedSite(t)
+	service := s.instance(t, nil)
+	for _, strategy := range strategies() {
+		for keeper, wrong := range map[stock.Backend]bool{
+			stock.InRedis:    strategy.InDatabase(),
+			stock.InDatabase: strategy.InRedis() || strategy.NeedsMySQL(),
+			stock.InHolds:    true,
+		} {
+			if !wrong {
+				continue
 			}
-		}
-	})
-}
-
-// A deduct does not see the units in holds, so no strategy deducts from an item that is
-// sold by holds.
-func TestNoStrategyDeductsFromASaleByHolds(t *testing.T) {
-	eachSite(t, func(t *testing.T, s *site) {
-		service := s.instance(t, nil)
-		for _, strategy := range strategies() {
-			s.sku, s.keeper = newSKU(), stock.InHolds
+			s.sku, s.keeper = newSKU(), keeper
 			s.put(t, service, 1)
 			for range 2 { // the second finds what the first has cached
 				if _, err := service.Deduct(t.Context(), s.request(strategy.Name, "")); !errors.Is(err, stock.ErrLocation) {
-					t.Errorf("%s: got %v, want %v", strategy.Name, err, stock.ErrLocation)
+					t.Errorf("%s with the stock in %s: got %v, want %v", strategy.Name, keeper, err, stock.ErrLocation)
 				}
 			}
 			wantStock(t, s.audit(t, service), 1, 1, 0, 0)
 		}
-	})
+	}
 }
 
 // Put may move the stock of an item from any keeper to any other.
@@ -362,86 +319,6 @@ func TestDeadlockIsTriedAgain(t *testing.T) {
 	}
 }
 
-// After the server's lock wait timeout a buyer goes on waiting for the row.
-func TestRowLockOutlivesTheServersTimeout(t *testing.T) {
-	rdb := backendtest.DialRedis(t, backendtest.Redis(t, "embedded"))
-	s := newSite(t, rdb, backendtest.DialDatabase(t, backendtest.Database(t, "local")+"?innodb_lock_wait_timeout=1"))
-	s.keeper = stock.InDatabase
-	service := s.instance(t, nil)
-	s.put(t, service, 10)
-	inside, resume := stopInWork(t, s, "sql_for_update")
-	<-inside
-	time.AfterFunc(1200*time.Millisecond, func() {
-		if err := resume(); err != nil {
-			t.Errorf("the holder got %v", err)
-		}
-	})
-	res, err := service.Deduct(t.Context(), s.request("sql_for_update", ""))
-	if err != nil || res.Lock.Attempts < 2 {
-		t.Errorf("%d attempts, %v; want a second one, and the unit", res.Lock.Attempts, err)
-	}
-	wantStock(t, s.audit(t, service), 10, 8, 2, 2)
-}
-
-// If too little is left for one buyer, buyers that want less are still served.
-func TestTooFewForOneIsNotTooFewForAll(t *testing.T) {
-	eachSite(t, func(t *testing.T, s *site) {
-		s.keeper = stock.InDatabase
-		other := s.instance(t, nil)
-		inside, gate := make(chan struct{}), make(chan struct{})
-		service := s.instance(t, withWork(func(context.Context, string) (func(), error) {
-			close(inside)
-			<-gate
-			return nil, nil
-		}))
-		s.put(t, service, 6)
-		outcome := make(chan error, 1)
-		go func() {
-			large := s.request("sql_conditional", "")
-			large.Quantity = 5
-			_, err := service.Deduct(t.Context(), large)
-			outcome <- err
-		}()
-		<-inside
-		if sold, _, _ := rush(t, s, 3, "sql_conditional", other); sold != 3 {
-			t.Errorf("%d sold, want 3", sold)
-		}
-		close(gate)
-		if err := <-outcome; !errors.Is(err, stock.ErrSoldOut) || !strings.Contains(err.Error(), "3 left") {
-			t.Errorf("the buyer that wanted 5 of 3 got %v", err)
-		}
-		if sold, _, _ := rush(t, s, 3, "sql_conditional", other); sold != 3 {
-			t.Errorf("%d sold of the last 3", sold)
-		}
-		wantStock(t, s.audit(t, other), 6, 0, 6, 6)
-	})
-}
-
-// If a new sale begins while a buyer is at work, the buyer buys in the new sale.
-func TestBuyerGoesOnInTheNextSale(t *testing.T) {
-	eachSite(t, func(t *testing.T, s *site) {
-		s.eachVariant(t, func(t *testing.T, v variant) {
-			if !v.holds() || v.strategy == "sql_for_update" { // its lock on the row blocks the new sale
-				return
-			}
-			var service *stock.Service
-			began := false
-			service = s.instance(t, withWork(func(context.Context, string) (func(), error) {
-				if !began {
-					began = true
-					s.put(t, service, 20)
-				}
-				return nil, nil
-			}))
-			s.put(t, service, 10)
-			if _, err := service.Deduct(t.Context(), s.request(v.strategy, "")); err != nil {
-				t.Errorf("got %v", err)
-			}
-			wantStock(t, s.audit(t, service), 20, 19, 1, 1)
-		})
-	})
-}
-
 // Tokens of different locks cannot be compared, and an item may be sold by one lock
 // after the other.
 func TestTokensOfDifferentLocksAreNotCompared(t *testing.T) {
@@ -468,11 +345,15 @@ func TestTokensOfDifferentLocksAreNotCompared(t *testing.T) {
 	})
 }
 
-// Nothing of an ended sale stays in Redis, even if a late holder writes once more.
-func TestLateWriteBringsNothingBack(t *testing.T) {
+// If a new sale begins while a buyer is at work, the buyer buys in the new sale. Nothing of the
+// ended sale stays in Redis, even if a late holder writes once more.
+func TestBuyerGoesOnInTheNextSale(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
-		for _, strategy := range []string{"v4_lua", "v9_cohort", "watch", "lua_atomic"} {
-			s.sku, s.keeper = newSKU(), stock.InRedis
+		for strategy, keeper := range map[string]stock.Backend{
+			"v4_lua": stock.InRedis, "v9_cohort": stock.InRedis, "watch": stock.InRedis, "lua_atomic": stock.InRedis,
+			"v8_fenced": stock.InDatabase, "sql_conditional": stock.InDatabase, "sql_version": stock.InDatabase,
+		} {
+			s.sku, s.keeper = newSKU(), keeper
 			var service *stock.Service
 			began := false
 			service = s.instance(t, withWork(func(context.Context, string) (func(), error) {
@@ -492,25 +373,4 @@ func TestLateWriteBringsNothingBack(t *testing.T) {
 			wantStock(t, s.audit(t, service), 20, 19, 1, 1)
 		}
 	})
-}
-
-// Waiting for the row, or for the named lock, does not count as holding it.
-func TestWaitingForTheDatabaseIsNoHold(t *testing.T) {
-	for _, strategy := range []string{"sql_for_update", "sql_get_lock"} {
-		s := newDatabaseSite(t)
-		service := s.instance(t, nil)
-		s.put(t, service, 10)
-		inside, resume := stopInWork(t, s, strategy)
-		<-inside
-		const wait = 300 * time.Millisecond
-		time.AfterFunc(wait, func() {
-			if err := resume(); err != nil {
-				t.Error(err)
-			}
-		})
-		res, err := service.Deduct(t.Context(), s.request(strategy, ""))
-		if err != nil || res.Lock.Waited < wait/2 || res.Lock.Held > res.Lock.Waited {
-			t.Errorf("%s: waited %v, held %v, %v", strategy, res.Lock.Waited, res.Lock.Held, err)
-		}
-	}
 }

@@ -17,16 +17,17 @@ import (
 // stock is counted. ErrFenced, ErrLocation, ErrBacklog, ErrLimit, ErrUnlimited,
 // ErrKeyReused and ErrOtherStrategy are returned, too.
 //
-// A purchase has eight steps. Step 1 is here, 2 and 3 are in buyOnce, and 4 to 8 in sellGuarded,
+// A purchase has eight steps. Step 1 is here, 2, 3 and 8 are in buyOnce, and 4 to 7 in section,
 // or for a strategy without a lock in sellByScript.
 func (s *Service) Deduct(ctx context.Context, req Request) (Result, error) {
-	p := &purchase{service: s, req: req, guard: s.guards[req.Strategy], script: s.scripts[req.Strategy]}
-	if p.guard == nil && p.script == nil {
+	how, known := s.strategies[req.Strategy]
+	if !known {
 		return Result{}, fmt.Errorf("%w: %q", ErrUnknownStrategy, req.Strategy)
 	}
 	if err := req.check(); err != nil {
 		return Result{}, err
 	}
+	p := &purchase{service: s, req: req, Strategy: how}
 	deadline := time.Now().Add(s.wait)
 
 	// 1. Same key: requests of this process with the same idempotency key buy one after the
@@ -61,12 +62,11 @@ func (s *Service) Deduct(ctx context.Context, req Request) (Result, error) {
 // because the stock was rebuilt.
 const maxSales = 8
 
-// purchase is one request while it is being served.
+// purchase is one request while it is being served, by a Strategy.
 type purchase struct {
 	service *Service
 	req     Request
-	guard   Guard         // of the strategy; nil: it sells by script
-	script  *ScriptSeller // of the strategy; nil: it has a guard
+	Strategy
 
 	gen     generation // the one that was found
 	at      Location   // of its stock
@@ -91,7 +91,7 @@ func (p *purchase) buyOnce(ctx context.Context, limit time.Duration) error {
 	// 2. Look at the item, and for an earlier order with the same key: nobody should wait for
 	// a lock to buy what is sold out.
 	looked := p.req.Steps.Begin(StepLook)
-	err := p.lookAtItem(ctx, wait)
+	err := p.look(ctx, wait)
 	looked(err)
 	if err != nil || p.res.Replayed {
 		return err
@@ -111,39 +111,41 @@ func (p *purchase) buyOnce(ctx context.Context, limit time.Duration) error {
 		return fmt.Errorf("checking which Redis has the stock: it has just changed: %w", errOtherSale)
 	}
 	w.Attend(waitKey(p.req.SKU, p.gen)) // the family may have begun a generation of its own
-
-	if p.script != nil {
+	if p.Script != nil {
 		return p.sellByScript(ctx, wait)
 	}
-	return p.sellGuarded(wait)
-}
 
-// sellGuarded sells inside the strategy's guard. The order is written before the guard is
-// left, so that the next holder finds stock and orders in agreement.
-func (p *purchase) sellGuarded(wait context.Context) (err error) {
-	e := guard.Entry{Key: keys{p.req.SKU}.lock(p.req.Strategy), Owner: p.req.Owner}
+	// The order is written before the guard is left, which is 8., so that the next holder finds
+	// stock and orders in agreement.
 	begun, tries := time.Now(), len(p.res.Spans)
-	p.res.Lock, err = p.guard.Do(wait, p.at, e, p.section) // it enters, and 8. leaves
+	p.res.Lock, err = p.Guard.Do(wait, p.at, guard.Entry{Key: keys{p.req.SKU}.lock(p.req.Strategy), Owner: p.req.Owner}, p.section)
 	p.recordGuard(begun, p.res.Spans[tries:], err)
 	if p.at.Key == "" && errors.Is(err, errUnsure) {
-		p.service.log.Error("an order may have been written", "sku", p.req.SKU, "quantity", p.req.Quantity, "error", err)
+		s.log.Error("an order may have been written", "sku", p.req.SKU, "quantity", p.req.Quantity, "error", err)
 	}
 	return err
 }
 
 // section is what a holder does.
 func (p *purchase) section(ctx context.Context, c Counter) error {
-	leave := p.service.inside.Enter(p.req.SKU)
+	s, steps := p.service, p.req.Steps
+	leave := s.inside.Enter(p.req.SKU)
 	defer func() { p.res.Spans = append(p.res.Spans, leave()) }()
 
 	// 4. Read the stock, and once more an earlier order with the same key.
 	if found, err := p.replay(ctx); found || err != nil {
 		return lost(ctx, err)
 	}
-	left, err := p.readStock(ctx, c)
+	read := steps.Begin(StepRead)
+	left, err := c.Get(ctx)
+	read(err)
+	if err == nil && left < p.req.Quantity {
+		err = p.soldOut(left)
+	}
 	if err != nil {
 		return lost(ctx, err)
 	}
+	p.res.Left = left
 
 	// 5. Work.
 	after, err := p.work(ctx)
@@ -163,16 +165,23 @@ func (p *purchase) section(ctx context.Context, c Counter) error {
 	}
 
 	// 6. Write the stock.
-	p.service.families.addInFlight(p.req.SKU, p.req.Quantity)
-	defer p.service.families.addInFlight(p.req.SKU, -p.req.Quantity)
-	if err := p.writeStock(ctx, c, left); err != nil {
+	s.families.addInFlight(p.req.SKU, p.req.Quantity)
+	defer s.families.addInFlight(p.req.SKU, -p.req.Quantity)
+	wrote := steps.Begin(StepWrite)
+	err = c.Set(ctx, left)
+	wrote(err)
+	if err != nil && !refused(err) {
+		p.doubt() // the write may have been done, with only the reply lost
+	}
+	if err != nil {
 		return err
 	}
+	p.res.Left = left
 
 	// 7. Write the order.
 	order := p.newOrder(now())
-	wrote := p.req.Steps.Begin(StepOrder)
-	err = p.service.writeOrders(ctx, p.gen, p.changes, []*Order{&order})[0]
+	wrote = steps.Begin(StepOrder)
+	err = s.writeOrders(ctx, p.gen, p.changes, []*Order{&order})[0]
 	wrote(err)
 	if err != nil {
 		return p.undo(ctx, order, err)
@@ -188,7 +197,7 @@ func (p *purchase) result(err error) (Result, error) {
 		return p.res, fmt.Errorf("deducting %d of %s: %w", p.req.Quantity, p.req.SKU, err)
 	case p.res.Accepted:
 		p.res.State = StateAccepted
-	case p.script != nil && p.script.streamed:
+	case p.streamed():
 		p.res.State = StateWritten
 	}
 	return p.res, nil
@@ -201,17 +210,14 @@ func (p *purchase) end() {
 	}
 }
 
-// lookAtItem reads the item, and any earlier order with the same key. It returns ErrSoldOut if too
+// look reads the item, and any earlier order with the same key. It returns ErrSoldOut if too
 // little is left. It need not read anything if this process has just done so.
-func (p *purchase) lookAtItem(ctx, wait context.Context) error {
-	s := p.service
-	if wait.Err() != nil {
-		return context.Cause(wait)
-	}
+func (p *purchase) look(ctx, wait context.Context) error {
 	if p.remembers() {
 		return nil
 	}
-	if s.keepers[p.req.Strategy] != InDatabase && (p.stale || s.reconciliation.due(p.req.SKU)) {
+	s := p.service
+	if p.Keeper != InDatabase && (p.stale || s.reconciliation.due(p.req.SKU)) {
 		p.stale = false // before it is admitted: this may take long, and others need the place
 		if _, err := s.reconcileWithin(wait, p.req.SKU); err != nil {
 			return err
@@ -237,7 +243,7 @@ func (p *purchase) lookAtItem(ctx, wait context.Context) error {
 		return err
 	}
 	if now.left < p.req.Quantity {
-		return fmt.Errorf("%w: %d left", ErrSoldOut, now.left)
+		return tooFewError{now.left}
 	}
 	return nil
 }
@@ -247,7 +253,7 @@ func (p *purchase) lookAtItem(ctx, wait context.Context) error {
 // with an idempotency key must look: an earlier order must be looked up in the sale that is
 // current for certain.
 func (p *purchase) remembers() bool {
-	if p.script == nil || p.stale || p.req.IdempotencyKey != "" || !p.service.reconciliation.fresh(p.req.SKU) {
+	if p.Script == nil || p.stale || p.req.IdempotencyKey != "" || !p.service.reconciliation.fresh(p.req.SKU) {
 		return false
 	}
 	hint := p.service.stock.recall(p.req.SKU)
@@ -280,7 +286,7 @@ func (s *Service) admit(wait context.Context) (leave func(), err error) {
 // readSale reads the stock where the strategy does. A strategy that does not need Redis must
 // not fail because Redis is down.
 func (p *purchase) readSale(ctx context.Context) (reading, error) {
-	if p.service.keepers[p.req.Strategy] == InDatabase {
+	if p.Keeper == InDatabase {
 		return p.service.readItem(ctx, p.req.SKU)
 	}
 	return p.service.readCurrent(ctx, p.req.SKU)
@@ -289,7 +295,7 @@ func (p *purchase) readSale(ctx context.Context) (reading, error) {
 // canBuy returns why the buyer cannot buy in the generation that was found, by this strategy
 // and from a stock that is kept there.
 func (p *purchase) canBuy(kept Backend) error {
-	if err := p.service.canSell(p.req.Strategy, kept, p.gen.limit); err != nil {
+	if err := p.canSell(kept, p.gen.limit); err != nil {
 		return err
 	}
 	if p.gen.limit > 0 && p.req.Buyer == "" {
@@ -304,32 +310,35 @@ func (s *Service) CanSell(strategy string, item Item) error {
 	if err := item.check(); err != nil {
 		return err
 	}
-	if s.guards[strategy] == nil && s.scripts[strategy] == nil {
+	how, known := s.strategies[strategy]
+	if !known {
 		return fmt.Errorf("%w: %q", ErrUnknownStrategy, strategy)
 	}
-	if err := s.canSell(strategy, item.backend(), item.Limit); err != nil {
+	if err := how.canSell(item.backend(), item.Limit); err != nil {
 		return fmt.Errorf("putting %s on sale with %s: %w", item.SKU, strategy, err)
 	}
 	return nil
 }
 
-// canSell returns ErrLocation if a strategy cannot sell a stock that is kept there, and
+// canSell returns ErrLocation if the strategy cannot sell a stock that is kept there, and
 // ErrUnlimited if it does not check a limit per buyer. A strategy that deducts from a stock that
 // is sold by holds would not see the units in holds.
-func (s *Service) canSell(strategy string, kept Backend, limit int64) error {
-	needs, script := s.keepers[strategy], s.scripts[strategy]
+func (s Strategy) canSell(kept Backend, limit int64) error {
 	switch {
 	case kept == InHolds:
 		return fmt.Errorf("%w: the item is sold by holds; put the item on sale with keeper %s or %s", ErrLocation, InRedis, InDatabase)
-	case needs == InRedis && kept == InDatabase:
+	case s.Keeper == InRedis && kept == InDatabase:
 		return fmt.Errorf("%w: it needs the stock in Redis, and the item's is in the database; put the item on sale with keeper %s", ErrLocation, InRedis)
-	case needs == InDatabase && kept != InDatabase:
+	case s.Keeper == InDatabase && kept != InDatabase:
 		return fmt.Errorf("%w: it needs the stock in the database, and the item's is in Redis; put the item on sale with keeper %s", ErrLocation, InDatabase)
-	case limit > 0 && (script == nil || !script.streamed):
+	case limit > 0 && !s.streamed():
 		return fmt.Errorf("%w of %d; sell it with %s", ErrUnlimited, limit, StreamFamily)
 	}
 	return nil
 }
+
+// streamed reports whether the strategy writes orders behind the sale.
+func (s Strategy) streamed() bool { return s.Script != nil && s.Script.streamed }
 
 // work does the strategy's work, and returns what to call when the sale is over.
 func (p *purchase) work(ctx context.Context) (after func(), err error) {
@@ -342,9 +351,13 @@ func (p *purchase) work(ctx context.Context) (after func(), err error) {
 	return after, nil
 }
 
-// endWaits ends the waits of all buyers of the same generation.
-func (p *purchase) endWaits(cause error) {
-	p.service.waiters.End(waitKey(p.req.SKU, p.gen), cause)
+// soldOut is what a buyer gets who has found too few units. If nothing is left, it ends the waits
+// of all buyers of the same generation.
+func (p *purchase) soldOut(left int64) error {
+	if p.res.Left = left; left <= 0 {
+		p.service.waiters.End(waitKey(p.req.SKU, p.gen), ErrSoldOut)
+	}
+	return tooFewError{left}
 }
 
 // replay answers with the order that an earlier request with the same key made, or with
@@ -395,37 +408,6 @@ func (p *purchase) replayLate(ctx context.Context, refused error) error {
 	return refused
 }
 
-// readStock reads the stock and returns ErrSoldOut if it is not enough.
-func (p *purchase) readStock(ctx context.Context, c Counter) (left int64, err error) {
-	read := p.req.Steps.Begin(StepRead)
-	left, err = c.Get(ctx)
-	read(err)
-	if err != nil {
-		return 0, err
-	}
-	p.res.Left = left
-	if left <= 0 {
-		p.endWaits(ErrSoldOut)
-	}
-	if left < p.req.Quantity {
-		return left, fmt.Errorf("%w: %d left", ErrSoldOut, left)
-	}
-	return left, nil
-}
-
-// writeStock writes what is left.
-func (p *purchase) writeStock(ctx context.Context, c Counter, left int64) error {
-	wrote := p.req.Steps.Begin(StepWrite)
-	err := c.Set(ctx, left)
-	wrote(err)
-	if err == nil {
-		p.res.Left = left
-	} else if !refused(err) {
-		p.doubt() // the write may have been done, with only the reply lost
-	}
-	return err
-}
-
 // writeTogether writes stock and order in one step, so that nothing ever has to be put
 // back. If too few units are left the buyer had read an old stock, and so may the
 // waiters have: with nothing left their waits end too.
@@ -439,10 +421,7 @@ func (p *purchase) writeTogether(ctx context.Context, c transactional, left int6
 	case errors.Is(err, errDuplicate):
 		return p.answerFirst(ctx)
 	case errors.As(err, &tooFew):
-		if p.res.Left = tooFew.left; tooFew.left <= 0 {
-			p.endWaits(ErrSoldOut)
-		}
-		return err
+		return p.soldOut(tooFew.left)
 	case err != nil:
 		return err
 	}

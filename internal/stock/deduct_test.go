@@ -74,25 +74,6 @@ func TestWatchRetriesUnderContention(t *testing.T) {
 	})
 }
 
-func TestQuantitiesAddUp(t *testing.T) {
-	eachSite(t, func(t *testing.T, s *site) {
-		service := s.instance(t, nil)
-		s.put(t, service, 10)
-		req := s.request("v4_lua", "")
-		req.Quantity = 4
-		for range 2 {
-			if _, err := service.Deduct(t.Context(), req); err != nil {
-				t.Fatal(err)
-			}
-		}
-		res, err := service.Deduct(t.Context(), req)
-		if !errors.Is(err, stock.ErrSoldOut) || res.Left != 2 {
-			t.Errorf("4 of the last 2: left %d, error %v; want 2 and %v", res.Left, err, stock.ErrSoldOut)
-		}
-		wantStock(t, s.audit(t, service), 10, 2, 8, 2)
-	})
-}
-
 func TestSoldOutTakesNoLock(t *testing.T) {
 	s := embeddedSite(t)
 	service := s.instance(t, withGuard(guardFunc(func(context.Context, guard.Entry, func(context.Context, stock.Counter) error) error {
@@ -146,17 +127,6 @@ func TestWaitIsBounded(t *testing.T) {
 		if _, err := service.Deduct(t.Context(), s.request("test", key)); !errors.Is(err, stock.ErrBusy) {
 			t.Errorf("key %q: got %v, want %v", key, err, stock.ErrBusy)
 		}
-	}
-}
-
-func TestWaitEndsWithItsCaller(t *testing.T) {
-	s := embeddedSite(t)
-	service := s.instance(t, withGuard(waiting))
-	s.put(t, service, 1)
-	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(20*time.Millisecond, cancel)
-	if _, err := service.Deduct(ctx, s.request("test", "")); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
 }
 
@@ -231,9 +201,9 @@ func TestLostLockSellsNothing(t *testing.T) {
 	s := embeddedSite(t)
 	service := s.instance(t, func(cfg *stock.Config) {
 		lost, lose := context.WithCancelCause(t.Context())
-		cfg.Guards = map[string]stock.Guard{"test": guardFunc(func(_ context.Context, _ guard.Entry, section func(context.Context, stock.Counter) error) error {
+		cfg.Strategies = map[string]stock.Strategy{"test": {Guard: guardFunc(func(_ context.Context, _ guard.Entry, section func(context.Context, stock.Counter) error) error {
 			return section(lost, counter{t, s})
-		})}
+		})}}
 		cfg.Work = func(ctx context.Context, _ string) (func(), error) {
 			lose(gone)
 			return nil, context.Cause(ctx)
@@ -257,24 +227,6 @@ func (c counter) Get(context.Context) (int64, error) { return 10, nil }
 func (c counter) Set(context.Context, int64) error {
 	c.t.Error("the stock was written")
 	return nil
-}
-
-func TestSpansCoverTheSection(t *testing.T) {
-	s := embeddedSite(t)
-	service := s.instance(t, withWork(func(context.Context, string) (func(), error) {
-		time.Sleep(time.Millisecond)
-		return nil, nil
-	}))
-	s.put(t, service, 1)
-	before := time.Now()
-	res, err := service.Deduct(t.Context(), s.request("v2_ttl", ""))
-	if err != nil || len(res.Spans) != 1 {
-		t.Fatalf("%d spans, %v; want one", len(res.Spans), err)
-	}
-	span := res.Spans[0]
-	if span.From.Before(before) || span.To.After(time.Now()) || span.To.Sub(span.From) < time.Millisecond {
-		t.Errorf("the span %v to %v does not cover the work", span.From, span.To)
-	}
 }
 
 func TestInvalidRequests(t *testing.T) {

@@ -2,7 +2,6 @@ package stock_test
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -37,29 +36,6 @@ func (s *site) wantLeft(t *testing.T, want string) {
 	}
 }
 
-// Units that are in doubt are put back even if no other buyer comes.
-func TestDoubtIsSettledAfterTheLastBuyer(t *testing.T) {
-	eachSite(t, func(t *testing.T, s *site) {
-		for _, strategy := range []string{"lua_atomic", "lua_batch", "v4_lua"} {
-			s.sku = newSKU()
-			service := s.instance(t, nil)
-			s.put(t, service, 10)
-			rush(t, s, 1, strategy, service)
-			hook := new(locktest.Hook)
-			s.rdb.AddHook(hook)
-			mention := locktest.Mentioning(s.stockKey(t))
-			lost := hook.On(locktest.All(mention, locktest.Command("evalsha", "eval", "set")), 1, locktest.LoseReply(locktest.ErrCut))
-			if _, err := service.Deduct(t.Context(), s.request(strategy, "")); !errors.Is(err, locktest.ErrCut) {
-				t.Fatalf("%s: got %v, want %v", strategy, err, locktest.ErrCut)
-			}
-			if lost.Hits() != 1 {
-				t.Fatalf("%s: %d replies were lost, want 1", strategy, lost.Hits())
-			}
-			s.wantLeft(t, "9")
-		}
-	})
-}
-
 // The settler tries again when the count failed, and ends with the service.
 func TestSettlerTriesAgainUntilClose(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
@@ -90,44 +66,6 @@ func TestSettlerTriesAgainUntilClose(t *testing.T) {
 		broken.Store(true)
 		loseOne()
 		service.Close() // that no goroutine is left is checked after all tests
-	})
-}
-
-// Buyers that come just after a failed count get its error.
-func TestFailedCountIsNotRepeatedAtOnce(t *testing.T) {
-	eachSite(t, func(t *testing.T, s *site) {
-		service := s.instance(t, nil)
-		s.put(t, service, 10)
-		rush(t, s, 1, "v4_lua", service)
-		var tried atomic.Int64
-		remove := s.onReads(func(tx *gorm.DB) {
-			if counts(tx) {
-				tried.Add(1)
-				_ = tx.AddError(errBroken)
-			}
-		})
-		if err := s.rdb.FlushDB(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
-		begun := time.Now()
-		for range 50 {
-			if _, err := service.Deduct(t.Context(), s.request("v4_lua", "")); !errors.Is(err, errBroken) {
-				t.Errorf("got %v, want %v", err, errBroken)
-			}
-		}
-		// The pause after a failed count is at least 100 ms.
-		if n, most := tried.Load(), 1+time.Since(begun)/(100*time.Millisecond); n > int64(most) {
-			t.Errorf("counted %d times in %v, want %d at most", n, time.Since(begun), most)
-		}
-		remove()
-		for deadline := time.Now().Add(backendtest.Slack); ; pause() {
-			if _, err := service.Deduct(t.Context(), s.request("v4_lua", "")); err == nil {
-				break
-			} else if time.Now().After(deadline) {
-				t.Fatal(err)
-			}
-		}
-		wantStock(t, s.audit(t, service), 10, 8, 2, 2)
 	})
 }
 

@@ -18,7 +18,9 @@ import (
 
 // Family returns the family of a strategy. Strategies of one family may sell an item at
 // the same time.
-func (s *Service) Family(strategy string) string { return cmp.Or(s.families.of[strategy], strategy) }
+func (s *Service) Family(strategy string) string {
+	return cmp.Or(s.strategies[strategy].Family, strategy)
+}
 
 const (
 	// leaseTime is how long the buyers of a crashed process keep other families out.
@@ -39,19 +41,17 @@ type familyLease struct {
 	Family   string    `gorm:"primaryKey;size:32"`
 	Instance string    `gorm:"primaryKey;size:36"`
 	EndsAt   time.Time `gorm:"not null"`
-	// InFlight is the most units that the process had in flight in the last second.
+	// InFlight is the most units that the process had in flight since it wrote the row last.
 	InFlight int64 `gorm:"not null;default:0"`
 }
 
 // TableName is the table's name.
 func (familyLease) TableName() string { return "oversell_presences" }
 
-// families lets the buyers of one family at a time work on an item, and counts the units that they
-// have in flight. It has one goroutine for each item and family with buyers in this process. It is
-// safe for concurrent use.
+// families has the leases of this process, and counts the units that its buyers have in flight. It
+// has one goroutine for each item and family with buyers. It is safe for concurrent use.
 type families struct {
 	store    store
-	of       map[string]string // by strategy name
 	mixed    bool
 	instance string
 	log      *slog.Logger
@@ -76,8 +76,8 @@ type work struct {
 
 func newFamilies(cfg Config) *families {
 	return &families{
-		store: store{cfg.DB}, of: cfg.Families, mixed: cfg.Mixed, log: cfg.Logger,
-		instance: uuid.NewString(), closing: make(chan struct{}), work: make(map[workKey]*work), flying: make(map[string]inFlight),
+		store: store{cfg.DB}, mixed: cfg.Mixed, log: cfg.Logger, instance: uuid.NewString(),
+		closing: make(chan struct{}), work: make(map[workKey]*work), flying: make(map[string]inFlight),
 	}
 }
 
@@ -137,11 +137,6 @@ func (f *families) keepLease(at workKey, w *work) {
 		select {
 		case <-ticker.C:
 		case <-f.closing:
-			f.mu.Lock()
-			delete(f.work, at)
-			f.mu.Unlock()
-			f.remove(at)
-			return
 		}
 	}
 	f.remove(at)
@@ -158,19 +153,11 @@ func (f *families) keepLease(at workKey, w *work) {
 func (f *families) stay(at workKey, w *work) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if w.buyers > 0 {
+	if w.buyers > 0 && !f.closed {
 		return true
 	}
 	delete(f.work, at)
 	return false
-}
-
-// here reports whether buyers of this process are at work on the item.
-func (f *families) here(at workKey) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	w := f.work[at]
-	return w != nil && w.buyers > 0
 }
 
 // renew writes the lease. If that fails another family may enter too early, and
@@ -178,7 +165,11 @@ func (f *families) here(at workKey) bool {
 func (f *families) renew(at workKey) {
 	ctx, cancel := limited(context.Background())
 	defer cancel()
-	row := familyLease{at.sku, at.family, f.instance, now().Add(leaseTime), f.recentlyInFlight(at.sku)}
+	f.mu.Lock()
+	n := f.flying[at.sku]
+	f.flying[at.sku] = inFlight{n.now, n.now}
+	f.mu.Unlock()
+	row := familyLease{at.sku, at.family, f.instance, now().Add(leaseTime), n.peak}
 	err := f.store.db.WithContext(ctx).Clauses(clause.OnConflict{UpdateAll: true}).Create(&row).Error
 	if err != nil {
 		f.log.Warn("announcing which strategies are at work failed, and others may begin too early", "sku", at.sku, "family", at.family, "error", err)
@@ -204,8 +195,11 @@ func (f *families) checkAlone(ctx context.Context, at store, sku, family string)
 	if err != nil {
 		return fmt.Errorf("reading which strategies are at work on %s: %w", sku, err)
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	for _, row := range rows {
-		if row.Instance != f.instance || f.here(workKey{sku, row.Family}) {
+		w := f.work[workKey{sku, row.Family}]
+		if row.Instance != f.instance || w != nil && w.buyers > 0 { // the row of a family that has left may stay for a tick
 			return atWorkError{row.Family}
 		}
 	}
@@ -223,21 +217,15 @@ func (e atWorkError) Unwrap() error { return ErrOtherStrategy }
 // claim makes the family the one at work on an item. If another one is, it returns an
 // atWorkError. Concurrent callers share one call.
 func (s *Service) claim(ctx context.Context, sku, family string) error {
+	ctx = context.WithoutCancel(ctx) // others share the call
 	_, err, _ := s.families.claims.Do(sku+" "+family, func() (any, error) {
-		return nil, s.claimOnce(context.WithoutCancel(ctx), sku, family) // others share the call
-	})
-	return err
-}
-
-func (s *Service) claimOnce(ctx context.Context, sku, family string) error {
-	// First without locking the row, because waiters do this again and again.
-	if err := s.families.checkAlone(ctx, s.store, sku, family); err != nil {
-		return err
-	}
-	return s.reconciliation.count(sku, func() error {
+		// First without locking the row, because waiters do this again and again.
+		if err := s.families.checkAlone(ctx, s.store, sku, family); err != nil {
+			return nil, err
+		}
 		ctx, cancel := limited(ctx)
 		defer cancel()
-		return s.store.changePool(ctx, sku, func(tx store) error {
+		return nil, s.store.changePool(ctx, sku, func(tx store) error {
 			item, err := tx.locked(sku)
 			if err != nil || item.Family == family {
 				return err
@@ -248,13 +236,13 @@ func (s *Service) claimOnce(ctx context.Context, sku, family string) error {
 			return s.startGeneration(ctx, tx, item, family)
 		})
 	})
+	return err
 }
 
 // join waits until no other family is at work on the item, and counts the buyer in among
 // those of its own. The caller must call leave.
 func (p *purchase) join(ctx, wait context.Context) (leave func(), err error) {
-	s := p.service
-	family := s.Family(p.req.Strategy)
+	s, family := p.service, p.service.Family(p.req.Strategy)
 	if s.families.mixed {
 		return func() {}, nil
 	}
@@ -269,13 +257,13 @@ func (p *purchase) join(ctx, wait context.Context) (leave func(), err error) {
 		}
 		if err == nil {
 			p.stale = true // Redis may not have the new generation yet
-			err = p.lookAtItem(ctx, wait)
+			err = p.look(ctx, wait)
 		}
 		switch {
 		case refused != nil && errors.Is(err, ErrBusy): // the wait has timed out
 			return nil, refused
 		case err != nil || p.res.Replayed:
-			return nil, err
+			return func() {}, err
 		}
 	}
 	return s.families.enter(wait, p.req.SKU, family)
@@ -285,8 +273,7 @@ func (p *purchase) join(ctx, wait context.Context) (leave func(), err error) {
 // and whose order is neither written nor given up.
 type inFlight struct {
 	now  int64
-	peak int64 // the most since the last call of recentlyInFlight
-	last int64 // the same, up to the last call
+	peak int64 // the most since the row was written last
 }
 
 // addInFlight adds units that are about to be taken. With a negative number it removes units whose
@@ -300,32 +287,19 @@ func (f *families) addInFlight(sku string, units int64) {
 	f.flying[sku] = n
 }
 
-// inFlight returns how many units of an item are in flight now.
-func (f *families) inFlight(sku string) int64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.flying[sku].now
-}
-
-// recentlyInFlight returns the most units that were in flight since the last call but one.
-func (f *families) recentlyInFlight(sku string) int64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	n := f.flying[sku]
-	f.flying[sku] = inFlight{now: n.now, peak: n.now, last: n.peak}
-	return max(n.peak, n.last)
-}
-
-// flying counts the units in flight in purchases: of this process now, and the most that
-// each other process had in the last second, as its row says. With -mixed no process
-// writes such rows. The row of a killed process counts until it expires.
-func (s *Service) flying(ctx context.Context, sku string) (units int64, err error) {
+// inFlight counts the units in flight in purchases: of this process now, and the most that
+// each other process had when its row was written. With -mixed no process writes such rows. The
+// row of a killed process counts until it expires.
+func (s *Service) inFlight(ctx context.Context, sku string) (units int64, err error) {
 	ctx, cancel := limited(ctx)
 	defer cancel()
+	f := s.families
 	err = s.store.db.WithContext(ctx).Model(&familyLease{}).Select("COALESCE(SUM(in_flight), 0)").
-		Where("sku = ? AND instance <> ? AND ends_at > ?", sku, s.families.instance, now()).Scan(&units).Error
+		Where("sku = ? AND instance <> ? AND ends_at > ?", sku, f.instance, now()).Scan(&units).Error
 	if err != nil {
 		return 0, fmt.Errorf("counting the units of %s in flight: %w", sku, err)
 	}
-	return units + s.families.inFlight(sku), nil
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return units + f.flying[sku].now, nil
 }

@@ -78,25 +78,6 @@ func TestMixedStrategiesOversell(t *testing.T) {
 	})
 }
 
-// Strategies that check and write in one step need no turns.
-func TestOneFamilyWorksTogether(t *testing.T) {
-	eachSite(t, func(t *testing.T, s *site) {
-		other := s.instance(t, withShortWait)
-		s.put(t, other, 10)
-		inside, resume := stopInWork(t, s, "lua_atomic")
-		<-inside
-		for _, strategy := range []string{"watch", "lua_batch", "lua_atomic"} {
-			if _, err := other.Deduct(t.Context(), s.request(strategy, "")); err != nil {
-				t.Errorf("%s beside lua_atomic: %v", strategy, err)
-			}
-		}
-		if err := resume(); err != nil {
-			t.Error(err)
-		}
-		wantStock(t, s.audit(t, other), 10, 6, 4, 4)
-	})
-}
-
 // A process that can no longer renew its lease, because it is paused or cut off, loses
 // its turn. Its later writes are refused.
 func TestLateFamilyIsRefused(t *testing.T) {
@@ -178,24 +159,6 @@ func TestDeadFamilyIsNotWaitedForForEver(t *testing.T) {
 		}
 		if time.Now().Before(dies) {
 			t.Error("the other family was let in before the lease had expired")
-		}
-	})
-}
-
-// Buyers that wait for another family get ErrSoldOut as soon as that has sold all.
-func TestSoldOutEndsTheWaitForAnotherFamily(t *testing.T) {
-	eachSite(t, func(t *testing.T, s *site) {
-		service := s.instance(t, nil)
-		s.put(t, service, 1)
-		inside, resume := stopInWork(t, s, "v6_watchdog")
-		<-inside
-		waiting := order(t.Context(), service, s.request("v9_cohort", ""))
-		pause()
-		if err := resume(); err != nil {
-			t.Fatal(err)
-		}
-		if o := <-waiting; !errors.Is(o.err, stock.ErrSoldOut) {
-			t.Errorf("the waiter got %v, want %v", o.err, stock.ErrSoldOut)
 		}
 	})
 }

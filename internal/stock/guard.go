@@ -27,7 +27,7 @@ var errConflict = errors.New("the stock has changed")
 // Optimistic guards without a lock: it watches the stock, and Redis refuses the write
 // if the stock has changed since it was read. The loser sleeps and does everything again.
 func Optimistic(rdb redis.UniversalClient) Guard {
-	return &repeated{slots: make(Slots, maxAttempts), once: func(ctx, _ context.Context, _ *place, at Location, section Section) error {
+	return &repeated{slots: make(Slots, maxAttempts), once: func(ctx, _ context.Context, at Location, section Section) error {
 		return rdb.Watch(ctx, func(tx *redis.Tx) error {
 			return section(ctx, watchedCounter{tx, at.Key})
 		}, at.Key)
@@ -50,44 +50,12 @@ type repeated struct {
 }
 
 // attempt waits until wait ends, and runs the section once. It returns errConflict if
-// another section was faster. It has a place among the slots, and may leave it while it waits.
-type attempt func(ctx, wait context.Context, p *place, at Location, section Section) error
+// another section was faster.
+type attempt func(ctx, wait context.Context, at Location, section Section) error
 
 // Slots bounds the concurrent attempts in this process by its capacity. Several guards may
 // share it.
 type Slots chan struct{}
-
-// place is one attempt's place among those of Slots.
-type place struct {
-	of    Slots
-	taken bool
-}
-
-// occupy waits for a place, unless the attempt has one. If wait ends first it returns the
-// cause.
-func (p *place) occupy(wait context.Context) error {
-	if p.taken {
-		return nil
-	}
-	if wait.Err() != nil {
-		return context.Cause(wait)
-	}
-	select {
-	case p.of <- struct{}{}:
-		p.taken = true
-		return nil
-	case <-wait.Done():
-		return context.Cause(wait)
-	}
-}
-
-// leave gives the place to another attempt, if this one has it.
-func (p *place) leave() {
-	if p.taken {
-		p.taken = false
-		<-p.of
-	}
-}
 
 // Do repeats the section until its write goes through or the wait ends.
 func (r *repeated) Do(ctx context.Context, at Location, _ guard.Entry, section Section) (guard.Stats, error) {
@@ -121,13 +89,17 @@ func (r *repeated) Do(ctx context.Context, at Location, _ guard.Entry, section S
 
 // try waits for a slot and makes one attempt. It reports whether it got that far.
 func (r *repeated) try(wait context.Context, at Location, section Section) (bool, error) {
-	p := &place{of: r.slots}
-	if err := p.occupy(wait); err != nil {
-		return false, err
+	if wait.Err() != nil {
+		return false, context.Cause(wait)
 	}
-	defer p.leave()
+	select {
+	case r.slots <- struct{}{}:
+		defer func() { <-r.slots }()
+	case <-wait.Done():
+		return false, context.Cause(wait)
+	}
 	// The end of wait ends the waiting only: a section that has begun is finished.
-	return true, r.once(context.WithoutCancel(wait), wait, p, at, section)
+	return true, r.once(context.WithoutCancel(wait), wait, at, section)
 }
 
 // watchedCounter reads with GET after WATCH and writes with MULTI, SET, EXEC.

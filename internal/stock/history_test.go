@@ -1,10 +1,8 @@
 package stock_test
 
 import (
-	"context"
 	"errors"
 	"testing"
-	"time"
 
 	"gorm.io/gorm"
 
@@ -125,42 +123,4 @@ func TestUnitsOfAnOlderStockAreNotSold(t *testing.T) {
 			wantStock(t, s.audit(t, other), 3, 0, 3, 3)
 		}
 	})
-}
-
-// A replica that was cut off is promoted with an older stock, while there are no buyers.
-func TestOlderStockOfAReplicaIsNoticed(t *testing.T) {
-	set := backendtest.Sentinels(t)
-	s := restartable{
-		newSite(t, backendtest.DialRedis(t, set.Master.URL), backendtest.DialDatabase(t, backendtest.Database(t, "embedded"))),
-		&backendtest.LocalRedis{URL: set.URL},
-	}
-	busy, idle := s.process(t, nil), s.process(t, nil)
-	s.put(t, busy, 10)
-	rush(t, s.site, 4, "lua_atomic", busy, idle)
-	if err := s.rdb.Do(t.Context(), "WAIT", 1, 5_000).Err(); err != nil {
-		t.Fatal(err)
-	}
-	replica := backendtest.DialRedis(t, set.Replica.URL)
-	key := s.stockKey(t)
-	rush(t, s.site, 2, "lua_atomic", busy, idle)
-	set.Master.Kill()
-	// On a busy machine a sentinel may have to try again.
-	deadline, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	// What the replica would have if it had missed the last two sales.
-	for err := replica.Set(deadline, key, 6, 0).Err(); err != nil; err = replica.Set(deadline, key, 6, 0).Err() {
-		pause()
-		if deadline.Err() != nil {
-			t.Fatalf("the replica is not promoted: %v", err)
-		}
-	}
-	for _, service := range []*stock.Service{idle, busy} { // until they have the new master from the sentinel
-		for _, _, err := service.Left(deadline, s.sku); err != nil && deadline.Err() == nil; _, _, err = service.Left(deadline, s.sku) {
-			pause()
-		}
-	}
-	if sold, soldOut, _ := rush(t, s.site, 8, "lua_atomic", idle); sold != 4 || soldOut != 4 {
-		t.Errorf("%d sold and %d refused, want the last 4 and 4", sold, soldOut)
-	}
-	wantStock(t, s.audit(t, busy), 10, 0, 10, 10)
 }

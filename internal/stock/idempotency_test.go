@@ -1,7 +1,6 @@
 package stock_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,7 +8,6 @@ import (
 	"sync"
 	"testing"
 
-	"oversell/internal/guard"
 	"oversell/internal/stock"
 )
 
@@ -39,24 +37,6 @@ func wantOneOrder(t *testing.T, ids []string) {
 	if different := slices.Compact(ids); len(different) != 1 || different[0] == "" {
 		t.Errorf("requests with one key were answered with the orders %q, want one", different)
 	}
-}
-
-// The same key never buys twice, with any guard and with none.
-func TestSameKeyAtOnceBuysOnce(t *testing.T) {
-	eachSite(t, func(t *testing.T, s *site) {
-		a, b := s.instance(t, nil), s.instance(t, nil)
-		s.eachVariant(t, func(t *testing.T, v variant) {
-			s.put(t, a, 10)
-			wantOneOrder(t, sameKey(t, s, 10, v.strategy, "click", a, b))
-			found := s.audit(t, a)
-			if found.Orders != 1 || found.Duplicates != 0 {
-				t.Errorf("%d orders, %d duplicates; want 1 and 0", found.Orders, found.Duplicates)
-			}
-			if v.holds() && found.LostUpdates != 0 {
-				t.Errorf("%d lost updates, want 0", found.LostUpdates)
-			}
-		})
-	})
 }
 
 // otherRequests are requests with the key of a request by a named buyer, for something else.
@@ -123,30 +103,6 @@ func bound(t *testing.T, s *site, strategy string, a, b *stock.Service) {
 	}
 }
 
-// An order of before the column of buyers has none: its quantity alone is compared.
-func TestAnOrderWithoutABuyerOnRecord(t *testing.T) {
-	eachSite(t, func(t *testing.T, s *site) {
-		service := s.instance(t, nil)
-		s.put(t, service, 10)
-		r := s.request("v6_watchdog", "click")
-		r.Buyer = "ann"
-		first, err := service.Deduct(t.Context(), r)
-		if err == nil {
-			err = s.db.Exec("UPDATE oversell_orders SET buyer = NULL WHERE id = ?", first.Order.ID).Error
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if again, err := service.Deduct(t.Context(), r); err != nil || again.Order.ID != first.Order.ID {
-			t.Errorf("repeated: %+v, %v; want order %s", again, err, first.Order.ID)
-		}
-		r.Quantity = 2
-		if _, err := service.Deduct(t.Context(), r); !errors.Is(err, stock.ErrKeyReused) {
-			t.Errorf("another quantity: got %v, want %v", err, stock.ErrKeyReused)
-		}
-	})
-}
-
 // The later requests do not get ErrSoldOut for the unit that the first one bought.
 func TestSameKeyAtOnceOnTheLastUnit(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
@@ -156,25 +112,6 @@ func TestSameKeyAtOnceOnTheLastUnit(t *testing.T) {
 			wantOneOrder(t, sameKey(t, s, 10, v.strategy, "click", service))
 			wantStock(t, s.audit(t, service), 1, 0, 1, 1)
 		})
-	})
-}
-
-func TestSameKeyOnTheLastUnitAtTwoInstances(t *testing.T) {
-	eachSite(t, func(t *testing.T, s *site) {
-		elsewhere := s.instance(t, withMixed)
-		s.put(t, elsewhere, 1)
-		var first stock.Result
-		here := s.instance(t, withGuard(guardFunc(func(ctx context.Context, _ guard.Entry, _ func(context.Context, stock.Counter) error) error {
-			var err error
-			if first, err = elsewhere.Deduct(ctx, s.request("v1_setnx", "click")); err != nil {
-				t.Error(err)
-			}
-			return stock.ErrSoldOut // which is what waiters get now
-		})))
-		res, err := here.Deduct(t.Context(), s.request("test", "click"))
-		if err != nil || !res.Replayed || res.Order.ID != first.Order.ID {
-			t.Errorf("answered with %+v, %v; want the order %s", res, err, first.Order.ID)
-		}
 	})
 }
 

@@ -5,11 +5,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"gorm.io/gorm"
 
 	"oversell/internal/stock"
+	"oversell/internal/stock/stream"
 )
 
 // putLimited begins a sale of the site's item in which a buyer may have limit units.
@@ -51,33 +51,6 @@ func (s *site) wantLimit(t *testing.T, service *stock.Service, buyer string, qua
 // buyersKey is the key of the units of each buyer in Redis.
 func (s *site) buyersKey(t *testing.T) string { return s.stockKey(t) + ":buyers" }
 
-// When a sale is over, nobody needs to know any more what its buyers have, or which processes
-// were killed at work.
-func TestAFinishedSaleLeavesNoRowsOfBuyers(t *testing.T) {
-	eachSite(t, func(t *testing.T, s *site) {
-		service := s.instance(t, nil)
-		s.putLimited(t, service, 10, 2)
-		s.mustBuy(t, service, "ann")
-		long := time.Now().Add(-time.Hour).UTC()
-		killed := s.db.Exec("INSERT INTO oversell_presences (sku, family, instance, ends_at) "+
-			"VALUES (?, 'watch', 'dead', ?)", s.sku, long)
-		if killed.Error != nil {
-			t.Fatal(killed.Error)
-		}
-		s.putLimited(t, service, 10, 2) // writes ann's order first
-		for table, where := range map[string]string{"oversell_buyers": "", "oversell_presences": " AND instance = 'dead'"} {
-			var rows int64
-			found := s.db.Raw("SELECT COUNT(*) FROM "+table+" WHERE sku = ?"+where, s.sku).Scan(&rows)
-			if found.Error != nil || rows != 0 {
-				t.Errorf("%s has %d rows, %v", table, rows, found.Error)
-			}
-		}
-		for range 2 {
-			s.mustBuy(t, service, "ann")
-		}
-	})
-}
-
 // One buyer in many tabs, at two instances, gets as much as the limit allows. It makes no
 // difference whether the orders are written yet. Other buyers have a limit of their own, and
 // so has the next sale.
@@ -110,7 +83,7 @@ func TestABuyerGetsNoMoreThanTheLimit(t *testing.T) {
 		s.wantLimit(t, b, "bob", 3)
 		s.mustBuy(t, b, "bob")
 		s.wantLimit(t, a, "bob", 2)
-		stop := consume(t, a, stock.Consumer{})
+		stop := consume(t, a, stream.Consumer{})
 		wantStock(t, s.settled(t, a), 100, 97, 3, 3)
 		stop()
 		s.wantLimit(t, a, "ann", 1)
@@ -157,7 +130,7 @@ func TestARepeatedRequestCountsOnce(t *testing.T) {
 			}
 		}
 		again("accepted")
-		consume(t, a, stock.Consumer{})
+		consume(t, a, stream.Consumer{})
 		wantStock(t, s.settled(t, a), 10, 8, 2, 2)
 		again("written")
 	})
@@ -174,7 +147,7 @@ func TestLimitsSurviveALostRedis(t *testing.T) {
 			eachSite(t, func(t *testing.T, s *site) {
 				service, other := s.instance(t, nil), s.instance(t, nil)
 				s.putLimited(t, service, 20, 3)
-				stop := consume(t, service, stock.Consumer{})
+				stop := consume(t, service, stream.Consumer{})
 				ids := []string{s.mustBuy(t, service, "ann"), s.mustBuy(t, service, "bob")}
 				s.settled(t, service)
 				stop()
@@ -186,7 +159,7 @@ func TestLimitsSurviveALostRedis(t *testing.T) {
 				ids = append(ids, s.mustBuy(t, service, "ann"))
 				s.wantLimit(t, service, "ann", 1)
 				s.wantLimit(t, service, "bob", 3)
-				consume(t, service, stock.Consumer{})
+				consume(t, service, stream.Consumer{})
 				a := s.settled(t, service)
 				wantStock(t, a, 20, 16, 4, 4)
 				if a.AcceptedLost != 0 {
@@ -198,36 +171,13 @@ func TestLimitsSurviveALostRedis(t *testing.T) {
 	}
 }
 
-// Redis restarts with an older file, in which the buyer has fewer units. It has also lost
-// accepted orders, which do not count any more.
-func TestLimitsHoldAfterAnOlderRedis(t *testing.T) {
-	eachRestartable(t, func(t *testing.T, s restartable) {
-		service := s.process(t, nil)
-		s.putLimited(t, service, 20, 3)
-		stop := consume(t, service, stock.Consumer{})
-		s.mustBuy(t, service, "ann")
-		s.settled(t, service)
-		s.save(t)
-		s.mustBuy(t, service, "ann")
-		s.settled(t, service)
-		stop()
-		s.mustBuy(t, service, "ann") // it is lost
-		s.restart(t)
-		s.wantLimit(t, service, "ann", 2)
-		s.mustBuy(t, service, "ann")
-		s.wantLimit(t, service, "ann", 1)
-		consume(t, service, stock.Consumer{})
-		wantStock(t, s.settled(t, service), 20, 17, 3, 3)
-	})
-}
-
 // A Redis that was promoted with older counts accepts too much before anybody notices. The
 // database does not write it: the units are on sale again, and the counts are right.
 func TestTheDatabaseEnforcesTheLimit(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.instance(t, nil)
 		s.putLimited(t, service, 20, 2)
-		stop := consume(t, service, stock.Consumer{})
+		stop := consume(t, service, stream.Consumer{})
 		kept := []string{s.mustBuy(t, service, "ann"), s.mustBuy(t, service, "bob")}
 		s.settled(t, service)
 		stop()
@@ -237,7 +187,7 @@ func TestTheDatabaseEnforcesTheLimit(t *testing.T) {
 		kept = append(kept, s.mustBuy(t, service, "ann"))
 		lost := s.mustBuy(t, service, "ann")
 		kept = append(kept, s.mustBuy(t, service, "bob"))
-		consume(t, service, stock.Consumer{})
+		consume(t, service, stream.Consumer{})
 		a := s.until(t, service, "an order is refused", func(a stock.Audit) bool { return a.AcceptedLost == 1 && a.Remaining == 16 })
 		wantStock(t, a, 20, 16, 4, 4)
 		s.wantWritten(t, service, kept)
@@ -253,57 +203,6 @@ func TestTheDatabaseEnforcesTheLimit(t *testing.T) {
 		s.mustBuy(t, service, "ann") // nothing of the last sale counts
 		s.wantLimit(t, service, "ann", 1)
 		wantStock(t, s.settled(t, service), 5, 4, 1, 1)
-	})
-}
-
-// A count that ends a generation writes what is in the stream, but no more than the limit.
-func TestACountKeepsTheLimit(t *testing.T) {
-	eachSite(t, func(t *testing.T, s *site) {
-		service := s.instance(t, nil)
-		s.putLimited(t, service, 20, 2)
-		for range 2 {
-			s.mustBuy(t, service, "ann")
-		}
-		if err := s.rdb.HSet(t.Context(), s.buyersKey(t), "ann", 0).Err(); err != nil {
-			t.Fatal(err)
-		}
-		s.mustBuy(t, service, "ann")
-		if err := s.rdb.Del(t.Context(), s.stockKey(t)).Err(); err != nil {
-			t.Fatal(err)
-		}
-		s.wantLimit(t, service, "ann", 1)
-		consume(t, service, stock.Consumer{})
-		s.streamEmpties(t)
-		wantStock(t, s.settled(t, service), 20, 18, 2, 2)
-		kept, err := s.rdb.Keys(t.Context(), "oversell:{"+s.sku+"}:*:buyers").Result()
-		if err != nil || len(kept) != 1 || kept[0] != s.buyersKey(t) {
-			t.Errorf("the counts of buyers in Redis are %v, %v; want only those of the new generation", kept, err)
-		}
-	})
-}
-
-// An order that the database does not take in a count is not one of its buyer's.
-func TestACountDoesNotCountWhatItDropped(t *testing.T) {
-	eachSite(t, func(t *testing.T, s *site) {
-		service := s.instance(t, nil)
-		s.putLimited(t, service, 20, 3)
-		remove := poison(t, s, 2)
-		if _, err := s.buyAs(t, service, "ann", "", 2); err != nil {
-			t.Fatal(err)
-		}
-		s.mustBuy(t, service, "ann")
-		if err := s.rdb.Del(t.Context(), s.stockKey(t)).Err(); err != nil {
-			t.Fatal(err)
-		}
-		s.audit(t, service)
-		remove()
-		s.wantLimit(t, service, "ann", 3)
-		if _, err := s.buyAs(t, service, "ann", "", 2); err != nil {
-			t.Error(err)
-		}
-		consume(t, service, stock.Consumer{})
-		s.streamEmpties(t)
-		wantStock(t, s.settled(t, service), 20, 17, 3, 2)
 	})
 }
 
@@ -326,7 +225,7 @@ func TestDeadLettersAndTheLimit(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.wantLimit(t, service, "ann", 1)
-		consume(t, service, stock.Consumer{Tries: 1})
+		consume(t, service, stream.Consumer{Tries: 1})
 		s.until(t, service, "ann's order is refused", func(a stock.Audit) bool { return a.AcceptedLost == 1 })
 		for letters := 0; letters < 2; pause() {
 			found, err := service.DeadLetters(t.Context(), s.sku)
@@ -371,7 +270,7 @@ func TestALimitIsCheckedOrRefused(t *testing.T) {
 				t.Errorf("buyer %q: %v, want %v that says %q", name, err, stock.ErrInvalid, want)
 			}
 		}
-		consume(t, service, stock.Consumer{})
+		consume(t, service, stream.Consumer{})
 		wantStock(t, s.settled(t, service), 10, 9, 1, 1)
 		for _, item := range []stock.Item{{Limit: -1}, {Limit: stock.MaxStock + 1}, {Limit: 1, Keeper: stock.InDatabase}} {
 			item.SKU = s.sku
@@ -380,26 +279,4 @@ func TestALimitIsCheckedOrRefused(t *testing.T) {
 			}
 		}
 	})
-}
-
-// A sale with more buyers than a page of them is loaded completely.
-func TestManyBuyersAreLoaded(t *testing.T) {
-	s := embeddedSite(t)
-	service := s.instance(t, nil)
-	item := s.putLimited(t, service, 10, 2)
-	const buyers = 2_500
-	for i := range buyers {
-		row := "INSERT INTO oversell_buyers (sku, sale_id, buyer, units) VALUES (?, ?, ?, 2)"
-		if err := s.db.Exec(row, s.sku, item.SaleID, strings.Repeat("b", i%60)+"-"+newSKU()).Error; err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := s.rdb.Del(t.Context(), s.stockKey(t)).Err(); err != nil {
-		t.Fatal(err)
-	}
-	s.audit(t, service)
-	loaded, err := s.rdb.HGetAll(t.Context(), s.buyersKey(t)).Result()
-	if err != nil || len(loaded) != buyers+1 {
-		t.Errorf("%d fields, %v; want %d and one with an empty name", len(loaded), err, buyers)
-	}
 }

@@ -194,7 +194,14 @@ func (g guardFunc) Do(ctx context.Context, _ stock.Location, e guard.Entry, sect
 
 // withGuard makes g the guard of the strategy "test".
 func withGuard(g stock.Guard) func(*stock.Config) {
-	return func(cfg *stock.Config) { cfg.Guards = map[string]stock.Guard{"test": g} }
+	return func(cfg *stock.Config) { cfg.Strategies = map[string]stock.Strategy{"test": {Guard: g}} }
+}
+
+// withStream makes accepted orders wait as s says.
+func withStream(s stock.Stream) func(*stock.Config) {
+	return func(cfg *stock.Config) {
+		cfg.Strategies[streamed] = stock.Strategy{Script: stock.Streamed(cfg.Redis, s)}
+	}
 }
 
 // withMixed lets all strategies work on an item at the same time.

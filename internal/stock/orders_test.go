@@ -1,7 +1,6 @@
 package stock_test
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -64,29 +63,4 @@ func TestOrdersAreListedPageByPage(t *testing.T) {
 			}
 		}
 	})
-}
-
-// A list with an invalid limit or id is refused.
-func TestOrdersThatCannotBeListed(t *testing.T) {
-	s := embeddedSite(t)
-	shop := s.instance(t, nil)
-	s.put(t, shop, 1)
-	for _, tt := range []struct {
-		sku, after string
-		limit      int
-		want       error
-	}{
-		{s.sku, "", 0, stock.ErrInvalid},
-		{s.sku, "", -1, stock.ErrInvalid},
-		{s.sku, "", stock.MaxOrders + 1, stock.ErrInvalid},
-		{s.sku, "an id with spaces", 1, stock.ErrInvalid},
-		{s.sku, "0123456789012345678901234567890123456", 1, stock.ErrInvalid},
-		{"no/sku", "", 1, stock.ErrInvalid},
-		{"unheard-of", "", 1, stock.ErrUnknownItem},
-		{s.sku, "", 1, nil},
-	} {
-		if _, err := shop.Orders(t.Context(), tt.sku, tt.after, tt.limit); !errors.Is(err, tt.want) {
-			t.Errorf("%q after %q, limit %d: %v, want %v", tt.sku, tt.after, tt.limit, err, tt.want)
-		}
-	}
 }

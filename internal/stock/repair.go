@@ -1,9 +1,12 @@
 package stock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"time"
 
 	"oversell/internal/guard"
@@ -15,9 +18,6 @@ import (
 // continues.
 const DefaultGrace = 3 * time.Second
 
-// Grace is the grace time of the service, see DefaultGrace.
-func (s *Service) Grace() time.Duration { return s.grace }
-
 // Balance is a comparison of an item's stock with its orders. It is read without a lock:
 // first the stock, then the orders, then what is in flight. So an order that is written in
 // between can hide a missing unit, but not feign one.
@@ -26,17 +26,17 @@ type Balance struct {
 
 	Left      int64 // units in the stock
 	Missing   int64 // units that are neither in the stock nor in an order; negative: units in both
-	Flying    int64 // units in purchases in progress, as far as known
-	Unwritten int64 // units in accepted orders that are not in the database
+	Pending   int64 // units in purchases in progress, as far as known, and in accepted orders that are not written
+	Unwritten int64 // those in accepted orders
 
 	keeper Backend // "": InRedis
 }
 
 // InFlight is how many of the missing units may still become orders or go back.
-func (b Balance) InFlight() int64 { return max(0, min(b.Missing, b.Flying+b.Unwritten)) }
+func (b Balance) InFlight() int64 { return max(0, min(b.Missing, b.Pending)) }
 
 // Stranded is how many units are missing and not in flight.
-func (b Balance) Stranded() int64 { return max(0, b.Missing-b.Flying-b.Unwritten) }
+func (b Balance) Stranded() int64 { return max(0, b.Missing-b.Pending) }
 
 // Balance compares the stock of an item in Redis with its orders. If the stock is what it
 // was in last, and nothing was missing then, the orders are not counted again; last may be
@@ -78,22 +78,9 @@ func (s *Service) Balance(ctx context.Context, sku string, last Balance) (Balanc
 	if b.Missing = item.Initial - b.Left - found.Sold; b.Missing <= 0 {
 		return b, nil
 	}
-	b.Unwritten = behind.unwritten
-	b.Flying, err = s.flying(ctx, sku)
+	buying, err := s.inFlight(ctx, sku)
+	b.Unwritten, b.Pending = behind.unwritten, behind.unwritten+buying
 	return b, err
-}
-
-// InRedis returns the SKUs of items whose stock is in Redis, in their order and after a
-// given one: at most limit of them.
-func (s *Service) InRedis(ctx context.Context, after string, limit int) (skus []string, err error) {
-	ctx, cancel := limited(ctx)
-	defer cancel()
-	err = s.store.db.WithContext(ctx).Model(&Item{}).Where("sku > ? AND keeper IN ?", after, []Backend{"", InRedis}).
-		Order("sku").Limit(limit).Pluck("sku", &skus).Error
-	if err != nil {
-		return nil, fmt.Errorf("listing the items with a stock in Redis: %w", err)
-	}
-	return skus, nil
 }
 
 // Recount puts the units that were stranded in a balance back on sale, and returns how
@@ -117,47 +104,45 @@ func (s *Service) recount(ctx context.Context, b Balance, wrong func(difference 
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
 	var before int64 // the units in a stock that has ended
-	err = s.reconciliation.count(b.SKU, func() error {
-		return s.store.changePool(ctx, b.SKU, func(tx store) error {
-			returned = 0
-			item, err := tx.locked(b.SKU)
-			if err != nil || item.Generation != b.Generation {
+	err = s.store.changePool(ctx, b.SKU, func(tx store) error {
+		returned = 0
+		item, err := tx.locked(b.SKU)
+		if err != nil || item.Generation != b.Generation {
+			return err
+		}
+		if item.streamed() {
+			if ok, err := s.agrees(ctx, tx, item); ok || err != nil {
 				return err
 			}
-			if item.streamed() {
-				if ok, err := s.agrees(ctx, tx, item); ok || err != nil {
-					return err
-				}
-			}
-			if item.backend() == InDatabase {
-				if item, err = tx.drain(item); err != nil { // a claim does not need the item's row
-					return err
-				}
-			}
-			last, ended, err := s.endStream(ctx, tx, item)
-			if err != nil {
+		}
+		if item.backend() == InDatabase {
+			if item, err = tx.drain(item); err != nil { // a claim does not need the item's row
 				return err
 			}
-			left, err := tx.leftByOrders(item)
-			if err != nil {
+		}
+		last, ended, err := s.endStream(ctx, tx, item)
+		if err != nil {
+			return err
+		}
+		left, err := tx.leftByOrders(item)
+		if err != nil {
+			return err
+		}
+		before = max(before, last) // a second try finds no stock
+		in := before
+		if !ended {
+			if in, err = s.inStock(ctx, item); err != nil || !wrong(left-in) {
 				return err
 			}
-			before = max(before, last) // a second try finds no stock
-			in := before
-			if !ended {
-				if in, err = s.inStock(ctx, item); err != nil || !wrong(left-in) {
-					return err
-				}
+		}
+		if item.backend() == InDatabase {
+			if err := tx.setRemaining(item, left); err != nil {
+				return err
 			}
-			if item.backend() == InDatabase {
-				if err := tx.setRemaining(item, left); err != nil {
-					return err
-				}
-				item.Remaining = left
-			}
-			returned = left - in
-			return s.beginGeneration(ctx, tx, item, item.Family, left)
-		})
+			item.Remaining = left
+		}
+		returned = left - in
+		return s.beginGeneration(ctx, tx, item, item.Family, left)
 	})
 	if err != nil {
 		return 0, fmt.Errorf("counting the stock of %s again: %w", b.SKU, err)
@@ -201,7 +186,7 @@ func (s *Service) Repair(ctx context.Context, sku string) (Repair, error) {
 	if err := CheckSKU(sku); err != nil {
 		return Repair{}, err
 	}
-	var missing Absence
+	var missing absence
 	whole := context.WithoutCancel(ctx) // a client that leaves need not cost another count
 	for {
 		b, most, err := s.mostMissing(ctx, sku)
@@ -209,7 +194,7 @@ func (s *Service) Repair(ctx context.Context, sku string) (Repair, error) {
 			return Repair{}, err
 		}
 		done := Repair{SKU: sku, SaleID: b.SaleID, Generation: b.Generation}
-		switch elapsed := missing.See(b.Generation, most-b.Unwritten, time.Now()); {
+		switch elapsed := missing.see(b.Generation, most-b.Unwritten, time.Now()); {
 		case b.keeper == InHolds:
 			return Repair{}, fmt.Errorf("repairing the stock of %s: %w", sku, ErrNoRepair)
 		case b.keeper == InDatabase:
@@ -247,22 +232,114 @@ func (s *Service) mostMissing(ctx context.Context, sku string) (Balance, int64, 
 	return b, item.Initial - b.Left - before.Sold, nil
 }
 
-// Absence remembers since when units of a generation have been missing. The zero value is
-// ready.
-type Absence struct {
+// absence remembers since when units of a generation have been missing.
+type absence struct {
 	generation string
 	since      time.Time
 }
 
-// See records how many units are missing now, and returns how long some have been missing
+// see records how many units are missing now, and returns how long some have been missing
 // without a break.
-func (a *Absence) See(generation string, units int64, now time.Time) time.Duration {
+func (a *absence) see(generation string, units int64, now time.Time) time.Duration {
 	if units <= 0 {
-		*a = Absence{}
+		*a = absence{}
 		return 0
 	}
 	if a.generation != generation {
-		*a = Absence{generation, now}
+		*a = absence{generation, now}
 	}
 	return now.Sub(a.since)
+}
+
+const (
+	// maxFailures is how many items in a row may fail before a round of ReturnStranded ends: then
+	// a backend is unavailable, and the other items would fail too, each after a while.
+	maxFailures = 3
+	// roundShare bounds the part of the time that rounds take: one in so many parts.
+	roundShare = 5
+)
+
+// watched is what ReturnStranded knows of an item.
+type watched struct {
+	last    Balance
+	missing absence
+}
+
+// ReturnStranded puts stranded units back on sale until ctx ends: units that a process has taken
+// from a stock in Redis before it was killed. It makes a round over all items, pauses, and logs
+// the first failure of an outage and its end. It only finds the units. Several processes may do so
+// at once, because Recount cannot oversell: one of them returns the units, and the others find
+// another generation.
+func (s *Service) ReturnStranded(ctx context.Context, every time.Duration) {
+	items, failing := make(map[string]*watched), false
+	for pause := every; guard.Sleep(ctx, pause) == nil; {
+		began := time.Now()
+		err := s.returnRound(ctx, items)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil && !failing:
+			s.log.Warn("stranded units cannot be found or put back now", "error", err)
+		case err == nil && failing:
+			s.log.Info("stranded units are found and put back again")
+		}
+		failing = err != nil
+		pause = max(every, (roundShare-1)*time.Since(began))
+	}
+}
+
+// returnRound compares the items whose stock is in Redis with their orders, and repairs those whose
+// units have been stranded for the grace time. It returns the first error. The order is random, so
+// that a few items that always fail do not keep it from the others.
+func (s *Service) returnRound(ctx context.Context, items map[string]*watched) (first error) {
+	skus, err := s.store.inRedis(ctx)
+	if err != nil {
+		return err
+	}
+	known := maps.Clone(items)
+	clear(items)
+	for _, sku := range skus {
+		items[sku] = cmp.Or(known[sku], new(watched))
+	}
+	failed := 0 // in a row
+	for _, i := range rand.Perm(len(skus)) {
+		if ctx.Err() != nil || failed == maxFailures {
+			break
+		}
+		switch err := s.returnUnits(ctx, skus[i], items[skus[i]]); {
+		case err == nil:
+			failed = 0
+		case !errors.Is(err, ErrUnknownItem): // it was not deleted just now
+			first, failed = cmp.Or(first, err), failed+1
+		}
+	}
+	return first
+}
+
+// returnUnits repairs one item, if it is time.
+func (s *Service) returnUnits(ctx context.Context, sku string, one *watched) (err error) {
+	if one.last, err = s.Balance(ctx, sku, one.last); err != nil {
+		return err
+	}
+	if one.missing.see(one.last.Generation, one.last.Stranded(), time.Now()) < s.grace {
+		return nil
+	}
+	returned, err := s.Recount(ctx, one.last)
+	if err != nil {
+		return err
+	}
+	s.log.Info("stranded units are on sale again", "sku", sku, "stranded", one.last.Stranded(), "returned", returned)
+	*one = watched{}
+	return nil
+}
+
+// inRedis lists the items whose stock is in Redis.
+func (s store) inRedis(ctx context.Context) (skus []string, err error) {
+	ctx, cancel := limited(ctx)
+	defer cancel()
+	err = s.db.WithContext(ctx).Model(&Item{}).Where("keeper IN ?", []Backend{"", InRedis}).Pluck("sku", &skus).Error
+	if err != nil {
+		return nil, fmt.Errorf("listing the items with a stock in Redis: %w", err)
+	}
+	return skus, nil
 }

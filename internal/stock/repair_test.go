@@ -1,6 +1,7 @@
 package stock_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"sync"
@@ -287,59 +288,6 @@ func TestRepairOfAStockInTheDatabase(t *testing.T) {
 	})
 }
 
-// Several processes that repair at once do it once.
-func TestRepairsAtOnceReturnTheUnitsOnce(t *testing.T) {
-	eachSite(t, func(t *testing.T, s *site) {
-		var instances []*stock.Service
-		for range 4 {
-			instances = append(instances, s.instance(t, soon))
-		}
-		s.put(t, instances[0], 20)
-		rush(t, s, 5, "lua_atomic", instances...)
-		s.strand(t, 6)
-		var returned atomic.Int64
-		var all sync.WaitGroup
-		for _, service := range instances {
-			all.Go(func() {
-				done, err := service.Repair(t.Context(), s.sku)
-				if err != nil {
-					t.Error(err)
-				}
-				returned.Add(done.Returned)
-			})
-		}
-		all.Wait()
-		if returned.Load() != 6 {
-			t.Errorf("%d units were returned, want 6", returned.Load())
-		}
-		wantStock(t, s.audit(t, instances[0]), 20, 15, 5, 5)
-	})
-}
-
-// A backend that is unavailable makes a repair fail, and not hang. Afterwards it works.
-func TestRepairFailsWhileABackendIsUnavailable(t *testing.T) {
-	eachSite(t, func(t *testing.T, s *site) {
-		service := s.instance(t, soon)
-		s.put(t, service, 10)
-		rush(t, s, 1, "lua_atomic", service)
-		s.strand(t, 1)
-		hook := new(locktest.Hook)
-		s.rdb.AddHook(hook)
-		redisDown := hook.On(locktest.Any, -1, locktest.Fail(locktest.ErrCut))
-		if _, err := service.Repair(t.Context(), s.sku); !errors.Is(err, locktest.ErrCut) {
-			t.Errorf("without Redis: got %v, want %v", err, locktest.ErrCut)
-		}
-		redisDown.Off()
-		databaseUp := s.onReads(func(tx *gorm.DB) { _ = tx.AddError(errBroken) })
-		if _, err := service.Repair(t.Context(), s.sku); !errors.Is(err, errBroken) {
-			t.Errorf("without a database: got %v, want %v", err, errBroken)
-		}
-		databaseUp()
-		s.repair(t, service)
-		wantStock(t, s.audit(t, service), 10, 9, 1, 1)
-	})
-}
-
 // A change of the stock that fails in the middle of a repair leaves the sale as it was, or
 // to be counted again, and never with a unit too many.
 func TestRepairThatFailsHalfwayIsHarmless(t *testing.T) {
@@ -374,33 +322,40 @@ func TestRepairThatFailsHalfwayIsHarmless(t *testing.T) {
 	})
 }
 
-func TestRepairOfAnUnknownItem(t *testing.T) {
-	s := embeddedSite(t)
-	service := s.instance(t, soon)
-	if _, err := service.Repair(t.Context(), "unheard-of"); !errors.Is(err, stock.ErrUnknownItem) {
-		t.Errorf("got %v, want %v", err, stock.ErrUnknownItem)
-	}
-	if _, err := service.Repair(t.Context(), strings.Repeat("x", 65)); !errors.Is(err, stock.ErrInvalid) {
-		t.Errorf("got %v, want %v", err, stock.ErrInvalid)
-	}
-}
-
-// Units that are missing now and then, as in a rush, were in flight each time.
-func TestAbsenceIsWithoutABreak(t *testing.T) {
-	at := func(seconds int) time.Time { return time.Unix(1000, 0).Add(time.Duration(seconds) * time.Second) }
-	var a stock.Absence
-	steps := []struct {
-		generation string
-		units      int64
-		second     int
-		want       time.Duration
-	}{
-		{"g1", 0, 0, 0}, {"g1", 5, 1, 0}, {"g1", 2, 3, 2 * time.Second}, {"g1", 0, 4, 0}, {"g1", 1, 5, 0},
-		{"g1", 1, 6, time.Second}, {"g2", 1, 7, 0}, {"g2", 9, 9, 2 * time.Second}, {"g2", -1, 10, 0}, {"g2", 1, 11, 0},
-	}
-	for _, s := range steps {
-		if got := a.See(s.generation, s.units, at(s.second)); got != s.want {
-			t.Errorf("%d units of %s missing at %ds: for %v, want %v", s.units, s.generation, s.second, got, s.want)
+// Units that have been missing for the grace time go back on sale by themselves, once, although
+// several shops look for them. A unit that the stock has and that is sold, or one that is in flight,
+// begins no generation. Items that cannot be read keep nobody from the others.
+func TestStrandedUnitsGoBackOnSaleByThemselves(t *testing.T) {
+	eachSite(t, func(t *testing.T, s *site) {
+		services := []*stock.Service{s.instance(t, soon), s.instance(t, soon)}
+		put := func(missing int64) string {
+			s.sku = newSKU()
+			s.put(t, services[0], 10)
+			s.strand(t, missing)
+			return s.stockKey(t)
 		}
-	}
+		hook := new(locktest.Hook)
+		s.rdb.AddHook(hook)
+		for range 5 {
+			defer hook.On(locktest.Mentioning(put(0)), -1, locktest.Fail(locktest.ErrCut)).Off()
+		}
+		stranded, sound, more := put(4), put(0), put(-4)
+		var all sync.WaitGroup
+		ctx, stop := context.WithCancel(t.Context())
+		for _, service := range services {
+			all.Go(func() { service.ReturnStranded(ctx, time.Millisecond) })
+		}
+		s.sku = strings.Split(strings.Split(stranded, "{")[1], "}")[0]
+		s.until(t, services[0], "the units are back", func(a stock.Audit) bool { return a.Remaining == 10 })
+		if s.stockKey(t) == stranded {
+			t.Error("the stock was overwritten: it has no new generation")
+		}
+		stop()
+		all.Wait()
+		for _, key := range []string{sound, more} {
+			if n, err := s.rdb.Exists(t.Context(), key).Result(); err != nil || n != 1 {
+				t.Errorf("%s has ended without need, %v", key, err)
+			}
+		}
+	})
 }

@@ -7,6 +7,7 @@ import (
 
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/stock"
+	"oversell/internal/stock/stream"
 )
 
 // patience is how long a buyer waits for an order that nobody writes.
@@ -18,9 +19,7 @@ func TestAcceptedOnAReplica(t *testing.T) {
 	backendtest.Need(t, "redis-server")
 	set := backendtest.Sentinels(t)
 	s := newSite(t, backendtest.DialRedis(t, set.URL), backendtest.DialDatabase(t, backendtest.Database(t, "embedded")))
-	service := s.instance(t, func(cfg *stock.Config) {
-		cfg.Scripts[streamed] = stock.Streamed(cfg.Redis, stock.Stream{Replicas: 1, Patience: patience})
-	})
+	service := s.instance(t, withStream(stock.Stream{Replicas: 1, Patience: patience}))
 	const units = 50
 	s.put(t, service, units)
 	buy := func(key string) (stock.Result, error) { // without a consumer
@@ -41,10 +40,8 @@ func TestAcceptedOnAReplica(t *testing.T) {
 	if !errors.Is(err, stock.ErrNotDurable) {
 		t.Fatalf("without a replica: %v, want %v", err, stock.ErrNotDurable)
 	}
-	patient := s.instance(t, func(cfg *stock.Config) {
-		cfg.Scripts[streamed] = stock.Streamed(cfg.Redis, stock.Stream{Replicas: 1, Patience: time.Minute})
-	})
-	consume(t, patient, stock.Consumer{})
+	patient := s.instance(t, withStream(stock.Stream{Replicas: 1, Patience: time.Minute}))
+	consume(t, patient, stream.Consumer{})
 	res, err := patient.Deduct(t.Context(), s.request(streamed, ""))
 	if err != nil || res.Accepted {
 		t.Errorf("without a replica: accepted %v, %v; want a written order", res.Accepted, err)
@@ -63,9 +60,7 @@ func TestAcceptedOnAReplica(t *testing.T) {
 // the order is not known.
 func TestReplayOfAnOrderThatIsNotOnAReplica(t *testing.T) {
 	s := embeddedSite(t) // which has no replicas
-	service := s.instance(t, func(cfg *stock.Config) {
-		cfg.Scripts[streamed] = stock.Streamed(cfg.Redis, stock.Stream{Replicas: 1, Patience: patience})
-	})
+	service := s.instance(t, withStream(stock.Stream{Replicas: 1, Patience: patience}))
 	s.put(t, service, 10)
 	for range 2 {
 		res, err := service.Deduct(t.Context(), s.request(streamed, "key"))
@@ -73,6 +68,6 @@ func TestReplayOfAnOrderThatIsNotOnAReplica(t *testing.T) {
 			t.Errorf("accepted %v, %v; want %v", res.Accepted, err, stock.ErrNotDurable)
 		}
 	}
-	consume(t, service, stock.Consumer{})
+	consume(t, service, stream.Consumer{})
 	wantStock(t, s.settled(t, service), 10, 9, 1, 1)
 }

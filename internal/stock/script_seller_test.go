@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
 	"github.com/redis/go-redis/v9"
 	"gorm.io/gorm"
 
@@ -199,23 +198,6 @@ func (h *writeHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 		}
 		return h.action(ctx, func() error { return next(ctx, cmds) })
 	}
-}
-
-// A restarted Redis does not have the scripts.
-func TestScriptsAreSentAgain(t *testing.T) {
-	eachScript(t, func(t *testing.T, s *site, strategy string) {
-		service := s.instance(t, nil)
-		s.put(t, service, 20)
-		for range 2 {
-			if err := s.rdb.ScriptFlush(t.Context()).Err(); err != nil {
-				t.Fatal(err)
-			}
-			if sold, _, attempts := rush(t, s, 10, strategy, service); sold != 10 || attempts != 10 {
-				t.Errorf("%d sold in %d attempts, want 10 in 10", sold, attempts)
-			}
-		}
-		wantStock(t, s.audit(t, service), 20, 0, 20, 20)
-	})
 }
 
 func TestScriptsOnACluster(t *testing.T) {
@@ -411,119 +393,4 @@ func TestCloseLetsBuyersBeingServedFinish(t *testing.T) {
 		}
 		wantStock(t, s.audit(t, service), 10, 9, 1, 1)
 	})
-}
-
-// A buyer that waits for its batch gets ErrSoldOut as soon as the item is sold out.
-func TestSoldOutEndsTheWaitForABatch(t *testing.T) {
-	eachScript(t, func(t *testing.T, s *site, strategy string) {
-		service, elsewhere := s.instance(t, nil), s.instance(t, nil)
-		s.put(t, service, 3)
-		parked, resume := s.parkFirstOrder(t)
-		served := order(t.Context(), service, s.request(strategy, ""))
-		<-parked
-		waiting := order(t.Context(), service, s.request(strategy, ""))
-		rush(t, s, 2, strategy, elsewhere)
-		if o := <-waiting; !errors.Is(o.err, stock.ErrSoldOut) {
-			t.Errorf("the waiter got %v, want %v", o.err, stock.ErrSoldOut)
-		}
-		resume()
-		if o := <-served; o.err != nil {
-			t.Error(o.err)
-		}
-	})
-}
-
-// When another instance begins a new sale, an instance with a cached hint of the last one
-// sells in the new one.
-func TestScriptsSellInTheSaleThatIsOn(t *testing.T) {
-	eachScript(t, func(t *testing.T, s *site, strategy string) {
-		a, b := s.instance(t, nil), s.instance(t, nil)
-		s.put(t, a, 5)
-		wantOneOrder(t, sameKey(t, s, 2, strategy, "click", b))
-		rush(t, s, 1, strategy, b)
-		s.put(t, a, 5)
-		rush(t, s, 1, strategy, b)
-		res, err := b.Deduct(t.Context(), s.request(strategy, "click"))
-		if err != nil || res.Replayed {
-			t.Errorf("the key of the last sale: replayed %v, %v; want an order", res.Replayed, err)
-		}
-		wantStock(t, s.audit(t, a), 5, 3, 2, 2)
-		if err := a.Delete(t.Context(), s.sku); err != nil {
-			t.Fatal(err)
-		}
-		if keys := s.rdb.Keys(t.Context(), "oversell:{"+s.sku+"}:*").Val(); slices.ContainsFunc(keys, func(key string) bool {
-			return s.rdb.TTL(t.Context(), key).Val() < 0
-		}) {
-			t.Errorf("Redis keeps %v of a deleted item", keys)
-		}
-		if _, err := b.Deduct(t.Context(), s.request(strategy, "")); !errors.Is(err, stock.ErrUnknownItem) {
-			t.Errorf("a deleted item: got %v, want %v", err, stock.ErrUnknownItem)
-		}
-	})
-}
-
-// When Redis or the database is down nobody hangs, and nothing is oversold.
-func TestScriptsOutliveTheirBackends(t *testing.T) {
-	server, dbServer := backendtest.RestartableRedis(t), backendtest.RestartableDatabase(t)
-	s := newSite(t, backendtest.DialRedis(t, server.URL), backendtest.DialDatabase(t, dbServer.URL))
-	service := s.instance(t, nil)
-	for _, strategy := range scripts() {
-		s.sku = newSKU()
-		s.put(t, service, 1000)
-		rush(t, s, 20, strategy, service)
-		dbServer.Kill()
-		for range 3 {
-			if o := <-order(t.Context(), service, s.request(strategy, "")); o.err == nil {
-				t.Errorf("%s: sold without a database", strategy)
-			}
-		}
-		if err := dbServer.Restart(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		wantStock(t, s.audit(t, service), 1000, 980, 20, 20)
-		server.Kill()
-		start := time.Now()
-		var all []<-chan outcome
-		for range 50 {
-			all = append(all, order(t.Context(), service, s.request(strategy, "")))
-		}
-		for _, done := range all {
-			if o := <-done; o.err == nil || errors.Is(o.err, stock.ErrBusy) {
-				t.Errorf("%s: got %v, want the error of Redis", strategy, o.err)
-			}
-		}
-		if took := time.Since(start); took > backendtest.Slack {
-			t.Errorf("%s: the errors took %v", strategy, took)
-		}
-		if err := server.Restart(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if sold, _, _ := rush(t, s, 10, strategy, service); sold != 10 {
-			t.Errorf("%s: %d of 10 sold once Redis is back", strategy, sold)
-		}
-	}
-}
-
-// A batch of orders may or may not have been written: all its units are put back once the
-// orders can no longer be written.
-func TestUnitsOfABatchComeBackOnceItCannotBeWritten(t *testing.T) {
-	for _, strategy := range scripts() {
-		t.Run(strategy, func(t *testing.T) {
-			rdb := backendtest.DialRedis(t, backendtest.Redis(t, "embedded"))
-			s := newSite(t, rdb, backendtest.DialDatabase(t, backendtest.Database(t, "local")))
-			service := s.instance(t, nil)
-			s.put(t, service, 10)
-			s.beforeOrders(func(tx *gorm.DB) { _ = tx.AddError(mysql.ErrInvalidConn) })
-			var all []<-chan outcome
-			for range 5 {
-				all = append(all, order(t.Context(), service, s.request(strategy, "")))
-			}
-			for _, done := range all {
-				if o := <-done; o.err == nil {
-					t.Error("sold without an order")
-				}
-			}
-			wantStock(t, s.audit(t, service), 10, 10, 0, 0)
-		})
-	}
 }

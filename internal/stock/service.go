@@ -24,19 +24,24 @@ type Config struct {
 	Changes func() uint64 // how often Redis was replaced by another one, see backend.RedisWatch; nil: not watched
 	// History returns the id of the history that the data at a key of Redis belongs
 	// to, see backend.RedisHistory; nil: histories are not told apart.
-	History  func(ctx context.Context, key string) (string, error)
-	Guards   map[string]Guard         // by strategy name: those that sell in a guarded section
-	Scripts  map[string]*ScriptSeller // by strategy name: those that sell without a lock
-	Keepers  map[string]Backend       // by strategy name: where it needs the stock; default: either
-	Families map[string]string        // by strategy name: strategies of one family exclude each other; default: a family of its own
-	Mixed    bool                     // families may sell one item at the same time, which oversells
-	Wait     time.Duration            // longest wait for a guard; 0 means 10 s
-	Grace    time.Duration            // how long units are missing before they count as stranded; 0 means DefaultGrace
-	Unfenced bool                     // the stock does not check fencing tokens
-	Holds    Holds                    // of items with the keeper InHolds; nil: such an item has no holds
-	Work     Work                     // what a holder does between reading and writing the stock; nil: nothing
-	Inside   figures.Inside           // is told when a holder enters and leaves, by SKU; may be nil
-	Logger   *slog.Logger             // nil: slog.Default
+	History    func(ctx context.Context, key string) (string, error)
+	Strategies map[string]Strategy // by name
+	Mixed      bool                // families may sell one item at the same time, which oversells
+	Wait       time.Duration       // longest wait for a guard; 0 means 10 s
+	Grace      time.Duration       // how long units are missing before they count as stranded; 0 means DefaultGrace
+	Unfenced   bool                // the stock does not check fencing tokens
+	Holds      Holds               // of items with the keeper InHolds; nil: such an item has no holds
+	Work       Work                // what a holder does between reading and writing the stock; nil: nothing
+	Inside     figures.Inside      // is told when a holder enters and leaves, by SKU; may be nil
+	Logger     *slog.Logger        // nil: slog.Default
+}
+
+// Strategy is one way to sell: by a guard, in a guarded section, or by a script, without a lock.
+type Strategy struct {
+	Guard  Guard
+	Script *ScriptSeller
+	Keeper Backend // where it needs the stock; "": either
+	Family string  // strategies of one family exclude each other; "": a family of its own
 }
 
 // Work is the step between reading the stock and writing it. A real shop would check the
@@ -54,21 +59,19 @@ type Work func(ctx context.Context, sku string) (after func(), err error)
 
 // Service sells items. It is safe for concurrent use.
 type Service struct {
-	store    store
-	stock    counters
-	guards   map[string]Guard
-	scripts  map[string]*ScriptSeller
-	keepers  map[string]Backend
-	families *families
-	wait     time.Duration
-	work     Work
-	inside   figures.Inside
-	holds    Holds
-	log      *slog.Logger
-	waiters  *broadcast.Broadcaster
-	grace    time.Duration
-	streams  stream.Streams
-	accepted *acceptedItems
+	store      store
+	stock      counters
+	strategies map[string]Strategy
+	families   *families
+	wait       time.Duration
+	work       Work
+	inside     figures.Inside
+	holds      Holds
+	log        *slog.Logger
+	waiters    *broadcast.Broadcaster
+	grace      time.Duration
+	streams    stream.Streams
+	accepted   *acceptedItems
 	// admitted is the admission limit: it bounds how many buyers look at items at once
 	// before they wait for a lock, so that a crowd does not slow down the holders.
 	admitted chan struct{}
@@ -77,7 +80,7 @@ type Service struct {
 
 	historyOf      func(ctx context.Context, key string) (string, error)
 	reconciliation reconciliation
-	cancel         context.CancelFunc // of the settler's context
+	cancel         context.CancelFunc // of what goes on in the background
 }
 
 const (
@@ -88,23 +91,26 @@ const (
 // New returns a Service. Migrate must have created the tables.
 func New(cfg Config) *Service {
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
+	ctx, cancel := context.WithCancel(context.Background())
 	s := &Service{
-		grace:     cmp.Or(cfg.Grace, DefaultGrace),
-		store:     store{cfg.DB},
-		stock:     counters{cfg.Redis, new(sync.Map)},
-		guards:    cfg.Guards,
-		scripts:   cfg.Scripts,
-		keepers:   cfg.Keepers,
-		families:  newFamilies(cfg),
-		wait:      cmp.Or(cfg.Wait, defaultWait),
-		work:      cfg.Work,
-		inside:    cfg.Inside,
-		holds:     cfg.Holds,
-		log:       cfg.Logger,
-		historyOf: cfg.History,
-		admitted:  make(chan struct{}, maxAdmitted),
-		streams:   stream.Streams{Redis: cfg.Redis, Keys: saleKeys, ClaimsKept: 2 * claimPeriod, Check: checkEntry},
-		accepted:  newAcceptedItems(),
+		grace:      cmp.Or(cfg.Grace, DefaultGrace),
+		store:      store{cfg.DB},
+		stock:      counters{cfg.Redis, new(sync.Map)},
+		strategies: cfg.Strategies,
+		families:   newFamilies(cfg),
+		wait:       cmp.Or(cfg.Wait, defaultWait),
+		work:       cfg.Work,
+		inside:     cfg.Inside,
+		holds:      cfg.Holds,
+		log:        cfg.Logger,
+		historyOf:  cfg.History,
+		admitted:   make(chan struct{}, maxAdmitted),
+		streams:    stream.Streams{Redis: cfg.Redis, Keys: saleKeys, ClaimsKept: 2 * claimPeriod, Check: checkEntry},
+		accepted:   newAcceptedItems(),
+		cancel:     cancel,
+		reconciliation: reconciliation{
+			changes: cfg.Changes, seen: make(map[string]comparison), doubts: make(map[string]map[string]bool),
+		},
 	}
 	if s.work == nil {
 		s.work = func(ctx context.Context, _ string) (func(), error) { return nil, context.Cause(ctx) }
@@ -112,13 +118,11 @@ func New(cfg Config) *Service {
 	if s.holds == nil {
 		s.holds = noHolds{}
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	s.cancel, s.reconciliation.settle = cancel, func() { s.settleDoubts(ctx) }
-	s.accepted.start = func() { s.follow(ctx) }
-	s.reconciliation.changes = cfg.Changes
 	if s.reconciliation.changes == nil {
 		s.reconciliation.changes = func() uint64 { return 0 }
 	}
+	s.reconciliation.settler = &background{ctx: ctx, step: s.settleDoubts()}
+	s.accepted.follower = &background{ctx: ctx, step: s.follow}
 	s.waiters = broadcast.New(s.soldOut)
 	return s
 }
@@ -159,8 +163,8 @@ func (s *Service) Close() {
 	s.cancel()
 	s.waiters.Close(ErrClosing)
 	s.families.close()
-	s.reconciliation.close()
-	s.accepted.close()
+	s.reconciliation.settler.wait()
+	s.accepted.follower.wait()
 }
 
 // Item reads an item from the database. It returns ErrUnknownItem.
@@ -175,14 +179,9 @@ func (s *Service) Item(ctx context.Context, sku string) (Item, error) {
 // current sale. It returns ErrUnknownItem.
 func (s *Service) Left(ctx context.Context, sku string) (left int64, saleID string, err error) {
 	r, err := s.readCurrent(ctx, sku)
-	if err == nil && r.backend == InHolds {
-		return s.leftInHolds(ctx, sku)
+	if err != nil || r.backend != InHolds {
+		return r.left, r.gen.saleID, err
 	}
-	return r.left, r.gen.saleID, err
-}
-
-// leftInHolds is Left for an item that is sold by holds.
-func (s *Service) leftInHolds(ctx context.Context, sku string) (left int64, saleID string, err error) {
 	item, err := s.store.item(ctx, sku)
 	if err != nil {
 		return 0, "", err
@@ -235,7 +234,7 @@ func (s *Service) Audit(ctx context.Context, sku string) (Audit, error) {
 	}
 	found.Initial, found.Remaining, found.Held, found.Unwritten = item.Initial, now.left, held, behind.unwritten
 	b := Balance{Missing: -found.LostUpdates()}
-	if b.Flying, err = s.flying(ctx, sku); err != nil {
+	if b.Pending, err = s.inFlight(ctx, sku); err != nil {
 		return Audit{}, err
 	}
 	return Audit{

@@ -222,38 +222,6 @@ func TestCategoriesMapToTheirItems(t *testing.T) {
 	})
 }
 
-// A holder of the last sale must not write into the next one.
-func TestPutDuringASaleLeavesTheNewSaleAlone(t *testing.T) {
-	eachSite(t, func(t *testing.T, s *site) {
-		inside, resume := make(chan struct{}), make(chan struct{})
-		slow := s.instance(t, func(cfg *stock.Config) {
-			first := sync.OnceFunc(func() { close(inside) })
-			cfg.Work = func(context.Context, string) (func(), error) {
-				first()
-				<-resume
-				return nil, nil
-			}
-		})
-		s.put(t, slow, 1000)
-		sold := make(chan error)
-		go func() {
-			_, err := slow.Deduct(context.Background(), s.request("v6_watchdog", ""))
-			sold <- err
-		}()
-		<-inside
-		s.put(t, slow, 10)
-		close(resume)
-		if err := <-sold; err != nil {
-			t.Fatal(err)
-		}
-		wantStock(t, s.audit(t, slow), 10, 9, 1, 1) // the buyer went on in the new sale
-		if n, soldOut, _ := rush(t, s, 20, "v6_watchdog", s.instance(t, nil)); n != 9 || soldOut != 11 {
-			t.Errorf("%d sold and %d refused, want 9 and 11", n, soldOut)
-		}
-		wantStock(t, s.audit(t, slow), 10, 0, 10, 10)
-	})
-}
-
 // Just after an item is sold out a crowd still waits to be admitted. A buyer in it that
 // repeats a request gets its order.
 func TestRepeatInACrowdIsAnsweredWithTheFirstOrder(t *testing.T) {
@@ -281,53 +249,4 @@ func TestRepeatInACrowdIsAnsweredWithTheFirstOrder(t *testing.T) {
 		}
 		again.Wait()
 	})
-}
-
-// Keys that a version of the shop without generations has left in Redis are removed when
-// the stock is rebuilt, a new sale begins, or the item is deleted.
-func TestKeysOfEarlierVersionsAreRemoved(t *testing.T) {
-	for name, change := range map[string]func(t *testing.T, s *site, service *stock.Service){
-		"put":     func(t *testing.T, s *site, service *stock.Service) { s.put(t, service, 10) },
-		"rebuild": func(t *testing.T, s *site, service *stock.Service) { rush(t, s, 1, "v4_lua", service) },
-		"delete": func(t *testing.T, s *site, service *stock.Service) {
-			if err := service.Delete(t.Context(), s.sku); err != nil {
-				t.Fatal(err)
-			}
-		},
-		"unknown to the database": func(t *testing.T, s *site, service *stock.Service) {
-			if err := s.db.Delete(&stock.Item{SKU: s.sku}).Error; err != nil {
-				t.Fatal(err)
-			}
-			if _, err := service.Audit(t.Context(), s.sku); !errors.Is(err, stock.ErrUnknownItem) {
-				t.Errorf("got %v, want %v", err, stock.ErrUnknownItem)
-			}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			eachSite(t, func(t *testing.T, s *site) {
-				service := s.instance(t, nil)
-				sale := s.put(t, service, 10).SaleID
-				if err := s.rdb.FlushDB(t.Context()).Err(); err != nil {
-					t.Fatal(err)
-				}
-				prefix := "oversell:{" + s.sku + "}:"
-				old := []string{prefix + "stock:" + sale, prefix + "stock:" + sale + ":fence", prefix + "claims:" + sale}
-				err := errors.Join(
-					s.rdb.MSet(t.Context(), prefix+"sale", sale, old[0], 10).Err(),
-					s.rdb.HSet(t.Context(), old[1], "of", "v9_cohort", "token", 7).Err(),
-					s.rdb.HSet(t.Context(), old[2], "click", "").Err(),
-					s.db.Model(&stock.Item{}).Where("sku = ?", s.sku).UpdateColumn("generation", "").Error,
-				)
-				if err != nil {
-					t.Fatal(err)
-				}
-				change(t, s, service)
-				for _, key := range old {
-					if s.rdb.Exists(t.Context(), key).Val() != 0 {
-						t.Errorf("%s is still there", key)
-					}
-				}
-			})
-		})
-	}
 }

@@ -52,34 +52,13 @@ func Migrate(ctx context.Context, db *gorm.DB) error {
 	}
 	var err error
 	for range migrateAttempts {
-		if err = migrate(db); err == nil {
+		if err = db.AutoMigrate(&Item{}, &Order{}, &Sale{}, &familyLease{}, &purchased{}, &lostOrder{}, &units.Row{}); err == nil {
 			return nil
 		}
 		// Another instance may have created a table or an index first. The next
 		// attempt finds it.
 	}
 	return fmt.Errorf("migrating the tables of items and orders: %w", err)
-}
-
-func migrate(db *gorm.DB) error {
-	known := db.Migrator().HasTable(&Sale{})
-	tables := []any{&Item{}, &Order{}, &Sale{}, &familyLease{}, &purchased{}, &lostOrder{}, &units.Row{}}
-	if err := db.AutoMigrate(tables...); err != nil || known {
-		return err
-	}
-	return recordSales(db)
-}
-
-// recordSales fills the table of sales in a database that is older than the table.
-func recordSales(db *gorm.DB) error {
-	var sales []Sale
-	err := db.Model(&Order{}).Select("sale_id AS id, sku, 0 AS initial, MIN(created_at) AS begun_at").
-		Group("sale_id, sku").Find(&sales).Error
-	if err != nil || len(sales) == 0 {
-		return err
-	}
-	const some = 500
-	return db.Clauses(clause.OnConflict{DoNothing: true}).CreateInBatches(sales, some).Error
 }
 
 // migrateAttempts is more than the tables and indexes that another instance can create

@@ -136,27 +136,25 @@ const (
 	maxFollowed = 10_000
 )
 
-// follow looks what has become of accepted orders, until none is left to follow or ctx ends.
-// A consumer of this process stops most of them from being followed before.
-func (s *Service) follow(ctx context.Context) {
-	for guard.Sleep(ctx, followEvery) == nil {
-		skus := s.accepted.followed()
-		if len(skus) == 0 {
-			return
-		}
-		for _, sku := range skus {
-			if err := errors.Join(s.followOrders(ctx, sku), s.followEnd(ctx, sku)); err != nil && ctx.Err() == nil {
-				s.log.Debug("what has become of accepted orders is not known yet", "sku", sku, "error", err)
-			}
+// follow is the step that looks what has become of accepted orders. A consumer of this process
+// stops most of them from being followed before.
+func (s *Service) follow(ctx context.Context) (more bool) {
+	if guard.Sleep(ctx, followEvery) != nil {
+		return false
+	}
+	for sku := range s.accepted.followed() {
+		orders, ended := s.accepted.of(sku, maxFollowed)
+		if err := errors.Join(s.followOrders(ctx, sku, orders), s.followEnd(ctx, sku, ended)); err != nil && ctx.Err() == nil {
+			s.log.Debug("what has become of accepted orders is not known yet", "sku", sku, "error", err)
 		}
 	}
+	return len(s.accepted.followed()) > 0
 }
 
 // followOrders stops following the orders of an item that are written, and records those that
 // Redis has lost. What is lost while its generation goes on ends the generation: a consumer
 // may still have it.
-func (s *Service) followOrders(ctx context.Context, sku string) error {
-	orders := s.accepted.of(sku, maxFollowed)
+func (s *Service) followOrders(ctx context.Context, sku string, orders map[string]generation) error {
 	places, err := s.streams.Placed(ctx, sku, slices.Collect(maps.Keys(orders)))
 	if err != nil {
 		return err
@@ -167,8 +165,7 @@ func (s *Service) followOrders(ctx context.Context, sku string) error {
 	}
 	item, err := s.store.item(ctx, sku) // before the look-up: an order may be written until its generation ends
 	if errors.Is(err, ErrUnknownItem) {
-		s.accepted.unfollow(sku, maps.Keys(orders))
-		return nil
+		item, err = Item{}, nil // nothing is current or written, see lose
 	}
 	if err != nil {
 		return err
@@ -177,11 +174,11 @@ func (s *Service) followOrders(ctx context.Context, sku string) error {
 	if err != nil {
 		return err
 	}
-	s.accepted.unfollow(sku, maps.Keys(written))
 	lost := make(map[string][]string) // by sale
 	for id, g := range orders {
 		switch {
 		case written[id]:
+			s.accepted.unfollow(sku, id)
 		case g.id == item.Generation:
 			s.reconciliation.doubt(sku, g)
 		default:
@@ -192,7 +189,9 @@ func (s *Service) followOrders(ctx context.Context, sku string) error {
 		if err := s.lose(ctx, sku, saleID, ids); err != nil {
 			return err
 		}
-		s.accepted.unfollow(sku, slices.Values(ids))
+		for _, id := range ids {
+			s.accepted.unfollow(sku, id)
+		}
 	}
 	return nil
 }
@@ -213,8 +212,7 @@ func (s *Service) lose(ctx context.Context, sku, saleID string, ids []string) er
 
 // followEnd removes what a generation that has ended left in the stream, once the database has
 // it: places without an entry, and the written orders if no consumer looks for them any more.
-func (s *Service) followEnd(ctx context.Context, sku string) error {
-	ended := s.accepted.ended(sku)
+func (s *Service) followEnd(ctx context.Context, sku, ended string) error {
 	if ended == "" {
 		return nil
 	}

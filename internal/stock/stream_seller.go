@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"sync"
@@ -185,7 +184,7 @@ func (p *purchase) accept(ctx context.Context, b *batched) error {
 	}
 	p.res.Order = b.order
 	if b.unsure {
-		return p.service.untilWritten(ctx, p.req.SKU, b.order.ID, p.script.patience)
+		return p.service.untilWritten(ctx, p.req.SKU, b.order.ID, p.Script.patience)
 	}
 	p.res.Accepted = true
 	p.service.accepted.follow(p.req.SKU, b.order.ID, p.gen)
@@ -218,7 +217,7 @@ func (s *Service) untilWritten(ctx context.Context, sku, id string, limit time.D
 // can write it later. While a backend is away it tries again: a consumer that has read the
 // order before may still write it, and the buyer should know.
 func (p *purchase) acceptedAnyway(ctx context.Context, b *batched) error {
-	wait, w := p.service.waiters.Begin(ctx, p.script.patience, errWaited)
+	wait, w := p.service.waiters.Begin(ctx, p.Script.patience, errWaited)
 	defer w.Done()
 	for {
 		written, err := p.service.findWritten(ctx, p.req.SKU, p.gen, []string{b.order.ID})
@@ -235,11 +234,11 @@ func (p *purchase) acceptedAnyway(ctx context.Context, b *batched) error {
 // acceptedReplay answers with an accepted order that has the buyer's key and is not
 // written yet, or with ErrNotAccepted if it never will be.
 func (p *purchase) acceptedReplay(ctx context.Context) (bool, error) {
-	script := p.service.scripts[p.req.Strategy]
-	if p.gen.family == StreamFamily && (script == nil || !script.streamed) {
-		script = p.service.scripts[StreamFamily] // the shop has switched since
+	how := p.Strategy
+	if p.gen.family == StreamFamily && !how.streamed() {
+		how = p.service.strategies[StreamFamily] // the shop has switched since
 	}
-	if script == nil || !script.streamed {
+	if !how.streamed() {
 		return false, nil
 	}
 	id, err := p.service.streams.OrderOf(ctx, p.req.SKU, p.gen.saleID, p.req.IdempotencyKey)
@@ -264,8 +263,8 @@ func (p *purchase) acceptedReplay(ctx context.Context) (bool, error) {
 	if err := state.Err(); err != nil {
 		return true, err
 	}
-	if script.replicas > 0 { // whether they have it is not known
-		return true, p.service.untilWritten(ctx, p.req.SKU, state.ID, script.patience)
+	if how.Script.replicas > 0 { // whether they have it is not known
+		return true, p.service.untilWritten(ctx, p.req.SKU, state.ID, how.Script.patience)
 	}
 	p.res.Accepted, p.res.Reason = true, state.Reason
 	p.service.accepted.follow(p.req.SKU, state.ID, generation{saleID: p.gen.saleID, id: order.Generation})
@@ -320,25 +319,21 @@ func (p *purchase) lostReplay(ctx context.Context, id string) (bool, error) {
 // consumer of this process, if there is one.
 type acceptedItems struct {
 	mu    sync.Mutex
-	items map[string]bool // since the last takeItems
-	ever  map[string]bool
+	items map[string]bool // by SKU: whether orders were accepted since the last takeItems
 	wake  chan struct{}
 	done  map[string][]chan struct{} // by order: those who wait for it
 
 	// told are the orders whose buyers were told that they are accepted, by SKU and id, until
 	// they are written or on record as lost. Without them nobody would know of those that a
 	// Redis loses with everything else.
-	told      map[string]map[string]generation
-	ending    map[string]string // by SKU: the generation that this process has ended last, see followEnd
-	start     func()            // follows them until there are none
-	following bool
-	closed    bool
-	followers sync.WaitGroup
+	told     map[string]map[string]generation
+	ending   map[string]string // by SKU: the generation that this process has ended last, see followEnd
+	follower *background       // finds out what becomes of them
 }
 
 func newAcceptedItems() *acceptedItems {
 	return &acceptedItems{
-		items: make(map[string]bool), ever: make(map[string]bool), wake: make(chan struct{}, 1), done: make(map[string][]chan struct{}),
+		items: make(map[string]bool), wake: make(chan struct{}, 1), done: make(map[string][]chan struct{}),
 		told: make(map[string]map[string]generation), ending: make(map[string]string),
 	}
 }
@@ -346,78 +341,59 @@ func newAcceptedItems() *acceptedItems {
 // follow says that a buyer was told that an order is accepted.
 func (a *acceptedItems) follow(sku, id string, g generation) {
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	if a.told[sku] == nil {
 		a.told[sku] = make(map[string]generation)
 	}
 	a.told[sku][id] = g
-	a.begin()
+	a.mu.Unlock()
+	a.follower.wake()
 }
 
 // ends says that this process ends a generation of a streamed item.
 func (a *acceptedItems) ends(sku, generation string) {
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	a.ending[sku] = generation
-	a.begin()
+	a.mu.Unlock()
+	a.follower.wake()
 }
 
-// begin starts to follow, unless that is under way. The caller has locked mu.
-func (a *acceptedItems) begin() {
-	if !a.following && !a.closed {
-		a.following = true
-		a.followers.Go(a.start)
-	}
-}
-
-// followed returns the items with something to follow. If there are none, the follower, which
-// is the only caller, must end.
-func (a *acceptedItems) followed() (skus []string) {
+// followed returns the items with something to follow.
+func (a *acceptedItems) followed() map[string]bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	skus := make(map[string]bool)
 	for sku := range a.told {
-		skus = append(skus, sku)
+		skus[sku] = true
 	}
 	for sku := range a.ending {
-		if _, ok := a.told[sku]; !ok {
-			skus = append(skus, sku)
-		}
+		skus[sku] = true
 	}
-	a.following = len(skus) > 0
 	return skus
 }
 
-// of returns at most limit of the item's orders that are followed: other ones each time.
-func (a *acceptedItems) of(sku string, limit int) map[string]generation {
+// of returns at most limit of the item's orders that are followed, other ones each time, and the
+// generation of the item that this process has ended last.
+func (a *acceptedItems) of(sku string, limit int) (orders map[string]generation, ended string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	orders := make(map[string]generation)
+	orders = make(map[string]generation)
 	for id, g := range a.told[sku] {
 		if len(orders) == limit {
 			break
 		}
 		orders[id] = g
 	}
-	return orders
+	return orders, a.ending[sku]
 }
 
-// unfollow says that it is known what became of these orders.
-func (a *acceptedItems) unfollow(sku string, ids iter.Seq[string]) {
+// unfollow says that it is known what became of an order.
+func (a *acceptedItems) unfollow(sku, id string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for id := range ids {
-		delete(a.told[sku], id)
-	}
+	delete(a.told[sku], id)
 	if len(a.told[sku]) == 0 {
 		delete(a.told, sku)
 	}
-}
-
-// ended returns the generation that this process has ended last, "" for none.
-func (a *acceptedItems) ended(sku string) string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.ending[sku]
 }
 
 // tidied says that nothing is left of a generation that this process has ended.
@@ -429,22 +405,11 @@ func (a *acceptedItems) tidied(sku, generation string) {
 	}
 }
 
-// close waits for the follower, whose context the caller has cancelled.
-func (a *acceptedItems) close() {
-	a.mu.Lock()
-	a.closed = true
-	a.mu.Unlock()
-	a.followers.Wait()
-}
-
 // add says that orders of an item were accepted.
 func (a *acceptedItems) add(sku string) {
 	a.mu.Lock()
-	if len(a.items) < maxSeen {
+	if a.items[sku] || len(a.items) < maxSeen {
 		a.items[sku] = true
-	}
-	if len(a.ever) < maxSeen {
-		a.ever[sku] = true
 	}
 	a.mu.Unlock()
 	select {
@@ -454,19 +419,23 @@ func (a *acceptedItems) add(sku string) {
 }
 
 // takeItems returns the items that were added since the last call.
-func (a *acceptedItems) takeItems() map[string]bool {
+func (a *acceptedItems) takeItems() (skus []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	items := a.items
-	a.items = make(map[string]bool)
-	return items
+	for sku, added := range a.items {
+		if added {
+			skus = append(skus, sku)
+			a.items[sku] = false
+		}
+	}
+	return skus
 }
 
 // all returns the items of which this process has ever accepted orders.
 func (a *acceptedItems) all() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return slices.Collect(maps.Keys(a.ever))
+	return slices.Collect(maps.Keys(a.items))
 }
 
 // await returns a channel that is closed when the consumer of this process has settled an

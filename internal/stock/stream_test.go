@@ -1,11 +1,8 @@
 package stock_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -15,7 +12,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-sql-driver/mysql"
-	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 	"gorm.io/gorm"
 
@@ -31,7 +27,7 @@ const streamed = "lua_stream"
 const claimAfter = 50 * time.Millisecond
 
 // consume runs a consumer until the test ends or stop is called.
-func consume(t *testing.T, service *stock.Service, c stock.Consumer) (stop func()) {
+func consume(t *testing.T, service *stock.Service, c stream.Consumer) (stop func()) {
 	t.Helper()
 	if c.ClaimAfter == 0 {
 		c.ClaimAfter = claimAfter
@@ -129,33 +125,14 @@ func TestAcceptedOrdersAreWrittenOnce(t *testing.T) {
 		if before.InFlight != 300 || before.LostUpdates != 0 || before.Stranded != 0 {
 			t.Errorf("before a consumer runs: %+v, want 300 in flight and nothing lost or stranded", before)
 		}
-		consume(t, a, stock.Consumer{})
-		consume(t, b, stock.Consumer{})
+		consume(t, a, stream.Consumer{})
+		consume(t, b, stream.Consumer{})
 		after := s.settled(t, b)
 		wantStock(t, after, 300, 0, 300, 300)
 		if after.DurableP99 <= 0 {
 			t.Errorf("99 of 100 orders were written within %v ms", after.DurableP99)
 		}
 	})
-}
-
-// A consumer of some items leaves the orders of the others in their streams.
-func TestAConsumerOfSomeItems(t *testing.T) {
-	s := embeddedSite(t)
-	shop, worker := s.instance(t, nil), s.instance(t, nil)
-	others := s.sku
-	s.put(t, shop, 1)
-	accept(t, s, shop, 1)
-	s.sku = newSKU()
-	s.put(t, shop, 1)
-	accept(t, s, shop, 1)
-	own := s.sku
-	consume(t, worker, stock.Consumer{Only: func(sku string) bool { return sku == own }})
-	s.settled(t, shop)
-	s.sku = others
-	if a := s.audit(t, shop); a.InFlight != 1 || a.Sold != 0 {
-		t.Errorf("of another item %d are in flight and %d are written, want 1 and 0", a.InFlight, a.Sold)
-	}
 }
 
 func TestAnOrderTellsItsState(t *testing.T) {
@@ -167,7 +144,7 @@ func TestAnOrderTellsItsState(t *testing.T) {
 		if state, err := service.AwaitOrder(t.Context(), s.sku, id, time.Millisecond); err != nil || state.State != stock.StateAccepted {
 			t.Errorf("without a consumer the wait ends with %s, %v", state.State, err)
 		}
-		consume(t, service, stock.Consumer{})
+		consume(t, service, stream.Consumer{})
 		if state, err := service.AwaitOrder(t.Context(), s.sku, id, time.Minute); err != nil || state.State != stock.StateWritten || state.ID != id {
 			t.Errorf("got %+v, %v; want it written", state, err)
 		}
@@ -181,40 +158,6 @@ func TestAnOrderTellsItsState(t *testing.T) {
 	})
 }
 
-// Anybody may ask for an order without saying of which item. That must not cost a command for
-// each item.
-func TestALookUpAsksNoOtherItem(t *testing.T) {
-	s := embeddedSite(t)
-	service := s.instance(t, nil)
-	var ids []string // of an order of each item
-	for range 10 {
-		s.sku = newSKU()
-		s.put(t, service, 1)
-		ids = append(ids, accept(t, s, service, 1)...)
-	}
-	hook := new(locktest.Hook)
-	s.rdb.AddHook(hook)
-	commands := hook.On(func(redis.Cmder) bool { return true }, -1, locktest.Pass)
-	for _, id := range ids {
-		if state, err := service.OrderState(t.Context(), "", id); err != nil || state.State != stock.StateAccepted {
-			t.Errorf("order %s is %s, %v; want it accepted", id, state.State, err)
-		}
-	}
-	// Once a second the shop looks, too, what became of the orders that it has accepted.
-	if n := commands.Hits(); n >= 4*len(ids) {
-		t.Errorf("%d commands for %d orders, want 2 for each", n, len(ids))
-	}
-	before := commands.Hits()
-	for range ids {
-		if _, err := service.OrderState(t.Context(), "", uuid.NewString()); !errors.Is(err, stock.ErrUnknownOrder) {
-			t.Errorf("an order that nobody made: %v, want %v", err, stock.ErrUnknownOrder)
-		}
-	}
-	if n := commands.Hits() - before; n >= len(ids) {
-		t.Errorf("%d commands for orders that nobody made, want none", n)
-	}
-}
-
 // A key finds its order while that is in the stream, and after it was written.
 func TestKeysFindAcceptedOrders(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
@@ -225,7 +168,7 @@ func TestKeysFindAcceptedOrders(t *testing.T) {
 		if err != nil || !first.Replayed || !first.Accepted {
 			t.Errorf("in the stream: %+v, %v; want the accepted order", first, err)
 		}
-		stop := consume(t, a, stock.Consumer{})
+		stop := consume(t, a, stream.Consumer{})
 		wantStock(t, s.settled(t, a), 10, 9, 1, 1)
 		stop()
 		again, err := b.Deduct(t.Context(), s.request(streamed, "click"))
@@ -256,7 +199,7 @@ func TestKeysOfAcceptedOrdersBelongToOneRequest(t *testing.T) {
 		if err != nil || !again.Accepted || again.State != stock.StateAccepted || again.Order.ID != first.Order.ID {
 			t.Errorf("with another strategy: %+v, %v; want the accepted order %s", again, err, first.Order.ID)
 		}
-		stop := consume(t, a, stock.Consumer{})
+		stop := consume(t, a, stream.Consumer{})
 		wantStock(t, s.settled(t, a), 1, 0, 1, 1)
 		stop()
 		wantKeyReused(t, b, r)
@@ -268,21 +211,21 @@ func TestKeysOfAcceptedOrdersBelongToOneRequest(t *testing.T) {
 
 // endsAt is a consumer that dies at a seam the first time, and lives on afterwards if
 // another item comes.
-func endsAt(seam string) (stock.Consumer, <-chan struct{}) {
+func endsAt(seam string) (stream.Consumer, <-chan struct{}) {
 	died := make(chan struct{})
 	var once sync.Once
-	return stock.Consumer{Seam: func(now string) error {
+	return stream.Consumer{Seam: func(now string) error {
 		if now != seam {
 			return nil
 		}
 		once.Do(func() { close(died) })
-		return stock.EndAtSeam()
+		return stream.EndAtSeam()
 	}}, died
 }
 
 // Another consumer claims what a dead one has read, and recognizes what it has written.
 func TestDeadConsumersLoseNothing(t *testing.T) {
-	for _, seam := range []string{stock.SeamRead, stock.SeamWritten} {
+	for _, seam := range []string{stream.SeamRead, stream.SeamWritten} {
 		t.Run(seam, func(t *testing.T) {
 			eachSite(t, func(t *testing.T, s *site) {
 				service, other := s.instance(t, nil), s.instance(t, nil)
@@ -293,7 +236,7 @@ func TestDeadConsumersLoseNothing(t *testing.T) {
 				<-died
 				stop()
 				ids = append(ids, accept(t, s, service, 20)...)
-				consume(t, other, stock.Consumer{})
+				consume(t, other, stream.Consumer{})
 				wantStock(t, s.settled(t, other), 100, 60, 40, 40)
 				s.wantWritten(t, other, ids)
 				if n, err := s.rdb.XLen(t.Context(), "oversell:{"+s.sku+"}:stream").Result(); err != nil || n > 40 {
@@ -333,9 +276,9 @@ func (s *site) untilIdle(t *testing.T, name string, claimAfter time.Duration) {
 }
 
 // gated is a consumer that looks for orders of others only while the gate is open.
-func gated(name string, claimAfter time.Duration) (c stock.Consumer, open *atomic.Bool) {
+func gated(name string, claimAfter time.Duration) (c stream.Consumer, open *atomic.Bool) {
 	open = new(atomic.Bool)
-	return stock.Consumer{Name: name, ClaimAfter: claimAfter, Only: func(string) bool { return open.Load() }}, open
+	return stream.Consumer{Name: name, ClaimAfter: claimAfter, Only: func(string) bool { return open.Load() }}, open
 }
 
 // A consumer that was idle for long and has nothing to do leaves the group of the stream. If it
@@ -353,7 +296,7 @@ func TestIdleConsumersLeaveTheGroup(t *testing.T) {
 		open.Store(false)
 		s.untilIdle(t, "idle", claimAfter)
 
-		stop := consume(t, s.instance(t, nil), stock.Consumer{Name: "other", ClaimAfter: claimAfter})
+		stop := consume(t, s.instance(t, nil), stream.Consumer{Name: "other", ClaimAfter: claimAfter})
 		for end := time.Now().Add(time.Minute); ; pause() {
 			ids = append(ids, accept(t, s, shop, 1)...)
 			s.settled(t, shop)
@@ -386,7 +329,7 @@ func TestDeadConsumersWithOrdersStayInTheGroup(t *testing.T) {
 		other, open := gated("other", claimAfter)
 		consume(t, s.instance(t, nil), other) // it is old enough to look for the dead at once
 
-		dying, died := endsAt(stock.SeamRead)
+		dying, died := endsAt(stream.SeamRead)
 		dying.Name, dying.ClaimAfter = "dead", claimAfter
 		stop := consume(t, s.instance(t, nil), dying)
 		ids := accept(t, s, shop, 3)
@@ -414,7 +357,7 @@ func TestOrdersWaitForTheDatabase(t *testing.T) {
 			failures.Add(1)
 			_ = tx.AddError(mysql.ErrInvalidConn)
 		})
-		consume(t, service, stock.Consumer{Tries: 1})
+		consume(t, service, stream.Consumer{Tries: 1})
 		for failures.Load() < 2 {
 			pause()
 		}
@@ -446,7 +389,7 @@ func (s *site) buyDead(t *testing.T, service *stock.Service, key string) (bad st
 	if err != nil {
 		t.Fatal(err)
 	}
-	consume(t, service, stock.Consumer{Tries: 1})
+	consume(t, service, stream.Consumer{Tries: 1})
 	s.deadLetters(t, service, 1)
 	return bad, res.Order, remove
 }
@@ -465,7 +408,7 @@ func TestDeadLettersAreListedAndRetried(t *testing.T) {
 			t.Fatal(err)
 		}
 		ids := accept(t, s, service, 4)
-		consume(t, service, stock.Consumer{Tries: 2})
+		consume(t, service, stream.Consumer{Tries: 2})
 		s.until(t, service, "the other orders are written", func(a stock.Audit) bool { return a.Orders == 4 })
 		var letters []stream.DeadLetter
 		for end := time.Now().Add(time.Minute); len(letters) == 0; pause() {
@@ -503,24 +446,6 @@ func TestDeadLettersAreListedAndRetried(t *testing.T) {
 	})
 }
 
-// dislike has the database itself refuse orders of the item with this many units or more.
-func (s *site) dislike(t *testing.T, quantity int64) {
-	t.Helper()
-	create, drop := "ALTER TABLE oversell_orders ADD CONSTRAINT dislikes CHECK (sku <> '%s' OR quantity < %d)", "ALTER TABLE oversell_orders DROP CONSTRAINT dislikes"
-	if s.db.Name() != "mysql" {
-		create = "CREATE TRIGGER dislikes BEFORE INSERT ON oversell_orders WHEN NEW.sku = '%s' AND NEW.quantity >= %d BEGIN SELECT RAISE(ABORT, 'disliked'); END"
-		drop = "DROP TRIGGER dislikes"
-	}
-	if err := s.db.Exec(fmt.Sprintf(create, s.sku, quantity)).Error; err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.db.Exec(drop).Error; err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 // deadLetters waits until the item has this many dead letters.
 func (s *site) deadLetters(t *testing.T, service *stock.Service, n int) []stream.DeadLetter {
 	t.Helper()
@@ -533,69 +458,6 @@ func (s *site) deadLetters(t *testing.T, service *stock.Service, n int) []stream
 			t.Fatalf("there are %d dead letters, %v; want %d", len(letters), err, n)
 		}
 	}
-}
-
-// Orders that the database refuses for their values become dead letters, too, when no good
-// order is left beside them.
-func TestSeveralBadOrdersAreDeadLetters(t *testing.T) {
-	eachSite(t, func(t *testing.T, s *site) {
-		service := s.instance(t, nil)
-		s.put(t, service, 20)
-		s.dislike(t, 3)
-		for i := range int64(2) {
-			bad := s.request(streamed, "")
-			bad.Quantity = 3 + i
-			if _, err := service.Deduct(t.Context(), bad); err != nil {
-				t.Fatal(err)
-			}
-		}
-		ids := accept(t, s, service, 3)
-		consume(t, service, stock.Consumer{Tries: 2})
-		for _, l := range s.deadLetters(t, service, 2) {
-			if l.Kind != "failed" || l.Refusals != 2 {
-				t.Errorf("the dead letter is %+v", l)
-			}
-		}
-		s.wantWritten(t, service, ids)
-		s.streamEmpties(t)
-	})
-}
-
-// A key whose order has lost its units is told so, and not that the order is accepted.
-func TestAKeyTellsThatItsOrderIsNotAccepted(t *testing.T) {
-	eachSite(t, func(t *testing.T, s *site) {
-		service := s.instance(t, soon)
-		s.put(t, service, 20)
-		bad, order, _ := s.buyDead(t, service, "click")
-		if again, err := service.Deduct(t.Context(), bad); err != nil || !again.Accepted || again.Order.ID != order.ID {
-			t.Errorf("while the order has its units: %+v, %v", again, err)
-		}
-		s.repair(t, service)
-		s.wantState(t, service, order.ID, stock.StateNotAccepted)
-		if again, err := service.Deduct(t.Context(), bad); !errors.Is(err, stock.ErrNotAccepted) {
-			t.Errorf("after its units are gone: %+v, %v; want %v", again, err, stock.ErrNotAccepted)
-		}
-	})
-}
-
-// Orders that are written are not reported as unwritten, if only their delay is not recorded.
-func TestOrdersAreWrittenThoughTheirDelayIsNotRecorded(t *testing.T) {
-	eachSite(t, func(t *testing.T, s *site) {
-		var log bytes.Buffer
-		service := s.instance(t, func(cfg *stock.Config) { cfg.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
-		s.put(t, service, 20)
-		ids := accept(t, s, service, 3)
-		hook := new(locktest.Hook)
-		s.rdb.AddHook(hook)
-		lost := hook.On(locktest.Command("hincrby"), -1, locktest.Fail(locktest.ErrCut))
-		stop := consume(t, service, stock.Consumer{Finish: t.Context()})
-		s.streamEmpties(t)
-		stop()
-		s.wantWritten(t, service, ids)
-		if said := log.String(); lost.Hits() == 0 || strings.Contains(said, "could not be written") {
-			t.Errorf("after %d faults the log says %q", lost.Hits(), said)
-		}
-	})
 }
 
 // databaseFaults are errors that say nothing about the values of an order: read-only, full, too
@@ -649,7 +511,7 @@ func TestAFaultOfTheDatabaseMakesNoDeadLetters(t *testing.T) {
 			f.by[s.sku], accepted[s.sku] = fault, accept(t, s, service, 1+i%2*4)
 		}
 		remove := s.beforeOrders(f.fail)
-		consume(t, service, stock.Consumer{Tries: 1})
+		consume(t, service, stream.Consumer{Tries: 1})
 		for end := time.Now().Add(time.Minute); !f.each(2); pause() {
 			if time.Now().After(end) {
 				t.Fatalf("orders were given up after so many tries: %v", f.had)
@@ -665,154 +527,21 @@ func TestAFaultOfTheDatabaseMakesNoDeadLetters(t *testing.T) {
 	})
 }
 
-// An order waits for a table that is away, although it is alone.
-func TestALoneOrderWaitsForItsTable(t *testing.T) {
-	eachSite(t, func(t *testing.T, s *site) {
-		seller := s.instance(t, nil)
-		log := &countingHandler{lines: make(map[string]int), skipped: make(map[string]int64)}
-		writer := s.instance(t, func(cfg *stock.Config) { cfg.Logger = slog.New(log) })
-		s.put(t, seller, 20)
-		ids := accept(t, s, seller, 1)
-		rename := func(from, to string) {
-			if err := s.db.Exec("ALTER TABLE " + from + " RENAME TO " + to).Error; err != nil {
-				t.Fatal(err)
-			}
-		}
-		rename("oversell_orders", "elsewhere")
-		consume(t, writer, stock.Consumer{Tries: 1})
-		for end := time.Now().Add(time.Minute); log.count("accepted orders could not be written, and are tried again") < 2; pause() {
-			if time.Now().After(end) {
-				t.Error("the order was not tried again")
-				break
-			}
-		}
-		rename("elsewhere", "oversell_orders")
-		s.settled(t, seller)
-		s.wantWritten(t, seller, ids)
-	})
-}
-
-// A sale does not end while the database refuses accepted orders for a reason that is not
-// theirs: nobody could write them afterwards.
-func TestASaleDoesNotEndWhileItsOrdersWait(t *testing.T) {
-	eachSite(t, func(t *testing.T, s *site) {
-		service := s.instance(t, nil)
-		s.put(t, service, 20)
-		ids := accept(t, s, service, 2)
-		f := &refusing{by: map[string]error{s.sku: &mysql.MySQLError{Number: 1142}}, had: make(map[string]int)}
-		remove := s.beforeOrders(f.fail)
-		if _, err := service.Put(t.Context(), stock.Item{SKU: s.sku, Initial: 5}); err == nil {
-			t.Error("a new sale began")
-		}
-		remove()
-		s.put(t, service, 5)
-		for _, id := range ids {
-			s.wantState(t, service, id, stock.StateWritten)
-		}
-	})
-}
-
-// deliver gives the item's orders to a consumer, and takes them from it n times.
-func (s *site) deliver(t *testing.T, n int) {
-	t.Helper()
-	stream := "oversell:{" + s.sku + "}:stream"
-	_ = s.rdb.XGroupCreate(t.Context(), stream, "writers", "0").Err() // it may exist
-	read, err := s.rdb.XReadGroup(t.Context(), &redis.XReadGroupArgs{Group: "writers", Consumer: "dead", Streams: []string{stream, ">"}, Block: -1}).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range n {
-		for _, m := range read[0].Messages {
-			claim := &redis.XClaimArgs{Stream: stream, Group: "writers", Consumer: "dead", Messages: []string{m.ID}}
-			if err := s.rdb.XClaim(t.Context(), claim).Err(); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-}
-
-// An order that consumers were given often, as in an outage, is not given up when the database
-// refuses it once.
-func TestRefusalsAreCountedAndNotDeliveries(t *testing.T) {
-	eachSite(t, func(t *testing.T, s *site) {
-		service := s.instance(t, nil)
-		s.put(t, service, 20)
-		ids := accept(t, s, service, 1)
-		s.deliver(t, 9)
-		var refused atomic.Int64
-		s.beforeOrders(func(tx *gorm.DB) {
-			if refused.Add(1) == 1 {
-				_ = tx.AddError(errPoison)
-			}
-		})
-		consume(t, service, stock.Consumer{Tries: 2})
-		s.settled(t, service)
-		s.wantWritten(t, service, ids)
-		s.deadLetters(t, service, 0)
-	})
-}
-
-// Consumers add up how often the database has refused an order.
-func TestConsumersCountRefusalsTogether(t *testing.T) {
-	eachSite(t, func(t *testing.T, s *site) {
-		shop := s.instance(t, nil)
-		s.put(t, shop, 20)
-		poison(t, s, 1)
-		accept(t, s, shop, 1)
-		for range 6 {
-			consume(t, s.instance(t, nil), stock.Consumer{Tries: 5})
-		}
-		l := s.deadLetters(t, shop, 1)[0]
-		if l.Refusals < 5 || l.Refusals > 10 || l.Deliveries < l.Refusals {
-			t.Errorf("after five tries the dead letter is %+v", l)
-		}
-		if n, err := s.rdb.Exists(t.Context(), "oversell:{"+s.sku+"}:stream:refusals").Result(); err != nil || n != 0 {
-			t.Errorf("the count is left: %d, %v", n, err)
-		}
-	})
-}
-
 // When the stream is full, buyers are refused and nothing is taken.
 func TestAFullStreamRefusesBuyers(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
-		service := s.instance(t, func(cfg *stock.Config) {
-			cfg.Scripts[streamed] = stock.Streamed(cfg.Redis, stock.Stream{Backlog: 5})
-		})
+		service := s.instance(t, withStream(stock.Stream{Backlog: 5}))
 		s.put(t, service, 20)
 		ids := accept(t, s, service, 5)
 		if _, err := service.Deduct(t.Context(), s.request(streamed, "")); !errors.Is(err, stock.ErrBacklog) {
 			t.Errorf("got %v, want %v", err, stock.ErrBacklog)
 		}
-		consume(t, service, stock.Consumer{})
+		consume(t, service, stream.Consumer{})
 		wantStock(t, s.settled(t, service), 20, 15, 5, 5)
 		s.streamEmpties(t) // a consumer writes orders before it removes them
 		ids = append(ids, accept(t, s, service, 1)...)
 		wantStock(t, s.settled(t, service), 20, 14, 6, 6)
 		s.wantWritten(t, service, ids)
-	})
-}
-
-// A stock key that Redis has evicted is counted again, with the orders in the stream.
-func TestAnEvictedStockIsNotSoldOut(t *testing.T) {
-	eachSite(t, func(t *testing.T, s *site) {
-		service := s.instance(t, nil)
-		s.put(t, service, 10)
-		ids := accept(t, s, service, 4)
-		if err := s.rdb.Del(t.Context(), s.stockKey(t)).Err(); err != nil {
-			t.Fatal(err)
-		}
-		if sold, soldOut, _ := rush(t, s, 9, streamed, service); sold != 6 || soldOut != 3 {
-			t.Errorf("%d accepted and %d turned away, want 6 and 3", sold, soldOut)
-		}
-		consume(t, service, stock.Consumer{})
-		a := s.settled(t, service)
-		wantStock(t, a, 10, 0, 10, 10)
-		if a.AcceptedLost != 0 {
-			t.Errorf("%d accepted orders are lost", a.AcceptedLost)
-		}
-		for _, id := range ids {
-			s.wantState(t, service, id, stock.StateWritten)
-		}
 	})
 }
 
@@ -838,7 +567,7 @@ func TestAcceptedOrdersAreWrittenBeforeACount(t *testing.T) {
 				for _, id := range ids {
 					s.wantState(t, service, id, stock.StateWritten)
 				}
-				consume(t, service, stock.Consumer{})
+				consume(t, service, stream.Consumer{})
 				more := accept(t, s, service, 2)
 				a := s.settled(t, service)
 				if a.LostUpdates != 0 || a.AcceptedLost != 0 {
@@ -876,8 +605,8 @@ func TestALateConsumerWritesNothingTwice(t *testing.T) {
 		ids := accept(t, s, service, 4)
 		read, resume := make(chan struct{}), make(chan struct{})
 		var once sync.Once
-		consume(t, service, stock.Consumer{ClaimAfter: time.Minute, Seam: func(seam string) error {
-			if seam == stock.SeamRead {
+		consume(t, service, stream.Consumer{ClaimAfter: time.Minute, Seam: func(seam string) error {
+			if seam == stream.SeamRead {
 				once.Do(func() {
 					close(read)
 					<-resume
@@ -922,7 +651,7 @@ func TestReplyOfTheAcceptingScriptIsLost(t *testing.T) {
 				if tt.sold == 1 && (err != nil || res.Accepted) || tt.sold == 0 && !errors.Is(err, locktest.ErrCut) {
 					t.Errorf("accepted %v, %v", res.Accepted, err)
 				}
-				consume(t, service, stock.Consumer{})
+				consume(t, service, stream.Consumer{})
 				wantStock(t, s.settled(t, service), 10, 9-tt.sold, 1+tt.sold, 1+tt.sold)
 			})
 		})
@@ -935,7 +664,7 @@ func TestOrdersThatRedisLostAreNotAccepted(t *testing.T) {
 	eachRestartable(t, func(t *testing.T, s restartable) {
 		service := s.process(t, nil)
 		s.put(t, service, 10)
-		stop := consume(t, service, stock.Consumer{})
+		stop := consume(t, service, stream.Consumer{})
 		kept := accept(t, s.site, service, 3)
 		s.settled(t, service)
 		s.save(t)
@@ -947,7 +676,7 @@ func TestOrdersThatRedisLostAreNotAccepted(t *testing.T) {
 		if sold, soldOut, _ := rush(t, s.site, 10, streamed, service); sold != 5 || soldOut != 5 {
 			t.Errorf("%d accepted and %d turned away, want 5 and 5", sold, soldOut)
 		}
-		consume(t, service, stock.Consumer{})
+		consume(t, service, stream.Consumer{})
 		wantStock(t, s.settled(t, service), 10, 0, 10, 10)
 		for _, id := range kept {
 			s.wantState(t, service, id, stock.StateWritten)
@@ -991,7 +720,7 @@ func TestKeysOfALostStreamAreFreeAgain(t *testing.T) {
 		for _, id := range lost {
 			s.wantState(t, service, id, stock.StateNotAccepted)
 		}
-		consume(t, service, stock.Consumer{})
+		consume(t, service, stream.Consumer{})
 		a := s.settled(t, service)
 		wantStock(t, a, 10, 8, 2, 2)
 		if a.AcceptedLost != 2 {
@@ -1061,7 +790,7 @@ func TestTheRowRefusesWhatAnOlderStockSold(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
 		service := s.instance(t, nil)
 		s.put(t, service, 4)
-		stop := consume(t, service, stock.Consumer{})
+		stop := consume(t, service, stream.Consumer{})
 		first := accept(t, s, service, 4)
 		wantStock(t, s.settled(t, service), 4, 0, 4, 4)
 		stop()
@@ -1069,7 +798,7 @@ func TestTheRowRefusesWhatAnOlderStockSold(t *testing.T) {
 			t.Fatal(err)
 		}
 		ids := accept(t, s, service, 3)
-		consume(t, service, stock.Consumer{})
+		consume(t, service, stream.Consumer{})
 		a := s.until(t, service, "the orders are refused", func(a stock.Audit) bool { return a.AcceptedLost == 3 && a.Remaining == 0 })
 		wantStock(t, a, 4, 0, 4, 4)
 		for _, id := range ids {
@@ -1090,81 +819,6 @@ func TestTheRowRefusesWhatAnOlderStockSold(t *testing.T) {
 	})
 }
 
-// What a buyer was refused in one sale is not bought in the next one, whatever kind of dead
-// letter it is.
-func TestARetryLeavesTheOrdersOfAnEarlierSale(t *testing.T) {
-	eachSite(t, func(t *testing.T, s *site) {
-		service := s.instance(t, nil)
-		s.put(t, service, 10)
-		_, order, remove := s.buyDead(t, service, "")
-		state, err := service.OrderState(t.Context(), s.sku, order.ID)
-		if err != nil || state.State != stock.StateAccepted || !strings.Contains(state.Reason, "waits for a retry") || strings.Contains(state.Reason, errPoison.Error()) {
-			t.Errorf("a failed order is %+v, %v", state, err)
-		}
-		remove()
-		s.put(t, service, 10)
-		if done, err := service.RetryDead(t.Context(), s.sku); err != nil || done != (stock.Retried{SKU: s.sku, Left: 1, Over: 1}) {
-			t.Errorf("retrying: %+v, %v", done, err)
-		}
-		a := s.settled(t, service)
-		wantStock(t, a, 10, 10, 0, 0)
-		if a.DurableP99 != 0 {
-			t.Errorf("orders of the new sale took %v ms, and there are none", a.DurableP99)
-		}
-		state, err = service.OrderState(t.Context(), s.sku, order.ID)
-		if err != nil || !errors.Is(state.Err(), stock.ErrNotAccepted) {
-			t.Errorf("the order of the earlier sale is %+v, %v", state, err)
-		}
-	})
-}
-
-// An order that becomes a dead letter, or goes back to the stream, while somebody looks for it is
-// found all the same.
-func TestAnOrderIsFoundWhileItIsMoved(t *testing.T) {
-	eachSite(t, func(t *testing.T, s *site) {
-		service := s.instance(t, nil)
-		s.put(t, service, 2)
-		remove := poison(t, s, 1)
-		id := accept(t, s, service, 1)[0]
-		hook := new(locktest.Hook)
-		s.rdb.AddHook(hook)
-		// between calls f after the place of the order was read, and before the order is.
-		between := func(f func()) *locktest.Rule {
-			return hook.On(locktest.Command("hget"), 1, func(_ context.Context, send func() error) error {
-				err := send()
-				f()
-				return err
-			})
-		}
-		buried := between(func() {
-			stop := consume(t, service, stock.Consumer{Tries: 1})
-			defer stop()
-			for letters := 0; letters == 0; pause() {
-				found, err := service.DeadLetters(t.Context(), s.sku)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				letters = len(found)
-			}
-		})
-		s.wantState(t, service, id, stock.StateAccepted)
-		requeued := between(func() {
-			if done, err := service.RetryDead(t.Context(), s.sku); err != nil || done.Requeued != 1 {
-				t.Errorf("retrying: %+v, %v", done, err)
-			}
-		})
-		s.wantState(t, service, id, stock.StateAccepted)
-		if buried.Hits() != 1 || requeued.Hits() != 1 {
-			t.Errorf("the order was moved %d and %d times, want once each", buried.Hits(), requeued.Hits())
-		}
-		remove()
-		consume(t, service, stock.Consumer{})
-		s.until(t, service, "the order is written", func(a stock.Audit) bool { return a.Orders == 1 })
-		s.wantState(t, service, id, stock.StateWritten)
-	})
-}
-
 // An entry that is not an order stops nobody.
 func TestAMalformedEntryIsADeadLetter(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {
@@ -1175,7 +829,7 @@ func TestAMalformedEntryIsADeadLetter(t *testing.T) {
 			t.Fatal(err)
 		}
 		accept(t, s, service, 1)
-		consume(t, service, stock.Consumer{})
+		consume(t, service, stream.Consumer{})
 		s.streamEmpties(t)
 		wantStock(t, s.settled(t, service), 5, 3, 2, 2)
 		letters, err := service.DeadLetters(t.Context(), s.sku)
@@ -1195,7 +849,7 @@ func TestStreamsOnACluster(t *testing.T) {
 		if sold, soldOut, _ := rush(t, s, 50, streamed, service); sold != 30 || soldOut != 20 {
 			t.Errorf("%d accepted and %d turned away, want 30 and 20", sold, soldOut)
 		}
-		stop := consume(t, service, stock.Consumer{})
+		stop := consume(t, service, stream.Consumer{})
 		wantStock(t, s.settled(t, service), 30, 0, 30, 30)
 		stop()
 	}
@@ -1211,7 +865,7 @@ func TestADeletedItemHasNoStream(t *testing.T) {
 			t.Fatal(err)
 		}
 		// A consumer that was told of the orders before finds nothing, and leaves nothing.
-		consume(t, service, stock.Consumer{Finish: t.Context()})()
+		consume(t, service, stream.Consumer{Finish: t.Context()})()
 		if left := s.keysLeft(t); len(left) > 0 {
 			t.Errorf("these keys are left: %v", left)
 		}
@@ -1229,72 +883,4 @@ func (s *site) keysLeft(t *testing.T) []string {
 		t.Fatal(err)
 	}
 	return left
-}
-
-// countingHandler counts the lines of a log by their message, and those that were not written.
-type countingHandler struct {
-	slog.Handler
-	mu      sync.Mutex
-	lines   map[string]int
-	skipped map[string]int64
-}
-
-func (h *countingHandler) Enabled(context.Context, slog.Level) bool { return true }
-
-func (h *countingHandler) Handle(_ context.Context, r slog.Record) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.lines[r.Message]++
-	r.Attrs(func(a slog.Attr) bool {
-		if a.Key == "not_logged_before" {
-			h.skipped[r.Message] += a.Value.Int64()
-		}
-		return true
-	})
-	return nil
-}
-
-// count returns how many lines with a message there are, written or not.
-func (h *countingHandler) count(message string) int64 {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return int64(h.lines[message]) + h.skipped[message]
-}
-
-// While the database is away, a consumer that looks for orders every few milliseconds asks less
-// and less often and writes one line a second. When the database is back, orders are written
-// within about a second.
-func TestAConsumerBacksOffWhileTheDatabaseIsAway(t *testing.T) {
-	s := embeddedSite(t)
-	log := &countingHandler{lines: make(map[string]int), skipped: make(map[string]int64)}
-	var away atomic.Bool
-	var asked atomic.Int64
-	s.onReads(func(tx *gorm.DB) {
-		if _, lists := tx.Statement.Dest.(*[]string); lists && away.Load() {
-			asked.Add(1)
-			_ = tx.AddError(errors.New("the database is away"))
-		}
-	})
-	seller := s.instance(t, nil)
-	s.put(t, seller, 10)
-	accept(t, s, seller, 1)
-	away.Store(true)
-	other := s.instance(t, func(cfg *stock.Config) { cfg.Logger = slog.New(log) })
-	consume(t, other, stock.Consumer{Poll: time.Millisecond})
-	time.Sleep(2500 * time.Millisecond)
-	if n := asked.Load(); n < 3 || n > 15 {
-		t.Errorf("the database was asked %d times in 2.5 s", n)
-	}
-	log.mu.Lock()
-	const line = "looking for accepted orders failed"
-	if n, skipped := log.lines[line], log.skipped[line]; n < 2 || n > 3 || skipped == 0 {
-		t.Errorf("%d lines, which say that %d others were left out", n, skipped)
-	}
-	log.mu.Unlock()
-	back := time.Now()
-	away.Store(false)
-	s.settled(t, seller)
-	if took := time.Since(back); took > 3*time.Second {
-		t.Errorf("the order was written %v after the database was back", took)
-	}
 }

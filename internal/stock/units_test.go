@@ -6,7 +6,6 @@ import (
 	"errors"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,7 +17,9 @@ import (
 
 // withPool makes pools so small that a rush fills them many times.
 func withPool(db *gorm.DB, size int64) func(*stock.Config) {
-	return func(cfg *stock.Config) { cfg.Guards["sql_units"] = stock.Units(db, size) }
+	return func(cfg *stock.Config) {
+		cfg.Strategies["sql_units"] = stock.Strategy{Guard: stock.Units(db, size), Keeper: stock.InDatabase}
+	}
 }
 
 // poolSize is the size of the pools in these tests.
@@ -108,25 +109,6 @@ func TestLockedUnitsAreSkipped(t *testing.T) {
 	}
 }
 
-// A claim that does not end, however large, keeps nobody from the units that are not in the pool.
-func TestLongClaimOfTheWholePool(t *testing.T) {
-	const stocked = 3 * poolSize
-	s, services := unitSite(t, 2)
-	item := s.put(t, services[0], stocked)
-	if sold, _, _ := rush(t, s, 1, "sql_units", services...); sold != 1 {
-		t.Fatal("the first buyer, who fills the pool, got nothing")
-	}
-	claim := s.lockUnits(t, item, poolSize-1)
-	if sold, _, _ := rush(t, s, stocked-poolSize, "sql_units", services...); sold != stocked-poolSize {
-		t.Errorf("%d sold beside a claim of the whole pool, want %d", sold, stocked-poolSize)
-	}
-	claim.Rollback()
-	if sold, _, _ := rush(t, s, stocked, "sql_units", services...); sold != poolSize-1 {
-		t.Errorf("%d sold when the claim was given up, want its %d", sold, poolSize-1)
-	}
-	wantStock(t, s.audit(t, services[0]), stocked, 0, stocked, stocked)
-}
-
 // aside calls f with a site that has a connection of its own, which it gets however many of
 // the others are in use.
 func (s *site) aside(t *testing.T, f func(aside *site)) {
@@ -171,66 +153,6 @@ func TestPoolItemAndOrdersHaveAllUnits(t *testing.T) {
 		t.Errorf("%d sold and %d refused, want %d and %d", sold, soldOut, stocked, buyers-stocked)
 	}
 	wantStock(t, s.audit(t, services[1]), stocked, 0, stocked, stocked)
-}
-
-// Buyers that wait for one item's units, or for its row, leave the connections to the buyers
-// of other items, however many they are.
-func TestWaitingForOneItemKeepsNobodyFromAnother(t *testing.T) {
-	const crowd = 40 // more than the claims that a shop makes at once
-	for _, locked := range []string{"units", "row"} {
-		t.Run(locked, func(t *testing.T) {
-			s, _ := unitSite(t, 0)
-			var inside atomic.Int64
-			service := s.instance(t, func(cfg *stock.Config) {
-				withPool(s.db, poolSize)(cfg)
-				cfg.Inside = func(_ string, step int) { inside.Add(int64(step)) }
-			})
-			other := *s
-			other.sku = newSKU()
-			other.put(t, service, 1)
-			item := s.put(t, service, poolSize+crowd)
-			if sold, _, _ := rush(t, s, 1, "sql_units", service); sold != 1 {
-				t.Fatal("the first buyer, who fills the pool, got nothing")
-			}
-			stopped := s.lockUnits(t, item, poolSize-1)
-			if locked == "row" {
-				if err := stopped.Exec("UPDATE oversell_items SET name = 'locked' WHERE sku = ?", s.sku).Error; err != nil {
-					t.Fatal(err)
-				}
-			} else {
-				s.emptyRow(t)
-			}
-			all := make([]<-chan outcome, crowd)
-			for i := range all {
-				all[i] = order(t.Context(), service, s.request("sql_units", ""))
-			}
-			for deadline := time.Now().Add(30 * time.Second); inside.Load() < crowd; time.Sleep(time.Millisecond) {
-				if time.Now().After(deadline) {
-					t.Fatalf("%d of %d buyers have begun to claim", inside.Load(), crowd)
-				}
-			}
-			if _, err := service.Deduct(t.Context(), other.request("sql_units", "")); err != nil {
-				t.Errorf("the buyer of another item got %v", err)
-			}
-			if inside.Load() < crowd {
-				t.Errorf("%d of %d buyers still wait", inside.Load(), crowd)
-			}
-			stopped.Rollback()
-			for _, one := range all {
-				if o := <-one; o.err != nil && !errors.Is(o.err, stock.ErrSoldOut) {
-					t.Errorf("a buyer that waited got %v", o.err)
-				}
-			}
-		})
-	}
-}
-
-// emptyRow leaves no units in the item's row, as if the sale had begun with those of the pool.
-func (s *site) emptyRow(t *testing.T) {
-	t.Helper()
-	if err := s.db.Exec("UPDATE oversell_items SET remaining = 0 WHERE sku = ?", s.sku).Error; err != nil {
-		t.Fatal(err)
-	}
 }
 
 // An order gets all its units or none, also if it wants more than the pool has.
@@ -322,41 +244,6 @@ func TestChangesWaitForClaims(t *testing.T) {
 	}
 }
 
-// A change drains the pool in a transaction that sees what others commit meanwhile: it is READ
-// COMMITTED, and so does not lock the gaps to the pools of other items, as the tests of package
-// units show.
-func TestChangesDrainAtReadCommitted(t *testing.T) {
-	for name, change := range changes() {
-		t.Run(name, func(t *testing.T) {
-			s, services := unitSite(t, 1)
-			s.put(t, services[0], 9)
-			rush(t, s, 1, "sql_units", services...)
-			beside := *s
-			beside.sku = newSKU()
-			beside.put(t, services[0], 9)
-			drains := 0
-			defer s.beforeDeletes(func(tx *gorm.DB) {
-				if tx.Statement.Table != "oversell_units" {
-					return
-				}
-				drains++
-				in := beside
-				in.db = tx.Session(&gorm.Session{NewDB: true})
-				before := in.units(t).Remaining
-				if err := s.db.Exec("UPDATE oversell_items SET remaining = remaining - 1 WHERE sku = ?", beside.sku).Error; err != nil {
-					t.Error(err)
-				}
-				if now := in.units(t).Remaining; now != before-1 {
-					t.Errorf("the transaction reads %d units of another item after a sale of 1 of %d", now, before)
-				}
-			})()
-			if err := change(s, services[0]); err != nil || drains == 0 {
-				t.Errorf("got %v after %d drains", err, drains)
-			}
-		})
-	}
-}
-
 // waitForDrain returns when a change removes units and has not finished: it waits for a claim.
 func (s *site) waitForDrain(t *testing.T) {
 	t.Helper()
@@ -407,78 +294,6 @@ func TestFamiliesOfOneItemSeeThePoolsUnits(t *testing.T) {
 		t.Errorf("three families sold %d of %d", sum, left)
 	}
 	wantStock(t, s.audit(t, services[0]), 40, 0, 40, 40)
-}
-
-// A claim, a filling and the order of a connection that breaks are rolled back: every unit
-// is sold or on sale, and none is stranded. The connections break when a buyer has claimed a
-// unit and is about to write the order.
-func TestBrokenConnectionsStrandNoUnit(t *testing.T) {
-	const stocked = 150
-	s, services := unitSite(t, 2)
-	s.put(t, services[0], stocked)
-	var failed, claims atomic.Int64
-	s.aside(t, func(aside *site) {
-		var one sync.Mutex // one connection serves one kill at a time
-		stop := s.beforeOrders(func(*gorm.DB) {
-			if claims.Add(1)%20 == 10 {
-				one.Lock()
-				defer one.Unlock()
-				killConnections(t, aside.db)
-			}
-		})
-		defer stop()
-		var buyers sync.WaitGroup
-		for i := range 100 {
-			buyers.Go(func() {
-				if _, err := services[i%2].Deduct(t.Context(), s.request("sql_units", "")); err != nil {
-					failed.Add(1)
-				}
-			})
-		}
-		buyers.Wait()
-	})
-	if failed.Load() == 0 {
-		t.Errorf("no buyer failed in %d claims", claims.Load())
-	}
-	pool, err := s.db.DB()
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool.SetMaxIdleConns(0) // the server may not have closed those that it was told to kill
-	if w := s.units(t); w.Pooled+w.Remaining+w.Sold != stocked {
-		t.Errorf("%+v do not make %d", w, stocked)
-	}
-	sold := s.units(t).Sold
-	if more, _, _ := rush(t, s, stocked, "sql_units", services...); sold+int64(more) != stocked {
-		t.Errorf("%d and then %d of %d sold", sold, more, stocked)
-	}
-}
-
-// A repair in the middle of a rush changes nothing.
-func TestRepairsWhileUnitsAreClaimed(t *testing.T) {
-	const stocked = 150
-	s, services := unitSite(t, 2)
-	s.put(t, services[0], stocked)
-	done, repaired := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(repaired)
-		for {
-			if r, err := services[1].Repair(t.Context(), s.sku); err != nil || r.Returned != 0 {
-				t.Errorf("a repair returned %d units, %v; want none", r.Returned, err)
-			}
-			select {
-			case <-done:
-				return
-			case <-time.After(5 * time.Millisecond):
-			}
-		}
-	}()
-	if sold, _, _ := rush(t, s, stocked+20, "sql_units", services...); sold != stocked {
-		t.Errorf("%d sold, want %d", sold, stocked)
-	}
-	close(done)
-	<-repaired
-	wantStock(t, s.audit(t, services[0]), stocked, 0, stocked, stocked)
 }
 
 // SQLite is refused with a line that says what to use.

@@ -13,6 +13,7 @@ import (
 	"gorm.io/gorm"
 
 	"oversell/internal/stock"
+	"oversell/internal/stock/stream"
 	"oversell/internal/web"
 )
 
@@ -32,10 +33,10 @@ func (s *site) request(t *testing.T, method, path, body string, headers map[stri
 // consume writes accepted orders until the test ends.
 func (s *site) consume(t testing.TB) {
 	t.Helper()
-	s.consumeWith(t, stock.Consumer{Poll: 10 * time.Millisecond})
+	s.consumeWith(t, stream.Consumer{Poll: 10 * time.Millisecond})
 }
 
-func (s *site) consumeWith(t testing.TB, consumer stock.Consumer) {
+func (s *site) consumeWith(t testing.TB, consumer stream.Consumer) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -122,7 +123,7 @@ func TestUnknownOrders(t *testing.T) {
 
 func TestAFullStreamAnswers503(t *testing.T) {
 	s := embeddedSite(t, func(_ *web.Config, sc *stock.Config) {
-		sc.Scripts["lua_stream"] = stock.Streamed(sc.Redis, stock.Stream{Backlog: 1})
+		sc.Strategies["lua_stream"] = stock.Strategy{Script: stock.Streamed(sc.Redis, stock.Stream{Backlog: 1})}
 	})
 	sku := s.put(t, 10)
 	path := "/api/items/" + sku + acceptPath
@@ -148,7 +149,7 @@ func TestTheRepeatOfADeadLetterHasItsReason(t *testing.T) {
 		}
 	})
 	sku := s.put(t, 10)
-	s.consumeWith(t, stock.Consumer{Poll: 10 * time.Millisecond, ClaimAfter: 20 * time.Millisecond, Tries: 1})
+	s.consumeWith(t, stream.Consumer{Poll: 10 * time.Millisecond, ClaimAfter: 20 * time.Millisecond, Tries: 1})
 	buy := func(prefer string) string {
 		headers := map[string]string{"Idempotency-Key": "a"}
 		if prefer != "" {

@@ -87,7 +87,7 @@ func newBenchSite(b *testing.B) benchSite {
 	db := backendtest.DialDatabase(b, backendtest.Database(b, "local"))
 	s := newSite(b, rdb, db, func(_ *web.Config, sc *stock.Config) {
 		sc.Wait = time.Minute
-		sc.Scripts["lua_stream"] = stock.Streamed(sc.Redis, stock.Stream{Backlog: 1_000_000_000})
+		sc.Strategies["lua_stream"] = stock.Strategy{Script: stock.Streamed(sc.Redis, stock.Stream{Backlog: 1_000_000_000})}
 	})
 	s.Handler = s.api.HandlerWith(func(routes *gin.Engine) { serveConstants(s.api, routes) })
 	server := httptest.NewServer(s)

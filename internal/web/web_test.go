@@ -350,7 +350,7 @@ func TestBackendThatIsAway(t *testing.T) {
 func TestServersOfALockMayBeAway(t *testing.T) {
 	s := embeddedSite(t, func(wc *web.Config, sc *stock.Config) {
 		wc.Strategies = append(wc.Strategies, web.Strategy{Name: "etcd", Servers: "etcd"})
-		sc.Guards["etcd"] = sc.Guards["v6_watchdog"]
+		sc.Strategies["etcd"] = sc.Strategies["v6_watchdog"]
 	})
 	sku := s.put(t, 1)
 	if err := s.rdb.Close(); err != nil {
@@ -504,7 +504,7 @@ func TestLostLeasesAndRenewalsAreCounted(t *testing.T) {
 				t.Fatal(err)
 			}
 			o := catalog.Options{Redis: sc.Redis, TTL: ttl, Policy: &guard.Line{Delay: time.Millisecond}}
-			sc.Guards = map[string]stock.Guard{tt.strategy: stock.Exclusive(stock.Backends{Redis: sc.Redis}, strategy.NewGuard(o))}
+			sc.Strategies = map[string]stock.Strategy{tt.strategy: {Guard: stock.Exclusive(stock.Backends{Redis: sc.Redis}, strategy.NewGuard(o))}}
 			sc.Work = func(context.Context, string) (func(), error) { time.Sleep(2 * ttl); return nil, nil }
 		})
 		read(t, s.ask("POST", "/api/items/"+s.put(t, 1)+"/deduct?strategy="+tt.strategy, `{"quantity":1}`), new(sold))

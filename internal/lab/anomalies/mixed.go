@@ -231,7 +231,9 @@ func (f *flashSale) outlet(p *lab.Process, o outletConfig) *outlet {
 		}
 	}
 	used.Sell(&cfg, catalog.Options{Redis: p.Redis(), TTL: w.TTL})
-	cfg.Guards[w.Subject.Name] = p.StockGuard(nil)
+	subject := cfg.Strategies[w.Subject.Name]
+	subject.Guard = p.StockGuard(nil)
+	cfg.Strategies[w.Subject.Name] = subject
 	if o.work != nil {
 		cfg.Work = inSection(w, p, o.work)
 	}

@@ -14,6 +14,7 @@ import (
 	"oversell/internal/lab"
 	"oversell/internal/stock"
 	"oversell/internal/stock/naive"
+	"oversell/internal/stock/stream"
 )
 
 // Behind returns the anomalies of repairs, and of orders that are written behind the sale,
@@ -138,7 +139,7 @@ func (b *behind) seller(rdb redis.UniversalClient, db *gorm.DB) seller {
 	make, ok := scripts[name]
 	lab.Need(ok, "%s sells nothing", name)
 	service := stock.New(stock.Config{
-		DB: db, Redis: rdb, Scripts: map[string]*stock.ScriptSeller{name: make(rdb, 0)}, Logger: slog.New(slog.DiscardHandler),
+		DB: db, Redis: rdb, Strategies: map[string]stock.Strategy{name: {Script: make(rdb, 0)}}, Logger: slog.New(slog.DiscardHandler),
 		Mixed: true, // there is one strategy, which waits for no others
 	})
 	b.w.Cleanup(service.Close)
@@ -176,7 +177,7 @@ const pollEvery = 233 * time.Millisecond
 
 func (r realSeller) consume(ctx context.Context, name string) {
 	ours := func(sku string) bool { return sku == r.b.item.SKU } // on servers the cells share a database
-	r.Consume(ctx, stock.Consumer{Name: name, ClaimAfter: r.b.claimAfter(), Poll: pollEvery, Only: ours})
+	r.Consume(ctx, stream.Consumer{Name: name, ClaimAfter: r.b.claimAfter(), Poll: pollEvery, Only: ours})
 }
 
 // naiveSeller is package naive.

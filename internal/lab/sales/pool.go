@@ -75,9 +75,9 @@ func (p *pooled) seller(rdb redis.UniversalClient, db *gorm.DB) func(ctx context
 		return func(ctx context.Context, _ string) error { return p.naive(db).Claim(ctx) }
 	}
 	service := stock.New(stock.Config{
-		DB: db, Redis: rdb, Guards: map[string]stock.Guard{name: stock.Units(db, stock.UnitsInPool)},
-		Keepers: map[string]stock.Backend{name: stock.InDatabase}, Logger: slog.New(slog.DiscardHandler),
-		Mixed: true, // there is one strategy, which waits for no others
+		DB: db, Redis: rdb, Logger: slog.New(slog.DiscardHandler),
+		Strategies: map[string]stock.Strategy{name: {Guard: stock.Units(db, stock.UnitsInPool), Keeper: stock.InDatabase}},
+		Mixed:      true, // there is one strategy, which waits for no others
 	})
 	p.w.Cleanup(service.Close)
 	return func(ctx context.Context, owner string) error {

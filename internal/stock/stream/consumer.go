@@ -25,7 +25,7 @@ type Sale interface {
 	// Accepted gets a value when this process has accepted orders, and TakeAccepted returns the
 	// items of which it has since the last call.
 	Accepted() <-chan struct{}
-	TakeAccepted() map[string]bool
+	TakeAccepted() []string
 
 	// Write writes orders of an item in one transaction, and says what became of each. Before
 	// says that they may have been written before.
@@ -121,7 +121,7 @@ func (s Streams) Consume(ctx context.Context, sale Sale, log *slog.Logger, c Con
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	g.consume(ctx, work)
-	for sku := range sale.TakeAccepted() {
+	for _, sku := range sale.TakeAccepted() {
 		g.begin(work, sku)
 	}
 	defer context.AfterFunc(g.Finish, stop)()
@@ -165,7 +165,7 @@ func (g *consumption) consume(ctx, work context.Context) {
 			}
 			poll.Reset(pause)
 		}
-		for sku := range g.sale.TakeAccepted() {
+		for _, sku := range g.sale.TakeAccepted() {
 			g.begin(work, sku)
 		}
 	}

@@ -184,51 +184,6 @@ func TestDrainIsOfOneGenerationAndOneItem(t *testing.T) {
 	}
 }
 
-// A claim that is REPEATABLE READ and has looked through the whole pool also locks the gap
-// behind it, so that nobody can fill the pool until its transaction ends.
-func TestFillingWaitsForClaimsOnlyUnderRepeatableRead(t *testing.T) {
-	for level, waits := range map[sql.IsolationLevel]bool{sql.LevelReadCommitted: false, sql.LevelRepeatableRead: true} {
-		t.Run(level.String(), func(t *testing.T) {
-			p, db := newPool(t, 2)
-			claim := begin(t, db, level)
-			if err := p.Claim(claim, 3); !errors.Is(err, units.ErrFew) {
-				t.Fatal(err)
-			}
-			err := p.Fill(begin(t, db, sql.LevelReadCommitted), 2, 2)
-			if timedOut(err) != waits || !waits && err != nil {
-				t.Errorf("filling beside a claim got %v", err)
-			}
-		})
-	}
-}
-
-// Under REPEATABLE READ a transaction that has read anything goes on reading from that
-// moment. A shop that counts the pool there, after another has claimed the last unit, sells
-// it a second time. A claim is a locking read, which sees what is committed, and READ
-// COMMITTED makes the count see it as well.
-func TestSnapshotFromBeforeAClaimStillHasItsUnit(t *testing.T) {
-	for level, sees := range map[sql.IsolationLevel]int64{sql.LevelReadCommitted: 0, sql.LevelRepeatableRead: 1} {
-		t.Run(level.String(), func(t *testing.T) {
-			p, db := newPool(t, 1)
-			late := begin(t, db, level)
-			if got := size(t, p, late); got != 1 {
-				t.Fatalf("%d rows, want 1", got)
-			}
-			first := begin(t, db, level)
-			if err := p.Claim(first, 1); err != nil {
-				t.Fatal(err)
-			}
-			first.Commit()
-			if got := size(t, p, late); got != sees {
-				t.Errorf("the late transaction counts %d units after the claim, want %d", got, sees)
-			}
-			if err := p.Claim(late, 1); !errors.Is(err, units.ErrFew) {
-				t.Errorf("its claim got %v, want %v", err, units.ErrFew)
-			}
-		})
-	}
-}
-
 // A server that accepts FOR UPDATE SKIP LOCKED and locks nothing, as TiDB does, lets several
 // claims read the same unit. One of them gets it, and the others are told to try again.
 func TestAUnitIsClaimedOnceWithoutLocks(t *testing.T) {

@@ -1,0 +1,55 @@
+package pace_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"oversell/internal/stock/pace"
+)
+
+func TestPaceFollowsTheDatabase(t *testing.T) {
+	p := pace.NewStatement(512)
+	for range 10 {
+		p.Wrote(p.Size(), time.Duration(p.Size())*10*time.Microsecond)
+	}
+	if n := p.Size(); n != 512 {
+		t.Errorf("%d orders in a statement while each takes 10µs, want 512", n)
+	}
+	p.Wrote(512, 512*50*time.Millisecond)
+	if n := p.Size(); n != 10 {
+		t.Errorf("%d orders in a statement while each takes 50ms, want 10: half a second's", n)
+	}
+	p.Wrote(10, 10*time.Second)
+	if n := p.Size(); n != 1 {
+		t.Errorf("%d orders in a statement while one takes a second, want 1", n)
+	}
+	for range 10 {
+		p.Wrote(p.Size(), time.Millisecond)
+	}
+	if n := p.Size(); n != 512 {
+		t.Errorf("%d orders in a statement when the database is fast again, want 512", n)
+	}
+	p.Wrote(1, time.Second)
+	p.Wrote(0, 0) // nobody was served
+	if n := pace.NewStatement(4).Size(); n != 4 {
+		t.Errorf("%d orders in the first statement, want no more than allowed", n)
+	}
+}
+
+func TestOneLineASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l pace.LogLimit
+		lines, skipped := 0, int64(0)
+		for range 2500 {
+			if n, ok := l.Allow(); ok {
+				lines++
+				skipped += n
+			}
+			time.Sleep(time.Millisecond)
+		}
+		if lines != 3 || skipped != 1998 {
+			t.Errorf("%d lines in 2.5 s with %d skipped, want 3 and 1998", lines, skipped)
+		}
+	})
+}

@@ -5,8 +5,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -181,60 +179,5 @@ func stagesInChinese(t *testing.T, b *pagetest.Tab, site string) {
 		b.Visit(site, "?lang=zh#/read/"+stage.Name, desk)
 		b.Until(fmt.Sprintf(`document.querySelector(".stageabout h2")?.innerText.startsWith(%q) && document.querySelector(".comment") !== null`, stage.Name))
 		wantTold(t, b, "the comment of "+stage.Name, `pieces(".comment").flatMap((comment) => comment.split(/\n(?=\n|  - )/))`)
-	}
-}
-
-// formSamples are sample values for the placeholders of a form, by name: numbers are for
-// values, of which there are several kinds, text and more for sentences. Values of other
-// names are quoted.
-var formSamples = []map[string]string{
-	{"0": "A", "1": "B", "2": "C", "3": "D", "text": "sold out", "more": "nobody bought", "error": "dial tcp 127.0.0.1:1: connect: connection refused"},
-	{"0": "3", "1": "4", "2": "5", "3": "6", "text": "the buyer has left", "more": "is dead", "error": "EOF", "command": "SET lock token-A1 NX PX 3000", "names": "none, local", "offered": "none, local"},
-	{"0": "30ms", "1": "4s", "2": "1m0s", "3": "5", "text": "it has no lock", "more": "sold out", "error": "json: unknown field \"moon\"", "names": "A, B and C"},
-	{"0": "A and B", "1": "C, D and E", "2": "F", "3": "G", "text": "the reply", "more": "a renewal", "error": "context canceled; it was asked for"},
-}
-
-// filled replaces a form's placeholders with the values, translated by told if the value is a
-// text that has a translation.
-func filled(form string, values, told map[string]string) string {
-	return inBraces.ReplaceAllStringFunc(form, func(name string) string {
-		name = strings.Trim(name, "{}")
-		value, ok := values[name]
-		if !ok {
-			value = "x" + name + "-7.4" // of which nothing is told
-		}
-		if translated, ok := told[value]; ok {
-			return translated
-		}
-		return value
-	})
-}
-
-var inBraces = regexp.MustCompile(`\{\w+\}`)
-
-// A sentence is translated by its own form, even if another form matches it too.
-func TestPageTellsEachFormByItself(t *testing.T) {
-	t.Parallel()
-	b, site := openPage(t)
-	b.Visit(site, "?lang=zh#/shop", desk)
-	b.Until(`document.querySelector(".buy") !== null`)
-	forms := get[map[string]string](t, site, "page/texts/zh.told.json")
-	translations := maps.Clone(forms) // and of the values, which have forms themselves
-	maps.Copy(translations, map[string]string{"30ms": "30 毫秒", "4s": "4 秒", "1m0s": "1 分钟", "A and B": "A 和 B", "C, D and E": "C、D 和 E"})
-	for i, values := range formSamples {
-		sentences, want := []string{}, []string{}
-		for english, chinese := range forms {
-			sentences = append(sentences, filled(english, values, nil))
-			want = append(want, filled(chinese, values, translations))
-		}
-		asked, err := json.Marshal(sentences)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for j, got := range resolved[[]string](t, b, string(asked)+`.map(told)`) {
-			if got != want[j] {
-				t.Errorf("samples %d: %q is told as %q, want %q", i, sentences[j], got, want[j])
-			}
-		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"google.golang.org/protobuf/proto"
@@ -60,15 +59,6 @@ func (c *collected) add(req *collector.ExportTraceServiceRequest) {
 	}
 }
 
-// end ends a shop that must end well.
-func (p *program) end(t *testing.T) {
-	t.Helper()
-	p.stop()
-	if code := <-p.code; code != exitOK {
-		t.Errorf("exit code %d, want %d: %s", code, exitOK, &p.stderr)
-	}
-}
-
 // The spans of a purchase come to a collector at the latest when the shop ends.
 func TestTracesComeToACollector(t *testing.T) {
 	got, url := openCollector(t)
@@ -84,25 +74,6 @@ func TestTracesComeToACollector(t *testing.T) {
 	}
 	if !slices.Contains(got.services, "oversell") {
 		t.Errorf("the spans are of %q", got.services)
-	}
-}
-
-// A collector that is away costs no sale, and little time at the end. The log says that traces
-// are lost, and not for each of them.
-func TestCollectorMayBeAway(t *testing.T) {
-	p := start(t, "-otlp", "http://127.0.0.1:1")
-	for range 3 {
-		if code := p.call(t, http.MethodPost, "/api/items/hot/deduct", `{"quantity":1}`, new(any)); code != http.StatusOK {
-			t.Fatalf("buying: %d", code)
-		}
-	}
-	begun := time.Now()
-	p.end(t)
-	if took := time.Since(begun); took > flushTime+5*time.Second {
-		t.Errorf("the shop took %v to end", took)
-	}
-	if n := strings.Count(p.stderr.String(), "traces are lost"); n < 1 || n > 2 {
-		t.Errorf("the log says it %d times: %s", n, p.stderr.String())
 	}
 }
 

@@ -67,8 +67,7 @@ func filled(form string, values map[string]string, translate func(string) string
 	})
 }
 
-// A sentence is translated by its own form, even if another form matches it too, as the page
-// does it (TestPageTellsEachFormByItself).
+// A sentence is translated by its own form, even if another form matches it too.
 func TestEachFormIsToldByItself(t *testing.T) {
 	for reports, in := range ofReports {
 		l, err := in("zh")

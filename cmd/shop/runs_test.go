@@ -1,0 +1,73 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"oversell/internal/page/runs"
+)
+
+// begin starts a run of the bench and returns its id.
+func (p *program) begin(t *testing.T, settings string) string {
+	t.Helper()
+	var begun struct{ ID, Code string }
+	if status := p.call(t, http.MethodPost, "/api/runs", settings, &begun); status != http.StatusCreated {
+		t.Fatalf("starting a run: %d, %s", status, begun.Code)
+	}
+	return begun.ID
+}
+
+// The program runs its own bench and lab as child processes.
+func TestPageRunsTheBenchAndTheLab(t *testing.T) {
+	t.Setenv(keptMatrix, "")
+	p := start(t)
+	for _, backend := range []string{"embedded", "shop"} {
+		id := p.begin(t, `{"strategies":["v6_watchdog"],"requests":200,"stock":20,"backend":"`+backend+`"}`)
+		var run runs.Run
+		for ; run.Ended == nil; time.Sleep(20 * time.Millisecond) {
+			p.call(t, http.MethodGet, "/api/runs/"+id, "", &run)
+		}
+		if run.State != runs.Done || len(run.Rows) != 1 || run.Rows[0].Sold != 20 {
+			t.Errorf("on %s: %s, %q, %+v", backend, run.State, run.Error, run.Rows)
+		}
+	}
+	for far := (struct{ Done int }{}); far.Done == 0; time.Sleep(20 * time.Millisecond) {
+		if status := p.call(t, http.MethodGet, "/api/lab", "", &far); status != http.StatusAccepted {
+			t.Fatalf("the lab: %d", status)
+		}
+	}
+	var refused struct{ Code string }
+	if status := p.call(t, http.MethodPost, "/api/runs", `{}`, &refused); status != http.StatusConflict || refused.Code != "occupied" {
+		t.Errorf("a run beside the lab: %d, %q", status, refused.Code)
+	}
+	p.end(t) // in the middle of the lab, and without waiting for it
+	if strings.Contains(p.stderr.String(), "level=ERROR") {
+		t.Errorf("the log:\n%s", &p.stderr)
+	}
+}
+
+// A shop that is stopped in the middle of a run of the bench ends the run.
+func TestShopClosesInTheMiddleOfARun(t *testing.T) {
+	p := start(t)
+	id := p.begin(t, `{"strategies":["v6_watchdog"],"requests":1000,"stock":1000,"work_us":100000,"backend":"shop"}`)
+	stream, err := http.Get("http://" + p.addr + "/api/runs/events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Body.Close()
+	for run := (runs.Run{}); run.Now == nil || run.Now.Phase != runs.Load; time.Sleep(20 * time.Millisecond) {
+		p.call(t, http.MethodGet, "/api/runs/"+id, "", &run)
+	}
+	p.end(t)
+	if _, err := io.Copy(io.Discard, stream.Body); err != nil {
+		t.Errorf("the stream did not end well: %v", err)
+	}
+	for _, part := range []string{"level=ERROR", "level=WARN"} {
+		if strings.Contains(p.stderr.String(), part) {
+			t.Errorf("the log:\n%s", &p.stderr)
+		}
+	}
+}

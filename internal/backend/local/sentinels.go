@@ -341,8 +341,9 @@ func (s *Sentinels) heal(ctx context.Context) error {
 			return err
 		}
 		host, port, _ := net.SplitHostPort(s.primary.Addr)
-		if err := heir.client.SlaveOf(ctx, host, port).Err(); err != nil {
-			return fmt.Errorf("make the heir follow: %w", err)
+		// Its client may go on saying for a second that it is away.
+		if err := await(ctx, "the heir follows", func() error { return heir.client.SlaveOf(ctx, host, port).Err() }); err != nil {
+			return err
 		}
 	}
 	if err := s.uncut(ctx, heir); err != nil {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,7 +14,6 @@ import (
 	"go.uber.org/goleak"
 
 	"oversell/internal/backend/coordination/coordtest"
-	"oversell/internal/fault"
 	"oversell/internal/locks/lease"
 	"oversell/internal/locks/lease/leasetest"
 )
@@ -52,36 +50,6 @@ func newSource(t testing.TB, endpoint string, ttl time.Duration) *lease.Source {
 		}
 	})
 	return s
-}
-
-func TestPromises(t *testing.T) { leasetest.Run(t, described(t)) }
-
-func TestLossIsToldFirst(t *testing.T) { leasetest.LossIsToldFirst(t, described(t)) }
-
-// described describes the lock.
-func described(t *testing.T) leasetest.Lock {
-	processes := func(client *clientv3.Client, sources ...*lease.Source) leasetest.Processes {
-		return leasetest.Processes{
-			New:    func(process int) leasetest.Mutex { return New(sources[process], "a") },
-			Other:  func(process int) leasetest.Mutex { return New(sources[process], "b") },
-			Places: func() int { return len(keys(t, client)) },
-			Leases: func() int { return len(leases(t, client)) },
-		}
-	}
-	return leasetest.Lock{
-		Start: func(t *testing.T, n int, ttl time.Duration) leasetest.Processes {
-			client, sources := start(t, n, ttl)
-			return processes(client, sources...)
-		},
-		Apart: func(t *testing.T, ttl time.Duration) (*fault.Relay, leasetest.Processes) {
-			t.Parallel()
-			endpoint := coordtest.Etcd(t)
-			relay := coordtest.NewRelay(t, strings.TrimPrefix(endpoint, "http://"))
-			here, there := newSource(t, "http://"+relay.Addr, ttl), newSource(t, endpoint, ttl)
-			return relay, processes(coordtest.DialEtcd(t, endpoint), here, there)
-		},
-		TTL: ttl, Answer: lease.AnswerTimeout, NotHeld: ErrNotHeld, Lost: ErrLost,
-	}
 }
 
 func TestKeysAreApart(t *testing.T) {

@@ -81,33 +81,6 @@ func dial(t *testing.T) *zk.Conn {
 	return coordtest.DialZooKeeper(t, coordtest.ZooKeeper(t), leasetest.Calm).Conn
 }
 
-func TestPromises(t *testing.T) { leasetest.Run(t, described(t)) }
-
-func TestLossIsToldFirst(t *testing.T) { leasetest.LossIsToldFirst(t, described(t)) }
-
-// described describes the lock.
-func described(t *testing.T) leasetest.Lock {
-	processes := func(t *testing.T, key string, sources ...*lease.Source) leasetest.Processes {
-		conn := dial(t)
-		return leasetest.Processes{
-			New:    func(process int) leasetest.Mutex { return New(sources[process], key) },
-			Other:  func(process int) leasetest.Mutex { return New(sources[process], key+"b") },
-			Places: func() int { return len(nodes(t, conn, key)) },
-		}
-	}
-	return leasetest.Lock{
-		Start: func(t *testing.T, n int, timeout time.Duration) leasetest.Processes {
-			key, sources := start(t, n, timeout)
-			return processes(t, key, sources...)
-		},
-		Apart: func(t *testing.T, timeout time.Duration) (*fault.Relay, leasetest.Processes) {
-			key, relay, here, there := apart(t, timeout)
-			return relay, processes(t, key, here, there)
-		},
-		TTL: timeout, Answer: lease.AnswerTimeout, NotHeld: ErrNotHeld, Lost: ErrLost,
-	}
-}
-
 func TestNames(t *testing.T) {
 	names := map[string]string{}
 	for _, key := range []string{"", "%", "a", "a/b", "a%2Fb", ".", "..", "a\x00", "é", "oversell:{sku-1}:lock:zookeeper", "oversell_{sku-1}:lock"} {

@@ -1,0 +1,526 @@
+package lease_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+	"github.com/google/uuid"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/goleak"
+
+	"oversell/internal/backend/coordination/coordtest"
+	"oversell/internal/fault"
+	"oversell/internal/locks/etcdlock"
+	"oversell/internal/locks/lease"
+	"oversell/internal/locks/lease/leasetest"
+	"oversell/internal/locks/locktest"
+	"oversell/internal/locks/zklock"
+)
+
+// ttl is the shortest that both servers allow.
+const ttl = time.Second
+
+// The tests wait more than they compute, so more of them run in parallel.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	_ = flag.Set("test.parallel", "6") // the flag exists, so there is no error
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if err := coordtest.StopZooKeeper(); err != nil {
+			fmt.Println(err)
+			code = 1
+		}
+		os.Exit(code)
+	}), goleak.IgnoreTopFunction("oversell/internal/fleet.(*Process).run"),
+		goleak.IgnoreAnyFunction("os/exec.(*Cmd).Wait")) // of ZooKeeper, which is stopped after this check
+}
+
+// processes are processes that use one lock of the test's own.
+type processes struct {
+	mutex  func(process int) *lease.Mutex // a new handle
+	other  func(process int) *lease.Mutex // a handle of another lock
+	places func() int                     // how many places the lock's queue has on the server
+	leases func() int                     // how many leases the server has; nil to trust it
+}
+
+// A kind of lock is what is checked.
+type kind struct {
+	start func(t *testing.T, processes int, ttl time.Duration) processes
+	// apart starts process 0 behind a network that may fail, and process 1 beside it.
+	apart         func(t *testing.T, ttl time.Duration) (*fault.Relay, processes)
+	notHeld, lost error
+}
+
+var locks = map[string]kind{
+	"etcd": {
+		start: func(t *testing.T, n int, ttl time.Duration) processes {
+			t.Parallel()
+			endpoint := coordtest.Etcd(t)
+			var sources []*lease.Source
+			for range n {
+				sources = append(sources, inEtcd(t, endpoint, ttl))
+			}
+			return etcdProcesses(t, endpoint, sources...)
+		},
+		apart: func(t *testing.T, ttl time.Duration) (*fault.Relay, processes) {
+			t.Parallel()
+			endpoint := coordtest.Etcd(t)
+			relay := coordtest.NewRelay(t, strings.TrimPrefix(endpoint, "http://"))
+			return relay, etcdProcesses(t, endpoint, inEtcd(t, "http://"+relay.Addr, ttl), inEtcd(t, endpoint, ttl))
+		},
+		notHeld: etcdlock.ErrNotHeld, lost: etcdlock.ErrLost,
+	},
+	"zookeeper": {
+		start: func(t *testing.T, n int, ttl time.Duration) processes {
+			t.Parallel()
+			server := coordtest.ZooKeeper(t)
+			var sources []*lease.Source
+			for range n {
+				sources = append(sources, inZooKeeper(t, server, ttl))
+			}
+			return zkProcesses(t, server, sources...)
+		},
+		apart: func(t *testing.T, ttl time.Duration) (*fault.Relay, processes) {
+			t.Parallel()
+			server := coordtest.ZooKeeper(t)
+			relay := coordtest.NewRelay(t, server)
+			return relay, zkProcesses(t, server, inZooKeeper(t, relay.Addr, ttl), inZooKeeper(t, server, ttl))
+		},
+		notHeld: zklock.ErrNotHeld, lost: zklock.ErrLost,
+	},
+}
+
+func inEtcd(t *testing.T, endpoint string, ttl time.Duration) *lease.Source {
+	return closed(t, etcdlock.NewSource(coordtest.DialEtcd(t, endpoint), ttl))
+}
+
+func inZooKeeper(t *testing.T, server string, ttl time.Duration) *lease.Source {
+	conn := coordtest.DialZooKeeper(t, server, ttl)
+	return closed(t, zklock.NewSource(conn.Conn, conn.Timeout))
+}
+
+// closed closes the source after the test.
+func closed(t *testing.T, s *lease.Source) *lease.Source {
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error("Close:", err)
+		}
+	})
+	return s
+}
+
+func etcdProcesses(t *testing.T, endpoint string, sources ...*lease.Source) processes {
+	client := coordtest.DialEtcd(t, endpoint)
+	return processes{
+		mutex: func(process int) *lease.Mutex { return etcdlock.New(sources[process], "a") },
+		other: func(process int) *lease.Mutex { return etcdlock.New(sources[process], "b") },
+		places: func() int {
+			r, err := client.Get(t.Context(), "", clientv3.WithPrefix(), clientv3.WithCountOnly())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return int(r.Count)
+		},
+		leases: func() int {
+			r, err := client.Leases(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(r.Leases)
+		},
+	}
+}
+
+func zkProcesses(t *testing.T, server string, sources ...*lease.Source) processes {
+	key, conn := uuid.NewString(), coordtest.DialZooKeeper(t, server, leasetest.Calm)
+	return processes{
+		mutex: func(process int) *lease.Mutex { return zklock.New(sources[process], key) },
+		other: func(process int) *lease.Mutex { return zklock.New(sources[process], key+"b") },
+		places: func() int {
+			names, _, err := conn.Children("/oversell/" + key)
+			if err != nil && !errors.Is(err, zk.ErrNoNode) {
+				t.Fatal(err)
+			}
+			return len(names)
+		},
+	}
+}
+
+// The locks in etcd and in ZooKeeper make the same promises.
+func TestPromises(t *testing.T) {
+	for name, lock := range locks {
+		t.Run(name, func(t *testing.T) { check(t, lock) })
+	}
+}
+
+// check checks each promise in a subtest.
+func check(t *testing.T, lock kind) {
+	for name, scenario := range map[string]func(t *testing.T, lock kind){
+		"one holder at a time":                            exclusive,
+		"first come, first served among processes":        fifo,
+		"a waiter that gives up leaves nothing behind":    givesUp,
+		"a wait may end at any moment":                    endsAtAnyMoment,
+		"a cancelled caller can still release the lock":   cancelled,
+		"Unlock reports that there is nothing to release": nothingHeld,
+		"TryLock does not wait, and leaves no place":      tryHeld,
+		"work longer than the ttl keeps the lock":         longWork,
+		"tokens grow, however the lock is acquired":       tokensGrow,
+	} {
+		t.Run(name, func(t *testing.T) { scenario(t, lock) })
+	}
+	for name, scenario := range map[string]func(t *testing.T, lock kind, fail func(*fault.Relay)){
+		"a short outage does no harm":              shortOutage,
+		"a waiter is told when the server is away": serverAway,
+	} {
+		for failure, fail := range leasetest.Failures() {
+			t.Run(name+"/"+failure, func(t *testing.T) { scenario(t, lock, fail) })
+		}
+	}
+	t.Run("Unlock is told when the server is away", func(t *testing.T) { unlockWhileAway(t, lock) })
+	t.Run("a dead holder's lock is free after the ttl", func(t *testing.T) { deadHolder(t, lock) })
+}
+
+func exclusive(t *testing.T, l kind) {
+	ps := l.start(t, 2, leasetest.Calm)
+	var witness locktest.Witness
+	var wg sync.WaitGroup
+	for p := range 2 {
+		for i := range 4 {
+			wg.Go(func() {
+				who, m := fmt.Sprint("process ", p, " holder ", i), ps.mutex(p)
+				for n := range 15 {
+					if n%3 == 0 {
+						for !leasetest.TryLock(t, m) {
+							if t.Failed() {
+								return
+							}
+							time.Sleep(time.Millisecond)
+						}
+					} else if !leasetest.Wait(t, m) {
+						return
+					}
+					leave := witness.Enter(who)
+					time.Sleep(100 * time.Microsecond)
+					leave()
+					leasetest.Unlock(t, m)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	for _, overlap := range witness.Overlaps() {
+		t.Error(overlap)
+	}
+}
+
+func fifo(t *testing.T, l kind) {
+	ps := l.start(t, 4, leasetest.Calm)
+	inOrder(t, []*lease.Mutex{ps.mutex(0), ps.mutex(1), ps.mutex(2), ps.mutex(3)}, func(n int) {
+		leasetest.Eventually(t, "a place in the queue", func() bool { return ps.places() == n+1 })
+	})
+}
+
+// inOrder lets the first mutex hold the lock while the others arrive one by one; arrived waits
+// until n of them wait. They must be served in order of arrival.
+func inOrder(t *testing.T, mutexes []*lease.Mutex, arrived func(n int)) {
+	t.Helper()
+	leasetest.MustLock(t, mutexes[0])
+	served := make(chan int, len(mutexes))
+	var wg sync.WaitGroup
+	for n, m := range mutexes[1:] {
+		wg.Go(func() {
+			if leasetest.Wait(t, m) {
+				served <- n
+				leasetest.Unlock(t, m)
+			}
+		})
+		arrived(n + 1)
+	}
+	leasetest.Unlock(t, mutexes[0])
+	wg.Wait()
+	close(served)
+	want := 0
+	for n := range served {
+		if n != want {
+			t.Errorf("waiter %d goes in as number %d", n, want)
+		}
+		want++
+	}
+	if want != len(mutexes)-1 {
+		t.Errorf("%d went in; want %d", want, len(mutexes)-1)
+	}
+}
+
+func givesUp(t *testing.T, l kind) {
+	ps := l.start(t, 2, leasetest.Calm)
+	a, b := ps.mutex(0), ps.mutex(1)
+	leasetest.MustLock(t, a)
+	for range 3 {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		failed := make(chan error, 1)
+		go func() { failed <- b.Lock(ctx) }()
+		leasetest.Eventually(t, "b's place", func() bool { return ps.places() == 2 })
+		cancel(leasetest.ErrEnough)
+		if err := <-failed; !errors.Is(err, leasetest.ErrEnough) {
+			t.Errorf("Lock = %v; want %v", err, leasetest.ErrEnough)
+		}
+		leasetest.Eventually(t, "b's place gone", func() bool { return ps.places() == 1 })
+		l.mustNotHold(t, b)
+	}
+	leasetest.Unlock(t, a)
+	leasetest.MustLock(t, b)
+	leasetest.Unlock(t, b)
+	if n := ps.places(); n > 0 {
+		t.Errorf("%d places left behind", n)
+	}
+}
+
+// A cancelled attempt may be cut off at any point.
+func endsAtAnyMoment(t *testing.T, l kind) {
+	ps := l.start(t, 2, leasetest.Calm)
+	for i := range 60 {
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Duration(i)*100*time.Microsecond, leasetest.ErrEnough)
+		m := ps.mutex(0)
+		switch err := m.Lock(ctx); {
+		case err == nil:
+			leasetest.Unlock(t, m)
+		case !errors.Is(err, leasetest.ErrEnough):
+			t.Errorf("Lock = %v; want %v", err, leasetest.ErrEnough)
+		}
+		cancel()
+	}
+	b := ps.mutex(1)
+	leasetest.InTime(t, leasetest.Slack, func() { leasetest.MustLock(t, b) }) // long before the ttl has run out
+	leasetest.Unlock(t, b)
+	leasetest.Eventually(t, "no places", func() bool { return ps.places() == 0 })
+	if ps.leases != nil {
+		leasetest.Eventually(t, "one lease for each process at most", func() bool { return ps.leases() <= 2 })
+	}
+}
+
+func cancelled(t *testing.T, l kind) {
+	ps := l.start(t, 2, leasetest.Calm)
+	a, b := ps.mutex(0), ps.mutex(1)
+	ctx, cancel := context.WithCancel(t.Context())
+	if err := a.Lock(ctx); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if err := a.Unlock(ctx); err != nil {
+		t.Error("Unlock:", err)
+	}
+	if !leasetest.TryLock(t, b) {
+		t.Error("the lock is held, want it free")
+	}
+	leasetest.Unlock(t, b)
+}
+
+func nothingHeld(t *testing.T, l kind) {
+	m := l.start(t, 1, leasetest.Calm).mutex(0)
+	l.mustNotHold(t, m)
+	if err := context.Cause(m.Context(t.Context())); !errors.Is(err, l.notHeld) {
+		t.Errorf("Context: %v; want %v", err, l.notHeld)
+	}
+	leasetest.MustLock(t, m)
+	ctx := m.Context(t.Context())
+	if ctx.Err() != nil || m.Token() == 0 {
+		t.Errorf("held, with %v and token %d", ctx.Err(), m.Token())
+	}
+	leasetest.Unlock(t, m)
+	<-ctx.Done()
+	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("after Unlock: %v; want %v", err, context.Canceled)
+	}
+	l.mustNotHold(t, m)
+}
+
+func tryHeld(t *testing.T, l kind) {
+	ps := l.start(t, 2, leasetest.Calm)
+	a, b, c := ps.mutex(0), ps.mutex(0), ps.mutex(1)
+	leasetest.MustLock(t, a)
+	if leasetest.TryLock(t, b) || leasetest.TryLock(t, c) {
+		t.Error("the lock is free, want it held")
+	}
+	if n := ps.places(); n != 1 {
+		t.Errorf("%d places; want the holder's", n)
+	}
+	leasetest.Unlock(t, a)
+	if !leasetest.TryLock(t, c) {
+		t.Error("the lock is held, want it free")
+	}
+	leasetest.Unlock(t, c)
+}
+
+func longWork(t *testing.T, l kind) {
+	ps := l.start(t, 2, ttl)
+	a, b := ps.mutex(0), ps.mutex(1)
+	leasetest.MustLock(t, a)
+	work := a.Context(t.Context())
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 3*ttl, leasetest.ErrEnough)
+	defer cancel()
+	if err := b.Lock(ctx); !errors.Is(err, leasetest.ErrEnough) {
+		t.Errorf("Lock = %v; want %v", err, leasetest.ErrEnough)
+	}
+	if work.Err() != nil {
+		t.Errorf("the work was ended: %v", context.Cause(work))
+	}
+	leasetest.Unlock(t, a)
+}
+
+func tokensGrow(t *testing.T, l kind) {
+	const processes = 3
+	ps := l.start(t, processes, leasetest.Calm)
+	var mu sync.Mutex // for the race detector, which cannot see synchronisation through a server
+	var last int64
+	grows := func(m *lease.Mutex) {
+		mu.Lock()
+		defer mu.Unlock()
+		if token := m.Token(); token <= last {
+			t.Errorf("token %d after %d", token, last)
+		} else {
+			last = token
+		}
+	}
+	for i := range 12 {
+		m := ps.mutex(i % processes)
+		if i%2 == 0 {
+			leasetest.MustLock(t, m)
+		} else if !leasetest.TryLock(t, m) {
+			t.Fatal("the lock is held, want it free")
+		}
+		grows(m)
+		leasetest.Unlock(t, m)
+	}
+	var wg sync.WaitGroup
+	for i := range 24 {
+		wg.Go(func() {
+			m := ps.mutex(i % processes)
+			if leasetest.Wait(t, m) {
+				grows(m)
+				leasetest.Unlock(t, m)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// A holder is told of a loss before the next one has the lock.
+func TestLossIsToldFirst(t *testing.T) {
+	for name, lock := range locks {
+		for failure, fail := range leasetest.Failures() {
+			t.Run(name+"/"+failure, func(t *testing.T) { toldFirst(t, lock, fail) })
+		}
+	}
+}
+
+// The holder's network fails; the waiter's does not.
+func toldFirst(t *testing.T, l kind, fail func(*fault.Relay)) {
+	relay, ps := l.apart(t, ttl)
+	a, b := ps.mutex(0), ps.mutex(1)
+	leasetest.MustLock(t, a)
+	told := make(chan time.Time, 1)
+	ctx := a.Context(t.Context())
+	context.AfterFunc(ctx, func() { told <- time.Now() })
+	time.Sleep(ttl / 2) // long enough for a renewal
+	fail(relay)
+	failed := time.Now()
+	leasetest.MustLock(t, b)
+	in := time.Now()
+	select {
+	case at := <-told:
+		t.Logf("told %v after the failure, %v before the next one was in", at.Sub(failed).Round(time.Millisecond), in.Sub(at).Round(time.Millisecond))
+	default:
+		t.Error("the next one is in, and the holder does not know")
+	}
+	if err := context.Cause(ctx); !errors.Is(err, l.lost) {
+		t.Errorf("the cause is %v; want %v", err, l.lost)
+	}
+	leasetest.InTime(t, lease.AnswerTimeout, func() { l.mustNotHold(t, a) })
+	relay.Restore()
+	leasetest.Unlock(t, b)
+	leasetest.MustLock(t, a) // with a new lease
+	leasetest.Unlock(t, a)
+}
+
+func shortOutage(t *testing.T, l kind, fail func(*fault.Relay)) {
+	ttl := 4 * ttl
+	relay, ps := l.apart(t, ttl)
+	a, b := ps.mutex(0), ps.mutex(1)
+	leasetest.MustLock(t, a)
+	ctx := a.Context(t.Context())
+	fail(relay)
+	time.Sleep(ttl / 8)
+	relay.Restore()
+	time.Sleep(ttl)
+	if ctx.Err() != nil {
+		t.Errorf("lost: %v", context.Cause(ctx))
+	}
+	if leasetest.TryLock(t, b) {
+		t.Error("the lock is free, want it held")
+	}
+	leasetest.Unlock(t, a)
+}
+
+// No caller has a deadline.
+func serverAway(t *testing.T, l kind, fail func(*fault.Relay)) {
+	relay, ps := l.apart(t, ttl)
+	waiter, holder := ps.mutex(0), ps.mutex(1)
+	leasetest.MustLock(t, holder)
+	failed := make(chan error, 1)
+	go func() { failed <- waiter.Lock(t.Context()) }()
+	leasetest.Eventually(t, "the waiter's place", func() bool { return ps.places() == 2 })
+	fail(relay)
+	leasetest.InTime(t, ttl+leasetest.Slack, func() {
+		if err := <-failed; !errors.Is(err, l.lost) {
+			t.Errorf("Lock = %v; want %v", err, l.lost)
+		}
+	})
+	leasetest.InTime(t, lease.AnswerTimeout+leasetest.Slack, func() {
+		if ok, err := ps.other(0).TryLock(t.Context()); ok || err == nil {
+			t.Errorf("TryLock = %v, %v; want an error", ok, err)
+		}
+	})
+	relay.Restore()
+	leasetest.Unlock(t, holder)
+	leasetest.MustLock(t, waiter)
+	leasetest.Unlock(t, waiter)
+}
+
+func unlockWhileAway(t *testing.T, l kind) {
+	relay, ps := l.apart(t, ttl)
+	a, b := ps.mutex(0), ps.mutex(1)
+	leasetest.MustLock(t, a)
+	relay.Hole()
+	leasetest.InTime(t, lease.AnswerTimeout+leasetest.Slack, func() {
+		if err := a.Unlock(t.Context()); err == nil {
+			t.Error("Unlock said that it had been heard")
+		}
+	})
+	leasetest.MustLock(t, b) // the lease has expired
+	relay.Restore()
+	leasetest.Unlock(t, b)
+}
+
+func deadHolder(t *testing.T, l kind) {
+	relay, ps := l.apart(t, ttl)
+	a, b := ps.mutex(0), ps.mutex(1)
+	leasetest.MustLock(t, a)
+	relay.Cut() // as the death of the process would
+	leasetest.MustLock(t, b)
+	relay.Restore()
+	leasetest.Unlock(t, b)
+}
+
+func (l kind) mustNotHold(t *testing.T, m *lease.Mutex) {
+	t.Helper()
+	if err := m.Unlock(t.Context()); !errors.Is(err, l.notHeld) {
+		t.Errorf("Unlock = %v; want %v", err, l.notHeld)
+	}
+}

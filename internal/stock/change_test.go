@@ -260,27 +260,3 @@ func TestDeleteDuringASaleLeavesNothing(t *testing.T) {
 		}
 	})
 }
-
-// When the last sale is sold out, waiters in the next one go on waiting.
-func TestSoldOutBelongsToASale(t *testing.T) {
-	eachSite(t, func(t *testing.T, s *site) {
-		service, other := s.instance(t, nil), s.instance(t, nil)
-		s.put(t, other, 1)
-		parked, resume := s.parkFirstOrder(t) // its buyer has taken the last unit, and holds the lock
-		last := order(t.Context(), service, s.request("v6_watchdog", ""))
-		<-parked
-		s.put(t, other, 1000)
-		var next []<-chan outcome
-		for range 20 {
-			next = append(next, order(t.Context(), service, s.request("v6_watchdog", "")))
-		}
-		pause()
-		resume()
-		for _, done := range append(next, last) {
-			if o := <-done; o.err != nil {
-				t.Errorf("got %v in a sale of 1,000 units", o.err)
-			}
-		}
-		wantStock(t, s.audit(t, other), 1000, 979, 21, 21)
-	})
-}

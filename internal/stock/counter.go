@@ -219,6 +219,15 @@ func (i Item) counter(left int64) any {
 	return left
 }
 
+// inRedis returns the value of the sale's key, "" for none.
+func (c counters) inRedis(ctx context.Context, k keys) (string, error) {
+	text, err := c.rdb.Get(ctx, k.sale()).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return "", fmt.Errorf("reading the sale of %s: %w", k.sku, err)
+	}
+	return text, nil
+}
+
 // startTimeout bounds start and history, during which the item's row is locked.
 const startTimeout = 2 * time.Second
 
@@ -229,9 +238,9 @@ func (c counters) start(ctx context.Context, item Item, left int64, last generat
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	k := keys{item.SKU}
-	text, err := c.rdb.Get(ctx, k.sale()).Result()
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return fmt.Errorf("reading the sale of %s: %w", item.SKU, err)
+	text, err := c.inRedis(ctx, k)
+	if err != nil {
+		return err
 	}
 	gen := item.generation()
 	_, err = c.rdb.TxPipelined(ctx, func(p redis.Pipeliner) error {
@@ -254,9 +263,9 @@ func (c counters) start(ctx context.Context, item Item, left int64, last generat
 // in the stock of g, 0 if Redis had lost it. The caller has locked the item's row.
 func (c counters) endGeneration(ctx context.Context, sku string, g generation) (left int64, err error) {
 	k := keys{sku}
-	text, err := c.rdb.Get(ctx, k.sale()).Result()
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return 0, fmt.Errorf("reading the sale of %s: %w", sku, err)
+	text, err := c.inRedis(ctx, k)
+	if err != nil {
+		return 0, err
 	}
 	gone := slices.Concat([]string{k.sale()}, k.of(g), k.of(parseGeneration(text)))
 	var stock *redis.StringCmd
@@ -314,13 +323,9 @@ func (c counters) unclaim(ctx context.Context, sku, saleID, key string) error {
 // another sale by then.
 func (c counters) forget(ctx context.Context, sku string) error {
 	k := keys{sku}
-	text, err := c.rdb.Get(ctx, k.sale()).Result()
-	if errors.Is(err, redis.Nil) {
-		c.seen.Delete(sku)
-		return nil
-	}
+	text, err := c.inRedis(ctx, k)
 	if err != nil {
-		return fmt.Errorf("reading the sale of %s: %w", sku, err)
+		return err
 	}
 	at := append([]string{k.sale()}, k.of(parseGeneration(text))...)
 	if err := forgetScript.Run(ctx, c.rdb, at, text).Err(); err != nil {
@@ -333,9 +338,9 @@ func (c counters) forget(ctx context.Context, sku string) error {
 // delete removes the item's keys, including the locks of the given strategies.
 func (c counters) delete(ctx context.Context, sku string, last generation, strategies []string) error {
 	k := keys{sku}
-	text, err := c.rdb.Get(ctx, k.sale()).Result()
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return fmt.Errorf("reading the sale of %s: %w", sku, err)
+	text, err := c.inRedis(ctx, k)
+	if err != nil {
+		return err
 	}
 	all := []string{k.sale()}
 	for _, g := range []generation{parseGeneration(text), last} {

@@ -60,20 +60,8 @@ func (s *Service) RetryDead(ctx context.Context, sku string) (Retried, error) {
 		return done, err
 	}
 	for _, letter := range letters {
-		moved, err := s.retryDead(ctx, letter, now.gen)
-		if err != nil {
+		if err := s.retryDead(ctx, letter, now.gen, &done); err != nil {
 			return done, err
-		}
-		switch {
-		case moved.written:
-			done.Written++
-		case moved.requeued:
-			done.Requeued++
-		default:
-			done.Left++
-			if letter.Malformed == nil && letter.SaleID != now.gen.saleID {
-				done.Over++
-			}
 		}
 	}
 	if done.Requeued > 0 {
@@ -82,21 +70,28 @@ func (s *Service) RetryDead(ctx context.Context, sku string) (Retried, error) {
 	return done, nil
 }
 
-type retried struct{ written, requeued bool }
-
-func (s *Service) retryDead(ctx context.Context, letter stream.DeadLetter, g generation) (retried, error) {
+// retryDead puts one dead letter back, and counts what became of it.
+func (s *Service) retryDead(ctx context.Context, letter stream.DeadLetter, g generation, done *Retried) error {
 	written, err := s.store.written(ctx, letter.OrderID)
 	if err != nil {
-		return retried{}, err
+		return err
 	}
 	if written[letter.OrderID] {
-		return retried{written: true}, s.streams.RemoveDead(ctx, letter)
+		done.Written++
+		return s.streams.RemoveDead(ctx, letter)
 	}
-	if letter.Malformed != nil || letter.SaleID != g.saleID {
-		return retried{}, nil
+	over := letter.Malformed == nil && letter.SaleID != g.saleID
+	if letter.Malformed == nil && !over {
+		answer, err := s.streams.Requeue(ctx, letter, g.id, g.String(), g.limit)
+		if err != nil || answer == 1 {
+			done.Requeued += answer
+			return err
+		}
 	}
-	answer, err := s.streams.Requeue(ctx, letter, g.id, g.String(), g.limit)
-	return retried{requeued: answer == 1}, err
+	if done.Left++; over {
+		done.Over++
+	}
+	return nil
 }
 
 // The states of an order.

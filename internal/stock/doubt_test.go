@@ -11,7 +11,6 @@ import (
 
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/locks/locktest"
-	"oversell/internal/stock"
 )
 
 // counts reports whether a statement adds up the orders of a sale.
@@ -66,43 +65,5 @@ func TestSettlerTriesAgainUntilClose(t *testing.T) {
 		broken.Store(true)
 		loseOne()
 		service.Close() // that no goroutine is left is checked after all tests
-	})
-}
-
-// A stock in the database is right whatever happens to Redis: a doubt about it ends with
-// the next comparison, instead of making every buyer compare.
-func TestStockInTheDatabaseStaysInNoDoubt(t *testing.T) {
-	eachSite(t, func(t *testing.T, s *site) {
-		s.keeper = stock.InDatabase
-		service := s.instance(t, nil)
-		s.put(t, service, 10)
-		rush(t, s, 1, "v4_lua", service)
-		hook := new(locktest.Hook)
-		s.rdb.AddHook(hook)
-		look := hook.On(locktest.Command("mget"), 1, locktest.Fail(locktest.ErrCut))
-		for look.Hits() == 0 {
-			_, _, _ = service.Left(t.Context(), s.sku)
-		}
-		if _, _, err := service.Left(t.Context(), s.sku); err != nil {
-			t.Fatal(err)
-		}
-		const looks = 50
-		var reads atomic.Int64
-		remove := s.onReads(func(tx *gorm.DB) {
-			if tx.Statement.Table == "oversell_items" || tx.Statement.Model != nil {
-				reads.Add(1)
-			}
-		})
-		defer remove()
-		begun := time.Now()
-		for range looks {
-			if left, _, err := service.Left(t.Context(), s.sku); left != 9 || err != nil {
-				t.Fatalf("%d left, %v; want 9", left, err)
-			}
-		}
-		// One read for each look, and one a second for the comparison.
-		if n, most := reads.Load(), looks+2+int64(time.Since(begun)/time.Second); n > most {
-			t.Errorf("the row was read %d times by %d looks, want %d at most", n, looks, most)
-		}
 	})
 }

@@ -137,31 +137,6 @@ func TestSameKeyLaterIsAnsweredWithTheFirstOrder(t *testing.T) {
 	})
 }
 
-func TestKeyIsFreeInTheNextSaleAndForAnotherItem(t *testing.T) {
-	eachSite(t, func(t *testing.T, s *site) {
-		service := s.instance(t, nil)
-		ids := make(map[string]bool)
-		buy := func() {
-			t.Helper()
-			res, err := service.Deduct(t.Context(), s.request("v4_lua", "click"))
-			if err != nil || res.Replayed {
-				t.Errorf("replayed %v, %v; want an order", res.Replayed, err)
-			}
-			ids[res.Order.ID] = true
-		}
-		s.put(t, service, 10)
-		buy()
-		s.put(t, service, 10)
-		buy()
-		s.sku = newSKU()
-		s.put(t, service, 10)
-		buy()
-		if len(ids) != 3 {
-			t.Errorf("%d orders, want 3", len(ids))
-		}
-	})
-}
-
 // A database that takes "A" for "a" would hand out another buyer's order.
 func TestKeysAndSKUsDifferInCase(t *testing.T) {
 	eachSite(t, func(t *testing.T, s *site) {

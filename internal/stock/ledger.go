@@ -170,12 +170,7 @@ func (l ledger) commit(ctx context.Context, order *Order, take func(tx *gorm.DB)
 // refused reports whether err means that nothing was written because the stock did not
 // allow it.
 func refused(err error) bool {
-	for _, known := range []error{errConflict, ErrFenced, ErrSoldOut, errOtherSale} {
-		if errors.Is(err, known) {
-			return true
-		}
-	}
-	return false
+	return isAny(err, errConflict, ErrFenced, ErrSoldOut, errOtherSale)
 }
 
 // ErrFenced means that the stock has seen a larger fencing token than the holder's: the

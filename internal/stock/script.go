@@ -172,12 +172,7 @@ func (t *ScriptSeller) sell(all []*batched) {
 // decided reports whether it is no use to write an order of a failed batch alone: it
 // would fail again, or may have been written.
 func decided(err error) bool {
-	for _, known := range []error{errUnsure, errOtherSale, errRecounted, errConflict} {
-		if errors.Is(err, known) {
-			return true
-		}
-	}
-	return false
+	return isAny(err, errUnsure, errOtherSale, errRecounted, errConflict)
 }
 
 // takeEach calls the script for each buyer, with one round trip for the batch.

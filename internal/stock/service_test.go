@@ -221,32 +221,3 @@ func TestCategoriesMapToTheirItems(t *testing.T) {
 		}
 	})
 }
-
-// Just after an item is sold out a crowd still waits to be admitted. A buyer in it that
-// repeats a request gets its order.
-func TestRepeatInACrowdIsAnsweredWithTheFirstOrder(t *testing.T) {
-	eachSite(t, func(t *testing.T, s *site) {
-		service := s.instance(t, nil)
-		s.put(t, service, 1)
-		first, err := service.Deduct(t.Context(), s.request("v4_lua", "click"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		ended, cancel := context.WithCancel(t.Context())
-		cancel()
-		if _, err := service.Deduct(ended, s.request("v4_lua", "click")); err == nil {
-			t.Error("a caller that has left got an answer")
-		}
-		var again sync.WaitGroup
-		for range 200 {
-			again.Go(func() {
-				res, err := service.Deduct(t.Context(), s.request("v4_lua", "click"))
-				if err != nil || res.Order.ID != first.Order.ID {
-					t.Errorf("got order %s, %v; want the first, %s", res.Order.ID, err, first.Order.ID)
-				}
-			})
-			again.Go(func() { _, _ = service.Deduct(t.Context(), s.request("v4_lua", "")) })
-		}
-		again.Wait()
-	})
-}

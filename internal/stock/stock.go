@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -437,10 +438,10 @@ const (
 // IsFailure reports whether a step has failed with err, which may be nil. It is no failure if the
 // step has found that the item is sold out, or that another buyer was faster.
 func IsFailure(err error) bool {
-	for _, answer := range []error{ErrSoldOut, ErrLimit, ErrKeyReused, errConflict, errDuplicate, errOtherSale} {
-		if errors.Is(err, answer) {
-			return false
-		}
-	}
-	return err != nil
+	return err != nil && !isAny(err, ErrSoldOut, ErrLimit, ErrKeyReused, errConflict, errDuplicate, errOtherSale)
+}
+
+// isAny reports whether err is one of these.
+func isAny(err error, known ...error) bool {
+	return slices.ContainsFunc(known, func(one error) bool { return errors.Is(err, one) })
 }

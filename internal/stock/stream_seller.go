@@ -321,7 +321,6 @@ type acceptedItems struct {
 	mu    sync.Mutex
 	items map[string]bool // by SKU: whether orders were accepted since the last takeItems
 	wake  chan struct{}
-	done  map[string][]chan struct{} // by order: those who wait for it
 
 	// told are the orders whose buyers were told that they are accepted, by SKU and id, until
 	// they are written or on record as lost. Without them nobody would know of those that a
@@ -333,7 +332,7 @@ type acceptedItems struct {
 
 func newAcceptedItems() *acceptedItems {
 	return &acceptedItems{
-		items: make(map[string]bool), wake: make(chan struct{}, 1), done: make(map[string][]chan struct{}),
+		items: make(map[string]bool), wake: make(chan struct{}, 1),
 		told: make(map[string]map[string]generation), ending: make(map[string]string),
 	}
 }
@@ -438,33 +437,7 @@ func (a *acceptedItems) all() []string {
 	return slices.Collect(maps.Keys(a.items))
 }
 
-// await returns a channel that is closed when the consumer of this process has settled an
-// order. The caller must call forget.
-func (a *acceptedItems) await(id string) (settled <-chan struct{}, forget func()) {
-	c := make(chan struct{})
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.done[id] = append(a.done[id], c)
-	return c, func() {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		delete(a.done, id) // others that wait for the same order look by themselves
-	}
-}
-
-// settled tells those who wait that orders were written or refused.
-func (a *acceptedItems) settled(entries []stream.Entry) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, e := range entries {
-		for _, c := range a.done[e.ID] {
-			close(c)
-		}
-		delete(a.done, e.ID)
-	}
-}
-
-// The delays between two looks at an order that another process may write.
+// The delays between two looks at an order that waits to be written.
 const (
 	minAwaitDelay = 20 * time.Millisecond
 	maxAwaitDelay = 250 * time.Millisecond
@@ -476,21 +449,11 @@ const (
 func (s *Service) AwaitOrder(ctx context.Context, sku, id string, limit time.Duration) (OrderState, error) {
 	wait, w := s.waiters.Begin(ctx, limit, errWaited)
 	defer w.Done()
-	settled, forget := s.accepted.await(id)
-	defer forget()
 	for delay := minAwaitDelay; ; delay = min(2*delay, maxAwaitDelay) {
 		state, err := s.OrderState(context.WithoutCancel(ctx), sku, id)
-		if err != nil || state.State != StateAccepted || wait.Err() != nil {
+		if err != nil || state.State != StateAccepted || guard.Sleep(wait, delay) != nil {
 			return state, err
 		}
-		timer := time.NewTimer(delay)
-		select {
-		case <-settled:
-			settled = nil
-		case <-timer.C:
-		case <-wait.Done():
-		}
-		timer.Stop()
 	}
 }
 

@@ -283,12 +283,7 @@ func away(err error) bool {
 	if errors.As(err, &network) {
 		return true
 	}
-	for _, known := range []error{context.DeadlineExceeded, context.Canceled, driver.ErrBadConn, mysql.ErrInvalidConn, sql.ErrConnDone, sql.ErrTxDone} {
-		if errors.Is(err, known) {
-			return true
-		}
-	}
-	return false
+	return isAny(err, context.DeadlineExceeded, context.Canceled, driver.ErrBadConn, mysql.ErrInvalidConn, sql.ErrConnDone, sql.ErrTxDone)
 }
 
 // sqliteBusy are the errors of SQLite while another connection writes: busy and locked.
@@ -306,10 +301,8 @@ func faultOfOrder(err error) bool { return errors.As(err, new(orderFault)) }
 // refusesValues reports whether the database has refused the values of a row that was to be
 // inserted.
 func refusesValues(err error) bool {
-	for _, known := range []error{gorm.ErrDuplicatedKey, gorm.ErrForeignKeyViolated, gorm.ErrCheckConstraintViolated} {
-		if errors.Is(err, known) {
-			return true
-		}
+	if isAny(err, gorm.ErrDuplicatedKey, gorm.ErrForeignKeyViolated, gorm.ErrCheckConstraintViolated) {
+		return true
 	}
 	var serverErr *mysql.MySQLError
 	if errors.As(err, &serverErr) {
@@ -380,12 +373,10 @@ func (s streamedSale) Doubt(e stream.Entry) {
 }
 
 func (s streamedSale) Settled(sku string, entries []stream.Entry, written bool) {
-	s.accepted.settled(entries)
-	if !written {
-		return
-	}
 	for _, e := range entries {
-		s.accepted.unfollow(sku, e.ID)
+		if written {
+			s.accepted.unfollow(sku, e.ID)
+		}
 	}
 }
 

@@ -118,7 +118,8 @@ func (p *purchase) buyOnce(ctx context.Context, limit time.Duration) error {
 	// The order is written before the guard is left, which is 8., so that the next holder finds
 	// stock and orders in agreement.
 	begun, tries := time.Now(), len(p.res.Spans)
-	p.res.Lock, err = p.Guard.Do(wait, p.at, guard.Entry{Key: keys{p.req.SKU}.lock(p.req.Strategy), Owner: p.req.Owner}, p.section)
+	entry := guard.Entry{Key: keys{p.req.SKU}.lock(p.req.Strategy), Owner: p.req.Owner}
+	p.res.Lock, err = p.Guard.Do(wait, p.at, entry, p.section)
 	p.recordGuard(begun, p.res.Spans[tries:], err)
 	if p.at.Key == "" && errors.Is(err, errUnsure) {
 		s.log.Error("an order may have been written", "sku", p.req.SKU, "quantity", p.req.Quantity, "error", err)

@@ -199,7 +199,8 @@ func (f *families) checkAlone(ctx context.Context, at store, sku, family string)
 	defer f.mu.Unlock()
 	for _, row := range rows {
 		w := f.work[workKey{sku, row.Family}]
-		if row.Instance != f.instance || w != nil && w.buyers > 0 { // the row of a family that has left may stay for a tick
+		// The row of a family that has left this process may stay for a tick.
+		if row.Instance != f.instance || w != nil && w.buyers > 0 {
 			return atWorkError{row.Family}
 		}
 	}

@@ -52,7 +52,8 @@ func Migrate(ctx context.Context, db *gorm.DB) error {
 	}
 	var err error
 	for range migrateAttempts {
-		if err = db.AutoMigrate(&Item{}, &Order{}, &Sale{}, &familyLease{}, &purchased{}, &lostOrder{}, &units.Row{}); err == nil {
+		err = db.AutoMigrate(&Item{}, &Order{}, &Sale{}, &familyLease{}, &purchased{}, &lostOrder{}, &units.Row{})
+		if err == nil {
 			return nil
 		}
 		// Another instance may have created a table or an index first. The next

@@ -144,7 +144,8 @@ func (s *Service) follow(ctx context.Context) (more bool) {
 	}
 	for sku := range s.accepted.followed() {
 		orders, ended := s.accepted.of(sku, maxFollowed)
-		if err := errors.Join(s.followOrders(ctx, sku, orders), s.followEnd(ctx, sku, ended)); err != nil && ctx.Err() == nil {
+		err := errors.Join(s.followOrders(ctx, sku, orders), s.followEnd(ctx, sku, ended))
+		if err != nil && ctx.Err() == nil {
 			s.log.Debug("what has become of accepted orders is not known yet", "sku", sku, "error", err)
 		}
 	}

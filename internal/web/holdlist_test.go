@@ -3,13 +3,11 @@ package web_test
 import (
 	"context"
 	"database/sql/driver"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	"gorm.io/gorm"
@@ -107,31 +105,21 @@ func TestListSaysWhoseTheUnitsAre(t *testing.T) {
 // A payment that the stage knows nothing of any more is listed all the same: the money has
 // moved.
 func TestListHasThePaymentsOfForgottenHolds(t *testing.T) {
-	eachOwnSite(t, holds.Config{TTL: 2 * time.Second, Sweep: 10 * time.Millisecond}, func(t *testing.T, s *holdSite) {
-		for refunded := false; !refunded; { // the machine may stall for longer than a hold lives
-			sku := s.sell(t, 1)
-			var h holds.Hold
-			w := s.ask("POST", "/api/items/"+sku+"/holds?strategy=h1_counter", `{"buyer":"ann","quantity":1}`)
-			if err := json.Unmarshal(w.Body.Bytes(), &h); err != nil || w.Code != http.StatusCreated {
-				t.Fatalf("holding: %d %s, %v", w.Code, w.Body, err)
-			}
-			read(t, s.admin("PUT", "/api/holds/"+h.ID+"/fault", `{"token":0,"fault":"slow_bank","seconds":2}`), new(any))
-			w = s.pay(h, "key")
-			if w.Code == http.StatusNotFound {
-				continue
-			}
-			wantProblem(t, w, http.StatusConflict, "refunded")
-			refunded = true
-			list := s.list(t, sku)
-			for list.Holds[0].Status == holds.Expired { // the sweep comes
-				list = s.list(t, sku)
-			}
-			if len(list.Holds) != 1 || list.Holds[0].ID != h.ID || list.Holds[0].Status != "forgotten" || list.Holds[0].Buyer != "" || len(list.Holds[0].Payments) != 1 || list.Holds[0].Payments[0].Status != payment.Refunded {
-				t.Errorf("the list is %+v", list.Holds)
-			}
-			if list.Books.ChargedWithoutOrder != 0 || list.Books.Refunded != 1 {
-				t.Errorf("the books are %+v", list.Books)
-			}
+	eachOwnSite(t, holds.Config{}, func(t *testing.T, s *holdSite) {
+		sku := s.sell(t, 1)
+		h := s.holdBy(t, "h1_counter", sku, 1)
+		if w := s.ask("DELETE", "/api/holds/"+h.ID+"?token=0", ""); w.Code != http.StatusNoContent {
+			t.Fatalf("releasing: %d %s", w.Code, w.Body)
+		}
+		p := s.charge(t, payment.Request{Reference: h.Reference(), Amount: holds.DefaultPrice, Group: s.list(t, sku).SaleID})
+		read(t, s.webhook(event(p, payment.EventCaptured)), new(any))
+		list := s.list(t, sku)
+		if len(list.Holds) != 1 || list.Holds[0].ID != h.ID || list.Holds[0].Status != "forgotten" || list.Holds[0].Buyer != "" ||
+			len(list.Holds[0].Payments) != 1 || list.Holds[0].Payments[0].Status != payment.Refunded {
+			t.Errorf("the list is %+v", list.Holds)
+		}
+		if list.Books.ChargedWithoutOrder != 0 || list.Books.Refunded != 1 {
+			t.Errorf("the books are %+v", list.Books)
 		}
 	})
 }

@@ -27,10 +27,8 @@ func (a *API) owner() string {
 	return a.cfg.Instance + "/" + strconv.FormatUint(a.owners.Add(1), 10)
 }
 
-func (a *API) deduct(c *gin.Context) { a.deductBy(c, a.cfg.Stock.Deduct) }
-
-// deductBy parses a deduct, sells by a function, and replies.
-func (a *API) deductBy(c *gin.Context, sell func(context.Context, stock.Request) (stock.Result, error)) {
+// deduct sells units to a buyer.
+func (a *API) deduct(c *gin.Context) {
 	name, ok := a.requested(c)
 	if !ok {
 		return
@@ -69,7 +67,7 @@ func (a *API) deductBy(c *gin.Context, sell func(context.Context, stock.Request)
 		IdempotencyKey: key, Buyer: buyer, Owner: a.owner(),
 	}
 	traced := a.trace(c, &req)
-	res, err := sell(c.Request.Context(), req)
+	res, err := a.cfg.Stock.Deduct(c.Request.Context(), req)
 	held(c, res.Spans)
 	outcome := "sold"
 	if err != nil {

@@ -39,7 +39,7 @@ const token = "open-sesame"
 
 // wait is how long a buyer waits. It only ends a hang: a test in which nobody can buy has a
 // shorter one.
-const wait = 10 * time.Second
+const wait = 10 * time.Minute
 
 // site is a shop's HTTP interface with everything behind it.
 type site struct {
@@ -108,7 +108,7 @@ func newSite(t testing.TB, rdb redis.UniversalClient, db *gorm.DB, adjust func(*
 	}
 	s.stock = stock.New(sc)
 	t.Cleanup(s.stock.Close)
-	reader := cache.New(cache.Config{Redis: rdb, Guards: strategies().Guards(o), Instance: wc.Instance, Wait: 50 * time.Millisecond})
+	reader := cache.New(cache.Config{Redis: rdb, Guards: strategies().Guards(o), Instance: wc.Instance, Wait: wait})
 	t.Cleanup(reader.Close)
 	wc.Stock, wc.Cache = s.stock, reader
 	s.api = web.New(wc)

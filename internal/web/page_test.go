@@ -151,40 +151,6 @@ func TestOnlyKnownNamesAreServed(t *testing.T) {
 	}
 }
 
-// A site whose name leads to the shop can do nothing, even if no token is required.
-func TestRebindingSiteDoesNothing(t *testing.T) {
-	started := 0
-	s := embeddedSite(t, func(wc *web.Config, _ *stock.Config) {
-		wc.Token, wc.Addr = "", "0.0.0.0:8080"
-		wc.Page = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { started++ })
-	})
-	sku := s.put(t, 10)
-	for _, r := range [][3]string{
-		{"PUT", "/api/items/" + sku, `{"stock":99}`},
-		{"DELETE", "/api/items/" + sku, ``},
-		{"POST", "/api/items/" + sku + "/deduct", `{"quantity":1}`},
-		{"PUT", "/api/strategy", `{"name":"none"}`},
-		{"GET", "/api/items/" + sku, ``},
-		{"GET", "/api/audit/" + sku, ``},
-		{"POST", "/api/runs", `{}`},
-		{"GET", "/api/lab", ``},
-		{"GET", "/", ``},
-	} {
-		req := httptest.NewRequest(r[0], r[1], strings.NewReader(r[2]))
-		req.Host = "evil.example:8080"
-		req.Header.Set("Origin", "http://evil.example:8080")
-		req.Header.Set("Sec-Fetch-Site", "same-origin")
-		w := httptest.NewRecorder()
-		s.ServeHTTP(w, req)
-		wantProblem(t, w, http.StatusForbidden, "wrong_host")
-	}
-	var audit web.Audit
-	read(t, s.ask("GET", "/api/audit/"+sku, ""), &audit)
-	if audit.Initial != 10 || audit.Sold != 0 || started != 0 {
-		t.Errorf("the sale is %+v, and the page was asked %d times", audit.Stock, started)
-	}
-}
-
 func TestHostsAreNames(t *testing.T) {
 	for _, text := range []string{",", "a,,b", "*", "*.example", "http://a", "a:80", "[::1]:80", "a/b", "a b", "a@b"} {
 		if hosts, err := web.ParseHosts(text); err == nil {

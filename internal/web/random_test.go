@@ -99,17 +99,3 @@ func TestRandomRequestsGiveNoServerError(t *testing.T) {
 		}
 	}
 }
-
-func FuzzRequests(f *testing.F) {
-	s := embeddedSite(f, nil)
-	s.put(f, 1000)
-	f.Add("POST", "/api/items/item-1/deduct", "strategy=none", `{"quantity":1}`, "key")
-	f.Add("PUT", "/api/items/a", "", `{"stock":1,"name":"n","category":"c"}`, "")
-	f.Add("PUT", "/api/strategy", "", `{"name":"watch"}`, "")
-	f.Add("GET", "/api/items/a", "second_look=1", "", "")
-	f.Fuzz(func(t *testing.T, method, path, query, body, key string) {
-		if err := knock(s, method, path, query, body, key); err != nil {
-			t.Error(err)
-		}
-	})
-}

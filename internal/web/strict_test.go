@@ -80,49 +80,6 @@ func TestKeysThatAreNotOneAreRefused(t *testing.T) {
 	}
 }
 
-// If a field is given twice, or its name is in another case, the client may have meant
-// another value than the shop would use.
-func TestFieldsAreThereOnceByTheirNames(t *testing.T) {
-	s := embeddedSite(t, nil)
-	sku := s.put(t, 10)
-	deduct := "/api/items/" + sku + "/deduct"
-	for _, tt := range [][3]string{
-		{"POST", deduct, `{"quantity":1,"quantity":5}`},
-		{"POST", deduct, `{"quantity":1,"quantity":1}`},
-		{"POST", deduct, `{"quantity":1,"\u0071uantity":5}`},
-		{"POST", deduct, `{"Quantity":1}`},
-		{"POST", deduct, `{"quantity":1,"QUANTITY":5}`},
-		{"PUT", "/api/items/" + sku, `{"stock":1,"stock":5}`},
-		{"PUT", "/api/items/" + sku, `{"Stock":1}`},
-		{"PUT", "/api/items/" + sku, "{\"stock\":1,\"name\":\"\xff\"}"},
-		{"PUT", "/api/strategy", `{"name":"none","name":"watch"}`},
-	} {
-		wantProblem(t, s.admin(tt[0], tt[1], tt[2]), http.StatusBadRequest, "invalid")
-	}
-	var audit web.Audit
-	read(t, s.ask("GET", "/api/audit/"+sku, ""), &audit)
-	if audit.Sold != 0 || audit.Initial != 10 {
-		t.Errorf("the sale is %+v", audit.Stock)
-	}
-}
-
-// Browsers must not guess the type of any reply.
-func TestNoReplyIsSniffed(t *testing.T) {
-	s := embeddedSite(t, func(wc *web.Config, _ *stock.Config) {
-		wc.Page = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<p>") })
-	})
-	sku := s.put(t, 10)
-	for _, r := range [][3]string{
-		{"GET", "/healthz"}, {"GET", "/metrics"}, {"GET", "/"}, {"GET", "/api/items/" + sku}, {"GET", "/api/categories"},
-		{"GET", "/api/strategies"}, {"GET", "/api/audit/" + sku}, {"POST", "/api/items/" + sku + "/deduct", `{"quantity":1}`},
-		{"PUT", "/api/items/" + sku, `{"stock":1}`}, {"GET", "/api/items/nothing"}, {"DELETE", "/api/strategy"}, {"DELETE", "/api/items/" + sku},
-	} {
-		if w := s.admin(r[0], r[1], r[2]); w.Header().Get("X-Content-Type-Options") != "nosniff" {
-			t.Errorf("%s %s: %d with %v", r[0], r[1], w.Code, w.Header())
-		}
-	}
-}
-
 // HEAD returns the header of the reply to a GET, and no body, for every path with GET.
 func TestHeadIsGetWithoutABody(t *testing.T) {
 	s := embeddedSite(t, func(wc *web.Config, _ *stock.Config) {

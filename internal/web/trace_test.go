@@ -150,29 +150,3 @@ func TestUnsampledDeductHasNoSpans(t *testing.T) {
 		t.Errorf("%d spans", len(spans))
 	}
 }
-
-// BenchmarkTraced sells with no tracer, with one whose sampler chooses nothing, and with one that
-// records every purchase and drops it then.
-//
-//	go test -run xxx -bench Traced -count 5 ./internal/web
-func BenchmarkTraced(b *testing.B) {
-	for _, bb := range []struct {
-		name    string
-		sampler sdktrace.Sampler
-	}{{"off", nil}, {"unsampled", sdktrace.NeverSample()}, {"on", sdktrace.AlwaysSample()}} {
-		b.Run(bb.name, func(b *testing.B) {
-			s := embeddedSite(b, func(wc *web.Config, _ *stock.Config) {
-				if bb.sampler != nil {
-					wc.Tracer = sdktrace.NewTracerProvider(sdktrace.WithSampler(bb.sampler)).Tracer("bench")
-				}
-			})
-			path := "/api/items/" + s.put(b, stock.MaxStock) + "/deduct?strategy=local"
-			b.ReportAllocs()
-			for b.Loop() {
-				if res := s.ask(http.MethodPost, path, `{"quantity":1}`); res.Code != http.StatusOK {
-					b.Fatalf("%d %s", res.Code, res.Body)
-				}
-			}
-		})
-	}
-}

@@ -124,8 +124,16 @@ func (a *API) Close() { a.metrics.sales.close() }
 // Wait waits until nothing runs in the background, but no longer than limit.
 func (a *API) Wait(limit time.Duration) { a.metrics.sales.wait(limit) }
 
-// Handler returns the handler of all routes.
-func (a *API) Handler() http.Handler { return a.wrap(a.routes()) }
+// Handler returns the handler of all routes and of the page, with what every request goes through
+// before its route.
+func (a *API) Handler() http.Handler {
+	r := a.routes()
+	var all http.Handler = r
+	if a.cfg.Page != nil {
+		all = beside(r, a.cfg.Page)
+	}
+	return withHead(notSniffed(a.protected(all)))
+}
 
 func (a *API) routes() *gin.Engine {
 	gin.SetMode(gin.ReleaseMode) // otherwise gin prints every route
@@ -161,15 +169,6 @@ func (a *API) routes() *gin.Engine {
 		a.holdRoutes(api)
 	}
 	return r
-}
-
-// wrap adds the page, and what every request goes through before its route.
-func (a *API) wrap(r *gin.Engine) http.Handler {
-	var all http.Handler = r
-	if a.cfg.Page != nil {
-		all = beside(r, a.cfg.Page)
-	}
-	return withHead(notSniffed(a.protected(all)))
 }
 
 // get adds a route for GET and HEAD.

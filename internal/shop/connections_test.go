@@ -162,6 +162,23 @@ func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
 	})
 }
 
+// A browser opens connections that it never uses. A shop that closes does not wait for them.
+func TestSilentConnectionsAreClosedAtTheEnd(t *testing.T) {
+	serving(t, 4, func(t *testing.T, s *served) {
+		silent, busy := s.connect(), s.connect()
+		if _, err := busy.ask("/"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		s.limits.closeSilent()
+		late := s.connect()
+		synctest.Wait()
+		if !silent.gone() || !late.gone() || busy.gone() {
+			t.Error("other connections were closed than the silent ones")
+		}
+	})
+}
+
 // Without a time limit for the header such a client would keep its connection for as long as
 // a whole request may take.
 func TestHeaderThatNeverEndsIsCut(t *testing.T) {

@@ -10,20 +10,20 @@ import (
 )
 
 // A shop ends within about five seconds; these two together are less. Sending the last traces
-// may take another one. Docker, for example, kills a process after ten.
-const (
+// may take another one. Docker, for example, kills a process after ten. Tests have other times.
+var (
 	// drainTimeout is how long requests may take until their last byte.
 	drainTimeout = 4 * time.Second
 	// sectionTimeout is how long sales may go on after that. Their clients have been
 	// cut off, but a sale that has begun can still be finished.
 	sectionTimeout = 500 * time.Millisecond
-
-	// finishTime is how long a process goes on writing accepted orders after the last request, if
-	// Redis keeps them for others.
-	finishTime = 400 * time.Millisecond
 	// countTimeout bounds the count of the accepted orders that are lost.
 	countTimeout = time.Second
 )
+
+// finishTime is how long a process goes on writing accepted orders after the last request, if
+// Redis keeps them for others.
+const finishTime = 400 * time.Millisecond
 
 // ErrUnfinished means that sales were still running when the shop had to end.
 var ErrUnfinished = errors.New("requests are still running")

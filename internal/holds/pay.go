@@ -14,16 +14,8 @@ import (
 	"oversell/internal/payment"
 )
 
-// Payments is what a Service needs of a payment provider. A payment.Provider is one; see
-// there what each method promises about idempotency keys and errors. An error says what was
-// tried.
-type Payments interface {
-	Authorise(ctx context.Context, r payment.Request) (payment.Payment, error)
-	Capture(ctx context.Context, paymentID, key string) (payment.Payment, error)
-	Refund(ctx context.Context, paymentID, key string) (payment.Payment, error)
-	Payment(ctx context.Context, id string) (payment.Payment, error)
-	Find(ctx context.Context, reference string) ([]payment.Payment, error)
-}
+// Payments is the payment provider of a Service.
+type Payments = payment.Provider
 
 // The errors of payments, wrapped, beside those of package payment.
 var (

@@ -91,5 +91,3 @@ func TestOldSaleIsStillPaid(t *testing.T) {
 func TestRedisLosesTheSale(t *testing.T) {
 	holdstest.Test(t, 1, stage, holdstest.RedisLosesTheSale, holds.ErrSoldOut, holdstest.Figures{Sold: 1})
 }
-
-func BenchmarkHolds(b *testing.B) { holdstest.Bench(b, stage) }

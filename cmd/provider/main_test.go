@@ -3,8 +3,6 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"context"
-	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -102,47 +100,6 @@ func TestProcessChargesAndTellsTheShop(t *testing.T) {
 	for _, want := range []payment.EventType{payment.EventAuthorised, payment.EventCaptured} {
 		if e := <-events; e.Type != want || e.Payment.ID != p.ID {
 			t.Errorf("got %+v; want %s", e, want)
-		}
-	}
-}
-
-// A provider that is killed between its work and its reply leaves its caller without an answer,
-// and says so at once.
-func TestProcessIsKilledDuringACapture(t *testing.T) {
-	p, c := start(t)
-	made, err := c.Authorise(t.Context(), request)
-	if err == nil {
-		err = c.SetFaults(t.Context(), payment.Faults{ReplyDelay: payment.Duration(time.Hour)})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan error)
-	go func() {
-		_, err := c.Capture(t.Context(), made.ID, "c")
-		done <- err
-	}()
-	for charged := false; !charged; {
-		now, err := c.Payment(t.Context(), made.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
-		charged = now.Status == payment.Captured
-	}
-	p.Kill()
-	if err := <-done; !errors.Is(err, payment.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("the capture: %v; want ErrUnavailable before the time limit", err)
-	}
-}
-
-func TestHelpHasExamples(t *testing.T) {
-	var out bytes.Buffer
-	if code := run(t.Context(), []string{"-h"}, &out, io.Discard); code != exitOK {
-		t.Errorf("it returned %d", code)
-	}
-	for _, want := range []string{"curl -X PUT $P/faults", "-secret-file", "-webhook", "-ledger"} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("the help lacks %s", want)
 		}
 	}
 }

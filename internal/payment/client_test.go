@@ -106,11 +106,3 @@ func TestNewClientRefusesWhatIsNoURL(t *testing.T) {
 		}
 	}
 }
-
-func TestErrorsSayWhatWasTried(t *testing.T) {
-	c := clientOf(t, newServer(Config{}))
-	_, err := c.Capture(t.Context(), "pay_0", "c")
-	if err == nil || err.Error() != "capturing the payment pay_0: payment: unknown payment" {
-		t.Errorf("the error is %v", err)
-	}
-}

@@ -1,7 +1,6 @@
 package payment
 
 import (
-	"encoding/json"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -89,21 +88,6 @@ func TestOnlyNamedRepliesAreDelayed(t *testing.T) {
 			t.Errorf("it was captured after %v", d)
 		}
 	})
-}
-
-// Faults are written as they are read, with times as text.
-func TestFaultsInJSON(t *testing.T) {
-	const text = `{"lose_reply_to":["capture"],"lose_every":2,"decline_every":3,"fail_every":4,"reply_delay":"200ms","delay_reply_to":["refund"],"webhook_delay":"1m0s","webhook_twice":true,"webhook_drop_every":5,"webhook_reverse":"1.5s"}`
-	var f Faults
-	if err := json.Unmarshal([]byte(text), &f); err != nil {
-		t.Fatal(err)
-	}
-	if again, err := json.Marshal(f); err != nil || string(again) != text {
-		t.Errorf("got %s, %v", again, err)
-	}
-	if none, err := json.Marshal(Faults{}); err != nil || string(none) != "{}" {
-		t.Errorf("no faults are %s, %v", none, err)
-	}
 }
 
 // The payments with one reference have faults of their own, and not those of all. The other

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 )
@@ -64,7 +65,7 @@ func overHTTP(t *testing.T, h http.Handler) *Client {
 	t.Helper()
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
-	c, err := NewClient(ClientConfig{URL: server.URL})
+	c, err := NewClient(ClientConfig{URL: server.URL, Timeout: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -154,36 +154,4 @@ func FuzzVerify(f *testing.F) {
 	})
 }
 
-// What ParseEvent accepts has an id, a type and the id of its payment, and stays the same when it
-// is written and read again.
-func FuzzParseEvent(f *testing.F) {
-	f.Add(someEvent(f))
-	f.Add([]byte(`{"id":"e","type":"t","payment":{"id":"p","reference":"r","amount":1,"currency":"EUR","status":"captured"}}`))
-	f.Add([]byte(`{"id":"e","time":"0000-00-00T00:00:00Z"}`))
-	f.Add([]byte(`{"ID":"e","payment":null}`))
-	f.Fuzz(func(t *testing.T, body []byte) {
-		e, err := ParseEvent(body)
-		if err != nil {
-			if !errors.Is(err, ErrEvent) {
-				t.Fatalf("an error of its own: %v", err)
-			}
-			return
-		}
-		if e.ID == "" || e.Type == "" || e.Type == EventCaptured && e.Payment.ID == "" {
-			t.Fatalf("accepted %+v", e)
-		}
-		text, err := json.Marshal(e)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(text) > MaxEvent {
-			return // it was written with more escapes
-		}
-		again, err := ParseEvent(text)
-		if err != nil || again.ID != e.ID || again.Type != e.Type || again.Payment.ID != e.Payment.ID || again.Payment.Amount != e.Payment.Amount {
-			t.Fatalf("%s was read as %+v, and then as %+v, %v", body, e, again, err)
-		}
-	})
-}
-
 const opensslSays = "49f24e537407743fa4a0242bb63b94b9a47ee99cbbe071ccd8a22550ae411686"

@@ -2,8 +2,6 @@ package lab
 
 import (
 	"cmp"
-	"crypto/sha1"
-	"encoding/hex"
 	"fmt"
 	"maps"
 	"regexp"
@@ -188,18 +186,15 @@ func (n *names) script(cmd wire.Command) string {
 		}
 		return source[:min(8, len(source))]
 	}
-	sum := sha1.Sum([]byte(source))
-	name := describe(source)
-	n.scripts[hex.EncodeToString(sum[:])] = name
+	name := ScriptName(source)
+	n.scripts[ScriptHash(source)] = name
 	return name
 }
 
 var redisCall = regexp.MustCompile(`(?i)redis\.p?call\(\s*["'](\w+)["']`)
 
 // ScriptName is what a script is called in the text of a command.
-func ScriptName(source string) string { return describe(source) }
-
-func describe(source string) string {
+func ScriptName(source string) string {
 	if comment := firstSentence(source); comment != "" {
 		return "«" + comment + "»"
 	}

@@ -145,7 +145,7 @@ func (l *link) handle(ctx context.Context, cmd wire.Command, send func() (wire.V
 		return send()
 	}
 	l.asked.Add(1)
-	reply, err := p.w.command(ctx, l, cmd, send)
+	reply, err := p.w.command(l, cmd, send)
 	if err != nil {
 		return nil, err
 	}

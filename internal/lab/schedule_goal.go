@@ -152,28 +152,29 @@ func reached(findings []Finding) []Goal {
 // time passes when there are none. It returns who is not served by then. The errors are
 // those of Play.
 func Outlast(sc Schedule, d time.Duration) (waiting []string, err error) {
-	err = sc.play(func(s *staging) { waiting = s.outlast(d) })
+	err = sc.play(func(g *game) { waiting = g.outlast(d) })
 	return waiting, err
 }
 
-func (s *staging) outlast(d time.Duration) (waiting []string) {
-	for _, pl := range s.players {
+func (g *game) outlast(d time.Duration) (waiting []string) {
+	for _, pl := range g.players {
 		switch {
 		case pl.dead:
-		case pl.come != nil:
+		case !pl.came:
 			pl.come()
 		case pl.frozen:
 			pl.frozen = false
 			pl.p.Thaw()
+			pl.Thaw()
 		}
 	}
-	s.settle()
+	g.settle()
 	for end := time.Now().Add(d); time.Now().Before(end); {
-		if !s.round() {
-			s.pass(RetryDelay)
+		if !g.round() {
+			g.pass(RetryDelay)
 		}
 	}
-	for _, pl := range s.players {
+	for _, pl := range g.players {
 		if status := pl.status(); status != Done && status != Dead {
 			waiting = append(waiting, pl.name)
 		}
@@ -182,15 +183,14 @@ func (s *staging) outlast(d time.Duration) (waiting []string) {
 }
 
 // round lets one command of each buyer go. It reports whether there was one.
-func (s *staging) round() (any bool) {
-	for _, pl := range s.players {
+func (g *game) round() (any bool) {
+	for _, pl := range g.players {
 		commands := pl.commands()
-		if pl.dead || len(commands) == 0 {
+		if len(commands) == 0 {
 			continue
 		}
 		any = true
-		pl.let(commands[0])
-		s.settle()
+		pl.let(commands[0], false)
 	}
 	return any
 }

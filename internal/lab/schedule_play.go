@@ -1,18 +1,18 @@
 package lab
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
-	"oversell/internal/guard"
-	"oversell/internal/lab/turnstile"
 	"oversell/internal/lab/wire"
-	"oversell/internal/stock"
 )
 
 // Play plays a schedule from its start, in virtual time and on a Redis of its
@@ -31,15 +31,12 @@ import (
 // the other client libraries, which pool on their own, none of the Levels uses.
 func Play(sc Schedule) (State, error) {
 	var state State
-	err := sc.play(func(s *staging) { state = s.state() })
-	if err != nil {
-		return State{}, err
-	}
-	return state, nil
+	err := sc.play(func(g *game) { state = g.state() })
+	return state, err
 }
 
 // play plays a schedule, and calls look with the result.
-func (sc Schedule) play(look func(*staging)) error {
+func (sc Schedule) play(look func(*game)) error {
 	c, err := sc.subject()
 	if err != nil {
 		return err
@@ -51,11 +48,11 @@ func (sc Schedule) play(look func(*staging)) error {
 	err = InVirtualTime(func() {
 		server := inMemory()
 		defer server.close()
-		s := stage(server, c, sc)
-		defer s.w.close()
-		if failed = s.all(sc.Moves); failed == nil {
-			look(s)
-			failed = s.failure()
+		g := newGame(server, c, sc)
+		defer g.w.close()
+		if failed = g.all(sc.Moves); failed == nil {
+			look(g)
+			failed = g.failure()
 		}
 	})
 	if err != nil {
@@ -64,128 +61,203 @@ func (sc Schedule) play(look func(*staging)) error {
 	return failed
 }
 
-// staging is a schedule that is being played.
-type staging struct {
+// game is a schedule that is being played.
+type game struct {
 	sc       Schedule
 	w        *World
-	shop     *Shop
+	initial  int64
 	players  []*player
-	scripts  sources
-	arrivals chan struct{} // has a value when something came to a gate
+	shoppers []*Shopper
+	news     chan struct{} // has a value when something has come
 
 	mu       sync.Mutex
+	sold     int64
 	findings []Finding
 }
 
-// player is a buyer on stage.
+// player is a buyer in the game.
 type player struct {
-	*gate
+	*Shopper
+	g      *game
+	p      *Process // its connections are not used
 	name   string
 	index  int
-	come   func() // has it come in; nil once it has
+	came   bool
 	frozen bool
 	dead   bool
 
 	selfWaits bool // that it waits for its own lock was found
 
-	mu    sync.Mutex // guards what follows
-	done  bool
-	err   error // with which it is done
-	sold  bool
-	read  *int64 // the stock, as it read it last
-	wrote *int64 // the stock, as it wrote it
+	mu      sync.Mutex
+	waiting *Request         // in Redis, which answers when there is something to tell
+	servers map[int]net.Conn // by the number of its connection
 }
 
-// stage prepares everything. A buyer starts with its first step, because its commands
+// newGame prepares everything. A buyer starts with its first step, because its commands
 // age from then on.
-func stage(server *server, c Subject, sc Schedule) *staging {
+func newGame(server *server, c Subject, sc Schedule) *game {
 	w := newWorld(context.Background(), server, c, virtualTTL)
 	w.keyless = true // state reads them all in the end
-	s := &staging{
-		sc: sc, w: w, shop: w.OpenShop(int64(Units(sc.Buyers))),
-		scripts:  sources{of: make(map[string]string)},
-		arrivals: make(chan struct{}, 1),
-	}
+	g := &game{sc: sc, w: w, initial: w.OpenShop(int64(Units(sc.Buyers))).initial, news: make(chan struct{}, 1)}
+	scripts := new(sync.Map)
 	for i := range sc.Buyers {
-		s.players = append(s.players, s.player(i))
+		pl := &player{g: g, name: buyerName(i), index: i, servers: make(map[int]net.Conn)}
+		pl.p = w.Start(pl.name)
+		pl.Shopper = &Shopper{
+			Subject: c, Owner: fmt.Sprintf("%s/%d", pl.name, i+1), LockKey: w.lockKey, StockKey: w.StockKey(),
+			Scripts: scripts, News: g.news, SetUp: pl.setUp, Opens: pl.opens, sees: pl.sees,
+		}
+		pl.Begin(pl.p.life)
+		g.players, g.shoppers = append(g.players, pl), append(g.shoppers, pl.Shopper)
+		w.Cleanup(pl.end)
 	}
-	return s
+	return g
 }
 
-// player makes a buyer, in a process of its own.
-func (s *staging) player(index int) *player {
-	name := buyerName(index)
-	p := s.w.Start(name)
-	_ = p.rdb.Close() // no connection was made yet
-	pl := &player{gate: &gate{s: s, p: p, turns: turnstile.New(p.life, s.notice)}, name: name, index: index}
-	p.rdb = pl.client()
-	p.links[0].rdb = p.rdb
-	b := s.shop.Buyer(p, 0)
-	b.work = nil // it takes no time, and a timer would
-	b.Guard = watched{b.Guard, pl}
-	b.Ordering = func() error { s.ordered(pl); return nil }
-	pl.come = func() {
-		pl.come = nil
-		s.w.Go(func() { pl.finish(b.Buy()) })
-		s.settle()
-	}
-	return pl
-}
-
-func (pl *player) finish(err error) {
+// end ends the buyer's program and its connections.
+func (pl *player) end() {
+	pl.p.kill()
+	pl.Kill()
+	_ = pl.Close() // always nil
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
-	pl.done, pl.err = true, err
+	for _, conn := range pl.servers {
+		conn.Close()
+	}
+}
+
+// come starts the buyer.
+func (pl *player) come() {
+	pl.came = true
+	pl.g.w.Go(func() {
+		pl.Run()
+		if pl.Err != nil {
+			pl.g.w.Note(pl.name, "buys nothing: %s", Brief(pl.Err))
+		}
+	})
+	pl.g.settle()
+}
+
+// opens names a command. A text is the same whoever has sent the script first.
+func (pl *player) opens(c *Request) {
+	c.Text = strings.Replace(pl.text(c), "EVALSHA", "EVAL", 1)
+}
+
+func (pl *player) text(c *Request) string { return pl.g.w.names.text(pl.name, c.Wire) }
+
+// setUp has Redis prepare a connection.
+func (pl *player) setUp(conn int, cmd wire.Command) wire.Value {
+	reply, err := pl.exchange(conn, cmd)
+	if err != nil {
+		return wire.ErrorReply("ERR " + err.Error())
+	}
+	return reply
+}
+
+// exchange sends a command to Redis, on the connection that stands for one of the buyer's.
+func (pl *player) exchange(conn int, cmd wire.Command) (wire.Value, error) {
+	pl.mu.Lock()
+	server := pl.servers[conn]
+	if server == nil {
+		var err error
+		if server, err = pl.g.w.server.dial(pl.g.w.ctx); err != nil {
+			pl.mu.Unlock()
+			return nil, err
+		}
+		pl.servers[conn] = server
+	}
+	pl.mu.Unlock()
+	if _, err := server.Write(cmd.Raw); err != nil {
+		return nil, err
+	}
+	return wire.ReadValue(bufio.NewReader(server))
+}
+
+// let has Redis execute a command. One that waits in Redis does not keep the others.
+func (pl *player) let(c *Request, lost bool) {
+	pl.take(c)
+	pl.g.w.Go(func() { pl.perform(c, lost) })
+	pl.g.settle()
+}
+
+// perform sends a command to Redis, and records the result.
+func (pl *player) perform(c *Request, lost bool) {
+	if lost {
+		match := func(cmd wire.Command) bool { return &cmd.Args[0] == &c.Wire.Args[0] }
+		pl.p.Inject(match, 1, "the connection breaks before the reply arrives", loseReply)
+	}
+	if c.Wire.Blocks() {
+		pl.waits(c)
+		defer pl.waits(nil)
+	}
+	g := pl.g
+	before := g.lock(c.Wire)
+	reply, err := g.w.command(pl.p.links[0], c.Wire, func() (wire.Value, error) { return pl.exchange(c.Conn, c.Whole()) })
+	g.changed(pl.name, before, g.lock(c.Wire))
+	pl.Answer(c, reply, err != nil)
+}
+
+func (pl *player) waits(c *Request) {
+	pl.mu.Lock()
+	defer pl.mu.Unlock()
+	pl.waiting = c
+}
+
+// commands are those that the buyer is about to send.
+func (pl *player) commands() []*Request {
+	if pl.dead {
+		return nil
+	}
+	return pl.Requests()
 }
 
 // all makes the moves one by one.
-func (s *staging) all(moves []Move) error {
+func (g *game) all(moves []Move) error {
 	for i, m := range moves {
-		from := s.w.trace.len()
-		if err := s.move(m); err != nil {
+		from := g.w.trace.len()
+		if err := g.move(m); err != nil {
 			return fmt.Errorf("%w: move %d, %v: %w", ErrSchedule, i+1, m, err)
 		}
-		s.lookForSelfWait()
-		s.w.trace.arrange(from, buyerName(m.Buyer))
+		g.lookForSelfWait()
+		g.w.trace.arrange(from, buyerName(m.Buyer))
 	}
 	return nil
 }
 
 // move makes a move, and returns when all that can be done at once is done.
-func (s *staging) move(m Move) error {
-	for _, pl := range s.players {
-		pl.kept = 0
-	}
+func (g *game) move(m Move) error {
 	if m.Action == Pass {
-		s.pass(m.For)
+		g.pass(m.For)
 		return nil
 	}
-	pl := s.players[m.Buyer]
+	pl := g.players[m.Buyer]
 	if err := pl.able(m.Action); err != nil {
 		return err
 	}
 	switch m.Action {
 	case Step, Lose:
-		if pl.come != nil {
+		if !pl.came {
 			pl.come()
 		}
 		commands, n := pl.commands(), max(m.Nth, 1)
 		if n > len(commands) {
 			return pl.lacks(n, len(commands))
 		}
-		commands[n-1].lost = m.Action == Lose
-		pl.let(commands[n-1])
+		pl.let(commands[n-1], m.Action == Lose)
 	case Freeze:
 		pl.frozen = true
 		pl.p.Freeze()
+		pl.Freeze()
 	case Thaw:
 		pl.frozen = false
 		pl.p.Thaw()
+		pl.Thaw()
 	case Kill:
 		pl.dead = true
 		pl.p.Kill()
+		pl.Kill()
 	}
-	s.settle()
+	g.settle()
 	return nil
 }
 
@@ -206,7 +278,7 @@ func (pl *player) able(a Action) error {
 	switch {
 	case pl.dead:
 		return errors.New(pl.name + " is dead")
-	case !steps && pl.come != nil:
+	case !steps && !pl.came:
 		return errors.New(pl.name + " has not arrived yet")
 	case steps && pl.frozen:
 		return errors.New(pl.name + " is frozen")
@@ -222,74 +294,60 @@ func (pl *player) able(a Action) error {
 
 // pass lets time pass. Renewals are sent by timers and need no move, unless their
 // process is stopped.
-func (s *staging) pass(d time.Duration) {
-	s.letWatchdogs()
+func (g *game) pass(d time.Duration) {
+	g.letWatchdogs()
 	timer := time.After(d)
 	for over := false; !over; {
 		select {
 		case <-timer:
 			over = true
-		case <-s.arrivals:
+		case <-g.news:
 		}
-		s.settle()
-		s.letWatchdogs()
+		g.settle()
+		g.letWatchdogs()
 	}
 }
 
 // letWatchdogs sends the commands that renew locks, one after the other in the order of
 // the buyers, so that the result is the same each time.
-func (s *staging) letWatchdogs() {
-	for _, pl := range s.players {
-		for h := pl.watchdog(); h != nil && !pl.frozen; h = pl.watchdog() {
-			pl.let(h)
-			s.settle()
+func (g *game) letWatchdogs() {
+	for _, pl := range g.players {
+		for {
+			commands := pl.commands()
+			i := slices.IndexFunc(commands, func(c *Request) bool { return c.Watchdog && !c.GivenUp })
+			if i < 0 || pl.frozen {
+				break
+			}
+			pl.let(commands[i], false)
 		}
 	}
 }
 
-// settle returns when all goroutines wait, and the commands that they have sent are at their
-// gates.
-func (s *staging) settle() {
-	for AwaitOthers(); s.nextTurn(); {
-		AwaitOthers()
-	}
-}
-
-// nextTurn lets the next command through to its gate.
-func (s *staging) nextTurn() bool {
-	return slices.ContainsFunc(s.players, func(pl *player) bool { return pl.turns.Next() })
-}
-
-// notice wakes pass.
-func (s *staging) notice() {
-	select {
-	case s.arrivals <- struct{}{}:
-	default:
-	}
-}
+// settle returns when all goroutines wait.
+func (g *game) settle() { Settle(g.shoppers...) }
 
 // lock reads the lock before and after a command that concerns it.
-func (s *staging) lock(cmd wire.Command) lockState {
-	if !s.w.Subject.InRedis() || !cmd.Mentions(s.w.redisKey()) {
+func (g *game) lock(cmd wire.Command) lockState {
+	if !g.w.Subject.InRedis() || !cmd.Mentions(g.w.redisKey()) {
 		return lockState{}
 	}
-	return s.w.look()
+	return g.w.look()
 }
 
 // changed checks what a command of an actor did to the lock. Owners knows whose lock was
 // there before.
-func (s *staging) changed(actor string, before, after lockState) {
+func (g *game) changed(actor string, before, after lockState) {
 	if !before.held || after.held {
 		return
 	}
-	if holder := s.holder(before); holder != "" && holder != actor {
-		s.find(ForeignDelete, actor, fmt.Sprintf("%s deleted the lock of %s", actor, holder))
+	if holder := g.holder(before); holder != "" && holder != actor {
+		g.find(ForeignDelete, actor, fmt.Sprintf("%s deleted the lock of %s", actor, holder))
 	}
 }
 
 // holder returns whose lock it is, or "" if that is not known.
-func (s *staging) holder(l lockState) string {
-	o := &s.w.owners
+func (g *game) holder(l lockState) string {
+	o := &g.w.owners
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.of[l.value]
@@ -298,127 +356,82 @@ func (s *staging) holder(l lockState) string {
 // lookForSelfWait finds who sleeps in the section until the lock is free, and has it. In its
 // section a buyer has a command to send, unless it has asked for the lock again and was
 // refused.
-func (s *staging) lookForSelfWait() {
-	if !s.w.Subject.InRedis() {
+func (g *game) lookForSelfWait() {
+	if !g.w.Subject.InRedis() {
 		return
 	}
-	for _, pl := range s.players {
-		if !pl.selfWaits && pl.isInside() && pl.status() == Asleep && s.holder(s.w.look()) == pl.name {
+	for _, pl := range g.players {
+		if !pl.selfWaits && pl.isInside() && pl.status() == Asleep && g.holder(g.w.look()) == pl.name {
 			pl.selfWaits = true
-			s.find(SelfWait, pl.name, pl.name+" waits for the lock that it has itself")
+			g.find(SelfWait, pl.name, pl.name+" waits for the lock that it has itself")
 		}
 	}
 }
 
-// ordered looks at the order that a player is about to write.
-func (s *staging) ordered(pl *player) {
-	pl.mu.Lock()
-	pl.sold = true
-	pl.mu.Unlock()
-	s.shop.mu.Lock()
-	sold := s.shop.Orders + 1
-	s.shop.mu.Unlock()
-	if sold > s.shop.initial {
-		s.find(Oversold, pl.name, fmt.Sprintf("%s sells unit %d of %d", pl.name, sold, s.shop.initial))
+// sees records what a buyer does.
+func (pl *player) sees(m moment) {
+	g, w := pl.g, pl.g.w
+	switch m {
+	case enters:
+		g.entered(pl)
+	case works:
+		w.trace.add(pl.name, Hold, "is in the section")
+	case refused:
+		g.find(Refused, pl.name, fmt.Sprintf("the stock refused %s: a later holder with a greater fencing token was there", pl.name))
+	case sells:
+		g.mu.Lock()
+		g.sold++
+		sold := g.sold
+		g.mu.Unlock()
+		if sold > g.initial {
+			g.find(Oversold, pl.name, fmt.Sprintf("%s sells unit %d of %d", pl.name, sold, g.initial))
+		}
+		w.Note(pl.name, "has sold a unit")
+	case leaves:
+		w.trace.add(pl.name, Release, "leaves the section")
 	}
 }
 
 // find records a finding. A lock that was granted twice is only a note, because it need
 // not do harm, and so is a refused write.
-func (s *staging) find(kind FindingKind, actor, text string) {
+func (g *game) find(kind FindingKind, actor, text string) {
 	mark := Break
 	if kind == Overlap || kind == Refused {
 		mark = Note
 	}
-	s.w.trace.add(actor, mark, text)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.findings = append(s.findings, Finding{At: s.w.trace.ms(), Kind: kind, Actor: actor, Text: text})
+	g.w.trace.add(actor, mark, text)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.findings = append(g.findings, Finding{At: g.w.trace.ms(), Kind: kind, Actor: actor, Text: text})
 }
 
 // failure is that of a goroutine which could not go on.
-func (s *staging) failure() error {
-	s.w.mu.Lock()
-	defer s.w.mu.Unlock()
-	if s.w.failure != nil {
-		return fmt.Errorf("playing a schedule: %s", s.w.failure.Note)
+func (g *game) failure() error {
+	g.w.mu.Lock()
+	defer g.w.mu.Unlock()
+	if g.w.failure != nil {
+		return fmt.Errorf("playing a schedule: %s", g.w.failure.Note)
 	}
 	return nil
 }
 
-// watched is a stock guard that tells what its buyer read and wrote.
-type watched struct {
-	stock.Guard
-	pl *player
-}
-
-// Do implements stock.Guard.
-func (g watched) Do(ctx context.Context, at stock.Location, e guard.Entry, section stock.Section) (guard.Stats, error) {
-	return g.Guard.Do(ctx, at, e, func(ctx context.Context, c stock.Counter) error {
-		g.pl.enter(true)
-		g.pl.s.entered(g.pl)
-		defer g.pl.enter(false)
-		if g.pl.s.w.Subject.Nested {
-			if err := LockAgain(ctx, g.Guard, at, e); err != nil {
-				return err
-			}
-		}
-		return section(ctx, watchedStock{c, g.pl})
-	})
-}
-
 // entered notes who else is in the section when a buyer enters with a lock.
-func (s *staging) entered(pl *player) {
-	if s.w.Subject.Lock == nil {
+func (g *game) entered(pl *player) {
+	if g.w.Subject.Lock == nil {
 		return
 	}
 	var others []string
-	for _, other := range s.players {
+	for _, other := range g.players {
 		if other != pl && other.isInside() {
 			others = append(others, other.name)
 		}
 	}
 	switch {
 	case len(others) == 0:
-	case !s.w.Subject.InRedis():
-		s.find(Overlap, pl.name, fmt.Sprintf("%s got the lock of its own process while %s had another one", pl.name, list(others)))
+	case !g.w.Subject.InRedis():
+		g.find(Overlap, pl.name, fmt.Sprintf("%s got the lock of its own process while %s had another one", pl.name, list(others)))
 	default:
-		s.find(Overlap, pl.name, fmt.Sprintf("%s got the lock while %s still relied on it", pl.name, list(others)))
-	}
-}
-
-// watchedStock is the stock as a buyer sees it.
-type watchedStock struct {
-	stock.Counter
-	pl *player
-}
-
-func (c watchedStock) Get(ctx context.Context) (int64, error) {
-	left, err := c.Counter.Get(ctx)
-	c.refused(err)
-	if err == nil {
-		c.pl.mu.Lock()
-		defer c.pl.mu.Unlock()
-		c.pl.read = &left
-	}
-	return left, err
-}
-
-func (c watchedStock) Set(ctx context.Context, left int64) error {
-	err := c.Counter.Set(ctx, left)
-	c.refused(err)
-	if err == nil {
-		c.pl.mu.Lock()
-		defer c.pl.mu.Unlock()
-		c.pl.wrote = &left
-	}
-	return err
-}
-
-// refused notes that the stock has refused a buyer that came too late.
-func (c watchedStock) refused(err error) {
-	if errors.Is(err, stock.ErrFenced) {
-		c.pl.s.find(Refused, c.pl.name, fmt.Sprintf("the stock refused %s: a later holder with a greater fencing token was there", c.pl.name))
+		g.find(Overlap, pl.name, fmt.Sprintf("%s got the lock while %s still relied on it", pl.name, list(others)))
 	}
 }
 
@@ -435,6 +448,6 @@ func (t *trace) arrange(from int, mover string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	slices.SortStableFunc(t.entries[min(from, len(t.entries)):], func(a, b *Event) int {
-		return cmp.Or(cmp.Compare(a.At, b.At), CompareBool(a.Actor != mover, b.Actor != mover), cmp.Compare(a.Actor, b.Actor))
+		return cmp.Or(cmp.Compare(a.At, b.At), compareBool(a.Actor != mover, b.Actor != mover), cmp.Compare(a.Actor, b.Actor))
 	})
 }

@@ -141,22 +141,19 @@ type Finding struct {
 
 // status is what the player is at.
 func (pl *player) status() Status {
-	pl.gate.mu.Lock()
-	pending, waiting := len(pl.held) > 0, pl.waiting != nil
-	pl.gate.mu.Unlock()
 	pl.mu.Lock()
-	done := pl.done
+	waiting := pl.waiting != nil
 	pl.mu.Unlock()
 	switch {
-	case pl.come != nil:
+	case !pl.came:
 		return Outside
 	case pl.dead:
 		return Dead
-	case done:
+	case pl.Done:
 		return Done
 	case pl.frozen:
 		return Frozen
-	case pending:
+	case len(pl.commands()) > 0:
 		return Ready
 	case waiting:
 		return Waiting
@@ -164,29 +161,25 @@ func (pl *player) status() Status {
 	return Asleep
 }
 
-func (pl *player) isInside() bool {
-	pl.gate.mu.Lock()
-	defer pl.gate.mu.Unlock()
-	return pl.inside && !pl.dead
-}
+func (pl *player) isInside() bool { return pl.Section == Begun && !pl.dead }
 
 // state reads everything. In the end it starts the buyers that have not started, to see
 // what they will send, and lets time pass, to see when those that wait go on. Nothing
 // can be played after it.
-func (s *staging) state() State {
+func (g *game) state() State {
 	st := State{
-		Strategy: s.sc.Strategy, Buyers: s.sc.Buyers, Moves: MovesText(s.sc.Moves),
-		TTL: inMS(s.w.TTL), Now: s.w.trace.ms(), Left: inMS(MaxSchedule - s.passed()),
-		Sale: s.sale(), Lock: s.holding(), Findings: append([]Finding{}, s.findings...),
-		Keys: s.keys(), Trace: s.events(), Reached: reached(s.findings),
+		Strategy: g.sc.Strategy, Buyers: g.sc.Buyers, Moves: MovesText(g.sc.Moves),
+		TTL: inMS(g.w.TTL), Now: g.w.trace.ms(), Left: inMS(MaxSchedule - g.passed()),
+		Sale: g.sale(), Lock: g.holding(), Findings: append([]Finding{}, g.findings...),
+		Keys: g.keys(), Trace: g.events(), Reached: reached(g.findings),
 	}
-	for _, pl := range s.players {
+	for _, pl := range g.players {
 		st.Players = append(st.Players, pl.player())
 	}
-	st.Can = s.can()
-	st.Verdict = s.verdict(st)
-	s.peek(st.Players)
-	for i, until := range s.wakeUps() {
+	st.Can = g.can()
+	st.Verdict = g.verdict(st)
+	g.peek(st.Players)
+	for i, until := range g.wakeUps() {
 		st.Players[i].Until = until
 	}
 	return st
@@ -194,36 +187,34 @@ func (s *staging) state() State {
 
 func inMS(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-func (s *staging) passed() (d time.Duration) {
-	for _, m := range s.sc.Moves {
+func (g *game) passed() (d time.Duration) {
+	for _, m := range g.sc.Moves {
 		d += m.For
 	}
 	return d
 }
 
 // sale compares the books.
-func (s *staging) sale() Sale {
-	left, _ := s.w.Side.Get(s.w.ctx, s.w.StockKey()).Int64() // a stock that is gone is none
-	s.shop.mu.Lock()
-	defer s.shop.mu.Unlock()
-	missing := s.shop.initial - left
+func (g *game) sale() Sale {
+	left, _ := g.w.Side.Get(g.w.ctx, g.w.StockKey()).Int64() // a stock that is gone is none
+	missing := g.initial - left
 	return Sale{
-		Initial: s.shop.initial, Stock: left, Sold: s.shop.Orders,
-		Over:    max(0, s.shop.Orders-s.shop.initial),
-		Lost:    max(0, s.shop.Orders-missing),
-		Missing: max(0, missing-s.shop.Orders),
+		Initial: g.initial, Stock: left, Sold: g.sold,
+		Over:    max(0, g.sold-g.initial),
+		Lost:    max(0, g.sold-missing),
+		Missing: max(0, missing-g.sold),
 	}
 }
 
-func (s *staging) holding() Holding {
+func (g *game) holding() Holding {
 	h := Holding{Inside: []string{}}
-	for _, pl := range s.players {
+	for _, pl := range g.players {
 		if pl.isInside() {
 			h.Inside = append(h.Inside, pl.name)
 		}
 	}
-	if s.w.Subject.InRedis() {
-		h.Redis, h.TTL = s.w.owners.show(s.w.look())
+	if g.w.Subject.InRedis() {
+		h.Redis, h.TTL = g.w.owners.show(g.w.look())
 	}
 	return h
 }
@@ -231,14 +222,12 @@ func (s *staging) holding() Holding {
 // player describes a player.
 func (pl *player) player() Player {
 	out := Player{Name: pl.name, Status: pl.status(), Inside: pl.isInside(), Next: pl.pending()}
-	pl.mu.Lock()
-	defer pl.mu.Unlock()
-	out.Read, out.Wrote, out.Sold = pl.read, pl.wrote, pl.sold
+	out.Read, out.Wrote, out.Sold = pl.Read, pl.Wrote, pl.Sold
 	if out.Status == Done {
-		out.Result = resultOf(pl.err)
+		out.Result = resultOf(pl.Err)
 	}
-	if out.Status == Done && pl.err != nil {
-		out.Error = pl.s.readable(pl.s.w.names.value(Brief(pl.err)))
+	if out.Status == Done && pl.Err != nil {
+		out.Error = pl.g.readable(pl.g.w.names.value(Brief(pl.Err)))
 	}
 	out.Says = pl.says(out)
 	return out
@@ -247,12 +236,12 @@ func (pl *player) player() Player {
 // pending lists what is held at the player's gate.
 func (pl *player) pending() []Pending {
 	out := []Pending{}
-	for i, h := range pl.commands() {
+	for i, c := range pl.commands() {
 		p := Pending{
-			Move: Move{Action: Step, Buyer: pl.index, Nth: i + 1}.String(), Since: h.since,
-			Text: pl.s.readable(h.text), From: "buyer", Script: h.script, GivenUp: h.givenUp.Load(),
+			Move: Move{Action: Step, Buyer: pl.index, Nth: i + 1}.String(), Since: float64(c.Since.Microseconds()) / 1000,
+			Text: pl.g.readable(pl.text(c)), From: "buyer", Script: c.Source, GivenUp: c.GivenUp,
 		}
-		if h.watchdog {
+		if c.Watchdog {
 			p.From = "watchdog"
 		}
 		out = append(out, p)
@@ -261,9 +250,9 @@ func (pl *player) pending() []Pending {
 }
 
 // peek starts the buyers that have not started.
-func (s *staging) peek(players []Player) {
-	for i, pl := range s.players {
-		if pl.come != nil {
+func (g *game) peek(players []Player) {
+	for i, pl := range g.players {
+		if !pl.came {
 			pl.come()
 			players[i].Next = pl.pending()
 		}
@@ -291,9 +280,9 @@ func (pl *player) says(p Player) string {
 	case p.Status == Outside:
 		return p.Name + " has not arrived yet"
 	case p.Status == Waiting:
-		pl.gate.mu.Lock()
-		defer pl.gate.mu.Unlock()
-		return fmt.Sprintf("%s waits in Redis for the reply to %s", p.Name, pl.s.readable(pl.waiting.text))
+		pl.mu.Lock()
+		defer pl.mu.Unlock()
+		return fmt.Sprintf("%s waits in Redis for the reply to %s", p.Name, pl.g.readable(pl.text(pl.waiting)))
 	case p.Status == Asleep:
 		return p.Name + " sleeps before it tries again"
 	case p.Status == Ready:
@@ -309,11 +298,15 @@ func (pl *player) says(p Player) string {
 }
 
 // can lists the moves that are possible now.
-func (s *staging) can() []string {
+func (g *game) can() []string {
 	moves := []string{}
-	for i, pl := range s.players {
+	for i, pl := range g.players {
 		if pl.able(Step) == nil {
-			for n := range max(len(pl.commands()), pl.first()) {
+			n := len(pl.commands())
+			if !pl.came { // it will have a command to send once it has
+				n = 1
+			}
+			for n := range n {
 				for _, a := range []Action{Step, Lose} {
 					moves = append(moves, Move{Action: a, Buyer: i, Nth: n + 1}.String())
 				}
@@ -325,57 +318,48 @@ func (s *staging) can() []string {
 			}
 		}
 	}
-	if most := min(MaxPass, MaxSchedule-s.passed()); most > 0 && s.alive() {
-		moves = append(moves, Move{Action: Pass, For: min(most, s.w.TTL)}.String())
+	if most := min(MaxPass, MaxSchedule-g.passed()); most > 0 && g.alive() {
+		moves = append(moves, Move{Action: Pass, For: min(most, g.w.TTL)}.String())
 	}
-	if len(s.sc.Moves) >= MaxMoves {
+	if len(g.sc.Moves) >= MaxMoves {
 		moves = []string{}
 	}
 	return moves
 }
 
-// first is 1 for a buyer that has not started, and will have a command to send once it
-// does.
-func (pl *player) first() int {
-	if pl.come != nil {
-		return 1
-	}
-	return 0
-}
-
 // alive reports whether somebody may still do something.
-func (s *staging) alive() bool {
-	return slices.ContainsFunc(s.players, func(pl *player) bool {
+func (g *game) alive() bool {
+	return slices.ContainsFunc(g.players, func(pl *player) bool {
 		status := pl.status()
 		return status != Done && status != Dead || status == Done && len(pl.commands()) > 0
 	})
 }
 
 // verdict says how it stands, and why.
-func (s *staging) verdict(st State) Judgment {
+func (g *game) verdict(st State) Judgment {
 	sentence := fmt.Sprintf("units sold: %d of %d", st.Sale.Sold, st.Sale.Initial)
 	if st.Sale.Over > 0 {
-		sentence += s.why(st)
+		sentence += g.why(st)
 	}
 	for _, f := range st.Findings {
 		if f.Kind == ForeignDelete || f.Kind == SelfWait {
 			sentence += "; " + f.Text
 		}
 	}
-	if st.Sale.Missing > 0 && !s.alive() {
+	if st.Sale.Missing > 0 && !g.alive() {
 		sentence += fmt.Sprintf("; the stock is down by %d more, for which there is no order", st.Sale.Missing)
 	}
 	switch {
 	case st.Sale.Over > 0:
 		return Judgment{Won, sentence}
-	case s.alive():
+	case g.alive():
 		return Judgment{Open, sentence}
 	}
 	return Judgment{Over, sentence}
 }
 
 // why names the buyers that wrote the same stock, because they had read the same.
-func (s *staging) why(st State) string {
+func (g *game) why(st State) string {
 	wrote := make(map[int64][]string)
 	for _, p := range st.Players {
 		if p.Wrote != nil {
@@ -392,16 +376,16 @@ func (s *staging) why(st State) string {
 }
 
 // keys reads what is in Redis now.
-func (s *staging) keys() []Key {
-	states, err := s.w.spaces[0].read(s.w.ctx, s.w.Side.Keys(s.w.ctx, "*").Val())
-	s.w.unread(err)
+func (g *game) keys() []Key {
+	states, err := g.w.spaces[0].read(g.w.ctx, g.w.Side.Keys(g.w.ctx, "*").Val())
+	g.w.unread(err)
 	keys := make([]Key, 0, len(states))
 	for name, state := range states {
 		if !state.there() {
 			continue
 		}
-		k := s.w.key(name, state, time.Now())
-		k.Name, k.Value = s.readable(k.Name), s.readable(k.Value)
+		k := g.w.key(name, state, time.Now())
+		k.Name, k.Value = g.readable(k.Name), g.readable(k.Value)
 		keys = append(keys, k)
 	}
 	slices.SortFunc(keys, func(a, b Key) int { return strings.Compare(a.Name, b.Name) })
@@ -410,14 +394,14 @@ func (s *staging) keys() []Key {
 
 // events returns the events of the trace, without what the program of a dead process
 // still does.
-func (s *staging) events() []Event {
+func (g *game) events() []Event {
 	killed := make(map[string]bool)
 	out := []Event{}
-	for _, e := range s.w.trace.events() {
+	for _, e := range g.w.trace.events() {
 		if killed[e.Actor] && e.Kind != Command && e.Kind != Break {
 			continue
 		}
-		e.Text, e.Reply = s.readable(e.Text), s.readable(e.Reply)
+		e.Text, e.Reply = g.readable(e.Text), g.readable(e.Reply)
 		out = append(out, e)
 		killed[e.Actor] = killed[e.Actor] || e.Kind == Fault && e.Text == "killed"
 	}
@@ -429,10 +413,10 @@ const mostProbed = 10 * time.Second
 
 // wakeUps lets time pass, and returns when the buyers that sleep or wait go on, if
 // nothing else happens before; nil for the others.
-func (s *staging) wakeUps() []*float64 {
-	out := make([]*float64, len(s.players))
+func (g *game) wakeUps() []*float64 {
+	out := make([]*float64, len(g.players))
 	left := make(map[int]*player)
-	for i, pl := range s.players {
+	for i, pl := range g.players {
 		if status := pl.status(); status == Asleep || status == Waiting {
 			left[i] = pl
 		}
@@ -442,15 +426,15 @@ func (s *staging) wakeUps() []*float64 {
 		select {
 		case <-timer:
 			over = true
-		case <-s.arrivals:
+		case <-g.news:
 		}
-		s.settle()
-		s.letWatchdogs()
+		g.settle()
+		g.letWatchdogs()
 		maps.DeleteFunc(left, func(i int, pl *player) bool {
 			if pl.status() != Ready {
 				return false
 			}
-			ms := s.w.trace.ms()
+			ms := g.w.trace.ms()
 			out[i] = &ms
 			return true
 		})
@@ -463,13 +447,13 @@ func (s *staging) wakeUps() []*float64 {
 var clock = regexp.MustCompile(`\b\d{12,16}\b`)
 
 // readable shows times as those since the sale began.
-func (s *staging) readable(text string) string {
+func (g *game) readable(text string) string {
 	return clock.ReplaceAllStringFunc(text, func(word string) string {
 		n, err := strconv.ParseInt(word, 10, 64)
 		if err != nil {
 			return word
 		}
-		start := s.w.trace.start
+		start := g.w.trace.start
 		if since := n - start.UnixMicro(); since >= 0 && since < time.Hour.Microseconds() {
 			return fmt.Sprintf("start+%dµs", since)
 		}

@@ -11,7 +11,6 @@ import (
 
 	"oversell/internal/catalog"
 	"oversell/internal/guard"
-	"oversell/internal/lab/turnstile"
 	"oversell/internal/locks/lease"
 	"oversell/internal/locks/redlock"
 	"oversell/internal/locks/thirdparty"
@@ -80,7 +79,7 @@ type Subject struct {
 	Rewrite func(statement string) string
 
 	// Nested says that the work under the lock calls a helper that takes the lock again:
-	// see LockAgain. Only schedules have such subjects.
+	// see Shopper. Only schedules have such subjects.
 	Nested bool
 
 	// HolderOnly says that only a holder has something to unlock with.
@@ -173,13 +172,6 @@ func nested() []Subject {
 		}
 	}
 	return all
-}
-
-// LockAgain is a helper that takes the lock at e while its caller has it, as the same owner,
-// and releases it. It does nothing else.
-func LockAgain(ctx context.Context, i stock.Guard, at stock.Location, e guard.Entry) error {
-	_, err := i.Do(turnstile.Inner(ctx), at, e, func(context.Context, stock.Counter) error { return nil })
-	return err
 }
 
 // Renewed reports whether a holder may send commands that renew its lock in the background.
@@ -284,9 +276,9 @@ func (p *Process) StockGuard(policy guard.Policy) stock.Guard {
 	return stock.ExclusiveInRedis(stock.Backends{Redis: p.rdb}, c.guard(p, policy))
 }
 
-// Isolation is StockGuard for a process that is in no World: package search runs buyers by
-// themselves. Life is that of the process, rdb its client, and key that of the lock.
-func (c Subject) Isolation(life context.Context, rdb *redis.Client, key string) stock.Guard {
+// isolation is StockGuard for a process that is in no World. Life is that of the process, rdb
+// its client, and key that of the lock.
+func (c Subject) isolation(life context.Context, rdb *redis.Client, key string) stock.Guard {
 	w := &World{TTL: ScheduleTTL, Delay: RetryDelay, Subject: c, lockKey: key}
 	p := &Process{w: w, life: life, rdb: rdb, mutex: new(guard.Local)}
 	return p.StockGuard(nil)

@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"context"
 	"time"
 
 	"oversell/internal/lab/wire"
@@ -10,7 +9,7 @@ import (
 
 // command sends a command of a process to a server, unless a fault prevents it, and
 // records the result.
-func (w *World) command(ctx context.Context, l *link, cmd wire.Command, send func() (wire.Value, error)) (wire.Value, error) {
+func (w *World) command(l *link, cmd wire.Command, send func() (wire.Value, error)) (wire.Value, error) {
 	p := l.p
 	text := w.names.text(p.Name, cmd)
 	if l.node > 0 {
@@ -23,7 +22,7 @@ func (w *World) command(ctx context.Context, l *link, cmd wire.Command, send fun
 		told = w.trace.add(p.Name, Fault, rule.text+": "+text)
 	}
 	e := w.trace.begin(p.Name, text)
-	execute := func() (wire.Value, error) { return w.execute(ctx, l, e, cmd, send) }
+	execute := func() (wire.Value, error) { return w.execute(l, e, cmd, send) }
 	start := time.Now()
 	reply, err := rule.apply(p.life, execute)
 	if l.node > 0 && rule == nil && time.Since(start) > redlock.NodeLimit(w.TTL)/2 {
@@ -54,7 +53,7 @@ func (w *World) fault(p *Process, text string) { w.trace.add(p.Name, Fault, text
 
 // execute sends the command while no other is running, and reads the keys before and
 // after. A command that waits in Redis does not block the others.
-func (w *World) execute(ctx context.Context, l *link, e *Event, cmd wire.Command, send func() (wire.Value, error)) (wire.Value, error) {
+func (w *World) execute(l *link, e *Event, cmd wire.Command, send func() (wire.Value, error)) (wire.Value, error) {
 	p := l.p
 	select {
 	case w.turn <- struct{}{}:

@@ -262,7 +262,7 @@ func (n *node) describe(idle time.Duration) string {
 	b.WriteString(v.text)
 	awaited, blocks := false, false
 	for _, o := range v.open {
-		counts := v.section == ahead || v.section == begun && o.watchdog
+		counts := v.section == lab.Ahead || v.section == begun && o.watchdog
 		if n.program.leased && counts && !o.givenUp && !o.wire.Blocks() {
 			fmt.Fprintf(&b, " %v", min(now-o.from, oldest))
 		}

@@ -3,8 +3,6 @@ package search
 import (
 	"bufio"
 	"bytes"
-	"crypto/sha1"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -311,12 +309,6 @@ func (e *executor) send(p *peer, cmd wire.Command) wire.Value {
 	return bytes.Clone(p.out.Bytes())
 }
 
-// hash is that by which EVALSHA names a script.
-func hash(source string) string {
-	sum := sha1.Sum([]byte(source))
-	return hex.EncodeToString(sum[:])
-}
-
 // scriptName is short for a script. The name comes first, because the scheduler orders
 // commands by it; two scripts may have the same.
-func scriptName(source string) string { return lab.ScriptName(source) + hash(source)[:8] }
+func scriptName(source string) string { return lab.ScriptName(source) + lab.ScriptHash(source)[:8] }

@@ -1,9 +1,7 @@
 package search
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -19,19 +17,17 @@ type view struct {
 	told    bool // in the section: that the lock is lost
 	done    bool
 	sold    bool
-	result  string          // done: with what
 	held    []time.Duration // when those were begun that need a new connection, and whose process is frozen
 	spare   bool            // there is a connection for one more command: a frozen process makes none
 	text    string          // all that decides what follows, but for the ages of commands
 }
 
 // section is how far a buyer is in its section.
-type section byte
+type section = lab.Section
 
 const (
-	ahead section = iota
-	begun
-	ended
+	begun = lab.Begun
+	ended = lab.Ended
 )
 
 func (v view) inside() bool { return v.section == begun }
@@ -61,9 +57,9 @@ func (r *run) watch() []view {
 		select {
 		case <-over:
 			return views
-		case <-r.news:
+		case <-r.News:
 		}
-		r.settle()
+		lab.Settle(r.Shopper)
 		next := r.view(time.Since(begin))
 		if last := views[len(views)-1]; next.text != last.text {
 			if next.at == last.at {
@@ -75,27 +71,11 @@ func (r *run) watch() []view {
 }
 
 func (r *run) view(at time.Duration) view {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	v := view{at: at, section: r.at, told: r.told, done: r.done, sold: r.sold}
-	if r.done && r.err != nil {
-		v.result = r.err.Error()
+	v := view{at: at, section: r.Section, told: r.Told, done: r.Done, sold: r.Sold}
+	v.held, v.spare = r.Connections()
+	for _, c := range r.Requests() {
+		v.open = append(v.open, opened{c.ID, c.Conn, c.Wire, c.Text, c.Since, c.From, c.Watchdog, c.GivenUp})
 	}
-	v.spare = slices.ContainsFunc(r.conns, func(c *conn) bool { return c.open == nil && !c.closed && !c.broken })
-	for _, c := range r.conns {
-		if c.held {
-			v.held = append(v.held, c.from)
-		}
-	}
-	slices.Sort(v.held)
-	for _, c := range r.open {
-		if c.id != answered {
-			v.open = append(v.open, opened{c.id, slices.Index(r.conns, c.conn), c.wire, c.text, c.since, c.from, c.watchdog, c.givenUp})
-		}
-	}
-	slices.SortStableFunc(v.open, func(a, b opened) int {
-		return cmp.Or(lab.CompareBool(a.watchdog, b.watchdog), cmp.Compare(a.since, b.since), strings.Compare(a.text, b.text))
-	})
 	var b strings.Builder
 	if !v.done {
 		fmt.Fprintf(&b, "%v %v", v.section, v.told && v.inside())

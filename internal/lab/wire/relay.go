@@ -4,8 +4,10 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"sync"
+	"time"
 )
 
 // A Handler decides what happens to a command. It calls send once, to let the server
@@ -28,13 +30,15 @@ func Relay(ctx context.Context, client, server net.Conn, handle Handler) {
 
 	var all sync.WaitGroup
 	all.Go(func() { defer hangUp(); l.receive() })
-	read := make(chan Command)
-	all.Go(func() { defer hangUp(); l.read(read) })
-	queue := make(chan Command)
-	all.Go(func() { l.queue(read, queue) })
+	// A client that sends several commands before it reads the first reply is not blocked.
+	queue := make(chan Command, maxQueue)
+	all.Go(func() { defer hangUp(); l.read(queue) })
 	all.Go(func() { defer hangUp(); l.serve(ctx, queue, handle) })
 	all.Wait()
 }
+
+// maxQueue is how many commands of a client wait at most.
+const maxQueue = 4096
 
 // link is one client's connection.
 type link struct {
@@ -60,37 +64,15 @@ func (l *link) read(out chan<- Command) {
 	}
 }
 
-// queue accepts any number of commands and hands them on one by one, because a client
-// that sends several before it reads the first reply must not be blocked. When the
-// client has hung up, commands in the queue may be lost.
-func (l *link) queue(in <-chan Command, out chan<- Command) {
-	defer close(out)
-	var waiting []Command
-	for in != nil {
-		var next chan<- Command
-		var head Command
-		if len(waiting) > 0 {
-			next, head = out, waiting[0]
-		}
-		select {
-		case cmd, ok := <-in:
-			if !ok {
-				in = nil
-				break
-			}
-			waiting = append(waiting, cmd)
-		case next <- head:
-			waiting = waiting[1:]
-		}
-	}
-}
-
 // serve handles one command after the other. The server's side stays open for the one
 // under way although the client is gone: a write that has left its process arrives.
 func (l *link) serve(ctx context.Context, queue <-chan Command, handle Handler) {
 	defer l.server.Close()
 	defer close(l.over)
 	for cmd := range queue {
+		if ctx.Err() != nil {
+			break // what a client that has hung up did not get through is lost
+		}
 		reply, err := handle(ctx, cmd, func() (Value, error) { return l.exchange(cmd) })
 		if err != nil || l.write(reply) != nil {
 			break
@@ -139,5 +121,27 @@ func (l *link) write(v Value) error {
 	l.writing.Lock()
 	defer l.writing.Unlock()
 	_, err := l.client.Write(v)
+	return err
+}
+
+// Pipe is net.Pipe, but that an end takes a deadline also when the other end is closed, as a
+// connection over a network does. Else a client that sets one before it reads would tell another
+// error than one that is reading already, and which it is would be left to chance.
+func Pipe() (net.Conn, net.Conn) {
+	one, other := net.Pipe()
+	return end{one}, end{other}
+}
+
+type end struct{ net.Conn }
+
+func (e end) SetDeadline(t time.Time) error      { return unlessClosed(e.Conn.SetDeadline(t)) }
+func (e end) SetReadDeadline(t time.Time) error  { return unlessClosed(e.Conn.SetReadDeadline(t)) }
+func (e end) SetWriteDeadline(t time.Time) error { return unlessClosed(e.Conn.SetWriteDeadline(t)) }
+
+// unlessClosed leaves it to the read or write that follows to find that an end is closed.
+func unlessClosed(err error) error {
+	if errors.Is(err, io.ErrClosedPipe) {
+		return nil
+	}
 	return err
 }

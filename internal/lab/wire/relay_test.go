@@ -150,15 +150,6 @@ func TestRelayDeliversForWhoIsGone(t *testing.T) {
 	}
 }
 
-func TestRelayEndsWithItsServer(t *testing.T) {
-	l := relay(t, pass)
-	l.server.Close()
-	if _, err := ReadValue(l.read); err == nil {
-		t.Error("the client was not told")
-	}
-	l.mustEnd(t)
-}
-
 func TestRelayEndsWithItsContext(t *testing.T) {
 	client, theirs := net.Pipe()
 	ours, server := net.Pipe()
@@ -176,14 +167,4 @@ func TestRelayEndsWithItsContext(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Error("the relay goes on")
 	}
-}
-
-// What nobody asked for does not keep the relay from ending.
-func TestRelayEndsInSpiteOfAnUnaskedReply(t *testing.T) {
-	l := relay(t, pass)
-	if _, err := io.WriteString(l.server, "-ERR max number of clients reached\r\n"); err != nil {
-		t.Fatal(err)
-	}
-	l.client.Close()
-	l.mustEnd(t)
 }

@@ -1,0 +1,376 @@
+package lab
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha1"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"oversell/internal/guard"
+	"oversell/internal/lab/wire"
+	"oversell/internal/stock"
+)
+
+// Shopper is the process of one buyer: the shop's sale of one unit, under a subject's guard.
+// Its client has no server: each command stays open until Answer is called. The game answers
+// by one Redis for all buyers. Package search runs each buyer by itself, and works out the
+// replies.
+//
+// A Shopper runs in virtual time, and one goroutine drives it. Begin must be called first,
+// then Run by a goroutine of its own, and Settle after whatever the process is told.
+type Shopper struct {
+	Subject           Subject
+	Owner             string // the buyer, as it names itself to a lock
+	LockKey, StockKey string
+
+	Scripts *sync.Map                                   // that were sent in full, by their hash: of all who use one server
+	SetUp   func(conn int, cmd wire.Command) wire.Value // the reply to a command that sets up a connection
+	Opens   func(*Request)                              // is called when a command has been sent
+	sees    func(moment)                                // is called with what the buyer does; nil: nobody looks
+	News    chan struct{}                               // has room for a value: it is there when something has changed
+
+	life   context.Context
+	start  time.Time
+	client *redis.Client
+	guard  stock.Guard
+	turns  *turnstile // at which the client's commands wait before they have a connection
+
+	mu     sync.Mutex
+	conns  []*shopperConn
+	open   []*Request
+	sent   int // commands so far
+	frozen bool
+	over   bool // no new connections
+
+	// What is known of the sale. It may be read when all goroutines wait.
+	Section     Section
+	Told        bool // in the section: that the lock is lost
+	Read, Wrote *int64
+	Sold        bool
+	Done        bool
+	Err         error // with which it is done
+}
+
+// Section is how far a buyer is in its section.
+type Section byte
+
+// The parts of a sale.
+const (
+	Ahead Section = iota
+	Begun
+	Ended
+)
+
+// moment is something that a buyer does.
+type moment byte
+
+// The moments of a sale, in their order.
+const (
+	enters  moment = iota // the section
+	works                 // in it, and has called its helper if it is nested
+	refused               // by the stock
+	sells
+	leaves
+)
+
+// Request is a command that a buyer has sent, and that has no reply yet.
+type Request struct {
+	ID       int // which of its buyer's commands, from 1; 0: not yet numbered
+	Conn     int // on which of its buyer's connections
+	Wire     wire.Command
+	Source   string        // of the script that it runs
+	Text     string        // by which commands of the same moment are ordered: Opens may set it
+	Since    time.Duration // when it was sent, since Begin
+	From     time.Duration // when the program began to send it: its connection may have come later
+	Watchdog bool          // the buyer's own line of work does not wait for it
+	GivenUp  bool          // nobody waits for its reply any more
+
+	conn     *shopperConn
+	answered bool       // its reply waits until the process goes on
+	late     wire.Value // that reply
+	cut      bool       // the connection breaks in its place
+}
+
+// Begin makes the buyer's client. Life is that of the process.
+func (s *Shopper) Begin(life context.Context) {
+	const long = 2 * MaxSchedule // the schedule decides how long a command takes
+	s.life, s.start = life, time.Now()
+	o := new(server).options(func(context.Context) (net.Conn, error) { return s.dial() })
+	o.ReadTimeout, o.WriteTimeout, o.DialTimeout = long, long, long
+	s.client = redis.NewClient(o)
+	s.turns = &turnstile{life: life, notice: func() { s.note(func() {}) }}
+	s.client.AddHook(s.turns)
+	s.guard = s.Subject.isolation(life, s.client, s.LockKey)
+}
+
+func (s *Shopper) dial() (net.Conn, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over || s.life.Err() != nil {
+		return nil, net.ErrClosed
+	}
+	c := &shopperConn{s: s, index: len(s.conns), arrived: make(chan struct{}, 1)}
+	s.conns = append(s.conns, c)
+	return c, nil
+}
+
+// Kill breaks all connections for good, so that the program comes to its end.
+func (s *Shopper) Kill() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over, s.frozen, s.open = true, false, nil
+	for _, c := range s.conns {
+		c.breakOff()
+	}
+}
+
+// Close closes the client of a process that was killed.
+func (s *Shopper) Close() error { return s.client.Close() }
+
+// Run sells one unit, and returns when that is done.
+func (s *Shopper) Run() {
+	at, entry := stock.Location{Key: s.StockKey}, guard.Entry{Key: s.LockKey, Owner: s.Owner}
+	_, err := s.guard.Do(s.life, at, entry, func(ctx context.Context, c stock.Counter) error {
+		s.note(func() { s.Section, s.Told = Begun, false })
+		defer s.note(func() { s.Section = Ended })
+		s.see(enters)
+		if s.Subject.Nested {
+			// A helper takes the lock while its caller has it, as the same owner, and releases it.
+			nothing := func(context.Context, stock.Counter) error { return nil }
+			if _, err := s.guard.Do(innerCall(ctx), at, entry, nothing); err != nil {
+				return err
+			}
+		}
+		s.see(works)
+		defer s.see(leaves)
+		return s.sell(ctx, c)
+	})
+	s.note(func() { s.Done, s.Err = true, err })
+}
+
+// sell reads the stock, checks it, and writes it back, as Buyer does.
+func (s *Shopper) sell(ctx context.Context, c stock.Counter) error {
+	defer context.AfterFunc(ctx, func() { s.note(func() { s.Told = true }) })()
+	left, err := c.Get(ctx)
+	if err != nil {
+		return s.late(err)
+	}
+	s.note(func() { s.Read = &left })
+	if left < 1 {
+		return errSoldOut
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", errLost, context.Cause(ctx))
+	}
+	rest := left - 1
+	if err := c.Set(context.WithoutCancel(ctx), rest); err != nil {
+		return s.late(err)
+	}
+	s.note(func() { s.Wrote, s.Sold = &rest, true })
+	s.see(sells)
+	return nil
+}
+
+// late notes that the stock has refused a buyer that came too late.
+func (s *Shopper) late(err error) error {
+	if errors.Is(err, stock.ErrFenced) {
+		s.see(refused)
+	}
+	return err
+}
+
+func (s *Shopper) see(m moment) {
+	if s.sees != nil {
+		s.sees(m)
+	}
+}
+
+// note changes what is known of the buyer.
+func (s *Shopper) note(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+	s.changed()
+}
+
+// changed puts a value into News. The caller has locked mu.
+func (s *Shopper) changed() {
+	select {
+	case s.News <- struct{}{}:
+	default:
+	}
+}
+
+// Settle returns when all goroutines wait, and the commands that these buyers have sent are
+// numbered.
+func Settle(all ...*Shopper) {
+	for AwaitOthers(); slices.ContainsFunc(all, func(s *Shopper) bool { return s.turns.next() }); {
+		AwaitOthers()
+	}
+	for _, s := range all {
+		s.number()
+	}
+}
+
+// number numbers the commands that are new. It is called when all goroutines wait, because
+// only then is it certain who sends what, and so that the numbers do not depend on who was
+// quicker. A buyer in its section asks only for the stock, so any other command is one that
+// renews the lock.
+func (s *Shopper) number() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fresh := slices.DeleteFunc(slices.Clone(s.open), func(c *Request) bool { return c.ID != 0 })
+	slices.SortStableFunc(fresh, func(a, b *Request) int {
+		return cmp.Or(cmp.Compare(a.Since, b.Since), strings.Compare(a.Text, b.Text))
+	})
+	for _, c := range fresh {
+		s.sent++
+		c.ID = s.sent
+		c.Watchdog = s.Section == Begun && s.Subject.Renewed() && !c.Wire.Mentions(s.StockKey)
+	}
+}
+
+// Requests are the commands without a reply: the buyer's own first, then by the time at which
+// they were sent.
+func (s *Shopper) Requests() []*Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := slices.DeleteFunc(slices.Clone(s.open), func(c *Request) bool { return c.answered })
+	slices.SortStableFunc(all, func(a, b *Request) int {
+		return cmp.Or(compareBool(a.Watchdog, b.Watchdog), cmp.Compare(a.Since, b.Since), strings.Compare(a.Text, b.Text))
+	})
+	return all
+}
+
+// compareBool orders false before true.
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}
+
+// take removes a command from the Requests. Answer must be called.
+func (s *Shopper) take(c *Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open = slices.DeleteFunc(s.open, func(o *Request) bool { return o == c })
+}
+
+// Answer lets the process receive the reply to a command, or, with cut, breaks the connection.
+// A frozen process receives it when it goes on.
+func (s *Shopper) Answer(c *Request, reply wire.Value, cut bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open = slices.DeleteFunc(s.open, func(o *Request) bool { return o == c })
+	c.late, c.cut = reply, cut
+	if s.frozen {
+		c.answered = true
+		c.conn.open = c // it stays in the way of the next one
+		s.open = append(s.open, c)
+		return
+	}
+	c.arrive()
+}
+
+// arrive lets the client read the reply, or breaks the connection.
+func (c *Request) arrive() {
+	c.conn.open = nil
+	if c.cut {
+		c.conn.breakOff()
+		return
+	}
+	c.conn.give(c.late)
+	c.conn.next()
+}
+
+// Freeze stops the process.
+func (s *Shopper) Freeze() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.frozen = true
+}
+
+// Thaw lets the process go on, and receive what has come meanwhile.
+func (s *Shopper) Thaw() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.frozen = false
+	waiting := s.open
+	s.open = nil
+	for _, c := range waiting {
+		if c.answered {
+			c.arrive()
+		} else {
+			s.open = append(s.open, c)
+		}
+	}
+	for _, c := range s.conns {
+		c.next()
+	}
+}
+
+// Connections tells when those commands were begun that need a new connection, while the
+// process is frozen and makes none, and whether there is a connection for one more command.
+func (s *Shopper) Connections() (held []time.Duration, spare bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.conns {
+		spare = spare || c.open == nil && !c.closed && !c.broken
+		if c.held {
+			held = append(held, c.from)
+		}
+	}
+	slices.Sort(held)
+	return held, spare
+}
+
+// opened notes a command that must be answered, or returns the reply to it at once: a script
+// that nobody has sent in full is not known. The caller has locked mu.
+func (s *Shopper) opened(c *shopperConn, cmd wire.Command) (*Request, wire.Value) {
+	now := time.Since(s.start)
+	out := &Request{Conn: c.index, Wire: cmd, Since: now, From: now, conn: c}
+	if cmd.Script() && len(cmd.Args) > 1 {
+		if out.Source = cmd.Args[1]; cmd.Is("EVALSHA", "EVALSHA_RO") {
+			source, ok := s.Scripts.Load(strings.ToLower(cmd.Args[1]))
+			if !ok {
+				return nil, wire.ErrorReply("NOSCRIPT No matching script. Please use EVAL.")
+			}
+			out.Source = source.(string)
+		}
+		s.Scripts.Store(ScriptHash(out.Source), out.Source)
+	}
+	if c.held {
+		out.From, c.held = c.from, false
+	}
+	s.Opens(out)
+	s.open = append(s.open, out)
+	s.changed()
+	return out, nil
+}
+
+// Whole is the command as it is without the scripts that the server knows already.
+func (c *Request) Whole() wire.Command {
+	if !c.Wire.Is("EVALSHA", "EVALSHA_RO") {
+		return c.Wire
+	}
+	return wire.NewCommand(append([]string{"EVAL", c.Source}, c.Wire.Args[2:]...)...)
+}
+
+// ScriptHash is that by which EVALSHA names a script.
+func ScriptHash(source string) string {
+	sum := sha1.Sum([]byte(source))
+	return hex.EncodeToString(sum[:])
+}

@@ -1,13 +1,9 @@
 package lab_test
 
 import (
-	"fmt"
-	"math"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/lab"
@@ -139,101 +135,5 @@ func TestTraceAddsUpToWhatRedisHas(t *testing.T) {
 		t.Errorf("only %d keys were compared", compared)
 	}
 }
-
-// In real time, on a real server, a cell shows the same keys.
-func TestRealRedisShowsTheSameKeys(t *testing.T) {
-	cfg := lab.Config{
-		Subjects:  []lab.Subject{subject(t, "v3_uuid"), subject(t, "v5_reentrant"), subject(t, "v9_cohort")},
-		Scenarios: named(t, "paused-writer", "failover", "missed-wake-up"),
-	}
-	cfg.Redis = lab.Embedded
-	virtual, err := lab.Run(t.Context(), cfg, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg.Redis = backendtest.Redis(t, "local")
-	real, err := lab.Run(t.Context(), cfg, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	compared := 0
-	for i, c := range real.Cells {
-		differs := keysDiffer(c, virtual.Cells[i])
-		for ttl := 2 * time.Second; differs != "" && c.Outcome != lab.Unknown && ttl <= 8*time.Second; ttl *= 2 {
-			t.Logf("%s on %s is run again, with leases of %v: %s", c.Anomaly, c.Strategy, ttl, differs)
-			c = again(t, cfg, c, ttl)
-			differs = keysDiffer(c, virtual.Cells[i])
-		}
-		if c.Outcome == lab.Unknown {
-			continue
-		}
-		compared++
-		if differs != "" {
-			t.Errorf("%s on %s: %s", c.Anomaly, c.Strategy, differs)
-		}
-	}
-	if compared == 0 {
-		t.Skip("this machine was too busy: nothing was compared")
-	}
-}
-
-// again runs a cell once more. A goroutine that did not run for a while can change the
-// order of commands, even if the lab noticed no stall.
-func again(t *testing.T, cfg lab.Config, c lab.Cell, ttl time.Duration) lab.Cell {
-	t.Helper()
-	cfg.Subjects, cfg.Scenarios, cfg.TTL = []lab.Subject{subject(t, c.Strategy)}, named(t, c.Anomaly), ttl
-	report, err := lab.Run(t.Context(), cfg, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return report.Cells[0]
-}
-
-// keysDiffer says how the keys in a cell's trace differ from those in virtual time, or
-// returns "".
-func keysDiffer(c, virtual lab.Cell) string {
-	if repeated := shownAgain(c.Trace); len(repeated) > 0 {
-		return "nothing has changed but what is left of a ttl: " + strings.Join(repeated, "; ")
-	}
-	got, want := timeless(c), timeless(virtual)
-	if len(want) < 2 || !slices.Equal(got, want) {
-		return fmt.Sprintf("the keys are, one look after the other,\n%s\nin memory\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
-	return ""
-}
-
-// shownAgain are the keys in a trace that are as the events before have left them. It is
-// for cells in which nobody sets a ttl again to nearly what was left of it.
-func shownAgain(events []lab.Event) []string {
-	var again []string
-	for i, e := range events {
-		before := lab.KeysAfter(events[:i], e.At)
-		for _, k := range e.Keys {
-			was, ok := before[k.Name]
-			same := ok && was.Type == k.Type && was.Value == k.Value && (was.TTL == nil) == (k.TTL == nil)
-			if same && (k.TTL == nil || math.Abs(*was.TTL-*k.TTL) < 50) {
-				again = append(again, fmt.Sprintf("at %.3f, %s: %s", e.At, e.Text, lab.BriefKeys(map[string]lab.Key{k.Name: k}, true)))
-			}
-		}
-	}
-	return again
-}
-
-// timeless are the keys after each command and each fault, without what depends on
-// the time. What looks the same as before is left out.
-func timeless(c lab.Cell) []string {
-	var all []string
-	for i, e := range c.Trace {
-		if e.Kind != lab.Command && e.Kind != lab.Fault {
-			continue
-		}
-		keys := lab.BriefKeys(lab.KeysAfter(c.Trace[:i+1], e.At), false)
-		all = append(all, attempt.ReplaceAllString(bigNumber.ReplaceAllString(keys, "TOKEN"), "$1"))
-	}
-	return slices.Compact(all)
-}
-
-// attempt is what tells tries, and moments, apart.
-var attempt = regexp.MustCompile(`(token-[A-Z]|start\+)\d+`)
 
 func TestNothingIsLeftInRedis(t *testing.T) { lab.LeavesNothing(t, anomalies.All()) }

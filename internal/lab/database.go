@@ -41,8 +41,12 @@ type database struct {
 	pools  []*gorm.DB
 }
 
-// serve starts the database if it does not run yet.
-func (d *database) serve(ctx context.Context) (Database, error) {
+// errNoDatabase is returned for a subject that keeps its lock elsewhere.
+var errNoDatabase = errors.New("the subject has no database")
+
+// dial connects to the database, which is started for the first one. The connections are
+// closed with the cell.
+func (d *database) dial(ctx context.Context, through func(driver.Connector) driver.Connector) (*gorm.DB, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.open == nil {
@@ -55,26 +59,11 @@ func (d *database) serve(ctx context.Context) (Database, error) {
 		}
 		d.server = server
 	}
-	return d.server, nil
-}
-
-// errNoDatabase is returned for a subject that keeps its lock elsewhere.
-var errNoDatabase = errors.New("the subject has no database")
-
-// dial connects to the database. The connections are closed with the cell.
-func (d *database) dial(ctx context.Context, through func(driver.Connector) driver.Connector) (*gorm.DB, error) {
-	server, err := d.serve(ctx)
-	if err != nil {
-		return nil, err
+	db, err := d.server.Dial(ctx, through)
+	if err == nil {
+		d.pools = append(d.pools, db)
 	}
-	db, err := server.Dial(ctx, through)
-	if err != nil {
-		return nil, err
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.pools = append(d.pools, db)
-	return db, nil
+	return db, err
 }
 
 // close closes all connections, and removes a database that was the cell's own.
@@ -129,7 +118,7 @@ func Sends(texts ...string) Match {
 
 // InjectSQL is Inject for statements to the database.
 func (p *Process) InjectSQL(match Match, n int, text string, act Effect) *Planned {
-	of := p.w.deeds.plan(text)
+	of := p.w.plan(text)
 	p.sql.add(of, match, n, text, act)
 	return of
 }
@@ -161,12 +150,14 @@ func (p *Process) statement(s fault.Statement, send func() (fault.Reply, error))
 	e := w.trace.begin(p.Name, text)
 	var refused error // by the database
 	_, err := rule.apply(p.life, func() (wire.Value, error) {
-		if e != nil {
-			w.trace.now(e)
-		}
+		w.trace.now(e)
 		reply, err := send()
 		refused = err
-		w.sent(e, reply, err)
+		text := w.names.value(reply.String())
+		if err != nil {
+			text = "(" + Brief(err) + ")"
+		}
+		w.trace.change(e, func(e *Event) { e.Reply, e.Until = text, w.trace.ms() })
 		return wire.Value("+\r\n"), err
 	})
 	switch {
@@ -183,24 +174,11 @@ func (p *Process) statement(s fault.Statement, send func() (fault.Reply, error))
 	return nil
 }
 
-// sent adds the reply to a statement to the trace.
-func (w *World) sent(e *Event, reply fault.Reply, err error) {
-	if e == nil {
-		return
-	}
-	text := w.names.value(reply.String())
-	if err != nil {
-		text = "(" + Brief(err) + ")"
-	}
-	w.trace.change(e, func(e *Event) { e.Reply, e.Until = text, w.trace.ms() })
-}
-
 // lost notes that a statement or its reply did not arrive.
 func (w *World) lost(e *Event, err error) {
-	if e == nil || errors.Is(err, context.Canceled) {
-		return
+	if !errors.Is(err, context.Canceled) {
+		w.trace.change(e, func(e *Event) { e.Reply, e.Until = "("+err.Error()+")", 0 })
 	}
-	w.trace.change(e, func(e *Event) { e.Reply, e.Until = "("+err.Error()+")", 0 })
 }
 
 // statement shows a statement as one would type it.

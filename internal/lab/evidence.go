@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"sync"
 	"sync/atomic"
 )
 
@@ -12,14 +11,6 @@ import (
 // "holds". It calls Need with what is missing. Claims are computed from the records of
 // the cell, or tried out at its end; they do not use the scenario's own verdict.
 type Claim func(w *World)
-
-// deeds are records of a cell beside the history of the lock. They are safe for
-// concurrent use.
-type deeds struct {
-	mu     sync.Mutex
-	done   map[deed]int // how often
-	faults []*Planned
-}
 
 // deed is what an actor did, or what happened to it.
 type deed struct {
@@ -42,41 +33,24 @@ type Planned struct {
 }
 
 // Record notes once more that something was done by an actor, or happened to it.
-func (w *World) Record(what, who string) { w.deeds.add(what, who) }
+func (w *World) Record(what, who string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.deeds[deed{what, who}]++
+}
 
 // Did reports whether that was recorded of an actor.
-func (w *World) Did(what, who string) bool { return w.deeds.has(what, who) }
+func (w *World) Did(what, who string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.deeds[deed{what, who}] > 0
+}
 
 // Times is how often that was recorded of all actors.
-func (w *World) Times(what string) int { return w.deeds.times(what) }
-
-// Had reports whether an actor ever had the lock.
-func (w *World) Had(who string) bool { return slices.Contains(w.history.takers(), who) }
-
-// Overlaps tells which actors had the lock at once, one sentence each.
-func (w *World) Overlaps() []string { return w.history.seen() }
-
-func (d *deeds) add(what, who string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.done == nil {
-		d.done = make(map[deed]int)
-	}
-	d.done[deed{what, who}]++
-}
-
-func (d *deeds) has(what, who string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.done[deed{what, who}] > 0
-}
-
-// times is how often it was done by all actors.
-func (d *deeds) times(what string) int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	sum := 0
-	for one, n := range d.done {
+func (w *World) Times(what string) (sum int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for one, n := range w.deeds {
 		if one.what == what {
 			sum += n
 		}
@@ -85,24 +59,12 @@ func (d *deeds) times(what string) int {
 }
 
 // plan records a fault that should happen.
-func (d *deeds) plan(text string) *Planned {
+func (w *World) plan(text string) *Planned {
 	f := &Planned{text: cmp.Or(text, "delayed on its way")}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.faults = append(d.faults, f)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.faults = append(w.faults, f)
 	return f
-}
-
-// idle returns a fault that should have happened and did not, or nil.
-func (d *deeds) idle() *Planned {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, f := range d.faults {
-		if !f.Spare && !f.happened.Load() {
-			return f
-		}
-	}
-	return nil
 }
 
 // examined is the verdict of a scenario, if all that the scenario requires has happened.
@@ -111,8 +73,13 @@ func (w *World) examined(s Scenario, v Verdict) Verdict {
 	if v.Outcome != Holds && v.Outcome != Breaks {
 		return v
 	}
-	if f := w.deeds.idle(); f != nil {
-		return w.undecided("no command matched the fault: " + f.text)
+	w.mu.Lock()
+	faults := slices.Clone(w.faults)
+	w.mu.Unlock()
+	for _, f := range faults {
+		if !f.Spare && !f.happened.Load() {
+			return w.undecided("no command matched the fault: " + f.text)
+		}
 	}
 	if v.Outcome == Breaks {
 		return v

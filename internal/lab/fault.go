@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 
 	"oversell/internal/fault"
@@ -48,7 +49,7 @@ func (p *Process) LoseReply(match Match) {
 		p.Inject(match, 1, "the connection breaks before the reply arrives", loseReply)
 		return
 	}
-	p.w.fault(p, "the connection breaks before the next reply arrives")
+	p.w.trace.add(p.Name, Fault, "the connection breaks before the next reply arrives")
 	p.member.each((*fault.Relay).LoseReply)
 }
 
@@ -59,7 +60,7 @@ func (p *Process) LoseQuestion(spare bool) (mend func()) {
 		p.Inject(AnyCommand, 1, "the connection breaks before Redis sees it", drop).Spare = spare
 		return func() {}
 	}
-	p.w.fault(p, "the connection breaks before the next request arrives")
+	p.w.trace.add(p.Name, Fault, "the connection breaks before the next request arrives")
 	p.member.each((*fault.Relay).Cut)
 	return func() { p.member.each((*fault.Relay).Restore) }
 }
@@ -72,7 +73,7 @@ func (p *Process) Delay() (under <-chan struct{}, letGo func()) {
 		p.Inject(AnyCommand, 1, "its reply is delayed", late.After)
 		return late.Parked, late.Release
 	}
-	p.w.fault(p, "everything that it sends and receives is delayed")
+	p.w.trace.add(p.Name, Fault, "everything that it sends and receives is delayed")
 	p.member.each((*fault.Relay).Hole)
 	now := make(chan struct{})
 	close(now)
@@ -177,8 +178,4 @@ func (r *rules) giveBack(rule *rule) {
 	rule.left++
 }
 
-func isNoScript(reply wire.Value) bool {
-	const prefix = "NOSCRIPT"
-	text := reply.Err()
-	return len(text) >= len(prefix) && text[:len(prefix)] == prefix
-}
+func isNoScript(reply wire.Value) bool { return strings.HasPrefix(reply.Err(), "NOSCRIPT") }

@@ -3,6 +3,7 @@ package lab
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -64,24 +65,18 @@ func (h *history) acquired(who string, called int64) []string {
 	return others
 }
 
-// takers returns who has acquired the lock, each name once.
-func (h *history) takers() []string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	var who []string
-	for _, op := range h.ops {
-		if in := op.Input.(operation); in.step == stepAcquire && !slices.Contains(who, in.who) {
-			who = append(who, in.who)
-		}
-	}
-	return who
+// Had reports whether an actor ever had the lock.
+func (w *World) Had(who string) bool {
+	w.history.mu.Lock()
+	defer w.history.mu.Unlock()
+	return slices.ContainsFunc(w.history.ops, func(op porcupine.Operation) bool { return op.Input == operation{stepAcquire, who} })
 }
 
-// seen returns the overlaps that the witness saw, one sentence each.
-func (h *history) seen() []string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return slices.Clone(h.overlaps)
+// Overlaps tells which actors had the lock at once, one sentence each.
+func (w *World) Overlaps() []string {
+	w.history.mu.Lock()
+	defer w.history.mu.Unlock()
+	return slices.Clone(w.history.overlaps)
 }
 
 // released records that one hold of who is over.
@@ -117,7 +112,7 @@ func (h *history) check() Verdict {
 	ops, overlaps := slices.Clone(h.ops), slices.Clone(h.overlaps)
 	h.mu.Unlock()
 
-	switch result := porcupine.CheckOperationsTimeout(mutexModel(), ops, checkTimeout); {
+	switch result := porcupine.CheckOperationsTimeout(mutexModel, ops, checkTimeout); {
 	case result == porcupine.Unknown:
 		return Unknown.Because("the history of %d steps was not checked in time", len(ops))
 	case (result == porcupine.Ok) != (len(overlaps) == 0):
@@ -136,13 +131,9 @@ type mutexState struct {
 
 // mutexModel is a mutex that its owner may take again. It fits locks that are not
 // reentrant as well, because they never grant that.
-func mutexModel() porcupine.Model {
-	return porcupine.Model{
-		Init: func() any { return mutexState{} },
-		Step: func(state, input, _ any) (bool, any) {
-			return state.(mutexState).step(input.(operation))
-		},
-	}
+var mutexModel = porcupine.Model{
+	Init: func() any { return mutexState{} },
+	Step: func(state, input, _ any) (bool, any) { return state.(mutexState).step(input.(operation)) },
 }
 
 func (s mutexState) step(o operation) (bool, any) {
@@ -158,20 +149,12 @@ func (s mutexState) step(o operation) (bool, any) {
 
 // list joins names with commas and a last "and".
 func list(names []string) string {
-	switch n := len(names); n {
-	case 0:
+	last := len(names) - 1
+	switch last {
+	case -1:
 		return "nobody"
-	case 1:
+	case 0:
 		return names[0]
-	default:
-		return fmt.Sprintf("%s and %s", join(names[:n-1]), names[n-1])
 	}
-}
-
-func join(names []string) string {
-	text := names[0]
-	for _, name := range names[1:] {
-		text += ", " + name
-	}
-	return text
+	return strings.Join(names[:last], ", ") + " and " + names[last]
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -14,11 +15,10 @@ import (
 // Holder is one caller in a process, with its handle on the lock. What it does is
 // recorded.
 type Holder struct {
-	p     *Process
-	Name  string // by which it is told of
-	owner string
-	lock  guard.Lock
-	ctx   context.Context // with the owner
+	p    *Process
+	Name string // by which it is told of
+	lock guard.Lock
+	ctx  context.Context // with the owner
 
 	mu      sync.Mutex
 	depth   int           // holds that it believes to have
@@ -45,8 +45,11 @@ func (p *Process) Caller(number int) *Holder {
 
 func (p *Process) holder(name, owner string) *Holder {
 	w := p.w
-	h := &Holder{p: p, Name: name, owner: owner, lock: w.Subject.handle(p, w.lockKey), told: make(chan struct{})}
-	h.ctx = w.Subject.withOwner(w.ctx, owner)
+	Need(w.Subject.Lock != nil, "%s has no lock", w.Subject.Name)
+	h := &Holder{p: p, Name: name, lock: w.Subject.Lock(p, w.lockKey), ctx: w.ctx, told: make(chan struct{})}
+	if w.Subject.WithOwner != nil {
+		h.ctx = w.Subject.WithOwner(w.ctx, owner)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.holders = append(p.holders, h)
@@ -72,7 +75,7 @@ func (h *Holder) AskIn(ctx context.Context) (bool, error) {
 	case err != nil:
 		h.p.w.Note(h.Name, "is told: %s", Brief(err))
 	case !ok:
-		h.p.w.deeds.add(WasRefused, h.Name)
+		h.p.w.Record(WasRefused, h.Name)
 		h.p.w.Note(h.Name, "is told that the lock is held")
 	default:
 		return h.acquired(called), nil
@@ -123,7 +126,7 @@ func (h *Holder) Obtain(patience time.Duration) bool {
 			return h.acquired(called)
 		}
 		if err == nil {
-			w.deeds.add(WasRefused, h.Name)
+			w.Record(WasRefused, h.Name)
 		}
 	}
 	w.Note(h.Name, "gives up after %s", About(patience))
@@ -272,12 +275,7 @@ func (h *Holder) Misled() bool {
 
 // SaysNotHeld reports whether an error of Unlock says that the lock was not held.
 func (h *Holder) SaysNotHeld(err error) bool {
-	for _, known := range h.p.w.Subject.NotHeld {
-		if errors.Is(err, known) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(h.p.w.Subject.NotHeld, func(known error) bool { return errors.Is(err, known) })
 }
 
 // forget ends the handle with its process, so that none of its timers is left.

@@ -1,12 +1,10 @@
 package lab
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"oversell/internal/lab/wire"
@@ -132,31 +130,35 @@ func (w *World) touched(l *link, cmd wire.Command) {
 // nodes. It returns the lock, and the keys that have changed since the trace last showed
 // them, with their ttls as of the moment at. If a server cannot be read, ok is false,
 // and nothing is known.
-func (w *World) survey(at float64, servers ...int) (_ lockState, _ []Key, ok bool) {
-	states, errs := make([]map[string]keyState, len(servers)), make([]error, len(servers))
-	var all sync.WaitGroup
-	for i, server := range servers[1:] {
-		all.Go(func() { states[i+1], errs[i+1] = w.readServer(server) })
-	}
-	states[0], errs[0] = w.readServer(servers[0])
-	all.Wait()
-	if err := errors.Join(errs...); err != nil {
-		w.unread(err)
-		return lockState{}, nil, false
-	}
-
-	var lock lockState
-	var keys []Key
-	for i, server := range servers {
-		if w.keeps(server) {
-			lock = w.lockAfter(server, states[i][w.redisKey()].lock())
+func (w *World) survey(at float64, servers ...int) (lock lockState, keys []Key, ok bool) {
+	onOne := w.Subject.InRedis() && len(w.server.nodes) == 0
+	for _, server := range servers {
+		var names []string
+		if !w.keyless {
+			names = w.spaces[server].known()
+		}
+		key := w.redisKey()
+		if onOne && !slices.Contains(names, key) {
+			names = append(names, key)
+		}
+		states, err := w.spaces[server].read(w.ctx, names)
+		if err != nil {
+			w.unread(err)
+			return lockState{}, nil, false
+		}
+		if onOne {
+			lock = states[key].lock()
 		}
 		if !w.keyless {
-			keys = append(keys, w.changes(server, at, states[i])...)
+			keys = append(keys, w.changes(server, at, states)...)
 		}
 	}
-	if !slices.ContainsFunc(servers, w.keeps) && len(w.server.nodes) > 0 {
-		lock = byMajority(w.seen.now())
+	if w.Subject.InRedis() && !onOne {
+		var err error
+		if lock, err = w.tryLook(); err != nil {
+			w.unread(err)
+			return lockState{}, nil, false
+		}
 	}
 	return lock.asOf(w.trace.moment(at)), keys, true
 }
@@ -194,35 +196,6 @@ func (w *World) keepers() []*keyspace {
 		return w.spaces[1:]
 	}
 	return w.spaces
-}
-
-// readServer reads what a server has.
-func (w *World) readServer(server int) (map[string]keyState, error) {
-	space := w.spaces[server]
-	var names []string
-	if !w.keyless {
-		names = space.known()
-	}
-	if key := w.redisKey(); w.keeps(server) && !slices.Contains(names, key) {
-		names = append(names, key)
-	}
-	if len(names) == 0 {
-		return nil, nil
-	}
-	return space.read(w.ctx, names)
-}
-
-// keeps reports whether a server keeps the subject's lock, or a part of it.
-func (w *World) keeps(server int) bool {
-	return w.Subject.InRedis() && (server > 0) == (len(w.server.nodes) > 0)
-}
-
-// lockAfter is the lock once a server was seen to have it so.
-func (w *World) lockAfter(server int, seen lockState) lockState {
-	if server == 0 {
-		return seen
-	}
-	return byMajority(w.seen.changed(server-1, seen))
 }
 
 // show reads the lock and the keys, and adds them to an event. No command may be

@@ -284,32 +284,3 @@ func TestBlockingCommandTakesOne(t *testing.T) {
 		}
 	})
 }
-
-// Of a long hash those fields are shown whose names are the first.
-func TestLongHashIsInOrder(t *testing.T) {
-	n := newNames(time.Now())
-	var words []string
-	for i := 39; i >= 0; i-- {
-		token := fmt.Sprintf("%032x", 40-i) + "f"
-		n.call(token, fmt.Sprintf("token-%02d", i))
-		words = append(words, token, token)
-	}
-	var want []string
-	for i := range mostWords {
-		want = append(want, fmt.Sprintf("token-%02d=token-%02d", i, i))
-	}
-	got := n.words(keyState{kind: "hash", words: words})
-	if text := strings.Join(want, " "); got != string([]rune(text)[:mostRunes])+"… … 16 more" {
-		t.Errorf("%q", got)
-	}
-}
-
-func TestTakes(t *testing.T) {
-	for text, want := range map[string]string{
-		"BLPOP a b 1": "a b", "BRPOPLPUSH a b 1": "a", "BLMOVE a b LEFT RIGHT 1": "a", "LPOP a": "", "BLPOP": "",
-	} {
-		if got := strings.Join(wire.NewCommand(strings.Fields(text)...).Takes(), " "); got != want {
-			t.Errorf("%s takes from %q, want %q", text, got, want)
-		}
-	}
-}

@@ -1,9 +1,9 @@
 package lab
 
 import (
-	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -133,98 +133,67 @@ func (s *keyspace) read(ctx context.Context, names []string) (map[string]keyStat
 	states := make(map[string]keyState, len(names))
 	now := time.Now()
 	s.mu.Lock()
-	var ask []asked
+	var left []string
 	for _, name := range names {
 		states[name] = keyState{kind: Gone, from: now, to: now}
 		if s.awaits[name] == 0 {
-			ask = append(ask, asked{name: name, kind: s.kinds[name]})
+			left = append(left, name)
 		}
 	}
 	s.mu.Unlock()
-	for len(ask) > 0 {
-		var err error
-		if ask, err = s.ask(ctx, ask, states); err != nil {
+	for len(left) > 0 {
+		n := min(len(left), mostAsked)
+		again, err := s.ask(ctx, left[:n], states)
+		if err != nil {
 			return nil, err
 		}
+		left = append(again, left[n:]...)
 	}
 	return states, nil
 }
 
-// asked is a key that is being read.
-type asked struct {
-	name  string
-	kind  string // that it is believed to be; "": not known
-	found *redis.StatusCmd
-	value func() []string
-	left  *redis.DurationCmd
-}
-
-// mostAsked is how many bytes, at most, may be sent before the first reply is read: no
-// more than miniredis takes from a connection at a time. Its connections are pipes, and
+// mostAsked is how many keys, at most, are asked about before the first reply is read:
+// miniredis takes 4096 bytes from a connection at a time. Its connections are pipes, and
 // while it waits for its reply to be read, it reads nothing.
-const mostAsked = 4096
+const mostAsked = 8
 
-// size is how many bytes, at most, the questions about the key take.
-func (k asked) size() int {
-	const words = 40 // with their lengths: of a question, without the name
-	if k.kind == "" {
-		return words + len(k.name)
-	}
-	return 3 * (words + len(k.name))
-}
-
-// batch returns how many of the keys, one at least, can be asked about at once.
-func batch(keys []asked) int {
-	room := mostAsked
-	for i, k := range keys {
-		if room -= k.size(); room < 0 {
-			return max(1, i)
-		}
-	}
-	return len(keys)
-}
-
-// err is why it is not known what the key is; nil: it is. An error that Redis answers
-// the question for the value with is that of a key of another kind.
-func (k asked) err() error {
-	if err := k.found.Err(); err != nil || k.left == nil {
-		return err
-	}
-	return k.left.Err()
-}
-
-// ask reads keys into states, as many as it can at once. It returns the others, and
-// those that are of another kind.
-func (s *keyspace) ask(ctx context.Context, keys []asked, states map[string]keyState) (again []asked, err error) {
-	n := batch(keys)
-	keys, again = keys[:n], slices.Clone(keys[n:])
+// ask reads keys into states. It returns those that are of another kind than they were, of
+// which it does not know the value.
+func (s *keyspace) ask(ctx context.Context, names []string, states map[string]keyState) (again []string, err error) {
+	kinds, values := make([]string, len(names)), make([]func() []string, len(names))
+	found, left := make([]*redis.StatusCmd, len(names)), make([]*redis.DurationCmd, len(names))
 	pipe := s.side.Pipeline()
-	for i := range keys {
-		k := &keys[i]
-		k.found = pipe.Type(ctx, k.name)
-		if k.kind != "" {
-			k.value, k.left = valueOf(ctx, pipe, k.kind, k.name), pipe.PTTL(ctx, k.name)
+	s.mu.Lock()
+	for i, name := range names {
+		kinds[i], found[i] = s.kinds[name], pipe.Type(ctx, name)
+		if kinds[i] != "" {
+			values[i], left[i] = valueOf(ctx, pipe, kinds[i], name), pipe.PTTL(ctx, name)
 		}
 	}
+	s.mu.Unlock()
 	from := time.Now()
-	_, _ = pipe.Exec(ctx) // each command has its error
+	_, _ = pipe.Exec(ctx) // each command has its error; that of a value is that its key is of another kind
 	to := time.Now()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, k := range keys {
-		if err := k.err(); err != nil {
+	for i, name := range names {
+		err := found[i].Err()
+		if err == nil && left[i] != nil {
+			err = left[i].Err()
+		}
+		if err != nil {
 			return nil, err
 		}
 		state := keyState{kind: Gone, from: from, to: to}
-		switch found := k.found.Val(); {
-		case found == Gone:
-		case found != k.kind:
-			s.kinds[k.name] = found
-			again = append(again, asked{name: k.name, kind: found})
-		case k.left.Val() != noSuchKey: // or else it has run out between two of the questions
-			state.kind, state.words, state.left = found, k.value(), k.left.Val()
+		switch kind := found[i].Val(); {
+		case kind == Gone:
+		case kind != kinds[i]:
+			s.mu.Lock()
+			s.kinds[name] = kind
+			s.mu.Unlock()
+			again = append(again, name)
+		case left[i].Val() != noSuchKey: // or else it has run out between two of the questions
+			state.kind, state.words, state.left = kind, values[i](), left[i].Val()
 		}
-		states[k.name] = state
+		states[name] = state
 	}
 	return again, nil
 }
@@ -242,7 +211,13 @@ func valueOf(ctx context.Context, pipe redis.Pipeliner, kind, key string) func()
 		return pipe.LRange(ctx, key, 0, -1).Val
 	case "hash":
 		r := pipe.HGetAll(ctx, key)
-		return func() []string { return flat(r.Val()) }
+		return func() []string { // in an order that is the same each time
+			var words []string
+			for _, field := range slices.Sorted(maps.Keys(r.Val())) {
+				words = append(words, field, r.Val()[field])
+			}
+			return words
+		}
 	case "set":
 		r := pipe.SMembers(ctx, key)
 		return func() []string { return slices.Sorted(slices.Values(r.Val())) }
@@ -268,17 +243,6 @@ func valueOf(ctx context.Context, pipe redis.Pipeliner, kind, key string) func()
 	return func() []string { return []string{"?"} }
 }
 
-// flat are the fields of a hash, each before its value, in an order that is the same
-// each time.
-func flat(hash map[string]string) []string {
-	var words []string
-	for field, value := range hash {
-		words = append(words, field, value)
-	}
-	sortPairs(words)
-	return words
-}
-
 // changes takes over what was read, and returns the names of what is not as it was
 // to be expected after what the trace has shown so far.
 func (s *keyspace) changes(states map[string]keyState) []string {
@@ -296,11 +260,4 @@ func (s *keyspace) changes(states map[string]keyState) []string {
 		}
 	}
 	return changed
-}
-
-// sortPairs puts pairs in the order of their first words.
-func sortPairs(words []string) {
-	pairs := slices.Collect(slices.Chunk(slices.Clone(words), 2))
-	slices.SortFunc(pairs, func(a, b []string) int { return cmp.Compare(a[0], b[0]) })
-	copy(words, slices.Concat(pairs...))
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"sync"
 	"time"
@@ -53,7 +52,6 @@ func (w *World) tryLook() (lockState, error) {
 	if err := errors.Join(errs...); err != nil {
 		return lockState{}, err
 	}
-	w.seen.know(seen)
 	return byMajority(seen), nil
 }
 
@@ -69,45 +67,6 @@ func (w *World) unread(err error) {
 	w.failure = &v
 }
 
-// sights are the locks that the nodes had when they were last read.
-type sights struct {
-	mu   sync.Mutex
-	last []lockState // by node
-}
-
-// know takes over what all nodes have.
-func (s *sights) know(seen []lockState) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.last = slices.Clone(seen)
-}
-
-// changed takes over what one node has, and returns what all have by now. Of several
-// nodes only the one that was asked can have changed: the others' leases went on.
-func (s *sights) changed(node int, seen lockState) []lockState {
-	s.mu.Lock()
-	s.last[node] = seen
-	s.mu.Unlock()
-	return s.now()
-}
-
-// now is what all nodes have by now.
-func (s *sights) now() []lockState {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now, at := slices.Clone(s.last), time.Now()
-	for i := range now {
-		if now[i].left < 0 {
-			continue // it has no end
-		}
-		if now[i].left -= at.Sub(now[i].seen); ranOut(now[i].left) {
-			now[i] = lockState{}
-		}
-		now[i].seen = at
-	}
-	return now
-}
-
 // byMajority is the lock that more than half of its servers have. Its lease is over when
 // too few servers are left for a majority.
 func byMajority(seen []lockState) lockState {
@@ -120,19 +79,12 @@ func byMajority(seen []lockState) lockState {
 	most := len(seen) / 2
 	for _, same := range by {
 		if len(same) > most {
-			slices.SortFunc(same, func(a, b lockState) int { return cmp.Compare(lasting(b), lasting(a)) })
+			// As a number without a sign, a lease without an end is the longest.
+			slices.SortFunc(same, func(a, b lockState) int { return cmp.Compare(uint64(b.left), uint64(a.left)) })
 			return same[most]
 		}
 	}
 	return lockState{}
-}
-
-// lasting is what is left of a lease, as a number that can be compared.
-func lasting(s lockState) time.Duration {
-	if s.left < 0 {
-		return math.MaxInt64
-	}
-	return s.left
 }
 
 // owners knows which actor a lock's value belongs to: if it is a token, the actor that
@@ -147,28 +99,14 @@ type owners struct {
 func (o *owners) has(actor, value string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.of == nil {
-		o.of = make(map[string]string)
-	}
 	o.of[value] = actor
 }
 
-// who returns which actor a value stands for, or "?".
+// who returns which actor a value stands for, or "".
 func (o *owners) who(value string) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return cmp.Or(o.of[value], "?")
-}
-
-func (o *owners) changed(actor string, before, after lockState) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.of == nil {
-		o.of = make(map[string]string)
-	}
-	if after.held && (!before.held || before.value != after.value) {
-		o.of[after.value] = actor
-	}
+	return o.of[value]
 }
 
 // show returns who holds the lock, and what is left of the lease in
@@ -177,18 +115,13 @@ func (o *owners) show(s lockState) (string, *float64) {
 	if !s.held {
 		return "free", nil
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	who := o.of[s.value]
-	if who == "" {
-		who = "?"
-	}
+	who := cmp.Or(o.who(s.value), "?")
 	if s.count != "" && s.count != "0" && s.count != "1" { // 0: it was handed on, and not taken yet
 		who = fmt.Sprintf("%s ×%s", who, s.count)
 	}
 	if s.left < 0 {
 		return who, nil
 	}
-	ms := float64(s.left) / float64(time.Millisecond)
+	ms := inMS(s.left)
 	return who, &ms
 }

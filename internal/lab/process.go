@@ -185,7 +185,7 @@ func (p *Process) Freeze() {
 	p.frozen = make(chan struct{})
 	p.mu.Unlock()
 	p.member.each((*fault.Relay).Hole)
-	p.w.fault(p, "stopped")
+	p.w.trace.add(p.Name, Fault, "stopped")
 }
 
 // Thaw resumes the process, if it is stopped.
@@ -195,7 +195,7 @@ func (p *Process) Thaw() {
 	if p.frozen == nil {
 		return
 	}
-	p.w.fault(p, "goes on")
+	p.w.trace.add(p.Name, Fault, "goes on")
 	close(p.frozen)
 	p.frozen = nil
 	p.member.each((*fault.Relay).Restore)
@@ -220,7 +220,7 @@ func (p *Process) running() bool {
 
 // Cut drops everything that the process sends from now on, without an error.
 func (p *Process) Cut() {
-	p.w.fault(p, "cut off from "+p.w.where()+": nothing arrives, nothing comes back")
+	p.w.trace.add(p.Name, Fault, "cut off from "+p.w.where()+": nothing arrives, nothing comes back")
 	p.mu.Lock()
 	p.cut = true
 	p.mu.Unlock()
@@ -229,7 +229,7 @@ func (p *Process) Cut() {
 
 // Restore ends Cut and Refuse for what is sent from now on.
 func (p *Process) Restore() {
-	p.w.fault(p, "reaches "+p.w.where()+" again")
+	p.w.trace.add(p.Name, Fault, "reaches "+p.w.where()+" again")
 	p.mu.Lock()
 	p.cut, p.refused = false, false
 	p.mu.Unlock()
@@ -239,7 +239,7 @@ func (p *Process) Restore() {
 // Refuse breaks the connections of the process and refuses new ones, as if the server
 // had gone away.
 func (p *Process) Refuse() {
-	p.w.fault(p, p.w.where()+" is away: connections are refused")
+	p.w.trace.add(p.Name, Fault, p.w.where()+" is away: connections are refused")
 	p.mu.Lock()
 	p.refused = true
 	for conn := range p.conns {
@@ -251,7 +251,7 @@ func (p *Process) Refuse() {
 
 // Kill kills the process on the spot. It cannot clean up.
 func (p *Process) Kill() {
-	p.w.fault(p, "killed")
+	p.w.trace.add(p.Name, Fault, "killed")
 	p.kill()
 	p.member.each((*fault.Relay).Cut)
 	p.mu.Lock()
@@ -267,7 +267,7 @@ func (p *Process) Kill() {
 // servers, into n at each. A cell in which no command matched decides nothing, unless
 // the fault is made a Spare one.
 func (p *Process) Inject(match Match, n int, text string, act Effect) *Planned {
-	of := p.w.deeds.plan(text)
+	of := p.w.plan(text)
 	for _, l := range p.links {
 		l.rules.add(of, match, n, text, act)
 	}

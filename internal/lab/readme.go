@@ -106,13 +106,9 @@ func told(strategy string) (adds, test string) {
 
 // brokenBy lists the anomalies that a strategy breaks under, less those given.
 func brokenBy(r Report, strategy string, less []string) []string {
-	skip := make(map[string]bool)
-	for _, name := range less {
-		skip[name] = true
-	}
 	var names []string
 	for _, c := range r.Cells {
-		if c.Strategy == strategy && c.Outcome == Breaks && !skip[c.Anomaly] {
+		if c.Strategy == strategy && c.Outcome == Breaks && !slices.Contains(less, c.Anomaly) {
 			names = append(names, c.Anomaly)
 		}
 	}
@@ -121,19 +117,15 @@ func brokenBy(r Report, strategy string, less []string) []string {
 
 // brokenByAll lists the anomalies that every lock in Redis breaks under.
 func brokenByAll(r Report) []string {
-	inRedis := make(map[string]bool)
-	for _, c := range Subjects() {
-		inRedis[c.Name] = c.InRedis()
-	}
-	kept := make(map[string]bool)
-	for _, c := range r.Cells {
-		if inRedis[c.Strategy] && c.Outcome != Breaks {
-			kept[c.Anomaly] = true
-		}
-	}
+	inRedis := slices.DeleteFunc(Subjects(), func(c Subject) bool { return !c.InRedis() })
+	outcomes := r.outcomes()
 	var names []string
 	for _, a := range r.Anomalies {
-		if !kept[a.Name] {
+		kept := func(c Subject) bool {
+			outcome, ok := outcomes[[2]string{a.Name, c.Name}]
+			return ok && outcome != Breaks
+		}
+		if !slices.ContainsFunc(inRedis, kept) {
 			names = append(names, a.Name)
 		}
 	}

@@ -81,14 +81,8 @@ type run struct {
 	cfg      Config
 	progress func(Cell)
 	cells    []Cell
-	apart    []apart    // what is to be said of subjects with a time or a lease of their own
-	mu       sync.Mutex // one progress at a time
-}
-
-// apart is a subject that runs in real time, with a lease of its own.
-type apart struct {
-	subject string
-	ttl     time.Duration
+	sites    map[string]site // by subject, of those in real time
+	mu       sync.Mutex      // one progress at a time
 }
 
 // virtual reports whether a subject runs in virtual time.
@@ -156,14 +150,18 @@ func (r *run) runVirtual(ctx context.Context, cells []int) error {
 
 // runReal runs cells on real servers, several at a time.
 func (r *run) runReal(ctx context.Context, cells []int) error {
-	sites, err := r.open(ctx)
+	stops, err := r.open(ctx)
+	defer func() {
+		for _, stop := range stops {
+			stop()
+		}
+	}()
 	if err != nil {
 		return err
 	}
-	defer sites.close()
 	most := cmp.Or(r.cfg.Attempts, attempts)
 	for n := 0; n < most && len(cells) > 0 && ctx.Err() == nil; n++ {
-		cells = r.pass(ctx, sites, cells, n, n == most-1)
+		cells = r.pass(ctx, cells, n, n == most-1)
 	}
 	return ctx.Err()
 }
@@ -171,22 +169,30 @@ func (r *run) runReal(ctx context.Context, cells []int) error {
 // pass runs some cells for the n-th time, with twice the ttl of the pass before, and
 // returns the undecided ones: the scenario got stuck, or this machine was too slow. What
 // is undecided in the last pass stays so.
-func (r *run) pass(ctx context.Context, sites sites, cells []int, n int, last bool) []int {
+func (r *run) pass(ctx context.Context, cells []int, n int, last bool) []int {
 	var mu sync.Mutex
 	var left []int
 	room := semaphore.NewWeighted(parallel)
 	var all sync.WaitGroup
 	for _, i := range cells {
 		_, subject := r.at(i)
-		weight := weightOf(subject)
+		weight := int64(1) // how many cells it counts as
+		if subject.Needs == catalog.NeedsNodes {
+			weight = 4 // a node has only 50 ms to answer redlock
+		}
 		if room.Acquire(ctx, weight) != nil {
 			break // interrupted
 		}
 		all.Go(func() {
 			defer room.Release(weight)
-			on := sites.of[subject.Name]
-			c, kept := r.timed(ctx, on.server, i, on.ttl<<n)
-			if (kept && c.Outcome != Unknown) || last {
+			on := r.sites[subject.Name]
+			ttl := on.ttl << n
+			watch := fleet.WatchStalls(ttl/tolerance, nil)
+			c, late := r.cell(ctx, on.server, i, ttl, ttl*realLimit)
+			if stalled := watch.Stop(); (stalled > 0 || late) && c.Outcome != NA {
+				c.Outcome, c.Note = Unknown, tooBusy+c.Note
+			}
+			if c.Outcome != Unknown || last {
 				r.done(i, c)
 				return
 			}
@@ -199,29 +205,6 @@ func (r *run) pass(ctx context.Context, sites sites, cells []int, n int, last bo
 	return left
 }
 
-// weightOf is how many cells a cell of the subject counts as. A node has only 50 ms to
-// answer redlock, so not too many cells may run at once.
-func weightOf(c Subject) int64 {
-	if c.Needs == catalog.NeedsNodes {
-		return 4
-	}
-	return 1
-}
-
-// timed runs a cell and reports whether its times were kept. If not, the cell decides
-// nothing.
-func (r *run) timed(ctx context.Context, s *server, i int, ttl time.Duration) (c Cell, kept bool) {
-	watch := fleet.WatchStalls(ttl/tolerance, nil)
-	c, late := r.cell(ctx, s, i, ttl, ttl*realLimit)
-	if stalled := watch.Stop(); stalled == 0 && !late {
-		return c, true
-	}
-	if c.Outcome != NA {
-		c.Outcome, c.Note = Unknown, tooBusy+c.Note
-	}
-	return c, false
-}
-
 // tooBusy begins the note of a cell that decides nothing.
 const tooBusy = "this machine was too busy to keep the times: "
 
@@ -229,16 +212,16 @@ const tooBusy = "this machine was too busy to keep the times: "
 func (r *run) cell(ctx context.Context, s *server, i int, ttl, limit time.Duration) (c Cell, late bool) {
 	scenario, subject := r.at(i)
 	c = Cell{Anomaly: scenario.Name, Strategy: subject.Name, Expected: scenario.Expected(subject.Name)}
-	if why := scenario.whyNot(subject); why != "" {
-		c.Outcome, c.Note, c.Trace = NA, why, []Event{}
-		return c, false
+	c.Note = scenario.whyNot(subject)
+	switch {
+	case c.Note != "":
+	case scenario.Clocks && !s.hasClocks():
+		c.Expected, c.Note = NA, "the lab can set the clocks only of servers in memory"
+	case scenario.MySQL && !r.cfg.inMySQL():
+		c.Expected, c.Note = NA, "SQLite has one writer at a time, and no such snapshot: run it with -db local"
 	}
-	if scenario.Clocks && !s.hasClocks() {
-		c.Outcome, c.Expected, c.Note, c.Trace = NA, NA, "the lab can set the clocks only of servers in memory", []Event{}
-		return c, false
-	}
-	if scenario.MySQL && !r.cfg.inMySQL() {
-		c.Outcome, c.Expected, c.Note, c.Trace = NA, NA, "SQLite has one writer at a time, and no such snapshot: run it with -db local", []Event{}
+	if c.Note != "" {
+		c.Outcome, c.Trace = NA, []Event{}
 		return c, false
 	}
 	w := newWorld(ctx, s, subject, ttl)
@@ -261,12 +244,11 @@ func (r *run) at(i int) (Scenario, Subject) {
 
 func (r *run) done(i int, c Cell) {
 	r.cells[i] = c
-	if r.progress == nil {
-		return
+	if r.progress != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.progress(c)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.progress(c)
 }
 
 func (r *run) manifest(start time.Time) Manifest {
@@ -280,26 +262,16 @@ func (r *run) manifest(start time.Time) Manifest {
 		// The manifest describes virtual time, if any subject runs in it.
 		first := r.cfg.Subjects[max(0, slices.IndexFunc(r.cfg.Subjects, r.virtual))]
 		m.TTL, m.Virtual = r.ttl(first), r.virtual(first)
-		for _, a := range r.apart {
-			if a.subject == first.Name {
-				m.TTL = a.ttl
-			}
+		if on, ok := r.sites[first.Name]; ok {
+			m.TTL = on.ttl
 		}
 	}
-	m.Servers = append(slices.Clone(r.cfg.Servers), r.others(m)...)
+	m.Servers = slices.Clone(r.cfg.Servers)
 	for _, c := range r.cfg.Subjects {
 		m.Strategies = append(m.Strategies, c.Name)
-	}
-	return m
-}
-
-// others lists the subjects whose time or lease differ from the manifest's.
-func (r *run) others(m Manifest) []string {
-	var out []string
-	for _, a := range r.apart {
-		if m.Virtual || a.ttl != m.TTL {
-			out = append(out, fmt.Sprintf("%s in real time, with leases of %v", a.subject, a.ttl))
+		if on := r.sites[c.Name]; on.apart && (m.Virtual || on.ttl != m.TTL) {
+			m.Servers = append(m.Servers, fmt.Sprintf("%s in real time, with leases of %v", c.Name, on.ttl))
 		}
 	}
-	return out
+	return m
 }

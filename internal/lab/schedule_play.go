@@ -340,17 +340,9 @@ func (g *game) changed(actor string, before, after lockState) {
 	if !before.held || after.held {
 		return
 	}
-	if holder := g.holder(before); holder != "" && holder != actor {
+	if holder := g.w.owners.who(before.value); holder != "" && holder != actor {
 		g.find(ForeignDelete, actor, fmt.Sprintf("%s deleted the lock of %s", actor, holder))
 	}
-}
-
-// holder returns whose lock it is, or "" if that is not known.
-func (g *game) holder(l lockState) string {
-	o := &g.w.owners
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.of[l.value]
 }
 
 // lookForSelfWait finds who sleeps in the section until the lock is free, and has it. In its
@@ -361,7 +353,7 @@ func (g *game) lookForSelfWait() {
 		return
 	}
 	for _, pl := range g.players {
-		if !pl.selfWaits && pl.isInside() && pl.status() == Asleep && g.holder(g.w.look()) == pl.name {
+		if !pl.selfWaits && pl.isInside() && pl.status() == Asleep && g.w.owners.who(g.w.look().value) == pl.name {
 			pl.selfWaits = true
 			g.find(SelfWait, pl.name, pl.name+" waits for the lock that it has itself")
 		}

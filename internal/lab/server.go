@@ -49,14 +49,14 @@ func inMemoryFor(c Subject) *server {
 	if c.Needs != catalog.NeedsNodes {
 		return s
 	}
-	closers := []func(){s.close}
+	closeOne := s.close
 	for range nodesInMemory {
-		node := inMemory()
-		s.nodes, closers = append(s.nodes, node), append(closers, node.close)
+		s.nodes = append(s.nodes, inMemory())
 	}
 	s.close = func() {
-		for _, f := range closers {
-			f()
+		closeOne()
+		for _, node := range s.nodes {
+			node.close()
 		}
 	}
 	return s
@@ -65,13 +65,6 @@ func inMemoryFor(c Subject) *server {
 // nodesInMemory is how many nodes redlock has in virtual time: as in the examples of its
 // author.
 const nodesInMemory = 5
-
-// with returns the same Redis, with what else a lock lives on.
-func (s *server) with(nodes []*server, other Service) *server {
-	more := *s
-	more.nodes, more.service = nodes, other
-	return &more
-}
 
 // keepers are the servers that keep a lock, of which more than half decide.
 func (s *server) keepers() []*server {
@@ -104,20 +97,15 @@ func at(url string) (*server, error) {
 	if err != nil || strings.Contains(url, ",") {
 		return nil, errOneServer // the URL may hold a password, and its error with it
 	}
+	dial := new(net.Dialer).DialContext
+	if o.TLSConfig != nil {
+		dial = (&tls.Dialer{Config: o.TLSConfig}).DialContext
+	}
 	return &server{
-		dial:     func(ctx context.Context) (net.Conn, error) { return dialTCP(ctx, o) },
+		dial:     func(ctx context.Context) (net.Conn, error) { return dial(ctx, o.Network, o.Addr) },
 		username: o.Username, password: o.Password, db: o.DB,
 		close: func() {},
 	}, nil
-}
-
-func dialTCP(ctx context.Context, o *redis.Options) (net.Conn, error) {
-	if o.TLSConfig != nil {
-		d := tls.Dialer{Config: o.TLSConfig}
-		return d.DialContext(ctx, o.Network, o.Addr)
-	}
-	var d net.Dialer
-	return d.DialContext(ctx, o.Network, o.Addr)
 }
 
 // address is the address that clients dial, as they believe. It is an IP, because a name
@@ -227,106 +215,71 @@ func (w *World) PersistLock() {
 	}
 }
 
-// sites are the servers that subjects run on in real time.
-type sites struct {
-	of    map[string]site // by subject
-	stops []func()
-}
-
-// site is where one subject is run.
+// site is where a subject is run in real time.
 type site struct {
 	server *server
 	ttl    time.Duration
-}
-
-func (s *sites) close() {
-	for _, stop := range s.stops {
-		stop()
-	}
+	apart  bool // other subjects run in virtual time, or with another lease
 }
 
 // errNoServers is returned, wrapped, for a subject whose servers are not given.
 var errNoServers = errors.New("the servers of its lock are not given")
 
-// open connects to the servers that the subjects in real time need.
-func (r *run) open(ctx context.Context) (s sites, err error) {
-	s.of = make(map[string]site)
-	defer func() {
-		if err != nil {
-			s.close()
+// open connects to the servers that the subjects in real time need, and notes them in r.sites.
+func (r *run) open(ctx context.Context) (stops []func(), err error) {
+	redis := inMemory()
+	if r.cfg.Redis != Embedded {
+		if redis, err = at(r.cfg.Redis); err != nil {
+			return nil, err
 		}
-	}()
-	redis, err := r.redis(ctx)
-	if err != nil {
-		return s, err
+		conn, err := redis.dial(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("dialling Redis: %w", err)
+		}
+		conn.Close()
 	}
-	s.stops = append(s.stops, redis.close)
+	stops = append(stops, redis.close)
+	r.sites = make(map[string]site)
 	for _, c := range r.cfg.Subjects {
 		if r.virtual(c) {
 			continue
 		}
-		nodes, other, err := r.lives(ctx, c)
-		if err != nil {
-			return s, fmt.Errorf("%s: %w", c.Name, err)
+		on := *redis // with what else its lock lives on
+		if err := r.connect(ctx, c, &on); err != nil {
+			return stops, fmt.Errorf("%s: %w", c.Name, err)
 		}
 		ttl := r.ttl(c)
-		if other != nil {
-			s.stops = append(s.stops, other.Close)
-			if ttl, err = other.Granted(ctx, ttl); err != nil {
-				return s, err
+		if on.service != nil {
+			stops = append(stops, on.service.Close)
+			if ttl, err = on.service.Granted(ctx, ttl); err != nil {
+				return stops, err
 			}
 		}
-		s.of[c.Name] = site{redis.with(nodes, other), ttl}
-		if other != nil || r.cfg.Redis == Embedded {
-			r.apart = append(r.apart, apart{c.Name, ttl})
-		}
+		r.sites[c.Name] = site{&on, ttl, on.service != nil || r.cfg.Redis == Embedded}
 	}
-	return s, nil
+	return stops, nil
 }
 
-// redis is the one Redis, in memory if Config names no other.
-func (r *run) redis(ctx context.Context) (*server, error) {
-	if r.cfg.Redis == Embedded {
-		return inMemory(), nil
-	}
-	s, err := at(r.cfg.Redis)
-	if err != nil {
-		return nil, err
-	}
-	conn, err := s.dial(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("dialling Redis: %w", err)
-	}
-	return s, conn.Close()
-}
-
-// lives connects to what a subject's lock lives on, besides or instead of the one
-// Redis.
-func (r *run) lives(ctx context.Context, c Subject) (nodes []*server, other Service, err error) {
-	switch c.Needs {
-	case catalog.NeedsNodes:
-		nodes, err = atNodes(r.cfg.Nodes)
-		return nodes, nil, err
-	case catalog.NeedsEtcd, catalog.NeedsZooKeeper:
+// connect connects to what a subject's lock lives on, besides or instead of the one Redis.
+func (r *run) connect(ctx context.Context, c Subject, on *server) (err error) {
+	switch {
+	case c.InService():
 		connect, ok := r.cfg.Services[c.Needs]
 		if !ok {
-			return nil, nil, errNoServers
+			return errNoServers
 		}
-		other, err = connect(ctx)
-	}
-	return nil, other, err
-}
-
-func atNodes(urls []string) (nodes []*server, err error) {
-	if len(urls) == 0 {
-		return nil, errNoServers
-	}
-	for _, url := range urls {
-		node, err := at(url)
-		if err != nil {
-			return nil, err
+		on.service, err = connect(ctx)
+	case c.Needs == catalog.NeedsNodes:
+		if len(r.cfg.Nodes) == 0 {
+			return errNoServers
 		}
-		nodes = append(nodes, node)
+		for _, url := range r.cfg.Nodes {
+			node, err := at(url)
+			if err != nil {
+				return err
+			}
+			on.nodes = append(on.nodes, node)
+		}
 	}
-	return nodes, nil
+	return err
 }

@@ -151,9 +151,6 @@ func (l recordedLock) record(call string) func(outcome func() string) {
 	w := l.p.w
 	e := w.trace.begin(l.p.Name, w.where()+": "+call+" "+w.names.value(l.key))
 	return func(outcome func() string) {
-		if e == nil {
-			return
-		}
 		w.trace.change(e, func(e *Event) { e.Reply, e.Until = outcome(), w.trace.ms() })
 	}
 }
@@ -183,7 +180,7 @@ func (w *World) watch() {
 	key := w.lockKey
 	w.all.Go(func() {
 		s.Watch(w.ctx, key, func(place string) {
-			if who := w.owners.who(place); who != "?" && w.ctx.Err() == nil {
+			if who := w.owners.who(place); who != "" && w.ctx.Err() == nil {
 				w.Note("", "%s lets go of the lock that %s had", s.Name(), who)
 			}
 		})

@@ -43,22 +43,14 @@ type Buyer struct {
 	owner string // unique: two buyers of one process are two
 	Guard stock.Guard
 
-	work     func(ctx context.Context) // between reading and writing; may be nil
-	Ordering func() error              // before the order is written; may be nil
+	work     time.Duration // between reading and writing
+	Ordering func() error  // before the order is written; may be nil
 }
 
 // Buyer returns a buyer whose work takes that long.
 func (s *Shop) Buyer(p *Process, work time.Duration) *Buyer {
 	owner := fmt.Sprintf("%s/%d", p.Name, s.count(&s.buyers))
-	b := &Buyer{s: s, p: p, owner: owner, Guard: p.StockGuard(nil)}
-	b.work = func(ctx context.Context) {
-		select {
-		case <-time.After(work):
-		case <-ctx.Done():
-		case <-p.life.Done():
-		}
-	}
-	return b
+	return &Buyer{s: s, p: p, owner: owner, Guard: p.StockGuard(nil), work: work}
 }
 
 // Buy buys one unit, and waits for its turn for as long as it takes.
@@ -69,7 +61,7 @@ func (b *Buyer) BuyWithin(wait context.Context) error {
 	w := b.s.w
 	done, err := b.Guard.Do(wait, stock.Location{Key: w.StockKey()}, w.Entry(b.owner), b.section)
 	if done.Attempts > 1 {
-		w.deeds.add(WasRefused, b.p.Name)
+		w.Record(WasRefused, b.p.Name)
 	}
 	if err != nil {
 		w.Note(b.p.Name, "buys nothing: %s", Brief(err))
@@ -93,8 +85,10 @@ func (b *Buyer) section(ctx context.Context, c stock.Counter) error {
 	if left < 1 {
 		return errSoldOut
 	}
-	if b.work != nil {
-		b.work(ctx)
+	select {
+	case <-time.After(b.work):
+	case <-ctx.Done():
+	case <-b.p.life.Done():
 	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", errLost, context.Cause(ctx))
@@ -107,8 +101,10 @@ func (b *Buyer) section(ctx context.Context, c stock.Counter) error {
 			return err
 		}
 	}
-	b.s.sold()
-	w.deeds.add(HasSold, b.p.Name)
+	b.s.mu.Lock()
+	b.s.Orders++
+	b.s.mu.Unlock()
+	w.Record(HasSold, b.p.Name)
 	w.Note(b.p.Name, "has sold a unit")
 	return nil
 }
@@ -119,12 +115,6 @@ func (s *Shop) count(n *int) int {
 	defer s.mu.Unlock()
 	*n++
 	return *n
-}
-
-func (s *Shop) sold() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.Orders++
 }
 
 // Audit compares: the units sold must be the units missing, and no more than there were.

@@ -99,8 +99,8 @@ func Subjects() []Subject {
 		stageOf(stages, "v4_lua", "compare and delete in one script", nil),
 		stageOf(stages, "v5_reentrant", "owner and count", nil),
 		stageOf(stages, "v6_watchdog", "a lease that is renewed, and a holder that is told", nil),
-		asking(stageOf(stages, "v7_queue", "a queue in which a waiter is handed the lock", ofOwner)),
-		asking(stageOf(stages, "v8_fenced", "a fencing token, which the stock checks", ofOwner)),
+		stageOf(stages, "v7_queue", "a queue in which a waiter is handed the lock", ofOwner),
+		stageOf(stages, "v8_fenced", "a fencing token, which the stock checks", ofOwner),
 		stageOf(stages, "v9_cohort", "a process hands the lock on among its own waiters", ofTicket),
 		{Name: "redsync", About: "go-redsync/redsync on one server, with its default number of tries and no extension", NotHeld: []error{thirdparty.ErrNotHeld}, Lock: newRedsync},
 		{Name: "redislock", About: "bsm/redislock with a linear backoff and no refresh", NotHeld: []error{thirdparty.ErrNotHeld}, Lock: newRedislock, HolderOnly: true},
@@ -121,16 +121,11 @@ func stageOf(stages catalog.List, name, about string, beside func(key, arg strin
 	d := s.Distributed(catalog.Options{})
 	return Subject{
 		Name: name, About: about, Needs: s.Needs, Undo: d.Undo, Tokens: s.HasToken(), NotHeld: d.NotHeld, WithOwner: d.WithOwner, Beside: beside, InTurn: d.OneWaits,
+		AsksAgain: name == "v7_queue" || name == "v8_fenced",
 		Lock: func(p *Process, key string) guard.Lock {
 			return s.Distributed(catalog.Options{Redis: p.Redis(), TTL: p.TTL()}).New(key)
 		},
 	}
-}
-
-// asking is a subject whose waiters ask once more when they are woken.
-func asking(s Subject) Subject {
-	s.AsksAgain = true
-	return s
 }
 
 // Coordinated returns the locks on servers other than Redis. They cannot run in virtual
@@ -190,18 +185,14 @@ func FindSubjects(all []Subject, names []string) ([]Subject, error) {
 	for _, name := range names {
 		s, err := catalog.Strategies().Find(name)
 		if err == nil && !slices.ContainsFunc(all, func(c Subject) bool { return c.Name == name }) {
-			return nil, fmt.Errorf("the lab does not try strategy %q: %s; shop and bench have it", name, whyNotTried(s))
+			why := "it has no lock that could be broken"
+			if s.InDatabase() {
+				why = "it works in the database, and the lab breaks what is outside of one"
+			}
+			return nil, fmt.Errorf("the lab does not try strategy %q: %s; shop and bench have it", name, why)
 		}
 	}
 	return find("strategy", all, func(c Subject) string { return c.Name }, names)
-}
-
-// whyNotTried says why a strategy of the shop is not tried here.
-func whyNotTried(s catalog.Strategy) string {
-	if s.InDatabase() {
-		return "it works in the database, and the lab breaks what is outside of one"
-	}
-	return "it has no lock that could be broken"
 }
 
 // find picks what has the given names, in the order of all.
@@ -245,22 +236,8 @@ func (c Subject) Leased() bool {
 	w := &World{TTL: ScheduleTTL, Subject: c}
 	rdb := redis.NewClient(&redis.Options{}) // it never connects
 	defer rdb.Close()
-	_, ok := c.Lock(&Process{w: w, life: context.Background(), rdb: rdb}, "key").(interface {
-		Context(context.Context) context.Context
-	})
+	_, ok := c.Lock(&Process{w: w, life: context.Background(), rdb: rdb}, "key").(contextual)
 	return ok
-}
-
-func (c Subject) handle(p *Process, key string) guard.Lock {
-	Need(c.Lock != nil, "%s has no lock", c.Name)
-	return c.Lock(p, key)
-}
-
-func (c Subject) withOwner(ctx context.Context, owner string) context.Context {
-	if c.WithOwner == nil {
-		return ctx
-	}
-	return c.WithOwner(ctx, owner)
 }
 
 // Guard makes the subject's guard for this instance.

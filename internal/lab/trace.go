@@ -105,16 +105,22 @@ func (t *trace) begin(actor, text string) *Event {
 	return t.add(actor, Command, text)
 }
 
-// change applies f to an event that others may be reading.
+// change applies f to an event that others may be reading; nil: it was left out.
 func (t *trace) change(e *Event, f func(*Event)) {
+	if e == nil {
+		return
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	f(e)
 }
 
 // now moves an event to this moment, which it returns: a command counts from when
-// Redis gets it.
+// Redis gets it. An event that was left out is nil.
 func (t *trace) now(e *Event) float64 {
+	if e == nil {
+		return 0
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e.At = t.ms()

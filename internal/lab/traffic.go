@@ -33,23 +33,17 @@ func (w *World) command(l *link, cmd wire.Command, send func() (wire.Value, erro
 		l.rules.giveBack(rule)
 		w.trace.drop(told)
 		w.trace.drop(e)
-	} else if e != nil {
-		w.trace.change(e, func(e *Event) { w.reply(e, reply, err) })
+		return reply, err
 	}
+	w.trace.change(e, func(e *Event) {
+		if err != nil {
+			e.Reply = "(" + err.Error() + ")"
+			return
+		}
+		e.Reply, e.Until = w.names.value(reply.String()), w.trace.ms()
+	})
 	return reply, err
 }
-
-// reply adds the result of a command to the trace.
-func (w *World) reply(e *Event, reply wire.Value, err error) {
-	if err != nil {
-		e.Reply = "(" + err.Error() + ")"
-		return
-	}
-	e.Reply, e.Until = w.names.value(reply.String()), w.trace.ms()
-}
-
-// fault adds a fault that was injected into p to the trace.
-func (w *World) fault(p *Process, text string) { w.trace.add(p.Name, Fault, text) }
 
 // execute sends the command while no other is running, and reads the keys before and
 // after. A command that waits in Redis does not block the others.
@@ -60,10 +54,7 @@ func (w *World) execute(l *link, e *Event, cmd wire.Command, send func() (wire.V
 	case <-p.life.Done():
 		return nil, errDropped
 	}
-	at := 0.0
-	if e != nil {
-		at = w.trace.now(e)
-	}
+	at := w.trace.now(e)
 	if cmd.Blocks() && !w.takes(l, e, at, cmd) {
 		over := w.spaces[l.node].await(cmd.Takes())
 		<-w.turn
@@ -90,8 +81,8 @@ func (w *World) execute(l *link, e *Event, cmd wire.Command, send func() (wire.V
 	if !ok {
 		return reply, err
 	}
-	if ours && unread == nil {
-		w.owners.changed(w.names.user(after.value, p.Name), before, after)
+	if ours && unread == nil && after.held && (!before.held || before.value != after.value) {
+		w.owners.has(w.names.user(after.value, p.Name), after.value)
 	}
 	w.stands(e, after, keys)
 	return reply, err

@@ -33,17 +33,17 @@ type World struct {
 	late atomic.Bool // something took longer than it may
 
 	trace    trace
-	seen     sights      // of the lock, at redlock's nodes
 	spaces   []*keyspace // the one Redis, and after it each of redlock's nodes
 	keyless  bool        // only the lock is looked at
 	names    *names
 	history  history
-	deeds    deeds
 	database database
 	owners   owners
 
 	mu        sync.Mutex
 	processes []*Process
+	deeds     map[deed]int // how often
+	faults    []*Planned
 	failure   *Verdict // of a goroutine that could not go on, or of a look that failed
 	cleanups  []func()
 	all       sync.WaitGroup
@@ -58,7 +58,7 @@ func newWorld(ctx context.Context, s *server, c Subject, ttl time.Duration) *Wor
 		Subject: c, server: s, SKU: sku,
 		turn:  make(chan struct{}, 1),
 		trace: trace{start: start},
-		names: newNames(start),
+		names: newNames(start), deeds: make(map[deed]int), owners: owners{of: make(map[string]string)},
 	}
 	w.ctx, w.end = context.WithCancel(ctx)
 	w.Side = redis.NewClient(s.options(s.dial))
@@ -68,7 +68,6 @@ func newWorld(ctx context.Context, s *server, c Subject, ttl time.Duration) *Wor
 		for _, node := range s.nodes {
 			w.sides = append(w.sides, redis.NewClient(node.options(node.dial)))
 		}
-		w.seen.know(make([]lockState, len(w.sides)))
 	}
 	w.spaces = []*keyspace{newKeyspace(w.Side, "")}
 	for i := range s.nodes {

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"oversell/internal/lab"
 )
 
 // The record has all strategies, and what a search of the quick ones finds now.
@@ -74,21 +72,5 @@ func TestDocsHaveTheRecord(t *testing.T) {
 		if !strings.Contains(string(text), r.Markdown(words)) {
 			t.Errorf("docs/%s has another table: go run ./cmd/lab -search all -readme docs/%[1]s", file)
 		}
-	}
-}
-
-// A result is replaced by a newer one of the same search, and the order stays.
-func TestRecordWith(t *testing.T) {
-	r := Record{}.With(Result{Strategy: "v2_ttl", Buyers: 2, States: 1}, Result{Strategy: "none", Buyers: 3}, Result{Strategy: "none", Buyers: 2})
-	r = r.With(Result{Strategy: "v2_ttl", Buyers: 2, States: 5})
-	var order []string
-	for _, o := range r.Results {
-		order = append(order, o.Strategy)
-	}
-	if found, _ := r.Find("v2_ttl", 2); found.States != 5 || !slices.Equal(order, []string{"none", "v2_ttl", "none"}) {
-		t.Errorf("%+v", r)
-	}
-	if _, err := lab.ParseMoves(""); err != nil || MovesOf("") != 0 || MovesOf("A.B") != 2 {
-		t.Error("no move is counted as one")
 	}
 }

@@ -1,39 +1,11 @@
 package search
 
 import (
-	"oversell/internal/backend/backendtest"
 	"slices"
 	"testing"
-)
 
-// Each break is replayed by the scheduler, and by no schedule that is shorter.
-func TestBreaksAreReplayed(t *testing.T) {
-	for name, want := range map[string][]Goal{
-		"none": {Oversell}, "local": {Oversell, Overlap}, "watch": nil,
-		"v1_setnx": {Stuck}, "v2_ttl": {Oversell, Overlap, ForeignDelete},
-		"v3_uuid": {Oversell, Overlap, ForeignDelete}, "v4_lua": {Oversell, Overlap},
-		"nested_v4_lua": {Oversell, Overlap, SelfWait}, "nested_v5_reentrant": {Oversell, Overlap},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r, err := Search(t.Context(), Config{Subject: subject(t, name), Buyers: 2, Faults: OneOfEach})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, goal := range Goals() {
-				moves, found := r.Breaks[goal]
-				if found != slices.Contains(want, goal) {
-					t.Errorf("%s: found %v by %q", goal, found, moves)
-				}
-				if !found {
-					continue
-				}
-				if err := Replay(name, 2, goal, moves); err != nil {
-					t.Errorf("%s: %v", goal, err)
-				}
-			}
-		})
-	}
-}
+	"oversell/internal/backend/backendtest"
+)
 
 // The result does not depend on how many goroutines work at it, nor on which of a buyer's
 // goroutines is quicker: after a lost reply the nested one releases its lock in two at once.

@@ -6,13 +6,6 @@ import (
 	"testing"
 )
 
-func TestGradeOfALockThatHolds(t *testing.T) {
-	var b strings.Builder
-	if err := (Grade{Name: "yours"}).Write(&b); err != nil || !strings.Contains(b.String(), "Everything holds.") {
-		t.Errorf("%v: %s", err, b.String())
-	}
-}
-
 // What is not known is not told as broken.
 func TestGradeOfALockThatDoesNothing(t *testing.T) {
 	g := Grade{Name: "yours", Stages: []StageGrade{{"v1_setnx", []Cell{{Anomaly: "lost-update", Outcome: Unknown, Note: "A bought nothing"}}}}}

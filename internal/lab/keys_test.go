@@ -284,3 +284,25 @@ func TestBlockingCommandTakesOne(t *testing.T) {
 		}
 	})
 }
+
+// The lock is whose most nodes have it, and no longer than most of them do.
+func TestLockIsWithTheMajority(t *testing.T) {
+	a := func(left time.Duration) lockState { return lockState{held: true, value: "a", left: left} }
+	b := lockState{held: true, value: "b", left: 9}
+	for name, tt := range map[string]struct {
+		seen []lockState
+		want lockState
+	}{
+		"one server":      {[]lockState{a(3)}, a(3)},
+		"one without":     {[]lockState{{}}, lockState{}},
+		"three of five":   {[]lockState{a(1), b, a(2), {}, a(3)}, a(1)},
+		"all, the third":  {[]lockState{a(5), a(4), a(3), a(2), a(1)}, a(3)},
+		"no end on three": {[]lockState{a(-1), a(-1), a(-1), a(2), a(1)}, a(-1)},
+		"two of five":     {[]lockState{a(1), b, a(2), b, {}}, lockState{}},
+		"split":           {[]lockState{a(1), b}, lockState{}},
+	} {
+		if got := byMajority(tt.seen); got != tt.want {
+			t.Errorf("%s: %v, want %v", name, got, tt.want)
+		}
+	}
+}

@@ -177,15 +177,20 @@ func (p *Process) passage(ctx context.Context) error {
 	}
 }
 
+// suffer notes a fault, changes the process, and does the same to its connections to a service.
+func (p *Process) suffer(text string, change func(), relays func(*fault.Relay)) {
+	p.w.trace.add(p.Name, Fault, text)
+	p.mu.Lock()
+	change()
+	p.mu.Unlock()
+	p.member.each(relays)
+}
+
 // Freeze stops the process: it sends and receives nothing, and learns that its lock is
 // lost only when it resumes. What is already on its way arrives. Its other timers run on
 // in this program.
 func (p *Process) Freeze() {
-	p.mu.Lock()
-	p.frozen = make(chan struct{})
-	p.mu.Unlock()
-	p.member.each((*fault.Relay).Hole)
-	p.w.trace.add(p.Name, Fault, "stopped")
+	p.suffer("stopped", func() { p.frozen = make(chan struct{}) }, (*fault.Relay).Hole)
 }
 
 // Thaw resumes the process, if it is stopped.
@@ -220,44 +225,32 @@ func (p *Process) running() bool {
 
 // Cut drops everything that the process sends from now on, without an error.
 func (p *Process) Cut() {
-	p.w.trace.add(p.Name, Fault, "cut off from "+p.w.where()+": nothing arrives, nothing comes back")
-	p.mu.Lock()
-	p.cut = true
-	p.mu.Unlock()
-	p.member.each((*fault.Relay).Hole)
+	p.suffer("cut off from "+p.w.where()+": nothing arrives, nothing comes back", func() { p.cut = true }, (*fault.Relay).Hole)
 }
 
 // Restore ends Cut and Refuse for what is sent from now on.
 func (p *Process) Restore() {
-	p.w.trace.add(p.Name, Fault, "reaches "+p.w.where()+" again")
-	p.mu.Lock()
-	p.cut, p.refused = false, false
-	p.mu.Unlock()
-	p.member.each((*fault.Relay).Restore)
+	p.suffer("reaches "+p.w.where()+" again", func() { p.cut, p.refused = false, false }, (*fault.Relay).Restore)
 }
 
 // Refuse breaks the connections of the process and refuses new ones, as if the server
 // had gone away.
 func (p *Process) Refuse() {
-	p.w.trace.add(p.Name, Fault, p.w.where()+" is away: connections are refused")
-	p.mu.Lock()
-	p.refused = true
-	for conn := range p.conns {
-		conn.Close()
-	}
-	p.mu.Unlock()
-	p.member.each((*fault.Relay).Cut)
+	p.suffer(p.w.where()+" is away: connections are refused", func() {
+		p.refused = true
+		for conn := range p.conns {
+			conn.Close()
+		}
+	}, (*fault.Relay).Cut)
 }
 
 // Kill kills the process on the spot. It cannot clean up.
 func (p *Process) Kill() {
-	p.w.trace.add(p.Name, Fault, "killed")
-	p.kill()
-	p.member.each((*fault.Relay).Cut)
-	p.mu.Lock()
-	p.killed = true
-	holders := p.holders
-	p.mu.Unlock()
+	var holders []*Holder
+	p.suffer("killed", func() {
+		p.kill()
+		p.killed, holders = true, p.holders
+	}, (*fault.Relay).Cut)
 	for _, h := range holders {
 		h.end()
 	}

@@ -2,7 +2,6 @@ package lab
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -25,33 +24,6 @@ func inWorld(t *testing.T, f func(t *testing.T, w *World)) {
 	})
 	if err != nil {
 		t.Error(err)
-	}
-}
-
-func TestFaults(t *testing.T) {
-	set := func(p *Process) error { return p.rdb.Set(p.w.ctx, p.w.StockKey(), 1, 0).Err() }
-	arrived := func(w *World) bool { return w.Side.Exists(w.ctx, w.StockKey()).Val() == 1 }
-	for name, tt := range map[string]struct {
-		act     Effect
-		arrives bool
-	}{
-		"the reply is lost":     {loseReply, true},
-		"the command is lost":   {drop, false},
-		"somebody else answers": {Answer(wire.ErrorReply("BUSY")), false},
-	} {
-		inWorld(t, func(t *testing.T, w *World) {
-			p := w.Start("A")
-			p.Inject(AnyCommand, 1, "", tt.act)
-			if err := set(p); err == nil {
-				t.Errorf("%s: no error", name)
-			}
-			if arrived(w) != tt.arrives {
-				t.Errorf("%s: arrived %v", name, arrived(w))
-			}
-			if err := set(p); err != nil {
-				t.Errorf("%s: the next command too: %v", name, err)
-			}
-		})
 	}
 }
 
@@ -100,19 +72,6 @@ func TestFaultIsForTheEvalAfterNoScript(t *testing.T) {
 		}
 		if events := w.trace.events(); len(events) != 2 {
 			t.Errorf("want one command and one fault, got %v", events)
-		}
-	})
-}
-
-func TestFreeze(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *World) {
-		p := w.Start("A")
-		_ = p.rdb.Get(w.ctx, w.StockKey()).Err()
-		start := time.Now()
-		p.Freeze()
-		w.Go(func() { w.Sleep(2 * time.Second); p.Thaw() })
-		if err := p.rdb.Get(w.ctx, w.StockKey()).Err(); !errors.Is(err, redis.Nil) || time.Since(start) != 2*time.Second {
-			t.Errorf("%v after %v", err, time.Since(start))
 		}
 	})
 }

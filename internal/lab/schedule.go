@@ -3,6 +3,7 @@ package lab
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -52,7 +53,6 @@ const (
 	MaxMoves    = 200
 	MaxPass     = time.Minute     // of one move
 	MaxSchedule = 5 * time.Minute // of all moves together
-	maxNth      = 9
 )
 
 // ErrSchedule is wrapped by the errors of a schedule that cannot be played. Their text
@@ -99,46 +99,30 @@ func ParseMoves(text string) ([]Move, error) {
 	return moves, nil
 }
 
+// moveForm is how a move is written. Numbers are in their shortest form.
+var moveForm = regexp.MustCompile(`^(?:(p)([1-9][0-9]{0,4})|([ftk])([ABC])|(l?)([ABC])([1-9]?))$`)
+
 func parseMove(word string) (Move, bool) {
-	if word == "" {
+	m := moveForm.FindStringSubmatch(word)
+	switch {
+	case m == nil:
 		return Move{}, false
+	case m[1] != "":
+		ms, _ := strconv.Atoi(m[2]) // digits
+		d := time.Duration(ms) * time.Millisecond
+		return Move{Action: Pass, For: d}, d <= MaxPass
+	case m[3] != "":
+		return Move{Action: Action(m[3][0]), Buyer: int(m[4][0] - 'A')}, true
 	}
-	switch action, rest := Action(word[0]), word[1:]; action {
-	case Pass:
-		ms, ok := parseNumber(rest, int(MaxPass/time.Millisecond))
-		return Move{Action: Pass, For: time.Duration(ms) * time.Millisecond}, ok
-	case Freeze, Thaw, Kill:
-		buyer, ok := parseBuyer(rest)
-		return Move{Action: action, Buyer: buyer}, ok
+	nth, _ := strconv.Atoi(m[7]) // a digit, or none
+	if nth == 1 {
+		nth = 0
 	}
-	m := Move{Action: Step}
-	if Action(word[0]) == Lose {
-		m.Action, word = Lose, word[1:]
+	move := Move{Action: Step, Buyer: int(m[6][0] - 'A'), Nth: nth}
+	if m[5] != "" {
+		move.Action = Lose
 	}
-	if word == "" {
-		return Move{}, false
-	}
-	buyer, ok := parseBuyer(word[:1])
-	m.Buyer = buyer
-	if len(word) > 1 {
-		nth, good := parseNumber(word[1:], maxNth)
-		m.Nth, ok = nth, ok && good
-	}
-	if m.Nth == 1 {
-		m.Nth = 0
-	}
-	return m, ok
-}
-
-// parseNumber reads a number of at least 1, in its shortest form only.
-func parseNumber(text string, most int) (int, bool) {
-	n, err := strconv.Atoi(text)
-	return n, err == nil && n >= 1 && n <= most && strconv.Itoa(n) == text
-}
-
-func parseBuyer(text string) (int, bool) {
-	i := strings.Index("ABC", text)
-	return i, len(text) == 1 && i >= 0
+	return move, true
 }
 
 // shorten quotes a text from outside, cut to a readable length.
@@ -185,48 +169,35 @@ func buyerName(i int) string { return string(rune('A' + i)) }
 // the other two.
 func Units(buyers int) int { return buyers - 1 }
 
-// check returns an error that wraps ErrSchedule for what is out of bounds.
-func (s Schedule) check() error {
+// check returns the subject of the schedule's strategy, or an error that wraps ErrSchedule
+// for what is out of bounds.
+func (s Schedule) check() (Subject, error) {
 	if s.Buyers < 2 || s.Buyers > 3 {
-		return fmt.Errorf("%w: there can be 2 or 3 buyers, not %d", ErrSchedule, s.Buyers)
+		return Subject{}, fmt.Errorf("%w: there can be 2 or 3 buyers, not %d", ErrSchedule, s.Buyers)
 	}
 	if len(s.Moves) > MaxMoves {
-		return fmt.Errorf("%w: at most %d moves are allowed", ErrSchedule, MaxMoves)
+		return Subject{}, fmt.Errorf("%w: at most %d moves are allowed", ErrSchedule, MaxMoves)
 	}
 	var passed time.Duration
 	for i, m := range s.Moves {
 		passed += m.For
 		if m.Action != Pass && (m.Buyer < 0 || m.Buyer >= s.Buyers) {
-			return fmt.Errorf("%w: move %d, %v, is of a buyer who is not there: there are %d", ErrSchedule, i+1, m, s.Buyers)
+			return Subject{}, fmt.Errorf("%w: move %d, %v, is of a buyer who is not there: there are %d", ErrSchedule, i+1, m, s.Buyers)
 		}
 		if m.For < 0 || m.For > MaxPass || passed > MaxSchedule {
-			return fmt.Errorf("%w: move %d, %v, lets too much time pass: at most %v at once, and %v in all", ErrSchedule, i+1, m, MaxPass, MaxSchedule)
+			return Subject{}, fmt.Errorf("%w: move %d, %v, lets too much time pass: at most %v at once, and %v in all", ErrSchedule, i+1, m, MaxPass, MaxSchedule)
 		}
 	}
-	return nil
+	all := slices.Concat(Subjects(), nested(), []Subject{Yours()})
+	i := slices.IndexFunc(all, func(c Subject) bool { return c.Name == s.Strategy })
+	if i >= 0 && slices.Contains(Levels(), s.Strategy) {
+		return all[i], nil
+	}
+	return Subject{}, fmt.Errorf("%w: unknown strategy %s (allowed: %s)", ErrSchedule, shorten(s.Strategy), strings.Join(Levels(), ", "))
 }
 
 // Scheduled returns the subject of a strategy that so many buyers can be scheduled on. The
 // error wraps ErrSchedule.
 func Scheduled(strategy string, buyers int) (Subject, error) {
-	s := Schedule{Strategy: strategy, Buyers: buyers}
-	if err := s.check(); err != nil {
-		return Subject{}, err
-	}
-	return s.subject()
-}
-
-// Subject returns the subject of the schedule's strategy.
-func (s Schedule) subject() (Subject, error) {
-	for _, name := range Levels() {
-		if name != s.Strategy {
-			continue
-		}
-		found, err := FindSubjects(slices.Concat(Subjects(), nested(), []Subject{Yours()}), []string{name})
-		if err != nil {
-			return Subject{}, fmt.Errorf("%w: %w", ErrSchedule, err)
-		}
-		return found[0], nil
-	}
-	return Subject{}, fmt.Errorf("%w: unknown strategy %s (allowed: %s)", ErrSchedule, shorten(s.Strategy), strings.Join(Levels(), ", "))
+	return Schedule{Strategy: strategy, Buyers: buyers}.check()
 }

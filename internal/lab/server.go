@@ -134,7 +134,7 @@ func (s *server) options(dial func(ctx context.Context) (net.Conn, error)) *redi
 }
 
 // Servers is how many servers keep the lock.
-func (w *World) Servers() int { return len(w.sides) }
+func (w *World) Servers() int { return len(w.keepers()) }
 
 // Majority is how many of the servers that keep the lock decide.
 func (w *World) Majority() int { return w.Servers()/2 + 1 }
@@ -164,15 +164,14 @@ func (w *World) LoseLock(n int, why string) {
 			return
 		}
 		var gone int64
-		for _, side := range w.sides[:n] {
-			removed, err := side.Del(w.ctx, w.redisKey()).Result()
+		beside := slices.DeleteFunc(w.spaces[0].known(), func(name string) bool { return !strings.HasPrefix(name, w.redisKey()+":") })
+		for _, keeper := range w.keepers()[:n] {
+			removed, err := keeper.side.Del(w.ctx, w.redisKey()).Result()
 			Need(err == nil, "the key could not be removed: %v", err)
 			gone += removed
-			for _, name := range w.spaces[0].known() {
-				if strings.HasPrefix(name, w.redisKey()+":") {
-					err := side.Del(w.ctx, name).Err()
-					Need(err == nil, "the key could not be removed: %v", err)
-				}
+			for _, name := range beside {
+				err := keeper.side.Del(w.ctx, name).Err()
+				Need(err == nil, "the key could not be removed: %v", err)
 			}
 		}
 		Need(gone > 0, "Redis has no key of the lock to lose")
@@ -207,10 +206,9 @@ func (w *World) JumpClocks(n int) {
 // PersistLock removes the ttl of the lock, so that it does not expire.
 func (w *World) PersistLock() {
 	if w.Subject.InRedis() {
-		for _, side := range w.sides {
-			_ = side.Persist(w.ctx, w.redisKey()).Err()
+		for _, keeper := range w.keepers() {
+			_ = keeper.side.Persist(w.ctx, w.redisKey()).Err()
 		}
-		w.look() // so that it is known of all nodes
 		w.Note("", "the lock is kept without a ttl")
 	}
 }

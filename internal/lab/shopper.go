@@ -1,17 +1,22 @@
 package lab
 
 import (
+	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha1"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/redis/go-redis/v9"
 
@@ -373,4 +378,256 @@ func (c *Request) Whole() wire.Command {
 func ScriptHash(source string) string {
 	sum := sha1.Sum([]byte(source))
 	return hex.EncodeToString(sum[:])
+}
+
+// shopperConn is a connection of a shopper that has no server: each command on it stays open
+// until it is answered. Connections of one shopper share its mutex.
+type shopperConn struct {
+	s        *Shopper
+	index    int
+	unread   []byte         // of a command that is not complete
+	queue    []wire.Command // after the one that is open
+	open     *Request       // nil: the next command is taken from queue
+	replies  bytes.Buffer   // what the client has not read
+	arrived  chan struct{}  // has a value when a Read may go on
+	closed   bool           // by the client
+	broken   bool           // by the other side
+	deadline time.Time      // of Read
+
+	held bool          // its set-up waits until the process goes on
+	from time.Duration // when that began, since Begin
+}
+
+// Write takes commands.
+func (c *shopperConn) Write(p []byte) (int, error) {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	if c.closed || c.broken {
+		return 0, net.ErrClosed
+	}
+	c.unread = append(c.unread, p...)
+	for len(c.unread) > 0 {
+		in := bytes.NewReader(c.unread)
+		r := bufio.NewReader(in)
+		cmd, err := wire.ReadCommand(r)
+		if err != nil {
+			break // the rest comes with the next Write
+		}
+		c.unread = c.unread[len(c.unread)-in.Len()-r.Buffered():]
+		c.queue = append(c.queue, cmd)
+	}
+	c.next()
+	return len(p), nil
+}
+
+// next opens the first command in the queue, and answers those that need no decision.
+func (c *shopperConn) next() {
+	for c.open == nil && len(c.queue) > 0 && !c.closed && !c.broken {
+		cmd := c.queue[0]
+		if cmd.SetUp() && c.s.frozen {
+			if !c.held {
+				c.held, c.from = true, time.Since(c.s.start)
+				c.s.changed()
+			}
+			return // Thaw calls next
+		}
+		c.queue = c.queue[1:]
+		reply := wire.Value(nil)
+		if cmd.SetUp() {
+			reply = c.s.SetUp(c.index, cmd)
+		} else {
+			c.open, reply = c.s.opened(c, cmd)
+		}
+		if reply != nil {
+			c.give(reply)
+		}
+	}
+}
+
+// give lets the client read a reply.
+func (c *shopperConn) give(reply []byte) {
+	c.replies.Write(reply)
+	c.notify()
+}
+
+func (c *shopperConn) notify() {
+	select {
+	case c.arrived <- struct{}{}:
+	default:
+	}
+}
+
+// Read waits for a reply.
+func (c *shopperConn) Read(p []byte) (int, error) {
+	for {
+		c.s.mu.Lock()
+		n, err := c.take(p)
+		deadline := c.deadline
+		c.s.mu.Unlock()
+		if n > 0 || err != nil {
+			return n, err
+		}
+		var over <-chan time.Time
+		if !deadline.IsZero() {
+			over = time.After(time.Until(deadline))
+		}
+		select {
+		case <-c.arrived:
+		case <-over:
+			return 0, os.ErrDeadlineExceeded
+		}
+	}
+}
+
+func (c *shopperConn) take(p []byte) (int, error) {
+	switch {
+	case c.closed:
+		return 0, net.ErrClosed
+	case c.replies.Len() > 0:
+		return c.replies.Read(p)
+	case c.broken:
+		return 0, io.EOF
+	}
+	return 0, nil
+}
+
+// Close is called by the client: what is open may arrive all the same.
+func (c *shopperConn) Close() error {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	c.closed, c.queue, c.held = true, nil, false
+	if c.open != nil {
+		c.open.GivenUp = true
+	}
+	c.s.changed()
+	c.notify()
+	return nil
+}
+
+// breakOff breaks the connection.
+func (c *shopperConn) breakOff() {
+	c.broken, c.queue = true, nil
+	c.notify()
+}
+
+// SetReadDeadline says until when a Read waits.
+func (c *shopperConn) SetReadDeadline(t time.Time) error {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	c.deadline = t
+	return nil
+}
+
+func (c *shopperConn) SetDeadline(t time.Time) error    { return c.SetReadDeadline(t) }
+func (c *shopperConn) SetWriteDeadline(time.Time) error { return nil } // a Write does not wait
+func (c *shopperConn) LocalAddr() net.Addr              { return &net.TCPAddr{} }
+func (c *shopperConn) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
+
+// turnstile is a hook that lets the commands of a client out one at a time, in an order that
+// does not depend on which goroutine was quicker.
+//
+// A buyer has several goroutines that may send at the same moment of virtual time: its own
+// line of work, a renewal, and a release that is repeated in the background. Which of them
+// gets the connection that is there, and which one has to open another, would depend on the
+// scheduler of Go. If two send the same text, nothing that Redis receives tells them apart:
+// a function and the helper that it calls release the same reentrant lock by the same
+// command. So they are put in order before they have a connection, where it is still known
+// which call they belong to.
+type turnstile struct {
+	life   context.Context // when it ends, everybody goes through
+	notice func()          // is called when there is something for next to do
+
+	mu      sync.Mutex
+	waiting []*turn
+}
+
+// turn is a command that waits.
+type turn struct {
+	call  int
+	text  string
+	opens chan struct{}
+}
+
+// next lets one command through: that of the outer call first, then by what is sent. It
+// returns false if there is none. It may be called only when all goroutines wait, because
+// only then has everybody come who sends at this moment.
+func (t *turnstile) next() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.waiting) == 0 {
+		return false
+	}
+	first := slices.MinFunc(t.waiting, func(a, b *turn) int {
+		return cmp.Or(cmp.Compare(a.call, b.call), strings.Compare(a.text, b.text))
+	})
+	t.waiting = slices.DeleteFunc(t.waiting, func(o *turn) bool { return o == first })
+	close(first.opens)
+	return true
+}
+
+// pass waits for a turn.
+func (t *turnstile) pass(ctx context.Context, cmds ...redis.Cmder) {
+	if t.life.Err() != nil {
+		return
+	}
+	mine := &turn{call: callOf(ctx), text: withoutRandom(cmds), opens: make(chan struct{})}
+	t.mu.Lock()
+	t.waiting = append(t.waiting, mine)
+	t.mu.Unlock()
+	t.notice()
+	select {
+	case <-mine.opens:
+	case <-t.life.Done():
+	}
+}
+
+// DialHook implements redis.Hook.
+func (t *turnstile) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook implements redis.Hook.
+func (t *turnstile) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		t.pass(ctx, cmd)
+		return next(ctx, cmd)
+	}
+}
+
+// ProcessPipelineHook implements redis.Hook.
+func (t *turnstile) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		t.pass(ctx, cmds...)
+		return next(ctx, cmds)
+	}
+}
+
+// callKey is the key of the number of a call in a context.
+type callKey struct{}
+
+// innerCall marks what is sent from here on as that of a call within the one of ctx.
+func innerCall(ctx context.Context) context.Context {
+	return context.WithValue(ctx, callKey{}, callOf(ctx)+1)
+}
+
+func callOf(ctx context.Context) int {
+	n, _ := ctx.Value(callKey{}).(int)
+	return n
+}
+
+// withoutRandom is what is sent, without what is random in it.
+func withoutRandom(cmds []redis.Cmder) string {
+	var b strings.Builder
+	for _, cmd := range cmds {
+		script := strings.HasPrefix(cmd.Name(), "eval")
+		for i, arg := range cmd.Args() {
+			word := fmt.Sprint(arg)
+			if !script || i > 1 {
+				word = idForm.ReplaceAllString(word, "")
+				if len(word) >= 16 && !strings.Contains(word, ":") && strings.ContainsFunc(word, unicode.IsLetter) {
+					word = ""
+				}
+			}
+			b.WriteString(word + "\x00")
+		}
+	}
+	return b.String()
 }

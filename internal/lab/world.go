@@ -26,9 +26,8 @@ type World struct {
 	lockKey string // of the lock, as the strategy is given it
 	ctx     context.Context
 	end     context.CancelFunc
-	Side    *redis.Client   // looks on, past all faults
-	sides   []*redis.Client // the same at each server that keeps the lock
-	turn    chan struct{}   // one command at a time, so that what it did is seen
+	Side    *redis.Client // looks on, past all faults
+	turn    chan struct{} // one command at a time, so that what it did is seen
 
 	late atomic.Bool // something took longer than it may
 
@@ -62,16 +61,9 @@ func newWorld(ctx context.Context, s *server, c Subject, ttl time.Duration) *Wor
 	}
 	w.ctx, w.end = context.WithCancel(ctx)
 	w.Side = redis.NewClient(s.options(s.dial))
-	w.sides = []*redis.Client{w.Side}
-	if len(s.nodes) > 0 {
-		w.sides = nil
-		for _, node := range s.nodes {
-			w.sides = append(w.sides, redis.NewClient(node.options(node.dial)))
-		}
-	}
 	w.spaces = []*keyspace{newKeyspace(w.Side, "")}
-	for i := range s.nodes {
-		w.spaces = append(w.spaces, newKeyspace(w.sides[i], nodeName(i)))
+	for i, node := range s.nodes {
+		w.spaces = append(w.spaces, newKeyspace(redis.NewClient(node.options(node.dial)), nodeName(i)))
 	}
 	w.names.call(w.StockKey(), "stock")
 	w.SetLockKey("oversell:{" + sku + "}:lock")

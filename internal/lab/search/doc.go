@@ -14,7 +14,7 @@
 // what Redis has, which node each buyer is at, and which faults are left (state).
 //
 // A buyer has several goroutines. What they send at the same moment is put in order before it
-// gets a connection (package turnstile), so that a run does the same each time.
+// gets a connection (lab.Shopper), so that a run does the same each time.
 //
 // The scheduler in package lab runs all buyers beside one server. The tests compare the
 // two after random moves, and each break that the search finds must be replayed by it.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // stale is the first number of what a buyer has drawn and does not know any more.
@@ -130,4 +131,134 @@ func fenceNumber(ref string) (int, bool) {
 	name, err := strconv.ParseInt(ref, 10, 64)
 	i := int((name-epoch.UnixMicro())/apart) - 1
 	return i, err == nil && i >= 0
+}
+
+// A fencing token is a moment of the clock of Redis in microseconds, or one more than the
+// token before. Only the order of tokens counts. So in each state they are numbered anew,
+// and all are before the moment that the clock shows. A buyer knows the n-th token that it
+// was told by a name of its own, whose place in the order does not matter, because it only
+// sends tokens on.
+
+// apart is how far tokens are apart. A token may be sent with something added to it.
+const apart = 1000
+
+// numbers replaces the numbers in a text that are moments of the clock of Redis: those in
+// milliseconds, and those in microseconds, which are fencing tokens.
+func numbers(text string, moment, fence func(int64) int64) string {
+	if !strings.Contains(text, "9466") { // epoch, and what is near it
+		return text
+	}
+	var b strings.Builder
+	for text != "" {
+		n := strings.IndexFunc(text, func(r rune) bool { return r >= '0' && r <= '9' })
+		if n < 0 {
+			break
+		}
+		b.WriteString(text[:n])
+		text = text[n:]
+		for n = 0; n < len(text) && text[n] >= '0' && text[n] <= '9'; n++ {
+		}
+		word := text[:n]
+		text = text[n:]
+		if value, err := strconv.ParseInt(word, 10, 64); err == nil && strings.HasPrefix(word, "9466") {
+			switch of := moment; {
+			case n == len("946684800000000"):
+				of = fence
+				fallthrough
+			case n == len("946684800000"):
+				if of != nil {
+					word = strconv.FormatInt(of(value), 10)
+				}
+			}
+		}
+		b.WriteString(word)
+	}
+	b.WriteString(text)
+	return b.String()
+}
+
+// told replaces the tokens in a reply by the buyer's names for them.
+func (b *buyer) told(reply string) string {
+	return numbers(reply, nil, func(value int64) int64 {
+		i := slices.Index(b.fences, value)
+		if i < 0 { // a name that it did not use before
+			i = len(b.fences)
+			b.fences = append(slices.Clone(b.fences), value)
+		}
+		return epoch.UnixMicro() + int64(i+1)*apart
+	})
+}
+
+// actual replaces the buyer's names for tokens in an argument by the tokens.
+func (b *buyer) actual(arg string) string {
+	return numbers(arg, nil, func(name int64) int64 {
+		more := name - epoch.UnixMicro()
+		i := int(more/apart) - 1
+		if i < 0 || i >= len(b.fences) {
+			return name // it is from somewhere else
+		}
+		return b.fences[i] + more%apart
+	})
+}
+
+// rank numbers the tokens anew.
+func (s *state) rank() {
+	var all []int64
+	for _, b := range s.buyers {
+		for _, value := range b.fences {
+			if value != 0 {
+				all = append(all, value)
+			}
+		}
+	}
+	for _, k := range s.data {
+		for _, word := range k.words {
+			numbers(word, nil, func(value int64) int64 {
+				all = append(all, value)
+				return value
+			})
+		}
+	}
+	slices.Sort(all)
+	all = slices.Compact(all)
+	anew := func(value int64) int64 {
+		i, _ := slices.BinarySearch(all, value)
+		return epoch.UnixMicro() - int64(len(all)-i)*apart
+	}
+	if !slices.ContainsFunc(all, func(value int64) bool { return anew(value) != value }) {
+		return
+	}
+	s.data = s.data.each(func(word string) string { return numbers(word, nil, anew) })
+	for i := range s.buyers {
+		b := &s.buyers[i]
+		b.fences = slices.Clone(b.fences)
+		for j, value := range b.fences {
+			if value != 0 {
+				b.fences[j] = anew(value)
+			}
+		}
+	}
+}
+
+// each is the data with each word replaced.
+func (d data) each(f func(word string) string) data {
+	out := slices.Clone(d)
+	for i, k := range out {
+		for j, word := range k.words {
+			if now := f(word); now != word {
+				k.words = slices.Clone(k.words)
+				k.words[j] = now
+				out[i].words = k.words
+			}
+		}
+	}
+	return out
+}
+
+// earlier is the data with all moments so much earlier, but not before the one that the
+// clock shows: what is over is over.
+func (d data) earlier(by time.Duration) data {
+	return d.each(func(word string) string {
+		return numbers(word, func(ms int64) int64 { return max(ms-by.Milliseconds(), epoch.UnixMilli()) }, nil)
+	})
 }

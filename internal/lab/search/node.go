@@ -61,9 +61,6 @@ type exchange struct {
 	at          section
 }
 
-// newNode is a buyer that has not come.
-func newNode(p program) *node { return &node{program: p} }
-
 // child is the buyer once it is told one more thing. It may be a node that something else
 // has led to, if they do the same from here on, and that was found at an earlier level.
 func (n *node) child(in input) (*child, error) {

@@ -14,7 +14,6 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/alicebob/miniredis/v2/server"
 
-	"oversell/internal/lab"
 	"oversell/internal/lab/wire"
 )
 
@@ -308,7 +307,3 @@ func (e *executor) send(p *peer, cmd wire.Command) wire.Value {
 	p.Flush()
 	return bytes.Clone(p.out.Bytes())
 }
-
-// scriptName is short for a script. The name comes first, because the scheduler orders
-// commands by it; two scripts may have the same.
-func scriptName(source string) string { return lab.ScriptName(source) + lab.ScriptHash(source)[:8] }

@@ -29,7 +29,8 @@ const horizon = 4 * lab.ScheduleTTL
 // program is the code of one buyer: the shop's sale of one unit, under a subject's guard.
 type program struct {
 	subject lab.Subject
-	leased  bool // it compares times: see lab.Subject.Leased
+	lock    string // its key in Redis
+	leased  bool   // it compares times: see lab.Subject.Leased
 	setUp   func(wire.Command) wire.Value
 	nodes   *nodes
 }
@@ -127,18 +128,12 @@ func (r *run) opens(c *lab.Request) {
 		}
 	}
 	c.Wire = wire.Command{Args: args}
-	c.Text = commandText(c.Wire)
-}
-
-// commandText tells commands apart. A script is named by the commands in it and its
-// length: enough where all are known.
-func commandText(cmd wire.Command) string {
-	args := cmd.Args[1:]
-	if cmd.Script() && len(args) > 0 {
-		args = slices.Clone(args)
-		args[0] = scriptName(args[0])
+	words := slices.Clone(args[1:])
+	if c.Source != "" {
+		// The name comes first, because the scheduler orders commands by it; two scripts may have the same.
+		words[0] = lab.ScriptName(c.Source) + lab.ScriptHash(c.Source)[:8]
 	}
-	return cmd.Name() + " " + strings.Join(args, " ")
+	c.Text = c.Wire.Name() + " " + strings.Join(words, " ")
 }
 
 // uuids are what the stages draw; other locks draw whole arguments.
@@ -178,4 +173,88 @@ func (r *run) drawn(reply string) string {
 		reply = strings.ReplaceAll(reply, standIn(i+1, len(random)), random)
 	}
 	return reply
+}
+
+// view is what can be seen of a buyer from a moment on.
+type view struct {
+	at      time.Duration // since the last input
+	open    []opened      // in the order in which the scheduler counts them
+	section section
+	told    bool // in the section: that the lock is lost
+	done    bool
+	sold    bool
+	held    []time.Duration // when those were begun that need a new connection, and whose process is frozen
+	spare   bool            // there is a connection for one more command: a frozen process makes none
+	text    string          // all that decides what follows, but for the ages of commands
+}
+
+// section is how far a buyer is in its section.
+type section = lab.Section
+
+const (
+	begun = lab.Begun
+	ended = lab.Ended
+)
+
+func (v view) inside() bool { return v.section == begun }
+
+// opened is a command without a reply, in a view.
+type opened struct {
+	id       int
+	conn     int // of the buyer's, on which it was sent
+	wire     wire.Command
+	text     string
+	since    time.Duration // since the buyer came
+	from     time.Duration // when the program began to send it
+	watchdog bool
+	givenUp  bool
+}
+
+// never reports whether the command is not let go any more: a renewal that its process no
+// longer waits for, which is one that a process has sent while it was frozen.
+func (o opened) never() bool { return o.watchdog && o.givenUp }
+
+// watch lets time pass up to the horizon, and notes what changes.
+func (r *run) watch() []view {
+	begin := time.Now()
+	views := []view{r.view(0)}
+	over := time.After(horizon)
+	for {
+		select {
+		case <-over:
+			return views
+		case <-r.News:
+		}
+		lab.Settle(r.Shopper)
+		next := r.view(time.Since(begin))
+		if last := views[len(views)-1]; next.text != last.text {
+			if next.at == last.at {
+				views = views[:len(views)-1]
+			}
+			views = append(views, next)
+		}
+	}
+}
+
+func (r *run) view(at time.Duration) view {
+	v := view{at: at, section: r.Section, told: r.Told, done: r.Done, sold: r.Sold}
+	v.held, v.spare = r.Connections()
+	for _, c := range r.Requests() {
+		v.open = append(v.open, opened{c.ID, c.Conn, c.Wire, c.Text, c.Since, c.From, c.Watchdog, c.GivenUp})
+	}
+	var b strings.Builder
+	if !v.done {
+		fmt.Fprintf(&b, "%v %v", v.section, v.told && v.inside())
+	}
+	for _, c := range v.open {
+		if c.never() {
+			continue
+		}
+		fmt.Fprintf(&b, "|%s %v %v", c.text, c.watchdog, c.givenUp)
+	}
+	for range v.held {
+		b.WriteString("|held")
+	}
+	v.text = b.String()
+	return v
 }

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -120,22 +121,24 @@ func Search(ctx context.Context, cfg Config) (Result, error) {
 
 // newExplorer prepares a search. close must be called.
 func newExplorer(cfg Config) (*explorer, error) {
-	if err := cfg.check(); err != nil {
-		return nil, err
+	if cfg.Buyers < 2 || cfg.Buyers > 3 {
+		return nil, fmt.Errorf("%w: there can be 2 or 3 buyers, not %d", ErrNotSearched, cfg.Buyers)
 	}
 	x := &explorer{cfg: cfg, seen: make(map[identity]int)}
-	x.out = Result{Strategy: cfg.Subject.Name, Buyers: cfg.Buyers, Faults: cfg.Faults, Breaks: make(map[Goal]string), NotApplicable: notApplicable(cfg.Subject)}
+	x.out = Result{
+		Strategy: cfg.Subject.Name, Buyers: cfg.Buyers, Faults: cfg.Faults, Breaks: make(map[Goal]string),
+		NotApplicable: slices.DeleteFunc(Goals(), func(g Goal) bool { return g.NotApplicable(cfg.Subject) == "" }),
+	}
 	var err error
 	if x.setUp, err = newExecutor(&x.known); err != nil {
 		return nil, err
 	}
-	x.root = newNode(program{cfg.Subject, cfg.Subject.Leased(), x.setUp.setUp, new(nodes)})
+	lock := lockKey
+	if cfg.Subject.RedisKey != nil {
+		lock = cfg.Subject.RedisKey(lockKey)
+	}
+	x.root = &node{program: program{cfg.Subject, lock, cfg.Subject.Leased(), x.setUp.setUp, new(nodes)}}
 	return x, nil
-}
-
-// notApplicable are the goals that mean nothing for a subject.
-func notApplicable(c lab.Subject) []Goal {
-	return slices.DeleteFunc(Goals(), func(g Goal) bool { return g.NotApplicable(c) == "" })
 }
 
 func (x *explorer) close() { x.setUp.close() }
@@ -150,13 +153,6 @@ func (x *explorer) engine() (*engine, error) {
 func (x *explorer) first() *state {
 	stock := key{name: stockKey, kind: "string", words: []string{strconv.Itoa(lab.Units(x.cfg.Buyers))}, left: -1}
 	return &state{data: data{stock}, buyers: make([]buyer, x.cfg.Buyers), holder: nobody, left: x.cfg.Faults}
-}
-
-func (cfg Config) check() error {
-	if cfg.Buyers < 2 || cfg.Buyers > 3 {
-		return fmt.Errorf("%w: there can be 2 or 3 buyers, not %d", ErrNotSearched, cfg.Buyers)
-	}
-	return nil
 }
 
 // setUp answers a command that sets up a connection. It is safe for concurrent use.
@@ -289,4 +285,96 @@ func (x *explorer) vertex(s *state, from int, moves []lab.Move) int {
 	}
 	x.graph = append(x.graph, v)
 	return len(x.graph) - 1
+}
+
+// Faults is how many of each may happen in a schedule. Time may pass as often as there is
+// something to wait for.
+type Faults struct {
+	Freezes int `json:"freezes"` // a process stops, and goes on later or not
+	Kills   int `json:"kills"`   // a process dies
+	Losses  int `json:"losses"`  // Redis executes a command, and the connection breaks in place of the reply
+}
+
+// OneOfEach is the budget of the table.
+var OneOfEach = Faults{1, 1, 1}
+
+// String names the faults.
+func (f Faults) String() string {
+	var words []string
+	for _, w := range []struct {
+		n    int
+		word string
+	}{{f.Freezes, "freeze"}, {f.Kills, "kill"}, {f.Losses, "lost reply"}} {
+		if w.n > 0 {
+			words = append(words, fmt.Sprintf("%d %s", w.n, w.word))
+		}
+	}
+	if len(words) == 0 {
+		return "no fault"
+	}
+	return strings.Join(words, ", ")
+}
+
+// add adds what a move from a vertex has led to. It reports whether that is new.
+func (x *explorer) add(from int, st step) (v int, fresh bool) {
+	m := st.moves[0]
+	for _, f := range []struct {
+		goal  Goal
+		found bool
+	}{{Oversell, st.found.oversell}, {Overlap, st.found.overlap}, {ForeignDelete, st.found.foreign}, {SelfWait, st.found.selfWait}} {
+		if _, ok := x.out.Breaks[f.goal]; f.found && !ok {
+			x.out.Breaks[f.goal] = lab.MovesText(append(x.path(x.graph[from]), m))
+		}
+	}
+	v, ok := x.seen[identity{sum: st.id.sum}] // from there everything is tried
+	if !ok {
+		v, ok = x.seen[st.id]
+	}
+	if !ok {
+		v = x.vertex(st.s, from, st.moves)
+		x.seen[st.id] = v
+		x.graph[v].timed = m.Action == lab.Pass
+	}
+	if m.Action == lab.Step || m.Action == lab.Thaw || m.Action == lab.Pass {
+		x.graph[from].next = append(x.graph[from].next, v)
+	}
+	return v, !ok
+}
+
+// path are the moves that lead to a vertex. Times that pass one after the other are one
+// move.
+func (x *explorer) path(v vertex) (moves []lab.Move) {
+	for ; v.from >= 0; v = x.graph[v.from] {
+		moves = append(moves, v.moves...)
+	}
+	slices.Reverse(moves)
+	return moves
+}
+
+// findStuck finds the first state from which somebody who lives is never served, whatever
+// happens, unless there is another fault.
+func (x *explorer) findStuck() {
+	before := make([][]int, len(x.graph))
+	var open []int
+	good := make([]bool, len(x.graph))
+	for i, v := range x.graph {
+		for _, n := range v.next {
+			before[n] = append(before[n], i)
+		}
+		if v.done {
+			good[i], open = true, append(open, i)
+		}
+	}
+	for len(open) > 0 {
+		last := open[len(open)-1]
+		open = open[:len(open)-1]
+		for _, i := range before[last] {
+			if !good[i] {
+				good[i], open = true, append(open, i)
+			}
+		}
+	}
+	if i := slices.Index(good, false); i >= 0 {
+		x.out.Breaks[Stuck] = lab.MovesText(x.path(x.graph[i]))
+	}
 }

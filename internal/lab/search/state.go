@@ -360,14 +360,10 @@ func (e *engine) wake(s *state) error {
 
 // watch notes what became of the lock.
 func (e *engine) watch(s *state, actor int, before data) {
-	subject := e.root.program.subject
-	if !subject.InRedis() {
+	if !e.root.program.subject.InRedis() {
 		return
 	}
-	name := lockKey
-	if subject.RedisKey != nil {
-		name = subject.RedisKey(lockKey)
-	}
+	name := e.root.program.lock
 	was, is := holding(before.find(name)), holding(s.data.find(name))
 	switch {
 	case is == "" && was != "":
@@ -444,7 +440,7 @@ func (b *buyer) next() (time.Duration, bool) {
 // elapse lets time pass in which nothing happens but at its end.
 func (e *engine) elapse(s *state, d time.Duration) error {
 	s.data = s.data.after(d)
-	if s.holder != nobody && e.gone(s) {
+	if s.holder != nobody && s.data.find(e.root.program.lock).kind == "" {
 		s.holder = nobody
 	}
 	for i := range s.buyers {
@@ -476,14 +472,6 @@ func (e *engine) elapse(s *state, d time.Duration) error {
 		}
 	}
 	return e.renew(s)
-}
-
-func (e *engine) gone(s *state) bool {
-	name := lockKey
-	if of := e.root.program.subject.RedisKey; of != nil {
-		name = of(lockKey)
-	}
-	return s.data.find(name).kind == ""
 }
 
 // renew sends the commands that renew locks.

@@ -3,7 +3,6 @@ package wire
 import (
 	"bufio"
 	"context"
-	"errors"
 	"io"
 	"net"
 	"strings"
@@ -106,32 +105,6 @@ func TestRelayPassesPushes(t *testing.T) {
 	l.expect(t, "GET a")
 }
 
-func TestRelayAnswersItself(t *testing.T) {
-	l := relay(t, func(context.Context, Command, func() (Value, error)) (Value, error) {
-		return ErrorReply("BUSY"), nil
-	})
-	l.send(t, NewCommand("GET", "a"))
-	l.expect(t, "ERR: BUSY")
-	if l.served.Load() != 0 {
-		t.Error("the server was asked")
-	}
-}
-
-func TestRelayLosesAReply(t *testing.T) {
-	l := relay(t, func(_ context.Context, _ Command, send func() (Value, error)) (Value, error) {
-		_, _ = send()
-		return nil, errors.New("lost")
-	})
-	l.send(t, NewCommand("SET", "a"))
-	if _, err := ReadValue(l.read); err == nil {
-		t.Error("a reply came")
-	}
-	l.mustEnd(t)
-	if l.served.Load() != 1 {
-		t.Error("the server was not asked")
-	}
-}
-
 // A command that is held up arrives, though its client is gone by then.
 func TestRelayDeliversForWhoIsGone(t *testing.T) {
 	parked, goOn := make(chan struct{}), make(chan struct{})
@@ -147,24 +120,5 @@ func TestRelayDeliversForWhoIsGone(t *testing.T) {
 	l.mustEnd(t)
 	if l.served.Load() != 1 {
 		t.Error("the command did not arrive")
-	}
-}
-
-func TestRelayEndsWithItsContext(t *testing.T) {
-	client, theirs := net.Pipe()
-	ours, server := net.Pipe()
-	defer client.Close()
-	defer server.Close()
-	ctx, cancel := context.WithCancel(t.Context())
-	over := make(chan struct{})
-	go func() {
-		defer close(over)
-		Relay(ctx, theirs, ours, pass)
-	}()
-	cancel()
-	select {
-	case <-over:
-	case <-time.After(10 * time.Second):
-		t.Error("the relay goes on")
 	}
 }

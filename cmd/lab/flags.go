@@ -32,6 +32,7 @@ Examples:
   go run ./cmd/lab -run starvation,retry-storm             some rows
   go run ./cmd/lab -strategy redsync,v4_lua                some columns
   go run ./cmd/lab -strategy yours                         grades your own lock: docs/your-lock.md
+  go run ./cmd/lab -strategy mine -record internal/lab/record.json  what a new strategy is to come to from now on
   go run ./cmd/lab -run late-payment -strategy h2_status    a cell of the table of holds
   go run ./cmd/lab -run database-reply-lost -strategy overwrite  a cell of the table of repairs and consumers
   go run ./cmd/lab -search v3_uuid                         every schedule of two buyers: docs/lab.md
@@ -41,8 +42,9 @@ Examples:
   go run ./cmd/lab -redis local                            on private servers, started from the PATH, in real time
   go run ./cmd/lab -strategies etcd,zookeeper              locks on other servers, in real time
 
-Exit code: 0 if every cell has the recorded outcome, 1 if one has not, 2 if the
-lab could not run.
+Exit code: 0 if every cell has the recorded outcome, 1 if one has not, or if it
+has none (yours needs none, and with -record they are written), 2 if the lab
+could not run.
 
 Flags; OVERSELL_REDIS and OVERSELL_DB in the environment are the defaults of
 -redis and -db:
@@ -53,63 +55,17 @@ type options struct {
 	mode       mode
 	redis      string
 	servers    lockservers.Specs
-	locks      table
-	holds      table
-	behind     table  // repairs and consumers
-	db         string // for holds and behind
+	tables     []lab.Table // those of the program, with what is to be run of each
+	db         string      // for subjects that sell
 	json, html string
 	readme     string
 	check      bool
+	record     string
 	ttl        time.Duration
 	schedules  schedules
 	site       string
 	lang       string
 	language   *pagetexts.Language // nil: English
-}
-
-// table is what to run of one table.
-type table struct {
-	subjects  []lab.Subject
-	scenarios []lab.Scenario
-}
-
-func (t table) cells() int { return len(t.subjects) * len(t.scenarios) }
-
-// of returns the configuration to run it.
-func (t table) of(cfg lab.Config) lab.Config {
-	cfg.Subjects, cfg.Scenarios = t.subjects, t.scenarios
-	return cfg
-}
-
-// divide splits what is named into the tables.
-func (p program) divide(o *options, subjects []lab.Subject, scenarios []lab.Scenario) {
-	o.locks, o.holds, o.behind = table{}, table{}, table{}
-	// of returns the table of a subject.
-	of := func(c lab.Subject) *table {
-		switch {
-		case has(p.stages, c.Name), has(p.pools, c.Name):
-			return &o.holds
-		case has(p.writers, c.Name):
-			return &o.behind
-		}
-		return &o.locks
-	}
-	for _, c := range subjects {
-		t := of(c)
-		t.subjects = append(t.subjects, c)
-	}
-	for _, s := range scenarios {
-		t := &o.locks
-		if s.Of != nil {
-			t = of(s.Of[0])
-		}
-		t.scenarios = append(t.scenarios, s)
-	}
-}
-
-// has reports whether a subject has that name.
-func has(subjects []lab.Subject, name string) bool {
-	return slices.ContainsFunc(subjects, func(c lab.Subject) bool { return c.Name == name })
 }
 
 // texts are the flags that hold names, which are looked up later.
@@ -133,6 +89,7 @@ func flags(o *options, t *texts) *flag.FlagSet {
 	fs.StringVar(&o.json, "json", "", "`FILE` to write the report to as JSON; - for standard output, with nothing else there")
 	fs.StringVar(&o.html, "html", "", "`FILE` to write the table and all timelines to, for a browser")
 	fs.StringVar(&o.readme, "readme", "", "`FILE` in which to rewrite the table of strategies, between its two marks, from this run")
+	fs.StringVar(&o.record, "record", "", "`FILE` to bring up to date with what the run finds: internal/lab/record.json, or with -search internal/lab/search/record.json")
 	fs.BoolVar(&o.check, "check", false, "with -readme: change nothing, and exit with 1 if the table is stale")
 	fs.Bool("list", false, "list anomalies and strategies")
 	fs.StringVar(&o.lang, "lang", pagetexts.English, "`LANGUAGE` of tables, timelines, -list and -html: en or zh; names, commands, errors, the grade of yours and JSON are in English")
@@ -201,7 +158,7 @@ func checkGiven(fs *flag.FlagSet) (err error) {
 	fs.Visit(func(f *flag.Flag) {
 		value := f.Value.String()
 		switch f.Name {
-		case "run", "strategy", "strategies", "redlock", "etcd", "zookeeper", "search", "replay", "goal", "readme", "site":
+		case "run", "strategy", "strategies", "redlock", "etcd", "zookeeper", "search", "replay", "goal", "readme", "record", "site":
 			if len(split(value)) == 0 {
 				err = fmt.Errorf("-%s %q names nothing (-h shows what it takes)", f.Name, value)
 			}
@@ -216,19 +173,8 @@ func checkGiven(fs *flag.FlagSet) (err error) {
 
 // interpret finds what is named, and checks the whole.
 func (p program) interpret(o *options, anomalies, strategies []string) (err error) {
-	subjects, scenarios := slices.Concat(p.subjects, p.stages, p.writers), p.scenarios
-	if len(strategies) > 0 {
-		if subjects, err = lab.FindSubjects(p.all(), strategies); err != nil {
-			return err
-		}
-	}
-	if len(anomalies) > 0 {
-		if scenarios, err = lab.FindScenarios(p.scenarios, anomalies); err != nil {
-			return err
-		}
-	}
-	if p.divide(o, subjects, scenarios); o.locks.cells()+o.holds.cells()+o.behind.cells() == 0 {
-		return errors.New("none of these anomalies is tried on any of these strategies: -run names anomalies of one table and -strategy strategies of another (-list shows all)")
+	if o.tables, err = lab.Pick(p.tables, anomalies, strategies); err != nil {
+		return err
 	}
 	if err := lab.CheckRedis(o.redis); err != nil {
 		return fmt.Errorf("-redis: %w", err)
@@ -243,6 +189,8 @@ func (p program) interpret(o *options, anomalies, strategies []string) (err erro
 		return fmt.Errorf("-ttl is %v, and must be at least %v", o.ttl, minTTL)
 	case o.readme != "" && (len(anomalies) > 0 || len(strategies) > 0):
 		return errors.New("-readme needs the whole table: leave out -run and -strategy")
+	case o.record != "" && slices.Contains(strategies, lab.Yours().Name):
+		return errors.New("-record: yours has no record; copy it to a strategy of its own: CONTRIBUTING.md")
 	}
 	return nil
 }
@@ -258,10 +206,11 @@ func (o *options) giveNodes(named bool) error {
 		return nil
 	}
 	onNodes := func(c lab.Subject) bool { return c.Needs == catalog.NeedsNodes }
-	if (named || o.readme != "") && slices.ContainsFunc(o.locks.subjects, onNodes) {
+	locks := &o.tables[0]
+	if (named || o.readme != "") && slices.ContainsFunc(locks.Subjects, onNodes) {
 		return errors.New("redlock needs nodes of its own: with your own -redis, name them with -redlock")
 	}
-	o.locks.subjects = slices.DeleteFunc(slices.Clone(o.locks.subjects), onNodes)
+	locks.Subjects = slices.DeleteFunc(slices.Clone(locks.Subjects), onNodes)
 	return nil
 }
 
@@ -272,7 +221,7 @@ const local = "local"
 // redlock's nodes in memory, in virtual time.
 func (o options) needs() []catalog.Need {
 	var needs []catalog.Need
-	for _, c := range o.locks.subjects {
+	for _, c := range o.tables[0].Subjects {
 		inMemory := c.Needs == catalog.NeedsNodes && o.redis == lab.Embedded && o.servers.Redlock == lab.Embedded
 		if c.Needs.OfServers() && !inMemory {
 			needs = append(needs, c.Needs)
@@ -281,18 +230,15 @@ func (o options) needs() []catalog.Need {
 	return needs
 }
 
-// all returns the strategies that can be named.
-func (p program) all() []lab.Subject {
-	return slices.Concat(p.subjects, []lab.Subject{lab.Yours()}, lab.Coordinated(), p.stages, p.pools, p.writers)
-}
-
 // names lists the names of all strategies, and of those that only shop and bench have, which
 // are refused with a reason.
 func (p program) names() []string {
 	names := catalog.Strategies().Names()
-	for _, s := range p.all() {
-		if !slices.Contains(names, s.Name) {
-			names = append(names, s.Name)
+	for _, t := range p.tables {
+		for _, c := range t.All() {
+			if !slices.Contains(names, c.Name) {
+				names = append(names, c.Name)
+			}
 		}
 	}
 	return names
@@ -315,11 +261,15 @@ func split(list string) []string {
 // list prints what can be tried.
 func (p program) list(style show.Style) {
 	fmt.Fprintln(p.stdout, style.Say("Anomalies:"))
-	for _, s := range p.scenarios {
-		fmt.Fprintf(p.stdout, "  %-30s %s\n", s.Name, style.Brief(s.Anomaly))
+	for _, t := range p.tables {
+		for _, s := range t.Scenarios {
+			fmt.Fprintf(p.stdout, "  %-30s %s\n", s.Name, style.Brief(s.Anomaly))
+		}
 	}
 	fmt.Fprintln(p.stdout, style.Say("Strategies:"))
-	for _, c := range p.all() {
-		fmt.Fprintf(p.stdout, "  %-30s %s\n", c.Name, style.Say(c.About))
+	for _, t := range p.tables {
+		for _, c := range t.All() {
+			fmt.Fprintf(p.stdout, "  %-30s %s\n", c.Name, style.Say(c.About))
+		}
 	}
 }

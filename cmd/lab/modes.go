@@ -21,7 +21,7 @@ const (
 // flagsOf lists the flags that each mode takes.
 var flagsOf = map[mode][]string{
 	modeTable: strings.Fields(`run strategy strategies redis db redlock etcd zookeeper ttl
-		json html readme check lang`),
+		json html readme check record lang`),
 	modeList:   strings.Fields("list lang"),
 	modeSearch: strings.Fields("search goal buyers record readme check lang"),
 	modeReplay: strings.Fields("replay goal buyers lang"),

@@ -39,8 +39,8 @@ func (p program) print(o options, r lab.Report) error {
 		return r.WriteJSON(p.stdout)
 	case len(r.Cells) == 1 && len(beside) == 0:
 		return show.Timeline(p.stdout, r, r.Cells[0], style)
-	case len(o.locks.subjects) == 1 && o.locks.subjects[0].Name == lab.Yours().Name && len(beside) == 0:
-		return lab.GradeOf(r, o.locks.scenarios, o.locks.subjects[0].Name).Write(p.stdout)
+	case len(r.Manifest.Strategies) == 1 && r.Manifest.Strategies[0] == lab.Yours().Name && len(beside) == 0:
+		return lab.GradeOf(r, o.tables[0].Scenarios, lab.Yours().Name).Write(p.stdout)
 	}
 	err := show.Matrix(p.stdout, r, style)
 	for _, part := range beside {
@@ -52,7 +52,7 @@ func (p program) print(o options, r lab.Report) error {
 
 // table rewrites the tables in a file, or reports whether they are up to date.
 func (p program) table(o options, r lab.Report) (fresh bool, err error) {
-	c, err := o.replace(r, p.scenarios)
+	c, err := o.replace(r)
 	if err != nil {
 		return true, err
 	}
@@ -82,16 +82,15 @@ func (p program) write(o options, c change) (fresh bool, err error) {
 // change is what happens to a file.
 type change struct{ old, text []byte }
 
-// replace puts the table of a report of scenarios into the text of the file, which it does
-// not write.
-func (o options) replace(r lab.Report, of []lab.Scenario) (c change, err error) {
+// replace puts the tables of a report into the text of the file, which it does not write.
+func (o options) replace(r lab.Report) (c change, err error) {
 	if o.readme == "" {
 		return c, nil
 	}
 	if c.old, err = os.ReadFile(o.readme); err != nil {
 		return c, fmt.Errorf("reading the file with the table: %w", err)
 	}
-	if c.text, err = lab.ReplaceTable(c.old, r, of); err != nil {
+	if c.text, err = lab.ReplaceTable(c.old, r, o.tables[0].Scenarios); err != nil {
 		return c, fmt.Errorf("%s: %w", o.readme, err)
 	}
 	return c, nil

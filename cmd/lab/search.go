@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"oversell/internal/atomicfile"
 	"oversell/internal/guard"
 	"oversell/internal/lab"
 	"oversell/internal/lab/search"
@@ -22,7 +21,6 @@ import (
 // schedules are the flags of -search and -replay.
 type schedules struct {
 	search, goal, replay string
-	record               string
 	buyers               int
 	goals                []search.Goal
 	subjects             []lab.Subject
@@ -34,7 +32,6 @@ func (s *schedules) define(fs *flag.FlagSet) {
 	fs.StringVar(&s.search, "search", "", "`STRATEGIES` of which to explore every schedule of a few buyers, separated by commas, or all")
 	fs.StringVar(&s.goal, "goal", "", "`GOALS` of -search and -replay, separated by commas: "+goalNames()+" (default all)")
 	fs.IntVar(&s.buyers, "buyers", 2, "`NUMBER` of buyers in -search and -replay, 2 or 3; there is one unit less")
-	fs.StringVar(&s.record, "record", "", "`FILE` to bring up to date with what -search finds, such as internal/lab/search/record.json")
 	fs.StringVar(&s.replay, "replay", "", "`SCHEDULE` to play, as -search prints it, such as v2_ttl/A.A.p3000.B.B.A.B")
 }
 
@@ -126,7 +123,7 @@ func (p program) search(ctx context.Context, o options) (asExpected bool, err er
 		if err := p.found(s, c, r, style); err != nil {
 			return false, err
 		}
-		if before, ok := record.Find(r.Strategy, r.Buyers); ok && s.record == "" && !r.Same(before) {
+		if before, ok := record.Find(r.Strategy, r.Buyers); ok && o.record == "" && !r.Same(before) {
 			asExpected = false
 			fmt.Fprintf(p.stderr, "lab: %s is not as on record, with %d states and %d breaks: go run ./cmd/lab -search %[1]s -buyers %[4]d -record internal/lab/search/record.json\n",
 				r.Strategy, before.States, len(before.Breaks), r.Buyers)
@@ -211,9 +208,9 @@ const (
 // keep writes the record, and the table in a Markdown file, where that is asked for. It
 // returns false if a table that -check checks is stale.
 func (p program) keep(o options, r search.Record) (fresh bool, err error) {
-	if file := o.schedules.record; file != "" {
-		if err := atomicfile.Write(file, r.WriteJSON); err != nil {
-			return false, fmt.Errorf("-record: %w", err)
+	if o.record != "" {
+		if err := o.keepRecord(r.WriteJSON); err != nil {
+			return false, err
 		}
 	}
 	if o.readme == "" {

@@ -5,13 +5,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"oversell/internal/lab"
 )
 
 // Each break is printed with the command that replays it, which reaches the goal.
 func TestSearchPrintsCommandsThatReplayIt(t *testing.T) {
-	out, stderr := runs(t, lab.Subjects(), exitExpected, "-search", "v1,v2")
+	out, stderr := runs(t, exitExpected, "-search", "v1,v2")
 	if stderr != "" {
 		t.Errorf("on standard error, which is no terminal: %q", stderr)
 	}
@@ -28,7 +26,7 @@ func TestSearchPrintsCommandsThatReplayIt(t *testing.T) {
 			continue
 		}
 		replayed++
-		again, _ := runs(t, lab.Subjects(), exitExpected, strings.Fields(command)...)
+		again, _ := runs(t, exitExpected, strings.Fields(command)...)
 		if !strings.Contains(again, "reached: ") {
 			t.Errorf("%s does not reach its goal:\n%s", command, again)
 		}
@@ -41,7 +39,7 @@ func TestSearchPrintsCommandsThatReplayIt(t *testing.T) {
 // The columns of a strategy with a long name are those of the others, in both languages.
 func TestSearchIsAligned(t *testing.T) {
 	for _, language := range []string{"en", "zh"} {
-		all, _ := runs(t, lab.Subjects(), exitExpected, "-search", "none,v1", "-lang", language)
+		all, _ := runs(t, exitExpected, "-search", "none,v1", "-lang", language)
 		out, _, _ := strings.Cut(all, "\n\n") // a table follows
 		starts := make(map[int]int)
 		for line := range strings.Lines(out) {
@@ -54,7 +52,7 @@ func TestSearchIsAligned(t *testing.T) {
 			t.Errorf("-lang %s: lines go on at the columns %v:\n%s", language, starts, out)
 		}
 	}
-	out, _ := runs(t, lab.Subjects(), exitExpected, "-search", "v1", "-goal", "stuck")
+	out, _ := runs(t, exitExpected, "-search", "v1", "-goal", "stuck")
 	if !strings.Contains(out, "stuck           1 move: lA\n") {
 		t.Errorf("one move is not counted as one:\n%s", out)
 	}
@@ -63,7 +61,7 @@ func TestSearchIsAligned(t *testing.T) {
 // What is about a lock is not called impossible where there is no lock to break, nor what is
 // about a lock in Redis where there is none.
 func TestSearchSaysWhatDoesNotApply(t *testing.T) {
-	out, _ := runs(t, lab.Subjects(), exitExpected, "-search", "none,local,watch")
+	out, _ := runs(t, exitExpected, "-search", "none,local,watch")
 	for _, want := range []string{
 		"none          overlap         n/a: there is no lock", "none          foreign-delete  n/a", "none          self-wait       n/a",
 		"none          stuck           impossible: ", "watch         overlap         n/a: there is no lock", "watch         foreign-delete  n/a",
@@ -78,29 +76,6 @@ func TestSearchSaysWhatDoesNotApply(t *testing.T) {
 	}
 }
 
-// A schedule that misses its goal is an error, and so is what cannot be searched.
-func TestSearchRefuses(t *testing.T) {
-	for _, tt := range []struct{ want, args string }{
-		{"does not reach it", "-replay v4_lua/A.A -goal oversell"},
-		{"all are served", "-replay v4_lua/A.A -goal stuck"},
-		{"overlap is not applicable to none: there is no lock", "-replay none/A.B -goal overlap"},
-		{"move 1 is \"D\"", "-replay v4_lua/D"},
-		{"a strategy, a slash and moves", "-replay v4_lua"},
-		{"does not know \"redlock\"", "-search redlock"},
-		{"unknown goal \"gold\" (allowed: oversell, ", "-search none -goal gold"},
-		{"must be 2 or 3", "-search none -buyers 4"},
-		{"-run is not a flag of -search, which takes -search, -goal", "-search none -run starvation"},
-		{"-replay is not a flag of -search", "-search none -replay none/A"},
-		{"-record is not a flag of -replay", "-replay none/A -record x"},
-		{"-check needs -readme", "-search none -check"},
-	} {
-		_, stderr := runs(t, lab.Subjects(), exitFailed, strings.Fields(tt.args)...)
-		if !strings.Contains(stderr, tt.want) {
-			t.Errorf("%s: %q, want %q in it", tt.args, stderr, tt.want)
-		}
-	}
-}
-
 // What several searches find is printed as a table, and a stale table in a file is noticed.
 func TestSearchWritesTheTable(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "table.md")
@@ -108,20 +83,20 @@ func TestSearchWritesTheTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	args := []string{"-search", "none,v1", "-goal", "stuck", "-readme", file}
-	if _, stderr := runs(t, lab.Subjects(), exitUnexpected, append(args, "-check")...); !strings.Contains(stderr, "stale") {
+	if _, stderr := runs(t, exitUnexpected, append(args, "-check")...); !strings.Contains(stderr, "stale") {
 		t.Errorf("%q, want that the table is stale", stderr)
 	}
-	out, _ := runs(t, lab.Subjects(), exitExpected, args...)
+	out, _ := runs(t, exitExpected, args...)
 	if !strings.Contains(out, "v1_setnx  1 move  ") || !strings.Contains(out, "none      impossible") {
 		t.Errorf("no table:\n%s", out)
 	}
-	runs(t, lab.Subjects(), exitExpected, append(args, "-check")...)
+	runs(t, exitExpected, append(args, "-check")...)
 	text, err := os.ReadFile(file)
 	if err != nil || !strings.HasPrefix(string(text), "# T\n") || !strings.HasSuffix(string(text), "<!-- search:end -->\nend\n") || strings.Contains(string(text), "old") {
 		t.Errorf("%v: the file is\n%s", err, text)
 	}
 	record := filepath.Join(t.TempDir(), "record.json")
-	runs(t, lab.Subjects(), exitExpected, "-search", "none", "-record", record)
+	runs(t, exitExpected, "-search", "none", "-record", record)
 	if text, err = os.ReadFile(record); err != nil || !strings.Contains(string(text), `"strategy": "v9_cohort"`) {
 		t.Errorf("%v: the record is\n%s", err, text)
 	}

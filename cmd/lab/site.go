@@ -138,7 +138,7 @@ func recordRun(ctx context.Context, manager *benches.Manager, settings benches.S
 // virtual time must not get into the benches'.
 func (p program) recordCells(ctx context.Context) (report lab.Report, err error) {
 	var names []string
-	for _, c := range p.subjects {
+	for _, c := range p.tables[0].Subjects {
 		names = append(names, c.Name)
 	}
 	args := []string{"-json", "-", "-redis", lab.Embedded, "-db", lab.Embedded, "-strategy", strings.Join(names, ",")}

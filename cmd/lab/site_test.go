@@ -19,7 +19,6 @@ import (
 
 	"oversell/internal/bench/report/page/pagetest"
 	"oversell/internal/lab"
-	"oversell/internal/lab/sales"
 	"oversell/internal/site"
 )
 
@@ -32,7 +31,7 @@ func writeSite(t *testing.T) string {
 	t.Setenv(asProgram, "1") // for the processes that it starts of itself
 	dir := filepath.Join(t.TempDir(), "site")
 	var out, errs bytes.Buffer
-	p := program{subjects: lab.Subjects(), scenarios: everything(), stages: sales.Subjects(), writers: sales.Writers(), stdout: &out, stderr: &errs}
+	p := program{tables: tables(), stdout: &out, stderr: &errs}
 	p.recordings = recordings{anomalies: []string{"check-then-delete", "lost-update", "mixed-strategies"}, presets: []string{"slow", "first"}}
 	if code := p.run(t.Context(), []string{"-site", dir}); code != exitExpected {
 		t.Fatalf("exit code %d\n%s%s", code, &out, &errs)
@@ -205,13 +204,13 @@ func TestSiteIsWrittenOnlyOverASite(t *testing.T) {
 	if err := os.WriteFile(kept, []byte("years of work"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, errs := runs(t, lab.Subjects(), exitFailed, "-site", dir); !strings.Contains(errs, site.ErrTaken.Error()) {
+	if _, errs := runs(t, exitFailed, "-site", dir); !strings.Contains(errs, site.ErrTaken.Error()) {
 		t.Error(errs)
 	}
 	if text, err := os.ReadFile(kept); err != nil || string(text) != "years of work" {
 		t.Errorf("the file says %q, %v", text, err)
 	}
-	if _, errs := runs(t, lab.Subjects(), exitFailed, "-site", dir, "-ttl", "1s"); !strings.Contains(errs, "-ttl is not a flag of -site") {
+	if _, errs := runs(t, exitFailed, "-site", dir, "-ttl", "1s"); !strings.Contains(errs, "-ttl is not a flag of -site") {
 		t.Error(errs)
 	}
 }
@@ -219,7 +218,7 @@ func TestSiteIsWrittenOnlyOverASite(t *testing.T) {
 // Where the source is not, the error says what is needed.
 func TestSiteNeedsTheSource(t *testing.T) {
 	t.Chdir(t.TempDir())
-	if _, errs := runs(t, lab.Subjects(), exitFailed, "-site", "site"); !strings.Contains(errs, site.ErrSource.Error()) {
+	if _, errs := runs(t, exitFailed, "-site", "site"); !strings.Contains(errs, site.ErrSource.Error()) {
 		t.Error(errs)
 	}
 	if _, err := os.Stat("site"); err == nil {

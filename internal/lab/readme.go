@@ -28,7 +28,7 @@ func ReplaceTable(text []byte, r Report, all []Scenario) ([]byte, error) {
 		with, ok := ReplaceBetween(text, "<!-- "+name+":begin -->", "<!-- "+name+":end -->", table)
 		text, found = with, found || ok
 	}
-	replace("strategies", Table(r))
+	replace("strategies", strategiesTable(r))
 	replace("libraries", librariesTable(r, all))
 	if r.Holds != nil {
 		replace("holds", outcomeTable(*r.Holds))
@@ -80,9 +80,9 @@ func inTable(o Outcome) string {
 	return string(o)
 }
 
-// Table is the table of strategies in Markdown: what each adds, and what the
+// strategiesTable is the table of strategies in Markdown: what each adds, and what the
 // lab has seen it break.
-func Table(r Report) string {
+func strategiesTable(r Report) string {
 	common := brokenByAll(r)
 	t := present.Table[string]{Rows: r.Manifest.Strategies}
 	t.Add("strategy", func(name string) string { return "`" + name + "`" })

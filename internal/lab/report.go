@@ -145,14 +145,20 @@ func (r Report) Unexpected() []Cell {
 	return out
 }
 
-// AsExpected reports whether every cell came out as on record.
-func (r Report) AsExpected() bool {
+// Everything returns the cells of all tables.
+func (r Report) Everything() []Cell {
+	all := slices.Clone(r.Cells)
 	for _, beside := range []*Report{r.Holds, r.Behind} {
-		if beside != nil && !beside.AsExpected() {
-			return false
+		if beside != nil {
+			all = append(all, beside.Cells...)
 		}
 	}
-	return len(r.Unexpected()) == 0
+	return all
+}
+
+// AsExpected reports whether every cell came out as on record, or nothing is on record.
+func (r Report) AsExpected() bool {
+	return !slices.ContainsFunc(r.Everything(), func(c Cell) bool { return !c.AsExpected() })
 }
 
 // WriteJSON writes the report in the form that is relied upon.
@@ -169,14 +175,6 @@ func (r Report) WriteJSON(w io.Writer) error {
 type Scenario struct {
 	Anomaly
 
-	// Breaks are the subjects that break under it on record. All others hold, unless
-	// the question does not apply to them.
-	Breaks SubjectSet
-
-	// FoundNA are the subjects of which only the run finds that the question does not
-	// apply to them.
-	FoundNA SubjectSet
-
 	// Clocks says that it sets the clocks of the servers that keep the lock. That is
 	// possible only for servers in memory: elsewhere the question does not apply.
 	Clocks bool
@@ -184,9 +182,6 @@ type Scenario struct {
 	// MySQL says that it is about what MySQL and MariaDB do and SQLite does not. On SQLite
 	// the question does not apply.
 	MySQL bool
-
-	// Of are the subjects that have a record; nil: the locks.
-	Of []Subject
 
 	// NotApplicable says why the question does not apply to a subject, or returns "".
 	// Nil: it applies to all.
@@ -212,22 +207,7 @@ func (s Scenario) source() string {
 }
 
 // Expected returns the outcome on record, or NoRecord for a subject that has none.
-func (s Scenario) Expected(strategy string) Outcome {
-	of := s.Of
-	if of == nil {
-		of = recorded()
-	}
-	i := slices.IndexFunc(of, func(c Subject) bool { return c.Name == strategy })
-	switch {
-	case i < 0:
-		return NoRecord
-	case s.whyNot(of[i]) != "", s.FoundNA.has(strategy):
-		return NA
-	case s.Breaks.has(strategy):
-		return Breaks
-	}
-	return Holds
-}
+func (s Scenario) Expected(strategy string) Outcome { return Recorded()[strategy][s.Name] }
 
 // whyNot says why the question does not apply to a subject, or returns "".
 func (s Scenario) whyNot(c Subject) string {
@@ -236,19 +216,6 @@ func (s Scenario) whyNot(c Subject) string {
 	}
 	return s.NotApplicable(c)
 }
-
-// SubjectSet is a set of subjects, by name. The zero value is empty.
-type SubjectSet struct {
-	Names  []string
-	Others bool // the set is all but these
-}
-
-func Only(names ...string) SubjectSet   { return SubjectSet{names, false} }
-func AllBut(names ...string) SubjectSet { return SubjectSet{names, true} }
-
-var EverySubject = AllBut()
-
-func (s SubjectSet) has(name string) bool { return slices.Contains(s.Names, name) != s.Others }
 
 // Verdict is the outcome of a cell, and what decided it.
 type Verdict struct {

@@ -89,7 +89,7 @@ type Subject struct {
 // Subjects returns what is tried by default, in the order of the table.
 func Subjects() []Subject {
 	stages := catalog.Strategies()
-	return []Subject{
+	listed := []Subject{
 		{Name: "none", About: "no lock", Guard: func(*Process) guard.Guard { return guard.None{} }},
 		{Name: "local", About: "a mutex in the process", InProcess: true, Lock: newLocalLock, Guard: func(p *Process) guard.Guard { return p.mutex }},
 		{Name: "watch", About: "WATCH, MULTI, EXEC: the write is refused when the stock has changed", Optimistic: true},
@@ -110,6 +110,21 @@ func Subjects() []Subject {
 		{Name: "redlock", About: "the lock on a majority of five independent Redis servers", Needs: catalog.NeedsNodes, NotHeld: []error{redlock.ErrNotHeld},
 			Lock: func(p *Process, key string) guard.Lock { return redlock.New(p.Nodes(), key, p.TTL()) }},
 	}
+	return append(listed, added(stages, listed)...)
+}
+
+// added returns the locks that the catalog has gained: they need no entry above, and are tried as
+// they are there.
+func added(stages catalog.List, listed []Subject) (more []Subject) {
+	for _, s := range stages {
+		if s.Guard == nil || s.Extra || slices.ContainsFunc(listed, func(c Subject) bool { return c.Name == s.Name }) {
+			continue
+		}
+		if _, ok := s.Guard(catalog.Options{}).(*guard.Distributed); ok {
+			more = append(more, stageOf(stages, s.Name, s.Adds, nil))
+		}
+	}
+	return more
 }
 
 // stageOf is a stage of the lock as a subject, with the lock that the shop has.
@@ -152,9 +167,6 @@ func ofOwner(key, arg string) []string {
 	}
 	return []string{key + ":wake:" + arg, key + ":token"}
 }
-
-// recorded are the subjects that have a record.
-func recorded() []Subject { return append(Subjects(), Coordinated()...) }
 
 // nested are the subjects of which only schedules exist: the same locks, whose holders call
 // a helper that locks again. The first waits for itself, the second does not.

@@ -20,8 +20,8 @@ func (m saleMutant) edit() edit { return edit{m.File, m.Old, m.New} }
 // tests is the folder of the test.
 func (m saleMutant) tests() string { return cmp.Or(m.In, path.Dir(m.File)) }
 
-// inTheLab is the package whose tests run the cells of the lab on sales.
-const inTheLab = "internal/lab/sales"
+// inTheLab is the package whose tests run the tables of the lab.
+const inTheLab = "internal/lab/anomalies"
 
 // inTheStock is the package whose tests consume accepted orders.
 const inTheStock = "internal/stock"

@@ -186,7 +186,7 @@ func TestNamesAreTranslated(t *testing.T) {
 			want["anomaly."+s.Name+".sentence"] = true
 			want["anomaly."+s.Name+".sequence"] = true
 		}
-		for _, s := range slices.Concat(sales.All(), sales.Behind()) {
+		for _, s := range slices.Concat(sales.Holds().Scenarios, sales.Behind().Scenarios) {
 			want["anomaly."+s.Name+".title"] = true // the rest is in the reports only, by its form
 		}
 		for _, s := range catalog.Strategies() {

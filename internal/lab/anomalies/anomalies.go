@@ -1,11 +1,15 @@
 // Package anomalies is the catalogue of what can go wrong with a lock. Each file is a family
-// of anomalies, and each anomaly is a lab.Scenario: what happens, which subjects break
-// under it on record, and the run that shows it.
+// of anomalies, and each anomaly is a lab.Scenario: what happens, and the run that shows it.
 package anomalies
 
 import (
 	"oversell/internal/lab"
 )
+
+// Locks returns the table of locks.
+func Locks() lab.Table {
+	return lab.Table{Scenarios: All(), Subjects: lab.Subjects(), Others: append([]lab.Subject{lab.Yours()}, lab.Coordinated()...)}
+}
 
 // All returns all anomalies, in the order of the table.
 func All() []lab.Scenario {
@@ -18,12 +22,6 @@ func All() []lab.Scenario {
 	}
 	return all
 }
-
-// Subjects with something in common that several records name.
-var (
-	reentrant = []string{"v5_reentrant", "v6_watchdog", "v7_queue", "v8_fenced", "v9_cohort"}
-	renewed   = []string{"v6_watchdog", "v7_queue", "v8_fenced", "v9_cohort", "redsync_extended", "redislock_refreshed", "rueidislock", "redlock", "etcd", "zookeeper"}
-)
 
 // Why a question does not apply, for several anomalies.
 

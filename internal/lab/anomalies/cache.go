@@ -28,7 +28,6 @@ func cacheStampede() lab.Scenario {
 			Sequence: "One instance. Six readers want a value that is not in the cache. Its load takes a tenth of the ttl.",
 			Source:   "the thundering herd: Nishtala et al., Scaling Memcache at Facebook (2013), leases",
 		},
-		Breaks:        lab.Only("none"),
 		Requires:      []lab.Claim{read(6)},
 		NotApplicable: needsCacheGuard,
 		Run: func(w *lab.World) lab.Verdict {
@@ -48,7 +47,6 @@ func cacheInstances() lab.Scenario {
 			Sequence: "Two instances. Three readers on each want a value that is not in the cache. Its load takes a tenth of the ttl.",
 			Source:   "a singleflight or mutex in the process, scaled out",
 		},
-		Breaks:        lab.Only("none", "local"),
 		Requires:      []lab.Claim{read(6)},
 		NotApplicable: needsCacheGuard,
 		Run: func(w *lab.World) lab.Verdict {
@@ -68,7 +66,6 @@ func cacheSlowLoad() lab.Scenario {
 			Sequence: "Two instances with a reader each. The load takes one and a half times the ttl.",
 			Source:   "a lease shorter than the work, met where it hurts most: a database under load answers late",
 		},
-		Breaks:        lab.Only("none", "local", "v2_ttl", "v3_uuid", "v4_lua", "v5_reentrant", "redsync", "redislock"),
 		Requires:      []lab.Claim{read(2)},
 		NotApplicable: needsCacheGuard,
 		Run: func(w *lab.World) lab.Verdict {
@@ -88,7 +85,6 @@ func cacheSecondLook() lab.Scenario {
 			Sequence: "One instance. Three readers want a value that is not in the cache. The reader that has the lock does not check the cache again.",
 			Source:   "the second check left out of double-checked locking",
 		},
-		Breaks:        lab.EverySubject,
 		Requires:      []lab.Claim{read(3), loaded(3)},
 		NotApplicable: needsCacheGuard,
 		Run: func(w *lab.World) lab.Verdict {
@@ -133,7 +129,6 @@ func cacheFailedLoad() lab.Scenario {
 			Sequence: "Two instances with two readers each. Each load takes a twentieth of the ttl and fails. In the first round each reader that gets the lock loads again. In the second one the readers that waited share the failure, as in this project's cache.",
 			Source:   "golang.org/x/sync/singleflight, where the callers that wait for a call share its error too",
 		},
-		Breaks:        lab.Only("none", "local"),
 		Requires:      []lab.Claim{loaded(2*perInstance + 1), times(hasFailed, 4*perInstance, "%d of %d readers have the error of the load")},
 		NotApplicable: needsCacheGuard,
 		Run: func(w *lab.World) lab.Verdict {

@@ -12,11 +12,7 @@ import (
 func tried(t *testing.T, s lab.Scenario) lab.Cell {
 	t.Helper()
 	s.Name = "tried"
-	r, err := lab.Run(t.Context(), lab.Config{Subjects: []lab.Subject{subject(t, "v4_lua")}, Redis: lab.Embedded, Scenarios: []lab.Scenario{s}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r.Cells[0]
+	return run(t, lab.Config{Subjects: []lab.Subject{subject(t, "v4_lua")}, Redis: lab.Embedded, Scenarios: []lab.Scenario{s}}).Cells[0]
 }
 
 // A scenario that says "holds" is believed only if what it is about happened.

@@ -32,7 +32,8 @@ func checkCoordinated(t *testing.T, cfg lab.Config) {
 	cfg.Redis, cfg.Attempts = lab.Embedded, 2
 	cfg.Scenarios = slices.Concat([]lab.Scenario{pausedWriter()}, expiryScenarios(), clockScenarios(), releaseScenarios(),
 		reentryScenarios(), tokenScenarios(), renewalScenarios(), waitScenarios())
-	r := checkRecord(t, cfg)
+	r := run(t, cfg)
+	compare(t, cfg, r)
 	told := regexp.MustCompile(`^A was told of its loss \d.* before B had the lock$`)
 	for _, c := range r.Cells {
 		if c.Anomaly == "cut-off-holder" && c.Outcome == lab.Holds && !told.MatchString(c.Note) {
@@ -47,11 +48,8 @@ func TestHolderWhoIsNotToldIsNoticed(t *testing.T) {
 	c := subject(t, "etcd")
 	lock := c.Lock
 	c.Lock = func(p *lab.Process, key string) guard.Lock { return deafLock{lock(p, key).(waiter)} }
-	r, err := lab.Run(t.Context(), lab.Config{Subjects: []lab.Subject{c}, Scenarios: []lab.Scenario{cutOff()}, Redis: lab.Embedded, Services: services.At([]string{coordtest.Etcd(t)}, nil), Attempts: 2}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if cell := r.Cells[0]; cell.Outcome != lab.Breaks && !isUndecided(cell) {
+	cfg := lab.Config{Subjects: []lab.Subject{c}, Scenarios: []lab.Scenario{cutOff()}, Redis: lab.Embedded, Services: services.At([]string{coordtest.Etcd(t)}, nil), Attempts: 2}
+	if cell := run(t, cfg).Cells[0]; cell.Outcome != lab.Breaks && !isUndecided(cell) {
 		t.Errorf("%s: %s", cell.Outcome, cell.Note)
 	}
 }

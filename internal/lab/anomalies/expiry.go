@@ -22,7 +22,6 @@ func orphan() lab.Scenario {
 			Sequence: "A takes the lock and is killed. B asks again and again, for three times the ttl.",
 			Source:   "redisson/redisson#100: the locks of a client that was shut down abnormally remain for ever",
 		},
-		Breaks:        lab.Only("v1_setnx"),
 		Requires:      []lab.Claim{had("A", "B"), faulted("A"), unlessInMemory(refused("B"))},
 		NotApplicable: needsLock,
 		Run: func(w *lab.World) lab.Verdict {
@@ -49,7 +48,6 @@ func setnxThenExpire() lab.Scenario {
 			Sequence: "A is killed as soon as Redis has executed the first command with which it acquires the lock. B asks again and again, for three times the ttl.",
 			Source:   "redis/redis-py#818; laravel/framework PR #29076",
 		},
-		Breaks:        lab.Only("v1_setnx"),
 		Requires:      []lab.Claim{faulted("A"), had("B")},
 		NotApplicable: needsRedisLock,
 		Run: func(w *lab.World) lab.Verdict {
@@ -74,7 +72,6 @@ func handedOnHolderDies() lab.Scenario {
 			Sequence: "A holds the lock. Two callers in one process, B/1 and B/2, wait for it. A unlocks; one of the two gets the lock and gives it back, and the other gets it. At that moment their process is killed. C asks again and again, for three times the ttl.",
 			Source:   "redisson/redisson#6150: the application died with a fair lock, and all who came later waited without end",
 		},
-		Breaks:        lab.Only("v1_setnx"),
 		Requires:      []lab.Claim{had("A", "B/1", "B/2", "C"), faulted("B"), refused("C"), lab.IsLock},
 		NotApplicable: needsRemoteLock,
 		Run: func(w *lab.World) lab.Verdict {
@@ -114,7 +111,6 @@ func forgottenUnlock() lab.Scenario {
 			Sequence: "A takes the lock and does not unlock it. Its process lives on. B asks again and again, for three times the ttl.",
 			Source:   "redisson/redisson#1626: a watchdog that was never cancelled renewed its lock until the instance was restarted",
 		},
-		Breaks:        lab.AllBut("v2_ttl", "v3_uuid", "v4_lua", "v5_reentrant", "redsync", "redislock"),
 		Requires:      []lab.Claim{had("A", "B"), refused("B")},
 		NotApplicable: needsLock,
 		Run: func(w *lab.World) lab.Verdict {
@@ -138,7 +134,6 @@ func expiresWhileHeld() lab.Scenario {
 			Sequence: "A takes the lock and works for two and a half times the ttl. B asks for the lock all the while.",
 			Source:   "go-co-op/gocron-redis-lock#54: a job that takes longer than the expiry is run twice",
 		},
-		Breaks:        lab.Only("v2_ttl", "v3_uuid", "v4_lua", "v5_reentrant", "redsync", "redislock"),
 		Requires:      []lab.Claim{had("A"), refused("B")},
 		NotApplicable: needsRemoteLock,
 		Run: func(w *lab.World) lab.Verdict {
@@ -168,7 +163,6 @@ func longWork() lab.Scenario {
 			Sequence: "A takes the lock, works for five times the ttl, and gives the lock back. Nobody else wants it.",
 			Source:   "leandromoreira/redlock-rb#68: what the ttl means for work that takes longer; the reason for the watchdog of Redisson",
 		},
-		Breaks:        lab.Only("v2_ttl", "v3_uuid", "v4_lua", "v5_reentrant", "redsync", "redislock"),
 		Requires:      []lab.Claim{had("A")},
 		NotApplicable: needsRemoteLock,
 		Run: func(w *lab.World) lab.Verdict {
@@ -191,7 +185,6 @@ func lateReply() lab.Scenario {
 			Sequence: "A asks for the lock. Redis grants it, and the reply is delayed for one and a half times the ttl. Meanwhile B takes the lock. Then A gets its reply.",
 			Source:   "redis.io, Distributed Locks with Redis: the validity is the ttl less the time that it took to acquire; go-redsync/redsync#72",
 		},
-		Breaks:        lab.Only("v2_ttl", "v3_uuid", "v4_lua", "v5_reentrant"),
 		Requires:      []lab.Claim{answered("B")},
 		NotApplicable: needsRedisLock,
 		Run: func(w *lab.World) lab.Verdict {
@@ -221,7 +214,6 @@ func stoppedHolder() lab.Scenario {
 			Sequence: "A takes the lock, and its process is stopped for longer than the ttl. B asks, and gets the lock as soon as it can. A resumes. How long did both believe that they held the lock?",
 			Source:   "Martin Kleppmann, How to do distributed locking (2016): a process that is paused; no lease can tell it, and paused-writer shows what a fencing token does for it",
 		},
-		Breaks:        lab.AllBut("v1_setnx"),
 		Requires:      []lab.Claim{had("A"), faulted("A"), answered("B")},
 		NotApplicable: needsRemoteLock,
 		Run: func(w *lab.World) lab.Verdict {

@@ -34,7 +34,6 @@ func mixedStrategies() lab.Scenario {
 			Sequence: "Two units are left. A is in its section: it has read the stock and works on its order. B buys with lua_atomic, a script that asks for no lock. A writes the stock and its order. B buys until it is told that nothing is left.",
 			Source:   "flock(2) of Linux: a process is free to ignore an advisory lock, and every lock in Redis is one; a rollout in which the old version of a shop and the new one guard the same stock in different ways",
 		},
-		Breaks:   lab.AllBut("watch"),
 		Requires: []lab.Claim{sold("A", "B")},
 		Run:      func(w *lab.World) lab.Verdict { return sellBeside(w, true) },
 	}

@@ -16,7 +16,6 @@ func cutOff() lab.Scenario {
 			Sequence: "A takes the lock; soon after that everything that its connection sends is lost. B asks again and again, and gets the lock when A's lease is over. A works on for three times the ttl.",
 			Source:   "redisson/redisson#5698: no renewal for longer than the lease, and a second pod has the lock",
 		},
-		Breaks:        lab.Only("v2_ttl", "v3_uuid", "v4_lua", "v5_reentrant", "redsync", "redislock", "rueidislock"),
 		Requires:      []lab.Claim{had("A"), faulted("A"), refused("B")},
 		NotApplicable: needsRemoteLock,
 		Run: func(w *lab.World) lab.Verdict {
@@ -67,7 +66,6 @@ func failover() lab.Scenario {
 			Sequence: "A takes the lock. The lock's key disappears, as on a replica that never received it. B asks at once.",
 			Source:   "redis.io, Distributed Locks with Redis: why failover-based implementations are not enough",
 		},
-		Breaks:        lab.AllBut("redlock"),
 		Requires:      []lab.Claim{had("A"), answered("B")},
 		NotApplicable: needsForgetful,
 		Run: func(w *lab.World) lab.Verdict {
@@ -89,7 +87,6 @@ func restartForgets() lab.Scenario {
 			Sequence: "A takes the lock. More than half of the servers that keep it are empty at once: one of one, three of five. B asks at once.",
 			Source:   "redis.io, Distributed Locks with Redis: performance, crash recovery and fsync",
 		},
-		Breaks:        lab.EverySubject,
 		Requires:      []lab.Claim{had("A"), answered("B")},
 		NotApplicable: needsForgetful,
 		Run: func(w *lab.World) lab.Verdict {
@@ -139,7 +136,6 @@ func clockMajority() lab.Scenario {
 			Sequence: "A takes the lock. The clocks of three nodes of five, or of the one server, are set ahead by the ttl. B asks while A works.",
 			Source:   "Martin Kleppmann, How to do distributed locking (2016): breaking Redlock with bad timings; Salvatore Sanfilippo, Is Redlock safe? (2016), who asks for clocks that do not jump",
 		},
-		Breaks:        lab.AllBut("v1_setnx"),
 		Requires:      []lab.Claim{had("A"), answered("B")},
 		Clocks:        true,
 		NotApplicable: needsWallClock,

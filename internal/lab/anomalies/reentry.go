@@ -20,7 +20,6 @@ func nestedAcquire() lab.Scenario {
 			Sequence: "A takes the lock. Deeper in its call stack it asks for the lock again, with another handle and the same owner, for half the ttl.",
 			Source:   "code that calls other code under the same lock; the reason for the R in Redisson's RLock",
 		},
-		Breaks:        lab.AllBut(reentrant...),
 		Requires:      []lab.Claim{had("A"), lab.IsLock},
 		NotApplicable: needsLock,
 		Run: func(w *lab.World) lab.Verdict {
@@ -43,7 +42,6 @@ func innerUnlock() lab.Scenario {
 			Sequence: "A takes the lock twice and gives it back once. B asks while A works on.",
 			Source:   "zeromicro/go-zero#1338",
 		},
-		FoundNA:       lab.AllBut(reentrant...),
 		Requires:      []lab.Claim{had("A"), refused("B"), lab.IsLock},
 		NotApplicable: needsRemoteLock,
 		Run: func(w *lab.World) lab.Verdict {
@@ -74,7 +72,6 @@ func failedReentry() lab.Scenario {
 			Sequence: "A takes the lock. Deeper in its call stack it asks again, and the connection breaks before Redis sees the command; the inner call unlocks to be safe. B asks while A works on.",
 			Source:   "a count that Redis keeps and a clean-up that does not know it: the stages v5 and v6 of this project, TestFailedReentryFreesOuter",
 		},
-		Breaks:        lab.Only("v1_setnx", "v2_ttl", "v5_reentrant", "v6_watchdog", "v7_queue", "v8_fenced"),
 		Requires:      []lab.Claim{had("A"), refused("B"), lab.IsLock},
 		NotApplicable: needsRemoteLock,
 		Run: func(w *lab.World) lab.Verdict {
@@ -110,7 +107,6 @@ func reentryShortens() lab.Scenario {
 			Sequence: "A takes the lock. With a fifth of its lease left, it takes the lock again and works for half a ttl. Is the lock still there?",
 			Source:   "an expiry that is set at the outermost acquire alone; compare Redisson's tryLock script, which sets it each time",
 		},
-		FoundNA:       lab.AllBut(reentrant...),
 		Requires:      []lab.Claim{had("A"), lab.IsLock},
 		NotApplicable: needsRemoteLock,
 		Run: func(w *lab.World) lab.Verdict {
@@ -135,7 +131,6 @@ func sharedToken() lab.Scenario {
 			Sequence: "A and B both call themselves 1:1. A takes the lock. B asks, and unlocks. C asks while A works. Where a lock makes its own tokens, the names do not matter.",
 			Source:   "locks that use a process, thread or goroutine id as the token: xiaoxuxiansheng/redis_lock",
 		},
-		Breaks:        lab.Only("v1_setnx", "v2_ttl", "v5_reentrant", "v6_watchdog", "v7_queue", "v8_fenced"),
 		Requires:      []lab.Claim{had("A"), refused("C"), lab.IsLock},
 		NotApplicable: needsRemoteLock,
 		Run: func(w *lab.World) lab.Verdict {

@@ -23,7 +23,6 @@ func foreignDelete() lab.Scenario {
 			Sequence: "A's work is done, and its process is stopped before it unlocks. The lease expires, and B takes the lock. A resumes and unlocks. C asks while B works.",
 			Source:   "every lock that is given back by a bare DEL: redis.io, SET, Patterns",
 		},
-		Breaks:        lab.Only("v2_ttl"),
 		Requires:      []lab.Claim{had("A"), faulted("A"), answered("B", "C"), lab.IsLock},
 		NotApplicable: needsRemoteLock,
 		Run: func(w *lab.World) lab.Verdict {
@@ -57,7 +56,6 @@ func foreignChain() lab.Scenario {
 			Sequence: "A, B, C and D each take the lock as soon as they can, finish their work, and unlock only after the next one has been let in.",
 			Source:   "the same bare DEL, under load for as long as the work is slower than the ttl",
 		},
-		Breaks:        lab.Only("v2_ttl"),
 		Requires:      []lab.Claim{had("A"), faulted("A"), answered("B"), lab.IsLock},
 		NotApplicable: needsRemoteLock,
 		Run: func(w *lab.World) lab.Verdict {
@@ -107,7 +105,6 @@ func checkThenDelete() lab.Scenario {
 			Sequence: "A unlocks. Its last command, the one that deletes, is delayed for longer than the ttl. B takes the lock. The command arrives. C asks while B works.",
 			Source:   "GET and DEL as two commands: the reason for the script in redis.io, SET, Patterns",
 		},
-		Breaks:        lab.Only("v2_ttl", "v3_uuid"),
 		Requires:      []lab.Claim{had("A"), answered("B"), lab.IsLock},
 		NotApplicable: needsRedisLock,
 		Run: func(w *lab.World) lab.Verdict {
@@ -139,7 +136,6 @@ func foreignUnlock() lab.Scenario {
 			Sequence: "A takes the lock. B, which never had it, unlocks. C asks while A works.",
 			Source:   "a deferred unlock, or one in a finally block, that runs even where the lock was not had: redisson/redisson#581",
 		},
-		Breaks:        lab.Only("v1_setnx", "v2_ttl"),
 		Requires:      []lab.Claim{had("A"), refused("C"), lab.IsLock},
 		NotApplicable: needsUnlock,
 		Run: func(w *lab.World) lab.Verdict {
@@ -165,7 +161,6 @@ func lateUnlock() lab.Scenario {
 			Sequence: "A takes the lock, and its process is stopped. The lease expires, and B takes the lock. A resumes and unlocks. Did the lock report the loss, by its own error or before?",
 			Source:   "spring-projects/spring-integration PR #2661; go-redsync/redsync PR #143 and #107, of the error that says so",
 		},
-		Breaks:        lab.Only("v2_ttl"),
 		Requires:      []lab.Claim{had("A"), faulted("A"), answered("B"), lab.IsLock},
 		NotApplicable: needsRemoteLock,
 		Run: func(w *lab.World) lab.Verdict {
@@ -205,7 +200,6 @@ func lostHoldHandedOn() lab.Scenario {
 			Sequence: "A/1 and A/2 are callers in one process. A/1 holds the lock, and A/2 waits for it. A/1's work is done; before it unlocks an operator deletes the key, and B takes the lock. Half a ttl later A/1 unlocks, and after that B does. A/2 must wait until then, and get a lock that is not lost.",
 			Source:   "a hold that the callers of one process hand on among themselves, as in lock cohorting (Dice, Marathe and Shavit, PPoPP 2012), and that can end in between",
 		},
-		Breaks:        lab.Only("v1_setnx", "v2_ttl"),
 		Requires:      []lab.Claim{had("A/1", "B", "A/2"), lab.IsLock},
 		NotApplicable: needsRemoteLock,
 		Run: func(w *lab.World) lab.Verdict {
@@ -250,7 +244,6 @@ func unlockAfterFailure() lab.Scenario {
 			Sequence: "B holds the lock. A asks, and its connection breaks before Redis sees the command. A unlocks, because it may have got the lock. C asks while B works.",
 			Source:   "a clean-up after an error, by a bare DEL, as in many a finally block",
 		},
-		Breaks:        lab.Only("v1_setnx", "v2_ttl"),
 		Requires:      []lab.Claim{had("B"), refused("C"), lab.IsLock},
 		NotApplicable: needsRemoteLock,
 		Run: func(w *lab.World) lab.Verdict {
@@ -276,7 +269,6 @@ func unlockAfterCancel() lab.Scenario {
 			Sequence: "A takes the lock. Its context is cancelled. A unlocks with that context. B asks, for half the ttl.",
 			Source:   "blnkfinance/blnk PR #355; kalbasit/ncps PR #913; googleforgames/open-match PR #1578",
 		},
-		Breaks:        lab.Only("redsync", "redislock", "redsync_extended", "redislock_refreshed"),
 		Requires:      []lab.Claim{had("A", "B"), lab.IsLock},
 		NotApplicable: needsLock,
 		Run: func(w *lab.World) lab.Verdict {
@@ -308,7 +300,6 @@ func acquireTimesOut() lab.Scenario {
 			Sequence: "A asks for the lock, in a context with a deadline. Redis grants it; the deadline passes before the reply arrives. A unlocks, if it has anything to unlock with. B asks, for half the ttl.",
 			Source:   "a clean-up in the caller's context, which is over: googleforgames/open-match PR #1578; vitessio/vitess#15756",
 		},
-		Breaks:        lab.Only("redsync", "redislock", "redsync_extended", "redislock_refreshed"),
 		Requires:      []lab.Claim{had("B"), lab.IsLock},
 		NotApplicable: needsRemoteLock,
 		Run: func(w *lab.World) lab.Verdict {
@@ -340,7 +331,6 @@ func lostReplyUnlock() lab.Scenario {
 			Sequence: "A asks for the lock. Redis grants it, and the connection breaks before the reply arrives. A unlocks, if it has anything to unlock with, and goes away. B asks, for half the ttl.",
 			Source:   "redisson/redisson#1966",
 		},
-		Breaks:        lab.Only("redislock", "redislock_refreshed", "rueidislock"),
 		Requires:      []lab.Claim{had("B"), lab.IsLock},
 		NotApplicable: needsRemoteLock,
 		Run: func(w *lab.World) lab.Verdict {
@@ -364,7 +354,6 @@ func lostReplyRetry() lab.Scenario {
 			Sequence: "A asks for the lock. Redis grants it, and the connection breaks before the reply arrives. A asks again, for half the ttl, and unlocks when it has the lock. B asks, for half the ttl.",
 			Source:   "mike-marcacci/node-redlock PR #369; redisson/redisson#1966",
 		},
-		Breaks:        lab.AllBut("v9_cohort", "redsync", "redsync_extended", "redlock", "etcd", "zookeeper"),
 		Requires:      []lab.Claim{had("A", "B"), lab.IsLock},
 		NotApplicable: needsRemoteLock,
 		Run: func(w *lab.World) lab.Verdict {
@@ -390,7 +379,6 @@ func repeatedUnlock() lab.Scenario {
 			Sequence: "A unlocks. Redis does so, and the connection breaks before the reply arrives. B takes the lock. A unlocks once more. C asks while B works.",
 			Source:   "clients that repeat a command by themselves after a network error, as go-redis does unless MaxRetries is -1",
 		},
-		Breaks:        lab.Only("v1_setnx", "v2_ttl"),
 		Requires:      []lab.Claim{had("A", "B"), refused("C"), lab.IsLock},
 		NotApplicable: needsRemoteLock,
 		Run: func(w *lab.World) lab.Verdict {

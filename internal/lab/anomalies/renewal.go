@@ -28,7 +28,6 @@ func renewalAfterUnlock() lab.Scenario {
 			Sequence: "A takes the lock and lets it be renewed. A unlocks while a renewal is on its way. B takes the lock and gives it back. For three times the ttl A must send nothing, and the lock must be free.",
 			Source:   "redisson/redisson#7272: the renewal can outlive the unlock",
 		},
-		FoundNA:       lab.AllBut(renewed...),
 		Requires:      []lab.Claim{had("A", "B")},
 		NotApplicable: needsRedisLock,
 		Run: func(w *lab.World) lab.Verdict {
@@ -69,7 +68,6 @@ func secondRenewer() lab.Scenario {
 			Sequence: "A takes the lock four times over and works for four times the ttl. Its renewals are counted. A unlocks four times, and must send nothing more.",
 			Source:   "redisson/redisson PR #7251: a renewal was noted for each re-entry, and one of them removed by the unlock; jefferyjob/go-redislock",
 		},
-		FoundNA:       lab.AllBut("v6_watchdog", "v7_queue", "v8_fenced", "v9_cohort"),
 		Requires:      []lab.Claim{had("A"), lab.IsLock},
 		NotApplicable: needsRedisLock,
 		Run: func(w *lab.World) lab.Verdict {
@@ -111,8 +109,6 @@ func renewalError() lab.Scenario {
 			Sequence: "A takes the lock and works for four times the ttl. One renewal in between is answered with BUSY; on servers other than Redis, its connection breaks instead. Does A keep the lock to the end?",
 			Source:   "redisson/redisson#3194: the watchdog does not go on after a failed connection",
 		},
-		Breaks:        lab.Only("rueidislock"),
-		FoundNA:       lab.AllBut(renewed...),
 		Requires:      []lab.Claim{had("A")},
 		NotApplicable: needsRemoteLock,
 		Run: func(w *lab.World) lab.Verdict {
@@ -150,7 +146,6 @@ func lossNotTold() lab.Scenario {
 			Sequence: "A takes the lock and works. An operator deletes the key. Within the ttl A must be told, before it unlocks.",
 			Source:   "mike-marcacci/node-redlock#313: how to know that the lock has expired; go-redsync/redsync PR #149: nodes in memory that restart",
 		},
-		Breaks:        lab.Only("v1_setnx", "v2_ttl", "v3_uuid", "v4_lua", "v5_reentrant", "redsync", "redislock"),
 		Requires:      []lab.Claim{had("A")},
 		NotApplicable: needsRemoteLock,
 		Run: func(w *lab.World) lab.Verdict {

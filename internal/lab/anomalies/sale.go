@@ -27,7 +27,6 @@ func lostUpdate() lab.Scenario {
 			Sequence: "One instance. A reads the stock and works on its order. B starts in the middle of that. Both buy.",
 			Source:   "the check-then-act race of every shop that reads, checks and writes: qiurunze123/miaosha#145",
 		},
-		Breaks:   lab.Only("none"),
 		Requires: []lab.Claim{sold("A", "B")},
 		Run: func(w *lab.World) lab.Verdict {
 			a := w.Start("A")
@@ -45,7 +44,6 @@ func localMutex() lab.Scenario {
 			Sequence: "Two instances. A reads the stock and works on its order. B starts at the other instance in the middle of that. Both buy.",
 			Source:   "a mutex or synchronized block that stayed in place as the service was scaled out to several pods",
 		},
-		Breaks:   lab.Only("none", "local"),
 		Requires: []lab.Claim{sold("A", "B")},
 		Run:      func(w *lab.World) lab.Verdict { return race(w, w.Start("A"), w.Start("B")) },
 	}
@@ -71,7 +69,6 @@ func pausedWriter() lab.Scenario {
 			Sequence: "A, which holds the lock, is about to write the stock: the write has left its program. Its process is stopped for longer than the ttl. B buys. A resumes, and its write arrives.",
 			Source:   "Martin Kleppmann, How to do distributed locking (2016): a long pause of the garbage collector; HBase had this bug",
 		},
-		Breaks:   lab.AllBut("watch", "v1_setnx", "v8_fenced", "v9_cohort", "etcd", "zookeeper"),
 		Requires: []lab.Claim{faulted("A"), sold("B")},
 		Run: func(w *lab.World) lab.Verdict {
 			s := w.OpenShop(10)
@@ -102,7 +99,6 @@ func halfSale() lab.Scenario {
 			Sequence: "A takes a unit from the stock and is killed before it writes the order. The books are compared.",
 			Source:   "two systems and no transaction over both; no lock makes one of them (dual writes: Debezium, Reliable Microservices Data Exchange With the Outbox Pattern, 2019)",
 		},
-		Breaks:   lab.EverySubject,
 		Requires: []lab.Claim{faulted("A")},
 		Run: func(w *lab.World) lab.Verdict {
 			s := w.OpenShop(10)
@@ -127,7 +123,6 @@ func recursiveRetry() lab.Scenario {
 			Sequence: "A holds the lock. B is refused twice; each time it sleeps and calls itself. No return and no else keep the outer calls from doing the work again. B wants one unit.",
 			Source:   "a retry by recursion as it is found in lock tutorials, guard.Recursive here",
 		},
-		Breaks:        lab.EverySubject,
 		Requires:      []lab.Claim{sold("A"), refused("B")},
 		NotApplicable: needsLoser,
 		Run: func(w *lab.World) lab.Verdict {
@@ -157,7 +152,6 @@ func doubleAsk() lab.Scenario {
 			Sequence: "The lock is free. A takes it and ignores the result; then it asks for it in the condition of a loop, for half the ttl, and unlocks when it has it. B asks, for half the ttl.",
 			Source:   "a slip of the pen in the material this project grew out of: SETNX on the line before the loop, and again in its condition",
 		},
-		Breaks:        lab.EverySubject,
 		Requires:      []lab.Claim{had("A", "B"), lab.IsLock},
 		NotApplicable: needsLock,
 		Run: func(w *lab.World) lab.Verdict {
@@ -188,7 +182,6 @@ func optimisticAborts() lab.Scenario {
 			Sequence: "Twelve buyers on three instances buy at once; each works a moment between reading and writing. Attempts are counted against sales.",
 			Source:   "the retries of WATCH under contention: redis.io, Transactions, Optimistic locking using check-and-set",
 		},
-		Breaks:   lab.Only("watch"),
 		Requires: []lab.Claim{sold("A", "B", "C")},
 		Run: func(w *lab.World) lab.Verdict {
 			s := w.OpenShop(100)
@@ -240,7 +233,6 @@ func earlyRelease() lab.Scenario {
 			Sequence: "One unit is left. A begins a transaction, takes the lock, finds no order, writes one, gives the lock back, and only then commits. B does the same, and has the lock before A commits.",
 			Source:   "redisson/redisson#2183; hyperledger-labs/fabric-smart-client PR #670, of an advisory lock",
 		},
-		Breaks:        lab.EverySubject,
 		Requires:      []lab.Claim{had("A", "B")},
 		NotApplicable: needsSharedLock,
 		Run:           func(w *lab.World) lab.Verdict { return lastUnit(w, false) },

@@ -20,7 +20,6 @@ func tokenOnReentry() lab.Scenario {
 			Sequence: "A takes the lock and asks for its token. Deeper in its call stack it takes the lock again, with the same handle and with another one. All three tokens must be the same, also after the inner calls have given back what they took.",
 			Source:   "Hazelcast, FencedLock: its fence grows each time that the lock goes from free to held, and so not with a re-entry",
 		},
-		FoundNA:       lab.AllBut(reentrant...),
 		Requires:      []lab.Claim{had("A"), lab.IsLock},
 		NotApplicable: needsToken,
 		Run: func(w *lab.World) lab.Verdict {

@@ -50,7 +50,6 @@ func overtaken() lab.Scenario {
 			Sequence: "A holds the lock, and B waits for it. Each time a request of B's is on its way, A unlocks and C takes the lock before it arrives, or the other way round.",
 			Source:   "polling locks under load: of 5,000 callers of a library with a short fixed delay most were never served",
 		},
-		Breaks:        lab.AllBut("local", "v7_queue", "v8_fenced", "v9_cohort", "etcd", "zookeeper"),
 		Requires:      []lab.Claim{had("A", "B")},
 		NotApplicable: needsLock,
 		Run: func(w *lab.World) lab.Verdict {
@@ -135,7 +134,6 @@ func retryStorm() lab.Scenario {
 			Sequence: "Thirty callers on three instances want the lock at the same time, each for a moment. The commands that Redis receives are compared with the locks that it grants.",
 			Source:   "5,000 callers on one lock: 120 commands a lock with a fixed delay of 50 ms, more than 10,000 with 5 ms",
 		},
-		Breaks:        lab.AllBut("local", "v7_queue", "v8_fenced", "v9_cohort"),
 		Requires:      []lab.Claim{unlessInMemory(oneAtATime)},
 		NotApplicable: needsCommands,
 		Run: func(w *lab.World) lab.Verdict {

@@ -109,7 +109,6 @@ func cancelNotTold() lab.Scenario {
 			Sequence: "A keeps the lock. B waits for it, and is cancelled. B's error must be that of its context: the cause, or context.Canceled.",
 			Source:   "go-redsync/redsync#164",
 		},
-		Breaks:        lab.Only("redsync", "redsync_extended"),
 		Requires:      []lab.Claim{had("A")},
 		NotApplicable: needsLock,
 		Run: func(w *lab.World) lab.Verdict {
@@ -157,7 +156,6 @@ func waitCutsLease() lab.Scenario {
 			Sequence: "The lock is free. A waits for it for at most a quarter of the ttl, gets it at once, and works for half the ttl. Does A still hold the lock?",
 			Source:   "a wait time that overwrites the ttl, as in the material this project grew out of",
 		},
-		Breaks:        lab.Only("rueidislock"),
 		Requires:      []lab.Claim{had("A")},
 		NotApplicable: needsRemoteLock,
 		Run: func(w *lab.World) lab.Verdict {
@@ -213,7 +211,6 @@ func redisAway() lab.Scenario {
 			Sequence: "A keeps the lock. B waits for it. From then on Redis refuses all connections from B. B must get an error within three times the ttl, and not that of its own time limit.",
 			Source:   "redisson/redisson#2801, redisson/redisson#4025: Redis is stopped, and tryLock does not return",
 		},
-		Breaks:        lab.Only("redsync_extended", "rueidislock"),
 		Requires:      []lab.Claim{had("A")},
 		NotApplicable: needsRemoteLock,
 		Run: func(w *lab.World) lab.Verdict {

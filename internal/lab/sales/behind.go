@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -16,16 +15,6 @@ import (
 	"oversell/internal/stock/naive"
 	"oversell/internal/stock/stream"
 )
-
-// Behind returns the anomalies of repairs, and of orders that are written behind the sale,
-// in the order of the table.
-func Behind() []lab.Scenario {
-	all := slices.Concat(repairScenarios(), consumerScenarios())
-	for i := range all {
-		all[i].Of = Writers()
-	}
-	return all
-}
 
 // The subjects that exist only to be broken: see package naive.
 const (
@@ -42,9 +31,9 @@ const (
 	luaStream = "lua_stream"
 )
 
-// Writers returns the subjects of Behind, in the order of the table: what repairs a stock, and
+// writers returns the subjects of Behind, in the order of the table: what repairs a stock, and
 // what writes orders.
-func Writers() []lab.Subject {
+func writers() []lab.Subject {
 	return []lab.Subject{
 		{Name: overwrite, About: "naive: a repair sets the counter to what the orders leave", Database: openDatabase},
 		{Name: luaAtomic, About: "a script takes the units; a repair begins a new generation of the stock", Database: openDatabase},
@@ -79,7 +68,7 @@ type seller interface {
 	consume(ctx context.Context, name string)
 }
 
-// behind is one item whose orders are written by a subject of Writers.
+// behind is one item whose orders are written by a subject of Behind.
 type behind struct {
 	*onSale
 	audit seller // at which the others buy in the end, past all faults

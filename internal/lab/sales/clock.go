@@ -18,7 +18,6 @@ func clockDiffers() lab.Scenario {
 			Sequence: "One unit. A has a hold. The clock of C is ahead by two ttls: C sweeps. B gets what there is. A pays in time.",
 			Source:   "margince/margince#1497: three deadlines written by the clock of the application and read by that of the database",
 		},
-		Breaks:   readFirst,
 		Requires: []lab.Claim{had(hasHold, "A"), had(wasTold, "A", "B", "C")},
 		Run: func(w *lab.World) lab.Verdict {
 			s := open(w, 1)

@@ -29,7 +29,6 @@ func diesAfterReading() lab.Scenario {
 			Sequence: "One unit. A's order is accepted. C reads it, and is killed before it writes. D consumes.",
 			Source:   "openlinker-project/openlinker#2164: a worker that is killed between read and ACK loses the message for good; svix/svix-webhooks#569: what was acknowledged first is lost in a crash",
 		},
-		Breaks:        lab.Only(ackFirst, noClaim),
 		NotApplicable: lacksConsumer,
 		Requires:      []lab.Claim{had(hasOrder, "A")},
 		Run: func(w *lab.World) lab.Verdict {
@@ -51,7 +50,6 @@ func diesBeforeAcknowledging() lab.Scenario {
 			Sequence: "Two units. A's order is accepted. C reads it and writes it, and is killed before it acknowledges. D consumes.",
 			Source:   "Devlaner/devlane#374: what fails between the work and the acknowledgement is done twice, because nothing tells that it was done",
 		},
-		Breaks: lab.Only(newID),
 		NotApplicable: func(c lab.Subject) string {
 			if c.Name == ackFirst {
 				return "it acknowledges before it writes"
@@ -79,7 +77,6 @@ func diesBetweenTwoOrders() lab.Scenario {
 			Sequence: "Three units. The orders of A and B are accepted. C reads both, and is killed when it has written one of them; or, if they are written in one transaction, when it has taken the units in it and has not written the orders. D consumes.",
 			Source:   "dotCMS/core#37300: a batch that has created 30 of 50 files begins again from the start, and creates 30 of them twice",
 		},
-		Breaks:        lab.Only(ackFirst, noClaim, newID),
 		NotApplicable: lacksConsumer,
 		Requires:      []lab.Claim{had(hasOrder, "A", "B")},
 		Run: func(w *lab.World) lab.Verdict {
@@ -115,7 +112,6 @@ func databaseReplyLost() lab.Scenario {
 			Sequence: "Two units. A buys one. The order is written, and the connection to the database breaks before the reply arrives; if orders are written behind the sale, it is that of D, which writes them.",
 			Source:   "vitessio/vitess#2085: a write is repeated after a lost connection, and nobody knows whether it was done",
 		},
-		Breaks:   lab.Only(overwrite, newID),
 		Requires: []lab.Claim{had(wasTold, "A")},
 		Run: func(w *lab.World) lab.Verdict {
 			b := openBehind(w, 2)
@@ -146,7 +142,6 @@ func twoConsumers() lab.Scenario {
 			Sequence: "Two units. A's order is accepted. C reads it, and its write is delayed for longer than an order is left to a consumer. D consumes. C's write goes on.",
 			Source:   "dotnetcore/CAP#1144: a second node takes a message that the first is still working on",
 		},
-		Breaks:        lab.Only(newID),
 		NotApplicable: lacksConsumer,
 		Requires:      []lab.Claim{had(hasOrder, "A")},
 		Run: func(w *lab.World) lab.Verdict {
@@ -173,7 +168,6 @@ func redisLosesAccepted() lab.Scenario {
 			Sequence: "Two units. A's order is accepted. C reads it, and its write is delayed. Redis loses everything about the item, and the naive stock is repaired. B's order is accepted, and D writes it. A asks what has become of the order. C's write goes on.",
 			Source:   "redis/redis#6062: a failover loses what was acknowledged",
 		},
-		Breaks:        lab.Only(ackFirst, noClaim, newID),
 		NotApplicable: lacksConsumer,
 		Requires:      []lab.Claim{had(hasOrder, "A", "B")},
 		Run: func(w *lab.World) lab.Verdict {

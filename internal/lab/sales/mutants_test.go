@@ -34,7 +34,11 @@ func TestMutantsAreNoticed(t *testing.T) {
 				return strings.Replace(text, m.old, m.new, 1)
 			}}
 			var turned []string
-			for _, c := range run(t, lab.Config{Redis: lab.Embedded, Subjects: []lab.Subject{subject}, Scenarios: All()}).Unexpected() {
+			r, err := lab.Run(t.Context(), lab.Config{Redis: lab.Embedded, Subjects: []lab.Subject{subject}, Scenarios: Holds().Scenarios}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range r.Unexpected() {
 				turned = append(turned, c.Anomaly)
 				t.Logf("%s: %s, was %s: %s", c.Anomaly, c.Outcome, c.Expected, c.Note)
 			}

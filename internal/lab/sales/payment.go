@@ -22,7 +22,6 @@ func latePayment() lab.Scenario {
 			Sequence: "One unit. A has a hold and pays: the hold is found to be valid, and the write of the order is delayed. The hold expires. B sweeps, gets the unit, and pays. A's write goes on.",
 			Source:   "woocommerce/woocommerce#16069: a customer completes a payment that had failed, for items sold out since; the lock that expires under a paused holder is the same failure",
 		},
-		Breaks:   readFirst,
 		Requires: []lab.Claim{had(hasHold, "A", "B"), had(hasOrder, "B"), had(wasTold, "A")},
 		Run: func(w *lab.World) lab.Verdict {
 			s := open(w, 1)
@@ -47,7 +46,6 @@ func sweepAgainstPayment() lab.Scenario {
 			Sequence: "One unit. A has a hold and pays; the write is delayed until the hold has expired. C sweeps: it has read that the hold is due, and its write is delayed. A's write goes on, and then C's.",
 			Source:   "openlinker-project/openlinker#2346: a naive expiry sweep is a silent oversell, with every counter consistent",
 		},
-		Breaks:   readFirst,
 		Requires: []lab.Claim{had(hasHold, "A"), had(wasTold, "A", "C")},
 		Run: func(w *lab.World) lab.Verdict {
 			s := open(w, 1)
@@ -75,7 +73,6 @@ func releasedStillPayable() lab.Scenario {
 			Sequence: "One unit. A has a hold and pays in one tab: the hold is found to be valid, and the write of the order is delayed. In another tab it releases the hold, at process D. B gets the unit and pays. A's write goes on.",
 			Source:   "woocommerce/woocommerce#67931, which reverts #67751: the original order remains payable after its stock was given to another",
 		},
-		Breaks:   readFirst,
 		Requires: []lab.Claim{had(hasHold, "A", "B"), had(hasOrder, "B"), had(wasTold, "A", "D")},
 		Run: func(w *lab.World) lab.Verdict {
 			s := open(w, 1)
@@ -154,7 +151,6 @@ func orderWithoutStatus() lab.Scenario {
 			Sequence: "One unit. A has a hold and pays. Its process is killed at the second of the two writes. The hold expires. C sweeps. The webhook of the capture arrives at D.",
 			Source:   "magento/inventory#3036: the order and the reservation are two writes, and their order matters",
 		},
-		Breaks:   readFirst,
 		Requires: []lab.Claim{had(hasHold, "A"), had(wasTold, "C", "D")},
 		Run: func(w *lab.World) lab.Verdict {
 			s := open(w, 1)

@@ -15,15 +15,15 @@ import (
 	"oversell/internal/stock/naive"
 )
 
-// The subjects of Pools.
+// The subjects of pools.
 const (
 	sqlSnapshot = "sql_snapshot"
 	sqlUnits    = "sql_units"
 )
 
-// Pools returns what sells from a pool of units, without holds. These subjects need MySQL or
+// pools returns what sells from a pool of units, without holds. These subjects need MySQL or
 // MariaDB, and are tried only if they are named.
-func Pools() []lab.Subject {
+func pools() []lab.Subject {
 	return []lab.Subject{
 		{Name: sqlSnapshot, About: "naive: the unit is read from a snapshot that is older than the lock", Database: openDatabase},
 		{Name: sqlUnits, About: "one row for each unit, claimed by a locking read", Database: openDatabase},
@@ -45,7 +45,7 @@ func aboutHolds(s lab.Scenario) func(lab.Subject) string {
 
 func isPool(c lab.Subject) bool { return c.Name == sqlSnapshot || c.Name == sqlUnits }
 
-// pooled is one item whose units are sold by a subject of Pools.
+// pooled is one item whose units are sold by a subject of pools.
 type pooled struct {
 	*onSale
 	audit func(context.Context, string) error // sells to the others in the end, past all faults

@@ -1,7 +1,6 @@
 package sales
 
 import (
-	h3 "oversell/internal/holds/h3_claim"
 	"oversell/internal/lab"
 )
 
@@ -18,7 +17,6 @@ func doubleRelease() lab.Scenario {
 			Sequence: "One unit. A releases its hold: the hold is found to be valid, and the write is delayed. The client sends the release again, to process D, which does it. A's write goes on.",
 			Source:   "open-mercato/open-mercato#5418: a release never checks that the reservation is still active; pass-culture/pass-culture-api#2458: two cancellations a few milliseconds apart",
 		},
-		Breaks:   readFirst,
 		Requires: []lab.Claim{had(hasHold, "A"), had(wasTold, "A", "D")},
 		Run: func(w *lab.World) lab.Verdict {
 			s := open(w, 1)
@@ -39,7 +37,6 @@ func twoSweepers() lab.Scenario {
 			Sequence: "One unit. A has a hold that expires. C sweeps: it has read that the hold is due, and its write is delayed. D sweeps. C's write goes on.",
 			Source:   "TokenRhythm/opensquilla#1576: a reservation is released by what was read of it before another process wrote; a sweep in every instance of a shop is the same",
 		},
-		Breaks:   readFirst,
 		Requires: []lab.Claim{had(hasHold, "A"), had(wasTold, "C", "D")},
 		Run: func(w *lab.World) lab.Verdict {
 			s := open(w, 1)
@@ -60,7 +57,6 @@ func compensation() lab.Scenario {
 			Sequence: "One unit. A's payment fails, and its hold is to be released: it is found to be valid, and the write is delayed. The hold expires. C sweeps, and B gets the unit. A's write goes on. B pays.",
 			Source:   "hoangdaochuz/booking#31: the expiry races with the payment, and what undoes it clobbers the seats of other bookings",
 		},
-		Breaks:   lab.AllBut(h3.Name),
 		Requires: []lab.Claim{had(hasHold, "A", "B"), had(wasTold, "A", "C"), had(hasOrder, "B")},
 		Run: func(w *lab.World) lab.Verdict {
 			s := open(w, 1)

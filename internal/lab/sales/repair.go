@@ -22,7 +22,6 @@ func repairInFlight() lab.Scenario {
 			Sequence: "One unit. A buys it, and the write of the order is delayed. C repairs the stock. B buys what there is. The write goes on.",
 			Source:   "Starktail/woocommerce_fusion#170: a nightly job sets the stock to what it was, because the units that are sold are not delivered yet",
 		},
-		Breaks:        lab.Only(overwrite),
 		NotApplicable: lacksRepair,
 		Requires:      []lab.Claim{had(wasTold, "A", "B", "C")},
 		Run: func(w *lab.World) lab.Verdict {
@@ -89,7 +88,6 @@ func stockKeyEvicted() lab.Scenario {
 			Sequence: "Two units. A buys one, and the order is written. The key of the stock is evicted. B buys. If B is told that the item is sold out, C repairs the stock, and B buys again.",
 			Source:   "sidekiq/sidekiq#2883: allkeys-lru evicts what was no cache",
 		},
-		Breaks:   lab.Only(overwrite, ackFirst, noClaim, newID),
 		Requires: []lab.Claim{had(hasOrder, "A", "B")},
 		Run: func(w *lab.World) lab.Verdict {
 			b := openBehind(w, 2)

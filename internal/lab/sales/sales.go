@@ -1,4 +1,4 @@
-// Package sales is the catalogue of what can go wrong with a sale: with holds (All), and with
+// Package sales is the catalogue of what can go wrong with a sale: with Holds, and with
 // repairs and orders that are written behind the sale (Behind). It is to the stages of package
 // holds, and to package stock, what package anomalies is to locks: each file is a family of
 // anomalies, and each anomaly is a lab.Scenario that runs the real code, while statements to
@@ -10,6 +10,8 @@
 package sales
 
 import (
+	"slices"
+
 	"oversell/internal/holds"
 	h1 "oversell/internal/holds/h1_counter"
 	h2 "oversell/internal/holds/h2_status"
@@ -17,21 +19,22 @@ import (
 	"oversell/internal/lab"
 )
 
-// All returns the anomalies of holds, in the order of the table.
-func All() []lab.Scenario {
-	var all []lab.Scenario
-	for _, family := range [][]lab.Scenario{paymentScenarios(), releaseScenarios(), takeScenarios(), clockScenarios()} {
-		all = append(all, family...)
-	}
+// Holds returns the table of holds. Pools are in it if they are named.
+func Holds() lab.Table {
+	all := slices.Concat(paymentScenarios(), releaseScenarios(), takeScenarios(), clockScenarios())
 	for i := range all {
-		all[i].Of = append(Subjects(), Pools()...)
 		all[i].NotApplicable = aboutHolds(all[i])
 	}
-	return all
+	return lab.Table{Scenarios: all, Subjects: holders(), Others: pools()}
 }
 
-// Subjects returns the stages, in the order of the table.
-func Subjects() []lab.Subject {
+// Behind returns the table of repairs, and of orders that are written behind the sale.
+func Behind() lab.Table {
+	return lab.Table{Scenarios: slices.Concat(repairScenarios(), consumerScenarios()), Subjects: writers()}
+}
+
+// holders returns the stages of holds, in the order of the table.
+func holders() []lab.Subject {
 	return []lab.Subject{
 		{Name: h1.Name, About: "a counter in Redis, and a hold with a ttl", Database: openDatabase},
 		{Name: h2.Name, About: "a row with a status that is read, and then written", Database: openDatabase},
@@ -45,6 +48,3 @@ var stages = map[string]func(holds.Backends) holds.Stage{
 	h2.Name: func(b holds.Backends) holds.Stage { return h2.New(b) },
 	h3.Name: func(b holds.Backends) holds.Stage { return h3.New(b) },
 }
-
-// The subjects that decide by what they have read.
-var readFirst = lab.Only(h1.Name, h2.Name)

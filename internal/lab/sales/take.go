@@ -53,7 +53,6 @@ func limitOutside() lab.Scenario {
 			Sequence: "Two units, one for each buyer. A asks for a hold: the limit allows it, and the write is delayed. The same buyer asks at process D, and gets a hold. A's write goes on. Both holds are paid.",
 			Source:   "be-BOP-io-SA/be-BOP#2778: two simultaneous orders can both pass the same stock or per-person limit",
 		},
-		Breaks:   readFirst,
 		Requires: []lab.Claim{had(hasHold, "D"), had(hasOrder, "D"), had(wasTold, "A")},
 		Run: func(w *lab.World) lab.Verdict {
 			s := open(w, 2)
@@ -90,7 +89,6 @@ func evicted() lab.Scenario {
 			Sequence: "Two units. A buys one. The keys of the stock are evicted. B buys what it can get.",
 			Source:   "sidekiq/sidekiq#2883: allkeys-lru evicts what was no cache",
 		},
-		Breaks:        lab.Only(h1.Name),
 		NotApplicable: needsRedis,
 		Requires:      []lab.Claim{had(hasOrder, "A"), had(wasTold, "B")},
 		Run: func(w *lab.World) lab.Verdict {
@@ -130,7 +128,6 @@ func killedWithUnits() lab.Scenario {
 			Sequence: "One unit. A asks for a hold: the unit is taken. Its process is killed before the hold is written. B asks.",
 			Source:   "mozilla-ai/otari#767: a process that dies between two writes leaks what it has reserved for ever",
 		},
-		Breaks:   readFirst,
 		Requires: []lab.Claim{had(wasTold, "A", "B")},
 		Run: func(w *lab.World) lab.Verdict {
 			s := open(w, 1)
@@ -160,7 +157,6 @@ func replyLostAfterTake() lab.Scenario {
 			Sequence: "One unit. A asks for a hold. The step that takes the unit is done, and its connection breaks before the reply arrives. If A has the hold, it pays. B asks.",
 			Source:   "LerianStudio/midaz#2279: a retried reserve holds capacity twice, without a row; ShipfoxHQ/shipfox#392: what is reserved for a client whose connection breaks counts until its ttl",
 		},
-		Breaks:   readFirst,
 		Requires: []lab.Claim{had(wasTold, "A", "B")},
 		Run: func(w *lab.World) lab.Verdict {
 			s := open(w, 1)
@@ -206,8 +202,7 @@ func snapshot() lab.Scenario {
 			Sequence: "One unit, in MySQL or MariaDB, with transactions that are REPEATABLE READ. A asks for a hold: its transaction has begun and has written the buyer's row; the statement that takes the unit is delayed. B gets the unit and pays. A's statement goes on. Of what sells from a pool without holds, A looks for a free unit, and the statement that locks is delayed.",
 			Source:   "ury-erp/ury#366: a plain read after a lock is served from the snapshot of the transaction; shopperlabs/shopper#591: two checkouts read that the last unit is there, and both orders are created",
 		},
-		MySQL:  true,
-		Breaks: lab.Only(sqlSnapshot),
+		MySQL: true,
 		NotApplicable: func(c lab.Subject) string {
 			if c.Name != h3.Name && !isPool(c) {
 				return "it has no transaction, and so no snapshot"

@@ -1,0 +1,109 @@
+package lab
+
+import (
+	"cmp"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+)
+
+// Table is a table of the lab: anomalies, and what they are tried on.
+type Table struct {
+	Scenarios []Scenario
+	Subjects  []Subject // tried by default
+	Others    []Subject // tried only if they are named
+}
+
+// All returns all subjects.
+func (t Table) All() []Subject { return slices.Concat(t.Subjects, t.Others) }
+
+// Cells is how many cells there are by default.
+func (t Table) Cells() int { return len(t.Subjects) * len(t.Scenarios) }
+
+// Pick returns the tables with only the named anomalies and strategies; without names, with all
+// anomalies and all subjects that are tried by default. Some of the tables may have no cell.
+func Pick(tables []Table, anomalies, strategies []string) ([]Table, error) {
+	var scenarios []Scenario
+	var subjects []Subject
+	for _, t := range tables {
+		scenarios, subjects = append(scenarios, t.Scenarios...), append(subjects, t.All()...)
+	}
+	_, unknown := FindSubjects(subjects, strategies)
+	_, unknown2 := FindScenarios(scenarios, anomalies)
+	if err := cmp.Or(unknown, unknown2); err != nil {
+		return nil, err
+	}
+	cells := 0
+	picked := make([]Table, len(tables))
+	for i, t := range tables {
+		picked[i] = Table{Scenarios: t.Scenarios, Subjects: t.Subjects}
+		if len(anomalies) > 0 {
+			picked[i].Scenarios = slices.DeleteFunc(slices.Clone(t.Scenarios), func(s Scenario) bool { return !slices.Contains(anomalies, s.Name) })
+		}
+		if len(strategies) > 0 {
+			picked[i].Subjects = slices.DeleteFunc(t.All(), func(c Subject) bool { return !slices.Contains(strategies, c.Name) })
+		}
+		cells += picked[i].Cells()
+	}
+	if cells == 0 {
+		return nil, errNoCell
+	}
+	return picked, nil
+}
+
+var errNoCell = errors.New("none of these anomalies is tried on any of these strategies: -run names anomalies of one table and -strategy strategies of another (-list shows all)")
+
+//go:embed record.json
+var recordFile []byte
+
+// Record has the outcome of every cell as an earlier run has found it, by strategy and by
+// anomaly. All of a strategy is in one place, so that a diff of the record can be reviewed.
+type Record map[string]map[string]Outcome
+
+// Recorded returns the record that this program was built with. It must not be changed.
+var Recorded = sync.OnceValue(func() Record {
+	var r Record
+	if err := json.Unmarshal(recordFile, &r); err != nil {
+		panic(fmt.Sprintf("lab: record.json: %v", err)) // it is part of the program
+	}
+	return r
+})
+
+// With returns the record with the outcomes of a run in place of older ones, and without
+// anything that is not in the tables any more. A cell leaves its outcome on record if it is
+// undecided, or does not apply where it was run, such as one about MySQL on SQLite: there that is
+// expected.
+func (r Record) With(tables []Table, cells []Cell) Record {
+	found := make(map[[2]string]Outcome)
+	for _, c := range cells {
+		if c.Outcome != Unknown && c.Outcome != c.Expected {
+			found[[2]string{c.Strategy, c.Anomaly}] = c.Outcome
+		}
+	}
+	out := make(Record)
+	for _, t := range tables {
+		for _, c := range t.All() {
+			outcomes := make(map[string]Outcome)
+			for _, s := range t.Scenarios {
+				if o := cmp.Or(found[[2]string{c.Name, s.Name}], r[c.Name][s.Name]); o != NoRecord {
+					outcomes[s.Name] = o
+				}
+			}
+			if len(outcomes) > 0 {
+				out[c.Name] = outcomes
+			}
+		}
+	}
+	return out
+}
+
+// WriteJSON writes the record as record.json has it, one anomaly a line.
+func (r Record) WriteJSON(w io.Writer) error {
+	out := json.NewEncoder(w)
+	out.SetIndent("", " ")
+	return out.Encode(r)
+}

@@ -15,135 +15,123 @@ import (
 
 func cacheScenarios() []lab.Scenario {
 	return []lab.Scenario{
-		cacheStampede(), cacheInstances(), cacheSlowLoad(), cacheSecondLook(), cacheMissing(), cacheFailedLoad(),
+		cacheStampede, cacheInstances, cacheSlowLoad, cacheSecondLook, cacheMissing, cacheFailedLoad,
 	}
 }
 
-func cacheStampede() lab.Scenario {
-	return lab.Scenario{
-		Anomaly: lab.Anomaly{
-			Name:     "cache-stampede",
-			Loss:     lab.WastedWork,
-			Sentence: "Many readers want a value that is not in the cache, and all of them load it from the database at once.",
-			Sequence: "One instance. Six readers want a value that is not in the cache. Its load takes a tenth of the ttl.",
-			Source:   "the thundering herd: Nishtala et al., Scaling Memcache at Facebook (2013), leases",
-		},
-		Requires:      []lab.Claim{read(6)},
-		NotApplicable: needsCacheGuard,
-		Run: func(w *lab.World) lab.Verdict {
-			k := cold(w, w.TTL/10)
-			w.Together(k.many(w.Start("A"), 6)...)
-			return k.loads(1)
-		},
-	}
+var cacheStampede = lab.Scenario{
+	Anomaly: lab.Anomaly{
+		Name:     "cache-stampede",
+		Loss:     lab.WastedWork,
+		Sentence: "Many readers want a value that is not in the cache, and all of them load it from the database at once.",
+		Sequence: "One instance. Six readers want a value that is not in the cache. Its load takes a tenth of the ttl.",
+		Source:   "the thundering herd: Nishtala et al., Scaling Memcache at Facebook (2013), leases",
+	},
+	Requires:      []lab.Claim{read(6)},
+	NotApplicable: needsCacheGuard,
+	Run: func(w *lab.World) lab.Verdict {
+		k := cold(w, w.TTL/10)
+		w.Together(k.many(w.Start("A"), 6)...)
+		return k.loads(1)
+	},
 }
 
-func cacheInstances() lab.Scenario {
-	return lab.Scenario{
-		Anomaly: lab.Anomaly{
-			Name:     "cache-load-per-instance",
-			Loss:     lab.WastedWork,
-			Sentence: "Each instance of the service loads the same value: with a mutex in memory the database is queried once per instance.",
-			Sequence: "Two instances. Three readers on each want a value that is not in the cache. Its load takes a tenth of the ttl.",
-			Source:   "a singleflight or mutex in the process, scaled out",
-		},
-		Requires:      []lab.Claim{read(6)},
-		NotApplicable: needsCacheGuard,
-		Run: func(w *lab.World) lab.Verdict {
-			k := cold(w, w.TTL/10)
-			w.Together(append(k.many(w.Start("A"), 3), k.many(w.Start("B"), 3)...)...)
-			return k.loads(1)
-		},
-	}
+var cacheInstances = lab.Scenario{
+	Anomaly: lab.Anomaly{
+		Name:     "cache-load-per-instance",
+		Loss:     lab.WastedWork,
+		Sentence: "Each instance of the service loads the same value: with a mutex in memory the database is queried once per instance.",
+		Sequence: "Two instances. Three readers on each want a value that is not in the cache. Its load takes a tenth of the ttl.",
+		Source:   "a singleflight or mutex in the process, scaled out",
+	},
+	Requires:      []lab.Claim{read(6)},
+	NotApplicable: needsCacheGuard,
+	Run: func(w *lab.World) lab.Verdict {
+		k := cold(w, w.TTL/10)
+		w.Together(append(k.many(w.Start("A"), 3), k.many(w.Start("B"), 3)...)...)
+		return k.loads(1)
+	},
 }
 
-func cacheSlowLoad() lab.Scenario {
-	return lab.Scenario{
-		Anomaly: lab.Anomaly{
-			Name:     "cache-load-outlives-lease",
-			Loss:     lab.WastedWork,
-			Sentence: "The database is slow: the load takes longer than the ttl, and the next reader starts a load of its own.",
-			Sequence: "Two instances with a reader each. The load takes one and a half times the ttl.",
-			Source:   "a lease shorter than the work, met where it hurts most: a database under load answers late",
-		},
-		Requires:      []lab.Claim{read(2)},
-		NotApplicable: needsCacheGuard,
-		Run: func(w *lab.World) lab.Verdict {
-			k := cold(w, w.TTL+w.TTL/2)
-			w.Together(append(k.many(w.Start("A"), 1), k.many(w.Start("B"), 1)...)...)
-			return k.loads(1)
-		},
-	}
+var cacheSlowLoad = lab.Scenario{
+	Anomaly: lab.Anomaly{
+		Name:     "cache-load-outlives-lease",
+		Loss:     lab.WastedWork,
+		Sentence: "The database is slow: the load takes longer than the ttl, and the next reader starts a load of its own.",
+		Sequence: "Two instances with a reader each. The load takes one and a half times the ttl.",
+		Source:   "a lease shorter than the work, met where it hurts most: a database under load answers late",
+	},
+	Requires:      []lab.Claim{read(2)},
+	NotApplicable: needsCacheGuard,
+	Run: func(w *lab.World) lab.Verdict {
+		k := cold(w, w.TTL+w.TTL/2)
+		w.Together(append(k.many(w.Start("A"), 1), k.many(w.Start("B"), 1)...)...)
+		return k.loads(1)
+	},
 }
 
-func cacheSecondLook() lab.Scenario {
-	return lab.Scenario{
-		Anomaly: lab.Anomaly{
-			Name:     "cache-no-second-look",
-			Loss:     lab.WastedWork,
-			Sentence: "A reader that gets the lock loads the value without checking the cache again, so all readers load it, one after the other. This is a mistake in the use of the lock: no lock helps.",
-			Sequence: "One instance. Three readers want a value that is not in the cache. The reader that has the lock does not check the cache again.",
-			Source:   "the second check left out of double-checked locking",
-		},
-		Requires:      []lab.Claim{read(3), loaded(3)},
-		NotApplicable: needsCacheGuard,
-		Run: func(w *lab.World) lab.Verdict {
+var cacheSecondLook = lab.Scenario{
+	Anomaly: lab.Anomaly{
+		Name:     "cache-no-second-look",
+		Loss:     lab.WastedWork,
+		Sentence: "A reader that gets the lock loads the value without checking the cache again, so all readers load it, one after the other. This is a mistake in the use of the lock: no lock helps.",
+		Sequence: "One instance. Three readers want a value that is not in the cache. The reader that has the lock does not check the cache again.",
+		Source:   "the second check left out of double-checked locking",
+	},
+	Requires:      []lab.Claim{read(3), loaded(3)},
+	NotApplicable: needsCacheGuard,
+	Run: func(w *lab.World) lab.Verdict {
+		k := cold(w, w.TTL/20)
+		k.unwary = true
+		w.Together(k.many(w.Start("A"), 3)...)
+		return k.loads(1)
+	},
+}
+
+var cacheMissing = lab.Scenario{
+	Anomaly: lab.Anomaly{
+		Name:     "cache-missing-key",
+		Loss:     lab.WastedWork,
+		Sentence: "A value that does not exist is never in the cache, so each request for it queries the database.",
+		Sequence: "Five readers, one after the other, ask for a value that does not exist. This project's cache stores a marker for it.",
+		Source:   "cache penetration: requests for ids that do not exist, as from a scan",
+	},
+	Requires:      []lab.Claim{read(5)},
+	NotApplicable: needsCacheGuard,
+	Run: func(w *lab.World) lab.Verdict {
+		k := cold(w, 0)
+		k.missing = true
+		p := w.Start("A")
+		r := k.reader(p)
+		for range 5 {
+			k.read(r, "A/1")
+		}
+		return k.loads(1)
+	},
+}
+
+var cacheFailedLoad = lab.Scenario{
+	Anomaly: lab.Anomaly{
+		Name:     "cache-failed-load",
+		Loss:     lab.WastedWork,
+		Sentence: "A load fails while many readers wait for it. If each of them then loads again, they query a broken database one after the other, and the last one waits for all these failures.",
+		Sequence: "Two instances with two readers each. Each load takes a twentieth of the ttl and fails. In the first round each reader that gets the lock loads again. In the second one the readers that waited share the failure, as in this project's cache.",
+		Source:   "golang.org/x/sync/singleflight, where the callers that wait for a call share its error too",
+	},
+	Requires:      []lab.Claim{loaded(2*perInstance + 1), times(hasFailed, 4*perInstance, "%d of %d readers have the error of the load")},
+	NotApplicable: needsCacheGuard,
+	Run: func(w *lab.World) lab.Verdict {
+		a, b := w.Start("A"), w.Start("B")
+		round := func(unwary bool) coldKey {
 			k := cold(w, w.TTL/20)
-			k.unwary = true
-			w.Together(k.many(w.Start("A"), 3)...)
-			return k.loads(1)
-		},
-	}
-}
-
-func cacheMissing() lab.Scenario {
-	return lab.Scenario{
-		Anomaly: lab.Anomaly{
-			Name:     "cache-missing-key",
-			Loss:     lab.WastedWork,
-			Sentence: "A value that does not exist is never in the cache, so each request for it queries the database.",
-			Sequence: "Five readers, one after the other, ask for a value that does not exist. This project's cache stores a marker for it.",
-			Source:   "cache penetration: requests for ids that do not exist, as from a scan",
-		},
-		Requires:      []lab.Claim{read(5)},
-		NotApplicable: needsCacheGuard,
-		Run: func(w *lab.World) lab.Verdict {
-			k := cold(w, 0)
-			k.missing = true
-			p := w.Start("A")
-			r := k.reader(p)
-			for range 5 {
-				k.read(r, "A/1")
-			}
-			return k.loads(1)
-		},
-	}
-}
-
-func cacheFailedLoad() lab.Scenario {
-	return lab.Scenario{
-		Anomaly: lab.Anomaly{
-			Name:     "cache-failed-load",
-			Loss:     lab.WastedWork,
-			Sentence: "A load fails while many readers wait for it. If each of them then loads again, they query a broken database one after the other, and the last one waits for all these failures.",
-			Sequence: "Two instances with two readers each. Each load takes a twentieth of the ttl and fails. In the first round each reader that gets the lock loads again. In the second one the readers that waited share the failure, as in this project's cache.",
-			Source:   "golang.org/x/sync/singleflight, where the callers that wait for a call share its error too",
-		},
-		Requires:      []lab.Claim{loaded(2*perInstance + 1), times(hasFailed, 4*perInstance, "%d of %d readers have the error of the load")},
-		NotApplicable: needsCacheGuard,
-		Run: func(w *lab.World) lab.Verdict {
-			a, b := w.Start("A"), w.Start("B")
-			round := func(unwary bool) coldKey {
-				k := cold(w, w.TTL/20)
-				k.unwary, k.failing = unwary, 2*perInstance
-				w.Together(append(k.many(a, perInstance), k.many(b, perInstance)...)...)
-				return k
-			}
-			naive := round(true).asked.Load()
-			w.Note("", "each reader loads again: queries to the database: %d", naive)
-			return round(false).loads(1)
-		},
-	}
+			k.unwary, k.failing = unwary, 2*perInstance
+			w.Together(append(k.many(a, perInstance), k.many(b, perInstance)...)...)
+			return k
+		}
+		naive := round(true).asked.Load()
+		w.Note("", "each reader loads again: queries to the database: %d", naive)
+		return round(false).loads(1)
+	},
 }
 
 // perInstance is how many readers of each instance wait for a load that fails.

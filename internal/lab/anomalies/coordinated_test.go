@@ -30,7 +30,7 @@ func TestCoordinatedLocksAreAsOnRecord(t *testing.T) {
 func checkCoordinated(t *testing.T, cfg lab.Config) {
 	t.Helper()
 	cfg.Redis, cfg.Attempts = lab.Embedded, 2
-	cfg.Scenarios = slices.Concat([]lab.Scenario{pausedWriter()}, expiryScenarios(), clockScenarios(), releaseScenarios(),
+	cfg.Scenarios = slices.Concat([]lab.Scenario{pausedWriter}, expiryScenarios(), clockScenarios(), releaseScenarios(),
 		reentryScenarios(), tokenScenarios(), renewalScenarios(), waitScenarios())
 	r := run(t, cfg)
 	compare(t, cfg, r)
@@ -48,7 +48,7 @@ func TestHolderWhoIsNotToldIsNoticed(t *testing.T) {
 	c := subject(t, "etcd")
 	lock := c.Lock
 	c.Lock = func(p *lab.Process, key string) guard.Lock { return deafLock{lock(p, key).(waiter)} }
-	cfg := lab.Config{Subjects: []lab.Subject{c}, Scenarios: []lab.Scenario{cutOff()}, Redis: lab.Embedded, Services: services.At([]string{coordtest.Etcd(t)}, nil), Attempts: 2}
+	cfg := lab.Config{Subjects: []lab.Subject{c}, Scenarios: []lab.Scenario{cutOff}, Redis: lab.Embedded, Services: services.At([]string{coordtest.Etcd(t)}, nil), Attempts: 2}
 	if cell := run(t, cfg).Cells[0]; cell.Outcome != lab.Breaks && !isUndecided(cell) {
 		t.Errorf("%s: %s", cell.Outcome, cell.Note)
 	}

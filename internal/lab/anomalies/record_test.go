@@ -13,6 +13,7 @@ import (
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/lab"
 	"oversell/internal/lab/sales"
+	"oversell/internal/lab/show"
 )
 
 // tables are all tables. Each is run once for all tests: a run takes seconds.
@@ -98,7 +99,7 @@ func TestRealNodesAreAsOnRecord(t *testing.T) {
 	for range 5 {
 		cfg.Nodes = append(cfg.Nodes, backendtest.Redis(t, "local"))
 	}
-	cfg.Scenarios = []lab.Scenario{cutOff(), failover(), restartForgets(), foreignDelete(), clockMajority()}
+	cfg.Scenarios = []lab.Scenario{cutOff, failover, restartForgets, foreignDelete, clockMajority}
 	compare(t, cfg, run(t, cfg))
 }
 
@@ -263,9 +264,27 @@ func TestRunIsInterrupted(t *testing.T) {
 	}
 }
 
-// The stages themselves, graded as if they were yours, keep what they are the
-// first to keep.
-func TestStagesKeepWhatIsTheirs(t *testing.T) {
+// A lock without an expiry is v1_setnx's only. Where it holds only because of that, v2_ttl, which
+// differs by an expiry and nothing else, breaks; where it holds for another reason, v2_ttl does too.
+func TestOnlyEndlessIsWhatAnExpiryWouldBreak(t *testing.T) {
+	r, endless := wholeOfLocks(t), 0
+	for _, c := range r.Cells {
+		only := show.OnlyEndless(r.Manifest, c)
+		if only {
+			endless++
+		}
+		if want := c.Strategy == "v1_setnx" && c.Outcome == lab.Holds && lab.Recorded()["v2_ttl"][c.Anomaly] == lab.Breaks; only != want {
+			t.Errorf("%s on %s holds only because its lock never expires: %v, want %v", c.Anomaly, c.Strategy, only, want)
+		}
+	}
+	if endless < 10 {
+		t.Errorf("%d cells hold only because a lock never expires, want 10 or more", endless)
+	}
+}
+
+// wholeOfLocks returns the table of locks.
+func wholeOfLocks(t *testing.T) lab.Report {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("runs the whole table: run it without -short")
 	}
@@ -273,6 +292,13 @@ func TestStagesKeepWhatIsTheirs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return r
+}
+
+// The stages themselves, graded as if they were yours, keep what they are the
+// first to keep.
+func TestStagesKeepWhatIsTheirs(t *testing.T) {
+	r := wholeOfLocks(t)
 	stage := regexp.MustCompile(`^v\d_`)
 	var stages []string
 	for _, c := range lab.Subjects() {

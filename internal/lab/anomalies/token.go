@@ -9,87 +9,83 @@ import (
 	"oversell/internal/stock"
 )
 
-func tokenScenarios() []lab.Scenario { return []lab.Scenario{tokenOnReentry(), successorsToken()} }
+func tokenScenarios() []lab.Scenario { return []lab.Scenario{tokenOnReentry, successorsToken} }
 
-func tokenOnReentry() lab.Scenario {
-	return lab.Scenario{
-		Anomaly: lab.Anomaly{
-			Name:     "token-grows-on-re-entry",
-			Loss:     lab.WastedWork,
-			Sentence: "The holder re-enters and is given a larger token: what it still sends with the first token is refused as if there were another holder.",
-			Sequence: "A takes the lock and asks for its token. Deeper in its call stack it takes the lock again, with the same handle and with another one. All three tokens must be the same, also after the inner calls have given back what they took.",
-			Source:   "Hazelcast, FencedLock: its fence grows each time that the lock goes from free to held, and so not with a re-entry",
-		},
-		Requires:      []lab.Claim{had("A"), lab.IsLock},
-		NotApplicable: needsToken,
-		Run: func(w *lab.World) lab.Verdict {
-			a := w.Start("A")
-			outer, inner := a.Holder(), a.Holder()
-			outer.MustLock()
-			first := outer.Token()
-			if !outer.Try() {
-				return lab.NA.Because("it cannot be taken twice: see nested-acquire")
-			}
-			again := outer.Token()
-			if !inner.Try() {
-				return lab.NA.Because("it cannot be taken twice by two handles: see nested-acquire")
-			}
-			nested := inner.Token()
-			_ = inner.Unlock()
-			_ = outer.Unlock()
-			last := outer.Token()
-			ok := first != 0 && again == first && nested == first && last == first
-			return w.Verdict(ok, "A", "the token is the same for all of its holds", "the token is not the same for all of its holds")
-		},
-	}
+var tokenOnReentry = lab.Scenario{
+	Anomaly: lab.Anomaly{
+		Name:     "token-grows-on-re-entry",
+		Loss:     lab.WastedWork,
+		Sentence: "The holder re-enters and is given a larger token: what it still sends with the first token is refused as if there were another holder.",
+		Sequence: "A takes the lock and asks for its token. Deeper in its call stack it takes the lock again, with the same handle and with another one. All three tokens must be the same, also after the inner calls have given back what they took.",
+		Source:   "Hazelcast, FencedLock: its fence grows each time that the lock goes from free to held, and so not with a re-entry",
+	},
+	Requires:      []lab.Claim{had("A"), lab.IsLock},
+	NotApplicable: needsToken,
+	Run: func(w *lab.World) lab.Verdict {
+		a := w.Start("A")
+		outer, inner := a.Holder(), a.Holder()
+		outer.MustLock()
+		first := outer.Token()
+		if !outer.Try() {
+			return lab.NA.Because("it cannot be taken twice: see nested-acquire")
+		}
+		again := outer.Token()
+		if !inner.Try() {
+			return lab.NA.Because("it cannot be taken twice by two handles: see nested-acquire")
+		}
+		nested := inner.Token()
+		_ = inner.Unlock()
+		_ = outer.Unlock()
+		last := outer.Token()
+		ok := first != 0 && again == first && nested == first && last == first
+		return w.Verdict(ok, "A", "the token is the same for all of its holds", "the token is not the same for all of its holds")
+	},
 }
 
-func successorsToken() lab.Scenario {
-	return lab.Scenario{
-		Anomaly: lab.Anomaly{
-			Name:     "successors-token",
-			Loss:     lab.SellsTwice,
-			Sentence: "A holder asks for its token only when it is about to write, and has lost the lock by then: it gets the token of the current holder, and no resource can refuse it.",
-			Sequence: "A takes the lock, and its process is stopped for longer than the ttl. B takes the lock, and reads the stock with its token. A resumes, asks for its token only now, and writes with the token that it gets. That write must be refused, and B's, which comes after it, must not.",
-			Source:   "a token that is read from a counter beside the lock, instead of coming with the grant; Martin Kleppmann, How to do distributed locking (2016): the lock service returns the token each time that a client acquires the lock",
-		},
-		Requires:      []lab.Claim{had("A", "B"), faulted("A")},
-		NotApplicable: needsToken,
-		Run: func(w *lab.World) lab.Verdict {
-			w.OpenShop(10)
-			a, b := w.Start("A"), w.Start("B")
-			late, next := a.Holder(), b.Holder()
-			late.MustLock()
-			w.Sleep(w.TTL / 10)
-			a.Freeze()
-			w.Sleep(w.TTL + w.TTL/3)
-			lab.Need(next.Obtain(w.TTL), "B did not get the lock")
-			theirs := next.Token()
-			err := withToken(w, b, theirs, func(ctx context.Context, c stock.Counter) error {
-				_, err := c.Get(ctx)
-				return err
-			})
-			lab.Need(err == nil, "B could not read the stock: %v", err)
-			a.Thaw()
-			mine := late.Token()
-			write := func(left int64) stock.Section {
-				return func(ctx context.Context, c stock.Counter) error { return c.Set(ctx, left) }
-			}
-			err = withToken(w, a, mine, write(3))
-			switch {
-			case err == nil && mine == theirs:
-				return w.Broke("A", "A, which has lost the lock, is told B's token, and its write goes through")
-			case err == nil:
-				return w.Broke("A", "A, which has lost the lock, writes with its token, and is not refused")
-			}
-			lab.Need(errors.Is(err, stock.ErrFenced), "A's write failed otherwise: %v", err)
-			w.Note("A", "is refused: its token is older than B's")
-			if err := withToken(w, b, theirs, write(9)); err != nil {
-				return w.Broke("B", "B, which has the lock, is refused: %s", lab.Brief(err))
-			}
-			return lab.Holds.Because("A is told its own token, and its write is refused; B's is not")
-		},
-	}
+var successorsToken = lab.Scenario{
+	Anomaly: lab.Anomaly{
+		Name:     "successors-token",
+		Loss:     lab.SellsTwice,
+		Sentence: "A holder asks for its token only when it is about to write, and has lost the lock by then: it gets the token of the current holder, and no resource can refuse it.",
+		Sequence: "A takes the lock, and its process is stopped for longer than the ttl. B takes the lock, and reads the stock with its token. A resumes, asks for its token only now, and writes with the token that it gets. That write must be refused, and B's, which comes after it, must not.",
+		Source:   "a token that is read from a counter beside the lock, instead of coming with the grant; Martin Kleppmann, How to do distributed locking (2016): the lock service returns the token each time that a client acquires the lock",
+	},
+	Requires:      []lab.Claim{had("A", "B"), faulted("A")},
+	NotApplicable: needsToken,
+	Run: func(w *lab.World) lab.Verdict {
+		w.OpenShop(10)
+		a, b := w.Start("A"), w.Start("B")
+		late, next := a.Holder(), b.Holder()
+		late.MustLock()
+		w.Sleep(w.TTL / 10)
+		a.Freeze()
+		w.Sleep(w.TTL + w.TTL/3)
+		lab.Need(next.Obtain(w.TTL), "B did not get the lock")
+		theirs := next.Token()
+		err := withToken(w, b, theirs, func(ctx context.Context, c stock.Counter) error {
+			_, err := c.Get(ctx)
+			return err
+		})
+		lab.Need(err == nil, "B could not read the stock: %v", err)
+		a.Thaw()
+		mine := late.Token()
+		write := func(left int64) stock.Section {
+			return func(ctx context.Context, c stock.Counter) error { return c.Set(ctx, left) }
+		}
+		err = withToken(w, a, mine, write(3))
+		switch {
+		case err == nil && mine == theirs:
+			return w.Broke("A", "A, which has lost the lock, is told B's token, and its write goes through")
+		case err == nil:
+			return w.Broke("A", "A, which has lost the lock, writes with its token, and is not refused")
+		}
+		lab.Need(errors.Is(err, stock.ErrFenced), "A's write failed otherwise: %v", err)
+		w.Note("A", "is refused: its token is older than B's")
+		if err := withToken(w, b, theirs, write(9)); err != nil {
+			return w.Broke("B", "B, which has the lock, is refused: %s", lab.Brief(err))
+		}
+		return lab.Holds.Because("A is told its own token, and its write is refused; B's is not")
+	},
 }
 
 // withToken runs a section on the stock with a token, regardless of the lock.

@@ -12,80 +12,76 @@ import (
 	"oversell/internal/lab"
 )
 
-func missedWakeUp() lab.Scenario {
-	return lab.Scenario{
-		Anomaly: lab.Anomaly{
-			Name:     "missed-wake-up",
-			Loss:     lab.WaitsForNothing,
-			Sentence: "The lock becomes free, and the caller that waits for it sleeps on.",
-			Sequence: "A holds the lock. B waits for it. A unlocks. B must have the lock within a tenth of the ttl.",
-			Source:   "redisson/redisson#5761; python-redis-lock: a waiter that sleeps a whole ttl",
-		},
-		Requires:      []lab.Claim{had("A", "B")},
-		NotApplicable: needsLock,
-		Run: func(w *lab.World) lab.Verdict {
-			a := w.Start("A")
-			b := a.Another("B")
-			h := a.Holder()
-			h.MustLock()
-			out := waiting(w, b, w.Context())
-			w.Sleep(w.TTL/5 + w.TTL/130)
-			stillWaits("B", out)
-			_ = h.Unlock()
-			took, err := ended(w, out, w.TTL/10)
-			return w.Verdict(err == nil, "B", "B has the lock soon", "B sleeps on, "+lab.About(took)+" after the lock became free")
-		},
-	}
+var missedWakeUp = lab.Scenario{
+	Anomaly: lab.Anomaly{
+		Name:     "missed-wake-up",
+		Loss:     lab.WaitsForNothing,
+		Sentence: "The lock becomes free, and the caller that waits for it sleeps on.",
+		Sequence: "A holds the lock. B waits for it. A unlocks. B must have the lock within a tenth of the ttl.",
+		Source:   "redisson/redisson#5761; python-redis-lock: a waiter that sleeps a whole ttl",
+	},
+	Requires:      []lab.Claim{had("A", "B")},
+	NotApplicable: needsLock,
+	Run: func(w *lab.World) lab.Verdict {
+		a := w.Start("A")
+		b := a.Another("B")
+		h := a.Holder()
+		h.MustLock()
+		out := waiting(w, b, w.Context())
+		w.Sleep(w.TTL/5 + w.TTL/130)
+		stillWaits("B", out)
+		_ = h.Unlock()
+		took, err := ended(w, out, w.TTL/10)
+		return w.Verdict(err == nil, "B", "B has the lock soon", "B sleeps on, "+lab.About(took)+" after the lock became free")
+	},
 }
 
 // overtakings is how often B is overtaken before it counts as starved.
 const overtakings = 12
 
-func overtaken() lab.Scenario {
-	return lab.Scenario{
-		Anomaly: lab.Anomaly{
-			Name:     "starvation",
-			Loss:     lab.WaitsForNothing,
-			Sentence: "There is no queue: a caller that asks at the right moment overtakes those that have waited for a long time, again and again.",
-			Sequence: "A holds the lock, and B waits for it. Each time a request of B's is on its way, A unlocks and C takes the lock before it arrives, or the other way round.",
-			Source:   "polling locks under load: of 5,000 callers of a library with a short fixed delay most were never served",
-		},
-		Requires:      []lab.Claim{had("A", "B")},
-		NotApplicable: needsLock,
-		Run: func(w *lab.World) lab.Verdict {
-			a := w.Start("A")
-			b, c := a.Another("B"), a.Another("C")
-			pair := []*lab.Holder{a.Holder(), c.Holder()}
-			pair[0].MustLock()
-			ctx, cancel := context.WithCancel(w.Context())
-			defer cancel()
-			start := time.Now()
-			next, letGo := asks(w, b)
-			out := waiting(w, b, ctx)
-			n := 0
-			for ; n < overtakings && len(out) == 0; n++ {
-				arrive := next()
-				stillWaits("B", out)
-				_ = pair[n%2].Unlock()
-				ok, _ := pair[(n+1)%2].Ask()
-				arrive()
-				if w.Settle(); !ok || len(out) > 0 {
-					break
-				}
+var overtaken = lab.Scenario{
+	Anomaly: lab.Anomaly{
+		Name:     "starvation",
+		Loss:     lab.WaitsForNothing,
+		Sentence: "There is no queue: a caller that asks at the right moment overtakes those that have waited for a long time, again and again.",
+		Sequence: "A holds the lock, and B waits for it. Each time a request of B's is on its way, A unlocks and C takes the lock before it arrives, or the other way round.",
+		Source:   "polling locks under load: of 5,000 callers of a library with a short fixed delay most were never served",
+	},
+	Requires:      []lab.Claim{had("A", "B")},
+	NotApplicable: needsLock,
+	Run: func(w *lab.World) lab.Verdict {
+		a := w.Start("A")
+		b, c := a.Another("B"), a.Another("C")
+		pair := []*lab.Holder{a.Holder(), c.Holder()}
+		pair[0].MustLock()
+		ctx, cancel := context.WithCancel(w.Context())
+		defer cancel()
+		start := time.Now()
+		next, letGo := asks(w, b)
+		out := waiting(w, b, ctx)
+		n := 0
+		for ; n < overtakings && len(out) == 0; n++ {
+			arrive := next()
+			stillWaits("B", out)
+			_ = pair[n%2].Unlock()
+			ok, _ := pair[(n+1)%2].Ask()
+			arrive()
+			if w.Settle(); !ok || len(out) > 0 {
+				break
 			}
-			waited := time.Since(start)
-			if n < overtakings {
-				letGo() // B may have one more question, though the lock is its own by now
-				w.Settle()
-			}
-			cancel()
-			_, _ = ended(w, out, w.TTL)
-			if n == overtakings {
-				return w.Broke("B", "B waited %s while the others did not wait at all; times that B was overtaken: %d", lab.About(waited), n)
-			}
-			return lab.Holds.Because("times that B was overtaken: %d", n)
-		},
-	}
+		}
+		waited := time.Since(start)
+		if n < overtakings {
+			letGo() // B may have one more question, though the lock is its own by now
+			w.Settle()
+		}
+		cancel()
+		_, _ = ended(w, out, w.TTL)
+		if n == overtakings {
+			return w.Broke("B", "B waited %s while the others did not wait at all; times that B was overtaken: %d", lab.About(waited), n)
+		}
+		return lab.Holds.Because("times that B was overtaken: %d", n)
+	},
 }
 
 // asks returns next, which waits until p's next request is on its way to Redis and
@@ -125,39 +121,37 @@ func needsCommands(c lab.Subject) string {
 // polling callers cost.
 const commandsPerHold = 10
 
-func retryStorm() lab.Scenario {
-	return lab.Scenario{
-		Anomaly: lab.Anomaly{
-			Name:     "retry-storm",
-			Loss:     lab.WastedWork,
-			Sentence: "All waiters ask Redis again and again: most of what Redis does is to refuse them.",
-			Sequence: "Thirty callers on three instances want the lock at the same time, each for a moment. The commands that Redis receives are compared with the locks that it grants.",
-			Source:   "5,000 callers on one lock: 120 commands a lock with a fixed delay of 50 ms, more than 10,000 with 5 ms",
-		},
-		Requires:      []lab.Claim{unlessInMemory(oneAtATime)},
-		NotApplicable: needsCommands,
-		Run: func(w *lab.World) lab.Verdict {
-			const callers = 30
-			served := make(chan time.Duration, callers)
-			var all []<-chan struct{}
-			var processes []*lab.Process
-			for _, name := range []string{"A", "B", "C"} {
-				p := w.Start(name)
-				processes = append(processes, p)
-				guard := p.Guard()
-				for i := range callers / 3 {
-					all = append(all, w.Go(func() { oneOfMany(w, p, guard, i, served) }))
-				}
+var retryStorm = lab.Scenario{
+	Anomaly: lab.Anomaly{
+		Name:     "retry-storm",
+		Loss:     lab.WastedWork,
+		Sentence: "All waiters ask Redis again and again: most of what Redis does is to refuse them.",
+		Sequence: "Thirty callers on three instances want the lock at the same time, each for a moment. The commands that Redis receives are compared with the locks that it grants.",
+		Source:   "5,000 callers on one lock: 120 commands a lock with a fixed delay of 50 ms, more than 10,000 with 5 ms",
+	},
+	Requires:      []lab.Claim{unlessInMemory(oneAtATime)},
+	NotApplicable: needsCommands,
+	Run: func(w *lab.World) lab.Verdict {
+		const callers = 30
+		served := make(chan time.Duration, callers)
+		var all []<-chan struct{}
+		var processes []*lab.Process
+		for _, name := range []string{"A", "B", "C"} {
+			p := w.Start(name)
+			processes = append(processes, p)
+			guard := p.Guard()
+			for i := range callers / 3 {
+				all = append(all, w.Go(func() { oneOfMany(w, p, guard, i, served) }))
 			}
-			w.Together(all...)
-			commands := 0
-			for _, p := range processes {
-				commands += p.Asked()
-			}
-			close(served)
-			return storm(w, commands, callers, slices.Collect(values(served)))
-		},
-	}
+		}
+		w.Together(all...)
+		commands := 0
+		for _, p := range processes {
+			commands += p.Asked()
+		}
+		close(served)
+		return storm(w, commands, callers, slices.Collect(values(served)))
+	},
 }
 
 // oneOfMany takes the lock for a moment, and tells how long it waited.

@@ -11,8 +11,8 @@ import (
 
 func waitScenarios() []lab.Scenario {
 	return []lab.Scenario{
-		waitCancelled(), cancelNotTold(), waitLimit(), waitCutsLease(), errorTakenForHeld(), redisAway(),
-		missedWakeUp(), overtaken(), retryStorm(),
+		waitCancelled, cancelNotTold, waitLimit, waitCutsLease, errorTakenForHeld, redisAway,
+		missedWakeUp, overtaken, retryStorm,
 	}
 }
 
@@ -64,25 +64,23 @@ func kept(w *lab.World, by *lab.Process) {
 	w.PersistLock()
 }
 
-func waitCancelled() lab.Scenario {
-	return lab.Scenario{
-		Anomaly: lab.Anomaly{
-			Name:     "wait-not-cancelled",
-			Loss:     lab.WaitsForNothing,
-			Sentence: "A waiting caller is cancelled, and goes on waiting.",
-			Sequence: "A keeps the lock. B waits for it, and is cancelled. B's wait must end within a fifth of the ttl.",
-			Source:   "go-redsync/redsync PR #68: the wait slept on though its context was over",
-		},
-		Requires:      []lab.Claim{had("A")},
-		NotApplicable: needsLock,
-		Run: func(w *lab.World) lab.Verdict {
-			took, err := cancelledWait(w)
-			if errors.Is(err, errStillWaiting) {
-				return w.Broke("B", "B still waits, %s after it was cancelled", lab.About(took))
-			}
-			return lab.Holds.Because("the wait ends at once")
-		},
-	}
+var waitCancelled = lab.Scenario{
+	Anomaly: lab.Anomaly{
+		Name:     "wait-not-cancelled",
+		Loss:     lab.WaitsForNothing,
+		Sentence: "A waiting caller is cancelled, and goes on waiting.",
+		Sequence: "A keeps the lock. B waits for it, and is cancelled. B's wait must end within a fifth of the ttl.",
+		Source:   "go-redsync/redsync PR #68: the wait slept on though its context was over",
+	},
+	Requires:      []lab.Claim{had("A")},
+	NotApplicable: needsLock,
+	Run: func(w *lab.World) lab.Verdict {
+		took, err := cancelledWait(w)
+		if errors.Is(err, errStillWaiting) {
+			return w.Broke("B", "B still waits, %s after it was cancelled", lab.About(took))
+		}
+		return lab.Holds.Because("the wait ends at once")
+	},
 }
 
 // cancelledWait lets B wait for A's lock and be cancelled.
@@ -100,133 +98,123 @@ func cancelledWait(w *lab.World) (took time.Duration, err error) {
 	return ended(w, out, w.TTL/5)
 }
 
-func cancelNotTold() lab.Scenario {
-	return lab.Scenario{
-		Anomaly: lab.Anomaly{
-			Name:     "cancel-not-told-apart",
-			Loss:     lab.APITrap,
-			Sentence: "The error is the same whether the caller was cancelled or did not get the lock.",
-			Sequence: "A keeps the lock. B waits for it, and is cancelled. B's error must be that of its context: the cause, or context.Canceled.",
-			Source:   "go-redsync/redsync#164",
-		},
-		Requires:      []lab.Claim{had("A")},
-		NotApplicable: needsLock,
-		Run: func(w *lab.World) lab.Verdict {
-			_, err := cancelledWait(w)
-			lab.Need(!errors.Is(err, errStillWaiting), "the wait did not end")
-			ok := errors.Is(err, errCancelled) || errors.Is(err, context.Canceled)
-			return w.Verdict(ok, "B", "B is told that it was cancelled", "B, which was cancelled, is told: "+lab.Brief(err))
-		},
-	}
+var cancelNotTold = lab.Scenario{
+	Anomaly: lab.Anomaly{
+		Name:     "cancel-not-told-apart",
+		Loss:     lab.APITrap,
+		Sentence: "The error is the same whether the caller was cancelled or did not get the lock.",
+		Sequence: "A keeps the lock. B waits for it, and is cancelled. B's error must be that of its context: the cause, or context.Canceled.",
+		Source:   "go-redsync/redsync#164",
+	},
+	Requires:      []lab.Claim{had("A")},
+	NotApplicable: needsLock,
+	Run: func(w *lab.World) lab.Verdict {
+		_, err := cancelledWait(w)
+		lab.Need(!errors.Is(err, errStillWaiting), "the wait did not end")
+		ok := errors.Is(err, errCancelled) || errors.Is(err, context.Canceled)
+		return w.Verdict(ok, "B", "B is told that it was cancelled", "B, which was cancelled, is told: "+lab.Brief(err))
+	},
 }
 
-func waitLimit() lab.Scenario {
-	return lab.Scenario{
-		Anomaly: lab.Anomaly{
-			Name:     "wait-limit-wrong",
-			Loss:     lab.WaitsForNothing,
-			Sentence: "The time limit of a wait is not kept: the wait ends at once, or never.",
-			Sequence: "A keeps the lock. B waits for it for at most two fifths of the ttl. Its wait must end then, not much sooner and not much later.",
-			Source:   "a limit of n seconds that became n nanoseconds; a waiter that sleeps a whole ttl: python-redis-lock",
-		},
-		Requires:      []lab.Claim{had("A")},
-		NotApplicable: needsLock,
-		Run: func(w *lab.World) lab.Verdict {
-			a := w.Start("A")
-			b := a.Another("B")
-			kept(w, a)
-			limit := w.TTL * 2 / 5
-			ctx, cancel := context.WithTimeout(w.Context(), limit)
-			defer cancel()
-			took, err := ended(w, waiting(w, b, ctx), 2*w.TTL)
-			lab.Need(err != nil, "B was granted a lock that A has")
-			ok := took > limit/2 && took < 2*limit
-			said := "a wait of at most " + lab.About(limit) + " took about that"
-			return w.Verdict(ok, "B", said, "a wait of at most "+lab.About(limit)+" took "+lab.About(took))
-		},
-	}
+var waitLimit = lab.Scenario{
+	Anomaly: lab.Anomaly{
+		Name:     "wait-limit-wrong",
+		Loss:     lab.WaitsForNothing,
+		Sentence: "The time limit of a wait is not kept: the wait ends at once, or never.",
+		Sequence: "A keeps the lock. B waits for it for at most two fifths of the ttl. Its wait must end then, not much sooner and not much later.",
+		Source:   "a limit of n seconds that became n nanoseconds; a waiter that sleeps a whole ttl: python-redis-lock",
+	},
+	Requires:      []lab.Claim{had("A")},
+	NotApplicable: needsLock,
+	Run: func(w *lab.World) lab.Verdict {
+		a := w.Start("A")
+		b := a.Another("B")
+		kept(w, a)
+		limit := w.TTL * 2 / 5
+		ctx, cancel := context.WithTimeout(w.Context(), limit)
+		defer cancel()
+		took, err := ended(w, waiting(w, b, ctx), 2*w.TTL)
+		lab.Need(err != nil, "B was granted a lock that A has")
+		ok := took > limit/2 && took < 2*limit
+		said := "a wait of at most " + lab.About(limit) + " took about that"
+		return w.Verdict(ok, "B", said, "a wait of at most "+lab.About(limit)+" took "+lab.About(took))
+	},
 }
 
-func waitCutsLease() lab.Scenario {
-	return lab.Scenario{
-		Anomaly: lab.Anomaly{
-			Name:     "wait-limit-ends-the-hold",
-			Loss:     lab.APITrap,
-			Sentence: "The time limit is meant for the wait, but it ends the hold as well.",
-			Sequence: "The lock is free. A waits for it for at most a quarter of the ttl, gets it at once, and works for half the ttl. Does A still hold the lock?",
-			Source:   "a wait time that overwrites the ttl, as in the material this project grew out of",
-		},
-		Requires:      []lab.Claim{had("A")},
-		NotApplicable: needsRemoteLock,
-		Run: func(w *lab.World) lab.Verdict {
-			a := w.Start("A")
-			var there bool
-			ctx, cancel := context.WithTimeout(w.Context(), w.TTL/4)
-			defer cancel()
-			g := a.Guard()
-			enter := w.Asks("A")
-			_, err := g.Do(ctx, w.Entry("A/1"), func(context.Context) error {
-				leave := enter()
-				w.Trace("A", lab.Hold, "has the lock")
-				w.Sleep(w.TTL / 2)
-				there = w.LockHeld()
-				leave()
-				w.Trace("A", lab.Release, "gives it back")
-				return nil
-			})
-			lab.Need(err == nil, "A did not get a lock that is free: %v", err)
-			return w.Verdict(there, "A", "the time limit of the wait does not limit the hold", "half a ttl into its hold the lock is gone: it ended with the time limit of the wait")
-		},
-	}
+var waitCutsLease = lab.Scenario{
+	Anomaly: lab.Anomaly{
+		Name:     "wait-limit-ends-the-hold",
+		Loss:     lab.APITrap,
+		Sentence: "The time limit is meant for the wait, but it ends the hold as well.",
+		Sequence: "The lock is free. A waits for it for at most a quarter of the ttl, gets it at once, and works for half the ttl. Does A still hold the lock?",
+		Source:   "a wait time that overwrites the ttl, as in the material this project grew out of",
+	},
+	Requires:      []lab.Claim{had("A")},
+	NotApplicable: needsRemoteLock,
+	Run: func(w *lab.World) lab.Verdict {
+		a := w.Start("A")
+		var there bool
+		ctx, cancel := context.WithTimeout(w.Context(), w.TTL/4)
+		defer cancel()
+		g := a.Guard()
+		enter := w.Asks("A")
+		_, err := g.Do(ctx, w.Entry("A/1"), func(context.Context) error {
+			leave := enter()
+			w.Trace("A", lab.Hold, "has the lock")
+			w.Sleep(w.TTL / 2)
+			there = w.LockHeld()
+			leave()
+			w.Trace("A", lab.Release, "gives it back")
+			return nil
+		})
+		lab.Need(err == nil, "A did not get a lock that is free: %v", err)
+		return w.Verdict(there, "A", "the time limit of the wait does not limit the hold", "half a ttl into its hold the lock is gone: it ended with the time limit of the wait")
+	},
 }
 
-func errorTakenForHeld() lab.Scenario {
-	return lab.Scenario{
-		Anomaly: lab.Anomaly{
-			Name:     "error-taken-for-held",
-			Loss:     lab.WaitsForNothing,
-			Sentence: "Redis fails, and the caller is told that somebody else holds the lock: it waits for nobody.",
-			Sequence: "The lock is free. A asks for it, and Redis answers with an error. A must get an error that is not the one for a lock that is held.",
-			Source:   "mike-marcacci/node-redlock#19, #284: one error for a lock that is held and for a server that is away",
-		},
-		Requires:      []lab.Claim{lab.IsLock},
-		NotApplicable: needsRedisLock,
-		Run: func(w *lab.World) lab.Verdict {
-			a := w.Start("A")
-			h := a.Holder()
-			a.Inject(lab.AnyCommand, 1, "answered with an error", lab.Answer(wire.ErrorReply("OOM command not allowed when used memory > 'maxmemory'.")))
-			ok, err := h.Ask()
-			lab.Need(!ok, "A got the lock")
-			return w.Verdict(err != nil, "A", "A is told of the error", "A is told that the lock is held, but it is free")
-		},
-	}
+var errorTakenForHeld = lab.Scenario{
+	Anomaly: lab.Anomaly{
+		Name:     "error-taken-for-held",
+		Loss:     lab.WaitsForNothing,
+		Sentence: "Redis fails, and the caller is told that somebody else holds the lock: it waits for nobody.",
+		Sequence: "The lock is free. A asks for it, and Redis answers with an error. A must get an error that is not the one for a lock that is held.",
+		Source:   "mike-marcacci/node-redlock#19, #284: one error for a lock that is held and for a server that is away",
+	},
+	Requires:      []lab.Claim{lab.IsLock},
+	NotApplicable: needsRedisLock,
+	Run: func(w *lab.World) lab.Verdict {
+		a := w.Start("A")
+		h := a.Holder()
+		a.Inject(lab.AnyCommand, 1, "answered with an error", lab.Answer(wire.ErrorReply("OOM command not allowed when used memory > 'maxmemory'.")))
+		ok, err := h.Ask()
+		lab.Need(!ok, "A got the lock")
+		return w.Verdict(err != nil, "A", "A is told of the error", "A is told that the lock is held, but it is free")
+	},
 }
 
-func redisAway() lab.Scenario {
-	return lab.Scenario{
-		Anomaly: lab.Anomaly{
-			Name:     "redis-away-while-waiting",
-			Loss:     lab.Stuck,
-			Sentence: "Redis goes away while a caller waits for the lock, and the caller is not told: it waits for a lock that nobody can grant.",
-			Sequence: "A keeps the lock. B waits for it. From then on Redis refuses all connections from B. B must get an error within three times the ttl, and not that of its own time limit.",
-			Source:   "redisson/redisson#2801, redisson/redisson#4025: Redis is stopped, and tryLock does not return",
-		},
-		Requires:      []lab.Claim{had("A")},
-		NotApplicable: needsRemoteLock,
-		Run: func(w *lab.World) lab.Verdict {
-			a, b := w.Start("A"), w.Start("B")
-			kept(w, a)
-			ctx, cancel := context.WithCancel(w.Context())
-			defer cancel()
-			out := waiting(w, b, ctx)
-			w.Sleep(w.TTL / 5)
-			stillWaits("B", out)
-			b.Refuse()
-			took, err := ended(w, out, 3*w.TTL)
-			if errors.Is(err, errStillWaiting) || err == nil {
-				return w.Broke("B", "after %s without Redis B still waits, and is told nothing", lab.About(took))
-			}
-			return lab.Holds.Because("B is told: %s", lab.Brief(err))
-		},
-	}
+var redisAway = lab.Scenario{
+	Anomaly: lab.Anomaly{
+		Name:     "redis-away-while-waiting",
+		Loss:     lab.Stuck,
+		Sentence: "Redis goes away while a caller waits for the lock, and the caller is not told: it waits for a lock that nobody can grant.",
+		Sequence: "A keeps the lock. B waits for it. From then on Redis refuses all connections from B. B must get an error within three times the ttl, and not that of its own time limit.",
+		Source:   "redisson/redisson#2801, redisson/redisson#4025: Redis is stopped, and tryLock does not return",
+	},
+	Requires:      []lab.Claim{had("A")},
+	NotApplicable: needsRemoteLock,
+	Run: func(w *lab.World) lab.Verdict {
+		a, b := w.Start("A"), w.Start("B")
+		kept(w, a)
+		ctx, cancel := context.WithCancel(w.Context())
+		defer cancel()
+		out := waiting(w, b, ctx)
+		w.Sleep(w.TTL / 5)
+		stillWaits("B", out)
+		b.Refuse()
+		took, err := ended(w, out, 3*w.TTL)
+		if errors.Is(err, errStillWaiting) || err == nil {
+			return w.Broke("B", "after %s without Redis B still waits, and is told nothing", lab.About(took))
+		}
+		return lab.Holds.Because("B is told: %s", lab.Brief(err))
+	},
 }

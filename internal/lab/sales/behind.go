@@ -51,6 +51,8 @@ var naively = map[string]func(*naive.Consumer){
 	ackFirst:  func(c *naive.Consumer) { c.AckFirst = true },
 	noClaim:   func(c *naive.Consumer) { c.NoClaim = true },
 	newID:     func(c *naive.Consumer) { c.NewID = true },
+
+	sqlSnapshot: func(*naive.Consumer) {},
 }
 
 // streams reports whether a subject accepts orders into a stream.
@@ -68,7 +70,7 @@ type seller interface {
 	consume(ctx context.Context, name string)
 }
 
-// behind is one item whose orders are written by a subject of Behind.
+// behind is one item whose orders are written by a subject of Behind, or by one of pools.
 type behind struct {
 	*onSale
 	audit seller // at which the others buy in the end, past all faults
@@ -92,10 +94,18 @@ func (b *bookkeeper) add(id string) {
 
 // openBehind puts an item on sale.
 func openBehind(w *lab.World, units int64) *behind {
-	b := &behind{onSale: put(w, stock.Item{Initial: units, Family: w.Subject.Name})}
+	item := stock.Item{Initial: units, Family: w.Subject.Name}
+	if isPool(w.Subject) {
+		item.Keeper = stock.InDatabase
+	}
+	b := &behind{onSale: put(w, item)}
 	b.audit = b.seller(w.Side, b.db)
 	if n, ok := b.audit.(naiveSeller); ok {
-		err := n.Open(w.Context())
+		open := n.Open
+		if isPool(w.Subject) {
+			open = n.OpenPool
+		}
+		err := open(w.Context())
 		lab.Need(err == nil, "the item could not be put on sale: %v", err)
 		for _, key := range n.Keys() {
 			w.NameKey(key, key[len("oversell:{}:naive:")+len(w.SKU):])
@@ -120,15 +130,19 @@ func (b *behind) seller(rdb redis.UniversalClient, db *gorm.DB) seller {
 		faults(&c)
 		return naiveSeller{c}
 	}
-	scripts := map[string]func(redis.UniversalClient, int) *stock.ScriptSeller{
-		luaAtomic: stock.Atomic,
-		luaBatch:  stock.Batched,
-		luaStream: func(rdb redis.UniversalClient, _ int) *stock.ScriptSeller { return stock.Streamed(rdb, stock.Stream{}) },
+	var how stock.Strategy
+	switch name {
+	case luaAtomic:
+		how.Script = stock.Atomic(rdb, 0)
+	case luaBatch:
+		how.Script = stock.Batched(rdb, 0)
+	case luaStream:
+		how.Script = stock.Streamed(rdb, stock.Stream{})
+	default: // sqlUnits
+		how = stock.Strategy{Guard: stock.Units(db, stock.UnitsInPool), Keeper: stock.InDatabase}
 	}
-	make, ok := scripts[name]
-	lab.Need(ok, "%s sells nothing", name)
 	service := stock.New(stock.Config{
-		DB: db, Redis: rdb, Strategies: map[string]stock.Strategy{name: {Script: make(rdb, 0)}}, Logger: slog.New(slog.DiscardHandler),
+		DB: db, Redis: rdb, Strategies: map[string]stock.Strategy{name: how}, Logger: slog.New(slog.DiscardHandler),
 		Mixed: true, // there is one strategy, which waits for no others
 	})
 	b.w.Cleanup(service.Close)
@@ -173,8 +187,11 @@ func (r realSeller) consume(ctx context.Context, name string) {
 type naiveSeller struct{ naive.Consumer }
 
 func (n naiveSeller) buy(ctx context.Context, _ string) error {
-	if n.Strategy == overwrite {
+	switch n.Strategy {
+	case overwrite:
 		return n.Buy(ctx)
+	case sqlSnapshot:
+		return n.Claim(ctx)
 	}
 	return n.Accept(ctx)
 }
@@ -182,8 +199,9 @@ func (n naiveSeller) buy(ctx context.Context, _ string) error {
 func (n naiveSeller) repair(ctx context.Context) error { return n.Overwrite(ctx) }
 
 func (n naiveSeller) consume(ctx context.Context, name string) {
-	n.Name = name
-	n.Run(ctx)
+	if n.Name = name; n.Strategy != sqlSnapshot {
+		n.Run(ctx)
+	}
 }
 
 // soldOut reports whether a buyer was refused because nothing was left.

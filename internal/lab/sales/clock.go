@@ -6,61 +6,57 @@ import (
 )
 
 func clockScenarios() []lab.Scenario {
-	return []lab.Scenario{clockDiffers(), sweepWithoutTraffic()}
+	return []lab.Scenario{clockDiffers, sweepWithoutTraffic}
 }
 
-func clockDiffers() lab.Scenario {
-	return lab.Scenario{
-		Anomaly: lab.Anomaly{
-			Name:     "clock-differs",
-			Loss:     lab.SellsTwice,
-			Sentence: "The clock of one shop is ahead. By that clock a hold has expired, and its unit is sold while its buyer still has time to pay.",
-			Sequence: "One unit. A has a hold. The clock of C is ahead by two ttls: C sweeps. B gets what there is. A pays in time.",
-			Source:   "margince/margince#1497: three deadlines written by the clock of the application and read by that of the database",
-		},
-		Requires: []lab.Claim{had(hasHold, "A"), had(wasTold, "A", "B", "C")},
-		Run: func(w *lab.World) lab.Verdict {
-			s := open(w, 1)
-			a, b, c := s.shop("A"), s.shop("B"), s.shopWith("C", shopConfig{ahead: 2 * w.TTL})
-			h := a.take("A")
-			_, _ = c.sweep()
-			next, err := b.ask("B", 0)
-			if paid := a.pay(h); paid != nil {
-				return w.Broke("A", "A pays in time, and is refused: %s", told(w, paid))
-			}
-			if err == nil {
-				_ = b.pay(next)
-			}
-			return s.verdict()
-		},
-	}
+var clockDiffers = lab.Scenario{
+	Anomaly: lab.Anomaly{
+		Name:     "clock-differs",
+		Loss:     lab.SellsTwice,
+		Sentence: "The clock of one shop is ahead. By that clock a hold has expired, and its unit is sold while its buyer still has time to pay.",
+		Sequence: "One unit. A has a hold. The clock of C is ahead by two ttls: C sweeps. B gets what there is. A pays in time.",
+		Source:   "margince/margince#1497: three deadlines written by the clock of the application and read by that of the database",
+	},
+	Requires: []lab.Claim{had(hasHold, "A"), had(wasTold, "A", "B", "C")},
+	Run: func(w *lab.World) lab.Verdict {
+		s := open(w, 1)
+		a, b, c := s.shop("A"), s.shop("B"), s.shopWith("C", shopConfig{ahead: 2 * w.TTL})
+		h := a.take("A")
+		_, _ = c.sweep()
+		next, err := b.ask("B", 0)
+		if paid := a.pay(h); paid != nil {
+			return w.Broke("A", "A pays in time, and is refused: %s", told(w, paid))
+		}
+		if err == nil {
+			_ = b.pay(next)
+		}
+		return s.verdict()
+	},
 }
 
-func sweepWithoutTraffic() lab.Scenario {
-	return lab.Scenario{
-		Anomaly: lab.Anomaly{
-			Name:     "sweep-only-with-traffic",
-			Loss:     lab.Stuck,
-			Sentence: "Holds are ended by the next request that looks at the item. When nobody asks any more, the last units stay taken.",
-			Sequence: "One unit. A gets a hold, and leaves. No request comes for three ttls. Then the units on sale are counted.",
-			Source:   "nirzaf/Stockpile#419: expiry is only reached from create, sell or transfer, and never runs when the item is idle",
-		},
-		Requires: []lab.Claim{had(hasHold, "A")},
-		Run: func(w *lab.World) lab.Verdict {
-			s := open(w, 1)
-			till := s.serve(s.db, s.audit.Stage, s.provider.client, w.TTL/4)
-			_, err := till.Hold(w.Context(), holds.Ask{Stage: w.Subject.Name, SKU: s.item.SKU, Buyer: "A", Quantity: 1})
-			lab.Need(err == nil, "A got no hold: %v", err)
-			w.Record(hasHold, "A")
-			w.Note("A", "has a hold")
-			w.Sleep(3 * w.TTL)
-			units, err := s.audit.Units(w.Context(), s.item.SKU, s.item.SaleID)
-			lab.Need(err == nil, "the units could not be counted: %v", err)
-			w.Note("", "%d of %d units are on sale", units.Left, s.units)
-			if units.Left < s.units {
-				return w.Broke("", "%d of %d units are on sale, and no hold is left", units.Left, s.units)
-			}
-			return s.verdict()
-		},
-	}
+var sweepWithoutTraffic = lab.Scenario{
+	Anomaly: lab.Anomaly{
+		Name:     "sweep-only-with-traffic",
+		Loss:     lab.Stuck,
+		Sentence: "Holds are ended by the next request that looks at the item. When nobody asks any more, the last units stay taken.",
+		Sequence: "One unit. A gets a hold, and leaves. No request comes for three ttls. Then the units on sale are counted.",
+		Source:   "nirzaf/Stockpile#419: expiry is only reached from create, sell or transfer, and never runs when the item is idle",
+	},
+	Requires: []lab.Claim{had(hasHold, "A")},
+	Run: func(w *lab.World) lab.Verdict {
+		s := open(w, 1)
+		till := s.serve(s.db, s.audit.Stage, s.provider.client, w.TTL/4)
+		_, err := till.Hold(w.Context(), holds.Ask{Stage: w.Subject.Name, SKU: s.item.SKU, Buyer: "A", Quantity: 1})
+		lab.Need(err == nil, "A got no hold: %v", err)
+		w.Record(hasHold, "A")
+		w.Note("A", "has a hold")
+		w.Sleep(3 * w.TTL)
+		units, err := s.audit.Units(w.Context(), s.item.SKU, s.item.SaleID)
+		lab.Need(err == nil, "the units could not be counted: %v", err)
+		w.Note("", "%d of %d units are on sale", units.Left, s.units)
+		if units.Left < s.units {
+			return w.Broke("", "%d of %d units are on sale, and no hold is left", units.Left, s.units)
+		}
+		return s.verdict()
+	},
 }

@@ -57,6 +57,16 @@ const (
 	hasRefund = "refund" // its payment was refunded
 )
 
+// had claims that something was recorded of each of the actors.
+func had(what string, names ...string) lab.Claim {
+	missing := map[string]string{hasHold: "got no hold", wasTold: "was told nothing", hasOrder: "has no order", hasRefund: "has no refund"}[what]
+	return func(w *lab.World) {
+		for _, who := range names {
+			lab.Need(w.Did(what, who), "%s %s", who, missing)
+		}
+	}
+}
+
 // ask asks for a hold on one unit.
 func (p *shop) ask(buyer string, limit int64) (holds.Hold, error) {
 	s := p.s

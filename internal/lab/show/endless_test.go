@@ -1,43 +1,13 @@
-//go:build system
-
 package show_test
 
 import (
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"oversell/internal/lab"
-	"oversell/internal/lab/anomalies"
 	"oversell/internal/lab/show"
 )
-
-// A lock without an expiry is v1_setnx's only. Where it holds only because of that, v2_ttl, which
-// differs by an expiry and nothing else, breaks; where it holds for another reason, v2_ttl does too.
-func TestOnlyEndlessIsWhatAnExpiryWouldBreak(t *testing.T) {
-	r, err := lab.Run(t.Context(), lab.Config{Subjects: lab.Subjects(), Scenarios: anomalies.All(), Redis: lab.Embedded}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	outcome := func(anomaly, strategy string) lab.Outcome {
-		i := slices.IndexFunc(r.Cells, func(c lab.Cell) bool { return c.Anomaly == anomaly && c.Strategy == strategy })
-		return r.Cells[i].Outcome
-	}
-	endless := 0
-	for _, c := range r.Cells {
-		only := show.OnlyEndless(r.Manifest, c)
-		if only {
-			endless++
-		}
-		if want := c.Strategy == "v1_setnx" && c.Outcome == lab.Holds && outcome(c.Anomaly, "v2_ttl") == lab.Breaks; only != want {
-			t.Errorf("%s on %s holds only because its lock never expires: %v, want %v", c.Anomaly, c.Strategy, only, want)
-		}
-	}
-	if endless < 10 {
-		t.Errorf("%d cells hold only because a lock never expires, want 10 or more", endless)
-	}
-}
 
 // A lock that is held without an expiry for less than a lease proves nothing, nor does one that
 // changes hands, or a cell that breaks.

@@ -3,7 +3,9 @@ package show
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
+	"strings"
 
 	"oversell/internal/lab"
 )
@@ -67,6 +69,11 @@ func (g grid) heading(i int, s Style) string {
 	if i > 0 && g.anomalies[i-1].Loss == loss {
 		return ""
 	}
+	return s.lossTitle(loss)
+}
+
+// lossTitle is the title of the anomalies with a loss, or "".
+func (s Style) lossTitle(loss lab.Loss) string {
 	return s.Named("break.loss."+string(loss), lossTitles[loss])
 }
 
@@ -146,4 +153,53 @@ func plural(n int, one, many string) string {
 		return "1 " + one
 	}
 	return fmt.Sprintf("%d %s", n, many)
+}
+
+// shortNames are the column heads of strategies whose names are too long.
+var shortNames = map[string]string{
+	"redsync":             "rsync",
+	"redislock":           "rlock",
+	"redsync_extended":    "rsyn+",
+	"redislock_refreshed": "rlck+",
+	"rueidislock":         "rueid",
+	"redlock":             "redl",
+	"zookeeper":           "zk",
+}
+
+// stageName matches the stages, such as v1_setnx or h1_counter. The strategies after them
+// are third-party locks.
+var stageName = regexp.MustCompile(`^[vh]\d+_`)
+
+// headWidth is the maximum number of letters in a column head.
+const headWidth = 6
+
+// short returns the head of a strategy's column.
+func short(strategy string) string {
+	if s, ok := shortNames[strategy]; ok {
+		return s
+	}
+	if stage := stageName.FindString(strategy); stage != "" {
+		return strings.TrimSuffix(stage, "_")
+	}
+	if r := []rune(clean(strategy)); len(r) > headWidth {
+		return string(r[:headWidth])
+	}
+	return clean(strategy)
+}
+
+// shortened lists the full names of the strategies with short names.
+func shortened(strategies []string) string {
+	var out []string
+	for _, s := range strategies {
+		if short(s) != s {
+			out = append(out, short(s)+" = "+clean(s))
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// newGroup reports whether the group of stages begins or ends before the i-th
+// strategy.
+func newGroup(strategies []string, i int) bool {
+	return i > 0 && stageName.MatchString(strategies[i]) != stageName.MatchString(strategies[i-1])
 }

@@ -29,3 +29,39 @@ func HTML(w io.Writer, r lab.Report, s Style) error {
 	all.Words = s.Words(own)
 	return page.Write(w, s.Style, page.File("style.css"), page.File("lanes.js")+own, map[string]any{"Views": views, "Data": all})
 }
+
+// Part is a table beside the first one of a report.
+type Part struct {
+	Title  string
+	Report lab.Report
+}
+
+// Parts returns the tables beside the first one, in their order.
+func (s Style) Parts(r lab.Report) (parts []Part) {
+	if r.Holds != nil {
+		parts = append(parts, Part{s.Say("A sale by holds"), *r.Holds})
+	}
+	if r.Behind != nil {
+		parts = append(parts, Part{s.Say("Repairs, and orders written behind the sale"), *r.Behind})
+	}
+	return parts
+}
+
+// Lanes returns the JavaScript module that draws a timeline in lanes, also used
+// by the report that HTML writes. It draws what Story returns.
+func Lanes() []byte { return []byte(page.File("lanes.js")) }
+
+// Told is a cell with its timeline, as the page asks for it. Its JSON form is relied upon.
+type Told struct {
+	lab.Cell
+	Story any `json:"story"`
+}
+
+// Tell returns a cell with its Story.
+func Tell(m lab.Manifest, c lab.Cell) Told { return Told{c, Story(m, c)} }
+
+// Story returns a cell and its timeline, worked out moment by moment, in the
+// form from which the module of Lanes draws, to be marshalled as JSON.
+func Story(m lab.Manifest, c lab.Cell) any {
+	return newDataCell(Style{}, m, c, tell(c).shorten(rowLimits[0]))
+}

@@ -4,15 +4,13 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/text"
 
 	"oversell/internal/lab"
+	"oversell/internal/present"
 )
-
-const nameWidth = 26 // minimum width of an anomaly's name, if names are longer
 
 // marks are the texts of the outcomes. Breaks are in capitals, so that they
 // stand out without colour too.
@@ -25,9 +23,8 @@ func Matrix(w io.Writer, r lab.Report, s Style) error {
 	g := matrix{newGrid(r), s, r}
 	fmt.Fprintf(&b, "%s\n", wrap(s.ranOn(r.Manifest), "", "  "))
 	fmt.Fprintf(&b, "%s\n", s.counts(r))
-	for _, bl := range blocks(g) {
-		b.WriteString("\n")
-		bl.write(&b, g)
+	for _, part := range g.parts() {
+		b.WriteString("\n" + part)
 	}
 	fmt.Fprintf(&b, "\n%s\n", wrap(g.legend(), "", "  "))
 	s.writeSummary(&b, r)
@@ -41,114 +38,69 @@ type matrix struct {
 	of lab.Report
 }
 
-// block is a part of the matrix that fits the width of the terminal.
-type block struct {
-	strategies []string
-	names      int // width of the column with the anomalies' names
-}
-
-// blocks splits the columns if they do not fit side by side. Names are cut if
-// that keeps the columns together.
-func blocks(g matrix) []block {
-	longest := 0
-	for _, a := range g.anomalies {
-		longest = max(longest, text.StringWidth(clean(g.called(a.Name))))
-	}
-	var out []block
-	room := 0 // for the names, beside the columns of the last block
+// parts draws the table in as many parts as it takes for each to fit the terminal.
+func (g matrix) parts() (all []string) {
+	names := present.Column[lab.Anomaly]{Left: true, Cell: g.name}
+	t := present.Table[lab.Anomaly]{Rows: append(slices.Clone(g.anomalies), sums), Under: g.heading}
+	drawn := ""
 	for _, s := range g.strategies {
-		n := len("  ") + g.width(s)
-		if room -= n; room < min(longest, nameWidth) {
-			out = append(out, block{})
-			room = width - n
+		if drawn == "" {
+			t.Columns = []present.Column[lab.Anomaly]{names}
 		}
-		last := &out[len(out)-1]
-		last.strategies = append(last.strategies, s)
-		room += len("  ") - len(gap(last.strategies, len(last.strategies)-1))
-		last.names = min(longest, room)
-	}
-	return out
-}
-
-// width is the width of a strategy's column: the same for all, unless one has a
-// longer text, such as a mark that differs from the record.
-func (g matrix) width(strategy string) int {
-	n := max(text.StringWidth(g.Say(marks[lab.Breaks])), text.StringWidth(short(strategy)))
-	if g.narrow() {
-		_, asked := g.broken(strategy)
-		n = max(n, len(strconv.Itoa(asked)))
-	}
-	for _, a := range g.anomalies {
-		if c, ran := g.at(a.Name, strategy); ran {
-			n = max(n, text.StringWidth(g.mark(c)))
+		t.Columns = append(t.Columns, g.column(s))
+		more := t.Text(g.Style.Style)
+		if drawn != "" && text.LongestLineLen(more) > width {
+			all = append(all, drawn)
+			t.Columns = []present.Column[lab.Anomaly]{names, g.column(s)}
+			more = t.Text(g.Style.Style)
 		}
+		drawn = more
 	}
-	return n
+	if drawn != "" {
+		all = append(all, drawn)
+	}
+	return all
 }
 
-// gap is the space between a column and the previous one.
-func gap(strategies []string, i int) string {
-	if i == 0 || newGroup(strategies, i) {
-		return "  "
+// sums stands for the last row, which counts.
+var sums = lab.Anomaly{Loss: "sums"}
+
+// name is the head of a row.
+func (g matrix) name(a lab.Anomaly) string {
+	if a == sums {
+		return g.Say("broken by / of")
 	}
-	return " "
+	return clean(g.called(a.Name))
 }
 
-func (bl block) write(b *strings.Builder, g matrix) {
-	line := func(name string, style text.Colors, cell func(strategy string) (string, text.Colors)) {
-		b.WriteString(paint(style, pad(name, bl.names), g.Colour))
-		for i, s := range bl.strategies {
-			content, style := cell(s)
-			b.WriteString(gap(bl.strategies, i))
-			b.WriteString(paint(style, content, g.Colour))
-			if i < len(bl.strategies)-1 {
-				b.WriteString(strings.Repeat(" ", g.width(s)-text.StringWidth(content)))
+// heading is the title of the group that an anomaly is in, or "".
+func (g matrix) heading(a lab.Anomaly) string {
+	return paint(text.Colors{text.Bold}, g.lossTitle(a.Loss), g.Colour)
+}
+
+// column has the outcomes of a strategy.
+func (g matrix) column(strategy string) present.Column[lab.Anomaly] {
+	return present.Column[lab.Anomaly]{
+		Name: short(strategy), Left: true,
+		Cell: func(a lab.Anomaly) string {
+			c, ran := g.at(a.Name, strategy)
+			switch {
+			case a == sums:
+				breaks, asked := g.broken(strategy)
+				return fmt.Sprintf("%d/%d", breaks, asked)
+			case !ran:
+				return ""
 			}
-		}
-		b.WriteString("\n")
-	}
-	line("", nil, func(s string) (string, text.Colors) { return short(s), text.Colors{text.Bold} })
-	for i, a := range g.anomalies {
-		if title := g.heading(i, g.Style); title != "" {
-			b.WriteString(paint(text.Colors{text.Bold}, title, g.Colour) + "\n")
-		}
-		name, below := g.fit(a.Name, bl.names)
-		line(name, nil, func(s string) (string, text.Colors) {
-			c, ran := g.at(a.Name, s)
-			if !ran {
-				return "", nil
+			return g.mark(c)
+		},
+		Mark: func(a lab.Anomaly) text.Colors {
+			if a == sums {
+				return text.Colors{text.Faint}
 			}
-			return g.mark(c), outcomeColours(c)
-		})
-		b.WriteString(below)
+			c, _ := g.at(a.Name, strategy)
+			return outcomeColours(c)
+		},
 	}
-	counts := func(name string, format func(breaks, asked int) string) {
-		line(g.Say(name), text.Colors{text.Faint}, func(s string) (string, text.Colors) {
-			return format(g.broken(s)), text.Colors{text.Faint}
-		})
-	}
-	if g.narrow() {
-		counts("broken by", func(breaks, _ int) string { return strconv.Itoa(breaks) })
-		counts("asked of", func(_, asked int) string { return strconv.Itoa(asked) })
-		return
-	}
-	counts("broken by / of", func(breaks, asked int) string { return fmt.Sprintf("%d/%d", breaks, asked) })
-}
-
-// fit returns what a row says of an anomaly in n columns. If its title and its name do not fit
-// side by side, the name has the line below.
-func (g matrix) fit(anomaly string, n int) (name, below string) {
-	title := g.title(anomaly)
-	if title == "" || text.StringWidth(clean(g.called(anomaly))) <= n {
-		return g.called(anomaly), ""
-	}
-	return title, "  " + clean(anomaly) + "\n"
-}
-
-// narrow reports whether the marks leave no room for two counts side by side. A language that
-// has narrow marks has titles beside the names of anomalies.
-func (g matrix) narrow() bool {
-	return text.StringWidth(g.Say(marks[lab.Breaks])) < len("00/00")
 }
 
 // endlessMark follows the mark of a cell that holds only because its lock never expires.

@@ -23,49 +23,24 @@ var parts = map[string]string{
 	"lease": "polygon.lease", "command": "circle.tick", "command under way": "path.flight", "its arrival": "path.arrival", "break": ".event.break",
 }
 
-// TestPage opens the page on a desktop and on a phone, in light and dark mode,
-// from disk, offline.
+// TestPage opens the page on a desktop in light mode, and on a phone in dark mode, from disk,
+// offline.
 func TestPage(t *testing.T) {
 	b := newTab(t)
 	file := pageFile(t, report())
-	for _, width := range []int64{1280, 400} {
-		for _, scheme := range []string{"light", "dark"} {
-			name := fmt.Sprintf("%d-%s", width, scheme)
-			b.Open(file, "", pagetest.Look{Width: width, Height: 850, Scheme: scheme})
-			b.readable(name + "-matrix")
-			b.Do(chromedp.Click(chromedp.CSS(`a[href="#check-then-delete/v3_uuid"]`)))
-			b.shows("check-then-delete on v3_uuid")
-			b.readable(name + "-timeline")
-			if n := b.count(".lanes .heads .actor"); n != 3 {
-				t.Errorf("%s: %d lanes, want 3", name, n)
-			}
-			for what, selector := range parts {
-				if b.count(".lanes "+selector) == 0 {
-					t.Errorf("%s: no %s is drawn", name, what)
-				}
-			}
-			pagetest.Eval[any](b.Tab, `document.querySelector(".lanes").scrollIntoView()`)
-			b.Keep(name + "-lanes")
+	for width, scheme := range map[int64]string{1280: "light", 400: "dark"} {
+		name := fmt.Sprintf("%d-%s", width, scheme)
+		b.Open(file, "", pagetest.Look{Width: width, Height: 850, Scheme: scheme})
+		b.readable(name + "-matrix")
+		b.Do(chromedp.Click(chromedp.CSS(`a[href="#check-then-delete/v3_uuid"]`)))
+		b.shows("check-then-delete on v3_uuid")
+		b.readable(name + "-timeline")
+		if n := b.count(".lanes .heads .actor"); n != 3 {
+			t.Errorf("%s: %d lanes, want 3", name, n)
 		}
-	}
-	b.Quiet()
-}
-
-// TestPageCells opens each cell by its address.
-func TestPageCells(t *testing.T) {
-	b := newTab(t)
-	r := report()
-	file := pageFile(t, r)
-	for _, l := range []pagetest.Look{{Width: 1280, Height: 850, Scheme: "dark"}, {Width: 400, Height: 850, Scheme: "light"}} {
-		for _, c := range r.Cells {
-			if c.Trace == nil && c.Strategy != "none" && c.Strategy != "yours" {
-				continue // same as another cell
-			}
-			b.Open(file, "#"+c.Anomaly+"/"+c.Strategy, l)
-			b.shows(c.Anomaly + " on " + c.Strategy)
-			b.readable(fmt.Sprintf("%d-cell-%s-%s", l.Width, c.Anomaly, c.Strategy))
-			if got := b.count(".lanes .event") > 0; got != (c.Trace != nil) {
-				t.Errorf("%s on %s: events are drawn: %v", c.Anomaly, c.Strategy, got)
+		for what, selector := range parts {
+			if b.count(".lanes "+selector) == 0 {
+				t.Errorf("%s: no %s is drawn", name, what)
 			}
 		}
 	}
@@ -106,25 +81,6 @@ func TestPageKeys(t *testing.T) {
 	b.shows("orphan-after-crash on v3_uuid")
 	pagetest.Eval[any](b.Tab, `history.back()`)
 	b.Until(`!document.getElementById("cell").open`)
-	b.Quiet()
-}
-
-// TestPagePointer shows a moment's details on hover, and copies the command.
-func TestPagePointer(t *testing.T) {
-	b := newTab(t)
-	b.Open(pageFile(t, report()), "#check-then-delete/v3_uuid", pagetest.Look{Width: 1280, Height: 850, Scheme: "light"})
-	b.shows("check-then-delete on v3_uuid")
-	b.moment("✗ A has deleted the lock of B, which is at work") // the break is shown before anything is pointed at
-	pagetest.Eval[any](b.Tab, `document.querySelectorAll(".lanes .event")[5].scrollIntoView({block: "center"})`)
-	type point struct{ X, Y float64 }
-	p := pagetest.Eval[point](b.Tab, `(({x, y}) => ({X: x + 9, Y: y + 9}))(document.querySelectorAll(".lanes .event")[5].getBoundingClientRect())`)
-	b.Do(chromedp.MouseEvent(chromedp.MouseMoved, p.X, p.Y))
-	b.moment("DEL lock …")
-	b.Do(chromedp.Click(chromedp.CSS(".copy")))
-	b.Until(`document.querySelector(".copy").textContent !== "copy"`)
-	if got, want := pagetest.Eval[string](b.Tab, `document.querySelector(".run code").textContent`), "go run ./cmd/lab -run check-then-delete -strategy v3_uuid"; got != want {
-		t.Errorf("the command is %q, want %q", got, want)
-	}
 	b.Quiet()
 }
 
@@ -206,32 +162,4 @@ func pageFile(t *testing.T, r lab.Report) string {
 		t.Fatal(err)
 	}
 	return file
-}
-
-// At each moment the page has a table of the keys: the rest of their ttls, what has
-// changed, and which keys are gone because they have expired.
-func TestPageShowsTheKeys(t *testing.T) {
-	r := report()
-	r.Cells[0].Trace, r.Cells[0].Anomaly, r.Cells[0].Strategy = keyed(), "check-then-delete", "none"
-	b := newTab(t)
-	b.Open(pageFile(t, r), "#check-then-delete/none", pagetest.Look{Width: 1280, Height: 850, Scheme: "dark"})
-	b.shows("check-then-delete on none")
-	for i, want := range []string{
-		"hint | not there | ; *lock string | a | 100 ms; *stock string | 10 | –",
-		"hint | not there | ; lock string | a | 90 ms; stock string | 10 | –",
-		"*hint string | x | 5 ms; lock string | a | 50 ms; *stock string | 8 | –",
-		"*hint | not there | ; lock string | a | 40 ms; stock string | 8 | –",
-		"hint | not there | ; *lock | not there | ; stock string | 8 | –",
-		"hint | not there | ; *lock string | b | 100 ms; stock string | 8 | –",
-	} {
-		got := pagetest.Eval[string](b.Tab, fmt.Sprintf(`(() => {
-		  document.querySelectorAll(".lanes .event")[%d].click();
-		  return [...document.querySelectorAll(".keys tbody tr")].map((row) => (row.classList.contains("changed") ? "*" : "") + [...row.cells].map((cell) => cell.textContent.trim()).join(" | ")).join("; ");
-		})()`, i))
-		if got != want {
-			t.Errorf("at moment %d: %q, want %q", i, got, want)
-		}
-	}
-	b.readable("keys")
-	b.Quiet()
 }

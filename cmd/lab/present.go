@@ -10,6 +10,8 @@ import (
 	"oversell/internal/atomicfile"
 	"oversell/internal/lab"
 	"oversell/internal/lab/show"
+	pagetexts "oversell/internal/page/texts"
+	"oversell/internal/present"
 )
 
 // present shows the report in every way that was asked for. It returns false
@@ -94,4 +96,78 @@ func (o options) replace(r lab.Report) (c change, err error) {
 		return c, fmt.Errorf("%s: %w", o.readme, err)
 	}
 	return c, nil
+}
+
+// files are the files that a report is written to.
+type files struct {
+	json, html *atomicfile.File // nil: nowhere
+}
+
+// open creates the files before the run, so that nobody waits for a report that
+// cannot be written.
+func (o options) open() (out files, err error) {
+	if o.json != "" && o.json != "-" {
+		if out.json, err = atomicfile.Create(o.json); err != nil {
+			return out, fmt.Errorf("-json: %w", err)
+		}
+	}
+	if o.html != "" {
+		if out.html, err = atomicfile.Create(o.html); err != nil {
+			return out, errors.Join(fmt.Errorf("-html: %w", err), out.discard())
+		}
+	}
+	return out, nil
+}
+
+// discard removes what was not written.
+func (f files) discard() error {
+	var err error
+	for _, one := range []*atomicfile.File{f.json, f.html} {
+		if one != nil {
+			err = errors.Join(err, one.Close())
+		}
+	}
+	return err
+}
+
+// bar shows how far the run has got, on a terminal.
+type bar struct {
+	w     io.Writer // nil: nothing is shown
+	done  int
+	total int
+}
+
+func newBar(stderr io.Writer, total int) *bar {
+	if !terminal(stderr) {
+		return &bar{}
+	}
+	return &bar{w: stderr, total: total}
+}
+
+func (b *bar) step(c lab.Cell) {
+	b.done++
+	if b.w != nil {
+		fmt.Fprintf(b.w, "\r\x1b[K%d/%d %s, %s", b.done, b.total, c.Anomaly, c.Strategy)
+	}
+}
+
+func (b *bar) clear() {
+	if b.w != nil {
+		fmt.Fprint(b.w, "\r\x1b[K")
+	}
+}
+
+// speak loads the texts of the language that -lang names.
+func (o *options) speak() error {
+	language, err := pagetexts.In(o.lang)
+	if err != nil {
+		return fmt.Errorf("-lang: %w", err)
+	}
+	o.language = language
+	return nil
+}
+
+// style is how reports are shown on w, or in a file if w is nil.
+func (o options) style(w io.Writer) show.Style {
+	return show.Style{Style: present.Style{Colour: w != nil && coloured(w), Language: o.language}}
 }

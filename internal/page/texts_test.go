@@ -3,6 +3,7 @@ package page_test
 import (
 	"bytes"
 	"compress/gzip"
+	"fmt"
 	"io/fs"
 	"os"
 	"path"
@@ -210,52 +211,39 @@ func TestNamesAreTranslated(t *testing.T) {
 	}
 	for _, language := range languages {
 		texts := readTexts(t, language)
-		for _, c := range catalog.Conditions() {
-			if texts["condition."+string(c)] == "" || texts["condition."+string(c)+".about"] == "" {
-				t.Errorf("%s does not tell of the condition %s", language, c)
-			}
-		}
-		for _, p := range []runs.Phase{runs.Setup, runs.Load, runs.Audit, runs.Judged} {
-			if texts["live.phase."+string(p)] == "" {
-				t.Errorf("%s does not tell of the phase %s", language, p)
-			}
-		}
-		for _, i := range []runs.Invariant{runs.StockHolds, runs.OneHolder, runs.Served} {
-			if texts["live.invariant."+string(i)] == "" || texts["stage.invariant."+string(i)] == "" {
-				t.Errorf("%s does not tell of the invariant %s", language, i)
-			}
-		}
-		for _, k := range []bench.FaultKind{bench.Killed, bench.Stopped, bench.CutOff, bench.Slow, bench.Late} {
-			if texts["stage.fault."+string(k)] == "" || texts["stage.fault."+string(k)+".for"] == "" {
-				t.Errorf("%s does not tell of the fault %s", language, k)
-			}
-		}
-		for _, s := range []runs.State{runs.Running, runs.Stopping, runs.Done, runs.Stopped, runs.Failed} {
-			if texts["run.state."+string(s)] == "" {
-				t.Errorf("%s does not tell of the state %s", language, s)
-			}
-		}
-		for _, k := range payfault.Kinds() {
-			if texts["lane.fault."+string(k)] == "" || texts["lane.fault."+string(k)+".about"] == "" {
-				t.Errorf("%s does not tell of the fault %s", language, k)
-			}
-		}
-		for _, s := range []payment.Status{payment.Authorised, payment.Declined, payment.Captured, payment.Cancelled, payment.Refunded} {
-			if texts["payment."+string(s)] == "" {
-				t.Errorf("%s does not tell of a payment that is %s", language, s)
-			}
-		}
-		for _, s := range []holds.Status{holds.Held, holds.Paid, holds.Expired, holds.Released} {
-			if texts["seats.unit."+string(s)] == "" {
-				t.Errorf("%s does not tell of a hold that is %s", language, s)
-			}
-		}
-		for _, v := range []figures.Verdict{figures.OK, figures.Oversold, figures.Drift, figures.Undersold, figures.Stuck, figures.Unknown, figures.NotComparable} {
-			if texts["verdict."+string(v)] == "" || v != figures.OK && texts["stage.verdict."+string(v)] == "" {
-				t.Errorf("%s does not tell of the verdict %s", language, v)
+		for _, key := range namesOfValues() {
+			if texts[key] == "" {
+				t.Errorf("%s has no %s", language, key)
 			}
 		}
 	}
+}
+
+// namesOfValues lists the texts that are named after values of the programs.
+func namesOfValues() (keys []string) {
+	keys = append(keys, each(catalog.Conditions(), "condition.", "condition.%s.about")...)
+	keys = append(keys, each([]runs.Phase{runs.Setup, runs.Load, runs.Audit, runs.Judged}, "live.phase.")...)
+	keys = append(keys, each([]runs.Invariant{runs.StockHolds, runs.OneHolder, runs.Served}, "live.invariant.", "stage.invariant.")...)
+	keys = append(keys, each([]bench.FaultKind{bench.Killed, bench.Stopped, bench.CutOff, bench.Slow, bench.Late}, "stage.fault.", "stage.fault.%s.for")...)
+	keys = append(keys, each([]runs.State{runs.Running, runs.Stopping, runs.Done, runs.Stopped, runs.Failed}, "run.state.")...)
+	keys = append(keys, each(payfault.Kinds(), "lane.fault.", "lane.fault.%s.about")...)
+	keys = append(keys, each([]payment.Status{payment.Authorised, payment.Declined, payment.Captured, payment.Cancelled, payment.Refunded}, "payment.")...)
+	keys = append(keys, each([]holds.Status{holds.Held, holds.Paid, holds.Expired, holds.Released}, "seats.unit.")...)
+	wrong := []figures.Verdict{figures.Oversold, figures.Drift, figures.Undersold, figures.Stuck, figures.Unknown, figures.NotComparable}
+	return append(append(keys, each(wrong, "verdict.", "stage.verdict.")...), "verdict."+string(figures.OK))
+}
+
+// each names texts after values: a form without a place for the value ends with it.
+func each[T ~string](values []T, forms ...string) (keys []string) {
+	for _, v := range values {
+		for _, form := range forms {
+			if !strings.Contains(form, "%s") {
+				form += "%s"
+			}
+			keys = append(keys, fmt.Sprintf(form, v))
+		}
+	}
+	return keys
 }
 
 // maxFirstPaint bounds, in bytes, what is loaded before the first paint.

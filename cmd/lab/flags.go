@@ -89,7 +89,8 @@ func flags(o *options, t *texts) *flag.FlagSet {
 	fs.StringVar(&o.json, "json", "", "`FILE` to write the report to as JSON; - for standard output, with nothing else there")
 	fs.StringVar(&o.html, "html", "", "`FILE` to write the table and all timelines to, for a browser")
 	fs.StringVar(&o.readme, "readme", "", "`FILE` in which to rewrite the table of strategies, between its two marks, from this run")
-	fs.StringVar(&o.record, "record", "", "`FILE` to bring up to date with what the run finds: internal/lab/record.json, or with -search internal/lab/search/record.json")
+	fs.StringVar(&o.record, "record", "", "`FILE` to bring up to date with what the run finds: "+
+		"internal/lab/record.json, or with -search internal/lab/search/record.json")
 	fs.BoolVar(&o.check, "check", false, "with -readme: change nothing, and exit with 1 if the table is stale")
 	fs.Bool("list", false, "list anomalies and strategies")
 	fs.StringVar(&o.lang, "lang", pagetexts.English, "`LANGUAGE` of tables, timelines, -list and -html: en or zh; names, commands, errors, the grade of yours and JSON are in English")

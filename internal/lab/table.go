@@ -42,10 +42,14 @@ func Pick(tables []Table, anomalies, strategies []string) ([]Table, error) {
 	for i, t := range tables {
 		picked[i] = Table{Scenarios: t.Scenarios, Subjects: t.Subjects}
 		if len(anomalies) > 0 {
-			picked[i].Scenarios = slices.DeleteFunc(slices.Clone(t.Scenarios), func(s Scenario) bool { return !slices.Contains(anomalies, s.Name) })
+			picked[i].Scenarios = slices.DeleteFunc(slices.Clone(t.Scenarios), func(s Scenario) bool {
+				return !slices.Contains(anomalies, s.Name)
+			})
 		}
 		if len(strategies) > 0 {
-			picked[i].Subjects = slices.DeleteFunc(t.All(), func(c Subject) bool { return !slices.Contains(strategies, c.Name) })
+			picked[i].Subjects = slices.DeleteFunc(t.All(), func(c Subject) bool {
+				return !slices.Contains(strategies, c.Name)
+			})
 		}
 		cells += picked[i].Cells()
 	}
@@ -55,7 +59,8 @@ func Pick(tables []Table, anomalies, strategies []string) ([]Table, error) {
 	return picked, nil
 }
 
-var errNoCell = errors.New("none of these anomalies is tried on any of these strategies: -run names anomalies of one table and -strategy strategies of another (-list shows all)")
+var errNoCell = errors.New("none of these anomalies is tried on any of these strategies: " +
+	"-run names anomalies of one table and -strategy strategies of another (-list shows all)")
 
 //go:embed record.json
 var recordFile []byte

@@ -70,7 +70,9 @@ func TestReadHasTheFilesOfEachStage(t *testing.T) {
 	}
 	stages := readStages(t)
 	for i, s := range stages[1:] {
-		if f := s.Files[0]; s.Before != stages[i].Name || !strings.HasPrefix(f.Diff, "--- "+s.Before+"/"+f.Name+"\n+++ "+s.Name+"/"+f.Name+"\n") && f.Diff != "" {
+		f := s.Files[0]
+		head := "--- " + path.Join(s.Before, f.Name) + "\n+++ " + path.Join(s.Name, f.Name) + "\n"
+		if s.Before != stages[i].Name || f.Diff != "" && !strings.HasPrefix(f.Diff, head) {
 			t.Errorf("%s is compared with %q: %.200s", s.Name, s.Before, f.Diff)
 		}
 	}

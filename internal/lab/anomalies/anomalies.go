@@ -8,7 +8,8 @@ import (
 
 // Locks returns the table of locks.
 func Locks() lab.Table {
-	return lab.Table{Scenarios: All(), Subjects: lab.Subjects(), Others: append([]lab.Subject{lab.Yours()}, lab.Coordinated()...)}
+	others := append([]lab.Subject{lab.Yours()}, lab.Coordinated()...)
+	return lab.Table{Scenarios: All(), Subjects: lab.Subjects(), Others: others}
 }
 
 // All returns all anomalies, in the order of the table.

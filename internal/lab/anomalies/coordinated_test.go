@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"oversell/internal/backend/coordination/coordtest"
-	"oversell/internal/guard"
 	"oversell/internal/lab"
 	"oversell/internal/lab/services"
 )
@@ -40,24 +39,4 @@ func checkCoordinated(t *testing.T, cfg lab.Config) {
 			t.Errorf("%s: %q does not say when A was told", c.Strategy, c.Note)
 		}
 	}
-}
-
-// A lock that keeps a loss to itself is found out, by how long both had it.
-func TestHolderWhoIsNotToldIsNoticed(t *testing.T) {
-	t.Parallel()
-	c := subject(t, "etcd")
-	lock := c.Lock
-	c.Lock = func(p *lab.Process, key string) guard.Lock { return deafLock{lock(p, key).(waiter)} }
-	cfg := lab.Config{Subjects: []lab.Subject{c}, Scenarios: []lab.Scenario{cutOff}, Redis: lab.Embedded, Services: services.At([]string{coordtest.Etcd(t)}, nil), Attempts: 2}
-	if cell := run(t, cfg).Cells[0]; cell.Outcome != lab.Breaks && !isUndecided(cell) {
-		t.Errorf("%s: %s", cell.Outcome, cell.Note)
-	}
-}
-
-// deafLock never tells its holder anything.
-type deafLock struct{ waiter }
-
-type waiter interface {
-	guard.Lock
-	guard.Waiter
 }

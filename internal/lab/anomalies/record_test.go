@@ -22,7 +22,9 @@ var tables = []struct {
 	lab.Table
 	run func() (lab.Report, error)
 }{
-	{"locks", Locks(), runOnce(Locks())}, {"holds", sales.Holds(), runOnce(sales.Holds())}, {"behind", sales.Behind(), runOnce(sales.Behind())},
+	{"locks", Locks(), runOnce(Locks())},
+	{"holds", sales.Holds(), runOnce(sales.Holds())},
+	{"behind", sales.Behind(), runOnce(sales.Behind())},
 }
 
 func runOnce(t lab.Table) func() (lab.Report, error) {
@@ -60,7 +62,9 @@ func TestRealServersAreAsOnRecord(t *testing.T) {
 	eachTable(t, func(t *testing.T, cfg lab.Config, _ lab.Report) {
 		if cfg.Subjects[0].Database == nil {
 			some := []string{"none", "v2_ttl", "v6_watchdog", "v7_queue", "v9_cohort", "redsync", "rueidislock"}
-			cfg.Subjects = slices.DeleteFunc(cfg.Subjects, func(c lab.Subject) bool { return !slices.Contains(some, c.Name) })
+			cfg.Subjects = slices.DeleteFunc(cfg.Subjects, func(c lab.Subject) bool {
+				return !slices.Contains(some, c.Name)
+			})
 		} else {
 			cfg.Database, cfg.Attempts = backendtest.Database(t, "local"), 3
 		}
@@ -144,7 +148,8 @@ func compare(t *testing.T, cfg lab.Config, r lab.Report) {
 // each try to which Redis answers late.
 func asOnRecordAgain(t *testing.T, cfg lab.Config, c lab.Cell) bool {
 	t.Helper()
-	one, err := lab.Pick([]lab.Table{{Scenarios: cfg.Scenarios, Subjects: cfg.Subjects}}, []string{c.Anomaly}, []string{c.Strategy})
+	all := lab.Table{Scenarios: cfg.Scenarios, Subjects: cfg.Subjects}
+	one, err := lab.Pick([]lab.Table{all}, []string{c.Anomaly}, []string{c.Strategy})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +198,8 @@ func TestAnomaliesAreTold(t *testing.T) {
 				t.Errorf("%q is no name, or one that is taken", s.Name)
 			}
 			seen[s.Name] = true
-			if s.Sentence == "" || s.Sequence == "" || s.Source == "" || s.Run == nil || len(s.Requires) == 0 || !slices.Contains(lab.Losses(), s.Loss) {
+			told := s.Sentence != "" && s.Sequence != "" && s.Source != "" && slices.Contains(lab.Losses(), s.Loss)
+			if !told || s.Run == nil || len(s.Requires) == 0 {
 				t.Errorf("%s lacks a text, a loss, a run or a claim", s.Name)
 			}
 		}
@@ -273,7 +279,8 @@ func TestOnlyEndlessIsWhatAnExpiryWouldBreak(t *testing.T) {
 		if only {
 			endless++
 		}
-		if want := c.Strategy == "v1_setnx" && c.Outcome == lab.Holds && lab.Recorded()["v2_ttl"][c.Anomaly] == lab.Breaks; only != want {
+		breaksV2 := lab.Recorded()["v2_ttl"][c.Anomaly] == lab.Breaks
+		if want := c.Strategy == "v1_setnx" && c.Outcome == lab.Holds && breaksV2; only != want {
 			t.Errorf("%s on %s holds only because its lock never expires: %v, want %v", c.Anomaly, c.Strategy, only, want)
 		}
 	}

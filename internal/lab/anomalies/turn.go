@@ -3,7 +3,6 @@ package anomalies
 import (
 	"context"
 	"fmt"
-	"iter"
 	"slices"
 	"time"
 
@@ -150,7 +149,11 @@ var retryStorm = lab.Scenario{
 			commands += p.Asked()
 		}
 		close(served)
-		return storm(w, commands, callers, slices.Collect(values(served)))
+		var waits []time.Duration
+		for waited := range served {
+			waits = append(waits, waited)
+		}
+		return storm(w, commands, callers, waits)
 	},
 }
 
@@ -182,15 +185,4 @@ func storm(w *lab.World, commands, callers int, waits []time.Duration) lab.Verdi
 		return w.Broke("", "%s", note)
 	}
 	return lab.Holds.Because("%s", note)
-}
-
-// values yields what is left in a closed channel.
-func values[T any](ch <-chan T) iter.Seq[T] {
-	return func(yield func(T) bool) {
-		for v := range ch {
-			if !yield(v) {
-				return
-			}
-		}
-	}
 }

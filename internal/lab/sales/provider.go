@@ -1,12 +1,11 @@
 package sales
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"time"
 
 	"oversell/internal/lab"
@@ -40,7 +39,7 @@ func (d direct) RoundTrip(r *http.Request) (resp *http.Response, err error) {
 	if r.Body == nil {
 		r.Body = http.NoBody
 	}
-	w := &reply{header: make(http.Header), status: http.StatusOK}
+	w := httptest.NewRecorder()
 	defer func() {
 		if p := recover(); p == http.ErrAbortHandler {
 			resp, err = nil, errors.New("the connection breaks before the reply arrives")
@@ -49,22 +48,10 @@ func (d direct) RoundTrip(r *http.Request) (resp *http.Response, err error) {
 		}
 	}()
 	d.handler.ServeHTTP(w, r)
-	return &http.Response{
-		StatusCode: w.status, Status: http.StatusText(w.status), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: w.header, Body: io.NopCloser(&w.body), ContentLength: int64(w.body.Len()), Request: r,
-	}, nil
+	resp = w.Result()
+	resp.Request = r
+	return resp, nil
 }
-
-// reply is what a handler writes.
-type reply struct {
-	header http.Header
-	status int
-	body   bytes.Buffer
-}
-
-func (w *reply) Header() http.Header         { return w.header }
-func (w *reply) WriteHeader(status int)      { w.status = status }
-func (w *reply) Write(b []byte) (int, error) { return w.body.Write(b) }
 
 // cashier is the provider as one process sees it. Its calls are on record.
 type cashier struct {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -75,6 +76,7 @@ type pair struct{ old, now Group }
 // CompareFiles compares the rows that both reports have. The error wraps ErrDiffer when
 // they are of different backends, versions or sizes, or have no row in common.
 func CompareFiles(older, newer File) (Comparison, error) {
+	older.Report, newer.Report = older.withoutPorts(), newer.withoutPorts()
 	if diff := disagree(older.Report, newer.Report); diff != "" {
 		return Comparison{}, fmt.Errorf("%s and %s %w: they differ in %s", older.Name, newer.Name, ErrDiffer, diff)
 	}
@@ -97,6 +99,32 @@ func CompareFiles(older, newer File) (Comparison, error) {
 	}
 	return c, nil
 }
+
+// withoutPorts returns the report without the addresses of the servers that its bench started: they
+// have other ports in each run.
+func (r Report) withoutPorts() Report {
+	started := func(flag string) bool {
+		return slices.ContainsFunc(r.Manifest.Flags, func(given string) bool { return strings.HasPrefix(given, flag+"=local") })
+	}
+	redis, db := started("-redis"), started("-db")
+	hide := func(m *Manifest) {
+		if redis {
+			m.Redis = address.ReplaceAllString(m.Redis, " (local)")
+		}
+		if db {
+			m.DB = address.ReplaceAllString(m.DB, " (local)")
+		}
+	}
+	hide(&r.Manifest)
+	r.Manifest.Also = slices.Clone(r.Manifest.Also)
+	for i := range r.Manifest.Also {
+		hide(&r.Manifest.Also[i])
+	}
+	return r
+}
+
+// address is where a server is, in its name.
+var address = regexp.MustCompile(` at \S+`)
 
 // disagree names the settings in which the parts of the same workload must agree and do not.
 // If no workload is in both reports, that is what they differ in.

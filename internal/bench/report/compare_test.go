@@ -113,6 +113,35 @@ func TestReportsOfDifferentThings(t *testing.T) {
 	}
 }
 
+// Servers that the bench starts have another port in each run. Of others the address counts.
+func TestPortsOfPrivateServersAreNotCompared(t *testing.T) {
+	on := func(redis, db string, flags ...string) report.File {
+		r := both()
+		for _, m := range []*report.Manifest{&r.Manifest, &r.Manifest.Also[0]} {
+			m.Redis, m.DB = redis, db
+		}
+		r.Manifest.Flags = flags
+		return file("a.json", r)
+	}
+	local, named := []string{"-db=local", "-redis=local"}, []string{"-db=…", "-redis=…"}
+	for name, tt := range map[string]struct {
+		a, b   report.File
+		differ bool
+	}{
+		"other ports":    {on("redis 7 at 127.0.0.1:1", "MariaDB 10 at 127.0.0.1:2", local...), on("redis 7 at 127.0.0.1:3", "MariaDB 10 at 127.0.0.1:4", local...), false},
+		"other versions": {on("redis 7 at 127.0.0.1:1", "MariaDB 10 at 127.0.0.1:2", local...), on("redis 8 at 127.0.0.1:1", "MariaDB 10 at 127.0.0.1:2", local...), true},
+		"other kinds":    {on("redis 7 at 127.0.0.1:1", "MariaDB 10 at 127.0.0.1:2", local...), on("redis 7 at 127.0.0.1:1", "MySQL 10 at 127.0.0.1:2", local...), true},
+		"named by users": {on("redis 7 at 10.0.0.1:1", "MariaDB 10 at 10.0.0.2:2", named...), on("redis 7 at 10.0.0.3:1", "MariaDB 10 at 10.0.0.2:2", named...), true},
+		"one is named":   {on("redis 7 at 127.0.0.1:1", "MariaDB 10 at 127.0.0.1:2", local...), on("redis 7 at 127.0.0.1:1", "MariaDB 10 at 127.0.0.1:2", named...), true},
+		"clusters": {on("redis 7 at 127.0.0.1:1,127.0.0.1:2 (cluster, 3 masters)", "MySQL 8 at h:2", "-redis=local:cluster"),
+			on("redis 7 at 127.0.0.1:3,127.0.0.1:4 (cluster, 3 masters)", "MySQL 8 at h:2", "-redis=local:cluster"), false},
+	} {
+		if _, err := report.CompareFiles(tt.a, tt.b); errors.Is(err, report.ErrDiffer) != tt.differ {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // Two runs of one thing do not differ, however many there are.
 func TestNoiseIsNoDifference(t *testing.T) {
 	for _, runs := range []int{1, 3, 20} {

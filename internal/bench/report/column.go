@@ -94,13 +94,13 @@ func figureColumns() []column {
 		{title: "conn ms/sale", figure: connectionTime, show: tenths, of: sales | opens,
 			rare: "the time that the shops had connections to the database out of their pools, in ms per unit sold"},
 		{title: "sent/s", figure: "achieved_rate", show: whole, of: opens, spare: present.ThirdSpare},
-		{title: "sold/s", figure: "throughput", show: whole, of: sales | opens},
-		{title: "reads/s", figure: "throughput", show: whole, of: reads},
 		{title: "not ok", figure: "items_not_ok", show: zeroIsDot, of: sales | opens, many: true},
 		{title: "worst item", figure: worstItem, of: sales | opens, many: true},
 		{title: "its oversold", figure: "worst_oversold", show: zeroIsDot, of: sales | opens, many: true},
 		{title: "stranded", figure: "worst_stranded", show: zeroIsDot, of: sales | opens, many: true, spare: present.IfZero},
 		{title: "its sold/s", figure: "worst_throughput", show: tenths, of: sales | opens, many: true},
+		{title: "sold/s", figure: "throughput", show: whole, of: sales | opens},
+		{title: "reads/s", figure: "throughput", show: whole, of: reads},
 	}
 }
 

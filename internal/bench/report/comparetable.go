@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 
@@ -36,7 +37,7 @@ func (c Comparison) WriteFiles(w io.Writer) error {
 	}
 	b.WriteString(c.Old.unusualLeases())
 	b.WriteString(c.New.unusualLeases())
-	return c.write(w, &b)
+	return c.write(w, &b, c.conclusion())
 }
 
 // WriteStrategies writes how the strategies differ, as CompareStrategies found it.
@@ -56,15 +57,16 @@ func (c Comparison) WriteStrategies(w io.Writer) error {
 	if leases := c.Old.unusualLeases(); leases != "" {
 		b.WriteString("\n" + leases)
 	}
-	return c.write(w, &b)
+	return c.write(w, &b, "\n"+c.Old.Headline(present.Style{}))
 }
 
 const meaning = "medians, and their intervals where runs differ; \"no difference\": the intervals overlap\n"
 
-func (c Comparison) write(w io.Writer, b *strings.Builder) error {
+func (c Comparison) write(w io.Writer, b *strings.Builder, conclusion string) error {
 	if strings.Contains(b.String(), unclear+"\n") {
 		b.WriteString("\n?  with so few runs the difference may be chance; use -repeat 4 or more on both sides\n")
 	}
+	b.WriteString(conclusion)
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return fmt.Errorf("writing the comparison: %w", err)
 	}
@@ -149,6 +151,32 @@ func (p pair) difference(f figure, say func(old, now float64) string) string {
 		text += unclear
 	}
 	return text
+}
+
+// conclusion says in one sentence how many verdicts changed, and which row changed its speed the most.
+func (c Comparison) conclusion() string {
+	verdicts, faster := 0, 0
+	var most pair
+	largest := 0.0
+	for _, p := range c.pairs {
+		if !p.sameVerdicts() {
+			verdicts++
+		}
+		old, now := p.old.Figures["throughput"], p.now.Figures["throughput"]
+		if old.Median == 0 || old.Differs(now) == figures.None {
+			continue
+		}
+		faster++
+		if by := math.Abs(math.Log(now.Median / old.Median)); by >= largest {
+			largest, most = by, p
+		}
+	}
+	text := fmt.Sprintf("\n%d of %s changed verdict; ", verdicts, present.Plural(len(c.pairs), "row"))
+	if faster == 0 {
+		return text + "none is faster or slower\n"
+	}
+	by := most.difference(figure{name: "throughput"}, change)
+	return text + fmt.Sprintf("%d faster or slower, most of all %s: %s\n", faster, most.now.in(present.Style{}), by)
 }
 
 // verdicts lists the rows whose verdicts changed, or how often they were as expected.

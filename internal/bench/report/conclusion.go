@@ -10,14 +10,14 @@ import (
 	"oversell/internal/present"
 )
 
-// Conclusion says whether the rows match the catalog's expectations, which do not,
-// which were run again, and whether any are missing.
+// Conclusion says which rows are missing, which have no expectation, which were run again, and whether
+// the rest matched the catalog's expectations.
 func (r Report) Conclusion(s present.Style) string {
-	text := r.Manifest.Unfinished(len(r.Rows), s) + r.expectations(s) + r.undecided(s)
+	text := r.Manifest.Unfinished(len(r.Rows), s) + r.undecided(s)
 	for _, part := range r.Parts() {
 		text += part.leases(s)
 	}
-	return text + r.repeated(s)
+	return text + r.repeated(s) + r.expectations(s)
 }
 
 // Unfinished returns a line that says how many rows are missing from a report that was

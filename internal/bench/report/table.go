@@ -15,8 +15,8 @@ import (
 	"oversell/internal/stock"
 )
 
-// WriteTable writes the report for a person: what it ran on, a line for each row, and
-// the conclusion. With colour it colours verdicts.
+// WriteTable writes the report for a person: what it ran on, a line for each row, the
+// conclusion, and the headline. With colour it colours verdicts.
 func (r Report) WriteTable(w io.Writer, s present.Style) error {
 	var out strings.Builder
 	for i, part := range r.Parts() {
@@ -29,7 +29,7 @@ func (r Report) WriteTable(w io.Writer, s present.Style) error {
 		out.WriteString(part.faults(s))
 		out.WriteString("\n")
 	}
-	out.WriteString(r.Conclusion(s))
+	out.WriteString(r.Conclusion(s) + r.Headline(s))
 	if _, err := io.WriteString(w, out.String()); err != nil {
 		return fmt.Errorf("writing the report's table: %w", err)
 	}

@@ -393,13 +393,42 @@ func TestLate(t *testing.T) {
 	}
 }
 
+// The last sentence says what broke the most, and what held everything.
+func TestHeadline(t *testing.T) {
+	row := func(strategy string, c catalog.Condition, v figures.Verdict, speed float64) report.Row {
+		r := report.Row{Verdict: v, Load: report.Load{Throughput: speed}}
+		r.Key = report.Key{Strategy: strategy, Condition: c, Workload: catalog.Deduct}
+		return r
+	}
+	broke := row("v2_ttl", catalog.Slow, figures.Oversold, 900)
+	broke.Oversold = 7
+	left := row("v4_lua", catalog.Slow, figures.Stuck, 900)
+	left.Undersold = 1234
+	strange := row("etcd", catalog.Calm, figures.NotComparable, 9000)
+	good := []report.Row{row("v9_cohort", catalog.Calm, figures.OK, 400), row("lua_batch", catalog.Calm, figures.OK, 1291.4), row("v2_ttl", catalog.Calm, figures.OK, 5000)}
+	for want, rows := range map[string][]report.Row{
+		"v2_ttl oversold 7 under slow; fastest that held: lua_batch, 1,291 sold/s, 3.2 times v9_cohort\n":                                                    append(good, broke, strange),
+		"fastest that held: v2_ttl, 5,000 sold/s, 3.9 times lua_batch\n":                                                                                     good,
+		"v2_ttl oversold 7 under slow, v4_lua got stuck with 1,234 units left under slow; fastest that held: lua_batch, 1,291 sold/s, 3.2 times v9_cohort\n": append(good, left, broke),
+		"v2_ttl oversold 7 under slow; nothing held\n":                                                                                                       {broke},
+		"": {strange},
+	} {
+		if got := (report.Report{Rows: rows}).Headline(present.Style{}); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	if got, want := both().Headline(present.Style{}), "h1_counter oversold 33 under crash; held: h3_claim\n"; !strings.HasSuffix(got, want) {
+		t.Errorf("got %q, want at the end %q", got, want)
+	}
+}
+
 // A table fits a terminal of 120 columns, and names what it does without.
 func TestTableFitsATerminal(t *testing.T) {
 	for name, r := range map[string]report.Report{"one run": sale(), "five runs": repeated(), "with holds": both()} {
 		var out bytes.Buffer
 		must(t, r.WriteTable(&out, present.Style{}))
 		for line := range strings.Lines(out.String()) {
-			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 120 && !strings.HasPrefix(line, "redis: ") {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 120 && !strings.HasPrefix(line, "redis: ") && !strings.Contains(r.Headline(present.Style{}), line) {
 				t.Errorf("%s: a line is %d wide: %s", name, n, line)
 			}
 		}

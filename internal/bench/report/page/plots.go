@@ -80,7 +80,27 @@ func newPlots(r report.Report, s present.Style) plots {
 		c.Wait.percentiles(g.Strategy, g.Rows, func(p *report.Percentiles) []float64 { return p.Wait })
 		c.Served.timeline(g.Strategy, g.Rows, c.bin)
 	}
+	for i := range p.Conditions {
+		p.Conditions[i].dropZeros()
+	}
 	return p
+}
+
+// dropZeros empties the plots that have no figure but zero. They are left out.
+func (p *plot) dropZeros() {
+	if !slices.ContainsFunc(p.Bars, func(b bar) bool { return b.Over.High != 0 || b.Under.High != 0 }) {
+		p.Bars = []bar{}
+	}
+	for _, c := range []*chart{&p.Latency, &p.Served, &p.Wait} {
+		if !slices.ContainsFunc(c.Curves, curve.rises) {
+			c.Curves = []curve{}
+		}
+	}
+}
+
+// rises reports whether a curve has a value that is more than the least that is drawn.
+func (c curve) rises() bool {
+	return slices.ContainsFunc(c.High, func(v *float64) bool { return v != nil && *v > shortest })
 }
 
 // newPlot returns the plots of a condition, without curves.

@@ -13,7 +13,8 @@ import (
 // view is the page without its plots.
 type view struct {
 	Wrong      bool
-	Conclusion []string
+	Headline   []string    // what the report comes to
+	Conclusion []string    // first if a row is wrong, and otherwise at the end
 	Tables     []viewTable // one for each workload
 	Chaos      []details   // the faults of each row under chaos
 	Items      []details   // of each row with several: the worst, and those with the most buyers
@@ -56,7 +57,7 @@ type setting struct{ Name, Value string }
 
 func newView(r report.Report, s present.Style, p plots) view {
 	v := view{
-		Wrong: !r.AsExpected(), Conclusion: strings.Split(strings.TrimSpace(r.Conclusion(s)), "\n"),
+		Wrong: !r.AsExpected(), Headline: lines(r.Headline(s)), Conclusion: lines(r.Conclusion(s)),
 		Settings: settings(r.Manifest, s), File: "oversell-" + r.Manifest.ID + ".json", Conditions: p.Conditions,
 	}
 	for i, part := range r.Parts() {
@@ -77,6 +78,10 @@ func newView(r report.Report, s present.Style, p plots) view {
 	return v
 }
 
+func lines(text string) []string {
+	return strings.FieldsFunc(text, func(c rune) bool { return c == '\n' })
+}
+
 func newDetails[T any](name, line string, row report.Row, t present.Table[T], s present.Style) details {
 	d := details{Name: name, Line: line, Wrong: !row.Expected, Lines: make([][]string, len(t.Rows))}
 	for _, c := range t.Columns {
@@ -90,10 +95,15 @@ func newDetails[T any](name, line string, row report.Row, t present.Table[T], s 
 
 // newTable returns the table of a part of a report.
 func newTable(r report.Report, s present.Style) viewTable {
-	header, sheet := strings.Split(strings.TrimSpace(r.Header(s)), "\n"), r.Table(s)
+	header, sheet := lines(r.Header(s)), r.Table(s)
 	t := viewTable{Load: header[0], Header: header[1:]}
 	last := len(sheet.Columns) - 1
-	for _, c := range sheet.Columns[1:last] {
+	columns := slices.Clone(sheet.Columns[1:last])
+	// The verdict comes first on the page, and beside it the speed, as at the end of the text.
+	if speed := len(columns) - 1; slices.Contains([]string{"sold/s", "reads/s"}, columns[speed].Name) {
+		columns = slices.Insert(columns[:speed], 0, columns[speed])
+	}
+	for _, c := range columns {
 		t.Titles = append(t.Titles, s.Title(c.Name))
 	}
 	under := ""
@@ -105,7 +115,7 @@ func newTable(r report.Report, s present.Style) viewTable {
 		if heading := sheet.Under(l); heading != under {
 			line.Condition, under = heading, heading
 		}
-		for _, c := range sheet.Columns[1:last] {
+		for _, c := range columns {
 			line.Cells = append(line.Cells, c.Cell(l))
 		}
 		t.Lines = append(t.Lines, line)

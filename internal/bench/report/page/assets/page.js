@@ -61,17 +61,14 @@ function element(name, className, text = "") {
   return node;
 }
 
-/** frame makes the figure of a plot, and returns how to draw it. */
+/** frame makes the figure of a plot, and returns how to draw it. One with nothing to draw is left out. */
 function frame(grid, condition, { name, note, draw, empty }) {
+  if (empty) return null;
   const figure = element("figure", "");
   const caption = element("figcaption", "", name);
   caption.append(element("span", "small", note));
   figure.append(caption);
   grid.append(figure);
-  if (empty) {
-    figure.append(element("p", "small", say("There is nothing to draw.")));
-    return null;
-  }
   const host = element("div", "chart");
   host.tabIndex = 0;
   host.setAttribute("role", "img");

@@ -1,0 +1,179 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"oversell/internal/catalog"
+	"oversell/internal/figures"
+	"oversell/internal/present"
+)
+
+// Finding is what one strategy came to under one condition.
+type Finding struct {
+	Strategy  string
+	Condition catalog.Condition
+	Verdict   figures.Verdict
+	Broke     string  // how, such as "oversold 7"; "": it held
+	By        int64   // how much, to compare it with others of the verdict
+	Speed     float64 // median
+}
+
+// Headline says in one sentence what broke under which condition and by how much, and what held under
+// all conditions: the fastest, if speeds have a unit.
+func Headline(all []Finding, unit string, s present.Style) string {
+	if len(all) == 0 {
+		return ""
+	}
+	text := holding(all, unit, s)
+	if broke := breaking(all, s); broke != "" {
+		text = broke + s.Say("; ") + text
+	}
+	return text + "\n"
+}
+
+// maxNamed is how many strategies that broke are named.
+const maxNamed = 2
+
+// breaking names the worst row of each strategy that broke, the worst of them first.
+func breaking(all []Finding, s present.Style) string {
+	worst := make(map[string]Finding)
+	for _, f := range all {
+		if before, known := worst[f.Strategy]; f.Broke != "" && (!known || worstFinding(f, before) < 0) {
+			worst[f.Strategy] = f
+		}
+	}
+	sorted := slices.SortedFunc(maps.Values(worst), worstFinding)
+	var texts []string
+	for _, f := range sorted[:min(maxNamed, len(sorted))] {
+		texts = append(texts, s.Sayf("%s %s under %s", f.Strategy, f.Broke, s.Condition(f.Condition)))
+	}
+	if more := len(sorted) - maxNamed; more > 0 {
+		texts = append(texts, s.Sayf("and %d more broke", more))
+	}
+	return strings.Join(texts, s.Say(", "))
+}
+
+// worstFinding orders findings: those that broke come first, the worst first.
+func worstFinding(a, b Finding) int {
+	switch {
+	case (a.Broke == "") != (b.Broke == ""):
+		return map[bool]int{true: -1, false: +1}[a.Broke != ""]
+	case a.Verdict.Worse(b.Verdict):
+		return -1
+	case b.Verdict.Worse(a.Verdict):
+		return +1
+	}
+	return cmp.Or(cmp.Compare(b.By, a.By), cmp.Compare(a.Strategy, b.Strategy))
+}
+
+// holding names what held under every condition. By its speed under the first one it compares the
+// fastest with the next.
+func holding(all []Finding, unit string, s present.Style) string {
+	held := slices.DeleteFunc(slices.Clone(all), func(f Finding) bool {
+		return f.Condition != all[0].Condition || slices.ContainsFunc(all, func(g Finding) bool {
+			return g.Strategy == f.Strategy && g.Broke != ""
+		})
+	})
+	if len(held) == 0 {
+		return s.Say("nothing held")
+	}
+	if unit == "" {
+		names := make([]string, len(held))
+		for i, f := range held {
+			names[i] = f.Strategy
+		}
+		return s.Sayf("held: %s", strings.Join(names, s.Say(", ")))
+	}
+	slices.SortStableFunc(held, func(a, b Finding) int { return cmp.Compare(b.Speed, a.Speed) })
+	text := s.Sayf("fastest that held: %s, %s %s", held[0].Strategy, thousands(int64(held[0].Speed)), s.Title(unit))
+	if len(held) > 1 && held[1].Speed > 0 {
+		text += s.Say(", ") + s.Sayf("%.1f times %s", held[0].Speed/held[1].Speed, held[1].Strategy)
+	}
+	return text
+}
+
+// thousands writes a number with commas.
+func thousands(n int64) string {
+	text := fmt.Sprint(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
+
+// Headline concludes each workload in one sentence.
+func (r Report) Headline(s present.Style) string {
+	var text string
+	for _, part := range r.Parts() {
+		text += Headline(part.findings(s), part.speed(), s)
+	}
+	return text
+}
+
+// speed is the unit of the speeds of a report's rows; "": buyers came at a rate of their own, so the
+// strategies did not decide it.
+func (r Report) speed() string {
+	switch r.Manifest.kind() {
+	case reads:
+		return "reads/s"
+	case held, opens:
+		return ""
+	}
+	return "sold/s"
+}
+
+// findings are those of the report's rows, whose runs count together. Those that have no verdict are
+// left out.
+func (r Report) findings(s present.Style) []Finding {
+	var all []Finding
+	for _, g := range r.Groups() {
+		if g.Verdicts[figures.NotComparable] > 0 {
+			continue
+		}
+		runs := make([]Finding, len(g.Rows))
+		for i, row := range g.Rows {
+			runs[i] = Finding{Strategy: g.Strategy, Condition: g.Condition, Verdict: row.Verdict, Speed: g.Figures["throughput"].Median}
+			runs[i].Broke, runs[i].By = row.broke(s)
+		}
+		all = append(all, slices.MinFunc(runs, worstFinding))
+	}
+	return all
+}
+
+// broke says what went wrong in a row and by how much, or "".
+func (r Row) broke(s present.Style) (what string, by int64) {
+	switch r.Verdict {
+	case figures.OK:
+		return "", 0
+	case figures.Oversold:
+		return s.Sayf("oversold %s", thousands(r.Oversold)), r.Oversold
+	case figures.Unknown:
+		return s.Sayf("may have oversold %s", thousands(r.OversoldPossible)), r.OversoldPossible
+	case figures.Stuck:
+		return s.Sayf("got stuck with %s units left", thousands(r.Undersold)), r.Undersold
+	case figures.Undersold:
+		return s.Sayf("undersold %s", thousands(r.Undersold)), r.Undersold
+	case figures.Reloaded:
+		return s.Sayf("loaded the key %s times", thousands(r.DBLoads)), r.DBLoads
+	}
+	return r.drifted(s)
+}
+
+// drifted says which figure disagrees in a row whose verdict is drift.
+func (r Row) drifted(s present.Style) (what string, by int64) {
+	switch {
+	case r.AcknowledgedMissing > 0:
+		return s.Sayf("lost %s orders that buyers were told of", thousands(r.AcknowledgedMissing)), r.AcknowledgedMissing
+	case r.Held != nil && r.ChargedWithoutOrder > 0:
+		return s.Sayf("charged %s times without an order", thousands(r.ChargedWithoutOrder)), r.ChargedWithoutOrder
+	case r.Stranded > 0:
+		return s.Sayf("stranded %s", thousands(r.Stranded)), r.Stranded
+	case r.LostUpdates > 0:
+		return s.Sayf("lost %s updates", thousands(r.LostUpdates)), r.LostUpdates
+	}
+	return s.Say("drifted"), 1
+}

@@ -18,6 +18,7 @@ import (
 	"oversell/internal/bench/holdsale"
 	"oversell/internal/bench/items"
 	"oversell/internal/bench/lockbench"
+	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/guard"
 	pagetexts "oversell/internal/page/texts"
@@ -321,7 +322,7 @@ func (o *options) interpret(fs *flag.FlagSet, t texts) (err error) {
 		return fmt.Errorf("-strategies: %s is of workload %s, and -workload is %s: leave -workload out to run both", split(t.strategies)[i], catalog.Hold, t.workload)
 	}
 	if o.Workload, err = catalog.ParseWorkload(t.workload); err != nil {
-		return fmt.Errorf("-workload: %w of a workload: %q (allowed: %v)", catalog.ErrName, t.workload, append(catalog.Workloads(), catalog.Hold, workloadLock))
+		return fmt.Errorf("-workload: %w of a workload: %q (allowed: %v)", catalog.ErrName, t.workload, append(catalog.Workloads(), catalog.Hold, report.WorkloadLock))
 	}
 	if o.Policy, err = guard.ParsePolicy(t.retry); err != nil {
 		return fmt.Errorf("-retry: %w", err)

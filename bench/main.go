@@ -99,15 +99,14 @@ func self(arg string) (*exec.Cmd, error) {
 // options are the flags.
 type options struct {
 	bench.Config
-	redis, db   string
-	servers     lockservers.Specs
-	serverNames []string
-	json, html  string
-	lang        string
-	language    *pagetexts.Language // nil: English
-	given       []string            // flags that were set, without secrets
-	crowd       *crowd              // of workload lock, or nil
-	hold        *holdsale.Config    // of workload hold, or nil; without Strategies there is no other
+	redis, db  string
+	servers    lockservers.Specs
+	json, html string
+	lang       string
+	language   *pagetexts.Language // nil: English
+	given      []string            // flags that were set, without secrets
+	lock       *lockbench.Config   // of workload lock, or nil; then there is no other
+	hold       *holdsale.Config    // of workload hold, or nil; without Strategies there is no other
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
@@ -118,11 +117,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	expected := false
 	if err == nil {
-		measure := o.run
-		if o.crowd != nil {
-			measure = o.runLock
-		}
-		expected, err = measure(ctx, stdout, stderr)
+		expected, err = o.run(ctx, stdout, stderr)
 	}
 	switch {
 	case err != nil:
@@ -148,38 +143,10 @@ func (o options) run(ctx context.Context, stdout, stderr io.Writer) (bool, error
 
 // measure opens the backends and runs the rows.
 func measure(ctx context.Context, o options, stderr io.Writer) (report report.Report, err error) {
-	redisName, dbName := "of the shops", "of the shops"
-	if len(o.Targets) == 0 {
-		redis, db := o.redis, o.db
-		if o.failsOver() {
-			set, startErr := local.StartSentinels(ctx)
-			if startErr != nil {
-				return report, startErr
-			}
-			defer func() { err = errors.Join(err, set.Close()) }()
-			o.Failovers, redis = set, set.URL()
-		}
-		if slices.Contains(o.Conditions, catalog.Chaos) {
-			harmed, startErr := chaos.Serve(ctx, o.redis, o.db)
-			if startErr != nil {
-				return report, startErr
-			}
-			defer func() { err = errors.Join(err, harmed.Close()) }()
-			o.Chaos, redis, db = harmed, harmed.RedisURL, harmed.DBURL
-		}
-		servers, serveErr := backend.Serve(ctx, redis, db)
-		if serveErr != nil {
-			return report, serveErr
-		}
-		defer func() { err = errors.Join(err, servers.Close()) }()
-		o.RedisURL, o.DBURL = servers.RedisURL, servers.DBURL
-		redisName, dbName = servers.RedisName, servers.DBName
-		others, serveErr := lockservers.Serve(ctx, o.servers, o.Catalog.Needs(o.Strategies)...)
-		if serveErr != nil {
-			return report, serveErr
-		}
-		defer func() { err = errors.Join(err, others.Close()) }()
-		o.Servers, o.serverNames = others.Addresses, others.Names
+	redis, db, others, stop, err := o.serve(ctx)
+	defer func() { err = errors.Join(err, stop()) }()
+	if err != nil {
+		return report, err
 	}
 	var progress bench.Progress = bench.Silent{}
 	if terminal(stderr) {
@@ -187,9 +154,9 @@ func measure(ctx context.Context, o options, stderr io.Writer) (report report.Re
 		defer bar.Close()
 		progress = bar
 	}
-	parts := o.parts(redisName, dbName)
+	parts := o.parts(redis, db)
 	report.Manifest = parts[0].manifest
-	report.Manifest.Servers = o.serverNames
+	report.Manifest.Servers = others
 	report.Manifest.Flags = o.given
 	for _, p := range parts[1:] {
 		report.Manifest.Also = append(report.Manifest.Also, p.manifest)
@@ -199,4 +166,51 @@ func measure(ctx context.Context, o options, stderr io.Writer) (report report.Re
 		err = fmt.Errorf("interrupted after %d finished rows: %w", len(report.Rows), err)
 	}
 	return report, err
+}
+
+// serve opens the backends, and returns their names. The caller must call stop, also after an error.
+func (o *options) serve(ctx context.Context) (redis, db string, others []string, stop func() error, err error) {
+	var stops []func() error
+	stop = func() (err error) {
+		for _, one := range slices.Backward(stops) {
+			err = errors.Join(err, one())
+		}
+		return err
+	}
+	if len(o.Targets) > 0 {
+		return "of the shops", "of the shops", nil, stop, nil
+	}
+	redis, db = o.redis, o.db
+	needs := o.Catalog.Needs(o.Strategies)
+	switch {
+	case o.failsOver():
+		set, err := local.StartSentinels(ctx)
+		if err != nil {
+			return redis, db, nil, stop, err
+		}
+		stops = append(stops, set.Close)
+		o.Failovers, redis = set, set.URL()
+	case slices.Contains(o.Conditions, catalog.Chaos):
+		harmed, err := chaos.Serve(ctx, o.redis, o.db)
+		if err != nil {
+			return redis, db, nil, stop, err
+		}
+		stops = append(stops, harmed.Close)
+		o.Chaos, redis, db = harmed, harmed.RedisURL, harmed.DBURL
+	case o.lock != nil:
+		db, needs = "embedded", o.lock.Catalog.Needs(o.lock.Names) // it has no database
+	}
+	servers, err := backend.Serve(ctx, redis, db)
+	if err != nil {
+		return redis, db, nil, stop, err
+	}
+	stops = append(stops, servers.Close)
+	o.RedisURL, o.DBURL = servers.RedisURL, servers.DBURL
+	more, err := lockservers.Serve(ctx, o.servers, needs...)
+	if err != nil {
+		return redis, db, nil, stop, err
+	}
+	stops = append(stops, more.Close)
+	o.Servers = more.Addresses
+	return servers.RedisName, servers.DBName, more.Names, stop, nil
 }

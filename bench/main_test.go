@@ -3,32 +3,21 @@ package main
 import (
 	"bytes"
 	"context"
-	"io"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/redis/go-redis/v9/logging"
 
 	"oversell/internal/backend/backendtest"
-	"oversell/internal/bench"
-	"oversell/internal/shop"
 )
 
-// What this test binary is to be, besides a run of tests: the program, or an
-// instance in which a lock is broken.
-const (
-	asProgram = "OVERSELL_TEST_AS_PROGRAM"
-	breaking  = "OVERSELL_TEST_BREAK"
-)
+// asProgram in the environment makes this test binary the program.
+const asProgram = "OVERSELL_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
 	logging.Disable() // what go-redis would print it returns as well
 	switch {
-	case len(os.Args) == 2 && os.Args[1] == instanceArg:
-		os.Exit(brokenInstance())
 	case len(os.Args) == 2 && processes()[os.Args[1]] != nil:
 		os.Exit(serve(context.Background(), processes()[os.Args[1]]))
 	case os.Getenv(asProgram) != "":
@@ -38,21 +27,6 @@ func TestMain(m *testing.M) {
 		_ = os.Unsetenv("OVERSELL_" + name) // the flags' defaults are what is tested
 	}
 	os.Exit(backendtest.Main(m))
-}
-
-// brokenInstance is the instance of the program, except for the lock that is
-// asked to be broken in it.
-func brokenInstance() int {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	adjust := func(c *shop.Config) {
-		if what := os.Getenv(breaking); what != "" {
-			c.Hook = breakers[what]
-		}
-	}
-	return serve(ctx, func(ctx context.Context, in io.Reader, out, log io.Writer) error {
-		return bench.Serve(ctx, in, out, log, adjust)
-	})
 }
 
 // outcome is what a run of the program came to.

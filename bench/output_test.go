@@ -32,13 +32,39 @@ func TestTableOnStandardOutputIsPlain(t *testing.T) {
 	checkJSON(t, text)
 }
 
-func TestJSONOnStandardOutputIsAlone(t *testing.T) {
+// With -json - the table is on standard error. In Chinese are the table and the page, and not the JSON.
+func TestBenchInChinese(t *testing.T) {
 	t.Parallel()
-	got := try(t, small("-strategies", "none,v6_watchdog", "-conditions", "calm", "-json", "-")...)
-	if got.code != exitExpected || !strings.Contains(got.stderr, "All 2 rows matched") {
-		t.Errorf("exit code %d, stderr %q", got.code, got.stderr)
+	file := filepath.Join(t.TempDir(), "report.html")
+	got := try(t, small("-strategies", "none,v6_watchdog", "-conditions", "calm", "-lang", "zh", "-json", "-", "-html", file)...)
+	if got.code != exitExpected {
+		t.Fatalf("exit code %d, stderr %q", got.code, got.stderr)
+	}
+	for _, want := range []string{"300 名并发买家，100 件库存", "\n无故障 calm\n", "全部 2 行都符合预期。", "守住的里面最快的：v6_watchdog"} {
+		if !strings.Contains(got.stderr, want) {
+			t.Errorf("no %q in\n%s", want, got.stderr)
+		}
 	}
 	checkJSON(t, []byte(got.stdout))
+	page, err := os.ReadFile(file)
+	if err != nil || !strings.Contains(string(page), "<h1>秒杀压测</h1>") || !strings.Contains(string(page), "uPlot") {
+		t.Errorf("the page is not in Chinese, or has no plots: %v", err)
+	}
+}
+
+// A pseudo-terminal is as good as one to look at.
+func TestColourIsForTerminalsThatWantIt(t *testing.T) {
+	pty, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer pty.Close()
+	for noColour, want := range map[string]bool{"": true, "1": false} {
+		t.Setenv("NO_COLOR", noColour)
+		if coloured(pty) != want {
+			t.Errorf("NO_COLOR=%s: colour %v", noColour, !want)
+		}
+	}
 }
 
 func checkJSON(t *testing.T, text []byte) {

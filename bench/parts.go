@@ -10,6 +10,7 @@ import (
 
 	"oversell/internal/bench"
 	"oversell/internal/bench/holdsale"
+	"oversell/internal/bench/lockbench"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 )
@@ -113,6 +114,13 @@ func (o options) parts(redis, db string) []part {
 	if len(o.Strategies) > 0 {
 		all = append(all, part{o.Manifest(redis, db), func(ctx context.Context, p bench.Progress) ([]report.Row, error) {
 			return bench.Run(ctx, o.Config, p)
+		}})
+	}
+	if o.lock != nil {
+		c := *o.lock
+		c.RedisURL, c.Servers = o.RedisURL, o.Servers
+		all = append(all, part{c.Manifest(redis), func(ctx context.Context, p bench.Progress) ([]report.Row, error) {
+			return lockbench.Run(ctx, c, p)
 		}})
 	}
 	if o.hold != nil {

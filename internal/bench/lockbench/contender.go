@@ -11,6 +11,7 @@ import (
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/catalog"
 	"oversell/internal/guard"
+	v4 "oversell/internal/locks/v4_lua"
 )
 
 // Contender is a lock and a way of waiting for it, which a row measures.
@@ -127,4 +128,77 @@ func Contenders() Catalog {
 	all = append(all, redislocks()...)
 	all = append(all, rueidislocks()...)
 	return append(all, limits()...)
+}
+
+// policies are the waiting policies for locks that have none of their own.
+func policies() []string {
+	return []string{"line:2ms", "fixed:50ms", "fixed:5ms", "backoff:1ms-64ms"}
+}
+
+const ownQueue = "its own queue"
+
+// stages are the locks of package locks, those that need other servers as well: with each
+// policy, unless they wait in their own way.
+func stages() Catalog {
+	var all Catalog
+	for _, s := range catalog.Strategies() {
+		switch {
+		case s.Kind != catalog.Guarded || s.Name == "none" || s.Name == "local": // no lock across processes
+		case s.Extra && !s.Needs.OfServers(): // a library, which has contenders of its own
+		case s.OwnWait:
+			all = append(all, Contender{
+				Name: s.Name, Waits: ownQueue, About: s.Adds, Needs: s.Needs,
+				Make: stage(s, func() (guard.Policy, error) { return nil, nil }),
+			})
+		default:
+			for _, policy := range policies() {
+				all = append(all, Contender{
+					Name: s.Name + "+" + policy, Waits: policy, About: s.Adds, Needs: s.Needs,
+					Make: stage(s, func() (guard.Policy, error) { return guard.ParsePolicy(policy) }),
+				})
+			}
+		}
+	}
+	return all
+}
+
+// stage makes a strategy's guard with a waiting policy.
+func stage(s catalog.Strategy, policy func() (guard.Policy, error)) func(Process) (guard.Guard, error) {
+	return func(p Process) (guard.Guard, error) {
+		wait, err := policy()
+		if err != nil {
+			return nil, err
+		}
+		return s.NewGuard(p.options(wait)), nil
+	}
+}
+
+// Bare is the contender without a lock in Redis: with several processes it guards nothing.
+const Bare = "mutex+bare"
+
+// limits are upper bounds for locks across processes.
+func limits() Catalog {
+	return Catalog{
+		{
+			Name:  "mutex+setnx",
+			Waits: "a mutex in the process, whose holder asks every 1 ms",
+			About: "a mutex in the process around SET NX PX with a token and the release by a script: the " +
+				"contenders of a process never compete in Redis, but each turn takes the lock in Redis anew.",
+			Make: func(p Process) (guard.Guard, error) {
+				return &guard.Local{Inner: &guard.Distributed{
+					New:    func(key string) guard.Lock { return v4.New(p.Redis, key, p.TTL) },
+					Policy: guard.Fixed{Delay: time.Millisecond}, NotHeld: []error{v4.ErrNotHeld}, Undo: true,
+				}}, nil
+			},
+		},
+		{
+			Name:  Bare,
+			Waits: "a mutex in the process",
+			About: "a mutex in the process around the GET and the SET, and no lock in Redis: " +
+				"the cost of the deduct itself. With several processes it guards nothing.",
+			Make: func(Process) (guard.Guard, error) {
+				return new(guard.Local), nil
+			},
+		},
+	}
 }

@@ -3,15 +3,15 @@ package lockbench
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"time"
 
-	"oversell/internal/fleet"
+	"oversell/internal/catalog"
 	"oversell/internal/guard"
 )
 
-// Fault is a fault that is injected into random processes in the middle of a row.
+// Fault is a fault that is injected into random processes in the middle of a row: when a quarter of
+// the contenders are served.
 type Fault struct {
 	// Kill kills one process with SIGKILL.
 	Kill bool
@@ -19,35 +19,22 @@ type Fault struct {
 	// Stop stops one process with SIGSTOP for so long. With Kill, it is another one, as
 	// soon as the first is dead. Zero: none.
 	Stop time.Duration
-
-	// After is the share of the contenders that are served first. Default a quarter.
-	After float64
-
-	// Inside injects it while the process holds the lock and has not read the counter yet.
-	// Otherwise the process may be anywhere.
-	Inside bool
 }
 
-// DefaultAfter is the share of contenders that are served before a fault.
-const DefaultAfter = 0.25
+// stopped is how long a process is stopped under pause.
+const stopped = 3 * time.Second
+
+// Faults are the faults of the conditions.
+func Faults() map[catalog.Condition]Fault {
+	return map[catalog.Condition]Fault{
+		catalog.Calm:  {},
+		catalog.Crash: {Kill: true},
+		catalog.Pause: {Stop: stopped},
+		"crash+pause": {Kill: true, Stop: stopped},
+	}
+}
 
 func (d Fault) any() bool { return d.Kill || d.Stop != 0 }
-
-func (d Fault) check(processes int) error {
-	switch {
-	case !d.any():
-		return nil
-	case !fleet.LiveWords:
-		return fmt.Errorf("%w: %w", ErrConfig, fleet.ErrUnsupported)
-	case d.Stop != 0 && (d.Stop < 2*settle || d.Stop > maxDuration):
-		return fmt.Errorf("%w: a stop of %v; allowed: %v to %v", ErrConfig, d.Stop, 2*settle, maxDuration)
-	case d.After <= 0 || d.After >= 1:
-		return fmt.Errorf("%w: a fault after %v of the contenders; allowed: between 0 and 1", ErrConfig, d.After)
-	case processes < 2:
-		return fmt.Errorf("%w: a fault needs another process that goes on: at least 2", ErrConfig)
-	}
-	return nil
-}
 
 // hit is a fault that was injected, and when.
 type hit struct {
@@ -73,14 +60,14 @@ func (d Fault) inject(ctx context.Context, e *ended, all int) ([]hit, error) {
 		for _, m := range e.members {
 			served += m.slots.served()
 		}
-		return float64(served) >= d.After*float64(all)
+		return 4*served >= int64(all)
 	}
 	if !until(ctx, due) {
 		return nil, errNotHit
 	}
 	var hits []hit
 	if d.Kill {
-		m, err := d.victim(ctx, e)
+		m, err := e.victim()
 		if err != nil {
 			return hits, err
 		}
@@ -88,7 +75,7 @@ func (d Fault) inject(ctx context.Context, e *ended, all int) ([]hit, error) {
 		hits = append(hits, hit{member: m, from: time.Now()})
 	}
 	if d.Stop != 0 {
-		m, err := d.victim(ctx, e)
+		m, err := e.victim()
 		if err != nil {
 			return hits, err
 		}
@@ -101,32 +88,14 @@ func (d Fault) inject(ctx context.Context, e *ended, all int) ([]hit, error) {
 	return hits, nil
 }
 
-// victim picks a process that still has waiters. With Inside it waits until the process
-// holds the lock; after another one was killed inside, until that one's lease has expired.
-func (d Fault) victim(ctx context.Context, e *ended) (*member, error) {
+// victim picks a process that still has waiters.
+func (e *ended) victim() (*member, error) {
 	for _, i := range rand.Perm(len(e.members)) {
-		m := e.members[i]
-		if !m.Killed.Load() && !m.over() && (!d.Inside || e.holds(ctx, m)) {
+		if m := e.members[i]; !m.Killed.Load() && !m.over() {
 			return m, nil
 		}
 	}
 	return nil, errNotHit
-}
-
-// holds waits until a contender of a process holds the lock, which it then does until
-// Member.Resume, or until all outcomes of the process are known.
-func (e *ended) holds(ctx context.Context, m *member) bool {
-	waiting, over := context.WithCancel(ctx)
-	defer over()
-	if err := m.Arm(ctx, fleet.Arm{At: []fleet.Seam{inside}}); err != nil {
-		return false
-	}
-	go func() {
-		until(waiting, m.over)
-		over()
-	}()
-	_, err := e.fleet.Next(waiting)
-	return err == nil
 }
 
 // over reports whether all outcomes of the process are known.
@@ -140,9 +109,8 @@ func (d Fault) stop(ctx context.Context, m *member) (hit, error) {
 	}
 	h.still = h.from.Add(settle)
 	_ = guard.Sleep(ctx, d.Stop)
-	err := m.Resume() // one that is stopped inside
 	h.to = time.Now()
-	return h, errors.Join(err, m.Continue())
+	return h, m.Continue()
 }
 
 // glance is the time between two looks at the outcomes.

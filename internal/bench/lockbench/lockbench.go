@@ -7,18 +7,23 @@
 // common start. Each row has its own keys and processes: nothing that is left of one row
 // can count for the next.
 //
-// Row has the figures, Contenders the locks. Whether a lock holds is not asked of the lock:
+// report.Lock has the figures, Contenders the locks. Whether a lock holds is not asked of the lock:
 // the counter must have decreased by the number of contenders served, and the times that
 // they spent inside, by the clock that all processes of a machine share, must not overlap.
 package lockbench
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"time"
 
 	"oversell/internal/backend/lockservers"
+	"oversell/internal/bench/report"
+	"oversell/internal/catalog"
+	"oversell/internal/fleet"
 )
 
 // ErrConfig is wrapped by the errors for a Config that cannot be run.
@@ -38,7 +43,6 @@ type Config struct {
 
 	Contenders int // in all, spread evenly over the processes; default 5,000
 	Processes  int // default 1
-	Pool       int // most Redis connections of a process; default 128
 
 	// TTL is the lease of the locks. Libraries keep their own default if they have one.
 	// Default 5 s, as in rueidislock; redsync has 8 s.
@@ -48,56 +52,49 @@ type Config struct {
 	// never served. Default 60 s.
 	Wait time.Duration
 
-	// Fault is injected in the middle of each row. Default none.
-	Fault Fault
+	Names      []string            // of the contenders to run; default Usual
+	Conditions []catalog.Condition // default calm
+	Repeat     int                 // runs of each row; default 1
 
-	// Names are the contenders to run. Default all of the Catalog.
-	Names []string
-
-	// Catalog lists the contenders. Default Contenders().
+	// Catalog lists the contenders, and Faults those of the conditions. The defaults are Contenders and
+	// Faults.
 	Catalog Catalog
+	Faults  map[catalog.Condition]Fault
 }
 
-// The defaults and the bounds of a Config.
+// The bounds of a Config.
 const (
-	DefaultContenders = 5000
-	DefaultTTL        = 5 * time.Second
-	DefaultWait       = time.Minute
-	DefaultPool       = 128
-
-	MaxContenders = 200_000
-	MaxProcesses  = 64
-	maxPool       = 10_000
+	maxContenders = 200_000
+	maxProcesses  = 64
 	maxDuration   = time.Hour
 )
 
+// pool is the most Redis connections of a process.
+const pool = 128
+
 // WithDefaults returns the config with its defaults filled in.
 func (c Config) WithDefaults() Config {
-	orElse(&c.Contenders, DefaultContenders)
-	orElse(&c.Processes, 1)
-	orElse(&c.Pool, DefaultPool)
-	orElse(&c.TTL, DefaultTTL)
-	orElse(&c.Wait, DefaultWait)
-	if c.Fault.any() {
-		orElse(&c.Fault.After, DefaultAfter)
-	}
+	c.Contenders = cmp.Or(c.Contenders, 5000)
+	c.Processes = cmp.Or(c.Processes, 1)
+	c.TTL = cmp.Or(c.TTL, 5*time.Second)
+	c.Wait = cmp.Or(c.Wait, time.Minute)
+	c.Repeat = cmp.Or(c.Repeat, 1)
 	if c.Catalog == nil {
 		c.Catalog = Contenders()
 	}
+	if c.Faults == nil {
+		c.Faults = Faults()
+	}
 	if len(c.Names) == 0 {
-		c.Names = c.Catalog.Names()
+		c.Names = Usual()
+	}
+	if len(c.Conditions) == 0 {
+		c.Conditions = []catalog.Condition{catalog.Calm}
 	}
 	return c
 }
 
-func orElse[T comparable](v *T, fallback T) {
-	var zero T
-	if *v == zero {
-		*v = fallback
-	}
-}
-
-// Check returns an error that wraps ErrConfig, or locks.ErrName for a contender
+// Check returns an error that wraps ErrConfig, or catalog.ErrName for a contender
 // that is not in the catalog, if the config cannot be run. It is for a config
 // that has its defaults.
 func (c Config) Check() error {
@@ -105,27 +102,54 @@ func (c Config) Check() error {
 		return fmt.Errorf("%w: "+format, append([]any{ErrConfig}, args...)...)
 	}
 	switch {
-	case c.RedisURL == "":
-		return bad("no Redis")
-	case c.Command == nil:
-		return bad("no command that runs a process")
-	case c.Processes < 1 || c.Processes > MaxProcesses:
-		return bad("%d processes; allowed: 1 to %d", c.Processes, MaxProcesses)
-	case c.Contenders < c.Processes || c.Contenders > MaxContenders:
-		return bad("%d contenders in %d processes; allowed: one for each process, to %d", c.Contenders, c.Processes, MaxContenders)
-	case c.Pool < 1 || c.Pool > maxPool:
-		return bad("a pool of %d; allowed: 1 to %d", c.Pool, maxPool)
+	case c.Processes < 1 || c.Processes > maxProcesses:
+		return bad("%d processes; allowed: 1 to %d", c.Processes, maxProcesses)
+	case c.Contenders < c.Processes || c.Contenders > maxContenders:
+		return bad("%d contenders in %d processes; allowed: one for each process, to %d", c.Contenders, c.Processes, maxContenders)
 	case c.TTL < 10*time.Millisecond || c.TTL > maxDuration:
 		return bad("a ttl of %v; allowed: 10ms to %v", c.TTL, maxDuration)
 	case c.Wait < time.Millisecond || c.Wait > maxDuration:
 		return bad("a wait of %v; allowed: 1ms to %v", c.Wait, maxDuration)
 	}
-	for _, name := range c.Names {
+	for i, name := range c.Names {
 		if _, err := c.Catalog.Find(name); err != nil {
 			return err
 		}
+		if slices.Contains(c.Names[:i], name) {
+			return fmt.Errorf("-strategies: %s is named twice", name)
+		}
 	}
-	return c.Fault.check(c.Processes)
+	for i, condition := range c.Conditions {
+		d, known := c.Faults[condition]
+		switch {
+		case slices.Contains(c.Conditions[:i], condition):
+			return fmt.Errorf("-conditions: %s is named twice", condition)
+		case !known:
+			return fmt.Errorf("-conditions: unknown name of a condition: %q (allowed with -workload lock: calm, crash, pause, crash+pause)", condition)
+		case d.any() && !fleet.LiveWords:
+			return fmt.Errorf("%w: %w", ErrConfig, fleet.ErrUnsupported)
+		case d.any() && c.Processes < 2:
+			return bad("a fault needs another process that goes on: at least 2")
+		}
+	}
+	return nil
+}
+
+// stop is the longest that a process is stopped.
+func (c Config) stop() (longest time.Duration) {
+	for _, condition := range c.Conditions {
+		longest = max(longest, c.Faults[condition].Stop)
+	}
+	return longest
+}
+
+// Manifest says what the rows are run with, on the Redis that redis describes.
+func (c Config) Manifest(redis string) report.Manifest {
+	m := report.NewManifest(redis, "none")
+	m.Requests, m.Instances, m.Workload = c.Contenders, c.Processes, string(report.WorkloadLock)
+	m.TTL, m.Wait, m.Repeat = c.TTL.String(), c.Wait.String(), c.Repeat
+	m.Planned = c.Repeat * len(c.Conditions) * len(c.Names)
+	return m
 }
 
 // share is how many contenders the i-th process has: they are spread evenly.

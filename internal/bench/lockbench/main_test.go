@@ -2,6 +2,7 @@ package lockbench_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -32,11 +33,7 @@ func TestMain(m *testing.M) {
 func process() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	serve := lockbench.Serve
-	if os.Getenv(lockbench.MemoryRole) != "" {
-		serve = lockbench.MeasureMemory
-	}
-	if err := serve(ctx, contenders(), os.Stdin, os.Stdout); err != nil {
+	if err := lockbench.Serve(ctx, contenders(), os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 2
 	}
@@ -71,26 +68,27 @@ func (p *processes) checkEnded(t testing.TB) {
 // contenders is what the tests know besides the contenders of the project: locks
 // that do not do their part.
 func contenders() lockbench.Catalog {
-	return append(lockbench.Contenders(),
-		lockbench.Contender{Name: "open", Make: func(lockbench.Process) (guard.Guard, error) {
-			return guard.None{}, nil
-		}},
-		lockbench.Contender{Name: "deaf", Make: func(lockbench.Process) (guard.Guard, error) {
-			return deaf{}, nil
-		}},
-		lockbench.Contender{Name: "liar", Make: func(lockbench.Process) (guard.Guard, error) {
-			return liar{}, nil
-		}},
-		lockbench.Contender{Name: "rude", Make: func(lockbench.Process) (guard.Guard, error) {
-			return rude{}, nil
-		}},
-		lockbench.Contender{Name: "dies", Make: func(lockbench.Process) (guard.Guard, error) {
-			return dies{}, nil
-		}},
-		lockbench.Contender{Name: "unable", Make: func(lockbench.Process) (guard.Guard, error) {
-			return nil, errUnable
-		}},
-	)
+	all := lockbench.Contenders()
+	add := func(name string, g guard.Guard, err error) {
+		all = append(all, lockbench.Contender{Name: name, Make: func(lockbench.Process) (guard.Guard, error) { return g, err }})
+	}
+	add("open", guard.None{}, nil)
+	add("deaf", fake(func(ctx context.Context) error { // lets nobody in, and says nothing
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}), nil)
+	add("rude", fake(func(context.Context) error { select {} }), nil) // does not return at the end of the wait
+	add("liar", fake(func(context.Context) error { return errors.New("no room") }), nil)
+	add("dies", fake(func(context.Context) error { os.Exit(7); return nil }), nil)
+	add("unable", nil, errors.New("out of order"))
+	return all
+}
+
+// fake lets nobody in.
+type fake func(ctx context.Context) error
+
+func (f fake) Do(ctx context.Context, _ guard.Entry, _ func(context.Context) error) (guard.Stats, error) {
+	return guard.Stats{}, f(ctx)
 }
 
 // config is a small run on a Redis of the given kind.
@@ -100,7 +98,7 @@ func config(t testing.TB, kind string) (lockbench.Config, *processes) {
 	t.Cleanup(func() { p.checkEnded(t) })
 	return lockbench.Config{
 		RedisURL: backendtest.Redis(t, kind), Command: p.command, Catalog: contenders(),
-		Contenders: 60, Processes: 2, Pool: 16, TTL: 2 * time.Second, Wait: 30 * time.Second,
+		Contenders: 60, Processes: 2, TTL: 2 * time.Second, Wait: 30 * time.Second,
 	}, p
 }
 

@@ -11,18 +11,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"oversell/internal/backend/lockservers"
-	"oversell/internal/fleet"
 	"oversell/internal/guard"
 )
-
-// inside is the seam at which a contender holds the lock and has not read the counter.
-const inside fleet.Seam = "inside"
 
 // part is the contenders of one process.
 type part struct {
 	setup  setup
 	slots  slots
-	seams  *fleet.Seams
 	rdb    redis.UniversalClient
 	others *lockservers.Clients
 	guard  guard.Guard
@@ -133,7 +128,6 @@ func (d *deduct) do(ctx context.Context) error {
 		return context.Cause(ctx) // lost before it began
 	}
 	d.slot.entered()
-	d.seams.Reach(ctx, inside)
 	n, err := d.rdb.Get(ctx, d.setup.Counter).Int64()
 	if ctx.Err() != nil {
 		err = context.Cause(ctx) // lost meanwhile

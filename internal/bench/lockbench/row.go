@@ -5,92 +5,9 @@ import (
 	"slices"
 	"time"
 
+	"oversell/internal/bench/report"
 	"oversell/internal/figures"
 	"oversell/internal/fleet"
-)
-
-// Row is the result of one contender. Times are in milliseconds.
-type Row struct {
-	Contender string `json:"contender"`
-	Waits     string `json:"waits"` // how a waiter gets the lock
-	About     string `json:"about"`
-
-	// Skipped says why the row could not be run; all figures are zero then.
-	Skipped string `json:"skipped,omitempty"`
-
-	Contenders  int `json:"contenders"`
-	Processes   int `json:"processes"`
-	Served      int `json:"served"`       // deducted and unlocked
-	Told        int `json:"told"`         // got an error of the lock or of Redis
-	NeverServed int `json:"never_served"` // got nothing before the end of the wait
-	Killed      int `json:"killed"`       // died with their process, without an outcome
-
-	// Throughput is the number served, divided by the time from the start to the last
-	// release.
-	Throughput float64 `json:"deducts_per_s"`
-
-	// Commands is the number of commands that the server counted from the start to the
-	// last outcome, including those inside scripts, per contender served.
-	Commands float64 `json:"commands_per_deduct"`
-
-	// The waits of contenders that entered, from the start.
-	P50 float64 `json:"wait_p50_ms"`
-	P99 float64 `json:"wait_p99_ms"`
-	Max float64 `json:"wait_max_ms"`
-
-	// Spread is the longest wait divided by the median. All begin at once, so it is 2 at a
-	// steady pace.
-	Spread float64 `json:"wait_max_to_p50"`
-
-	// Jain is how evenly the processes had deducts while all of them contended; 1 is even.
-	// It is 0 with one process, or if nobody was served in that time.
-	Jain    float64 `json:"jain"`
-	Deducts []int   `json:"deducts"` // of each process in that time
-
-	// MaxHolders is the most holders at one moment. In MaxHoldersRunning a stopped holder
-	// only counts until then: no lock can prevent what it does afterwards.
-	MaxHolders        int `json:"max_holders"`
-	MaxHoldersRunning int `json:"max_holders_running"`
-
-	// LostUpdates is how many deducts the counter does not show. Unsure is how many
-	// contenders that were not served may have deducted: without a loss, LostUpdates is
-	// between -Unsure and 0.
-	LostUpdates int `json:"lost_updates"`
-	Unsure      int `json:"unsure"`
-
-	Lost      int            `json:"lost_leases"`               // that had expired at their release, according to the lock
-	Reasons   map[string]int `json:"reasons,omitempty"`         // refused contenders by error
-	Releases  map[string]int `json:"failed_releases,omitempty"` // releases that failed, by their error
-	Idle      float64        `json:"idle_ms"`                   // from the last release to the end of the row, if somebody still waited
-	Stalled   float64        `json:"stalled_ms"`                // longest stall that was not injected
-	Disturbed *Disturbed     `json:"disturbed,omitempty"`
-	Verdict   Verdict        `json:"verdict"`
-}
-
-// Disturbed is the faults that were injected; processes are numbered from 1.
-type Disturbed struct {
-	Killed    int     `json:"killed_process,omitempty"`
-	KilledAt  float64 `json:"killed_at_ms,omitempty"`
-	Stopped   int     `json:"stopped_process,omitempty"`
-	StoppedAt float64 `json:"stopped_at_ms,omitempty"`
-	Resumed   float64 `json:"resumed_at_ms,omitempty"`
-	Missed    string  `json:"missed,omitempty"` // why a fault was not injected
-}
-
-// Verdict sums up a row.
-type Verdict string
-
-// The verdicts, the worst first.
-const (
-	Skipped   Verdict = "skipped"
-	Broken    Verdict = "broken"  // two held it at once, or updates were lost
-	Late      Verdict = "late"    // the same, but only by a process that had been stopped
-	Starved   Verdict = "starved" // some were never served and never refused
-	GaveUp    Verdict = "gave up" // some were refused
-	AllServed Verdict = "ok"
-
-	// NotComparable is no verdict: see figures.NotComparable.
-	NotComparable = Verdict(figures.NotComparable)
 )
 
 // member is one process of a row, as the runner sees it.
@@ -104,7 +21,6 @@ type member struct {
 // ended is a finished row.
 type ended struct {
 	contender Contender
-	embedded  bool // whether the Redis was an embedded one
 	fleet     *fleet.Fleet
 	members   []*member
 	hits      []hit
@@ -117,8 +33,8 @@ type ended struct {
 }
 
 // row computes the figures.
-func (e ended) row() Row {
-	r := Row{
+func (e ended) row() report.Lock {
+	r := report.Lock{
 		Contender: e.contender.Name, Waits: e.contender.Waits, About: e.contender.About,
 		Processes: len(e.members),
 	}
@@ -136,9 +52,6 @@ func (e ended) row() Row {
 	e.holders(&r)
 	r.LostUpdates = r.Served - (e.initial - e.counter)
 	r.Disturbed = e.disturbed()
-	if r.Verdict = r.verdict(); !e.contender.comparable(e.embedded) {
-		r.Verdict = NotComparable
-	}
 	return r
 }
 
@@ -152,7 +65,7 @@ func (e ended) each(f func(m *member, s slip)) {
 }
 
 // outcomes counts the outcomes, and computes waits and throughput.
-func (e ended) outcomes(r *Row) {
+func (e ended) outcomes(r *report.Lock) {
 	var waits []time.Duration
 	last := e.start // release
 	e.each(func(m *member, s slip) {
@@ -206,7 +119,7 @@ func quantile(sorted []time.Duration, q float64) time.Duration {
 // fairness counts each process' deducts until the first process has no waiters left, or
 // until a fault. After that the others have the lock for themselves; at the end everybody
 // has had it once, so that the index of the whole row is always 1.
-func (e ended) fairness(r *Row) {
+func (e ended) fairness(r *report.Lock) {
 	contended := e.end
 	for _, h := range e.hits {
 		contended = earlier(contended, h.from)
@@ -237,7 +150,7 @@ func (e ended) fairness(r *Row) {
 		r.Deducts = append(r.Deducts, n)
 	}
 	if len(e.members) > 1 {
-		r.Jain = Jain(r.Deducts)
+		r.Jain = jain(r.Deducts)
 	}
 }
 
@@ -255,8 +168,27 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
+// jain returns how evenly n shares are distributed: the square of the sum, divided by n
+// times the sum of the squares. It is 1 if all are equal, 1/n if one has everything, and
+// k/n if k are equal and the others have nothing. By convention it is 0 if all are 0.
+//
+// Source: R. Jain, D. Chiu, W. Hawe, "A Quantitative Measure of Fairness and
+// Discrimination for Resource Allocation in Shared Computer Systems", Digital
+// Equipment Corporation, DEC-TR-301, 1984.
+func jain(given []int) float64 {
+	var sum, squares float64
+	for _, n := range given {
+		sum += float64(n)
+		squares += float64(n) * float64(n)
+	}
+	if squares == 0 {
+		return 0
+	}
+	return sum * sum / (float64(len(given)) * squares)
+}
+
 // holders counts how many were inside at once.
-func (e ended) holders(r *Row) {
+func (e ended) holders(r *report.Lock) {
 	var all, running []figures.Span
 	e.each(func(m *member, s slip) {
 		if s.from.IsZero() {
@@ -283,11 +215,11 @@ func (e ended) holders(r *Row) {
 }
 
 // disturbed returns the faults of the row, or nil.
-func (e ended) disturbed() *Disturbed {
+func (e ended) disturbed() *report.Disturbed {
 	if len(e.hits) == 0 && e.missed == nil {
 		return nil
 	}
-	var d Disturbed
+	var d report.Disturbed
 	for _, h := range e.hits {
 		number := slices.Index(e.members, h.member) + 1
 		if h.killed() {
@@ -300,19 +232,4 @@ func (e ended) disturbed() *Disturbed {
 		d.Missed = e.missed.Error()
 	}
 	return &d
-}
-
-func (r Row) verdict() Verdict {
-	lossless := -r.Unsure <= r.LostUpdates && r.LostUpdates <= 0
-	switch {
-	case r.MaxHoldersRunning > 1 || !lossless && r.MaxHolders < 2:
-		return Broken
-	case r.MaxHolders > 1:
-		return Late
-	case r.NeverServed > 0:
-		return Starved
-	case r.Told > 0:
-		return GaveUp
-	}
-	return AllServed
 }

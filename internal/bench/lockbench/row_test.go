@@ -2,11 +2,14 @@ package lockbench
 
 import (
 	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
+	"oversell/internal/bench/report"
+	"oversell/internal/figures"
 	"oversell/internal/fleet"
 )
 
@@ -68,8 +71,8 @@ func TestOutcomesAndWaits(t *testing.T) {
 	if r.P50 != 30 || r.Max != 55 || r.Throughput != 4/0.050 || r.Commands != 10 || r.Idle != 950 {
 		t.Errorf("p50 %v, max %v, %v deducts/s, %v commands, idle %v", r.P50, r.Max, r.Throughput, r.Commands, r.Idle)
 	}
-	if r.Verdict != Starved || r.Jain != 0 {
-		t.Errorf("verdict %s, jain %v", r.Verdict, r.Jain)
+	if r.Verdict() != report.Starved || r.Jain != 0 {
+		t.Errorf("verdict %s, jain %v", r.Verdict(), r.Jain)
 	}
 }
 
@@ -88,8 +91,8 @@ func TestFairnessIsCountedDuringContention(t *testing.T) {
 		second = append(second, in(from, from+1))
 	}
 	r := over(1000, processOf(t, first...), processOf(t, second...)).row()
-	if want := []int{10, 3}; !slices.Equal(r.Deducts, want) || r.Jain != Jain(want) {
-		t.Errorf("%v deducts, jain %v; want %v, %v", r.Deducts, r.Jain, want, Jain(want))
+	if want := []int{10, 3}; !slices.Equal(r.Deducts, want) || r.Jain != jain(want) {
+		t.Errorf("%v deducts, jain %v; want %v, %v", r.Deducts, r.Jain, want, jain(want))
 	}
 }
 
@@ -144,49 +147,12 @@ func TestKilledContenders(t *testing.T) {
 	e := over(1000, m)
 	e.counter-- // that of the second
 	r := e.row()
-	if r.Served != 2 || r.Killed != 3 || r.NeverServed != 0 || r.Unsure != 1 || r.LostUpdates != 0 || r.Verdict != AllServed {
-		t.Errorf("%d served, %d killed, %d never served, %d unsure, %d lost: %s", r.Served, r.Killed, r.NeverServed, r.Unsure, r.LostUpdates, r.Verdict)
+	if r.Served != 2 || r.Killed != 3 || r.NeverServed != 0 || r.Unsure != 1 || r.LostUpdates != 0 || r.Verdict() != figures.OK {
+		t.Errorf("%d served, %d killed, %d never served, %d unsure, %d lost: %s", r.Served, r.Killed, r.NeverServed, r.Unsure, r.LostUpdates, r.Verdict())
 	}
 	e.counter-- // that of the third, who had no time to say so
-	if r := e.row(); r.LostUpdates != -1 || r.Verdict != AllServed {
-		t.Errorf("%d lost: %s; want -1, which is within what is unsure", r.LostUpdates, r.Verdict)
-	}
-}
-
-func TestVerdict(t *testing.T) {
-	for _, test := range []struct {
-		row  Row
-		want Verdict
-	}{
-		{Row{MaxHolders: 1, MaxHoldersRunning: 1}, AllServed},
-		{Row{MaxHolders: 1, MaxHoldersRunning: 1, Told: 1}, GaveUp},
-		{Row{MaxHolders: 1, MaxHoldersRunning: 1, Told: 1, NeverServed: 1}, Starved},
-		{Row{MaxHolders: 2, MaxHoldersRunning: 1, NeverServed: 1}, Late},
-		{Row{MaxHolders: 2, MaxHoldersRunning: 1, LostUpdates: 1}, Late},
-		{Row{MaxHolders: 2, MaxHoldersRunning: 2}, Broken},
-		{Row{MaxHolders: 1, MaxHoldersRunning: 1, LostUpdates: 1}, Broken},
-		{Row{MaxHolders: 1, MaxHoldersRunning: 1, LostUpdates: -1}, Broken},
-		{Row{MaxHolders: 1, MaxHoldersRunning: 1, LostUpdates: -1, Unsure: 1, Told: 1}, GaveUp},
-		{Row{MaxHolders: 1, MaxHoldersRunning: 1, LostUpdates: -2, Unsure: 1, Told: 1}, Broken},
-	} {
-		if got := test.row.verdict(); got != test.want {
-			t.Errorf("%+v: %s, want %s", test.row, got, test.want)
-		}
-	}
-}
-
-func TestQuantile(t *testing.T) {
-	var sorted []time.Duration
-	for i := range 200 {
-		sorted = append(sorted, time.Duration(i+1))
-	}
-	for q, want := range map[float64]time.Duration{0.5: 100, 0.99: 198, 1: 200, 0.001: 1} {
-		if got := quantile(sorted, q); got != want {
-			t.Errorf("quantile %v: %d, want %d", q, got, want)
-		}
-	}
-	if got := quantile(nil, 0.5); got != 0 {
-		t.Errorf("quantile of nothing: %d", got)
+	if r := e.row(); r.LostUpdates != -1 || r.Verdict() != figures.OK {
+		t.Errorf("%d lost: %s; want -1, which is within what is unsure", r.LostUpdates, r.Verdict())
 	}
 }
 
@@ -198,5 +164,13 @@ func TestReasonsAreBounded(t *testing.T) {
 	told := c.get().Told
 	if len(told) != maxReasons+1 || told["other errors"] != 100-maxReasons {
 		t.Errorf("%d reasons: %v", len(told), told)
+	}
+}
+
+func TestJain(t *testing.T) {
+	for want, given := range map[float64][]int{1: {7, 7, 7, 7}, 0.25: {0, 9, 0, 0}, 0.5: {5, 5, 0, 0}, 0.8: {1, 3}, 0: {0, 0}} {
+		if got := jain(given); math.Abs(got-want) > 1e-12 {
+			t.Errorf("of %v it is %v, want %v", given, got, want)
+		}
 	}
 }

@@ -9,51 +9,56 @@ import (
 	"time"
 
 	"oversell/internal/backend/backendtest"
+	"oversell/internal/bench"
 	"oversell/internal/bench/lockbench"
+	"oversell/internal/bench/report"
+	"oversell/internal/catalog"
+	"oversell/internal/figures"
 )
 
 // row runs one row that must get through.
-func row(t *testing.T, cfg lockbench.Config, name string) lockbench.Row {
+func row(t *testing.T, cfg lockbench.Config, name string) report.Row {
 	t.Helper()
 	cfg.Names = []string{name}
-	rows, err := lockbench.Run(t.Context(), cfg, lockbench.Silent{})
+	rows, err := lockbench.Run(t.Context(), cfg, bench.Silent{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(rows) != 1 {
 		t.Fatalf("%d rows, want 1", len(rows))
 	}
-	r := rows[0]
+	r := rows[0].Lock
 	if n := r.Served + r.Told + r.NeverServed + r.Killed; r.Contenders != cfg.Contenders || n != r.Contenders {
 		t.Errorf("%s: %d outcomes of %d contenders, want %d", name, n, r.Contenders, cfg.Contenders)
 	}
-	return r
+	return rows[0]
 }
 
 // Each lock, and each way of waiting, lets in all, one at a time.
 func TestContendersServeAll(t *testing.T) {
 	names := []string{
-		"v1_setnx+line:2ms", "v2_ttl+fixed:5ms", "v3_uuid+backoff:1ms-64ms", "v4_lua+line:2ms", "v5_reentrant+fixed:50ms",
-		"v6_watchdog+backoff:1ms-64ms", "v7_queue", "redsync:best", "redislock:best", "rueidislock", "rueidislock:best", "mutex+setnx",
+		"v1_setnx+line:2ms", "v7_queue", "rueidislock", "v3_uuid+backoff:1ms-64ms", "v6_watchdog+fixed:5ms",
+		"redsync:best", "redislock:best", "rueidislock:best", "mutex+setnx",
 	}
 	for _, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
 			cfg, _ := config(t, kind)
 			cfg.Names = names[:backendtest.Times(3, len(names))]
-			rows, err := lockbench.Run(t.Context(), cfg, lockbench.Silent{})
+			rows, err := lockbench.Run(t.Context(), cfg, bench.Silent{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, r := range rows {
-				if kind == "embedded" && strings.HasPrefix(r.Contender, "rueidislock") {
-					if !strings.Contains(r.Skipped, "needs a real Redis") || r.Verdict != lockbench.Skipped {
-						t.Errorf("%s on an embedded Redis: %q", r.Contender, r.Skipped)
+				if kind == "embedded" && strings.HasPrefix(r.Strategy, "rueidislock") {
+					if !strings.Contains(r.Lock.Skipped, "needs a real Redis") || r.Verdict != report.Skipped {
+						t.Errorf("%s on an embedded Redis: %q", r.Strategy, r.Lock.Skipped)
 					}
 					continue
 				}
-				want := lockbench.AllServed
-				if kind == "embedded" && strings.HasPrefix(r.Contender, "red") {
-					want = lockbench.NotComparable // all the same it serves all
+				want := figures.OK
+				if kind == "embedded" && strings.HasPrefix(r.Strategy, "red") {
+					want = figures.NotComparable // all the same it serves all
 				}
 				checkAllServed(t, r, want)
 			}
@@ -61,89 +66,72 @@ func TestContendersServeAll(t *testing.T) {
 	}
 }
 
-func checkAllServed(t *testing.T, r lockbench.Row, want lockbench.Verdict) {
+func checkAllServed(t *testing.T, row report.Row, want figures.Verdict) {
 	t.Helper()
+	r := row.Lock
 	// rueidislock now and then wakes nobody: that is what its row is for.
-	lazy := strings.HasPrefix(r.Contender, "rueidislock") && r.Verdict == lockbench.Starved
-	if r.Verdict != want && !lazy || r.MaxHolders != 1 || r.LostUpdates != 0 {
-		t.Errorf("%s: %+v", r.Contender, r)
+	lazy := strings.HasPrefix(row.Strategy, "rueidislock") && row.Verdict == report.Starved
+	if row.Verdict != want && !lazy || !row.Expected || r.MaxHolders != 1 || r.LostUpdates != 0 {
+		t.Errorf("%s: %s, %+v", row.Strategy, row.Verdict, r)
 	}
 	if r.Throughput <= 0 || r.Commands < 2 || r.P50 <= 0 || r.Max < r.P99 || r.P99 < r.P50 || r.Jain <= 0 || r.Jain > 1 {
-		t.Errorf("%s: %v deducts/s, %v commands, waits %v, %v, %v, jain %v", r.Contender, r.Throughput, r.Commands, r.P50, r.P99, r.Max, r.Jain)
+		t.Errorf("%s: %v deducts/s, %v commands, waits %v, %v, %v, jain %v", row.Strategy, r.Throughput, r.Commands, r.P50, r.P99, r.Max, r.Jain)
 	}
 }
 
 func TestBrokenLockIsSeen(t *testing.T) {
-	for _, kind := range kinds {
-		t.Run(kind, func(t *testing.T) {
-			cfg, _ := config(t, kind)
-			cfg.Contenders = 300
-			r := row(t, cfg, "open")
-			if r.Verdict != lockbench.Broken || r.LostUpdates <= 0 || r.MaxHolders < 2 || r.Served != 300 {
-				t.Errorf("%s: %d served, %d lost, %d holders", r.Verdict, r.Served, r.LostUpdates, r.MaxHolders)
-			}
-		})
-	}
-}
-
-// A mutex guards its own process, and no other.
-func TestBareMutexIsOneMutexAProcess(t *testing.T) {
-	backendtest.System(t) // processes that run for seconds
 	cfg, _ := config(t, "embedded")
-	cfg.Contenders = 10_000 // so that both are under way at once, also on a busy machine
-	if r := row(t, cfg, "mutex+bare"); r.MaxHolders != 2 || r.LostUpdates <= 0 {
-		t.Errorf("two processes: %d holders, %d lost", r.MaxHolders, r.LostUpdates)
-	}
-	cfg.Processes = 1
-	if r := row(t, cfg, "mutex+bare"); r.MaxHolders != 1 || r.LostUpdates != 0 || r.Commands != 2 {
-		t.Errorf("one process: %d holders, %d lost, %v commands", r.MaxHolders, r.LostUpdates, r.Commands)
+	cfg.Contenders = 300
+	row := row(t, cfg, "open")
+	if r := row.Lock; row.Verdict != report.Broken || row.Expected || r.LostUpdates <= 0 || r.MaxHolders < 2 || r.Served != 300 {
+		t.Errorf("%s: %d served, %d lost, %d holders", row.Verdict, r.Served, r.LostUpdates, r.MaxHolders)
 	}
 }
 
-func TestWhoIsNeverLetIn(t *testing.T) {
+func TestContenderThatIsNeverLetIn(t *testing.T) {
 	for _, name := range []string{
-		"deaf", // comes back at the end of the wait
-		"rude", // does not come back at all
+		"deaf", // returns at the end of the wait
+		"rude", // does not return at all
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cfg, _ := config(t, "embedded")
 			cfg.Wait = 100 * time.Millisecond
-			r := row(t, cfg, name)
-			if r.NeverServed != cfg.Contenders || r.Verdict != lockbench.Starved || r.Idle < 90 || r.Throughput != 0 {
-				t.Errorf("%d never served: %s, idle %v", r.NeverServed, r.Verdict, r.Idle)
+			row := row(t, cfg, name)
+			if r := row.Lock; r.NeverServed != cfg.Contenders || row.Verdict != report.Starved || r.Idle < 90 || r.Throughput != 0 {
+				t.Errorf("%d never served: %s, idle %v", r.NeverServed, row.Verdict, r.Idle)
 			}
 		})
 	}
 }
 
-func TestWhoIsTold(t *testing.T) {
+// A contender that is refused says why. A fault finds nobody in a row that is over at once.
+func TestContenderThatIsRefused(t *testing.T) {
 	cfg, _ := config(t, "embedded")
-	r := row(t, cfg, "liar")
-	if r.Told != cfg.Contenders || r.Reasons["no room"] != cfg.Contenders || r.Verdict != lockbench.GaveUp {
-		t.Errorf("%d told: %v, %s", r.Told, r.Reasons, r.Verdict)
+	cfg.Conditions = []catalog.Condition{catalog.Crash}
+	row := row(t, cfg, "liar")
+	if r := row.Lock; r.Told != cfg.Contenders || r.Reasons["no room"] != cfg.Contenders || row.Verdict != report.GaveUp {
+		t.Errorf("%d told: %v, %s", r.Told, r.Reasons, row.Verdict)
+	}
+	if d := row.Lock.Disturbed; d == nil || !strings.Contains(d.Missed, "over before") {
+		t.Errorf("disturbed: %+v", d)
 	}
 }
 
 func TestProcessThatEndsIsAnError(t *testing.T) {
-	for name, want := range map[string]string{
-		"dies":   "exit status 7",
-		"unable": "out of order",
-	} {
-		t.Run(name, func(t *testing.T) {
-			cfg, _ := config(t, "embedded")
-			cfg.Names = []string{"mutex+setnx", name}
-			rows, err := lockbench.Run(t.Context(), cfg, lockbench.Silent{})
-			if err == nil || !strings.Contains(err.Error(), want) || len(rows) != 1 {
-				t.Errorf("%d rows, %v; want 1, and %q", len(rows), err, want)
-			}
-		})
+	for name, want := range map[string]string{"dies": "exit status 7", "unable": "out of order"} {
+		cfg, _ := config(t, "embedded")
+		cfg.Names = []string{"mutex+setnx", name}
+		rows, err := lockbench.Run(t.Context(), cfg, bench.Silent{})
+		if err == nil || !strings.Contains(err.Error(), want) || len(rows) != 1 {
+			t.Errorf("%d rows, %v; want 1, and %q", len(rows), err, want)
+		}
 	}
 }
 
 // stopIt cancels a run in the middle of its first row.
 type stopIt struct {
-	lockbench.Silent
+	bench.Silent
 	cancel context.CancelCauseFunc
 }
 
@@ -156,78 +144,87 @@ func TestCancelEndsTheRow(t *testing.T) {
 	cfg.Names = []string{"deaf", "v7_queue"}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
-	start := time.Now()
 	rows, err := lockbench.Run(ctx, cfg, stopIt{cancel: cancel})
 	if !errors.Is(err, errSeenEnough) || len(rows) != 0 {
 		t.Errorf("%d rows, %v; want none, %v", len(rows), err, errSeenEnough)
 	}
-	if took := time.Since(start); took > backendtest.Slack {
-		t.Errorf("it took %v", took)
-	}
 }
 
-func TestKeysAreRemovedAndNoOthers(t *testing.T) {
+// disturbed is a config whose rows have a fault.
+func disturbed(t *testing.T, kind string, d lockbench.Fault) lockbench.Config {
+	t.Helper()
+	cfg, _ := config(t, kind)
+	cfg.Contenders, cfg.Processes = 400, 4
+	cfg.Conditions, cfg.Faults = []catalog.Condition{catalog.Crash}, map[catalog.Condition]lockbench.Fault{catalog.Crash: d}
+	return cfg
+}
+
+// When a process is killed, the others do not wait for longer than the lease, and at the end no key of the
+// run is left.
+func TestKilledProcess(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
-			cfg, _ := config(t, kind)
+			t.Parallel()
+			cfg := disturbed(t, kind, lockbench.Fault{Kill: true})
 			rdb := backendtest.DialRedis(t, cfg.RedisURL)
-			others := []string{"oversell:{lockbench-00000000}:1:lock", "theirs"}
-			for _, key := range others {
-				if err := rdb.Set(t.Context(), key, "x", 0).Err(); err != nil {
-					t.Fatal(err)
-				}
+			const other = "oversell:{lockbench-00000000}:1:lock"
+			if err := rdb.Set(t.Context(), other, "x", 0).Err(); err != nil {
+				t.Fatal(err)
 			}
-			cfg.Fault = lockbench.Fault{Kill: true, Inside: true} // its lock stays
-			cfg.Wait = 500 * time.Millisecond
-			row(t, cfg, "v1_setnx+line:2ms")
-			row(t, cfg, "v7_queue")
+			row := row(t, cfg, "v7_queue")
+			if r := row.Lock; row.Verdict != figures.OK || r.Killed == 0 || r.Disturbed == nil || r.Disturbed.Killed == 0 || r.MaxHolders != 1 {
+				t.Errorf("%s: %+v, %+v", row.Verdict, r, r.Disturbed)
+			}
 			left, err := rdb.Keys(t.Context(), "*").Result()
-			slices.Sort(left)
-			if err != nil || !slices.Equal(left, others) {
-				t.Errorf("left: %v, %v; want %v", left, err, others)
+			if err != nil || !slices.Equal(left, []string{other}) {
+				t.Errorf("left: %v, %v; want %v", left, err, other)
 			}
 		})
 	}
 }
 
-// recorder notes what a Progress is told.
-type recorder struct {
-	rows []string
-	done []lockbench.Row
-	last func() int64
-}
-
-func (r *recorder) Row(_, _ int, contender string) { r.rows = append(r.rows, contender) }
-func (r *recorder) Waiting(waiting func() int64)   { r.last = waiting }
-func (r *recorder) Done(row lockbench.Row)         { r.done = append(r.done, row) }
-
-func TestProgress(t *testing.T) {
-	cfg, _ := config(t, "embedded")
-	cfg.Names = []string{"mutex+setnx", "v7_queue"}
-	var p recorder
-	if _, err := lockbench.Run(t.Context(), cfg, &p); err != nil {
-		t.Fatal(err)
+// A process that is stopped for less than the lease has it when it goes on.
+func TestKillAndStop(t *testing.T) {
+	t.Parallel()
+	cfg := disturbed(t, "local", lockbench.Fault{Kill: true, Stop: 300 * time.Millisecond})
+	cfg.TTL = 10 * time.Second
+	row := row(t, cfg, "v7_queue")
+	if d := row.Lock.Disturbed; d == nil || d.Killed == 0 || d.Stopped == 0 || d.Killed == d.Stopped || d.Missed != "" || d.Resumed-d.StoppedAt < 290 {
+		t.Errorf("disturbed: %+v", d)
 	}
-	if !slices.Equal(p.rows, cfg.Names) || len(p.done) != 2 {
-		t.Errorf("begun %v, done %d", p.rows, len(p.done))
-	}
-	if n := p.last(); n < 0 || n > int64(cfg.Contenders) { // also when the row is long over
-		t.Errorf("%d are awaited", n)
+	if row.Verdict != figures.OK {
+		t.Errorf("%s: %+v", row.Verdict, row.Lock)
 	}
 }
 
-func TestMemoryOfWaiters(t *testing.T) {
-	cfg, _ := config(t, "local")
-	r, err := lockbench.NewRunner(t.Context(), cfg, lockbench.Silent{})
-	if err != nil {
-		t.Fatal(err)
+func TestCheck(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*lockbench.Config)
+		want   error
+	}{
+		"as it is":             {func(*lockbench.Config) {}, nil},
+		"fewer than processes": {func(c *lockbench.Config) { c.Contenders, c.Processes = 3, 4 }, lockbench.ErrConfig},
+		"too many":             {func(c *lockbench.Config) { c.Contenders = 1 << 20 }, lockbench.ErrConfig},
+		"too many processes":   {func(c *lockbench.Config) { c.Processes = 65 }, lockbench.ErrConfig},
+		"a short ttl":          {func(c *lockbench.Config) { c.TTL = time.Millisecond }, lockbench.ErrConfig},
+		"a long wait":          {func(c *lockbench.Config) { c.Wait = 2 * time.Hour }, lockbench.ErrConfig},
+		"unknown name":         {func(c *lockbench.Config) { c.Names = []string{"v9"} }, catalog.ErrName},
+		"killing the only one": {func(c *lockbench.Config) { c.Conditions = []catalog.Condition{catalog.Crash} }, lockbench.ErrConfig},
+		"one of two":           {func(c *lockbench.Config) { c.Processes, c.Conditions = 2, []catalog.Condition{"crash+pause"} }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var c lockbench.Config
+			test.change(&c)
+			if err := c.WithDefaults().Check(); !errors.Is(err, test.want) || test.want == nil && err != nil {
+				t.Errorf("got %v, want %v", err, test.want)
+			}
+		})
 	}
-	defer r.Close()
-	m, err := r.Memory("v7_queue", 5000)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if all := m.Heap + m.Stack; all <= 0 || all > 4096 || m.Waiters != 5000 {
-		t.Errorf("%d waiters take %d bytes of heap and %d of stack each; want up to 4096", m.Waiters, m.Heap, m.Stack)
+	seen := make(map[string]bool)
+	for _, c := range lockbench.Contenders() {
+		if seen[c.Name] || c.Name == "" || c.Waits == "" || c.About == "" || c.Make == nil {
+			t.Errorf("contender %q is there twice, or not complete", c.Name)
+		}
+		seen[c.Name] = true
 	}
 }

@@ -13,36 +13,37 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"oversell/internal/backend"
+	"oversell/internal/bench"
+	"oversell/internal/bench/report"
+	"oversell/internal/figures"
 	"oversell/internal/fleet"
 )
 
-// Run runs a row for each of cfg.Names. When it fails or ctx is cancelled, it returns the
-// finished rows with the error: one of Check, of a process or of Redis, or the cause of
-// ctx.
-func Run(ctx context.Context, cfg Config, p Progress) (rows []Row, err error) {
-	r, err := NewRunner(ctx, cfg, p)
-	if err != nil {
+// Run runs all rows of the config: see bench.Series. When it fails or ctx is cancelled, it returns the
+// finished rows with the error: one of Check, of a process or of Redis, or the cause of ctx.
+func Run(ctx context.Context, cfg Config, p bench.Progress) (rows []report.Row, err error) {
+	cfg = cfg.WithDefaults()
+	if err := cfg.Check(); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, r.Close()) }()
-	names := r.cfg.Names
-	for i, name := range names {
-		p.Row(i+1, len(names), name)
-		row, err := r.Row(ctx, name)
-		if err != nil {
-			return rows, err
-		}
-		rows = append(rows, row)
-		p.Done(row)
+	r := &runner{cfg: cfg, progress: p, id: uuid.NewString()[:8]}
+	if r.url, err = backend.WithReadTimeout(cfg.RedisURL, cfg.stop()+replyTime); err != nil {
+		return nil, err
 	}
-	return rows, nil
+	if r.embedded, err = backend.EmbeddedRedis(ctx, cfg.RedisURL); err != nil {
+		return nil, err
+	}
+	if r.rdb, err = backend.DialRedis(ctx, cfg.RedisURL, 4); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, r.close()) }()
+	return bench.Series{Strategies: cfg.Names, Conditions: cfg.Conditions, Repeat: cfg.Repeat}.Run(ctx, r, p)
 }
 
-// Runner runs rows one at a time, in any order. Its methods are not safe for concurrent
-// use. Call Close at the end.
-type Runner struct {
+// runner runs rows.
+type runner struct {
 	cfg      Config
-	progress Progress
+	progress bench.Progress
 	id       string // unique among all runners
 	rdb      redis.UniversalClient
 	url      string // for the processes
@@ -50,41 +51,17 @@ type Runner struct {
 	rows     int
 }
 
-// NewRunner connects to Redis. The errors are those of Config.Check and
-// backend.DialRedis. It only calls Waiting of p.
-func NewRunner(ctx context.Context, cfg Config, p Progress) (*Runner, error) {
-	cfg = cfg.WithDefaults()
-	if err := cfg.Check(); err != nil {
-		return nil, err
-	}
-	r := &Runner{cfg: cfg, progress: p, id: uuid.NewString()[:8], url: cfg.RedisURL}
-	var err error
-	if cfg.Fault.Stop > 0 { // so that replies are not late after a stop
-		if r.url, err = backend.WithReadTimeout(r.url, cfg.Fault.Stop+replyTime); err != nil {
-			return nil, err
-		}
-	}
-	if r.rdb, err = backend.DialRedis(ctx, cfg.RedisURL, 4); err != nil {
-		return nil, err
-	}
-	if r.embedded, err = backend.EmbeddedRedis(ctx, cfg.RedisURL); err != nil {
-		_ = r.rdb.Close()
-		return nil, err
-	}
-	return r, nil
-}
-
 // replyTime is how long a process waits for Redis beyond the time that it may be stopped.
 const replyTime = 2 * time.Second
 
 // prefix is the prefix of the runner's keys, which are on one node of a cluster.
-func (r *Runner) prefix() string { return "oversell:{lockbench-" + r.id + "}" }
+func (r *runner) prefix() string { return "oversell:{lockbench-" + r.id + "}" }
 
 // tidyTimeout bounds the removal of the keys.
 const tidyTimeout = 20 * time.Second
 
-// Close removes the runner's keys and closes its connections.
-func (r *Runner) Close() error {
+// close removes the runner's keys and closes its connections.
+func (r *runner) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), tidyTimeout)
 	defer cancel()
 	err := r.tidy(ctx)
@@ -94,7 +71,7 @@ func (r *Runner) Close() error {
 	return errors.Join(err, r.rdb.Close())
 }
 
-func (r *Runner) tidy(ctx context.Context) error {
+func (r *runner) tidy(ctx context.Context) error {
 	remove := func(ctx context.Context, node redis.Cmdable) error {
 		keys := node.Scan(ctx, 0, r.prefix()+"*", 1000).Iterator()
 		for keys.Next(ctx) {
@@ -110,32 +87,34 @@ func (r *Runner) tidy(ctx context.Context) error {
 	return remove(ctx, r.rdb)
 }
 
-// Row runs one row. The errors are those of Catalog.Find, of a process that crashed or could
-// not start, of Redis, and the cause of ctx. A lock that does not hold is not an error.
-func (r *Runner) Row(ctx context.Context, name string) (Row, error) {
-	one, err := r.cfg.Catalog.Find(name)
+// Row implements bench.Workload. A lock that does not hold is not an error, and each run counts: its
+// figures are what is asked for.
+func (r *runner) Row(ctx context.Context, of bench.Case) (bench.Result, error) {
+	one, err := r.cfg.Catalog.Find(of.Strategy)
 	if err != nil {
-		return Row{}, err
+		return bench.Result{}, err
 	}
-	skip, err := r.skip(ctx, one)
+	lock := report.Lock{Contender: one.Name, Waits: one.Waits, About: one.About}
+	if lock.Skipped, err = r.skip(ctx, one); err == nil && lock.Skipped == "" {
+		lock, err = r.row(ctx, one, r.cfg.Faults[of.Condition])
+	}
 	if err != nil {
-		return Row{}, err
+		return bench.Result{}, err
 	}
-	if skip != "" {
-		return Row{Contender: one.Name, Waits: one.Waits, About: one.About, Skipped: skip, Verdict: Skipped}, nil
+	row := report.Row{Lock: &lock, Verdict: lock.Verdict()}
+	row.Key = report.Key{Strategy: of.Strategy, Condition: of.Condition, Workload: report.WorkloadLock}
+	if !one.comparable(r.embedded) && lock.Skipped == "" {
+		row.Verdict = figures.NotComparable
 	}
-	row, err := r.row(ctx, one)
-	if err != nil {
-		return Row{}, fmt.Errorf("running %s: %w", name, err)
-	}
-	return row, nil
+	row.Expected = row.Verdict != report.Broken || one.Name == Bare
+	return bench.Result{Row: row, Final: true}, nil
 }
 
 // needsTracking is why a contender cannot be run on the embedded Redis.
 const needsTracking = "needs a real Redis: this one has no CLIENT TRACKING"
 
 // skip says why the contender cannot be run on this server, or "".
-func (r *Runner) skip(ctx context.Context, c Contender) (string, error) {
+func (r *runner) skip(ctx context.Context, c Contender) (string, error) {
 	if !c.Tracking {
 		return "", nil
 	}
@@ -147,41 +126,41 @@ func (r *Runner) skip(ctx context.Context, c Contender) (string, error) {
 	return "", err
 }
 
-func (r *Runner) row(ctx context.Context, one Contender) (_ Row, err error) {
+func (r *runner) row(ctx context.Context, one Contender, d Fault) (_ report.Lock, err error) {
 	r.rows++
 	key := fmt.Sprintf("%s:%d", r.prefix(), r.rows)
-	e := ended{contender: one, embedded: r.embedded, initial: r.cfg.Contenders}
+	e := ended{contender: one, initial: r.cfg.Contenders}
 	if err := r.rdb.Set(ctx, key+":counter", e.initial, 0).Err(); err != nil {
-		return Row{}, err
+		return report.Lock{}, err
 	}
 	e.fleet = fleet.New(1, func(n int) (fleet.Program, error) { return r.program(one.Name, key, n), nil })
 	defer e.fleet.Stop(stopTimeout)
 	if err := e.fleet.Fill(ctx, r.cfg.Processes); err != nil {
-		return Row{}, err
+		return report.Lock{}, err
 	}
 	for i, m := range e.fleet.Members() {
 		e.members = append(e.members, &member{Member: m, contenders: r.cfg.share(i), slots: slots{m.Words}})
 	}
 	before, own, err := r.countedBefore(ctx)
 	if err != nil {
-		return Row{}, err
+		return report.Lock{}, err
 	}
-	if err := r.contend(ctx, &e); err != nil {
-		return Row{}, err
+	if err := r.contend(ctx, &e, d); err != nil {
+		return report.Lock{}, err
 	}
 	after, err := r.counted(ctx)
 	if err != nil {
-		return Row{}, err
+		return report.Lock{}, err
 	}
 	e.commands = after - before - own
 	if e.counter, err = r.rdb.Get(ctx, key+":counter").Int(); err != nil {
-		return Row{}, fmt.Errorf("reading the counter: %w", err)
+		return report.Lock{}, fmt.Errorf("reading the counter: %w", err)
 	}
 	return e.row(), nil
 }
 
 // countedBefore returns the server's count of commands, and the cost of reading it.
-func (r *Runner) countedBefore(ctx context.Context) (n, own int64, err error) {
+func (r *runner) countedBefore(ctx context.Context) (n, own int64, err error) {
 	first, err := r.counted(ctx)
 	if err != nil {
 		return 0, 0, err
@@ -191,7 +170,7 @@ func (r *Runner) countedBefore(ctx context.Context) (n, own int64, err error) {
 }
 
 // counted is the server's count of commands.
-func (r *Runner) counted(ctx context.Context) (int64, error) {
+func (r *runner) counted(ctx context.Context) (int64, error) {
 	n, err := backend.RedisCommands(ctx, r.rdb)
 	if err != nil {
 		return 0, err
@@ -203,12 +182,12 @@ func (r *Runner) counted(ctx context.Context) (int64, error) {
 }
 
 // program says how to start the n-th process of a row, which has its part of the contenders.
-func (r *Runner) program(contender, key string, n int) fleet.Program {
+func (r *runner) program(contender, key string, n int) fleet.Program {
 	share := r.cfg.share(n - 1)
 	s := setup{
 		RedisURL: r.url, Servers: r.cfg.Servers, Contender: contender, Name: fmt.Sprintf("%s-%d-%d", r.id, r.rows, n),
 		Key: key + ":lock", Counter: key + ":counter", Contenders: share,
-		Pool: r.cfg.Pool, TTL: r.cfg.TTL, Wait: r.cfg.Wait,
+		TTL: r.cfg.TTL, Wait: r.cfg.Wait,
 	}
 	return fleet.Program{Name: "process " + s.Name, Command: r.cfg.Command, Setup: s, Words: slotWords(share)}
 }
@@ -220,7 +199,7 @@ const stopTimeout = 5 * time.Second
 const lead = 20 * time.Millisecond
 
 // contend starts the contenders, injects the fault, and waits for the outcomes.
-func (r *Runner) contend(ctx context.Context, e *ended) error {
+func (r *runner) contend(ctx context.Context, e *ended, d Fault) error {
 	e.start = time.Now().Add(lead)
 	running, over := context.WithCancel(ctx)
 	var aside sync.WaitGroup
@@ -228,10 +207,10 @@ func (r *Runner) contend(ctx context.Context, e *ended) error {
 	defer over()
 	aside.Go(func() { r.report(running, e.members) })
 	var hitting sync.WaitGroup
-	if d := r.cfg.Fault; d.any() {
+	if d.any() {
 		hitting.Go(func() { e.hits, e.missed = d.inject(running, e, r.cfg.Contenders) })
 	}
-	err := r.outcomes(ctx, e)
+	err := r.outcomes(ctx, e, d)
 	e.end = time.Now()
 	over()
 	hitting.Wait()
@@ -240,8 +219,8 @@ func (r *Runner) contend(ctx context.Context, e *ended) error {
 
 // outcomes starts the contenders, and waits until all processes that were not killed report that they are over. One
 // that does not in time is killed: its contenders never returned from their lock.
-func (r *Runner) outcomes(ctx context.Context, e *ended) error {
-	limit := time.Until(e.start) + r.cfg.Wait + r.cfg.Fault.Stop + 2*grace
+func (r *runner) outcomes(ctx context.Context, e *ended, d Fault) error {
+	limit := time.Until(e.start) + r.cfg.Wait + d.Stop + 2*grace
 	g, ctx := errgroup.WithContext(ctx) // one that failed ends the row
 	for _, m := range e.members {
 		g.Go(func() error {
@@ -262,7 +241,7 @@ func (r *Runner) outcomes(ctx context.Context, e *ended) error {
 }
 
 // report updates the progress until ctx ends.
-func (r *Runner) report(ctx context.Context, members []*member) {
+func (r *runner) report(ctx context.Context, members []*member) {
 	var awaited atomic.Int64
 	awaited.Store(int64(r.cfg.Contenders))
 	r.progress.Waiting(awaited.Load)

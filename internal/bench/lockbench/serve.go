@@ -23,7 +23,6 @@ type setup struct {
 	Name      string                `json:"name"` // of the process; unique
 	Key       string                `json:"key"`  // of the lock
 	Counter   string                `json:"counter"`
-	Pool      int                   `json:"pool"`
 	TTL       time.Duration         `json:"ttl"`
 	Wait      time.Duration         `json:"wait"`
 
@@ -40,7 +39,7 @@ func Serve(ctx context.Context, list Catalog, in io.Reader, out io.Writer) error
 			return err
 		}
 		defer c.close()
-		c.slots, c.seams = slots{s.Words}, s.Seams
+		c.slots = slots{s.Words}
 		c.stand(ctx)
 		s.Obey(func(_ context.Context, text json.RawMessage) (any, error) {
 			var start time.Time
@@ -68,10 +67,10 @@ func gather(ctx context.Context, catalog Catalog, s setup) (c *part, err error) 
 			c.close()
 		}
 	}()
-	if c.rdb, err = backend.DialRedis(ctx, s.RedisURL, s.Pool); err != nil {
+	if c.rdb, err = backend.DialRedis(ctx, s.RedisURL, pool); err != nil {
 		return c, err
 	}
-	if err = warm(ctx, c.rdb, min(s.Pool, s.Contenders)); err != nil {
+	if err = warm(ctx, c.rdb, min(pool, s.Contenders)); err != nil {
 		return c, err
 	}
 	if c.others, err = lockservers.Dial(ctx, s.Servers, s.TTL); err != nil {

@@ -13,16 +13,20 @@ import (
 // Conclusion says which rows are missing, which have no expectation, which were run again, and whether
 // the rest matched the catalog's expectations.
 func (r Report) Conclusion(s present.Style) string {
-	text := r.Manifest.Unfinished(len(r.Rows), s) + r.undecided(s)
+	text := r.Manifest.unfinished(len(r.Rows), s)
+	if r.ofLocks() {
+		return text // nothing is on record of their rows
+	}
+	text += r.undecided(s)
 	for _, part := range r.Parts() {
 		text += part.leases(s)
 	}
 	return text + r.repeated(s) + r.expectations(s)
 }
 
-// Unfinished returns a line that says how many rows are missing from a report that was
+// unfinished returns a line that says how many rows are missing from a report that was
 // cut short, and "" for a complete one.
-func (m Manifest) Unfinished(rows int, s present.Style) string {
+func (m Manifest) unfinished(rows int, s present.Style) string {
 	planned := m.Planned
 	for _, also := range m.Also {
 		planned += also.Planned

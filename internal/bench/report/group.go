@@ -83,6 +83,10 @@ func (r Row) figures() map[string]float64 {
 			}
 		}
 	}
+	if r.Lock != nil {
+		fields(r.Lock, add)
+		return all
+	}
 	fields(r.Load, add)
 	fields(r.Audit, add)
 	if r.Held != nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -89,7 +90,7 @@ func holding(all []Finding, unit string, s present.Style) string {
 		return s.Sayf("held: %s", strings.Join(names, s.Say(", ")))
 	}
 	slices.SortStableFunc(held, func(a, b Finding) int { return cmp.Compare(b.Speed, a.Speed) })
-	text := s.Sayf("fastest that held: %s, %s %s", held[0].Strategy, thousands(int64(held[0].Speed)), s.Title(unit))
+	text := s.Sayf("fastest that held: %s, %s %s", held[0].Strategy, thousands(int64(math.Round(held[0].Speed))), s.Title(unit))
 	if len(held) > 1 && held[1].Speed > 0 {
 		text += s.Say(", ") + s.Sayf("%.1f times %s", held[0].Speed/held[1].Speed, held[1].Strategy)
 	}
@@ -117,6 +118,9 @@ func (r Report) Headline(s present.Style) string {
 // speed is the unit of the speeds of a report's rows; "": buyers came at a rate of their own, so the
 // strategies did not decide it.
 func (r Report) speed() string {
+	if r.ofLocks() {
+		return "deducts/s"
+	}
 	switch r.Manifest.kind() {
 	case reads:
 		return "reads/s"
@@ -131,12 +135,13 @@ func (r Report) speed() string {
 func (r Report) findings(s present.Style) []Finding {
 	var all []Finding
 	for _, g := range r.Groups() {
-		if g.Verdicts[figures.NotComparable] > 0 {
+		if g.Verdicts[figures.NotComparable]+g.Verdicts[Skipped] > 0 {
 			continue
 		}
+		speed := g.Figures["throughput"].Median + g.Figures["deducts_per_s"].Median // it has one of them
 		runs := make([]Finding, len(g.Rows))
 		for i, row := range g.Rows {
-			runs[i] = Finding{Strategy: g.Strategy, Condition: g.Condition, Verdict: row.Verdict, Speed: g.Figures["throughput"].Median}
+			runs[i] = Finding{Strategy: g.Strategy, Condition: g.Condition, Verdict: row.Verdict, Speed: speed}
 			runs[i].Broke, runs[i].By = row.broke(s)
 		}
 		all = append(all, slices.MinFunc(runs, worstFinding))
@@ -146,6 +151,9 @@ func (r Report) findings(s present.Style) []Finding {
 
 // broke says what went wrong in a row and by how much, or "".
 func (r Row) broke(s present.Style) (what string, by int64) {
+	if r.Lock != nil {
+		return r.Lock.broke(r.Verdict, s)
+	}
 	switch r.Verdict {
 	case figures.OK:
 		return "", 0

@@ -53,6 +53,12 @@ func everything() map[string]report.Report {
 		many.Rows[i].Items = report.NewItems([]report.Item{{Number: 1, Verdict: figures.Oversold, Oversold: 3, Stock: 2, Buyers: 5, Stranded: 1, Throughput: 2}})
 	}
 	all := map[string]report.Report{"sale": full(sale()), "cache": full(reading()), "open": full(opened()), "repeated": full(repeated()), "holds": full(both()), "many": many, "chaos": chaotic()}
+	all["locks"] = locks()
+	twice := locks()
+	twice.Manifest.Repeat = 2
+	twice.Rows = append(twice.Rows, twice.Rows...)
+	twice.Rows[1].Verdict = figures.NotComparable
+	all["locks, repeated"] = twice
 	one := sale()
 	one.Rows = one.Rows[:1]
 	all["one row"] = one
@@ -84,7 +90,7 @@ func chaotic() report.Report {
 
 // names are the words that a Chinese report may have: names of strategies, conditions, faults,
 // servers and flags, and units.
-var names = regexp.MustCompile(`^(none|local|watch|v\d_\w+|sql_units|h\d_\w+|redsync|redlock|etcd|zookeeper|calm|slow|late|crash|pause|partition|failover|chaos|` +
+var names = regexp.MustCompile(`^(none|local|watch|v\d_\w+|sql_units|h\d_\w+|redsync|rueidislock|redlock|ttl|Jain|E\d|etcd|zookeeper|calm|slow|late|crash|pause|partition|failover|chaos|` +
 	`redis|Redis|MariaDB|SQLite|go1|linux|amd64|http|line|2ms|p\d+|zipf|in|flight|json|html|JSON|oom|shop|kill|db|black|hole)$`)
 
 // A table says everything in Chinese, but for names.

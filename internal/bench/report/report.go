@@ -99,6 +99,7 @@ type Row struct {
 
 	Chaos *Chaos `json:"chaos,omitempty"` // of a row under chaos
 	Items *Items `json:"items,omitempty"` // of a row with several
+	Lock  *Lock  `json:"-"`               // of workload lock, which has no other figures
 }
 
 // Key identifies a row: its runs have the same key.
@@ -203,6 +204,9 @@ func (a *Audit) Add(b Audit) {
 // Line says in one line what came out, for somebody who waits for the others. It marks an
 // outcome that differs from the expectation as the table does.
 func (r Row) Line(s present.Style) string {
+	if r.Lock != nil {
+		return fmt.Sprintf("%-28s %s", r.Strategy, s.Verdict(r.Verdict))
+	}
 	verdict, what := s.Verdict(r.Verdict), s.Sayf("sold %5d, oversold %4d", r.Sold, r.Oversold)
 	what += r.Items.of(s)
 	if r.Workload == catalog.Cache {
@@ -279,14 +283,21 @@ func (r Report) AsExpected() bool {
 	return true
 }
 
+// ofLocks reports whether the rows are of workload lock.
+func (r Report) ofLocks() bool { return r.Manifest.Workload == string(WorkloadLock) }
+
 // WriteJSON writes the report as JSON, with a summary of the runs of each row.
 func (r Report) WriteJSON(w io.Writer) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
+	var summary any = r.Groups()
+	if r.ofLocks() {
+		summary = r.lockGroups()
+	}
 	if err := e.Encode(struct {
 		Report
-		Summary []Group `json:"summary"`
-	}{r, r.Groups()}); err != nil {
+		Summary any `json:"summary"`
+	}{r, summary}); err != nil {
 		return fmt.Errorf("writing the report as JSON: %w", err)
 	}
 	return nil

@@ -19,8 +19,11 @@ import (
 // conclusion, and the headline. With colour it colours verdicts.
 func (r Report) WriteTable(w io.Writer, s present.Style) error {
 	var out strings.Builder
+	if r.ofLocks() {
+		out.WriteString(r.lockTables(s))
+	}
 	for i, part := range r.Parts() {
-		if i > 0 && len(part.Rows) == 0 {
+		if r.ofLocks() || i > 0 && len(part.Rows) == 0 {
 			continue
 		}
 		out.WriteString(part.header(i == 0, s))

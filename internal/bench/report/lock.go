@@ -1,0 +1,347 @@
+package report
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"oversell/internal/catalog"
+	"oversell/internal/figures"
+	"oversell/internal/present"
+)
+
+// WorkloadLock is the workload without a shop: see package lockbench.
+const WorkloadLock catalog.Workload = "lock"
+
+// Lock has the figures of a row in which contenders take one lock. Times are in milliseconds.
+type Lock struct {
+	Contender string `json:"contender"`
+	Waits     string `json:"waits"` // how a waiter gets the lock
+	About     string `json:"about"`
+
+	// Skipped says why the row could not be run; all figures are zero then.
+	Skipped string `json:"skipped,omitempty"`
+
+	Contenders  int `json:"contenders"`
+	Processes   int `json:"processes"`
+	Served      int `json:"served"`       // deducted and unlocked
+	Told        int `json:"told"`         // got an error of the lock or of Redis
+	NeverServed int `json:"never_served"` // got nothing before the end of the wait
+	Killed      int `json:"killed"`       // died with their process, without an outcome
+
+	// Throughput is the number served, divided by the time from the start to the last
+	// release.
+	Throughput float64 `json:"deducts_per_s"`
+
+	// Commands is the number of commands that the server counted from the start to the
+	// last outcome, including those inside scripts, per contender served.
+	Commands float64 `json:"commands_per_deduct"`
+
+	// The waits of contenders that entered, from the start.
+	P50 float64 `json:"wait_p50_ms"`
+	P99 float64 `json:"wait_p99_ms"`
+	Max float64 `json:"wait_max_ms"`
+
+	// Spread is the longest wait divided by the median. All begin at once, so it is 2 at a
+	// steady pace.
+	Spread float64 `json:"wait_max_to_p50"`
+
+	// Jain is how evenly the processes had deducts while all of them contended; 1 is even.
+	// It is 0 with one process, or if nobody was served in that time.
+	Jain    float64 `json:"jain"`
+	Deducts []int   `json:"deducts"` // of each process in that time
+
+	// MaxHolders is the most holders at one moment. In MaxHoldersRunning a stopped holder
+	// only counts until then: no lock can prevent what it does afterwards.
+	MaxHolders        int `json:"max_holders"`
+	MaxHoldersRunning int `json:"max_holders_running"`
+
+	// LostUpdates is how many deducts the counter does not show. Unsure is how many
+	// contenders that were not served may have deducted: without a loss, LostUpdates is
+	// between -Unsure and 0.
+	LostUpdates int `json:"lost_updates"`
+	Unsure      int `json:"unsure"`
+
+	Lost      int            `json:"lost_leases"`               // that had expired at their release, according to the lock
+	Reasons   map[string]int `json:"reasons,omitempty"`         // refused contenders by error
+	Releases  map[string]int `json:"failed_releases,omitempty"` // releases that failed, by their error
+	Idle      float64        `json:"idle_ms"`                   // from the last release to the end of the row, if somebody still waited
+	Stalled   float64        `json:"stalled_ms"`                // longest stall that was not injected
+	Disturbed *Disturbed     `json:"disturbed,omitempty"`
+}
+
+// Disturbed is the faults that were injected; processes are numbered from 1.
+type Disturbed struct {
+	Killed    int     `json:"killed_process,omitempty"`
+	KilledAt  float64 `json:"killed_at_ms,omitempty"`
+	Stopped   int     `json:"stopped_process,omitempty"`
+	StoppedAt float64 `json:"stopped_at_ms,omitempty"`
+	Resumed   float64 `json:"resumed_at_ms,omitempty"`
+	Missed    string  `json:"missed,omitempty"` // why a fault was not injected
+}
+
+// The verdicts on a lock besides figures.OK, the worst first.
+const (
+	Skipped figures.Verdict = "skipped"
+	Broken  figures.Verdict = "broken"  // two held it at once, or updates were lost
+	Late    figures.Verdict = "late"    // the same, but only by a process that had been stopped
+	Starved figures.Verdict = "starved" // some were never served and never refused
+	GaveUp  figures.Verdict = "gave up" // some were refused
+)
+
+// Verdict computes the verdict.
+func (l Lock) Verdict() figures.Verdict {
+	lossless := -l.Unsure <= l.LostUpdates && l.LostUpdates <= 0
+	switch {
+	case l.Skipped != "":
+		return Skipped
+	case l.MaxHoldersRunning > 1 || !lossless && l.MaxHolders < 2:
+		return Broken
+	case l.MaxHolders > 1:
+		return Late
+	case l.NeverServed > 0:
+		return Starved
+	case l.Told > 0:
+		return GaveUp
+	}
+	return figures.OK
+}
+
+// MarshalJSON writes of a row of workload lock only the figures that it has.
+func (r Row) MarshalJSON() ([]byte, error) {
+	if r.Lock == nil {
+		type plain Row
+		return json.Marshal(plain(r))
+	}
+	return json.Marshal(struct {
+		Key
+		Repeat int `json:"repeat"`
+		*Lock
+		Verdict figures.Verdict `json:"verdict"`
+	}{r.Key, r.Repeat, r.Lock, r.Verdict})
+}
+
+// lockGroup has the runs of one contender under one condition.
+type lockGroup struct {
+	Strategy   string            `json:"strategy"`
+	Condition  catalog.Condition `json:"condition"`
+	Throughput figures.Estimate  `json:"deducts_per_s"`
+	Commands   figures.Estimate  `json:"commands_per_deduct"`
+	Spread     figures.Estimate  `json:"wait_max_to_p50"`
+	Jain       figures.Estimate  `json:"jain"`
+}
+
+// lockGroups groups the runs by row. Skipped rows are left out.
+func (r Report) lockGroups() []lockGroup {
+	var all []lockGroup
+	for _, g := range r.Groups() {
+		if g.Verdicts[Skipped] == 0 {
+			f := g.Figures
+			all = append(all, lockGroup{g.Strategy, g.Condition, f["deducts_per_s"], f["commands_per_deduct"], f["wait_max_to_p50"], f["jain"]})
+		}
+	}
+	return all
+}
+
+// lockTables draws a table for each condition and run, and the medians of several runs.
+func (r Report) lockTables(s present.Style) string {
+	var b strings.Builder
+	m := r.Manifest
+	fmt.Fprintf(&b, "%s\n%s%s%s\n%s\n",
+		s.Sayf("%s for one lock, in %s; ttl %s, wait %s",
+			s.Count(m.Requests, "contender"), s.Count(m.Instances, "process"), m.TTL, m.Wait),
+		s.Sayf("redis: %s", s.Say(m.Redis)), s.Say("; "), s.Sayf("%s on %s, %d CPUs", m.Go, m.OS, m.CPUs), s.Say("waits in ms, from the common start"))
+	type run struct {
+		catalog.Condition
+		repeat int
+	}
+	rows, order := make(map[run][]Row), []run(nil)
+	for _, row := range r.Rows {
+		of := run{row.Condition, row.Repeat}
+		if rows[of] == nil {
+			order = append(order, of)
+		}
+		rows[of] = append(rows[of], row)
+	}
+	conditions := r.conditions()
+	slices.SortStableFunc(order, func(a, b run) int {
+		return cmp.Compare(slices.Index(conditions, a.Condition), slices.Index(conditions, b.Condition))
+	})
+	for _, of := range order {
+		fmt.Fprintf(&b, "\n%s\n%s", s.Sayf("%s, run %d of %d", s.Condition(of.Condition), of.repeat, m.Repeat), lockTable(rows[of], s))
+	}
+	if m.Repeat > 1 {
+		b.WriteString(r.lockMedians(s))
+	}
+	return b.String() + "\n"
+}
+
+// conditions are those of the rows, in the order in which they were run.
+func (r Report) conditions() (all []catalog.Condition) {
+	for _, row := range r.Rows {
+		if !slices.Contains(all, row.Condition) {
+			all = append(all, row.Condition)
+		}
+	}
+	return all
+}
+
+// lockMedians compares all contenders with the first one under the same condition.
+func (r Report) lockMedians(s present.Style) string {
+	groups := r.lockGroups()
+	if len(groups) == 0 {
+		return ""
+	}
+	first := make(map[catalog.Condition]figures.Estimate)
+	for _, g := range groups {
+		if _, known := first[g.Condition]; !known {
+			first[g.Condition] = g.Throughput
+		}
+	}
+	runs := groups[0].Throughput.Runs
+	t := present.Table[lockGroup]{Rows: groups}
+	t.Under = func(g lockGroup) string { return s.Condition(g.Condition) }
+	t.Add("", func(g lockGroup) string { return g.Strategy })
+	t.Number("deducts/s", func(g lockGroup) string { return whole(g.Throughput.Median) })
+	t.Add("", func(g lockGroup) string { return s.Sayf("%.0f to %.0f", g.Throughput.Low, g.Throughput.High) })
+	t.Number("cmds/deduct", func(g lockGroup) string { return tenths(g.Commands.Median) })
+	t.Add("", func(g lockGroup) string { return g.against(first[g.Condition], s) })
+	return "\n" + s.Sayf("medians of %d runs: deducts/s, with an interval of %.0f %%, and commands per deduct",
+		runs, 100*figures.Confidence(runs)) + "\n" + t.Text(s)
+}
+
+// against compares the group's throughput with another's.
+func (g lockGroup) against(first figures.Estimate, s present.Style) string {
+	if g.Throughput == first || first.Median == 0 {
+		return ""
+	}
+	ratio := s.Sayf("%.2f times the first", g.Throughput.Median/first.Median)
+	switch g.Throughput.Differs(first) {
+	case figures.None:
+		return s.Say("no difference from the first")
+	case figures.Unclear:
+		return s.Sayf("%s, possibly by chance", ratio)
+	}
+	return ratio
+}
+
+// lockTable has a line for each row that was run, and notes on faults, errors and skipped rows below.
+func lockTable(rows []Row, s present.Style) string {
+	number := func(name string, spare int, of func(*Lock) string) present.Column[Row] {
+		return present.Column[Row]{Name: name, Spare: spare, Cell: func(r Row) string { return of(r.Lock) }}
+	}
+	count := func(name string, spare int, of func(*Lock) int) present.Column[Row] {
+		return number(name, spare, func(l *Lock) string { return zeroIsDot(float64(of(l))) })
+	}
+	ratio := func(name string, spare int, of func(*Lock) float64) present.Column[Row] {
+		return number(name, spare, func(l *Lock) string {
+			if of(l) == 0 {
+				return present.Zero
+			}
+			return hundredths(of(l))
+		})
+	}
+	t := present.Table[Row]{Rows: slices.DeleteFunc(slices.Clone(rows), func(r Row) bool { return r.Lock.Skipped != "" })}
+	t.Columns = []present.Column[Row]{
+		{Left: true, Cell: func(r Row) string { return r.Strategy }},
+		number("served", 0, func(l *Lock) string { return fmt.Sprint(l.Served) }),
+		count("refused", present.ThirdSpare, func(l *Lock) int { return l.Told }),
+		count("never served", present.ThirdSpare, func(l *Lock) int { return l.NeverServed }),
+		count("killed", present.IfZero, func(l *Lock) int { return l.Killed }),
+		number("deducts/s", 0, func(l *Lock) string { return whole(l.Throughput) }),
+		number("cmds/deduct", 0, func(l *Lock) string { return tenths(l.Commands) }),
+		number("p50", 0, func(l *Lock) string { return whole(l.P50) }),
+		number("p99", present.SecondSpare, func(l *Lock) string { return whole(l.P99) }),
+		number("max", 0, func(l *Lock) string { return whole(l.Max) }),
+		ratio("max/p50", present.FirstSpare, func(l *Lock) float64 { return l.Spread }),
+		ratio("jain", present.SecondSpare, func(l *Lock) float64 { return l.Jain }),
+		number("holders", 0, (*Lock).holders),
+		count("lost", present.IfZero, func(l *Lock) int { return l.LostUpdates }),
+		{Name: "verdict", Left: true, Cell: func(r Row) string { return s.Verdict(r.Verdict) }},
+	}
+	return t.Text(s) + lockNotes(rows, s)
+}
+
+// holders has the figure without the stopped holder in brackets.
+func (l *Lock) holders() string {
+	if l.MaxHoldersRunning != l.MaxHolders {
+		return fmt.Sprintf("%d (%d)", l.MaxHolders, l.MaxHoldersRunning)
+	}
+	return fmt.Sprint(l.MaxHolders)
+}
+
+// lockNotes lists what does not fit into a column.
+func lockNotes(rows []Row, s present.Style) string {
+	var b strings.Builder
+	var incomparable []string
+	for _, r := range rows {
+		for _, note := range r.Lock.notes(s) {
+			b.WriteString("  " + s.Sayf("%s: %s", r.Strategy, note) + "\n")
+		}
+		if r.Verdict == figures.NotComparable {
+			incomparable = append(incomparable, r.Strategy)
+		}
+	}
+	if len(incomparable) > 0 {
+		b.WriteString("  " + s.Sayf("not comparable here: %s", strings.Join(incomparable, s.Say(", "))) + "\n  " +
+			s.Say("These locks were written for a real Redis, and their waiters fare worse on an embedded one: use -redis local.") + "\n")
+	}
+	return b.String()
+}
+
+// notes says what happened to a row. Errors are in English, as programs return them.
+func (l *Lock) notes(s present.Style) []string {
+	if l.Skipped != "" {
+		return []string{l.Skipped}
+	}
+	var notes []string
+	if d := l.Disturbed; d != nil {
+		notes = append(notes, d.note(s))
+	}
+	for _, text := range slices.Sorted(maps.Keys(l.Reasons)) {
+		notes = append(notes, s.Sayf("%d refused: %s", l.Reasons[text], text))
+	}
+	for _, text := range slices.Sorted(maps.Keys(l.Releases)) {
+		notes = append(notes, s.Sayf("%d releases failed: %s", l.Releases[text], text))
+	}
+	if l.Lost > 0 {
+		notes = append(notes, s.Sayf("%d leases had expired at their release", l.Lost))
+	}
+	if l.NeverServed > 0 {
+		notes = append(notes, s.Sayf("%d never served; the last release was %.0f ms before the end", l.NeverServed, l.Idle))
+	}
+	return notes
+}
+
+func (d Disturbed) note(s present.Style) string {
+	var did []string
+	if d.Killed > 0 {
+		did = append(did, s.Sayf("process %d was killed at %.0f ms", d.Killed, d.KilledAt))
+	}
+	if d.Stopped > 0 {
+		did = append(did, s.Sayf("process %d was stopped from %.0f to %.0f ms", d.Stopped, d.StoppedAt, d.Resumed))
+	}
+	if d.Missed != "" {
+		did = append(did, d.Missed)
+	}
+	return cmp.Or(strings.Join(did, s.Say(", ")), s.Say("no fault was injected"))
+}
+
+// broke says what went wrong with a lock and by how much, or "".
+func (l *Lock) broke(v figures.Verdict, s present.Style) (what string, by int64) {
+	say := func(format string, n int) (string, int64) { return s.Sayf(format, thousands(int64(n))), int64(n) }
+	switch {
+	case v == Broken && l.MaxHolders < 2:
+		return say("lost %s updates", l.LostUpdates)
+	case v == Broken, v == Late:
+		return say("had %s holders at once", l.MaxHolders)
+	case v == Starved:
+		return say("never served %s", l.NeverServed)
+	case v == GaveUp:
+		return say("refused %s", l.Told)
+	}
+	return "", 0
+}

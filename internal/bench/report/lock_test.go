@@ -1,0 +1,77 @@
+package report_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"oversell/internal/bench/report"
+	"oversell/internal/catalog"
+	"oversell/internal/figures"
+	"oversell/internal/present"
+)
+
+// locks is a report of workload lock with all that can happen.
+func locks() report.Report {
+	r := report.Report{Manifest: report.Manifest{
+		Redis: "redis 7.0.15 (local)", DB: "none", Go: "go1.26.8", OS: "linux/amd64", CPUs: 2, Workload: "lock",
+		Requests: 100, Instances: 4, TTL: "5s", Wait: "1m0s", Repeat: 1, Planned: 4,
+	}}
+	for _, l := range []report.Lock{
+		{
+			Contender: "v7_queue", Contenders: 100, Processes: 4, Served: 75, Killed: 25, Throughput: 4821.4, Commands: 2.44,
+			P50: 10.4, P99: 20, Max: 22, Spread: 2.11, Jain: 0.998, MaxHolders: 2, MaxHoldersRunning: 1,
+			Disturbed: &report.Disturbed{Killed: 2, KilledAt: 7, Stopped: 1, StoppedAt: 8, Resumed: 3008},
+		},
+		{
+			Contender: "v4_lua", Contenders: 100, Processes: 1, Told: 99, NeverServed: 1, Idle: 1000, LostUpdates: -3, Lost: 2,
+			Reasons: map[string]int{"E1": 99}, Releases: map[string]int{"E2": 1},
+		},
+		{Contender: "v9_cohort", Served: 100, Throughput: 9000, Disturbed: &report.Disturbed{}},
+		{Contender: "rueidislock", Skipped: "E3"},
+	} {
+		row := report.Row{Lock: &l, Verdict: l.Verdict()}
+		row.Key, row.Repeat = report.Key{Strategy: l.Contender, Condition: catalog.Crash, Workload: report.WorkloadLock}, 1
+		r.Rows = append(r.Rows, row)
+	}
+	return r
+}
+
+func TestLockTable(t *testing.T) {
+	var got bytes.Buffer
+	must(t, locks().WriteTable(&got, present.Style{}))
+	checkGolden(t, "lock.txt", got.Bytes())
+}
+
+// A row of a lock has its own figures, and none of a sale.
+func TestLockJSON(t *testing.T) {
+	var got bytes.Buffer
+	must(t, locks().WriteJSON(&got))
+	for want, n := range map[string]int{`"deducts_per_s": 4821.4`: 1, `"verdict": "late"`: 1, `"sold"`: 0, `"wait_max_to_p50": {`: 3} {
+		if found := strings.Count(got.String(), want); found != n {
+			t.Errorf("%d times %s, want %d, in\n%s", found, want, n, &got)
+		}
+	}
+}
+
+func TestLockVerdict(t *testing.T) {
+	for _, test := range []struct {
+		row  report.Lock
+		want figures.Verdict
+	}{
+		{report.Lock{MaxHolders: 1, MaxHoldersRunning: 1}, figures.OK},
+		{report.Lock{MaxHolders: 1, MaxHoldersRunning: 1, Told: 1}, report.GaveUp},
+		{report.Lock{MaxHolders: 1, MaxHoldersRunning: 1, Told: 1, NeverServed: 1}, report.Starved},
+		{report.Lock{MaxHolders: 2, MaxHoldersRunning: 1, NeverServed: 1}, report.Late},
+		{report.Lock{MaxHolders: 2, MaxHoldersRunning: 1, LostUpdates: 1}, report.Late},
+		{report.Lock{MaxHolders: 2, MaxHoldersRunning: 2}, report.Broken},
+		{report.Lock{MaxHolders: 1, MaxHoldersRunning: 1, LostUpdates: 1}, report.Broken},
+		{report.Lock{MaxHolders: 1, MaxHoldersRunning: 1, LostUpdates: -1}, report.Broken},
+		{report.Lock{MaxHolders: 1, MaxHoldersRunning: 1, LostUpdates: -1, Unsure: 1, Told: 1}, report.GaveUp},
+		{report.Lock{MaxHolders: 1, MaxHoldersRunning: 1, LostUpdates: -2, Unsure: 1, Told: 1}, report.Broken},
+	} {
+		if got := test.row.Verdict(); got != test.want {
+			t.Errorf("%+v: %s, want %s", test.row, got, test.want)
+		}
+	}
+}

@@ -3,7 +3,6 @@
 package bench_test
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -91,24 +90,6 @@ func TestLostOrdersAreFoundInChaos(t *testing.T) {
 	found := rows[0].Chaos
 	if found.Missing == 0 || len(found.MissingIDs) == 0 || rows[0].Expected || !strings.Contains(rows[0].Differs, "acknowledged_missing") {
 		t.Errorf("expected: %v, %s; %+v", rows[0].Expected, rows[0].Differs, found)
-	}
-}
-
-// A sale that is interrupted in the middle of a fault ends at once, and so do the shops.
-func TestChaosIsInterrupted(t *testing.T) {
-	p := new(processes)
-	cfg := chaotic(t, "embedded", p, chaos.ShopStop)
-	cfg.Strategies, cfg.Duration, cfg.TTL = []string{"v6_watchdog"}, time.Minute, 10*time.Second
-	ctx, cancel := context.WithCancelCause(t.Context())
-	stop := time.AfterFunc(3*time.Second, func() { cancel(errStop) })
-	defer stop.Stop()
-	begun := time.Now()
-	rows, err := bench.Run(ctx, cfg, bench.Silent{})
-	if !errors.Is(err, errStop) || len(rows) > 0 {
-		t.Errorf("%d rows, %v", len(rows), err)
-	}
-	if took := time.Since(begun); took > 3*time.Second+2*backendtest.Slack {
-		t.Errorf("it took %v", took)
 	}
 }
 

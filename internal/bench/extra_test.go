@@ -4,7 +4,6 @@ package bench_test
 
 import (
 	"testing"
-	"time"
 
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/backend/lockservers"
@@ -75,18 +74,4 @@ func TestLocksOnOtherServers(t *testing.T) {
 	cfg.Conditions = []catalog.Condition{catalog.Calm, catalog.Crash, catalog.Pause}
 	cfg.Strategies = []string{"redlock", "etcd"}
 	checkExpected(t, run(t, cfg))
-}
-
-// Servers that round a lease up, and are late to end it, are given the time that they
-// take: a holder that is stopped for so long writes too late.
-func TestPauseOutlastsTheLeaseThatTheServerGives(t *testing.T) {
-	t.Parallel()
-	cfg := config(t, "embedded")
-	cfg.Servers = lockServers(t)
-	cfg.Conditions, cfg.TTL, cfg.Unfenced = []catalog.Condition{catalog.Pause}, 300*time.Millisecond, true
-	cfg.Strategies = []string{"etcd"}
-	row := run(t, cfg)["etcd/pause"]
-	if row.Verdict != figures.Oversold || !row.Expected || row.TTL == "300ms" {
-		t.Errorf("%s with a ttl of %s; %s", row.Verdict, row.TTL, row.Differs)
-	}
 }

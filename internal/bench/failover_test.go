@@ -79,20 +79,6 @@ func TestFailover(t *testing.T) {
 	}
 }
 
-// Buyers who are all gone before it takes place cannot show what a failover does, how
-// long they may have waited.
-func TestFailoverTakesTime(t *testing.T) {
-	cfg := config(t, "embedded")
-	cfg.Strategies, cfg.Conditions = []string{"none"}, []catalog.Condition{catalog.Failover}
-	cfg.Failovers, cfg.Rate = struct{ bench.Failovers }{}, 100
-	for duration, allowed := range map[time.Duration]bool{time.Second: false, 3999 * time.Millisecond: false, 4 * time.Second: true} {
-		cfg.Duration = duration
-		if err := cfg.WithDefaults().Check(); (err == nil) != allowed {
-			t.Errorf("buyers for %v: %v", duration, err)
-		}
-	}
-}
-
 // Under a failover buyers come one after the other, and leases are long: a manifest of
 // nothing else says so.
 func TestManifestOfFailoversSaysWhatIsRun(t *testing.T) {
@@ -105,22 +91,6 @@ func TestManifestOfFailoversSaysWhatIsRun(t *testing.T) {
 	cfg.Conditions = append(cfg.Conditions, catalog.Calm)
 	if m := cfg.Manifest("redis", "db"); m.Rate != 0 || m.TTL != "1s" {
 		t.Errorf("with another condition: %+v", m)
-	}
-}
-
-func TestFailoverNeedsASetOfItsOwn(t *testing.T) {
-	cfg := config(t, "embedded")
-	cfg.Strategies, cfg.Conditions = []string{"none"}, []catalog.Condition{catalog.Failover}
-	if err := cfg.WithDefaults().Check(); err == nil {
-		t.Error("a Redis that cannot fail over is let pass")
-	}
-	cfg.Failovers = struct{ bench.Failovers }{}
-	if err := cfg.WithDefaults().Check(); err != nil {
-		t.Error(err)
-	}
-	cfg.Workload, cfg.Strategies = catalog.Cache, []string{"v4_lua"}
-	if err := cfg.WithDefaults().Check(); err == nil {
-		t.Error("a failover of the cache is let pass")
 	}
 }
 

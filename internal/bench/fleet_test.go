@@ -91,13 +91,6 @@ func missing(t *testing.T) func() (*exec.Cmd, error) {
 	return func() (*exec.Cmd, error) { return exec.Command(path), nil }
 }
 
-func TestInstanceMayChatter(t *testing.T) {
-	cfg := config(t, "embedded")
-	cfg.Command = new(processes).command(chatters)
-	cfg.Requests, cfg.Stock, cfg.Strategies = 20, 10, []string{"v6_watchdog"}
-	checkExpected(t, run(t, cfg))
-}
-
 // stopper is a Progress that cancels the bench in the middle of a row.
 type stopper struct {
 	bench.Silent

@@ -3,7 +3,6 @@
 package bench_test
 
 import (
-	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -84,36 +83,6 @@ func TestRowIsSeenOnItsWay(t *testing.T) {
 	}
 	if o.last.Waiting != 0 || o.last.Served != row.Served || o.last.SoldOut != row.SoldOut || o.last.Failed != row.Failed {
 		t.Errorf("in the end %+v was seen, and the row has %+v", o.last, row)
-	}
-}
-
-// The commands of a Watcher that looks do not count for the row. On a machine that stalls
-// there are fewer audits, and the row has more of the commands that shops send now and then:
-// then the work takes twice as long in the next try.
-func TestLookingOnCostsTheRowNothing(t *testing.T) {
-	t.Parallel()
-	cfg := config(t, "embedded")
-	cfg.Strategies, cfg.Requests, cfg.Stock = []string{"sql_conditional"}, 20, 20
-	bench.Undisturbed(t, 20*time.Millisecond, func(try int) string {
-		cfg.Work = 2 * time.Second << try
-		alone := run(t, cfg)["sql_conditional/calm"]
-		row, o := watched(t, cfg)
-		more := (*row.RedisCommands - *alone.RedisCommands) * float64(row.Requests)
-		if len(o.audits) < 12 || more >= float64(2*len(o.audits)) {
-			return fmt.Sprintf("%.0f more commands than when nobody looks, with %d audits of three commands or more; want next to none", more, len(o.audits))
-		}
-		return ""
-	})
-}
-
-// A process that is stopped cannot be asked, and the other one can.
-func TestStoppedProcessKeepsNobodyFromLooking(t *testing.T) {
-	t.Parallel()
-	cfg := config(t, "embedded")
-	cfg.Strategies, cfg.Conditions, cfg.TTL = []string{"v9_cohort"}, []catalog.Condition{catalog.Pause}, 2*time.Second
-	_, o := watched(t, cfg)
-	if len(o.audits) < 8 {
-		t.Errorf("%d audits in the two seconds of a pause and more", len(o.audits))
 	}
 }
 

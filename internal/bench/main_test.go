@@ -32,11 +32,10 @@ const role = "OVERSELL_TEST_INSTANCE"
 
 // The roles.
 const (
-	healthy  = "healthy"
-	dies     = "dies"     // ends by itself in the second row, at the first sale
-	unable   = "unable"   // cannot serve, and says why
-	chatters = "chatters" // says what is no report, and then serves
-	forgets  = "forgets"  // loses an order now and then, of which the buyer was told
+	healthy = "healthy"
+	dies    = "dies"    // ends by itself in the second row, at the first sale
+	unable  = "unable"  // cannot serve, and says why
+	forgets = "forgets" // loses an order now and then, of which the buyer was told
 )
 
 func TestMain(m *testing.M) {
@@ -60,9 +59,6 @@ func instance(as string) int {
 	}
 	if as == forgets {
 		adjust = forgetOrders
-	}
-	if as == chatters {
-		fmt.Println("what a fine day it is")
 	}
 	if err := bench.Serve(ctx, os.Stdin, os.Stdout, os.Stderr, adjust); err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -3,15 +3,12 @@
 package bench_test
 
 import (
-	"encoding/json"
-	"strings"
 	"testing"
 	"time"
 
 	"oversell/internal/backend"
 	"oversell/internal/bench"
 	"oversell/internal/bench/items"
-	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
 )
@@ -80,18 +77,5 @@ func TestFaultsHitTheFirstItem(t *testing.T) {
 	checkExpected(t, rows)
 	if paused := rows["v6_watchdog/pause"]; paused.Verdict == figures.Oversold && paused.Items.Each.Oversold[0] == 0 {
 		t.Errorf("the first item was not oversold: %+v", paused.Items)
-	}
-}
-
-// One item is as it was: its report names no items.
-func TestOneItemIsAsBefore(t *testing.T) {
-	t.Parallel()
-	cfg := config(t, "embedded")
-	cfg.Strategies, cfg.Items = []string{"v6_watchdog"}, 1
-	row := run(t, cfg)["v6_watchdog/calm"]
-	text, err := json.Marshal(report.Report{Manifest: cfg.Manifest("r", "d"), Rows: []report.Row{row}})
-	must(t, err)
-	if strings.Contains(string(text), `"items"`) || strings.Contains(string(text), `"skew"`) {
-		t.Errorf("it is %s", text)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"oversell/internal/bench"
-	"oversell/internal/catalog"
 	"oversell/internal/figures"
 )
 
@@ -49,30 +48,5 @@ func TestWhatBreaksInABurstMayHoldUnderAnOpenLoad(t *testing.T) {
 	row := run(t, cfg)["none/calm"]
 	if row.Verdict != figures.OK || !row.Expected || row.Sold != 5 {
 		t.Errorf("%s, expected: %v; %+v", row.Verdict, row.Expected, row)
-	}
-}
-
-func TestConditionsBefallAnOpenLoad(t *testing.T) {
-	t.Parallel()
-	cfg := openLoad(t, 100)
-	cfg.TTL = shortTTL
-	cfg.Strategies = []string{"v6_watchdog"}
-	cfg.Conditions = []catalog.Condition{catalog.Slow, catalog.Crash, catalog.Pause}
-	rows := run(t, cfg)
-	checkExpected(t, rows)
-	if row := rows["v6_watchdog/slow"]; row.Max < 1000*cfg.TTL.Seconds() {
-		t.Errorf("slow: nobody waited longer than %v ms", row.Max)
-	}
-	if row := rows["v6_watchdog/crash"]; row.Unknown == 0 || row.Failed != 0 || row.Sold != 40 {
-		t.Errorf("crash: %d outcomes not learned, %d failed, %d sold; %v", row.Unknown, row.Failed, row.Sold, row.Reasons)
-	}
-}
-
-func TestOpenLoadOfAShopThatRunsAlready(t *testing.T) {
-	cfg := against(open(t, ""))
-	cfg.Rate, cfg.Duration = 100, time.Second
-	row := run(t, cfg)["v6_watchdog/calm"]
-	if row.Sold != 20 || row.SoldOut != 80 || !row.Expected {
-		t.Errorf("%+v", row)
 	}
 }

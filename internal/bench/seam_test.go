@@ -9,7 +9,6 @@ import (
 	"oversell/internal/bench"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
-	"oversell/internal/fleet"
 	"oversell/internal/stock/stream"
 )
 
@@ -42,20 +41,5 @@ func TestKillsAtSeamsOfAcceptedOrders(t *testing.T) {
 				t.Errorf("in calm: %+v", calm)
 			}
 		})
-	}
-}
-
-// Each seam can be chosen alone.
-func TestKillAtOneSeam(t *testing.T) {
-	t.Parallel()
-	for _, seam := range bench.Seams() {
-		cfg := config(t, "embedded")
-		cfg.Strategies, cfg.Conditions, cfg.Seams = []string{"lua_stream"}, []catalog.Condition{catalog.Crash}, []fleet.Seam{seam}
-		rows := run(t, cfg)
-		checkExpected(t, rows)
-		row := rows["lua_stream/crash"]
-		if row.Kills == nil || !slices.Equal(row.KilledAt, []string{string(seam)}) || (row.Unknown > 0) != (seam == bench.SeamScript) {
-			t.Errorf("%s: killed at %+v, and %d buyers cut off", seam, row.Kills, row.Unknown)
-		}
 	}
 }

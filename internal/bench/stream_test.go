@@ -2,11 +2,9 @@ package bench
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -75,29 +73,6 @@ func flow(ctx context.Context, t *testing.T, s *stream, limit time.Duration) (*t
 		t.Errorf("%d sent and %d dropped of %d, %d awaited", o.Sent, o.Dropped, o.Planned, s.awaited())
 	}
 	return counts, o
-}
-
-func TestStreamKeepsItsRate(t *testing.T) {
-	Undisturbed(t, 20*time.Millisecond, func(int) string {
-		shop := newShopLike(t, fine)
-		counts, o := flow(t.Context(), t, streamTo(t, 200, 50, always, shop.URL), time.Minute)
-		slices.SortFunc(shop.came, time.Time.Compare)
-		var took time.Duration
-		if len(shop.came) > 0 {
-			took = shop.came[len(shop.came)-1].Sub(shop.came[0])
-		}
-		switch n := shop.conns.Load(); {
-		case counts.served != 200 || o.Dropped != 0:
-			return fmt.Sprintf("%d served, %d dropped of 200", counts.served, o.Dropped)
-		case took < 900*time.Millisecond:
-			return fmt.Sprintf("all were sent within %v, want a second", took)
-		case o.AchievedRate < 100 || o.AchievedRate > 200:
-			return fmt.Sprintf("%v sent a second, want 200", o.AchievedRate)
-		case n > 50:
-			return fmt.Sprintf("%d connections for 200 requests, of which 50 at most are under way", n)
-		}
-		return ""
-	})
 }
 
 // Requests are sent whether or not earlier ones were answered, and the time for
@@ -230,28 +205,6 @@ func TestTallyDoesNotGrow(t *testing.T) {
 	}
 }
 
-func TestPlacesKnowTheEarliest(t *testing.T) {
-	p := newPlaces(2)
-	a, _ := p.take()
-	first := p.earliest()
-	time.Sleep(time.Millisecond)
-	b, ok := p.take()
-	if _, more := p.take(); !ok || more {
-		t.Errorf("the second of two places: %v; a third: %v", ok, more)
-	}
-	if p.earliest() != first {
-		t.Error("the earliest is not the first that is there")
-	}
-	p.leave(a)
-	if !p.earliest().After(first) {
-		t.Error("who left is still the earliest")
-	}
-	p.leave(b)
-	if before := time.Now(); p.earliest().Before(before) {
-		t.Error("nobody is there, and the earliest is in the past")
-	}
-}
-
 // What was not used for long is not used again: a shop may have closed it.
 func TestPoolKeepsNothingStale(t *testing.T) {
 	shop := newShopLike(t, fine)
@@ -347,21 +300,6 @@ func TestPoolKeepsToItsConnections(t *testing.T) {
 	}
 	for c := range p.busy {
 		p.put(c, false)
-	}
-}
-
-// The bench gives its pool as many connections as requests may be in flight.
-func TestStreamBoundsItsPool(t *testing.T) {
-	shop := newShopLike(t, fine)
-	s, err := newStream(Config{Requests: 200, InFlight: 6}, []string{shop.URL}, func(_ int, target string) (*http.Request, error) {
-		return http.NewRequest(http.MethodPost, target, nil)
-	}, always)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.close)
-	if s.pool.most != 6 {
-		t.Errorf("the pool may have %d connections, want 6", s.pool.most)
 	}
 }
 

@@ -78,18 +78,6 @@ func TestThirdPartyLocksAreJudgedOnARealRedis(t *testing.T) {
 	}
 }
 
-// A shop that tells the truth is not accused, with keys or without.
-func TestShopThatTellsTheTruth(t *testing.T) {
-	for _, keys := range []bench.Keys{bench.NoKeys, bench.UniqueKeys, bench.PairedKeys} {
-		cfg := against((&benchtest.Shop{}).Start(t))
-		cfg.Keys = keys
-		row := run(t, cfg)["v6_watchdog/calm"]
-		if row.Verdict != figures.OK || !row.Expected || row.AcknowledgedMissing+row.Unreported+row.Duplicates+row.Stranded != 0 {
-			t.Errorf("keys %s: %+v", keys, row)
-		}
-	}
-}
-
 // Orders of buyers who were cut off are theirs: nobody can tell them.
 func TestOrdersOfThoseWhoWereCutOff(t *testing.T) {
 	for _, keys := range []bench.Keys{bench.NoKeys, bench.UniqueKeys, bench.PairedKeys} {

@@ -83,16 +83,6 @@ func TestCrashLeavesV1Stuck(t *testing.T) {
 	}
 }
 
-func TestConditionsOnRealServersAreAsTheCatalogSays(t *testing.T) {
-	backendtest.Need(t, "redis-server", "mariadbd")
-	t.Parallel()
-	cfg := config(t, "local")
-	cfg.TTL = shortTTL
-	cfg.Conditions = []catalog.Condition{catalog.Slow, catalog.Crash, catalog.Pause}
-	cfg.Strategies = []string{"watch", "v5_reentrant", "v6_watchdog"}
-	checkExpected(t, run(t, cfg))
-}
-
 // Who lets go too late deletes a foreign lock with v2 and does not with v3.
 func TestLateIsAsTheCatalogSays(t *testing.T) {
 	t.Parallel()
@@ -101,17 +91,6 @@ func TestLateIsAsTheCatalogSays(t *testing.T) {
 	cfg.Conditions = []catalog.Condition{catalog.Late}
 	cfg.Strategies = []string{"watch", "v2_ttl", "v3_uuid", "v6_watchdog"}
 	checkExpected(t, run(t, cfg))
-}
-
-func TestEverythingIsSoldWhenThereIsEnough(t *testing.T) {
-	cfg := config(t, "embedded")
-	cfg.Requests, cfg.Stock = 200, 200
-	cfg.Strategies = []string{"watch", "v6_watchdog"}
-	for name, row := range run(t, cfg) {
-		if row.Sold != 200 || row.Served != 200 || row.Verdict != figures.OK || row.LostUpdates != 0 {
-			t.Errorf("%s: sold %d of 200, lost %d, %s", name, row.Sold, row.LostUpdates, row.Verdict)
-		}
-	}
 }
 
 // A pair of requests with one key makes one order, also where nothing guards
@@ -124,15 +103,6 @@ func TestPairsOfKeysMakeOneOrder(t *testing.T) {
 		if row.Sold != 100 || row.Duplicates != 0 || row.Served != 200 {
 			t.Errorf("%s: %d orders, %d duplicates, %d of 200 served", name, row.Sold, row.Duplicates, row.Served)
 		}
-	}
-}
-
-func TestUniqueKeysMakeAnOrderEach(t *testing.T) {
-	cfg := config(t, "embedded")
-	cfg.Requests, cfg.Stock, cfg.Keys = 100, 100, bench.UniqueKeys
-	cfg.Strategies = []string{"v6_watchdog"}
-	if row := run(t, cfg)["v6_watchdog/calm"]; row.Sold != 100 || row.Duplicates != 0 {
-		t.Errorf("%d orders, %d duplicates", row.Sold, row.Duplicates)
 	}
 }
 

@@ -120,20 +120,3 @@ func TestApart(t *testing.T) {
 		}
 	}
 }
-
-func FuzzMedianOf(f *testing.F) {
-	f.Add(3, uint64(1))
-	f.Fuzz(func(t *testing.T, n int, seed uint64) {
-		if n < 1 || n > 2000 {
-			return
-		}
-		r := rand.New(rand.NewPCG(seed, 0))
-		values := make([]float64, n)
-		for i := range values {
-			values[i] = r.NormFloat64()
-		}
-		if e := MedianOf(values); e.Low > e.Median || e.Median > e.High {
-			t.Errorf("%d runs: %+v", n, e)
-		}
-	})
-}

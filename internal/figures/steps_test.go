@@ -41,17 +41,3 @@ func TestStepsAreFew(t *testing.T) {
 		t.Errorf("got %d, and %d more", len(all), skipped)
 	}
 }
-
-// Nothing is recorded, and nothing allocated, where nobody asked for it.
-func TestNoStepsCostNothing(t *testing.T) {
-	var s *Steps
-	if n := testing.AllocsPerRun(100, func() {
-		s.Begin("read")(nil)
-		s.Add("write", Span{}, nil)
-	}); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
-	if all, skipped := s.All(); all != nil || skipped != 0 {
-		t.Errorf("got %v, and %d more", all, skipped)
-	}
-}

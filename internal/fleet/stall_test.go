@@ -3,7 +3,6 @@ package fleet
 import (
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 )
 
@@ -24,16 +23,6 @@ func TestWatchTellsOfEachStall(t *testing.T) {
 	if want := 35 * ms; w.Get() != want || told[len(told)-1] != want {
 		t.Errorf("after Reset: the longest is %v, told of %v; want %v", w.Get(), told, want)
 	}
-}
-
-func TestWatchIsSilentWhileTheProcessRuns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := WatchStalls(ms, func(d time.Duration) { t.Errorf("told of a stall of %v", d) })
-		time.Sleep(time.Minute)
-		if got := w.Stop(); got != 0 {
-			t.Errorf("the longest stall is %v, want none", got)
-		}
-	})
 }
 
 func TestLongestKeepsTheLongest(t *testing.T) {

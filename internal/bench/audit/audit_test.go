@@ -203,19 +203,3 @@ func TestReadToldRefuses(t *testing.T) {
 		t.Errorf("with empty lines at its end: %v", err)
 	}
 }
-
-func FuzzReadTold(f *testing.F) {
-	for _, text := range []string{`{"requests":9,"status_codes":{"200":4,"0":5}}`, `{"requests":1,"status_codes":{}}`, `[]`, `{"requests":1,"status_codes":{"x":1}}`, `{"requests":9,"status_codes":{"200":4},"sold":4,"dropped":1,"cut_off":4}`} {
-		f.Add(text)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		found, err := ReadTold(strings.NewReader(text))
-		if err != nil {
-			return
-		}
-		if found.Confirmed() < 0 || found.Failed() < 0 || found.Refused() < 0 || found.Unknown() < 0 || found.unaccounted() < 0 ||
-			found.Requests <= 0 || found.Confirmed() > found.Requests {
-			t.Errorf("%s was read as %+v", text, found)
-		}
-	})
-}

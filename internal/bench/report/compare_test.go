@@ -192,16 +192,3 @@ func TestNothingHasNoRatio(t *testing.T) {
 		t.Errorf("got\n%s", &got)
 	}
 }
-
-func TestComparisonThatCannotBeWrittenIsAnError(t *testing.T) {
-	c, err := report.CompareStrategies(file("a.json", measured(1, 1)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.WriteStrategies(full{}); !errors.Is(err, errFull) {
-		t.Errorf("strategies: %v", err)
-	}
-	if err := c.WriteFiles(full{}); !errors.Is(err, errFull) {
-		t.Errorf("files: %v", err)
-	}
-}

@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"testing/iotest"
 
 	"oversell/internal/bench/report"
 	"oversell/internal/present"
@@ -82,12 +81,6 @@ func TestReportThatIsNoneIsSaidInOneLine(t *testing.T) {
 		if !errors.Is(err, report.ErrFormat) || !strings.Contains(err.Error(), tt.want) || strings.ContainsAny(err.Error(), "\n\x1b") {
 			t.Errorf("%s: %q, want one line with %q", tt.name, err, tt.want)
 		}
-	}
-}
-
-func TestReadingThatFails(t *testing.T) {
-	if _, err := report.Read(iotest.ErrReader(errFull)); !errors.Is(err, errFull) || errors.Is(err, report.ErrFormat) {
-		t.Errorf("error %v, want %v", err, errFull)
 	}
 }
 

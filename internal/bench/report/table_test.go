@@ -3,7 +3,6 @@ package report_test
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"flag"
 	"os"
 	"path/filepath"
@@ -343,22 +342,6 @@ func TestJSONHasTheNamesThatAreReliedUpon(t *testing.T) {
 		if _, ok := got.Summary[0][name]; !ok {
 			t.Errorf("the summary has no %s", name)
 		}
-	}
-}
-
-// full is a disk on which nothing fits.
-type full struct{}
-
-var errFull = errors.New("no space left")
-
-func (full) Write([]byte) (int, error) { return 0, errFull }
-
-func TestReportThatCannotBeWrittenIsAnError(t *testing.T) {
-	if err := sale().WriteTable(full{}, present.Style{}); !errors.Is(err, errFull) {
-		t.Errorf("the table: %v", err)
-	}
-	if err := sale().WriteJSON(full{}); !errors.Is(err, errFull) {
-		t.Errorf("the JSON: %v", err)
 	}
 }
 

@@ -1,0 +1,90 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"oversell/internal/bench/report"
+	"oversell/internal/catalog"
+	"oversell/internal/present"
+)
+
+// rows is a workload without a shop: each row is what its function returns.
+type rows func(of Case) (Result, error)
+
+func (r rows) Row(_ context.Context, of Case) (Result, error) {
+	result, err := r(of)
+	result.Key = report.Key{Strategy: of.Strategy, Condition: of.Condition}
+	return result, err
+}
+
+// A machine that is slow for a while is to slow down all rows, and not all the
+// runs of one. The rows before an error are returned with it.
+func TestRepeatedRowsTakeTurns(t *testing.T) {
+	wrong := errors.New("the third round does not run")
+	s := Series{Strategies: []string{"watch", "v6_watchdog"}, Conditions: []catalog.Condition{catalog.Calm}, Repeat: 5}
+	found, err := s.Run(t.Context(), rows(func(of Case) (r Result, err error) {
+		r.Expected = true
+		if of.Repeat == 3 {
+			err = wrong
+		}
+		return r, err
+	}), Silent{})
+	var order []string
+	for _, row := range found {
+		order = append(order, fmt.Sprint(row.Strategy, " ", row.Repeat))
+	}
+	if want := []string{"watch 1", "v6_watchdog 1", "watch 2", "v6_watchdog 2"}; !slices.Equal(order, want) || !errors.Is(err, wrong) {
+		t.Errorf("the rows were run in the order %q, want %q; %v", order, want, err)
+	}
+	var table strings.Builder
+	if err := (report.Report{Manifest: report.Manifest{Repeat: 5, Planned: 10}, Rows: found}).WriteTable(&table, present.Style{}); err != nil {
+		t.Error(err)
+	}
+	for _, want := range []string{"the median of 2 runs", "All 4 runs of 2 rows matched", "Not finished: 4 of 10 runs done."} {
+		if !strings.Contains(table.String(), want) {
+			t.Errorf("%q is not in\n%s", want, &table)
+		}
+	}
+}
+
+// A row during which a process stalled is run again, with twice the ttl, until the stall does not matter
+// or too often. One that is as expected at once counts, and so does a final one.
+func TestRowIsRunAgainAfterAStall(t *testing.T) {
+	for name, tt := range map[string]struct {
+		first Result
+		tries int
+		ttl   string
+	}{
+		"stalled":             {Result{TTL: time.Second, Stalled: 500 * time.Millisecond}, 3, "4s"},
+		"stalled for long":    {Result{TTL: time.Second, Stalled: time.Minute}, maxTries, "8s"},
+		"not for long":        {Result{TTL: time.Second, Stalled: 100 * time.Millisecond}, 1, "1s"},
+		"its fault missed":    {Result{TTL: time.Second, Missed: true}, maxTries, "8s"},
+		"as expected":         {Result{TTL: time.Second, Stalled: time.Minute, Row: report.Row{Expected: true}}, 1, "1s"},
+		"of running shops":    {Result{Stalled: time.Minute, Final: true}, 1, ""},
+		"nothing is expected": {Result{TTL: time.Second, Stalled: time.Minute, Row: report.Row{Expected: true, Undecided: true}}, maxTries, "8s"},
+	} {
+		tries := 0
+		s := Series{Strategies: []string{"none"}, Conditions: []catalog.Condition{catalog.Calm}, Repeat: 1}
+		found, err := s.Run(t.Context(), rows(func(of Case) (Result, error) {
+			r := tt.first
+			if tries++; of.TTL > 0 {
+				r.TTL = of.TTL
+			}
+			return r, nil
+		}), Silent{})
+		if err != nil || len(found) != 1 || tries != tt.tries || found[0].TTL != tt.ttl || len(found[0].Discarded) != tries-1 {
+			t.Errorf("%s: %d tries, %v, %+v", name, tries, err, found)
+		}
+		for i, d := range found[0].Discarded {
+			if want := (time.Second << i).String(); d.TTL != want {
+				t.Errorf("%s: try %d had a ttl of %s, want %s", name, i+1, d.TTL, want)
+			}
+		}
+	}
+}

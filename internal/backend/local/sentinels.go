@@ -187,7 +187,7 @@ func clientOptions(addr, password string) *redis.Options {
 
 // URL is what backend.DialRedis and -redis take. It contains the password.
 func (s *Sentinels) URL() string {
-	return "redis+sentinel://:" + s.password + "@" + s.sentinel.Addr + "/" + masterName + "/0?sentinel_password=" + s.password
+	return fmt.Sprintf("redis+sentinel://:%s@%s/%s/0?sentinel_password=%[1]s", s.password, s.sentinel.Addr, masterName)
 }
 
 // Nodes returns the servers with data: the primary when a method last looked, the replica that
@@ -342,7 +342,8 @@ func (s *Sentinels) heal(ctx context.Context) error {
 		}
 		host, port, _ := net.SplitHostPort(s.primary.Addr)
 		// Its client may go on saying for a second that it is away.
-		if err := await(ctx, "the heir follows", func() error { return heir.client.SlaveOf(ctx, host, port).Err() }); err != nil {
+		follow := func() error { return heir.client.SlaveOf(ctx, host, port).Err() }
+		if err := await(ctx, "the heir follows", follow); err != nil {
 			return err
 		}
 	}

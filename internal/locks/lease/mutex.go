@@ -104,7 +104,9 @@ func (m *Mutex) enter(ctx context.Context, t *keymutex.Hold, wait bool) (bool, e
 //
 // The server may have ended the session, which this process notices only at its next request. A
 // caller that has no place in the queue yet has lost nothing, and goes on with a new session.
-func (s *Source) attempt(ctx context.Context, giveUp context.CancelCauseFunc, t *keymutex.Hold, wait bool) (*hold, error) {
+func (s *Source) attempt(
+	ctx context.Context, giveUp context.CancelCauseFunc, t *keymutex.Hold, wait bool,
+) (*hold, error) {
 	for {
 		n, err := s.use(ctx)
 		if err != nil {
@@ -125,7 +127,9 @@ func (s *Source) attempt(ctx context.Context, giveUp context.CancelCauseFunc, t 
 
 // attempt is one attempt in this session. Again means that the caller has lost nothing by the end
 // of the session.
-func (n *Session) attempt(ctx context.Context, giveUp context.CancelCauseFunc, t *keymutex.Hold, wait bool) (_ *hold, again bool, err error) {
+func (n *Session) attempt(
+	ctx context.Context, giveUp context.CancelCauseFunc, t *keymutex.Hold, wait bool,
+) (_ *hold, again bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(n.Ctx, func() {

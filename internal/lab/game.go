@@ -50,7 +50,9 @@ func (sc Schedule) play(look func(*game)) error {
 		defer g.w.close()
 		if failed = g.all(sc.Moves); failed == nil {
 			look(g)
-			failed = g.failure()
+		}
+		if v := g.w.failure; failed == nil && v != nil { // of a goroutine that could not go on
+			failed = fmt.Errorf("playing a schedule: %s", v.Note)
 		}
 	})
 	if err != nil {
@@ -185,20 +187,19 @@ func (pl *player) perform(c *Request, lost bool) {
 		pl.p.Inject(match, 1, "the connection breaks before the reply arrives", loseReply)
 	}
 	if c.Wire.Blocks() {
-		pl.waits(c)
-		defer pl.waits(nil)
+		waits := func(c *Request) {
+			pl.mu.Lock()
+			defer pl.mu.Unlock()
+			pl.waiting = c
+		}
+		waits(c)
+		defer waits(nil)
 	}
 	g := pl.g
 	before := g.lock(c.Wire)
 	reply, err := g.w.command(pl.p.links[0], c.Wire, func() (wire.Value, error) { return pl.exchange(c.Conn, c.Whole()) })
 	g.changed(pl.name, before, g.lock(c.Wire))
 	pl.Answer(c, reply, err != nil)
-}
-
-func (pl *player) waits(c *Request) {
-	pl.mu.Lock()
-	defer pl.mu.Unlock()
-	pl.waiting = c
 }
 
 // commands are those that the buyer is about to send.
@@ -395,16 +396,6 @@ func (g *game) find(kind FindingKind, actor, text string) {
 	g.findings = append(g.findings, Finding{At: g.w.trace.ms(), Kind: kind, Actor: actor, Text: text})
 }
 
-// failure is that of a goroutine which could not go on.
-func (g *game) failure() error {
-	g.w.mu.Lock()
-	defer g.w.mu.Unlock()
-	if g.w.failure != nil {
-		return fmt.Errorf("playing a schedule: %s", g.w.failure.Note)
-	}
-	return nil
-}
-
 // entered notes who else is in the section when a buyer enters with a lock.
 func (g *game) entered(pl *player) {
 	if g.w.Subject.Lock == nil {
@@ -416,12 +407,12 @@ func (g *game) entered(pl *player) {
 			others = append(others, other.name)
 		}
 	}
-	switch {
-	case len(others) == 0:
-	case !g.w.Subject.InRedis():
-		g.find(Overlap, pl.name, fmt.Sprintf("%s got the lock of its own process while %s had another one", pl.name, list(others)))
-	default:
-		g.find(Overlap, pl.name, fmt.Sprintf("%s got the lock while %s still relied on it", pl.name, list(others)))
+	text := "%s got the lock while %s still relied on it"
+	if !g.w.Subject.InRedis() {
+		text = "%s got the lock of its own process while %s had another one"
+	}
+	if len(others) > 0 {
+		g.find(Overlap, pl.name, fmt.Sprintf(text, pl.name, list(others)))
 	}
 }
 
@@ -544,29 +535,20 @@ func PlayFor(sc Schedule, goal Goal) (State, error) {
 	if err != nil || goal != GoalStuck {
 		return st, err
 	}
-	waiting, err := Outlast(sc, Patience)
-	if err != nil {
+	var waiting []string
+	if err := sc.play(func(g *game) { waiting = g.outlast(Patience) }); err != nil {
 		return State{}, err
 	}
 	if len(waiting) > 0 {
 		st.Reached, st.Unserved = append(st.Reached, GoalStuck), waiting
-		st.find(Unserved, waiting[0], st.whyStuck(waiting))
+		text := list(waiting) + " would wait for ever"
+		if st.Lock.Redis != "" && st.Lock.Redis != "free" && st.Lock.TTL == nil {
+			text = "nobody can take this lock any more: it never expires"
+		}
+		st.Findings = append(st.Findings, Finding{At: st.Now, Kind: Unserved, Actor: waiting[0], Text: text})
+		st.Trace = append(st.Trace, Event{At: st.Now, Actor: waiting[0], Kind: Break, Text: text})
 	}
 	return st, nil
-}
-
-// find adds a finding to a state that has been played.
-func (st *State) find(kind FindingKind, actor, text string) {
-	st.Findings = append(st.Findings, Finding{At: st.Now, Kind: kind, Actor: actor, Text: text})
-	st.Trace = append(st.Trace, Event{At: st.Now, Actor: actor, Kind: Break, Text: text})
-}
-
-// whyStuck says why buyers wait for ever: a lock that is left behind, or something else.
-func (st *State) whyStuck(waiting []string) string {
-	if st.Lock.Redis != "" && st.Lock.Redis != "free" && st.Lock.TTL == nil {
-		return "nobody can take this lock any more: it never expires"
-	}
-	return list(waiting) + " would wait for ever"
 }
 
 // reached are the goals that findings show.
@@ -581,15 +563,9 @@ func reached(findings []Finding) []Goal {
 	return goals
 }
 
-// Outlast plays a schedule, and then lets everybody who lives go on for that long without
-// another fault: frozen processes go on, each buyer's commands are let go in turn, and
-// time passes when there are none. It returns who is not served by then. The errors are
-// those of Play.
-func Outlast(sc Schedule, d time.Duration) (waiting []string, err error) {
-	err = sc.play(func(g *game) { waiting = g.outlast(d) })
-	return waiting, err
-}
-
+// outlast lets everybody who lives go on for that long without another fault: frozen
+// processes go on, each buyer's commands are let go in turn, and time passes when there are
+// none. It returns who is not served by then.
 func (g *game) outlast(d time.Duration) (waiting []string) {
 	for _, pl := range g.players {
 		switch {

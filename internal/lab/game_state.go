@@ -178,7 +178,12 @@ func (g *game) state() State {
 	}
 	st.Can = g.can()
 	st.Verdict = g.verdict(st)
-	g.peek(st.Players)
+	for i, pl := range g.players {
+		if !pl.came {
+			pl.come()
+			st.Players[i].Next = pl.pending()
+		}
+	}
 	for i, until := range g.wakeUps() {
 		st.Players[i].Until = until
 	}
@@ -247,16 +252,6 @@ func (pl *player) pending() []Pending {
 		out = append(out, p)
 	}
 	return out
-}
-
-// peek starts the buyers that have not started.
-func (g *game) peek(players []Player) {
-	for i, pl := range g.players {
-		if !pl.came {
-			pl.come()
-			players[i].Next = pl.pending()
-		}
-	}
 }
 
 // resultOf is the result of a buyer for which the guard returned err.

@@ -121,11 +121,11 @@ func (h *Holder) Obtain(patience time.Duration) bool {
 			return false
 		}
 		called := w.history.call()
-		ok, err := h.lock.TryLock(h.ctx)
-		if ok && err == nil {
+		switch ok, err := h.lock.TryLock(h.ctx); {
+		case err != nil:
+		case ok:
 			return h.acquired(called)
-		}
-		if err == nil {
+		default:
 			w.Record(WasRefused, h.Name)
 		}
 	}
@@ -276,16 +276,6 @@ func (h *Holder) Misled() bool {
 // SaysNotHeld reports whether an error of Unlock says that the lock was not held.
 func (h *Holder) SaysNotHeld(err error) bool {
 	return slices.ContainsFunc(h.p.w.Subject.NotHeld, func(known error) bool { return errors.Is(err, known) })
-}
-
-// forget ends the handle with its process, so that none of its timers is left.
-func (h *Holder) forget() {
-	h.mu.Lock()
-	unwatch := h.unwatch
-	h.mu.Unlock()
-	if unwatch != nil {
-		unwatch()
-	}
 }
 
 // Token asks the handle for the fencing token of its hold.

@@ -291,7 +291,12 @@ func (p *Process) close() {
 	holders := p.holders
 	p.mu.Unlock()
 	for _, h := range holders {
-		h.forget()
+		h.mu.Lock()
+		unwatch := h.unwatch
+		h.mu.Unlock()
+		if unwatch != nil {
+			unwatch() // so that none of its timers is left
+		}
 	}
 	_ = p.rueidis.Close() // always nil
 	for _, l := range p.links {

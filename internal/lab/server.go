@@ -74,11 +74,6 @@ func (s *server) keepers() []*server {
 	return []*server{s}
 }
 
-// hasClocks reports whether the clocks of the servers that keep the lock can be set.
-func (s *server) hasClocks() bool {
-	return s.service == nil && !slices.ContainsFunc(s.keepers(), func(k *server) bool { return k.jump == nil })
-}
-
 // errOneServer says what Redis the lab can run on.
 var errOneServer = errors.New("the lab stands between a lock and one server: embedded, local, redis://host:port or rediss://host:port")
 

@@ -114,7 +114,8 @@ func (s *Shopper) Begin(life context.Context) {
 	s.client = redis.NewClient(o)
 	s.turns = &turnstile{life: life, notice: func() { s.note(func() {}) }}
 	s.client.AddHook(s.turns)
-	s.guard = s.Subject.isolation(life, s.client, s.LockKey)
+	w := &World{TTL: ScheduleTTL, Delay: RetryDelay, Subject: s.Subject, lockKey: s.LockKey}
+	s.guard = (&Process{w: w, life: life, rdb: s.client, mutex: new(guard.Local)}).StockGuard(nil)
 }
 
 func (s *Shopper) dial() (net.Conn, error) {
@@ -151,7 +152,8 @@ func (s *Shopper) Run() {
 		if s.Subject.Nested {
 			// A helper takes the lock while its caller has it, as the same owner, and releases it.
 			nothing := func(context.Context, stock.Counter) error { return nil }
-			if _, err := s.guard.Do(innerCall(ctx), at, entry, nothing); err != nil {
+			inner := context.WithValue(ctx, callKey{}, callOf(ctx)+1)
+			if _, err := s.guard.Do(inner, at, entry, nothing); err != nil {
 				return err
 			}
 		}
@@ -354,8 +356,9 @@ func (s *Shopper) opened(c *shopperConn, cmd wire.Command) (*Request, wire.Value
 				return nil, wire.ErrorReply("NOSCRIPT No matching script. Please use EVAL.")
 			}
 			out.Source = source.(string)
+		} else {
+			s.Scripts.Store(ScriptHash(out.Source), out.Source)
 		}
-		s.Scripts.Store(ScriptHash(out.Source), out.Source)
 	}
 	if c.held {
 		out.From, c.held = c.from, false
@@ -600,13 +603,9 @@ func (t *turnstile) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pr
 	}
 }
 
-// callKey is the key of the number of a call in a context.
+// callKey is the key, in a context, of the number of calls around the one in which something
+// is sent.
 type callKey struct{}
-
-// innerCall marks what is sent from here on as that of a call within the one of ctx.
-func innerCall(ctx context.Context) context.Context {
-	return context.WithValue(ctx, callKey{}, callOf(ctx)+1)
-}
 
 func callOf(ctx context.Context) int {
 	n, _ := ctx.Value(callKey{}).(int)

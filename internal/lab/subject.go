@@ -154,10 +154,10 @@ func Coordinated() []Subject {
 
 // ofTicket is the list on which a ticket of a queue is woken.
 func ofTicket(key, arg string) []string {
-	if !looksRandom(arg) {
-		return nil
+	if looksRandom(arg) {
+		return []string{key + ":wake:" + arg}
 	}
-	return []string{key + ":wake:" + arg}
+	return nil
 }
 
 // ofOwner are the list on which an owner is woken, and the last token.
@@ -263,14 +263,6 @@ func (p *Process) StockGuard(policy guard.Policy) stock.Guard {
 		return stock.Optimistic(p.rdb)
 	}
 	return stock.ExclusiveInRedis(stock.Backends{Redis: p.rdb}, c.guard(p, policy))
-}
-
-// isolation is StockGuard for a process that is in no World. Life is that of the process, rdb
-// its client, and key that of the lock.
-func (c Subject) isolation(life context.Context, rdb *redis.Client, key string) stock.Guard {
-	w := &World{TTL: ScheduleTTL, Delay: RetryDelay, Subject: c, lockKey: key}
-	p := &Process{w: w, life: life, rdb: rdb, mutex: new(guard.Local)}
-	return p.StockGuard(nil)
 }
 
 func (c Subject) guard(p *Process, policy guard.Policy) guard.Guard {

@@ -103,7 +103,13 @@ func (w *World) close() {
 	}
 	w.end()
 	w.all.Wait()
-	w.leave()
+	if w.server.service != nil {
+		var all sync.WaitGroup
+		for _, p := range processes { // concurrently, because those that are cut off take long
+			all.Go(p.leave)
+		}
+		all.Wait()
+	}
 	w.database.close()
 	// The cell is over, and its caller's context may be too.
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -114,19 +120,6 @@ func (w *World) close() {
 		}
 		_ = space.side.Close()
 	}
-}
-
-// leave ends the processes' sessions at a service, concurrently, because processes that
-// are cut off take long.
-func (w *World) leave() {
-	if w.server.service == nil {
-		return
-	}
-	var all sync.WaitGroup
-	for _, p := range w.processes { // nobody starts another one any more
-		all.Go(p.leave)
-	}
-	all.Wait()
 }
 
 // Cleanup calls f when the cell is over.
@@ -215,11 +208,6 @@ func (w *World) within(d time.Duration) (done func()) {
 // Settle lets enough time pass for everybody to finish what takes no time.
 func (w *World) Settle() { w.Sleep(w.TTL / 50) }
 
-// finish lets who has been let go do the last of what takes no time, such as leaving a
-// queue in the background. Otherwise the end of the trace would depend on who is quicker.
-// It lasts as long as a stall that is not noticed.
-func (w *World) finish() { w.Sleep(w.TTL / tolerance) }
-
 // Await reports whether ch is closed within limit.
 func (w *World) Await(ch <-chan struct{}, limit time.Duration) bool {
 	select {
@@ -290,9 +278,6 @@ func (w *World) First(actor string, kind Kind) (at time.Duration, ok bool) {
 
 // Context ends with the cell.
 func (w *World) Context() context.Context { return w.ctx }
-
-// LockKey is the key of the lock, as the strategy is given it.
-func (w *World) LockKey() string { return w.lockKey }
 
 // NameKey sets the name by which the trace shows a key, a token or an id.
 func (w *World) NameKey(key, name string) { w.names.call(key, name) }

@@ -47,7 +47,7 @@ func (v Value) String() string {
 	if err != nil {
 		return "(cut off)"
 	}
-	return p.text
+	return p.shown()
 }
 
 // ReadValue reads one value of RESP2 or RESP3, with all that is inside it.
@@ -59,8 +59,20 @@ func ReadValue(r *bufio.Reader) (Value, error) {
 // parsed is one value that was read.
 type parsed struct {
 	raw   Value
-	text  string   // as it is shown
-	parts []parsed // of an array, and what is like one
+	text  string   // as it is shown, but for an array
+	array bool     // or what is like one
+	parts []parsed // of an array
+}
+
+func (p parsed) shown() string {
+	if !p.array {
+		return p.text
+	}
+	texts := make([]string, len(p.parts))
+	for i, part := range p.parts {
+		texts[i] = part.shown()
+	}
+	return "[" + strings.Join(texts, " ") + "]"
 }
 
 // parse reads one value. It returns io.EOF only if no value has begun.
@@ -140,15 +152,14 @@ func (p *parsed) aggregate(r *bufio.Reader, depth int) error {
 	case '|':
 		n = n*2 + 1 // attributes come before the value that they belong to
 	}
-	texts := make([]string, n)
-	for i := range n {
+	p.array, p.parts = true, make([]parsed, 0, n)
+	for range n {
 		part, err := parse(r, depth+1)
 		if err != nil {
 			return err
 		}
-		p.raw, p.parts, texts[i] = append(p.raw, part.raw...), append(p.parts, part), part.text
+		p.raw, p.parts = append(p.raw, part.raw...), append(p.parts, part)
 	}
-	p.text = "[" + strings.Join(texts, " ") + "]"
 	return nil
 }
 
@@ -167,7 +178,7 @@ func ReadCommand(r *bufio.Reader) (Command, error) {
 	if p.raw[0] != '*' || len(p.parts) == 0 {
 		return Command{}, fmt.Errorf("%w: a command is an array with a name", ErrProtocol)
 	}
-	c := Command{Raw: p.raw}
+	c := Command{Raw: p.raw, Args: make([]string, 0, len(p.parts))}
 	for _, part := range p.parts {
 		if part.raw[0] != '$' || part.raw[1] == '-' {
 			return Command{}, fmt.Errorf("%w: a command's argument is no string", ErrProtocol)

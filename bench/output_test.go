@@ -78,6 +78,15 @@ func checkJSON(t *testing.T, text []byte) {
 	}
 }
 
+// One buyer alone finds nothing wrong where nothing guards the stock: the catalog expects otherwise.
+func TestExitCodeTellsAnUnexpectedRow(t *testing.T) {
+	t.Parallel()
+	got := try(t, strings.Fields("-requests 1 -stock 1 -instances 1 -strategies none -conditions calm")...)
+	if got.code != exitUnexpected || !strings.Contains(got.stdout, "ok (!)") || !strings.Contains(got.stdout, "The row did not match the catalog's expectation:") {
+		t.Errorf("exit code %d\n%s%s", got.code, got.stdout, got.stderr)
+	}
+}
+
 // A report that was there is worth more than none.
 func TestReportStaysUntilThereIsAnother(t *testing.T) {
 	t.Parallel()

@@ -3,8 +3,6 @@ package bench
 import (
 	"context"
 	"encoding/json"
-	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -27,7 +25,7 @@ func (b *runner) askTargets(ctx context.Context) error {
 		}
 		for _, name := range b.cfg.Strategies {
 			if !slices.Contains(names, name) {
-				return invalid("the shop at %s says: its strategies are %s; %s is not one of them", target, strings.Join(names, ", "), name)
+				return Invalid("the shop at %s says: its strategies are %s; %s is not one of them", target, strings.Join(names, ", "), name)
 			}
 		}
 	}
@@ -59,36 +57,18 @@ func (b *runner) refused(ctx context.Context, cfg Config, row report.Row) error 
 			continue
 		}
 		for _, target := range b.targets {
-			said, err := b.admin.refusal(ctx, cfg.requests(row.Strategy, func(int) string { return b.skus[len(b.skus)-1] }), target)
-			if err != nil {
-				return err
+			sku := b.skus[len(b.skus)-1]
+			a := b.admin.Send(ctx, target, cfg.request(0, row.Strategy, sku), nil)
+			if a.Err != nil && a.Status == 0 {
+				return a.Err
 			}
+			var said problem.Problem
+			_ = json.Unmarshal(a.Text, &said) // a reply that is no problem says nothing
 			if said.Code == code {
-				return invalid("the shop at %s says: %s", target, report.Printable(said.Detail))
+				return Invalid("the shop at %s says: %s", target, report.Printable(said.Detail))
 			}
 		}
-		return invalid("the shops at %s say: %s", strings.Join(b.targets, ", "), code)
+		return Invalid("the shops at %s say: %s", strings.Join(b.targets, ", "), code)
 	}
 	return nil
-}
-
-// refusal repeats a request of a row and returns the shop's problem reply, which is empty
-// if the request is served.
-func (c *shopClient) refusal(ctx context.Context, request func(i int, target string) (*http.Request, error), target string) (said problem.Problem, err error) {
-	req, err := request(0, target)
-	if err != nil {
-		return said, err
-	}
-	res, err := c.Do(req.WithContext(ctx))
-	if err != nil {
-		return said, err
-	}
-	defer res.Body.Close()
-	if res.StatusCode/100 == 2 {
-		return said, nil
-	}
-	if err := json.NewDecoder(io.LimitReader(res.Body, maxReply)).Decode(&said); err != nil {
-		return said, fmt.Errorf("%s %s: reading the reply: %w", req.Method, req.URL, err)
-	}
-	return said, nil
 }

@@ -46,13 +46,13 @@ func (c Config) chaotic() bool { return slices.Contains(c.Conditions, catalog.Ch
 func (c Config) checkChaos() error {
 	switch {
 	case len(c.Conditions) > 1:
-		return invalid("condition chaos cannot be combined with others: its servers write to disk, and theirs do not")
+		return Invalid("condition chaos cannot be combined with others: its servers write to disk, and theirs do not")
 	case c.Chaos == nil:
-		return invalid("condition chaos breaks Redis and the database: it needs servers that the bench starts, embedded or local")
+		return Invalid("condition chaos breaks Redis and the database: it needs servers that the bench starts, embedded or local")
 	case c.Instances < 2:
-		return invalid("condition chaos kills and stops processes: it needs at least 2 instances")
+		return Invalid("condition chaos kills and stops processes: it needs at least 2 instances")
 	case c.Keys != NoKeys && c.Keys != UniqueKeys:
-		return invalid("condition chaos gives each buyer an idempotency key: -keys cannot be %s", c.Keys)
+		return Invalid("condition chaos gives each buyer an idempotency key: -keys cannot be %s", c.Keys)
 	}
 	return nil
 }
@@ -62,7 +62,7 @@ func (c Config) kinds() ([]chaos.Kind, error) {
 	can, cannot := c.Chaos.Kinds()
 	for _, k := range c.Faults {
 		if slices.Contains(cannot, k) {
-			return nil, invalid("the fault %s needs a real server: -redis local -db local", k)
+			return nil, Invalid("the fault %s needs a real server: -redis local -db local", k)
 		}
 	}
 	if len(c.Faults) > 0 {
@@ -170,7 +170,7 @@ const chaosLimit = time.Minute
 func (r *chaosRow) start(ctx context.Context) error {
 	p := r.cfg.plan(r.sku, catalog.Calm) // faults come from outside
 	for n := range r.cfg.Instances {
-		link, err := r.cfg.Chaos.Link()
+		link, err := chaos.NewLink(r.cfg.Chaos.RedisURL, r.cfg.Chaos.DBURL)
 		if err != nil {
 			return fmt.Errorf("relaying a shop's connections: %w", err)
 		}

@@ -30,7 +30,8 @@ import (
 // ErrConfig is wrapped by the errors for a Config that cannot be run.
 var ErrConfig = errors.New("cannot be run")
 
-func invalid(format string, args ...any) error {
+// Invalid returns an error that wraps ErrConfig.
+func Invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrConfig}, args...)...)
 }
 
@@ -219,39 +220,36 @@ func (c Config) Check() error {
 	}
 	switch {
 	case c.Rate == 0 && (c.Requests < 1 || c.Requests > MaxRequests):
-		return invalid("%s; allowed: 1 to %d", present.Plural(c.Requests, "request"), MaxRequests)
+		return Invalid("%s; allowed: 1 to %d", present.Plural(c.Requests, "request"), MaxRequests)
 	case c.Stock < 1 || c.Stock > maxStock:
-		return invalid("a stock of %d; allowed: 1 to %d", c.Stock, maxStock)
+		return Invalid("a stock of %d; allowed: 1 to %d", c.Stock, maxStock)
 	case c.Instances < 1 || c.Instances > MaxInstances:
-		return invalid("%s; allowed: 1 to %d", present.Plural(c.Instances, "instance"), MaxInstances)
+		return Invalid("%s; allowed: 1 to %d", present.Plural(c.Instances, "instance"), MaxInstances)
 	case c.shops() > c.Requests:
-		return invalid("%s for %s: each needs at least one", present.Plural(c.shops(), "shop"), present.Plural(c.Requests, "request"))
+		return Invalid("%s for %s: each needs at least one", present.Plural(c.shops(), "shop"), present.Plural(c.Requests, "request"))
 	case c.Repeat < 1 || c.Repeat > MaxRepeat:
-		return invalid("%d runs of each row; allowed: 1 to %d", c.Repeat, MaxRepeat)
+		return Invalid("%d runs of each row; allowed: 1 to %d", c.Repeat, MaxRepeat)
 	case !slices.Contains([]Keys{NoKeys, UniqueKeys, PairedKeys}, c.Keys):
-		return invalid("idempotency keys %q; allowed: %s, %s, %s", c.Keys, NoKeys, UniqueKeys, PairedKeys)
+		return Invalid("idempotency keys %q; allowed: %s, %s, %s", c.Keys, NoKeys, UniqueKeys, PairedKeys)
 	case c.Keeper != "" && c.Keeper != stock.InRedis && c.Keeper != stock.InDatabase:
-		return invalid("stock kept in %q; allowed: %s, %s", c.Keeper, stock.InRedis, stock.InDatabase)
+		return Invalid("stock kept in %q; allowed: %s, %s", c.Keeper, stock.InRedis, stock.InDatabase)
 	case c.Replicas < 0 || c.Replicas > maxReplicas:
-		return invalid("%s of an accepted order; allowed: 0 to %d", present.Plural(c.Replicas, "replica"), maxReplicas)
+		return Invalid("%s of an accepted order; allowed: 0 to %d", present.Plural(c.Replicas, "replica"), maxReplicas)
 	case c.Replicas > 0 && len(c.Targets) == 0 && c.RedisURL == "" && (c.Failovers == nil || !slices.Contains(c.Conditions, catalog.Failover)):
-		return invalid("replicas of accepted orders need a Redis with replicas: -redis local -conditions %s, or your own", catalog.Failover)
+		return Invalid("replicas of accepted orders need a Redis with replicas: -redis local -conditions %s, or your own", catalog.Failover)
 	case len(c.Strategies) == 0:
-		return invalid("no strategy")
+		return Invalid("no strategy")
 	case len(c.Conditions) == 0:
-		return invalid("no condition")
+		return Invalid("no condition")
 	case c.TTL < 10*time.Millisecond || c.TTL > maxDuration:
-		return invalid("a ttl of %v; allowed: 10ms to %v", c.TTL, maxDuration)
+		return Invalid("a ttl of %v; allowed: 10ms to %v", c.TTL, maxDuration)
 	case c.Wait < time.Millisecond || c.Wait > maxDuration:
-		return invalid("a wait of %v; allowed: 1ms to %v", c.Wait, maxDuration)
+		return Invalid("a wait of %v; allowed: 1ms to %v", c.Wait, maxDuration)
 	case c.Work < 0 || c.Work > time.Minute:
-		return invalid("work of %v; allowed: 0 to 1m", c.Work)
+		return Invalid("work of %v; allowed: 0 to 1m", c.Work)
 	}
-	if name, twice := repeated(c.Strategies); twice {
-		return invalid("strategy %s is named twice", name)
-	}
-	if condition, twice := repeated(c.Conditions); twice {
-		return invalid("condition %s is named twice", condition)
+	if err := CheckTwice(c.Strategies, c.Conditions); err != nil {
+		return err
 	}
 	if err := c.checkTargets(); err != nil {
 		return err
@@ -277,6 +275,17 @@ func (c Config) Check() error {
 	return c.checkFiles()
 }
 
+// CheckTwice returns an error if a row would be run twice.
+func CheckTwice(strategies []string, conditions []catalog.Condition) error {
+	if name, twice := repeated(strategies); twice {
+		return Invalid("strategy %s is named twice", name)
+	}
+	if condition, twice := repeated(conditions); twice {
+		return Invalid("condition %s is named twice", condition)
+	}
+	return nil
+}
+
 // repeated returns the first item that is in the list twice.
 func repeated[T comparable](list []T) (again T, found bool) {
 	for i, one := range list {
@@ -292,13 +301,13 @@ func repeated[T comparable](list []T) (again T, found bool) {
 func (c Config) checkStrategy(s catalog.Strategy) error {
 	switch {
 	case c.Workload == catalog.Cache && !s.GuardsLoads():
-		return invalid("strategy %s has no lock, which workload %s needs", s.Name, c.Workload)
+		return Invalid("strategy %s has no lock, which workload %s needs", s.Name, c.Workload)
 	case c.Keeper == stock.InDatabase && s.InRedis():
-		return invalid("strategy %s needs its stock in Redis, and -keeper is %s", s.Name, c.Keeper)
+		return Invalid("strategy %s needs its stock in Redis, and -keeper is %s", s.Name, c.Keeper)
 	case c.Keeper == stock.InRedis && s.InDatabase():
-		return invalid("strategy %s needs its stock in the database, and -keeper is %s", s.Name, c.Keeper)
+		return Invalid("strategy %s needs its stock in the database, and -keeper is %s", s.Name, c.Keeper)
 	case s.NeedsMySQL() && strings.HasPrefix(c.DBURL, "sqlite:"):
-		return invalid("strategy %s needs MySQL or MariaDB: -db local, or your own", s.Name)
+		return Invalid("strategy %s needs MySQL or MariaDB: -db local, or your own", s.Name)
 	}
 	return nil
 }
@@ -317,19 +326,19 @@ func (c Config) keeper(s catalog.Strategy, condition catalog.Condition) stock.Ba
 func (c Config) checkOpen() error {
 	switch {
 	case c.Rate < 0 || c.Rate > MaxRate:
-		return invalid("a rate of %d a second; allowed: 1 to %d", c.Rate, MaxRate)
+		return Invalid("a rate of %d a second; allowed: 1 to %d", c.Rate, MaxRate)
 	case c.Rate == 0 && c.Duration != 0:
-		return invalid("a duration of %v without a rate", c.Duration)
+		return Invalid("a duration of %v without a rate", c.Duration)
 	case c.Rate == 0 && (c.InFlight < 0 || c.InFlight > MaxInFlight):
-		return invalid("%d requests in flight; allowed: 1 to %d", c.InFlight, MaxInFlight)
+		return Invalid("%d requests in flight; allowed: 1 to %d", c.InFlight, MaxInFlight)
 	case c.Rate == 0:
 		return nil
 	case c.Workload != catalog.Deduct:
-		return invalid("a rate with workload %s; it needs %s", c.Workload, catalog.Deduct)
+		return Invalid("a rate with workload %s; it needs %s", c.Workload, catalog.Deduct)
 	case c.Duration < MinDuration || c.Duration > MaxDuration:
-		return invalid("a duration of %v; allowed: %v to %v", c.Duration, MinDuration, MaxDuration)
+		return Invalid("a duration of %v; allowed: %v to %v", c.Duration, MinDuration, MaxDuration)
 	case c.InFlight < 1 || c.InFlight > MaxInFlight:
-		return invalid("%d requests in flight; allowed: 1 to %d", c.InFlight, MaxInFlight)
+		return Invalid("%d requests in flight; allowed: 1 to %d", c.InFlight, MaxInFlight)
 	}
 	return nil
 }
@@ -338,7 +347,7 @@ func (c Config) checkTargets() error {
 	for i, target := range c.Targets {
 		u, err := url.Parse(target)
 		if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || target != u.Scheme+"://"+u.Host {
-			return invalid("target %d, %s, is neither http://HOST:PORT nor https://HOST:PORT", i+1, quoted(u))
+			return Invalid("target %d, %s, is neither http://HOST:PORT nor https://HOST:PORT", i+1, quoted(u))
 		}
 	}
 	return nil
@@ -356,16 +365,16 @@ func quoted(u *url.URL) string {
 func (c Config) checkConditions() error {
 	for _, condition := range c.Conditions {
 		if len(c.Targets) > 0 && condition != catalog.Calm {
-			return invalid("condition %s needs shops that the bench starts; with -target only %s is allowed", condition, catalog.Calm)
+			return Invalid("condition %s needs shops that the bench starts; with -target only %s is allowed", condition, catalog.Calm)
 		}
 		if condition == catalog.Failover && c.Failovers == nil {
-			return invalid("condition %s needs a Redis with replicas that the bench starts: -redis local", condition)
+			return Invalid("condition %s needs a Redis with replicas that the bench starts: -redis local", condition)
 		}
 		if of := c.forCondition(condition).WithDefaults(); condition == catalog.Failover && of.Duration < leastFailover {
-			return invalid("a duration of %v; condition %s takes at least %v", of.Duration, condition, leastFailover)
+			return Invalid("a duration of %v; condition %s takes at least %v", of.Duration, condition, leastFailover)
 		}
 		if condition == catalog.Failover && c.Workload != catalog.Deduct {
-			return invalid("condition %s needs workload %s", condition, catalog.Deduct)
+			return Invalid("condition %s needs workload %s", condition, catalog.Deduct)
 		}
 		if condition == catalog.Chaos {
 			if err := c.checkChaos(); err != nil {
@@ -378,7 +387,7 @@ func (c Config) checkConditions() error {
 			}
 		}
 		if condition.NeedsProcess() && c.Instances < 2 {
-			return invalid("condition %s affects a whole process, and another must go on: at least 2 instances", condition)
+			return Invalid("condition %s affects a whole process, and another must go on: at least 2 instances", condition)
 		}
 	}
 	return nil
@@ -395,7 +404,7 @@ func (c Config) checkFiles() error {
 	}
 	need := uint64(connections + c.filesBeside())
 	if limit, ok := openFilesLimit(); ok && limit < need {
-		return invalid("%d %s need %d open files, and the limit is %d; raise it with `ulimit -n %d`, or use fewer %s", connections, what, need, limit, need, less)
+		return Invalid("%d %s need %d open files, and the limit is %d; raise it with `ulimit -n %d`, or use fewer %s", connections, what, need, limit, need, less)
 	}
 	return nil
 }

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"oversell/internal/backend/backendtest"
 	"oversell/internal/bench"
 	"oversell/internal/catalog"
 )
@@ -125,7 +124,6 @@ func TestCancelStopsWhateverGoesOn(t *testing.T) {
 			cfg.Conditions = []catalog.Condition{catalog.Calm, catalog.Condition(condition)}
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
-			begun := time.Now()
 			rows, err := bench.Run(ctx, cfg, &stopper{at: at, after: 300 * time.Millisecond, cancel: cancel})
 			if !errors.Is(err, errStop) {
 				t.Errorf("error %v, want the cause of the end", err)
@@ -134,9 +132,6 @@ func TestCancelStopsWhateverGoesOn(t *testing.T) {
 				t.Errorf("%d finished rows, want the calm one", len(rows))
 			}
 			all.checkEnded(t)
-			if took := time.Since(begun); took > 15*time.Second+backendtest.Slack {
-				t.Errorf("it took %v", took)
-			}
 		})
 	}
 }

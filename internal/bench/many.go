@@ -43,19 +43,19 @@ func (c Config) checkItems() error {
 	rows := len(c.Strategies) * len(c.Conditions) * c.Repeat
 	switch {
 	case c.Items < 1 || c.Items > items.Max:
-		return invalid("%s; allowed: 1 to %d", present.Plural(c.Items, "item"), items.Max)
+		return Invalid("%s; allowed: 1 to %d", present.Plural(c.Items, "item"), items.Max)
 	case !c.many():
 		return nil
 	case c.Workload != catalog.Deduct:
-		return invalid("%d items with workload %s, which has one; several need %s", c.Items, c.Workload, catalog.Deduct)
+		return Invalid("%d items with workload %s, which has one; several need %s", c.Items, c.Workload, catalog.Deduct)
 	case c.chaotic():
-		return invalid("%d items under condition %s, which sells one", c.Items, catalog.Chaos)
+		return Invalid("%d items under condition %s, which sells one", c.Items, catalog.Chaos)
 	case len(c.Seams) > 0:
-		return invalid("%d items with seams, at which processes are killed for one item", c.Items)
+		return Invalid("%d items with seams, at which processes are killed for one item", c.Items)
 	case c.Stock < int64(c.Items):
-		return invalid("%s of %d items: the stock is that of all items together, and each needs a unit", present.Plural(int(c.Stock), "unit"), c.Items)
+		return Invalid("%s of %d items: the stock is that of all items together, and each needs a unit", present.Plural(int(c.Stock), "unit"), c.Items)
 	case c.Items*rows > maxItemRows:
-		return invalid("%d items in each of %s; allowed: %d in all rows together", c.Items, present.Plural(rows, "row"), maxItemRows)
+		return Invalid("%d items in each of %s; allowed: %d in all rows together", c.Items, present.Plural(rows, "row"), maxItemRows)
 	}
 	return nil
 }
@@ -203,8 +203,10 @@ func (r *run) told(ctx context.Context, o outcome) ([]figures.Told, error) {
 	}
 	err := eachItem(ctx, r.progress, "reading orders of items", len(r.skus), auditsAtOnce, func(ctx context.Context, item int) error {
 		// Some may have been written since the audit: at most one for each request.
-		most := o.audits[item].Orders + o.sent
-		if err := r.eachOrder(ctx, item, o.audits[item].SaleID, most, all[item].Order); err != nil {
+		most, shop := o.audits[item].Orders+o.sent, r.admin.at(r.survivor())
+		if err := shop.EachOrder(ctx, r.skus[item], o.audits[item].SaleID, most, func(o stock.ListedOrder) {
+			all[item].Order(figures.Written{Order: o.ID, Quantity: o.Quantity, Key: o.KeyHash})
+		}); err != nil {
 			return fmt.Errorf("comparing the orders with what buyers were told: %w", err)
 		}
 		told[item] = all[item].Told()

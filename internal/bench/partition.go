@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"oversell/internal/backend"
+	"oversell/internal/bench/chaos"
 	"oversell/internal/catalog"
 	"oversell/internal/fault"
 	"oversell/internal/fleet"
@@ -17,13 +18,13 @@ import (
 // checkPartition returns an error if there is no single Redis to cut off.
 func (c Config) checkPartition() error {
 	if c.Workload != catalog.Deduct {
-		return invalid("condition %s needs workload %s", catalog.Partition, catalog.Deduct)
+		return Invalid("condition %s needs workload %s", catalog.Partition, catalog.Deduct)
 	}
 	if slices.Contains(c.Conditions, catalog.Failover) {
-		return invalid("conditions %s and %s in one run: one needs a single Redis, the other a sentinel set", catalog.Partition, catalog.Failover)
+		return Invalid("conditions %s and %s in one run: one needs a single Redis, the other a sentinel set", catalog.Partition, catalog.Failover)
 	}
 	if c.Wait < c.long() {
-		return invalid("a wait of %v; condition %s makes buyers wait for %v with a ttl of %v", c.Wait, catalog.Partition, c.long(), c.TTL)
+		return Invalid("a wait of %v; condition %s makes buyers wait for %v with a ttl of %v", c.Wait, catalog.Partition, c.long(), c.TTL)
 	}
 	if c.RedisURL == "" {
 		return nil // not started yet
@@ -37,25 +38,18 @@ func (c Config) checkPartition() error {
 func single(redisURL string) (string, error) {
 	addr, err := backend.SingleAddr(redisURL)
 	if errors.Is(err, backend.ErrSpec) {
-		return "", invalid("%w", err) // not because of the condition
+		return "", Invalid("%w", err) // not because of the condition
 	}
 	if err != nil {
-		return "", invalid("condition %s needs a Redis whose connections can be relayed (embedded, local or redis://host:port): %w", catalog.Partition, err)
+		return "", Invalid("condition %s needs a Redis whose connections can be relayed (embedded, local or redis://host:port): %w", catalog.Partition, err)
 	}
 	return addr, nil
 }
 
 // relayed starts a relay to the Redis at the URL. The caller closes it.
 func relayed(redisURL string) (through string, link *fault.Relay, err error) {
-	addr, err := single(redisURL)
-	if err != nil {
-		return "", nil, err
-	}
-	if link, err = fault.StartRelay(addr); err != nil {
+	if link, through, err = chaos.RelayRedis(redisURL); err != nil {
 		return "", nil, fmt.Errorf("relaying an instance's connections to Redis: %w", err)
-	}
-	if through, err = backend.WithAddr(redisURL, link.Addr); err != nil {
-		return "", nil, errors.Join(fmt.Errorf("relaying an instance's connections to Redis: %w", err), link.Close())
 	}
 	return through, link, nil
 }

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -38,10 +37,10 @@ func (c Config) checkSeams() error {
 		return nil
 	}
 	if !slices.Contains(c.Conditions, catalog.Crash) {
-		return invalid("seams without condition %s, which kills there", catalog.Crash)
+		return Invalid("seams without condition %s, which kills there", catalog.Crash)
 	}
 	if seam, twice := repeated(c.Seams); twice {
-		return invalid("seam %s is named twice", seam)
+		return Invalid("seam %s is named twice", seam)
 	}
 	for _, seam := range c.Seams {
 		if !slices.Contains(Seams(), seam) {
@@ -50,7 +49,7 @@ func (c Config) checkSeams() error {
 	}
 	for _, name := range c.Strategies {
 		if s, err := c.Catalog.Find(name); err == nil && s.Kind != catalog.Streamed {
-			return invalid("strategy %s has no seams: only orders that are written behind the sale have", name)
+			return Invalid("strategy %s has no seams: only orders that are written behind the sale have", name)
 		}
 	}
 	return nil
@@ -130,26 +129,14 @@ func (r *run) killWorkers(ctx context.Context) error {
 		if victim = next; n == len(seams) {
 			return nil
 		}
-		if err := r.awaitSeam(ctx, next); err != nil {
+		waiting, cancel := context.WithTimeout(ctx, r.limit())
+		_, err = r.kills.workers.Next(waiting)
+		cancel()
+		if err != nil {
 			return fmt.Errorf("waiting for a worker at seam %s: %w", seams[n], err)
 		}
 	}
 	return nil
-}
-
-// awaitSeam waits until a worker is at its seam, or has ended by itself.
-func (r *run) awaitSeam(ctx context.Context, worker *fleet.Member) error {
-	waiting, cancel := context.WithTimeout(ctx, r.limit())
-	defer cancel()
-	go func() {
-		select {
-		case <-worker.Done():
-			cancel()
-		case <-waiting.Done():
-		}
-	}()
-	_, err := r.kills.workers.Next(waiting)
-	return cmp.Or(r.kills.workers.Crashed(0), err)
 }
 
 // worker says how to start the n-th process that writes accepted orders. It stops at the n-th

@@ -1,11 +1,9 @@
 package bench
 
 import (
-	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"oversell/internal/bench/client"
@@ -36,25 +34,24 @@ func (c *shopClient) at(base string) client.Shops {
 
 // requests returns a function that makes the i-th request of a row.
 func (c Config) requests(strategy string, sku func(i int) string) func(i int, target string) (*http.Request, error) {
+	return func(i int, target string) (*http.Request, error) { return c.request(i, strategy, sku(i)).To(target) }
+}
+
+// request is the i-th request of a row.
+func (c Config) request(i int, strategy, sku string) client.Request {
 	query := url.Values{"strategy": {strategy}}
 	if c.Workload == catalog.Cache {
 		query.Set("second_look", strconv.FormatBool(c.SecondLook))
-		return func(i int, target string) (*http.Request, error) {
-			return http.NewRequest(http.MethodGet, target+"/api/items/"+sku(i)+"?"+query.Encode(), nil)
-		}
+		return client.Request{Method: http.MethodGet, Path: "/api/items/" + sku + "?" + query.Encode()}
 	}
-	body := fmt.Sprintf(`{"quantity":%d}`, askedFor)
-	return func(i int, target string) (*http.Request, error) {
-		req, err := http.NewRequest(http.MethodPost, target+"/api/items/"+sku(i)+"/deduct?"+query.Encode(), strings.NewReader(body))
-		if err != nil {
-			return nil, err
-		}
-		req.Header.Set("Content-Type", "application/json")
-		if key := c.key(i); key != "" {
-			req.Header.Set("Idempotency-Key", key)
-		}
-		return req, nil
+	return client.Request{
+		Method: http.MethodPost, Path: "/api/items/" + sku + "/deduct?" + query.Encode(), Key: c.key(i), Body: quantity{askedFor},
 	}
+}
+
+// quantity is the body of a purchase.
+type quantity struct {
+	Quantity int64 `json:"quantity"`
 }
 
 // askedFor is how many units every buyer asks for.

@@ -10,17 +10,16 @@ import (
 	"testing"
 
 	"oversell/internal/bench"
-	"oversell/internal/bench/benchtest"
 	"oversell/internal/figures"
 )
 
 // every is a lie about every third order.
-func every(lie benchtest.Lie) func(n int) benchtest.Lie {
-	return func(n int) benchtest.Lie {
+func every(what lie) func(n int) lie {
+	return func(n int) lie {
 		if n%3 == 0 {
-			return lie
+			return what
 		}
-		return benchtest.None
+		return noLie
 	}
 }
 
@@ -28,23 +27,23 @@ func every(lie benchtest.Lie) func(n int) benchtest.Lie {
 func TestShopThatLies(t *testing.T) {
 	for _, tt := range []struct {
 		name                            string
-		lie                             benchtest.Lie
+		lie                             lie
 		keys                            bench.Keys
 		missing, unreported, duplicates int64
 	}{
-		{"a reply and no order", benchtest.NoOrder, bench.NoKeys, 9, 0, 0},
-		{"a reply without the order's id", benchtest.NoID, bench.NoKeys, 6, 6, 0},
-		{"an order and an error", benchtest.NoReply, bench.NoKeys, 0, 6, 0},
-		{"an order of two buyers", benchtest.OrderOfOther, bench.NoKeys, 9, 0, 0},
-		{"an order of two keys", benchtest.OrderOfOther, bench.UniqueKeys, 9, 0, 0},
-		{"another quantity than is told", benchtest.OtherQuantity, bench.NoKeys, 5, 0, 0},
-		{"another quantity than was asked for", benchtest.MoreThanAsked, bench.NoKeys, 5, 0, 0},
-		{"another key than the buyer's", benchtest.OtherKey, bench.UniqueKeys, 6, 0, 5},
-		{"two orders with one key", benchtest.KeyTwice, bench.UniqueKeys, 0, 5, 5},
+		{"a reply and no order", noOrder, bench.NoKeys, 9, 0, 0},
+		{"a reply without the order's id", noID, bench.NoKeys, 6, 6, 0},
+		{"an order and an error", noReply, bench.NoKeys, 0, 6, 0},
+		{"an order of two buyers", orderOfOther, bench.NoKeys, 9, 0, 0},
+		{"an order of two keys", orderOfOther, bench.UniqueKeys, 9, 0, 0},
+		{"another quantity than is told", otherQuantity, bench.NoKeys, 5, 0, 0},
+		{"another quantity than was asked for", moreThanAsked, bench.NoKeys, 5, 0, 0},
+		{"another key than the buyer's", otherKey, bench.UniqueKeys, 6, 0, 5},
+		{"two orders with one key", keyTwice, bench.UniqueKeys, 0, 5, 5},
 	} {
 		for _, strategy := range []string{"v6_watchdog", "none", "redsync"} {
 			t.Run(tt.name+"/"+strategy, func(t *testing.T) {
-				cfg := against((&benchtest.Shop{Lie: every(tt.lie)}).Start(t))
+				cfg := against((&lyingShop{tell: every(tt.lie)}).start(t))
 				cfg.Keys, cfg.Strategies = tt.keys, []string{strategy}
 				rows, err := bench.Run(t.Context(), cfg, bench.Silent{})
 				must(t, err)
@@ -98,7 +97,7 @@ func TestOrdersThatCannotBeCompared(t *testing.T) {
 		"an empty page":                      `{"sale_id":"SALE","orders":[],"next":"x"}`,
 		"and there can be at most":           `{"sale_id":"SALE","orders":[` + strings.Repeat(`{"order_id":"x"},`, 500) + `{}],"next":"x"}`,
 	} {
-		to, err := url.Parse((&benchtest.Shop{}).Start(t))
+		to, err := url.Parse((&lyingShop{}).start(t))
 		must(t, err)
 		pass := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }, Transport: &http.Transport{}}
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -192,13 +192,21 @@ func (f *Fleet) Stop(grace time.Duration) {
 // ErrNotReached means that nobody came to a seam where a fault was to be injected.
 var ErrNotReached = errors.New("nobody reached the seam")
 
-// Next returns the next call that waits at a seam.
+// Next returns the next call that waits at a seam, or the error of a member that ends by itself.
 func (f *Fleet) Next(ctx context.Context) (Arrival, error) {
-	select {
-	case a := <-f.reached:
-		return a, nil
-	case <-ctx.Done():
-		return Arrival{}, ErrNotReached
+	looks := time.NewTicker(ExitGrace)
+	defer looks.Stop()
+	for {
+		select {
+		case a := <-f.reached:
+			return a, nil
+		case <-ctx.Done():
+			return Arrival{}, ErrNotReached
+		case <-looks.C:
+			if err := f.Crashed(0); err != nil {
+				return Arrival{}, err
+			}
+		}
 	}
 }
 

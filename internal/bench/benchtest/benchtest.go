@@ -1,5 +1,4 @@
-// Package benchtest lets test binaries of packages that run benches serve as the instances,
-// and has a fake shop.
+// Package benchtest lets test binaries of packages that run benches serve as the instances.
 package benchtest
 
 import (

@@ -33,41 +33,50 @@ type Shop interface {
 type Link struct {
 	RedisURL, DBURL string // what the shop dials
 
-	redis, db *fault.Relay // db is nil where the database is a file
+	Redis, DB *fault.Relay // DB is nil where the database is not reached by TCP
 }
 
-// Link makes the network for one shop. Call Close at the end.
-func (s *Servers) Link() (_ *Link, err error) {
-	l := &Link{DBURL: s.DBURL}
+// NewLink makes the network for one shop to the servers at the URLs. Call Close at the end.
+func NewLink(redisURL, dbURL string) (_ *Link, err error) {
+	l := new(Link)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, l.Close())
 		}
 	}()
-	addr, err := backend.SingleAddr(s.RedisURL)
-	if err != nil {
+	if l.Redis, l.RedisURL, err = RelayRedis(redisURL); err != nil {
 		return nil, err
 	}
-	if l.redis, err = fault.StartRelay(addr); err != nil {
-		return nil, err
+	l.DB, l.DBURL, err = relay(dbURL, backend.DatabaseAddr, backend.WithDatabaseAddr)
+	if errors.Is(err, backend.ErrNotRelayed) {
+		l.DBURL, err = dbURL, nil
 	}
-	if l.RedisURL, err = backend.WithAddr(s.RedisURL, l.redis.Addr); err != nil {
-		return nil, err
-	}
-	if s.db == nil {
-		return l, nil
-	}
-	if l.db, err = fault.StartRelay(s.db.Addr); err != nil {
-		return nil, err
-	}
-	l.DBURL, err = backend.WithDatabaseAddr(s.DBURL, l.db.Addr)
 	return l, err
+}
+
+// RelayRedis starts a relay to the Redis at a URL, and returns the URL through it.
+func RelayRedis(url string) (r *fault.Relay, through string, err error) {
+	return relay(url, backend.SingleAddr, backend.WithAddr)
+}
+
+func relay(url string, addrOf func(url string) (string, error), with func(url, addr string) (string, error)) (r *fault.Relay, through string, err error) {
+	addr, err := addrOf(url)
+	if err != nil {
+		return nil, "", err
+	}
+	if r, err = fault.StartRelay(addr); err != nil {
+		return nil, "", err
+	}
+	if through, err = with(url, r.Addr); err != nil {
+		return nil, "", errors.Join(err, r.Close())
+	}
+	return r, through, nil
 }
 
 // Close ends the network.
 func (l *Link) Close() error {
 	var errs []error
-	for _, r := range []*fault.Relay{l.redis, l.db} {
+	for _, r := range []*fault.Relay{l.Redis, l.DB} {
 		if r != nil {
 			errs = append(errs, r.Close())
 		}
@@ -140,9 +149,9 @@ func (w *world) linkFault(ctx context.Context, f Fault, p part) (end func(contex
 	}
 	var targets []*fault.Relay
 	for _, l := range links {
-		r := l.redis
+		r := l.Redis
 		if p == dbLink {
-			r = l.db
+			r = l.DB
 		}
 		targets = append(targets, r)
 	}

@@ -36,7 +36,7 @@ func newSite(t *testing.T, redisSpec, dbSpec string) *site {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { no(t, servers.Close()) })
-	link, err := servers.Link()
+	link, err := NewLink(servers.RedisURL, servers.DBURL)
 	if err != nil {
 		t.Fatal(err)
 	}

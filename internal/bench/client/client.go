@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -91,27 +92,38 @@ func (c *Client) Send(ctx context.Context, base string, r Request, v any) Answer
 	return a
 }
 
-func (c *Client) exchange(ctx context.Context, base string, r Request) (a Answer, err error) {
+// To makes the request to the shop at base, without a token.
+func (r Request) To(base string) (*http.Request, error) {
 	var content []byte
 	if r.Body != nil {
+		var err error
 		if content, err = json.Marshal(r.Body); err != nil {
-			return a, err
+			return nil, err
 		}
 	}
-	req, err := http.NewRequestWithContext(ctx, r.Method, base+r.Path, bytes.NewReader(content))
+	req, err := http.NewRequest(r.Method, base+r.Path, bytes.NewReader(content))
 	if err != nil {
-		return a, err
+		return nil, err
 	}
 	if r.Body != nil {
 		req.Header.Set("Content-Type", "application/json")
-	}
-	if c.Token != "" {
-		req.Header.Set("Authorization", "Bearer "+c.Token)
 	}
 	for name, value := range map[string]string{"Idempotency-Key": r.Key, "Prefer": r.Prefer} {
 		if value != "" {
 			req.Header.Set(name, value)
 		}
+	}
+	return req, nil
+}
+
+func (c *Client) exchange(ctx context.Context, base string, r Request) (a Answer, err error) {
+	req, err := r.To(base)
+	if err != nil {
+		return a, err
+	}
+	req = req.WithContext(ctx)
+	if c.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.Token)
 	}
 	res, err := c.Do(req)
 	if err != nil {
@@ -187,8 +199,33 @@ func (s Shops) Audit(ctx context.Context, sku string) (found web.Audit, err erro
 	return found, err
 }
 
-// Orders reads a page of the orders of an item's sale that come after an id.
-func (s Shops) Orders(ctx context.Context, sku, after string) (page stock.Orders, err error) {
+// EachOrder calls f with each order of a sale of an item. More than most are an error.
+func (s Shops) EachOrder(ctx context.Context, sku, saleID string, most int64, f func(stock.ListedOrder)) error {
+	var n int64
+	for after := ""; ; {
+		page, err := s.orders(ctx, sku, after)
+		n += int64(len(page.Orders))
+		switch {
+		case err != nil:
+			return err
+		case page.SaleID != saleID:
+			return errors.New("another sale of the item has begun")
+		case n > most:
+			return fmt.Errorf("the shop lists at least %d orders, and there can be at most %d", n, most)
+		case page.Next != "" && len(page.Orders) == 0:
+			return errors.New("the shop lists an empty page that is not the last")
+		}
+		for _, o := range page.Orders {
+			f(o)
+		}
+		if after = page.Next; after == "" {
+			return nil
+		}
+	}
+}
+
+// orders reads a page of the orders that come after an id.
+func (s Shops) orders(ctx context.Context, sku, after string) (page stock.Orders, err error) {
 	query := url.Values{"limit": {strconv.Itoa(stock.MaxOrders)}}
 	if after != "" {
 		query.Set("after", after)

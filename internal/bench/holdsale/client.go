@@ -2,6 +2,7 @@ package holdsale
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"oversell/internal/bench/client"
@@ -22,15 +23,10 @@ func newClient(f *shops) client.Shops {
 
 // orders reads all orders of the row's item.
 func (r *row) orders(ctx context.Context) (all []stock.ListedOrder, err error) {
-	for after := ""; ; {
-		page, err := r.client.Orders(ctx, r.sku, after)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, page.Orders...)
-		if page.Next == "" {
-			return all, nil
-		}
-		after = page.Next
+	found, err := r.client.Audit(ctx, r.sku)
+	if err != nil {
+		return nil, err
 	}
+	err = r.client.EachOrder(ctx, r.sku, found.SaleID, math.MaxInt64, func(o stock.ListedOrder) { all = append(all, o) })
+	return all, err
 }

@@ -7,7 +7,6 @@ package holdsale
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"os/exec"
 	"slices"
@@ -22,13 +21,6 @@ import (
 	"oversell/internal/fleet"
 	"oversell/internal/present"
 )
-
-// ErrConfig is wrapped by the errors for a Config that cannot be run.
-var ErrConfig = errors.New("cannot be run")
-
-func invalid(format string, args ...any) error {
-	return fmt.Errorf("%w: "+format, append([]any{ErrConfig}, args...)...)
-}
 
 // Config says what to run. Zero values stand for the defaults.
 type Config struct {
@@ -95,38 +87,35 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Check returns an error that wraps ErrConfig or catalog.ErrName if the config cannot be run.
+// Check returns an error that wraps bench.ErrConfig or catalog.ErrName if the config cannot be run.
 func (c Config) Check() error {
 	switch {
 	case c.Buyers < 1 || c.Buyers > MaxBuyers:
-		return invalid("%s; allowed: 1 to %d", present.Plural(c.Buyers, "buyer"), MaxBuyers)
+		return bench.Invalid("%s; allowed: 1 to %d", present.Plural(c.Buyers, "buyer"), MaxBuyers)
 	case c.Stock < 1 || c.Stock > MaxStock:
-		return invalid("a stock of %d; allowed: 1 to %d", c.Stock, MaxStock)
+		return bench.Invalid("a stock of %d; allowed: 1 to %d", c.Stock, MaxStock)
 	case c.Instances < 2 || c.Instances > MaxInstances:
-		return invalid("%s; allowed: 2 to %d", present.Plural(c.Instances, "instance"), MaxInstances)
+		return bench.Invalid("%s; allowed: 2 to %d", present.Plural(c.Instances, "instance"), MaxInstances)
 	case c.TTL < MinTTL || c.TTL > MaxTTL:
-		return invalid("a ttl of %v; allowed: %v to %v", c.TTL, MinTTL, MaxTTL)
+		return bench.Invalid("a ttl of %v; allowed: %v to %v", c.TTL, MinTTL, MaxTTL)
 	case c.Repeat < 1 || c.Repeat > MaxRepeat:
-		return invalid("%d runs of each row; allowed: 1 to %d", c.Repeat, MaxRepeat)
+		return bench.Invalid("%d runs of each row; allowed: 1 to %d", c.Repeat, MaxRepeat)
 	}
-	for i, name := range c.Stages {
+	for _, name := range c.Stages {
 		if _, err := catalog.FindHoldStage(name); err != nil {
 			return err
 		}
-		if slices.Contains(c.Stages[:i], name) {
-			return invalid("strategy %s is named twice", name)
+	}
+	for _, condition := range c.Conditions {
+		if !slices.Contains(catalog.HoldConditions(), condition) {
+			return bench.Invalid("condition %s with workload %s; allowed: %v", condition, catalog.Hold, catalog.HoldConditions())
 		}
 	}
-	for i, condition := range c.Conditions {
-		if !slices.Contains(catalog.HoldConditions(), condition) {
-			return invalid("condition %s with workload %s; allowed: %v", condition, catalog.Hold, catalog.HoldConditions())
-		}
-		if slices.Contains(c.Conditions[:i], condition) {
-			return invalid("condition %s is named twice", condition)
-		}
+	if err := bench.CheckTwice(c.Stages, c.Conditions); err != nil {
+		return err
 	}
 	if len(c.Seams) > 0 && !slices.Contains(c.Conditions, catalog.Crash) {
-		return invalid("seams without condition %s, which kills there", catalog.Crash)
+		return bench.Invalid("seams without condition %s, which kills there", catalog.Crash)
 	}
 	for _, at := range c.Seams {
 		if !slices.Contains(Seams(), at) {
@@ -141,12 +130,12 @@ func (c Config) checkRedis() error {
 	partition, failover := slices.Contains(c.Conditions, catalog.Partition), slices.Contains(c.Conditions, catalog.Failover)
 	switch {
 	case failover && partition:
-		return invalid("conditions %s and %s in one run: one needs a single Redis, the other a sentinel set", catalog.Partition, catalog.Failover)
+		return bench.Invalid("conditions %s and %s in one run: one needs a single Redis, the other a sentinel set", catalog.Partition, catalog.Failover)
 	case failover && c.Failovers == nil:
-		return invalid("condition %s needs a Redis with replicas that the bench starts: -redis local", catalog.Failover)
+		return bench.Invalid("condition %s needs a Redis with replicas that the bench starts: -redis local", catalog.Failover)
 	case partition && c.RedisURL != "": // otherwise it is not started yet
 		if _, err := backend.SingleAddr(c.RedisURL); err != nil {
-			return invalid("condition %s needs a Redis whose connections can be relayed (embedded, local or redis://host:port): %w", catalog.Partition, err)
+			return bench.Invalid("condition %s needs a Redis whose connections can be relayed (embedded, local or redis://host:port): %w", catalog.Partition, err)
 		}
 	}
 	return nil

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"net/url"
 
-	"oversell/internal/backend"
+	"oversell/internal/bench/chaos"
 	"oversell/internal/fault"
 	"oversell/internal/fleet"
 )
@@ -20,55 +20,26 @@ const (
 
 // relay puts relays between a shop and its partners. A database that is a file, or that is
 // reached in another way than by TCP, has none.
-func relay(s setup) (_ setup, l map[string]*fault.Relay, err error) {
-	l = make(map[string]*fault.Relay)
-	started := l
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("relaying the connections of %s: %w", s.Name, err)
-			for _, r := range started {
-				err = errors.Join(err, r.Close())
-			}
-		}
-	}()
-	through := func(name, target string) (string, error) {
-		r, err := fault.StartRelay(target)
-		if err != nil {
-			return "", err
-		}
-		started[name] = r
-		return r.Addr, nil
-	}
-	addr, err := backend.SingleAddr(s.RedisURL)
+func relay(s setup) (_ setup, links map[string]*fault.Relay, err error) {
+	link, err := chaos.NewLink(s.RedisURL, s.DBURL)
 	if err != nil {
-		return s, nil, err
-	}
-	if addr, err = through(fromRedis, addr); err != nil {
-		return s, nil, err
-	}
-	if s.RedisURL, err = backend.WithAddr(s.RedisURL, addr); err != nil {
-		return s, nil, err
+		return s, nil, fmt.Errorf("relaying the connections of %s: %w", s.Name, err)
 	}
 	provider, err := url.Parse(s.Provider)
 	if err != nil {
-		return s, nil, err
+		return s, nil, errors.Join(err, link.Close())
 	}
-	if provider.Host, err = through(fromProvider, provider.Host); err != nil {
-		return s, nil, err
-	}
-	s.Provider = provider.String()
-	addr, err = backend.DatabaseAddr(s.DBURL)
-	if errors.Is(err, backend.ErrNotRelayed) {
-		return s, l, nil
-	}
+	toProvider, err := fault.StartRelay(provider.Host)
 	if err != nil {
-		return s, nil, err
+		return s, nil, errors.Join(fmt.Errorf("relaying the connections of %s: %w", s.Name, err), link.Close())
 	}
-	if addr, err = through(fromDatabase, addr); err != nil {
-		return s, nil, err
+	provider.Host = toProvider.Addr
+	s.RedisURL, s.DBURL, s.Provider = link.RedisURL, link.DBURL, provider.String()
+	links = map[string]*fault.Relay{fromRedis: link.Redis, fromProvider: toProvider}
+	if link.DB != nil {
+		links[fromDatabase] = link.DB
 	}
-	s.DBURL, err = backend.WithDatabaseAddr(s.DBURL, addr)
-	return s, l, err
+	return s, links, nil
 }
 
 // partition cuts a shop off from each of its partners in turn, for longer than a hold lives.

@@ -153,7 +153,7 @@ func TestWhatCannotBeRun(t *testing.T) {
 		"a stage twice":           {Stages: []string{"h3_claim", "h3_claim"}},
 		"a condition twice":       {Conditions: []catalog.Condition{catalog.Calm, catalog.Calm}},
 	} {
-		if _, err := holdsale.Run(t.Context(), c, bench.Silent{}); !errors.Is(err, holdsale.ErrConfig) {
+		if _, err := holdsale.Run(t.Context(), c, bench.Silent{}); !errors.Is(err, bench.ErrConfig) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

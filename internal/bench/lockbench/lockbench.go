@@ -14,20 +14,16 @@ package lockbench
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"os/exec"
-	"slices"
 	"time"
 
 	"oversell/internal/backend/lockservers"
+	"oversell/internal/bench"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/fleet"
 )
-
-// ErrConfig is wrapped by the errors for a Config that cannot be run.
-var ErrConfig = errors.New("cannot be run")
 
 // Config says what to run. Zero values stand for the defaults.
 type Config struct {
@@ -94,45 +90,37 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Check returns an error that wraps ErrConfig, or catalog.ErrName for a contender
+// Check returns an error that wraps bench.ErrConfig, or catalog.ErrName for a contender
 // that is not in the catalog, if the config cannot be run. It is for a config
 // that has its defaults.
 func (c Config) Check() error {
-	bad := func(format string, args ...any) error {
-		return fmt.Errorf("%w: "+format, append([]any{ErrConfig}, args...)...)
-	}
 	switch {
 	case c.Processes < 1 || c.Processes > maxProcesses:
-		return bad("%d processes; allowed: 1 to %d", c.Processes, maxProcesses)
+		return bench.Invalid("%d processes; allowed: 1 to %d", c.Processes, maxProcesses)
 	case c.Contenders < c.Processes || c.Contenders > maxContenders:
-		return bad("%d contenders in %d processes; allowed: one for each process, to %d", c.Contenders, c.Processes, maxContenders)
+		return bench.Invalid("%d contenders in %d processes; allowed: one for each process, to %d", c.Contenders, c.Processes, maxContenders)
 	case c.TTL < 10*time.Millisecond || c.TTL > maxDuration:
-		return bad("a ttl of %v; allowed: 10ms to %v", c.TTL, maxDuration)
+		return bench.Invalid("a ttl of %v; allowed: 10ms to %v", c.TTL, maxDuration)
 	case c.Wait < time.Millisecond || c.Wait > maxDuration:
-		return bad("a wait of %v; allowed: 1ms to %v", c.Wait, maxDuration)
+		return bench.Invalid("a wait of %v; allowed: 1ms to %v", c.Wait, maxDuration)
 	}
-	for i, name := range c.Names {
+	for _, name := range c.Names {
 		if _, err := c.Catalog.Find(name); err != nil {
 			return err
 		}
-		if slices.Contains(c.Names[:i], name) {
-			return fmt.Errorf("-strategies: %s is named twice", name)
-		}
 	}
-	for i, condition := range c.Conditions {
+	for _, condition := range c.Conditions {
 		d, known := c.Faults[condition]
 		switch {
-		case slices.Contains(c.Conditions[:i], condition):
-			return fmt.Errorf("-conditions: %s is named twice", condition)
 		case !known:
 			return fmt.Errorf("-conditions: unknown name of a condition: %q (allowed with -workload lock: calm, crash, pause, crash+pause)", condition)
 		case d.any() && !fleet.LiveWords:
-			return fmt.Errorf("%w: %w", ErrConfig, fleet.ErrUnsupported)
+			return bench.Invalid("%w", fleet.ErrUnsupported)
 		case d.any() && c.Processes < 2:
-			return bad("a fault needs another process that goes on: at least 2")
+			return bench.Invalid("a fault needs another process that goes on: at least 2")
 		}
 	}
-	return nil
+	return bench.CheckTwice(c.Names, c.Conditions)
 }
 
 // stop is the longest that a process is stopped.

@@ -203,13 +203,13 @@ func TestCheck(t *testing.T) {
 		want   error
 	}{
 		"as it is":             {func(*lockbench.Config) {}, nil},
-		"fewer than processes": {func(c *lockbench.Config) { c.Contenders, c.Processes = 3, 4 }, lockbench.ErrConfig},
-		"too many":             {func(c *lockbench.Config) { c.Contenders = 1 << 20 }, lockbench.ErrConfig},
-		"too many processes":   {func(c *lockbench.Config) { c.Processes = 65 }, lockbench.ErrConfig},
-		"a short ttl":          {func(c *lockbench.Config) { c.TTL = time.Millisecond }, lockbench.ErrConfig},
-		"a long wait":          {func(c *lockbench.Config) { c.Wait = 2 * time.Hour }, lockbench.ErrConfig},
+		"fewer than processes": {func(c *lockbench.Config) { c.Contenders, c.Processes = 3, 4 }, bench.ErrConfig},
+		"too many":             {func(c *lockbench.Config) { c.Contenders = 1 << 20 }, bench.ErrConfig},
+		"too many processes":   {func(c *lockbench.Config) { c.Processes = 65 }, bench.ErrConfig},
+		"a short ttl":          {func(c *lockbench.Config) { c.TTL = time.Millisecond }, bench.ErrConfig},
+		"a long wait":          {func(c *lockbench.Config) { c.Wait = 2 * time.Hour }, bench.ErrConfig},
 		"unknown name":         {func(c *lockbench.Config) { c.Names = []string{"v9"} }, catalog.ErrName},
-		"killing the only one": {func(c *lockbench.Config) { c.Conditions = []catalog.Condition{catalog.Crash} }, lockbench.ErrConfig},
+		"killing the only one": {func(c *lockbench.Config) { c.Conditions = []catalog.Condition{catalog.Crash} }, bench.ErrConfig},
 		"one of two":           {func(c *lockbench.Config) { c.Processes, c.Conditions = 2, []catalog.Condition{"crash+pause"} }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

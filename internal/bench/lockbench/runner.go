@@ -26,9 +26,11 @@ func Run(ctx context.Context, cfg Config, p bench.Progress) (rows []report.Row, 
 	if err := cfg.Check(); err != nil {
 		return nil, err
 	}
-	r := &runner{cfg: cfg, progress: p, id: uuid.NewString()[:8]}
-	if r.url, err = backend.WithReadTimeout(cfg.RedisURL, cfg.stop()+replyTime); err != nil {
-		return nil, err
+	r := &runner{cfg: cfg, progress: p, id: uuid.NewString()[:8], url: cfg.RedisURL}
+	if stop := cfg.stop(); stop > 0 { // so that replies are not late after a stop
+		if r.url, err = backend.WithReadTimeout(r.url, stop+replyTime); err != nil {
+			return nil, err
+		}
 	}
 	if r.embedded, err = backend.EmbeddedRedis(ctx, cfg.RedisURL); err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package benchtest
+package bench_test
 
 import (
 	"encoding/json"
@@ -18,12 +18,12 @@ import (
 	"oversell/internal/web"
 )
 
-// Shop is a fake shop without backends, for tests of how the bench compares replies with
-// orders. It sells its stock and tells the truth, except as Lie says.
-type Shop struct {
-	// Lie is called for each order before it is written, numbered from 1; nil: the shop
+// lyingShop is a fake shop without backends, for tests of how the bench compares replies with
+// orders. It sells its stock and tells the truth, except as tell says.
+type lyingShop struct {
+	// tell is called for each order before it is written, numbered from 1; nil: the shop
 	// never lies.
-	Lie func(n int) Lie
+	tell func(n int) lie
 
 	mu     sync.Mutex
 	item   stock.Item
@@ -33,24 +33,24 @@ type Shop struct {
 	sold   int
 }
 
-// Lie is what a Shop does with an order.
-type Lie int
+// lie is what a lyingShop does with an order.
+type lie int
 
 // The lies.
 const (
-	None          Lie = iota
-	NoOrder           // replies with an order that it does not write
-	NoID              // writes an order and does not say which
-	NoReply           // writes an order and replies "busy"
-	OrderOfOther      // replies with the last buyer's order and writes none
-	OtherQuantity     // writes an order of two units and says one
-	MoreThanAsked     // writes an order of two units and says so
-	OtherKey          // writes the order with another idempotency key
-	KeyTwice          // writes a second order with the key and replies with the first
+	noLie         lie = iota
+	noOrder           // replies with an order that it does not write
+	noID              // writes an order and does not say which
+	noReply           // writes an order and replies "busy"
+	orderOfOther      // replies with the last buyer's order and writes none
+	otherQuantity     // writes an order of two units and says one
+	moreThanAsked     // writes an order of two units and says so
+	otherKey          // writes the order with another idempotency key
+	keyTwice          // writes a second order with the key and replies with the first
 )
 
-// Start runs the shop until the end of the test, and returns its address.
-func (s *Shop) Start(t *testing.T) string {
+// start runs the shop until the end of the test, and returns its address.
+func (s *lyingShop) start(t *testing.T) string {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/strategies", s.strategies)
 	mux.HandleFunc("PUT /api/items/{sku}", s.put)
@@ -63,7 +63,7 @@ func (s *Shop) Start(t *testing.T) string {
 	return server.URL
 }
 
-func (s *Shop) strategies(w http.ResponseWriter, _ *http.Request) {
+func (s *lyingShop) strategies(w http.ResponseWriter, _ *http.Request) {
 	type named struct {
 		Name string `json:"name"`
 	}
@@ -74,7 +74,7 @@ func (s *Shop) strategies(w http.ResponseWriter, _ *http.Request) {
 	reply(w, http.StatusOK, map[string]any{"strategies": all})
 }
 
-func (s *Shop) put(w http.ResponseWriter, r *http.Request) {
+func (s *lyingShop) put(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		Stock int64 `json:"stock"`
 	}
@@ -89,7 +89,7 @@ func (s *Shop) put(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusOK, s.item)
 }
 
-func (s *Shop) deduct(w http.ResponseWriter, r *http.Request) {
+func (s *lyingShop) deduct(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := stock.KeyHash(r.Header.Get("Idempotency-Key"))
@@ -102,36 +102,36 @@ func (s *Shop) deduct(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.sold++
-	lie := None
-	if s.Lie != nil {
-		lie = s.Lie(s.sold)
+	how := noLie
+	if s.tell != nil {
+		how = s.tell(s.sold)
 	}
 	order := stock.ListedOrder{ID: uuid.NewString(), Quantity: 1, Strategy: r.URL.Query().Get("strategy"), KeyHash: key}
 	told := order
-	switch lie {
-	case NoOrder:
+	switch how {
+	case noOrder:
 		reply(w, http.StatusOK, told)
 		return
-	case OrderOfOther:
+	case orderOfOther:
 		reply(w, http.StatusOK, s.last)
 		return
-	case OtherQuantity:
+	case otherQuantity:
 		order.Quantity = 2
-	case MoreThanAsked:
+	case moreThanAsked:
 		order.Quantity, told.Quantity = 2, 2
-	case OtherKey:
+	case otherKey:
 		order.KeyHash = stock.KeyHash("somebody else's")
-	case KeyTwice:
+	case keyTwice:
 		again := order
 		again.ID = uuid.NewString()
 		s.write(again)
 	}
 	s.write(order)
 	s.last = order
-	switch lie {
-	case NoReply:
+	switch how {
+	case noReply:
 		s.refuse(w, http.StatusServiceUnavailable, "busy")
-	case NoID:
+	case noID:
 		reply(w, http.StatusOK, map[string]any{"quantity": 1})
 	default:
 		reply(w, http.StatusOK, told)
@@ -139,12 +139,12 @@ func (s *Shop) deduct(w http.ResponseWriter, r *http.Request) {
 }
 
 // write writes an order and takes its units. The caller has locked mu.
-func (s *Shop) write(order stock.ListedOrder) {
+func (s *lyingShop) write(order stock.ListedOrder) {
 	s.orders = append(s.orders, order)
 	s.left -= order.Quantity
 }
 
-func (s *Shop) audit(w http.ResponseWriter, _ *http.Request) {
+func (s *lyingShop) audit(w http.ResponseWriter, _ *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	found := web.Audit{Audit: stock.Audit{SKU: s.item.SKU, SaleID: s.item.SaleID}}
@@ -156,7 +156,7 @@ func (s *Shop) audit(w http.ResponseWriter, _ *http.Request) {
 }
 
 // list returns at most seven orders per page, so that there are several pages.
-func (s *Shop) list(w http.ResponseWriter, r *http.Request) {
+func (s *lyingShop) list(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	from := 0
@@ -176,7 +176,7 @@ func (s *Shop) list(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusOK, page)
 }
 
-func (s *Shop) refuse(w http.ResponseWriter, status int, code string) {
+func (s *lyingShop) refuse(w http.ResponseWriter, status int, code string) {
 	reply(w, status, map[string]any{"code": code, "detail": strings.ReplaceAll(code, "_", " ")})
 }
 

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
 )
 
 // waiting returns the policies that wait correctly.

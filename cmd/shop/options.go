@@ -210,7 +210,7 @@ func flags(o *options, retry *string) *flag.FlagSet {
 	fs.StringVar(&o.Web.Token, "token", "", "`secret` required for changing an item or the strategy;\nempty: not required")
 	fs.DurationVar(&o.TTL, "ttl", shop.DefaultTTL, "`lease` of a lock, for the strategies that have one: nobody sells\nfor that long after a holder was killed, and a holder may stall\nfor two thirds of it (v2 to v5: work for all of it)")
 	fs.DurationVar(&o.Stock.Wait, "wait", shop.DefaultWait, "longest `time` that a request waits for a lock")
-	fs.DurationVar(&o.Reconcile, "reconcile", shop.DefaultReconcile, "`pause` between two searches for units that a killed process has\ntaken and not sold; one of the shops puts them back on sale; 0: off")
+	fs.DurationVar(&o.Reconcile, "reconcile", shop.DefaultReconcile, "`pause` between two searches for units that a killed process has\ntaken and not sold; each shop looks, and a unit is put back on sale once; 0: off")
 	fs.StringVar(retry, "retry", "line:2ms", "`how` to wait for a lock: line:DELAY, fixed:DELAY,\nbackoff:MIN-MAX or recursive:DELAY")
 	fs.BoolVar(&o.Stock.Unfenced, "unfenced", false, "the stock does not check the fencing tokens of v8_fenced, v9_cohort,\netcd and zookeeper")
 	fs.BoolVar(&o.Stock.Mixed, "mixed", false, "strategies that do not exclude each other may sell one item at\nthe same time, and oversell it")

@@ -11,6 +11,7 @@ import (
 	"oversell/internal/backend/coordination"
 	"oversell/internal/catalog"
 	"oversell/internal/guard"
+	"oversell/internal/locks/redlock"
 )
 
 // lazily returns servers that are closed at the end of the test, and the folder in
@@ -72,7 +73,11 @@ func TestServersStartWhenTheyAreFirstUsed(t *testing.T) {
 		t.Error("not the servers that were asked for")
 	}
 	c := clients(t, l)
-	if err := sells(t, c, "redlock"); err != nil {
+	err := redlock.ErrNoQuorum
+	for errors.Is(err, redlock.ErrNoQuorum) { // a busy machine
+		err = sells(t, c, "redlock")
+	}
+	if err != nil {
 		t.Error(err)
 	}
 	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {

@@ -13,6 +13,7 @@ import (
 	"oversell/internal/backend/coordination"
 	"oversell/internal/catalog"
 	"oversell/internal/guard"
+	"oversell/internal/locks/redlock"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -29,16 +30,16 @@ func TestEmbeddedServersAreShared(t *testing.T) {
 	a, b := dial(t, s.Addresses), dial(t, s.Addresses)
 	for _, name := range []string{"redlock", "etcd"} {
 		here, there := lock(t, name, a), lock(t, name, b)
-		if ok, err := here.TryLock(t.Context()); !ok || err != nil {
+		if ok, err := tryLock(t, here); !ok || err != nil {
 			t.Fatal(name, ok, err)
 		}
-		if ok, err := there.TryLock(t.Context()); ok || err != nil {
+		if ok, err := tryLock(t, there); ok || err != nil {
 			t.Errorf("%s: a second process got %v, %v", name, ok, err)
 		}
 		if err := here.Unlock(t.Context()); err != nil {
 			t.Error(name, err)
 		}
-		if ok, err := there.TryLock(t.Context()); !ok || err != nil {
+		if ok, err := tryLock(t, there); !ok || err != nil {
 			t.Errorf("%s: the second process got %v, %v of a free lock", name, ok, err)
 		}
 		if err := there.Unlock(t.Context()); err != nil {
@@ -48,6 +49,17 @@ func TestEmbeddedServersAreShared(t *testing.T) {
 	for range 2 { // closing twice does no harm
 		if err := errors.Join(a.Close(), b.Close(), s.Close()); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// tryLock tries again while the nodes of redlock, which have 50 ms, answer too late: a busy machine
+// is no reason to fail.
+func tryLock(t *testing.T, l guard.Lock) (ok bool, err error) {
+	t.Helper()
+	for {
+		if ok, err = l.TryLock(t.Context()); !errors.Is(err, redlock.ErrNoQuorum) {
+			return ok, err
 		}
 	}
 }

@@ -223,8 +223,8 @@ func strategies() catalog.List {
 // watchers are called around the statements of a site's database. They are registered before a
 // service runs, because gorm's Register changes the list that running statements read.
 type watchers struct {
-	mu                                                    sync.Mutex
-	beforeReads, beforeOrders, afterOrders, beforeDeletes []*watcher
+	mu                                     sync.Mutex
+	beforeReads, beforeOrders, afterOrders []*watcher
 }
 
 type watcher struct {
@@ -235,7 +235,7 @@ type watcher struct {
 func (w *watchers) register(db *gorm.DB) error {
 	query, row, create, raw := db.Callback().Query(), db.Callback().Row(), db.Callback().Create(), db.Callback().Raw()
 	all := func(*gorm.DB) bool { return true }
-	reads, deletes := w.call(&w.beforeReads, all), w.call(&w.beforeDeletes, all)
+	reads := w.call(&w.beforeReads, all)
 	many := func(tx *gorm.DB) bool { return tx.Statement.Table == "oversell_orders" }
 	one := func(tx *gorm.DB) bool {
 		return strings.HasPrefix(tx.Statement.SQL.String(), "INSERT INTO `oversell_orders`")
@@ -247,7 +247,6 @@ func (w *watchers) register(db *gorm.DB) error {
 		raw.Before("gorm:raw").Register("test:before", w.call(&w.beforeOrders, one)),
 		create.After("gorm:create").Register("test:after", w.call(&w.afterOrders, many)),
 		raw.After("gorm:raw").Register("test:after", w.call(&w.afterOrders, one)),
-		db.Callback().Delete().Before("gorm:delete").Register("test:deletes", deletes),
 	)
 }
 
@@ -277,11 +276,6 @@ func (w *watchers) add(list *[]*watcher, f func(tx *gorm.DB)) (remove func()) {
 // onReads calls f before every SELECT, until remove is called.
 func (s *site) onReads(f func(tx *gorm.DB)) (remove func()) {
 	return s.watchers.add(&s.watchers.beforeReads, f)
-}
-
-// beforeDeletes calls f before every DELETE, until remove is called.
-func (s *site) beforeDeletes(f func(tx *gorm.DB)) (remove func()) {
-	return s.watchers.add(&s.watchers.beforeDeletes, f)
 }
 
 // beforeOrders calls f before every statement that writes orders, until remove is called.

@@ -342,7 +342,7 @@ func (s *Sentinels) heal(ctx context.Context) error {
 		}
 		host, port, _ := net.SplitHostPort(s.primary.Addr)
 		// Its client may go on saying for a second that it is away.
-		follow := func() error { return heir.client.SlaveOf(ctx, host, port).Err() }
+		follow := func() error { return heir.client.ReplicaOf(ctx, host, port).Err() }
 		if err := await(ctx, "the heir follows", follow); err != nil {
 			return err
 		}

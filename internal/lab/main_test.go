@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 			code = max(code, 1)
 		}
 		os.Exit(code)
-	}), goleak.IgnoreTopFunction("oversell/internal/proc.(*Process).run"),
+	}), goleak.IgnoreTopFunction("oversell/internal/fleet.(*Process).run"),
 		goleak.IgnoreAnyFunction("os/exec.(*Cmd).Wait")) // of ZooKeeper, which is stopped after
 }
 

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 			code = max(code, 1)
 		}
 		os.Exit(code)
-	}), goleak.IgnoreTopFunction("oversell/internal/proc.(*Process).run"),
+	}), goleak.IgnoreTopFunction("oversell/internal/fleet.(*Process).run"),
 		goleak.IgnoreAnyFunction("os/exec.(*Cmd).Wait"), // of ZooKeeper, which is stopped after
 		// A client of a killed process tries to dial again, and notices only a second later that it
 		// is closed.

@@ -3,7 +3,6 @@ package lease_test
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"strings"
@@ -14,8 +13,8 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/google/uuid"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/goleak"
 
+	"oversell/internal/backend/backendtest"
 	"oversell/internal/backend/coordination/coordtest"
 	"oversell/internal/fault"
 	"oversell/internal/locks/etcdlock"
@@ -28,19 +27,7 @@ import (
 // ttl is the shortest that both servers allow.
 const ttl = time.Second
 
-// The tests wait more than they compute, so more of them run in parallel.
-func TestMain(m *testing.M) {
-	flag.Parse()
-	_ = flag.Set("test.parallel", "6") // the flag exists, so there is no error
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		if err := coordtest.StopZooKeeper(); err != nil {
-			fmt.Println(err)
-			code = 1
-		}
-		os.Exit(code)
-	}), goleak.IgnoreTopFunction("oversell/internal/fleet.(*Process).run"),
-		goleak.IgnoreAnyFunction("os/exec.(*Cmd).Wait")) // of ZooKeeper, which is stopped after this check
-}
+func TestMain(m *testing.M) { os.Exit(backendtest.Main(m, coordtest.StopZooKeeper)) }
 
 // processes are processes that use one lock of the test's own.
 type processes struct {

@@ -3,8 +3,6 @@ package zklock
 import (
 	"context"
 	"errors"
-	"flag"
-	"fmt"
 	"io"
 	"net"
 	"os"
@@ -14,8 +12,8 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
-	"go.uber.org/goleak"
 
+	"oversell/internal/backend/backendtest"
 	"oversell/internal/backend/coordination/coordtest"
 	"oversell/internal/fault"
 	"oversell/internal/locks/lease"
@@ -25,19 +23,7 @@ import (
 // timeout is the shortest session timeout that the private server allows.
 const timeout = time.Second
 
-// The tests wait more than they compute, so more of them run in parallel.
-func TestMain(m *testing.M) {
-	flag.Parse()
-	_ = flag.Set("test.parallel", "6") // the flag exists, so there is no error
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		if err := coordtest.StopZooKeeper(); err != nil {
-			fmt.Println(err)
-			code = 1
-		}
-		os.Exit(code)
-	}), goleak.IgnoreTopFunction("oversell/internal/fleet.(*Process).run"),
-		goleak.IgnoreAnyFunction("os/exec.(*Cmd).Wait")) // of the server, which is stopped after this check
-}
+func TestMain(m *testing.M) { os.Exit(backendtest.Main(m, coordtest.StopZooKeeper)) }
 
 // start gives the test as many sources as processes, which the lock treats as
 // separate processes, and its own key.

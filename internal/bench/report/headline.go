@@ -2,11 +2,12 @@ package report
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/dustin/go-humanize"
 
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
@@ -61,8 +62,10 @@ func breaking(all []Finding, s present.Style) string {
 // worstFinding orders findings: those that broke come first, the worst first.
 func worstFinding(a, b Finding) int {
 	switch {
-	case (a.Broke == "") != (b.Broke == ""):
-		return map[bool]int{true: -1, false: +1}[a.Broke != ""]
+	case a.Broke != "" && b.Broke == "":
+		return -1
+	case a.Broke == "" && b.Broke != "":
+		return +1
 	case a.Verdict.Worse(b.Verdict):
 		return -1
 	case b.Verdict.Worse(a.Verdict):
@@ -90,18 +93,9 @@ func holding(all []Finding, unit string, s present.Style) string {
 		return s.Sayf("held: %s", strings.Join(names, s.Say(", ")))
 	}
 	slices.SortStableFunc(held, func(a, b Finding) int { return cmp.Compare(b.Speed, a.Speed) })
-	text := s.Sayf("fastest that held: %s, %s %s", held[0].Strategy, thousands(int64(math.Round(held[0].Speed))), s.Title(unit))
+	text := s.Sayf("fastest that held: %s, %s %s", held[0].Strategy, humanize.Comma(int64(math.Round(held[0].Speed))), s.Title(unit))
 	if len(held) > 1 && held[1].Speed > 0 {
 		text += s.Say(", ") + s.Sayf("%.1f times %s", held[0].Speed/held[1].Speed, held[1].Strategy)
-	}
-	return text
-}
-
-// thousands writes a number with commas.
-func thousands(n int64) string {
-	text := fmt.Sprint(n)
-	for i := len(text) - 3; i > 0; i -= 3 {
-		text = text[:i] + "," + text[i:]
 	}
 	return text
 }
@@ -158,15 +152,15 @@ func (r Row) broke(s present.Style) (what string, by int64) {
 	case figures.OK:
 		return "", 0
 	case figures.Oversold:
-		return s.Sayf("oversold %s", thousands(r.Oversold)), r.Oversold
+		return s.Sayf("oversold %s", humanize.Comma(r.Oversold)), r.Oversold
 	case figures.Unknown:
-		return s.Sayf("may have oversold %s", thousands(r.OversoldPossible)), r.OversoldPossible
+		return s.Sayf("may have oversold %s", humanize.Comma(r.OversoldPossible)), r.OversoldPossible
 	case figures.Stuck:
-		return s.Sayf("got stuck with %s units left", thousands(r.Undersold)), r.Undersold
+		return s.Sayf("got stuck with %s units left", humanize.Comma(r.Undersold)), r.Undersold
 	case figures.Undersold:
-		return s.Sayf("undersold %s", thousands(r.Undersold)), r.Undersold
+		return s.Sayf("undersold %s", humanize.Comma(r.Undersold)), r.Undersold
 	case figures.Reloaded:
-		return s.Sayf("loaded the key %s times", thousands(r.DBLoads)), r.DBLoads
+		return s.Sayf("loaded the key %s times", humanize.Comma(r.DBLoads)), r.DBLoads
 	}
 	return r.drifted(s)
 }
@@ -175,13 +169,13 @@ func (r Row) broke(s present.Style) (what string, by int64) {
 func (r Row) drifted(s present.Style) (what string, by int64) {
 	switch {
 	case r.AcknowledgedMissing > 0:
-		return s.Sayf("lost %s orders that buyers were told of", thousands(r.AcknowledgedMissing)), r.AcknowledgedMissing
+		return s.Sayf("lost %s orders that buyers were told of", humanize.Comma(r.AcknowledgedMissing)), r.AcknowledgedMissing
 	case r.Held != nil && r.ChargedWithoutOrder > 0:
-		return s.Sayf("charged %s times without an order", thousands(r.ChargedWithoutOrder)), r.ChargedWithoutOrder
+		return s.Sayf("charged %s times without an order", humanize.Comma(r.ChargedWithoutOrder)), r.ChargedWithoutOrder
 	case r.Stranded > 0:
-		return s.Sayf("stranded %s", thousands(r.Stranded)), r.Stranded
+		return s.Sayf("stranded %s", humanize.Comma(r.Stranded)), r.Stranded
 	case r.LostUpdates > 0:
-		return s.Sayf("lost %s updates", thousands(r.LostUpdates)), r.LostUpdates
+		return s.Sayf("lost %s updates", humanize.Comma(r.LostUpdates)), r.LostUpdates
 	}
 	return s.Say("drifted"), 1
 }

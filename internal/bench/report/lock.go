@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dustin/go-humanize"
+
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
 	"oversell/internal/present"
@@ -332,7 +334,7 @@ func (d Disturbed) note(s present.Style) string {
 
 // broke says what went wrong with a lock and by how much, or "".
 func (l *Lock) broke(v figures.Verdict, s present.Style) (what string, by int64) {
-	say := func(format string, n int) (string, int64) { return s.Sayf(format, thousands(int64(n))), int64(n) }
+	say := func(format string, n int) (string, int64) { return s.Sayf(format, humanize.Comma(int64(n))), int64(n) }
 	switch {
 	case v == Broken && l.MaxHolders < 2:
 		return say("lost %s updates", l.LostUpdates)

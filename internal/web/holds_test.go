@@ -19,6 +19,7 @@ import (
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/catalog"
 	"oversell/internal/holds"
+	"oversell/internal/holds/holdstest"
 	"oversell/internal/payment"
 	"oversell/internal/stock"
 	"oversell/internal/web"
@@ -140,11 +141,10 @@ func (s *holdSite) buy(t testing.TB, sku, buyer string) holds.Order {
 	return o
 }
 
-// expire lets a hold of h3_claim expire now, and waits until the sweep has given its units back. A
-// short TTL would do the same on a fast machine: on a slow one the hold ends before its reply.
+// expire lets a hold expire now, and waits until the sweep has given its units back.
 func (s *holdSite) expire(t testing.TB, h holds.Hold) {
 	t.Helper()
-	if err := s.db.Exec("UPDATE oversell_holds SET expires_at = 1 WHERE id = ?", h.ID).Error; err != nil {
+	if err := holdstest.Expire(t.Context(), s.db, s.rdb, h); err != nil {
 		t.Fatal(err)
 	}
 	var audit web.Audit

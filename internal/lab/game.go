@@ -138,7 +138,7 @@ func (pl *player) come() {
 	pl.g.settle()
 }
 
-// opens names a command. A text is the same whoever has sent the script first.
+// opens gives a command its text. The text does not depend on which buyer sent the script first.
 func (pl *player) opens(c *Request) {
 	c.Text = strings.Replace(pl.text(c), "EVALSHA", "EVAL", 1)
 }

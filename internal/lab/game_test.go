@@ -240,7 +240,7 @@ func TestNothingHappensThatIsNotLet(t *testing.T) {
 	}
 }
 
-// A script is one step, whoever runs it first, and can be read before that.
+// A script is one step for every buyer, and its text can be read before it runs.
 func TestScriptIsOneStep(t *testing.T) {
 	s := played(t, "v4_lua", 3, "A.A.A")
 	next := s.Players[0].Next

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -52,6 +53,7 @@ type shops struct {
 	*fleet.Fleet
 	command func() (*exec.Cmd, error) // runs an instance
 	setup   setup
+	plan    plan // of the row
 
 	severable bool // their connections to Redis go through relays, which can cut them
 	gauged    bool // their gauges count holders, if gauges can be read here
@@ -88,6 +90,7 @@ func (f *shops) legible() bool { return f.gauged && fleet.LiveWords }
 
 // follow gives all shops the plan for the next row.
 func (f *shops) follow(ctx context.Context, p plan) error {
+	f.plan = p
 	return f.Each(func(m *fleet.Member) error { return m.Tell(ctx, order{Plan: &p}, nil, orderTimeout) })
 }
 
@@ -160,10 +163,19 @@ func (f *shops) urls() []string {
 // errNotInjected means that the fault of a row was not injected.
 var errNotInjected = errors.New("no holder reached the critical section")
 
-// inject calls fault with the shop of the first holder that waits at a seam. One that comes
-// to a seam in another shop goes on. It returns when ctx ends, which is when the row is over.
+// takePart reports whether holders have entered in all shops that run; true without gauges.
+func (f *shops) takePart() bool {
+	return !f.legible() || !slices.ContainsFunc(f.Running(), func(m *fleet.Member) bool {
+		return m.Words.Load(gaugeCame) == 0
+	})
+}
+
+// inject calls fault with the shop of a holder that waits at a seam: the first one when all shops
+// take part, or else the last one that the plan stops. Others that come to a seam go on. It
+// returns when ctx ends, which is when the row is over.
 func (f *shops) inject(ctx context.Context, fault func(m *fleet.Member) error) error {
-	err := f.Catch(ctx, fault)
+	came := 0
+	err := f.Catch(ctx, func() bool { came++; return came >= f.plan.Fault.Most || f.takePart() }, fault)
 	f.LetGo(ctx)
 	if errors.Is(err, fleet.ErrNotReached) {
 		return errNotInjected

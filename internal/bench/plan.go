@@ -44,10 +44,10 @@ func (c Config) plan(item string, condition catalog.Condition) plan {
 	switch condition {
 	case catalog.Slow:
 		p.Fault = c.early(seamWork)
-		p.Fault.Delay = c.long()
+		p.Fault.Delay, p.Fault.Most = c.long(), 1
 	case catalog.Late:
 		p.Fault = c.early(seamUnlock)
-		p.Fault.Delay = c.long()
+		p.Fault.Delay, p.Fault.Most = c.long(), 1
 	case catalog.Crash:
 		if c.atSeams(condition) {
 			if slices.Contains(c.Seams, SeamScript) {
@@ -62,9 +62,11 @@ func (c Config) plan(item string, condition catalog.Condition) plan {
 	return p
 }
 
-// early is a fault at a seam for one of the first holders of each instance.
+// early is a fault at a seam for one of the first holders of each instance. One that waits for
+// the bench goes on if the other instances do not take part yet: then the next one waits.
 func (c Config) early(at fleet.Seam) fleet.Arm {
-	return fleet.Arm{At: []fleet.Seam{at}, Skip: int(max(1, c.firstTurns()/int64(4*c.shops()))) - 1}
+	turns := int(max(1, c.firstTurns()/int64(4*c.shops())))
+	return fleet.Arm{At: []fleet.Seam{at}, Skip: turns - 1, Most: turns}
 }
 
 // long is longer than the ttl by enough for others to enter, and not by so much that they

@@ -40,3 +40,22 @@ func TestTheStoppedWaitForTheirSuccessor(t *testing.T) {
 		waits("gauges that are not read", 0)
 	})
 }
+
+// A fault is injected when all shops sell: a shop that is alone at first could sell all that is
+// sold before its process is killed, and no two holders would ever meet.
+func TestFaultsWaitForAllShops(t *testing.T) {
+	if !fleet.LiveWords {
+		t.Skip("gauges cannot be read here")
+	}
+	counters, seen := gauged(t)
+	f := &shops{Fleet: fleet.Of(seen...), gauged: true}
+	counters[0].count("item", +1)
+	counters[0].count("item", -1)
+	if f.takePart() {
+		t.Error("one shop of two has had a holder, and both are said to take part")
+	}
+	counters[1].count("item", +1)
+	if !f.takePart() {
+		t.Error("both shops have had a holder, and are not said to take part")
+	}
+}

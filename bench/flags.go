@@ -53,7 +53,7 @@ Examples:
   go run ./bench -redis local -db local -conditions chaos -seed 7 -strategies v6_watchdog,lua_batch
                                                      faults in shops, Redis, the database and the network
   go run ./bench -strategies redlock,etcd,zookeeper -conditions calm,pause
-                                                     five Redis nodes, an embedded etcd, a private ZooKeeper
+                                                     five Redis nodes, a private etcd and ZooKeeper
   go run ./bench -workload cache                     readers of a cold key
   go run ./bench -workload cache -second-look=false -conditions calm
   go run ./bench -workload lock -redis local         all locks without a shop, 5,000 contenders in one process
@@ -246,7 +246,7 @@ func flags(o *options, t *texts) *flag.FlagSet {
 	fs.StringVar(&o.redis, "redis", "embedded", "Redis `SERVER`: embedded, local, local:cluster, which starts three primaries and three replicas, or redis://, rediss://, redis+sentinel:// with one address, or several for a cluster")
 	fs.StringVar(&o.db, "db", "embedded", "`DATABASE`: embedded, local, sqlite:FILE, or user:password@tcp(host:port)/name")
 	fs.StringVar(&o.servers.Redlock, "redlock", "", "`NODES` of redlock: embedded or local, which start five, or addresses separated by commas (default local with -redis local, else embedded)")
-	fs.StringVar(&o.servers.Etcd, "etcd", "embedded", "etcd `SERVER`: embedded, or http://host:port")
+	fs.StringVar(&o.servers.Etcd, "etcd", "local", "etcd `SERVER`: local (the one in the PATH, or built by the go command, which takes a minute once), or http://host:port")
 	fs.StringVar(&o.servers.ZooKeeper, "zookeeper", "local", "ZooKeeper `SERVER`: local, or host:port")
 	fs.IntVar(&o.Requests, "requests", 5000, "number of concurrent `REQUESTS`")
 	fs.IntVar(&o.Rate, "rate", 0, "`REQUESTS` per second, sent at this rate without waiting for earlier replies, instead of all at once")

@@ -82,7 +82,7 @@ func flags(o *options, t *texts) *flag.FlagSet {
 	fs.StringVar(&t.strategies, "strategy", "", "`STRATEGIES` to try them on, separated by commas (default all but yours; see -list)")
 	fs.StringVar(&t.same, "strategies", "", "`STRATEGIES`, the same as -strategy")
 	fs.StringVar(&o.servers.Redlock, "redlock", "", "`NODES` of redlock: embedded or local, which start five, or the addresses of yours, separated by commas (default as -redis, if that is embedded or local)")
-	fs.StringVar(&o.servers.Etcd, "etcd", "embedded", "`WHERE` etcd is, for the strategy of that name: embedded, or the addresses of yours, as http://host:port")
+	fs.StringVar(&o.servers.Etcd, "etcd", "local", "`WHERE` etcd is, for the strategy of that name: local, or the addresses of yours, as http://host:port")
 	fs.StringVar(&o.servers.ZooKeeper, "zookeeper", "local", "`WHERE` ZooKeeper is, for the strategy of that name: local, or the addresses of yours, as host:port")
 	fs.StringVar(&o.redis, "redis", fromEnv("OVERSELL_REDIS"), "`WHERE` Redis is: embedded, local, or redis:// or rediss:// with one address")
 	fs.StringVar(&o.db, "db", fromEnv("OVERSELL_DB"), "`WHERE` the database is, for holds, repairs and consumers: embedded, local, sqlite:FILE or user:password@tcp(host:3306)/name; the cells of locks do not use it")

@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 	"go.uber.org/goleak"
 
+	"oversell/internal/backend/backendtest"
 	"oversell/internal/guard"
 	"oversell/internal/lab"
 )
@@ -199,6 +200,7 @@ func TestNewStrategyIsRecorded(t *testing.T) {
 // Locks on other servers are tried where they are asked for, in real time, beside
 // what is in virtual time.
 func TestLocksOnOtherServers(t *testing.T) {
+	backendtest.System(t)
 	r := try(t, tables(), exitExpected, "-strategies", "redlock,etcd", "-run", "foreign-unlock,clock-jump-majority")
 	said := strings.Join(r.Manifest.Servers, "; ")
 	if len(r.Cells) != 4 || !r.Manifest.Virtual || !strings.Contains(said, "etcd in real time, with leases of 2s") {

@@ -394,6 +394,9 @@ func TestShopForAClass(t *testing.T) {
 func TestFirstRequestSellsByEveryDefault(t *testing.T) {
 	for _, strategy := range []string{"sql_conditional", "etcd"} {
 		t.Run(strategy, func(t *testing.T) {
+			if strategy == "etcd" {
+				backendtest.System(t)
+			}
 			p := start(t, "-strategy", strategy)
 			if status := p.call(t, http.MethodPost, "/api/items/hot/deduct", `{"quantity":1}`, new(any)); status != http.StatusOK {
 				t.Errorf("the first request is answered with %d", status)

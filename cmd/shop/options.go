@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -113,10 +114,9 @@ const none = "none"
 // withServers makes a shop with its own Redis start the servers that need no installation,
 // and turns off those that are none. Several shops on one Redis need to share their nodes.
 func (o options) withServers() options {
-	for _, spec := range []*string{&o.servers.Redlock, &o.servers.Etcd} {
-		if *spec == "" && o.alone() {
-			*spec = "embedded"
-		}
+	if o.alone() {
+		o.servers.Redlock = cmp.Or(o.servers.Redlock, "embedded")
+		o.servers.Etcd = cmp.Or(o.servers.Etcd, "local")
 	}
 	for _, spec := range []*string{&o.servers.Redlock, &o.servers.Etcd, &o.servers.ZooKeeper, &o.Provider} {
 		if *spec == none {
@@ -204,7 +204,7 @@ func flags(o *options, retry *string) *flag.FlagSet {
 	fs.StringVar(&o.redis, "redis", "embedded", "`where` the stock and the locks live: embedded, local, local:cluster,\nor a URL as redis://user:password@host:6379/0; see the examples")
 	fs.StringVar(&o.db, "db", "embedded", "`where` items and orders live: embedded, local, sqlite:FILE,\nor a DSN as user:password@tcp(host:3306)/database")
 	fs.StringVar(&o.servers.Redlock, "redlock", "", "`nodes` of redlock: embedded or local, which start five when they\nare first used, your own as a:6379,b:6379,c:6379, or none;\nembedded by default where the shop starts its own\nRedis, otherwise none")
-	fs.StringVar(&o.servers.Etcd, "etcd", "", "`where` etcd is: embedded, which starts when it is first used,\nhttp://host:port, or none; the same default")
+	fs.StringVar(&o.servers.Etcd, "etcd", "", "`where` etcd is: local, which starts when it is first used,\nhttp://host:port, or none; the same default")
 	fs.StringVar(&o.servers.ZooKeeper, "zookeeper", none, "`where` ZooKeeper is: local, which starts when it is first\nused, host:port, or none")
 	fs.StringVar(&o.Strategy, "strategy", "v6_watchdog", "`name` of the strategy for requests that name none")
 	fs.StringVar(&o.Web.Token, "token", "", "`secret` required for changing an item or the strategy;\nempty: not required")

@@ -58,7 +58,7 @@ func TestFenceHoldsWhatALeaseLoses(t *testing.T) {
 // lockServers serves the nodes of redlock and an etcd for the length of the test.
 func lockServers(t *testing.T) lockservers.Addresses {
 	t.Helper()
-	specs := lockservers.Specs{Redlock: "embedded", Etcd: "embedded"}
+	specs := lockservers.Specs{Redlock: "embedded", Etcd: "local"}
 	servers, err := lockservers.Serve(t.Context(), specs, catalog.NeedsNodes, catalog.NeedsEtcd)
 	if err != nil {
 		t.Fatal(err)

@@ -20,8 +20,9 @@ import (
 // temporary folder.
 func onDemand(t *testing.T) shop.Config {
 	t.Helper()
+	backendtest.System(t)
 	cfg := config(backendtest.Redis(t, "embedded"), backendtest.Database(t, "embedded"), 1)
-	servers, err := lockservers.NewLazy(t.Context(), lockservers.Specs{Etcd: "embedded"}, catalog.NeedsEtcd)
+	servers, err := lockservers.NewLazy(t.Context(), lockservers.Specs{Etcd: "local"}, catalog.NeedsEtcd)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +60,7 @@ func TestCrowdStartsAServerOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if started, err := filepath.Glob(filepath.Join(dir, "oversell-etcd-*")); err != nil || len(started) != 1 {
+	if started, err := filepath.Glob(filepath.Join(dir, "oversell-*", "data", "member")); err != nil || len(started) != 1 {
 		t.Errorf("started: %v, %v", started, err)
 	}
 }
@@ -93,11 +94,12 @@ func TestServerThatDoesNotStartIsAway(t *testing.T) {
 func TestDefaultStrategyStartsItsServer(t *testing.T) {
 	cfg := onDemand(t)
 	cfg.Strategy = "etcd"
-	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "missing"))
+	missing := filepath.Join(t.TempDir(), "missing")
+	t.Setenv("TMPDIR", missing)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	cfg.Ready = func(string) { cancel() }
-	if err := shop.Run(ctx, cfg); err == nil || !strings.Contains(err.Error(), "temporary folder") {
+	if err := shop.Run(ctx, cfg); err == nil || !strings.Contains(err.Error(), missing) {
 		t.Errorf("got %v, want why etcd did not start", err)
 	}
 }

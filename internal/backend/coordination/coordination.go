@@ -31,9 +31,9 @@ var (
 	// answers at a well-formed address.
 	ErrUnreachable = errors.New("unreachable")
 
-	// ErrFailed is returned, wrapped with its cause, when an embedded server
-	// can no longer run.
-	ErrFailed = errors.New("the embedded server has failed")
+	// ErrEnded is returned, wrapped, when a server that was started here has
+	// ended by itself.
+	ErrEnded = errors.New("the private server has ended")
 )
 
 const (
@@ -47,7 +47,7 @@ const (
 )
 
 const (
-	etcdForms = "allowed: embedded, http://HOST:PORT[,http://HOST:PORT…]"
+	etcdForms = "allowed: local, http://HOST:PORT[,http://HOST:PORT…]"
 	zkForms   = "allowed: local, HOST:PORT[,HOST:PORT…]"
 )
 
@@ -69,9 +69,9 @@ func etcdFault(endpoint string) string {
 	switch {
 	case endpoint == "":
 		return "it is empty"
-	case endpoint == "local":
-		return "no local etcd is started; embedded starts one"
 	case endpoint == "embedded":
+		return "no etcd is embedded any more; local starts a private one"
+	case endpoint == "local":
 		return "it must be the only address"
 	case strings.HasPrefix(endpoint, "https:"):
 		return "TLS is not supported for etcd"

@@ -29,9 +29,10 @@ func emptyTempDir(t *testing.T) {
 	})
 }
 
-func TestEmbeddedEtcd(t *testing.T) {
+func TestLocalEtcd(t *testing.T) {
+	backendtest.System(t)
 	emptyTempDir(t)
-	etcd, err := ServeEtcd(t.Context(), "embedded")
+	etcd, err := ServeEtcd(t.Context(), "local")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,6 +49,13 @@ func TestEmbeddedEtcd(t *testing.T) {
 	}
 	if err := client.Close(); err != nil {
 		t.Error(err)
+	}
+	if err := etcd.Err(); err != nil {
+		t.Errorf("while it runs: %v", err)
+	}
+	etcd.server.Kill()
+	if err := etcd.Err(); !errors.Is(err, ErrEnded) {
+		t.Errorf("killed: %v; want %v", err, ErrEnded)
 	}
 	for range 2 {
 		if err := etcd.Close(); err != nil {
@@ -101,8 +109,11 @@ func TestLocalZooKeeper(t *testing.T) {
 	}
 }
 
-func TestMissingZooKeeper(t *testing.T) {
+func TestMissingServers(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
+	if _, err := ServeEtcd(t.Context(), "local"); !errors.Is(err, ErrMissing) || !strings.Contains(err.Error(), "etcd.io") {
+		t.Errorf("%v; want %v and how to install it", err, ErrMissing)
+	}
 	_, _, err := ServeZooKeeper(t.Context(), "local")
 	if !errors.Is(err, ErrMissing) || !strings.Contains(err.Error(), "apt-get install") {
 		t.Errorf("%v; want %v and how to install it", err, ErrMissing)
@@ -113,7 +124,7 @@ func TestStartIsGivenUp(t *testing.T) {
 	emptyTempDir(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := ServeEtcd(ctx, "embedded"); !errors.Is(err, context.Canceled) {
+	if _, err := ServeEtcd(ctx, "local"); !errors.Is(err, context.Canceled) {
 		t.Errorf("etcd: %v; want %v", err, context.Canceled)
 	}
 	if _, _, err := ServeZooKeeper(ctx, "local"); !errors.Is(err, context.Canceled) && !errors.Is(err, ErrMissing) {
@@ -151,7 +162,7 @@ func TestSpecs(t *testing.T) {
 			t.Errorf("%q: %v", spec, err)
 		}
 	}
-	for _, spec := range []string{"", "local", "a:2379", "http://a", "http://a:0", "http://a:99999", "http://u:secret@a:1", "http://a:1,", "http://a:1/path", "redis://a:1"} {
+	for _, spec := range []string{"", "embedded", "a:2379", "http://a", "http://a:0", "http://a:99999", "http://u:secret@a:1", "http://a:1,", "http://a:1/path", "redis://a:1"} {
 		_, err := ServeEtcd(ctx, spec)
 		bad(spec, err)
 	}

@@ -1,106 +1,128 @@
 package coordination
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
-	"os"
+	"io"
+	"net"
+	"os/exec"
+	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+
+	"oversell/internal/backend/local"
 )
 
 // Etcd is an etcd to dial: one that ServeEtcd started, or the user's own.
 type Etcd struct {
 	Endpoints []string // what DialEtcd takes, in any process on this machine
 
-	member *member // nil if it is the user's own
-	stop   func() error
+	server *local.Server // nil if it is the user's own
 }
 
 // ServeEtcd resolves the value of -etcd:
 //
-//   - "embedded" serves etcd from this process, on free loopback ports, with
-//     its files in a temporary folder;
+//   - "local" starts a private etcd on a free loopback port, with its files in a
+//     temporary folder: the one in the PATH, or else the one that go.mod names,
+//     which the go command builds from the source in the current folder;
 //   - addresses of the user's own etcd, such as http://HOST:PORT, separated by
 //     commas, are checked and kept.
 //
 // ctx bounds the start of the server, not its life, which Close ends. Errors
-// wrap ErrSpec, or the reason why the server did not start.
+// wrap ErrSpec, ErrMissing, or the reason why the server did not start.
 func ServeEtcd(ctx context.Context, spec string) (*Etcd, error) {
-	if spec == "embedded" {
-		return serveEmbedded(ctx)
+	if spec != "local" {
+		endpoints, err := etcdEndpoints(spec)
+		if err != nil {
+			return nil, err
+		}
+		return &Etcd{Endpoints: endpoints}, nil
 	}
-	endpoints, err := etcdEndpoints(spec)
+	path, err := findEtcd(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &Etcd{Endpoints: endpoints}, nil
+	server, err := local.Start(ctx, local.Command{
+		Name: "etcd", Path: path, Args: etcdArgs, Ready: isHealthy, OnPort: true, Timeout: startTimeout,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Etcd{Endpoints: []string{"http://" + server.Addr}, server: server}, nil
 }
 
-func serveEmbedded(ctx context.Context) (*Etcd, error) {
+// etcdTool is the package of etcd's server, which go.mod has among its tools.
+const etcdTool = "go.etcd.io/etcd/server/v3"
+
+// findEtcd returns the path of an etcd, and builds it if necessary: from an empty
+// build cache that takes about a minute.
+func findEtcd(ctx context.Context) (string, error) {
+	if path, err := exec.LookPath("etcd"); err == nil {
+		return path, nil
+	}
+	out, err := exec.CommandContext(ctx, "go", "tool", "-n", etcdTool).Output()
 	if ctx.Err() != nil {
-		return nil, fmt.Errorf("start an embedded etcd: %w", context.Cause(ctx))
+		return "", fmt.Errorf("build etcd: %w", context.Cause(ctx))
 	}
-	dir, err := os.MkdirTemp("", "oversell-etcd-")
+	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
+		err = fmt.Errorf("%w: %s", err, bytes.TrimSpace(failed.Stderr))
+	}
 	if err != nil {
-		return nil, fmt.Errorf("make a temporary folder: %w", err)
+		return "", fmt.Errorf("etcd %w: install it (https://etcd.io/docs/latest/install), or run this in the source of oversell, "+
+			"where the go command builds it: %w", ErrMissing, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	m, err := startMember(ctx, dir)
-	if err != nil {
-		return nil, fmt.Errorf("start an embedded etcd: %w", err)
-	}
-	return &Etcd{
-		Endpoints: []string{"http://" + m.etcd.Clients[0].Addr().String()},
-		member:    m,
-		stop:      sync.OnceValue(m.stop),
-	}, nil
+	return string(bytes.TrimSpace(out)), nil
 }
 
-// Err returns why an embedded etcd has failed, wrapping ErrFailed, or nil. An etcd
-// that has failed does not recover, and refuses its clients. For a user's own etcd
-// Err always returns nil.
+// etcdArgs configures an etcd of one member. It trades durability for speed, because
+// its data is thrown away at the end. A single member does not have to wait for others:
+// with short ticks it starts immediately, and allows leases of one second, where the
+// default minimum is two.
+func etcdArgs(dir string, port int) []string {
+	client, peer := fmt.Sprintf("http://%s:%d", host, port), "http://"+host+":0"
+	return []string{
+		"--data-dir", filepath.Join(dir, "data"), "--log-level", "error", "--unsafe-no-fsync",
+		"--listen-client-urls", client, "--advertise-client-urls", client,
+		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default=" + peer,
+		"--heartbeat-interval", "10", "--election-timeout", "100",
+	}
+}
+
+// isHealthy asks etcd whether it has a leader and can write.
+func isHealthy(c net.Conn) error {
+	if _, err := io.WriteString(c, "GET /health HTTP/1.0\r\n\r\n"); err != nil {
+		return err
+	}
+	reply, err := io.ReadAll(c)
+	if err == nil && !bytes.Contains(reply, []byte(`"health":"true"`)) {
+		err = errors.New("not healthy")
+	}
+	return err
+}
+
+// Err returns ErrEnded if an etcd that ServeEtcd started no longer runs, and nil
+// otherwise and for the user's own.
 func (e *Etcd) Err() error {
-	if e.member == nil {
+	if e.server == nil || e.server.Pid() != 0 {
 		return nil
 	}
-	return e.member.err()
+	return fmt.Errorf("etcd: %w", ErrEnded)
 }
 
 // Close stops the etcd if ServeEtcd started it, and leaves the user's own alone. It
 // may be called more than once.
 func (e *Etcd) Close() error {
-	if e.stop == nil {
+	if e.server == nil {
 		return nil
 	}
-	return e.stop()
-}
-
-// config configures an etcd of one member, without logging. It trades
-// durability for speed, because its data is thrown away at the end. A single
-// member does not have to wait for others: with short ticks it starts at once,
-// and allows leases of one second, where the default minimum is two.
-func (m *member) config() *embed.Config {
-	anyPort := []url.URL{{Scheme: "http", Host: host + ":0"}}
-	c := embed.NewConfig()
-	c.Dir = m.dir
-	c.ListenClientUrls, c.AdvertiseClientUrls = anyPort, anyPort
-	c.ListenPeerUrls, c.AdvertisePeerUrls = anyPort, anyPort
-	c.InitialCluster = c.InitialClusterFromName(c.Name)
-	c.TickMs, c.ElectionMs = 10, 100
-	c.UnsafeNoFsync = true
-	c.EnableGRPCGateway = false
-	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(m.logger())
-	return c
+	return e.server.Close()
 }
 
 // DialEtcd connects to the endpoints that ServeEtcd returned, and checks within

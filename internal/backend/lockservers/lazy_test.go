@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"oversell/internal/backend"
+	"oversell/internal/backend/backendtest"
 	"oversell/internal/backend/coordination"
 	"oversell/internal/catalog"
 	"oversell/internal/guard"
@@ -68,7 +69,8 @@ func sells(t *testing.T, c *Clients, name string) error {
 
 // Each server starts when it is first used, and not before.
 func TestServersStartWhenTheyAreFirstUsed(t *testing.T) {
-	l, dir := lazily(t, Specs{Redlock: "embedded", Etcd: "embedded"}, catalog.NeedsNodes, catalog.NeedsEtcd)
+	backendtest.System(t)
+	l, dir := lazily(t, Specs{Redlock: "embedded", Etcd: "local"}, catalog.NeedsNodes, catalog.NeedsEtcd)
 	if !l.Has(catalog.NeedsNodes) || !l.Has(catalog.NeedsEtcd) || l.Has(catalog.NeedsZooKeeper) {
 		t.Error("not the servers that were asked for")
 	}
@@ -98,15 +100,16 @@ func TestServersStartWhenTheyAreFirstUsed(t *testing.T) {
 
 // An etcd that has failed does not recover. Its strategy reports that at once.
 func TestServerThatFailedSinceIsTold(t *testing.T) {
+	backendtest.System(t)
 	broken := make(chan struct{})
 	cause := errors.New("no more files")
 	l := &Lazy{starts: map[catalog.Need]*onDemand[*Servers]{
 		catalog.NeedsEtcd: newOnDemand(func(ctx context.Context) (*Servers, error) {
-			s, err := Serve(ctx, Specs{Etcd: "embedded"}, catalog.NeedsEtcd)
+			s, err := Serve(ctx, Specs{Etcd: "local"}, catalog.NeedsEtcd)
 			if err != nil {
 				return nil, err
 			}
-			s.failed = func() error {
+			s.ended = func() error {
 				select {
 				case <-broken:
 					return cause

@@ -27,7 +27,7 @@ import (
 // needed may be empty.
 type Specs struct {
 	Redlock   string // embedded or local, which start DefaultNodes nodes, or the addresses of the user's own
-	Etcd      string // embedded, or the user's own
+	Etcd      string // local, or the user's own
 	ZooKeeper string // local, or the user's own
 }
 
@@ -57,16 +57,16 @@ type Servers struct {
 	Addresses
 	Names []string // for the first lines of a report
 
-	failed func() error // why a server in this process has failed; nil if no server runs in it
-	stops  []func() error
+	ended func() error // says whether a server that must not be replaced has ended; may be nil
+	stops []func() error
 }
 
-// Err returns why a server that runs in this process has failed, or nil.
+// Err returns coordination.ErrEnded if an etcd that was started here has ended, or nil.
 func (s *Servers) Err() error {
-	if s.failed == nil {
+	if s.ended == nil {
 		return nil
 	}
-	return s.failed()
+	return s.ended()
 }
 
 // Serve opens the servers for the needs. The caller must call Close. Errors
@@ -217,9 +217,9 @@ func (s *Servers) serveEtcd(ctx context.Context, spec string) error {
 	if err != nil {
 		return err
 	}
-	s.failed = etcd.Err
+	s.ended = etcd.Err
 	s.stops, s.Etcd = append(s.stops, etcd.Close), etcd.Endpoints
-	s.Names = append(s.Names, named("etcd", spec, embedded, etcd.Endpoints))
+	s.Names = append(s.Names, named("etcd", spec, own, etcd.Endpoints))
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"oversell/internal/backend"
+	"oversell/internal/backend/backendtest"
 	"oversell/internal/backend/coordination"
 	"oversell/internal/catalog"
 	"oversell/internal/guard"
@@ -18,9 +19,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Two processes can lock on the same embedded servers, and exclude each other.
-func TestEmbeddedServersAreShared(t *testing.T) {
-	s, err := Serve(t.Context(), Specs{Redlock: "embedded", Etcd: "embedded"}, catalog.NeedsNodes, catalog.NeedsEtcd)
+// Two processes can lock on the same servers, and exclude each other.
+func TestServersAreShared(t *testing.T) {
+	backendtest.System(t)
+	s, err := Serve(t.Context(), Specs{Redlock: "embedded", Etcd: "local"}, catalog.NeedsNodes, catalog.NeedsEtcd)
 	if err != nil {
 		t.Fatal(err)
 	}

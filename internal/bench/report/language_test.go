@@ -22,7 +22,7 @@ var han = regexp.MustCompile(`\p{Han}`)
 // everything is reports that say all that a report can say.
 func everything() map[string]report.Report {
 	full := func(r report.Report) report.Report {
-		r.Manifest.Servers = []string{"etcd: embedded", "redlock: 5 nodes (embedded)", "zookeeper: local"}
+		r.Manifest.Servers = []string{"etcd: local", "redlock: 5 nodes (embedded)", "zookeeper: local"}
 		r.Manifest.Keeper, r.Manifest.Seed, r.Manifest.Unfenced, r.Manifest.Replicas, r.Manifest.Planned = stock.InDatabase, 7, true, 2, 999
 		verdicts := []figures.Verdict{figures.OK, figures.Oversold, figures.Drift, figures.Undersold, figures.Stuck, figures.Unknown, figures.Reloaded, figures.NotComparable}
 		like := r.Rows[0]

@@ -18,7 +18,7 @@ import (
 	"oversell/internal/locks/lease/leasetest"
 )
 
-// ttl is the shortest lease of an embedded etcd.
+// ttl is the shortest lease of a private etcd.
 const ttl = time.Second
 
 // The tests wait more than they compute, so more of them run in parallel.

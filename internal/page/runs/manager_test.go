@@ -114,8 +114,9 @@ func TestRunOnTheBackendsOfTheShop(t *testing.T) {
 
 // Of the shop's own servers, a run starts those that its strategies need.
 func TestRunStartsTheServersOfTheShopThatItNeeds(t *testing.T) {
+	backendtest.System(t)
 	dir := t.TempDir()
-	servers, err := lockservers.NewLazy(t.Context(), lockservers.Specs{Redlock: "embedded", Etcd: "embedded"}, catalog.NeedsNodes, catalog.NeedsEtcd)
+	servers, err := lockservers.NewLazy(t.Context(), lockservers.Specs{Redlock: "embedded", Etcd: "local"}, catalog.NeedsNodes, catalog.NeedsEtcd)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +139,7 @@ func TestRunStartsTheServersOfTheShopThatItNeeds(t *testing.T) {
 		if e.Run.State != runs.Done || !e.Run.AsExpected {
 			t.Errorf("%s came to %s, %q", tt.strategy, e.Run.State, e.Run.Error)
 		}
-		if started, err := filepath.Glob(filepath.Join(dir, "oversell-etcd-*")); err != nil || len(started) != tt.etcds {
+		if started, err := filepath.Glob(filepath.Join(dir, "oversell-*", "data", "member")); err != nil || len(started) != tt.etcds {
 			t.Errorf("after %s: %v, %v; want %d", tt.strategy, started, err, tt.etcds)
 		}
 	}

@@ -169,7 +169,7 @@ func (m *Manager) open(ctx context.Context, s Settings) (o opened, err error) {
 	if o.Servers, err = backend.Serve(ctx, string(Embedded), string(Embedded)); err != nil {
 		return o, err
 	}
-	specs := lockservers.Specs{Redlock: string(Embedded), Etcd: string(Embedded)}
+	specs := lockservers.Specs{Redlock: string(Embedded), Etcd: "local"}
 	if o.others, err = lockservers.Serve(ctx, specs, needs...); err != nil {
 		return o, errors.Join(err, o.Servers.Close())
 	}

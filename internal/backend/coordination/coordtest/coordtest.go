@@ -18,10 +18,11 @@ import (
 	"oversell/internal/fault"
 )
 
-// Etcd serves an embedded etcd for the length of the test and returns its address.
+// Etcd starts a private etcd for the length of the test and returns its address.
 func Etcd(t testing.TB) string {
 	t.Helper()
-	etcd, err := coordination.ServeEtcd(t.Context(), "embedded")
+	backendtest.System(t)
+	etcd, err := coordination.ServeEtcd(t.Context(), "local")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -103,12 +103,11 @@ func leastRights(t *testing.T) string {
 func TestEveryStrategySells(t *testing.T) {
 	var list catalog.List
 	for _, s := range catalog.Strategies() {
-		if s.Needs != catalog.NeedsZooKeeper {
+		if s.Needs != catalog.NeedsZooKeeper && s.Needs != catalog.NeedsEtcd {
 			list = append(list, s)
 		}
 	}
-	specs := lockservers.Specs{Redlock: "embedded", Etcd: "embedded"}
-	servers, err := lockservers.Serve(t.Context(), specs, catalog.NeedsNodes, catalog.NeedsEtcd)
+	servers, err := lockservers.Serve(t.Context(), lockservers.Specs{Redlock: "embedded"}, catalog.NeedsNodes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,12 +141,17 @@ func TestRedisThatRefusesINFO(t *testing.T) {
 	}
 }
 
-func TestZooKeeperSells(t *testing.T) {
-	s, err := catalog.Strategies().Find("zookeeper")
-	if err != nil {
-		t.Fatal(err)
+func TestLocksOnOtherServersSell(t *testing.T) {
+	servers := lockservers.Addresses{Etcd: []string{coordtest.Etcd(t)}, ZooKeeper: []string{coordtest.ZooKeeper(t)}}
+	var list catalog.List
+	for _, name := range []string{"etcd", "zookeeper"} {
+		s, err := catalog.Strategies().Find(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, s)
 	}
-	sellByAll(t, backendtest.Redis(t, "local"), lockservers.Addresses{ZooKeeper: []string{coordtest.ZooKeeper(t)}}, catalog.List{s})
+	sellByAll(t, backendtest.Redis(t, "local"), servers, list)
 }
 
 // wantAbsent checks that a shop does not offer a strategy and says why.

@@ -7,11 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gin-gonic/gin"
-
 	"oversell/internal/holds"
 	"oversell/internal/holds/payfault"
 	"oversell/internal/payment"
+	"oversell/internal/web/problem"
 )
 
 // HoldList is the reply to a request for the holds of an item's sale.
@@ -57,11 +56,11 @@ const maxAudited = 5_000
 
 // listHolds answers with the newest holds of the item's sale. It needs the token, because the
 // id of a hold is all that is needed to read it, and names its buyer.
-func (a *API) listHolds(c *gin.Context) {
-	ctx := c.Request.Context()
-	found, err := a.cfg.Holds.List(ctx, c.Param("sku"))
+func (a *API) listHolds(w http.ResponseWriter, r *http.Request) {
+	ctx := r.Context()
+	found, err := a.cfg.Holds.List(ctx, r.PathValue("sku"))
 	if err != nil {
-		a.fail(c, err)
+		a.fail(w, r, err)
 		return
 	}
 	list := HoldList{
@@ -72,21 +71,21 @@ func (a *API) listHolds(c *gin.Context) {
 		list.Holds = append(list.Holds, listedHold(h))
 	}
 	if a.cfg.Ledger == nil {
-		c.JSON(http.StatusOK, list)
+		reply(w, http.StatusOK, list)
 		return
 	}
 	entries, number := a.cfg.Ledger(found.SaleID, maxAudited)
 	if number <= maxAudited {
 		orders, due, err := a.cfg.Holds.Payments(ctx, found.SKU, found.SaleID)
 		if err != nil {
-			a.fail(c, err)
+			a.fail(w, r, err)
 			return
 		}
 		books := payment.AuditAmounts(entries, orders, due)
 		list.Books = &books
 	}
 	list.pay(entries)
-	c.JSON(http.StatusOK, list)
+	reply(w, http.StatusOK, list)
 }
 
 func listedHold(h holds.Listed) ListedHold {
@@ -135,34 +134,34 @@ func (h *ListedHold) entered(e payment.Entry) {
 
 // putFault says what goes wrong with the payment of a hold. It needs the token of the shop, and
 // that of the hold.
-func (a *API) putFault(c *gin.Context) {
+func (a *API) putFault(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		Token   *int64         `json:"token"`
 		Fault   *payfault.Kind `json:"fault"`
 		Seconds int            `json:"seconds"`
 	}
-	if !a.parse(c, &body) {
+	if !problem.ReadBody(w, r.Body, &body) {
 		return
 	}
 	if body.Token == nil || body.Fault == nil {
-		invalid(c, `token or fault is missing: {"token":7,"fault":"slow_bank","seconds":8}`)
+		invalid(w, `token or fault is missing: {"token":7,"fault":"slow_bank","seconds":8}`)
 		return
 	}
 	if a.cfg.HoldFaults == nil {
-		reply(c, http.StatusNotFound, "no_faults", "payments go wrong on request only with the shop's own provider: start it with -provider embedded")
+		problem.Reply(w, http.StatusNotFound, "no_faults", "payments go wrong on request only with the shop's own provider: start it with -provider embedded")
 		return
 	}
 	fault := payfault.Fault{Kind: *body.Fault, Seconds: body.Seconds}
-	a.answer(c, fault, a.setFault(c, *body.Token, fault))
+	a.answer(w, r, fault, a.setFault(r, *body.Token, fault))
 }
 
-func (a *API) setFault(c *gin.Context, token int64, fault payfault.Fault) error {
-	h, err := a.cfg.Holds.Get(c.Request.Context(), c.Param("id"))
+func (a *API) setFault(r *http.Request, token int64, fault payfault.Fault) error {
+	h, err := a.cfg.Holds.Get(r.Context(), r.PathValue("id"))
 	if err == nil && h.Token != token {
 		err = holds.ErrToken
 	}
 	if err == nil {
-		err = a.cfg.HoldFaults.Set(c.Request.Context(), h, fault)
+		err = a.cfg.HoldFaults.Set(r.Context(), h, fault)
 	}
 	return err
 }

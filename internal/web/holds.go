@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"net/http"
@@ -9,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gin-gonic/gin"
-
 	"oversell/internal/guard"
 	"oversell/internal/holds"
 	"oversell/internal/payment"
@@ -18,114 +17,116 @@ import (
 	"oversell/internal/web/problem"
 )
 
-// holdRoutes adds the routes of a sale by holds.
-func (a *API) holdRoutes(api *gin.RouterGroup) {
-	api.POST("/items/:sku/holds", parameters("strategy"), a.hold)
-	get(api, "/holds/:id", parameters(), a.getHold)
-	api.DELETE("/holds/:id", parameters("token"), bodiless, a.release)
-	api.POST("/holds/:id/pay", parameters(), a.pay)
-	api.PUT("/holds/:id/fault", a.guarded, parameters(), a.putFault)
-	get(api, "/audit/:sku/holds", a.guarded, parameters(), a.listHolds)
-	api.POST("/payments/webhook", parameters(), a.webhook)
+// holdRoutes are the routes of a sale by holds.
+func (a *API) holdRoutes() map[string]http.HandlerFunc {
+	return map[string]http.HandlerFunc{
+		"POST /api/items/{sku}/holds": parameters(a.hold, "strategy"),
+		"GET /api/holds/{id}":         parameters(a.getHold),
+		"DELETE /api/holds/{id}":      parameters(bodiless(a.release), "token"),
+		"POST /api/holds/{id}/pay":    parameters(a.pay),
+		"PUT /api/holds/{id}/fault":   a.guarded(parameters(a.putFault)),
+		"GET /api/audit/{sku}/holds":  a.guarded(parameters(a.listHolds)),
+		"POST /api/payments/webhook":  parameters(a.webhook),
+	}
 }
 
 // hold takes units for a buyer.
-func (a *API) hold(c *gin.Context) {
-	stage := guard.Expand(c.DefaultQuery("strategy", a.cfg.HoldStage), a.holdStages())
+func (a *API) hold(w http.ResponseWriter, r *http.Request) {
+	stage := guard.Expand(cmp.Or(r.URL.Query().Get("strategy"), a.cfg.HoldStage), a.holdStages())
 	if !slices.Contains(a.holdStages(), stage) {
-		reply(c, http.StatusNotFound, "unknown_strategy", "there is no strategy "+problem.Quoted(stage)+" for holds; the shop has: "+strings.Join(a.holdStages(), ", "))
+		problem.Reply(w, http.StatusNotFound, "unknown_strategy", "there is no strategy "+problem.Quoted(stage)+" for holds; the shop has: "+strings.Join(a.holdStages(), ", "))
 		return
 	}
 	var body struct {
 		Buyer    *string `json:"buyer"`
 		Quantity *int64  `json:"quantity"`
 	}
-	if !a.parse(c, &body) {
+	if !problem.ReadBody(w, r.Body, &body) {
 		return
 	}
 	if body.Buyer == nil || body.Quantity == nil {
-		invalid(c, `buyer or quantity is missing: {"buyer":"ann","quantity":1}`)
+		invalid(w, `buyer or quantity is missing: {"buyer":"ann","quantity":1}`)
 		return
 	}
-	if !a.oneEach(c, *body.Quantity) {
+	if !a.oneEach(w, r, *body.Quantity) {
 		return
 	}
-	key, ok := idempotencyKey(c)
+	key, ok := idempotencyKey(w, r)
 	if !ok {
 		return
 	}
-	h, err := a.cfg.Holds.Hold(c.Request.Context(), holds.Ask{
-		Stage: stage, SKU: c.Param("sku"), Buyer: *body.Buyer, Quantity: *body.Quantity, Key: key,
+	h, err := a.cfg.Holds.Hold(r.Context(), holds.Ask{
+		Stage: stage, SKU: r.PathValue("sku"), Buyer: *body.Buyer, Quantity: *body.Quantity, Key: key,
 	})
 	if err != nil {
-		a.metrics.request(stage, a.fail(c, err))
+		a.metrics.request(stage, a.fail(w, r, err))
 		return
 	}
 	a.metrics.request(stage, "held")
-	a.metrics.sales.watch(c.Param("sku"))
-	c.Header("Location", "/api/holds/"+h.ID)
-	c.JSON(http.StatusCreated, h)
+	a.metrics.sales.watch(r.PathValue("sku"))
+	w.Header().Set("Location", "/api/holds/"+h.ID)
+	reply(w, http.StatusCreated, h)
 }
 
 // getHold answers with a hold as it is now.
-func (a *API) getHold(c *gin.Context) {
-	h, err := a.cfg.Holds.Get(c.Request.Context(), c.Param("id"))
-	a.answer(c, h, err)
+func (a *API) getHold(w http.ResponseWriter, r *http.Request) {
+	h, err := a.cfg.Holds.Get(r.Context(), r.PathValue("id"))
+	a.answer(w, r, h, err)
 }
 
 // release gives the units of a hold back. A hold that was released already is not an error:
 // the reply to the first request may have been lost.
-func (a *API) release(c *gin.Context) {
-	token, err := strconv.ParseInt(c.Query("token"), 10, 64)
+func (a *API) release(w http.ResponseWriter, r *http.Request) {
+	token, err := strconv.ParseInt(r.URL.Query().Get("token"), 10, 64)
 	if err != nil {
-		invalid(c, "the parameter token must be the hold's token, as in ?token=7")
+		invalid(w, "the parameter token must be the hold's token, as in ?token=7")
 		return
 	}
-	id := c.Param("id")
-	err = a.cfg.Holds.Release(c.Request.Context(), id, token)
+	id := r.PathValue("id")
+	err = a.cfg.Holds.Release(r.Context(), id, token)
 	var ended holds.NotHeldError
 	if errors.As(err, &ended) && ended.Status == holds.Released {
 		err = nil
 	}
 	if err != nil {
-		a.metrics.request(a.stageOf(id), a.fail(c, err))
+		a.metrics.request(a.stageOf(id), a.fail(w, r, err))
 		return
 	}
 	a.metrics.request(a.stageOf(id), "released")
-	c.Status(http.StatusNoContent)
+	w.WriteHeader(http.StatusNoContent)
 }
 
 // pay charges the buyer and answers with the order.
-func (a *API) pay(c *gin.Context) {
+func (a *API) pay(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		Token *int64 `json:"token"`
 	}
-	if !a.parse(c, &body) {
+	if !problem.ReadBody(w, r.Body, &body) {
 		return
 	}
 	if body.Token == nil {
-		invalid(c, `token is missing: {"token":7}, as the reply to the hold has it`)
+		invalid(w, `token is missing: {"token":7}, as the reply to the hold has it`)
 		return
 	}
-	key, ok := idempotencyKey(c)
+	key, ok := idempotencyKey(w, r)
 	if !ok {
 		return
 	}
-	id := c.Param("id")
-	order, err := a.cfg.Holds.Pay(c.Request.Context(), id, *body.Token, key)
+	id := r.PathValue("id")
+	order, err := a.cfg.Holds.Pay(r.Context(), id, *body.Token, key)
 	if err != nil {
-		a.metrics.request(a.stageOf(id), a.fail(c, err))
+		a.metrics.request(a.stageOf(id), a.fail(w, r, err))
 		return
 	}
 	a.metrics.request(a.stageOf(id), "paid")
-	c.JSON(http.StatusOK, order)
+	reply(w, http.StatusOK, order)
 }
 
 // holdOrder answers with the order that a hold has become. It has been written: a payment that is
 // under way has no order.
-func (a *API) holdOrder(c *gin.Context) {
-	o, err := a.cfg.Holds.Order(c.Request.Context(), c.Param("id"))
-	a.answer(c, struct {
+func (a *API) holdOrder(w http.ResponseWriter, r *http.Request) {
+	o, err := a.cfg.Holds.Order(r.Context(), r.PathValue("id"))
+	a.answer(w, r, struct {
 		holds.Order
 		State string `json:"state"`
 	}{o, stock.StateWritten}, err)
@@ -161,19 +162,19 @@ func (a *API) stageOf(id string) string {
 // webhook takes what the payment provider tells of a payment. The signature is checked before
 // anything else of the body. Only the id of the payment is used: what has become of it the
 // service asks the provider, so that an old event, or a false one, changes nothing.
-func (a *API) webhook(c *gin.Context) {
-	event, ok := a.readWebhook(c)
+func (a *API) webhook(w http.ResponseWriter, r *http.Request) {
+	event, ok := a.readWebhook(w, r)
 	if !ok {
 		return
 	}
 	var err error
 	switch event.Type {
 	case payment.EventCaptured:
-		err = a.cfg.Holds.Captured(c.Request.Context(), event.Payment.ID)
+		err = a.cfg.Holds.Captured(r.Context(), event.Payment.ID)
 	case payment.EventRefundFailed:
-		err = a.cfg.Holds.RefundFailed(c.Request.Context(), event.Payment.ID, event.ID)
+		err = a.cfg.Holds.RefundFailed(r.Context(), event.Payment.ID, event.ID)
 	default: // nothing depends on the others
-		a.answerWebhook(c, "ignored")
+		a.answerWebhook(w, "ignored")
 		return
 	}
 	if errors.Is(err, holds.ErrUnknownHold) || errors.Is(err, payment.ErrUnknownPayment) || errors.Is(err, holds.ErrNotCaptured) {
@@ -181,37 +182,37 @@ func (a *API) webhook(c *gin.Context) {
 		if skipped, ok := a.withheld.Allow(); ok {
 			a.cfg.Logger.Warn("a webhook was ignored", "payment", event.Payment.ID, "error", err, "not_logged_before", skipped)
 		}
-		a.answerWebhook(c, "ignored")
+		a.answerWebhook(w, "ignored")
 		return
 	}
 	if err != nil { // the provider sends it again
-		a.metrics.request(webhooks, a.fail(c, err))
+		a.metrics.request(webhooks, a.fail(w, r, err))
 		return
 	}
-	a.answerWebhook(c, "settled")
+	a.answerWebhook(w, "settled")
 }
 
-func (a *API) answerWebhook(c *gin.Context, result string) {
+func (a *API) answerWebhook(w http.ResponseWriter, result string) {
 	a.metrics.request(webhooks, result)
-	c.JSON(http.StatusOK, gin.H{"result": result})
+	reply(w, http.StatusOK, map[string]any{"result": result})
 }
 
 // readWebhook returns the event of a webhook that the provider has signed. Otherwise it
 // replies and returns false.
-func (a *API) readWebhook(c *gin.Context) (payment.Event, bool) {
-	body, err := io.ReadAll(c.Request.Body)
+func (a *API) readWebhook(w http.ResponseWriter, r *http.Request) (payment.Event, bool) {
+	body, err := io.ReadAll(r.Body)
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		reply(c, http.StatusRequestEntityTooLarge, "too_large", "a webhook may have at most "+strconv.Itoa(maxBody)+" bytes")
+		problem.Reply(w, http.StatusRequestEntityTooLarge, "too_large", "a webhook may have at most "+strconv.Itoa(maxBody)+" bytes")
 	case err != nil:
-		invalid(c, "the body ended before it was complete")
+		invalid(w, "the body ended before it was complete")
 	default:
-		event, err := a.verified(c.Request.Header.Values(payment.SignatureHeader), body)
+		event, err := a.verified(r.Header.Values(payment.SignatureHeader), body)
 		if err == nil {
 			return event, true
 		}
-		a.metrics.request(webhooks, a.fail(c, err))
+		a.metrics.request(webhooks, a.fail(w, r, err))
 		return payment.Event{}, false
 	}
 	a.metrics.request(webhooks, "refused")

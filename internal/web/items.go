@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,12 +11,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gin-gonic/gin"
-
 	"oversell/internal/cache"
 	"oversell/internal/figures"
 	"oversell/internal/guard"
 	"oversell/internal/stock"
+	"oversell/internal/web/problem"
 )
 
 // HeldHeader has the times that the request was inside the critical section, as FROM-TO in
@@ -28,8 +28,8 @@ func (a *API) owner() string {
 }
 
 // deduct sells units to a buyer.
-func (a *API) deduct(c *gin.Context) {
-	name, ok := a.requested(c)
+func (a *API) deduct(w http.ResponseWriter, r *http.Request) {
+	name, ok := a.requested(w, r)
 	if !ok {
 		return
 	}
@@ -37,24 +37,24 @@ func (a *API) deduct(c *gin.Context) {
 		Quantity *int64  `json:"quantity"`
 		Buyer    *string `json:"buyer"`
 	}
-	if !a.parse(c, &body) {
+	if !problem.ReadBody(w, r.Body, &body) {
 		return
 	}
 	if body.Quantity == nil {
-		invalid(c, `quantity is missing: {"quantity":1}`)
+		invalid(w, `quantity is missing: {"quantity":1}`)
 		return
 	}
-	if !a.oneEach(c, *body.Quantity) {
+	if !a.oneEach(w, r, *body.Quantity) {
 		return
 	}
 	var buyer string
 	if body.Buyer != nil {
 		if buyer = *body.Buyer; buyer == "" {
-			invalid(c, "buyer is empty: leave it out if the item has no limit per buyer")
+			invalid(w, "buyer is empty: leave it out if the item has no limit per buyer")
 			return
 		}
 	}
-	key, ok := idempotencyKey(c)
+	key, ok := idempotencyKey(w, r)
 	if !ok {
 		return
 	}
@@ -63,15 +63,15 @@ func (a *API) deduct(c *gin.Context) {
 	buying.Inc()
 	defer buying.Dec()
 	req := stock.Request{
-		SKU: c.Param("sku"), Quantity: *body.Quantity, Strategy: name,
+		SKU: r.PathValue("sku"), Quantity: *body.Quantity, Strategy: name,
 		IdempotencyKey: key, Buyer: buyer, Owner: a.owner(),
 	}
-	traced := a.trace(c, &req)
-	res, err := a.cfg.Stock.Deduct(c.Request.Context(), req)
-	held(c, res.Spans)
+	w, traced := a.trace(w, r, &req)
+	res, err := a.cfg.Stock.Deduct(r.Context(), req)
+	held(w, res.Spans)
 	outcome := "sold"
 	if err != nil {
-		outcome = a.fail(c, err)
+		outcome = a.failBy(w, r, name, err)
 	} else if res.Replayed {
 		outcome = "replayed"
 	} else if res.Accepted {
@@ -81,41 +81,41 @@ func (a *API) deduct(c *gin.Context) {
 	a.metrics.request(name, outcome)
 	a.metrics.lock(name, res.Lock)
 	if err == nil { // so that a name that nobody sells is never audited
-		a.metrics.sales.watch(c.Param("sku"))
+		a.metrics.sales.watch(r.PathValue("sku"))
 	}
 	if res.Lock.Release != nil {
-		a.cfg.Logger.Warn("a lock was not released", "strategy", name, "sku", c.Param("sku"), "error", res.Lock.Release)
+		a.cfg.Logger.Warn("a lock was not released", "strategy", name, "sku", r.PathValue("sku"), "error", res.Lock.Release)
 	}
 	switch {
 	case err != nil:
 	case res.State != "":
-		a.behind(c, res)
+		a.behind(w, r, res)
 	default:
-		c.JSON(http.StatusOK, sold{Order: res.Order, Remaining: res.Left, Replayed: res.Replayed})
+		reply(w, http.StatusOK, sold{Order: res.Order, Remaining: res.Left, Replayed: res.Replayed})
 	}
 }
 
 // oneEach reports whether a buyer may take so many units, and by the strategy that the request
 // names. Otherwise it replies.
-func (a *API) oneEach(c *gin.Context, quantity int64) bool {
-	if !a.cfg.OneEach || c.Query("strategy") == "" && quantity == 1 || Authorized(c.Request, a.cfg.Token) {
+func (a *API) oneEach(w http.ResponseWriter, r *http.Request, quantity int64) bool {
+	if !a.cfg.OneEach || r.URL.Query().Get("strategy") == "" && quantity == 1 || Authorized(r, a.cfg.Token) {
 		return true
 	}
-	reply(c, http.StatusForbidden, "one_each", "here a buyer takes one unit, and only the token may name a strategy")
+	problem.Reply(w, http.StatusForbidden, "one_each", "here a buyer takes one unit, and only the token may name a strategy")
 	return false
 }
 
 // idempotencyKey returns the key of a request, "" for none. If the header is empty or given
 // twice it replies and returns false: the client relies on a key, but it is unclear which.
-func idempotencyKey(c *gin.Context) (string, bool) {
-	keys := c.Request.Header.Values("Idempotency-Key")
+func idempotencyKey(w http.ResponseWriter, r *http.Request) (string, bool) {
+	keys := r.Header.Values("Idempotency-Key")
 	switch {
 	case len(keys) == 0:
 		return "", true
 	case len(keys) > 1:
-		invalid(c, "the header Idempotency-Key is given more than once")
+		invalid(w, "the header Idempotency-Key is given more than once")
 	case keys[0] == "":
-		invalid(c, "the header Idempotency-Key is empty: leave it out, or give each purchase a key of its own")
+		invalid(w, "the header Idempotency-Key is empty: leave it out, or give each purchase a key of its own")
 	default:
 		return keys[0], true
 	}
@@ -134,7 +134,7 @@ type sold struct {
 }
 
 // held writes the spans into the reply's header.
-func held(c *gin.Context, spans []figures.Span) {
+func held(w http.ResponseWriter, spans []figures.Span) {
 	if len(spans) == 0 {
 		return
 	}
@@ -142,7 +142,7 @@ func held(c *gin.Context, spans []figures.Span) {
 	for i, s := range spans {
 		texts[i] = fmt.Sprintf("%d-%d", s.From.UnixNano(), s.To.UnixNano())
 	}
-	c.Header(HeldHeader, strings.Join(texts, ","))
+	w.Header().Set(HeldHeader, strings.Join(texts, ","))
 }
 
 // ParseHeld reads the value of a HeldHeader.
@@ -161,7 +161,7 @@ func ParseHeld(value string) ([]figures.Span, error) {
 	return spans, nil
 }
 
-func (a *API) putItem(c *gin.Context) {
+func (a *API) putItem(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		Name        string        `json:"name"`
 		Category    string        `json:"category"`
@@ -171,70 +171,70 @@ func (a *API) putItem(c *gin.Context) {
 		Limit       int64         `json:"limit"`
 		Strategy    string        `json:"strategy"`
 	}
-	if !a.parse(c, &body) {
+	if !problem.ReadBody(w, r.Body, &body) {
 		return
 	}
 	if body.Stock == nil {
-		invalid(c, `stock is missing: {"stock":1000}`)
+		invalid(w, `stock is missing: {"stock":1000}`)
 		return
 	}
 	item := stock.Item{
-		SKU: c.Param("sku"), Name: body.Name, Category: body.Category, Initial: *body.Stock, Keeper: body.Keeper,
+		SKU: r.PathValue("sku"), Name: body.Name, Category: body.Category, Initial: *body.Stock, Keeper: body.Keeper,
 		HoldSeconds: body.HoldSeconds, Limit: body.Limit,
 	}
 	var ok bool
-	if item.Family, ok = a.firstFamily(c, body.Strategy, item); !ok {
+	if item.Family, ok = a.firstFamily(w, r, body.Strategy, item); !ok {
 		return
 	}
-	ctx := context.WithoutCancel(c.Request.Context()) // a client that leaves must not interrupt a change halfway
+	ctx := context.WithoutCancel(r.Context()) // a client that leaves must not interrupt a change halfway
 	item, err := a.cfg.Stock.Put(ctx, item)
 	if err == nil {
 		err = a.forget(ctx, item.SKU)
 	}
 	if err != nil {
-		a.fail(c, err)
+		a.fail(w, r, err)
 		return
 	}
 	a.metrics.sales.watch(item.SKU)
-	c.JSON(http.StatusOK, item)
+	reply(w, http.StatusOK, item)
 }
 
 // firstFamily returns the family of the strategy that sells an item first: the named one, or
 // the default one. If the named one does not exist or cannot sell the item, it replies and
 // returns false. Other strategies may sell the item as well, so the default one need not be
 // able to.
-func (a *API) firstFamily(c *gin.Context, named string, item stock.Item) (string, bool) {
+func (a *API) firstFamily(w http.ResponseWriter, r *http.Request, named string, item stock.Item) (string, bool) {
 	if named == "" {
 		return a.cfg.Stock.Family(a.strategy.Load().(string)), true
 	}
 	name := guard.Expand(named, a.names())
 	if !a.known(name) && item.Keeper == stock.InHolds {
-		reply(c, http.StatusBadRequest, "wrong_keeper", "no strategy sells an item with the keeper holds: leave strategy out; the first hold of the sale names the stage")
+		problem.Reply(w, http.StatusBadRequest, "wrong_keeper", "no strategy sells an item with the keeper holds: leave strategy out; the first hold of the sale names the stage")
 		return "", false
 	}
 	if !a.known(name) {
-		a.unknownStrategy(c, name)
+		a.unknownStrategy(w, name)
 		return "", false
 	}
 	if err := a.cfg.Stock.CanSell(name, item); err != nil {
-		a.fail(c, err)
+		a.fail(w, r, err)
 		return "", false
 	}
 	return a.cfg.Stock.Family(name), true
 }
 
-func (a *API) deleteItem(c *gin.Context) {
-	ctx, sku := context.WithoutCancel(c.Request.Context()), c.Param("sku") // as in putItem
+func (a *API) deleteItem(w http.ResponseWriter, r *http.Request) {
+	ctx, sku := context.WithoutCancel(r.Context()), r.PathValue("sku") // as in putItem
 	err := a.cfg.Stock.Delete(ctx, sku)
 	if err == nil {
 		err = errors.Join(a.cfg.Cache.Delete(ctx, itemKey(sku)), a.cfg.Cache.Forget(ctx, categoriesKey))
 	}
 	if err != nil {
-		a.fail(c, err)
+		a.fail(w, r, err)
 		return
 	}
 	a.metrics.sales.forget(sku)
-	c.Status(http.StatusNoContent)
+	w.WriteHeader(http.StatusNoContent)
 }
 
 // The names of cached values.
@@ -248,13 +248,13 @@ func (a *API) forget(ctx context.Context, sku string) error {
 }
 
 // item answers with the item from the cache, and the units that are left now.
-func (a *API) item(c *gin.Context) {
-	sku := c.Param("sku")
+func (a *API) item(w http.ResponseWriter, r *http.Request) {
+	sku := r.PathValue("sku")
 	if err := stock.CheckSKU(sku); err != nil {
-		a.fail(c, err)
+		a.fail(w, r, err)
 		return
 	}
-	value, ok := a.cached(c, itemKey(sku), func(ctx context.Context) ([]byte, bool, error) {
+	value, ok := a.cached(w, r, itemKey(sku), func(ctx context.Context) ([]byte, bool, error) {
 		item, err := a.cfg.Stock.Item(ctx, sku)
 		if errors.Is(err, stock.ErrUnknownItem) {
 			return nil, false, nil
@@ -269,39 +269,39 @@ func (a *API) item(c *gin.Context) {
 		return
 	}
 	if value == nil {
-		a.fail(c, fmt.Errorf("%w: %s", stock.ErrUnknownItem, sku))
+		a.fail(w, r, fmt.Errorf("%w: %s", stock.ErrUnknownItem, sku))
 		return
 	}
-	left, saleID, err := a.cfg.Stock.Left(c.Request.Context(), sku)
+	left, saleID, err := a.cfg.Stock.Left(r.Context(), sku)
 	if err != nil {
-		a.fail(c, err)
+		a.fail(w, r, err)
 		return
 	}
-	var reply struct {
+	var found struct {
 		stock.Item
 		Remaining int64 `json:"remaining"`
 	}
-	if err := json.Unmarshal(value, &reply.Item); err != nil {
-		a.fail(c, fmt.Errorf("reading the cached item %s: %w", sku, err))
+	if err := json.Unmarshal(value, &found.Item); err != nil {
+		a.fail(w, r, fmt.Errorf("reading the cached item %s: %w", sku, err))
 		return
 	}
-	if reply.SaleID != saleID {
+	if found.SaleID != saleID {
 		// The process that began this sale crashed before it updated the cache.
-		if reply.Item, err = a.cfg.Stock.Item(c.Request.Context(), sku); err == nil {
-			err = a.forget(c.Request.Context(), sku)
+		if found.Item, err = a.cfg.Stock.Item(r.Context(), sku); err == nil {
+			err = a.forget(r.Context(), sku)
 		}
 		if err != nil {
-			a.fail(c, err)
+			a.fail(w, r, err)
 			return
 		}
 	}
-	reply.Remaining = left
-	c.JSON(http.StatusOK, reply)
+	found.Remaining = left
+	reply(w, http.StatusOK, found)
 }
 
 // categories answers with the category map.
-func (a *API) categories(c *gin.Context) {
-	value, ok := a.cached(c, categoriesKey, func(ctx context.Context) ([]byte, bool, error) {
+func (a *API) categories(w http.ResponseWriter, r *http.Request) {
+	value, ok := a.cached(w, r, categoriesKey, func(ctx context.Context) ([]byte, bool, error) {
 		all, err := a.cfg.Stock.Categories(ctx)
 		if err != nil {
 			return nil, false, err
@@ -310,32 +310,32 @@ func (a *API) categories(c *gin.Context) {
 		return text, true, err
 	})
 	if ok {
-		c.Data(http.StatusOK, "application/json; charset=utf-8", value)
+		replyJSON(w, http.StatusOK, value)
 	}
 }
 
 // cached reads a value through the cache; it is nil if it does not exist. After an error it
 // replies and returns false.
-func (a *API) cached(c *gin.Context, key string, load cache.Load) ([]byte, bool) {
-	name, ok := a.requested(c)
+func (a *API) cached(w http.ResponseWriter, r *http.Request, key string, load cache.Load) ([]byte, bool) {
+	name, ok := a.requested(w, r)
 	if !ok {
 		return nil, false
 	}
-	if c.Query("strategy") == "" && !a.guardsReads(name) {
+	if r.URL.Query().Get("strategy") == "" && !a.guardsReads(name) {
 		name = a.cfg.ForReads
 	}
-	second, err := strconv.ParseBool(c.DefaultQuery("second_look", "true"))
+	second, err := strconv.ParseBool(cmp.Or(r.URL.Query().Get("second_look"), "true"))
 	if err != nil {
-		invalid(c, "second_look must be true or false")
+		invalid(w, "second_look must be true or false")
 		return nil, false
 	}
-	res, err := a.cfg.Cache.Read(c.Request.Context(), cache.Request{
+	res, err := a.cfg.Cache.Read(r.Context(), cache.Request{
 		Key: key, Strategy: name, Owner: a.owner(), NoSecondLook: !second,
 	}, load)
-	held(c, res.Spans)
+	held(w, res.Spans)
 	a.metrics.cache(name, res)
 	if err != nil {
-		a.metrics.request(name, a.fail(c, err))
+		a.metrics.request(name, a.failBy(w, r, name, err))
 		return nil, false
 	}
 	if !res.Found {
@@ -347,27 +347,27 @@ func (a *API) cached(c *gin.Context, key string, load cache.Load) ([]byte, bool)
 }
 
 // audit answers with the audit of the item's current sale.
-func (a *API) audit(c *gin.Context) {
-	ctx, sku := c.Request.Context(), c.Param("sku")
+func (a *API) audit(w http.ResponseWriter, r *http.Request) {
+	ctx, sku := r.Context(), r.PathValue("sku")
 	found, err := a.cfg.Stock.Audit(ctx, sku)
 	if err != nil {
-		a.fail(c, err)
+		a.fail(w, r, err)
 		return
 	}
-	reply := Audit{Audit: found, Instance: a.cfg.Instance}
-	if reply.CacheLoads, err = a.cfg.Cache.Loads(ctx, itemKey(sku)); err == nil {
-		reply.RedisCommands, err = a.cfg.Commands(ctx)
+	audit := Audit{Audit: found, Instance: a.cfg.Instance}
+	if audit.CacheLoads, err = a.cfg.Cache.Loads(ctx, itemKey(sku)); err == nil {
+		audit.RedisCommands, err = a.cfg.Commands(ctx)
 	}
-	a.answer(c, reply, err)
+	a.answer(w, r, audit, err)
 }
 
 // repair makes the stock agree with the orders.
-func (a *API) repair(c *gin.Context) {
-	done, err := a.cfg.Stock.Repair(c.Request.Context(), c.Param("sku"))
+func (a *API) repair(w http.ResponseWriter, r *http.Request) {
+	done, err := a.cfg.Stock.Repair(r.Context(), r.PathValue("sku"))
 	if err == nil && done.Returned != 0 {
 		a.cfg.Logger.Info("the stock was repaired", "sku", done.SKU, "returned", done.Returned)
 	}
-	a.answer(c, done, err)
+	a.answer(w, r, done, err)
 }
 
 // Audit is the reply to an audit.

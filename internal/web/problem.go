@@ -6,8 +6,6 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/gin-gonic/gin"
-
 	"oversell/internal/cache"
 	"oversell/internal/holds"
 	"oversell/internal/holds/payfault"
@@ -85,34 +83,38 @@ var outcomes = []outcome{
 const codeBackend = "backend"
 
 // answer replies with v, or with what failed.
-func (a *API) answer(c *gin.Context, v any, err error) {
+func (a *API) answer(w http.ResponseWriter, r *http.Request, v any, err error) {
 	if err != nil {
-		a.fail(c, err)
+		a.fail(w, r, err)
 		return
 	}
-	c.JSON(http.StatusOK, v)
+	reply(w, http.StatusOK, v)
 }
 
 // fail replies to a request that ended with err, and returns the code.
-func (a *API) fail(c *gin.Context, err error) string {
+func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) string {
+	return a.failBy(w, r, "", err)
+}
+
+// failBy is fail for a request under the guard of a strategy, whose servers may be away too.
+func (a *API) failBy(w http.ResponseWriter, r *http.Request, strategy string, err error) string {
 	for _, o := range a.outcomes {
 		if errors.Is(err, o.err) {
-			reply(c, o.status, o.code, a.detail(c, err, o.err))
+			problem.Reply(w, o.status, o.code, a.detail(r, err, o.err))
 			return o.code
 		}
 	}
 	// A backend's error may name hosts and users, and belongs in the log only.
 	if skipped, ok := a.failures.Allow(); ok {
-		a.cfg.Logger.Error("a backend failed", "method", c.Request.Method, "path", c.Request.URL.Path, "error", err, "not_logged_before", skipped)
+		a.cfg.Logger.Error("a backend failed", "method", r.Method, "path", r.URL.Path, "error", err, "not_logged_before", skipped)
 	}
-	reply(c, http.StatusServiceUnavailable, codeBackend, a.whatFailed(c))
+	problem.Reply(w, http.StatusServiceUnavailable, codeBackend, a.whatFailed(strategy))
 	return codeBackend
 }
 
 // whatFailed names the backends that may be down, without their addresses.
-func (a *API) whatFailed(c *gin.Context) string {
-	name := c.GetString(strategyKey)
-	i := slices.IndexFunc(a.cfg.Strategies, func(s Strategy) bool { return s.Name == name && s.Servers != "" })
+func (a *API) whatFailed(strategy string) string {
+	i := slices.IndexFunc(a.cfg.Strategies, func(s Strategy) bool { return s.Name == strategy && s.Servers != "" })
 	if i < 0 {
 		return "Redis or the database is unavailable"
 	}
@@ -121,12 +123,12 @@ func (a *API) whatFailed(c *gin.Context) string {
 
 // detail returns the text of err for the client. If err has a backend's error in it the
 // client gets only the text of known, and the log gets the rest.
-func (a *API) detail(c *gin.Context, err, known error) string {
+func (a *API) detail(r *http.Request, err, known error) string {
 	if a.allOurs(err) {
 		return err.Error()
 	}
 	if skipped, ok := a.withheld.Allow(); ok {
-		a.cfg.Logger.Warn("a request was not served", "method", c.Request.Method, "path", c.Request.URL.Path, "error", err, "not_logged_before", skipped)
+		a.cfg.Logger.Warn("a request was not served", "method", r.Method, "path", r.URL.Path, "error", err, "not_logged_before", skipped)
 	}
 	return known.Error()
 }
@@ -150,23 +152,6 @@ func (a *API) allOurs(err error) bool {
 }
 
 // invalid replies that the request is invalid, and why.
-func invalid(c *gin.Context, detail string) {
-	reply(c, http.StatusBadRequest, problem.CodeInvalid, detail)
-}
-
-// reply sends a problem and ends the handling of the request. The metrics use the same
-// code.
-func reply(c *gin.Context, status int, code, detail string) {
-	c.Abort()
-	problem.Reply(c.Writer, status, code, detail)
-}
-
-// parse reads a JSON body into v. Unless the body is one valid JSON object it replies and
-// returns false.
-func (a *API) parse(c *gin.Context, v any) bool {
-	ok := problem.ReadBody(c.Writer, c.Request.Body, v)
-	if !ok {
-		c.Abort()
-	}
-	return ok
+func invalid(w http.ResponseWriter, detail string) {
+	problem.Reply(w, http.StatusBadRequest, problem.CodeInvalid, detail)
 }

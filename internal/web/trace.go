@@ -3,7 +3,6 @@ package web
 import (
 	"net/http"
 
-	"github.com/gin-gonic/gin"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
@@ -16,17 +15,19 @@ import (
 // deductRoute is the route of a deduct, as traces name it.
 const deductRoute = "/api/items/{sku}/deduct"
 
-// trace begins the span of a deduct and lets the purchase record its steps. The function that it
-// returns ends the span, after the reply, with a span in it for each step. The names are those
+// trace begins the span of a deduct and lets the purchase record its steps. The reply is written to
+// what it returns. The function ends the span, after the reply, with a span in it for each step. The names are those
 // of OpenTelemetry's conventions for HTTP; no idempotency key or buyer is in them.
 //
 // The steps become spans when the request is over, because a purchase that nobody traces must
 // cost nothing. So a trace of a killed shop has none.
-func (a *API) trace(c *gin.Context, req *stock.Request) (ended func(outcome string, res stock.Result)) {
+func (a *API) trace(w http.ResponseWriter, r *http.Request, req *stock.Request) (
+	http.ResponseWriter, func(outcome string, res stock.Result),
+) {
 	if a.cfg.Tracer == nil {
-		return func(string, stock.Result) {}
+		return w, func(string, stock.Result) {}
 	}
-	ctx := propagation.TraceContext{}.Extract(c.Request.Context(), propagation.HeaderCarrier(c.Request.Header))
+	ctx := propagation.TraceContext{}.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
 	about := []attribute.KeyValue{
 		attribute.String("http.request.method", http.MethodPost), attribute.String("http.route", deductRoute),
 		attribute.String("oversell.strategy", req.Strategy), attribute.Int64("oversell.quantity", req.Quantity),
@@ -36,10 +37,11 @@ func (a *API) trace(c *gin.Context, req *stock.Request) (ended func(outcome stri
 	}
 	ctx, span := a.cfg.Tracer.Start(ctx, http.MethodPost+" "+deductRoute, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(about...))
 	if !span.IsRecording() { // the sampler has not chosen it
-		return func(string, stock.Result) { span.End() }
+		return w, func(string, stock.Result) { span.End() }
 	}
 	req.Steps = new(figures.Steps)
-	return func(outcome string, res stock.Result) {
+	sent := &statusKeeper{ResponseWriter: w}
+	return sent, func(outcome string, res stock.Result) {
 		steps, skipped := req.Steps.All()
 		for _, step := range steps {
 			_, child := a.cfg.Tracer.Start(ctx, step.Name, trace.WithTimestamp(step.From))
@@ -48,15 +50,29 @@ func (a *API) trace(c *gin.Context, req *stock.Request) (ended func(outcome stri
 			}
 			child.End(trace.WithTimestamp(step.To))
 		}
-		span.SetAttributes(attribute.Int("http.response.status_code", c.Writer.Status()), attribute.String("oversell.outcome", outcome),
+		span.SetAttributes(attribute.Int("http.response.status_code", sent.status), attribute.String("oversell.outcome", outcome),
 			attribute.Int("oversell.lock.attempts", res.Lock.Attempts), attribute.Int("oversell.lock.renewals", res.Lock.Renewals),
 			attribute.Bool("oversell.lock.lost", res.Lock.Lost))
 		if skipped > 0 {
 			span.SetAttributes(attribute.Int("oversell.steps_skipped", skipped))
 		}
-		if c.Writer.Status() >= http.StatusInternalServerError {
+		if sent.status >= http.StatusInternalServerError {
 			span.SetStatus(codes.Error, outcome)
 		}
 		span.End()
 	}
 }
+
+// statusKeeper keeps the status of a reply.
+type statusKeeper struct {
+	http.ResponseWriter
+	status int
+}
+
+func (k *statusKeeper) WriteHeader(status int) {
+	k.status = status
+	k.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap is for http.ResponseController.
+func (k *statusKeeper) Unwrap() http.ResponseWriter { return k.ResponseWriter }

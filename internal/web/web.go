@@ -5,14 +5,16 @@ package web
 import (
 	"context"
 	"crypto/subtle"
+	"encoding/json"
+	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
 
-	"github.com/gin-gonic/gin"
 	"go.opentelemetry.io/otel/trace"
 
 	"oversell/internal/cache"
@@ -127,80 +129,88 @@ func (a *API) Wait(limit time.Duration) { a.metrics.sales.wait(limit) }
 // Handler returns the handler of all routes and of the page, with what every request goes through
 // before its route.
 func (a *API) Handler() http.Handler {
-	r := a.routes()
-	var all http.Handler = r
+	routes := a.routes()
+	mux := http.NewServeMux()
+	for pattern, handler := range routes {
+		mux.HandleFunc(pattern, handler)
+	}
+	all := a.recovered(limitBody(withProblems(mux)))
 	if a.cfg.Page != nil {
-		all = beside(r, a.cfg.Page)
+		all = beside(all, slices.Collect(maps.Keys(routes)), a.cfg.Page)
 	}
 	return withHead(notSniffed(a.protected(all)))
 }
 
-func (a *API) routes() *gin.Engine {
-	gin.SetMode(gin.ReleaseMode) // otherwise gin prints every route
-	r := gin.New()
-	r.HandleMethodNotAllowed = true
-	r.RedirectTrailingSlash = false
-	r.Use(gin.CustomRecoveryWithWriter(nil, a.recovered), limitBody)
-	r.NoRoute(func(c *gin.Context) {
-		reply(c, http.StatusNotFound, "no_such_path", "no such path")
-	})
-	r.NoMethod(func(c *gin.Context) {
-		reply(c, http.StatusMethodNotAllowed, "wrong_method", "allowed here: "+c.Writer.Header().Get("Allow"))
-	})
-
-	get(r, "/healthz", a.health)
-	get(r, "/metrics", gin.WrapH(a.metrics.handler()))
-	none, reads := parameters(), parameters("strategy", "second_look")
-	api := r.Group("/api")
-	api.POST("/items/:sku/deduct", parameters("strategy"), a.deduct)
-	get(api, "/items/:sku", reads, a.item)
-	api.PUT("/items/:sku", a.guarded, none, a.putItem)
-	api.DELETE("/items/:sku", a.guarded, none, bodiless, a.deleteItem)
-	get(api, "/categories", reads, a.categories)
-	get(api, "/audit/:sku", none, a.audit)
-	api.POST("/audit/:sku/repair", a.guarded, none, bodiless, a.repair)
-	get(api, "/audit/:sku/orders", a.guarded, parameters("after", "limit"), a.orders)
-	get(api, "/items/:sku/dead", a.guarded, none, a.deadLetters)
-	api.POST("/items/:sku/dead/retry", a.guarded, none, bodiless, a.retryDead)
-	get(api, "/orders/:id", parameters("sku"), a.order)
-	get(api, "/strategies", none, a.strategies)
-	api.PUT("/strategy", a.guarded, none, a.putStrategy)
-	if a.cfg.Holds != nil {
-		a.holdRoutes(api)
+// routes returns the handlers by the patterns of an http.ServeMux. Those for GET are for HEAD too.
+func (a *API) routes() map[string]http.HandlerFunc {
+	routes := map[string]http.HandlerFunc{
+		"GET /healthz":                     a.health,
+		"GET /metrics":                     a.metrics.handler().ServeHTTP,
+		"POST /api/items/{sku}/deduct":     parameters(a.deduct, "strategy"),
+		"GET /api/items/{sku}":             parameters(a.item, "strategy", "second_look"),
+		"PUT /api/items/{sku}":             a.guarded(parameters(a.putItem)),
+		"DELETE /api/items/{sku}":          a.guarded(parameters(bodiless(a.deleteItem))),
+		"GET /api/categories":              parameters(a.categories, "strategy", "second_look"),
+		"GET /api/audit/{sku}":             parameters(a.audit),
+		"POST /api/audit/{sku}/repair":     a.guarded(parameters(bodiless(a.repair))),
+		"GET /api/audit/{sku}/orders":      a.guarded(parameters(a.orders, "after", "limit")),
+		"GET /api/items/{sku}/dead":        a.guarded(parameters(a.deadLetters)),
+		"POST /api/items/{sku}/dead/retry": a.guarded(parameters(bodiless(a.retryDead))),
+		"GET /api/orders/{id}":             parameters(a.order, "sku"),
+		"GET /api/strategies":              parameters(a.strategies),
+		"PUT /api/strategy":                a.guarded(parameters(a.putStrategy)),
 	}
-	return r
-}
-
-// get adds a route for GET and HEAD.
-func get(r gin.IRoutes, path string, handlers ...gin.HandlerFunc) {
-	r.GET(path, handlers...)
-	r.HEAD(path, handlers...)
+	if a.cfg.Holds != nil {
+		maps.Copy(routes, a.holdRoutes())
+	}
+	return routes
 }
 
 // parameters refuses requests with any other query parameter.
-func parameters(allowed ...string) gin.HandlerFunc {
-	return func(c *gin.Context) {
-		if _, ok := problem.ReadQuery(c.Writer, c.Request, allowed...); !ok {
-			c.Abort()
+func parameters(next http.HandlerFunc, allowed ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if _, ok := problem.ReadQuery(w, r, allowed...); ok {
+			next(w, r)
 		}
 	}
 }
 
 // bodiless refuses requests with a body.
-func bodiless(c *gin.Context) {
-	if !problem.NoBody(c.Writer, c.Request) {
-		c.Abort()
+func bodiless(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if problem.NoBody(w, r) {
+			next(w, r)
+		}
 	}
 }
 
+// withProblems replies with problems to the requests that mux has no route for.
+func withProblems(mux *http.ServeMux) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		refuse, pattern := mux.Handler(r)
+		if pattern != "" {
+			mux.ServeHTTP(w, r)
+			return
+		}
+		refused := &bodyCounter{ResponseWriter: w}
+		refuse.ServeHTTP(refused, r)
+		if refused.status == http.StatusMethodNotAllowed {
+			problem.Reply(w, refused.status, "wrong_method", "allowed here: "+w.Header().Get("Allow"))
+			return
+		}
+		problem.Reply(w, http.StatusNotFound, "no_such_path", "no such path")
+	})
+}
+
 // beside serves the paths of the API's routes by the API, and all others by the page.
-func beside(api *gin.Engine, page http.Handler) http.Handler {
+func beside(api http.Handler, patterns []string, page http.Handler) http.Handler {
 	var fixed, prefixes []string
-	for _, route := range api.Routes() {
-		if prefix, _, parameters := strings.Cut(route.Path, ":"); parameters {
+	for _, pattern := range patterns {
+		_, path, _ := strings.Cut(pattern, " ")
+		if prefix, _, parameters := strings.Cut(path, "{"); parameters {
 			prefixes = append(prefixes, prefix)
 		} else {
-			fixed = append(fixed, route.Path)
+			fixed = append(fixed, path)
 		}
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -213,13 +223,43 @@ func beside(api *gin.Engine, page http.Handler) http.Handler {
 	})
 }
 
-func limitBody(c *gin.Context) {
-	c.Request.Body = http.MaxBytesReader(c.Writer, c.Request.Body, maxBody)
+func limitBody(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		next.ServeHTTP(w, r)
+	})
 }
 
-func (a *API) recovered(c *gin.Context, reason any) {
-	a.cfg.Logger.Error("a handler panicked", "path", c.Request.URL.Path, "reason", reason)
-	reply(c, http.StatusInternalServerError, "internal", "internal error")
+// recovered logs the panic of a handler, and replies that it failed.
+func (a *API) recovered(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			reason := recover()
+			if reason == http.ErrAbortHandler {
+				panic(reason)
+			}
+			if reason != nil {
+				a.cfg.Logger.Error("a handler panicked", "path", r.URL.Path, "reason", reason)
+				problem.Reply(w, http.StatusInternalServerError, "internal", "internal error")
+			}
+		}()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// reply sends v as JSON.
+func reply(w http.ResponseWriter, status int, v any) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("encoding a reply: %v", err)) // a fault of this program
+	}
+	replyJSON(w, status, body)
+}
+
+func replyJSON(w http.ResponseWriter, status int, body []byte) {
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // an error means that the client has left
 }
 
 // Challenge replies to a request without the token.
@@ -239,45 +279,47 @@ func Authorized(r *http.Request, token string) bool {
 }
 
 // guarded refuses requests without the token, if one is required.
-func (a *API) guarded(c *gin.Context) {
-	if Authorized(c.Request, a.cfg.Token) {
-		return
+func (a *API) guarded(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !Authorized(r, a.cfg.Token) {
+			Challenge(w)
+			return
+		}
+		next(w, r)
 	}
-	c.Abort()
-	Challenge(c.Writer)
 }
 
-func (a *API) health(c *gin.Context) {
-	a.answer(c, gin.H{"status": "ok", "instance": a.cfg.Instance}, a.cfg.Check(c.Request.Context()))
+func (a *API) health(w http.ResponseWriter, r *http.Request) {
+	a.answer(w, r, map[string]any{"status": "ok", "instance": a.cfg.Instance}, a.cfg.Check(r.Context()))
 }
 
-func (a *API) strategies(c *gin.Context) {
-	reply := gin.H{"default": a.strategy.Load(), "strategies": a.cfg.Strategies}
+func (a *API) strategies(w http.ResponseWriter, r *http.Request) {
+	all := map[string]any{"default": a.strategy.Load(), "strategies": a.cfg.Strategies}
 	if a.cfg.Holds != nil {
-		reply["holds"] = gin.H{"default": a.cfg.HoldStage, "stages": a.cfg.HoldStages}
+		all["holds"] = map[string]any{"default": a.cfg.HoldStage, "stages": a.cfg.HoldStages}
 	}
-	c.JSON(http.StatusOK, reply)
+	reply(w, http.StatusOK, all)
 }
 
-func (a *API) putStrategy(c *gin.Context) {
+func (a *API) putStrategy(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		Name *string `json:"name"`
 	}
-	if !a.parse(c, &body) {
+	if !problem.ReadBody(w, r.Body, &body) {
 		return
 	}
 	if body.Name == nil {
-		invalid(c, `name is missing: {"name":"v4_lua"}`)
+		invalid(w, `name is missing: {"name":"v4_lua"}`)
 		return
 	}
 	name := guard.Expand(*body.Name, a.names())
 	if !a.known(name) {
-		a.unknownStrategy(c, name)
+		a.unknownStrategy(w, name)
 		return
 	}
 	a.strategy.Store(name)
 	a.cfg.Logger.Info("default strategy switched", "strategy", name)
-	c.JSON(http.StatusOK, gin.H{"default": name})
+	reply(w, http.StatusOK, map[string]any{"default": name})
 }
 
 func (a *API) known(name string) bool {
@@ -288,12 +330,12 @@ func (a *API) guardsReads(name string) bool {
 	return slices.ContainsFunc(a.cfg.Strategies, func(s Strategy) bool { return s.Name == name && s.Cache })
 }
 
-func (a *API) unknownStrategy(c *gin.Context, name string) {
+func (a *API) unknownStrategy(w http.ResponseWriter, name string) {
 	detail := "there is no strategy " + problem.Quoted(name)
 	if why := a.cfg.Absent[name]; why != "" {
 		detail += " here: " + why
 	}
-	reply(c, http.StatusNotFound, "unknown_strategy", detail+"; the shop has: "+strings.Join(a.names(), ", "))
+	problem.Reply(w, http.StatusNotFound, "unknown_strategy", detail+"; the shop has: "+strings.Join(a.names(), ", "))
 }
 
 func (a *API) names() []string {
@@ -304,22 +346,18 @@ func (a *API) names() []string {
 	return names
 }
 
-// strategyKey is the key of the request's strategy in its gin.Context.
-const strategyKey = "strategy"
-
 // requested returns the strategy that the request names, or the default one. If there is
 // no such strategy it replies and returns false.
-func (a *API) requested(c *gin.Context) (string, bool) {
-	name := c.Query("strategy")
+func (a *API) requested(w http.ResponseWriter, r *http.Request) (string, bool) {
+	name := r.URL.Query().Get("strategy")
 	if name == "" {
 		name = a.strategy.Load().(string)
 	}
 	if !a.known(name) {
 		if name = guard.Expand(name, a.names()); !a.known(name) {
-			a.unknownStrategy(c, name)
+			a.unknownStrategy(w, name)
 			return "", false
 		}
 	}
-	c.Set(strategyKey, name)
 	return name, true
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -16,7 +17,6 @@ import (
 
 	"oversell/internal/backend/backendtest"
 	"oversell/internal/backend/coordination/coordtest"
-	"oversell/internal/fault"
 	"oversell/internal/locks/etcdlock"
 	"oversell/internal/locks/lease"
 	"oversell/internal/locks/lease/leasetest"
@@ -41,11 +41,13 @@ type processes struct {
 type kind struct {
 	start func(t *testing.T, processes int, ttl time.Duration) processes
 	// apart starts process 0 behind a network that may fail, and process 1 beside it.
-	apart         func(t *testing.T, ttl time.Duration) (*fault.Relay, processes)
+	apart         func(t *testing.T, ttl time.Duration) (leasetest.Network, processes)
 	notHeld, lost error
+	virtual       bool // it runs in virtual time
 }
 
 var locks = map[string]kind{
+	"memory": memoryKind,
 	"etcd": {
 		start: func(t *testing.T, n int, ttl time.Duration) processes {
 			t.Parallel()
@@ -56,7 +58,7 @@ var locks = map[string]kind{
 			}
 			return etcdProcesses(t, endpoint, sources...)
 		},
-		apart: func(t *testing.T, ttl time.Duration) (*fault.Relay, processes) {
+		apart: func(t *testing.T, ttl time.Duration) (leasetest.Network, processes) {
 			t.Parallel()
 			endpoint := coordtest.Etcd(t)
 			relay := coordtest.NewRelay(t, strings.TrimPrefix(endpoint, "http://"))
@@ -74,7 +76,7 @@ var locks = map[string]kind{
 			}
 			return zkProcesses(t, server, sources...)
 		},
-		apart: func(t *testing.T, ttl time.Duration) (*fault.Relay, processes) {
+		apart: func(t *testing.T, ttl time.Duration) (leasetest.Network, processes) {
 			t.Parallel()
 			server := coordtest.ZooKeeper(t)
 			relay := coordtest.NewRelay(t, server)
@@ -140,7 +142,7 @@ func zkProcesses(t *testing.T, server string, sources ...*lease.Source) processe
 	}
 }
 
-// The locks in etcd and in ZooKeeper make the same promises.
+// The locks in etcd and in ZooKeeper make the same promises, as does what they share.
 func TestPromises(t *testing.T) {
 	for name, lock := range locks {
 		t.Run(name, func(t *testing.T) { check(t, lock) })
@@ -160,18 +162,29 @@ func check(t *testing.T, lock kind) {
 		"work longer than the ttl keeps the lock":         longWork,
 		"tokens grow, however the lock is acquired":       tokensGrow,
 	} {
-		t.Run(name, func(t *testing.T) { scenario(t, lock) })
+		lock.try(t, name, func(t *testing.T) { scenario(t, lock) })
 	}
-	for name, scenario := range map[string]func(t *testing.T, lock kind, fail func(*fault.Relay)){
+	for name, scenario := range map[string]func(t *testing.T, lock kind, fail func(leasetest.Network)){
 		"a short outage does no harm":              shortOutage,
 		"a waiter is told when the server is away": serverAway,
 	} {
 		for failure, fail := range leasetest.Failures() {
-			t.Run(name+"/"+failure, func(t *testing.T) { scenario(t, lock, fail) })
+			lock.try(t, name+"/"+failure, func(t *testing.T) { scenario(t, lock, fail) })
 		}
 	}
-	t.Run("Unlock is told when the server is away", func(t *testing.T) { unlockWhileAway(t, lock) })
-	t.Run("a dead holder's lock is free after the ttl", func(t *testing.T) { deadHolder(t, lock) })
+	lock.try(t, "Unlock is told when the server is away", func(t *testing.T) { unlockWhileAway(t, lock) })
+	lock.try(t, "a dead holder's lock is free after the ttl", func(t *testing.T) { deadHolder(t, lock) })
+}
+
+// try runs a scenario as a subtest.
+func (l kind) try(t *testing.T, name string, scenario func(t *testing.T)) {
+	t.Run(name, func(t *testing.T) {
+		if l.virtual {
+			synctest.Test(t, scenario)
+			return
+		}
+		scenario(t)
+	})
 }
 
 func exclusive(t *testing.T, l kind) {
@@ -402,13 +415,13 @@ func tokensGrow(t *testing.T, l kind) {
 func TestLossIsToldFirst(t *testing.T) {
 	for name, lock := range locks {
 		for failure, fail := range leasetest.Failures() {
-			t.Run(name+"/"+failure, func(t *testing.T) { toldFirst(t, lock, fail) })
+			lock.try(t, name+"/"+failure, func(t *testing.T) { toldFirst(t, lock, fail) })
 		}
 	}
 }
 
 // The holder's network fails; the waiter's does not.
-func toldFirst(t *testing.T, l kind, fail func(*fault.Relay)) {
+func toldFirst(t *testing.T, l kind, fail func(leasetest.Network)) {
 	relay, ps := l.apart(t, ttl)
 	a, b := ps.mutex(0), ps.mutex(1)
 	leasetest.MustLock(t, a)
@@ -436,7 +449,7 @@ func toldFirst(t *testing.T, l kind, fail func(*fault.Relay)) {
 	leasetest.Unlock(t, a)
 }
 
-func shortOutage(t *testing.T, l kind, fail func(*fault.Relay)) {
+func shortOutage(t *testing.T, l kind, fail func(leasetest.Network)) {
 	ttl := 4 * ttl
 	relay, ps := l.apart(t, ttl)
 	a, b := ps.mutex(0), ps.mutex(1)
@@ -456,7 +469,7 @@ func shortOutage(t *testing.T, l kind, fail func(*fault.Relay)) {
 }
 
 // No caller has a deadline.
-func serverAway(t *testing.T, l kind, fail func(*fault.Relay)) {
+func serverAway(t *testing.T, l kind, fail func(leasetest.Network)) {
 	relay, ps := l.apart(t, ttl)
 	waiter, holder := ps.mutex(0), ps.mutex(1)
 	leasetest.MustLock(t, holder)

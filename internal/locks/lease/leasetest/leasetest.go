@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"oversell/internal/fault"
 	"oversell/internal/locks/lease"
 )
 
@@ -22,9 +21,16 @@ const (
 // ErrEnough is the cause of the end of a wait.
 var ErrEnough = errors.New("waited long enough")
 
-// Failures returns the ways in which the network fails: silently or not.
-func Failures() map[string]func(*fault.Relay) {
-	return map[string]func(*fault.Relay){"hole": (*fault.Relay).Hole, "cut": (*fault.Relay).Cut}
+// Network is the network between a process and the server: a fault.Relay, or the like in memory.
+type Network interface {
+	Hole()    // messages are lost silently
+	Cut()     // connections are cut, and refused
+	Restore() // it works again
+}
+
+// Failures returns the ways in which the network fails.
+func Failures() map[string]func(Network) {
+	return map[string]func(Network){"hole": Network.Hole, "cut": Network.Cut}
 }
 
 // Wait reports whether the mutex got the lock in time.

@@ -127,7 +127,7 @@ const defaultWork = 400 * time.Microsecond
 func parse(args []string) (options, error) {
 	var o options
 	var t texts
-	o.Catalog, o.Command = catalog.Strategies(), command
+	o.Catalog = catalog.Strategies()
 	fs := flags(&o, &t)
 	fs.SetOutput(io.Discard) // an error is reported once, by the caller
 	fs.Usage = func() {}
@@ -168,7 +168,7 @@ func parse(args []string) (options, error) {
 
 // names lists what -strategies can name in the workload.
 func (t texts) names(list catalog.List) []string {
-	if t.workload == workloadLock {
+	if t.workload == string(report.WorkloadLock) {
 		return lockbench.Contenders().Names()
 	}
 	return slices.Concat(list.Names(), catalog.HoldNames(), []string{allStrategies})
@@ -288,20 +288,20 @@ func (o *options) interpret(fs *flag.FlagSet, t texts) (err error) {
 			o.servers.Redlock = o.redis
 		}
 	}
-	if t.workload == workloadLock {
-		return o.interpretLock(fs, t)
-	}
-	if t.workload == string(catalog.Hold) {
-		return o.interpretHold(fs, t)
-	}
-	if o.TTL == 0 {
-		return errors.New("-ttl is 0s, and must be at least 10ms")
-	}
 	if o.html == "-" {
-		return errHTML
+		return errors.New("-html is -, and must be a file: standard output is for the table")
 	}
 	if o.Repeat == 0 {
 		return fmt.Errorf("-repeat is 0, and must be 1 to %d", bench.MaxRepeat)
+	}
+	switch catalog.Workload(t.workload) {
+	case report.WorkloadLock:
+		return o.locks(fs, t)
+	case catalog.Hold:
+		return o.onlyHolds(fs, t)
+	}
+	if o.TTL == 0 {
+		return errors.New("-ttl is 0s, and must be at least 10ms")
 	}
 	if o.Items > 1 && !given(fs, "ttl") {
 		o.TTL = bench.ItemsTTL
@@ -327,12 +327,8 @@ func (o *options) interpret(fs *flag.FlagSet, t texts) (err error) {
 	if o.Policy, err = guard.ParsePolicy(t.retry); err != nil {
 		return fmt.Errorf("-retry: %w", err)
 	}
-	for _, name := range split(t.conditions) {
-		c, err := catalog.ParseCondition(name)
-		if err != nil {
-			return fmt.Errorf("-conditions: %w", err)
-		}
-		o.Conditions = append(o.Conditions, c)
+	if o.Conditions, err = parseConditions(t); err != nil {
+		return err
 	}
 	if len(o.Conditions) == 0 {
 		o.Conditions = o.defaultConditions()
@@ -341,18 +337,9 @@ func (o *options) interpret(fs *flag.FlagSet, t texts) (err error) {
 	if err := o.streamSeams(t); err != nil {
 		return err
 	}
-	cfg := o.Config
-	if len(o.Targets) == 0 && (o.db == "embedded" || strings.HasPrefix(o.db, "sqlite:")) {
-		cfg.DBURL = "sqlite:" // the rest is not known yet and does not matter here
-	}
-	if o.redis != "embedded" && o.redis != "local" {
-		cfg.RedisURL = o.redis
-	}
-	if o.redis == "local" { // a placeholder: it is started if it is needed
-		cfg.Failovers = struct{ bench.Failovers }{}
-	}
-	if chaos.CheckSpecs(o.redis, o.db) == nil {
-		cfg.Chaos = new(chaos.Servers) // likewise
+	cfg := o.withServers(o.Config)
+	if len(o.Targets) > 0 {
+		cfg.DBURL = ""
 	}
 	o.Strategies = split(t.strategies)
 	switch {
@@ -371,6 +358,35 @@ func (o *options) interpret(fs *flag.FlagSet, t texts) (err error) {
 		return err
 	}
 	return o.addHolds(fs, t)
+}
+
+// withServers adds what is known of the servers before they are started.
+func (o *options) withServers(c bench.Config) bench.Config {
+	switch o.redis {
+	case "embedded":
+	case "local":
+		c.Failovers = struct{ bench.Failovers }{} // a placeholder: it is started if it is needed
+	default:
+		c.RedisURL = o.redis
+	}
+	if o.db == "embedded" || strings.HasPrefix(o.db, "sqlite:") {
+		c.DBURL = "sqlite:" // the rest is not known yet and does not matter here
+	}
+	if chaos.CheckSpecs(o.redis, o.db) == nil {
+		c.Chaos = new(chaos.Servers) // likewise a placeholder
+	}
+	return c
+}
+
+func parseConditions(t texts) (all []catalog.Condition, err error) {
+	for _, name := range split(t.conditions) {
+		c, err := catalog.ParseCondition(name)
+		if err != nil {
+			return nil, fmt.Errorf("-conditions: %w", err)
+		}
+		all = append(all, c)
+	}
+	return all, nil
 }
 
 // streamSeams sets the seams of orders that are written behind the sale. Those of a sale by

@@ -111,7 +111,8 @@ func TestBadFlagsAreSaidInOneLine(t *testing.T) {
 // Each flag is one that a workload takes, and each workload takes flags that there are.
 func TestEveryFlagIsOfAWorkload(t *testing.T) {
 	var taken []string
-	for workload, names := range flagsOf {
+	for workload, w := range workloads() {
+		names := strings.Fields(w.flags)
 		taken = append(taken, names...)
 		for _, name := range names {
 			if flags(new(options), new(texts)).Lookup(name) == nil {
@@ -192,8 +193,8 @@ func TestDefaults(t *testing.T) {
 		}
 		var stages []string
 		var holds []catalog.Condition
-		if o.hold != nil {
-			stages, holds = o.hold.Stages, o.hold.Conditions
+		if o.holds != nil {
+			stages, holds = o.holds.Strategies, o.holds.Conditions
 		}
 		if !slices.Equal(holds, tt.holds) || len(holds) > 0 && !slices.Equal(stages, []string{"h3_claim"}) {
 			t.Errorf("%q: holds under %v, want %v; stages %v", tt.args, holds, tt.holds, stages)
@@ -237,17 +238,19 @@ func TestReportThatCannotBeWrittenIsSaidAtOnce(t *testing.T) {
 // Stages of holds may be named beside other strategies, or alone, without the workload.
 func TestStrategiesDecideTheWorkload(t *testing.T) {
 	alone, err := parse([]string{"-strategies", "h3_claim", "-conditions", "calm", "-requests", "60"})
-	if err != nil || len(alone.Strategies) != 0 || alone.hold == nil || alone.hold.Buyers != 60 || !slices.Equal(alone.hold.Stages, []string{"h3_claim"}) {
-		t.Errorf("alone: strategies %v, holds %+v, %v", alone.Strategies, alone.hold, err)
+	if err != nil || alone.Workload != catalog.Hold || alone.holds != nil || alone.Requests != 60 ||
+		!slices.Equal(alone.Strategies, []string{"h3_claim"}) {
+		t.Errorf("alone: %+v, %v", alone.Config, err)
 	}
 	beside, err := parse([]string{"-strategies", "h3_claim,lua_stream", "-conditions", "calm,slow", "-requests", "60"})
-	if err != nil || !slices.Equal(beside.Strategies, []string{"lua_stream"}) || beside.Requests != 60 || beside.hold == nil ||
-		!slices.Equal(beside.hold.Stages, []string{"h3_claim"}) || beside.hold.Buyers != holdsale.DefaultBuyers || !slices.Equal(beside.hold.Conditions, beside.Conditions) {
-		t.Errorf("beside: strategies %v, %d requests, holds %+v, %v", beside.Strategies, beside.Requests, beside.hold, err)
+	if err != nil || !slices.Equal(beside.Strategies, []string{"lua_stream"}) || beside.Requests != 60 || beside.holds == nil ||
+		!slices.Equal(beside.holds.Strategies, []string{"h3_claim"}) || beside.holds.Requests != holdsale.DefaultBuyers ||
+		!slices.Equal(beside.holds.Conditions, beside.Conditions) {
+		t.Errorf("beside: strategies %v, %d requests, holds %+v, %v", beside.Strategies, beside.Requests, beside.holds, err)
 	}
 	every, err := parse([]string{"-strategies", "all"})
-	if err != nil || every.hold == nil || !slices.Equal(every.hold.Stages, catalog.HoldNames()) {
-		t.Errorf("all: holds %+v, %v", every.hold, err)
+	if err != nil || every.holds == nil || !slices.Equal(every.holds.Strategies, catalog.HoldNames()) {
+		t.Errorf("all: holds %+v, %v", every.holds, err)
 	}
 }
 

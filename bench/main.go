@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"slices"
 	"syscall"
@@ -21,7 +20,6 @@ import (
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/bench"
 	"oversell/internal/bench/chaos"
-	"oversell/internal/bench/holdsale"
 	"oversell/internal/bench/lockbench"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
@@ -40,60 +38,22 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second Ctrl-C is not waited for
-	if len(os.Args) == 2 && processes()[os.Args[1]] != nil {
-		os.Exit(serve(ctx, processes()[os.Args[1]]))
-	}
-	if len(os.Args) > 1 && os.Args[1] == compareArg {
-		os.Exit(compareReports(os.Args[2:], os.Stdout, os.Stderr))
-	}
-	if len(os.Args) > 1 && os.Args[1] == auditArg {
-		os.Exit(auditSale(ctx, os.Args[2:], os.Stdout, os.Stderr))
-	}
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(start(ctx, os.Args[1:]))
 }
 
-// The arguments that make this program one of its own processes.
-const (
-	instanceArg  = "instance"  // a shop
-	contenderArg = "contender" // of workload lock
-	holdShopArg  = "holdshop"  // a shop of workload hold
-	providerArg  = "provider"  // the payment provider of that
-)
-
-// process is what one of the program's own processes runs.
-type process func(ctx context.Context, in io.Reader, out, log io.Writer) error
-
-func processes() map[string]process {
-	return map[string]process{
-		instanceArg: func(ctx context.Context, in io.Reader, out, log io.Writer) error {
-			return bench.Serve(ctx, in, out, log, nil)
-		},
-		contenderArg: func(ctx context.Context, in io.Reader, out, _ io.Writer) error {
-			return lockbench.Serve(ctx, lockbench.Contenders(), in, out)
-		},
-		holdShopArg: holdsale.ServeShop,
-		providerArg: holdsale.ServeProvider,
+func start(ctx context.Context, args []string) int {
+	if len(args) == 1 {
+		if code, found := serve(ctx, args[0]); found {
+			return code
+		}
 	}
-}
-
-// serve runs one of the program's own processes, and returns its exit code.
-func serve(ctx context.Context, run process) int {
-	if err := run(ctx, os.Stdin, os.Stdout, os.Stderr); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return exitFailed
+	if len(args) > 0 && args[0] == compareArg {
+		return compareReports(args[1:], os.Stdout, os.Stderr)
 	}
-	return exitExpected
-}
-
-func command() (*exec.Cmd, error) { return self(instanceArg) }
-
-// self returns the command that runs this program as one of its own processes.
-func self(arg string) (*exec.Cmd, error) {
-	path, err := os.Executable()
-	if err != nil {
-		return nil, fmt.Errorf("finding this program's file: %w", err)
+	if len(args) > 0 && args[0] == auditArg {
+		return auditSale(ctx, args[1:], os.Stdout, os.Stderr)
 	}
-	return exec.Command(path, arg), nil
+	return run(ctx, args, os.Stdout, os.Stderr)
 }
 
 // options are the flags.
@@ -105,8 +65,7 @@ type options struct {
 	lang       string
 	language   *pagetexts.Language // nil: English
 	given      []string            // flags that were set, without secrets
-	lock       *lockbench.Config   // of workload lock, or nil; then there is no other
-	hold       *holdsale.Config    // of workload hold, or nil; without Strategies there is no other
+	holds      *bench.Config       // a second part, of workload hold; nil: there is none
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
@@ -154,14 +113,8 @@ func measure(ctx context.Context, o options, stderr io.Writer) (report report.Re
 		defer bar.Close()
 		progress = bar
 	}
-	parts := o.parts(redis, db)
-	report.Manifest = parts[0].manifest
-	report.Manifest.Servers = others
-	report.Manifest.Flags = o.given
-	for _, p := range parts[1:] {
-		report.Manifest.Also = append(report.Manifest.Also, p.manifest)
-	}
-	report.Rows, err = runParts(ctx, parts, progress)
+	report.Manifest = o.manifest(redis, db, others)
+	report.Rows, err = o.runParts(ctx, progress)
 	if err != nil && ctx.Err() != nil {
 		err = fmt.Errorf("interrupted after %d finished rows: %w", len(report.Rows), err)
 	}
@@ -181,26 +134,31 @@ func (o *options) serve(ctx context.Context) (redis, db string, others []string,
 		return "of the shops", "of the shops", nil, stop, nil
 	}
 	redis, db = o.redis, o.db
-	needs := o.Catalog.Needs(o.Strategies)
+	conditions, needs := o.Conditions, o.Catalog.Needs(o.Strategies)
+	if o.holds != nil {
+		conditions = slices.Concat(conditions, o.holds.Conditions)
+	}
+	backends := func() (*backend.Servers, error) { return backend.Serve(ctx, redis, db) }
 	switch {
-	case o.failsOver():
+	case o.Workload == report.WorkloadLock:
+		needs = lockbench.Contenders().Needs(o.Strategies)
+		backends = func() (*backend.Servers, error) { return backend.ServeRedisAlone(ctx, redis) }
+	case slices.Contains(conditions, catalog.Failover):
 		set, err := local.StartSentinels(ctx)
 		if err != nil {
 			return redis, db, nil, stop, err
 		}
 		stops = append(stops, set.Close)
 		o.Failovers, redis = set, set.URL()
-	case slices.Contains(o.Conditions, catalog.Chaos):
+	case slices.Contains(conditions, catalog.Chaos):
 		harmed, err := chaos.Serve(ctx, o.redis, o.db)
 		if err != nil {
 			return redis, db, nil, stop, err
 		}
 		stops = append(stops, harmed.Close)
 		o.Chaos, redis, db = harmed, harmed.RedisURL, harmed.DBURL
-	case o.lock != nil:
-		db, needs = "embedded", o.lock.Catalog.Needs(o.lock.Names) // it has no database
 	}
-	servers, err := backend.Serve(ctx, redis, db)
+	servers, err := backends()
 	if err != nil {
 		return redis, db, nil, stop, err
 	}

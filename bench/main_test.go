@@ -17,10 +17,12 @@ const asProgram = "OVERSELL_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
 	logging.Disable() // what go-redis would print it returns as well
-	switch {
-	case len(os.Args) == 2 && processes()[os.Args[1]] != nil:
-		os.Exit(serve(context.Background(), processes()[os.Args[1]]))
-	case os.Getenv(asProgram) != "":
+	if len(os.Args) == 2 {
+		if code, found := serve(context.Background(), os.Args[1]); found {
+			os.Exit(code)
+		}
+	}
+	if os.Getenv(asProgram) != "" {
 		main()
 	}
 	for _, name := range []string{"REDIS", "DB", "TOKEN", "REQUESTS", "STRATEGIES", "CONDITIONS"} {

@@ -1,34 +1,312 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"io"
+	"os"
+	"os/exec"
 	"slices"
 	"strings"
 
+	"oversell/internal/bench"
+	"oversell/internal/bench/holdsale"
+	"oversell/internal/bench/lockbench"
+	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
+	"oversell/internal/fleet"
 )
 
-// flagsOf lists the flags that each workload takes.
-var flagsOf = map[string][]string{
-	string(catalog.Deduct): strings.Fields(`workload strategies conditions requests stock instances ttl repeat
-		redis db redlock etcd zookeeper target token rate duration in-flight items skew seed faults seam
-		work wait retry keys keeper unfenced accept-replicas json html lang`),
-	string(catalog.Cache): strings.Fields(`workload strategies conditions requests instances ttl repeat
-		redis db redlock etcd zookeeper target token in-flight work wait retry second-look json html lang`),
-	string(catalog.Hold): strings.Fields(`workload strategies conditions requests stock instances ttl repeat
-		redis db seam json html lang`),
-	workloadLock: strings.Fields(`workload strategies conditions requests instances ttl repeat
-		redis redlock etcd zookeeper wait json lang`),
+// workload is what this program knows of a workload.
+type workload struct {
+	flags string // that it takes
+	run   func(context.Context, bench.Config, bench.Progress) ([]report.Row, error)
+
+	// arg is the argument that makes this program one of the workload's processes, and process
+	// what that runs.
+	arg     string
+	process func(ctx context.Context, in io.Reader, out, log io.Writer) error
+}
+
+// workloads are those of -workload.
+func workloads() map[catalog.Workload]workload {
+	instance := func(ctx context.Context, in io.Reader, out, log io.Writer) error {
+		return bench.Serve(ctx, in, out, log, nil)
+	}
+	return map[catalog.Workload]workload{
+		catalog.Deduct: {
+			flags: `workload strategies conditions requests stock instances ttl repeat
+				redis db redlock etcd zookeeper target token rate duration in-flight items skew seed faults seam
+				work wait retry keys keeper unfenced accept-replicas json html lang`,
+			run: bench.Run, arg: "instance", process: instance,
+		},
+		catalog.Cache: {
+			flags: `workload strategies conditions requests instances ttl repeat
+				redis db redlock etcd zookeeper target token in-flight work wait retry second-look json html lang`,
+			run: bench.Run, arg: "instance", process: instance,
+		},
+		catalog.Hold: {
+			flags: "workload strategies conditions requests stock instances ttl repeat redis db seam json html lang",
+			run:   holdsale.Run, arg: "holdshop", process: holdsale.Serve,
+		},
+		report.WorkloadLock: {
+			flags: `workload strategies conditions requests instances ttl repeat
+				redis redlock etcd zookeeper wait json lang`,
+			run: func(ctx context.Context, c bench.Config, p bench.Progress) ([]report.Row, error) {
+				return lockbench.Run(ctx, lockbench.Contenders(), c, p)
+			},
+			arg: "contender",
+			process: func(ctx context.Context, in io.Reader, out, _ io.Writer) error {
+				return lockbench.Serve(ctx, lockbench.Contenders(), in, out)
+			},
+		},
+	}
 }
 
 // checkTaken refuses flags that the workload does not take.
-func checkTaken(line *flag.FlagSet, workload string) (err error) {
-	taken, known := flagsOf[workload]
+func checkTaken(line *flag.FlagSet, name string) (err error) {
+	w, known := workloads()[catalog.Workload(name)]
+	taken := strings.Fields(w.flags)
 	line.Visit(func(f *flag.Flag) {
 		if known && !slices.Contains(taken, f.Name) {
-			err = fmt.Errorf("-%s is not a flag of workload %s, which takes -%s", f.Name, workload, strings.Join(taken, ", -"))
+			err = fmt.Errorf("-%s is not a flag of workload %s, which takes -%s", f.Name, name, strings.Join(taken, ", -"))
 		}
 	})
 	return err
+}
+
+// serve runs one of the program's own processes, and returns its exit code, if the argument is
+// that of one.
+func serve(ctx context.Context, arg string) (code int, found bool) {
+	for _, w := range workloads() {
+		if w.arg != arg {
+			continue
+		}
+		if err := w.process(ctx, os.Stdin, os.Stdout, os.Stderr); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return exitFailed, true
+		}
+		return exitExpected, true
+	}
+	return 0, false
+}
+
+// A run whose workload is not named sells under the strategies of workload deduct, and then
+// by holds under the stages of workload hold. Each part has its own sizes and its own table.
+
+// parts are the configs of the run's parts, on its servers.
+func (o options) parts() []bench.Config {
+	all := []bench.Config{o.Config}
+	if o.holds != nil {
+		c := *o.holds
+		c.RedisURL, c.DBURL, c.Failovers = o.RedisURL, o.DBURL, o.Failovers
+		all = append(all, c)
+	}
+	for i := range all {
+		arg := workloads()[all[i].Workload].arg
+		all[i].Command = func() (*exec.Cmd, error) {
+			path, err := os.Executable()
+			if err != nil {
+				return nil, fmt.Errorf("finding this program's file: %w", err)
+			}
+			return exec.Command(path, arg), nil
+		}
+	}
+	return all
+}
+
+// manifest says what the parts are run with.
+func (o options) manifest(redis, db string, servers []string) report.Manifest {
+	var all []report.Manifest
+	for _, part := range o.parts() {
+		all = append(all, part.Manifest(redis, db))
+	}
+	m := all[0]
+	m.Servers, m.Flags, m.Also = servers, o.given, all[1:]
+	return m
+}
+
+// runParts runs the parts one after the other, and returns the finished rows even after an
+// error.
+func (o options) runParts(ctx context.Context, p bench.Progress) (rows []report.Row, err error) {
+	planned := 0
+	for _, part := range o.parts() {
+		planned += len(part.Strategies) * len(part.Conditions) * part.Repeat
+	}
+	for _, part := range o.parts() {
+		more, err := workloads()[part.Workload].run(ctx, part, partOf{p, len(rows), planned})
+		rows = append(rows, more...)
+		if err != nil {
+			return rows, err
+		}
+	}
+	return rows, nil
+}
+
+// partOf counts the rows of a part among those of all parts.
+type partOf struct {
+	bench.Progress
+	before, all int
+}
+
+// Row is part of bench.Progress.
+func (p partOf) Row(n, _ int, strategy string, c catalog.Condition) {
+	p.Progress.Row(p.before+n, p.all, strategy, c)
+}
+
+// ownSizes returns a config of a workload whose defaults are not those of the flags: it has only
+// what was given.
+func (o *options) ownSizes(fs *flag.FlagSet, t texts) (bench.Config, error) {
+	c := bench.Config{Catalog: o.Catalog, Strategies: split(t.strategies), Repeat: o.Repeat}
+	for name, set := range map[string]func() (zero bool){
+		"ttl":       func() bool { c.TTL = o.TTL; return o.TTL == 0 },
+		"requests":  func() bool { c.Requests = o.Requests; return o.Requests == 0 },
+		"stock":     func() bool { c.Stock = o.Stock; return o.Stock == 0 },
+		"instances": func() bool { c.Instances = o.Instances; return o.Instances == 0 },
+	} {
+		if given(fs, name) && set() {
+			return c, fmt.Errorf("-%s is 0 (-h shows what is allowed)", name)
+		}
+	}
+	return c, nil
+}
+
+// locks are the settings of workload lock.
+func (o *options) locks(fs *flag.FlagSet, t texts) error {
+	c, err := o.ownSizes(fs, t)
+	if err != nil {
+		return err
+	}
+	c.Wait = o.Wait
+	for i, name := range c.Strategies {
+		c.Strategies[i] = lockbench.Contenders().Expand(name)
+	}
+	for _, name := range split(t.conditions) {
+		c.Conditions = append(c.Conditions, catalog.Condition(name)) // it has one of its own
+	}
+	o.Config = lockbench.WithDefaults(c)
+	return lockbench.Check(lockbench.Contenders(), o.Config)
+}
+
+// onlyHolds are the settings of workload hold.
+func (o *options) onlyHolds(fs *flag.FlagSet, t texts) error {
+	c, err := o.ownSizes(fs, t)
+	if err != nil {
+		return err
+	}
+	if slices.Equal(c.Strategies, []string{allStrategies}) {
+		c.Strategies = nil
+	}
+	if c.Conditions, err = parseConditions(t); err != nil {
+		return err
+	}
+	var others []fleet.Seam
+	if c.Seams, others = seams(t.seam); len(others) > 0 {
+		return fmt.Errorf("-seam: %w of a seam of workload %s: %q (allowed: %v)",
+			catalog.ErrName, catalog.Hold, others[0], holdsale.Seams())
+	}
+	o.Config = holdsale.WithDefaults(c)
+	return holdsale.Check(o.withServers(o.Config))
+}
+
+// divide decides the workload by the strategies: stages of holds alone are workload hold, and
+// stages beside other strategies are set apart.
+func (t *texts) divide() {
+	var others []string
+	for _, name := range split(t.strategies) {
+		if slices.Contains(catalog.HoldNames(), name) {
+			t.stages = append(t.stages, name)
+		} else {
+			others = append(others, name)
+		}
+	}
+	switch {
+	case len(t.stages) == 0:
+	case len(others) == 0:
+		t.workload, t.stages = string(catalog.Hold), nil
+	default:
+		t.strategies = strings.Join(others, ",")
+	}
+}
+
+// addHolds adds the rows of a sale by holds to a run whose workload was not named. If the run
+// cannot have them it is an error only for stages that were named.
+func (o *options) addHolds(fs *flag.FlagSet, t texts) error {
+	stages, named := t.stages, len(t.stages) > 0
+	switch {
+	case given(fs, "workload"):
+		return nil
+	case named:
+	case !given(fs, "strategies"):
+		stages = []string{catalog.DefaultHoldStage}
+	case strings.TrimSpace(t.strategies) == allStrategies:
+		stages = catalog.HoldNames()
+	default:
+		return nil
+	}
+	c := bench.Config{Strategies: stages, Conditions: o.holdConditions(fs, named), Instances: o.Instances, Repeat: o.Repeat}
+	c.Seams, _ = seams(t.seam)
+	var why error
+	switch {
+	case len(o.Targets) > 0:
+		why = errors.New("it needs shops that the bench starts")
+	case o.Items > 1:
+		why = errors.New("it sells one item, and -items says several")
+	case o.Rate > 0:
+		why = errors.New("its buyers do not come at a -rate")
+	case len(c.Conditions) == 0:
+		return nil
+	default:
+		c = holdsale.WithDefaults(c)
+		why = holdsale.Check(o.withServers(c))
+	}
+	switch {
+	case why == nil:
+		o.holds = &c
+	case named:
+		return fmt.Errorf("%s is of workload %s: %w", strings.Join(stages, ","), catalog.Hold, why)
+	}
+	return nil
+}
+
+// holdConditions are the conditions of a sale by holds beside other rows. Stages that were
+// not named do without the conditions that they do not have.
+func (o *options) holdConditions(fs *flag.FlagSet, named bool) []catalog.Condition {
+	switch {
+	case !given(fs, "conditions"):
+		return []catalog.Condition{catalog.Calm, catalog.Crash, catalog.Pause}
+	case named:
+		return o.Conditions
+	}
+	return slices.DeleteFunc(slices.Clone(o.Conditions), func(c catalog.Condition) bool {
+		return !slices.Contains(catalog.HoldConditions(), c)
+	})
+}
+
+// seams are the seams of a sale by holds that a flag names, and the others.
+func seams(text string) (ofHolds, others []fleet.Seam) {
+	if text == allStrategies {
+		return holdsale.Seams(), nil
+	}
+	for _, name := range split(text) {
+		at := fleet.Seam(name)
+		if slices.Contains(holdsale.Seams(), at) {
+			ofHolds = append(ofHolds, at)
+		} else {
+			others = append(others, at)
+		}
+	}
+	return ofHolds, others
+}
+
+// seamUsage is the usage of -seam.
+func seamUsage() string {
+	list := func(seams []fleet.Seam) string {
+		return strings.Trim(strings.ReplaceAll(fmt.Sprint(seams), " ", ","), "[]")
+	}
+	return "`SEAMS` at which condition crash kills a process, separated by commas, or all; of workload hold: " +
+		list(holdsale.Seams()) + " (default all for h3_claim, capture,order for the others); of lua_stream: " +
+		list(bench.Seams()) + " (default: in the work before the script)"
 }

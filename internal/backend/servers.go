@@ -31,6 +31,15 @@ func Serve(ctx context.Context, redisSpec, dbSpec string) (*Servers, error) {
 	return s, nil
 }
 
+// ServeRedisAlone is Serve without a database.
+func ServeRedisAlone(ctx context.Context, redisSpec string) (*Servers, error) {
+	s := &Servers{DBName: "none"}
+	if err := s.serveRedis(ctx, redisSpec); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
 func (s *Servers) serveRedis(ctx context.Context, spec string) (err error) {
 	if s.redis, err = ServeRedis(ctx, spec); err != nil {
 		return err

@@ -79,7 +79,7 @@ func runChaos(ctx context.Context, cfg Config, p Progress) (rows []report.Row, e
 	}
 	w := &chaotic{cfg: cfg, kinds: kinds, admin: newShopClient(uuid.NewString()), progress: p}
 	defer w.admin.CloseIdleConnections()
-	return cfg.series().Run(ctx, w, p)
+	return Rows(ctx, cfg, w, p)
 }
 
 // chaotic is the workload deduct under chaos, whose buyers retry.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"oversell/internal/backend"
 	"oversell/internal/backend/lockservers"
 	"oversell/internal/bench/chaos"
 	"oversell/internal/bench/items"
@@ -227,8 +228,6 @@ func (c Config) Check() error {
 		return Invalid("%s; allowed: 1 to %d", present.Plural(c.Instances, "instance"), MaxInstances)
 	case c.shops() > c.Requests:
 		return Invalid("%s for %s: each needs at least one", present.Plural(c.shops(), "shop"), present.Plural(c.Requests, "request"))
-	case c.Repeat < 1 || c.Repeat > MaxRepeat:
-		return Invalid("%d runs of each row; allowed: 1 to %d", c.Repeat, MaxRepeat)
 	case !slices.Contains([]Keys{NoKeys, UniqueKeys, PairedKeys}, c.Keys):
 		return Invalid("idempotency keys %q; allowed: %s, %s, %s", c.Keys, NoKeys, UniqueKeys, PairedKeys)
 	case c.Keeper != "" && c.Keeper != stock.InRedis && c.Keeper != stock.InDatabase:
@@ -248,13 +247,7 @@ func (c Config) Check() error {
 	case c.Work < 0 || c.Work > time.Minute:
 		return Invalid("work of %v; allowed: 0 to 1m", c.Work)
 	}
-	if err := CheckTwice(c.Strategies, c.Conditions); err != nil {
-		return err
-	}
-	if err := c.checkTargets(); err != nil {
-		return err
-	}
-	if err := c.checkConditions(); err != nil {
+	if err := cmp.Or(c.CheckRows(), c.checkTargets(), c.checkConditions()); err != nil {
 		return err
 	}
 	for _, name := range c.Strategies {
@@ -266,21 +259,18 @@ func (c Config) Check() error {
 			return err
 		}
 	}
-	if err := c.checkItems(); err != nil {
-		return err
-	}
-	if err := c.checkSeams(); err != nil {
-		return err
-	}
-	return c.checkFiles()
+	return cmp.Or(c.checkItems(), c.checkStreamSeams(), c.checkFiles())
 }
 
-// CheckTwice returns an error if a row would be run twice.
-func CheckTwice(strategies []string, conditions []catalog.Condition) error {
-	if name, twice := repeated(strategies); twice {
+// CheckRows returns an error if rows are repeated too often, or would be run twice.
+func (c Config) CheckRows() error {
+	if c.Repeat < 1 || c.Repeat > MaxRepeat {
+		return Invalid("%d runs of each row; allowed: 1 to %d", c.Repeat, MaxRepeat)
+	}
+	if name, twice := repeated(c.Strategies); twice {
 		return Invalid("strategy %s is named twice", name)
 	}
-	if condition, twice := repeated(conditions); twice {
+	if condition, twice := repeated(c.Conditions); twice {
 		return Invalid("condition %s is named twice", condition)
 	}
 	return nil
@@ -367,9 +357,6 @@ func (c Config) checkConditions() error {
 		if len(c.Targets) > 0 && condition != catalog.Calm {
 			return Invalid("condition %s needs shops that the bench starts; with -target only %s is allowed", condition, catalog.Calm)
 		}
-		if condition == catalog.Failover && c.Failovers == nil {
-			return Invalid("condition %s needs a Redis with replicas that the bench starts: -redis local", condition)
-		}
 		if of := c.forCondition(condition).WithDefaults(); condition == catalog.Failover && of.Duration < leastFailover {
 			return Invalid("a duration of %v; condition %s takes at least %v", of.Duration, condition, leastFailover)
 		}
@@ -381,14 +368,39 @@ func (c Config) checkConditions() error {
 				return err
 			}
 		}
-		if condition == catalog.Partition {
-			if err := c.checkPartition(); err != nil {
-				return err
-			}
+		if condition == catalog.Partition && c.Workload != catalog.Deduct {
+			return Invalid("condition %s needs workload %s", condition, catalog.Deduct)
+		}
+		if long := c.long(); condition == catalog.Partition && c.Wait < long {
+			return Invalid("a wait of %v; condition %s makes buyers wait for %v with a ttl of %v",
+				c.Wait, condition, long, c.TTL)
 		}
 		if condition.NeedsProcess() && c.Instances < 2 {
 			return Invalid("condition %s affects a whole process, and another must go on: at least 2 instances", condition)
 		}
+	}
+	return c.CheckRedis()
+}
+
+// CheckRedis returns an error for conditions that the Redis does not allow.
+func (c Config) CheckRedis() error {
+	partition, failover := slices.Contains(c.Conditions, catalog.Partition), slices.Contains(c.Conditions, catalog.Failover)
+	switch {
+	case failover && c.Failovers == nil:
+		return Invalid("condition %s needs a Redis with replicas that the bench starts: -redis local", catalog.Failover)
+	case failover && partition:
+		return Invalid("conditions %s and %s in one run: one needs a single Redis, the other a sentinel set",
+			catalog.Partition, catalog.Failover)
+	case !partition || c.RedisURL == "": // it is not started yet
+		return nil
+	}
+	_, err := backend.SingleAddr(c.RedisURL) // its errors do not show the URL, which may have a password
+	switch {
+	case errors.Is(err, backend.ErrSpec):
+		return Invalid("%w", err) // not because of the condition
+	case err != nil:
+		return Invalid("condition %s needs a Redis whose connections can be relayed (embedded, local or redis://host:port): %w",
+			catalog.Partition, err)
 	}
 	return nil
 }
@@ -441,13 +453,14 @@ func (c Config) AllStrategies() []string {
 	return names
 }
 
-// Manifest says what the rows are run with, on the backends that redis and db
-// describe.
+// Manifest says what the rows are run with, on the backends that redis and db describe.
 func (c Config) Manifest(redis, db string) report.Manifest {
-	if !slices.ContainsFunc(c.Conditions, func(one catalog.Condition) bool { return one != catalog.Failover }) && len(c.Conditions) > 0 {
-		c = c.forCondition(catalog.Failover) // as every row is
+	if c.Policy != nil { // of a workload of this package; others have filled in their defaults
+		if slices.Equal(slices.Compact(slices.Clone(c.Conditions)), []catalog.Condition{catalog.Failover}) {
+			c = c.forCondition(catalog.Failover) // as every row is
+		}
+		c = c.WithDefaults()
 	}
-	c = c.WithDefaults()
 	m := report.NewManifest(redis, db)
 	m.ID, m.Requests, m.Stock, m.Workload = c.ID, c.Requests, c.Stock, string(c.Workload)
 	m.Instances, m.Targets = c.shops(), c.Targets
@@ -466,8 +479,15 @@ func (c Config) Manifest(redis, db string) report.Manifest {
 	if c.takesTurns() {
 		m.InFlight = c.InFlight
 	}
-	if len(c.Targets) == 0 {
-		m.TTL, m.Work, m.Wait, m.Retry = c.TTL.String(), c.Work.String(), c.Wait.String(), c.Policy.String()
+	if len(c.Targets) > 0 {
+		return m
+	}
+	m.TTL = c.TTL.String()
+	if c.Wait > 0 {
+		m.Wait = c.Wait.String()
+	}
+	if c.Policy != nil {
+		m.Work, m.Retry = c.Work.String(), c.Policy.String()
 	}
 	return m
 }

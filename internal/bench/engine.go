@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
+	"oversell/internal/fleet"
 )
 
 // Progress receives the progress of a bench. Its methods are called from one goroutine at
@@ -33,36 +35,33 @@ type Workload interface {
 type Case struct {
 	Strategy  string
 	Condition catalog.Condition
-	Repeat    int           // number of this run of the row, from 1
-	TTL       time.Duration // of a lease or a hold; 0: that of the config
+	Repeat    int               // number of this run of the row, from 1
+	TTL       time.Duration     // of a lease or a hold; 0: that of the config
+	Stalls    *fleet.StallWatch // of the bench's own process in this row
 }
 
 // Result is what a row has come to.
 type Result struct {
 	report.Row
-	TTL     time.Duration // that it was run with; 0: not known
-	Stalled time.Duration // longest stall of a process that was not injected
-	Missed  bool          // a fault found nobody where it was to hit: the run shows nothing
-	Final   bool          // it counts whatever stalled or was missed
+	TTL    time.Duration // that it was run with; 0: not known
+	Missed bool          // no holder was there when a fault was to be injected: the run shows nothing
+	Final  bool          // it counts whatever stalled or was missed
+	Fleet  *fleet.Fleet  // the processes, whose stalls count; nil: none. It is set with an error, too.
 }
 
-// Series is the rows of a run.
-type Series struct {
-	Strategies []string
-	Conditions []catalog.Condition
-	Repeat     int
-}
-
-// Run runs all rows one after the other: all once, then all again, as often as they are
+// Rows runs all rows of a config one after the other: all once, then all again, as often as they are
 // repeated. A machine that is slow for a while thus slows down all rows and not all runs of one.
-// It returns the finished rows also with an error.
-func (s Series) Run(ctx context.Context, w Workload, p Progress) (rows []report.Row, err error) {
-	all := len(s.Strategies) * len(s.Conditions) * s.Repeat
-	for repeat := 1; repeat <= s.Repeat; repeat++ {
-		for _, condition := range s.Conditions {
-			for _, name := range s.Strategies {
+// It returns the finished rows also with an error: that of a process that has ended by itself, or
+// another one.
+func Rows(ctx context.Context, cfg Config, w Workload, p Progress) (rows []report.Row, err error) {
+	stalls := fleet.WatchStalls(Tolerable(cfg.TTL), nil)
+	defer stalls.Stop()
+	all := len(cfg.Strategies) * len(cfg.Conditions) * cfg.Repeat
+	for repeat := 1; repeat <= cfg.Repeat; repeat++ {
+		for _, condition := range cfg.Conditions {
+			for _, name := range cfg.Strategies {
 				begin := func() { p.Row(len(rows)+1, all, name, condition) }
-				c := Case{Strategy: name, Condition: condition, Repeat: repeat}
+				c := Case{Strategy: name, Condition: condition, Repeat: repeat, Stalls: stalls}
 				row, err := undisturbed(ctx, w, c, begin)
 				if err != nil {
 					return rows, fmt.Errorf("running %s under %s: %w", name, condition, err)
@@ -82,24 +81,33 @@ const maxTries = 4
 // Tolerable is how long a process may stall without affecting what a lease of ttl shows.
 func Tolerable(ttl time.Duration) time.Duration { return ttl / 5 }
 
-// undisturbed runs a row. The first run without a stall and with all its faults counts. So does a run that matches
-// an expectation at once, one that is final, and the last try. Each further try has twice the
-// ttl, and tolerates twice the stall. Discarded runs stay in the report.
+// undisturbed runs a row. The first run without a stall and with all its faults counts. So does a
+// first run that matches an expectation, one that is final, and the last try. Each further try has
+// twice the ttl, and tolerates twice the stall. Discarded runs stay in the report.
 func undisturbed(ctx context.Context, w Workload, c Case, begin func()) (report.Row, error) {
 	var discarded []report.Discarded
 	for {
 		begin()
+		c.Stalls.Reset()
 		r, err := w.Row(ctx, c)
+		if err != nil && r.Fleet != nil && ctx.Err() == nil {
+			// That a process crashed says more than that it does not answer.
+			err = cmp.Or(r.Fleet.Crashed(fleet.ExitGrace), err)
+		}
 		if err != nil {
 			return report.Row{}, err
 		}
-		row := r.Row
+		row, stalled := r.Row, c.Stalls.Get()
+		if r.Fleet != nil {
+			stalled = max(stalled, r.Fleet.Stalled())
+		}
 		if r.TTL > 0 {
-			row.TTL, row.Stalled = r.TTL.String(), figures.Milliseconds(r.Stalled)
+			row.TTL, row.Stalled = r.TTL.String(), figures.Milliseconds(stalled)
 		}
 		row.Discarded = discarded
 		asExpected := len(discarded) == 0 && row.Expected && !row.Undecided
-		if r.Final || asExpected || !r.Missed && r.Stalled <= Tolerable(r.TTL) || len(discarded) == maxTries-1 {
+		quiet := !r.Missed && stalled <= Tolerable(r.TTL)
+		if r.Final || asExpected || quiet || len(discarded) == maxTries-1 {
 			return row, nil
 		}
 		discarded = append(discarded, report.Discarded{

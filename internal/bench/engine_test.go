@@ -11,6 +11,7 @@ import (
 
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
+	"oversell/internal/fleet"
 	"oversell/internal/present"
 )
 
@@ -27,8 +28,8 @@ func (r rows) Row(_ context.Context, of Case) (Result, error) {
 // runs of one. The rows before an error are returned with it.
 func TestRepeatedRowsTakeTurns(t *testing.T) {
 	wrong := errors.New("the third round does not run")
-	s := Series{Strategies: []string{"watch", "v6_watchdog"}, Conditions: []catalog.Condition{catalog.Calm}, Repeat: 5}
-	found, err := s.Run(t.Context(), rows(func(of Case) (r Result, err error) {
+	cfg := Config{Strategies: []string{"watch", "v6_watchdog"}, Conditions: []catalog.Condition{catalog.Calm}, Repeat: 5}
+	found, err := Rows(t.Context(), cfg, rows(func(of Case) (r Result, err error) {
 		r.Expected = true
 		if of.Repeat == 3 {
 			err = wrong
@@ -57,22 +58,25 @@ func TestRepeatedRowsTakeTurns(t *testing.T) {
 // or too often. One that is as expected at once counts, and so does a final one.
 func TestRowIsRunAgainAfterAStall(t *testing.T) {
 	for name, tt := range map[string]struct {
-		first Result
-		tries int
-		ttl   string
+		first   Result
+		stalled time.Duration
+		tries   int
+		ttl     string
 	}{
-		"stalled":             {Result{TTL: time.Second, Stalled: 500 * time.Millisecond}, 3, "4s"},
-		"stalled for long":    {Result{TTL: time.Second, Stalled: time.Minute}, maxTries, "8s"},
-		"not for long":        {Result{TTL: time.Second, Stalled: 100 * time.Millisecond}, 1, "1s"},
-		"its fault missed":    {Result{TTL: time.Second, Missed: true}, maxTries, "8s"},
-		"as expected":         {Result{TTL: time.Second, Stalled: time.Minute, Row: report.Row{Expected: true}}, 1, "1s"},
-		"of running shops":    {Result{Stalled: time.Minute, Final: true}, 1, ""},
-		"nothing is expected": {Result{TTL: time.Second, Stalled: time.Minute, Row: report.Row{Expected: true, Undecided: true}}, maxTries, "8s"},
+		"stalled":             {Result{TTL: time.Second}, 500 * time.Millisecond, 3, "4s"},
+		"stalled for long":    {Result{TTL: time.Second}, time.Minute, maxTries, "8s"},
+		"not for long":        {Result{TTL: time.Second}, 100 * time.Millisecond, 1, "1s"},
+		"its fault missed":    {Result{TTL: time.Second, Missed: true}, 0, maxTries, "8s"},
+		"as expected":         {Result{TTL: time.Second, Row: report.Row{Expected: true}}, time.Minute, 1, "1s"},
+		"of running shops":    {Result{Final: true}, time.Minute, 1, ""},
+		"nothing is expected": {Result{TTL: time.Second, Row: report.Row{Expected: true, Undecided: true}}, time.Minute, maxTries, "8s"},
 	} {
 		tries := 0
-		s := Series{Strategies: []string{"none"}, Conditions: []catalog.Condition{catalog.Calm}, Repeat: 1}
-		found, err := s.Run(t.Context(), rows(func(of Case) (Result, error) {
+		cfg := Config{Strategies: []string{"none"}, Conditions: []catalog.Condition{catalog.Calm}, Repeat: 1, TTL: time.Hour}
+		found, err := Rows(t.Context(), cfg, rows(func(of Case) (Result, error) {
 			r := tt.first
+			r.Fleet = fleet.Of(new(fleet.Member))
+			r.Fleet.Members()[0].Stalls.Add(tt.stalled)
 			if tries++; of.TTL > 0 {
 				r.TTL = of.TTL
 			}

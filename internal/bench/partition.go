@@ -2,49 +2,15 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"time"
 
-	"oversell/internal/backend"
 	"oversell/internal/bench/chaos"
 	"oversell/internal/catalog"
 	"oversell/internal/fault"
 	"oversell/internal/fleet"
 	"oversell/internal/stock"
 )
-
-// checkPartition returns an error if there is no single Redis to cut off.
-func (c Config) checkPartition() error {
-	if c.Workload != catalog.Deduct {
-		return Invalid("condition %s needs workload %s", catalog.Partition, catalog.Deduct)
-	}
-	if slices.Contains(c.Conditions, catalog.Failover) {
-		return Invalid("conditions %s and %s in one run: one needs a single Redis, the other a sentinel set", catalog.Partition, catalog.Failover)
-	}
-	if c.Wait < c.long() {
-		return Invalid("a wait of %v; condition %s makes buyers wait for %v with a ttl of %v", c.Wait, catalog.Partition, c.long(), c.TTL)
-	}
-	if c.RedisURL == "" {
-		return nil // not started yet
-	}
-	_, err := single(c.RedisURL)
-	return err
-}
-
-// single returns the host:port of a single Redis. The error does not show its URL, which
-// may have a password.
-func single(redisURL string) (string, error) {
-	addr, err := backend.SingleAddr(redisURL)
-	if errors.Is(err, backend.ErrSpec) {
-		return "", Invalid("%w", err) // not because of the condition
-	}
-	if err != nil {
-		return "", Invalid("condition %s needs a Redis whose connections can be relayed (embedded, local or redis://host:port): %w", catalog.Partition, err)
-	}
-	return addr, nil
-}
 
 // relayed starts a relay to the Redis at the URL. The caller closes it.
 func relayed(redisURL string) (through string, link *fault.Relay, err error) {

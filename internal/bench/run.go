@@ -16,10 +16,9 @@ import (
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
-	"oversell/internal/fleet"
 )
 
-// Run runs all rows of the config: see Series.Run. When it fails or ctx is cancelled, it returns
+// Run runs all rows of the config: see Rows. When it fails or ctx is cancelled, it returns
 // the finished rows with the error: one of Check, of a shop or a backend, or the cause of ctx.
 func Run(ctx context.Context, cfg Config, p Progress) (rows []report.Row, err error) {
 	if err := cfg.WithDefaults().Check(); err != nil {
@@ -51,13 +50,9 @@ func Run(ctx context.Context, cfg Config, p Progress) (rows []report.Row, err er
 	if err := b.askTargets(ctx); err != nil {
 		return nil, err
 	}
-	b.stalls = fleet.WatchStalls(Tolerable(cfg.TTL), nil)
-	defer b.stalls.Stop()
 	defer func() { err = errors.Join(err, b.tidy(ctx.Err() != nil)) }()
-	return cfg.series().Run(ctx, b, p)
+	return Rows(ctx, cfg, b, p)
 }
-
-func (c Config) series() Series { return Series{c.Strategies, c.Conditions, c.Repeat} }
 
 // newShops returns the instances for cfg. None of them runs yet.
 func (b *runner) newShops(cfg Config) (*shops, error) {
@@ -106,7 +101,6 @@ type runner struct {
 	old      int      // how many of the skus were there when it began
 	sales    int      // begun so far, of one row each
 	skus     []string // of those that are not removed yet
-	stalls   *fleet.StallWatch
 }
 
 // Row implements Workload. Runs that are not comparable or not true are final, and those of
@@ -126,16 +120,15 @@ func (b *runner) Row(ctx context.Context, of Case) (r Result, err error) {
 	if err := b.restart(cfg, of.Condition); err != nil {
 		return r, err
 	}
-	b.stalls.Reset()
-	r.Row, err = b.row(ctx, cfg, strategy, of.Condition)
 	if b.shops == nil {
 		r.Final = true
-		if err == nil {
+		if r.Row, err = b.row(ctx, cfg, strategy, of); err == nil {
 			err = b.refused(ctx, cfg, r.Row)
 		}
 		return r, err
 	}
-	r.TTL, r.Stalled = cfg.TTL, max(b.stalls.Get(), b.shops.Stalled())
+	r.TTL, r.Fleet = cfg.TTL, b.shops.Fleet
+	r.Row, err = b.row(ctx, cfg, strategy, of)
 	r.Final = r.Verdict == figures.NotComparable || r.Untrue() != ""
 	return r, err
 }
@@ -173,7 +166,7 @@ func (b *runner) restart(cfg Config, c catalog.Condition) error {
 }
 
 // row runs one row on its own item, so that nothing of an earlier row can count for it.
-func (b *runner) row(ctx context.Context, cfg Config, strategy catalog.Strategy, c catalog.Condition) (report.Row, error) {
+func (b *runner) row(ctx context.Context, cfg Config, strategy catalog.Strategy, of Case) (report.Row, error) {
 	if b.shops != nil {
 		if err := b.shops.Fill(ctx, b.cfg.Instances); err != nil {
 			return report.Row{}, err
@@ -184,18 +177,11 @@ func (b *runner) row(ctx context.Context, cfg Config, strategy catalog.Strategy,
 	skus := b.cfg.skus(b.sales)
 	b.skus = append(b.skus, skus...)
 	r := &run{
-		cfg: cfg, strategy: strategy, cond: c, skus: skus,
-		targets: b.targets, admin: b.admin, shops: b.shops, progress: b.progress, stalls: b.stalls,
+		cfg: cfg, strategy: strategy, cond: of.Condition, skus: skus,
+		targets: b.targets, admin: b.admin, shops: b.shops, progress: b.progress, stalls: of.Stalls,
 	}
 	r.watcher, _ = b.progress.(Watcher)
-	row, err := r.do(ctx)
-	if err != nil && ctx.Err() == nil && b.shops != nil {
-		// That an instance crashed says more than that it does not answer.
-		if crashed := b.shops.Crashed(fleet.ExitGrace); crashed != nil {
-			return report.Row{}, crashed
-		}
-	}
-	return row, err
+	return r.do(ctx)
 }
 
 // tidy removes the items, orders and keys of the bench. After an interruption instances

@@ -31,28 +31,33 @@ func (c Config) atSeams(condition catalog.Condition) bool {
 	return condition == catalog.Crash && len(c.Seams) > 0
 }
 
-// checkSeams returns an error for seams at which nothing can be killed.
-func (c Config) checkSeams() error {
+// CheckSeams returns an error for seams at which nothing can be killed.
+func (c Config) CheckSeams(allowed []fleet.Seam) error {
+	if len(c.Seams) > 0 && !slices.Contains(c.Conditions, catalog.Crash) {
+		return Invalid("seams without condition %s, which kills there", catalog.Crash)
+	}
+	for _, seam := range c.Seams {
+		if !slices.Contains(allowed, seam) {
+			return fmt.Errorf("%w of a seam: %q (allowed: %v)", catalog.ErrName, seam, allowed)
+		}
+	}
+	return nil
+}
+
+// checkStreamSeams returns an error if a strategy has no seams, or a seam is named twice.
+func (c Config) checkStreamSeams() error {
 	if len(c.Seams) == 0 {
 		return nil
 	}
-	if !slices.Contains(c.Conditions, catalog.Crash) {
-		return Invalid("seams without condition %s, which kills there", catalog.Crash)
-	}
 	if seam, twice := repeated(c.Seams); twice {
 		return Invalid("seam %s is named twice", seam)
-	}
-	for _, seam := range c.Seams {
-		if !slices.Contains(Seams(), seam) {
-			return fmt.Errorf("%w of a seam: %q (allowed: %v)", catalog.ErrName, seam, Seams())
-		}
 	}
 	for _, name := range c.Strategies {
 		if s, err := c.Catalog.Find(name); err == nil && s.Kind != catalog.Streamed {
 			return Invalid("strategy %s has no seams: only orders that are written behind the sale have", name)
 		}
 	}
-	return nil
+	return c.CheckSeams(Seams())
 }
 
 // kills are the processes that were killed at seams in a row.

@@ -78,7 +78,6 @@ func (r *row) buy(ctx context.Context, name string, as role, stays bool) (p purc
 		p.hold = holds.Hold{}
 		return refused(p, a)
 	}
-	r.held(p.hold)
 	switch as {
 	case abandons:
 		p.outcome = left
@@ -146,3 +145,15 @@ func refused(p purchase, a client.Answer) purchase {
 
 // buyerName names a buyer, and is the idempotency key of the buyer's requests.
 func buyerName(sku, phase string, i int) string { return sku + "-" + phase + strconv.Itoa(i) }
+
+// requestTimeout bounds one request.
+const requestTimeout = 12 * time.Second
+
+// newClient returns a client that sends each request to the next shop, and again if no answer
+// comes.
+func newClient(f *shops) client.Shops {
+	return client.Shops{
+		Client: client.New(f.token, requestTimeout), Base: f.url,
+		Patience: client.Patience{First: 20 * time.Millisecond, Last: 500 * time.Millisecond, For: 40 * time.Second, Silent: true},
+	}
+}

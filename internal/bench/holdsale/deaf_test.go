@@ -17,13 +17,11 @@ import (
 	"oversell/internal/figures"
 )
 
-// as returns the command that makes this test binary a process of the bench: see TestMain.
-func as(role string) func() (*exec.Cmd, error) {
-	return func() (*exec.Cmd, error) {
-		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), "OVERSELL_TEST_HOLD="+role)
-		return cmd, nil
-	}
+// aShop is the command that makes this test binary a shop: see TestMain.
+func aShop() (*exec.Cmd, error) {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "OVERSELL_TEST_HOLD=shop")
+	return cmd, nil
 }
 
 // settled is a Progress. After each row it waits, while the shops go on, until no payment is
@@ -56,11 +54,11 @@ func TestEachCaptureEndsOnceThoughNoWebhookComes(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			redisURL, dbURL := backendtest.Redis(t, kind), backendtest.Database(t, kind)
-			rows, err := Run(t.Context(), Config{
-				Stages: []string{catalog.DefaultHoldStage}, Conditions: []catalog.Condition{catalog.Crash},
-				Buyers: 150, Stock: 80, TTL: time.Second, deaf: true,
-				RedisURL: redisURL, DBURL: dbURL, Shop: as("shop"), Provider: as("provider"),
-			}, settled{t: t, db: backendtest.DialDatabase(t, dbURL)})
+			cfg := config{deaf: true, Config: WithDefaults(bench.Config{
+				Strategies: []string{catalog.DefaultHoldStage}, Conditions: []catalog.Condition{catalog.Crash},
+				Requests: 150, Stock: 80, TTL: time.Second, RedisURL: redisURL, DBURL: dbURL, Command: aShop,
+			})}
+			rows, err := run(t.Context(), cfg, settled{t: t, db: backendtest.DialDatabase(t, dbURL)})
 			if err != nil {
 				t.Fatal(err)
 			}

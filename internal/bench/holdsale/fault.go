@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"oversell/internal/catalog"
 	"oversell/internal/fleet"
@@ -12,34 +13,24 @@ import (
 	"oversell/internal/payment"
 )
 
-// provided returns the faults of the payment provider from the beginning of a row on.
-func (c Config) provided(condition catalog.Condition) payment.Faults {
-	return c.always(c.under(condition))
-}
-
-// always adds the faults that a row has from its beginning to its end.
-func (c Config) always(f payment.Faults) payment.Faults {
-	if c.deaf {
-		f.WebhookDropEvery = 1
-	}
-	return f
-}
-
-// under returns the faults of a condition. Webhooks come late enough that they do not settle a
-// payment before the process does that was held up.
-func (c Config) under(condition catalog.Condition) payment.Faults {
+// provided returns the faults of the payment provider from the beginning of a row on. Webhooks come
+// late enough that they do not settle a payment before the process does that was held up.
+func (c config) provided(condition catalog.Condition) (f payment.Faults) {
 	switch condition {
 	case catalog.Late:
-		return payment.Faults{WebhookDelay: payment.Duration(2 * c.long()), WebhookTwice: true}
+		f = payment.Faults{WebhookDelay: payment.Duration(2 * c.long()), WebhookTwice: true}
 	case catalog.Pause, catalog.Partition:
-		return payment.Faults{WebhookDelay: payment.Duration(2 * c.long())}
+		f.WebhookDelay = payment.Duration(2 * c.long())
 	case catalog.Crash:
-		return payment.Faults{
+		f = payment.Faults{
 			WebhookDelay: payment.Duration(c.TTL * 12 / 10), WebhookTwice: true,
 			ReplyDelay: payment.Duration(c.TTL / 10), // so that holds expire while their payment is under way
 		}
 	}
-	return payment.Faults{}
+	if c.deaf {
+		f.WebhookDropEvery = 1
+	}
+	return f
 }
 
 // How many payments are held up between their check and their write.
@@ -187,4 +178,59 @@ func (r *row) meet(ctx context.Context, a fleet.Arm, fault func(m *fleet.Member)
 func (r *row) disarm(ctx context.Context) {
 	_ = r.shops.Arm(ctx, fleet.Arm{}) // a shop that has ended fails the row later
 	r.shops.LetGo(ctx)
+}
+
+// partition cuts a shop off from each of its partners in turn, for longer than a hold lives.
+// What the shop sends meanwhile arrives at the end:
+//
+//   - from the database and from Redis, as a payment is about to write: its writes arrive when
+//     the hold has expired;
+//   - from the payment provider, as a payment is about to be captured: the buyer is charged for
+//     a hold that has expired.
+func (r *row) partition(ctx context.Context) (met []string, err error) {
+	defer func() {
+		if err == nil {
+			r.disarm(ctx)
+		}
+	}()
+	for _, cut := range []struct {
+		from string
+		at   fleet.Seam
+	}{{fromDatabase, BeforeClaim}, {fromRedis, BeforeClaim}, {fromProvider, beforeCapture}} {
+		if m := r.shops.Survivor(); m == nil || m.Links[cut.from] == nil { // all are alike
+			continue
+		}
+		if err := r.cutOff(ctx, cut.from, cut.at); err != nil {
+			return met, fmt.Errorf("cutting a shop off from %s: %w", cut.from, err)
+		}
+		met = append(met, cut.from)
+	}
+	return met, nil
+}
+
+// cutOff cuts off the shop of the first call that reaches a seam, and lets the call go on. The
+// shop has no open transaction when that begins: the fault is the late write, and not a lock in
+// the database that everybody else waits for.
+func (r *row) cutOff(ctx context.Context, from string, at fleet.Seam) error {
+	fault := fleet.Arm{At: []fleet.Seam{at}, Skip: 1}
+	if from == fromDatabase {
+		fault.Around = quiet
+	}
+	return r.meet(ctx, fault, func(m *fleet.Member) error { return m.CutOff(ctx, from, r.cfg.long()) })
+}
+
+// failoverSpread is how long buyers arrive at least in a row with a failover: some before it,
+// and most after it.
+const failoverSpread = 6 * time.Second
+
+// failOver kills the primary when a third of the buyers have come. A failover that has begun
+// ends even if the load is over: the row is audited on the new primary.
+func (r *row) failOver(ctx context.Context) ([]string, error) {
+	if guard.Sleep(ctx, r.spread/3) != nil {
+		return nil, context.Cause(ctx)
+	}
+	if err := r.cfg.Failovers.Failover(context.WithoutCancel(ctx)); err != nil {
+		return nil, err
+	}
+	return []string{fromRedis}, nil
 }

@@ -5,9 +5,10 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"net"
 	"net/http"
-	"net/http/httputil"
 	"net/url"
 	"slices"
 	"sync"
@@ -15,60 +16,100 @@ import (
 	"time"
 
 	"oversell/internal/backend"
+	"oversell/internal/bench/chaos"
+	"oversell/internal/catalog"
+	"oversell/internal/fault"
 	"oversell/internal/fleet"
 	"oversell/internal/payment"
 )
 
-// maxConnections is how many connections to each shop the load balancer keeps.
-const maxConnections = 256
-
-// The time limits of processes.
 const (
-	startTimeout = 20 * time.Second
-	stopTimeout  = 6 * time.Second
+	maxConnections = 64 // idle ones of the provider to each shop
+
+	// stopTimeout is how long a shop may take to end.
+	stopTimeout = 6 * time.Second
 	// replyTime is how long a shop waits for Redis beyond the time that it may be stopped.
 	replyTime = 2 * time.Second
 )
 
-// shops are the processes of a bench: the shops, and the payment provider. Webhooks go through
-// a load balancer, as shops with several processes need one.
+// shops are the shops of a bench, and the payment provider, which this process serves.
 type shops struct {
 	*fleet.Fleet
-	cfg    Config
+	cfg    config
 	token  string
 	secret []byte
 
 	severable bool // the shops' connections to their partners go through relays
 
-	provider *fleet.Member
 	payments *payment.Client
-	balancer *http.Server
-	webhook  string
+	provider string // its address
+	end      context.CancelFunc
 	serving  sync.WaitGroup
 
 	next atomic.Uint64
 }
 
-// open starts the provider, the load balancer and the shops.
-func open(ctx context.Context, cfg Config) (_ *shops, err error) {
+// open starts the provider and the shops.
+func open(ctx context.Context, cfg config) (_ *shops, err error) {
 	f := &shops{cfg: cfg, token: rand.Text(), secret: []byte(rand.Text())}
 	f.Fleet = fleet.New(1, f.shop)
-	defer func() {
-		if err != nil {
-			f.close()
+	if err := f.serveProvider(); err != nil {
+		return nil, err
+	}
+	if err := f.Fill(ctx, cfg.Instances); err != nil {
+		f.close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// A webhook that was not accepted is sent again after retryFrom, and then after twice as long
+// each time, up to retryMost.
+const (
+	retryFrom = 100 * time.Millisecond
+	retryMost = 2 * time.Second
+)
+
+// serveProvider serves the payment provider, whose webhooks go to each shop in turn.
+func (f *shops) serveProvider() error {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return fmt.Errorf("listening for payments: %w", err)
+	}
+	f.provider = "http://" + l.Addr().String()
+	if f.payments, err = payment.NewClient(payment.ClientConfig{URL: f.provider}); err != nil {
+		return errors.Join(err, l.Close())
+	}
+	p := payment.NewServer(payment.Config{
+		Secret: f.secret, Webhook: "http://shops/api/payments/webhook", RetryFrom: retryFrom, RetryMost: retryMost,
+		Client: &http.Client{Transport: &toShops{f, http.Transport{MaxIdleConnsPerHost: maxConnections}}},
+		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), // the books say what went wrong
+	})
+	var serving context.Context
+	serving, f.end = context.WithCancel(context.Background())
+	f.serving.Go(func() {
+		if err := p.Serve(serving, l); err != nil {
+			_ = l.Close() // the shops get no answer any more, and the rows say so
 		}
-	}()
-	if err := f.balance(); err != nil {
-		return nil, err
+	})
+	return nil
+}
+
+// toShops sends each request to another shop. The provider tries again if that was killed.
+type toShops struct {
+	shops *shops
+	http.Transport
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *toShops) RoundTrip(r *http.Request) (*http.Response, error) {
+	to, err := url.Parse(t.shops.url())
+	if err != nil {
+		return nil, err // it is the address of a listener
 	}
-	provider := fleet.Program{Name: "process payments", Command: cfg.Provider, Setup: setup{Name: "payments", Webhook: f.webhook, Secret: f.secret}}
-	if f.provider, err = fleet.Run(ctx, provider, nil); err != nil {
-		return nil, err
-	}
-	if f.payments, err = payment.NewClient(payment.ClientConfig{URL: f.provider.URL}); err != nil {
-		return nil, err
-	}
-	return f, f.Fill(ctx, cfg.Instances)
+	r = r.Clone(r.Context())
+	r.URL.Scheme, r.URL.Host, r.Host = to.Scheme, to.Host, to.Host
+	return t.Transport.RoundTrip(r)
 }
 
 // shop says how to start a shop.
@@ -79,15 +120,49 @@ func (f *shops) shop(number int) (p fleet.Program, err error) {
 	}
 	s := setup{
 		Name: fmt.Sprintf("%s-%d", f.cfg.ID, number), RedisURL: redisURL, DBURL: f.cfg.DBURL, Token: f.token,
-		TTL: f.cfg.TTL, Sweep: f.cfg.sweep(), Settle: f.cfg.settle(), Provider: f.provider.URL, Secret: f.secret,
+		TTL: f.cfg.TTL, Sweep: f.cfg.sweep(), Settle: f.cfg.settle(), Provider: f.provider, Secret: f.secret,
 	}
 	if f.severable {
 		if s, p.Links, err = relay(s); err != nil {
-			return p, err
+			return p, fmt.Errorf("relaying the connections of %s: %w", s.Name, err)
 		}
 	}
-	p.Name, p.Command, p.Setup = "process "+s.Name, f.cfg.Shop, s
+	p.Name, p.Command, p.Setup = "process "+s.Name, f.cfg.Command, s
 	return p, nil
+}
+
+// What a shop is cut off from.
+const (
+	fromDatabase = "database"
+	fromRedis    = "redis"
+	fromProvider = "provider" // of payments
+)
+
+// relay puts relays between a shop and its partners. A database that is a file, or that is
+// reached in another way than by TCP, has none.
+func relay(s setup) (_ setup, links map[string]*fault.Relay, err error) {
+	link, err := chaos.NewLink(s.RedisURL, s.DBURL)
+	if err != nil {
+		return s, nil, err
+	}
+	toProvider, err := fault.StartRelay(s.Provider[len("http://"):])
+	if err != nil {
+		return s, nil, errors.Join(err, link.Close())
+	}
+	s.RedisURL, s.DBURL, s.Provider = link.RedisURL, link.DBURL, "http://"+toProvider.Addr
+	links = map[string]*fault.Relay{fromRedis: link.Redis, fromProvider: toProvider}
+	if link.DB != nil {
+		links[fromDatabase] = link.DB
+	}
+	return s, links, nil
+}
+
+// restart ends the shops if the config or the condition needs others. The row starts new ones.
+func (f *shops) restart(cfg config, c catalog.Condition) {
+	if severable := c == catalog.Partition; f.cfg.TTL != cfg.TTL || f.severable != severable {
+		f.Stop(stopTimeout)
+		f.cfg, f.severable = cfg, severable
+	}
 }
 
 // begin prepares the shops for a row.
@@ -112,53 +187,10 @@ func (f *shops) url() string {
 	return running[f.next.Add(1)%uint64(len(running))].URL
 }
 
-// crashed returns the error of a process that ended by itself.
-func (f *shops) crashed() error {
-	if err := f.provider.Err(); err != nil {
-		return err
-	}
-	return f.Crashed(0)
-}
-
-// balance serves the address for webhooks, and passes them to the shops.
-func (f *shops) balance() error {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return fmt.Errorf("listening for webhooks: %w", err)
-	}
-	f.webhook = "http://" + l.Addr().String() + "/api/payments/webhook"
-	proxy := &httputil.ReverseProxy{
-		Rewrite: func(r *httputil.ProxyRequest) {
-			if to, err := url.Parse(f.url()); err == nil { // it is the address of a listener
-				r.SetURL(to)
-			}
-		},
-		Transport: &http.Transport{MaxIdleConnsPerHost: maxConnections},
-		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) {
-			w.WriteHeader(http.StatusBadGateway) // the shop was killed: the provider tries again
-		},
-	}
-	f.balancer = &http.Server{Handler: proxy, ReadHeaderTimeout: startTimeout}
-	f.serving.Go(func() {
-		if err := f.balancer.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			_ = l.Close() // the provider's webhooks fail, and the rows say so
-		}
-		proxy.Transport.(*http.Transport).CloseIdleConnections()
-	})
-	return nil
-}
-
-// close ends all processes.
+// close ends the shops, and then the provider.
 func (f *shops) close() {
 	f.Stop(stopTimeout)
-	if f.payments != nil {
-		f.payments.Close()
-	}
-	if f.provider != nil {
-		f.provider.Close(stopTimeout)
-	}
-	if f.balancer != nil {
-		_ = f.balancer.Close() // nobody sends webhooks any more
-		f.serving.Wait()
-	}
+	f.payments.Close()
+	f.end()
+	f.serving.Wait()
 }

@@ -17,7 +17,7 @@ func (r *row) judge(o observed) report.Row {
 	row := report.Row{
 		Asked: report.Asked{
 			Key:    report.Key{Strategy: r.stage.Name, Condition: r.cond, Workload: catalog.Hold},
-			Keeper: stock.InHolds, Requests: r.cfg.Buyers, Stock: r.cfg.Stock,
+			Keeper: stock.InHolds, Requests: r.cfg.Requests, Stock: r.cfg.Stock,
 		},
 		Load: report.Load{Wall: figures.Milliseconds(o.wall), Reasons: make(map[string]int64)},
 		Held: &report.Held{

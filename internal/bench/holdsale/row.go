@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -15,14 +16,13 @@ import (
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
 	"oversell/internal/guard"
-	"oversell/internal/holds"
 	"oversell/internal/payment"
 	"oversell/internal/stock"
 )
 
 // row is one row in progress.
 type row struct {
-	cfg    Config
+	cfg    config
 	stage  catalog.HoldStage
 	cond   catalog.Condition
 	sku    string
@@ -35,15 +35,6 @@ type row struct {
 
 	missed  bool         // a fault hit nobody
 	waiting atomic.Int64 // buyers without an outcome
-	mu      sync.Mutex
-	given   []holds.Hold
-}
-
-// held notes a hold that was given out.
-func (r *row) held(h holds.Hold) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.given = append(r.given, h)
 }
 
 // observed is what was observed in a row.
@@ -134,12 +125,12 @@ func (r *row) calm(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return r.shops.payments.SetFaults(ctx, r.cfg.always(payment.Faults{}))
+	return r.shops.payments.SetFaults(ctx, r.cfg.provided(catalog.Calm))
 }
 
 // load lets the buyers come, evenly spread over time, and returns when each has an outcome.
 func (r *row) load(ctx context.Context) ([]purchase, time.Duration) {
-	all := make([]purchase, r.cfg.Buyers)
+	all := make([]purchase, r.cfg.Requests)
 	r.waiting.Store(int64(len(all)))
 	start := time.Now()
 	var buyers sync.WaitGroup
@@ -290,7 +281,7 @@ func (r *row) audit(ctx context.Context, o *observed) error {
 	if o.books, o.orders, err = r.books(ctx); err != nil {
 		return err
 	}
-	return errors.Join(r.shops.crashed(), ctx.Err())
+	return errors.Join(r.shops.Crashed(0), ctx.Err())
 }
 
 // books compares the provider's ledger of this row with the orders.
@@ -318,4 +309,14 @@ func (r *row) books(ctx context.Context) (payment.Books, []stock.ListedOrder, er
 		count[id]++
 	}
 	return payment.Audit(ledger, count), orders, nil
+}
+
+// orders reads all orders of the row's item.
+func (r *row) orders(ctx context.Context) (all []stock.ListedOrder, err error) {
+	found, err := r.client.Audit(ctx, r.sku)
+	if err != nil {
+		return nil, err
+	}
+	err = r.client.EachOrder(ctx, r.sku, found.SaleID, math.MaxInt64, func(o stock.ListedOrder) { all = append(all, o) })
+	return all, err
 }

@@ -22,21 +22,21 @@ import (
 // mostly wait for leases and for what is settled, and so the tests overlap.
 func run(t *testing.T, kind string, stages []string, conditions ...catalog.Condition) []report.Row {
 	t.Helper()
-	return runOn(t, holdsale.Config{
-		Stages: stages, Conditions: conditions, RedisURL: backendtest.Redis(t, kind), DBURL: backendtest.Database(t, kind),
+	return runOn(t, bench.Config{
+		Strategies: stages, Conditions: conditions, RedisURL: backendtest.Redis(t, kind), DBURL: backendtest.Database(t, kind),
 	})
 }
 
 // runOn is run on the backends of a config.
-func runOn(t *testing.T, cfg holdsale.Config) []report.Row {
+func runOn(t *testing.T, cfg bench.Config) []report.Row {
 	t.Helper()
-	cfg.Buyers, cfg.Stock, cfg.TTL = 150, 80, time.Second
-	cfg.Shop, cfg.Provider = as(shop), as(provider)
+	cfg.Requests, cfg.Stock, cfg.TTL = 150, 80, time.Second
+	cfg.Command = shop
 	rows, err := holdsale.Run(t.Context(), cfg, bench.Silent{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := len(cfg.Stages) * len(cfg.Conditions); len(rows) != want {
+	if want := len(cfg.Strategies) * len(cfg.Conditions); len(rows) != want {
 		t.Fatalf("%d rows, want %d", len(rows), want)
 	}
 	for _, row := range rows {
@@ -116,8 +116,8 @@ func TestPartition(t *testing.T) {
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	set := backendtest.Failovers(t)
-	rows := runOn(t, holdsale.Config{
-		Stages: []string{"h1_counter", "h3_claim"}, Conditions: []catalog.Condition{catalog.Failover},
+	rows := runOn(t, bench.Config{
+		Strategies: []string{"h1_counter", "h3_claim"}, Conditions: []catalog.Condition{catalog.Failover},
 		RedisURL: set.URL(), DBURL: backendtest.Database(t, "embedded"), Failovers: set,
 	})
 	if rows[0].Oversold == 0 {
@@ -138,8 +138,8 @@ func TestNaiveStagesBreak(t *testing.T) {
 }
 
 func TestWhatCannotBeRun(t *testing.T) {
-	for name, c := range map[string]holdsale.Config{
-		"buyers":      {Buyers: -1},
+	for name, c := range map[string]bench.Config{
+		"buyers":      {Requests: -1},
 		"stock":       {Stock: -1},
 		"one shop":    {Instances: 1},
 		"ttl":         {TTL: time.Millisecond},
@@ -150,16 +150,16 @@ func TestWhatCannotBeRun(t *testing.T) {
 			Conditions: []catalog.Condition{catalog.Failover, catalog.Partition}, Failovers: struct{ bench.Failovers }{},
 		},
 		"a Redis without a relay": {Conditions: []catalog.Condition{catalog.Partition}, RedisURL: "rediss://127.0.0.1:1"},
-		"a stage twice":           {Stages: []string{"h3_claim", "h3_claim"}},
+		"a stage twice":           {Strategies: []string{"h3_claim", "h3_claim"}},
 		"a condition twice":       {Conditions: []catalog.Condition{catalog.Calm, catalog.Calm}},
 	} {
 		if _, err := holdsale.Run(t.Context(), c, bench.Silent{}); !errors.Is(err, bench.ErrConfig) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for name, c := range map[string]holdsale.Config{
+	for name, c := range map[string]bench.Config{
 		"a seam":  {Seams: []fleet.Seam{"nowhere"}},
-		"a stage": {Stages: []string{"v8_fenced"}},
+		"a stage": {Strategies: []string{"v8_fenced"}},
 	} {
 		if _, err := holdsale.Run(t.Context(), c, bench.Silent{}); !errors.Is(err, catalog.ErrName) {
 			t.Errorf("%s: %v", name, err)

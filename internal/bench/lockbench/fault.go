@@ -10,31 +10,27 @@ import (
 	"oversell/internal/guard"
 )
 
-// Fault is a fault that is injected into random processes in the middle of a row: when a quarter of
+// fault is a fault that is injected into random processes in the middle of a row: when a quarter of
 // the contenders are served.
-type Fault struct {
-	// Kill kills one process with SIGKILL.
-	Kill bool
-
-	// Stop stops one process with SIGSTOP for so long. With Kill, it is another one, as
-	// soon as the first is dead. Zero: none.
-	Stop time.Duration
+type fault struct {
+	kill bool // a process
+	stop bool // a process for a while. With kill it is another one, as soon as the first is dead.
 }
 
-// stopped is how long a process is stopped under pause.
-const stopped = 3 * time.Second
+// stopTime is how long a process is stopped.
+const stopTime = 3 * time.Second
 
-// Faults are the faults of the conditions.
-func Faults() map[catalog.Condition]Fault {
-	return map[catalog.Condition]Fault{
+// faults are the faults of the conditions.
+func faults() map[catalog.Condition]fault {
+	return map[catalog.Condition]fault{
 		catalog.Calm:  {},
-		catalog.Crash: {Kill: true},
-		catalog.Pause: {Stop: stopped},
-		"crash+pause": {Kill: true, Stop: stopped},
+		catalog.Crash: {kill: true},
+		catalog.Pause: {stop: true},
+		"crash+pause": {kill: true, stop: true},
 	}
 }
 
-func (d Fault) any() bool { return d.Kill || d.Stop != 0 }
+func (f fault) any() bool { return f.kill || f.stop }
 
 // hit is a fault that was injected, and when.
 type hit struct {
@@ -54,7 +50,7 @@ var errNotHit = errors.New("the row was over before the fault could be injected"
 
 // inject injects the fault as soon as enough contenders are served, and returns when it is
 // over or ctx ends.
-func (d Fault) inject(ctx context.Context, e *ended, all int) ([]hit, error) {
+func (f fault) inject(ctx context.Context, e *ended, all int) ([]hit, error) {
 	due := func() bool {
 		var served int64
 		for _, m := range e.members {
@@ -66,7 +62,7 @@ func (d Fault) inject(ctx context.Context, e *ended, all int) ([]hit, error) {
 		return nil, errNotHit
 	}
 	var hits []hit
-	if d.Kill {
+	if f.kill {
 		m, err := e.victim()
 		if err != nil {
 			return hits, err
@@ -74,12 +70,12 @@ func (d Fault) inject(ctx context.Context, e *ended, all int) ([]hit, error) {
 		m.Kill()
 		hits = append(hits, hit{member: m, from: time.Now()})
 	}
-	if d.Stop != 0 {
+	if f.stop {
 		m, err := e.victim()
 		if err != nil {
 			return hits, err
 		}
-		h, err := d.stop(ctx, m)
+		h, err := stop(ctx, m)
 		if err != nil {
 			return hits, err
 		}
@@ -102,13 +98,13 @@ func (e *ended) victim() (*member, error) {
 func (m *member) over() bool { return m.slots.over() == int64(m.contenders) }
 
 // stop stops the process until its time is over or ctx ends.
-func (d Fault) stop(ctx context.Context, m *member) (hit, error) {
+func stop(ctx context.Context, m *member) (hit, error) {
 	h := hit{member: m, from: time.Now()}
 	if err := m.Pause(); err != nil {
 		return hit{}, err
 	}
 	h.still = h.from.Add(settle)
-	_ = guard.Sleep(ctx, d.Stop)
+	_ = guard.Sleep(ctx, stopTime)
 	h.to = time.Now()
 	return h, m.Continue()
 }

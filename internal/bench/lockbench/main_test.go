@@ -15,7 +15,9 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"oversell/internal/backend/backendtest"
+	"oversell/internal/bench"
 	"oversell/internal/bench/lockbench"
+	"oversell/internal/bench/report"
 	"oversell/internal/guard"
 )
 
@@ -92,14 +94,19 @@ func (f fake) Do(ctx context.Context, _ guard.Entry, _ func(context.Context) err
 }
 
 // config is a small run on a Redis of the given kind.
-func config(t testing.TB, kind string) (lockbench.Config, *processes) {
+func config(t testing.TB, kind string) (bench.Config, *processes) {
 	t.Helper()
 	p := new(processes)
 	t.Cleanup(func() { p.checkEnded(t) })
-	return lockbench.Config{
-		RedisURL: backendtest.Redis(t, kind), Command: p.command, Catalog: contenders(),
-		Contenders: 60, Processes: 2, TTL: 2 * time.Second, Wait: 30 * time.Second,
+	return bench.Config{
+		RedisURL: backendtest.Redis(t, kind), Command: p.command,
+		Requests: 60, Instances: 2, TTL: 2 * time.Second, Wait: 30 * time.Second,
 	}, p
+}
+
+// runAll runs a config, also with the contenders of the tests.
+func runAll(ctx context.Context, cfg bench.Config, p bench.Progress) ([]report.Row, error) {
+	return lockbench.Run(ctx, contenders(), cfg, p)
 }
 
 // kinds are the kinds of Redis that the tests run on.

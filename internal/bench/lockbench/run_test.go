@@ -17,10 +17,10 @@ import (
 )
 
 // row runs one row that must get through.
-func row(t *testing.T, cfg lockbench.Config, name string) report.Row {
+func row(t *testing.T, cfg bench.Config, name string) report.Row {
 	t.Helper()
-	cfg.Names = []string{name}
-	rows, err := lockbench.Run(t.Context(), cfg, bench.Silent{})
+	cfg.Strategies = []string{name}
+	rows, err := runAll(t.Context(), cfg, bench.Silent{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,8 +28,8 @@ func row(t *testing.T, cfg lockbench.Config, name string) report.Row {
 		t.Fatalf("%d rows, want 1", len(rows))
 	}
 	r := rows[0].Lock
-	if n := r.Served + r.Told + r.NeverServed + r.Killed; r.Contenders != cfg.Contenders || n != r.Contenders {
-		t.Errorf("%s: %d outcomes of %d contenders, want %d", name, n, r.Contenders, cfg.Contenders)
+	if n := r.Served + r.Told + r.NeverServed + r.Killed; r.Contenders != cfg.Requests || n != r.Contenders {
+		t.Errorf("%s: %d outcomes of %d contenders, want %d", name, n, r.Contenders, cfg.Requests)
 	}
 	return rows[0]
 }
@@ -44,8 +44,8 @@ func TestContendersServeAll(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			cfg, _ := config(t, kind)
-			cfg.Names = names[:backendtest.Times(3, len(names))]
-			rows, err := lockbench.Run(t.Context(), cfg, bench.Silent{})
+			cfg.Strategies = names[:backendtest.Times(3, len(names))]
+			rows, err := runAll(t.Context(), cfg, bench.Silent{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -81,7 +81,7 @@ func checkAllServed(t *testing.T, row report.Row, want figures.Verdict) {
 
 func TestBrokenLockIsSeen(t *testing.T) {
 	cfg, _ := config(t, "embedded")
-	cfg.Contenders = 300
+	cfg.Requests = 300
 	row := row(t, cfg, "open")
 	if r := row.Lock; row.Verdict != report.Broken || row.Expected || r.LostUpdates <= 0 || r.MaxHolders < 2 || r.Served != 300 {
 		t.Errorf("%s: %d served, %d lost, %d holders", row.Verdict, r.Served, r.LostUpdates, r.MaxHolders)
@@ -98,7 +98,7 @@ func TestContenderThatIsNeverLetIn(t *testing.T) {
 			cfg, _ := config(t, "embedded")
 			cfg.Wait = 100 * time.Millisecond
 			row := row(t, cfg, name)
-			if r := row.Lock; r.NeverServed != cfg.Contenders || row.Verdict != report.Starved || r.Idle < 90 || r.Throughput != 0 {
+			if r := row.Lock; r.NeverServed != cfg.Requests || row.Verdict != report.Starved || r.Idle < 90 || r.Throughput != 0 {
 				t.Errorf("%d never served: %s, idle %v", r.NeverServed, row.Verdict, r.Idle)
 			}
 		})
@@ -110,7 +110,7 @@ func TestContenderThatIsRefused(t *testing.T) {
 	cfg, _ := config(t, "embedded")
 	cfg.Conditions = []catalog.Condition{catalog.Crash}
 	row := row(t, cfg, "liar")
-	if r := row.Lock; r.Told != cfg.Contenders || r.Reasons["no room"] != cfg.Contenders || row.Verdict != report.GaveUp {
+	if r := row.Lock; r.Told != cfg.Requests || r.Reasons["no room"] != cfg.Requests || row.Verdict != report.GaveUp {
 		t.Errorf("%d told: %v, %s", r.Told, r.Reasons, row.Verdict)
 	}
 	if d := row.Lock.Disturbed; d == nil || !strings.Contains(d.Missed, "over before") {
@@ -121,8 +121,8 @@ func TestContenderThatIsRefused(t *testing.T) {
 func TestProcessThatEndsIsAnError(t *testing.T) {
 	for name, want := range map[string]string{"dies": "exit status 7", "unable": "out of order"} {
 		cfg, _ := config(t, "embedded")
-		cfg.Names = []string{"mutex+setnx", name}
-		rows, err := lockbench.Run(t.Context(), cfg, bench.Silent{})
+		cfg.Strategies = []string{"mutex+setnx", name}
+		rows, err := runAll(t.Context(), cfg, bench.Silent{})
 		if err == nil || !strings.Contains(err.Error(), want) || len(rows) != 1 {
 			t.Errorf("%d rows, %v; want 1, and %q", len(rows), err, want)
 		}
@@ -141,21 +141,21 @@ func (s stopIt) Waiting(func() int64) { s.cancel(errSeenEnough) }
 
 func TestCancelEndsTheRow(t *testing.T) {
 	cfg, _ := config(t, "embedded")
-	cfg.Names = []string{"deaf", "v7_queue"}
+	cfg.Strategies = []string{"deaf", "v7_queue"}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
-	rows, err := lockbench.Run(ctx, cfg, stopIt{cancel: cancel})
+	rows, err := runAll(ctx, cfg, stopIt{cancel: cancel})
 	if !errors.Is(err, errSeenEnough) || len(rows) != 0 {
 		t.Errorf("%d rows, %v; want none, %v", len(rows), err, errSeenEnough)
 	}
 }
 
 // disturbed is a config whose rows have a fault.
-func disturbed(t *testing.T, kind string, d lockbench.Fault) lockbench.Config {
+func disturbed(t *testing.T, kind string, c catalog.Condition) bench.Config {
 	t.Helper()
 	cfg, _ := config(t, kind)
-	cfg.Contenders, cfg.Processes = 400, 4
-	cfg.Conditions, cfg.Faults = []catalog.Condition{catalog.Crash}, map[catalog.Condition]lockbench.Fault{catalog.Crash: d}
+	cfg.Requests, cfg.Instances = 400, 4
+	cfg.Conditions = []catalog.Condition{c}
 	return cfg
 }
 
@@ -165,7 +165,7 @@ func TestKilledProcess(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			cfg := disturbed(t, kind, lockbench.Fault{Kill: true})
+			cfg := disturbed(t, kind, catalog.Crash)
 			rdb := backendtest.DialRedis(t, cfg.RedisURL)
 			const other = "oversell:{lockbench-00000000}:1:lock"
 			if err := rdb.Set(t.Context(), other, "x", 0).Err(); err != nil {
@@ -186,10 +186,10 @@ func TestKilledProcess(t *testing.T) {
 // A process that is stopped for less than the lease has it when it goes on.
 func TestKillAndStop(t *testing.T) {
 	t.Parallel()
-	cfg := disturbed(t, "local", lockbench.Fault{Kill: true, Stop: 300 * time.Millisecond})
+	cfg := disturbed(t, "local", "crash+pause")
 	cfg.TTL = 10 * time.Second
 	row := row(t, cfg, "v7_queue")
-	if d := row.Lock.Disturbed; d == nil || d.Killed == 0 || d.Stopped == 0 || d.Killed == d.Stopped || d.Missed != "" || d.Resumed-d.StoppedAt < 290 {
+	if d := row.Lock.Disturbed; d == nil || d.Killed == 0 || d.Stopped == 0 || d.Killed == d.Stopped || d.Missed != "" || d.Resumed-d.StoppedAt < 2900 {
 		t.Errorf("disturbed: %+v", d)
 	}
 	if row.Verdict != figures.OK {
@@ -199,23 +199,23 @@ func TestKillAndStop(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	for name, test := range map[string]struct {
-		change func(*lockbench.Config)
+		change func(*bench.Config)
 		want   error
 	}{
-		"as it is":             {func(*lockbench.Config) {}, nil},
-		"fewer than processes": {func(c *lockbench.Config) { c.Contenders, c.Processes = 3, 4 }, bench.ErrConfig},
-		"too many":             {func(c *lockbench.Config) { c.Contenders = 1 << 20 }, bench.ErrConfig},
-		"too many processes":   {func(c *lockbench.Config) { c.Processes = 65 }, bench.ErrConfig},
-		"a short ttl":          {func(c *lockbench.Config) { c.TTL = time.Millisecond }, bench.ErrConfig},
-		"a long wait":          {func(c *lockbench.Config) { c.Wait = 2 * time.Hour }, bench.ErrConfig},
-		"unknown name":         {func(c *lockbench.Config) { c.Names = []string{"v9"} }, catalog.ErrName},
-		"killing the only one": {func(c *lockbench.Config) { c.Conditions = []catalog.Condition{catalog.Crash} }, bench.ErrConfig},
-		"one of two":           {func(c *lockbench.Config) { c.Processes, c.Conditions = 2, []catalog.Condition{"crash+pause"} }, nil},
+		"as it is":             {func(*bench.Config) {}, nil},
+		"fewer than processes": {func(c *bench.Config) { c.Requests, c.Instances = 3, 4 }, bench.ErrConfig},
+		"too many":             {func(c *bench.Config) { c.Requests = 1 << 20 }, bench.ErrConfig},
+		"too many processes":   {func(c *bench.Config) { c.Instances = 65 }, bench.ErrConfig},
+		"a short ttl":          {func(c *bench.Config) { c.TTL = time.Millisecond }, bench.ErrConfig},
+		"a long wait":          {func(c *bench.Config) { c.Wait = 2 * time.Hour }, bench.ErrConfig},
+		"unknown name":         {func(c *bench.Config) { c.Strategies = []string{"v9"} }, catalog.ErrName},
+		"killing the only one": {func(c *bench.Config) { c.Conditions = []catalog.Condition{catalog.Crash} }, bench.ErrConfig},
+		"one of two":           {func(c *bench.Config) { c.Instances, c.Conditions = 2, []catalog.Condition{"crash+pause"} }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var c lockbench.Config
+			var c bench.Config
 			test.change(&c)
-			if err := c.WithDefaults().Check(); !errors.Is(err, test.want) || test.want == nil && err != nil {
+			if err := lockbench.Check(lockbench.Contenders(), lockbench.WithDefaults(c)); !errors.Is(err, test.want) || test.want == nil && err != nil {
 				t.Errorf("got %v, want %v", err, test.want)
 			}
 		})

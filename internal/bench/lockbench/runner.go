@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,20 +16,22 @@ import (
 	"oversell/internal/backend"
 	"oversell/internal/bench"
 	"oversell/internal/bench/report"
+	"oversell/internal/catalog"
 	"oversell/internal/figures"
 	"oversell/internal/fleet"
 )
 
-// Run runs all rows of the config: see bench.Series. When it fails or ctx is cancelled, it returns the
+// Run runs all rows of the config, with contenders of the list: see bench.Rows. When it fails or ctx is cancelled, it returns the
 // finished rows with the error: one of Check, of a process or of Redis, or the cause of ctx.
-func Run(ctx context.Context, cfg Config, p bench.Progress) (rows []report.Row, err error) {
-	cfg = cfg.WithDefaults()
-	if err := cfg.Check(); err != nil {
+func Run(ctx context.Context, list Catalog, cfg bench.Config, p bench.Progress) (rows []report.Row, err error) {
+	cfg = WithDefaults(cfg)
+	if err := Check(list, cfg); err != nil {
 		return nil, err
 	}
-	r := &runner{cfg: cfg, progress: p, id: uuid.NewString()[:8], url: cfg.RedisURL}
-	if stop := cfg.stop(); stop > 0 { // so that replies are not late after a stop
-		if r.url, err = backend.WithReadTimeout(r.url, stop+replyTime); err != nil {
+	r := &runner{list: list, cfg: cfg, progress: p, id: uuid.NewString()[:8], url: cfg.RedisURL}
+	if slices.ContainsFunc(cfg.Conditions, func(c catalog.Condition) bool { return faults()[c].stop }) {
+		// Replies must not be late after a stop.
+		if r.url, err = backend.WithReadTimeout(r.url, stopTime+replyTime); err != nil {
 			return nil, err
 		}
 	}
@@ -39,12 +42,13 @@ func Run(ctx context.Context, cfg Config, p bench.Progress) (rows []report.Row, 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, r.close()) }()
-	return bench.Series{Strategies: cfg.Names, Conditions: cfg.Conditions, Repeat: cfg.Repeat}.Run(ctx, r, p)
+	return bench.Rows(ctx, cfg, r, p)
 }
 
 // runner runs rows.
 type runner struct {
-	cfg      Config
+	list     Catalog
+	cfg      bench.Config
 	progress bench.Progress
 	id       string // unique among all runners
 	rdb      redis.UniversalClient
@@ -92,13 +96,13 @@ func (r *runner) tidy(ctx context.Context) error {
 // Row implements bench.Workload. A lock that does not hold is not an error, and each run counts: its
 // figures are what is asked for.
 func (r *runner) Row(ctx context.Context, of bench.Case) (bench.Result, error) {
-	one, err := r.cfg.Catalog.Find(of.Strategy)
+	one, err := r.list.Find(of.Strategy)
 	if err != nil {
 		return bench.Result{}, err
 	}
 	lock := report.Lock{Contender: one.Name, Waits: one.Waits, About: one.About}
 	if lock.Skipped, err = r.skip(ctx, one); err == nil && lock.Skipped == "" {
-		lock, err = r.row(ctx, one, r.cfg.Faults[of.Condition])
+		lock, err = r.row(ctx, one, faults()[of.Condition])
 	}
 	if err != nil {
 		return bench.Result{}, err
@@ -128,26 +132,26 @@ func (r *runner) skip(ctx context.Context, c Contender) (string, error) {
 	return "", err
 }
 
-func (r *runner) row(ctx context.Context, one Contender, d Fault) (_ report.Lock, err error) {
+func (r *runner) row(ctx context.Context, one Contender, f fault) (_ report.Lock, err error) {
 	r.rows++
 	key := fmt.Sprintf("%s:%d", r.prefix(), r.rows)
-	e := ended{contender: one, initial: r.cfg.Contenders}
+	e := ended{contender: one, initial: r.cfg.Requests}
 	if err := r.rdb.Set(ctx, key+":counter", e.initial, 0).Err(); err != nil {
 		return report.Lock{}, err
 	}
 	e.fleet = fleet.New(1, func(n int) (fleet.Program, error) { return r.program(one.Name, key, n), nil })
 	defer e.fleet.Stop(stopTimeout)
-	if err := e.fleet.Fill(ctx, r.cfg.Processes); err != nil {
+	if err := e.fleet.Fill(ctx, r.cfg.Instances); err != nil {
 		return report.Lock{}, err
 	}
 	for i, m := range e.fleet.Members() {
-		e.members = append(e.members, &member{Member: m, contenders: r.cfg.share(i), slots: slots{m.Words}})
+		e.members = append(e.members, &member{Member: m, contenders: share(r.cfg, i), slots: slots{m.Words}})
 	}
 	before, own, err := r.countedBefore(ctx)
 	if err != nil {
 		return report.Lock{}, err
 	}
-	if err := r.contend(ctx, &e, d); err != nil {
+	if err := r.contend(ctx, &e, f); err != nil {
 		return report.Lock{}, err
 	}
 	after, err := r.counted(ctx)
@@ -185,13 +189,13 @@ func (r *runner) counted(ctx context.Context) (int64, error) {
 
 // program says how to start the n-th process of a row, which has its part of the contenders.
 func (r *runner) program(contender, key string, n int) fleet.Program {
-	share := r.cfg.share(n - 1)
+	contenders := share(r.cfg, n-1)
 	s := setup{
 		RedisURL: r.url, Servers: r.cfg.Servers, Contender: contender, Name: fmt.Sprintf("%s-%d-%d", r.id, r.rows, n),
-		Key: key + ":lock", Counter: key + ":counter", Contenders: share,
+		Key: key + ":lock", Counter: key + ":counter", Contenders: contenders,
 		TTL: r.cfg.TTL, Wait: r.cfg.Wait,
 	}
-	return fleet.Program{Name: "process " + s.Name, Command: r.cfg.Command, Setup: s, Words: slotWords(share)}
+	return fleet.Program{Name: "process " + s.Name, Command: r.cfg.Command, Setup: s, Words: slotWords(contenders)}
 }
 
 // stopTimeout is how long a process may take to end when it is asked to.
@@ -201,7 +205,7 @@ const stopTimeout = 5 * time.Second
 const lead = 20 * time.Millisecond
 
 // contend starts the contenders, injects the fault, and waits for the outcomes.
-func (r *runner) contend(ctx context.Context, e *ended, d Fault) error {
+func (r *runner) contend(ctx context.Context, e *ended, f fault) error {
 	e.start = time.Now().Add(lead)
 	running, over := context.WithCancel(ctx)
 	var aside sync.WaitGroup
@@ -209,10 +213,10 @@ func (r *runner) contend(ctx context.Context, e *ended, d Fault) error {
 	defer over()
 	aside.Go(func() { r.report(running, e.members) })
 	var hitting sync.WaitGroup
-	if d.any() {
-		hitting.Go(func() { e.hits, e.missed = d.inject(running, e, r.cfg.Contenders) })
+	if f.any() {
+		hitting.Go(func() { e.hits, e.missed = f.inject(running, e, r.cfg.Requests) })
 	}
-	err := r.outcomes(ctx, e, d)
+	err := r.outcomes(ctx, e)
 	e.end = time.Now()
 	over()
 	hitting.Wait()
@@ -221,8 +225,8 @@ func (r *runner) contend(ctx context.Context, e *ended, d Fault) error {
 
 // outcomes starts the contenders, and waits until all processes that were not killed report that they are over. One
 // that does not in time is killed: its contenders never returned from their lock.
-func (r *runner) outcomes(ctx context.Context, e *ended, d Fault) error {
-	limit := time.Until(e.start) + r.cfg.Wait + d.Stop + 2*grace
+func (r *runner) outcomes(ctx context.Context, e *ended) error {
+	limit := time.Until(e.start) + r.cfg.Wait + stopTime + 2*grace
 	g, ctx := errgroup.WithContext(ctx) // one that failed ends the row
 	for _, m := range e.members {
 		g.Go(func() error {
@@ -245,7 +249,7 @@ func (r *runner) outcomes(ctx context.Context, e *ended, d Fault) error {
 // report updates the progress until ctx ends.
 func (r *runner) report(ctx context.Context, members []*member) {
 	var awaited atomic.Int64
-	awaited.Store(int64(r.cfg.Contenders))
+	awaited.Store(int64(r.cfg.Requests))
 	r.progress.Waiting(awaited.Load)
 	ticker := time.NewTicker(redraw)
 	defer ticker.Stop()
@@ -254,7 +258,7 @@ func (r *runner) report(ctx context.Context, members []*member) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			n := int64(r.cfg.Contenders)
+			n := int64(r.cfg.Requests)
 			for _, m := range members {
 				n -= m.slots.over()
 			}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -72,7 +73,7 @@ func (c Config) kinds() ([]chaos.Kind, error) {
 }
 
 // runChaos runs all rows.
-func runChaos(ctx context.Context, cfg Config, p Progress) (rows []report.Row, err error) {
+func runChaos(ctx context.Context, cfg Config, p Progress) ([]report.Row, error) {
 	kinds, err := cfg.kinds()
 	if err != nil {
 		return nil, err
@@ -92,75 +93,69 @@ type chaotic struct {
 }
 
 // Row implements Workload. Each repetition has the next seed.
-func (w *chaotic) Row(ctx context.Context, of Case) (Result, error) {
+func (w *chaotic) Row(ctx context.Context, of Case) (result Result, err error) {
 	strategy, err := w.cfg.Catalog.Find(of.Strategy)
 	if err != nil {
-		return Result{}, err
+		return result, err
 	}
 	w.rows++
-	r := &chaosRow{
-		cfg: w.cfg, strategy: strategy, kinds: w.kinds, seed: w.cfg.Seed + uint64(of.Repeat-1), admin: w.admin,
-		sku: fmt.Sprintf("bench-%s-%d", w.cfg.ID, w.rows),
+	r := &chaosRow{run: run{
+		cfg: w.cfg, strategy: strategy, cond: catalog.Chaos, admin: w.admin, progress: w.progress,
+		skus: []string{fmt.Sprintf("bench-%s-%d", w.cfg.ID, w.rows)},
+	}}
+	draw := chaos.Draw{
+		Seed: w.cfg.Seed + uint64(of.Repeat-1), Kinds: w.kinds, Duration: w.cfg.Duration, TTL: w.cfg.TTL,
+		Shops: w.cfg.Instances,
 	}
-	row, err := r.run(ctx, w.progress)
-	if err != nil {
-		return Result{}, fmt.Errorf("with seed %d: %w", r.seed, err)
+	if result.Row, err = r.sell(ctx, draw); err != nil {
+		return result, fmt.Errorf("with seed %d: %w", draw.Seed, err)
 	}
-	return Result{Row: row, Final: true}, nil
+	result.Final = true
+	return result, nil
 }
 
-// chaosRow is one row under chaos.
+// chaosRow is one row under chaos, with shops of its own.
 type chaosRow struct {
-	cfg      Config
-	strategy catalog.Strategy
-	kinds    []chaos.Kind
-	seed     uint64
-	sku      string
-	admin    *shopClient
-	shops    []*slot
-	links    []*chaos.Link
+	run
+	slots []chaos.Shop // the run itself has started none
+	links []*chaos.Link
 }
 
-func (r *chaosRow) run(ctx context.Context, p Progress) (row report.Row, err error) {
+// sell sells the item while faults are injected.
+func (r *chaosRow) sell(ctx context.Context, draw chaos.Draw) (row report.Row, err error) {
 	defer func() { err = errors.Join(err, r.close(ctx.Err() != nil)) }()
 	if err := r.start(ctx); err != nil {
 		return report.Row{}, err
 	}
-	keeper := r.cfg.keeper(r.strategy, catalog.Chaos)
-	if err := r.admin.at(r.shops[0].URL()).Put(ctx, r.sku, r.cfg.Stock, keeper, r.strategy.Name); err != nil {
+	sku, first := r.skus[0], r.admin.at(r.slots[0].URL())
+	keeper := r.cfg.keeper(r.strategy, r.cond)
+	if err := first.Put(ctx, sku, r.cfg.Stock, keeper, r.strategy.Name); err != nil {
 		return report.Row{}, err
 	}
-	before, err := r.admin.at(r.shops[0].URL()).Audit(ctx, r.sku)
+	before, err := first.Audit(ctx, sku)
 	if err != nil {
 		return report.Row{}, err
 	}
-	draw := chaos.Draw{Seed: r.seed, Kinds: r.kinds, Duration: r.cfg.Duration, TTL: r.cfg.TTL, Shops: r.cfg.Instances}
 	t := newTally(chaosLimit)
-	var told sync.Mutex
-	awaited := int64(r.cfg.Requests)
-	p.Waiting(func() int64 {
-		told.Lock()
-		defer told.Unlock()
-		return awaited
-	})
+	var awaited atomic.Int64
+	awaited.Store(int64(r.cfg.Requests))
+	r.progress.Waiting(awaited.Load)
 	t.begin(time.Now())
 	found, err := chaos.Run(ctx, chaos.Config{
-		Servers: r.cfg.Chaos, Shops: r.asShops(), Links: r.links, SKU: r.sku, SaleID: before.SaleID,
+		Servers: r.cfg.Chaos, Shops: r.slots, Links: r.links, SKU: sku, SaleID: before.SaleID,
 		Strategy: r.strategy.Name, Units: r.cfg.Stock,
-		Seed: r.seed, Faults: draw.Faults(), Rate: r.cfg.Rate, InFlight: r.cfg.InFlight, Duration: r.cfg.Duration,
+		Seed: draw.Seed, Faults: draw.Faults(), Rate: r.cfg.Rate, InFlight: r.cfg.InFlight, Duration: r.cfg.Duration,
 		TTL: r.cfg.TTL, HolderDies: r.strategy.Kind == catalog.Guarded,
 		Told: func(at time.Duration, o chaos.Outcome) {
 			t.add(replyOf(at, o))
-			told.Lock()
-			defer told.Unlock()
-			awaited--
+			awaited.Add(-1)
 		},
 		Remaining: r.remaining,
 	})
 	if err != nil {
 		return report.Row{}, err
 	}
-	return r.row(t, found), nil
+	return r.judge(t, found), nil
 }
 
 // chaosLimit is longer than any buyer retries.
@@ -168,18 +163,16 @@ const chaosLimit = time.Minute
 
 // start starts the shops. The first one creates the tables.
 func (r *chaosRow) start(ctx context.Context) error {
-	p := r.cfg.plan(r.sku, catalog.Calm) // faults come from outside
+	p := r.cfg.plan(r.skus[0], catalog.Calm) // faults come from outside
 	for n := range r.cfg.Instances {
 		link, err := chaos.NewLink(r.cfg.Chaos.RedisURL, r.cfg.Chaos.DBURL)
 		if err != nil {
 			return fmt.Errorf("relaying a shop's connections: %w", err)
 		}
 		r.links = append(r.links, link)
-		s := &slot{cfg: r.cfg, plan: p, setup: setup{
-			RedisURL: link.RedisURL, DBURL: link.DBURL, Name: fmt.Sprintf("%s-%d", r.sku, n+1), Token: r.admin.Token,
-			TTL: r.cfg.TTL, Wait: r.cfg.Wait, Policy: r.cfg.Policy.String(), Unfenced: r.cfg.Unfenced, Servers: r.cfg.Servers, Replicas: r.cfg.Replicas,
-		}}
-		r.shops = append(r.shops, s)
+		s := &slot{cfg: r.cfg, plan: p, setup: r.cfg.setup(r.admin.Token)}
+		s.setup.RedisURL, s.setup.DBURL, s.setup.Name = link.RedisURL, link.DBURL, fmt.Sprintf("%s-%d", r.skus[0], n+1)
+		r.slots = append(r.slots, s)
 		if err := s.Start(ctx); err != nil {
 			return err
 		}
@@ -187,19 +180,11 @@ func (r *chaosRow) start(ctx context.Context) error {
 	return nil
 }
 
-func (r *chaosRow) asShops() []chaos.Shop {
-	shops := make([]chaos.Shop, len(r.shops))
-	for i, s := range r.shops {
-		shops[i] = s
-	}
-	return shops
-}
-
 // close ends the shops. After an interrupted row they are killed: one that is stopped, or
 // waits for a stopped server, would take long to end.
 func (r *chaosRow) close(interrupted bool) error {
 	var wg sync.WaitGroup
-	for _, s := range r.shops {
+	for _, s := range r.slots {
 		wg.Go(func() {
 			if interrupted {
 				s.Kill()
@@ -218,9 +203,9 @@ func (r *chaosRow) close(interrupted bool) error {
 // remaining asks the shops in turn how many units are left, until one answers.
 func (r *chaosRow) remaining(ctx context.Context) (left int64, err error) {
 	for end := time.Now().Add(settleTime); ; {
-		for _, s := range r.shops {
+		for _, s := range r.slots {
 			var found web.Audit
-			if found, err = r.admin.at(s.URL()).Audit(ctx, r.sku); err == nil {
+			if found, err = r.admin.at(s.URL()).Audit(ctx, r.skus[0]); err == nil {
 				return found.Remaining, nil
 			}
 		}
@@ -241,24 +226,26 @@ func replyOf(at time.Duration, o chaos.Outcome) reply {
 	return r
 }
 
-// row computes the figures.
-func (r *chaosRow) row(t *tally, found *report.Chaos) report.Row {
+// judge computes the figures.
+func (r *chaosRow) judge(t *tally, found *report.Chaos) report.Row {
 	sold := figures.Stock{
 		Initial: r.cfg.Stock, Remaining: found.Remaining, Sold: found.Sold, Orders: found.Sold, Duplicates: found.Duplicates,
 	}
-	one := &run{cfg: r.cfg, strategy: r.strategy, cond: catalog.Chaos, skus: []string{r.sku}}
-	o := outcome{tally: t, told: make([]figures.Told, 1), wall: time.Since(t.start), sent: found.Sent, audits: []web.Audit{{Audit: stock.Audit{Stock: sold}}}}
+	o := outcome{
+		tally: t, told: make([]figures.Told, 1), wall: time.Since(t.start), sent: found.Sent,
+		audits: []web.Audit{{Audit: stock.Audit{Stock: sold}}},
+	}
 	o.open = &report.Open{
 		Planned: found.Planned, Sent: found.Sent, Dropped: found.Dropped, AchievedRate: float64(found.Sent) / r.cfg.Duration.Seconds(),
 		ServiceP50: t.service.ms(50), ServiceP99: t.service.ms(99), ServiceMax: t.service.ms(100),
 	}
-	row := one.row(o)
+	row := r.row(o)
 	row.AcknowledgedMissing, row.Unreported, row.Stranded = found.Missing, found.Unreported, found.Stranded
 	row.Chaos, row.TTL = found, r.cfg.TTL.String()
 	row.OversoldPossible = row.Oversold // no request is in flight any more
 	row.Throughput = float64(found.Acknowledged-found.BoughtAtEnd) / r.cfg.Duration.Seconds()
 	row.Verdict = chaosVerdict(found)
-	may := r.strategy.UnderChaos(one.expectation(row.Keeper))
+	may := r.strategy.UnderChaos(r.expectation(row.Keeper))
 	row.Undecided, row.Differs = may.Undecided, chaosDiffers(may, found)
 	row.Expected = row.Differs == ""
 	if row.Undecided && !r.strategy.Comparable(r.cfg.embedded) {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
+	"slices"
 	"time"
 
 	"oversell/internal/bench/report"
@@ -20,6 +22,10 @@ type Progress interface {
 	// Waiting gets a function that returns how many outcomes of the row are missing. It may
 	// be called until the next Row.
 	Waiting(waiting func() int64)
+	// Step begins a step that is done for each of several items, before or after the requests.
+	// Left returns for how many items it is still to be done; it may be called until the next
+	// call of any method.
+	Step(doing string, left func() int64)
 	// Done gets a finished row.
 	Done(row report.Row)
 }
@@ -115,4 +121,13 @@ func undisturbed(ctx context.Context, w Workload, c Case, begin func()) (report.
 		})
 		c.TTL = 2 * r.TTL
 	}
+}
+
+// Quantile returns the q-quantile of durations in milliseconds, or 0 if there are none. It sorts them.
+func Quantile(all []time.Duration, q float64) float64 {
+	if len(all) == 0 {
+		return 0
+	}
+	slices.Sort(all)
+	return figures.Milliseconds(all[max(0, int(math.Ceil(q*float64(len(all))))-1)])
 }

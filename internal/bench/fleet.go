@@ -6,14 +6,17 @@ import (
 	"fmt"
 	"os/exec"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"oversell/internal/backend/lockservers"
+	"oversell/internal/bench/chaos"
 	"oversell/internal/catalog"
 	"oversell/internal/fault"
 	"oversell/internal/fleet"
 	"oversell/internal/guard"
+	"oversell/internal/stock"
 )
 
 // setup is what an instance is told first.
@@ -34,6 +37,14 @@ type setup struct {
 	Fault      fleet.Arm `json:"fault,omitzero"`        // of a worker
 
 	Servers lockservers.Addresses `json:"servers"`
+}
+
+// setup is what the instances of a bench have in common.
+func (c Config) setup(token string) setup {
+	return setup{
+		DBURL: c.DBURL, Token: token, TTL: c.TTL, Wait: c.Wait, Policy: c.Policy.String(), Unfenced: c.Unfenced,
+		Servers: c.Servers, Replicas: c.Replicas,
+	}
 }
 
 // order is what the bench tells an instance later: one of these.
@@ -202,4 +213,101 @@ func (r *run) overstayed(ctx context.Context) error {
 		err = errors.Join(err, errNotInjected)
 	}
 	return err
+}
+
+// A gauge has figures of an instance in shared words: its holders, and for how long it held
+// connections to the database. So the bench can read them at any moment, even while the
+// process is stopped or after it was killed. All only grow during a row: if they have not
+// changed, nobody entered or left in between.
+const (
+	gaugeCame = iota
+	gaugeWent
+	gaugeHeld // nanoseconds that connections to the database were out of the pool
+	gaugeWords
+)
+
+// maxGlances bounds the attempts to read all gauges at one moment.
+const maxGlances = 100
+
+// inside is how many holders all instances have at one moment. It reads all gauges until
+// two readings agree, and returns false if none do.
+func inside(all []*fleet.Member) (n int64, ok bool) {
+	sum := func() (came, went int64) {
+		for _, m := range all {
+			came, went = came+m.Words.Load(gaugeCame), went+m.Words.Load(gaugeWent)
+		}
+		return came, went
+	}
+	came, went := sum()
+	for range maxGlances {
+		c, w := sum()
+		if c == came && w == went {
+			return came - went, true
+		}
+		came, went = c, w
+	}
+	return 0, false
+}
+
+// counter counts the holders of one item in the gauge: holders that are left from an
+// earlier row do not count. Without a gauge it does nothing. It is safe for concurrent
+// use.
+type counter struct {
+	mu    sync.Mutex
+	gauge *fleet.Words
+	item  string
+}
+
+// follow begins a row on an item.
+func (c *counter) follow(item string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.item = item
+	if c.gauge != nil {
+		for word := range gaugeWords {
+			c.gauge.Store(word, 0)
+		}
+	}
+}
+
+// count implements figures.Inside.
+func (c *counter) count(item string, step int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.gauge == nil, item != c.item:
+	case step > 0:
+		c.gauge.Add(gaugeCame, 1)
+	default:
+		c.gauge.Add(gaugeWent, 1)
+	}
+}
+
+// held is told for how long a connection to the database was out of the pool.
+func (c *counter) held(d time.Duration) { c.gauge.Add(gaugeHeld, int64(d)) }
+
+// relayed starts a relay to the Redis at the URL. The caller closes it.
+func relayed(redisURL string) (through string, link *fault.Relay, err error) {
+	if link, through, err = chaos.RelayRedis(redisURL); err != nil {
+		return "", nil, fmt.Errorf("relaying an instance's connections to Redis: %w", err)
+	}
+	return through, link, nil
+}
+
+// toRedis is the link of an instance to Redis.
+const toRedis = "redis"
+
+// partition cuts off the instance of the holder that waits, and lets the holder go on.
+//
+// With the stock in the database only the unlock arrives too late, as under Late; and as
+// there, holders elsewhere are kept at work until it has arrived.
+func (r *run) partition(ctx context.Context, m *fleet.Member) error {
+	if r.cfg.keeper(r.strategy, r.cond) == stock.InDatabase && r.strategy.Kind == catalog.Guarded {
+		// Within its process the lock is handed on without Redis.
+		if err := r.shops.stay(ctx, time.Now().Add(r.cfg.long()+r.cfg.linger()), m); err != nil {
+			return err
+		}
+	}
+	defer r.faults.begin(CutOff)()
+	return m.CutOff(ctx, toRedis, r.cfg.long())
 }

@@ -10,7 +10,7 @@ import (
 	"oversell/internal/web"
 )
 
-// Watcher is a Progress that follows a row while it runs. The item is then audited
+// Watcher is a Progress that follows a row of one item while it runs. The item is then audited
 // repeatedly. The Redis commands of these audits are subtracted from the row's, except
 // for failed audits; and a shop may notice a little earlier that it is sold out.
 type Watcher interface {
@@ -30,16 +30,15 @@ type Live struct {
 
 	// Holders is the number of holders at this moment, including those of a stopped
 	// process but not of a killed one; -1: unknown, as for a finished row, for the cache,
-	// for running shops, and with several items.
+	// and for running shops.
 	Holders int64
 
-	// MaxHolders is the most holders of one item at once: by the replies up to the last audit, or by
-	// the gauges, which are read every millisecond.
+	// MaxHolders is the most holders at once: by the replies up to the last audit, or by the
+	// gauges, which are read every millisecond.
 	MaxHolders int
 
-	// Stock is the last audit, in which stock and orders are not read at one moment. Of many
-	// items it is the sum of what was last seen of each; a few are audited at a time.
-	// Audited is its time, like Elapsed; 0: none yet.
+	// Stock is the last audit, in which stock and orders are not read at one moment. Audited is
+	// its time, like Elapsed; 0: none yet.
 	Stock   figures.Stock
 	Audited time.Duration
 
@@ -57,11 +56,10 @@ const (
 // watch audits a row while it runs.
 type watch struct {
 	run  *run
-	load load
+	load *stream
 
 	// price is the number of Redis commands of an audit.
 	price int64
-	items glimpse
 
 	stopped chan struct{}
 	ended   sync.WaitGroup
@@ -78,7 +76,7 @@ type watch struct {
 
 // watched returns the watch of a row, or nil if there is no watcher. It measures the cost
 // of an audit by a second one while nobody buys, which replaces before.
-func (r *run) watched(ctx context.Context, l load, before *web.Audit) (*watch, error) {
+func (r *run) watched(ctx context.Context, l *stream, before *web.Audit) (*watch, error) {
 	if r.watcher == nil {
 		return nil, nil
 	}
@@ -100,8 +98,8 @@ func (w *watch) start(ctx context.Context, t *tally) {
 	}
 	w.mu.Lock()
 	w.during = true
-	w.tally, w.gauged = t, w.run.shops != nil && w.run.shops.legible() && w.run.cfg.Workload == catalog.Deduct && !w.run.cfg.many()
-	gauged := w.gauged
+	gauged := w.run.shops != nil && w.run.shops.legible() && w.run.cfg.Workload == catalog.Deduct
+	w.tally, w.gauged = t, gauged
 	w.mu.Unlock()
 	w.ended.Go(func() { w.every(ctx, lookPause, w.look) })
 	if gauged {
@@ -130,17 +128,15 @@ func (w *watch) look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	at := w.tally.elapsed()
-	found, audits, err := w.items.look(ctx, w.run.skus, func(ctx context.Context, sku string) (web.Audit, error) {
-		return w.run.admin.at(w.run.survivor()).Audit(ctx, sku)
-	})
-	holders := w.tally.mostHolders()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.looks += audits
+	found, err := w.run.admin.at(w.run.survivor()).Audit(ctx, w.run.skus[0])
 	if err != nil {
 		return
 	}
-	w.last.MaxHolders, w.last.Stock, w.last.Audited = max(w.last.MaxHolders, holders), found, max(at, 1)
+	holders := w.tally.mostHolders()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.looks++
+	w.last.MaxHolders, w.last.Stock, w.last.Audited = max(w.last.MaxHolders, holders), found.Stock, max(at, 1)
 }
 
 // glance reads the gauges. That is cheap, and two holders may overlap only briefly.
@@ -202,4 +198,51 @@ func (w *watch) holders() int64 {
 	}
 	w.last.MaxHolders = max(w.last.MaxHolders, int(n))
 	return n
+}
+
+// Unserved says that nobody was served for longer than any fault of the bench explains,
+// while buyers waited and units were left.
+type Unserved struct {
+	Since   time.Duration // when somebody was last served, like Live.Elapsed; 0: never
+	At      time.Duration // when it had lasted too long
+	Waiting int64         // buyers, when it was noticed
+	Left    int64         // units that nobody has been seen to get
+}
+
+// service follows whether somebody is being served in a row.
+type service struct {
+	last   time.Duration // when somebody was last served
+	sold   int64         // by the last audit
+	broken *Unserved     // the first time
+}
+
+// patience is how long everybody may have to wait for one holder: for a fault of the bench, for
+// the work itself, and for a stall.
+// Before the first buyer is served, all requests have to arrive, which takes a busy machine
+// longer: then it is the time after which the verdict is stuck.
+func (c Config) patience(condition catalog.Condition, stalled time.Duration, first bool) time.Duration {
+	patience := c.longest(condition) + c.Work + max(Tolerable(c.TTL), stalled)
+	if first {
+		return max(patience, c.stuckAfter())
+	}
+	return patience
+}
+
+// stuckAfter is how long nobody may hold the lock in the end before the verdict is stuck.
+func (c Config) stuckAfter() time.Duration { return c.Wait / 2 }
+
+// see looks at a row, and returns the first time that nobody was served for longer than
+// patience, or nil. A buyer is served when the reply arrives; when an audit finds more sold,
+// somebody was served too.
+func (s *service) see(now Live, stock int64, patience func(first bool) time.Duration) *Unserved {
+	s.last = max(s.last, now.ServedAt)
+	if now.Stock.Sold > s.sold {
+		s.last, s.sold = max(s.last, now.Audited), now.Stock.Sold
+	}
+	// A buyer who was served has a unit, also if the audits fail or the order is not written yet.
+	left, end := stock-max(s.sold, now.Served), s.last+patience(s.last == 0)
+	if s.broken == nil && now.Waiting > 0 && left > 0 && now.Elapsed > end {
+		s.broken = &Unserved{Since: s.last, At: end, Waiting: now.Waiting, Left: left}
+	}
+	return s.broken
 }

@@ -122,24 +122,15 @@ func (c Config) skus(row int) []string {
 	return all
 }
 
-// Stepper is a Progress that shows what is done for each item before and after the requests.
-type Stepper interface {
-	Progress
-	// Step begins a step. Left returns for how many items it is still to be done; it may be
-	// called until the next call of any method.
-	Step(doing string, left func() int64)
-}
-
 // auditsAtOnce is how many items are audited at once after a row.
 const auditsAtOnce = 16
 
-// eachItem calls f for n items, so many at once, and returns the first error. A Stepper shows the
-// progress.
+// eachItem calls f for n items, so many at once, and returns the first error.
 func eachItem(ctx context.Context, p Progress, doing string, n, atOnce int, f func(ctx context.Context, item int) error) error {
 	var left atomic.Int64
 	left.Store(int64(n))
-	if s, ok := p.(Stepper); ok && n > 1 {
-		s.Step(doing, left.Load)
+	if n > 1 {
+		p.Step(doing, left.Load)
 	}
 	g, each := errgroup.WithContext(ctx)
 	g.SetLimit(atOnce)
@@ -318,49 +309,6 @@ func (r *run) settleOne(ctx context.Context, sku string) (found web.Audit, at ti
 		if at.Sub(start) >= limit || guard.Sleep(ctx, wait) != nil {
 			return found, at, err
 		}
-	}
-}
-
-// glimpse audits some of the items of a row after each other, so that a row with many can be
-// watched: it returns the sums of what was last seen of each. It is for one goroutine.
-type glimpse struct {
-	seen []figures.Stock
-	sum  figures.Stock
-	next int
-}
-
-// atAGlance is how many items are audited at once at most while a row runs.
-const atAGlance = 8
-
-// look audits the next items, until an audit fails. Price is how many succeeded.
-func (g *glimpse) look(ctx context.Context, skus []string, audit func(ctx context.Context, sku string) (web.Audit, error)) (sum figures.Stock, price int64, err error) {
-	if g.seen == nil {
-		g.seen = make([]figures.Stock, len(skus))
-	}
-	for range min(atAGlance, len(skus)) {
-		found, err := audit(ctx, skus[g.next])
-		if err != nil {
-			return g.sum, price, err
-		}
-		price++
-		g.replace(g.next, found.Stock)
-		g.next = (g.next + 1) % len(skus)
-	}
-	return g.sum, price, nil
-}
-
-// replace replaces what was seen of an item, in the sum as well.
-func (g *glimpse) replace(item int, found figures.Stock) {
-	old := g.seen[item]
-	g.seen[item] = found
-	g.sum = figures.Stock{
-		Initial:    g.sum.Initial + found.Initial - old.Initial,
-		Remaining:  g.sum.Remaining + found.Remaining - old.Remaining,
-		Held:       g.sum.Held + found.Held - old.Held,
-		Unwritten:  g.sum.Unwritten + found.Unwritten - old.Unwritten,
-		Sold:       g.sum.Sold + found.Sold - old.Sold,
-		Orders:     g.sum.Orders + found.Orders - old.Orders,
-		Duplicates: g.sum.Duplicates + found.Duplicates - old.Duplicates,
 	}
 }
 

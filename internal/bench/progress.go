@@ -22,6 +22,9 @@ func (Silent) Row(int, int, string, catalog.Condition) {}
 // Waiting implements Progress.
 func (Silent) Waiting(func() int64) {}
 
+// Step implements Progress.
+func (Silent) Step(string, func() int64) {}
+
 // Done implements Progress.
 func (Silent) Done(report.Row) {}
 
@@ -103,7 +106,7 @@ func (b *Bar) Waiting(waiting func() int64) {
 	b.doing, b.waiting = "", waiting
 }
 
-// Step implements Stepper.
+// Step implements Progress.
 func (b *Bar) Step(doing string, left func() int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

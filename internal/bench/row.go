@@ -100,29 +100,10 @@ const (
 // settleTime is how long they may take.
 const settleTime = 10 * time.Second
 
-// load is the requests of a row.
-type load interface {
-	// fire sends the requests, and returns when all have their outcome or ctx ends. No
-	// outcome takes longer than the limit.
-	fire(ctx context.Context, limit time.Duration, t *tally)
-	// awaited is how many outcomes are missing.
-	awaited() int64
-	// close closes all connections.
-	close()
-}
-
-// sku is the item that a request is for.
-func (r *run) sku(of func(request int) int) func(request int) string {
-	return func(request int) string { return r.skus[of(request)] }
-}
-
 // load prepares the requests.
-func (r *run) load(ctx context.Context) (load, error) {
+func (r *run) load(ctx context.Context) (*stream, error) {
 	of, _ := r.cfg.spread()
-	request := r.cfg.requests(r.strategy.Name, r.sku(of))
-	if r.cfg.Rate == 0 && !r.cfg.takesTurns() {
-		return open(ctx, r.targets, r.cfg.Requests, request)
-	}
+	request := r.cfg.requests(r.strategy.Name, func(i int) string { return r.skus[of(i)] })
 	s, err := newStream(r.cfg, r.targets, request, func(target int) bool { return !r.killed(target) })
 	if err != nil || r.cfg.Rate > 0 {
 		return s, err
@@ -149,7 +130,7 @@ type outcome struct {
 }
 
 // observe sends the requests, injects the fault of the condition, and serves the watcher.
-func (r *run) observe(ctx context.Context, l load, w *watch) (outcome, error) {
+func (r *run) observe(ctx context.Context, l *stream, w *watch) (outcome, error) {
 	loading, stop := context.WithCancel(ctx)
 	defer stop()
 	injected := make(chan error, 1)
@@ -174,8 +155,8 @@ func (r *run) observe(ctx context.Context, l load, w *watch) (outcome, error) {
 	if ctx.Err() != nil {
 		return o, context.Cause(ctx)
 	}
-	if s, ok := l.(*stream); ok && r.cfg.Rate > 0 {
-		o.open = s.figures(o.tally)
+	if r.cfg.Rate > 0 {
+		o.open = l.figures(o.tally)
 		o.sent = o.open.Sent
 	}
 	if r.shops != nil && r.unresolved(o) > 0 {

@@ -56,31 +56,23 @@ func Run(ctx context.Context, cfg Config, p Progress) (rows []report.Row, err er
 
 // newShops returns the instances for cfg. None of them runs yet.
 func (b *runner) newShops(cfg Config) (*shops, error) {
-	cfg.slack = b.latest()
-	redisURL, err := backend.WithReadTimeout(cfg.RedisURL, cfg.longest(catalog.Pause)+replyTime)
-	if err != nil {
+	for _, t := range b.terms { // the rows of all strategies share the instances
+		cfg.slack = max(cfg.slack, t.Slack)
+	}
+	s := cfg.setup(b.token)
+	s.Name = b.cfg.ID
+	var err error
+	if s.RedisURL, err = backend.WithReadTimeout(cfg.RedisURL, cfg.longest(catalog.Pause)+replyTime); err != nil {
 		return nil, err
 	}
 	first := 1
 	if b.shops != nil {
 		first = b.shops.Started() + 1 // so that names are unique
 	}
-	f := newShops(cfg.Command, setup{
-		RedisURL: redisURL, DBURL: cfg.DBURL, Name: b.cfg.ID, Token: b.token,
-		TTL: cfg.TTL, Wait: cfg.Wait, Policy: cfg.Policy.String(), Unfenced: cfg.Unfenced, Servers: cfg.Servers, Replicas: cfg.Replicas,
-	}, first)
+	f := newShops(cfg.Command, s, first)
 	_, watched := b.progress.(Watcher)
 	f.gauged = watched || slices.Contains(cfg.Conditions, catalog.Pause)
 	return f, nil
-}
-
-// latest is the longest time that a lease of any strategy may outlive its end: the rows of
-// all strategies share the instances.
-func (b *runner) latest() (slack time.Duration) {
-	for _, t := range b.terms {
-		slack = max(slack, t.Slack)
-	}
-	return slack
 }
 
 // replyTime is how long an instance waits for Redis beyond the time that it may be paused,

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -23,8 +24,8 @@ import (
 // sent, the requests that a slow shop delayed would look as if nobody had waited:
 // "coordinated omission" (Gil Tene, "How NOT to Measure Latency", 2013).
 //
-// Without a rate it is a burst whose requests are all planned for the start, and wait for one of
-// the connections instead of being dropped.
+// Without a rate it is a burst whose requests are all planned for the start. Its connections are
+// opened before, one for each request or fewer: then requests wait for one instead of being dropped.
 type stream struct {
 	rate     int
 	planned  int
@@ -49,16 +50,21 @@ func newStream(cfg Config, targets []string, request func(i int, target string) 
 			return nil, err
 		}
 	}
+	inFlight := cmp.Or(cfg.InFlight, cfg.Requests)
 	s := &stream{
 		rate: cfg.Rate, planned: cfg.Requests, duration: cfg.Duration, targets: targets, request: request, alive: alive,
-		places: newPlaces(cfg.InFlight), pool: newPool(cfg.InFlight),
+		places: newPlaces(inFlight), pool: newPool(inFlight),
 	}
 	if cfg.Rate == 0 {
-		s.turns = make(chan struct{}, cfg.InFlight)
-		s.pool.most = cfg.InFlight
+		s.turns = make(chan struct{}, inFlight)
+		s.pool.most = inFlight
 	}
 	return s, nil
 }
+
+// dialers bounds the connections that are opened at once, well below the backlog of a
+// listener.
+const dialers = 64
 
 // connect opens the connections of a burst, to each target in turn.
 func (s *stream) connect(ctx context.Context) error {
@@ -83,7 +89,8 @@ func (s *stream) connect(ctx context.Context) error {
 	return g.Wait()
 }
 
-// fire implements load.
+// fire sends the requests, and returns when all have their outcome or ctx ends. No outcome takes
+// longer than the limit.
 func (s *stream) fire(ctx context.Context, limit time.Duration, t *tally) {
 	t.earliest = s.places.earliest
 	stop := context.AfterFunc(ctx, s.pool.cut)
@@ -172,10 +179,10 @@ func (s *stream) exchange(ctx context.Context, i int, due time.Time, limit time.
 	return r
 }
 
-// awaited implements load.
+// awaited is how many outcomes are missing.
 func (s *stream) awaited() int64 { return int64(s.planned) - s.done.Load() }
 
-// close implements load.
+// close closes all connections.
 func (s *stream) close() { s.pool.close() }
 
 // figures returns the figures of a finished stream.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -78,7 +79,6 @@ func (c *crowd) buy(ctx context.Context, n int, key string) (o Outcome) {
 	came := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, c.patience)
 	defer cancel()
-	c.sales.ask(key)
 	pause := firstBackoff
 	for shop := n; ; shop++ {
 		o.Attempts++
@@ -162,3 +162,51 @@ func (c *crowd) sold(o *Outcome, key string, body []byte) (again bool, after tim
 
 // keyOf is the idempotency key of the n-th buyer.
 func keyOf(n int) string { return "buyer-" + strconv.Itoa(n) }
+
+// sales knows what the buyers were told, and when the item was last sold.
+type sales struct {
+	mu    sync.Mutex
+	acked map[string]string // order id by idempotency key
+	cut   map[string]bool   // keys of buyers with a cut-off request
+	since time.Time         // an order made from then on is awaited; zero: none
+	found chan time.Time    // when a buyer is told of it
+}
+
+func newSales() *sales {
+	return &sales{acked: make(map[string]string), cut: make(map[string]bool)}
+}
+
+// cutOff notes that the reply to a request did not arrive.
+func (s *sales) cutOff(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cut[key] = true
+}
+
+// acknowledge notes that a buyer is told of an order, and when that was made.
+func (s *sales) acknowledge(key, order string, made time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.acked[key] = order
+	if !s.since.IsZero() && !made.Before(s.since) {
+		s.since = time.Time{}
+		s.found <- time.Now()
+	}
+}
+
+// acknowledged is how many buyers were told of an order.
+func (s *sales) acknowledged() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return int64(len(s.acked))
+}
+
+// next returns a channel that receives the time when the first buyer is told of an order
+// made from then on; orders have their time in milliseconds. Only the last channel
+// receives anything.
+func (s *sales) next(from time.Time) <-chan time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.since, s.found = from.Truncate(time.Millisecond), make(chan time.Time, 1)
+	return s.found
+}

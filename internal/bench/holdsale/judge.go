@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"oversell/internal/backend"
+	"oversell/internal/bench"
 	"oversell/internal/bench/report"
 	"oversell/internal/catalog"
 	"oversell/internal/figures"
@@ -26,8 +27,9 @@ func (r *row) judge(o observed) report.Row {
 			SellableAfter:       o.sellable, AgreesAfter: o.agrees, Seams: o.faults,
 		},
 	}
-	count(&row, o.bought)
-	row.P50, row.P95, row.P99, row.Max = latencies(o.bought)
+	waits := count(&row, o.bought)
+	row.P50, row.P95 = bench.Quantile(waits, 0.50), bench.Quantile(waits, 0.95)
+	row.P99, row.Max = bench.Quantile(waits, 0.99), bench.Quantile(waits, 1)
 	told := compare(slices.Concat(o.bought, o.rest), o.orders)
 	refusals := row.SoldOut + int64(len(o.rest))
 	row.Audit = report.NewAudit(o.stock, told, 0, refusals)
@@ -57,11 +59,14 @@ func (r *row) expect(row *report.Row, o observed) {
 	row.Expected = row.Differs == ""
 }
 
-// count counts the outcomes of the load.
-func count(row *report.Row, bought []purchase) {
+// count counts the outcomes of the load, and returns for how long buyers waited for answers.
+func count(row *report.Row, bought []purchase) (waits []time.Duration) {
 	for _, p := range bought {
 		if p.hold.ID != "" {
 			row.Holds++
+		}
+		if p.outcome != unlearned {
+			waits = append(waits, p.latency)
 		}
 		switch p.outcome {
 		case gotOrder:
@@ -78,22 +83,7 @@ func count(row *report.Row, bought []purchase) {
 			row.Reasons[p.code]++
 		}
 	}
-}
-
-// latencies returns percentiles of the time that buyers waited for answers, in ms.
-func latencies(bought []purchase) (p50, p95, p99, longest float64) {
-	var all []time.Duration
-	for _, p := range bought {
-		if p.outcome != unlearned {
-			all = append(all, p.latency)
-		}
-	}
-	if len(all) == 0 {
-		return 0, 0, 0, 0
-	}
-	slices.Sort(all)
-	at := func(percent int) float64 { return figures.Milliseconds(all[(len(all)-1)*percent/100]) }
-	return at(50), at(95), at(99), at(100)
+	return waits
 }
 
 // compare compares what the buyers were told with the orders. An order has the id of its hold.

@@ -2,9 +2,17 @@ package holdsale
 
 import (
 	"context"
+	"net"
+	"strings"
 	"sync"
+	"sync/atomic"
 
+	"github.com/redis/go-redis/v9"
+
+	"oversell/internal/fault"
 	"oversell/internal/fleet"
+	"oversell/internal/holds"
+	"oversell/internal/payment"
 )
 
 // The seams, in the order of a hold's life.
@@ -76,4 +84,164 @@ func (s *seams) moving(ctx context.Context, c *call) (_ context.Context, end fun
 	c.moves = true
 	s.hands.RLock()
 	return marked(ctx, c), s.hands.RUnlock
+}
+
+// The stages know nothing of seams. Their calls are marked in the context, and the hooks of
+// their connections see from the mark and the command which seam it is.
+
+// call is a call of a stage.
+type call struct {
+	sweep bool
+	claim bool
+	moves bool        // it takes units or gives some back
+	wrote atomic.Bool // the claim has begun to write
+}
+
+type callKey struct{}
+
+func marked(ctx context.Context, c *call) context.Context {
+	return context.WithValue(ctx, callKey{}, c)
+}
+
+// callOf returns the call that a context belongs to, or an empty one.
+func callOf(ctx context.Context) *call {
+	if c, ok := ctx.Value(callKey{}).(*call); ok {
+		return c
+	}
+	return new(call)
+}
+
+// markedStage is a stage whose calls are marked.
+type markedStage struct {
+	holds.Stage
+	seams *seams
+}
+
+func (s markedStage) Take(ctx context.Context, r holds.Request) (holds.Hold, error) {
+	ctx, end := s.seams.moving(ctx, &call{})
+	defer end()
+	return s.Stage.Take(ctx, r)
+}
+
+func (s markedStage) Release(ctx context.Context, id string, token int64) error {
+	ctx, end := s.seams.moving(ctx, &call{})
+	defer end()
+	return s.Stage.Release(ctx, id, token)
+}
+
+func (s markedStage) Claim(ctx context.Context, id string, token int64, paymentID string) (holds.Order, error) {
+	return s.Stage.Claim(marked(ctx, &call{claim: true}), id, token, paymentID)
+}
+
+func (s markedStage) Sweep(ctx context.Context, sku string, limit int) (int, error) {
+	ctx, end := s.seams.moving(ctx, &call{sweep: true})
+	defer end()
+	return s.Stage.Sweep(ctx, sku, limit)
+}
+
+// seamPayments are payments with the seams beside them.
+type seamPayments struct {
+	holds.Payments
+	seams *seams
+}
+
+func (p seamPayments) Capture(ctx context.Context, paymentID, key string) (payment.Payment, error) {
+	p.seams.Reach(ctx, beforeCapture)
+	done, err := p.Payments.Capture(ctx, paymentID, key)
+	if err == nil {
+		p.seams.Reach(ctx, AfterCapture)
+	}
+	return done, err
+}
+
+func (p seamPayments) Refund(ctx context.Context, paymentID, key string) (payment.Payment, error) {
+	p.seams.Reach(ctx, BeforeRefund)
+	return p.Payments.Refund(ctx, paymentID, key)
+}
+
+// pass is the fault.Hook of the shop: a process that is stopped at a quiet seam keeps no lock of
+// its stages or of the service around them.
+func (s *seams) pass(ctx context.Context, st fault.Statement, send func() (fault.Reply, error)) error {
+	switch {
+	case st.Reads():
+		_, err := send()
+		return err
+	case st.Text == fault.Begin:
+		s.begins(ctx, st.Text)
+		s.writing.RLock() // until the transaction ends
+		_, err := send()
+		if err != nil {
+			s.writing.RUnlock()
+		}
+		return err
+	case st.Text == fault.Commit, st.Text == fault.Rollback:
+		defer s.writing.RUnlock()
+		_, err := send()
+		return err
+	}
+	s.begins(ctx, st.Text)
+	reply, err := s.write(st, send)
+	if err == nil && reply.Changed > 0 {
+		s.done(ctx, st.Text)
+	}
+	return err
+}
+
+// write sends a write. Within a transaction, writing is held already.
+func (s *seams) write(st fault.Statement, send func() (fault.Reply, error)) (fault.Reply, error) {
+	if !st.InTx {
+		s.writing.RLock()
+		defer s.writing.RUnlock()
+	}
+	return send()
+}
+
+// begins is called before a write to the database, or before BEGIN.
+func (s *seams) begins(ctx context.Context, statement string) {
+	c := callOf(ctx)
+	if c.claim && !c.wrote.Swap(true) {
+		s.Reach(ctx, BeforeClaim)
+	}
+	if c.sweep && strings.Contains(statement, "remaining = remaining + ") {
+		s.Reach(ctx, BeforeRestock)
+	}
+}
+
+// done is called after a write to the database that succeeded.
+func (s *seams) done(ctx context.Context, statement string) {
+	switch {
+	case strings.Contains(statement, "remaining = remaining - "):
+		s.Reach(ctx, AfterTake)
+	case callOf(ctx).claim && strings.HasPrefix(statement, "INSERT INTO oversell_orders"):
+		s.Reach(ctx, AfterOrder)
+	}
+}
+
+// redisHook sees the commands of the stage that keeps its units in Redis.
+type redisHook struct{ seams *seams }
+
+// DialHook is part of redis.Hook.
+func (redisHook) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+}
+
+// ProcessHook finds the command that takes units.
+func (h redisHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if err == nil && cmd.Name() == "decrby" {
+			h.seams.Reach(ctx, AfterTake)
+		}
+		return err
+	}
+}
+
+// ProcessPipelineHook finds the commands by which a sweep gives units back.
+func (h redisHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, commands []redis.Cmder) error {
+		if callOf(ctx).sweep && len(commands) > 0 && commands[0].Name() == "incrby" {
+			h.seams.Reach(ctx, BeforeRestock)
+		}
+		return next(ctx, commands)
+	}
 }

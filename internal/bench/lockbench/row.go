@@ -1,10 +1,10 @@
 package lockbench
 
 import (
-	"math"
 	"slices"
 	"time"
 
+	"oversell/internal/bench"
 	"oversell/internal/bench/report"
 	"oversell/internal/figures"
 	"oversell/internal/fleet"
@@ -101,19 +101,10 @@ func (e ended) outcomes(r *report.Lock) {
 	if r.NeverServed > 0 {
 		r.Idle = figures.Milliseconds(e.end.Sub(last))
 	}
-	slices.Sort(waits)
-	r.P50, r.P99, r.Max = figures.Milliseconds(quantile(waits, 0.50)), figures.Milliseconds(quantile(waits, 0.99)), figures.Milliseconds(quantile(waits, 1))
+	r.P50, r.P99, r.Max = bench.Quantile(waits, 0.50), bench.Quantile(waits, 0.99), bench.Quantile(waits, 1)
 	if r.P50 > 0 {
 		r.Spread = r.Max / r.P50
 	}
-}
-
-// quantile returns the q-quantile of the sorted values, or 0 if there are none.
-func quantile(sorted []time.Duration, q float64) time.Duration {
-	if len(sorted) == 0 {
-		return 0
-	}
-	return sorted[max(0, int(math.Ceil(q*float64(len(sorted))))-1)]
 }
 
 // fairness counts each process' deducts until the first process has no waiters left, or
